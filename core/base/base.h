@@ -1,0 +1,184 @@
+/* base.h - what every other file stands on: integers, ownership, contexts, errors, arenas, spans.
+ *
+ * Six ideas: ctx (what one request owns), arena (its memory), code (how functions fail), span (borrowed bytes),
+ * id (one-field structs naming array slots), table (.def files). There are no others.
+ */
+#ifndef SX_CORE_BASE_BASE_H
+#define SX_CORE_BASE_BASE_H
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SX_VERSION_MAJOR 0
+#define SX_VERSION_MINOR 1
+#define SX_VERSION_PATCH 0
+#define SX_VERSION_TEXT "0.1.0"
+
+/* Ownership, written in prototypes. GIVE: the result is the caller's, released with `free_fn`. TAKE: the callee owns the
+ * argument from then on, also on failure. KEEP: borrowed for the call. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define SX_GIVE(free_fn) __attribute__((malloc(free_fn, 1), warn_unused_result))
+#else
+#define SX_GIVE(free_fn) __attribute__((warn_unused_result))
+#endif
+#define SX_TAKE
+#define SX_KEEP
+#define SX_PRINTF(format_index, first_index) \
+    __attribute__((format(printf, format_index, first_index)))
+#define SX_NORETURN __attribute__((noreturn))
+#define SX_UNUSED __attribute__((unused))
+#define SX_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* ---- codes.def: every way a call can end ---- */
+typedef enum {
+#define SX_CODE(name, wire, exit_status, retry, text) SX_##name,
+#include "core/base/codes.def"
+#undef SX_CODE
+    SX_CODE_COUNT
+} sx_code;
+
+const char *sx_code_name(sx_code code);  /* "input", "limit", ... */
+const char *sx_code_text(sx_code code);  /* one line for people */
+int sx_code_wire(sx_code code);          /* number in RPC errors */
+int sx_code_exit(sx_code code);          /* exit status of the command line */
+bool sx_code_retry(sx_code code);        /* may the same call succeed later? */
+sx_code sx_code_from_wire(int64_t wire); /* SX_INTERNAL if unknown */
+
+/* ---- spans: borrowed bytes, never NUL-terminated by contract ---- */
+typedef struct {
+    const uint8_t *ptr;
+    size_t len;
+} sx_span;
+
+#define SX_SPAN_LITERAL(text) ((sx_span){(const uint8_t *)("" text), sizeof(text) - 1})
+sx_span sx_span_of(const char *text); /* up to the NUL; NULL gives an empty span */
+bool sx_span_equal(sx_span a, sx_span b);
+bool sx_span_is(sx_span a, const char *text);
+int sx_span_compare(sx_span a, sx_span b); /* bytewise, shorter first on a tie */
+
+/* ---- arena: one per request, byte limit, freed in one go ---- */
+typedef struct sx_arena_block sx_arena_block;
+typedef struct {
+    sx_arena_block *head;
+    size_t used_bytes;  /* handed out, with alignment */
+    size_t limit_bytes; /* sx_alloc fails beyond it */
+} sx_arena;
+
+void sx_arena_init(sx_arena *arena, size_t limit_bytes);
+void sx_arena_fini(sx_arena *arena);
+
+/* ---- ctx: everything one request owns ---- */
+#define SX_ERROR_TEXT_MAX 480
+typedef struct {
+    sx_code code;
+    const char *file; /* where the error was made */
+    int line;
+    char text[SX_ERROR_TEXT_MAX]; /* one factual line, lower case, no full stop */
+    char hint[SX_ERROR_TEXT_MAX]; /* advice, a sentence; may be empty */
+} sx_error;
+
+/* Counters of one pipeline stage, shown by `explain` and /metrics. */
+#define SX_STAGE_MAX 24
+typedef struct {
+    const char *name;    /* static storage */
+    const char *stop;    /* why it ended: "done", "saturated", "fuel", "nodes"; static storage */
+    uint64_t items;      /* nodes, kernels or bytes: what the stage makes */
+    uint64_t fuel;       /* fuel spent */
+    uint64_t elapsed_ns; /* 0 where no clock was given */
+} sx_stage;
+
+typedef struct sx_ctx sx_ctx;
+struct sx_ctx {
+    sx_arena arena;
+    sx_error error; /* first failure wins */
+    uint64_t fuel;  /* operations left; SX_QUOTA at zero */
+    uint64_t seed;
+    uint64_t (*now_ns)(void *self); /* NULL in pure runs: times in stages are then 0 */
+    void *now_self;
+    bool (*cancelled)(void *self); /* NULL: never; polled where fuel is spent in bulk */
+    void *cancelled_self;
+    void (*progress)(void *self, const char *stage, uint64_t done,
+                     uint64_t total); /* NULL: nobody listens */
+    void *progress_self;
+    sx_stage stage[SX_STAGE_MAX];
+    uint32_t stage_count;
+};
+
+#define SX_FUEL_DEFAULT UINT64_C(2000000000)
+#define SX_ARENA_DEFAULT ((size_t)1 << 30)
+
+void sx_ctx_init(sx_ctx *cx, size_t limit_bytes);
+void sx_ctx_fini(sx_ctx *cx);
+void sx_ctx_reset_error(sx_ctx *cx);
+
+/* Memory of the request: zeroed, aligned to 16; NULL past the limit with cx->error set (SX_NOMEM). */
+void *sx_alloc(sx_ctx *cx, size_t size);
+void *sx_alloc_array(sx_ctx *cx, size_t count, size_t size); /* checks the product */
+char *sx_alloc_text(sx_ctx *cx, sx_span text);               /* NUL-terminated copy */
+#define SX_NEW(cx, type) ((type *)sx_alloc((cx), sizeof(type)))
+#define SX_NEW_ARRAY(cx, type, count) ((type *)sx_alloc_array((cx), (count), sizeof(type)))
+/* Room for `need` items: doubles an arena array (old copy stays in the arena). SX_NOMEM past the limit. */
+sx_code sx_grow(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t need, size_t item_size);
+
+/* Fail: records the first error with file and line, returns `code`. */
+sx_code sx_fail(sx_ctx *cx, sx_code code, const char *file, int line, const char *format, ...)
+    SX_PRINTF(5, 6);
+void sx_hint(sx_ctx *cx, const char *format, ...) SX_PRINTF(2, 3);
+#define SX_FAIL(cx, code, ...) sx_fail((cx), (code), __FILE__, __LINE__, __VA_ARGS__)
+#define SX_TRY(call)                   \
+    do {                               \
+        sx_code sx_try_code_ = (call); \
+        if (sx_try_code_ != SX_OK) {   \
+            return sx_try_code_;       \
+        }                              \
+    } while (0)
+
+/* Takes `amount` from the fuel; SX_QUOTA when it is used up, SX_CANCELLED when the request is no longer wanted. */
+sx_code sx_spend(sx_ctx *cx, uint64_t amount);
+
+/* Stage bookkeeping: begin returns the slot, end fills in what was spent since. */
+uint32_t sx_stage_begin(sx_ctx *cx, const char *name);
+void sx_stage_end(sx_ctx *cx, uint32_t index, const char *stop, uint64_t items);
+
+/* ---- asserts: only what a bug can break; on in every build; kill the process ---- */
+SX_NORETURN void sx_panic(const char *file, int line, const char *what);
+#define SX_ASSERT(condition) ((condition) ? (void)0 : sx_panic(__FILE__, __LINE__, #condition))
+#define SX_UNREACHABLE() sx_panic(__FILE__, __LINE__, "unreachable")
+
+/* ---- checked arithmetic ---- */
+static inline bool sx_add_i64(int64_t a, int64_t b, int64_t *sum)
+{
+    return !__builtin_add_overflow(a, b, sum);
+}
+static inline bool sx_sub_i64(int64_t a, int64_t b, int64_t *difference)
+{
+    return !__builtin_sub_overflow(a, b, difference);
+}
+static inline bool sx_mul_i64(int64_t a, int64_t b, int64_t *product)
+{
+    return !__builtin_mul_overflow(a, b, product);
+}
+static inline bool sx_mul_size(size_t a, size_t b, size_t *product)
+{
+    return !__builtin_mul_overflow(a, b, product);
+}
+static inline int64_t sx_min_i64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+static inline int64_t sx_max_i64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+static inline int64_t sx_ceil_div_i64(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b; /* a >= 0, b > 0 */
+}
+
+/* ---- limits shared by all parts ---- */
+#define SX_RANK_MAX 8
+#define SX_NAME_MAX 255                    /* bytes of a tensor, symbol or operator name */
+#define SX_EXTENT_MAX (INT64_C(1) << 40)   /* one dimension */
+#define SX_ELEMENTS_MAX (INT64_C(1) << 42) /* one tensor */
+#endif

@@ -1,0 +1,25 @@
+# Libraries from the distribution's packages; deploy/install-deps.sh names the packages.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+
+# sx_find(VAR library header): an imported interface with system includes, or a clear error naming what is missing.
+function(sx_find variable library header)
+    find_library(${variable}_LIBRARY NAMES ${library})
+    find_path(${variable}_INCLUDE NAMES ${header})
+    if(NOT ${variable}_LIBRARY OR NOT ${variable}_INCLUDE)
+        message(FATAL_ERROR "lib${library} with header ${header} not found; run deploy/install-deps.sh")
+    endif()
+    add_library(${variable} INTERFACE)
+    target_link_libraries(${variable} INTERFACE ${${variable}_LIBRARY})
+    target_include_directories(${variable} SYSTEM INTERFACE ${${variable}_INCLUDE})
+    set(SX_LIB_${variable} ${variable} PARENT_SCOPE)
+endfunction()
+
+sx_find(SODIUM sodium sodium.h)
+sx_find(ISL isl isl/ctx.h)
+sx_find(MSGPACK msgpackc msgpack.h)
+sx_find(SQLITE sqlite3 sqlite3.h)
+sx_find(ZSTD zstd zstd.h)
+sx_find(UV uv uv.h)
+sx_find(SECCOMP seccomp seccomp.h)
+sx_find(INIH inih ini.h)

@@ -1,0 +1,137 @@
+#include "tests/lib/test.h"
+
+#include <string.h>
+
+#include "core/base/hash.h"
+#include "core/base/idmap.h"
+#include "core/base/rng.h"
+
+START_TEST(test_arena_limit)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1024);
+    uint8_t *first = sx_alloc(&cx, 100);
+    ck_assert_ptr_nonnull(first);
+    ck_assert_uint_eq((uintptr_t)first % 16, 0);
+    for (uint32_t i = 0; i < 100; i++) {
+        ck_assert_uint_eq(first[i], 0);
+    }
+    ck_assert_ptr_null(sx_alloc(&cx, 1000));
+    ck_assert_int_eq(cx.error.code, SX_NOMEM);
+    ck_assert_ptr_nonnull(strstr(cx.error.text, "1024"));
+    sx_ctx_reset_error(&cx);
+    ck_assert_ptr_null(sx_alloc_array(&cx, SIZE_MAX / 2, 4));
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+START_TEST(test_first_error_wins)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1024);
+    ck_assert_int_eq(SX_FAIL(&cx, SX_INPUT, "first %d", 1), SX_INPUT);
+    ck_assert_int_eq(SX_FAIL(&cx, SX_LIMIT, "second"), SX_INPUT);
+    ck_assert_str_eq(cx.error.text, "first 1");
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+START_TEST(test_fuel)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1024);
+    cx.fuel = 10;
+    ck_sx_ok(&cx, sx_spend(&cx, 10));
+    ck_sx_fails(&cx, sx_spend(&cx, 1), SX_QUOTA, "fuel");
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+START_TEST(test_codes)
+{
+    for (uint32_t i = 0; i < SX_CODE_COUNT; i++) {
+        ck_assert_int_eq(sx_code_from_wire(sx_code_wire((sx_code)i)), (int)i);
+        ck_assert_int_ge(sx_code_exit((sx_code)i), 0);
+    }
+    ck_assert_int_eq(sx_code_from_wire(9999), SX_INTERNAL);
+}
+END_TEST
+
+START_TEST(test_buf_limit)
+{
+    sx_buf buf;
+    sx_buf_init(&buf, 8);
+    sx_buf_put_u32(&buf, 0x01020304);
+    ck_assert_uint_eq(buf.ptr[0], 4);
+    sx_buf_print(&buf, "%s", "too long");
+    ck_assert_int_eq(buf.code, SX_LIMIT);
+    ck_assert_uint_eq(buf.len, 4);
+    sx_buf_fini(&buf);
+}
+END_TEST
+
+START_TEST(test_key_parts_are_separated)
+{
+    sx_span ab_c[2] = {SX_SPAN_LITERAL("ab"), SX_SPAN_LITERAL("c")};
+    sx_span a_bc[2] = {SX_SPAN_LITERAL("a"), SX_SPAN_LITERAL("bc")};
+    sx_key first = sx_key_of("test", ab_c, 2);
+    sx_key second = sx_key_of("test", a_bc, 2);
+    ck_assert(!sx_key_equal(&first, &second));
+    char text[SX_KEY_TEXT_SIZE];
+    sx_key_print(&first, text);
+    sx_key parsed;
+    ck_assert(sx_key_parse(sx_span_of(text), &parsed));
+    ck_assert(sx_key_equal(&first, &parsed));
+    text[5] = 'G';
+    ck_assert(!sx_key_parse(sx_span_of(text), &parsed));
+}
+END_TEST
+
+static bool equal_value(const void *self, uint32_t id, const void *probe)
+{
+    const uint64_t *value = self;
+    return value[id] == *(const uint64_t *)probe;
+}
+
+START_TEST(test_idmap_against_scan)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1 << 24);
+    static uint64_t value[5000];
+    uint32_t count = 0;
+    sx_idmap map = {0};
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t step = 0; step < 5000; step++) {
+        uint64_t probe = sx_rng_below(&rng, 2000);
+        uint32_t expected = SX_IDMAP_NONE;
+        for (uint32_t i = 0; i < count; i++) {
+            if (value[i] == probe) {
+                expected = i;
+            }
+        }
+        /* a poor hash on purpose: many collisions */
+        uint32_t found = sx_idmap_find(&map, probe % 64, equal_value, value, &probe);
+        ck_assert_uint_eq(found, expected);
+        if (found == SX_IDMAP_NONE) {
+            value[count] = probe;
+            ck_sx_ok(&cx, sx_idmap_put(&cx, &map, probe % 64, count++));
+        }
+    }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("core.base");
+    TCase *cases = tcase_create("base");
+    tcase_add_test(cases, test_arena_limit);
+    tcase_add_test(cases, test_first_error_wins);
+    tcase_add_test(cases, test_fuel);
+    tcase_add_test(cases, test_codes);
+    tcase_add_test(cases, test_buf_limit);
+    tcase_add_test(cases, test_key_parts_are_separated);
+    tcase_add_test(cases, test_idmap_against_scan);
+    suite_add_tcase(suite, cases);
+    return sx_test_main(suite);
+}
