@@ -1,0 +1,101 @@
+/* fused.h - one kernel as a value: an iteration space, arguments read through affine accesses, a scalar program.
+ *
+ * `fused` is the only operation that is compiled to a loop nest; every primitive but parameter, constant, reshape, concatenate and
+ * gather can be lifted to it (sx_fused_lift), and rules grow it: absorb a view into an access, append an epilogue, inline an
+ * elementwise producer. attr.type holds the iteration space (extents) and the result's element type.
+ *
+ *   space      dimensions 0..rank-1 of attr.type; those in `axes` are reduced
+ *   argument   flat row-major element index = offset + sum over d of stride[d] * i[d]   (strides may be symbolic, may be 0 for
+ *              broadcast). The whole range lies inside the argument; checked when static.
+ *   program    instructions in order, operands are earlier instructions:
+ *                ARG a        element of argument a at this iteration
+ *                IMM v        a constant of `dtype`
+ *                INDEX d      the iteration number along dimension d
+ *                APPLY op     an elementwise operation on x, y, z (`direction` for compare; convert goes to `dtype`)
+ *                REDUCE r x   x combined over all of `axes` by reducer r: the same for all iterations of a row afterwards
+ *                DOT x y      sum over `axes` of x * y: one fused multiply-add chain in ascending order of the axes
+ *              At most one DOT, and then no REDUCE, x and y are ARG instructions, and what follows depends on no axis of `axes`
+ *              but through the DOT. The kind of kernel follows: DOT contraction, REDUCE row kernel, else map.
+ *   result     the last instruction. If it varies along `axes` (it is not a function of REDUCE/DOT results and of arguments with
+ *              stride 0 there) the result has the whole space as its shape; else the dimensions in `axes` are gone.
+ *              The result's dimensions are in the order of the space: a transposed result is a permuted space.
+ *
+ * The same shape as linalg.generic (MLIR) with reductions inside, and as XLA's fusion computations.
+ */
+#ifndef SX_CORE_IR_FUSED_H
+#define SX_CORE_IR_FUSED_H
+#include "core/ir/ir.h"
+
+#define SX_FUSED_ARGS_MAX 16
+#define SX_FUSED_INSTRS_MAX 96
+
+typedef enum {
+    SX_BODY_ARG,
+    SX_BODY_IMM,
+    SX_BODY_INDEX,
+    SX_BODY_APPLY,
+    SX_BODY_REDUCE,
+    SX_BODY_DOT
+} sx_body_kind;
+typedef struct {
+    sx_body_kind kind;
+    sx_op op;               /* APPLY */
+    sx_direction direction; /* APPLY compare */
+    sx_reducer reducer;     /* REDUCE */
+    sx_dtype dtype;         /* of the value */
+    uint32_t x, y,
+        z; /* operands: instruction numbers; ARG: x is the argument; INDEX: x is the dimension */
+    double imm; /* IMM */
+} sx_instr;
+typedef struct {
+    sx_dim stride
+        [SX_RANK_MAX]; /* elements per step of each space dimension; scale may be negative never */
+    sx_dim offset;     /* elements; constant */
+} sx_access;
+struct sx_body {
+    uint32_t arg_count;
+    uint32_t instr_count;
+    uint32_t axes; /* set of 1 << dimension */
+    sx_access access[SX_FUSED_ARGS_MAX];
+    sx_instr instr[SX_FUSED_INSTRS_MAX];
+};
+typedef enum { SX_KERNEL_MAP, SX_KERNEL_ROW, SX_KERNEL_DOT } sx_kernel_kind;
+
+sx_kernel_kind sx_body_kernel_kind(const sx_body *body);
+uint64_t sx_body_hash(const sx_body *body);
+bool sx_body_equal(const sx_body *a, const sx_body *b);
+/* Does the last instruction vary along the reduced axes (so that the result has the whole space as its shape)? */
+bool sx_body_result_is_full(const sx_type *space, const sx_body *body);
+/* Result type of a fused node; SX_INPUT with the instruction number where the rules above are broken. */
+sx_code sx_fused_infer(sx_ctx *cx, const sx_attr *attr, const sx_type *input, uint32_t input_count,
+                       sx_type *result);
+
+/* Any one operation as a fused body over its own inputs, unfused otherwise. SX_UNIMPLEMENTED for those that are no single loop
+ * nest: parameter, constant (non-splat), reshape, concatenate, gather, attention. Softmax, layer_norm, rms_norm, reduce become row
+ * kernels; dot_general a contraction; views become copies through the access. */
+sx_code sx_fused_lift(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *input,
+                      uint32_t input_count, const sx_type *result, sx_attr *fused);
+
+/* Argument `a` of `consumer` is produced by view `op`/`view` of a tensor of type `source` with result type `through`: the consumer
+ * reading the source directly. *ok false where the composed access is not affine. */
+sx_code sx_fused_absorb_view(sx_ctx *cx, const sx_attr *consumer, uint32_t a, sx_op op,
+                             const sx_attr *view, const sx_type *source, const sx_type *through,
+                             sx_attr *fused, bool *ok);
+
+/* Argument `a` of `consumer` is produced by the fused node `producer` (result type `through`): one node computing both, with the
+ * arguments of the consumer but `a`, then those of the producer, duplicates kept (the caller may merge equal ones through
+ * sx_fused_merge_args). *ok false unless it is legal without recomputing a reduction: producer a map read at any affine access;
+ * or producer row/contraction with a full or reduced result that a map consumer reads one to one (epilogue; for a contraction
+ * a permuted one-to-one read permutes the space). */
+sx_code sx_fused_inline(sx_ctx *cx, const sx_attr *consumer, uint32_t a, const sx_attr *producer,
+                        const sx_type *through, sx_attr *fused, bool *ok);
+
+/* Argument `a` (of type `type`) replaced by the splat value `imm` inside the program; the argument disappears. */
+sx_code sx_fused_inline_splat(sx_ctx *cx, const sx_attr *consumer, uint32_t a, double imm,
+                              sx_attr *fused);
+
+/* Arguments `keep` and `drop` (keep < drop) are the same tensor: with equal accesses the ARG instructions are merged and the
+ * argument disappears, else *ok is false. */
+sx_code sx_fused_merge_args(sx_ctx *cx, const sx_attr *attr, uint32_t keep, uint32_t drop,
+                            sx_attr *fused, bool *ok);
+#endif

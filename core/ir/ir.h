@@ -1,0 +1,313 @@
+/* ir.h - the tensor program: a graph in SSA form over typed tensors, its text, its checker, its interpreter.
+ *
+ * A graph is arrays; nodes are named by sx_node_id, and a node's inputs have smaller ids (so the array is in topological
+ * order and cycles cannot be written down). Every node has one result. Attributes are interned: equal attributes have equal ids
+ * within one table, so that "same operation" is a comparison of integers (the e-graph shares the table).
+ * Everything lives in the arena of the sx_ctx it was made with.
+ *
+ * Text form (docs/IR.md):   graph "mlp" (batch in [1, 4096]) {
+ *                             %x = parameter {name = "x", weight = 0} : f32[batch, 784]
+ *                             %0 = constant {data = 0.5} : f32[]
+ *                             %1 = dot_general(%x, %w) {lhs_contract = [1], rhs_contract = [0]} : f32[batch, 512]
+ *                             return %1 as "y"
+ *                           }
+ */
+#ifndef SX_CORE_IR_IR_H
+#define SX_CORE_IR_IR_H
+#include "core/base/base.h"
+#include "core/base/buf.h"
+#include "core/base/hash.h"
+#include "core/base/idmap.h"
+
+/* ---- types ---- */
+typedef enum {
+#define SX_DTYPE(name, enumerator, bytes, class_) SX_##enumerator,
+#include "core/ir/dtypes.def"
+#undef SX_DTYPE
+    SX_DTYPE_COUNT
+} sx_dtype;
+typedef enum { SX_CLASS_FLOAT, SX_CLASS_INT, SX_CLASS_BOOL } sx_dtype_class;
+
+const char *sx_dtype_name(sx_dtype dtype);
+uint32_t sx_dtype_bytes(sx_dtype dtype);
+sx_dtype_class sx_dtype_class_of(sx_dtype dtype);
+bool sx_dtype_parse(sx_span text, sx_dtype *dtype);
+
+/* An extent: `scale` if symbol is SX_NO_SYMBOL, else scale * (value of the symbol). scale >= 0; a product of two symbols cannot
+ * be written (SX_UNIMPLEMENTED where one would arise). */
+#define SX_NO_SYMBOL UINT32_MAX
+typedef struct {
+    int64_t scale;
+    uint32_t symbol;
+} sx_dim;
+
+static inline sx_dim sx_dim_of(int64_t extent)
+{
+    return (sx_dim){extent, SX_NO_SYMBOL};
+}
+static inline bool sx_dim_is_constant(sx_dim dim)
+{
+    return dim.symbol == SX_NO_SYMBOL;
+}
+static inline bool sx_dim_equal(sx_dim a, sx_dim b)
+{
+    return a.scale == b.scale && (a.symbol == b.symbol || a.scale == 0);
+}
+bool sx_dim_multiply(sx_dim a, sx_dim b, sx_dim *product); /* false: two symbols or overflow */
+bool sx_dim_add(sx_dim a, sx_dim b, sx_dim *sum);          /* false: mixed symbols or overflow */
+bool sx_dim_divide(sx_dim a, sx_dim b, sx_dim *quotient);  /* exact division only */
+
+typedef struct {
+    sx_dtype dtype;
+    uint32_t rank;
+    sx_dim dim[SX_RANK_MAX];
+} sx_type;
+bool sx_type_equal(const sx_type *a, const sx_type *b);
+bool sx_type_same_shape(const sx_type *a, const sx_type *b);
+bool sx_type_is_static(const sx_type *type);
+/* Product of the extents; false if it has two symbols or exceeds SX_ELEMENTS_MAX. */
+bool sx_type_elements(const sx_type *type, sx_dim *elements);
+/* Row-major strides in elements; false as above. */
+bool sx_type_strides(const sx_type *type, sx_dim stride[SX_RANK_MAX]);
+
+/* ---- attributes ---- */
+typedef struct {
+    uint32_t count;
+    int64_t v[SX_RANK_MAX];
+} sx_ints;
+typedef enum {
+    SX_SUM,
+    SX_PRODUCT,
+    SX_MAX,
+    SX_MIN,
+    SX_REDUCER_COUNT
+} sx_reducer; /* text: add multiply maximum minimum */
+typedef enum { SX_EQ, SX_NE, SX_LT, SX_LE, SX_GT, SX_GE, SX_DIRECTION_COUNT } sx_direction;
+typedef struct sx_body sx_body; /* core/ir/fused.h */
+
+#define SX_ATTR_FIELD_INT int64_t
+#define SX_ATTR_FIELD_INTS sx_ints
+#define SX_ATTR_FIELD_FLOAT double
+#define SX_ATTR_FIELD_REDUCER sx_reducer
+#define SX_ATTR_FIELD_DIRECTION sx_direction
+#define SX_ATTR_FIELD_TYPE sx_type
+#define SX_ATTR_FIELD_BYTES sx_span
+#define SX_ATTR_FIELD_NAME sx_span
+#define SX_ATTR_FIELD_BODY const sx_body *
+typedef enum {
+#define SX_ATTR(name, kind, help) SX_ATTR_##name,
+#include "core/ir/attrs.def"
+#undef SX_ATTR
+    SX_ATTR_COUNT
+} sx_attr_field;
+#define SX_A(name) (1u << SX_ATTR_##name)
+typedef struct {
+    uint32_t present; /* set of 1 << SX_ATTR_*; fields not present are zero */
+#define SX_ATTR(name, kind, help) SX_ATTR_FIELD_##kind name;
+#include "core/ir/attrs.def"
+#undef SX_ATTR
+} sx_attr;
+
+typedef struct {
+    uint32_t i;
+} sx_attr_id;
+typedef struct {
+    sx_attr *attr; /* [count]; id 0 is the empty attribute */
+    uint32_t count;
+    uint32_t capacity;
+    sx_idmap map;
+} sx_attr_table;
+sx_code sx_attr_table_init(sx_ctx *cx, sx_attr_table *table);
+/* The id of `attr`, equal content giving equal ids; bytes, names and bodies are copied into cx's arena when new.
+ * FLOATs are compared by bits. */
+sx_code sx_attr_intern(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, sx_attr_id *id);
+uint64_t sx_attr_hash(const sx_attr *attr);
+bool sx_attr_equal(const sx_attr *a, const sx_attr *b);
+static inline const sx_attr *sx_attr_get(const sx_attr_table *table, sx_attr_id id)
+{
+    SX_ASSERT(id.i < table->count);
+    return &table->attr[id.i];
+}
+
+/* ---- operations ---- */
+typedef enum {
+    SX_OPCLASS_LEAF,
+    SX_OPCLASS_UNARY,
+    SX_OPCLASS_BINARY,
+    SX_OPCLASS_COMPARE,
+    SX_OPCLASS_SELECT,
+    SX_OPCLASS_CONVERT,
+    SX_OPCLASS_VIEW,
+    SX_OPCLASS_CONCAT,
+    SX_OPCLASS_REDUCE,
+    SX_OPCLASS_DOT,
+    SX_OPCLASS_GATHER,
+    SX_OPCLASS_COMPOSITE,
+    SX_OPCLASS_FUSED
+} sx_op_class;
+typedef enum {
+#define SX_OP(name, enumerator, class_, min, max, attrs, help) SX_OP_##enumerator,
+#include "core/ir/ops.def"
+#undef SX_OP
+    SX_OP_COUNT
+} sx_op;
+typedef struct {
+    const char *name;
+    const char *help;
+    sx_op_class op_class;
+    uint32_t input_min;
+    uint32_t input_max;
+    uint32_t attrs; /* set of 1 << SX_ATTR_* it carries */
+} sx_op_info;
+const sx_op_info *sx_op_info_of(sx_op op);
+bool sx_op_parse(sx_span name, sx_op *op);
+static inline bool sx_op_is_elementwise(sx_op op)
+{
+    sx_op_class c = sx_op_info_of(op)->op_class;
+    return c >= SX_OPCLASS_UNARY && c <= SX_OPCLASS_CONVERT;
+}
+
+/* ---- graphs ---- */
+typedef struct {
+    uint32_t i;
+} sx_node_id;
+#define SX_INPUTS_MAX 64
+typedef struct {
+    sx_op op;
+    sx_attr_id attr;
+    uint32_t input_first; /* index into graph->input */
+    uint32_t input_count;
+    sx_type type; /* of the result */
+} sx_node;
+typedef struct {
+    sx_span name;
+    int64_t low, high; /* inclusive interval, 1 <= low <= high <= SX_EXTENT_MAX */
+} sx_symbol;
+typedef struct {
+    sx_span name;
+    sx_node_id node;
+} sx_output;
+typedef struct {
+    sx_span name;
+    sx_node *node;
+    uint32_t node_count, node_capacity;
+    sx_node_id *input; /* inputs of all nodes, one after the other */
+    uint32_t input_count, input_capacity;
+    sx_symbol *symbol;
+    uint32_t symbol_count, symbol_capacity;
+    sx_output *output;
+    uint32_t output_count, output_capacity;
+    sx_attr_table *attrs; /* may be shared between graphs of one ctx */
+} sx_graph;
+#define SX_NODES_MAX 1000000u
+#define SX_SYMBOLS_MAX 64u
+#define SX_OUTPUTS_MAX 1024u
+
+/* An empty graph; `attrs` NULL makes a new table. */
+sx_code sx_graph_make(sx_ctx *cx, sx_span name, sx_attr_table *attrs, sx_graph **graph);
+sx_code sx_graph_add_symbol(sx_ctx *cx, sx_graph *graph, sx_span name, int64_t low, int64_t high,
+                            uint32_t *symbol);
+/* Appends a node: infers and checks its type. SX_INPUT names node, operation, axis and both sizes. */
+sx_code sx_graph_add(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
+                     const sx_node_id *input, uint32_t input_count, sx_node_id *id);
+sx_code sx_graph_add_output(sx_ctx *cx, sx_graph *graph, sx_span name, sx_node_id node);
+static inline const sx_node *sx_graph_node(const sx_graph *graph, sx_node_id id)
+{
+    SX_ASSERT(id.i < graph->node_count);
+    return &graph->node[id.i];
+}
+static inline sx_node_id sx_graph_input(const sx_graph *graph, const sx_node *node, uint32_t k)
+{
+    SX_ASSERT(k < node->input_count);
+    return graph->input[node->input_first + k];
+}
+static inline const sx_attr *sx_graph_attr(const sx_graph *graph, const sx_node *node)
+{
+    return sx_attr_get(graph->attrs, node->attr);
+}
+
+/* build.c: shorthands over sx_graph_add used by importers, rules and tests. Each appends the nodes it needs. */
+sx_code sx_build_parameter(sx_ctx *cx, sx_graph *g, const char *name, bool weight,
+                           const sx_type *type, sx_node_id *id);
+sx_code sx_build_scalar(sx_ctx *cx, sx_graph *g, const sx_type *type, double value,
+                        sx_node_id *id); /* splat */
+sx_code sx_build_unary(sx_ctx *cx, sx_graph *g, sx_op op, sx_node_id a, sx_node_id *id);
+sx_code sx_build_binary(sx_ctx *cx, sx_graph *g, sx_op op, sx_node_id a, sx_node_id b,
+                        sx_node_id *id);
+sx_code sx_build_reshape(sx_ctx *cx, sx_graph *g, sx_node_id a, const sx_type *type,
+                         sx_node_id *id);
+sx_code sx_build_transpose(sx_ctx *cx, sx_graph *g, sx_node_id a, const sx_ints *perm,
+                           sx_node_id *id);
+sx_code sx_build_broadcast(sx_ctx *cx, sx_graph *g, sx_node_id a, const sx_ints *dims,
+                           const sx_type *type, sx_node_id *id);
+sx_code sx_build_reduce(sx_ctx *cx, sx_graph *g, sx_reducer reducer, sx_node_id a,
+                        const sx_ints *dims, sx_node_id *id);
+
+/* check.c: the result type of an operation, or SX_INPUT / SX_UNIMPLEMENTED with a text that names operation, axis and both
+ * sizes. `symbols` gives intervals and names for messages. The e-graph's type analysis is this function. */
+sx_code sx_infer_type(sx_ctx *cx, const sx_symbol *symbols, uint32_t symbol_count, sx_op op,
+                      const sx_attr *attr, const sx_type *input, uint32_t input_count,
+                      sx_type *result);
+/* The whole graph: ids, arities, attributes, types, symbols, outputs present. */
+sx_code sx_graph_check(sx_ctx *cx, const sx_graph *graph);
+
+/* bind.c: every symbol replaced by a value inside its interval. SX_INPUT names the symbol that is missing, unknown or out of
+ * range, with the interval. */
+typedef struct {
+    sx_span name;
+    int64_t value;
+} sx_binding;
+sx_code sx_graph_bind(sx_ctx *cx, const sx_graph *graph, const sx_binding *binding,
+                      uint32_t binding_count, sx_graph **bound);
+
+/* canon.c: the canonical form: nodes reachable from the outputs, plus all parameters, numbered in depth-first order from the
+ * outputs (parameters first, in their order), identical nodes merged, inner names gone. Two programs that differ in node order,
+ * dead code or duplicates have equal canonical text. */
+sx_code sx_graph_canon(sx_ctx *cx, const sx_graph *graph, sx_graph **canonical);
+/* BLAKE2b-256 of the canonical form (interface names included, weight values not part of a graph). */
+sx_code sx_graph_key(sx_ctx *cx, const sx_graph *graph, sx_key *key);
+
+/* print.c, parse.c: text that reads back to an equal graph. Errors of parse: SX_INPUT "line L:C: ...". */
+sx_code sx_graph_print(sx_ctx *cx, const sx_graph *graph, sx_buf *text);
+void sx_type_print(const sx_type *type, const sx_symbol *symbols, uint32_t symbol_count,
+                   sx_buf *text);
+sx_code sx_graph_parse(sx_ctx *cx, sx_span text, sx_graph **graph);
+#define SX_TEXT_BYTES_MAX ((size_t)64 << 20)
+
+/* compose.c: a composite (softmax, layer_norm, rms_norm, attention, log_softmax, relu, gelu, gelu_tanh, silu) as primitives
+ * appended to `graph`. This decomposition is the meaning of the composite. */
+bool sx_op_is_composite(sx_op op);
+sx_code sx_decompose(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
+                     const sx_node_id *input, uint32_t input_count, sx_node_id *result);
+
+/* eval.c: the interpreter, the oracle of everything else. One plain evaluator per primitive; composites through their
+ * decomposition, fused through its body. */
+typedef enum {
+    SX_EVAL_F64, /* floats as doubles, rounded to the stored type only at parameters and constants */
+    SX_EVAL_TYPED, /* each result rounded to its element type (f32: exact sequence of IEEE operations with libm) */
+    SX_EVAL_MODP, /* exact arithmetic mod 2^31 - 1: +, -, *, / by the inverse; equality is ==. Other scalar functions are
+                       pseudo-random functions of their exact argument, so equal arguments give equal results. */
+    SX_EVAL_POW2  /* as F64; meant for inputs that are small powers of two, where sums are exact */
+} sx_eval_mode;
+typedef struct {
+    sx_type type; /* static */
+    void *
+        data; /* row-major. F64, TYPED, POW2: double for floats; int64_t for integers and bool. MODP: uint64_t residues
+                     for floats and integers, int64_t 0/1 for bool */
+} sx_tensor;
+/* Elements of a static type. */
+int64_t sx_tensor_elements(const sx_type *type);
+/* Evaluates a static graph. argument[k] is the k-th parameter in node order. result[k] is output k, memory in cx's arena.
+ * Fuel: one per scalar operation. */
+sx_code sx_graph_eval(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode,
+                      const sx_tensor *argument, uint32_t argument_count, sx_tensor *result,
+                      uint32_t result_count);
+/* One node of a static graph, inputs given; the same rules. */
+sx_code sx_node_eval(sx_ctx *cx, sx_op op, const sx_attr *attr, sx_eval_mode mode,
+                     const sx_tensor *input, uint32_t input_count, const sx_type *type,
+                     sx_tensor *result);
+/* Raw little-endian elements of `type` (as stored in files and buffers) from and to the interpreter's form. */
+sx_code sx_tensor_unpack(sx_ctx *cx, const sx_type *type, sx_eval_mode mode, sx_span raw,
+                         sx_tensor *tensor);
+sx_code sx_tensor_pack(sx_ctx *cx, const sx_tensor *tensor, sx_buf *raw);
+#endif
