@@ -65,9 +65,10 @@ typedef struct {
 bool sx_type_equal(const sx_type *a, const sx_type *b);
 bool sx_type_same_shape(const sx_type *a, const sx_type *b);
 bool sx_type_is_static(const sx_type *type);
-/* Product of the extents; false if it has two symbols or exceeds SX_ELEMENTS_MAX. */
+/* Product of the extents (0 if one of them is 0); false if it has two symbols or its scale exceeds SX_ELEMENTS_MAX. */
 bool sx_type_elements(const sx_type *type, sx_dim *elements);
-/* Row-major strides in elements; false as above. */
+/* Row-major strides in elements; false if one of them has two symbols or exceeds SX_ELEMENTS_MAX. [a, b, 4] has strides
+ * [4 * b, 4, 1] though its number of elements cannot be written. */
 bool sx_type_strides(const sx_type *type, sx_dim stride[SX_RANK_MAX]);
 
 /* ---- attributes ---- */
@@ -101,6 +102,28 @@ typedef enum {
     SX_ATTR_COUNT
 } sx_attr_field;
 #define SX_A(name) (1u << SX_ATTR_##name)
+typedef enum {
+    SX_KIND_INT,
+    SX_KIND_INTS,
+    SX_KIND_FLOAT,
+    SX_KIND_REDUCER,
+    SX_KIND_DIRECTION,
+    SX_KIND_TYPE,
+    SX_KIND_BYTES,
+    SX_KIND_NAME,
+    SX_KIND_BODY
+} sx_attr_kind;
+typedef struct {
+    const char *name;
+    const char *help;
+    sx_attr_kind kind;
+} sx_attr_info;
+const sx_attr_info *sx_attr_info_of(sx_attr_field field);
+bool sx_attr_field_parse(sx_span name, sx_attr_field *field);
+const char *sx_reducer_name(sx_reducer reducer); /* "add", ... */
+bool sx_reducer_parse(sx_span name, sx_reducer *reducer);
+const char *sx_direction_name(sx_direction direction); /* "eq", ... */
+bool sx_direction_parse(sx_span name, sx_direction *direction);
 typedef struct {
     uint32_t present; /* set of 1 << SX_ATTR_*; fields not present are zero */
 #define SX_ATTR(name, kind, help) SX_ATTR_FIELD_##kind name;

@@ -1,0 +1,182 @@
+#include "core/ir/ir.h"
+
+#include <string.h>
+
+#include "core/ir/fused.h"
+
+static uint64_t hash_bytes(const void *bytes, size_t len, uint64_t seed)
+{
+    return sx_hash64((sx_span){bytes, len}, seed);
+}
+
+static uint64_t hash_int(const int64_t *value, uint64_t seed)
+{
+    return hash_bytes(value, sizeof(*value), seed);
+}
+
+static uint64_t hash_ints(const sx_ints *value, uint64_t seed)
+{
+    SX_ASSERT(value->count <= SX_RANK_MAX);
+    return hash_bytes(value->v, value->count * sizeof(value->v[0]), seed + value->count);
+}
+
+static uint64_t hash_float(const double *value, uint64_t seed)
+{
+    return hash_bytes(value, sizeof(*value), seed);
+}
+
+static uint64_t hash_reducer(const sx_reducer *value, uint64_t seed)
+{
+    return hash_int(&(int64_t){*value}, seed);
+}
+
+static uint64_t hash_direction(const sx_direction *value, uint64_t seed)
+{
+    return hash_int(&(int64_t){*value}, seed);
+}
+
+static uint64_t hash_type(const sx_type *value, uint64_t seed)
+{
+    SX_ASSERT(value->rank <= SX_RANK_MAX);
+    int64_t words[2 + 2 * SX_RANK_MAX] = {value->dtype, value->rank};
+    for (uint32_t i = 0; i < value->rank; i++) {
+        words[2 + 2 * i] = value->dim[i].scale;
+        words[3 + 2 * i] = value->dim[i].scale == 0 ? SX_NO_SYMBOL : value->dim[i].symbol;
+    }
+    return hash_bytes(words, (2 + 2 * (size_t)value->rank) * sizeof(words[0]), seed);
+}
+
+static uint64_t hash_span(const sx_span *value, uint64_t seed)
+{
+    return sx_hash64(*value, seed + value->len);
+}
+
+static uint64_t hash_body(const sx_body *const *value, uint64_t seed)
+{
+    return hash_int(&(int64_t){(int64_t)sx_body_hash(*value)}, seed);
+}
+
+static bool equal_ints(const sx_ints *a, const sx_ints *b)
+{
+    return a->count == b->count && memcmp(a->v, b->v, a->count * sizeof(a->v[0])) == 0;
+}
+
+static bool equal_body(const sx_body *const *a, const sx_body *const *b)
+{
+    return *a == *b || sx_body_equal(*a, *b);
+}
+
+/* One row per kind of attribute, used by the three walks over attrs.def below. */
+#define HASH_INT(field) hash_int(&attr->field, hash)
+#define HASH_INTS(field) hash_ints(&attr->field, hash)
+#define HASH_FLOAT(field) hash_float(&attr->field, hash)
+#define HASH_REDUCER(field) hash_reducer(&attr->field, hash)
+#define HASH_DIRECTION(field) hash_direction(&attr->field, hash)
+#define HASH_TYPE(field) hash_type(&attr->field, hash)
+#define HASH_BYTES(field) hash_span(&attr->field, hash)
+#define HASH_NAME(field) hash_span(&attr->field, hash)
+#define HASH_BODY(field) hash_body(&attr->field, hash)
+#define EQUAL_INT(field) (a->field == b->field)
+#define EQUAL_INTS(field) equal_ints(&a->field, &b->field)
+#define EQUAL_FLOAT(field) (memcmp(&a->field, &b->field, sizeof(a->field)) == 0)
+#define EQUAL_REDUCER(field) (a->field == b->field)
+#define EQUAL_DIRECTION(field) (a->field == b->field)
+#define EQUAL_TYPE(field) sx_type_equal(&a->field, &b->field)
+#define EQUAL_BYTES(field) sx_span_equal(a->field, b->field)
+#define EQUAL_NAME(field) sx_span_equal(a->field, b->field)
+#define EQUAL_BODY(field) equal_body(&a->field, &b->field)
+
+uint64_t sx_attr_hash(const sx_attr *attr)
+{
+    uint64_t hash = attr->present;
+#define SX_ATTR(name, kind, help)          \
+    if ((attr->present & SX_A(name)) != 0) \
+        hash = HASH_##kind(name);
+#include "core/ir/attrs.def"
+#undef SX_ATTR
+    return hash;
+}
+
+bool sx_attr_equal(const sx_attr *a, const sx_attr *b)
+{
+    if (a->present != b->present) {
+        return false;
+    }
+#define SX_ATTR(name, kind, help)                                \
+    if ((a->present & SX_A(name)) != 0 && !(EQUAL_##kind(name))) \
+        return false;
+#include "core/ir/attrs.def"
+#undef SX_ATTR
+    return true;
+}
+
+static bool same(const void *self, uint32_t id, const void *probe)
+{
+    const sx_attr_table *table = self;
+    return sx_attr_equal(&table->attr[id], probe);
+}
+
+static sx_code copy_span(sx_ctx *cx, sx_span *span)
+{
+    if (span->len == 0) {
+        *span = (sx_span){0};
+        return SX_OK;
+    }
+    uint8_t *bytes = sx_alloc(cx, span->len);
+    if (bytes == NULL) {
+        return cx->error.code;
+    }
+    memcpy(bytes, span->ptr, span->len);
+    span->ptr = bytes;
+    return SX_OK;
+}
+
+/* The fields that are present, owned by cx's arena; all others zero, and zero beyond the counts of lists. */
+static sx_code copy_attr(sx_ctx *cx, const sx_attr *attr, sx_attr *copy)
+{
+    *copy = (sx_attr){.present = attr->present};
+#define SX_ATTR(name, kind, help)          \
+    if ((attr->present & SX_A(name)) != 0) \
+        copy->name = attr->name;
+#include "core/ir/attrs.def"
+#undef SX_ATTR
+    SX_TRY(copy_span(cx, &copy->data));
+    SX_TRY(copy_span(cx, &copy->name));
+    if (copy->body != NULL) {
+        sx_body *body = SX_NEW(cx, sx_body);
+        if (body == NULL) {
+            return cx->error.code;
+        }
+        *body = *copy->body;
+        copy->body = body;
+    }
+    return SX_OK;
+}
+
+sx_code sx_attr_intern(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, sx_attr_id *id)
+{
+    SX_ASSERT((attr->present & SX_A(body)) == 0 || attr->body != NULL);
+    SX_ASSERT(attr->present < (UINT64_C(1) << SX_ATTR_COUNT));
+    uint64_t hash = sx_attr_hash(attr);
+    uint32_t found = sx_idmap_find(&table->map, hash, same, table, attr);
+    if (found != SX_IDMAP_NONE) {
+        id->i = found;
+        return SX_OK;
+    }
+    void *rows = table->attr;
+    SX_TRY(sx_grow(cx, &rows, &table->capacity, table->count + 1, sizeof(sx_attr)));
+    table->attr = rows;
+    SX_TRY(copy_attr(cx, attr, &table->attr[table->count]));
+    SX_TRY(sx_idmap_put(cx, &table->map, hash, table->count));
+    id->i = table->count++;
+    return SX_OK;
+}
+
+sx_code sx_attr_table_init(sx_ctx *cx, sx_attr_table *table)
+{
+    *table = (sx_attr_table){0};
+    sx_attr_id empty;
+    SX_TRY(sx_attr_intern(cx, table, &(sx_attr){0}, &empty));
+    SX_ASSERT(empty.i == 0);
+    return SX_OK;
+}
