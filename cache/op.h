@@ -1,0 +1,77 @@
+/* op.h - one change of the store, staged by the owner and carried out by the writer.
+ *
+ * An operation belongs to one side at a time: to the owner while staged and after completion, to the writer in between. Only the
+ * blob of a PUT is shared (counted), and the owner may read ident, blob and the fields of `put` that the writer does not set.
+ */
+#ifndef SX_CACHE_OP_H
+#define SX_CACHE_OP_H
+#include "cache/store.h"
+
+#include "cache/hash_table.h"
+
+typedef enum {
+    SX_OP_PUT,
+    SX_OP_TOUCH,
+    SX_OP_QUARANTINE,
+    SX_OP_STRIKE,
+    SX_OP_PARDON,
+    SX_OP_EVICT
+} sx_op_type;
+
+typedef struct sx_op sx_op;
+struct sx_op {
+    sx_op *next;
+    sx_op_type type;
+    sx_code code; /* set by the writer: why this one was given up */
+    sx_ident ident;
+    union {
+        struct {
+            sx_blob *blob; /* one reference */
+            sx_cache_info info;
+            const sx_cache_part *part; /* behind the struct, with their bytes */
+            uint32_t part_count;
+            void (*done)(void *self, sx_code code);
+            void *done_self;
+            uint64_t stored_size; /* set by the writer */
+            uint64_t generation;  /* set by the writer */
+        } put;
+        struct {
+            uint64_t hits;
+            uint64_t last_used_us;
+        } touch;
+        struct {
+            uint64_t at_us;
+            const char *reason; /* static storage */
+            uint8_t xxh[16];    /* the row that was seen; another one is left alone */
+            bool has_xxh;
+        } quarantine;
+        sx_cache_strikes strike;
+        struct {
+            sx_cache_filter filter;
+            uint64_t count; /* set by the writer */
+        } evict;
+    } u;
+    bool is_pending; /* in the owner's table of changes that readers cannot see yet */
+    UT_hash_handle hh;
+};
+
+typedef struct {
+    sx_op *first;
+    sx_op *last;
+    uint64_t rows;
+    uint64_t bytes;
+} sx_op_list;
+
+void sx_op_free(SX_TAKE sx_op *op);
+/* NULL when there is no memory. */
+SX_GIVE(sx_op_free) sx_op *sx_op_new(sx_op_type type, const sx_ident *ident);
+/* A PUT: shares the blob, copies the parts. */
+SX_GIVE(sx_op_free)
+sx_op *sx_op_new_put(sx_blob *blob, const sx_cache_info *info, const sx_cache_item *item);
+uint64_t sx_op_bytes(const sx_op *op); /* what it charges to the queue */
+
+void sx_op_list_append(sx_op_list *list, SX_TAKE sx_op *op);
+/* Moves at most `rows` operations and about `bytes` (one at least) from the front of `from` to the end of `to`. */
+void sx_op_list_move(sx_op_list *from, sx_op_list *to, uint64_t rows, uint64_t bytes);
+sx_op *sx_op_list_take(sx_op_list *list); /* the first, now the caller's; NULL when empty */
+#endif

@@ -1,0 +1,63 @@
+/* writer.h - the writer thread: one batch at a time, one transaction each.
+ *
+ * Why a thread: compressing 1 MiB takes milliseconds, a checkpoint writes and syncs, a full disk or a busy file waits; none of that
+ * may stop the owner's loop. Why a mailbox of one batch and not a shared queue: the owner stages in its own lists without a
+ * lock, group commit falls out of it, and the only shared state is one slot.
+ */
+#ifndef SX_CACHE_WRITER_H
+#define SX_CACHE_WRITER_H
+#include "cache/op.h"
+
+typedef struct {
+    const char *path; /* borrowed for the writer's life */
+    const char *vfs;
+    bool map;
+    uint64_t size_limit;
+    uint64_t ns_quota;
+    const sx_cache_quota *quota; /* borrowed */
+    uint32_t quota_count;
+    void (*wake)(void *self);
+    void *wake_self;
+} sx_writer_config;
+
+typedef struct {
+    sx_code
+        code; /* SX_OK committed; SX_SYSTEM nothing was, try later; SX_CORRUPT the file is malformed, do not */
+    bool more;   /* limits are still exceeded: give another batch, an empty one will do */
+    bool synced; /* asked for and done */
+    uint64_t replaced, evicted_size, evicted_quota, evicted_request;
+    uint64_t entries, bytes, quarantined; /* of the store, after the commit */
+    char text[SX_CACHE_ERROR_MAX];        /* why code is not SX_OK */
+} sx_batch_result;
+
+typedef struct {
+    sx_op_list list;
+    bool sync; /* bring it to the medium before it is done */
+    sx_batch_result result;
+} sx_batch;
+
+typedef struct sx_writer sx_writer;
+void sx_writer_close(SX_TAKE sx_writer *writer); /* must be idle; closes the store */
+/* Starts the thread. `store` is moved in: the connection opened for writing, or a closed one to be opened with the first batch. */
+sx_code sx_writer_open(sx_ctx *cx, const sx_writer_config *config, sx_store *store,
+                       sx_writer **writer);
+/* Gives the batch; the writer must be idle. It is the writer's until taken back. */
+void sx_writer_give(sx_writer *writer, SX_KEEP sx_batch *batch);
+/* True when the batch given is finished (the writer is idle then); waits for it if asked. */
+bool sx_writer_take(sx_writer *writer, bool wait);
+
+/* ---- apply.c, evict.c: run on the writer thread ---- */
+typedef struct {
+    const sx_writer_config *config;
+    sx_store store;
+    ZSTD_CCtx *pack;
+    double clock;      /* of GreedyDual-Size */
+    double clock_kept; /* as stored in meta */
+    bool has_clock;    /* loaded */
+} sx_apply;
+void sx_apply_run(sx_apply *apply, sx_batch *batch);
+/* Brings namespaces and the whole under their limits, within the open transaction. False: the store failed. */
+bool sx_evict_run(sx_apply *apply, sx_batch_result *result);
+/* Deletes one entry, also when its blob cannot be read any more (then the blob stays, named by quarantine). */
+bool sx_apply_remove(sx_apply *apply, const sx_ident *ident);
+#endif
