@@ -124,6 +124,8 @@ sx_code sx_grow(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t need, siz
 /* Fail: records the first error with file and line, returns `code`. */
 sx_code sx_fail(sx_ctx *cx, sx_code code, const char *file, int line, const char *format, ...)
     SX_PRINTF(5, 6);
+/* Puts "<text>: " in front of the recorded failure, for a caller that knows which object failed; returns its code. */
+sx_code sx_fail_in(sx_ctx *cx, const char *format, ...) SX_PRINTF(2, 3);
 void sx_hint(sx_ctx *cx, const char *format, ...) SX_PRINTF(2, 3);
 #define SX_FAIL(cx, code, ...) sx_fail((cx), (code), __FILE__, __LINE__, __VA_ARGS__)
 #define SX_TRY(call)                   \

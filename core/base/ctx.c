@@ -100,6 +100,24 @@ sx_code sx_fail(sx_ctx *cx, sx_code code, const char *file, int line, const char
     return code;
 }
 
+sx_code sx_fail_in(sx_ctx *cx, const char *format, ...)
+{
+    SX_ASSERT(cx->error.code != SX_OK);
+    char outer[SX_ERROR_TEXT_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(outer, sizeof(outer) - 2, format, arguments);
+    va_end(arguments);
+    size_t added = strlen(outer);
+    outer[added++] = ':';
+    outer[added++] = ' ';
+    size_t kept = sizeof(outer) - 1 - added;
+    memmove(cx->error.text + added, cx->error.text, kept);
+    memcpy(cx->error.text, outer, added);
+    cx->error.text[sizeof(outer) - 1] = '\0';
+    return cx->error.code;
+}
+
 void sx_hint(sx_ctx *cx, const char *format, ...)
 {
     va_list arguments;

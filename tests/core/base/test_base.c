@@ -36,6 +36,22 @@ START_TEST(test_first_error_wins)
 }
 END_TEST
 
+START_TEST(test_error_context)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1024);
+    ck_assert_int_eq(SX_FAIL(&cx, SX_LIMIT, "rank 9"), SX_LIMIT);
+    ck_assert_int_eq(sx_fail_in(&cx, "node %d", 4), SX_LIMIT);
+    ck_assert_str_eq(cx.error.text, "node 4: rank 9");
+    for (uint32_t i = 0; i < 200; i++) { /* truncated, never past the end */
+        (void)sx_fail_in(&cx, "node %u", i);
+    }
+    ck_assert_uint_lt(strlen(cx.error.text), SX_ERROR_TEXT_MAX);
+    ck_assert_ptr_nonnull(strstr(cx.error.text, "node 199: node 198: "));
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 START_TEST(test_fuel)
 {
     sx_ctx cx;
@@ -127,6 +143,7 @@ int main(void)
     TCase *cases = tcase_create("base");
     tcase_add_test(cases, test_arena_limit);
     tcase_add_test(cases, test_first_error_wins);
+    tcase_add_test(cases, test_error_context);
     tcase_add_test(cases, test_fuel);
     tcase_add_test(cases, test_codes);
     tcase_add_test(cases, test_buf_limit);

@@ -1,0 +1,152 @@
+#include "core/ir/num.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+    int exponent_bits;
+    int mantissa_bits;
+    bool has_infinity;
+} format;
+
+static format format_of(sx_dtype dtype)
+{
+    switch (dtype) {
+    case SX_F64: return (format){11, 52, true};
+    case SX_F32: return (format){8, 23, true};
+    case SX_BF16: return (format){8, 7, true};
+    case SX_F16: return (format){5, 10, true};
+    case SX_F8E4M3: return (format){4, 3, false};
+    case SX_F8E5M2: return (format){5, 2, true};
+    case SX_I64:
+    case SX_I32:
+    case SX_I8:
+    case SX_U8:
+    case SX_BOOL:
+    case SX_DTYPE_COUNT: break;
+    }
+    SX_UNREACHABLE();
+}
+
+double sx_num_decode(sx_dtype dtype, uint64_t bits)
+{
+    if (dtype == SX_F64) {
+        double value;
+        memcpy(&value, &bits, sizeof(value));
+        return value;
+    }
+    format f = format_of(dtype);
+    uint64_t mantissa = bits & ((UINT64_C(1) << f.mantissa_bits) - 1);
+    uint64_t exponent_max = (UINT64_C(1) << f.exponent_bits) - 1;
+    uint64_t exponent = (bits >> f.mantissa_bits) & exponent_max;
+    double sign = ((bits >> (f.mantissa_bits + f.exponent_bits)) & 1) != 0 ? -1.0 : 1.0;
+    int bias = (int)(exponent_max >> 1);
+    if (exponent == exponent_max && f.has_infinity) {
+        return mantissa == 0 ? copysign(HUGE_VAL, sign) : copysign((double)NAN, sign);
+    }
+    if (!f.has_infinity && exponent == exponent_max &&
+        mantissa == (UINT64_C(1) << f.mantissa_bits) - 1) {
+        return copysign((double)NAN, sign);
+    }
+    if (exponent == 0) {
+        return sign * ldexp((double)mantissa, 1 - bias - f.mantissa_bits);
+    }
+    mantissa |= UINT64_C(1) << f.mantissa_bits;
+    return sign * ldexp((double)mantissa, (int)exponent - bias - f.mantissa_bits);
+}
+
+uint64_t sx_num_encode(sx_dtype dtype, double value)
+{
+    if (dtype == SX_F64 && !isnan(value)) {
+        uint64_t bits;
+        memcpy(&bits, &value, sizeof(bits));
+        return bits;
+    }
+    format f = format_of(dtype);
+    uint64_t exponent_max = (UINT64_C(1) << f.exponent_bits) - 1;
+    uint64_t sign = (signbit(value) != 0 ? UINT64_C(1) : 0) << (f.exponent_bits + f.mantissa_bits);
+    uint64_t infinity = exponent_max << f.mantissa_bits;
+    uint64_t nan =
+        f.has_infinity ? infinity | (UINT64_C(1) << (f.mantissa_bits - 1)) : infinity | 7;
+    uint64_t overflow = f.has_infinity ? infinity : nan;
+    if (isnan(value)) {
+        return sign | nan;
+    }
+    if (isinf(value)) {
+        return sign | overflow;
+    }
+    int bias = (int)(exponent_max >> 1);
+    int exponent;
+    double fraction =
+        frexp(fabs(value), &exponent); /* value = fraction * 2^exponent, in [1/2, 1) */
+    int scale = exponent - 1 < 1 - bias ? 1 - bias : exponent - 1; /* of the leading bit */
+    if (fraction == 0.0) {
+        return sign;
+    }
+    /* Multiples of the last place; at most 2^(mantissa_bits + 1). Exact in double, so that nearbyint is the only rounding.
+     * The sum carries into the exponent by itself. */
+    double places = nearbyint(ldexp(fraction, exponent - scale + f.mantissa_bits));
+    uint64_t whole = (uint64_t)places;
+    uint64_t bits = whole < (UINT64_C(1) << f.mantissa_bits)
+                        ? whole
+                        : whole + ((uint64_t)(scale + bias - 1) << f.mantissa_bits);
+    uint64_t largest = f.has_infinity ? infinity - 1 : nan - 1;
+    return sign | (bits > largest ? overflow : bits);
+}
+
+double sx_num_round(sx_dtype dtype, double value)
+{
+    return dtype == SX_F64 ? value : sx_num_decode(dtype, sx_num_encode(dtype, value));
+}
+
+int64_t sx_num_int_min(sx_dtype dtype)
+{
+    SX_ASSERT(sx_dtype_class_of(dtype) != SX_CLASS_FLOAT);
+    if (dtype == SX_U8 || dtype == SX_BOOL) {
+        return 0;
+    }
+    return dtype == SX_I64 ? INT64_MIN : (dtype == SX_I32 ? INT32_MIN : INT8_MIN);
+}
+
+int64_t sx_num_int_max(sx_dtype dtype)
+{
+    SX_ASSERT(sx_dtype_class_of(dtype) != SX_CLASS_FLOAT);
+    if (dtype == SX_U8 || dtype == SX_BOOL) {
+        return dtype == SX_U8 ? UINT8_MAX : 1;
+    }
+    return dtype == SX_I64 ? INT64_MAX : (dtype == SX_I32 ? INT32_MAX : INT8_MAX);
+}
+
+int64_t sx_num_int_decode(sx_dtype dtype, uint64_t bits)
+{
+    uint64_t width = (uint64_t)sx_dtype_bytes(dtype) * 8;
+    if (width == 64 || sx_num_int_min(dtype) == 0) {
+        return (int64_t)bits;
+    }
+    uint64_t top = UINT64_C(1) << (width - 1);
+    return (int64_t)((bits ^ top) - top);
+}
+
+uint64_t sx_num_int_encode(sx_dtype dtype, int64_t value)
+{
+    uint64_t width = (uint64_t)sx_dtype_bytes(dtype) * 8;
+    return width == 64 ? (uint64_t)value : (uint64_t)value & ((UINT64_C(1) << width) - 1);
+}
+
+uint64_t sx_num_load(sx_dtype dtype, const uint8_t *bytes, size_t index)
+{
+    size_t size = sx_dtype_bytes(dtype);
+    uint64_t bits = 0;
+    for (size_t i = size; i-- > 0;) {
+        bits = bits << 8 | bytes[index * size + i];
+    }
+    return bits;
+}
+
+void sx_num_store(sx_dtype dtype, uint8_t *bytes, size_t index, uint64_t bits)
+{
+    size_t size = sx_dtype_bytes(dtype);
+    for (size_t i = 0; i < size; i++) {
+        bytes[index * size + i] = (uint8_t)(bits >> (8 * i));
+    }
+}

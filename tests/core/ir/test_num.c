@@ -1,0 +1,112 @@
+#include "tests/lib/test.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/base/rng.h"
+#include "core/ir/num.h"
+
+static const sx_dtype small[] = {SX_F16, SX_BF16, SX_F8E4M3, SX_F8E5M2};
+
+START_TEST(test_every_small_value)
+{
+    for (uint32_t t = 0; t < SX_COUNT(small); t++) {
+        sx_dtype dtype = small[t];
+        uint64_t count = UINT64_C(1) << (8 * sx_dtype_bytes(dtype));
+        double last = -1.0;
+        for (uint64_t bits = 0; bits < count; bits++) {
+            double value = sx_num_decode(dtype, bits);
+            if (isnan(value)) {
+                ck_assert(isnan(sx_num_decode(dtype, sx_num_encode(dtype, value))));
+                continue;
+            }
+            ck_assert_uint_eq(sx_num_encode(dtype, value), bits);
+            if (bits < count / 2) { /* positive: ascending */
+                ck_assert(value > last);
+                last = value;
+            } else {
+                ck_assert(value == -sx_num_decode(dtype, bits - count / 2));
+                ck_assert(signbit(value) != 0);
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(test_known_values)
+{
+    ck_assert(sx_num_decode(SX_F8E4M3, 0x7e) == 448.0);
+    ck_assert(isnan(sx_num_decode(SX_F8E4M3, 0x7f)) && isnan(sx_num_decode(SX_F8E4M3, 0xff)));
+    ck_assert(sx_num_decode(SX_F8E4M3, 0x01) == 0x1p-9);
+    ck_assert(sx_num_decode(SX_F8E5M2, 0x7b) == 57344.0);
+    ck_assert(isinf(sx_num_decode(SX_F8E5M2, 0x7c)));
+    ck_assert(sx_num_decode(SX_F16, 0x7bff) == 65504.0);
+    ck_assert(sx_num_decode(SX_F16, 0x0001) == 0x1p-24);
+    ck_assert(sx_num_decode(SX_BF16, 0x3f80) == 1.0);
+    ck_assert_uint_eq(sx_num_encode(SX_F16, 65519.99), 0x7bff);
+    ck_assert_uint_eq(sx_num_encode(SX_F16, 65520.0), 0x7c00); /* the tie goes to infinity */
+    ck_assert_uint_eq(sx_num_encode(SX_F8E4M3, 463.9), 0x7e);
+    ck_assert_uint_eq(sx_num_encode(SX_F8E4M3, 1e300), 0x7f);
+    ck_assert_uint_eq(sx_num_encode(SX_F16, 0x1p-25), 0); /* half the smallest: to even */
+    ck_assert_uint_eq(sx_num_encode(SX_F16, 0x1.8p-25), 1);
+    ck_assert_uint_eq(sx_num_encode(SX_F16, -1e-300), 0x8000);
+    ck_assert_uint_eq(sx_num_encode(SX_BF16, 1.00390625), 0x3f80); /* tie, even below */
+    ck_assert_uint_eq(sx_num_encode(SX_BF16, 1.01171875), 0x3f82); /* tie, even above */
+}
+END_TEST
+
+/* The hardware's conversion to float is the oracle. */
+START_TEST(test_f32_as_hardware)
+{
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t i = 0; i < 200000; i++) {
+        uint64_t bits = sx_rng_next(&rng);
+        if (i % 2 == 0) { /* near the range of float */
+            bits = (bits & ~(UINT64_C(0x7ff) << 52)) | ((870 + bits % 290) << 52);
+        }
+        double value = sx_num_decode(SX_F64, bits);
+        float expected = (float)value;
+        if (isnan(value)) {
+            ck_assert(isnan(sx_num_round(SX_F32, value)));
+            continue;
+        }
+        uint32_t expected_bits;
+        memcpy(&expected_bits, &expected, sizeof(expected_bits));
+        ck_assert_uint_eq(sx_num_encode(SX_F32, value), expected_bits);
+        ck_assert(sx_num_round(SX_F32, value) == (double)expected);
+        ck_assert(sx_num_round(SX_F64, value) == value);
+    }
+}
+END_TEST
+
+START_TEST(test_integers)
+{
+    ck_assert_int_eq(sx_num_int_decode(SX_I8, 0x80), -128);
+    ck_assert_int_eq(sx_num_int_decode(SX_U8, 0x80), 128);
+    ck_assert_int_eq(sx_num_int_decode(SX_I32, 0xffffffff), -1);
+    ck_assert_int_eq(sx_num_int_decode(SX_I64, UINT64_MAX), -1);
+    ck_assert_uint_eq(sx_num_int_encode(SX_I8, -1), 0xff);
+    ck_assert_uint_eq(sx_num_int_encode(SX_I64, -1), UINT64_MAX);
+    ck_assert_int_eq(sx_num_int_min(SX_I32), INT32_MIN);
+    ck_assert_int_eq(sx_num_int_max(SX_BOOL), 1);
+    uint8_t bytes[24] = {0};
+    for (uint32_t t = 0; t < SX_DTYPE_COUNT; t++) {
+        uint64_t bits = UINT64_C(0x8877665544332211) >> (64 - 8 * sx_dtype_bytes((sx_dtype)t));
+        sx_num_store((sx_dtype)t, bytes, 2, bits);
+        ck_assert_uint_eq(sx_num_load((sx_dtype)t, bytes, 2), bits);
+        ck_assert_uint_eq(bytes[2 * sx_dtype_bytes((sx_dtype)t)], bits & 255);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("ir/num");
+    TCase *tcase = tcase_create("num");
+    tcase_add_test(tcase, test_every_small_value);
+    tcase_add_test(tcase, test_known_values);
+    tcase_add_test(tcase, test_f32_as_hardware);
+    tcase_add_test(tcase, test_integers);
+    suite_add_tcase(suite, tcase);
+    return sx_test_main(suite);
+}
