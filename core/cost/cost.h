@@ -1,0 +1,51 @@
+/* cost.h - devices as data, and what work costs on them: roofline floors and per-node estimates.
+ *
+ * Times are nanoseconds as doubles, for the whole device (all cores). No estimate is below the roofline floor
+ * max(flops / peak, bytes / bandwidth) of the whole problem (Williams, Waterman, Patterson 2009); estimates grow with every extent.
+ */
+#ifndef SX_CORE_COST_COST_H
+#define SX_CORE_COST_COST_H
+#include "core/ir/fused.h"
+#include "core/ir/ir.h"
+
+typedef struct {
+    const char *name; /* "x86-64-v3", "x86-64-v4", "h100", ... */
+    const char *text; /* one line for people, with the source of the values */
+    uint32_t
+        isa; /* ISA level of x86-64 modules: 3 or 4; 0: no code generator, requests get SX_UNIMPLEMENTED */
+    uint32_t cores;         /* cores or multiprocessors assumed by the model */
+    uint32_t lanes;         /* f32 lanes of a vector register */
+    uint32_t registers;     /* vector registers */
+    uint32_t fma_per_cycle; /* vector multiply-adds started per cycle and core */
+    uint32_t fma_latency;   /* cycles */
+    double ghz;
+    double l1_bytes, l2_bytes, l3_bytes; /* per core, per core, shared */
+    double l2_bytes_per_ns;              /* per core */
+    double memory_bytes_per_ns;          /* device */
+    double launch_ns;                    /* per kernel */
+} sx_device;
+
+uint32_t sx_device_count(void);
+const sx_device *sx_device_at(uint32_t index);
+/* SX_INPUT: unknown name, with the known ones; SX_UNIMPLEMENTED: known, but no code generator. */
+sx_code sx_device_find(sx_ctx *cx, sx_span name, const sx_device **device);
+
+double sx_device_compute_ns(const sx_device *device, double flops); /* at peak on all cores */
+double sx_device_move_ns(const sx_device *device, double bytes);    /* at memory bandwidth */
+double sx_device_floor_ns(const sx_device *device, double flops, double bytes);
+
+typedef struct {
+    double flops;    /* weighted: a transcendental counts as the instructions of its sequence */
+    double bytes;    /* distinct bytes read and written */
+    double floor_ns; /* roofline */
+    double
+        cost_ns; /* estimate as one kernel, launch included; 0 for parameter, constant and reshape */
+} sx_cost;
+/* The extent a symbol stands for in costs: depends on its interval only, never on the value bound later, so that the program chosen
+ * by level 1 is the same for every batch size (batch invariance). */
+int64_t sx_cost_reference(const sx_symbol *symbol);
+/* One node, symbols at their reference. SX_LIMIT when sizes overflow. */
+sx_code sx_cost_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symbols,
+                     uint32_t symbol_count, sx_op op, const sx_attr *attr, const sx_type *input,
+                     uint32_t input_count, const sx_type *result, sx_cost *cost);
+#endif
