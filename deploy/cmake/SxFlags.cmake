@@ -22,5 +22,5 @@ if(SX_FUZZ)
     target_compile_options(sx_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 # -Wpedantic rejects #embed-like tricks; POSIX interfaces are wanted everywhere outside the pure core.
-target_compile_definitions(sx_flags INTERFACE _GNU_SOURCE)
+target_compile_definitions(sx_flags INTERFACE _GNU_SOURCE $<$<CONFIG:Debug>:SX_DEBUG=1>)
 target_include_directories(sx_flags INTERFACE ${CMAKE_SOURCE_DIR})

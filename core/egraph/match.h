@@ -1,0 +1,113 @@
+/* match.h - rules as text, looking for their left sides, and rounds of rewriting until nothing new appears.
+ *
+ * Pattern text:   ?x            any class; the same name again means the same class
+ *                 ?x=(...)      the class matched by (...), named
+ *                 (add ?x ?y)   a node of this operation; (name@p ...) names its attribute: the same name, equal attributes
+ *                 (*set ?x)     a node of any operation in a set the language names
+ *                 (op ...)      three dots: whatever children it has
+ *                 0.5           a class known to hold only this value (bit for bit)
+ * A right side is text of the same form, over the names of the left side, or a C function for what needs computed shapes.
+ *
+ * Matching is incremental (Detlefs, Nelson, Saxe 2005): each rule remembers how much of the graph's log it has seen; a left
+ * side of depth d is looked for only below classes that changed, or whose descendants within d - 1 steps did. In a round all
+ * rules search the graph as it stands, then all right sides are added, then all unions are made, then one rebuild.
+ * Determinism: rules in table order, classes in the order of the log; counts limit work, never a clock.
+ */
+#ifndef SX_CORE_EGRAPH_MATCH_H
+#define SX_CORE_EGRAPH_MATCH_H
+#include "core/egraph/egraph.h"
+
+/* EXACT: bit-equal for all inputs. REASSOCIATING: equal over the reals. APPROXIMATE: within a stated bound. */
+typedef enum { SX_RULE_EXACT, SX_RULE_REASSOCIATING, SX_RULE_APPROXIMATE } sx_rule_class;
+const char *sx_rule_class_name(sx_rule_class rule_class);
+
+#define SX_PATTERN_NODES_MAX 32u
+#define SX_PATTERN_NAMES_MAX 16u
+#define SX_PATTERN_DEPTH_MAX 12u
+
+typedef struct {
+    sx_ctx *cx;
+    sx_eg *eg;
+    void *self;           /* the language's */
+    const uint32_t *node; /* matched nodes, in the order of the text; node[0] is the root */
+    const uint32_t *var;  /* classes of the names, in the order of first mention */
+    uint32_t rule;
+    struct sx_eg_pending *pending;
+} sx_rewrite;
+/* Declares that the root of the match equals node `to`; may be called more than once, or not at all. */
+sx_code sx_rewrite_to(sx_rewrite *rewrite, uint32_t to);
+/* Declares that `from`, any node, equals `to`. */
+sx_code sx_rewrite_pair(sx_rewrite *rewrite, uint32_t from, uint32_t to);
+typedef sx_code (*sx_rewrite_build)(sx_rewrite *rewrite);
+
+typedef struct {
+    const char *name;
+    sx_rule_class rule_class;
+    const char *left;
+    const char *right; /* NULL where `build` does it */
+    sx_rewrite_build build;
+} sx_rule;
+
+/* What patterns mean: names of operations, values of classes, and typed insertion. */
+typedef struct {
+    void *self;
+    bool (*ops)(void *self, sx_span name, bool is_set, uint64_t *ops);
+    bool (*is_value)(void *self, const sx_eg *eg, uint32_t class_, double value);
+    /* *node SX_EG_NONE: such a node cannot be (ill-typed); the match is then passed over. */
+    sx_code (*make_value)(sx_ctx *cx, void *self, sx_eg *eg, uint32_t like, double value,
+                          uint32_t *node);
+    sx_code (*make_node)(sx_ctx *cx, void *self, sx_eg *eg, uint16_t op, uint32_t attr,
+                         const uint32_t *child, uint32_t arity, uint32_t *node);
+} sx_eg_language;
+
+typedef struct {
+    const sx_rule *rule;
+    struct sx_pattern *left;
+    struct sx_pattern *right;
+    bool enabled;
+    uint32_t seen;      /* position in the log */
+    uint32_t banned_to; /* first round in which it may search again */
+    uint32_t bans;
+    uint64_t match_count;
+    uint64_t union_count;
+} sx_eg_rule;
+typedef struct {
+    sx_eg_language language;
+    sx_eg_rule *rule;
+    uint32_t rule_count;
+} sx_eg_ruleset;
+
+/* Parses every rule; all are enabled.  errors  SX_INPUT rule name, column, what was expected */
+sx_code sx_eg_ruleset_init(sx_ctx *cx, sx_eg_ruleset *set, const sx_eg_language *language,
+                           const sx_rule *rule, uint32_t rule_count);
+
+typedef enum {
+    SX_STOP_SATURATED,
+    SX_STOP_FUEL,
+    SX_STOP_NODES,
+    SX_STOP_BYTES,
+    SX_STOP_ROUNDS,
+    SX_STOP_CANCELLED
+} sx_eg_stop;
+const char *sx_eg_stop_name(sx_eg_stop stop);
+
+typedef struct {
+    uint32_t rounds;
+    uint32_t nodes; /* of the graph, dead ones too */
+    uint32_t
+        matches; /* of one rule in one round; more and the rule waits, with twice the allowance next time */
+    uint64_t fuel; /* matching steps + added nodes */
+    size_t bytes;  /* taken from the arena since the call */
+    bool check;    /* sx_eg_check after every rebuild; always on in Debug builds */
+} sx_eg_limits;
+typedef struct {
+    sx_eg_stop stop;
+    uint32_t rounds;
+    uint64_t fuel;
+} sx_eg_run;
+
+/* Rounds of rewriting with the enabled rules until nothing changes or a limit binds. Whatever the stop reason, the graph is
+ * rebuilt and valid, and a later call goes on where this one ended. */
+sx_code sx_eg_saturate(sx_ctx *cx, sx_eg *eg, sx_eg_ruleset *set, const sx_eg_limits *limits,
+                       sx_eg_run *run);
+#endif

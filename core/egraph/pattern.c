@@ -1,0 +1,371 @@
+#include "core/egraph/pattern.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    sx_ctx *cx;
+    const sx_eg_language *language;
+    const char *rule_name;
+    const char *text;
+    const char *at;
+    sx_pattern *pattern;
+    bool is_right;
+    uint32_t depth;
+} reader;
+
+static sx_code bad(reader *r, const char *expected)
+{
+    return SX_FAIL(r->cx, SX_INPUT, "rule %s: column %d of '%s': expected %s", r->rule_name,
+                   (int)(r->at - r->text) + 1, r->text, expected);
+}
+
+static void skip_blanks(reader *r)
+{
+    while (*r->at == ' ') {
+        r->at++;
+    }
+}
+
+static bool is_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+static sx_span read_word(reader *r)
+{
+    const char *start = r->at;
+    while (is_word(*r->at)) {
+        r->at++;
+    }
+    return (sx_span){(const uint8_t *)start, (size_t)(r->at - start)};
+}
+
+/* The number of a name, new or known; a right side may only use known ones. */
+static sx_code name_index(reader *r, sx_span *table, uint32_t *count, sx_span word, uint8_t *index)
+{
+    for (uint32_t i = 0; i < *count; i++) {
+        if (sx_span_equal(table[i], word)) {
+            *index = (uint8_t)i;
+            return SX_OK;
+        }
+    }
+    if (word.len == 0 || *count >= SX_PATTERN_NAMES_MAX || r->is_right) {
+        return bad(r, "a name that is bound, at most 16 names");
+    }
+    table[*count] = word;
+    *index = (uint8_t)(*count)++;
+    return SX_OK;
+}
+
+static sx_code read_part(reader *r, uint8_t *index);
+
+static sx_code read_node(reader *r, sx_part *part)
+{
+    r->at++; /* '(' */
+    bool is_set = *r->at == '*';
+    r->at += is_set ? 1 : 0;
+    sx_span word = read_word(r);
+    part->kind = SX_PART_NODE;
+    part->name = part->attr_name = SX_PATTERN_NONE;
+    if (!r->language->ops(r->language->self, word, is_set, &part->ops) || (r->is_right && is_set)) {
+        return bad(r, "the name of an operation");
+    }
+    if (*r->at == '@') {
+        r->at++;
+        SX_TRY(name_index(r, r->pattern->attr_name, &r->pattern->attr_name_count, read_word(r),
+                          &part->attr_name));
+    }
+    for (;;) {
+        skip_blanks(r);
+        if (*r->at == ')') {
+            r->at++;
+            return SX_OK;
+        }
+        if (!r->is_right && strncmp(r->at, "...", 3) == 0) {
+            part->any_arity = true;
+            r->at += 3;
+            continue;
+        }
+        if (part->arity >= SX_PATTERN_NAMES_MAX || part->any_arity) {
+            return bad(r, "')'");
+        }
+        SX_TRY(read_part(r, &part->child[part->arity]));
+        part->arity++;
+    }
+}
+
+static sx_code read_name(reader *r, sx_part *part)
+{
+    r->at++; /* '?' */
+    uint8_t name;
+    SX_TRY(name_index(r, r->pattern->name, &r->pattern->name_count, read_word(r), &name));
+    part->kind = SX_PART_NAME;
+    if (*r->at == '=') {
+        r->at++;
+        if (*r->at != '(' || r->is_right) {
+            return bad(r, "'('");
+        }
+        SX_TRY(read_node(r, part));
+    }
+    part->name = name;
+    return SX_OK;
+}
+
+static sx_code read_part(reader *r, uint8_t *index)
+{
+    skip_blanks(r);
+    sx_pattern *p = r->pattern;
+    if (p->part_count >= SX_PATTERN_NODES_MAX || r->depth >= SX_PATTERN_DEPTH_MAX) {
+        return bad(r, "a smaller pattern: at most 32 parts and 12 levels");
+    }
+    r->depth++;
+    *index = (uint8_t)p->part_count++;
+    sx_part part = {.name = SX_PATTERN_NONE};
+    if (*r->at == '(') {
+        SX_TRY(read_node(r, &part));
+    } else if (*r->at == '?') {
+        SX_TRY(read_name(r, &part));
+    } else {
+        char *end = NULL;
+        part.kind = SX_PART_VALUE;
+        part.value = strtod(r->at, &end);
+        if (end == r->at) {
+            return bad(r, "a name, a number or '('");
+        }
+        r->at = end;
+    }
+    p->part[*index] = part;
+    r->depth--;
+    return SX_OK;
+}
+
+static void emit(sx_pattern *p, sx_step step)
+{
+    SX_ASSERT(p->step_count < SX_COUNT(p->step));
+    p->step[p->step_count++] = step;
+}
+
+/* Names of the part's class: first mention binds the register, later ones compare. */
+static void emit_name(sx_pattern *p, const sx_part *part, uint8_t reg)
+{
+    if (part->name == SX_PATTERN_NONE) {
+        return;
+    }
+    if (p->name_reg[part->name] == SX_PATTERN_NONE) {
+        p->name_reg[part->name] = reg;
+    } else {
+        emit(p, (sx_step){.kind = SX_STEP_SAME, .from = reg, .other = p->name_reg[part->name]});
+    }
+}
+
+/* Names and values among the children are tested before deeper nodes are looked at. */
+static void emit_node(sx_pattern *p, const sx_part *part, uint8_t reg, uint32_t depth)
+{
+    sx_step step = {.kind = SX_STEP_BIND,
+                    .from = reg,
+                    .other = SX_PATTERN_NONE,
+                    .bind = (uint8_t)p->bind_count++,
+                    .out = (uint8_t)p->reg_count,
+                    .arity = part->arity,
+                    .any_arity = part->any_arity,
+                    .ops = part->ops};
+    if (part->attr_name != SX_PATTERN_NONE) {
+        step.other = p->attr_bind[part->attr_name];
+        if (step.other == SX_PATTERN_NONE) {
+            p->attr_bind[part->attr_name] = step.bind;
+        }
+    }
+    emit(p, step);
+    p->reg_count += part->arity;
+    p->depth = p->depth > depth ? p->depth : depth;
+    for (uint32_t k = 0; k < part->arity; k++) {
+        const sx_part *child = &p->part[part->child[k]];
+        uint8_t child_reg = (uint8_t)(step.out + k);
+        emit_name(p, child, child_reg);
+        if (child->kind == SX_PART_VALUE) {
+            emit(p, (sx_step){.kind = SX_STEP_VALUE, .from = child_reg, .value = child->value});
+        }
+    }
+    for (uint32_t k = 0; k < part->arity; k++) {
+        const sx_part *child = &p->part[part->child[k]];
+        if (child->kind == SX_PART_NODE) {
+            emit_node(p, child, (uint8_t)(step.out + k), depth + 1);
+        }
+    }
+}
+
+sx_code sx_pattern_parse(sx_ctx *cx, const sx_eg_language *language, const char *rule_name,
+                         const char *text, const sx_pattern *left, sx_pattern **pattern)
+{
+    sx_pattern *p = SX_NEW(cx, sx_pattern);
+    if (p == NULL) {
+        return cx->error.code;
+    }
+    if (left != NULL) {
+        memcpy(p->name, left->name, sizeof(p->name));
+        memcpy(p->attr_name, left->attr_name, sizeof(p->attr_name));
+        memcpy(p->attr_bind, left->attr_bind, sizeof(p->attr_bind));
+        p->name_count = left->name_count;
+        p->attr_name_count = left->attr_name_count;
+    }
+    reader r = {.cx = cx,
+                .language = language,
+                .rule_name = rule_name,
+                .text = text,
+                .at = text,
+                .pattern = p,
+                .is_right = left != NULL};
+    uint8_t root;
+    SX_TRY(read_part(&r, &root));
+    skip_blanks(&r);
+    if (*r.at != '\0') {
+        return bad(&r, "the end");
+    }
+    p->root = root;
+    if (left == NULL) {
+        if (p->part[root].kind != SX_PART_NODE) {
+            return bad(&r, "a left side that is a node");
+        }
+        memset(p->name_reg, (int)SX_PATTERN_NONE, sizeof(p->name_reg));
+        memset(p->attr_bind, (int)SX_PATTERN_NONE, sizeof(p->attr_bind));
+        p->reg_count = 1;
+        emit_name(p, &p->part[root], 0);
+        emit_node(p, &p->part[root], 0, 1);
+        SX_ASSERT(p->reg_count < SX_PATTERN_NONE);
+    }
+    *pattern = p;
+    return SX_OK;
+}
+
+typedef struct {
+    sx_ctx *cx;
+    const sx_eg *eg;
+    const sx_eg_language *language;
+    const sx_pattern *pattern;
+    sx_match_list *found;
+    uint32_t match_limit;
+    uint64_t work, work_limit;
+    uint32_t reg[256];
+    uint32_t bind[SX_PATTERN_NODES_MAX];
+} machine;
+
+static sx_code report(machine *m)
+{
+    const sx_pattern *p = m->pattern;
+    sx_match_list *found = m->found;
+    uint32_t need = found->count + p->bind_count + p->name_count;
+    SX_TRY(sx_grow(m->cx, (void **)&found->word, &found->capacity, need, sizeof(uint32_t)));
+    uint32_t *word = &found->word[found->count];
+    for (uint32_t i = 0; i < p->bind_count; i++) {
+        *word++ = m->bind[i];
+    }
+    for (uint32_t i = 0; i < p->name_count; i++) {
+        *word++ = m->reg[p->name_reg[i]];
+    }
+    found->count = need;
+    found->match_count++;
+    return SX_OK;
+}
+
+/* Steps from `pc` on, backtracking by recursion: at most one level per step of the pattern. */
+static sx_code run_steps(machine *m, uint32_t pc)
+{
+    const sx_pattern *p = m->pattern;
+    const sx_eg *eg = m->eg;
+    for (; pc < p->step_count && p->step[pc].kind != SX_STEP_BIND; pc++) {
+        const sx_step *step = &p->step[pc];
+        uint32_t class_ = m->reg[step->from];
+        m->work++;
+        if (step->kind == SX_STEP_SAME
+                ? class_ != m->reg[step->other]
+                : !m->language->is_value(m->language->self, eg, class_, step->value)) {
+            return SX_OK;
+        }
+    }
+    if (pc == p->step_count) {
+        return report(m);
+    }
+    const sx_step *step = &p->step[pc];
+    uint32_t first = m->reg[step->from];
+    m->work++;
+    if ((eg->ops[first] & step->ops) == 0) {
+        return SX_OK;
+    }
+    uint32_t n = first;
+    do {
+        const sx_eg_node *node = &eg->node[n];
+        m->work++;
+        if (node->dead == 0 && (step->ops >> node->op & 1) != 0 &&
+            (step->any_arity ? node->arity >= step->arity : node->arity == step->arity) &&
+            (step->other == SX_PATTERN_NONE || eg->node[m->bind[step->other]].attr == node->attr)) {
+            for (uint32_t k = 0; k < step->arity; k++) {
+                m->reg[step->out + k] = sx_eg_find(eg, eg->child[node->edge + k]);
+            }
+            m->bind[step->bind] = n;
+            SX_TRY(run_steps(m, pc + 1));
+            if (m->found->match_count >= m->match_limit || m->work > m->work_limit) {
+                return SX_OK;
+            }
+        }
+        n = eg->member_next[n];
+    } while (n != first);
+    return SX_OK;
+}
+
+sx_code sx_pattern_search(sx_ctx *cx, const sx_eg *eg, const sx_eg_language *language,
+                          const sx_pattern *pattern, uint32_t root, uint32_t match_limit,
+                          uint64_t work_limit, sx_match_list *found, uint64_t *work)
+{
+    machine m;
+    m.cx = cx;
+    m.eg = eg;
+    m.language = language;
+    m.pattern = pattern;
+    m.found = found;
+    m.match_limit = match_limit;
+    m.work = 0;
+    m.work_limit = work_limit;
+    m.reg[0] = root;
+    SX_ASSERT(eg->up[root] == root);
+    sx_code code = run_steps(&m, 0);
+    *work += m.work;
+    return code;
+}
+
+static sx_code build_part(sx_ctx *cx, sx_eg *eg, const sx_eg_language *language,
+                          const sx_pattern *right, uint32_t index, const uint32_t *match_node,
+                          const uint32_t *match_var, uint32_t *node)
+{
+    const sx_part *part = &right->part[index];
+    if (part->kind == SX_PART_NAME) {
+        *node = match_var[part->name];
+        return SX_OK;
+    }
+    if (part->kind == SX_PART_VALUE) {
+        return language->make_value(cx, language->self, eg, match_node[0], part->value, node);
+    }
+    uint32_t child[SX_PATTERN_NAMES_MAX];
+    for (uint32_t k = 0; k < part->arity; k++) {
+        SX_TRY(
+            build_part(cx, eg, language, right, part->child[k], match_node, match_var, &child[k]));
+        if (child[k] == SX_EG_NONE) {
+            *node = SX_EG_NONE;
+            return SX_OK;
+        }
+    }
+    uint32_t attr = 0;
+    if (part->attr_name != SX_PATTERN_NONE) {
+        attr = eg->node[match_node[right->attr_bind[part->attr_name]]].attr;
+    }
+    SX_ASSERT(part->ops != 0);
+    uint16_t op = (uint16_t)__builtin_ctzll(part->ops);
+    return language->make_node(cx, language->self, eg, op, attr, child, part->arity, node);
+}
+
+sx_code sx_pattern_build(sx_ctx *cx, sx_eg *eg, const sx_eg_language *language,
+                         const sx_pattern *right, const uint32_t *match_node,
+                         const uint32_t *match_var, uint32_t *node)
+{
+    return build_part(cx, eg, language, right, right->root, match_node, match_var, node);
+}

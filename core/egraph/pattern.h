@@ -1,0 +1,71 @@
+/* pattern.h - a parsed pattern and the steps that look for it (inner header of the matcher). */
+#ifndef SX_CORE_EGRAPH_PATTERN_H
+#define SX_CORE_EGRAPH_PATTERN_H
+#include "core/egraph/match.h"
+
+#define SX_PATTERN_NONE 0xFFu
+
+typedef enum { SX_PART_NAME, SX_PART_VALUE, SX_PART_NODE } sx_part_kind;
+typedef struct {
+    sx_part_kind kind;
+    uint8_t name; /* NAME; NODE: the name given to its class, or NONE */
+    uint8_t attr_name;
+    uint8_t arity;
+    bool any_arity;
+    uint64_t ops;
+    double value;
+    uint8_t child[SX_PATTERN_NAMES_MAX];
+} sx_part;
+
+/* BIND looks at the members of class reg[from]: one that fits puts its children into reg[out..]. */
+typedef enum { SX_STEP_BIND, SX_STEP_SAME, SX_STEP_VALUE } sx_step_kind;
+typedef struct {
+    sx_step_kind kind;
+    uint8_t from;
+    uint8_t
+        other; /* SAME: the register to equal; BIND: number of the bind whose attribute to equal, or NONE */
+    uint8_t bind; /* BIND: which matched node it is */
+    uint8_t out;
+    uint8_t arity;
+    bool any_arity;
+    uint64_t ops;
+    double value;
+} sx_step;
+
+typedef struct sx_pattern {
+    sx_part part[SX_PATTERN_NODES_MAX];
+    uint32_t part_count;
+    uint32_t root;
+    sx_span name[SX_PATTERN_NAMES_MAX]; /* of classes */
+    uint32_t name_count;
+    sx_span attr_name[SX_PATTERN_NAMES_MAX];
+    uint8_t attr_bind[SX_PATTERN_NAMES_MAX]; /* the bind that first names the attribute */
+    uint32_t attr_name_count;
+    /* left sides only */
+    sx_step step[2 * SX_PATTERN_NODES_MAX];
+    uint32_t step_count;
+    uint32_t bind_count;
+    uint32_t reg_count;
+    uint8_t name_reg[SX_PATTERN_NAMES_MAX];
+    uint32_t depth; /* levels of nodes: 1 for (op ?x) */
+} sx_pattern;
+
+/* `left` NULL: a left side (compiled to steps); else a right side over the names of `left`. */
+sx_code sx_pattern_parse(sx_ctx *cx, const sx_eg_language *language, const char *rule_name,
+                         const char *text, const sx_pattern *left, sx_pattern **pattern);
+
+/* Appends every match at class `root` to `found`: bind_count nodes, then name_count classes. Stops early at `match_limit`
+ * matches in the list or after `work_limit` steps. */
+typedef struct {
+    uint32_t *word;
+    uint32_t count, capacity;
+    uint32_t match_count;
+} sx_match_list;
+sx_code sx_pattern_search(sx_ctx *cx, const sx_eg *eg, const sx_eg_language *language,
+                          const sx_pattern *pattern, uint32_t root, uint32_t match_limit,
+                          uint64_t work_limit, sx_match_list *found, uint64_t *work);
+/* Adds the right side for one match; *node SX_EG_NONE if some part cannot be. */
+sx_code sx_pattern_build(sx_ctx *cx, sx_eg *eg, const sx_eg_language *language,
+                         const sx_pattern *right, const uint32_t *match_node,
+                         const uint32_t *match_var, uint32_t *node);
+#endif
