@@ -9,10 +9,13 @@
  * and 64-bit integers. A register must be written before it is read, on the path of the text (a loop body runs at least once:
  * trip >= 1).
  *
- * Variables: 0, 1, 2 are the grid indices; loops get 3, 4, ... in order of opening. An address is a buffer, a byte offset and a byte
- * coefficient for each variable in scope, plus optionally an integer register (bytes). Every access stays inside its buffer
+ * Variables: 0, 1, 2 are the grid indices; a loop gets 3 + the number of loops open around it, so a variable is free again once its
+ * loop is closed. An address is a buffer, a byte offset and a byte coefficient for each variable in scope, plus optionally an
+ * integer register (bytes). Every access stays inside its buffer
  * for all variable values; sx_kernel_check proves it by interval arithmetic (accesses through an integer register: the register
  * must come from SCLAMP followed by SMUL, which bounds it).
+ *
+ * NaN: which NaN (sign, payload) an arithmetic instruction makes is not specified; that it is one is.
  *
  * Determinism: the order of floating point operations on each element is in the program, and no instruction depends on lanes
  * being 8 or 16 apart from the count; row reductions use the fixed virtual shape of core/loop/lower_row.c on both widths.
@@ -35,6 +38,9 @@ typedef struct {
 const sx_lop_info *sx_lop_info_of(sx_lop op);
 
 #define SX_LOOP_VARS_MAX 16 /* 3 grid variables and 13 open loops */
+#define SX_LOOP_ITEMS_MAX 200000u
+#define SX_LOOP_REGS_MAX 65536u /* of one class in one part */
+#define SX_LOOP_BYTES_MAX (INT64_C(1) << 46)
 #define SX_NO_REG UINT32_MAX
 typedef struct {
     uint32_t buffer;
@@ -127,7 +133,8 @@ sx_code sx_kernel_check(sx_ctx *cx, const sx_kernel *kernel);
 sx_code sx_kernel_print(sx_ctx *cx, const sx_kernel *kernel, sx_buf *text);
 sx_code sx_kernel_parse(sx_ctx *cx, sx_span text, sx_kernel **kernel);
 /* eval.c: runs every part at every grid point; the bit oracle of the machine back ends. buffer[k] has kernel->buffer[k].size bytes;
- * the workspace buffer is filled with a pattern first. */
+ * the workspace buffer is filled with a pattern before every grid point. Runs sx_kernel_check first. Fuel: one per instruction
+ * executed. */
 sx_code sx_kernel_eval(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer);
 /* emit_c.c: C11 with GNU vector extensions and explicit fma, no headers: one function per part,
  * `void NAME_pP(void *const *buffer, const long long *index, void *workspace)`. Oracle and fallback. */
