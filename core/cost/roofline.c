@@ -1,0 +1,255 @@
+#include "core/cost/cost.h"
+
+#include <math.h>
+
+#define REFERENCE_EXTENT 8
+
+int64_t sx_cost_reference(const sx_symbol *symbol)
+{
+    SX_ASSERT(symbol->low >= 1 && symbol->low <= symbol->high);
+    return sx_min_i64(sx_max_i64(REFERENCE_EXTENT, symbol->low), symbol->high);
+}
+
+typedef struct {
+    const sx_symbol *symbol;
+    uint32_t count;
+} scope;
+
+/* Sizes are doubles: eight extents of 2^40 do not overflow one. */
+static double extent(const scope *s, sx_dim dim)
+{
+    double value = (double)dim.scale;
+    if (!sx_dim_is_constant(dim)) {
+        SX_ASSERT(dim.symbol < s->count);
+        value *= (double)sx_cost_reference(&s->symbol[dim.symbol]);
+    }
+    return value;
+}
+
+static double elements(const scope *s, const sx_type *type)
+{
+    double product = 1;
+    for (uint32_t d = 0; d < type->rank; d++) {
+        product *= extent(s, type->dim[d]);
+    }
+    return product;
+}
+
+static double bytes_of(const scope *s, const sx_type *type)
+{
+    return elements(s, type) * sx_dtype_bytes(type->dtype);
+}
+
+/* Instructions per element of an elementwise operation: one vector instruction counts 1; functions count the length of a usual
+ * polynomial sequence with its range reduction. */
+static double op_weight(sx_op op)
+{
+    switch ((int)op) {
+    case SX_OP_EXP: return 14;
+    case SX_OP_LOG: return 18;
+    case SX_OP_TANH: return 22;
+    case SX_OP_ERF: return 26;
+    case SX_OP_LOGISTIC: return 22;
+    case SX_OP_SIN:
+    case SX_OP_COS: return 24;
+    case SX_OP_POWER: return 40;
+    case SX_OP_REMAINDER: return 12;
+    case SX_OP_DIVIDE:
+    case SX_OP_SQRT: return 8;
+    case SX_OP_RSQRT: return 12;
+    case SX_OP_GELU: return 30;
+    case SX_OP_GELU_TANH: return 30;
+    case SX_OP_SILU: return 23;
+    case SX_OP_SOFTMAX: return 26;
+    case SX_OP_LOG_SOFTMAX: return 20;
+    case SX_OP_LAYER_NORM: return 10;
+    case SX_OP_RMS_NORM: return 6;
+    default: return 1;
+    }
+}
+
+/* ---- fused kernels ---- */
+
+/* Distinct elements an access touches: the iteration counts of the dimensions it moves along, at most the whole argument. */
+static double touched(const scope *s, const sx_type *space, const sx_access *access,
+                      const sx_type *argument)
+{
+    double product = 1;
+    for (uint32_t d = 0; d < space->rank; d++) {
+        if (access->stride[d].scale != 0) {
+            product *= extent(s, space->dim[d]);
+        }
+    }
+    double all = elements(s, argument);
+    return product < all ? product : all;
+}
+
+/* Is the argument read along its rows? Else a vector load gathers, and lines are fetched in part. */
+static bool is_contiguous(const sx_type *space, const sx_access *access)
+{
+    bool moves = false;
+    for (uint32_t d = 0; d < space->rank; d++) {
+        if (access->stride[d].scale == 1 && sx_dim_is_constant(access->stride[d])) {
+            return true;
+        }
+        moves = moves || access->stride[d].scale != 0;
+    }
+    return !moves;
+}
+
+/* Which dimensions of the space an instruction's value depends on, as a set; reduced ones are gone after REDUCE and DOT. */
+static void find_spread(const sx_body *body, const sx_type *space, uint32_t spread[])
+{
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        const sx_instr *in = &body->instr[i];
+        uint32_t set = 0;
+        switch (in->kind) {
+        case SX_BODY_ARG:
+            for (uint32_t d = 0; d < space->rank; d++) {
+                set |= body->access[in->x].stride[d].scale != 0 ? 1u << d : 0;
+            }
+            break;
+        case SX_BODY_IMM: break;
+        case SX_BODY_INDEX: set = 1u << in->x; break;
+        case SX_BODY_APPLY:
+            for (uint32_t k = 0; k < sx_op_info_of(in->op)->input_max; k++) {
+                uint32_t operand = k == 0 ? in->x : k == 1 ? in->y : in->z;
+                set |= spread[operand];
+            }
+            break;
+        case SX_BODY_REDUCE:
+        case SX_BODY_DOT: set = ((1u << space->rank) - 1) & ~body->axes; break;
+        }
+        spread[i] = set;
+    }
+}
+
+static double fused_flops(const scope *s, const sx_body *body, const sx_type *space)
+{
+    uint32_t spread[SX_FUSED_INSTRS_MAX];
+    find_spread(body, space, spread);
+    double flops = 0;
+    double all = 1;
+    for (uint32_t d = 0; d < space->rank; d++) {
+        all *= extent(s, space->dim[d]);
+    }
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        const sx_instr *in = &body->instr[i];
+        if (in->kind == SX_BODY_DOT) {
+            flops += 2 * all;
+        } else if (in->kind == SX_BODY_REDUCE) {
+            flops += all;
+        } else if (in->kind == SX_BODY_APPLY) {
+            double points = 1;
+            for (uint32_t d = 0; d < space->rank; d++) {
+                points *= (spread[i] & 1u << d) != 0 ? extent(s, space->dim[d]) : 1;
+            }
+            flops += points * op_weight(in->op);
+        }
+    }
+    return flops;
+}
+
+#define SCATTERED_READ 1.5 /* bytes fetched per byte used where rows are not read in order */
+
+static void cost_fused(const scope *s, const sx_attr *attr, const sx_type *input,
+                       uint32_t input_count, const sx_type *result, sx_cost *cost, double *effort)
+{
+    const sx_body *body = attr->body;
+    SX_ASSERT(body != NULL && body->arg_count == input_count);
+    cost->bytes = bytes_of(s, result);
+    *effort = cost->bytes;
+    for (uint32_t a = 0; a < input_count; a++) {
+        double read =
+            touched(s, &attr->type, &body->access[a], &input[a]) * sx_dtype_bytes(input[a].dtype);
+        cost->bytes += read;
+        *effort += is_contiguous(&attr->type, &body->access[a]) ? read : read * SCATTERED_READ;
+    }
+    cost->flops = fused_flops(s, body, &attr->type);
+}
+
+/* ---- primitives and composites, each as a kernel of its own ---- */
+
+static double dot_flops(const scope *s, const sx_attr *attr, const sx_type *left,
+                        const sx_type *result)
+{
+    double contracted = 1;
+    for (uint32_t i = 0; i < attr->lhs_contract.count; i++) {
+        contracted *= extent(s, left->dim[attr->lhs_contract.v[i]]);
+    }
+    return 2 * contracted * elements(s, result);
+}
+
+static void cost_attention(const scope *s, const sx_type *input, uint32_t input_count,
+                           const sx_type *result, sx_cost *cost)
+{
+    SX_ASSERT(input_count >= 3);
+    const sx_type *q = &input[0];
+    const sx_type *k = &input[1];
+    double rows = elements(s, q) / extent(s, q->dim[q->rank - 1]);
+    double keys = extent(s, k->dim[k->rank - 2]);
+    double width = extent(s, q->dim[q->rank - 1]) + extent(s, result->dim[result->rank - 1]);
+    double scores = rows * keys;
+    cost->flops = scores * (2 * width + op_weight(SX_OP_SOFTMAX) + 2);
+    cost->bytes +=
+        4 * scores * sx_dtype_bytes(q->dtype); // written and read twice between its three kernels
+}
+
+static void cost_plain(const scope *s, sx_op op, const sx_attr *attr, const sx_type *input,
+                       uint32_t input_count, const sx_type *result, sx_cost *cost)
+{
+    const sx_op_info *info = sx_op_info_of(op);
+    cost->bytes = bytes_of(s, result);
+    for (uint32_t k = 0; k < input_count; k++) {
+        double read = bytes_of(s, &input[k]);
+        bool partial = op == SX_OP_SLICE || (op == SX_OP_GATHER && k == 0);
+        cost->bytes += partial ? fmin(read, bytes_of(s, result)) : read;
+    }
+    switch (info->op_class) {
+    case SX_OPCLASS_DOT: cost->flops = dot_flops(s, attr, &input[0], result); break;
+    case SX_OPCLASS_REDUCE: cost->flops = elements(s, &input[0]); break;
+    case SX_OPCLASS_COMPOSITE:
+        if (op == SX_OP_ATTENTION) {
+            cost_attention(s, input, input_count, result, cost);
+        } else {
+            cost->flops = elements(s, result) * op_weight(op);
+        }
+        break;
+    case SX_OPCLASS_UNARY:
+    case SX_OPCLASS_BINARY:
+    case SX_OPCLASS_COMPARE:
+    case SX_OPCLASS_SELECT:
+    case SX_OPCLASS_CONVERT: cost->flops = elements(s, result) * op_weight(op); break;
+    case SX_OPCLASS_LEAF:
+    case SX_OPCLASS_VIEW:
+    case SX_OPCLASS_CONCAT:
+    case SX_OPCLASS_GATHER:
+    case SX_OPCLASS_FUSED: break;
+    }
+}
+
+sx_code sx_cost_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symbols,
+                     uint32_t symbol_count, sx_op op, const sx_attr *attr, const sx_type *input,
+                     uint32_t input_count, const sx_type *result, sx_cost *cost)
+{
+    *cost = (sx_cost){0};
+    scope s = {symbols, symbol_count};
+    if (op == SX_OP_PARAMETER || op == SX_OP_CONSTANT || op == SX_OP_RESHAPE) {
+        return SX_OK;
+    }
+    double effort;
+    if (op == SX_OP_FUSED) {
+        cost_fused(&s, attr, input, input_count, result, cost, &effort);
+    } else {
+        cost_plain(&s, op, attr, input, input_count, result, cost);
+        effort = op == SX_OP_TRANSPOSE ? cost->bytes * SCATTERED_READ : cost->bytes;
+    }
+    cost->floor_ns = sx_device_floor_ns(device, cost->flops, cost->bytes);
+    if (!isfinite(cost->floor_ns) || cost->floor_ns > 1e18) {
+        return SX_FAIL(cx, SX_LIMIT, "%s: would take %g s, at most 1e9 s", sx_op_info_of(op)->name,
+                       cost->floor_ns * 1e-9);
+    }
+    cost->cost_ns = device->launch_ns + sx_device_floor_ns(device, cost->flops, effort);
+    SX_ASSERT(cost->cost_ns >= cost->floor_ns);
+    return SX_OK;
+}
