@@ -1,0 +1,95 @@
+/* form.h - the rows of ops.def as data: shared by encoder, decoder, printer, verifier and the tests. */
+#ifndef SX_CORE_X64_FORM_H
+#define SX_CORE_X64_FORM_H
+#include "core/x64/x64.h"
+
+typedef enum { SX_ENC_LEG, SX_ENC_VEX, SX_ENC_EVEX } sx_x64_encoding;
+typedef enum { SX_MAP_M1, SX_MAP_M0F, SX_MAP_M38, SX_MAP_M3A } sx_x64_map; /* = VEX.mmmmm */
+typedef enum { SX_PP_P0, SX_PP_P66, SX_PP_PF3, SX_PP_PF2 } sx_x64_pp;      /* = VEX.pp */
+enum {
+    SX_LEN_L0 = 0,
+    SX_LEN_LX = 1,
+    SX_LEN_LY = 2,
+    SX_LEN_LXY = 3,
+    SX_LEN_LZ = 4,
+    SX_LEN_LYZ = 6,
+    SX_LEN_LXYZ = 7
+};
+enum { SX_DIGIT_NX = -1, SX_DIGIT_0 = 0, SX_DIGIT_1, SX_DIGIT_2, SX_DIGIT_3, SX_DIGIT_4 };
+enum { SX_DIGIT_5 = 5, SX_DIGIT_6, SX_DIGIT_7 };
+typedef enum {
+    SX_TUPLE_T0,
+    SX_TUPLE_TV,
+    SX_TUPLE_T4B,
+    SX_TUPLE_T8B,
+    SX_TUPLE_TH,
+    SX_TUPLE_TQ,
+    SX_TUPLE_T4,
+    SX_TUPLE_T8,
+    SX_TUPLE_T16,
+    SX_TUPLE_T32
+} sx_x64_tuple;
+enum { SX_FLAG_N = 0, SX_FLAG_K = 1, SX_FLAG_KZ = 3, SX_FLAG_S = 4, SX_FLAG_KS = 5 };
+enum { SX_FLAG_MASK = 1, SX_FLAG_ZERO = 2, SX_FLAG_STORE = 4 };
+typedef enum { SX_NAN_NONE, SX_NAN_FIRST, SX_NAN_SECOND, SX_NAN_FMA } sx_x64_nan;
+
+typedef enum {
+    SX_PLACE_NONE,
+    SX_PLACE_REG,    /* ModRM.reg */
+    SX_PLACE_VVVV,   /* VEX.vvvv */
+    SX_PLACE_RM,     /* ModRM.rm */
+    SX_PLACE_OPCODE, /* low opcode bits */
+    SX_PLACE_RAX,    /* implied */
+    SX_PLACE_IS4,    /* immediate bits 7..4 */
+    SX_PLACE_IMM,
+    SX_PLACE_BRANCH
+} sx_x64_place;
+
+typedef enum {
+    SX_IMM_NONE,
+    SX_IMM_S8,
+    SX_IMM_U8,
+    SX_IMM_PREDICATE,
+    SX_IMM_S32,
+    SX_IMM_U32,
+    SX_IMM_64,
+    SX_IMM_ONE
+} sx_x64_imm_kind;
+
+/* Sizes relative to the vector length of the instruction. */
+enum { SX_REL_V = -1, SX_REL_H = -2, SX_REL_Q = -3, SX_ADDRESS = -4 };
+
+/* An operand position of a row. */
+typedef struct {
+    uint8_t place;
+    uint8_t
+        reg;    /* sx_x64_kind a register must have; NONE: no register here; vectors: see reg_rel */
+    int8_t rel; /* 0, or register class by vector length: SX_REL_* */
+    int8_t mem; /* bytes of a memory operand, 0 none, SX_REL_* or SX_ADDRESS */
+    uint8_t imm; /* sx_x64_imm_kind */
+} sx_x64_spec;
+
+typedef struct {
+    uint16_t op;
+    uint8_t encoding, map, pp, w, lengths, opcode;
+    int8_t digit;
+    uint8_t spec[SX_X64_ARG_MAX]; /* index into sx_x64_specs */
+    uint8_t tuple, flags, nan;
+} sx_x64_form;
+
+extern const sx_x64_form sx_x64_forms[];
+extern const uint32_t sx_x64_form_count;
+extern const sx_x64_spec sx_x64_specs[];
+
+const sx_x64_spec *sx_x64_form_spec(const sx_x64_form *form, uint32_t index);
+uint32_t sx_x64_form_arg_count(const sx_x64_form *form);
+uint32_t sx_x64_form_first(sx_x64_op op); /* rows [first(op), first(op + 1)) */
+/* Register class and memory bytes of a position at vector length 0 (128), 1 (256) or 2 (512). */
+sx_x64_kind sx_x64_spec_reg(const sx_x64_spec *spec, uint32_t length);
+uint32_t sx_x64_spec_mem(const sx_x64_spec *spec,
+                         uint32_t length);               /* 0: no memory allowed or an address */
+uint32_t sx_x64_form_broadcast(const sx_x64_form *form); /* element bytes, 0 none */
+uint32_t sx_x64_form_disp_scale(const sx_x64_form *form, uint32_t length, bool broadcast);
+/* Vector length of `insn` under `form`; false when the operands do not fit the row. */
+bool sx_x64_form_match(const sx_x64_form *form, const sx_x64_insn *insn, uint32_t *length);
+#endif
