@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Holds the house rules that a compiler does not: who may include whom, banned calls, sizes of files and functions, words that
+mark unfinished work, formatting. Prints one line for each finding and exits 1 if there is any."""
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+
+# Folder -> folders its files may include from (itself always). The picture of docs/ARCHITECTURE.md.
+ARROWS = {
+    "core/base": [],
+    "core/ir": ["core/base"],
+    "core/loop": ["core/base", "core/ir"],
+    "core/cost": ["core/base", "core/ir", "core/loop"],
+    "core/egraph": ["core/base", "core/ir", "core/cost"],
+    "core/poly": ["core/base", "core/ir", "core/loop"],
+    "core/search": ["core/base", "core/ir", "core/loop", "core/egraph", "core/poly", "core/cost"],
+    "core/x64": ["core/base", "core/ir", "core/loop"],
+    "core/plan": ["core/base", "core/ir", "core/cost"],
+    "core": ["core/base", "core/ir", "core/loop", "core/cost", "core/egraph", "core/poly", "core/search", "core/x64",
+             "core/plan", "protocol"],
+    "protocol": ["core/base"],
+    "cache": ["core/base"],
+    "client/runtime": ["core/base", "core/ir", "core/x64", "core", "protocol"],
+    "client/import": ["core/base", "core/ir"],
+    "client": ["core/base", "core/ir", "core/cost", "core", "protocol", "client/runtime", "client/import"],
+    "client/examples": ["client"],
+    "daemon": ["core/base", "core/ir", "core", "protocol", "cache", "client/runtime"],
+}
+BANNED = ["strcpy", "strcat", "sprintf", "vsprintf", "strtok", "atoi", "atol", "atof", "gets", "alloca"]
+IMPURE = ["malloc", "calloc", "realloc", "free", "getenv", "fopen", "clock_gettime", "rand"]
+MALLOC_OK = {"core/base/base.h", "core/base/arena.c", "core/base/buf.c"}
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|not implemented yet|for now\b|simulated for|placeholder|dummy", re.I)
+FILE_LINES_MAX = 1000
+FUNCTION_LINES_MAX = 70
+
+findings = []
+
+
+def report(path, line, text):
+    findings.append(f"{path}:{line}: {text}")
+
+
+def tracked():
+    names = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
+                           capture_output=True, text=True).stdout.split("\n")
+    return [n for n in names if n and os.path.isfile(os.path.join(ROOT, n))]
+
+
+def without_comments_and_strings(text):
+    def blank(match):
+        return re.sub(r"[^\n]", " ", match.group(0))
+    text = re.sub(r"/\*.*?\*/", blank, text, flags=re.S)
+    text = re.sub(r"//[^\n]*", blank, text)
+    return re.sub(r'"(\\.|[^"\\\n])*"', blank, text)
+
+
+def check_includes(path, text):
+    folder = os.path.dirname(path)
+    if folder not in ARROWS:
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        match = re.match(r'\s*#\s*include "([^"]+)"', line)
+        if not match:
+            continue
+        target = os.path.dirname(match.group(1))
+        if target in ("", folder):
+            continue
+        if target == "core" and match.group(1) != "core/core.h":
+            report(path, number, f"includes {match.group(1)}: only core/core.h is public")
+        elif target not in ARROWS[folder]:
+            report(path, number, f"includes {match.group(1)}: {folder} may include {', '.join(ARROWS[folder]) or 'nothing'}")
+    if folder != "core/poly" and re.search(r"#\s*include <isl/", text):
+        report(path, 1, "isl belongs to core/poly alone")
+
+
+def check_calls(path, code):
+    pure = path.startswith("core/") and path not in MALLOC_OK
+    for number, line in enumerate(code.split("\n"), 1):
+        for name in BANNED + (IMPURE if pure else []):
+            if re.search(rf"(?<![\w.>]){name}\s*\(", line):
+                report(path, number, f"calls {name}" + (": core is a pure function" if name in IMPURE else ""))
+
+
+def check_functions(path, code):
+    start = None
+    for number, line in enumerate(code.split("\n"), 1):
+        if line == "{":
+            start = number
+        elif line == "}" and start is not None:
+            if number - start - 1 > FUNCTION_LINES_MAX:
+                report(path, start, f"function of {number - start - 1} lines, at most {FUNCTION_LINES_MAX}")
+            start = None
+
+
+def check_format(paths):
+    if subprocess.run(["sh", "-c", "command -v clang-format"], capture_output=True).returncode != 0:
+        print("clang-format is not installed: formatting not checked")
+        return
+    result = subprocess.run(["clang-format", "--dry-run", "-Werror", *paths], cwd=ROOT, capture_output=True, text=True)
+    for line in result.stderr.split("\n"):
+        if "error: code should be clang-formatted" in line:
+            findings.append(line.split(" error:")[0] + " not formatted")
+
+
+def main():
+    c_files = []
+    for path in tracked():
+        if os.path.basename(path) in ("util.c", "util.h", "common.h", "common.c", "misc.c", "misc.h"):
+            report(path, 1, "a name that says nothing")
+        if not path.endswith((".c", ".h", ".def", ".py", ".sh")):
+            continue
+        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+            text = file.read()
+        for number, line in enumerate(text.split("\n"), 1):
+            if UNFINISHED.search(line) and not path.startswith("tests/"):
+                report(path, number, "a word that marks unfinished work")
+        if path.endswith((".c", ".h")):
+            c_files.append(path)
+            if text.count("\n") > FILE_LINES_MAX:
+                report(path, 1, f"{text.count(chr(10))} lines, at most {FILE_LINES_MAX}")
+            check_includes(path, text)
+            code = without_comments_and_strings(text)
+            check_calls(path, code)
+            check_functions(path, code)
+    check_format(c_files)
+    for line in findings:
+        print(line)
+    print(f"{len(c_files)} C files, {len(findings)} findings")
+    return 1 if findings else 0
+
+
+sys.exit(main())
