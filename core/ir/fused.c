@@ -107,3 +107,13 @@ bool sx_body_equal(const sx_body *a, const sx_body *b)
     }
     return true;
 }
+
+sx_code sx_fused_infer(sx_ctx *cx, const sx_attr *attr, const sx_type *input, uint32_t input_count,
+                       sx_type *result)
+{
+    (void)input;
+    (void)result;
+    return SX_FAIL(cx, SX_UNIMPLEMENTED,
+                   "fused: no checker for a body of %u instructions, %u inputs",
+                   attr->body->instr_count, input_count);
+}

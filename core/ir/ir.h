@@ -33,8 +33,8 @@ uint32_t sx_dtype_bytes(sx_dtype dtype);
 sx_dtype_class sx_dtype_class_of(sx_dtype dtype);
 bool sx_dtype_parse(sx_span text, sx_dtype *dtype);
 
-/* An extent: `scale` if symbol is SX_NO_SYMBOL, else scale * (value of the symbol). scale >= 0; a product of two symbols cannot
- * be written (SX_UNIMPLEMENTED where one would arise). */
+/* An extent or a stride: `scale` if symbol is SX_NO_SYMBOL, else scale * (value of the symbol). scale >= 0; a product of two
+ * symbols cannot be written (SX_UNIMPLEMENTED where one would arise). */
 #define SX_NO_SYMBOL UINT32_MAX
 typedef struct {
     int64_t scale;
@@ -57,6 +57,8 @@ bool sx_dim_multiply(sx_dim a, sx_dim b, sx_dim *product); /* false: two symbols
 bool sx_dim_add(sx_dim a, sx_dim b, sx_dim *sum);          /* false: mixed symbols or overflow */
 bool sx_dim_divide(sx_dim a, sx_dim b, sx_dim *quotient);  /* exact division only */
 
+/* What the checker holds of every tensor: rank <= SX_RANK_MAX; each extent at least 1 (no empty tensors) and at most SX_EXTENT_MAX
+ * for the largest value of its symbol; at most SX_ELEMENTS_MAX elements for the largest values of all symbols. */
 typedef struct {
     sx_dtype dtype;
     uint32_t rank;
@@ -230,7 +232,9 @@ typedef struct {
 sx_code sx_graph_make(sx_ctx *cx, sx_span name, sx_attr_table *attrs, sx_graph **graph);
 sx_code sx_graph_add_symbol(sx_ctx *cx, sx_graph *graph, sx_span name, int64_t low, int64_t high,
                             uint32_t *symbol);
-/* Appends a node: infers and checks its type. SX_INPUT names node, operation, axis and both sizes. */
+/* Appends a node: infers and checks its type. SX_INPUT names node, operation, axis and both sizes. attr.present is the operation's
+ * set of attributes; lists (INTS) may be left out and are then empty. Attributes are stored in one way: the type of a convert
+ * has rank 0, a constant whose elements are all equal keeps one of them. */
 sx_code sx_graph_add(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
                      const sx_node_id *input, uint32_t input_count, sx_node_id *id);
 sx_code sx_graph_add_output(sx_ctx *cx, sx_graph *graph, sx_span name, sx_node_id node);

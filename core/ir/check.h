@@ -1,0 +1,46 @@
+/* check.h - inside of the checker: one question of sx_infer_type, and what check.c and check_shape.c share. Private to core/ir. */
+#ifndef SX_CORE_IR_CHECK_H
+#define SX_CORE_IR_CHECK_H
+#include "core/ir/ir.h"
+
+typedef struct {
+    sx_ctx *cx;
+    const sx_symbol *symbols;
+    uint32_t symbol_count;
+    sx_op op;
+    const char *name; /* of the operation */
+    const sx_attr *attr;
+    const sx_type *input;
+    uint32_t input_count;
+    sx_type *result;
+} sx_infer;
+
+/* An extent or a name as short printable text for messages. */
+#define SX_SHORT_TEXT_SIZE 96
+typedef struct {
+    char text[SX_SHORT_TEXT_SIZE];
+} sx_short;
+sx_short sx_short_dim(const sx_symbol *symbols, uint32_t symbol_count, sx_dim dim);
+sx_short sx_short_name(sx_span name);
+#define SX_DIM_TEXT(in, dim) (sx_short_dim((in)->symbols, (in)->symbol_count, (dim)).text)
+
+/* Is `type` one that a tensor can have? `what` names it in the message. */
+sx_code sx_check_type(const sx_infer *in, const sx_type *type, const char *what);
+/* Operand k has the element type and rank of operand 0. */
+sx_code sx_check_like_first(const sx_infer *in, uint32_t k);
+/* attr.axis is one of `rank` dimensions. */
+sx_code sx_check_axis(const sx_infer *in, uint32_t rank);
+/* A list of dimension numbers below `rank`, none twice; strictly ascending where asked. */
+sx_code sx_check_dims(const sx_infer *in, const sx_ints *dims, sx_attr_field field, uint32_t rank,
+                      bool ascending);
+
+sx_code sx_infer_reshape(const sx_infer *in);
+sx_code sx_infer_transpose(const sx_infer *in);
+sx_code sx_infer_broadcast(const sx_infer *in);
+sx_code sx_infer_slice(const sx_infer *in);
+sx_code sx_infer_concatenate(const sx_infer *in);
+sx_code sx_infer_reduce(const sx_infer *in);
+sx_code sx_infer_dot_general(const sx_infer *in);
+sx_code sx_infer_gather(const sx_infer *in);
+sx_code sx_infer_composite(const sx_infer *in);
+#endif
