@@ -590,10 +590,12 @@ static sx_code find_store(sx_ctx *cx, sx_cache *cache, sx_store *store)
         SX_TRY(sx_place_set_aside(cx, cache->path, "damaged"));
         (void)unlink(mark);
     }
+    sx_place_make_private(cache->path);
     sx_found found = sx_store_open(store, cache->path, cache->options.vfs, map);
     if (found == SX_FOUND_OTHER || found == SX_FOUND_UNREADABLE) {
         SX_TRY(
             sx_place_set_aside(cx, cache->path, found == SX_FOUND_OTHER ? "other" : "unreadable"));
+        sx_place_make_private(cache->path);
         found = sx_store_open(store, cache->path, cache->options.vfs, map);
     }
     switch (found) {

@@ -9,7 +9,8 @@
  * (WAL with synchronous=NORMAL: the last seconds may go, never the consistency). Row and blob are one transaction.
  * What is read from disk is checked (XXH3-128 over the header fields and the stored bytes); damage is a miss and the row moves to the
  * quarantine table. A full or failing disk never fails a get or a put: the RAM tier goes on, the writes wait and are tried again.
- * Eviction: GreedyDual-Size (Cao, Irani 1997): score = clock + cost_us / bytes at the last use; the lowest goes, clock becomes its score.
+ * Eviction: GreedyDual-Size (Cao, Irani 1997): score = clock + cost_us / bytes at the last use; the lowest goes (of equals
+ * the one unused for longest), clock becomes its score.
  */
 #ifndef SX_CACHE_CACHE_H
 #define SX_CACHE_CACHE_H

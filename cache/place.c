@@ -116,6 +116,14 @@ void sx_place_close(int lock_fd)
     }
 }
 
+void sx_place_make_private(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0) {
+        (void)close(fd); /* a failure shows when SQLite opens it */
+    }
+}
+
 sx_code sx_place_set_aside(sx_ctx *cx, const char *path, const char *reason)
 {
     static const char *const suffix[] = {"-wal", "-shm", ""}; /* the file itself last */

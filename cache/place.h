@@ -12,6 +12,9 @@ void sx_place_close(int lock_fd);
 /* Name of a network file system by the f_type of statfs; NULL: a local one. SQLite's locks and maps are not safe on them. */
 const char *sx_place_network(uint64_t type);
 
+/* Makes an absent file empty and for the owner's eyes only (artefacts are code); SQLite gives -wal and -shm the same mode. */
+void sx_place_make_private(const char *path);
+
 /* Renames the store and its -wal and -shm to <file>.<reason>.<n>, the first free n. SX_SYSTEM when that fails. */
 sx_code sx_place_set_aside(sx_ctx *cx, const char *path, const char *reason);
 #endif

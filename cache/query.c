@@ -89,6 +89,11 @@ sx_code sx_cache_list(sx_ctx *cx, sx_cache *cache, uint32_t limit,
     }
     all.only_unstored = cache->reader.db != NULL;
     sx_hot_walk(&cache->hot, gather, &all);
+    for (const sx_op *op = cache->pending; op != NULL; op = op->hh.next) {
+        if (op->type == SX_OP_PUT && sx_hot_find(&cache->hot, &op->ident) == NULL) {
+            gather(&all, &op->u.put.info);
+        }
+    }
     if (all.failed) {
         return cx->error.code;
     }

@@ -9,7 +9,9 @@ static const char *const sql_text[SX_SQL_COUNT] = {
 #undef SX_SQL
 };
 
-#define BUSY_MS 2000 /* another program (the sqlite3 shell) may hold the file */
+/* Another program (the sqlite3 shell) may hold the file; the owner's loop must not wait for it. */
+#define BUSY_MS_WRITER 2000
+#define BUSY_MS_READER 20
 
 void sx_store_note(sx_store *store, const char *what)
 {
@@ -110,7 +112,7 @@ static bool connect_file(sx_store *store, const char *path, const char *vfs, int
         return false;
     }
     (void)sqlite3_extended_result_codes(store->db, 1);
-    (void)sqlite3_busy_timeout(store->db, BUSY_MS);
+    (void)sqlite3_busy_timeout(store->db, BUSY_MS_WRITER);
     (void)sqlite3_db_config(store->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     (void)sqlite3_limit(store->db, SQLITE_LIMIT_LENGTH, (int)SX_CACHE_BLOB_MAX + (1 << 20));
     return !map || execute(store, "PRAGMA mmap_size = 1073741824", "map");
@@ -176,6 +178,7 @@ bool sx_store_open_reader(sx_store *store, const char *path, const char *vfs, bo
     if (connect_file(store, path, vfs, SQLITE_OPEN_READWRITE, map) &&
         execute(store, "PRAGMA query_only = 1", "open") &&
         query_number(store, "PRAGMA user_version", &version)) {
+        (void)sqlite3_busy_timeout(store->db, BUSY_MS_READER);
         store->unpack = ZSTD_createDCtx();
         if (store->unpack != NULL) {
             return true;
