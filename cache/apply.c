@@ -303,10 +303,15 @@ static void roll_back(sx_apply *apply)
     }
 }
 
-static bool load_clock(sx_apply *apply)
+/* With the first batch after opening: the clock as it was, the usage as it is (a damaged count would evict what it need not). */
+static bool take_stock(sx_apply *apply)
 {
-    if (apply->has_clock) {
+    if (apply->has_stock) {
         return true;
+    }
+    if (!run_plain(apply, SX_SQL_USAGE_CLEAR, "usage") ||
+        !run_plain(apply, SX_SQL_USAGE_COUNT, "usage")) {
+        return false;
     }
     sqlite3_stmt *row = sx_store_statement(&apply->store, SX_SQL_CLOCK_LOAD);
     if (row == NULL) {
@@ -319,8 +324,7 @@ static bool load_clock(sx_apply *apply)
     }
     (void)sqlite3_reset(row);
     apply->clock_kept = stored >= 0.0 ? stored : 0.0;
-    apply->has_clock = step == SQLITE_ROW || step == SQLITE_DONE;
-    return apply->has_clock;
+    return step == SQLITE_ROW || step == SQLITE_DONE;
 }
 
 static bool finish(sx_apply *apply, sx_batch_result *result)
@@ -366,7 +370,7 @@ static attempt try_batch(sx_apply *apply, sx_batch *batch)
     char text[SX_CACHE_ERROR_MAX]; /* of a row given up in an earlier round */
     memcpy(text, batch->result.text, sizeof(text));
     batch->result = (sx_batch_result){.code = SX_SYSTEM};
-    if (!run_plain(apply, SX_SQL_BEGIN, "begin") || !load_clock(apply)) {
+    if (!run_plain(apply, SX_SQL_BEGIN, "begin") || !take_stock(apply)) {
         roll_back(apply);
         return FAILED;
     }
@@ -388,6 +392,7 @@ static attempt try_batch(sx_apply *apply, sx_batch *batch)
         return FAILED;
     }
     apply->clock_kept = apply->clock;
+    apply->has_stock = true;
     memcpy(batch->result.text, text, sizeof(text));
     batch->result.code = SX_OK;
     return COMMITTED;
@@ -400,7 +405,7 @@ static bool reopen(sx_apply *apply)
     if (apply->store.db != NULL) {
         return true;
     }
-    apply->has_clock = false;
+    apply->has_stock = false;
     sx_found found = sx_store_open(&apply->store, config->path, config->vfs, config->map);
     if (found != SX_FOUND_READY && found != SX_FOUND_FAILED) {
         (void)snprintf(apply->store.text, sizeof(apply->store.text),

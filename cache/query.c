@@ -357,7 +357,7 @@ static bool finish_verify(sx_cache *cache, sx_cache_verification *state)
     state->orphans = sx_store_column_u64(row, 0);
     (void)sqlite3_reset(row);
     if (state->deep) {
-        row = sx_store_statement(&cache->reader, SX_SQL_QUICK_CHECK);
+        row = sx_store_statement(&cache->reader, SX_SQL_INTEGRITY);
         bool sound = row != NULL && sqlite3_step(row) == SQLITE_ROW &&
                      sx_span_is(sx_store_column_span(row, 0), "ok");
         state->damaged_pages = sound ? 0 : 1;

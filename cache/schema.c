@@ -1,7 +1,7 @@
 /* schema.c - the tables of the store. A change here is a new SX_CACHE_SCHEMA_VERSION.
  *
  * Blobs live in a rowid table of their own (long rows in a WITHOUT ROWID index were 4x slower to read). `usage` is kept by the
- * triggers, in the transaction of the change, so that limits need no scan. A row is charged 256 bytes over its stored bytes.
+ * triggers, in the transaction of the change, so that limits need no scan, and counted afresh with the first batch after an open. A row is charged 256 bytes over its stored bytes.
  * `quarantine.id` names the blob that was kept; the entry is gone. */
 #include "cache/store.h"
 
@@ -15,7 +15,7 @@ const char sx_cache_schema[] =
     " last_used INTEGER NOT NULL, hits INTEGER NOT NULL, pinned INTEGER NOT NULL,"
     " gen INTEGER NOT NULL, PRIMARY KEY (key, ns)) WITHOUT ROWID;"
     "CREATE INDEX entry_evict ON entry (pinned, score, last_used);"
-    "CREATE INDEX entry_ns ON entry (ns, pinned, score, last_used);"
+    "CREATE INDEX entry_ns ON entry (ns, pinned, score, last_used, csize);"
     "CREATE TABLE part (id INTEGER NOT NULL, n INTEGER NOT NULL, ns INTEGER NOT NULL,"
     " name BLOB NOT NULL, value BLOB NOT NULL, key BLOB NOT NULL, PRIMARY KEY (id, n))"
     " WITHOUT ROWID;"

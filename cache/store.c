@@ -46,6 +46,10 @@ sqlite3_stmt *sx_store_statement(sx_store *store, sx_sql sql)
         if (sqlite3_prepare_v3(store->db, sql_text[sql], -1, SQLITE_PREPARE_PERSISTENT, &statement,
                                NULL) != SQLITE_OK) {
             sx_store_note(store, "prepare");
+            if (store->code == SQLITE_ERROR) {
+                store->code =
+                    SQLITE_CORRUPT; /* the text is ours: the tables are not what they were */
+            }
             return NULL;
         }
         store->statement[sql] = statement;

@@ -53,7 +53,7 @@ typedef struct {
     ZSTD_CCtx *pack;
     double clock;      /* of GreedyDual-Size */
     double clock_kept; /* as stored in meta */
-    bool has_clock;    /* loaded */
+    bool has_stock;    /* clock and usage were taken since the store was opened */
 } sx_apply;
 void sx_apply_run(sx_apply *apply, sx_batch *batch);
 /* Brings namespaces and the whole under their limits, within the open transaction. False: the store failed. */
