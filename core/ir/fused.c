@@ -1,35 +1,9 @@
 #include "core/ir/fused.h"
 
+#include <math.h>
 #include <string.h>
 
-/* Operands and fields that an instruction of this kind reads, others as zero: what equality and hash compare. */
-static sx_instr normal(const sx_instr *in)
-{
-    sx_instr out = {.kind = in->kind, .dtype = in->dtype};
-    switch (in->kind) {
-    case SX_BODY_ARG:
-    case SX_BODY_INDEX: out.x = in->x; break;
-    case SX_BODY_IMM: out.imm = in->imm; break;
-    case SX_BODY_APPLY: {
-        uint32_t operands = sx_op_info_of(in->op)->input_max;
-        out.op = in->op;
-        out.direction = in->op == SX_OP_COMPARE ? in->direction : SX_EQ;
-        out.x = in->x;
-        out.y = operands > 1 ? in->y : 0;
-        out.z = operands > 2 ? in->z : 0;
-        break;
-    }
-    case SX_BODY_REDUCE:
-        out.reducer = in->reducer;
-        out.x = in->x;
-        break;
-    case SX_BODY_DOT:
-        out.x = in->x;
-        out.y = in->y;
-        break;
-    }
-    return out;
-}
+#include "core/ir/fused_body.h"
 
 sx_kernel_kind sx_body_kernel_kind(const sx_body *body)
 {
@@ -45,75 +19,518 @@ sx_kernel_kind sx_body_kernel_kind(const sx_body *body)
     return kind;
 }
 
-static uint64_t hash_words(const uint64_t *word, uint32_t count, uint64_t seed)
+uint32_t sx_body_operand_count(const sx_instr *instr)
 {
-    return sx_hash64((sx_span){(const uint8_t *)word, count * sizeof(*word)}, seed);
+    switch (instr->kind) {
+    case SX_BODY_ARG:
+    case SX_BODY_IMM:
+    case SX_BODY_INDEX: return 0;
+    case SX_BODY_APPLY: return sx_op_info_of(instr->op)->input_max;
+    case SX_BODY_REDUCE: return 1;
+    case SX_BODY_DOT: return 2;
+    }
+    return 0;
 }
 
-static uint64_t hash_dim(sx_dim dim, uint64_t seed)
+/* ---- hash and equality: over the words that carry meaning ---- */
+#define DIM_WORDS 2
+#define INSTR_WORDS 4
+#define BODY_WORDS_MAX \
+    (3 + SX_FUSED_ARGS_MAX * (SX_RANK_MAX + 1) * DIM_WORDS + SX_FUSED_INSTRS_MAX * INSTR_WORDS)
+
+static uint64_t *put_dim(uint64_t *word, sx_dim dim)
 {
-    uint64_t word[2] = {(uint64_t)dim.scale, dim.scale == 0 ? SX_NO_SYMBOL : dim.symbol};
-    return hash_words(word, 2, seed);
+    *word++ = (uint64_t)dim.scale;
+    *word++ = dim.scale == 0 ? SX_NO_SYMBOL : dim.symbol;
+    return word;
+}
+
+static uint64_t *put_instr(uint64_t *word, const sx_instr *instr)
+{
+    uint64_t op = 0;
+    uint64_t how = 0;
+    uint64_t operand[3] = {0, 0, 0};
+    uint32_t count = sx_body_operand_count(instr);
+    for (uint32_t k = 0; k < count && k < 3; k++) {
+        operand[k] = sx_body_operand(instr, k);
+    }
+    if (instr->kind == SX_BODY_ARG || instr->kind == SX_BODY_INDEX) {
+        operand[0] = instr->x;
+    } else if (instr->kind == SX_BODY_IMM) {
+        memcpy(&operand[0], &instr->imm, sizeof(instr->imm));
+    } else if (instr->kind == SX_BODY_APPLY) {
+        op = (uint64_t)instr->op;
+        how = instr->op == SX_OP_COMPARE ? (uint64_t)instr->direction : 0;
+    } else if (instr->kind == SX_BODY_REDUCE) {
+        how = (uint64_t)instr->reducer;
+    }
+    *word++ = (uint64_t)instr->kind | op << 8 | how << 24 | (uint64_t)instr->dtype << 32;
+    *word++ = operand[0];
+    *word++ = operand[1];
+    *word++ = operand[2];
+    return word;
+}
+
+static uint32_t body_words(const sx_body *body, uint64_t first[BODY_WORDS_MAX])
+{
+    SX_ASSERT(body->arg_count <= SX_FUSED_ARGS_MAX && body->instr_count <= SX_FUSED_INSTRS_MAX);
+    uint64_t *word = first;
+    *word++ = body->arg_count;
+    *word++ = body->instr_count;
+    *word++ = body->axes;
+    for (uint32_t a = 0; a < body->arg_count; a++) {
+        for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
+            word = put_dim(word, body->access[a].stride[d]);
+        }
+        word = put_dim(word, body->access[a].offset);
+    }
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        word = put_instr(word, &body->instr[i]);
+    }
+    SX_ASSERT(word - first <= BODY_WORDS_MAX);
+    return (uint32_t)(word - first);
 }
 
 uint64_t sx_body_hash(const sx_body *body)
 {
-    SX_ASSERT(body->arg_count <= SX_FUSED_ARGS_MAX && body->instr_count <= SX_FUSED_INSTRS_MAX);
-    uint64_t head[3] = {body->arg_count, body->instr_count, body->axes};
-    uint64_t hash = hash_words(head, 3, 0);
-    for (uint32_t a = 0; a < body->arg_count; a++) {
-        for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
-            hash = hash_dim(body->access[a].stride[d], hash);
-        }
-        hash = hash_dim(body->access[a].offset, hash);
-    }
-    for (uint32_t i = 0; i < body->instr_count; i++) {
-        sx_instr in = normal(&body->instr[i]);
-        uint64_t word[9] = {in.kind, in.op, in.direction, in.reducer, in.dtype, in.x, in.y, in.z};
-        memcpy(&word[8], &in.imm, sizeof(in.imm));
-        hash = hash_words(word, 9, hash);
-    }
-    return hash;
-}
-
-static bool equal_instr(const sx_instr *first, const sx_instr *second)
-{
-    sx_instr a = normal(first);
-    sx_instr b = normal(second);
-    return a.kind == b.kind && a.op == b.op && a.direction == b.direction &&
-           a.reducer == b.reducer && a.dtype == b.dtype && a.x == b.x && a.y == b.y && a.z == b.z &&
-           memcmp(&a.imm, &b.imm, sizeof(a.imm)) == 0;
+    uint64_t word[BODY_WORDS_MAX];
+    uint32_t count = body_words(body, word);
+    return sx_hash64((sx_span){(const uint8_t *)word, count * sizeof(word[0])}, 0);
 }
 
 bool sx_body_equal(const sx_body *a, const sx_body *b)
 {
+    if (a == b) {
+        return true;
+    }
     if (a->arg_count != b->arg_count || a->instr_count != b->instr_count || a->axes != b->axes) {
         return false;
     }
-    for (uint32_t i = 0; i < a->arg_count; i++) {
-        if (!sx_dim_equal(a->access[i].offset, b->access[i].offset)) {
-            return false;
-        }
+    uint64_t left[BODY_WORDS_MAX];
+    uint64_t right[BODY_WORDS_MAX];
+    uint32_t left_count = body_words(a, left);
+    uint32_t right_count = body_words(b, right);
+    return left_count == right_count && memcmp(left, right, left_count * sizeof(left[0])) == 0;
+}
+
+/* ---- building ---- */
+sx_body *sx_body_make(sx_ctx *cx)
+{
+    sx_body *body = SX_NEW(cx, sx_body);
+    if (body == NULL) {
+        return NULL;
+    }
+    for (uint32_t a = 0; a < SX_FUSED_ARGS_MAX; a++) {
         for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
-            if (!sx_dim_equal(a->access[i].stride[d], b->access[i].stride[d])) {
-                return false;
-            }
+            body->access[a].stride[d] = sx_dim_of(0);
+        }
+        body->access[a].offset = sx_dim_of(0);
+    }
+    return body;
+}
+
+bool sx_body_put(sx_body *body, const sx_instr *instr, uint32_t *index)
+{
+    uint64_t wanted[INSTR_WORDS];
+    size_t size = (size_t)(put_instr(wanted, instr) - wanted) * sizeof(wanted[0]);
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        uint64_t present[INSTR_WORDS];
+        (void)put_instr(present, &body->instr[i]);
+        if (memcmp(wanted, present, size) == 0) {
+            *index = i;
+            return true;
         }
     }
-    for (uint32_t i = 0; i < a->instr_count; i++) {
-        if (!equal_instr(&a->instr[i], &b->instr[i])) {
-            return false;
-        }
+    if (body->instr_count == SX_FUSED_INSTRS_MAX) {
+        return false;
     }
+    *index = body->instr_count++;
+    body->instr[*index] = *instr;
     return true;
+}
+
+void sx_body_trim(sx_body *body, uint32_t result)
+{
+    SX_ASSERT(result < body->instr_count);
+    bool needed[SX_FUSED_INSTRS_MAX] = {false};
+    needed[result] = true;
+    for (uint32_t i = result + 1; i-- > 0;) {
+        for (uint32_t k = 0; needed[i] && k < sx_body_operand_count(&body->instr[i]); k++) {
+            needed[sx_body_operand(&body->instr[i], k)] = true;
+        }
+    }
+    uint32_t renamed[SX_FUSED_INSTRS_MAX] = {0};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i <= result; i++) {
+        if (!needed[i]) {
+            continue;
+        }
+        sx_instr instr = body->instr[i];
+        uint32_t operand_count = sx_body_operand_count(&instr);
+        instr.x = operand_count > 0 ? renamed[instr.x] : instr.x;
+        instr.y = operand_count > 1 ? renamed[instr.y] : 0;
+        instr.z = operand_count > 2 ? renamed[instr.z] : 0;
+        renamed[i] = count;
+        body->instr[count++] = instr;
+    }
+    body->instr_count = count;
+}
+
+void sx_body_vary(const sx_body *body, uint32_t rank, uint32_t vary[SX_FUSED_INSTRS_MAX])
+{
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        const sx_instr *instr = &body->instr[i];
+        uint32_t set = 0;
+        if (instr->kind == SX_BODY_ARG) {
+            for (uint32_t d = 0; d < rank; d++) {
+                set |= body->access[instr->x].stride[d].scale != 0 ? 1u << d : 0;
+            }
+        } else if (instr->kind == SX_BODY_INDEX) {
+            set = 1u << instr->x;
+        }
+        for (uint32_t k = 0; k < sx_body_operand_count(instr); k++) {
+            set |= vary[sx_body_operand(instr, k)];
+        }
+        bool combines = instr->kind == SX_BODY_REDUCE || instr->kind == SX_BODY_DOT;
+        vary[i] = combines ? set & ~body->axes : set;
+    }
+}
+
+bool sx_body_result_is_full(const sx_type *space, const sx_body *body)
+{
+    SX_ASSERT(body->instr_count > 0 && space->rank <= SX_RANK_MAX);
+    uint32_t vary[SX_FUSED_INSTRS_MAX];
+    sx_body_vary(body, space->rank, vary);
+    return body->axes == 0 || (vary[body->instr_count - 1] & body->axes) != 0;
+}
+
+void sx_body_shape(const sx_type *space, const sx_body *body, sx_type *result)
+{
+    bool full = sx_body_result_is_full(space, body);
+    sx_type type = {.dtype = space->dtype};
+    for (uint32_t d = 0; d < space->rank; d++) {
+        if (full || (body->axes & 1u << d) == 0) {
+            type.dim[type.rank++] = space->dim[d];
+        }
+    }
+    *result = type;
+}
+
+void sx_body_wrap(const sx_type *space, const sx_body *body, sx_attr *fused)
+{
+    memset(fused, 0, sizeof(*fused));
+    fused->present = SX_A(type) | SX_A(body);
+    fused->type = *space;
+    fused->body = body;
+}
+
+/* ---- checking ---- */
+static sx_code check_space(sx_ctx *cx, const sx_attr *attr)
+{
+    if ((attr->present & SX_A(body)) == 0 || attr->body == NULL) {
+        return SX_FAIL(cx, SX_INPUT, "fused: no body");
+    }
+    if ((attr->present & SX_A(type)) == 0) {
+        return SX_FAIL(cx, SX_INPUT, "fused: no iteration space");
+    }
+    const sx_type *space = &attr->type;
+    const sx_body *body = attr->body;
+    if (space->rank > SX_RANK_MAX) {
+        return SX_FAIL(cx, SX_LIMIT, "fused: space of rank %u, at most %d", space->rank,
+                       SX_RANK_MAX);
+    }
+    if ((uint32_t)space->dtype >= SX_DTYPE_COUNT) {
+        return SX_FAIL(cx, SX_INPUT, "fused: element type number %u", (uint32_t)space->dtype);
+    }
+    for (uint32_t d = 0; d < space->rank; d++) {
+        if (space->dim[d].scale < 0 || space->dim[d].scale > SX_EXTENT_MAX) {
+            return SX_FAIL(cx, SX_INPUT, "fused: extent %lld of dimension %u, at most %lld",
+                           (long long)space->dim[d].scale, d, (long long)SX_EXTENT_MAX);
+        }
+    }
+    if (body->arg_count > SX_FUSED_ARGS_MAX || body->instr_count > SX_FUSED_INSTRS_MAX) {
+        return SX_FAIL(cx, SX_LIMIT, "fused: %u arguments and %u instructions, at most %d and %d",
+                       body->arg_count, body->instr_count, SX_FUSED_ARGS_MAX, SX_FUSED_INSTRS_MAX);
+    }
+    if (body->instr_count == 0) {
+        return SX_FAIL(cx, SX_INPUT, "fused: no instruction");
+    }
+    if ((body->axes >> space->rank) != 0) {
+        return SX_FAIL(cx, SX_INPUT, "fused: reduced axes 0x%x in a space of rank %u", body->axes,
+                       space->rank);
+    }
+    return SX_OK;
+}
+
+/* Nothing is read where a dimension of extent 0 surrounds the read: an outer dimension, or a reduced one for a read that varies
+ * along the reduced dimensions (others may be read once per row). */
+static bool nothing_is_read(const sx_type *space, const sx_body *body, const sx_access *access)
+{
+    bool empty_axis = false;
+    bool varies = false;
+    for (uint32_t d = 0; d < space->rank; d++) {
+        bool axis = (body->axes & 1u << d) != 0;
+        if (space->dim[d].scale == 0 && !axis) {
+            return true;
+        }
+        empty_axis = empty_axis || (space->dim[d].scale == 0 && axis);
+        varies = varies || (axis && access->stride[d].scale != 0);
+    }
+    return empty_axis && varies;
+}
+
+/* Two proofs: elements - 1 - offset - sum of stride * (extent - 1) >= 0; or every digit of the access inside its extent, which
+ * serves shapes with two symbols, whose number of elements cannot be written. */
+bool sx_access_is_inside(const sx_type *space, const sx_access *access, const sx_type *input)
+{
+    sx_linear room = {.constant = -1};
+    sx_dim elements;
+    bool linear = sx_type_elements(input, &elements) && sx_linear_add(&room, elements, 1) &&
+                  sx_linear_add(&room, access->offset, -1);
+    for (uint32_t d = 0; d < space->rank && linear; d++) {
+        sx_dim stride = access->stride[d];
+        sx_dim extent = space->dim[d];
+        bool moves = stride.scale != 0 && extent.scale != 0 &&
+                     !(sx_dim_is_constant(extent) && extent.scale == 1);
+        linear = !moves || (sx_linear_add_product(&room, stride, extent, -1) &&
+                            sx_linear_add(&room, stride, 1));
+    }
+    sx_digits digits;
+    return linear ? sx_linear_is_nonnegative(&room)
+                  : sx_access_digits(space, access, input, 0, &digits);
+}
+
+static sx_code check_access(sx_ctx *cx, const sx_type *space, const sx_body *body, uint32_t a,
+                            const sx_type *input)
+{
+    const sx_access *access = &body->access[a];
+    if (access->offset.scale < 0 || !sx_dim_is_constant(access->offset)) {
+        return SX_FAIL(cx, SX_INPUT, "fused: argument %u: offset %lld is negative or symbolic", a,
+                       (long long)access->offset.scale);
+    }
+    for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
+        if (access->stride[d].scale < 0 || (d >= space->rank && access->stride[d].scale != 0)) {
+            return SX_FAIL(cx, SX_INPUT, "fused: argument %u: stride %lld along dimension %u of %u",
+                           a, (long long)access->stride[d].scale, d, space->rank);
+        }
+    }
+    if (!nothing_is_read(space, body, access) && !sx_access_is_inside(space, access, input)) {
+        return SX_FAIL(cx, SX_INPUT,
+                       "fused: argument %u: the access is not shown to stay inside its elements",
+                       a);
+    }
+    return SX_OK;
+}
+
+/* Asks the type rules of the graph about one scalar operation. */
+static sx_code check_scalar(sx_ctx *cx, const sx_body *body, uint32_t i, sx_op op, sx_attr *attr,
+                            uint32_t rank)
+{
+    const sx_instr *instr = &body->instr[i];
+    sx_type operand[3] = {{.dtype = SX_F64}, {.dtype = SX_F64}, {.dtype = SX_F64}};
+    uint32_t count = sx_body_operand_count(instr);
+    for (uint32_t k = 0; k < count; k++) {
+        operand[k].dtype = body->instr[sx_body_operand(instr, k)].dtype;
+        operand[k].rank = rank;
+        operand[k].dim[0] = sx_dim_of(1);
+    }
+    sx_type type;
+    if (sx_infer_type(cx, NULL, 0, op, attr, operand, count, &type) != SX_OK) {
+        char text[SX_ERROR_TEXT_MAX];
+        memcpy(text, cx->error.text, sizeof(text));
+        text[SX_ERROR_TEXT_MAX - 64] = '\0';
+        sx_ctx_reset_error(cx);
+        return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: %s", i, text);
+    }
+    if (type.dtype != instr->dtype) {
+        return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: %s gives %s, not %s", i,
+                       sx_op_info_of(op)->name, sx_dtype_name(type.dtype),
+                       sx_dtype_name(instr->dtype));
+    }
+    return SX_OK;
+}
+
+static sx_code check_apply(sx_ctx *cx, const sx_body *body, uint32_t i)
+{
+    const sx_instr *instr = &body->instr[i];
+    if (sx_op_is_composite(instr->op)) {
+        return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: %s is a composite", i,
+                       sx_op_info_of(instr->op)->name);
+    }
+    sx_attr attr = {.present = sx_op_info_of(instr->op)->attrs};
+    if (instr->op == SX_OP_COMPARE) {
+        if ((uint32_t)instr->direction >= SX_DIRECTION_COUNT) {
+            return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: comparison number %u", i,
+                           (uint32_t)instr->direction);
+        }
+        attr.direction = instr->direction;
+    }
+    attr.type = (sx_type){.dtype = instr->op == SX_OP_CONVERT ? instr->dtype : SX_F64};
+    return check_scalar(cx, body, i, instr->op, &attr, 0);
+}
+
+static sx_code check_imm(sx_ctx *cx, const sx_instr *instr, uint32_t i)
+{
+    double low = 0;
+    double high = 1;
+    switch (sx_dtype_class_of(instr->dtype)) {
+    case SX_CLASS_FLOAT: return SX_OK;
+    case SX_CLASS_INT: {
+        bool is_signed = instr->dtype != SX_U8;
+        int bits = (int)sx_dtype_bytes(instr->dtype) * 8;
+        int shown = bits > 53 ? 53 : is_signed ? bits - 1 : bits; // doubles hold 53 bits
+        low = is_signed ? -ldexp(1, shown) : 0;
+        high = ldexp(1, shown) - (shown < 53 ? 1 : 0);
+        break;
+    }
+    case SX_CLASS_BOOL: break;
+    }
+    if (!(instr->imm >= low && instr->imm <= high) || floor(instr->imm) < instr->imm) {
+        return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: %g is no value of %s", i, instr->imm,
+                       sx_dtype_name(instr->dtype));
+    }
+    return SX_OK;
+}
+
+static sx_code check_leaf(sx_ctx *cx, const sx_attr *attr, uint32_t i, const sx_type *input)
+{
+    const sx_instr *instr = &attr->body->instr[i];
+    if (instr->kind == SX_BODY_IMM) {
+        return check_imm(cx, instr, i);
+    }
+    if (instr->kind == SX_BODY_INDEX) {
+        if (instr->x >= attr->type.rank || instr->dtype == SX_BOOL) {
+            return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: index of dimension %u of %u as %s",
+                           i, instr->x, attr->type.rank, sx_dtype_name(instr->dtype));
+        }
+        return SX_OK;
+    }
+    if (instr->x >= attr->body->arg_count) {
+        return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: argument %u of %u", i, instr->x,
+                       attr->body->arg_count);
+    }
+    if (input[instr->x].dtype != instr->dtype) {
+        return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: argument %u is %s, not %s", i,
+                       instr->x, sx_dtype_name(input[instr->x].dtype), sx_dtype_name(instr->dtype));
+    }
+    return SX_OK;
+}
+
+static sx_code check_combine(sx_ctx *cx, const sx_body *body, uint32_t i)
+{
+    const sx_instr *instr = &body->instr[i];
+    if (body->axes == 0) {
+        return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: reduction over no axis", i);
+    }
+    if (instr->kind == SX_BODY_REDUCE) {
+        if ((uint32_t)instr->reducer >= SX_REDUCER_COUNT) {
+            return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: reducer number %u", i,
+                           (uint32_t)instr->reducer);
+        }
+        sx_attr attr = {.present = SX_A(dims) | SX_A(reducer), .reducer = instr->reducer};
+        attr.dims.count = 1;
+        return check_scalar(cx, body, i, SX_OP_REDUCE, &attr, 1);
+    }
+    if (body->instr[instr->x].kind != SX_BODY_ARG || body->instr[instr->y].kind != SX_BODY_ARG) {
+        return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: operands of a dot are arguments", i);
+    }
+    sx_attr attr = {.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs};
+    attr.lhs_contract.count = 1;
+    attr.rhs_contract.count = 1;
+    return check_scalar(cx, body, i, SX_OP_DOT_GENERAL, &attr, 1);
+}
+
+static sx_code check_instr(sx_ctx *cx, const sx_attr *attr, uint32_t i, const sx_type *input)
+{
+    const sx_body *body = attr->body;
+    const sx_instr *instr = &body->instr[i];
+    if ((uint32_t)instr->kind > SX_BODY_DOT || (uint32_t)instr->dtype >= SX_DTYPE_COUNT) {
+        return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: kind %u of element type %u", i,
+                       (uint32_t)instr->kind, (uint32_t)instr->dtype);
+    }
+    if (instr->kind == SX_BODY_APPLY &&
+        ((uint32_t)instr->op >= SX_OP_COUNT || !sx_op_is_elementwise(instr->op))) {
+        return SX_FAIL(cx, SX_INPUT,
+                       "fused: instruction %u: operation number %u applies to no scalar", i,
+                       (uint32_t)instr->op);
+    }
+    for (uint32_t k = 0; k < sx_body_operand_count(instr); k++) {
+        if (sx_body_operand(instr, k) >= i) {
+            return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: operand %u is instruction %u", i,
+                           k, sx_body_operand(instr, k));
+        }
+    }
+    switch (instr->kind) {
+    case SX_BODY_ARG:
+    case SX_BODY_IMM:
+    case SX_BODY_INDEX: return check_leaf(cx, attr, i, input);
+    case SX_BODY_APPLY: return check_apply(cx, body, i);
+    case SX_BODY_REDUCE:
+    case SX_BODY_DOT: return check_combine(cx, body, i);
+    }
+    return SX_OK;
+}
+
+/* The rules about the program as a whole: every instruction used, one dot and then no other reduction, axes only with one. */
+static sx_code check_program(sx_ctx *cx, const sx_type *space, const sx_body *body)
+{
+    bool used[SX_FUSED_INSTRS_MAX] = {false};
+    uint32_t dots = 0;
+    uint32_t reduces = 0;
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        dots += body->instr[i].kind == SX_BODY_DOT;
+        reduces += body->instr[i].kind == SX_BODY_REDUCE;
+        for (uint32_t k = 0; k < sx_body_operand_count(&body->instr[i]); k++) {
+            used[sx_body_operand(&body->instr[i], k)] = true;
+        }
+    }
+    for (uint32_t i = 0; i + 1 < body->instr_count; i++) {
+        if (!used[i]) {
+            return SX_FAIL(cx, SX_INPUT, "fused: instruction %u is used by no later one", i);
+        }
+    }
+    if (dots > 1 || (dots == 1 && reduces > 0)) {
+        return SX_FAIL(cx, SX_INPUT, "fused: %u dots and %u reductions, at most one dot alone",
+                       dots, reduces);
+    }
+    if (body->axes != 0 && dots + reduces == 0) {
+        return SX_FAIL(cx, SX_INPUT, "fused: reduced axes 0x%x and no reduction", body->axes);
+    }
+    if (dots == 1 && sx_body_result_is_full(space, body)) {
+        return SX_FAIL(cx, SX_INPUT,
+                       "fused: the result depends on a contracted axis outside of the dot");
+    }
+    return SX_OK;
 }
 
 sx_code sx_fused_infer(sx_ctx *cx, const sx_attr *attr, const sx_type *input, uint32_t input_count,
                        sx_type *result)
 {
-    (void)input;
-    (void)result;
-    return SX_FAIL(cx, SX_UNIMPLEMENTED,
-                   "fused: no checker for a body of %u instructions, %u inputs",
-                   attr->body->instr_count, input_count);
+    SX_TRY(check_space(cx, attr));
+    const sx_body *body = attr->body;
+    if (body->arg_count != input_count) {
+        return SX_FAIL(cx, SX_INPUT, "fused: %u inputs for %u arguments", input_count,
+                       body->arg_count);
+    }
+    for (uint32_t a = 0; a < input_count; a++) {
+        SX_TRY(check_access(cx, &attr->type, body, a, &input[a]));
+    }
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        SX_TRY(check_instr(cx, attr, i, input));
+    }
+    SX_TRY(check_program(cx, &attr->type, body));
+    sx_dtype last = body->instr[body->instr_count - 1].dtype;
+    if (last != attr->type.dtype) {
+        return SX_FAIL(cx, SX_INPUT, "fused: the result is %s, the space says %s",
+                       sx_dtype_name(last), sx_dtype_name(attr->type.dtype));
+    }
+    sx_type type;
+    sx_body_shape(&attr->type, body, &type);
+    sx_dim stride[SX_RANK_MAX];
+    if (!sx_type_strides(&type, stride)) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED,
+                       "fused: the result has no strides that can be written");
+    }
+    *result = type;
+    return SX_OK;
 }

@@ -98,4 +98,15 @@ sx_code sx_fused_inline_splat(sx_ctx *cx, const sx_attr *consumer, uint32_t a, d
  * argument disappears, else *ok is false. */
 sx_code sx_fused_merge_args(sx_ctx *cx, const sx_attr *attr, uint32_t keep, uint32_t drop,
                             sx_attr *fused, bool *ok);
+
+/* eval_fused.c: single elements of a static fused node, for checking compiled kernels too big to evaluate whole.
+ *   mode      F64 for references; TYPED gives the rounding of the element types (a DOT's chain bit for bit)
+ *   raw       input a's stored little-endian elements, all of them; borrowed
+ *   position  row-major element numbers of the result; positions of one row next to each other share its reductions
+ *   value     one double per position
+ *   fuel      (1 + instructions) per iteration read: points * reduction length for contractions, a whole row per row visited
+ *   errors    SX_INPUT node not valid or not static, bytes that do not fit a type, position outside */
+sx_code sx_fused_eval_at(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_type *input,
+                         const sx_span *raw, uint32_t input_count, const int64_t *position,
+                         uint32_t position_count, double *value);
 #endif

@@ -307,6 +307,10 @@ bool sx_op_is_composite(sx_op op);
 sx_code sx_decompose(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
                      const sx_node_id *input, uint32_t input_count, sx_node_id *result);
 
+/* eval_round.c: `value` rounded once to a float type, to nearest even; f64 returns it. f16 and bf16 overflow to infinity;
+ * f8e4m3 and f8e5m2 (OCP 8-bit floating point specification, saturating) go to +-448 and +-57344, infinities too; NaN stays. */
+double sx_round(sx_dtype dtype, double value);
+
 /* eval.c: the interpreter, the oracle of everything else. One plain evaluator per primitive; composites through their
  * decomposition, fused through its body. */
 typedef enum {

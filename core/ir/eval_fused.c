@@ -1,0 +1,368 @@
+#include <string.h>
+
+#include "core/ir/eval.h"
+#include "core/ir/fused_body.h"
+
+/* Where an argument's elements are: cells, or stored bytes decoded at each read. */
+typedef struct {
+    const sx_cell *cell;
+    const uint8_t *raw;
+    sx_dtype dtype;
+    int64_t offset;
+    int64_t stride[SX_RANK_MAX];
+    int64_t at; /* element of the present iteration */
+} source;
+
+/* Instructions to run for one purpose, in order; results of REDUCE and DOT are taken from before. */
+typedef struct {
+    uint32_t count;
+    uint32_t instr[SX_FUSED_INSTRS_MAX];
+} steps;
+
+typedef struct {
+    sx_eval_mode mode;
+    const sx_body *body;
+    uint32_t rank;
+    bool full;
+    int64_t extent[SX_RANK_MAX];
+    int64_t index[SX_RANK_MAX];
+    uint32_t outer_count, axis_count;
+    uint32_t outer[SX_RANK_MAX], axis[SX_RANK_MAX]; /* space dimensions, ascending */
+    uint64_t row_cost;
+    int64_t row_length;
+    source source[SX_FUSED_ARGS_MAX];
+    sx_scalar_op scalar[SX_FUSED_INSTRS_MAX];
+    sx_cell value[SX_FUSED_INSTRS_MAX];
+    uint32_t combine_count;
+    uint32_t combine[SX_FUSED_INSTRS_MAX]; /* the REDUCE and DOT instructions */
+    steps before[SX_FUSED_INSTRS_MAX];     /* what combine[k] needs at each iteration of the row */
+    steps after;                           /* what the result needs */
+} frame;
+
+static bool combines(const sx_instr *instr)
+{
+    return instr->kind == SX_BODY_REDUCE || instr->kind == SX_BODY_DOT;
+}
+
+static void plan_steps(const sx_body *body, uint32_t target, bool operands_only, steps *plan)
+{
+    bool needed[SX_FUSED_INSTRS_MAX] = {false};
+    needed[target] = true;
+    for (uint32_t i = target + 1; i-- > 0;) {
+        bool opens = needed[i] && (!combines(&body->instr[i]) || (operands_only && i == target));
+        for (uint32_t k = 0; opens && k < sx_body_operand_count(&body->instr[i]); k++) {
+            needed[sx_body_operand(&body->instr[i], k)] = true;
+        }
+    }
+    plan->count = 0;
+    for (uint32_t i = 0; i <= target; i++) {
+        if (needed[i] && !combines(&body->instr[i])) {
+            plan->instr[plan->count++] = i;
+        }
+    }
+}
+
+static void plan_frame(frame *f)
+{
+    const sx_body *body = f->body;
+    uint64_t cost = 0;
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        const sx_instr *instr = &body->instr[i];
+        if (combines(instr)) {
+            plan_steps(body, i, true, &f->before[f->combine_count]);
+            cost += 1 + f->before[f->combine_count].count;
+            f->combine[f->combine_count++] = i;
+        }
+        if (instr->kind == SX_BODY_APPLY) {
+            uint32_t from = instr->op == SX_OP_SELECT ? instr->y : instr->x;
+            f->scalar[i] =
+                (sx_scalar_op){instr->op, instr->direction, body->instr[from].dtype, instr->dtype};
+        }
+        if (instr->kind == SX_BODY_IMM) {
+            f->value[i] = sx_cell_of(f->mode, instr->dtype, instr->imm);
+        }
+    }
+    plan_steps(body, body->instr_count - 1, false, &f->after);
+    f->row_cost = cost;
+}
+
+/* A static node, checked by sx_fused_infer. */
+static sx_code make_frame(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, frame **made)
+{
+    frame *f = SX_NEW(cx, frame);
+    if (f == NULL) {
+        return cx->error.code;
+    }
+    const sx_type *space = &attr->type;
+    f->mode = mode;
+    f->body = attr->body;
+    f->rank = space->rank;
+    f->full = sx_body_result_is_full(space, attr->body);
+    f->row_length = 1;
+    for (uint32_t d = 0; d < space->rank; d++) {
+        bool is_axis = (attr->body->axes & 1u << d) != 0;
+        f->extent[d] = space->dim[d].scale;
+        if (is_axis) {
+            f->axis[f->axis_count++] = d;
+        } else {
+            f->outer[f->outer_count++] = d;
+        }
+        if (is_axis && !sx_mul_i64(f->row_length, f->extent[d], &f->row_length)) {
+            return SX_FAIL(cx, SX_LIMIT, "fused: a row has more than 2^63 iterations");
+        }
+    }
+    for (uint32_t a = 0; a < attr->body->arg_count; a++) {
+        f->source[a].offset = attr->body->access[a].offset.scale;
+        for (uint32_t d = 0; d < space->rank; d++) {
+            f->source[a].stride[d] = attr->body->access[a].stride[d].scale;
+        }
+    }
+    plan_frame(f);
+    *made = f;
+    return SX_OK;
+}
+
+/* ---- moving through the space ---- */
+static void locate(frame *f)
+{
+    for (uint32_t a = 0; a < f->body->arg_count; a++) {
+        f->source[a].at = f->source[a].offset;
+        for (uint32_t d = 0; d < f->rank; d++) {
+            f->source[a].at += f->source[a].stride[d] * f->index[d];
+        }
+    }
+}
+
+static void step_along(frame *f, uint32_t d, int64_t by)
+{
+    f->index[d] += by;
+    for (uint32_t a = 0; a < f->body->arg_count; a++) {
+        f->source[a].at += f->source[a].stride[d] * by;
+    }
+}
+
+/* The next iteration of the row in ascending order; false, and back at the first, after the last. */
+static bool next_in_row(frame *f)
+{
+    for (uint32_t k = f->axis_count; k-- > 0;) {
+        uint32_t d = f->axis[k];
+        if (f->index[d] + 1 < f->extent[d]) {
+            step_along(f, d, 1);
+            return true;
+        }
+        step_along(f, d, -f->index[d]);
+    }
+    return false;
+}
+
+/* ---- running the program ---- */
+static sx_cell read_source(const frame *f, const source *s)
+{
+    if (s->cell != NULL) {
+        return s->cell[s->at];
+    }
+    return sx_cell_load(f->mode, s->dtype, s->raw, s->at);
+}
+
+static void run_steps(frame *f, const steps *plan)
+{
+    for (uint32_t k = 0; k < plan->count; k++) {
+        uint32_t i = plan->instr[k];
+        const sx_instr *instr = &f->body->instr[i];
+        if (instr->kind == SX_BODY_ARG) {
+            f->value[i] = read_source(f, &f->source[instr->x]);
+        } else if (instr->kind == SX_BODY_INDEX) {
+            f->value[i] = sx_cell_of_int(f->mode, instr->dtype, f->index[instr->x]);
+        } else if (instr->kind == SX_BODY_APPLY) {
+            uint32_t count = sx_body_operand_count(instr);
+            f->value[i] = sx_cell_apply(f->mode, &f->scalar[i], f->value[instr->x],
+                                        f->value[count > 1 ? instr->y : instr->x],
+                                        f->value[count > 2 ? instr->z : instr->x]);
+        }
+    }
+}
+
+static sx_cell run_combine(frame *f, uint32_t k)
+{
+    const sx_instr *instr = &f->body->instr[f->combine[k]];
+    bool is_dot = instr->kind == SX_BODY_DOT;
+    sx_reducer reducer = is_dot ? SX_SUM : instr->reducer;
+    sx_cell sum = sx_reduce_open(f->mode, reducer, instr->dtype);
+    bool more = f->row_length > 0;
+    while (more) {
+        run_steps(f, &f->before[k]);
+        sum = is_dot
+                  ? sx_dot_step(f->mode, instr->dtype, sum, f->value[instr->x], f->value[instr->y])
+                  : sx_reduce_step(f->mode, reducer, instr->dtype, sum, f->value[instr->x]);
+        more = next_in_row(f);
+    }
+    return sx_reduce_close(f->mode, instr->dtype, sum);
+}
+
+/* Everything about one row that the result needs, in program order: later reductions use earlier ones. */
+static sx_code run_row(sx_ctx *cx, frame *f)
+{
+    SX_TRY(sx_spend(cx, 1 + f->row_cost * (uint64_t)f->row_length));
+    for (uint32_t k = 0; k < f->combine_count; k++) {
+        f->value[f->combine[k]] = run_combine(f, k);
+    }
+    return SX_OK;
+}
+
+static sx_cell run_result(frame *f)
+{
+    run_steps(f, &f->after);
+    return f->value[f->body->instr_count - 1];
+}
+
+/* The place in the row-major result of the present iteration. */
+static int64_t result_at(const frame *f)
+{
+    int64_t at = 0;
+    for (uint32_t d = 0; d < f->rank; d++) {
+        if (f->full || (f->body->axes & 1u << d) == 0) {
+            at = at * f->extent[d] + f->index[d];
+        }
+    }
+    return at;
+}
+
+static bool next_row(frame *f)
+{
+    for (uint32_t k = f->outer_count; k-- > 0;) {
+        uint32_t d = f->outer[k];
+        if (f->index[d] + 1 < f->extent[d]) {
+            step_along(f, d, 1);
+            return true;
+        }
+        step_along(f, d, -f->index[d]);
+    }
+    return false;
+}
+
+sx_code sx_eval_fused(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_tensor *input,
+                      uint32_t input_count, const sx_type *type, sx_tensor *result)
+{
+    frame *f;
+    SX_TRY(make_frame(cx, attr, mode, &f));
+    SX_ASSERT(input_count == attr->body->arg_count);
+    if (sx_tensor_elements(type) == 0) {
+        return SX_OK;
+    }
+    for (uint32_t a = 0; a < input_count; a++) {
+        f->source[a].cell = input[a].data;
+    }
+    sx_cell *cell = result->data;
+    uint64_t after_cost = f->after.count * (f->full ? (uint64_t)f->row_length : 1);
+    locate(f);
+    bool more = true;
+    while (more) {
+        SX_TRY(run_row(cx, f));
+        SX_TRY(sx_spend(cx, after_cost));
+        bool more_in_row = true;
+        while (more_in_row) {
+            cell[result_at(f)] = run_result(f);
+            more_in_row = f->full && next_in_row(f);
+        }
+        more = next_row(f);
+    }
+    return SX_OK;
+}
+
+/* ---- single elements ---- */
+/* Sets the iteration to that of result element `position`; true if it lies in another row than before. */
+static bool move_to(frame *f, int64_t position)
+{
+    bool moved = false;
+    for (uint32_t d = f->rank; d-- > 0;) {
+        bool is_axis = (f->body->axes & 1u << d) != 0;
+        if (is_axis && !f->full) {
+            continue;
+        }
+        int64_t index = position % f->extent[d];
+        position /= f->extent[d];
+        moved = moved || (!is_axis && f->index[d] != index);
+        f->index[d] = index;
+    }
+    locate(f);
+    return moved;
+}
+
+/* The row's reductions start at its first iteration. */
+static sx_code run_row_of(sx_ctx *cx, frame *f)
+{
+    int64_t index[SX_RANK_MAX];
+    memcpy(index, f->index, sizeof(index));
+    for (uint32_t k = 0; k < f->axis_count; k++) {
+        f->index[f->axis[k]] = 0;
+    }
+    locate(f);
+    SX_TRY(run_row(cx, f));
+    memcpy(f->index, index, sizeof(index));
+    locate(f);
+    return SX_OK;
+}
+
+static double number_of(sx_dtype dtype, sx_cell cell)
+{
+    return sx_dtype_class_of(dtype) == SX_CLASS_FLOAT ? cell.f : (double)cell.i;
+}
+
+static sx_code check_raw(sx_ctx *cx, const sx_type *type, sx_span raw, uint32_t a)
+{
+    uint64_t size = (uint64_t)sx_tensor_elements(type) * sx_dtype_bytes(type->dtype);
+    if (raw.len != size) {
+        return SX_FAIL(cx, SX_INPUT, "fused: argument %u has %zu bytes, its type %llu", a, raw.len,
+                       (unsigned long long)size);
+    }
+    return SX_OK;
+}
+
+static sx_code check_static(sx_ctx *cx, const sx_attr *attr, const sx_type *input, uint32_t count,
+                            sx_type *result)
+{
+    SX_TRY(sx_fused_infer(cx, attr, input, count, result));
+    bool is_static = sx_type_is_static(&attr->type);
+    for (uint32_t a = 0; a < count && is_static; a++) {
+        is_static = sx_type_is_static(&input[a]);
+        for (uint32_t d = 0; d < attr->type.rank && is_static; d++) {
+            is_static = attr->body->access[a].stride[d].scale == 0 ||
+                        sx_dim_is_constant(attr->body->access[a].stride[d]);
+        }
+    }
+    if (!is_static) {
+        return SX_FAIL(cx, SX_INPUT, "fused: a symbol has no value");
+    }
+    return SX_OK;
+}
+
+sx_code sx_fused_eval_at(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_type *input,
+                         const sx_span *raw, uint32_t input_count, const int64_t *position,
+                         uint32_t position_count, double *value)
+{
+    sx_type type;
+    frame *f;
+    SX_ASSERT(mode != SX_EVAL_MODP);
+    SX_TRY(check_static(cx, attr, input, input_count, &type));
+    SX_TRY(make_frame(cx, attr, mode, &f));
+    int64_t elements = sx_tensor_elements(&type);
+    for (uint32_t a = 0; a < input_count; a++) {
+        SX_TRY(check_raw(cx, &input[a], raw[a], a));
+        f->source[a].raw = raw[a].ptr;
+        f->source[a].dtype = input[a].dtype;
+    }
+    bool first = true;
+    for (uint32_t k = 0; k < position_count; k++) {
+        if (position[k] < 0 || position[k] >= elements) {
+            return SX_FAIL(cx, SX_INPUT, "fused: position %lld of %lld elements",
+                           (long long)position[k], (long long)elements);
+        }
+        if (move_to(f, position[k]) || first) {
+            SX_TRY(run_row_of(cx, f));
+        }
+        first = false;
+        SX_TRY(sx_spend(cx, f->after.count));
+        value[k] = number_of(type.dtype, run_result(f));
+    }
+    return SX_OK;
+}

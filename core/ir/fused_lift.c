@@ -1,0 +1,313 @@
+#include <math.h>
+#include <string.h>
+
+#include "core/ir/compose.h"
+#include "core/ir/eval.h"
+#include "core/ir/fused_body.h"
+#include "core/ir/num.h"
+
+/* A body being made: its iteration space and what it reads. */
+typedef struct {
+    sx_ctx *cx;
+    sx_type space;
+    sx_body *body;
+} lift;
+
+static sx_code put(lift *l, const sx_instr *instr, uint32_t *index)
+{
+    if (!sx_body_put(l->body, instr, index)) {
+        return SX_FAIL(l->cx, SX_LIMIT, "fused: more than %d instructions", SX_FUSED_INSTRS_MAX);
+    }
+    return SX_OK;
+}
+
+static sx_code put_arg(lift *l, uint32_t a, const sx_access *access, sx_dtype dtype,
+                       uint32_t *index)
+{
+    SX_ASSERT(a == l->body->arg_count && a < SX_FUSED_ARGS_MAX);
+    l->body->access[l->body->arg_count++] = *access;
+    sx_instr instr = {.kind = SX_BODY_ARG, .x = a, .dtype = dtype};
+    return put(l, &instr, index);
+}
+
+static sx_access empty_access(void)
+{
+    sx_access access = {.offset = sx_dim_of(0)};
+    for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
+        access.stride[d] = sx_dim_of(0);
+    }
+    return access;
+}
+
+/* Row-major strides; an extent of 0 counts as 1, so that every dimension has a stride (nothing is read there). */
+static sx_code strides_of(sx_ctx *cx, const sx_type *type, sx_dim stride[SX_RANK_MAX])
+{
+    sx_type filled = *type;
+    for (uint32_t d = 0; d < type->rank; d++) {
+        filled.dim[d] = type->dim[d].scale == 0 ? sx_dim_of(1) : type->dim[d];
+    }
+    if (!sx_type_strides(&filled, stride)) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "fused: a stride has two symbols or exceeds %lld",
+                       (long long)SX_ELEMENTS_MAX);
+    }
+    return SX_OK;
+}
+
+/* The access that reads dimension k of `type` at space dimension at[k]. */
+static sx_code access_at(sx_ctx *cx, const sx_type *type, const uint32_t at[SX_RANK_MAX],
+                         sx_access *access)
+{
+    sx_dim stride[SX_RANK_MAX];
+    SX_TRY(strides_of(cx, type, stride));
+    *access = empty_access();
+    for (uint32_t k = 0; k < type->rank; k++) {
+        SX_ASSERT(at[k] < SX_RANK_MAX);
+        access->stride[at[k]] = stride[k];
+    }
+    return SX_OK;
+}
+
+/* The access of an operand whose dimensions are the last ones of the space. */
+static sx_code put_operand(lift *l, uint32_t a, const sx_type *type, uint32_t *index)
+{
+    SX_ASSERT(type->rank <= l->space.rank);
+    uint32_t at[SX_RANK_MAX] = {0};
+    for (uint32_t k = 0; k < type->rank; k++) {
+        at[k] = l->space.rank - type->rank + k;
+    }
+    sx_access access;
+    SX_TRY(access_at(l->cx, type, at, &access));
+    return put_arg(l, a, &access, type->dtype, index);
+}
+
+/* ---- elementwise, leaves, views ---- */
+static sx_code lift_elementwise(lift *l, sx_op op, const sx_attr *attr, const sx_type *input,
+                                uint32_t input_count)
+{
+    uint32_t x[3] = {0, 0, 0};
+    SX_ASSERT(input_count <= 3);
+    for (uint32_t k = 0; k < input_count; k++) {
+        SX_TRY(put_operand(l, k, &input[k], &x[k]));
+    }
+    sx_instr apply = {.kind = SX_BODY_APPLY, .op = op, .dtype = l->space.dtype};
+    apply.direction = op == SX_OP_COMPARE ? attr->direction : SX_EQ;
+    apply.x = x[0];
+    apply.y = x[1];
+    apply.z = x[2];
+    uint32_t index;
+    return put(l, &apply, &index);
+}
+
+static sx_code lift_iota(lift *l, const sx_attr *attr)
+{
+    sx_instr instr = {.kind = SX_BODY_INDEX, .dtype = l->space.dtype, .x = (uint32_t)attr->axis};
+    uint32_t index;
+    return put(l, &instr, &index);
+}
+
+static sx_code lift_constant(lift *l, const sx_attr *attr)
+{
+    sx_dtype dtype = l->space.dtype;
+    if (attr->data.len != sx_dtype_bytes(dtype)) {
+        return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "constant: %zu bytes are no single element",
+                       attr->data.len);
+    }
+    double value;
+    if (!sx_element_value(dtype, attr->data.ptr, &value)) {
+        return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "constant: the integer has more than 53 bits");
+    }
+    sx_instr instr = {.kind = SX_BODY_IMM, .dtype = dtype, .imm = value};
+    uint32_t index;
+    return put(l, &instr, &index);
+}
+
+static sx_code lift_view(lift *l, sx_op op, const sx_attr *attr, const sx_type *input)
+{
+    sx_access access;
+    if (!sx_view_access(op, attr, input, &l->space, &access) ||
+        !sx_access_is_inside(&l->space, &access, input)) {
+        return SX_FAIL(l->cx, SX_UNIMPLEMENTED,
+                       "%s: no access with a constant offset that is shown to stay inside",
+                       sx_op_info_of(op)->name);
+    }
+    uint32_t index;
+    return put_arg(l, 0, &access, input->dtype, &index);
+}
+
+/* ---- reductions and contractions ---- */
+/* A dimension of extent 1 at the end of the space that is reduced over: a reduction over nothing else. */
+static sx_code add_unit_axis(lift *l)
+{
+    if (l->space.rank == SX_RANK_MAX) {
+        return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "fused: no room for a reduced axis at rank %d",
+                       SX_RANK_MAX);
+    }
+    l->body->axes |= 1u << l->space.rank;
+    l->space.dim[l->space.rank++] = sx_dim_of(1);
+    return SX_OK;
+}
+
+static sx_code lift_reduce(lift *l, const sx_attr *attr, const sx_type *input)
+{
+    l->space = *input;
+    sx_dim stride[SX_RANK_MAX];
+    SX_TRY(strides_of(l->cx, input, stride));
+    sx_access access = empty_access();
+    memcpy(access.stride, stride, input->rank * sizeof(stride[0]));
+    for (uint32_t k = 0; k < attr->dims.count; k++) {
+        SX_ASSERT(attr->dims.v[k] >= 0 && attr->dims.v[k] < input->rank);
+        l->body->axes |= 1u << attr->dims.v[k];
+    }
+    if (l->body->axes == 0) {
+        SX_TRY(add_unit_axis(l));
+    }
+    sx_instr reduce = {.kind = SX_BODY_REDUCE, .reducer = attr->reducer, .dtype = input->dtype};
+    uint32_t index;
+    SX_TRY(put_arg(l, 0, &access, input->dtype, &reduce.x));
+    return put(l, &reduce, &index);
+}
+
+/* Places of the operand's dimensions in the space [batch, left free, right free, contracted]; new ones are appended. */
+static sx_code place_free(lift *l, const sx_type *type, const sx_ints *batch,
+                          const sx_ints *contract, uint32_t at[SX_RANK_MAX])
+{
+    bool taken[SX_RANK_MAX] = {false};
+    for (uint32_t k = 0; k < batch->count; k++) {
+        taken[batch->v[k]] = true;
+        at[batch->v[k]] = k;
+    }
+    for (uint32_t k = 0; k < contract->count; k++) {
+        taken[contract->v[k]] = true;
+    }
+    for (uint32_t d = 0; d < type->rank; d++) {
+        if (taken[d]) {
+            continue;
+        }
+        if (l->space.rank == SX_RANK_MAX) {
+            return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "dot_general: space of more than %d dimensions",
+                           SX_RANK_MAX);
+        }
+        at[d] = l->space.rank;
+        l->space.dim[l->space.rank++] = type->dim[d];
+    }
+    return SX_OK;
+}
+
+static sx_code lift_dot(lift *l, const sx_attr *attr, const sx_type *input)
+{
+    uint32_t left[SX_RANK_MAX] = {0};
+    uint32_t right[SX_RANK_MAX] = {0};
+    l->space.rank = 0;
+    for (uint32_t k = 0; k < attr->lhs_batch.count; k++) {
+        l->space.dim[l->space.rank++] = input[0].dim[attr->lhs_batch.v[k]];
+    }
+    SX_TRY(place_free(l, &input[0], &attr->lhs_batch, &attr->lhs_contract, left));
+    SX_TRY(place_free(l, &input[1], &attr->rhs_batch, &attr->rhs_contract, right));
+    for (uint32_t k = 0; k < attr->lhs_contract.count; k++) {
+        if (l->space.rank == SX_RANK_MAX) {
+            return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "dot_general: space of more than %d dimensions",
+                           SX_RANK_MAX);
+        }
+        left[attr->lhs_contract.v[k]] = l->space.rank;
+        right[attr->rhs_contract.v[k]] = l->space.rank;
+        l->body->axes |= 1u << l->space.rank;
+        l->space.dim[l->space.rank++] = input[0].dim[attr->lhs_contract.v[k]];
+    }
+    if (l->body->axes == 0) {
+        SX_TRY(add_unit_axis(l));
+    }
+    sx_access access[2];
+    SX_TRY(access_at(l->cx, &input[0], left, &access[0]));
+    SX_TRY(access_at(l->cx, &input[1], right, &access[1]));
+    sx_instr dot = {.kind = SX_BODY_DOT, .dtype = l->space.dtype};
+    uint32_t index;
+    SX_TRY(put_arg(l, 0, &access[0], input[0].dtype, &dot.x));
+    SX_TRY(put_arg(l, 1, &access[1], input[1].dtype, &dot.y));
+    return put(l, &dot, &index);
+}
+
+/* ---- composites: the emitter of instructions ---- */
+static sx_code emit_constant(void *self, sx_dtype dtype, double value, uint32_t *handle)
+{
+    sx_instr instr = {.kind = SX_BODY_IMM, .dtype = dtype};
+    instr.imm = sx_dtype_class_of(dtype) == SX_CLASS_FLOAT ? sx_num_round(dtype, value) : value;
+    return put(self, &instr, handle);
+}
+
+static sx_code emit_apply(void *self, sx_op op, sx_dtype dtype, const uint32_t *operand,
+                          uint32_t count, uint32_t *handle)
+{
+    sx_instr instr = {.kind = SX_BODY_APPLY, .op = op, .dtype = dtype, .x = operand[0]};
+    instr.y = count > 1 ? operand[1] : 0;
+    instr.z = count > 2 ? operand[2] : 0;
+    return put(self, &instr, handle);
+}
+
+static sx_code emit_reduce(void *self, sx_reducer reducer, sx_dtype dtype, uint32_t operand,
+                           uint32_t *handle)
+{
+    sx_instr instr = {.kind = SX_BODY_REDUCE, .reducer = reducer, .dtype = dtype, .x = operand};
+    return put(self, &instr, handle);
+}
+
+static sx_code lift_composite(lift *l, sx_op op, const sx_attr *attr, const sx_type *input,
+                              uint32_t input_count)
+{
+    uint32_t handle[3] = {0, 0, 0};
+    uint32_t result;
+    SX_ASSERT(input_count <= 3);
+    for (uint32_t k = 0; k < input_count; k++) {
+        SX_TRY(put_operand(l, k, &input[k], &handle[k]));
+    }
+    l->body->axes = sx_compose_axes(op, attr, input);
+    sx_emitter emitter = {l, emit_constant, emit_apply, emit_reduce};
+    SX_TRY(sx_compose(l->cx, op, attr, input, input_count, handle, &emitter, &result));
+    sx_body_trim(l->body, result);
+    return SX_OK;
+}
+
+static sx_code lift_op(lift *l, sx_op op, const sx_attr *attr, const sx_type *input,
+                       uint32_t input_count)
+{
+    if (op == SX_OP_IOTA) {
+        return lift_iota(l, attr);
+    }
+    if (op == SX_OP_CONSTANT) {
+        return lift_constant(l, attr);
+    }
+    if (op == SX_OP_TRANSPOSE || op == SX_OP_BROADCAST || op == SX_OP_SLICE) {
+        return lift_view(l, op, attr, input);
+    }
+    if (op == SX_OP_REDUCE) {
+        return lift_reduce(l, attr, input);
+    }
+    if (op == SX_OP_DOT_GENERAL) {
+        return lift_dot(l, attr, input);
+    }
+    if (sx_op_is_composite(op) && op != SX_OP_ATTENTION) {
+        return lift_composite(l, op, attr, input, input_count);
+    }
+    if (sx_op_is_elementwise(op)) {
+        return lift_elementwise(l, op, attr, input, input_count);
+    }
+    return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "%s: not one loop nest", sx_op_info_of(op)->name);
+}
+
+sx_code sx_fused_lift(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *input,
+                      uint32_t input_count, const sx_type *result, sx_attr *fused)
+{
+    if (op == SX_OP_FUSED) {
+        *fused = *attr;
+        return SX_OK;
+    }
+    lift l = {.cx = cx, .space = *result, .body = sx_body_make(cx)};
+    if (l.body == NULL) {
+        return cx->error.code;
+    }
+    SX_TRY(lift_op(&l, op, attr, input, input_count));
+    sx_type shape;
+    sx_body_shape(&l.space, l.body, &shape);
+    SX_ASSERT(sx_type_equal(&shape, result));
+    sx_body_wrap(&l.space, l.body, fused);
+    return SX_OK;
+}
