@@ -15,8 +15,8 @@
 
 #define SX_POLY_OPERATIONS_MAX \
     100000u /* isl operations per step: dependences are one step, each legality test is one */
-#define SX_POLY_STATEMENTS_MAX 24u
-#define SX_POLY_ACCESSES_MAX 8u
+#define SX_POLY_STATEMENTS_MAX 32u
+#define SX_POLY_ACCESSES_MAX 28u
 #define SX_POLY_TIME_DIMS_MAX 24u
 
 /* An affine form over the iteration variables of a statement: constant + sum of coef[d] * i[d]; with `div` > 1 the floor of the

@@ -1,0 +1,321 @@
+/* legal.c - dependences and the legality of a schedule, by isl. */
+#include "core/poly/poly.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <isl/ctx.h>
+#include <isl/flow.h>
+#include <isl/map.h>
+#include <isl/options.h>
+#include <isl/set.h>
+#include <isl/space.h>
+#include <isl/union_map.h>
+#include <isl/union_set.h>
+
+#define TEXT_BYTES_MAX ((size_t)1 << 20)
+
+/* ---- relations as isl text ---- */
+
+static void print_affine(sx_buf *text, const sx_affine *form, uint32_t rank)
+{
+    bool divided = form->div > 1;
+    sx_buf_print(text, "%s%lld", divided ? "floor((" : "", (long long)form->constant);
+    for (uint32_t d = 0; d < rank; d++) {
+        if (form->coef[d] != 0) {
+            sx_buf_print(text, " + %lld i%u", (long long)form->coef[d], d);
+        }
+    }
+    if (divided) {
+        sx_buf_print(text, ")/%lld)", (long long)form->div);
+    }
+}
+
+static void print_tuple(sx_buf *text, const sx_poly_statement *statement)
+{
+    sx_buf_print(text, "%s[", statement->name);
+    for (uint32_t d = 0; d < statement->rank; d++) {
+        sx_buf_print(text, "%si%u", d > 0 ? ", " : "", d);
+    }
+    sx_buf_put_text(text, "]");
+}
+
+static void print_domain(sx_buf *text, const sx_poly_statement *statement)
+{
+    for (uint32_t d = 0; d < statement->rank; d++) {
+        sx_buf_print(text, "%s0 <= i%u < %lld", d > 0 ? " and " : " : ", d,
+                     (long long)statement->extent[d]);
+    }
+    sx_buf_put_text(text, "; ");
+}
+
+static void print_accesses(sx_buf *text, const sx_poly_program *program, bool writes)
+{
+    sx_buf_put_text(text, "{ ");
+    for (uint32_t s = 0; s < program->statement_count; s++) {
+        const sx_poly_statement *statement = &program->statement[s];
+        for (uint32_t a = 0; a < statement->access_count; a++) {
+            const sx_poly_access *access = &statement->access[a];
+            if (access->write != writes) {
+                continue;
+            }
+            print_tuple(text, statement);
+            sx_buf_print(text, " -> A%u[", access->array);
+            print_affine(text, &access->index, statement->rank);
+            sx_buf_put_text(text, "]");
+            print_domain(text, statement);
+        }
+    }
+    sx_buf_put_text(text, "}");
+}
+
+static void print_times(sx_buf *text, const sx_poly_program *program, bool candidate)
+{
+    uint32_t dims = candidate ? program->schedule_dims : program->order_dims;
+    sx_buf_put_text(text, "{ ");
+    for (uint32_t s = 0; s < program->statement_count; s++) {
+        const sx_poly_statement *statement = &program->statement[s];
+        print_tuple(text, statement);
+        sx_buf_put_text(text, " -> [");
+        for (uint32_t t = 0; t < dims; t++) {
+            sx_buf_put_text(text, t > 0 ? ", " : "");
+            print_affine(text, candidate ? &statement->schedule[t] : &statement->order[t],
+                         statement->rank);
+        }
+        sx_buf_put_text(text, "]");
+        print_domain(text, statement);
+    }
+    sx_buf_put_text(text, "}");
+}
+
+static isl_union_map *read_map(isl_ctx *ctx, const sx_buf *text)
+{
+    if (text->code != SX_OK) {
+        return NULL;
+    }
+    return isl_union_map_read_from_str(ctx, (const char *)text->ptr);
+}
+
+typedef void (*printer)(sx_buf *text, const sx_poly_program *program, bool which);
+
+static isl_union_map *build_map(isl_ctx *ctx, printer print, const sx_poly_program *program,
+                                bool which)
+{
+    sx_buf text;
+    sx_buf_init(&text, TEXT_BYTES_MAX);
+    print(&text, program, which);
+    sx_buf_put_u8(&text, 0);
+    isl_union_map *map = read_map(ctx, &text);
+    sx_buf_fini(&text);
+    return map;
+}
+
+/* ---- dependences ---- */
+
+/* Sources in `order` before sinks that touch the same element; `must` sources hide earlier ones. */
+static isl_union_map *flow(isl_union_map *sink, isl_union_map *must, isl_union_map *may,
+                           isl_union_map *order)
+{
+    isl_union_access_info *info = isl_union_access_info_from_sink(sink);
+    if (must != NULL) {
+        info = isl_union_access_info_set_must_source(info, must);
+    }
+    if (may != NULL) {
+        info = isl_union_access_info_set_may_source(info, may);
+    }
+    info = isl_union_access_info_set_schedule_map(info, order);
+    isl_union_flow *result = isl_union_access_info_compute_flow(info);
+    isl_union_map *dependences =
+        isl_union_flow_get_may_dependence(result); /* includes the must ones */
+    isl_union_flow_free(result);
+    return dependences;
+}
+
+static isl_union_map *dependences_of(isl_ctx *ctx, const sx_poly_program *program)
+{
+    isl_union_map *reads = build_map(ctx, print_accesses, program, false);
+    isl_union_map *writes = build_map(ctx, print_accesses, program, true);
+    isl_union_map *order = build_map(ctx, print_times, program, false);
+    isl_union_map *raw = flow(isl_union_map_copy(reads), isl_union_map_copy(writes), NULL,
+                              isl_union_map_copy(order));
+    isl_union_map *waw = flow(isl_union_map_copy(writes), isl_union_map_copy(writes), NULL,
+                              isl_union_map_copy(order));
+    isl_union_map *war = flow(writes, NULL, reads, order);
+    return isl_union_map_coalesce(isl_union_map_union(raw, isl_union_map_union(waw, war)));
+}
+
+/* { S[i] -> S[j] } for every reduction statement. */
+static isl_union_map *reduction_pairs(isl_ctx *ctx, const sx_poly_program *program)
+{
+    sx_buf text;
+    sx_buf_init(&text, TEXT_BYTES_MAX);
+    sx_buf_put_text(&text, "{ ");
+    for (uint32_t s = 0; s < program->statement_count; s++) {
+        const sx_poly_statement *statement = &program->statement[s];
+        if (!statement->reduction) {
+            continue;
+        }
+        print_tuple(&text, statement);
+        sx_buf_print(&text, " -> %s[", statement->name);
+        for (uint32_t d = 0; d < statement->rank; d++) {
+            sx_buf_print(&text, "%sj%u", d > 0 ? ", " : "", d);
+        }
+        sx_buf_put_text(&text, "]; ");
+    }
+    sx_buf_put_text(&text, "}");
+    sx_buf_put_u8(&text, 0);
+    isl_union_map *map = read_map(ctx, &text);
+    sx_buf_fini(&text);
+    return map;
+}
+
+/* ---- verdict ---- */
+
+/* One dependence of `violated` as text. */
+static void show(isl_union_map *violated, const char *what, sx_poly_verdict *verdict)
+{
+    isl_basic_map *one = isl_union_map_sample(isl_union_map_copy(violated));
+    char *text = one != NULL ? isl_basic_map_to_str(one) : NULL;
+    (void)snprintf(verdict->text, sizeof(verdict->text), "%s: %s", what,
+                   text != NULL ? text : "unknown");
+    free(text);
+    isl_basic_map_free(one);
+    isl_union_map_free(violated);
+}
+
+/* Dependences whose sink does not come after their source under `schedule`. */
+static isl_union_map *not_after(isl_ctx *ctx, isl_union_map *dependences, isl_union_map *schedule,
+                                uint32_t dims)
+{
+    isl_space *space = isl_space_set_alloc(ctx, 0, dims);
+    isl_union_map *later_or_same = isl_union_map_from_map(isl_map_lex_ge(space));
+    isl_union_map *pairs = isl_union_map_apply_range(isl_union_map_copy(schedule), later_or_same);
+    pairs = isl_union_map_apply_range(pairs, isl_union_map_reverse(schedule));
+    return isl_union_map_intersect(dependences, pairs);
+}
+
+/* Dependences that cross iterations of parallel dimension `p` while all sequential dimensions before it are equal. */
+static isl_union_map *crossing(isl_ctx *ctx, isl_union_map *dependences, isl_union_map *schedule,
+                               const sx_poly_program *program, uint32_t p)
+{
+    uint32_t dims = program->schedule_dims;
+    isl_map *equal = isl_map_universe(isl_space_alloc(ctx, 0, dims, dims));
+    for (uint32_t q = 0; q < p; q++) {
+        if ((program->parallel >> q & 1) == 0) {
+            equal = isl_map_equate(equal, isl_dim_in, (int)q, isl_dim_out, (int)q);
+        }
+    }
+    isl_map *before =
+        isl_map_order_lt(isl_map_copy(equal), isl_dim_in, (int)p, isl_dim_out, (int)p);
+    isl_map *after = isl_map_order_gt(equal, isl_dim_in, (int)p, isl_dim_out, (int)p);
+    isl_union_map *cross = isl_union_map_from_map(isl_map_union(before, after));
+    isl_union_map *pairs = isl_union_map_apply_range(isl_union_map_copy(schedule), cross);
+    pairs = isl_union_map_apply_range(pairs, isl_union_map_reverse(schedule));
+    return isl_union_map_intersect(dependences, pairs);
+}
+
+/* One legality step: true if proven empty. An error of isl (quota) is "not proven". */
+static bool proven_empty(isl_ctx *ctx, isl_union_map *violated, const char *what,
+                         sx_poly_verdict *verdict)
+{
+    isl_bool empty = isl_union_map_is_empty(violated);
+    if (empty == isl_bool_true) {
+        isl_union_map_free(violated);
+        return true;
+    }
+    if (empty == isl_bool_false) {
+        show(violated, what, verdict);
+        return false;
+    }
+    (void)snprintf(verdict->text, sizeof(verdict->text), "not proven within %u isl operations",
+                   SX_POLY_OPERATIONS_MAX);
+    isl_union_map_free(violated);
+    (void)ctx;
+    return false;
+}
+
+static void new_step(isl_ctx *ctx)
+{
+    isl_ctx_reset_error(ctx);
+    isl_ctx_reset_operations(ctx);
+}
+
+static void judge(isl_ctx *ctx, const sx_poly_program *program, isl_union_map *dependences,
+                  sx_poly_verdict *verdict)
+{
+    isl_union_map *schedule = build_map(ctx, print_times, program, true);
+    new_step(ctx);
+    isl_union_map *violated = not_after(ctx, isl_union_map_copy(dependences),
+                                        isl_union_map_copy(schedule), program->schedule_dims);
+    verdict->legal = proven_empty(ctx, violated, "violated dependence", verdict);
+    for (uint32_t p = 0; verdict->legal && p < program->schedule_dims; p++) {
+        if ((program->parallel >> p & 1) != 0) {
+            new_step(ctx);
+            violated = crossing(ctx, isl_union_map_copy(dependences), isl_union_map_copy(schedule),
+                                program, p);
+            verdict->legal = proven_empty(ctx, violated, "dependence between threads", verdict);
+        }
+    }
+    isl_union_map_free(schedule);
+    if (verdict->legal) {
+        isl_size pieces = isl_union_map_n_map(dependences);
+        (void)snprintf(
+            verdict->text, sizeof(verdict->text),
+            "legal: %u statements, %d dependence relations kept%s", program->statement_count,
+            (int)pieces,
+            program->may_reassociate ? " (reductions may be reordered by the numerics plan)" : "");
+    }
+}
+
+static sx_code decide(sx_ctx *cx, isl_ctx *ctx, const sx_poly_program *program,
+                      sx_poly_verdict *verdict)
+{
+    isl_union_map *dependences = dependences_of(ctx, program);
+    isl_bool empty = isl_union_map_is_empty(dependences);
+    bool reduces = false;
+    for (uint32_t s = 0; s < program->statement_count; s++) {
+        reduces = reduces || program->statement[s].reduction;
+    }
+    if (empty == isl_bool_true && reduces) {
+        isl_union_map_free(dependences);
+        return SX_FAIL(cx, SX_INPUT, "a reduction without a dependence: its accesses are wrong");
+    }
+    if (empty == isl_bool_error) {
+        isl_union_map_free(dependences);
+        (void)snprintf(verdict->text, sizeof(verdict->text), "dependences not computed: %s",
+                       isl_ctx_last_error(ctx) == isl_error_quota ? "out of isl operations"
+                                                                  : "isl refused the program");
+        return SX_OK;
+    }
+    if (program->may_reassociate) {
+        dependences = isl_union_map_subtract(dependences, reduction_pairs(ctx, program));
+    }
+    judge(ctx, program, dependences, verdict);
+    isl_union_map_free(dependences);
+    return SX_OK;
+}
+
+sx_code sx_poly_legal(sx_ctx *cx, const sx_poly_program *program, sx_poly_verdict *verdict)
+{
+    *verdict = (sx_poly_verdict){.legal = false};
+    if (program->statement_count > SX_POLY_STATEMENTS_MAX ||
+        program->schedule_dims > SX_POLY_TIME_DIMS_MAX ||
+        program->order_dims > SX_POLY_TIME_DIMS_MAX) {
+        return SX_FAIL(
+            cx, SX_INPUT,
+            "polyhedral program: %u statements and %u time dimensions, at most %u and %u",
+            program->statement_count, program->schedule_dims, SX_POLY_STATEMENTS_MAX,
+            SX_POLY_TIME_DIMS_MAX);
+    }
+    SX_TRY(sx_spend(cx, 1000));
+    isl_ctx *ctx = isl_ctx_alloc();
+    if (ctx == NULL) {
+        return SX_FAIL(cx, SX_NOMEM, "no memory for an isl context");
+    }
+    (void)isl_options_set_on_error(ctx, ISL_ON_ERROR_CONTINUE);
+    isl_ctx_set_max_operations(ctx, SX_POLY_OPERATIONS_MAX);
+    sx_code code = decide(cx, ctx, program, verdict);
+    isl_ctx_free(ctx);
+    return code;
+}
