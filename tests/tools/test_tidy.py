@@ -31,10 +31,12 @@ ARROWS = {
 }
 BANNED = ["strcpy", "strcat", "sprintf", "vsprintf", "strtok", "atoi", "atol", "atof", "gets", "alloca"]
 IMPURE = ["malloc", "calloc", "realloc", "free", "getenv", "fopen", "clock_gettime", "rand"]
-MALLOC_OK = {"core/base/base.h", "core/base/arena.c", "core/base/buf.c"}
+# isl hands out strings that are released with free
+MALLOC_OK = {"core/base/base.h", "core/base/arena.c", "core/base/buf.c", "core/poly/legal.c"}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|not implemented yet|for now\b|simulated for|placeholder|dummy", re.I)
 FILE_LINES_MAX = 1000
 FUNCTION_LINES_MAX = 70
+TEST_LINES_MAX = 150  # a test with its table
 
 findings = []
 
@@ -90,8 +92,9 @@ def check_functions(path, code):
         if line == "{":
             start = number
         elif line == "}" and start is not None:
-            if number - start - 1 > FUNCTION_LINES_MAX:
-                report(path, start, f"function of {number - start - 1} lines, at most {FUNCTION_LINES_MAX}")
+            limit = TEST_LINES_MAX if path.startswith("tests/") else FUNCTION_LINES_MAX
+            if number - start - 1 > limit:
+                report(path, start, f"function of {number - start - 1} lines, at most {limit}")
             start = None
 
 
