@@ -407,9 +407,10 @@ static sx_code check_static(sx_ctx *cx, const sx_graph *graph)
     return SX_OK;
 }
 
-sx_code sx_graph_eval(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode,
-                      const sx_tensor *argument, uint32_t argument_count, sx_tensor *result,
-                      uint32_t result_count)
+/* `inner`: the arguments are values of a surrounding evaluation, taken as they are. */
+static sx_code eval_graph(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode, bool inner,
+                          const sx_tensor *argument, uint32_t argument_count, sx_tensor *result,
+                          uint32_t result_count)
 {
     if (result_count != graph->output_count) {
         return SX_FAIL(cx, SX_INPUT, "graph: %u results asked, it has %u", result_count,
@@ -430,7 +431,11 @@ sx_code sx_graph_eval(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode,
             return SX_FAIL(cx, SX_INPUT, "parameter %u: %s", taken,
                            taken == argument_count ? "no argument" : "the argument's type differs");
         }
-        SX_TRY(take_argument(cx, mode, taken, &argument[taken], &p.value[n]));
+        if (inner) {
+            p.value[n] = argument[taken];
+        } else {
+            SX_TRY(take_argument(cx, mode, taken, &argument[taken], &p.value[n]));
+        }
         taken++;
     }
     if (taken != argument_count) {
@@ -441,6 +446,13 @@ sx_code sx_graph_eval(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode,
         result[k] = p.value[graph->output[k].node.i];
     }
     return SX_OK;
+}
+
+sx_code sx_graph_eval(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode,
+                      const sx_tensor *argument, uint32_t argument_count, sx_tensor *result,
+                      uint32_t result_count)
+{
+    return eval_graph(cx, graph, mode, false, argument, argument_count, result, result_count);
 }
 
 /* ---- one node ---- */
@@ -458,7 +470,7 @@ static sx_code eval_composite(sx_ctx *cx, sx_op op, const sx_attr *attr, sx_eval
     }
     SX_TRY(sx_decompose(cx, graph, op, attr, node, input_count, &made));
     SX_TRY(sx_graph_add_output(cx, graph, SX_SPAN_LITERAL("result"), made));
-    return sx_graph_eval(cx, graph, mode, input, input_count, result, 1);
+    return eval_graph(cx, graph, mode, true, input, input_count, result, 1);
 }
 
 sx_code sx_node_eval(sx_ctx *cx, sx_op op, const sx_attr *attr, sx_eval_mode mode,

@@ -61,14 +61,14 @@ static sx_type reshaped(sx_rng *rng, const sx_type *source)
             type.dim[type.rank - 1].scale *= extent;
             continue;
         }
-        for (int64_t factor = 2; factor < extent && type.rank < 5; factor++) {
+        for (int64_t factor = 2; factor < extent && type.rank + source->rank - d < 6; factor++) {
             if (extent % factor == 0 && below(rng, 2) == 0) {
                 type.dim[type.rank++] = sx_dim_of(factor);
                 extent /= factor;
             }
         }
         type.dim[type.rank++] = sx_dim_of(extent);
-        if (type.rank < 5 && below(rng, 6) == 0) {
+        if (type.rank + source->rank - d < 6 && below(rng, 6) == 0) {
             type.dim[type.rank++] = sx_dim_of(1);
         }
     }
