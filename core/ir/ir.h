@@ -5,7 +5,8 @@
  * within one table, so that "same operation" is a comparison of integers (the e-graph shares the table).
  * Everything lives in the arena of the sx_ctx it was made with.
  *
- * Text form (docs/IR.md):   graph "mlp" (batch in [1, 4096]) {
+ * Text form (docs/IR.md):   sx 1
+ *                           graph "mlp" (batch in [1, 4096]) {
  *                             %x = parameter {name = "x", weight = 0} : f32[batch, 784]
  *                             %0 = constant {data = 0.5} : f32[]
  *                             %1 = dot_general(%x, %w) {lhs_contract = [1], rhs_contract = [0]} : f32[batch, 512]
@@ -300,6 +301,7 @@ void sx_type_print(const sx_type *type, const sx_symbol *symbols, uint32_t symbo
                    sx_buf *text);
 sx_code sx_graph_parse(sx_ctx *cx, sx_span text, sx_graph **graph);
 #define SX_TEXT_BYTES_MAX ((size_t)64 << 20)
+#define SX_TEXT_VERSION 1 /* the text starts with "sx 1" */
 
 /* compose.c: a composite (softmax, layer_norm, rms_norm, attention, log_softmax, relu, gelu, gelu_tanh, silu) as primitives
  * appended to `graph`. This decomposition is the meaning of the composite. */

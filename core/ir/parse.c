@@ -1,0 +1,297 @@
+#include "core/ir/parse.h"
+
+#include <string.h>
+
+#include "core/ir/check.h"
+
+/* Value names seen so far. */
+typedef struct {
+    sx_span name;
+    sx_node_id node;
+} value;
+
+typedef struct {
+    sx_lexer lex;
+    sx_graph *graph;
+    value *value;
+    uint32_t value_count, value_capacity;
+    sx_idmap map; /* of value by name */
+} parser;
+
+static bool same_value(const void *self, uint32_t id, const void *probe)
+{
+    const parser *p = self;
+    return sx_span_equal(p->value[id].name, *(const sx_span *)probe);
+}
+
+static uint32_t find_value(const parser *p, sx_span name)
+{
+    return sx_idmap_find(&p->map, sx_hash64(name, 0), same_value, p, &name);
+}
+
+static sx_code use_value(parser *p, sx_node_id *node)
+{
+    if (p->lex.token.kind != SX_TOKEN_VALUE) {
+        return sx_lex_unexpected(&p->lex, "a value");
+    }
+    uint32_t found = find_value(p, p->lex.token.text);
+    if (found == SX_IDMAP_NONE) {
+        return sx_lex_fail(&p->lex, SX_INPUT, "value %%%s is not defined above",
+                           sx_short_name(p->lex.token.text).text);
+    }
+    *node = p->value[found].node;
+    return sx_lex_next(&p->lex);
+}
+
+static sx_code define_value(parser *p, sx_span name, sx_node_id node)
+{
+    void *array = p->value;
+    SX_TRY(sx_grow(p->lex.cx, &array, &p->value_capacity, p->value_count + 1, sizeof(value)));
+    p->value = array;
+    p->value[p->value_count] = (value){name, node};
+    SX_TRY(sx_idmap_put(p->lex.cx, &p->map, sx_hash64(name, 0), p->value_count));
+    p->value_count++;
+    return SX_OK;
+}
+
+static sx_code parse_dim(sx_lexer *lex, const sx_graph *graph, sx_dim *dim)
+{
+    *dim = sx_dim_of(1);
+    if (lex->token.kind == SX_TOKEN_NUMBER) {
+        SX_TRY(sx_lex_int(lex, &dim->scale));
+        if (dim->scale < 0) {
+            return sx_lex_fail(lex, SX_INPUT, "extent %lld, at least 0", (long long)dim->scale);
+        }
+        bool symbolic;
+        SX_TRY(sx_lex_accept(lex, '*', &symbolic));
+        if (!symbolic) {
+            return SX_OK;
+        }
+    }
+    sx_span name = lex->token.text;
+    sx_lexer at = *lex;
+    if (lex->token.kind == SX_TOKEN_STRING) {
+        SX_TRY(sx_lex_string(lex, &name));
+    } else if (lex->token.kind == SX_TOKEN_NAME) {
+        SX_TRY(sx_lex_next(lex));
+    } else {
+        return sx_lex_unexpected(lex, "an extent");
+    }
+    for (uint32_t i = 0; i < graph->symbol_count; i++) {
+        if (sx_span_equal(graph->symbol[i].name, name)) {
+            dim->symbol = i;
+            return SX_OK;
+        }
+    }
+    return sx_lex_fail(&at, SX_INPUT, "symbol \"%s\" is not declared", sx_short_name(name).text);
+}
+
+sx_code sx_parse_dims(sx_lexer *lex, const sx_graph *graph, sx_dim dim[SX_RANK_MAX],
+                      uint32_t *count)
+{
+    *count = 0;
+    SX_TRY(sx_lex_mark(lex, '['));
+    bool more = !sx_lex_is_mark(lex, ']');
+    while (more) {
+        if (*count == SX_RANK_MAX) {
+            return sx_lex_fail(lex, SX_LIMIT, "more than %d dimensions", SX_RANK_MAX);
+        }
+        SX_TRY(parse_dim(lex, graph, &dim[*count]));
+        (*count)++;
+        SX_TRY(sx_lex_accept(lex, ',', &more));
+    }
+    return sx_lex_mark(lex, ']');
+}
+
+sx_code sx_parse_type(sx_lexer *lex, const sx_graph *graph, sx_type *type)
+{
+    *type = (sx_type){0};
+    if (lex->token.kind != SX_TOKEN_NAME || !sx_dtype_parse(lex->token.text, &type->dtype)) {
+        return sx_lex_unexpected(lex, "an element type");
+    }
+    SX_TRY(sx_lex_next(lex));
+    return sx_parse_dims(lex, graph, type->dim, &type->rank);
+}
+
+/* ---- statements ---- */
+
+static sx_code parse_inputs(parser *p, sx_node_id input[SX_INPUTS_MAX], uint32_t *count)
+{
+    *count = 0;
+    bool taken;
+    SX_TRY(sx_lex_accept(&p->lex, '(', &taken));
+    if (!taken) {
+        return SX_OK;
+    }
+    bool more = !sx_lex_is_mark(&p->lex, ')');
+    while (more) {
+        if (*count == SX_INPUTS_MAX) {
+            return sx_lex_fail(&p->lex, SX_LIMIT, "more than %d operands", SX_INPUTS_MAX);
+        }
+        SX_TRY(use_value(p, &input[(*count)++]));
+        SX_TRY(sx_lex_accept(&p->lex, ',', &more));
+    }
+    return sx_lex_mark(&p->lex, ')');
+}
+
+/* The type written behind the colon is the one the operation computes. */
+static sx_code check_declared(parser *p, const sx_token *at, const sx_type *declared,
+                              const sx_type *inferred)
+{
+    if (sx_type_equal(declared, inferred)) {
+        return SX_OK;
+    }
+    sx_buf text;
+    sx_buf_init(&text, 4096);
+    sx_type_print(declared, p->graph->symbol, p->graph->symbol_count, &text);
+    sx_buf_put_text(&text, " is written, the operation gives ");
+    sx_type_print(inferred, p->graph->symbol, p->graph->symbol_count, &text);
+    sx_code code = SX_FAIL(p->lex.cx, SX_INPUT, "line %u:%u: type %.*s", at->line, at->column,
+                           (int)text.len, text.ptr == NULL ? "" : (const char *)text.ptr);
+    sx_buf_fini(&text);
+    return code;
+}
+
+/* %name = op(%a, %b) {attributes} : type */
+static sx_code parse_node(parser *p)
+{
+    sx_lexer *lex = &p->lex;
+    sx_span name = lex->token.text;
+    if (find_value(p, name) != SX_IDMAP_NONE) {
+        return sx_lex_fail(lex, SX_INPUT, "value %%%s is defined twice", sx_short_name(name).text);
+    }
+    SX_TRY(sx_lex_next(lex));
+    SX_TRY(sx_lex_mark(lex, '='));
+    sx_token op_token = lex->token;
+    sx_op op;
+    if (op_token.kind != SX_TOKEN_NAME || !sx_op_parse(op_token.text, &op)) {
+        return sx_lex_unexpected(lex, "an operation");
+    }
+    SX_TRY(sx_lex_next(lex));
+    sx_node_id input[SX_INPUTS_MAX];
+    uint32_t input_count;
+    SX_TRY(parse_inputs(p, input, &input_count));
+    sx_attr attr = {0};
+    sx_lexer data;
+    SX_TRY(sx_parse_attrs(lex, p->graph, op, &attr, &data));
+    SX_TRY(sx_lex_mark(lex, ':'));
+    sx_token type_token = lex->token;
+    sx_type type;
+    SX_TRY(sx_parse_type(lex, p->graph, &type));
+    if (sx_parse_type_is_result(op)) {
+        attr.present |= SX_A(type);
+        attr.type = type;
+    }
+    if ((attr.present & SX_A(data)) != 0) {
+        SX_TRY(sx_parse_data(&data, &type, &attr.data));
+    }
+    sx_node_id id;
+    sx_code code = sx_graph_add(lex->cx, p->graph, op, &attr, input, input_count, &id);
+    if (code != SX_OK) {
+        return sx_fail_in(lex->cx, "line %u:%u", op_token.line, op_token.column);
+    }
+    SX_TRY(check_declared(p, &type_token, &type, &p->graph->node[id.i].type));
+    return define_value(p, name, id);
+}
+
+/* return %a as "y", %b as "z" */
+static sx_code parse_return(parser *p)
+{
+    SX_TRY(sx_lex_word(&p->lex, "return"));
+    bool more = true;
+    while (more) {
+        sx_node_id node;
+        SX_TRY(use_value(p, &node));
+        SX_TRY(sx_lex_word(&p->lex, "as"));
+        sx_token at = p->lex.token;
+        sx_span name;
+        SX_TRY(sx_lex_string(&p->lex, &name));
+        if (sx_graph_add_output(p->lex.cx, p->graph, name, node) != SX_OK) {
+            return sx_fail_in(p->lex.cx, "line %u:%u", at.line, at.column);
+        }
+        SX_TRY(sx_lex_accept(&p->lex, ',', &more));
+    }
+    return SX_OK;
+}
+
+/* (batch in [1, 4096], "other name" in [2, 2]) */
+static sx_code parse_symbols(parser *p)
+{
+    sx_lexer *lex = &p->lex;
+    bool more;
+    SX_TRY(sx_lex_accept(lex, '(', &more));
+    if (!more) {
+        return SX_OK;
+    }
+    more = !sx_lex_is_mark(lex, ')');
+    while (more) {
+        sx_token at = lex->token;
+        sx_span name = at.text;
+        int64_t low;
+        int64_t high;
+        uint32_t symbol;
+        if (at.kind == SX_TOKEN_STRING) {
+            SX_TRY(sx_lex_string(lex, &name));
+        } else if (at.kind == SX_TOKEN_NAME) {
+            SX_TRY(sx_lex_next(lex));
+        } else {
+            return sx_lex_unexpected(lex, "a symbol");
+        }
+        SX_TRY(sx_lex_word(lex, "in"));
+        SX_TRY(sx_lex_mark(lex, '['));
+        SX_TRY(sx_lex_int(lex, &low));
+        SX_TRY(sx_lex_mark(lex, ','));
+        SX_TRY(sx_lex_int(lex, &high));
+        SX_TRY(sx_lex_mark(lex, ']'));
+        if (sx_graph_add_symbol(lex->cx, p->graph, name, low, high, &symbol) != SX_OK) {
+            return sx_fail_in(lex->cx, "line %u:%u", at.line, at.column);
+        }
+        SX_TRY(sx_lex_accept(lex, ',', &more));
+    }
+    return sx_lex_mark(lex, ')');
+}
+
+static sx_code parse_version(sx_lexer *lex)
+{
+    SX_TRY(sx_lex_word(lex, "sx"));
+    sx_lexer at = *lex;
+    int64_t version;
+    SX_TRY(sx_lex_int(lex, &version));
+    if (version != SX_TEXT_VERSION) {
+        return sx_lex_fail(&at, SX_INPUT, "version %lld of the text form, this reads %d",
+                           (long long)version, SX_TEXT_VERSION);
+    }
+    return SX_OK;
+}
+
+sx_code sx_graph_parse(sx_ctx *cx, sx_span text, sx_graph **graph)
+{
+    if (text.len > SX_TEXT_BYTES_MAX) {
+        return SX_FAIL(cx, SX_LIMIT, "line 1:1: text of %zu bytes, at most %zu", text.len,
+                       SX_TEXT_BYTES_MAX);
+    }
+    parser p = {0};
+    sx_lexer *lex = &p.lex;
+    sx_span name;
+    SX_TRY(sx_lex_init(cx, lex, text));
+    SX_TRY(parse_version(lex));
+    SX_TRY(sx_lex_word(lex, "graph"));
+    SX_TRY(sx_lex_string(lex, &name));
+    SX_TRY(sx_graph_make(cx, name, NULL, &p.graph));
+    SX_TRY(parse_symbols(&p));
+    SX_TRY(sx_lex_mark(lex, '{'));
+    while (lex->token.kind == SX_TOKEN_VALUE) {
+        SX_TRY(parse_node(&p));
+    }
+    SX_TRY(parse_return(&p));
+    sx_token end = lex->token;
+    SX_TRY(sx_lex_mark(lex, '}'));
+    if (lex->token.kind != SX_TOKEN_END) {
+        return sx_lex_unexpected(lex, "the end");
+    }
+    if (sx_graph_check(cx, p.graph) != SX_OK) {
+        return sx_fail_in(cx, "line %u:%u", end.line, end.column);
+    }
+    *graph = p.graph;
+    return SX_OK;
+}

@@ -1,0 +1,18 @@
+/* parse.h - inside of the parser: what parse.c and parse_attr.c share. Private to core/ir. */
+#ifndef SX_CORE_IR_PARSE_H
+#define SX_CORE_IR_PARSE_H
+#include "core/ir/lex.h"
+
+/* f32[batch, 784] */
+sx_code sx_parse_type(sx_lexer *lex, const sx_graph *graph, sx_type *type);
+/* [2*batch, 1]: extents or strides */
+sx_code sx_parse_dims(sx_lexer *lex, const sx_graph *graph, sx_dim dim[SX_RANK_MAX],
+                      uint32_t *count);
+/* {axis = 1, ...} or nothing. The value of `data` needs the type that follows: `data` is set to read it then. */
+sx_code sx_parse_attrs(sx_lexer *lex, const sx_graph *graph, sx_op op, sx_attr *attr,
+                       sx_lexer *data);
+/* Elements of a constant of this type: a number fills it, a list or a string of hex digits has all of them. */
+sx_code sx_parse_data(sx_lexer *lex, const sx_type *type, sx_span *data);
+/* Is the attribute `type` of the operation its result type, written behind the colon? */
+bool sx_parse_type_is_result(sx_op op);
+#endif

@@ -1,0 +1,300 @@
+#include "core/ir/fused.h"
+#include "core/ir/num.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIST_ELEMENTS_MAX 64 /* longer constants are written in hex */
+
+static void print_quoted(sx_span text, sx_buf *out)
+{
+    sx_buf_put_u8(out, '"');
+    for (size_t i = 0; i < text.len; i++) {
+        uint8_t c = text.ptr[i];
+        if (c == '"' || c == '\\') {
+            sx_buf_put_u8(out, '\\');
+            sx_buf_put_u8(out, c);
+        } else if (c < 0x20 || c >= 0x7f) {
+            sx_buf_print(out, "\\x%02x", c);
+        } else {
+            sx_buf_put_u8(out, c);
+        }
+    }
+    sx_buf_put_u8(out, '"');
+}
+
+/* A symbol bare where the lexer reads it as one name. */
+static void print_symbol(sx_span name, sx_buf *out)
+{
+    bool bare = name.len > 0 && !(name.ptr[0] >= '0' && name.ptr[0] <= '9');
+    for (size_t i = 0; i < name.len && bare; i++) {
+        uint8_t c = name.ptr[i];
+        bare =
+            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    }
+    if (bare) {
+        sx_buf_put_span(out, name);
+    } else {
+        print_quoted(name, out);
+    }
+}
+
+static void print_dim(sx_dim dim, const sx_symbol *symbols, uint32_t symbol_count, sx_buf *out)
+{
+    if (sx_dim_is_constant(dim) || dim.scale == 0) {
+        sx_buf_print(out, "%lld", (long long)dim.scale);
+        return;
+    }
+    if (dim.scale != 1) {
+        sx_buf_print(out, "%lld*", (long long)dim.scale);
+    }
+    if (dim.symbol < symbol_count) {
+        print_symbol(symbols[dim.symbol].name, out);
+    } else {
+        sx_buf_print(out, "symbol%u", dim.symbol);
+    }
+}
+
+static void print_dims(const sx_dim *dim, uint32_t count, const sx_symbol *symbols,
+                       uint32_t symbol_count, sx_buf *out)
+{
+    SX_ASSERT(count <= SX_RANK_MAX);
+    sx_buf_put_u8(out, '[');
+    for (uint32_t i = 0; i < count; i++) {
+        sx_buf_put_text(out, i > 0 ? ", " : "");
+        print_dim(dim[i], symbols, symbol_count, out);
+    }
+    sx_buf_put_u8(out, ']');
+}
+
+void sx_type_print(const sx_type *type, const sx_symbol *symbols, uint32_t symbol_count,
+                   sx_buf *text)
+{
+    sx_buf_put_text(text, sx_dtype_name(type->dtype));
+    print_dims(type->dim, type->rank, symbols, symbol_count, text);
+}
+
+/* The shortest decimal that reads back to the same bits; inf, -inf, nan; bits of any other NaN. */
+static void print_float(sx_dtype dtype, uint64_t bits, sx_buf *out)
+{
+    double value = sx_num_decode(dtype, bits);
+    if (isnan(value)) {
+        if (bits == sx_num_encode(dtype, (double)NAN)) {
+            sx_buf_put_text(out, "nan");
+        } else {
+            sx_buf_print(out, "0x%0*llx", (int)sx_dtype_bytes(dtype) * 2, (unsigned long long)bits);
+        }
+        return;
+    }
+    if (isinf(value)) {
+        sx_buf_put_text(out, value < 0.0 ? "-inf" : "inf");
+        return;
+    }
+    char text[40];
+    for (int digits = 1; digits <= 17; digits++) {
+        (void)snprintf(text, sizeof(text), "%.*g", digits, value);
+        if (sx_num_encode(dtype, strtod(text, NULL)) == bits) {
+            break;
+        }
+    }
+    sx_buf_put_text(out, text);
+}
+
+static void print_element(sx_dtype dtype, uint64_t bits, sx_buf *out)
+{
+    switch (sx_dtype_class_of(dtype)) {
+    case SX_CLASS_FLOAT: print_float(dtype, bits, out); break;
+    case SX_CLASS_INT: sx_buf_print(out, "%lld", (long long)sx_num_int_decode(dtype, bits)); break;
+    case SX_CLASS_BOOL: sx_buf_put_text(out, bits != 0 ? "true" : "false"); break;
+    }
+}
+
+static void print_data(sx_dtype dtype, sx_span data, sx_buf *out)
+{
+    size_t count = data.len / sx_dtype_bytes(dtype);
+    if (count == 1) {
+        print_element(dtype, sx_num_load(dtype, data.ptr, 0), out);
+        return;
+    }
+    if (count > LIST_ELEMENTS_MAX) {
+        static const char digit[] = "0123456789abcdef";
+        sx_buf_put_u8(out, '"');
+        for (size_t i = 0; i < data.len; i++) {
+            char pair[2] = {digit[data.ptr[i] >> 4], digit[data.ptr[i] & 15]};
+            sx_buf_put(out, pair, 2);
+        }
+        sx_buf_put_u8(out, '"');
+        return;
+    }
+    sx_buf_put_u8(out, '[');
+    for (size_t i = 0; i < count; i++) {
+        sx_buf_put_text(out, i > 0 ? ", " : "");
+        print_element(dtype, sx_num_load(dtype, data.ptr, i), out);
+    }
+    sx_buf_put_u8(out, ']');
+}
+
+static void print_ints(const sx_ints *ints, sx_buf *out)
+{
+    sx_buf_put_u8(out, '[');
+    for (uint32_t i = 0; i < ints->count; i++) {
+        sx_buf_print(out, "%s%lld", i > 0 ? ", " : "", (long long)ints->v[i]);
+    }
+    sx_buf_put_u8(out, ']');
+}
+
+/* ---- fused bodies ---- */
+
+static void print_double(double value, sx_buf *out)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    print_float(SX_F64, bits, out);
+}
+
+static void print_instr(const sx_instr *in, sx_dtype dtype, sx_buf *out)
+{
+    uint32_t operands = 0;
+    switch (in->kind) {
+    case SX_BODY_ARG:
+        sx_buf_put_text(out, "arg");
+        operands = 1;
+        break;
+    case SX_BODY_INDEX:
+        sx_buf_put_text(out, "index");
+        operands = 1;
+        break;
+    case SX_BODY_IMM:
+        sx_buf_put_text(out, "imm ");
+        print_double(in->imm, out);
+        break;
+    case SX_BODY_REDUCE:
+        sx_buf_print(out, "reduce %s", sx_reducer_name(in->reducer));
+        operands = 1;
+        break;
+    case SX_BODY_DOT:
+        sx_buf_put_text(out, "dot");
+        operands = 2;
+        break;
+    case SX_BODY_APPLY:
+        sx_buf_put_text(out, sx_op_info_of(in->op)->name);
+        if (in->op == SX_OP_COMPARE) {
+            sx_buf_print(out, " %s", sx_direction_name(in->direction));
+        }
+        operands = sx_op_info_of(in->op)->input_max;
+        break;
+    }
+    const uint32_t operand[3] = {in->x, in->y, in->z};
+    for (uint32_t i = 0; i < operands && i < SX_COUNT(operand); i++) {
+        sx_buf_print(out, " %u", operand[i]);
+    }
+    if (in->dtype != dtype) {
+        sx_buf_print(out, " : %s", sx_dtype_name(in->dtype));
+    }
+}
+
+static void print_body(const sx_graph *graph, const sx_attr *attr, sx_buf *out)
+{
+    const sx_body *body = attr->body;
+    sx_buf_put_u8(out, '{');
+    for (uint32_t a = 0; a < body->arg_count; a++) {
+        sx_buf_put_text(out, a == 0 ? "args = [" : ", ");
+        print_dims(body->access[a].stride, attr->type.rank, graph->symbol, graph->symbol_count,
+                   out);
+        if (body->access[a].offset.scale != 0) {
+            sx_buf_print(out, " + %lld", (long long)body->access[a].offset.scale);
+        }
+    }
+    sx_buf_put_text(out, body->arg_count > 0 ? "], " : "");
+    if (body->axes != 0) {
+        sx_ints axes = {0};
+        for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
+            if ((body->axes & (1u << d)) != 0) {
+                axes.v[axes.count++] = d;
+            }
+        }
+        sx_buf_put_text(out, "axes = ");
+        print_ints(&axes, out);
+        sx_buf_put_text(out, ", ");
+    }
+    sx_buf_put_text(out, "code = [");
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        sx_buf_put_text(out, i > 0 ? ", " : "");
+        print_instr(&body->instr[i], attr->type.dtype, out);
+    }
+    sx_buf_put_text(out, "]}");
+}
+
+/* ---- the graph ---- */
+
+#define PRINT_INT(field) sx_buf_print(out, "%lld", (long long)attr->field)
+#define PRINT_INTS(field) print_ints(&attr->field, out)
+#define PRINT_FLOAT(field) print_double(attr->field, out)
+#define PRINT_REDUCER(field) sx_buf_put_text(out, sx_reducer_name(attr->field))
+#define PRINT_DIRECTION(field) sx_buf_put_text(out, sx_direction_name(attr->field))
+#define PRINT_TYPE(field) sx_type_print(&attr->field, graph->symbol, graph->symbol_count, out)
+#define PRINT_BYTES(field) print_data(attr->type.dtype, attr->field, out)
+#define PRINT_NAME(field) print_quoted(attr->field, out)
+#define PRINT_BODY(field) print_body(graph, attr, out)
+#define EMPTY_INT(field) false
+#define EMPTY_INTS(field) (attr->field.count == 0)
+#define EMPTY_FLOAT(field) false
+#define EMPTY_REDUCER(field) false
+#define EMPTY_DIRECTION(field) false
+#define EMPTY_TYPE(field) (node->op != SX_OP_FUSED) /* written behind the colon */
+#define EMPTY_BYTES(field) false
+#define EMPTY_NAME(field) false
+#define EMPTY_BODY(field) false
+
+static void print_attrs(const sx_graph *graph, const sx_node *node, sx_buf *out)
+{
+    const sx_attr *attr = sx_graph_attr(graph, node);
+    bool first = true;
+#define SX_ATTR(field, kind, help)                                    \
+    if ((attr->present & SX_A(field)) != 0 && !EMPTY_##kind(field)) { \
+        sx_buf_print(out, "%s%s = ", first ? " {" : ", ", #field);    \
+        PRINT_##kind(field);                                          \
+        first = false;                                                \
+    }
+#include "core/ir/attrs.def"
+#undef SX_ATTR
+    sx_buf_put_text(out, first ? "" : "}");
+}
+
+static void print_node(const sx_graph *graph, uint32_t index, sx_buf *out)
+{
+    const sx_node *node = &graph->node[index];
+    sx_buf_print(out, "    %%%u = %s", index, sx_op_info_of(node->op)->name);
+    for (uint32_t k = 0; k < node->input_count; k++) {
+        sx_buf_print(out, "%s%%%u", k == 0 ? "(" : ", ", sx_graph_input(graph, node, k).i);
+    }
+    sx_buf_put_text(out, node->input_count > 0 ? ")" : "");
+    print_attrs(graph, node, out);
+    sx_buf_put_text(out, " : ");
+    sx_type_print(&node->type, graph->symbol, graph->symbol_count, out);
+    sx_buf_put_u8(out, '\n');
+}
+
+sx_code sx_graph_print(sx_ctx *cx, const sx_graph *graph, sx_buf *text)
+{
+    sx_buf_print(text, "sx %d\ngraph ", SX_TEXT_VERSION);
+    print_quoted(graph->name, text);
+    for (uint32_t i = 0; i < graph->symbol_count; i++) {
+        const sx_symbol *s = &graph->symbol[i];
+        sx_buf_put_text(text, i == 0 ? " (" : ", ");
+        print_symbol(s->name, text);
+        sx_buf_print(text, " in [%lld, %lld]", (long long)s->low, (long long)s->high);
+    }
+    sx_buf_put_text(text, graph->symbol_count > 0 ? ") {\n" : " {\n");
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        print_node(graph, i, text);
+    }
+    for (uint32_t i = 0; i < graph->output_count; i++) {
+        sx_buf_print(text, "%s%%%u as ", i == 0 ? "    return " : ", ", graph->output[i].node.i);
+        print_quoted(graph->output[i].name, text);
+    }
+    sx_buf_put_text(text, "\n}\n");
+    return sx_buf_check(cx, text, "text of the graph");
+}
