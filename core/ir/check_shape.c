@@ -36,8 +36,8 @@ static sx_short monomial_text(const sx_infer *in, const monomial *m)
     sx_short out;
     size_t used = (size_t)snprintf(out.text, sizeof(out.text), "%lld", (long long)m->scale);
     for (uint32_t i = 0; i < m->count && used < sizeof(out.text) - 1; i++) {
-        const char *name = SX_DIM_TEXT(in, ((sx_dim){1, m->symbol[i]}));
-        int more = snprintf(out.text + used, sizeof(out.text) - used, "*%s", name);
+        int more = snprintf(out.text + used, sizeof(out.text) - used, "*%s",
+                            SX_DIM_TEXT(in, ((sx_dim){1, m->symbol[i]})));
         used += more > 0 ? (size_t)more : 0;
     }
     return out;

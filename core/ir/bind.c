@@ -1,0 +1,113 @@
+#include "core/ir/substitute.h"
+
+#include <string.h>
+
+#include "core/ir/check.h"
+#include "core/ir/fused.h"
+
+static sx_code replace(sx_ctx *cx, const sx_dim *image, sx_dim *dim)
+{
+    if (sx_dim_is_constant(*dim) || dim->scale == 0) {
+        *dim = sx_dim_of(dim->scale);
+        return SX_OK;
+    }
+    if (!sx_dim_multiply(sx_dim_of(dim->scale), image[dim->symbol], dim)) {
+        return SX_FAIL(cx, SX_LIMIT, "extent of %lld times %lld overflows", (long long)dim->scale,
+                       (long long)image[dim->symbol].scale);
+    }
+    return SX_OK;
+}
+
+sx_code sx_substitute(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *operand,
+                      const sx_dim *image, sx_attr *result)
+{
+    *result = *attr;
+    for (uint32_t i = 0; i < result->type.rank; i++) {
+        SX_TRY(replace(cx, image, &result->type.dim[i]));
+    }
+    if (op == SX_OP_SLICE) {
+        SX_ASSERT(operand != NULL);
+        for (uint32_t i = 0; i < operand->rank; i++) {
+            if (result->limit.v[i] == -1 && sx_dim_is_constant(operand->dim[i])) {
+                result->limit.v[i] = operand->dim[i].scale;
+            }
+        }
+    }
+    if (attr->body == NULL) {
+        return SX_OK;
+    }
+    sx_body *body = SX_NEW(cx, sx_body);
+    if (body == NULL) {
+        return cx->error.code;
+    }
+    *body = *attr->body;
+    for (uint32_t a = 0; a < body->arg_count; a++) {
+        for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
+            SX_TRY(replace(cx, image, &body->access[a].stride[d]));
+        }
+    }
+    result->body = body;
+    return SX_OK;
+}
+
+/* The value of each symbol; every binding is used once. */
+static sx_code read_bindings(sx_ctx *cx, const sx_graph *graph, const sx_binding *binding,
+                             uint32_t binding_count, sx_dim *image)
+{
+    bool bound[SX_SYMBOLS_MAX] = {false};
+    for (uint32_t i = 0; i < binding_count; i++) {
+        uint32_t s = 0;
+        while (s < graph->symbol_count && !sx_span_equal(graph->symbol[s].name, binding[i].name)) {
+            s++;
+        }
+        sx_short name = sx_short_name(binding[i].name);
+        if (s == graph->symbol_count) {
+            return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" is unknown; the graph has %u symbols%s%s",
+                           name.text, graph->symbol_count, s > 0 ? ", first " : "",
+                           s > 0 ? sx_short_name(graph->symbol[0].name).text : "");
+        }
+        if (bound[s]) {
+            return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" is bound twice", name.text);
+        }
+        if (binding[i].value < graph->symbol[s].low || binding[i].value > graph->symbol[s].high) {
+            return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" is %lld, within [%lld, %lld]", name.text,
+                           (long long)binding[i].value, (long long)graph->symbol[s].low,
+                           (long long)graph->symbol[s].high);
+        }
+        bound[s] = true;
+        image[s] = sx_dim_of(binding[i].value);
+    }
+    for (uint32_t s = 0; s < graph->symbol_count; s++) {
+        if (!bound[s]) {
+            return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" has no value, within [%lld, %lld]",
+                           sx_short_name(graph->symbol[s].name).text,
+                           (long long)graph->symbol[s].low, (long long)graph->symbol[s].high);
+        }
+    }
+    return SX_OK;
+}
+
+sx_code sx_graph_bind(sx_ctx *cx, const sx_graph *graph, const sx_binding *binding,
+                      uint32_t binding_count, sx_graph **bound)
+{
+    sx_dim image[SX_SYMBOLS_MAX];
+    SX_ASSERT(graph->symbol_count <= SX_SYMBOLS_MAX);
+    SX_TRY(read_bindings(cx, graph, binding, binding_count, image));
+    sx_graph *out;
+    SX_TRY(sx_graph_make(cx, graph->name, NULL, &out));
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        const sx_node *node = &graph->node[i];
+        const sx_node_id *input = node->input_count > 0 ? &graph->input[node->input_first] : NULL;
+        const sx_type *operand = input != NULL ? &out->node[input[0].i].type : NULL;
+        sx_attr attr;
+        SX_TRY(sx_substitute(cx, node->op, sx_graph_attr(graph, node), operand, image, &attr));
+        sx_node_id id;
+        SX_TRY(sx_graph_add(cx, out, node->op, &attr, input, node->input_count, &id));
+        SX_ASSERT(id.i == i);
+    }
+    for (uint32_t i = 0; i < graph->output_count; i++) {
+        SX_TRY(sx_graph_add_output(cx, out, graph->output[i].name, graph->output[i].node));
+    }
+    *bound = out;
+    return SX_OK;
+}

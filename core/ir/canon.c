@@ -1,0 +1,170 @@
+#include "core/ir/substitute.h"
+
+#include <string.h>
+
+#include "core/ir/check.h"
+
+#define UNSEEN UINT32_MAX
+
+typedef struct {
+    sx_ctx *cx;
+    const sx_graph *from;
+    sx_graph *to;
+    uint32_t *image; /* [from->node_count]: node of `to`, or UNSEEN */
+    sx_dim symbol[SX_SYMBOLS_MAX];
+    sx_idmap map; /* of to->node by content */
+} canon;
+
+typedef struct {
+    uint32_t node;
+    uint32_t next; /* operand to visit */
+} visit;
+
+/* Operation, attribute and operands of a node of `to`. */
+typedef struct {
+    sx_op op;
+    sx_attr_id attr;
+    const sx_node_id *input;
+    uint32_t input_count;
+} content;
+
+static uint64_t content_hash(const content *c)
+{
+    uint64_t seed = (uint64_t)c->op << 32 | c->attr.i;
+    return sx_hash64((sx_span){(const uint8_t *)c->input, c->input_count * sizeof(*c->input)},
+                     seed);
+}
+
+static bool same_content(const void *self, uint32_t id, const void *probe)
+{
+    const sx_graph *graph = self;
+    const content *c = probe;
+    const sx_node *node = &graph->node[id];
+    if (node->op != c->op || node->attr.i != c->attr.i || node->input_count != c->input_count) {
+        return false;
+    }
+    for (uint32_t k = 0; k < c->input_count; k++) {
+        if (graph->input[node->input_first + k].i != c->input[k].i) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The node of `to` that is `index` of `from`; its operands are there. */
+static sx_code place(canon *c, uint32_t index)
+{
+    const sx_node *node = &c->from->node[index];
+    sx_node_id input[SX_INPUTS_MAX];
+    SX_ASSERT(node->input_count <= SX_INPUTS_MAX);
+    for (uint32_t k = 0; k < node->input_count; k++) {
+        input[k].i = c->image[sx_graph_input(c->from, node, k).i];
+        SX_ASSERT(input[k].i != UNSEEN);
+    }
+    const sx_type *operand = node->input_count > 0 ? &c->to->node[input[0].i].type : NULL;
+    sx_attr attr;
+    SX_TRY(sx_substitute(c->cx, node->op, sx_graph_attr(c->from, node), operand, c->symbol, &attr));
+    sx_node_id id;
+    SX_TRY(sx_graph_add(c->cx, c->to, node->op, &attr, input, node->input_count, &id));
+    /* The node is there with its attribute in normal form. If it has a twin it is taken away again. */
+    const sx_node *added = &c->to->node[id.i];
+    content probe = {added->op, added->attr, input, added->input_count};
+    uint64_t hash = content_hash(&probe);
+    uint32_t twin = sx_idmap_find(&c->map, hash, same_content, c->to, &probe);
+    if (twin != SX_IDMAP_NONE) {
+        c->to->node_count--;
+        c->to->input_count -= node->input_count;
+        c->image[index] = twin;
+        return SX_OK;
+    }
+    c->image[index] = id.i;
+    return sx_idmap_put(c->cx, &c->map, hash, id.i);
+}
+
+/* Depth first from one output, operands before their node, in operand order. */
+static sx_code walk(canon *c, uint32_t root, visit *stack)
+{
+    uint32_t depth = 0;
+    if (c->image[root] == UNSEEN) {
+        stack[depth++] = (visit){root, 0};
+    }
+    while (depth > 0) {
+        SX_ASSERT(depth <= c->from->node_count);
+        visit *top = &stack[depth - 1];
+        const sx_node *node = &c->from->node[top->node];
+        if (top->next == node->input_count) {
+            SX_TRY(place(c, top->node));
+            depth--;
+            continue;
+        }
+        uint32_t input = sx_graph_input(c->from, node, top->next++).i;
+        SX_ASSERT(input < top->node);
+        if (c->image[input] == UNSEEN) {
+            stack[depth++] = (visit){input, 0};
+        }
+    }
+    return SX_OK;
+}
+
+/* Symbols in the order of their names. */
+static sx_code sort_symbols(canon *c)
+{
+    uint32_t order[SX_SYMBOLS_MAX];
+    SX_ASSERT(c->from->symbol_count <= SX_SYMBOLS_MAX);
+    for (uint32_t i = 0; i < c->from->symbol_count; i++) {
+        uint32_t at = i;
+        while (at > 0 &&
+               sx_span_compare(c->from->symbol[order[at - 1]].name, c->from->symbol[i].name) > 0) {
+            order[at] = order[at - 1];
+            at--;
+        }
+        order[at] = i;
+    }
+    for (uint32_t i = 0; i < c->from->symbol_count; i++) {
+        const sx_symbol *s = &c->from->symbol[order[i]];
+        uint32_t symbol;
+        SX_TRY(sx_graph_add_symbol(c->cx, c->to, s->name, s->low, s->high, &symbol));
+        c->symbol[order[i]] = (sx_dim){1, symbol};
+    }
+    return SX_OK;
+}
+
+sx_code sx_graph_canon(sx_ctx *cx, const sx_graph *graph, sx_graph **canonical)
+{
+    canon c = {.cx = cx, .from = graph};
+    SX_TRY(sx_graph_make(cx, (sx_span){0}, NULL, &c.to));
+    c.image = SX_NEW_ARRAY(cx, uint32_t, graph->node_count);
+    visit *stack = SX_NEW_ARRAY(cx, visit, graph->node_count);
+    if (c.image == NULL || stack == NULL) {
+        return cx->error.code;
+    }
+    memset(c.image, 0xff, graph->node_count * sizeof(*c.image)); /* all UNSEEN */
+    SX_TRY(sort_symbols(&c));
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        if (graph->node[i].op == SX_OP_PARAMETER) {
+            SX_TRY(place(&c, i));
+        }
+    }
+    for (uint32_t i = 0; i < graph->output_count; i++) {
+        SX_TRY(walk(&c, graph->output[i].node.i, stack));
+        sx_node_id node = {c.image[graph->output[i].node.i]};
+        SX_TRY(sx_graph_add_output(cx, c.to, graph->output[i].name, node));
+    }
+    *canonical = c.to;
+    return SX_OK;
+}
+
+sx_code sx_graph_key(sx_ctx *cx, const sx_graph *graph, sx_key *key)
+{
+    sx_graph *canonical;
+    SX_TRY(sx_graph_canon(cx, graph, &canonical));
+    sx_buf text;
+    sx_buf_init(&text, 2 * SX_TEXT_BYTES_MAX);
+    sx_code code = sx_graph_print(cx, canonical, &text);
+    if (code == SX_OK) {
+        sx_span part = sx_buf_span(&text);
+        *key = sx_key_of("program", &part, 1);
+    }
+    sx_buf_fini(&text);
+    return code;
+}
