@@ -130,9 +130,8 @@ static bool make_tables(sx_store *store)
                    SX_CACHE_APPLICATION_ID, SX_CACHE_SCHEMA_VERSION);
     return execute(store, "PRAGMA page_size = 16384; PRAGMA auto_vacuum = INCREMENTAL;", "make") &&
            execute(store, "PRAGMA journal_mode = WAL", "make") &&
-           execute(store, "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE", "make") &&
-           execute(store, sx_cache_schema, "make") && execute(store, version, "make") &&
-           execute(store, "COMMIT", "make");
+           execute(store, "BEGIN IMMEDIATE", "make") && execute(store, sx_cache_schema, "make") &&
+           execute(store, version, "make") && execute(store, "COMMIT", "make");
 }
 
 static sx_found judge(sx_store *store)

@@ -40,6 +40,8 @@ START_TEST(test_round_trip_and_restart)
         }
         sx_cache_stats_of(b.cache, &stats);
         ck_assert_uint_eq(round == 0 ? stats.hits_ram : stats.hits_disk, 2 * SX_COUNT(size));
+        ck_assert_uint_eq(stats.saved_us, 2 * (SX_COUNT(size) * 1000 + 36));
+        ck_assert_uint_eq(stats.misses, 2 * SX_COUNT(size));
         bench_restart(&b);
     }
     ck_assert_uint_eq(stats.entries, 0); /* counted by the first batch only */

@@ -264,6 +264,7 @@ END_TEST
 
 typedef struct {
     uint64_t last;
+    sx_key last_key;
     uint32_t count;
     uint32_t stop_after;
 } order;
@@ -272,7 +273,10 @@ static bool in_order(void *self, const sx_cache_info *info)
 {
     order *o = self;
     ck_assert_uint_le(info->last_used_us, o->last);
+    ck_assert(info->last_used_us < o->last || /* of one moment: by key */
+              memcmp(o->last_key.byte, info->key.byte, SX_KEY_BYTES) < 0);
     o->last = info->last_used_us;
+    o->last_key = info->key;
     o->count++;
     return o->count != o->stop_after;
 }
@@ -290,9 +294,12 @@ START_TEST(test_list_orders_by_use)
         uint32_t k = (uint32_t)sx_rng_below(&rng, 30);
         ck_assert(has(&b, k % 2, key_of(k, 0)));
     }
+    for (uint32_t i = 30; i < 36; i++) {
+        put_ok(&b, 0, key_of(i, 0), (const uint8_t *)"x", 1, 1);
+    }
     order all = {.last = UINT64_MAX};
     ck_sx_ok(&b.cx, sx_cache_list(&b.cx, b.cache, 100, in_order, &all));
-    ck_assert_uint_eq(all.count, 30);
+    ck_assert_uint_eq(all.count, 36);
     order seven = {.last = UINT64_MAX};
     ck_sx_ok(&b.cx, sx_cache_list(&b.cx, b.cache, 7, in_order, &seven));
     ck_assert_uint_eq(seven.count, 7);
