@@ -3,7 +3,6 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct sx_blob {
     _Atomic uint32_t references;
@@ -21,7 +20,7 @@ sx_blob *sx_blob_new(size_t size)
     size_t total = (sizeof(sx_blob) + size + 63) & ~(size_t)63;
     sx_blob *blob = aligned_alloc(64, total);
     if (blob != NULL) {
-        memset(blob, 0, total);
+        *blob = (sx_blob){0};
         blob->size = size;
         atomic_init(&blob->references, 1);
     }

@@ -11,6 +11,7 @@
 #include "cache/place.h"
 
 #define QUEUE_ROWS_MAX 8192                  /* staged and in flight */
+#define TOUCH_ROWS_MAX 4096                  /* counts of hits kept back */
 #define BATCH_ROWS_MAX 1024                  /* of one transaction */
 #define BATCH_BYTES_MAX ((uint64_t)32 << 20) /* of one transaction, unless one entry is larger */
 #define PAUSE_US_MIN UINT64_C(100000)        /* between tries while the store fails */
@@ -88,17 +89,18 @@ static uint64_t queue_bytes(const sx_cache *cache)
 
 /* ---- hits on their way to the store ---- */
 
-static void stage_touch(void *self, const sx_ident *ident, uint64_t hits, uint64_t last_used_us)
+/* Not a reason to commit by itself: each commit makes the reader look at its pages afresh. */
+static void keep_touch(void *self, const sx_ident *ident, uint64_t hits, uint64_t last_used_us)
 {
     sx_cache *cache = self;
-    if (!sx_owner_writes(cache) || queue_rows(cache) >= QUEUE_ROWS_MAX) {
+    if (!sx_owner_writes(cache) || cache->touches.rows >= TOUCH_ROWS_MAX) {
         return; /* a lost count of hits is no loss of data */
     }
     sx_op *op = sx_op_new(SX_OP_TOUCH, ident);
     if (op != NULL) {
         op->u.touch.hits = hits;
         op->u.touch.last_used_us = last_used_us;
-        sx_owner_stage(cache, op);
+        sx_op_list_append(&cache->touches, op);
     }
 }
 
@@ -108,9 +110,13 @@ static void stage_touches(sx_cache *cache, uint64_t now)
     uint64_t hits;
     uint64_t last_used_us;
     cache->touched_us = now;
-    while (queue_rows(cache) < QUEUE_ROWS_MAX &&
+    while (cache->touches.rows < TOUCH_ROWS_MAX &&
            sx_hot_take_dirty(&cache->hot, &ident, &hits, &last_used_us)) {
-        stage_touch(cache, &ident, hits, last_used_us);
+        keep_touch(cache, &ident, hits, last_used_us);
+    }
+    sx_op *op;
+    while (queue_rows(cache) < QUEUE_ROWS_MAX && (op = sx_op_list_take(&cache->touches)) != NULL) {
+        sx_owner_stage(cache, op);
     }
 }
 
@@ -251,8 +257,9 @@ uint64_t sx_cache_tick(sx_cache *cache)
     }
     uint64_t now = sx_owner_now(cache);
     uint64_t touch_left = UINT64_MAX;
-    if (cache->hot.dirty != NULL) {
-        touch_left = time_left(now, cache->touched_us, cache->options.touch_us);
+    if (cache->hot.dirty != NULL || cache->touches.rows > 0) {
+        bool many = cache->touches.rows >= TOUCH_ROWS_MAX / 2;
+        touch_left = many ? 0 : time_left(now, cache->touched_us, cache->options.touch_us);
         if (touch_left == 0) {
             stage_touches(cache, now);
             touch_left = UINT64_MAX;
@@ -349,7 +356,7 @@ static sx_code get_stored(sx_cache *cache, const sx_ident *ident, sx_blob **blob
         sx_cache_info counted;
         if (!sx_hot_put(&cache->hot, *blob, &found) ||
             sx_hot_hit(&cache->hot, ident, now, &counted) == NULL) {
-            stage_touch(cache, ident, 1, now);
+            keep_touch(cache, ident, 1, now);
         }
         found.hits++;
         found.last_used_us = now > found.last_used_us ? now : found.last_used_us;
@@ -665,7 +672,7 @@ sx_code sx_cache_open(sx_ctx *cx, const sx_cache_options *options, sx_cache **op
     sx_code code = copy_options(cx, cache, options);
     if (code == SX_OK) {
         sx_hot_init(&cache->hot, cache->options.ram_limit);
-        cache->hot.leaving = stage_touch;
+        cache->hot.leaving = keep_touch;
         cache->hot.self = cache;
         code = options->dir != NULL ? start_store(cx, cache) : SX_OK;
     }
@@ -690,6 +697,7 @@ void sx_cache_close(sx_cache *cache)
         sx_ctx_fini(&cx);
         (void)collect(cache, true);
         end_all(cache, &cache->staged, SX_SYSTEM);
+        end_all(cache, &cache->touches, SX_SYSTEM);
         sx_store_close(&cache->reader); /* before the writer: the last one out checkpoints */
         sx_writer_close(cache->writer);
     }

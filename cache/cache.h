@@ -29,7 +29,7 @@
  * also when the entry is evicted or replaced meanwhile: an answer can be written from them later. */
 typedef struct sx_blob sx_blob;
 void sx_blob_free(SX_TAKE sx_blob *blob); /* gives one reference back; NULL is fine */
-/* One reference to `size` zeroed bytes, aligned to 64; NULL when there is no memory. */
+/* One reference to `size` bytes to be filled in, aligned to 64; NULL when there is no memory. */
 SX_GIVE(sx_blob_free) sx_blob *sx_blob_new(size_t size);
 sx_blob *sx_blob_share(sx_blob *blob); /* one more reference; returns blob */
 sx_span sx_blob_span(const sx_blob *blob);
