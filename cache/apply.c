@@ -269,6 +269,17 @@ static bool apply_evict(sx_apply *apply, sx_op *op, sx_batch_result *result)
     return true;
 }
 
+static bool apply_pin(sx_apply *apply, const sx_op *op)
+{
+    sqlite3_stmt *update = sx_store_statement(&apply->store, SX_SQL_PIN);
+    if (update == NULL) {
+        return false;
+    }
+    sx_store_bind_ident(update, &op->ident);
+    (void)sqlite3_bind_int(update, 3, op->u.pinned);
+    return sx_store_run(&apply->store, update, "pin");
+}
+
 static bool apply_op(sx_apply *apply, sx_op *op, sx_batch_result *result)
 {
     switch (op->type) {
@@ -281,6 +292,7 @@ static bool apply_op(sx_apply *apply, sx_op *op, sx_batch_result *result)
     case SX_OP_STRIKE: return apply_strike(apply, op);
     case SX_OP_PARDON: return apply_pardon(apply, op);
     case SX_OP_EVICT: return apply_evict(apply, op, result);
+    case SX_OP_PIN: return apply_pin(apply, op);
     }
     SX_UNREACHABLE();
 }

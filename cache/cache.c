@@ -476,7 +476,7 @@ sx_code sx_cache_put(sx_ctx *cx, sx_cache *cache, const sx_cache_item *item)
     return code;
 }
 
-/* ---- evict ---- */
+/* ---- pin, evict ---- */
 
 static bool filter_matches(const void *self, const sx_cache_info *info)
 {
@@ -487,19 +487,14 @@ static bool filter_matches(const void *self, const sx_cache_info *info)
            (filter->pinned_too || !info->pinned);
 }
 
-/* The only staged operation; it is taken back when it could not be carried out, so that it does not strike later. */
-static sx_code evict_stored(sx_ctx *cx, sx_cache *cache, const sx_cache_filter *filter,
-                            uint64_t *count)
+/* Carries out one operation at once. What cannot be done is taken back, so that it does not strike later. */
+static sx_code carry_out(sx_ctx *cx, sx_cache *cache, sx_op *op)
 {
-    sx_op *op = sx_op_new(SX_OP_EVICT, &(sx_ident){.ns = filter->ns});
     if (op == NULL) {
-        return SX_FAIL(cx, SX_NOMEM, "cache evict: no memory");
+        return SX_FAIL(cx, SX_NOMEM, "cache: no memory for a change");
     }
-    op->u.evict.filter = *filter;
-    uint64_t before = cache->stats.evicted_request;
     sx_owner_stage(cache, op);
     sx_code code = sx_owner_settle(cx, cache, false);
-    *count = cache->stats.evicted_request - before;
     if (code != SX_OK && cache->staged.first == op) {
         sx_op_free(sx_op_list_take(&cache->staged));
     }
@@ -508,11 +503,16 @@ static sx_code evict_stored(sx_ctx *cx, sx_cache *cache, const sx_cache_filter *
 
 sx_code sx_cache_evict(sx_ctx *cx, sx_cache *cache, const sx_cache_filter *filter, uint64_t *count)
 {
-    uint64_t stored = 0;
+    uint64_t before = cache->stats.evicted_request;
     SX_TRY(sx_owner_settle(cx, cache, false));
     if (sx_owner_writes(cache)) {
-        SX_TRY(evict_stored(cx, cache, filter, &stored));
+        sx_op *op = sx_op_new(SX_OP_EVICT, &(sx_ident){.ns = filter->ns});
+        if (op != NULL) {
+            op->u.evict.filter = *filter;
+        }
+        SX_TRY(carry_out(cx, cache, op));
     }
+    uint64_t stored = cache->stats.evicted_request - before;
     uint64_t hot = sx_hot_remove_if(&cache->hot, filter_matches, filter);
     if (count != NULL) {
         *count = stored > hot ? stored : hot;
@@ -521,6 +521,24 @@ sx_code sx_cache_evict(sx_ctx *cx, sx_cache *cache, const sx_cache_filter *filte
         return SX_FAIL(cx, SX_CORRUPT, "cache store %s: malformed, only the RAM tier was emptied",
                        cache->path);
     }
+    return SX_OK;
+}
+
+sx_code sx_cache_pin(sx_ctx *cx, sx_cache *cache, uint32_t ns, const sx_key *key, bool pinned)
+{
+    sx_ident ident = {.key = *key, .ns = ns};
+    sx_cache_info info;
+    sx_cache_part *part;
+    uint32_t part_count;
+    SX_TRY(sx_cache_show(cx, cache, ns, key, &info, &part, &part_count)); /* flushes */
+    if (sx_owner_writes(cache)) {
+        sx_op *op = sx_op_new(SX_OP_PIN, &ident);
+        if (op != NULL) {
+            op->u.pinned = pinned;
+        }
+        SX_TRY(carry_out(cx, cache, op));
+    }
+    (void)sx_hot_pin(&cache->hot, &ident, pinned);
     return SX_OK;
 }
 

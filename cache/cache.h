@@ -138,6 +138,9 @@ typedef struct {
 /* Inserts or replaces. Visible at once; on disk after a tick or flush. SX_LIMIT bytes or parts over the limit; SX_NOMEM. */
 sx_code sx_cache_put(sx_ctx *cx, sx_cache *cache, const sx_cache_item *item);
 
+/* Pins an entry (no eviction by size or quota) or lets it go. Flushes; SX_ABSENT no such entry; SX_SYSTEM the store fails. */
+sx_code sx_cache_pin(sx_ctx *cx, sx_cache *cache, uint32_t ns, const sx_key *key, bool pinned);
+
 /* ---- time ---- */
 /* Hands due batches to the writer and collects finished ones; never waits. Returns the microseconds until it wants to be called
  * again, UINT64_MAX when only a put, a hit or `wake` changes that. */
@@ -168,6 +171,9 @@ sx_code sx_cache_list(sx_ctx *cx, sx_cache *cache, uint32_t limit,
 /* One entry and its parts (in cx's arena). SX_ABSENT when there is none. */
 sx_code sx_cache_show(sx_ctx *cx, sx_cache *cache, uint32_t ns, const sx_key *key,
                       sx_cache_info *info, sx_cache_part **part, uint32_t *part_count);
+
+/* The one key of the namespace that starts with these hex digits (at least 4). SX_INPUT no hex, too short, or several keys; SX_ABSENT none. */
+sx_code sx_cache_complete(sx_ctx *cx, sx_cache *cache, uint32_t ns, sx_span digits, sx_key *key);
 
 typedef struct {
     sx_cache_info nearest;

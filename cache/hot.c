@@ -143,6 +143,15 @@ void sx_hot_stored(sx_hot *hot, const sx_ident *ident, const sx_blob *blob, uint
     }
 }
 
+bool sx_hot_pin(sx_hot *hot, const sx_ident *ident, bool pinned)
+{
+    sx_hot_entry *entry = find(hot, ident);
+    if (entry != NULL) {
+        entry->info.pinned = pinned;
+    }
+    return entry != NULL;
+}
+
 bool sx_hot_remove(sx_hot *hot, const sx_ident *ident)
 {
     sx_hot_entry *entry = find(hot, ident);

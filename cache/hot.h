@@ -32,6 +32,7 @@ const sx_cache_info *sx_hot_find(const sx_hot *hot, const sx_ident *ident);
 /* What the writer found out: stored size and generation. Ignored when the entry has gone or is of a later put (other blob). */
 void sx_hot_stored(sx_hot *hot, const sx_ident *ident, const sx_blob *blob, uint64_t stored_size,
                    uint64_t generation);
+bool sx_hot_pin(sx_hot *hot, const sx_ident *ident, bool pinned); /* false: absent */
 bool sx_hot_remove(sx_hot *hot, const sx_ident *ident);
 /* Removes all that `match` accepts; returns how many. */
 uint64_t sx_hot_remove_if(sx_hot *hot, bool (*match)(const void *self, const sx_cache_info *info),

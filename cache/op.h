@@ -15,7 +15,8 @@ typedef enum {
     SX_OP_QUARANTINE,
     SX_OP_STRIKE,
     SX_OP_PARDON,
-    SX_OP_EVICT
+    SX_OP_EVICT,
+    SX_OP_PIN
 } sx_op_type;
 
 typedef struct sx_op sx_op;
@@ -46,6 +47,7 @@ struct sx_op {
             bool has_xxh;
         } quarantine;
         sx_cache_strikes strike;
+        bool pinned;
         struct {
             sx_cache_filter filter;
             uint64_t count; /* set by the writer */

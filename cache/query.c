@@ -199,6 +199,100 @@ sx_code sx_cache_show(sx_ctx *cx, sx_cache *cache, uint32_t ns, const sx_key *ke
     return read_parts(cx, cache, &ident, *part, part_count);
 }
 
+/* ---- complete ---- */
+
+typedef struct {
+    sx_key low;
+    sx_key high;
+    uint32_t ns;
+    uint32_t count;
+    sx_key found[2]; /* different ones */
+} completion;
+
+static void complete_with(completion *c, const uint8_t *key)
+{
+    for (uint32_t i = 0; i < c->count; i++) {
+        if (memcmp(c->found[i].byte, key, SX_KEY_BYTES) == 0) {
+            return;
+        }
+    }
+    if (c->count < SX_COUNT(c->found)) {
+        memcpy(c->found[c->count++].byte, key, SX_KEY_BYTES);
+    }
+}
+
+static void complete_info(void *self, const sx_cache_info *info)
+{
+    completion *c = self;
+    if (info->ns == c->ns && memcmp(info->key.byte, c->low.byte, SX_KEY_BYTES) >= 0 &&
+        memcmp(info->key.byte, c->high.byte, SX_KEY_BYTES) <= 0) {
+        complete_with(c, info->key.byte);
+    }
+}
+
+/* The smallest and the largest key with these digits. */
+static bool bounds_of(sx_span digits, completion *c)
+{
+    char text[2][SX_KEY_TEXT_SIZE];
+    memset(text[0], '0', sizeof(text[0]));
+    memset(text[1], 'f', sizeof(text[1]));
+    for (uint32_t i = 0; i < 2; i++) {
+        memcpy(text[i], digits.ptr, digits.len);
+        text[i][SX_KEY_TEXT_SIZE - 1] = '\0';
+    }
+    return sx_key_parse(sx_span_of(text[0]), &c->low) &&
+           sx_key_parse(sx_span_of(text[1]), &c->high);
+}
+
+static void complete_stored(sx_cache *cache, completion *c)
+{
+    sqlite3_stmt *row =
+        cache->reader.db != NULL ? sx_store_statement(&cache->reader, SX_SQL_BETWEEN) : NULL;
+    if (row == NULL) {
+        return;
+    }
+    sx_store_bind_span(row, 1, (sx_span){c->low.byte, SX_KEY_BYTES});
+    sx_store_bind_span(row, 2, (sx_span){c->high.byte, SX_KEY_BYTES});
+    (void)sqlite3_bind_int64(row, 3, c->ns);
+    while (sqlite3_step(row) == SQLITE_ROW) {
+        sx_span key = sx_store_column_span(row, 0);
+        if (key.len == SX_KEY_BYTES) {
+            complete_with(c, key.ptr);
+        }
+    }
+    (void)sqlite3_reset(row);
+}
+
+#define DIGITS_MIN 4
+
+sx_code sx_cache_complete(sx_ctx *cx, sx_cache *cache, uint32_t ns, sx_span digits, sx_key *key)
+{
+    completion c = {.ns = ns};
+    if (digits.len < DIGITS_MIN || digits.len > (size_t)2 * SX_KEY_BYTES) {
+        return SX_FAIL(cx, SX_INPUT, "cache key of %zu digits, %d to %d are needed", digits.len,
+                       DIGITS_MIN, 2 * SX_KEY_BYTES);
+    }
+    if (!bounds_of(digits, &c)) {
+        return SX_FAIL(cx, SX_INPUT, "cache key '%.*s': not lower-case hexadecimal",
+                       (int)digits.len, (const char *)digits.ptr);
+    }
+    settle_quietly(cache);
+    complete_stored(cache, &c);
+    sx_hot_walk(&cache->hot, complete_info, &c);
+    for (const sx_op *op = cache->pending; op != NULL; op = op->hh.next) {
+        if (op->type == SX_OP_PUT) {
+            complete_info(&c, &op->u.put.info);
+        }
+    }
+    if (c.count != 1) {
+        return SX_FAIL(cx, c.count == 0 ? SX_ABSENT : SX_INPUT,
+                       "cache key %.*s: %s in namespace %u", (int)digits.len,
+                       (const char *)digits.ptr, c.count == 0 ? "none" : "more than one", ns);
+    }
+    *key = c.found[0];
+    return SX_OK;
+}
+
 /* ---- explain ---- */
 
 static uint32_t compare_parts(const sx_cache_part *asked, uint32_t asked_count,
