@@ -355,7 +355,7 @@ static int act(sxd_daemon *daemon)
 int sxd_main(int argc, char **argv, const sxd_backend *backend)
 {
     if (argc == 3 && strcmp(argv[1], "--zygote") == 0) {
-        return sxd_zygote_main(backend, atoi(argv[2]));
+        return sxd_zygote_main(backend, strtol(argv[2], NULL, 10));
     }
     sxd_daemon *daemon = calloc(1, sizeof(*daemon));
     if (daemon == NULL) {

@@ -298,7 +298,7 @@ typedef struct {
     uint64_t memory_bytes; /* SPAWN: limits of the worker */
     uint64_t cpu_s;
 } sxd_zygote_message;
-int sxd_zygote_main(const sxd_backend *backend, int parent_pid);
+int sxd_zygote_main(const sxd_backend *backend, int64_t parent_pid);
 
 /* ---- work.c, sandbox.c ---- */
 #define SXD_WORK_FD 3 /* the worker's end of its pipe; the zygote's end of its socket */

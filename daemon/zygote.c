@@ -129,7 +129,7 @@ static bool obey(zygote *z)
     return true;
 }
 
-int sxd_zygote_main(const sxd_backend *backend, int parent_pid)
+int sxd_zygote_main(const sxd_backend *backend, int64_t parent_pid)
 {
     static zygote z; /* the process is this one object */
     z.backend = backend;
