@@ -1,0 +1,119 @@
+#include "core/egraph/rules.h"
+
+#include <math.h>
+#include <string.h>
+
+const sx_rule sx_rules[] = {
+#define SX_RULE(id, name_, class_, left_, right_) \
+    {.name = name_, .rule_class = SX_RULE_##class_, .left = left_, .right = right_},
+#define SX_RULE_BUILD(id, name_, class_, left_, build_) \
+    {.name = name_, .rule_class = SX_RULE_##class_, .left = left_, .build = build_},
+#include "core/egraph/rules.def"
+#undef SX_RULE
+#undef SX_RULE_BUILD
+};
+_Static_assert(SX_COUNT(sx_rules) == SX_RULE_ROUNDS_COUNT, "the table and its numbers agree");
+
+static const struct {
+    const char *name;
+    sx_rule_class rule_class;
+} fusion_table[] = {
+#define SX_RULE_FUSION(id, name_, class_, help) {name_, SX_RULE_##class_},
+#include "core/egraph/fusion.def"
+#undef SX_RULE_FUSION
+};
+
+const char *sx_rule_name(uint32_t rule)
+{
+    if (rule < SX_RULE_ROUNDS_COUNT) {
+        return sx_rules[rule].name;
+    }
+    if (rule < SX_RULE_COUNT) {
+        return fusion_table[rule - SX_RULE_ROUNDS_COUNT].name;
+    }
+    return rule == SX_EG_RULE_CONGRUENCE ? "congruence" : "given";
+}
+
+sx_rule_class sx_rule_class_of(uint32_t rule)
+{
+    if (rule < SX_RULE_ROUNDS_COUNT) {
+        return sx_rules[rule].rule_class;
+    }
+    return rule < SX_RULE_COUNT ? fusion_table[rule - SX_RULE_ROUNDS_COUNT].rule_class
+                                : SX_RULE_EXACT;
+}
+
+bool sx_rule_find(sx_span name, uint32_t *rule)
+{
+    for (uint32_t i = 0; i < SX_RULE_COUNT; i++) {
+        if (sx_span_is(name, sx_rule_name(i))) {
+            *rule = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+sx_code sx_rewrite_add(sx_rewrite *rw, sx_op op, const sx_attr *attr, const uint32_t *child,
+                       uint32_t arity, uint32_t *node)
+{
+    *node = SX_EG_NONE;
+    for (uint32_t k = 0; k < arity; k++) {
+        if (child[k] == SX_EG_NONE) {
+            return SX_OK;
+        }
+    }
+    return sx_tensors_add(rw->cx, sx_rewrite_tensors(rw), op, attr, child, arity, node);
+}
+
+sx_code sx_rewrite_reshape(sx_rewrite *rw, uint32_t x, const sx_type *type, uint32_t *node)
+{
+    *node = x;
+    if (x == SX_EG_NONE || sx_type_equal(sx_rewrite_type(rw, x), type)) {
+        return SX_OK;
+    }
+    sx_attr attr = {.present = SX_A(type), .type = *type};
+    return sx_rewrite_add(rw, SX_OP_RESHAPE, &attr, &x, 1, node);
+}
+
+sx_code sx_rewrite_emit(sx_rewrite *rw, uint32_t to)
+{
+    if (to == SX_EG_NONE ||
+        !sx_type_equal(sx_rewrite_type(rw, to), sx_rewrite_type(rw, rw->node[0]))) {
+        return SX_OK;
+    }
+    return sx_rewrite_to(rw, to);
+}
+
+bool sx_rewrite_near(const sx_rewrite *rw, uint32_t class_, double value)
+{
+    const sx_fact *fact = sx_tensors_fact(sx_rewrite_tensors(rw), class_);
+    return fact->has_value != 0 && fabs(fact->value - value) <= ldexp(fabs(value), -21);
+}
+
+bool sx_type_is_real(const sx_type *type)
+{
+    return type->dtype == SX_F32 || type->dtype == SX_F64;
+}
+
+sx_code sx_rule_add_zero_integer(sx_rewrite *rw)
+{
+    if (sx_dtype_class_of(sx_rewrite_type(rw, rw->node[0])->dtype) != SX_CLASS_INT) {
+        return SX_OK;
+    }
+    return sx_rewrite_emit(rw, rw->var[0]);
+}
+
+sx_code sx_rule_fold_value(sx_rewrite *rw)
+{
+    sx_tensors *t = sx_rewrite_tensors(rw);
+    const sx_fact *fact = sx_tensors_fact(t, rw->node[0]);
+    uint32_t class_ = sx_eg_find(&t->eg, rw->node[0]);
+    if (fact->has_value == 0 || (t->eg.ops[class_] >> SX_OP_CONSTANT & 1) != 0) {
+        return SX_OK;
+    }
+    uint32_t constant;
+    sx_type type = t->type[fact->type];
+    SX_TRY(sx_tensors_add_value(rw->cx, t, &type, fact->value, &constant));
+    return sx_rewrite_emit(rw, constant);
+}

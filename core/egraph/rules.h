@@ -1,0 +1,57 @@
+/* rules.h - the table of rules (rules.def) and what the C sides of rules share (inner header of the rules_*.c files). */
+#ifndef SX_CORE_EGRAPH_RULES_H
+#define SX_CORE_EGRAPH_RULES_H
+#include "core/egraph/tensor.h"
+
+/* Rules of the rounds come first; the fusion rules (fuse.h), which are steps of their own pass, follow. */
+typedef enum {
+#define SX_RULE(id, name, rule_class, left, right) SX_RULE_##id,
+#define SX_RULE_BUILD(id, name, rule_class, left, build) SX_RULE_##id,
+#include "core/egraph/rules.def"
+#undef SX_RULE
+#undef SX_RULE_BUILD
+    SX_RULE_ROUNDS_COUNT,
+    SX_RULE_BEFORE_FUSION = SX_RULE_ROUNDS_COUNT - 1,
+#define SX_RULE_FUSION(id, name, rule_class, help) SX_RULE_##id,
+#include "core/egraph/fusion.def"
+#undef SX_RULE_FUSION
+    SX_RULE_COUNT
+} sx_rule_id;
+
+/* [SX_RULE_ROUNDS_COUNT] as the matcher wants them. */
+extern const sx_rule sx_rules[];
+const char *sx_rule_name(uint32_t rule);
+sx_rule_class sx_rule_class_of(uint32_t rule);
+bool sx_rule_find(sx_span name, uint32_t *rule);
+
+/* Helpers of the build functions. */
+static inline sx_tensors *sx_rewrite_tensors(const sx_rewrite *rw)
+{
+    return (sx_tensors *)rw->self;
+}
+static inline const sx_type *sx_rewrite_type(const sx_rewrite *rw, uint32_t node)
+{
+    return sx_tensors_type(sx_rewrite_tensors(rw), node);
+}
+/* The attribute of the k-th matched node, by value: interning moves the table. */
+static inline sx_attr sx_rewrite_attr(const sx_rewrite *rw, uint32_t k)
+{
+    return *sx_tensors_attr(sx_rewrite_tensors(rw), rw->node[k]);
+}
+/* Adds a node; *node stays SX_EG_NONE if a child is or if it is ill-typed. */
+sx_code sx_rewrite_add(sx_rewrite *rw, sx_op op, const sx_attr *attr, const uint32_t *child,
+                       uint32_t arity, uint32_t *node);
+/* x seen as `type`: x itself, or a reshape of it. */
+sx_code sx_rewrite_reshape(sx_rewrite *rw, uint32_t x, const sx_type *type, uint32_t *node);
+/* Emits unless `to` is SX_EG_NONE or of another type than the root. */
+sx_code sx_rewrite_emit(sx_rewrite *rw, uint32_t to);
+/* Is the class one known value, within one part in 2^21 (constants rounded to f32)? */
+bool sx_rewrite_near(const sx_rewrite *rw, uint32_t class_, double value);
+bool sx_type_is_real(const sx_type *type); /* f32 or f64 */
+
+#define SX_RULE(id, name, rule_class, left, right)
+#define SX_RULE_BUILD(id, name, rule_class, left, build) sx_code build(sx_rewrite *rw);
+#include "core/egraph/rules.def"
+#undef SX_RULE
+#undef SX_RULE_BUILD
+#endif

@@ -1,0 +1,371 @@
+#include "core/egraph/tensor.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/ir/num.h"
+
+_Static_assert(SX_OP_COUNT <= SX_EG_OPS_MAX, "sets of operations are 64 bits");
+
+/* ---- types ---- */
+
+static bool equal_type(const void *self, uint32_t id, const void *probe)
+{
+    const sx_tensors *t = self;
+    return sx_type_equal(&t->type[id], probe);
+}
+
+static sx_code intern_type(sx_ctx *cx, sx_tensors *t, const sx_type *type, uint32_t *id)
+{
+    int64_t scale[SX_RANK_MAX];
+    for (uint32_t d = 0; d < type->rank; d++) {
+        scale[d] = type->dim[d].scale;
+    }
+    uint64_t hash = sx_hash64((sx_span){(const uint8_t *)scale, type->rank * sizeof(*scale)},
+                              (uint64_t)type->dtype);
+    *id = sx_idmap_find(&t->type_map, hash, equal_type, t, type);
+    if (*id != SX_IDMAP_NONE) {
+        return SX_OK;
+    }
+    SX_TRY(sx_grow(cx, (void **)&t->type, &t->type_capacity, t->type_count + 1, sizeof(sx_type)));
+    *id = t->type_count;
+    t->type[t->type_count++] = *type;
+    return sx_idmap_put(cx, &t->type_map, hash, *id);
+}
+
+/* ---- facts ---- */
+
+/* All elements of a constant as one number, if they are. */
+static bool constant_value(const sx_attr *attr, double *value)
+{
+    sx_dtype dtype = attr->type.dtype;
+    size_t size = sx_dtype_bytes(dtype);
+    if (attr->data.len < size || attr->data.len % size != 0) {
+        return false;
+    }
+    for (size_t i = size; i < attr->data.len; i += size) {
+        if (memcmp(attr->data.ptr, attr->data.ptr + i, size) != 0) {
+            return false;
+        }
+    }
+    uint64_t bits = sx_num_load(dtype, attr->data.ptr, 0);
+    if (sx_dtype_class_of(dtype) == SX_CLASS_FLOAT) {
+        *value = sx_num_decode(dtype, bits);
+        return true;
+    }
+    int64_t integer = sx_num_int_decode(dtype, bits);
+    *value = (double)integer;
+    return integer >= -(INT64_C(1) << 53) && integer <= INT64_C(1) << 53;
+}
+
+/* The value of an elementwise operation on known float values, rounded once per operation as the interpreter does: the double
+ * result of + - * / sqrt on operands of at most 24 bits rounds to the same narrower number. */
+static bool folded_value(sx_op op, sx_dtype dtype, const double *x, double *value)
+{
+    if (sx_dtype_class_of(dtype) != SX_CLASS_FLOAT) {
+        return false;
+    }
+    switch ((int)op) {
+    case SX_OP_ADD: *value = x[0] + x[1]; break;
+    case SX_OP_SUBTRACT: *value = x[0] - x[1]; break;
+    case SX_OP_MULTIPLY: *value = x[0] * x[1]; break;
+    case SX_OP_DIVIDE: *value = x[0] / x[1]; break;
+    case SX_OP_NEGATE: *value = -x[0]; break;
+    case SX_OP_SQRT: *value = sqrt(x[0]); break;
+    default: return false;
+    }
+    *value = sx_num_round(dtype, *value);
+    return isfinite(*value);
+}
+
+static void find_value(const sx_tensors *t, uint32_t n, const sx_type *type, sx_fact *fact)
+{
+    sx_op op = sx_tensors_op(t, n);
+    const sx_op_info *info = sx_op_info_of(op);
+    if (op == SX_OP_CONSTANT) {
+        fact->has_value = constant_value(sx_tensors_attr(t, n), &fact->value);
+        return;
+    }
+    uint32_t arity = t->eg.node[n].arity;
+    double x[2] = {0, 0};
+    if (arity == 0 || arity > 2) {
+        return;
+    }
+    for (uint32_t k = 0; k < arity; k++) {
+        const sx_fact *below = sx_tensors_fact(t, sx_eg_child(&t->eg, n, k));
+        if (below->has_value == 0) {
+            return;
+        }
+        x[k] = below->value;
+    }
+    sx_dtype from = sx_tensors_type(t, sx_eg_child(&t->eg, n, 0))->dtype;
+    if (info->op_class == SX_OPCLASS_VIEW) {
+        fact->value = x[0];
+        fact->has_value = 1;
+    } else if (op == SX_OP_CONVERT && sx_dtype_class_of(from) == SX_CLASS_FLOAT &&
+               sx_dtype_class_of(type->dtype) == SX_CLASS_FLOAT) {
+        fact->value = sx_num_round(type->dtype, x[0]);
+        fact->has_value = isfinite(fact->value) ? 1 : 0;
+    } else {
+        fact->has_value = folded_value(op, type->dtype, x, &fact->value) ? 1 : 0;
+    }
+}
+
+static bool follows_from_weights(const sx_tensors *t, uint32_t n, const sx_type *type)
+{
+    sx_op op = sx_tensors_op(t, n);
+    if (!sx_type_is_static(type)) {
+        return false;
+    }
+    if (op == SX_OP_PARAMETER) {
+        return sx_tensors_attr(t, n)->weight != 0;
+    }
+    for (uint32_t k = 0; k < t->eg.node[n].arity; k++) {
+        if (sx_tensors_fact(t, sx_eg_child(&t->eg, n, k))->is_weight == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static sx_code make_fact(sx_ctx *cx, void *self, const sx_eg *eg, uint32_t n, void *record)
+{
+    sx_tensors *t = self;
+    sx_fact *fact = record;
+    const sx_eg_node *node = &eg->node[n];
+    sx_type input[SX_EG_ARITY_MAX];
+    for (uint32_t k = 0; k < node->arity; k++) {
+        input[k] = *sx_tensors_type(t, sx_eg_child(eg, n, k));
+    }
+    sx_type type;
+    SX_TRY(sx_infer_type(cx, t->symbol, t->symbol_count, (sx_op)node->op, sx_tensors_attr(t, n),
+                         input, node->arity, &type));
+    find_value(t, n, &type, fact);
+    fact->is_weight = follows_from_weights(t, n, &type) ? 1 : 0;
+    return intern_type(cx, t, &type, &fact->type);
+}
+
+static sx_code join_facts(sx_ctx *cx, void *self, void *into, const void *from, bool *changed)
+{
+    (void)self;
+    sx_fact *a = into;
+    const sx_fact *b = from;
+    if (a->type != b->type) {
+        return SX_FAIL(cx, SX_INTERNAL, "a rule unites classes of two types, %u and %u", a->type,
+                       b->type);
+    }
+    if (a->has_value == 0 && b->has_value != 0) {
+        a->has_value = 1;
+        a->value = b->value;
+        *changed = true;
+    }
+    if (a->is_weight == 0 && b->is_weight != 0) {
+        a->is_weight = 1;
+        *changed = true;
+    }
+    return SX_OK;
+}
+
+/* ---- nodes ---- */
+
+sx_code sx_tensors_init(sx_ctx *cx, sx_tensors *t, const sx_graph *graph)
+{
+    *t = (sx_tensors){.attrs = graph->attrs,
+                      .symbol = graph->symbol,
+                      .symbol_count = graph->symbol_count};
+    sx_eg_analysis analysis = {sizeof(sx_fact), t, make_fact, join_facts};
+    return sx_eg_init(cx, &t->eg, &analysis);
+}
+
+sx_code sx_tensors_import(sx_ctx *cx, sx_tensors *t, const sx_graph *graph, uint32_t *eg_node)
+{
+    SX_ASSERT(graph->attrs == t->attrs);
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        const sx_node *node = &graph->node[i];
+        uint32_t child[SX_EG_ARITY_MAX];
+        SX_ASSERT(node->input_count <= SX_EG_ARITY_MAX);
+        for (uint32_t k = 0; k < node->input_count; k++) {
+            child[k] = eg_node[graph->input[node->input_first + k].i];
+        }
+        SX_TRY(sx_eg_add(cx, &t->eg, (uint16_t)node->op, node->attr.i, child, node->input_count,
+                         &eg_node[i]));
+    }
+    return SX_OK;
+}
+
+static sx_code add_interned(sx_ctx *cx, sx_tensors *t, uint16_t op, uint32_t attr,
+                            const uint32_t *child, uint32_t arity, uint32_t *node)
+{
+    const sx_op_info *info = sx_op_info_of((sx_op)op);
+    *node = SX_EG_NONE;
+    if (arity < info->input_min || arity > info->input_max) {
+        return SX_OK;
+    }
+    sx_code code = sx_eg_add(cx, &t->eg, op, attr, child, arity, node);
+    if (code == SX_INPUT || code == SX_UNIMPLEMENTED) {
+        sx_ctx_reset_error(cx);
+        *node = SX_EG_NONE;
+        return SX_OK;
+    }
+    return code;
+}
+
+sx_code sx_tensors_add(sx_ctx *cx, sx_tensors *t, sx_op op, const sx_attr *attr,
+                       const uint32_t *child, uint32_t arity, uint32_t *node)
+{
+    sx_attr_id id = {0};
+    if (attr != NULL) {
+        SX_TRY(sx_attr_intern(cx, t->attrs, attr, &id));
+    }
+    return add_interned(cx, t, (uint16_t)op, id.i, child, arity, node);
+}
+
+sx_code sx_tensors_add_value(sx_ctx *cx, sx_tensors *t, const sx_type *type, double value,
+                             uint32_t *node)
+{
+    uint64_t bits;
+    *node = SX_EG_NONE;
+    if (sx_dtype_class_of(type->dtype) == SX_CLASS_FLOAT) {
+        if (sx_num_round(type->dtype, value) != value) {
+            return SX_OK;
+        }
+        bits = sx_num_encode(type->dtype, value);
+    } else {
+        if (!(value >= (double)sx_num_int_min(type->dtype)) ||
+            !(value < (double)sx_num_int_max(type->dtype) + 1) || floor(value) != value) {
+            return SX_OK;
+        }
+        bits = sx_num_int_encode(type->dtype, (int64_t)value);
+    }
+    uint8_t data[8];
+    sx_num_store(type->dtype, data, 0, bits);
+    sx_attr attr = {.present = SX_A(data) | SX_A(type), .type = *type};
+    attr.data = (sx_span){data, sx_dtype_bytes(type->dtype)};
+    return sx_tensors_add(cx, t, SX_OP_CONSTANT, &attr, NULL, 0, node);
+}
+
+/* ---- language ---- */
+
+static bool in_set(sx_op_class op_class, sx_span set)
+{
+    if (sx_span_is(set, "unary")) {
+        return op_class == SX_OPCLASS_UNARY;
+    }
+    if (sx_span_is(set, "binary")) {
+        return op_class == SX_OPCLASS_BINARY;
+    }
+    if (sx_span_is(set, "elementwise")) {
+        return op_class >= SX_OPCLASS_UNARY && op_class <= SX_OPCLASS_CONVERT;
+    }
+    if (sx_span_is(set, "view")) {
+        return op_class == SX_OPCLASS_VIEW;
+    }
+    return sx_span_is(set, "any");
+}
+
+static bool name_ops(void *self, sx_span name, bool is_set, uint64_t *ops)
+{
+    (void)self;
+    sx_op op;
+    *ops = 0;
+    if (!is_set) {
+        if (!sx_op_parse(name, &op)) {
+            return false;
+        }
+        *ops = UINT64_C(1) << op;
+        return true;
+    }
+    for (uint32_t i = 0; i < SX_OP_COUNT; i++) {
+        if (in_set(sx_op_info_of((sx_op)i)->op_class, name)) {
+            *ops |= UINT64_C(1) << i;
+        }
+    }
+    return *ops != 0;
+}
+
+static bool is_value(void *self, const sx_eg *eg, uint32_t class_, double value)
+{
+    const sx_tensors *t = self;
+    SX_ASSERT(eg == &t->eg);
+    const sx_fact *fact = sx_tensors_fact(t, class_);
+    return fact->has_value != 0 && memcmp(&fact->value, &value, sizeof(value)) == 0;
+}
+
+static sx_code make_value(sx_ctx *cx, void *self, sx_eg *eg, uint32_t like, double value,
+                          uint32_t *node)
+{
+    sx_tensors *t = self;
+    SX_ASSERT(eg == &t->eg);
+    sx_type type = *sx_tensors_type(t, like);
+    return sx_tensors_add_value(cx, t, &type, value, node);
+}
+
+static sx_code make_node(sx_ctx *cx, void *self, sx_eg *eg, uint16_t op, uint32_t attr,
+                         const uint32_t *child, uint32_t arity, uint32_t *node)
+{
+    sx_tensors *t = self;
+    SX_ASSERT(eg == &t->eg);
+    return add_interned(cx, t, op, attr, child, arity, node);
+}
+
+sx_eg_language sx_tensors_language(sx_tensors *t)
+{
+    return (sx_eg_language){t, name_ops, is_value, make_value, make_node};
+}
+
+/* ---- text ---- */
+
+static void print_leaf(const sx_tensors *t, uint32_t node, sx_buf *text)
+{
+    const sx_attr *attr = sx_tensors_attr(t, node);
+    const sx_fact *fact = sx_tensors_fact(t, node);
+    if (sx_tensors_op(t, node) == SX_OP_PARAMETER) {
+        sx_buf_put_text(text, "%");
+        sx_buf_put_span(text, attr->name);
+    } else if (fact->has_value != 0) {
+        sx_buf_print(text, "%.9g", fact->value);
+    } else {
+        sx_buf_put_text(text, sx_op_info_of(sx_tensors_op(t, node))->name);
+    }
+}
+
+static void print_body(const sx_attr *attr, sx_buf *text)
+{
+    static const char *const kind[] = {"map", "row", "dot"};
+    sx_buf_print(text, "[%s", kind[sx_body_kernel_kind(attr->body)]);
+    for (uint32_t i = 0; i < attr->body->instr_count; i++) {
+        const sx_instr *in = &attr->body->instr[i];
+        if (in->kind == SX_BODY_APPLY) {
+            sx_buf_print(text, " %s", sx_op_info_of(in->op)->name);
+        } else if (in->kind == SX_BODY_REDUCE) {
+            sx_buf_print(text, " reduce_%s", sx_reducer_name(in->reducer));
+        } else if (in->kind == SX_BODY_DOT) {
+            sx_buf_put_text(text, " dot");
+        }
+    }
+    sx_buf_put_text(text, "]");
+}
+
+void sx_tensors_print(const sx_tensors *t, uint32_t node, uint32_t depth, sx_buf *text)
+{
+    const sx_eg_node *n = &t->eg.node[node];
+    if (n->arity == 0) {
+        print_leaf(t, node, text);
+        return;
+    }
+    sx_buf_put_text(text, sx_op_info_of((sx_op)n->op)->name);
+    if (n->op == SX_OP_FUSED) {
+        print_body(sx_tensors_attr(t, node), text);
+    }
+    sx_buf_put_text(text, "(");
+    for (uint32_t k = 0; k < n->arity; k++) {
+        uint32_t class_ = sx_eg_child(&t->eg, node, k);
+        sx_buf_put_text(text, k > 0 ? ", " : "");
+        if (depth > 0 || t->eg.node[class_].arity == 0) {
+            sx_tensors_print(t, class_, depth > 0 ? depth - 1 : 0, text);
+        } else {
+            sx_buf_print(text, "%%%u", class_);
+        }
+    }
+    sx_buf_put_text(text, ")");
+}

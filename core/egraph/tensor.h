@@ -1,0 +1,67 @@
+/* tensor.h - the e-graph of a tensor program: operations of ops.def, attributes interned in the program's table, and what is
+ * known of each class: its type, whether it follows from weights alone, and its value where all elements are one known number.
+ *
+ * Types are the analysis, not rules: each node gets its type by sx_infer_type when it is added, and two classes of different type
+ * never unite (SX_INTERNAL: an unsound rule). Value: by views, by conversion, and by + - * / sqrt rounded as the interpreter rounds.
+ * Weights: functions of weights and constants only, of static shape; computed once at load, hence almost free.
+ */
+#ifndef SX_CORE_EGRAPH_TENSOR_H
+#define SX_CORE_EGRAPH_TENSOR_H
+#include "core/egraph/match.h"
+#include "core/ir/fused.h"
+#include "core/ir/ir.h"
+
+typedef struct {
+    uint32_t type; /* number in sx_tensors.type */
+    uint8_t has_value;
+    uint8_t is_weight;
+    uint8_t unused[2];
+    double value;
+} sx_fact;
+_Static_assert(sizeof(sx_fact) == 16, "a fact is 16 bytes");
+
+typedef struct {
+    sx_eg eg;
+    sx_attr_table *attrs;
+    const sx_symbol *symbol;
+    uint32_t symbol_count;
+    sx_type *type; /* interned */
+    uint32_t type_count, type_capacity;
+    sx_idmap type_map;
+} sx_tensors;
+
+/* An empty e-graph over the attributes and symbols of `graph`, which must outlive it. */
+sx_code sx_tensors_init(sx_ctx *cx, sx_tensors *t, const sx_graph *graph);
+/* Adds every node of `graph`; eg_node[i] is the e-node of node i. */
+sx_code sx_tensors_import(sx_ctx *cx, sx_tensors *t, const sx_graph *graph, uint32_t *eg_node);
+
+/* A typed node; *node is SX_EG_NONE (and no error) where the operation does not accept these children. */
+sx_code sx_tensors_add(sx_ctx *cx, sx_tensors *t, sx_op op, const sx_attr *attr,
+                       const uint32_t *child, uint32_t arity, uint32_t *node);
+/* The constant of type `type` that is `value` everywhere; SX_EG_NONE where the element type cannot hold it exactly. */
+sx_code sx_tensors_add_value(sx_ctx *cx, sx_tensors *t, const sx_type *type, double value,
+                             uint32_t *node);
+
+static inline const sx_fact *sx_tensors_fact(const sx_tensors *t, uint32_t node)
+{
+    return (const sx_fact *)sx_eg_record(&t->eg, node);
+}
+static inline const sx_type *sx_tensors_type(const sx_tensors *t, uint32_t node)
+{
+    return &t->type[sx_tensors_fact(t, node)->type];
+}
+static inline const sx_attr *sx_tensors_attr(const sx_tensors *t, uint32_t node)
+{
+    return &t->attrs->attr[t->eg.node[node].attr];
+}
+static inline sx_op sx_tensors_op(const sx_tensors *t, uint32_t node)
+{
+    return (sx_op)t->eg.node[node].op;
+}
+
+/* The language of patterns over tensors. Sets: *unary *binary *elementwise *view *any. */
+sx_eg_language sx_tensors_language(sx_tensors *t);
+
+/* One node as text: "add(%3, %7)", with the names of its children's classes. */
+void sx_tensors_print(const sx_tensors *t, uint32_t node, uint32_t depth, sx_buf *text);
+#endif
