@@ -166,19 +166,16 @@ static bool is_cube(const sx_rewrite *rw, uint32_t class_, uint32_t x)
     return split_class(rw, class_, SX_OP_MULTIPLY, x, &square) && is_product_of(rw, square, x, x);
 }
 
-/* sqrt(2/pi) (x + 0.044715 x^3), or sqrt(2/pi) x (1 + 0.044715 x^2) */
+/* sqrt(2/pi) (x + 0.044715 x^3) */
 static bool is_tanh_argument(const sx_rewrite *rw, uint32_t class_, uint32_t x)
 {
     static const double root = 0.79788456080286535588; // sqrt(2 / pi)
     uint32_t sum;
     uint32_t term;
     uint32_t cube;
-    if (split_value(rw, class_, SX_OP_MULTIPLY, root, &sum) &&
-        split_class(rw, sum, SX_OP_ADD, x, &term) &&
-        split_value(rw, term, SX_OP_MULTIPLY, 0.044715, &cube) && is_cube(rw, cube, x)) {
-        return true;
-    }
-    return false;
+    return split_value(rw, class_, SX_OP_MULTIPLY, root, &sum) &&
+           split_class(rw, sum, SX_OP_ADD, x, &term) &&
+           split_value(rw, term, SX_OP_MULTIPLY, 0.044715, &cube) && is_cube(rw, cube, x);
 }
 
 /* x / sqrt 2, spelled as a quotient or a product */
@@ -225,20 +222,20 @@ static sx_code emit_softmax(sx_rewrite *rw, sx_op op, const uint32_t where[4])
     return sx_rewrite_emit(rw, node);
 }
 
-/* nodes: divide, exponential, subtract, broadcast, reduce, broadcast, reduce */
+/* matched: divide, exponential, subtract, broadcast, reduce, broadcast, reduce */
 sx_code sx_rule_softmax(sx_rewrite *rw)
 {
     return emit_softmax(rw, SX_OP_SOFTMAX, (const uint32_t[4]){3, 4, 5, 6});
 }
 
-/* nodes: subtract, subtract, broadcast, reduce, broadcast, log, reduce, exponential */
+/* matched: subtract, subtract, broadcast, reduce, broadcast, log, reduce, exponential */
 sx_code sx_rule_log_softmax(sx_rewrite *rw)
 {
     return emit_softmax(rw, SX_OP_LOG_SOFTMAX, (const uint32_t[4]){2, 3, 4, 6});
 }
 
 typedef struct {
-    uint32_t x, eps, count[2];  /* classes; count: divisors of mean and variance */
+    uint32_t x, eps, count[2];   /* classes; count: divisors of mean and variance */
     uint32_t mean[2], spread[2]; /* matched broadcast and reduce of each; mean[1] 0: none */
 } norm;
 
@@ -290,19 +287,19 @@ static bool is_row_vector(const sx_rewrite *rw, uint32_t k, uint32_t v, const sx
     return true;
 }
 
-/* nodes: 0 add, 1 multiply, 2 broadcast bias, 3 multiply, 4 broadcast scale, 5 subtract, 6 broadcast rsqrt, 7 broadcast mean,
- * 8 divide, 9 reduce, 10 rsqrt, 11 add, 12 divide, 13 reduce, 14 multiply; names: d x n k eps scale bias by first mention. */
+/* Matched nodes as the text reads: 4 broadcast and 6 reduce of the mean, 7 broadcast and 11 reduce of the variance, 13 broadcast of
+ * the scale, 14 of the bias; names: d x n k eps scale bias. */
 sx_code sx_rule_layer_norm(sx_rewrite *rw)
 {
     norm n = {.x = rw->var[1], .eps = rw->var[4], .count = {rw->var[2], rw->var[3]}};
-    n.mean[0] = 7;
-    n.mean[1] = 9;
-    n.spread[0] = 6;
-    n.spread[1] = 13;
+    n.mean[0] = 4;
+    n.mean[1] = 6;
+    n.spread[0] = 7;
+    n.spread[1] = 11;
     sx_attr attr;
     const sx_type *type = sx_rewrite_type(rw, n.x);
-    if (!norm_attr(rw, &n, &attr) || !is_row_vector(rw, 4, rw->var[5], &attr, type) ||
-        !is_row_vector(rw, 2, rw->var[6], &attr, type)) {
+    if (!norm_attr(rw, &n, &attr) || !is_row_vector(rw, 13, rw->var[5], &attr, type) ||
+        !is_row_vector(rw, 14, rw->var[6], &attr, type)) {
         return SX_OK;
     }
     uint32_t child[3] = {n.x, rw->var[5], rw->var[6]};
@@ -311,14 +308,13 @@ sx_code sx_rule_layer_norm(sx_rewrite *rw)
     return sx_rewrite_emit(rw, node);
 }
 
-/* nodes: 0 multiply, 1 subtract, 2 broadcast rsqrt, 3 broadcast mean, 4 divide, 5 reduce, 6 rsqrt, 7 add, 8 divide, 9 reduce,
- * 10 multiply. Scale 1 and bias -0 change no bit. */
+/* Matched nodes: 2 broadcast and 4 reduce of the mean, 5 and 9 of the variance. Scale 1 and bias -0 change no bit. */
 sx_code sx_rule_layer_norm_plain(sx_rewrite *rw)
 {
     norm n = {.x = rw->var[1], .eps = rw->var[4], .count = {rw->var[2], rw->var[3]}};
-    n.mean[0] = 3;
-    n.mean[1] = 5;
-    n.spread[0] = 2;
+    n.mean[0] = 2;
+    n.mean[1] = 4;
+    n.spread[0] = 5;
     n.spread[1] = 9;
     sx_attr attr;
     if (!norm_attr(rw, &n, &attr)) {
@@ -338,16 +334,15 @@ sx_code sx_rule_layer_norm_plain(sx_rewrite *rw)
     return sx_rewrite_emit(rw, node);
 }
 
-/* nodes: 0 multiply, 1 multiply, 2 broadcast scale, 3 broadcast, 4 rsqrt, 5 add, 6 divide, 7 reduce, 8 multiply;
- * names: scale x k eps in order of first mention. */
+/* Matched nodes: 2 broadcast and 6 reduce of the mean square, 8 broadcast of the scale; names: x k eps scale. */
 sx_code sx_rule_rms_norm(sx_rewrite *rw)
 {
     norm n = {.x = rw->var[0], .eps = rw->var[2], .count = {rw->var[1], rw->var[1]}};
-    n.spread[0] = 3;
-    n.spread[1] = 7;
+    n.spread[0] = 2;
+    n.spread[1] = 6;
     sx_attr attr;
     const sx_type *type = sx_rewrite_type(rw, n.x);
-    if (!norm_attr(rw, &n, &attr) || !is_row_vector(rw, 2, rw->var[3], &attr, type)) {
+    if (!norm_attr(rw, &n, &attr) || !is_row_vector(rw, 8, rw->var[3], &attr, type)) {
         return SX_OK;
     }
     uint32_t child[2] = {n.x, rw->var[3]};

@@ -170,9 +170,8 @@ static sx_code join_facts(sx_ctx *cx, void *self, void *into, const void *from, 
 
 sx_code sx_tensors_init(sx_ctx *cx, sx_tensors *t, const sx_graph *graph)
 {
-    *t = (sx_tensors){.attrs = graph->attrs,
-                      .symbol = graph->symbol,
-                      .symbol_count = graph->symbol_count};
+    *t = (sx_tensors){
+        .attrs = graph->attrs, .symbol = graph->symbol, .symbol_count = graph->symbol_count};
     sx_eg_analysis analysis = {sizeof(sx_fact), t, make_fact, join_facts};
     return sx_eg_init(cx, &t->eg, &analysis);
 }

@@ -1,0 +1,39 @@
+/* extract.h - the cheapest program in an e-graph, a shared value paid once.
+ *
+ * A program is a choice of one node for some classes: for the classes of the roots, and for every child of a chosen node;
+ * without cycles. Its cost is the sum over the chosen nodes (DAG cost). Finding the least is NP-hard; the ladder here: tree costs (Knuth
+ * 1977), greedy sets, local search from the best of these and of the program given, branch and bound while the fuel lasts.
+ * The result is never worse than the start, nor than any rung. Ties go to smaller nodes; all sums are integers, so the order of
+ * adding does not matter.
+ */
+#ifndef SX_CORE_EGRAPH_EXTRACT_H
+#define SX_CORE_EGRAPH_EXTRACT_H
+#include "core/egraph/egraph.h"
+
+#define SX_COST_NEVER UINT64_MAX        /* cost of a node that must not be chosen */
+#define SX_COST_MAX (UINT64_C(1) << 60) /* costs above count as this */
+
+typedef struct {
+    const uint64_t *cost; /* [node_count], at least 1: so no cycle is free */
+    const uint32_t *root; /* nodes whose classes are wanted */
+    uint32_t root_count;
+    const uint32_t *start; /* [node_count] a choice to beat, per class, or NULL */
+    uint64_t fuel;         /* steps of local search and branch and bound, each */
+} sx_extraction;
+typedef struct {
+    uint32_t *
+        choice; /* [node_count] per class: the node chosen, SX_EG_NONE where the program does not need the class */
+    uint64_t cost;
+    uint64_t greedy_cost; /* of the best before local search; SX_COST_NEVER if greedy found none */
+    bool proven;          /* no cheaper program exists in this graph */
+} sx_extracted;
+
+/* errors   SX_INTERNAL no program exists for the roots */
+sx_code sx_eg_extract(sx_ctx *cx, const sx_eg *eg, const sx_extraction *wanted,
+                      sx_extracted *result);
+/* Cost of the program a choice makes, SX_COST_NEVER if it is incomplete or cyclic. `order` (may be NULL, [node_count]) gets the
+ * classes it needs, children first; *count their number. */
+sx_code sx_eg_choice_cost(sx_ctx *cx, const sx_eg *eg, const uint64_t *cost, const uint32_t *root,
+                          uint32_t root_count, const uint32_t *choice, uint32_t *order,
+                          uint32_t *count, uint64_t *total);
+#endif
