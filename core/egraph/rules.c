@@ -57,13 +57,16 @@ bool sx_rule_find(sx_span name, uint32_t *rule)
 sx_code sx_rewrite_add(sx_rewrite *rw, sx_op op, const sx_attr *attr, const uint32_t *child,
                        uint32_t arity, uint32_t *node)
 {
-    *node = SX_EG_NONE;
+    uint32_t made = SX_EG_NONE; /* `node` may be one of `child` */
+    bool all = true;
     for (uint32_t k = 0; k < arity; k++) {
-        if (child[k] == SX_EG_NONE) {
-            return SX_OK;
-        }
+        all = all && child[k] != SX_EG_NONE;
     }
-    return sx_tensors_add(rw->cx, sx_rewrite_tensors(rw), op, attr, child, arity, node);
+    if (all) {
+        SX_TRY(sx_tensors_add(rw->cx, sx_rewrite_tensors(rw), op, attr, child, arity, &made));
+    }
+    *node = made;
+    return SX_OK;
 }
 
 sx_code sx_rewrite_reshape(sx_rewrite *rw, uint32_t x, const sx_type *type, uint32_t *node)
@@ -102,6 +105,18 @@ sx_code sx_rule_add_zero_integer(sx_rewrite *rw)
         return SX_OK;
     }
     return sx_rewrite_emit(rw, rw->var[0]);
+}
+
+/* Not for integers: x / 0 is -1 whatever the sign of x. */
+sx_code sx_rule_divide_negate(sx_rewrite *rw)
+{
+    if (sx_dtype_class_of(sx_rewrite_type(rw, rw->node[0])->dtype) != SX_CLASS_FLOAT) {
+        return SX_OK;
+    }
+    uint32_t node;
+    SX_TRY(sx_rewrite_add(rw, SX_OP_DIVIDE, NULL, rw->var, 2, &node));
+    SX_TRY(sx_rewrite_add(rw, SX_OP_NEGATE, NULL, &node, 1, &node));
+    return sx_rewrite_emit(rw, node);
 }
 
 sx_code sx_rule_fold_value(sx_rewrite *rw)

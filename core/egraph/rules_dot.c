@@ -297,7 +297,7 @@ static sx_code scaled(sx_rewrite *rw, uint32_t x, uint32_t scale, uint32_t *node
     return sx_rewrite_add(rw, SX_OP_MULTIPLY, NULL, child, 2, node);
 }
 
-/* Names: a, b, s with s the scale; `left`: it was on the left operand. */
+/* (a s) b = a (b s) = (a b) s for a known value s. */
 static sx_code pull_scale(sx_rewrite *rw, uint32_t a, uint32_t b, uint32_t s)
 {
     if (sx_tensors_fact(sx_rewrite_tensors(rw), s)->has_value == 0) {
@@ -315,7 +315,7 @@ static sx_code pull_scale(sx_rewrite *rw, uint32_t a, uint32_t b, uint32_t s)
 
 sx_code sx_rule_dot_scale_left(sx_rewrite *rw)
 {
-    return pull_scale(rw, rw->var[1], rw->var[0], rw->var[2]);
+    return pull_scale(rw, rw->var[0], rw->var[2], rw->var[1]);
 }
 
 sx_code sx_rule_dot_scale_right(sx_rewrite *rw)

@@ -1,0 +1,429 @@
+/* instances.h - random well-typed programs that a pattern matches: from the wanted type of the root down to parameters.
+ *
+ * Attributes are drawn so that types fit; names met again must fit the type they have, else the attempt is given up. Names that
+ * stand for numbers in the rules (c, s, n, k, eps) become constants. */
+#ifndef SX_TESTS_CORE_EGRAPH_INSTANCES_H
+#define SX_TESTS_CORE_EGRAPH_INSTANCES_H
+#include <string.h>
+
+#include "core/base/rng.h"
+#include <math.h>
+#include <stdio.h>
+
+#include "core/egraph/pattern.h"
+#include "core/egraph/rules.h"
+#include "core/ir/num.h"
+
+#define GIVE_UP SX_LIMIT
+
+typedef struct {
+    sx_ctx *cx;
+    sx_rng *rng;
+    sx_graph *graph;
+    const sx_pattern *pattern;
+    bool bound[SX_PATTERN_NAMES_MAX];
+    sx_node_id name[SX_PATTERN_NAMES_MAX];
+    bool attr_known[SX_PATTERN_NAMES_MAX];
+    sx_attr attr[SX_PATTERN_NAMES_MAX];
+    sx_type attr_input[SX_PATTERN_NAMES_MAX][2];
+    double reduced; /* elements of the last reduction */
+    uint32_t axes;  /* dimensions the last broadcast added; 0: none yet */
+    bool first_max; /* the first reduction is a maximum */
+    bool reciprocal_count;
+    bool gelu; /* s is the argument of erf or tanh made of the first name */
+    sx_op bend;
+    uint32_t parameters;
+} generator;
+
+static inline sx_code generate(generator *g, uint32_t part, const sx_type *type, sx_node_id *id);
+
+static inline uint32_t draw(generator *g, uint32_t bound)
+{
+    return (uint32_t)sx_rng_below(g->rng, bound);
+}
+
+static inline int64_t draw_extent(generator *g)
+{
+    static const int64_t extents[] = {1, 2, 3, 4, 5, 7};
+    return extents[draw(g, SX_COUNT(extents))];
+}
+
+static inline sx_type draw_type(generator *g, uint32_t rank_max)
+{
+    static const sx_dtype dtypes[] = {SX_F32, SX_F32, SX_F32, SX_F64, SX_I32, SX_BOOL};
+    sx_type type = {.dtype = dtypes[draw(g, SX_COUNT(dtypes))]};
+    type.rank = draw(g, rank_max + 1);
+    for (uint32_t d = 0; d < type.rank; d++) {
+        type.dim[d] = sx_dim_of(draw_extent(g));
+    }
+    return type;
+}
+
+static inline sx_code fresh_parameter(generator *g, const sx_type *type, sx_node_id *id)
+{
+    char name[16];
+    (void)snprintf(name, sizeof(name), "p%u", g->parameters++);
+    return sx_build_parameter(g->cx, g->graph, name, draw(g, 2) == 0, type, id);
+}
+
+static inline bool name_is(const generator *g, uint32_t name, const char *text)
+{
+    return sx_span_is(g->pattern->name[name], text);
+}
+
+static inline sx_code scaled_by(generator *g, sx_op op, sx_node_id x, double value, sx_node_id *id)
+{
+    sx_node_id constant;
+    sx_type type = sx_graph_node(g->graph, x)->type;
+    if (sx_dtype_class_of(type.dtype) != SX_CLASS_FLOAT) {
+        return GIVE_UP;
+    }
+    SX_TRY(sx_build_scalar(g->cx, g->graph, &type, sx_num_round(type.dtype, value), &constant));
+    return sx_build_binary(g->cx, g->graph, op, x, constant, id);
+}
+
+/* What erf or tanh gets in gelu, over the name x (number 0), spelled in one of several ways. */
+static inline sx_code gelu_argument(generator *g, sx_node_id *id)
+{
+    sx_node_id x = g->name[0];
+    if (g->bend == SX_OP_ERF) {
+        return draw(g, 2) == 0 ? scaled_by(g, SX_OP_DIVIDE, x, 1.41421356237309504880, id)
+                               : scaled_by(g, SX_OP_MULTIPLY, x, 0.70710678118654752440, id);
+    }
+    sx_node_id square;
+    sx_node_id cube;
+    SX_TRY(sx_build_binary(g->cx, g->graph, SX_OP_MULTIPLY, x, x, &square));
+    SX_TRY(sx_build_binary(g->cx, g->graph, SX_OP_MULTIPLY, square, x, &cube));
+    SX_TRY(scaled_by(g, SX_OP_MULTIPLY, cube, 0.044715, &cube));
+    SX_TRY(sx_build_binary(g->cx, g->graph, SX_OP_ADD, x, cube, &cube));
+    return scaled_by(g, SX_OP_MULTIPLY, cube, 0.79788456080286535588, id);
+}
+
+static inline sx_code generate_name(generator *g, uint32_t name, const sx_type *type,
+                                    sx_node_id *id)
+{
+    if (g->bound[name]) {
+        *id = g->name[name];
+        return sx_type_equal(&sx_graph_node(g->graph, *id)->type, type) ? SX_OK : GIVE_UP;
+    }
+    double value = 0;
+    bool is_number = true;
+    if (name_is(g, name, "n") || name_is(g, name, "k")) {
+        value = g->reduced;
+    } else if (name_is(g, name, "c") && g->reciprocal_count) {
+        value = g->reduced > 0 ? sx_num_round(SX_F32, 1 / g->reduced) : 0;
+    } else if (name_is(g, name, "s") && g->gelu) {
+        SX_TRY(gelu_argument(g, id));
+        g->bound[name] = true;
+        g->name[name] = *id;
+        return SX_OK;
+    } else if (name_is(g, name, "c") || name_is(g, name, "s")) {
+        value = (double)draw(g, 9) - 4 + (type->dtype == SX_F32 ? 0.5 : 0);
+    } else if (name_is(g, name, "eps")) {
+        value = sx_num_round(SX_F32, 1e-5);
+    } else {
+        is_number = false;
+    }
+    bool is_float = sx_dtype_class_of(type->dtype) == SX_CLASS_FLOAT;
+    if (is_number && (type->dtype == SX_BOOL || (!is_float && value != floor(value)))) {
+        return GIVE_UP;
+    }
+    if (is_number) {
+        SX_TRY(sx_build_scalar(g->cx, g->graph, type, value, id));
+    } else {
+        SX_TRY(fresh_parameter(g, type, id));
+    }
+    g->bound[name] = true;
+    g->name[name] = *id;
+    return SX_OK;
+}
+
+/* ---- attributes by operation: from the result's type to the operand's ---- */
+
+static inline sx_code before_reshape(generator *g, const sx_type *type, sx_attr *attr,
+                                     sx_type *input)
+{
+    attr->present = SX_A(type);
+    attr->type = *type;
+    *input = *type;
+    uint32_t at = type->rank > 0 ? draw(g, type->rank) : 0;
+    switch (draw(g, 4)) {
+    case 0: /* the operand has one more extent of 1 */
+    case 1: /* or splits a dimension */
+        if (type->rank >= 4) {
+            return GIVE_UP;
+        }
+        memmove(&input->dim[at + 1], &input->dim[at], (type->rank - at) * sizeof(sx_dim));
+        input->dim[at] = sx_dim_of(1);
+        input->rank++;
+        if (type->rank > 0 && draw(g, 2) == 0) {
+            for (int64_t f = 2; f < 8; f++) {
+                if (type->dim[at].scale % f == 0) {
+                    input->dim[at] = sx_dim_of(f);
+                    input->dim[at + 1] = sx_dim_of(type->dim[at].scale / f);
+                    break;
+                }
+            }
+        }
+        return SX_OK;
+    case 2: /* the operand merges two */
+        if (at + 1 >= type->rank) {
+            return GIVE_UP;
+        }
+        input->dim[at] = sx_dim_of(type->dim[at].scale * type->dim[at + 1].scale);
+        memmove(&input->dim[at + 1], &input->dim[at + 2], (type->rank - at - 2) * sizeof(sx_dim));
+        input->rank--;
+        return SX_OK;
+    default: return SX_OK;
+    }
+}
+
+static inline sx_code before_transpose(generator *g, const sx_type *type, sx_attr *attr,
+                                       sx_type *input)
+{
+    attr->present = SX_A(perm);
+    attr->perm.count = type->rank;
+    for (uint32_t d = 0; d < type->rank; d++) {
+        uint32_t k = draw(g, d + 1);
+        attr->perm.v[d] = attr->perm.v[k];
+        attr->perm.v[k] = d;
+    }
+    *input = *type;
+    for (uint32_t d = 0; d < type->rank; d++) {
+        input->dim[attr->perm.v[d]] = type->dim[d];
+    }
+    return SX_OK;
+}
+
+static inline sx_code before_broadcast(generator *g, const sx_type *type, sx_attr *attr,
+                                       sx_type *input)
+{
+    attr->present = SX_A(dims) | SX_A(type);
+    attr->type = *type;
+    *input = (sx_type){.dtype = type->dtype};
+    uint32_t added = g->axes != 0 && draw(g, 4) != 0 ? g->axes : draw(g, 1u << type->rank);
+    if (draw(g, 2) == 0 && g->axes == 0 && type->rank > 0) { /* the last few, as norms do */
+        uint32_t first = draw(g, type->rank);
+        added = (1u << type->rank) - (1u << first);
+    }
+    for (uint32_t d = 0; d < type->rank; d++) {
+        if ((added & 1u << d) == 0) {
+            attr->dims.v[attr->dims.count++] = d;
+            input->dim[input->rank++] = type->dim[d];
+        }
+    }
+    g->axes = added;
+    return SX_OK;
+}
+
+static inline sx_code before_slice(generator *g, const sx_type *type, sx_attr *attr, sx_type *input)
+{
+    attr->present = SX_A(start) | SX_A(limit) | SX_A(stride);
+    attr->start.count = attr->limit.count = attr->stride.count = type->rank;
+    *input = *type;
+    for (uint32_t d = 0; d < type->rank; d++) {
+        bool whole = draw(g, 2) == 0;
+        attr->start.v[d] = whole ? 0 : draw(g, 3);
+        attr->stride.v[d] = whole ? 1 : 1 + draw(g, 2);
+        attr->limit.v[d] = attr->start.v[d] + (type->dim[d].scale - 1) * attr->stride.v[d] + 1;
+        input->dim[d] = sx_dim_of(attr->limit.v[d] + (whole ? 0 : draw(g, 3)));
+    }
+    return SX_OK;
+}
+
+/* Reduces so that a name that has a type already fits; else puts in a dimension or two. */
+static inline sx_code before_reduce(generator *g, const sx_part *child, const sx_type *type,
+                                    sx_attr *attr, sx_type *input)
+{
+    attr->present = SX_A(dims) | SX_A(reducer);
+    attr->reducer = g->first_max ? SX_MAX : SX_SUM;
+    g->first_max = false;
+    bool fixed = child->name != SX_PATTERN_NONE && g->bound[child->name];
+    if (child->kind == SX_PART_NODE && !fixed && child->arity == 2 &&
+        g->bound[g->pattern->part[child->child[0]].name]) {
+        fixed = true; /* reduce of (multiply ?d ?d) */
+        child = &g->pattern->part[child->child[0]];
+    }
+    *input = *type;
+    if (fixed || (child->kind == SX_PART_NODE && child->arity == 1 &&
+                  g->pattern->part[child->child[0]].name != SX_PATTERN_NONE &&
+                  g->bound[g->pattern->part[child->child[0]].name])) {
+        uint32_t name = fixed ? child->name : g->pattern->part[child->child[0]].name;
+        *input = sx_graph_node(g->graph, g->name[name])->type;
+        for (uint32_t d = 0; d < input->rank; d++) {
+            if ((g->axes & 1u << d) != 0) {
+                attr->dims.v[attr->dims.count++] = d;
+            }
+        }
+    } else {
+        for (uint32_t k = 1 + draw(g, 2); k > 0; k--) {
+            uint32_t at = draw(g, input->rank + 1);
+            memmove(&input->dim[at + 1], &input->dim[at], (input->rank - at) * sizeof(sx_dim));
+            input->dim[at] = sx_dim_of(draw_extent(g));
+            input->rank++;
+            for (uint32_t i = 0; i < attr->dims.count; i++) {
+                attr->dims.v[i] += attr->dims.v[i] >= at ? 1 : 0;
+            }
+            uint32_t i = attr->dims.count++;
+            for (; i > 0 && attr->dims.v[i - 1] > at; i--) {
+                attr->dims.v[i] = attr->dims.v[i - 1];
+            }
+            attr->dims.v[i] = at;
+        }
+    }
+    g->reduced = 1;
+    for (uint32_t i = 0; i < attr->dims.count; i++) {
+        g->reduced *= (double)input->dim[attr->dims.v[i]].scale;
+    }
+    return attr->dims.count > 0 ? SX_OK : GIVE_UP;
+}
+
+/* An operand of a contraction: its batch, free and contracted extents in a random order, free ones ascending. */
+static inline void mix_operand(generator *g, const sx_type *result, const sx_ints *batch_dims,
+                               uint32_t free_first, uint32_t free_count, const int64_t *contracted,
+                               uint32_t contracted_count, bool plain, sx_ints *batch,
+                               sx_ints *contract, sx_type *type)
+{
+    uint32_t left[3] = {batch_dims->count, free_count, contracted_count};
+    *type = (sx_type){.dtype = result->dtype};
+    while (left[0] + left[1] + left[2] > 0) {
+        uint32_t kind = plain ? (left[0] > 0 ? 0 : left[1] > 0 ? 1 : 2) : draw(g, 3);
+        if (left[kind] == 0) {
+            continue;
+        }
+        uint32_t d = type->rank++;
+        if (kind == 0) {
+            uint32_t i = batch_dims->count - left[0];
+            type->dim[d] = result->dim[batch_dims->v[i]];
+            batch->v[batch->count++] = d;
+        } else if (kind == 1) {
+            type->dim[d] = result->dim[free_first + free_count - left[1]];
+        } else {
+            type->dim[d] = sx_dim_of(contracted[contracted_count - left[2]]);
+            contract->v[contract->count++] = d;
+        }
+        left[kind]--;
+    }
+}
+
+static inline sx_code before_dot(generator *g, const sx_type *type, sx_attr *attr, sx_type input[2])
+{
+    bool plain = draw(g, 2) == 0 && type->rank >= 2;
+    attr->present = SX_A(lhs_batch) | SX_A(rhs_batch) | SX_A(lhs_contract) | SX_A(rhs_contract);
+    uint32_t batch_count = plain || type->rank == 0 ? 0 : draw(g, type->rank);
+    uint32_t free_left = plain ? type->rank - 1 : draw(g, type->rank - batch_count + 1);
+    uint32_t free_right = type->rank - batch_count - free_left;
+    sx_ints batch = {0};
+    for (uint32_t d = 0; d < batch_count; d++) {
+        batch.v[batch.count++] = d;
+    }
+    int64_t contracted[2] = {draw_extent(g), draw_extent(g)};
+    uint32_t contracted_count = plain ? 1 : 1 + draw(g, 2);
+    bool left_plain = draw(g, 2) == 0;
+    mix_operand(g, type, &batch, batch_count, free_left, contracted, contracted_count,
+                plain && left_plain, &attr->lhs_batch, &attr->lhs_contract, &input[0]);
+    mix_operand(g, type, &batch, batch_count + free_left, free_right, contracted, contracted_count,
+                false, &attr->rhs_batch, &attr->rhs_contract, &input[1]);
+    return input[0].rank <= 5 && input[1].rank <= 5 ? SX_OK : GIVE_UP;
+}
+
+static inline sx_code draw_attr(generator *g, sx_op op, const sx_part *part, const sx_type *type,
+                                sx_attr *attr, sx_type input[3])
+{
+    for (uint32_t k = 0; k < 3; k++) {
+        input[k] = *type;
+    }
+    switch ((int)op) {
+    case SX_OP_RESHAPE: return before_reshape(g, type, attr, &input[0]);
+    case SX_OP_TRANSPOSE: return before_transpose(g, type, attr, &input[0]);
+    case SX_OP_BROADCAST: return before_broadcast(g, type, attr, &input[0]);
+    case SX_OP_SLICE: return before_slice(g, type, attr, &input[0]);
+    case SX_OP_REDUCE:
+        return before_reduce(g, &g->pattern->part[part->child[0]], type, attr, &input[0]);
+    case SX_OP_DOT_GENERAL: return before_dot(g, type, attr, input);
+    case SX_OP_CONVERT:
+        attr->present = SX_A(type);
+        attr->type = *type;
+        input[0].dtype = draw(g, 2) == 0 ? type->dtype : draw(g, 2) == 0 ? SX_F32 : SX_BF16;
+        return SX_OK;
+    case SX_OP_SELECT: input[0].dtype = SX_BOOL; return SX_OK;
+    case SX_OP_CONCATENATE:
+        attr->present = SX_A(axis);
+        attr->axis = type->rank > 0 ? draw(g, type->rank) : 0;
+        return type->rank > 0 ? SX_OK : GIVE_UP;
+    case SX_OP_SOFTMAX:
+        attr->present = SX_A(axis);
+        attr->axis = type->rank > 0 ? draw(g, type->rank) : 0;
+        return type->rank > 0 ? SX_OK : GIVE_UP;
+    default: return SX_OK;
+    }
+}
+
+static inline sx_code generate_node(generator *g, const sx_part *part, const sx_type *type,
+                                    sx_node_id *id)
+{
+    uint32_t pick = draw(g, (uint32_t)__builtin_popcountll(part->ops));
+    uint64_t ops = part->ops;
+    while (pick-- > 0) {
+        ops &= ops - 1;
+    }
+    sx_op op = (sx_op)__builtin_ctzll(ops);
+    if (g->gelu && (part->ops & (part->ops - 1)) != 0) {
+        op = g->bend;
+    }
+    sx_attr attr = {0};
+    sx_type input[3];
+    uint8_t known = part->attr_name;
+    if (known != SX_PATTERN_NONE && g->attr_known[known]) {
+        attr = g->attr[known];
+        input[0] = g->attr_input[known][0];
+        input[1] = g->attr_input[known][1];
+    } else {
+        SX_TRY(draw_attr(g, op, part, type, &attr, input));
+        if (known != SX_PATTERN_NONE) {
+            g->attr_known[known] = true;
+            g->attr[known] = attr;
+            g->attr_input[known][0] = input[0];
+            g->attr_input[known][1] = input[1];
+        }
+    }
+    sx_node_id child[SX_PATTERN_NAMES_MAX];
+    uint32_t count = part->arity;
+    for (uint32_t k = 0; k < part->arity; k++) {
+        SX_TRY(generate(g, part->child[k], &input[k < 3 ? k : 2], &child[k]));
+    }
+    for (; part->any_arity && count < 2; count++) {
+        SX_TRY(fresh_parameter(g, &input[0], &child[count]));
+    }
+    sx_code code = sx_graph_add(g->cx, g->graph, op, &attr, child, count, id);
+    if (code == SX_INPUT || code == SX_UNIMPLEMENTED) {
+        sx_ctx_reset_error(g->cx);
+        return GIVE_UP;
+    }
+    return code;
+}
+
+static inline sx_code generate(generator *g, uint32_t index, const sx_type *type, sx_node_id *id)
+{
+    const sx_part *part = &g->pattern->part[index];
+    if (part->kind == SX_PART_NAME) {
+        return generate_name(g, part->name, type, id);
+    }
+    if (part->kind == SX_PART_VALUE) {
+        if (type->dtype == SX_BOOL || (sx_dtype_class_of(type->dtype) != SX_CLASS_FLOAT &&
+                                       part->value != floor(part->value))) {
+            return GIVE_UP;
+        }
+        return sx_build_scalar(g->cx, g->graph, type, part->value, id);
+    }
+    if (part->name != SX_PATTERN_NONE && g->bound[part->name]) {
+        return generate_name(g, part->name, type, id);
+    }
+    SX_TRY(generate_node(g, part, type, id));
+    if (part->name != SX_PATTERN_NONE) {
+        g->bound[part->name] = true;
+        g->name[part->name] = *id;
+    }
+    return SX_OK;
+}
+#endif

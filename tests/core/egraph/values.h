@@ -1,0 +1,90 @@
+/* values.h - random tensors for the interpreter and comparison of its results. */
+#ifndef SX_TESTS_CORE_EGRAPH_VALUES_H
+#define SX_TESTS_CORE_EGRAPH_VALUES_H
+#include <math.h>
+#include <string.h>
+
+#include "core/base/rng.h"
+#include "core/ir/ir.h"
+#include "core/ir/num.h"
+
+typedef enum {
+    FILL_PLAIN,    /* numbers of both signs around 1 */
+    FILL_POSITIVE, /* [0.25, 2) */
+    FILL_EXTREME   /* also zeros of both signs, infinities, NaN, subnormals, the largest */
+} fill_kind;
+
+static inline double random_float(sx_rng *rng, fill_kind kind)
+{
+    static const double extreme[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e-45, -1e-40, 3.4e38};
+    if (kind == FILL_EXTREME && sx_rng_below(rng, 3) == 0) {
+        return extreme[sx_rng_below(rng, SX_COUNT(extreme))];
+    }
+    double x = (double)sx_rng_f32(rng);
+    return kind == FILL_POSITIVE ? 0.25 + 1.75 * fabs(x) : 2 * x;
+}
+
+static inline sx_code random_tensor(sx_ctx *cx, sx_rng *rng, const sx_type *type, sx_eval_mode mode,
+                                    fill_kind kind, sx_tensor *tensor)
+{
+    int64_t count = sx_tensor_elements(type);
+    tensor->type = *type;
+    tensor->data = sx_alloc_array(cx, (size_t)count + 1, 8);
+    if (tensor->data == NULL) {
+        return cx->error.code;
+    }
+    double *f = tensor->data;
+    int64_t *i = tensor->data;
+    uint64_t *u = tensor->data;
+    for (int64_t k = 0; k < count; k++) {
+        if (type->dtype == SX_BOOL) {
+            i[k] = (int64_t)sx_rng_below(rng, 2);
+        } else if (mode == SX_EVAL_MODP) {
+            u[k] = sx_rng_below(rng, 2147483647);
+        } else if (sx_dtype_class_of(type->dtype) == SX_CLASS_FLOAT) {
+            f[k] = sx_num_round(type->dtype, random_float(rng, kind));
+        } else {
+            i[k] = (int64_t)sx_rng_below(rng, 100) - 50;
+        }
+    }
+    return SX_OK;
+}
+
+/* Random arguments for every parameter of a static graph. */
+static inline sx_code random_arguments(sx_ctx *cx, sx_rng *rng, const sx_graph *graph,
+                                       sx_eval_mode mode, fill_kind kind, sx_tensor **argument,
+                                       uint32_t *count)
+{
+    *count = 0;
+    *argument = SX_NEW_ARRAY(cx, sx_tensor, graph->node_count);
+    if (*argument == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        if (graph->node[n].op == SX_OP_PARAMETER) {
+            SX_TRY(
+                random_tensor(cx, rng, &graph->node[n].type, mode, kind, &(*argument)[(*count)++]));
+        }
+    }
+    return SX_OK;
+}
+
+/* Greatest deviation of two tensors: 0 for equal bits (all NaN are one), else relative to 1 + |a|. */
+static inline double deviation(const sx_tensor *a, const sx_tensor *b, sx_eval_mode mode)
+{
+    int64_t count = sx_tensor_elements(&a->type);
+    const double *x = a->data;
+    const double *y = b->data;
+    double worst = sx_type_equal(&a->type, &b->type) ? 0 : HUGE_VAL;
+    bool is_float = mode != SX_EVAL_MODP && sx_dtype_class_of(a->type.dtype) == SX_CLASS_FLOAT;
+    for (int64_t k = 0; k < count && worst < HUGE_VAL; k++) {
+        if (memcmp(&x[k], &y[k], 8) == 0 || (is_float && isnan(x[k]) && isnan(y[k]))) {
+            continue;
+        }
+        double gap = is_float ? fabs(x[k] - y[k]) / (1 + fabs(x[k])) : HUGE_VAL;
+        gap = gap > 0 ? gap : 1e-300; /* zeros of two signs, NaN */
+        worst = !(gap <= worst) ? gap : worst;
+    }
+    return worst;
+}
+#endif
