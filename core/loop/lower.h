@@ -1,0 +1,102 @@
+/* lower.h - shared by the lowerings of this folder: a fused node as strides over a collapsed space, positions, program values.
+ *
+ * A lowering walks the space by loops and grid variables. The position is an affine form per dimension of the view; addresses
+ * of arguments and of the result follow from it. At a position, `vector_dim` runs across the lanes (SX_NO_DIM: all lanes equal)
+ * and `valid` lanes are inside.
+ */
+#ifndef SX_CORE_LOOP_LOWER_H
+#define SX_CORE_LOOP_LOWER_H
+#include "core/loop/loop.h"
+
+#define SX_NO_DIM UINT32_MAX
+
+/* The space without dimensions of extent 1, neighbours merged where every argument and the result allow it. */
+typedef struct {
+    uint32_t rank;
+    int64_t extent[SX_RANK_MAX];
+    int64_t stride[SX_FUSED_ARGS_MAX][SX_RANK_MAX]; /* elements */
+    int64_t offset[SX_FUSED_ARGS_MAX];              /* elements */
+    int64_t out_stride[SX_RANK_MAX]; /* elements; 0 along dimensions the result lacks */
+    int64_t out_offset;              /* elements */
+    uint32_t klass[SX_RANK_MAX];     /* dimensions of different classes are never merged */
+    bool reduced[SX_RANK_MAX];
+    uint32_t view_dim[SX_RANK_MAX]; /* of each dimension of the space; SX_NO_DIM: extent 1 */
+} sx_view;
+
+typedef struct {
+    int64_t constant;
+    int64_t coef[SX_LOOP_VARS_MAX];
+} sx_affine;
+
+typedef struct sx_lower sx_lower;
+struct sx_lower {
+    sx_ctx *cx;
+    sx_kernel *kernel;
+    sx_loop_builder b;
+    const sx_lower_plan *plan;
+    const sx_body *body;
+    sx_view view;
+    sx_dtype arg_dtype[SX_FUSED_ARGS_MAX];
+    uint32_t arg_buffer[SX_FUSED_ARGS_MAX];
+    sx_dtype out_dtype;
+    uint32_t out_buffer;
+    uint32_t lanes;
+    sx_affine at[SX_RANK_MAX]; /* position */
+    uint32_t vector_dim;
+    uint32_t valid; /* lanes */
+    uint32_t reg[SX_FUSED_INSTRS_MAX];
+    bool have[SX_FUSED_INSTRS_MAX]; /* reg is written at this position */
+    bool pinned
+        [SX_FUSED_INSTRS_MAX]; /* stays written when the position moves along the vector dimension or the reduced axes */
+    void *self; /* of the lowering */
+};
+
+/* lower_view.c: strides checked against the inputs, dimensions of extent 1 dropped; then neighbours of one class merged. */
+sx_code sx_view_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uint32_t input_count,
+                     sx_view *view);
+void sx_view_merge(const sx_body *body, sx_view *view);
+uint64_t sx_lower_numerics(const sx_lower *l, sx_kernel_kind kind, const int64_t *extent,
+                           uint32_t extent_count);
+
+/* lower_program.c: values of the program at the position. */
+sx_addr sx_lower_arg_address(const sx_lower *l, uint32_t argument);
+sx_addr sx_lower_out_address(const sx_lower *l);
+void sx_lower_move(sx_lower *l); /* the position moved: forgets all values but the pinned ones */
+uint32_t sx_lower_value(sx_lower *l, uint32_t instr);
+uint32_t sx_lower_load(sx_lower *l, uint32_t argument);
+void sx_lower_store_out(sx_lower *l, uint32_t value,
+                        sx_dtype dtype);                     /* `valid` lanes to the result */
+uint32_t sx_lower_varies(const sx_lower *l, uint32_t instr); /* set of 1 << view dimension */
+bool sx_lower_is_heavy(sx_op op);                            /* a long sequence: exp, tanh, ... */
+uint32_t sx_lower_constant(sx_lower *l, sx_dtype dtype, double value);
+
+/* lower_parts.c: the outer dimensions as grid and loops. A part has up to three grid variables: a dimension of its own (0), and two
+ * axes that are cut in pieces (1, 2). `body` is called with the position at the start of the piece, inside all loops; `length` is
+ * what it covers of the inner dimension. */
+typedef void (*sx_lower_body)(sx_lower *l, int64_t length);
+typedef struct {
+    uint32_t dim;  /* SX_NO_DIM: one point */
+    int64_t start; /* of the first point */
+    int64_t count; /* points */
+    int64_t step;  /* elements from point to point */
+} sx_grid_axis;
+typedef struct {
+    uint32_t own;               /* dimension with grid variable 0, or SX_NO_DIM */
+    sx_grid_axis axis[2];       /* grid variables 1 and 2 */
+    uint32_t loop[SX_RANK_MAX]; /* dimensions walked by loops, outermost first */
+    int64_t trip[SX_RANK_MAX];
+    uint32_t loop_count;
+} sx_part_plan;
+sx_code sx_lower_part(sx_lower *l, const sx_part_plan *plan, int64_t length, sx_lower_body body);
+/* All points of `outer` x tiles of `inner`: `rows` outer iterations per grid point (at least 1); the inner dimension (or SX_NO_DIM)
+ * is cut in tiles of `tile` elements (0: all). Uneven cuts give up to four parts. */
+sx_code sx_lower_parts(sx_lower *l, const uint32_t *outer, uint32_t outer_count, int64_t rows,
+                       uint32_t inner, int64_t tile, sx_lower_body body);
+/* Opens a loop that moves `dim` by `step` elements per iteration, unless trip is 1. */
+bool sx_lower_open(sx_lower *l, uint32_t dim, int64_t trip, int64_t step);
+void sx_lower_close(sx_lower *l, uint32_t dim, bool opened);
+
+sx_code sx_lower_map(sx_lower *l);
+sx_code sx_lower_row(sx_lower *l);
+sx_code sx_lower_dot(sx_lower *l);
+#endif

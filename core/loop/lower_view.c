@@ -1,0 +1,182 @@
+/* lower_view.c - a fused node as plain strides, and the id of its numerics plan. */
+#include "core/loop/lower.h"
+
+#include <string.h>
+
+static sx_code check_argument(sx_ctx *cx, const sx_view *view, uint32_t a, const sx_type *input)
+{
+    sx_dim elements;
+    if (!sx_type_is_static(input) || !sx_type_elements(input, &elements)) {
+        return SX_FAIL(cx, SX_INPUT, "fused: argument %u has no static shape", a);
+    }
+    int64_t last = view->offset[a];
+    bool ok = last >= 0;
+    for (uint32_t d = 0; d < view->rank; d++) {
+        int64_t reach;
+        ok = ok && view->stride[a][d] >= 0 &&
+             sx_mul_i64(view->stride[a][d], view->extent[d] - 1, &reach) &&
+             sx_add_i64(last, reach, &last);
+    }
+    if (!ok || last >= elements.scale) {
+        return SX_FAIL(cx, SX_INPUT, "fused: argument %u: access reaches element %lld of %lld", a,
+                       (long long)last, (long long)elements.scale);
+    }
+    return SX_OK;
+}
+
+/* Strides of the result: row-major over the dimensions it has. */
+static void set_out_strides(sx_view *view, bool full)
+{
+    int64_t stride = 1;
+    for (uint32_t d = view->rank; d-- > 0;) {
+        bool has = full || !view->reduced[d];
+        view->out_stride[d] = has ? stride : 0;
+        stride *= has ? view->extent[d] : 1;
+    }
+}
+
+static void drop_unit_dims(sx_view *view, uint32_t arg_count)
+{
+    uint32_t kept = 0;
+    for (uint32_t d = 0; d < view->rank; d++) {
+        if (view->extent[d] == 1) {
+            view->view_dim[d] = SX_NO_DIM;
+            continue;
+        }
+        view->view_dim[d] = kept;
+        view->extent[kept] = view->extent[d];
+        view->out_stride[kept] = view->out_stride[d];
+        view->reduced[kept] = view->reduced[d];
+        view->klass[kept] = view->reduced[d];
+        for (uint32_t a = 0; a < arg_count; a++) {
+            view->stride[a][kept] = view->stride[a][d];
+        }
+        kept++;
+    }
+    view->rank = kept;
+}
+
+sx_code sx_view_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uint32_t input_count,
+                     sx_view *view)
+{
+    const sx_type *space = &fused->type;
+    const sx_body *body = fused->body;
+    memset(view, 0, sizeof(*view));
+    if (body->arg_count != input_count || input_count > SX_FUSED_ARGS_MAX ||
+        body->instr_count == 0 || body->instr_count > SX_FUSED_INSTRS_MAX) {
+        return SX_FAIL(cx, SX_INPUT, "fused: %u arguments for %u inputs, %u instructions",
+                       body->arg_count, input_count, body->instr_count);
+    }
+    int64_t total = 1;
+    view->rank = space->rank;
+    for (uint32_t d = 0; d < space->rank; d++) {
+        if (!sx_dim_is_constant(space->dim[d]) || space->dim[d].scale < 1) {
+            return SX_FAIL(cx, SX_UNIMPLEMENTED, "fused: dimension %u of the space is %s", d,
+                           sx_dim_is_constant(space->dim[d]) ? "empty" : "symbolic");
+        }
+        view->extent[d] = space->dim[d].scale;
+        view->reduced[d] = (body->axes >> d & 1) != 0;
+        if (!sx_mul_i64(total, view->extent[d], &total) || total > SX_ELEMENTS_MAX) {
+            return SX_FAIL(cx, SX_LIMIT, "fused: space of more than %lld points",
+                           (long long)SX_ELEMENTS_MAX);
+        }
+    }
+    set_out_strides(view, sx_body_result_is_full(space, body));
+    for (uint32_t a = 0; a < input_count; a++) {
+        for (uint32_t d = 0; d < space->rank; d++) {
+            if (!sx_dim_is_constant(body->access[a].stride[d])) {
+                return SX_FAIL(cx, SX_INPUT, "fused: argument %u has a symbolic stride", a);
+            }
+            view->stride[a][d] = body->access[a].stride[d].scale;
+        }
+        view->offset[a] = body->access[a].offset.scale;
+        SX_TRY(check_argument(cx, view, a, &input[a]));
+    }
+    drop_unit_dims(view, input_count);
+    return SX_OK;
+}
+
+static bool index_used(const sx_body *body, const sx_view *view, uint32_t dim)
+{
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        const sx_instr *in = &body->instr[i];
+        if (in->kind == SX_BODY_INDEX && view->view_dim[in->x] == dim) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool mergeable(const sx_body *body, const sx_view *view, uint32_t d)
+{
+    int64_t inner = view->extent[d + 1];
+    bool ok = view->klass[d] == view->klass[d + 1] && view->reduced[d] == view->reduced[d + 1] &&
+              view->out_stride[d] == view->out_stride[d + 1] * inner &&
+              !index_used(body, view, d) && !index_used(body, view, d + 1);
+    for (uint32_t a = 0; a < body->arg_count; a++) {
+        ok = ok && view->stride[a][d] == view->stride[a][d + 1] * inner;
+    }
+    return ok;
+}
+
+void sx_view_merge(const sx_body *body, sx_view *view)
+{
+    for (uint32_t d = 0; d + 1 < view->rank;) {
+        if (!mergeable(body, view, d)) {
+            d++;
+            continue;
+        }
+        view->extent[d] *= view->extent[d + 1];
+        view->out_stride[d] = view->out_stride[d + 1];
+        for (uint32_t a = 0; a < body->arg_count; a++) {
+            view->stride[a][d] = view->stride[a][d + 1];
+        }
+        for (uint32_t e = d + 1; e + 1 < view->rank; e++) {
+            view->extent[e] = view->extent[e + 1];
+            view->out_stride[e] = view->out_stride[e + 1];
+            view->klass[e] = view->klass[e + 1];
+            view->reduced[e] = view->reduced[e + 1];
+            for (uint32_t a = 0; a < body->arg_count; a++) {
+                view->stride[a][e] = view->stride[a][e + 1];
+            }
+        }
+        view->rank--;
+        for (uint32_t s = 0; s < SX_RANK_MAX; s++) {
+            if (view->view_dim[s] != SX_NO_DIM && view->view_dim[s] > d) {
+                view->view_dim[s]--;
+            }
+        }
+    }
+}
+
+uint64_t sx_lower_numerics(const sx_lower *l, sx_kernel_kind kind, const int64_t *extent,
+                           uint32_t extent_count)
+{
+    uint64_t word[3 + SX_RANK_MAX + SX_FUSED_INSTRS_MAX * 9];
+    uint32_t n = 0;
+    word[n++] = (uint64_t)kind;
+    word[n++] = (uint64_t)l->out_dtype;
+    word[n++] = extent_count;
+    for (uint32_t e = 0; e < extent_count; e++) {
+        word[n++] = (uint64_t)extent[e];
+    }
+    for (uint32_t i = 0; i < l->body->instr_count; i++) {
+        const sx_instr *in = &l->body->instr[i];
+        bool apply = in->kind == SX_BODY_APPLY;
+        uint32_t operands = apply ? sx_op_info_of(in->op)->input_max : 0;
+        word[n++] = (uint64_t)in->kind;
+        word[n++] = (uint64_t)in->dtype;
+        word[n++] = apply ? (uint64_t)in->op : 0;
+        word[n++] = apply && in->op == SX_OP_COMPARE ? (uint64_t)in->direction : 0;
+        word[n++] = in->kind == SX_BODY_REDUCE ? (uint64_t)in->reducer : 0;
+        word[n++] = in->kind == SX_BODY_IMM ? 0 : in->x;
+        word[n++] = operands > 1 || in->kind == SX_BODY_DOT ? in->y : 0;
+        word[n++] = operands > 2 ? in->z : 0;
+        word[n] = 0;
+        if (in->kind == SX_BODY_IMM) {
+            memcpy(&word[n], &in->imm, sizeof(in->imm));
+        }
+        n++;
+    }
+    return sx_hash64((sx_span){(const uint8_t *)word, n * sizeof(word[0])}, 1);
+}
