@@ -84,6 +84,10 @@ uint64_t sx_residue_apply(sx_op op, bool is_float, uint64_t x, uint64_t y)
     case SX_OP_ABS: return x <= P / 2 ? x : P - x;
     case SX_OP_SIGN: return x == 0 ? 0 : x <= P / 2 ? 1 : P - 1;
     case SX_OP_NOT: return negate(sx_residue_fold(x + 1)); // two's complement: -x - 1
+    case SX_OP_EXP:
+    case SX_OP_LOG:
+    case SX_OP_SQRT:
+    case SX_OP_FLOOR: return scatter(op, x, 0);
     case SX_OP_RSQRT: return inverse(scatter(SX_OP_SQRT, x, 0));
     case SX_OP_LOGISTIC: return inverse(sx_residue_fold(1 + scatter(SX_OP_EXP, negate(x), 0)));
     case SX_OP_TANH:
@@ -102,7 +106,7 @@ uint64_t sx_residue_apply(sx_op op, bool is_float, uint64_t x, uint64_t y)
     case SX_OP_OR:
     case SX_OP_XOR: return commuting(op, x, y);
     }
-    return scatter(op, x, y); // exponential, log, sqrt, floor, power, remainder
+    return scatter(op, x, y); // power, remainder
 }
 
 uint64_t sx_residue_convert(sx_dtype from, sx_dtype to, uint64_t x)
