@@ -76,7 +76,7 @@ void sx_type_print(const sx_type *type, const sx_symbol *symbols, uint32_t symbo
     print_dims(type->dim, type->rank, symbols, symbol_count, text);
 }
 
-/* The shortest decimal that reads back to the same bits; inf, -inf, nan; bits of any other NaN. */
+/* A whole number as it is, else the shortest decimal that reads back to the same bits; inf, -inf, nan; bits of any other NaN. */
 static void print_float(sx_dtype dtype, uint64_t bits, sx_buf *out)
 {
     double value = sx_num_decode(dtype, bits);
@@ -90,6 +90,10 @@ static void print_float(sx_dtype dtype, uint64_t bits, sx_buf *out)
     }
     if (isinf(value)) {
         sx_buf_put_text(out, value < 0.0 ? "-inf" : "inf");
+        return;
+    }
+    if (fabs(value) < 0x1p53 && value == floor(value)) {
+        sx_buf_print(out, "%.0f", value);
         return;
     }
     char text[40];
