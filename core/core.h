@@ -1,0 +1,61 @@
+/* core.h - the compiler as a pure function: the only header other folders include from core (besides core/base and core/ir).
+ *
+ * (program text, target name, extents, options, fuel) -> module. No clock, no files, no environment: the same request gives the same
+ * bytes on every machine (stage times are filled in only if the ctx carries a clock, and are not part of the digest of anything).
+ */
+#ifndef SX_CORE_CORE_H
+#define SX_CORE_CORE_H
+#include "core/ir/ir.h"
+#include "protocol/module.h"
+
+typedef struct {
+    sx_span ir;                /* text form, docs/IR.md */
+    sx_span target;            /* device name of core/cost: "x86-64-v3", "x86-64-v4", ... */
+    const sx_binding *binding; /* a value for every symbol */
+    uint32_t binding_count;
+    bool no_reassociate;    /* exact rules only */
+    bool allow_approximate; /* also rules with an error bound */
+    sx_span disabled_rules; /* names separated by commas */
+} sx_core_request;
+
+/* What a key is made of: a change in any part changes the key; the parts are stored so that a miss can be explained. */
+typedef enum {
+    SX_PART_PROGRAM, /* digest of the canonical program */
+    SX_PART_TARGET,
+    SX_PART_EXTENTS, /* "batch=8" sorted by name */
+    SX_PART_OPTIONS,
+    SX_PART_TOOLCHAIN, /* compiler version and digest of its sources */
+    SX_PART_RULES,     /* digest of the rule table */
+    SX_PART_COUNT
+} sx_core_part;
+const char *sx_core_part_name(sx_core_part part);
+/* The key of a request. part[]: spans in cx's arena. Parses the program: SX_INPUT as the parser says. */
+sx_code sx_core_key(sx_ctx *cx, const sx_core_request *request, sx_key *key,
+                    sx_span part[SX_PART_COUNT]);
+/* The same for a program that is parsed already. */
+sx_code sx_core_key_of_graph(sx_ctx *cx, const sx_graph *graph, const sx_core_request *request,
+                             sx_key *key, sx_span part[SX_PART_COUNT]);
+
+/* A module being made: growing tables. */
+typedef struct {
+    sx_module_info info;
+    sx_buf strings, symbol, tensor, kernel, part, launch, arg, stage, rewrite, check, program,
+        optimized, code, constants;
+} sx_image;
+void sx_image_init(sx_image *image);
+void sx_image_fini(sx_image *image);
+void sx_image_add_check(sx_image *image, const char *name, bool passed, uint64_t points,
+                        double error, double tolerance);
+/* The file form; may be called again after adding checks. */
+sx_code sx_image_encode(sx_ctx *cx, const sx_image *image, sx_buf *bytes);
+
+/* The whole compiler (core/pipeline.c). `image` is initialised by the caller and finished by it, also on failure. Errors: SX_INPUT
+ * (program, extents), SX_UNIMPLEMENTED (operation or target without code generator, named), SX_QUOTA (fuel), SX_NOMEM,
+ * SX_COMPILE (no legal candidate for a kernel, with the last reason). */
+sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *image);
+/* Level 1 only: the extracted program as text. */
+sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_buf *text);
+
+/* Identification of this compiler: version and digest of its sources. */
+const char *sx_core_toolchain(void);
+#endif

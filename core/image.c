@@ -1,0 +1,67 @@
+/* image.c - the tables of a module while it is made, and their file form. */
+#include "core/core.h"
+
+#define TABLE_BYTES_MAX ((size_t)256 << 20)
+#define DATA_BYTES_MAX ((size_t)4 << 30)
+
+void sx_image_init(sx_image *image)
+{
+    image->info = (sx_module_info){.numerics = SX_NUMERICS_VERSION};
+    sx_buf *table[] = {&image->strings, &image->symbol, &image->tensor,  &image->kernel,
+                       &image->part,    &image->launch, &image->arg,     &image->stage,
+                       &image->rewrite, &image->check,  &image->program, &image->optimized,
+                       &image->code};
+    for (uint32_t i = 0; i < SX_COUNT(table); i++) {
+        sx_buf_init(table[i], TABLE_BYTES_MAX);
+    }
+    sx_buf_init(&image->constants, DATA_BYTES_MAX);
+}
+
+void sx_image_fini(sx_image *image)
+{
+    sx_buf *table[] = {&image->strings, &image->symbol,   &image->tensor,  &image->kernel,
+                       &image->part,    &image->launch,   &image->arg,     &image->stage,
+                       &image->rewrite, &image->check,    &image->program, &image->optimized,
+                       &image->code,    &image->constants};
+    for (uint32_t i = 0; i < SX_COUNT(table); i++) {
+        sx_buf_fini(table[i]);
+    }
+}
+
+void sx_image_add_check(sx_image *image, const char *name, bool passed, uint64_t points,
+                        double error, double tolerance)
+{
+    sx_module_check check = {.name = sx_module_put_text(&image->strings, sx_span_of(name)),
+                             .passed = passed ? 1 : 0,
+                             .points = points,
+                             .error = error,
+                             .tolerance = tolerance};
+    sx_buf_put(&image->check, &check, sizeof(check));
+}
+
+sx_code sx_image_encode(sx_ctx *cx, const sx_image *image, sx_buf *bytes)
+{
+    sx_module module = {.info = &image->info, .info_count = 1};
+#define POINT(field, buf, type)                                      \
+    do {                                                             \
+        SX_TRY(sx_buf_check(cx, &image->buf, "module table " #buf)); \
+        module.field = (const type *)(const void *)image->buf.ptr;   \
+        module.field##_count = image->buf.len / sizeof(type);        \
+    } while (0)
+    POINT(strings, strings, char);
+    POINT(symbol, symbol, sx_module_symbol);
+    POINT(tensor, tensor, sx_module_tensor);
+    POINT(kernel, kernel, sx_module_kernel);
+    POINT(part, part, sx_module_part);
+    POINT(launch, launch, sx_module_launch);
+    POINT(arg, arg, uint32_t);
+    POINT(stage, stage, sx_module_stage);
+    POINT(rewrite, rewrite, sx_module_rewrite);
+    POINT(check, check, sx_module_check);
+    POINT(program, program, char);
+    POINT(optimized, optimized, char);
+    POINT(code, code, uint8_t);
+    POINT(constants, constants, uint8_t);
+#undef POINT
+    return sx_module_encode(cx, &module, bytes);
+}
