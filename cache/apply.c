@@ -303,6 +303,7 @@ static bool run_plain(sx_apply *apply, sx_sql sql, const char *what)
     return statement != NULL && sx_store_run(&apply->store, statement, what);
 }
 
+/* When even that fails (no memory), closing the connection does it; the next batch opens it again. */
 static void roll_back(sx_apply *apply)
 {
     if (sqlite3_get_autocommit(apply->store.db) == 0) {
@@ -312,6 +313,9 @@ static void roll_back(sx_apply *apply)
         (void)run_plain(apply, SX_SQL_ROLLBACK, "rollback");
         apply->store.code = code;
         memcpy(apply->store.text, text, sizeof(text));
+    }
+    if (sqlite3_get_autocommit(apply->store.db) == 0) {
+        sx_store_close(&apply->store);
     }
 }
 
@@ -396,7 +400,7 @@ static attempt try_batch(sx_apply *apply, sx_batch *batch)
                 (void)snprintf(text, sizeof(text), "%s", apply->store.text);
             }
             memcpy(batch->result.text, text, sizeof(text));
-            return row_fault ? AGAIN : FAILED;
+            return row_fault && apply->store.db != NULL ? AGAIN : FAILED;
         }
     }
     if (!finish(apply, &batch->result)) {

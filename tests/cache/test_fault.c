@@ -2,6 +2,7 @@
 #include "tests/cache/fixture.h"
 
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -103,6 +104,40 @@ START_TEST(test_failing_disk_is_survived)
     for (uint32_t i = 0; i < 30; i++) {
         ck_assert_msg(has_number(&b, i), "entry %u", i);
     }
+    bench_close(&b);
+}
+END_TEST
+
+/* The kernel's own refusal instead of the shim's: files may not grow past 2 MiB (EFBIG, and SIGXFSZ for who does not block it). */
+START_TEST(test_file_size_limit)
+{
+    bench b = bench_open(&(sx_cache_options){.ram_limit = 200000});
+    sx_rng rng = {sx_test_seed()};
+    uint8_t *bytes = make_bytes(&rng, 100000, false);
+    struct rlimit limit;
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    struct rlimit small = {.rlim_cur = 2 << 20, .rlim_max = limit.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+    uint32_t refused = 0;
+    for (uint32_t i = 0; i < 40; i++) {
+        put_ok(&b, 0, key_of(i, 0), bytes, 100000, 1);
+        if (i % 4 == 3) {
+            refused += sx_cache_flush(&b.cx, b.cache, SX_CACHE_COMMITTED) == SX_SYSTEM ? 1 : 0;
+            sx_ctx_reset_error(&b.cx);
+        }
+    }
+    ck_assert_uint_gt(refused, 2);
+    for (uint32_t i = 0; i < 40; i++) {
+        ck_assert_msg(has(&b, 0, key_of(i, 0)), "entry %u", i);
+    }
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    *b.now_us += 31000000;
+    ck_assert(sx_test_wait(is_idle, &b, 5000));
+    bench_restart(&b);
+    for (uint32_t i = 0; i < 40; i++) {
+        ck_assert_msg(has(&b, 0, key_of(i, 0)), "entry %u", i);
+    }
+    free(bytes);
     bench_close(&b);
 }
 END_TEST
@@ -314,6 +349,7 @@ int main(void)
     Suite *suite = suite_create("fault");
     TCase *cases = tcase_create("fault");
     tcase_add_loop_test(cases, test_failing_disk_is_survived, 0, (int)SX_COUNT(failing));
+    tcase_add_test(cases, test_file_size_limit);
     tcase_add_test(cases, test_disk_that_fails_at_the_start);
     tcase_add_test(cases, test_failing_reads_are_misses);
     tcase_add_test(cases, test_every_failure_once);
