@@ -149,6 +149,7 @@ uint32_t sx_x64_form_disp_scale(const sx_x64_form *form, uint32_t length, bool b
     case SX_TUPLE_T8B: return broadcast ? 8 : 16U << length;
     case SX_TUPLE_TH: return 8U << length;
     case SX_TUPLE_TQ: return 4U << length;
+    case SX_TUPLE_T1: return 1;
     case SX_TUPLE_T4: return 4;
     case SX_TUPLE_T8: return 8;
     case SX_TUPLE_T16: return 16;

@@ -24,6 +24,7 @@ typedef enum {
     SX_TUPLE_T8B,
     SX_TUPLE_TH,
     SX_TUPLE_TQ,
+    SX_TUPLE_T1,
     SX_TUPLE_T4,
     SX_TUPLE_T8,
     SX_TUPLE_T16,

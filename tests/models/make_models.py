@@ -250,7 +250,7 @@ def reference(np, name, model):
     mixed = softmax(q @ k.swapaxes(2, 3) / w["head_root"]) @ v
     x = x + dense(mixed.swapaxes(1, 2).reshape(2, SEQUENCE, WIDTH), "attn.out")
     h = dense(norm(x, "norm2"), "ffn.up")
-    h = 0.5 * h * (1 + np.vectorize(math.erf)(h / math.sqrt(2)))
+    h = 0.5 * h * (1 + np.vectorize(math.erf)(h / w["root_two"]))
     return norm(x + dense(h, "ffn.down"), "norm3").ravel()[::97]
 
 

@@ -1,0 +1,419 @@
+/* emit.c - functions around the vector code: entry and exit, loops, pointers, integers. */
+#include "core/x64/gen.h"
+
+#include <string.h>
+
+sx_x64_level sx_x64_level_of(uint32_t lanes)
+{
+    return lanes == 16 ? SX_X64_AVX512 : SX_X64_AVX2;
+}
+
+static bool fits32(int64_t value)
+{
+    return value >= INT32_MIN && value <= INT32_MAX;
+}
+
+static void move_imm(sx_gen *g, uint32_t reg, int64_t value)
+{
+    if (value >= 0 && value <= UINT32_MAX) {
+        SX_X64_PUT(g->as, MOV, sx_x64_r32(reg), sx_x64_imm(value)); /* zero-extends */
+    } else {
+        SX_X64_PUT(g->as, MOV, sx_x64_r64(reg), sx_x64_imm(value));
+    }
+}
+
+sx_x64_arg sx_gen_slot(const sx_live *live)
+{
+    SX_ASSERT(live->reg < 0);
+    return sx_x64_mem(SX_RSP, (int32_t)(8 * live->slot));
+}
+
+/* The register of an integer interval; one on the stack is loaded into `temporary` first. */
+static uint32_t fetch(sx_gen *g, const sx_live *live, uint32_t temporary)
+{
+    if (live->reg >= 0) {
+        return (uint32_t)live->reg;
+    }
+    SX_X64_PUT(g->as, MOV, sx_x64_r64(temporary), sx_gen_slot(live));
+    return temporary;
+}
+
+static void keep(sx_gen *g, const sx_live *live, uint32_t reg)
+{
+    if (live->reg < 0) {
+        SX_X64_PUT(g->as, MOV, sx_gen_slot(live), sx_x64_r64(reg));
+    } else if ((uint32_t)live->reg != reg) {
+        SX_X64_PUT(g->as, MOV, sx_x64_r64((uint32_t)live->reg), sx_x64_r64(reg));
+    }
+}
+
+/* reg += value; rcx is used for what no immediate holds. */
+static void add_imm(sx_gen *g, uint32_t reg, int64_t value)
+{
+    if (fits32(value) && value != 0) {
+        SX_X64_PUT(g->as, ADD, sx_x64_r64(reg), sx_x64_imm(value));
+    } else if (value != 0) {
+        move_imm(g, SX_RCX_SCRATCH, value);
+        SX_X64_PUT(g->as, ADD, sx_x64_r64(reg), sx_x64_r64(SX_RCX_SCRATCH));
+    }
+}
+
+static void add_to_live(sx_gen *g, const sx_live *live, int64_t value)
+{
+    if (live->reg >= 0) {
+        add_imm(g, (uint32_t)live->reg, value);
+    } else if (fits32(value)) {
+        SX_X64_PUT(g->as, ADD, sx_gen_slot(live), sx_x64_imm(value));
+    } else {
+        move_imm(g, SX_RAX_SCRATCH, value);
+        SX_X64_PUT(g->as, ADD, sx_gen_slot(live), sx_x64_r64(SX_RAX_SCRATCH));
+    }
+}
+
+/* ---- pointers ---- */
+static const sx_live *stream_live(const sx_gen *g, uint32_t stream)
+{
+    return &g->general.live[g->first_stream + stream];
+}
+
+sx_x64_arg sx_gen_address(sx_gen *g, uint32_t index, int64_t extra)
+{
+    const sx_addr *addr = &g->part->addr[g->part->item[index].addr];
+    uint32_t stream = g->item_stream[index];
+    uint32_t base = fetch(g, stream_live(g, stream), SX_RAX_SCRATCH);
+    int64_t disp = addr->offset - g->stream[stream].base + extra;
+    if (!fits32(disp)) {
+        move_imm(g, SX_RCX_SCRATCH, disp);
+        SX_X64_PUT(g->as, ADD, sx_x64_r64(SX_RCX_SCRATCH), sx_x64_r64(base));
+        SX_X64_PUT(g->as, MOV, sx_x64_r64(SX_RAX_SCRATCH), sx_x64_r64(SX_RCX_SCRATCH));
+        base = SX_RAX_SCRATCH;
+        disp = 0;
+    }
+    if (addr->index_reg == SX_NO_REG) {
+        return sx_x64_mem(base, (int32_t)disp);
+    }
+    const sx_live *scalar = &g->general.live[g->first_scalar + addr->index_reg];
+    return sx_x64_mem_index(base, fetch(g, scalar, SX_RCX_SCRATCH), 1, (int32_t)disp);
+}
+
+/* reg += coefficient * grid index; uses rcx. A coefficient beyond 32 bits goes in two parts. */
+static void add_grid_term(sx_gen *g, uint32_t reg, uint32_t grid, int64_t coefficient)
+{
+    int64_t high = coefficient >> 31;
+    int64_t low = coefficient - high * (INT64_C(1) << 31);
+    if (fits32(coefficient)) {
+        high = 0;
+        low = coefficient;
+    }
+    sx_x64_arg rcx = sx_x64_r64(SX_RCX_SCRATCH);
+    for (uint32_t part = 0; part < 2; part++) {
+        int64_t factor = part == 0 ? low : high;
+        if (factor == 0) {
+            continue;
+        }
+        uint32_t from = fetch(g, &g->general.live[SX_ARG_INDEX], SX_RCX_SCRATCH);
+        SX_X64_PUT(g->as, MOV, rcx, sx_x64_mem(from, (int32_t)(8 * grid)));
+        if (factor != 1) {
+            SX_X64_PUT(g->as, IMUL, rcx, rcx, sx_x64_imm(factor));
+        }
+        if (part == 1) {
+            SX_X64_PUT(g->as, SHL, rcx, sx_x64_imm(31));
+        }
+        SX_X64_PUT(g->as, ADD, sx_x64_r64(reg), rcx);
+    }
+}
+
+static void set_up_stream(sx_gen *g, uint32_t index)
+{
+    const sx_stream *stream = &g->stream[index];
+    const sx_live *live = stream_live(g, index);
+    uint32_t reg = live->reg >= 0 ? (uint32_t)live->reg : SX_RAX_SCRATCH;
+    if (stream->buffer == SX_STREAM_VALUE) {
+        move_imm(g, reg, 0);
+    } else if (g->kernel->buffer[stream->buffer].role == SX_BUFFER_WORKSPACE) {
+        uint32_t from = fetch(g, &g->general.live[SX_ARG_WORKSPACE], SX_RCX_SCRATCH);
+        SX_X64_PUT(g->as, MOV, sx_x64_r64(reg), sx_x64_r64(from));
+    } else {
+        uint32_t from = fetch(g, &g->general.live[SX_ARG_BUFFER], SX_RCX_SCRATCH);
+        SX_X64_PUT(g->as, MOV, sx_x64_r64(reg), sx_x64_mem(from, (int32_t)(8 * stream->buffer)));
+    }
+    for (uint32_t grid = 0; grid < 3; grid++) {
+        add_grid_term(g, reg, grid, stream->coef[grid]);
+    }
+    add_imm(g, reg, stream->base);
+    keep(g, live, reg);
+}
+
+static void set_up(sx_gen *g, const sx_setup *setup)
+{
+    const sx_live *live;
+    switch (setup->kind) {
+    case SX_SETUP_CONSTANT:
+        live = &g->vector.live[g->first_constant + setup->index];
+        if (live->reg >= 0) {
+            sx_gen_load_constant(g, setup->index, (uint32_t)live->reg);
+        }
+        break;
+    case SX_SETUP_TAIL:
+        live = &g->mask.live[g->first_tail + setup->index];
+        if (live->reg >= 0) {
+            sx_gen_load_tail(g, setup->index, (uint32_t)live->reg);
+        }
+        break;
+    case SX_SETUP_STREAM: set_up_stream(g, setup->index); break;
+    }
+}
+
+/* ---- loops ---- */
+static void open_loop(sx_gen *g, sx_gen_loop *loop, uint32_t index)
+{
+    if (loop->trip == 1) {
+        return;
+    }
+    const sx_live *counter = &g->general.live[g->first_counter + index];
+    uint32_t reg = counter->reg >= 0 ? (uint32_t)counter->reg : SX_RAX_SCRATCH;
+    move_imm(g, reg, loop->trip);
+    keep(g, counter, reg);
+    if (loop->innermost) {
+        sx_x64_align(g->as, 32);
+    }
+    loop->label = sx_x64_label_make(g->as);
+    sx_x64_label_put(g->as, loop->label);
+}
+
+static sx_code close_loop(sx_gen *g, const sx_gen_loop *loop, uint32_t index)
+{
+    for (uint32_t s = loop->first_step; s != SX_GEN_NONE; s = g->step[s].next) {
+        uint32_t stream = g->step[s].stream;
+        add_to_live(g, stream_live(g, stream), g->stream[stream].coef[loop->variable]);
+    }
+    if (loop->trip > 1) {
+        const sx_live *counter = &g->general.live[g->first_counter + index];
+        SX_X64_PUT(g->as, DEC,
+                   counter->reg >= 0 ? sx_x64_r64((uint32_t)counter->reg) : sx_gen_slot(counter));
+        SX_X64_PUT(g->as, JNE, sx_x64_to(loop->label));
+    }
+    for (uint32_t s = loop->first_step; s != SX_GEN_NONE; s = g->step[s].next) {
+        uint32_t stream = g->step[s].stream;
+        int64_t whole;
+        if (!sx_mul_i64(g->stream[stream].coef[loop->variable], loop->trip, &whole)) {
+            return SX_FAIL(g->cx, SX_LIMIT,
+                           "kernel %s: part %u: loop of %lld steps of %lld bytes overflows",
+                           g->kernel->name, g->part_index, (long long)loop->trip,
+                           (long long)g->stream[stream].coef[loop->variable]);
+        }
+        if (stream_live(g, stream)->end > 2 * loop->end + 1) { /* back to the start: used again */
+            add_to_live(g, stream_live(g, stream), -whole);
+        }
+    }
+    return SX_OK;
+}
+
+/* ---- integers ---- */
+static const sx_live *scalar_live(const sx_gen *g, uint32_t reg)
+{
+    return &g->general.live[g->first_scalar + reg];
+}
+
+static void load_scalar(sx_gen *g, const sx_item *item, uint32_t index)
+{
+    const sx_live *live = scalar_live(g, item->dst);
+    sx_x64_arg from = sx_gen_address(g, index, 0);
+    uint32_t reg = live->reg >= 0 ? (uint32_t)live->reg : SX_RAX_SCRATCH;
+    if (item->op == SX_LOP_SLOAD32) {
+        SX_X64_PUT(g->as, MOVSXD, sx_x64_r64(reg), from);
+    } else {
+        SX_X64_PUT(g->as, MOV, sx_x64_r64(reg), from);
+    }
+    keep(g, live, reg);
+}
+
+/* rax = the operand; the result leaves in rax. */
+static void scalar_op(sx_gen *g, const sx_item *item)
+{
+    sx_x64_arg rax = sx_x64_r64(SX_RAX_SCRATCH);
+    sx_x64_arg rcx = sx_x64_r64(SX_RCX_SCRATCH);
+    uint32_t from = fetch(g, scalar_live(g, item->src[0]), SX_RAX_SCRATCH);
+    if (from != SX_RAX_SCRATCH) {
+        SX_X64_PUT(g->as, MOV, rax, sx_x64_r64(from));
+    }
+    move_imm(g, SX_RCX_SCRATCH, item->op == SX_LOP_SCLAMP ? item->imm2 - 1 : item->imm2);
+    switch (item->op) {
+    case SX_LOP_SMUL: SX_X64_PUT(g->as, IMUL, rax, rcx); break;
+    case SX_LOP_SWRAP:
+        SX_X64_PUT(g->as, ADD, rcx, rax);
+        SX_X64_PUT(g->as, TEST, rax, rax);
+        SX_X64_PUT(g->as, CMOVL, rax, rcx);
+        break;
+    default: /* sclamp: not above the bound, not below zero */
+        SX_X64_PUT(g->as, CMP, rax, rcx);
+        SX_X64_PUT(g->as, CMOVG, rax, rcx);
+        move_imm(g, SX_RCX_SCRATCH, 0);
+        SX_X64_PUT(g->as, TEST, rax, rax);
+        SX_X64_PUT(g->as, CMOVL, rax, rcx);
+        break;
+    }
+    keep(g, scalar_live(g, item->dst), SX_RAX_SCRATCH);
+}
+
+static void put_op(sx_gen *g, const sx_item *item, uint32_t index)
+{
+    if (sx_lop_info_of(item->op)->result == 'v' &&
+        (g->constant_of[item->dst] != SX_GEN_NONE || g->fold_of[item->dst] == index)) {
+        return; /* made at its use */
+    }
+    switch (item->op) {
+    case SX_LOP_SLOAD32:
+    case SX_LOP_SLOAD64: load_scalar(g, item, index); break;
+    case SX_LOP_SVAR: {
+        uint32_t reg = fetch(g, stream_live(g, g->item_stream[index]), SX_RAX_SCRATCH);
+        keep(g, scalar_live(g, item->dst), reg);
+        break;
+    }
+    case SX_LOP_SWRAP:
+    case SX_LOP_SCLAMP:
+    case SX_LOP_SMUL: scalar_op(g, item); break;
+    default: sx_gen_vector_op(g, item, index); break;
+    }
+}
+
+static sx_code put_body(sx_gen *g)
+{
+    uint32_t next_setup = 0;
+    uint32_t next_loop = 0;
+    for (uint32_t i = 0; i < g->part->item_count; i++) {
+        while (next_setup < g->setup_count && g->setup[next_setup].position == 2 * i) {
+            set_up(g, &g->setup[next_setup++]);
+        }
+        const sx_item *item = &g->part->item[i];
+        switch (item->kind) {
+        case SX_ITEM_OP: put_op(g, item, i); break;
+        case SX_ITEM_LOOP:
+            open_loop(g, &g->loop[next_loop], next_loop);
+            next_loop++;
+            break;
+        case SX_ITEM_END: SX_TRY(close_loop(g, &g->loop[g->item_loop[i]], g->item_loop[i])); break;
+        }
+    }
+    SX_ASSERT(next_setup == g->setup_count && next_loop == g->loop_count);
+    return SX_OK;
+}
+
+/* ---- functions ---- */
+static const uint8_t callee_saved[] = {SX_RBX, SX_RBP, SX_R12, SX_R13, SX_R14, SX_R15};
+
+static void put_entry(sx_gen *g)
+{
+    for (uint32_t i = 0; i < SX_COUNT(callee_saved); i++) {
+        if ((g->general.used >> callee_saved[i] & 1) != 0) {
+            SX_X64_PUT(g->as, PUSH, sx_x64_r64(callee_saved[i]));
+        }
+    }
+    if (g->slot_count > 0) {
+        SX_X64_PUT(g->as, SUB, sx_x64_r64(SX_RSP), sx_x64_imm(8 * (int64_t)g->slot_count));
+    }
+    static const uint8_t argument[SX_ARG_COUNT] = {SX_RDI, SX_RSI, SX_RDX};
+    for (uint32_t a = 0; a < SX_ARG_COUNT; a++) {
+        const sx_live *live = &g->general.live[a];
+        SX_ASSERT(live->reg < 0 || live->reg == argument[a]);
+        if (live->start != SX_GEN_NONE) {
+            keep(g, live, argument[a]);
+        }
+    }
+}
+
+static void put_exit(sx_gen *g)
+{
+    SX_X64_PUT0(g->as, VZEROUPPER);
+    if (g->slot_count > 0) {
+        SX_X64_PUT(g->as, ADD, sx_x64_r64(SX_RSP), sx_x64_imm(8 * (int64_t)g->slot_count));
+    }
+    for (uint32_t i = SX_COUNT(callee_saved); i-- > 0;) {
+        if ((g->general.used >> callee_saved[i] & 1) != 0) {
+            SX_X64_PUT(g->as, POP, sx_x64_r64(callee_saved[i]));
+        }
+    }
+    SX_X64_PUT0(g->as, RET);
+}
+
+static sx_code assign_slots(sx_gen *g)
+{
+    g->slot_count = 0;
+    for (uint32_t i = 0; i < g->general.count; i++) {
+        sx_live *live = &g->general.live[i];
+        if (live->start != SX_GEN_NONE && live->reg < 0) {
+            live->slot = g->slot_count++;
+        }
+    }
+    if (g->slot_count > SX_GEN_SLOTS_MAX) {
+        return SX_FAIL(g->cx, SX_LIMIT, "kernel %s: part %u: %u stack slots, at most %u",
+                       g->kernel->name, g->part_index, g->slot_count, SX_GEN_SLOTS_MAX);
+    }
+    return SX_OK;
+}
+
+static sx_code put_part(sx_gen *g)
+{
+    uint32_t top = g->lanes == 16 ? 32 : 16;
+    uint32_t all = g->lanes == 16 ? UINT32_MAX : 0xFFFF;
+    g->vector.allowed = all >> g->vector_scratch;
+    SX_ASSERT(g->vector_scratch <= SX_GEN_SCRATCH_MAX && top > SX_GEN_SCRATCH_MAX);
+    g->mask.allowed = g->mask_scratch > 0 ? 0x7E : 0xFE;
+    SX_TRY(sx_gen_allocate(g, &g->vector, "vector"));
+    SX_TRY(sx_gen_allocate(g, &g->mask, "mask"));
+    SX_TRY(sx_gen_allocate(g, &g->general, "general"));
+    SX_TRY(assign_slots(g));
+    put_entry(g);
+    SX_TRY(put_body(g));
+    put_exit(g);
+    return g->as->code;
+}
+
+/* A part is made with no register set aside; where selection found the need for scratch registers, once more with them. */
+static sx_code emit_part(sx_gen *g, sx_x64_kernel *out)
+{
+    SX_TRY(sx_gen_analyse(g));
+    sx_x64_align(g->as, 64);
+    out->entry[g->part_index] = sx_x64_offset(g->as);
+    sx_x64_asm before = *g->as;
+    size_t length = g->as->out->len;
+    for (;;) {
+        SX_TRY(put_part(g));
+        if (g->vector_need <= g->vector_scratch && g->mask_need <= g->mask_scratch) {
+            break;
+        }
+        g->vector_scratch = g->vector_need;
+        g->mask_scratch = g->mask_need;
+        g->as->out->len = length;
+        g->as->fixup_count = before.fixup_count;
+        SX_TRY(sx_spend(g->cx, g->part->item_count));
+    }
+    uint32_t used = (uint32_t)__builtin_popcount(g->vector.used) + g->vector_scratch;
+    out->vector_count = out->vector_count < used ? used : out->vector_count;
+    out->slot_count = out->slot_count < g->slot_count ? g->slot_count : out->slot_count;
+    out->constant_count += g->vector.spilled;
+    return SX_OK;
+}
+
+sx_code sx_x64_emit(sx_ctx *cx, const sx_kernel *kernel, sx_buf *blob, sx_x64_kernel *out)
+{
+    SX_TRY(sx_kernel_check(cx, kernel));
+    memset(out, 0, sizeof(*out));
+    out->level = sx_x64_level_of(kernel->lanes);
+    out->entry_count = kernel->part_count;
+    size_t start = blob->len;
+    sx_x64_asm as;
+    sx_x64_asm_init(&as, cx, out->level, blob);
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        sx_gen g = {.cx = cx,
+                    .kernel = kernel,
+                    .part = &kernel->part[p],
+                    .part_index = p,
+                    .lanes = kernel->lanes,
+                    .as = &as};
+        SX_TRY(emit_part(&g, out));
+    }
+    SX_TRY(sx_x64_finish(&as));
+    out->code_bytes = (uint32_t)(blob->len - start);
+    return SX_OK;
+}

@@ -1,0 +1,372 @@
+/* compile.c - compile, optimize and get: the key of a request, the hit, or the job that makes it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/state.h"
+
+#define KEY_ARENA_BYTES ((size_t)1 << 30)
+#define RETRY_MS 1000
+
+typedef enum { MODE_WAIT, MODE_ASYNC, MODE_HIT_ONLY } compile_mode;
+
+static bool read_mode(const sx_compile_args *args, compile_mode *mode)
+{
+    *mode = MODE_WAIT;
+    if (!SX_HAS(args, compile_args, mode) || sx_span_is(args->mode, "wait")) {
+        return true;
+    }
+    if (sx_span_is(args->mode, "async")) {
+        *mode = MODE_ASYNC;
+        return true;
+    }
+    *mode = MODE_HIT_ONLY;
+    return sx_span_is(args->mode, "hit_only");
+}
+
+static bool wants_refresh(const sx_compile_args *args)
+{
+    return SX_HAS(args, compile_args, refresh) && args->refresh;
+}
+
+/* Where the answer of a call lies in the cache. */
+static sx_key slot_of(sx_method method, const sx_key *key)
+{
+    sx_span part = {key->byte, SX_KEY_BYTES};
+    return method == SX_METHOD_OPTIMIZE ? sx_key_of("optimize", &part, 1) : *key;
+}
+
+/* ---- requests seen before ---- */
+/* Digest of all that the key depends on, without reading the program. */
+static sx_code digest_of(sx_ctx *cx, const sx_compile_args *args, sx_key *digest)
+{
+    sx_compile_args rest = *args;
+    rest.ir = (sx_span){0};
+    rest.has &= ~(SX_BIT(compile_args, mode) | SX_BIT(compile_args, refresh) |
+                  SX_BIT(compile_args, wait_ms));
+    sx_buf text;
+    sx_buf_init(&text, SX_RPC_REQUEST_BYTES_MAX);
+    sx_message_encode(&text, &sx_message_compile_args, &rest, NULL);
+    sx_code code = sx_buf_check(cx, &text, "request");
+    if (code == SX_OK) {
+        sx_span parts[2] = {args->ir, sx_buf_span(&text)};
+        *digest = sx_key_of("request", parts, 2);
+    }
+    sx_buf_fini(&text);
+    return code;
+}
+
+static sxd_memo *memo_set(sxd_daemon *daemon, const sx_key *request)
+{
+    uint32_t index = ((uint32_t)request->byte[0] | (uint32_t)request->byte[1] << 8) % SXD_MEMO_SETS;
+    return &daemon->memo[index * SXD_MEMO_WAYS];
+}
+
+static bool memo_find(sxd_daemon *daemon, const sx_key *request, sx_key *key)
+{
+    sxd_memo *set = memo_set(daemon, request);
+    for (uint32_t i = 0; i < SXD_MEMO_WAYS; i++) {
+        if (set[i].used != 0 && sx_key_equal(&set[i].request, request)) {
+            set[i].used = ++daemon->memo_clock;
+            *key = set[i].key;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void memo_put(sxd_daemon *daemon, const sx_key *request, const sx_key *key)
+{
+    sxd_memo *set = memo_set(daemon, request);
+    uint32_t oldest = 0;
+    for (uint32_t i = 0; i < SXD_MEMO_WAYS; i++) {
+        if (sx_key_equal(&set[i].request, request)) {
+            oldest = i;
+            break;
+        }
+        oldest = set[i].used < set[oldest].used ? i : oldest;
+    }
+    set[oldest] = (sxd_memo){.request = *request, .key = *key, .used = ++daemon->memo_clock};
+}
+
+/* ---- answers from the cache ---- */
+static const char *tier_name(sx_cache_tier tier)
+{
+    return tier == SX_TIER_RAM ? "ram" : "disk";
+}
+
+/* Answers the call from the cache; false when there is nothing. */
+static bool answer_hit(sxd_call *call, const sx_key *key, const sx_key *slot)
+{
+    sxd_daemon *daemon = call->daemon;
+    sx_blob *blob;
+    sx_cache_info info;
+    if (sx_cache_get(daemon->cache, call->uid, slot, &blob, &info) != SX_OK) {
+        return false;
+    }
+    *(info.tier == SX_TIER_RAM ? &daemon->metrics.hits_ram : &daemon->metrics.hits_disk) += 1;
+    sxd_daemon_touch_cache(daemon);
+    if (call->request.method == SX_METHOD_OPTIMIZE) {
+        sx_optimize_result result = {
+            .key = *key,
+            .tier = sx_span_of(tier_name(info.tier)),
+            .cost_us = (int64_t)info.cost_us,
+            .text = sx_blob_span(blob),
+        };
+        sxd_call_result(call, &result, NULL);
+        sx_blob_free(blob);
+        return true;
+    }
+    sx_compile_result result = {
+        .key = *key,
+        .state = SX_SPAN_LITERAL("done"),
+        .tier = sx_span_of(tier_name(info.tier)),
+    };
+    SX_PUT(&result, compile_result, cost_us, (int64_t)info.cost_us);
+    SX_PUT(&result, compile_result, module, sx_blob_span(blob));
+    sxd_call_result(call, &result, blob);
+    return true;
+}
+
+void sxd_get(sxd_call *call)
+{
+    const sx_get_args *args = call->request.args;
+    sxd_daemon *daemon = call->daemon;
+    sx_blob *blob;
+    sx_cache_info info;
+    if (sx_cache_get(daemon->cache, call->uid, &args->key, &blob, &info) != SX_OK) {
+        char text[SX_KEY_TEXT_SIZE];
+        sx_key_print(&args->key, text);
+        daemon->metrics.misses++;
+        sxd_call_refuse(call, SX_ABSENT, 0, "get: no entry %s", text);
+        return;
+    }
+    *(info.tier == SX_TIER_RAM ? &daemon->metrics.hits_ram : &daemon->metrics.hits_disk) += 1;
+    sxd_daemon_touch_cache(daemon);
+    sx_get_result result = {
+        .key = args->key,
+        .tier = sx_span_of(tier_name(info.tier)),
+        .cost_us = (int64_t)info.cost_us,
+        .module = sx_blob_span(blob),
+    };
+    sxd_call_result(call, &result, blob);
+}
+
+/* ---- misses ---- */
+static void accept_async(sxd_job *job, sxd_call *call, bool coalesced)
+{
+    job->detached = true;
+    sx_compile_result result = {
+        .key = job->key,
+        .state = sx_span_of(sxd_job_state_name(job->state)),
+        .tier = SX_SPAN_LITERAL("none"),
+    };
+    SX_PUT(&result, compile_result, coalesced, coalesced);
+    SX_PUT(&result, compile_result, job, job->id);
+    SX_PUT(&result, compile_result, seq, job->seq);
+    sxd_call_result(call, &result, NULL);
+}
+
+/* Refuses what may not start a compilation; true when the call was answered. */
+static bool refuse_miss(sxd_call *call, const sx_key *slot, compile_mode mode, bool refresh)
+{
+    sxd_daemon *daemon = call->daemon;
+    char text[SX_KEY_TEXT_SIZE];
+    sx_cache_strikes strikes;
+    sx_key_print(&call->key.key, text);
+    if (mode == MODE_HIT_ONLY) {
+        sxd_call_refuse(call, SX_ABSENT, 0, "compile: no entry %s", text);
+        return true;
+    }
+    if (refresh) {
+        (void)sx_cache_pardon(daemon->cache, slot); /* an explicit wish to try again */
+    } else if (sx_cache_is_quarantined(daemon->cache, slot, &strikes)) {
+        daemon->metrics.quarantined++;
+        sxd_call_refuse(call, SX_QUARANTINED, 0, "compile: key %.16s killed %u workers: %s", text,
+                        strikes.count, strikes.signature);
+        return true;
+    }
+    if (daemon->phase != SXD_UP) {
+        daemon->metrics.refused_busy++;
+        sxd_call_refuse(call, SX_BUSY, RETRY_MS, "compile: the daemon is stopping");
+        return true;
+    }
+    return false;
+}
+
+static void start_or_join(sxd_call *call, const sx_key *slot, compile_mode mode)
+{
+    sxd_daemon *daemon = call->daemon;
+    int64_t queue_max = daemon->config.options.queue_max;
+    sxd_job *job = sxd_job_find_active(daemon, slot, call->uid);
+    bool coalesced = job != NULL;
+    if (coalesced) {
+        job->coalesced++;
+        daemon->metrics.coalesced++;
+    } else if (daemon->active_count >= queue_max) {
+        daemon->metrics.refused_busy++;
+        sxd_call_refuse(call, SX_BUSY, RETRY_MS, "queue: %u compilations, at most %lld",
+                        daemon->active_count, (long long)queue_max);
+        return;
+    } else {
+        job = sxd_job_new(daemon, call, slot);
+        if (job == NULL) {
+            sxd_call_refuse(call, SX_NOMEM, RETRY_MS, "queue: no memory for a compilation");
+            return;
+        }
+        char key[SX_KEY_TEXT_SIZE];
+        sx_key_print(&job->key, key);
+        sxd_log(SXD_INFO, "job", "req=%llu job=%lld state=queued method=%s key=%.16s uid=%u",
+                (unsigned long long)call->id, (long long)job->id, sx_method_get(job->method)->name,
+                key, job->uid);
+    }
+    if (mode == MODE_ASYNC && call->request.method == SX_METHOD_COMPILE) {
+        accept_async(job, call, coalesced);
+    } else {
+        call->coalesced = coalesced;
+        sxd_queue_hold(job, call);
+    }
+    sxd_queue_run(daemon);
+}
+
+/* The key is known, with its parts. */
+static void decide(sxd_call *call)
+{
+    const sx_compile_args *args = call->request.args;
+    sxd_daemon *daemon = call->daemon;
+    compile_mode mode;
+    bool known = read_mode(args, &mode);
+    SX_ASSERT(known);
+    sx_key slot = slot_of(call->request.method, &call->key.key);
+    bool refresh = wants_refresh(args);
+    if (!refresh && answer_hit(call, &call->key.key, &slot)) {
+        return;
+    }
+    daemon->metrics.misses++;
+    if (refuse_miss(call, &slot, mode, refresh)) {
+        return;
+    }
+    if (call->deadline_ms <= uv_now(&daemon->loop)) {
+        daemon->metrics.expired++;
+        sxd_call_refuse(call, SX_TIMEOUT, 0, "compile: the deadline of the call passed");
+        return;
+    }
+    if (SX_HAS(args, compile_args, wait_ms)) {
+        int64_t wait = sx_min_i64(sx_max_i64(args->wait_ms, 0), daemon->config.options.wait_ms);
+        call->hold_ms = uv_now(&daemon->loop) + (uint64_t)wait;
+    }
+    start_or_join(call, &slot, mode);
+}
+
+/* ---- keys, on a pool thread ---- */
+typedef struct {
+    uv_work_t work;
+    sxd_call *call;
+    const sxd_backend *backend;
+    sx_ctx cx; /* the program as read; freed before the call waits */
+    sxd_key key;
+    sx_key request;
+    sx_code code;
+} keying;
+
+static void run_key(uv_work_t *work)
+{
+    keying *k = work->data;
+    k->code = k->backend->key(&k->cx, k->call->request.args, &k->key);
+}
+
+/* The key and copies of its parts, into the call. */
+static sx_code take_key(sxd_call *call, const sxd_key *key)
+{
+    SX_ASSERT(key->part_count <= SX_CACHE_PART_MAX);
+    call->key.key = key->key;
+    call->key.part_count = key->part_count;
+    for (uint32_t i = 0; i < key->part_count; i++) {
+        const char *name = sx_alloc_text(&call->cx, key->part[i].name);
+        const char *value = sx_alloc_text(&call->cx, key->part[i].value);
+        if (name == NULL || value == NULL) {
+            return call->cx.error.code;
+        }
+        call->key.part[i] = (sx_cache_part){
+            .name = {(const uint8_t *)name, key->part[i].name.len},
+            .value = {(const uint8_t *)value, key->part[i].value.len},
+        };
+    }
+    return SX_OK;
+}
+
+static void on_key(uv_work_t *work, int status)
+{
+    keying *k = work->data;
+    sxd_call *call = k->call;
+    sxd_daemon *daemon = call->daemon;
+    sx_error error = k->cx.error;
+    sx_key request = k->request;
+    sx_code code = status == 0 ? k->code : SX_CANCELLED;
+    if (code == SX_OK) {
+        code = take_key(call, &k->key);
+        error = call->cx.error;
+    }
+    sx_ctx_fini(&k->cx);
+    free(k);
+    call->keying = false;
+    SX_ASSERT(daemon->keying_count > 0);
+    daemon->keying_count--;
+    daemon->metrics.keyed++;
+    if (call->session == NULL) {
+        sxd_call_drop(call); /* the client left meanwhile */
+        return;
+    }
+    if (code != SX_OK) {
+        if (error.code == SX_OK) {
+            error = (sx_error){.code = code, .text = "compile: the daemon is stopping"};
+        }
+        sxd_call_fail(call, &error, 0);
+        return;
+    }
+    memo_put(daemon, &request, &call->key.key);
+    decide(call);
+}
+
+static void begin_keying(sxd_call *call, const sx_key *request)
+{
+    sxd_daemon *daemon = call->daemon;
+    keying *k = calloc(1, sizeof(*k));
+    if (k == NULL) {
+        sxd_call_refuse(call, SX_NOMEM, RETRY_MS, "compile: no memory");
+        return;
+    }
+    k->call = call;
+    k->backend = daemon->backend;
+    k->request = *request;
+    k->work.data = k;
+    sx_ctx_init(&k->cx, KEY_ARENA_BYTES);
+    call->keying = true;
+    daemon->keying_count++;
+    int error = uv_queue_work(&daemon->loop, &k->work, run_key, on_key);
+    SX_ASSERT(error == 0);
+}
+
+void sxd_compile(sxd_call *call)
+{
+    const sx_compile_args *args = call->request.args;
+    sxd_daemon *daemon = call->daemon;
+    compile_mode mode;
+    sx_key request;
+    sx_key key;
+    if (!read_mode(args, &mode)) {
+        sxd_call_refuse(call, SX_INPUT, 0, "compile: mode is not wait, async or hit_only");
+        return;
+    }
+    if (digest_of(&call->cx, args, &request) != SX_OK) {
+        sxd_call_fail(call, &call->cx.error, 0);
+        return;
+    }
+    if (memo_find(daemon, &request, &key)) {
+        daemon->metrics.memo_hits++;
+        sx_key slot = slot_of(call->request.method, &key);
+        if (!wants_refresh(args) && answer_hit(call, &key, &slot)) {
+            return;
+        }
+    }
+    begin_keying(call, &request);
+}

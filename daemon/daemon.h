@@ -1,0 +1,38 @@
+/* daemon.h - the service: one loop thread that owns all state, compile workers in processes of their own.
+ *
+ * main.c calls sxd_main with the real compiler; tests call it with theirs. Everything else in this folder is internal.
+ */
+#ifndef SX_DAEMON_DAEMON_H
+#define SX_DAEMON_DAEMON_H
+#include "cache/cache.h"
+#include "core/base/base.h"
+#include "core/base/buf.h"
+#include "core/base/hash.h"
+#include "protocol/message.h"
+
+/* The key of a request and the named parts it was made of (in the context's arena). */
+typedef struct {
+    sx_key key;
+    sx_cache_part part[SX_CACHE_PART_MAX];
+    uint32_t part_count;
+} sxd_key;
+
+/* A compiler. All functions are pure: no state of their own, any thread.
+ *   key       on a pool thread of the daemon; must be safe on hostile input
+ *   compile   in a worker process; result appended to `module`; may die
+ *   optimize  in a worker process; text of the program appended to `text`; may die
+ *   check     in the daemon; is `module` well formed, so that it may be stored? */
+typedef struct {
+    const char *name;
+    const char *build; /* digest or version that changes whenever output may change */
+    sx_code (*key)(sx_ctx *cx, const sx_compile_args *args, sxd_key *key);
+    sx_code (*compile)(sx_ctx *cx, const sx_compile_args *args, sx_buf *module);
+    sx_code (*optimize)(sx_ctx *cx, const sx_compile_args *args, sx_buf *text);
+    sx_code (*check)(sx_ctx *cx, sx_span module);
+} sxd_backend;
+
+extern const sxd_backend sxd_backend_core; /* backend.c: the compiler of core/ */
+
+/* Runs the daemon (or, started as `--zygote`, the parent of its workers) until it is told to stop; the exit status. */
+int sxd_main(int argc, char **argv, const sxd_backend *backend);
+#endif

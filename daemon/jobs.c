@@ -1,0 +1,189 @@
+/* jobs.c - the table of compilations: states, waiters, the invariant that ties them together. */
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "daemon/state.h"
+
+static const bool allowed[SXD_JOB_STATE_COUNT][SXD_JOB_STATE_COUNT] = {
+    [SXD_JOB_QUEUED] =
+        {[SXD_JOB_RUNNING] = true, [SXD_JOB_CANCELLED] = true, [SXD_JOB_FAILED] = true},
+    [SXD_JOB_RUNNING] =
+        {[SXD_JOB_DONE] = true, [SXD_JOB_FAILED] = true, [SXD_JOB_CANCELLED] = true},
+};
+
+const char *sxd_job_state_name(sxd_job_state state)
+{
+    static const char *const names[SXD_JOB_STATE_COUNT] = {
+        [SXD_JOB_QUEUED] = "queued", [SXD_JOB_RUNNING] = "running",     [SXD_JOB_DONE] = "done",
+        [SXD_JOB_FAILED] = "failed", [SXD_JOB_CANCELLED] = "cancelled",
+    };
+    SX_ASSERT(state < SXD_JOB_STATE_COUNT);
+    return names[state];
+}
+
+static bool active(const sxd_job *job)
+{
+    return job->state == SXD_JOB_QUEUED || job->state == SXD_JOB_RUNNING;
+}
+
+void sxd_job_check(const sxd_job *job)
+{
+    uint32_t count = 0;
+    const sxd_call *call;
+    DL_FOREACH2(job->waiters, call, waiter_next)
+    {
+        SX_ASSERT(call->job == job);
+        count++;
+    }
+    SX_ASSERT(count == job->waiter_count);
+    SX_ASSERT((job->state == SXD_JOB_RUNNING) == (job->worker != NULL));
+    SX_ASSERT(job->worker == NULL || job->worker->job == job);
+    SX_ASSERT((job->state == SXD_JOB_DONE) == (job->result != NULL));
+    SX_ASSERT((job->state == SXD_JOB_FAILED || job->state == SXD_JOB_CANCELLED) ==
+              (job->error.code != SX_OK));
+    SX_ASSERT(active(job) || !job->timer_open);
+}
+
+void sxd_job_move(sxd_job *job, sxd_job_state to)
+{
+    SX_ASSERT(allowed[job->state][to]);
+    bool was = active(job);
+    job->state = to;
+    if (was && !active(job)) {
+        SX_ASSERT(job->daemon->active_count > 0);
+        job->daemon->active_count--;
+        job->end_ms = uv_now(&job->daemon->loop);
+        sx_buf_fini(&job->work);
+    }
+    sxd_job_check(job);
+}
+
+sxd_job *sxd_job_find(sxd_daemon *daemon, int64_t id)
+{
+    sxd_job *job;
+    DL_FOREACH(daemon->jobs, job)
+    {
+        if (job->id == id) {
+            return job;
+        }
+    }
+    return NULL;
+}
+
+sxd_job *sxd_job_find_active(sxd_daemon *daemon, const sx_key *slot, uint32_t uid)
+{
+    sxd_job *job;
+    DL_FOREACH(daemon->jobs, job)
+    {
+        if (active(job) && job->uid == uid && sx_key_equal(&job->slot, slot)) {
+            return job;
+        }
+    }
+    return NULL;
+}
+
+/* Copies the parts of the key into the job's own arena. */
+static sx_code copy_parts(sxd_job *job, const sxd_key *key)
+{
+    job->made_of = *key;
+    for (uint32_t i = 0; i < key->part_count; i++) {
+        const sx_cache_part *part = &key->part[i];
+        const char *name = sx_alloc_text(&job->cx, part->name);
+        const char *value = sx_alloc_text(&job->cx, part->value);
+        if (name == NULL || value == NULL) {
+            return job->cx.error.code;
+        }
+        job->made_of.part[i].name.ptr = (const uint8_t *)name;
+        job->made_of.part[i].value.ptr = (const uint8_t *)value;
+    }
+    return SX_OK;
+}
+
+/* The request as the worker gets it. */
+static void encode_work(sxd_job *job, const sxd_call *call)
+{
+    sx_compile_args request = *(const sx_compile_args *)call->request.args;
+    sx_work_args work = {.optimize = job->method == SX_METHOD_OPTIMIZE};
+    work.request.items = &request;
+    work.request.count = 1;
+    sx_buf message;
+    sx_buf_init(&message, SX_RPC_REQUEST_BYTES_MAX + 4096);
+    sx_rpc_encode_request(&message, (uint32_t)job->id, SX_METHOD_WORK, &work, NULL);
+    uint8_t head[SX_SP_HEAD_BYTES];
+    sx_sp_head(message.len, head);
+    sx_buf_init(&job->work, SX_RPC_REQUEST_BYTES_MAX + 8192);
+    sx_buf_put(&job->work, head, sizeof(head));
+    sx_buf_put_span(&job->work, sx_buf_span(&message));
+    if (message.code != SX_OK) {
+        job->work.code = message.code;
+    }
+    sx_buf_fini(&message);
+}
+
+sxd_job *sxd_job_new(sxd_daemon *daemon, sxd_call *call, const sx_key *slot)
+{
+    const sx_compile_args *args = call->request.args;
+    sxd_job *job = calloc(1, sizeof(*job));
+    if (job == NULL) {
+        return NULL;
+    }
+    job->daemon = daemon;
+    job->id = ++daemon->next_job & UINT32_MAX;
+    job->method = call->request.method;
+    job->key = call->key.key;
+    job->slot = *slot;
+    job->uid = call->uid;
+    job->born_ms = uv_now(&daemon->loop);
+    sx_span target = SX_HAS(args, compile_args, target) ? args->target : SX_SPAN_LITERAL("native");
+    size_t shown = target.len < sizeof(job->target) - 1 ? target.len : sizeof(job->target) - 1;
+    memcpy(job->target, target.ptr, shown);
+    job->target[sx_utf8_prefix((sx_span){target.ptr, shown})] = '\0';
+    sx_ctx_init(&job->cx, 1 << 20);
+    encode_work(job, call);
+    if (job->work.code != SX_OK || copy_parts(job, &call->key) != SX_OK) {
+        sx_buf_fini(&job->work);
+        sx_ctx_fini(&job->cx);
+        free(job);
+        return NULL;
+    }
+    DL_APPEND(daemon->jobs, job);
+    daemon->active_count++;
+    sxd_job_check(job);
+    return job;
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+void sxd_job_free(sxd_job *job)
+{
+    SX_ASSERT(!active(job) && job->waiters == NULL);
+    DL_DELETE(job->daemon->jobs, job);
+    sx_blob_free(job->result);
+    sx_buf_fini(&job->work);
+    sx_ctx_fini(&job->cx);
+    if (job->timer.data != NULL) { /* was started once */
+        uv_close((uv_handle_t *)&job->timer, on_timer_closed);
+    } else {
+        free(job);
+    }
+}
+
+void sxd_job_hold(sxd_job *job, sxd_call *call)
+{
+    SX_ASSERT(call->job == NULL && !call->keying);
+    call->job = job;
+    DL_APPEND2(job->waiters, call, waiter_prev, waiter_next);
+    job->waiter_count++;
+}
+
+void sxd_job_release(sxd_job *job, sxd_call *call)
+{
+    SX_ASSERT(call->job == job && job->waiter_count > 0);
+    DL_DELETE2(job->waiters, call, waiter_prev, waiter_next);
+    job->waiter_count--;
+    call->job = NULL;
+}

@@ -1,0 +1,475 @@
+/* queue.c - compilations under way: who runs, who waits, what each of them is told. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <utlist.h>
+
+#include "daemon/state.h"
+
+#define KEPT_MAX 1024 /* finished jobs that can still be asked for */
+
+static bool active(const sxd_job *job)
+{
+    return job->state == SXD_JOB_QUEUED || job->state == SXD_JOB_RUNNING;
+}
+
+/* ---- answers ---- */
+/* Events after `seen`, oldest first, as rows that borrow from the job. */
+static uint32_t events_after(sxd_job *job, int64_t seen, sx_event_row rows[SXD_EVENT_MAX])
+{
+    uint32_t n = 0;
+    int64_t first = sx_max_i64(sx_max_i64(seen, 0), job->seq - SXD_EVENT_MAX) + 1;
+    for (int64_t seq = first; seq <= job->seq; seq++) {
+        const sxd_event *event = &job->event[(seq - 1) % SXD_EVENT_MAX];
+        SX_ASSERT(event->seq == seq);
+        rows[n++] = (sx_event_row){
+            .seq = seq,
+            .at_ms = event->at_ms,
+            .stage = sx_span_of(event->stage),
+            .done = event->done,
+            .total = event->total,
+        };
+    }
+    return n;
+}
+
+static void answer_wait(sxd_job *job, sxd_call *call)
+{
+    sx_event_row rows[SXD_EVENT_MAX];
+    sx_wait_result result = {
+        .job = job->id,
+        .key = job->key,
+        .state = sx_span_of(sxd_job_state_name(job->state)),
+        .seq = job->seq,
+    };
+    result.events.items = rows;
+    result.events.count = events_after(job, call->seen_seq, rows);
+    sx_blob *tail = NULL;
+    if (job->state == SXD_JOB_DONE) {
+        tail = sx_blob_share(job->result);
+        SX_PUT(&result, wait_result, cost_us, job->cost_us);
+        SX_PUT(&result, wait_result, module, sx_blob_span(tail));
+    }
+    sxd_call_result(call, &result, tail);
+}
+
+static void answer_compile(sxd_job *job, sxd_call *call)
+{
+    sx_compile_result result = {
+        .key = job->key,
+        .state = sx_span_of(sxd_job_state_name(job->state)),
+        .tier = SX_SPAN_LITERAL("none"),
+    };
+    SX_PUT(&result, compile_result, coalesced, call->coalesced);
+    SX_PUT(&result, compile_result, job, job->id);
+    SX_PUT(&result, compile_result, seq, job->seq);
+    sx_blob *tail = NULL;
+    if (job->state == SXD_JOB_DONE) {
+        tail = sx_blob_share(job->result);
+        SX_PUT(&result, compile_result, cost_us, job->cost_us);
+        SX_PUT(&result, compile_result, module, sx_blob_span(tail));
+    }
+    sxd_call_result(call, &result, tail);
+}
+
+/* Tells one caller how the job stands; the call is no waiter any more. */
+static void answer(sxd_job *job, sxd_call *call)
+{
+    SX_ASSERT(call->job == NULL);
+    if (job->state == SXD_JOB_FAILED || job->state == SXD_JOB_CANCELLED) {
+        sxd_call_fail(call, &job->error, 0);
+    } else if (call->request.method == SX_METHOD_WAIT) {
+        answer_wait(job, call);
+    } else if (call->request.method == SX_METHOD_COMPILE) {
+        answer_compile(job, call);
+    } else {
+        SX_ASSERT(call->request.method == SX_METHOD_OPTIMIZE);
+        if (job->state != SXD_JOB_DONE) {
+            sxd_call_refuse(call, SX_BUSY, 1000, "job %lld: still %s", (long long)job->id,
+                            sxd_job_state_name(job->state));
+            return;
+        }
+        sx_optimize_result result = {
+            .key = job->key,
+            .tier = SX_SPAN_LITERAL("none"),
+            .cost_us = job->cost_us,
+            .text = sx_blob_span(job->result),
+        };
+        sxd_call_result(call, &result, NULL);
+    }
+}
+
+/* ---- the end of a job ---- */
+static void drop_oldest_kept(sxd_daemon *daemon)
+{
+    uint32_t kept = 0;
+    sxd_job *job;
+    sxd_job *oldest = NULL;
+    DL_FOREACH(daemon->jobs, job)
+    {
+        if (!active(job) && job->waiters == NULL) {
+            oldest = oldest == NULL ? job : oldest;
+            kept++;
+        }
+    }
+    if (kept > KEPT_MAX) {
+        sxd_job_free(oldest);
+    }
+}
+
+/* The state has just become final: tell everybody, then forget or keep it. */
+static void end_job(sxd_job *job)
+{
+    sxd_daemon *daemon = job->daemon;
+    SX_ASSERT(!active(job));
+    sxd_log(SXD_INFO, "job", "job=%lld state=%s code=%s cost_us=%lld waiters=%u coalesced=%u",
+            (long long)job->id, sxd_job_state_name(job->state), sx_code_name(job->error.code),
+            (long long)job->cost_us, job->waiter_count, job->coalesced);
+    while (job->waiters != NULL) {
+        sxd_call *call = job->waiters;
+        sxd_job_release(job, call);
+        answer(job, call);
+    }
+    if (!job->detached) {
+        sxd_job_free(job);
+    } else {
+        drop_oldest_kept(daemon);
+    }
+}
+
+static void stop_timer(sxd_job *job)
+{
+    if (job->timer_open) {
+        (void)uv_timer_stop(&job->timer);
+        job->timer_open = false;
+    }
+}
+
+/* Ends a job before its time; a running worker dies. */
+static void cancel_job(sxd_job *job, sx_code code, const char *text)
+{
+    stop_timer(job);
+    sxd_worker *worker = job->worker;
+    job->worker = NULL;
+    job->error = (sx_error){.code = code};
+    (void)snprintf(job->error.text, sizeof(job->error.text), "job %lld: %s", (long long)job->id,
+                   text);
+    sxd_job_move(job, SXD_JOB_CANCELLED);
+    if (worker != NULL) {
+        worker->job = NULL;
+        sxd_pool_kill(worker);
+    }
+    job->daemon->metrics.cancelled++;
+    end_job(job);
+}
+
+static void cancel_orphan(sxd_job *job)
+{
+    if (active(job) && job->waiters == NULL && !job->detached) {
+        cancel_job(job, SX_CANCELLED, "nobody waits for it");
+    }
+}
+
+void sxd_job_finish(sxd_job *job, sx_span bytes)
+{
+    sxd_daemon *daemon = job->daemon;
+    sx_ctx cx;
+    sx_ctx_init(&cx, (size_t)256 << 20);
+    job->cost_us = (int64_t)((uv_hrtime() - job->start_ns) / 1000);
+    bool module = job->method == SX_METHOD_COMPILE;
+    sx_code code = module ? daemon->backend->check(&cx, bytes) : SX_OK;
+    sx_blob *blob = code == SX_OK ? sx_blob_new(bytes.len) : NULL;
+    if (blob == NULL) {
+        sx_error error = cx.error;
+        if (code == SX_OK) {
+            error = (sx_error){.code = SX_NOMEM, .text = "job: no memory for its result"};
+        }
+        sx_ctx_fini(&cx);
+        sxd_job_fail(job, &error);
+        return;
+    }
+    memcpy(sx_blob_bytes(blob), bytes.ptr, bytes.len);
+    sx_cache_item item = {
+        .key = job->slot,
+        .ns = job->uid,
+        .kind = module ? SXD_KIND_MODULE : SXD_KIND_TEXT,
+        .cost_us = (uint64_t)job->cost_us,
+        .bytes = bytes,
+        .part = job->made_of.part,
+        .part_count = job->made_of.part_count,
+    };
+    if (sx_cache_put(&cx, daemon->cache, &item) != SX_OK) {
+        daemon->metrics.store_failed++;
+        char quoted[SXD_QUOTE_MAX];
+        sxd_log(SXD_WARN, "store", "job=%lld error=%s", (long long)job->id,
+                sxd_quote(quoted, sx_span_of(cx.error.text)));
+    }
+    sx_ctx_fini(&cx);
+    stop_timer(job);
+    job->worker = NULL;
+    job->result = blob;
+    daemon->metrics.compiled++;
+    sxd_job_move(job, SXD_JOB_DONE);
+    sxd_daemon_tick_cache(daemon);
+    end_job(job);
+}
+
+void sxd_job_fail(sxd_job *job, const sx_error *error)
+{
+    SX_ASSERT(error->code != SX_OK);
+    stop_timer(job);
+    job->worker = NULL;
+    job->error = *error;
+    job->daemon->metrics.failed++;
+    sxd_job_move(job, SXD_JOB_FAILED);
+    end_job(job);
+}
+
+void sxd_job_lost(sxd_job *job, int status, bool known, int32_t pid)
+{
+    sxd_daemon *daemon = job->daemon;
+    char how[64] = "for an unknown reason";
+    if (known && WIFSIGNALED(status)) {
+        (void)snprintf(how, sizeof(how), "by signal %d", WTERMSIG(status));
+    } else if (known) {
+        (void)snprintf(how, sizeof(how), "with exit status %d", WEXITSTATUS(status));
+    }
+    char signature[128];
+    (void)snprintf(signature, sizeof(signature), "%s in stage %s", how,
+                   job->seq > 0 ? job->event[(job->seq - 1) % SXD_EVENT_MAX].stage : "none");
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1 << 16);
+    sx_cache_strikes strikes = {0};
+    (void)sx_cache_strike(&cx, daemon->cache, &job->slot, sx_span_of(signature), &strikes);
+    sx_error error = {.code = SX_WORKER, .file = __FILE__, .line = __LINE__};
+    (void)snprintf(error.text, sizeof(error.text), "worker %d ended %s during job %lld", pid, how,
+                   (long long)job->id);
+    (void)snprintf(error.hint, sizeof(error.hint),
+                   "This was strike %u for the key; a quarantined key is refused.", strikes.count);
+    sx_ctx_fini(&cx);
+    sxd_job_fail(job, &error);
+    sxd_daemon_tick_cache(daemon);
+}
+
+void sxd_job_event(sxd_job *job, const sx_event_row *row)
+{
+    sxd_event *event = &job->event[job->seq % SXD_EVENT_MAX];
+    *event = (sxd_event){
+        .seq = ++job->seq,
+        .at_ms = (int64_t)(uv_now(&job->daemon->loop) - job->born_ms),
+        .done = row->done,
+        .total = row->total,
+    };
+    size_t n = row->stage.len < SXD_STAGE_TEXT_MAX - 1 ? row->stage.len : SXD_STAGE_TEXT_MAX - 1;
+    memcpy(event->stage, row->stage.ptr, n);
+    event->stage[sx_utf8_prefix((sx_span){row->stage.ptr, n})] = '\0';
+    sxd_call *call;
+    sxd_call *next;
+    DL_FOREACH_SAFE2(job->waiters, call, next, waiter_next)
+    {
+        if (call->request.method == SX_METHOD_WAIT) {
+            job->detached = true; /* who polls comes back */
+            sxd_job_release(job, call);
+            answer(job, call);
+        }
+    }
+}
+
+/* ---- running ---- */
+static void on_compile_timeout(uv_timer_t *timer)
+{
+    sxd_job *job = timer->data;
+    char text[80];
+    (void)snprintf(text, sizeof(text), "stopped after %lld ms, the limit compile_ms",
+                   (long long)job->daemon->config.options.compile_ms);
+    job->daemon->metrics.timeouts++;
+    cancel_job(job, SX_TIMEOUT, text);
+}
+
+void sxd_queue_run(sxd_daemon *daemon)
+{
+    sxd_job *job;
+    DL_FOREACH(daemon->jobs, job)
+    {
+        if (job->state != SXD_JOB_QUEUED) {
+            continue;
+        }
+        sxd_worker *worker = sxd_pool_idle(daemon);
+        if (worker == NULL) {
+            return;
+        }
+        (void)uv_timer_init(&daemon->loop, &job->timer);
+        job->timer.data = job;
+        job->timer_open = true;
+        (void)uv_timer_start(&job->timer, on_compile_timeout,
+                             (uint64_t)daemon->config.options.compile_ms, 0);
+        job->start_ns = uv_hrtime();
+        job->worker = worker;
+        worker->job = job;
+        daemon->metrics.compiles++;
+        sxd_job_move(job, SXD_JOB_RUNNING);
+        sxd_pool_give(worker, job);
+    }
+}
+
+/* ---- waiting ---- */
+static void on_hold_end(uv_timer_t *timer)
+{
+    sxd_call *call = timer->data;
+    sxd_job *job = call->job;
+    if (job == NULL) {
+        return; /* answered in this very turn of the loop */
+    }
+    long long id = job->id;
+    sxd_job_release(job, call);
+    if (call->deadline_ms <= uv_now(&call->daemon->loop)) {
+        cancel_orphan(job); /* may free it */
+        call->daemon->metrics.expired++;
+        sxd_call_refuse(call, SX_TIMEOUT, 0, "job %lld: the deadline of the call passed", id);
+    } else {
+        job->detached = true; /* the caller knows the number now and comes back */
+        answer(job, call);
+    }
+}
+
+void sxd_queue_hold(sxd_job *job, sxd_call *call)
+{
+    uint64_t now = uv_now(&call->daemon->loop);
+    uint64_t until = call->deadline_ms < call->hold_ms ? call->deadline_ms : call->hold_ms;
+    SX_ASSERT(active(job));
+    sx_buf_fini(&call->body); /* the job has its own copy of what it needs */
+    sxd_job_hold(job, call);
+    if (until != UINT64_MAX) {
+        (void)uv_timer_init(&call->daemon->loop, &call->timer);
+        call->timer.data = call;
+        call->timer_state = SXD_TIMER_OPEN;
+        (void)uv_timer_start(&call->timer, on_hold_end, until > now ? until - now : 0, 0);
+    }
+}
+
+void sxd_queue_leave(sxd_call *call)
+{
+    sxd_job *job = call->job;
+    SX_ASSERT(job != NULL);
+    sxd_job_release(job, call);
+    cancel_orphan(job);
+}
+
+static sxd_job *find_for(sxd_call *call, int64_t id)
+{
+    sxd_job *job = sxd_job_find(call->daemon, id);
+    if (job == NULL || (job->uid != call->uid && call->uid != 0)) {
+        sxd_call_refuse(call, SX_ABSENT, 0, "job %lld: not known since the start %s", (long long)id,
+                        call->daemon->boot_id);
+        return NULL;
+    }
+    return job;
+}
+
+void sxd_wait(sxd_call *call)
+{
+    const sx_wait_args *args = call->request.args;
+    const sxd_options *options = &call->daemon->config.options;
+    sxd_job *job = find_for(call, args->job);
+    if (job == NULL) {
+        return;
+    }
+    int64_t wait = SX_HAS(args, wait_args, wait_ms) ? args->wait_ms : options->wait_ms;
+    wait = sx_min_i64(sx_max_i64(wait, 0), options->wait_ms);
+    call->seen_seq = SX_HAS(args, wait_args, seq) ? args->seq : 0;
+    if (!active(job) || job->seq > call->seen_seq || wait == 0) {
+        answer(job, call);
+        return;
+    }
+    call->hold_ms = uv_now(&call->daemon->loop) + (uint64_t)wait;
+    sxd_queue_hold(job, call);
+}
+
+void sxd_cancel(sxd_call *call)
+{
+    const sx_cancel_args *args = call->request.args;
+    sxd_job *job = find_for(call, args->job);
+    if (job == NULL) {
+        return;
+    }
+    sx_cancel_result result = {
+        .job = job->id,
+        .state = sx_span_of(sxd_job_state_name(job->state)),
+    };
+    if (active(job)) {
+        cancel_job(job, SX_CANCELLED, "cancelled by a call"); /* may free the job */
+    }
+    sxd_call_result(call, &result, NULL);
+}
+
+void sxd_jobs(sxd_call *call)
+{
+    sxd_daemon *daemon = call->daemon;
+    sxd_job *job;
+    uint32_t count = 0;
+    DL_COUNT(daemon->jobs, job, count);
+    sx_job_row *rows = SX_NEW_ARRAY(&call->cx, sx_job_row, count);
+    if (rows == NULL) {
+        sxd_call_fail(call, &call->cx.error, 0);
+        return;
+    }
+    uint32_t n = 0;
+    DL_FOREACH(daemon->jobs, job)
+    {
+        const char *stage = job->seq > 0 ? job->event[(job->seq - 1) % SXD_EVENT_MAX].stage : "";
+        rows[n++] = (sx_job_row){
+            .job = job->id,
+            .key = job->key,
+            .method = sx_span_of(sx_method_get(job->method)->name),
+            .target = sx_span_of(job->target),
+            .state = sx_span_of(sxd_job_state_name(job->state)),
+            .waiters = job->waiter_count,
+            .coalesced = job->coalesced,
+            .detached = job->detached,
+            .age_ms = (int64_t)(uv_now(&daemon->loop) - job->born_ms),
+            .uid = job->uid,
+            .worker = job->worker != NULL ? job->worker->pid : 0,
+            .stage = sx_span_of(stage),
+        };
+    }
+    sx_jobs_result result = {0};
+    result.jobs.items = rows;
+    result.jobs.count = n;
+    sxd_call_result(call, &result, NULL);
+}
+
+void sxd_queue_sweep(sxd_daemon *daemon)
+{
+    uint64_t now = uv_now(&daemon->loop);
+    uint64_t keep_ms = (uint64_t)daemon->config.options.job_keep_s * 1000;
+    sxd_job *job;
+    sxd_job *next;
+    DL_FOREACH_SAFE(daemon->jobs, job, next)
+    {
+        if (!active(job) && now - job->end_ms >= keep_ms) {
+            SX_ASSERT(job->waiters == NULL);
+            sxd_job_free(job);
+        }
+    }
+}
+
+void sxd_queue_stop(sxd_daemon *daemon, const char *why)
+{
+    sxd_job *job = daemon->jobs;
+    while (job !=
+           NULL) { /* a cancelled job leaves the table or stays final: start over each time */
+        sxd_job *found = NULL;
+        DL_FOREACH(daemon->jobs, job)
+        {
+            if (active(job)) {
+                found = job;
+                break;
+            }
+        }
+        job = found;
+        if (found != NULL) {
+            cancel_job(found, SX_BUSY, why);
+        }
+    }
+}

@@ -1,0 +1,311 @@
+/* state.h - everything the loop thread owns, and who calls whom inside daemon/. One thread; no locks.
+ *
+ *   listen.c   socket in the file system            session.c   connections, frames, answers, back-pressure
+ *   call.c     control methods                      queue.c     keys, hits, single flight, jobs, waiters
+ *   pool.c     workers seen from the daemon         zygote.c    their parent     work.c   their inside     sandbox.c
+ */
+#ifndef SX_DAEMON_STATE_H
+#define SX_DAEMON_STATE_H
+#include <sys/types.h>
+#include <uv.h>
+
+#include "daemon/config.h"
+#include "daemon/daemon.h"
+#include "daemon/log.h"
+#include "protocol/protocol.h"
+
+typedef struct sxd_daemon sxd_daemon;
+typedef struct sxd_session sxd_session;
+typedef struct sxd_call sxd_call;
+typedef struct sxd_job sxd_job;
+typedef struct sxd_worker sxd_worker;
+
+/* ---- metrics.def ---- */
+typedef struct {
+#define SXD_METRIC(name, help) uint64_t name;
+#include "daemon/metrics.def"
+#undef SXD_METRIC
+    uint64_t by_method[SX_METHOD_COUNT];
+} sxd_metrics;
+
+/* ---- one connection ---- */
+struct sxd_session {
+    sxd_session *prev, *next; /* daemon->sessions */
+    sxd_daemon *daemon;
+    uv_pipe_t pipe;
+    sx_sp_reader reader;
+    sxd_call *calls; /* received, not answered */
+    uint64_t id;
+    uint64_t moved_ms; /* last time bytes moved, in either direction */
+    uint32_t inflight;
+    uint32_t uid;
+    int32_t pid;
+    sx_buf rest;  /* read but not looked at: the window was full */
+    bool feeding; /* frames are being taken out right now */
+    bool ready;   /* hello exchanged */
+    bool reading; /* uv_read_start is on */
+    bool woken;   /* daemon->idle looks at it next: room in the window, or doomed */
+    bool closing;
+    const char *doomed; /* why it will be closed before the loop waits again; NULL: it will not */
+};
+
+/* ---- one request, from its frame to its answer ---- */
+#define SXD_STACK_BYTES_MAX (4 * SX_SP_STACK_MAX)
+typedef enum { SXD_TIMER_NONE, SXD_TIMER_OPEN, SXD_TIMER_CLOSING } sxd_timer_state;
+
+struct sxd_call {
+    sxd_call *prev, *next;               /* session->calls */
+    sxd_call *waiter_prev, *waiter_next; /* job->waiters */
+    sxd_daemon *daemon;
+    sxd_session *session; /* NULL: the client went away while a pool thread works on the key */
+    sxd_job *job;         /* held for it */
+    uint8_t stack[SXD_STACK_BYTES_MAX];
+    uint32_t stack_len;
+    uint32_t uid;
+    uint64_t id; /* request id of the log */
+    uint64_t start_ns;
+    uint64_t deadline_ms; /* loop time; UINT64_MAX: none */
+    uint64_t hold_ms;     /* loop time at which "still running" is answered; UINT64_MAX: never */
+    sx_buf body;          /* the frame; the decoded request borrows from it */
+    sx_ctx cx;
+    sx_rpc_request request;
+    sxd_key key;
+    uv_timer_t timer;
+    sxd_timer_state timer_state;
+    int64_t seen_seq; /* wait: newest event the client has */
+    bool keying;      /* a pool thread reads the request */
+    bool coalesced;
+};
+
+/* Kinds of cache entries. */
+enum { SXD_KIND_MODULE = 1, SXD_KIND_TEXT = 2 };
+
+/* ---- one compilation ---- */
+#define SXD_EVENT_MAX 64
+#define SXD_STAGE_TEXT_MAX 32
+typedef struct {
+    int64_t seq;
+    int64_t at_ms;
+    int64_t done;
+    int64_t total;
+    char stage[SXD_STAGE_TEXT_MAX];
+} sxd_event;
+
+typedef enum {
+    SXD_JOB_QUEUED,
+    SXD_JOB_RUNNING,
+    SXD_JOB_DONE,
+    SXD_JOB_FAILED,
+    SXD_JOB_CANCELLED,
+    SXD_JOB_STATE_COUNT
+} sxd_job_state;
+
+struct sxd_job {
+    sxd_job *prev, *next; /* daemon->jobs, oldest first */
+    sxd_daemon *daemon;
+    sxd_call *waiters;
+    sxd_worker *worker; /* RUNNING */
+    int64_t id;
+    sxd_job_state state;
+    sx_method method; /* COMPILE or OPTIMIZE */
+    sx_key key;       /* of the compilation */
+    sx_key slot;      /* where the result is stored: the key, or one derived for OPTIMIZE */
+    uint32_t uid;     /* of the first caller; namespace of the entry */
+    char target[SXD_STAGE_TEXT_MAX];
+    sx_buf work; /* request for the worker, encoded */
+    sx_ctx cx;   /* parts */
+    sxd_key made_of;
+    uint32_t waiter_count;
+    uint32_t coalesced;
+    bool detached;
+    uint64_t born_ms; /* loop time */
+    uint64_t start_ns;
+    uint64_t end_ms;
+    int64_t cost_us;
+    sx_blob *result;                /* DONE */
+    sx_error error;                 /* FAILED, CANCELLED */
+    sxd_event event[SXD_EVENT_MAX]; /* ring: seq k lies at (k - 1) % SXD_EVENT_MAX */
+    int64_t seq;                    /* newest */
+    uv_timer_t timer;               /* compile_ms */
+    bool timer_open;
+};
+
+/* ---- one worker process ---- */
+#define SXD_WORKER_MAX 64
+typedef enum {
+    SXD_WORKER_NONE,
+    SXD_WORKER_STARTING,
+    SXD_WORKER_IDLE,
+    SXD_WORKER_BUSY,
+    SXD_WORKER_DYING, /* killed, retired or found dead; waits for the end of its pipe and its exit status */
+    SXD_WORKER_STATE_COUNT
+} sxd_worker_state;
+
+struct sxd_worker {
+    sxd_daemon *daemon;
+    sxd_worker_state state;
+    uint32_t slot;
+    int32_t pid;
+    uv_pipe_t pipe;
+    bool pipe_open;
+    bool exited; /* reaped, or its parent is gone */
+    bool status_known;
+    int status; /* as from waitpid */
+    uint64_t end_ms;
+    bool expected; /* we asked for its end: no strike */
+    sx_sp_reader reader;
+    sxd_job *job;
+    uint64_t jobs;
+    uint64_t retry_ms; /* NONE: loop time before which no new start is tried */
+    uint32_t failures; /* starts in a row that gave no answer to a job */
+};
+
+/* ---- keys of requests seen before: 4-way sets, oldest out ---- */
+#define SXD_MEMO_SETS 1024
+#define SXD_MEMO_WAYS 4
+typedef struct {
+    sx_key request;
+    sx_key key;
+    uint64_t used; /* 0: free */
+} sxd_memo;
+
+typedef enum { SXD_UP, SXD_DRAINING, SXD_DOWN } sxd_phase;
+
+struct sxd_daemon {
+    uv_loop_t loop;
+    const sxd_backend *backend;
+    int argc;
+    char **argv;
+    sxd_config config;
+    sxd_phase phase;
+    bool fast; /* do not finish compilations */
+    sx_cache *cache;
+    uv_pipe_t listener;
+    bool listener_open;
+    uv_timer_t sweep; /* every 250 ms: stalls, finished jobs, drain, restarts of workers */
+    uv_timer_t cache_timer;
+    uv_async_t cache_wake;
+    uv_idle_t
+        idle; /* runs once when a session is woken or the end may have come: nothing is closed in the middle of an answer */
+    uv_signal_t signal_term, signal_int, signal_hup;
+    sxd_session *sessions;
+    uint32_t session_count;
+    sxd_job *jobs;
+    uint32_t active_count; /* queued and running */
+    uint32_t keying_count; /* calls on pool threads */
+    sxd_worker worker[SXD_WORKER_MAX];
+    uint32_t worker_count;
+    uv_poll_t zygote_poll;
+    int zygote_fd;
+    int32_t zygote_pid;
+    uint64_t zygote_retry_ms;
+    sxd_memo *memo; /* SXD_MEMO_SETS * SXD_MEMO_WAYS */
+    uint64_t memo_clock;
+    sxd_metrics metrics;
+    char boot_id[17];
+    uint64_t start_ms;
+    uint64_t drain_end_ms;
+    uint64_t idle_since_ms;
+    uint64_t next_session;
+    uint64_t next_call;
+    int64_t next_job;
+    uint8_t chunk[65536]; /* bytes just read; used up before the next read */
+};
+
+/* ---- loop.c ---- */
+void sxd_daemon_drain(sxd_daemon *daemon, bool fast); /* begin to stop; may be called again */
+void sxd_daemon_wake(sxd_daemon *daemon);             /* run `idle` soon */
+void sxd_daemon_tick_cache(sxd_daemon *daemon);  /* after puts: let the cache hand over its batch */
+void sxd_daemon_touch_cache(sxd_daemon *daemon); /* after hits: tick before long */
+
+/* ---- listen.c ---- */
+/* Directory, stale socket, bind with mode 0600, listen. The caller holds the lock of the state directory.
+ *   errors   SX_BUSY another daemon answers there; SX_DENIED directory of another user; SX_USAGE path too long; SX_SYSTEM */
+sx_code sxd_listen_open(sx_ctx *cx, sxd_daemon *daemon);
+void sxd_listen_close(sxd_daemon *daemon); /* also removes the socket file */
+
+/* ---- session.c ---- */
+void sxd_session_accept(sxd_daemon *daemon);
+void sxd_session_close(sxd_session *session, const char *why);
+void sxd_session_sweep(sxd_daemon *daemon);
+void sxd_session_wake(sxd_daemon *daemon); /* go on with the woken ones */
+/* Answer and free the call. With `tail`, a reference that becomes ours, its bytes are the last field of the result. */
+void sxd_call_result(SX_TAKE sxd_call *call, const void *result, SX_TAKE sx_blob *tail);
+void sxd_call_fail(SX_TAKE sxd_call *call, const sx_error *error, int64_t after_ms);
+/* Fail with one formatted line. */
+void sxd_call_refuse(SX_TAKE sxd_call *call, sx_code code, int64_t after_ms, const char *format,
+                     ...) SX_PRINTF(4, 5);
+void sxd_call_drop(SX_TAKE sxd_call *call); /* free without an answer: the client is gone */
+
+/* ---- call.c ---- */
+void sxd_call_dispatch(SX_TAKE sxd_call *call);
+
+/* ---- compile.c: from a request to its key, a hit or a job ---- */
+void sxd_compile(SX_TAKE sxd_call *call); /* compile, optimize */
+void sxd_get(SX_TAKE sxd_call *call);
+
+/* ---- queue.c: jobs under way and who waits for them ---- */
+void sxd_wait(SX_TAKE sxd_call *call);
+void sxd_cancel(SX_TAKE sxd_call *call);
+void sxd_jobs(SX_TAKE sxd_call *call);
+/* Hold the call until the job ends, call->hold_ms or call->deadline_ms. */
+void sxd_queue_hold(sxd_job *job, SX_TAKE sxd_call *call);
+void sxd_queue_leave(
+    sxd_call *call); /* the client is gone: stop waiting; the job dies with its last waiter */
+void sxd_queue_run(sxd_daemon *daemon); /* give queued jobs to idle workers */
+void sxd_queue_sweep(sxd_daemon *daemon);
+void sxd_queue_stop(sxd_daemon *daemon, const char *why); /* cancel everything */
+/* From the pool, about a running job whose worker is already let go. */
+void sxd_job_event(sxd_job *job, const sx_event_row *row);
+void sxd_job_finish(sxd_job *job, sx_span bytes);
+void sxd_job_fail(sxd_job *job, const sx_error *error);
+void sxd_job_lost(sxd_job *job, int status, bool known, int32_t pid); /* the worker died */
+
+/* ---- jobs.c: the table ---- */
+const char *sxd_job_state_name(sxd_job_state state);
+sxd_job *sxd_job_new(sxd_daemon *daemon, sxd_call *call, const sx_key *slot);
+void sxd_job_free(SX_TAKE sxd_job *job);
+void sxd_job_move(sxd_job *job, sxd_job_state to);
+void sxd_job_check(const sxd_job *job); /* the invariant; asserts */
+sxd_job *sxd_job_find(sxd_daemon *daemon, int64_t id);
+sxd_job *sxd_job_find_active(sxd_daemon *daemon, const sx_key *slot, uint32_t uid);
+void sxd_job_hold(sxd_job *job, sxd_call *call);    /* add a waiter */
+void sxd_job_release(sxd_job *job, sxd_call *call); /* take it out */
+
+/* ---- pool.c ---- */
+sx_code sxd_pool_open(sx_ctx *cx, sxd_daemon *daemon);
+void sxd_pool_close(sxd_daemon *daemon);
+sxd_worker *sxd_pool_idle(sxd_daemon *daemon); /* NULL: none */
+void sxd_pool_give(sxd_worker *worker, sxd_job *job);
+void sxd_pool_kill(sxd_worker *worker);
+void sxd_pool_sweep(sxd_daemon *daemon);
+bool sxd_pool_alive(const sxd_daemon *daemon); /* at least one worker is idle or busy */
+const char *sxd_worker_state_name(sxd_worker_state state);
+
+/* ---- zygote.c: talk between daemon and zygote, SOCK_SEQPACKET, one struct a packet ---- */
+typedef enum {
+    SXD_ZYGOTE_SPAWN,
+    SXD_ZYGOTE_KILL,
+    SXD_ZYGOTE_SPAWNED,
+    SXD_ZYGOTE_FAILED,
+    SXD_ZYGOTE_EXITED
+} sxd_zygote_op;
+typedef struct {
+    uint32_t op;
+    uint32_t slot;
+    int32_t pid;
+    int32_t status;        /* EXITED: as from waitpid; FAILED: errno */
+    uint64_t memory_bytes; /* SPAWN: limits of the worker */
+    uint64_t cpu_s;
+} sxd_zygote_message;
+int sxd_zygote_main(const sxd_backend *backend, int64_t parent_pid);
+
+/* ---- work.c, sandbox.c ---- */
+#define SXD_WORK_FD 3 /* the worker's end of its pipe; the zygote's end of its socket */
+SX_NORETURN void sxd_work_main(const sxd_backend *backend, const sxd_zygote_message *limits);
+/* Close everything above SXD_WORK_FD, set limits, filter system calls; what is not available on the host is left out and said in
+ * the log at start. */
+void sxd_sandbox_enter(const sxd_zygote_message *limits);
+bool sxd_sandbox_filters(void); /* does this build and host filter system calls? */
+bool sxd_sandbox_limits_memory(void);
+#endif

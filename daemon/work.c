@@ -1,0 +1,150 @@
+/* work.c - inside a worker process: read a request, compile, write the answer, again. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/state.h"
+
+#define EVENT_GAP_NS UINT64_C(100000000) /* at most ten events a second within one stage */
+
+typedef struct {
+    const char *stage;
+    uint64_t last_ns;
+} reporter;
+
+static uint64_t now_ns(void *self)
+{
+    (void)self;
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static void write_all(const uint8_t *bytes, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = write(SXD_WORK_FD, bytes, len);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0) {
+            _exit(EXIT_FAILURE); /* the daemon is gone */
+        }
+        bytes += n;
+        len -= (size_t)n;
+    }
+}
+
+static void send_message(const sx_buf *message, sx_span tail)
+{
+    uint8_t head[SX_SP_HEAD_BYTES];
+    if (message->code != SX_OK) {
+        _exit(EXIT_FAILURE);
+    }
+    sx_sp_head(message->len + tail.len, head);
+    write_all(head, sizeof(head));
+    write_all(message->ptr, message->len);
+    write_all(tail.ptr, tail.len);
+}
+
+static void on_progress(void *self, const char *stage, uint64_t done, uint64_t total)
+{
+    reporter *r = self;
+    uint64_t now = now_ns(NULL);
+    if (r->stage == stage && now - r->last_ns < EVENT_GAP_NS) {
+        return;
+    }
+    r->stage = stage;
+    r->last_ns = now;
+    sx_event_row row = {
+        .stage = sx_span_of(stage),
+        .done = done > INT64_MAX ? INT64_MAX : (int64_t)done,
+        .total = total > INT64_MAX ? INT64_MAX : (int64_t)total,
+    };
+    sx_buf message;
+    sx_buf_init(&message, 4096);
+    sx_rpc_encode_notice(&message, SX_METHOD_PROGRESS, &row);
+    send_message(&message, (sx_span){0});
+    sx_buf_fini(&message);
+}
+
+/* Runs the compiler on one request. */
+static sx_code work_on(sx_ctx *cx, const sxd_backend *backend, const sx_rpc_request *request,
+                       sx_buf *bytes)
+{
+    if (request->method != SX_METHOD_WORK) {
+        return SX_FAIL(cx, SX_INTERNAL, "worker: method '%s'",
+                       sx_method_get(request->method)->name);
+    }
+    const sx_work_args *args = request->args;
+    if (args->request.count != 1) {
+        return SX_FAIL(cx, SX_INTERNAL, "worker: %u requests in one", args->request.count);
+    }
+    sx_code code = args->optimize ? backend->optimize(cx, &args->request.items[0], bytes)
+                                  : backend->compile(cx, &args->request.items[0], bytes);
+    if (code != SX_OK) {
+        return cx->error.code != SX_OK ? code : SX_FAIL(cx, code, "%s", sx_code_text(code));
+    }
+    return sx_buf_check(cx, bytes, "module");
+}
+
+static void serve(const sxd_backend *backend, const sxd_zygote_message *limits, sx_span message)
+{
+    reporter r = {.stage = NULL};
+    sx_ctx cx;
+    sx_ctx_init(&cx, (size_t)(limits->memory_bytes - limits->memory_bytes / 8));
+    cx.now_ns = now_ns;
+    cx.progress = on_progress;
+    cx.progress_self = &r;
+    sx_rpc_request request;
+    sx_buf bytes;
+    sx_buf_init(&bytes, SX_CACHE_BLOB_MAX);
+    sx_code code = sx_rpc_decode_request(&cx, message, &request);
+    if (code == SX_OK) {
+        code = work_on(&cx, backend, &request, &bytes);
+    }
+    sx_buf answer;
+    sx_buf_init(&answer, 1 << 16);
+    sx_span tail = {0};
+    if (code == SX_OK) {
+        sx_work_result result = {.bytes = sx_buf_span(&bytes)};
+        sx_rpc_encode_result(&answer, request.msgid, SX_METHOD_WORK, &result, &tail);
+    } else {
+        sx_rpc_encode_error(&answer, request.msgid, &cx.error, 0);
+    }
+    send_message(&answer, tail);
+    sx_buf_fini(&answer);
+    sx_buf_fini(&bytes);
+    sx_ctx_fini(&cx);
+}
+
+void sxd_work_main(const sxd_backend *backend, const sxd_zygote_message *limits)
+{
+    sxd_sandbox_enter(limits);
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1 << 16);
+    sx_sp_reader reader;
+    sx_sp_reader_init(&reader, 0, SX_RPC_REQUEST_BYTES_MAX + 8192);
+    static uint8_t chunk[65536];
+    for (;;) { /* until the daemon closes the pipe */
+        ssize_t got = read(SXD_WORK_FD, chunk, sizeof(chunk));
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            _exit(got == 0 ? EXIT_SUCCESS : EXIT_FAILURE);
+        }
+        sx_span input = {chunk, (size_t)got};
+        sx_sp_event event = SX_SP_READY;
+        while (event != SX_SP_MORE) {
+            if (sx_sp_reader_feed(&cx, &reader, &input, &event) != SX_OK) {
+                _exit(EXIT_FAILURE);
+            }
+            if (event == SX_SP_FRAME) {
+                serve(backend, limits, sx_buf_span(&reader.body));
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+/* fake_compiler.c - the daemon with a compiler that does what the program text says: the first word is the order.
+ *
+ *   echo ...    a module that repeats program, target, dims and options       fail ...   an error of the program
+ *   hold ...    goes on when the worker gets SIGUSR1                          spin ...   never ends
+ *   crash ...   aborts          exit ...   leaves with status 3               alloc ...  takes memory until there is none
+ *   big N ...   a module of N bytes      wrong ...  a module that the check refuses
+ *   fork ...    starts a process         open ...   opens a file              garbage ...  talks nonsense on its pipe
+ *   mute ...    closes its pipe and lives on
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/daemon.h"
+
+#define PIPE_FD 3
+
+static volatile sig_atomic_t released;
+
+static void on_release(int number)
+{
+    (void)number;
+    released = 1;
+}
+
+static bool starts(sx_span text, const char *word)
+{
+    size_t len = strlen(word);
+    return text.len >= len && memcmp(text.ptr, word, len) == 0;
+}
+
+static sx_code fake_key(sx_ctx *cx, const sx_compile_args *args, sxd_key *key)
+{
+    if (starts(args->ir, "bad")) {
+        return SX_FAIL(cx, SX_INPUT, "line 1: 'bad' is no operation");
+    }
+    sx_buf *text = SX_NEW(cx, sx_buf);
+    if (text == NULL) {
+        return cx->error.code;
+    }
+    sx_buf_init(text, 1 << 16);
+    for (uint32_t i = 0; i < args->dims.count; i++) {
+        sx_buf_print(text, "%.*s=%lld ", (int)args->dims.items[i].name.len,
+                     (const char *)args->dims.items[i].name.ptr,
+                     (long long)args->dims.items[i].integer);
+    }
+    char *dims = sx_alloc_text(cx, sx_buf_span(text));
+    sx_buf_fini(text);
+    sx_key program = sx_key_of("program", &args->ir, 1);
+    uint8_t *digest = sx_alloc(cx, SX_KEY_BYTES);
+    if (dims == NULL || digest == NULL) {
+        return cx->error.code;
+    }
+    memcpy(digest, program.byte, SX_KEY_BYTES);
+    sx_cache_key_fields fields = {
+        .program = {digest, SX_KEY_BYTES},
+        .target = args->target,
+        .dims = sx_span_of(dims),
+        .toolchain = SX_SPAN_LITERAL("fake"),
+    };
+    key->key = sx_cache_key_make(&fields, key->part);
+    key->part_count = SX_KEY_FIELD_COUNT;
+    return SX_OK;
+}
+
+static void echo(const sx_compile_args *args, sx_buf *module)
+{
+    sx_buf_put_text(module, "compiled:");
+    sx_buf_put_span(module, args->ir);
+    sx_buf_put_text(module, "|");
+    sx_buf_put_span(module, args->target);
+    for (uint32_t i = 0; i < args->dims.count; i++) {
+        sx_buf_print(module, "|%.*s=%lld", (int)args->dims.items[i].name.len,
+                     (const char *)args->dims.items[i].name.ptr,
+                     (long long)args->dims.items[i].integer);
+    }
+}
+
+static void hold(sx_ctx *cx)
+{
+    struct sigaction action = {.sa_handler = on_release};
+    (void)sigaction(SIGUSR1, &action, NULL);
+    cx->progress(cx->progress_self, "hold", 1, 2);
+    struct timespec pause = {.tv_nsec = 1000000};
+    while (released == 0) {
+        (void)nanosleep(&pause, NULL);
+    }
+    released = 0;
+    cx->progress(cx->progress_self, "released", 2, 2);
+}
+
+static sx_code take_all_memory(sx_ctx *cx)
+{
+    for (;;) {
+        uint8_t *block = malloc((size_t)8 << 20);
+        if (block == NULL) {
+            return SX_FAIL(cx, SX_NOMEM, "malloc: no memory");
+        }
+        memset(block, 1, (size_t)8 << 20);
+    }
+}
+
+static sx_code misbehave(sx_ctx *cx, const sx_compile_args *args)
+{
+    if (starts(args->ir, "crash")) {
+        abort();
+    } else if (starts(args->ir, "exit")) {
+        _exit(3);
+    } else if (starts(args->ir, "spin")) {
+        cx->progress(cx->progress_self, "spin", 0, 0);
+        for (volatile uint64_t turn = 0;; turn++) {
+        }
+    } else if (starts(args->ir, "alloc")) {
+        return take_all_memory(cx);
+    } else if (starts(args->ir, "fork")) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            _exit(0);
+        }
+        return SX_FAIL(cx, SX_COMPILE, "fork gave %d", pid > 0);
+    } else if (starts(args->ir, "open")) {
+        int fd = open("/etc/passwd", O_RDONLY | O_CLOEXEC);
+        return SX_FAIL(cx, SX_COMPILE, "open gave %s", fd >= 0 ? "a file" : strerror(errno));
+    } else if (starts(args->ir, "garbage")) {
+        (void)!write(PIPE_FD, "\x01\xff\xff\xff\xff\xff\xff\xff\xff nonsense", 18);
+        for (;;) {
+            (void)usleep(1000);
+        }
+    } else if (starts(args->ir, "mute")) {
+        (void)close(PIPE_FD);
+        for (;;) {
+            (void)usleep(1000);
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code fake_compile(sx_ctx *cx, const sx_compile_args *args, sx_buf *module)
+{
+    SX_TRY(misbehave(cx, args));
+    if (starts(args->ir, "fail")) {
+        sx_hint(cx, "Ask for less.");
+        return SX_FAIL(cx, SX_COMPILE, "program refused: %.*s", (int)args->ir.len,
+                       (const char *)args->ir.ptr);
+    }
+    if (starts(args->ir, "hold")) {
+        hold(cx);
+    }
+    if (starts(args->ir, "wrong")) {
+        sx_buf_put_text(module, "not a module");
+        return SX_OK;
+    }
+    echo(args, module);
+    if (starts(args->ir, "big ")) {
+        char *text = sx_alloc_text(cx, args->ir);
+        for (size_t size = strtoull(text + 4, NULL, 10);
+             module->len < size && module->code == SX_OK;) {
+            sx_buf_put_text(module,
+                            "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef");
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code fake_optimize(sx_ctx *cx, const sx_compile_args *args, sx_buf *text)
+{
+    SX_TRY(misbehave(cx, args));
+    sx_buf_put_text(text, "better ");
+    sx_buf_put_span(text, args->ir);
+    return SX_OK;
+}
+
+static sx_code fake_check(sx_ctx *cx, sx_span module)
+{
+    return starts(module, "compiled:") ? SX_OK
+                                       : SX_FAIL(cx, SX_CORRUPT, "module: %zu bytes", module.len);
+}
+
+int main(int argc, char **argv)
+{
+    static const sxd_backend fake = {
+        .name = "fake",
+        .build = "fake-1",
+        .key = fake_key,
+        .compile = fake_compile,
+        .optimize = fake_optimize,
+        .check = fake_check,
+    };
+    return sxd_main(argc, argv, &fake);
+}
