@@ -82,12 +82,12 @@ typedef struct {
     uint32_t loop_count;
     uint32_t *item_loop; /* innermost loop around each item; LOOP and END: their own */
     sx_stream *stream;
-    uint32_t stream_count;
+    uint32_t stream_count, stream_capacity;
     uint32_t *item_stream; /* of OP items with an address and of svar */
     sx_step *step;
     uint32_t step_count, step_capacity;
     sx_constant *constant;
-    uint32_t constant_count;
+    uint32_t constant_count, constant_capacity;
     uint32_t *constant_of; /* by vector register: its constant, or NONE */
     uint32_t *
         fold_of; /* by vector register: the load item that its one reader takes as memory operand, or NONE */

@@ -47,21 +47,27 @@ static sx_code find_loops(sx_gen *g)
 }
 
 /* ---- constants and folded loads ---- */
-static bool find_constant(sx_gen *g, const sx_item *item, uint32_t *index)
+static sx_code find_constant(sx_gen *g, const sx_item *item, uint32_t *index)
 {
+    SX_TRY(sx_spend(g->cx, g->constant_count / 16 + 1));
     sx_constant wanted = {item->op == SX_LOP_SET ? SX_CONSTANT_SET : SX_CONSTANT_IOTA, item->imm};
     for (uint32_t i = 0; i < g->constant_count; i++) {
         if (g->constant[i].kind == wanted.kind && g->constant[i].bits == wanted.bits) {
             *index = i;
-            return true;
+            return SX_OK;
         }
     }
     if (g->constant_count == SX_GEN_CONSTANTS_MAX) {
-        return false;
+        return SX_FAIL(g->cx, SX_LIMIT, "kernel %s: part %u: more than %u constants",
+                       g->kernel->name, g->part_index, SX_GEN_CONSTANTS_MAX);
     }
+    void *constants = g->constant;
+    SX_TRY(sx_grow(g->cx, &constants, &g->constant_capacity, g->constant_count + 1,
+                   sizeof(sx_constant)));
+    g->constant = constants;
     g->constant[g->constant_count] = wanted;
     *index = g->constant_count++;
-    return true;
+    return SX_OK;
 }
 
 /* Vector registers of an item that are read, as a list; masks and integers are left out. */
@@ -156,7 +162,6 @@ static sx_code find_constants_and_folds(sx_gen *g)
                 SX_NEW_ARRAY(g->cx, uint32_t, n), SX_NEW_ARRAY(g->cx, uint32_t, n)};
     g->constant_of = SX_NEW_ARRAY(g->cx, uint32_t, n);
     g->fold_of = SX_NEW_ARRAY(g->cx, uint32_t, n);
-    g->constant = SX_NEW_ARRAY(g->cx, sx_constant, SX_GEN_CONSTANTS_MAX);
     uint32_t *folded = SX_NEW_ARRAY(g->cx, uint32_t, (size_t)g->part->item_count + 1);
     if (g->cx->error.code != SX_OK) {
         return g->cx->error.code;
@@ -172,11 +177,7 @@ static sx_code find_constants_and_folds(sx_gen *g)
         bool load = (item->op == SX_LOP_LOAD && item->imm == g->lanes) ||
                     (item->op == SX_LOP_LOADB && g->lanes == 16);
         if ((item->op == SX_LOP_SET || item->op == SX_LOP_IOTA) && c.defs[item->dst] == 1) {
-            SX_TRY(sx_spend(g->cx, g->constant_count / 16 + 1));
-            if (!find_constant(g, item, &g->constant_of[item->dst])) {
-                return SX_FAIL(g->cx, SX_LIMIT, "kernel %s: part %u: more than %u constants",
-                               g->kernel->name, g->part_index, SX_GEN_CONSTANTS_MAX);
-            }
+            SX_TRY(find_constant(g, item, &g->constant_of[item->dst]));
         } else if (load && c.defs[item->dst] == 1 && c.uses[item->dst] == 1) {
             uint32_t reader = c.reader[item->dst];
             if (folded[reader] == 0 && may_move(g, i, reader) &&
@@ -203,6 +204,9 @@ static sx_code find_stream(sx_gen *g, const sx_stream *wanted, uint32_t *index)
         return SX_FAIL(g->cx, SX_LIMIT, "kernel %s: part %u: more than %u address patterns",
                        g->kernel->name, g->part_index, SX_GEN_STREAMS_MAX);
     }
+    void *streams = g->stream;
+    SX_TRY(sx_grow(g->cx, &streams, &g->stream_capacity, g->stream_count + 1, sizeof(sx_stream)));
+    g->stream = streams;
     g->stream[g->stream_count] = *wanted;
     *index = g->stream_count++;
     return SX_OK;
@@ -218,8 +222,7 @@ static int64_t far_part(int64_t offset)
 static sx_code find_streams(sx_gen *g)
 {
     g->item_stream = SX_NEW_ARRAY(g->cx, uint32_t, (size_t)g->part->item_count + 1);
-    g->stream = SX_NEW_ARRAY(g->cx, sx_stream, SX_GEN_STREAMS_MAX);
-    if (g->item_stream == NULL || g->stream == NULL) {
+    if (g->item_stream == NULL) {
         return g->cx->error.code;
     }
     for (uint32_t i = 0; i < g->part->item_count; i++) {
