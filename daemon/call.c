@@ -37,6 +37,12 @@ static void serve_hello(sxd_call *call)
 {
     const sxd_daemon *daemon = call->daemon;
     const sxd_options *options = &daemon->config.options;
+    const sx_hello_args *args = call->request.args;
+    if (SX_HAS(args, hello_args, client)) {
+        char quoted[SXD_QUOTE_MAX];
+        sxd_log(SXD_DEBUG, "hello", "req=%llu uid=%u client=%s", (unsigned long long)call->id,
+                call->uid, sxd_quote(quoted, args->client));
+    }
     sx_pair methods[SX_METHOD_COUNT];
     uint32_t method_count = 0;
     for (uint32_t i = 0; i < SX_METHOD_COUNT; i++) {
@@ -65,7 +71,7 @@ static void serve_hello(sxd_call *call)
     sx_hello_result result = {
         .server = SX_SPAN_LITERAL("symplexd"),
         .version = SX_SPAN_LITERAL(SX_VERSION_TEXT),
-        .build = sx_span_of(daemon->backend->build),
+        .build = sx_span_of(daemon->backend->build()),
         .proto_min = PROTO_VERSION,
         .proto_max = PROTO_VERSION,
         .boot_id = sx_span_of(daemon->boot_id),
@@ -195,7 +201,7 @@ static void serve_status(sxd_call *call)
     sx_status_result result = {
         .server = SX_SPAN_LITERAL("symplexd"),
         .version = SX_SPAN_LITERAL(SX_VERSION_TEXT),
-        .build = sx_span_of(daemon->backend->build),
+        .build = sx_span_of(daemon->backend->build()),
         .boot_id = sx_span_of(daemon->boot_id),
         .pid = getpid(),
         .state = sx_span_of(daemon->phase == SXD_UP ? "ready" : "draining"),

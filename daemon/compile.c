@@ -215,9 +215,10 @@ static void start_or_join(sxd_call *call, const sx_key *slot, compile_mode mode)
         }
         char key[SX_KEY_TEXT_SIZE];
         sx_key_print(&job->key, key);
-        sxd_log(SXD_INFO, "job", "req=%llu job=%lld state=queued method=%s key=%.16s uid=%u",
+        sxd_log(SXD_INFO, "job",
+                "req=%llu job=%lld state=queued method=%s key=%.16s uid=%u trace=%s",
                 (unsigned long long)call->id, (long long)job->id, sx_method_get(job->method)->name,
-                key, job->uid);
+                key, job->uid, call->trace[0] != '\0' ? call->trace : "none");
     }
     if (mode == MODE_ASYNC && call->request.method == SX_METHOD_COMPILE) {
         accept_async(job, call, coalesced);

@@ -24,7 +24,7 @@ typedef struct {
  *   check     in the daemon; is `module` well formed, so that it may be stored? */
 typedef struct {
     const char *name;
-    const char *build; /* digest or version that changes whenever output may change */
+    const char *(*build)(void); /* digest or version that changes whenever output may change */
     sx_code (*key)(sx_ctx *cx, const sx_compile_args *args, sxd_key *key);
     sx_code (*compile)(sx_ctx *cx, const sx_compile_args *args, sx_buf *module);
     sx_code (*optimize)(sx_ctx *cx, const sx_compile_args *args, sx_buf *text);

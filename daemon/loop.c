@@ -299,7 +299,7 @@ static sx_code start(sx_ctx *cx, sxd_daemon *daemon)
     daemon->start_ms = uv_now(&daemon->loop);
     daemon->idle_since_ms = daemon->start_ms;
     sxd_log(SXD_INFO, "ready", "pid=%d socket=%s state=%s build=%s workers=%u seccomp=%s", getpid(),
-            options->socket, options->state, daemon->backend->build, daemon->worker_count,
+            options->socket, options->state, daemon->backend->build(), daemon->worker_count,
             sxd_sandbox_filters() ? "yes" : "no");
     return SX_OK;
 }
@@ -314,9 +314,8 @@ static int run(sxd_daemon *daemon)
         sxd_log(SXD_ERROR, "start", "code=%s error=%s", sx_code_name(cx.error.code),
                 sxd_quote(quoted, sx_span_of(cx.error.text)));
         int status = sx_code_exit(cx.error.code != SX_OK ? cx.error.code : SX_SYSTEM);
-        sx_ctx_fini(&cx);
         sx_cache_close(daemon->cache);
-        return status;
+        _exit(status); /* handles of a loop that never ran; the zygote sees the end of its socket */
     }
     sx_ctx_fini(&cx);
     (void)uv_run(&daemon->loop, UV_RUN_DEFAULT);
@@ -343,7 +342,7 @@ static int act(sxd_daemon *daemon)
     case SXD_RUN: return run(daemon);
     case SXD_HELP: sxd_config_help(&buf); break;
     case SXD_VERSION:
-        sx_buf_print(&buf, "symplexd %s build %s\n", SX_VERSION_TEXT, daemon->backend->build);
+        sx_buf_print(&buf, "symplexd %s build %s\n", SX_VERSION_TEXT, daemon->backend->build());
         break;
     case SXD_CHECK_CONFIG: sx_buf_put_text(&buf, "configuration is valid\n"); break;
     case SXD_PRINT_CONFIG: sxd_config_print(&daemon->config, &buf); break;

@@ -10,6 +10,7 @@
 #include "daemon/state.h"
 
 #define WINDOW_BYTES ((size_t)1 << 20) /* output waiting, above which no further request is read */
+#define TRACE_BYTES_MAX 55             /* a W3C traceparent */
 #define CALL_ARENA_BYTES ((size_t)96 << 20)
 
 /* ---- windows ---- */
@@ -185,10 +186,12 @@ static output *output_new(const sxd_call *call)
 
 static void log_call(const sxd_call *call, sx_code code)
 {
-    const char *method = call->request.addressed ? sx_method_get(call->request.method)->name : "?";
-    sxd_log(SXD_DEBUG, "call", "req=%llu method=%s code=%s uid=%u dur_us=%llu",
-            (unsigned long long)call->id, method, sx_code_name(code), call->uid,
-            (unsigned long long)((uv_hrtime() - call->start_ns) / 1000));
+    bool known = call->request.addressed && call->request.args != NULL;
+    sxd_log(SXD_DEBUG, "call", "req=%llu method=%s code=%s uid=%u dur_us=%llu trace=%s",
+            (unsigned long long)call->id,
+            known ? sx_method_get(call->request.method)->name : "unknown", sx_code_name(code),
+            call->uid, (unsigned long long)((uv_hrtime() - call->start_ns) / 1000),
+            call->trace[0] != '\0' ? call->trace : "none");
 }
 
 void sxd_call_result(sxd_call *call, const void *result, sx_blob *tail)
@@ -280,6 +283,12 @@ static void on_frame(sxd_session *session)
         return;
     }
     session->daemon->metrics.by_method[call->request.method]++;
+    if (SX_HAS(&call->request.meta, call_meta, tr)) {
+        char quoted[SXD_QUOTE_MAX];
+        sx_span trace = call->request.meta.tr;
+        trace.len = trace.len < TRACE_BYTES_MAX ? trace.len : TRACE_BYTES_MAX;
+        (void)snprintf(call->trace, sizeof(call->trace), "%s", sxd_quote(quoted, trace));
+    }
     sxd_call_dispatch(call);
 }
 

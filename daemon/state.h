@@ -50,6 +50,7 @@ struct sxd_session {
 };
 
 /* ---- one request, from its frame to its answer ---- */
+#define SXD_TRACE_MAX 224
 #define SXD_STACK_BYTES_MAX (4 * SX_SP_STACK_MAX)
 typedef enum { SXD_TIMER_NONE, SXD_TIMER_OPEN, SXD_TIMER_CLOSING } sxd_timer_state;
 
@@ -72,8 +73,10 @@ struct sxd_call {
     sxd_key key;
     uv_timer_t timer;
     sxd_timer_state timer_state;
-    int64_t seen_seq; /* wait: newest event the client has */
-    bool keying;      /* a pool thread reads the request */
+    char trace
+        [SXD_TRACE_MAX]; /* meta.tr, quoted and cut: the body is gone when a held call is logged */
+    int64_t seen_seq;    /* wait: newest event the client has */
+    bool keying;         /* a pool thread reads the request */
     bool coalesced;
 };
 

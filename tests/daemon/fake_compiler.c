@@ -181,11 +181,16 @@ static sx_code fake_check(sx_ctx *cx, sx_span module)
                                        : SX_FAIL(cx, SX_CORRUPT, "module: %zu bytes", module.len);
 }
 
+static const char *fake_build(void)
+{
+    return "fake-1";
+}
+
 int main(int argc, char **argv)
 {
     static const sxd_backend fake = {
         .name = "fake",
-        .build = "fake-1",
+        .build = fake_build,
         .key = fake_key,
         .compile = fake_compile,
         .optimize = fake_optimize,

@@ -170,6 +170,15 @@ def test_errors_of_the_program():
         assert client.call("optimize", {"ir": "echo"})["tier"] == "ram"
 
 
+def test_trace_is_logged():
+    with Daemon() as daemon, daemon.client() as client:
+        client.call("compile", {"ir": "echo"}, {"tr": "00-4bf9\n\"x"})
+        client.call("hello", {"client": "me 1.0"})
+        until(lambda: 'client="me 1.0"' in daemon.log_text(), "the client is named")
+        lines = [line for line in daemon.log_text().splitlines() if r'trace="00-4bf9\x0a\"x"' in line]
+        assert ["ev=job" in line for line in lines] == [True, False] and "method=compile" in lines[1], daemon.log_text()
+
+
 def test_large_module():
     with Daemon() as daemon, daemon.client() as client:
         module = client.compile("big 30000000 x")["module"]

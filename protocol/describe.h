@@ -1,0 +1,8 @@
+/* describe.h - the tables of docs/PROTOCOL.md, printed from messages.def and codes.def. */
+#ifndef SX_PROTOCOL_DESCRIBE_H
+#define SX_PROTOCOL_DESCRIBE_H
+#include "core/base/buf.h"
+
+void sx_protocol_describe(
+    sx_buf *buf); /* Markdown: methods, messages, error codes; failure sticks in buf */
+#endif
