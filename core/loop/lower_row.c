@@ -1,5 +1,456 @@
+/* lower_row.c - kernels with reductions: softmax, norms, sums.
+ *
+ * A row is one point of the kept dimensions with all of the reduced ones. Two forms:
+ *   along    the last dimension is reduced: lanes run along it. Fixed virtual shape on every machine: 16 lanes x 4 accumulators, chunk
+ *            c of 16 elements goes to accumulator c mod 4, the tail is filled with the identity, then (a0 + a1) + (a2 + a3) and the
+ *            lanes fold by 8, 4, 2, 1. With 8 lanes a virtual vector is two registers: the same bits.
+ *   across   the last dimension is kept: lanes run across rows, each row is one chain in ascending order.
+ * Every REDUCE is one pass over the row, in the order of the program; a full result is a last pass. Long functions that several passes
+ * need are computed once and kept: in the result's own row if the result is full, else in the workspace. With 8 lanes they also get a
+ * pass of their own, since the accumulators take half of the registers. */
 #include "core/loop/lower.h"
+
+#include <math.h>
+#include <string.h>
+
+#define VIRTUAL_LANES 16
+#define ACCUMULATORS 4
+#define KEPT_BYTES_MAX (INT64_C(64) << 20)
+
+typedef enum { SLOT_NONE, SLOT_RESULT, SLOT_WORKSPACE } slot_kind;
+typedef struct {
+    uint32_t axis[SX_RANK_MAX]; /* reduced dimensions, outermost first */
+    uint32_t axis_count;
+    bool along;
+    bool full;
+    uint32_t reduced; /* set of view dimensions */
+    slot_kind slot[SX_FUSED_INSTRS_MAX];
+    int64_t slot_offset[SX_FUSED_INSTRS_MAX]; /* bytes in the workspace */
+    bool filled[SX_FUSED_INSTRS_MAX];         /* the slot holds the values of this row */
+    uint32_t workspace;                       /* buffer */
+    uint32_t target;                          /* instruction of the running pass */
+    uint32_t acc[ACCUMULATORS][2];
+} rows;
+
+typedef void (*chunk_body)(sx_lower *l, rows *r, uint32_t accumulator, uint32_t half);
+
+static bool varies(const sx_lower *l, const rows *r, uint32_t instr)
+{
+    return (sx_lower_varies(l, instr) & r->reduced) != 0;
+}
+
+static uint32_t operands_of(const sx_instr *in, uint32_t operand[3])
+{
+    operand[0] = in->x;
+    operand[1] = in->y;
+    operand[2] = in->z;
+    return in->kind == SX_BODY_APPLY ? sx_op_info_of(in->op)->input_max : 0;
+}
+
+/* Instructions that a pass for `target` evaluates at every element: what varies along the row, down to kept values. `edge`: the
+ * row's constants that they use. */
+static void closure(const sx_lower *l, const rows *r, uint32_t target, bool inside[], bool edge[])
+{
+    memset(inside, 0, SX_FUSED_INSTRS_MAX * sizeof(bool));
+    memset(edge, 0, SX_FUSED_INSTRS_MAX * sizeof(bool));
+    if (!varies(l, r, target)) {
+        edge[target] = true;
+        return;
+    }
+    inside[target] = true;
+    for (uint32_t i = target + 1; i-- > 0;) {
+        if (!inside[i] || r->filled[i]) {
+            continue;
+        }
+        uint32_t operand[3];
+        uint32_t count = operands_of(&l->body->instr[i], operand);
+        for (uint32_t k = 0; k < count; k++) {
+            bool constant = !varies(l, r, operand[k]);
+            inside[operand[k]] = inside[operand[k]] || !constant;
+            edge[operand[k]] = edge[operand[k]] || constant;
+        }
+    }
+}
+
+/* ---- kept values ---- */
+static sx_addr slot_address(const sx_lower *l, const rows *r, uint32_t instr)
+{
+    if (r->slot[instr] == SLOT_RESULT) {
+        return sx_lower_out_address(l);
+    }
+    sx_addr a = {.buffer = r->workspace, .offset = r->slot_offset[instr], .index_reg = SX_NO_REG};
+    int64_t stride = r->along ? 4 : 4 * (int64_t)l->lanes;
+    for (uint32_t k = r->axis_count; k-- > 0;) {
+        const sx_affine *at = &l->at[r->axis[k]];
+        a.offset += stride * at->constant;
+        for (uint32_t v = 0; v < SX_LOOP_VARS_MAX; v++) {
+            a.coef[v] += stride * at->coef[v];
+        }
+        stride *= l->view.extent[r->axis[k]];
+    }
+    return a;
+}
+
+/* The value of `target` at the position, kept values loaded instead of computed. */
+static uint32_t element(sx_lower *l, const rows *r, uint32_t target)
+{
+    bool inside[SX_FUSED_INSTRS_MAX];
+    bool edge[SX_FUSED_INSTRS_MAX];
+    closure(l, r, target, inside, edge);
+    sx_lower_move(l);
+    for (uint32_t i = 0; i <= target; i++) {
+        if (inside[i] && r->filled[i]) {
+            sx_addr a = slot_address(l, r, i);
+            l->reg[i] = sx_loop_op(&l->b, SX_LOP_LOAD, SX_NO_REG, &a, SX_NO_REG, SX_NO_REG,
+                                   SX_NO_REG, l->valid, 0);
+            l->have[i] = true;
+        }
+    }
+    return sx_lower_value(l, target);
+}
+
+/* ---- passes ---- */
+/* `body` for the chunk at `offset` of the innermost axis, `length` elements of it inside. */
+static void run_chunk(sx_lower *l, rows *r, int64_t offset, int64_t length, uint32_t accumulator,
+                      chunk_body body)
+{
+    uint32_t inner = r->axis[r->axis_count - 1];
+    for (uint32_t half = 0; half < VIRTUAL_LANES / l->lanes; half++) {
+        int64_t left = length - (int64_t)half * l->lanes;
+        l->at[inner].constant = offset + (int64_t)half * l->lanes;
+        l->valid = (uint32_t)sx_max_i64(0, sx_min_i64(left, l->lanes));
+        body(l, r, accumulator, half);
+    }
+    l->at[inner].constant = 0;
+}
+
+static void run_along(sx_lower *l, rows *r, chunk_body body)
+{
+    uint32_t inner = r->axis[r->axis_count - 1];
+    int64_t length = l->view.extent[inner];
+    int64_t whole = length / VIRTUAL_LANES;
+    int64_t groups = whole / ACCUMULATORS;
+    int64_t step = VIRTUAL_LANES * ACCUMULATORS;
+    if (groups > 0) {
+        bool opened = sx_lower_open(l, inner, groups, step);
+        for (uint32_t c = 0; c < ACCUMULATORS; c++) {
+            run_chunk(l, r, (int64_t)c * VIRTUAL_LANES, VIRTUAL_LANES, c, body);
+        }
+        sx_lower_close(l, inner, opened);
+    }
+    for (int64_t c = groups * ACCUMULATORS; c * VIRTUAL_LANES < length; c++) {
+        run_chunk(l, r, c * VIRTUAL_LANES, sx_min_i64(VIRTUAL_LANES, length - c * VIRTUAL_LANES),
+                  (uint32_t)(c % ACCUMULATORS), body);
+    }
+}
+
+/* One pass over the row for `target`, evaluating `value` at every element. The constants of the row that it uses are made first,
+ * outside its loops. */
+static void run_pass(sx_lower *l, rows *r, uint32_t target, uint32_t value, chunk_body body)
+{
+    bool inside[SX_FUSED_INSTRS_MAX];
+    bool edge[SX_FUSED_INSTRS_MAX];
+    uint32_t valid = l->valid;
+    closure(l, r, value, inside, edge);
+    if (r->along) {
+        l->valid = l->lanes;
+    }
+    for (uint32_t i = 0; i <= value; i++) {
+        if (edge[i] && l->body->instr[i].kind != SX_BODY_IMM) {
+            (void)sx_lower_value(l, i);
+            l->pinned[i] = true;
+        }
+    }
+    r->target = target;
+    bool opened[SX_RANK_MAX];
+    uint32_t loops = r->along ? r->axis_count - 1 : r->axis_count;
+    for (uint32_t k = 0; k < loops; k++) {
+        opened[k] = sx_lower_open(l, r->axis[k], l->view.extent[r->axis[k]], 1);
+    }
+    if (r->along) {
+        run_along(l, r, body);
+    } else {
+        body(l, r, 0, 0);
+    }
+    for (uint32_t k = loops; k-- > 0;) {
+        sx_lower_close(l, r->axis[k], opened[k]);
+    }
+    sx_lower_move(l);
+    l->valid = valid;
+}
+
+static void keep_chunk(sx_lower *l, rows *r, uint32_t accumulator, uint32_t half)
+{
+    (void)accumulator;
+    (void)half;
+    if (l->valid > 0) {
+        uint32_t value = element(l, r, r->target);
+        sx_addr a = slot_address(l, r, r->target);
+        (void)sx_loop_op(&l->b, SX_LOP_STORE, SX_NO_REG, &a, value, SX_NO_REG, SX_NO_REG, l->valid,
+                         0);
+    }
+}
+
+static void result_chunk(sx_lower *l, rows *r, uint32_t accumulator, uint32_t half)
+{
+    (void)accumulator;
+    (void)half;
+    if (l->valid > 0) {
+        sx_lower_store_out(l, element(l, r, r->target), l->out_dtype);
+    }
+}
+
+/* ---- reductions ---- */
+static uint32_t combine(sx_lower *l, sx_reducer reducer, sx_dtype dtype, uint32_t dst, uint32_t x,
+                        uint32_t y)
+{
+    static const sx_lop floats[SX_REDUCER_COUNT] = {[SX_SUM] = SX_LOP_ADD,
+                                                    [SX_PRODUCT] = SX_LOP_MUL,
+                                                    [SX_MAX] = SX_LOP_MAX,
+                                                    [SX_MIN] = SX_LOP_MIN};
+    uint32_t none = SX_NO_REG;
+    if (dtype == SX_F32) {
+        return sx_loop_op(&l->b, floats[reducer], dst, NULL, x, y, none, 0, 0);
+    }
+    if (reducer == SX_SUM) {
+        return sx_loop_op(&l->b, SX_LOP_IADD, dst, NULL, x, y, none, 0, 0);
+    }
+    uint32_t greater = sx_loop_op(&l->b, SX_LOP_ICMP, none, NULL, x, y, none, SX_GT, 0);
+    bool max = reducer == SX_MAX;
+    return sx_loop_op(&l->b, SX_LOP_BLEND, dst, NULL, greater, max ? x : y, max ? y : x, 0, 0);
+}
+
+static double identity(sx_reducer reducer, sx_dtype dtype)
+{
+    switch (reducer) {
+    case SX_PRODUCT: return 1;
+    case SX_MAX: return dtype == SX_F32 ? -(double)INFINITY : (double)INT32_MIN;
+    case SX_MIN: return dtype == SX_F32 ? (double)INFINITY : (double)INT32_MAX;
+    case SX_SUM:
+    case SX_REDUCER_COUNT:
+    default: return 0;
+    }
+}
+
+static void reduce_chunk(sx_lower *l, rows *r, uint32_t accumulator, uint32_t half)
+{
+    const sx_instr *in = &l->body->instr[r->target];
+    sx_dtype dtype = in->dtype;
+    uint32_t acc = r->acc[accumulator][half];
+    uint32_t none = SX_NO_REG;
+    if (r->along && l->valid < l->lanes) {
+        uint32_t fill = sx_lower_constant(l, dtype, identity(in->reducer, dtype));
+        uint32_t value = fill;
+        if (l->valid > 0) {
+            value = element(l, r, in->x);
+            uint32_t lane = sx_loop_op(&l->b, SX_LOP_IOTA, none, NULL, none, none, none, 0, 0);
+            uint32_t count =
+                sx_loop_op(&l->b, SX_LOP_SET, none, NULL, none, none, none, l->valid, 0);
+            uint32_t in_row =
+                sx_loop_op(&l->b, SX_LOP_ICMP, none, NULL, count, lane, none, SX_GT, 0);
+            value = sx_loop_op(&l->b, SX_LOP_BLEND, none, NULL, in_row, value, fill, 0, 0);
+        }
+        (void)combine(l, in->reducer, dtype, acc, acc, value);
+        return;
+    }
+    (void)combine(l, in->reducer, dtype, acc, acc, element(l, r, in->x));
+}
+
+/* The value of the row from its accumulators, in all lanes. */
+static uint32_t fold(sx_lower *l, const rows *r, sx_reducer reducer, sx_dtype dtype)
+{
+    uint32_t none = SX_NO_REG;
+    if (!r->along) {
+        return r->acc[0][0];
+    }
+    uint32_t half[2] = {none, none};
+    for (uint32_t h = 0; h < VIRTUAL_LANES / l->lanes; h++) {
+        uint32_t low = combine(l, reducer, dtype, none, r->acc[0][h], r->acc[1][h]);
+        uint32_t high = combine(l, reducer, dtype, none, r->acc[2][h], r->acc[3][h]);
+        half[h] = combine(l, reducer, dtype, none, low, high);
+    }
+    uint32_t v = half[0];
+    if (l->lanes == 8) {
+        v = combine(l, reducer, dtype, none, v, half[1]);
+    }
+    for (uint32_t n = l->lanes == 16 ? 8 : 4; n > 0; n /= 2) {
+        uint32_t other = sx_loop_op(&l->b, SX_LOP_SWAP, none, NULL, v, none, none, n, 0);
+        v = combine(l, reducer, dtype, none, v, other);
+    }
+    return sx_loop_op(&l->b, SX_LOP_BCAST0, none, NULL, v, none, none, 0, 0);
+}
+
+static void reduce(sx_lower *l, rows *r, uint32_t instr)
+{
+    const sx_instr *in = &l->body->instr[instr];
+    uint32_t accumulators = r->along ? ACCUMULATORS : 1;
+    uint32_t halves = r->along ? VIRTUAL_LANES / l->lanes : 1;
+    for (uint32_t a = 0; a < accumulators; a++) {
+        for (uint32_t h = 0; h < halves; h++) {
+            r->acc[a][h] = sx_lower_constant(l, in->dtype, identity(in->reducer, in->dtype));
+        }
+    }
+    run_pass(l, r, instr, in->x, reduce_chunk);
+    l->reg[instr] = fold(l, r, in->reducer, in->dtype);
+    l->have[instr] = true;
+    l->pinned[instr] = true;
+}
+
+/* Fills the slots that a pass for `target` wants and that are not filled yet, in the order of the program. */
+static void fill_slots(sx_lower *l, rows *r, uint32_t target)
+{
+    bool inside[SX_FUSED_INSTRS_MAX];
+    bool edge[SX_FUSED_INSTRS_MAX];
+    closure(l, r, target, inside, edge);
+    for (uint32_t i = 0; i <= target; i++) {
+        if (inside[i] && r->slot[i] != SLOT_NONE && !r->filled[i]) {
+            run_pass(l, r, i, i, keep_chunk);
+            r->filled[i] = true;
+        }
+    }
+}
+
+static void emit_one_row(sx_lower *l)
+{
+    rows *r = l->self;
+    uint32_t result = l->body->instr_count - 1;
+    memset(l->have, 0, sizeof(l->have));
+    memset(l->pinned, 0, sizeof(l->pinned));
+    memset(r->filled, 0, sizeof(r->filled));
+    for (uint32_t i = 0; i <= result; i++) {
+        if (l->body->instr[i].kind == SX_BODY_REDUCE) {
+            fill_slots(l, r, l->body->instr[i].x);
+            reduce(l, r, i);
+        }
+    }
+    if (r->full) {
+        fill_slots(l, r, result);
+        run_pass(l, r, result, result, result_chunk);
+        return;
+    }
+    uint32_t valid = l->valid;
+    l->valid = r->along ? l->lanes : valid;
+    uint32_t value = sx_lower_value(l, result);
+    l->valid = r->along ? 1 : valid;
+    sx_lower_store_out(l, value, l->out_dtype);
+    l->valid = valid;
+}
+
+/* ---- choice of kept values ---- */
+static void choose_slots(sx_lower *l, rows *r)
+{
+    uint32_t uses[SX_FUSED_INSTRS_MAX] = {0};
+    bool reduced[SX_FUSED_INSTRS_MAX] = {false};
+    uint32_t last = l->body->instr_count - 1;
+    for (uint32_t p = 0; p <= last; p++) {
+        bool is_reduce = l->body->instr[p].kind == SX_BODY_REDUCE;
+        if (!is_reduce && !(p == last && r->full)) {
+            continue;
+        }
+        bool inside[SX_FUSED_INSTRS_MAX];
+        bool edge[SX_FUSED_INSTRS_MAX];
+        closure(l, r, is_reduce ? l->body->instr[p].x : p, inside, edge);
+        for (uint32_t i = 0; i <= p; i++) {
+            const sx_instr *in = &l->body->instr[i];
+            if (inside[i] && in->kind == SX_BODY_APPLY && in->dtype == SX_F32 &&
+                sx_lower_is_heavy(in->op)) {
+                uses[i]++;
+                reduced[i] = reduced[i] || is_reduce;
+            }
+        }
+    }
+    int64_t elements = r->along ? 1 : l->lanes;
+    for (uint32_t k = 0; k < r->axis_count; k++) {
+        elements *= l->view.extent[r->axis[k]];
+    }
+    int64_t size = 0;
+    bool result_free = r->full && l->out_dtype == SX_F32;
+    for (uint32_t i = 0; i <= last; i++) {
+        bool wanted = uses[i] >= 2 || (uses[i] == 1 && reduced[i] && l->lanes == 8);
+        if (wanted && result_free) {
+            r->slot[i] = SLOT_RESULT;
+            result_free = false;
+        } else if (wanted && elements <= (KEPT_BYTES_MAX - size) / 4) {
+            r->slot[i] = SLOT_WORKSPACE;
+            r->slot_offset[i] = size;
+            size += 4 * elements;
+        }
+    }
+    if (size > 0) {
+        r->workspace = sx_kernel_add_buffer(l->kernel, SX_BUFFER_WORKSPACE, size);
+    }
+}
+
+static void emit_point(sx_lower *l, int64_t length)
+{
+    const rows *r = l->self;
+    uint32_t d = l->vector_dim;
+    l->valid = r->along ? l->lanes : 1;
+    if (r->along || d == SX_NO_DIM) {
+        emit_one_row(l);
+        return;
+    }
+    int64_t start = l->at[d].constant;
+    int64_t whole = length / l->lanes;
+    if (whole > 0) {
+        bool opened = sx_lower_open(l, d, whole, l->lanes);
+        l->valid = l->lanes;
+        emit_one_row(l);
+        sx_lower_close(l, d, opened);
+    }
+    if (length % l->lanes > 0) {
+        l->at[d].constant = start + whole * l->lanes;
+        l->valid = (uint32_t)(length % l->lanes);
+        emit_one_row(l);
+        l->at[d].constant = start;
+    }
+}
+
+static sx_code check_types(sx_lower *l)
+{
+    for (uint32_t i = 0; i < l->body->instr_count; i++) {
+        const sx_instr *in = &l->body->instr[i];
+        bool ok = in->kind != SX_BODY_REDUCE || in->dtype == SX_F32 ||
+                  (in->dtype == SX_I32 && in->reducer != SX_PRODUCT);
+        if (!ok) {
+            return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "kernel %s: %s of %s has no vector form",
+                           l->kernel->name, in->reducer == SX_PRODUCT ? "product" : "reduction",
+                           sx_dtype_name(in->dtype));
+        }
+    }
+    return SX_OK;
+}
+
 sx_code sx_lower_row(sx_lower *l)
 {
-    return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "kernel %s: row kernel", l->kernel->name);
+    rows r;
+    memset(&r, 0, sizeof(r));
+    SX_TRY(check_types(l));
+    sx_view_merge(l->body, &l->view);
+    uint32_t outer[SX_RANK_MAX];
+    uint32_t outer_count = 0;
+    uint32_t last = l->view.rank - 1;
+    r.along = l->view.rank > 0 && l->view.reduced[last];
+    int64_t extent[SX_RANK_MAX + 1];
+    for (uint32_t d = 0; d < l->view.rank; d++) {
+        if (l->view.reduced[d]) {
+            r.reduced |= 1u << d;
+            extent[r.axis_count] = l->view.extent[d];
+            r.axis[r.axis_count++] = d;
+            r.full = r.full || l->view.out_stride[d] != 0;
+        } else if (r.along || d != last) {
+            outer[outer_count++] = d;
+        }
+    }
+    extent[r.axis_count] = r.along;
+    l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_ROW, extent, r.axis_count + 1);
+    l->vector_dim = l->view.rank > 0 ? last : SX_NO_DIM;
+    l->self = &r;
+    choose_slots(l, &r);
+    uint32_t inner = r.along || l->view.rank == 0 ? SX_NO_DIM : last;
+    int64_t tile = l->plan->tile_n;
+    if (tile > 0) {
+        tile = sx_ceil_div_i64(sx_min_i64(tile, SX_EXTENT_MAX), l->lanes) * l->lanes;
+    }
+    return sx_lower_parts(l, outer, outer_count, l->plan->tile_m, inner, tile, emit_point);
 }
