@@ -1,3 +1,5 @@
+#include <math.h>
+
 #include "core/ir/eval.h"
 
 /* The operands as matrices: left [batch][rows][length], right [batch][length][columns]. */
@@ -113,37 +115,54 @@ static void multiply_add(sx_cell *restrict sum, double x, const sx_cell *restric
     }
 }
 
+/* The same with a fused multiply-add in f32. */
+static void chain_narrow(sx_cell *restrict sum, double x, const sx_cell *restrict y, int64_t count)
+{
+    for (int64_t j = 0; j < count; j++) {
+        sum[j].f = (double)fmaf((float)x, (float)y[j].f, (float)sum[j].f);
+    }
+}
+
+/* One row of the result: `y` has `columns` cells for each of the `length` steps. */
+static void run_row(const matrices *m, sx_eval_mode mode, sx_dtype dtype, const sx_cell *x,
+                    const sx_cell *y, sx_cell *row)
+{
+    bool is_float = sx_dtype_class_of(dtype) == SX_CLASS_FLOAT;
+    bool doubles = is_float && (mode == SX_EVAL_F64 || mode == SX_EVAL_POW2);
+    bool floats = is_float && mode == SX_EVAL_TYPED && dtype != SX_F64;
+    for (int64_t j = 0; j < m->columns; j++) {
+        row[j] = sx_reduce_open(mode, SX_SUM, dtype);
+    }
+    for (int64_t k = 0; k < m->length; k++, y += m->columns) {
+        if (doubles) {
+            multiply_add(row, x[k].f, y, m->columns);
+        } else if (floats) {
+            chain_narrow(row, x[k].f, y, m->columns);
+        } else {
+            for (int64_t j = 0; j < m->columns; j++) {
+                row[j] = sx_dot_step(mode, dtype, row[j], x[k], y[j]);
+            }
+        }
+    }
+    for (int64_t j = 0; j < m->columns; j++) {
+        row[j] = sx_reduce_close(mode, dtype, row[j]);
+    }
+}
+
 sx_code sx_eval_dot(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_tensor *input,
                     const sx_type *type, sx_tensor *result)
 {
     matrices m;
     SX_TRY(make_matrices(cx, attr, input, &m));
-    bool plain = sx_dtype_class_of(type->dtype) == SX_CLASS_FLOAT &&
-                 (mode == SX_EVAL_F64 || mode == SX_EVAL_POW2);
     sx_cell *row = result->data;
     int64_t row_cost;
     if (!sx_mul_i64(m.length, m.columns, &row_cost)) {
         return SX_FAIL(cx, SX_LIMIT, "dot_general: a row takes more than 2^63 operations");
     }
     for (int64_t i = 0; i < m.batch * m.rows; i++, row += m.columns) {
-        const sx_cell *x = m.left + i * m.length;
-        const sx_cell *y = m.right + i / m.rows * m.length * m.columns;
+        const sx_cell *y = m.right + i / m.rows * row_cost;
         SX_TRY(sx_spend(cx, (uint64_t)row_cost + 1));
-        for (int64_t j = 0; j < m.columns; j++) {
-            row[j] = sx_reduce_open(mode, SX_SUM, type->dtype);
-        }
-        for (int64_t k = 0; k < m.length; k++, y += m.columns) {
-            if (plain) {
-                multiply_add(row, x[k].f, y, m.columns);
-                continue;
-            }
-            for (int64_t j = 0; j < m.columns; j++) {
-                row[j] = sx_dot_step(mode, type->dtype, row[j], x[k], y[j]);
-            }
-        }
-        for (int64_t j = 0; j < m.columns; j++) {
-            row[j] = sx_reduce_close(mode, type->dtype, row[j]);
-        }
+        run_row(&m, mode, type->dtype, m.left + i * m.length, y, row);
     }
     return SX_OK;
 }

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <string.h>
 
 #include "core/ir/eval.h"
@@ -141,20 +142,6 @@ static void step_along(frame *f, uint32_t d, int64_t by)
     }
 }
 
-/* The next iteration of the row in ascending order; false, and back at the first, after the last. */
-static bool next_in_row(frame *f)
-{
-    for (uint32_t k = f->axis_count; k-- > 0;) {
-        uint32_t d = f->axis[k];
-        if (f->index[d] + 1 < f->extent[d]) {
-            step_along(f, d, 1);
-            return true;
-        }
-        step_along(f, d, -f->index[d]);
-    }
-    return false;
-}
-
 /* ---- running the program ---- */
 static sx_cell read_source(const frame *f, const source *s)
 {
@@ -182,18 +169,78 @@ static void run_steps(frame *f, const steps *plan)
     }
 }
 
+/* A contraction along the innermost reduced dimension, from stored cells: the steps of sx_dot_step without its dispatch. */
+static sx_cell dot_line(const frame *f, const sx_instr *dot, sx_cell sum)
+{
+    uint32_t d = f->axis[f->axis_count - 1];
+    const source *x = &f->source[f->body->instr[dot->x].x];
+    const source *y = &f->source[f->body->instr[dot->y].x];
+    const sx_cell *left = x->cell + x->at;
+    const sx_cell *right = y->cell + y->at;
+    int64_t left_step = x->stride[d];
+    int64_t right_step = y->stride[d];
+    if (f->mode != SX_EVAL_TYPED) {
+        for (int64_t i = 0; i < f->extent[d]; i++) {
+            sum.f += left[i * left_step].f * right[i * right_step].f;
+        }
+        return sum;
+    }
+    for (int64_t i = 0; i < f->extent[d]; i++) {
+        sum =
+            sx_dot_step(SX_EVAL_TYPED, dot->dtype, sum, left[i * left_step], right[i * right_step]);
+    }
+    return sum;
+}
+
+static bool next_in_axes(frame *f, uint32_t axis_count)
+{
+    for (uint32_t k = axis_count; k-- > 0;) {
+        uint32_t d = f->axis[k];
+        if (f->index[d] + 1 < f->extent[d]) {
+            step_along(f, d, 1);
+            return true;
+        }
+        step_along(f, d, -f->index[d]);
+    }
+    return false;
+}
+
+/* The next iteration of the row in ascending order; false, and back at the first, after the last. */
+static bool next_in_row(frame *f)
+{
+    return next_in_axes(f, f->axis_count);
+}
+
+static sx_cell run_dot(frame *f, const sx_instr *dot, const steps *before)
+{
+    sx_cell sum = sx_reduce_open(f->mode, SX_SUM, dot->dtype);
+    bool in_lines = f->mode != SX_EVAL_MODP && sx_dtype_class_of(dot->dtype) == SX_CLASS_FLOAT &&
+                    f->source[f->body->instr[dot->x].x].cell != NULL;
+    bool more = f->row_length > 0;
+    while (more) {
+        if (in_lines) {
+            sum = dot_line(f, dot, sum);
+            more = next_in_axes(f, f->axis_count - 1);
+        } else {
+            run_steps(f, before);
+            sum = sx_dot_step(f->mode, dot->dtype, sum, f->value[dot->x], f->value[dot->y]);
+            more = next_in_row(f);
+        }
+    }
+    return sx_reduce_close(f->mode, dot->dtype, sum);
+}
+
 static sx_cell run_combine(frame *f, uint32_t k)
 {
     const sx_instr *instr = &f->body->instr[f->combine[k]];
-    bool is_dot = instr->kind == SX_BODY_DOT;
-    sx_reducer reducer = is_dot ? SX_SUM : instr->reducer;
-    sx_cell sum = sx_reduce_open(f->mode, reducer, instr->dtype);
+    if (instr->kind == SX_BODY_DOT) {
+        return run_dot(f, instr, &f->before[k]);
+    }
+    sx_cell sum = sx_reduce_open(f->mode, instr->reducer, instr->dtype);
     bool more = f->row_length > 0;
     while (more) {
         run_steps(f, &f->before[k]);
-        sum = is_dot
-                  ? sx_dot_step(f->mode, instr->dtype, sum, f->value[instr->x], f->value[instr->y])
-                  : sx_reduce_step(f->mode, reducer, instr->dtype, sum, f->value[instr->x]);
+        sum = sx_reduce_step(f->mode, instr->reducer, instr->dtype, sum, f->value[instr->x]);
         more = next_in_row(f);
     }
     return sx_reduce_close(f->mode, instr->dtype, sum);
