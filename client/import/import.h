@@ -11,7 +11,7 @@
  *
  * Errors name node, operator and opset: SX_UNIMPLEMENTED for what is valid ONNX but not supported, SX_INPUT for what is not valid,
  * SX_LIMIT for too much of anything. Extents are at least 1: a zero extent is SX_UNIMPLEMENTED, with tensor and axis.
- * Source: the ONNX operator specification, versions 1.12 to 1.18 (onnx.ai/onnx/operators).
+ * Source: the ONNX operator specification, versions 1.12 to 1.23 (onnx.ai/onnx/operators).
  */
 #ifndef SX_CLIENT_IMPORT_IMPORT_H
 #define SX_CLIENT_IMPORT_IMPORT_H
@@ -19,7 +19,7 @@
 #include "core/ir/ir.h"
 
 #define SX_ONNX_OPSET_MIN 7
-#define SX_ONNX_OPSET_MAX 23
+#define SX_ONNX_OPSET_MAX 28
 #define SX_ONNX_CONSTANT_BYTES_MAX 1024
 #define SX_ONNX_SYMBOL_HIGH \
     65536 /* a symbolic dimension is in [1, this] unless an option says otherwise */

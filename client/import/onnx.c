@@ -305,8 +305,16 @@ static sx_code import_node(sx_ox *im)
     SX_TRY(sx_spend(im->cx, 1));
     SX_TRY(find_handler(im));
     SX_TRY(resolve_inputs(im));
+    im->attr_read = 0;
     SX_TRY(im->entry->handler(im));
     SX_TRY(im->code);
+    for (uint32_t k = 0; k < im->node->attr_count; k++) {
+        if ((im->attr_read >> k & 1) == 0) {
+            return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "attribute '%.*s' is not supported",
+                              (int)im->node->attr[k].name.len,
+                              (const char *)im->node->attr[k].name.ptr);
+        }
+    }
     for (uint32_t k = 0; k < im->node->output_count; k++) {
         if (sx_ox_wants(im, k) && sx_ox_lookup(im, im->node->output[k]) == NULL) {
             return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "output %u '%.*s' is not supported", k,

@@ -56,7 +56,9 @@ struct sx_ox {
     const sx_ox_entry *entry;
     sx_ox_value *input[SX_OX_INPUTS_MAX]; /* NULL: left out */
     uint32_t input_count;
+    uint64_t attr_read; /* set of attributes of the node that the handler looked at */
 };
+_Static_assert(SX_ONNX_ATTRIBUTES_MAX <= 64, "set of attributes of a node");
 
 #define SX_OX_NONE ((sx_node_id){UINT32_MAX})
 
@@ -86,7 +88,8 @@ sx_code sx_ox_value_of_bytes(sx_ox *im, const sx_type *type, sx_span bytes, sx_o
 sx_code sx_ox_declare(sx_ox *im, const sx_ox_value *value); /* SX_INPUT if the name is taken */
 sx_ox_value *sx_ox_lookup(const sx_ox *im, sx_span name);
 
-const sx_onnx_attr *sx_ox_attr(const sx_ox *im, const char *name); /* NULL if absent */
+/* NULL if absent. A node with an attribute that its handler never asked for is refused, so that no later meaning is overlooked. */
+const sx_onnx_attr *sx_ox_attr(sx_ox *im, const char *name);
 sx_code sx_ox_attr_int(sx_ox *im, const char *name, int64_t fallback, int64_t *value);
 sx_code sx_ox_attr_float(sx_ox *im, const char *name, double fallback, double *value);
 sx_code sx_ox_attr_text(sx_ox *im, const char *name, const char *fallback, sx_span *value);

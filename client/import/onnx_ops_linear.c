@@ -498,8 +498,10 @@ sx_code sx_ox_dequantize(sx_ox *im)
     SX_TRY(im->code);
     sx_dtype dtype = sx_ox_type(im, scale)->dtype;
     if (sx_ox_input(im, 2) != NULL) {
-        sx_node_id zero = along_axis(im, sx_ox_cast(im, sx_ox_in(im, 2), SX_I32), x, axis);
-        x = sx_ox_bin(im, SX_OP_SUBTRACT, sx_ox_cast(im, x, SX_I32), zero);
+        bool is_float = sx_dtype_class_of(sx_ox_type(im, x)->dtype) == SX_CLASS_FLOAT;
+        sx_dtype middle = is_float ? dtype : SX_I32;
+        sx_node_id zero = along_axis(im, sx_ox_cast(im, sx_ox_in(im, 2), middle), x, axis);
+        x = sx_ox_bin(im, SX_OP_SUBTRACT, sx_ox_cast(im, x, middle), zero);
     }
     x = sx_ox_cast(im, x, dtype);
     return sx_ox_set(im, 0, sx_ox_bin(im, SX_OP_MULTIPLY, x, along_axis(im, scale, x, axis)));

@@ -141,6 +141,8 @@ static bool known_fits(const sx_ox_value *value, sx_dtype dtype)
 static sx_code cast_to(sx_ox *im, sx_dtype dtype)
 {
     const sx_ox_value *value = sx_ox_input(im, 0);
+    (void)sx_ox_attr(im, "saturate"); /* of float8 results, which are refused */
+    (void)sx_ox_attr(im, "round_mode");
     if (dtype == SX_F8E4M3 || dtype == SX_F8E5M2) {
         return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "conversion to %s", sx_dtype_name(dtype));
     }
@@ -204,6 +206,7 @@ sx_code sx_ox_pow(sx_ox *im)
     return sx_ox_set(im, 0, sx_ox_cast(im, out, base));
 }
 
+/* arg 0: floats take the sign of the dividend only; 1: also that of the divisor (opset 28). */
 sx_code sx_ox_mod(sx_ox *im)
 {
     int64_t fmod_flag;
@@ -211,8 +214,8 @@ sx_code sx_ox_mod(sx_ox *im)
     sx_node_id a = sx_ox_in(im, 0);
     sx_node_id b = sx_ox_in(im, 1);
     bool is_float = sx_dtype_class_of(sx_ox_type(im, a)->dtype) == SX_CLASS_FLOAT;
-    if (is_float && fmod_flag == 0) {
-        return SX_OX_FAIL(im, SX_INPUT, "fmod is 0, 1 is wanted for floats");
+    if (is_float && fmod_flag == 0 && im->entry->arg == 0) {
+        return SX_OX_FAIL(im, SX_INPUT, "fmod is 0, 1 is wanted for floats at this opset");
     }
     sx_node_id rest = sx_ox_bin(im, SX_OP_REMAINDER, a, b);
     if (fmod_flag != 0 || im->code != SX_OK) {

@@ -52,11 +52,12 @@ static sx_node_id log_sum_exp(sx_ox *im, sx_node_id x, const sx_ints *dims, bool
 static sx_node_id reduce_as(sx_ox *im, sx_ox_kind kind, sx_node_id x, const sx_ints *dims,
                             bool keep)
 {
+    bool is_bool = sx_ox_type(im, x)->dtype == SX_BOOL;
     switch (kind) {
     case SX_OX_SUM: return sx_ox_reduce(im, SX_SUM, x, dims, keep);
     case SX_OX_PROD: return sx_ox_reduce(im, SX_PRODUCT, x, dims, keep);
-    case SX_OX_MAX: return sx_ox_reduce(im, SX_MAX, x, dims, keep);
-    case SX_OX_MIN: return sx_ox_reduce(im, SX_MIN, x, dims, keep);
+    case SX_OX_MAX: return sx_ox_reduce(im, is_bool ? SX_SUM : SX_MAX, x, dims, keep);     // or
+    case SX_OX_MIN: return sx_ox_reduce(im, is_bool ? SX_PRODUCT : SX_MIN, x, dims, keep); // and
     case SX_OX_MEAN: return sx_ox_mean(im, x, dims, keep);
     case SX_OX_L1: return sx_ox_reduce(im, SX_SUM, sx_ox_un(im, SX_OP_ABS, x), dims, keep);
     case SX_OX_L2:
@@ -265,6 +266,7 @@ sx_code sx_ox_layer_norm(sx_ox *im)
 {
     uint32_t axis;
     double epsilon;
+    (void)sx_ox_attr(im, "stash_type"); /* computing in f32 at least is what we do */
     sx_node_id x = sx_ox_in(im, 0);
     SX_TRY(im->code);
     sx_type type = *sx_ox_type(im, x);
@@ -299,6 +301,7 @@ sx_code sx_ox_rms_norm(sx_ox *im)
 {
     uint32_t axis;
     double epsilon;
+    (void)sx_ox_attr(im, "stash_type"); /* computing in f32 at least is what we do */
     sx_node_id x = sx_ox_in(im, 0);
     SX_TRY(im->code);
     sx_type type = *sx_ox_type(im, x);
@@ -338,6 +341,7 @@ sx_code sx_ox_batch_norm(sx_ox *im)
     int64_t training;
     SX_TRY(sx_ox_attr_float(im, "epsilon", 1e-5, &epsilon));
     SX_TRY(sx_ox_attr_int(im, "training_mode", 0, &training));
+    (void)sx_ox_attr(im, "momentum"); /* of training */
     if (training != 0) {
         return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "training mode");
     }
@@ -374,6 +378,7 @@ sx_code sx_ox_group_norm(sx_ox *im)
 {
     double epsilon;
     int64_t groups;
+    (void)sx_ox_attr(im, "stash_type"); /* the type computed in */
     SX_TRY(sx_ox_attr_float(im, "epsilon", 1e-5, &epsilon));
     SX_TRY(sx_ox_attr_int(im, "num_groups", 0, &groups));
     sx_node_id x = sx_ox_in(im, 0);
@@ -411,6 +416,9 @@ sx_code sx_ox_lp_norm(sx_ox *im)
     sx_node_id x = sx_ox_in(im, 0);
     sx_ints dims = {.count = 1, .v = {axis}};
     sx_node_id norm = reduce_as(im, p == 1 ? SX_OX_L1 : SX_OX_L2, x, &dims, true);
+    /* a vector of zeros stays one */
+    sx_node_id none = sx_ox_cmp_with(im, SX_EQ, norm, 0.0);
+    norm = sx_ox_select(im, none, sx_ox_splat(im, sx_ox_type(im, norm), 1.0), norm);
     return sx_ox_set(im, 0, sx_ox_bin(im, SX_OP_DIVIDE, x, norm));
 }
 

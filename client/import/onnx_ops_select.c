@@ -108,6 +108,7 @@ static sx_code split_sizes(sx_ox *im, int64_t extent, int64_t *size, uint32_t *c
         return SX_OX_FAIL(im, SX_INPUT, "extent %lld in %u equal parts", (long long)extent,
                           outputs);
     }
+    (void)sx_ox_attr(im, "num_outputs"); /* the node has so many outputs */
     *count = outputs;
     for (uint32_t k = 0; k < outputs; k++) {
         size[k] = sx_max_i64(0, sx_min_i64(chunk, extent - k * chunk));

@@ -248,6 +248,8 @@ sx_code sx_ox_identity(sx_ox *im)
 /* Inference: the input; the mask keeps everything. */
 sx_code sx_ox_dropout(sx_ox *im)
 {
+    (void)sx_ox_attr(im, "ratio"); /* of training */
+    (void)sx_ox_attr(im, "seed");
     if (sx_ox_input(im, 2) != NULL) {
         int64_t training;
         uint32_t count;
@@ -293,6 +295,7 @@ sx_code sx_ox_constant(sx_ox *im)
                           im->node->attr_count, im->node->output_count);
     }
     const sx_onnx_attr *attr = &im->node->attr[0];
+    im->attr_read = 1;
     sx_ox_value value;
     switch (attr->type) {
     case SX_ONNX_ATTR_TENSOR:
@@ -572,9 +575,13 @@ sx_code sx_ox_space_to_depth(sx_ox *im)
     out.dim[2].scale /= block;
     out.dim[3].scale /= block;
     sx_dim dim[6] = {out.dim[0], out.dim[1], out.dim[2], b, out.dim[3], b};
-    static const int64_t perm[6] = {0, 3, 5, 1, 2, 4};
+    static const int64_t depth_last[6] = {0, 3, 5, 1, 2, 4};
+    static const int64_t depth_first[6] = {0, 1, 3, 5, 2, 4};
+    sx_span mode;
+    SX_TRY(sx_ox_attr_text(im, "mode", "DCR", &mode));
     if (!sx_dim_multiply(out.dim[1], sx_dim_of(block * block), &out.dim[1])) {
         return SX_OX_FAIL(im, SX_LIMIT, "extents overflow");
     }
-    return sx_ox_set(im, 0, regroup(im, x, dim, perm, &out));
+    return sx_ox_set(im, 0,
+                     regroup(im, x, dim, sx_span_is(mode, "CRD") ? depth_first : depth_last, &out));
 }

@@ -393,10 +393,11 @@ sx_code sx_ox_set_value(sx_ox *im, uint32_t k, const sx_ox_value *value)
 
 /* ---- attributes ---- */
 
-const sx_onnx_attr *sx_ox_attr(const sx_ox *im, const char *name)
+const sx_onnx_attr *sx_ox_attr(sx_ox *im, const char *name)
 {
     for (uint32_t k = 0; k < im->node->attr_count; k++) {
         if (sx_span_is(im->node->attr[k].name, name)) {
+            im->attr_read |= UINT64_C(1) << k;
             return &im->node->attr[k];
         }
     }

@@ -287,10 +287,12 @@ static sx_code take_numbers(sx_ctx *cx, sx_wire message, uint32_t number, sx_wir
 const char *sx_onnx_dtype_name(int64_t data_type)
 {
     static const char *const name[] = {
-        "undefined",      "float",      "uint8",          "int8",       "uint16",   "int16",
-        "int32",          "int64",      "string",         "bool",       "float16",  "double",
-        "uint32",         "uint64",     "complex64",      "complex128", "bfloat16", "float8e4m3fn",
-        "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "uint4",      "int4",     "float4e2m1"};
+        "undefined",      "float",    "uint8",        "int8",           "uint16",
+        "int16",          "int32",    "int64",        "string",         "bool",
+        "float16",        "double",   "uint32",       "uint64",         "complex64",
+        "complex128",     "bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2",
+        "float8e5m2fnuz", "uint4",    "int4",         "float4e2m1",     "float8e8m0",
+        "uint2",          "int2"};
     return data_type >= 0 && data_type < (int64_t)SX_COUNT(name) ? name[data_type] : "unknown";
 }
 
