@@ -373,6 +373,7 @@ sx_code sx_ox_set_known(sx_ox *im, uint32_t k, const sx_type *type, const sx_dim
                         uint32_t count)
 {
     SX_ASSERT(count <= SX_OX_KNOWN_MAX);
+    SX_TRY(sx_spend(im->cx, count));
     sx_dim *copy = SX_NEW_ARRAY(im->cx, sx_dim, (size_t)count + 1);
     if (copy == NULL) {
         return im->code = im->cx->error.code;
