@@ -342,7 +342,7 @@ static void draft_composite(gen *g, sx_op op, const sx_type *x, draft *d)
     }
 }
 
-/* A kernel that is another node lifted. */
+/* A kernel that is another node lifted, or two of them made one. */
 static bool draft_fused(gen *g, sx_node_id from, draft *d)
 {
     const sx_graph *graph = g->graph;
@@ -353,8 +353,27 @@ static bool draft_fused(gen *g, sx_node_id from, draft *d)
         push(d, sx_graph_input(graph, node, k));
         operand[k] = graph->node[d->input[k].i].type;
     }
-    return sx_fused_lift(g->cx, node->op, sx_graph_attr(graph, node), operand, node->input_count,
-                         &node->type, &d->attr) == SX_OK;
+    if (node->op != SX_OP_FUSED) {
+        return sx_fused_lift(g->cx, node->op, sx_graph_attr(graph, node), operand,
+                             node->input_count, &node->type, &d->attr) == SX_OK;
+    }
+    for (uint32_t k = 0; k < node->input_count; k++) {
+        const sx_node *producer = &graph->node[d->input[k].i];
+        bool ok = false;
+        if (producer->op != SX_OP_FUSED ||
+            sx_fused_inline(g->cx, sx_graph_attr(graph, node), k, sx_graph_attr(graph, producer),
+                            &producer->type, &d->attr, &ok) != SX_OK ||
+            !ok) {
+            continue;
+        }
+        memmove(&d->input[k], &d->input[k + 1], (d->input_count - k - 1) * sizeof(d->input[0]));
+        d->input_count--;
+        for (uint32_t i = 0; i < producer->input_count; i++) {
+            push(d, sx_graph_input(graph, producer, i));
+        }
+        return true;
+    }
+    return false;
 }
 
 static bool fill_draft(gen *g, sx_op op, sx_node_id from, draft *d)
