@@ -80,6 +80,33 @@ START_TEST(test_round_trip)
 }
 END_TEST
 
+/* The examples of docs/IR.md are programs. */
+START_TEST(test_documentation)
+{
+    sx_buf page;
+    sx_buf_init(&page, 1 << 20);
+    sx_test_read_file(SX_SOURCE_DIR "/docs/IR.md", &page);
+    sx_buf_put_u8(&page, 0);
+    uint32_t examples = 0;
+    const char *at = (const char *)page.ptr;
+    while ((at = strstr(at, "```sx\n")) != NULL) {
+        at += strlen("```sx\n");
+        const char *end = strstr(at, "```");
+        ck_assert_ptr_nonnull(end);
+        sx_ctx cx;
+        sx_ctx_init(&cx, 16 << 20);
+        sx_graph *graph;
+        sx_span text = {(const uint8_t *)at, (size_t)(end - at)};
+        ck_sx_ok(&cx, sx_graph_parse(&cx, text, &graph));
+        sx_ctx_fini(&cx);
+        at = end + 3;
+        examples++;
+    }
+    ck_assert_uint_ge(examples, 2);
+    sx_buf_fini(&page);
+}
+END_TEST
+
 /* Whatever the text: a graph that checks and prints, or an error that says where. */
 static void expect_answer(const uint8_t *bytes, size_t len, const char *what, size_t at)
 {
@@ -163,6 +190,7 @@ int main(void)
     Suite *suite = suite_create("ir/golden");
     TCase *tcase = tcase_create("golden");
     tcase_add_test(tcase, test_round_trip);
+    tcase_add_test(tcase, test_documentation);
     tcase_add_loop_test(tcase, test_truncations, 0, (int)SX_COUNT(files));
     tcase_add_loop_test(tcase, test_flips, 0, (int)SX_COUNT(files));
     suite_add_tcase(suite, tcase);
