@@ -148,6 +148,60 @@ START_TEST(test_bind)
 }
 END_TEST
 
+/* Residues, or 0 and 1, for one parameter of a static graph. */
+static sx_tensor random_tensor(sx_ctx *cx, sx_rng *rng, const sx_type *type)
+{
+    int64_t count = sx_tensor_elements(type);
+    uint64_t *data = SX_NEW_ARRAY(cx, uint64_t, (size_t)count);
+    ck_assert_ptr_nonnull(data);
+    for (int64_t i = 0; i < count; i++) {
+        data[i] = sx_rng_below(rng, type->dtype == SX_BOOL ? 2 : INT32_MAX);
+    }
+    return (sx_tensor){*type, data};
+}
+
+/* The canonical form computes what the program computes; the interpreter in exact arithmetic says so. */
+START_TEST(test_canon_keeps_the_meaning)
+{
+    uint64_t seed = sx_test_seed();
+    for (uint32_t i = 0; i < GRAPHS; i++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, 512 << 20);
+        sx_rng rng = {seed + i};
+        sx_gen_options options = sx_gen_default();
+        sx_graph *graph = sx_gen_graph(&cx, &rng, &options);
+        sx_graph *canonical;
+        ck_sx_ok(&cx, sx_graph_canon(&cx, sx_gen_disguise(&cx, &rng, graph), &canonical));
+        sx_binding binding[3];
+        sx_gen_binding(&rng, graph, binding);
+        sx_graph *a;
+        sx_graph *b;
+        ck_sx_ok(&cx, sx_graph_bind(&cx, graph, binding, graph->symbol_count, &a));
+        ck_sx_ok(&cx, sx_graph_bind(&cx, canonical, binding, graph->symbol_count, &b));
+        sx_tensor argument[512];
+        uint32_t count = 0;
+        for (uint32_t n = 0; n < a->node_count; n++) {
+            if (a->node[n].op == SX_OP_PARAMETER) {
+                ck_assert_uint_lt(count, SX_COUNT(argument));
+                argument[count++] = random_tensor(&cx, &rng, &a->node[n].type);
+            }
+        }
+        sx_tensor x[3];
+        sx_tensor y[3];
+        ck_assert_uint_eq(a->output_count, b->output_count);
+        ck_sx_ok(&cx, sx_graph_eval(&cx, a, SX_EVAL_MODP, argument, count, x, a->output_count));
+        ck_sx_ok(&cx, sx_graph_eval(&cx, b, SX_EVAL_MODP, argument, count, y, b->output_count));
+        for (uint32_t k = 0; k < a->output_count; k++) {
+            ck_assert(sx_type_equal(&x[k].type, &y[k].type));
+            size_t size = (size_t)sx_tensor_elements(&x[k].type) * 8;
+            ck_assert_msg(memcmp(x[k].data, y[k].data, size) == 0, "seed %llu graph %u output %u",
+                          (unsigned long long)seed, i, k);
+        }
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("ir/text");
@@ -155,6 +209,7 @@ int main(void)
     tcase_add_test(tcase, test_random_round_trip);
     tcase_add_test(tcase, test_canon_of_disguise);
     tcase_add_test(tcase, test_bind);
+    tcase_add_test(tcase, test_canon_keeps_the_meaning);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }
