@@ -436,7 +436,9 @@ sx_code sx_ox_attr_text(sx_ox *im, const char *name, const char *fallback, sx_sp
 {
     const sx_onnx_attr *attr;
     SX_TRY(find_attr(im, name, SX_ONNX_ATTR_STRING, &attr));
-    *value = attr == NULL ? sx_span_of(fallback) : attr->s;
+    *value = attr == NULL          ? sx_span_of(fallback)
+             : attr->s.ptr == NULL ? SX_SPAN_LITERAL("") // the type says text, the text is absent
+                                   : attr->s;
     return SX_OK;
 }
 
