@@ -245,10 +245,10 @@ sx_code sx_ox_clip_attrs(sx_ox *im)
 {
     double low;
     double high;
-    SX_TRY(sx_ox_attr_float(im, "min", -INFINITY, &low));
-    SX_TRY(sx_ox_attr_float(im, "max", INFINITY, &high));
+    SX_TRY(sx_ox_attr_float(im, "min", -(double)INFINITY, &low));
+    SX_TRY(sx_ox_attr_float(im, "max", (double)INFINITY, &high));
     sx_node_id x = sx_ox_in(im, 0);
-    x = low == (double)-INFINITY ? x : sx_ox_from(im, SX_OP_MAXIMUM, low, x);
+    x = low == -(double)INFINITY ? x : sx_ox_from(im, SX_OP_MAXIMUM, low, x);
     x = high == (double)INFINITY ? x : sx_ox_from(im, SX_OP_MINIMUM, high, x);
     return sx_ox_set(im, 0, x);
 }
@@ -273,7 +273,7 @@ sx_code sx_ox_is_inf(sx_ox *im)
     if (negative != 0 && positive != 0) {
         x = sx_ox_un(im, SX_OP_ABS, x);
     }
-    double wanted = positive != 0 ? (double)INFINITY : (double)-INFINITY;
+    double wanted = positive != 0 ? (double)INFINITY : -(double)INFINITY;
     return sx_ox_set(im, 0, sx_ox_cmp_with(im, SX_EQ, x, wanted));
 }
 
