@@ -185,6 +185,37 @@ START_TEST(test_flips)
 }
 END_TEST
 
+/* Memory ends at every step of the way: an error, never a crash. */
+START_TEST(test_memory_sweep)
+{
+    sx_buf text;
+    read_golden(files[_i], &text);
+    bool done = false;
+    for (size_t limit = 512; !done; limit += limit / 16 + 64) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, limit);
+        sx_graph *graph;
+        sx_graph *bound;
+        sx_key key;
+        sx_binding binding[SX_SYMBOLS_MAX];
+        sx_code code = sx_graph_parse(&cx, sx_buf_span(&text), &graph);
+        code = code == SX_OK ? sx_graph_key(&cx, graph, &key) : code;
+        for (uint32_t i = 0; code == SX_OK && i < graph->symbol_count; i++) {
+            binding[i] = (sx_binding){graph->symbol[i].name, graph->symbol[i].high};
+        }
+        code =
+            code == SX_OK ? sx_graph_bind(&cx, graph, binding, graph->symbol_count, &bound) : code;
+        ck_assert_msg(code == SX_OK || code == SX_NOMEM, "%s at %zu bytes: %s", files[_i], limit,
+                      cx.error.text);
+        ck_assert_int_eq(code, cx.error.code);
+        ck_assert_uint_lt(limit, 256 << 20);
+        done = code == SX_OK;
+        sx_ctx_fini(&cx);
+    }
+    sx_buf_fini(&text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("ir/golden");
@@ -193,6 +224,7 @@ int main(void)
     tcase_add_test(tcase, test_documentation);
     tcase_add_loop_test(tcase, test_truncations, 0, (int)SX_COUNT(files));
     tcase_add_loop_test(tcase, test_flips, 0, (int)SX_COUNT(files));
+    tcase_add_loop_test(tcase, test_memory_sweep, 0, (int)SX_COUNT(files));
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }

@@ -148,6 +148,43 @@ START_TEST(test_bind)
 }
 END_TEST
 
+START_TEST(test_bad_bindings)
+{
+    static const char text[] = "sx 1 graph \"g\" (b in [2, 8], n in [1, 3]) {"
+                               "%x = parameter {name = \"x\", weight = 0} : f32[b, n]"
+                               "return %x as \"y\"}";
+    static const struct {
+        const char *name[3];
+        int64_t value[3];
+        uint32_t count;
+        const char *error;
+    } cases[] = {
+        {{"b"}, {2}, 1, "symbol \"n\" has no value, within [1, 3]"},
+        {{"b", "n"}, {9, 1}, 2, "symbol \"b\" is 9, within [2, 8]"},
+        {{"b", "n"}, {2, 0}, 2, "symbol \"n\" is 0, within [1, 3]"},
+        {{"b", "n", "b"}, {2, 1, 2}, 3, "symbol \"b\" is bound twice"},
+        {{"b", "n", "batch"}, {2, 1, 2}, 3, "symbol \"batch\" is unknown; the graph has 2 symbols"},
+        {{NULL}, {0}, 0, "symbol \"b\" has no value"},
+    };
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1 << 20);
+    sx_graph *graph;
+    sx_graph *bound;
+    ck_sx_ok(&cx, sx_graph_parse(&cx, sx_span_of(text), &graph));
+    for (uint32_t i = 0; i < SX_COUNT(cases); i++) {
+        sx_binding binding[3];
+        for (uint32_t k = 0; k < cases[i].count; k++) {
+            binding[k] = (sx_binding){sx_span_of(cases[i].name[k]), cases[i].value[k]};
+        }
+        ck_sx_fails(&cx, sx_graph_bind(&cx, graph, binding, cases[i].count, &bound), SX_INPUT,
+                    cases[i].error);
+    }
+    sx_binding both[2] = {{sx_span_of("n"), 3}, {sx_span_of("b"), 8}};
+    ck_sx_ok(&cx, sx_graph_bind(&cx, graph, both, 2, &bound));
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 /* Residues, or 0 and 1, for one parameter of a static graph. */
 static sx_tensor random_tensor(sx_ctx *cx, sx_rng *rng, const sx_type *type)
 {
@@ -209,6 +246,7 @@ int main(void)
     tcase_add_test(tcase, test_random_round_trip);
     tcase_add_test(tcase, test_canon_of_disguise);
     tcase_add_test(tcase, test_bind);
+    tcase_add_test(tcase, test_bad_bindings);
     tcase_add_test(tcase, test_canon_keeps_the_meaning);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
