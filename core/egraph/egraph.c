@@ -297,14 +297,17 @@ static sx_code repair_node(sx_ctx *cx, sx_eg *eg, uint32_t n)
     uint32_t hash = hash_node(eg, n);
     node->dead = 1; /* not to be found by its own old slot */
     uint32_t twin = probe(eg, hash, node->op, node->attr, &eg->child[node->edge], node->arity);
-    if (twin != SX_EG_NONE) {
-        eg->live_count--;
-        return sx_eg_union(cx, eg, n, twin, SX_EG_RULE_CONGRUENCE);
+    if (twin == SX_EG_NONE || twin > n) { /* of two equal nodes the older one lives on */
+        node->dead = 0;
+        SX_TRY(reserve_slot(cx, eg));
+        place(eg, hash, n);
     }
-    node->dead = 0;
-    SX_TRY(reserve_slot(cx, eg));
-    place(eg, hash, n);
-    return SX_OK;
+    if (twin == SX_EG_NONE) {
+        return SX_OK;
+    }
+    eg->node[twin].dead = twin > n ? 1 : 0;
+    eg->live_count--;
+    return sx_eg_union(cx, eg, n, twin, SX_EG_RULE_CONGRUENCE);
 }
 
 /* The parents of an absorbed class move to the class that absorbed it. */
@@ -319,7 +322,8 @@ static sx_code repair_parents(sx_ctx *cx, sx_eg *eg, uint32_t drop)
             SX_TRY(repair_node(cx, eg, n));
         }
         if (eg->node[n].dead == 0) {
-            link_parent(eg, sx_eg_find(eg, drop), edge);
+            /* the class the node names, even if the repair has just absorbed it: then its turn comes */
+            link_parent(eg, eg->child[edge], edge);
         }
         edge = next;
     }

@@ -6,12 +6,7 @@ typedef struct {
     sx_ctx *cx;
     const sx_eg *eg;
     const sx_extraction *wanted;
-    uint32_t *mark; /* per class: 2 * epoch while open, 2 * epoch + 1 when done */
-    uint32_t epoch;
-    uint32_t *stack; /* classes of the walk */
-    uint32_t *next;  /* per stack slot: next child */
-    uint32_t *order; /* classes of the last program walked, children first */
-    uint32_t order_count;
+    sx_walker walker;
     uint64_t *tree;      /* per class: least tree cost */
     uint32_t *tree_best; /* per class: its node */
     uint32_t *queue;
@@ -29,50 +24,79 @@ static uint32_t next_live(const sx_eg *eg, uint32_t n)
     return eg->member_next[n];
 }
 
-/* Walks the program of a choice from the roots; false on a cycle or a hole. Its cost in *total. */
-static bool walk(extractor *x, const uint64_t *cost, const uint32_t *choice, uint64_t *total)
+sx_code sx_walker_init(sx_ctx *cx, const sx_eg *eg, sx_walker *walker)
 {
-    const sx_eg *eg = x->eg;
-    uint32_t open = ++x->epoch * 2;
-    x->order_count = 0;
-    *total = 0;
-    for (uint32_t r = 0; r < x->wanted->root_count; r++) {
-        uint32_t top = 0;
-        uint32_t class_ = sx_eg_find(eg, x->wanted->root[r]);
-        if (x->mark[class_] == open + 1) {
-            continue;
+    *walker = (sx_walker){0};
+    uint32_t **words[] = {&walker->mark, &walker->stack, &walker->next, &walker->order};
+    for (size_t i = 0; i < SX_COUNT(words); i++) {
+        *words[i] = SX_NEW_ARRAY(cx, uint32_t, eg->node_count);
+        if (*words[i] == NULL) {
+            return cx->error.code;
         }
-        x->stack[0] = class_;
-        x->next[0] = 0;
-        x->mark[class_] = open;
-        for (;;) {
-            class_ = x->stack[top];
-            uint32_t n = choice[class_];
-            if (n == SX_EG_NONE || cost[n] == SX_COST_NEVER) {
+    }
+    return SX_OK;
+}
+
+/* Depth first from one class, children before parents; costs are added to *total. */
+static bool walk_class(sx_walker *w, const sx_eg *eg, const uint64_t *cost, const uint32_t *choice,
+                       uint32_t class_, uint64_t *total)
+{
+    uint32_t open = w->epoch * 2;
+    uint32_t top = 0;
+    w->stack[0] = class_;
+    w->next[0] = 0;
+    w->mark[class_] = open;
+    for (;;) {
+        class_ = w->stack[top];
+        uint32_t n = choice[class_];
+        if (n == SX_EG_NONE || (cost != NULL && cost[n] == SX_COST_NEVER)) {
+            return false;
+        }
+        w->work++;
+        if (w->next[top] < eg->node[n].arity) {
+            uint32_t child = sx_eg_child(eg, n, w->next[top]++);
+            if (w->mark[child] == open) {
                 return false;
             }
-            x->work++;
-            if (x->next[top] < eg->node[n].arity) {
-                uint32_t child = sx_eg_child(eg, n, x->next[top]++);
-                if (x->mark[child] == open) {
-                    return false;
-                }
-                if (x->mark[child] != open + 1) {
-                    x->mark[child] = open;
-                    x->stack[++top] = child;
-                    x->next[top] = 0;
-                }
-                continue;
+            if (w->mark[child] != open + 1) {
+                w->mark[child] = open;
+                w->stack[++top] = child;
+                w->next[top] = 0;
             }
-            x->mark[class_] = open + 1;
-            x->order[x->order_count++] = class_;
-            *total = add_cost(*total, cost[n]);
-            if (top-- == 0) {
-                break;
-            }
+            continue;
+        }
+        w->mark[class_] = open + 1;
+        w->order[w->order_count++] = class_;
+        *total = add_cost(*total, cost != NULL ? cost[n] : 1);
+        if (top-- == 0) {
+            return true;
+        }
+    }
+}
+
+bool sx_walker_run(sx_walker *walker, const sx_eg *eg, const uint64_t *cost, const uint32_t *root,
+                   uint32_t root_count, const uint32_t *choice, uint64_t *total)
+{
+    walker->epoch++;
+    walker->order_count = 0;
+    *total = 0;
+    for (uint32_t r = 0; r < root_count; r++) {
+        uint32_t class_ = sx_eg_find(eg, root[r]);
+        if (walker->mark[class_] != walker->epoch * 2 + 1 &&
+            !walk_class(walker, eg, cost, choice, class_, total)) {
+            return false;
         }
     }
     return true;
+}
+
+static bool walk(extractor *x, const uint64_t *cost, const uint32_t *choice, uint64_t *total)
+{
+    uint64_t before = x->walker.work;
+    bool ok = sx_walker_run(&x->walker, x->eg, cost, x->wanted->root, x->wanted->root_count, choice,
+                            total);
+    x->work += x->walker.work - before;
+    return ok;
 }
 
 /* ---- rung 1: tree costs; `paid` (may be NULL) marks classes that cost nothing more ---- */
@@ -301,8 +325,8 @@ static bool settle(extractor *x, search *s, const uint32_t *changed, uint32_t co
         for (uint32_t i = 0; i < count; i++) {
             s->choice[changed[i]] = s->trial[changed[i]];
         }
-        memcpy(s->program, x->order, x->order_count * sizeof(uint32_t));
-        s->program_count = x->order_count;
+        memcpy(s->program, x->walker.order, x->walker.order_count * sizeof(uint32_t));
+        s->program_count = x->walker.order_count;
         return true;
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -392,8 +416,8 @@ static void offer(extractor *x, search *s, const uint32_t *choice)
     if (walk(x, x->wanted->cost, choice, &total) && total < s->cost) {
         s->cost = total;
         memcpy(s->choice, choice, x->eg->node_count * sizeof(uint32_t));
-        memcpy(s->program, x->order, x->order_count * sizeof(uint32_t));
-        s->program_count = x->order_count;
+        memcpy(s->program, x->walker.order, x->walker.order_count * sizeof(uint32_t));
+        s->program_count = x->walker.order_count;
     }
 }
 
@@ -516,7 +540,8 @@ static sx_code prove(extractor *x, search *s, bool *proven)
 static sx_code extractor_init(extractor *x)
 {
     uint32_t count = x->eg->node_count;
-    uint32_t **words[] = {&x->mark, &x->stack, &x->next, &x->order, &x->tree_best, &x->queue};
+    SX_TRY(sx_walker_init(x->cx, x->eg, &x->walker));
+    uint32_t **words[] = {&x->tree_best, &x->queue};
     for (size_t i = 0; i < SX_COUNT(words); i++) {
         *words[i] = SX_NEW_ARRAY(x->cx, uint32_t, count);
         if (*words[i] == NULL) {
@@ -526,25 +551,6 @@ static sx_code extractor_init(extractor *x)
     x->tree = SX_NEW_ARRAY(x->cx, uint64_t, count);
     x->queued = SX_NEW_ARRAY(x->cx, uint8_t, count);
     return x->tree == NULL || x->queued == NULL ? x->cx->error.code : SX_OK;
-}
-
-sx_code sx_eg_choice_cost(sx_ctx *cx, const sx_eg *eg, const uint64_t *cost, const uint32_t *root,
-                          uint32_t root_count, const uint32_t *choice, uint32_t *order,
-                          uint32_t *count, uint64_t *total)
-{
-    sx_extraction wanted = {.cost = cost, .root = root, .root_count = root_count};
-    extractor x = {.cx = cx, .eg = eg, .wanted = &wanted};
-    SX_TRY(extractor_init(&x));
-    if (!walk(&x, cost, choice, total)) {
-        *total = SX_COST_NEVER;
-    }
-    if (order != NULL) {
-        memcpy(order, x.order, x.order_count * sizeof(uint32_t));
-    }
-    if (count != NULL) {
-        *count = x.order_count;
-    }
-    return SX_OK;
 }
 
 sx_code sx_eg_extract(sx_ctx *cx, const sx_eg *eg, const sx_extraction *wanted,

@@ -31,9 +31,18 @@ typedef struct {
 /* errors   SX_INTERNAL no program exists for the roots */
 sx_code sx_eg_extract(sx_ctx *cx, const sx_eg *eg, const sx_extraction *wanted,
                       sx_extracted *result);
-/* Cost of the program a choice makes, SX_COST_NEVER if it is incomplete or cyclic. `order` (may be NULL, [node_count]) gets the
- * classes it needs, children first; *count their number. */
-sx_code sx_eg_choice_cost(sx_ctx *cx, const sx_eg *eg, const uint64_t *cost, const uint32_t *root,
-                          uint32_t root_count, const uint32_t *choice, uint32_t *order,
-                          uint32_t *count, uint64_t *total);
+/* Walks programs of one graph again and again without allocating. */
+typedef struct {
+    uint32_t *mark; /* per class: 2 * epoch while open, 2 * epoch + 1 when done */
+    uint32_t *stack;
+    uint32_t *next;  /* per stack slot: next child */
+    uint32_t *order; /* classes of the last program walked, children first */
+    uint32_t order_count;
+    uint32_t epoch;
+    uint64_t work; /* nodes and edges seen so far */
+} sx_walker;
+sx_code sx_walker_init(sx_ctx *cx, const sx_eg *eg, sx_walker *walker);
+/* The program a choice makes; false on a cycle or a hole. `cost` NULL: every node costs 1. */
+bool sx_walker_run(sx_walker *walker, const sx_eg *eg, const uint64_t *cost, const uint32_t *root,
+                   uint32_t root_count, const uint32_t *choice, uint64_t *total);
 #endif

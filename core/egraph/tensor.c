@@ -345,7 +345,8 @@ static void print_body(const sx_attr *attr, sx_buf *text)
     sx_buf_put_text(text, "]");
 }
 
-void sx_tensors_print(const sx_tensors *t, uint32_t node, uint32_t depth, sx_buf *text)
+void sx_tensors_print(const sx_tensors *t, const uint32_t *choice, uint32_t node, uint32_t depth,
+                      sx_buf *text)
 {
     const sx_eg_node *n = &t->eg.node[node];
     if (n->arity == 0) {
@@ -359,9 +360,10 @@ void sx_tensors_print(const sx_tensors *t, uint32_t node, uint32_t depth, sx_buf
     sx_buf_put_text(text, "(");
     for (uint32_t k = 0; k < n->arity; k++) {
         uint32_t class_ = sx_eg_child(&t->eg, node, k);
+        uint32_t chosen = choice != NULL && choice[class_] != SX_EG_NONE ? choice[class_] : class_;
         sx_buf_put_text(text, k > 0 ? ", " : "");
-        if (depth > 0 || t->eg.node[class_].arity == 0) {
-            sx_tensors_print(t, class_, depth > 0 ? depth - 1 : 0, text);
+        if (depth > 0 || t->eg.node[chosen].arity == 0) {
+            sx_tensors_print(t, choice, chosen, depth > 0 ? depth - 1 : 0, text);
         } else {
             sx_buf_print(text, "%%%u", class_);
         }

@@ -4,7 +4,6 @@
 #include "tests/lib/test.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,0 +1,273 @@
+#include "core/egraph/optimize.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/egraph/fuse.h"
+
+sx_optimize_options sx_optimize_defaults(void)
+{
+    sx_optimize_options options = {
+        .allow_reassociating = true, .extract_fuel = 1000000, .with_proof = true};
+    options.limits = (sx_eg_limits){
+        .rounds = 24, .nodes = 20000, .matches = 400, .fuel = 20000000, .bytes = (size_t)400 << 20};
+    return options;
+}
+
+typedef struct {
+    sx_ctx *cx;
+    const sx_graph *in;
+    const sx_device *device;
+    const sx_optimize_options *options;
+    sx_optimize_report *report;
+    sx_tensors *t;
+    uint32_t *input_node; /* e-node of every node of the input */
+    uint32_t *root;       /* e-nodes of the outputs */
+    bool enabled[SX_RULE_COUNT];
+    sx_fuse_pairs pairs;
+} optimizer;
+
+static sx_code choose_rules(optimizer *o)
+{
+    for (uint32_t r = 0; r < SX_RULE_COUNT; r++) {
+        sx_rule_class rule_class = sx_rule_class_of(r);
+        o->enabled[r] = rule_class == SX_RULE_EXACT ||
+                        (rule_class == SX_RULE_REASSOCIATING && o->options->allow_reassociating) ||
+                        (rule_class == SX_RULE_APPROXIMATE && o->options->allow_approximate);
+    }
+    for (uint32_t i = 0; i < o->options->disabled_count; i++) {
+        uint32_t rule;
+        sx_span name = o->options->disabled[i];
+        if (!sx_rule_find(name, &rule)) {
+            return SX_FAIL(o->cx, SX_INPUT, "no rule is called '%.*s'",
+                           name.len < SX_NAME_MAX ? (int)name.len : SX_NAME_MAX,
+                           name.ptr != NULL ? (const char *)name.ptr : "");
+        }
+        o->enabled[rule] = false;
+    }
+    return SX_OK;
+}
+
+/* ---- costs, in picoseconds ---- */
+
+/* What follows from weights runs once at load: a millionth, to keep it small all the same. */
+#define LOAD_TIME_SHARE 1048576u
+/* Share of an elementwise operation or view that remains where fusion is foreseen. */
+#define FUSED_SHARE 32u
+
+static bool runs_at_load(const sx_tensors *t, uint32_t n)
+{
+    for (uint32_t k = 0; k < t->eg.node[n].arity; k++) {
+        if (sx_tensors_fact(t, sx_eg_child(&t->eg, n, k))->is_weight == 0) {
+            return false;
+        }
+    }
+    return sx_type_is_static(sx_tensors_type(t, n));
+}
+
+static bool is_fusible(sx_op op)
+{
+    sx_op_class c = sx_op_info_of(op)->op_class;
+    return sx_op_is_elementwise(op) || c == SX_OPCLASS_VIEW;
+}
+
+static sx_code node_cost(optimizer *o, uint32_t n, bool foresee, uint64_t *cost)
+{
+    const sx_tensors *t = o->t;
+    sx_op op = sx_tensors_op(t, n);
+    sx_type input[SX_EG_ARITY_MAX];
+    uint32_t arity = t->eg.node[n].arity;
+    for (uint32_t k = 0; k < arity; k++) {
+        input[k] = *sx_tensors_type(t, sx_eg_child(&t->eg, n, k));
+    }
+    sx_cost estimate;
+    SX_TRY(sx_cost_node(o->cx, o->device, t->symbol, t->symbol_count, op, sx_tensors_attr(t, n),
+                        input, arity, sx_tensors_type(t, n), &estimate));
+    double ns = estimate.cost_ns;
+    if (foresee && is_fusible(op)) {
+        ns = sx_device_compute_ns(o->device, estimate.flops) + ns / FUSED_SHARE;
+    }
+    double ps = ns * 1000;
+    *cost = ps < (double)SX_COST_MAX ? (uint64_t)ceil(ps) : SX_COST_MAX;
+    if (arity > 0 && runs_at_load(t, n)) {
+        *cost /= LOAD_TIME_SHARE;
+    }
+    *cost += op == SX_OP_FUSED || arity == 0 ? 1 : 2; /* at equal cost, a kernel */
+    return SX_OK;
+}
+
+/* `foresee`: what elementwise operations and views will cost inside a kernel. */
+static sx_code all_costs(optimizer *o, bool foresee, uint64_t **cost)
+{
+    const sx_eg *eg = &o->t->eg;
+    *cost = SX_NEW_ARRAY(o->cx, uint64_t, eg->node_count);
+    if (*cost == NULL) {
+        return o->cx->error.code;
+    }
+    for (uint32_t n = 0; n < eg->node_count; n++) {
+        uint64_t others = eg->ops[sx_eg_find(eg, n)] & ~(UINT64_C(1) << SX_OP_ATTENTION);
+        (*cost)[n] = SX_COST_NEVER;
+        /* attention has no kernel of its own: its parts stand beside it */
+        if (eg->node[n].dead == 0 && (eg->node[n].op != SX_OP_ATTENTION || others == 0)) {
+            SX_TRY(node_cost(o, n, foresee, &(*cost)[n]));
+        }
+    }
+    return SX_OK;
+}
+
+/* The input as it stands: every operation its outputs need, each a kernel. */
+static sx_code cost_before(optimizer *o)
+{
+    const sx_eg *eg = &o->t->eg;
+    uint32_t *choice = SX_NEW_ARRAY(o->cx, uint32_t, eg->node_count);
+    sx_walker walker;
+    uint64_t total;
+    SX_TRY(sx_walker_init(o->cx, eg, &walker));
+    if (choice == NULL) {
+        return o->cx->error.code;
+    }
+    for (uint32_t c = 0; c < eg->node_count; c++) {
+        choice[c] = c;
+    }
+    bool whole = sx_walker_run(&walker, eg, NULL, o->root, o->in->output_count, choice, &total);
+    SX_ASSERT(whole);
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < walker.order_count; i++) {
+        uint64_t cost;
+        SX_TRY(node_cost(o, walker.order[i], false, &cost));
+        sum += cost < SX_COST_MAX - sum ? cost : SX_COST_MAX - sum;
+    }
+    o->report->cost_before_ns = (double)sum / 1000;
+    return SX_OK;
+}
+
+/* ---- stages ---- */
+
+static sx_code import(optimizer *o)
+{
+    sx_ctx *cx = o->cx;
+    o->t = SX_NEW(cx, sx_tensors);
+    o->input_node = SX_NEW_ARRAY(cx, uint32_t, o->in->node_count + 1);
+    o->root = SX_NEW_ARRAY(cx, uint32_t, o->in->output_count + 1);
+    if (o->t == NULL || o->input_node == NULL || o->root == NULL) {
+        return cx->error.code;
+    }
+    if (o->in->output_count == 0) {
+        return SX_FAIL(cx, SX_INPUT, "the program has no outputs");
+    }
+    SX_TRY(sx_tensors_init(cx, o->t, o->in));
+    SX_TRY(sx_tensors_import(cx, o->t, o->in, o->input_node));
+    for (uint32_t i = 0; i < o->in->output_count; i++) {
+        o->root[i] = o->input_node[o->in->output[i].node.i];
+    }
+    return cost_before(o);
+}
+
+static sx_code saturate(optimizer *o)
+{
+    sx_eg_ruleset set;
+    sx_eg_run run;
+    sx_eg_language language = sx_tensors_language(o->t);
+    SX_TRY(sx_eg_ruleset_init(o->cx, &set, &language, sx_rules, SX_RULE_ROUNDS_COUNT));
+    for (uint32_t r = 0; r < SX_RULE_ROUNDS_COUNT; r++) {
+        set.rule[r].enabled = o->enabled[r];
+    }
+    SX_TRY(sx_eg_saturate(o->cx, &o->t->eg, &set, &o->options->limits, &run));
+    o->report->stop = run.stop;
+    o->report->rounds = run.rounds;
+    o->report->fuel = run.fuel;
+    for (uint32_t r = 0; r < SX_RULE_ROUNDS_COUNT; r++) {
+        o->report->match_count[r] = set.rule[r].match_count;
+        o->report->union_count[r] = set.rule[r].union_count;
+    }
+    return SX_OK;
+}
+
+/* The input after the rounds: the smallest node of each class is the input's own (proof.c). */
+static sx_code start_choice(optimizer *o, uint32_t **choice)
+{
+    const sx_eg *eg = &o->t->eg;
+    *choice = SX_NEW_ARRAY(o->cx, uint32_t, eg->node_count);
+    if (*choice == NULL) {
+        return o->cx->error.code;
+    }
+    for (uint32_t c = 0; c < eg->node_count; c++) {
+        (*choice)[c] = eg->up[c] == c ? c : SX_EG_NONE;
+    }
+    return SX_OK;
+}
+
+static sx_code extract(optimizer *o, bool foresee, uint64_t fuel, sx_extracted *best)
+{
+    uint64_t *cost;
+    uint32_t *start;
+    SX_TRY(all_costs(o, foresee, &cost));
+    SX_TRY(start_choice(o, &start));
+    sx_extraction wanted = {.cost = cost,
+                            .root = o->root,
+                            .root_count = o->in->output_count,
+                            .start = start,
+                            .fuel = fuel};
+    return sx_eg_extract(o->cx, &o->t->eg, &wanted, best);
+}
+
+static sx_code fuse_choice(optimizer *o, const uint32_t *choice)
+{
+    sx_walker walker;
+    uint64_t total;
+    SX_TRY(sx_walker_init(o->cx, &o->t->eg, &walker));
+    if (!sx_walker_run(&walker, &o->t->eg, NULL, o->root, o->in->output_count, choice, &total)) {
+        return SX_OK; /* the start, where a rule put a cycle through it: nothing to fuse */
+    }
+    return sx_fuse(o->cx, o->t, choice, walker.order, walker.order_count, o->root,
+                   o->in->output_count, o->enabled, &o->pairs, o->report->match_count);
+}
+
+/* Kernels of three programs, united with the operations they compute. */
+static sx_code fuse(optimizer *o)
+{
+    sx_extracted plain;
+    sx_extracted foreseen;
+    uint32_t *start;
+    sx_eg *eg = &o->t->eg;
+    SX_TRY(extract(o, false, o->options->extract_fuel / 4, &plain));
+    SX_TRY(extract(o, true, o->options->extract_fuel / 4, &foreseen));
+    SX_TRY(start_choice(o, &start));
+    SX_TRY(fuse_choice(o, foreseen.choice));
+    SX_TRY(fuse_choice(o, plain.choice));
+    SX_TRY(fuse_choice(o, start));
+    for (uint32_t i = 0; i < o->pairs.count; i += 3) {
+        const uint32_t *word = &o->pairs.word[i];
+        uint64_t before = eg->union_count;
+        SX_TRY(sx_eg_union(o->cx, eg, word[0], word[1], word[2]));
+        o->report->union_count[word[2]] += eg->union_count - before;
+    }
+    SX_TRY(sx_eg_rebuild(o->cx, eg));
+#ifdef SX_DEBUG
+    SX_TRY(sx_eg_check(o->cx, eg));
+#endif
+    return SX_OK;
+}
+
+sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
+                    const sx_optimize_options *options, sx_graph **out, sx_optimize_report *report)
+{
+    *report = (sx_optimize_report){0};
+    optimizer o = {.cx = cx, .in = in, .device = device, .options = options, .report = report};
+    sx_extracted best;
+    SX_TRY(choose_rules(&o));
+    SX_TRY(import(&o));
+    SX_TRY(saturate(&o));
+    SX_TRY(fuse(&o));
+    SX_TRY(extract(&o, false, options->extract_fuel, &best));
+    report->nodes = o.t->eg.live_count;
+    report->classes = o.t->eg.class_count;
+    report->cost_after_ns = (double)best.cost / 1000;
+    report->proven = best.proven;
+    if (options->with_proof) {
+        SX_TRY(sx_proof_make(cx, o.t, in, o.input_node, best.choice, &report->proof));
+    }
+    SX_TRY(sx_choice_graph(cx, o.t, in, o.root, best.choice, true, out));
+    SX_ASSERT(sx_graph_check(cx, *out) == SX_OK);
+    return SX_OK;
+}

@@ -1,0 +1,421 @@
+#include "core/egraph/proof.h"
+
+#include <string.h>
+
+/* ---- programs of choices ---- */
+
+static sx_code add_node(sx_ctx *cx, const sx_tensors *t, uint32_t n, bool lift,
+                        const uint32_t *made, sx_graph *graph, sx_node_id *id)
+{
+    sx_node_id input[SX_EG_ARITY_MAX];
+    sx_type type[SX_EG_ARITY_MAX];
+    uint32_t arity = t->eg.node[n].arity;
+    sx_op op = sx_tensors_op(t, n);
+    sx_attr attr = *sx_tensors_attr(t, n);
+    for (uint32_t k = 0; k < arity; k++) {
+        uint32_t class_ = sx_eg_child(&t->eg, n, k);
+        SX_ASSERT(made[class_] != SX_EG_NONE);
+        input[k].i = made[class_];
+        type[k] = *sx_tensors_type(t, class_);
+    }
+    bool liftable = lift && arity > 0 && op != SX_OP_RESHAPE && op != SX_OP_FUSED;
+    if (liftable) {
+        sx_attr fused;
+        sx_code code = sx_fused_lift(cx, op, &attr, type, arity, sx_tensors_type(t, n), &fused);
+        if (code == SX_OK) {
+            return sx_graph_add(cx, graph, SX_OP_FUSED, &fused, input, arity, id);
+        }
+        if (code != SX_UNIMPLEMENTED) {
+            return code;
+        }
+        sx_ctx_reset_error(cx);
+    }
+    return sx_graph_add(cx, graph, op, &attr, input, arity, id);
+}
+
+static sx_code graph_of(sx_ctx *cx, const sx_tensors *t, const sx_graph *input,
+                        const uint32_t *root, const uint32_t *choice, const sx_walker *walked,
+                        bool lift, sx_graph **graph)
+{
+    uint32_t *made = SX_NEW_ARRAY(cx, uint32_t, t->eg.node_count);
+    if (made == NULL) {
+        return cx->error.code;
+    }
+    memset(made, 0xFF, t->eg.node_count * sizeof(*made));
+    SX_TRY(sx_graph_make(cx, input->name, input->attrs, graph));
+    for (uint32_t i = 0; i < input->symbol_count; i++) {
+        uint32_t index;
+        SX_TRY(sx_graph_add_symbol(cx, *graph, input->symbol[i].name, input->symbol[i].low,
+                                   input->symbol[i].high, &index));
+    }
+    for (uint32_t i = 0; i < input->node_count; i++) {
+        const sx_node *node = &input->node[i];
+        if (node->op == SX_OP_PARAMETER) {
+            sx_attr attr = *sx_graph_attr(input, node);
+            sx_node_id id;
+            SX_TRY(sx_graph_add(cx, *graph, SX_OP_PARAMETER, &attr, NULL, 0, &id));
+            uint32_t n = sx_eg_lookup(&t->eg, SX_OP_PARAMETER, node->attr.i, NULL, 0);
+            SX_ASSERT(n != SX_EG_NONE);
+            uint32_t class_ = sx_eg_find(&t->eg, n);
+            if (choice[class_] == SX_EG_NONE ||
+                sx_tensors_op(t, choice[class_]) == SX_OP_PARAMETER) {
+                made[class_] = id.i;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < walked->order_count; i++) {
+        uint32_t class_ = walked->order[i];
+        sx_node_id id;
+        if (made[class_] == SX_EG_NONE) {
+            SX_TRY(add_node(cx, t, choice[class_], lift, made, *graph, &id));
+            made[class_] = id.i;
+        }
+    }
+    for (uint32_t i = 0; i < input->output_count; i++) {
+        sx_node_id id = {made[sx_eg_find(&t->eg, root[i])]};
+        SX_TRY(sx_graph_add_output(cx, *graph, input->output[i].name, id));
+    }
+    return SX_OK;
+}
+
+sx_code sx_choice_graph(sx_ctx *cx, const sx_tensors *t, const sx_graph *input,
+                        const uint32_t *root, const uint32_t *choice, bool lift, sx_graph **graph)
+{
+    sx_walker walker;
+    uint64_t total;
+    SX_TRY(sx_walker_init(cx, &t->eg, &walker));
+    if (!sx_walker_run(&walker, &t->eg, NULL, root, input->output_count, choice, &total)) {
+        return SX_FAIL(cx, SX_INTERNAL, "e-graph: the chosen program has a cycle or a hole");
+    }
+    return graph_of(cx, t, input, root, choice, &walker, lift, graph);
+}
+
+/* ---- the chain ---- */
+
+typedef struct {
+    sx_ctx *cx;
+    const sx_tensors *t;
+    sx_proof *proof;
+    sx_walker walker;
+    uint32_t *now; /* the choice as it stands */
+    uint32_t *path;
+    uint32_t path_count;
+    uint32_t *depth_mark; /* per node: epoch of the walk up from the start of a path */
+    uint32_t epoch;
+    uint32_t root_count;
+} chainer;
+
+/* Nodes from `from` to `to` along the forest of reasons. */
+static void find_path(chainer *c, uint32_t from, uint32_t to)
+{
+    const sx_eg *eg = &c->t->eg;
+    c->epoch++;
+    c->path_count = 0;
+    uint32_t n = from;
+    for (;;) {
+        c->depth_mark[n] = c->epoch;
+        if (eg->proof_up[n] == n) {
+            break;
+        }
+        n = eg->proof_up[n];
+    }
+    uint32_t meet = to;
+    uint32_t tail = 0;
+    while (c->depth_mark[meet] != c->epoch) {
+        SX_ASSERT(eg->proof_up[meet] != meet);
+        meet = eg->proof_up[meet];
+        tail++;
+    }
+    for (n = from; n != meet; n = eg->proof_up[n]) {
+        c->path[c->path_count++] = n;
+    }
+    c->path[c->path_count] = meet;
+    uint32_t last = c->path_count + tail;
+    n = to;
+    for (uint32_t i = last; i > c->path_count; i--) {
+        c->path[i] = n;
+        n = eg->proof_up[n];
+    }
+    c->path_count = last + 1;
+    SX_ASSERT(c->path[0] == from && c->path[last] == to);
+}
+
+static uint32_t rule_between(const sx_eg *eg, uint32_t a, uint32_t b)
+{
+    if (eg->proof_up[a] == b) {
+        return eg->proof_rule[a];
+    }
+    SX_ASSERT(eg->proof_up[b] == a);
+    return eg->proof_rule[b];
+}
+
+static sx_code text_of(chainer *c, uint32_t node, sx_span *text)
+{
+    sx_buf buf;
+    sx_buf_init(&buf, 1 << 16);
+    sx_tensors_print(c->t, c->now, node, 2, &buf);
+    char *copy = sx_alloc_text(c->cx, sx_buf_span(&buf));
+    *text = (sx_span){(const uint8_t *)copy, buf.len};
+    sx_buf_fini(&buf);
+    return copy == NULL ? c->cx->error.code : SX_OK;
+}
+
+static bool same_node(const sx_eg *eg, uint32_t a, uint32_t b)
+{
+    const sx_eg_node *x = &eg->node[a];
+    const sx_eg_node *y = &eg->node[b];
+    bool same = x->op == y->op && x->attr == y->attr && x->arity == y->arity;
+    for (uint32_t k = 0; same && k < x->arity; k++) {
+        same = sx_eg_child(eg, a, k) == sx_eg_child(eg, b, k);
+    }
+    return same;
+}
+
+static sx_code put_rule(chainer *c, uint32_t rule)
+{
+    sx_proof *p = c->proof;
+    SX_TRY(
+        sx_grow(c->cx, (void **)&p->rule, &p->rule_capacity, p->rule_count + 1, sizeof(uint32_t)));
+    p->rule[p->rule_count++] = rule;
+    return SX_OK;
+}
+
+static sx_code put_step(chainer *c, sx_proof_step step, uint32_t rule_first)
+{
+    sx_proof *p = c->proof;
+    if (p->step_count >= SX_PROOF_STEPS_MAX) {
+        return SX_FAIL(c->cx, SX_LIMIT, "proof of more than %u steps", SX_PROOF_STEPS_MAX);
+    }
+    SX_TRY(sx_grow(c->cx, (void **)&p->step, &p->step_capacity, p->step_count + 1, sizeof(step)));
+    step.rule_first = rule_first;
+    step.rule_count = p->rule_count - rule_first;
+    SX_TRY(text_of(c, step.from, &step.before));
+    SX_TRY(text_of(c, step.to, &step.after));
+    p->step[p->step_count++] = step;
+    return SX_OK;
+}
+
+/* One class from its present node to `target`, a step for every program on the way that stands by itself. */
+static sx_code switch_class(chainer *c, uint32_t class_, uint32_t target)
+{
+    const sx_eg *eg = &c->t->eg;
+    sx_proof *p = c->proof;
+    uint32_t from = c->now[class_];
+    uint32_t rule_first = p->rule_count;
+    find_path(c, from, target);
+    for (uint32_t i = 1; i < c->path_count; i++) {
+        uint32_t to = c->path[i];
+        uint32_t rule = rule_between(eg, c->path[i - 1], to);
+        if (rule != SX_EG_RULE_CONGRUENCE) {
+            SX_TRY(put_rule(c, rule));
+        }
+        uint64_t total;
+        c->now[class_] = to;
+        bool stands = sx_walker_run(&c->walker, eg, NULL, p->root, c->root_count, c->now, &total);
+        SX_ASSERT(stands || i + 1 < c->path_count);
+        if (!stands || p->rule_count == rule_first || same_node(eg, from, to)) {
+            rule_first = stands ? p->rule_count : rule_first;
+            continue;
+        }
+        SX_TRY(put_step(c, (sx_proof_step){.place = class_, .from = from, .to = to}, rule_first));
+        from = to;
+        rule_first = p->rule_count;
+    }
+    return SX_OK;
+}
+
+/* An input value that turned out equal to an earlier one. */
+static sx_code merge_value(chainer *c, uint32_t n)
+{
+    sx_proof *p = c->proof;
+    const sx_eg *eg = &c->t->eg;
+    uint32_t to = sx_eg_find(eg, n);
+    uint32_t rule_first = p->rule_count;
+    find_path(c, n, to);
+    for (uint32_t i = 1; i < c->path_count; i++) {
+        uint32_t rule = rule_between(eg, c->path[i - 1], c->path[i]);
+        if (rule != SX_EG_RULE_CONGRUENCE) {
+            SX_TRY(put_rule(c, rule));
+        }
+    }
+    SX_TRY(put_step(c, (sx_proof_step){.place = SX_EG_NONE, .from = n, .to = to}, rule_first));
+    p->merge_count = p->step_count;
+    return SX_OK;
+}
+
+static sx_code merge_values(chainer *c, const bool *needed)
+{
+    const sx_graph *input = c->proof->input;
+    for (uint32_t i = 0; i < input->node_count; i++) {
+        uint32_t n = c->proof->input_node[i];
+        bool first = true; /* nodes of equal content are one e-node */
+        for (uint32_t j = 0; j < i && first; j++) {
+            first = c->proof->input_node[j] != n;
+        }
+        if (needed[i] && first && sx_eg_find(&c->t->eg, n) != n) {
+            SX_TRY(merge_value(c, n));
+        }
+    }
+    return SX_OK;
+}
+
+/* Nodes of the input its outputs depend on. */
+static sx_code find_needed(sx_ctx *cx, const sx_graph *input, bool **needed)
+{
+    *needed = SX_NEW_ARRAY(cx, bool, input->node_count + 1);
+    if (*needed == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t i = 0; i < input->output_count; i++) {
+        (*needed)[input->output[i].node.i] = true;
+    }
+    for (uint32_t i = input->node_count; i-- > 0;) {
+        const sx_node *node = &input->node[i];
+        for (uint32_t k = 0; k < node->input_count && (*needed)[i]; k++) {
+            (*needed)[input->input[node->input_first + k].i] = true;
+        }
+    }
+    return SX_OK;
+}
+
+/* Where the chain starts: the smallest node of a class that holds a value of the input (it is the input's own), else the target's,
+ * else the smallest. The smallest nodes of classes never form a cycle: children were there before their parents. */
+static sx_code find_start(sx_ctx *cx, const sx_eg *eg, uint32_t input_nodes, const uint32_t *target,
+                          uint32_t **start)
+{
+    *start = SX_NEW_ARRAY(cx, uint32_t, eg->node_count);
+    if (*start == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t c = 0; c < eg->node_count; c++) {
+        (*start)[c] = c < input_nodes || target[c] == SX_EG_NONE ? c : target[c];
+    }
+    return SX_OK;
+}
+
+static sx_code chainer_init(chainer *c)
+{
+    uint32_t count = c->t->eg.node_count;
+    SX_TRY(sx_walker_init(c->cx, &c->t->eg, &c->walker));
+    c->now = SX_NEW_ARRAY(c->cx, uint32_t, count);
+    c->path = SX_NEW_ARRAY(c->cx, uint32_t, count + 1);
+    c->depth_mark = SX_NEW_ARRAY(c->cx, uint32_t, count);
+    if (c->now == NULL || c->path == NULL || c->depth_mark == NULL) {
+        return c->cx->error.code;
+    }
+    memcpy(c->now, c->proof->start, count * sizeof(uint32_t));
+    return SX_OK;
+}
+
+sx_code sx_proof_make(sx_ctx *cx, const sx_tensors *t, const sx_graph *input,
+                      const uint32_t *input_node, const uint32_t *target, sx_proof **proof)
+{
+    sx_proof *p = SX_NEW(cx, sx_proof);
+    uint32_t *root = SX_NEW_ARRAY(cx, uint32_t, input->output_count + 1);
+    if (p == NULL || root == NULL) {
+        return cx->error.code;
+    }
+    uint32_t input_nodes = 0;
+    for (uint32_t i = 0; i < input->node_count; i++) {
+        input_nodes = input_node[i] >= input_nodes ? input_node[i] + 1 : input_nodes;
+    }
+    for (uint32_t i = 0; i < input->output_count; i++) {
+        root[i] = input_node[input->output[i].node.i];
+    }
+    uint32_t *start;
+    bool *needed;
+    SX_TRY(find_start(cx, &t->eg, input_nodes, target, &start));
+    SX_TRY(find_needed(cx, input, &needed));
+    *p = (sx_proof){.tensors = t, .input = input, .input_node = input_node, .root = root};
+    p->start = start;
+    chainer c = {.cx = cx, .t = t, .proof = p, .root_count = input->output_count};
+    SX_TRY(chainer_init(&c));
+    SX_TRY(merge_values(&c, needed));
+    sx_walker goal;
+    uint64_t total;
+    SX_TRY(sx_walker_init(cx, &t->eg, &goal));
+    if (!sx_walker_run(&goal, &t->eg, NULL, root, input->output_count, target, &total)) {
+        return SX_FAIL(cx, SX_INTERNAL, "proof: the target is no program");
+    }
+    for (uint32_t i = 0; i < goal.order_count; i++) {
+        uint32_t class_ = goal.order[i];
+        if (c.now[class_] != target[class_]) {
+            SX_TRY(switch_class(&c, class_, target[class_]));
+        }
+    }
+    *proof = p;
+    return SX_OK;
+}
+
+/* The input with the first `count` merges made. */
+static sx_code merged_program(sx_ctx *cx, const sx_proof *proof, uint32_t count, sx_graph **graph)
+{
+    const sx_graph *input = proof->input;
+    sx_node_id *made = SX_NEW_ARRAY(cx, sx_node_id, input->node_count + 1);
+    uint32_t *by_node = SX_NEW_ARRAY(cx, uint32_t, proof->tensors->eg.node_count);
+    if (made == NULL || by_node == NULL) {
+        return cx->error.code;
+    }
+    SX_TRY(sx_graph_make(cx, input->name, input->attrs, graph));
+    for (uint32_t i = 0; i < input->symbol_count; i++) {
+        uint32_t index;
+        SX_TRY(sx_graph_add_symbol(cx, *graph, input->symbol[i].name, input->symbol[i].low,
+                                   input->symbol[i].high, &index));
+    }
+    for (uint32_t i = 0; i < input->node_count; i++) {
+        const sx_node *node = &input->node[i];
+        sx_node_id operand[SX_EG_ARITY_MAX];
+        for (uint32_t k = 0; k < node->input_count; k++) {
+            operand[k] = made[input->input[node->input_first + k].i];
+        }
+        sx_attr attr = *sx_graph_attr(input, node);
+        SX_TRY(sx_graph_add(cx, *graph, node->op, &attr, operand, node->input_count, &made[i]));
+        by_node[proof->input_node[i]] = made[i].i;
+        for (uint32_t s = 0; s < count; s++) {
+            if (proof->step[s].from == proof->input_node[i]) {
+                made[i].i = by_node[proof->step[s].to];
+            }
+        }
+    }
+    for (uint32_t i = 0; i < input->output_count; i++) {
+        SX_TRY(
+            sx_graph_add_output(cx, *graph, input->output[i].name, made[input->output[i].node.i]));
+    }
+    return SX_OK;
+}
+
+sx_code sx_proof_program(sx_ctx *cx, const sx_proof *proof, uint32_t step_count, sx_graph **graph)
+{
+    SX_ASSERT(step_count <= proof->step_count);
+    if (step_count <= proof->merge_count) {
+        return merged_program(cx, proof, step_count, graph);
+    }
+    const sx_eg *eg = &proof->tensors->eg;
+    uint32_t *choice = SX_NEW_ARRAY(cx, uint32_t, eg->node_count);
+    if (choice == NULL) {
+        return cx->error.code;
+    }
+    memcpy(choice, proof->start, eg->node_count * sizeof(uint32_t));
+    for (uint32_t i = proof->merge_count; i < step_count; i++) {
+        choice[proof->step[i].place] = proof->step[i].to;
+    }
+    return sx_choice_graph(cx, proof->tensors, proof->input, proof->root, choice, false, graph);
+}
+
+void sx_proof_print(const sx_proof *proof, sx_buf *text)
+{
+    for (uint32_t i = 0; i < proof->step_count; i++) {
+        const sx_proof_step *step = &proof->step[i];
+        sx_buf_print(text, "%u.%s", i + 1, step->rule_count == 0 ? " equal operands (exact)" : "");
+        for (uint32_t k = 0; k < step->rule_count; k++) {
+            uint32_t rule = proof->rule[step->rule_first + k];
+            sx_buf_print(text, "%s %s (%s)", k > 0 ? "," : "", sx_rule_name(rule),
+                         sx_rule_class_name(sx_rule_class_of(rule)));
+        }
+        sx_buf_put_text(text, ": ");
+        sx_buf_put_span(text, step->before);
+        sx_buf_put_text(text, " = ");
+        sx_buf_put_span(text, step->after);
+        sx_buf_put_text(text, "\n");
+    }
+}
