@@ -61,7 +61,7 @@ static sx_code reordered(sx_ctx *cx, const sx_tensor *tensor, const order *o, sx
     const sx_cell *from = tensor->data;
     int64_t elements = sx_tensor_elements(&tensor->type);
     SX_TRY(sx_spend(cx, (uint64_t)elements));
-    *cells = SX_NEW_ARRAY(cx, sx_cell, elements > 0 ? (size_t)elements : 1);
+    *cells = SX_NEW_ARRAY(cx, sx_cell, (size_t)elements);
     if (*cells == NULL) {
         return cx->error.code;
     }

@@ -4,6 +4,8 @@
 #include "core/ir/eval.h"
 #include "core/ir/fused_body.h"
 
+#define ROW_LENGTH_MAX (INT64_C(1) << 50) /* times the instructions: fits the fuel's integers */
+
 /* Where an argument's elements are: cells, or stored bytes decoded at each read. */
 typedef struct {
     const sx_cell *cell;
@@ -108,8 +110,10 @@ static sx_code make_frame(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, fr
         } else {
             f->outer[f->outer_count++] = d;
         }
-        if (is_axis && !sx_mul_i64(f->row_length, f->extent[d], &f->row_length)) {
-            return SX_FAIL(cx, SX_LIMIT, "fused: a row has more than 2^63 iterations");
+        if (is_axis && (!sx_mul_i64(f->row_length, f->extent[d], &f->row_length) ||
+                        f->row_length > ROW_LENGTH_MAX)) {
+            return SX_FAIL(cx, SX_LIMIT, "fused: a row has more than %lld iterations",
+                           (long long)ROW_LENGTH_MAX);
         }
     }
     for (uint32_t a = 0; a < attr->body->arg_count; a++) {
@@ -216,7 +220,7 @@ static sx_cell run_dot(frame *f, const sx_instr *dot, const steps *before)
     sx_cell sum = sx_reduce_open(f->mode, SX_SUM, dot->dtype);
     bool in_lines = f->mode != SX_EVAL_MODP && sx_dtype_class_of(dot->dtype) == SX_CLASS_FLOAT &&
                     f->source[f->body->instr[dot->x].x].cell != NULL;
-    bool more = f->row_length > 0;
+    bool more = true;
     while (more) {
         if (in_lines) {
             sum = dot_line(f, dot, sum);
@@ -237,7 +241,7 @@ static sx_cell run_combine(frame *f, uint32_t k)
         return run_dot(f, instr, &f->before[k]);
     }
     sx_cell sum = sx_reduce_open(f->mode, instr->reducer, instr->dtype);
-    bool more = f->row_length > 0;
+    bool more = true;
     while (more) {
         run_steps(f, &f->before[k]);
         sum = sx_reduce_step(f->mode, instr->reducer, instr->dtype, sum, f->value[instr->x]);

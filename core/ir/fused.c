@@ -243,8 +243,8 @@ static sx_code check_space(sx_ctx *cx, const sx_attr *attr)
         return SX_FAIL(cx, SX_INPUT, "fused: element type number %u", (uint32_t)space->dtype);
     }
     for (uint32_t d = 0; d < space->rank; d++) {
-        if (space->dim[d].scale < 0 || space->dim[d].scale > SX_EXTENT_MAX) {
-            return SX_FAIL(cx, SX_INPUT, "fused: extent %lld of dimension %u, at most %lld",
+        if (space->dim[d].scale < 1 || space->dim[d].scale > SX_EXTENT_MAX) {
+            return SX_FAIL(cx, SX_INPUT, "fused: extent %lld of dimension %u, from 1 to %lld",
                            (long long)space->dim[d].scale, d, (long long)SX_EXTENT_MAX);
         }
     }
@@ -262,23 +262,6 @@ static sx_code check_space(sx_ctx *cx, const sx_attr *attr)
     return SX_OK;
 }
 
-/* Nothing is read where a dimension of extent 0 surrounds the read: an outer dimension, or a reduced one for a read that varies
- * along the reduced dimensions (others may be read once per row). */
-static bool nothing_is_read(const sx_type *space, const sx_body *body, const sx_access *access)
-{
-    bool empty_axis = false;
-    bool varies = false;
-    for (uint32_t d = 0; d < space->rank; d++) {
-        bool axis = (body->axes & 1u << d) != 0;
-        if (space->dim[d].scale == 0 && !axis) {
-            return true;
-        }
-        empty_axis = empty_axis || (space->dim[d].scale == 0 && axis);
-        varies = varies || (axis && access->stride[d].scale != 0);
-    }
-    return empty_axis && varies;
-}
-
 /* Two proofs: elements - 1 - offset - sum of stride * (extent - 1) >= 0; or every digit of the access inside its extent, which
  * serves shapes with two symbols, whose number of elements cannot be written. */
 bool sx_access_is_inside(const sx_type *space, const sx_access *access, const sx_type *input)
@@ -290,8 +273,7 @@ bool sx_access_is_inside(const sx_type *space, const sx_access *access, const sx
     for (uint32_t d = 0; d < space->rank && linear; d++) {
         sx_dim stride = access->stride[d];
         sx_dim extent = space->dim[d];
-        bool moves = stride.scale != 0 && extent.scale != 0 &&
-                     !(sx_dim_is_constant(extent) && extent.scale == 1);
+        bool moves = stride.scale != 0 && !(sx_dim_is_constant(extent) && extent.scale == 1);
         linear = !moves || (sx_linear_add_product(&room, stride, extent, -1) &&
                             sx_linear_add(&room, stride, 1));
     }
@@ -314,7 +296,7 @@ static sx_code check_access(sx_ctx *cx, const sx_type *space, const sx_body *bod
                            a, (long long)access->stride[d].scale, d, space->rank);
         }
     }
-    if (!nothing_is_read(space, body, access) && !sx_access_is_inside(space, access, input)) {
+    if (!sx_access_is_inside(space, access, input)) {
         return SX_FAIL(cx, SX_INPUT,
                        "fused: argument %u: the access is not shown to stay inside its elements",
                        a);

@@ -81,12 +81,15 @@ static bool merge_dims(const sx_type *tensor, uint32_t joined, sx_digits *digits
         if (is_unit(tensor->dim[j])) {
             continue;
         }
-        uint32_t k = open ? digits->count - 1 : digits->count++;
-        sx_dim before = open ? digits->extent[k] : sx_dim_of(1);
-        if (tensor->dim[j].scale == 0 ||
-            !sx_dim_multiply(before, tensor->dim[j], &digits->extent[k])) {
+        sx_dim merged = tensor->dim[j];
+        if (merged.scale == 0) {
             return false;
         }
+        uint32_t last = digits->count == 0 ? 0 : digits->count - 1;
+        /* two symbols cannot be multiplied: those dimensions stay apart */
+        open = open && sx_dim_multiply(digits->extent[last], tensor->dim[j], &merged);
+        uint32_t k = open ? last : digits->count++;
+        digits->extent[k] = merged;
         digits->step[k] = stride[j];
         digits->last[k] = j;
         digits->offset[k] = sx_dim_of(0);
@@ -151,9 +154,7 @@ bool sx_access_digits(const sx_type *space, const sx_access *access, const sx_ty
         return false;
     }
     for (uint32_t d = 0; d < space->rank; d++) {
-        sx_dim extent = space->dim[d];
-        bool moves = extent.scale != 0 && !is_unit(extent);
-        sx_dim stride = moves ? access->stride[d] : sx_dim_of(0);
+        sx_dim stride = is_unit(space->dim[d]) ? sx_dim_of(0) : access->stride[d];
         if (!digits_of(digits, stride, digits->digit[d])) {
             return false;
         }

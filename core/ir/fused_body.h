@@ -41,7 +41,7 @@ bool sx_linear_add_product(sx_linear *linear, sx_dim a, sx_dim b, int64_t sign);
 bool sx_linear_is_nonnegative(const sx_linear *linear);
 
 /* ---- accesses ---- */
-/* True only if the access over the whole (non-empty) space reads inside a tensor of type `input`, whatever the symbols are. */
+/* True only if the access over the whole space reads inside a tensor of type `input`, whatever the symbols are. */
 bool sx_access_is_inside(const sx_type *space, const sx_access *access, const sx_type *input);
 /* The access with which a copy over `through` reads `source`: transpose, broadcast_in_dim, slice. False: no constant offset,
  * or strides that cannot be written. (reshape has none: it keeps flat indices.) */

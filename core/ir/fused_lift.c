@@ -39,14 +39,9 @@ static sx_access empty_access(void)
     return access;
 }
 
-/* Row-major strides; an extent of 0 counts as 1, so that every dimension has a stride (nothing is read there). */
 static sx_code strides_of(sx_ctx *cx, const sx_type *type, sx_dim stride[SX_RANK_MAX])
 {
-    sx_type filled = *type;
-    for (uint32_t d = 0; d < type->rank; d++) {
-        filled.dim[d] = type->dim[d].scale == 0 ? sx_dim_of(1) : type->dim[d];
-    }
-    if (!sx_type_strides(&filled, stride)) {
+    if (!sx_type_strides(type, stride)) {
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "fused: a stride has two symbols or exceeds %lld",
                        (long long)SX_ELEMENTS_MAX);
     }

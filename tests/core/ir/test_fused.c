@@ -109,6 +109,8 @@ START_TEST(refuses_spaces_and_accesses)
     refused("argument 0: the access");
     attr.type.dim[0] = DIM(INT64_MAX);
     refused("extent 9223372036854775807 of dimension 0");
+    attr.type.dim[2] = DIM(0);
+    refused("extent 0 of dimension 2, from 1");
     attr.type.rank = 9;
     ck_sx_fails(&cx, sx_fused_infer(&cx, &attr, input, 3, &result), SX_LIMIT, "rank 9");
     make_network();
@@ -277,6 +279,33 @@ START_TEST(single_elements_refused)
 }
 END_TEST
 
+/* A space that costs nothing to write and for ever to walk: out of fuel or refused, at once. */
+START_TEST(endless_spaces)
+{
+    sx_instr sum[2] = {{.kind = SX_BODY_INDEX, .x = 0, .dtype = SX_I64},
+                       {.kind = SX_BODY_REDUCE, .x = 0, .dtype = SX_I64}};
+    int64_t position = 0;
+    double value;
+    make_network();
+    memcpy(body.instr, sum, sizeof(sum));
+    body.instr_count = 2;
+    body.arg_count = 0;
+    body.axes = 1;
+    attr.type = (sx_type){SX_I64, 1, {DIM(SX_EXTENT_MAX)}};
+    ck_sx_fails(&cx, sx_fused_eval_at(&cx, &attr, SX_EVAL_F64, NULL, NULL, 0, &position, 1, &value),
+                SX_QUOTA, "");
+    cx.fuel = 1000000;
+    body.axes = 3;
+    attr.type = (sx_type){SX_I64, 2, {DIM(SX_EXTENT_MAX), DIM(SX_EXTENT_MAX)}};
+    ck_sx_fails(&cx, sx_fused_eval_at(&cx, &attr, SX_EVAL_F64, NULL, NULL, 0, &position, 1, &value),
+                SX_LIMIT, "a row has more than");
+    body.axes = 1;
+    attr.type = (sx_type){SX_I64, 1, {DIM(1000)}};
+    ck_sx_ok(&cx, sx_fused_eval_at(&cx, &attr, SX_EVAL_F64, NULL, NULL, 0, &position, 1, &value));
+    ck_assert(value == 499500);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fused");
@@ -288,6 +317,7 @@ int main(void)
     tcase_add_test(tcase, hash_and_equality);
     tcase_add_test(tcase, single_elements);
     tcase_add_test(tcase, single_elements_refused);
+    tcase_add_test(tcase, endless_spaces);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }

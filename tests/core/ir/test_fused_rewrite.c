@@ -538,7 +538,52 @@ START_TEST(symbolic_heads)
 }
 END_TEST
 
-/* A transposed tensor seen flat is not affine; nor is a slice whose rows are counted in another symbol. */
+/* Two symbols in one shape: [batch, length, 6] has strides, though its number of elements cannot be written. x . w + x, with the
+ * reshape of w absorbed on the way. */
+START_TEST(two_symbols)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, (size_t)64 << 20);
+    sx_symbol symbol[2] = {{SX_SPAN_LITERAL("batch"), 1, 64}, {SX_SPAN_LITERAL("length"), 1, 64}};
+    sx_type x = {SX_F32, 3, {BATCH, {1, 1}, DIM(6)}};
+    sx_type square = {SX_F32, 2, {DIM(6), DIM(6)}};
+    sx_type stored = {SX_F32, 1, {DIM(36)}};
+    sx_type operand[2] = {x, square};
+    sx_type both[2] = {x, x};
+    sx_attr dot = {.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs};
+    sx_attr reshape = type_attr(&square);
+    sx_attr producer;
+    sx_attr absorbed;
+    sx_attr add;
+    sx_attr grown;
+    sx_type type;
+    bool ok;
+    dot.lhs_contract = (sx_ints){1, {2}};
+    dot.rhs_contract = (sx_ints){1, {0}};
+    ck_sx_ok(&cx, sx_fused_lift(&cx, SX_OP_DOT_GENERAL, &dot, operand, 2, &x, &producer));
+    ck_sx_ok(&cx, sx_fused_absorb_view(&cx, &producer, 1, SX_OP_RESHAPE, &reshape, &stored, &square,
+                                       &absorbed, &ok));
+    ck_assert(ok);
+    ck_sx_ok(&cx, sx_fused_lift(&cx, SX_OP_ADD, &(sx_attr){0}, both, 2, &x, &add));
+    ck_sx_ok(&cx, sx_fused_inline(&cx, &add, 0, &absorbed, &x, &grown, &ok));
+    ck_assert(ok);
+    sx_type input[3] = {x, x, stored};
+    ck_sx_ok(&cx, sx_infer_type(&cx, symbol, 2, SX_OP_FUSED, &grown, input, 3, &type));
+    ck_assert(sx_type_equal(&type, &x));
+    sx_type turned = {SX_F32, 3, {{1, 1}, BATCH, DIM(6)}};
+    sx_attr turn = {.present = SX_A(perm), .perm = {3, {1, 0, 2}}};
+    sx_attr copy;
+    ck_sx_ok(&cx, sx_fused_lift(&cx, SX_OP_TRANSPOSE, &turn, &x, 1, &turned, &copy));
+    ck_sx_ok(&cx, sx_fused_inline(&cx, &copy, 0, &grown, &x, &absorbed, &ok));
+    ck_assert(ok);
+    ck_sx_ok(&cx, sx_infer_type(&cx, symbol, 2, SX_OP_FUSED, &absorbed, input, 3, &type));
+    ck_assert(sx_type_equal(&type, &turned));
+    ck_assert_int_eq(sx_body_kernel_kind(absorbed.body), SX_KERNEL_DOT);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* A transposed tensor seen flat is not affine. */
 START_TEST(not_affine)
 {
     sx_ctx cx;
@@ -569,6 +614,7 @@ int main(void)
     TCase *tcase = tcase_create("rewrite");
     tcase_add_test(tcase, random_growth);
     tcase_add_test(tcase, symbolic_heads);
+    tcase_add_test(tcase, two_symbols);
     tcase_add_test(tcase, not_affine);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
