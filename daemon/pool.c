@@ -16,6 +16,7 @@
 #define BACKOFF_MS 100
 #define BACKOFF_STEPS 6
 #define ZYGOTE_RETRY_MS 200
+#define ZYGOTE_PATIENCE_MS 2000 /* for an order to be carried out; then the zygote is replaced */
 
 extern char **environ;
 
@@ -51,6 +52,7 @@ static void move(sxd_worker *worker, sxd_worker_state to)
 {
     SX_ASSERT(allowed[worker->state][to]);
     worker->state = to;
+    worker->since_ms = uv_now(&worker->daemon->loop);
     check_worker(worker);
 }
 
@@ -490,6 +492,29 @@ sx_code sxd_pool_open(sx_ctx *cx, sxd_daemon *daemon)
     return SX_OK;
 }
 
+/* Starts what is missing, repeats what was not heard, gives up on a zygote that does nothing. */
+static void sweep_worker(sxd_worker *worker, uint64_t now)
+{
+    sxd_daemon *daemon = worker->daemon;
+    bool waits = worker->state == SXD_WORKER_STARTING ||
+                 (worker->state == SXD_WORKER_DYING && !worker->exited);
+    if (daemon->zygote_fd < 0) {
+        return;
+    }
+    if (worker->state == SXD_WORKER_NONE && now >= worker->retry_ms) {
+        start_worker(worker);
+    } else if (worker->exited && worker->pipe_open && now - worker->end_ms > 1000) {
+        close_pipe(worker); /* a descendant holds the other end */
+    } else if (waits && now - worker->since_ms > ZYGOTE_PATIENCE_MS) {
+        sxd_log(SXD_ERROR, "zygote-hangs", "pid=%d", daemon->zygote_pid);
+        (void)kill(daemon->zygote_pid, SIGKILL); /* its socket ends: on_zygote_gone */
+    } else if (waits && worker->state == SXD_WORKER_DYING) {
+        sxd_zygote_message message = {
+            .op = SXD_ZYGOTE_KILL, .slot = worker->slot, .pid = worker->pid};
+        (void)order(daemon, &message);
+    }
+}
+
 void sxd_pool_sweep(sxd_daemon *daemon)
 {
     uint64_t now = uv_now(&daemon->loop);
@@ -508,12 +533,7 @@ void sxd_pool_sweep(sxd_daemon *daemon)
         sx_ctx_fini(&cx);
     }
     for (uint32_t i = 0; i < daemon->worker_count; i++) {
-        sxd_worker *worker = &daemon->worker[i];
-        if (worker->state == SXD_WORKER_NONE && now >= worker->retry_ms && daemon->zygote_fd >= 0) {
-            start_worker(worker);
-        } else if (worker->exited && worker->pipe_open && now - worker->end_ms > 1000) {
-            close_pipe(worker); /* a descendant holds the other end */
-        }
+        sweep_worker(&daemon->worker[i], now);
     }
 }
 
@@ -540,8 +560,10 @@ void sxd_pool_close(sxd_daemon *daemon)
     if (daemon->zygote_fd >= 0) {
         (void)uv_poll_stop(&daemon->zygote_poll);
         uv_close((uv_handle_t *)&daemon->zygote_poll, NULL);
-        (void)close(daemon->zygote_fd); /* the zygote sees the end, kills what is left and exits */
+        (void)close(daemon->zygote_fd);
         daemon->zygote_fd = -1;
+        (void)kill(daemon->zygote_pid,
+                   SIGKILL); /* also when it is stopped; its workers die with it */
         (void)waitpid(daemon->zygote_pid, NULL, 0);
     }
 }

@@ -153,9 +153,10 @@ struct sxd_worker {
     bool pipe_open;
     bool exited; /* reaped, or its parent is gone */
     bool status_known;
-    int status; /* as from waitpid */
-    uint64_t end_ms;
-    bool expected; /* we asked for its end: no strike */
+    int status;        /* as from waitpid */
+    uint64_t end_ms;   /* when it was reaped */
+    uint64_t since_ms; /* of this state */
+    bool expected;     /* we asked for its end: no strike */
     sx_sp_reader reader;
     sxd_job *job;
     uint64_t jobs;

@@ -269,6 +269,19 @@ def test_zygote_killed():
         assert daemon.counter("zygote_restarts") >= 1
 
 
+def test_zygote_stopped():
+    with Daemon() as daemon, daemon.client() as client:
+        hold = daemon.client()
+        hold.send("compile", {"ir": "hold"})
+        worker = until(daemon.running, "runs")["worker"]
+        os.kill(zygote_of(daemon), signal.SIGSTOP)
+        hold.close()
+        until(lambda: daemon.counter("zygote_restarts") == 1, "the zygote is replaced")
+        until(lambda: not alive(worker), "the worker is gone")
+        assert client.compile("echo after")["state"] == "done"
+        os.kill(zygote_of(daemon), signal.SIGSTOP) # stopping goes on all the same
+
+
 def test_kill_9_and_restart():
     root = None
     modules = {}
