@@ -166,9 +166,121 @@ static void emit_panel_row(sx_lower *l, const packing *p, int64_t length)
     }
 }
 
+/* ---- panels of a matrix that is contiguous along k: square blocks turned in registers ---- */
+static uint32_t inner_reduced(const sx_view *view)
+{
+    uint32_t inner = SX_NO_DIM;
+    for (uint32_t d = 0; d < view->rank; d++) {
+        inner = view->reduced[d] ? d : inner;
+    }
+    return inner;
+}
+
+/* Lane masks of the stages of a transposition: stage s exchanges what differs in bit s of row and lane. */
+static void make_masks(sx_lower *l, uint32_t mask[4])
+{
+    uint32_t none = SX_NO_REG;
+    uint32_t lane = sx_loop_op(&l->b, SX_LOP_IOTA, none, NULL, none, none, none, 0, 0);
+    for (uint32_t k = 0; 1u << k < l->lanes; k++) {
+        uint32_t bit = sx_loop_op(&l->b, SX_LOP_SET, none, NULL, none, none, none, 1u << k, 0);
+        uint32_t zero = sx_loop_op(&l->b, SX_LOP_SET, none, NULL, none, none, none, 0, 0);
+        bit = sx_loop_op(&l->b, SX_LOP_AND, none, NULL, lane, bit, none, 0, 0);
+        mask[k] = sx_loop_op(&l->b, SX_LOP_ICMP, none, NULL, bit, zero, none, SX_EQ, 0);
+    }
+}
+
+static void transpose(sx_lower *l, uint32_t row[16], const uint32_t mask[4])
+{
+    uint32_t none = SX_NO_REG;
+    for (uint32_t k = 0; 1u << k < l->lanes; k++) {
+        uint32_t s = 1u << k;
+        for (uint32_t i = 0; i < l->lanes; i++) {
+            if ((i & s) != 0) {
+                continue;
+            }
+            uint32_t a = row[i];
+            uint32_t b = row[i | s];
+            uint32_t from_b = sx_loop_op(&l->b, SX_LOP_SWAP, none, NULL, b, none, none, s, 0);
+            uint32_t from_a = sx_loop_op(&l->b, SX_LOP_SWAP, none, NULL, a, none, none, s, 0);
+            row[i] = sx_loop_op(&l->b, SX_LOP_BLEND, none, NULL, mask[k], a, from_b, 0, 0);
+            row[i | s] = sx_loop_op(&l->b, SX_LOP_BLEND, none, NULL, mask[k], from_a, b, 0, 0);
+        }
+    }
+}
+
+/* `count` steps of k from the position on, for all columns of the panel. */
+static void emit_turned_block(sx_lower *l, const packing *p, int64_t length, uint32_t k_dim,
+                              uint32_t count, const uint32_t mask[4])
+{
+    uint32_t n = p->dot.n_dim;
+    int64_t start = l->at[n].constant;
+    int64_t k_start = l->at[k_dim].constant;
+    for (int64_t column = 0; column < p->width; column += l->lanes) {
+        uint32_t row[16];
+        for (uint32_t j = 0; j < l->lanes; j++) {
+            l->at[n].constant = start + column + j;
+            sx_addr from = sx_lower_arg_address(l, p->dot.rhs);
+            row[j] = column + j >= length ? sx_loop_set(&l->b, 0.0f)
+                                          : sx_loop_op(&l->b, SX_LOP_LOAD, SX_NO_REG, &from,
+                                                       SX_NO_REG, SX_NO_REG, SX_NO_REG, count, 0);
+        }
+        l->at[n].constant = start;
+        if (column < length) {
+            transpose(l, row, mask);
+        }
+        sx_view source = l->view;
+        l->view = p->packed;
+        for (uint32_t i = 0; i < count; i++) {
+            l->at[k_dim].constant = k_start + i;
+            sx_addr to = sx_lower_arg_address(l, p->dot.rhs);
+            to.buffer = 1;
+            to.offset += 4 * column;
+            (void)sx_loop_op(&l->b, SX_LOP_STORE, SX_NO_REG, &to, row[i], SX_NO_REG, SX_NO_REG,
+                             l->lanes, 0);
+        }
+        l->at[k_dim].constant = k_start;
+        l->view = source;
+    }
+}
+
+static void emit_turned_panel(sx_lower *l, int64_t length)
+{
+    const packing *p = l->self;
+    uint32_t k_dim = inner_reduced(&l->view);
+    uint32_t mask[4];
+    make_masks(l, mask);
+    bool opened[SX_RANK_MAX];
+    for (uint32_t d = 0; d < l->view.rank; d++) {
+        opened[d] = l->view.reduced[d] && d != k_dim && sx_lower_open(l, d, l->view.extent[d], 1);
+    }
+    int64_t extent = l->view.extent[k_dim];
+    int64_t whole = extent / l->lanes;
+    if (whole > 0) {
+        bool loop = sx_lower_open(l, k_dim, whole, l->lanes);
+        emit_turned_block(l, p, length, k_dim, l->lanes, mask);
+        sx_lower_close(l, k_dim, loop);
+    }
+    if (extent % l->lanes > 0) {
+        l->at[k_dim].constant = whole * l->lanes;
+        emit_turned_block(l, p, length, k_dim, (uint32_t)(extent % l->lanes), mask);
+        l->at[k_dim].constant = 0;
+    }
+    for (uint32_t d = l->view.rank; d-- > 0;) {
+        sx_lower_close(l, d, opened[d]);
+    }
+}
+
+/* ---- panels row by row ---- */
 static void emit_panel(sx_lower *l, int64_t length)
 {
     const packing *p = l->self;
+    uint32_t k_dim = inner_reduced(&l->view);
+    uint32_t n = p->dot.n_dim;
+    const int64_t *stride = l->view.stride[p->dot.rhs];
+    if (n != SX_NO_DIM && k_dim != SX_NO_DIM && stride[k_dim] == 1 && stride[n] > 1) {
+        emit_turned_panel(l, length);
+        return;
+    }
     bool opened[SX_RANK_MAX];
     for (uint32_t d = 0; d < l->view.rank; d++) {
         opened[d] = l->view.reduced[d] && sx_lower_open(l, d, l->view.extent[d], 1);

@@ -253,6 +253,47 @@ START_TEST(test_chain)
 }
 END_TEST
 
+/* Panels hold [outer][panel][k][column] with zeros beyond the last column, read along n or along k. */
+START_TEST(test_panels)
+{
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t round = 0; round < 12; round++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        bool turned = round % 2 != 0;
+        int64_t k = extent(&rng);
+        int64_t n = 2 + extent(&rng);
+        sx_type x[2] = {TYPE(SX_F32, 3, 4, k), TYPE(SX_F32, 3, k, n)};
+        x[1] = turned ? TYPE(SX_F32, 3, n, k) : x[1];
+        sx_attr attr = dot_attr(1, 2, turned ? 2 : 1);
+        node d = lift(&cx, SX_OP_DOT_GENERAL, &attr, x, 2);
+        fill_inputs(&cx, &d, &rng, false);
+        sx_lower_plan plan = {
+            .lanes = round % 4 < 2 ? 16 : 8, .block_m = 4, .block_nv = 1 + round % 3};
+        int64_t width = (int64_t)plan.lanes * plan.block_nv;
+        int64_t panels = (n + width - 1) / width;
+        sx_kernel *pack;
+        int64_t size;
+        ck_sx_ok(&cx, sx_lower_pack(&cx, "pack", &d.fused, d.input, 2, &plan, &pack, &size));
+        ck_assert_int_eq(size, 3 * panels * k * width * 4);
+        void *buffer[2] = {d.raw[1], exact_buffer(&cx, size)};
+        ck_sx_ok(&cx, sx_kernel_eval(&cx, pack, buffer));
+        const float *got = buffer[1];
+        const float *in = buffer[0];
+        for (int64_t i = 0; i < size / 4; i++) {
+            int64_t column = i / (k * width) % panels * width + i % width;
+            int64_t row = i / width % k;
+            int64_t batch = i / (panels * k * width);
+            float want = column >= n ? 0.0f
+                         : turned    ? in[(batch * n + column) * k + row]
+                                     : in[(batch * k + row) * n + column];
+            ck_assert_mem_eq(&got[i], &want, 4);
+        }
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 START_TEST(test_strips_are_even)
 {
     sx_ctx cx;
@@ -283,6 +324,7 @@ int main(void)
     tcase_add_test(cases, test_epilogues);
     tcase_add_test(cases, test_batch_invariance);
     tcase_add_test(cases, test_chain);
+    tcase_add_test(cases, test_panels);
     tcase_add_test(cases, test_strips_are_even);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);

@@ -173,7 +173,7 @@ END_TEST
 START_TEST(test_sum_order)
 {
     sx_rng rng = {sx_test_seed()};
-    for (int64_t length = 1; length < 300; length = length * 3 / 2 + 1) {
+    for (int64_t length = 1; length < 300; length += 1 + length / 16) {
         sx_ctx cx;
         sx_ctx_init(&cx, SX_ARENA_DEFAULT);
         sx_attr attr = {.present = SX_A(dims) | SX_A(reducer), .dims = {1, {0}}, .reducer = SX_SUM};
