@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define SPACE_MAX (INT64_C(1) << 56) /* points; the tensors themselves are smaller */
+
 static sx_code check_argument(sx_ctx *cx, const sx_view *view, uint32_t a, const sx_type *input)
 {
     sx_dim elements;
@@ -76,9 +78,9 @@ sx_code sx_view_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uin
         }
         view->extent[d] = space->dim[d].scale;
         view->reduced[d] = (body->axes >> d & 1) != 0;
-        if (!sx_mul_i64(total, view->extent[d], &total) || total > SX_ELEMENTS_MAX) {
+        if (!sx_mul_i64(total, view->extent[d], &total) || total > SPACE_MAX) {
             return SX_FAIL(cx, SX_LIMIT, "fused: space of more than %lld points",
-                           (long long)SX_ELEMENTS_MAX);
+                           (long long)SPACE_MAX);
         }
     }
     set_out_strides(view, sx_body_result_is_full(space, body));

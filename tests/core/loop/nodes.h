@@ -27,7 +27,9 @@ SX_UNUSED static node lift(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_t
                            uint32_t count)
 {
     node n = {.count = count};
-    memcpy(n.input, input, count * sizeof(input[0]));
+    for (uint32_t k = 0; k < count; k++) {
+        n.input[k] = input[k];
+    }
     ck_sx_ok(cx, sx_infer_type(cx, NULL, 0, op, attr, input, count, &n.result));
     ck_sx_ok(cx, sx_fused_lift(cx, op, attr, input, count, &n.result, &n.fused));
     return n;
