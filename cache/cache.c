@@ -430,7 +430,8 @@ static sx_code stage_put(sx_ctx *cx, sx_cache *cache, sx_blob *blob, const sx_ca
         return SX_OK;
     }
     if (queue_rows(cache) >= QUEUE_ROWS_MAX ||
-        queue_bytes(cache) + info->size > cache->options.queue_limit) {
+        (queue_bytes(cache) > 0 && /* one entry larger than the queue goes alone */
+         queue_bytes(cache) + info->size > cache->options.queue_limit)) {
         cache->stats.put_dropped++;
         return SX_FAIL(
             cx, SX_BUSY, "cache queue: %llu rows and %llu bytes wait, at most %d and %llu",

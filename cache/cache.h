@@ -130,12 +130,15 @@ typedef struct {
     const sx_cache_part *part;
     uint32_t part_count; /* at most SX_CACHE_PART_MAX */
     bool pinned;
-    /* Called from tick, flush or close: SX_OK committed; SX_BUSY the queue was full, in RAM only; else why it was given up. NULL: no one asks. */
+    /* Called once if put returned SX_OK, from tick, flush or close: SX_OK committed, else why it was given up; from put itself with SX_ABSENT
+     * when there is no store to write. NULL: no one asks. */
     void (*done)(void *self, sx_code code);
     void *done_self;
 } sx_cache_item;
 
-/* Inserts or replaces. Visible at once; on disk after a tick or flush. SX_LIMIT bytes or parts over the limit; SX_NOMEM. */
+/* Inserts or replaces. Visible at once; on disk after a tick or flush.
+ *   errors   SX_LIMIT bytes or parts over the limit; SX_NOMEM; SX_BUSY the queue is full (the entry is in the RAM tier only, if it fits
+ *            there) or the cache is closing */
 sx_code sx_cache_put(sx_ctx *cx, sx_cache *cache, const sx_cache_item *item);
 
 /* Pins an entry (no eviction by size or quota) or lets it go. Flushes; SX_ABSENT no such entry; SX_SYSTEM the store fails. */

@@ -51,7 +51,7 @@ static void compare(comparison *c, uint64_t element, double got, double want)
     if (isnan(got) && isnan(want)) {
         difference = 0;
     } else if (!isfinite(got) || !isfinite(want)) {
-        difference = got == want ? 0 : INFINITY;
+        difference = got == want ? 0 : (double)INFINITY;
     }
     if (isfinite(want) && fabs(want) > c->scale) {
         c->scale = fabs(want);

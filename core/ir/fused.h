@@ -6,19 +6,25 @@
  *
  *   space      dimensions 0..rank-1 of attr.type; those in `axes` are reduced
  *   argument   flat row-major element index = offset + sum over d of stride[d] * i[d]   (strides may be symbolic, may be 0 for
- *              broadcast). The whole range lies inside the argument; checked when static.
+ *              broadcast). The whole range lies inside the argument; proved for every value >= 1 of the symbols, or refused.
  *   program    instructions in order, operands are earlier instructions:
  *                ARG a        element of argument a at this iteration
- *                IMM v        a constant of `dtype`
+ *                IMM v        a constant of `dtype`, rounded to it; for integers and bool a whole number in range
  *                INDEX d      the iteration number along dimension d
- *                APPLY op     an elementwise operation on x, y, z (`direction` for compare; convert goes to `dtype`)
+ *                APPLY op     an elementwise primitive on x, y, z (`direction` for compare; convert goes to `dtype`). Types follow
+ *                             sx_infer_type; composites (gelu...) are refused, sx_fused_lift expands them
  *                REDUCE r x   x combined over all of `axes` by reducer r: the same for all iterations of a row afterwards
  *                DOT x y      sum over `axes` of x * y: one fused multiply-add chain in ascending order of the axes
- *              At most one DOT, and then no REDUCE, x and y are ARG instructions, and what follows depends on no axis of `axes`
+ *              Reductions run in ascending row-major order of the axes. With element types narrower than f32 they accumulate in
+ *              f32 and round once. Every instruction but the last is used by a later one. At most one DOT, and then no REDUCE, x and y are ARG instructions, and what follows depends on no axis of `axes`
  *              but through the DOT. The kind of kernel follows: DOT contraction, REDUCE row kernel, else map.
  *   result     the last instruction. If it varies along `axes` (it is not a function of REDUCE/DOT results and of arguments with
  *              stride 0 there) the result has the whole space as its shape; else the dimensions in `axes` are gone.
  *              The result's dimensions are in the order of the space: a transposed result is a permuted space.
+ *
+ * Rewrites below never change the order or the rounding of any arithmetic: results are equal bit for bit. What they return has
+ * no duplicate and no unused instruction; an argument may be left without a reader. A rewritten node passes sx_fused_infer, but
+ * in shapes with two symbols the proof of ranges can fail: treat SX_INPUT there as "not applicable".
  *
  * The same shape as linalg.generic (MLIR) with reductions inside, and as XLA's fusion computations.
  */
@@ -71,8 +77,10 @@ sx_code sx_fused_infer(sx_ctx *cx, const sx_attr *attr, const sx_type *input, ui
                        sx_type *result);
 
 /* Any one operation as a fused body over its own inputs, unfused otherwise. SX_UNIMPLEMENTED for those that are no single loop
- * nest: parameter, constant (non-splat), reshape, concatenate, gather, attention. Softmax, layer_norm, rms_norm, reduce become row
- * kernels; dot_general a contraction; views become copies through the access. */
+ * nest: parameter, constant (non-splat), reshape, concatenate, gather, attention; and where a stride has two symbols, a slice has a
+ * symbolic offset, or the space needs more than SX_RANK_MAX dimensions. Softmax, layer_norm, rms_norm, reduce become row kernels;
+ * dot_general a contraction over the space [batch, left free, right free, contracted in the order of the attribute]; views become
+ * copies through the access. A reduction or contraction over nothing gets a last axis of extent 1. `fused` returns itself. */
 sx_code sx_fused_lift(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *input,
                       uint32_t input_count, const sx_type *result, sx_attr *fused);
 
@@ -85,12 +93,15 @@ sx_code sx_fused_absorb_view(sx_ctx *cx, const sx_attr *consumer, uint32_t a, sx
 /* Argument `a` of `consumer` is produced by the fused node `producer` (result type `through`): one node computing both, with the
  * arguments of the consumer but `a`, then those of the producer, duplicates kept (the caller may merge equal ones through
  * sx_fused_merge_args). *ok false unless it is legal without recomputing a reduction: producer a map read at any affine access;
- * or producer row/contraction with a full or reduced result that a map consumer reads one to one (epilogue; for a contraction
- * a permuted one-to-one read permutes the space). */
+ * or producer row/contraction with a full or reduced result that a map consumer reads one to one (epilogue). A straight read keeps
+ * the producer's space. A permuted read, or one through a reshape that splits the result's dimensions or merges such as the
+ * producer reads contiguously, gives the space [the consumer's dimensions, the reduced ones]; a full row result only if that keeps
+ * the order of summation. A map goes into an operand of a DOT only if it is a copy. */
 sx_code sx_fused_inline(sx_ctx *cx, const sx_attr *consumer, uint32_t a, const sx_attr *producer,
                         const sx_type *through, sx_attr *fused, bool *ok);
 
-/* Argument `a` (of type `type`) replaced by the splat value `imm` inside the program; the argument disappears. */
+/* Argument `a` replaced by the splat value `imm` inside the program; the argument disappears. SX_UNIMPLEMENTED for an operand of a
+ * DOT, or where the result would become constant along the reduced axes. */
 sx_code sx_fused_inline_splat(sx_ctx *cx, const sx_attr *consumer, uint32_t a, double imm,
                               sx_attr *fused);
 

@@ -317,9 +317,15 @@ double sx_round(sx_dtype dtype, double value);
  * decomposition, fused through its body. */
 typedef enum {
     SX_EVAL_F64, /* floats as doubles, rounded to the stored type only at parameters and constants */
-    SX_EVAL_TYPED, /* each result rounded to its element type (f32: exact sequence of IEEE operations with libm) */
-    SX_EVAL_MODP, /* exact arithmetic mod 2^31 - 1: +, -, *, / by the inverse; equality is ==. Other scalar functions are
-                       pseudo-random functions of their exact argument, so equal arguments give equal results. */
+    SX_EVAL_TYPED, /* each result rounded to its element type: the double result of libm or of an IEEE operation, rounded once
+                      (+ - * / sqrt are then the IEEE operations of the type). reduce and dot_general accumulate in f32 if the
+                      type is narrower and round once; dot_general is a chain of fused multiply-adds. */
+    SX_EVAL_MODP, /* exact arithmetic mod 2^31 - 1, equality is ==. + - * and / (by the inverse, x / 0 = 0) of floats, + - * of
+                      integers; constants are exact, 0.5 is the inverse of 2. Order (compare, maximum, minimum, abs, sign) is that
+                      of residues in [-(p-1)/2, (p-1)/2]: total and reversed by negation, but not kept by addition, so rules that
+                      add under a maximum are tested in POW2 or F64. Other functions are pseudo-random functions of their exact
+                      argument, with the symmetries of tanh, erf, sine, cosine, and rsqrt, logistic, ceil made from sqrt,
+                      exponential, floor. Conversions to floats and to wider integers keep the residue; others are pseudo-random. */
     SX_EVAL_POW2  /* as F64; meant for inputs that are small powers of two, where sums are exact */
 } sx_eval_mode;
 typedef struct {

@@ -129,6 +129,39 @@ START_TEST(test_queue_is_bounded)
 }
 END_TEST
 
+START_TEST(test_entry_larger_than_queue_and_ram)
+{
+    bench b = bench_open(&(sx_cache_options){.queue_limit = 100000, .ram_limit = 100000});
+    sx_rng rng = {sx_test_seed()};
+    uint8_t *bytes = make_bytes(&rng, 3 << 20, true);
+    for (uint32_t i = 0; i < 3; i++) {
+        put_ok(&b, 0, key_of(i, 0), bytes, 3 << 20, 7);
+        ck_assert(has(&b, 0, key_of(i, 0))); /* on its way */
+        sx_cache_info info;
+        sx_cache_part *part;
+        uint32_t part_count;
+        sx_key key = key_of(i, 0);
+        ck_sx_ok(&b.cx, sx_cache_show(&b.cx, b.cache, 0, &key, &info, &part, &part_count));
+        ck_assert(info.stored);
+        ck_assert(has(&b, 0, key));
+    }
+    sx_cache_stats stats;
+    sx_cache_stats_of(b.cache, &stats);
+    ck_assert_uint_eq(stats.ram_entries, 0);
+    ck_assert_uint_eq(stats.hits_disk, 3);
+    ck_assert_uint_eq(stats.hits_ram, 3);
+    bench_restart(&b);
+    sx_cache_part *part;
+    sx_cache_info info;
+    uint32_t part_count;
+    sx_key key = key_of(2, 0);
+    ck_sx_ok(&b.cx, sx_cache_show(&b.cx, b.cache, 0, &key, &info, &part, &part_count));
+    ck_assert_uint_eq(info.hits, 1); /* the hit from disk; one on its way is not counted */
+    free(bytes);
+    bench_close(&b);
+}
+END_TEST
+
 START_TEST(test_limits_of_an_entry)
 {
     bench b = bench_open(NULL);
@@ -297,6 +330,7 @@ int main(void)
     tcase_add_test(cases, test_batch_goes_when_full);
     tcase_add_test(cases, test_hits_alone_are_written_rarely);
     tcase_add_test(cases, test_queue_is_bounded);
+    tcase_add_test(cases, test_entry_larger_than_queue_and_ram);
     tcase_add_test(cases, test_limits_of_an_entry);
     tcase_add_test(cases, test_wake_and_random_use);
     tcase_add_test(cases, test_two_strikes);

@@ -517,8 +517,18 @@ static void renumber(sx_dim *dim, const uint32_t *image)
     }
 }
 
-static sx_node_id add_copy(sx_ctx *cx, const sx_graph *from, uint32_t index, sx_graph *to,
-                           const sx_node_id *place, const uint32_t *symbol)
+/* Each node of the graph in two places, equal or not; users take either. */
+typedef struct {
+    sx_node_id one, two;
+} twins;
+
+static sx_node_id either(sx_rng *rng, const twins *place)
+{
+    return sx_rng_below(rng, 2) == 0 ? place->one : place->two;
+}
+
+static sx_node_id add_copy(sx_ctx *cx, sx_rng *rng, const sx_graph *from, uint32_t index,
+                           sx_graph *to, const twins *place, const uint32_t *symbol)
 {
     const sx_node *node = &from->node[index];
     sx_attr attr = *sx_graph_attr(from, node);
@@ -538,23 +548,23 @@ static sx_node_id add_copy(sx_ctx *cx, const sx_graph *from, uint32_t index, sx_
     }
     sx_node_id input[SX_INPUTS_MAX];
     for (uint32_t k = 0; k < node->input_count; k++) {
-        input[k] = place[sx_graph_input(from, node, k).i];
+        input[k] = either(rng, &place[sx_graph_input(from, node, k).i]);
     }
     sx_node_id id;
     ck_sx_ok(cx, sx_graph_add(cx, to, node->op, &attr, input, node->input_count, &id));
     return id;
 }
 
-static bool ready(const sx_graph *from, uint32_t index, const sx_node_id *place)
+static bool ready(const sx_graph *from, uint32_t index, const twins *place)
 {
     const sx_node *node = &from->node[index];
     for (uint32_t k = 0; k < node->input_count; k++) {
-        if (place[sx_graph_input(from, node, k).i].i == UINT32_MAX) {
+        if (place[sx_graph_input(from, node, k).i].one.i == UINT32_MAX) {
             return false;
         }
     }
     for (uint32_t i = 0; node->op == SX_OP_PARAMETER && i < index; i++) {
-        if (from->node[i].op == SX_OP_PARAMETER && place[i].i == UINT32_MAX) {
+        if (from->node[i].op == SX_OP_PARAMETER && place[i].one.i == UINT32_MAX) {
             return false;
         }
     }
@@ -567,20 +577,20 @@ sx_graph *sx_gen_disguise(sx_ctx *cx, sx_rng *rng, const sx_graph *graph)
     ck_sx_ok(cx, sx_graph_make(cx, sx_span_of("disguised"), NULL, &to));
     uint32_t symbol[SX_SYMBOLS_MAX];
     reverse_symbols(cx, graph, to, symbol);
-    sx_node_id *place = SX_NEW_ARRAY(cx, sx_node_id, graph->node_count);
+    twins *place = SX_NEW_ARRAY(cx, twins, graph->node_count);
     ck_assert_ptr_nonnull(place);
     memset(place, 0xff, graph->node_count * sizeof(*place));
     for (uint32_t left = graph->node_count; left > 0; left--) {
         uint32_t first = (uint32_t)sx_rng_below(rng, graph->node_count);
         uint32_t i = first;
-        while (place[i].i != UINT32_MAX || !ready(graph, i, place)) {
+        while (place[i].one.i != UINT32_MAX || !ready(graph, i, place)) {
             i = (i + 1) % graph->node_count;
             ck_assert_uint_ne(i, first);
         }
         bool twice = graph->node[i].op != SX_OP_PARAMETER && sx_rng_below(rng, 3) == 0;
-        sx_node_id one = add_copy(cx, graph, i, to, place, symbol);
-        sx_node_id two = twice ? add_copy(cx, graph, i, to, place, symbol) : one;
-        place[i] = sx_rng_below(rng, 2) == 0 ? one : two;
+        sx_node_id one = add_copy(cx, rng, graph, i, to, place, symbol);
+        sx_node_id two = twice ? add_copy(cx, rng, graph, i, to, place, symbol) : one;
+        place[i] = (twins){one, two};
         if (sx_rng_below(rng, 4) == 0) { /* dead code */
             sx_node_id dead;
             sx_ints perm = {.count = to->node[one.i].type.rank};
@@ -591,8 +601,8 @@ sx_graph *sx_gen_disguise(sx_ctx *cx, sx_rng *rng, const sx_graph *graph)
         }
     }
     for (uint32_t i = 0; i < graph->output_count; i++) {
-        ck_sx_ok(
-            cx, sx_graph_add_output(cx, to, graph->output[i].name, place[graph->output[i].node.i]));
+        sx_node_id node = either(rng, &place[graph->output[i].node.i]);
+        ck_sx_ok(cx, sx_graph_add_output(cx, to, graph->output[i].name, node));
     }
     ck_sx_ok(cx, sx_graph_check(cx, to));
     return to;

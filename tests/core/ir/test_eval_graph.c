@@ -184,6 +184,52 @@ START_TEST(budgets)
 }
 END_TEST
 
+/* Every limit of memory from nothing to enough: refused cleanly until it is granted. */
+START_TEST(memory_sweep)
+{
+    sx_type type = {SX_BF16, 2, {DIM(4), DIM(6)}};
+    sx_attr along = {.present = SX_A(axis), .axis = 1};
+    sx_node_id x = parameter("x", type);
+    sx_node_id soft = node(SX_OP_SOFTMAX, &along, x, x);
+    sx_attr fused;
+    sx_node_id made;
+    ck_sx_ok(&cx, sx_fused_lift(&cx, SX_OP_GELU, &(sx_attr){0}, &type, 1, &type, &fused));
+    ck_sx_ok(&cx, sx_graph_add(&cx, graph, SX_OP_FUSED, &fused, &soft, 1, &made));
+    output("y", made);
+    sx_tensor argument;
+    sx_tensor result;
+    sx_rng rng = {5};
+    sx_test_tensor(&cx, &rng, SX_EVAL_F64, &type, &argument);
+    uint32_t refused = 0;
+    sx_code code = SX_NOMEM;
+    for (size_t limit = 512; code != SX_OK; limit += 512) {
+        sx_ctx small;
+        sx_ctx_init(&small, limit);
+        code = sx_graph_eval(&small, graph, SX_EVAL_F64, &argument, 1, &result, 1);
+        ck_assert_msg(code == SX_OK || code == SX_NOMEM, "%zu bytes: %s", limit, small.error.text);
+        refused += code == SX_NOMEM;
+        ck_assert_uint_lt(limit, (size_t)64 << 20);
+        sx_ctx_fini(&small);
+    }
+    ck_assert_uint_gt(refused, 5);
+    refused = 0;
+    for (size_t limit = 0; limit < 65536; limit += 1024) {
+        sx_ctx small;
+        sx_attr out;
+        bool ok;
+        sx_ctx_init(&small, limit);
+        code = sx_fused_lift(&small, SX_OP_GELU, &(sx_attr){0}, &type, 1, &type, &out);
+        ck_assert(code == SX_OK || (code == SX_NOMEM && limit < 32768));
+        sx_ctx_reset_error(&small);
+        code = sx_fused_inline(&small, &fused, 0, &fused, &type, &out, &ok);
+        ck_assert(code == SX_NOMEM || (code == SX_OK && ok));
+        refused += code == SX_NOMEM;
+        sx_ctx_fini(&small);
+    }
+    ck_assert(refused > 5 && refused < 60);
+}
+END_TEST
+
 START_TEST(symbols_need_values)
 {
     uint32_t symbol;
@@ -206,6 +252,7 @@ int main(void)
     tcase_add_test(tcase, composites_and_rounding);
     tcase_add_test(tcase, bad_arguments);
     tcase_add_test(tcase, budgets);
+    tcase_add_test(tcase, memory_sweep);
     tcase_add_test(tcase, symbols_need_values);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);

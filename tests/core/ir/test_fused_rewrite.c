@@ -432,7 +432,7 @@ START_TEST(random_growth)
 {
     sx_rng rng = {sx_test_seed()};
     tally t = {{0}, {0}};
-    for (uint32_t k = 0; k < 3000; k++) {
+    for (uint32_t k = 0; k < 2000; k++) {
         sx_ctx cx;
         sx_ctx_init(&cx, (size_t)256 << 20);
         grow_node(&cx, &rng, &t, 5);

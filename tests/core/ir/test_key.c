@@ -162,6 +162,8 @@ START_TEST(test_what_does_not_matter)
          "4]\n"},
         {"data = 2.5", "data = [2.5, 2.5, 2.5, 2.5]"},
         {"data = 2.5", "data = 0x40200000"},
+        {"%u = subtract(%r, %n)", "%r2 = reduce(%t) {dims = [1], reducer = add} : f32[b, 4]\n"
+                                  "%u = subtract(%r2, %n)"}, /* %r has other users */
         {"iota {axis = 0}", "iota // comment\n {axis = 0}"},
     };
     sx_ctx cx;

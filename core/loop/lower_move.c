@@ -1,0 +1,253 @@
+/* lower_move.c - concatenate and gather: rows of contiguous bytes copied, in words of 4 bytes where the elements allow it. */
+#include "core/loop/loop.h"
+
+#include <string.h>
+
+typedef struct {
+    sx_ctx *cx;
+    sx_kernel *kernel;
+    sx_loop_builder b;
+    const sx_lower_plan *plan;
+    int64_t unit; /* bytes: 4 or 1 */
+} mover;
+
+static sx_code mover_init(mover *m, sx_ctx *cx, const char *name, sx_dtype dtype,
+                          const sx_lower_plan *plan)
+{
+    memset(m, 0, sizeof(*m));
+    m->cx = cx;
+    m->plan = plan;
+    m->unit = sx_dtype_bytes(dtype) % 4 == 0 ? 4 : 1;
+    SX_TRY(sx_kernel_make(cx, name, plan->lanes, &m->kernel));
+    m->kernel->numerics = sx_hash64(SX_SPAN_LITERAL("move"), 0); // rounds nothing
+    return SX_OK;
+}
+
+static void copy_vector(mover *m, const sx_addr *from, const sx_addr *to, uint32_t count)
+{
+    uint32_t none = SX_NO_REG;
+    bool words = m->unit == 4;
+    uint32_t v = sx_loop_op(&m->b, words ? SX_LOP_LOAD : SX_LOP_LOAD8, none, from, none, none, none,
+                            count, 0);
+    (void)sx_loop_op(&m->b, words ? SX_LOP_STORE : SX_LOP_STORE8, none, to, v, none, none, count,
+                     0);
+}
+
+/* `units` consecutive units, four vectors per iteration. */
+static void copy_row(mover *m, sx_addr from, sx_addr to, int64_t units)
+{
+    int64_t lanes = m->kernel->lanes;
+    int64_t block = 4 * lanes;
+    int64_t trip = units / block;
+    if (trip > 0) {
+        uint32_t v = trip > 1 ? sx_loop_open(&m->b, trip) : 0;
+        sx_addr a = from;
+        sx_addr b = to;
+        if (trip > 1) {
+            a.coef[v] = b.coef[v] = block * m->unit;
+        }
+        for (int64_t u = 0; u < block; u += lanes) {
+            copy_vector(m, &a, &b, (uint32_t)lanes);
+            a.offset += lanes * m->unit;
+            b.offset += lanes * m->unit;
+        }
+        if (trip > 1) {
+            sx_loop_close(&m->b);
+        }
+    }
+    for (int64_t done = trip * block; done < units; done += lanes) {
+        sx_addr a = from;
+        sx_addr b = to;
+        a.offset += done * m->unit;
+        b.offset += done * m->unit;
+        copy_vector(m, &a, &b, (uint32_t)sx_min_i64(lanes, units - done));
+    }
+}
+
+static int64_t product(const sx_type *type, uint32_t first, uint32_t last)
+{
+    int64_t p = 1;
+    for (uint32_t d = first; d < last; d++) {
+        p *= type->dim[d].scale;
+    }
+    return p;
+}
+
+static sx_code check_static(sx_ctx *cx, const char *name, const sx_type *type, int64_t axis)
+{
+    sx_dim elements;
+    if (!sx_type_is_static(type) || !sx_type_elements(type, &elements) || elements.scale < 1) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: shape is symbolic or empty", name);
+    }
+    if (axis < 0 || axis >= type->rank) {
+        return SX_FAIL(cx, SX_INPUT, "kernel %s: axis %lld of rank %u", name, (long long)axis,
+                       type->rank);
+    }
+    return SX_OK;
+}
+
+/* Rows of `units` from `from` to `to`, `rows` of them: in groups over the grid, or one long row cut in tiles. */
+static sx_code copy_rows(mover *m, sx_addr from, sx_addr to, int64_t rows, int64_t units,
+                         int64_t from_stride, int64_t to_stride)
+{
+    bool one = rows == 1 && m->plan->tile_n > 0;
+    int64_t tile = sx_min_i64(m->plan->tile_n, SX_EXTENT_MAX);
+    int64_t whole = one ? units : rows;
+    int64_t piece = sx_max_i64(1, sx_min_i64(one ? tile : m->plan->tile_m, whole));
+    int64_t from_step = one ? m->unit : from_stride;
+    int64_t to_step = one ? m->unit : to_stride;
+    for (uint32_t rest = 0; rest < 2; rest++) {
+        int64_t count = rest == 0 ? whole / piece : whole % piece != 0;
+        int64_t length = rest == 0 ? piece : whole % piece;
+        if (count == 0) {
+            continue;
+        }
+        sx_addr a = from;
+        sx_addr b = to;
+        if (rest != 0) {
+            a.offset += whole / piece * piece * from_step;
+            b.offset += whole / piece * piece * to_step;
+        }
+        sx_loop_begin_part(&m->b, m->cx, m->kernel, count, 1, 1);
+        a.coef[0] = count > 1 ? piece * from_step : 0;
+        b.coef[0] = count > 1 ? piece * to_step : 0;
+        bool loop = !one && length > 1;
+        if (loop) {
+            uint32_t v = sx_loop_open(&m->b, length);
+            a.coef[v] = from_step;
+            b.coef[v] = to_step;
+        }
+        copy_row(m, a, b, one ? length : units);
+        if (loop) {
+            sx_loop_close(&m->b);
+        }
+        SX_TRY(sx_loop_end_part(&m->b));
+    }
+    return SX_OK;
+}
+
+sx_code sx_lower_concatenate(sx_ctx *cx, const char *name, const sx_attr *attr,
+                             const sx_type *input, uint32_t input_count, const sx_type *result,
+                             const sx_lower_plan *plan, sx_kernel **kernel)
+{
+    if (input_count + 1 > SX_LOOP_BUFFERS_MAX) {
+        return SX_FAIL(cx, SX_LIMIT, "kernel %s: %u inputs, at most %d", name, input_count,
+                       SX_LOOP_BUFFERS_MAX - 1);
+    }
+    mover m;
+    SX_TRY(mover_init(&m, cx, name, result->dtype, plan));
+    SX_TRY(check_static(cx, name, result, attr->axis));
+    uint32_t axis = (uint32_t)attr->axis;
+    int64_t bytes = sx_dtype_bytes(result->dtype);
+    int64_t total = bytes * sx_tensor_elements(result);
+    int64_t sum = 0;
+    for (uint32_t k = 0; k < input_count; k++) {
+        if (!sx_type_is_static(&input[k]) || input[k].rank != result->rank ||
+            input[k].dtype != result->dtype) {
+            return SX_FAIL(cx, SX_INPUT, "kernel %s: input %u does not fit the result", name, k);
+        }
+        int64_t size = bytes * sx_tensor_elements(&input[k]);
+        (void)sx_kernel_add_buffer(m.kernel, SX_BUFFER_IN, size);
+        sum += size;
+    }
+    if (sum != total) {
+        return SX_FAIL(cx, SX_INPUT, "kernel %s: inputs of %lld bytes, result of %lld", name,
+                       (long long)sum, (long long)total);
+    }
+    uint32_t out = sx_kernel_add_buffer(m.kernel, SX_BUFFER_OUT, total);
+    m.kernel->bytes = 2 * (double)total;
+    int64_t rows = product(result, 0, axis);
+    int64_t at = 0;
+    for (uint32_t k = 0; k < input_count; k++) {
+        int64_t row = bytes * product(&input[k], axis, input[k].rank);
+        if (row > 0) {
+            sx_addr from = {.buffer = k, .index_reg = SX_NO_REG};
+            sx_addr to = {.buffer = out, .offset = at, .index_reg = SX_NO_REG};
+            SX_TRY(copy_rows(&m, from, to, rows, row / m.unit, row, total / rows));
+        }
+        at += row;
+    }
+    SX_TRY(sx_kernel_check(cx, m.kernel));
+    *kernel = m.kernel;
+    return SX_OK;
+}
+
+/* Copies the row that index `i` names, for a group of `length` indices. */
+static void gather_group(mover *m, int64_t start, int64_t length, bool grid, int64_t index_bytes,
+                         int64_t extent, int64_t row)
+{
+    uint32_t none = SX_NO_REG;
+    sx_addr index = {.buffer = 1, .offset = start * index_bytes, .index_reg = none};
+    sx_addr from = {.buffer = 0, .index_reg = none};
+    sx_addr to = {.buffer = 2, .offset = start * row, .index_reg = none};
+    int64_t before = m->kernel->part[m->kernel->part_count - 1].grid[0];
+    from.coef[0] = extent * row;
+    to.coef[0] = m->kernel->buffer[2].size / before;
+    if (grid) {
+        index.coef[1] = length * index_bytes;
+        to.coef[1] = length * row;
+    }
+    if (length > 1) {
+        uint32_t v = sx_loop_open(&m->b, length);
+        index.coef[v] = index_bytes;
+        to.coef[v] = row;
+    }
+    uint32_t s = sx_loop_op(&m->b, index_bytes == 8 ? SX_LOP_SLOAD64 : SX_LOP_SLOAD32, none, &index,
+                            none, none, none, 0, 0);
+    s = sx_loop_op(&m->b, SX_LOP_SWRAP, none, NULL, s, none, none, 0, extent);
+    s = sx_loop_op(&m->b, SX_LOP_SCLAMP, none, NULL, s, none, none, 0, extent);
+    from.index_reg = sx_loop_op(&m->b, SX_LOP_SMUL, none, NULL, s, none, none, 0, row);
+    copy_row(m, from, to, row / m->unit);
+    if (length > 1) {
+        sx_loop_close(&m->b);
+    }
+}
+
+sx_code sx_lower_gather(sx_ctx *cx, const char *name, const sx_attr *attr, const sx_type *input,
+                        uint32_t input_count, const sx_type *result, const sx_lower_plan *plan,
+                        sx_kernel **kernel)
+{
+    mover m;
+    if (input_count != 2) {
+        return SX_FAIL(cx, SX_INPUT, "kernel %s: %u inputs, expected 2", name, input_count);
+    }
+    SX_TRY(mover_init(&m, cx, name, result->dtype, plan));
+    SX_TRY(check_static(cx, name, &input[0], attr->axis));
+    if (!sx_type_is_static(result) || !sx_type_is_static(&input[1]) ||
+        sx_tensor_elements(result) < 1) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: shape is symbolic or empty", name);
+    }
+    if (input[1].dtype != SX_I32 && input[1].dtype != SX_I64) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: indices of %s", name,
+                       sx_dtype_name(input[1].dtype));
+    }
+    uint32_t axis = (uint32_t)attr->axis;
+    int64_t bytes = sx_dtype_bytes(result->dtype);
+    int64_t before = product(&input[0], 0, axis);
+    int64_t extent = input[0].dim[axis].scale;
+    int64_t row = bytes * product(&input[0], axis + 1, input[0].rank);
+    int64_t picks = sx_tensor_elements(&input[1]);
+    int64_t total = bytes * sx_tensor_elements(result);
+    if (input[0].dtype != result->dtype || before * picks * row != total) {
+        return SX_FAIL(cx, SX_INPUT, "kernel %s: %lld rows of %lld bytes do not fit %lld bytes",
+                       name, (long long)(before * picks), (long long)row, (long long)total);
+    }
+    int64_t index_bytes = sx_dtype_bytes(input[1].dtype);
+    (void)sx_kernel_add_buffer(m.kernel, SX_BUFFER_IN, bytes * sx_tensor_elements(&input[0]));
+    (void)sx_kernel_add_buffer(m.kernel, SX_BUFFER_IN, index_bytes * picks);
+    (void)sx_kernel_add_buffer(m.kernel, SX_BUFFER_OUT, total);
+    m.kernel->bytes = 2 * (double)total + (double)(index_bytes * picks);
+    int64_t group = sx_max_i64(1, sx_min_i64(plan->tile_m, picks));
+    for (uint32_t rest = 0; rest < 2; rest++) {
+        int64_t count = rest == 0 ? picks / group : picks % group != 0;
+        if (count > 0) {
+            sx_loop_begin_part(&m.b, cx, m.kernel, before, count, 1);
+            gather_group(&m, rest == 0 ? 0 : picks / group * group,
+                         rest == 0 ? group : picks % group, count > 1, index_bytes, extent, row);
+            SX_TRY(sx_loop_end_part(&m.b));
+        }
+    }
+    SX_TRY(sx_kernel_check(cx, m.kernel));
+    *kernel = m.kernel;
+    return SX_OK;
+}

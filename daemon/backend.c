@@ -1,0 +1,143 @@
+/* backend.c - the compiler of core/, as the daemon wants it. */
+#include "client/runtime/cpu.h"
+#include "client/runtime/verify.h"
+#include "core/core.h"
+#include "daemon/daemon.h"
+
+#define VERIFY_SEED 1
+#define VERIFY_FLOPS_MAX 2e9 /* interpreting the whole program takes about a second then */
+
+/* "native" is the best level of this processor; every other name is core's to know. */
+static sx_code read_target(sx_ctx *cx, const sx_compile_args *args, sx_span *target)
+{
+    *target = SX_HAS(args, compile_args, target) ? args->target : SX_SPAN_LITERAL("native");
+    if (!sx_span_is(*target, "native")) {
+        return SX_OK;
+    }
+    switch (sxr_cpu_isa()) {
+    case 4: *target = SX_SPAN_LITERAL("x86-64-v4"); return SX_OK;
+    case 3: *target = SX_SPAN_LITERAL("x86-64-v3"); return SX_OK;
+    default:
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "target native: this processor lacks AVX2 and FMA");
+    }
+}
+
+static sx_code read_flag(sx_ctx *cx, const sx_pair *pair, bool *flag)
+{
+    if (pair->kind != SX_VALUE_BOOL) {
+        return SX_FAIL(cx, SX_INPUT, "option '%.*s' is not a boolean", (int)pair->name.len,
+                       (const char *)pair->name.ptr);
+    }
+    *flag = pair->flag;
+    return SX_OK;
+}
+
+static sx_code read_option(sx_ctx *cx, const sx_pair *pair, sx_core_request *request)
+{
+    if (sx_span_is(pair->name, "no_reassociate")) {
+        return read_flag(cx, pair, &request->no_reassociate);
+    }
+    if (sx_span_is(pair->name, "allow_approximate")) {
+        return read_flag(cx, pair, &request->allow_approximate);
+    }
+    if (sx_span_is(pair->name, "disabled_rules")) {
+        if (pair->kind != SX_VALUE_TEXT) {
+            return SX_FAIL(cx, SX_INPUT, "option 'disabled_rules' is not text");
+        }
+        request->disabled_rules = pair->text;
+        return SX_OK;
+    }
+    return SX_FAIL(cx, SX_INPUT, "option '%.*s' is not known",
+                   (int)sx_min_i64((int64_t)pair->name.len, SX_NAME_MAX),
+                   (const char *)pair->name.ptr);
+}
+
+static sx_code read_request(sx_ctx *cx, const sx_compile_args *args, sx_core_request *request)
+{
+    sx_binding *bindings = SX_NEW_ARRAY(cx, sx_binding, args->dims.count);
+    if (bindings == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t i = 0; i < args->dims.count; i++) {
+        bindings[i] = (sx_binding){
+            .name = args->dims.items[i].name,
+            .value = args->dims.items[i].integer,
+        };
+    }
+    *request = (sx_core_request){
+        .ir = args->ir,
+        .binding = bindings,
+        .binding_count = args->dims.count,
+    };
+    SX_TRY(read_target(cx, args, &request->target));
+    for (uint32_t i = 0; i < args->options.count; i++) {
+        SX_TRY(read_option(cx, &args->options.items[i], request));
+    }
+    return SX_OK;
+}
+
+/* A part too long for the cache's table is stored as its digest. */
+static sx_code short_part(sx_ctx *cx, sx_span *part)
+{
+    if (part->len <= SX_CACHE_PART_VALUE_MAX) {
+        return SX_OK;
+    }
+    sx_key *digest = SX_NEW(cx, sx_key);
+    if (digest == NULL) {
+        return cx->error.code;
+    }
+    *digest = sx_key_of("part", part, 1);
+    *part = (sx_span){digest->byte, SX_KEY_BYTES};
+    return SX_OK;
+}
+
+static sx_code core_key(sx_ctx *cx, const sx_compile_args *args, sxd_key *key)
+{
+    sx_core_request request;
+    sx_span part[SX_PART_COUNT];
+    _Static_assert(SX_PART_COUNT <= SX_CACHE_PART_MAX, "a key fits the part table");
+    SX_TRY(read_request(cx, args, &request));
+    SX_TRY(sx_core_key(cx, &request, &key->key, part));
+    key->part_count = SX_PART_COUNT;
+    for (uint32_t i = 0; i < SX_PART_COUNT; i++) {
+        SX_TRY(short_part(cx, &part[i]));
+        key->part[i] = (sx_cache_part){
+            .name = sx_span_of(sx_core_part_name((sx_core_part)i)),
+            .value = part[i],
+        };
+    }
+    return SX_OK;
+}
+
+static sx_code core_compile(sx_ctx *cx, const sx_compile_args *args, sx_buf *module)
+{
+    static const sxr_verify_options verify = {
+        .seed = VERIFY_SEED,
+        .program_flops = VERIFY_FLOPS_MAX,
+    };
+    sx_core_request request;
+    SX_TRY(read_request(cx, args, &request));
+    return sxr_compile_verified(cx, &request, &verify, module);
+}
+
+static sx_code core_optimize(sx_ctx *cx, const sx_compile_args *args, sx_buf *text)
+{
+    sx_core_request request;
+    SX_TRY(read_request(cx, args, &request));
+    return sx_core_optimize(cx, &request, text);
+}
+
+static sx_code core_check(sx_ctx *cx, sx_span bytes)
+{
+    sx_module module;
+    return sx_module_decode(cx, bytes, true, &module);
+}
+
+const sxd_backend sxd_backend_core = {
+    .name = "core",
+    .build = sx_core_toolchain,
+    .key = core_key,
+    .compile = core_compile,
+    .optimize = core_optimize,
+    .check = core_check,
+};
