@@ -236,7 +236,17 @@ bool sx_x64_form_match(const sx_x64_form *form, const sx_x64_insn *insn, uint32_
     if (insn->arg_count != sx_x64_form_arg_count(form) || !fits_mask(form, insn)) {
         return false;
     }
-    for (uint32_t l = 0; l < 3; l++) {
+    uint32_t first = 0;
+    uint32_t last = 2;
+    for (uint32_t i = 0; i < insn->arg_count; i++) { /* a whole-length register decides */
+        uint32_t kind = insn->arg[i].kind;
+        if (sx_x64_specs[form->spec[i]].rel == SX_REL_V && kind >= SX_X64_XMM &&
+            kind <= SX_X64_ZMM) {
+            first = last = kind - SX_X64_XMM;
+            break;
+        }
+    }
+    for (uint32_t l = first; l <= last; l++) {
         bool allowed = form->lengths == SX_LEN_L0 ? l == 0 : (form->lengths >> l & 1) != 0;
         uint32_t fitting = 0;
         while (allowed && fitting < insn->arg_count &&

@@ -26,6 +26,8 @@ static void node_input(void *self, uint32_t k, uint8_t *bytes, size_t size)
             memcpy(&word, &f, 4);
         } else if (k < n->count && n->input[k].dtype == SX_I32) {
             word = (uint32_t)sx_rng_below(&rng, 9) - 4;
+        } else if (k < n->count && n->input[k].dtype == SX_I64) { /* indices, some out of range */
+            word = i % 8 == 0 ? (uint32_t)sx_rng_below(&rng, 12) : 0;
         } else if (k < n->count) {
             word = (uint32_t)sx_rng_next(&rng) & 0x01010101;
         }
@@ -183,6 +185,84 @@ START_TEST(masks_and_integers)
 }
 END_TEST
 
+static node norm(sx_ctx *cx, sx_op op, const sx_type *x, uint32_t axis)
+{
+    sx_attr attr = {.present = SX_A(axis), .axis = axis, .eps = 1e-5};
+    sx_type input[3] = {*x};
+    uint32_t count = 1;
+    if (op == SX_OP_LAYER_NORM || op == SX_OP_RMS_NORM) {
+        attr.present |= SX_A(eps);
+        count = op == SX_OP_LAYER_NORM ? 3 : 2;
+        input[1] = (sx_type){.dtype = SX_F32};
+        for (uint32_t d = axis; d < x->rank; d++) {
+            input[1].dim[input[1].rank++] = x->dim[d];
+        }
+        input[2] = input[1];
+    }
+    return lift(cx, op, &attr, input, count);
+}
+
+START_TEST(rows)
+{
+    static const sx_op ops[] = {SX_OP_SOFTMAX, SX_OP_LAYER_NORM, SX_OP_RMS_NORM, SX_OP_LOG_SOFTMAX};
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t round = 0; round < 16; round++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        sx_op op = ops[round % 4];
+        sx_type x = TYPE(SX_F32, 3, extent(&rng), extent(&rng));
+        node n = norm(&cx, op, &x, 2);
+        if (round % 5 == 0) {
+            n = unary(&cx, SX_OP_GELU, &n);
+        }
+        check_node(&cx, &n, sx_op_info_of(op)->name);
+        n = norm(&cx, op, &x, 1);
+        check_node(&cx, &n, sx_op_info_of(op)->name);
+        sx_attr attr = {.present = SX_A(dims) | SX_A(reducer)};
+        attr.dims = (sx_ints){1, {round % 3}};
+        attr.reducer = (sx_reducer)(round % 4);
+        n = lift(&cx, SX_OP_REDUCE, &attr, &x, 1);
+        check_node(&cx, &n, "reduce");
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
+START_TEST(moves)
+{
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t round = 0; round < 12; round++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        sx_attr attr = {.present = SX_A(axis), .axis = round % 3};
+        int64_t size[3] = {1 + (int64_t)sx_rng_below(&rng, 9), 1 + (int64_t)sx_rng_below(&rng, 9),
+                           extent(&rng)};
+        node n = {.count = 2};
+        n.input[0] = type_of(round % 4 == 3 ? SX_BOOL : SX_F32, 3, size);
+        n.input[1] = n.input[0];
+        ck_sx_ok(&cx, sx_infer_type(&cx, NULL, 0, SX_OP_CONCATENATE, &attr, n.input, 2, &n.result));
+        for (uint32_t p = 0; p < SX_COUNT(plans); p++) {
+            sx_kernel *kernel;
+            sx_x64_kernel code;
+            ck_sx_ok(&cx, sx_lower_concatenate(&cx, "concatenate", &attr, n.input, 2, &n.result,
+                                               &plans[p], &kernel));
+            ck_sx_ok(&cx, machine_check(&cx, kernel, &code, node_input, &n));
+        }
+        n.input[0].dtype = SX_F32;
+        n.input[1] = TYPE(round % 2 == 0 ? SX_I32 : SX_I64, 5, 3);
+        ck_sx_ok(&cx, sx_infer_type(&cx, NULL, 0, SX_OP_GATHER, &attr, n.input, 2, &n.result));
+        for (uint32_t p = 0; p < SX_COUNT(plans); p++) {
+            sx_kernel *kernel;
+            sx_x64_kernel code;
+            ck_sx_ok(&cx, sx_lower_gather(&cx, "gather", &attr, n.input, 2, &n.result, &plans[p],
+                                          &kernel));
+            ck_sx_ok(&cx, machine_check(&cx, kernel, &code, node_input, &n));
+        }
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("x64.kernels");
@@ -191,6 +271,8 @@ int main(void)
     tcase_add_test(tcase, contractions);
     tcase_add_test(tcase, batched_and_transposed);
     tcase_add_test(tcase, maps);
+    tcase_add_test(tcase, rows);
+    tcase_add_test(tcase, moves);
     tcase_add_test(tcase, masks_and_integers);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
