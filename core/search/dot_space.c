@@ -119,5 +119,6 @@ double sx_dot_price(const sx_search_problem *p, const sx_lower_plan *plan)
         time += device->launch_ns + 2 * bytes / (device->l2_bytes_per_ns * device->cores);
     }
     double moved = sx_device_move_ns(device, p->bytes);
-    return fmax(fmax(time, moved), p->floor_ns) + device->launch_ns;
+    double overlapped = fmax(time, moved) + UNHIDDEN * fmin(time, moved);
+    return fmax(overlapped, p->floor_ns) + device->launch_ns;
 }

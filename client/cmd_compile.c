@@ -1,0 +1,201 @@
+/* cmd_compile.c - compile and optimize. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cli.h"
+
+static void say(void *self, const char *text)
+{
+    (void)self;
+    (void)fprintf(stderr, "symplex: %s\n", text);
+}
+
+/* One line that is written over, on a terminal only. */
+static void show_progress(void *self, const char *stage, uint64_t done, uint64_t total)
+{
+    (void)self;
+    if (!isatty(STDERR_FILENO)) {
+        return;
+    }
+    if (total > 0) {
+        (void)fprintf(stderr, "\r\033[K%s %llu/%llu", stage, (unsigned long long)done,
+                      (unsigned long long)total);
+    } else {
+        (void)fprintf(stderr, "\r\033[K%s", stage);
+    }
+}
+
+/* --dim NAME=N, each once. */
+static sx_code read_dims(sxc_cli *cli, sx_core_request *request)
+{
+    const sxc_values *given = &cli->option[SXC_DIM];
+    sx_binding *binding = SX_NEW_ARRAY(cli->cx, sx_binding, given->count + 1);
+    if (binding == NULL) {
+        return cli->cx->error.code;
+    }
+    for (uint32_t i = 0; i < given->count; i++) {
+        const char *equals = strchr(given->value[i], '=');
+        if (equals == NULL || equals == given->value[i]) {
+            return SX_FAIL(cli->cx, SX_USAGE, "--dim %.60s is not of the form NAME=N",
+                           given->value[i]);
+        }
+        binding[i].name =
+            (sx_span){(const uint8_t *)given->value[i], (size_t)(equals - given->value[i])};
+        SX_TRY(sxc_parse_i64(cli->cx, given->value[i], sx_span_of(equals + 1), 1, SX_EXTENT_MAX,
+                             &binding[i].value));
+    }
+    request->binding = binding;
+    request->binding_count = given->count;
+    return SX_OK;
+}
+
+static sx_code read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_options *options)
+{
+    const char *target = sxc_value(cli, SXC_TARGET);
+    *request = (sx_core_request){.target = sx_span_of(target != NULL ? target : "native"),
+                                 .no_reassociate = sxc_given(cli, SXC_EXACT),
+                                 .allow_approximate = sxc_given(cli, SXC_APPROXIMATE)};
+    *options = (sxc_compile_options){.socket = sxc_value(cli, SXC_SOCKET),
+                                     .refresh = sxc_given(cli, SXC_REFRESH),
+                                     .message = say,
+                                     .progress = show_progress};
+    if (sxc_given(cli, SXC_NO_DAEMON) && sxc_given(cli, SXC_DAEMON_ONLY)) {
+        return SX_FAIL(cli->cx, SX_USAGE, "--no-daemon and --daemon-only exclude each other");
+    }
+    options->daemon = sxc_given(cli, SXC_NO_DAEMON)
+                          ? SXC_MODE_NEVER
+                          : (sxc_given(cli, SXC_DAEMON_ONLY) ? SXC_MODE_ONLY : SXC_MODE_AUTO);
+    sx_buf rules;
+    sx_buf_init(&rules, 65536);
+    const sxc_values *disabled = &cli->option[SXC_DISABLE_RULE];
+    for (uint32_t i = 0; i < disabled->count; i++) {
+        sx_buf_print(&rules, "%s%s", i > 0 ? "," : "", disabled->value[i]);
+    }
+    sx_code code = sx_buf_check(cli->cx, &rules, "--disable-rule");
+    if (code == SX_OK) {
+        const char *copy = sx_alloc_text(cli->cx, sx_buf_span(&rules));
+        request->disabled_rules = sx_span_of(copy);
+        code = copy == NULL ? cli->cx->error.code : SX_OK;
+    }
+    sx_buf_fini(&rules);
+    return code == SX_OK ? read_dims(cli, request) : code;
+}
+
+/* FILE.sxm beside the program if no output is named. */
+static sx_code output_path(sxc_cli *cli, const char *suffix, char path[4096])
+{
+    const char *given = sxc_value(cli, SXC_OUTPUT);
+    const char *source = cli->argument[0];
+    const char *slash = strrchr(source, '/');
+    const char *base = slash != NULL ? slash + 1 : source;
+    const char *dot = strrchr(base, '.');
+    int stem = dot != NULL && dot != base ? (int)(dot - base) : (int)strlen(base);
+    int length = given != NULL ? snprintf(path, 4096, "%s", given)
+                               : snprintf(path, 4096, "%.*s%s", stem, base, suffix);
+    if (length >= 4096) {
+        return SX_FAIL(cli->cx, SX_USAGE, "output path of %d bytes, at most 4095", length);
+    }
+    return SX_OK;
+}
+
+static sx_code report(sxc_cli *cli, const char *schema, const char *path, size_t size,
+                      const sxc_compile_info *info)
+{
+    char key[SX_KEY_TEXT_SIZE], bytes[32], total[32], cost[32];
+    sx_key_print(&info->key, key);
+    bool hit = strcmp(info->tier, "ram") == 0 || strcmp(info->tier, "disk") == 0;
+    if (cli->json) {
+        sx_buf json;
+        sx_buf_init(&json, 65536);
+        sxc_json_begin(&json, schema);
+        sxc_json_text(&json, "output", sx_span_of(path));
+        sxc_json_int(&json, "bytes", (int64_t)size);
+        sxc_json_text(&json, "key", sx_span_of(key));
+        sxc_json_bool(&json, "hit", hit);
+        sxc_json_text(&json, "tier", sx_span_of(info->tier));
+        sxc_json_int(&json, "cost_us", (int64_t)info->cost_us);
+        sxc_json_int(&json, "total_us", (int64_t)info->total_us);
+        sxc_json_end(&json);
+        sx_code code = sxc_put(cli, &json);
+        sx_buf_fini(&json);
+        return code;
+    }
+    sxc_human_bytes((double)size, bytes);
+    sxc_human_ns((double)info->total_us * 1e3, total);
+    sxc_human_ns((double)info->cost_us * 1e3, cost);
+    (void)fprintf(stderr, "%s: %s, key %.12s, ", path, bytes, key);
+    if (hit) {
+        (void)fprintf(stderr, "from the cache (%s) in %s; compiling had taken %s\n", info->tier,
+                      total, cost);
+    } else {
+        (void)fprintf(stderr, "compiled %s in %s\n",
+                      strcmp(info->tier, "process") == 0 ? "in process" : "by the daemon", total);
+    }
+    return SX_OK;
+}
+
+static void clear_progress(void)
+{
+    if (isatty(STDERR_FILENO)) {
+        (void)fprintf(stderr, "\r\033[K");
+    }
+}
+
+sx_code sxc_cmd_compile(sxc_cli *cli)
+{
+    sx_core_request request;
+    sxc_compile_options options;
+    sxc_source source;
+    sxc_compile_info info;
+    char path[4096];
+    SX_TRY(output_path(cli, ".sxm", path));
+    SX_TRY(read_request(cli, &request, &options));
+    sx_buf module, with;
+    sx_buf_init(&module, (size_t)2 << 30);
+    sx_buf_init(&with, (size_t)32 << 30);
+    sx_code code = sxc_source_load(cli->cx, cli->argument[0], &source);
+    code = code == SX_OK ? sxc_compile(cli->cx, &source, &request, &options, &module, &info) : code;
+    clear_progress();
+    bool weights = code == SX_OK && source.weights != NULL && !sxc_given(cli, SXC_NO_WEIGHTS);
+    if (weights) {
+        code = sxc_attach_weights(cli->cx, sx_buf_span(&module), source.weights, &with);
+    }
+    sx_span bytes = weights ? sx_buf_span(&with) : sx_buf_span(&module);
+    code = code == SX_OK ? sxc_write_file(cli->cx, path, bytes) : code;
+    code = code == SX_OK ? report(cli, "compile", path, bytes.len, &info) : code;
+    sxc_source_fini(&source);
+    sx_buf_fini(&module);
+    sx_buf_fini(&with);
+    return code;
+}
+
+sx_code sxc_cmd_optimize(sxc_cli *cli)
+{
+    sx_core_request request;
+    sxc_compile_options options;
+    sxc_source source;
+    sxc_compile_info info;
+    const char *path = sxc_given(cli, SXC_OUTPUT) ? sxc_value(cli, SXC_OUTPUT) : "-";
+    SX_TRY(read_request(cli, &request, &options));
+    sx_buf text;
+    sx_buf_init(&text, SX_TEXT_BYTES_MAX);
+    sx_code code = sxc_source_load(cli->cx, cli->argument[0], &source);
+    code = code == SX_OK ? sxc_optimize(cli->cx, &source, &request, &options, &text, &info) : code;
+    clear_progress();
+    if (code == SX_OK && cli->json && strcmp(path, "-") == 0) {
+        sx_buf json;
+        sx_buf_init(&json, 2 * SX_TEXT_BYTES_MAX);
+        sxc_json_begin(&json, "optimize");
+        sxc_json_text(&json, "program", sx_buf_span(&text));
+        sxc_json_end(&json);
+        code = sxc_put(cli, &json);
+        sx_buf_fini(&json);
+    } else if (code == SX_OK) {
+        code = sxc_write_file(cli->cx, path, sx_buf_span(&text));
+        code = code == SX_OK && cli->json ? report(cli, "optimize", path, text.len, &info) : code;
+    }
+    sxc_source_fini(&source);
+    sx_buf_fini(&text);
+    return code;
+}

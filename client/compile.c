@@ -1,0 +1,227 @@
+#include "client/compile.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "client/connection.h"
+#include "client/runtime/cpu.h"
+
+#define WAIT_MS 2000  /* one long poll */
+#define CALL_MS 30000 /* calls that the daemon answers at once */
+#define OPTIMIZE_MS 600000
+
+const char *sxc_native_target(void)
+{
+    return sxr_cpu_isa() >= 4 ? "x86-64-v4" : "x86-64-v3";
+}
+
+sx_span sxc_target(sx_span name)
+{
+    return name.len == 0 || sx_span_is(name, "native") ? sx_span_of(sxc_native_target()) : name;
+}
+
+static uint64_t now_us(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* One request under way. */
+typedef struct {
+    sx_ctx *cx;
+    const sx_core_request *request;
+    const sxc_compile_options *options;
+    sx_compile_args args; /* the same on the wire */
+    sxc_connection *connection;
+    sxc_compile_info *info;
+    sx_buf *result;
+} call;
+
+/* ---- the request on the wire ---- */
+
+static sx_code fill_args(call *c)
+{
+    const sx_core_request *request = c->request;
+    sx_pair *dims = SX_NEW_ARRAY(c->cx, sx_pair, request->binding_count + 1);
+    sx_pair *options = SX_NEW_ARRAY(c->cx, sx_pair, 3);
+    if (dims == NULL || options == NULL) {
+        return c->cx->error.code;
+    }
+    for (uint32_t i = 0; i < request->binding_count; i++) {
+        dims[i] = (sx_pair){.name = request->binding[i].name,
+                            .kind = SX_VALUE_INT,
+                            .integer = request->binding[i].value};
+    }
+    options[0] = (sx_pair){.name = SX_SPAN_LITERAL("no_reassociate"),
+                           .kind = SX_VALUE_BOOL,
+                           .flag = request->no_reassociate};
+    options[1] = (sx_pair){.name = SX_SPAN_LITERAL("allow_approximate"),
+                           .kind = SX_VALUE_BOOL,
+                           .flag = request->allow_approximate};
+    options[2] = (sx_pair){.name = SX_SPAN_LITERAL("disabled_rules"),
+                           .kind = SX_VALUE_TEXT,
+                           .text = request->disabled_rules};
+    c->args.ir = request->ir;
+    SX_PUT(&c->args, compile_args, target, request->target);
+    SX_PUT(&c->args, compile_args, dims, ((sx_pairs){dims, request->binding_count}));
+    SX_PUT(&c->args, compile_args, options, ((sx_pairs){options, 3}));
+    SX_PUT(&c->args, compile_args, refresh, c->options->refresh);
+    return SX_OK;
+}
+
+static sx_code take(call *c, sx_span bytes, sx_span tier, int64_t cost_us)
+{
+    (void)snprintf(c->info->tier, sizeof(c->info->tier), "%.*s",
+                   (int)sx_min_i64((int64_t)tier.len, 15), (const char *)tier.ptr);
+    c->info->cost_us = cost_us > 0 ? (uint64_t)cost_us : 0;
+    sx_buf_put_span(c->result, bytes);
+    return sx_buf_check(c->cx, c->result, "module");
+}
+
+/* ---- through the daemon ---- */
+
+/* A small call with the key alone: a hit needs no program. SX_ABSENT on a miss. */
+static sx_code probe(call *c)
+{
+    sx_get_args args = {.key = c->info->key};
+    const void *reply;
+    SX_TRY(sxc_call(c->cx, c->connection, SX_METHOD_GET, &args, CALL_MS, &reply));
+    const sx_get_result *hit = reply;
+    return take(c, hit->module, hit->tier, hit->cost_us);
+}
+
+static void report_events(const call *c, const sx_wait_result *wait, int64_t *seq)
+{
+    for (uint32_t i = 0; i < wait->events.count; i++) {
+        const sx_event_row *event = &wait->events.items[i];
+        char stage[64];
+        (void)snprintf(stage, sizeof(stage), "%.*s", (int)sx_min_i64((int64_t)event->stage.len, 63),
+                       (const char *)event->stage.ptr);
+        if (c->options->progress != NULL) {
+            c->options->progress(c->options->self, stage, (uint64_t)event->done,
+                                 (uint64_t)event->total);
+        }
+    }
+    *seq = wait->seq;
+}
+
+static sx_code submit(call *c)
+{
+    const void *reply;
+    SX_PUT(&c->args, compile_args, mode, SX_SPAN_LITERAL("async"));
+    SX_TRY(sxc_call(c->cx, c->connection, SX_METHOD_COMPILE, &c->args, CALL_MS, &reply));
+    const sx_compile_result *accepted = reply;
+    if (SX_HAS(accepted, compile_result, module)) {
+        return take(c, accepted->module, accepted->tier, accepted->cost_us);
+    }
+    int64_t job = accepted->job, seq = 0;
+    for (;;) { /* ends with the job: the daemon kills it at its deadline */
+        sx_wait_args args = {.job = job};
+        SX_PUT(&args, wait_args, seq, seq);
+        SX_PUT(&args, wait_args, wait_ms, WAIT_MS);
+        SX_TRY(sxc_call(c->cx, c->connection, SX_METHOD_WAIT, &args, CALL_MS, &reply));
+        const sx_wait_result *wait = reply;
+        report_events(c, wait, &seq);
+        if (SX_HAS(wait, wait_result, module)) {
+            return take(c, wait->module, SX_SPAN_LITERAL("none"), wait->cost_us);
+        }
+    }
+}
+
+static sx_code compile_remote(call *c)
+{
+    sx_code code = c->options->refresh ? SX_ABSENT : probe(c);
+    if (code != SX_ABSENT) {
+        return code;
+    }
+    sx_ctx_reset_error(c->cx);
+    SX_TRY(fill_args(c));
+    return submit(c);
+}
+
+static sx_code optimize_remote(call *c)
+{
+    SX_TRY(fill_args(c));
+    const void *reply;
+    SX_TRY(sxc_call(c->cx, c->connection, SX_METHOD_OPTIMIZE, &c->args, OPTIMIZE_MS, &reply));
+    const sx_optimize_result *done = reply;
+    return take(c, done->text, done->tier, done->cost_us);
+}
+
+/* ---- here ---- */
+
+static sx_code compile_local(call *c, bool optimize)
+{
+    uint64_t start = now_us();
+    (void)snprintf(c->info->tier, sizeof(c->info->tier), "process");
+    SX_TRY(sxc_compile_here(c->cx, c->request, optimize, c->result));
+    c->info->cost_us = now_us() - start;
+    return SX_OK;
+}
+
+/* Connects as the options say; SX_OK with c->connection NULL means: compile here. */
+static sx_code reach(call *c)
+{
+    if (c->options->daemon == SXC_MODE_NEVER) {
+        return SX_OK;
+    }
+    char path[SXC_PATH_MAX];
+    if (c->options->socket != NULL) {
+        if (snprintf(path, sizeof(path), "%s", c->options->socket) >= SXC_PATH_MAX) {
+            return SX_FAIL(c->cx, SX_USAGE, "socket path of %zu bytes, at most %d",
+                           strlen(c->options->socket), SXC_PATH_MAX - 1);
+        }
+    } else {
+        SX_TRY(sxc_default_socket(c->cx, path));
+    }
+    sx_code code = sxc_connect(c->cx, path, SXC_DECIDE_MS, &c->connection);
+    if (code == SX_NODAEMON && c->options->daemon == SXC_MODE_AUTO) {
+        char text[SX_ERROR_TEXT_MAX + 32];
+        (void)snprintf(text, sizeof(text), "%s; compiling in process", c->cx->error.text);
+        sx_ctx_reset_error(c->cx);
+        c->connection = NULL;
+        if (c->options->message != NULL) {
+            c->options->message(c->options->self, text);
+        }
+        return SX_OK;
+    }
+    return code;
+}
+
+static sx_code perform(sx_ctx *cx, const sxc_source *source, const sx_core_request *request,
+                       const sxc_compile_options *options, bool optimize, sx_buf *result,
+                       sxc_compile_info *info)
+{
+    uint64_t start = now_us();
+    sx_core_request full = *request;
+    full.ir = sx_buf_span(&source->text);
+    full.target = sxc_target(request->target);
+    *info = (sxc_compile_info){.tier = "none"};
+    sx_span part[SX_PART_COUNT];
+    SX_TRY(sx_core_key_of_graph(cx, source->graph, &full, &info->key, part));
+    call c = {.cx = cx, .request = &full, .options = options, .info = info, .result = result};
+    SX_TRY(reach(&c));
+    sx_code code;
+    if (c.connection == NULL) {
+        code = compile_local(&c, optimize);
+    } else {
+        code = optimize ? optimize_remote(&c) : compile_remote(&c);
+    }
+    sxc_disconnect(c.connection);
+    info->total_us = now_us() - start;
+    return code;
+}
+
+sx_code sxc_compile(sx_ctx *cx, const sxc_source *source, const sx_core_request *request,
+                    const sxc_compile_options *options, sx_buf *module, sxc_compile_info *info)
+{
+    return perform(cx, source, request, options, false, module, info);
+}
+
+sx_code sxc_optimize(sx_ctx *cx, const sxc_source *source, const sx_core_request *request,
+                     const sxc_compile_options *options, sx_buf *text, sxc_compile_info *info)
+{
+    return perform(cx, source, request, options, true, text, info);
+}

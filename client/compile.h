@@ -1,0 +1,45 @@
+/* compile.h - a program to a module: from the daemon's cache, by the daemon, or in a worker process of our own. */
+#ifndef SX_CLIENT_COMPILE_H
+#define SX_CLIENT_COMPILE_H
+#include "client/source.h"
+
+typedef enum {
+    SXC_MODE_AUTO, /* the daemon if one answers, else in process */
+    SXC_MODE_ONLY, /* SX_NODAEMON if none answers */
+    SXC_MODE_NEVER /* in process */
+} sxc_daemon_mode;
+typedef struct {
+    const char *socket; /* NULL: the default path */
+    sxc_daemon_mode daemon;
+    bool refresh; /* compile again and replace what is stored */
+    void (*message)(
+        void *self,
+        const char
+            *text); /* said once each: "no daemon at ..., compiling in process"; may be NULL */
+    void (*progress)(void *self, const char *stage, uint64_t done,
+                     uint64_t total); /* may be NULL */
+    void *self;
+} sxc_compile_options;
+typedef struct {
+    char tier
+        [16]; /* "ram", "disk": a hit; "none": compiled by the daemon; "process": compiled here */
+    uint64_t cost_us;  /* what compiling took, then or now */
+    uint64_t total_us; /* what this call took */
+    sx_key key;
+} sxc_compile_info;
+
+/* The highest ISA level of this processor as a target name; "x86-64-v3" where it has neither. */
+const char *sxc_native_target(void);
+/* Reads "native" as the above, everything else as it is. */
+sx_span sxc_target(sx_span name);
+
+/* `request->ir` and the target "native" are filled in from `source` and the processor. The module carries no weights. */
+sx_code sxc_compile(sx_ctx *cx, const sxc_source *source, const sx_core_request *request,
+                    const sxc_compile_options *options, sx_buf *module, sxc_compile_info *info);
+/* Level 1 only: the extracted program as text. */
+sx_code sxc_optimize(sx_ctx *cx, const sxc_source *source, const sx_core_request *request,
+                     const sxc_compile_options *options, sx_buf *text, sxc_compile_info *info);
+
+/* fallback.c: the same in a forked child with limits of its own; its death is SX_WORKER. */
+sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request, bool optimize, sx_buf *result);
+#endif

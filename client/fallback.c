@@ -1,0 +1,138 @@
+/* fallback.c - compiling without a daemon, in a child process: isl and fresh machine code never run in the caller's process. */
+#include "client/compile.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client/runtime/verify.h"
+
+#define CHILD_MEMORY_BYTES ((size_t)4 << 30)
+#define CHILD_CPU_SECONDS 3600
+#define RESULT_BYTES_MAX ((size_t)2 << 30)
+#define PROGRAM_FLOPS \
+    2e8 /* interpret the whole program for verification up to here: a fraction of a second */
+
+/* What the child says first; then error text and hint, or the result. */
+typedef struct {
+    uint32_t code;
+    uint32_t reserved;
+    uint64_t size;
+} child_head;
+
+static bool write_all(int fd, const void *bytes, size_t size)
+{
+    const uint8_t *at = bytes;
+    while (size > 0) {
+        ssize_t n = write(fd, at, size);
+        if (n <= 0 && errno != EINTR) {
+            return false;
+        }
+        at += n > 0 ? n : 0;
+        size -= n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+static void limit(int resource, rlim_t value)
+{
+    struct rlimit rlimit = {value, value};
+    (void)setrlimit((__rlimit_resource_t)resource, &rlimit);
+}
+
+SX_NORETURN static void child_main(int fd, const sx_core_request *request, bool optimize)
+{
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    limit(RLIMIT_CORE, 0);
+    limit(RLIMIT_CPU, CHILD_CPU_SECONDS);
+    limit(RLIMIT_AS, CHILD_MEMORY_BYTES * 2);
+    sx_ctx cx;
+    sx_ctx_init(&cx, CHILD_MEMORY_BYTES);
+    sx_buf result;
+    sx_buf_init(&result, RESULT_BYTES_MAX);
+    sxr_verify_options verify = {.seed = 1, .program_flops = PROGRAM_FLOPS};
+    sx_code code = optimize ? sx_core_optimize(&cx, request, &result)
+                            : sxr_compile_verified(&cx, request, &verify, &result);
+    child_head head = {.code = code, .size = code == SX_OK ? result.len : sizeof(cx.error)};
+    bool sent = write_all(fd, &head, sizeof(head));
+    sent = sent && (code == SX_OK ? write_all(fd, result.ptr, result.len)
+                                  : write_all(fd, &cx.error, sizeof(cx.error)));
+    _exit(sent ? 0 : 1);
+}
+
+static bool read_all(int fd, void *bytes, size_t size)
+{
+    uint8_t *at = bytes;
+    while (size > 0) {
+        ssize_t n = read(fd, at, size);
+        if (n == 0 || (n < 0 && errno != EINTR)) {
+            return false;
+        }
+        at += n > 0 ? n : 0;
+        size -= n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+/* What the child sent; SX_WORKER if it died before it had said all. */
+static sx_code collect(sx_ctx *cx, int fd, sx_buf *result)
+{
+    child_head head;
+    bool whole = read_all(fd, &head, sizeof(head)) && head.code < SX_CODE_COUNT &&
+                 head.size <= RESULT_BYTES_MAX;
+    if (whole && head.code != SX_OK) {
+        sx_error error;
+        if (head.size == sizeof(error) && read_all(fd, &error, sizeof(error))) {
+            error.file = NULL; /* a pointer of the child */
+            cx->error = error;
+            return error.code;
+        }
+        whole = false;
+    }
+    uint8_t chunk[65536];
+    for (uint64_t left = whole ? head.size : 0; whole && left > 0;) {
+        size_t n = left < sizeof(chunk) ? (size_t)left : sizeof(chunk);
+        whole = read_all(fd, chunk, n);
+        sx_buf_put(result, chunk, n);
+        left -= n;
+    }
+    if (!whole) {
+        return SX_FAIL(cx, SX_WORKER, "the compile process died");
+    }
+    return sx_buf_check(cx, result, "module");
+}
+
+sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request, bool optimize, sx_buf *result)
+{
+    int pipes[2];
+    if (pipe(pipes) != 0) {
+        return SX_FAIL(cx, SX_SYSTEM, "pipe: %s", strerror(errno));
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        (void)close(pipes[0]);
+        child_main(pipes[1], request, optimize);
+    }
+    (void)close(pipes[1]);
+    sx_code code = SX_OK;
+    if (child < 0) {
+        code = SX_FAIL(cx, SX_SYSTEM, "fork: %s", strerror(errno));
+    } else {
+        code = collect(cx, pipes[0], result);
+    }
+    (void)close(pipes[0]);
+    int status = 0;
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (code == SX_WORKER && child > 0 && WIFSIGNALED(status)) {
+        sx_ctx_reset_error(cx);
+        code = SX_FAIL(cx, SX_WORKER, "the compile process died of signal %d (%s)",
+                       WTERMSIG(status), strsignal(WTERMSIG(status)));
+    }
+    return code;
+}

@@ -1,0 +1,134 @@
+#include "client/source.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- files ---- */
+
+static sx_code read_text(sx_ctx *cx, const char *path, sx_buf *text)
+{
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) {
+        return SX_FAIL(cx, SX_INPUT, "%s: %s", path, strerror(errno));
+    }
+    uint8_t chunk[65536];
+    size_t got;
+    while ((got = fread(chunk, 1, sizeof(chunk), file)) > 0) {
+        sx_buf_put(text, chunk, got);
+    }
+    bool failed = ferror(file) != 0;
+    (void)fclose(file);
+    if (failed) {
+        return SX_FAIL(cx, SX_INPUT, "%s: cannot be read", path);
+    }
+    return sx_buf_check(cx, text, path);
+}
+
+/* The text form is text: it has no byte below a space but white space in its first bytes, and ONNX always has one. */
+static sx_code looks_like_text(sx_ctx *cx, const char *path, bool *text)
+{
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) {
+        return SX_FAIL(cx, SX_INPUT, "%s: %s", path, strerror(errno));
+    }
+    uint8_t head[64];
+    size_t size = fread(head, 1, sizeof(head), file);
+    bool failed = ferror(file) != 0;
+    (void)fclose(file);
+    if (failed || size == 0) {
+        return SX_FAIL(cx, SX_INPUT, "%s: %s", path, failed ? "cannot be read" : "is empty");
+    }
+    *text = true;
+    for (size_t i = 0; i < size; i++) {
+        *text = *text && (head[i] >= 32 || head[i] == '\n' || head[i] == '\t' || head[i] == '\r');
+    }
+    return SX_OK;
+}
+
+void sxc_source_fini(sxc_source *source)
+{
+    sx_buf_fini(&source->text);
+    if (source->file != NULL) {
+        sx_onnx_file_close(source->file);
+        source->file = NULL;
+    }
+}
+
+sx_code sxc_source_load(sx_ctx *cx, const char *path, sxc_source *source)
+{
+    *source = (sxc_source){0};
+    sx_buf_init(&source->text, SX_TEXT_BYTES_MAX);
+    bool text = false;
+    SX_TRY(looks_like_text(cx, path, &text));
+    if (text) {
+        SX_TRY(read_text(cx, path, &source->text));
+        return sx_graph_parse(cx, sx_buf_span(&source->text), &source->graph);
+    }
+    source->file = sx_onnx_file_open(cx, path);
+    if (source->file == NULL) {
+        return cx->error.code;
+    }
+    sx_weights *weights;
+    SX_TRY(sx_onnx_file_import(cx, source->file, NULL, &source->graph, &weights));
+    source->weights = weights;
+    return sx_graph_print(cx, source->graph, &source->text);
+}
+
+/* ---- weights into a module ---- */
+
+static sx_code place_weight(sx_ctx *cx, const sx_module *module, sx_module_tensor *tensor,
+                            const sx_weights *weights, sx_buf *payload)
+{
+    sx_span name = sx_module_string(module, tensor->name);
+    const sx_weight *weight = sx_weights_find(weights, name);
+    if (weight == NULL || weight->bytes.len != tensor->size) {
+        return SX_FAIL(cx, SX_INPUT, "weight %.*s: %zu bytes in the model, the module has %llu",
+                       (int)name.len, (const char *)name.ptr,
+                       weight == NULL ? 0 : weight->bytes.len, (unsigned long long)tensor->size);
+    }
+    sx_buf_pad(payload, 64);
+    tensor->offset = payload->len;
+    sx_buf_put_span(payload, weight->bytes);
+    return sx_buf_check(cx, payload, "weights");
+}
+
+static sx_code attach(sx_ctx *cx, const sx_module *module, const sx_weights *weights,
+                      sx_buf *payload, sx_buf *out)
+{
+    size_t count = (size_t)module->tensor_count;
+    sx_module_tensor *tensor = SX_NEW_ARRAY(cx, sx_module_tensor, count + 1);
+    if (tensor == NULL) {
+        return cx->error.code;
+    }
+    memcpy(tensor, module->tensor, count * sizeof(*tensor));
+    for (size_t i = 0; i < count; i++) {
+        if (tensor[i].place == SX_TENSOR_WEIGHT) {
+            SX_TRY(place_weight(cx, module, &tensor[i], weights, payload));
+        }
+    }
+    sx_module with = *module;
+    with.tensor = tensor;
+    with.weights = payload->ptr;
+    with.weights_count = payload->len;
+    return sx_module_encode(cx, &with, out);
+}
+
+sx_code sxc_attach_weights(sx_ctx *cx, sx_span bytes, const sx_weights *weights, sx_buf *out)
+{
+    size_t rounded = (bytes.len + 63) / 64 * 64;
+    uint8_t *aligned = aligned_alloc(64, rounded > 0 ? rounded : 64);
+    if (aligned == NULL) {
+        return SX_FAIL(cx, SX_NOMEM, "no memory for a module of %zu bytes", bytes.len);
+    }
+    memcpy(aligned, bytes.ptr, bytes.len);
+    sx_buf payload;
+    sx_buf_init(&payload, (size_t)32 << 30);
+    sx_module module;
+    sx_code code = sx_module_decode(cx, (sx_span){aligned, bytes.len}, true, &module);
+    code = code == SX_OK ? attach(cx, &module, weights, &payload, out) : code;
+    sx_buf_fini(&payload);
+    free(aligned);
+    return code;
+}

@@ -1,0 +1,21 @@
+/* source.h - a program file as a graph: ONNX, or the text form of the IR; told apart by content. */
+#ifndef SX_CLIENT_SOURCE_H
+#define SX_CLIENT_SOURCE_H
+#include "client/import/import.h"
+#include "core/core.h"
+
+typedef struct {
+    sx_graph *graph;
+    const sx_weights *weights; /* bytes lie in the mapped file; NULL for .sx */
+    sx_buf text;               /* text form of the graph: what travels */
+    sx_onnx_file *file;
+} sxc_source;
+
+void sxc_source_fini(sxc_source *source);
+/* Errors: SX_INPUT missing file, not a program, malformed; SX_UNIMPLEMENTED operator, named; as the importer says. */
+sx_code sxc_source_load(sx_ctx *cx, const char *path, sxc_source *source);
+
+/* A module with the weights written into its WEIGHTS section. SX_INPUT: a weight of the module is not in `weights`, or has
+ * another size. */
+sx_code sxc_attach_weights(sx_ctx *cx, sx_span module, const sx_weights *weights, sx_buf *out);
+#endif

@@ -1,0 +1,314 @@
+/* kernels.c - one node of the optimised program becomes machine code and a launch. */
+#include "core/pipeline.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/poly/poly.h"
+#include "core/search/search.h"
+#include "core/x64/codegen.h"
+
+/* What is known of a kernel when its machine code has been made. */
+typedef struct {
+    const sx_kernel *kernel;
+    const sx_x64_kernel *code;
+    sx_module_kernel record;
+    const uint32_t *arg; /* tensor numbers */
+    uint32_t arg_count;
+    bool constant; /* runs in the prologue */
+} finished;
+
+static void use_tensor(sx_pipe *pipe, uint32_t index, bool written)
+{
+    sx_pipe_tensor *tensor = &pipe->tensor[index];
+    tensor->alive = true;
+    if (written || tensor->first == UINT32_MAX) {
+        tensor->first = tensor->first == UINT32_MAX ? pipe->launch_count : tensor->first;
+    }
+    tensor->last = pipe->launch_count;
+}
+
+/* Checks a kernel and appends its machine code; nothing is appended on failure. */
+static sx_code emit(sx_ctx *cx, sx_pipe *pipe, const sx_kernel *kernel, sx_x64_kernel *code)
+{
+    size_t before = pipe->image->code.len;
+    SX_TRY(sx_kernel_check(cx, kernel));
+    sx_code status = sx_x64_emit(cx, kernel, &pipe->image->code, code);
+    if (status != SX_OK) {
+        pipe->image->code.len = before;
+    }
+    return status;
+}
+
+/* Appends parts, kernel and launch. */
+static sx_code append(sx_pipe *pipe, const finished *done)
+{
+    sx_image *image = pipe->image;
+    const sx_kernel *kernel = done->kernel;
+    uint32_t buffers = kernel->buffer_count;
+    if (buffers > 0 && kernel->buffer[buffers - 1].role == SX_BUFFER_WORKSPACE) {
+        uint64_t size = (uint64_t)kernel->buffer[--buffers].size;
+        image->info.workspace_bytes =
+            size > image->info.workspace_bytes ? size : image->info.workspace_bytes;
+    }
+    SX_ASSERT(buffers == done->arg_count);
+    sx_module_kernel record = done->record;
+    record.name = sx_module_put_text(&image->strings, sx_span_of(kernel->name));
+    record.numerics = kernel->numerics;
+    record.part_first = (uint32_t)(image->part.len / sizeof(sx_module_part));
+    record.part_count = kernel->part_count;
+    record.flops = kernel->flops;
+    record.bytes = kernel->bytes;
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        sx_module_part part = {.entry = done->code->entry[p]};
+        memcpy(part.grid, kernel->part[p].grid, sizeof(part.grid));
+        sx_buf_put(&image->part, &part, sizeof(part));
+    }
+    sx_buf_put(&image->kernel, &record, sizeof(record));
+    sx_module_launch launch = {.kernel = pipe->kernel_count++,
+                               .arg_first = (uint32_t)(image->arg.len / sizeof(uint32_t)),
+                               .arg_count = done->arg_count,
+                               .prologue = done->constant ? 1 : 0};
+    for (uint32_t k = 0; k < done->arg_count; k++) {
+        SX_ASSERT((uint64_t)kernel->buffer[k].size <= pipe->tensor[done->arg[k]].record.size);
+        sx_buf_put(&image->arg, &done->arg[k], sizeof(uint32_t));
+        use_tensor(pipe, done->arg[k], kernel->buffer[k].role == SX_BUFFER_OUT);
+    }
+    sx_buf_put(&image->launch, &launch, sizeof(launch));
+    if (!done->constant) {
+        image->info.flops += record.flops;
+        image->info.cost_ns += record.cost_ns;
+        image->info.floor_ns += record.floor_ns;
+    }
+    pipe->launch_count++;
+    return SX_OK;
+}
+
+/* The program of a fused node in one line: "dot add relu". */
+static sx_module_text describe(sx_pipe *pipe, const sx_body *body)
+{
+    sx_buf line;
+    sx_buf_init(&line, 4096);
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        const sx_instr *instr = &body->instr[i];
+        const char *word = NULL;
+        switch (instr->kind) {
+        case SX_BODY_APPLY: word = sx_op_info_of(instr->op)->name; break;
+        case SX_BODY_REDUCE: word = "reduce"; break;
+        case SX_BODY_DOT: word = "dot"; break;
+        case SX_BODY_INDEX: word = "index"; break;
+        case SX_BODY_ARG:
+        case SX_BODY_IMM: break;
+        }
+        if (word != NULL) {
+            sx_buf_print(&line, "%s%s", line.len > 0 ? " " : "", word);
+        }
+    }
+    if (line.len == 0) {
+        sx_buf_put_text(&line, "copy");
+    }
+    sx_module_text text = sx_module_put_text(&pipe->image->strings, sx_buf_span(&line));
+    sx_buf_fini(&line);
+    return text;
+}
+
+typedef struct {
+    const sx_attr *fused;
+    const sx_type *type; /* of the inputs */
+    uint32_t *tensor;    /* of the inputs */
+    uint32_t count;
+    char name[64];
+    uint32_t node;
+    sx_module_kernel_kind kind;
+} subject;
+
+/* The launch that packs the right argument of a contraction; its tensor takes the place of the argument. */
+static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_lower_plan *plan,
+                    uint32_t *packed)
+{
+    sx_dot_shape shape;
+    SX_TRY(sx_dot_shape_of(cx, s->fused, s->type, s->count, &shape));
+    char name[64];
+    (void)snprintf(name, sizeof(name), "pack_%u", s->node);
+    sx_kernel *kernel;
+    int64_t bytes;
+    SX_TRY(sx_lower_pack(cx, name, s->fused, s->type, s->count, plan, &kernel, &bytes));
+    sx_x64_kernel code;
+    SX_TRY(emit(cx, pipe, kernel, &code));
+    bool constant = pipe->tensor[s->tensor[shape.rhs]].constant;
+    sx_type type = {.dtype = SX_F32, .rank = 1, .dim = {sx_dim_of(bytes / 4)}};
+    SX_TRY(sx_pipe_add_tensor(cx, pipe, sx_span_of(name), &type, (uint64_t)bytes,
+                              constant ? SX_TENSOR_PERSISTENT : SX_TENSOR_TEMPORARY, packed));
+    pipe->tensor[*packed].constant = constant;
+    uint32_t arg[2] = {s->tensor[shape.rhs], *packed};
+    double floor_ns = sx_device_move_ns(pipe->device, kernel->bytes);
+    finished done = {
+        .kernel = kernel, .code = &code, .arg = arg, .arg_count = 2, .constant = constant};
+    done.record = (sx_module_kernel){
+        .kind = SX_MODULE_PACK,
+        .node = s->node,
+        .candidates = 1,
+        .cost_ns = floor_ns + pipe->device->launch_ns,
+        .floor_ns = floor_ns,
+        .what = sx_module_put_text(&pipe->image->strings, SX_SPAN_LITERAL("pack panels"))};
+    SX_TRY(append(pipe, &done));
+    s->tensor[shape.rhs] = *packed;
+    return SX_OK;
+}
+
+/* Tries one candidate plan; SX_OK with *accepted false where a guard refuses it (the reason is in `refusal`). */
+static sx_code try_plan(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_lower_plan *plan,
+                        sx_poly_verdict *verdict, sx_kernel **kernel, sx_x64_kernel *code,
+                        bool *accepted)
+{
+    *accepted = false;
+    SX_TRY(sx_poly_check_fused(cx, s->fused, s->type, s->count, plan, verdict));
+    if (!verdict->legal) {
+        return SX_OK;
+    }
+    sx_code status = sx_lower_fused(cx, s->name, s->fused, s->type, s->count, plan, kernel);
+    status = status == SX_OK ? emit(cx, pipe, *kernel, code) : status;
+    if (status == SX_LIMIT) { /* too many registers: the next candidate */
+        (void)snprintf(verdict->text, sizeof(verdict->text), "%.200s", cx->error.text);
+        sx_ctx_reset_error(cx);
+        return SX_OK;
+    }
+    *accepted = status == SX_OK;
+    return status;
+}
+
+static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t result)
+{
+    bool rhs_constant = false;
+    if (sx_body_kernel_kind(s->fused->body) == SX_KERNEL_DOT) {
+        sx_dot_shape shape;
+        SX_TRY(sx_dot_shape_of(cx, s->fused, s->type, s->count, &shape));
+        rhs_constant = pipe->tensor[s->tensor[shape.rhs]].constant;
+    }
+    sx_search_result search;
+    SX_TRY(sx_search_fused(cx, s->fused, s->type, s->count, pipe->device, rhs_constant, &search));
+    pipe->candidates += search.considered;
+    sx_poly_verdict verdict = {.text = "no candidate"};
+    for (uint32_t c = 0; c < search.best_count; c++) {
+        const sx_search_candidate *candidate = &search.best[c];
+        sx_kernel *kernel;
+        sx_x64_kernel code;
+        bool accepted;
+        SX_TRY(try_plan(cx, pipe, s, &candidate->plan, &verdict, &kernel, &code, &accepted));
+        if (!accepted) {
+            continue;
+        }
+        if (candidate->plan.packed_b) {
+            uint32_t packed;
+            SX_TRY(pack(cx, pipe, s, &candidate->plan, &packed));
+        }
+        sx_buf plan;
+        sx_buf_init(&plan, 1024);
+        sx_search_plan_print(&candidate->plan, sx_body_kernel_kind(s->fused->body), &plan);
+        finished done = {
+            .kernel = kernel, .code = &code, .constant = pipe->tensor[result].constant};
+        s->tensor[s->count] = result;
+        done.arg = s->tensor;
+        done.arg_count = s->count + 1;
+        done.record = (sx_module_kernel){
+            .what = describe(pipe, s->fused->body),
+            .plan = sx_module_put_text(&pipe->image->strings, sx_buf_span(&plan)),
+            .poly = sx_module_put_text(&pipe->image->strings, sx_span_of(verdict.text)),
+            .kind = s->kind,
+            .candidates = search.considered,
+            .node = s->node,
+            .cost_ns = candidate->cost_ns,
+            .floor_ns = search.floor_ns};
+        sx_buf_fini(&plan);
+        SX_ASSERT(done.record.cost_ns >= done.record.floor_ns);
+        return append(pipe, &done);
+    }
+    return SX_FAIL(cx, SX_COMPILE, "kernel %s: none of %u candidates is usable; last: %s", s->name,
+                   search.best_count, verdict.text);
+}
+
+/* concatenate and gather: no search, the plan is the vector width. */
+static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, const sx_node *node, const subject *s,
+                            uint32_t result)
+{
+    sx_lower_plan plan = {.lanes = pipe->lanes};
+    const sx_attr *attr = sx_graph_attr(pipe->graph, node);
+    sx_kernel *kernel;
+    if (node->op == SX_OP_CONCATENATE) {
+        SX_TRY(sx_lower_concatenate(cx, s->name, attr, s->type, s->count, &node->type, &plan,
+                                    &kernel));
+    } else {
+        SX_TRY(sx_lower_gather(cx, s->name, attr, s->type, s->count, &node->type, &plan, &kernel));
+    }
+    sx_x64_kernel code;
+    SX_TRY(emit(cx, pipe, kernel, &code));
+    s->tensor[s->count] = result;
+    double floor_ns = sx_device_move_ns(pipe->device, kernel->bytes);
+    finished done = {.kernel = kernel,
+                     .code = &code,
+                     .arg = s->tensor,
+                     .arg_count = s->count + 1,
+                     .constant = pipe->tensor[result].constant};
+    done.record =
+        (sx_module_kernel){.what = sx_module_put_text(&pipe->image->strings,
+                                                      sx_span_of(sx_op_info_of(node->op)->name)),
+                           .kind = SX_MODULE_COPY,
+                           .candidates = 1,
+                           .node = s->node,
+                           .cost_ns = floor_ns + pipe->device->launch_ns,
+                           .floor_ns = floor_ns};
+    return append(pipe, &done);
+}
+
+sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t result)
+{
+    static const char *const prefix[] = {
+        [SX_KERNEL_MAP] = "map", [SX_KERNEL_ROW] = "row", [SX_KERNEL_DOT] = "dot"};
+    static const sx_module_kernel_kind kind[] = {[SX_KERNEL_MAP] = SX_MODULE_MAP,
+                                                 [SX_KERNEL_ROW] = SX_MODULE_ROW,
+                                                 [SX_KERNEL_DOT] = SX_MODULE_CONTRACTION};
+    const sx_node *node = sx_graph_node(pipe->graph, id);
+    sx_type type[SX_INPUTS_MAX];
+    uint32_t tensor[SX_INPUTS_MAX + 1];
+    subject s = {.type = type, .tensor = tensor, .count = node->input_count, .node = id.i};
+    for (uint32_t k = 0; k < node->input_count; k++) {
+        sx_node_id input = sx_graph_input(pipe->graph, node, k);
+        type[k] = sx_graph_node(pipe->graph, input)->type;
+        tensor[k] = pipe->tensor_of[input.i];
+    }
+    if (node->op != SX_OP_FUSED) {
+        (void)snprintf(s.name, sizeof(s.name), "%s_%u", sx_op_info_of(node->op)->name, id.i);
+        return compile_copy(cx, pipe, node, &s, result);
+    }
+    s.fused = sx_graph_attr(pipe->graph, node);
+    sx_kernel_kind kernel_kind = sx_body_kernel_kind(s.fused->body);
+    s.kind = kind[kernel_kind];
+    (void)snprintf(s.name, sizeof(s.name), "%s_%u", prefix[kernel_kind], id.i);
+    return compile_fused(cx, pipe, &s, result);
+}
+
+sx_code sx_pipe_copy(sx_ctx *cx, sx_pipe *pipe, uint32_t from, uint32_t to, const sx_type *type)
+{
+    sx_dim elements;
+    if (!sx_type_elements(type, &elements)) {
+        return SX_FAIL(cx, SX_LIMIT, "output of more than %lld elements",
+                       (long long)SX_ELEMENTS_MAX);
+    }
+    sx_body *body = SX_NEW(cx, sx_body);
+    if (body == NULL) {
+        return cx->error.code;
+    }
+    body->arg_count = 1;
+    body->instr_count = 1;
+    body->instr[0] = (sx_instr){.kind = SX_BODY_ARG, .dtype = type->dtype};
+    body->access[0].stride[0] = sx_dim_of(1);
+    body->access[0].offset = sx_dim_of(0);
+    sx_attr fused = {.present = SX_A(type) | SX_A(body), .body = body};
+    fused.type = (sx_type){.dtype = type->dtype, .rank = 1, .dim = {elements}};
+    uint32_t tensor[2] = {from, to};
+    subject s = {
+        .fused = &fused, .type = &fused.type, .tensor = tensor, .count = 1, .node = UINT32_MAX};
+    s.kind = SX_MODULE_MAP;
+    (void)snprintf(s.name, sizeof(s.name), "copy_%u", to);
+    return compile_fused(cx, pipe, &s, to);
+}

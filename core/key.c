@@ -1,0 +1,90 @@
+/* key.c - what a cache key is made of. */
+#include "core/core.h"
+
+#include "core/egraph/optimize.h"
+
+const char *sx_core_part_name(sx_core_part part)
+{
+    static const char *const name[SX_PART_COUNT] = {
+        [SX_PART_PROGRAM] = "program",     [SX_PART_TARGET] = "target",
+        [SX_PART_EXTENTS] = "extents",     [SX_PART_OPTIONS] = "options",
+        [SX_PART_TOOLCHAIN] = "toolchain", [SX_PART_RULES] = "rules"};
+    SX_ASSERT(part < SX_PART_COUNT);
+    return name[part];
+}
+
+/* "batch=8 heads=4": in order of name, so that the order of the request does not matter. */
+static void print_extents(const sx_core_request *request, sx_buf *text)
+{
+    sx_span last = {NULL, 0};
+    for (uint32_t n = 0; n < request->binding_count; n++) {
+        const sx_binding *next = NULL;
+        for (uint32_t i = 0; i < request->binding_count; i++) {
+            const sx_binding *binding = &request->binding[i];
+            bool later = last.ptr == NULL || sx_span_compare(binding->name, last) > 0;
+            if (later && (next == NULL || sx_span_compare(binding->name, next->name) < 0)) {
+                next = binding;
+            }
+        }
+        if (next == NULL) {
+            return; /* repeated names: refused when the extents are bound */
+        }
+        sx_buf_print(text, "%s%.*s=%lld", n > 0 ? " " : "", (int)next->name.len,
+                     (const char *)next->name.ptr, (long long)next->value);
+        last = next->name;
+    }
+}
+
+static sx_code copy_part(sx_ctx *cx, sx_buf *text, sx_span *part)
+{
+    SX_TRY(sx_buf_check(cx, text, "key part"));
+    char *copy = sx_alloc_text(cx, sx_buf_span(text));
+    if (copy == NULL) {
+        return cx->error.code;
+    }
+    *part = (sx_span){(const uint8_t *)copy, text->len};
+    sx_buf_clear(text);
+    return SX_OK;
+}
+
+static sx_code collect(sx_ctx *cx, const sx_graph *graph, const sx_core_request *request,
+                       sx_buf *text, sx_span part[SX_PART_COUNT])
+{
+    sx_key program;
+    SX_TRY(sx_graph_key(cx, graph, &program));
+    sx_buf_put(text, program.byte, sizeof(program.byte));
+    SX_TRY(copy_part(cx, text, &part[SX_PART_PROGRAM]));
+    part[SX_PART_TARGET] = request->target;
+    print_extents(request, text);
+    SX_TRY(copy_part(cx, text, &part[SX_PART_EXTENTS]));
+    sx_buf_print(text, "reassociate=%d approximate=%d disabled=%.*s numerics=%u",
+                 !request->no_reassociate, request->allow_approximate,
+                 (int)request->disabled_rules.len, (const char *)request->disabled_rules.ptr,
+                 SX_NUMERICS_VERSION);
+    SX_TRY(copy_part(cx, text, &part[SX_PART_OPTIONS]));
+    part[SX_PART_TOOLCHAIN] = sx_span_of(sx_core_toolchain());
+    sx_key rules = sx_rules_digest();
+    sx_buf_put(text, rules.byte, sizeof(rules.byte));
+    return copy_part(cx, text, &part[SX_PART_RULES]);
+}
+
+sx_code sx_core_key_of_graph(sx_ctx *cx, const sx_graph *graph, const sx_core_request *request,
+                             sx_key *key, sx_span part[SX_PART_COUNT])
+{
+    sx_buf text;
+    sx_buf_init(&text, (size_t)1 << 20);
+    sx_code code = collect(cx, graph, request, &text, part);
+    sx_buf_fini(&text);
+    if (code == SX_OK) {
+        *key = sx_key_of("compile", part, SX_PART_COUNT);
+    }
+    return code;
+}
+
+sx_code sx_core_key(sx_ctx *cx, const sx_core_request *request, sx_key *key,
+                    sx_span part[SX_PART_COUNT])
+{
+    sx_graph *graph;
+    SX_TRY(sx_graph_parse(cx, request->ir, &graph));
+    return sx_core_key_of_graph(cx, graph, request, key, part);
+}

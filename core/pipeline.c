@@ -1,0 +1,269 @@
+/* pipeline.c - the compiler, stage by stage; the first file to read. Each stage is fed by the one before it:
+ *   parse -> check -> canon -> optimise (e-graph, symbolic extents) -> bind extents -> kernels (search, polyhedral check, lowering,
+ *   machine code) -> places -> tables. */
+#include "core/pipeline.h"
+
+#include <string.h>
+
+#include "core/egraph/optimize.h"
+#include "core_digest.h"
+
+#define CONSTANT_BYTES_MAX (INT64_C(1) << 30)
+
+const char *sx_core_toolchain(void)
+{
+    return "symplexd " SX_VERSION_TEXT " " SX_CORE_DIGEST;
+}
+
+/* ---- front: text to an optimised static graph ---- */
+
+static sx_code read_program(sx_ctx *cx, sx_span text, sx_graph **canonical)
+{
+    uint32_t stage = sx_stage_begin(cx, "parse");
+    sx_graph *graph;
+    SX_TRY(sx_graph_parse(cx, text, &graph));
+    SX_TRY(sx_graph_check(cx, graph));
+    SX_TRY(sx_graph_canon(cx, graph, canonical));
+    sx_stage_end(cx, stage, "done", (*canonical)->node_count);
+    return SX_OK;
+}
+
+static sx_code optimise(sx_ctx *cx, const sx_core_request *request, const sx_device *device,
+                        const sx_graph *graph, sx_graph **better, sx_optimize_report *report)
+{
+    sx_optimize_options options = {.allow_reassociating = !request->no_reassociate,
+                                   .allow_approximate = request->allow_approximate,
+                                   .disabled_rules = request->disabled_rules};
+    uint32_t stage = sx_stage_begin(cx, "saturate");
+    SX_TRY(sx_optimize(cx, graph, device, &options, better, report));
+    SX_TRY(sx_graph_check(cx, *better));
+    sx_stage_end(cx, stage, report->stop, report->nodes);
+    return SX_OK;
+}
+
+sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_buf *text)
+{
+    const sx_device *device;
+    sx_graph *graph, *better;
+    sx_optimize_report report;
+    SX_TRY(sx_device_find(cx, request->target, &device));
+    SX_TRY(read_program(cx, request->ir, &graph));
+    SX_TRY(optimise(cx, request, device, graph, &better, &report));
+    return sx_graph_print(cx, better, text);
+}
+
+/* ---- tensors of leaves ---- */
+
+/* A constant's elements: one element given fills the tensor. */
+static sx_code put_constant(sx_ctx *cx, sx_pipe *pipe, const sx_node *node, const sx_attr *attr,
+                            sx_node_id id)
+{
+    int64_t elements = sx_tensor_elements(&node->type);
+    uint32_t element = sx_dtype_bytes(node->type.dtype);
+    if (elements > CONSTANT_BYTES_MAX / element) {
+        return SX_FAIL(cx, SX_LIMIT, "constant %%%u: %lld elements, at most %lld", id.i,
+                       (long long)elements, (long long)(CONSTANT_BYTES_MAX / element));
+    }
+    sx_buf *data = &pipe->image->constants;
+    sx_buf_pad(data, 64);
+    uint64_t offset = data->len;
+    bool splat = attr->data.len == element;
+    for (int64_t i = 0; splat && i < elements; i++) {
+        sx_buf_put_span(data, attr->data);
+    }
+    if (!splat) {
+        sx_buf_put_span(data, attr->data);
+    }
+    SX_TRY(sx_buf_check(cx, data, "constants"));
+    SX_TRY(sx_pipe_add_tensor(cx, pipe, SX_SPAN_LITERAL("constant"), &node->type,
+                              data->len - offset, SX_TENSOR_CONSTANT, &pipe->tensor_of[id.i]));
+    sx_pipe_tensor *tensor = &pipe->tensor[pipe->tensor_of[id.i]];
+    tensor->record.offset = offset;
+    tensor->constant = true;
+    return SX_OK;
+}
+
+static sx_code put_parameter(sx_ctx *cx, sx_pipe *pipe, const sx_node *node, const sx_attr *attr,
+                             sx_node_id id)
+{
+    uint64_t size = (uint64_t)sx_tensor_elements(&node->type) * sx_dtype_bytes(node->type.dtype);
+    SX_TRY(sx_pipe_add_tensor(cx, pipe, attr->name, &node->type, size,
+                              attr->weight ? SX_TENSOR_WEIGHT : SX_TENSOR_INPUT,
+                              &pipe->tensor_of[id.i]));
+    sx_pipe_tensor *tensor = &pipe->tensor[pipe->tensor_of[id.i]];
+    tensor->constant = attr->weight != 0;
+    if (attr->weight) {
+        tensor->record.offset = UINT64_MAX;
+    }
+    return SX_OK;
+}
+
+/* ---- back: nodes to kernels ---- */
+
+/* The output whose value this tensor becomes directly, or UINT32_MAX. */
+static uint32_t output_of_node(const sx_pipe *pipe, sx_node_id id)
+{
+    const sx_graph *graph = pipe->graph;
+    for (uint32_t k = 0; k < graph->output_count; k++) {
+        sx_node_id root = graph->output[k].node;
+        while (sx_graph_node(graph, root)->op == SX_OP_RESHAPE) {
+            root = sx_graph_input(graph, sx_graph_node(graph, root), 0);
+        }
+        if (root.i == id.i) {
+            return k;
+        }
+    }
+    return UINT32_MAX;
+}
+
+static sx_code compile_node(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor)
+{
+    const sx_graph *graph = pipe->graph;
+    const sx_node *node = sx_graph_node(graph, id);
+    uint64_t size = (uint64_t)sx_tensor_elements(&node->type) * sx_dtype_bytes(node->type.dtype);
+    bool constant = true;
+    for (uint32_t k = 0; k < node->input_count; k++) {
+        constant =
+            constant && pipe->tensor[pipe->tensor_of[sx_graph_input(graph, node, k).i]].constant;
+    }
+    uint32_t output = output_of_node(pipe, id);
+    sx_module_place place = constant ? SX_TENSOR_PERSISTENT : SX_TENSOR_TEMPORARY;
+    sx_span name = SX_SPAN_LITERAL("");
+    const sx_type *type = &node->type;
+    if (output != UINT32_MAX && !constant) {
+        place = SX_TENSOR_OUTPUT;
+        name = graph->output[output].name;
+        type = &sx_graph_node(graph, graph->output[output].node)->type;
+    }
+    uint32_t result;
+    SX_TRY(sx_pipe_add_tensor(cx, pipe, name, type, size, place, &result));
+    pipe->tensor[result].constant = constant;
+    pipe->tensor_of[id.i] = result;
+    if (place == SX_TENSOR_OUTPUT) {
+        output_tensor[output] = result;
+    }
+    return sx_pipe_kernel(cx, pipe, id, result);
+}
+
+/* Outputs that no kernel wrote in place: parameters, constants, prologue results and repeated outputs are copied. */
+static sx_code copy_outputs(sx_ctx *cx, sx_pipe *pipe, const uint32_t *output_tensor)
+{
+    const sx_graph *graph = pipe->graph;
+    for (uint32_t k = 0; k < graph->output_count; k++) {
+        if (output_tensor[k] != UINT32_MAX) {
+            continue;
+        }
+        const sx_type *type = &sx_graph_node(graph, graph->output[k].node)->type;
+        uint64_t size = (uint64_t)sx_tensor_elements(type) * sx_dtype_bytes(type->dtype);
+        uint32_t to;
+        SX_TRY(
+            sx_pipe_add_tensor(cx, pipe, graph->output[k].name, type, size, SX_TENSOR_OUTPUT, &to));
+        SX_TRY(sx_pipe_copy(cx, pipe, pipe->tensor_of[graph->output[k].node.i], to, type));
+    }
+    return SX_OK;
+}
+
+static sx_code compile_nodes(sx_ctx *cx, sx_pipe *pipe)
+{
+    const sx_graph *graph = pipe->graph;
+    uint32_t *output_tensor = SX_NEW_ARRAY(cx, uint32_t, graph->output_count + 1);
+    pipe->tensor_of = SX_NEW_ARRAY(cx, uint32_t, graph->node_count + 1);
+    if (output_tensor == NULL || pipe->tensor_of == NULL) {
+        return cx->error.code;
+    }
+    memset(output_tensor, 0xff, (graph->output_count + 1) * sizeof(*output_tensor));
+    uint32_t stage = sx_stage_begin(cx, "kernels");
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        sx_node_id id = {i};
+        const sx_node *node = sx_graph_node(graph, id);
+        const sx_attr *attr = sx_graph_attr(graph, node);
+        if (cx->progress != NULL) {
+            cx->progress(cx->progress_self, "kernels", i, graph->node_count);
+        }
+        switch (node->op) {
+        case SX_OP_PARAMETER: SX_TRY(put_parameter(cx, pipe, node, attr, id)); break;
+        case SX_OP_CONSTANT: SX_TRY(put_constant(cx, pipe, node, attr, id)); break;
+        case SX_OP_RESHAPE:
+            pipe->tensor_of[i] = pipe->tensor_of[sx_graph_input(graph, node, 0).i];
+            break;
+        case SX_OP_FUSED:
+        case SX_OP_CONCATENATE:
+        case SX_OP_GATHER: SX_TRY(compile_node(cx, pipe, id, output_tensor)); break;
+        default:
+            return SX_FAIL(cx, SX_UNIMPLEMENTED, "node %%%u: no code generator for %s", i,
+                           sx_op_info_of(node->op)->name);
+        }
+    }
+    SX_TRY(copy_outputs(cx, pipe, output_tensor));
+    sx_stage_end(cx, stage, "done", pipe->kernel_count);
+    return SX_OK;
+}
+
+/* ---- report ---- */
+
+static void put_report(sx_ctx *cx, sx_image *image, const sx_optimize_report *report)
+{
+    for (uint32_t i = 0; i < report->rewrite_count; i++) {
+        const sx_optimize_rewrite *rewrite = &report->rewrite[i];
+        sx_module_rewrite record = {
+            .rule = sx_module_put_text(&image->strings, sx_span_of(rewrite->rule)),
+            .before = sx_module_put_text(&image->strings, rewrite->before),
+            .after = sx_module_put_text(&image->strings, rewrite->after)};
+        sx_buf_put(&image->rewrite, &record, sizeof(record));
+    }
+    for (uint32_t i = 0; i < cx->stage_count; i++) {
+        const sx_stage *stage = &cx->stage[i];
+        sx_module_stage record = {
+            .name = sx_module_put_text(&image->strings, sx_span_of(stage->name)),
+            .stop = sx_module_put_text(&image->strings, sx_span_of(stage->stop)),
+            .items = stage->items,
+            .fuel = stage->fuel,
+            .elapsed_ns = stage->elapsed_ns};
+        sx_buf_put(&image->stage, &record, sizeof(record));
+    }
+}
+
+static sx_code put_info(sx_ctx *cx, sx_image *image, const sx_core_request *request,
+                        const sx_graph *graph, const sx_device *device)
+{
+    sx_key key;
+    sx_span part[SX_PART_COUNT];
+    SX_TRY(sx_core_key_of_graph(cx, graph, request, &key, part));
+    memcpy(image->info.key, key.byte, sizeof(key.byte));
+    image->info.name = sx_module_put_text(&image->strings, graph->name);
+    image->info.target = sx_module_put_text(&image->strings, sx_span_of(device->name));
+    image->info.toolchain = sx_module_put_text(&image->strings, sx_span_of(sx_core_toolchain()));
+    image->info.isa = device->isa;
+    for (uint32_t i = 0; i < request->binding_count; i++) {
+        sx_module_symbol symbol = {
+            .name = sx_module_put_text(&image->strings, request->binding[i].name),
+            .value = request->binding[i].value};
+        sx_buf_put(&image->symbol, &symbol, sizeof(symbol));
+    }
+    return SX_OK;
+}
+
+sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *image)
+{
+    const sx_device *device;
+    sx_graph *graph, *better, *bound;
+    sx_optimize_report report;
+    SX_TRY(sx_device_find(cx, request->target, &device));
+    SX_TRY(read_program(cx, request->ir, &graph));
+    SX_TRY(sx_graph_bind(cx, graph, request->binding, request->binding_count,
+                         &bound)); /* refuse early */
+    SX_TRY(optimise(cx, request, device, graph, &better, &report));
+    SX_TRY(sx_graph_bind(cx, better, request->binding, request->binding_count, &bound));
+    SX_ASSERT(bound->node_count == better->node_count);
+    SX_TRY(put_info(cx, image, request, graph, device));
+    image->info.input_cost_ns = report.cost_before_ns;
+    sx_pipe pipe = {.graph = bound, .device = device, .lanes = device->lanes, .image = image};
+    SX_TRY(compile_nodes(cx, &pipe));
+    uint32_t stage = sx_stage_begin(cx, "places");
+    SX_TRY(sx_pipe_place(cx, &pipe));
+    sx_stage_end(cx, stage, "done", pipe.tensor_count);
+    SX_TRY(sx_graph_print(cx, graph, &image->program));
+    SX_TRY(sx_graph_print(cx, better, &image->optimized));
+    put_report(cx, image, &report);
+    return sx_buf_check(cx, &image->strings, "module strings");
+}

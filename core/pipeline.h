@@ -1,0 +1,40 @@
+/* pipeline.h - what the stages of core/pipeline.c share. Internal to core/. */
+#ifndef SX_CORE_PIPELINE_H
+#define SX_CORE_PIPELINE_H
+#include "core/core.h"
+#include "core/cost/cost.h"
+#include "core/ir/fused.h"
+#include "core/loop/loop.h"
+
+/* One tensor of the module while places are decided. Reshapes share the tensor of their operand. */
+typedef struct {
+    sx_module_tensor record;
+    bool constant;        /* depends on weights and constants alone: made by the prologue */
+    uint32_t first, last; /* launches that write and last read it */
+    bool alive;           /* is used by some launch or is part of the interface */
+} sx_pipe_tensor;
+
+typedef struct {
+    const sx_graph *graph; /* optimised and bound: static */
+    const sx_device *device;
+    uint32_t lanes;
+    sx_image *image;
+    uint32_t *tensor_of; /* [node] tensor number */
+    sx_pipe_tensor *tensor;
+    uint32_t tensor_count, tensor_capacity;
+    uint32_t launch_count;
+    uint32_t kernel_count;
+    uint32_t candidates; /* plans looked at, all kernels */
+} sx_pipe;
+
+/* places.c */
+sx_code sx_pipe_add_tensor(sx_ctx *cx, sx_pipe *pipe, sx_span name, const sx_type *type,
+                           uint64_t size, sx_module_place place, uint32_t *index);
+/* Decides offsets of temporaries and persistent tensors and writes the TENSORS table. */
+sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe);
+
+/* kernels.c: code for one node: search, polyhedral check, lowering, machine code, launch. Tensors of the inputs exist. */
+sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id node, uint32_t result);
+/* A copy of one tensor into another of the same size (a parameter that is also an output). */
+sx_code sx_pipe_copy(sx_ctx *cx, sx_pipe *pipe, uint32_t from, uint32_t to, const sx_type *type);
+#endif

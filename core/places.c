@@ -1,0 +1,66 @@
+/* places.c - where each tensor of a module lies. */
+#include "core/pipeline.h"
+
+#include "core/plan/memory.h"
+
+sx_code sx_pipe_add_tensor(sx_ctx *cx, sx_pipe *pipe, sx_span name, const sx_type *type,
+                           uint64_t size, sx_module_place place, uint32_t *index)
+{
+    SX_ASSERT(sx_type_is_static(type));
+    void *array = pipe->tensor;
+    SX_TRY(
+        sx_grow(cx, &array, &pipe->tensor_capacity, pipe->tensor_count + 1, sizeof(*pipe->tensor)));
+    pipe->tensor = array;
+    sx_pipe_tensor *tensor = &pipe->tensor[pipe->tensor_count];
+    *tensor = (sx_pipe_tensor){.first = UINT32_MAX};
+    tensor->record = (sx_module_tensor){.name = sx_module_put_text(&pipe->image->strings, name),
+                                        .place = place,
+                                        .dtype = type->dtype,
+                                        .rank = type->rank,
+                                        .element_bytes = sx_dtype_bytes(type->dtype),
+                                        .size = size};
+    for (uint32_t d = 0; d < type->rank; d++) {
+        tensor->record.dim[d] = type->dim[d].scale;
+    }
+    *index = pipe->tensor_count++;
+    return SX_OK;
+}
+
+static uint64_t round_up(uint64_t size)
+{
+    return (size + 63) & ~UINT64_C(63);
+}
+
+sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe)
+{
+    sx_lifetime *life = SX_NEW_ARRAY(cx, sx_lifetime, pipe->tensor_count);
+    uint32_t *of = SX_NEW_ARRAY(cx, uint32_t, pipe->tensor_count);
+    if (life == NULL || of == NULL) {
+        return cx->error.code;
+    }
+    uint32_t count = 0;
+    uint64_t persistent = 0;
+    for (uint32_t i = 0; i < pipe->tensor_count; i++) {
+        sx_pipe_tensor *tensor = &pipe->tensor[i];
+        if (tensor->record.place == SX_TENSOR_PERSISTENT) {
+            tensor->record.offset = persistent;
+            persistent += round_up(tensor->record.size);
+        } else if (tensor->record.place == SX_TENSOR_TEMPORARY) {
+            SX_ASSERT(tensor->first != UINT32_MAX);
+            of[count] = i;
+            life[count++] = (sx_lifetime){
+                .size = tensor->record.size, .first = tensor->first, .last = tensor->last};
+        }
+    }
+    uint64_t arena_bytes, floor_bytes;
+    SX_TRY(sx_plan_memory(cx, life, count, &arena_bytes, &floor_bytes));
+    for (uint32_t k = 0; k < count; k++) {
+        pipe->tensor[of[k]].record.offset = life[k].offset;
+    }
+    for (uint32_t i = 0; i < pipe->tensor_count; i++) {
+        sx_buf_put(&pipe->image->tensor, &pipe->tensor[i].record, sizeof(sx_module_tensor));
+    }
+    pipe->image->info.arena_bytes = arena_bytes;
+    pipe->image->info.persistent_bytes = persistent;
+    return SX_OK;
+}

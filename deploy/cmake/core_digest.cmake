@@ -1,0 +1,12 @@
+# Writes core_digest.h: a digest of every source file of core/, part of every cache key.
+file(GLOB_RECURSE files ${SOURCE}/core/*.c ${SOURCE}/core/*.h ${SOURCE}/core/*.def)
+list(SORT files)
+set(all "")
+foreach(file IN LISTS files)
+    file(SHA256 ${file} digest)
+    file(RELATIVE_PATH name ${SOURCE} ${file})
+    string(APPEND all "${name} ${digest}\n")
+endforeach()
+string(SHA256 digest "${all}")
+string(SUBSTRING ${digest} 0 16 digest)
+file(CONFIGURE OUTPUT ${OUTPUT} CONTENT "#define SX_CORE_DIGEST \"${digest}\"\n" @ONLY)

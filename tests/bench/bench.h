@@ -1,0 +1,34 @@
+/* bench.h - the benchmark program: `symplex-bench NAME [--case C] [--threads N] [--rounds N] [--json]`, `symplex-bench list`.
+ *
+ * Every figure is a row {bench, case, metric, value, unit, peer, peer_value, ratio}; a figure with a peer was measured in the same
+ * run, interleaved with it. ratio = value / peer_value; below 1 ours is smaller. Medians over the rounds.
+ */
+#ifndef SX_TESTS_BENCH_BENCH_H
+#define SX_TESTS_BENCH_BENCH_H
+#include "core/base/base.h"
+
+typedef struct {
+    const char *case_name; /* NULL: all cases */
+    uint32_t threads;      /* 0: all cores of the process */
+    uint32_t rounds;
+    bool json;
+} sx_bench_options;
+typedef struct {
+    const char *bench, *case_name, *metric;
+    double value;
+    const char *unit;
+    const char *peer; /* name and version of what it was measured against; NULL: none */
+    double peer_value;
+} sx_bench_row;
+
+/* Prints one row. A value that is not finite or is negative ends the program: it is no measurement. */
+void sx_bench_put(const sx_bench_options *options, const sx_bench_row *row);
+uint64_t sx_bench_now_ns(void);
+double sx_bench_median(double *sample, uint32_t count); /* sorts */
+bool sx_bench_wants(const sx_bench_options *options, const char *case_name);
+
+/* One function for each benchmark; 0, or an exit status after a message on stderr. */
+int sx_bench_compile(const sx_bench_options *options);
+int sx_bench_encoder(const sx_bench_options *options);
+int sx_bench_hit(const sx_bench_options *options);
+#endif

@@ -1,0 +1,130 @@
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tests/bench/bench.h"
+
+typedef struct {
+    const char *name;
+    const char *help;
+    int (*run)(const sx_bench_options *options);
+} bench;
+static const bench table[] = {
+    {"compile", "cold latency of the compiler by stage, for both models", sx_bench_compile},
+    {"encoder", "one run of the encoder block against onnxruntime or NumPy with the same threads",
+     sx_bench_encoder},
+    {"hit", "a cached compile over the socket against a raw epoll echo of the same sizes",
+     sx_bench_hit},
+};
+
+uint64_t sx_bench_now_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+double sx_bench_median(double *sample, uint32_t count)
+{
+    SX_ASSERT(count > 0);
+    qsort(sample, count, sizeof(*sample), compare_doubles);
+    return sample[count / 2];
+}
+
+bool sx_bench_wants(const sx_bench_options *options, const char *case_name)
+{
+    return options->case_name == NULL || strcmp(options->case_name, case_name) == 0;
+}
+
+void sx_bench_put(const sx_bench_options *options, const sx_bench_row *row)
+{
+    bool peer = row->peer != NULL;
+    if (!isfinite(row->value) || row->value < 0 || (peer && !(row->peer_value > 0))) {
+        (void)fprintf(stderr, "symplex-bench: %s %s %s: %g is no measurement\n", row->bench,
+                      row->case_name, row->metric, row->value);
+        exit(6);
+    }
+    double ratio = peer ? row->value / row->peer_value : 0;
+    if (options->json) {
+        printf("{\"schema\": \"symplex-bench 1\", \"bench\": \"%s\", \"case\": \"%s\", \"metric\": "
+               "\"%s\", \"value\": %.6g, "
+               "\"unit\": \"%s\", ",
+               row->bench, row->case_name, row->metric, row->value, row->unit);
+        if (peer) {
+            printf("\"peer\": \"%s\", \"peer_value\": %.6g, \"ratio\": %.4g}\n", row->peer,
+                   row->peer_value, ratio);
+        } else {
+            printf("\"peer\": null, \"peer_value\": null, \"ratio\": null}\n");
+        }
+    } else if (peer) {
+        printf("%-8s  %-22s  %-18s  %12.4g %-5s  %12.4g  %6.3f  %s\n", row->bench, row->case_name,
+               row->metric, row->value, row->unit, row->peer_value, ratio, row->peer);
+    } else {
+        printf("%-8s  %-22s  %-18s  %12.4g %-5s\n", row->bench, row->case_name, row->metric,
+               row->value, row->unit);
+    }
+    (void)fflush(stdout);
+}
+
+static int usage(FILE *to, int status)
+{
+    (void)fprintf(to, "usage: symplex-bench NAME [--case C] [--threads N] [--rounds N] [--json]\n  "
+                      "     symplex-bench list\n");
+    for (uint32_t i = 0; i < SX_COUNT(table); i++) {
+        (void)fprintf(to, "  %-10s %s\n", table[i].name, table[i].help);
+    }
+    return status;
+}
+
+static uint32_t number(const char *text)
+{
+    char *end;
+    unsigned long value = strtoul(text, &end, 10);
+    if (*end != '\0' || end == text || value > 1000000) {
+        (void)fprintf(stderr, "symplex-bench: %s is not a number from 0 to 1000000\n", text);
+        exit(2);
+    }
+    return (uint32_t)value;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option longs[] = {
+        {"case", required_argument, NULL, 'c'},   {"threads", required_argument, NULL, 't'},
+        {"rounds", required_argument, NULL, 'r'}, {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+    sx_bench_options options = {.rounds = 15};
+    int choice;
+    while ((choice = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
+        switch (choice) {
+        case 'c': options.case_name = optarg; break;
+        case 't': options.threads = number(optarg); break;
+        case 'r': options.rounds = number(optarg) > 0 ? number(optarg) : 1; break;
+        case 'j': options.json = true; break;
+        case 'h': return usage(stdout, 0);
+        default: return usage(stderr, 2);
+        }
+    }
+    if (optind + 1 != argc) {
+        return usage(stderr, 2);
+    }
+    if (strcmp(argv[optind], "list") == 0) {
+        return usage(stdout, 0);
+    }
+    for (uint32_t i = 0; i < SX_COUNT(table); i++) {
+        if (strcmp(argv[optind], table[i].name) == 0) {
+            return table[i].run(&options);
+        }
+    }
+    (void)fprintf(stderr, "symplex-bench: no benchmark named %s\n", argv[optind]);
+    return 2;
+}
