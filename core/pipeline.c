@@ -28,16 +28,38 @@ static sx_code read_program(sx_ctx *cx, sx_span text, sx_graph **canonical)
     return SX_OK;
 }
 
+/* "a,b": names of rules, one span each. */
+static sx_code split_names(sx_ctx *cx, sx_span text, const sx_span **names, uint32_t *count)
+{
+    sx_span *name = SX_NEW_ARRAY(cx, sx_span, text.len / 2 + 1);
+    if (name == NULL) {
+        return cx->error.code;
+    }
+    *count = 0;
+    size_t first = 0;
+    for (size_t i = 0; i <= text.len && text.len > 0; i++) {
+        if (i == text.len || text.ptr[i] == ',') {
+            if (i > first) {
+                name[(*count)++] = (sx_span){text.ptr + first, i - first};
+            }
+            first = i + 1;
+        }
+    }
+    *names = name;
+    return SX_OK;
+}
+
 static sx_code optimise(sx_ctx *cx, const sx_core_request *request, const sx_device *device,
                         const sx_graph *graph, sx_graph **better, sx_optimize_report *report)
 {
-    sx_optimize_options options = {.allow_reassociating = !request->no_reassociate,
-                                   .allow_approximate = request->allow_approximate,
-                                   .disabled_rules = request->disabled_rules};
+    sx_optimize_options options = sx_optimize_defaults();
+    options.allow_reassociating = !request->no_reassociate;
+    options.allow_approximate = request->allow_approximate;
+    SX_TRY(split_names(cx, request->disabled_rules, &options.disabled, &options.disabled_count));
     uint32_t stage = sx_stage_begin(cx, "saturate");
     SX_TRY(sx_optimize(cx, graph, device, &options, better, report));
     SX_TRY(sx_graph_check(cx, *better));
-    sx_stage_end(cx, stage, report->stop, report->nodes);
+    sx_stage_end(cx, stage, sx_eg_stop_name(report->stop), report->nodes);
     return SX_OK;
 }
 
@@ -201,14 +223,25 @@ static sx_code compile_nodes(sx_ctx *cx, sx_pipe *pipe)
 
 /* ---- report ---- */
 
+/* "relu, fuse-epilogue": the rules of one step of the proof. */
+static sx_module_text put_rules(sx_image *image, const sx_proof *proof, const sx_proof_step *step)
+{
+    sx_module_text text = {(uint32_t)image->strings.len, 0};
+    for (uint32_t k = 0; k < step->rule_count; k++) {
+        sx_buf_print(&image->strings, "%s%s", k > 0 ? ", " : "",
+                     sx_rule_name(proof->rule[step->rule_first + k]));
+    }
+    text.size = (uint32_t)(image->strings.len - text.offset);
+    return text;
+}
+
 static void put_report(sx_ctx *cx, sx_image *image, const sx_optimize_report *report)
 {
-    for (uint32_t i = 0; i < report->rewrite_count; i++) {
-        const sx_optimize_rewrite *rewrite = &report->rewrite[i];
-        sx_module_rewrite record = {
-            .rule = sx_module_put_text(&image->strings, sx_span_of(rewrite->rule)),
-            .before = sx_module_put_text(&image->strings, rewrite->before),
-            .after = sx_module_put_text(&image->strings, rewrite->after)};
+    for (uint32_t i = 0; report->proof != NULL && i < report->proof->step_count; i++) {
+        const sx_proof_step *step = &report->proof->step[i];
+        sx_module_rewrite record = {.rule = put_rules(image, report->proof, step),
+                                    .before = sx_module_put_text(&image->strings, step->before),
+                                    .after = sx_module_put_text(&image->strings, step->after)};
         sx_buf_put(&image->rewrite, &record, sizeof(record));
     }
     for (uint32_t i = 0; i < cx->stage_count; i++) {

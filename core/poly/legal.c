@@ -32,6 +32,17 @@ static void print_affine(sx_buf *text, const sx_affine *form, uint32_t rank)
     }
 }
 
+static void print_dims(sx_buf *text, uint32_t dims)
+{
+    bool first = true;
+    for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
+        if ((dims >> d & 1) != 0) {
+            sx_buf_print(text, "%si%u", first ? "" : ", ", d);
+            first = false;
+        }
+    }
+}
+
 static void print_tuple(sx_buf *text, const sx_poly_statement *statement)
 {
     sx_buf_print(text, "%s[", statement->name);
@@ -62,7 +73,11 @@ static void print_accesses(sx_buf *text, const sx_poly_program *program, bool wr
             }
             print_tuple(text, statement);
             sx_buf_print(text, " -> A%u[", access->array);
-            print_affine(text, &access->index, statement->rank);
+            if (access->by_dims) {
+                print_dims(text, access->dims);
+            } else {
+                print_affine(text, &access->index, statement->rank);
+            }
             sx_buf_put_text(text, "]");
             print_domain(text, statement);
         }
@@ -132,17 +147,31 @@ static isl_union_map *flow(isl_union_map *sink, isl_union_map *must, isl_union_m
     return dependences;
 }
 
+static void new_step(isl_ctx *ctx)
+{
+    isl_ctx_reset_error(ctx);
+    isl_ctx_reset_operations(ctx);
+}
+
+/* RAW, WAW and WAR, each a step of its own; NULL if one runs out of operations. */
 static isl_union_map *dependences_of(isl_ctx *ctx, const sx_poly_program *program)
 {
     isl_union_map *reads = build_map(ctx, print_accesses, program, false);
     isl_union_map *writes = build_map(ctx, print_accesses, program, true);
     isl_union_map *order = build_map(ctx, print_times, program, false);
+    new_step(ctx);
     isl_union_map *raw = flow(isl_union_map_copy(reads), isl_union_map_copy(writes), NULL,
                               isl_union_map_copy(order));
+    if (raw != NULL) {
+        new_step(ctx);
+    }
     isl_union_map *waw = flow(isl_union_map_copy(writes), isl_union_map_copy(writes), NULL,
                               isl_union_map_copy(order));
+    if (raw != NULL && waw != NULL) {
+        new_step(ctx);
+    }
     isl_union_map *war = flow(writes, NULL, reads, order);
-    return isl_union_map_coalesce(isl_union_map_union(raw, isl_union_map_union(waw, war)));
+    return isl_union_map_union(raw, isl_union_map_union(waw, war));
 }
 
 /* { S[i] -> S[j] } for every reduction statement. */
@@ -215,48 +244,93 @@ static isl_union_map *crossing(isl_ctx *ctx, isl_union_map *dependences, isl_uni
     return isl_union_map_intersect(dependences, pairs);
 }
 
-/* One legality step: true if proven empty. An error of isl (quota) is "not proven". */
-static bool proven_empty(isl_ctx *ctx, isl_union_map *violated, const char *what,
-                         sx_poly_verdict *verdict)
+/* Distances of the dependences in schedule time: { T(sink) - T(source) }. */
+static isl_union_set *distances(isl_union_map *dependences, isl_union_map *schedule)
 {
-    isl_bool empty = isl_union_map_is_empty(violated);
-    if (empty == isl_bool_true) {
-        isl_union_map_free(violated);
-        return true;
+    isl_union_map *times = isl_union_map_apply_domain(dependences, isl_union_map_copy(schedule));
+    return isl_union_map_deltas(isl_union_map_apply_range(times, schedule));
+}
+
+/* Distances that are not lexicographically positive. */
+static isl_union_set *not_positive(isl_ctx *ctx, uint32_t dims)
+{
+    isl_space *space = isl_space_set_alloc(ctx, 0, dims);
+    isl_set *zero = isl_set_universe(isl_space_copy(space));
+    for (uint32_t d = 0; d < dims; d++) {
+        zero = isl_set_fix_si(zero, isl_dim_set, d, 0);
     }
-    if (empty == isl_bool_false) {
-        show(violated, what, verdict);
-        return false;
+    return isl_union_set_from_set(isl_set_apply(zero, isl_map_lex_ge(space)));
+}
+
+/* Distances that cross threads of parallel dimension `p`: not zero there, zero in all sequential dimensions before. */
+static isl_union_set *crossing_distances(isl_ctx *ctx, const sx_poly_program *program, uint32_t p)
+{
+    isl_set *same = isl_set_universe(isl_space_set_alloc(ctx, 0, program->schedule_dims));
+    for (uint32_t q = 0; q < p; q++) {
+        if ((program->parallel >> q & 1) == 0) {
+            same = isl_set_fix_si(same, isl_dim_set, q, 0);
+        }
+    }
+    isl_set *later = isl_set_lower_bound_si(isl_set_copy(same), isl_dim_set, p, 1);
+    isl_set *earlier = isl_set_upper_bound_si(same, isl_dim_set, p, -1);
+    return isl_union_set_from_set(isl_set_union(later, earlier));
+}
+
+/* Does no distance lie in `forbidden`? An error (out of operations) is no. */
+static isl_bool disjoint(isl_union_set *all, isl_union_set *forbidden)
+{
+    isl_union_set *both = isl_union_set_intersect(isl_union_set_copy(all), forbidden);
+    isl_bool empty = isl_union_set_is_empty(both);
+    isl_union_set_free(both);
+    return empty;
+}
+
+/* One step of the verdict; when it is no, `relation` gives the dependences to show. */
+static bool accept(isl_bool empty, isl_union_map *relation, const char *what,
+                   sx_poly_verdict *verdict)
+{
+    if (empty == isl_bool_true) {
+        isl_union_map_free(relation);
+        return true;
     }
     (void)snprintf(verdict->text, sizeof(verdict->text), "not proven within %u isl operations",
                    SX_POLY_OPERATIONS_MAX);
-    isl_union_map_free(violated);
-    (void)ctx;
+    if (empty == isl_bool_false) {
+        show(relation, what, verdict);
+    } else {
+        isl_union_map_free(relation);
+    }
     return false;
-}
-
-static void new_step(isl_ctx *ctx)
-{
-    isl_ctx_reset_error(ctx);
-    isl_ctx_reset_operations(ctx);
 }
 
 static void judge(isl_ctx *ctx, const sx_poly_program *program, isl_union_map *dependences,
                   sx_poly_verdict *verdict)
 {
-    isl_union_map *schedule = build_map(ctx, print_times, program, true);
     new_step(ctx);
-    isl_union_map *violated = not_after(ctx, isl_union_map_copy(dependences),
-                                        isl_union_map_copy(schedule), program->schedule_dims);
-    verdict->legal = proven_empty(ctx, violated, "violated dependence", verdict);
-    for (uint32_t p = 0; verdict->legal && p < program->schedule_dims; p++) {
-        if ((program->parallel >> p & 1) != 0) {
-            new_step(ctx);
-            violated = crossing(ctx, isl_union_map_copy(dependences), isl_union_map_copy(schedule),
-                                program, p);
-            verdict->legal = proven_empty(ctx, violated, "dependence between threads", verdict);
-        }
+    isl_union_map *schedule = build_map(ctx, print_times, program, true);
+    isl_union_set *all = distances(isl_union_map_copy(dependences), isl_union_map_copy(schedule));
+    isl_bool empty = disjoint(all, not_positive(ctx, program->schedule_dims));
+    isl_union_map *shown = NULL;
+    if (empty == isl_bool_false) {
+        new_step(ctx);
+        shown = not_after(ctx, isl_union_map_copy(dependences), isl_union_map_copy(schedule),
+                          program->schedule_dims);
     }
+    verdict->legal = accept(empty, shown, "violated dependence", verdict);
+    for (uint32_t p = 0; verdict->legal && p < program->schedule_dims; p++) {
+        if ((program->parallel >> p & 1) == 0) {
+            continue;
+        }
+        new_step(ctx);
+        empty = disjoint(all, crossing_distances(ctx, program, p));
+        shown = NULL;
+        if (empty == isl_bool_false) {
+            shown = crossing(ctx, isl_union_map_copy(dependences), isl_union_map_copy(schedule),
+                             program, p);
+        }
+        verdict->legal = accept(empty, shown, "dependence between threads", verdict);
+    }
+    isl_union_set_free(all);
     isl_union_map_free(schedule);
     if (verdict->legal) {
         isl_size pieces = isl_union_map_n_map(dependences);

@@ -2,7 +2,8 @@
  *
  * Original order: the instructions as whole-tensor operations, one after the other. The elementwise instructions between two levels
  * of reductions are one statement "Ek" over the whole space; each reduction is an initialisation "In" and an update "Un". Values live
- * in arrays of their own: argument a is array a, the result the next one, then one for each statement group. */
+ * in arrays of their own, indexed by the dimensions they vary along: the result, one for each group, one for each reduction. Arguments
+ * are only read, so no dependence goes through them and they are left out. */
 #include "core/poly/poly.h"
 
 #include <stdio.h>
@@ -15,8 +16,7 @@ typedef struct {
     sx_poly_program *program;
     uint32_t rank;
     int64_t extent[SX_RANK_MAX];
-    int64_t flat[SX_RANK_MAX];           /* row-major strides of the whole space */
-    int64_t row[SX_RANK_MAX];            /* the same with the reduced dimensions gone: 0 there */
+    uint32_t all, rows; /* sets of dimensions: the whole space, those that are not reduced */
     uint32_t level[SX_FUSED_INSTRS_MAX]; /* reductions an instruction depends on, longest chain */
     uint32_t level_max;
     bool varies[SX_FUSED_INSTRS_MAX];           /* along the reduced dimensions */
@@ -80,27 +80,11 @@ static void find_levels(builder *b)
     }
 }
 
-static sx_affine over(const int64_t coef[SX_RANK_MAX], uint32_t rank)
-{
-    sx_affine form = {0};
-    memcpy(form.coef, coef, rank * sizeof(form.coef[0]));
-    return form;
-}
-
-static void add_access(sx_poly_statement *statement, uint32_t array, bool write, sx_affine index)
+static void add_access(sx_poly_statement *statement, uint32_t array, bool write, uint32_t dims)
 {
     SX_ASSERT(statement->access_count < SX_POLY_ACCESSES_MAX);
-    statement->access[statement->access_count++] = (sx_poly_access){array, write, index};
-}
-
-static sx_affine argument_index(const builder *b, uint32_t argument)
-{
-    const sx_access *access = &b->body->access[argument];
-    sx_affine form = {.constant = access->offset.scale};
-    for (uint32_t d = 0; d < b->rank; d++) {
-        form.coef[d] = access->stride[d].scale;
-    }
-    return form;
+    statement->access[statement->access_count++] =
+        (sx_poly_access){.array = array, .write = write, .by_dims = true, .dims = dims};
 }
 
 /* A new statement over the whole space, or over the rows (reduced dimensions have extent 1). */
@@ -138,19 +122,19 @@ static uint32_t reduction_array(const builder *b, uint32_t instr)
     return b->result_array + 2 + b->level_max + instr;
 }
 
-static sx_affine group_index(const builder *b, uint32_t level)
+static uint32_t group_dims(const builder *b, uint32_t level)
 {
-    return over(b->group_varies[level] ? b->flat : b->row, b->rank);
+    return b->group_varies[level] ? b->all : b->rows;
 }
 
 /* Reads the value of an instruction: a reduction's array or that of its level's group. */
 static void add_read(const builder *b, sx_poly_statement *statement, uint32_t instr)
 {
     if (is_reduction(&b->body->instr[instr])) {
-        add_access(statement, reduction_array(b, instr), false, over(b->row, b->rank));
+        add_access(statement, reduction_array(b, instr), false, b->rows);
     } else {
         add_access(statement, group_array(b, b->level[instr]), false,
-                   group_index(b, b->level[instr]));
+                   group_dims(b, b->level[instr]));
     }
 }
 
@@ -167,9 +151,6 @@ static sx_code add_group(sx_ctx *cx, builder *b, uint32_t level)
         if (b->level[i] != level || is_reduction(instr)) {
             continue;
         }
-        if (instr->kind == SX_BODY_ARG && statement->access_count < SX_POLY_ACCESSES_MAX - 8) {
-            add_access(statement, instr->x, false, argument_index(b, instr->x));
-        }
         uint32_t operand[3];
         uint32_t count = operands(instr, operand);
         for (uint32_t k = 0; k < count; k++) {
@@ -183,7 +164,7 @@ static sx_code add_group(sx_ctx *cx, builder *b, uint32_t level)
          k++) {
         add_read(b, statement, reads[k]);
     }
-    add_access(statement, group_array(b, level), true, group_index(b, level));
+    add_access(statement, group_array(b, level), true, group_dims(b, level));
     return SX_OK;
 }
 
@@ -192,17 +173,12 @@ static sx_code add_reduction(sx_ctx *cx, builder *b, uint32_t i)
     const sx_instr *instr = &b->body->instr[i];
     sx_poly_statement *init, *update;
     SX_TRY(add_statement(cx, b, 'I', i, true, &init));
-    add_access(init, reduction_array(b, i), true, over(b->row, b->rank));
+    add_access(init, reduction_array(b, i), true, b->rows);
     SX_TRY(add_statement(cx, b, 'U', i, false, &update));
     update->reduction = true;
-    add_access(update, reduction_array(b, i), true, over(b->row, b->rank));
-    add_access(update, reduction_array(b, i), false, over(b->row, b->rank));
-    if (instr->kind == SX_BODY_DOT) {
-        add_access(update, b->body->instr[instr->x].x, false,
-                   argument_index(b, b->body->instr[instr->x].x));
-        add_access(update, b->body->instr[instr->y].x, false,
-                   argument_index(b, b->body->instr[instr->y].x));
-    } else {
+    add_access(update, reduction_array(b, i), true, b->rows);
+    add_access(update, reduction_array(b, i), false, b->rows);
+    if (instr->kind == SX_BODY_REDUCE) {
         add_read(b, update, instr->x);
     }
     return SX_OK;
@@ -226,7 +202,7 @@ static sx_code add_statements(sx_ctx *cx, builder *b)
     sx_poly_statement *store;
     SX_TRY(add_statement(cx, b, 'R', 0, !b->full, &store));
     add_read(b, store, last);
-    add_access(store, b->result_array, true, over(b->full ? b->flat : b->row, b->rank));
+    add_access(store, b->result_array, true, b->full ? b->all : b->rows);
     return SX_OK;
 }
 
@@ -363,14 +339,10 @@ static sx_code begin(sx_ctx *cx, builder *b, const sx_type *input, uint32_t inpu
         return SX_FAIL(cx, SX_INPUT, "polyhedral program of a space with symbolic extents");
     }
     b->full = sx_body_result_is_full(&b->fused->type, b->body);
-    int64_t flat = 1, row = 1;
-    for (uint32_t d = b->rank; d-- > 0;) {
-        bool reduced = (b->body->axes >> d & 1) != 0;
+    b->all = (1u << b->rank) - 1;
+    b->rows = b->all & ~b->body->axes;
+    for (uint32_t d = 0; d < b->rank; d++) {
         b->extent[d] = b->fused->type.dim[d].scale;
-        b->flat[d] = flat;
-        b->row[d] = reduced ? 0 : row;
-        flat *= b->extent[d]; /* within SX_ELEMENTS_MAX: the type was checked */
-        row *= reduced ? 1 : b->extent[d];
     }
     find_levels(b);
     return SX_OK;
@@ -385,7 +357,7 @@ sx_code sx_poly_of_fused(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
                  .plan = plan,
                  .program = program,
                  .rank = fused->type.rank};
-    b.result_array = fused->body->arg_count;
+    b.result_array = 0;
     SX_TRY(begin(cx, &b, input, input_count));
     SX_TRY(add_statements(cx, &b));
     program->order_dims = 1 + b.rank;

@@ -14,7 +14,7 @@
 #include "core/loop/loop.h"
 
 #define SX_POLY_OPERATIONS_MAX \
-    100000u /* isl operations per step: dependences are one step, each legality test is one */
+    100000u /* isl operations per step: RAW, WAW, WAR and each legality test are one */
 #define SX_POLY_STATEMENTS_MAX 32u
 #define SX_POLY_ACCESSES_MAX 28u
 #define SX_POLY_TIME_DIMS_MAX 24u
@@ -27,8 +27,11 @@ typedef struct {
     int64_t div; /* 0 or 1: none */
 } sx_affine;
 typedef struct {
-    uint32_t array; /* arrays are numbers; elements are one-dimensional (flat) */
+    uint32_t array; /* arrays are numbers */
     bool write;
+    bool
+        by_dims; /* element [i[d] for d in dims]: cheap for isl; else the one-dimensional element `index` */
+    uint32_t dims; /* set of 1 << dimension */
     sx_affine index;
 } sx_poly_access;
 typedef struct {

@@ -11,6 +11,7 @@
 #define POINT_NS 20.0 /* entering a grid point: call, address set-up */
 #define LOADS_PER_CYCLE 2.0
 #define STRIP_CYCLES 24.0 /* prologue and stores of one register block */
+#define UNHIDDEN 0.1      /* share of the shorter of computing and moving that does not overlap */
 
 static const int64_t tile_rows[] = {16, 32, 64, 128, 256, 512};
 static const int64_t tile_panels[] = {1, 2, 4, 8, 16, 32};

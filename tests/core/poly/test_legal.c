@@ -43,7 +43,7 @@ static void set(sx_affine *time, uint32_t count, const sx_affine *forms)
 }
 static void touch(sx_poly_statement *s, uint32_t array, bool write, sx_affine index)
 {
-    s->access[s->access_count++] = (sx_poly_access){array, write, index};
+    s->access[s->access_count++] = (sx_poly_access){.array = array, .write = write, .index = index};
 }
 
 #define M 512
