@@ -227,39 +227,6 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
                    search.best_count, verdict.text);
 }
 
-/* concatenate and gather: no search, the plan is the vector width. */
-static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, const sx_node *node, const subject *s,
-                            uint32_t result)
-{
-    sx_lower_plan plan = {.lanes = pipe->lanes};
-    const sx_attr *attr = sx_graph_attr(pipe->graph, node);
-    sx_kernel *kernel;
-    if (node->op == SX_OP_CONCATENATE) {
-        SX_TRY(sx_lower_concatenate(cx, s->name, attr, s->type, s->count, &node->type, &plan,
-                                    &kernel));
-    } else {
-        SX_TRY(sx_lower_gather(cx, s->name, attr, s->type, s->count, &node->type, &plan, &kernel));
-    }
-    sx_x64_kernel code;
-    SX_TRY(emit(cx, pipe, kernel, &code));
-    s->tensor[s->count] = result;
-    double floor_ns = sx_device_move_ns(pipe->device, kernel->bytes);
-    finished done = {.kernel = kernel,
-                     .code = &code,
-                     .arg = s->tensor,
-                     .arg_count = s->count + 1,
-                     .constant = pipe->tensor[result].constant};
-    done.record =
-        (sx_module_kernel){.what = sx_module_put_text(&pipe->image->strings,
-                                                      sx_span_of(sx_op_info_of(node->op)->name)),
-                           .kind = SX_MODULE_COPY,
-                           .candidates = 1,
-                           .node = s->node,
-                           .cost_ns = floor_ns + pipe->device->launch_ns,
-                           .floor_ns = floor_ns};
-    return append(pipe, &done);
-}
-
 sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t result)
 {
     static const char *const prefix[] = {
@@ -277,8 +244,8 @@ sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t result
         tensor[k] = pipe->tensor_of[input.i];
     }
     if (node->op != SX_OP_FUSED) {
-        (void)snprintf(s.name, sizeof(s.name), "%s_%u", sx_op_info_of(node->op)->name, id.i);
-        return compile_copy(cx, pipe, node, &s, result);
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "node %%%u: no code generator for %s", id.i,
+                       sx_op_info_of(node->op)->name);
     }
     s.fused = sx_graph_attr(pipe->graph, node);
     sx_kernel_kind kernel_kind = sx_body_kernel_kind(s.fused->body);
