@@ -16,8 +16,7 @@ static const bench table[] = {
     {"compile", "cold latency of the compiler by stage, for both models", sx_bench_compile},
     {"encoder", "one run of the encoder block against onnxruntime or NumPy with the same threads",
      sx_bench_encoder},
-}
-;
+};
 
 uint64_t sx_bench_now_ns(void)
 {
