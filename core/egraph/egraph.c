@@ -266,7 +266,9 @@ sx_code sx_eg_union(sx_ctx *cx, sx_eg *eg, uint32_t a, uint32_t b, uint32_t rule
         void *into = eg->record + (size_t)keep * eg->analysis.size;
         const void *from = eg->record + (size_t)drop * eg->analysis.size;
         SX_TRY(eg->analysis.join(cx, eg->analysis.self, into, from, &changed));
-        SX_TRY(push(cx, &eg->learnt, &eg->learnt_count, &eg->learnt_capacity, keep));
+        if (changed || memcmp(into, from, eg->analysis.size) != 0) {
+            SX_TRY(push(cx, &eg->learnt, &eg->learnt_count, &eg->learnt_capacity, keep));
+        }
     }
     SX_TRY(push(cx, &eg->absorbed, &eg->absorbed_count, &eg->absorbed_capacity, drop));
     SX_TRY(touch(cx, eg, keep));

@@ -19,11 +19,6 @@ static uint64_t add_cost(uint64_t a, uint64_t b)
     return a >= SX_COST_MAX || b >= SX_COST_MAX - a ? SX_COST_MAX : a + b;
 }
 
-static uint32_t next_live(const sx_eg *eg, uint32_t n)
-{
-    return eg->member_next[n];
-}
-
 sx_code sx_walker_init(sx_ctx *cx, const sx_eg *eg, sx_walker *walker)
 {
     *walker = (sx_walker){0};
@@ -291,13 +286,112 @@ static sx_code greedy_choice(extractor *x, uint32_t *choice)
 /* ---- rung 3: local search ---- */
 
 typedef struct {
-    uint32_t *choice; /* of the incumbent, with a default for every other class */
-    uint32_t *trial;
+    uint32_t *choice;  /* of the incumbent, with a default for every other class */
     uint32_t *program; /* classes of the incumbent, children first */
     uint32_t program_count;
+    uint32_t *readers;  /* per class: edges and roots of the incumbent that need it */
+    uint32_t *position; /* per class: place in program, or SX_EG_NONE */
+    uint32_t *seen;     /* per class: epoch of the last reach() that met it */
+    uint32_t epoch;
     uint8_t *paid;
     uint64_t cost;
 } search;
+
+/* Larger programs stay as greedy has them: the walks below recurse along chains of the program. */
+#define SEARCH_CLASSES_MAX 10000u
+
+/* One more reader of a class; the first makes it part of the program, and its children with it. */
+static void acquire(extractor *x, search *s, uint32_t class_)
+{
+    x->work++;
+    if (s->readers[class_]++ > 0) {
+        return;
+    }
+    uint32_t n = s->choice[class_];
+    s->cost = n == SX_EG_NONE ? SX_COST_MAX : add_cost(s->cost, x->wanted->cost[n]);
+    for (uint32_t k = 0; n != SX_EG_NONE && k < x->eg->node[n].arity; k++) {
+        acquire(x, s, sx_eg_child(x->eg, n, k));
+    }
+}
+
+static void release(extractor *x, search *s, uint32_t class_)
+{
+    x->work++;
+    SX_ASSERT(s->readers[class_] > 0);
+    if (--s->readers[class_] > 0) {
+        return;
+    }
+    uint32_t n = s->choice[class_];
+    s->cost -= n == SX_EG_NONE ? 0 : x->wanted->cost[n];
+    for (uint32_t k = 0; n != SX_EG_NONE && k < x->eg->node[n].arity; k++) {
+        release(x, s, sx_eg_child(x->eg, n, k));
+    }
+}
+
+/* Class of the program gets node n; the cost follows. Doing it again with the old node restores everything. */
+static void rechoose(extractor *x, search *s, uint32_t class_, uint32_t n)
+{
+    const sx_eg *eg = x->eg;
+    uint32_t old = s->choice[class_];
+    for (uint32_t k = 0; k < eg->node[n].arity; k++) {
+        acquire(x, s, sx_eg_child(eg, n, k));
+    }
+    s->choice[class_] = n;
+    s->cost = s->cost - x->wanted->cost[old] + x->wanted->cost[n];
+    for (uint32_t k = 0; k < eg->node[old].arity; k++) {
+        release(x, s, sx_eg_child(eg, old, k));
+    }
+}
+
+/* Does the program below `from` need class `target`? What stands before the target in the program cannot. */
+static bool reaches(extractor *x, search *s, uint32_t from, uint32_t target)
+{
+    x->work++;
+    if (from == target) {
+        return true;
+    }
+    uint32_t n = s->choice[from];
+    if (s->seen[from] == s->epoch || n == SX_EG_NONE || s->position[from] < s->position[target]) {
+        return false;
+    }
+    s->seen[from] = s->epoch;
+    for (uint32_t k = 0; k < x->eg->node[n].arity; k++) {
+        if (reaches(x, s, sx_eg_child(x->eg, n, k), target)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool would_cycle(extractor *x, search *s, uint32_t class_, uint32_t n)
+{
+    s->epoch++;
+    for (uint32_t k = 0; k < x->eg->node[n].arity; k++) {
+        if (reaches(x, s, sx_eg_child(x->eg, n, k), class_)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The order of the incumbent anew, after a change was taken. False if it is no program after all. */
+static bool renumber(extractor *x, search *s)
+{
+    uint64_t total;
+    if (!walk(x, x->wanted->cost, s->choice, &total)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < s->program_count; i++) {
+        s->position[s->program[i]] = SX_EG_NONE;
+    }
+    s->program_count = x->walker.order_count;
+    memcpy(s->program, x->walker.order, s->program_count * sizeof(uint32_t));
+    for (uint32_t i = 0; i < s->program_count; i++) {
+        s->position[s->program[i]] = i;
+    }
+    SX_ASSERT(total == s->cost);
+    return true;
+}
 
 /* Choices of classes outside the incumbent: cheapest given what is paid already. */
 static void refresh_defaults(extractor *x, search *s)
@@ -309,45 +403,36 @@ static void refresh_defaults(extractor *x, search *s)
     }
     find_tree_costs(x, x->wanted->cost, s->paid);
     for (uint32_t c = 0; c < eg->node_count; c++) {
-        if (s->paid[c] == 0) {
-            s->choice[c] = x->tree_best[c];
-        }
-        s->trial[c] = s->choice[c];
+        s->choice[c] = s->paid[c] == 0 ? x->tree_best[c] : s->choice[c];
     }
 }
 
-/* Takes the trial if it is a cheaper program; else puts back the classes in `changed`. */
-static bool settle(extractor *x, search *s, const uint32_t *changed, uint32_t count)
+static bool usable(const extractor *x, uint32_t n)
 {
-    uint64_t total;
-    if (walk(x, x->wanted->cost, s->trial, &total) && total < s->cost) {
-        s->cost = total;
-        for (uint32_t i = 0; i < count; i++) {
-            s->choice[changed[i]] = s->trial[changed[i]];
-        }
-        memcpy(s->program, x->walker.order, x->walker.order_count * sizeof(uint32_t));
-        s->program_count = x->walker.order_count;
-        return true;
+    const sx_eg *eg = x->eg;
+    bool ok = eg->node[n].dead == 0 && x->wanted->cost[n] != SX_COST_NEVER;
+    for (uint32_t k = 0; ok && k < eg->node[n].arity; k++) {
+        ok = x->tree[sx_eg_child(eg, n, k)] != SX_COST_NEVER;
     }
-    for (uint32_t i = 0; i < count; i++) {
-        s->trial[changed[i]] = s->choice[changed[i]];
-    }
-    return false;
+    return ok;
 }
 
 static bool try_alternatives(extractor *x, search *s, uint32_t class_)
 {
     const sx_eg *eg = x->eg;
+    uint64_t before = s->cost;
+    uint32_t old = s->choice[class_];
     uint32_t n = class_;
     do {
-        if (eg->node[n].dead == 0 && n != s->choice[class_] &&
-            x->wanted->cost[n] != SX_COST_NEVER) {
-            s->trial[class_] = n;
-            if (settle(x, s, &class_, 1)) {
+        if (n != old && usable(x, n) && !would_cycle(x, s, class_, n)) {
+            rechoose(x, s, class_, n);
+            if (s->cost < before && renumber(x, s)) {
                 return true;
             }
+            rechoose(x, s, class_, old);
+            SX_ASSERT(s->cost == before);
         }
-        n = next_live(eg, n);
+        n = eg->member_next[n];
     } while (n != class_);
     return false;
 }
@@ -362,51 +447,78 @@ static bool uses_class(const sx_eg *eg, uint32_t n, uint32_t class_)
     return false;
 }
 
+/* The cheapest node of a class that does without another class, given what is paid. */
+static uint32_t best_without(extractor *x, search *s, uint32_t user, uint32_t class_)
+{
+    const sx_eg *eg = x->eg;
+    uint32_t best = SX_EG_NONE;
+    uint64_t best_cost = SX_COST_NEVER;
+    uint32_t n = user;
+    do {
+        if (eg->node[n].dead == 0 && !uses_class(eg, n, class_)) {
+            uint64_t total = tree_cost_of(x, x->wanted->cost, n);
+            if ((total < best_cost || (total == best_cost && n < best)) && total != SX_COST_NEVER &&
+                !would_cycle(x, s, user, n)) {
+                best = n;
+                best_cost = total;
+            }
+        }
+        n = eg->member_next[n];
+    } while (n != user);
+    return best;
+}
+
+#define USERS_MAX 16u
+
 /* All users of a class at once turn to their cheapest node that does without it: one at a time none of them would gain. */
 static bool try_without(extractor *x, search *s, uint32_t class_)
 {
     const sx_eg *eg = x->eg;
-    uint32_t changed[16];
+    uint32_t user[USERS_MAX];
+    uint32_t old[USERS_MAX];
     uint32_t count = 0;
-    for (uint32_t i = 0; i < s->program_count && count < SX_COUNT(changed); i++) {
-        uint32_t user = s->program[i];
-        if (!uses_class(eg, s->choice[user], class_)) {
+    uint64_t before = s->cost;
+    if (s->readers[class_] < 2 || s->readers[class_] > USERS_MAX) {
+        return false;
+    }
+    bool possible = true;
+    for (uint32_t e = eg->parent_head[class_]; e != SX_EG_NONE && possible; e = eg->edge_next[e]) {
+        uint32_t parent = sx_eg_find(eg, eg->owner[e]);
+        if (s->choice[parent] != eg->owner[e] || s->position[parent] == SX_EG_NONE ||
+            s->readers[parent] == 0) {
             continue;
         }
-        uint32_t best = SX_EG_NONE;
-        uint64_t best_cost = SX_COST_NEVER;
-        uint32_t n = user;
-        do {
-            uint64_t total = eg->node[n].dead == 0 && !uses_class(eg, n, class_)
-                                 ? tree_cost_of(x, x->wanted->cost, n)
-                                 : SX_COST_NEVER;
-            if (total < best_cost || (total == best_cost && n < best && total != SX_COST_NEVER)) {
-                best = n;
-                best_cost = total;
-            }
-            n = next_live(eg, n);
-        } while (n != user);
-        if (best == SX_EG_NONE) {
-            break;
+        uint32_t best = count < USERS_MAX ? best_without(x, s, parent, class_) : SX_EG_NONE;
+        possible = best != SX_EG_NONE;
+        if (possible) {
+            user[count] = parent;
+            old[count++] = s->choice[parent];
+            rechoose(x, s, parent, best);
         }
-        s->trial[user] = best;
-        changed[count++] = user;
     }
-    return count > 0 && settle(x, s, changed, count);
+    if (possible && s->cost < before && renumber(x, s)) {
+        return true;
+    }
+    while (count-- > 0) {
+        rechoose(x, s, user[count], old[count]);
+    }
+    SX_ASSERT(s->cost == before);
+    return false;
 }
 
 static sx_code search_init(extractor *x, search *s)
 {
     uint32_t count = x->eg->node_count;
-    s->choice = SX_NEW_ARRAY(x->cx, uint32_t, count);
-    s->trial = SX_NEW_ARRAY(x->cx, uint32_t, count);
-    s->program = SX_NEW_ARRAY(x->cx, uint32_t, count);
-    s->paid = SX_NEW_ARRAY(x->cx, uint8_t, count);
-    if (s->choice == NULL || s->trial == NULL || s->program == NULL || s->paid == NULL) {
-        return x->cx->error.code;
+    uint32_t **words[] = {&s->choice, &s->program, &s->readers, &s->position, &s->seen};
+    for (size_t i = 0; i < SX_COUNT(words); i++) {
+        *words[i] = SX_NEW_ARRAY(x->cx, uint32_t, count);
+        if (*words[i] == NULL) {
+            return x->cx->error.code;
+        }
     }
+    s->paid = SX_NEW_ARRAY(x->cx, uint8_t, count);
     s->cost = SX_COST_NEVER;
-    return SX_OK;
+    return s->paid == NULL ? x->cx->error.code : SX_OK;
 }
 
 /* Makes `choice` the incumbent if it is a cheaper program. */
@@ -421,16 +533,34 @@ static void offer(extractor *x, search *s, const uint32_t *choice)
     }
 }
 
+/* Readers and positions of the incumbent. */
+static void begin_search(extractor *x, search *s)
+{
+    const sx_eg *eg = x->eg;
+    memset(s->position, 0xFF, eg->node_count * sizeof(uint32_t));
+    for (uint32_t r = 0; r < x->wanted->root_count; r++) {
+        s->readers[sx_eg_find(eg, x->wanted->root[r])]++;
+    }
+    for (uint32_t i = 0; i < s->program_count; i++) {
+        uint32_t n = s->choice[s->program[i]];
+        s->position[s->program[i]] = i;
+        for (uint32_t k = 0; k < eg->node[n].arity; k++) {
+            s->readers[sx_eg_child(eg, n, k)]++;
+        }
+    }
+}
+
 static void descend(extractor *x, search *s)
 {
     uint64_t budget = x->work + x->wanted->fuel;
     bool better = true;
+    begin_search(x, s);
     while (better && x->work < budget) {
         better = false;
         refresh_defaults(x, s);
         for (uint32_t i = s->program_count; i-- > 0 && x->work < budget;) {
-            uint32_t class_ = s->program[i < s->program_count ? i : s->program_count - 1];
-            better = try_alternatives(x, s, class_) || better;
+            i = i < s->program_count ? i : s->program_count - 1;
+            better = try_alternatives(x, s, s->program[i]) || better;
         }
         for (uint32_t i = 0; i < s->program_count && x->work < budget; i++) {
             better = try_without(x, s, s->program[i]) || better;
@@ -441,6 +571,8 @@ static void descend(extractor *x, search *s)
 /* ---- rung 4: branch and bound over the classes a program still needs ---- */
 
 #define BRANCH_DEPTH_MAX 400u
+#define PROVE_CLASSES_MAX \
+    64u /* larger programs are not tried: the tree would not end within the fuel */
 
 typedef struct {
     uint32_t *choice;
@@ -459,7 +591,7 @@ static uint64_t least_node(const extractor *x, uint32_t class_)
         if (eg->node[n].dead == 0 && x->wanted->cost[n] < least) {
             least = x->wanted->cost[n];
         }
-        n = next_live(eg, n);
+        n = eg->member_next[n];
     } while (n != class_);
     return least;
 }
@@ -469,7 +601,6 @@ static void branch(extractor *x, search *s, brancher *b, uint32_t decided, uint3
                    uint64_t bound)
 {
     const sx_eg *eg = x->eg;
-    x->work++;
     if (x->work >= b->budget || decided >= BRANCH_DEPTH_MAX) {
         b->cut = true;
         return;
@@ -482,6 +613,7 @@ static void branch(extractor *x, search *s, brancher *b, uint32_t decided, uint3
     uint32_t n = class_;
     do {
         uint64_t cost = eg->node[n].dead == 0 ? x->wanted->cost[n] : SX_COST_NEVER;
+        x->work++;
         if (cost != SX_COST_NEVER) {
             uint64_t next = bound - b->least[class_] + cost;
             uint32_t more = count;
@@ -501,7 +633,7 @@ static void branch(extractor *x, search *s, brancher *b, uint32_t decided, uint3
                 b->choice[b->pending[i]] = SX_EG_NONE;
             }
         }
-        n = next_live(eg, n);
+        n = eg->member_next[n];
     } while (n != class_ && !b->cut);
     b->choice[class_] = eg->node_count;
 }
@@ -579,9 +711,13 @@ sx_code sx_eg_extract(sx_ctx *cx, const sx_eg *eg, const sx_extraction *wanted,
         return SX_FAIL(cx, SX_INTERNAL, "e-graph of %u nodes holds no program for its roots",
                        eg->node_count);
     }
-    descend(&x, &s);
+    if (s.program_count <= SEARCH_CLASSES_MAX) {
+        descend(&x, &s);
+    }
     result->proven = false;
-    SX_TRY(prove(&x, &s, &result->proven));
+    if (s.program_count <= PROVE_CLASSES_MAX) {
+        SX_TRY(prove(&x, &s, &result->proven));
+    }
     result->choice = SX_NEW_ARRAY(cx, uint32_t, eg->node_count);
     if (result->choice == NULL) {
         return cx->error.code;

@@ -9,8 +9,11 @@ sx_optimize_options sx_optimize_defaults(void)
 {
     sx_optimize_options options = {
         .allow_reassociating = true, .extract_fuel = 1000000, .with_proof = true};
-    options.limits = (sx_eg_limits){
-        .rounds = 24, .nodes = 20000, .matches = 400, .fuel = 20000000, .bytes = (size_t)400 << 20};
+    options.limits = (sx_eg_limits){.rounds = 24,
+                                    .nodes = 40000,
+                                    .matches = 2000,
+                                    .fuel = 20000000,
+                                    .bytes = (size_t)400 << 20};
     return options;
 }
 

@@ -246,13 +246,14 @@ static sx_code merge_value(chainer *c, uint32_t n)
 static sx_code merge_values(chainer *c, const bool *needed)
 {
     const sx_graph *input = c->proof->input;
+    bool *done = SX_NEW_ARRAY(c->cx, bool, c->t->eg.node_count);
+    if (done == NULL) {
+        return c->cx->error.code;
+    }
     for (uint32_t i = 0; i < input->node_count; i++) {
         uint32_t n = c->proof->input_node[i];
-        bool first = true; /* nodes of equal content are one e-node */
-        for (uint32_t j = 0; j < i && first; j++) {
-            first = c->proof->input_node[j] != n;
-        }
-        if (needed[i] && first && sx_eg_find(&c->t->eg, n) != n) {
+        if (needed[i] && !done[n] && sx_eg_find(&c->t->eg, n) != n) {
+            done[n] = true; /* nodes of equal content are one e-node */
             SX_TRY(merge_value(c, n));
         }
     }
@@ -353,8 +354,13 @@ static sx_code merged_program(sx_ctx *cx, const sx_proof *proof, uint32_t count,
     const sx_graph *input = proof->input;
     sx_node_id *made = SX_NEW_ARRAY(cx, sx_node_id, input->node_count + 1);
     uint32_t *by_node = SX_NEW_ARRAY(cx, uint32_t, proof->tensors->eg.node_count);
-    if (made == NULL || by_node == NULL) {
+    uint32_t *merged = SX_NEW_ARRAY(cx, uint32_t, proof->tensors->eg.node_count);
+    if (made == NULL || by_node == NULL || merged == NULL) {
         return cx->error.code;
+    }
+    memset(merged, 0xFF, proof->tensors->eg.node_count * sizeof(*merged));
+    for (uint32_t s = 0; s < count; s++) {
+        merged[proof->step[s].from] = proof->step[s].to;
     }
     SX_TRY(sx_graph_make(cx, input->name, input->attrs, graph));
     for (uint32_t i = 0; i < input->symbol_count; i++) {
@@ -371,10 +377,8 @@ static sx_code merged_program(sx_ctx *cx, const sx_proof *proof, uint32_t count,
         sx_attr attr = *sx_graph_attr(input, node);
         SX_TRY(sx_graph_add(cx, *graph, node->op, &attr, operand, node->input_count, &made[i]));
         by_node[proof->input_node[i]] = made[i].i;
-        for (uint32_t s = 0; s < count; s++) {
-            if (proof->step[s].from == proof->input_node[i]) {
-                made[i].i = by_node[proof->step[s].to];
-            }
+        if (merged[proof->input_node[i]] != SX_EG_NONE) {
+            made[i].i = by_node[merged[proof->input_node[i]]];
         }
     }
     for (uint32_t i = 0; i < input->output_count; i++) {

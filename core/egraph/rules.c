@@ -94,6 +94,19 @@ bool sx_rewrite_near(const sx_rewrite *rw, uint32_t class_, double value)
     return fact->has_value != 0 && fabs(fact->value - value) <= ldexp(fabs(value), -21);
 }
 
+bool sx_rewrite_is_private(const sx_rewrite *rw, uint32_t k)
+{
+    const sx_eg *eg = &sx_rewrite_tensors(rw)->eg;
+    uint32_t root = sx_eg_find(eg, rw->node[0]);
+    uint32_t class_ = sx_eg_find(eg, rw->node[k]);
+    for (uint32_t e = eg->parent_head[class_]; e != SX_EG_NONE; e = eg->edge_next[e]) {
+        if (eg->node[eg->owner[e]].dead == 0 && sx_eg_find(eg, eg->owner[e]) != root) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool sx_type_is_real(const sx_type *type)
 {
     return type->dtype == SX_F32 || type->dtype == SX_F64;
@@ -117,6 +130,31 @@ sx_code sx_rule_divide_negate(sx_rewrite *rw)
     SX_TRY(sx_rewrite_add(rw, SX_OP_DIVIDE, NULL, rw->var, 2, &node));
     SX_TRY(sx_rewrite_add(rw, SX_OP_NEGATE, NULL, &node, 1, &node));
     return sx_rewrite_emit(rw, node);
+}
+
+/* op(a, op(b, c)) = op(op(a, b), c), or the other way round */
+static sx_code associate(sx_rewrite *rw, bool to_left)
+{
+    if (!sx_rewrite_is_private(rw, 1)) {
+        return SX_OK;
+    }
+    sx_op op = sx_tensors_op(sx_rewrite_tensors(rw), rw->node[0]);
+    uint32_t inner;
+    uint32_t node;
+    SX_TRY(sx_rewrite_add(rw, op, NULL, &rw->var[to_left ? 0 : 1], 2, &inner));
+    uint32_t child[2] = {to_left ? inner : rw->var[0], to_left ? rw->var[2] : inner};
+    SX_TRY(sx_rewrite_add(rw, op, NULL, child, 2, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
+sx_code sx_rule_associate_left(sx_rewrite *rw)
+{
+    return associate(rw, true);
+}
+
+sx_code sx_rule_associate_right(sx_rewrite *rw)
+{
+    return associate(rw, false);
 }
 
 sx_code sx_rule_fold_value(sx_rewrite *rw)

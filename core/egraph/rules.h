@@ -47,6 +47,9 @@ sx_code sx_rewrite_reshape(sx_rewrite *rw, uint32_t x, const sx_type *type, uint
 sx_code sx_rewrite_emit(sx_rewrite *rw, uint32_t to);
 /* Is the class one known value, within one part in 2^21 (constants rounded to f32)? */
 bool sx_rewrite_near(const sx_rewrite *rw, uint32_t class_, double value);
+/* Is the root's class the only one that reads the class of matched node `k`? Rules that would compute it in another way as well ask
+ * this: it bounds the search, not the truth. */
+bool sx_rewrite_is_private(const sx_rewrite *rw, uint32_t k);
 bool sx_type_is_real(const sx_type *type); /* f32 or f64 */
 
 #define SX_RULE(id, name, rule_class, left, right)
