@@ -371,7 +371,7 @@ sx_code sx_lower_dot(sx_lower *l)
     int64_t tall = m % strips;
     uint32_t block = (uint32_t)(low + (tall > 0)) *
                      (uint32_t)sx_min_i64(l->plan->block_nv, sx_ceil_div_i64(n, l->lanes));
-    c.second_pass = registers_needed(l, &c) > (l->lanes == 16 ? 32 : 16) - block;
+    c.second_pass = registers_needed(l, &c) > (l->lanes == 16 ? 31 : 15) - block;
     if (c.second_pass && l->out_dtype != SX_F32) {
         c.scratch =
             sx_kernel_add_buffer(l->kernel, SX_BUFFER_WORKSPACE, 4 * (int64_t)block * l->lanes);
