@@ -132,6 +132,7 @@ static uint32_t own_counters(const sxd_daemon *daemon, sx_pair *out)
 #define SXD_METRIC(name_, help) out[n++] = int_pair(#name_, daemon->metrics.name_);
 #include "daemon/metrics.def"
 #undef SXD_METRIC
+    out[n++] = int_pair("hits", daemon->metrics.hits_ram + daemon->metrics.hits_disk);
     out[n++] = int_pair("open_sessions", daemon->session_count);
     out[n++] = int_pair("active_jobs", daemon->active_count);
     return n;
