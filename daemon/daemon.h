@@ -21,7 +21,7 @@ typedef struct {
  *   key       on a pool thread of the daemon; must be safe on hostile input
  *   compile   in a worker process; result appended to `module`; may die
  *   optimize  in a worker process; text of the program appended to `text`; may die
- *   check     in the daemon; is `module` well formed, so that it may be stored? */
+ *   check     in the daemon; is `module` (aligned to 64 bytes) well formed, so that it may be stored? */
 typedef struct {
     const char *name;
     const char *(*build)(void); /* digest or version that changes whenever output may change */

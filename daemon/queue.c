@@ -178,18 +178,19 @@ void sxd_job_finish(sxd_job *job, sx_span bytes)
     sx_ctx_init(&cx, (size_t)256 << 20);
     job->cost_us = (int64_t)((uv_hrtime() - job->start_ns) / 1000);
     bool module = job->method == SX_METHOD_COMPILE;
-    sx_code code = module ? daemon->backend->check(&cx, bytes) : SX_OK;
-    sx_blob *blob = code == SX_OK ? sx_blob_new(bytes.len) : NULL;
+    sx_blob *blob = sx_blob_new(bytes.len);
     if (blob == NULL) {
+        (void)SX_FAIL(&cx, SX_NOMEM, "job: no memory for a result of %zu bytes", bytes.len);
+    } else if (bytes.len > 0) {
+        memcpy(sx_blob_bytes(blob), bytes.ptr, bytes.len);
+    }
+    if (blob == NULL || (module && daemon->backend->check(&cx, sx_blob_span(blob)) != SX_OK)) {
         sx_error error = cx.error;
-        if (code == SX_OK) {
-            error = (sx_error){.code = SX_NOMEM, .text = "job: no memory for its result"};
-        }
+        sx_blob_free(blob);
         sx_ctx_fini(&cx);
         sxd_job_fail(job, &error);
         return;
     }
-    memcpy(sx_blob_bytes(blob), bytes.ptr, bytes.len);
     sx_cache_item item = {
         .key = job->slot,
         .ns = job->uid,
