@@ -16,6 +16,8 @@ static const bench table[] = {
     {"compile", "cold latency of the compiler by stage, for both models", sx_bench_compile},
     {"encoder", "one run of the encoder block against onnxruntime or NumPy with the same threads",
      sx_bench_encoder},
+    {"hit", "a cached hit through the daemon against a bare epoll echo of the same sizes",
+     sx_bench_hit},
 };
 
 uint64_t sx_bench_now_ns(void)
