@@ -5,7 +5,7 @@
  * the same IEEE operation, so results equal the interpreter's bit for bit (but for which NaN comes out).
  *
  *   registers   vectors and masks by linear scan over live intervals; constants that find no register become memory operands;
- *               vectors are never spilled: a program that needs more is no candidate
+ *               sx_x64_emit never spills a vector: a program that needs more is no candidate of the search
  *   addresses   every pattern (buffer, coefficients) is a pointer that its loops advance; pointers, counters and integers that find
  *               no general register live on the stack
  * Papers: Poletto and Sarkar 1999 (linear scan).
@@ -23,6 +23,7 @@ typedef struct {
     uint32_t vector_count;   /* vector registers used, largest of the parts */
     uint32_t slot_count;     /* stack slots of 8 bytes, largest of the parts */
     uint32_t constant_count; /* constants used as memory operands, sum of the parts */
+    uint32_t spill_count; /* vectors and masks on the stack, sum of the parts; 0 from sx_x64_emit */
 } sx_x64_kernel;
 
 /* Level that a lane count needs: 8 AVX2, 16 AVX-512. */
@@ -34,4 +35,6 @@ sx_x64_level sx_x64_level_of(uint32_t lanes);
  *   errors   those of sx_kernel_check; SX_LIMIT: a part needs more vector or mask registers than there are (the search then takes
  *            another candidate), more than 1024 address patterns or constants, a pointer step beyond 63 bits; blob limit */
 sx_code sx_x64_emit(sx_ctx *cx, const sx_kernel *kernel, sx_buf *blob, sx_x64_kernel *out);
+/* The same, but vectors and masks may live on the stack: for a kernel of which no candidate fits. Same bits, slower code. */
+sx_code sx_x64_emit_spilling(sx_ctx *cx, const sx_kernel *kernel, sx_buf *blob, sx_x64_kernel *out);
 #endif

@@ -336,15 +336,26 @@ static void put_exit(sx_gen *g)
     SX_X64_PUT0(g->as, RET);
 }
 
+static void assign_set(sx_gen *g, sx_live_set *set, uint32_t count, uint32_t slots)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (set->live[i].start != SX_GEN_NONE && set->live[i].reg < 0) {
+            set->live[i].slot = g->slot_count;
+            g->slot_count += slots;
+        }
+    }
+}
+
+/* Stack slots: vectors first, so that their offsets are multiples of their size. */
 static sx_code assign_slots(sx_gen *g)
 {
     g->slot_count = 0;
-    for (uint32_t i = 0; i < g->general.count; i++) {
-        sx_live *live = &g->general.live[i];
-        if (live->start != SX_GEN_NONE && live->reg < 0) {
-            live->slot = g->slot_count++;
-        }
-    }
+    assign_set(g, &g->vector, g->first_constant, g->lanes / 2);
+    g->spill_count = g->slot_count / (g->lanes / 2);
+    uint32_t before = g->slot_count;
+    assign_set(g, &g->mask, g->lanes == 16 ? g->first_tail : 0, 1);
+    g->spill_count += g->slot_count - before;
+    assign_set(g, &g->general, g->general.count, 1);
     if (g->slot_count > SX_GEN_SLOTS_MAX) {
         return SX_FAIL(g->cx, SX_LIMIT, "kernel %s: part %u: %u stack slots, at most %u",
                        g->kernel->name, g->part_index, g->slot_count, SX_GEN_SLOTS_MAX);
@@ -354,11 +365,10 @@ static sx_code assign_slots(sx_gen *g)
 
 static sx_code put_part(sx_gen *g)
 {
-    uint32_t top = g->lanes == 16 ? 32 : 16;
+    SX_ASSERT(g->vector_scratch <= SX_GEN_SCRATCH_MAX && g->mask_scratch <= SX_GEN_SCRATCH_MAX);
     uint32_t all = g->lanes == 16 ? UINT32_MAX : 0xFFFF;
     g->vector.allowed = all >> g->vector_scratch;
-    SX_ASSERT(g->vector_scratch <= SX_GEN_SCRATCH_MAX && top > SX_GEN_SCRATCH_MAX);
-    g->mask.allowed = g->mask_scratch > 0 ? 0x7E : 0xFE;
+    g->mask.allowed = 0xFEU & 0xFFU >> g->mask_scratch; /* k0 cannot be a write mask */
     SX_TRY(sx_gen_allocate(g, &g->vector, "vector"));
     SX_TRY(sx_gen_allocate(g, &g->mask, "mask"));
     SX_TRY(sx_gen_allocate(g, &g->general, "general"));
@@ -391,11 +401,16 @@ static sx_code emit_part(sx_gen *g, sx_x64_kernel *out)
     uint32_t used = (uint32_t)__builtin_popcount(g->vector.used) + g->vector_scratch;
     out->vector_count = out->vector_count < used ? used : out->vector_count;
     out->slot_count = out->slot_count < g->slot_count ? g->slot_count : out->slot_count;
-    out->constant_count += g->vector.spilled;
+    out->spill_count += g->spill_count;
+    for (uint32_t i = 0; i < g->constant_count; i++) {
+        const sx_live *live = &g->vector.live[g->first_constant + i];
+        out->constant_count += live->start != SX_GEN_NONE && live->reg < 0;
+    }
     return SX_OK;
 }
 
-sx_code sx_x64_emit(sx_ctx *cx, const sx_kernel *kernel, sx_buf *blob, sx_x64_kernel *out)
+static sx_code emit(sx_ctx *cx, const sx_kernel *kernel, bool spills, sx_buf *blob,
+                    sx_x64_kernel *out)
 {
     SX_TRY(sx_kernel_check(cx, kernel));
     memset(out, 0, sizeof(*out));
@@ -410,10 +425,21 @@ sx_code sx_x64_emit(sx_ctx *cx, const sx_kernel *kernel, sx_buf *blob, sx_x64_ke
                     .part = &kernel->part[p],
                     .part_index = p,
                     .lanes = kernel->lanes,
+                    .spills = spills,
                     .as = &as};
         SX_TRY(emit_part(&g, out));
     }
     SX_TRY(sx_x64_finish(&as));
     out->code_bytes = (uint32_t)(blob->len - start);
     return SX_OK;
+}
+
+sx_code sx_x64_emit(sx_ctx *cx, const sx_kernel *kernel, sx_buf *blob, sx_x64_kernel *out)
+{
+    return emit(cx, kernel, false, blob, out);
+}
+
+sx_code sx_x64_emit_spilling(sx_ctx *cx, const sx_kernel *kernel, sx_buf *blob, sx_x64_kernel *out)
+{
+    return emit(cx, kernel, true, blob, out);
 }

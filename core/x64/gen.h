@@ -70,7 +70,7 @@ typedef struct {
 /* Order of intervals in the sets: vectors: registers, masks (8 lanes), constants. masks (16 lanes): registers, tail masks by lane
  * count. general: the three arguments, streams, counters of loops, integer registers. */
 enum { SX_ARG_BUFFER, SX_ARG_INDEX, SX_ARG_WORKSPACE, SX_ARG_COUNT };
-#define SX_GEN_SCRATCH_MAX 2
+#define SX_GEN_SCRATCH_MAX 4
 typedef struct {
     sx_ctx *cx;
     const sx_kernel *kernel;
@@ -97,9 +97,12 @@ typedef struct {
     uint32_t first_mask, first_constant;                /* in vector */
     uint32_t first_tail;                                /* in mask */
     uint32_t first_stream, first_counter, first_scalar; /* in general */
-    uint32_t slot_count;
+    uint32_t slot_count, spill_count;
     uint32_t vector_scratch, mask_scratch; /* how many registers are set aside */
     uint32_t vector_need, mask_need;       /* found while selecting; a retry sets them aside */
+    uint32_t vector_taken, mask_taken;     /* by the instruction in hand */
+    uint32_t result_taken; /* scratch register of a result that lives on the stack, or NONE */
+    bool spills;           /* vectors and masks may live on the stack */
 } sx_gen;
 
 #define SX_RAX_SCRATCH SX_RAX

@@ -351,11 +351,11 @@ static sx_code init_sets(sx_gen *g)
     g->first_scalar = g->first_counter + g->loop_count;
     uint32_t allowed = 0xFFFF & ~(1U << SX_RSP | 1U << SX_RAX_SCRATCH | 1U << SX_RCX_SCRATCH);
     SX_TRY(init_set(g, &g->general, g->first_scalar + g->part->scalar_count, allowed));
-    for (uint32_t i = g->first_constant; i < g->vector.count; i++) {
-        g->vector.live[i].spillable = true;
+    for (uint32_t i = 0; i < g->vector.count; i++) {
+        g->vector.live[i].spillable = g->spills || i >= g->first_constant;
     }
-    for (uint32_t i = g->first_tail; i < g->mask.count; i++) {
-        g->mask.live[i].spillable = true;
+    for (uint32_t i = 0; i < g->mask.count; i++) {
+        g->mask.live[i].spillable = g->spills || i >= g->first_tail;
     }
     static const uint32_t argument[SX_ARG_COUNT] = {SX_RDI, SX_RSI, SX_RDX};
     for (uint32_t i = 0; i < g->general.count; i++) {
@@ -468,6 +468,9 @@ static sx_code find_intervals(sx_gen *g)
         }
         SX_TRY(note_reads(g, item, i));
         note_result(g, item, i);
+    }
+    for (uint32_t i = 0; i < g->first_constant && g->spills; i++) {
+        g->vector.live[i].weight *= 4; /* constants cost nothing in memory: they go first */
     }
     for (uint32_t l = 0; l < g->loop_count; l++) {
         if (g->loop[l].trip > 1) {

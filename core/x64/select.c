@@ -49,12 +49,19 @@ static void put4(sx_gen *g, sx_x64_op op, arg a, arg b, arg c, arg d)
     sx_x64_put(g->as, op, (const arg[]){a, b, c, d}, 4);
 }
 
-static uint32_t scratch(sx_gen *g, uint32_t number)
+/* The next register set aside, from the top. */
+static uint32_t scratch(sx_gen *g)
 {
-    if (g->vector_need < number + 1) {
-        g->vector_need = number + 1;
-    }
-    return (g->lanes == 16 ? 31 : 15) - number;
+    uint32_t number = g->vector_taken++;
+    g->vector_need = g->vector_need < g->vector_taken ? g->vector_taken : g->vector_need;
+    return (g->lanes == 16 ? 31 : 15) - (number < SX_GEN_SCRATCH_MAX ? number : 0);
+}
+
+static uint32_t mask_scratch(sx_gen *g)
+{
+    uint32_t number = g->mask_taken++;
+    g->mask_need = g->mask_need < g->mask_taken ? g->mask_taken : g->mask_need;
+    return 7 - (number < SX_GEN_SCRATCH_MAX ? number : 0);
 }
 
 /* ---- constants ---- */
@@ -103,15 +110,62 @@ static arg constant_source(sx_gen *g, uint32_t index)
 }
 
 /* ---- operands ---- */
-static uint32_t reg_of(const sx_live *live)
+static sx_live *mask_live(sx_gen *g, uint32_t reg)
 {
-    SX_ASSERT(live->reg >= 0);
-    return (uint32_t)live->reg;
+    return g->lanes == 16 ? &g->mask.live[reg] : &g->vector.live[g->first_mask + reg];
 }
 
-static uint32_t vector_reg(const sx_gen *g, uint32_t reg)
+/* The destination: its register, or one set aside whose value goes to the stack behind the instruction (put_back). */
+static uint32_t result_reg(sx_gen *g, const sx_live *live, bool k)
 {
-    return reg_of(&g->vector.live[reg]);
+    if (live->reg >= 0) {
+        return (uint32_t)live->reg;
+    }
+    if (g->result_taken == SX_GEN_NONE) {
+        g->result_taken = k ? mask_scratch(g) : scratch(g);
+    }
+    return g->result_taken;
+}
+
+static uint32_t vector_reg(sx_gen *g, uint32_t reg)
+{
+    return result_reg(g, &g->vector.live[reg], false);
+}
+
+static uint32_t mask_result(sx_gen *g, uint32_t reg)
+{
+    return result_reg(g, mask_live(g, reg), g->lanes == 16);
+}
+
+static uint32_t mask_reg(sx_gen *g, uint32_t reg)
+{
+    const sx_live *live = mask_live(g, reg);
+    if (live->reg >= 0) {
+        return (uint32_t)live->reg;
+    }
+    uint32_t place = g->lanes == 16 ? mask_scratch(g) : scratch(g);
+    if (g->lanes == 16) {
+        put2(g, SX_X64_MOV, sx_x64_r32(SX_RAX_SCRATCH), sx_gen_slot(live));
+        put2(g, SX_X64_KMOVW, sx_x64_k(place), sx_x64_r32(SX_RAX_SCRATCH));
+    } else {
+        put2(g, SX_X64_VMOVUPS, vreg(g, place), sx_gen_slot(live));
+    }
+    return place;
+}
+
+static void put_back(sx_gen *g, const sx_item *item)
+{
+    if (g->result_taken == SX_GEN_NONE) {
+        return;
+    }
+    if (sx_lop_info_of(item->op)->result == 'v') {
+        put2(g, SX_X64_VMOVUPS, sx_gen_slot(&g->vector.live[item->dst]), vreg(g, g->result_taken));
+    } else if (g->lanes == 8) {
+        put2(g, SX_X64_VMOVUPS, sx_gen_slot(mask_live(g, item->dst)), vreg(g, g->result_taken));
+    } else {
+        put2(g, SX_X64_KMOVW, sx_x64_r32(SX_RAX_SCRATCH), sx_x64_k(g->result_taken));
+        put2(g, SX_X64_MOV, sx_gen_slot(mask_live(g, item->dst)), sx_x64_r32(SX_RAX_SCRATCH));
+    }
 }
 
 static arg source(sx_gen *g, uint32_t reg)
@@ -124,7 +178,8 @@ static arg source(sx_gen *g, uint32_t reg)
         mem.broadcast = g->part->item[g->fold_of[reg]].op == SX_LOP_LOADB;
         return mem;
     }
-    return vreg(g, vector_reg(g, reg));
+    const sx_live *live = &g->vector.live[reg];
+    return live->reg >= 0 ? vreg(g, (uint32_t)live->reg) : sx_gen_slot(live);
 }
 
 /* A source as a register: itself, or loaded into `place`. */
@@ -144,20 +199,15 @@ static bool is_reg(arg a, uint32_t reg)
     return !in_memory(a) && a.reg == reg;
 }
 
-static uint32_t mask_reg(const sx_gen *g, uint32_t reg)
-{
-    return reg_of(g->lanes == 16 ? &g->mask.live[reg] : &g->vector.live[g->first_mask + reg]);
-}
-
 static uint32_t tail_mask(sx_gen *g, uint32_t lanes)
 {
     const sx_live *live = &g->mask.live[g->first_tail + lanes];
     if (live->reg >= 0) {
         return (uint32_t)live->reg;
     }
-    g->mask_need = 1;
-    sx_gen_load_tail(g, lanes, 7);
-    return 7;
+    uint32_t place = mask_scratch(g);
+    sx_gen_load_tail(g, lanes, place);
+    return place;
 }
 
 void sx_gen_load_tail(sx_gen *g, uint32_t lanes, uint32_t k)
@@ -175,7 +225,7 @@ static void binary(sx_gen *g, sx_x64_op op, bool commutes, uint32_t dst, arg a, 
         b = swap;
     }
     if (in_memory(a)) {
-        a = loaded(g, a, is_reg(b, dst) ? scratch(g, 0) : dst);
+        a = loaded(g, a, is_reg(b, dst) ? scratch(g) : dst);
     }
     put3(g, op, vreg(g, dst), a, b);
 }
@@ -188,7 +238,7 @@ static void fused(sx_gen *g, bool negate, uint32_t dst, arg a, arg b, arg c)
     sx_x64_op f231 = negate ? SX_X64_VFNMADD231PS : SX_X64_VFMADD231PS;
     arg d = vreg(g, dst);
     if (in_memory(a) && in_memory(b)) {
-        a = loaded(g, a, is_reg(c, dst) ? scratch(g, 0) : dst);
+        a = loaded(g, a, is_reg(c, dst) ? scratch(g) : dst);
     }
     if (in_memory(a)) {
         arg swap = a;
@@ -197,7 +247,7 @@ static void fused(sx_gen *g, bool negate, uint32_t dst, arg a, arg b, arg c)
     }
     if (in_memory(b) && in_memory(c)) { /* a is a register: one of the two must be loaded */
         if (is_reg(a, dst)) {
-            b = loaded(g, b, scratch(g, 0));
+            b = loaded(g, b, scratch(g));
         } else {
             c = loaded(g, c, dst);
         }
@@ -260,7 +310,7 @@ static void compare(sx_gen *g, const sx_item *item)
     static const uint8_t mirrored[SX_DIRECTION_COUNT] = {
         [SX_EQ] = 0x00, [SX_NE] = 0x04, [SX_LT] = 0x1E,
         [SX_LE] = 0x1D, [SX_GT] = 0x11, [SX_GE] = 0x12};
-    uint32_t dst = mask_reg(g, item->dst);
+    uint32_t dst = mask_result(g, item->dst);
     arg d = g->lanes == 16 ? sx_x64_k(dst) : vreg(g, dst);
     arg a = source(g, item->src[0]);
     arg b = source(g, item->src[1]);
@@ -270,7 +320,7 @@ static void compare(sx_gen *g, const sx_item *item)
         return;
     }
     if (in_memory(a)) { /* and b is too */
-        a = loaded(g, a, g->lanes == 16 ? scratch(g, 0) : dst);
+        a = loaded(g, a, g->lanes == 16 ? scratch(g) : dst);
     }
     put4(g, SX_X64_VCMPPS, d, a, b, sx_x64_imm(how));
 }
@@ -278,7 +328,7 @@ static void compare(sx_gen *g, const sx_item *item)
 static void compare_ints(sx_gen *g, const sx_item *item)
 {
     sx_x64_op op = item->imm == SX_EQ ? SX_X64_VPCMPEQD : SX_X64_VPCMPGTD;
-    uint32_t dst = mask_reg(g, item->dst);
+    uint32_t dst = mask_result(g, item->dst);
     arg a = source(g, item->src[0]);
     arg b = source(g, item->src[1]);
     if (g->lanes == 8) {
@@ -286,14 +336,14 @@ static void compare_ints(sx_gen *g, const sx_item *item)
         return;
     }
     if (in_memory(a)) {
-        a = loaded(g, a, scratch(g, 0));
+        a = loaded(g, a, scratch(g));
     }
     put3(g, op, sx_x64_k(dst), a, b);
 }
 
 static void mask_logic(sx_gen *g, const sx_item *item)
 {
-    uint32_t dst = mask_reg(g, item->dst);
+    uint32_t dst = mask_result(g, item->dst);
     uint32_t a = mask_reg(g, item->src[0]);
     uint32_t b = item->op == SX_LOP_MNOT ? 0 : mask_reg(g, item->src[1]);
     bool wide = g->lanes == 16;
@@ -323,7 +373,7 @@ static void blend(sx_gen *g, const sx_item *item)
     arg b = source(g, item->src[2]);
     if (in_memory(b)) {
         bool taken = is_reg(a, dst) || (g->lanes == 8 && m == dst);
-        b = loaded(g, b, taken ? scratch(g, 0) : dst);
+        b = loaded(g, b, taken ? scratch(g) : dst);
     }
     if (g->lanes == 16) {
         put3(g, SX_X64_VBLENDMPS, sx_x64_masked(vreg(g, dst), m, false), b, a);
@@ -369,10 +419,8 @@ static void store(sx_gen *g, const sx_item *item, uint32_t index)
 {
     uint32_t n = item->imm;
     arg a = source(g, item->src[0]);
-    uint32_t free_scratch = 0;
     if (in_memory(a)) {
-        a = loaded(g, a, scratch(g, 0));
-        free_scratch = 1;
+        a = loaded(g, a, scratch(g));
     }
     arg part;
     sx_x64_op op;
@@ -382,7 +430,7 @@ static void store(sx_gen *g, const sx_item *item, uint32_t index)
         uint32_t k = tail_mask(g, n);
         put2(g, SX_X64_VMOVUPS, sx_x64_masked(sx_gen_address(g, index, 0), k, false), a);
     } else {
-        uint32_t m = scratch(g, free_scratch);
+        uint32_t m = scratch(g);
         put2(g, SX_X64_VMOVUPS, vreg(g, m), sx_x64_at(lane_mask_constant(g, n)));
         put3(g, SX_X64_VMASKMOVPS, sx_gen_address(g, index, 0), vreg(g, m), a);
     }
@@ -392,8 +440,9 @@ static void store(sx_gen *g, const sx_item *item, uint32_t index)
 static void load_strided(sx_gen *g, const sx_item *item, uint32_t index)
 {
     uint32_t dst = vector_reg(g, item->dst);
+    uint32_t high = item->imm > 4 ? scratch(g) : dst;
     for (uint32_t first = 0; first < item->imm; first += 4) {
-        uint32_t part = first == 0 ? dst : scratch(g, 0);
+        uint32_t part = first == 0 ? dst : high;
         for (uint32_t i = first; i < first + 4 && i < item->imm; i++) {
             arg from = sx_gen_address(g, index, (int64_t)i * item->imm2);
             if (i == first) {
@@ -435,15 +484,13 @@ static void store_bytes(sx_gen *g, const sx_item *item, uint32_t index)
                                           128, 128, 128, 128, 128, 128, 128, 128, 128, 128};
     uint32_t n = item->imm;
     arg a = source(g, item->src[0]);
-    if (in_memory(a)) {
-        a = loaded(g, a, scratch(g, 0));
-    }
+    uint32_t t = g->lanes == 8 || in_memory(a) ? scratch(g) : 0;
+    a = loaded(g, a, t);
     if (g->lanes == 16) {
         uint32_t k = n == 16 ? 0 : tail_mask(g, n);
         put2(g, SX_X64_VPMOVDB, sx_x64_masked(sx_gen_address(g, index, 0), k, false), a);
         return;
     }
-    uint32_t t = scratch(g, 0);
     put3(g, SX_X64_VPSHUFB, ymm(t), a, sx_x64_at(sx_x64_const_put(g->as, low_bytes, 32, 32)));
     for (uint32_t first = 0; first < n; first += 4) {
         if (first > 0) {
@@ -519,7 +566,7 @@ static void fma_op(sx_gen *g, const sx_item *item)
     fused(g, item->op == SX_LOP_FNMA, vector_reg(g, item->dst), a, b, c);
 }
 
-void sx_gen_vector_op(sx_gen *g, const sx_item *item, uint32_t index)
+static void dispatch(sx_gen *g, const sx_item *item, uint32_t index)
 {
     switch (item->op) {
     case SX_LOP_SET:
@@ -575,4 +622,13 @@ void sx_gen_vector_op(sx_gen *g, const sx_item *item, uint32_t index)
     case SX_LOP_SMUL:
     case SX_LOP_COUNT: SX_UNREACHABLE();
     }
+}
+
+void sx_gen_vector_op(sx_gen *g, const sx_item *item, uint32_t index)
+{
+    g->vector_taken = 0;
+    g->mask_taken = 0;
+    g->result_taken = SX_GEN_NONE;
+    dispatch(g, item, index);
+    put_back(g, item);
 }

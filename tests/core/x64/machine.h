@@ -59,7 +59,8 @@ SX_UNUSED static bool call_entry(const uint8_t *code, void *const *buffer, const
     machine_entry entry;
     memcpy(&entry, &code, sizeof(entry));
     uint64_t wrong = 0;
-    __asm__ volatile("push %%rbx\n push %%rbp\n push %%r12\n push %%r13\n push %%r14\n push %%r15\n"
+    __asm__ volatile("sub $128, %%rsp\n" /* past the red zone */
+                     "push %%rbx\n push %%rbp\n push %%r12\n push %%r13\n push %%r14\n push %%r15\n"
                      "mov $0x1111111111, %%rbx\n mov $0x2222222222, %%rbp\n"
                      "mov $0x3333333333, %%r12\n mov $0x4444444444, %%r13\n"
                      "mov $0x5555555555, %%r14\n mov $0x6666666666, %%r15\n"
@@ -72,6 +73,7 @@ SX_UNUSED static bool call_entry(const uint8_t *code, void *const *buffer, const
                      "mov $0x5555555555, %%rcx\n sub %%r14, %%rcx\n or %%rcx, %%rax\n"
                      "mov $0x6666666666, %%rcx\n sub %%r15, %%rcx\n or %%rcx, %%rax\n"
                      "pop %%r15\n pop %%r14\n pop %%r13\n pop %%r12\n pop %%rbp\n pop %%rbx\n"
+                     "add $128, %%rsp\n"
                      : "=a"(wrong), "+D"(buffer), "+S"(index), "+d"(workspace)
                      : "a"(entry)
                      : "rcx", "r8", "r9", "r10", "r11", "memory", "cc", "xmm0", "xmm1", "xmm2",
@@ -131,13 +133,15 @@ SX_UNUSED static int64_t machine_compare(const uint8_t *a, const uint8_t *b, siz
 
 /* Emits, verifies, runs with guards on both sides and compares with the interpreter. `input` fills buffer k.
  * Returns the code of sx_x64_emit; anything else that fails ends the test with the kernel's text. */
+typedef sx_code (*machine_emit)(sx_ctx *cx, const sx_kernel *kernel, sx_buf *blob,
+                                sx_x64_kernel *out);
 SX_UNUSED static sx_code
-machine_check(sx_ctx *cx, const sx_kernel *kernel, sx_x64_kernel *code,
-              void (*input)(void *self, uint32_t k, uint8_t *bytes, size_t size), void *self)
+machine_check_by(machine_emit emit, sx_ctx *cx, const sx_kernel *kernel, sx_x64_kernel *code,
+                 void (*input)(void *self, uint32_t k, uint8_t *bytes, size_t size), void *self)
 {
     sx_buf blob;
     sx_buf_init(&blob, (size_t)1 << 24);
-    sx_code result = sx_x64_emit(cx, kernel, &blob, code);
+    sx_code result = emit(cx, kernel, &blob, code);
     if (result != SX_OK) {
         sx_buf_fini(&blob);
         return result;
@@ -176,5 +180,12 @@ machine_check(sx_ctx *cx, const sx_kernel *kernel, sx_x64_kernel *code,
     (void)munmap(text.map, text.map_size);
     sx_buf_fini(&blob);
     return SX_OK;
+}
+
+SX_UNUSED static sx_code
+machine_check(sx_ctx *cx, const sx_kernel *kernel, sx_x64_kernel *code,
+              void (*input)(void *self, uint32_t k, uint8_t *bytes, size_t size), void *self)
+{
+    return machine_check_by(sx_x64_emit, cx, kernel, code, input, self);
 }
 #endif

@@ -60,6 +60,11 @@ START_TEST(as_many_sums_as_registers)
         (void)snprintf(text, sizeof(text), "more than %u vector registers in use", 2 * lanes);
         sx_kernel *over = sums(&cx, lanes, most + 1);
         ck_sx_fails(&cx, machine_check(&cx, over, &code, simple_input, NULL), SX_LIMIT, text);
+        for (uint32_t count = most + 1; count <= 60; count += 7) {
+            ck_sx_ok(&cx, machine_check_by(sx_x64_emit_spilling, &cx, sums(&cx, lanes, count),
+                                           &code, simple_input, NULL));
+            ck_assert_uint_ge(code.spill_count, count - most);
+        }
         sx_ctx_fini(&cx);
     }
 }
@@ -97,6 +102,9 @@ START_TEST(too_many_masks)
         ck_assert_int_eq(result, SX_LIMIT);
         ck_assert_ptr_nonnull(strstr(cx.error.text, "mask registers in use"));
         sx_ctx_reset_error(&cx);
+        ck_sx_ok(&cx,
+                 machine_check_by(sx_x64_emit_spilling, &cx, kernel, &code, simple_input, NULL));
+        ck_assert_uint_gt(code.spill_count, 0);
     }
     sx_ctx_fini(&cx);
 }
