@@ -209,8 +209,9 @@ void sxd_call_result(sxd_call *call, const void *result, sx_blob *tail)
     out->tail = tail;
     SX_ASSERT(tail == NULL || rest.ptr == sx_blob_span(tail).ptr);
     if (out->head.code != SX_OK) {
+        sx_code code = out->head.code;
         output_free(out);
-        sxd_call_refuse(call, out->head.code, 0, "answer: cannot be encoded");
+        sxd_call_refuse(call, code, 0, "answer: cannot be encoded");
         return;
     }
     log_call(call, SX_OK);

@@ -375,8 +375,8 @@ static sx_code read_tensor(sx_ctx *cx, sx_wire wire, sx_onnx_tensor *tensor)
         if (!more) {
             return SX_OK;
         }
-        int64_t location;
-        sx_span entry;
+        int64_t location = 0;
+        sx_span entry = {NULL, 0};
         switch (field.number) {
         case 1: SX_TRY(read_dims(cx, &wire, &field, tensor)); break;
         case 2: SX_TRY(as_int(cx, &wire, &field, &tensor->data_type)); break;
@@ -541,8 +541,8 @@ static sx_code read_lists(sx_ctx *cx, sx_wire message, sx_onnx_attr *attr)
 static sx_code read_attr_field(sx_ctx *cx, const sx_wire *wire, const sx_wire_field *field,
                                sx_onnx_attr *attr)
 {
-    int64_t number;
-    sx_span bytes;
+    int64_t number = 0;
+    sx_span bytes = {NULL, 0};
     sx_onnx_tensor *tensor;
     switch (field->number) {
     case 1: return as_name(cx, wire, field, &attr->name);
@@ -602,7 +602,7 @@ static sx_code read_node_field(sx_ctx *cx, const sx_wire *wire, const sx_wire_fi
                                sx_onnx_node *node, sx_span *input, sx_span *output,
                                sx_onnx_attr *attr)
 {
-    sx_span bytes;
+    sx_span bytes = {NULL, 0};
     switch (field->number) {
     case 1: return as_name(cx, wire, field, &input[node->input_count++]);
     case 2: return as_name(cx, wire, field, &output[node->output_count++]);
@@ -686,7 +686,7 @@ static sx_code read_shape(sx_ctx *cx, sx_wire wire, sx_onnx_value_info *info)
             return SX_OK;
         }
         if (field.number == 1) {
-            sx_span bytes;
+            sx_span bytes = {NULL, 0};
             SX_TRY(as_bytes(cx, &wire, &field, &bytes));
             if (info->rank == SX_RANK_MAX) {
                 return SX_FAIL(cx, SX_LIMIT, "onnx: '%.*s': rank over %d", (int)info->name.len,
@@ -710,7 +710,7 @@ static sx_code read_tensor_type(sx_ctx *cx, sx_wire wire, sx_onnx_value_info *in
         if (field.number == 1) {
             SX_TRY(as_int(cx, &wire, &field, &info->data_type));
         } else if (field.number == 2) {
-            sx_span bytes;
+            sx_span bytes = {NULL, 0};
             SX_TRY(as_bytes(cx, &wire, &field, &bytes));
             SX_TRY(read_shape(cx, sx_wire_in(&wire, bytes), info));
         }
@@ -727,7 +727,7 @@ static sx_code read_type(sx_ctx *cx, sx_wire wire, sx_onnx_value_info *info)
         if (!more) {
             return SX_OK;
         }
-        sx_span bytes;
+        sx_span bytes = {NULL, 0};
         switch (field.number) {
         case 1:
             SX_TRY(as_bytes(cx, &wire, &field, &bytes));
@@ -758,7 +758,7 @@ static sx_code read_value_info(sx_ctx *cx, sx_wire wire, sx_onnx_value_info *inf
         if (field.number == 1) {
             SX_TRY(as_name(cx, &wire, &field, &info->name));
         } else if (field.number == 2) {
-            sx_span bytes;
+            sx_span bytes = {NULL, 0};
             SX_TRY(as_bytes(cx, &wire, &field, &bytes));
             SX_TRY(read_type(cx, sx_wire_in(&wire, bytes), info));
         }
@@ -861,7 +861,7 @@ static sx_code read_opset(sx_ctx *cx, sx_wire wire, sx_onnx_model *model)
 static sx_code read_model_field(sx_ctx *cx, const sx_wire *wire, const sx_wire_field *field,
                                 sx_onnx_model *model)
 {
-    sx_span bytes;
+    sx_span bytes = {NULL, 0};
     switch (field->number) {
     case 1: return as_int(cx, wire, field, &model->ir_version);
     case 7:
