@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 
 /* Pauses before a waiting worker sleeps: about the length of a small kernel. */
 #define SPIN_MAX 4000u
+#define CHUNKS_PER_THREAD 4
 
 typedef struct {
     sxr_pool *pool;
@@ -21,17 +23,23 @@ typedef struct {
     uint32_t number;
 } worker;
 
+/* The ticket is the launch's generation (high half) and the next chunk nobody has claimed (low half). A claim is a compare-and-swap
+ * of the whole ticket, so a worker that slept through a launch cannot claim a chunk of the next one with what it read of the last.
+ * CLOSED: no launch is open; its description may be written. */
+#define CLOSED UINT32_MAX
 struct sxr_pool {
     uint32_t threads;
-    uint32_t started;            /* workers that run: threads - 1 once made */
-    _Atomic uint32_t generation; /* counts launches; workers wait for it to move */
+    uint32_t started; /* workers that run: threads - 1 once made */
+    _Atomic uint64_t ticket;
+    _Atomic uint32_t generation; /* futex word: the generation of the ticket */
     _Atomic uint32_t sleepers;
-    _Atomic uint32_t running; /* workers not yet done with this launch */
+    _Atomic int64_t left; /* points of this launch not yet done */
     _Atomic bool stop;
-    /* the launch, written before `generation` moves */
-    sxr_pool_task task;
-    void *self;
-    int64_t points;
+    /* the launch */
+    _Atomic(sxr_pool_task) task;
+    _Atomic(void *) self;
+    _Atomic int64_t points;
+    _Atomic int64_t chunk; /* points of one claim */
     worker worker[SXR_THREADS_MAX];
 };
 
@@ -64,14 +72,26 @@ static uint32_t await_generation(sxr_pool *pool, uint32_t seen)
     return now;
 }
 
-static void run_share(sxr_pool *pool, uint32_t number)
+/* Claims chunks of the launch of `generation` until there are none, or it is over. */
+static void run_chunks(sxr_pool *pool, uint32_t number, uint32_t generation)
 {
-    int64_t share = pool->points / pool->threads;
-    int64_t rest = pool->points % pool->threads;
-    int64_t first = share * number + sx_min_i64(number, rest);
-    int64_t last = first + share + (number < rest ? 1 : 0);
-    if (first < last) {
-        pool->task(pool->self, number, first, last);
+    for (;;) {
+        uint64_t ticket = atomic_load_explicit(&pool->ticket, memory_order_acquire);
+        uint32_t next = (uint32_t)ticket;
+        sxr_pool_task task = atomic_load_explicit(&pool->task, memory_order_relaxed);
+        void *self = atomic_load_explicit(&pool->self, memory_order_relaxed);
+        int64_t points = atomic_load_explicit(&pool->points, memory_order_relaxed);
+        int64_t chunk = atomic_load_explicit(&pool->chunk, memory_order_relaxed);
+        if ((uint32_t)(ticket >> 32) != generation || next == CLOSED || next * chunk >= points) {
+            return;
+        }
+        if (!atomic_compare_exchange_strong(&pool->ticket, &ticket, ticket + 1)) {
+            continue;
+        }
+        int64_t first = next * chunk;
+        int64_t last = sx_min_i64(first + chunk, points);
+        task(self, number, first, last);
+        atomic_fetch_sub_explicit(&pool->left, last - first, memory_order_release);
     }
 }
 
@@ -86,17 +106,20 @@ static void *worker_main(void *argument)
         if (atomic_load(&pool->stop)) {
             return NULL;
         }
-        run_share(pool, me->number);
-        atomic_fetch_sub_explicit(&pool->running, 1, memory_order_release);
+        run_chunks(pool, me->number, seen);
     }
 }
 
-static void publish(sxr_pool *pool)
+/* Opens the launch that is described, under a new generation. */
+static uint32_t publish(sxr_pool *pool)
 {
-    atomic_fetch_add(&pool->generation, 1);
+    uint32_t generation = atomic_load(&pool->generation) + 1;
+    atomic_store(&pool->ticket, (uint64_t)generation << 32);
+    atomic_store(&pool->generation, generation);
     if (atomic_load(&pool->sleepers) > 0) {
         futex_wake_all(&pool->generation);
     }
+    return generation;
 }
 
 void sxr_pool_free(sxr_pool *pool)
@@ -105,7 +128,7 @@ void sxr_pool_free(sxr_pool *pool)
         return;
     }
     atomic_store(&pool->stop, true);
-    publish(pool);
+    (void)publish(pool);
     for (uint32_t i = 0; i < pool->started; i++) {
         (void)pthread_join(pool->worker[i].thread, NULL);
     }
@@ -142,21 +165,23 @@ uint32_t sxr_pool_threads(const sxr_pool *pool)
 
 void sxr_pool_run(sxr_pool *pool, sxr_pool_task task, void *self, int64_t points)
 {
-    pool->task = task;
-    pool->self = self;
-    pool->points = points;
     if (pool->started == 0 || points < 2) {
         task(self, 0, 0, points);
         return;
     }
-    atomic_store(&pool->running, pool->started);
-    publish(pool);
-    run_share(pool, 0);
-    for (uint32_t i = 0; atomic_load_explicit(&pool->running, memory_order_acquire) > 0; i++) {
+    uint64_t closed = (uint64_t)atomic_load(&pool->generation) << 32 | CLOSED;
+    atomic_store(&pool->ticket, closed);
+    atomic_store(&pool->task, task);
+    atomic_store(&pool->self, self);
+    atomic_store(&pool->points, points);
+    atomic_store(&pool->chunk, sx_ceil_div_i64(points, (int64_t)pool->threads * CHUNKS_PER_THREAD));
+    atomic_store(&pool->left, points);
+    run_chunks(pool, 0, publish(pool));
+    for (uint32_t i = 0; atomic_load_explicit(&pool->left, memory_order_acquire) > 0; i++) {
         if (i < SPIN_MAX) {
             sxr_pause();
         } else {
-            (void)usleep(0); /* a worker lost its core: let it run */
+            (void)sched_yield(); /* a worker lost its core in the middle of a chunk: let it run */
         }
     }
 }

@@ -1,6 +1,7 @@
-/* pool.h - threads that run the points of a grid: a static partition, so the work of a thread depends on nothing but its number.
+/* pool.h - threads that run the points of a grid. Points are independent, so who runs which cannot change a bit.
  *
- * Workers spin a short while between launches and sleep on a futex after that. One launch at a time; the calling thread is number 0.
+ * Threads claim chunks of points as they come: a worker that the system does not let run delays nobody, the others (the caller
+ * is number 0) do its share. Workers spin a short while between launches and sleep on a futex after that. One launch at a time.
  */
 #ifndef SX_CLIENT_RUNTIME_POOL_H
 #define SX_CLIENT_RUNTIME_POOL_H
@@ -15,6 +16,6 @@ void sxr_pool_free(SX_TAKE sxr_pool *pool); /* NULL is allowed */
 /* `threads` 1..SXR_THREADS_MAX, the caller included. SX_SYSTEM when a thread cannot be started. */
 sx_code sxr_pool_new(sx_ctx *cx, uint32_t threads, sxr_pool **pool);
 uint32_t sxr_pool_threads(const sxr_pool *pool);
-/* Splits [0, points) evenly and returns when all are done. */
+/* Runs `task` over [0, points) in chunks and returns when all are done. */
 void sxr_pool_run(sxr_pool *pool, sxr_pool_task task, void *self, int64_t points);
 #endif

@@ -94,8 +94,11 @@ static double strip_cycles(const sx_search_problem *p, const sx_lower_plan *plan
     double row_step = plan->packed_b ? vectors * plan->lanes * 4 : (double)p->dot.n * 4;
     bool in_l1 = panel_bytes <= device->l1_bytes / 2 && (plan->packed_b || row_step < 2048);
     double feed = in_l1 ? 0 : panel_bytes / device->l2_bytes_per_ns * device->ghz;
-    double tlb = plan->packed_b || row_step <= 4096 ? 1.0 : 1.15; /* a new page for each k step */
-    return fmax(k * step, feed) * tlb + STRIP_CYCLES + rows * vectors;
+    double strided =
+        row_step <= 1024
+            ? 1.04
+            : (row_step < 4096 ? 1.12 : 1.25); /* few lines of each page: no prefetch */
+    return fmax(k * step, feed) * (plan->packed_b ? 1.0 : strided) + STRIP_CYCLES + rows * vectors;
 }
 
 double sx_dot_price(const sx_search_problem *p, const sx_lower_plan *plan)
