@@ -52,10 +52,12 @@ static sx_code write_stream(sx_ctx *cx, const char *path, FILE *file, sx_span by
 
 sx_code sxc_put(sxc_cli *cli, sx_buf *text)
 {
-    sx_buf_put_u8(text, '\n');
-    sx_code code = sx_buf_check(cli->cx, text, "output");
-    return code == SX_OK ? write_stream(cli->cx, "standard output", stdout, sx_buf_span(text))
-                         : code;
+    if (text->len == 0 || text->ptr[text->len - 1] != '\n') {
+        sx_buf_put_u8(text, '\n');
+    }
+    SX_TRY(sx_buf_check(cli->cx, text, "output"));
+    cli->printed = true;
+    return write_stream(cli->cx, "standard output", stdout, sx_buf_span(text));
 }
 
 sx_code sxc_write_file(sx_ctx *cx, const char *path, sx_span bytes)

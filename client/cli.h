@@ -22,6 +22,7 @@ typedef struct {
     const char *argument[8];
     uint32_t argument_count;
     bool json;
+    bool printed; /* the command's object or text is out: an error after it goes to stderr alone */
 } sxc_cli;
 
 /* A command returns SX_OK, or a code with cx->error set; main prints the error and turns the code into the exit status. */
@@ -62,7 +63,7 @@ sx_code sxc_number(const sxc_cli *cli, sxc_option option, int64_t low, int64_t h
 sx_code sxc_parse_i64(sx_ctx *cx, const char *what, sx_span text, int64_t low, int64_t high,
                       int64_t *value);
 
-/* Prints the bytes on stdout with a newline behind. */
+/* Prints the bytes on stdout, with a newline behind if they end in none. */
 sx_code sxc_put(sxc_cli *cli, sx_buf *text);
 /* Writes a whole file, or "-" for stdout: a temporary name, then rename, so that no half file is left. */
 sx_code sxc_write_file(sx_ctx *cx, const char *path, sx_span bytes);

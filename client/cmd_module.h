@@ -1,0 +1,17 @@
+/* cmd_module.h - what module show, module dump and explain print in common. */
+#ifndef SX_CLIENT_CMD_MODULE_H
+#define SX_CLIENT_CMD_MODULE_H
+#include "client/cli.h"
+#include "client/module_file.h"
+#include "protocol/json.h"
+
+void sxc_module_key(const sx_module *module, char text[SX_KEY_TEXT_SIZE]);
+/* "label      text" */
+void sxc_put_line(sx_buf *out, const char *label, sx_span text);
+/* Tables of a module for people: head, tensors, kernels, launches, checks. SX_CORRUPT: an element type this program does not know. */
+sx_code sxc_module_text(sx_ctx *cx, const sx_module *module, sx_buf *out);
+sx_code sxc_put_checks(sx_ctx *cx, const sx_module *module, sx_buf *out);
+/* Fields of a JSON object: name, target, key, compiler, extents; and the verification record. */
+void sxc_json_module_info(sx_buf *json, const sx_module *module);
+void sxc_json_checks(sx_buf *json, const sx_module *module);
+#endif

@@ -1,0 +1,124 @@
+#include "client/module_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/x64/x64.h"
+
+void sxc_module_file_close(sxc_module_file *file)
+{
+    if (file->mapping != NULL) {
+        (void)munmap(file->mapping, file->size);
+    }
+    *file = (sxc_module_file){.mapping = NULL};
+}
+
+static sx_code map_file(sx_ctx *cx, const char *path, sxc_module_file *file)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        return SX_FAIL(cx, SX_INPUT, "%s: %s", path, strerror(errno));
+    }
+    struct stat status;
+    sx_code code = SX_OK;
+    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+        code = SX_FAIL(cx, SX_INPUT, "%s: not a regular file", path);
+    } else if (status.st_size <= 0) {
+        code = SX_FAIL(cx, SX_CORRUPT, "%s: not a module: 0 bytes", path);
+    } else {
+        void *mapping = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (mapping == MAP_FAILED) {
+            code = SX_FAIL(cx, SX_SYSTEM, "%s: mapping %lld bytes: %s", path,
+                           (long long)status.st_size, strerror(errno));
+        } else {
+            file->mapping = mapping;
+            file->size = (size_t)status.st_size;
+        }
+    }
+    (void)close(fd);
+    return code;
+}
+
+sx_code sxc_module_file_open(sx_ctx *cx, const char *path, bool checksums, sxc_module_file *file)
+{
+    *file = (sxc_module_file){.mapping = NULL};
+    SX_TRY(map_file(cx, path, file));
+    sx_code code = sx_module_decode(cx, (sx_span){file->mapping, file->size}, checksums,
+                                    &file->module);
+    if (code != SX_OK) {
+        sxc_module_file_close(file);
+        return sx_fail_in(cx, "%s", path);
+    }
+    return SX_OK;
+}
+
+sx_code sxc_module_check_code(sx_ctx *cx, const sx_module *module)
+{
+    uint32_t *entry = SX_NEW_ARRAY(cx, uint32_t, module->part_count + 1);
+    if (entry == NULL) {
+        return cx->error.code;
+    }
+    if (module->code_count > SX_X64_BLOB_MAX) {
+        return SX_FAIL(cx, SX_CORRUPT, "section code: %llu bytes, at most %zu",
+                       (unsigned long long)module->code_count, SX_X64_BLOB_MAX);
+    }
+    for (uint64_t i = 0; i < module->part_count; i++) {
+        entry[i] = (uint32_t)module->part[i].entry; /* inside the section: the decoder looked */
+    }
+    sx_span code = {module->code, (size_t)module->code_count};
+    sx_x64_level level = module->info->isa >= 4 ? SX_X64_AVX512 : SX_X64_AVX2;
+    if (sx_x64_check(cx, code, level, entry, (uint32_t)module->part_count) != SX_OK) {
+        sx_error error = cx->error;
+        sx_ctx_reset_error(cx);
+        return error.code != SX_INPUT
+                   ? SX_FAIL(cx, error.code, "%s", error.text)
+                   : SX_FAIL(cx, SX_CORRUPT, "section code: %s", error.text);
+    }
+    return SX_OK;
+}
+
+sx_code sxc_module_type(sx_ctx *cx, const sx_module *module, uint64_t index, sx_type *type)
+{
+    const sx_module_tensor *tensor = &module->tensor[index];
+    if (tensor->dtype >= SX_DTYPE_COUNT || tensor->rank > SX_RANK_MAX ||
+        sx_dtype_bytes((sx_dtype)tensor->dtype) != tensor->element_bytes) {
+        return SX_FAIL(cx, SX_CORRUPT,
+                       "tensor %llu: element type %u with %u bytes an element, rank %u; known are "
+                       "%d types and ranks up to %d",
+                       (unsigned long long)index, tensor->dtype, tensor->element_bytes,
+                       tensor->rank, SX_DTYPE_COUNT, SX_RANK_MAX);
+    }
+    *type = (sx_type){.dtype = (sx_dtype)tensor->dtype, .rank = tensor->rank};
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        type->dim[d] = sx_dim_of(tensor->dim[d]);
+    }
+    return SX_OK;
+}
+
+const char *sxc_module_place_name(uint32_t place)
+{
+    static const char *const name[SX_TENSOR_PLACE_COUNT] = {"input",    "weight",     "output",
+                                                            "constant", "persistent", "temporary"};
+    return place < SX_TENSOR_PLACE_COUNT ? name[place] : "unknown";
+}
+
+const char *sxc_module_kind_name(uint32_t kind)
+{
+    static const char *const name[SX_MODULE_KERNEL_KIND_COUNT] = {"map", "row", "contraction",
+                                                                  "pack", "copy"};
+    return kind < SX_MODULE_KERNEL_KIND_COUNT ? name[kind] : "unknown";
+}
+
+uint64_t sxc_module_part_end(const sx_module *module, uint64_t part)
+{
+    uint64_t end = module->code_count;
+    for (uint64_t i = 0; i < module->part_count; i++) {
+        uint64_t entry = module->part[i].entry;
+        end = entry > module->part[part].entry && entry < end ? entry : end;
+    }
+    return end;
+}
