@@ -29,13 +29,6 @@ void sxc_module_key(const sx_module *module, char text[SX_KEY_TEXT_SIZE])
 
 /* ---- for people ---- */
 
-void sxc_put_line(sx_buf *out, const char *label, sx_span text)
-{
-    sx_buf_print(out, "%-10s ", label);
-    sxc_put_plain(out, text);
-    sx_buf_put_u8(out, '\n');
-}
-
 static void put_head(const sx_module *module, sx_buf *out)
 {
     const sx_module_info *info = module->info;
@@ -60,6 +53,15 @@ static void put_head(const sx_module *module, sx_buf *out)
                  persistent, workspace);
 }
 
+static void put_offset(sxc_table *table, bool bound, uint64_t offset)
+{
+    if (bound) {
+        sxc_table_put(table, "-");
+    } else {
+        sxc_table_put(table, "%llu", (unsigned long long)offset);
+    }
+}
+
 static sx_code put_tensors(sx_ctx *cx, const sx_module *module, sx_buf *out)
 {
     sxc_table table;
@@ -73,7 +75,7 @@ static sx_code put_tensors(sx_ctx *cx, const sx_module *module, sx_buf *out)
         sx_code code = put_type(cx, module, i, &type);
         sxc_table_put(&table, "%llu", (unsigned long long)i);
         sxc_table_put(&table, "%s", sxc_module_place_name(tensor->place));
-        sxc_table_put(&table, bound ? "-" : "%llu", (unsigned long long)tensor->offset);
+        put_offset(&table, bound, tensor->offset);
         sxc_table_put(&table, "%llu", (unsigned long long)tensor->size);
         sxc_table_put_span(&table, sx_buf_span(&type));
         sxc_table_put_span(&table, text_of(module, tensor->name));
@@ -137,7 +139,7 @@ sx_code sxc_put_checks(sx_ctx *cx, const sx_module *module, sx_buf *out)
         sxc_table_put_span(&table, text_of(module, check->name));
         sxc_table_put(&table, "%s", check->passed ? "passed" : "did not run");
         sxc_table_put(&table, "%llu", (unsigned long long)check->points);
-        sxc_table_put(&table, check->passed ? "%.1e" : "-", check->error);
+        sxc_table_put(&table, "%.1e", check->error);
         sxc_table_put(&table, "%.0e", check->tolerance);
     }
     sx_buf_put_u8(out, '\n');

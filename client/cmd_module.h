@@ -6,8 +6,6 @@
 #include "protocol/json.h"
 
 void sxc_module_key(const sx_module *module, char text[SX_KEY_TEXT_SIZE]);
-/* "label      text" */
-void sxc_put_line(sx_buf *out, const char *label, sx_span text);
 /* Tables of a module for people: head, tensors, kernels, launches, checks. SX_CORRUPT: an element type this program does not know. */
 sx_code sxc_module_text(sx_ctx *cx, const sx_module *module, sx_buf *out);
 sx_code sxc_put_checks(sx_ctx *cx, const sx_module *module, sx_buf *out);

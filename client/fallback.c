@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "client/runtime/verify.h"
@@ -45,6 +46,14 @@ static void limit(int resource, rlim_t value)
     (void)setrlimit((__rlimit_resource_t)resource, &rlimit);
 }
 
+static uint64_t now_ns(void *self)
+{
+    struct timespec now;
+    (void)self;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
 SX_NORETURN static void child_main(int fd, const sx_core_request *request, bool optimize)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -53,6 +62,7 @@ SX_NORETURN static void child_main(int fd, const sx_core_request *request, bool 
     limit(RLIMIT_AS, CHILD_MEMORY_BYTES * 2);
     sx_ctx cx;
     sx_ctx_init(&cx, CHILD_MEMORY_BYTES);
+    cx.now_ns = now_ns;
     sx_buf result;
     sx_buf_init(&result, RESULT_BYTES_MAX);
     sxr_verify_options verify = {.seed = 1, .program_flops = PROGRAM_FLOPS};

@@ -339,7 +339,7 @@ int main(int argc, char **argv)
         return 0;
     }
     code = code == SX_OK ? command->run(&cli) : code;
-    int status = finish(&cx, code, cli.json);
+    int status = finish(&cx, code, cli.json && !cli.printed);
     sx_ctx_fini(&cx);
     return status;
 }

@@ -47,8 +47,8 @@ sx_code sxc_module_file_open(sx_ctx *cx, const char *path, bool checksums, sxc_m
 {
     *file = (sxc_module_file){.mapping = NULL};
     SX_TRY(map_file(cx, path, file));
-    sx_code code = sx_module_decode(cx, (sx_span){file->mapping, file->size}, checksums,
-                                    &file->module);
+    sx_code code =
+        sx_module_decode(cx, (sx_span){file->mapping, file->size}, checksums, &file->module);
     if (code != SX_OK) {
         sxc_module_file_close(file);
         return sx_fail_in(cx, "%s", path);
@@ -74,9 +74,8 @@ sx_code sxc_module_check_code(sx_ctx *cx, const sx_module *module)
     if (sx_x64_check(cx, code, level, entry, (uint32_t)module->part_count) != SX_OK) {
         sx_error error = cx->error;
         sx_ctx_reset_error(cx);
-        return error.code != SX_INPUT
-                   ? SX_FAIL(cx, error.code, "%s", error.text)
-                   : SX_FAIL(cx, SX_CORRUPT, "section code: %s", error.text);
+        return error.code != SX_INPUT ? SX_FAIL(cx, error.code, "%s", error.text)
+                                      : SX_FAIL(cx, SX_CORRUPT, "section code: %s", error.text);
     }
     return SX_OK;
 }

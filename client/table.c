@@ -58,6 +58,13 @@ void sxc_put_plain(sx_buf *out, sx_span text)
     }
 }
 
+void sxc_put_line(sx_buf *out, const char *label, sx_span text)
+{
+    sx_buf_print(out, "%-10s ", label);
+    sxc_put_plain(out, text);
+    sx_buf_put_u8(out, '\n');
+}
+
 /* Code points, which stand for columns of the terminal. */
 static uint32_t width_of(sx_span text)
 {

@@ -30,4 +30,6 @@ sx_code sxc_table_print(const sxc_table *table, sx_buf *out);
 
 /* Text with what could move a terminal's cursor made visible. */
 void sxc_put_plain(sx_buf *out, sx_span text);
+/* "label      text" and a newline, the text plain. */
+void sxc_put_line(sx_buf *out, const char *label, sx_span text);
 #endif

@@ -25,7 +25,7 @@ ARROWS = {
     "cache": ["core/base"],
     "client/runtime": ["core/base", "core/ir", "core/x64", "core", "protocol"],
     "client/import": ["core/base", "core/ir"],
-    "client": ["core/base", "core/ir", "core/cost", "core", "protocol", "client/runtime", "client/import"],
+    "client": ["core/base", "core/ir", "core/cost", "core/x64", "core", "protocol", "client/runtime", "client/import"],
     "client/examples": ["client"],
     "daemon": ["core/base", "core/ir", "core", "protocol", "cache", "client/runtime"],
 }

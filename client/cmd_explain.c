@@ -1,0 +1,212 @@
+/* cmd_explain.c - explain: what the compiler did to a program, from the report that the module carries. */
+#include <stdio.h>
+
+#include "client/cmd_module.h"
+#include "client/table.h"
+
+#define TEXT_BYTES_MAX ((size_t)256 << 20)
+
+static sx_span text_of(const sx_module *module, sx_module_text text)
+{
+    return sx_module_string(module, text);
+}
+
+/* ---- for people ---- */
+
+static void put_totals(const sx_module *module, sx_buf *out)
+{
+    const sx_module_info *info = module->info;
+    char cost[32], floor[32], before[32], key[SX_KEY_TEXT_SIZE];
+    sxc_human_ns(info->cost_ns, cost);
+    sxc_human_ns(info->floor_ns, floor);
+    sxc_human_ns(info->input_cost_ns, before);
+    sxc_module_key(module, key);
+    sxc_put_line(out, "program", text_of(module, info->name));
+    sxc_put_line(out, "target", text_of(module, info->target));
+    sxc_put_line(out, "key", sx_span_of(key));
+    sxc_put_line(out, "compiler", text_of(module, info->toolchain));
+    sx_buf_print(out, "estimate   %s a run, roofline floor %s (%.2fx)", cost, floor,
+                 info->floor_ns > 0 ? info->cost_ns / info->floor_ns : 0.0);
+    if (info->input_cost_ns > 0) {
+        sx_buf_print(out, "; as it came %s, one kernel per operation", before);
+    }
+    sx_buf_print(out, "\nwork       %.4g MFLOP\n", info->flops / 1e6);
+}
+
+static sx_code put_stages(sx_ctx *cx, const sx_module *module, sx_buf *out)
+{
+    sxc_table table;
+    sxc_table_init(&table, cx, "STAGE|>ITEMS|>FUEL|>TIME MS|STOP");
+    for (uint64_t i = 0; i < module->stage_count; i++) {
+        const sx_module_stage *stage = &module->stage[i];
+        sxc_table_put_span(&table, text_of(module, stage->name));
+        sxc_table_put(&table, "%llu", (unsigned long long)stage->items);
+        sxc_table_put(&table, "%llu", (unsigned long long)stage->fuel);
+        sxc_table_put(&table, "%.3f", (double)stage->elapsed_ns / 1e6);
+        sxc_table_put_span(&table, text_of(module, stage->stop));
+    }
+    sx_buf_put_u8(out, '\n');
+    return sxc_table_print(&table, out);
+}
+
+static void put_rewrites(const sx_module *module, sx_buf *out)
+{
+    sx_buf_print(out, "\n%llu rewrites\n", (unsigned long long)module->rewrite_count);
+    for (uint64_t i = 0; i < module->rewrite_count; i++) {
+        const sx_module_rewrite *rewrite = &module->rewrite[i];
+        sx_buf_print(out, "%4llu  ", (unsigned long long)i + 1);
+        sxc_put_plain(out, text_of(module, rewrite->rule));
+        sx_buf_put_text(out, "\n      - ");
+        sxc_put_plain(out, text_of(module, rewrite->before));
+        sx_buf_put_text(out, "\n      + ");
+        sxc_put_plain(out, text_of(module, rewrite->after));
+        sx_buf_put_u8(out, '\n');
+    }
+}
+
+static bool is_prologue(const sx_module *module, uint64_t kernel)
+{
+    for (uint64_t i = 0; i < module->launch_count; i++) {
+        if (module->launch[i].kernel == kernel && !module->launch[i].prologue) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void put_if_any(sx_buf *out, const char *label, sx_span text)
+{
+    if (text.len > 0) {
+        sxc_put_line(out, label, text);
+    }
+}
+
+static sx_code put_kernels(sx_ctx *cx, const sx_module *module, sx_buf *out)
+{
+    sxc_table table;
+    sxc_table_init(&table, cx,
+                   ">KERNEL|KIND|WHEN|>ESTIMATE US|>FLOOR US|>RATIO|>MFLOP|>KBYTES|>PLANS|NUMERICS|"
+                   "NAME");
+    for (uint64_t i = 0; i < module->kernel_count; i++) {
+        const sx_module_kernel *kernel = &module->kernel[i];
+        sxc_table_put(&table, "%llu", (unsigned long long)i);
+        sxc_table_put(&table, "%s", sxc_module_kind_name(kernel->kind));
+        sxc_table_put(&table, "%s", is_prologue(module, i) ? "load" : "run");
+        sxc_table_put(&table, "%.2f", kernel->cost_ns / 1e3);
+        sxc_table_put(&table, "%.2f", kernel->floor_ns / 1e3);
+        sxc_table_put(&table, "%.2f",
+                      kernel->floor_ns > 0 ? kernel->cost_ns / kernel->floor_ns : 0.0);
+        sxc_table_put(&table, "%.3f", kernel->flops / 1e6);
+        sxc_table_put(&table, "%.1f", kernel->bytes / 1e3);
+        sxc_table_put(&table, "%u", kernel->candidates);
+        sxc_table_put(&table, "%016llx", (unsigned long long)kernel->numerics);
+        sxc_table_put_span(&table, text_of(module, kernel->name));
+    }
+    sx_buf_put_u8(out, '\n');
+    SX_TRY(sxc_table_print(&table, out));
+    for (uint64_t i = 0; i < module->kernel_count; i++) {
+        const sx_module_kernel *kernel = &module->kernel[i];
+        sx_buf_print(out, "\nkernel %llu, node %%%u\n", (unsigned long long)i, kernel->node);
+        sxc_put_line(out, "  program", text_of(module, kernel->what));
+        put_if_any(out, "  plan", text_of(module, kernel->plan));
+        put_if_any(out, "  legal", text_of(module, kernel->poly));
+    }
+    return SX_OK;
+}
+
+static sx_code explain_text(sx_ctx *cx, const sx_module *module, sx_buf *out)
+{
+    put_totals(module, out);
+    SX_TRY(put_stages(cx, module, out));
+    put_rewrites(module, out);
+    SX_TRY(put_kernels(cx, module, out));
+    SX_TRY(sxc_put_checks(cx, module, out));
+    return sx_buf_check(cx, out, "explanation");
+}
+
+/* ---- JSON ---- */
+
+static void json_kernel(const sx_module *module, uint64_t index, sx_buf *json)
+{
+    const sx_module_kernel *kernel = &module->kernel[index];
+    char numerics[20];
+    (void)snprintf(numerics, sizeof(numerics), "%016llx", (unsigned long long)kernel->numerics);
+    sxc_json_open(json, NULL, '{');
+    sxc_json_text(json, "name", text_of(module, kernel->name));
+    sxc_json_text(json, "kind", sx_span_of(sxc_module_kind_name(kernel->kind)));
+    sxc_json_bool(json, "prologue", is_prologue(module, index));
+    sxc_json_int(json, "node", kernel->node);
+    sxc_json_text(json, "program", text_of(module, kernel->what));
+    sxc_json_text(json, "plan", text_of(module, kernel->plan));
+    sxc_json_text(json, "legal", text_of(module, kernel->poly));
+    sxc_json_text(json, "numerics", sx_span_of(numerics));
+    sxc_json_int(json, "plans", kernel->candidates);
+    sxc_json_real(json, "flops", kernel->flops);
+    sxc_json_real(json, "bytes", kernel->bytes);
+    sxc_json_real(json, "estimate_ns", kernel->cost_ns);
+    sxc_json_real(json, "floor_ns", kernel->floor_ns);
+    if (kernel->floor_ns > 0) {
+        sxc_json_real(json, "ratio", kernel->cost_ns / kernel->floor_ns);
+    }
+    sxc_json_close(json, '}');
+}
+
+static void json_report(const sx_module *module, sx_buf *json)
+{
+    sxc_json_open(json, "stages", '[');
+    for (uint64_t i = 0; i < module->stage_count; i++) {
+        const sx_module_stage *stage = &module->stage[i];
+        sxc_json_open(json, NULL, '{');
+        sxc_json_text(json, "name", text_of(module, stage->name));
+        sxc_json_int(json, "items", (int64_t)stage->items);
+        sxc_json_int(json, "fuel", (int64_t)stage->fuel);
+        sxc_json_int(json, "elapsed_ns", (int64_t)stage->elapsed_ns);
+        sxc_json_text(json, "stop", text_of(module, stage->stop));
+        sxc_json_close(json, '}');
+    }
+    sxc_json_close(json, ']');
+    sxc_json_open(json, "rewrites", '[');
+    for (uint64_t i = 0; i < module->rewrite_count; i++) {
+        const sx_module_rewrite *rewrite = &module->rewrite[i];
+        sxc_json_open(json, NULL, '{');
+        sxc_json_text(json, "rule", text_of(module, rewrite->rule));
+        sxc_json_text(json, "before", text_of(module, rewrite->before));
+        sxc_json_text(json, "after", text_of(module, rewrite->after));
+        sxc_json_close(json, '}');
+    }
+    sxc_json_close(json, ']');
+}
+
+static sx_code explain_json(sx_ctx *cx, const sx_module *module, sx_buf *json)
+{
+    const sx_module_info *info = module->info;
+    sxc_json_begin(json, "explain");
+    sxc_json_module_info(json, module);
+    sxc_json_real(json, "flops", info->flops);
+    sxc_json_real(json, "estimate_ns", info->cost_ns);
+    sxc_json_real(json, "floor_ns", info->floor_ns);
+    sxc_json_real(json, "input_estimate_ns", info->input_cost_ns);
+    json_report(module, json);
+    sxc_json_open(json, "kernels", '[');
+    for (uint64_t i = 0; i < module->kernel_count; i++) {
+        json_kernel(module, i, json);
+    }
+    sxc_json_close(json, ']');
+    sxc_json_checks(json, module);
+    sxc_json_end(json);
+    return sx_buf_check(cx, json, "JSON of the explanation");
+}
+
+sx_code sxc_cmd_explain(sxc_cli *cli)
+{
+    sxc_module_file file;
+    SX_TRY(sxc_module_file_open(cli->cx, cli->argument[0], false, &file));
+    sx_buf out;
+    sx_buf_init(&out, TEXT_BYTES_MAX);
+    sx_code code = cli->json ? explain_json(cli->cx, &file.module, &out)
+                             : explain_text(cli->cx, &file.module, &out);
+    code = code == SX_OK ? sxc_put(cli, &out) : code;
+    sx_buf_fini(&out);
+    sxc_module_file_close(&file);
+    return code;
+}
