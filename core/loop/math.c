@@ -3,7 +3,8 @@
  * Largest error against the exact value, in units of the last place of the result (measured over dense, random and special
  * arguments by tests/core/loop/test_math.c, which holds these bounds):
  *   exp 1.1 (subnormal results too; +inf above 88.7228, exact 0 below -103.98), log 1.1, tanh 6, erf 6, logistic 2.5 where the
- *   result is normal, sqrt, divide 0.5, rsqrt 1.5, sine and cosine 2e-7 absolute for |x| <= 2^20 and NaN beyond.
+ *   result is normal, sqrt, divide 0.5, rsqrt 1.5, power 4, sine and cosine 2e-7 absolute for |x| <= 2^20 and NaN
+ *   beyond.
  * gelu, gelu_tanh and silu are the sequences of their decompositions: gelu x/2 (1 + erf(x / sqrt 2)), and so on.
  * NaN arguments give NaN. Polynomials and rational functions are minimax fits made for this file (Lawson's reweighted least
  * squares); the reduction of exp and log follows Cody and Waite 1980. */
@@ -196,6 +197,100 @@ static uint32_t make_gelu(sx_loop_builder *b, uint32_t x, bool by_tanh)
     return bin(b, SX_LOP_MUL, bin(b, SX_LOP_MUL, x, sx_loop_set(b, 0.5f)), inner);
 }
 
+/* ---- x^y = 2^(y log2 |x|), the logarithm and the product as unevaluated sums of two floats ---- */
+typedef struct {
+    uint32_t high, low;
+} pair;
+
+/* log2 of a positive finite `a`: e + log2 m, log m = 2 s + s^3 C(s^2), s = (m - 1) / (m + 1) with its rounding error. */
+static pair log2_pair(sx_loop_builder *b, uint32_t a)
+{
+    static const float c[] = {0.6666667f, 0.40000126f, 0.28550342f, 0.23343362f};
+    uint32_t tiny = compare(b, a, sx_loop_set(b, 0x1p-126f), SX_LT);
+    uint32_t v = tri(b, SX_LOP_BLEND, tiny, bin(b, SX_LOP_MUL, a, sx_loop_set(b, 0x1p25f)), a);
+    uint32_t shift = tri(b, SX_LOP_BLEND, tiny, sx_loop_set(b, -25.0f), sx_loop_set(b, 0.0f));
+    uint32_t i = un_imm(b, SX_LOP_SAR, bin(b, SX_LOP_ISUB, v, bits(b, 0x3f3504f3u)), 23);
+    uint32_t m = bin(b, SX_LOP_ISUB, v, un_imm(b, SX_LOP_SHL, i, 23));
+    uint32_t e = bin(b, SX_LOP_ADD, un(b, SX_LOP_I2F, i), shift);
+    uint32_t one = sx_loop_set(b, 1.0f);
+    uint32_t f = bin(b, SX_LOP_SUB, m, one);
+    uint32_t d = bin(b, SX_LOP_ADD, m, one);
+    uint32_t d_low = bin(b, SX_LOP_SUB, m, bin(b, SX_LOP_SUB, d, one));
+    uint32_t s = bin(b, SX_LOP_DIV, f, d);
+    uint32_t rest = tri(b, SX_LOP_FNMA, s, d_low, tri(b, SX_LOP_FNMA, s, d, f));
+    uint32_t s_low = bin(b, SX_LOP_DIV, rest, d);
+    uint32_t z = bin(b, SX_LOP_MUL, s, s);
+    uint32_t tail = bin(b, SX_LOP_MUL, horner(b, z, c, SX_COUNT(c)), z);
+    tail = tri(b, SX_LOP_FMA, tail, s, bin(b, SX_LOP_ADD, s_low, s_low));
+    uint32_t twice = bin(b, SX_LOP_ADD, s, s);
+    uint32_t high = bin(b, SX_LOP_ADD, twice, tail);
+    uint32_t low = bin(b, SX_LOP_SUB, tail, bin(b, SX_LOP_SUB, high, twice));
+    /* times log2 e, plus the exponent */
+    uint32_t product = bin(b, SX_LOP_MUL, high, sx_loop_set(b, 0x1.715476p+0f));
+    uint32_t error = bin(b, SX_LOP_XOR, product, bits(b, 0x80000000u));
+    error = tri(b, SX_LOP_FMA, high, sx_loop_set(b, 0x1.715476p+0f), error);
+    error = tri(b, SX_LOP_FMA, high, sx_loop_set(b, 0x1.4ae0c0p-26f), error);
+    error = tri(b, SX_LOP_FMA, low, sx_loop_set(b, 0x1.715476p+0f), error);
+    uint32_t sum = bin(b, SX_LOP_ADD, e, product);
+    uint32_t lost = bin(b, SX_LOP_SUB, product, bin(b, SX_LOP_SUB, sum, e));
+    return (pair){sum, bin(b, SX_LOP_ADD, lost, error)};
+}
+
+/* 2^(y * log), the product with its rounding error; 0 and infinity beyond the range. */
+static uint32_t exp2_product(sx_loop_builder *b, uint32_t y, pair log)
+{
+    static const float c[] = {0x1.62e430p-1f, 0x1.ebfbdcp-3f,  0x1.c6aed8p-5f,
+                              0x1.3b2d68p-7f, 0x1.5f4706p-10f, 0x1.41f61ep-13f};
+    const uint32_t magic = 0x4b400000u;
+    uint32_t q = bin(b, SX_LOP_MUL, y, log.high);
+    uint32_t low = bin(b, SX_LOP_XOR, q, bits(b, 0x80000000u));
+    low = tri(b, SX_LOP_FMA, y, log.low, tri(b, SX_LOP_FMA, y, log.high, low));
+    uint32_t size = bin(b, SX_LOP_AND, q, bits(b, 0x7fffffffu));
+    uint32_t inside = compare(b, size, sx_loop_set(b, 160.0f), SX_LT);
+    low = tri(b, SX_LOP_BLEND, inside, low, sx_loop_set(b, 0.0f));
+    q = clamp(b, q, -160.0f, 130.0f);
+    uint32_t t = bin(b, SX_LOP_ADD, q, bits(b, magic));
+    uint32_t f = bin(b, SX_LOP_SUB, q, bin(b, SX_LOP_SUB, t, bits(b, magic)));
+    f = bin(b, SX_LOP_ADD, f, low);
+    uint32_t i = bin(b, SX_LOP_ISUB, t, bits(b, magic));
+    uint32_t half = un_imm(b, SX_LOP_SAR, i, 1);
+    uint32_t rest = bin(b, SX_LOP_ISUB, i, half);
+    uint32_t p = tri(b, SX_LOP_FMA, horner(b, f, c, SX_COUNT(c)), f, sx_loop_set(b, 1.0f));
+    p = bin(b, SX_LOP_MUL, p, power_of_two(b, half));
+    return bin(b, SX_LOP_MUL, p, power_of_two(b, rest));
+}
+
+/* The cases of C11 F.10.4.4, from the rarest up: |x| = 0 or infinity, |x| = 1, the sign of odd powers, NaN, y = 0 and x = 1. */
+static uint32_t make_power(sx_loop_builder *b, uint32_t x, uint32_t y)
+{
+    uint32_t a = bin(b, SX_LOP_AND, x, bits(b, 0x7fffffffu));
+    uint32_t v = exp2_product(b, y, log2_pair(b, a));
+    uint32_t zero = sx_loop_set(b, 0.0f);
+    uint32_t one = sx_loop_set(b, 1.0f);
+    uint32_t infinity = sx_loop_set(b, INFINITY);
+    uint32_t up = compare(b, y, zero, SX_GT);
+    uint32_t at_zero = tri(b, SX_LOP_BLEND, up, zero, infinity);
+    uint32_t at_infinity = tri(b, SX_LOP_BLEND, up, infinity, zero);
+    v = tri(b, SX_LOP_BLEND, compare(b, a, zero, SX_EQ), at_zero, v);
+    v = tri(b, SX_LOP_BLEND, compare(b, a, infinity, SX_EQ), at_infinity, v);
+    v = tri(b, SX_LOP_BLEND, compare(b, a, one, SX_EQ), one, v);
+    /* y odd: an integer whose half is none */
+    uint32_t half = bin(b, SX_LOP_MUL, y, sx_loop_set(b, 0.5f));
+    uint32_t whole = compare(b, un_imm(b, SX_LOP_ROUND, y, 3), y, SX_EQ);
+    uint32_t odd = compare(b, un_imm(b, SX_LOP_ROUND, half, 3), half, SX_NE);
+    uint32_t sign = bin(b, SX_LOP_AND, x, bits(b, 0x80000000u));
+    sign = tri(b, SX_LOP_BLEND, bin(b, SX_LOP_MAND, whole, odd), sign, zero);
+    v = bin(b, SX_LOP_XOR, v, sign);
+    uint32_t finite = compare(b, x, sx_loop_set(b, -INFINITY), SX_GT);
+    uint32_t undefined = bin(b, SX_LOP_MAND, compare(b, x, zero, SX_LT), finite);
+    undefined = bin(b, SX_LOP_MAND, undefined, un(b, SX_LOP_MNOT, whole));
+    undefined = bin(b, SX_LOP_MOR, undefined, compare(b, x, x, SX_NE));
+    undefined = bin(b, SX_LOP_MOR, undefined, compare(b, y, y, SX_NE));
+    v = tri(b, SX_LOP_BLEND, undefined, bits(b, 0x7fc00000u), v);
+    uint32_t unit = bin(b, SX_LOP_MOR, compare(b, y, zero, SX_EQ), compare(b, x, one, SX_EQ));
+    return tri(b, SX_LOP_BLEND, unit, one, v);
+}
+
 static uint32_t make_sign(sx_loop_builder *b, uint32_t x)
 {
     uint32_t zero = sx_loop_set(b, 0.0f);
@@ -221,6 +316,7 @@ static uint32_t apply_binary(sx_loop_builder *b, sx_op op, uint32_t x, uint32_t 
     case SX_OP_DIVIDE: return bin(b, SX_LOP_DIV, x, y);
     case SX_OP_MAXIMUM: return bin(b, SX_LOP_MAX, x, y);
     case SX_OP_MINIMUM: return bin(b, SX_LOP_MIN, x, y);
+    case SX_OP_POWER: return make_power(b, x, y);
     case SX_OP_AND: return bin(b, SX_LOP_MAND, x, y);
     case SX_OP_OR: return bin(b, SX_LOP_MOR, x, y);
     case SX_OP_XOR: return bin(b, SX_LOP_MXOR, x, y);

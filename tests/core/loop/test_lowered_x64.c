@@ -121,7 +121,8 @@ START_TEST(test_long_programs)
 {
     static const sx_op unaries[] = {SX_OP_EXP,  SX_OP_TANH, SX_OP_GELU, SX_OP_NEGATE, SX_OP_ABS,
                                     SX_OP_RELU, SX_OP_SILU, SX_OP_SIN,  SX_OP_SIGN,   SX_OP_LOG};
-    static const sx_op binaries[] = {SX_OP_ADD, SX_OP_MULTIPLY, SX_OP_MAXIMUM, SX_OP_DIVIDE};
+    static const sx_op binaries[] = {SX_OP_ADD, SX_OP_MULTIPLY, SX_OP_MAXIMUM, SX_OP_DIVIDE,
+                                     SX_OP_POWER};
     sx_rng rng = {sx_test_seed()};
     for (uint32_t k = 0; k < 60; k++) {
         sx_ctx cx;

@@ -126,6 +126,11 @@ static double ref_minimum(double x, double y)
     return x < y ? x : y;
 }
 
+static double ref_power(double x, double y)
+{
+    return pow(x, y);
+}
+
 typedef struct {
     sx_op op;
     reference exact;
@@ -158,6 +163,7 @@ static const row rows[] = {
     {SX_OP_DIVIDE, ref_divide, 0.5001, 0},
     {SX_OP_MAXIMUM, ref_maximum, 0, 0},
     {SX_OP_MINIMUM, ref_minimum, 0, 0},
+    {SX_OP_POWER, ref_power, 4, 0},
 };
 
 static float in_x[COUNT], in_y[COUNT], out_16[COUNT], out_8[COUNT];
@@ -288,6 +294,35 @@ START_TEST(test_exact_values)
 }
 END_TEST
 
+/* Every pair of special arguments of power has the value and the sign of libm. */
+START_TEST(test_power_cases)
+{
+    static const float special[] = {
+        0.0f,      -0.0f,      1.0f,        -1.0f,       2.0f,   -2.0f,   3.0f,   0.5f,
+        -0.5f,     INFINITY,   -INFINITY,   NAN,         1e-45f, -1e-45f, 3e38f,  -3e38f,
+        0.999999f, 1.0000001f, 16777215.0f, 16777216.0f, -3.0f,  1e10f,   -1e10f, 33554431.0f};
+    uint32_t n = SX_COUNT(special);
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    for (uint32_t i = 0; i < n * n; i++) {
+        in_x[i] = special[i / n];
+        in_y[i] = special[i % n];
+    }
+    void *list[] = {in_x, in_y, out_16};
+    ck_sx_ok(&cx, sx_kernel_eval(&cx, make(&cx, SX_OP_POWER, 16), list));
+    for (uint32_t i = 0; i < n * n; i++) {
+        float exact = (float)pow((double)in_x[i], (double)in_y[i]);
+        float got = out_16[i];
+        bool same = isnan(exact) ? isnan(got)
+                                 : signbit(got) == signbit(exact) &&
+                                       (got == exact || fabsf(got - exact) <= 2e-7f * fabsf(exact));
+        ck_assert_msg(same, "power(%g, %g) is %g, exact %g", (double)in_x[i], (double)in_y[i],
+                      (double)got, (double)exact);
+    }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 START_TEST(test_refused)
 {
     sx_ctx cx;
@@ -309,6 +344,7 @@ int main(void)
     TCase *cases = tcase_create("math");
     tcase_add_loop_test(cases, test_accuracy, 0, (int)SX_COUNT(rows));
     tcase_add_test(cases, test_exact_values);
+    tcase_add_test(cases, test_power_cases);
     tcase_add_test(cases, test_refused);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
