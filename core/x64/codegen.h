@@ -29,7 +29,7 @@ typedef struct {
 /* Level that a lane count needs: 8 AVX2, 16 AVX-512. */
 sx_x64_level sx_x64_level_of(uint32_t lanes);
 
-/* Appends code and constants of all parts to `blob`.
+/* Appends code and constants of all parts to `blob`; on failure `blob` is as long as before.
  *   memory   analysis in cx's arena: about 150 bytes per instruction
  *   fuel     about 20 per instruction
  *   errors   those of sx_kernel_check; SX_LIMIT: a part needs more vector or mask registers than there are (the search then takes

@@ -409,14 +409,9 @@ static sx_code emit_part(sx_gen *g, sx_x64_kernel *out)
     return SX_OK;
 }
 
-static sx_code emit(sx_ctx *cx, const sx_kernel *kernel, bool spills, sx_buf *blob,
-                    sx_x64_kernel *out)
+static sx_code emit_parts(sx_ctx *cx, const sx_kernel *kernel, bool spills, sx_buf *blob,
+                          sx_x64_kernel *out)
 {
-    SX_TRY(sx_kernel_check(cx, kernel));
-    memset(out, 0, sizeof(*out));
-    out->level = sx_x64_level_of(kernel->lanes);
-    out->entry_count = kernel->part_count;
-    size_t start = blob->len;
     sx_x64_asm as;
     sx_x64_asm_init(&as, cx, out->level, blob);
     for (uint32_t p = 0; p < kernel->part_count; p++) {
@@ -429,7 +424,22 @@ static sx_code emit(sx_ctx *cx, const sx_kernel *kernel, bool spills, sx_buf *bl
                     .as = &as};
         SX_TRY(emit_part(&g, out));
     }
-    SX_TRY(sx_x64_finish(&as));
+    return sx_x64_finish(&as);
+}
+
+static sx_code emit(sx_ctx *cx, const sx_kernel *kernel, bool spills, sx_buf *blob,
+                    sx_x64_kernel *out)
+{
+    SX_TRY(sx_kernel_check(cx, kernel));
+    memset(out, 0, sizeof(*out));
+    out->level = sx_x64_level_of(kernel->lanes);
+    out->entry_count = kernel->part_count;
+    size_t start = blob->len;
+    sx_code code = emit_parts(cx, kernel, spills, blob, out);
+    if (code != SX_OK) {
+        blob->len = start; /* half a kernel is none */
+        return code;
+    }
     out->code_bytes = (uint32_t)(blob->len - start);
     return SX_OK;
 }

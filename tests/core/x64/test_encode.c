@@ -1,5 +1,5 @@
 /* Every form of ops.def, byte for byte against GNU as; decoder and printer against the encoder; the assembler's labels. */
-#include "tests/lib/test.h"
+#include "tests/core/x64/machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -453,6 +453,63 @@ START_TEST(assembler_reports_what_it_cannot_do)
 }
 END_TEST
 
+/* What the column `nan` of the table says is what the processor does. */
+static void run_two(sx_x64_op op, sx_x64_level level, const uint32_t a[4], const uint32_t b[4],
+                    uint32_t result[4])
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, (size_t)1 << 20);
+    sx_buf out;
+    sx_buf_init(&out, PAGE);
+    sx_x64_asm as;
+    sx_x64_asm_init(&as, &cx, level, &out);
+    uint32_t high = level == SX_X64_AVX512 ? 16 : 0; /* registers that only EVEX reaches */
+    sx_x64_arg x[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        x[i] = sx_x64_reg(SX_X64_XMM, high + i);
+    }
+    SX_X64_PUT(&as, VMOVUPS, x[1], sx_x64_mem(SX_RDI, 0));
+    SX_X64_PUT(&as, VMOVUPS, x[2], sx_x64_mem(SX_RSI, 0));
+    sx_x64_put(&as, op, (const sx_x64_arg[]){x[0], x[1], x[2]}, 3);
+    SX_X64_PUT(&as, VMOVUPS, sx_x64_mem(SX_RDX, 0), x[0]);
+    SX_X64_PUT0(&as, RET);
+    ck_sx_ok(&cx, sx_x64_finish(&as));
+    guarded text = code_make(&out);
+    void (*entry)(const uint32_t *, const uint32_t *, uint32_t *);
+    memcpy(&entry, &text.ptr, sizeof(entry));
+    entry(a, b, result);
+    (void)munmap(text.map, text.map_size);
+    sx_buf_fini(&out);
+    sx_ctx_fini(&cx);
+}
+
+START_TEST(nan_column_is_true)
+{
+    static const uint32_t a[4] = {0x7FC00001, 0x7FC00001, 0x3F800000, 0x00000000};
+    static const uint32_t b[4] = {0x7FC00002, 0x3F800000, 0x7FC00002, 0x80000000};
+    uint32_t checked = 0;
+    for (uint32_t row = 0; row < sx_x64_form_count; row++) {
+        const sx_x64_form *form = &sx_x64_forms[row];
+        sx_x64_level level = form->encoding == SX_ENC_EVEX ? SX_X64_AVX512 : SX_X64_AVX2;
+        bool packed = form->map == SX_MAP_M0F && form->pp == SX_PP_P0;
+        if ((form->nan != SX_NAN_FIRST && form->nan != SX_NAN_SECOND) || !packed ||
+            sx_x64_form_spec(form, 1)->place != SX_PLACE_VVVV || !machine_has(level)) {
+            continue;
+        }
+        uint32_t result[4];
+        run_two((sx_x64_op)form->op, level, a, b, result);
+        const char *name = sx_x64_op_text((sx_x64_op)form->op);
+        if (form->nan == SX_NAN_FIRST) {
+            ck_assert_msg(result[0] == a[0] && result[1] == a[1] && result[2] == b[2], "%s", name);
+        } else {
+            ck_assert_msg(memcmp(result, b, sizeof(b)) == 0, "%s", name);
+        }
+        checked++;
+    }
+    ck_assert(checked >= 6 || !machine_has(SX_X64_AVX2));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("x64.encode");
@@ -460,6 +517,7 @@ int main(void)
     tcase_add_test(tcase, bytes_are_those_of_gnu_as);
     tcase_add_test(tcase, misfits_are_refused);
     tcase_add_test(tcase, labels_constants_alignment);
+    tcase_add_test(tcase, nan_column_is_true);
     tcase_add_test(tcase, assembler_reports_what_it_cannot_do);
     tcase_set_timeout(tcase, 120);
     suite_add_tcase(suite, tcase);

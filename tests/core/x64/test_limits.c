@@ -264,6 +264,11 @@ START_TEST(blob_limit_and_fuel)
                 "machine code: more than 200 bytes");
     sx_buf_fini(&blob);
     sx_buf_init(&blob, 1 << 20);
+    sx_buf_put_u8(&blob, 1);
+    sx_kernel *over = sums(&cx, 8, 20);
+    ck_sx_fails(&cx, sx_x64_emit(&cx, over, &blob, &code), SX_LIMIT,
+                "more than 16 vector registers");
+    ck_assert_uint_eq(blob.len, 1);
     cx.fuel = 10;
     ck_sx_fails(&cx, sx_x64_emit(&cx, kernel, &blob, &code), SX_QUOTA, "");
     cx.fuel = SX_FUEL_DEFAULT;
