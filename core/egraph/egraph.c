@@ -139,7 +139,7 @@ static sx_code reserve_edges(sx_ctx *cx, sx_eg *eg, uint32_t arity)
     }
     uint32_t old = eg->edge_capacity;
     uint32_t wanted = old == 0 ? 512 : old * 2;
-    uint32_t **words[] = {&eg->child, &eg->owner, &eg->edge_next};
+    uint32_t **words[] = {&eg->child, &eg->made, &eg->owner, &eg->edge_next};
     for (size_t i = 0; i < SX_COUNT(words); i++) {
         SX_TRY(grow_array(cx, (void **)words[i], old, wanted, sizeof(uint32_t)));
     }
@@ -155,6 +155,7 @@ sx_code sx_eg_init(sx_ctx *cx, sx_eg *eg, const sx_eg_analysis *analysis)
         eg->analysis = *analysis;
     }
     SX_TRY(reserve_slot(cx, eg));
+    SX_TRY(reserve_edges(cx, eg, 1));
     return reserve_node(cx, eg);
 }
 
@@ -201,6 +202,7 @@ sx_code sx_eg_add(sx_ctx *cx, sx_eg *eg, uint16_t op, uint32_t attr, const uint3
     eg->node[n] = (sx_eg_node){attr, op, (uint8_t)arity, 0, eg->edge_count};
     for (uint32_t k = 0; k < arity; k++) {
         eg->child[eg->edge_count + k] = canonical[k];
+        eg->made[eg->edge_count + k] = child[k];
         eg->owner[eg->edge_count + k] = n;
     }
     eg->up[n] = n;
@@ -249,7 +251,7 @@ static void link_reason(sx_eg *eg, uint32_t a, uint32_t b, uint32_t rule)
     eg->proof_rule[at] = reason;
 }
 
-sx_code sx_eg_union(sx_ctx *cx, sx_eg *eg, uint32_t a, uint32_t b, uint32_t rule)
+sx_code sx_eg_union(sx_ctx *cx, sx_eg *eg, uint32_t a, uint32_t b, uint32_t reason)
 {
     uint32_t keep = sx_eg_find(eg, a);
     uint32_t drop = sx_eg_find(eg, b);
@@ -272,7 +274,7 @@ sx_code sx_eg_union(sx_ctx *cx, sx_eg *eg, uint32_t a, uint32_t b, uint32_t rule
     }
     SX_TRY(push(cx, &eg->absorbed, &eg->absorbed_count, &eg->absorbed_capacity, drop));
     SX_TRY(touch(cx, eg, keep));
-    link_reason(eg, a, b, rule);
+    link_reason(eg, a, b, reason);
     eg->up[drop] = keep;
     uint32_t swap = eg->member_next[keep];
     eg->member_next[keep] = eg->member_next[drop];

@@ -11,7 +11,7 @@
  * carried upwards by rebuild. Every union is kept with its reason in a forest over the nodes, from which proof.h reads why two
  * nodes are equal (Nieuwenhuis 2005). Everything changed is appended to a log, so that a matcher can ask "what is new since".
  *
- * Layout: arrays of u32 in the arena of the request, 12 bytes a node, 12 bytes an edge, 8 bytes a hash slot; no pointers inside,
+ * Layout: arrays of u32 in the arena of the request, 12 bytes a node, 16 bytes an edge, 8 bytes a hash slot; no pointers inside,
  * nothing depends on addresses. Rebuilding touches only parents of absorbed classes.
  * Papers: Willsey 2021 (egg); Downey, Sethi, Tarjan 1980; Detlefs, Nelson, Saxe 2005 (Simplify: modification times).
  */
@@ -52,12 +52,13 @@ struct sx_eg {
     uint32_t *member_next; /* ring of the members of a class */
     uint32_t *parent_head; /* list of edges whose child is this class; SX_EG_NONE ends */
     uint32_t *parent_tail;
-    uint64_t *ops;      /* per class: set of operations among its members */
-    uint32_t *proof_up; /* forest of reasons: the node this one was united with */
-    uint32_t *proof_rule;
-    uint8_t *record; /* node_count records */
+    uint64_t *ops;        /* per class: set of operations among its members */
+    uint32_t *proof_up;   /* forest of reasons: the node this one was united with */
+    uint32_t *proof_rule; /* reason given to sx_eg_union */
+    uint8_t *record;      /* node_count records */
     uint32_t node_count, node_capacity;
     uint32_t *child; /* class of the child; canonical after rebuild */
+    uint32_t *made;  /* node the child was when the edge was made */
     uint32_t *owner; /* node the edge belongs to */
     uint32_t *edge_next;
     uint32_t edge_count, edge_capacity;
@@ -86,9 +87,10 @@ sx_code sx_eg_add(sx_ctx *cx, sx_eg *eg, uint16_t op, uint32_t attr, const uint3
 uint32_t sx_eg_lookup(const sx_eg *eg, uint16_t op, uint32_t attr, const uint32_t *child,
                       uint32_t arity);
 
-/* Declares the classes of nodes `a` and `b` equal because of `rule`. Congruence waits for sx_eg_rebuild.
+/* Declares the classes of nodes `a` and `b` equal; `reason` is any number of the caller's below SX_EG_RULE_GIVEN, or one of the
+ * two above. Congruence waits for sx_eg_rebuild.
  *   errors   what analysis.join says: the graph is then unchanged */
-sx_code sx_eg_union(sx_ctx *cx, sx_eg *eg, uint32_t a, uint32_t b, uint32_t rule);
+sx_code sx_eg_union(sx_ctx *cx, sx_eg *eg, uint32_t a, uint32_t b, uint32_t reason);
 
 /* Restores congruence, hash-consing and the analysis. */
 sx_code sx_eg_rebuild(sx_ctx *cx, sx_eg *eg);
@@ -111,6 +113,12 @@ static inline uint32_t sx_eg_child(const sx_eg *eg, uint32_t node, uint32_t k)
 {
     SX_ASSERT(k < eg->node[node].arity);
     return sx_eg_find(eg, eg->child[eg->node[node].edge + k]);
+}
+/* The k-th child as it was inserted: its class is sx_eg_child. */
+static inline uint32_t sx_eg_made_child(const sx_eg *eg, uint32_t node, uint32_t k)
+{
+    SX_ASSERT(k < eg->node[node].arity);
+    return eg->made[eg->node[node].edge + k];
 }
 static inline void *sx_eg_record(const sx_eg *eg, uint32_t node)
 {

@@ -32,6 +32,7 @@ typedef struct {
     const uint32_t *node; /* matched nodes, in the order of the text; node[0] is the root */
     const uint32_t *var;  /* classes of the names, in the order of first mention */
     uint32_t rule;
+    uint32_t match; /* place of the match in its round */
     struct sx_eg_pending *pending;
 } sx_rewrite;
 /* Declares that the root of the match equals node `to`; may be called more than once, or not at all. */
@@ -71,11 +72,22 @@ typedef struct {
     uint64_t match_count;
     uint64_t union_count;
 } sx_eg_rule;
+/* Why a union was made: the rule and the nodes its left side matched. Unions of the engine carry numbers of these. */
+typedef struct {
+    uint32_t rule;
+    uint32_t node_first, node_count; /* into sx_eg_ruleset.reason_node, in the order of the text */
+} sx_eg_reason;
 typedef struct {
     sx_eg_language language;
     sx_eg_rule *rule;
     uint32_t rule_count;
+    sx_eg_reason *reason;
+    uint32_t reason_count, reason_capacity;
+    uint32_t *reason_node;
+    uint32_t reason_node_count, reason_node_capacity;
 } sx_eg_ruleset;
+sx_code sx_eg_reason_add(sx_ctx *cx, sx_eg_ruleset *set, uint32_t rule, const uint32_t *node,
+                         uint32_t node_count, uint32_t *reason);
 
 /* Parses every rule; all are enabled.  errors  SX_INPUT rule name, column, what was expected */
 sx_code sx_eg_ruleset_init(sx_ctx *cx, sx_eg_ruleset *set, const sx_eg_language *language,

@@ -24,6 +24,7 @@ typedef struct {
     const sx_optimize_options *options;
     sx_optimize_report *report;
     sx_tensors *t;
+    sx_eg_ruleset set;
     uint32_t *input_node; /* e-node of every node of the input */
     uint32_t *root;       /* e-nodes of the outputs */
     bool enabled[SX_RULE_COUNT];
@@ -168,20 +169,20 @@ static sx_code import(optimizer *o)
 
 static sx_code saturate(optimizer *o)
 {
-    sx_eg_ruleset set;
+    sx_eg_ruleset *set = &o->set;
     sx_eg_run run;
     sx_eg_language language = sx_tensors_language(o->t);
-    SX_TRY(sx_eg_ruleset_init(o->cx, &set, &language, sx_rules, SX_RULE_ROUNDS_COUNT));
+    SX_TRY(sx_eg_ruleset_init(o->cx, set, &language, sx_rules, SX_RULE_ROUNDS_COUNT));
     for (uint32_t r = 0; r < SX_RULE_ROUNDS_COUNT; r++) {
-        set.rule[r].enabled = o->enabled[r];
+        set->rule[r].enabled = o->enabled[r];
     }
-    SX_TRY(sx_eg_saturate(o->cx, &o->t->eg, &set, &o->options->limits, &run));
+    SX_TRY(sx_eg_saturate(o->cx, &o->t->eg, set, &o->options->limits, &run));
     o->report->stop = run.stop;
     o->report->rounds = run.rounds;
     o->report->fuel = run.fuel;
     for (uint32_t r = 0; r < SX_RULE_ROUNDS_COUNT; r++) {
-        o->report->match_count[r] = set.rule[r].match_count;
-        o->report->union_count[r] = set.rule[r].union_count;
+        o->report->match_count[r] = set->rule[r].match_count;
+        o->report->union_count[r] = set->rule[r].union_count;
     }
     return SX_OK;
 }
@@ -242,7 +243,9 @@ static sx_code fuse(optimizer *o)
     for (uint32_t i = 0; i < o->pairs.count; i += 3) {
         const uint32_t *word = &o->pairs.word[i];
         uint64_t before = eg->union_count;
-        SX_TRY(sx_eg_union(o->cx, eg, word[0], word[1], word[2]));
+        uint32_t reason;
+        SX_TRY(sx_eg_reason_add(o->cx, &o->set, word[2], NULL, 0, &reason));
+        SX_TRY(sx_eg_union(o->cx, eg, word[0], word[1], reason));
         o->report->union_count[word[2]] += eg->union_count - before;
     }
     SX_TRY(sx_eg_rebuild(o->cx, eg));
@@ -268,7 +271,7 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
     report->cost_after_ns = (double)best.cost / 1000;
     report->proven = best.proven;
     if (options->with_proof) {
-        SX_TRY(sx_proof_make(cx, o.t, in, o.input_node, best.choice, &report->proof));
+        SX_TRY(sx_proof_make(cx, o.t, &o.set, in, o.input_node, best.choice, &report->proof));
     }
     SX_TRY(sx_choice_graph(cx, o.t, in, o.root, best.choice, true, out));
     SX_ASSERT(sx_graph_check(cx, *out) == SX_OK);

@@ -177,7 +177,10 @@ static void emit_node(sx_pattern *p, const sx_part *part, uint8_t reg, uint32_t 
         }
     }
     emit(p, step);
-    p->reg_count += part->arity;
+    for (uint32_t k = 0; k < part->arity; k++) {
+        p->reg_bind[p->reg_count] = step.bind;
+        p->reg_slot[p->reg_count++] = (uint8_t)k;
+    }
     p->depth = p->depth > depth ? p->depth : depth;
     for (uint32_t k = 0; k < part->arity; k++) {
         const sx_part *child = &p->part[part->child[k]];

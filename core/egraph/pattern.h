@@ -47,6 +47,9 @@ typedef struct sx_pattern {
     uint32_t bind_count;
     uint32_t reg_count;
     uint8_t name_reg[SX_PATTERN_NAMES_MAX];
+    uint8_t
+        reg_bind[256]; /* of each register but 0: the matched node whose child it is, and which */
+    uint8_t reg_slot[256];
     uint32_t depth; /* levels of nodes: 1 for (op ?x) */
 } sx_pattern;
 

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "core/egraph/pattern.h"
+
 /* ---- programs of choices ---- */
 
 static sx_code add_node(sx_ctx *cx, const sx_tensors *t, uint32_t n, bool lift,
@@ -95,6 +97,7 @@ sx_code sx_choice_graph(sx_ctx *cx, const sx_tensors *t, const sx_graph *input,
 typedef struct {
     sx_ctx *cx;
     const sx_tensors *t;
+    const sx_eg_ruleset *set;
     sx_proof *proof;
     sx_walker walker;
     uint32_t *now; /* the choice as it stands */
@@ -103,6 +106,11 @@ typedef struct {
     uint32_t *depth_mark; /* per node: epoch of the walk up from the start of a path */
     uint32_t epoch;
     uint32_t root_count;
+    /* explaining one step */
+    uint32_t *explained; /* per node: step in which its edge of the forest was */
+    uint32_t *wanted;    /* pairs of nodes whose equality is still to be explained */
+    uint32_t wanted_count, wanted_capacity;
+    uint32_t step_epoch;
 } chainer;
 
 /* Nodes from `from` to `to` along the forest of reasons. */
@@ -140,13 +148,11 @@ static void find_path(chainer *c, uint32_t from, uint32_t to)
     SX_ASSERT(c->path[0] == from && c->path[last] == to);
 }
 
-static uint32_t rule_between(const sx_eg *eg, uint32_t a, uint32_t b)
+/* The node whose edge of the forest joins two neighbours of a path. */
+static uint32_t edge_between(const sx_eg *eg, uint32_t a, uint32_t b)
 {
-    if (eg->proof_up[a] == b) {
-        return eg->proof_rule[a];
-    }
-    SX_ASSERT(eg->proof_up[b] == a);
-    return eg->proof_rule[b];
+    SX_ASSERT(eg->proof_up[a] == b || eg->proof_up[b] == a);
+    return eg->proof_up[a] == b ? a : b;
 }
 
 static sx_code text_of(chainer *c, uint32_t node, sx_span *text)
@@ -171,12 +177,90 @@ static bool same_node(const sx_eg *eg, uint32_t a, uint32_t b)
     return same;
 }
 
-static sx_code put_rule(chainer *c, uint32_t rule)
+static sx_code put_rule(chainer *c, uint32_t rule, uint32_t rule_first)
 {
     sx_proof *p = c->proof;
+    for (uint32_t i = rule_first; i < p->rule_count; i++) {
+        if (p->rule[i] == rule) {
+            return SX_OK;
+        }
+    }
     SX_TRY(
         sx_grow(c->cx, (void **)&p->rule, &p->rule_capacity, p->rule_count + 1, sizeof(uint32_t)));
     p->rule[p->rule_count++] = rule;
+    return SX_OK;
+}
+
+static sx_code want(chainer *c, uint32_t a, uint32_t b)
+{
+    if (a == b) {
+        return SX_OK;
+    }
+    SX_TRY(sx_grow(c->cx, (void **)&c->wanted, &c->wanted_capacity, c->wanted_count + 2,
+                   sizeof(uint32_t)));
+    c->wanted[c->wanted_count++] = a;
+    c->wanted[c->wanted_count++] = b;
+    return SX_OK;
+}
+
+/* What had to be equal for a left side to match: every matched node and the child it was found as, every two mentions of a name. */
+static sx_code want_premises(chainer *c, const sx_eg_reason *reason)
+{
+    const sx_eg *eg = &c->t->eg;
+    const uint32_t *node = &c->set->reason_node[reason->node_first];
+    if (reason->node_count == 0) {
+        return SX_OK;
+    }
+    const sx_pattern *left = c->set->rule[reason->rule].left;
+    for (uint32_t i = 0; i < left->step_count; i++) {
+        const sx_step *step = &left->step[i];
+        if (step->kind == SX_STEP_VALUE || (step->kind == SX_STEP_BIND && step->from == 0)) {
+            continue;
+        }
+        uint32_t found =
+            sx_eg_made_child(eg, node[left->reg_bind[step->from]], left->reg_slot[step->from]);
+        uint32_t other = step->kind == SX_STEP_BIND ? node[step->bind] : node[0];
+        if (step->kind == SX_STEP_SAME && step->other != 0) {
+            other = sx_eg_made_child(eg, node[left->reg_bind[step->other]],
+                                     left->reg_slot[step->other]);
+        }
+        SX_TRY(want(c, found, other));
+    }
+    return SX_OK;
+}
+
+/* One edge of the forest: its rule into the list, its premises to be explained. */
+static sx_code explain_edge(chainer *c, uint32_t a, uint32_t b, uint32_t rule_first)
+{
+    const sx_eg *eg = &c->t->eg;
+    uint32_t edge = edge_between(eg, a, b);
+    uint32_t reason = eg->proof_rule[edge];
+    if (c->explained[edge] == c->step_epoch) {
+        return SX_OK;
+    }
+    c->explained[edge] = c->step_epoch;
+    if (reason == SX_EG_RULE_CONGRUENCE) {
+        for (uint32_t k = 0; k < eg->node[a].arity; k++) {
+            SX_TRY(want(c, sx_eg_made_child(eg, a, k), sx_eg_made_child(eg, b, k)));
+        }
+        return SX_OK;
+    }
+    SX_ASSERT(reason < c->set->reason_count);
+    SX_TRY(put_rule(c, c->set->reason[reason].rule, rule_first));
+    return want_premises(c, &c->set->reason[reason]);
+}
+
+/* Everything the edges explained so far rest upon. Each edge counts once, so this ends. */
+static sx_code explain_premises(chainer *c, uint32_t rule_first)
+{
+    while (c->wanted_count > 0) {
+        uint32_t b = c->wanted[--c->wanted_count];
+        uint32_t a = c->wanted[--c->wanted_count];
+        find_path(c, a, b);
+        for (uint32_t i = 1; i < c->path_count; i++) {
+            SX_TRY(explain_edge(c, c->path[i - 1], c->path[i], rule_first));
+        }
+    }
     return SX_OK;
 }
 
@@ -188,6 +272,8 @@ static sx_code put_step(chainer *c, sx_proof_step step, uint32_t rule_first)
     }
     SX_TRY(sx_grow(c->cx, (void **)&p->step, &p->step_capacity, p->step_count + 1, sizeof(step)));
     step.rule_first = rule_first;
+    step.rule_direct = p->rule_count - rule_first;
+    SX_TRY(explain_premises(c, rule_first));
     step.rule_count = p->rule_count - rule_first;
     SX_TRY(text_of(c, step.from, &step.before));
     SX_TRY(text_of(c, step.to, &step.after));
@@ -203,24 +289,29 @@ static sx_code switch_class(chainer *c, uint32_t class_, uint32_t target)
     uint32_t from = c->now[class_];
     uint32_t rule_first = p->rule_count;
     find_path(c, from, target);
-    for (uint32_t i = 1; i < c->path_count; i++) {
-        uint32_t to = c->path[i];
-        uint32_t rule = rule_between(eg, c->path[i - 1], to);
-        if (rule != SX_EG_RULE_CONGRUENCE) {
-            SX_TRY(put_rule(c, rule));
-        }
+    uint32_t count = c->path_count;
+    uint32_t *path = SX_NEW_ARRAY(c->cx, uint32_t, count);
+    if (path == NULL) {
+        return c->cx->error.code;
+    }
+    memcpy(path, c->path, count * sizeof(*path));
+    c->step_epoch++;
+    for (uint32_t i = 1; i < count; i++) {
+        SX_TRY(explain_edge(c, path[i - 1], path[i], rule_first));
         uint64_t total;
-        c->now[class_] = to;
+        c->now[class_] = path[i];
         bool stands = sx_walker_run(&c->walker, eg, NULL, p->root, c->root_count, c->now, &total);
-        SX_ASSERT(stands || i + 1 < c->path_count);
-        if (!stands || p->rule_count == rule_first || same_node(eg, from, to)) {
-            rule_first = stands ? p->rule_count : rule_first;
+        SX_ASSERT(stands || i + 1 < count);
+        if (!stands || same_node(eg, from, path[i])) {
             continue;
         }
-        SX_TRY(put_step(c, (sx_proof_step){.place = class_, .from = from, .to = to}, rule_first));
-        from = to;
+        SX_TRY(
+            put_step(c, (sx_proof_step){.place = class_, .from = from, .to = path[i]}, rule_first));
+        from = path[i];
         rule_first = p->rule_count;
+        c->step_epoch++;
     }
+    c->wanted_count = 0;
     return SX_OK;
 }
 
@@ -228,15 +319,12 @@ static sx_code switch_class(chainer *c, uint32_t class_, uint32_t target)
 static sx_code merge_value(chainer *c, uint32_t n)
 {
     sx_proof *p = c->proof;
-    const sx_eg *eg = &c->t->eg;
-    uint32_t to = sx_eg_find(eg, n);
+    uint32_t to = sx_eg_find(&c->t->eg, n);
     uint32_t rule_first = p->rule_count;
+    c->step_epoch++;
     find_path(c, n, to);
     for (uint32_t i = 1; i < c->path_count; i++) {
-        uint32_t rule = rule_between(eg, c->path[i - 1], c->path[i]);
-        if (rule != SX_EG_RULE_CONGRUENCE) {
-            SX_TRY(put_rule(c, rule));
-        }
+        SX_TRY(explain_edge(c, c->path[i - 1], c->path[i], rule_first));
     }
     SX_TRY(put_step(c, (sx_proof_step){.place = SX_EG_NONE, .from = n, .to = to}, rule_first));
     p->merge_count = p->step_count;
@@ -301,15 +389,17 @@ static sx_code chainer_init(chainer *c)
     c->now = SX_NEW_ARRAY(c->cx, uint32_t, count);
     c->path = SX_NEW_ARRAY(c->cx, uint32_t, count + 1);
     c->depth_mark = SX_NEW_ARRAY(c->cx, uint32_t, count);
-    if (c->now == NULL || c->path == NULL || c->depth_mark == NULL) {
+    c->explained = SX_NEW_ARRAY(c->cx, uint32_t, count);
+    if (c->now == NULL || c->path == NULL || c->depth_mark == NULL || c->explained == NULL) {
         return c->cx->error.code;
     }
     memcpy(c->now, c->proof->start, count * sizeof(uint32_t));
     return SX_OK;
 }
 
-sx_code sx_proof_make(sx_ctx *cx, const sx_tensors *t, const sx_graph *input,
-                      const uint32_t *input_node, const uint32_t *target, sx_proof **proof)
+sx_code sx_proof_make(sx_ctx *cx, const sx_tensors *t, const sx_eg_ruleset *set,
+                      const sx_graph *input, const uint32_t *input_node, const uint32_t *target,
+                      sx_proof **proof)
 {
     sx_proof *p = SX_NEW(cx, sx_proof);
     uint32_t *root = SX_NEW_ARRAY(cx, uint32_t, input->output_count + 1);
@@ -329,7 +419,7 @@ sx_code sx_proof_make(sx_ctx *cx, const sx_tensors *t, const sx_graph *input,
     SX_TRY(find_needed(cx, input, &needed));
     *p = (sx_proof){.tensors = t, .input = input, .input_node = input_node, .root = root};
     p->start = start;
-    chainer c = {.cx = cx, .t = t, .proof = p, .root_count = input->output_count};
+    chainer c = {.cx = cx, .t = t, .set = set, .proof = p, .root_count = input->output_count};
     SX_TRY(chainer_init(&c));
     SX_TRY(merge_values(&c, needed));
     sx_walker goal;
@@ -410,11 +500,12 @@ void sx_proof_print(const sx_proof *proof, sx_buf *text)
 {
     for (uint32_t i = 0; i < proof->step_count; i++) {
         const sx_proof_step *step = &proof->step[i];
-        sx_buf_print(text, "%u.%s", i + 1, step->rule_count == 0 ? " equal operands (exact)" : "");
+        sx_buf_print(text, "%u.%s", i + 1, step->rule_direct == 0 ? " equal operands (exact)" : "");
         for (uint32_t k = 0; k < step->rule_count; k++) {
             uint32_t rule = proof->rule[step->rule_first + k];
-            sx_buf_print(text, "%s %s (%s)", k > 0 ? "," : "", sx_rule_name(rule),
-                         sx_rule_class_name(sx_rule_class_of(rule)));
+            const char *link = k > 0 ? "," : "";
+            sx_buf_print(text, "%s %s (%s)", k == step->rule_direct ? ", using" : link,
+                         sx_rule_name(rule), sx_rule_class_name(sx_rule_class_of(rule)));
         }
         sx_buf_put_text(text, ": ");
         sx_buf_put_span(text, step->before);

@@ -39,8 +39,23 @@ sx_code sx_eg_ruleset_init(sx_ctx *cx, sx_eg_ruleset *set, const sx_eg_language 
     return SX_OK;
 }
 
+sx_code sx_eg_reason_add(sx_ctx *cx, sx_eg_ruleset *set, uint32_t rule, const uint32_t *node,
+                         uint32_t node_count, uint32_t *reason)
+{
+    SX_TRY(sx_grow(cx, (void **)&set->reason, &set->reason_capacity, set->reason_count + 1,
+                   sizeof(sx_eg_reason)));
+    SX_TRY(sx_grow(cx, (void **)&set->reason_node, &set->reason_node_capacity,
+                   set->reason_node_count + node_count + 1, sizeof(uint32_t)));
+    *reason = set->reason_count++;
+    set->reason[*reason] = (sx_eg_reason){rule, set->reason_node_count, node_count};
+    for (uint32_t i = 0; i < node_count; i++) {
+        set->reason_node[set->reason_node_count++] = node[i];
+    }
+    return SX_OK;
+}
+
 typedef struct sx_eg_pending {
-    uint32_t *word; /* from, to, rule */
+    uint32_t *word; /* from, to, rule, match */
     uint32_t count, capacity;
 } sx_eg_pending;
 
@@ -50,11 +65,12 @@ sx_code sx_rewrite_pair(sx_rewrite *rewrite, uint32_t from, uint32_t to)
     if (sx_eg_find(rewrite->eg, from) == sx_eg_find(rewrite->eg, to)) {
         return SX_OK;
     }
-    SX_TRY(sx_grow(rewrite->cx, (void **)&pending->word, &pending->capacity, pending->count + 3,
+    SX_TRY(sx_grow(rewrite->cx, (void **)&pending->word, &pending->capacity, pending->count + 4,
                    sizeof(uint32_t)));
     pending->word[pending->count++] = from;
     pending->word[pending->count++] = to;
     pending->word[pending->count++] = rewrite->rule;
+    pending->word[pending->count++] = rewrite->match;
     return SX_OK;
 }
 
@@ -214,6 +230,7 @@ static sx_code apply_rule(runner *r, uint32_t index)
                               .node = match,
                               .var = match + rule->left->bind_count,
                               .rule = index,
+                              .match = i,
                               .pending = &r->pending};
         uint32_t before = r->eg->node_count;
         if (rule->right != NULL) {
@@ -236,11 +253,19 @@ static sx_code apply_rule(runner *r, uint32_t index)
 
 static sx_code unite(runner *r)
 {
-    for (uint32_t i = 0; i < r->pending.count; i += 3) {
+    for (uint32_t i = 0; i < r->pending.count; i += 4) {
         const uint32_t *word = &r->pending.word[i];
-        uint64_t before = r->eg->union_count;
-        SX_TRY(sx_eg_union(r->cx, r->eg, word[0], word[1], word[2]));
-        r->set->rule[word[2]].union_count += r->eg->union_count - before;
+        sx_eg_rule *rule = &r->set->rule[word[2]];
+        uint32_t stride = rule->left->bind_count + rule->left->name_count;
+        uint32_t reason;
+        if (sx_eg_find(r->eg, word[0]) == sx_eg_find(r->eg, word[1])) {
+            continue;
+        }
+        SX_TRY(sx_eg_reason_add(r->cx, r->set, word[2],
+                                &r->found[word[2]].word[(size_t)word[3] * stride],
+                                rule->left->bind_count, &reason));
+        SX_TRY(sx_eg_union(r->cx, r->eg, word[0], word[1], reason));
+        rule->union_count++;
     }
     r->pending.count = 0;
     SX_TRY(sx_eg_rebuild(r->cx, r->eg));

@@ -20,7 +20,9 @@ bool sx_op_is_composite(sx_op op)
     return false;
 }
 
-/* ---- recipes ---- */
+/* ---- recipes ----
+ * Every step is a statement of its own: the order of instructions must not hang on the order in which a compiler evaluates
+ * arguments. */
 /* A recipe in progress: after the first failure every step is a no-op and `code` tells why. */
 typedef struct {
     const sx_emitter *emitter;
@@ -76,23 +78,27 @@ static uint32_t convert(recipe *r, sx_dtype from, sx_dtype to, uint32_t a)
 
 static uint32_t times(recipe *r, uint32_t a, double factor)
 {
-    return binary(r, SX_OP_MULTIPLY, a, constant(r, factor));
+    uint32_t value = constant(r, factor);
+    return binary(r, SX_OP_MULTIPLY, a, value);
 }
 
 static uint32_t gelu(recipe *r, uint32_t x)
 {
     uint32_t half = times(r, x, 0.5);
     uint32_t erf_part = unary(r, SX_OP_ERF, times(r, x, 0.70710678118654752440));
-    return binary(r, SX_OP_MULTIPLY, half, binary(r, SX_OP_ADD, erf_part, constant(r, 1)));
+    uint32_t one = constant(r, 1);
+    return binary(r, SX_OP_MULTIPLY, half, binary(r, SX_OP_ADD, erf_part, one));
 }
 
 static uint32_t gelu_tanh(recipe *r, uint32_t x)
 {
     uint32_t cube = binary(r, SX_OP_MULTIPLY, binary(r, SX_OP_MULTIPLY, x, x), x);
-    uint32_t inner = binary(r, SX_OP_ADD, x, times(r, cube, 0.044715));
+    uint32_t part = times(r, cube, 0.044715);
+    uint32_t inner = binary(r, SX_OP_ADD, x, part);
     uint32_t bent = unary(r, SX_OP_TANH, times(r, inner, 0.79788456080286535588)); // sqrt(2/pi)
     uint32_t half = times(r, x, 0.5);
-    return binary(r, SX_OP_MULTIPLY, half, binary(r, SX_OP_ADD, bent, constant(r, 1)));
+    uint32_t one = constant(r, 1);
+    return binary(r, SX_OP_MULTIPLY, half, binary(r, SX_OP_ADD, bent, one));
 }
 
 static uint32_t softmax(recipe *r, uint32_t x)
@@ -111,14 +117,17 @@ static uint32_t log_softmax(recipe *r, uint32_t x)
 
 static uint32_t mean(recipe *r, uint32_t x, double count)
 {
-    return binary(r, SX_OP_DIVIDE, reduce(r, SX_SUM, x), constant(r, count));
+    uint32_t sum = reduce(r, SX_SUM, x);
+    uint32_t divisor = constant(r, count);
+    return binary(r, SX_OP_DIVIDE, sum, divisor);
 }
 
 /* 1 / sqrt(mean(x^2) + eps) */
 static uint32_t inverse_root(recipe *r, uint32_t x, double count, double eps)
 {
     uint32_t square = mean(r, binary(r, SX_OP_MULTIPLY, x, x), count);
-    return unary(r, SX_OP_RSQRT, binary(r, SX_OP_ADD, square, constant(r, eps)));
+    uint32_t small = constant(r, eps);
+    return unary(r, SX_OP_RSQRT, binary(r, SX_OP_ADD, square, small));
 }
 
 static uint32_t layer_norm(recipe *r, const uint32_t x[3], double count, double eps)
@@ -188,7 +197,10 @@ sx_code sx_compose(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *inp
     }
     uint32_t made = 0;
     switch ((int)op) {
-    case SX_OP_RELU: made = binary(&r, SX_OP_MAXIMUM, constant(&r, 0), x[0]); break;
+    case SX_OP_RELU:
+        made = constant(&r, 0);
+        made = binary(&r, SX_OP_MAXIMUM, made, x[0]);
+        break;
     case SX_OP_GELU: made = gelu(&r, x[0]); break;
     case SX_OP_GELU_TANH: made = gelu_tanh(&r, x[0]); break;
     case SX_OP_SILU:

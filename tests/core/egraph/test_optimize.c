@@ -200,6 +200,25 @@ START_TEST(test_proofs_replay)
 }
 END_TEST
 
+/* The chain names every rule without which the result would not be: each of those, switched off, changes the program. */
+START_TEST(test_proof_names_premises)
+{
+    static const char *const needed[] = {"layer-norm", "power-two", "divide-root-broadcast"};
+    const sx_graph *out = optimize(read_golden("layer_norm_1"));
+    sx_buf text;
+    sx_buf_init(&text, 1 << 22);
+    sx_proof_print(report.proof, &text);
+    sx_buf_put_u8(&text, 0);
+    ck_assert_uint_eq(count_op(out, SX_OP_FUSED), 1);
+    for (uint32_t i = 0; i < SX_COUNT(needed); i++) {
+        ck_assert_msg(strstr((const char *)text.ptr, needed[i]) != NULL, "%s is missing in\n%s",
+                      needed[i], (const char *)text.ptr);
+    }
+    ck_assert_ptr_null(strstr((const char *)text.ptr, "softmax"));
+    sx_buf_fini(&text);
+}
+END_TEST
+
 static uint32_t kernels_without(const char *name, const char *rule)
 {
     sx_optimize_options options = sx_optimize_defaults();
@@ -585,6 +604,7 @@ int main(void)
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_loop_test(cases, test_golden, 0, (int)SX_COUNT(golden));
     tcase_add_loop_test(cases, test_proofs_replay, 0, (int)SX_COUNT(golden));
+    tcase_add_test(cases, test_proof_names_premises);
     tcase_add_test(cases, test_rules_make_the_difference);
     tcase_add_test(cases, test_exact_only);
     tcase_add_test(cases, test_transposes_vanish);

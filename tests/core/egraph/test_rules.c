@@ -205,7 +205,7 @@ static void attempt(sx_rng *rng, const sx_rule *rule, uint32_t number, fill_kind
         v->fired += code != SX_OK ? 1 : 0;
         v->refused += code != SX_OK ? 1 : 0;
         for (uint32_t n = 0; code == SX_OK && n < t.eg.node_count; n++) {
-            if (t.eg.proof_rule[n] == 0 && t.eg.proof_up[n] != n) {
+            if (t.eg.proof_up[n] != n && t.eg.proof_rule[n] != SX_EG_RULE_CONGRUENCE) {
                 uint32_t to = t.eg.proof_up[n];
                 judge(&cx, rng, &t, n < to ? n : to, n < to ? to : n, fill, v);
             }

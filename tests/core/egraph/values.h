@@ -16,7 +16,8 @@ typedef enum {
 
 static inline double random_float(sx_rng *rng, fill_kind kind)
 {
-    static const double extreme[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e-45, -1e-40, 3.4e38};
+    static const double extreme[] = {0.0,         -0.0,  HUGE_VAL, -HUGE_VAL,
+                                     (double)NAN, 1e-45, -1e-40,   3.4e38};
     if (kind == FILL_EXTREME && sx_rng_below(rng, 3) == 0) {
         return extreme[sx_rng_below(rng, SX_COUNT(extreme))];
     }
