@@ -4,7 +4,7 @@
 
 #include "core/core.h"
 #include "tests/bench/bench.h"
-#include "tests/bench/model.h"
+#include "tests/lib/model.h"
 
 static uint64_t clock_ns(void *self)
 {
@@ -29,7 +29,7 @@ static int measure(const sx_bench_options *options, const char *model, int64_t b
         sx_buf_init(&text, SX_TEXT_BYTES_MAX);
         sx_image image;
         sx_image_init(&image);
-        sx_code code = sx_bench_model_text(&cx, model, &text);
+        sx_code code = sx_test_model_text(&cx, model, &text);
         sx_binding binding = {SX_SPAN_LITERAL("batch"), batch};
         sx_core_request request = {.ir = sx_buf_span(&text),
                                    .target = SX_SPAN_LITERAL("x86-64-v4"),

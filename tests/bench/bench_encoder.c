@@ -8,7 +8,7 @@
 
 #include "client/runtime/cpu.h"
 #include "tests/bench/bench.h"
-#include "tests/bench/model.h"
+#include "tests/lib/model.h"
 
 #define WARM_RUNS 3u
 #define RUNS_PER_ROUND 5u
@@ -109,9 +109,9 @@ static int measure(const sx_bench_options *options, const char *name, int64_t ba
     sx_buf_init(&module, (size_t)1 << 30);
     sxr_program *program = NULL;
     sxr_options open = {.threads = options->threads};
-    sx_code code = sx_bench_model_compile(&cx, "encoder", target, batch, &module);
+    sx_code code = sx_test_model_compile(&cx, "encoder", target, batch, &module);
     code = code == SX_OK ? sxr_open_bytes(&cx, sx_buf_span(&module), &open, &program) : code;
-    code = code == SX_OK ? sx_bench_model_bind(&cx, "encoder", program, 7) : code;
+    code = code == SX_OK ? sx_test_model_bind(&cx, "encoder", program, 7) : code;
     for (uint32_t i = 0; code == SX_OK && i < WARM_RUNS; i++) {
         code = sxr_run(&cx, program, NULL);
     }

@@ -1,4 +1,4 @@
-#include "tests/bench/model.h"
+#include "tests/lib/model.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static sx_code import(sx_ctx *cx, const char *name, sx_graph **graph, sx_weights
     return sx_onnx_import(cx, span, NULL, graph, weights);
 }
 
-sx_code sx_bench_model_text(sx_ctx *cx, const char *name, sx_buf *text)
+sx_code sx_test_model_text(sx_ctx *cx, const char *name, sx_buf *text)
 {
     sx_graph *graph;
     sx_weights *weights;
@@ -41,12 +41,12 @@ sx_code sx_bench_model_text(sx_ctx *cx, const char *name, sx_buf *text)
     return sx_graph_print(cx, graph, text);
 }
 
-sx_code sx_bench_model_compile(sx_ctx *cx, const char *name, const char *target, int64_t batch,
-                               sx_buf *module)
+sx_code sx_test_model_compile(sx_ctx *cx, const char *name, const char *target, int64_t batch,
+                              sx_buf *module)
 {
     sx_buf text;
     sx_buf_init(&text, SX_TEXT_BYTES_MAX);
-    SX_TRY(sx_bench_model_text(cx, name, &text));
+    SX_TRY(sx_test_model_text(cx, name, &text));
     sx_binding binding = {SX_SPAN_LITERAL("batch"), batch};
     sx_core_request request = {.ir = sx_buf_span(&text),
                                .target = sx_span_of(target),
@@ -58,7 +58,7 @@ sx_code sx_bench_model_compile(sx_ctx *cx, const char *name, const char *target,
     return code;
 }
 
-sx_code sx_bench_model_bind(sx_ctx *cx, const char *name, sxr_program *program, uint64_t seed)
+sx_code sx_test_model_bind(sx_ctx *cx, const char *name, sxr_program *program, uint64_t seed)
 {
     sx_graph *graph;
     sx_weights *weights;

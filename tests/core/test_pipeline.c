@@ -1,0 +1,229 @@
+/* What is extracted is what is compiled; the same request gives the same bytes; every part of the key counts. */
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/lib/compiled.h"
+
+#define BYTES_MAX ((size_t)1 << 26)
+
+/* FUNCTION(A @ B + bias) with the names of the inner values given. */
+static const char *matmul(const char *function, const char *product, const char *sum)
+{
+    static char text[2048];
+    (void)snprintf(text, sizeof(text),
+                   "sx 1\ngraph \"g\" (batch in [1, 4096]) {\n"
+                   "  %%a = parameter {name = \"a\", weight = 0} : f32[batch, 64]\n"
+                   "  %%b = parameter {name = \"b\", weight = 1} : f32[64, 48]\n"
+                   "  %%bias = parameter {name = \"bias\", weight = 1} : f32[48]\n"
+                   "  %%%s = dot_general(%%a, %%b) {lhs_contract = [1], rhs_contract = [0]} : "
+                   "f32[batch, 48]\n"
+                   "  %%wide = broadcast_in_dim(%%bias) {dims = [1]} : f32[batch, 48]\n"
+                   "  %%%s = add(%%%s, %%wide) : f32[batch, 48]\n"
+                   "  %%last = %s(%%%s) : f32[batch, 48]\n"
+                   "  return %%last as \"y\"\n}\n",
+                   product, sum, product, function, sum);
+    return text;
+}
+
+static const char *const targets[] = {"x86-64-v3", "x86-64-v4"};
+
+START_TEST(test_one_kernel)
+{
+    if (!sx_test_can_run(targets[_i])) {
+        return;
+    }
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    sx_test_request request = {
+        .text = matmul("relu", "0", "1"), .target = targets[_i], .batch = 33};
+    sxr_program *program = sx_test_run(&cx, &request, 2);
+    const sx_module *module = sxr_module(program);
+    uint32_t packs = sx_test_kernels(module, SX_MODULE_PACK);
+    ck_assert_uint_le(packs, 1);
+    ck_assert_uint_eq(module->kernel_count, 1 + packs);
+    ck_assert_uint_eq(sx_test_kernels(module, SX_MODULE_CONTRACTION), 1);
+    sx_span what = sx_module_string(module, module->kernel[packs].what);
+    ck_assert_msg(sx_span_is(what, "dot add relu") || sx_span_is(what, "dot add maximum"), "%.*s",
+                  (int)what.len, (const char *)what.ptr);
+    sxr_close(program);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* Without the rule that fuses epilogues there are more kernels, and the result is still right. */
+START_TEST(test_disabled_rule)
+{
+    if (!sx_test_can_run(targets[_i])) {
+        return;
+    }
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    sx_test_request request = {.text = matmul("relu", "0", "1"),
+                               .target = targets[_i],
+                               .batch = 33,
+                               .disabled = "fuse-epilogue"};
+    sxr_program *program = sx_test_run(&cx, &request, 2);
+    const sx_module *module = sxr_module(program);
+    ck_assert_uint_eq(sx_test_kernels(module, SX_MODULE_CONTRACTION), 1);
+    ck_assert_uint_ge(sx_test_kernels(module, SX_MODULE_MAP), 1);
+    sxr_close(program);
+    /* nothing is fused: one kernel for each operation but the parameters */
+    request.disabled = "fuse-epilogue,fuse-producer,fuse-view,fuse-same,fuse-value";
+    program = sx_test_run(&cx, &request, 2);
+    module = sxr_module(program);
+    ck_assert_uint_eq(module->kernel_count - sx_test_kernels(module, SX_MODULE_PACK), 4);
+    sxr_close(program);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+typedef struct {
+    sx_buf bytes;
+    uint8_t *code, *key;
+    size_t code_size;
+} built;
+
+static built build(sx_ctx *cx, const sx_test_request *request)
+{
+    built b = {.code = NULL};
+    sx_buf_init(&b.bytes, BYTES_MAX);
+    ck_sx_ok(cx, sx_test_compile(cx, request, &b.bytes));
+    void *copy = sx_alloc(cx, b.bytes.len + 64);
+    ck_assert_ptr_nonnull(copy);
+    uint8_t *aligned = (uint8_t *)(((uintptr_t)copy + 63) & ~(uintptr_t)63);
+    memcpy(aligned, b.bytes.ptr, b.bytes.len);
+    sx_module module;
+    ck_sx_ok(cx, sx_module_decode(cx, (sx_span){aligned, b.bytes.len}, true, &module));
+    b.code = aligned + (module.code - aligned);
+    b.code_size = (size_t)module.code_count;
+    b.key = sx_alloc(cx, SX_KEY_BYTES);
+    memcpy(b.key, module.info->key, SX_KEY_BYTES);
+    return b;
+}
+
+static bool same_code(const built *a, const built *b)
+{
+    return a->code_size == b->code_size && memcmp(a->code, b->code, a->code_size) == 0;
+}
+
+START_TEST(test_text_to_code)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    sx_test_request request = {.target = targets[_i], .batch = 8};
+    request.text = matmul("relu", "0", "1");
+    built relu = build(&cx, &request);
+    request.text = matmul("tanh", "0", "1");
+    built tanh = build(&cx, &request);
+    request.text = matmul("relu", "product", "sum");
+    built renamed = build(&cx, &request);
+    ck_assert_uint_gt(relu.code_size, 0);
+    ck_assert(!same_code(&relu, &tanh));
+    ck_assert_mem_ne(relu.key, tanh.key, SX_KEY_BYTES);
+    ck_assert(same_code(&relu, &renamed));
+    ck_assert_mem_eq(relu.key, renamed.key, SX_KEY_BYTES);
+    sx_buf_fini(&relu.bytes);
+    sx_buf_fini(&tanh.bytes);
+    sx_buf_fini(&renamed.bytes);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+START_TEST(test_same_bytes)
+{
+    sx_ctx cx[2];
+    built b[2];
+    sx_test_request request = {
+        .text = matmul("gelu", "0", "1"), .target = targets[_i], .batch = 100};
+    for (uint32_t k = 0; k < 2; k++) {
+        sx_ctx_init(&cx[k], SX_ARENA_DEFAULT);
+        cx[k].seed = k; /* the seed must not leak into the module */
+        b[k] = build(&cx[k], &request);
+    }
+    ck_assert_uint_eq(b[0].bytes.len, b[1].bytes.len);
+    ck_assert_mem_eq(b[0].bytes.ptr, b[1].bytes.ptr, b[0].bytes.len);
+    for (uint32_t k = 0; k < 2; k++) {
+        sx_buf_fini(&b[k].bytes);
+        sx_ctx_fini(&cx[k]);
+    }
+}
+END_TEST
+
+#define TWO_SYMBOLS                                             \
+    "sx 1\ngraph \"g\" (a in [1, 64], b in [1, 64]) {\n"        \
+    "  %x = parameter {name = \"x\", weight = 0} : f32[a, b]\n" \
+    "  %y = negate(%x) : f32[a, b]\n  return %y as \"y\"\n}\n"
+#define OTHER_PROGRAM                                           \
+    "sx 1\ngraph \"g\" (a in [1, 64], b in [1, 64]) {\n"        \
+    "  %x = parameter {name = \"x\", weight = 0} : f32[a, b]\n" \
+    "  %y = abs(%x) : f32[a, b]\n  return %y as \"y\"\n}\n"
+
+/* Each part changed alone changes the key, and only that part. */
+START_TEST(test_key_parts)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    const sx_binding ab[] = {{SX_SPAN_LITERAL("a"), 3}, {SX_SPAN_LITERAL("b"), 4}};
+    const sx_binding ba[] = {{SX_SPAN_LITERAL("b"), 4}, {SX_SPAN_LITERAL("a"), 3}};
+    const sx_binding swapped[] = {{SX_SPAN_LITERAL("a"), 4}, {SX_SPAN_LITERAL("b"), 3}};
+    const sx_binding larger[] = {{SX_SPAN_LITERAL("a"), 3}, {SX_SPAN_LITERAL("b"), 5}};
+    const sx_core_request base = {.ir = SX_SPAN_LITERAL(TWO_SYMBOLS),
+                                  .target = SX_SPAN_LITERAL("x86-64-v3"),
+                                  .binding = ab,
+                                  .binding_count = 2};
+    struct {
+        sx_core_request request;
+        sx_core_part part; /* that differs; SX_PART_COUNT: none */
+    } list[9];
+    for (uint32_t i = 0; i < SX_COUNT(list); i++) {
+        list[i].request = base;
+        list[i].part = SX_PART_OPTIONS;
+    }
+    list[0].request.binding = ba;
+    list[0].part = SX_PART_COUNT;
+    list[1].request.binding = swapped;
+    list[1].part = SX_PART_EXTENTS;
+    list[2].request.binding = larger;
+    list[2].part = SX_PART_EXTENTS;
+    list[3].request.target = SX_SPAN_LITERAL("x86-64-v4");
+    list[3].part = SX_PART_TARGET;
+    list[4].request.ir = SX_SPAN_LITERAL(OTHER_PROGRAM);
+    list[4].part = SX_PART_PROGRAM;
+    list[5].request.no_reassociate = true;
+    list[6].request.allow_approximate = true;
+    list[7].request.disabled_rules = SX_SPAN_LITERAL("relu");
+    list[8].request.disabled_rules = SX_SPAN_LITERAL("silu");
+    sx_key key[SX_COUNT(list) + 1];
+    sx_span part[SX_COUNT(list) + 1][SX_PART_COUNT];
+    ck_sx_ok(&cx, sx_core_key(&cx, &base, &key[SX_COUNT(list)], part[SX_COUNT(list)]));
+    for (uint32_t i = 0; i < SX_COUNT(list); i++) {
+        ck_sx_ok(&cx, sx_core_key(&cx, &list[i].request, &key[i], part[i]));
+        bool same = memcmp(key[i].byte, key[SX_COUNT(list)].byte, SX_KEY_BYTES) == 0;
+        ck_assert_msg(same == (list[i].part == SX_PART_COUNT), "request %u", i);
+        for (uint32_t p = 0; p < SX_PART_COUNT; p++) {
+            bool equal = sx_span_equal(part[i][p], part[SX_COUNT(list)][p]);
+            ck_assert_msg(equal == (p != (uint32_t)list[i].part), "request %u: part %s", i,
+                          sx_core_part_name((sx_core_part)p));
+        }
+        for (uint32_t j = 0; j < i; j++) {
+            ck_assert_msg(memcmp(key[i].byte, key[j].byte, SX_KEY_BYTES) != 0, "%u and %u", i, j);
+        }
+    }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("core.pipeline");
+    TCase *cases = tcase_create("pipeline");
+    tcase_add_loop_test(cases, test_one_kernel, 0, 2);
+    tcase_add_loop_test(cases, test_disabled_rule, 0, 2);
+    tcase_add_loop_test(cases, test_text_to_code, 0, 2);
+    tcase_add_loop_test(cases, test_same_bytes, 0, 2);
+    tcase_add_test(cases, test_key_parts);
+    suite_add_tcase(suite, cases);
+    return sx_test_main(suite);
+}
