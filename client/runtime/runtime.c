@@ -104,7 +104,7 @@ static sx_code map_memory(sx_ctx *cx, sxr_program *program)
         program->memory = memory;
         program->memory_size = (size_t)total;
     }
-    program->workspace = program->memory + arena + persistent;
+    program->workspace = total > 0 ? program->memory + arena + persistent : NULL;
     for (uint64_t i = 0; i < program->module.tensor_count; i++) {
         const sx_module_tensor *tensor = &program->module.tensor[i];
         uint8_t *base = NULL;
