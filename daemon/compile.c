@@ -6,6 +6,9 @@
 
 #define KEY_ARENA_BYTES ((size_t)1 << 30)
 #define RETRY_MS 1000
+#define MEMO_PROGRAM_BYTES_MAX \
+    ((size_t)1                 \
+     << 20) /* a longer program is not hashed on the loop: its key is computed each time */
 
 typedef enum { MODE_WAIT, MODE_ASYNC, MODE_HIT_ONLY } compile_mode;
 
@@ -265,7 +268,8 @@ typedef struct {
     const sxd_backend *backend;
     sx_ctx cx; /* the program as read; freed before the call waits */
     sxd_key key;
-    sx_key request;
+    sx_key request; /* for the memo, when `remember` */
+    bool remember;
     sx_code code;
 } keying;
 
@@ -302,6 +306,7 @@ static void on_key(uv_work_t *work, int status)
     sxd_daemon *daemon = call->daemon;
     sx_error error = k->cx.error;
     sx_key request = k->request;
+    bool remember = k->remember;
     sx_code code = status == 0 ? k->code : SX_CANCELLED;
     if (code == SX_OK) {
         code = take_key(call, &k->key);
@@ -324,10 +329,13 @@ static void on_key(uv_work_t *work, int status)
         sxd_call_fail(call, &error, 0);
         return;
     }
-    memo_put(daemon, &request, &call->key.key);
+    if (remember) {
+        memo_put(daemon, &request, &call->key.key);
+    }
     decide(call);
 }
 
+/* `request`: digest for the memo; NULL: not to be remembered. */
 static void begin_keying(sxd_call *call, const sx_key *request)
 {
     sxd_daemon *daemon = call->daemon;
@@ -338,7 +346,10 @@ static void begin_keying(sxd_call *call, const sx_key *request)
     }
     k->call = call;
     k->backend = daemon->backend;
-    k->request = *request;
+    k->remember = request != NULL;
+    if (request != NULL) {
+        k->request = *request;
+    }
     k->work.data = k;
     sx_ctx_init(&k->cx, KEY_ARENA_BYTES);
     call->keying = true;
@@ -356,6 +367,10 @@ void sxd_compile(sxd_call *call)
     sx_key key;
     if (!read_mode(args, &mode)) {
         sxd_call_refuse(call, SX_INPUT, 0, "compile: mode is not wait, async or hit_only");
+        return;
+    }
+    if (args->ir.len > MEMO_PROGRAM_BYTES_MAX) {
+        begin_keying(call, NULL);
         return;
     }
     if (digest_of(&call->cx, args, &request) != SX_OK) {

@@ -239,16 +239,19 @@ void sxd_job_lost(sxd_job *job, int status, bool known, int32_t pid)
     char signature[128];
     (void)snprintf(signature, sizeof(signature), "%s in stage %s", how,
                    job->seq > 0 ? job->event[(job->seq - 1) % SXD_EVENT_MAX].stage : "none");
-    sx_ctx cx;
-    sx_ctx_init(&cx, 1 << 16);
-    sx_cache_strikes strikes = {0};
-    (void)sx_cache_strike(&cx, daemon->cache, &job->slot, sx_span_of(signature), &strikes);
     sx_error error = {.code = SX_WORKER, .file = __FILE__, .line = __LINE__};
     (void)snprintf(error.text, sizeof(error.text), "worker %d ended %s during job %lld", pid, how,
                    (long long)job->id);
-    (void)snprintf(error.hint, sizeof(error.hint),
-                   "This was strike %u for the key; a quarantined key is refused.", strikes.count);
-    sx_ctx_fini(&cx);
+    if (known) { /* else its parent died, which says nothing about the program */
+        sx_ctx cx;
+        sx_ctx_init(&cx, 1 << 16);
+        sx_cache_strikes strikes = {0};
+        (void)sx_cache_strike(&cx, daemon->cache, &job->slot, sx_span_of(signature), &strikes);
+        (void)snprintf(error.hint, sizeof(error.hint),
+                       "This was strike %u for the key; a quarantined key is refused.",
+                       strikes.count);
+        sx_ctx_fini(&cx);
+    }
     sxd_job_fail(job, &error);
     sxd_daemon_tick_cache(daemon);
 }

@@ -1,5 +1,6 @@
 """What the daemon promises to well-behaved clients: hits, single flight, jobs, cancelling, limits, draining, reload."""
 import shutil
+import subprocess
 from wire import *
 
 
@@ -177,6 +178,30 @@ def test_trace_is_logged():
         until(lambda: 'client="me 1.0"' in daemon.log_text(), "the client is named")
         lines = [line for line in daemon.log_text().splitlines() if r'trace="00-4bf9\x0a\"x"' in line]
         assert ["ev=job" in line for line in lines] == [True, False] and "method=compile" in lines[1], daemon.log_text()
+
+
+def test_large_program():
+    with Daemon() as daemon, daemon.client() as client:
+        program = "echo " + "x" * (20 << 20)
+        assert client.compile(program)["module"] == b"compiled:" + program.encode() + b"|"
+        assert client.compile(program)["tier"] == "ram"
+        assert daemon.counter("memo_hits") == 0 # hashed on a pool thread, not on the loop
+        refused(lambda: client.call("optimize", {"ir": "\0" * 5, "target": 7}), "INPUT", "'target' is not text")
+
+
+def test_command_line():
+    def tool(*arguments, status=0):
+        done = subprocess.run([str(BINARY / "sx-fake-symplexd"), *arguments], capture_output=True, timeout=20)
+        assert done.returncode == status, done
+        return (done.stdout + done.stderr).decode()
+
+    assert tool("--version") == "symplexd 0.1.0 build fake-1\n"
+    assert "--worker-memory-mb" in tool("--help") and "SYMPLEX_NAME" in tool("--help")
+    assert "workers = 7    ; argument\n" in tool("--print-config", "--workers", "7")
+    assert tool("--check-config") == "configuration is valid\n"
+    assert "workers: 'x' is not a whole number" in tool("--workers", "x", status=2)
+    assert "'--what' is not known" in tool("--what", status=2)
+    assert "/none: cannot be read" in tool("--config", "/none", status=6)
 
 
 def test_large_module():
