@@ -29,11 +29,13 @@ static void use_tensor(sx_pipe *pipe, uint32_t index, bool written)
 }
 
 /* Checks a kernel and appends its machine code; nothing is appended on failure. */
-static sx_code emit(sx_ctx *cx, sx_pipe *pipe, const sx_kernel *kernel, sx_x64_kernel *code)
+static sx_code emit(sx_ctx *cx, sx_pipe *pipe, const sx_kernel *kernel, bool spills,
+                    sx_x64_kernel *code)
 {
     size_t before = pipe->image->code.len;
     SX_TRY(sx_kernel_check(cx, kernel));
-    sx_code status = sx_x64_emit(cx, kernel, &pipe->image->code, code);
+    sx_code status = spills ? sx_x64_emit_spilling(cx, kernel, &pipe->image->code, code)
+                            : sx_x64_emit(cx, kernel, &pipe->image->code, code);
     if (status != SX_OK) {
         pipe->image->code.len = before;
     }
@@ -134,7 +136,7 @@ static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_lower_
     int64_t bytes;
     SX_TRY(sx_lower_pack(cx, name, s->fused, s->type, s->count, plan, &kernel, &bytes));
     sx_x64_kernel code;
-    SX_TRY(emit(cx, pipe, kernel, &code));
+    SX_TRY(emit(cx, pipe, kernel, false, &code));
     bool constant = pipe->tensor[s->tensor[shape.rhs]].constant;
     sx_type type = {.dtype = SX_F32, .rank = 1, .dim = {sx_dim_of(bytes / 4)}};
     SX_TRY(sx_pipe_add_tensor(cx, pipe, sx_span_of(name), &type, (uint64_t)bytes,
@@ -158,8 +160,8 @@ static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_lower_
 
 /* Tries one candidate plan; SX_OK with *accepted false where a guard refuses it (the reason is in `refusal`). */
 static sx_code try_plan(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_lower_plan *plan,
-                        sx_poly_verdict *verdict, sx_kernel **kernel, sx_x64_kernel *code,
-                        bool *accepted)
+                        bool spills, sx_poly_verdict *verdict, sx_kernel **kernel,
+                        sx_x64_kernel *code, bool *accepted)
 {
     *accepted = false;
     SX_TRY(sx_poly_check_fused(cx, s->fused, s->type, s->count, plan, verdict));
@@ -167,7 +169,7 @@ static sx_code try_plan(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_lo
         return SX_OK;
     }
     sx_code status = sx_lower_fused(cx, s->name, s->fused, s->type, s->count, plan, kernel);
-    status = status == SX_OK ? emit(cx, pipe, *kernel, code) : status;
+    status = status == SX_OK ? emit(cx, pipe, *kernel, spills, code) : status;
     if (status == SX_LIMIT) { /* too many registers: the next candidate */
         (void)snprintf(verdict->text, sizeof(verdict->text), "%.200s", cx->error.text);
         sx_ctx_reset_error(cx);
@@ -189,12 +191,14 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
     SX_TRY(sx_search_fused(cx, s->fused, s->type, s->count, pipe->device, rhs_constant, &search));
     pipe->candidates += search.considered;
     sx_poly_verdict verdict = {.text = "no candidate"};
-    for (uint32_t c = 0; c < search.best_count; c++) {
-        const sx_search_candidate *candidate = &search.best[c];
+    for (uint32_t c = 0; c < 2 * search.best_count; c++) {
+        const sx_search_candidate *candidate = &search.best[c % search.best_count];
+        bool spills = c >= search.best_count; /* none fits its registers: the last resort */
         sx_kernel *kernel;
         sx_x64_kernel code;
         bool accepted;
-        SX_TRY(try_plan(cx, pipe, s, &candidate->plan, &verdict, &kernel, &code, &accepted));
+        SX_TRY(
+            try_plan(cx, pipe, s, &candidate->plan, spills, &verdict, &kernel, &code, &accepted));
         if (!accepted) {
             continue;
         }
@@ -205,6 +209,9 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
         sx_buf plan;
         sx_buf_init(&plan, 1024);
         sx_search_plan_print(&candidate->plan, sx_body_kernel_kind(s->fused->body), &plan);
+        if (code.spill_count > 0) {
+            sx_buf_print(&plan, ", %u vectors on the stack", code.spill_count);
+        }
         finished done = {
             .kernel = kernel, .code = &code, .constant = pipe->tensor[result].constant};
         s->tensor[s->count] = result;

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""A program that keeps more values alive than AVX2 has registers compiles, says so and computes the right thing."""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+CLIENT = os.path.join(os.environ["SX_BINARY_DIR"], "bin", "symplex-client")
+INPUTS = 15
+
+
+def program():
+    """Two passes over the same values: none of them may be forgotten between the passes."""
+    lines = ["sx 1", 'graph "wide" (batch in [1, 64]) {']
+    count = 0
+
+    def add(text):
+        nonlocal count
+        lines.append(f"    %{count} = {text} : f32[batch, 100]")
+        count += 1
+        return f"%{count - 1}"
+
+    inputs = [add(f'parameter {{name = "p{i}", weight = 0}}') for i in range(INPUTS)]
+    values = [add(f"tanh({x})") for x in inputs]
+    total = values[0]
+    for value in values[1:]:
+        total = add(f"add({total}, {value})")
+    result = values[-1]
+    for value in reversed(values[:-1]):
+        result = add(f"maximum({add(f'multiply({result}, {value})')}, {total})")
+    return "\n".join(lines + [f'    return {result} as "y"', "}", ""])
+
+
+def client(*arguments):
+    done = subprocess.run([CLIENT, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(arguments)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "wide.sx")
+        with open(source, "w", encoding="ascii") as file:
+            file.write(program())
+        for target, spilled in (("x86-64-v3", True), ("x86-64-v4", False)):
+            module = os.path.join(folder, target + ".sxm")
+            client("compile", source, "--no-daemon", "--target", target, "--dim", "batch=8", "-o", module)
+            said = "vectors on the stack" in client("explain", module)
+            if said != spilled:
+                sys.exit(f"{target}: vectors on the stack: {said}, expected {spilled}")
+            with open("/proc/cpuinfo", encoding="ascii") as file:
+                flags = file.read()
+            if target == "x86-64-v3" or "avx512vl" in flags:
+                client("run", module, "--random", "7", "--check")
+    print("ok")
+
+
+if __name__ == "__main__":
+    main()
