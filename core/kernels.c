@@ -164,7 +164,7 @@ static sx_code try_plan(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_lo
                         sx_x64_kernel *code, bool *accepted)
 {
     *accepted = false;
-    SX_TRY(sx_poly_check_fused(cx, s->fused, s->type, s->count, plan, verdict));
+    SX_TRY(sx_poly_check_fused(cx, pipe->memo, s->fused, s->type, s->count, plan, verdict));
     if (!verdict->legal) {
         return SX_OK;
     }

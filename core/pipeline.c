@@ -290,7 +290,14 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
     SX_ASSERT(bound->node_count == better->node_count);
     SX_TRY(put_info(cx, image, request, graph, device));
     image->info.input_cost_ns = report.cost_before_ns;
-    sx_pipe pipe = {.graph = bound, .device = device, .lanes = device->lanes, .image = image};
+    sx_pipe pipe = {.graph = bound,
+                    .device = device,
+                    .lanes = device->lanes,
+                    .image = image,
+                    .memo = SX_NEW(cx, sx_poly_memo)};
+    if (pipe.memo == NULL) {
+        return cx->error.code;
+    }
     SX_TRY(compile_nodes(cx, &pipe));
     uint32_t stage = sx_stage_begin(cx, "places");
     SX_TRY(sx_pipe_place(cx, &pipe));

@@ -5,6 +5,7 @@
 #include "core/cost/cost.h"
 #include "core/ir/fused.h"
 #include "core/loop/loop.h"
+#include "core/poly/poly.h"
 
 /* One tensor of the module while places are decided. Reshapes share the tensor of their operand. */
 typedef struct {
@@ -25,6 +26,7 @@ typedef struct {
     uint32_t launch_count;
     uint32_t kernel_count;
     uint32_t candidates; /* plans looked at, all kernels */
+    sx_poly_memo *memo;  /* polyhedral verdicts of this request */
 } sx_pipe;
 
 /* places.c */

@@ -3,20 +3,27 @@
  * Original order: the instructions as whole-tensor operations, one after the other. The elementwise instructions between two levels
  * of reductions are one statement "Ek" over the whole space; each reduction is an initialisation "In" and an update "Un". Values live
  * in arrays of their own, indexed by the dimensions they vary along: the result, one for each group, one for each reduction. Arguments
- * are only read, so no dependence goes through them and they are left out. */
+ * are only read, so no dependence goes through them and they are left out.
+ *
+ * Dimensions that play the same part are one (their row-major product): rows and reduced dimensions; for a contraction batch, rows,
+ * columns and k. Nothing is lost, as values are indexed by whole dimensions only, and isl has fewer of them to work on. */
 #include "core/poly/poly.h"
 
 #include <stdio.h>
 #include <string.h>
+
+/* Merged dimensions of a contraction; a map has ROWS only, a row kernel ROWS and REDUCED. */
+enum { ROWS = 0, REDUCED = 1, BATCH = 0, DOT_ROWS = 1, DOT_COLUMNS = 2, DOT_K = 3, DOT_RANK = 4 };
 
 typedef struct {
     const sx_attr *fused;
     const sx_body *body;
     const sx_lower_plan *plan;
     sx_poly_program *program;
-    uint32_t rank;
+    uint32_t rank; /* merged dimensions */
     int64_t extent[SX_RANK_MAX];
-    uint32_t all, rows; /* sets of dimensions: the whole space, those that are not reduced */
+    uint32_t all, rows,
+        reduced; /* sets of merged dimensions: the whole space, those kept, those reduced */
     uint32_t level[SX_FUSED_INSTRS_MAX]; /* reductions an instruction depends on, longest chain */
     uint32_t level_max;
     bool varies[SX_FUSED_INSTRS_MAX];           /* along the reduced dimensions */
@@ -54,7 +61,7 @@ static bool leaf_varies(const builder *b, const sx_instr *instr)
         return (b->body->axes >> instr->x & 1) != 0;
     }
     bool varies = false;
-    for (uint32_t d = 0; instr->kind == SX_BODY_ARG && d < b->rank; d++) {
+    for (uint32_t d = 0; instr->kind == SX_BODY_ARG && d < b->fused->type.rank; d++) {
         varies = varies ||
                  ((b->body->axes >> d & 1) != 0 && b->body->access[instr->x].stride[d].scale != 0);
     }
@@ -100,8 +107,8 @@ static sx_code add_statement(sx_ctx *cx, builder *b, char kind, uint32_t number,
     (void)snprintf(statement->name, sizeof(statement->name), "%c%u", kind, number);
     statement->rank = b->rank;
     for (uint32_t d = 0; d < b->rank; d++) {
-        bool reduced = (b->body->axes >> d & 1) != 0;
-        statement->extent[d] = rows && reduced ? 1 : b->extent[d];
+        bool single = rows && (b->reduced >> d & 1) != 0;
+        statement->extent[d] = single ? 1 : b->extent[d];
     }
     /* original order: statement number, then the space in row-major order */
     statement->order[0].constant = program->statement_count++;
@@ -256,93 +263,81 @@ static uint32_t statement_level(const builder *b, const sx_poly_statement *state
 /* Rows to threads; per row one pass for each level, elements in order, all of a level's statements at each element. */
 static void schedule_rows(builder *b)
 {
-    uint32_t all = (1u << b->rank) - 1, axes = b->body->axes;
     for (uint32_t s = 0; s < b->program->statement_count; s++) {
         sx_poly_statement *statement = &b->program->statement[s];
         uint32_t t = 0, phase, slot;
         uint32_t level = statement_level(b, statement, &phase, &slot);
-        put_dims(b, statement, &t, all & ~axes);
+        put_dims(b, statement, &t, 1u << ROWS);
         put_constant(statement, &t, level);
         put_constant(statement, &t, phase);
-        put_dims(b, statement, &t, axes);
+        put_dims(b, statement, &t, b->reduced);
         put_constant(statement, &t, slot);
         b->program->schedule_dims = t;
     }
-    uint32_t row_dims = (uint32_t)__builtin_popcount(all & ~axes);
-    b->program->parallel = (1u << row_dims) - 1;
+    b->program->parallel = 1u << 0;
 }
 
-/* Sets of space dimensions by the part they play in a contraction. */
-typedef struct {
-    uint32_t batch, m, n;
-} dot_dims;
-
-static dot_dims classify(const builder *b, const sx_dot_shape *shape)
+static sx_affine tiled(uint32_t dim, int64_t tile)
 {
-    dot_dims dims = {0, 0, 0};
-    for (uint32_t d = 0; d < b->rank; d++) {
-        if ((b->body->axes >> d & 1) != 0) {
-            continue;
-        }
-        bool left = b->body->access[shape->lhs].stride[d].scale != 0;
-        bool right = b->body->access[shape->rhs].stride[d].scale != 0;
-        uint32_t *set = left == right ? &dims.batch : (left ? &dims.m : &dims.n);
-        *set |= 1u << d;
-    }
-    return dims;
-}
-
-/* Row-major number of the dimensions in `set`, divided by `tile`. */
-static sx_affine collapsed(const builder *b, uint32_t set, int64_t tile)
-{
-    sx_affine form = {.div = tile};
-    int64_t stride = 1;
-    for (uint32_t d = b->rank; d-- > 0;) {
-        if ((set >> d & 1) != 0) {
-            form.coef[d] = stride;
-            stride *= b->extent[d];
-        }
-    }
+    sx_affine form = {.div = tile > 1 ? tile : 1};
+    form.coef[dim] = 1;
     return form;
 }
 
 /* Batch, row tiles and column tiles to threads; panels, strips, then initialise, all of k, epilogue. */
-static void schedule_dot(builder *b, const sx_dot_shape *shape)
+static void schedule_dot(builder *b)
 {
-    dot_dims dims = classify(b, shape);
     int64_t width = (int64_t)b->plan->block_nv * b->plan->lanes;
-    uint32_t grid = 0;
     for (uint32_t s = 0; s < b->program->statement_count; s++) {
         sx_poly_statement *statement = &b->program->statement[s];
         uint32_t t = 0, phase, slot;
         uint32_t level = statement_level(b, statement, &phase, &slot);
-        put_dims(b, statement, &t, dims.batch);
-        put_time(statement, &t, collapsed(b, dims.m, sx_max_i64(b->plan->tile_m, 1)));
-        put_time(statement, &t, collapsed(b, dims.n, sx_max_i64(b->plan->tile_n, 1)));
-        grid = t;
-        put_time(statement, &t, collapsed(b, dims.n, width));
-        put_time(statement, &t, collapsed(b, dims.m, sx_max_i64(b->plan->block_m, 1)));
+        put_dims(b, statement, &t, 1u << BATCH);
+        put_time(statement, &t, tiled(DOT_ROWS, b->plan->tile_m));
+        put_time(statement, &t, tiled(DOT_COLUMNS, b->plan->tile_n));
+        put_time(statement, &t, tiled(DOT_COLUMNS, width));
+        put_time(statement, &t, tiled(DOT_ROWS, b->plan->block_m));
         put_constant(statement, &t, level * 4 + phase);
-        put_dims(b, statement, &t, b->body->axes); /* ascending k: one chain */
-        put_dims(b, statement, &t, dims.m | dims.n);
+        put_dims(b, statement, &t, 1u << DOT_K); /* ascending: one chain */
+        put_dims(b, statement, &t, 1u << DOT_ROWS | 1u << DOT_COLUMNS);
         put_constant(statement, &t, slot);
         b->program->schedule_dims = t;
     }
-    b->program->parallel = (1u << grid) - 1;
+    b->program->parallel = 7; /* the first three */
 }
 
-static sx_code begin(sx_ctx *cx, builder *b, const sx_type *input, uint32_t input_count)
+/* The merged dimension that dimension `d` of the space belongs to. */
+static uint32_t merged(const builder *b, const sx_dot_shape *shape, uint32_t d)
+{
+    bool reduced = (b->body->axes >> d & 1) != 0;
+    if (shape == NULL) {
+        return reduced ? REDUCED : ROWS;
+    }
+    bool left = b->body->access[shape->lhs].stride[d].scale != 0;
+    bool right = b->body->access[shape->rhs].stride[d].scale != 0;
+    return reduced ? DOT_K : (left == right ? BATCH : (left ? DOT_ROWS : DOT_COLUMNS));
+}
+
+static sx_code begin(sx_ctx *cx, builder *b, const sx_type *input, uint32_t input_count,
+                     const sx_dot_shape *shape)
 {
     sx_type result;
     SX_TRY(sx_fused_infer(cx, b->fused, input, input_count, &result));
-    if (!sx_type_is_static(&b->fused->type)) {
+    const sx_type *space = &b->fused->type;
+    if (!sx_type_is_static(space)) {
         return SX_FAIL(cx, SX_INPUT, "polyhedral program of a space with symbolic extents");
     }
-    b->full = sx_body_result_is_full(&b->fused->type, b->body);
+    b->full = sx_body_result_is_full(space, b->body);
+    b->rank = shape != NULL ? DOT_RANK : (b->body->axes != 0 ? 2 : 1);
+    b->reduced = shape != NULL ? 1u << DOT_K : (b->body->axes != 0 ? 1u << REDUCED : 0);
     b->all = (1u << b->rank) - 1;
-    b->rows = b->all & ~b->body->axes;
+    b->rows = b->all & ~b->reduced;
     for (uint32_t d = 0; d < b->rank; d++) {
-        b->extent[d] = b->fused->type.dim[d].scale;
+        b->extent[d] = 1;
+    }
+    for (uint32_t d = 0; d < space->rank; d++) {
+        b->extent[merged(b, shape, d)] *=
+            space->dim[d].scale; /* within SX_ELEMENTS_MAX: the type was checked */
     }
     find_levels(b);
     return SX_OK;
@@ -352,29 +347,26 @@ sx_code sx_poly_of_fused(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
                          uint32_t input_count, const sx_lower_plan *plan, sx_poly_program *program)
 {
     memset(program, 0, sizeof(*program));
-    builder b = {.fused = fused,
-                 .body = fused->body,
-                 .plan = plan,
-                 .program = program,
-                 .rank = fused->type.rank};
-    b.result_array = 0;
-    SX_TRY(begin(cx, &b, input, input_count));
+    builder b = {.fused = fused, .body = fused->body, .plan = plan, .program = program};
+    bool contraction = sx_body_kernel_kind(b.body) == SX_KERNEL_DOT;
+    sx_dot_shape shape;
+    if (contraction) {
+        SX_TRY(sx_dot_shape_of(cx, fused, input, input_count, &shape));
+    }
+    SX_TRY(begin(cx, &b, input, input_count, contraction ? &shape : NULL));
     SX_TRY(add_statements(cx, &b));
     program->order_dims = 1 + b.rank;
-    if (sx_body_kernel_kind(b.body) == SX_KERNEL_DOT) {
-        sx_dot_shape shape;
-        SX_TRY(sx_dot_shape_of(cx, fused, input, input_count, &shape));
-        schedule_dot(&b, &shape);
-        return SX_OK;
+    if (contraction) {
+        schedule_dot(&b);
+    } else {
+        schedule_rows(&b);
+        program->may_reassociate = b.reduced != 0; /* the fixed virtual shape of row reductions */
     }
-    schedule_rows(&b);
-    program->may_reassociate = sx_body_kernel_kind(b.body) ==
-                               SX_KERNEL_ROW; /* the fixed virtual shape of row reductions */
     return SX_OK;
 }
 
-sx_code sx_poly_check_fused(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
-                            uint32_t input_count, const sx_lower_plan *plan,
+sx_code sx_poly_check_fused(sx_ctx *cx, sx_poly_memo *memo, const sx_attr *fused,
+                            const sx_type *input, uint32_t input_count, const sx_lower_plan *plan,
                             sx_poly_verdict *verdict)
 {
     sx_poly_program *program = SX_NEW(cx, sx_poly_program);
@@ -382,5 +374,17 @@ sx_code sx_poly_check_fused(sx_ctx *cx, const sx_attr *fused, const sx_type *inp
         return cx->error.code;
     }
     SX_TRY(sx_poly_of_fused(cx, fused, input, input_count, plan, program));
-    return sx_poly_legal(cx, program, verdict);
+    sx_hash128 hash = sx_hash128_of((sx_span){(const uint8_t *)program, sizeof(*program)});
+    for (uint32_t i = 0; memo != NULL && i < memo->count; i++) {
+        if (memo->hash[i].low == hash.low && memo->hash[i].high == hash.high) {
+            *verdict = memo->verdict[i];
+            return SX_OK;
+        }
+    }
+    SX_TRY(sx_poly_legal(cx, program, verdict));
+    if (memo != NULL && memo->count < SX_POLY_MEMO_MAX) {
+        memo->hash[memo->count] = hash;
+        memo->verdict[memo->count++] = *verdict;
+    }
+    return SX_OK;
 }
