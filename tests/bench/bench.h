@@ -31,5 +31,4 @@ bool sx_bench_wants(const sx_bench_options *options, const char *case_name);
 int sx_bench_compile(const sx_bench_options *options);
 int sx_bench_encoder(const sx_bench_options *options);
 int sx_bench_hit(const sx_bench_options *options);
-int sx_bench_hit(const sx_bench_options *options);
 #endif

@@ -1,253 +1,399 @@
-/* bench_hit.c - a cached compile over the socket: `get` by key, answered by the daemon from memory, against a bare epoll server that
- * answers a request of the same size with bytes of the same size. Both rotate over the same number of payloads; they take turns. */
+/* bench_hit.c - a cached hit against a bare epoll echo that answers with the same number of bytes, in the same run, interleaved.
+ *
+ * The daemon is the real one with the test's compiler (sx-fake-symplexd): a hit never reaches a compiler. Both servers answer
+ * from 64 payloads in turn, so that neither lives in the first-level cache. Clients are n sockets with one request each under way.
+ */
+#include "tests/bench/bench.h"
+
 #include <errno.h>
-#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/compile.h"
-#include "client/connection.h"
-#include "tests/bench/bench.h"
-#include "tests/bench/model.h"
+#include "protocol/protocol.h"
 #include "tests/lib/test.h"
 
-#define KEYS 8u    /* payloads in rotation */
-#define CALLS 200u /* per round */
-#define START_MS 10000
-#define COMPILE_MS 120000
-#define REQUEST_BYTES 96u /* about what a `get` takes on the wire */
+extern char **environ;
+
+#define PAYLOADS 64
+#define PAYLOAD_BYTES 65536
+#define REQUEST_BYTES 256
+#define CLIENTS_MAX 16
+#define CALLS 3000 /* of one round and server */
+#define ROUNDS_DEFAULT 7
 
 typedef struct {
-    char folder[256], socket[300];
-    pid_t daemon, echo;
-    sxc_connection *connection;
-    int echo_fd;
-    sx_key key[KEYS];
-    size_t size; /* bytes of the reply: the largest module */
-} stand;
+    uint8_t bytes[REQUEST_BYTES];
+} request_frame;
 
-/* ---- the echo peer ---- */
-
-static void echo_serve(int fd, size_t size)
+/* ---- sockets ---- */
+static int connect_to(const char *path)
 {
-    uint8_t *payload = calloc(KEYS, size);
-    SX_ASSERT(payload != NULL);
-    memset(payload, 1, KEYS * size);
-    int epoll = epoll_create1(0);
-    struct epoll_event event = {.events = EPOLLIN};
-    (void)epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
-    size_t got = 0;
-    for (uint32_t turn = 0;;) {
-        uint8_t request[REQUEST_BYTES];
-        (void)epoll_wait(epoll, &event, 1, -1);
-        ssize_t n = recv(fd, request, sizeof(request) - got, 0);
-        if (n <= 0) {
-            _exit(0);
-        }
-        got += (size_t)n;
-        if (got < sizeof(request)) {
-            continue;
-        }
-        got = 0;
-        for (size_t sent = 0; sent < size;) {
-            ssize_t put =
-                send(fd, payload + (turn % KEYS) * size + sent, size - sent, MSG_NOSIGNAL);
-            if (put <= 0) {
-                _exit(0);
-            }
-            sent += (size_t)put;
-        }
-        turn++;
-    }
-}
-
-static bool echo_start(stand *s)
-{
-    int pair[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) {
-        return false;
-    }
-    s->echo = fork();
-    if (s->echo == 0) {
-        (void)close(pair[0]);
-        echo_serve(pair[1], s->size);
-    }
-    (void)close(pair[1]);
-    s->echo_fd = pair[0];
-    return s->echo > 0;
-}
-
-static double echo_call_ns(stand *s, uint8_t *into)
-{
-    uint8_t request[REQUEST_BYTES] = {0};
-    uint64_t start = sx_bench_now_ns();
-    if (send(s->echo_fd, request, sizeof(request), MSG_NOSIGNAL) != (ssize_t)sizeof(request)) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%.100s", path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
+        (void)close(fd);
         return -1;
     }
-    for (size_t got = 0; got < s->size;) {
-        ssize_t n = recv(s->echo_fd, into + got, s->size - got, 0);
+    return fd;
+}
+
+static bool send_all(int fd, sx_span bytes)
+{
+    while (bytes.len > 0) {
+        ssize_t n = send(fd, bytes.ptr, bytes.len, MSG_NOSIGNAL);
         if (n <= 0) {
-            return -1;
+            return false;
         }
-        got += (size_t)n;
+        bytes.ptr += n;
+        bytes.len -= (size_t)n;
     }
-    return (double)(sx_bench_now_ns() - start);
+    return true;
+}
+
+static bool receive_all(int fd, uint8_t *bytes, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = recv(fd, bytes, len, 0);
+        if (n <= 0) {
+            return false;
+        }
+        bytes += n;
+        len -= (size_t)n;
+    }
+    return true;
+}
+
+/* ---- the echo: a child process with one epoll loop ---- */
+/* Reads whole requests, answers each with one of the payloads; `frame_bytes` is the size of an answer. */
+static void echo_loop(int listener, size_t request_bytes, size_t frame_bytes)
+{
+    uint8_t *payload = calloc(PAYLOADS, frame_bytes);
+    size_t filled[1024] = {0};
+    uint32_t turn = 0;
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = listener};
+    if (payload == NULL || epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event) != 0) {
+        _exit(EXIT_FAILURE);
+    }
+    for (uint32_t i = 0; i < PAYLOADS; i++) {
+        memset(payload + i * frame_bytes, (int)i, frame_bytes);
+        sx_sp_head(frame_bytes - SX_SP_HEAD_BYTES, payload + i * frame_bytes);
+    }
+    for (;;) { /* until it is killed */
+        struct epoll_event ready[32];
+        int count = epoll_wait(epoll, ready, 32, -1);
+        for (int i = 0; i < count; i++) {
+            int fd = ready[i].data.fd;
+            uint8_t chunk[4096];
+            if (fd == listener) {
+                event = (struct epoll_event){.events = EPOLLIN, .data.fd = accept(fd, NULL, NULL)};
+                (void)epoll_ctl(epoll, EPOLL_CTL_ADD, event.data.fd, &event);
+                continue;
+            }
+            ssize_t got = fd < 1024 ? recv(fd, chunk, sizeof(chunk), 0) : -1;
+            if (got <= 0) {
+                (void)close(fd);
+                continue;
+            }
+            filled[fd] += (size_t)got;
+            while (filled[fd] >= request_bytes) {
+                filled[fd] -= request_bytes;
+                sx_span answer = {payload + (turn++ % PAYLOADS) * frame_bytes, frame_bytes};
+                (void)send_all(fd, answer);
+            }
+        }
+    }
+}
+
+static pid_t start_echo(const char *path, size_t request_bytes, size_t frame_bytes)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%.100s", path);
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (listener < 0 || bind(listener, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+        listen(listener, CLIENTS_MAX) != 0) {
+        return -1;
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        echo_loop(listener, request_bytes, frame_bytes);
+    }
+    (void)close(listener);
+    return pid;
 }
 
 /* ---- the daemon ---- */
-
-static bool daemon_start(sx_ctx *cx, stand *s)
+static pid_t start_daemon(const char *folder, const char *path)
 {
-    (void)snprintf(s->folder, sizeof(s->folder), "/tmp/symplex-bench.XXXXXX");
-    if (mkdtemp(s->folder) == NULL) {
-        return false;
-    }
-    (void)snprintf(s->socket, sizeof(s->socket), "%s/d.sock", s->folder);
-    s->daemon = fork();
-    if (s->daemon == 0) {
-        int null = open("/dev/null", O_RDWR);
-        (void)dup2(null, STDERR_FILENO);
-        (void)execl(SX_BINARY_DIR "/bin/symplexd", "symplexd", "--state", s->folder, "--socket",
-                    s->socket, (char *)NULL);
-        _exit(127);
-    }
-    for (uint32_t waited_ms = 0; waited_ms < START_MS; waited_ms += 5) {
-        if (sxc_connect(cx, s->socket, SXC_DECIDE_MS, &s->connection) == SX_OK) {
-            return true;
-        }
-        sx_ctx_reset_error(cx);
-        (void)usleep(5000);
-    }
-    return false;
-}
-
-/* Fills the cache with one module for each batch size. */
-static sx_code fill(sx_ctx *cx, stand *s, const char *model)
-{
-    sx_buf text;
-    sx_buf_init(&text, SX_TEXT_BYTES_MAX);
-    sx_code code = sx_bench_model_text(cx, model, &text);
-    for (uint32_t i = 0; code == SX_OK && i < KEYS; i++) {
-        sx_pair batch = {.name = SX_SPAN_LITERAL("batch"), .kind = SX_VALUE_INT, .integer = 1 + i};
-        sx_compile_args args = {.ir = sx_buf_span(&text)};
-        SX_PUT(&args, compile_args, target, sx_span_of(sxc_native_target()));
-        SX_PUT(&args, compile_args, dims, ((sx_pairs){&batch, 1}));
-        SX_PUT(&args, compile_args, wait_ms, COMPILE_MS);
-        const void *reply;
-        code = sxc_call(cx, s->connection, SX_METHOD_COMPILE, &args, COMPILE_MS, &reply);
-        const sx_compile_result *done = reply;
-        if (code == SX_OK && !SX_HAS(done, compile_result, module)) {
-            code = SX_FAIL(cx, SX_TIMEOUT, "the daemon did not finish a compilation in time");
-        }
-        if (code == SX_OK) {
-            s->key[i] = done->key;
-            s->size = done->module.len > s->size ? done->module.len : s->size;
-        }
-    }
-    sx_buf_fini(&text);
-    return code;
-}
-
-static double hit_call_ns(sx_ctx *cx, stand *s, uint32_t turn)
-{
-    sx_get_args args = {.key = s->key[turn % KEYS]};
-    const void *reply;
-    uint64_t start = sx_bench_now_ns();
-    if (sxc_call(cx, s->connection, SX_METHOD_GET, &args, COMPILE_MS, &reply) != SX_OK) {
+    char state[300];
+    char socket_path[300];
+    (void)snprintf(state, sizeof(state), "%s/state", folder);
+    (void)snprintf(socket_path, sizeof(socket_path), "%s", path);
+    char program[] = SX_BINARY_DIR "/bin/sx-fake-symplexd";
+    char a[] = "--log-level";
+    char b[] = "0";
+    char c[] = "--state";
+    char d[] = "--socket";
+    char *arguments[] = {program, a, b, c, state, d, socket_path, NULL};
+    pid_t pid;
+    if (posix_spawn(&pid, program, NULL, NULL, arguments, environ) != 0) {
         return -1;
     }
-    return (double)(sx_bench_now_ns() - start);
-}
-
-static void stop(stand *s)
-{
-    sxc_disconnect(s->connection);
-    if (s->echo > 0) {
-        (void)close(s->echo_fd);
-        (void)waitpid(s->echo, NULL, 0);
-    }
-    if (s->daemon > 0) {
-        (void)kill(s->daemon, SIGTERM);
-        (void)waitpid(s->daemon, NULL, 0);
-    }
-    sx_test_rmtree(s->folder);
-}
-
-/* ---- the measurement ---- */
-
-static void put(const sx_bench_options *options, const char *name, const char *metric, double ours,
-                double theirs)
-{
-    sx_bench_put(options, &(sx_bench_row){"hit", name, metric, ours / 1e3, "us", "epoll echo",
-                                          theirs / 1e3});
-}
-
-static int measure(const sx_bench_options *options, const char *model)
-{
-    sx_ctx cx;
-    sx_ctx_init(&cx, (size_t)4 << 30);
-    stand s = {.echo_fd = -1};
-    int status = 0;
-    sx_code code = daemon_start(&cx, &s) ? fill(&cx, &s, model)
-                                         : SX_FAIL(&cx, SX_NODAEMON, "symplexd did not start");
-    if (code != SX_OK || !echo_start(&s)) {
-        (void)fprintf(stderr, "symplex-bench: hit: %s\n", cx.error.text);
-        stop(&s);
-        return sx_code_exit(code != SX_OK ? code : SX_SYSTEM);
-    }
-    uint8_t *into = calloc(1, s.size);
-    double *ours = calloc(CALLS, sizeof(double)), *theirs = calloc(CALLS, sizeof(double));
-    double *p50[2] = {calloc(options->rounds, sizeof(double)),
-                      calloc(options->rounds, sizeof(double))};
-    double *p99[2] = {calloc(options->rounds, sizeof(double)),
-                      calloc(options->rounds, sizeof(double))};
-    SX_ASSERT(into != NULL && ours != NULL && theirs != NULL && p50[0] && p50[1] && p99[0] &&
-              p99[1]);
-    for (uint32_t round = 0; round < options->rounds && status == 0; round++) {
-        sx_ctx scratch; /* replies are decoded into it */
-        sx_ctx_init(&scratch, (size_t)1 << 30);
-        for (uint32_t i = 0; i < CALLS; i++) {
-            ours[i] = hit_call_ns(&scratch, &s, i);
+    for (uint32_t i = 0; i < 5000; i++) {
+        int fd = connect_to(path);
+        if (fd >= 0) {
+            (void)close(fd);
+            return pid;
         }
-        for (uint32_t i = 0; i < CALLS; i++) {
-            theirs[i] = echo_call_ns(&s, into);
+        (void)usleep(1000);
+    }
+    return -1;
+}
+
+/* A frame that asks for program `index`; all have REQUEST_BYTES. */
+static void make_request(uint32_t index, uint8_t frame[REQUEST_BYTES])
+{
+    char ir[REQUEST_BYTES];
+    sx_buf message;
+    sx_buf_init(&message, 4096);
+    size_t fill = 0;
+    do {
+        sx_buf_clear(&message);
+        int n = snprintf(ir, sizeof(ir), "big %d %02u ", PAYLOAD_BYTES, index);
+        memset(ir + n, 'x', fill);
+        ir[(size_t)n + fill] = '\0';
+        sx_compile_args args = {.ir = sx_span_of(ir)};
+        sx_rpc_encode_request(&message, 1, SX_METHOD_COMPILE, &args, NULL);
+        fill += REQUEST_BYTES - SX_SP_HEAD_BYTES - 4 - message.len;
+    } while (message.len != REQUEST_BYTES - SX_SP_HEAD_BYTES - 4);
+    sx_sp_head(message.len + 4, frame);
+    memcpy(frame + SX_SP_HEAD_BYTES, "\x80\0\0\1", 4);
+    memcpy(frame + SX_SP_HEAD_BYTES + 4, message.ptr, message.len);
+    sx_buf_fini(&message);
+}
+
+/* ---- measuring ---- */
+typedef struct {
+    int fd[CLIENTS_MAX];
+    uint32_t clients;
+    const request_frame *request;
+    uint32_t turn;
+    size_t frame_bytes; /* of the last answer */
+} peer;
+
+static bool open_peer(peer *p, const char *path, uint32_t clients, bool hello)
+{
+    p->clients = clients;
+    for (uint32_t i = 0; i < clients; i++) {
+        uint8_t bytes[SX_SP_HELLO_BYTES];
+        p->fd[i] = connect_to(path);
+        sx_sp_hello(SX_SP_REQ, bytes);
+        if (p->fd[i] < 0 || (hello && (!send_all(p->fd[i], (sx_span){bytes, sizeof(bytes)}) ||
+                                       !receive_all(p->fd[i], bytes, sizeof(bytes))))) {
+            return false;
         }
-        p50[0][round] = sx_bench_median(ours, CALLS);
-        p50[1][round] = sx_bench_median(theirs, CALLS);
-        p99[0][round] = ours[CALLS * 99 / 100];
-        p99[1][round] = theirs[CALLS * 99 / 100];
-        status = ours[0] < 0 || theirs[0] < 0 ? 6 : 0;
-        sx_ctx_fini(&scratch);
     }
-    if (status == 0) {
-        sx_bench_put(options,
-                     &(sx_bench_row){"hit", model, "reply", (double)s.size / 1024, "KiB", NULL, 0});
-        put(options, model, "p50", sx_bench_median(p50[0], options->rounds),
-            sx_bench_median(p50[1], options->rounds));
-        put(options, model, "p99", sx_bench_median(p99[0], options->rounds),
-            sx_bench_median(p99[1], options->rounds));
+    return true;
+}
+
+static void close_peer(peer *p)
+{
+    for (uint32_t i = 0; i < p->clients; i++) {
+        (void)close(p->fd[i]);
     }
-    free(into), free(ours), free(theirs), free(p50[0]), free(p50[1]), free(p99[0]), free(p99[1]);
-    stop(&s);
-    sx_ctx_fini(&cx);
-    return status;
+}
+
+static bool ask(peer *p, uint32_t client)
+{
+    return send_all(p->fd[client],
+                    (sx_span){p->request[p->turn++ % PAYLOADS].bytes, REQUEST_BYTES});
+}
+
+static bool take(peer *p, uint32_t client, uint8_t *answer)
+{
+    uint64_t size = 0;
+    if (!receive_all(p->fd[client], answer, SX_SP_HEAD_BYTES)) {
+        return false;
+    }
+    for (uint32_t i = 1; i < SX_SP_HEAD_BYTES; i++) {
+        size = size << 8 | answer[i];
+    }
+    p->frame_bytes = SX_SP_HEAD_BYTES + (size_t)size;
+    /* an error is shorter than a module */
+    return size >= PAYLOAD_BYTES && size < (uint64_t)2 * PAYLOAD_BYTES &&
+           receive_all(p->fd[client], answer, (size_t)size);
+}
+
+/* CALLS calls, each client with one under way; latencies in ns into `sample`. */
+static bool round_of(peer *p, double *sample)
+{
+    static uint8_t answer[2 * PAYLOAD_BYTES + 64];
+    uint64_t sent[CLIENTS_MAX];
+    struct pollfd fds[CLIENTS_MAX];
+    for (uint32_t i = 0; i < p->clients; i++) {
+        fds[i] = (struct pollfd){.fd = p->fd[i], .events = POLLIN};
+        sent[i] = sx_bench_now_ns();
+        if (!ask(p, i)) {
+            return false;
+        }
+    }
+    uint32_t done = 0;
+    while (done < CALLS) {
+        if (poll(fds, p->clients, 10000) <= 0) {
+            return false;
+        }
+        for (uint32_t i = 0; i < p->clients && done < CALLS; i++) {
+            if ((fds[i].revents & (POLLIN | POLLHUP)) == 0) {
+                continue;
+            }
+            if (!take(p, i, answer)) {
+                return false;
+            }
+            uint64_t now = sx_bench_now_ns();
+            sample[done++] = (double)(now - sent[i]);
+            sent[i] = now;
+            if (!ask(p, i)) {
+                return false;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < p->clients; i++) { /* the ones still under way */
+        if (!take(p, i, answer)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return x < y ? -1 : (x > y ? 1 : 0);
+}
+
+typedef struct {
+    double p50[64], p99[64];
+} series;
+
+static bool measure(peer *p, series *s, uint32_t round)
+{
+    static double sample[CALLS];
+    if (!round_of(p, sample)) {
+        return false;
+    }
+    qsort(sample, CALLS, sizeof(sample[0]), by_value);
+    s->p50[round] = sample[CALLS / 2] / 1000;
+    s->p99[round] = sample[CALLS * 99 / 100] / 1000;
+    return true;
+}
+
+static void put(const sx_bench_options *options, const char *name, const char *metric, double *ours,
+                double *theirs, uint32_t rounds)
+{
+    sx_bench_put(options, &(sx_bench_row){
+                              .bench = "hit",
+                              .case_name = name,
+                              .metric = metric,
+                              .value = sx_bench_median(ours, rounds),
+                              .unit = "us",
+                              .peer = "epoll echo",
+                              .peer_value = sx_bench_median(theirs, rounds),
+                          });
+}
+
+static int run_case(const sx_bench_options *options, const char *name, uint32_t clients,
+                    const char *hit_path, const char *echo_path, const request_frame *request)
+{
+    static series hit;
+    static series echo;
+    peer a = {.request = request};
+    peer b = {.request = request};
+    uint32_t rounds = options->rounds == 0 ? ROUNDS_DEFAULT : options->rounds;
+    rounds = rounds < 64 ? rounds : 64;
+    if (!open_peer(&a, hit_path, clients, true) || !open_peer(&b, echo_path, clients, false) ||
+        !measure(&a, &hit, 0) || !measure(&b, &echo, 0)) { /* warm */
+        return EXIT_FAILURE;
+    }
+    for (uint32_t round = 0; round < rounds; round++) {
+        if (!measure(&b, &echo, round) || !measure(&a, &hit, round)) {
+            return EXIT_FAILURE;
+        }
+    }
+    put(options, name, "p50", hit.p50, echo.p50, rounds);
+    put(options, name, "p99", hit.p99, echo.p99, rounds);
+    close_peer(&a);
+    close_peer(&b);
+    return EXIT_SUCCESS;
+}
+
+/* Compiles all programs once; the size of an answer frame, 0 on failure. */
+static size_t fill_cache(const char *path, const request_frame *request)
+{
+    static uint8_t answer[2 * PAYLOAD_BYTES + 64];
+    peer p = {.request = request};
+    bool fine = open_peer(&p, path, 1, true);
+    for (uint32_t i = 0; fine && i < 2 * PAYLOADS; i++) {
+        fine = ask(&p, 0) && take(&p, 0, answer);
+    }
+    close_peer(&p);
+    return fine ? p.frame_bytes : 0;
+}
+
+static void stop(pid_t pid, int number)
+{
+    if (pid > 0) {
+        (void)kill(pid, number);
+        (void)waitpid(pid, NULL, 0);
+    }
 }
 
 int sx_bench_hit(const sx_bench_options *options)
 {
-    static const char *const models[] = {"mlp", "encoder"};
-    for (uint32_t i = 0; i < SX_COUNT(models); i++) {
-        int status = sx_bench_wants(options, models[i]) ? measure(options, models[i]) : 0;
-        if (status != 0) {
-            return status;
+    static request_frame request[PAYLOADS];
+    char folder[256];
+    char hit_path[300];
+    char echo_path[300];
+    const char *base = getenv("TMPDIR");
+    (void)snprintf(folder, sizeof(folder), "%.80s/sxbench.XXXXXX", base != NULL ? base : "/tmp");
+    if (mkdtemp(folder) == NULL) {
+        (void)fprintf(stderr, "bench hit: %s: %s\n", folder, strerror(errno));
+        return EXIT_FAILURE;
+    }
+    (void)snprintf(hit_path, sizeof(hit_path), "%s/d", folder);
+    (void)snprintf(echo_path, sizeof(echo_path), "%s/e", folder);
+    for (uint32_t i = 0; i < PAYLOADS; i++) {
+        make_request(i, request[i].bytes);
+    }
+    int status = EXIT_FAILURE;
+    pid_t server = start_daemon(folder, hit_path);
+    size_t frame_bytes = server > 0 ? fill_cache(hit_path, request) : 0;
+    pid_t echo = frame_bytes > 0 ? start_echo(echo_path, REQUEST_BYTES, frame_bytes) : -1;
+    if (echo > 0) {
+        status = EXIT_SUCCESS;
+        if (sx_bench_wants(options, "1-client")) {
+            status = run_case(options, "1-client", 1, hit_path, echo_path, request);
+        }
+        if (status == EXIT_SUCCESS && sx_bench_wants(options, "16-clients")) {
+            status = run_case(options, "16-clients", 16, hit_path, echo_path, request);
         }
     }
-    return 0;
+    if (status != EXIT_SUCCESS) {
+        (void)fprintf(stderr, "bench hit: a server did not answer: %s\n", strerror(errno));
+    }
+    stop(echo, SIGKILL);
+    stop(server, SIGTERM);
+    sx_test_rmtree(folder);
+    return status;
 }

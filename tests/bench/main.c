@@ -18,7 +18,6 @@ static const bench table[] = {
      sx_bench_encoder},
     {"hit", "a cached hit through the daemon against a bare epoll echo of the same sizes",
      sx_bench_hit},
-    {"hit", "a cached compile over the socket against a bare epoll server", sx_bench_hit},
 };
 
 uint64_t sx_bench_now_ns(void)
