@@ -180,6 +180,8 @@ static double dot_flops(const scope *s, const sx_attr *attr, const sx_type *left
     return 2 * contracted * elements(s, result);
 }
 
+#define ATTENTION_KERNELS 3 /* scores, softmax, weighted sum */
+
 static void cost_attention(const scope *s, const sx_type *input, uint32_t input_count,
                            const sx_type *result, sx_cost *cost)
 {
@@ -249,7 +251,8 @@ sx_code sx_cost_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symbo
         return SX_FAIL(cx, SX_LIMIT, "%s: would take %g s, at most 1e9 s", sx_op_info_of(op)->name,
                        cost->floor_ns * 1e-9);
     }
-    cost->cost_ns = device->launch_ns + sx_device_floor_ns(device, cost->flops, effort);
+    double launches = op == SX_OP_ATTENTION ? ATTENTION_KERNELS : 1;
+    cost->cost_ns = launches * device->launch_ns + sx_device_floor_ns(device, cost->flops, effort);
     SX_ASSERT(cost->cost_ns >= cost->floor_ns);
     return SX_OK;
 }

@@ -43,6 +43,21 @@ sx_rule_class sx_rule_class_of(uint32_t rule)
                                 : SX_RULE_EXACT;
 }
 
+sx_key sx_rules_key(void)
+{
+    sx_span part[4 * SX_RULE_COUNT];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < SX_RULE_COUNT; i++) {
+        part[count++] = sx_span_of(sx_rule_name(i));
+        part[count++] = sx_span_of(sx_rule_class_name(sx_rule_class_of(i)));
+        if (i < SX_RULE_ROUNDS_COUNT) {
+            part[count++] = sx_span_of(sx_rules[i].left);
+            part[count++] = sx_span_of(sx_rules[i].right);
+        }
+    }
+    return sx_key_of("rules", part, count);
+}
+
 bool sx_rule_find(sx_span name, uint32_t *rule)
 {
     for (uint32_t i = 0; i < SX_RULE_COUNT; i++) {
@@ -129,6 +144,24 @@ sx_code sx_rule_divide_negate(sx_rewrite *rw)
     uint32_t node;
     SX_TRY(sx_rewrite_add(rw, SX_OP_DIVIDE, NULL, rw->var, 2, &node));
     SX_TRY(sx_rewrite_add(rw, SX_OP_NEGATE, NULL, &node, 1, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
+/* a / 2^k = a * 2^-k: both are the same real number, rounded once. */
+sx_code sx_rule_divide_power(sx_rewrite *rw)
+{
+    sx_tensors *t = sx_rewrite_tensors(rw);
+    const sx_fact *fact = sx_tensors_fact(t, rw->var[1]);
+    sx_type type = *sx_rewrite_type(rw, rw->node[0]);
+    int exponent;
+    if (fact->has_value == 0 || fabs(frexp(fact->value, &exponent)) != 0.5 ||
+        sx_dtype_class_of(type.dtype) != SX_CLASS_FLOAT) {
+        return SX_OK;
+    }
+    uint32_t child[2] = {rw->var[0], SX_EG_NONE};
+    uint32_t node;
+    SX_TRY(sx_tensors_add_value(rw->cx, t, &type, 1 / fact->value, &child[1]));
+    SX_TRY(sx_rewrite_add(rw, SX_OP_MULTIPLY, NULL, child, 2, &node));
     return sx_rewrite_emit(rw, node);
 }
 

@@ -23,6 +23,8 @@ extern const sx_rule sx_rules[];
 const char *sx_rule_name(uint32_t rule);
 sx_rule_class sx_rule_class_of(uint32_t rule);
 bool sx_rule_find(sx_span name, uint32_t *rule);
+/* Digest of the table, for keys of what was made with it: names, classes, sides. */
+sx_key sx_rules_key(void);
 
 /* Helpers of the build functions. */
 static inline sx_tensors *sx_rewrite_tensors(const sx_rewrite *rw)
