@@ -218,6 +218,57 @@ START_TEST(test_waiting_rules_lose_nothing)
 }
 END_TEST
 
+/* Looking again everywhere after saturation finds nothing that looking only where something changed had missed. */
+START_TEST(test_incremental_search_misses_nothing)
+{
+    static const sx_rule rules[] = {
+        {"f-f", SX_RULE_EXACT, "(f (f ?a))", "?a", NULL},
+        {"deep", SX_RULE_EXACT, "(g (neg (g ?a)))", "(neg ?a)", NULL},
+        {"same", SX_RULE_EXACT, "(add ?a (neg ?a))", "(mul ?a ?a)", NULL},
+        {"far", SX_RULE_EXACT, "(add (neg ?a) (f ?a))", "(g ?a)", NULL},
+        {"named", SX_RULE_EXACT, "(mul ?a (add ?a 1))", "(g (add ?a 1))", NULL},
+        {"value", SX_RULE_EXACT, "(mul (f ?a) 1)", "(f ?a)", NULL},
+        {"commute", SX_RULE_EXACT, "(add ?a ?b)", "(add ?b ?a)", NULL},
+        {"out", SX_RULE_EXACT, "(f (mul ?a ?b))", "(mul (f ?a) ?b)", NULL},
+    };
+    sx_rng rng = {sx_test_seed()};
+    uint32_t changed = 0;
+    for (uint32_t trial = 0; trial < 200; trial++) {
+        ck_sx_ok(&cx, sx_eg_init(&cx, &eg, NULL));
+        uint32_t term[60];
+        for (uint32_t i = 0; i < SX_COUNT(term); i++) {
+            static const uint16_t ops[] = {OP_ADD, OP_MUL, OP_NEG, OP_F, OP_G};
+            uint32_t pick = (uint32_t)sx_rng_below(&rng, SX_COUNT(ops));
+            uint32_t last = i < 6 ? i : 6;
+            uint32_t a = i < 4 ? 0 : term[i - 1 - sx_rng_below(&rng, last)];
+            uint32_t b = i < 4 ? 0 : term[i - 1 - sx_rng_below(&rng, last)];
+            term[i] =
+                i < 4 ? add(OP_LEAF, 1000 + i, 0, 0, 0) : add(ops[pick], 0, pick < 2 ? 2 : 1, a, b);
+        }
+        sx_eg_ruleset set;
+        ck_sx_ok(&cx, sx_eg_ruleset_init(&cx, &set, &symbols, rules, SX_COUNT(rules)));
+        sx_eg_limits limits = roomy;
+        limits.nodes = 3000;
+        sx_eg_run run;
+        ck_sx_ok(&cx, sx_eg_saturate(&cx, &eg, &set, &limits, &run));
+        if (run.stop != SX_STOP_SATURATED) {
+            continue;
+        }
+        changed += eg.union_count > 0 ? 1 : 0;
+        for (uint32_t r = 0; r < set.rule_count; r++) {
+            set.rule[r].seen = 0;
+        }
+        uint64_t unions = eg.union_count;
+        uint32_t nodes = eg.node_count;
+        ck_sx_ok(&cx, sx_eg_saturate(&cx, &eg, &set, &limits, &run));
+        ck_assert_msg(eg.union_count == unions && eg.node_count == nodes, "trial %u", trial);
+        sx_ctx_fini(&cx);
+        sx_ctx_init(&cx, (size_t)1 << 30);
+    }
+    ck_assert_uint_gt(changed, 100);
+}
+END_TEST
+
 static bool cancel_at_once(void *self)
 {
     (void)self;
@@ -418,6 +469,7 @@ int main(void)
     tcase_add_test(cases, test_sums_reach_exact_counts);
     tcase_add_test(cases, test_associativity_alone);
     tcase_add_test(cases, test_waiting_rules_lose_nothing);
+    tcase_add_test(cases, test_incremental_search_misses_nothing);
     tcase_add_test(cases, test_limits_bind_and_work_goes_on);
     tcase_add_test(cases, test_same_bytes_every_time);
     tcase_add_test(cases, test_pattern_forms);
