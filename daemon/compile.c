@@ -139,7 +139,7 @@ void sxd_get(sxd_call *call)
     if (sx_cache_get(daemon->cache, call->uid, &args->key, &blob, &info) != SX_OK) {
         char text[SX_KEY_TEXT_SIZE];
         sx_key_print(&args->key, text);
-        daemon->metrics.misses++;
+        daemon->metrics.absent++;
         sxd_call_refuse(call, SX_ABSENT, 0, "get: no entry %s", text);
         return;
     }
@@ -245,7 +245,11 @@ static void decide(sxd_call *call)
     if (!refresh && answer_hit(call, &call->key.key, &slot)) {
         return;
     }
-    daemon->metrics.misses++;
+    if (mode == MODE_HIT_ONLY) {
+        daemon->metrics.absent++;
+    } else {
+        daemon->metrics.misses++;
+    }
     if (refuse_miss(call, &slot, mode, refresh)) {
         return;
     }

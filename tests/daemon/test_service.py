@@ -52,6 +52,7 @@ def test_hit_never_touches_a_worker():
         refused(lambda: client.compile("echo two", mode="hit_only"), "ABSENT")
         refused(lambda: client.call("get", {"key": bytes(32)}), "ABSENT", "00" * 32)
         counters = daemon.status()["counters"]
+        assert counters["misses"] == 3 and counters["absent"] == 2, counters
         assert counters["hits"] == 2 and counters["hits_ram"] == 2 and counters["compiles"] == 2, counters
         hold.close()
 
