@@ -1,0 +1,23 @@
+# Fuzz targets: every tests/fuzz/fuzz_*.c defines LLVMFuzzerTestOneInput.
+#   preset fuzz       libFuzzer programs bin/fuzz_NAME; deploy/test.sh runs each for a short while
+#   other presets     fuzz.fuzz_NAME: the same code with replay.c; a test (label: fuzz) that replays the committed seeds
+set(SX_FUZZ_SEEDS ${CMAKE_CURRENT_LIST_DIR}/seeds)
+set(sx_fuzz_more_fuzz_parse ${CMAKE_CURRENT_LIST_DIR}/../golden/ir ${CMAKE_CURRENT_LIST_DIR}/../golden/egraph)
+file(GLOB sx_fuzz_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/fuzz_*.c)
+foreach(source IN LISTS sx_fuzz_sources)
+    get_filename_component(name ${source} NAME_WE)
+    if(SX_FUZZ)
+        add_executable(${name} ${source})
+        target_link_libraries(${name} PRIVATE sx_daemon sx_client sx_core)
+        target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    else()
+        add_executable(fuzz.${name} ${source} ${CMAKE_CURRENT_LIST_DIR}/replay.c)
+        target_link_libraries(fuzz.${name} PRIVATE sx_daemon sx_client sx_core)
+        set(seeds ${sx_fuzz_more_${name}})
+        if(EXISTS ${SX_FUZZ_SEEDS}/${name})
+            list(APPEND seeds ${SX_FUZZ_SEEDS}/${name})
+        endif()
+        add_test(NAME fuzz.${name} COMMAND fuzz.${name} ${seeds})
+        set_tests_properties(fuzz.${name} PROPERTIES LABELS fuzz TIMEOUT 300)
+    endif()
+endforeach()

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Writes the seeds of fuzz_wire and fuzz_onnx: valid inputs for the fuzzers to start from, made without the code under test.
+Seeds of fuzz_module come from sx-seed-modules, those of fuzz_parse are the programs of tests/golden.
+
+  make_seeds.py            writes tests/fuzz/seeds
+"""
+import os
+import pathlib
+import struct
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.dont_write_bytecode = True
+sys.path[:0] = [str(HERE.parent / "models"), str(HERE.parent / "daemon")]
+os.environ.setdefault("SX_BINARY_DIR", "/nowhere")
+import make_models as models  # noqa: E402
+import wire  # noqa: E402
+
+KEY = bytes(range(32))
+PROGRAM = """sx 1
+graph "g" (n in [1, 8]) {
+  %x = parameter {name = "x", weight = 0} : f32[n]
+  %0 = relu(%x) : f32[n]
+  return %0 as "y"
+}
+"""
+COMPILE = {"ir": PROGRAM, "target": "x86-64-v3", "dims": {"n": 4}, "options": {"no_reassociate": True, "disabled_rules": "a,b"},
+           "mode": "wait", "refresh": False, "wait_ms": 100}
+REQUESTS = [("hello", {"client": "seed"}), ("ping", {"data": b"\0\1\2"}), ("compile", COMPILE), ("optimize", COMPILE),
+            ("get", {"key": KEY}), ("wait", {"job": 1, "seq": 2, "wait_ms": 3}), ("cancel", {"job": 1}), ("jobs", {}),
+            ("status", {}), ("cache.ls", {"limit": 5}), ("cache.show", {"key": KEY}), ("cache.verify", {}),
+            ("cache.evict", {"key": KEY}), ("shutdown", {"fast": True})]
+RESULTS = [
+    {"key": KEY, "state": "done", "tier": "ram", "cost_us": 5, "coalesced": False, "job": 1, "seq": 1, "module": b"SXMODULE"},
+    {"job": 1, "key": KEY, "state": "running", "seq": 1,
+     "events": [{"seq": 1, "at_ms": 0, "stage": "saturate", "done": 1, "total": 2}]},
+    {"boot_id": "b", "now_ms": 1, "data": b"x"},
+    {"server": "symplexd", "version": "0", "build": "b", "proto_min": 1, "proto_max": 1, "boot_id": "b", "pid": 1, "now_ms": 1,
+     "methods": {"ping": 1}, "limits": {"depth": 16}, "features": ["seccomp"]},
+]
+ERROR = {"code": 3, "name": "INPUT", "msg": "graph: line 3", "hint": "Look there.", "retry": False, "where": "parse.c:1"}
+MESSAGE, FRAMES = 0, 1
+
+
+def write(folder, name, data):
+    (HERE / "seeds" / folder).mkdir(parents=True, exist_ok=True)
+    (HERE / "seeds" / folder / name).write_bytes(data)
+
+
+def wire_seeds():
+    for number, (method, args) in enumerate(REQUESTS):
+        body = wire.request(number, method, args, {"dl": 1000, "tr": "t"})
+        write("fuzz_wire", "request_" + method, bytes([MESSAGE]) + body)
+        frame = wire.frame(struct.pack(">I", 0x80000000 | number) + body)
+        write("fuzz_wire", "frame_" + method, bytes([FRAMES | 40]) + wire.HELLO_REQ + frame)
+    for number, result in enumerate(RESULTS):
+        write("fuzz_wire", f"response_{number}", bytes([MESSAGE]) + wire.pack([1, number, None, result]))
+    write("fuzz_wire", "response_error", bytes([MESSAGE]) + wire.pack([1, 0, ERROR, None]))
+    write("fuzz_wire", "notice", bytes([MESSAGE]) + wire.pack([2, "event", [{"job": 1}]]))
+    write("fuzz_wire", "array_bomb", bytes([MESSAGE]) + b"\xdd\xff\xff\xff\xff")
+    write("fuzz_wire", "length_claim", bytes([FRAMES]) + wire.HELLO_REQ + b"\x01" + struct.pack(">Q", 1 << 40))
+    write("fuzz_wire", "deep", bytes([MESSAGE]) + b"\x91" * 200 + b"\xc0")
+
+
+def onnx_seeds():
+    """The committed models with small extents, and one node of several kinds each."""
+    models.MLP_SIZES[:] = [6, 5, 4, 3]
+    write("fuzz_onnx", "mlp.onnx", models.make_mlp()[1])
+    models.WIDTH, models.HEADS, models.SEQUENCE, models.HIDDEN = 8, 2, 4, 8
+    write("fuzz_onnx", "encoder.onnx", models.make_encoder()[1])
+    for op, inputs, attributes in (("Conv", ["x", "w"], {}), ("Slice", ["x", "a", "b"], {}), ("Gather", ["x", "a"], {"axis": 1}),
+                                   ("Concat", ["x", "x"], {"axis": 0}), ("Softmax", ["x"], {"axis": -1}),
+                                   ("Transpose", ["x"], {"perm": [1, 0]}), ("ReduceSum", ["x", "a"], {"keepdims": 0}),
+                                   ("Expand", ["x", "b"], {}), ("Clip", ["x"], {}), ("Split", ["x"], {"axis": 0}),
+                                   ("LeakyRelu", ["x"], {"alpha": 0.5})):
+        m = models.Model("one", 3)
+        m.random("w", [2, 2], 1.0)
+        m.ints("a", [0])
+        m.ints("b", [2])
+        m.node(op, inputs, "y", **attributes)
+        write("fuzz_onnx", op.lower() + ".onnx", m.finish([("x", ["n", 4])], [("y", ["n", 4])]))
+
+
+wire_seeds()
+onnx_seeds()
