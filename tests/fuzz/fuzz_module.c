@@ -140,7 +140,7 @@ static void read_module(sx_span bytes)
     sx_module module;
     sx_ctx_init(&cx, ARENA_BYTES);
     if (sx_module_decode(&cx, bytes, true, &module) == SX_OK) {
-        kept += follow(&module);
+        kept = kept + follow(&module);
         open_module(&cx, &module, bytes);
         write_again(&cx, &module);
     } else {
