@@ -12,6 +12,7 @@
 
 #include "client/runtime/cpu.h"
 #include "client/runtime/pool.h"
+#include "core/x64/x64.h"
 
 typedef void (*kernel_entry)(void *const *buffer, const int64_t *index, void *workspace);
 
@@ -86,6 +87,34 @@ out:
     return code;
 }
 
+/* Every entry leads through listed instructions only (core/x64/x64.h): a check of forms before anything is made executable. */
+static sx_code check_code(sx_ctx *cx, const sx_module *module)
+{
+    if (module->part_count > UINT32_MAX) {
+        return SX_FAIL(cx, SX_CORRUPT, "module: %llu parts",
+                       (unsigned long long)module->part_count);
+    }
+    uint32_t *entry = SX_NEW_ARRAY(cx, uint32_t, (size_t)module->part_count + 1);
+    if (entry == NULL) {
+        return cx->error.code;
+    }
+    for (uint64_t i = 0; i < module->part_count; i++) {
+        if (module->part[i].entry > UINT32_MAX) {
+            return SX_FAIL(cx, SX_CORRUPT, "module part %llu: entry %llu", (unsigned long long)i,
+                           (unsigned long long)module->part[i].entry);
+        }
+        entry[i] = (uint32_t)module->part[i].entry;
+    }
+    sx_x64_level level = module->info->isa >= 4 ? SX_X64_AVX512 : SX_X64_AVX2;
+    sx_code code = sx_x64_check(cx, (sx_span){module->code, (size_t)module->code_count}, level,
+                                entry, (uint32_t)module->part_count);
+    if (code == SX_INPUT) { /* the bytes come from a file or a wire, not from the caller */
+        cx->error.code = SX_CORRUPT;
+        return SX_CORRUPT;
+    }
+    return code;
+}
+
 static sx_code map_memory(sx_ctx *cx, sxr_program *program)
 {
     const sx_module_info *info = program->module.info;
@@ -144,6 +173,7 @@ static sx_code finish_open(sx_ctx *cx, sxr_program *program, const sxr_options *
         return SX_FAIL(cx, SX_NOMEM, "no memory for %llu tensors",
                        (unsigned long long)module->tensor_count);
     }
+    SX_TRY(check_code(cx, module));
     SX_TRY(map_code(cx, program));
     SX_TRY(sxr_pool_new(cx, usable_threads(options->threads), &program->pool));
     return map_memory(cx, program);

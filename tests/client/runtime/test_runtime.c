@@ -86,12 +86,38 @@ START_TEST(test_run_touches_every_grid_point)
 }
 END_TEST
 
+/* Checksums are right, but the code holds what no kernel of ours does: it must not be mapped executable. */
+START_TEST(test_foreign_code_is_refused)
+{
+    static const uint8_t foreign[][4] = {{0x0f, 0x05, 0xc3, 0xc3} /* syscall */,
+                                         {0xff, 0xe0, 0xc3, 0xc3} /* jmp *rax */,
+                                         {0xcd, 0x80, 0xc3, 0xc3} /* int 0x80 */,
+                                         {0xeb, 0x7f, 0xc3, 0xc3} /* jump off the blob */};
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1 << 22);
+    sx_gen_module_tables tables;
+    sx_gen_module_make(&tables);
+    memcpy(tables.code, foreign[_i], sizeof(foreign[_i]));
+    sx_buf bytes;
+    sx_buf_init(&bytes, 1 << 24);
+    sx_gen_module_encode(&cx, &tables, &bytes);
+    sxr_program *program;
+    sx_code code = sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, &program);
+    ck_assert_msg(code == SX_CORRUPT || code == SX_UNIMPLEMENTED, "case %d: %s", _i,
+                  sx_code_name(code));
+    ck_assert_msg(sxr_cpu_isa() < 3 || code == SX_CORRUPT, "case %d: %s", _i, cx.error.text);
+    sx_buf_fini(&bytes);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("client.runtime");
     TCase *cases = tcase_create("runtime");
     tcase_add_test(cases, test_pool_covers_every_point_once);
     tcase_add_test(cases, test_run_touches_every_grid_point);
+    tcase_add_loop_test(cases, test_foreign_code_is_refused, 0, 4);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }
