@@ -1,5 +1,6 @@
 /* work.c - inside a worker process: read a request, compile, write the answer, again. */
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -122,6 +123,9 @@ static void serve(const sxd_backend *backend, const sxd_zygote_message *limits, 
 
 void sxd_work_main(const sxd_backend *backend, const sxd_zygote_message *limits)
 {
+    (void)mallopt(
+        M_ARENA_MAX,
+        2); /* one reserve of address space per thread would use up RLIMIT_AS on large hosts */
     sxd_sandbox_enter(limits);
     sx_ctx cx;
     sx_ctx_init(&cx, 1 << 16);
