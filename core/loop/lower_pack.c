@@ -64,6 +64,8 @@ sx_code sx_dot_shape_of(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
 {
     sx_view view;
     sx_dot_view dot;
+    sx_type result;
+    SX_TRY(sx_fused_infer(cx, fused, input, input_count, &result));
     SX_TRY(sx_view_make(cx, fused, input, input_count, &view));
     SX_TRY(sx_dot_view_make(cx, fused->body, &view, &dot));
     *shape = (sx_dot_shape){.batch = 1, .m = 1, .n = 1, .k = 1, .swapped = dot.swapped};
@@ -321,6 +323,8 @@ sx_code sx_lower_pack(sx_ctx *cx, const char *name, const sx_attr *fused, const 
                       int64_t *packed_bytes)
 {
     packing p;
+    sx_type result;
+    SX_TRY(sx_fused_infer(cx, fused, input, input_count, &result));
     sx_lower *l = SX_NEW(cx, sx_lower);
     if (l == NULL) {
         return cx->error.code;

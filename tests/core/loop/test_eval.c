@@ -3,7 +3,7 @@
 
 #define IN_LANES 512
 #define OUT_LANES 4096
-#define KERNELS 24
+#define KERNELS 14
 
 typedef struct {
     sx_loop_builder b;
