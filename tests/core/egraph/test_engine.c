@@ -269,6 +269,26 @@ START_TEST(test_incremental_search_misses_nothing)
 }
 END_TEST
 
+/* A name at the far end of a pattern: its two classes become one long after the nodes above were looked at. */
+START_TEST(test_late_union_far_below)
+{
+    static const sx_rule rules[] = {
+        {"far", SX_RULE_EXACT, "(add (neg ?a) (f ?a))", "(g ?a)", NULL}};
+    uint32_t x = add(OP_LEAF, 1, 0, 0, 0);
+    uint32_t y = add(OP_LEAF, 2, 0, 0, 0);
+    uint32_t sum = add(OP_ADD, 0, 2, add(OP_NEG, 0, 1, x, 0), add(OP_F, 0, 1, y, 0));
+    sx_eg_ruleset set;
+    sx_eg_run run;
+    ck_sx_ok(&cx, sx_eg_ruleset_init(&cx, &set, &symbols, rules, 1));
+    ck_sx_ok(&cx, sx_eg_saturate(&cx, &eg, &set, &roomy, &run));
+    ck_assert_uint_eq(set.rule[0].match_count, 0);
+    ck_sx_ok(&cx, sx_eg_union(&cx, &eg, x, y, SX_EG_RULE_GIVEN));
+    ck_sx_ok(&cx, sx_eg_saturate(&cx, &eg, &set, &roomy, &run));
+    ck_assert_uint_gt(set.rule[0].match_count, 0);
+    ck_assert_uint_eq(sx_eg_find(&eg, sum), sx_eg_find(&eg, add(OP_G, 0, 1, x, 0)));
+}
+END_TEST
+
 static bool cancel_at_once(void *self)
 {
     (void)self;
@@ -470,6 +490,7 @@ int main(void)
     tcase_add_test(cases, test_associativity_alone);
     tcase_add_test(cases, test_waiting_rules_lose_nothing);
     tcase_add_test(cases, test_incremental_search_misses_nothing);
+    tcase_add_test(cases, test_late_union_far_below);
     tcase_add_test(cases, test_limits_bind_and_work_goes_on);
     tcase_add_test(cases, test_same_bytes_every_time);
     tcase_add_test(cases, test_pattern_forms);
