@@ -571,6 +571,7 @@ static void descend(extractor *x, search *s)
 /* ---- rung 4: branch and bound over the classes a program still needs ---- */
 
 #define BRANCH_DEPTH_MAX 400u
+#define PROVE_FUEL 300000u
 #define PROVE_CLASSES_MAX \
     64u /* larger programs are not tried: the tree would not end within the fuel */
 
@@ -641,7 +642,8 @@ static void branch(extractor *x, search *s, brancher *b, uint32_t decided, uint3
 static sx_code prove(extractor *x, search *s, bool *proven)
 {
     const sx_eg *eg = x->eg;
-    brancher b = {.budget = x->work + x->wanted->fuel};
+    brancher b = {.budget =
+                      x->work + (x->wanted->fuel < PROVE_FUEL ? x->wanted->fuel : PROVE_FUEL)};
     b.choice = SX_NEW_ARRAY(x->cx, uint32_t, eg->node_count);
     b.pending = SX_NEW_ARRAY(x->cx, uint32_t, eg->node_count + 1);
     b.least = SX_NEW_ARRAY(x->cx, uint64_t, eg->node_count);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#define SCRATCH_BYTES ((size_t)64 << 20)
+
 typedef struct {
     uint32_t node[SX_FUSE_FORMS];
     uint32_t count;
@@ -9,6 +11,7 @@ typedef struct {
 
 typedef struct {
     sx_ctx *cx;
+    sx_ctx scratch; /* bodies on the way, gone after each class; what is kept is interned in cx */
     sx_tensors *t;
     const uint32_t *choice;
     const bool *enabled;
@@ -78,10 +81,10 @@ static sx_code advance(fuser *f, kernel *k, const sx_attr *attr, const uint32_t 
 static sx_code passed_over(fuser *f, sx_code code)
 {
     if (code == SX_UNIMPLEMENTED || code == SX_INPUT) {
-        sx_ctx_reset_error(f->cx);
+        sx_ctx_reset_error(&f->scratch);
         return SX_OK;
     }
-    return code;
+    return code == SX_OK ? SX_OK : SX_FAIL(f->cx, code, "fusion: %s", f->scratch.error.text);
 }
 
 static uint32_t without(const kernel *k, uint32_t a, uint32_t *child)
@@ -103,7 +106,7 @@ static sx_code try_value(fuser *f, kernel *k, uint32_t a, bool *taken)
         return SX_OK;
     }
     sx_attr attr;
-    sx_code code = sx_fused_inline_splat(f->cx, &k->attr, a, fact->value, &attr);
+    sx_code code = sx_fused_inline_splat(&f->scratch, &k->attr, a, fact->value, &attr);
     if (code != SX_OK) {
         return passed_over(f, code);
     }
@@ -129,8 +132,8 @@ static sx_code try_view(fuser *f, kernel *k, uint32_t a, bool *taken)
     sx_attr view = *sx_tensors_attr(f->t, producer);
     sx_attr attr;
     bool ok = false;
-    sx_code code = sx_fused_absorb_view(f->cx, &k->attr, a, sx_tensors_op(f->t, producer), &view,
-                                        sx_tensors_type(f->t, source),
+    sx_code code = sx_fused_absorb_view(&f->scratch, &k->attr, a, sx_tensors_op(f->t, producer),
+                                        &view, sx_tensors_type(f->t, source),
                                         sx_tensors_type(f->t, k->child[a]), &attr, &ok);
     if (code != SX_OK || !ok) {
         return passed_over(f, code);
@@ -150,7 +153,7 @@ static sx_code try_same(fuser *f, kernel *k, uint32_t a, bool *taken)
         if (k->child[b] != k->child[a]) {
             continue;
         }
-        SX_TRY(passed_over(f, sx_fused_merge_args(f->cx, &k->attr, b, a, &attr, &ok)));
+        SX_TRY(passed_over(f, sx_fused_merge_args(&f->scratch, &k->attr, b, a, &attr, &ok)));
         if (ok) {
             uint32_t child[SX_FUSED_ARGS_MAX];
             uint32_t count = without(k, a, child);
@@ -172,7 +175,7 @@ static sx_code try_inline(fuser *f, kernel *k, uint32_t a, uint32_t producer, bo
     }
     sx_attr attr;
     bool ok = false;
-    sx_code code = sx_fused_inline(f->cx, &k->attr, a, &inner.attr,
+    sx_code code = sx_fused_inline(&f->scratch, &k->attr, a, &inner.attr,
                                    sx_tensors_type(f->t, k->child[a]), &attr, &ok);
     if (code != SX_OK || !ok) {
         return passed_over(f, code);
@@ -286,7 +289,7 @@ static sx_code lift_node(fuser *f, uint32_t n, kernel *k, bool *ok)
     sx_attr plain = *sx_tensors_attr(t, n);
     sx_type result = *sx_tensors_type(t, n);
     sx_attr attr;
-    sx_code code = sx_fused_lift(f->cx, op, &plain, input, arity, &result, &attr);
+    sx_code code = sx_fused_lift(&f->scratch, op, &plain, input, arity, &result, &attr);
     if (code != SX_OK) {
         return passed_over(f, code);
     }
@@ -346,7 +349,7 @@ static void count_readers(fuser *f, const uint32_t *order, uint32_t order_count,
 
 sx_code sx_fuse(sx_ctx *cx, sx_tensors *t, const uint32_t *choice, const uint32_t *order,
                 uint32_t order_count, const uint32_t *root, uint32_t root_count,
-                const bool *enabled, sx_fuse_pairs *pairs, uint64_t *count)
+                const bool *enabled, size_t bytes_max, sx_fuse_pairs *pairs, uint64_t *count)
 {
     fuser f = {
         .cx = cx, .t = t, .choice = choice, .enabled = enabled, .pairs = pairs, .count = count};
@@ -356,8 +359,15 @@ sx_code sx_fuse(sx_ctx *cx, sx_tensors *t, const uint32_t *choice, const uint32_
         return cx->error.code;
     }
     count_readers(&f, order, order_count, root, root_count);
-    for (uint32_t i = 0; i < order_count; i++) {
-        SX_TRY(fuse_class(&f, order[i]));
+    sx_code code = SX_OK;
+    size_t bytes_start = cx->arena.used_bytes;
+    for (uint32_t i = 0; i < order_count && code == SX_OK; i++) {
+        if (cx->arena.used_bytes - bytes_start >= bytes_max) {
+            break; /* what comes after stays as it is */
+        }
+        sx_ctx_init(&f.scratch, SCRATCH_BYTES);
+        code = fuse_class(&f, order[i]);
+        sx_ctx_fini(&f.scratch);
     }
-    return SX_OK;
+    return code;
 }

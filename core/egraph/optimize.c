@@ -8,7 +8,7 @@
 sx_optimize_options sx_optimize_defaults(void)
 {
     sx_optimize_options options = {
-        .allow_reassociating = true, .extract_fuel = 1000000, .with_proof = true};
+        .allow_reassociating = true, .extract_fuel = 4000000, .with_proof = true};
     options.limits = (sx_eg_limits){.rounds = 24,
                                     .nodes = 40000,
                                     .matches = 2000,
@@ -54,6 +54,8 @@ static sx_code choose_rules(optimizer *o)
 
 /* ---- costs, in picoseconds ---- */
 
+#define SCRATCH_BYTES ((size_t)1 << 20) /* one kernel */
+
 /* What follows from weights runs once at load: a millionth, to keep it small all the same. */
 #define LOAD_TIME_SHARE 1048576u
 /* Share of an elementwise operation or view that remains where fusion is foreseen. */
@@ -67,6 +69,55 @@ static bool runs_at_load(const sx_tensors *t, uint32_t n)
         }
     }
     return sx_type_is_static(sx_tensors_type(t, n));
+}
+
+/* The last dimension of the space that is (not) reduced and longer than 1; SX_RANK_MAX if there is none. */
+static uint32_t last_dim(const sx_type *space, uint32_t axes, bool reduced)
+{
+    for (uint32_t d = space->rank; d-- > 0;) {
+        bool long_ = !sx_dim_is_constant(space->dim[d]) || space->dim[d].scale > 1;
+        if (long_ && ((axes >> d & 1) != 0) == reduced) {
+            return d;
+        }
+    }
+    return SX_RANK_MAX;
+}
+
+static bool steps_by_one(const sx_access *access, uint32_t d)
+{
+    return sx_dim_is_constant(access->stride[d]) && access->stride[d].scale == 1;
+}
+
+/* Bytes moved once more where a contraction cannot read as it likes: vectors run along the last dimension of the result, so the
+ * operand that varies there is repacked unless it is contiguous there (weights are, at load); the other one is read
+ * along the sum, a little slower when scattered. */
+#define SCATTERED_SHARE 0.1
+static sx_code layout_bytes(optimizer *o, uint32_t n, const sx_attr *attr, double *bytes)
+{
+    const sx_tensors *t = o->t;
+    const sx_body *body = attr->body;
+    *bytes = 0;
+    uint32_t column = last_dim(&attr->type, body->axes, false);
+    uint32_t sum = last_dim(&attr->type, body->axes, true);
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        const sx_instr *in = &body->instr[i];
+        uint32_t operand[2] = {in->x, in->y};
+        for (uint32_t k = 0; in->kind == SX_BODY_DOT && k < 2; k++) {
+            uint32_t a = body->instr[operand[k]].x;
+            uint32_t class_ = sx_eg_child(&t->eg, n, a);
+            const sx_access *access = &body->access[a];
+            bool across = column < SX_RANK_MAX && access->stride[column].scale != 0;
+            sx_cost copy;
+            SX_TRY(sx_cost_node(o->cx, o->device, t->symbol, t->symbol_count, SX_OP_NEGATE, attr,
+                                sx_tensors_type(t, class_), 1, sx_tensors_type(t, class_), &copy));
+            if (across && !steps_by_one(access, column)) {
+                *bytes += sx_tensors_fact(t, class_)->is_weight != 0 ? 0 : copy.bytes;
+            } else if (!across && sum < SX_RANK_MAX && !steps_by_one(access, sum)) {
+                *bytes += SCATTERED_SHARE * copy.bytes;
+            }
+        }
+    }
+    return SX_OK;
 }
 
 static bool is_fusible(sx_op op)
@@ -88,6 +139,20 @@ static sx_code node_cost(optimizer *o, uint32_t n, bool foresee, uint64_t *cost)
     SX_TRY(sx_cost_node(o->cx, o->device, t->symbol, t->symbol_count, op, sx_tensors_attr(t, n),
                         input, arity, sx_tensors_type(t, n), &estimate));
     double ns = estimate.cost_ns;
+    double bytes = 0;
+    if (op == SX_OP_FUSED) {
+        SX_TRY(layout_bytes(o, n, sx_tensors_attr(t, n), &bytes));
+    } else if (op == SX_OP_DOT_GENERAL) {
+        sx_ctx scratch;
+        sx_attr lifted;
+        sx_ctx_init(&scratch, SCRATCH_BYTES);
+        sx_code code = sx_fused_lift(&scratch, op, sx_tensors_attr(t, n), input, arity,
+                                     sx_tensors_type(t, n), &lifted);
+        code = code == SX_OK ? layout_bytes(o, n, &lifted, &bytes) : SX_OK;
+        sx_ctx_fini(&scratch);
+        SX_TRY(code);
+    }
+    ns += sx_device_move_ns(o->device, bytes);
     if (foresee && is_fusible(op)) {
         ns = sx_device_compute_ns(o->device, estimate.flops) + ns / FUSED_SHARE;
     }
@@ -224,7 +289,8 @@ static sx_code fuse_choice(optimizer *o, const uint32_t *choice)
         return SX_OK; /* the start, where a rule put a cycle through it: nothing to fuse */
     }
     return sx_fuse(o->cx, o->t, choice, walker.order, walker.order_count, o->root,
-                   o->in->output_count, o->enabled, &o->pairs, o->report->match_count);
+                   o->in->output_count, o->enabled, o->options->limits.bytes / 4, &o->pairs,
+                   o->report->match_count);
 }
 
 /* Kernels of three programs, united with the operations they compute. */
