@@ -159,7 +159,9 @@ static isl_union_map *dependences_of(isl_ctx *ctx, const sx_poly_program *progra
     isl_union_map *reads = build_map(ctx, print_accesses, program, false);
     isl_union_map *writes = build_map(ctx, print_accesses, program, true);
     isl_union_map *order = build_map(ctx, print_times, program, false);
-    new_step(ctx);
+    if (reads != NULL && writes != NULL && order != NULL) { /* else the reason is kept */
+        new_step(ctx);
+    }
     isl_union_map *raw = flow(isl_union_map_copy(reads), isl_union_map_copy(writes), NULL,
                               isl_union_map_copy(order));
     if (raw != NULL) {
@@ -285,16 +287,21 @@ static isl_bool disjoint(isl_union_set *all, isl_union_set *forbidden)
     return empty;
 }
 
+static uint32_t operations_of(const sx_poly_program *program)
+{
+    return program->operations_max != 0 ? program->operations_max : SX_POLY_OPERATIONS_MAX;
+}
+
 /* One step of the verdict; when it is no, `relation` gives the dependences to show. */
-static bool accept(isl_bool empty, isl_union_map *relation, const char *what,
-                   sx_poly_verdict *verdict)
+static bool accept(const sx_poly_program *program, isl_bool empty, isl_union_map *relation,
+                   const char *what, sx_poly_verdict *verdict)
 {
     if (empty == isl_bool_true) {
         isl_union_map_free(relation);
         return true;
     }
     (void)snprintf(verdict->text, sizeof(verdict->text), "not proven within %u isl operations",
-                   SX_POLY_OPERATIONS_MAX);
+                   operations_of(program));
     if (empty == isl_bool_false) {
         show(relation, what, verdict);
     } else {
@@ -303,37 +310,63 @@ static bool accept(isl_bool empty, isl_union_map *relation, const char *what,
     return false;
 }
 
+/* `ordered`: the dependences whose order the schedule must keep. */
+static bool judge_order(isl_ctx *ctx, const sx_poly_program *program, isl_union_map *ordered,
+                        isl_union_map *schedule, sx_poly_verdict *verdict)
+{
+    new_step(ctx);
+    isl_union_set *all = distances(isl_union_map_copy(ordered), isl_union_map_copy(schedule));
+    isl_bool empty = disjoint(all, not_positive(ctx, program->schedule_dims));
+    isl_union_set_free(all);
+    isl_union_map *shown = NULL;
+    if (empty == isl_bool_false) {
+        new_step(ctx);
+        shown = not_after(ctx, isl_union_map_copy(ordered), isl_union_map_copy(schedule),
+                          program->schedule_dims);
+    }
+    return accept(program, empty, shown, "violated dependence", verdict);
+}
+
+/* `dependences`: all of them. A licence to reorder a reduction is none to run it on several threads. */
+static bool judge_threads(isl_ctx *ctx, const sx_poly_program *program, isl_union_map *dependences,
+                          isl_union_map *schedule, sx_poly_verdict *verdict)
+{
+    new_step(ctx);
+    isl_union_set *all = distances(isl_union_map_copy(dependences), isl_union_map_copy(schedule));
+    bool legal = true;
+    for (uint32_t p = 0; legal && p < program->schedule_dims; p++) {
+        if ((program->parallel >> p & 1) == 0) {
+            continue;
+        }
+        new_step(ctx);
+        isl_bool empty = disjoint(all, crossing_distances(ctx, program, p));
+        isl_union_map *shown = NULL;
+        if (empty == isl_bool_false) {
+            new_step(ctx);
+            shown = crossing(ctx, isl_union_map_copy(dependences), isl_union_map_copy(schedule),
+                             program, p);
+        }
+        legal = accept(program, empty, shown, "dependence between threads", verdict);
+    }
+    isl_union_set_free(all);
+    return legal;
+}
+
 static void judge(isl_ctx *ctx, const sx_poly_program *program, isl_union_map *dependences,
                   sx_poly_verdict *verdict)
 {
     new_step(ctx);
     isl_union_map *schedule = build_map(ctx, print_times, program, true);
-    isl_union_set *all = distances(isl_union_map_copy(dependences), isl_union_map_copy(schedule));
-    isl_bool empty = disjoint(all, not_positive(ctx, program->schedule_dims));
-    isl_union_map *shown = NULL;
-    if (empty == isl_bool_false) {
-        new_step(ctx);
-        shown = not_after(ctx, isl_union_map_copy(dependences), isl_union_map_copy(schedule),
-                          program->schedule_dims);
+    isl_union_map *ordered = isl_union_map_copy(dependences);
+    if (program->may_reassociate) {
+        ordered = isl_union_map_subtract(ordered, reduction_pairs(ctx, program));
     }
-    verdict->legal = accept(empty, shown, "violated dependence", verdict);
-    for (uint32_t p = 0; verdict->legal && p < program->schedule_dims; p++) {
-        if ((program->parallel >> p & 1) == 0) {
-            continue;
-        }
-        new_step(ctx);
-        empty = disjoint(all, crossing_distances(ctx, program, p));
-        shown = NULL;
-        if (empty == isl_bool_false) {
-            shown = crossing(ctx, isl_union_map_copy(dependences), isl_union_map_copy(schedule),
-                             program, p);
-        }
-        verdict->legal = accept(empty, shown, "dependence between threads", verdict);
-    }
-    isl_union_set_free(all);
+    verdict->legal = judge_order(ctx, program, ordered, schedule, verdict) &&
+                     judge_threads(ctx, program, dependences, schedule, verdict);
+    isl_size pieces = isl_union_map_n_map(ordered);
+    isl_union_map_free(ordered);
     isl_union_map_free(schedule);
     if (verdict->legal) {
-        isl_size pieces = isl_union_map_n_map(dependences);
         (void)snprintf(
             verdict->text, sizeof(verdict->text),
             "legal: %u statements, %d dependence relations kept%s", program->statement_count,
@@ -362,9 +395,6 @@ static sx_code decide(sx_ctx *cx, isl_ctx *ctx, const sx_poly_program *program,
                                                                   : "isl refused the program");
         return SX_OK;
     }
-    if (program->may_reassociate) {
-        dependences = isl_union_map_subtract(dependences, reduction_pairs(ctx, program));
-    }
     judge(ctx, program, dependences, verdict);
     isl_union_map_free(dependences);
     return SX_OK;
@@ -388,7 +418,7 @@ sx_code sx_poly_legal(sx_ctx *cx, const sx_poly_program *program, sx_poly_verdic
         return SX_FAIL(cx, SX_NOMEM, "no memory for an isl context");
     }
     (void)isl_options_set_on_error(ctx, ISL_ON_ERROR_CONTINUE);
-    isl_ctx_set_max_operations(ctx, SX_POLY_OPERATIONS_MAX);
+    isl_ctx_set_max_operations(ctx, operations_of(program));
     sx_code code = decide(cx, ctx, program, verdict);
     isl_ctx_free(ctx);
     return code;

@@ -49,10 +49,11 @@ typedef struct {
 typedef struct {
     sx_poly_statement statement[SX_POLY_STATEMENTS_MAX];
     uint32_t statement_count;
-    uint32_t order_dims;    /* length of every `order` */
-    uint32_t schedule_dims; /* length of every `schedule` */
-    uint32_t parallel;      /* set of 1 << schedule dimension run by unsynchronised threads */
-    bool may_reassociate;   /* licence to reorder reductions */
+    uint32_t order_dims;     /* length of every `order` */
+    uint32_t schedule_dims;  /* length of every `schedule` */
+    uint32_t parallel;       /* set of 1 << schedule dimension run by unsynchronised threads */
+    bool may_reassociate;    /* licence to reorder reductions; not to run one on several threads */
+    uint32_t operations_max; /* isl operations per step; 0: SX_POLY_OPERATIONS_MAX */
 } sx_poly_program;
 typedef struct {
     bool legal;
