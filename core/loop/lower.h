@@ -20,6 +20,8 @@ typedef struct {
     int64_t out_offset;              /* elements */
     uint32_t klass[SX_RANK_MAX];     /* dimensions of different classes are never merged */
     bool reduced[SX_RANK_MAX];
+    bool
+        last_reduced; /* of the space: its last dimension that is kept, or reduced over more than one element, is reduced */
     uint32_t view_dim[SX_RANK_MAX]; /* of each dimension of the space; SX_NO_DIM: extent 1 */
 } sx_view;
 

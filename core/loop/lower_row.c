@@ -5,6 +5,8 @@
  *            c of 16 elements goes to accumulator c mod 4, the tail is filled with the identity, then (a0 + a1) + (a2 + a3) and the
  *            lanes fold by 8, 4, 2, 1. With 8 lanes a virtual vector is two registers: the same bits.
  *   across   the last dimension is kept: lanes run across rows, each row is one chain in ascending order.
+ * The form follows from the space alone, whatever the extents of kept dimensions are (a batch of 1 is a dimension too), and reduced
+ * dimensions are never merged (whether strides allow it may depend on kept extents): a row has the same bits in every batch.
  * Every REDUCE is one pass over the row, in the order of the program; a full result is a last pass. Long functions that several passes
  * need are computed once and kept: in the result's own row if the result is full, else in the workspace. With 8 lanes they also get a
  * pass of their own, since the accumulators take half of the registers. */
@@ -426,11 +428,15 @@ sx_code sx_lower_row(sx_lower *l)
     rows r;
     memset(&r, 0, sizeof(r));
     SX_TRY(check_types(l));
+    for (uint32_t d = 0; d < l->view.rank; d++) { /* reduced dimensions stay apart: see above */
+        l->view.klass[d] = l->view.reduced[d] ? 1 + d : 0;
+    }
     sx_view_merge(l->body, &l->view);
     uint32_t outer[SX_RANK_MAX];
     uint32_t outer_count = 0;
     uint32_t last = l->view.rank - 1;
-    r.along = l->view.rank > 0 && l->view.reduced[last];
+    r.along = l->view.last_reduced;
+    bool lanes = l->view.rank > 0 && l->view.reduced[last] == r.along; /* lanes run along `last` */
     int64_t extent[SX_RANK_MAX + 1];
     for (uint32_t d = 0; d < l->view.rank; d++) {
         if (l->view.reduced[d]) {
@@ -438,16 +444,16 @@ sx_code sx_lower_row(sx_lower *l)
             extent[r.axis_count] = l->view.extent[d];
             r.axis[r.axis_count++] = d;
             r.full = r.full || l->view.out_stride[d] != 0;
-        } else if (r.along || d != last) {
+        } else if (r.along || !lanes || d != last) {
             outer[outer_count++] = d;
         }
     }
     extent[r.axis_count] = r.along;
     l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_ROW, extent, r.axis_count + 1);
-    l->vector_dim = l->view.rank > 0 ? last : SX_NO_DIM;
+    l->vector_dim = lanes ? last : SX_NO_DIM;
     l->self = &r;
     choose_slots(l, &r);
-    uint32_t inner = r.along || l->view.rank == 0 ? SX_NO_DIM : last;
+    uint32_t inner = r.along ? SX_NO_DIM : l->vector_dim;
     int64_t tile = l->plan->tile_n;
     if (tile > 0) {
         tile = sx_ceil_div_i64(sx_min_i64(tile, SX_EXTENT_MAX), l->lanes) * l->lanes;

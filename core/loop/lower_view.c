@@ -78,6 +78,7 @@ sx_code sx_view_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uin
         }
         view->extent[d] = space->dim[d].scale;
         view->reduced[d] = (body->axes >> d & 1) != 0;
+        view->last_reduced = view->reduced[d] ? view->last_reduced || view->extent[d] > 1 : false;
         if (!sx_mul_i64(total, view->extent[d], &total) || total > SPACE_MAX) {
             return SX_FAIL(cx, SX_LIMIT, "fused: space of more than %lld points",
                            (long long)SPACE_MAX);
