@@ -277,8 +277,8 @@ static sx_code lift_node(fuser *f, uint32_t n, kernel *k, bool *ok)
         return SX_OK;
     }
     uint32_t arity = t->eg.node[n].arity;
-    if (arity == 0 || arity > SX_FUSED_ARGS_MAX || op == SX_OP_RESHAPE ||
-        !f->enabled[SX_RULE_LIFT]) {
+    if (op == SX_OP_PARAMETER || op == SX_OP_CONSTANT || op == SX_OP_RESHAPE ||
+        arity > SX_FUSED_ARGS_MAX || !f->enabled[SX_RULE_LIFT]) {
         return SX_OK;
     }
     sx_type input[SX_FUSED_ARGS_MAX];

@@ -161,7 +161,8 @@ static sx_code node_cost(optimizer *o, uint32_t n, bool foresee, uint64_t *cost)
     if (arity > 0 && runs_at_load(t, n)) {
         *cost /= LOAD_TIME_SHARE;
     }
-    *cost += op == SX_OP_FUSED || arity == 0 ? 1 : 2; /* at equal cost, a kernel */
+    *cost +=
+        op == SX_OP_FUSED || (arity == 0 && op != SX_OP_IOTA) ? 1 : 2; /* at equal cost, a kernel */
     return SX_OK;
 }
 
