@@ -1,0 +1,203 @@
+/* Verification catches what it is there for: entries exchanged, code damaged, arguments exchanged, a program that says something
+ * else than the code does; and it lets right modules pass. */
+#include "tests/lib/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/runtime/verify.h"
+#include "tests/lib/compiled.h"
+
+/* Three kernels: two maps of one size (their grids are equal) and a contraction. */
+static const char program_text[] =
+    "sx 1\ngraph \"g\" () {\n"
+    "%x = parameter {name = \"x\", weight = 0} : f32[24, 40]\n"
+    "%w = parameter {name = \"w\", weight = 1} : f32[40, 40]\n"
+    "%a = tanh(%x) : f32[24, 40]\n"
+    "%b = exponential(%x) : f32[24, 40]\n"
+    "%d = dot_general(%x, %w) {lhs_contract = [1], rhs_contract = [0]} : f32[24, 40]\n"
+    "return %a as \"a\", %b as \"b\", %d as \"d\"\n}\n";
+
+typedef struct {
+    sx_ctx cx;
+    sx_buf bytes;
+    void *copy;
+    sx_module module;
+    sx_module_part part[64];
+    sx_module_kernel kernel[16];
+    uint32_t arg[64];
+    uint8_t *code;
+} fixture;
+
+static void fixture_make(fixture *f)
+{
+    sx_ctx_init(&f->cx, SX_ARENA_DEFAULT);
+    sx_buf_init(&f->bytes, (size_t)1 << 26);
+    sx_test_request request = {.text = program_text, .target = "x86-64-v3"};
+    ck_sx_ok(&f->cx, sx_test_compile(&f->cx, &request, &f->bytes));
+    size_t size = (f->bytes.len + 63) & ~(size_t)63;
+    f->copy = aligned_alloc(64, size);
+    ck_assert_ptr_nonnull(f->copy);
+    memcpy(f->copy, f->bytes.ptr, f->bytes.len);
+    ck_sx_ok(&f->cx, sx_module_decode(&f->cx, (sx_span){f->copy, f->bytes.len}, true, &f->module));
+    const sx_module *m = &f->module;
+    ck_assert_uint_le(m->part_count, SX_COUNT(f->part));
+    ck_assert_uint_le(m->kernel_count, SX_COUNT(f->kernel));
+    ck_assert_uint_le(m->arg_count, SX_COUNT(f->arg));
+    memcpy(f->part, m->part, m->part_count * sizeof(*m->part));
+    memcpy(f->kernel, m->kernel, m->kernel_count * sizeof(*m->kernel));
+    memcpy(f->arg, m->arg, m->arg_count * sizeof(*m->arg));
+    f->code = sx_alloc(&f->cx, (size_t)m->code_count);
+    ck_assert_ptr_nonnull(f->code);
+    memcpy(f->code, m->code, (size_t)m->code_count);
+}
+
+static void fixture_fini(fixture *f)
+{
+    free(f->copy);
+    sx_buf_fini(&f->bytes);
+    sx_ctx_fini(&f->cx);
+}
+
+/* Encodes the changed tables and verifies them; `program_flops` as in the options of verification. */
+static sx_code verify(fixture *f, double program_flops)
+{
+    f->module.part = f->part;
+    f->module.kernel = f->kernel;
+    f->module.arg = f->arg;
+    f->module.code = f->code;
+    sx_buf_clear(&f->bytes);
+    ck_sx_ok(&f->cx, sx_module_encode(&f->cx, &f->module, &f->bytes));
+    sx_image image;
+    sx_image_init(&image);
+    sxr_verify_options options = {.seed = 5, .program_flops = program_flops};
+    sx_code code = sxr_verify(&f->cx, sx_buf_span(&f->bytes), &options, &image);
+    uint64_t checks = image.check.len / sizeof(sx_module_check);
+    ck_assert(code != SX_OK || checks == 4); /* three kernels and the program */
+    sx_image_fini(&image);
+    return code;
+}
+
+static uint32_t kernel_of(const fixture *f, const char *what)
+{
+    for (uint32_t k = 0; k < f->module.kernel_count; k++) {
+        if (sx_span_is(sx_module_string(&f->module, f->kernel[k].what), what)) {
+            return k;
+        }
+    }
+    ck_abort_msg("no kernel %s", what);
+    return 0;
+}
+
+START_TEST(test_right_module)
+{
+    static fixture f;
+    fixture_make(&f);
+    ck_sx_ok(&f.cx, verify(&f, -1));
+    ck_sx_ok(&f.cx, verify(&f, 1e12));
+    fixture_fini(&f);
+}
+END_TEST
+
+START_TEST(test_entries_exchanged)
+{
+    static fixture f;
+    fixture_make(&f);
+    sx_module_part *a = &f.part[f.kernel[kernel_of(&f, "tanh")].part_first];
+    sx_module_part *b = &f.part[f.kernel[kernel_of(&f, "exponential")].part_first];
+    ck_assert_mem_eq(a->grid, b->grid,
+                     sizeof(a->grid)); /* or the exchange would leave the buffers */
+    uint64_t entry = a->entry;
+    a->entry = b->entry;
+    b->entry = entry;
+    ck_sx_fails(&f.cx, verify(&f, -1), SX_INTERNAL, "the interpreter has");
+    fixture_fini(&f);
+}
+END_TEST
+
+/* A kernel that returns at once leaves its result as it was. */
+START_TEST(test_code_damaged)
+{
+    static fixture f;
+    fixture_make(&f);
+    for (uint32_t p = 0; p < f.kernel[kernel_of(&f, "dot")].part_count; p++) {
+        f.code[f.part[f.kernel[kernel_of(&f, "dot")].part_first + p].entry] = 0xC3;
+    }
+    ck_sx_fails(&f.cx, verify(&f, -1), SX_INTERNAL, "kernel dot_");
+    fixture_fini(&f);
+}
+END_TEST
+
+/* The results of two launches exchanged: every kernel is right for itself, the outputs of the program are not. */
+START_TEST(test_outputs_exchanged)
+{
+    static fixture f;
+    fixture_make(&f);
+    uint32_t *result[2];
+    const char *const what[] = {"tanh", "exponential"};
+    for (uint32_t i = 0; i < 2; i++) {
+        for (uint32_t l = 0; l < f.module.launch_count; l++) {
+            const sx_module_launch *launch = &f.module.launch[l];
+            if (launch->kernel == kernel_of(&f, what[i])) {
+                result[i] = &f.arg[launch->arg_first + launch->arg_count - 1];
+            }
+        }
+    }
+    uint32_t tensor = *result[0];
+    *result[0] = *result[1];
+    *result[1] = tensor;
+    ck_sx_fails(&f.cx, verify(&f, 1e12), SX_INTERNAL, "output a");
+    fixture_fini(&f);
+}
+END_TEST
+
+/* The program as it came says something else than what was compiled. */
+START_TEST(test_other_program)
+{
+    static fixture f;
+    fixture_make(&f);
+    char *text = sx_alloc_text(
+        &f.cx, (sx_span){(const uint8_t *)f.module.program, (size_t)f.module.program_count});
+    ck_assert_ptr_nonnull(text);
+    char *at = strstr(text, "tanh");
+    ck_assert_ptr_nonnull(at);
+    memcpy(at, "sine", 4);
+    f.module.program = text;
+    ck_sx_fails(&f.cx, verify(&f, 1e12), SX_INTERNAL, "output a");
+    fixture_fini(&f);
+}
+END_TEST
+
+/* A right module with one wrong result: sxr_check_program names it. */
+START_TEST(test_output_altered)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    sx_test_request request = {.text = program_text, .target = "x86-64-v3"};
+    sxr_program *program = sx_test_run(&cx, &request, 1);
+    uint32_t index = sxr_find(program, SX_TENSOR_OUTPUT, sx_span_of("d"));
+    float *d = sxr_memory(program, index);
+    d[17] += 0.01F;
+    sx_module_check check;
+    ck_sx_fails(&cx, sxr_check_program(&cx, program, &check), SX_MISMATCH, "output d: element 17");
+    ck_assert_uint_eq(check.passed, 0);
+    sxr_close(program);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("runtime.verify");
+    TCase *cases = tcase_create("verify");
+    if (sx_test_can_run("x86-64-v3")) {
+        tcase_add_test(cases, test_right_module);
+        tcase_add_test(cases, test_entries_exchanged);
+        tcase_add_test(cases, test_code_damaged);
+        tcase_add_test(cases, test_outputs_exchanged);
+        tcase_add_test(cases, test_other_program);
+        tcase_add_test(cases, test_output_altered);
+    }
+    suite_add_tcase(suite, cases);
+    return sx_test_main(suite);
+}
