@@ -16,8 +16,6 @@
 #define CHILD_MEMORY_BYTES ((size_t)4 << 30)
 #define CHILD_CPU_SECONDS 3600
 #define RESULT_BYTES_MAX ((size_t)2 << 30)
-#define PROGRAM_FLOPS \
-    2e8 /* interpret the whole program for verification up to here: a fraction of a second */
 
 /* What the child says first; then error text and hint, or the result. */
 typedef struct {
@@ -65,7 +63,7 @@ SX_NORETURN static void child_main(int fd, const sx_core_request *request, bool 
     cx.now_ns = now_ns;
     sx_buf result;
     sx_buf_init(&result, RESULT_BYTES_MAX);
-    sxr_verify_options verify = {.seed = 1, .program_flops = PROGRAM_FLOPS};
+    sxr_verify_options verify = SXR_VERIFY_DEFAULT;
     sx_code code = optimize ? sx_core_optimize(&cx, request, &result)
                             : sxr_compile_verified(&cx, request, &verify, &result);
     child_head head = {.code = code, .size = code == SX_OK ? result.len : sizeof(cx.error)};

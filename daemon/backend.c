@@ -4,9 +4,6 @@
 #include "core/core.h"
 #include "daemon/daemon.h"
 
-#define VERIFY_SEED 1
-#define VERIFY_FLOPS_MAX 2e9 /* interpreting the whole program takes about a second then */
-
 /* "native" is the best level of this processor; every other name is core's to know. */
 static sx_code read_target(sx_ctx *cx, const sx_compile_args *args, sx_span *target)
 {
@@ -111,10 +108,7 @@ static sx_code core_key(sx_ctx *cx, const sx_compile_args *args, sxd_key *key)
 
 static sx_code core_compile(sx_ctx *cx, const sx_compile_args *args, sx_buf *module)
 {
-    static const sxr_verify_options verify = {
-        .seed = VERIFY_SEED,
-        .program_flops = VERIFY_FLOPS_MAX,
-    };
+    sxr_verify_options verify = SXR_VERIFY_DEFAULT;
     sx_core_request request;
     SX_TRY(read_request(cx, args, &request));
     return sxr_compile_verified(cx, &request, &verify, module);

@@ -10,6 +10,8 @@
 
 #define SXR_KERNEL_TOLERANCE 2e-5
 #define SXR_PROGRAM_TOLERANCE 1e-4
+/* What daemon and client verify with: a whole program up to here takes the interpreter a fraction of a second. */
+#define SXR_VERIFY_DEFAULT ((sxr_verify_options){.seed = 1, .program_flops = 5e8})
 
 typedef struct {
     uint64_t seed;          /* of inputs, weights and sampled elements */
