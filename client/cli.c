@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "protocol/json.h"
 
@@ -41,15 +40,6 @@ sx_code sxc_number(const sxc_cli *cli, sxc_option option, int64_t low, int64_t h
     return sxc_parse_i64(cli->cx, what, sx_span_of(sxc_value(cli, option)), low, high, value);
 }
 
-static sx_code write_stream(sx_ctx *cx, const char *path, FILE *file, sx_span bytes)
-{
-    if (fwrite(bytes.ptr, 1, bytes.len, file) != bytes.len || fflush(file) != 0) {
-        return SX_FAIL(cx, SX_SYSTEM, "%s: writing %zu bytes: %s", path, bytes.len,
-                       strerror(errno));
-    }
-    return SX_OK;
-}
-
 sx_code sxc_put(sxc_cli *cli, sx_buf *text)
 {
     if (text->len == 0 || text->ptr[text->len - 1] != '\n') {
@@ -57,35 +47,7 @@ sx_code sxc_put(sxc_cli *cli, sx_buf *text)
     }
     SX_TRY(sx_buf_check(cli->cx, text, "output"));
     cli->printed = true;
-    return write_stream(cli->cx, "standard output", stdout, sx_buf_span(text));
-}
-
-sx_code sxc_write_file(sx_ctx *cx, const char *path, sx_span bytes)
-{
-    if (strcmp(path, "-") == 0) {
-        return write_stream(cx, "standard output", stdout, bytes);
-    }
-    char temporary[4096];
-    if (snprintf(temporary, sizeof(temporary), "%s.%ld.part", path, (long)getpid()) >=
-        (int)sizeof(temporary)) {
-        return SX_FAIL(cx, SX_USAGE, "path of %zu bytes, at most %zu", strlen(path),
-                       sizeof(temporary) - 20);
-    }
-    FILE *file = fopen(temporary, "wb");
-    if (file == NULL) {
-        return SX_FAIL(cx, SX_SYSTEM, "%s: %s", path, strerror(errno));
-    }
-    sx_code code = write_stream(cx, path, file, bytes);
-    if (fclose(file) != 0 && code == SX_OK) {
-        code = SX_FAIL(cx, SX_SYSTEM, "%s: %s", path, strerror(errno));
-    }
-    if (code == SX_OK && rename(temporary, path) != 0) {
-        code = SX_FAIL(cx, SX_SYSTEM, "%s: %s", path, strerror(errno));
-    }
-    if (code != SX_OK) {
-        (void)unlink(temporary);
-    }
-    return code;
+    return sxc_write_stream(cli->cx, "standard output", stdout, sx_buf_span(text));
 }
 
 /* ---- JSON ---- */

@@ -3,6 +3,7 @@
 #define SX_CLIENT_CLI_H
 #include "client/compile.h"
 #include "client/connection.h"
+#include "client/file.h"
 
 typedef enum {
 #define SXC_OPTION(enumerator, name, letter, argument, repeated, help) SXC_##enumerator,
@@ -47,6 +48,12 @@ extern const sxc_option_row sxc_options[SXC_OPTION_COUNT];
 #include "client/commands.def"
 #undef SXC_COMMAND
 
+/* The command named by the words argv[1] and perhaps argv[2]; *words is how many it took. NULL: none. */
+const sxc_command *sxc_find_command(int argc, char *const *argv, int *words);
+sx_code sxc_unknown_command(sx_ctx *cx, const char *given); /* SX_USAGE, names the nearest */
+void sxc_print_command_help(const sxc_command *command);
+sx_code sxc_print_overview(sxc_cli *cli);
+
 static inline bool sxc_given(const sxc_cli *cli, sxc_option option)
 {
     return cli->option[option].count > 0;
@@ -65,8 +72,6 @@ sx_code sxc_parse_i64(sx_ctx *cx, const char *what, sx_span text, int64_t low, i
 
 /* Prints the bytes on stdout, with a newline behind if they end in none. */
 sx_code sxc_put(sxc_cli *cli, sx_buf *text);
-/* Writes a whole file, or "-" for stdout: a temporary name, then rename, so that no half file is left. */
-sx_code sxc_write_file(sx_ctx *cx, const char *path, sx_span bytes);
 
 /* {"schema": "NAME/1", then fields: each prints a comma in front. */
 void sxc_json_begin(sx_buf *json, const char *schema);

@@ -113,6 +113,7 @@ static sx_code submit(call *c)
     SX_PUT(&c->args, compile_args, mode, SX_SPAN_LITERAL("async"));
     SX_TRY(sxc_call(c->cx, c->connection, SX_METHOD_COMPILE, &c->args, CALL_MS, &reply));
     const sx_compile_result *accepted = reply;
+    c->info->key = accepted->key; /* a daemon of another build has other keys than we */
     if (SX_HAS(accepted, compile_result, module)) {
         return take(c, accepted->module, accepted->tier, accepted->cost_us);
     }
@@ -161,6 +162,26 @@ static sx_code compile_local(call *c, bool optimize)
     return SX_OK;
 }
 
+/* Nobody answers, or whoever did went away: is that no failure? */
+static bool may_go_on(const call *c, sx_code code)
+{
+    return code == SX_NODAEMON && c->options->daemon == SXC_MODE_AUTO;
+}
+
+/* Forgets the daemon, and says so. */
+static void go_on_alone(call *c)
+{
+    char text[SX_ERROR_TEXT_MAX + 32];
+    (void)snprintf(text, sizeof(text), "%s; compiling in process", c->cx->error.text);
+    sx_ctx_reset_error(c->cx);
+    sxc_disconnect(c->connection);
+    c->connection = NULL;
+    sx_buf_clear(c->result);
+    if (c->options->message != NULL) {
+        c->options->message(c->options->self, text);
+    }
+}
+
 /* Connects as the options say; SX_OK with c->connection NULL means: compile here. */
 static sx_code reach(call *c)
 {
@@ -177,14 +198,8 @@ static sx_code reach(call *c)
         SX_TRY(sxc_default_socket(c->cx, path));
     }
     sx_code code = sxc_connect(c->cx, path, SXC_DECIDE_MS, &c->connection);
-    if (code == SX_NODAEMON && c->options->daemon == SXC_MODE_AUTO) {
-        char text[SX_ERROR_TEXT_MAX + 32];
-        (void)snprintf(text, sizeof(text), "%s; compiling in process", c->cx->error.text);
-        sx_ctx_reset_error(c->cx);
-        c->connection = NULL;
-        if (c->options->message != NULL) {
-            c->options->message(c->options->self, text);
-        }
+    if (may_go_on(c, code)) {
+        go_on_alone(c);
         return SX_OK;
     }
     return code;
@@ -203,11 +218,16 @@ static sx_code perform(sx_ctx *cx, const sxc_source *source, const sx_core_reque
     SX_TRY(sx_core_key_of_graph(cx, source->graph, &full, &info->key, part));
     call c = {.cx = cx, .request = &full, .options = options, .info = info, .result = result};
     SX_TRY(reach(&c));
-    sx_code code;
+    sx_code code = SX_OK;
+    if (c.connection != NULL) {
+        code = optimize ? optimize_remote(&c) : compile_remote(&c);
+        if (may_go_on(&c, code)) {
+            go_on_alone(&c);
+            code = SX_OK;
+        }
+    }
     if (c.connection == NULL) {
         code = compile_local(&c, optimize);
-    } else {
-        code = optimize ? optimize_remote(&c) : compile_remote(&c);
     }
     sxc_disconnect(c.connection);
     info->total_us = now_us() - start;

@@ -59,8 +59,7 @@ static uint32_t distance(const char *a, const char *b)
     return row[m];
 }
 
-/* The command named by the first one or two words; *words is how many it took. */
-static const sxc_command *find_command(int argc, char **argv, int *words)
+const sxc_command *sxc_find_command(int argc, char *const *argv, int *words)
 {
     for (*words = argc > 2 ? 2 : argc - 1; *words > 0; (*words)--) {
         char name[128];
@@ -75,7 +74,7 @@ static const sxc_command *find_command(int argc, char **argv, int *words)
     return NULL;
 }
 
-static sx_code unknown_command(sx_ctx *cx, const char *given)
+sx_code sxc_unknown_command(sx_ctx *cx, const char *given)
 {
     uint32_t best = 0;
     for (uint32_t i = 1; i < sxc_command_count; i++) {
@@ -89,23 +88,6 @@ static sx_code unknown_command(sx_ctx *cx, const char *given)
 }
 
 /* ---- options ---- */
-
-static void print_command_help(const sxc_command *command)
-{
-    printf("usage: symplex-client %s%s%s [options]\n\n%s\n\n", command->name,
-           command->arguments[0] ? " " : "", command->arguments, command->help);
-    for (uint32_t i = 0; i < SXC_OPTION_COUNT; i++) {
-        if ((command->options >> i & 1) == 0) {
-            continue;
-        }
-        const sxc_option_row *row = &sxc_options[i];
-        char left[48];
-        (void)snprintf(left, sizeof(left), "%c%c%s --%s%s%s", row->letter ? '-' : ' ',
-                       row->letter ? row->letter : ' ', row->letter ? "," : " ", row->name,
-                       row->argument ? " " : "", row->argument ? row->argument : "");
-        printf("  %-28s %s%s\n", left, row->help, row->repeated ? " (may be repeated)" : "");
-    }
-}
 
 static sx_code take_option(sxc_cli *cli, const sxc_command *command, uint32_t index,
                            const char *value)
@@ -146,6 +128,24 @@ static void option_tables(struct option *longs, char *shorts)
     shorts[used] = '\0';
 }
 
+/* Names the option of the command that is nearest, and where all are listed. */
+static sx_code unknown_option(sx_ctx *cx, const sxc_command *command, const char *given)
+{
+    const char *word = given + strspn(given, "-");
+    char name[48];
+    (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(word, "="), word);
+    uint32_t best = SXC_HELP;
+    for (uint32_t i = 0; i < SXC_OPTION_COUNT; i++) {
+        if ((command->options >> i & 1) != 0 &&
+            distance(name, sxc_options[i].name) < distance(name, sxc_options[best].name)) {
+            best = i;
+        }
+    }
+    sx_hint(cx, "The nearest option is --%s; 'symplex-client help %s' lists all.",
+            sxc_options[best].name, command->name);
+    return SX_FAIL(cx, SX_USAGE, "'%s' has no option %.60s", command->name, given);
+}
+
 static uint32_t option_index(int choice)
 {
     for (uint32_t i = 0; i < SXC_OPTION_COUNT; i++) {
@@ -170,8 +170,7 @@ static sx_code parse(sxc_cli *cli, const sxc_command *command, int argc, char **
             return SX_FAIL(cli->cx, SX_USAGE, "option %.60s needs an argument", argv[optind - 1]);
         }
         if (index == SXC_OPTION_COUNT) {
-            sx_hint(cli->cx, "'symplex-client help %s' lists its options.", command->name);
-            return SX_FAIL(cli->cx, SX_USAGE, "unknown option %.60s", argv[optind - 1]);
+            return unknown_option(cli->cx, command, argv[optind - 1]);
         }
         SX_TRY(take_option(cli, command, index, optarg));
     }
@@ -188,100 +187,6 @@ static sx_code parse(sxc_cli *cli, const sxc_command *command, int argc, char **
     if (!sxc_given(cli, SXC_HELP) && cli->argument_count < command->fewest) {
         return SX_FAIL(cli->cx, SX_USAGE, "'%s' needs %s", command->name, command->arguments);
     }
-    return SX_OK;
-}
-
-/* ---- help ---- */
-
-static void print_completion(void)
-{
-    printf("# bash completion of symplex-client\n_symplex_client() {\n    local words=\"");
-    for (uint32_t i = 0; i < sxc_command_count; i++) {
-        printf("%s%s", i > 0 ? " " : "", sxc_commands[i].name);
-    }
-    for (uint32_t i = 0; i < SXC_OPTION_COUNT; i++) {
-        printf(" --%s", sxc_options[i].name);
-    }
-    printf("\"\n    COMPREPLY=($(compgen -f -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n}\n"
-           "complete -o filenames -F _symplex_client symplex-client\n");
-}
-
-static void print_man(void)
-{
-    printf(".TH SYMPLEX-CLIENT 1 \"\" \"symplexd %s\"\n.SH NAME\nsymplex-client \\- compile, run "
-           "and inspect tensor programs\n"
-           ".SH SYNOPSIS\n.B symplex-client\n.I command\n[options] [arguments]\n.SH COMMANDS\n",
-           SX_VERSION_TEXT);
-    for (uint32_t i = 0; i < sxc_command_count; i++) {
-        printf(".TP\n.B %s %s\n%s\n", sxc_commands[i].name, sxc_commands[i].arguments,
-               sxc_commands[i].help);
-    }
-    printf(".SH OPTIONS\n");
-    for (uint32_t i = 0; i < SXC_OPTION_COUNT; i++) {
-        printf(".TP\n.B \\-\\-%s %s\n%s\n", sxc_options[i].name,
-               sxc_options[i].argument ? sxc_options[i].argument : "", sxc_options[i].help);
-    }
-    printf(".SH EXIT STATUS\n");
-    for (uint32_t i = 0; i < SX_CODE_COUNT; i++) {
-        printf(".TP\n.B %d\n%s\n", sx_code_exit((sx_code)i), sx_code_text((sx_code)i));
-    }
-}
-
-static sx_code print_overview(sxc_cli *cli)
-{
-    if (cli->json) {
-        sx_buf json;
-        sx_buf_init(&json, (size_t)1 << 20);
-        sxc_json_begin(&json, "help");
-        sxc_json_open(&json, "commands", '[');
-        for (uint32_t i = 0; i < sxc_command_count; i++) {
-            sxc_json_open(&json, NULL, '{');
-            sxc_json_text(&json, "name", sx_span_of(sxc_commands[i].name));
-            sxc_json_text(&json, "arguments", sx_span_of(sxc_commands[i].arguments));
-            sxc_json_text(&json, "help", sx_span_of(sxc_commands[i].help));
-            sxc_json_close(&json, '}');
-        }
-        sxc_json_close(&json, ']');
-        sxc_json_end(&json);
-        sx_code code = sxc_put(cli, &json);
-        sx_buf_fini(&json);
-        return code;
-    }
-    printf("usage: symplex-client COMMAND [options] [arguments]\n\n");
-    for (uint32_t i = 0; i < sxc_command_count; i++) {
-        printf("  %-14s %s\n", sxc_commands[i].name, sxc_commands[i].help);
-    }
-    printf("\nEvery command takes --help and --json. Exit status: 0 done, 1 the answer is no, 2 "
-           "usage, 3 no daemon,\n"
-           "4 refused input, 5 budget, busy or timeout, 6 broken, 130 interrupted.\n");
-    return SX_OK;
-}
-
-sx_code sxc_cmd_help(sxc_cli *cli)
-{
-    if (cli->argument_count == 0) {
-        return print_overview(cli);
-    }
-    if (strcmp(cli->argument[0], "completion") == 0) {
-        print_completion();
-        return SX_OK;
-    }
-    if (strcmp(cli->argument[0], "man") == 0) {
-        print_man();
-        return SX_OK;
-    }
-    char *words[3] = {NULL, NULL, NULL};
-    char copy[2][64];
-    for (uint32_t i = 0; i < cli->argument_count && i < 2; i++) {
-        (void)snprintf(copy[i], sizeof(copy[i]), "%s", cli->argument[i]);
-        words[1 + i] = copy[i];
-    }
-    int taken;
-    const sxc_command *command = find_command(1 + (int)cli->argument_count, words, &taken);
-    if (command == NULL) {
-        return unknown_command(cli->cx, cli->argument[0]);
-    }
-    print_command_help(command);
     return SX_OK;
 }
 
@@ -321,21 +226,24 @@ int main(int argc, char **argv)
     sx_ctx_init(&cx, (size_t)16 << 30);
     cx.fuel = UINT64_MAX;
     cli.cx = &cx;
+    for (int i = 1; i < argc; i++) { /* errors of the command line are told as JSON too */
+        cli.json = cli.json || strcmp(argv[i], "--json") == 0;
+    }
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        (void)print_overview(&cli);
+        (void)sxc_print_overview(&cli);
         return argc < 2 ? sx_code_exit(SX_USAGE) : 0;
     }
     if (strcmp(argv[1], "--version") == 0) {
         return finish(&cx, sxc_cmd_version(&cli), false);
     }
     int words;
-    const sxc_command *command = find_command(argc, argv, &words);
+    const sxc_command *command = sxc_find_command(argc, argv, &words);
     if (command == NULL) {
-        return finish(&cx, unknown_command(&cx, argv[1]), false);
+        return finish(&cx, sxc_unknown_command(&cx, argv[1]), cli.json);
     }
     sx_code code = parse(&cli, command, argc - words, argv + words);
     if (code == SX_OK && sxc_given(&cli, SXC_HELP)) {
-        print_command_help(command);
+        sxc_print_command_help(command);
         return 0;
     }
     code = code == SX_OK ? command->run(&cli) : code;

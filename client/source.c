@@ -27,23 +27,30 @@ static sx_code read_text(sx_ctx *cx, const char *path, sx_buf *text)
 }
 
 /* The text form is text: it has no byte below a space but white space in its first bytes, and ONNX always has one. */
+static bool is_text(const uint8_t *head, size_t size)
+{
+    bool text = true;
+    for (size_t i = 0; i < size; i++) {
+        text = text && (head[i] >= 32 || head[i] == '\n' || head[i] == '\t' || head[i] == '\r');
+    }
+    return text;
+}
+
+#define HEAD_BYTES 64
 static sx_code looks_like_text(sx_ctx *cx, const char *path, bool *text)
 {
     FILE *file = fopen(path, "rb");
     if (file == NULL) {
         return SX_FAIL(cx, SX_INPUT, "%s: %s", path, strerror(errno));
     }
-    uint8_t head[64];
+    uint8_t head[HEAD_BYTES];
     size_t size = fread(head, 1, sizeof(head), file);
     bool failed = ferror(file) != 0;
     (void)fclose(file);
     if (failed || size == 0) {
         return SX_FAIL(cx, SX_INPUT, "%s: %s", path, failed ? "cannot be read" : "is empty");
     }
-    *text = true;
-    for (size_t i = 0; i < size; i++) {
-        *text = *text && (head[i] >= 32 || head[i] == '\n' || head[i] == '\t' || head[i] == '\r');
-    }
+    *text = is_text(head, size);
     return SX_OK;
 }
 
@@ -72,6 +79,24 @@ sx_code sxc_source_load(sx_ctx *cx, const char *path, sxc_source *source)
     }
     sx_weights *weights;
     SX_TRY(sx_onnx_file_import(cx, source->file, NULL, &source->graph, &weights));
+    source->weights = weights;
+    return sx_graph_print(cx, source->graph, &source->text);
+}
+
+sx_code sxc_source_bytes(sx_ctx *cx, sx_span bytes, sxc_source *source)
+{
+    *source = (sxc_source){0};
+    sx_buf_init(&source->text, SX_TEXT_BYTES_MAX);
+    if (bytes.len == 0) {
+        return SX_FAIL(cx, SX_INPUT, "program: 0 bytes");
+    }
+    if (is_text(bytes.ptr, bytes.len < HEAD_BYTES ? bytes.len : HEAD_BYTES)) {
+        sx_buf_put_span(&source->text, bytes);
+        SX_TRY(sx_buf_check(cx, &source->text, "program"));
+        return sx_graph_parse(cx, sx_buf_span(&source->text), &source->graph);
+    }
+    sx_weights *weights;
+    SX_TRY(sx_onnx_import(cx, bytes, NULL, &source->graph, &weights));
     source->weights = weights;
     return sx_graph_print(cx, source->graph, &source->text);
 }

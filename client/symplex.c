@@ -1,0 +1,555 @@
+/* symplex.c - the public library: handles around the client's insides. Each call has a context of its own, so nothing is left
+ * behind by a call that failed. */
+#include "client/symplex.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/compile.h"
+#include "client/connection.h"
+#include "client/file.h"
+#include "client/runtime/pool.h"
+#include "client/runtime/runtime.h"
+#include "client/runtime/verify.h"
+
+#define ARENA_BYTES_MAX ((size_t)16 << 30)
+#define MODULE_BYTES_MAX ((size_t)2 << 30)
+#define FILE_BYTES_MAX ((size_t)32 << 30)
+#define PING_MS 1000
+#define DIMS_MAX 4096
+
+/* The public numbers are those of the wire, the public element types those of the IR. */
+#define SX_CODE(name, wire, exit_status, retry, text) \
+    _Static_assert((int)SYMPLEX_##name == (wire), "symplex.h: number of " #name);
+#include "core/base/codes.def"
+#undef SX_CODE
+#define SX_DTYPE(name, enumerator, bytes, class) \
+    _Static_assert((int)SYMPLEX_##enumerator == (int)SX_##enumerator, "symplex.h: " #name);
+#include "core/ir/dtypes.def"
+#undef SX_DTYPE
+_Static_assert(SYMPLEX_VERSION_MAJOR == SX_VERSION_MAJOR &&
+                   SYMPLEX_VERSION_MINOR == SX_VERSION_MINOR &&
+                   SYMPLEX_VERSION_PATCH == SX_VERSION_PATCH,
+               "symplex.h: version");
+_Static_assert(SYMPLEX_RANK_MAX == SX_MODULE_RANK_MAX, "symplex.h: rank");
+
+struct symplex_client {
+    char socket[SXC_PATH_MAX];
+    symplex_options options; /* options.socket is not used */
+};
+
+struct symplex_module {
+    sxr_program *program;
+    uint32_t *tensor; /* [count] numbers in the module of the tensors of the interface */
+    char **name;      /* [count] */
+    size_t count;
+};
+
+/* ---- calls ---- */
+
+static void begin(sx_ctx *cx)
+{
+    sx_ctx_init(cx, ARENA_BYTES_MAX);
+    cx->fuel = UINT64_MAX;
+}
+
+/* Releases the context and tells the caller how the call ended. */
+static symplex_code finish(sx_ctx *cx, sx_code code, symplex_error *error)
+{
+    if (error != NULL) {
+        *error =
+            (symplex_error){.code = (symplex_code)sx_code_wire(code), .name = sx_code_name(code)};
+        if (code != SX_OK) {
+            const char *text = cx->error.text[0] != '\0' ? cx->error.text : sx_code_text(code);
+            (void)snprintf(error->text, sizeof(error->text), "%s", text);
+            (void)snprintf(error->hint, sizeof(error->hint), "%s", cx->error.hint);
+        }
+    }
+    sx_ctx_fini(cx);
+    return (symplex_code)sx_code_wire(code);
+}
+
+static symplex_code misuse(symplex_error *error, const char *text)
+{
+    sx_ctx cx;
+    begin(&cx);
+    return finish(&cx, SX_FAIL(&cx, SX_USAGE, "%s", text), error);
+}
+
+const char *symplex_version(void)
+{
+    return SX_VERSION_TEXT;
+}
+
+void symplex_free(void *bytes)
+{
+    free(bytes);
+}
+
+/* ---- client ---- */
+
+void symplex_close(symplex_client *client)
+{
+    free(client);
+}
+
+static sx_code open_client(sx_ctx *cx, const symplex_options *options, symplex_client *client)
+{
+    const char *socket = options->socket;
+    client->options = *options;
+    client->options.socket = NULL;
+    if ((unsigned)options->daemon > SYMPLEX_DAEMON_NEVER) {
+        return SX_FAIL(cx, SX_USAGE, "daemon mode %d, known are 0 to %d", (int)options->daemon,
+                       SYMPLEX_DAEMON_NEVER);
+    }
+    if (socket == NULL) {
+        SX_TRY(sxc_default_socket(cx, client->socket));
+    } else if (snprintf(client->socket, SXC_PATH_MAX, "%s", socket) >= SXC_PATH_MAX) {
+        return SX_FAIL(cx, SX_USAGE, "socket path of %zu bytes, at most %d", strlen(socket),
+                       SXC_PATH_MAX - 1);
+    }
+    if (options->daemon != SYMPLEX_DAEMON_ONLY) {
+        return SX_OK;
+    }
+    sxc_connection *connection = NULL;
+    sx_code code = sxc_connect(cx, client->socket, PING_MS, &connection);
+    sxc_disconnect(connection);
+    return code;
+}
+
+symplex_code symplex_open(const symplex_options *options, symplex_client **client,
+                          symplex_error *error)
+{
+    static const symplex_options defaults = {.daemon = SYMPLEX_DAEMON_AUTO};
+    if (client == NULL) {
+        return misuse(error, "symplex_open: no place for the client");
+    }
+    sx_ctx cx;
+    begin(&cx);
+    *client = NULL;
+    symplex_client *made = calloc(1, sizeof(*made));
+    sx_code code = made == NULL ? SX_FAIL(&cx, SX_NOMEM, "no memory for a client")
+                                : open_client(&cx, options != NULL ? options : &defaults, made);
+    if (code == SX_OK) {
+        *client = made;
+    } else {
+        free(made);
+    }
+    return finish(&cx, code, error);
+}
+
+static void copy_span(char *to, size_t size, sx_span from)
+{
+    (void)snprintf(to, size, "%.*s", (int)sx_min_i64((int64_t)from.len, (int64_t)size - 1),
+                   (const char *)from.ptr);
+}
+
+symplex_code symplex_ping(symplex_client *client, symplex_server *server, symplex_error *error)
+{
+    if (client == NULL) {
+        return misuse(error, "symplex_ping: no client");
+    }
+    sx_ctx cx;
+    begin(&cx);
+    sxc_connection *connection = NULL;
+    sx_hello_args args = {0};
+    const void *reply = NULL;
+    SX_PUT(&args, hello_args, client, SX_SPAN_LITERAL("symplex " SX_VERSION_TEXT));
+    sx_code code = sxc_connect(&cx, client->socket, PING_MS, &connection);
+    code =
+        code == SX_OK ? sxc_call(&cx, connection, SX_METHOD_HELLO, &args, PING_MS, &reply) : code;
+    if (code == SX_OK && server != NULL) {
+        const sx_hello_result *hello = reply;
+        *server = (symplex_server){.pid = hello->pid};
+        copy_span(server->version, sizeof(server->version), hello->version);
+        copy_span(server->build, sizeof(server->build), hello->build);
+        copy_span(server->boot_id, sizeof(server->boot_id), hello->boot_id);
+    }
+    sxc_disconnect(connection);
+    return finish(&cx, code, error);
+}
+
+/* ---- compiling ---- */
+
+static sx_code read_dims(sx_ctx *cx, const symplex_program *program, sx_core_request *request)
+{
+    if (program->dim_count > DIMS_MAX || (program->dim_count > 0 && program->dims == NULL)) {
+        return SX_FAIL(cx, SX_USAGE, "%zu dimensions given, at most %d", program->dim_count,
+                       program->dims == NULL ? 0 : DIMS_MAX);
+    }
+    sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, program->dim_count + 1);
+    if (binding == NULL) {
+        return cx->error.code;
+    }
+    for (size_t i = 0; i < program->dim_count; i++) {
+        const symplex_dim *dim = &program->dims[i];
+        if (dim->name == NULL || dim->value < 1 || dim->value > SX_EXTENT_MAX) {
+            return SX_FAIL(cx, SX_USAGE, "dimension %s: %lld, allowed are 1 to %lld",
+                           dim->name != NULL ? dim->name : "without a name", (long long)dim->value,
+                           (long long)SX_EXTENT_MAX);
+        }
+        binding[i] = (sx_binding){.name = sx_span_of(dim->name), .value = dim->value};
+    }
+    request->binding = binding;
+    request->binding_count = (uint32_t)program->dim_count;
+    return SX_OK;
+}
+
+static sx_code read_program(sx_ctx *cx, const symplex_program *program, sx_core_request *request)
+{
+    const uint32_t known =
+        SYMPLEX_EXACT | SYMPLEX_APPROXIMATE | SYMPLEX_REFRESH | SYMPLEX_NO_WEIGHTS;
+    if ((program->flags & ~known) != 0) {
+        return SX_FAIL(cx, SX_USAGE, "flags 0x%x, known are 0x%x", program->flags, known);
+    }
+    if (program->path == NULL && program->bytes == NULL) {
+        return SX_FAIL(cx, SX_USAGE, "a program has neither path nor bytes");
+    }
+    *request = (sx_core_request){
+        .target = sx_span_of(program->target != NULL ? program->target : "native"),
+        .no_reassociate = (program->flags & SYMPLEX_EXACT) != 0,
+        .allow_approximate = (program->flags & SYMPLEX_APPROXIMATE) != 0,
+        .disabled_rules = sx_span_of(program->disabled_rules)};
+    return read_dims(cx, program, request);
+}
+
+static sxc_compile_options options_of(const symplex_client *client, const symplex_program *program)
+{
+    static const sxc_daemon_mode mode[] = {[SYMPLEX_DAEMON_AUTO] = SXC_MODE_AUTO,
+                                           [SYMPLEX_DAEMON_ONLY] = SXC_MODE_ONLY,
+                                           [SYMPLEX_DAEMON_NEVER] = SXC_MODE_NEVER};
+    return (sxc_compile_options){.socket = client->socket,
+                                 .daemon = mode[client->options.daemon],
+                                 .refresh = (program->flags & SYMPLEX_REFRESH) != 0,
+                                 .message = client->options.message,
+                                 .progress = client->options.progress,
+                                 .self = client->options.self};
+}
+
+static void describe(const sxc_compile_info *from, symplex_compiled *info)
+{
+    if (info != NULL) {
+        *info = (symplex_compiled){.cost_us = from->cost_us, .total_us = from->total_us};
+        sx_key_print(&from->key, info->key);
+        (void)snprintf(info->tier, sizeof(info->tier), "%s", from->tier);
+        info->hit = strcmp(from->tier, "ram") == 0 || strcmp(from->tier, "disk") == 0;
+    }
+}
+
+/* The source, whose memory ends with sxc_source_fini also on failure, and what is asked for it. */
+static sx_code prepare(sx_ctx *cx, const symplex_program *program, sx_core_request *request,
+                       sxc_source *source)
+{
+    *source = (sxc_source){0};
+    sx_buf_init(&source->text, SX_TEXT_BYTES_MAX);
+    SX_TRY(read_program(cx, program, request));
+    return program->path != NULL
+               ? sxc_source_load(cx, program->path, source)
+               : sxc_source_bytes(cx, (sx_span){program->bytes, program->size}, source);
+}
+
+/* The module file into `out`, which the caller has initialised and finishes. */
+static sx_code compile(sx_ctx *cx, const symplex_client *client, const symplex_program *program,
+                       sx_buf *out, symplex_compiled *info)
+{
+    sx_core_request request;
+    sxc_source source;
+    sxc_compile_info made;
+    sxc_compile_options options = options_of(client, program);
+    sx_buf module;
+    sx_buf_init(&module, MODULE_BYTES_MAX);
+    sx_code code = prepare(cx, program, &request, &source);
+    bool weights = source.weights != NULL && (program->flags & SYMPLEX_NO_WEIGHTS) == 0;
+    sx_buf *first = weights ? &module : out;
+    code = code == SX_OK ? sxc_compile(cx, &source, &request, &options, first, &made) : code;
+    if (code == SX_OK && weights) {
+        code = sxc_attach_weights(cx, sx_buf_span(&module), source.weights, out);
+    }
+    if (code == SX_OK) {
+        describe(&made, info);
+    }
+    sx_buf_fini(&module);
+    sxc_source_fini(&source);
+    return code;
+}
+
+symplex_code symplex_compile(symplex_client *client, const symplex_program *program, void **bytes,
+                             size_t *size, symplex_compiled *info, symplex_error *error)
+{
+    if (client == NULL || program == NULL || bytes == NULL || size == NULL) {
+        return misuse(error, "symplex_compile: client, program, bytes and size are needed");
+    }
+    sx_ctx cx;
+    sx_buf out;
+    begin(&cx);
+    sx_buf_init(&out, FILE_BYTES_MAX);
+    *bytes = NULL;
+    *size = 0;
+    sx_code code = compile(&cx, client, program, &out, info);
+    if (code == SX_OK) {
+        *bytes = out.ptr; /* from malloc; the caller's now */
+        *size = out.len;
+    } else {
+        sx_buf_fini(&out);
+    }
+    return finish(&cx, code, error);
+}
+
+symplex_code symplex_compile_file(symplex_client *client, const symplex_program *program,
+                                  const char *path, symplex_compiled *info, symplex_error *error)
+{
+    if (client == NULL || program == NULL || path == NULL) {
+        return misuse(error, "symplex_compile_file: client, program and path are needed");
+    }
+    sx_ctx cx;
+    sx_buf out;
+    begin(&cx);
+    sx_buf_init(&out, FILE_BYTES_MAX);
+    sx_code code = compile(&cx, client, program, &out, info);
+    code = code == SX_OK ? sxc_write_file(&cx, path, sx_buf_span(&out)) : code;
+    sx_buf_fini(&out);
+    return finish(&cx, code, error);
+}
+
+symplex_code symplex_optimize(symplex_client *client, const symplex_program *program, char **text,
+                              size_t *size, symplex_error *error)
+{
+    if (client == NULL || program == NULL || text == NULL || size == NULL) {
+        return misuse(error, "symplex_optimize: client, program, text and size are needed");
+    }
+    sx_ctx cx;
+    sx_core_request request;
+    sxc_source source;
+    sxc_compile_info made;
+    sxc_compile_options options = options_of(client, program);
+    sx_buf out;
+    begin(&cx);
+    sx_buf_init(&out, SX_TEXT_BYTES_MAX + 1);
+    *text = NULL;
+    *size = 0;
+    sx_code code = prepare(&cx, program, &request, &source);
+    code = code == SX_OK ? sxc_optimize(&cx, &source, &request, &options, &out, &made) : code;
+    size_t length = out.len;
+    sx_buf_put_u8(&out, 0);
+    code = code == SX_OK ? sx_buf_check(&cx, &out, "program text") : code;
+    if (code == SX_OK) {
+        *text = (char *)out.ptr;
+        *size = length;
+    } else {
+        sx_buf_fini(&out);
+    }
+    sxc_source_fini(&source);
+    return finish(&cx, code, error);
+}
+
+/* ---- modules ---- */
+
+void symplex_module_close(symplex_module *module)
+{
+    if (module == NULL) {
+        return;
+    }
+    for (size_t i = 0; module->name != NULL && i < module->count; i++) {
+        free(module->name[i]);
+    }
+    sxr_close(module->program);
+    free(module->name);
+    free(module->tensor);
+    free(module);
+}
+
+static bool is_interface(const sx_module_tensor *tensor)
+{
+    return tensor->place == SX_TENSOR_INPUT || tensor->place == SX_TENSOR_OUTPUT ||
+           tensor->place == SX_TENSOR_WEIGHT;
+}
+
+/* Numbers and names of the tensors of the interface. */
+static sx_code list_tensors(sx_ctx *cx, symplex_module *module)
+{
+    const sx_module *tables = sxr_module(module->program);
+    size_t most = (size_t)tables->tensor_count + 1;
+    module->tensor = calloc(most, sizeof(*module->tensor));
+    module->name = calloc(most, sizeof(*module->name));
+    if (module->tensor == NULL || module->name == NULL) {
+        return SX_FAIL(cx, SX_NOMEM, "no memory for %zu tensors", most);
+    }
+    for (uint32_t i = 0; i < tables->tensor_count; i++) {
+        const sx_module_tensor *tensor = &tables->tensor[i];
+        if (!is_interface(tensor)) {
+            continue;
+        }
+        if (tensor->dtype >= SX_DTYPE_COUNT ||
+            sx_dtype_bytes((sx_dtype)tensor->dtype) != tensor->element_bytes) {
+            return SX_FAIL(cx, SX_CORRUPT, "tensor %u: element type %u with %u bytes an element", i,
+                           tensor->dtype, tensor->element_bytes);
+        }
+        sx_span name = sx_module_string(tables, tensor->name);
+        module->name[module->count] = strndup((const char *)name.ptr, name.len);
+        module->tensor[module->count] = i;
+        if (module->name[module->count] == NULL) {
+            return SX_FAIL(cx, SX_NOMEM, "no memory for the name of tensor %u", i);
+        }
+        module->count++;
+    }
+    return SX_OK;
+}
+
+static symplex_code open_module(const char *path, sx_span bytes, uint32_t threads,
+                                symplex_module **module, symplex_error *error)
+{
+    if (module == NULL) {
+        return misuse(error, "symplex_module_open: no place for the module");
+    }
+    *module = NULL;
+    if (threads > SXR_THREADS_MAX) {
+        return misuse(error, "symplex_module_open: more than 256 threads");
+    }
+    sx_ctx cx;
+    begin(&cx);
+    sxr_options options = {.threads = threads};
+    symplex_module *made = calloc(1, sizeof(*made));
+    sx_code code = made == NULL ? SX_FAIL(&cx, SX_NOMEM, "no memory for a module") : SX_OK;
+    if (code == SX_OK) {
+        code = path != NULL ? sxr_open_file(&cx, path, &options, &made->program)
+                            : sxr_open_bytes(&cx, bytes, &options, &made->program);
+    }
+    code = code == SX_OK ? list_tensors(&cx, made) : code;
+    if (code == SX_OK) {
+        *module = made;
+    } else {
+        symplex_module_close(made);
+    }
+    return finish(&cx, code, error);
+}
+
+symplex_code symplex_module_open(const void *bytes, size_t size, uint32_t threads,
+                                 symplex_module **module, symplex_error *error)
+{
+    if (bytes == NULL) {
+        return misuse(error, "symplex_module_open: no bytes");
+    }
+    return open_module(NULL, (sx_span){bytes, size}, threads, module, error);
+}
+
+symplex_code symplex_module_open_file(const char *path, uint32_t threads, symplex_module **module,
+                                      symplex_error *error)
+{
+    if (path == NULL) {
+        return misuse(error, "symplex_module_open_file: no path");
+    }
+    return open_module(path, (sx_span){NULL, 0}, threads, module, error);
+}
+
+void symplex_module_describe(const symplex_module *module, symplex_module_info *info)
+{
+    const sx_module *tables = sxr_module(module->program);
+    *info = (symplex_module_info){.threads = sxr_threads(module->program),
+                                  .flops = tables->info->flops,
+                                  .estimate_ns = tables->info->cost_ns,
+                                  .floor_ns = tables->info->floor_ns};
+    sx_key key;
+    memcpy(key.byte, tables->info->key, sizeof(key.byte));
+    sx_key_print(&key, info->key);
+    copy_span(info->target, sizeof(info->target), sx_module_string(tables, tables->info->target));
+}
+
+size_t symplex_module_tensor_count(const symplex_module *module)
+{
+    return module->count;
+}
+
+static symplex_role role_of(const sx_module_tensor *tensor)
+{
+    return tensor->place == SX_TENSOR_INPUT    ? SYMPLEX_INPUT_TENSOR
+           : tensor->place == SX_TENSOR_OUTPUT ? SYMPLEX_OUTPUT_TENSOR
+                                               : SYMPLEX_WEIGHT_TENSOR;
+}
+
+symplex_code symplex_module_tensor(const symplex_module *module, size_t index,
+                                   symplex_tensor *tensor, symplex_error *error)
+{
+    if (module == NULL || tensor == NULL || index >= module->count) {
+        return misuse(error, "symplex_module_tensor: no tensor of that number");
+    }
+    const sx_module_tensor *from = &sxr_module(module->program)->tensor[module->tensor[index]];
+    *tensor = (symplex_tensor){.name = module->name[index],
+                               .role = role_of(from),
+                               .dtype = (symplex_dtype)from->dtype,
+                               .dtype_name = sx_dtype_name((sx_dtype)from->dtype),
+                               .rank = from->rank,
+                               .size = (size_t)from->size,
+                               .bound = sxr_memory(module->program, module->tensor[index]) != NULL};
+    for (uint32_t d = 0; d < from->rank; d++) {
+        tensor->shape[d] = from->dim[d];
+    }
+    sx_ctx cx;
+    begin(&cx);
+    return finish(&cx, SX_OK, error);
+}
+
+size_t symplex_module_find(const symplex_module *module, symplex_role role, const char *name)
+{
+    const sx_module *tables = sxr_module(module->program);
+    for (size_t i = 0; i < module->count; i++) {
+        if (role_of(&tables->tensor[module->tensor[i]]) == role &&
+            strcmp(module->name[i], name) == 0) {
+            return i;
+        }
+    }
+    return SYMPLEX_NO_TENSOR;
+}
+
+symplex_code symplex_module_bind(symplex_module *module, size_t index, void *memory, size_t size,
+                                 symplex_error *error)
+{
+    if (module == NULL || index >= module->count) {
+        return misuse(error, "symplex_module_bind: no tensor of that number");
+    }
+    sx_ctx cx;
+    begin(&cx);
+    sx_code code = sxr_bind(&cx, module->program, module->tensor[index], memory, size);
+    return finish(&cx, code, error);
+}
+
+symplex_code symplex_module_run(symplex_module *module, symplex_error *error)
+{
+    if (module == NULL) {
+        return misuse(error, "symplex_module_run: no module");
+    }
+    sx_ctx cx;
+    begin(&cx);
+    return finish(&cx, sxr_run(&cx, module->program, NULL), error);
+}
+
+/* Every tensor of the interface has memory. */
+static sx_code check_bound(sx_ctx *cx, const symplex_module *module)
+{
+    for (size_t i = 0; i < module->count; i++) {
+        if (sxr_memory(module->program, module->tensor[i]) == NULL) {
+            return SX_FAIL(cx, SX_INPUT, "tensor %s is not bound", module->name[i]);
+        }
+    }
+    return SX_OK;
+}
+
+symplex_code symplex_module_check(symplex_module *module, symplex_check *check,
+                                  symplex_error *error)
+{
+    if (module == NULL) {
+        return misuse(error, "symplex_module_check: no module");
+    }
+    sx_ctx cx;
+    sx_module_check made = {.passed = 0};
+    begin(&cx);
+    sx_code code = check_bound(&cx, module);
+    code = code == SX_OK ? sxr_check_program(&cx, module->program, &made) : code;
+    if (check != NULL) {
+        *check = (symplex_check){.passed = code == SX_OK,
+                                 .elements = made.points,
+                                 .error = made.error,
+                                 .tolerance = made.tolerance};
+    }
+    return finish(&cx, code, error);
+}

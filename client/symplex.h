@@ -1,0 +1,245 @@
+/* symplex.h - the C library of symplexd: compile tensor programs, load modules, run them. C99 and C++11.
+ *
+ *     symplex_client *client;                     compile, from the daemon's cache or in a process of its own
+ *     symplex_open(NULL, &client, &error);
+ *     symplex_dim batch = {"batch", 4};
+ *     symplex_program program = {.path = "mlp.onnx", .dims = &batch, .dim_count = 1};
+ *     symplex_compile(client, &program, &bytes, &size, NULL, &error);
+ *
+ *     symplex_module *module;                     load, bind memory, run
+ *     symplex_module_open(bytes, size, 0, &module, &error);
+ *     symplex_module_bind(module, symplex_module_find(module, SYMPLEX_INPUT_TENSOR, "x"), x, sizeof(x), &error);
+ *     symplex_module_bind(module, symplex_module_find(module, SYMPLEX_OUTPUT_TENSOR, "y"), y, sizeof(y), &error);
+ *     symplex_module_run(module, &error);
+ *
+ * Every function that can fail returns SYMPLEX_OK or a code and fills in *error; `error` may be NULL. The library prints nothing, has
+ * no global state and starts threads only to run modules. A handle is used by one thread at a time; different handles are independent.
+ * Text is NUL-terminated UTF-8. Structures that are given are filled with zeros first: a zero field means its default.
+ */
+#ifndef SYMPLEX_H
+#define SYMPLEX_H
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SYMPLEX_VERSION_MAJOR 0
+#define SYMPLEX_VERSION_MINOR 1
+#define SYMPLEX_VERSION_PATCH 0
+#define SYMPLEX_API __attribute__((visibility("default")))
+
+/* How a call can end; the numbers are those of the wire (docs/PROTOCOL.md). */
+typedef enum {
+    SYMPLEX_OK = 0,
+    SYMPLEX_CANCELLED = 1,
+    SYMPLEX_INPUT = 3,          /* program, module or tensor is not valid; the text says where */
+    SYMPLEX_TIMEOUT = 4,        /* may be tried again */
+    SYMPLEX_ABSENT = 5,         /* not found */
+    SYMPLEX_DENIED = 7,         /* not permitted */
+    SYMPLEX_LIMIT = 8,          /* a limit is exceeded; the text names it */
+    SYMPLEX_UNIMPLEMENTED = 12, /* operator, target or processor that is not supported, named */
+    SYMPLEX_INTERNAL = 13,      /* a defect of this software */
+    SYMPLEX_BUSY = 14,          /* may be tried again */
+    SYMPLEX_CORRUPT = 15,       /* a module that is truncated or altered */
+    SYMPLEX_USAGE = 16,         /* the call is wrong */
+    SYMPLEX_COMPILE = 100,      /* the program cannot be compiled */
+    SYMPLEX_WORKER = 101,       /* the compile process died; may be tried again */
+    SYMPLEX_NOMEM = 102,        /* may be tried again */
+    SYMPLEX_QUOTA = 103,        /* the budget is used up */
+    SYMPLEX_QUARANTINED = 104,  /* the program killed compile processes before */
+    SYMPLEX_NODAEMON = 105,     /* no daemon answers; may be tried again */
+    SYMPLEX_MISMATCH = 106,     /* results differ from the interpreter */
+    SYMPLEX_SYSTEM = 107        /* a system call failed */
+} symplex_code;
+
+typedef struct {
+    symplex_code code;
+    const char *name; /* "INPUT", ...; static storage */
+    char text[480];   /* one line: object, value, limit */
+    char hint[480];   /* advice, may be empty */
+} symplex_error;
+
+/* "0.1.0": of the library in use; the macros above are of the header. Static storage. */
+SYMPLEX_API const char *symplex_version(void);
+/* Frees what symplex_compile and symplex_optimize gave; NULL is allowed. */
+SYMPLEX_API void symplex_free(void *bytes);
+
+/* ---- client: compiling ---- */
+
+typedef struct symplex_client symplex_client;
+
+typedef enum {
+    SYMPLEX_DAEMON_AUTO, /* the daemon if one answers within 50 ms, else a process of our own */
+    SYMPLEX_DAEMON_ONLY, /* SYMPLEX_NODAEMON if none answers */
+    SYMPLEX_DAEMON_NEVER /* a process of our own: the caller is forked */
+} symplex_daemon;
+
+typedef struct {
+    const char *
+        socket; /* NULL: $SYMPLEX_SOCKET, else $XDG_RUNTIME_DIR/symplex/d.sock, else /tmp/symplex-UID/d.sock */
+    symplex_daemon daemon;
+    /* Called during a compilation, on the calling thread; may be NULL. `text`: one line, said once for each compilation, such as "no
+     * daemon at ...; compiling in process". `total` is 0 where it is not known. */
+    void (*message)(void *self, const char *text);
+    void (*progress)(void *self, const char *stage, uint64_t done, uint64_t total);
+    void *self;
+} symplex_options;
+
+/* NULL is allowed. */
+SYMPLEX_API void symplex_close(symplex_client *client);
+/* *client is yours (symplex_close). `options` NULL: defaults; its text is copied. Connections are made by each call and last as long as
+ * it does, so a client survives restarts of the daemon.
+ *   errors   SYMPLEX_USAGE a socket path too long; with SYMPLEX_DAEMON_ONLY, SYMPLEX_NODAEMON none answers */
+SYMPLEX_API symplex_code symplex_open(const symplex_options *options, symplex_client **client,
+                                      symplex_error *error);
+
+typedef struct {
+    char version[32];
+    char build[128];  /* compiler build that enters every key */
+    char boot_id[64]; /* changes with every start */
+    int64_t pid;
+} symplex_server;
+/* Who answers on the socket, within a second. `server` may be NULL.
+ *   errors   SYMPLEX_NODAEMON nobody, or somebody else; SYMPLEX_TIMEOUT */
+SYMPLEX_API symplex_code symplex_ping(symplex_client *client, symplex_server *server,
+                                      symplex_error *error);
+
+/* The value of a symbolic dimension: at least 1. */
+typedef struct {
+    const char *name;
+    int64_t value;
+} symplex_dim;
+
+#define SYMPLEX_EXACT 1u       /* only rewrites that keep every bit */
+#define SYMPLEX_APPROXIMATE 2u /* also rewrites with an error bound */
+#define SYMPLEX_REFRESH 4u     /* compile again and replace what is stored */
+#define SYMPLEX_NO_WEIGHTS \
+    8u /* leave the weights out of the module: they are bound after loading */
+
+typedef struct {
+    const char *path;   /* an ONNX model or a program as text (docs/IR.md), told apart by content */
+    const void *bytes;  /* or, with `path` NULL, such a file in memory; borrowed for the call */
+    size_t size;        /* of `bytes` */
+    const char *target; /* NULL: "native"; else "x86-64-v3", "x86-64-v4", ... */
+    const symplex_dim *dims;
+    size_t dim_count;
+    uint32_t flags;             /* SYMPLEX_EXACT | ... */
+    const char *disabled_rules; /* names of rewrite rules separated by commas; NULL: none */
+} symplex_program;
+
+typedef struct {
+    char key[65]; /* hex: program, target, extents, options, compiler; not the weights */
+    char tier
+        [16]; /* "ram", "disk": a hit; "none": compiled by the daemon; "process": compiled here */
+    int hit;  /* 1: from the cache */
+    uint64_t cost_us;  /* what compiling took, then or now */
+    uint64_t total_us; /* what this call took */
+} symplex_compiled;
+
+/* A program to a module. *bytes (of *size bytes, symplex_free) is the module file, with the weights of an ONNX model unless
+ * SYMPLEX_NO_WEIGHTS. `info` may be NULL.
+ *   errors   SYMPLEX_INPUT no such file, malformed, wrong extents; SYMPLEX_UNIMPLEMENTED operator or target; SYMPLEX_USAGE; SYMPLEX_NODAEMON
+ *            (ONLY); those of the compiler. On failure *bytes is NULL. */
+SYMPLEX_API symplex_code symplex_compile(symplex_client *client, const symplex_program *program,
+                                         void **bytes, size_t *size, symplex_compiled *info,
+                                         symplex_error *error);
+/* The same into a file: written under another name first, so that no half file is left. Also SYMPLEX_SYSTEM. */
+SYMPLEX_API symplex_code symplex_compile_file(symplex_client *client,
+                                              const symplex_program *program, const char *path,
+                                              symplex_compiled *info, symplex_error *error);
+/* The program that equality saturation extracts, as text (symplex_free; *size without the NUL behind it). */
+SYMPLEX_API symplex_code symplex_optimize(symplex_client *client, const symplex_program *program,
+                                          char **text, size_t *size, symplex_error *error);
+
+/* ---- module: running ---- */
+
+typedef struct symplex_module symplex_module;
+
+#define SYMPLEX_RANK_MAX 8
+typedef enum {
+    SYMPLEX_INPUT_TENSOR,  /* read at each run */
+    SYMPLEX_OUTPUT_TENSOR, /* written at each run */
+    SYMPLEX_WEIGHT_TENSOR /* read at the first run after it was bound; bound already if the module carries it */
+} symplex_role;
+typedef enum {
+    SYMPLEX_F64,
+    SYMPLEX_F32,
+    SYMPLEX_BF16,
+    SYMPLEX_F16,
+    SYMPLEX_F8E4M3,
+    SYMPLEX_F8E5M2,
+    SYMPLEX_I64,
+    SYMPLEX_I32,
+    SYMPLEX_I8,
+    SYMPLEX_U8,
+    SYMPLEX_BOOL /* one byte, 0 or 1 */
+} symplex_dtype;
+
+typedef struct {
+    const char *name; /* lives as long as the module */
+    symplex_role role;
+    symplex_dtype dtype;
+    const char *dtype_name; /* "f32", ...; static storage */
+    uint32_t rank;
+    int64_t
+        shape[SYMPLEX_RANK_MAX]; /* [rank] extents; elements lie in row-major order without gaps */
+    size_t size;                 /* bytes */
+    int bound;                   /* 1: has memory */
+} symplex_tensor;
+
+typedef struct {
+    char key[65];    /* as in symplex_compiled */
+    char target[32]; /* "x86-64-v3", ... */
+    uint32_t threads;
+    double flops;       /* useful floating point operations of one run */
+    double estimate_ns; /* of one run, by the compiler's model of the target */
+    double floor_ns;    /* roofline floor of the same */
+} symplex_module_info;
+
+/* NULL is allowed. Memory that was bound stays the caller's. */
+SYMPLEX_API void symplex_module_close(symplex_module *module);
+/* *module is yours (symplex_module_close). `threads` 0: as many as the process may use; at most 256, the caller's included. The bytes
+ * are copied; the file is mapped and must not be changed while the module is open (writing a new one and renaming it is fine).
+ *   errors   SYMPLEX_INPUT no such file; SYMPLEX_CORRUPT not a module, truncated, altered; SYMPLEX_UNIMPLEMENTED this processor lacks its
+ *            instructions; SYMPLEX_NOMEM; SYMPLEX_SYSTEM no memory for code */
+SYMPLEX_API symplex_code symplex_module_open(const void *bytes, size_t size, uint32_t threads,
+                                             symplex_module **module, symplex_error *error);
+SYMPLEX_API symplex_code symplex_module_open_file(const char *path, uint32_t threads,
+                                                  symplex_module **module, symplex_error *error);
+
+SYMPLEX_API void symplex_module_describe(const symplex_module *module, symplex_module_info *info);
+/* Tensors of the interface, numbered from 0: inputs, weights and outputs in the order of the module. */
+SYMPLEX_API size_t symplex_module_tensor_count(const symplex_module *module);
+/* SYMPLEX_USAGE: no tensor of that number. */
+SYMPLEX_API symplex_code symplex_module_tensor(const symplex_module *module, size_t index,
+                                               symplex_tensor *tensor, symplex_error *error);
+/* The number of the tensor with this role and name, or SYMPLEX_NO_TENSOR (which bind refuses with SYMPLEX_USAGE). */
+#define SYMPLEX_NO_TENSOR SIZE_MAX
+SYMPLEX_API size_t symplex_module_find(const symplex_module *module, symplex_role role,
+                                       const char *name);
+
+/* Gives memory to a tensor: borrowed until it is bound again or the module is closed. `size` is that of the tensor. Alignment is free.
+ *   errors   SYMPLEX_USAGE no tensor of that number; SYMPLEX_INPUT another size, with both */
+SYMPLEX_API symplex_code symplex_module_bind(symplex_module *module, size_t index, void *memory,
+                                             size_t size, symplex_error *error);
+/* Runs once; returns when the outputs are written. Work on weights alone is done by the first run.
+ *   errors   SYMPLEX_INPUT a tensor has no memory, named */
+SYMPLEX_API symplex_code symplex_module_run(symplex_module *module, symplex_error *error);
+
+typedef struct {
+    int passed;
+    uint64_t elements; /* compared */
+    double error;      /* largest, relative to the largest magnitude of the reference */
+    double tolerance;
+} symplex_check;
+/* The outputs as they are now against the reference interpreter on the inputs and weights as they are now: slow. `check` may be NULL.
+ *   errors   SYMPLEX_MISMATCH beyond the tolerance, with output, element and both values; SYMPLEX_INPUT a tensor has no memory */
+SYMPLEX_API symplex_code symplex_module_check(symplex_module *module, symplex_check *check,
+                                              symplex_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

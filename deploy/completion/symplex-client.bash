@@ -1,0 +1,40 @@
+# bash completion of symplex-client; printed by 'symplex-client help completion'
+_symplex_client() {
+    local current="${COMP_WORDS[COMP_CWORD]}" words=""
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        words="compile run explain optimize module cache jobs status ping shutdown doctor ops version help"
+        mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+        return
+    fi
+    if [ "$COMP_CWORD" -eq 2 ]; then
+        case "${COMP_WORDS[1]} " in
+            "module "*) words="show dump check" ;;
+            "cache "*) words="ls show verify evict" ;;
+        esac
+    fi
+    if [ -z "$words" ]; then
+        case "${COMP_WORDS[1]} ${COMP_WORDS[2]}" in
+            "module show") words="--help --json" ;;
+            "module dump") words="--help --json --output" ;;
+            "module check") words="--help --json" ;;
+            "cache ls") words="--help --json --socket --limit" ;;
+            "cache show") words="--help --json --socket" ;;
+            "cache verify") words="--help --json --socket" ;;
+            "cache evict") words="--help --json --socket --all" ;;
+            "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --no-weights --exact --approximate --disable-rule --refresh" ;;
+            "run "*) words="--help --json --output --random --input --weight --check --repeat --threads" ;;
+            "explain "*) words="--help --json" ;;
+            "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --exact --approximate --disable-rule" ;;
+            "jobs "*) words="--help --json --socket" ;;
+            "status "*) words="--help --json --socket" ;;
+            "ping "*) words="--help --json --socket" ;;
+            "shutdown "*) words="--help --json --socket --fast" ;;
+            "doctor "*) words="--help --json --socket" ;;
+            "ops "*) words="--help --json" ;;
+            "version "*) words="--help --json" ;;
+            "help "*) words="--help --json" ;;
+        esac
+    fi
+    mapfile -t COMPREPLY < <(compgen -f -W "$words" -- "$current")
+}
+complete -o filenames -F _symplex_client symplex-client
