@@ -10,6 +10,7 @@
 #define WAIT_MS 2000  /* one long poll */
 #define CALL_MS 30000 /* calls that the daemon answers at once */
 #define OPTIMIZE_MS 600000
+#define ONLY_MS 2000 /* to a daemon without which there is no answer */
 
 const char *sxc_native_target(void)
 {
@@ -197,7 +198,8 @@ static sx_code reach(call *c)
     } else {
         SX_TRY(sxc_default_socket(c->cx, path));
     }
-    sx_code code = sxc_connect(c->cx, path, SXC_DECIDE_MS, &c->connection);
+    int decide_ms = c->options->daemon == SXC_MODE_ONLY ? ONLY_MS : SXC_DECIDE_MS;
+    sx_code code = sxc_connect(c->cx, path, decide_ms, &c->connection);
     if (may_go_on(c, code)) {
         go_on_alone(c);
         return SX_OK;

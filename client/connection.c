@@ -61,10 +61,14 @@ static int64_t deadline_of(int timeout_ms)
 
 static sx_code wait_for(sx_ctx *cx, sxc_connection *c, short events, int64_t deadline)
 {
-    for (;;) {
+    for (bool last = false;;) {
         int64_t left = deadline == INT64_MAX ? -1 : deadline - now_ms();
-        if (deadline != INT64_MAX && left < 0) {
+        if (last) {
             return SX_FAIL(cx, SX_TIMEOUT, "%s: no answer within the deadline", c->path);
+        }
+        if (deadline != INT64_MAX && left <= 0) { /* it may have come while we did not run */
+            last = true;
+            left = 0;
         }
         struct pollfd wait = {.fd = c->fd, .events = events};
         int ready = poll(&wait, 1, (int)sx_min_i64(left, 1 << 30));

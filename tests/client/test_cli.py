@@ -1,0 +1,470 @@
+#!/usr/bin/env python3
+"""symplex-client as its users meet it: help, exit codes, JSON, and the whole way with the real daemon, on directories of their own."""
+import array
+import concurrent.futures
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "daemon"))
+from wire import *  # noqa: E402
+
+CLIENT = str(BINARY / "symplex-client")
+MLP = str(ROOT / "tests" / "models" / "mlp.onnx")
+TMP = pathlib.Path(tempfile.mkdtemp(prefix="sxcli."))
+NOBODY = str(TMP / "nobody.sock")
+CPU = open("/proc/cpuinfo").read()
+TARGETS = ["x86-64-v3"] + (["x86-64-v4"] if all(f in CPU for f in ("avx512f", "avx512bw", "avx512dq", "avx512vl")) else [])
+TWICE = """sx 1
+graph "twice" (n in [1, 4096]) {
+    %0 = parameter {name = "x", weight = 0} : f32[n]
+    %1 = add(%0, %0) : f32[n]
+    return %1 as "y"
+}
+"""
+
+
+def sx(*arguments, status=0, socket=None, seconds=60):
+    """Runs the client; the finished process. `status` None: any."""
+    environment = dict(os.environ, SYMPLEX_SOCKET=str(socket or NOBODY))
+    done = subprocess.run([CLIENT, *map(str, arguments)], capture_output=True, env=environment, timeout=seconds, cwd=TMP,
+                          stdin=subprocess.DEVNULL)
+    if status is not None and done.returncode != status:
+        raise AssertionError("%s: exit %d, expected %d\n%s%s" % (" ".join(map(str, arguments)), done.returncode, status,
+                                                                 done.stdout[-2000:].decode(), done.stderr[-2000:].decode()))
+    return done
+
+
+def js(*arguments, schema=None, **more):
+    """The one object that a command prints with --json; `schema` is its first key."""
+    words = 2 if " ".join(map(str, arguments[:2])) in COMMANDS else 1
+    done = sx(*arguments[:words], "--json", *arguments[words:], **more)
+    lines = done.stdout.decode().splitlines()
+    assert len(lines) == 1, lines
+    value = json.loads(lines[0])
+    assert list(value)[0] == "schema" and value["schema"].endswith("/1"), value
+    if schema is not None:
+        assert value["schema"] == schema + "/1", value["schema"]
+    return value
+
+
+def error_of(*arguments, status, **more):
+    return js(*arguments, status=status, schema="error", **more)
+
+
+def write_npy(path, values, shape, kind="f"):
+    header = "{'descr': '<%s4', 'fortran_order': False, 'shape': (%s), }" % (
+        kind, "".join("%d, " % n for n in shape))
+    header += " " * (-(10 + len(header) + 1) % 64) + "\n"
+    body = array.array("f" if kind == "f" else "i", values).tobytes()
+    path.write_bytes(b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header.encode() + body)
+    return path
+
+
+def read_npy(path):
+    data = path.read_bytes()
+    assert data[:8] == b"\x93NUMPY\x01\0"
+    length = struct.unpack("<H", data[8:10])[0]
+    header = data[10:10 + length].decode()
+    assert "'descr': '<f4'" in header and "'fortran_order': False" in header, header
+    assert (10 + length) % 64 == 0
+    shape = tuple(int(n) for n in header.split("(")[1].split(")")[0].replace(",", " ").split())
+    return shape, array.array("f", data[10 + length:])
+
+
+def input_rows(batch):
+    """x of the MLP: the same first rows at each batch size."""
+    return [((i * 2654435761) % 1000003) / 1000003 * 2 - 1 for i in range(784 * batch)]
+
+
+def compile_to(name, *arguments, **more):
+    path = TMP / name
+    return path, js("compile", *arguments, "-o", path, schema="compile", **more)
+
+
+COMMANDS = [c["name"] for c in json.loads(subprocess.run([CLIENT, "help", "--json"], capture_output=True).stdout)["commands"]]
+NEEDS_DAEMON = ["cache ls", "cache show", "cache verify", "cache evict", "jobs", "status", "ping", "shutdown"]
+
+
+# ---- without a daemon ----
+def test_help_of_every_command():
+    overview = sx("help").stdout.decode()
+    assert sx("--help").stdout.decode() == overview and len(COMMANDS) >= 19
+    for name in COMMANDS:
+        assert "  " + name + " " in overview
+        text = sx(*name.split(), "--help").stdout.decode()
+        assert text.startswith("usage: symplex-client " + name) and "--json" in text, text
+        assert sx("help", *name.split()).stdout.decode() == text
+        assert js("help", *name.split(), schema="command")["name"] == name
+    assert sx(status=2).stdout.decode() == overview
+
+
+def test_completion_and_man_page_are_those_of_the_program():
+    completion = sx("help", "completion").stdout
+    assert completion == (ROOT / "deploy/completion/symplex-client.bash").read_bytes(), \
+        "deploy/completion is stale: symplex-client help completion > deploy/completion/symplex-client.bash"
+    assert sx("help", "man").stdout == (ROOT / "deploy/man/symplex-client.1").read_bytes(), \
+        "deploy/man is stale: symplex-client help man > deploy/man/symplex-client.1"
+    script = completion.decode() + """
+complete_words() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _symplex_client; echo "${COMPREPLY[*]}"; }
+complete_words symplex-client cache e; complete_words symplex-client com; complete_words symplex-client run --che
+complete_words symplex-client cache ls --li
+"""
+    out = subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=TMP, check=True).stdout
+    assert out.splitlines() == ["evict", "compile", "--check", "--limit"], out
+    if shutil.which("groff"):
+        page = subprocess.run(["groff", "-man", "-Tutf8", "-ww", str(ROOT / "deploy/man/symplex-client.1")],
+                              capture_output=True, check=True)
+        assert page.stderr == b"", page.stderr
+
+
+def test_usage_errors():
+    def told(part, *arguments):
+        error = error_of(*arguments, status=2)
+        assert part in error["message"] + " " + error["hint"], error
+        assert error["code"] == "USAGE" and error["exit"] == 2 and not error["retry"]
+        if arguments != ("help", "man"):
+            assert sx(*arguments, status=2).stdout == b""
+    told("nearest command is 'compile'", "cmpile", MLP)
+    told("nearest command is 'cache ls'", "cache", "list")
+    told("nearest option is --check", "run", "x.sxm", "--chekc")
+    told("nearest option is --target", "compile", MLP, "--tarket=native")
+    told("needs an argument", "compile", MLP, "--target")
+    told("needs FILE", "compile")
+    told("one too many", "compile", MLP, MLP)
+    told("takes no option --target", "explain", "x.sxm", "--target", "native")
+    told("given twice", "compile", MLP, "-t", "native", "-t", "native")
+    told("--dim batch is not of the form", "compile", MLP, "-d", "batch")
+    told("not a whole number", "compile", MLP, "-d", "batch=4x")
+    told("not a whole number from 1", "compile", MLP, "-d", "batch=0")
+    told("not a whole number from 1", "compile", MLP, "-d", "batch=99999999999999999999")
+    told("exclude each other", "compile", MLP, "-d", "batch=1", "--no-daemon", "--daemon-only")
+    told("either a KEY or --all", "cache", "evict")
+    told("at most 103", "ping", "--socket", "/" + "x" * 200)
+    told("no JSON form", "help", "man")
+
+
+def test_refused_input():
+    def told(part, *arguments, status=4):
+        error = error_of(*arguments, status=status)
+        assert part in error["message"] + error["hint"], error
+    empty, garbage = TMP / "empty.onnx", TMP / "garbage.onnx"
+    empty.write_bytes(b"")
+    garbage.write_bytes(bytes(range(256)) * 16)
+    cut = TMP / "cut.onnx"
+    cut.write_bytes(pathlib.Path(MLP).read_bytes()[:100000])
+    wrong = TMP / "wrong.sx"
+    wrong.write_text(TWICE.replace("add(%0, %0)", "add(%0, %9)"))
+    told("nowhere.onnx", "compile", "/nowhere.onnx")
+    told("is empty", "compile", empty)
+    told("", "compile", garbage)
+    told("", "compile", cut)
+    told("line 4", "compile", wrong)
+    told("cannot be read", "compile", TMP)
+    told("z80", "compile", MLP, "-d", "batch=1", "--target", "z80")
+    told("no code generator", "compile", MLP, "-d", "batch=1", "--target", "h100")
+    told("batch", "compile", MLP)
+    told("65536", "compile", MLP, "-d", "batch=100000000")
+    told("nowhere.sxm", "run", "/nowhere.sxm")
+    for name in ("run", "explain", "module show", "module dump", "module check"):
+        told("nowhere.sxm", *name.split(), "/nowhere.sxm")
+        told("not a regular file", *name.split(), TMP)
+
+
+def test_no_daemon():
+    for name in NEEDS_DAEMON:
+        argument = {"cache show": ["abcd"], "cache evict": ["--all"]}.get(name, [])
+        error = error_of(*name.split(), *argument, status=3)
+        assert error["code"] == "NODAEMON" and NOBODY in error["message"] and error["retry"], error
+    error = error_of("compile", MLP, "-d", "batch=1", "--daemon-only", status=3)
+    assert NOBODY in error["message"]
+    sx("optimize", MLP, "--daemon-only", status=3)
+
+
+def test_what_needs_no_daemon():
+    ops = js("ops", schema="ops")["ops"]
+    assert {"dot_general", "softmax", "reduce"} <= {o["name"] for o in ops}
+    text = sx("ops").stdout.decode()
+    assert all(o["name"] in text for o in ops)
+    version = js("version", schema="version")
+    assert version["version"] in sx("--version").stdout.decode() and version["toolchain"].startswith("symplexd ")
+    doctor = js("doctor", schema="doctor", status=None)
+    rows = {f["name"]: f for f in doctor["findings"]}
+    assert rows["isa"]["found"] and rows["executable-memory"]["found"] and not rows["daemon"]["found"], rows
+    assert {"processor", "cores", "memory", "socket", "state-directory", "isl", "libsodium", "cuda-driver", "nvjitlink",
+            "nvrtc", "ptxas", "nccl"} <= set(rows)
+    assert doctor["well"] == all(f["found"] for f in rows.values() if f["needed"])
+    assert sx("doctor", status=None).returncode == (0 if doctor["well"] else 1)
+
+
+def test_in_process_says_so_once():
+    done = sx("compile", MLP, "-d", "batch=2", "-o", TMP / "a.sxm")
+    lines = done.stderr.decode().splitlines()
+    assert len([line for line in lines if "compiling in process" in line]) == 1 and NOBODY in lines[0], lines
+    assert done.stdout == b""
+    never = sx("compile", MLP, "-d", "batch=2", "--no-daemon", "-o", TMP / "b.sxm")
+    assert b"no daemon" not in never.stderr
+    tables = [js("module", "show", TMP / name, schema="module") for name in ("a.sxm", "b.sxm")]
+    assert tables[0] == tables[1]
+    default = sx("compile", TMP / "twice.sx", status=4)
+    assert b"twice.sx" in default.stderr
+
+
+def test_text_program_round_trip():
+    source = TMP / "twice.sx"
+    source.write_text(TWICE)
+    for count in (1, 7, 1000):
+        values = [((i * 7919) % 1009 - 500) / 16 for i in range(count)]
+        module, _ = compile_to("twice.sxm", source, "-d", "n=%d" % count, "-t", "x86-64-v3")
+        x = write_npy(TMP / "x.npy", values, [count])
+        run = js("run", module, "--input", "x=%s" % x, "--output", TMP / "out", "--check", "--threads", 2, schema="run")
+        assert run["check"]["passed"] and run["check"]["elements"] == count and run["threads"] == 2
+        shape, y = read_npy(TMP / "out" / "y.npy")
+        assert shape == (count,) and list(y) == [2 * v for v in values]
+    assert sx("compile", source, "-d", "n=3").stderr.decode().splitlines()[-1].startswith("twice.sxm: ")
+    assert (TMP / "twice.sxm").exists()
+    text = sx("optimize", source).stdout.decode()
+    assert text.startswith("sx 1\n") and "fused" in text
+    better = TMP / "better.sx"
+    sx("optimize", source, "-o", better)
+    assert better.read_text() == text and js("optimize", source, schema="optimize")["program"] == text
+    compile_to("again.sxm", better, "-d", "n=5")
+
+
+def test_run_refuses():
+    def told(part, *arguments, status):
+        error = error_of("run", TMP / "twice.sxm", *arguments, status=status)
+        assert part in error["message"], error
+    source = TMP / "twice.sx"
+    source.write_text(TWICE)
+    compile_to("twice.sxm", source, "-d", "n=4", "-t", "x86-64-v3")
+    told("input x is not given", status=2)
+    told("none of that name", "--input", "z=%s" % (TMP / "x.npy"), status=2)
+    told("not of the form", "--input", "x", status=2)
+    told("f32[5]", "--input", "x=%s" % write_npy(TMP / "five.npy", [0] * 5, [5]), status=4)
+    told("i32[4]", "--input", "x=%s" % write_npy(TMP / "ints.npy", [0] * 4, [4], "i"), status=4)
+    told("nowhere.npy", "--input", "x=/nowhere.npy", status=4)
+    told("not a whole number", "--random", "1", "--threads", "0", status=2)
+
+
+def test_altered_modules():
+    source = TMP / "twice.sx"
+    source.write_text(TWICE)
+    module, _ = compile_to("twice.sxm", source, "-d", "n=4", "-t", "x86-64-v3")
+    data = module.read_bytes()
+    assert js("module", "check", module, schema="module_check")["valid"]
+    bad = TMP / "bad.sxm"
+    for change in (data[:-1], data[:100], data[:64], b"SX", data + b"x", b"\x7fELF" + data[4:]):
+        bad.write_bytes(change)
+        for command in (["run", "--random", "1"], ["explain"], ["module", "show"], ["module", "check"], ["module", "dump"]):
+            error = error_of(*command, bad, status=6)
+            assert error["code"] == "CORRUPT", error
+    code = next(line for line in sx("module", "show", module).stdout.decode().splitlines() if " map " in line)
+    assert "KERNEL" not in code
+    jump = data.rindex(b"\xc3")  # a return in the code section becomes a software interrupt
+    bad.write_bytes(data[:jump] + b"\xcc" + data[jump + 1:])
+    error_of("module", "check", bad, status=6)
+    bad.write_bytes(b"")
+    error_of("run", bad, status=6)
+
+
+def test_explain_and_dump():
+    module, made = compile_to("mlp.sxm", MLP, "-d", "batch=4")
+    explained = js("explain", module, schema="explain")
+    assert explained["key"] == made["key"] and explained["extents"] == {"batch": 4}
+    assert [s["name"] for s in explained["stages"]][:2] == ["parse", "saturate"]
+    assert all(s["stop"] for s in explained["stages"]) and any(s["elapsed_ns"] > 0 for s in explained["stages"])
+    assert explained["rewrites"] and all(r["rule"] and r["before"] != r["after"] for r in explained["rewrites"])
+    kernels = explained["kernels"]
+    assert len([k for k in kernels if not k["prologue"]]) == 4, kernels  # three layers and the softmax
+    assert all(k["estimate_ns"] >= k["floor_ns"] > 0 for k in kernels)
+    assert explained["estimate_ns"] >= explained["floor_ns"] > 0
+    assert explained["estimate_ns"] <= explained["input_estimate_ns"]
+    assert explained["checks"] and all(c["passed"] and c["error"] <= c["tolerance"] for c in explained["checks"])
+    text = sx("explain", module).stdout.decode()
+    for part in ("STAGE", "saturate", "rewrites", "RATIO", "NUMERICS", "legal: ", "CHECK", "roofline floor"):
+        assert part in text, part
+    folder = TMP / "dumped"
+    dumped = js("module", "dump", module, "-o", folder, schema="module_dump")
+    files = [p for p in folder.rglob("*") if p.is_file()]
+    assert dumped["files"] == len(files) and dumped["bytes"] == sum(p.stat().st_size for p in files)
+    manifest = (folder / "manifest.txt").read_text()
+    assert all(str(p.relative_to(folder)) in manifest for p in files if p.name != "manifest.txt")
+    shown = js("module", "show", module, schema="module")
+    assert (folder / "code.bin").stat().st_size == shown["code_bytes"]
+    assert read_npy(folder / "weights" / "002_fc0_bias.npy")[0] == (512,)
+    sx("compile", folder / "program.sx", "-d", "batch=4", "--no-daemon", "-o", TMP / "from_text.sxm")
+    assert js("explain", TMP / "from_text.sxm")["key"] == made["key"]
+    parts = sorted(folder.glob("kernels/*.s"))
+    assert len(parts) == sum(len(k["parts"]) for k in shown["kernels"])
+    if shutil.which("as") and shutil.which("objcopy"):
+        for part in parts:
+            subprocess.run(["as", str(part), "-o", str(TMP / "k.o")], check=True)
+            subprocess.run(["objcopy", "-O", "binary", "-j", ".text", str(TMP / "k.o"), str(TMP / "k.bin")], check=True)
+            assert (TMP / "k.bin").read_bytes() == part.with_suffix(".bin").read_bytes(), part
+    assert "vfmadd" in parts[1].read_text()
+
+
+def test_weights_apart():
+    with_weights, a = compile_to("with.sxm", MLP, "-d", "batch=3")
+    without, b = compile_to("without.sxm", MLP, "-d", "batch=3", "--no-weights")
+    assert a["key"] == b["key"] and without.stat().st_size < with_weights.stat().st_size - 2000000
+    x = write_npy(TMP / "x3.npy", input_rows(3), [3, 784])
+    sx("run", with_weights, "--input", "x=%s" % x, "--output", TMP / "o1", "-n", 1)
+    assert "weight fc0.weight is not given" in error_of("run", without, "--input", "x=%s" % x, status=2)["message"]
+    sx("module", "dump", with_weights, "-o", TMP / "w")
+    given = []
+    for path in sorted((TMP / "w" / "weights").iterdir()):
+        given += ["--weight", "%s=%s" % (path.stem[4:].replace("_", "."), path)]
+    assert len(given) == 12
+    run = js("run", without, "--input", "x=%s" % x, *given, "--output", TMP / "o2", "--check", "-n", 1)
+    assert run["check"]["passed"]
+    one, two = read_npy(TMP / "o1" / "y.npy"), read_npy(TMP / "o2" / "y.npy")
+    assert one == two and one[0] == (3, 10)
+    for row in range(3):
+        assert abs(sum(one[1][10 * row:10 * row + 10]) - 1) < 1e-5
+
+
+def test_bits_do_not_depend_on_batch_or_target():
+    rows = {}
+    for target in TARGETS:
+        for batch in (1, 3):
+            module, _ = compile_to("mlp.sxm", MLP, "-d", "batch=%d" % batch, "-t", target)
+            x = write_npy(TMP / "x.npy", input_rows(batch), [batch, 784])
+            run = js("run", module, "--input", "x=%s" % x, "--output", TMP / "o", "--check", "-n", 1)
+            assert run["check"]["passed"] and run["check"]["elements"] == 10 * batch
+            rows[target, batch] = read_npy(TMP / "o" / "y.npy")[1][:10].tobytes()
+            sx("run", module, "--random", 7, "--check", "-n", 1)
+    assert len(set(rows.values())) == 1, rows
+
+
+def test_example_and_header():
+    done = subprocess.run([str(BINARY / "symplex-example"), MLP], capture_output=True, text=True, timeout=60,
+                          env=dict(os.environ, SYMPLEX_SOCKET=NOBODY))
+    assert done.returncode == 0, done
+    assert done.stdout.count("sum 1.000000") == 4 and done.stderr.count("compiling in process") == 1, done
+    library = BINARY.parent / "lib" / "libsymplex.so"
+    if shutil.which("nm"):
+        table = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True).stdout
+        names = [line.split()[-1] for line in table.splitlines() if line.split()[-2] in "TDBR"]
+        ours = [n for n in names if n.startswith(("sx", "symplex"))]
+        assert ours and all(n.startswith("symplex_") for n in ours), ours
+    header = '#include "client/symplex.h"\nint main(%s) { return symplex_version() == 0; }\n'
+    for compiler, language, standard, arguments in (("g++", "c++", "c++11", ""), ("gcc", "c", "c99", "void")):
+        if shutil.which(compiler):
+            subprocess.run([compiler, "-x", language, "-std=" + standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+                            "-I", str(ROOT), "-fsyntax-only", "-"], input=header % arguments, text=True, check=True)
+
+
+# ---- with the daemon ----
+def test_miss_hit_restart_hit():
+    root = tempfile.mkdtemp(prefix="sxd.")
+    arguments = (MLP, "-d", "batch=5")
+    try:
+        with Daemon(program="symplexd", root=root) as daemon:
+            first, miss = compile_to("m1.sxm", *arguments, "--daemon-only", socket=daemon.path)
+            second, hit = compile_to("m2.sxm", *arguments, "--daemon-only", socket=daemon.path)
+            assert not miss["hit"] and miss["tier"] == "none" and hit["hit"] and hit["tier"] == "ram", (miss, hit)
+            assert first.read_bytes() == second.read_bytes() and miss["key"] == hit["key"]
+            status = js("status", socket=daemon.path, schema="status_result")["counters"]
+            assert status["compiles"] == 1 and status["hits_ram"] == 1 and status["coalesced"] == 0, status
+            other, change = compile_to("m3.sxm", *arguments, "--exact", "--daemon-only", socket=daemon.path)
+            assert not change["hit"] and change["key"] != miss["key"]
+            again, refresh = compile_to("m4.sxm", *arguments, "--refresh", "--daemon-only", socket=daemon.path)
+            assert not refresh["hit"] and refresh["key"] == miss["key"]
+        with Daemon(program="symplexd", root=root) as daemon:
+            third, disk = compile_to("m5.sxm", *arguments, "--daemon-only", socket=daemon.path)
+            assert disk["hit"] and disk["tier"] == "disk" and third.read_bytes() == again.read_bytes(), disk
+            assert js("status", socket=daemon.path)["counters"]["compiles"] == 0
+            said = sx("compile", *arguments, "--daemon-only", "-o", third, socket=daemon.path).stderr.decode().splitlines()
+            assert len(said) == 1 and "from the cache (ram)" in said[0], said
+        alone, here = compile_to("m6.sxm", *arguments)
+        assert here["tier"] == "process" and here["key"] == miss["key"] and not here["hit"]
+        shown = [js("module", "show", path) for path in (third, alone)]
+        for table in ("tensors", "kernels", "launches"):
+            assert shown[0][table] == shown[1][table], table
+        x = write_npy(TMP / "x5.npy", input_rows(5), [5, 784])
+        for path, folder in ((third, "p"), (alone, "q")):
+            sx("run", path, "--input", "x=%s" % x, "--output", TMP / folder, "-n", 1)
+        assert read_npy(TMP / "p" / "y.npy") == read_npy(TMP / "q" / "y.npy")
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def test_sixteen_clients_one_compilation():
+    with Daemon(program="symplexd") as daemon:
+        def one(i):
+            return compile_to("p%d.sxm" % i, MLP, "-d", "batch=6", "--daemon-only", socket=daemon.path)[1]
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            made = list(pool.map(one, range(16)))
+        assert len({m["key"] for m in made}) == 1
+        assert len({(TMP / ("p%d.sxm" % i)).read_bytes() for i in range(16)}) == 1
+        counters = js("status", socket=daemon.path)["counters"]
+        assert counters["compiles"] == 1, counters
+        assert counters["coalesced"] + counters["hits_ram"] == 15, counters
+
+
+def test_service_commands():
+    source = TMP / "twice.sx"
+    source.write_text(TWICE)
+    with Daemon(program="symplexd") as daemon:
+        def ask(*arguments, **more):
+            return js(*arguments, socket=daemon.path, **more)
+        keys = [ask("compile", source, "--daemon-only", "-d", "n=%d" % n, "-o", TMP / "t.sxm")["key"] for n in (1, 2, 3)]
+        assert ask("ping", schema="ping_result")["boot_id"]
+        assert sx("ping", socket=daemon.path).stdout.startswith(b"alive")
+        listed = ask("cache", "ls", schema="cache_list_result")
+        assert {e["key"] for e in listed["entries"]} == set(keys) and not listed["more"]
+        assert len(ask("cache", "ls", "--limit", 2)["entries"]) == 2
+        assert b"more" in sx("cache", "ls", "--limit", "2", socket=daemon.path).stderr
+        shown = ask("cache", "show", keys[1], schema="cache_show_result")
+        assert shown["entry"][0]["key"] == keys[1]
+        parts = {p["name"]: bytes.fromhex(p["value"]) for p in shown["parts"]}
+        assert parts["extents"] == b"n=2" and parts["target"].startswith(b"x86-64-v"), parts
+        assert ask("cache", "show", keys[1][:12].upper()) == shown
+        text = sx("cache", "show", keys[1], socket=daemon.path).stdout.decode()
+        assert keys[1] in text and "n=2" in text
+        for key, status, code in (("0" * 64, 1, "ABSENT"), ("0" * 20, 1, "ABSENT"), ("xyz", 2, "USAGE"), ("abc", 2, "USAGE"),
+                                  ("a" * 65, 2, "USAGE")):
+            assert error_of("cache", "show", key, status=status, socket=daemon.path)["code"] == code
+        verified = ask("cache", "verify", schema="cache_verify_result")
+        assert verified["checked"] == 3 and verified["bad"] == 0
+        assert ask("cache", "evict", keys[0][:10], schema="cache_evict_result")["entries"] == 1
+        assert not ask("compile", source, "--daemon-only", "-d", "n=1", "-o", TMP / "t.sxm")["hit"]
+        assert ask("cache", "evict", "--all")["entries"] == 3
+        assert ask("optimize", source, "--daemon-only", schema="optimize")["program"].startswith("sx 1\n")
+        assert ask("jobs", schema="jobs_result")["jobs"] is not None
+        status = ask("status", schema="status_result")
+        assert status["state"] == "ready" and status["socket"] == str(daemon.path)
+        assert all(w in sx("status", socket=daemon.path).stdout.decode() for w in ("hits_ram", "coalesced", "WORKER"))
+        rows = {f["name"]: f for f in ask("doctor")["findings"]}
+        assert rows["daemon"]["found"] and rows["socket"]["found"] and "mode 0600" in rows["socket"]["detail"], rows
+        assert status["directory"] in rows["state-directory"]["detail"]
+        for arguments in (["compile", MLP], ["compile", source, "-d", "n=9999"], ["compile", MLP, "-d", "batch=1", "-t", "h100"]):
+            error_of(*arguments, "--daemon-only", "-o", TMP / "t.sxm", status=4, socket=daemon.path)
+        assert ask("shutdown", schema="shutdown_result")["state"] == "draining"
+        assert daemon.process.wait(20) == 0
+
+
+def test_daemon_that_hangs():
+    """Something listens and never answers: 50 ms, one line, and the work is done."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    path = TMP / "silent.sock"
+    listener.bind(str(path))
+    listener.listen(8)
+    source = TMP / "twice.sx"
+    source.write_text(TWICE)
+    done = sx("compile", source, "-d", "n=4", "-o", TMP / "t.sxm", socket=path)
+    assert b"says nothing; compiling in process" in done.stderr, done.stderr
+    error_of("ping", status=3, socket=path)
+    listener.close()
+
+
+try:
+    run(globals())
+finally:
+    shutil.rmtree(TMP, ignore_errors=True)

@@ -1,0 +1,352 @@
+/* The public library through its own header: compile in a process of our own, load, run, compare; what is wrong is told. */
+#include "client/symplex.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "client/npy.h"
+#include "core/base/rng.h"
+#include "tests/lib/test.h"
+
+#define MLP SX_SOURCE_DIR "/tests/models/mlp.onnx"
+#define TARGET "x86-64-v3" /* runs wherever modules run */
+
+static symplex_error error;
+static symplex_client *client;
+
+#define ck_ok(call)                                                                         \
+    do {                                                                                    \
+        symplex_code ck_code_ = (call);                                                     \
+        ck_assert_msg(ck_code_ == SYMPLEX_OK, "%s: %s: %s", #call, error.name, error.text); \
+    } while (0)
+#define ck_fails(call, expected, part)                                                      \
+    do {                                                                                    \
+        symplex_code ck_code_ = (call);                                                     \
+        ck_assert_msg(ck_code_ == (expected), "%s: %s: %s", #call, error.name, error.text); \
+        ck_assert_int_eq(error.code, (expected));                                           \
+        ck_assert_msg(strstr(error.text, (part)) != NULL, "text is '%s'", error.text);      \
+    } while (0)
+
+static void setup(void)
+{
+    symplex_options options = {.daemon = SYMPLEX_DAEMON_NEVER};
+    ck_ok(symplex_open(&options, &client, &error));
+}
+static void teardown(void)
+{
+    symplex_close(client);
+}
+
+static symplex_module *compile_mlp(int64_t batch, uint32_t flags, symplex_compiled *info)
+{
+    symplex_dim dim = {"batch", batch};
+    symplex_program program = {
+        .path = MLP, .target = TARGET, .dims = &dim, .dim_count = 1, .flags = flags};
+    symplex_module *module;
+    void *bytes;
+    size_t size;
+    ck_ok(symplex_compile(client, &program, &bytes, &size, info, &error));
+    ck_ok(symplex_module_open(bytes, size, 2, &module, &error));
+    symplex_free(bytes);
+    return module;
+}
+
+static void bind_floats(symplex_module *module, symplex_role role, const char *name, float *memory,
+                        size_t count)
+{
+    size_t index = symplex_module_find(module, role, name);
+    ck_assert_uint_ne(index, SYMPLEX_NO_TENSOR);
+    ck_ok(symplex_module_bind(module, index, memory, count * sizeof(float), &error));
+}
+
+/* ---- what works ---- */
+
+/* The outputs of NumPy for x of seed 7 at batch 3 (tests/models/README.md). */
+START_TEST(a_model_runs_and_agrees_with_numpy)
+{
+    symplex_compiled info;
+    symplex_check check;
+    sx_ctx cx;
+    sxc_npy want;
+    sx_ctx_init(&cx, (size_t)1 << 20);
+    static float x[3 * 784], y[3 * 10];
+    sx_rng rng = {7};
+    for (size_t i = 0; i < SX_COUNT(x); i++) {
+        x[i] = sx_rng_f32(&rng);
+    }
+    symplex_module *module = compile_mlp(3, 0, &info);
+    ck_assert_str_eq(info.tier, "process");
+    ck_assert_int_eq(info.hit, 0);
+    ck_assert_uint_eq(strlen(info.key), 64);
+    bind_floats(module, SYMPLEX_INPUT_TENSOR, "x", x, SX_COUNT(x));
+    bind_floats(module, SYMPLEX_OUTPUT_TENSOR, "y", y, SX_COUNT(y));
+    ck_ok(symplex_module_run(module, &error));
+    ck_sx_ok(&cx, sxc_npy_read(&cx, SX_SOURCE_DIR "/tests/models/mlp.expected.npy", &want));
+    ck_assert_uint_eq(want.bytes.len, SX_COUNT(y) * sizeof(double));
+    for (size_t i = 0; i < SX_COUNT(y); i++) {
+        double value;
+        memcpy(&value, want.bytes.ptr + i * sizeof(value), sizeof(value));
+        ck_assert_double_eq_tol((double)y[i], value, 2e-6);
+    }
+    ck_ok(symplex_module_check(module, &check, &error));
+    ck_assert_int_eq(check.passed, 1);
+    ck_assert_uint_eq(check.elements, SX_COUNT(y));
+    y[17] += 0.01F; /* as if a kernel were wrong */
+    ck_fails(symplex_module_check(module, &check, &error), SYMPLEX_MISMATCH,
+             "output y: element 17");
+    ck_assert_int_eq(check.passed, 0);
+    symplex_module_info about;
+    symplex_module_describe(module, &about);
+    ck_assert_str_eq(about.key, info.key);
+    ck_assert_str_eq(about.target, TARGET);
+    ck_assert_uint_eq(about.threads, 2);
+    ck_assert_double_ge(about.estimate_ns, about.floor_ns);
+    ck_assert_double_ge(about.flops, 2.0 * 3 * (784 * 512 + 512 * 256 + 256 * 10));
+    symplex_module_close(module);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+START_TEST(tensors_are_listed)
+{
+    symplex_module *module = compile_mlp(2, SYMPLEX_NO_WEIGHTS, NULL);
+    size_t count = symplex_module_tensor_count(module), weights = 0;
+    ck_assert_uint_eq(count, 8);
+    for (size_t i = 0; i < count; i++) {
+        symplex_tensor tensor;
+        ck_ok(symplex_module_tensor(module, i, &tensor, &error));
+        ck_assert_int_eq(tensor.dtype, SYMPLEX_F32);
+        ck_assert_str_eq(tensor.dtype_name, "f32");
+        ck_assert_int_eq(tensor.bound, 0);
+        ck_assert_uint_eq(symplex_module_find(module, tensor.role, tensor.name), i);
+        size_t size = sizeof(float);
+        for (uint32_t d = 0; d < tensor.rank; d++) {
+            size *= (size_t)tensor.shape[d];
+        }
+        ck_assert_uint_eq(tensor.size, size);
+        weights += tensor.role == SYMPLEX_WEIGHT_TENSOR;
+    }
+    ck_assert_uint_eq(weights, 6);
+    ck_assert_uint_eq(symplex_module_find(module, SYMPLEX_INPUT_TENSOR, "y"), SYMPLEX_NO_TENSOR);
+    symplex_tensor tensor;
+    ck_fails(symplex_module_tensor(module, count, &tensor, &error), SYMPLEX_USAGE, "no tensor");
+    symplex_module_close(module);
+}
+END_TEST
+
+/* The same key with and without weights; a module without them says which are missing. */
+START_TEST(weights_may_stay_away)
+{
+    symplex_compiled with, without;
+    static float x[784], y[10], weight[512 * 784];
+    symplex_module_close(compile_mlp(1, 0, &with));
+    symplex_module *module = compile_mlp(1, SYMPLEX_NO_WEIGHTS, &without);
+    ck_assert_str_eq(with.key, without.key);
+    bind_floats(module, SYMPLEX_INPUT_TENSOR, "x", x, SX_COUNT(x));
+    bind_floats(module, SYMPLEX_OUTPUT_TENSOR, "y", y, SX_COUNT(y));
+    ck_fails(symplex_module_run(module, &error), SYMPLEX_INPUT, "is not bound");
+    ck_fails(symplex_module_check(module, NULL, &error), SYMPLEX_INPUT, "is not bound");
+    for (size_t i = 0; i < symplex_module_tensor_count(module); i++) {
+        symplex_tensor tensor;
+        ck_ok(symplex_module_tensor(module, i, &tensor, &error));
+        if (tensor.role == SYMPLEX_WEIGHT_TENSOR) {
+            ck_ok(symplex_module_bind(module, i, weight, tensor.size, &error));
+        }
+    }
+    ck_ok(symplex_module_run(module, &error));
+    for (size_t i = 0; i < SX_COUNT(y); i++) {
+        ck_assert_double_eq_tol((double)y[i], 0.1, 1e-6); /* all weights are zero */
+    }
+    symplex_module_close(module);
+}
+END_TEST
+
+typedef struct {
+    uint32_t count;
+    char text[512];
+} heard;
+static void listen_to(void *self, const char *text)
+{
+    heard *h = self;
+    h->count++;
+    (void)snprintf(h->text, sizeof(h->text), "%s", text);
+}
+
+static const char twice[] = "sx 1\n"
+                            "graph \"twice\" (n in [1, 64]) {\n"
+                            "    %0 = parameter {name = \"x\", weight = 0} : f32[n]\n"
+                            "    %1 = add(%0, %0) : f32[n]\n"
+                            "    return %1 as \"y\"\n"
+                            "}\n";
+
+START_TEST(text_from_memory_and_nobody_answers)
+{
+    char folder[256], path[300];
+    heard h = {0};
+    sx_test_mkdtemp(folder);
+    (void)snprintf(path, sizeof(path), "%s/none.sock", folder);
+    symplex_options options = {.socket = path, .message = listen_to, .self = &h};
+    symplex_client *automatic;
+    symplex_dim dim = {"n", 5};
+    symplex_program program = {
+        .bytes = twice, .size = sizeof(twice) - 1, .target = TARGET, .dims = &dim, .dim_count = 1};
+    symplex_compiled info;
+    symplex_module *module;
+    ck_ok(symplex_open(&options, &automatic, &error));
+    memset(path, 'x', strlen(path)); /* the text of the options was copied */
+    (void)snprintf(path, sizeof(path), "%s/out.sxm", folder);
+    ck_ok(symplex_compile_file(automatic, &program, path, &info, &error));
+    ck_assert_uint_eq(h.count, 1);
+    ck_assert_ptr_nonnull(strstr(h.text, "none.sock"));
+    ck_assert_str_eq(info.tier, "process");
+    ck_fails(symplex_ping(automatic, NULL, &error), SYMPLEX_NODAEMON, "none.sock");
+    ck_ok(symplex_module_open_file(path, 1, &module, &error));
+    float x[5] = {1, -2, 3.5F, 0, 1e30F}, y[5];
+    bind_floats(module, SYMPLEX_INPUT_TENSOR, "x", x, 5);
+    bind_floats(module, SYMPLEX_OUTPUT_TENSOR, "y", y, 5);
+    ck_ok(symplex_module_run(module, NULL));
+    for (int i = 0; i < 5; i++) {
+        ck_assert_double_eq((double)y[i], (double)(x[i] + x[i]));
+    }
+    symplex_module_close(module);
+    char *text;
+    size_t size;
+    ck_ok(symplex_optimize(automatic, &program, &text, &size, &error));
+    ck_assert_uint_eq(strlen(text), size);
+    ck_assert_ptr_nonnull(strstr(text, "fused"));
+    symplex_free(text);
+    symplex_close(automatic);
+    (void)snprintf(path, sizeof(path), "%s/none.sock", folder);
+    options.daemon = SYMPLEX_DAEMON_ONLY;
+    ck_fails(symplex_open(&options, &automatic, &error), SYMPLEX_NODAEMON, "none.sock");
+    ck_assert_ptr_null(automatic);
+    sx_test_rmtree(folder);
+}
+END_TEST
+
+/* ---- what is wrong ---- */
+
+START_TEST(wrong_programs)
+{
+    static const struct {
+        const char *path, *text, *target;
+        symplex_dim dim;
+        uint32_t flags;
+        symplex_code code;
+        const char *part;
+    } row[] = {
+        {"/nowhere/model.onnx",
+         NULL,
+         TARGET,
+         {"batch", 1},
+         0,
+         SYMPLEX_INPUT,
+         "/nowhere/model.onnx"},
+        {MLP, NULL, "z80", {"batch", 1}, 0, SYMPLEX_INPUT, "z80"},
+        {MLP, NULL, "h100", {"batch", 1}, 0, SYMPLEX_UNIMPLEMENTED, "h100"},
+        {MLP, NULL, TARGET, {"batch", 0}, 0, SYMPLEX_USAGE, "batch: 0"},
+        {MLP, NULL, TARGET, {"batch", INT64_MAX}, 0, SYMPLEX_USAGE, "batch"},
+        {MLP, NULL, TARGET, {"seq", 4}, 0, SYMPLEX_INPUT, "batch"},
+        {MLP, NULL, TARGET, {NULL, 4}, 0, SYMPLEX_USAGE, "without a name"},
+        {MLP, NULL, TARGET, {"batch", 1}, 1u << 30, SYMPLEX_USAGE, "flags"},
+        {NULL, NULL, TARGET, {"batch", 1}, 0, SYMPLEX_USAGE, "neither path nor bytes"},
+        {NULL, "sx 1\ngraph nonsense", TARGET, {"batch", 1}, 0, SYMPLEX_INPUT, "line 2"},
+        {NULL, "\x08\x07 not onnx", TARGET, {"batch", 1}, 0, SYMPLEX_INPUT, ""},
+    };
+    for (size_t i = 0; i < SX_COUNT(row); i++) {
+        symplex_program program = {.path = row[i].path,
+                                   .bytes = row[i].text,
+                                   .size = row[i].text != NULL ? strlen(row[i].text) : 0,
+                                   .target = row[i].target,
+                                   .dims = &row[i].dim,
+                                   .dim_count = 1,
+                                   .flags = row[i].flags};
+        void *bytes = &error;
+        size_t size = 1;
+        ck_fails(symplex_compile(client, &program, &bytes, &size, NULL, &error), row[i].code,
+                 row[i].part);
+        ck_assert_ptr_null(bytes);
+        ck_assert_uint_eq(size, 0);
+    }
+}
+END_TEST
+
+START_TEST(wrong_modules)
+{
+    symplex_dim dim = {"n", 64};
+    symplex_program program = {
+        .bytes = twice, .size = sizeof(twice) - 1, .target = TARGET, .dims = &dim, .dim_count = 1};
+    symplex_module *module;
+    void *bytes;
+    size_t size;
+    sx_rng rng = {sx_test_seed()};
+    ck_ok(symplex_compile(client, &program, &bytes, &size, NULL, &error));
+    uint8_t *copy = malloc(size);
+    for (int i = 0; i < 200; i++) { /* cut anywhere */
+        size_t cut = sx_rng_below(&rng, size);
+        memcpy(copy, bytes, size);
+        ck_assert_int_eq(symplex_module_open(copy, cut, 1, &module, &error), SYMPLEX_CORRUPT);
+        ck_assert_ptr_null(module);
+    }
+    for (int i = 0; i < 200;
+         i++) { /* altered anywhere but in the gaps between sections, which are zero */
+        size_t at = sx_rng_below(&rng, size);
+        memcpy(copy, bytes, size);
+        copy[at] ^= (uint8_t)(1u << sx_rng_below(&rng, 8));
+        symplex_code code = symplex_module_open(copy, size, 1, &module, &error);
+        ck_assert_msg(code == SYMPLEX_CORRUPT ||
+                          (code == SYMPLEX_OK && ((uint8_t *)bytes)[at] == 0),
+                      "byte %zu: %s %s", at, error.name, error.text);
+        symplex_module_close(module);
+    }
+    ck_fails(symplex_module_open(bytes, 0, 1, &module, &error), SYMPLEX_CORRUPT, "0 bytes");
+    ck_fails(symplex_module_open(bytes, size, 257, &module, &error), SYMPLEX_USAGE, "256");
+    ck_fails(symplex_module_open(NULL, size, 1, &module, &error), SYMPLEX_USAGE, "no bytes");
+    ck_fails(symplex_module_open_file("/nowhere/a.sxm", 1, &module, &error), SYMPLEX_INPUT,
+             "a.sxm");
+    ck_ok(symplex_module_open(bytes, size, 1, &module, &error));
+    float x[64];
+    ck_fails(symplex_module_bind(module, 0, x, 12, &error), SYMPLEX_INPUT,
+             "12 bytes given, it has 256");
+    ck_fails(symplex_module_bind(module, 99, x, 12, &error), SYMPLEX_USAGE, "no tensor");
+    ck_fails(symplex_module_bind(module, SYMPLEX_NO_TENSOR, x, 12, &error), SYMPLEX_USAGE,
+             "no tensor");
+    symplex_module_close(module);
+    symplex_free(bytes);
+    free(copy);
+}
+END_TEST
+
+START_TEST(wrong_calls)
+{
+    symplex_options options = {.daemon = (symplex_daemon)7};
+    symplex_client *none;
+    ck_fails(symplex_open(&options, &none, &error), SYMPLEX_USAGE, "daemon mode 7");
+    ck_fails(symplex_open(NULL, NULL, &error), SYMPLEX_USAGE, "symplex_open");
+    ck_fails(symplex_compile(client, NULL, NULL, NULL, NULL, &error), SYMPLEX_USAGE, "program");
+    ck_fails(symplex_ping(NULL, NULL, &error), SYMPLEX_USAGE, "no client");
+    ck_assert_str_eq(error.name, "USAGE");
+    symplex_close(NULL);
+    symplex_module_close(NULL);
+    symplex_free(NULL);
+    ck_assert_str_eq(symplex_version(), "0.1.0");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("symplex");
+    TCase *all = tcase_create("all");
+    tcase_add_checked_fixture(all, setup, teardown);
+    tcase_add_test(all, a_model_runs_and_agrees_with_numpy);
+    tcase_add_test(all, tensors_are_listed);
+    tcase_add_test(all, weights_may_stay_away);
+    tcase_add_test(all, text_from_memory_and_nobody_answers);
+    tcase_add_test(all, wrong_programs);
+    tcase_add_test(all, wrong_modules);
+    tcase_add_test(all, wrong_calls);
+    suite_add_tcase(suite, all);
+    return sx_test_main(suite);
+}
