@@ -298,7 +298,9 @@ sx_cell sx_reduce_step(sx_eval_mode mode, sx_reducer reducer, sx_dtype dtype, sx
                                                     [SX_MIN] = SX_OP_MINIMUM};
     sx_dtype wide = sx_accumulator(dtype);
     sx_scalar_op op = {.op = combine[reducer], .from = wide, .to = wide};
-    return sx_cell_apply(mode, &op, sum, x, x);
+    bool order =
+        reducer == SX_MAX || reducer == SX_MIN; /* the second operand stays where x is NaN */
+    return order ? sx_cell_apply(mode, &op, x, sum, sum) : sx_cell_apply(mode, &op, sum, x, x);
 }
 
 sx_cell sx_reduce_close(sx_eval_mode mode, sx_dtype dtype, sx_cell sum)
