@@ -95,7 +95,7 @@ static void put_kernels(const sx_bench_options *options, const char *name, const
                        module->strings + kernel->name.offset);
         sx_bench_put(options,
                      &(sx_bench_row){"encoder", name, text, best_launch[k] / 1e3, "us",
-                                     "roofline floor",
+                                     "floor, operands in memory",
                                      kernel->floor_ns > 0 ? kernel->floor_ns / 1e3 : 1e-3});
     }
 }
