@@ -24,6 +24,7 @@ static sx_code read_program(sx_ctx *cx, sx_span text, sx_graph **canonical)
     SX_TRY(sx_graph_parse(cx, text, &graph));
     SX_TRY(sx_graph_check(cx, graph));
     SX_TRY(sx_graph_canon(cx, graph, canonical));
+    (*canonical)->name = graph->name; /* for people: the key does not know it */
     sx_stage_end(cx, stage, "done", (*canonical)->node_count);
     return SX_OK;
 }
