@@ -3,6 +3,8 @@
 #include <string.h>
 
 #define SCRATCH_BYTES ((size_t)64 << 20)
+#define STEP_WORK \
+    64u /* of a step on a small body; numbering values goes with the square of its length */
 
 typedef struct {
     uint32_t node[SX_FUSE_FORMS];
@@ -17,6 +19,7 @@ typedef struct {
     const bool *enabled;
     sx_fuse_pairs *pairs;
     uint64_t *count;
+    uint64_t work;
     uint32_t *readers; /* per class: operations that read it, through views */
     forms *form;       /* per class */
 } fuser;
@@ -67,7 +70,7 @@ static sx_code advance(fuser *f, kernel *k, const sx_attr *attr, const uint32_t 
         sx_tensors_fact(f->t, node)->type != sx_tensors_fact(f->t, k->node)->type) {
         return SX_OK;
     }
-    f->cx->fuel -= f->cx->fuel > 0 ? 1 : 0;
+    f->work += STEP_WORK + (uint64_t)attr->body->instr_count * attr->body->instr_count;
     SX_TRY(pair(f, k->node, node, rule));
     k->node = node;
     k->attr = *attr;
@@ -349,7 +352,8 @@ static void count_readers(fuser *f, const uint32_t *order, uint32_t order_count,
 
 sx_code sx_fuse(sx_ctx *cx, sx_tensors *t, const uint32_t *choice, const uint32_t *order,
                 uint32_t order_count, const uint32_t *root, uint32_t root_count,
-                const bool *enabled, size_t bytes_max, sx_fuse_pairs *pairs, uint64_t *count)
+                const bool *enabled, const sx_eg_limits *limits, uint64_t *fuel,
+                sx_fuse_pairs *pairs, uint64_t *count)
 {
     fuser f = {
         .cx = cx, .t = t, .choice = choice, .enabled = enabled, .pairs = pairs, .count = count};
@@ -362,12 +366,13 @@ sx_code sx_fuse(sx_ctx *cx, sx_tensors *t, const uint32_t *choice, const uint32_
     sx_code code = SX_OK;
     size_t bytes_start = cx->arena.used_bytes;
     for (uint32_t i = 0; i < order_count && code == SX_OK; i++) {
-        if (cx->arena.used_bytes - bytes_start >= bytes_max) {
+        if (cx->arena.used_bytes - bytes_start >= limits->bytes || f.work >= *fuel) {
             break; /* what comes after stays as it is */
         }
         sx_ctx_init(&f.scratch, SCRATCH_BYTES);
         code = fuse_class(&f, order[i]);
         sx_ctx_fini(&f.scratch);
     }
+    *fuel -= f.work < *fuel ? f.work : *fuel;
     return code;
 }

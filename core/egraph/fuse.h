@@ -23,10 +23,11 @@ typedef struct {
 
 /* Adds the kernels of the program that `choice` makes (classes in `order`, children first) and appends their equalities.
  *   enabled   [SX_RULE_COUNT], which rules may be used
- *   bytes_max taken from the arena; operations beyond are left as they are
- *   count     [SX_RULE_COUNT], steps taken by rule, added to
- *   fuel      about 1 per step */
+ *   limits    bytes that may be taken from the arena; operations beyond are left as they are
+ *   fuel      what may be spent, less what was: 64 and the square of the kernel's length per step; at zero the rest is left
+ *   count     [SX_RULE_COUNT], steps taken by rule, added to */
 sx_code sx_fuse(sx_ctx *cx, sx_tensors *t, const uint32_t *choice, const uint32_t *order,
                 uint32_t order_count, const uint32_t *root, uint32_t root_count,
-                const bool *enabled, size_t bytes_max, sx_fuse_pairs *pairs, uint64_t *count);
+                const bool *enabled, const sx_eg_limits *limits, uint64_t *fuel,
+                sx_fuse_pairs *pairs, uint64_t *count);
 #endif

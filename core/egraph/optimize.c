@@ -28,6 +28,7 @@ typedef struct {
     uint32_t *input_node; /* e-node of every node of the input */
     uint32_t *root;       /* e-nodes of the outputs */
     bool enabled[SX_RULE_COUNT];
+    uint64_t fuse_fuel;
     sx_fuse_pairs pairs;
 } optimizer;
 
@@ -281,7 +282,8 @@ static sx_code extract(optimizer *o, bool foresee, uint64_t fuel, sx_extracted *
     return sx_eg_extract(o->cx, &o->t->eg, &wanted, best);
 }
 
-static sx_code fuse_choice(optimizer *o, const uint32_t *choice)
+/* `before`: a choice fused already, or NULL. */
+static sx_code fuse_choice(optimizer *o, const uint32_t *choice, const uint32_t *before)
 {
     sx_walker walker;
     uint64_t total;
@@ -289,8 +291,15 @@ static sx_code fuse_choice(optimizer *o, const uint32_t *choice)
     if (!sx_walker_run(&walker, &o->t->eg, NULL, o->root, o->in->output_count, choice, &total)) {
         return SX_OK; /* the start, where a rule put a cycle through it: nothing to fuse */
     }
+    bool same = before != NULL;
+    for (uint32_t i = 0; i < walker.order_count && same; i++) {
+        same = before[walker.order[i]] == choice[walker.order[i]];
+    }
+    if (same) {
+        return SX_OK;
+    }
     return sx_fuse(o->cx, o->t, choice, walker.order, walker.order_count, o->root,
-                   o->in->output_count, o->enabled, o->options->limits.bytes / 4, &o->pairs,
+                   o->in->output_count, o->enabled, &o->options->limits, &o->fuse_fuel, &o->pairs,
                    o->report->match_count);
 }
 
@@ -304,9 +313,11 @@ static sx_code fuse(optimizer *o)
     SX_TRY(extract(o, false, o->options->extract_fuel / 4, &plain));
     SX_TRY(extract(o, true, o->options->extract_fuel / 4, &foreseen));
     SX_TRY(start_choice(o, &start));
-    SX_TRY(fuse_choice(o, foreseen.choice));
-    SX_TRY(fuse_choice(o, plain.choice));
-    SX_TRY(fuse_choice(o, start));
+    o->fuse_fuel = o->options->limits.fuel;
+    SX_TRY(fuse_choice(o, foreseen.choice, NULL));
+    SX_TRY(fuse_choice(o, plain.choice, foreseen.choice));
+    SX_TRY(fuse_choice(o, start, foreseen.choice));
+    o->report->fuel += o->options->limits.fuel - o->fuse_fuel;
     for (uint32_t i = 0; i < o->pairs.count; i += 3) {
         const uint32_t *word = &o->pairs.word[i];
         uint64_t before = eg->union_count;

@@ -6,6 +6,30 @@
 
 /* ---- programs of choices ---- */
 
+#define SCRATCH_BYTES ((size_t)1 << 20) /* one kernel */
+
+/* The operation as a kernel of its own; *ok false if it is none. */
+static sx_code add_lifted(sx_ctx *cx, const sx_tensors *t, uint32_t n, const sx_type *type,
+                          const sx_node_id *input, sx_graph *graph, sx_node_id *id, bool *ok)
+{
+    sx_ctx scratch;
+    sx_attr fused;
+    sx_ctx_init(&scratch, SCRATCH_BYTES);
+    uint32_t arity = t->eg.node[n].arity;
+    sx_code code = sx_fused_lift(&scratch, sx_tensors_op(t, n), sx_tensors_attr(t, n), type, arity,
+                                 sx_tensors_type(t, n), &fused);
+    *ok = code == SX_OK;
+    if (code == SX_OK) {
+        code = sx_graph_add(cx, graph, SX_OP_FUSED, &fused, input, arity, id);
+    } else if (code != SX_UNIMPLEMENTED) {
+        code = SX_FAIL(cx, code, "lift: %s", scratch.error.text);
+    } else {
+        code = SX_OK;
+    }
+    sx_ctx_fini(&scratch);
+    return code;
+}
+
 static sx_code add_node(sx_ctx *cx, const sx_tensors *t, uint32_t n, bool lift,
                         const uint32_t *made, sx_graph *graph, sx_node_id *id)
 {
@@ -20,17 +44,12 @@ static sx_code add_node(sx_ctx *cx, const sx_tensors *t, uint32_t n, bool lift,
         input[k].i = made[class_];
         type[k] = *sx_tensors_type(t, class_);
     }
-    bool liftable = lift && arity > 0 && op != SX_OP_RESHAPE && op != SX_OP_FUSED;
-    if (liftable) {
-        sx_attr fused;
-        sx_code code = sx_fused_lift(cx, op, &attr, type, arity, sx_tensors_type(t, n), &fused);
-        if (code == SX_OK) {
-            return sx_graph_add(cx, graph, SX_OP_FUSED, &fused, input, arity, id);
+    if (lift && arity > 0 && op != SX_OP_RESHAPE && op != SX_OP_FUSED) {
+        bool ok;
+        SX_TRY(add_lifted(cx, t, n, type, input, graph, id, &ok));
+        if (ok) {
+            return SX_OK;
         }
-        if (code != SX_UNIMPLEMENTED) {
-            return code;
-        }
-        sx_ctx_reset_error(cx);
     }
     return sx_graph_add(cx, graph, op, &attr, input, arity, id);
 }

@@ -362,7 +362,9 @@ void sx_tensors_print(const sx_tensors *t, const uint32_t *choice, uint32_t node
         uint32_t class_ = sx_eg_child(&t->eg, node, k);
         uint32_t chosen = choice != NULL && choice[class_] != SX_EG_NONE ? choice[class_] : class_;
         sx_buf_put_text(text, k > 0 ? ", " : "");
-        if (depth > 0 || t->eg.node[chosen].arity == 0) {
+        bool is_kernel =
+            t->eg.node[chosen].op == SX_OP_FUSED; /* only the outermost shows its program */
+        if ((depth > 0 && !is_kernel) || t->eg.node[chosen].arity == 0) {
             sx_tensors_print(t, choice, chosen, depth > 0 ? depth - 1 : 0, text);
         } else {
             sx_buf_print(text, "%%%u", class_);

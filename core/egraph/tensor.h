@@ -63,7 +63,7 @@ static inline sx_op sx_tensors_op(const sx_tensors *t, uint32_t node)
 sx_eg_language sx_tensors_language(sx_tensors *t);
 
 /* One node as text, its children spelled out for `depth` levels as `choice` has them (NULL or SX_EG_NONE: the smallest node of the
- * class), then named by their classes: "add(negate(%3), %x)". */
+ * class), then (and kernels always) named by their classes: "add(negate(%3), %x)". */
 void sx_tensors_print(const sx_tensors *t, const uint32_t *choice, uint32_t node, uint32_t depth,
                       sx_buf *text);
 #endif

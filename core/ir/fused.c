@@ -134,8 +134,12 @@ bool sx_body_put(sx_body *body, const sx_instr *instr, uint32_t *index)
     uint64_t wanted[INSTR_WORDS];
     size_t size = (size_t)(put_instr(wanted, instr) - wanted) * sizeof(wanted[0]);
     for (uint32_t i = 0; i < body->instr_count; i++) {
+        const sx_instr *other = &body->instr[i];
         uint64_t present[INSTR_WORDS];
-        (void)put_instr(present, &body->instr[i]);
+        if (other->kind != instr->kind || (instr->kind != SX_BODY_IMM && other->x != instr->x)) {
+            continue;
+        }
+        (void)put_instr(present, other);
         if (memcmp(wanted, present, size) == 0) {
             *index = i;
             return true;

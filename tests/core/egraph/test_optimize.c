@@ -364,6 +364,32 @@ START_TEST(test_exploding_program)
 }
 END_TEST
 
+/* A very long program: larger than the limits from the start. It is answered all the same, by a whole program, with a whole proof. */
+START_TEST(test_deep_program)
+{
+    static const sx_op ops[] = {SX_OP_ADD, SX_OP_MULTIPLY, SX_OP_SUBTRACT};
+    sx_graph *graph;
+    sx_node_id value;
+    sx_node_id other;
+    sx_type type = {.dtype = SX_F32, .rank = 1};
+    type.dim[0] = sx_dim_of(4);
+    ck_sx_ok(&cx, sx_graph_make(&cx, SX_SPAN_LITERAL("deep"), NULL, &graph));
+    ck_sx_ok(&cx, sx_build_parameter(&cx, graph, "a", false, &type, &value));
+    ck_sx_ok(&cx, sx_build_parameter(&cx, graph, "b", false, &type, &other));
+    for (uint32_t i = 0; i < 20000; i++) {
+        ck_sx_ok(&cx, sx_build_binary(&cx, graph, ops[i % 3], value, other, &value));
+    }
+    ck_sx_ok(&cx, sx_graph_add_output(&cx, graph, SX_SPAN_LITERAL("y"), value));
+    sx_optimize_options options = sx_optimize_defaults();
+    options.limits.nodes = 10000;
+    options.limits.fuel = 500000;
+    const sx_graph *out = optimize_with(graph, &options);
+    ck_assert_int_eq(report.stop, SX_STOP_NODES);
+    ck_assert_uint_lt(count_op(out, SX_OP_FUSED), 20000);
+    ck_assert_double_eq(differ(graph, out, SX_EVAL_MODP, FILL_PLAIN, 5), 0);
+}
+END_TEST
+
 START_TEST(test_unknown_rule_is_refused)
 {
     sx_optimize_options options = sx_optimize_defaults();
@@ -712,6 +738,7 @@ int main(void)
     tcase_add_test(cases, test_transposes_vanish);
     tcase_add_test(cases, test_matrix_chain_is_optimal);
     tcase_add_test(cases, test_exploding_program);
+    tcase_add_test(cases, test_deep_program);
     tcase_add_test(cases, test_unknown_rule_is_refused);
     tcase_add_test(cases, test_same_bytes_every_time);
     tcase_add_loop_test(cases, test_random_programs, 0, SLICES);
