@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -16,6 +17,18 @@
 #define CHILD_MEMORY_BYTES ((size_t)4 << 30)
 #define CHILD_CPU_SECONDS 3600
 #define RESULT_BYTES_MAX ((size_t)2 << 30)
+
+/* Sanitizers reserve terabytes of address space. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED true
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED false
+#endif
 
 /* What the child says first; then error text and hint, or the result. */
 typedef struct {
@@ -52,12 +65,28 @@ static uint64_t now_ns(void *self)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
+/* Bytes of address space in use: a framework that calls us may have mapped far more than a compilation needs. */
+static rlim_t mapped_bytes(void)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    unsigned long long pages = 0;
+    if (file != NULL) {
+        if (fscanf(file, "%llu", &pages) != 1) {
+            pages = 0;
+        }
+        (void)fclose(file);
+    }
+    return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
+}
+
 SX_NORETURN static void child_main(int fd, const sx_core_request *request, bool optimize)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_CPU, CHILD_CPU_SECONDS);
-    limit(RLIMIT_AS, CHILD_MEMORY_BYTES * 2);
+    if (!SANITIZED) {
+        limit(RLIMIT_AS, mapped_bytes() + CHILD_MEMORY_BYTES * 2);
+    }
     sx_ctx cx;
     sx_ctx_init(&cx, CHILD_MEMORY_BYTES);
     cx.now_ns = now_ns;

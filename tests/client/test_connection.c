@@ -336,6 +336,7 @@ START_TEST(another_protocol_is_no_daemon)
         }
         sx_buf_clear(&server.say);
         sx_buf_put(&server.say, first[i], 8);
+        server.hold = true;
         fake_server_start(&server);
         sxc_connection *connection = NULL;
         ck_sx_fails(&cx, sxc_connect(&cx, server.path, 1000, &connection), SX_NODAEMON,

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/mman.h>
 
 #include "client/npy.h"
 #include "core/base/rng.h"
@@ -160,6 +160,17 @@ START_TEST(weights_may_stay_away)
         ck_assert_double_eq_tol((double)y[i], 0.1, 1e-6); /* all weights are zero */
     }
     symplex_module_close(module);
+}
+END_TEST
+
+/* A framework maps far more memory than a compilation may use; the process that compiles is a child of it. */
+START_TEST(callers_may_be_large)
+{
+    size_t size = (size_t)64 << 30;
+    void *large = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    ck_assert_ptr_ne(large, MAP_FAILED);
+    symplex_module_close(compile_mlp(1, 0, NULL));
+    ck_assert_int_eq(munmap(large, size), 0);
 }
 END_TEST
 
@@ -343,6 +354,7 @@ int main(void)
     tcase_add_test(all, a_model_runs_and_agrees_with_numpy);
     tcase_add_test(all, tensors_are_listed);
     tcase_add_test(all, weights_may_stay_away);
+    tcase_add_test(all, callers_may_be_large);
     tcase_add_test(all, text_from_memory_and_nobody_answers);
     tcase_add_test(all, wrong_programs);
     tcase_add_test(all, wrong_modules);
