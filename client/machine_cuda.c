@@ -19,7 +19,7 @@
 
 extern char **environ;
 
-/* Opens the first of the names that is there. */
+/* Opens the first of the names that is there. It stays loaded: libraries of this kind do not unload cleanly. */
 static void *open_first(const char *const names[NAMES_MAX], const char **name)
 {
     for (uint32_t i = 0; i < NAMES_MAX && names[i] != NULL; i++) {
@@ -85,7 +85,6 @@ static void put_driver(sxc_findings *findings)
         sxc_finding_put(findings, "cuda-driver", true, false, "%s, version unknown", name);
     }
     put_devices(findings, library);
-    (void)dlclose(library);
 }
 
 /* ---- the libraries beside it ---- */
@@ -106,7 +105,6 @@ static void put_pair(sxc_findings *findings, const char *what, const char *const
     } else {
         sxc_finding_put(findings, what, true, false, "%s, version unknown", name);
     }
-    (void)dlclose(library);
 }
 
 static void put_nccl(sxc_findings *findings)
@@ -127,7 +125,6 @@ static void put_nccl(sxc_findings *findings)
     } else {
         sxc_finding_put(findings, "nccl", true, false, "%s, version unknown", name);
     }
-    (void)dlclose(library);
 }
 
 /* ---- ptxas ---- */

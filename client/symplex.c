@@ -380,11 +380,6 @@ static sx_code list_tensors(sx_ctx *cx, symplex_module *module)
         if (!is_interface(tensor)) {
             continue;
         }
-        if (tensor->dtype >= SX_DTYPE_COUNT ||
-            sx_dtype_bytes((sx_dtype)tensor->dtype) != tensor->element_bytes) {
-            return SX_FAIL(cx, SX_CORRUPT, "tensor %u: element type %u with %u bytes an element", i,
-                           tensor->dtype, tensor->element_bytes);
-        }
         sx_span name = sx_module_string(tables, tensor->name);
         module->name[module->count] = strndup((const char *)name.ptr, name.len);
         module->tensor[module->count] = i;

@@ -12,6 +12,7 @@
 
 #include "client/runtime/cpu.h"
 #include "client/runtime/pool.h"
+#include "core/ir/ir.h"
 #include "core/x64/x64.h"
 
 typedef void (*kernel_entry)(void *const *buffer, const int64_t *index, void *workspace);
@@ -157,6 +158,23 @@ static sx_code map_memory(sx_ctx *cx, sxr_program *program)
     return SX_OK;
 }
 
+/* Element types are known ones of the size the module says: who reads a tensor may index tables by them. */
+static sx_code check_types(sx_ctx *cx, const sx_module *module)
+{
+    for (uint64_t i = 0; i < module->tensor_count; i++) {
+        const sx_module_tensor *tensor = &module->tensor[i];
+        if (tensor->dtype >= SX_DTYPE_COUNT ||
+            sx_dtype_bytes((sx_dtype)tensor->dtype) != tensor->element_bytes) {
+            return SX_FAIL(cx, SX_CORRUPT,
+                           "tensor %llu: element type %u with %u bytes an element; %d types are "
+                           "known",
+                           (unsigned long long)i, tensor->dtype, tensor->element_bytes,
+                           SX_DTYPE_COUNT);
+        }
+    }
+    return SX_OK;
+}
+
 static sx_code finish_open(sx_ctx *cx, sxr_program *program, const sxr_options *options)
 {
     SX_TRY(sx_module_decode(cx, (sx_span){program->file, program->file_size},
@@ -173,6 +191,7 @@ static sx_code finish_open(sx_ctx *cx, sxr_program *program, const sxr_options *
         return SX_FAIL(cx, SX_NOMEM, "no memory for %llu tensors",
                        (unsigned long long)module->tensor_count);
     }
+    SX_TRY(check_types(cx, module));
     SX_TRY(check_code(cx, module));
     SX_TRY(map_code(cx, program));
     SX_TRY(sxr_pool_new(cx, usable_threads(options->threads), &program->pool));
@@ -326,7 +345,9 @@ static void run_points(void *self, uint32_t thread, int64_t first, int64_t last)
 {
     const grid_task *task = self;
     sxr_program *program = task->program;
-    void *workspace = program->workspace + program->workspace_stride * thread;
+    void *workspace = program->workspace_stride == 0
+                          ? NULL
+                          : program->workspace + program->workspace_stride * thread;
     int64_t base = 0;
     for (uint32_t p = 0; p < task->kernel->part_count; p++) {
         const sx_module_part *part = &program->module.part[task->kernel->part_first + p];

@@ -259,9 +259,12 @@ static sx_code compare_output(sx_ctx *cx, const sxr_program *program, const sx_o
                               const sx_tensor *want, sx_module_check *check)
 {
     uint32_t tensor = sxr_find(program, SX_TENSOR_OUTPUT, output->name);
-    if (tensor == UINT32_MAX || sxr_memory(program, tensor) == NULL) {
-        return SX_FAIL(cx, SX_CORRUPT, "module: output %.*s of the program has no tensor",
-                       (int)output->name.len, (const char *)output->name.ptr);
+    size_t size = (size_t)sx_tensor_elements(&want->type) * sx_dtype_bytes(want->type.dtype);
+    if (tensor == UINT32_MAX || sxr_memory(program, tensor) == NULL ||
+        sxr_module(program)->tensor[tensor].size != size) {
+        return SX_FAIL(cx, SX_CORRUPT,
+                       "module: output %.*s of the program has no tensor of %zu bytes",
+                       (int)output->name.len, (const char *)output->name.ptr, size);
     }
     bool is_float = sx_dtype_class_of(want->type.dtype) == SX_CLASS_FLOAT;
     comparison c = {0};

@@ -8,6 +8,7 @@
 
 #include "client/npy.h"
 #include "core/base/rng.h"
+#include "tests/lib/gen_module.h"
 #include "tests/lib/test.h"
 
 #define MLP SX_SOURCE_DIR "/tests/models/mlp.onnx"
@@ -330,6 +331,31 @@ START_TEST(wrong_modules)
 }
 END_TEST
 
+/* Well-formed files with element types that nobody knows, or of another size than they have. */
+START_TEST(unknown_element_types)
+{
+    sx_ctx cx;
+    sx_gen_module_tables tables;
+    symplex_module *module;
+    sx_buf bytes;
+    sx_ctx_init(&cx, (size_t)1 << 20);
+    sx_buf_init(&bytes, (size_t)1 << 20);
+    static const uint32_t dtype[] = {SYMPLEX_F32, SYMPLEX_BOOL + 1, UINT32_MAX, SYMPLEX_F64};
+    for (size_t i = 0; i < SX_COUNT(dtype); i++) {
+        sx_gen_module_make(&tables);
+        tables.tensor[2].dtype = dtype[i];
+        sx_buf_clear(&bytes);
+        sx_gen_module_encode(&cx, &tables, &bytes);
+        symplex_code code = symplex_module_open(bytes.ptr, bytes.len, 1, &module, &error);
+        ck_assert_int_eq(code, i == 0 ? SYMPLEX_OK : SYMPLEX_CORRUPT);
+        ck_assert(i == 0 || strstr(error.text, "tensor 2: element type") != NULL);
+        symplex_module_close(module);
+    }
+    sx_buf_fini(&bytes);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 START_TEST(wrong_calls)
 {
     symplex_options options = {.daemon = (symplex_daemon)7};
@@ -358,6 +384,7 @@ int main(void)
     tcase_add_test(all, text_from_memory_and_nobody_answers);
     tcase_add_test(all, wrong_programs);
     tcase_add_test(all, wrong_modules);
+    tcase_add_test(all, unknown_element_types);
     tcase_add_test(all, wrong_calls);
     suite_add_tcase(suite, all);
     return sx_test_main(suite);
