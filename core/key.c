@@ -47,20 +47,6 @@ static sx_code copy_part(sx_ctx *cx, sx_buf *text, sx_span *part)
     return SX_OK;
 }
 
-/* Names and classes of all rules, in their order. */
-static sx_key rules_digest(void)
-{
-    sx_span part[2 * SX_RULE_COUNT];
-    static const char letter[] = "0123456789";
-    for (uint32_t i = 0; i < SX_RULE_COUNT; i++) {
-        uint32_t class_number = (uint32_t)sx_rule_class_of(i);
-        SX_ASSERT(class_number < 10);
-        part[2 * i] = sx_span_of(sx_rule_name(i));
-        part[2 * i + 1] = (sx_span){(const uint8_t *)letter + class_number, 1};
-    }
-    return sx_key_of("rules", part, 2 * SX_RULE_COUNT);
-}
-
 static sx_code collect(sx_ctx *cx, const sx_graph *graph, const sx_core_request *request,
                        sx_buf *text, sx_span part[SX_PART_COUNT])
 {
@@ -77,7 +63,7 @@ static sx_code collect(sx_ctx *cx, const sx_graph *graph, const sx_core_request 
                  SX_NUMERICS_VERSION);
     SX_TRY(copy_part(cx, text, &part[SX_PART_OPTIONS]));
     part[SX_PART_TOOLCHAIN] = sx_span_of(sx_core_toolchain());
-    sx_key rules = rules_digest();
+    sx_key rules = sx_rules_key();
     sx_buf_put(text, rules.byte, sizeof(rules.byte));
     return copy_part(cx, text, &part[SX_PART_RULES]);
 }
