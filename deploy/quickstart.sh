@@ -1,55 +1,95 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, starts a private daemon, compiles and runs a model, shows the second request served from the
-# cache. Leaves nothing running and nothing behind but build/.
+# From a clean clone to a compiled model: installs what is missing, builds the two programs, starts a private daemon, compiles
+# tests/models/encoder.onnx, asks for it again (served from the cache), runs it against the reference interpreter, stops the daemon.
+# Leaves build/release behind and nothing else. Needs no terminal; may be run as often as you like.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-say() { printf '\n== %s\n' "$*"; }
+headline() { printf '\n== %s\n' "$*"; }
+# Shows a command as a reader would type it, then runs it.
+show() {
+    printf '$ %s\n' "${*//$scratch\//}"
+    "$@"
+}
 
-./deploy/install-deps.sh
-say "building"
-cmake --preset release >/dev/null
-cmake --build --preset release --target symplexd symplex-client | tail -n 1
-
-bin=$PWD/build/release/bin
-place=$(mktemp -d "${TMPDIR:-/tmp}/symplex-quickstart.XXXXXX")
-daemon=
+daemon=0
+scratch=$(mktemp -d)
 finish() {
-    if [ -n "$daemon" ]; then
+    status=$?
+    trap - EXIT INT TERM
+    if [ "$daemon" -ne 0 ]; then
         kill -TERM "$daemon" 2>/dev/null || true
+        for _ in $(seq 100); do
+            kill -0 "$daemon" 2>/dev/null || break
+            sleep 0.1
+        done
+        kill -KILL "$daemon" 2>/dev/null || true
         wait "$daemon" 2>/dev/null || true
     fi
-    rm -rf "$place"
+    if [ "$status" -ne 0 ]; then
+        [ ! -s "$scratch/log" ] || { echo "last lines:"; tail -n 30 "$scratch/log"; } >&2
+        echo "quickstart: FAILED (status $status)" >&2
+    fi
+    rm -rf "$scratch"
+    exit "$status"
 }
 trap finish EXIT
-export SYMPLEX_SOCKET=$place/d.sock
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
-say "a private daemon"
-"$bin/symplexd" --state "$place/state" --socket "$SYMPLEX_SOCKET" 2>"$place/log" &
+headline "packages"
+./deploy/install-deps.sh programs
+echo "all there"
+
+headline "build (build/release/bin)"
+cmake --preset release >"$scratch/log" 2>&1
+cmake --build --preset release --target symplexd symplex-client >"$scratch/log" 2>&1
+build/release/bin/symplex-client version
+PATH=$PWD/build/release/bin:$PATH
+
+headline "a private daemon"
+export SYMPLEX_SOCKET=$scratch/d.sock
+printf '$ symplexd --state state --socket d.sock &\n'
+symplexd --state "$scratch/state" --socket "$SYMPLEX_SOCKET" >"$scratch/log" 2>&1 &
 daemon=$!
-for _ in $(seq 200); do # ten seconds, unless it dies
-    if "$bin/symplex-client" ping >/dev/null 2>&1; then break; fi
-    kill -0 "$daemon" 2>/dev/null || { cat "$place/log" >&2; exit 1; }
+deadline=$((SECONDS + 30))
+until symplex-client ping >/dev/null 2>&1; do
+    kill -0 "$daemon" 2>/dev/null || { echo "quickstart: the daemon ended at once" >&2; exit 1; }
+    [ "$SECONDS" -lt "$deadline" ] || { echo "quickstart: the daemon did not answer within 30 s" >&2; exit 1; }
     sleep 0.05
 done
-"$bin/symplex-client" ping
+show symplex-client ping
 
-model=tests/models/encoder.onnx
-say "compiling $model for this processor, batch 8"
-"$bin/symplex-client" compile "$model" --target native --dim batch=8 --daemon-only -o "$place/encoder.sxm"
+headline "compile: an ONNX model (transformer encoder block) for this processor"
+compile=(symplex-client compile tests/models/encoder.onnx --target native --dim batch=8 --daemon-only -o "$scratch/encoder.sxm")
+show "${compile[@]}" 2>&1
 
-say "the same request again: from the cache"
-"$bin/symplex-client" compile "$model" --target native --dim batch=8 --daemon-only -o "$place/again.sxm"
-cmp "$place/encoder.sxm" "$place/again.sxm"
+headline "compile again: served from the cache"
+again=$(show "${compile[@]}" 2>&1)
+printf '%s\n' "${again//$scratch\//}"
+grep -q 'from the cache' <<<"$again" || { echo "quickstart: the second request was not served from the cache" >&2; exit 1; }
 
-say "running it, compared with the reference interpreter"
-"$bin/symplex-client" run "$place/encoder.sxm" --random 7 --check
+headline "run, and compare with the reference interpreter"
+show symplex-client run "$scratch/encoder.sxm" --random 7 --check
 
-say "what the compiler did (first lines of explain)"
-"$bin/symplex-client" explain "$place/encoder.sxm" >"$place/explain"
-head -n 14 "$place/explain"
+headline "explain (head; the whole lists every rewrite and kernel)"
+symplex-client explain "$scratch/encoder.sxm" >"$scratch/explain"
+printf '$ symplex-client explain encoder.sxm\n'
+sed -n '1,/^$/p; /^STAGE/,/^$/p' "$scratch/explain"
+grep -A 8 -m 1 'rewrites$' "$scratch/explain" | cut -c 1-110
+echo "..."
 
-say "the daemon's counters"
-"$bin/symplex-client" status --json | tr ',' '\n' | grep -E '"(hits|misses|coalesced|compiled)"' | tr -d '{}"'
+headline "status (head)"
+printf '$ symplex-client status\n'
+symplex-client status >"$scratch/status"
+sed -n '1,/^misses/p; /^compiles/p; /^coalesced/p' "$scratch/status"
+echo "..."
 
-say "done: programs are in build/release/bin"
+headline "stop"
+show symplex-client shutdown
+stopped=0
+wait "$daemon" || stopped=$?
+daemon=0
+[ "$stopped" -eq 0 ] || { echo "quickstart: the daemon ended with status $stopped" >&2; exit 1; }
+
+printf '\nquickstart: everything worked. Next: ./deploy/test.sh, README.md, build/release/bin/symplex-client help\n'

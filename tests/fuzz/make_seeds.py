@@ -28,7 +28,7 @@ COMPILE = {"ir": PROGRAM, "target": "x86-64-v3", "dims": {"n": 4}, "options": {"
            "mode": "wait", "refresh": False, "wait_ms": 100}
 REQUESTS = [("hello", {"client": "seed"}), ("ping", {"data": b"\0\1\2"}), ("compile", COMPILE), ("optimize", COMPILE),
             ("get", {"key": KEY}), ("wait", {"job": 1, "seq": 2, "wait_ms": 3}), ("cancel", {"job": 1}), ("jobs", {}),
-            ("status", {}), ("cache.ls", {"limit": 5}), ("cache.show", {"key": KEY}), ("cache.verify", {}),
+            ("status", {}), ("ready", {}), ("cache.list", {"limit": 5}), ("cache.show", {"key": KEY}), ("cache.verify", {}),
             ("cache.evict", {"key": KEY}), ("shutdown", {"fast": True})]
 RESULTS = [
     {"key": KEY, "state": "done", "tier": "ram", "cost_us": 5, "coalesced": False, "job": 1, "seq": 1, "module": b"SXMODULE"},
