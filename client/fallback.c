@@ -18,18 +18,6 @@
 #define CHILD_CPU_SECONDS 3600
 #define RESULT_BYTES_MAX ((size_t)2 << 30)
 
-/* Sanitizers reserve terabytes of address space. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED true
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED true
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED false
-#endif
-
 /* What the child says first; then error text and hint, or the result. */
 typedef struct {
     uint32_t code;
@@ -84,7 +72,7 @@ SX_NORETURN static void child_main(int fd, const sx_core_request *request, bool 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_CPU, CHILD_CPU_SECONDS);
-    if (!SANITIZED) {
+    if (!SX_SANITIZED) {
         limit(RLIMIT_AS, mapped_bytes() + CHILD_MEMORY_BYTES * 2);
     }
     sx_ctx cx;

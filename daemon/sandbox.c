@@ -12,18 +12,6 @@
 
 #include "daemon/state.h"
 
-/* Sanitizers map terabytes and use system calls of their own. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED true
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED true
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED false
-#endif
-
 #define FILE_BYTES_MAX ((rlim_t)1 << 30) /* stderr may be a file */
 
 static const int allowed[] = {
@@ -92,12 +80,12 @@ static const int refused[] = {
 bool sxd_sandbox_filters(void)
 {
     uint32_t action = SECCOMP_RET_KILL_PROCESS;
-    return !SANITIZED && syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
+    return !SX_SANITIZED && syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
 }
 
 bool sxd_sandbox_limits_memory(void)
 {
-    return !SANITIZED;
+    return !SX_SANITIZED;
 }
 
 static bool add_rules(scmp_filter_ctx filter)

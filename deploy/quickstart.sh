@@ -61,13 +61,16 @@ done
 show symplex-client ping
 
 headline "compile: an ONNX model (transformer encoder block) for this processor"
-compile=(symplex-client compile tests/models/encoder.onnx --target native --dim batch=8 --daemon-only -o "$scratch/encoder.sxm")
-show "${compile[@]}" 2>&1
+compile=(symplex-client compile tests/models/encoder.onnx --target native --dim batch=8 --daemon-only -o)
+cold=$(show "${compile[@]}" "$scratch/encoder.sxm" 2>&1) || { printf '%s\n' "$cold" >&2; exit 1; }
+printf '%s\n' "${cold//$scratch\//}"
 
 headline "compile again: served from the cache"
-again=$(show "${compile[@]}" 2>&1)
+again=$(show "${compile[@]}" "$scratch/again.sxm" 2>&1) || { printf '%s\n' "$again" >&2; exit 1; }
 printf '%s\n' "${again//$scratch\//}"
 grep -q 'from the cache' <<<"$again" || { echo "quickstart: the second request was not served from the cache" >&2; exit 1; }
+
+cmp "$scratch/encoder.sxm" "$scratch/again.sxm"
 
 headline "run, and compare with the reference interpreter"
 show symplex-client run "$scratch/encoder.sxm" --random 7 --check
@@ -81,7 +84,7 @@ echo "..."
 
 headline "status (head)"
 printf '$ symplex-client status\n'
-symplex-client status >"$scratch/status"
+symplex-client status | sed "s|$scratch/||" >"$scratch/status"
 sed -n '1,/^misses/p; /^compiles/p; /^coalesced/p' "$scratch/status"
 echo "..."
 

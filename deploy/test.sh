@@ -1,8 +1,134 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, runs the whole test suite. Non-zero on the first failure.
+# Installs what is missing, builds, runs everything that tests this project; stops at the first stage that fails.
+#
+#   deploy/test.sh                everything: under 25 minutes on 2 cores from a clean clone
+#   SX_QUICK=1 deploy/test.sh     without sanitizers and fuzzing
+#   SX_FUZZ_SECONDS=600 ...       longer runs of the fuzz targets (default 15 each)
+#
+# The last line is "N passed, N failed": tests of all stages and fuzz targets.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+jobs=$(nproc)
+fuzz_seconds=${SX_FUZZ_SECONDS:-15}
+passed=0
+failed=0
+summary=()
+scratch=$(mktemp -d)
+stage=start
+stage_start=$SECONDS
+
+begin() {
+    stage=$1
+    stage_start=$SECONDS
+    printf '\n== %s\n' "$stage"
+}
+note() { summary+=("$(printf '%-58s %5d s   %s' "$stage" $((SECONDS - stage_start)) "$1")"); }
+finish() {
+    status=$?
+    trap - EXIT
+    if [ "$status" -ne 0 ]; then
+        note "FAILED"
+        [ "$failed" -gt 0 ] || failed=1
+    fi
+    printf '\n== summary\n'
+    printf '%s\n' "${summary[@]}"
+    rm -rf "$scratch"
+    printf '%d s in all\n%d passed, %d failed\n' "$SECONDS" "$passed" "$failed"
+    exit "$status"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# build PRESET: quiet when it works.
+build() {
+    if ! { cmake --preset "$1" && cmake --build --preset "$1"; } >"$scratch/build" 2>&1; then
+        tail -n 60 "$scratch/build"
+        echo "test.sh: the build of preset $1 failed"
+        return 1
+    fi
+    tail -n 1 "$scratch/build"
+    note "built"
+}
+
+# run_tests PRESET [ctest arguments]: counts what ctest counted.
+run_tests() {
+    local preset=$1 status=0 line
+    shift
+    ctest --preset "$preset" -j "$jobs" --timeout 600 "$@" 2>&1 | tee "$scratch/ctest" || status=$?
+    line=$(grep -E '^[0-9]+% tests passed, [0-9]+ tests failed out of [0-9]+' "$scratch/ctest" | tail -n 1) || true
+    [ -n "$line" ] || { echo "test.sh: ctest of preset $preset gave no result"; return 1; }
+    local bad all skipped
+    skipped=$(grep -c '\*\*\*Skipped' "$scratch/ctest") || true
+    bad=$(sed -E 's/.*passed, ([0-9]+) tests failed.*/\1/' <<<"$line")
+    all=$(sed -E 's/.*out of ([0-9]+).*/\1/' <<<"$line")
+    failed=$((failed + bad))
+    passed=$((passed + all - bad - skipped))
+    [ "$status" -eq 0 ] || return 1
+    [ "$skipped" -eq 0 ] || line="$line, $skipped skipped"
+    note "$line"
+}
+
+# fuzz TARGET: one target for a short while from its seeds; a crashing input is kept in build/fuzz/found.
+fuzz() {
+    local name=$1 seeds=() log=$scratch/$1.log status=0
+    mkdir -p "build/fuzz/corpus/$name" build/fuzz/found
+    [ "$name" != fuzz_parse ] || seeds=(tests/golden/ir tests/golden/egraph)
+    [ ! -d "tests/fuzz/seeds/$name" ] || seeds+=("tests/fuzz/seeds/$name")
+    "build/fuzz/bin/$name" -max_total_time="$fuzz_seconds" -timeout=20 -rss_limit_mb=3072 -print_final_stats=1 \
+        -artifact_prefix="build/fuzz/found/$name-" "build/fuzz/corpus/$name" "${seeds[@]}" >"$log" 2>&1 || status=$?
+    if [ "$status" -ne 0 ]; then
+        tail -n 40 "$log"
+        echo "$name: FAILED with status $status; repeat with build/fuzz/bin/$name FILE, the file is named above"
+        return 1
+    fi
+    printf '%-14s %s inputs, %s\n' "$name" "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")" \
+        "$(grep -oE 'cov: [0-9]+ ft: [0-9]+' "$log" | tail -n 1)"
+}
+
+begin "packages"
 ./deploy/install-deps.sh
-cmake --preset release
-cmake --build --preset release
-ctest --preset release
+note "all there"
+
+begin "build, release (gcc, warnings are errors)"
+build release
+
+begin "tests, release"
+run_tests release
+
+if [ "${SX_QUICK:-0}" = 1 ]; then
+    exit 0
+fi
+
+begin "build, asan (clang, warnings are errors)"
+build asan
+
+begin "tests under the address and undefined behaviour sanitizers"
+run_tests asan -LE slow -E '^tools/'
+
+begin "build, fuzz (clang, libFuzzer)"
+build fuzz
+
+begin "fuzzing, $fuzz_seconds s each"
+pids=()
+for target in build/fuzz/bin/fuzz_*; do
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do
+        sleep 0.2
+    done
+    fuzz "$(basename "$target")" &
+    pids+=($!)
+done
+good=0
+for pid in "${pids[@]}"; do
+    if wait "$pid"; then
+        good=$((good + 1))
+    else
+        failed=$((failed + 1))
+    fi
+done
+passed=$((passed + good))
+if [ "$good" -eq 0 ] || [ "$good" -ne "${#pids[@]}" ]; then
+    echo "test.sh: fuzzing found something"
+    exit 1
+fi
+note "$good targets, nothing found"

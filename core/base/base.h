@@ -178,6 +178,18 @@ static inline int64_t sx_ceil_div_i64(int64_t a, int64_t b)
     return (a + b - 1) / b; /* a >= 0, b > 0 */
 }
 
+/* ---- sanitizers map terabytes and use system calls of their own: no RLIMIT_AS and no seccomp with them ---- */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SX_SANITIZED true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SX_SANITIZED true
+#endif
+#endif
+#ifndef SX_SANITIZED
+#define SX_SANITIZED false
+#endif
+
 /* ---- limits shared by all parts ---- */
 #define SX_RANK_MAX 8
 #define SX_NAME_MAX 255                    /* bytes of a tensor, symbol or operator name */
