@@ -201,6 +201,41 @@ def test_what_needs_no_daemon():
     assert sx("doctor", status=None).returncode == (0 if doctor["well"] else 1)
 
 
+def test_doctor_asks_the_libraries_it_finds():
+    """Libraries and a ptxas of the test's own, in front of any real ones."""
+    if not shutil.which("gcc"):
+        return
+    folder = TMP / "fake"
+    folder.mkdir()
+    sources = {
+        "libcuda.so.1": "int cuInit(unsigned f){return (int)f;} int cuDriverGetVersion(int*v){*v=12040;return 0;}"
+                        "int cuDeviceGetCount(int*n){*n=2;return 0;} int cuDeviceGet(int*d,int i){*d=i;return 0;}"
+                        "int cuDeviceGetName(char*s,int n,int d){(void)n;s[0]='T';s[1]=(char)('0'+d);s[2]=0;return 0;}",
+        "libnvJitLink.so.13": "int nvJitLinkVersion(unsigned*a,unsigned*b){*a=13;*b=7;return 0;}",
+        "libnvrtc.so.13": "int nvrtcVersion(int*a,int*b){*a=13;*b=8;return 1;}",
+        "libnccl.so.2": "int ncclGetVersion(int*v){*v=22809;return 0;}",
+    }
+    for name, text in sources.items():
+        subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(folder / name)], input=text, text=True, check=True)
+    ptxas = folder / "ptxas"
+
+    def rows(script):
+        ptxas.write_text("#!/bin/sh\n" + script)
+        ptxas.chmod(0o755)
+        environment = dict(os.environ, SYMPLEX_SOCKET=NOBODY, LD_LIBRARY_PATH=str(folder),
+                           PATH=str(folder) + ":" + os.environ["PATH"])
+        done = subprocess.run([CLIENT, "doctor", "--json"], capture_output=True, env=environment, timeout=30)
+        return {f["name"]: f for f in json.loads(done.stdout)["findings"]}
+    found = rows("echo 'ptxas: NVIDIA (R) Ptx optimizing assembler'; echo 'Cuda compilation tools, release 12.9, V12.9.86'")
+    assert found["cuda-driver"]["detail"] == "libcuda.so.1, CUDA 12.4" and found["gpu"]["detail"] == "2 devices, first T0", found
+    assert found["nvjitlink"]["detail"] == "libnvJitLink.so.13, 13.7" and found["nccl"]["detail"] == "libnccl.so.2, 2.28.9"
+    assert found["nvrtc"]["detail"] == "libnvrtc.so.13, version unknown"
+    assert found["ptxas"]["detail"] == "%s, release 12.9" % ptxas
+    start = time.monotonic()
+    hangs = rows("exec sleep 600")
+    assert hangs["ptxas"]["detail"] == "%s, version unknown" % ptxas and time.monotonic() - start < 15
+
+
 def test_in_process_says_so_once():
     done = sx("compile", MLP, "-d", "batch=2", "-o", TMP / "a.sxm")
     lines = done.stderr.decode().splitlines()
