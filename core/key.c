@@ -2,6 +2,7 @@
 #include "core/core.h"
 
 #include "core/egraph/optimize.h"
+#include "core/ir/check.h"
 
 const char *sx_core_part_name(sx_core_part part)
 {
@@ -14,7 +15,7 @@ const char *sx_core_part_name(sx_core_part part)
 }
 
 /* "batch=8 heads=4": in order of name, so that the order of the request does not matter. */
-static void print_extents(const sx_core_request *request, sx_buf *text)
+static sx_code print_extents(sx_ctx *cx, const sx_core_request *request, sx_buf *text)
 {
     sx_span last = {NULL, 0};
     for (uint32_t n = 0; n < request->binding_count; n++) {
@@ -27,12 +28,13 @@ static void print_extents(const sx_core_request *request, sx_buf *text)
             }
         }
         if (next == NULL) {
-            return; /* repeated names: refused when the extents are bound */
+            return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" is bound twice", sx_short_name(last).text);
         }
         sx_buf_print(text, "%s%.*s=%lld", n > 0 ? " " : "", (int)next->name.len,
                      (const char *)next->name.ptr, (long long)next->value);
         last = next->name;
     }
+    return SX_OK;
 }
 
 static sx_code copy_part(sx_ctx *cx, sx_buf *text, sx_span *part)
@@ -55,7 +57,7 @@ static sx_code collect(sx_ctx *cx, const sx_graph *graph, const sx_core_request 
     sx_buf_put(text, program.byte, sizeof(program.byte));
     SX_TRY(copy_part(cx, text, &part[SX_PART_PROGRAM]));
     part[SX_PART_TARGET] = request->target;
-    print_extents(request, text);
+    SX_TRY(print_extents(cx, request, text));
     SX_TRY(copy_part(cx, text, &part[SX_PART_EXTENTS]));
     sx_buf_print(text, "reassociate=%d approximate=%d disabled=%.*s numerics=%u",
                  !request->no_reassociate, request->allow_approximate,

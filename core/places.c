@@ -1,12 +1,18 @@
 /* places.c - where each tensor of a module lies. */
 #include "core/pipeline.h"
 
+#include "core/ir/check.h"
 #include "core/plan/memory.h"
 
 sx_code sx_pipe_add_tensor(sx_ctx *cx, sx_pipe *pipe, sx_span name, const sx_type *type,
                            uint64_t size, sx_module_place place, uint32_t *index)
 {
     SX_ASSERT(sx_type_is_static(type));
+    if (size > SX_MODULE_BYTES_MAX) {
+        return SX_FAIL(cx, SX_LIMIT, "tensor %u '%.60s': %llu bytes, at most %llu",
+                       pipe->tensor_count, sx_short_name(name).text, (unsigned long long)size,
+                       (unsigned long long)SX_MODULE_BYTES_MAX);
+    }
     void *array = pipe->tensor;
     SX_TRY(
         sx_grow(cx, &array, &pipe->tensor_capacity, pipe->tensor_count + 1, sizeof(*pipe->tensor)));
@@ -54,6 +60,11 @@ sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe)
     }
     uint64_t arena_bytes, floor_bytes;
     SX_TRY(sx_plan_memory(cx, life, count, &arena_bytes, &floor_bytes));
+    if (arena_bytes > SX_MODULE_BYTES_MAX || persistent > SX_MODULE_BYTES_MAX) {
+        return SX_FAIL(cx, SX_LIMIT, "%llu bytes of temporaries, %llu persistent, at most %llu",
+                       (unsigned long long)arena_bytes, (unsigned long long)persistent,
+                       (unsigned long long)SX_MODULE_BYTES_MAX);
+    }
     for (uint32_t k = 0; k < count; k++) {
         pipe->tensor[of[k]].record.offset = life[k].offset;
     }

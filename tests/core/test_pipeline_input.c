@@ -108,6 +108,15 @@ static const refusal refusals[] = {
      NULL,
      SX_INPUT,
      "0"},
+    /* more bytes than a module can say */
+    {"sx 1\ngraph \"g\" () {\n%x = parameter {name = \"x\", weight = 0} : f32[4294967296, 16]\n"
+     "%y = negate(%x) : f32[4294967296, 16]\n" END,
+     "x86-64-v3",
+     {NULL},
+     {0},
+     NULL,
+     SX_LIMIT,
+     "tensor 0 'x': 274877906944 bytes, at most 68719476736"},
     /* targets */
     {GOOD, "z80", {"batch"}, {8}, NULL, SX_INPUT, "x86-64-v4"},
     {GOOD, "", {"batch"}, {8}, NULL, SX_INPUT, "x86-64-v3"},
@@ -151,6 +160,26 @@ START_TEST(test_refused)
     sx_ctx_init(&cx, SX_ARENA_DEFAULT);
     const refusal *r = &refusals[_i];
     ck_sx_fails(&cx, compile(&cx, r), r->code, r->text);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* The key of the first of two values must not answer for both. */
+START_TEST(test_key_of_repeated_symbol)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    sx_binding binding[2] = {{SX_SPAN_LITERAL("batch"), 8}, {SX_SPAN_LITERAL("batch"), 9}};
+    sx_core_request request = {.ir = sx_span_of(GOOD),
+                               .target = SX_SPAN_LITERAL("x86-64-v3"),
+                               .binding = binding,
+                               .binding_count = 1};
+    sx_key key;
+    sx_span part[SX_PART_COUNT];
+    ck_sx_ok(&cx, sx_core_key(&cx, &request, &key, part));
+    request.binding_count = 2;
+    ck_sx_fails(&cx, sx_core_key(&cx, &request, &key, part), SX_INPUT,
+                "symbol \"batch\" is bound twice");
     sx_ctx_fini(&cx);
 }
 END_TEST
@@ -273,6 +302,7 @@ int main(void)
     Suite *suite = suite_create("core.pipeline_input");
     TCase *cases = tcase_create("input");
     tcase_add_loop_test(cases, test_refused, 0, (int)SX_COUNT(refusals));
+    tcase_add_test(cases, test_key_of_repeated_symbol);
     tcase_add_test(cases, test_memory);
     tcase_add_test(cases, test_fuel);
     tcase_add_test(cases, test_cancelled);
