@@ -186,6 +186,61 @@ START_TEST(test_output_altered)
 }
 END_TEST
 
+/* Numbers that leave the range of f32 on the way do not make a right module wrong, and wrong code behind them is still found. */
+START_TEST(test_overflow)
+{
+    static const char text[] =
+        "sx 1\ngraph \"g\" () {\n"
+        "%x = parameter {name = \"x\", weight = 0} : f32[48, 48]\n"
+        "%c = constant {data = 1e12} : f32[48, 48]\n"
+        "%a = multiply(%x, %c) : f32[48, 48]\n"
+        "%b = dot_general(%a, %a) {lhs_contract = [1], rhs_contract = [0]} : f32[48, 48]\n"
+        "%d = dot_general(%b, %b) {lhs_contract = [1], rhs_contract = [0]} : f32[48, 48]\n"
+        "%e = dot_general(%d, %a) {lhs_contract = [1], rhs_contract = [0]} : f32[48, 48]\n"
+        "return %e as \"e\"\n}\n";
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    sx_buf bytes;
+    sx_buf_init(&bytes, (size_t)1 << 26);
+    sx_test_request request = {.text = text, .target = "x86-64-v3"};
+    ck_sx_ok(&cx, sx_test_compile(&cx, &request, &bytes));
+    void *copy = aligned_alloc(64, (bytes.len + 63) & ~(size_t)63);
+    ck_assert_ptr_nonnull(copy);
+    memcpy(copy, bytes.ptr, bytes.len);
+    sx_module module;
+    ck_sx_ok(&cx, sx_module_decode(&cx, (sx_span){copy, bytes.len}, true, &module));
+    sx_image image;
+    sx_image_init(&image);
+    sxr_verify_options options = {.seed = 5, .program_flops = 1e12};
+    ck_sx_ok(&cx, sxr_verify(&cx, sx_buf_span(&bytes), &options, &image));
+    const sx_module_check *check = (const void *)image.check.ptr;
+    size_t count = image.check.len / sizeof(*check);
+    ck_assert_uint_ge(count, 4);
+    for (size_t i = 0; i < count; i++) {
+        ck_assert_uint_eq(check[i].passed, i + 1 < count); /* the program was not compared */
+    }
+    sx_image_fini(&image);
+    /* the last contraction reads what was replaced: damaged, it is refused */
+    const sx_module_kernel *last = &module.kernel[module.kernel_count - 1];
+    uint8_t *code = sx_alloc(&cx, (size_t)module.code_count);
+    ck_assert_ptr_nonnull(code);
+    memcpy(code, module.code, (size_t)module.code_count);
+    for (uint32_t p = 0; p < last->part_count; p++) {
+        code[module.part[last->part_first + p].entry] = 0xC3;
+    }
+    module.code = code;
+    sx_buf_clear(&bytes);
+    ck_sx_ok(&cx, sx_module_encode(&cx, &module, &bytes));
+    sx_image_init(&image);
+    ck_sx_fails(&cx, sxr_verify(&cx, sx_buf_span(&bytes), &options, &image), SX_INTERNAL,
+                "kernel ");
+    sx_image_fini(&image);
+    free(copy);
+    sx_buf_fini(&bytes);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("runtime.verify");
@@ -197,6 +252,7 @@ int main(void)
         tcase_add_test(cases, test_outputs_exchanged);
         tcase_add_test(cases, test_other_program);
         tcase_add_test(cases, test_output_altered);
+        tcase_add_test(cases, test_overflow);
     }
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
