@@ -3,6 +3,7 @@
 
 #include "client/cmd_module.h"
 #include "client/table.h"
+#include "core/cost/cost.h"
 
 #define TEXT_BYTES_MAX ((size_t)256 << 20)
 
@@ -12,6 +13,17 @@ static sx_span text_of(const sx_module *module, sx_module_text text)
 }
 
 /* ---- for people ---- */
+
+/* Cores that the estimate supposes: those of the target's description, not of this machine. */
+static uint32_t cores_of(sx_span target)
+{
+    for (uint32_t i = 0; i < sx_device_count(); i++) {
+        if (sx_span_is(target, sx_device_at(i)->name)) {
+            return sx_device_at(i)->cores;
+        }
+    }
+    return 0;
+}
 
 static void put_totals(const sx_module *module, sx_buf *out)
 {
@@ -25,7 +37,9 @@ static void put_totals(const sx_module *module, sx_buf *out)
     sxc_put_line(out, "target", text_of(module, info->target));
     sxc_put_line(out, "key", sx_span_of(key));
     sxc_put_line(out, "compiler", text_of(module, info->toolchain));
-    sx_buf_print(out, "estimate   %s a run, roofline floor %s (%.2fx)", cost, floor,
+    sx_buf_print(out,
+                 "estimate   %s a run on the %u cores of the target, roofline floor %s (%.2fx)",
+                 cost, cores_of(text_of(module, info->target)), floor,
                  info->floor_ns > 0 ? info->cost_ns / info->floor_ns : 0.0);
     if (info->input_cost_ns > 0) {
         sx_buf_print(out, "; as it came %s, one kernel per operation", before);

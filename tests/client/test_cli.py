@@ -296,15 +296,15 @@ def test_altered_modules():
     for change in (data[:-1], data[:100], data[:64], b"SX", data + b"x", b"\x7fELF" + data[4:]):
         bad.write_bytes(change)
         for command in (["run", "--random", "1"], ["explain"], ["module", "show"], ["module", "check"], ["module", "dump"]):
-            error = error_of(*command, bad, status=6)
+            error = error_of(*command, bad, status=4)
             assert error["code"] == "CORRUPT", error
     code = next(line for line in sx("module", "show", module).stdout.decode().splitlines() if " map " in line)
     assert "KERNEL" not in code
     jump = data.rindex(b"\xc3")  # a return in the code section becomes a software interrupt
     bad.write_bytes(data[:jump] + b"\xcc" + data[jump + 1:])
-    error_of("module", "check", bad, status=6)
+    error_of("module", "check", bad, status=4)
     bad.write_bytes(b"")
-    error_of("run", bad, status=6)
+    error_of("run", bad, status=4)
 
 
 def test_explain_and_dump():
