@@ -104,12 +104,22 @@ static void print_times(sx_buf *text, const sx_poly_program *program, bool candi
     sx_buf_put_text(text, "}");
 }
 
-static isl_union_map *read_map(isl_ctx *ctx, const sx_buf *text)
+static uint32_t operations_of(const sx_poly_program *program)
+{
+    return program->operations_max != 0 ? program->operations_max : SX_POLY_OPERATIONS_MAX;
+}
+
+/* Reading is bounded by the text and not counted: isl 0.25 loses memory where a quota ends its reader. */
+static isl_union_map *read_map(isl_ctx *ctx, const sx_poly_program *program, const sx_buf *text)
 {
     if (text->code != SX_OK) {
         return NULL;
     }
-    return isl_union_map_read_from_str(ctx, (const char *)text->ptr);
+    isl_ctx_set_max_operations(ctx, 0);
+    isl_union_map *map = isl_union_map_read_from_str(ctx, (const char *)text->ptr);
+    isl_ctx_reset_operations(ctx);
+    isl_ctx_set_max_operations(ctx, operations_of(program));
+    return map;
 }
 
 typedef void (*printer)(sx_buf *text, const sx_poly_program *program, bool which);
@@ -121,7 +131,7 @@ static isl_union_map *build_map(isl_ctx *ctx, printer print, const sx_poly_progr
     sx_buf_init(&text, TEXT_BYTES_MAX);
     print(&text, program, which);
     sx_buf_put_u8(&text, 0);
-    isl_union_map *map = read_map(ctx, &text);
+    isl_union_map *map = read_map(ctx, program, &text);
     sx_buf_fini(&text);
     return map;
 }
@@ -196,7 +206,7 @@ static isl_union_map *reduction_pairs(isl_ctx *ctx, const sx_poly_program *progr
     }
     sx_buf_put_text(&text, "}");
     sx_buf_put_u8(&text, 0);
-    isl_union_map *map = read_map(ctx, &text);
+    isl_union_map *map = read_map(ctx, program, &text);
     sx_buf_fini(&text);
     return map;
 }
@@ -285,11 +295,6 @@ static isl_bool disjoint(isl_union_set *all, isl_union_set *forbidden)
     isl_bool empty = isl_union_set_is_empty(both);
     isl_union_set_free(both);
     return empty;
-}
-
-static uint32_t operations_of(const sx_poly_program *program)
-{
-    return program->operations_max != 0 ? program->operations_max : SX_POLY_OPERATIONS_MAX;
 }
 
 /* One step of the verdict; when it is no, `relation` gives the dependences to show. */
