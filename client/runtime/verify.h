@@ -2,7 +2,8 @@
  *
  * Two comparisons: each kernel at sampled elements, on the very inputs it was run with; and the outputs of the whole program against
  * the interpretation of the program as it came (before any rewriting). Errors are relative to the largest magnitude of the reference.
- * Where a result is infinite or no number, the reference has the range of the element types. A fresh module whose random numbers
+ * The reference is computed in double precision; where rounding to the element types alone moves an element (cancellation, overflow
+ * on the way), it is as uncertain as the difference between the two. A fresh module whose random numbers
  * overflow on the way is compared kernel by kernel only; its record says that the program was not.
  */
 #ifndef SX_CLIENT_RUNTIME_VERIFY_H

@@ -402,12 +402,37 @@ START_TEST(test_kernels_as_c)
 }
 END_TEST
 
+/* Verification must not refuse a right module: programs whose results are all rounding, or leave the range of their type. */
+START_TEST(test_verified)
+{
+    bool whole = _i != 0;
+    uint32_t verified = 0;
+    for (uint64_t g = 0; g < GRAPHS && sx_test_can_run(targets[0]); g++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        char *text = text_of(&cx, generate(&cx, first_seed() + 500 + g, whole));
+        sx_core_request request = {.ir = sx_span_of(text), .target = sx_span_of(targets[0])};
+        sxr_verify_options options = {.seed = 1 + g, .program_flops = 1e9};
+        sx_buf module;
+        sx_buf_init(&module, BYTES_MAX);
+        sx_code code = sxr_compile_verified(&cx, &request, &options, &module);
+        ck_assert_msg(code == SX_OK || code == SX_UNIMPLEMENTED, "graph %llu: %s\n%s",
+                      (unsigned long long)(first_seed() + 500 + g), cx.error.text, text);
+        verified += code == SX_OK;
+        sx_buf_fini(&module);
+        sx_ctx_fini(&cx);
+    }
+    ck_assert(verified >= GRAPHS * 3 / 4 || !sx_test_can_run(targets[0]));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("e2e.random");
     TCase *cases = tcase_create("random");
     tcase_add_loop_test(cases, test_programs, 0, 4);
     tcase_add_loop_test(cases, test_kernels_as_c, 0, 4);
+    tcase_add_loop_test(cases, test_verified, 0, 2);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

@@ -2,6 +2,7 @@
  * else than the code does; and it lets right modules pass. */
 #include "tests/lib/test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -241,6 +242,38 @@ START_TEST(test_overflow)
 }
 END_TEST
 
+/* Programs that leave the range of their type, or whose results are all rounding, are right as they are. */
+static const char *const rounded[] = {
+    "%y = exponential(%a) : f32[6, 5]\n", /* 1e30 and more: infinity */
+    "%b = multiply(%a, %a) : f32[6, 5]\n%c = multiply(%b, %b) : f32[6, 5]\n"
+    "%y = divide(%c, %c) : f32[6, 5]\n",                               /* infinity / infinity */
+    "%b = negate(%a) : f32[6, 5]\n%y = exponential(%b) : f32[6, 5]\n", /* 0 or less than any f32 */
+    "%b = add(%x, %a) : f32[6, 5]\n%y = subtract(%b, %a) : f32[6, 5]\n", /* nothing of x is left */
+    "%b = log(%x) : f32[6, 5]\n%y = reduce(%b) {dims = [1], reducer = minimum} : f32[6]\n",
+};
+
+START_TEST(test_rounding)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    char text[1024];
+    (void)snprintf(
+        text, sizeof(text),
+        "sx 1\ngraph \"g\" () {\n"
+        "%%x = parameter {name = \"x\", weight = 0} : f32[6, 5]\n"
+        "%%k = constant {data = 1e15} : f32[6, 5]\n%%a = multiply(%%x, %%k) : f32[6, 5]\n"
+        "%sreturn %%y as \"y\"\n}\n",
+        rounded[_i]);
+    sx_core_request request = {.ir = sx_span_of(text), .target = sx_span_of("x86-64-v3")};
+    sxr_verify_options options = {.seed = 3, .program_flops = 1e9};
+    sx_buf module;
+    sx_buf_init(&module, (size_t)1 << 26);
+    ck_sx_ok(&cx, sxr_compile_verified(&cx, &request, &options, &module));
+    sx_buf_fini(&module);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("runtime.verify");
@@ -253,6 +286,7 @@ int main(void)
         tcase_add_test(cases, test_other_program);
         tcase_add_test(cases, test_output_altered);
         tcase_add_test(cases, test_overflow);
+        tcase_add_loop_test(cases, test_rounding, 0, (int)SX_COUNT(rounded));
     }
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
