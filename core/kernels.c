@@ -234,6 +234,46 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
                    search.best_count, verdict.text);
 }
 
+#define COPY_PIECE_BYTES \
+    65536 /* per grid point, about: two of them fit the first two cache levels */
+
+/* Concatenate, gather and plain copies. Each element is written once and inputs are only read: there is no order to check and
+ * nothing to choose. */
+static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, const sx_attr *attr,
+                            const sx_type *type, uint32_t result)
+{
+    int64_t row = sx_dtype_bytes(type->dtype);
+    for (uint32_t d = (uint32_t)attr->axis + 1; d < s->type[0].rank; d++) {
+        row *= s->type[0].dim[d].scale;
+    }
+    sx_lower_plan plan = {.lanes = pipe->lanes,
+                          .tile_m = sx_max_i64(1, COPY_PIECE_BYTES / row),
+                          .tile_n = COPY_PIECE_BYTES / 4};
+    sx_kernel *kernel;
+    SX_ASSERT(op == SX_OP_CONCATENATE || op == SX_OP_GATHER);
+    SX_TRY(op == SX_OP_GATHER
+               ? sx_lower_gather(cx, s->name, attr, s->type, s->count, type, &plan, &kernel)
+               : sx_lower_concatenate(cx, s->name, attr, s->type, s->count, type, &plan, &kernel));
+    sx_x64_kernel code;
+    SX_TRY(emit(cx, pipe, kernel, false, &code));
+    s->tensor[s->count] = result;
+    double floor_ns = sx_device_move_ns(pipe->device, kernel->bytes);
+    finished done = {.kernel = kernel,
+                     .code = &code,
+                     .arg = s->tensor,
+                     .arg_count = s->count + 1,
+                     .constant = pipe->tensor[result].constant};
+    const char *what = s->count == 1 ? "copy" : sx_op_info_of(op)->name;
+    done.record =
+        (sx_module_kernel){.kind = SX_MODULE_COPY,
+                           .node = s->node,
+                           .candidates = 1,
+                           .cost_ns = floor_ns + pipe->device->launch_ns,
+                           .floor_ns = floor_ns,
+                           .what = sx_module_put_text(&pipe->image->strings, sx_span_of(what))};
+    return append(pipe, &done);
+}
+
 sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t result)
 {
     static const char *const prefix[] = {
@@ -249,6 +289,11 @@ sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t result
         sx_node_id input = sx_graph_input(pipe->graph, node, k);
         type[k] = sx_graph_node(pipe->graph, input)->type;
         tensor[k] = pipe->tensor_of[input.i];
+    }
+    if (node->op == SX_OP_CONCATENATE || node->op == SX_OP_GATHER) {
+        (void)snprintf(s.name, sizeof(s.name), "%s_%u", sx_op_info_of(node->op)->name, id.i);
+        return compile_copy(cx, pipe, &s, node->op, sx_graph_attr(pipe->graph, node), &node->type,
+                            result);
     }
     if (node->op != SX_OP_FUSED) {
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "node %%%u: no code generator for %s", id.i,
@@ -268,21 +313,10 @@ sx_code sx_pipe_copy(sx_ctx *cx, sx_pipe *pipe, uint32_t from, uint32_t to, cons
         return SX_FAIL(cx, SX_LIMIT, "output of more than %lld elements",
                        (long long)SX_ELEMENTS_MAX);
     }
-    sx_body *body = SX_NEW(cx, sx_body);
-    if (body == NULL) {
-        return cx->error.code;
-    }
-    body->arg_count = 1;
-    body->instr_count = 1;
-    body->instr[0] = (sx_instr){.kind = SX_BODY_ARG, .dtype = type->dtype};
-    body->access[0].stride[0] = sx_dim_of(1);
-    body->access[0].offset = sx_dim_of(0);
-    sx_attr fused = {.present = SX_A(type) | SX_A(body), .body = body};
-    fused.type = (sx_type){.dtype = type->dtype, .rank = 1, .dim = {elements}};
+    sx_type flat = {.dtype = type->dtype, .rank = 1, .dim = {elements}};
+    sx_attr attr = {.axis = 0};
     uint32_t tensor[2] = {from, to};
-    subject s = {
-        .fused = &fused, .type = &fused.type, .tensor = tensor, .count = 1, .node = UINT32_MAX};
-    s.kind = SX_MODULE_MAP;
+    subject s = {.type = &flat, .tensor = tensor, .count = 1, .node = UINT32_MAX};
     (void)snprintf(s.name, sizeof(s.name), "copy_%u", to);
-    return compile_fused(cx, pipe, &s, to);
+    return compile_copy(cx, pipe, &s, SX_OP_CONCATENATE, &attr, &flat, to);
 }

@@ -7,6 +7,7 @@
 
 #include "core/base/rng.h"
 #include "core/ir/fused.h"
+#include "core/ir/num.h"
 
 #define KERNEL_POINTS 48u
 #define KERNEL_POINTS_MAX 4096u
@@ -102,9 +103,10 @@ static double element_value(const sx_type *type, const void *memory, uint64_t el
     case SX_F16:
     case SX_F8E4M3:
     case SX_F8E5M2:
+        return sx_num_decode(type->dtype, sx_num_load(type->dtype, memory, (size_t)element));
     case SX_DTYPE_COUNT: break;
     }
-    SX_UNREACHABLE(); /* no kernel makes these */
+    SX_UNREACHABLE();
 }
 
 /* ---- kernels at sampled elements ---- */

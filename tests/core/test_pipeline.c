@@ -79,6 +79,47 @@ START_TEST(test_disabled_rule)
 }
 END_TEST
 
+/* Concatenate and gather are kernels of their own, for every element type and in the prologue too. */
+START_TEST(test_copies)
+{
+    if (!sx_test_can_run(targets[_i])) {
+        return;
+    }
+    static const char *const dtypes[] = {"f32", "f64", "f16", "bf16", "f8e4m3",
+                                         "i64", "i32", "i8",  "u8",   "bool"};
+    for (uint32_t t = 0; t < SX_COUNT(dtypes); t++) {
+        const char *d = dtypes[t];
+        char text[2048];
+        (void)snprintf(text, sizeof(text),
+                       "sx 1\ngraph \"g\" (batch in [1, 64]) {\n"
+                       "%%t = parameter {name = \"t\", weight = 1} : %s[40, 13]\n"
+                       "%%k = parameter {name = \"k\", weight = 1} : i64[5]\n"
+                       "%%i = parameter {name = \"i\", weight = 0} : i32[batch, 3]\n"
+                       "%%x = parameter {name = \"x\", weight = 0} : %s[batch, 3, 7]\n"
+                       "%%a = gather(%%t, %%i) {axis = 0} : %s[batch, 3, 13]\n"
+                       "%%b = concatenate(%%a, %%x) {axis = 2} : %s[batch, 3, 20]\n"
+                       "%%c = gather(%%t, %%k) {axis = 1} : %s[40, 5]\n"
+                       "return %%b as \"b\", %%c as \"c\"\n}\n",
+                       d, d, d, d, d);
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        sx_test_request request = {.text = text, .target = targets[_i], .batch = 9};
+        sxr_program *program = sx_test_run(&cx, &request, 2);
+        const sx_module *module = sxr_module(program);
+        ck_assert_uint_eq(sx_test_kernels(module, SX_MODULE_COPY), 4); /* with that to output c */
+        bool prologue = false;
+        for (uint64_t i = 0; i < module->launch_count; i++) {
+            const sx_module_launch *launch = &module->launch[i];
+            prologue = prologue || (launch->prologue != 0 &&
+                                    module->kernel[launch->kernel].kind == SX_MODULE_COPY);
+        }
+        ck_assert(prologue); /* %c depends on weights alone */
+        sxr_close(program);
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 typedef struct {
     sx_buf bytes;
     uint8_t *code, *key;
@@ -221,6 +262,7 @@ int main(void)
     TCase *cases = tcase_create("pipeline");
     tcase_add_loop_test(cases, test_one_kernel, 0, 2);
     tcase_add_loop_test(cases, test_disabled_rule, 0, 2);
+    tcase_add_loop_test(cases, test_copies, 0, 2);
     tcase_add_loop_test(cases, test_text_to_code, 0, 2);
     tcase_add_loop_test(cases, test_same_bytes, 0, 2);
     tcase_add_test(cases, test_key_parts);

@@ -7,6 +7,7 @@
 
 #include "client/runtime/verify.h"
 #include "core/cost/cost.h"
+#include "core/ir/num.h"
 #include "core/poly/poly.h"
 #include "core/search/search.h"
 #include "core/x64/codegen.h"
@@ -68,14 +69,10 @@ static pair element_of(const sx_tensor *f64, const sx_tensor *typed, int64_t i)
 
 static double value_of(const sx_type *type, const uint8_t *memory, int64_t i)
 {
-    float f;
-    int32_t w;
-    if (type->dtype == SX_BOOL) {
-        return memory[i];
-    }
-    memcpy(&f, memory + 4 * i, 4);
-    memcpy(&w, memory + 4 * i, 4);
-    return type->dtype == SX_F32 ? (double)f : (double)w;
+    uint64_t bits = sx_num_load(type->dtype, memory, (size_t)i);
+    return sx_dtype_class_of(type->dtype) == SX_CLASS_FLOAT
+               ? sx_num_decode(type->dtype, bits)
+               : (double)sx_num_int_decode(type->dtype, bits);
 }
 
 static void compare_output(const sx_tensor *f64, const sx_tensor *typed, const uint8_t *memory,
