@@ -23,11 +23,6 @@ static const section_row section_table[SX_MODULE_SECTION_COUNT] = {
 #undef SX_SECTION
 };
 
-const char *sx_module_section_name(uint32_t kind)
-{
-    return kind < SX_MODULE_SECTION_COUNT ? section_table[kind].name : "unknown";
-}
-
 sx_module_text sx_module_put_text(sx_buf *strings, sx_span text)
 {
     sx_module_text result = {(uint32_t)strings->len, (uint32_t)text.len};

@@ -171,8 +171,6 @@ typedef struct {
 #undef SX_SECTION
 } sx_module;
 
-const char *sx_module_section_name(uint32_t kind); /* "unknown" beyond the table */
-
 /* Writes the file form. SX_LIMIT past SX_MODULE_BYTES_MAX. */
 sx_code sx_module_encode(sx_ctx *cx, const sx_module *module, sx_buf *bytes);
 /* Checks everything and points into `bytes`, which must be aligned to 64 and outlive the module. SX_CORRUPT names section, record,

@@ -87,12 +87,6 @@ void sx_buf_put_u32(sx_buf *buf, uint32_t value)
     sx_buf_put(buf, bytes, sizeof(bytes));
 }
 
-void sx_buf_put_u64(sx_buf *buf, uint64_t value)
-{
-    sx_buf_put_u32(buf, (uint32_t)value);
-    sx_buf_put_u32(buf, (uint32_t)(value >> 32));
-}
-
 void sx_buf_print(sx_buf *buf, const char *format, ...)
 {
     va_list arguments;

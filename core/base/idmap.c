@@ -55,11 +55,3 @@ sx_code sx_idmap_put(sx_ctx *cx, sx_idmap *map, uint64_t hash, uint32_t id)
     map->used++;
     return SX_OK;
 }
-
-void sx_idmap_clear(sx_idmap *map)
-{
-    if (map->slot_count > 0) {
-        memset(map->slot, 0, (size_t)map->slot_count * sizeof(*map->slot));
-    }
-    map->used = 0;
-}

@@ -22,5 +22,4 @@ uint32_t sx_idmap_find(const sx_idmap *map, uint64_t hash, sx_idmap_equal equal,
                        const void *probe);
 /* Adds an id known to be absent. Memory from cx's arena. */
 sx_code sx_idmap_put(sx_ctx *cx, sx_idmap *map, uint64_t hash, uint32_t id);
-void sx_idmap_clear(sx_idmap *map); /* keeps the memory */
 #endif

@@ -142,16 +142,6 @@ uint32_t sx_loop_vector(sx_loop_builder *b)
     return fresh(b, 'v');
 }
 
-uint32_t sx_loop_mask(sx_loop_builder *b)
-{
-    return fresh(b, 'm');
-}
-
-uint32_t sx_loop_scalar(sx_loop_builder *b)
-{
-    return fresh(b, 's');
-}
-
 static bool addr_equal(const sx_addr *a, const sx_addr *b)
 {
     return a->buffer == b->buffer && a->offset == b->offset && a->index_reg == b->index_reg &&

@@ -114,8 +114,6 @@ sx_code sx_loop_end_part(sx_loop_builder *b);
 uint32_t sx_loop_open(sx_loop_builder *b, int64_t trip); /* the variable */
 void sx_loop_close(sx_loop_builder *b);
 uint32_t sx_loop_vector(sx_loop_builder *b); /* a fresh virtual register */
-uint32_t sx_loop_mask(sx_loop_builder *b);
-uint32_t sx_loop_scalar(sx_loop_builder *b);
 /* One instruction; dst SX_NO_REG takes a fresh register of the result class. Returns the result register. */
 uint32_t sx_loop_op(sx_loop_builder *b, sx_lop op, uint32_t dst, const sx_addr *addr, uint32_t x,
                     uint32_t y, uint32_t z, uint32_t imm, int64_t imm2);
