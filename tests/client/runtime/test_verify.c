@@ -245,8 +245,8 @@ END_TEST
 /* Programs that leave the range of their type, or whose results are all rounding, are right as they are. */
 static const char *const rounded[] = {
     "%y = exponential(%a) : f32[6, 5]\n", /* 1e30 and more: infinity */
-    "%b = multiply(%a, %a) : f32[6, 5]\n%c = multiply(%b, %b) : f32[6, 5]\n"
-    "%y = divide(%c, %c) : f32[6, 5]\n",                               /* infinity / infinity */
+    ("%b = multiply(%a, %a) : f32[6, 5]\n%c = multiply(%b, %b) : f32[6, 5]\n"
+     "%y = divide(%c, %c) : f32[6, 5]\n"),                             /* infinity / infinity */
     "%b = negate(%a) : f32[6, 5]\n%y = exponential(%b) : f32[6, 5]\n", /* 0 or less than any f32 */
     "%b = add(%x, %a) : f32[6, 5]\n%y = subtract(%b, %a) : f32[6, 5]\n", /* nothing of x is left */
     "%b = log(%x) : f32[6, 5]\n%y = reduce(%b) {dims = [1], reducer = minimum} : f32[6]\n",
