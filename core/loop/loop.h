@@ -158,6 +158,8 @@ typedef struct {
 typedef struct {
     int64_t batch, m, n, k; /* extents (products) */
     bool b_direct;          /* columns of the right argument are contiguous: packing is optional */
+    bool
+        b_packable; /* the contraction alone reads the right argument; else it is read where it lies */
     bool swapped;      /* left and right arguments exchanged (exact: multiplication commutes) */
     uint32_t lhs, rhs; /* argument numbers after the exchange */
     bool rhs_batched;  /* the right argument varies along the batch */

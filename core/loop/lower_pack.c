@@ -59,6 +59,16 @@ sx_code sx_dot_view_make(sx_ctx *cx, const sx_body *body, sx_view *view, sx_dot_
     return SX_OK;
 }
 
+/* The right argument must be read by the DOT alone: panels have another order. */
+static bool packable(const sx_body *body, const sx_dot_view *dot)
+{
+    uint32_t readers = 0;
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        readers += body->instr[i].kind == SX_BODY_ARG && body->instr[i].x == dot->rhs;
+    }
+    return readers == 1 && dot->lhs != dot->rhs;
+}
+
 sx_code sx_dot_shape_of(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
                         uint32_t input_count, sx_dot_shape *shape)
 {
@@ -79,21 +89,17 @@ sx_code sx_dot_shape_of(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
         *product *= view.extent[d];
         shape->rhs_batched = shape->rhs_batched || view.klass[d] == CLASS_BATCH;
     }
+    shape->b_packable = packable(fused->body, &dot);
     shape->b_direct = dot.n_dim == SX_NO_DIM || view.stride[dot.rhs][dot.n_dim] == 1;
     return SX_OK;
 }
 
-/* The right argument must be read by the DOT alone: panels have another order. */
 static sx_code check_packable(sx_ctx *cx, const sx_body *body, const sx_dot_view *dot)
 {
-    uint32_t readers = 0;
-    for (uint32_t i = 0; i < body->instr_count; i++) {
-        readers += body->instr[i].kind == SX_BODY_ARG && body->instr[i].x == dot->rhs;
-    }
-    if (readers != 1 || dot->lhs == dot->rhs) {
+    if (!packable(body, dot)) {
         return SX_FAIL(cx, SX_UNIMPLEMENTED,
-                       "fused: argument %u is read by %u instructions, one for packed panels",
-                       dot->rhs, readers);
+                       "fused: argument %u is read beside the contraction, so it cannot be packed",
+                       dot->rhs);
     }
     return SX_OK;
 }

@@ -25,12 +25,15 @@ static int64_t padded_columns(const sx_search_problem *p)
 sx_code sx_dot_space(const sx_search_problem *p, sx_search_visit visit, void *self)
 {
     uint32_t lanes = p->device->lanes;
+    uint32_t first =
+        p->dot.b_packable && !p->dot.b_direct ? 1 : 0; /* columns apart are slow to read in place */
+    uint32_t last = p->dot.b_packable ? 1 : 0;
     for (uint32_t nv = 1; nv <= 4; nv++) {
         for (uint32_t bm = 1; bm <= 14; bm++) {
             for (uint32_t t = 0; t < SX_COUNT(tile_rows); t++) {
                 for (uint32_t c = 0; c < SX_COUNT(tile_panels); c++) {
                     for (uint32_t u = 0; u < SX_COUNT(unrolls); u++) {
-                        for (uint32_t packed = p->dot.b_direct ? 0 : 1; packed <= 1; packed++) {
+                        for (uint32_t packed = first; packed <= last; packed++) {
                             sx_lower_plan plan = {.lanes = lanes,
                                                   .block_m = bm,
                                                   .block_nv = nv,
