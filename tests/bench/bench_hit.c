@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -359,6 +360,30 @@ static void stop(pid_t pid, int number)
     }
 }
 
+/* Both servers run on one processor and the clients on another, where there are two: else the scheduler's choice of where each
+ * server wakes up decides the ratio. Children inherit the choice. */
+static void use_processor(bool servers)
+{
+    static cpu_set_t allowed;
+    static bool known = false;
+    if (!known) {
+        known = sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
+    }
+    size_t first = CPU_SETSIZE, last = CPU_SETSIZE;
+    for (size_t i = 0; known && i < CPU_SETSIZE; i++) {
+        if (CPU_ISSET(i, &allowed)) {
+            first = first == CPU_SETSIZE ? i : first;
+            last = i;
+        }
+    }
+    if (first != last) {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(servers ? last : first, &one);
+        (void)sched_setaffinity(0, sizeof(one), &one);
+    }
+}
+
 int sx_bench_hit(const sx_bench_options *options)
 {
     static request_frame request[PAYLOADS];
@@ -377,9 +402,11 @@ int sx_bench_hit(const sx_bench_options *options)
         make_request(i, request[i].bytes);
     }
     int status = EXIT_FAILURE;
+    use_processor(true);
     pid_t server = start_daemon(folder, hit_path);
     size_t frame_bytes = server > 0 ? fill_cache(hit_path, request) : 0;
     pid_t echo = frame_bytes > 0 ? start_echo(echo_path, REQUEST_BYTES, frame_bytes) : -1;
+    use_processor(false);
     if (echo > 0) {
         status = EXIT_SUCCESS;
         if (sx_bench_wants(options, "1-client")) {
