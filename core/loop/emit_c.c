@@ -1,4 +1,4 @@
-/* emit_c.c - a kernel as C with GNU vector extensions: second opinion on the machine back ends, and fallback.
+/* emit_c.c - a kernel as C with GNU vector extensions: second opinion on the machine back ends, used by the tests.
  *
  * No headers. Every vector value is a variable of a 32- or 64-byte vector type; masks are integer vectors of 0 and -1. FMA is a
  * named instruction where the compiler has it, else fmaf lane by lane: never contraction, so compile with -ffp-contract=off. */

@@ -135,7 +135,7 @@ sx_code sx_kernel_parse(sx_ctx *cx, sx_span text, sx_kernel **kernel);
  * executed. */
 sx_code sx_kernel_eval(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer);
 /* emit_c.c: C11 with GNU vector extensions and explicit fma, no headers: one function per part,
- * `void NAME_pP(void *const *buffer, const long long *index, void *workspace)`. Oracle and fallback. */
+ * `void NAME_pP(void *const *buffer, const long long *index, void *workspace)`. The tests' oracle for machine code. */
 sx_code sx_kernel_emit_c(sx_ctx *cx, const sx_kernel *kernel, sx_buf *text);
 
 /* Entry ABI of machine code, one entry per part: void entry(void *const *buffer, const int64_t index[3], void *workspace):
