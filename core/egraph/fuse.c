@@ -32,13 +32,14 @@ typedef struct {
     uint32_t count;
 } kernel;
 
-static sx_code pair(fuser *f, uint32_t from, uint32_t to, uint32_t rule)
+static sx_code pair(fuser *f, uint32_t from, uint32_t to, uint32_t producer, uint32_t rule)
 {
     sx_fuse_pairs *p = f->pairs;
     f->count[rule]++;
-    SX_TRY(sx_grow(f->cx, (void **)&p->word, &p->capacity, p->count + 3, sizeof(uint32_t)));
+    SX_TRY(sx_grow(f->cx, (void **)&p->word, &p->capacity, p->count + 4, sizeof(uint32_t)));
     p->word[p->count++] = from;
     p->word[p->count++] = to;
+    p->word[p->count++] = producer;
     p->word[p->count++] = rule;
     return SX_OK;
 }
@@ -59,9 +60,9 @@ static sx_kernel_kind kind_of(const fuser *f, uint32_t node)
     return sx_body_kernel_kind(sx_tensors_attr(f->t, node)->body);
 }
 
-/* The kernel becomes the one with this attribute and these children, if it is well-typed and of the same type. */
+/* The kernel, with `producer` (or SX_EG_NONE) inside, becomes the one with this attribute and these children, if it is well-typed and of the same type. */
 static sx_code advance(fuser *f, kernel *k, const sx_attr *attr, const uint32_t *child,
-                       uint32_t count, uint32_t rule, bool *taken)
+                       uint32_t count, uint32_t producer, uint32_t rule, bool *taken)
 {
     uint32_t node;
     *taken = false;
@@ -71,7 +72,7 @@ static sx_code advance(fuser *f, kernel *k, const sx_attr *attr, const uint32_t 
         return SX_OK;
     }
     f->work += STEP_WORK + (uint64_t)attr->body->instr_count * attr->body->instr_count;
-    SX_TRY(pair(f, k->node, node, rule));
+    SX_TRY(pair(f, k->node, node, producer, rule));
     k->node = node;
     k->attr = *attr;
     memmove(k->child, child, count * sizeof(*child));
@@ -115,7 +116,7 @@ static sx_code try_value(fuser *f, kernel *k, uint32_t a, bool *taken)
     }
     uint32_t child[SX_FUSED_ARGS_MAX];
     uint32_t count = without(k, a, child);
-    return advance(f, k, &attr, child, count, SX_RULE_FUSE_VALUE, taken);
+    return advance(f, k, &attr, child, count, SX_EG_NONE, SX_RULE_FUSE_VALUE, taken);
 }
 
 static bool is_view(sx_op op)
@@ -144,7 +145,7 @@ static sx_code try_view(fuser *f, kernel *k, uint32_t a, bool *taken)
     uint32_t child[SX_FUSED_ARGS_MAX];
     memcpy(child, k->child, sizeof(child));
     child[a] = source;
-    return advance(f, k, &attr, child, k->count, SX_RULE_FUSE_VIEW, taken);
+    return advance(f, k, &attr, child, k->count, producer, SX_RULE_FUSE_VIEW, taken);
 }
 
 static sx_code try_same(fuser *f, kernel *k, uint32_t a, bool *taken)
@@ -160,7 +161,7 @@ static sx_code try_same(fuser *f, kernel *k, uint32_t a, bool *taken)
         if (ok) {
             uint32_t child[SX_FUSED_ARGS_MAX];
             uint32_t count = without(k, a, child);
-            SX_TRY(advance(f, k, &attr, child, count, SX_RULE_FUSE_SAME, taken));
+            SX_TRY(advance(f, k, &attr, child, count, SX_EG_NONE, SX_RULE_FUSE_SAME, taken));
         }
     }
     return SX_OK;
@@ -186,7 +187,7 @@ static sx_code try_inline(fuser *f, kernel *k, uint32_t a, uint32_t producer, bo
     uint32_t child[SX_FUSED_ARGS_MAX];
     uint32_t count = without(k, a, child);
     memcpy(&child[count], inner.child, inner.count * sizeof(*child));
-    return advance(f, k, &attr, child, count + inner.count, rule, taken);
+    return advance(f, k, &attr, child, count + inner.count, producer, rule, taken);
 }
 
 /* The elementwise kernel of a class that may be computed by its readers, or SX_EG_NONE. */
@@ -297,7 +298,7 @@ static sx_code lift_node(fuser *f, uint32_t n, kernel *k, bool *ok)
         return passed_over(f, code);
     }
     k->node = n;
-    return advance(f, k, &attr, k->child, arity, SX_RULE_LIFT, ok);
+    return advance(f, k, &attr, k->child, arity, SX_EG_NONE, SX_RULE_LIFT, ok);
 }
 
 static sx_code fuse_class(fuser *f, uint32_t class_)

@@ -17,7 +17,8 @@
 #define SX_FUSE_REPEATED_MAX 16u /* instructions of a producer computed more than once */
 
 typedef struct {
-    uint32_t *word; /* from, to, rule: equalities found, to be united by the caller */
+    uint32_t *
+        word; /* from, to, producer or SX_EG_NONE, rule: equalities found, to be united by the caller */
     uint32_t count, capacity;
 } sx_fuse_pairs;
 

@@ -318,13 +318,14 @@ static sx_code fuse(optimizer *o)
     SX_TRY(fuse_choice(o, plain.choice, foreseen.choice));
     SX_TRY(fuse_choice(o, start, foreseen.choice));
     o->report->fuel += o->options->limits.fuel - o->fuse_fuel;
-    for (uint32_t i = 0; i < o->pairs.count; i += 3) {
+    for (uint32_t i = 0; i < o->pairs.count; i += 4) {
         const uint32_t *word = &o->pairs.word[i];
         uint64_t before = eg->union_count;
         uint32_t reason;
-        SX_TRY(sx_eg_reason_add(o->cx, &o->set, word[2], NULL, 0, &reason));
+        SX_TRY(sx_eg_reason_add(o->cx, &o->set, word[3], word, word[2] == SX_EG_NONE ? 2 : 3,
+                                &reason));
         SX_TRY(sx_eg_union(o->cx, eg, word[0], word[1], reason));
-        o->report->union_count[word[2]] += eg->union_count - before;
+        o->report->union_count[word[3]] += eg->union_count - before;
     }
     SX_TRY(sx_eg_rebuild(o->cx, eg));
 #ifdef SX_DEBUG

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "core/egraph/pattern.h"
+#include "core/egraph/explain.h"
 
 /* ---- programs of choices ---- */
 
@@ -116,63 +116,13 @@ sx_code sx_choice_graph(sx_ctx *cx, const sx_tensors *t, const sx_graph *input,
 typedef struct {
     sx_ctx *cx;
     const sx_tensors *t;
-    const sx_eg_ruleset *set;
     sx_proof *proof;
     sx_walker walker;
-    uint32_t *now; /* the choice as it stands */
-    uint32_t *path;
-    uint32_t path_count;
-    uint32_t *depth_mark; /* per node: epoch of the walk up from the start of a path */
-    uint32_t epoch;
+    sx_explainer explainer;
+    uint32_t rule_first; /* of the step being explained */
+    uint32_t *now;       /* the choice as it stands */
     uint32_t root_count;
-    /* explaining one step */
-    uint32_t *explained; /* per node: step in which its edge of the forest was */
-    uint32_t *wanted;    /* pairs of nodes whose equality is still to be explained */
-    uint32_t wanted_count, wanted_capacity;
-    uint32_t step_epoch;
 } chainer;
-
-/* Nodes from `from` to `to` along the forest of reasons. */
-static void find_path(chainer *c, uint32_t from, uint32_t to)
-{
-    const sx_eg *eg = &c->t->eg;
-    c->epoch++;
-    c->path_count = 0;
-    uint32_t n = from;
-    for (;;) {
-        c->depth_mark[n] = c->epoch;
-        if (eg->proof_up[n] == n) {
-            break;
-        }
-        n = eg->proof_up[n];
-    }
-    uint32_t meet = to;
-    uint32_t tail = 0;
-    while (c->depth_mark[meet] != c->epoch) {
-        SX_ASSERT(eg->proof_up[meet] != meet);
-        meet = eg->proof_up[meet];
-        tail++;
-    }
-    for (n = from; n != meet; n = eg->proof_up[n]) {
-        c->path[c->path_count++] = n;
-    }
-    c->path[c->path_count] = meet;
-    uint32_t last = c->path_count + tail;
-    n = to;
-    for (uint32_t i = last; i > c->path_count; i--) {
-        c->path[i] = n;
-        n = eg->proof_up[n];
-    }
-    c->path_count = last + 1;
-    SX_ASSERT(c->path[0] == from && c->path[last] == to);
-}
-
-/* The node whose edge of the forest joins two neighbours of a path. */
-static uint32_t edge_between(const sx_eg *eg, uint32_t a, uint32_t b)
-{
-    SX_ASSERT(eg->proof_up[a] == b || eg->proof_up[b] == a);
-    return eg->proof_up[a] == b ? a : b;
-}
 
 static sx_code text_of(chainer *c, uint32_t node, sx_span *text)
 {
@@ -196,10 +146,13 @@ static bool same_node(const sx_eg *eg, uint32_t a, uint32_t b)
     return same;
 }
 
-static sx_code put_rule(chainer *c, uint32_t rule, uint32_t rule_first)
+/* The rule of a reason into the list of the step, once. */
+static sx_code put_rule(void *self, uint32_t reason)
 {
+    chainer *c = self;
     sx_proof *p = c->proof;
-    for (uint32_t i = rule_first; i < p->rule_count; i++) {
+    uint32_t rule = c->explainer.set->reason[reason].rule;
+    for (uint32_t i = c->rule_first; i < p->rule_count; i++) {
         if (p->rule[i] == rule) {
             return SX_OK;
         }
@@ -210,90 +163,24 @@ static sx_code put_rule(chainer *c, uint32_t rule, uint32_t rule_first)
     return SX_OK;
 }
 
-static sx_code want(chainer *c, uint32_t a, uint32_t b)
+static void begin_step(chainer *c)
 {
-    if (a == b) {
-        return SX_OK;
-    }
-    SX_TRY(sx_grow(c->cx, (void **)&c->wanted, &c->wanted_capacity, c->wanted_count + 2,
-                   sizeof(uint32_t)));
-    c->wanted[c->wanted_count++] = a;
-    c->wanted[c->wanted_count++] = b;
-    return SX_OK;
+    c->rule_first = c->proof->rule_count;
+    c->explainer.epoch++;
+    c->explainer.wanted_count = 0;
 }
 
-/* What had to be equal for a left side to match: every matched node and the child it was found as, every two mentions of a name. */
-static sx_code want_premises(chainer *c, const sx_eg_reason *reason)
-{
-    const sx_eg *eg = &c->t->eg;
-    const uint32_t *node = &c->set->reason_node[reason->node_first];
-    if (reason->node_count == 0) {
-        return SX_OK;
-    }
-    const sx_pattern *left = c->set->rule[reason->rule].left;
-    for (uint32_t i = 0; i < left->step_count; i++) {
-        const sx_step *step = &left->step[i];
-        if (step->kind == SX_STEP_VALUE || (step->kind == SX_STEP_BIND && step->from == 0)) {
-            continue;
-        }
-        uint32_t found =
-            sx_eg_made_child(eg, node[left->reg_bind[step->from]], left->reg_slot[step->from]);
-        uint32_t other = step->kind == SX_STEP_BIND ? node[step->bind] : node[0];
-        if (step->kind == SX_STEP_SAME && step->other != 0) {
-            other = sx_eg_made_child(eg, node[left->reg_bind[step->other]],
-                                     left->reg_slot[step->other]);
-        }
-        SX_TRY(want(c, found, other));
-    }
-    return SX_OK;
-}
-
-/* One edge of the forest: its rule into the list, its premises to be explained. */
-static sx_code explain_edge(chainer *c, uint32_t a, uint32_t b, uint32_t rule_first)
-{
-    const sx_eg *eg = &c->t->eg;
-    uint32_t edge = edge_between(eg, a, b);
-    uint32_t reason = eg->proof_rule[edge];
-    if (c->explained[edge] == c->step_epoch) {
-        return SX_OK;
-    }
-    c->explained[edge] = c->step_epoch;
-    if (reason == SX_EG_RULE_CONGRUENCE) {
-        for (uint32_t k = 0; k < eg->node[a].arity; k++) {
-            SX_TRY(want(c, sx_eg_made_child(eg, a, k), sx_eg_made_child(eg, b, k)));
-        }
-        return SX_OK;
-    }
-    SX_ASSERT(reason < c->set->reason_count);
-    SX_TRY(put_rule(c, c->set->reason[reason].rule, rule_first));
-    return want_premises(c, &c->set->reason[reason]);
-}
-
-/* Everything the edges explained so far rest upon. Each edge counts once, so this ends. */
-static sx_code explain_premises(chainer *c, uint32_t rule_first)
-{
-    while (c->wanted_count > 0) {
-        uint32_t b = c->wanted[--c->wanted_count];
-        uint32_t a = c->wanted[--c->wanted_count];
-        find_path(c, a, b);
-        for (uint32_t i = 1; i < c->path_count; i++) {
-            SX_TRY(explain_edge(c, c->path[i - 1], c->path[i], rule_first));
-        }
-    }
-    return SX_OK;
-}
-
-static sx_code put_step(chainer *c, sx_proof_step step, uint32_t rule_first)
+static sx_code put_step(chainer *c, sx_proof_step step)
 {
     sx_proof *p = c->proof;
     if (p->step_count >= SX_PROOF_STEPS_MAX) {
         return SX_FAIL(c->cx, SX_LIMIT, "proof of more than %u steps", SX_PROOF_STEPS_MAX);
     }
     SX_TRY(sx_grow(c->cx, (void **)&p->step, &p->step_capacity, p->step_count + 1, sizeof(step)));
-    step.rule_first = rule_first;
-    step.rule_direct = p->rule_count - rule_first;
-    SX_TRY(explain_premises(c, rule_first));
-    step.rule_count = p->rule_count - rule_first;
+    step.rule_first = c->rule_first;
+    step.rule_direct = p->rule_count - c->rule_first;
+    SX_TRY(sx_explain_run(&c->explainer));
+    step.rule_count = p->rule_count - c->rule_first;
     SX_TRY(text_of(c, step.from, &step.before));
     SX_TRY(text_of(c, step.to, &step.after));
     p->step[p->step_count++] = step;
@@ -306,17 +193,16 @@ static sx_code switch_class(chainer *c, uint32_t class_, uint32_t target)
     const sx_eg *eg = &c->t->eg;
     sx_proof *p = c->proof;
     uint32_t from = c->now[class_];
-    uint32_t rule_first = p->rule_count;
-    find_path(c, from, target);
-    uint32_t count = c->path_count;
+    sx_explain_path(&c->explainer, from, target);
+    uint32_t count = c->explainer.path_count;
     uint32_t *path = SX_NEW_ARRAY(c->cx, uint32_t, count);
     if (path == NULL) {
         return c->cx->error.code;
     }
-    memcpy(path, c->path, count * sizeof(*path));
-    c->step_epoch++;
+    memcpy(path, c->explainer.path, count * sizeof(*path));
+    begin_step(c);
     for (uint32_t i = 1; i < count; i++) {
-        SX_TRY(explain_edge(c, path[i - 1], path[i], rule_first));
+        SX_TRY(sx_explain_edge(&c->explainer, path[i - 1], path[i]));
         uint64_t total;
         c->now[class_] = path[i];
         bool stands = sx_walker_run(&c->walker, eg, NULL, p->root, c->root_count, c->now, &total);
@@ -324,13 +210,10 @@ static sx_code switch_class(chainer *c, uint32_t class_, uint32_t target)
         if (!stands || same_node(eg, from, path[i])) {
             continue;
         }
-        SX_TRY(
-            put_step(c, (sx_proof_step){.place = class_, .from = from, .to = path[i]}, rule_first));
+        SX_TRY(put_step(c, (sx_proof_step){.place = class_, .from = from, .to = path[i]}));
         from = path[i];
-        rule_first = p->rule_count;
-        c->step_epoch++;
+        begin_step(c);
     }
-    c->wanted_count = 0;
     return SX_OK;
 }
 
@@ -339,13 +222,12 @@ static sx_code merge_value(chainer *c, uint32_t n)
 {
     sx_proof *p = c->proof;
     uint32_t to = sx_eg_find(&c->t->eg, n);
-    uint32_t rule_first = p->rule_count;
-    c->step_epoch++;
-    find_path(c, n, to);
-    for (uint32_t i = 1; i < c->path_count; i++) {
-        SX_TRY(explain_edge(c, c->path[i - 1], c->path[i], rule_first));
+    begin_step(c);
+    sx_explain_path(&c->explainer, n, to);
+    for (uint32_t i = 1; i < c->explainer.path_count; i++) {
+        SX_TRY(sx_explain_edge(&c->explainer, c->explainer.path[i - 1], c->explainer.path[i]));
     }
-    SX_TRY(put_step(c, (sx_proof_step){.place = SX_EG_NONE, .from = n, .to = to}, rule_first));
+    SX_TRY(put_step(c, (sx_proof_step){.place = SX_EG_NONE, .from = n, .to = to}));
     p->merge_count = p->step_count;
     return SX_OK;
 }
@@ -401,15 +283,15 @@ static sx_code find_start(sx_ctx *cx, const sx_eg *eg, uint32_t input_nodes, con
     return SX_OK;
 }
 
-static sx_code chainer_init(chainer *c)
+static sx_code chainer_init(chainer *c, const sx_eg_ruleset *set)
 {
     uint32_t count = c->t->eg.node_count;
     SX_TRY(sx_walker_init(c->cx, &c->t->eg, &c->walker));
+    SX_TRY(sx_explain_init(c->cx, c->t, set, &c->explainer));
+    c->explainer.found = put_rule;
+    c->explainer.self = c;
     c->now = SX_NEW_ARRAY(c->cx, uint32_t, count);
-    c->path = SX_NEW_ARRAY(c->cx, uint32_t, count + 1);
-    c->depth_mark = SX_NEW_ARRAY(c->cx, uint32_t, count);
-    c->explained = SX_NEW_ARRAY(c->cx, uint32_t, count);
-    if (c->now == NULL || c->path == NULL || c->depth_mark == NULL || c->explained == NULL) {
+    if (c->now == NULL) {
         return c->cx->error.code;
     }
     memcpy(c->now, c->proof->start, count * sizeof(uint32_t));
@@ -438,8 +320,8 @@ sx_code sx_proof_make(sx_ctx *cx, const sx_tensors *t, const sx_eg_ruleset *set,
     SX_TRY(find_needed(cx, input, &needed));
     *p = (sx_proof){.tensors = t, .input = input, .input_node = input_node, .root = root};
     p->start = start;
-    chainer c = {.cx = cx, .t = t, .set = set, .proof = p, .root_count = input->output_count};
-    SX_TRY(chainer_init(&c));
+    chainer c = {.cx = cx, .t = t, .proof = p, .root_count = input->output_count};
+    SX_TRY(chainer_init(&c, set));
     SX_TRY(merge_values(&c, needed));
     sx_walker goal;
     uint64_t total;
