@@ -12,6 +12,10 @@ typedef struct {
     uint32_t threads;      /* 0: all cores of the process */
     uint32_t rounds;
     bool json;
+    uint32_t iterations; /* egraph: rounds of math-micro; 0: 11 */
+    uint32_t leaves;     /* egraph: leaves of the sum; 0: 11 */
+    bool instructions;   /* egraph: count them with valgrind where it is installed */
+    bool inner; /* egraph: run the case in this process, print nothing (what valgrind runs) */
 } sx_bench_options;
 typedef struct {
     const char *bench, *case_name, *metric;
@@ -29,6 +33,7 @@ bool sx_bench_wants(const sx_bench_options *options, const char *case_name);
 
 /* One function for each benchmark; 0, or an exit status after a message on stderr. */
 int sx_bench_compile(const sx_bench_options *options);
+int sx_bench_egraph(const sx_bench_options *options);
 int sx_bench_encoder(const sx_bench_options *options);
 int sx_bench_hit(const sx_bench_options *options);
 #endif

@@ -14,6 +14,8 @@ typedef struct {
 } bench;
 static const bench table[] = {
     {"compile", "cold latency of the compiler by stage, for both models", sx_bench_compile},
+    {"egraph", "the e-graph engine on plain terms: math-micro, ac, backoff; egglog beside it",
+     sx_bench_egraph},
     {"encoder", "one run of the encoder block against onnxruntime or NumPy with the same threads",
      sx_bench_encoder},
     {"hit", "a cached hit through the daemon against a bare epoll echo of the same sizes",
@@ -56,7 +58,7 @@ void sx_bench_put(const sx_bench_options *options, const sx_bench_row *row)
     double ratio = peer ? row->value / row->peer_value : 0;
     if (options->json) {
         printf("{\"schema\": \"symplex-bench 1\", \"bench\": \"%s\", \"case\": \"%s\", \"metric\": "
-               "\"%s\", \"value\": %.6g, "
+               "\"%s\", \"value\": %.12g, "
                "\"unit\": \"%s\", ",
                row->bench, row->case_name, row->metric, row->value, row->unit);
         if (peer) {
@@ -78,7 +80,8 @@ void sx_bench_put(const sx_bench_options *options, const sx_bench_row *row)
 static int usage(FILE *to, int status)
 {
     (void)fprintf(to, "usage: symplex-bench NAME [--case C] [--threads N] [--rounds N] [--json]\n  "
-                      "     symplex-bench list\n");
+                      "       [--iterations N] [--leaves N] [--instructions]    (egraph)\n"
+                      "       symplex-bench list\n");
     for (uint32_t i = 0; i < SX_COUNT(table); i++) {
         (void)fprintf(to, "  %-10s %s\n", table[i].name, table[i].help);
     }
@@ -101,7 +104,9 @@ int main(int argc, char **argv)
     static const struct option longs[] = {
         {"case", required_argument, NULL, 'c'},   {"threads", required_argument, NULL, 't'},
         {"rounds", required_argument, NULL, 'r'}, {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+        {"help", no_argument, NULL, 'h'},         {"iterations", required_argument, NULL, 'i'},
+        {"leaves", required_argument, NULL, 'l'}, {"instructions", no_argument, NULL, 'n'},
+        {"inner", no_argument, NULL, 'x'},        {NULL, 0, NULL, 0}};
     sx_bench_options options = {.rounds = 15};
     int choice;
     while ((choice = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
@@ -110,6 +115,10 @@ int main(int argc, char **argv)
         case 't': options.threads = number(optarg); break;
         case 'r': options.rounds = number(optarg) > 0 ? number(optarg) : 1; break;
         case 'j': options.json = true; break;
+        case 'i': options.iterations = number(optarg); break;
+        case 'l': options.leaves = number(optarg); break;
+        case 'n': options.instructions = true; break;
+        case 'x': options.inner = true; break;
         case 'h': return usage(stdout, 0);
         default: return usage(stderr, 2);
         }
