@@ -176,10 +176,12 @@ static sx_code all_costs(optimizer *o, bool foresee, uint64_t **cost)
         return o->cx->error.code;
     }
     for (uint32_t n = 0; n < eg->node_count; n++) {
-        uint64_t others = eg->ops[sx_eg_find(eg, n)] & ~(UINT64_C(1) << SX_OP_ATTENTION);
+        uint64_t parts_needed = UINT64_C(1) << SX_OP_ATTENTION | UINT64_C(1) << SX_OP_ONLINE_DOT;
+        uint64_t others = eg->ops[sx_eg_find(eg, n)] & ~parts_needed;
         (*cost)[n] = SX_COST_NEVER;
-        /* attention has no kernel of its own: its parts stand beside it */
-        if (eg->node[n].dead == 0 && (eg->node[n].op != SX_OP_ATTENTION || others == 0)) {
+        /* these have no kernel of their own: their parts stand beside them */
+        bool has_kernel = (parts_needed >> eg->node[n].op & 1) == 0 || others == 0;
+        if (eg->node[n].dead == 0 && has_kernel) {
             SX_TRY(node_cost(o, n, foresee, &(*cost)[n]));
         }
     }

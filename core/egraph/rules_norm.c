@@ -351,13 +351,14 @@ sx_code sx_rule_rms_norm(sx_rewrite *rw)
     return sx_rewrite_emit(rw, node);
 }
 
-/* ---- attention by its decomposition, so that its parts can be fused ---- */
+/* ---- composites by their decomposition, so that their parts can be fused ---- */
 
-sx_code sx_rule_attention(sx_rewrite *rw)
+sx_code sx_rule_definition(sx_rewrite *rw)
 {
     sx_tensors *t = sx_rewrite_tensors(rw);
+    sx_op op = sx_tensors_op(t, rw->node[0]);
     sx_graph *graph;
-    SX_TRY(sx_graph_make(rw->cx, SX_SPAN_LITERAL("attention"), t->attrs, &graph));
+    SX_TRY(sx_graph_make(rw->cx, SX_SPAN_LITERAL("definition"), t->attrs, &graph));
     for (uint32_t i = 0; i < t->symbol_count; i++) {
         uint32_t index;
         SX_TRY(sx_graph_add_symbol(rw->cx, graph, t->symbol[i].name, t->symbol[i].low,
@@ -368,14 +369,14 @@ sx_code sx_rule_attention(sx_rewrite *rw)
     uint32_t arity = t->eg.node[rw->node[0]].arity;
     SX_ASSERT(arity <= 4);
     for (uint32_t k = 0; k < arity; k++) {
-        static const char *const name[] = {"q", "k", "v", "mask"};
+        static const char *const name[] = {"a", "b", "c", "d"};
         known[k] = sx_eg_child(&t->eg, rw->node[0], k);
         sx_type type = *sx_tensors_type(t, known[k]);
         SX_TRY(sx_build_parameter(rw->cx, graph, name[k], false, &type, &input[k]));
     }
     sx_attr attr = sx_rewrite_attr(rw, 0);
     sx_node_id result;
-    SX_TRY(sx_decompose(rw->cx, graph, SX_OP_ATTENTION, &attr, input, arity, &result));
+    SX_TRY(sx_decompose(rw->cx, graph, op, &attr, input, arity, &result));
     uint32_t *node = SX_NEW_ARRAY(rw->cx, uint32_t, graph->node_count);
     if (node == NULL) {
         return rw->cx->error.code;

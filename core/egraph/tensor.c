@@ -259,6 +259,9 @@ static bool in_set(sx_op_class op_class, sx_span set)
     if (sx_span_is(set, "view")) {
         return op_class == SX_OPCLASS_VIEW;
     }
+    if (sx_span_is(set, "sum")) {
+        return op_class == SX_OPCLASS_REDUCE || op_class == SX_OPCLASS_DOT;
+    }
     return sx_span_is(set, "any");
 }
 

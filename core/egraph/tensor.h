@@ -59,7 +59,8 @@ static inline sx_op sx_tensors_op(const sx_tensors *t, uint32_t node)
     return (sx_op)t->eg.node[node].op;
 }
 
-/* The language of patterns over tensors. Sets: *unary *binary *elementwise *view *any. */
+/* The language of patterns over tensors. Sets: *unary *binary *elementwise *view *sum (reduce,
+ * dot_general) *any. */
 sx_eg_language sx_tensors_language(sx_tensors *t);
 
 /* One node as text, its children spelled out for `depth` levels as `choice` has them (NULL or SX_EG_NONE: the smallest node of the

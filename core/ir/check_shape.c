@@ -405,9 +405,49 @@ static sx_code infer_attention(const sx_infer *in)
     return SX_OK;
 }
 
+/* Scores that run along no contracted dimension have no weights; without v the lists of v are empty. */
+static sx_code infer_online(const sx_infer *in)
+{
+    const sx_attr *attr = in->attr;
+    const sx_ints *sum = &attr->lhs_contract;
+    bool has_v = in->input_count == 2;
+    if (attr->form < 0 || attr->form > 2 || (attr->form == 2 && has_v) ||
+        (attr->form == 1 && !has_v)) {
+        return SX_FAIL(in->cx, SX_INPUT, "%s: form is %lld with %u operands; 0, 1 with 2, 2 with 1",
+                       in->name, (long long)attr->form, in->input_count);
+    }
+    if (sum->count == 0 || in->input[0].rank == 0) {
+        return SX_FAIL(in->cx, SX_INPUT, "%s: lhs_contract is empty, at least 1 dimension",
+                       in->name);
+    }
+    if (sx_dtype_bytes(in->input[0].dtype) < 4) {
+        return SX_FAIL(in->cx, SX_UNIMPLEMENTED, "%s: operand 0 is %s; takes f32, f64", in->name,
+                       sx_dtype_name(in->input[0].dtype));
+    }
+    if (has_v) {
+        return sx_infer_dot_general(in);
+    }
+    if (attr->lhs_batch.count + attr->rhs_batch.count + attr->rhs_contract.count > 0) {
+        return SX_FAIL(in->cx, SX_INPUT, "%s: batch or rhs_contract without operand 1", in->name);
+    }
+    SX_TRY(sx_check_dims(in, sum, SX_ATTR_lhs_contract, in->input[0].rank, true));
+    *in->result = (sx_type){.dtype = in->input[0].dtype};
+    for (uint32_t d = 0, k = 0; d < in->input[0].rank; d++) {
+        if (k < sum->count && sum->v[k] == d) {
+            k++;
+        } else {
+            in->result->dim[in->result->rank++] = in->input[0].dim[d];
+        }
+    }
+    return SX_OK;
+}
+
 sx_code sx_infer_composite(const sx_infer *in)
 {
     SX_TRY(check_float(in));
+    if (in->op == SX_OP_ONLINE_DOT) {
+        return infer_online(in);
+    }
     if (in->op == SX_OP_ATTENTION) {
         return infer_attention(in);
     }

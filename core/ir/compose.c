@@ -15,7 +15,8 @@ bool sx_op_is_composite(sx_op op)
     case SX_OP_LOG_SOFTMAX:
     case SX_OP_LAYER_NORM:
     case SX_OP_RMS_NORM:
-    case SX_OP_ATTENTION: return true;
+    case SX_OP_ATTENTION:
+    case SX_OP_ONLINE_DOT: return true;
     }
     return false;
 }
@@ -182,7 +183,7 @@ sx_code sx_compose(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *inp
                    uint32_t input_count, const uint32_t *handle, const sx_emitter *emitter,
                    uint32_t *result)
 {
-    SX_ASSERT(sx_op_is_composite(op) && op != SX_OP_ATTENTION);
+    SX_ASSERT(sx_op_is_composite(op) && op != SX_OP_ATTENTION && op != SX_OP_ONLINE_DOT);
     SX_ASSERT(input_count >= 1 && input_count <= 3);
     sx_dtype dtype = input[0].dtype;
     bool is_narrow = sx_dtype_class_of(dtype) == SX_CLASS_FLOAT && sx_dtype_bytes(dtype) < 4;
@@ -416,6 +417,99 @@ static sx_code decompose_attention(sx_ctx *cx, sx_graph *graph, const sx_attr *a
     return to_dtype(cx, graph, dtype, result);
 }
 
+/* ---- online_dot ---- */
+/* `list` without the dimensions of the contraction, in the order of the result: batch first, then free ascending. */
+static sx_ints kept_dims(const sx_attr *attr, uint32_t rank)
+{
+    sx_ints kept = attr->lhs_batch;
+    uint32_t taken = 0;
+    for (uint32_t i = 0; i < attr->lhs_batch.count; i++) {
+        taken |= 1u << attr->lhs_batch.v[i];
+    }
+    for (uint32_t i = 0; i < attr->lhs_contract.count; i++) {
+        taken |= 1u << attr->lhs_contract.v[i];
+    }
+    for (uint32_t d = 0; d < rank; d++) {
+        if ((taken >> d & 1) == 0) {
+            kept.v[kept.count++] = d;
+        }
+    }
+    return kept;
+}
+
+static sx_ints ascending_contract(const sx_attr *attr, uint32_t rank)
+{
+    sx_ints dims = {0};
+    for (uint32_t d = 0; d < rank; d++) {
+        for (uint32_t i = 0; i < attr->lhs_contract.count; i++) {
+            if (attr->lhs_contract.v[i] == d) {
+                dims.v[dims.count++] = d;
+            }
+        }
+    }
+    return dims;
+}
+
+/* `row`, which has the kept dimensions of x in ascending order, in the order of the result. */
+static sx_code order_rows(sx_ctx *cx, sx_graph *graph, const sx_attr *attr, uint32_t rank,
+                          sx_node_id *row)
+{
+    sx_ints kept = kept_dims(attr, rank);
+    sx_ints perm = {.count = kept.count};
+    bool identity = true;
+    for (uint32_t i = 0; i < kept.count; i++) {
+        for (uint32_t j = 0; j < kept.count; j++) {
+            perm.v[i] += kept.v[j] < kept.v[i] ? 1 : 0;
+        }
+        identity = identity && perm.v[i] == i;
+    }
+    return identity ? SX_OK : sx_build_transpose(cx, graph, *row, &perm, row);
+}
+
+static sx_code decompose_online(sx_ctx *cx, sx_graph *graph, const sx_attr *attr,
+                                const sx_node_id *input, uint32_t input_count, sx_node_id *result)
+{
+    const sx_type type = sx_graph_node(graph, input[0])->type;
+    sx_ints dims = ascending_contract(attr, type.rank);
+    sx_attr kept = *attr;
+    kept.lhs_batch.count = 0;
+    sx_ints back = kept_dims(&kept, type.rank);
+    sx_node_id max, weight, sum = {0};
+    SX_TRY(sx_build_reduce(cx, graph, SX_MAX, input[0], &dims, &max));
+    SX_TRY(sx_build_broadcast(cx, graph, max, &back, &type, &weight));
+    SX_TRY(sx_build_binary(cx, graph, SX_OP_SUBTRACT, input[0], weight, &weight));
+    SX_TRY(sx_build_unary(cx, graph, SX_OP_EXP, weight, &weight));
+    if (input_count == 1 || attr->form == 1) {
+        SX_TRY(sx_build_reduce(cx, graph, SX_SUM, weight, &dims, &sum));
+    }
+    if (attr->form == 2) {
+        SX_TRY(sx_build_unary(cx, graph, SX_OP_LOG, sum, &sum));
+        SX_TRY(sx_build_binary(cx, graph, SX_OP_ADD, sum, max, &sum));
+    }
+    if (input_count == 1 || attr->form == 1) {
+        SX_TRY(order_rows(cx, graph, attr, type.rank, &sum));
+    }
+    if (input_count == 1) {
+        *result = sum;
+        return SX_OK;
+    }
+    sx_attr dot = *attr;
+    dot.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs;
+    dot.form = 0;
+    sx_node_id operand[2] = {weight, input[1]};
+    SX_TRY(sx_graph_add(cx, graph, SX_OP_DOT_GENERAL, &dot, operand, 2, result));
+    if (attr->form == 1) {
+        const sx_type whole = sx_graph_node(graph, *result)->type;
+        sx_ints rows = {.count = sx_graph_node(graph, sum)->type.rank};
+        for (uint32_t d = 0; d < rows.count; d++) {
+            rows.v[d] = d;
+        }
+        SX_TRY(sx_build_broadcast(cx, graph, sum, &rows, &whole, &sum));
+        SX_TRY(sx_build_binary(cx, graph, SX_OP_DIVIDE, *result, sum, result));
+    }
+    return SX_OK;
+}
+
 sx_code sx_decompose(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
                      const sx_node_id *input, uint32_t input_count, sx_node_id *result)
 {
@@ -436,6 +530,9 @@ sx_code sx_decompose(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
                          &checked));
     if (op == SX_OP_ATTENTION) {
         return decompose_attention(cx, graph, attr, input, input_count, result);
+    }
+    if (op == SX_OP_ONLINE_DOT) {
+        return decompose_online(cx, graph, attr, input, input_count, result);
     }
     return decompose_recipe(cx, graph, op, attr, input, input_count, result);
 }

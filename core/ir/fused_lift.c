@@ -279,7 +279,7 @@ static sx_code lift_op(lift *l, sx_op op, const sx_attr *attr, const sx_type *in
     if (op == SX_OP_DOT_GENERAL) {
         return lift_dot(l, attr, input);
     }
-    if (sx_op_is_composite(op) && op != SX_OP_ATTENTION) {
+    if (sx_op_is_composite(op) && op != SX_OP_ATTENTION && op != SX_OP_ONLINE_DOT) {
         return lift_composite(l, op, attr, input, input_count);
     }
     if (sx_op_is_elementwise(op)) {

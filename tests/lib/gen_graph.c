@@ -327,6 +327,18 @@ static void draft_composite(gen *g, sx_op op, const sx_type *x, draft *d)
             push(d, node_of(g, &scale));
         }
     }
+    if (op == SX_OP_ONLINE_DOT && x->rank >= 1) {
+        d->attr.form = below(g, 2) * 2;
+        d->attr.lhs_contract = (sx_ints){1, {below(g, x->rank)}};
+        if (chance(g, 2)) {
+            sx_type v = {.dtype = x->dtype, .rank = 2};
+            v.dim[0] = x->dim[d->attr.lhs_contract.v[0]];
+            v.dim[1] = random_dim(g);
+            d->attr.rhs_contract = (sx_ints){1, {0}};
+            d->attr.form /= 2;
+            push(d, node_of(g, &v));
+        }
+    }
     if (op == SX_OP_ATTENTION && x->rank >= 2) {
         sx_type t = *x;
         sx_dim keys = random_dim(g);

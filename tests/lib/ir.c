@@ -150,6 +150,22 @@ static void make_dot(sx_rng *rng, sx_test_op *made)
     made->input_count = 2;
 }
 
+/* Without v the rows are summed along any dimensions, ascending. */
+static void make_online(sx_rng *rng, sx_test_op *made)
+{
+    if (below(rng, 3) > 0) {
+        make_dot(rng, made);
+        made->attr.form = below(rng, 2);
+        return;
+    }
+    for (uint32_t d = 0; d < made->input[0].rank; d++) {
+        if (below(rng, 2) == 0) {
+            made->attr.lhs_contract.v[made->attr.lhs_contract.count++] = d;
+        }
+    }
+    made->attr.form = below(rng, 2) * 2;
+}
+
 static void make_attention(sx_rng *rng, sx_test_op *made)
 {
     sx_dtype dtype = made->input[0].dtype;
@@ -229,6 +245,8 @@ static void fill_attributes(sx_ctx *cx, sx_rng *rng, sx_op op, sx_test_op *made)
         make_dot(rng, made);
     } else if (op == SX_OP_ATTENTION) {
         make_attention(rng, made);
+    } else if (op == SX_OP_ONLINE_DOT) {
+        make_online(rng, made);
     }
     if (op == SX_OP_CONSTANT) {
         make_constant(cx, rng, made);

@@ -30,7 +30,10 @@ typedef struct {
     uint32_t axes;  /* dimensions the last broadcast added; 0: none yet */
     bool first_max; /* the first reduction is a maximum */
     bool reciprocal_count;
-    bool gelu; /* s is the argument of erf or tanh made of the first name */
+    bool
+        online; /* sums weighted by a softmax: inner reductions are maxima over what the outermost one contracts */
+    sx_ints contract; /* of the last contraction or online_dot, in its first operand */
+    bool gelu;        /* s is the argument of erf or tanh made of the first name */
     sx_op bend;
     uint32_t parameters;
 } generator;
@@ -231,13 +234,22 @@ static inline sx_code before_slice(generator *g, const sx_type *type, sx_attr *a
     return SX_OK;
 }
 
+static inline void set_axes(generator *g, const sx_ints *dims)
+{
+    g->axes = 0;
+    g->contract = *dims;
+    for (uint32_t i = 0; i < dims->count; i++) {
+        g->axes |= 1u << dims->v[i];
+    }
+}
+
 /* Reduces so that a name that has a type already fits; else puts in a dimension or two. */
 static inline sx_code before_reduce(generator *g, const sx_part *child, const sx_type *type,
                                     sx_attr *attr, sx_type *input)
 {
     attr->present = SX_A(dims) | SX_A(reducer);
     attr->reducer = g->first_max ? SX_MAX : SX_SUM;
-    g->first_max = false;
+    g->first_max = g->online;
     bool fixed = child->name != SX_PATTERN_NONE && g->bound[child->name];
     if (child->kind == SX_PART_NODE && !fixed && child->arity == 2 &&
         g->bound[g->pattern->part[child->child[0]].name]) {
@@ -274,6 +286,9 @@ static inline sx_code before_reduce(generator *g, const sx_part *child, const sx
     g->reduced = 1;
     for (uint32_t i = 0; i < attr->dims.count; i++) {
         g->reduced *= (double)input->dim[attr->dims.v[i]].scale;
+    }
+    if (g->online) {
+        set_axes(g, &attr->dims);
     }
     return attr->dims.count > 0 ? SX_OK : GIVE_UP;
 }
@@ -324,7 +339,41 @@ static inline sx_code before_dot(generator *g, const sx_type *type, sx_attr *att
                 plain && left_plain, &attr->lhs_batch, &attr->lhs_contract, &input[0]);
     mix_operand(g, type, &batch, batch_count + free_left, free_right, contracted, contracted_count,
                 false, &attr->rhs_batch, &attr->rhs_contract, &input[1]);
+    if (g->online) {
+        set_axes(g, &attr->lhs_contract);
+        g->first_max = true;
+    }
     return input[0].rank <= 5 && input[1].rank <= 5 ? SX_OK : GIVE_UP;
+}
+
+/* With v: as a contraction, and what follows repeats along the free dimensions of v. Without: a sum of the rows of the x met before,
+ * or of a new one whose maximum comes next. */
+static inline sx_code before_online(generator *g, const sx_part *part, const sx_type *type,
+                                    sx_attr *attr, sx_type input[2])
+{
+    if (part->any_arity) { /* v is made by the caller, or there is none */
+        SX_TRY(before_dot(g, type, attr, input));
+        attr->form = draw(g, 2);
+    } else if (part->arity == 2) {
+        SX_TRY(before_dot(g, type, attr, input));
+        uint32_t free_right = input[1].rank - attr->rhs_batch.count - attr->rhs_contract.count;
+        g->contract = attr->lhs_contract;
+        g->axes = (1u << type->rank) - (1u << (type->rank - free_right));
+    } else if (g->bound[g->pattern->part[part->child[0]].name]) {
+        attr->lhs_contract = g->contract;
+        input[0] = sx_graph_node(g->graph, g->name[g->pattern->part[part->child[0]].name])->type;
+    } else {
+        bool online = g->online;
+        g->online = true;
+        sx_code code = before_reduce(g, &g->pattern->part[part->child[0]], type, attr, &input[0]);
+        g->online = online;
+        g->first_max = true;
+        attr->lhs_contract = attr->dims;
+        attr->dims = (sx_ints){0};
+        SX_TRY(code);
+    }
+    attr->present = sx_op_info_of(SX_OP_ONLINE_DOT)->attrs;
+    return SX_OK;
 }
 
 static inline sx_code draw_attr(generator *g, sx_op op, const sx_part *part, const sx_type *type,
@@ -341,6 +390,7 @@ static inline sx_code draw_attr(generator *g, sx_op op, const sx_part *part, con
     case SX_OP_REDUCE:
         return before_reduce(g, &g->pattern->part[part->child[0]], type, attr, &input[0]);
     case SX_OP_DOT_GENERAL: return before_dot(g, type, attr, input);
+    case SX_OP_ONLINE_DOT: return before_online(g, part, type, attr, input);
     case SX_OP_CONVERT:
         attr->present = SX_A(type);
         attr->type = *type;
@@ -352,6 +402,7 @@ static inline sx_code draw_attr(generator *g, sx_op op, const sx_part *part, con
         attr->axis = type->rank > 0 ? draw(g, type->rank) : 0;
         return type->rank > 0 ? SX_OK : GIVE_UP;
     case SX_OP_SOFTMAX:
+    case SX_OP_LOG_SOFTMAX:
         attr->present = SX_A(axis);
         attr->axis = type->rank > 0 ? draw(g, type->rank) : 0;
         return type->rank > 0 ? SX_OK : GIVE_UP;
@@ -392,8 +443,9 @@ static inline sx_code generate_node(generator *g, const sx_part *part, const sx_
     for (uint32_t k = 0; k < part->arity; k++) {
         SX_TRY(generate(g, part->child[k], &input[k < 3 ? k : 2], &child[k]));
     }
-    for (; part->any_arity && count < 2; count++) {
-        SX_TRY(fresh_parameter(g, &input[0], &child[count]));
+    for (; part->any_arity && count < 2 && count < sx_op_info_of(op)->input_max; count++) {
+        bool differ = op == SX_OP_DOT_GENERAL || op == SX_OP_ONLINE_DOT;
+        SX_TRY(fresh_parameter(g, &input[differ ? count : 0], &child[count]));
     }
     sx_code code = sx_graph_add(g->cx, g->graph, op, &attr, child, count, id);
     if (code == SX_INPUT || code == SX_UNIMPLEMENTED) {

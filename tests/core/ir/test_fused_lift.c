@@ -11,7 +11,8 @@ static bool is_liftable(sx_op op)
 {
     sx_op_class c = sx_op_info_of(op)->op_class;
     return c != SX_OPCLASS_CONCAT && c != SX_OPCLASS_GATHER && c != SX_OPCLASS_FUSED &&
-           op != SX_OP_PARAMETER && op != SX_OP_RESHAPE && op != SX_OP_ATTENTION;
+           op != SX_OP_PARAMETER && op != SX_OP_RESHAPE && op != SX_OP_ATTENTION &&
+           op != SX_OP_ONLINE_DOT;
 }
 
 /* A lift may be refused only for a constant with more than one element, and for an outer product without room for an axis. */

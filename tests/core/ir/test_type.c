@@ -195,6 +195,7 @@ START_TEST(test_every_field_matters)
     v[SX_ATTR_data].data = SX_SPAN_LITERAL("abce");
     v[SX_ATTR_name].name = SX_SPAN_LITERAL("y");
     v[SX_ATTR_weight].weight = 0;
+    v[SX_ATTR_form].form = 1;
     v[SX_ATTR_body].body = &other;
     v[SX_ATTR_COUNT].present &= ~SX_A(axis);
     v[SX_ATTR_COUNT + 1].type.dtype = SX_F64;
