@@ -57,6 +57,17 @@ void sx_buf_put(sx_buf *buf, const void *bytes, size_t len)
     }
 }
 
+uint8_t *sx_buf_room(sx_buf *buf, size_t len)
+{
+    if (!reserve(buf, len)) {
+        return NULL;
+    }
+    uint8_t *room = buf->ptr + buf->len;
+    memset(room, 0, len);
+    buf->len += len;
+    return room;
+}
+
 void sx_buf_put_span(sx_buf *buf, sx_span span)
 {
     sx_buf_put(buf, span.ptr, span.len);

@@ -25,6 +25,9 @@ void sx_buf_put_u8(sx_buf *buf, uint8_t value);
 void sx_buf_put_u16(sx_buf *buf, uint16_t value); /* little endian, as all below */
 void sx_buf_put_u32(sx_buf *buf, uint32_t value);
 void sx_buf_print(sx_buf *buf, const char *format, ...) SX_PRINTF(2, 3);
+uint8_t *sx_buf_room(
+    sx_buf *buf,
+    size_t len); /* `len` zero bytes to be filled in before the next append; NULL after a failure */
 void sx_buf_pad(sx_buf *buf, size_t alignment); /* zero bytes up to a multiple of `alignment` */
 sx_span sx_buf_span(const sx_buf *buf);
 /* The sticky failure as a code, recorded in cx under the name `what`. */

@@ -372,3 +372,131 @@ sx_code sx_eg_rebuild(sx_ctx *cx, sx_eg *eg)
     eg->learnt_count = 0;
     return SX_OK;
 }
+
+/* ---- a graph from its parts ---- */
+
+sx_code sx_eg_restore_begin(sx_ctx *cx, sx_eg *eg, const sx_eg_analysis *analysis, uint32_t nodes,
+                            uint32_t edges)
+{
+    uint32_t node_capacity = nodes + 256; /* so that doubling always has room for one more */
+    uint32_t edge_capacity = edges + 512;
+    *eg = (sx_eg){0};
+    if (analysis != NULL) {
+        SX_ASSERT(analysis->size % 8 == 0);
+        eg->analysis = *analysis;
+    }
+    uint32_t **words[] = {&eg->up,          &eg->member_next, &eg->parent_head,
+                          &eg->parent_tail, &eg->proof_up,    &eg->proof_rule};
+    for (size_t i = 0; i < SX_COUNT(words); i++) {
+        SX_TRY(grow_array(cx, (void **)words[i], 0, node_capacity, sizeof(uint32_t)));
+    }
+    uint32_t **edge_words[] = {&eg->child, &eg->made, &eg->owner, &eg->edge_next};
+    for (size_t i = 0; i < SX_COUNT(edge_words); i++) {
+        SX_TRY(grow_array(cx, (void **)edge_words[i], 0, edge_capacity, sizeof(uint32_t)));
+    }
+    SX_TRY(grow_array(cx, (void **)&eg->node, 0, node_capacity, sizeof(sx_eg_node)));
+    SX_TRY(grow_array(cx, (void **)&eg->ops, 0, node_capacity, sizeof(uint64_t)));
+    if (eg->analysis.size > 0) {
+        SX_TRY(grow_array(cx, (void **)&eg->record, 0, node_capacity, eg->analysis.size));
+    }
+    eg->node_count = nodes;
+    eg->node_capacity = node_capacity;
+    eg->edge_count = edges;
+    eg->edge_capacity = edge_capacity;
+    return SX_OK;
+}
+
+/* Every live node into a fresh table; two equal ones are an error. */
+static sx_code restore_table(sx_ctx *cx, sx_eg *eg)
+{
+    uint32_t wanted = SLOTS_MIN;
+    while ((uint64_t)wanted * 5 < ((uint64_t)eg->live_count + 1) * 8) {
+        wanted *= 2;
+    }
+    eg->slot = SX_NEW_ARRAY(cx, uint64_t, wanted);
+    if (eg->slot == NULL) {
+        return cx->error.code;
+    }
+    eg->slot_count = wanted;
+    for (uint32_t n = 0; n < eg->node_count; n++) {
+        const sx_eg_node *node = &eg->node[n];
+        if (node->dead != 0) {
+            continue;
+        }
+        uint32_t hash = hash_node(eg, n);
+        uint32_t twin = probe(eg, hash, node->op, node->attr, &eg->child[node->edge], node->arity);
+        if (twin != SX_EG_NONE) {
+            return SX_FAIL(cx, SX_CORRUPT, "e-node %u: equal to e-node %u", n, twin);
+        }
+        place(eg, hash, n);
+    }
+    for (uint32_t n = 0; n < eg->node_count; n++) {
+        const sx_eg_node *node = &eg->node[n];
+        if (node->dead != 0) {
+            uint32_t twin = probe(eg, hash_node(eg, n), node->op, node->attr,
+                                  &eg->child[node->edge], node->arity);
+            if (twin == SX_EG_NONE || eg->up[twin] != eg->up[n]) {
+                return SX_FAIL(cx, SX_CORRUPT, "e-node %u: dead, and no equal one lives", n);
+            }
+        }
+    }
+    return SX_OK;
+}
+
+/* Records in order of the nodes: what a node is made from lies below it. What a later member teaches its class goes up. */
+static sx_code restore_records(sx_ctx *cx, sx_eg *eg)
+{
+    uint64_t record[32];
+    SX_ASSERT(eg->analysis.size <= sizeof(record));
+    for (uint32_t n = 0; n < eg->node_count; n++) {
+        if (eg->node[n].dead != 0) {
+            continue;
+        }
+        bool changed = false;
+        uint32_t root = eg->up[n];
+        memset(record, 0, eg->analysis.size);
+        SX_TRY(eg->analysis.make(cx, eg->analysis.self, eg, n, record));
+        uint8_t *held = eg->record + (size_t)root * eg->analysis.size;
+        if (root == n) {
+            memcpy(held, record, eg->analysis.size);
+        } else {
+            SX_TRY(eg->analysis.join(cx, eg->analysis.self, held, record, &changed));
+        }
+        if (changed) {
+            SX_TRY(push(cx, &eg->learnt, &eg->learnt_count, &eg->learnt_capacity, root));
+        }
+    }
+    SX_TRY(sx_eg_rebuild(cx, eg));
+    eg->log_count = 0;
+    return SX_OK;
+}
+
+sx_code sx_eg_restore_end(sx_ctx *cx, sx_eg *eg)
+{
+    uint32_t edge = 0;
+    for (uint32_t n = 0; n < eg->node_count; n++) {
+        sx_eg_node *node = &eg->node[n];
+        uint32_t root = eg->up[n];
+        SX_ASSERT(root <= n && eg->up[root] == root);
+        node->edge = edge;
+        for (uint32_t k = 0; k < node->arity; k++) {
+            eg->owner[edge++] = n;
+        }
+        eg->ops[n] = UINT64_C(1) << node->op;
+        eg->ops[root] |= eg->ops[n];
+        eg->member_next[n] = root == n ? n : eg->member_next[root];
+        eg->member_next[root] = n;
+        eg->parent_head[n] = eg->parent_tail[n] = SX_EG_NONE;
+        eg->class_count += root == n ? 1 : 0;
+        eg->live_count += node->dead == 0 ? 1 : 0;
+    }
+    SX_ASSERT(edge == eg->edge_count);
+    SX_TRY(restore_table(cx, eg));
+    for (uint32_t e = 0; e < eg->edge_count; e++) {
+        if (eg->node[eg->owner[e]].dead == 0) {
+            link_parent(eg, eg->child[e], e);
+        }
+    }
+    eg->union_count = eg->node_count - eg->class_count;
+    return eg->analysis.size > 0 ? restore_records(cx, eg) : SX_OK;
+}

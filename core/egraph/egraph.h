@@ -95,6 +95,14 @@ sx_code sx_eg_union(sx_ctx *cx, sx_eg *eg, uint32_t a, uint32_t b, uint32_t reas
 /* Restores congruence, hash-consing and the analysis. */
 sx_code sx_eg_rebuild(sx_ctx *cx, sx_eg *eg);
 
+/* A graph from its parts (snapshot.c), in two calls: the first makes room for exactly so many nodes and edges; the caller fills in node,
+ * child, made, up, proof_up and proof_rule, all of them checked (children below their nodes and canonical, classes named by their smallest
+ * nodes); the second builds everything else, the analysis by its own functions, in O(n). The log is then empty.
+ *   errors   SX_CORRUPT two live nodes are equal, or a dead one has no living equal in its class; SX_NOMEM; those of the analysis */
+sx_code sx_eg_restore_begin(sx_ctx *cx, sx_eg *eg, const sx_eg_analysis *analysis, uint32_t nodes,
+                            uint32_t edges);
+sx_code sx_eg_restore_end(sx_ctx *cx, sx_eg *eg);
+
 /* Verifies every invariant of a rebuilt graph: canonical children, hash table complete, congruence closed, member rings and
  * parent lists complete, counts, analysis at its fixpoint. SX_INTERNAL names the node. */
 sx_code sx_eg_check(sx_ctx *cx, const sx_eg *eg);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of fuzz_wire and fuzz_onnx: valid inputs for the fuzzers to start from, made without the code under test.
+"""Writes the seeds of fuzz_wire, fuzz_onnx and fuzz_snapshot: valid inputs for the fuzzers to start from, made without the code under test.
 Seeds of fuzz_module come from sx-seed-modules, those of fuzz_parse are the programs of tests/golden.
 
   make_seeds.py            writes tests/fuzz/seeds
@@ -81,5 +81,46 @@ def onnx_seeds():
         write("fuzz_onnx", op.lower() + ".onnx", m.finish([("x", ["n", 4])], [("y", ["n", 4])]))
 
 
+PAGE, RULES = 4096, bytes(range(32))
+
+
+def snapshot(nodes, classes, up, reasons, matched, journal, log, roots, choice):
+    """An e-graph as core/egraph/snapshot.h has it, but for the checksums, which the target makes good. A node: (op, attr, children)."""
+    words = lambda items: struct.pack(f"<{len(items)}I", *items)  # noqa: E731
+    live = [c == n or not any(nodes[m][:2] == nodes[n][:2] and [classes[x] for x in nodes[m][2]] == [classes[x] for x in nodes[n][2]]
+                              for m in range(n)) for n, c in enumerate(classes)]
+    made = [c for node in nodes for c in node[2]]
+    section = {0: (8, b"".join(struct.pack("<IHBB", attr, op, len(children), not live[n])
+                               for n, (op, attr, children) in enumerate(nodes))),
+               1: (4, words([classes[c] for c in made])), 2: (4, words(classes)), 3: (4, words(made)),
+               4: (4, words([u for u, _ in up])), 5: (4, words([r for _, r in up])),
+               6: (12, b"".join(words(r) for r in reasons)), 7: (4, words(matched)), 8: (4, words(journal)), 9: (4, words(log)),
+               10: (4, words(roots)), 11: (8, b"".join(words(c) for c in choice))}
+    table, body, at = b"", b"", PAGE
+    for kind, (item, data) in section.items():
+        if data:
+            table += struct.pack("<IIQQQ", kind, item, at, len(data), 0)
+            body += data + bytes(-len(data) % PAGE)
+            at += len(data) + -len(data) % PAGE
+    head = struct.pack("<8sIIQQ32sIIIIIIII", b"SXEGRAPH", 0x01020304, 1, at, 0, RULES, len(table) // 32, 0, len(nodes), len(made),
+                       len(set(classes)), sum(live), len(journal), 1)
+    return (head + table).ljust(PAGE, b"\0") + body
+
+
+def snapshot_seeds():
+    leaf, add, neg, given, congruence = 0, 1, 3, 0xFFFFFFFE, 0xFFFFFFFF
+    alone = lambda n: (n, given)  # noqa: E731
+    # a + b = b + a by rule 0
+    write("fuzz_snapshot", "sum", snapshot(
+        [(leaf, 0, []), (leaf, 1, []), (add, 0, [0, 1]), (add, 0, [1, 0])], [0, 1, 2, 2],
+        [alone(0), alone(1), (3, 0), alone(3)], [[0, 0, 1]], [2], [2, 1], [2, 3], [2], [[0, 0], [1, 1], [2, 3]]))
+    # a = b makes -a = -b: the second one is dead
+    write("fuzz_snapshot", "congruence", snapshot(
+        [(leaf, 0, []), (leaf, 1, []), (neg, 0, [0]), (neg, 0, [1])], [0, 0, 2, 2],
+        [(1, given), alone(1), alone(2), (2, congruence)], [], [], [0, 0], [0, 2], [2], [[0, 1], [2, 2]]))
+    write("fuzz_snapshot", "empty", snapshot([], [], [], [], [], [0, 0], [], [], []))
+
+
 wire_seeds()
 onnx_seeds()
+snapshot_seeds()

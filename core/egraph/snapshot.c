@@ -1,0 +1,633 @@
+#include "core/egraph/snapshot.h"
+
+#include <string.h>
+
+#include "core/egraph/pattern.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "records are written as they lie in memory");
+_Static_assert(sizeof(sx_snapshot_header) == 96, "header layout");
+_Static_assert(sizeof(sx_snapshot_section) == 32, "section layout");
+_Static_assert(sizeof(sx_snapshot_node) == 8, "node layout");
+_Static_assert(sizeof(sx_eg_reason) == 12, "reason layout");
+_Static_assert(sizeof(sx_snapshot_header) +
+                       SX_SNAPSHOT_SECTIONS_MAX * sizeof(sx_snapshot_section) <=
+                   SX_SNAPSHOT_PAGE,
+               "header and table share a page");
+
+#define FLAG_PROOFS 1u
+
+static const char *section_name(uint32_t kind)
+{
+    static const char *const name[] = {"NODE",     "CHILD",      "CLASS",  "MADE",
+                                       "PROOF_UP", "PROOF_RULE", "REASON", "REASON_NODE",
+                                       "JOURNAL",  "LOG",        "ROOT",   "CHOICE"};
+    return kind < SX_COUNT(name) ? name[kind] : "of the caller";
+}
+
+/* ---- storing ---- */
+
+typedef struct {
+    sx_ctx *cx;
+    const sx_eg *eg;
+    const sx_snapshot_source *source;
+    bool proofs;
+    uint32_t *number; /* new number of a node; SX_EG_NONE: dropped */
+    uint32_t node_count, edge_count, choice_count;
+    uint32_t log_first; /* oldest entry a journal has not seen */
+    sx_snapshot_header header;
+    sx_snapshot_section section[SX_SNAPSHOT_SECTIONS_MAX];
+    uint8_t *base;
+} writer;
+
+static sx_code count_all(writer *w)
+{
+    const sx_eg *eg = w->eg;
+    const sx_snapshot_source *source = w->source;
+    w->number = SX_NEW_ARRAY(w->cx, uint32_t, (size_t)eg->node_count + 1);
+    if (w->number == NULL) {
+        return w->cx->error.code;
+    }
+    for (uint32_t n = 0; n < eg->node_count; n++) {
+        bool kept = w->proofs || eg->node[n].dead == 0;
+        w->number[n] = kept ? w->node_count++ : SX_EG_NONE;
+        w->edge_count += kept ? eg->node[n].arity : 0;
+        bool chosen =
+            source->choice != NULL && sx_eg_find(eg, n) == n && source->choice[n] != SX_EG_NONE;
+        w->choice_count += chosen ? 1 : 0;
+        SX_ASSERT(!chosen || eg->node[source->choice[n]].dead == 0);
+    }
+    w->log_first = eg->log_count;
+    for (uint32_t r = 0; source->set != NULL && r < source->set->rule_count; r++) {
+        uint32_t seen = source->set->rule[r].seen;
+        w->log_first = seen < w->log_first ? seen : w->log_first;
+    }
+    return SX_OK;
+}
+
+static void plan_section(writer *w, uint32_t kind, uint32_t item_size, uint64_t count)
+{
+    SX_ASSERT(kind < SX_SNAPSHOT_SECTIONS_MAX && w->section[kind].size == 0);
+    w->section[kind] = (sx_snapshot_section){kind, item_size, 0, item_size * count, 0};
+}
+
+static void plan(writer *w)
+{
+    const sx_eg_ruleset *set = w->source->set;
+    plan_section(w, SX_SNAPSHOT_NODE, sizeof(sx_snapshot_node), w->node_count);
+    plan_section(w, SX_SNAPSHOT_CHILD, 4, w->edge_count);
+    plan_section(w, SX_SNAPSHOT_CLASS, 4, w->node_count);
+    if (w->proofs) {
+        plan_section(w, SX_SNAPSHOT_MADE, 4, w->edge_count);
+        plan_section(w, SX_SNAPSHOT_PROOF_UP, 4, w->node_count);
+        plan_section(w, SX_SNAPSHOT_PROOF_RULE, 4, w->node_count);
+    }
+    if (set != NULL) {
+        if (w->proofs) {
+            plan_section(w, SX_SNAPSHOT_REASON, sizeof(sx_eg_reason), set->reason_count);
+            plan_section(w, SX_SNAPSHOT_REASON_NODE, 4, set->reason_node_count);
+        }
+        plan_section(w, SX_SNAPSHOT_JOURNAL, 4, set->rule_count);
+        plan_section(w, SX_SNAPSHOT_LOG, 4, w->eg->log_count - w->log_first);
+    }
+    plan_section(w, SX_SNAPSHOT_ROOT, 4, w->source->root_count);
+    plan_section(w, SX_SNAPSHOT_CHOICE, sizeof(sx_snapshot_choice), w->choice_count);
+    for (uint32_t i = 0; i < w->source->part_count; i++) {
+        const sx_snapshot_part *part = &w->source->part[i];
+        SX_ASSERT(part->kind >= SX_SNAPSHOT_OWN && part->item_size > 0);
+        SX_ASSERT(part->bytes.len % part->item_size == 0);
+        plan_section(w, part->kind, part->item_size, part->bytes.len / part->item_size);
+    }
+}
+
+/* Sections that hold something get their places; the total. */
+static uint64_t place_sections(writer *w)
+{
+    uint64_t at = SX_SNAPSHOT_PAGE;
+    for (uint32_t kind = 0; kind < SX_SNAPSHOT_SECTIONS_MAX; kind++) {
+        sx_snapshot_section *s = &w->section[kind];
+        if (s->size > 0) {
+            s->offset = at;
+            at += (s->size + SX_SNAPSHOT_PAGE - 1) / SX_SNAPSHOT_PAGE * SX_SNAPSHOT_PAGE;
+            w->header.section_count++;
+        }
+    }
+    return at;
+}
+
+static void *section_at(writer *w, uint32_t kind)
+{
+    return w->base + w->section[kind].offset;
+}
+
+/* The class of a node by its new number. The smallest node of a class lives, so it is never dropped. */
+static uint32_t class_number(const writer *w, uint32_t node)
+{
+    uint32_t number = w->number[sx_eg_find(w->eg, node)];
+    SX_ASSERT(number != SX_EG_NONE);
+    return number;
+}
+
+static void write_nodes(writer *w)
+{
+    const sx_eg *eg = w->eg;
+    sx_snapshot_node *node = section_at(w, SX_SNAPSHOT_NODE);
+    uint32_t *child = section_at(w, SX_SNAPSHOT_CHILD);
+    uint32_t *class_ = section_at(w, SX_SNAPSHOT_CLASS);
+    uint32_t edge = 0;
+    for (uint32_t n = 0; n < eg->node_count; n++) {
+        uint32_t number = w->number[n];
+        if (number == SX_EG_NONE) {
+            continue;
+        }
+        const sx_eg_node *from = &eg->node[n];
+        node[number] = (sx_snapshot_node){from->attr, from->op, from->arity, from->dead};
+        class_[number] = class_number(w, n);
+        w->header.class_count += class_[number] == number ? 1 : 0;
+        w->header.live_count += from->dead == 0 ? 1 : 0;
+        for (uint32_t k = 0; k < from->arity; k++) {
+            child[edge++] = class_number(w, sx_eg_child(eg, n, k));
+        }
+    }
+    SX_ASSERT(edge == w->edge_count);
+}
+
+static void write_proofs(writer *w)
+{
+    const sx_eg *eg = w->eg;
+    const sx_eg_ruleset *set = w->source->set;
+    uint32_t *made = section_at(w, SX_SNAPSHOT_MADE);
+    uint32_t *up = section_at(w, SX_SNAPSHOT_PROOF_UP);
+    uint32_t *rule = section_at(w, SX_SNAPSHOT_PROOF_RULE);
+    for (uint32_t n = 0; n < eg->node_count; n++) {
+        up[n] = eg->proof_up[n];
+        rule[n] = eg->proof_rule[n];
+        for (uint32_t k = 0; k < eg->node[n].arity; k++) {
+            *made++ = sx_eg_made_child(eg, n, k);
+        }
+    }
+    if (set != NULL && set->reason_count > 0) {
+        memcpy(section_at(w, SX_SNAPSHOT_REASON), set->reason,
+               set->reason_count * sizeof(sx_eg_reason));
+    }
+    if (set != NULL && set->reason_node_count > 0) {
+        memcpy(section_at(w, SX_SNAPSHOT_REASON_NODE), set->reason_node,
+               set->reason_node_count * sizeof(uint32_t));
+    }
+}
+
+static void write_rest(writer *w)
+{
+    const sx_snapshot_source *source = w->source;
+    const sx_eg *eg = w->eg;
+    if (source->set != NULL) {
+        uint32_t *journal = section_at(w, SX_SNAPSHOT_JOURNAL);
+        uint32_t *log = section_at(w, SX_SNAPSHOT_LOG);
+        for (uint32_t r = 0; r < source->set->rule_count; r++) {
+            journal[r] = source->set->rule[r].seen - w->log_first;
+        }
+        for (uint32_t i = w->log_first; i < eg->log_count; i++) {
+            log[i - w->log_first] = class_number(w, eg->log[i]);
+        }
+    }
+    uint32_t *root = section_at(w, SX_SNAPSHOT_ROOT);
+    for (uint32_t i = 0; i < source->root_count; i++) {
+        uint32_t number = w->number[source->root[i]];
+        root[i] = number != SX_EG_NONE ? number : class_number(w, source->root[i]);
+    }
+    sx_snapshot_choice *choice = section_at(w, SX_SNAPSHOT_CHOICE);
+    for (uint32_t n = 0; w->choice_count > 0 && n < eg->node_count; n++) {
+        if (sx_eg_find(eg, n) == n && source->choice[n] != SX_EG_NONE) {
+            *choice++ = (sx_snapshot_choice){w->number[n], w->number[source->choice[n]]};
+        }
+    }
+    for (uint32_t i = 0; i < source->part_count; i++) {
+        const sx_snapshot_part *part = &source->part[i];
+        if (part->bytes.len > 0) {
+            memcpy(section_at(w, part->kind), part->bytes.ptr, part->bytes.len);
+        }
+    }
+}
+
+static void write_header(writer *w, uint64_t size)
+{
+    sx_snapshot_header *h = &w->header;
+    sx_snapshot_section *row = (void *)(w->base + sizeof(*h));
+    memcpy(h->magic, SX_SNAPSHOT_MAGIC, sizeof(h->magic));
+    memcpy(h->rules, w->source->rules.byte, sizeof(h->rules));
+    h->order = SX_SNAPSHOT_ORDER;
+    h->version = SX_SNAPSHOT_VERSION;
+    h->size = size;
+    h->stop = w->source->stop;
+    h->node_count = w->node_count;
+    h->edge_count = w->edge_count;
+    h->rule_count = w->source->set != NULL ? w->source->set->rule_count : 0;
+    h->flags = w->proofs ? FLAG_PROOFS : 0;
+    for (uint32_t kind = 0; kind < SX_SNAPSHOT_SECTIONS_MAX; kind++) {
+        sx_snapshot_section *s = &w->section[kind];
+        if (s->size > 0) {
+            s->digest = sx_hash64((sx_span){w->base + s->offset, (size_t)s->size}, 0);
+            *row++ = *s;
+        }
+    }
+    memcpy(w->base, h, sizeof(*h));
+    h->digest = sx_hash64((sx_span){w->base, SX_SNAPSHOT_PAGE}, 0);
+    memcpy(w->base, h, sizeof(*h));
+}
+
+sx_code sx_snapshot_store(sx_ctx *cx, const sx_eg *eg, const sx_snapshot_source *source,
+                          sx_buf *bytes)
+{
+    SX_ASSERT(bytes->len == 0 && eg->absorbed_count == 0 && eg->learnt_count == 0);
+    writer w = {.cx = cx, .eg = eg, .source = source, .proofs = source->with_proofs};
+    SX_TRY(count_all(&w));
+    plan(&w);
+    uint64_t size = place_sections(&w);
+    if (size > bytes->limit) {
+        return SX_FAIL(cx, SX_LIMIT, "snapshot: %llu bytes, at most %zu", (unsigned long long)size,
+                       bytes->limit);
+    }
+    w.base = sx_buf_room(bytes, (size_t)size);
+    SX_TRY(sx_buf_check(cx, bytes, "snapshot"));
+    write_nodes(&w);
+    if (w.proofs) {
+        write_proofs(&w);
+    }
+    write_rest(&w);
+    write_header(&w, size);
+    return SX_OK;
+}
+
+/* ---- opening ---- */
+
+static sx_code check_header(sx_ctx *cx, sx_span bytes, const sx_key *rules, sx_snapshot_header *h)
+{
+    if (bytes.len < SX_SNAPSHOT_PAGE || (uintptr_t)bytes.ptr % 8 != 0) {
+        return SX_FAIL(cx, SX_CORRUPT, "snapshot: %zu bytes, at least %u, aligned to 8", bytes.len,
+                       SX_SNAPSHOT_PAGE);
+    }
+    memcpy(h, bytes.ptr, sizeof(*h));
+    if (memcmp(h->magic, SX_SNAPSHOT_MAGIC, sizeof(h->magic)) != 0 ||
+        h->order != SX_SNAPSHOT_ORDER) {
+        return SX_FAIL(cx, SX_CORRUPT, "snapshot: no e-graph of this byte order");
+    }
+    if (h->version != SX_SNAPSHOT_VERSION) {
+        return SX_FAIL(cx, SX_ABSENT, "snapshot: form %u, this is %u", h->version,
+                       SX_SNAPSHOT_VERSION);
+    }
+    if (h->size != bytes.len) {
+        return SX_FAIL(cx, SX_CORRUPT, "snapshot: %zu bytes, its header says %llu", bytes.len,
+                       (unsigned long long)h->size);
+    }
+    uint8_t page[SX_SNAPSHOT_PAGE];
+    sx_snapshot_header blank = *h;
+    blank.digest = 0;
+    memcpy(page, bytes.ptr, sizeof(page));
+    memcpy(page, &blank, sizeof(blank));
+    if (sx_hash64((sx_span){page, sizeof(page)}, 0) != h->digest) {
+        return SX_FAIL(cx, SX_CORRUPT, "snapshot header: checksum differs");
+    }
+    if (memcmp(h->rules, rules->byte, sizeof(h->rules)) != 0) {
+        return SX_FAIL(cx, SX_ABSENT, "snapshot: made with another set of rules");
+    }
+    if (h->section_count > SX_SNAPSHOT_SECTIONS_MAX || h->node_count > SX_EG_NODES_MAX ||
+        h->edge_count > INT32_MAX || h->stop > SX_STOP_CANCELLED ||
+        (h->flags & ~FLAG_PROOFS) != 0) {
+        return SX_FAIL(cx, SX_CORRUPT, "snapshot: %u sections, %u nodes, stop %u, flags %u",
+                       h->section_count, h->node_count, h->stop, h->flags);
+    }
+    return SX_OK;
+}
+
+static sx_code check_section(sx_ctx *cx, sx_span bytes, const sx_snapshot_section *s,
+                             uint32_t kind_after, uint64_t *end)
+{
+    const char *name = section_name(s->kind);
+    if (s->kind >= SX_SNAPSHOT_SECTIONS_MAX || s->kind < kind_after) {
+        return SX_FAIL(cx, SX_CORRUPT, "snapshot: section of kind %u after kind %u", s->kind,
+                       kind_after);
+    }
+    if (s->offset % SX_SNAPSHOT_PAGE != 0 || s->offset < *end || s->offset > bytes.len ||
+        s->size > bytes.len - s->offset || s->size == 0 || s->item_size == 0 ||
+        s->size % s->item_size != 0) {
+        return SX_FAIL(
+            cx, SX_CORRUPT,
+            "snapshot section %s: %llu bytes at %llu in records of %u, the whole has %zu", name,
+            (unsigned long long)s->size, (unsigned long long)s->offset, s->item_size, bytes.len);
+    }
+    if (sx_hash64((sx_span){bytes.ptr + s->offset, (size_t)s->size}, 0) != s->digest) {
+        return SX_FAIL(cx, SX_CORRUPT, "snapshot section %s: checksum differs", name);
+    }
+    *end = s->offset + s->size;
+    return SX_OK;
+}
+
+sx_code sx_snapshot_open(sx_ctx *cx, sx_span bytes, const sx_key *rules, sx_snapshot *snapshot)
+{
+    *snapshot = (sx_snapshot){.bytes = bytes};
+    SX_TRY(check_header(cx, bytes, rules, &snapshot->header));
+    uint64_t end = SX_SNAPSHOT_PAGE;
+    uint32_t kind_after = 0;
+    for (uint32_t i = 0; i < snapshot->header.section_count; i++) {
+        sx_snapshot_section s;
+        memcpy(&s, bytes.ptr + sizeof(sx_snapshot_header) + i * sizeof(s), sizeof(s));
+        SX_TRY(check_section(cx, bytes, &s, kind_after, &end));
+        kind_after = s.kind + 1;
+        snapshot->section[s.kind] = s;
+    }
+    return SX_OK;
+}
+
+sx_code sx_snapshot_section_of(sx_ctx *cx, const sx_snapshot *snapshot, uint32_t kind,
+                               uint32_t item_size, sx_span *bytes, uint32_t *count)
+{
+    SX_ASSERT(kind < SX_SNAPSHOT_SECTIONS_MAX && item_size > 0);
+    const sx_snapshot_section *s = &snapshot->section[kind];
+    if (s->size > 0 && (s->item_size != item_size || s->size / item_size > UINT32_MAX)) {
+        return SX_FAIL(cx, SX_CORRUPT, "snapshot section %s: records of %u bytes, not %u",
+                       section_name(kind), s->item_size, item_size);
+    }
+    *bytes = (sx_span){snapshot->bytes.ptr + s->offset, (size_t)s->size};
+    *count = (uint32_t)(s->size / item_size);
+    return SX_OK;
+}
+
+/* A section that must hold exactly `count` records. */
+static sx_code exact_section(sx_ctx *cx, const sx_snapshot *snapshot, uint32_t kind,
+                             uint32_t item_size, uint32_t count, const void **records)
+{
+    sx_span bytes;
+    uint32_t found;
+    SX_TRY(sx_snapshot_section_of(cx, snapshot, kind, item_size, &bytes, &found));
+    if (found != count) {
+        return SX_FAIL(cx, SX_CORRUPT, "snapshot section %s: %u records, not %u",
+                       section_name(kind), found, count);
+    }
+    *records = bytes.ptr;
+    return SX_OK;
+}
+
+/* ---- loading ---- */
+
+/* Bounds and order of all nodes: afterwards every number may be followed. */
+static sx_code check_nodes(sx_ctx *cx, const sx_snapshot_header *h, const sx_snapshot_node *node,
+                           const uint32_t *child, const uint32_t *class_)
+{
+    uint64_t edges = 0;
+    uint32_t classes = 0;
+    uint32_t live = 0;
+    for (uint32_t n = 0; n < h->node_count; n++) {
+        const sx_snapshot_node *at = &node[n];
+        uint32_t root = class_[n];
+        if (root > n || class_[root] != root || at->op >= SX_EG_OPS_MAX ||
+            at->arity > SX_EG_ARITY_MAX || at->dead > (root == n ? 0 : 1) ||
+            edges + at->arity > h->edge_count) {
+            return SX_FAIL(cx, SX_CORRUPT,
+                           "e-node %u: class %u, operation %u, %u children, dead %u", n, root,
+                           at->op, at->arity, at->dead);
+        }
+        for (uint32_t k = 0; k < at->arity; k++) {
+            uint32_t c = child[edges + k];
+            if (c >= n || class_[c] != c) {
+                return SX_FAIL(cx, SX_CORRUPT, "e-node %u: child %u is %u, no class below it", n, k,
+                               c);
+            }
+        }
+        edges += at->arity;
+        classes += root == n ? 1 : 0;
+        live += at->dead == 0 ? 1 : 0;
+    }
+    if (edges != h->edge_count || classes != h->class_count || live != h->live_count) {
+        return SX_FAIL(
+            cx, SX_CORRUPT, "e-graph of %u edges, %u classes, %u nodes; found %llu, %u, %u",
+            h->edge_count, h->class_count, h->live_count, (unsigned long long)edges, classes, live);
+    }
+    return SX_OK;
+}
+
+/* One edge of the forest: within a class, for a reason that can be. */
+static sx_code check_reason(sx_ctx *cx, const sx_eg *eg, uint32_t n, uint32_t reason_count)
+{
+    uint32_t up = eg->proof_up[n];
+    uint32_t reason = eg->proof_rule[n];
+    bool good = up < eg->node_count && eg->up[up] == eg->up[n];
+    if (good && up != n && reason == SX_EG_RULE_CONGRUENCE) {
+        const sx_eg_node *a = &eg->node[n];
+        const sx_eg_node *b = &eg->node[up];
+        good = a->op == b->op && a->attr == b->attr && a->arity == b->arity;
+        for (uint32_t k = 0; good && k < a->arity; k++) {
+            good = eg->up[sx_eg_made_child(eg, n, k)] == eg->up[sx_eg_made_child(eg, up, k)];
+        }
+    } else if (good && up != n && reason < SX_EG_RULE_GIVEN) {
+        good = reason < reason_count;
+    }
+    return good ? SX_OK
+                : SX_FAIL(cx, SX_CORRUPT, "e-node %u: united with %u for reason %u", n, up, reason);
+}
+
+/* The forest of reasons spans every class: as many roots as classes, and no cycle. `state`: 0 new, else 1 + the walk that met it. */
+static sx_code check_forest(sx_ctx *cx, const sx_eg *eg, uint32_t class_count)
+{
+    uint32_t *state = SX_NEW_ARRAY(cx, uint32_t, (size_t)eg->node_count + 1);
+    uint32_t roots = 0;
+    if (state == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t n = 0; n < eg->node_count; n++) {
+        uint32_t at = n;
+        while (state[at] == 0 && eg->proof_up[at] != at) {
+            state[at] = n + 1;
+            at = eg->proof_up[at];
+        }
+        if (state[at] == n + 1) {
+            return SX_FAIL(cx, SX_CORRUPT, "e-node %u: its reasons go round in a circle", at);
+        }
+        roots += eg->proof_up[n] == n ? 1 : 0;
+    }
+    if (roots != class_count) {
+        return SX_FAIL(cx, SX_CORRUPT, "forest of %u trees for %u classes", roots, class_count);
+    }
+    return SX_OK;
+}
+
+static sx_code load_proofs(sx_ctx *cx, const sx_snapshot *snapshot, sx_eg *eg)
+{
+    const sx_snapshot_header *h = &snapshot->header;
+    const void *made, *up, *rule;
+    sx_span bytes;
+    uint32_t reasons;
+    SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_MADE, 4, h->edge_count, &made));
+    SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_PROOF_UP, 4, h->node_count, &up));
+    SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_PROOF_RULE, 4, h->node_count, &rule));
+    SX_TRY(sx_snapshot_section_of(cx, snapshot, SX_SNAPSHOT_REASON, sizeof(sx_eg_reason), &bytes,
+                                  &reasons));
+    if (h->rule_count == 0) {
+        reasons = SX_EG_RULE_GIVEN; /* the caller's own numbers */
+    }
+    if (h->edge_count > 0) {
+        memcpy(eg->made, made, h->edge_count * sizeof(uint32_t));
+    }
+    if (h->node_count > 0) {
+        memcpy(eg->proof_up, up, h->node_count * sizeof(uint32_t));
+        memcpy(eg->proof_rule, rule, h->node_count * sizeof(uint32_t));
+    }
+    for (uint32_t n = 0, e = 0; n < h->node_count; n++) {
+        for (uint32_t k = 0; k < eg->node[n].arity; k++, e++) {
+            if (eg->made[e] >= n || eg->up[eg->made[e]] != eg->child[e]) {
+                return SX_FAIL(cx, SX_CORRUPT, "e-node %u: child %u was made from %u", n, k,
+                               eg->made[e]);
+            }
+        }
+    }
+    for (uint32_t n = 0, e = 0; n < h->node_count; n++) {
+        eg->node[n].edge = e;
+        e += eg->node[n].arity;
+    }
+    for (uint32_t n = 0; n < h->node_count; n++) {
+        SX_TRY(check_reason(cx, eg, n, reasons));
+    }
+    return check_forest(cx, eg, h->class_count);
+}
+
+sx_code sx_snapshot_load(sx_ctx *cx, const sx_snapshot *snapshot, const sx_eg_analysis *analysis,
+                         sx_eg *eg)
+{
+    const sx_snapshot_header *h = &snapshot->header;
+    const void *node, *child, *class_;
+    SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_NODE, sizeof(sx_snapshot_node), h->node_count,
+                         &node));
+    SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_CHILD, 4, h->edge_count, &child));
+    SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_CLASS, 4, h->node_count, &class_));
+    SX_TRY(check_nodes(cx, h, node, child, class_));
+    SX_TRY(sx_eg_restore_begin(cx, eg, analysis, h->node_count, h->edge_count));
+    const sx_snapshot_node *row = node;
+    for (uint32_t n = 0; n < h->node_count; n++) {
+        eg->node[n] = (sx_eg_node){row[n].attr, row[n].op, row[n].arity, row[n].dead, 0};
+        eg->up[n] = ((const uint32_t *)class_)[n];
+    }
+    if (h->edge_count > 0) {
+        memcpy(eg->child, child, h->edge_count * sizeof(uint32_t));
+    }
+    if ((h->flags & FLAG_PROOFS) != 0) {
+        SX_TRY(load_proofs(cx, snapshot, eg));
+    } else {
+        if (h->edge_count > 0) {
+            memcpy(eg->made, child, h->edge_count * sizeof(uint32_t));
+        }
+        for (uint32_t n = 0; n < h->node_count; n++) {
+            eg->proof_up[n] = eg->up[n];
+            eg->proof_rule[n] = SX_EG_RULE_GIVEN;
+        }
+    }
+    return sx_eg_restore_end(cx, eg);
+}
+
+/* What a rule matched has the form of its left side, as far as proofs follow it. */
+static sx_code check_matched(sx_ctx *cx, const sx_eg *eg, const sx_eg_ruleset *set, uint32_t index,
+                             const sx_eg_reason *reason, const uint32_t *node, uint32_t node_count)
+{
+    bool good = reason->rule < SX_EG_RULE_GIVEN && reason->node_first <= node_count &&
+                reason->node_count <= node_count - reason->node_first;
+    const sx_pattern *left = reason->rule < set->rule_count ? set->rule[reason->rule].left : NULL;
+    if (good && reason->node_count > 0) {
+        good = left != NULL && reason->node_count == left->bind_count;
+        for (uint32_t i = 0; good && i < left->step_count; i++) {
+            const sx_step *step = &left->step[i];
+            if (step->kind == SX_STEP_BIND) {
+                uint32_t n = node[reason->node_first + step->bind];
+                good = n < eg->node_count && (step->ops >> eg->node[n].op & 1) != 0 &&
+                       (step->any_arity ? eg->node[n].arity >= step->arity
+                                        : eg->node[n].arity == step->arity);
+            }
+        }
+    }
+    return good ? SX_OK
+                : SX_FAIL(cx, SX_CORRUPT, "reason %u: rule %u, %u matched nodes", index,
+                          reason->rule, reason->node_count);
+}
+
+sx_code sx_snapshot_load_set(sx_ctx *cx, const sx_snapshot *snapshot, sx_eg *eg, sx_eg_ruleset *set)
+{
+    const sx_snapshot_header *h = &snapshot->header;
+    sx_span reason, node, log;
+    uint32_t reason_count, node_count, log_count;
+    const void *journal;
+    SX_ASSERT(set->reason_count == 0 && eg->log_count == 0);
+    SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_JOURNAL, 4, set->rule_count, &journal));
+    SX_TRY(sx_snapshot_section_of(cx, snapshot, SX_SNAPSHOT_LOG, 4, &log, &log_count));
+    SX_TRY(sx_snapshot_section_of(cx, snapshot, SX_SNAPSHOT_REASON, sizeof(sx_eg_reason), &reason,
+                                  &reason_count));
+    SX_TRY(sx_snapshot_section_of(cx, snapshot, SX_SNAPSHOT_REASON_NODE, 4, &node, &node_count));
+    const uint32_t *entry = (const void *)log.ptr;
+    SX_TRY(sx_grow(cx, (void **)&eg->log, &eg->log_capacity, log_count + 1, sizeof(uint32_t)));
+    for (uint32_t i = 0; i < log_count; i++) {
+        if (entry[i] >= h->node_count) {
+            return SX_FAIL(cx, SX_CORRUPT, "snapshot log: entry %u is e-node %u of %u", i, entry[i],
+                           h->node_count);
+        }
+        eg->log[i] = entry[i];
+    }
+    eg->log_count = log_count;
+    for (uint32_t r = 0; r < set->rule_count; r++) {
+        uint32_t seen = ((const uint32_t *)journal)[r];
+        if (seen > log_count) {
+            return SX_FAIL(cx, SX_CORRUPT, "journal %u: %u entries seen of %u", r, seen, log_count);
+        }
+        set->rule[r].seen = seen;
+    }
+    const sx_eg_reason *row = (const void *)reason.ptr;
+    const uint32_t *matched = (const void *)node.ptr;
+    SX_TRY(sx_grow(cx, (void **)&set->reason, &set->reason_capacity, reason_count + 1,
+                   sizeof(sx_eg_reason)));
+    SX_TRY(sx_grow(cx, (void **)&set->reason_node, &set->reason_node_capacity, node_count + 1,
+                   sizeof(uint32_t)));
+    for (uint32_t i = 0; i < reason_count; i++) {
+        SX_TRY(check_matched(cx, eg, set, i, &row[i], matched, node_count));
+        set->reason[i] = row[i];
+    }
+    if (node_count > 0) {
+        memcpy(set->reason_node, matched, node_count * sizeof(uint32_t));
+    }
+    set->reason_count = reason_count;
+    set->reason_node_count = node_count;
+    return SX_OK;
+}
+
+sx_code sx_snapshot_load_roots(sx_ctx *cx, const sx_snapshot *snapshot, const sx_eg *eg,
+                               const uint32_t **root, uint32_t *root_count)
+{
+    sx_span bytes;
+    SX_TRY(sx_snapshot_section_of(cx, snapshot, SX_SNAPSHOT_ROOT, 4, &bytes, root_count));
+    *root = (const void *)bytes.ptr;
+    for (uint32_t i = 0; i < *root_count; i++) {
+        if ((*root)[i] >= eg->node_count) {
+            return SX_FAIL(cx, SX_CORRUPT, "root %u: e-node %u of %u", i, (*root)[i],
+                           eg->node_count);
+        }
+    }
+    return SX_OK;
+}
+
+sx_code sx_snapshot_load_choice(sx_ctx *cx, const sx_snapshot *snapshot, const sx_eg *eg,
+                                uint32_t **choice)
+{
+    sx_span bytes;
+    uint32_t count;
+    SX_TRY(sx_snapshot_section_of(cx, snapshot, SX_SNAPSHOT_CHOICE, sizeof(sx_snapshot_choice),
+                                  &bytes, &count));
+    *choice = SX_NEW_ARRAY(cx, uint32_t, (size_t)eg->node_count + 1);
+    if (*choice == NULL) {
+        return cx->error.code;
+    }
+    memset(*choice, 0xFF, eg->node_count * sizeof(uint32_t));
+    for (uint32_t i = 0; i < count; i++) {
+        const sx_snapshot_choice *at = (const sx_snapshot_choice *)(const void *)bytes.ptr + i;
+        if (at->node >= eg->node_count || at->class_ >= eg->node_count ||
+            eg->node[at->node].dead != 0 || sx_eg_find(eg, at->node) != at->class_) {
+            return SX_FAIL(cx, SX_CORRUPT, "choice %u: e-node %u for class %u", i, at->node,
+                           at->class_);
+        }
+        (*choice)[at->class_] = at->node;
+    }
+    return SX_OK;
+}
