@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/ir/num.h"
+
 const sx_rule sx_rules[] = {
 #define SX_RULE(id, name_, class_, left_, right_) \
     {.name = name_, .rule_class = SX_RULE_##class_, .left = left_, .right = right_},
@@ -133,6 +135,18 @@ sx_code sx_rule_add_zero_integer(sx_rewrite *rw)
         return SX_OK;
     }
     return sx_rewrite_emit(rw, rw->var[0]);
+}
+
+/* Not for numbers without sign: -5 is 251 there, and so is |251|. */
+sx_code sx_rule_abs_negate(sx_rewrite *rw)
+{
+    sx_dtype dtype = sx_rewrite_type(rw, rw->node[0])->dtype;
+    if (sx_dtype_class_of(dtype) != SX_CLASS_FLOAT && sx_num_int_min(dtype) >= 0) {
+        return SX_OK;
+    }
+    uint32_t node;
+    SX_TRY(sx_rewrite_add(rw, SX_OP_ABS, NULL, &rw->var[0], 1, &node));
+    return sx_rewrite_emit(rw, node);
 }
 
 /* Not for integers: x / 0 is -1 whatever the sign of x. */

@@ -15,6 +15,7 @@
 #include "core/ir/num.h"
 
 #define GIVE_UP SX_LIMIT
+#define PARTS_MAX 4u /* operands whose types are drawn one by one */
 
 typedef struct {
     sx_ctx *cx;
@@ -25,10 +26,13 @@ typedef struct {
     sx_node_id name[SX_PATTERN_NAMES_MAX];
     bool attr_known[SX_PATTERN_NAMES_MAX];
     sx_attr attr[SX_PATTERN_NAMES_MAX];
-    sx_type attr_input[SX_PATTERN_NAMES_MAX][2];
+    sx_type attr_input[SX_PATTERN_NAMES_MAX][PARTS_MAX];
     double reduced; /* elements of the last reduction */
     uint32_t axes;  /* dimensions the last broadcast added; 0: none yet */
     bool first_max; /* the first reduction is a maximum */
+    bool any_reducer;
+    bool any_float; /* element types: floats, no others */
+    bool real;      /* f32 and f64, no others */
     bool reciprocal_count;
     bool
         online; /* sums weighted by a softmax: inner reductions are maxima over what the outermost one contracts */
@@ -53,8 +57,13 @@ static inline int64_t draw_extent(generator *g)
 
 static inline sx_type draw_type(generator *g, uint32_t rank_max)
 {
-    static const sx_dtype dtypes[] = {SX_F32, SX_F32, SX_F32, SX_F64, SX_I32, SX_BOOL};
+    static const sx_dtype dtypes[] = {SX_F32,  SX_F32,  SX_F32, SX_F64, SX_I32, SX_I32,
+                                      SX_BOOL, SX_BF16, SX_F16, SX_I8,  SX_U8,  SX_I64};
+    static const sx_dtype floats[] = {SX_F32, SX_F64, SX_BF16, SX_F16};
     sx_type type = {.dtype = dtypes[draw(g, SX_COUNT(dtypes))]};
+    if (g->any_float || g->real) {
+        type.dtype = floats[draw(g, g->real ? 2 : 4)];
+    }
     type.rank = draw(g, rank_max + 1);
     for (uint32_t d = 0; d < type.rank; d++) {
         type.dim[d] = sx_dim_of(draw_extent(g));
@@ -198,8 +207,8 @@ static inline sx_code before_transpose(generator *g, const sx_type *type, sx_att
     return SX_OK;
 }
 
-static inline sx_code before_broadcast(generator *g, const sx_type *type, sx_attr *attr,
-                                       sx_type *input)
+static inline sx_code before_broadcast(generator *g, const sx_part *child, const sx_type *type,
+                                       sx_attr *attr, sx_type *input)
 {
     attr->present = SX_A(dims) | SX_A(type);
     attr->type = *type;
@@ -209,13 +218,18 @@ static inline sx_code before_broadcast(generator *g, const sx_type *type, sx_att
         uint32_t first = draw(g, type->rank);
         added = (1u << type->rank) - (1u << first);
     }
+    bool is_gain = child->kind == SX_PART_NAME &&
+                   (name_is(g, child->name, "scale") || name_is(g, child->name, "bias"));
+    if (is_gain && g->axes != 0 && draw(g, 8) != 0) { /* what rows are multiplied with */
+        added = ((1u << type->rank) - 1) & ~g->axes;
+    }
     for (uint32_t d = 0; d < type->rank; d++) {
         if ((added & 1u << d) == 0) {
             attr->dims.v[attr->dims.count++] = d;
             input->dim[input->rank++] = type->dim[d];
         }
     }
-    g->axes = added;
+    g->axes = is_gain && g->axes != 0 ? g->axes : added;
     return SX_OK;
 }
 
@@ -249,18 +263,16 @@ static inline sx_code before_reduce(generator *g, const sx_part *child, const sx
 {
     attr->present = SX_A(dims) | SX_A(reducer);
     attr->reducer = g->first_max ? SX_MAX : SX_SUM;
+    attr->reducer = g->any_reducer ? (sx_reducer)draw(g, SX_REDUCER_COUNT) : attr->reducer;
     g->first_max = g->online;
-    bool fixed = child->name != SX_PATTERN_NONE && g->bound[child->name];
-    if (child->kind == SX_PART_NODE && !fixed && child->arity == 2 &&
-        g->bound[g->pattern->part[child->child[0]].name]) {
-        fixed = true; /* reduce of (multiply ?d ?d) */
-        child = &g->pattern->part[child->child[0]];
+    /* reduce of a name, of (multiply ?d ?d) or of (exponential ?d) */
+    uint32_t name = child->name;
+    if (child->kind == SX_PART_NODE && (name == SX_PATTERN_NONE || !g->bound[name]) &&
+        child->arity >= 1) {
+        name = g->pattern->part[child->child[0]].name;
     }
     *input = *type;
-    if (fixed || (child->kind == SX_PART_NODE && child->arity == 1 &&
-                  g->pattern->part[child->child[0]].name != SX_PATTERN_NONE &&
-                  g->bound[g->pattern->part[child->child[0]].name])) {
-        uint32_t name = fixed ? child->name : g->pattern->part[child->child[0]].name;
+    if (name != SX_PATTERN_NONE && g->bound[name]) {
         *input = sx_graph_node(g->graph, g->name[name])->type;
         for (uint32_t d = 0; d < input->rank; d++) {
             if ((g->axes & 1u << d) != 0) {
@@ -376,16 +388,73 @@ static inline sx_code before_online(generator *g, const sx_part *part, const sx_
     return SX_OK;
 }
 
-static inline sx_code draw_attr(generator *g, sx_op op, const sx_part *part, const sx_type *type,
-                                sx_attr *attr, sx_type input[3])
+/* Parts of a concatenation: the axis cut at random places. */
+static inline sx_code before_concatenate(generator *g, const sx_part *part, const sx_type *type,
+                                         sx_attr *attr, sx_type input[PARTS_MAX])
 {
-    for (uint32_t k = 0; k < 3; k++) {
+    attr->present = SX_A(axis);
+    attr->axis = type->rank > 0 ? draw(g, type->rank) : 0;
+    uint32_t count = part->any_arity ? part->arity + 1u : part->arity;
+    if (type->rank == 0 || count > PARTS_MAX || type->dim[attr->axis].scale < count) {
+        return GIVE_UP;
+    }
+    int64_t left = type->dim[attr->axis].scale - count;
+    for (uint32_t k = 0; k < count; k++) {
+        int64_t more = k + 1 == count ? left : draw(g, (uint32_t)left + 1);
+        input[k].dim[attr->axis] = sx_dim_of(1 + more);
+        left -= more;
+    }
+    return SX_OK;
+}
+
+/* A run of dimensions of the result comes from the index. */
+static inline sx_code before_gather(generator *g, const sx_type *type, sx_attr *attr,
+                                    sx_type input[2])
+{
+    attr->present = SX_A(axis);
+    attr->axis = draw(g, type->rank + 1);
+    uint32_t count = draw(g, type->rank - (uint32_t)attr->axis + 1);
+    input[0] = (sx_type){.dtype = type->dtype};
+    input[1] = (sx_type){.dtype = draw(g, 2) == 0 ? SX_I64 : SX_I32};
+    for (uint32_t d = 0; d < type->rank; d++) {
+        bool indexed = d >= attr->axis && d < attr->axis + count;
+        if (d == attr->axis) {
+            input[0].dim[input[0].rank++] = sx_dim_of(draw_extent(g));
+        }
+        input[indexed ? 1 : 0].dim[input[indexed ? 1 : 0].rank++] = type->dim[d];
+    }
+    if (attr->axis == type->rank) {
+        input[0].dim[input[0].rank++] = sx_dim_of(draw_extent(g));
+    }
+    return SX_OK;
+}
+
+static inline sx_code before_norm(generator *g, const sx_type *type, sx_attr *attr,
+                                  sx_type input[3])
+{
+    attr->present = SX_A(axis) | SX_A(eps);
+    attr->eps = sx_num_round(SX_F32, 1e-3);
+    attr->axis = type->rank > 0 ? draw(g, type->rank) : 0;
+    for (uint32_t k = 1; k < 3; k++) {
+        input[k] = (sx_type){.dtype = type->dtype};
+        for (uint32_t d = (uint32_t)attr->axis; d < type->rank; d++) {
+            input[k].dim[input[k].rank++] = type->dim[d];
+        }
+    }
+    return type->rank > 0 ? SX_OK : GIVE_UP;
+}
+
+static inline sx_code draw_attr(generator *g, sx_op op, const sx_part *part, const sx_type *type,
+                                sx_attr *attr, sx_type input[PARTS_MAX])
+{
+    for (uint32_t k = 0; k < PARTS_MAX; k++) {
         input[k] = *type;
     }
     switch ((int)op) {
     case SX_OP_RESHAPE: return before_reshape(g, type, attr, &input[0]);
     case SX_OP_TRANSPOSE: return before_transpose(g, type, attr, &input[0]);
-    case SX_OP_BROADCAST: return before_broadcast(g, type, attr, &input[0]);
+    case SX_OP_BROADCAST:
+        return before_broadcast(g, &g->pattern->part[part->child[0]], type, attr, &input[0]);
     case SX_OP_SLICE: return before_slice(g, type, attr, &input[0]);
     case SX_OP_REDUCE:
         return before_reduce(g, &g->pattern->part[part->child[0]], type, attr, &input[0]);
@@ -397,12 +466,17 @@ static inline sx_code draw_attr(generator *g, sx_op op, const sx_part *part, con
         input[0].dtype = draw(g, 2) == 0 ? type->dtype : draw(g, 2) == 0 ? SX_F32 : SX_BF16;
         return SX_OK;
     case SX_OP_SELECT: input[0].dtype = SX_BOOL; return SX_OK;
-    case SX_OP_CONCATENATE:
-        attr->present = SX_A(axis);
-        attr->axis = type->rank > 0 ? draw(g, type->rank) : 0;
-        return type->rank > 0 ? SX_OK : GIVE_UP;
-    case SX_OP_SOFTMAX:
+    case SX_OP_COMPARE:
+        attr->present = SX_A(direction);
+        attr->direction = (sx_direction)draw(g, SX_DIRECTION_COUNT);
+        input[0].dtype = input[1].dtype = draw(g, 2) == 0 ? SX_F32 : SX_I32;
+        return type->dtype == SX_BOOL ? SX_OK : GIVE_UP;
+    case SX_OP_GATHER: return before_gather(g, type, attr, input);
+    case SX_OP_CONCATENATE: return before_concatenate(g, part, type, attr, input);
+    case SX_OP_LAYER_NORM:
+    case SX_OP_RMS_NORM: return before_norm(g, type, attr, input);
     case SX_OP_LOG_SOFTMAX:
+    case SX_OP_SOFTMAX:
         attr->present = SX_A(axis);
         attr->axis = type->rank > 0 ? draw(g, type->rank) : 0;
         return type->rank > 0 ? SX_OK : GIVE_UP;
@@ -423,29 +497,29 @@ static inline sx_code generate_node(generator *g, const sx_part *part, const sx_
         op = g->bend;
     }
     sx_attr attr = {0};
-    sx_type input[3];
+    sx_type input[PARTS_MAX];
     uint8_t known = part->attr_name;
     if (known != SX_PATTERN_NONE && g->attr_known[known]) {
         attr = g->attr[known];
-        input[0] = g->attr_input[known][0];
-        input[1] = g->attr_input[known][1];
+        memcpy(input, g->attr_input[known], sizeof(input));
     } else {
         SX_TRY(draw_attr(g, op, part, type, &attr, input));
         if (known != SX_PATTERN_NONE) {
             g->attr_known[known] = true;
             g->attr[known] = attr;
-            g->attr_input[known][0] = input[0];
-            g->attr_input[known][1] = input[1];
+            memcpy(g->attr_input[known], input, sizeof(input));
         }
     }
     sx_node_id child[SX_PATTERN_NAMES_MAX];
     uint32_t count = part->arity;
     for (uint32_t k = 0; k < part->arity; k++) {
-        SX_TRY(generate(g, part->child[k], &input[k < 3 ? k : 2], &child[k]));
+        uint32_t at = k < PARTS_MAX ? k : PARTS_MAX - 1;
+        SX_TRY(generate(g, part->child[k], &input[at], &child[k]));
     }
-    for (; part->any_arity && count < 2 && count < sx_op_info_of(op)->input_max; count++) {
-        bool differ = op == SX_OP_DOT_GENERAL || op == SX_OP_ONLINE_DOT;
-        SX_TRY(fresh_parameter(g, &input[differ ? count : 0], &child[count]));
+    uint32_t most = op == SX_OP_CONCATENATE ? part->arity + 1u : 2;
+    most = most < sx_op_info_of(op)->input_max ? most : sx_op_info_of(op)->input_max;
+    for (; part->any_arity && count < most; count++) {
+        SX_TRY(fresh_parameter(g, &input[count], &child[count]));
     }
     sx_code code = sx_graph_add(g->cx, g->graph, op, &attr, child, count, id);
     if (code == SX_INPUT || code == SX_UNIMPLEMENTED) {

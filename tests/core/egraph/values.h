@@ -1,6 +1,7 @@
 /* values.h - random tensors for the interpreter and comparison of its results. */
 #ifndef SX_TESTS_CORE_EGRAPH_VALUES_H
 #define SX_TESTS_CORE_EGRAPH_VALUES_H
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -11,18 +12,32 @@
 typedef enum {
     FILL_PLAIN,    /* numbers of both signs around 1 */
     FILL_POSITIVE, /* [0.25, 2) */
+    FILL_SMALL,    /* whole numbers of both signs: sums, products and orders of a few are exact */
     FILL_EXTREME   /* also zeros of both signs, infinities, NaN, subnormals, the largest */
 } fill_kind;
 
 static inline double random_float(sx_rng *rng, fill_kind kind)
 {
-    static const double extreme[] = {0.0,         -0.0,  HUGE_VAL, -HUGE_VAL,
-                                     (double)NAN, 1e-45, -1e-40,   3.4e38};
+    static const double extreme[] = {0.0,    -0.0,   HUGE_VAL, -HUGE_VAL, (double)NAN, 1e-45,
+                                     -1e-40, 3.4e38, -65504,   6e-8,      DBL_MAX};
     if (kind == FILL_EXTREME && sx_rng_below(rng, 3) == 0) {
         return extreme[sx_rng_below(rng, SX_COUNT(extreme))];
     }
+    if (kind == FILL_SMALL) {
+        return (double)sx_rng_below(rng, 17) - 8;
+    }
     double x = (double)sx_rng_f32(rng);
     return kind == FILL_POSITIVE ? 0.25 + 1.75 * fabs(x) : 2 * x;
+}
+
+static inline int64_t random_integer(sx_rng *rng, sx_dtype dtype, fill_kind kind)
+{
+    int64_t low = sx_num_int_min(dtype);
+    if (kind == FILL_EXTREME && sx_rng_below(rng, 4) == 0) {
+        int64_t extreme[] = {0, 1, low, sx_num_int_max(dtype), low < 0 ? -1 : 2};
+        return extreme[sx_rng_below(rng, SX_COUNT(extreme))];
+    }
+    return (int64_t)sx_rng_below(rng, 100) - (low < 0 ? 50 : 0);
 }
 
 static inline sx_code random_tensor(sx_ctx *cx, sx_rng *rng, const sx_type *type, sx_eval_mode mode,
@@ -45,7 +60,7 @@ static inline sx_code random_tensor(sx_ctx *cx, sx_rng *rng, const sx_type *type
         } else if (sx_dtype_class_of(type->dtype) == SX_CLASS_FLOAT) {
             f[k] = sx_num_round(type->dtype, random_float(rng, kind));
         } else {
-            i[k] = (int64_t)sx_rng_below(rng, 100) - 50;
+            i[k] = random_integer(rng, type->dtype, kind);
         }
     }
     return SX_OK;
