@@ -25,6 +25,12 @@ const char *sx_rule_class_name(sx_rule_class rule_class);
 #define SX_PATTERN_NAMES_MAX 16u
 #define SX_PATTERN_DEPTH_MAX 12u
 
+/* Equalities that wait for the end of the round: from, to, rule, match. */
+typedef struct {
+    uint32_t *word;
+    uint32_t count, capacity;
+} sx_eg_pending;
+
 typedef struct {
     sx_ctx *cx;
     sx_eg *eg;
@@ -33,7 +39,8 @@ typedef struct {
     const uint32_t *var;  /* classes of the names, in the order of first mention */
     uint32_t rule;
     uint32_t match; /* place of the match in its round */
-    struct sx_eg_pending *pending;
+    sx_eg_pending *pending;
+    bool unguarded; /* tests that only keep the graph small do not apply: a step is being checked */
 } sx_rewrite;
 /* Declares that the root of the match equals node `to`; may be called more than once, or not at all. */
 sx_code sx_rewrite_to(sx_rewrite *rewrite, uint32_t to);
@@ -92,6 +99,11 @@ sx_code sx_eg_reason_add(sx_ctx *cx, sx_eg_ruleset *set, uint32_t rule, const ui
 /* Parses every rule; all are enabled.  errors  SX_INPUT rule name, column, what was expected */
 sx_code sx_eg_ruleset_init(sx_ctx *cx, sx_eg_ruleset *set, const sx_eg_language *language,
                            const sx_rule *rule, uint32_t rule_count);
+
+/* What rule number `rule` makes of one match, given as in sx_rewrite: equalities of nodes are appended to `pairs`, none where its
+ * side conditions do not hold. Classes of `var` are canonical, or SX_EG_NONE where the left side has no such name. */
+sx_code sx_eg_instance(sx_ctx *cx, sx_eg *eg, const sx_eg_ruleset *set, uint32_t rule,
+                       const uint32_t *node, const uint32_t *var, sx_eg_pending *pairs);
 
 typedef enum {
     SX_STOP_SATURATED,

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/egraph/certificate.h"
 #include "core/egraph/fuse.h"
 
 sx_optimize_options sx_optimize_defaults(void)
@@ -354,7 +355,12 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
     if (options->with_proof) {
         SX_TRY(sx_proof_make(cx, o.t, &o.set, in, o.input_node, best.choice, &report->proof));
     }
-    SX_TRY(sx_choice_graph(cx, o.t, in, o.root, best.choice, true, out));
+    uint32_t *output_node;
+    SX_TRY(sx_choice_graph(cx, o.t, in, o.root, best.choice, true, out, &output_node));
     SX_ASSERT(sx_graph_check(cx, *out) == SX_OK);
+    if (options->certificate != NULL) {
+        SX_TRY(sx_certificate_print(cx, o.t, &o.set, in, o.input_node, *out, output_node,
+                                    options->certificate));
+    }
     return SX_OK;
 }

@@ -20,6 +20,7 @@ typedef struct {
     sx_eg_limits limits;   /* of the rounds */
     uint64_t extract_fuel; /* steps of each extraction */
     bool with_proof;       /* default true */
+    sx_buf *certificate;   /* where the certificate (certificate.h) goes, empty; NULL for none */
 } sx_optimize_options;
 sx_optimize_options sx_optimize_defaults(void);
 

@@ -21,6 +21,11 @@ static sx_code add_lifted(sx_ctx *cx, const sx_tensors *t, uint32_t n, const sx_
     *ok = code == SX_OK;
     if (code == SX_OK) {
         code = sx_graph_add(cx, graph, SX_OP_FUSED, &fused, input, arity, id);
+        if (code == SX_UNIMPLEMENTED) { /* two symbols in a stride of the result */
+            sx_ctx_reset_error(cx);
+            *ok = false;
+            code = SX_OK;
+        }
     } else if (code != SX_UNIMPLEMENTED) {
         code = SX_FAIL(cx, code, "lift: %s", scratch.error.text);
     } else {
@@ -56,10 +61,14 @@ static sx_code add_node(sx_ctx *cx, const sx_tensors *t, uint32_t n, bool lift,
 
 static sx_code graph_of(sx_ctx *cx, const sx_tensors *t, const sx_graph *input,
                         const uint32_t *root, const uint32_t *choice, const sx_walker *walked,
-                        bool lift, sx_graph **graph)
+                        bool lift, sx_graph **graph, uint32_t **node_of)
 {
     uint32_t *made = SX_NEW_ARRAY(cx, uint32_t, t->eg.node_count);
     if (made == NULL) {
+        return cx->error.code;
+    }
+    *node_of = SX_NEW_ARRAY(cx, uint32_t, input->node_count + walked->order_count + 1);
+    if (*node_of == NULL) {
         return cx->error.code;
     }
     memset(made, 0xFF, t->eg.node_count * sizeof(*made));
@@ -77,6 +86,7 @@ static sx_code graph_of(sx_ctx *cx, const sx_tensors *t, const sx_graph *input,
             SX_TRY(sx_graph_add(cx, *graph, SX_OP_PARAMETER, &attr, NULL, 0, &id));
             uint32_t n = sx_eg_lookup(&t->eg, SX_OP_PARAMETER, node->attr.i, NULL, 0);
             SX_ASSERT(n != SX_EG_NONE);
+            (*node_of)[id.i] = n;
             uint32_t class_ = sx_eg_find(&t->eg, n);
             if (choice[class_] == SX_EG_NONE ||
                 sx_tensors_op(t, choice[class_]) == SX_OP_PARAMETER) {
@@ -90,6 +100,7 @@ static sx_code graph_of(sx_ctx *cx, const sx_tensors *t, const sx_graph *input,
         if (made[class_] == SX_EG_NONE) {
             SX_TRY(add_node(cx, t, choice[class_], lift, made, *graph, &id));
             made[class_] = id.i;
+            (*node_of)[id.i] = choice[class_];
         }
     }
     for (uint32_t i = 0; i < input->output_count; i++) {
@@ -100,15 +111,18 @@ static sx_code graph_of(sx_ctx *cx, const sx_tensors *t, const sx_graph *input,
 }
 
 sx_code sx_choice_graph(sx_ctx *cx, const sx_tensors *t, const sx_graph *input,
-                        const uint32_t *root, const uint32_t *choice, bool lift, sx_graph **graph)
+                        const uint32_t *root, const uint32_t *choice, bool lift, sx_graph **graph,
+                        uint32_t **node_of)
 {
+    uint32_t *ignored;
     sx_walker walker;
     uint64_t total;
     SX_TRY(sx_walker_init(cx, &t->eg, &walker));
     if (!sx_walker_run(&walker, &t->eg, NULL, root, input->output_count, choice, &total)) {
         return SX_FAIL(cx, SX_INTERNAL, "e-graph: the chosen program has a cycle or a hole");
     }
-    return graph_of(cx, t, input, root, choice, &walker, lift, graph);
+    return graph_of(cx, t, input, root, choice, &walker, lift, graph,
+                    node_of != NULL ? node_of : &ignored);
 }
 
 /* ---- the chain ---- */
@@ -394,7 +408,8 @@ sx_code sx_proof_program(sx_ctx *cx, const sx_proof *proof, uint32_t step_count,
     for (uint32_t i = proof->merge_count; i < step_count; i++) {
         choice[proof->step[i].place] = proof->step[i].to;
     }
-    return sx_choice_graph(cx, proof->tensors, proof->input, proof->root, choice, false, graph);
+    return sx_choice_graph(cx, proof->tensors, proof->input, proof->root, choice, false, graph,
+                           NULL);
 }
 
 void sx_proof_print(const sx_proof *proof, sx_buf *text)

@@ -46,7 +46,8 @@ sx_code sx_proof_program(sx_ctx *cx, const sx_proof *proof, uint32_t step_count,
 void sx_proof_print(const sx_proof *proof, sx_buf *text);
 
 /* The program of a choice as a graph: the parameters of `input` in their order, then what the outputs (e-nodes `root`) need. With
- * `lift`, whatever is a single loop nest becomes a fused node. */
+ * `lift`, whatever is a single loop nest becomes a fused node. node_of (may be NULL): the e-node of every node of the result. */
 sx_code sx_choice_graph(sx_ctx *cx, const sx_tensors *t, const sx_graph *input,
-                        const uint32_t *root, const uint32_t *choice, bool lift, sx_graph **graph);
+                        const uint32_t *root, const uint32_t *choice, bool lift, sx_graph **graph,
+                        uint32_t **node_of);
 #endif

@@ -116,6 +116,9 @@ bool sx_rewrite_is_private(const sx_rewrite *rw, uint32_t k)
     const sx_eg *eg = &sx_rewrite_tensors(rw)->eg;
     uint32_t root = sx_eg_find(eg, rw->node[0]);
     uint32_t class_ = sx_eg_find(eg, rw->node[k]);
+    if (rw->unguarded) {
+        return true;
+    }
     for (uint32_t e = eg->parent_head[class_]; e != SX_EG_NONE; e = eg->edge_next[e]) {
         if (eg->node[eg->owner[e]].dead == 0 && sx_eg_find(eg, eg->owner[e]) != root) {
             return false;

@@ -54,11 +54,6 @@ sx_code sx_eg_reason_add(sx_ctx *cx, sx_eg_ruleset *set, uint32_t rule, const ui
     return SX_OK;
 }
 
-typedef struct sx_eg_pending {
-    uint32_t *word; /* from, to, rule, match */
-    uint32_t count, capacity;
-} sx_eg_pending;
-
 sx_code sx_rewrite_pair(sx_rewrite *rewrite, uint32_t from, uint32_t to)
 {
     sx_eg_pending *pending = rewrite->pending;
@@ -77,6 +72,26 @@ sx_code sx_rewrite_pair(sx_rewrite *rewrite, uint32_t from, uint32_t to)
 sx_code sx_rewrite_to(sx_rewrite *rewrite, uint32_t to)
 {
     return sx_rewrite_pair(rewrite, rewrite->node[0], to);
+}
+
+sx_code sx_eg_instance(sx_ctx *cx, sx_eg *eg, const sx_eg_ruleset *set, uint32_t rule,
+                       const uint32_t *node, const uint32_t *var, sx_eg_pending *pairs)
+{
+    const sx_eg_rule *r = &set->rule[rule];
+    sx_rewrite rewrite = {.cx = cx,
+                          .eg = eg,
+                          .self = set->language.self,
+                          .node = node,
+                          .var = var,
+                          .rule = rule,
+                          .pending = pairs,
+                          .unguarded = true};
+    uint32_t to;
+    if (r->rule->right == NULL) {
+        return r->rule->build(&rewrite);
+    }
+    SX_TRY(sx_pattern_build(cx, eg, &set->language, r->right, node, var, &to));
+    return to == SX_EG_NONE ? SX_OK : sx_rewrite_to(&rewrite, to);
 }
 
 /* The classes changed since a position of the log and those above them, with their distance. */

@@ -214,7 +214,8 @@ sx_code sx_tensors_add(sx_ctx *cx, sx_tensors *t, sx_op op, const sx_attr *attr,
 {
     sx_attr_id id = {0};
     if (attr != NULL) {
-        SX_TRY(sx_attr_intern(cx, t->attrs, attr, &id));
+        sx_attr kept = sx_attr_normal(op, attr);
+        SX_TRY(sx_attr_intern(cx, t->attrs, &kept, &id));
     }
     return add_interned(cx, t, (uint16_t)op, id.i, child, arity, node);
 }

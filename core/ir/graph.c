@@ -67,9 +67,7 @@ sx_code sx_graph_add_symbol(sx_ctx *cx, sx_graph *graph, sx_span name, int64_t l
 
 /* ---- nodes ---- */
 
-/* The one way to write an attribute: lists that are not there are empty, convert has no shape, a constant of equal elements is
- * its first element, zero extents carry no symbol. */
-static sx_attr normal(sx_op op, const sx_attr *attr)
+sx_attr sx_attr_normal(sx_op op, const sx_attr *attr)
 {
     sx_attr out = *attr;
     uint32_t carried = sx_op_info_of(op)->attrs;
@@ -157,7 +155,7 @@ sx_code sx_graph_add(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
     if (graph->node_count >= SX_NODES_MAX) {
         return SX_FAIL(cx, SX_LIMIT, "graph of more than %u nodes", SX_NODES_MAX);
     }
-    sx_attr kept = normal(op, attr);
+    sx_attr kept = sx_attr_normal(op, attr);
     sx_node node = {.op = op, .input_first = graph->input_count, .input_count = input_count};
     SX_TRY(infer_node(cx, graph, op, &kept, input, input_count, graph->node_count, &node.type));
     SX_TRY(sx_attr_intern(cx, graph->attrs, &kept, &node.attr));

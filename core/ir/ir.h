@@ -193,6 +193,10 @@ static inline bool sx_op_is_elementwise(sx_op op)
     return c >= SX_OPCLASS_UNARY && c <= SX_OPCLASS_CONVERT;
 }
 
+/* The one way to write an attribute of `op`: lists that are not there are empty, convert has no shape, a constant of equal elements is
+ * its first element. Shares memory with `attr`. */
+sx_attr sx_attr_normal(sx_op op, const sx_attr *attr);
+
 /* ---- graphs ---- */
 typedef struct {
     uint32_t i;
@@ -234,8 +238,7 @@ sx_code sx_graph_make(sx_ctx *cx, sx_span name, sx_attr_table *attrs, sx_graph *
 sx_code sx_graph_add_symbol(sx_ctx *cx, sx_graph *graph, sx_span name, int64_t low, int64_t high,
                             uint32_t *symbol);
 /* Appends a node: infers and checks its type. SX_INPUT names node, operation, axis and both sizes. attr.present is the operation's
- * set of attributes; lists (INTS) may be left out and are then empty. Attributes are stored in one way: the type of a convert
- * has rank 0, a constant whose elements are all equal keeps one of them. */
+ * set of attributes; it is stored as sx_attr_normal writes it. */
 sx_code sx_graph_add(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
                      const sx_node_id *input, uint32_t input_count, sx_node_id *id);
 sx_code sx_graph_add_output(sx_ctx *cx, sx_graph *graph, sx_span name, sx_node_id node);

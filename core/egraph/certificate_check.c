@@ -1,0 +1,608 @@
+/* The checker of certificates. It keeps two records of what has been shown: `rep`, its own union-find over terms, closed under
+ * congruence by comparing all terms with each other; and an e-graph of the same terms and equalities, in which right sides are built.
+ * A step is decided by `rep` alone; at the end both must agree. */
+#include "core/egraph/certificate.h"
+
+#include <string.h>
+
+#include "core/base/hash.h"
+#include "core/egraph/pattern.h"
+
+#define STEP_NODES_MAX 128u
+
+typedef struct {
+    sx_ctx *cx;
+    const uint8_t *at, *end; /* text still to be read */
+    sx_tensors t;
+    sx_eg_ruleset set;
+    uint32_t *term; /* number in the certificate -> node */
+    uint32_t term_count;
+    uint32_t *rep; /* per node: smaller or equal node shown to be equal */
+    uint32_t rep_count, rep_capacity;
+    uint32_t *slot; /* of the closure: node + 1 */
+    uint32_t slot_count;
+    bool closed;
+    uint32_t number; /* of the step, from 1 */
+    uint32_t rule;
+    uint32_t node[STEP_NODES_MAX]; /* from, to, then those matched */
+    uint32_t node_count;
+    uint32_t var[SX_PATTERN_NAMES_MAX];
+    sx_eg_pending pairs;
+} checker;
+
+static sx_code refuse(checker *c, const char *what)
+{
+    return SX_FAIL(c->cx, SX_INPUT, "certificate: step %u, %s: %s", c->number,
+                   sx_rule_name(c->rule), what);
+}
+
+/* ---- the closure ---- */
+
+static uint32_t rep_of(checker *c, uint32_t n)
+{
+    while (c->rep[n] != n) {
+        c->rep[n] = c->rep[c->rep[n]];
+        n = c->rep[n];
+    }
+    return n;
+}
+
+static bool merge(checker *c, uint32_t a, uint32_t b)
+{
+    a = rep_of(c, a);
+    b = rep_of(c, b);
+    c->rep[a > b ? a : b] = a > b ? b : a;
+    c->closed = c->closed && a == b;
+    return a != b;
+}
+
+static uint32_t signature(checker *c, uint32_t n)
+{
+    const sx_eg_node *node = &c->t.eg.node[n];
+    uint64_t h = ((uint64_t)node->attr << 16 | node->op) * UINT64_C(0x9E3779B97F4A7C15);
+    for (uint32_t k = 0; k < node->arity; k++) {
+        h = (h ^ (h >> 31) ^ rep_of(c, sx_eg_made_child(&c->t.eg, n, k))) *
+            UINT64_C(0xD6E8FEB86659FD93);
+    }
+    return (uint32_t)(h >> 32);
+}
+
+static bool congruent(checker *c, uint32_t a, uint32_t b)
+{
+    const sx_eg_node *x = &c->t.eg.node[a];
+    const sx_eg_node *y = &c->t.eg.node[b];
+    bool same = x->op == y->op && x->attr == y->attr && x->arity == y->arity;
+    for (uint32_t k = 0; same && k < x->arity; k++) {
+        same = rep_of(c, sx_eg_made_child(&c->t.eg, a, k)) ==
+               rep_of(c, sx_eg_made_child(&c->t.eg, b, k));
+    }
+    return same;
+}
+
+/* Terms added since stand for themselves. */
+static sx_code admit(checker *c)
+{
+    uint32_t count = c->t.eg.node_count;
+    if (count > c->rep_count) {
+        SX_TRY(sx_grow(c->cx, (void **)&c->rep, &c->rep_capacity, count, sizeof(uint32_t)));
+        for (; c->rep_count < count; c->rep_count++) {
+            c->rep[c->rep_count] = c->rep_count;
+        }
+        c->closed = false;
+    }
+    return SX_OK;
+}
+
+/* Equal operations of equal operands are equal, until nothing is left to say. */
+static sx_code close_congruence(checker *c)
+{
+    SX_TRY(admit(c));
+    uint32_t count = c->t.eg.node_count;
+    if (c->slot_count < 2 * count) {
+        while (c->slot_count < 2 * count) {
+            c->slot_count = c->slot_count == 0 ? 1024 : 2 * c->slot_count;
+        }
+        c->slot = SX_NEW_ARRAY(c->cx, uint32_t, c->slot_count);
+        if (c->slot == NULL) {
+            return c->cx->error.code;
+        }
+    }
+    while (!c->closed) {
+        c->closed = true;
+        SX_TRY(sx_spend(c->cx, count));
+        memset(c->slot, 0, c->slot_count * sizeof(*c->slot));
+        for (uint32_t n = 0; n < count; n++) {
+            uint32_t i = signature(c, n) & (c->slot_count - 1);
+            while (c->slot[i] != 0 && !congruent(c, c->slot[i] - 1, n)) {
+                i = (i + 1) & (c->slot_count - 1);
+            }
+            if (c->slot[i] == 0) {
+                c->slot[i] = n + 1;
+            } else {
+                merge(c, c->slot[i] - 1, n);
+            }
+        }
+    }
+    return SX_OK;
+}
+
+/* Shown to be equal? The closure is only made where it is asked for. */
+static sx_code is_equal(checker *c, uint32_t a, uint32_t b, bool *equal)
+{
+    SX_TRY(admit(c));
+    if (rep_of(c, a) != rep_of(c, b)) {
+        SX_TRY(close_congruence(c));
+    }
+    *equal = rep_of(c, a) == rep_of(c, b);
+    return SX_OK;
+}
+
+static sx_code accept(checker *c, uint32_t a, uint32_t b)
+{
+    if (!merge(c, a, b)) {
+        return SX_OK;
+    }
+    SX_TRY(sx_eg_union(c->cx, &c->t.eg, a, b, SX_EG_RULE_GIVEN));
+    return sx_eg_rebuild(c->cx, &c->t.eg);
+}
+
+/* ---- left sides ---- */
+
+typedef struct {
+    const sx_pattern *left;
+    uint32_t next; /* matched node */
+    const uint32_t *node;
+    uint32_t node_count;
+    const char *wrong; /* NULL while it fits */
+    uint32_t attr[SX_PATTERN_NAMES_MAX];
+} fit;
+
+static sx_code fit_name(checker *c, fit *f, uint8_t name, uint32_t term)
+{
+    bool equal = true;
+    if (name == SX_PATTERN_NONE) {
+        return SX_OK;
+    }
+    if (c->var[name] == SX_EG_NONE) {
+        c->var[name] = term;
+        return SX_OK;
+    }
+    SX_TRY(is_equal(c, c->var[name], term, &equal));
+    f->wrong = equal ? f->wrong : "two mentions of a name are not shown to be equal";
+    return SX_OK;
+}
+
+static void fit_node(checker *c, fit *f, const sx_part *part, uint32_t n)
+{
+    const sx_eg_node *node = &c->t.eg.node[n];
+    bool arity = part->any_arity ? node->arity >= part->arity : node->arity == part->arity;
+    if ((part->ops >> node->op & 1) == 0 || !arity) {
+        f->wrong = "a node has another operation than the left side";
+    } else if (part->attr_name != SX_PATTERN_NONE) {
+        uint32_t *attr = &f->attr[part->attr_name];
+        f->wrong = *attr == SX_EG_NONE || *attr == node->attr ? f->wrong : "attributes differ";
+        *attr = node->attr;
+    }
+}
+
+static sx_code fit_part(checker *c, fit *f, uint32_t index, uint32_t term)
+{
+    const sx_part *part = &f->left->part[index];
+    const sx_eg *eg = &c->t.eg;
+    if (part->kind == SX_PART_VALUE) {
+        if (!c->set.language.is_value(&c->t, eg, sx_eg_find(eg, term), part->value)) {
+            f->wrong = "a value is not shown to be what the left side says";
+        }
+        return SX_OK;
+    }
+    SX_TRY(fit_name(c, f, part->name, term));
+    if (part->kind == SX_PART_NAME || f->wrong != NULL) {
+        return SX_OK;
+    }
+    if (f->next >= f->node_count) {
+        f->wrong = "too few nodes";
+        return SX_OK;
+    }
+    uint32_t n = f->node[f->next++];
+    bool equal;
+    SX_TRY(is_equal(c, term, n, &equal));
+    f->wrong = equal ? f->wrong : "an operand is not shown to be the node matched";
+    if (f->wrong == NULL) {
+        fit_node(c, f, part, n);
+    }
+    for (uint32_t k = 0; f->wrong == NULL && k < part->arity; k++) {
+        SX_TRY(fit_part(c, f, part->child[k], sx_eg_made_child(eg, n, k)));
+    }
+    return SX_OK;
+}
+
+/* One of the pairs the rule makes equal must be the pair of the step, unless that is known already. */
+static sx_code among_pairs(checker *c, bool *found)
+{
+    SX_TRY(is_equal(c, c->node[0], c->node[1], found));
+    for (uint32_t i = 0; i < c->pairs.count && !*found; i += 4) {
+        const uint32_t *word = &c->pairs.word[i];
+        for (uint32_t turn = 0; turn < 2 && !*found; turn++) {
+            bool from, to;
+            SX_TRY(is_equal(c, word[turn], c->node[0], &from));
+            SX_TRY(is_equal(c, word[1 - turn], c->node[1], &to));
+            *found = from && to;
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code check_rewrite(checker *c)
+{
+    fit f = {
+        .left = c->set.rule[c->rule].left, .node = &c->node[2], .node_count = c->node_count - 2};
+    memset(f.attr, 0xFF, sizeof(f.attr));
+    memset(c->var, 0xFF, sizeof(c->var));
+    if (f.node_count == 0) {
+        return refuse(c, "no nodes");
+    }
+    SX_TRY(fit_part(c, &f, f.left->root, f.node[0]));
+    if (f.wrong != NULL || f.next != f.node_count) {
+        return refuse(c, f.wrong != NULL ? f.wrong : "too many nodes");
+    }
+    bool found;
+    for (uint32_t i = 0; i < f.left->name_count; i++) {
+        c->var[i] = sx_eg_find(&c->t.eg, c->var[i]);
+    }
+    c->pairs.count = 0;
+    SX_TRY(sx_eg_instance(c->cx, &c->t.eg, &c->set, c->rule, f.node, c->var, &c->pairs));
+    SX_TRY(among_pairs(c, &found));
+    return found ? SX_OK : refuse(c, "the rule does not make these two terms equal");
+}
+
+/* ---- steps of fusion ---- */
+
+/* Is node[1] the kernel `attr` over these operands? */
+static sx_code is_kernel(checker *c, const sx_attr *attr, const uint32_t *child, uint32_t count,
+                         bool *found)
+{
+    uint32_t to = c->node[1];
+    const sx_eg *eg = &c->t.eg;
+    *found = sx_tensors_op(&c->t, to) == SX_OP_FUSED && eg->node[to].arity == count &&
+             sx_type_equal(&attr->type, &sx_tensors_attr(&c->t, to)->type) &&
+             sx_body_equal(attr->body, sx_tensors_attr(&c->t, to)->body);
+    for (uint32_t k = 0; *found && k < count; k++) {
+        SX_TRY(is_equal(c, child[k], sx_eg_made_child(eg, to, k), found));
+    }
+    return SX_OK;
+}
+
+static uint32_t operands(const checker *c, uint32_t n, uint32_t without, uint32_t *child)
+{
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < c->t.eg.node[n].arity; k++) {
+        if (k != without) {
+            child[count++] = sx_eg_made_child(&c->t.eg, n, k);
+        }
+    }
+    return count;
+}
+
+static sx_code lift_step(checker *c, sx_ctx *scratch, bool *found)
+{
+    uint32_t n = c->node[0];
+    sx_type type[SX_EG_ARITY_MAX];
+    uint32_t child[SX_EG_ARITY_MAX];
+    uint32_t count = operands(c, n, SX_EG_NONE, child);
+    sx_attr attr;
+    for (uint32_t k = 0; k < count; k++) {
+        type[k] = *sx_tensors_type(&c->t, child[k]);
+    }
+    SX_TRY(sx_fused_lift(scratch, sx_tensors_op(&c->t, n), sx_tensors_attr(&c->t, n), type, count,
+                         sx_tensors_type(&c->t, n), &attr));
+    return is_kernel(c, &attr, child, count, found);
+}
+
+/* Argument a of node[0] with node[2] absorbed or computed in place. */
+static sx_code inner_step(checker *c, sx_ctx *scratch, uint32_t a, bool *found)
+{
+    const sx_attr *outer = sx_tensors_attr(&c->t, c->node[0]);
+    uint32_t n = c->node[2];
+    const sx_attr *inner = sx_tensors_attr(&c->t, n);
+    const sx_type *through = sx_tensors_type(&c->t, n);
+    uint32_t child[2 * SX_EG_ARITY_MAX];
+    sx_attr attr;
+    bool ok;
+    if (c->rule == SX_RULE_FUSE_VIEW) {
+        uint32_t source = sx_eg_made_child(&c->t.eg, n, 0);
+        uint32_t count = operands(c, c->node[0], SX_EG_NONE, child);
+        SX_TRY(sx_fused_absorb_view(scratch, outer, a, sx_tensors_op(&c->t, n), inner,
+                                    sx_tensors_type(&c->t, source), through, &attr, &ok));
+        child[a] = source;
+        return ok ? is_kernel(c, &attr, child, count, found) : SX_OK;
+    }
+    uint32_t count = operands(c, c->node[0], a, child);
+    SX_TRY(sx_fused_inline(scratch, outer, a, inner, through, &attr, &ok));
+    count += operands(c, n, SX_EG_NONE, &child[count]);
+    return ok ? is_kernel(c, &attr, child, count, found) : SX_OK;
+}
+
+static sx_code same_step(checker *c, sx_ctx *scratch, uint32_t a, bool *found)
+{
+    uint32_t child[SX_EG_ARITY_MAX];
+    uint32_t count = operands(c, c->node[0], a, child);
+    for (uint32_t b = 0; b < a && !*found; b++) {
+        sx_attr attr;
+        bool equal, ok;
+        SX_TRY(is_equal(c, sx_eg_made_child(&c->t.eg, c->node[0], a),
+                        sx_eg_made_child(&c->t.eg, c->node[0], b), &equal));
+        if (equal) {
+            SX_TRY(
+                sx_fused_merge_args(scratch, sx_tensors_attr(&c->t, c->node[0]), b, a, &attr, &ok));
+            SX_TRY(ok ? is_kernel(c, &attr, child, count, found) : SX_OK);
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code argument_step(checker *c, sx_ctx *scratch, uint32_t a, bool *found)
+{
+    uint32_t term = sx_eg_made_child(&c->t.eg, c->node[0], a);
+    if (c->rule == SX_RULE_FUSE_SAME) {
+        return same_step(c, scratch, a, found);
+    }
+    if (c->rule == SX_RULE_FUSE_VALUE) {
+        uint32_t child[SX_EG_ARITY_MAX];
+        uint32_t count = operands(c, c->node[0], a, child);
+        const sx_fact *fact = sx_tensors_fact(&c->t, term);
+        sx_attr attr;
+        if (fact->has_value == 0) {
+            return SX_OK;
+        }
+        SX_TRY(sx_fused_inline_splat(scratch, sx_tensors_attr(&c->t, c->node[0]), a, fact->value,
+                                     &attr));
+        return is_kernel(c, &attr, child, count, found);
+    }
+    bool equal;
+    SX_TRY(is_equal(c, term, c->node[4], &equal));
+    return equal ? inner_step(c, scratch, a, found) : SX_OK;
+}
+
+#define SCRATCH_BYTES ((size_t)64 << 20)
+
+/* Nodes of the step: from, to, the kernel before, the kernel after, and what went inside. */
+static sx_code check_fusion(checker *c)
+{
+    bool inside = c->rule == SX_RULE_FUSE_VIEW || c->rule == SX_RULE_FUSE_PRODUCER ||
+                  c->rule == SX_RULE_FUSE_EPILOGUE;
+    if (c->node_count != (inside ? 5u : 4u)) {
+        return refuse(c, "another number of nodes than the rule has");
+    }
+    bool found = false;
+    uint32_t step[5];
+    memcpy(step, c->node, sizeof(step));
+    memcpy(c->node, &step[2], 3 * sizeof(*step)); /* before, after, inside */
+    c->node[4] = step[4];
+    uint32_t arity = c->t.eg.node[step[2]].arity;
+    bool fused = sx_tensors_op(&c->t, step[2]) == SX_OP_FUSED;
+    for (uint32_t a = 0; a < (c->rule == SX_RULE_LIFT ? 1 : arity) && !found; a++) {
+        sx_ctx scratch;
+        sx_ctx_init(&scratch, SCRATCH_BYTES);
+        sx_code code = c->rule == SX_RULE_LIFT ? lift_step(c, &scratch, &found)
+                       : fused                 ? argument_step(c, &scratch, a, &found)
+                                               : SX_OK;
+        bool other_argument = code != SX_OK && c->cx->error.code == SX_OK;
+        sx_ctx_fini(&scratch);
+        if (code != SX_OK && !other_argument) {
+            return code;
+        }
+    }
+    bool same_from = false, same_to = false;
+    for (uint32_t turn = 0; found && turn < 2 && !(same_from && same_to); turn++) {
+        SX_TRY(is_equal(c, step[turn], step[2], &same_from));
+        SX_TRY(is_equal(c, step[1 - turn], step[3], &same_to));
+    }
+    memcpy(c->node, step, sizeof(step));
+    return same_from && same_to ? SX_OK : refuse(c, "the kernel after is not what the rule makes");
+}
+
+/* ---- reading ---- */
+
+static sx_code malformed(checker *c, const char *expected)
+{
+    return SX_FAIL(c->cx, SX_INPUT, "certificate: %zu bytes before the end: expected %s",
+                   (size_t)(c->end - c->at), expected);
+}
+
+/* The words of the next line, up to its newline. */
+static sx_code read_line(checker *c, sx_span *line)
+{
+    const uint8_t *newline = memchr(c->at, '\n', (size_t)(c->end - c->at));
+    if (newline == NULL) {
+        return malformed(c, "a line");
+    }
+    *line = (sx_span){c->at, (size_t)(newline - c->at)};
+    c->at = newline + 1;
+    return SX_OK;
+}
+
+static sx_span take_word(sx_span *line)
+{
+    sx_span word = {line->ptr, 0};
+    while (word.len < line->len && word.ptr[word.len] != ' ') {
+        word.len++;
+    }
+    size_t skip = word.len + (word.len < line->len ? 1 : 0);
+    *line = (sx_span){line->ptr + skip, line->len - skip};
+    return word;
+}
+
+static bool take_number(sx_span *line, uint64_t max, uint64_t *number)
+{
+    sx_span word = take_word(line);
+    *number = 0;
+    for (size_t i = 0; i < word.len; i++) {
+        uint8_t digit = (uint8_t)(word.ptr[i] - '0');
+        if (digit > 9 || *number > max) {
+            return false;
+        }
+        *number = 10 * *number + digit;
+    }
+    return word.len > 0 && *number <= max;
+}
+
+static sx_code read_program(checker *c, const char *name, sx_graph **graph)
+{
+    sx_span line;
+    uint64_t size;
+    SX_TRY(read_line(c, &line));
+    if (!sx_span_is(take_word(&line), name) ||
+        !take_number(&line, (uint64_t)(c->end - c->at), &size)) {
+        return malformed(c, name);
+    }
+    SX_TRY(sx_graph_parse(c->cx, (sx_span){c->at, (size_t)size}, graph));
+    c->at += size;
+    return sx_graph_check(c->cx, *graph);
+}
+
+/* The nodes of a program as terms. */
+static sx_code add_program(checker *c, const sx_graph *graph, uint32_t **node)
+{
+    *node = SX_NEW_ARRAY(c->cx, uint32_t, graph->node_count + 1);
+    if (*node == NULL) {
+        return c->cx->error.code;
+    }
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        const sx_node *n = &graph->node[i];
+        uint32_t child[SX_EG_ARITY_MAX];
+        for (uint32_t k = 0; k < n->input_count; k++) {
+            child[k] = (*node)[sx_graph_input(graph, n, k).i];
+        }
+        sx_attr attr = *sx_graph_attr(graph, n);
+        SX_TRY(sx_tensors_add(c->cx, &c->t, n->op, &attr, child, n->input_count, &(*node)[i]));
+        if ((*node)[i] == SX_EG_NONE) {
+            return SX_FAIL(c->cx, SX_INPUT, "certificate: node %%%u of '%.*s' has no type", i,
+                           (int)graph->name.len, (const char *)graph->name.ptr);
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code same_interface(checker *c, const sx_graph *a, const sx_graph *b)
+{
+    bool same = a->symbol_count == b->symbol_count;
+    for (uint32_t i = 0; same && i < a->symbol_count; i++) {
+        const sx_symbol *x = &a->symbol[i];
+        const sx_symbol *y = &b->symbol[i];
+        same = sx_span_equal(x->name, y->name) && x->low == y->low && x->high == y->high;
+    }
+    return same ? SX_OK : SX_FAIL(c->cx, SX_INPUT, "certificate: programs of different symbols");
+}
+
+static sx_code read_step(checker *c)
+{
+    sx_span line;
+    SX_TRY(read_line(c, &line));
+    if (!sx_rule_find(take_word(&line), &c->rule)) {
+        return SX_FAIL(c->cx, SX_INPUT, "certificate: step %u names no rule", c->number);
+    }
+    for (c->node_count = 0; line.len > 0; c->node_count++) {
+        uint64_t number;
+        if (c->node_count >= STEP_NODES_MAX || !take_number(&line, c->term_count - 1, &number)) {
+            return refuse(c, "its terms are not numbers of terms");
+        }
+        c->node[c->node_count] = c->term[number];
+    }
+    return c->node_count >= 2 ? SX_OK : refuse(c, "two terms are needed");
+}
+
+static sx_code read_steps(checker *c, sx_certificate *certificate)
+{
+    sx_span line;
+    uint64_t count;
+    SX_TRY(read_line(c, &line));
+    if (!sx_span_is(take_word(&line), "steps") ||
+        !take_number(&line, SX_CERTIFICATE_STEPS_MAX, &count)) {
+        return malformed(c, "steps and their number");
+    }
+    for (c->number = 1; c->number <= count; c->number++) {
+        SX_TRY(read_step(c));
+        SX_TRY(sx_spend(c->cx, 1));
+        SX_TRY(c->rule < SX_RULE_ROUNDS_COUNT ? check_rewrite(c) : check_fusion(c));
+        SX_TRY(accept(c, c->node[0], c->node[1]));
+        certificate->rule_count[c->rule]++;
+    }
+    certificate->step_count = (uint32_t)count;
+    SX_TRY(read_line(c, &line));
+    if (!sx_span_is(line, "end") || c->at != c->end) {
+        return malformed(c, "the end");
+    }
+    return SX_OK;
+}
+
+/* Every output of the first program is that of the same name of the second; parameters are the same. */
+static sx_code check_outputs(checker *c, const sx_graph *a, const uint32_t *a_node,
+                             const sx_graph *b, const uint32_t *b_node)
+{
+    bool same = a->output_count == b->output_count;
+    for (uint32_t i = 0; same && i < a->output_count; i++) {
+        const sx_output *x = &a->output[i];
+        const sx_output *y = &b->output[i];
+        SX_TRY(is_equal(c, a_node[x->node.i], b_node[y->node.i], &same));
+        same = same && sx_span_equal(x->name, y->name);
+        if (!same) {
+            return SX_FAIL(c->cx, SX_INPUT, "certificate: output '%.*s' is not shown to be equal",
+                           (int)x->name.len, (const char *)x->name.ptr);
+        }
+    }
+    return same ? SX_OK : SX_FAIL(c->cx, SX_INPUT, "certificate: other outputs");
+}
+
+/* Both records must say the same of every term. */
+static sx_code check_agreement(checker *c)
+{
+    const sx_eg *eg = &c->t.eg;
+    c->closed = false;
+    SX_TRY(close_congruence(c));
+    for (uint32_t n = 0; n < eg->node_count; n++) {
+        if (rep_of(c, sx_eg_find(eg, n)) != rep_of(c, n) ||
+            sx_eg_find(eg, rep_of(c, n)) != sx_eg_find(eg, n)) {
+            return SX_FAIL(c->cx, SX_INTERNAL, "certificate: term %u: closure and e-graph differ",
+                           n);
+        }
+    }
+    return SX_OK;
+}
+
+sx_code sx_certificate_check(sx_ctx *cx, sx_span text, sx_certificate *certificate)
+{
+    checker *c = SX_NEW(cx, checker);
+    sx_graph *input, *output, *terms;
+    uint32_t *input_node, *output_node;
+    sx_span line;
+    if (c == NULL) {
+        return cx->error.code;
+    }
+    *certificate = (sx_certificate){0};
+    c->cx = cx;
+    c->at = text.ptr;
+    c->end = text.ptr + text.len;
+    SX_TRY(read_line(c, &line));
+    if (!sx_span_is(line, "symplex-proof 1")) {
+        return SX_FAIL(cx, SX_INPUT, "certificate: does not begin with 'symplex-proof 1'");
+    }
+    SX_TRY(read_program(c, "input", &input));
+    SX_TRY(read_program(c, "output", &output));
+    SX_TRY(read_program(c, "terms", &terms));
+    SX_TRY(same_interface(c, input, output));
+    SX_TRY(same_interface(c, input, terms));
+    SX_TRY(sx_tensors_init(cx, &c->t, input));
+    SX_TRY(add_program(c, input, &input_node));
+    SX_TRY(add_program(c, output, &output_node));
+    SX_TRY(add_program(c, terms, &c->term));
+    c->term_count = terms->node_count;
+    sx_eg_language language = sx_tensors_language(&c->t);
+    SX_TRY(sx_eg_ruleset_init(cx, &c->set, &language, sx_rules, SX_RULE_ROUNDS_COUNT));
+    SX_TRY(read_steps(c, certificate));
+    SX_TRY(check_outputs(c, input, input_node, output, output_node));
+    SX_TRY(check_agreement(c));
+    certificate->input = input;
+    certificate->output = output;
+    certificate->term_count = terms->node_count;
+    return SX_OK;
+}
