@@ -64,6 +64,7 @@ static double op_weight(sx_op op)
     case SX_OP_LOG_SOFTMAX: return 20;
     case SX_OP_LAYER_NORM: return 10;
     case SX_OP_RMS_NORM: return 6;
+    case SX_OP_BATCH_NORM: return 4 + 12;
     default: return 1;
     }
 }
@@ -210,6 +211,15 @@ static void cost_plain(const scope *s, sx_op op, const sx_attr *attr, const sx_t
     switch (info->op_class) {
     case SX_OPCLASS_DOT: cost->flops = dot_flops(s, attr, &input[0], result); break;
     case SX_OPCLASS_REDUCE: cost->flops = elements(s, &input[0]); break;
+    case SX_OPCLASS_WINDOW:
+        cost->flops = elements(s, result);
+        for (uint32_t d = 0; d < attr->window.count; d++) {
+            cost->flops *= (double)attr->window.v[d];
+        }
+        break;
+    case SX_OPCLASS_CONV:
+        cost->flops = 2 * elements(s, result) * elements(s, &input[1]) / extent(s, input[1].dim[0]);
+        break;
     case SX_OPCLASS_COMPOSITE:
         if (op == SX_OP_ATTENTION) {
             cost_attention(s, input, input_count, result, cost);
@@ -226,6 +236,7 @@ static void cost_plain(const scope *s, sx_op op, const sx_attr *attr, const sx_t
     case SX_OPCLASS_VIEW:
     case SX_OPCLASS_CONCAT:
     case SX_OPCLASS_GATHER:
+    case SX_OPCLASS_MOVE:
     case SX_OPCLASS_FUSED: break;
     }
 }

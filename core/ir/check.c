@@ -407,6 +407,9 @@ static sx_code dispatch(const sx_infer *in)
     case SX_OPCLASS_REDUCE: return sx_infer_reduce(in);
     case SX_OPCLASS_DOT: return sx_infer_dot_general(in);
     case SX_OPCLASS_GATHER: return sx_infer_gather(in);
+    case SX_OPCLASS_MOVE: return in->op == SX_OP_REVERSE ? sx_infer_reverse(in) : sx_infer_pad(in);
+    case SX_OPCLASS_WINDOW: return sx_infer_reduce_window(in);
+    case SX_OPCLASS_CONV: return sx_infer_convolution(in);
     case SX_OPCLASS_COMPOSITE: return sx_infer_composite(in);
     case SX_OPCLASS_FUSED: return infer_fused(in);
     }

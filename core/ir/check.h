@@ -42,5 +42,10 @@ sx_code sx_infer_concatenate(const sx_infer *in);
 sx_code sx_infer_reduce(const sx_infer *in);
 sx_code sx_infer_dot_general(const sx_infer *in);
 sx_code sx_infer_gather(const sx_infer *in);
+/* check_window.c */
+sx_code sx_infer_reverse(const sx_infer *in);
+sx_code sx_infer_pad(const sx_infer *in);
+sx_code sx_infer_reduce_window(const sx_infer *in);
+sx_code sx_infer_convolution(const sx_infer *in);
 sx_code sx_infer_composite(const sx_infer *in);
 #endif

@@ -442,11 +442,35 @@ static sx_code infer_online(const sx_infer *in)
     return SX_OK;
 }
 
+/* Operands 1.. have one element for each index along `axis` of operand 0. */
+static sx_code infer_batch_norm(const sx_infer *in)
+{
+    const sx_type *x = &in->input[0];
+    SX_TRY(sx_check_axis(in, x->rank));
+    if (in->attr->eps < 0.0) {
+        return SX_FAIL(in->cx, SX_INPUT, "%s: eps is %g, at least 0", in->name, in->attr->eps);
+    }
+    for (uint32_t k = 1; k < in->input_count; k++) {
+        const sx_type *channel = &in->input[k];
+        if (channel->dtype != x->dtype || channel->rank != 1) {
+            return SX_FAIL(in->cx, SX_INPUT, "%s: operand %u is %s of rank %u, not %s of rank 1",
+                           in->name, k, sx_dtype_name(channel->dtype), channel->rank,
+                           sx_dtype_name(x->dtype));
+        }
+        SX_TRY(check_axes(in, 0, (uint32_t)in->attr->axis, k, 0));
+    }
+    *in->result = *x;
+    return SX_OK;
+}
+
 sx_code sx_infer_composite(const sx_infer *in)
 {
     SX_TRY(check_float(in));
     if (in->op == SX_OP_ONLINE_DOT) {
         return infer_online(in);
+    }
+    if (in->op == SX_OP_BATCH_NORM) {
+        return infer_batch_norm(in);
     }
     if (in->op == SX_OP_ATTENTION) {
         return infer_attention(in);

@@ -15,6 +15,7 @@ bool sx_op_is_composite(sx_op op)
     case SX_OP_LOG_SOFTMAX:
     case SX_OP_LAYER_NORM:
     case SX_OP_RMS_NORM:
+    case SX_OP_BATCH_NORM:
     case SX_OP_ATTENTION:
     case SX_OP_ONLINE_DOT: return true;
     }
@@ -144,6 +145,16 @@ static uint32_t rms_norm(recipe *r, const uint32_t x[2], double count, double ep
     return binary(r, SX_OP_MULTIPLY, unit, x[1]);
 }
 
+/* The factor of a channel first: it follows from weights alone. */
+static uint32_t batch_norm(recipe *r, const uint32_t x[SX_COMPOSE_INPUTS_MAX], double eps)
+{
+    uint32_t small = constant(r, eps);
+    uint32_t root = unary(r, SX_OP_RSQRT, binary(r, SX_OP_ADD, x[4], small));
+    uint32_t factor = binary(r, SX_OP_MULTIPLY, x[1], root);
+    uint32_t centred = binary(r, SX_OP_SUBTRACT, x[0], x[3]);
+    return binary(r, SX_OP_ADD, binary(r, SX_OP_MULTIPLY, centred, factor), x[2]);
+}
+
 uint32_t sx_compose_axes(sx_op op, const sx_attr *attr, const sx_type *input)
 {
     uint32_t rank = input[0].rank;
@@ -184,7 +195,7 @@ sx_code sx_compose(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *inp
                    uint32_t *result)
 {
     SX_ASSERT(sx_op_is_composite(op) && op != SX_OP_ATTENTION && op != SX_OP_ONLINE_DOT);
-    SX_ASSERT(input_count >= 1 && input_count <= 3);
+    SX_ASSERT(input_count >= 1 && input_count <= SX_COMPOSE_INPUTS_MAX);
     sx_dtype dtype = input[0].dtype;
     bool is_narrow = sx_dtype_class_of(dtype) == SX_CLASS_FLOAT && sx_dtype_bytes(dtype) < 4;
     recipe r = {.emitter = emitter, .dtype = is_narrow && op != SX_OP_RELU ? SX_F32 : dtype};
@@ -192,7 +203,7 @@ sx_code sx_compose(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *inp
     if (op == SX_OP_LAYER_NORM || op == SX_OP_RMS_NORM) {
         SX_TRY(row_elements(cx, op, attr, input, &count));
     }
-    uint32_t x[3] = {0, 0, 0};
+    uint32_t x[SX_COMPOSE_INPUTS_MAX] = {0};
     for (uint32_t k = 0; k < input_count; k++) {
         x[k] = convert(&r, input[k].dtype, r.dtype, handle[k]);
     }
@@ -211,6 +222,7 @@ sx_code sx_compose(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *inp
     case SX_OP_LOG_SOFTMAX: made = log_softmax(&r, x[0]); break;
     case SX_OP_LAYER_NORM: made = layer_norm(&r, x, count, attr->eps); break;
     case SX_OP_RMS_NORM: made = rms_norm(&r, x, count, attr->eps); break;
+    case SX_OP_BATCH_NORM: made = batch_norm(&r, x, attr->eps); break;
     }
     *result = convert(&r, r.dtype, dtype, made);
     return r.code;
@@ -340,19 +352,25 @@ static sx_code decompose_recipe(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_
     if (n == NULL) {
         return cx->error.code;
     }
-    sx_type type[3];
-    uint32_t handle[3];
-    SX_ASSERT(input_count >= 1 && input_count <= 3);
+    sx_type type[SX_COMPOSE_INPUTS_MAX];
+    uint32_t handle[SX_COMPOSE_INPUTS_MAX];
+    SX_ASSERT(input_count >= 1 && input_count <= SX_COMPOSE_INPUTS_MAX);
     n->cx = cx;
     n->graph = graph;
     n->full = sx_graph_node(graph, input[0])->type;
     for (uint32_t k = 0; k < input_count; k++) {
         sx_node_id node = input[k];
-        SX_TRY(repeat_rows(cx, graph, &n->full, &node));
+        bool per_channel = op == SX_OP_BATCH_NORM && k > 0;
+        if (!per_channel) {
+            SX_TRY(repeat_rows(cx, graph, &n->full, &node));
+        }
         type[k] = sx_graph_node(graph, node)->type;
-        handle[k] = keep(n, (value){VALUE_FULL, node, type[k].dtype, 0});
+        value_shape shape = per_channel ? VALUE_REDUCED : VALUE_FULL;
+        handle[k] = keep(n, (value){shape, node, type[k].dtype, 0});
     }
-    split_dims(n, sx_compose_axes(op, attr, type));
+    /* values of a channel are those that all other dimensions share */
+    split_dims(n, op == SX_OP_BATCH_NORM ? ((1u << n->full.rank) - 1) & ~(1u << attr->axis)
+                                         : sx_compose_axes(op, attr, type));
     sx_emitter emitter = {n, node_constant, node_apply, node_reduce};
     uint32_t made;
     SX_TRY(sx_compose(cx, op, attr, type, input_count, handle, &emitter, &made));
@@ -521,7 +539,7 @@ sx_code sx_decompose(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
         return SX_FAIL(cx, SX_INPUT, "%s: %u inputs, from %u to %u", info->name, input_count,
                        info->input_min, info->input_max);
     }
-    sx_type type[4];
+    sx_type type[SX_COMPOSE_INPUTS_MAX];
     for (uint32_t k = 0; k < input_count; k++) {
         type[k] = sx_graph_node(graph, input[k])->type;
     }

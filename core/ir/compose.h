@@ -7,6 +7,8 @@
 #define SX_CORE_IR_COMPOSE_H
 #include "core/ir/ir.h"
 
+#define SX_COMPOSE_INPUTS_MAX 5
+
 /* Values are handles of the emitter. A reduced value combines with a full one by being repeated along the reduced axes. */
 typedef struct {
     void *self;
@@ -19,7 +21,7 @@ typedef struct {
 } sx_emitter;
 
 /* Emits composite `op` (any but attention) on inputs `handle`, whose types are `input`. The inputs behave as if broadcast to the
- * shape of input 0. */
+ * shape of input 0; those of batch_norm but the first lie along `axis`. */
 sx_code sx_compose(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *input,
                    uint32_t input_count, const uint32_t *handle, const sx_emitter *emitter,
                    uint32_t *result);

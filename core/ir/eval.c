@@ -216,6 +216,11 @@ static sx_code eval_primitive(const eval *e)
     case SX_OPCLASS_REDUCE: return eval_reduce(e);
     case SX_OPCLASS_DOT: return sx_eval_dot(e->cx, e->attr, e->mode, e->input, e->type, e->result);
     case SX_OPCLASS_GATHER: return eval_gather(e);
+    case SX_OPCLASS_MOVE:
+        return e->op == SX_OP_REVERSE ? sx_eval_reverse(e->cx, e->attr, e->input, e->result)
+                                      : sx_eval_pad(e->cx, e->attr, e->input, e->result);
+    case SX_OPCLASS_WINDOW: return sx_eval_window(e->cx, e->attr, e->mode, e->input, e->result);
+    case SX_OPCLASS_CONV: return sx_eval_convolution(e->cx, e->attr, e->mode, e->input, e->result);
     case SX_OPCLASS_FUSED:
         return sx_eval_fused(e->cx, e->attr, e->mode, e->input, e->input_count, e->type, e->result);
     case SX_OPCLASS_COMPOSITE: break;
@@ -460,10 +465,10 @@ static sx_code eval_composite(sx_ctx *cx, sx_op op, const sx_attr *attr, sx_eval
                               const sx_tensor *input, uint32_t input_count, sx_tensor *result)
 {
     sx_graph *graph;
-    sx_node_id node[4];
+    sx_node_id node[5];
     sx_node_id made;
-    static const char *const name[4] = {"a", "b", "c", "d"};
-    SX_ASSERT(input_count <= 4);
+    static const char *const name[5] = {"a", "b", "c", "d", "e"};
+    SX_ASSERT(input_count <= 5);
     SX_TRY(sx_graph_make(cx, SX_SPAN_LITERAL("composite"), NULL, &graph));
     for (uint32_t k = 0; k < input_count; k++) {
         SX_TRY(sx_build_parameter(cx, graph, name[k], false, &input[k].type, &node[k]));

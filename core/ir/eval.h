@@ -65,6 +65,13 @@ sx_cell sx_dot_step(sx_eval_mode mode, sx_dtype dtype, sx_cell sum, sx_cell x, s
 sx_code sx_tensor_make(sx_ctx *cx, const sx_type *type, sx_tensor *tensor);
 sx_code sx_eval_dot(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_tensor *input,
                     const sx_type *type, sx_tensor *result);
+/* eval_window.c; result->type is known, its cells are there. Fuel: one per element moved, combined or multiplied. */
+sx_code sx_eval_reverse(sx_ctx *cx, const sx_attr *attr, const sx_tensor *input, sx_tensor *result);
+sx_code sx_eval_pad(sx_ctx *cx, const sx_attr *attr, const sx_tensor *input, sx_tensor *result);
+sx_code sx_eval_window(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_tensor *input,
+                       sx_tensor *result);
+sx_code sx_eval_convolution(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode,
+                            const sx_tensor *input, sx_tensor *result);
 sx_code sx_eval_fused(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_tensor *input,
                       uint32_t input_count, const sx_type *type, sx_tensor *result);
 #endif

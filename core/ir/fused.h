@@ -77,10 +77,12 @@ sx_code sx_fused_infer(sx_ctx *cx, const sx_attr *attr, const sx_type *input, ui
                        sx_type *result);
 
 /* Any one operation as a fused body over its own inputs, unfused otherwise. SX_UNIMPLEMENTED for those that are no single loop
- * nest: parameter, constant (non-splat), reshape, concatenate, gather, attention; and where a stride has two symbols, a slice has a
- * symbolic offset, or the space needs more than SX_RANK_MAX dimensions. Softmax, layer_norm, rms_norm, reduce become row kernels;
- * dot_general a contraction over the space [batch, left free, right free, contracted in the order of the attribute]; views become
- * copies through the access. A reduction or contraction over nothing gets a last axis of extent 1. `fused` returns itself. */
+ * nest: parameter, constant (non-splat), reshape, concatenate, gather, reverse, pad, attention; and where a stride has two symbols, a
+ * slice has a symbolic offset, a window has padding, a convolution has groups of several output channels, or the space needs more than
+ * SX_RANK_MAX dimensions. Softmax, layer_norm, rms_norm, reduce become row kernels, reduce_window one over the space [result but its
+ * last dimension, window, last dimension]; dot_general a contraction over the space [batch, left free, right free, contracted in the
+ * order of the attribute], convolution over [n, o, places .., c, window ..] (window dimensions of extent 1 left out in both); views
+ * become copies through the access. A reduction or contraction over nothing gets a last axis of extent 1. `fused` returns itself. */
 sx_code sx_fused_lift(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *input,
                       uint32_t input_count, const sx_type *result, sx_attr *fused);
 

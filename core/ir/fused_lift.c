@@ -221,6 +221,117 @@ static sx_code lift_dot(lift *l, const sx_attr *attr, const sx_type *input)
     return put(l, &dot, &index);
 }
 
+/* ---- windows ---- */
+static bool is_zero(const sx_ints *list)
+{
+    bool zero = true;
+    for (uint32_t k = 0; k < list->count; k++) {
+        zero = zero && list->v[k] == 0;
+    }
+    return zero;
+}
+
+/* A reduced dimension of the space, unless there is nothing to walk; `at` is SX_RANK_MAX then. */
+static sx_code add_axis(lift *l, sx_dim extent, uint32_t *at)
+{
+    *at = SX_RANK_MAX;
+    if (sx_dim_equal(extent, sx_dim_of(1))) {
+        return SX_OK;
+    }
+    if (l->space.rank == SX_RANK_MAX) {
+        return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "fused: space of more than %d dimensions",
+                       SX_RANK_MAX);
+    }
+    *at = l->space.rank;
+    l->body->axes |= 1u << l->space.rank;
+    l->space.dim[l->space.rank++] = extent;
+    return SX_OK;
+}
+
+static sx_code set_stride(lift *l, sx_access *access, uint32_t at, sx_dim stride, int64_t factor)
+{
+    if (at < SX_RANK_MAX && !sx_dim_multiply(stride, sx_dim_of(factor), &access->stride[at])) {
+        return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "fused: a stride exceeds %lld",
+                       (long long)SX_ELEMENTS_MAX);
+    }
+    return SX_OK;
+}
+
+/* The window's dimensions stand before the last one of the result, so that vectors run along the latter. */
+static sx_code lift_window(lift *l, const sx_attr *attr, const sx_type *input)
+{
+    sx_dim stride[SX_RANK_MAX];
+    sx_access access = empty_access();
+    uint32_t rank = input->rank;
+    if (!is_zero(&attr->low) || !is_zero(&attr->high)) {
+        return SX_FAIL(l->cx, SX_UNIMPLEMENTED,
+                       "reduce_window: with padding it is not one loop nest");
+    }
+    SX_TRY(strides_of(l->cx, input, stride));
+    sx_dim last = l->space.dim[rank - 1];
+    l->space.rank = rank - 1;
+    for (uint32_t d = 0; d < rank; d++) {
+        uint32_t at;
+        SX_TRY(add_axis(l, sx_dim_of(attr->window.v[d]), &at));
+        SX_TRY(set_stride(l, &access, at, stride[d], attr->dilation.v[d]));
+    }
+    if (l->body->axes == 0) {
+        SX_TRY(add_unit_axis(l));
+    }
+    if (l->space.rank == SX_RANK_MAX) {
+        return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "reduce_window: space of more than %d dimensions",
+                       SX_RANK_MAX);
+    }
+    l->space.dim[l->space.rank++] = last;
+    for (uint32_t d = 0; d < rank; d++) {
+        uint32_t at = d + 1 < rank ? d : l->space.rank - 1;
+        SX_TRY(set_stride(l, &access, at, stride[d], attr->stride.v[d]));
+    }
+    sx_instr reduce = {.kind = SX_BODY_REDUCE, .reducer = attr->reducer, .dtype = input->dtype};
+    uint32_t index;
+    SX_TRY(put_arg(l, 0, &access, input->dtype, &reduce.x));
+    return put(l, &reduce, &index);
+}
+
+/* Space [n, o, places .., c, window ..]. */
+static sx_code lift_convolution(lift *l, const sx_attr *attr, const sx_type *input)
+{
+    sx_dim x[SX_RANK_MAX];
+    sx_dim w[SX_RANK_MAX];
+    sx_access access[2] = {empty_access(), empty_access()};
+    const sx_type *weight = &input[1];
+    bool by_channel = sx_dim_equal(weight->dim[0], sx_dim_of(attr->groups));
+    if (!is_zero(&attr->low) || !is_zero(&attr->high) || (attr->groups > 1 && !by_channel)) {
+        return SX_FAIL(l->cx, SX_UNIMPLEMENTED,
+                       "convolution: with %s it is not one loop nest of this shape",
+                       attr->groups > 1 && !by_channel ? "groups of several outputs" : "padding");
+    }
+    SX_TRY(strides_of(l->cx, &input[0], x));
+    SX_TRY(strides_of(l->cx, weight, w));
+    access[0].stride[0] = x[0];
+    access[1].stride[1] = w[0];
+    if (attr->groups > 1 && !sx_dim_multiply(x[1], weight->dim[1], &access[0].stride[1])) {
+        return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "convolution: a stride has two symbols");
+    }
+    for (uint32_t d = 2; d < weight->rank; d++) {
+        SX_TRY(set_stride(l, &access[0], d, x[d], attr->stride.v[d - 2]));
+    }
+    for (uint32_t d = 1; d < weight->rank; d++) {
+        uint32_t at;
+        SX_TRY(add_axis(l, weight->dim[d], &at));
+        SX_TRY(set_stride(l, &access[0], at, x[d], d > 1 ? attr->dilation.v[d - 2] : 1));
+        SX_TRY(set_stride(l, &access[1], at, w[d], 1));
+    }
+    if (l->body->axes == 0) {
+        SX_TRY(add_unit_axis(l));
+    }
+    sx_instr dot = {.kind = SX_BODY_DOT, .dtype = l->space.dtype};
+    uint32_t index;
+    SX_TRY(put_arg(l, 0, &access[0], input[0].dtype, &dot.x));
+    SX_TRY(put_arg(l, 1, &access[1], weight->dtype, &dot.y));
+    return put(l, &dot, &index);
+}
+
 /* ---- composites: the emitter of instructions ---- */
 static sx_code emit_constant(void *self, sx_dtype dtype, double value, uint32_t *handle)
 {
@@ -248,11 +359,18 @@ static sx_code emit_reduce(void *self, sx_reducer reducer, sx_dtype dtype, uint3
 static sx_code lift_composite(lift *l, sx_op op, const sx_attr *attr, const sx_type *input,
                               uint32_t input_count)
 {
-    uint32_t handle[3] = {0, 0, 0};
+    uint32_t handle[SX_COMPOSE_INPUTS_MAX] = {0};
     uint32_t result;
-    SX_ASSERT(input_count <= 3);
+    SX_ASSERT(input_count <= SX_COMPOSE_INPUTS_MAX);
     for (uint32_t k = 0; k < input_count; k++) {
-        SX_TRY(put_operand(l, k, &input[k], &handle[k]));
+        if (op == SX_OP_BATCH_NORM && k > 0) {
+            uint32_t at[SX_RANK_MAX] = {(uint32_t)attr->axis};
+            sx_access access;
+            SX_TRY(access_at(l->cx, &input[k], at, &access));
+            SX_TRY(put_arg(l, k, &access, input[k].dtype, &handle[k]));
+        } else {
+            SX_TRY(put_operand(l, k, &input[k], &handle[k]));
+        }
     }
     l->body->axes = sx_compose_axes(op, attr, input);
     sx_emitter emitter = {l, emit_constant, emit_apply, emit_reduce};
@@ -278,6 +396,12 @@ static sx_code lift_op(lift *l, sx_op op, const sx_attr *attr, const sx_type *in
     }
     if (op == SX_OP_DOT_GENERAL) {
         return lift_dot(l, attr, input);
+    }
+    if (op == SX_OP_REDUCE_WINDOW) {
+        return lift_window(l, attr, input);
+    }
+    if (op == SX_OP_CONVOLUTION) {
+        return lift_convolution(l, attr, input);
     }
     if (sx_op_is_composite(op) && op != SX_OP_ATTENTION && op != SX_OP_ONLINE_DOT) {
         return lift_composite(l, op, attr, input, input_count);

@@ -168,6 +168,9 @@ typedef enum {
     SX_OPCLASS_REDUCE,
     SX_OPCLASS_DOT,
     SX_OPCLASS_GATHER,
+    SX_OPCLASS_MOVE,
+    SX_OPCLASS_WINDOW,
+    SX_OPCLASS_CONV,
     SX_OPCLASS_COMPOSITE,
     SX_OPCLASS_FUSED
 } sx_op_class;
@@ -306,7 +309,7 @@ sx_code sx_graph_parse(sx_ctx *cx, sx_span text, sx_graph **graph);
 #define SX_TEXT_BYTES_MAX ((size_t)64 << 20)
 #define SX_TEXT_VERSION 1 /* the text starts with "sx 1" */
 
-/* compose.c: a composite (softmax, layer_norm, rms_norm, attention, log_softmax, relu, gelu, gelu_tanh, silu) as primitives
+/* compose.c: a composite (softmax, layer_norm, rms_norm, batch_norm, attention, log_softmax, relu, gelu, gelu_tanh, silu) as primitives
  * appended to `graph`. This decomposition is the meaning of the composite. */
 bool sx_op_is_composite(sx_op op);
 sx_code sx_decompose(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,

@@ -313,6 +313,76 @@ static void draft_gather(gen *g, const sx_type *x, draft *d)
     push(d, node_of(g, &index));
 }
 
+/* Paddings, steps and distances of `count` dimensions. */
+static void draft_sliding(gen *g, uint32_t count, draft *d)
+{
+    sx_attr *a = &d->attr;
+    a->stride.count = a->low.count = a->high.count = a->dilation.count = count;
+    bool padded = chance(g, 2);
+    for (uint32_t i = 0; i < count; i++) {
+        a->stride.v[i] = 1 + (chance(g, 2) ? below(g, 3) : 0);
+        a->low.v[i] = padded ? below(g, 3) : 0;
+        a->high.v[i] = padded ? below(g, 3) : 0;
+        a->dilation.v[i] = chance(g, 3) ? 2 : 1;
+    }
+}
+
+static void draft_window(gen *g, const sx_type *x, draft *d)
+{
+    draft_sliding(g, x->rank, d);
+    d->attr.reducer = (sx_reducer)below(g, SX_REDUCER_COUNT);
+    d->attr.window.count = x->rank;
+    for (uint32_t i = 0; i < x->rank; i++) {
+        bool slides = sx_dim_is_constant(x->dim[i]) && chance(g, 2);
+        d->attr.window.v[i] = slides ? 1 + below(g, 3) : 1;
+        if (!sx_dim_is_constant(x->dim[i])) {
+            d->attr.low.v[i] = d->attr.high.v[i] = 0;
+        }
+    }
+}
+
+static void draft_convolution(gen *g, const sx_type *x, draft *d)
+{
+    if (x->rank < 3 || !sx_dim_is_constant(x->dim[1])) {
+        push(d, d->input[0]);
+        return;
+    }
+    draft_sliding(g, x->rank - 2, d);
+    sx_type w = *x;
+    int64_t groups = chance(g, 2) ? 1 : 1 + below(g, (uint64_t)x->dim[1].scale);
+    groups = x->dim[1].scale % groups == 0 ? groups : x->dim[1].scale;
+    d->attr.groups = groups;
+    w.dim[0] = sx_dim_of(groups * (1 + (int64_t)below(g, 3)));
+    w.dim[1].scale /= groups;
+    for (uint32_t i = 2; i < x->rank; i++) {
+        bool slides = sx_dim_is_constant(x->dim[i]);
+        w.dim[i] = sx_dim_of(slides ? 1 + below(g, 3) : 1);
+        if (!slides) {
+            d->attr.low.v[i - 2] = d->attr.high.v[i - 2] = 0;
+        }
+    }
+    push(d, node_of(g, &w));
+}
+
+static void draft_move(gen *g, sx_op op, const sx_type *x, draft *d)
+{
+    sx_attr *a = &d->attr;
+    a->low.count = a->high.count = a->interior.count = x->rank;
+    for (uint32_t i = 0; i < x->rank; i++) {
+        bool padded = sx_dim_is_constant(x->dim[i]) && chance(g, 2);
+        a->low.v[i] = padded ? below(g, 3) : 0;
+        a->high.v[i] = padded ? below(g, 3) : 0;
+        a->interior.v[i] = padded && chance(g, 3) ? 1 + below(g, 2) : 0;
+        if (chance(g, 2)) {
+            a->dims.v[a->dims.count++] = i;
+        }
+    }
+    sx_type value = {.dtype = x->dtype};
+    if (op == SX_OP_PAD) {
+        push(d, node_of(g, &value));
+    }
+}
+
 static void draft_composite(gen *g, sx_op op, const sx_type *x, draft *d)
 {
     d->attr.axis = below(g, x->rank + 1);
@@ -337,6 +407,12 @@ static void draft_composite(gen *g, sx_op op, const sx_type *x, draft *d)
             d->attr.rhs_contract = (sx_ints){1, {0}};
             d->attr.form /= 2;
             push(d, node_of(g, &v));
+        }
+    }
+    if (op == SX_OP_BATCH_NORM && d->attr.axis < x->rank) {
+        sx_type channel = {.dtype = x->dtype, .rank = 1, .dim = {x->dim[d->attr.axis]}};
+        while (d->input_count < 5) {
+            push(d, node_of(g, &channel));
         }
     }
     if (op == SX_OP_ATTENTION && x->rank >= 2) {
@@ -415,6 +491,9 @@ static bool fill_draft(gen *g, sx_op op, sx_node_id from, draft *d)
     case SX_OPCLASS_REDUCE: draft_reduce(g, &x, d); return true;
     case SX_OPCLASS_DOT: draft_dot(g, &x, d); return true;
     case SX_OPCLASS_GATHER: draft_gather(g, &x, d); return true;
+    case SX_OPCLASS_MOVE: draft_move(g, op, &x, d); return true;
+    case SX_OPCLASS_WINDOW: draft_window(g, &x, d); return true;
+    case SX_OPCLASS_CONV: draft_convolution(g, &x, d); return true;
     case SX_OPCLASS_COMPOSITE: draft_composite(g, op, &x, d); return true;
     case SX_OPCLASS_FUSED: return draft_fused(g, from, d);
     }

@@ -202,6 +202,69 @@ static void make_norm(sx_rng *rng, sx_op op, sx_test_op *made)
     }
 }
 
+static void make_batch_norm(sx_rng *rng, sx_test_op *made)
+{
+    sx_type *x = &made->input[0];
+    made->attr.eps = below(rng, 2) == 0 ? 1e-5 : 0.125;
+    made->input_count = 5;
+    for (uint32_t k = 1; k < 5; k++) {
+        made->input[k] = (sx_type){.dtype = x->dtype, .rank = 1};
+        made->input[k].dim[0] = x->dim[made->attr.axis];
+    }
+}
+
+static void make_sliding(sx_rng *rng, uint32_t count, sx_attr *attr)
+{
+    attr->stride.count = attr->low.count = attr->high.count = attr->dilation.count = count;
+    bool padded = below(rng, 2) == 0;
+    for (uint32_t d = 0; d < count; d++) {
+        attr->stride.v[d] = 1 + below(rng, 3);
+        attr->low.v[d] = padded ? below(rng, 4) : 0;
+        attr->high.v[d] = padded ? below(rng, 4) : 0;
+        attr->dilation.v[d] = 1 + below(rng, 2);
+    }
+}
+
+/* Three in four of one spatial dimension or two. */
+static void make_convolution(sx_rng *rng, sx_test_op *made)
+{
+    uint32_t spatial = below(rng, 4) == 0 ? 3 : 1 + below(rng, 2);
+    int64_t groups = 1 + below(rng, 3);
+    int64_t channels = 1 + below(rng, 3);
+    sx_type *x = &made->input[0];
+    sx_type *w = &made->input[1];
+    make_sliding(rng, spatial, &made->attr);
+    made->attr.groups = groups;
+    x->rank = w->rank = 2 + spatial;
+    x->dim[0] = sx_dim_of(1 + below(rng, 3));
+    x->dim[1] = sx_dim_of(groups * channels);
+    w->dim[0] = sx_dim_of(groups * (1 + below(rng, 3)));
+    w->dim[1] = sx_dim_of(channels);
+    for (uint32_t d = 2; d < x->rank; d++) {
+        x->dim[d] = sx_dim_of(1 + below(rng, 7));
+        w->dim[d] = sx_dim_of(1 + below(rng, 3));
+    }
+}
+
+static void make_window(sx_rng *rng, sx_test_op *made)
+{
+    make_sliding(rng, made->input[0].rank, &made->attr);
+    made->attr.window.count = made->input[0].rank;
+    for (uint32_t d = 0; d < made->input[0].rank; d++) {
+        made->attr.window.v[d] = 1 + below(rng, 3);
+    }
+}
+
+static void make_pad(sx_rng *rng, sx_test_op *made)
+{
+    make_sliding(rng, made->input[0].rank, &made->attr);
+    made->input[1] = (sx_type){.dtype = made->input[0].dtype};
+    made->attr.interior.count = made->input[0].rank;
+    for (uint32_t d = 0; d < made->input[0].rank; d++) {
+        made->attr.interior.v[d] = below(rng, 3) == 0 ? 1 + below(rng, 2) : 0;
+    }
+}
+
 static void make_constant(sx_ctx *cx, sx_rng *rng, sx_test_op *made)
 {
     sx_type *type = &made->attr.type;
@@ -229,7 +292,7 @@ static void fill_attributes(sx_ctx *cx, sx_rng *rng, sx_op op, sx_test_op *made)
     } else if (op == SX_OP_IOTA || op == SX_OP_CONSTANT) {
         attr->type = *x;
         made->input_count = 0;
-    } else if (op == SX_OP_REDUCE) {
+    } else if (op == SX_OP_REDUCE || op == SX_OP_REVERSE) {
         attr->dims = some_dims(rng, rank);
     } else if (op == SX_OP_GATHER) {
         made->input[1] = sx_test_type(rng, SX_I32, 2, 3);
@@ -241,6 +304,14 @@ static void fill_attributes(sx_ctx *cx, sx_rng *rng, sx_op op, sx_test_op *made)
         }
     } else if (op == SX_OP_LAYER_NORM || op == SX_OP_RMS_NORM) {
         make_norm(rng, op, made);
+    } else if (op == SX_OP_BATCH_NORM) {
+        make_batch_norm(rng, made);
+    } else if (op == SX_OP_PAD) {
+        make_pad(rng, made);
+    } else if (op == SX_OP_REDUCE_WINDOW) {
+        make_window(rng, made);
+    } else if (op == SX_OP_CONVOLUTION) {
+        make_convolution(rng, made);
     } else if (op == SX_OP_DOT_GENERAL) {
         make_dot(rng, made);
     } else if (op == SX_OP_ATTENTION) {
@@ -273,7 +344,7 @@ void sx_test_op_make(sx_ctx *cx, sx_rng *rng, sx_op op, sx_test_op *made)
         made->op = op;
         sx_type type = sx_test_type(rng, (sx_dtype)below(rng, SX_DTYPE_COUNT), 4, 5);
         made->input_count = sx_op_info_of(op)->input_min;
-        for (uint32_t k = 0; k < 4; k++) {
+        for (uint32_t k = 0; k < SX_TEST_INPUTS_MAX; k++) {
             made->input[k] = type;
         }
         if (op == SX_OP_SELECT) {

@@ -5,11 +5,13 @@
 #include "core/ir/fused.h"
 #include "core/ir/ir.h"
 
+#define SX_TEST_INPUTS_MAX 5
+
 /* One operation with operand types it accepts. */
 typedef struct {
     sx_op op;
     sx_attr attr;
-    sx_type input[4];
+    sx_type input[SX_TEST_INPUTS_MAX];
     uint32_t input_count;
     sx_type result;
 } sx_test_op;

@@ -258,6 +258,49 @@ START_TEST(test_combining)
 }
 END_TEST
 
+#define SLIDE(n, s, l, h, d) .stride = s, .low = l, .high = h, .dilation = d
+#define ONES2 L(2, 1, 1)
+#define ZEROS2 L(2, 0, 0)
+
+START_TEST(test_windows)
+{
+    const infer_case cases[] = {
+        GOOD_A(REVERSE, "f32[b,4]", (.dims = L(2, 0, 1)), "f32[b,4]"),
+        BAD_A(REVERSE, "dims is not ascending: 0 after 1", (.dims = L(2, 1, 0)), "f32[b,4]"),
+        GOOD_A(PAD, "f32[b,14]", (.low = L(2, 0, 1), .high = L(2, 0, 3), .interior = L(2, 0, 2)), "f32[b,4] f32[]"),
+        BAD_A(PAD, "low has 1 numbers for 2 dimensions", (.low = L(1, 0), .high = ZEROS2, .interior = ZEROS2), "f32[b,4] f32[]"),
+        BAD_A(PAD, "high[1] is -1, from 0", (.low = ZEROS2, .high = L(2, 0, -1), .interior = ZEROS2), "f32[b,4] f32[]"),
+        BAD_A(PAD, "operand 1 is f16 of rank 0, not f32 of rank 0", (.low = ZEROS2, .high = ZEROS2, .interior = ZEROS2), "f32[b,4] f16[]"),
+        BAD_A(PAD, "operand 1 is f32 of rank 1", (.low = ZEROS2, .high = ZEROS2, .interior = ZEROS2), "f32[b,4] f32[1]"),
+        FAIL_A(PAD, SX_UNIMPLEMENTED, "axis 0: extent b and padding", (.low = L(2, 1, 0), .high = ZEROS2, .interior = ZEROS2), "f32[b,4] f32[]"),
+        FAIL_A(PAD, SX_LIMIT, "axis 1: extent beyond", (.low = L(2, 0, SX_EXTENT_MAX), .high = L(2, 0, SX_EXTENT_MAX), .interior = L(2, 0, SX_EXTENT_MAX)), "f32[b,4000000000] f32[]"),
+        GOOD_A(REDUCE_WINDOW, "f32[b,3]", (SLIDE(2, L(2, 1, 2), L(2, 0, 1), L(2, 0, 1), L(2, 1, 2)), .window = L(2, 1, 2)), "f32[b,5]"),
+        GOOD_A(REDUCE_WINDOW, "f32[b,5]", (SLIDE(2, L(2, 2, 1), ZEROS2, ZEROS2, ONES2), .window = L(2, 2, 1)), "f32[2*b,5]"),
+        BAD_A(REDUCE_WINDOW, "operand 0 has rank 0", (.reducer = SX_SUM), "f32[]"),
+        BAD_A(REDUCE_WINDOW, "window[1] is 0, from 1", (SLIDE(2, ONES2, ZEROS2, ZEROS2, ONES2), .window = L(2, 1, 0)), "f32[b,5]"),
+        BAD_A(REDUCE_WINDOW, "stride[0] is 0, from 1", (SLIDE(2, L(2, 0, 1), ZEROS2, ZEROS2, ONES2), .window = ONES2), "f32[b,5]"),
+        BAD_A(REDUCE_WINDOW, "dilation has 1 numbers", (SLIDE(2, ONES2, ZEROS2, ZEROS2, L(1, 1)), .window = ONES2), "f32[b,5]"),
+        BAD_A(REDUCE_WINDOW, "axis 1: the window covers 7 elements, the padded extent is 6", (SLIDE(2, ONES2, L(2, 0, 1), ZEROS2, L(2, 1, 3)), .window = L(2, 1, 3)), "f32[b,5]"),
+        BAD_A(REDUCE_WINDOW, "maximum of bool", (SLIDE(1, L(1, 1), L(1, 0), L(1, 0), L(1, 1)), .window = L(1, 1), .reducer = SX_MAX), "bool[5]"),
+        FAIL_A(REDUCE_WINDOW, SX_UNIMPLEMENTED, "axis 0: windows of 2 by 1 on extent b", (SLIDE(2, ONES2, ZEROS2, ZEROS2, ONES2), .window = L(2, 2, 1)), "f32[b,5]"),
+        FAIL_A(REDUCE_WINDOW, SX_UNIMPLEMENTED, "with padding 1", (SLIDE(2, ONES2, L(2, 1, 0), ZEROS2, ONES2), .window = L(2, 1, 1)), "f32[b,5]"),
+        FAIL_A(REDUCE_WINDOW, SX_LIMIT, "axis 0: a window of", (SLIDE(1, L(1, 1), L(1, 0), L(1, 0), L(1, SX_EXTENT_MAX)), .window = L(1, SX_EXTENT_MAX)), "f32[5]"),
+        GOOD_A(CONVOLUTION, "f32[b,16,8,4]", (SLIDE(2, L(2, 1, 2), ONES2, ONES2, ONES2), .groups = 1), "f32[b,3,8,8] f32[16,3,3,3]"),
+        GOOD_A(CONVOLUTION, "f32[b,6,2]", (SLIDE(1, L(1, 2), L(1, 0), L(1, 1), L(1, 3)), .groups = 3), "f32[b,3,6] f32[6,1,2]"),
+        GOOD_A(CONVOLUTION, "i8[1,2,1,1,1]", (SLIDE(3, L(3, 1, 1, 1), L(3, 0, 0, 0), L(3, 0, 0, 0), L(3, 1, 1, 1)), .groups = 1), "i8[1,2,3,3,3] i8[2,2,3,3,3]"),
+        BAD_A(CONVOLUTION, "operands of rank 2 and 2, takes two equal from 3 to 5", (.groups = 1), "f32[b,3] f32[16,3]"),
+        BAD_A(CONVOLUTION, "operand 0 is f32, operand 1 is f16", (.groups = 1), "f32[b,3,8] f16[16,3,3]"),
+        BAD_A(CONVOLUTION, "groups is 0, from 1", (.groups = 0), "f32[b,3,8] f32[16,3,3]"),
+        BAD_A(CONVOLUTION, "2 groups of 3 channels in operand 1, operand 0 has 4 channels", (.groups = 2), "f32[b,4,8] f32[16,3,3]"),
+        BAD_A(CONVOLUTION, "5 output channels in 2 groups", (.groups = 2), "f32[b,4,8] f32[5,2,3]"),
+        BAD_A(CONVOLUTION, "low has 0 numbers for 1 dimensions", (.stride = L(1, 1), .high = L(1, 0), .dilation = L(1, 1), .groups = 1), "f32[b,3,8] f32[16,3,3]"),
+        BAD_A(CONVOLUTION, "axis 2: the window covers 9 elements, the padded extent is 8", (SLIDE(1, L(1, 1), L(1, 0), L(1, 0), L(1, 1)), .groups = 1), "f32[b,3,8] f32[16,3,9]"),
+        FAIL_A(CONVOLUTION, SX_UNIMPLEMENTED, "axis 2: a window of symbolic extent s", (SLIDE(1, L(1, 1), L(1, 0), L(1, 0), L(1, 1)), .groups = 1), "f32[b,3,8] f32[16,3,s]"),
+    };
+    run_cases(cases, SX_COUNT(cases));
+}
+END_TEST
+
 START_TEST(test_composites)
 {
     const infer_case cases[] = {
@@ -266,6 +309,10 @@ START_TEST(test_composites)
         BAD_A(SOFTMAX, "operand 0 is i32; takes floats", (.axis = 1), "i32[b,4]"),
         GOOD_A(LAYER_NORM, "f32[b,s,4]", (.axis = 2, .eps = 1e-5), "f32[b,s,4] f32[4] f32[4]"),
         GOOD_A(RMS_NORM, "f32[b,s,4]", (.axis = 1, .eps = 1e-5), "f32[b,s,4] f32[s,4]"),
+        GOOD_A(BATCH_NORM, "f32[b,3,4]", (.axis = 1), "f32[b,3,4] f32[3] f32[3] f32[3] f32[3]"),
+        BAD_A(BATCH_NORM, "axis 0 of operand 2 has extent 4, axis 1 of operand 0 3", (.axis = 1), "f32[b,3,4] f32[3] f32[4] f32[3] f32[3]"),
+        BAD_A(BATCH_NORM, "operand 4 is f32 of rank 2, not f32 of rank 1", (.axis = 1), "f32[b,3,4] f32[3] f32[3] f32[3] f32[3,1]"),
+        BAD_A(BATCH_NORM, "eps is -1, at least 0", (.axis = 1, .eps = -1), "f32[b,3,4] f32[3] f32[3] f32[3] f32[3]"),
         BAD_A(LAYER_NORM, "axis 0 of operand 2 has extent 5, axis 2 of operand 0 4", (.axis = 2), "f32[b,s,4] f32[4] f32[5]"),
         BAD_A(LAYER_NORM, "operand 1 has rank 2, operand 0 has 1 dimensions from axis 2", (.axis = 2), "f32[b,s,4] f32[s,4] f32[4]"),
         BAD_A(LAYER_NORM, "2 operands, takes 3 to 3", (.axis = 2), "f32[b,s,4] f32[4]"),
@@ -323,6 +370,7 @@ int main(void)
     tcase_add_test(tcase, test_leaves);
     tcase_add_test(tcase, test_views);
     tcase_add_test(tcase, test_combining);
+    tcase_add_test(tcase, test_windows);
     tcase_add_test(tcase, test_composites);
     tcase_add_test(tcase, test_every_op_has_a_bad_case);
     suite_add_tcase(suite, tcase);

@@ -10,16 +10,44 @@ static const char *const mode_name[] = {"f64", "typed", "modp", "pow2"};
 static bool is_liftable(sx_op op)
 {
     sx_op_class c = sx_op_info_of(op)->op_class;
-    return c != SX_OPCLASS_CONCAT && c != SX_OPCLASS_GATHER && c != SX_OPCLASS_FUSED &&
-           op != SX_OP_PARAMETER && op != SX_OP_RESHAPE && op != SX_OP_ATTENTION &&
-           op != SX_OP_ONLINE_DOT;
+    return c != SX_OPCLASS_CONCAT && c != SX_OPCLASS_MOVE && c != SX_OPCLASS_GATHER &&
+           c != SX_OPCLASS_FUSED && op != SX_OP_PARAMETER && op != SX_OP_RESHAPE &&
+           op != SX_OP_ATTENTION && op != SX_OP_ONLINE_DOT;
 }
 
-/* A lift may be refused only for a constant with more than one element, and for an outer product without room for an axis. */
+static bool is_padded(const sx_attr *attr)
+{
+    int64_t sum = 0;
+    for (uint32_t d = 0; d < attr->low.count; d++) {
+        sum += attr->low.v[d] + attr->high.v[d];
+    }
+    return sum > 0;
+}
+
+/* Dimensions of the window that are walked. */
+static uint32_t window_rank(const sx_test_op *t)
+{
+    uint32_t rank = 0;
+    for (uint32_t d = 0; d < t->attr.window.count; d++) {
+        rank += t->attr.window.v[d] > 1;
+    }
+    for (uint32_t d = 1; t->op == SX_OP_CONVOLUTION && d < t->input[1].rank; d++) {
+        rank += t->input[1].dim[d].scale > 1;
+    }
+    return rank;
+}
+
+/* A lift may be refused only for a constant with more than one element, for an outer product without room for an axis, for windows
+ * with padding or without room, and for groups of several output channels. */
 static bool may_refuse(const sx_test_op *t)
 {
     if (t->op == SX_OP_DOT_GENERAL) {
         return t->attr.lhs_contract.count == 0 && t->result.rank == SX_RANK_MAX;
+    }
+    if (t->op == SX_OP_CONVOLUTION || t->op == SX_OP_REDUCE_WINDOW) {
+        bool split = t->op == SX_OP_CONVOLUTION && t->attr.groups > 1 &&
+                     t->input[1].dim[0].scale != t->attr.groups;
+        return is_padded(&t->attr) || split || t->result.rank + window_rank(t) > SX_RANK_MAX;
     }
     return t->op == SX_OP_CONSTANT && t->attr.data.len != sx_dtype_bytes(t->result.dtype);
 }
@@ -38,7 +66,7 @@ static void check_one(sx_ctx *cx, sx_rng *rng, const sx_test_op *t, uint32_t *li
     ck_sx_ok(cx, sx_infer_type(cx, NULL, 0, SX_OP_FUSED, &fused, t->input, t->input_count, &type));
     ck_assert_msg(sx_type_equal(&type, &t->result), "%s", sx_op_info_of(t->op)->name);
     for (sx_eval_mode mode = SX_EVAL_F64; mode <= SX_EVAL_POW2; mode++) {
-        sx_tensor input[4];
+        sx_tensor input[SX_TEST_INPUTS_MAX];
         char what[96];
         for (uint32_t k = 0; k < t->input_count; k++) {
             sx_test_tensor(cx, rng, mode, &t->input[k], &input[k]);
@@ -76,7 +104,7 @@ START_TEST(lift_refuses)
     sx_ctx cx;
     sx_ctx_init(&cx, (size_t)64 << 20);
     static const sx_op refused[] = {SX_OP_RESHAPE, SX_OP_CONCATENATE, SX_OP_GATHER,
-                                    SX_OP_ATTENTION};
+                                    SX_OP_REVERSE, SX_OP_PAD,         SX_OP_ATTENTION};
     for (uint32_t k = 0; k < SX_COUNT(refused); k++) {
         sx_test_op t;
         sx_attr fused;

@@ -117,6 +117,12 @@ static sx_attr full_attr(const sx_body *body)
                     .start = ints,
                     .limit = ints,
                     .stride = ints,
+                    .low = ints,
+                    .high = ints,
+                    .interior = ints,
+                    .window = ints,
+                    .dilation = ints,
+                    .groups = 4,
                     .lhs_batch = ints,
                     .rhs_batch = ints,
                     .lhs_contract = ints,
@@ -183,6 +189,12 @@ START_TEST(test_every_field_matters)
     v[SX_ATTR_start].start.count = 2;
     v[SX_ATTR_limit].limit.v[1] = -1;
     v[SX_ATTR_stride].stride.v[1] = 7;
+    v[SX_ATTR_low].low.v[1] = 7;
+    v[SX_ATTR_high].high.v[2] = 7;
+    v[SX_ATTR_interior].interior.v[0] = 7;
+    v[SX_ATTR_window].window.v[1] = 7;
+    v[SX_ATTR_dilation].dilation.v[1] = 7;
+    v[SX_ATTR_groups].groups = 5;
     v[SX_ATTR_lhs_batch].lhs_batch.v[1] = 7;
     v[SX_ATTR_rhs_batch].rhs_batch.v[1] = 7;
     v[SX_ATTR_lhs_contract].lhs_contract.v[1] = 7;
