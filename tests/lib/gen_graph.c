@@ -386,7 +386,7 @@ static void draft_move(gen *g, sx_op op, const sx_type *x, draft *d)
 static void draft_composite(gen *g, sx_op op, const sx_type *x, draft *d)
 {
     d->attr.axis = below(g, x->rank + 1);
-    d->attr.eps = chance(g, 2) ? 1e-5 : (double)below(g, 100) / 7.0;
+    d->attr.eps = chance(g, 2) ? 1e-5 : (1 + (double)below(g, 100)) / 7.0;
     d->attr.scale = 1.0 / (1.0 + (double)below(g, 9));
     if (op == SX_OP_LAYER_NORM || op == SX_OP_RMS_NORM) {
         sx_type scale = {.dtype = x->dtype};
