@@ -1,0 +1,612 @@
+#include "core/ir/roll.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/ir/roll_cut.h"
+
+#define NONE UINT32_MAX
+#define EXTERNAL UINT32_C(0x80000000) /* in a reference: a value from outside */
+
+/* One stretch of levels, written down so that equal ones are equal words. */
+typedef struct {
+    uint32_t low, high;                  /* its levels: low < level <= high */
+    uint32_t word_first, word_count;     /* into roller.word: what is compared */
+    uint32_t node_first, node_count;     /* into roller.node: operations, operands first */
+    uint32_t outer_first, outer_count;   /* into roller.outer: nodes read from outside */
+    uint32_t result_first, result_count; /* into roller.result: nodes read later */
+    uint32_t part;
+} region;
+
+typedef struct {
+    sx_ctx *cx;
+    sx_roll_levels level;
+    region *region;
+    uint32_t region_count;
+    uint32_t *word, *node, *outer, *result;
+    uint32_t word_count, word_capacity, node_count, node_capacity;
+    uint32_t outer_count, outer_capacity, result_count, result_capacity;
+    uint32_t *seen; /* per node: 1 + the region whose reference `ref` holds */
+    uint32_t
+        *ref; /* number among the region's nodes, or EXTERNAL + number among its outer values */
+    uint32_t *wanted;    /* per node: 1 where a later region or an output of the program reads it */
+    uint32_t *region_of; /* per node that is a result: its region */
+    uint32_t *number;    /* and its place among the results */
+    uint32_t *stack, *next;
+    sx_idmap part_map; /* regions by words */
+    sx_roll_part *part;
+    uint32_t part_count, part_capacity;
+    uint32_t *model; /* per part: the first region of it */
+    uint32_t model_capacity;
+} roller;
+
+static sx_code push(sx_ctx *cx, uint32_t **list, uint32_t *count, uint32_t *capacity,
+                    uint32_t value)
+{
+    void *array = *list;
+    SX_TRY(sx_grow(cx, &array, capacity, *count + 1, sizeof(uint32_t)));
+    *list = array;
+    (*list)[(*count)++] = value;
+    return SX_OK;
+}
+
+static sx_code put_word(roller *r, uint32_t value)
+{
+    return push(r->cx, &r->word, &r->word_count, &r->word_capacity, value);
+}
+
+/* ---- one region: its operations in an order that depends on its shape alone ---- */
+
+static bool is_inside(const roller *r, const region *g, uint32_t n)
+{
+    const sx_roll_levels *l = &r->level;
+    uint32_t at = l->level[n];
+    if (l->graph->node[n].op == SX_OP_PARAMETER) {
+        return false;
+    }
+    return (at > g->low && at <= g->high) || (at == 0 && g->low == 0 && g == r->region) ||
+           sx_roll_is_copied(l, n);
+}
+
+static sx_code place(roller *r, region *g, uint32_t n)
+{
+    uint32_t index = (uint32_t)(g - r->region);
+    r->seen[n] = index + 1;
+    if (is_inside(r, g, n)) {
+        r->ref[n] = g->node_count++;
+        return push(r->cx, &r->node, &r->node_count, &r->node_capacity, n);
+    }
+    r->wanted[n] = 1;
+    r->ref[n] = EXTERNAL + g->outer_count++;
+    return push(r->cx, &r->outer, &r->outer_count, &r->outer_capacity, n);
+}
+
+/* Depth first from one result, operands first, in operand order. */
+static sx_code walk(roller *r, region *g, uint32_t root)
+{
+    const sx_graph *graph = r->level.graph;
+    uint32_t mark = (uint32_t)(g - r->region) + 1;
+    uint32_t depth = 0;
+    if (r->seen[root] != mark) {
+        r->stack[0] = root;
+        r->next[depth++] = 0;
+    }
+    while (depth > 0) {
+        uint32_t n = r->stack[depth - 1];
+        const sx_node *node = &graph->node[n];
+        if (!is_inside(r, g, n) || r->next[depth - 1] == node->input_count) {
+            SX_TRY(place(r, g, n));
+            depth--;
+            continue;
+        }
+        uint32_t below = sx_graph_input(graph, node, r->next[depth - 1]++).i;
+        if (r->seen[below] != mark) {
+            r->stack[depth] = below;
+            r->next[depth++] = 0;
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code put_type(roller *r, const sx_type *type)
+{
+    SX_TRY(put_word(r, (uint32_t)type->dtype << 8 | type->rank));
+    for (uint32_t d = 0; d < type->rank; d++) {
+        SX_TRY(put_word(r, (uint32_t)(uint64_t)type->dim[d].scale));
+        SX_TRY(put_word(r, (uint32_t)((uint64_t)type->dim[d].scale >> 32)));
+        SX_TRY(put_word(r, type->dim[d].symbol));
+    }
+    return SX_OK;
+}
+
+static bool is_weight(const sx_roll_levels *l, uint32_t n)
+{
+    const sx_node *node = &l->graph->node[n];
+    return node->op == SX_OP_PARAMETER ? sx_graph_attr(l->graph, node)->weight != 0 : l->weight[n];
+}
+
+static sx_code put_words(roller *r, region *g)
+{
+    const sx_graph *graph = r->level.graph;
+    g->word_first = r->word_count;
+    SX_TRY(put_word(r, g->node_count));
+    SX_TRY(put_word(r, g->outer_count));
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        const sx_node *node = &graph->node[r->node[g->node_first + i]];
+        SX_TRY(put_word(r, node->op));
+        SX_TRY(put_word(r, node->attr.i));
+        SX_TRY(put_word(r, node->input_count));
+        for (uint32_t k = 0; k < node->input_count; k++) {
+            SX_TRY(put_word(r, r->ref[sx_graph_input(graph, node, k).i]));
+        }
+    }
+    for (uint32_t i = 0; i < g->outer_count; i++) {
+        uint32_t n = r->outer[g->outer_first + i];
+        SX_TRY(put_word(r, is_weight(&r->level, n) ? 1 : 0));
+        SX_TRY(put_type(r, &graph->node[n].type));
+    }
+    for (uint32_t i = 0; i < g->result_count; i++) {
+        SX_TRY(put_word(r, r->ref[r->result[g->result_first + i]]));
+    }
+    g->word_count = r->word_count - g->word_first;
+    return SX_OK;
+}
+
+/* `belonging`: nodes of the region by level. Later regions are done: they have said what they want. */
+static sx_code read_region(roller *r, region *g, const uint32_t *belonging, uint32_t count)
+{
+    uint32_t index = (uint32_t)(g - r->region);
+    g->node_first = r->node_count;
+    g->outer_first = r->outer_count;
+    g->result_first = r->result_count;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t n = belonging[i];
+        if (r->wanted[n] != 0) {
+            r->region_of[n] = index;
+            r->number[n] = g->result_count++;
+            SX_TRY(push(r->cx, &r->result, &r->result_count, &r->result_capacity, n));
+        }
+    }
+    if (g->result_count > SX_OUTPUTS_MAX) {
+        return SX_FAIL(r->cx, SX_LIMIT, "part %u of the program: %u outputs, at most %u", index,
+                       g->result_count, SX_OUTPUTS_MAX);
+    }
+    /* the value on the path comes last: what hangs below it decides the order of everything */
+    for (uint32_t i = g->result_count; i-- > 0;) {
+        SX_TRY(walk(r, g, r->result[g->result_first + i]));
+    }
+    return put_words(r, g);
+}
+
+/* ---- equal regions are one part ---- */
+
+static bool same_words(const void *self, uint32_t id, const void *probe)
+{
+    const roller *r = self;
+    const region *a = &r->region[id];
+    const region *b = probe;
+    return a->word_count == b->word_count &&
+           memcmp(&r->word[a->word_first], &r->word[b->word_first], a->word_count * 4) == 0;
+}
+
+static uint32_t count_operations(const roller *r, const region *g)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        count += r->level.graph->node[r->node[g->node_first + i]].input_count > 0 ? 1 : 0;
+    }
+    return count;
+}
+
+static sx_code find_part(roller *r, region *g)
+{
+    uint64_t hash =
+        sx_hash64((sx_span){(const uint8_t *)&r->word[g->word_first], g->word_count * 4}, 0);
+    uint32_t twin = sx_idmap_find(&r->part_map, hash, same_words, r, g);
+    if (twin != SX_IDMAP_NONE) {
+        g->part = r->region[twin].part;
+        r->part[g->part].use_count++;
+        return SX_OK;
+    }
+    g->part = r->part_count;
+    void *array = r->part;
+    SX_TRY(sx_grow(r->cx, &array, &r->part_capacity, r->part_count + 1, sizeof(*r->part)));
+    r->part = array;
+    r->part[r->part_count++] = (sx_roll_part){.use_count = 1, .node_count = count_operations(r, g)};
+    uint32_t models = g->part;
+    SX_TRY(push(r->cx, &r->model, &models, &r->model_capacity, (uint32_t)(g - r->region)));
+    return sx_idmap_put(r->cx, &r->part_map, hash, (uint32_t)(g - r->region));
+}
+
+static sx_code copy_symbols(sx_ctx *cx, const sx_graph *from, sx_graph *to)
+{
+    for (uint32_t i = 0; i < from->symbol_count; i++) {
+        const sx_symbol *s = &from->symbol[i];
+        uint32_t symbol;
+        SX_TRY(sx_graph_add_symbol(cx, to, s->name, s->low, s->high, &symbol));
+    }
+    return SX_OK;
+}
+
+static sx_code add_node(sx_ctx *cx, sx_graph *to, const sx_graph *from, const sx_node *node,
+                        const sx_node_id *input, sx_node_id *id)
+{
+    sx_attr attr = *sx_graph_attr(from, node); /* the table may move */
+    return sx_graph_add(cx, to, node->op, &attr, input, node->input_count, id);
+}
+
+/* The region as a program. */
+static sx_code make_program(roller *r, const region *g, const sx_graph **program)
+{
+    sx_ctx *cx = r->cx;
+    const sx_graph *whole = r->level.graph;
+    sx_graph *graph;
+    char name[32];
+    SX_TRY(sx_graph_make(cx, SX_SPAN_LITERAL("part"), whole->attrs, &graph));
+    SX_TRY(copy_symbols(cx, whole, graph));
+    sx_node_id *made = SX_NEW_ARRAY(cx, sx_node_id, (size_t)g->node_count + g->outer_count + 1);
+    if (made == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t i = 0; i < g->outer_count; i++) {
+        uint32_t n = r->outer[g->outer_first + i];
+        sx_type type = whole->node[n].type;
+        (void)snprintf(name, sizeof(name), "i%u", i);
+        SX_TRY(sx_build_parameter(cx, graph, name, is_weight(&r->level, n), &type,
+                                  &made[g->node_count + i]));
+    }
+    /* the words hold the references, also of regions read before others overwrote `ref` */
+    const uint32_t *word = &r->word[g->word_first + 2];
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        const sx_node *node = &whole->node[r->node[g->node_first + i]];
+        sx_node_id input[SX_INPUTS_MAX];
+        for (uint32_t k = 0; k < node->input_count; k++) {
+            uint32_t ref = word[3 + k];
+            input[k] = made[ref < EXTERNAL ? ref : g->node_count + (ref - EXTERNAL)];
+        }
+        word += 3 + node->input_count;
+        SX_TRY(add_node(cx, graph, whole, node, input, &made[i]));
+    }
+    word = &r->word[g->word_first + g->word_count - g->result_count];
+    for (uint32_t i = 0; i < g->result_count; i++) {
+        (void)snprintf(name, sizeof(name), "o%u", i);
+        SX_TRY(sx_graph_add_output(cx, graph, sx_span_of(name), made[word[i]]));
+    }
+    *program = graph;
+    return SX_OK;
+}
+
+/* ---- the whole ---- */
+
+static sx_code roller_init(roller *r)
+{
+    sx_ctx *cx = r->cx;
+    const sx_graph *graph = r->level.graph;
+    uint32_t **words[] = {&r->seen,   &r->ref,   &r->wanted, &r->region_of,
+                          &r->number, &r->stack, &r->next};
+    for (size_t i = 0; i < SX_COUNT(words); i++) {
+        *words[i] = SX_NEW_ARRAY(cx, uint32_t, (size_t)graph->node_count + 1);
+        if (*words[i] == NULL) {
+            return cx->error.code;
+        }
+    }
+    r->region_count = r->level.cut_count + 1;
+    r->region = SX_NEW_ARRAY(cx, region, r->region_count);
+    if (r->region == NULL) {
+        return cx->error.code;
+    }
+    uint32_t low = 0;
+    for (uint32_t i = 0; i < r->region_count; i++) {
+        uint32_t high = i < r->level.cut_count ? r->level.cut[i] : NONE;
+        r->region[i].low = low;
+        r->region[i].high = high;
+        low = high;
+    }
+    for (uint32_t i = 0; i < graph->output_count; i++) {
+        r->wanted[graph->output[i].node.i] = 1;
+    }
+    return SX_OK;
+}
+
+/* Nodes ordered by level (the order of the graph within one): first[i] .. first[i + 1] belong to region i. */
+static sx_code sort_nodes(roller *r, uint32_t **order, uint32_t **first)
+{
+    sx_ctx *cx = r->cx;
+    const sx_roll_levels *l = &r->level;
+    uint32_t nodes = l->graph->node_count;
+    uint32_t levels = l->path_count + 1;
+    uint32_t *start = SX_NEW_ARRAY(cx, uint32_t, (size_t)levels + 1);
+    *order = SX_NEW_ARRAY(cx, uint32_t, (size_t)nodes + 1);
+    *first = SX_NEW_ARRAY(cx, uint32_t, (size_t)r->region_count + 1);
+    if (start == NULL || *order == NULL || *first == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t n = 0; n < nodes; n++) {
+        if (l->live[n] && l->graph->node[n].op != SX_OP_PARAMETER) {
+            start[l->level[n] + 1]++;
+        }
+    }
+    for (uint32_t k = 1; k <= levels; k++) {
+        start[k] += start[k - 1];
+    }
+    for (uint32_t i = 0; i < r->region_count; i++) {
+        uint32_t high = r->region[i].high < levels ? r->region[i].high + 1 : levels;
+        (*first)[i + 1] = start[high];
+    }
+    for (uint32_t n = 0; n < nodes; n++) {
+        if (l->live[n] && l->graph->node[n].op != SX_OP_PARAMETER) {
+            (*order)[start[l->level[n]]++] = n;
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code read_regions(roller *r)
+{
+    uint32_t *order;
+    uint32_t *first;
+    SX_TRY(sort_nodes(r, &order, &first));
+    for (uint32_t i = r->region_count; i-- > 0;) {
+        SX_TRY(read_region(r, &r->region[i], &order[first[i]], first[i + 1] - first[i]));
+    }
+    for (uint32_t i = 0; i < r->region_count; i++) {
+        if (r->region[i].result_count > 0) {
+            SX_TRY(find_part(r, &r->region[i]));
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code fill_use(roller *r, const region *g, const uint32_t *use_of,
+                        const uint32_t *parameter, sx_roll_use *use)
+{
+    sx_roll_value *argument = SX_NEW_ARRAY(r->cx, sx_roll_value, (size_t)g->outer_count + 1);
+    if (argument == NULL) {
+        return r->cx->error.code;
+    }
+    for (uint32_t k = 0; k < g->outer_count; k++) {
+        uint32_t n = r->outer[g->outer_first + k];
+        bool given = r->level.graph->node[n].op == SX_OP_PARAMETER;
+        argument[k] = given ? (sx_roll_value){SX_ROLL_PARAMETER, parameter[n]}
+                            : (sx_roll_value){use_of[r->region_of[n]], r->number[n]};
+    }
+    *use = (sx_roll_use){.part = g->part, .argument = argument};
+    return SX_OK;
+}
+
+static sx_code fill_roll(roller *r, sx_roll *roll)
+{
+    sx_ctx *cx = r->cx;
+    const sx_graph *graph = r->level.graph;
+    uint32_t *use_of = SX_NEW_ARRAY(cx, uint32_t, r->region_count);
+    uint32_t *parameter = SX_NEW_ARRAY(cx, uint32_t, (size_t)graph->node_count + 1);
+    sx_roll_use *use = SX_NEW_ARRAY(cx, sx_roll_use, r->region_count);
+    sx_roll_value *output = SX_NEW_ARRAY(cx, sx_roll_value, (size_t)graph->output_count + 1);
+    if (use_of == NULL || parameter == NULL || use == NULL || output == NULL) {
+        return cx->error.code;
+    }
+    uint32_t parameters = 0;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        parameter[n] = graph->node[n].op == SX_OP_PARAMETER ? parameters++ : NONE;
+    }
+    for (uint32_t i = 0; i < r->region_count; i++) {
+        if (r->region[i].result_count > 0) {
+            use_of[i] = roll->use_count;
+            SX_TRY(fill_use(r, &r->region[i], use_of, parameter, &use[roll->use_count++]));
+        }
+    }
+    for (uint32_t i = 0; i < graph->output_count; i++) {
+        uint32_t n = graph->output[i].node.i;
+        output[i] = graph->node[n].op == SX_OP_PARAMETER
+                        ? (sx_roll_value){SX_ROLL_PARAMETER, parameter[n]}
+                        : (sx_roll_value){use_of[r->region_of[n]], r->number[n]};
+    }
+    for (uint32_t p = 0; p < r->part_count; p++) {
+        SX_TRY(make_program(r, &r->region[r->model[p]], &r->part[p].program));
+    }
+    roll->part = r->part;
+    roll->part_count = r->part_count;
+    roll->use = use;
+    roll->output = output;
+    return SX_OK;
+}
+
+sx_code sx_roll_find(sx_ctx *cx, const sx_graph *graph, const sx_roll **found)
+{
+    *found = NULL;
+    roller r = {.cx = cx};
+    if (graph->output_count == 0) {
+        return SX_OK;
+    }
+    SX_TRY(sx_roll_cut(cx, graph, &r.level));
+    if (r.level.cut_count == 0) {
+        return SX_OK;
+    }
+    SX_TRY(roller_init(&r));
+    SX_TRY(read_regions(&r));
+    bool worth = false;
+    for (uint32_t p = 0; p < r.part_count; p++) {
+        worth =
+            worth || (r.part[p].use_count > 1 && r.part[p].node_count >= SX_ROLL_BODY_NODES_MIN);
+    }
+    sx_roll *roll = SX_NEW(cx, sx_roll);
+    if (roll == NULL) {
+        return cx->error.code;
+    }
+    roll->whole = graph;
+    if (worth) {
+        SX_TRY(fill_roll(&r, roll));
+        *found = roll;
+    }
+    return SX_OK;
+}
+
+/* ---- back ---- */
+
+typedef struct {
+    sx_ctx *cx;
+    const sx_roll *roll;
+    const sx_graph *const *program;
+    sx_graph *to;
+    sx_node_id *parameter; /* of the whole, in `to` */
+    sx_node_id **result;   /* per use */
+    sx_idmap map;          /* of to->node by content */
+} expander;
+
+/* Operation, attribute and operands. */
+typedef struct {
+    sx_op op;
+    sx_attr_id attr;
+    const sx_node_id *input;
+    uint32_t input_count;
+} content;
+
+static bool same_content(const void *self, uint32_t id, const void *probe)
+{
+    const sx_graph *graph = self;
+    const content *c = probe;
+    const sx_node *node = &graph->node[id];
+    return node->op == c->op && node->attr.i == c->attr.i && node->input_count == c->input_count &&
+           (c->input_count == 0 || memcmp(&graph->input[node->input_first], c->input,
+                                          c->input_count * sizeof(*c->input)) == 0);
+}
+
+static sx_code add_once(expander *e, const sx_graph *from, const sx_node *node,
+                        const sx_node_id *input, sx_node_id *id)
+{
+    content probe = {node->op, node->attr, input, node->input_count};
+    uint64_t hash = sx_hash64((sx_span){(const uint8_t *)input, node->input_count * sizeof(*input)},
+                              (uint64_t)node->op << 32 | node->attr.i);
+    uint32_t twin = sx_idmap_find(&e->map, hash, same_content, e->to, &probe);
+    if (twin != SX_IDMAP_NONE) {
+        id->i = twin;
+        return SX_OK;
+    }
+    SX_TRY(add_node(e->cx, e->to, from, node, input, id));
+    return sx_idmap_put(e->cx, &e->map, hash, id->i);
+}
+
+static sx_node_id value_of(const expander *e, sx_roll_value value)
+{
+    return value.use == SX_ROLL_PARAMETER ? e->parameter[value.index]
+                                          : e->result[value.use][value.index];
+}
+
+static sx_code check_interface(sx_ctx *cx, const sx_roll_part *part, const sx_graph *program,
+                               uint32_t number)
+{
+    const sx_graph *model = part->program;
+    uint32_t count[2] = {0, 0};
+    for (uint32_t i = 0; i < model->node_count; i++) {
+        count[0] += model->node[i].op == SX_OP_PARAMETER ? 1 : 0;
+    }
+    for (uint32_t i = 0; i < program->node_count; i++) {
+        count[1] += program->node[i].op == SX_OP_PARAMETER ? 1 : 0;
+    }
+    if (count[0] != count[1] || model->output_count != program->output_count ||
+        model->attrs != program->attrs) {
+        return SX_FAIL(cx, SX_INPUT, "part %u: %u parameters and %u outputs, not %u and %u", number,
+                       count[1], program->output_count, count[0], model->output_count);
+    }
+    return SX_OK;
+}
+
+static sx_code expand_use(expander *e, uint32_t index)
+{
+    sx_ctx *cx = e->cx;
+    const sx_roll_use *use = &e->roll->use[index];
+    const sx_graph *from = e->program[use->part];
+    sx_node_id *made = SX_NEW_ARRAY(cx, sx_node_id, (size_t)from->node_count + 1);
+    e->result[index] = SX_NEW_ARRAY(cx, sx_node_id, (size_t)from->output_count + 1);
+    if (made == NULL || e->result[index] == NULL) {
+        return cx->error.code;
+    }
+    uint32_t parameters = 0;
+    for (uint32_t i = 0; i < from->node_count; i++) {
+        const sx_node *node = &from->node[i];
+        sx_node_id input[SX_INPUTS_MAX] = {{0}};
+        if (node->op == SX_OP_PARAMETER) {
+            made[i] = value_of(e, use->argument[parameters++]);
+            continue;
+        }
+        for (uint32_t k = 0; k < node->input_count; k++) {
+            input[k] = made[sx_graph_input(from, node, k).i];
+        }
+        SX_TRY(add_once(e, from, node, input, &made[i]));
+    }
+    for (uint32_t i = 0; i < from->output_count; i++) {
+        e->result[index][i] = made[from->output[i].node.i];
+    }
+    return SX_OK;
+}
+
+/* Nodes that no output needs go, parameters stay. */
+static sx_code sweep(sx_ctx *cx, sx_graph *g)
+{
+    bool *live = SX_NEW_ARRAY(cx, bool, (size_t)g->node_count + 1);
+    uint32_t *image = SX_NEW_ARRAY(cx, uint32_t, (size_t)g->node_count + 1);
+    if (live == NULL || image == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t i = 0; i < g->output_count; i++) {
+        live[g->output[i].node.i] = true;
+    }
+    for (uint32_t n = g->node_count; n-- > 0;) {
+        for (uint32_t k = 0; live[n] && k < g->node[n].input_count; k++) {
+            live[sx_graph_input(g, &g->node[n], k).i] = true;
+        }
+    }
+    uint32_t count = 0;
+    uint32_t inputs = 0;
+    for (uint32_t n = 0; n < g->node_count; n++) {
+        sx_node node = g->node[n];
+        if (!live[n] && node.op != SX_OP_PARAMETER) {
+            continue;
+        }
+        uint32_t from = node.input_first;
+        node.input_first = inputs;
+        for (uint32_t k = 0; k < node.input_count; k++) {
+            g->input[inputs++].i = image[g->input[from + k].i];
+        }
+        image[n] = count;
+        g->node[count++] = node;
+    }
+    for (uint32_t i = 0; i < g->output_count; i++) {
+        g->output[i].node.i = image[g->output[i].node.i];
+    }
+    g->node_count = count;
+    g->input_count = inputs;
+    return SX_OK;
+}
+
+sx_code sx_roll_expand(sx_ctx *cx, const sx_roll *roll, const sx_graph *const *program,
+                       sx_graph **whole)
+{
+    const sx_graph *from = roll->whole;
+    expander e = {.cx = cx, .roll = roll, .program = program};
+    for (uint32_t p = 0; p < roll->part_count; p++) {
+        SX_TRY(check_interface(cx, &roll->part[p], program[p], p));
+    }
+    SX_TRY(sx_graph_make(cx, from->name, from->attrs, &e.to));
+    SX_TRY(copy_symbols(cx, from, e.to));
+    e.parameter = SX_NEW_ARRAY(cx, sx_node_id, (size_t)from->node_count + 1);
+    e.result = SX_NEW_ARRAY(cx, sx_node_id *, (size_t)roll->use_count + 1);
+    if (e.parameter == NULL || e.result == NULL) {
+        return cx->error.code;
+    }
+    uint32_t parameters = 0;
+    for (uint32_t n = 0; n < from->node_count; n++) {
+        if (from->node[n].op == SX_OP_PARAMETER) {
+            SX_TRY(add_node(cx, e.to, from, &from->node[n], NULL, &e.parameter[parameters++]));
+        }
+    }
+    for (uint32_t u = 0; u < roll->use_count; u++) {
+        SX_TRY(expand_use(&e, u));
+    }
+    for (uint32_t i = 0; i < from->output_count; i++) {
+        SX_TRY(sx_graph_add_output(cx, e.to, from->output[i].name, value_of(&e, roll->output[i])));
+    }
+    SX_TRY(sweep(cx, e.to));
+    *whole = e.to;
+    return SX_OK;
+}

@@ -1,0 +1,277 @@
+/* Rolling: equal layers are found whatever surrounds them, the pieces put together again are the program, word for word, and where
+ * nothing repeats nothing is done. */
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/ir/roll.h"
+#include "tests/lib/gen_graph.h"
+#include "tests/lib/gen_transformer.h"
+
+static sx_ctx cx;
+
+static void setup(void)
+{
+    sx_ctx_init(&cx, (size_t)1 << 30);
+}
+
+static void teardown(void)
+{
+    sx_ctx_fini(&cx);
+}
+
+static const sx_roll *roll_of(const sx_graph *graph)
+{
+    const sx_roll *roll;
+    ck_sx_ok(&cx, sx_roll_find(&cx, graph, &roll));
+    if (roll != NULL && getenv("SX_SHOW") != NULL) {
+        for (uint32_t u = 0; u < roll->use_count; u++) {
+            printf("%u(%u) ", roll->use[u].part, roll->part[roll->use[u].part].node_count);
+        }
+        printf("of %u nodes\n", graph->node_count);
+    }
+    return roll;
+}
+
+/* The parts as they are give the program back, and every part is a program. */
+static void check_whole(const sx_roll *roll)
+{
+    const sx_graph **program = SX_NEW_ARRAY(&cx, const sx_graph *, roll->part_count);
+    sx_graph *whole;
+    sx_key key[2];
+    uint32_t uses = 0;
+    for (uint32_t p = 0; p < roll->part_count; p++) {
+        program[p] = roll->part[p].program;
+        ck_sx_ok(&cx, sx_graph_check(&cx, program[p]));
+        uses += roll->part[p].use_count;
+    }
+    ck_assert_uint_eq(uses, roll->use_count);
+    ck_sx_ok(&cx, sx_roll_expand(&cx, roll, program, &whole));
+    ck_sx_ok(&cx, sx_graph_check(&cx, whole));
+    ck_sx_ok(&cx, sx_graph_key(&cx, roll->whole, &key[0]));
+    ck_sx_ok(&cx, sx_graph_key(&cx, whole, &key[1]));
+    ck_assert(sx_key_equal(&key[0], &key[1]));
+}
+
+static uint32_t most_used(const sx_roll *roll)
+{
+    uint32_t best = 0;
+    for (uint32_t p = 0; roll != NULL && p < roll->part_count; p++) {
+        bool body = roll->part[p].node_count >= SX_ROLL_BODY_NODES_MIN;
+        best = body && roll->part[p].use_count > best ? roll->part[p].use_count : best;
+    }
+    return best;
+}
+
+/* Operations of all distinct parts together. */
+static uint32_t distinct(const sx_roll *roll)
+{
+    uint32_t sum = 0;
+    for (uint32_t p = 0; p < roll->part_count; p++) {
+        sum += roll->part[p].node_count;
+    }
+    return sum;
+}
+
+static const sx_roll *roll_transformer(const sx_transformer *options)
+{
+    sx_graph *graph;
+    ck_sx_ok(&cx, sx_transformer_make(&cx, options, &graph));
+    const sx_roll *roll = roll_of(graph);
+    if (roll != NULL) {
+        check_whole(roll);
+    }
+    return roll;
+}
+
+START_TEST(test_layers)
+{
+    static const struct {
+        bool layer_norm, glu, causal, post_norm;
+    } kind[] = {{false, true, true, false},
+                {true, false, true, false},
+                {false, true, false, false},
+                {true, false, false, true},
+                {false, true, true, true}};
+    uint32_t size[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        static const uint32_t layers[] = {2, 7, 32};
+        sx_transformer options = sx_transformer_default(layers[i]);
+        options.layer_norm = kind[_i].layer_norm;
+        options.glu = kind[_i].glu;
+        options.causal = kind[_i].causal;
+        options.post_norm = kind[_i].post_norm;
+        const sx_roll *roll = roll_transformer(&options);
+        ck_assert_ptr_nonnull(roll);
+        ck_assert_uint_eq(most_used(roll), layers[i]);
+        ck_assert_uint_le(roll->part_count, 3);
+        size[i] = distinct(roll);
+    }
+    ck_assert_uint_eq(size[0], size[1]);
+    ck_assert_uint_eq(size[1], size[2]);
+}
+END_TEST
+
+START_TEST(test_one_layer)
+{
+    sx_transformer options = sx_transformer_default(1);
+    ck_assert_ptr_null(roll_transformer(&options));
+}
+END_TEST
+
+/* A B A B: the body is both. */
+START_TEST(test_alternating)
+{
+    sx_transformer options = sx_transformer_default(8);
+    options.alternate = true;
+    ck_assert_uint_eq(most_used(roll_transformer(&options)), 4);
+}
+END_TEST
+
+/* One layer of another width splits the stack; both halves are one part. */
+START_TEST(test_odd_layer)
+{
+    sx_transformer options = sx_transformer_default(9);
+    options.odd_layer = 4;
+    const sx_roll *roll = roll_transformer(&options);
+    ck_assert_uint_eq(most_used(roll), 8);
+    ck_assert_uint_le(roll->part_count, 4);
+}
+END_TEST
+
+START_TEST(test_two_stacks)
+{
+    sx_transformer options = sx_transformer_default(6);
+    options.encoder_layers = 5;
+    const sx_roll *roll = roll_transformer(&options);
+    uint32_t bodies = 0;
+    for (uint32_t p = 0; p < roll->part_count; p++) {
+        bodies += roll->part[p].use_count >= 5 ? 1 : 0;
+    }
+    ck_assert_uint_eq(bodies, 2);
+}
+END_TEST
+
+/* A value inside one layer is also an output: that layer is a part of its own, the others stay equal. */
+START_TEST(test_tapped)
+{
+    for (uint32_t layer = 0; layer < 6; layer += 5) {
+        sx_transformer options = sx_transformer_default(6);
+        options.tapped = layer;
+        ck_assert_uint_eq(most_used(roll_transformer(&options)), 5);
+    }
+    sx_transformer options = sx_transformer_default(6);
+    options.tapped = 2;
+    ck_assert_uint_eq(most_used(roll_transformer(&options)), 5);
+    options.tapped = SX_TRANSFORMER_NONE;
+    options.caches = true;
+    ck_assert_uint_eq(most_used(roll_transformer(&options)), 6);
+}
+END_TEST
+
+/* Two stacks side by side, layers written in turn or not: one is on the longest path, the other is left whole, to be cut in its turn. */
+START_TEST(test_towers)
+{
+    sx_transformer options = sx_transformer_default(5);
+    options.towers = true;
+    const sx_roll *roll = roll_transformer(&options);
+    ck_assert_uint_ge(most_used(roll),
+                      4); /* the first layers share what their norms have in common */
+    uint32_t inner = 0;
+    for (uint32_t p = 0; p < roll->part_count; p++) {
+        const sx_roll *below = roll_of(roll->part[p].program);
+        if (below != NULL) {
+            check_whole(below);
+            inner += most_used(below);
+        }
+    }
+    ck_assert_uint_ge(inner, 4);
+}
+END_TEST
+
+/* Order of the text, duplicates and dead code change nothing once the program is canonical. */
+START_TEST(test_disguised)
+{
+    uint64_t seed = sx_test_seed();
+    sx_rng rng = {seed};
+    sx_transformer options = sx_transformer_default(5);
+    sx_graph *graph;
+    sx_graph *canonical;
+    ck_sx_ok(&cx, sx_transformer_make(&cx, &options, &graph));
+    ck_sx_ok(&cx, sx_graph_canon(&cx, sx_gen_disguise(&cx, &rng, graph), &canonical));
+    const sx_roll *roll = roll_of(canonical);
+    check_whole(roll);
+    ck_assert_uint_eq(most_used(roll), 5);
+}
+END_TEST
+
+/* Short repetitions are left to the rules. */
+START_TEST(test_chains)
+{
+    sx_graph *graph;
+    sx_node_id x;
+    sx_node_id one;
+    sx_type type = {.dtype = SX_F32, .rank = 1, .dim = {sx_dim_of(8)}};
+    ck_sx_ok(&cx, sx_graph_make(&cx, SX_SPAN_LITERAL("chain"), NULL, &graph));
+    ck_sx_ok(&cx, sx_build_parameter(&cx, graph, "x", false, &type, &x));
+    ck_sx_ok(&cx, sx_build_scalar(&cx, graph, &type, 1, &one));
+    for (uint32_t i = 0; i < 200; i++) {
+        ck_sx_ok(&cx, sx_build_binary(&cx, graph, SX_OP_ADD, x, one, &x));
+    }
+    ck_sx_ok(&cx, sx_graph_add_output(&cx, graph, SX_SPAN_LITERAL("y"), x));
+    ck_assert_ptr_null(roll_of(graph));
+}
+END_TEST
+
+/* Random programs, and programs of random programs in a row: whatever is cut comes together again. */
+START_TEST(test_random)
+{
+    uint64_t seed = sx_test_seed();
+    for (uint32_t i = 0; i < 150; i++) {
+        sx_rng rng = {seed + i};
+        sx_gen_options options = sx_gen_default();
+        options.node_count = 10 + (uint32_t)sx_rng_below(&rng, 150);
+        options.symbols = (uint32_t)sx_rng_below(&rng, 2);
+        const sx_roll *roll = roll_of(sx_gen_graph(&cx, &rng, &options));
+        if (roll != NULL) {
+            check_whole(roll);
+        }
+    }
+}
+END_TEST
+
+START_TEST(test_wrong_interface)
+{
+    sx_transformer options = sx_transformer_default(3);
+    const sx_roll *roll = roll_transformer(&options);
+    const sx_graph *program[8];
+    sx_graph *whole;
+    ck_assert_uint_le(roll->part_count, 8);
+    for (uint32_t p = 0; p < roll->part_count; p++) {
+        program[p] = roll->part[0].program;
+    }
+    ck_sx_fails(&cx, sx_roll_expand(&cx, roll, program, &whole), SX_INPUT, "part 1");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("core.ir.roll");
+    TCase *tcase = tcase_create("roll");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_loop_test(tcase, test_layers, 0, 5);
+    tcase_add_test(tcase, test_one_layer);
+    tcase_add_test(tcase, test_alternating);
+    tcase_add_test(tcase, test_odd_layer);
+    tcase_add_test(tcase, test_two_stacks);
+    tcase_add_test(tcase, test_tapped);
+    tcase_add_test(tcase, test_towers);
+    tcase_add_test(tcase, test_disguised);
+    tcase_add_test(tcase, test_chains);
+    tcase_add_test(tcase, test_random);
+    tcase_add_test(tcase, test_wrong_interface);
+    suite_add_tcase(suite, tcase);
+    return sx_test_main(suite);
+}
