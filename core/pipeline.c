@@ -236,15 +236,58 @@ static sx_module_text put_rules(sx_image *image, const sx_proof *proof, const sx
     return text;
 }
 
+static uint32_t count_operations(const sx_graph *graph)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        count += graph->node[i].input_count > 0 ? 1 : 0;
+    }
+    return count;
+}
+
+/* What was worked on once for all equal layers; its rewrites follow. */
+static void put_part(sx_image *image, const sx_optimize_report *report, uint32_t index)
+{
+    const sx_optimize_part *part = &report->part[index];
+    sx_buf *strings = &image->strings;
+    sx_module_rewrite record = {.rule = sx_module_put_text(strings, SX_SPAN_LITERAL("part"))};
+    record.before.offset = (uint32_t)strings->len;
+    sx_buf_print(strings, "part %u of %u, used %llu times: %u operations", index + 1,
+                 report->part_count, (unsigned long long)part->use_count,
+                 count_operations(part->program));
+    record.before.size = (uint32_t)strings->len - record.before.offset;
+    record.after.offset = (uint32_t)strings->len;
+    sx_buf_print(strings, "%u operations", count_operations(part->better));
+    if (part->roll == NULL) {
+        sx_buf_print(strings, ", %u nodes in %u classes, %s", part->nodes, part->classes,
+                     sx_eg_stop_name(part->stop));
+    } else {
+        sx_buf_print(strings, ", put together from %u parts", part->roll->part_count);
+    }
+    record.after.size = (uint32_t)strings->len - record.after.offset;
+    sx_buf_put(&image->rewrite, &record, sizeof(record));
+}
+
+static void put_rewrites(sx_image *image, const sx_optimize_report *report)
+{
+    for (uint32_t p = 0; p < report->part_count; p++) {
+        const sx_proof *proof = report->part[p].proof;
+        if (report->part_count > 1) {
+            put_part(image, report, p);
+        }
+        for (uint32_t i = 0; proof != NULL && i < proof->step_count; i++) {
+            const sx_proof_step *step = &proof->step[i];
+            sx_module_rewrite record = {.rule = put_rules(image, proof, step),
+                                        .before = sx_module_put_text(&image->strings, step->before),
+                                        .after = sx_module_put_text(&image->strings, step->after)};
+            sx_buf_put(&image->rewrite, &record, sizeof(record));
+        }
+    }
+}
+
 static void put_report(sx_ctx *cx, sx_image *image, const sx_optimize_report *report)
 {
-    for (uint32_t i = 0; report->proof != NULL && i < report->proof->step_count; i++) {
-        const sx_proof_step *step = &report->proof->step[i];
-        sx_module_rewrite record = {.rule = put_rules(image, report->proof, step),
-                                    .before = sx_module_put_text(&image->strings, step->before),
-                                    .after = sx_module_put_text(&image->strings, step->after)};
-        sx_buf_put(&image->rewrite, &record, sizeof(record));
-    }
+    put_rewrites(image, report);
     for (uint32_t i = 0; i < cx->stage_count; i++) {
         const sx_stage *stage = &cx->stage[i];
         sx_module_stage record = {

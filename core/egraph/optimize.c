@@ -337,8 +337,31 @@ static sx_code fuse(optimizer *o)
     return SX_OK;
 }
 
-sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
-                    const sx_optimize_options *options, sx_graph **out, sx_optimize_report *report)
+/* The report of a program that is the only part. */
+static sx_code put_part(optimizer *o, sx_graph *out)
+{
+    sx_optimize_report *report = o->report;
+    sx_optimize_part *part = SX_NEW(o->cx, sx_optimize_part);
+    if (part == NULL) {
+        return o->cx->error.code;
+    }
+    *part = (sx_optimize_part){.program = o->in,
+                               .better = out,
+                               .proof = report->proof,
+                               .use_count = 1,
+                               .stop = report->stop,
+                               .rounds = report->rounds,
+                               .nodes = report->nodes,
+                               .classes = report->classes,
+                               .fuel = report->fuel};
+    report->part = part;
+    report->part_count = 1;
+    return SX_OK;
+}
+
+sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *device,
+                          const sx_optimize_options *options, sx_graph **out,
+                          sx_optimize_report *report)
 {
     *report = (sx_optimize_report){0};
     optimizer o = {.cx = cx, .in = in, .device = device, .options = options, .report = report};
@@ -362,5 +385,15 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
         SX_TRY(sx_certificate_print(cx, o.t, &o.set, in, o.input_node, *out, output_node,
                                     options->certificate));
     }
+    return put_part(&o, *out);
+}
+
+sx_code sx_optimize_cost(sx_ctx *cx, const sx_graph *in, const sx_device *device, double *ns)
+{
+    sx_optimize_report report = {0};
+    sx_optimize_options options = {0};
+    optimizer o = {.cx = cx, .in = in, .device = device, .options = &options, .report = &report};
+    SX_TRY(import(&o));
+    *ns = report.cost_before_ns;
     return SX_OK;
 }

@@ -4,6 +4,9 @@
  * one under costs that foresee fusion; 3. both, and the input, are fused (fusion.def) into the same e-graph; 4. the cheapest program
  * is extracted, never worse than the input; 5. whatever single loop nest is left outside a kernel is lifted, so that the
  * result holds parameter, constant, reshape, concatenate, gather and fused nodes only.
+ * Before that, equal layers are found (core/ir/roll.h): the program is cut into parts, steps 1 to 5 are done once for each distinct part,
+ * and the results are put together again, so that depth costs next to nothing. A part is a program of its own and is cut again if it
+ * holds layers itself. Where nothing repeats, or where it would not pay, the program is the only part.
  * Parameters and outputs keep their names and order. Same input, same options, same bytes out; symbolic extents count as
  * sx_cost_reference of their interval, so the program does not depend on the batch size bound later.
  */
@@ -11,6 +14,7 @@
 #define SX_CORE_EGRAPH_OPTIMIZE_H
 #include "core/cost/cost.h"
 #include "core/egraph/proof.h"
+#include "core/ir/roll.h"
 
 typedef struct {
     bool allow_reassociating; /* default true */
@@ -20,24 +24,54 @@ typedef struct {
     sx_eg_limits limits;   /* of the rounds */
     uint64_t extract_fuel; /* steps of each extraction */
     bool with_proof;       /* default true */
-    sx_buf *certificate;   /* where the certificate (certificate.h) goes, empty; NULL for none */
+    sx_buf
+        *certificate; /* where the certificate (certificate.h) goes, empty; NULL for none (with one,
+                              the program is one part) */
+    bool whole;       /* default false: equal layers are worked on once */
 } sx_optimize_options;
 sx_optimize_options sx_optimize_defaults(void);
 
+/* One distinct program that was worked on. The chain from `program` to `better` is `proof`; where the part was cut again it is that of
+ * the pieces: sx_roll_expand(roll, programs of the pieces) has the canonical form of `program`, and with what came of the pieces
+ * it is `better`. */
 typedef struct {
-    sx_eg_stop stop;
-    uint32_t rounds;
-    uint32_t nodes, classes; /* at the end */
+    const sx_graph *program;
+    sx_graph *better;
+    const sx_roll *roll; /* NULL: saturated as it is */
+    const uint32_t *
+        piece; /* [roll->part_count] numbers in sx_optimize_report.part, all smaller than this one's */
+    const sx_proof *proof; /* NULL without, or where `roll` is not */
+    uint64_t use_count;    /* in the whole program */
+    sx_eg_stop stop;       /* what follows counts this part alone, 0 where `roll` is not NULL */
+    uint32_t rounds, nodes, classes;
+    uint64_t fuel;
+} sx_optimize_part;
+#define SX_OPTIMIZE_DEPTH_MAX 4u /* parts within parts */
+
+typedef struct {
+    sx_eg_stop stop;         /* of the first part that did not saturate */
+    uint32_t rounds;         /* most of any part */
+    uint32_t nodes, classes; /* at the end; these and all counts are sums over the distinct parts */
     uint64_t fuel;
     uint64_t match_count[SX_RULE_COUNT]; /* sx_rule_name names them */
     uint64_t union_count[SX_RULE_COUNT];
     double cost_before_ns,
         cost_after_ns; /* by the cost model, each operation of the input a kernel of its own */
-    bool proven;       /* no cheaper program in the e-graph */
-    sx_proof *proof;   /* NULL without */
+    bool proven;       /* no cheaper program in the e-graph of any part */
+    sx_proof *proof;   /* of the only part; NULL without, or where there are several */
+    const sx_optimize_part *part; /* the last one is the whole program */
+    uint32_t part_count;
 } sx_optimize_report;
 
-/*   errors   SX_INPUT unknown rule name; SX_NOMEM, SX_LIMIT. Limits of the rounds are no errors: report->stop says. */
+/*   errors   SX_INPUT unknown rule name; SX_NOMEM, SX_LIMIT. Limits of the rounds are no errors: report->stop says. They bind each
+ *            part and the sum of all. */
 sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
                     const sx_optimize_options *options, sx_graph **out, sx_optimize_report *report);
+
+/* The same with the program as the only part. */
+sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *device,
+                          const sx_optimize_options *options, sx_graph **out,
+                          sx_optimize_report *report);
+/* Estimated time of a program as it stands, each operation its outputs need a kernel. */
+sx_code sx_optimize_cost(sx_ctx *cx, const sx_graph *in, const sx_device *device, double *ns);
 #endif

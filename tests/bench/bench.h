@@ -14,6 +14,7 @@ typedef struct {
     bool json;
     uint32_t iterations; /* egraph: rounds of math-micro; 0: 11 */
     uint32_t leaves;     /* egraph: leaves of the sum; 0: 11 */
+    uint32_t layers;     /* egraph: of the transformer; 0: 1, 4, 24, 32 and 64 */
     bool instructions;   /* egraph: count them with valgrind where it is installed */
     bool inner; /* egraph: run the case in this process, print nothing (what valgrind runs) */
 } sx_bench_options;
@@ -36,4 +37,6 @@ int sx_bench_compile(const sx_bench_options *options);
 int sx_bench_egraph(const sx_bench_options *options);
 int sx_bench_encoder(const sx_bench_options *options);
 int sx_bench_hit(const sx_bench_options *options);
+/* Case "transformer" of sx_bench_egraph. */
+int sx_bench_transformer(const sx_bench_options *options);
 #endif

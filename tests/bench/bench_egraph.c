@@ -245,5 +245,6 @@ int sx_bench_egraph(const sx_bench_options *options)
     if (status == 0 && sx_bench_wants(options, backoff.name)) {
         status = run_case(options, &backoff, false);
     }
-    return status;
+    return status == 0 && sx_bench_wants(options, "transformer") ? sx_bench_transformer(options)
+                                                                 : status;
 }

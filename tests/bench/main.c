@@ -14,7 +14,8 @@ typedef struct {
 } bench;
 static const bench table[] = {
     {"compile", "cold latency of the compiler by stage, for both models", sx_bench_compile},
-    {"egraph", "the e-graph engine on plain terms: math-micro, ac, backoff; egglog beside it",
+    {"egraph",
+     "the e-graph engine on plain terms: math-micro, ac, backoff; egglog beside it; transformer",
      sx_bench_egraph},
     {"encoder", "one run of the encoder block against onnxruntime or NumPy with the same threads",
      sx_bench_encoder},
@@ -79,9 +80,10 @@ void sx_bench_put(const sx_bench_options *options, const sx_bench_row *row)
 
 static int usage(FILE *to, int status)
 {
-    (void)fprintf(to, "usage: symplex-bench NAME [--case C] [--threads N] [--rounds N] [--json]\n  "
-                      "       [--iterations N] [--leaves N] [--instructions]    (egraph)\n"
-                      "       symplex-bench list\n");
+    (void)fprintf(to,
+                  "usage: symplex-bench NAME [--case C] [--threads N] [--rounds N] [--json]\n  "
+                  "       [--iterations N] [--leaves N] [--layers N] [--instructions]    (egraph)\n"
+                  "       symplex-bench list\n");
     for (uint32_t i = 0; i < SX_COUNT(table); i++) {
         (void)fprintf(to, "  %-10s %s\n", table[i].name, table[i].help);
     }
@@ -101,12 +103,17 @@ static uint32_t number(const char *text)
 
 int main(int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"case", required_argument, NULL, 'c'},   {"threads", required_argument, NULL, 't'},
-        {"rounds", required_argument, NULL, 'r'}, {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},         {"iterations", required_argument, NULL, 'i'},
-        {"leaves", required_argument, NULL, 'l'}, {"instructions", no_argument, NULL, 'n'},
-        {"inner", no_argument, NULL, 'x'},        {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {{"case", required_argument, NULL, 'c'},
+                                          {"threads", required_argument, NULL, 't'},
+                                          {"rounds", required_argument, NULL, 'r'},
+                                          {"json", no_argument, NULL, 'j'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {"iterations", required_argument, NULL, 'i'},
+                                          {"leaves", required_argument, NULL, 'l'},
+                                          {"instructions", no_argument, NULL, 'n'},
+                                          {"inner", no_argument, NULL, 'x'},
+                                          {"layers", required_argument, NULL, 'd'},
+                                          {NULL, 0, NULL, 0}};
     sx_bench_options options = {.rounds = 15};
     int choice;
     while ((choice = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
@@ -117,6 +124,7 @@ int main(int argc, char **argv)
         case 'j': options.json = true; break;
         case 'i': options.iterations = number(optarg); break;
         case 'l': options.leaves = number(optarg); break;
+        case 'd': options.layers = number(optarg); break;
         case 'n': options.instructions = true; break;
         case 'x': options.inner = true; break;
         case 'h': return usage(stdout, 0);

@@ -1,0 +1,244 @@
+/* Equal layers are worked on once: as many e-nodes for 32 layers as for one, the same cost as without rolling, the same values as
+ * the input, and every part with its proof. */
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/egraph/optimize.h"
+#include "tests/core/egraph/values.h"
+#include "tests/lib/gen_transformer.h"
+
+static sx_ctx cx;
+static const sx_device *device;
+static sx_optimize_report report;
+
+static void setup(void)
+{
+    sx_ctx_init(&cx, (size_t)2 << 30);
+    ck_sx_ok(&cx, sx_device_find(&cx, SX_SPAN_LITERAL("x86-64-v4"), &device));
+}
+
+static void teardown(void)
+{
+    sx_ctx_fini(&cx);
+}
+
+/* Kinds of layers, small enough to be interpreted. */
+#define KINDS 8
+static sx_transformer kind_of(int kind, uint32_t layers)
+{
+    sx_transformer t = sx_transformer_default(layers);
+    t.hidden = 16;
+    t.heads = 2;
+    t.ffn = 24;
+    t.seq = 5;
+    t.vocab = 11;
+    t.layer_norm = kind == 1 || kind == 4;
+    t.glu = kind != 1 && kind != 5;
+    t.causal = kind != 2;
+    t.post_norm = kind == 3 || kind == 4;
+    t.alternate = kind == 5;
+    t.encoder_layers = kind == 6 ? layers : 0;
+    t.caches = kind == 7;
+    t.tapped = kind == 7 ? 1 : SX_TRANSFORMER_NONE;
+    return t;
+}
+
+static sx_graph *make(const sx_transformer *options)
+{
+    sx_graph *graph;
+    ck_sx_ok(&cx, sx_transformer_make(&cx, options, &graph));
+    return graph;
+}
+
+static sx_graph *optimize(const sx_graph *in, bool whole)
+{
+    sx_optimize_options options = sx_optimize_defaults();
+    sx_graph *out;
+    options.whole = whole;
+    ck_sx_ok(&cx, sx_optimize(&cx, in, device, &options, &out, &report));
+    ck_sx_ok(&cx, sx_graph_check(&cx, out));
+    ck_assert_double_le(report.cost_after_ns, report.cost_before_ns * (1 + 1e-9));
+    return out;
+}
+
+static void evaluate(const sx_graph *graph, uint64_t seed, sx_tensor *result)
+{
+    sx_binding binding[SX_SYMBOLS_MAX];
+    sx_graph *bound;
+    sx_tensor *argument;
+    uint32_t count;
+    sx_rng rng = {seed};
+    for (uint32_t i = 0; i < graph->symbol_count; i++) {
+        binding[i] = (sx_binding){graph->symbol[i].name, 2};
+    }
+    ck_sx_ok(&cx, sx_graph_bind(&cx, graph, binding, graph->symbol_count, &bound));
+    ck_sx_ok(&cx, random_arguments(&cx, &rng, bound, SX_EVAL_F64, FILL_PLAIN, &argument, &count));
+    ck_sx_ok(&cx,
+             sx_graph_eval(&cx, bound, SX_EVAL_F64, argument, count, result, graph->output_count));
+}
+
+/* Both programs have one interface and compute the same. */
+static void check_equal(const sx_graph *a, const sx_graph *b, uint64_t seed)
+{
+    static sx_tensor result[2][SX_OUTPUTS_MAX];
+    ck_assert_uint_eq(a->output_count, b->output_count);
+    evaluate(a, seed, result[0]);
+    evaluate(b, seed, result[1]);
+    for (uint32_t k = 0; k < a->output_count; k++) {
+        ck_assert(sx_span_equal(a->output[k].name, b->output[k].name));
+        double gap = deviation(&result[0][k], &result[1][k], SX_EVAL_F64);
+        ck_assert_msg(gap < 1e-4, "output %u deviates by %g", k, gap);
+    }
+}
+
+static void check_parameters(const sx_graph *in, const sx_graph *out)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < in->node_count; i++) {
+        if (in->node[i].op != SX_OP_PARAMETER) {
+            continue;
+        }
+        while (at < out->node_count && out->node[at].op != SX_OP_PARAMETER) {
+            at++;
+        }
+        ck_assert_uint_lt(at, out->node_count);
+        ck_assert(sx_span_equal(sx_graph_attr(in, &in->node[i])->name,
+                                sx_graph_attr(out, &out->node[at++])->name));
+    }
+}
+
+START_TEST(test_depth_costs_nothing)
+{
+    sx_transformer options = kind_of(_i, 32);
+    options.encoder_layers = 0;
+    options.tapped = SX_TRANSFORMER_NONE;
+    uint32_t unit = _i == 5 ? 2 : 1; /* a pair of layers repeats */
+    sx_graph *deep = make(&options);
+    options.layers = unit;
+    sx_graph *flat = make(&options);
+    optimize(flat, false);
+    ck_assert_uint_eq(report.part_count, 1);
+    uint32_t nodes = report.nodes;
+    uint32_t classes = report.classes;
+    uint64_t fuel = report.fuel;
+    optimize(deep, false);
+    ck_assert_uint_gt(report.part_count, 1);
+    ck_assert_uint_lt(10 * report.nodes, 13 * nodes);
+    ck_assert_uint_lt(10 * report.classes, 13 * classes);
+    ck_assert_uint_lt(10 * report.fuel, 13 * fuel);
+}
+END_TEST
+
+/* The program that comes out costs what it costs without rolling, and computes what went in. */
+START_TEST(test_same_as_flat)
+{
+    for (uint32_t layers = 2; layers <= 4; layers++) {
+        sx_transformer options = kind_of(_i, layers);
+        sx_graph *in = make(&options);
+        sx_graph *flat = optimize(in, true);
+        double cost = report.cost_after_ns;
+        ck_assert_int_eq(report.stop, SX_STOP_SATURATED);
+        ck_assert_uint_eq(report.part_count, 1);
+        sx_graph *out = optimize(in, false);
+        ck_assert_int_eq(report.stop, SX_STOP_SATURATED);
+        ck_assert(report.part_count > 1 || options.alternate || options.tapped < layers);
+        check_parameters(in, out);
+        check_equal(in, out, 77 + layers);
+        check_equal(flat, out, 78 + layers);
+        ck_assert_msg(!options.post_norm || report.cost_after_ns <= cost * (1 + 1e-9),
+                      "%u layers of kind %d: %.3f ns rolled, %.3f flat", layers, _i,
+                      report.cost_after_ns, cost);
+    }
+}
+END_TEST
+
+/* Every part: its chain of rewrites leads from its program to what it became, and the parts make up the program. */
+START_TEST(test_parts_are_proven)
+{
+    sx_transformer options = kind_of(_i, 5);
+    const sx_graph *in = make(&options);
+    const sx_graph *out = optimize(in, false);
+    ck_assert_uint_gt(report.part_count, 1);
+    ck_assert_ptr_null(report.proof);
+    const sx_optimize_part *last = &report.part[report.part_count - 1];
+    ck_assert_ptr_eq(last->program, in);
+    ck_assert_ptr_eq(last->better, out);
+    uint64_t bodies = 0;
+    for (uint32_t i = 0; i < report.part_count; i++) {
+        const sx_optimize_part *part = &report.part[i];
+        sx_graph *end;
+        ck_assert_uint_gt(part->use_count, 0);
+        check_equal(part->program, part->better, 5 + i);
+        if (part->roll == NULL) {
+            bodies = part->use_count > bodies ? part->use_count : bodies;
+            ck_assert_ptr_nonnull(part->proof);
+            ck_sx_ok(&cx, sx_proof_program(&cx, part->proof, part->proof->step_count, &end));
+            check_equal(part->better, end, 6 + i);
+            continue;
+        }
+        const sx_graph *program[64];
+        sx_key key[2];
+        ck_assert_uint_le(part->roll->part_count, 64);
+        for (uint32_t p = 0; p < part->roll->part_count; p++) {
+            ck_assert_uint_lt(part->piece[p], i);
+            program[p] = report.part[part->piece[p]].program;
+        }
+        ck_sx_ok(&cx, sx_roll_expand(&cx, part->roll, program, &end));
+        ck_sx_ok(&cx, sx_graph_key(&cx, end, &key[0]));
+        ck_sx_ok(&cx, sx_graph_key(&cx, part->program, &key[1]));
+        ck_assert(sx_key_equal(&key[0], &key[1]));
+    }
+    ck_assert_uint_ge(bodies, _i == 5 ? 2 : 4);
+}
+END_TEST
+
+/* Limits bind the sum of the parts; whatever is reached is a right program. */
+START_TEST(test_limits)
+{
+    sx_transformer shape = kind_of(0, 6);
+    sx_graph *in = make(&shape);
+    sx_graph *out;
+    sx_optimize_options options = sx_optimize_defaults();
+    options.limits.fuel = 4000;
+    ck_sx_ok(&cx, sx_optimize(&cx, in, device, &options, &out, &report));
+    ck_assert_int_eq(report.stop, SX_STOP_FUEL);
+    ck_assert_uint_gt(report.part_count, 1);
+    check_equal(in, out, 9);
+    options = sx_optimize_defaults();
+    options.limits.nodes = 250;
+    ck_sx_ok(&cx, sx_optimize(&cx, in, device, &options, &out, &report));
+    ck_assert_int_eq(report.stop, SX_STOP_NODES);
+    check_equal(in, out, 10);
+}
+END_TEST
+
+START_TEST(test_same_bytes_every_time)
+{
+    sx_buf text[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        sx_transformer shape = kind_of(6, 4);
+        sx_buf_init(&text[i], 1 << 24);
+        ck_sx_ok(&cx, sx_graph_print(&cx, optimize(make(&shape), false), &text[i]));
+    }
+    ck_assert(sx_span_equal(sx_buf_span(&text[0]), sx_buf_span(&text[1])));
+    sx_buf_fini(&text[0]);
+    sx_buf_fini(&text[1]);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("core.egraph.parts");
+    TCase *cases = tcase_create("parts");
+    tcase_set_timeout(cases, 60);
+    tcase_add_checked_fixture(cases, setup, teardown);
+    tcase_add_loop_test(cases, test_depth_costs_nothing, 0, KINDS);
+    tcase_add_loop_test(cases, test_same_as_flat, 0, KINDS);
+    tcase_add_loop_test(cases, test_parts_are_proven, 0, KINDS);
+    tcase_add_test(cases, test_limits);
+    tcase_add_test(cases, test_same_bytes_every_time);
+    suite_add_tcase(suite, cases);
+    return sx_test_main(suite);
+}
