@@ -31,18 +31,19 @@ typedef struct {
 } sx_optimize_options;
 sx_optimize_options sx_optimize_defaults(void);
 
-/* One distinct program that was worked on. The chain from `program` to `better` is `proof`; where the part was cut again it is that of
- * the pieces: sx_roll_expand(roll, programs of the pieces) has the canonical form of `program`, and with what came of the pieces
- * it is `better`. */
+/* One distinct program that was worked on, in one of two ways. Whole (`roll` NULL): `proof` is the chain from `program` to `better`.
+ * In pieces: sx_roll_expand(roll, programs of the pieces) has the canonical form of `program`; with what came of the pieces it is
+ * `stitched`; `proof` is the chain from there to `better`, NULL where nothing was left to do. */
 typedef struct {
     const sx_graph *program;
     sx_graph *better;
-    const sx_roll *roll; /* NULL: saturated as it is */
-    const uint32_t *
-        piece; /* [roll->part_count] numbers in sx_optimize_report.part, all smaller than this one's */
-    const sx_proof *proof; /* NULL without, or where `roll` is not */
+    const sx_roll *roll;
+    const uint32_t *piece; /* [roll->part_count] numbers in sx_optimize_report.part, smaller than
+                              this one's; roll->part_count parts with no use have one all the same */
+    const sx_graph *stitched;
+    const sx_proof *proof; /* NULL also where proofs are not wanted */
     uint64_t use_count;    /* in the whole program */
-    sx_eg_stop stop;       /* what follows counts this part alone, 0 where `roll` is not NULL */
+    sx_eg_stop stop;       /* what follows counts this part alone, without its pieces */
     uint32_t rounds, nodes, classes;
     uint64_t fuel;
 } sx_optimize_part;

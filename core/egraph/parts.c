@@ -1,6 +1,4 @@
 /* parts.c - a program of equal layers: each distinct part is optimised once, then the whole is put together (optimize.h). */
-#include <string.h>
-
 #include "core/egraph/optimize.h"
 
 #define EXTRACT_FUEL_MIN 10000u /* of one part */
@@ -112,20 +110,130 @@ static sx_code order_parts(sx_ctx *cx, const sx_roll *roll, uint32_t **order)
     return SX_OK;
 }
 
+/* A division of a program while it is being worked on. */
+typedef struct {
+    const sx_roll *roll;
+    uint32_t *piece;         /* [roll->part_count] */
+    const sx_graph **better; /* what came of them */
+} division;
+
+static sx_code division_grow(sx_ctx *cx, division *v, const sx_roll *roll, uint32_t known)
+{
+    uint32_t *piece = SX_NEW_ARRAY(cx, uint32_t, roll->part_count);
+    const sx_graph **better = SX_NEW_ARRAY(cx, const sx_graph *, roll->part_count);
+    if (piece == NULL || better == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t p = 0; p < known; p++) {
+        piece[p] = v->piece[p];
+        better[p] = v->better[p];
+    }
+    *v = (division){roll, piece, better};
+    return SX_OK;
+}
+
+/* ---- seams: where a kernel of one part could have been computed in a kernel of the next ---- */
+
+#define SEAMS_MAX 4u
+
+/* The node of output `index` of what part `p` became. */
+static const sx_node *result_node(const division *v, uint32_t p, uint32_t index)
+{
+    return sx_graph_node(v->better[p], v->better[p]->output[index].node);
+}
+
+/* Whether the use after `u` reads an elementwise kernel of it. Equal parts in a row have been cut where this costs least. */
+static bool is_seam(const division *v, uint32_t u)
+{
+    const sx_roll_use *use = v->roll->use;
+    const sx_graph *next = v->roll->part[use[u + 1].part].program;
+    uint32_t k = 0;
+    if (v->roll->part[use[u].part].use_count > 1 && v->roll->part[use[u + 1].part].use_count > 1) {
+        return false;
+    }
+    for (uint32_t n = 0; n < next->node_count; n++) {
+        const sx_node *node = &next->node[n];
+        if (node->op != SX_OP_PARAMETER) {
+            continue;
+        }
+        sx_roll_value value = use[u + 1].argument[k++];
+        if (value.use != u || sx_graph_attr(next, node)->weight != 0) {
+            continue;
+        }
+        const sx_node *made = result_node(v, use[u].part, value.index);
+        const sx_attr *attr = sx_graph_attr(v->better[use[u].part], made);
+        if (made->op == SX_OP_FUSED && sx_body_kernel_kind(attr->body) == SX_KERNEL_MAP) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Both uses as one part whose kernels are fused once more; *gained false where that is no cheaper. */
+static sx_code join_seam(divider *d, division *v, uint32_t u, uint64_t extract_fuel, bool *gained)
+{
+    sx_ctx *cx = d->cx;
+    const sx_roll *outer;
+    const sx_roll *inner;
+    sx_graph *stitched;
+    sx_graph *better;
+    sx_optimize_options options = *d->options;
+    sx_optimize_report *one = SX_NEW(cx, sx_optimize_report);
+    sx_key key;
+    uint32_t number;
+    if (one == NULL) {
+        return cx->error.code;
+    }
+    SX_TRY(sx_roll_join(cx, v->roll, u, &outer, &inner));
+    SX_TRY(sx_roll_expand(cx, inner, v->better, &stitched));
+    options.limits = left_limits(d);
+    options.extract_fuel = extract_fuel;
+    SX_TRY(sx_optimize_whole(cx, stitched, d->device, &options, &better, one));
+    add_report(d->report, one, false);
+    *gained = one->cost_after_ns < one->cost_before_ns;
+    if (!*gained) {
+        return SX_OK;
+    }
+    sx_optimize_part part = one->part[0];
+    part.program = inner->whole;
+    part.roll = inner;
+    part.piece = v->piece;
+    part.stitched = stitched;
+    part.use_count = 0;
+    SX_TRY(sx_graph_key(cx, part.program, &key));
+    SX_TRY(put_part(d, &key, part, &number));
+    SX_TRY(division_grow(cx, v, outer, inner->part_count));
+    v->piece[inner->part_count] = number;
+    v->better[inner->part_count] = better;
+    return SX_OK;
+}
+
+static sx_code join_seams(divider *d, division *v, uint64_t extract_fuel)
+{
+    uint32_t tried = 0;
+    for (uint32_t u = 0; u + 1 < v->roll->use_count && tried < SEAMS_MAX; u++) {
+        bool gained;
+        if (is_seam(v, u)) {
+            tried++;
+            SX_TRY(join_seam(d, v, u, extract_fuel, &gained));
+        }
+    }
+    return SX_OK;
+}
+
+/* ---- a program in pieces ---- */
+
 static sx_code divide_part(divider *d, const sx_graph *program, const sx_roll *roll,
                            const sx_key *key, uint32_t depth, uint64_t extract_fuel,
                            uint32_t *number)
 {
     sx_ctx *cx = d->cx;
     uint32_t *order;
-    uint32_t *piece = SX_NEW_ARRAY(cx, uint32_t, roll->part_count);
-    const sx_graph **better = SX_NEW_ARRAY(cx, const sx_graph *, roll->part_count);
     uint64_t operations = 1;
+    division v = {0};
     sx_graph *whole;
     SX_TRY(order_parts(cx, roll, &order));
-    if (piece == NULL || better == NULL) {
-        return cx->error.code;
-    }
+    SX_TRY(division_grow(cx, &v, roll, 0));
     for (uint32_t p = 0; p < roll->part_count; p++) {
         operations += roll->part[p].node_count;
     }
@@ -133,11 +241,13 @@ static sx_code divide_part(divider *d, const sx_graph *program, const sx_roll *r
         uint32_t p = order[i];
         uint64_t fuel = extract_fuel / operations * (roll->part[p].node_count + 1);
         SX_TRY(optimise_part(d, roll->part[p].program, depth + 1,
-                             fuel > EXTRACT_FUEL_MIN ? fuel : EXTRACT_FUEL_MIN, &piece[p]));
-        better[p] = d->part[piece[p]].better;
+                             fuel > EXTRACT_FUEL_MIN ? fuel : EXTRACT_FUEL_MIN, &v.piece[p]));
+        v.better[p] = d->part[v.piece[p]].better;
     }
-    SX_TRY(sx_roll_expand(cx, roll, better, &whole));
-    sx_optimize_part part = {.program = program, .better = whole, .roll = roll, .piece = piece};
+    SX_TRY(join_seams(d, &v, extract_fuel));
+    SX_TRY(sx_roll_expand(cx, v.roll, v.better, &whole));
+    sx_optimize_part part = {
+        .program = program, .better = whole, .roll = v.roll, .piece = v.piece, .stitched = whole};
     return put_part(d, key, part, number);
 }
 

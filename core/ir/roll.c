@@ -218,7 +218,7 @@ static sx_code find_part(roller *r, region *g)
     return sx_idmap_put(r->cx, &r->part_map, hash, (uint32_t)(g - r->region));
 }
 
-static sx_code copy_symbols(sx_ctx *cx, const sx_graph *from, sx_graph *to)
+sx_code sx_roll_copy_symbols(sx_ctx *cx, const sx_graph *from, sx_graph *to)
 {
     for (uint32_t i = 0; i < from->symbol_count; i++) {
         const sx_symbol *s = &from->symbol[i];
@@ -228,8 +228,8 @@ static sx_code copy_symbols(sx_ctx *cx, const sx_graph *from, sx_graph *to)
     return SX_OK;
 }
 
-static sx_code add_node(sx_ctx *cx, sx_graph *to, const sx_graph *from, const sx_node *node,
-                        const sx_node_id *input, sx_node_id *id)
+sx_code sx_roll_copy_node(sx_ctx *cx, sx_graph *to, const sx_graph *from, const sx_node *node,
+                          const sx_node_id *input, sx_node_id *id)
 {
     sx_attr attr = *sx_graph_attr(from, node); /* the table may move */
     return sx_graph_add(cx, to, node->op, &attr, input, node->input_count, id);
@@ -243,7 +243,7 @@ static sx_code make_program(roller *r, const region *g, const sx_graph **program
     sx_graph *graph;
     char name[32];
     SX_TRY(sx_graph_make(cx, SX_SPAN_LITERAL("part"), whole->attrs, &graph));
-    SX_TRY(copy_symbols(cx, whole, graph));
+    SX_TRY(sx_roll_copy_symbols(cx, whole, graph));
     sx_node_id *made = SX_NEW_ARRAY(cx, sx_node_id, (size_t)g->node_count + g->outer_count + 1);
     if (made == NULL) {
         return cx->error.code;
@@ -265,7 +265,7 @@ static sx_code make_program(roller *r, const region *g, const sx_graph **program
             input[k] = made[ref < EXTERNAL ? ref : g->node_count + (ref - EXTERNAL)];
         }
         word += 3 + node->input_count;
-        SX_TRY(add_node(cx, graph, whole, node, input, &made[i]));
+        SX_TRY(sx_roll_copy_node(cx, graph, whole, node, input, &made[i]));
     }
     word = &r->word[g->word_first + g->word_count - g->result_count];
     for (uint32_t i = 0; i < g->result_count; i++) {
@@ -438,175 +438,5 @@ sx_code sx_roll_find(sx_ctx *cx, const sx_graph *graph, const sx_roll **found)
         SX_TRY(fill_roll(&r, roll));
         *found = roll;
     }
-    return SX_OK;
-}
-
-/* ---- back ---- */
-
-typedef struct {
-    sx_ctx *cx;
-    const sx_roll *roll;
-    const sx_graph *const *program;
-    sx_graph *to;
-    sx_node_id *parameter; /* of the whole, in `to` */
-    sx_node_id **result;   /* per use */
-    sx_idmap map;          /* of to->node by content */
-} expander;
-
-/* Operation, attribute and operands. */
-typedef struct {
-    sx_op op;
-    sx_attr_id attr;
-    const sx_node_id *input;
-    uint32_t input_count;
-} content;
-
-static bool same_content(const void *self, uint32_t id, const void *probe)
-{
-    const sx_graph *graph = self;
-    const content *c = probe;
-    const sx_node *node = &graph->node[id];
-    return node->op == c->op && node->attr.i == c->attr.i && node->input_count == c->input_count &&
-           (c->input_count == 0 || memcmp(&graph->input[node->input_first], c->input,
-                                          c->input_count * sizeof(*c->input)) == 0);
-}
-
-static sx_code add_once(expander *e, const sx_graph *from, const sx_node *node,
-                        const sx_node_id *input, sx_node_id *id)
-{
-    content probe = {node->op, node->attr, input, node->input_count};
-    uint64_t hash = sx_hash64((sx_span){(const uint8_t *)input, node->input_count * sizeof(*input)},
-                              (uint64_t)node->op << 32 | node->attr.i);
-    uint32_t twin = sx_idmap_find(&e->map, hash, same_content, e->to, &probe);
-    if (twin != SX_IDMAP_NONE) {
-        id->i = twin;
-        return SX_OK;
-    }
-    SX_TRY(add_node(e->cx, e->to, from, node, input, id));
-    return sx_idmap_put(e->cx, &e->map, hash, id->i);
-}
-
-static sx_node_id value_of(const expander *e, sx_roll_value value)
-{
-    return value.use == SX_ROLL_PARAMETER ? e->parameter[value.index]
-                                          : e->result[value.use][value.index];
-}
-
-static sx_code check_interface(sx_ctx *cx, const sx_roll_part *part, const sx_graph *program,
-                               uint32_t number)
-{
-    const sx_graph *model = part->program;
-    uint32_t count[2] = {0, 0};
-    for (uint32_t i = 0; i < model->node_count; i++) {
-        count[0] += model->node[i].op == SX_OP_PARAMETER ? 1 : 0;
-    }
-    for (uint32_t i = 0; i < program->node_count; i++) {
-        count[1] += program->node[i].op == SX_OP_PARAMETER ? 1 : 0;
-    }
-    if (count[0] != count[1] || model->output_count != program->output_count ||
-        model->attrs != program->attrs) {
-        return SX_FAIL(cx, SX_INPUT, "part %u: %u parameters and %u outputs, not %u and %u", number,
-                       count[1], program->output_count, count[0], model->output_count);
-    }
-    return SX_OK;
-}
-
-static sx_code expand_use(expander *e, uint32_t index)
-{
-    sx_ctx *cx = e->cx;
-    const sx_roll_use *use = &e->roll->use[index];
-    const sx_graph *from = e->program[use->part];
-    sx_node_id *made = SX_NEW_ARRAY(cx, sx_node_id, (size_t)from->node_count + 1);
-    e->result[index] = SX_NEW_ARRAY(cx, sx_node_id, (size_t)from->output_count + 1);
-    if (made == NULL || e->result[index] == NULL) {
-        return cx->error.code;
-    }
-    uint32_t parameters = 0;
-    for (uint32_t i = 0; i < from->node_count; i++) {
-        const sx_node *node = &from->node[i];
-        sx_node_id input[SX_INPUTS_MAX] = {{0}};
-        if (node->op == SX_OP_PARAMETER) {
-            made[i] = value_of(e, use->argument[parameters++]);
-            continue;
-        }
-        for (uint32_t k = 0; k < node->input_count; k++) {
-            input[k] = made[sx_graph_input(from, node, k).i];
-        }
-        SX_TRY(add_once(e, from, node, input, &made[i]));
-    }
-    for (uint32_t i = 0; i < from->output_count; i++) {
-        e->result[index][i] = made[from->output[i].node.i];
-    }
-    return SX_OK;
-}
-
-/* Nodes that no output needs go, parameters stay. */
-static sx_code sweep(sx_ctx *cx, sx_graph *g)
-{
-    bool *live = SX_NEW_ARRAY(cx, bool, (size_t)g->node_count + 1);
-    uint32_t *image = SX_NEW_ARRAY(cx, uint32_t, (size_t)g->node_count + 1);
-    if (live == NULL || image == NULL) {
-        return cx->error.code;
-    }
-    for (uint32_t i = 0; i < g->output_count; i++) {
-        live[g->output[i].node.i] = true;
-    }
-    for (uint32_t n = g->node_count; n-- > 0;) {
-        for (uint32_t k = 0; live[n] && k < g->node[n].input_count; k++) {
-            live[sx_graph_input(g, &g->node[n], k).i] = true;
-        }
-    }
-    uint32_t count = 0;
-    uint32_t inputs = 0;
-    for (uint32_t n = 0; n < g->node_count; n++) {
-        sx_node node = g->node[n];
-        if (!live[n] && node.op != SX_OP_PARAMETER) {
-            continue;
-        }
-        uint32_t from = node.input_first;
-        node.input_first = inputs;
-        for (uint32_t k = 0; k < node.input_count; k++) {
-            g->input[inputs++].i = image[g->input[from + k].i];
-        }
-        image[n] = count;
-        g->node[count++] = node;
-    }
-    for (uint32_t i = 0; i < g->output_count; i++) {
-        g->output[i].node.i = image[g->output[i].node.i];
-    }
-    g->node_count = count;
-    g->input_count = inputs;
-    return SX_OK;
-}
-
-sx_code sx_roll_expand(sx_ctx *cx, const sx_roll *roll, const sx_graph *const *program,
-                       sx_graph **whole)
-{
-    const sx_graph *from = roll->whole;
-    expander e = {.cx = cx, .roll = roll, .program = program};
-    for (uint32_t p = 0; p < roll->part_count; p++) {
-        SX_TRY(check_interface(cx, &roll->part[p], program[p], p));
-    }
-    SX_TRY(sx_graph_make(cx, from->name, from->attrs, &e.to));
-    SX_TRY(copy_symbols(cx, from, e.to));
-    e.parameter = SX_NEW_ARRAY(cx, sx_node_id, (size_t)from->node_count + 1);
-    e.result = SX_NEW_ARRAY(cx, sx_node_id *, (size_t)roll->use_count + 1);
-    if (e.parameter == NULL || e.result == NULL) {
-        return cx->error.code;
-    }
-    uint32_t parameters = 0;
-    for (uint32_t n = 0; n < from->node_count; n++) {
-        if (from->node[n].op == SX_OP_PARAMETER) {
-            SX_TRY(add_node(cx, e.to, from, &from->node[n], NULL, &e.parameter[parameters++]));
-        }
-    }
-    for (uint32_t u = 0; u < roll->use_count; u++) {
-        SX_TRY(expand_use(&e, u));
-    }
-    for (uint32_t i = 0; i < from->output_count; i++) {
-        SX_TRY(sx_graph_add_output(cx, e.to, from->output[i].name, value_of(&e, roll->output[i])));
-    }
-    SX_TRY(sweep(cx, e.to));
-    *whole = e.to;
     return SX_OK;
 }

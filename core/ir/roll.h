@@ -31,8 +31,8 @@ typedef struct {
 } sx_roll_use;
 typedef struct {
     const sx_graph *program; /* shares the attributes and symbols of the whole */
-    uint32_t use_count;
-    uint32_t node_count; /* operations in it, without leaves */
+    uint32_t use_count;      /* 0: only within joined parts */
+    uint32_t node_count;     /* operations in it, without leaves */
 } sx_roll_part;
 typedef struct {
     const sx_graph *whole;
@@ -55,4 +55,9 @@ sx_code sx_roll_find(sx_ctx *cx, const sx_graph *graph, const sx_roll **roll);
  *   errors   SX_INPUT a program whose interface is not the part's */
 sx_code sx_roll_expand(sx_ctx *cx, const sx_roll *roll, const sx_graph *const *program,
                        sx_graph **whole);
+
+/* Uses `use` and `use` + 1 as one: *outer is `roll` with a part more, its last one, which is used there and nowhere else; *inner is
+ * that part as the two parts it came of (same numbers as in `roll`). Parts that are left without a use keep their numbers. */
+sx_code sx_roll_join(sx_ctx *cx, const sx_roll *roll, uint32_t use, const sx_roll **outer,
+                     const sx_roll **inner);
 #endif

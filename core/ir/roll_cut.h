@@ -1,4 +1,4 @@
-/* roll_cut.h - where to cut a program into layers. Private to roll.c and roll_cut.c. */
+/* roll_cut.h - where to cut a program into layers, and what the files of rolling share. Private to them. */
 #ifndef SX_CORE_IR_ROLL_CUT_H
 #define SX_CORE_IR_ROLL_CUT_H
 #include "core/ir/roll.h"
@@ -27,4 +27,9 @@ static inline bool sx_roll_is_copied(const sx_roll_levels *l, uint32_t n)
 
 /* Fills *l; cut_count 0 where nothing repeats. */
 sx_code sx_roll_cut(sx_ctx *cx, const sx_graph *graph, sx_roll_levels *l);
+
+/* roll.c */
+sx_code sx_roll_copy_symbols(sx_ctx *cx, const sx_graph *from, sx_graph *to);
+sx_code sx_roll_copy_node(sx_ctx *cx, sx_graph *to, const sx_graph *from, const sx_node *node,
+                          const sx_node_id *input, sx_node_id *id);
 #endif

@@ -242,6 +242,32 @@ START_TEST(test_random)
 }
 END_TEST
 
+/* Two neighbours as one part, anywhere, twice over: the same program. */
+START_TEST(test_joined)
+{
+    sx_transformer options = sx_transformer_default(4);
+    options.encoder_layers = (uint32_t)_i;
+    options.caches = true;
+    const sx_roll *roll = roll_transformer(&options);
+    for (uint32_t u = 0; u + 1 < roll->use_count; u++) {
+        const sx_roll *outer;
+        const sx_roll *inner;
+        ck_sx_ok(&cx, sx_roll_join(&cx, roll, u, &outer, &inner));
+        ck_assert_uint_eq(outer->use_count, roll->use_count - 1);
+        ck_assert_uint_eq(outer->part_count, roll->part_count + 1);
+        ck_assert_ptr_eq(outer->part[roll->part_count].program, inner->whole);
+        check_whole(outer);
+        check_whole(inner);
+        if (u + 1 < outer->use_count) {
+            const sx_roll *wider;
+            ck_sx_ok(&cx, sx_roll_join(&cx, outer, u, &wider, &inner));
+            check_whole(wider);
+            check_whole(inner);
+        }
+    }
+}
+END_TEST
+
 START_TEST(test_wrong_interface)
 {
     sx_transformer options = sx_transformer_default(3);
@@ -271,6 +297,7 @@ int main(void)
     tcase_add_test(tcase, test_disguised);
     tcase_add_test(tcase, test_chains);
     tcase_add_test(tcase, test_random);
+    tcase_add_loop_test(tcase, test_joined, 0, 3);
     tcase_add_test(tcase, test_wrong_interface);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
