@@ -12,6 +12,14 @@ struct sx_arena_block {
 };
 _Static_assert(sizeof(sx_arena_block) % 16 == 0, "payload stays aligned");
 
+/* In front of the items of an array that grows in place. */
+struct sx_arena_region {
+    sx_arena_region *next, *before;
+    size_t size; /* bytes of the items */
+    size_t pad;
+};
+_Static_assert(sizeof(sx_arena_region) % 16 == 0, "items stay aligned");
+
 #define BLOCK_BYTES_MIN ((size_t)64 << 10)
 
 void sx_arena_init(sx_arena *arena, size_t limit_bytes)
@@ -26,6 +34,11 @@ void sx_arena_fini(sx_arena *arena)
         sx_arena_block *next = block->next;
         free(block);
         block = next;
+    }
+    while (arena->region != NULL) {
+        sx_arena_region *next = arena->region->next;
+        free(arena->region);
+        arena->region = next;
     }
     arena->head = NULL;
     arena->used_bytes = 0;
@@ -115,4 +128,58 @@ sx_code sx_grow(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t need, siz
     *array = fresh;
     *capacity = (uint32_t)wanted;
     return SX_OK;
+}
+
+sx_code sx_region_resize(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t count,
+                         size_t item_size)
+{
+    sx_arena *arena = &cx->arena;
+    sx_arena_region *old = *array == NULL ? NULL : (sx_arena_region *)*array - 1;
+    size_t old_size = old == NULL ? 0 : old->size;
+    size_t size;
+    if (!sx_mul_size(count, item_size, &size) || size > SIZE_MAX - sizeof(*old) - 16) {
+        return SX_FAIL(cx, SX_NOMEM, "array of %u items of %zu bytes overflows", count, item_size);
+    }
+    size = (size + 15) & ~(size_t)15;
+    if (size > old_size && size - old_size > arena->limit_bytes - arena->used_bytes) {
+        return SX_FAIL(cx, SX_NOMEM, "request needs more than %zu bytes of memory",
+                       arena->limit_bytes);
+    }
+    sx_arena_region *fresh = realloc(old, sizeof(*fresh) + size);
+    if (fresh == NULL) {
+        return SX_FAIL(cx, SX_NOMEM, "the system has no %zu bytes left", size);
+    }
+    if (old == NULL) {
+        fresh->before = NULL;
+        fresh->next = arena->region;
+    }
+    fresh->size = size;
+    if (fresh->before != NULL) {
+        fresh->before->next = fresh;
+    } else {
+        arena->region = fresh;
+    }
+    if (fresh->next != NULL) {
+        fresh->next->before = fresh;
+    }
+    arena->used_bytes = arena->used_bytes - old_size + size;
+    *array = fresh + 1;
+    *capacity = count;
+    return SX_OK;
+}
+
+sx_code sx_region_grow(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t need,
+                       size_t item_size)
+{
+    if (need <= *capacity) {
+        return SX_OK;
+    }
+    uint64_t wanted = *capacity < 32 ? 64 : (uint64_t)*capacity + *capacity / 2;
+    wanted = wanted < need ? need : wanted;
+    wanted = wanted > UINT32_MAX ? UINT32_MAX : wanted;
+    size_t room = cx->arena.limit_bytes - cx->arena.used_bytes;
+    if ((wanted - *capacity) > room / item_size) {
+        wanted = need; /* no more than needed where the limit is near */
+    }
+    return sx_region_resize(cx, array, capacity, (uint32_t)wanted, item_size);
 }

@@ -59,10 +59,12 @@ int sx_span_compare(sx_span a, sx_span b); /* bytewise, shorter first on a tie *
 
 /* ---- arena: one per request, byte limit, freed in one go ---- */
 typedef struct sx_arena_block sx_arena_block;
+typedef struct sx_arena_region sx_arena_region;
 typedef struct {
     sx_arena_block *head;
-    size_t used_bytes;  /* handed out, with alignment */
-    size_t limit_bytes; /* sx_alloc fails beyond it */
+    sx_arena_region *region; /* arrays that grow in place, see sx_region_grow */
+    size_t used_bytes;       /* handed out, with alignment */
+    size_t limit_bytes;      /* sx_alloc and sx_region_grow fail beyond it */
 } sx_arena;
 
 void sx_arena_init(sx_arena *arena, size_t limit_bytes);
@@ -120,6 +122,13 @@ char *sx_alloc_text(sx_ctx *cx, sx_span text);               /* NUL-terminated c
 #define SX_NEW_ARRAY(cx, type, count) ((type *)sx_alloc_array((cx), (count), sizeof(type)))
 /* Room for `need` items: doubles an arena array (old copy stays in the arena). SX_NOMEM past the limit. */
 sx_code sx_grow(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t need, size_t item_size);
+/* The same for large arrays: the old block goes back to the system (which moves pages instead of copying them), so that an array
+ * counts once against the limit. New items are not zeroed. An array lives in one of the two kinds, never in both. */
+sx_code sx_region_grow(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t need,
+                       size_t item_size);
+/* Exactly `count` items, fewer than before or more. */
+sx_code sx_region_resize(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t count,
+                         size_t item_size);
 
 /* Fail: records the first error with file and line, returns `code`. */
 sx_code sx_fail(sx_ctx *cx, sx_code code, const char *file, int line, const char *format, ...)

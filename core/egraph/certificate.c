@@ -53,7 +53,7 @@ static sx_code look_around(writer *w, uint32_t node, uint32_t depth)
         for (uint32_t k = 0; depth > 0 && k < eg->node[n].arity; k++) {
             SX_TRY(look_around(w, sx_eg_made_child(eg, n, k), depth - 1));
         }
-        n = eg->member_next[n];
+        n = sx_eg_member_next(eg, n);
     } while (n != first);
     return SX_OK;
 }
@@ -77,10 +77,10 @@ static void place_reasons(writer *w)
 {
     const sx_eg *eg = &w->t->eg;
     for (uint32_t n = 0; n < eg->node_count; n++) {
-        uint32_t reason = eg->proof_rule[n];
-        if (eg->proof_up[n] != n && reason < w->set->reason_count) {
+        uint32_t reason = sx_eg_why_of(eg, n).rule;
+        if (sx_eg_why_of(eg, n).up != n && reason < w->set->reason_count) {
             w->from[reason] = n;
-            w->to[reason] = eg->proof_up[n];
+            w->to[reason] = sx_eg_why_of(eg, n).up;
             if (w->slice == SLICE_ALL) {
                 w->wanted[reason] = true;
             }

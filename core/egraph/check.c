@@ -5,17 +5,15 @@
 static sx_code check_node(sx_ctx *cx, const sx_eg *eg, uint32_t n)
 {
     const sx_eg_node *node = &eg->node[n];
+    uint32_t child[SX_EG_ARITY_MAX];
     for (uint32_t k = 0; k < node->arity; k++) {
-        uint32_t child = eg->child[node->edge + k];
-        if (eg->up[child] != child) {
-            return SX_FAIL(cx, SX_INTERNAL, "e-node %u: child %u is class %u, absorbed", n, k,
-                           child);
-        }
-        if (eg->owner[node->edge + k] != n) {
-            return SX_FAIL(cx, SX_INTERNAL, "e-node %u: edge %u has another owner", n, k);
+        child[k] = sx_eg_made_child(eg, n, k);
+        if (child[k] >= n) {
+            return SX_FAIL(cx, SX_INTERNAL, "e-node %u: child %u is node %u, made later", n, k,
+                           child[k]);
         }
     }
-    uint32_t found = sx_eg_lookup(eg, node->op, node->attr, &eg->child[node->edge], node->arity);
+    uint32_t found = sx_eg_lookup(eg, node->op, node->attr, child, node->arity);
     if (found != n) {
         return SX_FAIL(cx, SX_INTERNAL, "e-node %u: the hash table finds %u in its place", n,
                        found);
@@ -23,27 +21,22 @@ static sx_code check_node(sx_ctx *cx, const sx_eg *eg, uint32_t n)
     return SX_OK;
 }
 
-/* Every live edge hangs in the parent list of its child, once. `seen` counts per edge. */
-static sx_code check_parents(sx_ctx *cx, const sx_eg *eg, uint8_t *seen)
+/* The live links in the parent list of class c; each must name c. A link has one successor, so that no list can share one. */
+static sx_code check_parents(sx_ctx *cx, const sx_eg *eg, uint32_t c, uint64_t *links)
 {
-    for (uint32_t c = 0; c < eg->node_count; c++) {
-        if (eg->up[c] != c) {
-            continue;
+    uint64_t steps = 0;
+    uint64_t most = (uint64_t)eg->node_count * SX_EG_INLINE + eg->wide_count;
+    for (uint32_t l = sx_eg_parent_first(eg, c); l != SX_EG_LINK_END;
+         l = sx_eg_parent_next(eg, l)) {
+        uint32_t n = sx_eg_parent_node(eg, l);
+        if (steps++ > most) {
+            return SX_FAIL(cx, SX_INTERNAL, "class %u: its parent list is a ring", c);
         }
-        uint32_t steps = 0;
-        for (uint32_t e = eg->parent_head[c]; e != SX_EG_NONE; e = eg->edge_next[e]) {
-            if (steps++ > eg->edge_count || seen[e] != 0) {
-                return SX_FAIL(cx, SX_INTERNAL, "class %u: its parent list holds an edge twice", c);
+        if (eg->node[n].dead == 0) {
+            if (sx_eg_child(eg, n, sx_eg_parent_slot(eg, l)) != c) {
+                return SX_FAIL(cx, SX_INTERNAL, "class %u: node %u is no parent of it", c, n);
             }
-            seen[e] = 1;
-            if (eg->node[eg->owner[e]].dead == 0 && sx_eg_find(eg, eg->child[e]) != c) {
-                return SX_FAIL(cx, SX_INTERNAL, "class %u: edge %u is no parent of it", c, e);
-            }
-        }
-    }
-    for (uint32_t e = 0; e < eg->edge_count; e++) {
-        if (eg->node[eg->owner[e]].dead == 0 && seen[e] == 0) {
-            return SX_FAIL(cx, SX_INTERNAL, "e-node %u: missing from a parent list", eg->owner[e]);
+            (*links)++;
         }
     }
     return SX_OK;
@@ -51,17 +44,17 @@ static sx_code check_parents(sx_ctx *cx, const sx_eg *eg, uint8_t *seen)
 
 static sx_code check_members(sx_ctx *cx, const sx_eg *eg, uint32_t c, uint32_t *counted)
 {
-    uint64_t ops = 0;
+    uint8_t ops = 0;
     uint32_t n = c;
     do {
         if (sx_eg_find(eg, n) != c || *counted > eg->node_count) {
             return SX_FAIL(cx, SX_INTERNAL, "class %u: member %u belongs to another", c, n);
         }
-        ops |= UINT64_C(1) << eg->node[n].op;
+        ops |= (uint8_t)(1u << (eg->node[n].op & 7));
         (*counted)++;
-        n = eg->member_next[n];
+        n = eg->node[n].member;
     } while (n != c);
-    if (ops != eg->ops[c]) {
+    if (ops != eg->node[c].ops) {
         return SX_FAIL(cx, SX_INTERNAL, "class %u: wrong set of operations", c);
     }
     return SX_OK;
@@ -89,19 +82,22 @@ sx_code sx_eg_check(sx_ctx *cx, const sx_eg *eg)
     uint32_t classes = 0;
     uint32_t members = 0;
     uint32_t live = 0;
-    if (eg->absorbed_count != 0 || eg->learnt_count != 0) {
+    uint64_t edges = 0;
+    uint64_t links = 0;
+    if (!sx_eg_is_rebuilt(eg)) {
         return SX_FAIL(cx, SX_INTERNAL, "e-graph is not rebuilt");
     }
     for (uint32_t n = 0; n < eg->node_count; n++) {
-        if (eg->up[n] > n) {
-            return SX_FAIL(cx, SX_INTERNAL, "class %u is not named by its smallest node", n);
-        }
-        if (eg->up[n] == n) {
+        if (sx_eg_is_class(eg, n)) {
             classes++;
             SX_TRY(check_members(cx, eg, n, &members));
+            SX_TRY(check_parents(cx, eg, n, &links));
+        } else if (eg->node[n].tie >= n) {
+            return SX_FAIL(cx, SX_INTERNAL, "class %u is not named by its smallest node", n);
         }
         if (eg->node[n].dead == 0) {
             live++;
+            edges += eg->node[n].arity;
             SX_TRY(check_node(cx, eg, n));
             if (eg->analysis.size > 0) {
                 SX_TRY(check_record(cx, eg, n));
@@ -112,12 +108,9 @@ sx_code sx_eg_check(sx_ctx *cx, const sx_eg *eg)
         return SX_FAIL(cx, SX_INTERNAL, "e-graph counts %u classes and %u nodes, found %u and %u",
                        eg->class_count, eg->live_count, classes, live);
     }
-    if (eg->edge_count == 0) {
-        return SX_OK;
+    if (edges != links) {
+        return SX_FAIL(cx, SX_INTERNAL, "e-graph: %llu edges, the parent lists hold %llu",
+                       (unsigned long long)edges, (unsigned long long)links);
     }
-    uint8_t *seen = SX_NEW_ARRAY(cx, uint8_t, eg->edge_count);
-    if (seen == NULL) {
-        return cx->error.code;
-    }
-    return check_parents(cx, eg, seen);
+    return SX_OK;
 }

@@ -3,9 +3,11 @@
 #include <string.h>
 
 #define SLOTS_MIN 64u
+#define RECORD_WORDS_MAX 32u
 
 /* Children + op + attr, mixed by multiplication (murmur3's finalizer constants). Never an address. */
-static uint32_t hash_content(uint16_t op, uint32_t attr, const uint32_t *child, uint32_t arity)
+static inline uint32_t hash_content(uint16_t op, uint32_t attr, const uint32_t *child,
+                                    uint32_t arity)
 {
     uint64_t h = ((uint64_t)attr << 16 | op) * UINT64_C(0x9E3779B97F4A7C15);
     for (uint32_t k = 0; k < arity; k++) {
@@ -15,40 +17,52 @@ static uint32_t hash_content(uint16_t op, uint32_t attr, const uint32_t *child, 
     return (uint32_t)(h >> 32);
 }
 
-static uint32_t hash_node(const sx_eg *eg, uint32_t n)
+static inline const uint32_t *kids_of(const sx_eg *eg, const sx_eg_node *node, uint32_t k)
 {
-    const sx_eg_node *node = &eg->node[n];
-    return hash_content(node->op, node->attr, &eg->child[node->edge], node->arity);
+    return node->arity <= SX_EG_INLINE ? &node->kid[k] : &eg->wide[node->kid[0] + k].kid;
 }
 
-static bool same_content(const sx_eg *eg, uint32_t n, uint16_t op, uint32_t attr,
-                         const uint32_t *child, uint32_t arity)
+static void canonical_kids(const sx_eg *eg, uint32_t n, uint32_t *canonical)
 {
     const sx_eg_node *node = &eg->node[n];
-    if (node->op != op || node->attr != attr || node->arity != arity) {
+    for (uint32_t k = 0; k < node->arity; k++) {
+        canonical[k] = sx_eg_find(eg, *kids_of(eg, node, k));
+    }
+}
+
+static inline bool same_content(const sx_eg *eg, uint32_t n, uint16_t op, uint32_t attr,
+                                const uint32_t *canonical, uint32_t arity)
+{
+    const sx_eg_node *node = &eg->node[n];
+    if (node->op != op || node->attr != attr || node->arity != arity || node->dead != 0) {
         return false;
     }
-    return arity == 0 || memcmp(&eg->child[node->edge], child, arity * sizeof(*child)) == 0;
+    for (uint32_t k = 0; k < arity; k++) {
+        uint32_t kid = *kids_of(eg, node, k);
+        if (kid != canonical[k] && sx_eg_find(eg, kid) != canonical[k]) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* The live node with exactly this content (children canonical), or SX_EG_NONE. Slots of dead or since changed nodes are
  * passed over: content decides. */
-static uint32_t probe(const sx_eg *eg, uint32_t hash, uint16_t op, uint32_t attr,
-                      const uint32_t *child, uint32_t arity)
+static inline uint32_t probe(const sx_eg *eg, uint32_t hash, uint16_t op, uint32_t attr,
+                             const uint32_t *canonical, uint32_t arity)
 {
     uint32_t mask = eg->slot_count - 1;
     for (uint32_t i = hash & mask; eg->slot[i] != 0; i = (i + 1) & mask) {
         uint64_t slot = eg->slot[i];
         uint32_t n = (uint32_t)slot - 1;
-        if ((uint32_t)(slot >> 32) == hash && eg->node[n].dead == 0 &&
-            same_content(eg, n, op, attr, child, arity)) {
+        if ((uint32_t)(slot >> 32) == hash && same_content(eg, n, op, attr, canonical, arity)) {
             return n;
         }
     }
     return SX_EG_NONE;
 }
 
-static void place(sx_eg *eg, uint32_t hash, uint32_t n)
+static inline void place(sx_eg *eg, uint32_t hash, uint32_t n)
 {
     uint32_t mask = eg->slot_count - 1;
     uint32_t i = hash & mask;
@@ -59,115 +73,151 @@ static void place(sx_eg *eg, uint32_t hash, uint32_t n)
     eg->slot_used++;
 }
 
-/* Room for one more slot at a load of at most 5/8; growing drops stale slots. */
+#define BATCH 32u
+
+/* Writes the table anew from the live nodes: stale slots are gone. Slots of a batch are brought near before they are filled. */
+static void write_slots(sx_eg *eg)
+{
+    memset(eg->slot, 0, (size_t)eg->slot_count * sizeof(*eg->slot));
+    eg->slot_used = 0;
+    uint32_t hash[BATCH];
+    uint32_t node[BATCH];
+    uint32_t canonical[SX_EG_ARITY_MAX];
+    uint32_t n = 0;
+    while (n < eg->node_count) {
+        uint32_t count = 0;
+        for (; n < eg->node_count && count < BATCH; n++) {
+            const sx_eg_node *at = &eg->node[n];
+            if (at->dead == 0) {
+                canonical_kids(eg, n, canonical);
+                node[count] = n;
+                hash[count] = hash_content(at->op, at->attr, canonical, at->arity);
+                __builtin_prefetch(&eg->slot[hash[count] & (eg->slot_count - 1)], 1);
+                count++;
+            }
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            place(eg, hash[i], node[i]);
+        }
+    }
+}
+
+/* Room for one more live node at a load of at most 5/8. */
 static sx_code reserve_slot(sx_ctx *cx, sx_eg *eg)
 {
     if ((uint64_t)(eg->slot_used + 1) * 8 <= (uint64_t)eg->slot_count * 5) {
         return SX_OK;
     }
-    uint32_t wanted = eg->slot_count;
-    if ((uint64_t)eg->live_count * 4 > eg->slot_count || wanted == 0) {
-        wanted = wanted == 0 ? SLOTS_MIN : wanted * 2;
+    if ((uint64_t)(eg->live_count + 1) * 2 > eg->slot_count) {
+        uint32_t wanted = eg->slot_count == 0 ? SLOTS_MIN : eg->slot_count * 2;
+        SX_TRY(sx_region_resize(cx, (void **)&eg->slot, &eg->slot_capacity, wanted,
+                                sizeof(*eg->slot)));
+        eg->slot_count = wanted;
     }
-    uint64_t *fresh = SX_NEW_ARRAY(cx, uint64_t, wanted);
-    if (fresh == NULL) {
-        return cx->error.code;
-    }
-    uint64_t *old = eg->slot;
-    uint32_t old_count = eg->slot_count;
-    eg->slot = fresh;
-    eg->slot_count = wanted;
-    eg->slot_used = 0;
-    for (uint32_t i = 0; i < old_count; i++) {
-        uint32_t n = (uint32_t)old[i] - 1;
-        if (old[i] != 0 && eg->node[n].dead == 0 && hash_node(eg, n) == (uint32_t)(old[i] >> 32)) {
-            place(eg, (uint32_t)(old[i] >> 32), n);
-        }
-    }
+    write_slots(eg);
     return SX_OK;
 }
 
-static sx_code push(sx_ctx *cx, uint32_t **array, uint32_t *count, uint32_t *capacity,
-                    uint32_t value)
+/* In rebuild no node is new: at least 3/8 of the slots are free once the stale ones are gone. */
+static void place_again(sx_eg *eg, uint32_t hash, uint32_t n)
 {
-    SX_TRY(sx_grow(cx, (void **)array, capacity, *count + 1, sizeof(uint32_t)));
-    (*array)[(*count)++] = value;
-    return SX_OK;
+    if ((uint64_t)(eg->slot_used + 1) * 8 > (uint64_t)eg->slot_count * 7) {
+        write_slots(eg); /* n is live, so this has placed it */
+    } else {
+        place(eg, hash, n);
+    }
 }
 
-static sx_code touch(sx_ctx *cx, sx_eg *eg, uint32_t class_)
+/* An older node became another: who has seen it must see it again. Without memory for the log all nodes count as changed. */
+static void log_change(sx_ctx *cx, sx_eg *eg, uint32_t n)
 {
-    return push(cx, &eg->log, &eg->log_count, &eg->log_capacity, class_);
-}
-
-static sx_code grow_array(sx_ctx *cx, void **array, uint32_t old, uint32_t fresh, size_t size)
-{
-    uint32_t capacity = old;
-    return sx_grow(cx, array, &capacity, fresh, size);
+    if (n >= eg->old_count) {
+        return;
+    }
+    if (eg->changed_count >= eg->changed_capacity &&
+        sx_region_grow(cx, (void **)&eg->changed, &eg->changed_capacity, eg->changed_count + 1,
+                       sizeof(*eg->changed)) != SX_OK) {
+        sx_ctx_reset_error(cx);
+        eg->changed_count = 0;
+        eg->changed_lost++;
+        eg->old_count = 0;
+        return;
+    }
+    eg->changed[eg->changed_count++] = n;
 }
 
 static sx_code reserve_node(sx_ctx *cx, sx_eg *eg)
 {
-    if (eg->node_count < eg->node_capacity) {
+    uint32_t need = eg->node_count + 1;
+    if (need <= eg->node_capacity) {
         return SX_OK;
     }
     if (eg->node_count >= SX_EG_NODES_MAX) {
         return SX_FAIL(cx, SX_LIMIT, "e-graph of %u nodes, at most %u", eg->node_count,
                        SX_EG_NODES_MAX);
     }
-    uint32_t old = eg->node_capacity;
-    uint32_t wanted = old == 0 ? 256 : old * 2;
-    uint32_t **words[] = {&eg->up,          &eg->member_next, &eg->parent_head,
-                          &eg->parent_tail, &eg->proof_up,    &eg->proof_rule};
-    for (size_t i = 0; i < SX_COUNT(words); i++) {
-        SX_TRY(grow_array(cx, (void **)words[i], old, wanted, sizeof(uint32_t)));
+    if (!eg->unproven) {
+        SX_TRY(sx_region_grow(cx, (void **)&eg->why, &eg->why_capacity, need, sizeof(*eg->why)));
     }
-    SX_TRY(grow_array(cx, (void **)&eg->node, old, wanted, sizeof(sx_eg_node)));
-    SX_TRY(grow_array(cx, (void **)&eg->ops, old, wanted, sizeof(uint64_t)));
     if (eg->analysis.size > 0) {
-        SX_TRY(grow_array(cx, (void **)&eg->record, old, wanted, eg->analysis.size));
+        SX_TRY(sx_region_grow(cx, (void **)&eg->record, &eg->record_capacity, need,
+                              eg->analysis.size));
     }
-    eg->node_capacity = wanted;
+    SX_TRY(sx_region_grow(cx, (void **)&eg->node, &eg->node_capacity, need, sizeof(*eg->node)));
+    /* the least of the three says when to ask again */
+    if (!eg->unproven && eg->why_capacity < eg->node_capacity) {
+        eg->node_capacity = eg->why_capacity;
+    }
+    if (eg->analysis.size > 0 && eg->record_capacity < eg->node_capacity) {
+        eg->node_capacity = eg->record_capacity;
+    }
     return SX_OK;
 }
 
-static sx_code reserve_edges(sx_ctx *cx, sx_eg *eg, uint32_t arity)
+static sx_code reserve_wide(sx_ctx *cx, sx_eg *eg, uint32_t arity)
 {
-    uint32_t need = eg->edge_count + arity;
-    if (need <= eg->edge_capacity) {
+    if (arity <= SX_EG_INLINE) {
         return SX_OK;
     }
-    uint32_t old = eg->edge_capacity;
-    uint32_t wanted = old == 0 ? 512 : old * 2;
-    uint32_t **words[] = {&eg->child, &eg->made, &eg->owner, &eg->edge_next};
-    for (size_t i = 0; i < SX_COUNT(words); i++) {
-        SX_TRY(grow_array(cx, (void **)words[i], old, wanted, sizeof(uint32_t)));
+    if (eg->wide_count + arity >= SX_EG_WIDE - 1) {
+        return SX_FAIL(cx, SX_LIMIT, "e-graph of %u edges of wide nodes, at most %u",
+                       eg->wide_count, SX_EG_WIDE - 2);
     }
-    eg->edge_capacity = wanted;
-    return SX_OK;
+    return sx_region_grow(cx, (void **)&eg->wide, &eg->wide_capacity, eg->wide_count + arity,
+                          sizeof(*eg->wide));
 }
 
 sx_code sx_eg_init(sx_ctx *cx, sx_eg *eg, const sx_eg_analysis *analysis)
 {
-    *eg = (sx_eg){0};
+    *eg = (sx_eg){.repair_head = SX_EG_LINK_END, .repair_tail = SX_EG_LINK_END};
     if (analysis != NULL) {
-        SX_ASSERT(analysis->size % 8 == 0);
+        SX_ASSERT(analysis->size % 8 == 0 && analysis->size <= RECORD_WORDS_MAX * 8);
         eg->analysis = *analysis;
     }
-    SX_TRY(reserve_slot(cx, eg));
-    SX_TRY(reserve_edges(cx, eg, 1));
-    return reserve_node(cx, eg);
+    return reserve_slot(cx, eg);
 }
 
-static void link_parent(sx_eg *eg, uint32_t class_, uint32_t edge)
+static inline uint32_t *next_of(sx_eg *eg, uint32_t link)
 {
-    eg->edge_next[edge] = SX_EG_NONE;
-    if (eg->parent_head[class_] == SX_EG_NONE) {
-        eg->parent_head[class_] = edge;
-    } else {
-        eg->edge_next[eg->parent_tail[class_]] = edge;
-    }
-    eg->parent_tail[class_] = edge;
+    return (link & SX_EG_WIDE) != 0 ? &eg->wide[link & ~SX_EG_WIDE].next
+                                    : &eg->node[link / SX_EG_INLINE].next[link % SX_EG_INLINE];
+}
+
+static inline void link_parent(sx_eg *eg, uint32_t class_, uint32_t link)
+{
+    *next_of(eg, link) = eg->node[class_].tie & ~SX_EG_ROOT;
+    eg->node[class_].tie = SX_EG_ROOT | link;
+}
+
+uint64_t sx_eg_ops(const sx_eg *eg, uint32_t class_)
+{
+    uint64_t ops = 0;
+    uint32_t n = class_;
+    do {
+        ops |= UINT64_C(1) << eg->node[n].op;
+        n = eg->node[n].member;
+    } while (n != class_);
+    return ops;
 }
 
 uint32_t sx_eg_lookup(const sx_eg *eg, uint16_t op, uint32_t attr, const uint32_t *child,
@@ -179,6 +229,39 @@ uint32_t sx_eg_lookup(const sx_eg *eg, uint16_t op, uint32_t attr, const uint32_
         canonical[k] = sx_eg_find(eg, child[k]);
     }
     return probe(eg, hash_content(op, attr, canonical, arity), op, attr, canonical, arity);
+}
+
+void sx_eg_prefetch(const sx_eg *eg, uint16_t op, uint32_t attr, const uint32_t *child,
+                    uint32_t arity)
+{
+    SX_ASSERT(arity <= SX_EG_ARITY_MAX);
+    __builtin_prefetch(&eg->slot[hash_content(op, attr, child, arity) & (eg->slot_count - 1)]);
+}
+
+/* The node at its place, before the analysis has spoken; its parents' lists do not know it yet. */
+static void write_node(sx_eg *eg, uint32_t n, uint16_t op, uint32_t attr, const uint32_t *child,
+                       uint32_t arity)
+{
+    sx_eg_node *node = &eg->node[n];
+    *node = (sx_eg_node){.attr = attr,
+                         .op = (uint8_t)op,
+                         .arity = (uint8_t)arity,
+                         .ops = (uint8_t)(1u << (op & 7)),
+                         .tie = SX_EG_ROOT | SX_EG_LINK_END,
+                         .member = n};
+    if (arity <= SX_EG_INLINE) {
+        for (uint32_t k = 0; k < arity; k++) {
+            node->kid[k] = child[k];
+        }
+    } else {
+        node->kid[0] = eg->wide_count;
+        for (uint32_t k = 0; k < arity; k++) {
+            eg->wide[eg->wide_count + k] = (sx_eg_wide){child[k], SX_EG_LINK_END, n};
+        }
+    }
+    if (!eg->unproven) {
+        eg->why[n] = (sx_eg_why){n, SX_EG_RULE_GIVEN};
+    }
 }
 
 sx_code sx_eg_add(sx_ctx *cx, sx_eg *eg, uint16_t op, uint32_t attr, const uint32_t *child,
@@ -196,21 +279,10 @@ sx_code sx_eg_add(sx_ctx *cx, sx_eg *eg, uint16_t op, uint32_t attr, const uint3
         return SX_OK;
     }
     SX_TRY(reserve_node(cx, eg));
-    SX_TRY(reserve_edges(cx, eg, arity));
+    SX_TRY(reserve_wide(cx, eg, arity));
     SX_TRY(reserve_slot(cx, eg));
     uint32_t n = eg->node_count;
-    eg->node[n] = (sx_eg_node){attr, op, (uint8_t)arity, 0, eg->edge_count};
-    for (uint32_t k = 0; k < arity; k++) {
-        eg->child[eg->edge_count + k] = canonical[k];
-        eg->made[eg->edge_count + k] = child[k];
-        eg->owner[eg->edge_count + k] = n;
-    }
-    eg->up[n] = n;
-    eg->member_next[n] = n;
-    eg->parent_head[n] = eg->parent_tail[n] = SX_EG_NONE;
-    eg->proof_up[n] = n;
-    eg->proof_rule[n] = SX_EG_RULE_GIVEN;
-    eg->ops[n] = UINT64_C(1) << op;
+    write_node(eg, n, op, attr, child, arity);
     eg->node_count = n + 1;
     if (eg->analysis.size > 0) {
         void *record = eg->record + (size_t)n * eg->analysis.size;
@@ -221,34 +293,95 @@ sx_code sx_eg_add(sx_ctx *cx, sx_eg *eg, uint16_t op, uint32_t attr, const uint3
             return code;
         }
     }
+    uint32_t link = arity <= SX_EG_INLINE ? n * SX_EG_INLINE : SX_EG_WIDE | eg->wide_count;
     for (uint32_t k = 0; k < arity; k++) {
-        link_parent(eg, canonical[k], eg->edge_count + k);
+        link_parent(eg, canonical[k], link + k);
     }
-    eg->edge_count += arity;
+    eg->wide_count += arity <= SX_EG_INLINE ? 0 : arity;
     eg->class_count++;
     eg->live_count++;
     place(eg, hash, n);
     *node = n;
-    return touch(cx, eg, n);
+    return SX_OK;
 }
 
 /* Makes `a` the root of its tree of reasons by turning the path around, then hangs it below `b`. */
+static void turn_and_link(sx_eg *eg, uint32_t a, uint32_t b, uint32_t rule)
+{
+    sx_eg_why put = {b, rule};
+    uint32_t at = a;
+    for (;;) {
+        sx_eg_why old = eg->why[at];
+        eg->why[at] = put;
+        if (old.up == at) {
+            return;
+        }
+        put = (sx_eg_why){at, old.rule};
+        at = old.up;
+    }
+}
+
+/* The shorter of the two paths to a root is turned: a fresh node costs nothing. */
 static void link_reason(sx_eg *eg, uint32_t a, uint32_t b, uint32_t rule)
 {
-    uint32_t at = a;
-    uint32_t next = b;
-    uint32_t reason = rule;
-    while (eg->proof_up[at] != at) {
-        uint32_t up = eg->proof_up[at];
-        uint32_t old = eg->proof_rule[at];
-        eg->proof_up[at] = next;
-        eg->proof_rule[at] = reason;
-        next = at;
-        reason = old;
-        at = up;
+    uint32_t x = a;
+    uint32_t y = b;
+    while (eg->why[x].up != x && eg->why[y].up != y) {
+        x = eg->why[x].up;
+        y = eg->why[y].up;
     }
-    eg->proof_up[at] = next;
-    eg->proof_rule[at] = reason;
+    if (eg->why[y].up == y) {
+        turn_and_link(eg, b, a, rule);
+    } else {
+        turn_and_link(eg, a, b, rule);
+    }
+}
+
+/* A class whose parents must hear of its record. What cannot be noted for want of memory is found by looking everywhere. */
+static void note_learnt(sx_ctx *cx, sx_eg *eg, uint32_t class_)
+{
+    if (sx_region_grow(cx, (void **)&eg->learnt, &eg->learnt_capacity, eg->learnt_count + 1,
+                       sizeof(*eg->learnt)) != SX_OK) {
+        sx_ctx_reset_error(cx);
+        eg->learn_all = true;
+        return;
+    }
+    eg->learnt[eg->learnt_count++] = class_;
+}
+
+static void log_members(sx_ctx *cx, sx_eg *eg, uint32_t class_)
+{
+    uint32_t n = class_;
+    do {
+        log_change(cx, eg, n);
+        n = eg->node[n].member;
+    } while (n != class_);
+}
+
+static void log_parents(sx_ctx *cx, sx_eg *eg, uint32_t class_)
+{
+    for (uint32_t l = sx_eg_parent_first(eg, class_); l != SX_EG_LINK_END;
+         l = sx_eg_parent_next(eg, l)) {
+        log_change(cx, eg, sx_eg_parent_node(eg, l));
+    }
+}
+
+/* The parents of an absorbed class wait for rebuild, in the order of unions. */
+static void queue_parents(sx_eg *eg, uint32_t first)
+{
+    if (first == SX_EG_LINK_END) {
+        return;
+    }
+    if (eg->repair_head == SX_EG_LINK_END) {
+        eg->repair_head = first;
+    } else {
+        *next_of(eg, eg->repair_tail) = first;
+    }
+    uint32_t last = first;
+    for (uint32_t l = first; l != SX_EG_LINK_END; l = sx_eg_parent_next(eg, l)) {
+        last = l;
+    }
+    eg->repair_tail = last;
 }
 
 sx_code sx_eg_union(sx_ctx *cx, sx_eg *eg, uint32_t a, uint32_t b, uint32_t reason)
@@ -268,90 +401,133 @@ sx_code sx_eg_union(sx_ctx *cx, sx_eg *eg, uint32_t a, uint32_t b, uint32_t reas
         void *into = eg->record + (size_t)keep * eg->analysis.size;
         const void *from = eg->record + (size_t)drop * eg->analysis.size;
         SX_TRY(eg->analysis.join(cx, eg->analysis.self, into, from, &changed));
+        if (changed) {
+            log_members(cx, eg, keep);
+            log_parents(cx, eg, keep);
+        }
         if (changed || memcmp(into, from, eg->analysis.size) != 0) {
-            SX_TRY(push(cx, &eg->learnt, &eg->learnt_count, &eg->learnt_capacity, keep));
+            note_learnt(cx, eg, keep);
         }
     }
-    SX_TRY(push(cx, &eg->absorbed, &eg->absorbed_count, &eg->absorbed_capacity, drop));
-    SX_TRY(touch(cx, eg, keep));
-    link_reason(eg, a, b, reason);
-    eg->up[drop] = keep;
-    uint32_t swap = eg->member_next[keep];
-    eg->member_next[keep] = eg->member_next[drop];
-    eg->member_next[drop] = swap;
-    eg->ops[keep] |= eg->ops[drop];
+    if (drop < eg->old_count) {
+        log_members(cx, eg, drop); /* its parents follow when they are repaired */
+    }
+    if (!eg->unproven) {
+        link_reason(eg, a, b, reason);
+    }
+    sx_eg_node *kept = &eg->node[keep];
+    sx_eg_node *dropped = &eg->node[drop];
+    queue_parents(eg, dropped->tie & ~SX_EG_ROOT);
+    dropped->tie = keep;
+    uint32_t swap = kept->member;
+    kept->member = dropped->member;
+    dropped->member = swap;
+    kept->ops |= dropped->ops;
     eg->class_count--;
     eg->union_count++;
     return SX_OK;
 }
 
-/* Node n again in the table after a child was absorbed; on a duplicate the two classes unite and n is dead. */
-static sx_code repair_node(sx_ctx *cx, sx_eg *eg, uint32_t n)
+/* As probe, but another node than n; *placed when n itself is in the table under this hash. */
+static uint32_t probe_twin(const sx_eg *eg, uint32_t hash, uint32_t n, const uint32_t *canonical,
+                           bool *placed)
+{
+    const sx_eg_node *node = &eg->node[n];
+    uint32_t mask = eg->slot_count - 1;
+    *placed = false;
+    for (uint32_t i = hash & mask; eg->slot[i] != 0; i = (i + 1) & mask) {
+        uint64_t slot = eg->slot[i];
+        uint32_t other = (uint32_t)slot - 1;
+        if ((uint32_t)(slot >> 32) != hash) {
+            continue;
+        }
+        if (other == n) {
+            *placed = true;
+        } else if (same_content(eg, other, node->op, node->attr, canonical, node->arity)) {
+            return other;
+        }
+    }
+    return SX_EG_NONE;
+}
+
+/* A node of which a child was absorbed gets its new slot; on a duplicate the two classes unite and the younger node is dead. */
+static sx_code repair_node(sx_ctx *cx, sx_eg *eg, uint32_t n, const uint32_t *canonical)
 {
     sx_eg_node *node = &eg->node[n];
-    bool moved = false;
-    for (uint32_t k = 0; k < node->arity; k++) {
-        uint32_t root = sx_eg_find(eg, eg->child[node->edge + k]);
-        moved = moved || root != eg->child[node->edge + k];
-        eg->child[node->edge + k] = root;
-    }
-    if (!moved) {
-        return SX_OK;
-    }
-    uint32_t hash = hash_node(eg, n);
-    node->dead = 1; /* not to be found by its own old slot */
-    uint32_t twin = probe(eg, hash, node->op, node->attr, &eg->child[node->edge], node->arity);
+    uint32_t hash = hash_content(node->op, node->attr, canonical, node->arity);
+    bool placed;
+    uint32_t twin = probe_twin(eg, hash, n, canonical, &placed);
+    log_change(cx, eg, n);
     if (twin == SX_EG_NONE || twin > n) { /* of two equal nodes the older one lives on */
-        node->dead = 0;
-        SX_TRY(reserve_slot(cx, eg));
-        place(eg, hash, n);
+        if (!placed) {
+            place_again(eg, hash, n);
+        }
     }
     if (twin == SX_EG_NONE) {
         return SX_OK;
     }
-    eg->node[twin].dead = twin > n ? 1 : 0;
+    eg->node[twin > n ? twin : n].dead = 1;
     eg->live_count--;
     return sx_eg_union(cx, eg, n, twin, SX_EG_RULE_CONGRUENCE);
 }
 
-/* The parents of an absorbed class move to the class that absorbed it. */
-static sx_code repair_parents(sx_ctx *cx, sx_eg *eg, uint32_t drop)
+static sx_code repair_link(sx_ctx *cx, sx_eg *eg, uint32_t link)
 {
-    uint32_t edge = eg->parent_head[drop];
-    eg->parent_head[drop] = eg->parent_tail[drop] = SX_EG_NONE;
-    while (edge != SX_EG_NONE) {
-        uint32_t next = eg->edge_next[edge];
-        uint32_t n = eg->owner[edge];
-        if (eg->node[n].dead == 0) {
-            SX_TRY(repair_node(cx, eg, n));
-        }
-        if (eg->node[n].dead == 0) {
-            /* the class the node names, even if the repair has just absorbed it: then its turn comes */
-            link_parent(eg, eg->child[edge], edge);
-        }
-        edge = next;
+    uint32_t n = sx_eg_parent_node(eg, link);
+    if (eg->node[n].dead != 0) {
+        return SX_OK; /* leaves the lists */
+    }
+    uint32_t canonical[SX_EG_ARITY_MAX];
+    canonical_kids(eg, n, canonical);
+    uint32_t child = canonical[sx_eg_parent_slot(eg, link)];
+    sx_code code = repair_node(cx, eg, n, canonical);
+    if (eg->node[n].dead != 0) {
+        return code;
+    }
+    if (sx_eg_is_class(eg, child)) {
+        link_parent(eg, child, link);
+    } else { /* the repair has just absorbed it: the node's turn comes again */
+        *next_of(eg, link) = SX_EG_LINK_END;
+        queue_parents(eg, link);
+    }
+    return code;
+}
+
+/* What a node tells its class; what the class then knows goes on to the classes of its parents. */
+static sx_code relearn_node(sx_ctx *cx, sx_eg *eg, uint32_t n)
+{
+    uint64_t record[RECORD_WORDS_MAX];
+    memset(record, 0, eg->analysis.size);
+    bool changed = false;
+    SX_TRY(eg->analysis.make(cx, eg->analysis.self, eg, n, record));
+    SX_TRY(eg->analysis.join(cx, eg->analysis.self, sx_eg_record(eg, n), record, &changed));
+    if (changed) {
+        uint32_t root = sx_eg_find(eg, n);
+        log_members(cx, eg, root);
+        log_parents(cx, eg, root);
+        note_learnt(cx, eg, root);
     }
     return SX_OK;
 }
 
-/* What a class learnt goes up to the classes of its parents. */
 static sx_code carry_up(sx_ctx *cx, sx_eg *eg, uint32_t class_)
 {
-    uint64_t record[32];
-    SX_ASSERT(eg->analysis.size <= sizeof(record));
-    for (uint32_t e = eg->parent_head[class_]; e != SX_EG_NONE; e = eg->edge_next[e]) {
-        uint32_t n = eg->owner[e];
-        if (eg->node[n].dead != 0) {
-            continue;
+    for (uint32_t l = sx_eg_parent_first(eg, class_); l != SX_EG_LINK_END;
+         l = sx_eg_parent_next(eg, l)) {
+        uint32_t n = sx_eg_parent_node(eg, l);
+        if (eg->node[n].dead == 0) {
+            SX_TRY(relearn_node(cx, eg, n));
         }
-        memset(record, 0, eg->analysis.size);
-        SX_TRY(eg->analysis.make(cx, eg->analysis.self, eg, n, record));
-        bool changed = false;
-        SX_TRY(eg->analysis.join(cx, eg->analysis.self, sx_eg_record(eg, n), record, &changed));
-        if (changed) {
-            uint32_t root = sx_eg_find(eg, n);
-            SX_TRY(push(cx, &eg->learnt, &eg->learnt_count, &eg->learnt_capacity, root));
-            SX_TRY(touch(cx, eg, root));
+    }
+    return SX_OK;
+}
+
+static sx_code relearn_all(sx_ctx *cx, sx_eg *eg)
+{
+    eg->learn_all = false;
+    for (uint32_t n = 0; n < eg->node_count; n++) {
+        if (eg->node[n].dead == 0) {
+            SX_TRY(relearn_node(cx, eg, n));
         }
     }
     return SX_OK;
@@ -359,16 +535,18 @@ static sx_code carry_up(sx_ctx *cx, sx_eg *eg, uint32_t class_)
 
 sx_code sx_eg_rebuild(sx_ctx *cx, sx_eg *eg)
 {
-    uint32_t absorbed = 0;
     uint32_t learnt = 0;
-    while (absorbed < eg->absorbed_count || learnt < eg->learnt_count) {
-        if (absorbed < eg->absorbed_count) {
-            SX_TRY(repair_parents(cx, eg, eg->absorbed[absorbed++]));
+    while (eg->repair_head != SX_EG_LINK_END || learnt < eg->learnt_count || eg->learn_all) {
+        uint32_t link = eg->repair_head;
+        if (link != SX_EG_LINK_END) {
+            eg->repair_head = sx_eg_parent_next(eg, link);
+            SX_TRY(repair_link(cx, eg, link));
+        } else if (eg->learn_all) {
+            SX_TRY(relearn_all(cx, eg));
         } else {
             SX_TRY(carry_up(cx, eg, sx_eg_find(eg, eg->learnt[learnt++])));
         }
     }
-    eg->absorbed_count = 0;
     eg->learnt_count = 0;
     return SX_OK;
 }
@@ -376,67 +554,77 @@ sx_code sx_eg_rebuild(sx_ctx *cx, sx_eg *eg)
 /* ---- a graph from its parts ---- */
 
 sx_code sx_eg_restore_begin(sx_ctx *cx, sx_eg *eg, const sx_eg_analysis *analysis, uint32_t nodes,
-                            uint32_t edges)
+                            uint32_t wide)
 {
-    uint32_t node_capacity = nodes + 256; /* so that doubling always has room for one more */
-    uint32_t edge_capacity = edges + 512;
-    *eg = (sx_eg){0};
+    SX_ASSERT(nodes <= SX_EG_NODES_MAX && wide < SX_EG_WIDE - 1);
+    *eg = (sx_eg){.repair_head = SX_EG_LINK_END, .repair_tail = SX_EG_LINK_END};
     if (analysis != NULL) {
-        SX_ASSERT(analysis->size % 8 == 0);
+        SX_ASSERT(analysis->size % 8 == 0 && analysis->size <= RECORD_WORDS_MAX * 8);
         eg->analysis = *analysis;
     }
-    uint32_t **words[] = {&eg->up,          &eg->member_next, &eg->parent_head,
-                          &eg->parent_tail, &eg->proof_up,    &eg->proof_rule};
-    for (size_t i = 0; i < SX_COUNT(words); i++) {
-        SX_TRY(grow_array(cx, (void **)words[i], 0, node_capacity, sizeof(uint32_t)));
-    }
-    uint32_t **edge_words[] = {&eg->child, &eg->made, &eg->owner, &eg->edge_next};
-    for (size_t i = 0; i < SX_COUNT(edge_words); i++) {
-        SX_TRY(grow_array(cx, (void **)edge_words[i], 0, edge_capacity, sizeof(uint32_t)));
-    }
-    SX_TRY(grow_array(cx, (void **)&eg->node, 0, node_capacity, sizeof(sx_eg_node)));
-    SX_TRY(grow_array(cx, (void **)&eg->ops, 0, node_capacity, sizeof(uint64_t)));
+    uint32_t count = nodes + 1;
+    SX_TRY(sx_region_resize(cx, (void **)&eg->why, &eg->why_capacity, count, sizeof(*eg->why)));
     if (eg->analysis.size > 0) {
-        SX_TRY(grow_array(cx, (void **)&eg->record, 0, node_capacity, eg->analysis.size));
+        SX_TRY(sx_region_resize(cx, (void **)&eg->record, &eg->record_capacity, count,
+                                eg->analysis.size));
     }
-    eg->node_count = nodes;
-    eg->node_capacity = node_capacity;
-    eg->edge_count = edges;
-    eg->edge_capacity = edge_capacity;
-    return SX_OK;
+    SX_TRY(sx_region_resize(cx, (void **)&eg->node, &eg->node_capacity, count, sizeof(*eg->node)));
+    return sx_region_resize(cx, (void **)&eg->wide, &eg->wide_capacity, wide + 1,
+                            sizeof(*eg->wide));
 }
 
-/* Every live node into a fresh table; two equal ones are an error. */
+void sx_eg_restore_node(sx_eg *eg, const sx_eg_node *content, const uint32_t *made, uint32_t class_,
+                        sx_eg_why why)
+{
+    uint32_t n = eg->node_count;
+    SX_ASSERT(n < eg->node_capacity && class_ <= n);
+    SX_ASSERT(content->arity <= SX_EG_INLINE ||
+              eg->wide_count + content->arity <= eg->wide_capacity);
+    write_node(eg, n, content->op, content->attr, made, content->arity);
+    eg->wide_count += content->arity <= SX_EG_INLINE ? 0 : content->arity;
+    eg->node_count = n + 1;
+    eg->node[n].dead = content->dead;
+    eg->why[n] = why;
+    if (class_ == n) {
+        eg->class_count++;
+    } else {
+        SX_ASSERT(sx_eg_is_class(eg, class_));
+        eg->node[n].tie = class_;
+        eg->node[n].member = eg->node[class_].member;
+        eg->node[class_].member = n;
+        eg->node[class_].ops |= eg->node[n].ops;
+    }
+    eg->live_count += content->dead == 0 ? 1 : 0;
+}
+
+/* Every live node into a fresh table; two equal ones are an error, as is a dead one without a living equal. */
 static sx_code restore_table(sx_ctx *cx, sx_eg *eg)
 {
     uint32_t wanted = SLOTS_MIN;
+    uint32_t canonical[SX_EG_ARITY_MAX];
     while ((uint64_t)wanted * 5 < ((uint64_t)eg->live_count + 1) * 8) {
         wanted *= 2;
     }
-    eg->slot = SX_NEW_ARRAY(cx, uint64_t, wanted);
-    if (eg->slot == NULL) {
-        return cx->error.code;
-    }
+    SX_TRY(sx_region_resize(cx, (void **)&eg->slot, &eg->slot_capacity, wanted, sizeof(*eg->slot)));
     eg->slot_count = wanted;
-    for (uint32_t n = 0; n < eg->node_count; n++) {
-        const sx_eg_node *node = &eg->node[n];
-        if (node->dead != 0) {
-            continue;
-        }
-        uint32_t hash = hash_node(eg, n);
-        uint32_t twin = probe(eg, hash, node->op, node->attr, &eg->child[node->edge], node->arity);
-        if (twin != SX_EG_NONE) {
-            return SX_FAIL(cx, SX_CORRUPT, "e-node %u: equal to e-node %u", n, twin);
-        }
-        place(eg, hash, n);
-    }
-    for (uint32_t n = 0; n < eg->node_count; n++) {
-        const sx_eg_node *node = &eg->node[n];
-        if (node->dead != 0) {
-            uint32_t twin = probe(eg, hash_node(eg, n), node->op, node->attr,
-                                  &eg->child[node->edge], node->arity);
-            if (twin == SX_EG_NONE || eg->up[twin] != eg->up[n]) {
+    memset(eg->slot, 0, (size_t)wanted * sizeof(*eg->slot));
+    for (uint32_t pass = 0; pass < 2; pass++) {
+        for (uint32_t n = 0; n < eg->node_count; n++) {
+            const sx_eg_node *node = &eg->node[n];
+            if (node->dead != pass) {
+                continue;
+            }
+            canonical_kids(eg, n, canonical);
+            uint32_t hash = hash_content(node->op, node->attr, canonical, node->arity);
+            uint32_t twin = probe(eg, hash, node->op, node->attr, canonical, node->arity);
+            if (pass == 0 && twin != SX_EG_NONE) {
+                return SX_FAIL(cx, SX_CORRUPT, "e-node %u: equal to e-node %u", n, twin);
+            }
+            if (pass == 1 && (twin == SX_EG_NONE || sx_eg_find(eg, twin) != sx_eg_find(eg, n))) {
                 return SX_FAIL(cx, SX_CORRUPT, "e-node %u: dead, and no equal one lives", n);
+            }
+            if (pass == 0) {
+                place(eg, hash, n);
             }
         }
     }
@@ -446,14 +634,13 @@ static sx_code restore_table(sx_ctx *cx, sx_eg *eg)
 /* Records in order of the nodes: what a node is made from lies below it. What a later member teaches its class goes up. */
 static sx_code restore_records(sx_ctx *cx, sx_eg *eg)
 {
-    uint64_t record[32];
-    SX_ASSERT(eg->analysis.size <= sizeof(record));
+    uint64_t record[RECORD_WORDS_MAX];
     for (uint32_t n = 0; n < eg->node_count; n++) {
         if (eg->node[n].dead != 0) {
             continue;
         }
         bool changed = false;
-        uint32_t root = eg->up[n];
+        uint32_t root = sx_eg_find(eg, n);
         memset(record, 0, eg->analysis.size);
         SX_TRY(eg->analysis.make(cx, eg->analysis.self, eg, n, record));
         uint8_t *held = eg->record + (size_t)root * eg->analysis.size;
@@ -463,38 +650,20 @@ static sx_code restore_records(sx_ctx *cx, sx_eg *eg)
             SX_TRY(eg->analysis.join(cx, eg->analysis.self, held, record, &changed));
         }
         if (changed) {
-            SX_TRY(push(cx, &eg->learnt, &eg->learnt_count, &eg->learnt_capacity, root));
+            note_learnt(cx, eg, root);
         }
     }
-    SX_TRY(sx_eg_rebuild(cx, eg));
-    eg->log_count = 0;
-    return SX_OK;
+    return sx_eg_rebuild(cx, eg);
 }
 
 sx_code sx_eg_restore_end(sx_ctx *cx, sx_eg *eg)
 {
-    uint32_t edge = 0;
-    for (uint32_t n = 0; n < eg->node_count; n++) {
-        sx_eg_node *node = &eg->node[n];
-        uint32_t root = eg->up[n];
-        SX_ASSERT(root <= n && eg->up[root] == root);
-        node->edge = edge;
-        for (uint32_t k = 0; k < node->arity; k++) {
-            eg->owner[edge++] = n;
-        }
-        eg->ops[n] = UINT64_C(1) << node->op;
-        eg->ops[root] |= eg->ops[n];
-        eg->member_next[n] = root == n ? n : eg->member_next[root];
-        eg->member_next[root] = n;
-        eg->parent_head[n] = eg->parent_tail[n] = SX_EG_NONE;
-        eg->class_count += root == n ? 1 : 0;
-        eg->live_count += node->dead == 0 ? 1 : 0;
-    }
-    SX_ASSERT(edge == eg->edge_count);
     SX_TRY(restore_table(cx, eg));
-    for (uint32_t e = 0; e < eg->edge_count; e++) {
-        if (eg->node[eg->owner[e]].dead == 0) {
-            link_parent(eg, eg->child[e], e);
+    for (uint32_t n = 0; n < eg->node_count; n++) {
+        const sx_eg_node *node = &eg->node[n];
+        uint32_t link = node->arity <= SX_EG_INLINE ? n * SX_EG_INLINE : SX_EG_WIDE | node->kid[0];
+        for (uint32_t k = 0; node->dead == 0 && k < node->arity; k++) {
+            link_parent(eg, sx_eg_child(eg, n, k), link + k);
         }
     }
     eg->union_count = eg->node_count - eg->class_count;

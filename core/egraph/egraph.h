@@ -9,10 +9,13 @@
  *
  * Every class carries a record of fixed size (the analysis) which is computed when a node is added, joined when classes unite and
  * carried upwards by rebuild. Every union is kept with its reason in a forest over the nodes, from which proof.h reads why two
- * nodes are equal (Nieuwenhuis 2005). Everything changed is appended to a log, so that a matcher can ask "what is new since".
+ * nodes are equal (Nieuwenhuis 2005). What is new since a moment: the nodes from a number on, and `changed`, a log of older nodes
+ * whose class, children or record became others.
  *
- * Layout: arrays of u32 in the arena of the request, 12 bytes a node, 16 bytes an edge, 8 bytes a hash slot; no pointers inside,
- * nothing depends on addresses. Rebuilding touches only parents of absorbed classes.
+ * Layout: 32 bytes a node (two to a cache line: content, class, members and parents of a class in one place), 8 bytes of reasons,
+ * 8 bytes a hash slot; the arrays grow in place (sx_region_grow). Children are kept as they were inserted and read through
+ * sx_eg_find. No pointers inside, nothing depends on addresses. Rebuilding touches only parents of absorbed classes, and needs no
+ * memory: whatever limit stops a run, the graph can be made valid.
  * Papers: Willsey 2021 (egg); Downey, Sethi, Tarjan 1980; Detlefs, Nelson, Saxe 2005 (Simplify: modification times).
  */
 #ifndef SX_CORE_EGRAPH_EGRAPH_H
@@ -22,18 +25,35 @@
 #define SX_EG_NONE UINT32_MAX
 #define SX_EG_OPS_MAX 64u
 #define SX_EG_ARITY_MAX 64u
-#define SX_EG_NODES_MAX (1u << 30)
+#define SX_EG_NODES_MAX (1u << 29)
 #define SX_EG_RULE_CONGRUENCE UINT32_MAX  /* reason: equal children */
 #define SX_EG_RULE_GIVEN (UINT32_MAX - 1) /* reason: united from outside */
 
+#define SX_EG_INLINE 2u                /* children kept in the node itself */
+#define SX_EG_ROOT (UINT32_C(1) << 31) /* in `tie`: the node names a class */
+#define SX_EG_WIDE (UINT32_C(1) << 30) /* in a link: an entry of wide[] */
+#define SX_EG_LINK_END (SX_EG_ROOT - 1)
+
 typedef struct {
     uint32_t attr;
-    uint16_t op;
+    uint8_t op;
     uint8_t arity;
-    uint8_t dead;  /* an equal node of the same class stands for it */
-    uint32_t edge; /* its children are child[edge .. edge + arity) */
+    uint8_t dead; /* an equal node of the same class stands for it */
+    uint8_t
+        ops; /* of a class: operations among its members, op modulo 8 (a hint: more than there are) */
+    uint32_t kid[SX_EG_INLINE]; /* children as inserted; arity > 2: kid[0] is the first of wide[] */
+    uint32_t next[SX_EG_INLINE]; /* the next parent of the child's class */
+    uint32_t tie; /* of a class: SX_EG_ROOT | its first parent; else a smaller node of the class */
+    uint32_t member; /* ring of the members of a class */
 } sx_eg_node;
-_Static_assert(sizeof(sx_eg_node) == 12, "a node is 12 bytes");
+_Static_assert(sizeof(sx_eg_node) == 32, "a node is 32 bytes");
+typedef struct {
+    uint32_t kid, next, owner;
+} sx_eg_wide;
+typedef struct {
+    uint32_t up;   /* the node this one was united with; itself at the root of the forest */
+    uint32_t rule; /* reason given to sx_eg_union */
+} sx_eg_why;
 
 typedef struct sx_eg sx_eg;
 
@@ -48,32 +68,26 @@ typedef struct {
 
 struct sx_eg {
     sx_eg_node *node;
-    uint32_t *up;          /* union-find: a smaller or equal node; roots name classes */
-    uint32_t *member_next; /* ring of the members of a class */
-    uint32_t *parent_head; /* list of edges whose child is this class; SX_EG_NONE ends */
-    uint32_t *parent_tail;
-    uint64_t *ops;        /* per class: set of operations among its members */
-    uint32_t *proof_up;   /* forest of reasons: the node this one was united with */
-    uint32_t *proof_rule; /* reason given to sx_eg_union */
-    uint8_t *record;      /* node_count records */
-    uint32_t node_count, node_capacity;
-    uint32_t *child; /* class of the child; canonical after rebuild */
-    uint32_t *made;  /* node the child was when the edge was made */
-    uint32_t *owner; /* node the edge belongs to */
-    uint32_t *edge_next;
-    uint32_t edge_count, edge_capacity;
+    sx_eg_why *why;  /* node_count; NULL with `unproven` */
+    uint8_t *record; /* node_count records */
+    uint32_t node_count, node_capacity, why_capacity, record_capacity;
+    sx_eg_wide *wide; /* children of nodes with more than two */
+    uint32_t wide_count, wide_capacity;
     uint64_t *slot; /* hash << 32 | node + 1; 0 is free */
-    uint32_t slot_count, slot_used;
-    uint32_t *absorbed; /* classes whose parents await rebuild */
-    uint32_t absorbed_count, absorbed_capacity;
-    uint32_t *learnt; /* classes whose record changed */
+    uint32_t slot_count, slot_used, slot_capacity;
+    uint32_t repair_head, repair_tail; /* links of the parents of absorbed classes, for rebuild */
+    uint32_t *learnt;                  /* classes whose record changed, for rebuild */
     uint32_t learnt_count, learnt_capacity;
-    uint32_t *log; /* classes that gained a member or a fact, in order */
-    uint32_t log_count, log_capacity;
-    uint32_t class_count; /* roots */
-    uint32_t live_count;  /* nodes that are not dead */
+    bool learn_all;    /* no memory to note one: rebuild looks at all nodes */
+    uint32_t *changed; /* nodes below `old_count` whose class, children or record changed */
+    uint32_t changed_count, changed_capacity;
+    uint32_t changed_lost; /* times the log was dropped: who had not read it starts from node 0 */
+    uint32_t old_count;    /* nodes that some matcher has seen; later ones are new to all */
+    uint32_t class_count;  /* roots */
+    uint32_t live_count;   /* nodes that are not dead */
     uint64_t union_count;
     sx_eg_analysis analysis;
+    bool unproven; /* no reasons are kept; set before the first node (to measure what they cost) */
 };
 
 /* An empty graph; `analysis` may be NULL. Memory in cx's arena. */
@@ -86,50 +100,109 @@ sx_code sx_eg_add(sx_ctx *cx, sx_eg *eg, uint16_t op, uint32_t attr, const uint3
 /* The same, but only if it is there already: SX_EG_NONE otherwise. */
 uint32_t sx_eg_lookup(const sx_eg *eg, uint16_t op, uint32_t attr, const uint32_t *child,
                       uint32_t arity);
+/* Says that this content will soon be added: brings its hash slot near. */
+void sx_eg_prefetch(const sx_eg *eg, uint16_t op, uint32_t attr, const uint32_t *child,
+                    uint32_t arity);
 
 /* Declares the classes of nodes `a` and `b` equal; `reason` is any number of the caller's below SX_EG_RULE_GIVEN, or one of the
  * two above. Congruence waits for sx_eg_rebuild.
  *   errors   what analysis.join says: the graph is then unchanged */
 sx_code sx_eg_union(sx_ctx *cx, sx_eg *eg, uint32_t a, uint32_t b, uint32_t reason);
 
-/* Restores congruence, hash-consing and the analysis. */
+/* Restores congruence, hash-consing and the analysis.  errors  what the analysis says */
 sx_code sx_eg_rebuild(sx_ctx *cx, sx_eg *eg);
 
-/* A graph from its parts (snapshot.c), in two calls: the first makes room for exactly so many nodes and edges; the caller fills in node,
- * child, made, up, proof_up and proof_rule, all of them checked (children below their nodes and canonical, classes named by their smallest
- * nodes); the second builds everything else, the analysis by its own functions, in O(n). The log is then empty.
+/* A graph from its parts (snapshot.c): room for exactly so many nodes, of which those with more than two children have `wide` children
+ * together; every node in order, `made` its children as inserted, `class_` the smallest node of its class, all checked by the caller
+ * (children below their node, classes named by their smallest nodes), its reason where one is kept; then everything else is built, the
+ * analysis by its own functions, in O(n). The log of changes is then empty and nothing has been seen.
  *   errors   SX_CORRUPT two live nodes are equal, or a dead one has no living equal in its class; SX_NOMEM; those of the analysis */
 sx_code sx_eg_restore_begin(sx_ctx *cx, sx_eg *eg, const sx_eg_analysis *analysis, uint32_t nodes,
-                            uint32_t edges);
+                            uint32_t wide);
+void sx_eg_restore_node(sx_eg *eg, const sx_eg_node *content, const uint32_t *made, uint32_t class_,
+                        sx_eg_why why);
 sx_code sx_eg_restore_end(sx_ctx *cx, sx_eg *eg);
 
-/* Verifies every invariant of a rebuilt graph: canonical children, hash table complete, congruence closed, member rings and
- * parent lists complete, counts, analysis at its fixpoint. SX_INTERNAL names the node. */
+/* Verifies every invariant of a rebuilt graph: hash table complete, congruence closed, member rings and parent lists complete,
+ * counts, analysis at its fixpoint. SX_INTERNAL names the node. */
 sx_code sx_eg_check(sx_ctx *cx, const sx_eg *eg);
 
+static inline bool sx_eg_is_rebuilt(const sx_eg *eg)
+{
+    return eg->repair_head == SX_EG_LINK_END && eg->learnt_count == 0 && !eg->learn_all;
+}
+static inline bool sx_eg_is_class(const sx_eg *eg, uint32_t node)
+{
+    return (eg->node[node].tie & SX_EG_ROOT) != 0;
+}
 static inline uint32_t sx_eg_find(const sx_eg *eg, uint32_t node)
 {
     SX_ASSERT(node < eg->node_count);
-    uint32_t *up = eg->up;
-    while (up[node] != node) {
-        up[node] = up[up[node]]; /* halving */
-        node = up[node];
+    sx_eg_node *at = eg->node;
+    for (;;) {
+        uint32_t up = at[node].tie;
+        if ((up & SX_EG_ROOT) != 0) {
+            return node;
+        }
+        uint32_t over = at[up].tie;
+        if ((over & SX_EG_ROOT) != 0) {
+            return up;
+        }
+        at[node].tie = over; /* halving */
+        node = over;
     }
-    return node;
-}
-static inline uint32_t sx_eg_child(const sx_eg *eg, uint32_t node, uint32_t k)
-{
-    SX_ASSERT(k < eg->node[node].arity);
-    return sx_eg_find(eg, eg->child[eg->node[node].edge + k]);
 }
 /* The k-th child as it was inserted: its class is sx_eg_child. */
 static inline uint32_t sx_eg_made_child(const sx_eg *eg, uint32_t node, uint32_t k)
 {
-    SX_ASSERT(k < eg->node[node].arity);
-    return eg->made[eg->node[node].edge + k];
+    const sx_eg_node *n = &eg->node[node];
+    SX_ASSERT(k < n->arity);
+    return n->arity <= SX_EG_INLINE ? n->kid[k] : eg->wide[n->kid[0] + k].kid;
+}
+static inline uint32_t sx_eg_child(const sx_eg *eg, uint32_t node, uint32_t k)
+{
+    return sx_eg_find(eg, sx_eg_made_child(eg, node, k));
 }
 static inline void *sx_eg_record(const sx_eg *eg, uint32_t node)
 {
     return eg->record + (size_t)sx_eg_find(eg, node) * eg->analysis.size;
+}
+
+/* Members: from any node of a class round to it again; dead ones among them. */
+static inline uint32_t sx_eg_member_next(const sx_eg *eg, uint32_t node)
+{
+    return eg->node[node].member;
+}
+/* Operations of the members of a class, one bit each. */
+uint64_t sx_eg_ops(const sx_eg *eg, uint32_t class_);
+
+/* Parents of a class: for (l = sx_eg_parent_first(eg, c); l != SX_EG_LINK_END; l = sx_eg_parent_next(eg, l)); dead ones among
+ * them; a node that has the class twice as a child comes twice, newest first. */
+static inline uint32_t sx_eg_parent_first(const sx_eg *eg, uint32_t class_)
+{
+    SX_ASSERT(sx_eg_is_class(eg, class_));
+    return eg->node[class_].tie & ~SX_EG_ROOT;
+}
+static inline uint32_t sx_eg_parent_node(const sx_eg *eg, uint32_t link)
+{
+    return (link & SX_EG_WIDE) != 0 ? eg->wide[link & ~SX_EG_WIDE].owner : link / SX_EG_INLINE;
+}
+static inline uint32_t sx_eg_parent_slot(const sx_eg *eg, uint32_t link)
+{
+    return (link & SX_EG_WIDE) == 0
+               ? link % SX_EG_INLINE
+               : (link & ~SX_EG_WIDE) - eg->node[sx_eg_parent_node(eg, link)].kid[0];
+}
+static inline uint32_t sx_eg_parent_next(const sx_eg *eg, uint32_t link)
+{
+    return (link & SX_EG_WIDE) != 0 ? eg->wide[link & ~SX_EG_WIDE].next
+                                    : eg->node[link / SX_EG_INLINE].next[link % SX_EG_INLINE];
+}
+
+/* Reasons: `up` is the node that `node` was united with, itself at the root of its tree. */
+static inline sx_eg_why sx_eg_why_of(const sx_eg *eg, uint32_t node)
+{
+    SX_ASSERT(node < eg->node_count && !eg->unproven);
+    return eg->why[node];
 }
 #endif

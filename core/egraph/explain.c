@@ -25,19 +25,19 @@ void sx_explain_path(sx_explainer *x, uint32_t from, uint32_t to)
     uint32_t n = from;
     for (;;) {
         x->walked[n] = x->walk_epoch;
-        if (eg->proof_up[n] == n) {
+        if (sx_eg_why_of(eg, n).up == n) {
             break;
         }
-        n = eg->proof_up[n];
+        n = sx_eg_why_of(eg, n).up;
     }
     uint32_t meet = to;
     uint32_t tail = 0;
     while (x->walked[meet] != x->walk_epoch) {
-        SX_ASSERT(eg->proof_up[meet] != meet);
-        meet = eg->proof_up[meet];
+        SX_ASSERT(sx_eg_why_of(eg, meet).up != meet);
+        meet = sx_eg_why_of(eg, meet).up;
         tail++;
     }
-    for (n = from; n != meet; n = eg->proof_up[n]) {
+    for (n = from; n != meet; n = sx_eg_why_of(eg, n).up) {
         x->path[x->path_count++] = n;
     }
     x->path[x->path_count] = meet;
@@ -45,7 +45,7 @@ void sx_explain_path(sx_explainer *x, uint32_t from, uint32_t to)
     n = to;
     for (uint32_t i = last; i > x->path_count; i--) {
         x->path[i] = n;
-        n = eg->proof_up[n];
+        n = sx_eg_why_of(eg, n).up;
     }
     x->path_count = last + 1;
     SX_ASSERT(x->path[0] == from && x->path[last] == to);
@@ -74,7 +74,7 @@ static sx_code want_value(sx_explainer *x, uint32_t term)
         if (sx_tensors_op(x->t, n) == SX_OP_CONSTANT) {
             return sx_explain_want(x, term, n);
         }
-        n = eg->member_next[n];
+        n = sx_eg_member_next(eg, n);
     } while (n != first);
     return SX_OK;
 }
@@ -184,9 +184,9 @@ static sx_code want_premises(sx_explainer *x, const sx_eg_reason *reason)
 sx_code sx_explain_edge(sx_explainer *x, uint32_t a, uint32_t b)
 {
     const sx_eg *eg = &x->t->eg;
-    SX_ASSERT(eg->proof_up[a] == b || eg->proof_up[b] == a);
-    uint32_t edge = eg->proof_up[a] == b ? a : b; /* the node whose edge joins the two */
-    uint32_t reason = eg->proof_rule[edge];
+    SX_ASSERT(sx_eg_why_of(eg, a).up == b || sx_eg_why_of(eg, b).up == a);
+    uint32_t edge = sx_eg_why_of(eg, a).up == b ? a : b; /* the node whose edge joins the two */
+    uint32_t reason = sx_eg_why_of(eg, edge).rule;
     if (x->explained[edge] == x->epoch) {
         return SX_OK;
     }

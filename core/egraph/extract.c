@@ -150,11 +150,12 @@ static void find_tree_costs(extractor *x, const uint64_t *cost, const uint8_t *p
     while (head < count) {
         uint32_t class_ = x->queue[head++ % eg->node_count];
         x->queued[class_] = 0;
-        for (uint32_t e = eg->parent_head[class_]; e != SX_EG_NONE; e = eg->edge_next[e]) {
-            uint32_t parent = sx_eg_find(eg, eg->owner[e]);
+        for (uint32_t e = sx_eg_parent_first(eg, class_); e != SX_EG_LINK_END;
+             e = sx_eg_parent_next(eg, e)) {
+            uint32_t parent = sx_eg_find(eg, sx_eg_parent_node(eg, e));
             x->work++;
-            if (eg->node[eg->owner[e]].dead == 0 && improve_tree(x, cost, eg->owner[e]) &&
-                x->queued[parent] == 0) {
+            if (eg->node[sx_eg_parent_node(eg, e)].dead == 0 &&
+                improve_tree(x, cost, sx_eg_parent_node(eg, e)) && x->queued[parent] == 0) {
                 x->queued[parent] = 1;
                 x->queue[count++ % eg->node_count] = parent;
             }
@@ -187,7 +188,7 @@ static sx_code greedy_init(extractor *x, greedy *g)
         return cx->error.code;
     }
     for (uint32_t c = 0; c < eg->node_count; c++) {
-        if (eg->up[c] == c) {
+        if (sx_eg_is_class(eg, c)) {
             g->class_of[g->count] = c;
             g->dense[c] = g->count++;
         }
@@ -268,10 +269,11 @@ static sx_code greedy_choice(extractor *x, uint32_t *choice)
     while (head < count && x->work < budget) {
         uint32_t class_ = x->queue[head++ % eg->node_count];
         x->queued[class_] = 0;
-        for (uint32_t e = eg->parent_head[class_]; e != SX_EG_NONE; e = eg->edge_next[e]) {
-            uint32_t parent = sx_eg_find(eg, eg->owner[e]);
-            if (eg->node[eg->owner[e]].dead == 0 && greedy_improve(x, &g, eg->owner[e]) &&
-                x->queued[parent] == 0) {
+        for (uint32_t e = sx_eg_parent_first(eg, class_); e != SX_EG_LINK_END;
+             e = sx_eg_parent_next(eg, e)) {
+            uint32_t parent = sx_eg_find(eg, sx_eg_parent_node(eg, e));
+            if (eg->node[sx_eg_parent_node(eg, e)].dead == 0 &&
+                greedy_improve(x, &g, sx_eg_parent_node(eg, e)) && x->queued[parent] == 0) {
                 x->queued[parent] = 1;
                 x->queue[count++ % eg->node_count] = parent;
             }
@@ -432,7 +434,7 @@ static bool try_alternatives(extractor *x, search *s, uint32_t class_)
             rechoose(x, s, class_, old);
             SX_ASSERT(s->cost == before);
         }
-        n = eg->member_next[n];
+        n = sx_eg_member_next(eg, n);
     } while (n != class_);
     return false;
 }
@@ -463,7 +465,7 @@ static uint32_t best_without(extractor *x, search *s, uint32_t user, uint32_t cl
                 best_cost = total;
             }
         }
-        n = eg->member_next[n];
+        n = sx_eg_member_next(eg, n);
     } while (n != user);
     return best;
 }
@@ -482,9 +484,10 @@ static bool try_without(extractor *x, search *s, uint32_t class_)
         return false;
     }
     bool possible = true;
-    for (uint32_t e = eg->parent_head[class_]; e != SX_EG_NONE && possible; e = eg->edge_next[e]) {
-        uint32_t parent = sx_eg_find(eg, eg->owner[e]);
-        if (s->choice[parent] != eg->owner[e] || s->position[parent] == SX_EG_NONE ||
+    for (uint32_t e = sx_eg_parent_first(eg, class_); e != SX_EG_LINK_END && possible;
+         e = sx_eg_parent_next(eg, e)) {
+        uint32_t parent = sx_eg_find(eg, sx_eg_parent_node(eg, e));
+        if (s->choice[parent] != sx_eg_parent_node(eg, e) || s->position[parent] == SX_EG_NONE ||
             s->readers[parent] == 0) {
             continue;
         }
@@ -592,7 +595,7 @@ static uint64_t least_node(const extractor *x, uint32_t class_)
         if (eg->node[n].dead == 0 && x->wanted->cost[n] < least) {
             least = x->wanted->cost[n];
         }
-        n = eg->member_next[n];
+        n = sx_eg_member_next(eg, n);
     } while (n != class_);
     return least;
 }
@@ -634,7 +637,7 @@ static void branch(extractor *x, search *s, brancher *b, uint32_t decided, uint3
                 b->choice[b->pending[i]] = SX_EG_NONE;
             }
         }
-        n = eg->member_next[n];
+        n = sx_eg_member_next(eg, n);
     } while (n != class_ && !b->cut);
     b->choice[class_] = eg->node_count;
 }
@@ -652,7 +655,7 @@ static sx_code prove(extractor *x, search *s, bool *proven)
     }
     for (uint32_t c = 0; c < eg->node_count; c++) {
         b.choice[c] = SX_EG_NONE;
-        b.least[c] = eg->up[c] == c ? least_node(x, c) : 0;
+        b.least[c] = sx_eg_is_class(eg, c) ? least_node(x, c) : 0;
     }
     uint32_t count = 0;
     uint64_t bound = 0;
@@ -690,7 +693,7 @@ static sx_code extractor_init(extractor *x)
 sx_code sx_eg_extract(sx_ctx *cx, const sx_eg *eg, const sx_extraction *wanted,
                       sx_extracted *result)
 {
-    SX_ASSERT(eg->absorbed_count == 0);
+    SX_ASSERT(sx_eg_is_rebuilt(eg));
     extractor x = {.cx = cx, .eg = eg, .wanted = wanted};
     search s = {0};
     SX_TRY(extractor_init(&x));

@@ -29,6 +29,9 @@ const char *sx_rule_class_name(sx_rule_class rule_class);
 typedef struct {
     uint32_t *word;
     uint32_t count, capacity;
+    struct sx_eg_ruleset *set; /* NULL: their reasons are nobody's concern */
+    uint32_t reasons,
+        reason_nodes; /* that the unions of the round will add to it: the room is taken */
 } sx_eg_pending;
 
 typedef struct {
@@ -73,7 +76,10 @@ typedef struct {
     struct sx_pattern *left;
     struct sx_pattern *right;
     bool enabled;
-    uint32_t seen;      /* position in the log */
+    uint32_t seen;         /* nodes it has looked at */
+    uint32_t seen_changed; /* entries of the log of changes */
+    uint32_t
+        seen_lost; /* sx_eg.changed_lost then: another number, and it looks at all nodes again */
     uint32_t banned_to; /* first round in which it may search again */
     uint32_t bans;
     uint64_t match_count;
@@ -84,7 +90,7 @@ typedef struct {
     uint32_t rule;
     uint32_t node_first, node_count; /* into sx_eg_ruleset.reason_node, in the order of the text */
 } sx_eg_reason;
-typedef struct {
+typedef struct sx_eg_ruleset {
     sx_eg_language language;
     sx_eg_rule *rule;
     uint32_t rule_count;
@@ -93,6 +99,25 @@ typedef struct {
     uint32_t *reason_node;
     uint32_t reason_node_count, reason_node_capacity;
 } sx_eg_ruleset;
+
+/* What a rule has seen of a graph: nodes below `node`, entries of the log of changes below `changed`. */
+typedef struct {
+    uint32_t node, changed;
+} sx_eg_position;
+static inline sx_eg_position sx_eg_rule_position(const sx_eg *eg, const sx_eg_rule *rule)
+{
+    bool lost = rule->seen_lost != eg->changed_lost || rule->seen == 0;
+    return lost ? (sx_eg_position){0, eg->changed_count}
+                : (sx_eg_position){rule->seen, rule->seen_changed};
+}
+static inline void sx_eg_rule_set_position(sx_eg *eg, sx_eg_rule *rule, sx_eg_position seen)
+{
+    rule->seen = seen.node;
+    rule->seen_changed = seen.changed;
+    rule->seen_lost = eg->changed_lost;
+    eg->old_count = eg->old_count > seen.node ? eg->old_count : seen.node;
+}
+
 sx_code sx_eg_reason_add(sx_ctx *cx, sx_eg_ruleset *set, uint32_t rule, const uint32_t *node,
                          uint32_t node_count, uint32_t *reason);
 
@@ -121,8 +146,10 @@ typedef struct {
     uint32_t
         matches; /* of one rule in one round; more and the rule waits, with twice the allowance next time */
     uint64_t fuel; /* matching steps + added nodes */
-    size_t bytes;  /* taken from the arena since the call */
-    bool check;    /* sx_eg_check after every rebuild; always on in Debug builds */
+    size_t bytes; /* of the arena, taken since the call; never exceeded while matches are applied */
+    bool check;   /* sx_eg_check after every rebuild; always on in Debug builds */
+    bool
+        stamps; /* match by modification stamps instead of triggers (slower; the oracle of the tests) */
 } sx_eg_limits;
 typedef struct {
     sx_eg_stop stop;

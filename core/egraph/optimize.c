@@ -178,10 +178,10 @@ static sx_code all_costs(optimizer *o, bool foresee, uint64_t **cost)
     }
     for (uint32_t n = 0; n < eg->node_count; n++) {
         uint64_t parts_needed = UINT64_C(1) << SX_OP_ATTENTION | UINT64_C(1) << SX_OP_ONLINE_DOT;
-        uint64_t others = eg->ops[sx_eg_find(eg, n)] & ~parts_needed;
         (*cost)[n] = SX_COST_NEVER;
         /* these have no kernel of their own: their parts stand beside them */
-        bool has_kernel = (parts_needed >> eg->node[n].op & 1) == 0 || others == 0;
+        bool has_kernel = (parts_needed >> eg->node[n].op & 1) == 0 ||
+                          (sx_eg_ops(eg, sx_eg_find(eg, n)) & ~parts_needed) == 0;
         if (eg->node[n].dead == 0 && has_kernel) {
             SX_TRY(node_cost(o, n, foresee, &(*cost)[n]));
         }
@@ -266,7 +266,7 @@ static sx_code start_choice(optimizer *o, uint32_t **choice)
         return o->cx->error.code;
     }
     for (uint32_t c = 0; c < eg->node_count; c++) {
-        (*choice)[c] = eg->up[c] == c ? c : SX_EG_NONE;
+        (*choice)[c] = sx_eg_is_class(eg, c) ? c : SX_EG_NONE;
     }
     return SX_OK;
 }

@@ -159,6 +159,14 @@ static void emit_name(sx_pattern *p, const sx_part *part, uint8_t reg)
     }
 }
 
+/* The operations as the classes hint at theirs: modulo 8. */
+static uint8_t hint_of(uint64_t ops)
+{
+    ops |= ops >> 32;
+    ops |= ops >> 16;
+    return (uint8_t)(ops | ops >> 8);
+}
+
 /* Names and values among the children are tested before deeper nodes are looked at. */
 static void emit_node(sx_pattern *p, const sx_part *part, uint8_t reg, uint32_t depth)
 {
@@ -169,7 +177,8 @@ static void emit_node(sx_pattern *p, const sx_part *part, uint8_t reg, uint32_t 
                     .out = (uint8_t)p->reg_count,
                     .arity = part->arity,
                     .any_arity = part->any_arity,
-                    .ops = part->ops};
+                    .ops = part->ops,
+                    .hint = hint_of(part->ops)};
     if (part->attr_name != SX_PATTERN_NONE) {
         step.other = p->attr_bind[part->attr_name];
         if (step.other == SX_PATTERN_NONE) {
@@ -257,8 +266,8 @@ static sx_code report(machine *m)
 {
     const sx_pattern *p = m->pattern;
     sx_match_list *found = m->found;
-    uint32_t need = found->count + p->bind_count + p->name_count;
-    SX_TRY(sx_grow(m->cx, (void **)&found->word, &found->capacity, need, sizeof(uint32_t)));
+    uint32_t need = found->count + sx_pattern_stride(p);
+    SX_TRY(sx_region_grow(m->cx, (void **)&found->word, &found->capacity, need, sizeof(uint32_t)));
     uint32_t *word = &found->word[found->count];
     for (uint32_t i = 0; i < p->bind_count; i++) {
         *word++ = m->bind[i];
@@ -292,7 +301,7 @@ static sx_code run_steps(machine *m, uint32_t pc)
     const sx_step *step = &p->step[pc];
     uint32_t first = m->reg[step->from];
     m->work++;
-    if ((eg->ops[first] & step->ops) == 0) {
+    if ((eg->node[first].ops & step->hint) == 0) {
         return SX_OK;
     }
     uint32_t n = first;
@@ -303,7 +312,7 @@ static sx_code run_steps(machine *m, uint32_t pc)
             (step->any_arity ? node->arity >= step->arity : node->arity == step->arity) &&
             (step->other == SX_PATTERN_NONE || eg->node[m->bind[step->other]].attr == node->attr)) {
             for (uint32_t k = 0; k < step->arity; k++) {
-                m->reg[step->out + k] = sx_eg_find(eg, eg->child[node->edge + k]);
+                m->reg[step->out + k] = sx_eg_child(eg, n, k);
             }
             m->bind[step->bind] = n;
             SX_TRY(run_steps(m, pc + 1));
@@ -311,7 +320,7 @@ static sx_code run_steps(machine *m, uint32_t pc)
                 return SX_OK;
             }
         }
-        n = eg->member_next[n];
+        n = sx_eg_member_next(eg, n);
     } while (n != first);
     return SX_OK;
 }
@@ -330,7 +339,7 @@ sx_code sx_pattern_search(sx_ctx *cx, const sx_eg *eg, const sx_eg_language *lan
     m.work = 0;
     m.work_limit = work_limit;
     m.reg[0] = root;
-    SX_ASSERT(eg->up[root] == root);
+    SX_ASSERT(sx_eg_is_class(eg, root));
     sx_code code = run_steps(&m, 0);
     *work += m.work;
     return code;

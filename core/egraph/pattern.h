@@ -29,6 +29,7 @@ typedef struct {
     uint8_t arity;
     bool any_arity;
     uint64_t ops;
+    uint8_t hint; /* of ops, as in sx_eg_node.ops */
     double value;
 } sx_step;
 
@@ -57,7 +58,13 @@ typedef struct sx_pattern {
 sx_code sx_pattern_parse(sx_ctx *cx, const sx_eg_language *language, const char *rule_name,
                          const char *text, const sx_pattern *left, sx_pattern **pattern);
 
-/* Appends every match at class `root` to `found`: bind_count nodes, then name_count classes. Stops early at `match_limit`
+/* A match in a list: bind_count nodes, then name_count classes, at least one. */
+static inline uint32_t sx_pattern_stride(const sx_pattern *left)
+{
+    return left->bind_count + (left->name_count > 0 ? left->name_count : 1);
+}
+
+/* Appends every match at class `root` to `found`. Stops early at `match_limit`
  * matches in the list or after `work_limit` steps. */
 typedef struct {
     uint32_t *word;
@@ -71,4 +78,21 @@ sx_code sx_pattern_search(sx_ctx *cx, const sx_eg *eg, const sx_eg_language *lan
 sx_code sx_pattern_build(sx_ctx *cx, sx_eg *eg, const sx_eg_language *language,
                          const sx_pattern *right, const uint32_t *match_node,
                          const uint32_t *match_var, uint32_t *node);
+
+/* ---- who looks for matches (stamps.c, trigger.c) ---- */
+
+typedef struct {
+    sx_ctx *cx;
+    const sx_eg *eg;
+    const sx_eg_ruleset *set;
+    sx_match_list *found; /* per rule: what it finds */
+    const bool *wanted;   /* per rule: may it look in this round */
+    bool *over; /* per rule: set when it found more than its limit; the list is then of no use */
+    const uint32_t *limit; /* per rule: matches */
+    uint64_t work, work_limit;
+} sx_search;
+typedef struct sx_stamps sx_stamps;
+sx_code sx_stamps_make(sx_ctx *cx, sx_stamps **stamps);
+/* What every wanted rule finds since its position. Stops early, with SX_OK and *done false, when the work is done up. */
+sx_code sx_stamps_run(sx_stamps *stamps, sx_search *search, bool *done);
 #endif

@@ -119,8 +119,10 @@ bool sx_rewrite_is_private(const sx_rewrite *rw, uint32_t k)
     if (rw->unguarded) {
         return true;
     }
-    for (uint32_t e = eg->parent_head[class_]; e != SX_EG_NONE; e = eg->edge_next[e]) {
-        if (eg->node[eg->owner[e]].dead == 0 && sx_eg_find(eg, eg->owner[e]) != root) {
+    for (uint32_t e = sx_eg_parent_first(eg, class_); e != SX_EG_LINK_END;
+         e = sx_eg_parent_next(eg, e)) {
+        if (eg->node[sx_eg_parent_node(eg, e)].dead == 0 &&
+            sx_eg_find(eg, sx_eg_parent_node(eg, e)) != root) {
             return false;
         }
     }
@@ -212,7 +214,7 @@ sx_code sx_rule_fold_value(sx_rewrite *rw)
     sx_tensors *t = sx_rewrite_tensors(rw);
     const sx_fact *fact = sx_tensors_fact(t, rw->node[0]);
     uint32_t class_ = sx_eg_find(&t->eg, rw->node[0]);
-    if (fact->has_value == 0 || (t->eg.ops[class_] >> SX_OP_CONSTANT & 1) != 0) {
+    if (fact->has_value == 0 || (sx_eg_ops(&t->eg, class_) >> SX_OP_CONSTANT & 1) != 0) {
         return SX_OK;
     }
     uint32_t constant;

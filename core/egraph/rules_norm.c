@@ -128,7 +128,7 @@ static bool split_value(const sx_rewrite *rw, uint32_t class_, sx_op op, double 
                 }
             }
         }
-        n = eg->member_next[n];
+        n = sx_eg_member_next(eg, n);
     } while (n != first);
     return false;
 }
@@ -147,7 +147,7 @@ static bool split_class(const sx_rewrite *rw, uint32_t class_, sx_op op, uint32_
                 return true;
             }
         }
-        n = eg->member_next[n];
+        n = sx_eg_member_next(eg, n);
     } while (n != first);
     return false;
 }

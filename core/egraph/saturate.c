@@ -42,15 +42,29 @@ sx_code sx_eg_ruleset_init(sx_ctx *cx, sx_eg_ruleset *set, const sx_eg_language 
 sx_code sx_eg_reason_add(sx_ctx *cx, sx_eg_ruleset *set, uint32_t rule, const uint32_t *node,
                          uint32_t node_count, uint32_t *reason)
 {
-    SX_TRY(sx_grow(cx, (void **)&set->reason, &set->reason_capacity, set->reason_count + 1,
-                   sizeof(sx_eg_reason)));
-    SX_TRY(sx_grow(cx, (void **)&set->reason_node, &set->reason_node_capacity,
-                   set->reason_node_count + node_count + 1, sizeof(uint32_t)));
+    SX_TRY(sx_region_grow(cx, (void **)&set->reason, &set->reason_capacity, set->reason_count + 1,
+                          sizeof(sx_eg_reason)));
+    SX_TRY(sx_region_grow(cx, (void **)&set->reason_node, &set->reason_node_capacity,
+                          set->reason_node_count + node_count + 1, sizeof(uint32_t)));
     *reason = set->reason_count++;
     set->reason[*reason] = (sx_eg_reason){rule, set->reason_node_count, node_count};
     for (uint32_t i = 0; i < node_count; i++) {
         set->reason_node[set->reason_node_count++] = node[i];
     }
+    return SX_OK;
+}
+
+/* Room for the reason of one more union, so that uniting needs no memory. */
+static sx_code reserve_reason(sx_ctx *cx, sx_eg_pending *pending, uint32_t node_count)
+{
+    sx_eg_ruleset *set = pending->set;
+    SX_TRY(sx_region_grow(cx, (void **)&set->reason, &set->reason_capacity,
+                          set->reason_count + pending->reasons + 1, sizeof(sx_eg_reason)));
+    SX_TRY(sx_region_grow(cx, (void **)&set->reason_node, &set->reason_node_capacity,
+                          set->reason_node_count + pending->reason_nodes + node_count + 1,
+                          sizeof(uint32_t)));
+    pending->reasons++;
+    pending->reason_nodes += node_count;
     return SX_OK;
 }
 
@@ -60,8 +74,12 @@ sx_code sx_rewrite_pair(sx_rewrite *rewrite, uint32_t from, uint32_t to)
     if (sx_eg_find(rewrite->eg, from) == sx_eg_find(rewrite->eg, to)) {
         return SX_OK;
     }
-    SX_TRY(sx_grow(rewrite->cx, (void **)&pending->word, &pending->capacity, pending->count + 4,
-                   sizeof(uint32_t)));
+    SX_TRY(sx_region_grow(rewrite->cx, (void **)&pending->word, &pending->capacity,
+                          pending->count + 4, sizeof(uint32_t)));
+    if (pending->set != NULL) {
+        const sx_pattern *left = pending->set->rule[rewrite->rule].left;
+        SX_TRY(reserve_reason(rewrite->cx, pending, left->bind_count));
+    }
     pending->word[pending->count++] = from;
     pending->word[pending->count++] = to;
     pending->word[pending->count++] = rewrite->rule;
@@ -94,195 +112,201 @@ sx_code sx_eg_instance(sx_ctx *cx, sx_eg *eg, const sx_eg_ruleset *set, uint32_t
     return to == SX_EG_NONE ? SX_OK : sx_rewrite_to(&rewrite, to);
 }
 
-/* The classes changed since a position of the log and those above them, with their distance. */
-typedef struct {
-    uint32_t *class_;
-    uint8_t *level;
-    uint32_t count, class_capacity, level_capacity;
-    uint32_t *mark; /* per class: epoch in which it was listed */
-    uint32_t mark_capacity;
-    uint32_t epoch;
-    uint32_t since;
-} delta;
-
-static sx_code delta_put(sx_ctx *cx, delta *d, uint32_t class_, uint8_t level)
-{
-    if (d->mark[class_] == d->epoch) {
-        return SX_OK;
-    }
-    d->mark[class_] = d->epoch;
-    SX_TRY(sx_grow(cx, (void **)&d->class_, &d->class_capacity, d->count + 1, sizeof(uint32_t)));
-    SX_TRY(sx_grow(cx, (void **)&d->level, &d->level_capacity, d->count + 1, sizeof(uint8_t)));
-    d->class_[d->count] = class_;
-    d->level[d->count++] = level;
-    return SX_OK;
-}
-
-static sx_code delta_collect(sx_ctx *cx, const sx_eg *eg, delta *d, uint32_t since)
-{
-    SX_TRY(sx_grow(cx, (void **)&d->mark, &d->mark_capacity, eg->node_count, sizeof(uint32_t)));
-    d->epoch++;
-    d->count = 0;
-    d->since = since;
-    for (uint32_t i = since; i < eg->log_count; i++) {
-        SX_TRY(delta_put(cx, d, sx_eg_find(eg, eg->log[i]), 0));
-    }
-    for (uint32_t i = 0; i < d->count; i++) {
-        if (d->level[i] + 1u >= SX_PATTERN_DEPTH_MAX) {
-            break;
-        }
-        uint32_t class_ = d->class_[i];
-        for (uint32_t e = eg->parent_head[class_]; e != SX_EG_NONE; e = eg->edge_next[e]) {
-            if (eg->node[eg->owner[e]].dead == 0) {
-                SX_TRY(delta_put(cx, d, sx_eg_find(eg, eg->owner[e]), (uint8_t)(d->level[i] + 1)));
-            }
-        }
-    }
-    return SX_OK;
-}
-
 typedef struct {
     sx_ctx *cx;
     sx_eg *eg;
     sx_eg_ruleset *set;
     const sx_eg_limits *limits;
     sx_eg_run *run;
-    sx_match_list *found;  /* per rule */
-    uint32_t *seen_before; /* per rule: where it stood when the round began */
+    sx_match_list *found; /* per rule */
+    bool *wanted, *over;  /* per rule: may search in this round; found too much */
+    uint32_t *limit;      /* per rule: matches */
     sx_eg_pending pending;
-    delta changed;
-    size_t bytes_start;
+    sx_stamps *stamps;
+    size_t bytes_start, bytes_outside; /* the arena's use at the call, and its limit */
     bool stopped;
     bool waiting; /* some rule is put back */
 } runner;
 
+static void stop(runner *r, sx_eg_stop why)
+{
+    if (!r->stopped) {
+        r->stopped = true;
+        r->run->stop = why;
+    }
+}
+
 /* True when a limit binds; the first reason stays. */
 static bool must_stop(runner *r)
 {
+    sx_ctx *cx = r->cx;
     if (r->stopped) {
         return true;
     }
-    sx_ctx *cx = r->cx;
-    sx_eg_stop stop = SX_STOP_SATURATED;
     if (r->run->fuel >= r->limits->fuel || r->run->fuel >= cx->fuel) {
-        stop = SX_STOP_FUEL;
+        stop(r, SX_STOP_FUEL);
     } else if (r->eg->node_count >= r->limits->nodes) {
-        stop = SX_STOP_NODES;
+        stop(r, SX_STOP_NODES);
     } else if (cx->arena.used_bytes - r->bytes_start >= r->limits->bytes) {
-        stop = SX_STOP_BYTES;
+        stop(r, SX_STOP_BYTES);
     } else if (cx->cancelled != NULL && cx->cancelled(cx->cancelled_self)) {
-        stop = SX_STOP_CANCELLED;
-    } else {
-        return false;
+        stop(r, SX_STOP_CANCELLED);
     }
-    r->stopped = true;
-    r->run->stop = stop;
-    return true;
+    return r->stopped;
+}
+
+/* Searching and applying end where the memory does: a stop like any other. */
+static sx_code absorb_nomem(runner *r, sx_code code)
+{
+    if (code != SX_NOMEM) {
+        return code;
+    }
+    sx_ctx_reset_error(r->cx);
+    stop(r, SX_STOP_BYTES);
+    return SX_OK;
+}
+
+/* While matches are sought and applied the arena ends at the limit of the call. */
+static void hold_bytes(runner *r, bool hold)
+{
+    sx_arena *arena = &r->cx->arena;
+    size_t room = r->bytes_outside - r->bytes_start;
+    arena->limit_bytes =
+        hold && r->limits->bytes < room ? r->bytes_start + r->limits->bytes : r->bytes_outside;
+    if (arena->limit_bytes < arena->used_bytes) {
+        arena->limit_bytes = arena->used_bytes;
+    }
 }
 
 #define BAN_ROUNDS 2u
 #define BANS_MAX 16u
 
-/* Looks for one rule where the graph changed since it last looked. Too many matches: the rule waits and has seen nothing. */
-static sx_code search_rule(runner *r, uint32_t index)
+/* Who may search in this round: enabled rules with something new that are not put back. */
+static void choose_rules(runner *r)
 {
-    sx_eg_rule *rule = &r->set->rule[index];
-    sx_match_list *found = &r->found[index];
-    found->count = 0;
-    found->match_count = 0;
-    if (!rule->enabled || rule->seen >= r->eg->log_count) {
-        return SX_OK;
+    r->waiting = false;
+    for (uint32_t i = 0; i < r->set->rule_count; i++) {
+        sx_eg_rule *rule = &r->set->rule[i];
+        sx_eg_position seen = sx_eg_rule_position(r->eg, rule);
+        bool news = seen.node < r->eg->node_count || seen.changed < r->eg->changed_count;
+        bool banned = rule->banned_to > r->run->rounds;
+        uint64_t allowance = (uint64_t)r->limits->matches << rule->bans;
+        r->found[i].count = 0;
+        r->found[i].match_count = 0;
+        r->over[i] = false;
+        r->limit[i] = allowance < UINT32_MAX ? (uint32_t)allowance : UINT32_MAX;
+        r->wanted[i] = rule->enabled && news && !banned;
+        r->waiting = r->waiting || (rule->enabled && news && banned);
     }
-    if (rule->banned_to > r->run->rounds) {
-        r->waiting = true;
-        return SX_OK;
-    }
-    if (r->changed.since != rule->seen) {
-        SX_TRY(delta_collect(r->cx, r->eg, &r->changed, rule->seen));
-    }
-    uint64_t allowance = (uint64_t)r->limits->matches << rule->bans;
-    uint32_t limit = allowance < UINT32_MAX ? (uint32_t)allowance : UINT32_MAX;
-    uint64_t root_ops = rule->left->step[0].kind == SX_STEP_BIND ? rule->left->step[0].ops : 0;
-    SX_ASSERT(root_ops != 0);
-    for (uint32_t i = 0; i < r->changed.count; i++) {
-        uint32_t class_ = r->changed.class_[i];
-        if (r->changed.level[i] > rule->left->depth) {
-            break; /* levels ascend; names and values lie one step below the deepest node */
-        }
-        if ((r->eg->ops[class_] & root_ops) == 0) {
-            continue;
-        }
-        uint64_t left = r->limits->fuel > r->run->fuel ? r->limits->fuel - r->run->fuel : 0;
-        SX_TRY(sx_pattern_search(r->cx, r->eg, &r->set->language, rule->left, class_, limit, left,
-                                 found, &r->run->fuel));
-        if (found->match_count >= limit) {
-            found->count = 0;
-            found->match_count = 0;
+}
+
+/* All rules search the graph as it stands. Too many matches: the rule waits and has seen nothing. */
+static sx_code search_all(runner *r)
+{
+    uint64_t fuel = r->limits->fuel < r->cx->fuel ? r->limits->fuel : r->cx->fuel;
+    sx_search search = {.cx = r->cx,
+                        .eg = r->eg,
+                        .set = r->set,
+                        .found = r->found,
+                        .wanted = r->wanted,
+                        .over = r->over,
+                        .limit = r->limit,
+                        .work_limit = fuel - r->run->fuel};
+    bool done = false;
+    SX_TRY(absorb_nomem(r, sx_stamps_run(r->stamps, &search, &done)));
+    r->run->fuel += search.work;
+    for (uint32_t i = 0; i < r->set->rule_count; i++) {
+        sx_eg_rule *rule = &r->set->rule[i];
+        if (r->over[i]) {
+            r->found[i].match_count = 0;
+            r->wanted[i] = false;
             rule->banned_to = r->run->rounds + (BAN_ROUNDS << rule->bans);
             rule->bans += rule->bans < BANS_MAX ? 1 : 0;
             r->waiting = true;
-            return SX_OK;
-        }
-        if (must_stop(r)) {
-            return SX_OK;
         }
     }
-    rule->seen = r->eg->log_count;
+    if (!done) {
+        (void)must_stop(r);
+        stop(r, SX_STOP_FUEL);
+    }
     return SX_OK;
 }
 
-static sx_code apply_rule(runner *r, uint32_t index)
+static sx_code apply_match(runner *r, uint32_t index, uint32_t *match, uint32_t number)
 {
     sx_eg_rule *rule = &r->set->rule[index];
-    const sx_match_list *found = &r->found[index];
-    uint32_t stride = rule->left->bind_count + rule->left->name_count;
-    rule->match_count += found->match_count;
-    for (uint32_t i = 0; i < found->match_count; i++) {
-        const uint32_t *match = &found->word[(size_t)i * stride];
+    uint32_t *var = match + rule->left->bind_count;
+    if (rule->right == NULL) {
         sx_rewrite rewrite = {.cx = r->cx,
                               .eg = r->eg,
                               .self = r->set->language.self,
                               .node = match,
-                              .var = match + rule->left->bind_count,
+                              .var = var,
                               .rule = index,
-                              .match = i,
+                              .match = number,
                               .pending = &r->pending};
-        uint32_t before = r->eg->node_count;
-        if (rule->right != NULL) {
-            uint32_t node;
-            SX_TRY(sx_pattern_build(r->cx, r->eg, &r->set->language, rule->right, rewrite.node,
-                                    rewrite.var, &node));
-            if (node != SX_EG_NONE) {
-                SX_TRY(sx_rewrite_to(&rewrite, node));
-            }
-        } else {
-            SX_TRY(rule->rule->build(&rewrite));
-        }
-        r->run->fuel += 1 + (r->eg->node_count - before);
-        if (must_stop(r)) {
-            return SX_OK;
-        }
+        return rule->rule->build(&rewrite);
     }
+    uint32_t node;
+    SX_TRY(reserve_reason(r->cx, &r->pending, rule->left->bind_count));
+    SX_TRY(sx_pattern_build(r->cx, r->eg, &r->set->language, rule->right, match, var, &node));
+    var[0] = node; /* no more needed: the place of what the root is to be united with */
     return SX_OK;
 }
 
-static sx_code unite(runner *r)
+/* *applied: matches whose right side stands. */
+static sx_code apply_rule(runner *r, uint32_t index, uint32_t *applied)
 {
-    for (uint32_t i = 0; i < r->pending.count; i += 4) {
-        const uint32_t *word = &r->pending.word[i];
-        sx_eg_rule *rule = &r->set->rule[word[2]];
-        uint32_t stride = rule->left->bind_count + rule->left->name_count;
-        uint32_t reason;
-        if (sx_eg_find(r->eg, word[0]) == sx_eg_find(r->eg, word[1])) {
-            continue;
+    sx_eg_rule *rule = &r->set->rule[index];
+    const sx_match_list *found = &r->found[index];
+    uint32_t stride = sx_pattern_stride(rule->left);
+    for (*applied = 0; *applied < found->match_count && !must_stop(r); (*applied)++) {
+        uint32_t before = r->eg->node_count;
+        sx_code code = apply_match(r, index, &found->word[(size_t)*applied * stride], *applied);
+        r->run->fuel += 1 + (r->eg->node_count - before);
+        if (code != SX_OK) {
+            return absorb_nomem(r, code);
         }
-        SX_TRY(sx_eg_reason_add(r->cx, r->set, word[2],
-                                &r->found[word[2]].word[(size_t)word[3] * stride],
-                                rule->left->bind_count, &reason));
-        SX_TRY(sx_eg_union(r->cx, r->eg, word[0], word[1], reason));
-        rule->union_count++;
+    }
+    rule->match_count += *applied;
+    return SX_OK;
+}
+
+static sx_code unite(runner *r, uint32_t index, uint32_t from, uint32_t to, const uint32_t *match)
+{
+    sx_eg_rule *rule = &r->set->rule[index];
+    uint32_t reason = SX_EG_RULE_GIVEN;
+    if (sx_eg_find(r->eg, from) == sx_eg_find(r->eg, to)) {
+        return SX_OK;
+    }
+    if (!r->eg->unproven) {
+        SX_TRY(sx_eg_reason_add(r->cx, r->set, index, match, rule->left->bind_count, &reason));
+    }
+    rule->union_count++;
+    return sx_eg_union(r->cx, r->eg, from, to, reason);
+}
+
+/* All unions of a round, in the order of the rules and their matches, and one rebuild. */
+static sx_code unite_all(runner *r, const uint32_t *applied)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < r->set->rule_count; i++) {
+        const sx_eg_rule *rule = &r->set->rule[i];
+        uint32_t stride = sx_pattern_stride(rule->left);
+        for (uint32_t m = 0; rule->right != NULL && m < applied[i]; m++) {
+            const uint32_t *match = &r->found[i].word[(size_t)m * stride];
+            if (match[rule->left->bind_count] != SX_EG_NONE) {
+                SX_TRY(unite(r, i, match[0], match[rule->left->bind_count], match));
+            }
+        }
+        for (; at < r->pending.count && r->pending.word[at + 2] == i; at += 4) {
+            const uint32_t *word = &r->pending.word[at];
+            SX_TRY(unite(r, i, word[0], word[1], &r->found[i].word[(size_t)word[3] * stride]));
+        }
     }
     r->pending.count = 0;
+    r->pending.reasons = 0;
+    r->pending.reason_nodes = 0;
     SX_TRY(sx_eg_rebuild(r->cx, r->eg));
 #ifdef SX_DEBUG
     bool check = true;
@@ -295,26 +319,68 @@ static sx_code unite(runner *r)
 /* One round; *quiet when it changed nothing. A round cut short by a limit keeps what was applied: every match is sound. */
 static sx_code run_round(runner *r, bool *quiet)
 {
-    uint32_t log_before = r->eg->log_count;
-    r->waiting = false;
-    r->changed.since = SX_EG_NONE;
+    sx_eg_position now = {r->eg->node_count, r->eg->changed_count};
+    uint64_t unions = r->eg->union_count;
+    uint32_t *applied = r->limit; /* done with when the search is */
+    hold_bytes(r, true);
+    choose_rules(r);
+    SX_TRY(search_all(r));
+    uint32_t last = 0;
     for (uint32_t i = 0; i < r->set->rule_count; i++) {
-        r->seen_before[i] = r->set->rule[i].seen;
+        applied[i] = 0;
+        if (r->wanted[i] && !r->stopped) {
+            SX_TRY(apply_rule(r, i, &applied[i]));
+            last = i;
+        }
     }
-    for (uint32_t i = 0; i < r->set->rule_count && !r->stopped; i++) {
-        SX_TRY(search_rule(r, i));
+    for (uint32_t i = 0; i < r->set->rule_count; i++) {
+        if (r->wanted[i] &&
+            (!r->stopped || i < last)) { /* else found, not applied: to be found again */
+            sx_eg_rule_set_position(r->eg, &r->set->rule[i], now);
+        }
     }
-    uint32_t applied = 0;
-    while (applied < r->set->rule_count && !r->stopped) {
-        SX_TRY(apply_rule(r, applied));
-        applied += r->stopped ? 0 : 1;
-    }
-    for (uint32_t i = applied; i < r->set->rule_count; i++) {
-        r->set->rule[i].seen = r->seen_before[i]; /* found but not applied: to be found again */
-    }
-    SX_TRY(unite(r));
+    hold_bytes(r, false);
+    SX_TRY(unite_all(r, applied));
     r->run->rounds++;
-    *quiet = r->eg->log_count == log_before;
+    *quiet = r->eg->node_count == now.node && r->eg->changed_count == now.changed &&
+             r->eg->union_count == unions;
+    return SX_OK;
+}
+
+static sx_code prepare(runner *r)
+{
+    sx_ctx *cx = r->cx;
+    size_t count = (size_t)r->set->rule_count + 1;
+    r->found = SX_NEW_ARRAY(cx, sx_match_list, count);
+    r->wanted = SX_NEW_ARRAY(cx, bool, count);
+    r->over = SX_NEW_ARRAY(cx, bool, count);
+    r->limit = SX_NEW_ARRAY(cx, uint32_t, count);
+    if (r->found == NULL || r->wanted == NULL || r->over == NULL || r->limit == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t i = 0; i < r->set->rule_count; i++) {
+        r->set->rule[i].banned_to = 0;
+    }
+    SX_TRY(sx_stamps_make(cx, &r->stamps));
+    return sx_eg_rebuild(cx, r->eg);
+}
+
+static sx_code run_rounds(runner *r)
+{
+    while (!must_stop(r)) {
+        if (r->run->rounds >= r->limits->rounds) {
+            stop(r, SX_STOP_ROUNDS);
+            break;
+        }
+        bool quiet;
+        SX_TRY(run_round(r, &quiet));
+        if (quiet && !r->stopped && !r->waiting) {
+            break;
+        }
+        for (uint32_t i = 0; quiet && i < r->set->rule_count; i++) {
+            r->set->rule[i].banned_to = 0; /* nothing else to do: the waiting ones go on */
+        }
+    }
     return SX_OK;
 }
 
@@ -327,28 +393,18 @@ sx_code sx_eg_saturate(sx_ctx *cx, sx_eg *eg, sx_eg_ruleset *set, const sx_eg_li
                 .set = set,
                 .limits = limits,
                 .run = run,
-                .bytes_start = cx->arena.used_bytes};
-    r.found = SX_NEW_ARRAY(cx, sx_match_list, set->rule_count + 1);
-    r.seen_before = SX_NEW_ARRAY(cx, uint32_t, set->rule_count + 1);
-    if (r.found == NULL || r.seen_before == NULL) {
-        return cx->error.code;
-    }
-    SX_TRY(sx_eg_rebuild(cx, eg));
+                .pending = {.set = set},
+                .bytes_start = cx->arena.used_bytes,
+                .bytes_outside = cx->arena.limit_bytes};
+    SX_TRY(prepare(&r));
+    sx_code code = run_rounds(&r);
+    cx->arena.limit_bytes = r.bytes_outside;
+    SX_TRY(code);
     for (uint32_t i = 0; i < set->rule_count; i++) {
-        set->rule[i].banned_to = 0;
-    }
-    while (!must_stop(&r)) {
-        if (run->rounds >= limits->rounds) {
-            run->stop = SX_STOP_ROUNDS;
-            break;
-        }
-        bool quiet;
-        SX_TRY(run_round(&r, &quiet));
-        if (quiet && !r.stopped && !r.waiting) {
-            break;
-        }
-        for (uint32_t i = 0; quiet && i < set->rule_count; i++) {
-            set->rule[i].banned_to = 0; /* nothing else to do: the waiting ones go on */
+        sx_match_list *found = &r.found[i];
+        if (found->word != NULL) {
+            SX_TRY(
+                sx_region_resize(cx, (void **)&found->word, &found->capacity, 0, sizeof(uint32_t)));
         }
     }
     cx->fuel -= run->fuel < cx->fuel ? run->fuel : cx->fuel;

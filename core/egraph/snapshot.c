@@ -10,6 +10,7 @@ _Static_assert(sizeof(sx_snapshot_header) == 96, "header layout");
 _Static_assert(sizeof(sx_snapshot_section) == 32, "section layout");
 _Static_assert(sizeof(sx_snapshot_node) == 8, "node layout");
 _Static_assert(sizeof(sx_eg_reason) == 12, "reason layout");
+_Static_assert(sizeof(sx_eg_position) == 8, "journal layout");
 _Static_assert(sizeof(sx_snapshot_header) +
                        SX_SNAPSHOT_SECTIONS_MAX * sizeof(sx_snapshot_section) <=
                    SX_SNAPSHOT_PAGE,
@@ -35,10 +36,21 @@ typedef struct {
     uint32_t *number; /* new number of a node; SX_EG_NONE: dropped */
     uint32_t node_count, edge_count, choice_count;
     uint32_t log_first; /* oldest entry a journal has not seen */
+    uint32_t log_count; /* entries stored: of nodes that are kept */
     sx_snapshot_header header;
     sx_snapshot_section section[SX_SNAPSHOT_SECTIONS_MAX];
     uint8_t *base;
 } writer;
+
+/* Entries of the log from log_first up to `end` that are stored. */
+static uint32_t kept_changes(const writer *w, uint32_t end)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = w->log_first; i < end; i++) {
+        kept += w->number[w->eg->changed[i]] != SX_EG_NONE ? 1 : 0;
+    }
+    return kept;
+}
 
 static sx_code count_all(writer *w)
 {
@@ -57,11 +69,12 @@ static sx_code count_all(writer *w)
         w->choice_count += chosen ? 1 : 0;
         SX_ASSERT(!chosen || eg->node[source->choice[n]].dead == 0);
     }
-    w->log_first = eg->log_count;
+    w->log_first = eg->changed_count;
     for (uint32_t r = 0; source->set != NULL && r < source->set->rule_count; r++) {
-        uint32_t seen = source->set->rule[r].seen;
+        uint32_t seen = sx_eg_rule_position(eg, &source->set->rule[r]).changed;
         w->log_first = seen < w->log_first ? seen : w->log_first;
     }
+    w->log_count = kept_changes(w, eg->changed_count);
     return SX_OK;
 }
 
@@ -87,8 +100,8 @@ static void plan(writer *w)
             plan_section(w, SX_SNAPSHOT_REASON, sizeof(sx_eg_reason), set->reason_count);
             plan_section(w, SX_SNAPSHOT_REASON_NODE, 4, set->reason_node_count);
         }
-        plan_section(w, SX_SNAPSHOT_JOURNAL, 4, set->rule_count);
-        plan_section(w, SX_SNAPSHOT_LOG, 4, w->eg->log_count - w->log_first);
+        plan_section(w, SX_SNAPSHOT_JOURNAL, sizeof(sx_eg_position), set->rule_count);
+        plan_section(w, SX_SNAPSHOT_LOG, 4, w->log_count);
     }
     plan_section(w, SX_SNAPSHOT_ROOT, 4, w->source->root_count);
     plan_section(w, SX_SNAPSHOT_CHOICE, sizeof(sx_snapshot_choice), w->choice_count);
@@ -160,8 +173,8 @@ static void write_proofs(writer *w)
     uint32_t *up = section_at(w, SX_SNAPSHOT_PROOF_UP);
     uint32_t *rule = section_at(w, SX_SNAPSHOT_PROOF_RULE);
     for (uint32_t n = 0; n < eg->node_count; n++) {
-        up[n] = eg->proof_up[n];
-        rule[n] = eg->proof_rule[n];
+        up[n] = sx_eg_why_of(eg, n).up;
+        rule[n] = sx_eg_why_of(eg, n).rule;
         for (uint32_t k = 0; k < eg->node[n].arity; k++) {
             *made++ = sx_eg_made_child(eg, n, k);
         }
@@ -181,13 +194,21 @@ static void write_rest(writer *w)
     const sx_snapshot_source *source = w->source;
     const sx_eg *eg = w->eg;
     if (source->set != NULL) {
-        uint32_t *journal = section_at(w, SX_SNAPSHOT_JOURNAL);
+        sx_eg_position *journal = section_at(w, SX_SNAPSHOT_JOURNAL);
         uint32_t *log = section_at(w, SX_SNAPSHOT_LOG);
         for (uint32_t r = 0; r < source->set->rule_count; r++) {
-            journal[r] = source->set->rule[r].seen - w->log_first;
+            sx_eg_position seen = sx_eg_rule_position(eg, &source->set->rule[r]);
+            uint32_t n = seen.node;
+            while (n > 0 && w->number[n - 1] == SX_EG_NONE) {
+                n--;
+            }
+            journal[r].node = n > 0 ? w->number[n - 1] + 1 : 0;
+            journal[r].changed = kept_changes(w, seen.changed);
         }
-        for (uint32_t i = w->log_first; i < eg->log_count; i++) {
-            log[i - w->log_first] = class_number(w, eg->log[i]);
+        for (uint32_t i = w->log_first; i < eg->changed_count; i++) {
+            if (w->number[eg->changed[i]] != SX_EG_NONE) {
+                *log++ = w->number[eg->changed[i]];
+            }
         }
     }
     uint32_t *root = section_at(w, SX_SNAPSHOT_ROOT);
@@ -238,7 +259,7 @@ static void write_header(writer *w, uint64_t size)
 sx_code sx_snapshot_store(sx_ctx *cx, const sx_eg *eg, const sx_snapshot_source *source,
                           sx_buf *bytes)
 {
-    SX_ASSERT(bytes->len == 0 && eg->absorbed_count == 0 && eg->learnt_count == 0);
+    SX_ASSERT(bytes->len == 0 && sx_eg_is_rebuilt(eg) && !(source->with_proofs && eg->unproven));
     writer w = {.cx = cx, .eg = eg, .source = source, .proofs = source->with_proofs};
     SX_TRY(count_all(&w));
     plan(&w);
@@ -408,15 +429,15 @@ static sx_code check_nodes(sx_ctx *cx, const sx_snapshot_header *h, const sx_sna
 /* One edge of the forest: within a class, for a reason that can be. */
 static sx_code check_reason(sx_ctx *cx, const sx_eg *eg, uint32_t n, uint32_t reason_count)
 {
-    uint32_t up = eg->proof_up[n];
-    uint32_t reason = eg->proof_rule[n];
-    bool good = up < eg->node_count && eg->up[up] == eg->up[n];
+    uint32_t up = sx_eg_why_of(eg, n).up;
+    uint32_t reason = sx_eg_why_of(eg, n).rule;
+    bool good = up < eg->node_count && sx_eg_find(eg, up) == sx_eg_find(eg, n);
     if (good && up != n && reason == SX_EG_RULE_CONGRUENCE) {
         const sx_eg_node *a = &eg->node[n];
         const sx_eg_node *b = &eg->node[up];
         good = a->op == b->op && a->attr == b->attr && a->arity == b->arity;
         for (uint32_t k = 0; good && k < a->arity; k++) {
-            good = eg->up[sx_eg_made_child(eg, n, k)] == eg->up[sx_eg_made_child(eg, up, k)];
+            good = sx_eg_child(eg, n, k) == sx_eg_child(eg, up, k);
         }
     } else if (good && up != n && reason < SX_EG_RULE_GIVEN) {
         good = reason < reason_count;
@@ -435,14 +456,14 @@ static sx_code check_forest(sx_ctx *cx, const sx_eg *eg, uint32_t class_count)
     }
     for (uint32_t n = 0; n < eg->node_count; n++) {
         uint32_t at = n;
-        while (state[at] == 0 && eg->proof_up[at] != at) {
+        while (state[at] == 0 && sx_eg_why_of(eg, at).up != at) {
             state[at] = n + 1;
-            at = eg->proof_up[at];
+            at = sx_eg_why_of(eg, at).up;
         }
         if (state[at] == n + 1) {
             return SX_FAIL(cx, SX_CORRUPT, "e-node %u: its reasons go round in a circle", at);
         }
-        roots += eg->proof_up[n] == n ? 1 : 0;
+        roots += sx_eg_why_of(eg, n).up == n ? 1 : 0;
     }
     if (roots != class_count) {
         return SX_FAIL(cx, SX_CORRUPT, "forest of %u trees for %u classes", roots, class_count);
@@ -450,38 +471,36 @@ static sx_code check_forest(sx_ctx *cx, const sx_eg *eg, uint32_t class_count)
     return SX_OK;
 }
 
-static sx_code load_proofs(sx_ctx *cx, const sx_snapshot *snapshot, sx_eg *eg)
+/* The columns of the nodes, as they lie in the snapshot. */
+typedef struct {
+    const sx_snapshot_node *node;
+    const uint32_t *child, *class_;
+    const uint32_t *made, *up, *rule; /* with proofs only */
+} columns;
+
+/* A child was made from a node below, of the class that the child now is. */
+static sx_code check_made(sx_ctx *cx, const sx_snapshot_header *h, const columns *c)
+{
+    for (uint32_t n = 0, e = 0; n < h->node_count; n++) {
+        for (uint32_t k = 0; k < c->node[n].arity; k++, e++) {
+            if (c->made[e] >= n || c->class_[c->made[e]] != c->child[e]) {
+                return SX_FAIL(cx, SX_CORRUPT, "e-node %u: child %u was made from %u", n, k,
+                               c->made[e]);
+            }
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code check_reasons(sx_ctx *cx, const sx_snapshot *snapshot, const sx_eg *eg)
 {
     const sx_snapshot_header *h = &snapshot->header;
-    const void *made, *up, *rule;
     sx_span bytes;
     uint32_t reasons;
-    SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_MADE, 4, h->edge_count, &made));
-    SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_PROOF_UP, 4, h->node_count, &up));
-    SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_PROOF_RULE, 4, h->node_count, &rule));
     SX_TRY(sx_snapshot_section_of(cx, snapshot, SX_SNAPSHOT_REASON, sizeof(sx_eg_reason), &bytes,
                                   &reasons));
     if (h->rule_count == 0) {
         reasons = SX_EG_RULE_GIVEN; /* the caller's own numbers */
-    }
-    if (h->edge_count > 0) {
-        memcpy(eg->made, made, h->edge_count * sizeof(uint32_t));
-    }
-    if (h->node_count > 0) {
-        memcpy(eg->proof_up, up, h->node_count * sizeof(uint32_t));
-        memcpy(eg->proof_rule, rule, h->node_count * sizeof(uint32_t));
-    }
-    for (uint32_t n = 0, e = 0; n < h->node_count; n++) {
-        for (uint32_t k = 0; k < eg->node[n].arity; k++, e++) {
-            if (eg->made[e] >= n || eg->up[eg->made[e]] != eg->child[e]) {
-                return SX_FAIL(cx, SX_CORRUPT, "e-node %u: child %u was made from %u", n, k,
-                               eg->made[e]);
-            }
-        }
-    }
-    for (uint32_t n = 0, e = 0; n < h->node_count; n++) {
-        eg->node[n].edge = e;
-        e += eg->node[n].arity;
     }
     for (uint32_t n = 0; n < h->node_count; n++) {
         SX_TRY(check_reason(cx, eg, n, reasons));
@@ -489,35 +508,55 @@ static sx_code load_proofs(sx_ctx *cx, const sx_snapshot *snapshot, sx_eg *eg)
     return check_forest(cx, eg, h->class_count);
 }
 
+static sx_code read_columns(sx_ctx *cx, const sx_snapshot *snapshot, bool proofs, columns *c)
+{
+    const sx_snapshot_header *h = &snapshot->header;
+    const void *at[6] = {NULL};
+    SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_NODE, sizeof(sx_snapshot_node), h->node_count,
+                         &at[0]));
+    SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_CHILD, 4, h->edge_count, &at[1]));
+    SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_CLASS, 4, h->node_count, &at[2]));
+    if (proofs) {
+        SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_MADE, 4, h->edge_count, &at[3]));
+        SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_PROOF_UP, 4, h->node_count, &at[4]));
+        SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_PROOF_RULE, 4, h->node_count, &at[5]));
+    }
+    *c = (columns){at[0], at[1], at[2], at[3], at[4], at[5]};
+    return SX_OK;
+}
+
 sx_code sx_snapshot_load(sx_ctx *cx, const sx_snapshot *snapshot, const sx_eg_analysis *analysis,
                          sx_eg *eg)
 {
     const sx_snapshot_header *h = &snapshot->header;
-    const void *node, *child, *class_;
-    SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_NODE, sizeof(sx_snapshot_node), h->node_count,
-                         &node));
-    SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_CHILD, 4, h->edge_count, &child));
-    SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_CLASS, 4, h->node_count, &class_));
-    SX_TRY(check_nodes(cx, h, node, child, class_));
-    SX_TRY(sx_eg_restore_begin(cx, eg, analysis, h->node_count, h->edge_count));
-    const sx_snapshot_node *row = node;
+    bool proofs = (h->flags & FLAG_PROOFS) != 0;
+    columns c;
+    SX_TRY(read_columns(cx, snapshot, proofs, &c));
+    SX_TRY(check_nodes(cx, h, c.node, c.child, c.class_));
+    if (proofs) {
+        SX_TRY(check_made(cx, h, &c));
+    }
+    uint32_t wide = 0;
     for (uint32_t n = 0; n < h->node_count; n++) {
-        eg->node[n] = (sx_eg_node){row[n].attr, row[n].op, row[n].arity, row[n].dead, 0};
-        eg->up[n] = ((const uint32_t *)class_)[n];
+        wide += c.node[n].arity > SX_EG_INLINE ? c.node[n].arity : 0;
     }
-    if (h->edge_count > 0) {
-        memcpy(eg->child, child, h->edge_count * sizeof(uint32_t));
+    SX_TRY(sx_eg_restore_begin(cx, eg, analysis, h->node_count, wide));
+    for (uint32_t n = 0, e = 0; n < h->node_count; n++) {
+        sx_eg_node content = {.attr = c.node[n].attr,
+                              .op = (uint8_t)c.node[n].op,
+                              .arity = c.node[n].arity,
+                              .dead = c.node[n].dead};
+        sx_eg_why why =
+            proofs ? (sx_eg_why){c.up[n], c.rule[n]} : (sx_eg_why){c.class_[n], SX_EG_RULE_GIVEN};
+        sx_eg_restore_node(eg, &content,
+                           content.arity == 0 ? NULL
+                           : proofs           ? c.made + e
+                                              : c.child + e,
+                           c.class_[n], why);
+        e += content.arity;
     }
-    if ((h->flags & FLAG_PROOFS) != 0) {
-        SX_TRY(load_proofs(cx, snapshot, eg));
-    } else {
-        if (h->edge_count > 0) {
-            memcpy(eg->made, child, h->edge_count * sizeof(uint32_t));
-        }
-        for (uint32_t n = 0; n < h->node_count; n++) {
-            eg->proof_up[n] = eg->up[n];
-            eg->proof_rule[n] = SX_EG_RULE_GIVEN;
-        }
+    if (proofs) {
+        SX_TRY(check_reasons(cx, snapshot, eg));
     }
     return sx_eg_restore_end(cx, eg);
 }
@@ -552,35 +591,38 @@ sx_code sx_snapshot_load_set(sx_ctx *cx, const sx_snapshot *snapshot, sx_eg *eg,
     sx_span reason, node, log;
     uint32_t reason_count, node_count, log_count;
     const void *journal;
-    SX_ASSERT(set->reason_count == 0 && eg->log_count == 0);
-    SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_JOURNAL, 4, set->rule_count, &journal));
+    SX_ASSERT(set->reason_count == 0 && eg->changed_count == 0);
+    SX_TRY(exact_section(cx, snapshot, SX_SNAPSHOT_JOURNAL, sizeof(sx_eg_position), set->rule_count,
+                         &journal));
     SX_TRY(sx_snapshot_section_of(cx, snapshot, SX_SNAPSHOT_LOG, 4, &log, &log_count));
     SX_TRY(sx_snapshot_section_of(cx, snapshot, SX_SNAPSHOT_REASON, sizeof(sx_eg_reason), &reason,
                                   &reason_count));
     SX_TRY(sx_snapshot_section_of(cx, snapshot, SX_SNAPSHOT_REASON_NODE, 4, &node, &node_count));
     const uint32_t *entry = (const void *)log.ptr;
-    SX_TRY(sx_grow(cx, (void **)&eg->log, &eg->log_capacity, log_count + 1, sizeof(uint32_t)));
+    SX_TRY(sx_region_grow(cx, (void **)&eg->changed, &eg->changed_capacity, log_count + 1,
+                          sizeof(uint32_t)));
     for (uint32_t i = 0; i < log_count; i++) {
         if (entry[i] >= h->node_count) {
             return SX_FAIL(cx, SX_CORRUPT, "snapshot log: entry %u is e-node %u of %u", i, entry[i],
                            h->node_count);
         }
-        eg->log[i] = entry[i];
+        eg->changed[i] = entry[i];
     }
-    eg->log_count = log_count;
+    eg->changed_count = log_count;
     for (uint32_t r = 0; r < set->rule_count; r++) {
-        uint32_t seen = ((const uint32_t *)journal)[r];
-        if (seen > log_count) {
-            return SX_FAIL(cx, SX_CORRUPT, "journal %u: %u entries seen of %u", r, seen, log_count);
+        sx_eg_position seen = ((const sx_eg_position *)journal)[r];
+        if (seen.changed > log_count || seen.node > h->node_count) {
+            return SX_FAIL(cx, SX_CORRUPT, "journal %u: %u entries seen of %u, %u nodes of %u", r,
+                           seen.changed, log_count, seen.node, h->node_count);
         }
-        set->rule[r].seen = seen;
+        sx_eg_rule_set_position(eg, &set->rule[r], seen);
     }
     const sx_eg_reason *row = (const void *)reason.ptr;
     const uint32_t *matched = (const void *)node.ptr;
-    SX_TRY(sx_grow(cx, (void **)&set->reason, &set->reason_capacity, reason_count + 1,
-                   sizeof(sx_eg_reason)));
-    SX_TRY(sx_grow(cx, (void **)&set->reason_node, &set->reason_node_capacity, node_count + 1,
-                   sizeof(uint32_t)));
+    SX_TRY(sx_region_grow(cx, (void **)&set->reason, &set->reason_capacity, reason_count + 1,
+                          sizeof(sx_eg_reason)));
+    SX_TRY(sx_region_grow(cx, (void **)&set->reason_node, &set->reason_node_capacity,
+                          node_count + 1, sizeof(uint32_t)));
     for (uint32_t i = 0; i < reason_count; i++) {
         SX_TRY(check_matched(cx, eg, set, i, &row[i], matched, node_count));
         set->reason[i] = row[i];

@@ -1,6 +1,6 @@
 /* snapshot.h - an e-graph as bytes: stored, loaded, extended.
  *
- * Form 1, little endian, offsets from the start of the bytes:
+ * Form 2, little endian, offsets from the start of the bytes:
  *   header    one page (SX_SNAPSHOT_PAGE): sx_snapshot_header, then section_count rows sx_snapshot_section, then zeros
  *   sections  in ascending order of kind, each on a page of its own (so that a file of it can be mapped), zeros between
  * The header carries magic, byte order, version of the form, digest of the rules that give the rule numbers their meaning, counts, stop
@@ -9,7 +9,7 @@
  *   NODE      8 bytes a node: attribute, operation, arity, dead          CHILD    4 an edge: class of the child
  *   CLASS     4 a node: the smallest node of its class                   MADE     4 an edge: the child as it was inserted (proofs)
  *   PROOF_UP, PROOF_RULE  4 a node: forest of reasons (proofs)           REASON, REASON_NODE  what the rules had matched (proofs)
- *   JOURNAL   4 a rule: how much of LOG it has seen                      LOG      4 an entry: classes changed, from the oldest journal on
+ *   JOURNAL   8 a rule: how many nodes and entries of LOG it has seen    LOG      4 an entry: nodes changed, from the oldest journal on
  *   ROOT      4 each                                                     CHOICE   8 each: class, node chosen for it
  *   from SX_SNAPSHOT_OWN on: sections of the caller
  *
@@ -27,7 +27,7 @@
 #include "core/egraph/match.h"
 
 #define SX_SNAPSHOT_MAGIC "SXEGRAPH"
-#define SX_SNAPSHOT_VERSION 1u
+#define SX_SNAPSHOT_VERSION 2u
 #define SX_SNAPSHOT_ORDER 0x01020304u
 #define SX_SNAPSHOT_PAGE 4096u
 #define SX_SNAPSHOT_SECTIONS_MAX 32u

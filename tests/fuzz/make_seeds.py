@@ -94,7 +94,7 @@ def snapshot(nodes, classes, up, reasons, matched, journal, log, roots, choice):
                                for n, (op, attr, children) in enumerate(nodes))),
                1: (4, words([classes[c] for c in made])), 2: (4, words(classes)), 3: (4, words(made)),
                4: (4, words([u for u, _ in up])), 5: (4, words([r for _, r in up])),
-               6: (12, b"".join(words(r) for r in reasons)), 7: (4, words(matched)), 8: (4, words(journal)), 9: (4, words(log)),
+               6: (12, b"".join(words(r) for r in reasons)), 7: (4, words(matched)), 8: (8, b"".join(words(j) for j in journal)), 9: (4, words(log)),
                10: (4, words(roots)), 11: (8, b"".join(words(c) for c in choice))}
     table, body, at = b"", b"", PAGE
     for kind, (item, data) in section.items():
@@ -102,7 +102,7 @@ def snapshot(nodes, classes, up, reasons, matched, journal, log, roots, choice):
             table += struct.pack("<IIQQQ", kind, item, at, len(data), 0)
             body += data + bytes(-len(data) % PAGE)
             at += len(data) + -len(data) % PAGE
-    head = struct.pack("<8sIIQQ32sIIIIIIII", b"SXEGRAPH", 0x01020304, 1, at, 0, RULES, len(table) // 32, 0, len(nodes), len(made),
+    head = struct.pack("<8sIIQQ32sIIIIIIII", b"SXEGRAPH", 0x01020304, 2, at, 0, RULES, len(table) // 32, 0, len(nodes), len(made),
                        len(set(classes)), sum(live), len(journal), 1)
     return (head + table).ljust(PAGE, b"\0") + body
 
@@ -113,12 +113,12 @@ def snapshot_seeds():
     # a + b = b + a by rule 0
     write("fuzz_snapshot", "sum", snapshot(
         [(leaf, 0, []), (leaf, 1, []), (add, 0, [0, 1]), (add, 0, [1, 0])], [0, 1, 2, 2],
-        [alone(0), alone(1), (3, 0), alone(3)], [[0, 0, 1]], [2], [2, 1], [2, 3], [2], [[0, 0], [1, 1], [2, 3]]))
+        [alone(0), alone(1), (3, 0), alone(3)], [[0, 0, 1]], [2], [[4, 2], [3, 1]], [2, 3], [2], [[0, 0], [1, 1], [2, 3]]))
     # a = b makes -a = -b: the second one is dead
     write("fuzz_snapshot", "congruence", snapshot(
         [(leaf, 0, []), (leaf, 1, []), (neg, 0, [0]), (neg, 0, [1])], [0, 0, 2, 2],
-        [(1, given), alone(1), alone(2), (2, congruence)], [], [], [0, 0], [0, 2], [2], [[0, 1], [2, 2]]))
-    write("fuzz_snapshot", "empty", snapshot([], [], [], [], [], [0, 0], [], [], []))
+        [(1, given), alone(1), alone(2), (2, congruence)], [], [], [[4, 0], [0, 2]], [0, 2], [2], [[0, 1], [2, 2]]))
+    write("fuzz_snapshot", "empty", snapshot([], [], [], [], [], [[0, 0], [0, 0]], [], [], []))
 
 
 wire_seeds()

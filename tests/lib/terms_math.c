@@ -82,7 +82,7 @@ static bool is_symbol(const sx_rewrite *rw, uint32_t class_)
         if (node->op == SX_TERMS_LEAF && t->leaf[node->attr].name.len > 0) {
             return true;
         }
-        n = rw->eg->member_next[n];
+        n = sx_eg_member_next(rw->eg, n);
         more = n != first;
     }
     return false;

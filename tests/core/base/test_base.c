@@ -137,10 +137,46 @@ START_TEST(test_idmap_against_scan)
 }
 END_TEST
 
+/* Regions grow in place, keep their items, count once against the limit and give back what they shrink by. */
+START_TEST(test_regions_hold_the_limit)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, 100000);
+    uint32_t *array[3] = {NULL, NULL, NULL};
+    uint32_t capacity[3] = {0, 0, 0};
+    uint32_t count = 0;
+    sx_code code = SX_OK;
+    while (code == SX_OK) {
+        for (uint32_t i = 0; code == SX_OK && i < 3; i++) {
+            code = sx_region_grow(&cx, (void **)&array[i], &capacity[i], count + 1, 4);
+            if (code == SX_OK) {
+                array[i][count] = count * 3 + i;
+            }
+            ck_assert_uint_le(cx.arena.used_bytes, 100000);
+        }
+        count += code == SX_OK ? 1 : 0;
+    }
+    ck_assert_int_eq(code, SX_NOMEM);
+    sx_ctx_reset_error(&cx);
+    ck_assert_uint_gt(count, 100000 / 12 * 9 / 10); /* of what the limit allows, nearly all */
+    for (uint32_t i = 0; i < 3; i++) {
+        for (uint32_t k = 0; k < count; k++) {
+            ck_assert_uint_eq(array[i][k], k * 3 + i);
+        }
+    }
+    ck_sx_ok(&cx, sx_region_resize(&cx, (void **)&array[1], &capacity[1], 0, 4));
+    ck_sx_ok(&cx, sx_region_grow(&cx, (void **)&array[0], &capacity[0], count + 1000, 4));
+    ck_sx_fails(&cx, sx_region_resize(&cx, (void **)&array[2], &capacity[2], UINT32_MAX, SIZE_MAX),
+                SX_NOMEM, "overflows");
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("core.base");
     TCase *cases = tcase_create("base");
+    tcase_add_test(cases, test_regions_hold_the_limit);
     tcase_add_test(cases, test_arena_limit);
     tcase_add_test(cases, test_first_error_wins);
     tcase_add_test(cases, test_error_context);

@@ -182,8 +182,9 @@ static inline void attempt(sx_rng *rng, const sx_rule *rule, const habit *h, ver
         v->fired += code != SX_OK ? 1 : 0;
         v->refused += code != SX_OK ? 1 : 0;
         for (uint32_t n = 0; code == SX_OK && n < t.eg.node_count; n++) {
-            if (t.eg.proof_up[n] != n && t.eg.proof_rule[n] != SX_EG_RULE_CONGRUENCE) {
-                uint32_t to = t.eg.proof_up[n];
+            if (sx_eg_why_of(&t.eg, n).up != n &&
+                sx_eg_why_of(&t.eg, n).rule != SX_EG_RULE_CONGRUENCE) {
+                uint32_t to = sx_eg_why_of(&t.eg, n).up;
                 judge(&cx, rng, &t, n < to ? n : to, n < to ? to : n, rule->rule_class, h, v);
             }
         }

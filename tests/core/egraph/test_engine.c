@@ -336,9 +336,9 @@ static uint64_t digest_of_sum(void)
     sx_eg_run run;
     ck_sx_ok(&cx, sx_eg_saturate(&cx, &eg, &set, &roomy, &run));
     sx_span parts[] = {{(uint8_t *)eg.node, eg.node_count * sizeof(sx_eg_node)},
-                       {(uint8_t *)eg.child, eg.edge_count * sizeof(uint32_t)},
-                       {(uint8_t *)eg.up, eg.node_count * sizeof(uint32_t)},
-                       {(uint8_t *)eg.proof_up, eg.node_count * sizeof(uint32_t)}};
+                       {(uint8_t *)eg.why, eg.node_count * sizeof(sx_eg_why)},
+                       {(uint8_t *)set.reason, set.reason_count * sizeof(sx_eg_reason)},
+                       {(uint8_t *)eg.slot, eg.slot_count * sizeof(uint64_t)}};
     uint64_t digest = 0;
     for (uint32_t i = 0; i < SX_COUNT(parts); i++) {
         digest = sx_hash64(parts[i], digest);
@@ -382,7 +382,7 @@ START_TEST(test_pattern_forms)
                       sx_eg_find(&eg, add(OP_F, 5, 1, add(OP_ADD, 0, 2, x, y), 0)));
     ck_assert_uint_eq(sx_eg_find(&eg, deep), sx_eg_find(&eg, add(OP_NEG, 0, 1, square, 0)));
     ck_assert_uint_eq(sx_eg_find(&eg, deep), sx_eg_find(&eg, add(OP_G, 0, 1, y, 0)));
-    ck_assert_uint_eq(eg.ops[sx_eg_find(&eg, mixed)], UINT64_C(1) << OP_ADD);
+    ck_assert_uint_eq(sx_eg_ops(&eg, sx_eg_find(&eg, mixed)), UINT64_C(1) << OP_ADD);
     ck_assert_uint_eq(set.rule[2].match_count > 0, 1);
 }
 END_TEST
@@ -465,17 +465,17 @@ START_TEST(test_check_finds_damage)
     eg.class_count++;
     ck_sx_fails(&cx, sx_eg_check(&cx, &eg), SX_INTERNAL, "counts");
     eg.class_count--;
-    uint32_t head = eg.parent_head[0];
-    eg.parent_head[0] = SX_EG_NONE;
-    ck_sx_fails(&cx, sx_eg_check(&cx, &eg), SX_INTERNAL, "parent list");
-    eg.parent_head[0] = head;
+    uint32_t tie = eg.node[0].tie;
+    eg.node[0].tie = SX_EG_ROOT | SX_EG_LINK_END;
+    ck_sx_fails(&cx, sx_eg_check(&cx, &eg), SX_INTERNAL, "parent lists");
+    eg.node[0].tie = tie;
     eg.node[sum].attr = 3;
     ck_sx_fails(&cx, sx_eg_check(&cx, &eg), SX_INTERNAL, "hash table");
     eg.node[sum].attr = 0;
     ck_sx_ok(&cx, sx_eg_union(&cx, &eg, 0, 1, SX_EG_RULE_GIVEN));
     ck_sx_fails(&cx, sx_eg_check(&cx, &eg), SX_INTERNAL, "not rebuilt");
-    eg.absorbed_count = 0;
-    ck_sx_fails(&cx, sx_eg_check(&cx, &eg), SX_INTERNAL, "absorbed");
+    eg.repair_head = SX_EG_LINK_END;
+    ck_sx_fails(&cx, sx_eg_check(&cx, &eg), SX_INTERNAL, "hash table");
 }
 END_TEST
 

@@ -66,10 +66,10 @@ static uint64_t brute_force(const uint32_t *root, uint32_t root_count)
         }
         uint32_t c = 0;
         for (; c < eg.node_count; c++) {
-            if (eg.up[c] != c) {
+            if (!sx_eg_is_class(&eg, c)) {
                 continue;
             }
-            choice[c] = eg.member_next[choice[c]];
+            choice[c] = sx_eg_member_next(&eg, choice[c]);
             if (choice[c] != c) {
                 break;
             }
@@ -85,7 +85,8 @@ static uint64_t combinations(void)
     uint64_t product = 1;
     for (uint32_t c = 0; c < eg.node_count && product < 100000; c++) {
         uint64_t members = 1;
-        for (uint32_t n = eg.member_next[c]; n != c && eg.up[c] == c; n = eg.member_next[n]) {
+        for (uint32_t n = sx_eg_member_next(&eg, c); n != c && sx_eg_is_class(&eg, c);
+             n = sx_eg_member_next(&eg, n)) {
             members++;
         }
         product *= members;
