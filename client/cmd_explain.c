@@ -78,6 +78,16 @@ static void put_rewrites(const sx_module *module, sx_buf *out)
     }
 }
 
+/* Layers of a model that are equal share their kernels. */
+static uint64_t count_launches(const sx_module *module, uint64_t kernel)
+{
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < module->launch_count; i++) {
+        count += module->launch[i].kernel == kernel ? 1 : 0;
+    }
+    return count;
+}
+
 static bool is_prologue(const sx_module *module, uint64_t kernel)
 {
     for (uint64_t i = 0; i < module->launch_count; i++) {
@@ -98,14 +108,16 @@ static void put_if_any(sx_buf *out, const char *label, sx_span text)
 static sx_code put_kernels(sx_ctx *cx, const sx_module *module, sx_buf *out)
 {
     sxc_table table;
-    sxc_table_init(&table, cx,
-                   ">KERNEL|KIND|WHEN|>ESTIMATE US|>FLOOR US|>RATIO|>MFLOP|>KBYTES|>PLANS|NUMERICS|"
-                   "NAME");
+    sxc_table_init(
+        &table, cx,
+        ">KERNEL|KIND|WHEN|>LAUNCHES|>ESTIMATE US|>FLOOR US|>RATIO|>MFLOP|>KBYTES|>PLANS|NUMERICS|"
+        "NAME");
     for (uint64_t i = 0; i < module->kernel_count; i++) {
         const sx_module_kernel *kernel = &module->kernel[i];
         sxc_table_put(&table, "%llu", (unsigned long long)i);
         sxc_table_put(&table, "%s", sxc_module_kind_name(kernel->kind));
         sxc_table_put(&table, "%s", is_prologue(module, i) ? "load" : "run");
+        sxc_table_put(&table, "%llu", (unsigned long long)count_launches(module, i));
         sxc_table_put(&table, "%.2f", kernel->cost_ns / 1e3);
         sxc_table_put(&table, "%.2f", kernel->floor_ns / 1e3);
         sxc_table_put(&table, "%.2f",
@@ -149,6 +161,7 @@ static void json_kernel(const sx_module *module, uint64_t index, sx_buf *json)
     sxc_json_text(json, "name", text_of(module, kernel->name));
     sxc_json_text(json, "kind", sx_span_of(sxc_module_kind_name(kernel->kind)));
     sxc_json_bool(json, "prologue", is_prologue(module, index));
+    sxc_json_int(json, "launches", (int64_t)count_launches(module, index));
     sxc_json_int(json, "node", kernel->node);
     sxc_json_text(json, "program", text_of(module, kernel->what));
     sxc_json_text(json, "plan", text_of(module, kernel->plan));

@@ -18,6 +18,17 @@ typedef struct {
     bool constant; /* runs in the prologue */
 } finished;
 
+/* A node for which machine code exists: nodes like it are launches of the same kernel. */
+struct sx_pipe_made {
+    uint32_t node;
+    bool constant
+        [SX_INPUTS_MAX]; /* which inputs the prologue makes: decides where a packed one goes */
+    uint32_t kernel;
+    uint32_t pack;       /* kernel that packs an input, or UINT32_MAX */
+    uint32_t pack_input; /* the input it packs, */
+    uint64_t pack_bytes; /* and the size of the result */
+};
+
 static void use_tensor(sx_pipe *pipe, uint32_t index, bool written)
 {
     sx_pipe_tensor *tensor = &pipe->tensor[index];
@@ -42,8 +53,33 @@ static sx_code emit(sx_ctx *cx, sx_pipe *pipe, const sx_kernel *kernel, bool spi
     return status;
 }
 
+/* A launch of kernel `index`; its last argument is what it writes. */
+static void launch(sx_pipe *pipe, uint32_t index, const uint32_t *arg, uint32_t arg_count,
+                   bool constant)
+{
+    sx_image *image = pipe->image;
+    sx_module_kernel record;
+    sx_module_launch made = {.kernel = index,
+                             .arg_first = (uint32_t)(image->arg.len / sizeof(uint32_t)),
+                             .arg_count = arg_count,
+                             .prologue = constant ? 1 : 0};
+    SX_ASSERT(index < pipe->kernel_count);
+    memcpy(&record, image->kernel.ptr + index * sizeof(record), sizeof(record));
+    for (uint32_t k = 0; k < arg_count; k++) {
+        sx_buf_put(&image->arg, &arg[k], sizeof(uint32_t));
+        use_tensor(pipe, arg[k], k + 1 == arg_count);
+    }
+    sx_buf_put(&image->launch, &made, sizeof(made));
+    if (!constant) {
+        image->info.flops += record.flops;
+        image->info.cost_ns += record.cost_ns;
+        image->info.floor_ns += record.floor_ns;
+    }
+    pipe->launch_count++;
+}
+
 /* Appends parts, kernel and launch. */
-static sx_code append(sx_pipe *pipe, const finished *done)
+static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
 {
     sx_image *image = pipe->image;
     const sx_kernel *kernel = done->kernel;
@@ -66,23 +102,14 @@ static sx_code append(sx_pipe *pipe, const finished *done)
         memcpy(part.grid, kernel->part[p].grid, sizeof(part.grid));
         sx_buf_put(&image->part, &part, sizeof(part));
     }
-    sx_buf_put(&image->kernel, &record, sizeof(record));
-    sx_module_launch launch = {.kernel = pipe->kernel_count++,
-                               .arg_first = (uint32_t)(image->arg.len / sizeof(uint32_t)),
-                               .arg_count = done->arg_count,
-                               .prologue = done->constant ? 1 : 0};
     for (uint32_t k = 0; k < done->arg_count; k++) {
         SX_ASSERT((uint64_t)kernel->buffer[k].size <= pipe->tensor[done->arg[k]].record.size);
-        sx_buf_put(&image->arg, &done->arg[k], sizeof(uint32_t));
-        use_tensor(pipe, done->arg[k], kernel->buffer[k].role == SX_BUFFER_OUT);
+        SX_ASSERT((kernel->buffer[k].role == SX_BUFFER_OUT) == (k + 1 == done->arg_count));
     }
-    sx_buf_put(&image->launch, &launch, sizeof(launch));
-    if (!done->constant) {
-        image->info.flops += record.flops;
-        image->info.cost_ns += record.cost_ns;
-        image->info.floor_ns += record.floor_ns;
-    }
-    pipe->launch_count++;
+    sx_buf_put(&image->kernel, &record, sizeof(record));
+    pipe->kernel_count++;
+    SX_TRY(sx_buf_check(cx, &image->kernel, "kernels"));
+    launch(pipe, pipe->kernel_count - 1, done->arg, done->arg_count, done->constant);
     return SX_OK;
 }
 
@@ -122,9 +149,24 @@ typedef struct {
     char name[64];
     uint32_t node;
     sx_module_kernel_kind kind;
+    sx_pipe_made *made; /* what is learnt here is noted there; NULL: nobody asks */
 } subject;
 
-/* The launch that packs the right argument of a contraction; its tensor takes the place of the argument. */
+/* The tensor that a packed argument goes to; it takes the place of the argument. */
+static sx_code add_packed(sx_ctx *cx, sx_pipe *pipe, const subject *s, uint32_t input,
+                          uint64_t bytes, uint32_t *packed)
+{
+    char name[64];
+    (void)snprintf(name, sizeof(name), "pack_%u", s->node);
+    bool constant = pipe->tensor[s->tensor[input]].constant;
+    sx_type type = {.dtype = SX_F32, .rank = 1, .dim = {sx_dim_of((int64_t)(bytes / 4))}};
+    SX_TRY(sx_pipe_add_tensor(cx, pipe, sx_span_of(name), &type, bytes,
+                              constant ? SX_TENSOR_PERSISTENT : SX_TENSOR_TEMPORARY, packed));
+    pipe->tensor[*packed].constant = constant;
+    return SX_OK;
+}
+
+/* The launch that packs the right argument of a contraction. */
 static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_lower_plan *plan,
                     uint32_t *packed)
 {
@@ -137,11 +179,8 @@ static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_lower_
     SX_TRY(sx_lower_pack(cx, name, s->fused, s->type, s->count, plan, &kernel, &bytes));
     sx_x64_kernel code;
     SX_TRY(emit(cx, pipe, kernel, false, &code));
-    bool constant = pipe->tensor[s->tensor[shape.rhs]].constant;
-    sx_type type = {.dtype = SX_F32, .rank = 1, .dim = {sx_dim_of(bytes / 4)}};
-    SX_TRY(sx_pipe_add_tensor(cx, pipe, sx_span_of(name), &type, (uint64_t)bytes,
-                              constant ? SX_TENSOR_PERSISTENT : SX_TENSOR_TEMPORARY, packed));
-    pipe->tensor[*packed].constant = constant;
+    SX_TRY(add_packed(cx, pipe, s, shape.rhs, (uint64_t)bytes, packed));
+    bool constant = pipe->tensor[*packed].constant;
     uint32_t arg[2] = {s->tensor[shape.rhs], *packed};
     double floor_ns = sx_device_move_ns(pipe->device, kernel->bytes);
     finished done = {
@@ -153,8 +192,11 @@ static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_lower_
         .cost_ns = floor_ns + pipe->device->launch_ns,
         .floor_ns = floor_ns,
         .what = sx_module_put_text(&pipe->image->strings, SX_SPAN_LITERAL("pack panels"))};
-    SX_TRY(append(pipe, &done));
+    SX_TRY(append(cx, pipe, &done));
     s->tensor[shape.rhs] = *packed;
+    s->made->pack = pipe->kernel_count - 1;
+    s->made->pack_input = shape.rhs;
+    s->made->pack_bytes = (uint64_t)bytes;
     return SX_OK;
 }
 
@@ -228,7 +270,7 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
             .floor_ns = search.floor_ns};
         sx_buf_fini(&plan);
         SX_ASSERT(done.record.cost_ns >= done.record.floor_ns);
-        return append(pipe, &done);
+        return append(cx, pipe, &done);
     }
     return SX_FAIL(cx, SX_COMPILE, "kernel %s: none of %u candidates is usable; last: %s", s->name,
                    search.best_count, verdict.text);
@@ -271,39 +313,95 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
                            .cost_ns = floor_ns + pipe->device->launch_ns,
                            .floor_ns = floor_ns,
                            .what = sx_module_put_text(&pipe->image->strings, sx_span_of(what))};
-    return append(pipe, &done);
+    return append(cx, pipe, &done);
 }
 
-sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t result)
+/* ---- equal nodes: one kernel, a launch for each ---- */
+
+static bool same_kernel(const void *self, uint32_t id, const void *probe)
+{
+    const sx_pipe *pipe = self;
+    const sx_pipe_made *a = &pipe->made[id];
+    const sx_pipe_made *b = probe;
+    const sx_graph *graph = pipe->graph;
+    const sx_node *x = &graph->node[a->node];
+    const sx_node *y = &graph->node[b->node];
+    bool same = x->op == y->op && x->attr.i == y->attr.i && x->input_count == y->input_count;
+    for (uint32_t k = 0; same && k < x->input_count; k++) {
+        same = a->constant[k] == b->constant[k] &&
+               sx_type_equal(&graph->node[sx_graph_input(graph, x, k).i].type,
+                             &graph->node[sx_graph_input(graph, y, k).i].type);
+    }
+    return same;
+}
+
+/* The launches of a kernel that is there for tensors of this node. */
+static sx_code launch_again(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_made *made, const subject *s,
+                            uint32_t result)
+{
+    if (made->pack != UINT32_MAX) {
+        uint32_t packed;
+        SX_TRY(add_packed(cx, pipe, s, made->pack_input, made->pack_bytes, &packed));
+        uint32_t arg[2] = {s->tensor[made->pack_input], packed};
+        launch(pipe, made->pack, arg, 2, pipe->tensor[packed].constant);
+        s->tensor[made->pack_input] = packed;
+    }
+    s->tensor[s->count] = result;
+    launch(pipe, made->kernel, s->tensor, s->count + 1, pipe->tensor[result].constant);
+    return SX_OK;
+}
+
+static sx_code compile_subject(sx_ctx *cx, sx_pipe *pipe, subject *s, const sx_node *node,
+                               uint32_t result)
 {
     static const char *const prefix[] = {
         [SX_KERNEL_MAP] = "map", [SX_KERNEL_ROW] = "row", [SX_KERNEL_DOT] = "dot"};
     static const sx_module_kernel_kind kind[] = {[SX_KERNEL_MAP] = SX_MODULE_MAP,
                                                  [SX_KERNEL_ROW] = SX_MODULE_ROW,
                                                  [SX_KERNEL_DOT] = SX_MODULE_CONTRACTION};
+    if (node->op == SX_OP_CONCATENATE || node->op == SX_OP_GATHER) {
+        (void)snprintf(s->name, sizeof(s->name), "%s_%u", sx_op_info_of(node->op)->name, s->node);
+        return compile_copy(cx, pipe, s, node->op, sx_graph_attr(pipe->graph, node), &node->type,
+                            result);
+    }
+    if (node->op != SX_OP_FUSED) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "node %%%u: no code generator for %s", s->node,
+                       sx_op_info_of(node->op)->name);
+    }
+    s->fused = sx_graph_attr(pipe->graph, node);
+    sx_kernel_kind kernel_kind = sx_body_kernel_kind(s->fused->body);
+    s->kind = kind[kernel_kind];
+    (void)snprintf(s->name, sizeof(s->name), "%s_%u", prefix[kernel_kind], s->node);
+    return compile_fused(cx, pipe, s, result);
+}
+
+sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t result)
+{
     const sx_node *node = sx_graph_node(pipe->graph, id);
     sx_type type[SX_INPUTS_MAX];
     uint32_t tensor[SX_INPUTS_MAX + 1];
-    subject s = {.type = type, .tensor = tensor, .count = node->input_count, .node = id.i};
+    sx_pipe_made made = {.node = id.i, .pack = UINT32_MAX};
+    subject s = {
+        .type = type, .tensor = tensor, .count = node->input_count, .node = id.i, .made = &made};
     for (uint32_t k = 0; k < node->input_count; k++) {
         sx_node_id input = sx_graph_input(pipe->graph, node, k);
         type[k] = sx_graph_node(pipe->graph, input)->type;
         tensor[k] = pipe->tensor_of[input.i];
+        made.constant[k] = pipe->tensor[tensor[k]].constant;
     }
-    if (node->op == SX_OP_CONCATENATE || node->op == SX_OP_GATHER) {
-        (void)snprintf(s.name, sizeof(s.name), "%s_%u", sx_op_info_of(node->op)->name, id.i);
-        return compile_copy(cx, pipe, &s, node->op, sx_graph_attr(pipe->graph, node), &node->type,
-                            result);
+    sx_span bits = {(const uint8_t *)made.constant, node->input_count * sizeof(bool)};
+    uint64_t hash = sx_hash64(bits, (uint64_t)node->op << 32 | node->attr.i);
+    uint32_t twin = sx_idmap_find(&pipe->made_map, hash, same_kernel, pipe, &made);
+    if (twin != SX_IDMAP_NONE) {
+        return launch_again(cx, pipe, &pipe->made[twin], &s, result);
     }
-    if (node->op != SX_OP_FUSED) {
-        return SX_FAIL(cx, SX_UNIMPLEMENTED, "node %%%u: no code generator for %s", id.i,
-                       sx_op_info_of(node->op)->name);
-    }
-    s.fused = sx_graph_attr(pipe->graph, node);
-    sx_kernel_kind kernel_kind = sx_body_kernel_kind(s.fused->body);
-    s.kind = kind[kernel_kind];
-    (void)snprintf(s.name, sizeof(s.name), "%s_%u", prefix[kernel_kind], id.i);
-    return compile_fused(cx, pipe, &s, result);
+    SX_TRY(compile_subject(cx, pipe, &s, node, result));
+    made.kernel = pipe->kernel_count - 1;
+    void *array = pipe->made;
+    SX_TRY(sx_grow(cx, &array, &pipe->made_capacity, pipe->made_count + 1, sizeof(made)));
+    pipe->made = array;
+    pipe->made[pipe->made_count] = made;
+    return sx_idmap_put(cx, &pipe->made_map, hash, pipe->made_count++);
 }
 
 sx_code sx_pipe_copy(sx_ctx *cx, sx_pipe *pipe, uint32_t from, uint32_t to, const sx_type *type)

@@ -15,6 +15,7 @@ typedef struct {
     bool alive;           /* is used by some launch or is part of the interface */
 } sx_pipe_tensor;
 
+typedef struct sx_pipe_made sx_pipe_made; /* kernels.c */
 typedef struct {
     const sx_graph *graph; /* optimised and bound: static */
     const sx_device *device;
@@ -26,7 +27,10 @@ typedef struct {
     uint32_t launch_count;
     uint32_t kernel_count;
     uint32_t candidates; /* plans looked at, all kernels */
-    sx_poly_memo *memo;  /* polyhedral verdicts of this request */
+    sx_pipe_made *made;  /* nodes that have a kernel */
+    uint32_t made_count, made_capacity;
+    sx_idmap made_map;
+    sx_poly_memo *memo; /* polyhedral verdicts of this request */
 } sx_pipe;
 
 /* places.c */
@@ -35,7 +39,8 @@ sx_code sx_pipe_add_tensor(sx_ctx *cx, sx_pipe *pipe, sx_span name, const sx_typ
 /* Decides offsets of temporaries and persistent tensors and writes the TENSORS table. */
 sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe);
 
-/* kernels.c: code for one node: search, polyhedral check, lowering, machine code, launch. Tensors of the inputs exist. */
+/* kernels.c: code for one node: search, polyhedral check, lowering, machine code, launch. Tensors of the inputs exist. A node that
+ * equals an earlier one but for which tensors it reads is another launch of the same kernel. */
 sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id node, uint32_t result);
 /* A copy of one tensor into another of the same size (a parameter that is also an output). */
 sx_code sx_pipe_copy(sx_ctx *cx, sx_pipe *pipe, uint32_t from, uint32_t to, const sx_type *type);
