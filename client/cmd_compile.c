@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/cli.h"
+#include "client/cmd_module.h"
 
 static void say(void *self, const char *text)
 {
@@ -170,6 +170,37 @@ sx_code sxc_cmd_compile(sxc_cli *cli)
     return code;
 }
 
+/* Writes the program, and the certificate where it is asked for. */
+static sx_code write_optimized(sxc_cli *cli, const char *path, const sx_module *module)
+{
+    sx_span program = {(const uint8_t *)module->optimized, (size_t)module->optimized_count};
+    sx_span proof = {(const uint8_t *)module->proof, (size_t)module->proof_count};
+    if (sxc_given(cli, SXC_PROOF)) {
+        if (proof.len == 0) {
+            sx_span why = sx_module_string(module, module->search->unproved);
+            return SX_FAIL(cli->cx, SX_UNIMPLEMENTED, "%.*s", (int)why.len, (const char *)why.ptr);
+        }
+        SX_TRY(sxc_write_file(cli->cx, sxc_value(cli, SXC_PROOF), proof));
+    }
+    return sxc_write_file(cli->cx, path, program);
+}
+
+static sx_code print_optimized(sxc_cli *cli, const sx_module *module)
+{
+    sx_buf json;
+    sx_buf_init(&json, 8 * SX_TEXT_BYTES_MAX);
+    sxc_json_begin(&json, "optimize");
+    sxc_json_text(&json, "program",
+                  (sx_span){(const uint8_t *)module->optimized, (size_t)module->optimized_count});
+    sxc_json_report(&json, module);
+    sxc_json_text(&json, "proof",
+                  (sx_span){(const uint8_t *)module->proof, (size_t)module->proof_count});
+    sxc_json_end(&json);
+    sx_code code = sxc_put(cli, &json);
+    sx_buf_fini(&json);
+    return code;
+}
+
 sx_code sxc_cmd_optimize(sxc_cli *cli)
 {
     sx_core_request request;
@@ -178,24 +209,23 @@ sx_code sxc_cmd_optimize(sxc_cli *cli)
     sxc_compile_info info;
     const char *path = sxc_given(cli, SXC_OUTPUT) ? sxc_value(cli, SXC_OUTPUT) : "-";
     SX_TRY(read_request(cli, &request, &options));
-    sx_buf text;
-    sx_buf_init(&text, SX_TEXT_BYTES_MAX);
+    sx_buf bytes;
+    sxc_module_file file = {.mapping = NULL};
+    sx_buf_init(&bytes, (size_t)2 << 30);
     sx_code code = sxc_source_load(cli->cx, cli->argument[0], &source);
-    code = code == SX_OK ? sxc_optimize(cli->cx, &source, &request, &options, &text, &info) : code;
+    code = code == SX_OK ? sxc_optimize(cli->cx, &source, &request, &options, &bytes, &info) : code;
     clear_progress();
-    if (code == SX_OK && cli->json && strcmp(path, "-") == 0) {
-        sx_buf json;
-        sx_buf_init(&json, 2 * SX_TEXT_BYTES_MAX);
-        sxc_json_begin(&json, "optimize");
-        sxc_json_text(&json, "program", sx_buf_span(&text));
-        sxc_json_end(&json);
-        code = sxc_put(cli, &json);
-        sx_buf_fini(&json);
+    code = code == SX_OK ? sxc_module_file_of(cli->cx, sx_buf_span(&bytes), &file) : code;
+    bool as_json = cli->json && strcmp(path, "-") == 0;
+    if (code == SX_OK && as_json) {
+        code = print_optimized(cli, &file.module);
     } else if (code == SX_OK) {
-        code = sxc_write_file(cli->cx, path, sx_buf_span(&text));
-        code = code == SX_OK && cli->json ? report(cli, "optimize", path, text.len, &info) : code;
+        code = write_optimized(cli, path, &file.module);
+        size_t size = (size_t)file.module.optimized_count;
+        code = code == SX_OK && cli->json ? report(cli, "optimize", path, size, &info) : code;
     }
+    sxc_module_file_close(&file);
     sxc_source_fini(&source);
-    sx_buf_fini(&text);
+    sx_buf_fini(&bytes);
     return code;
 }

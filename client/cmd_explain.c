@@ -63,6 +63,39 @@ static sx_code put_stages(sx_ctx *cx, const sx_module *module, sx_buf *out)
     return sxc_table_print(&table, out);
 }
 
+static sx_code put_search(sx_ctx *cx, const sx_module *module, sx_buf *out)
+{
+    for (uint64_t i = 0; i < module->search_count; i++) {
+        const sx_module_search *search = &module->search[i];
+        char cost[32], bound[32];
+        sxc_human_ns(search->cost_ns, cost);
+        sxc_human_ns(search->bound_ns, bound);
+        sx_span stop = text_of(module, search->stop);
+        sx_buf_print(out,
+                     "\nsearch     %llu nodes in %llu classes after %llu rounds, %llu fuel; "
+                     "stopped: %.*s\n",
+                     (unsigned long long)search->nodes, (unsigned long long)search->classes,
+                     (unsigned long long)search->rounds, (unsigned long long)search->fuel,
+                     (int)stop.len, (const char *)stop.ptr);
+        sx_buf_print(out, "extracted  %s by the model of single kernels, at least %s%s\n", cost,
+                     bound, search->proven != 0 ? ": proven least" : "");
+    }
+    if (module->rule_count == 0) {
+        return SX_OK;
+    }
+    sxc_table table;
+    sxc_table_init(&table, cx, "RULE|CLASS|>MATCHES|>UNIONS");
+    for (uint64_t i = 0; i < module->rule_count; i++) {
+        const sx_module_rule *rule = &module->rule[i];
+        sxc_table_put_span(&table, text_of(module, rule->name));
+        sxc_table_put_span(&table, text_of(module, rule->rule_class));
+        sxc_table_put(&table, "%llu", (unsigned long long)rule->matches);
+        sxc_table_put(&table, "%llu", (unsigned long long)rule->unions);
+    }
+    sx_buf_put_u8(out, '\n');
+    return sxc_table_print(&table, out);
+}
+
 static void put_rewrites(const sx_module *module, sx_buf *out)
 {
     sx_buf_print(out, "\n%llu rewrites\n", (unsigned long long)module->rewrite_count);
@@ -144,6 +177,7 @@ static sx_code explain_text(sx_ctx *cx, const sx_module *module, sx_buf *out)
 {
     put_totals(module, out);
     SX_TRY(put_stages(cx, module, out));
+    SX_TRY(put_search(cx, module, out));
     put_rewrites(module, out);
     SX_TRY(put_kernels(cx, module, out));
     SX_TRY(sxc_put_checks(cx, module, out));
@@ -178,8 +212,38 @@ static void json_kernel(const sx_module *module, uint64_t index, sx_buf *json)
     sxc_json_close(json, '}');
 }
 
-static void json_report(const sx_module *module, sx_buf *json)
+static void json_search(sx_buf *json, const sx_module *module)
 {
+    for (uint64_t i = 0; i < module->search_count; i++) {
+        const sx_module_search *search = &module->search[i];
+        sxc_json_open(json, "search", '{');
+        sxc_json_text(json, "stop", text_of(module, search->stop));
+        sxc_json_int(json, "rounds", (int64_t)search->rounds);
+        sxc_json_int(json, "nodes", (int64_t)search->nodes);
+        sxc_json_int(json, "classes", (int64_t)search->classes);
+        sxc_json_int(json, "fuel", (int64_t)search->fuel);
+        sxc_json_real(json, "input_estimate_ns", search->input_cost_ns);
+        sxc_json_real(json, "estimate_ns", search->cost_ns);
+        sxc_json_real(json, "lower_bound_ns", search->bound_ns);
+        sxc_json_bool(json, "proven", search->proven != 0);
+        sxc_json_close(json, '}');
+    }
+    sxc_json_open(json, "rules", '[');
+    for (uint64_t i = 0; i < module->rule_count; i++) {
+        const sx_module_rule *rule = &module->rule[i];
+        sxc_json_open(json, NULL, '{');
+        sxc_json_text(json, "name", text_of(module, rule->name));
+        sxc_json_text(json, "class", text_of(module, rule->rule_class));
+        sxc_json_int(json, "matches", (int64_t)rule->matches);
+        sxc_json_int(json, "unions", (int64_t)rule->unions);
+        sxc_json_close(json, '}');
+    }
+    sxc_json_close(json, ']');
+}
+
+void sxc_json_report(sx_buf *json, const sx_module *module)
+{
+    json_search(json, module);
     sxc_json_open(json, "stages", '[');
     for (uint64_t i = 0; i < module->stage_count; i++) {
         const sx_module_stage *stage = &module->stage[i];
@@ -213,7 +277,7 @@ static sx_code explain_json(sx_ctx *cx, const sx_module *module, sx_buf *json)
     sxc_json_real(json, "estimate_ns", info->cost_ns);
     sxc_json_real(json, "floor_ns", info->floor_ns);
     sxc_json_real(json, "input_estimate_ns", info->input_cost_ns);
-    json_report(module, json);
+    sxc_json_report(json, module);
     sxc_json_open(json, "kernels", '[');
     for (uint64_t i = 0; i < module->kernel_count; i++) {
         json_kernel(module, i, json);

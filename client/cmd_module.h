@@ -12,4 +12,6 @@ sx_code sxc_put_checks(sx_ctx *cx, const sx_module *module, sx_buf *out);
 /* Fields of a JSON object: name, target, key, compiler, extents; and the verification record. */
 void sxc_json_module_info(sx_buf *json, const sx_module *module);
 void sxc_json_checks(sx_buf *json, const sx_module *module);
+/* Stages, the search of the e-graph, what each rule did, and the chain of rewrites. */
+void sxc_json_report(sx_buf *json, const sx_module *module);
 #endif

@@ -149,7 +149,7 @@ static sx_code optimize_remote(call *c)
     const void *reply;
     SX_TRY(sxc_call(c->cx, c->connection, SX_METHOD_OPTIMIZE, &c->args, OPTIMIZE_MS, &reply));
     const sx_optimize_result *done = reply;
-    return take(c, done->text, done->tier, done->cost_us);
+    return take(c, done->module, done->tier, done->cost_us);
 }
 
 /* ---- here ---- */
@@ -243,7 +243,7 @@ sx_code sxc_compile(sx_ctx *cx, const sxc_source *source, const sx_core_request 
 }
 
 sx_code sxc_optimize(sx_ctx *cx, const sxc_source *source, const sx_core_request *request,
-                     const sxc_compile_options *options, sx_buf *text, sxc_compile_info *info)
+                     const sxc_compile_options *options, sx_buf *module, sxc_compile_info *info)
 {
-    return perform(cx, source, request, options, true, text, info);
+    return perform(cx, source, request, options, true, module, info);
 }

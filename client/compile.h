@@ -36,9 +36,9 @@ sx_span sxc_target(sx_span name);
 /* `request->ir` and the target "native" are filled in from `source` and the processor. The module carries no weights. */
 sx_code sxc_compile(sx_ctx *cx, const sxc_source *source, const sx_core_request *request,
                     const sxc_compile_options *options, sx_buf *module, sxc_compile_info *info);
-/* Level 1 only: the extracted program as text. */
+/* Level 1 only: a module without kernels, which carries the extracted program, the report and the certificate. */
 sx_code sxc_optimize(sx_ctx *cx, const sxc_source *source, const sx_core_request *request,
-                     const sxc_compile_options *options, sx_buf *text, sxc_compile_info *info);
+                     const sxc_compile_options *options, sx_buf *module, sxc_compile_info *info);
 
 /* fallback.c: the same in a forked child with limits of its own; its death is SX_WORKER. */
 sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request, bool optimize, sx_buf *result);

@@ -81,7 +81,7 @@ SX_NORETURN static void child_main(int fd, const sx_core_request *request, bool 
     sx_buf result;
     sx_buf_init(&result, RESULT_BYTES_MAX);
     sxr_verify_options verify = SXR_VERIFY_DEFAULT;
-    sx_code code = optimize ? sx_core_optimize(&cx, request, &result)
+    sx_code code = optimize ? sx_core_optimize_module(&cx, request, &result)
                             : sxr_compile_verified(&cx, request, &verify, &result);
     child_head head = {.code = code, .size = code == SX_OK ? result.len : sizeof(cx.error)};
     bool sent = write_all(fd, &head, sizeof(head));

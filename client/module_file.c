@@ -56,6 +56,23 @@ sx_code sxc_module_file_open(sx_ctx *cx, const char *path, bool checksums, sxc_m
     return SX_OK;
 }
 
+sx_code sxc_module_file_of(sx_ctx *cx, sx_span bytes, sxc_module_file *file)
+{
+    size_t size = bytes.len > 0 ? bytes.len : 1;
+    void *mapping = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    *file = (sxc_module_file){.mapping = NULL};
+    if (mapping == MAP_FAILED) {
+        return SX_FAIL(cx, SX_NOMEM, "no memory for a module of %zu bytes", bytes.len);
+    }
+    *file = (sxc_module_file){.mapping = mapping, .size = size};
+    memcpy(mapping, bytes.ptr, bytes.len);
+    sx_code code = sx_module_decode(cx, (sx_span){mapping, bytes.len}, true, &file->module);
+    if (code != SX_OK) {
+        sxc_module_file_close(file);
+    }
+    return code;
+}
+
 sx_code sxc_module_check_code(sx_ctx *cx, const sx_module *module)
 {
     uint32_t *entry = SX_NEW_ARRAY(cx, uint32_t, module->part_count + 1);

@@ -15,6 +15,9 @@ void sxc_module_file_close(sxc_module_file *file); /* also of a zero struct */
  * module, truncated, altered; names section, value and limit. *file is zeroed first and closed on failure. */
 sx_code sxc_module_file_open(sx_ctx *cx, const char *path, bool checksums, sxc_module_file *file);
 
+/* The same of bytes that came some other way; they are copied. */
+sx_code sxc_module_file_of(sx_ctx *cx, sx_span bytes, sxc_module_file *file);
+
 /* Every kernel's code decodes to listed instructions of the module's ISA level (core/x64/verify.c). SX_CORRUPT names the offset. */
 sx_code sxc_module_check_code(sx_ctx *cx, const sx_module *module);
 

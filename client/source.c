@@ -7,7 +7,7 @@
 
 /* ---- files ---- */
 
-static sx_code read_text(sx_ctx *cx, const char *path, sx_buf *text)
+sx_code sxc_read_text(sx_ctx *cx, const char *path, sx_buf *text)
 {
     FILE *file = fopen(path, "rb");
     if (file == NULL) {
@@ -70,7 +70,7 @@ sx_code sxc_source_load(sx_ctx *cx, const char *path, sxc_source *source)
     bool text = false;
     SX_TRY(looks_like_text(cx, path, &text));
     if (text) {
-        SX_TRY(read_text(cx, path, &source->text));
+        SX_TRY(sxc_read_text(cx, path, &source->text));
         return sx_graph_parse(cx, sx_buf_span(&source->text), &source->graph);
     }
     source->file = sx_onnx_file_open(cx, path);

@@ -13,6 +13,8 @@ typedef struct {
 } sxc_source;
 
 void sxc_source_fini(sxc_source *source);
+/* Appends the bytes of a file.  errors  SX_INPUT it cannot be read */
+sx_code sxc_read_text(sx_ctx *cx, const char *path, sx_buf *text);
 /* Errors: SX_INPUT missing file, not a program, malformed; SX_UNIMPLEMENTED operator, named; as the importer says. */
 sx_code sxc_source_load(sx_ctx *cx, const char *path, sxc_source *source);
 /* The same from memory, which is borrowed as long as the source lives; tensors kept in files next to a model are refused. */

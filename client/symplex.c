@@ -9,6 +9,7 @@
 #include "client/compile.h"
 #include "client/connection.h"
 #include "client/file.h"
+#include "client/module_file.h"
 #include "client/runtime/pool.h"
 #include "client/runtime/runtime.h"
 #include "client/runtime/verify.h"
@@ -312,6 +313,27 @@ symplex_code symplex_compile_file(symplex_client *client, const symplex_program 
     return finish(&cx, code, error);
 }
 
+/* The extracted program out of the module without kernels, NUL-terminated. */
+static sx_code take_program(sx_ctx *cx, sx_span bytes, char **text, size_t *size)
+{
+    sxc_module_file file;
+    SX_TRY(sxc_module_file_of(cx, bytes, &file));
+    sx_buf out;
+    sx_buf_init(&out, SX_TEXT_BYTES_MAX + 1);
+    sx_buf_put(&out, file.module.optimized, (size_t)file.module.optimized_count);
+    sxc_module_file_close(&file);
+    size_t length = out.len;
+    sx_buf_put_u8(&out, 0);
+    sx_code code = sx_buf_check(cx, &out, "program text");
+    if (code == SX_OK) {
+        *text = (char *)out.ptr;
+        *size = length;
+    } else {
+        sx_buf_fini(&out);
+    }
+    return code;
+}
+
 symplex_code symplex_optimize(symplex_client *client, const symplex_program *program, char **text,
                               size_t *size, symplex_error *error)
 {
@@ -323,22 +345,15 @@ symplex_code symplex_optimize(symplex_client *client, const symplex_program *pro
     sxc_source source;
     sxc_compile_info made;
     sxc_compile_options options = options_of(client, program);
-    sx_buf out;
+    sx_buf module;
     begin(&cx);
-    sx_buf_init(&out, SX_TEXT_BYTES_MAX + 1);
+    sx_buf_init(&module, FILE_BYTES_MAX);
     *text = NULL;
     *size = 0;
     sx_code code = prepare(&cx, program, &request, &source);
-    code = code == SX_OK ? sxc_optimize(&cx, &source, &request, &options, &out, &made) : code;
-    size_t length = out.len;
-    sx_buf_put_u8(&out, 0);
-    code = code == SX_OK ? sx_buf_check(&cx, &out, "program text") : code;
-    if (code == SX_OK) {
-        *text = (char *)out.ptr;
-        *size = length;
-    } else {
-        sx_buf_fini(&out);
-    }
+    code = code == SX_OK ? sxc_optimize(&cx, &source, &request, &options, &module, &made) : code;
+    code = code == SX_OK ? take_program(&cx, sx_buf_span(&module), text, size) : code;
+    sx_buf_fini(&module);
     sxc_source_fini(&source);
     return finish(&cx, code, error);
 }

@@ -39,8 +39,8 @@ sx_code sx_core_key_of_graph(sx_ctx *cx, const sx_graph *graph, const sx_core_re
 /* A module being made: growing tables. */
 typedef struct {
     sx_module_info info;
-    sx_buf strings, symbol, tensor, kernel, part, launch, arg, stage, rewrite, check, program,
-        optimized, code, constants;
+    sx_buf strings, symbol, tensor, kernel, part, launch, arg, stage, rewrite, check, search, rule,
+        proof, program, optimized, code, constants;
 } sx_image;
 void sx_image_init(sx_image *image);
 void sx_image_fini(sx_image *image);
@@ -49,12 +49,29 @@ void sx_image_add_check(sx_image *image, const char *name, bool passed, uint64_t
 /* The file form; may be called again after adding checks. */
 sx_code sx_image_encode(sx_ctx *cx, const sx_image *image, sx_buf *bytes);
 
+typedef struct {
+    const char *rule;
+    const char *rule_class;
+    uint32_t count;
+} sx_core_steps;
+
 /* The whole compiler (core/pipeline.c). `image` is initialised by the caller and finished by it, also on failure. Errors: SX_INPUT
  * (program, extents), SX_UNIMPLEMENTED (operation or target without code generator, named), SX_QUOTA (fuel), SX_NOMEM,
  * SX_COMPILE (no legal candidate for a kernel, with the last reason). */
 sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *image);
-/* Level 1 only: the extracted program as text. */
-sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_buf *text);
+/* Level 1 only: a module without kernels, which holds the extracted program, the report, and the certificate. */
+sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *image);
+/* The same as the bytes of the file. */
+sx_code sx_core_optimize_module(sx_ctx *cx, const sx_core_request *request, sx_buf *bytes);
+/* What a certificate shows; programs are in cx's arena. */
+typedef struct {
+    const sx_graph *input, *output;
+    uint32_t part_count, step_count, term_count;
+    sx_core_steps *rule; /* those that have steps, in the order of the table */
+    uint32_t rule_count;
+} sx_core_proof;
+/* Checks a certificate (core/egraph/certificate.h).  errors  SX_INPUT malformed, or the step that does not hold */
+sx_code sx_core_prove(sx_ctx *cx, sx_span text, sx_core_proof *proof);
 
 /* Identification of this compiler: version and digest of its sources. */
 const char *sx_core_toolchain(void);

@@ -10,7 +10,7 @@ void sx_image_init(sx_image *image)
     sx_buf *table[] = {&image->strings, &image->symbol, &image->tensor,  &image->kernel,
                        &image->part,    &image->launch, &image->arg,     &image->stage,
                        &image->rewrite, &image->check,  &image->program, &image->optimized,
-                       &image->code};
+                       &image->code,    &image->search, &image->rule,    &image->proof};
     for (uint32_t i = 0; i < SX_COUNT(table); i++) {
         sx_buf_init(table[i], TABLE_BYTES_MAX);
     }
@@ -19,10 +19,11 @@ void sx_image_init(sx_image *image)
 
 void sx_image_fini(sx_image *image)
 {
-    sx_buf *table[] = {&image->strings, &image->symbol,   &image->tensor,  &image->kernel,
-                       &image->part,    &image->launch,   &image->arg,     &image->stage,
-                       &image->rewrite, &image->check,    &image->program, &image->optimized,
-                       &image->code,    &image->constants};
+    sx_buf *table[] = {&image->strings, &image->symbol,    &image->tensor,  &image->kernel,
+                       &image->part,    &image->launch,    &image->arg,     &image->stage,
+                       &image->rewrite, &image->check,     &image->program, &image->optimized,
+                       &image->code,    &image->constants, &image->search,  &image->rule,
+                       &image->proof};
     for (uint32_t i = 0; i < SX_COUNT(table); i++) {
         sx_buf_fini(table[i]);
     }
@@ -58,6 +59,9 @@ sx_code sx_image_encode(sx_ctx *cx, const sx_image *image, sx_buf *bytes)
     POINT(stage, stage, sx_module_stage);
     POINT(rewrite, rewrite, sx_module_rewrite);
     POINT(check, check, sx_module_check);
+    POINT(search, search, sx_module_search);
+    POINT(rule, rule, sx_module_rule);
+    POINT(proof, proof, char);
     POINT(program, program, char);
     POINT(optimized, optimized, char);
     POINT(code, code, uint8_t);

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "core/egraph/certificate.h"
 #include "core/egraph/optimize.h"
 #include "core_digest.h"
 
@@ -51,9 +52,11 @@ static sx_code split_names(sx_ctx *cx, sx_span text, const sx_span **names, uint
 }
 
 static sx_code optimise(sx_ctx *cx, const sx_core_request *request, const sx_device *device,
-                        const sx_graph *graph, sx_graph **better, sx_optimize_report *report)
+                        const sx_graph *graph, bool certify, sx_graph **better,
+                        sx_optimize_report *report)
 {
     sx_optimize_options options = sx_optimize_defaults();
+    options.with_certificate = certify;
     options.allow_reassociating = !request->no_reassociate;
     options.allow_approximate = request->allow_approximate;
     SX_TRY(split_names(cx, request->disabled_rules, &options.disabled, &options.disabled_count));
@@ -62,17 +65,6 @@ static sx_code optimise(sx_ctx *cx, const sx_core_request *request, const sx_dev
     SX_TRY(sx_graph_check(cx, *better));
     sx_stage_end(cx, stage, sx_eg_stop_name(report->stop), report->nodes);
     return SX_OK;
-}
-
-sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_buf *text)
-{
-    const sx_device *device;
-    sx_graph *graph, *better;
-    sx_optimize_report report;
-    SX_TRY(sx_device_find(cx, request->target, &device));
-    SX_TRY(read_program(cx, request->ir, &graph));
-    SX_TRY(optimise(cx, request, device, graph, &better, &report));
-    return sx_graph_print(cx, better, text);
 }
 
 /* ---- tensors of leaves ---- */
@@ -285,8 +277,37 @@ static void put_rewrites(sx_image *image, const sx_optimize_report *report)
     }
 }
 
+static void put_search(sx_image *image, const sx_optimize_report *report)
+{
+    sx_module_search record = {
+        .stop = sx_module_put_text(&image->strings, sx_span_of(sx_eg_stop_name(report->stop))),
+        .unproved = sx_module_put_text(&image->strings, sx_span_of(report->unproved)),
+        .rounds = report->rounds,
+        .nodes = report->nodes,
+        .classes = report->classes,
+        .fuel = report->fuel,
+        .proven = report->proven ? 1 : 0,
+        .input_cost_ns = report->cost_before_ns,
+        .cost_ns = report->cost_after_ns,
+        .bound_ns = report->proven ? report->cost_after_ns : 0};
+    sx_buf_put(&image->search, &record, sizeof(record));
+    for (uint32_t r = 0; r < SX_RULE_COUNT; r++) {
+        if (report->match_count[r] == 0) {
+            continue;
+        }
+        sx_module_rule rule = {
+            .name = sx_module_put_text(&image->strings, sx_span_of(sx_rule_name(r))),
+            .rule_class = sx_module_put_text(&image->strings,
+                                             sx_span_of(sx_rule_class_name(sx_rule_class_of(r)))),
+            .matches = report->match_count[r],
+            .unions = report->union_count[r]};
+        sx_buf_put(&image->rule, &rule, sizeof(rule));
+    }
+}
+
 static void put_report(sx_ctx *cx, sx_image *image, const sx_optimize_report *report)
 {
+    put_search(image, report);
     put_rewrites(image, report);
     for (uint32_t i = 0; i < cx->stage_count; i++) {
         const sx_stage *stage = &cx->stage[i];
@@ -329,7 +350,7 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
     SX_TRY(read_program(cx, request->ir, &graph));
     SX_TRY(sx_graph_bind(cx, graph, request->binding, request->binding_count,
                          &bound)); /* refuse early */
-    SX_TRY(optimise(cx, request, device, graph, &better, &report));
+    SX_TRY(optimise(cx, request, device, graph, false, &better, &report));
     SX_TRY(sx_graph_bind(cx, better, request->binding, request->binding_count, &bound));
     SX_ASSERT(bound->node_count == better->node_count);
     SX_TRY(put_info(cx, image, request, graph, device));
@@ -350,4 +371,55 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
     SX_TRY(sx_graph_print(cx, better, &image->optimized));
     put_report(cx, image, &report);
     return sx_buf_check(cx, &image->strings, "module strings");
+}
+
+sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *image)
+{
+    const sx_device *device;
+    sx_graph *graph, *better;
+    sx_optimize_report report;
+    SX_TRY(sx_device_find(cx, request->target, &device));
+    SX_TRY(read_program(cx, request->ir, &graph));
+    SX_TRY(optimise(cx, request, device, graph, true, &better, &report));
+    SX_TRY(sx_optimize_certificate(cx, &report, &image->proof));
+    SX_TRY(put_info(cx, image, request, graph, device));
+    image->info.input_cost_ns = report.cost_before_ns;
+    image->info.cost_ns = report.cost_after_ns;
+    SX_TRY(sx_graph_print(cx, graph, &image->program));
+    SX_TRY(sx_graph_print(cx, better, &image->optimized));
+    put_report(cx, image, &report);
+    return sx_buf_check(cx, &image->strings, "module strings");
+}
+
+sx_code sx_core_prove(sx_ctx *cx, sx_span text, sx_core_proof *proof)
+{
+    sx_certificate certificate;
+    SX_TRY(sx_certificate_check(cx, text, &certificate));
+    *proof = (sx_core_proof){.input = certificate.input,
+                             .output = certificate.output,
+                             .part_count = certificate.part_count,
+                             .step_count = certificate.step_count,
+                             .term_count = certificate.term_count};
+    proof->rule = SX_NEW_ARRAY(cx, sx_core_steps, SX_RULE_COUNT);
+    if (proof->rule == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t r = 0; r < SX_RULE_COUNT; r++) {
+        if (certificate.rule_count[r] > 0) {
+            proof->rule[proof->rule_count++] =
+                (sx_core_steps){sx_rule_name(r), sx_rule_class_name(sx_rule_class_of(r)),
+                                certificate.rule_count[r]};
+        }
+    }
+    return SX_OK;
+}
+
+sx_code sx_core_optimize_module(sx_ctx *cx, const sx_core_request *request, sx_buf *bytes)
+{
+    sx_image image;
+    sx_image_init(&image);
+    sx_code code = sx_core_optimize(cx, request, &image);
+    code = code == SX_OK ? sx_image_encode(cx, &image, bytes) : code;
+    sx_image_fini(&image);
+    return code;
 }

@@ -114,11 +114,11 @@ static sx_code core_compile(sx_ctx *cx, const sx_compile_args *args, sx_buf *mod
     return sxr_compile_verified(cx, &request, &verify, module);
 }
 
-static sx_code core_optimize(sx_ctx *cx, const sx_compile_args *args, sx_buf *text)
+static sx_code core_optimize(sx_ctx *cx, const sx_compile_args *args, sx_buf *module)
 {
     sx_core_request request;
     SX_TRY(read_request(cx, args, &request));
-    return sx_core_optimize(cx, &request, text);
+    return sx_core_optimize_module(cx, &request, module);
 }
 
 static sx_code core_check(sx_ctx *cx, sx_span bytes)

@@ -113,7 +113,7 @@ static bool answer_hit(sxd_call *call, const sx_key *key, const sx_key *slot)
             .key = *key,
             .tier = sx_span_of(tier_name(info.tier)),
             .cost_us = (int64_t)info.cost_us,
-            .text = sx_blob_span(blob),
+            .module = sx_blob_span(blob),
         };
         sxd_call_result(call, &result, NULL);
         sx_blob_free(blob);

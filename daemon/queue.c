@@ -94,7 +94,7 @@ static void answer(sxd_job *job, sxd_call *call)
             .key = job->key,
             .tier = SX_SPAN_LITERAL("none"),
             .cost_us = job->cost_us,
-            .text = sx_blob_span(job->result),
+            .module = sx_blob_span(job->result),
         };
         sxd_call_result(call, &result, NULL);
     }

@@ -283,6 +283,14 @@ static sx_code check_report(sx_ctx *cx, const sx_module *module)
         SX_TRY(check_text(cx, module, "rewrite", i, module->rewrite[i].before));
         SX_TRY(check_text(cx, module, "rewrite", i, module->rewrite[i].after));
     }
+    for (uint64_t i = 0; i < module->search_count; i++) {
+        SX_TRY(check_text(cx, module, "search", i, module->search[i].stop));
+        SX_TRY(check_text(cx, module, "search", i, module->search[i].unproved));
+    }
+    for (uint64_t i = 0; i < module->rule_count; i++) {
+        SX_TRY(check_text(cx, module, "rule", i, module->rule[i].name));
+        SX_TRY(check_text(cx, module, "rule", i, module->rule[i].rule_class));
+    }
     for (uint64_t i = 0; i < module->check_count; i++) {
         SX_TRY(check_text(cx, module, "check", i, module->check[i].name));
     }

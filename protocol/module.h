@@ -6,6 +6,8 @@
  * A table section is an array of one record type below; text lives in STRINGS and is named by sx_module_text. The loader points
  * into the bytes it is given (no copies) after it has checked every offset, count, index, alignment and checksum, so a caller may
  * follow any index of a loaded module without looking.
+ *
+ * A module without kernels is the answer to `optimize`: the programs, the report, and the certificate (core/egraph/certificate.h) in PROOF.
  */
 #ifndef SX_PROTOCOL_MODULE_H
 #define SX_PROTOCOL_MODULE_H
@@ -14,7 +16,7 @@
 #include "core/base/hash.h"
 
 #define SX_MODULE_MAGIC "SXMODULE"
-#define SX_MODULE_VERSION 1u
+#define SX_MODULE_VERSION 2u
 #define SX_MODULE_BYTES_MAX ((uint64_t)64 << 30)
 /* Version of the numerics contract: kernels of one version and one numerics id give equal bits. */
 #define SX_NUMERICS_VERSION 1u
@@ -41,6 +43,9 @@ typedef struct {
     SX_SECTION(STAGES, "stages", sx_module_stage, stage, 64)         \
     SX_SECTION(REWRITES, "rewrites", sx_module_rewrite, rewrite, 64) \
     SX_SECTION(CHECKS, "checks", sx_module_check, check, 64)         \
+    SX_SECTION(SEARCH, "search", sx_module_search, search, 64)       \
+    SX_SECTION(RULES, "rules", sx_module_rule, rule, 64)             \
+    SX_SECTION(PROOF, "proof", char, proof, 64)                      \
     SX_SECTION(PROGRAM, "program", char, program, 64)                \
     SX_SECTION(OPTIMIZED, "optimized", char, optimized, 64)          \
     SX_SECTION(CODE, "code", uint8_t, code, 4096)                    \
@@ -152,6 +157,23 @@ typedef struct {
 typedef struct {
     sx_module_text rule, before, after;
 } sx_module_rewrite;
+
+/* How the e-graph was searched; one record, or none. */
+typedef struct {
+    sx_module_text stop; /* "saturated", or the limit that bound */
+    uint64_t rounds, nodes, classes, fuel;
+    sx_module_text
+        unproved;    /* why there is no certificate; empty if there is, or none was asked for */
+    uint64_t proven; /* 1: no cheaper program is in the e-graph */
+    double input_cost_ns, cost_ns,
+        bound_ns; /* of the program as it came, as it went out, and what no program in the e-graph beats */
+} sx_module_search;
+
+typedef struct {
+    sx_module_text name;
+    sx_module_text rule_class; /* "exact", "reassociating", "approximate" */
+    uint64_t matches, unions;
+} sx_module_rule;
 
 typedef struct {
     sx_module_text name; /* what was compared with what */

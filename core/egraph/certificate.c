@@ -1,4 +1,4 @@
-#include "core/egraph/certificate.h"
+#include "core/egraph/certificate_read.h"
 
 #include <string.h>
 
@@ -235,7 +235,6 @@ static sx_code put_certificate(writer *w, const sx_graph *input, const sx_graph 
     for (uint32_t r = 0; r < w->set->reason_count; r++) {
         count += w->wanted[r] ? 1 : 0;
     }
-    sx_buf_put_text(text, "symplex-proof 1\n");
     SX_TRY(put_program(w->cx, "input", input, text));
     SX_TRY(put_program(w->cx, "output", output, text));
     SX_TRY(put_program(w->cx, "terms", w->terms, text));
@@ -257,7 +256,6 @@ static sx_code put_certificate(writer *w, const sx_graph *input, const sx_graph 
         uint32_t to = w->lifted[i + 1];
         sx_buf_print(text, "%s %u %u %u %u\n", sx_rule_name(SX_RULE_LIFT), from, to, from, to);
     }
-    sx_buf_put_text(text, "end\n");
     return sx_buf_check(w->cx, text, "certificate");
 }
 
@@ -290,12 +288,14 @@ sx_code sx_certificate_print(sx_ctx *cx, const sx_tensors *t, const sx_eg_rulese
     SX_ASSERT(text->len == 0);
     for (w.slice = SLICE_NEEDED;; w.slice++) {
         sx_ctx check;
-        sx_certificate certificate;
+        sx_certificate certificate = {0};
         SX_TRY(find_steps(&w, input, input_node, output, output_node));
         SX_TRY(make_terms(&w, input, input_node, output, output_node));
         SX_TRY(put_certificate(&w, input, output, text));
         sx_ctx_init(&check, CHECK_BYTES);
-        sx_code code = sx_certificate_check(&check, sx_buf_span(text), &certificate);
+        sx_proof_reader reader = {&check, text->ptr, text->ptr + text->len};
+        sx_graph *checked[2];
+        sx_code code = sx_proof_check_part(&reader, &certificate, &checked[0], &checked[1]);
         if (code != SX_OK && w.slice + 1 == SLICE_COUNT) {
             code = SX_FAIL(cx, SX_COMPILE, "no certificate: %s", check.error.text);
         }

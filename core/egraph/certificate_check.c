@@ -1,18 +1,17 @@
-/* The checker of certificates. It keeps two records of what has been shown: `rep`, its own union-find over terms, closed under
+/* The checker of one proved part. It keeps two records of what has been shown: `rep`, its own union-find over terms, closed under
  * congruence by comparing all terms with each other; and an e-graph of the same terms and equalities, in which right sides are built.
  * A step is decided by `rep` alone; at the end both must agree. */
-#include "core/egraph/certificate.h"
+#include "core/egraph/certificate_read.h"
 
 #include <string.h>
 
-#include "core/base/hash.h"
 #include "core/egraph/pattern.h"
 
 #define STEP_NODES_MAX 128u
 
 typedef struct {
     sx_ctx *cx;
-    const uint8_t *at, *end; /* text still to be read */
+    sx_proof_reader *reader;
     sx_tensors t;
     sx_eg_ruleset set;
     uint32_t *term; /* number in the certificate -> node */
@@ -403,63 +402,6 @@ static sx_code check_fusion(checker *c)
 
 /* ---- reading ---- */
 
-static sx_code malformed(checker *c, const char *expected)
-{
-    return SX_FAIL(c->cx, SX_INPUT, "certificate: %zu bytes before the end: expected %s",
-                   (size_t)(c->end - c->at), expected);
-}
-
-/* The words of the next line, up to its newline. */
-static sx_code read_line(checker *c, sx_span *line)
-{
-    const uint8_t *newline = memchr(c->at, '\n', (size_t)(c->end - c->at));
-    if (newline == NULL) {
-        return malformed(c, "a line");
-    }
-    *line = (sx_span){c->at, (size_t)(newline - c->at)};
-    c->at = newline + 1;
-    return SX_OK;
-}
-
-static sx_span take_word(sx_span *line)
-{
-    sx_span word = {line->ptr, 0};
-    while (word.len < line->len && word.ptr[word.len] != ' ') {
-        word.len++;
-    }
-    size_t skip = word.len + (word.len < line->len ? 1 : 0);
-    *line = (sx_span){line->ptr + skip, line->len - skip};
-    return word;
-}
-
-static bool take_number(sx_span *line, uint64_t max, uint64_t *number)
-{
-    sx_span word = take_word(line);
-    *number = 0;
-    for (size_t i = 0; i < word.len; i++) {
-        uint8_t digit = (uint8_t)(word.ptr[i] - '0');
-        if (digit > 9 || *number > max) {
-            return false;
-        }
-        *number = 10 * *number + digit;
-    }
-    return word.len > 0 && *number <= max;
-}
-
-static sx_code read_program(checker *c, const char *name, sx_graph **graph)
-{
-    sx_span line;
-    uint64_t size;
-    SX_TRY(read_line(c, &line));
-    if (!sx_span_is(take_word(&line), name) ||
-        !take_number(&line, (uint64_t)(c->end - c->at), &size)) {
-        return malformed(c, name);
-    }
-    SX_TRY(sx_graph_parse(c->cx, (sx_span){c->at, (size_t)size}, graph));
-    c->at += size;
-    return sx_graph_check(c->cx, *graph);
-}
-
 /* The nodes of a program as terms. */
 static sx_code add_program(checker *c, const sx_graph *graph, uint32_t **node)
 {
@@ -497,13 +439,14 @@ static sx_code same_interface(checker *c, const sx_graph *a, const sx_graph *b)
 static sx_code read_step(checker *c)
 {
     sx_span line;
-    SX_TRY(read_line(c, &line));
-    if (!sx_rule_find(take_word(&line), &c->rule)) {
+    SX_TRY(sx_proof_line(c->reader, &line));
+    if (!sx_rule_find(sx_proof_word(&line), &c->rule)) {
         return SX_FAIL(c->cx, SX_INPUT, "certificate: step %u names no rule", c->number);
     }
     for (c->node_count = 0; line.len > 0; c->node_count++) {
         uint64_t number;
-        if (c->node_count >= STEP_NODES_MAX || !take_number(&line, c->term_count - 1, &number)) {
+        if (c->node_count >= STEP_NODES_MAX ||
+            !sx_proof_number(&line, c->term_count - 1, &number)) {
             return refuse(c, "its terms are not numbers of terms");
         }
         c->node[c->node_count] = c->term[number];
@@ -513,13 +456,8 @@ static sx_code read_step(checker *c)
 
 static sx_code read_steps(checker *c, sx_certificate *certificate)
 {
-    sx_span line;
-    uint64_t count;
-    SX_TRY(read_line(c, &line));
-    if (!sx_span_is(take_word(&line), "steps") ||
-        !take_number(&line, SX_CERTIFICATE_STEPS_MAX, &count)) {
-        return malformed(c, "steps and their number");
-    }
+    uint32_t count;
+    SX_TRY(sx_proof_count(c->reader, "steps", SX_CERTIFICATE_STEPS_MAX, &count));
     for (c->number = 1; c->number <= count; c->number++) {
         SX_TRY(read_step(c));
         SX_TRY(sx_spend(c->cx, 1));
@@ -527,11 +465,7 @@ static sx_code read_steps(checker *c, sx_certificate *certificate)
         SX_TRY(accept(c, c->node[0], c->node[1]));
         certificate->rule_count[c->rule]++;
     }
-    certificate->step_count = (uint32_t)count;
-    SX_TRY(read_line(c, &line));
-    if (!sx_span_is(line, "end") || c->at != c->end) {
-        return malformed(c, "the end");
-    }
+    certificate->step_count += count;
     return SX_OK;
 }
 
@@ -569,40 +503,32 @@ static sx_code check_agreement(checker *c)
     return SX_OK;
 }
 
-sx_code sx_certificate_check(sx_ctx *cx, sx_span text, sx_certificate *certificate)
+sx_code sx_proof_check_part(sx_proof_reader *r, sx_certificate *certificate, sx_graph **input,
+                            sx_graph **output)
 {
+    sx_ctx *cx = r->cx;
     checker *c = SX_NEW(cx, checker);
-    sx_graph *input, *output, *terms;
+    sx_graph *terms;
     uint32_t *input_node, *output_node;
-    sx_span line;
     if (c == NULL) {
         return cx->error.code;
     }
-    *certificate = (sx_certificate){0};
     c->cx = cx;
-    c->at = text.ptr;
-    c->end = text.ptr + text.len;
-    SX_TRY(read_line(c, &line));
-    if (!sx_span_is(line, "symplex-proof 1")) {
-        return SX_FAIL(cx, SX_INPUT, "certificate: does not begin with 'symplex-proof 1'");
-    }
-    SX_TRY(read_program(c, "input", &input));
-    SX_TRY(read_program(c, "output", &output));
-    SX_TRY(read_program(c, "terms", &terms));
-    SX_TRY(same_interface(c, input, output));
-    SX_TRY(same_interface(c, input, terms));
-    SX_TRY(sx_tensors_init(cx, &c->t, input));
-    SX_TRY(add_program(c, input, &input_node));
-    SX_TRY(add_program(c, output, &output_node));
+    c->reader = r;
+    SX_TRY(sx_proof_program_text(r, "input", input));
+    SX_TRY(sx_proof_program_text(r, "output", output));
+    SX_TRY(sx_proof_program_text(r, "terms", &terms));
+    SX_TRY(same_interface(c, *input, *output));
+    SX_TRY(same_interface(c, *input, terms));
+    SX_TRY(sx_tensors_init(cx, &c->t, *input));
+    SX_TRY(add_program(c, *input, &input_node));
+    SX_TRY(add_program(c, *output, &output_node));
     SX_TRY(add_program(c, terms, &c->term));
     c->term_count = terms->node_count;
     sx_eg_language language = sx_tensors_language(&c->t);
     SX_TRY(sx_eg_ruleset_init(cx, &c->set, &language, sx_rules, SX_RULE_ROUNDS_COUNT));
     SX_TRY(read_steps(c, certificate));
-    SX_TRY(check_outputs(c, input, input_node, output, output_node));
-    SX_TRY(check_agreement(c));
-    certificate->input = input;
-    certificate->output = output;
-    certificate->term_count = terms->node_count;
-    return SX_OK;
+    SX_TRY(check_outputs(c, *input, input_node, *output, output_node));
+    certificate->term_count += terms->node_count;
+    return check_agreement(c);
 }

@@ -337,8 +337,32 @@ static sx_code fuse(optimizer *o)
     return SX_OK;
 }
 
+#define CERTIFICATE_BYTES_MAX ((size_t)256 << 20)
+
+/* A program that cannot be certified is handed out all the same, and says so. */
+static sx_code certify(optimizer *o, const sx_graph *out, const uint32_t *output_node,
+                       sx_span *certificate)
+{
+    sx_buf text;
+    sx_buf_init(&text, CERTIFICATE_BYTES_MAX);
+    sx_code code =
+        sx_certificate_print(o->cx, o->t, &o->set, o->in, o->input_node, out, output_node, &text);
+    const char *copy = NULL;
+    if (code == SX_COMPILE) {
+        copy = o->report->unproved = sx_alloc_text(o->cx, sx_span_of(o->cx->error.text));
+        sx_ctx_reset_error(o->cx);
+        code = copy != NULL ? SX_OK : o->cx->error.code;
+    } else if (code == SX_OK) {
+        copy = sx_alloc_text(o->cx, sx_buf_span(&text));
+        *certificate = (sx_span){(const uint8_t *)copy, text.len};
+        code = copy != NULL ? SX_OK : o->cx->error.code;
+    }
+    sx_buf_fini(&text);
+    return code;
+}
+
 /* The report of a program that is the only part. */
-static sx_code put_part(optimizer *o, sx_graph *out)
+static sx_code put_part(optimizer *o, sx_graph *out, sx_span certificate)
 {
     sx_optimize_report *report = o->report;
     sx_optimize_part *part = SX_NEW(o->cx, sx_optimize_part);
@@ -348,6 +372,7 @@ static sx_code put_part(optimizer *o, sx_graph *out)
     *part = (sx_optimize_part){.program = o->in,
                                .better = out,
                                .proof = report->proof,
+                               .certificate = certificate,
                                .use_count = 1,
                                .stop = report->stop,
                                .rounds = report->rounds,
@@ -381,11 +406,11 @@ sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *devic
     uint32_t *output_node;
     SX_TRY(sx_choice_graph(cx, o.t, in, o.root, best.choice, true, out, &output_node));
     SX_ASSERT(sx_graph_check(cx, *out) == SX_OK);
-    if (options->certificate != NULL) {
-        SX_TRY(sx_certificate_print(cx, o.t, &o.set, in, o.input_node, *out, output_node,
-                                    options->certificate));
+    sx_span certificate = {NULL, 0};
+    if (options->with_certificate) {
+        SX_TRY(certify(&o, *out, output_node, &certificate));
     }
-    return put_part(&o, *out);
+    return put_part(&o, *out, certificate);
 }
 
 sx_code sx_optimize_cost(sx_ctx *cx, const sx_graph *in, const sx_device *device, double *ns)

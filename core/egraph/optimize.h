@@ -24,10 +24,8 @@ typedef struct {
     sx_eg_limits limits;   /* of the rounds */
     uint64_t extract_fuel; /* steps of each extraction */
     bool with_proof;       /* default true */
-    sx_buf
-        *certificate; /* where the certificate (certificate.h) goes, empty; NULL for none (with one,
-                              the program is one part) */
-    bool whole;       /* default false: equal layers are worked on once */
+    bool with_certificate; /* default false */
+    bool whole;            /* default false: equal layers are worked on once */
 } sx_optimize_options;
 sx_optimize_options sx_optimize_defaults(void);
 
@@ -42,6 +40,7 @@ typedef struct {
                               this one's; roll->part_count parts with no use have one all the same */
     const sx_graph *stitched;
     const sx_proof *proof; /* NULL also where proofs are not wanted */
+    sx_span certificate;   /* of what `proof` is the chain of (certificate.h); empty without */
     uint64_t use_count;    /* in the whole program */
     sx_eg_stop stop;       /* what follows counts this part alone, without its pieces */
     uint32_t rounds, nodes, classes;
@@ -62,6 +61,7 @@ typedef struct {
     sx_proof *proof;   /* of the only part; NULL without, or where there are several */
     const sx_optimize_part *part; /* the last one is the whole program */
     uint32_t part_count;
+    const char *unproved; /* why there is no certificate though one was asked for, or NULL */
 } sx_optimize_report;
 
 /*   errors   SX_INPUT unknown rule name; SX_NOMEM, SX_LIMIT. Limits of the rounds are no errors: report->stop says. They bind each
@@ -73,6 +73,10 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
 sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *device,
                           const sx_optimize_options *options, sx_graph **out,
                           sx_optimize_report *report);
+/* The certificate of the whole, from those of the parts; nothing is written if report->unproved says why there is none.
+ *   errors   SX_LIMIT the text is longer than the buffer may be */
+sx_code sx_optimize_certificate(sx_ctx *cx, const sx_optimize_report *report, sx_buf *text);
+
 /* Estimated time of a program as it stands, each operation its outputs need a kernel. */
 sx_code sx_optimize_cost(sx_ctx *cx, const sx_graph *in, const sx_device *device, double *ns);
 #endif

@@ -62,6 +62,7 @@ static void add_report(sx_optimize_report *sum, const sx_optimize_report *one, b
     sum->nodes += one->nodes;
     sum->classes += one->classes;
     sum->fuel += one->fuel;
+    sum->unproved = sum->unproved == NULL ? one->unproved : sum->unproved;
     sum->proven = (first || sum->proven) && one->proven;
     for (uint32_t r = 0; r < SX_RULE_COUNT; r++) {
         sum->match_count[r] += one->match_count[r];
@@ -297,7 +298,7 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
                     const sx_optimize_options *options, sx_graph **out, sx_optimize_report *report)
 {
     const sx_roll *roll = NULL;
-    if (!options->whole && options->certificate == NULL) {
+    if (!options->whole) {
         SX_TRY(sx_roll_find(cx, in, &roll));
     }
     if (roll == NULL) {
@@ -323,4 +324,95 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
     report->part_count = d.part_count;
     *out = whole;
     return SX_OK;
+}
+
+/* ---- the certificate of the whole ---- */
+
+static sx_code put_program(sx_ctx *cx, const char *name, const sx_graph *graph, sx_buf *text)
+{
+    sx_buf program;
+    sx_buf_init(&program, SX_TEXT_BYTES_MAX);
+    sx_code code = sx_graph_print(cx, graph, &program);
+    code = code == SX_OK ? sx_buf_check(cx, &program, name) : code;
+    sx_buf_print(text, "%s %zu\n", name, program.len);
+    sx_buf_put_span(text, sx_buf_span(&program));
+    sx_buf_fini(&program);
+    return code;
+}
+
+static void put_value(sx_roll_value value, sx_buf *text)
+{
+    sx_buf_print(text, value.use == SX_ROLL_PARAMETER ? " parameter" : " %u", value.use);
+    sx_buf_print(text, " %u", value.index);
+}
+
+/* A part that was cut again: how its pieces, by their numbers in the certificate, make it. */
+static sx_code put_divided(sx_ctx *cx, const sx_optimize_part *part, const uint32_t *number,
+                           sx_buf *text)
+{
+    const sx_roll *roll = part->roll;
+    sx_buf_put_text(text, "part divided\n");
+    SX_TRY(put_program(cx, "input", part->program, text));
+    SX_TRY(put_program(cx, "output", part->stitched, text));
+    sx_buf_print(text, "uses %u\n", roll->use_count);
+    for (uint32_t i = 0; i < roll->use_count; i++) {
+        const sx_roll_use *use = &roll->use[i];
+        const sx_graph *program = roll->part[use->part].program;
+        sx_buf_print(text, "use %u", number[part->piece[use->part]]);
+        for (uint32_t k = 0, p = 0; k < program->node_count; k++) {
+            if (program->node[k].op == SX_OP_PARAMETER) {
+                put_value(use->argument[p++], text);
+            }
+        }
+        sx_buf_put_text(text, "\n");
+    }
+    sx_buf_put_text(text, "outputs");
+    for (uint32_t i = 0; i < part->program->output_count; i++) {
+        put_value(roll->output[i], text);
+    }
+    sx_buf_put_text(text, "\n");
+    return SX_OK;
+}
+
+/* Writes what shows part->program equal to part->better; *count parts are written before it and after it. */
+static sx_code put_part_proof(sx_ctx *cx, const sx_optimize_part *part, const uint32_t *number,
+                              uint32_t *count, sx_buf *text)
+{
+    uint32_t first = *count;
+    if (part->roll != NULL) {
+        SX_TRY(put_divided(cx, part, number, text));
+        ++*count;
+    }
+    if (part->roll == NULL || part->stitched != part->better) {
+        sx_buf_put_text(text, "part proved\n");
+        sx_buf_put_span(text, part->certificate);
+        ++*count;
+    }
+    if (*count == first + 2) {
+        sx_buf_print(text, "part chained %u %u\n", first, first + 1);
+        ++*count;
+    }
+    return SX_OK;
+}
+
+sx_code sx_optimize_certificate(sx_ctx *cx, const sx_optimize_report *report, sx_buf *text)
+{
+    uint32_t *number = SX_NEW_ARRAY(cx, uint32_t, report->part_count + 1);
+    uint32_t count = 0;
+    sx_buf parts;
+    if (number == NULL || report->unproved != NULL) {
+        return report->unproved != NULL ? SX_OK : cx->error.code;
+    }
+    sx_buf_init(&parts, text->limit);
+    sx_code code = SX_OK;
+    for (uint32_t i = 0; i < report->part_count && code == SX_OK; i++) {
+        code = put_part_proof(cx, &report->part[i], number, &count, &parts);
+        number[i] = count - 1;
+    }
+    code = code == SX_OK ? sx_buf_check(cx, &parts, "certificate") : code;
+    sx_buf_print(text, "symplex-proof 1\nparts %u\n", count);
+    sx_buf_put_span(text, sx_buf_span(&parts));
+    sx_buf_put_text(text, "end\n");
+    sx_buf_fini(&parts);
+    return code == SX_OK ? sx_buf_check(cx, text, "certificate") : code;
 }

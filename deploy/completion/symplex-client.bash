@@ -2,7 +2,7 @@
 _symplex_client() {
     local current="${COMP_WORDS[COMP_CWORD]}" words=""
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="compile run explain optimize module cache jobs status ping shutdown doctor ops version help"
+        words="compile run explain optimize prove module cache jobs status ping shutdown doctor ops version help"
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
         return
     fi
@@ -24,7 +24,8 @@ _symplex_client() {
             "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --no-weights --exact --approximate --disable-rule --refresh" ;;
             "run "*) words="--help --json --output --random --input --weight --check --repeat --threads" ;;
             "explain "*) words="--help --json" ;;
-            "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --exact --approximate --disable-rule" ;;
+            "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --proof --exact --approximate --disable-rule" ;;
+            "prove "*) words="--help --json --from --to" ;;
             "jobs "*) words="--help --json --socket" ;;
             "status "*) words="--help --json --socket" ;;
             "ping "*) words="--help --json --socket" ;;

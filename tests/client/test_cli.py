@@ -268,6 +268,28 @@ def test_text_program_round_trip():
     sx("optimize", source, "-o", better)
     assert better.read_text() == text and js("optimize", source, schema="optimize")["program"] == text
     compile_to("again.sxm", better, "-d", "n=5")
+    report = js("optimize", source, schema="optimize")
+    assert report["search"]["stop"] == "saturated" and report["search"]["classes"] > 0
+    assert any(rule["name"] == "lift" and rule["matches"] > 0 for rule in report["rules"])
+
+
+def test_prove():
+    source, better, proof = TMP / "twice.sx", TMP / "better.sx", TMP / "twice.proof"
+    sx("optimize", source, "-o", better, "--proof", proof)
+    shown = js("prove", proof, "--from", source, "--to", better, schema="prove")
+    assert shown["holds"] and shown["steps"] == sum(rule["steps"] for rule in shown["rules"]) > 0
+    assert js("optimize", source, schema="optimize")["proof"] == proof.read_text()
+    assert "holds: " in sx("prove", proof).stdout.decode()
+    assert "not the program the proof ends at" in error_of("prove", proof, "--to", source, status=4)["message"]
+    text = proof.read_text()
+    steps = text.index("\nsteps ")
+    first = text.index("\n", steps + 1)
+    (TMP / "short.proof").write_text(text[:steps] + "\nsteps 0\nend\n")
+    assert "is not shown to be equal" in error_of("prove", TMP / "short.proof", status=4)["message"]
+    (TMP / "cut.proof").write_text(text[:first])
+    error_of("prove", TMP / "cut.proof", status=4)
+    error_of("prove", source, status=4)
+    error_of("prove", TMP / "absent.proof", status=4)
 
 
 def test_run_refuses():

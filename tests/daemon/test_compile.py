@@ -1,5 +1,6 @@
 """The real daemon with the real compiler: keys, hits, restarts, refusals. (What a module computes is tested elsewhere.)"""
 import shutil
+import struct
 from wire import *
 
 LAYER = """sx 1
@@ -71,9 +72,21 @@ def test_compile_hit_restart():
     shutil.rmtree(daemon.root)
 
 
+def section(module, kind):
+    """The payload of a section of a module (protocol/module.h)."""
+    rows = struct.unpack_from("<I", module, 12)[0]
+    for i in range(rows):
+        row = struct.unpack_from("<IIQQ", module, 64 + 40 * i)
+        if row[0] == kind:
+            return module[row[2]:row[2] + row[3]]
+    return b""
+
+
 def test_optimize():
     with real() as daemon, daemon.client() as client:
-        text = client.call("optimize", {"ir": LAYER, "dims": {"batch": 8}})["text"]
+        module = client.call("optimize", {"ir": LAYER, "dims": {"batch": 8}})["module"]
+        text = section(module, 15).decode()
+        assert section(module, 13).startswith(b"symplex-proof 1\n") and not section(module, 4)
         assert text.startswith("sx 1\n") and 'as "y"' in text, text
         assert client.compile(text, dims={"batch": 8})["state"] == "done" # the result is a program again
 

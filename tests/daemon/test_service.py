@@ -168,7 +168,7 @@ def test_errors_of_the_program():
         refused(lambda: client.compile("bad"), "INPUT", "line 1")
         refused(lambda: client.compile("wrong"), "CORRUPT", "module")
         refused(lambda: client.compile("wrong", mode="hit_only"), "ABSENT")
-        assert client.call("optimize", {"ir": "echo"})["text"] == "better echo"
+        assert client.call("optimize", {"ir": "echo"})["module"] == b"better echo"
         assert client.call("optimize", {"ir": "echo"})["tier"] == "ram"
 
 

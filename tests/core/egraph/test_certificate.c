@@ -10,6 +10,7 @@
 #include "core/egraph/certificate.h"
 #include "core/egraph/optimize.h"
 #include "tests/lib/gen_graph.h"
+#include "tests/lib/gen_transformer.h"
 
 static sx_ctx cx;
 static const sx_device *device;
@@ -49,8 +50,10 @@ static void certify(const sx_graph *in)
     sx_graph *out;
     sx_certificate found;
     sx_buf_clear(&text);
-    options.certificate = &text;
+    options.with_certificate = true;
     ck_sx_ok(&cx, sx_optimize(&cx, in, device, &options, &out, &report));
+    ck_assert_msg(report.unproved == NULL, "%s", report.unproved);
+    ck_sx_ok(&cx, sx_optimize_certificate(&cx, &report, &text));
     ck_sx_ok(&cx, sx_certificate_check(&cx, sx_buf_span(&text), &found));
     sx_key expected, key;
     ck_sx_ok(&cx, sx_graph_key(&cx, in, &expected));
@@ -106,6 +109,32 @@ static const char *refused(const char *altered, size_t size)
     sx_ctx_fini(&fresh);
     return what;
 }
+
+/* Equal layers are proved once; the whole is put together from them, and not from others. */
+START_TEST(test_layers)
+{
+    sx_transformer options = sx_transformer_default(6);
+    sx_graph *in;
+    ck_sx_ok(&cx, sx_transformer_make(&cx, &options, &in));
+    certify(in);
+    sx_certificate found;
+    ck_sx_ok(&cx, sx_certificate_check(&cx, sx_buf_span(&text), &found));
+    ck_assert_uint_gt(found.part_count, 1);
+    sx_buf_put_u8(&text, 0);
+    const char *uses = strstr((const char *)text.ptr, "\nuses ");
+    ck_assert_ptr_nonnull(uses);
+    char *use = strstr(uses, "use ");
+    ck_assert_ptr_nonnull(use);
+    for (uint32_t k = 0; k < 3; k++) {
+        use = strstr(use + 1, "use ");
+        ck_assert_ptr_nonnull(use);
+    }
+    ck_assert_str_eq(refused((const char *)text.ptr, text.len - 1), "");
+    char *value = strstr(use, "parameter ") + strlen("parameter ");
+    *value = *value == '2' ? '3' : '2'; /* the weights of another layer */
+    ck_assert_ptr_nonnull(strstr(refused((const char *)text.ptr, text.len - 1), "certificate"));
+}
+END_TEST
 
 /* The text with the n-th line after "steps" replaced (NULL: left out, with the count adjusted). */
 static void alter_step(uint32_t n, const char *line, sx_buf *out)
@@ -220,6 +249,7 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, test_golden_programs);
     tcase_add_test(cases, test_random_programs);
+    tcase_add_test(cases, test_layers);
     tcase_add_test(cases, test_every_step_counts);
     tcase_add_test(cases, test_altered_steps_are_refused);
     tcase_add_test(cases, test_other_programs_are_refused);
