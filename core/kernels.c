@@ -279,7 +279,25 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
 #define COPY_PIECE_BYTES \
     65536 /* per grid point, about: two of them fit the first two cache levels */
 
-/* Concatenate, gather and plain copies. Each element is written once and inputs are only read: there is no order to check and
+static bool is_move(sx_op op)
+{
+    return op == SX_OP_CONCATENATE || op == SX_OP_GATHER || op == SX_OP_PAD || op == SX_OP_REVERSE;
+}
+
+static sx_code lower_move(sx_ctx *cx, const subject *s, sx_op op, const sx_attr *attr,
+                          const sx_type *type, const sx_lower_plan *plan, sx_kernel **kernel)
+{
+    switch ((int)op) {
+    case SX_OP_GATHER:
+        return sx_lower_gather(cx, s->name, attr, s->type, s->count, type, plan, kernel);
+    case SX_OP_PAD: return sx_lower_pad(cx, s->name, attr, s->type, type, plan, kernel);
+    case SX_OP_REVERSE: return sx_lower_reverse(cx, s->name, attr, s->type, type, plan, kernel);
+    }
+    SX_ASSERT(op == SX_OP_CONCATENATE);
+    return sx_lower_concatenate(cx, s->name, attr, s->type, s->count, type, plan, kernel);
+}
+
+/* Concatenate, gather, pad, reverse and plain copies. Each element is written once and inputs are only read: there is no order to check and
  * nothing to choose. */
 static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, const sx_attr *attr,
                             const sx_type *type, uint32_t result)
@@ -292,10 +310,7 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
                           .tile_m = sx_max_i64(1, COPY_PIECE_BYTES / row),
                           .tile_n = COPY_PIECE_BYTES / 4};
     sx_kernel *kernel;
-    SX_ASSERT(op == SX_OP_CONCATENATE || op == SX_OP_GATHER);
-    SX_TRY(op == SX_OP_GATHER
-               ? sx_lower_gather(cx, s->name, attr, s->type, s->count, type, &plan, &kernel)
-               : sx_lower_concatenate(cx, s->name, attr, s->type, s->count, type, &plan, &kernel));
+    SX_TRY(lower_move(cx, s, op, attr, type, &plan, &kernel));
     sx_x64_kernel code;
     SX_TRY(emit(cx, pipe, kernel, false, &code));
     s->tensor[s->count] = result;
@@ -305,7 +320,8 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
                      .arg = s->tensor,
                      .arg_count = s->count + 1,
                      .constant = pipe->tensor[result].constant};
-    const char *what = s->count == 1 ? "copy" : sx_op_info_of(op)->name;
+    bool plain = op == SX_OP_CONCATENATE && s->count == 1;
+    const char *what = plain ? "copy" : sx_op_info_of(op)->name;
     done.record =
         (sx_module_kernel){.kind = SX_MODULE_COPY,
                            .node = s->node,
@@ -359,7 +375,7 @@ static sx_code compile_subject(sx_ctx *cx, sx_pipe *pipe, subject *s, const sx_n
     static const sx_module_kernel_kind kind[] = {[SX_KERNEL_MAP] = SX_MODULE_MAP,
                                                  [SX_KERNEL_ROW] = SX_MODULE_ROW,
                                                  [SX_KERNEL_DOT] = SX_MODULE_CONTRACTION};
-    if (node->op == SX_OP_CONCATENATE || node->op == SX_OP_GATHER) {
+    if (is_move(node->op)) {
         (void)snprintf(s->name, sizeof(s->name), "%s_%u", sx_op_info_of(node->op)->name, s->node);
         return compile_copy(cx, pipe, s, node->op, sx_graph_attr(pipe->graph, node), &node->type,
                             result);

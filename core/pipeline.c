@@ -203,7 +203,9 @@ static sx_code compile_nodes(sx_ctx *cx, sx_pipe *pipe)
             break;
         case SX_OP_FUSED:
         case SX_OP_CONCATENATE:
-        case SX_OP_GATHER: SX_TRY(compile_node(cx, pipe, id, output_tensor)); break;
+        case SX_OP_GATHER:
+        case SX_OP_PAD:
+        case SX_OP_REVERSE: SX_TRY(compile_node(cx, pipe, id, output_tensor)); break;
         default:
             return SX_FAIL(cx, SX_UNIMPLEMENTED, "node %%%u: no code generator for %s", i,
                            sx_op_info_of(node->op)->name);

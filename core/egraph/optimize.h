@@ -3,7 +3,7 @@
  * 1. rounds of rewriting with the rules allowed (rules.def); 2. two programs are extracted, one under the costs of single kernels,
  * one under costs that foresee fusion; 3. both, and the input, are fused (fusion.def) into the same e-graph; 4. the cheapest program
  * is extracted, never worse than the input; 5. whatever single loop nest is left outside a kernel is lifted, so that the
- * result holds parameter, constant, reshape, concatenate, gather and fused nodes only.
+ * result holds parameter, constant, reshape, concatenate, gather, pad, reverse and fused nodes only.
  * Before that, equal layers are found (core/ir/roll.h): the program is cut into parts, steps 1 to 5 are done once for each distinct part,
  * and the results are put together again, so that depth costs next to nothing. A part is a program of its own and is cut again if it
  * holds layers itself. Where nothing repeats, or where it would not pay, the program is the only part.

@@ -181,4 +181,9 @@ sx_code sx_lower_concatenate(sx_ctx *cx, const char *name, const sx_attr *attr,
 sx_code sx_lower_gather(sx_ctx *cx, const char *name, const sx_attr *attr, const sx_type *input,
                         uint32_t input_count, const sx_type *result, const sx_lower_plan *plan,
                         sx_kernel **kernel);
+/* reverse of one input; pad of an input by a scalar. Buffers: inputs in order, result. */
+sx_code sx_lower_reverse(sx_ctx *cx, const char *name, const sx_attr *attr, const sx_type *input,
+                         const sx_type *result, const sx_lower_plan *plan, sx_kernel **kernel);
+sx_code sx_lower_pad(sx_ctx *cx, const char *name, const sx_attr *attr, const sx_type *input,
+                     const sx_type *result, const sx_lower_plan *plan, sx_kernel **kernel);
 #endif

@@ -73,15 +73,17 @@ sx_code sx_lower_map(sx_lower *l)
     sx_view_merge(l->body, &l->view);
     l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_MAP, NULL, 0);
     uint32_t rank = l->view.rank;
-    for (uint32_t d = 0; d + 1 < rank; d++) {
+    /* boxes of a padded result can have no dimension that is contiguous there: element by element */
+    bool in_vectors = rank > 0 && l->view.out_stride[rank - 1] == 1;
+    uint32_t outer_count = in_vectors ? rank - 1 : rank;
+    for (uint32_t d = 0; d < outer_count; d++) {
         outer[d] = d;
     }
-    l->vector_dim = rank > 0 ? rank - 1 : SX_NO_DIM;
+    l->vector_dim = in_vectors ? rank - 1 : SX_NO_DIM;
     int64_t tile = l->plan->tile_n;
     if (tile > 0) {
         int64_t step = (int64_t)l->lanes * copies(l);
         tile = sx_ceil_div_i64(sx_min_i64(tile, SX_EXTENT_MAX), step) * step;
     }
-    return sx_lower_parts(l, outer, rank > 0 ? rank - 1 : 0, l->plan->tile_m, l->vector_dim, tile,
-                          emit_row);
+    return sx_lower_parts(l, outer, outer_count, l->plan->tile_m, l->vector_dim, tile, emit_row);
 }

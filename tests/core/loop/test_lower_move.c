@@ -121,6 +121,52 @@ START_TEST(test_gather)
 }
 END_TEST
 
+/* Ranks 0 to 4, every kind of padding, vectors that end in the middle; reversed dimensions inside and outside. */
+START_TEST(test_pad_and_reverse)
+{
+    static const sx_dtype dtypes[] = {SX_F32, SX_I32, SX_BOOL};
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t round = 0; round < 150; round++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        sx_attr attr = {0};
+        int64_t extent[4];
+        uint32_t rank = (uint32_t)sx_rng_below(&rng, 5);
+        bool pads = round % 3 != 0;
+        attr.low.count = attr.high.count = attr.interior.count = pads ? rank : 0;
+        for (uint32_t d = 0; d < rank; d++) {
+            extent[d] = 1 + (int64_t)sx_rng_below(&rng, d + 1 == rank ? 70 : 5);
+            attr.low.v[d] = pads && round % 2 == 0 ? (int64_t)sx_rng_below(&rng, 4) : 0;
+            attr.high.v[d] = pads ? (int64_t)sx_rng_below(&rng, 4) : 0;
+            attr.interior.v[d] = pads ? (int64_t)sx_rng_below(&rng, 5) / 3 : 0;
+            if (!pads && sx_rng_below(&rng, 2) == 0) {
+                attr.dims.v[attr.dims.count++] = d;
+            }
+        }
+        sx_op op = pads ? SX_OP_PAD : SX_OP_REVERSE;
+        attr.present = sx_op_info_of(op)->attrs;
+        sx_type input[2] = {type_of(dtypes[round / 3 % 3], rank, extent)};
+        input[1] = (sx_type){.dtype = input[0].dtype};
+        uint32_t count = pads ? 2 : 1;
+        uint8_t *raw[2] = {random_bytes(&cx, &rng, &input[0]), random_bytes(&cx, &rng, &input[1])};
+        sx_type result;
+        ck_sx_ok(&cx, sx_infer_type(&cx, NULL, 0, op, &attr, input, count, &result));
+        sx_buf bytes;
+        sx_buf_init(&bytes, 1 << 24);
+        expect(&cx, op, &attr, input, raw, count, &result, &bytes);
+        for (uint32_t p = 0; p < SX_COUNT(plans); p++) {
+            sx_kernel *kernel;
+            ck_sx_ok(&cx,
+                     pads ? sx_lower_pad(&cx, "p", &attr, input, &result, &plans[p], &kernel)
+                          : sx_lower_reverse(&cx, "r", &attr, input, &result, &plans[p], &kernel));
+            check(&cx, kernel, raw, count, &bytes);
+        }
+        sx_buf_fini(&bytes);
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 START_TEST(test_refused)
 {
     sx_ctx cx;
@@ -138,6 +184,10 @@ START_TEST(test_refused)
                 SX_INPUT, "inputs of 152 bytes, result of 160");
     ck_sx_fails(&cx, sx_lower_gather(&cx, "g", &attr, input, 2, &result, plans, &kernel),
                 SX_UNIMPLEMENTED, "indices of f32");
+    input[0] = TYPE(SX_F16, 20, 2);
+    attr.dims.count = 1;
+    ck_sx_fails(&cx, sx_lower_reverse(&cx, "r", &attr, input, &input[0], plans, &kernel),
+                SX_UNIMPLEMENTED, "argument on f16 has no vector form");
     sx_ctx_fini(&cx);
 }
 END_TEST
@@ -148,6 +198,7 @@ int main(void)
     TCase *cases = tcase_create("move");
     tcase_add_test(cases, test_concatenate);
     tcase_add_test(cases, test_gather);
+    tcase_add_test(cases, test_pad_and_reverse);
     tcase_add_test(cases, test_refused);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);

@@ -263,6 +263,38 @@ START_TEST(moves)
 }
 END_TEST
 
+START_TEST(pads_and_reversals)
+{
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t round = 0; round < 24; round++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        sx_attr attr = {.low = {3, {1, 0, 2}}, .high = {3, {0, 2, 1}}, .dims = {2, {0, 2}}};
+        attr.interior = (sx_ints){3, {0, round % 2, round / 2 % 2}};
+        int64_t size[3] = {1 + (int64_t)sx_rng_below(&rng, 4), 1 + (int64_t)sx_rng_below(&rng, 9),
+                           extent(&rng)};
+        node n = {.count = 2};
+        n.input[0] = type_of(round % 4 == 3 ? SX_BOOL : SX_F32, 3, size);
+        n.input[1] = (sx_type){.dtype = n.input[0].dtype};
+        for (uint32_t p = 0; p < 2 * SX_COUNT(plans); p++) {
+            sx_kernel *kernel;
+            sx_x64_kernel code;
+            const sx_lower_plan *plan = &plans[p / 2];
+            sx_op op = p % 2 == 0 ? SX_OP_PAD : SX_OP_REVERSE;
+            n.count = p % 2 == 0 ? 2 : 1;
+            attr.present = sx_op_info_of(op)->attrs;
+            ck_sx_ok(&cx, sx_infer_type(&cx, NULL, 0, op, &attr, n.input, n.count, &n.result));
+            ck_sx_ok(&cx, op == SX_OP_PAD
+                              ? sx_lower_pad(&cx, "pad", &attr, n.input, &n.result, plan, &kernel)
+                              : sx_lower_reverse(&cx, "reverse", &attr, n.input, &n.result, plan,
+                                                 &kernel));
+            ck_sx_ok(&cx, machine_check(&cx, kernel, &code, node_input, &n));
+        }
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("x64.kernels");
@@ -273,6 +305,7 @@ int main(void)
     tcase_add_test(tcase, maps);
     tcase_add_test(tcase, rows);
     tcase_add_test(tcase, moves);
+    tcase_add_test(tcase, pads_and_reversals);
     tcase_add_test(tcase, masks_and_integers);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
