@@ -168,21 +168,49 @@ static sx_code node_cost(optimizer *o, uint32_t n, bool foresee, uint64_t *cost)
     return SX_OK;
 }
 
+/* Has the node no kernel of its own? Its parts, or itself without padding, stand beside it in the class. */
+static sx_code lacks_kernel(optimizer *o, uint32_t n, bool *lacks)
+{
+    const sx_tensors *t = o->t;
+    sx_op op = sx_tensors_op(t, n);
+    *lacks = op == SX_OP_ATTENTION || op == SX_OP_ONLINE_DOT;
+    if (op != SX_OP_CONVOLUTION && op != SX_OP_REDUCE_WINDOW) {
+        return SX_OK;
+    }
+    sx_type input[2];
+    uint32_t arity = op == SX_OP_CONVOLUTION ? 2 : 1;
+    for (uint32_t k = 0; k < arity; k++) {
+        input[k] = *sx_tensors_type(t, sx_eg_child(&t->eg, n, k));
+    }
+    sx_ctx scratch;
+    sx_attr lifted;
+    sx_ctx_init(&scratch, SCRATCH_BYTES);
+    sx_code code = sx_fused_lift(&scratch, op, sx_tensors_attr(t, n), input, arity,
+                                 sx_tensors_type(t, n), &lifted);
+    sx_ctx_fini(&scratch);
+    *lacks = code == SX_UNIMPLEMENTED;
+    return code == SX_OK || *lacks ? SX_OK : SX_FAIL(o->cx, code, "node %u: no kernel", n);
+}
+
 /* `foresee`: what elementwise operations and views will cost inside a kernel. */
 static sx_code all_costs(optimizer *o, bool foresee, uint64_t **cost)
 {
     const sx_eg *eg = &o->t->eg;
     *cost = SX_NEW_ARRAY(o->cx, uint64_t, eg->node_count);
-    if (*cost == NULL) {
+    bool *lacks = SX_NEW_ARRAY(o->cx, bool, eg->node_count);
+    bool *runs = SX_NEW_ARRAY(o->cx, bool, eg->node_count); /* some member of the class */
+    if (*cost == NULL || lacks == NULL || runs == NULL) {
         return o->cx->error.code;
     }
     for (uint32_t n = 0; n < eg->node_count; n++) {
-        uint64_t parts_needed = UINT64_C(1) << SX_OP_ATTENTION | UINT64_C(1) << SX_OP_ONLINE_DOT;
+        if (eg->node[n].dead == 0) {
+            SX_TRY(lacks_kernel(o, n, &lacks[n]));
+            runs[sx_eg_find(eg, n)] |= !lacks[n];
+        }
+    }
+    for (uint32_t n = 0; n < eg->node_count; n++) {
         (*cost)[n] = SX_COST_NEVER;
-        /* these have no kernel of their own: their parts stand beside them */
-        bool has_kernel = (parts_needed >> eg->node[n].op & 1) == 0 ||
-                          (sx_eg_ops(eg, sx_eg_find(eg, n)) & ~parts_needed) == 0;
-        if (eg->node[n].dead == 0 && has_kernel) {
+        if (eg->node[n].dead == 0 && (!lacks[n] || !runs[sx_eg_find(eg, n)])) {
             SX_TRY(node_cost(o, n, foresee, &(*cost)[n]));
         }
     }

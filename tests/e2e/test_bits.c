@@ -152,6 +152,8 @@ typedef struct {
 } small;
 #define X3 "%x = parameter {name = \"x\", weight = 0} : f32[batch, 17, 40]\n"
 #define X2 "%x = parameter {name = \"x\", weight = 0} : f32[batch, 200]\n"
+#define XI "%x = parameter {name = \"x\", weight = 0} : f32[batch, 6, 9, 11]\n"
+#define KERNEL(shape) "%w = parameter {name = \"w\", weight = 1} : f32[" shape "]\n"
 #define XT "%x = parameter {name = \"x\", weight = 0} : f32[37, batch]\n"
 #define XM "%x = parameter {name = \"x\", weight = 0} : f32[17, batch, 40]\n"
 #define VEC(name, n) "%" name " = parameter {name = \"" name "\", weight = 1} : f32[" n "]\n"
@@ -215,6 +217,27 @@ static const small list[] = {
      "%y = softmax(%x) {axis = 0} : f32[17, batch, 40]\n", 1},
     {"reduce maximum", X3, "%y = reduce(%x) {dims = [2], reducer = maximum} : f32[batch, 17]\n", 0},
     {"transpose", X3, "%y = transpose(%x) {perm = [2, 0, 1]} : f32[40, batch, 17]\n", 1},
+    {"convolution", XI KERNEL("5, 6, 3, 3"),
+     "%y = convolution(%x, %w) {stride = [1, 1], low = [1, 1], high = [1, 1], dilation = [1, 1], "
+     "groups = 1} : f32[batch, 5, 9, 11]\n",
+     0},
+    {"convolution with groups, batch_norm", XI KERNEL("4, 3, 3, 2") VEC("c", "4"),
+     "%d = convolution(%x, %w) {stride = [2, 1], low = [0, 0], high = [1, 0], dilation = [1, 2], "
+     "groups = 2} : f32[batch, 4, 4, 9]\n"
+     "%v = multiply(%c, %c) : f32[4]\n"
+     "%n = batch_norm(%d, %c, %c, %c, %v) {axis = 1, eps = 1e-5} : f32[batch, 4, 4, 9]\n"
+     "%y = relu(%n) : f32[batch, 4, 4, 9]\n",
+     0},
+    {"convolution by channel", XI KERNEL("6, 1, 3, 3"),
+     "%y = convolution(%x, %w) {stride = [1, 1], low = [1, 1], high = [1, 1], dilation = [1, 1], "
+     "groups = 6} : f32[batch, 6, 9, 11]\n",
+     0},
+    {"windows", XI,
+     "%a = reduce_window(%x) {stride = [1, 1, 2, 2], low = [0, 0, 1, 1], high = [0, 0, 1, 1], "
+     "window = [1, 1, 3, 3], dilation = [1, 1, 1, 1], reducer = maximum} : f32[batch, 6, 5, 6]\n"
+     "%y = reduce_window(%a) {stride = [1, 1, 1, 1], low = [0, 0, 0, 0], high = [0, 0, 0, 0], "
+     "window = [1, 1, 2, 2], dilation = [1, 1, 1, 1], reducer = add} : f32[batch, 6, 4, 5]\n",
+     0},
     {"attention", X3, "%y = attention(%x, %x, %x) {scale = 0.15811388} : f32[batch, 17, 40]\n", 0},
 };
 
@@ -233,6 +256,7 @@ int main(void)
 {
     Suite *suite = suite_create("e2e.bits");
     TCase *cases = tcase_create("bits");
+    tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, test_models, 0, 2);
     tcase_add_loop_test(cases, test_small, 0, (int)SX_COUNT(list));
     suite_add_tcase(suite, cases);

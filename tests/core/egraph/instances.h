@@ -444,6 +444,8 @@ static inline sx_code before_norm(generator *g, const sx_type *type, sx_attr *at
     return type->rank > 0 ? SX_OK : GIVE_UP;
 }
 
+#include "tests/core/egraph/instances_conv.h"
+
 static inline sx_code draw_attr(generator *g, sx_op op, const sx_part *part, const sx_type *type,
                                 sx_attr *attr, sx_type input[PARTS_MAX])
 {
@@ -473,6 +475,11 @@ static inline sx_code draw_attr(generator *g, sx_op op, const sx_part *part, con
         return type->dtype == SX_BOOL ? SX_OK : GIVE_UP;
     case SX_OP_GATHER: return before_gather(g, type, attr, input);
     case SX_OP_CONCATENATE: return before_concatenate(g, part, type, attr, input);
+    case SX_OP_CONVOLUTION: return before_convolution(g, type, attr, input);
+    case SX_OP_REDUCE_WINDOW: return before_window(g, type, attr, input);
+    case SX_OP_PAD: return before_pad(g, type, attr, input);
+    case SX_OP_REVERSE: return before_reverse(g, type, attr);
+    case SX_OP_BATCH_NORM: return before_batch_norm(g, type, attr, input);
     case SX_OP_LAYER_NORM:
     case SX_OP_RMS_NORM: return before_norm(g, type, attr, input);
     case SX_OP_LOG_SOFTMAX:

@@ -53,6 +53,10 @@ static const habit habits[] = {
     {SX_RULE_LOG_EXP, NO_RESIDUES},
     {SX_RULE_SOFTMAX_SHIFT, NO_RESIDUES},
     {SX_RULE_ONLINE, FILL_PLAIN, HABIT_ONLINE, 0, NULL},
+    {SX_RULE_WINDOW_PADDING, NO_RESIDUES}, /* -inf is not the least residue */
+    {SX_RULE_CONV_DEEP, FILL_PLAIN, 0, 0, make_deep},
+    {SX_RULE_CONV_GROUPS, FILL_PLAIN, 0, 0, make_groups},
+    {SX_RULE_BATCH_NORM_DEFINITION, FILL_POSITIVE, HABIT_REAL, 0, NULL},
     {SX_RULE_ATTENTION, FILL_PLAIN, 0, 0, make_attention},
 };
 
