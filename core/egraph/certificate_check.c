@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "core/egraph/pattern.h"
+#include "core/egraph/multi.h"
 
 #define STEP_NODES_MAX 128u
 
@@ -231,6 +231,64 @@ static sx_code among_pairs(checker *c, bool *found)
     return SX_OK;
 }
 
+/* One match after the other, all of one class under the name ?shared; their names follow their nodes in `match`. */
+static sx_code fit_members(checker *c, fit *f, uint32_t count, uint32_t *match)
+{
+    const sx_pattern *left = f->left;
+    uint32_t shared = sx_multi_shared(left);
+    for (uint32_t i = 0; i < count && f->wrong == NULL; i++) {
+        uint32_t common = i > 0 ? c->var[shared] : SX_EG_NONE;
+        memset(c->var, 0xFF, sizeof(c->var));
+        c->var[shared] = common;
+        SX_TRY(fit_part(c, f, left->root, f->node[f->next]));
+        uint32_t *row = &match[(size_t)i * (left->bind_count + left->name_count)];
+        memcpy(row, &f->node[(size_t)i * left->bind_count], left->bind_count * sizeof(*row));
+        for (uint32_t k = 0; f->wrong == NULL && k < left->name_count; k++) {
+            row[left->bind_count + k] = c->var[k];
+        }
+    }
+    for (uint32_t i = 0; i < count && f->wrong == NULL; i++) {
+        uint32_t *row = &match[(size_t)i * (left->bind_count + left->name_count)];
+        for (uint32_t k = left->bind_count; k < left->bind_count + left->name_count; k++) {
+            row[k] = sx_eg_find(&c->t.eg, row[k]);
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code check_members(checker *c, fit *f)
+{
+    const sx_pattern *left = f->left;
+    uint32_t count = f->node_count / left->bind_count;
+    if (f->node_count % left->bind_count != 0 || f->node_count > SX_MULTI_RUN_NODES) {
+        return refuse(c, "nodes of no whole number of members");
+    }
+    uint32_t *match =
+        SX_NEW_ARRAY(c->cx, uint32_t, (size_t)count * (left->bind_count + left->name_count));
+    if (match == NULL) {
+        return c->cx->error.code;
+    }
+    SX_TRY(fit_members(c, f, count, match));
+    if (f->wrong != NULL) {
+        return refuse(c, f->wrong);
+    }
+    c->pairs.count = 0;
+    return sx_multi_instance(c->cx, &c->t.eg, &c->set, c->rule, match, count, &c->pairs);
+}
+
+static sx_code check_match(checker *c, fit *f)
+{
+    SX_TRY(fit_part(c, f, f->left->root, f->node[0]));
+    if (f->wrong != NULL || f->next != f->node_count) {
+        return refuse(c, f->wrong != NULL ? f->wrong : "too many nodes");
+    }
+    for (uint32_t i = 0; i < f->left->name_count; i++) {
+        c->var[i] = sx_eg_find(&c->t.eg, c->var[i]);
+    }
+    c->pairs.count = 0;
+    return sx_eg_instance(c->cx, &c->t.eg, &c->set, c->rule, f->node, c->var, &c->pairs);
+}
+
 static sx_code check_rewrite(checker *c)
 {
     fit f = {
@@ -240,16 +298,8 @@ static sx_code check_rewrite(checker *c)
     if (f.node_count == 0) {
         return refuse(c, "no nodes");
     }
-    SX_TRY(fit_part(c, &f, f.left->root, f.node[0]));
-    if (f.wrong != NULL || f.next != f.node_count) {
-        return refuse(c, f.wrong != NULL ? f.wrong : "too many nodes");
-    }
+    SX_TRY(sx_multi_is(f.left) ? check_members(c, &f) : check_match(c, &f));
     bool found;
-    for (uint32_t i = 0; i < f.left->name_count; i++) {
-        c->var[i] = sx_eg_find(&c->t.eg, c->var[i]);
-    }
-    c->pairs.count = 0;
-    SX_TRY(sx_eg_instance(c->cx, &c->t.eg, &c->set, c->rule, f.node, c->var, &c->pairs));
     SX_TRY(among_pairs(c, &found));
     return found ? SX_OK : refuse(c, "the rule does not make these two terms equal");
 }

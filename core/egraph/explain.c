@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "core/egraph/pattern.h"
+#include "core/egraph/multi.h"
 
 sx_code sx_explain_init(sx_ctx *cx, const sx_tensors *t, const sx_eg_ruleset *set,
                         sx_explainer *explainer)
@@ -169,15 +169,23 @@ static sx_code want_premises(sx_explainer *x, const sx_eg_reason *reason)
         return SX_OK;
     }
     premises p = {.x = x, .left = x->set->rule[reason->rule].left, .node = node};
-    memset(p.bound, 0xFF, sizeof(p.bound));
-    SX_TRY(want_part(&p, p.left->root, node[0]));
-    SX_ASSERT(p.next == reason->node_count);
-    bool computed = x->set->rule[reason->rule].right == NULL; /* may look at values */
-    for (uint32_t i = 0; computed && i < p.left->name_count; i++) {
-        if (sx_tensors_fact(x->t, p.bound[i])->has_value != 0) {
-            SX_TRY(want_value(x, p.bound[i]));
+    uint32_t shared = sx_multi_shared(p.left);
+    uint32_t common = SX_EG_NONE;
+    while (p.next < reason->node_count) { /* once, or once for each member of a bucket */
+        memset(p.bound, 0xFF, sizeof(p.bound));
+        if (shared < p.left->name_count) {
+            p.bound[shared] = common;
+        }
+        SX_TRY(want_part(&p, p.left->root, node[p.next]));
+        common = shared < p.left->name_count ? p.bound[shared] : SX_EG_NONE;
+        bool computed = x->set->rule[reason->rule].right == NULL; /* may look at values */
+        for (uint32_t i = 0; computed && i < p.left->name_count; i++) {
+            if (sx_tensors_fact(x->t, p.bound[i])->has_value != 0) {
+                SX_TRY(want_value(x, p.bound[i]));
+            }
         }
     }
+    SX_ASSERT(p.next == reason->node_count);
     return SX_OK;
 }
 

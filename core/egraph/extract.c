@@ -296,6 +296,8 @@ typedef struct {
     uint32_t *seen;     /* per class: epoch of the last reach() that met it */
     uint32_t epoch;
     uint8_t *paid;
+    uint32_t *turned; /* classes a move has given another node, */
+    uint32_t *before; /* and the nodes they had */
     uint64_t cost;
 } search;
 
@@ -509,10 +511,77 @@ static bool try_without(extractor *x, search *s, uint32_t class_)
     return false;
 }
 
+/* Does a node read the class whose own class is in the program, and could it be chosen there? */
+static bool may_turn(extractor *x, search *s, uint32_t n)
+{
+    uint32_t own = sx_eg_find(x->eg, n);
+    x->work++;
+    return s->position[own] != SX_EG_NONE && s->readers[own] > 0 && s->choice[own] != n &&
+           usable(x, n);
+}
+
+static bool has_two_readers(extractor *x, search *s, uint32_t class_)
+{
+    const sx_eg *eg = x->eg;
+    uint32_t first = SX_EG_NONE;
+    for (uint32_t e = sx_eg_parent_first(eg, class_); e != SX_EG_LINK_END;
+         e = sx_eg_parent_next(eg, e)) {
+        uint32_t own = sx_eg_find(eg, sx_eg_parent_node(eg, e));
+        if (own != first && may_turn(x, s, sx_eg_parent_node(eg, e))) {
+            if (first != SX_EG_NONE) {
+                return true;
+            }
+            first = own;
+        }
+    }
+    return false;
+}
+
+/* A class outside the program that several classes of it could read (one contraction instead of many) is taken in, and each of them
+ * turns to the node that reads it, unless that loses: for one alone it would not pay. */
+static bool try_together(extractor *x, search *s, uint32_t class_)
+{
+    const sx_eg *eg = x->eg;
+    uint64_t before = s->cost;
+    uint32_t count = 0;
+    if (s->position[class_] != SX_EG_NONE || s->choice[class_] == SX_EG_NONE ||
+        !has_two_readers(x, s, class_)) {
+        return false;
+    }
+    acquire(x, s, class_);
+    for (uint32_t e = sx_eg_parent_first(eg, class_); e != SX_EG_LINK_END;
+         e = sx_eg_parent_next(eg, e)) {
+        uint32_t n = sx_eg_parent_node(eg, e);
+        uint32_t own = sx_eg_find(eg, n);
+        if (count >= eg->node_count || !may_turn(x, s, n) || would_cycle(x, s, own, n)) {
+            continue;
+        }
+        uint64_t cost = s->cost;
+        s->turned[count] = own;
+        s->before[count] = s->choice[own];
+        rechoose(x, s, own, n);
+        if (s->cost <= cost) { /* as good: what it read before may go once all have turned */
+            count++;
+        } else {
+            rechoose(x, s, own, s->before[count]);
+        }
+    }
+    release(x, s, class_);
+    if (count > 0 && s->cost < before && renumber(x, s)) {
+        return true;
+    }
+    while (count-- > 0) {
+        rechoose(x, s, s->turned[count], s->before[count]);
+    }
+    SX_ASSERT(s->cost == before);
+    return false;
+}
+
 static sx_code search_init(extractor *x, search *s)
 {
     uint32_t count = x->eg->node_count;
-    uint32_t **words[] = {&s->choice, &s->program, &s->readers, &s->position, &s->seen};
+    uint32_t **words[] = {&s->choice, &s->program, &s->readers, &s->position,
+                          &s->seen,   &s->turned,  &s->before};
     for (size_t i = 0; i < SX_COUNT(words); i++) {
         *words[i] = SX_NEW_ARRAY(x->cx, uint32_t, count);
         if (*words[i] == NULL) {
@@ -567,6 +636,9 @@ static void descend(extractor *x, search *s)
         }
         for (uint32_t i = 0; i < s->program_count && x->work < budget; i++) {
             better = try_without(x, s, s->program[i]) || better;
+        }
+        for (uint32_t c = 0; c < x->eg->node_count && x->work < budget; c++) {
+            better = (sx_eg_find(x->eg, c) == c && try_together(x, s, c)) || better;
         }
     }
 }

@@ -6,6 +6,7 @@
  *                 (*set ?x)     a node of any operation in a set the language names
  *                 (op ...)      three dots: whatever children it has
  *                 0.5           a class known to hold only this value (bit for bit)
+ *                 ?shared       makes the left side one member of a bucket, see multi.h
  * A right side is text of the same form, over the names of the left side, or a C function for what needs computed shapes.
  *
  * Matching is incremental (Detlefs, Nelson, Saxe 2005): each rule remembers how much of the graph's log it has seen; a left
@@ -41,7 +42,8 @@ typedef struct {
     const uint32_t *node; /* matched nodes, in the order of the text; node[0] is the root */
     const uint32_t *var;  /* classes of the names, in the order of first mention */
     uint32_t rule;
-    uint32_t match; /* place of the match in its round */
+    uint32_t match;           /* place of the match in its round */
+    struct sx_bucket *bucket; /* rules over several matches (multi.h), else NULL */
     sx_eg_pending *pending;
     bool unguarded; /* tests that only keep the graph small do not apply: a step is being checked */
 } sx_rewrite;

@@ -1,5 +1,5 @@
 #include "core/egraph/match.h"
-#include "core/egraph/pattern.h"
+#include "core/egraph/multi.h"
 
 #include <string.h>
 
@@ -123,6 +123,7 @@ typedef struct {
     uint32_t *limit;      /* per rule: matches */
     sx_eg_pending pending;
     sx_stamps *stamps;
+    sx_multi multi;
     size_t bytes_start, bytes_outside; /* the arena's use at the call, and its limit */
     bool stopped;
     bool waiting; /* some rule is put back */
@@ -254,12 +255,30 @@ static sx_code apply_match(runner *r, uint32_t index, uint32_t *match, uint32_t 
     return SX_OK;
 }
 
+static sx_code apply_buckets(runner *r, uint32_t index)
+{
+    sx_rewrite rewrite = {.cx = r->cx,
+                          .eg = r->eg,
+                          .self = r->set->language.self,
+                          .rule = index,
+                          .pending = &r->pending};
+    uint64_t fuel = r->limits->fuel < r->cx->fuel ? r->limits->fuel : r->cx->fuel;
+    r->set->rule[index].match_count += r->found[index].match_count;
+    sx_code code =
+        sx_multi_apply(&r->multi, r->set, &r->found[index], &rewrite, fuel, &r->run->fuel);
+    (void)must_stop(r);
+    return absorb_nomem(r, code);
+}
+
 /* *applied: matches whose right side stands. */
 static sx_code apply_rule(runner *r, uint32_t index, uint32_t *applied)
 {
     sx_eg_rule *rule = &r->set->rule[index];
     const sx_match_list *found = &r->found[index];
     uint32_t stride = sx_pattern_stride(rule->left);
+    if (sx_multi_is(rule->left)) {
+        return apply_buckets(r, index);
+    }
     for (*applied = 0; *applied < found->match_count && !must_stop(r); (*applied)++) {
         uint32_t before = r->eg->node_count;
         sx_code code = apply_match(r, index, &found->word[(size_t)*applied * stride], *applied);
@@ -272,14 +291,19 @@ static sx_code apply_rule(runner *r, uint32_t index, uint32_t *applied)
     return SX_OK;
 }
 
-static sx_code unite(runner *r, uint32_t index, uint32_t from, uint32_t to, const uint32_t *match)
+/* Of rule `index`, for match `number` of its list, or for run `number` of its buckets. */
+static sx_code unite(runner *r, uint32_t index, uint32_t from, uint32_t to, uint32_t number)
 {
     sx_eg_rule *rule = &r->set->rule[index];
     uint32_t reason = SX_EG_RULE_GIVEN;
     if (sx_eg_find(r->eg, from) == sx_eg_find(r->eg, to)) {
         return SX_OK;
     }
-    if (!r->eg->unproven) {
+    if (!r->eg->unproven && sx_multi_is(rule->left)) {
+        SX_TRY(sx_multi_reason(r->cx, &r->multi, r->set, index, number, &reason));
+    } else if (!r->eg->unproven) {
+        const uint32_t *match =
+            &r->found[index].word[(size_t)number * sx_pattern_stride(rule->left)];
         SX_TRY(sx_eg_reason_add(r->cx, r->set, index, match, rule->left->bind_count, &reason));
     }
     rule->union_count++;
@@ -296,12 +320,12 @@ static sx_code unite_all(runner *r, const uint32_t *applied)
         for (uint32_t m = 0; rule->right != NULL && m < applied[i]; m++) {
             const uint32_t *match = &r->found[i].word[(size_t)m * stride];
             if (match[rule->left->bind_count] != SX_EG_NONE) {
-                SX_TRY(unite(r, i, match[0], match[rule->left->bind_count], match));
+                SX_TRY(unite(r, i, match[0], match[rule->left->bind_count], m));
             }
         }
         for (; at < r->pending.count && r->pending.word[at + 2] == i; at += 4) {
             const uint32_t *word = &r->pending.word[at];
-            SX_TRY(unite(r, i, word[0], word[1], &r->found[i].word[(size_t)word[3] * stride]));
+            SX_TRY(unite(r, i, word[0], word[1], word[3]));
         }
     }
     r->pending.count = 0;
@@ -326,6 +350,7 @@ static sx_code run_round(runner *r, bool *quiet)
     choose_rules(r);
     SX_TRY(search_all(r));
     uint32_t last = 0;
+    sx_multi_begin(&r->multi, r->eg);
     for (uint32_t i = 0; i < r->set->rule_count; i++) {
         applied[i] = 0;
         if (r->wanted[i] && !r->stopped) {

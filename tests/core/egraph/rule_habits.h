@@ -2,6 +2,7 @@
 #ifndef SX_TESTS_CORE_EGRAPH_RULE_HABITS_H
 #define SX_TESTS_CORE_EGRAPH_RULE_HABITS_H
 #include "tests/core/egraph/instances.h"
+#include "tests/core/egraph/instances_merge.h"
 #include "tests/core/egraph/rule_makers.h"
 #include "tests/core/egraph/values.h"
 
@@ -58,6 +59,11 @@ static const habit habits[] = {
     {SX_RULE_CONV_GROUPS, FILL_PLAIN, 0, 0, make_groups},
     {SX_RULE_BATCH_NORM_DEFINITION, FILL_POSITIVE, HABIT_REAL, 0, NULL},
     {SX_RULE_ATTENTION, FILL_PLAIN, 0, 0, make_attention},
+    {SX_RULE_DOT_MERGE_RIGHT, FILL_PLAIN, 0, 0, make_dots_left},
+    {SX_RULE_DOT_MERGE_LEFT, FILL_PLAIN, 0, 0, make_dots_right},
+    {SX_RULE_PARTS_UNARY, FILL_PLAIN, 0, 0, make_parts_unary},
+    {SX_RULE_PARTS_VALUE, FILL_PLAIN, 0, 0, make_parts_value},
+    {SX_RULE_PARTS_REPEATED, FILL_PLAIN, 0, 0, make_parts_repeated},
 };
 
 static inline habit habit_of(uint32_t rule)

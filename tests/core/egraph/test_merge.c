@@ -1,0 +1,316 @@
+/* Several contractions as one: found where it pays, in linear space, never through a cycle, and equal to what was there before. */
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/egraph/certificate.h"
+#include "core/egraph/multi.h"
+#include "core/egraph/optimize.h"
+#include "tests/core/egraph/instances_merge.h"
+#include "tests/core/egraph/values.h"
+
+static sx_ctx cx;
+static const sx_device *device;
+static sx_optimize_report report;
+
+static void setup(void)
+{
+    sx_ctx_init(&cx, (size_t)2 << 30);
+    ck_sx_ok(&cx, sx_device_find(&cx, SX_SPAN_LITERAL("x86-64-v4"), &device));
+}
+
+static void teardown(void)
+{
+    sx_ctx_fini(&cx);
+}
+
+static sx_graph *parse(const char *text)
+{
+    sx_graph *graph;
+    ck_sx_ok(&cx, sx_graph_parse(&cx, sx_span_of(text), &graph));
+    return graph;
+}
+
+static sx_graph *optimize_without(const sx_graph *in, const char *rule)
+{
+    sx_graph *out;
+    sx_optimize_options options = sx_optimize_defaults();
+    sx_span disabled[] = {sx_span_of(rule != NULL ? rule : "")};
+    options.disabled = disabled;
+    options.disabled_count = rule != NULL ? 1 : 0;
+    ck_sx_ok(&cx, sx_optimize(&cx, in, device, &options, &out, &report));
+    ck_sx_ok(&cx, sx_graph_check(&cx, out));
+    return out;
+}
+
+static sx_graph *optimize(const sx_graph *in)
+{
+    return optimize_without(in, NULL);
+}
+
+static uint32_t count_contractions(const sx_graph *graph)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        const sx_node *node = &graph->node[i];
+        count += node->op == SX_OP_DOT_GENERAL ||
+                         (node->op == SX_OP_FUSED &&
+                          sx_body_kernel_kind(sx_graph_attr(graph, node)->body) == SX_KERNEL_DOT)
+                     ? 1
+                     : 0;
+    }
+    return count;
+}
+
+static const sx_graph *bound_to(const sx_graph *graph, int64_t extent)
+{
+    sx_binding binding[SX_SYMBOLS_MAX];
+    sx_graph *bound;
+    for (uint32_t i = 0; i < graph->symbol_count; i++) {
+        binding[i] = (sx_binding){graph->symbol[i].name, extent};
+    }
+    ck_sx_ok(&cx, sx_graph_bind(&cx, graph, binding, graph->symbol_count, &bound));
+    return bound;
+}
+
+/* Greatest deviation of two programs of one interface on random arguments. */
+static double differ(const sx_graph *a, const sx_graph *b, sx_eval_mode mode, uint64_t seed)
+{
+    const sx_graph *graph[2] = {bound_to(a, 3), bound_to(b, 3)};
+    sx_tensor *result[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        sx_tensor *argument;
+        uint32_t count;
+        sx_rng rng = {seed};
+        ck_sx_ok(&cx, random_arguments(&cx, &rng, graph[i], mode, FILL_PLAIN, &argument, &count));
+        result[i] = SX_NEW_ARRAY(&cx, sx_tensor, a->output_count);
+        ck_sx_ok(&cx,
+                 sx_graph_eval(&cx, graph[i], mode, argument, count, result[i], a->output_count));
+    }
+    double worst = 0;
+    for (uint32_t k = 0; k < a->output_count; k++) {
+        double gap = deviation(&result[0][k], &result[1][k], mode);
+        worst = gap > worst ? gap : worst;
+    }
+    return worst;
+}
+
+/* ---- where it pays ---- */
+
+/* Queries, keys and values of one input that others read too. */
+static const char qkv[] =
+    "sx 1\n"
+    "graph \"qkv\" (batch in [1, 64]) {\n"
+    "  %x = parameter {name = \"x\", weight = 0} : f32[batch, 32, 64]\n"
+    "  %wq = parameter {name = \"wq\", weight = 1} : f32[64, 64]\n"
+    "  %bq = parameter {name = \"bq\", weight = 1} : f32[64]\n"
+    "  %wk = parameter {name = \"wk\", weight = 1} : f32[64, 64]\n"
+    "  %bk = parameter {name = \"bk\", weight = 1} : f32[64]\n"
+    "  %wv = parameter {name = \"wv\", weight = 1} : f32[64, 64]\n"
+    "  %bv = parameter {name = \"bv\", weight = 1} : f32[64]\n"
+    "  %q0 = dot_general(%x, %wq) {lhs_contract = [2], rhs_contract = [0]} : f32[batch, 32, 64]\n"
+    "  %k0 = dot_general(%x, %wk) {lhs_contract = [2], rhs_contract = [0]} : f32[batch, 32, 64]\n"
+    "  %v0 = dot_general(%x, %wv) {lhs_contract = [2], rhs_contract = [0]} : f32[batch, 32, 64]\n"
+    "  %rq = broadcast_in_dim(%bq) {dims = [2]} : f32[batch, 32, 64]\n"
+    "  %rk = broadcast_in_dim(%bk) {dims = [2]} : f32[batch, 32, 64]\n"
+    "  %rv = broadcast_in_dim(%bv) {dims = [2]} : f32[batch, 32, 64]\n"
+    "  %q1 = add(%q0, %rq) : f32[batch, 32, 64]\n"
+    "  %k1 = add(%k0, %rk) : f32[batch, 32, 64]\n"
+    "  %v1 = add(%v0, %rv) : f32[batch, 32, 64]\n"
+    "  %q2 = reshape(%q1) : f32[batch, 32, 4, 16]\n"
+    "  %k2 = reshape(%k1) : f32[batch, 32, 4, 16]\n"
+    "  %v2 = reshape(%v1) : f32[batch, 32, 4, 16]\n"
+    "  %q = transpose(%q2) {perm = [0, 2, 1, 3]} : f32[batch, 4, 32, 16]\n"
+    "  %k = transpose(%k2) {perm = [0, 2, 3, 1]} : f32[batch, 4, 16, 32]\n"
+    "  %v = transpose(%v2) {perm = [0, 2, 1, 3]} : f32[batch, 4, 32, 16]\n"
+    "  %s = dot_general(%q, %k) {lhs_batch = [0, 1], rhs_batch = [0, 1], lhs_contract = [3], "
+    "rhs_contract = [2]} : f32[batch, 4, 32, 32]\n"
+    "  %p = softmax(%s) {axis = 3} : f32[batch, 4, 32, 32]\n"
+    "  %o = dot_general(%p, %v) {lhs_batch = [0, 1], rhs_batch = [0, 1], lhs_contract = [3], "
+    "rhs_contract = [2]} : f32[batch, 4, 32, 16]\n"
+    "  %o1 = transpose(%o) {perm = [0, 2, 1, 3]} : f32[batch, 32, 4, 16]\n"
+    "  %o2 = reshape(%o1) : f32[batch, 32, 64]\n"
+    "  %y = add(%x, %o2) : f32[batch, 32, 64]\n"
+    "  return %y as \"y\"\n"
+    "}\n";
+
+START_TEST(test_queries_keys_values)
+{
+    const sx_graph *in = parse(qkv);
+    const sx_graph *without = optimize_without(in, "dot-merge-right");
+    double separate_ns = report.cost_after_ns;
+    ck_assert_uint_eq(count_contractions(without), 5);
+    const sx_graph *out = optimize(in);
+    ck_assert_uint_eq(count_contractions(out), 3);
+    ck_assert_uint_gt(report.union_count[SX_RULE_DOT_MERGE_RIGHT], 2);
+    ck_assert_uint_gt(report.union_count[SX_RULE_PARTS_REPEATED], 2);
+    /* two launches and two readings of x are saved, and nothing is copied */
+    ck_assert_double_le(report.cost_after_ns, separate_ns - 2 * device->launch_ns);
+    ck_assert_double_le(differ(in, out, SX_EVAL_F64, sx_test_seed()), 2e-6);
+    sx_buf text;
+    sx_buf_init(&text, 1 << 22);
+    sx_proof_print(report.proof, &text);
+    sx_buf_put_u8(&text, 0);
+    ck_assert_ptr_nonnull(strstr((const char *)text.ptr, "dot-merge-right (exact)"));
+    sx_buf_fini(&text);
+}
+END_TEST
+
+/* Every program of the proof equals the one before. */
+START_TEST(test_proof_of_a_merge_replays)
+{
+    const sx_graph *in = parse(qkv);
+    (void)optimize(in);
+    const sx_graph *before = in;
+    for (uint32_t k = 0; k <= report.proof->step_count; k++) {
+        sx_graph *after;
+        ck_sx_ok(&cx, sx_proof_program(&cx, report.proof, k, &after));
+        ck_assert_double_le(differ(before, after, SX_EVAL_F64, 11), 2e-6);
+        before = after;
+    }
+}
+END_TEST
+
+/* The checker, which knows the rules and nothing of the e-graph, finds every merge again from the members named. */
+START_TEST(test_certificate_of_a_merge)
+{
+    const sx_graph *in = parse(qkv);
+    sx_graph *out;
+    sx_buf text;
+    sx_certificate found;
+    sx_optimize_options options = sx_optimize_defaults();
+    sx_buf_init(&text, 1 << 24);
+    options.with_certificate = true;
+    ck_sx_ok(&cx, sx_optimize(&cx, in, device, &options, &out, &report));
+    ck_assert_uint_eq(count_contractions(out), 3);
+    ck_sx_ok(&cx, sx_optimize_certificate(&cx, &report, &text));
+    ck_sx_ok(&cx, sx_certificate_check(&cx, sx_buf_span(&text), &found));
+    ck_assert_uint_ge(found.rule_count[SX_RULE_DOT_MERGE_RIGHT], 3);
+    ck_assert_uint_ge(found.rule_count[SX_RULE_PARTS_REPEATED], 3);
+    /* with one member exchanged for another the step no longer holds */
+    char *line = strstr((char *)text.ptr, "\ndot-merge-right ");
+    ck_assert_ptr_nonnull(line);
+    char *end = strchr(line + 1, '\n');
+    char *last = end;
+    while (*last != ' ') {
+        last--;
+    }
+    for (char *c = last + 1; c < end; c++) {
+        *c = '0';
+    }
+    ck_assert_int_ne(sx_certificate_check(&cx, sx_buf_span(&text), &found), SX_OK);
+    sx_buf_fini(&text);
+}
+END_TEST
+
+/* ---- dependence ---- */
+
+/* What the first contraction makes is an operand of the second: one merged contraction would have to be ready before itself. */
+START_TEST(test_dependent_members_stay_apart)
+{
+    static const char text[] =
+        "sx 1\n"
+        "graph \"chain\" () {\n"
+        "  %x = parameter {name = \"x\", weight = 0} : f32[8, 8]\n"
+        "  %w = parameter {name = \"w\", weight = 1} : f32[8, 8]\n"
+        "  %a = dot_general(%x, %w) {lhs_contract = [1], rhs_contract = [0]} : f32[8, 8]\n"
+        "  %r = relu(%a) : f32[8, 8]\n"
+        "  %b = dot_general(%x, %r) {lhs_contract = [1], rhs_contract = [0]} : f32[8, 8]\n"
+        "  return %b as \"y\"\n"
+        "}\n";
+    const sx_graph *in = parse(text);
+    const sx_graph *out = optimize(in);
+    ck_assert_uint_eq(report.union_count[SX_RULE_DOT_MERGE_RIGHT], 0);
+    ck_assert_uint_eq(count_contractions(out), 2);
+    ck_assert_double_eq(differ(in, out, SX_EVAL_MODP, 3), 0);
+}
+END_TEST
+
+/* ---- growth ---- */
+
+/* `count` contractions of one input with weights of their own, each under tanh, summed eight by eight. */
+static sx_graph *make_many(uint32_t count)
+{
+    sx_graph *graph;
+    sx_node_id x;
+    sx_node_id sum;
+    sx_node_id last = {0};
+    sx_type type = {.dtype = SX_F32, .rank = 2, .dim = {sx_dim_of(4), sx_dim_of(4)}};
+    sx_attr attr = {.present =
+                        SX_A(lhs_batch) | SX_A(rhs_batch) | SX_A(lhs_contract) | SX_A(rhs_contract),
+                    .lhs_contract = {1, {1}},
+                    .rhs_contract = {1, {0}}};
+    ck_sx_ok(&cx, sx_graph_make(&cx, SX_SPAN_LITERAL("many"), NULL, &graph));
+    ck_sx_ok(&cx, sx_build_parameter(&cx, graph, "x", false, &type, &x));
+    for (uint32_t i = 0; i < count; i++) {
+        char name[16];
+        sx_node_id input[2] = {x};
+        sx_node_id dot;
+        (void)snprintf(name, sizeof(name), "w%u", i);
+        ck_sx_ok(&cx, sx_build_parameter(&cx, graph, name, true, &type, &input[1]));
+        ck_sx_ok(&cx, sx_graph_add(&cx, graph, SX_OP_DOT_GENERAL, &attr, input, 2, &dot));
+        ck_sx_ok(&cx, sx_build_unary(&cx, graph, SX_OP_TANH, dot, &dot));
+        sum = dot;
+        if (i % 8 != 0) {
+            ck_sx_ok(&cx, sx_build_binary(&cx, graph, SX_OP_ADD, last, dot, &sum));
+        }
+        last = sum;
+        if (i % 8 == 7) {
+            (void)snprintf(name, sizeof(name), "y%u", i);
+            ck_sx_ok(&cx, sx_graph_add_output(&cx, graph, sx_span_of(name), sum));
+        }
+    }
+    return graph;
+}
+
+/* Live nodes after the rounds with the rules that merge alone. */
+static uint32_t nodes_of_many(uint32_t count)
+{
+    sx_graph *graph = make_many(count);
+    sx_tensors t;
+    sx_eg_ruleset set;
+    sx_eg_run run;
+    uint32_t *node = SX_NEW_ARRAY(&cx, uint32_t, graph->node_count);
+    ck_sx_ok(&cx, sx_tensors_init(&cx, &t, graph));
+    ck_sx_ok(&cx, sx_tensors_import(&cx, &t, graph, node));
+    sx_eg_language language = sx_tensors_language(&t);
+    ck_sx_ok(&cx, sx_eg_ruleset_init(&cx, &set, &language, sx_rules, SX_RULE_ROUNDS_COUNT));
+    for (uint32_t r = 0; r < SX_RULE_ROUNDS_COUNT; r++) {
+        set.rule[r].enabled = sx_multi_is(set.rule[r].left);
+    }
+    sx_eg_limits limits = {
+        .rounds = 24, .nodes = 200000, .matches = 2000, .fuel = 20000000, .bytes = SIZE_MAX};
+    ck_sx_ok(&cx, sx_eg_saturate(&cx, &t.eg, &set, &limits, &run));
+    ck_assert_int_eq(run.stop, SX_STOP_SATURATED);
+    ck_assert_uint_ge(set.rule[SX_RULE_DOT_MERGE_RIGHT].union_count, count);
+    return t.eg.live_count - graph->node_count;
+}
+
+START_TEST(test_growth_is_linear)
+{
+    uint32_t small = nodes_of_many(64);
+    uint32_t large = nodes_of_many(1024);
+    ck_assert_uint_le(small, 3 * 64 + 64);
+    ck_assert_uint_le(large, 3 * 1024 + 64);
+    const sx_graph *in = make_many(64);
+    const sx_graph *out = optimize(in);
+    ck_assert_uint_le(count_contractions(out), 2);
+    ck_assert_double_le(differ(in, out, SX_EVAL_F64, 5), 1e-9);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("core.egraph.merge");
+    TCase *cases = tcase_create("merge");
+    tcase_add_checked_fixture(cases, setup, teardown);
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, test_queries_keys_values);
+    tcase_add_test(cases, test_proof_of_a_merge_replays);
+    tcase_add_test(cases, test_certificate_of_a_merge);
+    tcase_add_test(cases, test_dependent_members_stay_apart);
+    tcase_add_test(cases, test_growth_is_linear);
+    suite_add_tcase(suite, cases);
+    return sx_test_main(suite);
+}
