@@ -136,6 +136,7 @@ static sx_code division_grow(sx_ctx *cx, division *v, const sx_roll *roll, uint3
 /* ---- seams: where a kernel of one part could have been computed in a kernel of the next ---- */
 
 #define SEAMS_MAX 4u
+#define SEAM_FUEL_SHARE 64u /* of the fuel of extraction: only kernels are left to choose from */
 
 /* The node of output `index` of what part `p` became. */
 static const sx_node *result_node(const division *v, uint32_t p, uint32_t index)
@@ -245,7 +246,7 @@ static sx_code divide_part(divider *d, const sx_graph *program, const sx_roll *r
                              fuel > EXTRACT_FUEL_MIN ? fuel : EXTRACT_FUEL_MIN, &v.piece[p]));
         v.better[p] = d->part[v.piece[p]].better;
     }
-    SX_TRY(join_seams(d, &v, extract_fuel));
+    SX_TRY(join_seams(d, &v, extract_fuel / SEAM_FUEL_SHARE + EXTRACT_FUEL_MIN));
     SX_TRY(sx_roll_expand(cx, v.roll, v.better, &whole));
     sx_optimize_part part = {
         .program = program, .better = whole, .roll = v.roll, .piece = v.piece, .stitched = whole};
