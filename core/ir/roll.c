@@ -6,6 +6,7 @@
 #include "core/ir/roll_cut.h"
 
 #define NONE UINT32_MAX
+#define PEELS_MAX 2u
 #define EXTERNAL UINT32_C(0x80000000) /* in a reference: a value from outside */
 
 /* One stretch of levels, written down so that equal ones are equal words. */
@@ -33,7 +34,9 @@ typedef struct {
     uint32_t *region_of; /* per node that is a result: its region */
     uint32_t *number;    /* and its place among the results */
     uint32_t *stack, *next;
-    sx_idmap part_map; /* regions by words */
+    uint32_t *order, *first; /* nodes by level; where those of each region start */
+    uint32_t *image;         /* per node: 1 + the number of the node of a body it stands for */
+    sx_idmap part_map;       /* regions by words */
     sx_roll_part *part;
     uint32_t part_count, part_capacity;
     uint32_t *model; /* per part: the first region of it */
@@ -283,17 +286,24 @@ static sx_code roller_init(roller *r)
     sx_ctx *cx = r->cx;
     const sx_graph *graph = r->level.graph;
     uint32_t **words[] = {&r->seen,   &r->ref,   &r->wanted, &r->region_of,
-                          &r->number, &r->stack, &r->next};
+                          &r->number, &r->stack, &r->next,   &r->image};
     for (size_t i = 0; i < SX_COUNT(words); i++) {
         *words[i] = SX_NEW_ARRAY(cx, uint32_t, (size_t)graph->node_count + 1);
         if (*words[i] == NULL) {
             return cx->error.code;
         }
     }
+    return SX_OK;
+}
+
+/* Regions from the cuts, nothing read yet. */
+static sx_code begin(roller *r)
+{
+    const sx_graph *graph = r->level.graph;
     r->region_count = r->level.cut_count + 1;
-    r->region = SX_NEW_ARRAY(cx, region, r->region_count);
+    r->region = SX_NEW_ARRAY(r->cx, region, r->region_count);
     if (r->region == NULL) {
-        return cx->error.code;
+        return r->cx->error.code;
     }
     uint32_t low = 0;
     for (uint32_t i = 0; i < r->region_count; i++) {
@@ -302,6 +312,10 @@ static sx_code roller_init(roller *r)
         r->region[i].high = high;
         low = high;
     }
+    r->word_count = r->node_count = r->outer_count = r->result_count = r->part_count = 0;
+    r->part_map = (sx_idmap){0};
+    memset(r->wanted, 0, graph->node_count * sizeof(uint32_t));
+    memset(r->seen, 0, graph->node_count * sizeof(uint32_t));
     for (uint32_t i = 0; i < graph->output_count; i++) {
         r->wanted[graph->output[i].node.i] = 1;
     }
@@ -343,17 +357,191 @@ static sx_code sort_nodes(roller *r, uint32_t **order, uint32_t **first)
 
 static sx_code read_regions(roller *r)
 {
-    uint32_t *order;
-    uint32_t *first;
-    SX_TRY(sort_nodes(r, &order, &first));
+    SX_TRY(begin(r));
+    SX_TRY(sort_nodes(r, &r->order, &r->first));
     for (uint32_t i = r->region_count; i-- > 0;) {
-        SX_TRY(read_region(r, &r->region[i], &order[first[i]], first[i + 1] - first[i]));
+        SX_TRY(
+            read_region(r, &r->region[i], &r->order[r->first[i]], r->first[i + 1] - r->first[i]));
     }
     for (uint32_t i = 0; i < r->region_count; i++) {
         if (r->region[i].result_count > 0) {
             SX_TRY(find_part(r, &r->region[i]));
         }
     }
+    return SX_OK;
+}
+
+/* ---- peeling: a layer that starts in the middle of its region ---- */
+
+/* Where the longest path enters a stack sideways (a decoder reads the encoder's result deeper than its own tokens), the first
+ * layer shares a region with what comes before. It is found by walking down from the region's last value side by side with the
+ * body that follows. */
+typedef struct {
+    const region *body;
+    uint32_t *inner; /* per node of the body: what stands for it */
+    uint32_t *outer; /* per outer value of the body */
+} likeness;
+
+static bool stands_for(uint32_t *slot, uint32_t n)
+{
+    bool same = *slot == NONE || *slot == n;
+    *slot = n;
+    return same;
+}
+
+static bool match_node(roller *r, likeness *k, uint32_t i, const uint32_t *word)
+{
+    const sx_graph *graph = r->level.graph;
+    const region *body = k->body;
+    const sx_node *model = &graph->node[r->node[body->node_first + i]];
+    if (k->inner[i] == NONE) {
+        return false;
+    }
+    const sx_node *node = &graph->node[k->inner[i]];
+    if (node->op != model->op || node->attr.i != model->attr.i ||
+        node->input_count != model->input_count) {
+        return false;
+    }
+    for (uint32_t a = 0; a < node->input_count; a++) {
+        uint32_t below = sx_graph_input(graph, node, a).i;
+        uint32_t ref = word[a];
+        if (ref < EXTERNAL) {
+            if (!stands_for(&k->inner[ref], below)) {
+                return false;
+            }
+            continue;
+        }
+        uint32_t outer = r->outer[body->outer_first + (ref - EXTERNAL)];
+        if (!stands_for(&k->outer[ref - EXTERNAL], below) ||
+            is_weight(&r->level, below) != is_weight(&r->level, outer) ||
+            !sx_type_equal(&graph->node[below].type, &graph->node[outer].type)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether the marked nodes of region `g` can follow its other ones: none of those reads a marked node, all marked ones are of the
+ * region, and what is wanted of them is what is wanted of the body. */
+static bool can_follow(const roller *r, const region *g, const likeness *k)
+{
+    const sx_roll_levels *l = &r->level;
+    uint32_t index = (uint32_t)(g - r->region);
+    uint32_t marked = 0;
+    uint32_t wanted = 0;
+    uint32_t expected = 0;
+    for (uint32_t i = r->first[index]; i < r->first[index + 1]; i++) {
+        uint32_t n = r->order[i];
+        const sx_node *node = &l->graph->node[n];
+        marked += r->image[n] != 0 && !sx_roll_is_copied(l, n) ? 1 : 0;
+        wanted += r->image[n] != 0 && r->wanted[n] != 0 ? 1 : 0;
+        for (uint32_t a = 0; a < node->input_count && r->image[n] == 0; a++) {
+            uint32_t below = sx_graph_input(l->graph, node, a).i;
+            if (r->image[below] != 0 && !sx_roll_is_copied(l, below)) {
+                return false;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < k->body->node_count; i++) {
+        expected += sx_roll_is_copied(l, r->node[k->body->node_first + i]) ? 0 : 1;
+    }
+    for (uint32_t i = 0; i < k->body->result_count; i++) {
+        uint32_t ref = r->ref[r->result[k->body->result_first + i]];
+        wanted -= ref < k->body->node_count && r->wanted[k->inner[ref]] != 0 ? 1 : 0;
+    }
+    return marked == expected && wanted == 0;
+}
+
+/* Gives the image of the body the last level of region `g`, and what else had it the level before. */
+static void move_levels(roller *r, const region *g)
+{
+    sx_roll_levels *l = &r->level;
+    uint32_t index = (uint32_t)(g - r->region);
+    for (uint32_t i = r->first[index]; i < r->first[index + 1]; i++) {
+        uint32_t n = r->order[i];
+        bool last = l->level[n] == g->high;
+        if (r->image[n] != 0) {
+            l->level[n] = g->high;
+        } else {
+            l->level[n] -= last ? 1 : 0;
+        }
+    }
+}
+
+/* Splits region `index` where its end looks like the region after it; *split true if so. */
+static sx_code peel(roller *r, uint32_t index, bool *split)
+{
+    sx_ctx *cx = r->cx;
+    const region *g = &r->region[index];
+    const region *body = &r->region[index + 1];
+    uint32_t count = body->node_count;
+    likeness k = {.body = body};
+    *split = false;
+    if (g->high < g->low + 2 || body->high == NONE || g->part == body->part || count == 0 ||
+        r->part[body->part].use_count < 2 || body->result_count == 0) {
+        return SX_OK;
+    }
+    k.inner = SX_NEW_ARRAY(cx, uint32_t, (size_t)count + 1);
+    k.outer = SX_NEW_ARRAY(cx, uint32_t, (size_t)body->outer_count + 1);
+    const uint32_t **word = SX_NEW_ARRAY(cx, const uint32_t *, (size_t)count + 1);
+    if (k.inner == NULL || k.outer == NULL || word == NULL) {
+        return cx->error.code;
+    }
+    memset(k.inner, 0xFF, count * sizeof(uint32_t));
+    memset(k.outer, 0xFF, body->outer_count * sizeof(uint32_t));
+    const uint32_t *at = &r->word[body->word_first + 2];
+    uint32_t root = NONE;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t n = r->node[body->node_first + i];
+        r->ref[n] = i; /* other regions may have overwritten it */
+        root = n == r->level.path[body->high] ? i : root;
+        word[i] = at + 3;
+        at += 3 + at[2];
+    }
+    bool same = root != NONE;
+    if (same) {
+        k.inner[root] = r->level.path[g->high];
+    }
+    for (uint32_t i = count; i-- > 0 && same;) {
+        same = match_node(r, &k, i, word[i]);
+    }
+    if (!same) {
+        return SX_OK;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        r->image[k.inner[i]] = i + 1;
+    }
+    *split = can_follow(r, g, &k);
+    if (*split) {
+        move_levels(r, g);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        r->image[k.inner[i]] = 0;
+    }
+    return SX_OK;
+}
+
+/* Cuts once more wherever a layer can be peeled off; *peeled true if there was one. */
+static sx_code peel_regions(roller *r, bool *peeled)
+{
+    sx_roll_levels *l = &r->level;
+    uint32_t *cut = SX_NEW_ARRAY(r->cx, uint32_t, 2 * (size_t)l->cut_count + 1);
+    uint32_t count = 0;
+    *peeled = false;
+    if (cut == NULL) {
+        return r->cx->error.code;
+    }
+    for (uint32_t i = 0; i < l->cut_count; i++) {
+        bool split;
+        SX_TRY(peel(r, i, &split));
+        if (split) {
+            cut[count++] = l->cut[i] - 1;
+            *peeled = true;
+        }
+        cut[count++] = l->cut[i];
+    }
+    l->cut = cut;
+    l->cut_count = count;
     return SX_OK;
 }
 
@@ -424,6 +612,13 @@ sx_code sx_roll_find(sx_ctx *cx, const sx_graph *graph, const sx_roll **found)
     }
     SX_TRY(roller_init(&r));
     SX_TRY(read_regions(&r));
+    bool peeled = true;
+    for (uint32_t i = 0; i < PEELS_MAX && peeled; i++) {
+        SX_TRY(peel_regions(&r, &peeled));
+        if (peeled) {
+            SX_TRY(read_regions(&r));
+        }
+    }
     bool worth = false;
     for (uint32_t p = 0; p < r.part_count; p++) {
         worth =

@@ -112,11 +112,11 @@ static void check_parameters(const sx_graph *in, const sx_graph *out)
 START_TEST(test_depth_costs_nothing)
 {
     sx_transformer options = kind_of(_i, 32);
-    options.encoder_layers = 0;
     options.tapped = SX_TRANSFORMER_NONE;
     uint32_t unit = _i == 5 ? 2 : 1; /* a pair of layers repeats */
     sx_graph *deep = make(&options);
     options.layers = unit;
+    options.encoder_layers = options.encoder_layers > 0 ? unit : 0;
     sx_graph *flat = make(&options);
     optimize(flat, false);
     ck_assert_uint_eq(report.part_count, 1);

@@ -146,11 +146,13 @@ START_TEST(test_two_stacks)
     sx_transformer options = sx_transformer_default(6);
     options.encoder_layers = 5;
     const sx_roll *roll = roll_transformer(&options);
-    uint32_t bodies = 0;
+    uint32_t body[2] = {0, 0};
     for (uint32_t p = 0; p < roll->part_count; p++) {
-        bodies += roll->part[p].use_count >= 5 ? 1 : 0;
+        body[0] += roll->part[p].use_count == 5 ? 1 : 0;
+        body[1] += roll->part[p].use_count == 6 ? 1 : 0;
     }
-    ck_assert_uint_eq(bodies, 2);
+    ck_assert_uint_eq(body[0], 1);
+    ck_assert_uint_eq(body[1], 1);
 }
 END_TEST
 
