@@ -1,10 +1,9 @@
 /* extract.h - the cheapest program in an e-graph, a shared value paid once.
  *
  * A program is a choice of one node for some classes: for the classes of the roots, and for every child of a chosen node;
- * without cycles. Its cost is the sum over the chosen nodes (DAG cost). Finding the least is NP-hard; the ladder here: tree costs (Knuth
- * 1977), greedy sets, local search from the best of these and of the program given, branch and bound while the fuel lasts.
- * The result is never worse than the start, nor than any rung. Ties go to smaller nodes; all sums are integers, so the order of
- * adding does not matter.
+ * without cycles. Its cost is the sum over the chosen nodes (DAG cost); a node that reads a class twice pays it once. The e-graph becomes
+ * a problem on flat arrays for the ladder of core/extract/extract.h, and the answer a choice of its nodes. The result is never
+ * worse than the start. Same graph, same fuel: same result.
  */
 #ifndef SX_CORE_EGRAPH_EXTRACT_H
 #define SX_CORE_EGRAPH_EXTRACT_H
@@ -14,17 +13,18 @@
 #define SX_COST_MAX (UINT64_C(1) << 60) /* costs above count as this */
 
 typedef struct {
-    const uint64_t *cost; /* [node_count], at least 1: so no cycle is free */
+    const uint64_t *cost; /* [node_count] */
     const uint32_t *root; /* nodes whose classes are wanted */
     uint32_t root_count;
     const uint32_t *start; /* [node_count] a choice to beat, per class, or NULL */
-    uint64_t fuel;         /* steps of local search and branch and bound, each */
+    uint64_t fuel;         /* as sx_xt_options.fuel */
 } sx_extraction;
 typedef struct {
     uint32_t *
         choice; /* [node_count] per class: the node chosen, SX_EG_NONE where the program does not need the class */
     uint64_t cost;
-    uint64_t greedy_cost; /* of the best before local search; SX_COST_NEVER if greedy found none */
+    uint64_t greedy_cost; /* of the best before local search */
+    uint64_t lower_bound; /* no program of this graph costs less */
     bool proven;          /* no cheaper program exists in this graph */
 } sx_extracted;
 

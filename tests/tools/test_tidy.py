@@ -14,7 +14,8 @@ ARROWS = {
     "core/ir": ["core/base"],
     "core/loop": ["core/base", "core/ir"],
     "core/cost": ["core/base", "core/ir", "core/loop"],
-    "core/egraph": ["core/base", "core/ir", "core/cost"],
+    "core/extract": ["core/base"],
+    "core/egraph": ["core/base", "core/extract", "core/ir", "core/cost"],
     "core/poly": ["core/base", "core/ir", "core/loop"],
     "core/search": ["core/base", "core/ir", "core/loop", "core/egraph", "core/poly", "core/cost"],
     "core/x64": ["core/base", "core/ir", "core/loop"],
@@ -25,7 +26,7 @@ ARROWS = {
     "cache": ["core/base"],
     "client/runtime": ["core/base", "core/ir", "core/x64", "core", "protocol"],
     "client/import": ["core/base", "core/ir"],
-    "client": ["core/base", "core/ir", "core/cost", "core/x64", "core", "protocol", "client/runtime", "client/import"],
+    "client": ["core/base", "core/extract", "core/ir", "core/cost", "core/x64", "core", "protocol", "client/runtime", "client/import"],
     "client/examples": ["client"],
     "daemon": ["core/base", "core/ir", "core", "protocol", "cache", "client/runtime"],
 }

@@ -1,0 +1,396 @@
+/* descend.c - local search: from one program to a cheaper one by changing one class, or all readers of one class, at a time.
+ *
+ * Readers are counted, so that a change is priced by what it adds to the program and what it lets go. Classes outside the program
+ * have a default: the cheapest tree, given what the program pays already. */
+#include <math.h>
+#include <string.h>
+
+#include "core/extract/inner.h"
+
+#define USERS_MAX 16u
+
+typedef struct {
+    xt *x;
+    const xt_part *p;
+    xt_program *best;   /* the program in hand, with defaults in choice */
+    xt_program try_;    /* for walks */
+    uint32_t *readers;  /* per class: edges of the program that need it, one more if forced */
+    uint32_t *position; /* per class: place in best->order, or SX_XT_NONE */
+    uint32_t *seen;     /* per class: epoch of the last search that met it */
+    uint32_t *stack;
+    uint32_t *owner;
+    uint32_t *reader_first, *reader; /* nodes that read a class */
+    uint8_t *paid;
+    uint32_t *turned; /* classes a move has given another node, */
+    uint32_t *before; /* and the nodes they had */
+    uint32_t epoch;
+    uint32_t holes; /* classes held without a choice */
+    uint64_t cost;
+    sx_xt view;
+    sx_xt_tree tree;
+    xt_searcher searcher;
+} search;
+
+static void count_class(search *s, uint32_t class_, bool add)
+{
+    uint32_t n = s->best->choice[class_];
+    if (n == SX_XT_NONE) {
+        s->holes += add ? 1u : UINT32_MAX;
+    } else {
+        s->cost += add ? s->p->cost[n] : 0 - s->p->cost[n];
+    }
+}
+
+/* One more reader of a class; the first makes it part of the program, and its children with it. Or one reader less. */
+static void change_readers(search *s, uint32_t class_, bool add)
+{
+    const xt_part *p = s->p;
+    uint32_t top = 0;
+    s->stack[top++] = class_;
+    while (top > 0) {
+        class_ = s->stack[--top];
+        s->x->work++;
+        if (add ? s->readers[class_]++ > 0 : --s->readers[class_] > 0) {
+            continue;
+        }
+        count_class(s, class_, add);
+        uint32_t n = s->best->choice[class_];
+        for (uint32_t e = n == SX_XT_NONE ? 0 : p->edge_first[n];
+             n != SX_XT_NONE && e < p->edge_first[n + 1]; e++) {
+            s->stack[top++] = p->child[e];
+        }
+    }
+}
+
+/* A class of the program gets node n; the cost follows. Doing it again with the old node restores everything. */
+static void rechoose(search *s, uint32_t class_, uint32_t n)
+{
+    const xt_part *p = s->p;
+    uint32_t old = s->best->choice[class_];
+    for (uint32_t e = p->edge_first[n]; e < p->edge_first[n + 1]; e++) {
+        change_readers(s, p->child[e], true);
+    }
+    s->best->choice[class_] = n;
+    s->cost = s->cost - p->cost[old] + p->cost[n];
+    for (uint32_t e = p->edge_first[old]; e < p->edge_first[old + 1]; e++) {
+        change_readers(s, p->child[e], false);
+    }
+}
+
+/* Does the program below node n need class `target`? What stands before the target in the program cannot. */
+static bool would_cycle(search *s, uint32_t target, uint32_t n)
+{
+    const xt_part *p = s->p;
+    uint32_t top = 0;
+    s->epoch++;
+    for (;;) {
+        for (uint32_t e = p->edge_first[n]; e < p->edge_first[n + 1]; e++) {
+            uint32_t child = p->child[e];
+            if (child == target) {
+                return true;
+            }
+            if (s->seen[child] != s->epoch && s->best->choice[child] != SX_XT_NONE &&
+                s->position[child] >= s->position[target]) {
+                s->seen[child] = s->epoch;
+                s->stack[top++] = child;
+            }
+        }
+        if (top == 0) {
+            return false;
+        }
+        n = s->best->choice[s->stack[--top]];
+        s->x->work++;
+    }
+}
+
+/* Takes the change if it is a program and costs at most so much. */
+static sx_code accept(search *s, uint64_t most, bool *taken)
+{
+    *taken = false;
+    if (s->holes != 0 || s->cost > most) {
+        return SX_OK;
+    }
+    memcpy(s->try_.choice, s->best->choice, s->p->class_count * sizeof(uint32_t));
+    SX_TRY(sx_xt_program_walk(s->x, s->p, &s->try_));
+    if (s->try_.cost > most) {
+        return SX_OK;
+    }
+    for (uint32_t i = 0; i < s->best->count; i++) {
+        s->position[s->best->order[i]] = SX_XT_NONE;
+    }
+    memcpy(s->best->order, s->try_.order, s->try_.count * sizeof(uint32_t));
+    s->best->count = s->try_.count;
+    s->best->cost = s->try_.cost;
+    for (uint32_t i = 0; i < s->best->count; i++) {
+        s->position[s->best->order[i]] = i;
+    }
+    *taken = true;
+    return SX_OK;
+}
+
+/* Choices of classes outside the program: cheapest given what is paid already. */
+static void refresh_defaults(search *s)
+{
+    memset(s->paid, 0, s->p->class_count);
+    for (uint32_t i = 0; i < s->best->count; i++) {
+        s->paid[s->best->order[i]] = 1;
+    }
+    sx_xt_searcher_run(&s->searcher, s->paid);
+    (void)sx_xt_spend(s->x, s->p->node_count + (uint64_t)sx_xt_edges(s->p));
+    for (uint32_t c = 0; c < s->p->class_count; c++) {
+        s->best->choice[c] = s->paid[c] == 0 ? s->tree.choice[c] : s->best->choice[c];
+    }
+}
+
+static bool usable(const search *s, uint32_t n)
+{
+    const xt_part *p = s->p;
+    bool ok = p->cost[n] < XT_TOP;
+    for (uint32_t e = p->edge_first[n]; ok && e < p->edge_first[n + 1]; e++) {
+        ok = !isinf(s->tree.cost[p->child[e]]);
+    }
+    return ok;
+}
+
+/* Nodes first .. end of the class of a program, for at most so much. */
+static sx_code try_alternatives(search *s, uint32_t class_, uint32_t end, uint64_t most,
+                                bool *taken)
+{
+    uint32_t old = s->best->choice[class_];
+    *taken = false;
+    for (uint32_t n = s->p->node_first[class_]; n < end; n++) {
+        if (n == old || !usable(s, n) || would_cycle(s, class_, n)) {
+            continue;
+        }
+        rechoose(s, class_, n);
+        SX_TRY(accept(s, most, taken));
+        if (*taken) {
+            return SX_OK;
+        }
+        rechoose(s, class_, old);
+    }
+    return SX_OK;
+}
+
+/* The cheapest node of class `user` that does without another class, given what is paid. */
+static uint32_t best_without(search *s, uint32_t user, uint32_t class_)
+{
+    const xt_part *p = s->p;
+    uint32_t best = SX_XT_NONE;
+    double best_cost = (double)INFINITY;
+    for (uint32_t n = p->node_first[user]; n < p->node_first[user + 1]; n++) {
+        double total = (double)p->cost[n];
+        bool uses = false;
+        for (uint32_t e = p->edge_first[n]; e < p->edge_first[n + 1]; e++) {
+            uses = uses || p->child[e] == class_;
+            total += s->tree.cost[p->child[e]];
+        }
+        if (!uses && total < best_cost && !would_cycle(s, user, n)) {
+            best = n;
+            best_cost = total;
+        }
+    }
+    return best;
+}
+
+/* All readers of a class at once turn to their cheapest node that does without it: one at a time none of them would gain. */
+static sx_code try_without(search *s, uint32_t class_, bool *taken)
+{
+    uint32_t user[USERS_MAX];
+    uint32_t old[USERS_MAX];
+    uint32_t count = 0;
+    *taken = false;
+    if (s->readers[class_] < 2 || s->readers[class_] > USERS_MAX || s->p->forced[class_] != 0) {
+        return SX_OK;
+    }
+    bool possible = true;
+    for (uint32_t k = s->reader_first[class_]; k < s->reader_first[class_ + 1] && possible; k++) {
+        uint32_t n = s->reader[k];
+        uint32_t parent = s->owner[n];
+        if (s->best->choice[parent] != n || s->position[parent] == SX_XT_NONE ||
+            s->readers[parent] == 0) {
+            continue;
+        }
+        uint32_t best = count < USERS_MAX ? best_without(s, parent, class_) : SX_XT_NONE;
+        possible = best != SX_XT_NONE;
+        if (possible) {
+            user[count] = parent;
+            old[count++] = n;
+            rechoose(s, parent, best);
+        }
+    }
+    if (possible) {
+        SX_TRY(accept(s, s->best->cost - 1, taken));
+    }
+    while (!*taken && count-- > 0) {
+        rechoose(s, user[count], old[count]);
+    }
+    return SX_OK;
+}
+
+/* Could the class of node n, which is in the program, pick it instead of what it has? */
+static bool may_turn(search *s, uint32_t n)
+{
+    uint32_t own = s->owner[n];
+    s->x->work++;
+    return s->position[own] != SX_XT_NONE && s->readers[own] > 0 && s->best->choice[own] != n &&
+           usable(s, n);
+}
+
+static bool has_two_readers(search *s, uint32_t class_)
+{
+    uint32_t first = SX_XT_NONE;
+    for (uint32_t k = s->reader_first[class_]; k < s->reader_first[class_ + 1]; k++) {
+        uint32_t own = s->owner[s->reader[k]];
+        if (own != first && may_turn(s, s->reader[k])) {
+            if (first != SX_XT_NONE) {
+                return true;
+            }
+            first = own;
+        }
+    }
+    return false;
+}
+
+/* A class outside the program that several classes of it could read (one contraction instead of many) is taken in, and each of
+ * them turns to the node that reads it, unless that loses: for one alone it would not pay. */
+static sx_code try_together(search *s, uint32_t class_, bool *taken)
+{
+    uint32_t count = 0;
+    *taken = false;
+    if (s->position[class_] != SX_XT_NONE || s->best->choice[class_] == SX_XT_NONE ||
+        !has_two_readers(s, class_)) {
+        return SX_OK;
+    }
+    change_readers(s, class_, true);
+    for (uint32_t k = s->reader_first[class_]; k < s->reader_first[class_ + 1]; k++) {
+        uint32_t n = s->reader[k];
+        uint32_t own = s->owner[n];
+        if (count >= s->p->class_count || !may_turn(s, n) || would_cycle(s, own, n)) {
+            continue;
+        }
+        uint64_t cost = s->cost;
+        s->turned[count] = own;
+        s->before[count] = s->best->choice[own];
+        rechoose(s, own, n);
+        if (s->holes == 0 && s->cost <= cost) { /* what it read before may go once all turned */
+            count++;
+        } else {
+            rechoose(s, own, s->before[count]);
+        }
+    }
+    change_readers(s, class_, false);
+    if (count > 0) {
+        SX_TRY(accept(s, s->best->cost - 1, taken));
+    }
+    while (!*taken && count-- > 0) {
+        rechoose(s, s->turned[count], s->before[count]);
+    }
+    return SX_OK;
+}
+
+static sx_code search_init(search *s)
+{
+    xt *x = s->x;
+    const xt_part *p = s->p;
+    size_t classes = (size_t)p->class_count + 1;
+    SX_TRY(sx_xt_program_make(x, p, &s->try_));
+    s->readers = XT_TAKE_ZEROED(x, uint32_t, classes);
+    s->position = XT_TAKE(x, uint32_t, classes);
+    s->seen = XT_TAKE_ZEROED(x, uint32_t, classes);
+    s->stack = XT_TAKE(x, uint32_t, classes + sx_xt_edges(p));
+    s->paid = XT_TAKE_ZEROED(x, uint8_t, classes);
+    s->turned = XT_TAKE(x, uint32_t, classes);
+    s->before = XT_TAKE(x, uint32_t, classes);
+    s->view = (sx_xt){.class_count = p->class_count,
+                      .node_count = p->node_count,
+                      .edge_count = sx_xt_edges(p),
+                      .node_first = p->node_first,
+                      .edge_first = p->edge_first,
+                      .child = p->child};
+    s->view.cost = XT_TAKE(x, double, (size_t)p->node_count + 1);
+    if (s->readers == NULL || s->position == NULL || s->seen == NULL || s->stack == NULL ||
+        s->paid == NULL || s->turned == NULL || s->before == NULL || s->view.cost == NULL) {
+        return x->cx->error.code;
+    }
+    for (uint32_t n = 0; n < p->node_count; n++) {
+        s->view.cost[n] = p->cost[n] >= XT_TOP ? (double)INFINITY : (double)p->cost[n];
+    }
+    SX_TRY(sx_xt_searcher_init(x->cx, &s->searcher, &s->view, &s->tree));
+    s->owner = s->searcher.owner;
+    s->reader_first = s->searcher.reader_first;
+    s->reader = s->searcher.reader;
+    return SX_OK;
+}
+
+/* Readers and positions of the program in hand. */
+static void begin(search *s)
+{
+    const xt_part *p = s->p;
+    memset(s->position, 0xFF, p->class_count * sizeof(uint32_t));
+    s->cost = s->best->cost;
+    for (uint32_t c = 0; c < p->class_count; c++) {
+        s->readers[c] = p->forced[c] != 0 ? 1 : 0;
+    }
+    for (uint32_t i = 0; i < s->best->count; i++) {
+        uint32_t class_ = s->best->order[i];
+        uint32_t n = s->best->choice[class_];
+        s->position[class_] = i;
+        for (uint32_t e = p->edge_first[n]; e < p->edge_first[n + 1]; e++) {
+            s->readers[p->child[e]]++;
+        }
+    }
+}
+
+sx_code sx_xt_descend(xt *x, const xt_part *part, xt_program *best)
+{
+    xt_mark mark = sx_xt_mark(x);
+    search s = {.x = x, .p = part, .best = best};
+    bool better = best->cost != XT_NEVER;
+    SX_TRY(search_init(&s));
+    if (better) {
+        begin(&s);
+    }
+    while (better && best->cost > 0 && sx_xt_spend(x, 1)) {
+        bool taken;
+        better = false;
+        refresh_defaults(&s);
+        for (uint32_t i = best->count; i-- > 0 && best->cost > 0 && sx_xt_spend(x, 1);) {
+            i = i < best->count ? i : best->count - 1;
+            uint32_t class_ = best->order[i];
+            SX_TRY(
+                try_alternatives(&s, class_, part->node_first[class_ + 1], best->cost - 1, &taken));
+            better = better || taken;
+        }
+        for (uint32_t i = 0; i < best->count && best->cost > 0 && sx_xt_spend(x, 1); i++) {
+            SX_TRY(try_without(&s, best->order[i], &taken));
+            better = better || taken;
+        }
+        for (uint32_t c = 0; c < part->class_count && best->cost > 0 && sx_xt_spend(x, 1); c++) {
+            SX_TRY(try_together(&s, c, &taken));
+            better = better || taken;
+        }
+    }
+    sx_xt_release(x, mark);
+    return SX_OK;
+}
+
+sx_code sx_xt_polish(xt *x, const xt_part *part, xt_program *best)
+{
+    xt_mark mark = sx_xt_mark(x);
+    search s = {.x = x, .p = part, .best = best};
+    SX_TRY(search_init(&s));
+    begin(&s);
+    refresh_defaults(&s);
+    for (uint32_t i = best->count; i-- > 0 && sx_xt_spend(x, 1);) {
+        bool taken;
+        i = i < best->count ? i : best->count - 1;
+        uint32_t class_ = best->order[i];
+        SX_TRY(try_alternatives(&s, class_, best->choice[class_], best->cost, &taken));
+        if (taken) {
+            refresh_defaults(&s);
+        }
+    }
+    sx_xt_release(x, mark);
+    return SX_OK;
+}

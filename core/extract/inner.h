@@ -1,0 +1,161 @@
+/* inner.h - inside core/extract only: the problem as the rungs see it, fuel, and memory that is used again.
+ *
+ * A part is a piece of the problem: costs in whole units, children once each, no self loops. What it means to pick a node of a
+ * part, in terms of nodes of the problem, is a rope: a tree of joins whose leaves are nodes of the problem.
+ */
+#ifndef SX_CORE_EXTRACT_INNER_H
+#define SX_CORE_EXTRACT_INNER_H
+#include "core/extract/extract.h"
+
+#define XT_NEVER UINT64_MAX        /* cost of no program */
+#define XT_TOP (UINT64_C(1) << 60) /* costs above count as this */
+
+/* ---- tree costs, again and again on one problem ---- */
+typedef struct {
+    double key;
+    uint32_t node;
+} xt_item;
+typedef struct {
+    const sx_xt *p;
+    sx_xt_tree *tree;
+    uint32_t *owner;        /* per node: its class */
+    uint32_t *pending;      /* per node: children not settled, each occurrence */
+    double *sum;            /* per node: cost and what its settled children cost */
+    uint32_t *reader_first; /* [class_count + 1] */
+    uint32_t *reader;       /* nodes that read the class, each occurrence */
+    bool *settled;          /* per class */
+    xt_item *heap;
+    uint32_t heap_count;
+} xt_searcher;
+sx_code sx_xt_searcher_init(sx_ctx *cx, xt_searcher *s, const sx_xt *problem, sx_xt_tree *tree);
+/* `paid` [class_count] or NULL: classes that cost nothing more; their choice is SX_XT_NONE. */
+void sx_xt_searcher_run(xt_searcher *s, const uint8_t *paid);
+
+/* ---- memory in stack order: blocks of the arena, used again after a release ---- */
+#define XT_BLOCKS_MAX 64u
+typedef struct {
+    uint8_t *block[XT_BLOCKS_MAX];
+    size_t block_bytes[XT_BLOCKS_MAX];
+    uint32_t block_count;
+    uint32_t at; /* block in use */
+    size_t used; /* bytes of it */
+} xt_pool;
+typedef struct {
+    uint32_t at;
+    size_t used;
+} xt_mark;
+
+/* ---- one solve ---- */
+typedef struct {
+    uint32_t a, b;
+} xt_join;
+typedef struct {
+    sx_ctx *cx;
+    const sx_xt *problem;
+    const sx_xt_options *options;
+    double unit;    /* what 1 is worth in costs of the problem */
+    uint64_t grain; /* all costs are multiples of it, >= 1 */
+    uint64_t work;
+    uint64_t budget;    /* no more work than this: a share of the fuel */
+    uint64_t next_poll; /* work at which the deadline is asked next */
+    bool expired, cancelled;
+    xt_pool pool;
+    xt_join *join; /* ropes above node_count */
+    uint32_t join_count, join_capacity;
+} xt;
+
+/* Zeroed only on request; NULL past the limit of the arena, with cx->error set. */
+void *sx_xt_take(xt *x, size_t count, size_t size);
+void *sx_xt_take_zeroed(xt *x, size_t count, size_t size);
+#define XT_TAKE(x, type, count) ((type *)sx_xt_take((x), (count), sizeof(type)))
+#define XT_TAKE_ZEROED(x, type, count) ((type *)sx_xt_take_zeroed((x), (count), sizeof(type)))
+static inline xt_mark sx_xt_mark(const xt *x)
+{
+    return (xt_mark){x->pool.at, x->pool.used};
+}
+static inline void sx_xt_release(xt *x, xt_mark mark)
+{
+    x->pool.at = mark.at;
+    x->pool.used = mark.used;
+}
+/* Counts work; false when the share is used up, the deadline passed or the request is no longer wanted. */
+bool sx_xt_spend(xt *x, uint64_t amount);
+bool sx_xt_out(const xt *x);
+
+static inline uint64_t sx_xt_add(uint64_t a, uint64_t b)
+{
+    return a >= XT_TOP || b >= XT_TOP - a ? XT_TOP : a + b;
+}
+
+/* Nodes of the problem that both mean; SX_XT_NONE means none. */
+sx_code sx_xt_join(xt *x, uint32_t a, uint32_t b, uint32_t *rope);
+/* choice[class] = node for every leaf of a rope. Memory for the walk from the pool. */
+sx_code sx_xt_write_rope(xt *x, uint32_t rope, const uint32_t *owner, uint32_t *choice);
+
+/* ---- a piece of the problem ---- */
+typedef struct {
+    uint32_t class_count, node_count;
+    uint32_t *node_first; /* [class_count + 1] */
+    uint32_t *edge_first; /* [node_count + 1] */
+    uint32_t *child;      /* each class once for a node, never the node's own */
+    uint32_t child_capacity;
+    uint64_t *cost;  /* per node; of forced classes: above the cheapest */
+    uint32_t *rope;  /* per node */
+    uint8_t *forced; /* per class: every program holds it */
+    uint64_t paid;   /* cost of what is decided */
+    uint32_t paid_rope;
+    /* of the last reduction that changed nothing */
+    uint32_t words;  /* of one set of classes; 0: too many classes for sets */
+    uint64_t *need;  /* per class: set of classes every program of it holds, itself among them */
+    uint32_t *order; /* classes, children first where no cycle forbids */
+} xt_part;
+sx_code sx_xt_part_make(xt *x, xt_part *part, uint32_t class_count, uint32_t node_count,
+                        uint32_t edge_count);
+/* The part with the nodes of `keep` alone (per node; NULL: all). */
+sx_code sx_xt_part_copy(xt *x, const xt_part *from, const uint8_t *keep, xt_part *to);
+static inline uint32_t sx_xt_edges(const xt_part *part)
+{
+    return part->edge_first[part->node_count];
+}
+
+/* A program of a part: choice per class, cost without `paid`. */
+typedef struct {
+    uint32_t *choice; /* per class: node, or SX_XT_NONE */
+    uint32_t *order;  /* classes of the program, children first */
+    uint32_t count;
+    uint64_t cost; /* XT_NEVER: none */
+} xt_program;
+sx_code sx_xt_program_make(xt *x, const xt_part *part, xt_program *program);
+/* Fills order, count and cost from choice; cost XT_NEVER on a cycle or hole. */
+sx_code sx_xt_program_walk(xt *x, const xt_part *part, xt_program *program);
+
+/* The part's tree optimum and greedy sets in fixed orders: the best DAG cost of all. `best` is made already. */
+sx_code sx_xt_greedy(xt *x, const xt_part *part, xt_program *best);
+/* Changes one class at a time, or all readers of one, while that gains. */
+sx_code sx_xt_descend(xt *x, const xt_part *part, xt_program *best);
+/* Smaller nodes at the same cost, from the roots down: which of equal programs is found depends less on the way there. */
+sx_code sx_xt_polish(xt *x, const xt_part *part, xt_program *best);
+
+/* What a reduction found. OPEN: choices are left. DONE: `paid` and its rope are the least. CLOSED: nothing within the limit. */
+typedef enum { XT_OPEN, XT_DONE, XT_CLOSED } xt_verdict;
+/* In place; only programs that cost at most `limit` (with paid) are kept. need and order hold for XT_OPEN. */
+sx_code sx_xt_reduce(xt *x, xt_part *part, uint64_t limit, xt_verdict *verdict);
+
+/* Lagrangian bound of an open part (without paid); kills[n] = 1 for nodes no program within `limit` (without paid) picks.
+ * reduced[n]: what picking n costs above the bound, or 0. */
+sx_code sx_xt_relax(xt *x, const xt_part *part, uint64_t limit, uint32_t rounds, uint8_t *kills,
+                    double *reduced, uint64_t *bound, uint32_t *kill_count);
+
+/* Independent pieces of an open part: label per class (counted from 0). */
+sx_code sx_xt_split(xt *x, const xt_part *part, uint32_t *label, uint32_t *count);
+sx_code sx_xt_part_pick(xt *x, const xt_part *from, const uint32_t *label, uint32_t wanted,
+                        xt_part *to);
+
+typedef struct {
+    uint64_t cost;  /* of the best found (with paid), XT_NEVER: none within the limit */
+    uint64_t bound; /* no program of the part costs less (with paid) */
+    uint32_t rope;  /* of the best found */
+} xt_outcome;
+/* Branch and reduce until the best within `limit` is proven or the budget is used up. `part` is used up. */
+sx_code sx_xt_branch(xt *x, xt_part *part, uint64_t limit, uint32_t depth, xt_outcome *outcome);
+#endif
