@@ -108,7 +108,9 @@ sx_code sx_rewrite_emit(sx_rewrite *rw, uint32_t to)
 bool sx_rewrite_near(const sx_rewrite *rw, uint32_t class_, double value)
 {
     const sx_fact *fact = sx_tensors_fact(sx_rewrite_tensors(rw), class_);
-    return fact->has_value != 0 && fabs(fact->value - value) <= ldexp(fabs(value), -21);
+    sx_dtype dtype = sx_rewrite_type(rw, class_)->dtype;
+    int bits = dtype == SX_BF16 ? -8 : dtype == SX_F16 ? -11 : -21;
+    return fact->has_value != 0 && fabs(fact->value - value) <= ldexp(fabs(value), bits);
 }
 
 bool sx_rewrite_is_private(const sx_rewrite *rw, uint32_t k)
@@ -127,6 +129,25 @@ bool sx_rewrite_is_private(const sx_rewrite *rw, uint32_t k)
         }
     }
     return true;
+}
+
+uint32_t sx_rewrite_member(const sx_rewrite *rw, uint32_t class_, sx_op op)
+{
+    const sx_eg *eg = &sx_rewrite_tensors(rw)->eg;
+    uint32_t first = sx_eg_find(eg, class_);
+    uint32_t n = first;
+    do {
+        if (eg->node[n].op == op && eg->node[n].dead == 0) {
+            return n;
+        }
+        n = sx_eg_member_next(eg, n);
+    } while (n != first);
+    return SX_EG_NONE;
+}
+
+double sx_rewrite_rounded(const sx_type *type, double value)
+{
+    return sx_num_round(type->dtype, value);
 }
 
 bool sx_type_is_real(const sx_type *type)

@@ -47,11 +47,16 @@ sx_code sx_rewrite_add(sx_rewrite *rw, sx_op op, const sx_attr *attr, const uint
 sx_code sx_rewrite_reshape(sx_rewrite *rw, uint32_t x, const sx_type *type, uint32_t *node);
 /* Emits unless `to` is SX_EG_NONE or of another type than the root. */
 sx_code sx_rewrite_emit(sx_rewrite *rw, uint32_t to);
-/* Is the class one known value, within one part in 2^21 (constants rounded to f32)? */
+/* Is the class one known value, within one part in 2^21 (constants rounded to f32; narrow types: half of
+ * their last place)? */
 bool sx_rewrite_near(const sx_rewrite *rw, uint32_t class_, double value);
 /* Is the root's class the only one that reads the class of matched node `k`? Rules that would compute it in another way as well ask
  * this: it bounds the search, not the truth. */
 bool sx_rewrite_is_private(const sx_rewrite *rw, uint32_t k);
+/* The first member of the class with this operation; SX_EG_NONE: there is none. */
+uint32_t sx_rewrite_member(const sx_rewrite *rw, uint32_t class_, sx_op op);
+/* `value` as the element type of `type` holds it. */
+double sx_rewrite_rounded(const sx_type *type, double value);
 bool sx_type_is_real(const sx_type *type); /* f32 or f64 */
 
 #define SX_RULE(id, name, rule_class, left, right)

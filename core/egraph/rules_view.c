@@ -208,6 +208,16 @@ static sx_code view_again(sx_rewrite *rw, uint32_t view_node, uint32_t x, uint32
     return sx_rewrite_add(rw, sx_tensors_op(t, view_node), &attr, &x, 1, node);
 }
 
+/* Do two views move elements in the same way, whatever their type? */
+static bool same_movement(const sx_rewrite *rw, uint32_t a, uint32_t b)
+{
+    const sx_tensors *t = sx_rewrite_tensors(rw);
+    sx_attr x = *sx_tensors_attr(t, a);
+    sx_attr y = *sx_tensors_attr(t, b);
+    x.type.dtype = y.type.dtype;
+    return sx_tensors_op(t, a) == sx_tensors_op(t, b) && sx_attr_equal(&x, &y);
+}
+
 sx_code sx_rule_pull_unary(sx_rewrite *rw)
 {
     if (!may_pull(rw, rw->node[1])) {
@@ -246,6 +256,34 @@ sx_code sx_rule_pull_binary(sx_rewrite *rw)
     SX_TRY(sx_rewrite_add(rw, sx_tensors_op(t, rw->node[0]), NULL, rw->var, 2, &node));
     SX_TRY(view_again(rw, rw->node[1], node, &node));
     return sx_rewrite_emit(rw, node);
+}
+
+/* The same view of every operand. */
+static sx_code pull_same(sx_rewrite *rw, uint32_t count)
+{
+    sx_tensors *t = sx_rewrite_tensors(rw);
+    sx_attr attr = sx_rewrite_attr(rw, 0);
+    for (uint32_t k = 1; k <= count; k++) {
+        if (!may_pull(rw, rw->node[k]) || !same_movement(rw, rw->node[1], rw->node[k]) ||
+            !sx_type_same_shape(sx_rewrite_type(rw, rw->var[0]),
+                                sx_rewrite_type(rw, rw->var[k - 1]))) {
+            return SX_OK;
+        }
+    }
+    uint32_t node;
+    SX_TRY(sx_rewrite_add(rw, sx_tensors_op(t, rw->node[0]), &attr, rw->var, count, &node));
+    SX_TRY(view_again(rw, rw->node[1], node, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
+sx_code sx_rule_pull_compare(sx_rewrite *rw)
+{
+    return pull_same(rw, 2);
+}
+
+sx_code sx_rule_pull_select(sx_rewrite *rw)
+{
+    return pull_same(rw, 3);
 }
 
 static sx_code pull_value(sx_rewrite *rw, uint32_t x, uint32_t c, bool value_first)

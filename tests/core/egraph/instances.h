@@ -31,6 +31,7 @@ typedef struct {
     uint32_t axes;  /* dimensions the last broadcast added; 0: none yet */
     bool first_max; /* the first reduction is a maximum */
     bool any_reducer;
+    bool masked;
     bool any_float; /* element types: floats, no others */
     bool real;      /* f32 and f64, no others */
     bool reciprocal_count;
@@ -55,15 +56,18 @@ static inline int64_t draw_extent(generator *g)
     return extents[draw(g, SX_COUNT(extents))];
 }
 
-static inline sx_type draw_type(generator *g, uint32_t rank_max)
+static inline sx_dtype draw_dtype(generator *g)
 {
     static const sx_dtype dtypes[] = {SX_F32,  SX_F32,  SX_F32, SX_F64, SX_I32, SX_I32,
                                       SX_BOOL, SX_BF16, SX_F16, SX_I8,  SX_U8,  SX_I64};
     static const sx_dtype floats[] = {SX_F32, SX_F64, SX_BF16, SX_F16};
-    sx_type type = {.dtype = dtypes[draw(g, SX_COUNT(dtypes))]};
-    if (g->any_float || g->real) {
-        type.dtype = floats[draw(g, g->real ? 2 : 4)];
-    }
+    return g->any_float || g->real ? floats[draw(g, g->real ? 2 : 4)]
+                                   : dtypes[draw(g, SX_COUNT(dtypes))];
+}
+
+static inline sx_type draw_type(generator *g, uint32_t rank_max)
+{
+    sx_type type = {.dtype = draw_dtype(g)};
     type.rank = draw(g, rank_max + 1);
     for (uint32_t d = 0; d < type.rank; d++) {
         type.dim[d] = sx_dim_of(draw_extent(g));
@@ -131,6 +135,9 @@ static inline sx_code generate_name(generator *g, uint32_t name, const sx_type *
         return SX_OK;
     } else if (name_is(g, name, "c") || name_is(g, name, "s")) {
         value = (double)draw(g, 9) - 4 + (type->dtype == SX_F32 ? 0.5 : 0);
+    } else if (name_is(g, name, "low") || name_is(g, name, "high")) { /* of a mask */
+        g->masked = name_is(g, name, "low") ? draw(g, 2) == 0 : !g->masked;
+        value = g->masked ? -HUGE_VAL : 0;
     } else if (name_is(g, name, "eps")) {
         value = sx_num_round(SX_F32, 1e-5);
     } else {
@@ -388,13 +395,19 @@ static inline sx_code before_online(generator *g, const sx_part *part, const sx_
     return SX_OK;
 }
 
+/* Operands of a concatenation whose pattern leaves their number open: one more than it names, at least two. */
+static inline uint32_t count_parts(const sx_part *part)
+{
+    return !part->any_arity ? part->arity : part->arity == 0 ? 2 : part->arity + 1u;
+}
+
 /* Parts of a concatenation: the axis cut at random places. */
 static inline sx_code before_concatenate(generator *g, const sx_part *part, const sx_type *type,
                                          sx_attr *attr, sx_type input[PARTS_MAX])
 {
     attr->present = SX_A(axis);
     attr->axis = type->rank > 0 ? draw(g, type->rank) : 0;
-    uint32_t count = part->any_arity ? part->arity + 1u : part->arity;
+    uint32_t count = count_parts(part);
     if (type->rank == 0 || count > PARTS_MAX || type->dim[attr->axis].scale < count) {
         return GIVE_UP;
     }
@@ -465,7 +478,7 @@ static inline sx_code draw_attr(generator *g, sx_op op, const sx_part *part, con
     case SX_OP_CONVERT:
         attr->present = SX_A(type);
         attr->type = *type;
-        input[0].dtype = draw(g, 2) == 0 ? type->dtype : draw(g, 2) == 0 ? SX_F32 : SX_BF16;
+        input[0].dtype = draw(g, 3) == 0 ? type->dtype : draw_dtype(g);
         return SX_OK;
     case SX_OP_SELECT: input[0].dtype = SX_BOOL; return SX_OK;
     case SX_OP_COMPARE:
@@ -523,7 +536,7 @@ static inline sx_code generate_node(generator *g, const sx_part *part, const sx_
         uint32_t at = k < PARTS_MAX ? k : PARTS_MAX - 1;
         SX_TRY(generate(g, part->child[k], &input[at], &child[k]));
     }
-    uint32_t most = op == SX_OP_CONCATENATE ? part->arity + 1u : 2;
+    uint32_t most = op == SX_OP_CONCATENATE ? count_parts(part) : op == SX_OP_SELECT ? 3 : 2;
     most = most < sx_op_info_of(op)->input_max ? most : sx_op_info_of(op)->input_max;
     for (; part->any_arity && count < most; count++) {
         SX_TRY(fresh_parameter(g, &input[count], &child[count]));

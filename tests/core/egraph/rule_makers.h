@@ -78,4 +78,228 @@ static inline sx_code make_attention(generator *g, sx_node_id *id)
     sx_attr attr = {.present = SX_A(scale), .scale = 0.5};
     return sx_graph_add(g->cx, g->graph, SX_OP_ATTENTION, &attr, input, arity, id);
 }
+
+/* A parameter of `type` but for the extent of `axis`. */
+static inline sx_code make_part(generator *g, sx_type type, uint32_t axis, int64_t extent,
+                                sx_node_id *id)
+{
+    type.dim[axis] = sx_dim_of(extent);
+    return fresh_parameter(g, &type, id);
+}
+
+static inline sx_code join(generator *g, int64_t axis, const sx_node_id *part, uint32_t count,
+                           sx_node_id *id)
+{
+    sx_attr attr = {.present = SX_A(axis), .axis = axis};
+    sx_code code = sx_graph_add(g->cx, g->graph, SX_OP_CONCATENATE, &attr, part, count, id);
+    if (code == SX_INPUT) {
+        sx_ctx_reset_error(g->cx);
+        return GIVE_UP;
+    }
+    return code;
+}
+
+/* A tensor of rank 1 or more, to be made of parts, and an axis. */
+static inline sx_type draw_whole(generator *g, uint32_t *axis)
+{
+    sx_type type = draw_type(g, 4);
+    while (type.rank == 0) {
+        type = draw_type(g, 4);
+    }
+    *axis = draw(g, type.rank);
+    return type;
+}
+
+static inline sx_code make_nested(generator *g, sx_node_id *id)
+{
+    uint32_t axis;
+    sx_type type = draw_whole(g, &axis);
+    sx_node_id part[3];
+    uint32_t count = 1 + draw(g, 3);
+    for (uint32_t k = 0; k < count; k++) {
+        sx_node_id inner[2];
+        SX_TRY(make_part(g, type, axis, draw_extent(g), &inner[0]));
+        SX_TRY(make_part(g, type, axis, draw_extent(g), &inner[1]));
+        part[k] = inner[0];
+        if (draw(g, 2) == 0) {
+            SX_TRY(join(g, draw(g, 4) == 0 ? draw(g, type.rank) : axis, inner, 2, &part[k]));
+        }
+    }
+    return join(g, axis, part, count, id);
+}
+
+/* Slices of one or two tensors, many of them neighbours. */
+static inline sx_code make_slices(generator *g, sx_node_id *id)
+{
+    uint32_t axis;
+    sx_type type = draw_whole(g, &axis);
+    type.dim[axis] = sx_dim_of(9);
+    sx_node_id source[2];
+    SX_TRY(fresh_parameter(g, &type, &source[0]));
+    SX_TRY(fresh_parameter(g, &type, &source[1]));
+    sx_attr attr = {.present = SX_A(start) | SX_A(limit) | SX_A(stride)};
+    attr.start.count = attr.limit.count = attr.stride.count = type.rank;
+    for (uint32_t d = 0; d < type.rank; d++) {
+        attr.start.v[d] = d != axis && draw(g, 3) == 0 ? draw(g, (uint32_t)type.dim[d].scale) : 0;
+        attr.limit.v[d] = type.dim[d].scale;
+        attr.stride.v[d] = 1;
+    }
+    sx_node_id part[4];
+    uint32_t count = 2 + draw(g, 3);
+    int64_t at = draw(g, 3);
+    for (uint32_t k = 0; k < count; k++) {
+        sx_node_id from = source[draw(g, 5) == 0 ? 1 : 0];
+        attr.start.v[axis] = at;
+        attr.limit.v[axis] = at + 1 + draw(g, 2);
+        attr.stride.v[axis] = draw(g, 6) == 0 ? 2 : 1;
+        at = draw(g, 6) == 0 ? (int64_t)draw(g, 6) : attr.limit.v[axis];
+        at = at > 6 ? 0 : at;
+        SX_TRY(sx_graph_add(g->cx, g->graph, SX_OP_SLICE, &attr, &from, 1, &part[k]));
+    }
+    return join(g, axis, part, count, id);
+}
+
+/* Rows of parts, parts equal pairwise or not. */
+static inline sx_code make_grid(generator *g, sx_node_id *id)
+{
+    uint32_t outer;
+    sx_type type = draw_whole(g, &outer);
+    uint32_t inner = draw(g, type.rank);
+    int64_t width[2] = {draw_extent(g), draw_extent(g)};
+    sx_node_id row[3];
+    uint32_t count = 2 + draw(g, 2);
+    for (uint32_t r = 0; r < count; r++) {
+        sx_node_id part[2];
+        bool turned = draw(g, 6) == 0; /* equal in sum, not pairwise */
+        type.dim[outer] = sx_dim_of(draw_extent(g));
+        for (uint32_t k = 0; k < 2; k++) {
+            SX_TRY(make_part(g, type, inner, width[turned ? 1 - k : k], &part[k]));
+        }
+        SX_TRY(join(g, inner, part, 2, &row[r]));
+    }
+    return join(g, outer, row, count, id);
+}
+
+/* The same function, or the same view, of parts that differ along an axis. */
+static inline sx_code make_mapped_parts(generator *g, sx_node_id *id)
+{
+    static const sx_op op[] = {SX_OP_NEGATE, SX_OP_RELU, SX_OP_ABS, SX_OP_SIGN};
+    uint32_t axis;
+    sx_type type = draw_whole(g, &axis);
+    sx_node_id part[3];
+    uint32_t count = 2 + draw(g, 2);
+    sx_op chosen = op[draw(g, 4)];
+    for (uint32_t k = 0; k < count; k++) {
+        SX_TRY(make_part(g, type, axis, draw_extent(g), &part[k]));
+        SX_TRY(sx_build_unary(g->cx, g->graph, draw(g, 8) == 0 ? op[draw(g, 4)] : chosen, part[k],
+                              &part[k]));
+    }
+    return join(g, axis, part, count, id);
+}
+
+static inline sx_code make_turned_parts(generator *g, sx_node_id *id)
+{
+    uint32_t axis;
+    sx_type type = draw_whole(g, &axis);
+    sx_attr attr = {0};
+    sx_node_id part[3];
+    uint32_t count = 2 + draw(g, 2);
+    for (uint32_t k = 0; k < count; k++) {
+        sx_type input;
+        type.dim[axis] = sx_dim_of(draw_extent(g));
+        if (k == 0 || draw(g, 8) == 0) {
+            SX_TRY(before_transpose(g, &type, &attr, &input));
+        }
+        for (uint32_t d = 0; d < type.rank; d++) {
+            input.dim[attr.perm.v[d]] = type.dim[d];
+        }
+        input.dtype = type.dtype;
+        input.rank = type.rank;
+        SX_TRY(fresh_parameter(g, &input, &part[k]));
+        SX_TRY(sx_build_transpose(g->cx, g->graph, part[k], &attr.perm, &part[k]));
+    }
+    return join(g, axis, part, count, id);
+}
+
+static inline sx_code make_repeated_parts(generator *g, sx_node_id *id)
+{
+    uint32_t axis;
+    sx_type type = draw_whole(g, &axis);
+    uint32_t added = draw(g, 1u << type.rank);
+    sx_node_id part[3];
+    uint32_t count = 2 + draw(g, 2);
+    for (uint32_t k = 0; k < count; k++) {
+        sx_ints dims = {0};
+        type.dim[axis] = sx_dim_of(draw_extent(g));
+        sx_type input = {.dtype = type.dtype};
+        for (uint32_t d = 0; d < type.rank; d++) {
+            if ((added & 1u << d) == 0) {
+                dims.v[dims.count++] = d;
+                input.dim[input.rank++] = draw(g, 6) == 0 ? sx_dim_of(1) : type.dim[d];
+            }
+        }
+        SX_TRY(fresh_parameter(g, &input, &part[k]));
+        SX_TRY(sx_build_broadcast(g->cx, g->graph, part[k], &dims, &type, &part[k]));
+    }
+    return join(g, axis, part, count, id);
+}
+
+/* op over two concatenations, or the other way round; parts equal pairwise or not. */
+static inline sx_code make_paired(generator *g, bool outside, sx_node_id *id)
+{
+    static const sx_op op[] = {SX_OP_ADD, SX_OP_MULTIPLY, SX_OP_MAXIMUM, SX_OP_SUBTRACT};
+    uint32_t axis;
+    sx_type type = draw_whole(g, &axis);
+    int64_t width[2] = {draw_extent(g), draw_extent(g)};
+    sx_op chosen = op[draw(g, 4)];
+    sx_node_id part[2][2];
+    for (uint32_t i = 0; i < 2; i++) {
+        bool turned = outside && draw(g, 6) == 0;
+        for (uint32_t k = 0; k < 2; k++) {
+            SX_TRY(make_part(g, type, axis, width[turned ? 1 - k : k], &part[i][k]));
+        }
+    }
+    sx_node_id both[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        if (outside) {
+            SX_TRY(join(g, axis, part[i], 2, &both[i]));
+        } else {
+            sx_op own = draw(g, 8) == 0 ? op[draw(g, 4)] : chosen;
+            if (sx_build_binary(g->cx, g->graph, own, part[0][i], part[1][i], &both[i]) != SX_OK) {
+                sx_ctx_reset_error(g->cx);
+                return GIVE_UP;
+            }
+        }
+    }
+    if (!outside) {
+        return join(g, axis, both, 2, id);
+    }
+    if (sx_build_binary(g->cx, g->graph, chosen, both[0], both[1], id) != SX_OK) {
+        sx_ctx_reset_error(g->cx);
+        return GIVE_UP;
+    }
+    return SX_OK;
+}
+
+static inline sx_code make_binary_of_parts(generator *g, sx_node_id *id)
+{
+    return make_paired(g, true, id);
+}
+
+static inline sx_code make_parts_of_binary(generator *g, sx_node_id *id)
+{
+    return make_paired(g, false, id);
+}
+
+static inline sx_code make_known_choice(generator *g, sx_node_id *id)
+{
+    sx_type type = draw_type(g, 4);
+    sx_type mask = type;
+    mask.dtype = SX_BOOL;
+    sx_node_id input[3];
+    SX_TRY(sx_build_scalar(g->cx, g->graph, &mask, (double)draw(g, 2), &input[0]));
+    SX_TRY(fresh_parameter(g, &type, &input[1]));
+    SX_TRY(fresh_parameter(g, &type, &input[2]));
+    return sx_graph_add(g->cx, g->graph, SX_OP_SELECT, &(sx_attr){0}, input, 3, id);
+}
 #endif

@@ -6,7 +6,7 @@
 
 #define SHARDS 4
 #define SLICES 8
-#define INSTANCES 1000u
+#define INSTANCES 200u
 
 static uint64_t seed;
 

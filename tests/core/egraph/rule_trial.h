@@ -143,7 +143,7 @@ static inline void judge(sx_ctx *cx, sx_rng *rng, const sx_tensors *t, uint32_t 
     v->modular += !is_float || compare(cx, rng, pair, SX_EVAL_MODP, h->fill) == 0 ? 1 : 0;
     v->exact += compare(cx, rng, pair, SX_EVAL_TYPED, FILL_EXTREME) == 0 ? 1 : 0;
     if ((h->flags & HABIT_ORDER) != 0) { /* zeros of two signs are one number */
-        v->ordered += compare(cx, rng, pair, SX_EVAL_POW2, FILL_SMALL) <= 1e-300 ? 1 : 0;
+        v->ordered += compare(cx, rng, pair, SX_EVAL_POW2, FILL_SMALL) <= 1e-12 ? 1 : 0;
     }
     double gap = compare(cx, rng, pair, SX_EVAL_F64, h->fill) / tolerance(pair, h);
     v->worst = gap > v->worst ? gap : v->worst;
