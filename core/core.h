@@ -8,14 +8,39 @@
 #include "core/ir/ir.h"
 #include "protocol/module.h"
 
+/* A stored program that may equal the one asked for. */
+typedef struct {
+    sx_key
+        key; /* of the stored program compiled as this request says: what a meeting is named by */
+    sx_span egraph; /* as a compilation left it; aligned to 64 */
+    sx_span module; /* of that key, aligned to 64; empty: not there */
+} sx_core_candidate;
+/* What a compilation may draw on, and what it leaves. */
+typedef struct {
+    const sx_core_candidate *candidate;
+    uint32_t candidate_count;
+    sx_buf *
+        egraph; /* takes the e-graph of this program unless it met a stored one; left empty where that is larger than its limit or
+                       the program was cut into layers; NULL: not wanted */
+    /* found out: */
+    bool met;    /* the program equals candidate[which] (core/egraph/meet.h) */
+    bool reused; /* its module was taken over, under other names */
+    uint32_t which;
+    sx_span rules;    /* what the equality rests upon, names separated by commas; arena */
+    uint32_t refused; /* set of 1 << candidate: damaged, or made by another compiler */
+    sx_span why;      /* of the last one refused; arena */
+} sx_core_library;
+#define SX_CORE_CANDIDATES_MAX 16
+
 typedef struct {
     sx_span ir;                /* text form, docs/IR.md */
     sx_span target;            /* device name of core/cost: "x86-64-v3", "x86-64-v4", ... */
     const sx_binding *binding; /* a value for every symbol */
     uint32_t binding_count;
-    bool no_reassociate;    /* exact rules only */
-    bool allow_approximate; /* also rules with an error bound */
-    sx_span disabled_rules; /* names separated by commas */
+    bool no_reassociate;      /* exact rules only */
+    bool allow_approximate;   /* also rules with an error bound */
+    sx_span disabled_rules;   /* names separated by commas */
+    sx_core_library *library; /* NULL: compile from nothing; no part of the key */
 } sx_core_request;
 
 /* What a key is made of: a change in any part changes the key; the parts are stored so that a miss can be explained. */
@@ -35,6 +60,14 @@ sx_code sx_core_key(sx_ctx *cx, const sx_core_request *request, sx_key *key,
 /* The same for a program that is parsed already. */
 sx_code sx_core_key_of_graph(sx_ctx *cx, const sx_graph *graph, const sx_core_request *request,
                              sx_key *key, sx_span part[SX_PART_COUNT]);
+
+/* Where the e-graphs of programs that may equal this one are kept: by the types at the interface, the target, the options, the rules and
+ * this compiler, and by the program's value at a random point if that takes no more than SX_CORE_VALUE_STEPS scalar operations.
+ * Symbols count with their intervals, whatever the extents. */
+#define SX_CORE_VALUE_STEPS UINT64_C(4000000)
+sx_code sx_core_family(sx_ctx *cx, const sx_core_request *request, sx_key *family);
+/* The key of the program whose e-graph this is, compiled as the request says. SX_CORRUPT, SX_ABSENT as core/egraph/snapshot.h. */
+sx_code sx_core_twin(sx_ctx *cx, const sx_core_request *request, sx_span egraph, sx_key *key);
 
 /* A module being made: growing tables. */
 typedef struct {

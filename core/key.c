@@ -1,7 +1,6 @@
 /* key.c - what a cache key is made of. */
-#include "core/core.h"
+#include "core/pipeline.h"
 
-#include "core/egraph/optimize.h"
 #include "core/ir/check.h"
 
 const char *sx_core_part_name(sx_core_part part)
@@ -49,20 +48,23 @@ static sx_code copy_part(sx_ctx *cx, sx_buf *text, sx_span *part)
     return SX_OK;
 }
 
-static sx_code collect(sx_ctx *cx, const sx_graph *graph, const sx_core_request *request,
-                       sx_buf *text, sx_span part[SX_PART_COUNT])
+void sx_key_options(const sx_core_request *request, sx_buf *text)
 {
-    sx_key program;
-    SX_TRY(sx_graph_key(cx, graph, &program));
-    sx_buf_put(text, program.byte, sizeof(program.byte));
-    SX_TRY(copy_part(cx, text, &part[SX_PART_PROGRAM]));
-    part[SX_PART_TARGET] = request->target;
-    SX_TRY(print_extents(cx, request, text));
-    SX_TRY(copy_part(cx, text, &part[SX_PART_EXTENTS]));
     sx_buf_print(text, "reassociate=%d approximate=%d disabled=%.*s numerics=%u",
                  !request->no_reassociate, request->allow_approximate,
                  (int)request->disabled_rules.len, (const char *)request->disabled_rules.ptr,
                  SX_NUMERICS_VERSION);
+}
+
+static sx_code collect(sx_ctx *cx, const sx_key *program, const sx_core_request *request,
+                       sx_buf *text, sx_span part[SX_PART_COUNT])
+{
+    sx_buf_put(text, program->byte, sizeof(program->byte));
+    SX_TRY(copy_part(cx, text, &part[SX_PART_PROGRAM]));
+    part[SX_PART_TARGET] = request->target;
+    SX_TRY(print_extents(cx, request, text));
+    SX_TRY(copy_part(cx, text, &part[SX_PART_EXTENTS]));
+    sx_key_options(request, text);
     SX_TRY(copy_part(cx, text, &part[SX_PART_OPTIONS]));
     part[SX_PART_TOOLCHAIN] = sx_span_of(sx_core_toolchain());
     sx_key rules = sx_rules_key();
@@ -73,9 +75,17 @@ static sx_code collect(sx_ctx *cx, const sx_graph *graph, const sx_core_request 
 sx_code sx_core_key_of_graph(sx_ctx *cx, const sx_graph *graph, const sx_core_request *request,
                              sx_key *key, sx_span part[SX_PART_COUNT])
 {
+    sx_key program;
+    SX_TRY(sx_graph_key(cx, graph, &program));
+    return sx_key_of_program(cx, &program, request, key, part);
+}
+
+sx_code sx_key_of_program(sx_ctx *cx, const sx_key *program, const sx_core_request *request,
+                          sx_key *key, sx_span part[SX_PART_COUNT])
+{
     sx_buf text;
     sx_buf_init(&text, (size_t)1 << 20);
-    sx_code code = collect(cx, graph, request, &text, part);
+    sx_code code = collect(cx, program, request, &text, part);
     sx_buf_fini(&text);
     if (code == SX_OK) {
         *key = sx_key_of("compile", part, SX_PART_COUNT);

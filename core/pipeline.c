@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/egraph/certificate.h"
-#include "core/egraph/optimize.h"
 #include "core_digest.h"
 
 #define CONSTANT_BYTES_MAX (INT64_C(1) << 30)
@@ -30,36 +29,18 @@ static sx_code read_program(sx_ctx *cx, sx_span text, sx_graph **canonical)
     return SX_OK;
 }
 
-/* "a,b": names of rules, one span each. */
-static sx_code split_names(sx_ctx *cx, sx_span text, const sx_span **names, uint32_t *count)
-{
-    sx_span *name = SX_NEW_ARRAY(cx, sx_span, text.len / 2 + 1);
-    if (name == NULL) {
-        return cx->error.code;
-    }
-    *count = 0;
-    size_t first = 0;
-    for (size_t i = 0; i <= text.len && text.len > 0; i++) {
-        if (i == text.len || text.ptr[i] == ',') {
-            if (i > first) {
-                name[(*count)++] = (sx_span){text.ptr + first, i - first};
-            }
-            first = i + 1;
-        }
-    }
-    *names = name;
-    return SX_OK;
-}
-
+/* The cheapest equal program; *meeting says whether a stored one answered. */
 static sx_code optimise(sx_ctx *cx, const sx_core_request *request, const sx_device *device,
                         const sx_graph *graph, bool certify, sx_graph **better,
-                        sx_optimize_report *report)
+                        sx_optimize_report *report, sx_meeting *meeting)
 {
-    sx_optimize_options options = sx_optimize_defaults();
+    sx_optimize_options options;
+    SX_TRY(sx_semantic_options(cx, request, &options));
     options.with_certificate = certify;
-    options.allow_reassociating = !request->no_reassociate;
-    options.allow_approximate = request->allow_approximate;
-    SX_TRY(split_names(cx, request->disabled_rules, &options.disabled, &options.disabled_count));
+    SX_TRY(sx_semantic_find(cx, request, graph, &options, device, better, report, meeting));
+    if (*better != NULL) {
+        return SX_OK;
+    }
     uint32_t stage = sx_stage_begin(cx, "saturate");
     SX_TRY(sx_optimize(cx, graph, device, &options, better, report));
     SX_TRY(sx_graph_check(cx, *better));
@@ -307,10 +288,8 @@ static void put_search(sx_image *image, const sx_optimize_report *report)
     }
 }
 
-static void put_report(sx_ctx *cx, sx_image *image, const sx_optimize_report *report)
+static void put_stages(sx_ctx *cx, sx_image *image)
 {
-    put_search(image, report);
-    put_rewrites(image, report);
     for (uint32_t i = 0; i < cx->stage_count; i++) {
         const sx_stage *stage = &cx->stage[i];
         sx_module_stage record = {
@@ -321,6 +300,17 @@ static void put_report(sx_ctx *cx, sx_image *image, const sx_optimize_report *re
             .elapsed_ns = stage->elapsed_ns};
         sx_buf_put(&image->stage, &record, sizeof(record));
     }
+}
+
+static void put_report(sx_ctx *cx, const sx_core_request *request, sx_image *image,
+                       const sx_optimize_report *report)
+{
+    put_search(image, report);
+    if (request->library != NULL && request->library->met) {
+        sx_semantic_report(request->library, image);
+    }
+    put_rewrites(image, report);
+    put_stages(cx, image);
 }
 
 static sx_code put_info(sx_ctx *cx, sx_image *image, const sx_core_request *request,
@@ -348,15 +338,23 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
     const sx_device *device;
     sx_graph *graph, *better, *bound;
     sx_optimize_report report;
+    sx_meeting meeting;
     SX_TRY(sx_device_find(cx, request->target, &device));
     SX_TRY(read_program(cx, request->ir, &graph));
     SX_TRY(sx_graph_bind(cx, graph, request->binding, request->binding_count,
                          &bound)); /* refuse early */
-    SX_TRY(optimise(cx, request, device, graph, false, &better, &report));
+    SX_TRY(optimise(cx, request, device, graph, false, &better, &report, &meeting));
+    bool done;
+    SX_TRY(put_info(cx, image, request, graph, device));
+    SX_TRY(sx_semantic_reuse(cx, request, graph, &meeting, image, &done));
+    image->info.input_cost_ns = report.cost_before_ns;
+    if (done) {
+        put_search(image, &report);
+        put_stages(cx, image);
+        return sx_buf_check(cx, &image->strings, "module strings");
+    }
     SX_TRY(sx_graph_bind(cx, better, request->binding, request->binding_count, &bound));
     SX_ASSERT(bound->node_count == better->node_count);
-    SX_TRY(put_info(cx, image, request, graph, device));
-    image->info.input_cost_ns = report.cost_before_ns;
     sx_pipe pipe = {.graph = bound,
                     .device = device,
                     .lanes = device->lanes,
@@ -371,7 +369,7 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
     sx_stage_end(cx, stage, "done", pipe.tensor_count);
     SX_TRY(sx_graph_print(cx, graph, &image->program));
     SX_TRY(sx_graph_print(cx, better, &image->optimized));
-    put_report(cx, image, &report);
+    put_report(cx, request, image, &report);
     return sx_buf_check(cx, &image->strings, "module strings");
 }
 
@@ -380,16 +378,17 @@ sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *i
     const sx_device *device;
     sx_graph *graph, *better;
     sx_optimize_report report;
+    sx_meeting meeting;
     SX_TRY(sx_device_find(cx, request->target, &device));
     SX_TRY(read_program(cx, request->ir, &graph));
-    SX_TRY(optimise(cx, request, device, graph, true, &better, &report));
+    SX_TRY(optimise(cx, request, device, graph, true, &better, &report, &meeting));
     SX_TRY(sx_optimize_certificate(cx, &report, &image->proof));
     SX_TRY(put_info(cx, image, request, graph, device));
     image->info.input_cost_ns = report.cost_before_ns;
     image->info.cost_ns = report.cost_after_ns;
     SX_TRY(sx_graph_print(cx, graph, &image->program));
     SX_TRY(sx_graph_print(cx, better, &image->optimized));
-    put_report(cx, image, &report);
+    put_report(cx, request, image, &report);
     return sx_buf_check(cx, &image->strings, "module strings");
 }
 

@@ -3,6 +3,8 @@
 #define SX_CORE_PIPELINE_H
 #include "core/core.h"
 #include "core/cost/cost.h"
+#include "core/egraph/meet.h"
+#include "core/egraph/optimize.h"
 #include "core/ir/fused.h"
 #include "core/loop/loop.h"
 #include "core/poly/poly.h"
@@ -32,6 +34,25 @@ typedef struct {
     sx_idmap made_map;
     sx_poly_memo *memo; /* polyhedral verdicts of this request */
 } sx_pipe;
+
+/* key.c: "reassociate=1 approximate=0 ..." */
+void sx_key_options(const sx_core_request *request, sx_buf *text);
+/* The same as sx_core_key for a program of which only the digest is known. */
+sx_code sx_key_of_program(sx_ctx *cx, const sx_key *program, const sx_core_request *request,
+                          sx_key *key, sx_span part[SX_PART_COUNT]);
+
+/* semantic.c: the request's library. Options of level 1 for this request. */
+sx_code sx_semantic_options(sx_ctx *cx, const sx_core_request *request,
+                            sx_optimize_options *options);
+/* Looks for `graph` (canonical) in the candidates; *better NULL: it met none. The report is that of a program that is one part. */
+sx_code sx_semantic_find(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph,
+                         const sx_optimize_options *options, const sx_device *device,
+                         sx_graph **better, sx_optimize_report *report, sx_meeting *meeting);
+/* The module of the candidate that was met, under the names of `graph`; *done false: there is none that fits. */
+sx_code sx_semantic_reuse(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph,
+                          const sx_meeting *meeting, sx_image *image, bool *done);
+/* One row of REWRITES: which stored program was met, by which rules. */
+void sx_semantic_report(const sx_core_library *library, sx_image *image);
 
 /* places.c */
 sx_code sx_pipe_add_tensor(sx_ctx *cx, sx_pipe *pipe, sx_span name, const sx_type *type,

@@ -440,8 +440,8 @@ sx_code sxr_verify(sx_ctx *cx, sx_span module, const sxr_verify_options *options
     return code;
 }
 
-sx_code sxr_compile_verified(sx_ctx *cx, const sx_core_request *request,
-                             const sxr_verify_options *options, sx_buf *module)
+static sx_code compile_once(sx_ctx *cx, const sx_core_request *request,
+                            const sxr_verify_options *options, sx_buf *module)
 {
     sx_image image;
     sx_image_init(&image);
@@ -453,5 +453,21 @@ sx_code sxr_compile_verified(sx_ctx *cx, const sx_core_request *request,
         code = sx_image_encode(cx, &image, module);
     }
     sx_image_fini(&image);
+    return code;
+}
+
+sx_code sxr_compile_verified(sx_ctx *cx, const sx_core_request *request,
+                             const sxr_verify_options *options, sx_buf *module)
+{
+    sx_code code = compile_once(cx, request, options, module);
+    sx_core_library *library = request->library;
+    if (code == SX_INTERNAL && library != NULL && library->met) {
+        /* what came of a stored program is not what it should be: from nothing, then */
+        sx_ctx_reset_error(cx);
+        sx_buf_clear(module);
+        library->candidate_count = 0;
+        library->met = library->reused = false;
+        return compile_once(cx, request, options, module);
+    }
     return code;
 }

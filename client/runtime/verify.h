@@ -35,7 +35,8 @@ sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, sx_module_chec
  * differs from the interpreter: such a module must not be handed out. */
 sx_code sxr_verify(sx_ctx *cx, sx_span module, const sxr_verify_options *options, sx_image *image);
 
-/* Compile, verify, encode with the verification record: what a worker does. */
+/* Compile, verify, encode with the verification record: what a worker does. A module taken over from a stored program is verified like
+ * a fresh one, its outputs against the program of this request; if that fails it is compiled from nothing. */
 sx_code sxr_compile_verified(sx_ctx *cx, const sx_core_request *request,
                              const sxr_verify_options *options, sx_buf *module);
 #endif

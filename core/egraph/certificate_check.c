@@ -357,6 +357,11 @@ static sx_code inner_step(checker *c, sx_ctx *scratch, uint32_t a, bool *found)
     uint32_t child[2 * SX_EG_ARITY_MAX];
     sx_attr attr;
     bool ok;
+    sx_op op = sx_tensors_op(&c->t, n);
+    if (c->rule == SX_RULE_FUSE_VIEW ? sx_op_info_of(op)->op_class != SX_OPCLASS_VIEW
+                                     : op != SX_OP_FUSED) {
+        return refuse(c, "what went inside is no view or no kernel");
+    }
     if (c->rule == SX_RULE_FUSE_VIEW) {
         uint32_t source = sx_eg_made_child(&c->t.eg, n, 0);
         uint32_t count = operands(c, c->node[0], SX_EG_NONE, child);

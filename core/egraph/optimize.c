@@ -5,6 +5,7 @@
 
 #include "core/egraph/certificate.h"
 #include "core/egraph/fuse.h"
+#include "core/egraph/library.h"
 
 sx_optimize_options sx_optimize_defaults(void)
 {
@@ -33,23 +34,23 @@ typedef struct {
     sx_fuse_pairs pairs;
 } optimizer;
 
-static sx_code choose_rules(optimizer *o)
+sx_code sx_optimize_rules(sx_ctx *cx, const sx_optimize_options *options, bool *enabled)
 {
     for (uint32_t r = 0; r < SX_RULE_COUNT; r++) {
         sx_rule_class rule_class = sx_rule_class_of(r);
-        o->enabled[r] = rule_class == SX_RULE_EXACT ||
-                        (rule_class == SX_RULE_REASSOCIATING && o->options->allow_reassociating) ||
-                        (rule_class == SX_RULE_APPROXIMATE && o->options->allow_approximate);
+        enabled[r] = rule_class == SX_RULE_EXACT ||
+                     (rule_class == SX_RULE_REASSOCIATING && options->allow_reassociating) ||
+                     (rule_class == SX_RULE_APPROXIMATE && options->allow_approximate);
     }
-    for (uint32_t i = 0; i < o->options->disabled_count; i++) {
+    for (uint32_t i = 0; i < options->disabled_count; i++) {
         uint32_t rule;
-        sx_span name = o->options->disabled[i];
+        sx_span name = options->disabled[i];
         if (!sx_rule_find(name, &rule)) {
-            return SX_FAIL(o->cx, SX_INPUT, "no rule is called '%.*s'",
+            return SX_FAIL(cx, SX_INPUT, "no rule is called '%.*s'",
                            name.len < SX_NAME_MAX ? (int)name.len : SX_NAME_MAX,
                            name.ptr != NULL ? (const char *)name.ptr : "");
         }
-        o->enabled[rule] = false;
+        enabled[rule] = false;
     }
     return SX_OK;
 }
@@ -412,6 +413,23 @@ static sx_code put_part(optimizer *o, sx_graph *out, sx_span certificate)
     return SX_OK;
 }
 
+/* The graph with the program extracted. Too large for its buffer: none. */
+static sx_code store(optimizer *o, const uint32_t *choice)
+{
+    sx_library_info info = {.cost_before_ns = o->report->cost_before_ns,
+                            .cost_after_ns = o->report->cost_after_ns};
+    SX_TRY(sx_graph_key(o->cx, o->in, &info.program));
+    sx_code code =
+        sx_library_store(o->cx, o->t, &o->set, o->in, o->input_node, choice, o->report->stop, &info,
+                         &o->options->snapshot_rules, o->options->snapshot);
+    if (code == SX_LIMIT) {
+        sx_ctx_reset_error(o->cx);
+        sx_buf_clear(o->options->snapshot);
+        return SX_OK;
+    }
+    return code;
+}
+
 sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *device,
                           const sx_optimize_options *options, sx_graph **out,
                           sx_optimize_report *report)
@@ -419,7 +437,7 @@ sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *devic
     *report = (sx_optimize_report){0};
     optimizer o = {.cx = cx, .in = in, .device = device, .options = options, .report = report};
     sx_extracted best;
-    SX_TRY(choose_rules(&o));
+    SX_TRY(sx_optimize_rules(cx, options, o.enabled));
     SX_TRY(import(&o));
     SX_TRY(saturate(&o));
     SX_TRY(fuse(&o));
@@ -437,6 +455,9 @@ sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *devic
     sx_span certificate = {NULL, 0};
     if (options->with_certificate) {
         SX_TRY(certify(&o, *out, output_node, &certificate));
+    }
+    if (options->snapshot != NULL) {
+        SX_TRY(store(&o, best.choice));
     }
     return put_part(&o, *out, certificate);
 }

@@ -16,7 +16,7 @@
 #include "core/egraph/proof.h"
 #include "core/ir/roll.h"
 
-typedef struct {
+typedef struct sx_optimize_options {
     bool allow_reassociating; /* default true */
     bool allow_approximate;   /* default false */
     const sx_span *disabled;  /* names of rules not to use */
@@ -26,6 +26,10 @@ typedef struct {
     bool with_proof;       /* default true */
     bool with_certificate; /* default false */
     bool whole;            /* default false: equal layers are worked on once */
+    sx_buf *
+        snapshot; /* where the e-graph goes (library.h), empty; NULL for none. Left empty where the program is cut into
+                              parts, or its snapshot would pass the buffer's limit */
+    sx_key snapshot_rules; /* digest it is stored under */
 } sx_optimize_options;
 sx_optimize_options sx_optimize_defaults(void);
 
@@ -77,6 +81,8 @@ sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *devic
  *   errors   SX_LIMIT the text is longer than the buffer may be */
 sx_code sx_optimize_certificate(sx_ctx *cx, const sx_optimize_report *report, sx_buf *text);
 
+/* Which rules the options allow, [SX_RULE_COUNT].  errors  SX_INPUT unknown rule name */
+sx_code sx_optimize_rules(sx_ctx *cx, const sx_optimize_options *options, bool *enabled);
 /* Estimated time of a program as it stands, each operation its outputs need a kernel. */
 sx_code sx_optimize_cost(sx_ctx *cx, const sx_graph *in, const sx_device *device, double *ns);
 #endif

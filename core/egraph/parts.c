@@ -80,6 +80,7 @@ static sx_code saturate_part(divider *d, const sx_graph *program, const sx_key *
         return d->cx->error.code;
     }
     options.limits = left_limits(d);
+    options.snapshot = NULL;
     options.extract_fuel = extract_fuel;
     SX_TRY(sx_optimize_whole(d->cx, program, d->device, &options, &better, one));
     add_report(d->report, one, d->part_count == 0);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "core/egraph/multi.h"
 #include "core/egraph/pattern.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -561,28 +562,87 @@ sx_code sx_snapshot_load(sx_ctx *cx, const sx_snapshot *snapshot, const sx_eg_an
     return sx_eg_restore_end(cx, eg);
 }
 
-/* What a rule matched has the form of its left side, as far as proofs follow it. */
-static sx_code check_matched(sx_ctx *cx, const sx_eg *eg, const sx_eg_ruleset *set, uint32_t index,
-                             const sx_eg_reason *reason, const uint32_t *node, uint32_t node_count)
+/* What a rule is said to have matched, walked as explanations walk it (explain.c): every step of theirs must find what it expects. */
+typedef struct {
+    const sx_eg *eg;
+    const sx_pattern *left;
+    const uint32_t *node;
+    uint32_t next, node_count;
+    uint32_t bound[SX_PATTERN_NAMES_MAX];
+} matched;
+
+static bool name_fits(matched *m, uint8_t name, uint32_t term)
 {
-    bool good = reason->rule < SX_EG_RULE_GIVEN && reason->node_first <= node_count &&
-                reason->node_count <= node_count - reason->node_first;
-    const sx_pattern *left = reason->rule < set->rule_count ? set->rule[reason->rule].left : NULL;
-    if (good && reason->node_count > 0) {
-        good = left != NULL && reason->node_count == left->bind_count;
-        for (uint32_t i = 0; good && i < left->step_count; i++) {
-            const sx_step *step = &left->step[i];
-            if (step->kind == SX_STEP_BIND) {
-                uint32_t n = node[reason->node_first + step->bind];
-                good = n < eg->node_count && (step->ops >> eg->node[n].op & 1) != 0 &&
-                       (step->any_arity ? eg->node[n].arity >= step->arity
-                                        : eg->node[n].arity == step->arity);
-            }
+    if (name == SX_PATTERN_NONE) {
+        return true;
+    }
+    if (m->bound[name] == SX_EG_NONE) {
+        m->bound[name] = term;
+    }
+    return sx_eg_find(m->eg, m->bound[name]) == sx_eg_find(m->eg, term);
+}
+
+static bool part_fits(matched *m, uint32_t index, uint32_t term)
+{
+    const sx_part *part = &m->left->part[index];
+    if (part->kind == SX_PART_VALUE) {
+        return true;
+    }
+    if (!name_fits(m, part->name, term)) {
+        return false;
+    }
+    if (part->kind == SX_PART_NAME) {
+        return true;
+    }
+    uint32_t n = m->next < m->node_count ? m->node[m->next++] : SX_EG_NONE;
+    if (n >= m->eg->node_count || sx_eg_find(m->eg, n) != sx_eg_find(m->eg, term)) {
+        return false;
+    }
+    const sx_eg_node *at = &m->eg->node[n];
+    if ((part->ops >> at->op & 1) == 0 || at->arity < part->arity) {
+        return false;
+    }
+    for (uint32_t k = 0; k < part->arity; k++) {
+        if (!part_fits(m, part->child[k], sx_eg_made_child(m->eg, n, k))) {
+            return false;
         }
     }
-    return good ? SX_OK
-                : SX_FAIL(cx, SX_CORRUPT, "reason %u: rule %u, %u matched nodes", index,
-                          reason->rule, reason->node_count);
+    return true;
+}
+
+static bool reason_fits(const sx_eg *eg, const sx_eg_ruleset *set, const sx_eg_reason *reason,
+                        const uint32_t *node, uint32_t node_count)
+{
+    if (reason->rule >= SX_EG_RULE_GIVEN || reason->node_first > node_count ||
+        reason->node_count > node_count - reason->node_first) {
+        return false;
+    }
+    matched m = {.eg = eg, .node = node + reason->node_first, .node_count = reason->node_count};
+    for (uint32_t i = 0; i < m.node_count; i++) {
+        if (m.node[i] >= eg->node_count) {
+            return false;
+        }
+    }
+    if (reason->rule >= set->rule_count) { /* a step of another pass: two nodes, perhaps a third */
+        return m.node_count == 2 || m.node_count == 3;
+    }
+    if (m.node_count == 0) {
+        return true;
+    }
+    m.left = set->rule[reason->rule].left;
+    uint32_t shared = sx_multi_shared(m.left);
+    uint32_t common = SX_EG_NONE;
+    while (m.next < m.node_count) { /* once, or once for each member of a bucket */
+        memset(m.bound, 0xFF, sizeof(m.bound));
+        if (shared < m.left->name_count) {
+            m.bound[shared] = common;
+        }
+        if (!part_fits(&m, m.left->root, m.node[m.next])) {
+            return false;
+        }
+        common = shared < m.left->name_count ? m.bound[shared] : SX_EG_NONE;
+    }
+    return true;
 }
 
 sx_code sx_snapshot_load_set(sx_ctx *cx, const sx_snapshot *snapshot, sx_eg *eg, sx_eg_ruleset *set)
@@ -618,17 +678,20 @@ sx_code sx_snapshot_load_set(sx_ctx *cx, const sx_snapshot *snapshot, sx_eg *eg,
         sx_eg_rule_set_position(eg, &set->rule[r], seen);
     }
     const sx_eg_reason *row = (const void *)reason.ptr;
-    const uint32_t *matched = (const void *)node.ptr;
+    const uint32_t *matched_node = (const void *)node.ptr;
     SX_TRY(sx_region_grow(cx, (void **)&set->reason, &set->reason_capacity, reason_count + 1,
                           sizeof(sx_eg_reason)));
     SX_TRY(sx_region_grow(cx, (void **)&set->reason_node, &set->reason_node_capacity,
                           node_count + 1, sizeof(uint32_t)));
     for (uint32_t i = 0; i < reason_count; i++) {
-        SX_TRY(check_matched(cx, eg, set, i, &row[i], matched, node_count));
+        if (!reason_fits(eg, set, &row[i], matched_node, node_count)) {
+            return SX_FAIL(cx, SX_CORRUPT, "reason %u: rule %u, %u matched nodes", i, row[i].rule,
+                           row[i].node_count);
+        }
         set->reason[i] = row[i];
     }
     if (node_count > 0) {
-        memcpy(set->reason_node, matched, node_count * sizeof(uint32_t));
+        memcpy(set->reason_node, matched_node, node_count * sizeof(uint32_t));
     }
     set->reason_count = reason_count;
     set->reason_node_count = node_count;

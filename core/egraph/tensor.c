@@ -168,11 +168,17 @@ static sx_code join_facts(sx_ctx *cx, void *self, void *into, const void *from, 
 
 /* ---- nodes ---- */
 
-sx_code sx_tensors_init(sx_ctx *cx, sx_tensors *t, const sx_graph *graph)
+void sx_tensors_begin(sx_tensors *t, const sx_graph *graph, sx_eg_analysis *analysis)
 {
     *t = (sx_tensors){
         .attrs = graph->attrs, .symbol = graph->symbol, .symbol_count = graph->symbol_count};
-    sx_eg_analysis analysis = {sizeof(sx_fact), t, make_fact, join_facts};
+    *analysis = (sx_eg_analysis){sizeof(sx_fact), t, make_fact, join_facts};
+}
+
+sx_code sx_tensors_init(sx_ctx *cx, sx_tensors *t, const sx_graph *graph)
+{
+    sx_eg_analysis analysis;
+    sx_tensors_begin(t, graph, &analysis);
     return sx_eg_init(cx, &t->eg, &analysis);
 }
 

@@ -32,6 +32,8 @@ typedef struct {
 
 /* An empty e-graph over the attributes and symbols of `graph`, which must outlive it. */
 sx_code sx_tensors_init(sx_ctx *cx, sx_tensors *t, const sx_graph *graph);
+/* All but the engine, and the analysis to give it: for a graph that is loaded (library.c). */
+void sx_tensors_begin(sx_tensors *t, const sx_graph *graph, sx_eg_analysis *analysis);
 /* Adds every node of `graph`; eg_node[i] is the e-node of node i. */
 sx_code sx_tensors_import(sx_ctx *cx, sx_tensors *t, const sx_graph *graph, uint32_t *eg_node);
 

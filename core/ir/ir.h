@@ -149,6 +149,10 @@ sx_code sx_attr_table_init(sx_ctx *cx, sx_attr_table *table);
 sx_code sx_attr_intern(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, sx_attr_id *id);
 uint64_t sx_attr_hash(const sx_attr *attr);
 bool sx_attr_equal(const sx_attr *a, const sx_attr *b);
+/* attr_bytes.c: as bytes that read back to an equal attribute. Reading moves `bytes` on and treats them as hostile: what the text parser
+ * refuses is SX_CORRUPT; whether the attribute fits an operation is sx_infer_type's question. Bytes and names point into the input. */
+void sx_attr_encode(const sx_attr *attr, sx_buf *to);
+sx_code sx_attr_decode(sx_ctx *cx, sx_span *bytes, uint32_t symbol_count, sx_attr *attr);
 static inline const sx_attr *sx_attr_get(const sx_attr_table *table, sx_attr_id id)
 {
     SX_ASSERT(id.i < table->count);

@@ -1,0 +1,387 @@
+/* semantic.c - programs that equal stored ones: where their e-graphs are kept, meeting one, taking over its extraction and its module. */
+#include <string.h>
+
+#include "core/pipeline.h"
+
+/* ---- options of level 1 ---- */
+
+/* "a,b": names of rules, one span each. */
+static sx_code split_names(sx_ctx *cx, sx_span text, const sx_span **names, uint32_t *count)
+{
+    sx_span *name = SX_NEW_ARRAY(cx, sx_span, text.len / 2 + 1);
+    if (name == NULL) {
+        return cx->error.code;
+    }
+    *count = 0;
+    size_t first = 0;
+    for (size_t i = 0; i <= text.len && text.len > 0; i++) {
+        if (i == text.len || text.ptr[i] == ',') {
+            if (i > first) {
+                name[(*count)++] = (sx_span){text.ptr + first, i - first};
+            }
+            first = i + 1;
+        }
+    }
+    *names = name;
+    return SX_OK;
+}
+
+/* What gives the numbers in an e-graph their meaning, and its extraction its worth. */
+static sx_key rules_of(const sx_core_request *request)
+{
+    sx_buf options;
+    sx_key rules = sx_rules_key();
+    sx_buf_init(&options, (size_t)1 << 20);
+    sx_key_options(request, &options);
+    const sx_span part[] = {{rules.byte, sizeof(rules.byte)},
+                            sx_buf_span(&options),
+                            request->target,
+                            sx_span_of(sx_core_toolchain())};
+    sx_key key = sx_key_of("e-graph rules", part, SX_COUNT(part));
+    sx_buf_fini(&options);
+    return key;
+}
+
+sx_code sx_semantic_options(sx_ctx *cx, const sx_core_request *request,
+                            sx_optimize_options *options)
+{
+    *options = sx_optimize_defaults();
+    options->allow_reassociating = !request->no_reassociate;
+    options->allow_approximate = request->allow_approximate;
+    if (request->library != NULL) {
+        options->snapshot = request->library->egraph;
+        options->snapshot_rules = rules_of(request);
+    }
+    return split_names(cx, request->disabled_rules, &options->disabled, &options->disabled_count);
+}
+
+/* ---- where e-graphs are kept ---- */
+
+sx_code sx_core_family(sx_ctx *cx, const sx_core_request *request, sx_key *family)
+{
+    sx_graph *graph, *canonical;
+    SX_TRY(sx_graph_parse(cx, request->ir, &graph));
+    SX_TRY(sx_graph_canon(cx, graph, &canonical));
+    bool known;
+    uint64_t value;
+    SX_TRY(sx_library_value(cx, canonical, SX_CORE_VALUE_STEPS, &known, &value));
+    sx_key rules = rules_of(request);
+    sx_buf types;
+    sx_buf_init(&types, SX_TEXT_BYTES_MAX);
+    sx_code code = sx_library_family(cx, canonical, &types);
+    if (code == SX_OK) {
+        const sx_span part[] = {{rules.byte, sizeof(rules.byte)},
+                                sx_buf_span(&types),
+                                {(const uint8_t *)&value, known ? sizeof(value) : 0}};
+        *family = sx_key_of("e-graph", part, SX_COUNT(part));
+    }
+    sx_buf_fini(&types);
+    return code;
+}
+
+sx_code sx_core_twin(sx_ctx *cx, const sx_core_request *request, sx_span egraph, sx_key *key)
+{
+    sx_key rules = rules_of(request);
+    sx_library_info info;
+    sx_span part[SX_PART_COUNT];
+    SX_TRY(sx_library_peek(cx, egraph, &rules, &info));
+    return sx_key_of_program(cx, &info.program, request, key, part);
+}
+
+/* ---- meeting ---- */
+
+static sx_code refuse(sx_ctx *cx, sx_core_library *library, uint32_t index)
+{
+    char *why = sx_alloc_text(cx, sx_span_of(cx->error.text));
+    library->refused |= 1u << index;
+    library->why = sx_span_of(why);
+    sx_ctx_reset_error(cx);
+    return SX_OK;
+}
+
+static sx_code try_candidate(sx_ctx *cx, sx_core_library *library, uint32_t index,
+                             const sx_key *rules, const sx_graph *graph, const bool *enabled,
+                             sx_meeting *meeting)
+{
+    sx_library_graph *stored = SX_NEW(cx, sx_library_graph);
+    if (stored == NULL) {
+        return cx->error.code;
+    }
+    *meeting = (sx_meeting){0};
+    sx_code code = sx_library_load(cx, library->candidate[index].egraph, rules, stored);
+    code = code == SX_OK ? sx_meet(cx, stored, graph, enabled, meeting) : code;
+    if (code == SX_CORRUPT || code == SX_ABSENT) {
+        meeting->met = false;
+        return refuse(cx, library, index);
+    }
+    return code;
+}
+
+/* What would be said of a program that was worked on. */
+static sx_code report_meeting(sx_ctx *cx, const sx_graph *graph, const sx_device *device,
+                              const sx_meeting *meeting, sx_optimize_report *report)
+{
+    sx_optimize_part *part = SX_NEW(cx, sx_optimize_part);
+    if (part == NULL) {
+        return cx->error.code;
+    }
+    *part = (sx_optimize_part){.program = graph,
+                               .better = meeting->better,
+                               .certificate = meeting->certificate,
+                               .use_count = 1,
+                               .rounds = meeting->rounds,
+                               .nodes = meeting->nodes,
+                               .classes = meeting->classes,
+                               .fuel = meeting->fuel};
+    *report = (sx_optimize_report){.rounds = meeting->rounds,
+                                   .nodes = meeting->nodes,
+                                   .classes = meeting->classes,
+                                   .fuel = meeting->fuel,
+                                   .part = part,
+                                   .part_count = 1};
+    SX_TRY(sx_optimize_cost(cx, graph, device, &report->cost_before_ns));
+    return sx_optimize_cost(cx, meeting->better, device, &report->cost_after_ns);
+}
+
+sx_code sx_semantic_find(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph,
+                         const sx_optimize_options *options, const sx_device *device,
+                         sx_graph **better, sx_optimize_report *report, sx_meeting *meeting)
+{
+    sx_core_library *library = request->library;
+    bool enabled[SX_RULE_COUNT];
+    *better = NULL;
+    *meeting = (sx_meeting){0};
+    if (library == NULL || library->candidate_count == 0) {
+        return SX_OK;
+    }
+    SX_ASSERT(library->candidate_count <= SX_CORE_CANDIDATES_MAX);
+    SX_TRY(sx_optimize_rules(cx, options, enabled));
+    uint32_t stage = sx_stage_begin(cx, "meet");
+    for (uint32_t i = 0; i < library->candidate_count && !library->met; i++) {
+        SX_TRY(try_candidate(cx, library, i, &options->snapshot_rules, graph, enabled, meeting));
+        if (meeting->met) {
+            SX_TRY(sx_graph_check(cx, meeting->better));
+            SX_TRY(report_meeting(cx, graph, device, meeting, report));
+            *better = meeting->better;
+            library->met = true;
+            library->which = i;
+            library->rules = meeting->rules;
+        }
+    }
+    sx_stage_end(cx, stage, library->met ? "met" : "not met", meeting->inserted);
+    return SX_OK;
+}
+
+void sx_semantic_report(const sx_core_library *library, sx_image *image)
+{
+    char key[SX_KEY_TEXT_SIZE];
+    sx_buf *strings = &image->strings;
+    SX_ASSERT(library->met);
+    sx_key_print(&library->candidate[library->which].key, key);
+    sx_span rules = library->rules.len > 0 ? library->rules : SX_SPAN_LITERAL("same terms");
+    sx_module_rewrite record = {.rule = sx_module_put_text(strings, rules)};
+    record.before = sx_module_put_text(strings, SX_SPAN_LITERAL("this program"));
+    record.after.offset = (uint32_t)strings->len;
+    sx_buf_print(strings, "stored program %s%s", key, library->reused ? ", its module" : "");
+    record.after.size = (uint32_t)strings->len - record.after.offset;
+    sx_buf_put(&image->rewrite, &record, sizeof(record));
+}
+
+/* ---- the module of the stored program under other names ---- */
+
+typedef struct {
+    sx_ctx *cx;
+    const sx_module *module;
+    const sx_graph *graph;
+    const sx_meeting *meeting;
+    const sx_graph *stored; /* OPTIMIZED of the module */
+    sx_image *image;
+    uint32_t strings; /* where the strings of the module begin in the image's */
+    uint32_t *number; /* new number of each tensor */
+    sx_module_text *name;
+} reuser;
+
+static sx_module_text moved(const reuser *r, sx_module_text text)
+{
+    return (sx_module_text){text.offset + r->strings, text.size};
+}
+
+/* The text of `graph` into `text`. */
+static sx_code print_graph(sx_ctx *cx, const sx_graph *graph, sx_buf *text)
+{
+    SX_TRY(sx_graph_print(cx, graph, text));
+    return sx_buf_check(cx, text, "program");
+}
+
+/* Is the program that the module was compiled from the extraction that was certified? Its text goes into the image. */
+static sx_code same_program(reuser *r, bool *same)
+{
+    sx_graph *stored, *renamed;
+    sx_span text = {(const uint8_t *)r->module->optimized, (size_t)r->module->optimized_count};
+    SX_TRY(sx_graph_parse(r->cx, text, &stored));
+    *same = false;
+    if (stored->output_count != r->graph->output_count) {
+        return SX_OK;
+    }
+    SX_TRY(sx_graph_rename(r->cx, stored, r->graph, r->meeting->parameter_of, r->meeting->output_of,
+                           &renamed));
+    r->stored = stored;
+    sx_buf other;
+    sx_buf_init(&other, r->image->optimized.limit);
+    sx_code code = print_graph(r->cx, renamed, &r->image->optimized);
+    code = code == SX_OK ? print_graph(r->cx, r->meeting->better, &other) : code;
+    *same = code == SX_OK && sx_span_equal(sx_buf_span(&r->image->optimized), sx_buf_span(&other));
+    sx_buf_fini(&other);
+    return code;
+}
+
+/* The k-th tensor of the parameters takes the k-th parameter of the program. *fits false: there are not as many. */
+static bool number_parameters(reuser *r)
+{
+    const sx_module *module = r->module;
+    uint32_t count = 0;
+    uint32_t *at = SX_NEW_ARRAY(r->cx, uint32_t, (size_t)module->tensor_count + 1);
+    if (at == NULL) {
+        return false;
+    }
+    for (uint32_t t = 0; t < module->tensor_count; t++) {
+        r->number[t] = t;
+        bool parameter = module->tensor[t].place == SX_TENSOR_INPUT ||
+                         module->tensor[t].place == SX_TENSOR_WEIGHT;
+        if (parameter) {
+            at[count++] = t;
+        }
+    }
+    uint32_t k = 0;
+    for (uint32_t i = 0; i < r->graph->node_count; i++) {
+        const sx_node *node = &r->graph->node[i];
+        if (node->op != SX_OP_PARAMETER) {
+            continue;
+        }
+        if (k == count || r->meeting->parameter_of[k] >= count) {
+            return false;
+        }
+        uint32_t from = at[r->meeting->parameter_of[k]];
+        r->number[from] = at[k];
+        r->name[from] = sx_module_put_text(&r->image->strings, sx_graph_attr(r->graph, node)->name);
+        k++;
+    }
+    return k == count;
+}
+
+/* Outputs keep their tensors: one to one, or the module does not serve. */
+static bool name_outputs(reuser *r)
+{
+    const sx_module *module = r->module;
+    for (uint32_t i = 0; i < r->graph->output_count; i++) {
+        sx_span stored = r->stored->output[r->meeting->output_of[i]].name;
+        uint32_t t = 0;
+        while (t < module->tensor_count &&
+               (module->tensor[t].place != SX_TENSOR_OUTPUT || r->name[t].size > 0 ||
+                !sx_span_equal(sx_module_string(module, module->tensor[t].name), stored))) {
+            t++;
+        }
+        if (t == module->tensor_count) {
+            return false;
+        }
+        r->name[t] = sx_module_put_text(&r->image->strings, r->graph->output[i].name);
+    }
+    return true;
+}
+
+static sx_code put_tables(reuser *r)
+{
+    const sx_module *module = r->module;
+    sx_image *image = r->image;
+    sx_module_tensor *tensor =
+        (void *)sx_buf_room(&image->tensor, (size_t)module->tensor_count * sizeof(*tensor));
+    SX_TRY(sx_buf_check(r->cx, &image->tensor, "tensors"));
+    for (uint32_t t = 0; t < module->tensor_count; t++) {
+        sx_module_tensor *to = &tensor[r->number[t]];
+        *to = module->tensor[t];
+        to->name = r->name[t].size > 0 ? r->name[t] : moved(r, to->name);
+    }
+    for (uint32_t k = 0; k < module->kernel_count; k++) {
+        sx_module_kernel kernel = module->kernel[k];
+        kernel.name = moved(r, kernel.name);
+        kernel.what = moved(r, kernel.what);
+        kernel.plan = moved(r, kernel.plan);
+        kernel.poly = moved(r, kernel.poly);
+        sx_buf_put(&image->kernel, &kernel, sizeof(kernel));
+    }
+    for (uint32_t i = 0; i < module->arg_count; i++) {
+        sx_buf_put_u32(&image->arg, r->number[module->arg[i]]);
+    }
+    for (uint32_t i = 0; i < module->rewrite_count; i++) {
+        const sx_module_rewrite *row = &module->rewrite[i];
+        sx_module_rewrite rewrite = {moved(r, row->rule), moved(r, row->before),
+                                     moved(r, row->after)};
+        sx_buf_put(&image->rewrite, &rewrite, sizeof(rewrite));
+    }
+    sx_buf_put(&image->part, module->part, (size_t)module->part_count * sizeof(*module->part));
+    sx_buf_put(&image->launch, module->launch,
+               (size_t)module->launch_count * sizeof(*module->launch));
+    sx_buf_put(&image->code, module->code, (size_t)module->code_count);
+    sx_buf_put(&image->constants, module->constants, (size_t)module->constants_count);
+    const sx_module_info *info = module->info;
+    image->info.arena_bytes = info->arena_bytes;
+    image->info.persistent_bytes = info->persistent_bytes;
+    image->info.workspace_bytes = info->workspace_bytes;
+    image->info.flops = info->flops;
+    image->info.cost_ns = info->cost_ns;
+    image->info.floor_ns = info->floor_ns;
+    return SX_OK;
+}
+
+static sx_code reuse(reuser *r, bool *done)
+{
+    const sx_module *module = r->module;
+    bool same;
+    r->number = SX_NEW_ARRAY(r->cx, uint32_t, (size_t)module->tensor_count + 1);
+    r->name = SX_NEW_ARRAY(r->cx, sx_module_text, (size_t)module->tensor_count + 1);
+    if (r->number == NULL || r->name == NULL) {
+        return r->cx->error.code;
+    }
+    SX_TRY(same_program(r, &same));
+    *done = same && number_parameters(r) && name_outputs(r);
+    if (!*done) {
+        sx_buf_clear(&r->image->optimized);
+        return SX_OK;
+    }
+    r->strings = (uint32_t)r->image->strings.len;
+    sx_buf_put(&r->image->strings, module->strings, (size_t)module->strings_count);
+    SX_TRY(sx_graph_print(r->cx, r->graph, &r->image->program));
+    return put_tables(r);
+}
+
+sx_code sx_semantic_reuse(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph,
+                          const sx_meeting *meeting, sx_image *image, bool *done)
+{
+    sx_core_library *library = request->library;
+    sx_module module = {0};
+    *done = false;
+    if (!meeting->met || library->candidate[library->which].module.len == 0) {
+        return SX_OK;
+    }
+    uint32_t stage = sx_stage_begin(cx, "reuse");
+    sx_span bytes = library->candidate[library->which].module;
+    sx_code code = sx_module_decode(cx, bytes, true, &module);
+    if (code == SX_OK && module.weights_count == 0) {
+        reuser r = {
+            .cx = cx, .module = &module, .graph = graph, .meeting = meeting, .image = image};
+        library->reused = true;
+        sx_semantic_report(library, image);
+        code = reuse(&r, done);
+        library->reused = *done;
+        if (!*done) {
+            sx_buf_clear(&image->rewrite);
+        }
+    }
+    if (code == SX_CORRUPT || code == SX_INPUT) { /* no module of ours: it is compiled instead */
+        sx_ctx_reset_error(cx);
+        *done = false;
+        code = SX_OK;
+    }
+    sx_stage_end(cx, stage, *done ? "done" : "no module", module.kernel_count);
+    return code;
+}
