@@ -18,7 +18,7 @@
 #include "core/base/base.h"
 #include "core/ir/ir.h"
 
-#define SX_ONNX_OPSET_MIN 7
+#define SX_ONNX_OPSET_MIN 1
 #define SX_ONNX_OPSET_MAX 28
 #define SX_ONNX_CONSTANT_BYTES_MAX 1024
 #define SX_ONNX_SYMBOL_HIGH \

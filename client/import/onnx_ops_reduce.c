@@ -335,26 +335,6 @@ static sx_code want_channels(sx_ox *im, sx_node_id x, uint32_t first, uint32_t l
     return SX_OK;
 }
 
-sx_code sx_ox_batch_norm(sx_ox *im)
-{
-    double epsilon;
-    int64_t training;
-    SX_TRY(sx_ox_attr_float(im, "epsilon", 1e-5, &epsilon));
-    SX_TRY(sx_ox_attr_int(im, "training_mode", 0, &training));
-    (void)sx_ox_attr(im, "momentum"); /* of training */
-    if (training != 0) {
-        return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "training mode");
-    }
-    sx_node_id x = sx_ox_in(im, 0);
-    SX_TRY(want_channels(im, x, 1, 4));
-    sx_node_id variance = sx_ox_with(im, SX_OP_ADD, sx_ox_in(im, 4), epsilon);
-    sx_node_id factor =
-        sx_ox_bin(im, SX_OP_DIVIDE, sx_ox_in(im, 1), sx_ox_un(im, SX_OP_SQRT, variance));
-    sx_node_id out = sx_ox_bin(im, SX_OP_SUBTRACT, x, per_channel(im, sx_ox_in(im, 3), x));
-    out = sx_ox_bin(im, SX_OP_MULTIPLY, out, per_channel(im, factor, x));
-    return sx_ox_set(im, 0, sx_ox_bin(im, SX_OP_ADD, out, per_channel(im, sx_ox_in(im, 2), x)));
-}
-
 /* y = normal * scale + bias, scale and bias (inputs 1 and 2) along dimension 1. */
 static sx_node_id scale_channels(sx_ox *im, sx_node_id normal)
 {

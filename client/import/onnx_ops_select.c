@@ -612,6 +612,18 @@ static int64_t pad_source(pad_mode mode, int64_t i, int64_t extent)
     return at < extent ? at : period - at;
 }
 
+static sx_node_id pad_constant(sx_ox *im, sx_node_id x, uint32_t axis, int64_t before,
+                               int64_t after, sx_node_id fill)
+{
+    uint32_t rank = sx_ox_type(im, x)->rank;
+    sx_attr attr = {.present = sx_op_info_of(SX_OP_PAD)->attrs};
+    attr.low.count = attr.high.count = attr.interior.count = rank;
+    attr.low.v[axis] = before;
+    attr.high.v[axis] = after;
+    sx_node_id input[2] = {x, fill};
+    return sx_ox_add(im, SX_OP_PAD, &attr, input, 2);
+}
+
 static sx_node_id pad_axis(sx_ox *im, sx_node_id x, uint32_t axis, int64_t before, int64_t after,
                            pad_mode mode, sx_node_id fill)
 {
@@ -622,18 +634,7 @@ static sx_node_id pad_axis(sx_ox *im, sx_node_id x, uint32_t axis, int64_t befor
     int64_t extent = type.dim[axis].scale;
     int64_t total;
     if (mode == PAD_CONSTANT) {
-        sx_node_id part[3];
-        uint32_t count = 0;
-        type.dim[axis] = sx_dim_of(before);
-        if (before > 0) {
-            part[count++] = sx_ox_broadcast(im, fill, &type);
-        }
-        part[count++] = x;
-        type.dim[axis] = sx_dim_of(after);
-        if (after > 0) {
-            part[count++] = sx_ox_broadcast(im, fill, &type);
-        }
-        return sx_ox_concat(im, part, count, axis);
+        return pad_constant(im, x, axis, before, after, fill);
     }
     if (!sx_dim_is_constant(type.dim[axis]) || !sx_add_i64(before, after, &total) ||
         !sx_add_i64(total, extent, &total) || total > SX_OX_KNOWN_MAX) {

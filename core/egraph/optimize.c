@@ -145,7 +145,7 @@ static sx_code node_cost(optimizer *o, uint32_t n, bool foresee, uint64_t *cost)
     double bytes = 0;
     if (op == SX_OP_FUSED) {
         SX_TRY(layout_bytes(o, n, sx_tensors_attr(t, n), &bytes));
-    } else if (op == SX_OP_DOT_GENERAL) {
+    } else if (op == SX_OP_DOT_GENERAL || op == SX_OP_CONVOLUTION) {
         sx_ctx scratch;
         sx_attr lifted;
         sx_ctx_init(&scratch, SCRATCH_BYTES);

@@ -128,7 +128,7 @@ static void check_text(const char *name, const char *text, uint32_t axis)
     free(r.output);
 }
 
-static const char *const models[] = {"mlp", "encoder"};
+static const char *const models[] = {"mlp", "encoder", "cnn"};
 START_TEST(test_models)
 {
     sx_ctx cx;
@@ -257,7 +257,7 @@ int main(void)
     Suite *suite = suite_create("e2e.bits");
     TCase *cases = tcase_create("bits");
     tcase_set_timeout(cases, 60);
-    tcase_add_loop_test(cases, test_models, 0, 2);
+    tcase_add_loop_test(cases, test_models, 0, (int)SX_COUNT(models));
     tcase_add_loop_test(cases, test_small, 0, (int)SX_COUNT(list));
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);

@@ -28,7 +28,8 @@ static void count_kernels(const sx_module *module, uint32_t run[SX_MODULE_KERNEL
 }
 
 /* No kernel that only moves elements, and none that is not part of the plan of its model. */
-static void check_fusion(const sx_module *module, uint32_t contractions, uint32_t rows)
+static void check_fusion(const sx_module *module, uint32_t contractions, uint32_t rows,
+                         uint32_t pads)
 {
     uint32_t run[SX_MODULE_KERNEL_KIND_COUNT], once[SX_MODULE_KERNEL_KIND_COUNT];
     count_kernels(module, run, once);
@@ -44,7 +45,7 @@ static void check_fusion(const sx_module *module, uint32_t contractions, uint32_
     ck_assert_uint_eq(run[SX_MODULE_CONTRACTION], contractions);
     ck_assert_uint_eq(run[SX_MODULE_ROW], rows);
     ck_assert_uint_eq(run[SX_MODULE_MAP], 0);
-    ck_assert_uint_eq(run[SX_MODULE_COPY], 0);
+    ck_assert_uint_eq(run[SX_MODULE_COPY], pads);
     ck_assert_uint_eq(once[SX_MODULE_CONTRACTION] + once[SX_MODULE_ROW] + once[SX_MODULE_COPY], 0);
 }
 
@@ -65,7 +66,7 @@ static void check_record(const sx_module *module, uint32_t kernels)
 }
 
 static void check_model(const char *name, const char *target, int64_t batch, uint32_t contractions,
-                        uint32_t rows)
+                        uint32_t rows, uint32_t pads)
 {
     if (!sx_test_can_run(target)) {
         return;
@@ -79,7 +80,7 @@ static void check_model(const char *name, const char *target, int64_t batch, uin
     sxr_program *program;
     sxr_options options = {.threads = 2};
     ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&module), &options, &program));
-    check_fusion(sxr_module(program), contractions, rows);
+    check_fusion(sxr_module(program), contractions, rows, pads);
     check_record(sxr_module(program), contractions + rows);
     ck_sx_ok(&cx, sx_test_model_bind(&cx, name, program, 11));
     ck_sx_ok(&cx, sxr_run(&cx, program, NULL));
@@ -96,13 +97,20 @@ static void check_model(const char *name, const char *target, int64_t batch, uin
 
 START_TEST(test_mlp)
 {
-    check_model("mlp", targets[_i % 2], batches[_i / 2], 3, 1);
+    check_model("mlp", targets[_i % 2], batches[_i / 2], 3, 1, 0);
 }
 END_TEST
 
 START_TEST(test_encoder)
 {
-    check_model("encoder", targets[_i % 2], batches[_i / 2], 8, 4);
+    check_model("encoder", targets[_i % 2], batches[_i / 2], 8, 4, 0);
+}
+END_TEST
+
+/* Every convolution with its batch_norm, Relu and residual is one kernel; what pads its input is another. */
+START_TEST(test_cnn)
+{
+    check_model("cnn", targets[_i % 2], batches[_i / 2], 7, 2, 6);
 }
 END_TEST
 
@@ -112,6 +120,7 @@ int main(void)
     TCase *cases = tcase_create("models");
     tcase_add_loop_test(cases, test_mlp, 0, 8);
     tcase_add_loop_test(cases, test_encoder, 0, 8);
+    tcase_add_loop_test(cases, test_cnn, 0, 8);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

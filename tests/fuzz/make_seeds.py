@@ -68,6 +68,8 @@ def onnx_seeds():
     write("fuzz_onnx", "mlp.onnx", models.make_mlp()[1])
     models.WIDTH, models.HEADS, models.SEQUENCE, models.HIDDEN = 8, 2, 4, 8
     write("fuzz_onnx", "encoder.onnx", models.make_encoder()[1])
+    models.CNN_SIDE = 4
+    write("fuzz_onnx", "cnn.onnx", models.make_cnn()[1])
     for op, inputs, attributes in (("Conv", ["x", "w"], {}), ("Slice", ["x", "a", "b"], {}), ("Gather", ["x", "a"], {"axis": 1}),
                                    ("Concat", ["x", "x"], {"axis": 0}), ("Softmax", ["x"], {"axis": -1}),
                                    ("Transpose", ["x"], {"perm": [1, 0]}), ("ReduceSum", ["x", "a"], {"keepdims": 0}),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes the two models of this folder, byte for byte the same on every machine.
+"""Makes the models of this folder, byte for byte the same on every machine.
 
-  make_models.py               writes mlp.onnx and encoder.onnx (Python standard library only)
+  make_models.py               writes mlp.onnx, encoder.onnx and cnn.onnx (Python standard library only)
   make_models.py --check       makes them again in memory and compares the bytes; with numpy also the expected outputs
   make_models.py --reference   writes *.expected.npy: outputs computed in float64 by numpy, not by this project
 
@@ -221,11 +221,81 @@ def make_encoder():
     return m, m.finish([("x", dims)], [("y", dims)])
 
 
+CNN_SIDE, CNN_INPUT = 32, 3
+
+
+def conv(m, x, name, k, n, window, norm=True, **attributes):
+    """Convolution without bias, then batch normalisation."""
+    groups = attributes.get("group", 1)
+    w = m.random(f"{name}.weight", [n, k // groups, window, window], math.sqrt(6.0 / (k // groups * window * window)))
+    x = m.node("Conv", [x, w], f"{name}.conv", kernel_shape=[window, window], pads=[window // 2] * 4, **attributes)
+    if not norm:
+        return x
+    scale = m.random(f"{name}.norm.weight", [n], 0.25, 1.0)
+    bias = m.random(f"{name}.norm.bias", [n], 0.1)
+    mean = m.random(f"{name}.norm.mean", [n], 0.1)
+    variance = m.random(f"{name}.norm.variance", [n], 0.5, 1.0)
+    return m.node("BatchNormalization", [x, scale, bias, mean, variance], f"{name}.norm", epsilon=EPSILON)
+
+
+def make_cnn():
+    m = Model("cnn", 3)
+    x = m.node("Relu", [conv(m, "x", "stem", CNN_INPUT, 16, 3, strides=[1, 1])], "stem.relu")
+    x = m.node("MaxPool", [x], "stem.pool", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    y = m.node("Relu", [conv(m, x, "block1.a", 16, 16, 3)], "block1.relu")
+    y = conv(m, y, "block1.b", 16, 16, 3)
+    x = m.node("Relu", [m.node("Add", [y, x], "block1.sum")], "block1")
+    x = m.node("Relu", [conv(m, x, "block2.a", 16, 32, 3, strides=[2, 2])], "block2.relu")
+    x = conv(m, x, "block2.depth", 32, 32, 3, norm=False, group=32)
+    x = m.node("Relu", [conv(m, x, "block2.point", 32, 32, 1)], "block2")
+    x = m.node("GlobalAveragePool", [x], "pool")
+    x = m.node("Flatten", [x], "flat", axis=1)
+    w = m.random("head.weight", [10, 32], math.sqrt(6.0 / 32))
+    b = m.random("head.bias", [10], 0.1)
+    m.node("Gemm", [x, w, b], "y", transB=1)
+    return m, m.finish([("x", ["batch", CNN_INPUT, CNN_SIDE, CNN_SIDE])], [("y", ["batch", 10])])
+
+
 # ---- outputs by a second implementation: float64, numpy ----
 
+def cnn_reference(np, w):
+    def windows(x, size, stride, fill):
+        """[n, c, y, x] -> the padded tensor shifted by each place of the window, one after the other."""
+        pad = size // 2
+        x = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)), constant_values=fill)
+        side = (x.shape[2] - size) // stride + 1
+        for i in range(size):
+            for j in range(size):
+                yield i, j, x[:, :, i:i + (side - 1) * stride + 1:stride, j:j + (side - 1) * stride + 1:stride]
+
+    def conv(x, name, stride=1, depthwise=False, norm=True):
+        k = w[name + ".weight"]
+        form = "nchw,c->nchw" if depthwise else "nchw,oc->nohw"
+        x = sum(np.einsum(form, part, k[:, 0, i, j] if depthwise else k[:, :, i, j])
+                for i, j, part in windows(x, k.shape[2], stride, 0.0))
+        if not norm:
+            return x
+        scale, bias, mean, variance = (w[f"{name}.norm.{p}"][:, None, None] for p in ("weight", "bias", "mean", "variance"))
+        return (x - mean) / np.sqrt(variance + float(np.float32(EPSILON))) * scale + bias  # the attribute is f32
+
+    def relu(x):
+        return np.maximum(x, 0)
+
+    x = np.array(Rng(INPUT_SEED).uniform(2 * CNN_INPUT * CNN_SIDE ** 2)).reshape(2, CNN_INPUT, CNN_SIDE, CNN_SIDE)
+    x = relu(conv(x, "stem"))
+    x = np.max([part for _, _, part in windows(x, 3, 2, -np.inf)], axis=0)
+    x = relu(conv(relu(conv(x, "block1.a")), "block1.b") + x)
+    x = conv(relu(conv(x, "block2.a", 2)), "block2.depth", depthwise=True, norm=False)
+    x = relu(conv(x, "block2.point")).mean((2, 3))
+    return (x @ w["head.weight"].T + w["head.bias"]).ravel()
+
+
 def reference(np, name, model):
-    """Output for batch 3 (mlp) or 2 (encoder) of inputs Rng(INPUT_SEED); of the encoder every 97th element."""
+    """Output for batch 3 (mlp) or 2 (cnn, encoder) of inputs Rng(INPUT_SEED); of the encoder every 97th element."""
     w = {k: np.frombuffer(raw, "<f4").reshape(dims).astype(np.float64) for k, (dims, raw) in model.weights.items()}
+
+    if name == "cnn":
+        return cnn_reference(np, w)
 
     def norm(x, n):
         centred = x - x.mean(-1, keepdims=True)
@@ -266,7 +336,7 @@ def main():
         if options.reference:
             sys.exit("make_models: --reference needs numpy")
     failed = False
-    for name, make in (("mlp", make_mlp), ("encoder", make_encoder)):
+    for name, make in (("mlp", make_mlp), ("encoder", make_encoder), ("cnn", make_cnn)):
         model, data = make()
         path = os.path.join(HERE, name + ".onnx")
         expected = os.path.join(HERE, name + ".expected.npy")

@@ -172,11 +172,31 @@ static void unknown_operator(onnx_make *m)
     make_node(m, "Frobnicate", "x", "y");
 }
 
-static void convolution(onnx_make *m)
+static void kernel_too_long(onnx_make *m)
 {
     x_to_y(m, "1,1,5,5");
-    make_input(m, "w", F, "1,1,3,3");
+    make_input(m, "w", F, "1,1,3,7");
     make_node(m, "Conv", "x,w", "y");
+}
+
+static void kernel_too_flat(onnx_make *m)
+{
+    x_to_y(m, "1,1,5,5");
+    make_input(m, "w", F, "1,1,3");
+    make_node(m, "Conv", "x,w", "y");
+}
+
+static void pool_without_kernel(onnx_make *m)
+{
+    x_to_y(m, "1,1,5,5");
+    make_node(m, "MaxPool", "x", "y");
+}
+
+static void pool_of_a_symbol(onnx_make *m)
+{
+    x_to_y(m, "1,1,side");
+    make_attr_ints(m, "kernel_shape", "3");
+    make_node(m, "AveragePool", "x", "y");
 }
 
 static void operator_too_new(onnx_make *m)
@@ -356,11 +376,14 @@ static const struct {
     {rank_nine, 13, SX_LIMIT, "'x': rank over 8"},
     {unknown_operator, 13, SX_UNIMPLEMENTED,
      "node 0 'here' (Frobnicate, opset 13): operator Frobnicate is not supported"},
-    {convolution, 13, SX_UNIMPLEMENTED, "(Conv, opset 13): operator Conv is not supported"},
+    {kernel_too_long, 13, SX_INPUT, "axis 3: the window covers 7 elements, the padded extent is 5"},
+    {kernel_too_flat, 13, SX_INPUT, "weights of rank 3 for an input of rank 4, from 3 to 5"},
+    {pool_without_kernel, 13, SX_INPUT, "(MaxPool, opset 13): attribute kernel_shape is missing"},
+    {pool_of_a_symbol, 13, SX_UNIMPLEMENTED, "axis 2: windows of 3 by 1 on extent side"},
     {operator_too_new, 13, SX_UNIMPLEMENTED,
      "(Gelu, opset 13): operator Gelu is not supported at this opset"},
-    {cycle, 6, SX_UNIMPLEMENTED, "opset 6, 7 to 28 supported"},
-    {cycle, 99, SX_UNIMPLEMENTED, "opset 99, 7 to 28 supported"},
+    {cycle, -1, SX_UNIMPLEMENTED, "opset -1, 1 to 28 supported"},
+    {cycle, 99, SX_UNIMPLEMENTED, "opset 99, 1 to 28 supported"},
     {foreign_domain, 13, SX_UNIMPLEMENTED, "operator of the domain 'com.example'"},
     {unknown_attribute, 13, SX_UNIMPLEMENTED, "attribute 'sideways' is not supported"},
     {wrong_attribute_type, 13, SX_INPUT, "attribute 'axis' is of type 3, 2 wanted"},

@@ -113,6 +113,16 @@ START_TEST(test_mlp)
 }
 END_TEST
 
+START_TEST(test_cnn)
+{
+    double exact = largest_error(MODELS "cnn.onnx", MODELS "cnn.expected.npy", 2, 1, SX_EVAL_F64);
+    double typed = largest_error(MODELS "cnn.onnx", MODELS "cnn.expected.npy", 2, 1, SX_EVAL_TYPED);
+    printf("cnn: largest error %.3g in f64, %.3g in f32\n", exact, typed);
+    ck_assert_double_lt(exact, 1e-12);
+    ck_assert_double_lt(typed, 1e-5);
+}
+END_TEST
+
 START_TEST(test_encoder)
 {
     double exact =
@@ -219,6 +229,7 @@ int main(void)
     TCase *tcase = tcase_create("models");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, test_mlp);
+    tcase_add_test(tcase, test_cnn);
     tcase_add_test(tcase, test_encoder);
     tcase_add_test(tcase, test_encoder_structure);
     tcase_add_test(tcase, test_interval_option);
