@@ -493,7 +493,7 @@ static sx_code same_interface(checker *c, const sx_graph *a, const sx_graph *b)
 
 static sx_code read_step(checker *c)
 {
-    sx_span line;
+    sx_span line = {0};
     SX_TRY(sx_proof_line(c->reader, &line));
     if (!sx_rule_find(sx_proof_word(&line), &c->rule)) {
         return SX_FAIL(c->cx, SX_INPUT, "certificate: step %u names no rule", c->number);

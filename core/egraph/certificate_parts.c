@@ -49,7 +49,7 @@ bool sx_proof_number(sx_span *line, uint64_t max, uint64_t *number)
 
 sx_code sx_proof_count(sx_proof_reader *r, const char *name, uint64_t max, uint32_t *count)
 {
-    sx_span line;
+    sx_span line = {0};
     uint64_t number;
     SX_TRY(sx_proof_line(r, &line));
     if (!sx_span_is(sx_proof_word(&line), name) || !sx_proof_number(&line, max, &number) ||
@@ -199,7 +199,7 @@ static sx_code assemble(sx_proof_reader *r, const part *parts, uint32_t part_cou
 {
     assembler a = {.reader = r, .part = parts, .part_count = part_count, .from = from};
     uint32_t count;
-    sx_span line;
+    sx_span line = {0};
     SX_TRY(start(&a));
     SX_TRY(sx_proof_count(r, "uses", SX_CERTIFICATE_STEPS_MAX, &count));
     a.use = SX_NEW_ARRAY(r->cx, used, count + 1);
@@ -274,7 +274,7 @@ static sx_code read_part(sx_proof_reader *r, part *parts, uint32_t index,
                          sx_certificate *certificate)
 {
     sx_graph *graph[2] = {NULL, NULL};
-    sx_span line;
+    sx_span line = {0};
     SX_TRY(sx_proof_line(r, &line));
     sx_span kind = line;
     if (!sx_span_is(sx_proof_word(&kind), "part")) {
@@ -319,7 +319,7 @@ static sx_code read_parts(sx_proof_reader *r, sx_certificate *certificate)
 sx_code sx_certificate_check(sx_ctx *cx, sx_span text, sx_certificate *certificate)
 {
     sx_proof_reader reader = {cx, text.ptr, text.ptr + text.len};
-    sx_span line;
+    sx_span line = {0};
     *certificate = (sx_certificate){0};
     SX_TRY(sx_proof_line(&reader, &line));
     if (!sx_span_is(line, "symplex-proof 1")) {

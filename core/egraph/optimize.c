@@ -218,15 +218,49 @@ static sx_code all_costs(optimizer *o, bool foresee, uint64_t **cost)
     return SX_OK;
 }
 
+/* Nodes whose cost is the same: operation, attribute, and what is known of the children. */
+static bool same_cost(const void *self, uint32_t id, const void *probe)
+{
+    const sx_tensors *t = self;
+    uint32_t n = *(const uint32_t *)probe;
+    bool same = t->eg.node[id].op == t->eg.node[n].op &&
+                t->eg.node[id].attr == t->eg.node[n].attr &&
+                t->eg.node[id].arity == t->eg.node[n].arity;
+    for (uint32_t k = 0; same && k < t->eg.node[n].arity; k++) {
+        const sx_fact *a = sx_tensors_fact(t, sx_eg_child(&t->eg, id, k));
+        const sx_fact *b = sx_tensors_fact(t, sx_eg_child(&t->eg, n, k));
+        same = a->type == b->type && a->is_weight == b->is_weight;
+    }
+    return same;
+}
+
+/* Costs of single kernels, each computed once for all nodes like it (a deep program has few kinds). */
+static sx_code known_cost(optimizer *o, sx_idmap *map, uint64_t *known, uint32_t n, uint64_t *cost)
+{
+    const sx_eg_node *node = &o->t->eg.node[n];
+    uint64_t hash =
+        sx_hash64((sx_span){(const uint8_t *)&node->attr, sizeof(node->attr)}, node->op);
+    uint32_t twin = sx_idmap_find(map, hash, same_cost, o->t, &n);
+    if (twin == SX_IDMAP_NONE) {
+        SX_TRY(node_cost(o, n, false, &known[n]));
+        SX_TRY(sx_idmap_put(o->cx, map, hash, n));
+        twin = n;
+    }
+    *cost = known[twin];
+    return SX_OK;
+}
+
 /* The input as it stands: every operation its outputs need, each a kernel. */
 static sx_code cost_before(optimizer *o)
 {
     const sx_eg *eg = &o->t->eg;
     uint32_t *choice = SX_NEW_ARRAY(o->cx, uint32_t, eg->node_count);
+    uint64_t *known = SX_NEW_ARRAY(o->cx, uint64_t, eg->node_count);
+    sx_idmap map = {0};
     sx_walker walker;
     uint64_t total;
     SX_TRY(sx_walker_init(o->cx, eg, &walker));
-    if (choice == NULL) {
+    if (choice == NULL || known == NULL) {
         return o->cx->error.code;
     }
     for (uint32_t c = 0; c < eg->node_count; c++) {
@@ -237,7 +271,7 @@ static sx_code cost_before(optimizer *o)
     uint64_t sum = 0;
     for (uint32_t i = 0; i < walker.order_count; i++) {
         uint64_t cost;
-        SX_TRY(node_cost(o, walker.order[i], false, &cost));
+        SX_TRY(known_cost(o, &map, known, walker.order[i], &cost));
         sum += cost < SX_COST_MAX - sum ? cost : SX_COST_MAX - sum;
     }
     o->report->cost_before_ns = (double)sum / 1000;

@@ -285,15 +285,16 @@ static void count_uses(divider *d)
     }
 }
 
-/* Operations without a kernel of their own: what must be taken instead may cost more than their estimate. */
-static bool has_attention(const sx_graph *graph)
+/* Operations without a kernel of their own (some of them always): what must be taken instead may cost more than their estimate. */
+static bool lacks_kernels(const sx_graph *graph)
 {
-    bool found = false;
+    const uint64_t lacking = UINT64_C(1) << SX_OP_ATTENTION | UINT64_C(1) << SX_OP_ONLINE_DOT |
+                             UINT64_C(1) << SX_OP_CONVOLUTION | UINT64_C(1) << SX_OP_REDUCE_WINDOW;
+    uint64_t ops = 0;
     for (uint32_t i = 0; i < graph->node_count; i++) {
-        found =
-            found || graph->node[i].op == SX_OP_ATTENTION || graph->node[i].op == SX_OP_ONLINE_DOT;
+        ops |= UINT64_C(1) << graph->node[i].op;
     }
-    return found;
+    return (ops & lacking) != 0;
 }
 
 sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
@@ -319,7 +320,7 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
     SX_TRY(sx_optimize_cost(cx, in, device, &report->cost_before_ns));
     SX_TRY(sx_optimize_cost(cx, whole, device, &report->cost_after_ns));
     /* values that were shared across layers may have been computed in each: never worse than the input */
-    if (report->cost_after_ns > report->cost_before_ns && !has_attention(in)) {
+    if (report->cost_after_ns > report->cost_before_ns && !lacks_kernels(in)) {
         return sx_optimize_whole(cx, in, device, options, out, report);
     }
     report->part = d.part;

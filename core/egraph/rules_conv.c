@@ -49,6 +49,7 @@ sx_code sx_rule_conv_padding(sx_rewrite *rw)
         return SX_OK;
     }
     uint32_t spatial = attr.stride.count;
+    SX_ASSERT(spatial <= SX_RANK_MAX - 2);
     sx_ints low = sx_ints_of(spatial + 2, 0);
     sx_ints high = low;
     memcpy(&low.v[2], attr.low.v, spatial * sizeof(int64_t));
