@@ -77,10 +77,11 @@ static sx_code cut(sx_rewrite *rw, uint32_t x, uint32_t axis, int64_t start, int
     return sx_rewrite_add(rw, SX_OP_SLICE, &attr, &x, 1, node);
 }
 
-/* ---- contractions that share an operand ---- */
+/* ---- contractions or convolutions that share an operand ---- */
 
 typedef struct {
     sx_rewrite *rw;
+    sx_op op; /* dot_general or convolution */
     sx_attr attr;
     bool left_shared;
     uint32_t shared;
@@ -115,34 +116,50 @@ static sx_code with_free_dim(sx_rewrite *rw, const sx_ints *batch, const sx_ints
     return sx_rewrite_reshape(rw, x, &type, node);
 }
 
-/* What may be joined: not what is a concatenation already (its parts are members themselves), and nothing of a contraction that
- * runs once at load. Neither is needed for the equality. */
+/* What need not be joined, though the equality would hold: what is a concatenation already (its parts are members themselves); a
+ * contraction that runs once at load; one with the weight on the left whose twin with the weight on the right stands beside it. */
+static bool is_useless(const merger *g, uint32_t x)
+{
+    const sx_rewrite *rw = g->rw;
+    const sx_tensors *t = sx_rewrite_tensors(rw);
+    bool left = is_weight(t, g->left_shared ? g->shared : x);
+    bool right = is_weight(t, g->left_shared ? x : g->shared);
+    bool has_twin = has_op(t, rw->node[0], SX_OP_TRANSPOSE);
+    return has_op(t, x, SX_OP_CONCATENATE) || (left && right) || (left && has_twin);
+}
+
 static sx_code find_parts(merger *g, part *list, uint32_t *count)
 {
     sx_rewrite *rw = g->rw;
-    const sx_tensors *t = sx_rewrite_tensors(rw);
     *count = 0;
     for (uint32_t i = 0; i < rw->bucket->count; i++) {
         sx_rewrite_turn(rw, i);
         uint32_t x = rw->var[g->left_shared ? 1 : 0];
-        bool useless =
-            has_op(t, x, SX_OP_CONCATENATE) || (is_weight(t, g->shared) && is_weight(t, x));
-        if (useless && !rw->unguarded) {
+        if (!rw->unguarded && is_useless(g, x)) {
             continue;
         }
         part *p = &list[*count];
         p->member = i;
         p->taken = false;
-        SX_TRY(with_free_dim(rw, batch_of(g), contract_of(g), x, &p->whole));
+        p->whole = x;
+        if (g->op == SX_OP_DOT_GENERAL) {
+            SX_TRY(with_free_dim(rw, batch_of(g), contract_of(g), x, &p->whole));
+        }
         *count += p->whole != SX_EG_NONE ? 1 : 0;
     }
     return SX_OK;
 }
 
-/* Joins along dimension `axis`, if the joined operands leave it free. */
+/* Joins along dimension `axis`, if the joined operands leave it free: of a convolution the images, or the output channels where they
+ * all read the same input channels. */
 static bool set_axis(merger *g, const sx_type *type, uint32_t axis)
 {
     uint32_t before = 0;
+    if (g->op == SX_OP_CONVOLUTION) {
+        g->axis = 0;
+        g->result_axis = g->left_shared ? 1 : 0;
+        return axis == 0 && (!g->left_shared || g->attr.groups == 1);
+    }
     if (is_listed(batch_of(g), axis) || is_listed(contract_of(g), axis)) {
         return false;
     }
@@ -198,7 +215,7 @@ static sx_code merge_run(merger *g, const part *const *run, uint32_t count)
     SX_TRY(sx_rewrite_run(rw, member, count));
     SX_TRY(join(rw, g->axis, class_, count, &joined));
     uint32_t child[2] = {g->left_shared ? g->shared : joined, g->left_shared ? joined : g->shared};
-    SX_TRY(sx_rewrite_add(rw, SX_OP_DOT_GENERAL, &g->attr, child, 2, &merged));
+    SX_TRY(sx_rewrite_add(rw, g->op, &g->attr, child, 2, &merged));
     int64_t start = 0;
     for (uint32_t i = 0; i < count && merged != SX_EG_NONE; i++) {
         int64_t extent = sx_rewrite_type(rw, class_[i])->dim[g->axis].scale;
@@ -248,7 +265,7 @@ static sx_code merge_group(merger *g, part *list, uint32_t count, uint32_t first
     for (uint32_t i = 0; i + 1 < length; i += RUN_MAX) {
         SX_TRY(merge_run(g, &run[i], length - i < RUN_MAX ? length - i : RUN_MAX));
     }
-    for (uint32_t i = 0; length > 2 && i + 1 < length && i < PAIRS_MAX; i++) {
+    for (uint32_t i = 0; length > 3 && i + 1 < length && i < PAIRS_MAX; i++) {
         SX_TRY(merge_run(g, &run[i], 2));
     }
     return SX_OK;
@@ -275,13 +292,14 @@ static sx_code merge_all(merger *g, const part *list, uint32_t count)
     return SX_OK;
 }
 
-static sx_code merge_dots(sx_rewrite *rw, bool left_shared)
+static sx_code merge_members(sx_rewrite *rw, bool left_shared)
 {
     part *list = SX_NEW_ARRAY(rw->cx, part, rw->bucket->count);
     if (list == NULL) {
         return rw->cx->error.code;
     }
     merger g = {.rw = rw, .attr = sx_rewrite_attr(rw, 0), .left_shared = left_shared};
+    g.op = sx_tensors_op(sx_rewrite_tensors(rw), rw->node[0]);
     g.shared = rw->var[left_shared ? 0 : 1];
     uint32_t count;
     uint32_t first;
@@ -295,16 +313,16 @@ static sx_code merge_dots(sx_rewrite *rw, bool left_shared)
     return SX_OK;
 }
 
-/* x W1, x W2, .. are the column blocks of x [W1 W2 ..] */
-sx_code sx_rule_dot_merge_right(sx_rewrite *rw)
+/* x W1, x W2, .. are the column blocks of x [W1 W2 ..]; convolutions: the output channels of one input */
+sx_code sx_rule_merge_right(sx_rewrite *rw)
 {
-    return merge_dots(rw, true);
+    return merge_members(rw, true);
 }
 
-/* A1 x, A2 x, .. are the row blocks of [A1; A2; ..] x */
-sx_code sx_rule_dot_merge_left(sx_rewrite *rw)
+/* A1 x, A2 x, .. are the row blocks of [A1; A2; ..] x; convolutions: the images under one set of kernels */
+sx_code sx_rule_merge_left(sx_rewrite *rw)
 {
-    return merge_dots(rw, false);
+    return merge_members(rw, false);
 }
 
 /* ---- all parts of a value, each under the same elementwise operation: the operation on the whole ---- */

@@ -252,16 +252,11 @@ static bool has_two_readers(search *s, uint32_t class_)
     return false;
 }
 
-/* A class outside the program that several classes of it could read (one contraction instead of many) is taken in, and each of
- * them turns to the node that reads it, unless that loses: for one alone it would not pay. */
-static sx_code try_together(search *s, uint32_t class_, bool *taken)
+/* A class is taken in as it is picked now; each class of the program that could read it turns to the node that does, unless that
+ * loses. Kept if all in all the program gets cheaper. */
+static sx_code take_in(search *s, uint32_t class_, bool *taken)
 {
     uint32_t count = 0;
-    *taken = false;
-    if (s->position[class_] != SX_XT_NONE || s->best->choice[class_] == SX_XT_NONE ||
-        !has_two_readers(s, class_)) {
-        return SX_OK;
-    }
     change_readers(s, class_, true);
     for (uint32_t k = s->reader_first[class_]; k < s->reader_first[class_ + 1]; k++) {
         uint32_t n = s->reader[k];
@@ -286,6 +281,30 @@ static sx_code try_together(search *s, uint32_t class_, bool *taken)
     while (!*taken && count-- > 0) {
         rechoose(s, s->turned[count], s->before[count]);
     }
+    return SX_OK;
+}
+
+#define TAKEN_MAX 8u /* nodes tried for one class */
+
+/* A class outside the program that several classes of it could read (one contraction instead of many): for one alone it would not
+ * pay. Its cheapest node may be the one that puts those very classes together again, so each is tried. */
+static sx_code try_together(search *s, uint32_t class_, bool *taken)
+{
+    uint32_t old = s->best->choice[class_];
+    *taken = false;
+    if (s->position[class_] != SX_XT_NONE || old == SX_XT_NONE || !has_two_readers(s, class_)) {
+        return SX_OK;
+    }
+    uint32_t tried = 0;
+    uint32_t end = s->p->node_first[class_ + 1];
+    for (uint32_t n = s->p->node_first[class_]; n < end && tried < TAKEN_MAX && !*taken; n++) {
+        if (usable(s, n) && !would_cycle(s, class_, n)) {
+            s->best->choice[class_] = n;
+            SX_TRY(take_in(s, class_, taken));
+            tried++;
+        }
+    }
+    s->best->choice[class_] = *taken ? s->best->choice[class_] : old;
     return SX_OK;
 }
 

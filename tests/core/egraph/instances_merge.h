@@ -129,4 +129,202 @@ static inline sx_code make_parts_repeated(generator *g, sx_node_id *id)
 {
     return generate_parts(g, true, false, id);
 }
+
+/* Convolutions of one attribute: with the input shared and outputs of their own, or the kernels shared and images of their own. */
+static inline sx_code generate_shared_convolutions(generator *g, bool left_shared, sx_node_id *id)
+{
+    sx_type type = draw_type(g, 0);
+    sx_attr attr = {0};
+    sx_type input[2];
+    sx_node_id child[2];
+    type.rank = 3 + draw(g, 2);
+    for (uint32_t d = 0; d < type.rank; d++) {
+        type.dim[d] = sx_dim_of(1 + draw(g, 3));
+    }
+    SX_TRY(before_convolution(g, &type, &attr, input));
+    uint32_t own = left_shared ? 1 : 0;
+    if (left_shared && attr.groups != 1) {
+        return GIVE_UP;
+    }
+    SX_TRY(fresh_parameter(g, &input[1 - own], &child[1 - own]));
+    for (uint32_t count = 2 + draw(g, 2); count > 0; count--) {
+        sx_type member = input[own];
+        member.dim[0] = sx_dim_of(draw_extent(g));
+        SX_TRY(fresh_parameter(g, &member, &child[own]));
+        SX_TRY(sx_graph_add(g->cx, g->graph, SX_OP_CONVOLUTION, &attr, child, 2, id));
+    }
+    return SX_OK;
+}
+
+static inline sx_code make_convolutions_left(generator *g, sx_node_id *id)
+{
+    return generate_shared_convolutions(g, true, id);
+}
+
+static inline sx_code make_convolutions_right(generator *g, sx_node_id *id)
+{
+    return generate_shared_convolutions(g, false, id);
+}
+
+/* Parameters one behind the other along dimension `axis`, together of this type. */
+static inline sx_code generate_joined(generator *g, const sx_type *type, int64_t axis,
+                                      sx_node_id *id)
+{
+    sx_node_id part[8];
+    uint32_t count = 0;
+    sx_attr attr = {.present = SX_A(axis), .axis = axis};
+    for (int64_t at = 0; at < type->dim[axis].scale;) {
+        int64_t left = type->dim[axis].scale - at;
+        sx_type piece = *type;
+        piece.dim[axis] = sx_dim_of(1 + (int64_t)draw(g, (uint32_t)(left > 1 ? left - 1 : 1)));
+        SX_TRY(fresh_parameter(g, &piece, &part[count++]));
+        at += piece.dim[axis].scale;
+    }
+    return sx_graph_add(g->cx, g->graph, SX_OP_CONCATENATE, &attr, part, count, id);
+}
+
+/* A contraction whose operand `k` is a concatenation, along a summed dimension or a free one. */
+static inline sx_code generate_joined_dot(generator *g, uint32_t k, bool summed, sx_node_id *id)
+{
+    sx_type type = draw_type(g, 4);
+    sx_attr attr = {0};
+    sx_type input[2];
+    sx_node_id child[2];
+    if (type.dtype == SX_BOOL) {
+        return GIVE_UP;
+    }
+    SX_TRY(before_dot(g, &type, &attr, input));
+    const sx_ints *contract = k == 0 ? &attr.lhs_contract : &attr.rhs_contract;
+    const sx_ints *batch = k == 0 ? &attr.lhs_batch : &attr.rhs_batch;
+    int64_t axis = draw(g, input[k].rank);
+    bool is_summed = false;
+    for (uint32_t i = 0; i < contract->count; i++) {
+        is_summed = is_summed || contract->v[i] == axis;
+    }
+    for (uint32_t i = 0; i < batch->count; i++) {
+        if (batch->v[i] == axis) {
+            return GIVE_UP;
+        }
+    }
+    if (is_summed != summed) {
+        return GIVE_UP;
+    }
+    SX_TRY(generate_joined(g, &input[k], axis, &child[k]));
+    SX_TRY(fresh_parameter(g, &input[1 - k], &child[1 - k]));
+    return sx_graph_add(g->cx, g->graph, SX_OP_DOT_GENERAL, &attr, child, 2, id);
+}
+
+static inline sx_code make_dot_joined_right(generator *g, sx_node_id *id)
+{
+    return generate_joined_dot(g, 1, false, id);
+}
+
+static inline sx_code make_dot_joined_left(generator *g, sx_node_id *id)
+{
+    return generate_joined_dot(g, 0, false, id);
+}
+
+static inline sx_code make_dot_summed_right(generator *g, sx_node_id *id)
+{
+    return generate_joined_dot(g, 1, true, id);
+}
+
+static inline sx_code make_dot_summed_left(generator *g, sx_node_id *id)
+{
+    return generate_joined_dot(g, 0, true, id);
+}
+
+/* Contractions one behind the other: along a batch dimension, or along a free one with the other operand shared. */
+static inline sx_code make_joined_dots(generator *g, sx_node_id *id)
+{
+    sx_type type = draw_type(g, 4);
+    sx_attr attr = {0};
+    sx_attr join = {.present = SX_A(axis)};
+    sx_type input[2];
+    sx_node_id child[2];
+    sx_node_id part[3];
+    if (type.dtype == SX_BOOL || type.rank == 0) {
+        return GIVE_UP;
+    }
+    SX_TRY(before_dot(g, &type, &attr, input));
+    uint32_t own = draw(g, 3); /* 2: both */
+    uint32_t left_free = input[0].rank - attr.lhs_batch.count - attr.lhs_contract.count;
+    uint32_t first[4] = {0, attr.lhs_batch.count, attr.lhs_batch.count + left_free, type.rank};
+    uint32_t range = own == 2 ? 0 : own + 1;
+    if (first[range + 1] == first[range]) {
+        return GIVE_UP;
+    }
+    join.axis = first[range] + draw(g, first[range + 1] - first[range]);
+    SX_TRY(fresh_parameter(g, &input[0], &child[0]));
+    SX_TRY(fresh_parameter(g, &input[1], &child[1]));
+    uint32_t count = 1 + draw(g, 3);
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t k = 0; k < 2; k++) {
+            if (own == k || own == 2) {
+                SX_TRY(fresh_parameter(g, &input[k], &child[k]));
+            }
+        }
+        SX_TRY(sx_graph_add(g->cx, g->graph, SX_OP_DOT_GENERAL, &attr, child, 2, &part[i]));
+    }
+    return sx_graph_add(g->cx, g->graph, SX_OP_CONCATENATE, &join, part, count, id);
+}
+
+/* The sum of two operations `op` whose operands differ in one summed extent: parts of one value, times weights. */
+static inline sx_code generate_sum(generator *g, sx_op op, const sx_attr *attr, sx_type input[2],
+                                   const int64_t axis[2], sx_node_id *id)
+{
+    sx_node_id result[2];
+    sx_node_id whole;
+    int64_t extents[2] = {draw_extent(g), draw_extent(g)};
+    int64_t start = draw(g, 2);
+    input[0].dim[axis[0]] = sx_dim_of(start + extents[0] + extents[1]);
+    SX_TRY(fresh_parameter(g, &input[0], &whole));
+    for (uint32_t i = 0; i < 2; i++) {
+        sx_node_id child[2];
+        char name[16];
+        int64_t extent = extents[i];
+        sx_attr slice = {.present = SX_A(start) | SX_A(limit) | SX_A(stride)};
+        slice.start.count = slice.limit.count = slice.stride.count = input[0].rank;
+        for (uint32_t d = 0; d < input[0].rank; d++) {
+            slice.limit.v[d] = input[0].dim[d].scale;
+            slice.stride.v[d] = 1;
+        }
+        slice.start.v[axis[0]] = start;
+        slice.limit.v[axis[0]] = start += extent;
+        input[1].dim[axis[1]] = sx_dim_of(extent);
+        SX_TRY(sx_graph_add(g->cx, g->graph, SX_OP_SLICE, &slice, &whole, 1, &child[0]));
+        (void)snprintf(name, sizeof(name), "p%u", g->parameters++);
+        SX_TRY(sx_build_parameter(g->cx, g->graph, name, true, &input[1], &child[1]));
+        SX_TRY(sx_graph_add(g->cx, g->graph, op, attr, child, 2, &result[i]));
+    }
+    return sx_build_binary(g->cx, g->graph, SX_OP_ADD, result[0], result[1], id);
+}
+
+static inline sx_code make_dot_sum(generator *g, sx_node_id *id)
+{
+    sx_type type = draw_type(g, 4);
+    sx_attr attr = {0};
+    sx_type input[2];
+    if (type.dtype == SX_BOOL) {
+        return GIVE_UP;
+    }
+    SX_TRY(before_dot(g, &type, &attr, input));
+    uint32_t i = draw(g, attr.lhs_contract.count);
+    int64_t axis[2] = {attr.lhs_contract.v[i], attr.rhs_contract.v[i]};
+    return generate_sum(g, SX_OP_DOT_GENERAL, &attr, input, axis, id);
+}
+
+static inline sx_code make_convolution_sum(generator *g, sx_node_id *id)
+{
+    static const int64_t axis[2] = {1, 1};
+    sx_type type = draw_type(g, 0);
+    sx_attr attr = {0};
+    sx_type input[2];
+    type.rank = 3 + draw(g, 2);
+    for (uint32_t d = 0; d < type.rank; d++) {
+        type.dim[d] = sx_dim_of(1 + draw(g, 3));
+    }
+    SX_TRY(before_convolution(g, &type, &attr, input));
+    return attr.groups == 1 ? generate_sum(g, SX_OP_CONVOLUTION, &attr, input, axis, id) : GIVE_UP;
+}
 #endif

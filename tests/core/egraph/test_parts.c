@@ -147,8 +147,10 @@ START_TEST(test_same_as_flat)
         check_parameters(in, out);
         check_equal(in, out, 77 + layers);
         check_equal(flat, out, 78 + layers);
-        /* projections of one encoder output in several layers merge only where one part holds them all */
-        double allowed = cost * (options.encoder_layers > 0 ? 1.05 : 1 + 1e-9);
+        /* Projections of one encoder output in several layers merge only where one part holds them all; where parts of a merged
+         * value are outputs as well, local search ends at different places. */
+        bool near = options.encoder_layers > 0 || options.caches;
+        double allowed = cost * (near ? 1.05 : 1 + 1e-9);
         ck_assert_msg(report.cost_after_ns <= allowed,
                       "%u layers of kind %d: %.3f ns rolled, %.3f flat", layers, _i,
                       report.cost_after_ns, cost);
