@@ -105,6 +105,10 @@ static sx_code report(sxc_cli *cli, const char *schema, const char *path, size_t
     char key[SX_KEY_TEXT_SIZE], bytes[32], total[32], cost[32];
     sx_key_print(&info->key, key);
     bool hit = strcmp(info->tier, "ram") == 0 || strcmp(info->tier, "disk") == 0;
+    char met[SX_KEY_TEXT_SIZE] = "";
+    if (info->met) {
+        sx_key_print(&info->met_key, met);
+    }
     if (cli->json) {
         sx_buf json;
         sx_buf_init(&json, 65536);
@@ -114,6 +118,8 @@ static sx_code report(sxc_cli *cli, const char *schema, const char *path, size_t
         sxc_json_text(&json, "key", sx_span_of(key));
         sxc_json_bool(&json, "hit", hit);
         sxc_json_text(&json, "tier", sx_span_of(info->tier));
+        sxc_json_text(&json, "met", sx_span_of(met));
+        sxc_json_text(&json, "rules", sx_span_of(info->rules));
         sxc_json_int(&json, "cost_us", (int64_t)info->cost_us);
         sxc_json_int(&json, "total_us", (int64_t)info->total_us);
         sxc_json_end(&json);
@@ -125,7 +131,10 @@ static sx_code report(sxc_cli *cli, const char *schema, const char *path, size_t
     sxc_human_ns((double)info->total_us * 1e3, total);
     sxc_human_ns((double)info->cost_us * 1e3, cost);
     (void)fprintf(stderr, "%s: %s, key %.12s, ", path, bytes, key);
-    if (hit) {
+    if (info->met) {
+        (void)fprintf(stderr, "equal to the stored program %.12s (%s), in %s\n", met,
+                      info->rules[0] != '\0' ? info->rules : "the same terms", total);
+    } else if (hit) {
         (void)fprintf(stderr, "from the cache (%s) in %s; compiling had taken %s\n", info->tier,
                       total, cost);
     } else {

@@ -83,6 +83,16 @@ static sx_code take(call *c, sx_span bytes, sx_span tier, int64_t cost_us)
 
 /* ---- through the daemon ---- */
 
+static void take_met(call *c, const sx_key *met, sx_span rules)
+{
+    c->info->met = true;
+    c->info->met_key = *met;
+    size_t size = sizeof(c->info->rules) - 1;
+    size_t len = rules.len < size ? rules.len : size;
+    (void)snprintf(c->info->rules, sizeof(c->info->rules), "%.*s", (int)len,
+                   len > 0 ? (const char *)rules.ptr : "");
+}
+
 /* A small call with the key alone: a hit needs no program. SX_ABSENT on a miss. */
 static sx_code probe(call *c)
 {
@@ -127,6 +137,9 @@ static sx_code submit(call *c)
         const sx_wait_result *wait = reply;
         report_events(c, wait, &seq);
         if (SX_HAS(wait, wait_result, module)) {
+            if (SX_HAS(wait, wait_result, met)) {
+                take_met(c, &wait->met, wait->rules);
+            }
             return take(c, wait->module, SX_SPAN_LITERAL("none"), wait->cost_us);
         }
     }
@@ -149,6 +162,9 @@ static sx_code optimize_remote(call *c)
     const void *reply;
     SX_TRY(sxc_call(c->cx, c->connection, SX_METHOD_OPTIMIZE, &c->args, OPTIMIZE_MS, &reply));
     const sx_optimize_result *done = reply;
+    if (SX_HAS(done, optimize_result, met)) {
+        take_met(c, &done->met, done->rules);
+    }
     return take(c, done->module, done->tier, done->cost_us);
 }
 

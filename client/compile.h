@@ -26,6 +26,10 @@ typedef struct {
     uint64_t cost_us;  /* what compiling took, then or now */
     uint64_t total_us; /* what this call took */
     sx_key key;
+    bool met;       /* a semantic hit: the program was found equal to a stored one */
+    sx_key met_key; /* which */
+    char rules
+        [1024]; /* by which rules, separated by commas, cut at the end; empty: the same terms */
 } sxc_compile_info;
 
 /* The highest ISA level of this processor as a target name; "x86-64-v3" where it has neither. */

@@ -106,19 +106,37 @@ static sx_code core_key(sx_ctx *cx, const sx_compile_args *args, sxd_key *key)
     return SX_OK;
 }
 
-static sx_code core_compile(sx_ctx *cx, const sx_compile_args *args, sx_buf *module)
+static sx_code core_compile(sx_ctx *cx, const sx_compile_args *args, sx_core_library *library,
+                            sx_buf *module)
 {
     sxr_verify_options verify = SXR_VERIFY_DEFAULT;
     sx_core_request request;
     SX_TRY(read_request(cx, args, &request));
+    request.library = library;
     return sxr_compile_verified(cx, &request, &verify, module);
 }
 
-static sx_code core_optimize(sx_ctx *cx, const sx_compile_args *args, sx_buf *module)
+static sx_code core_optimize(sx_ctx *cx, const sx_compile_args *args, sx_core_library *library,
+                             sx_buf *module)
 {
     sx_core_request request;
     SX_TRY(read_request(cx, args, &request));
+    request.library = library;
     return sx_core_optimize_module(cx, &request, module);
+}
+
+static sx_code core_family(sx_ctx *cx, const sx_compile_args *args, sx_key *family)
+{
+    sx_core_request request;
+    SX_TRY(read_request(cx, args, &request));
+    return sx_core_family(cx, &request, family);
+}
+
+static sx_code core_twin(sx_ctx *cx, const sx_compile_args *args, sx_span egraph, sx_key *key)
+{
+    sx_core_request request;
+    SX_TRY(read_request(cx, args, &request));
+    return sx_core_twin(cx, &request, egraph, key);
 }
 
 static sx_code core_check(sx_ctx *cx, sx_span bytes)
@@ -133,5 +151,7 @@ const sxd_backend sxd_backend_core = {
     .key = core_key,
     .compile = core_compile,
     .optimize = core_optimize,
+    .family = core_family,
+    .twin = core_twin,
     .check = core_check,
 };

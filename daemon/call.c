@@ -219,6 +219,11 @@ static void serve_status(sxd_call *call)
 }
 
 /* ---- cache ---- */
+static const char *kind_name(uint32_t kind)
+{
+    return kind == SXD_KIND_MODULE ? "module" : kind == SXD_KIND_EGRAPH ? "egraph" : "text";
+}
+
 static sx_entry_row entry_row(const sx_cache_info *info)
 {
     return (sx_entry_row){
@@ -229,7 +234,7 @@ static sx_entry_row entry_row(const sx_cache_info *info)
         .created_ms = (int64_t)(info->created_us / 1000),
         .used_ms = (int64_t)(info->last_used_us / 1000),
         .hits = (int64_t)info->hits,
-        .kind = sx_span_of(info->kind == SXD_KIND_MODULE ? "module" : "text"),
+        .kind = sx_span_of(kind_name(info->kind)),
         .tier = sx_span_of(info->tier == SX_TIER_RAM ? "ram" : "disk"),
         .uid = info->ns,
         .pinned = info->pinned,

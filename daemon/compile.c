@@ -196,7 +196,8 @@ static bool refuse_miss(sxd_call *call, const sx_key *slot, compile_mode mode, b
     return false;
 }
 
-static void start_or_join(sxd_call *call, const sx_key *slot, compile_mode mode)
+static void start_or_join(sxd_call *call, const sx_key *slot, compile_mode mode,
+                          const sxd_candidates *candidates)
 {
     sxd_daemon *daemon = call->daemon;
     int64_t queue_max = daemon->config.options.queue_max;
@@ -211,7 +212,7 @@ static void start_or_join(sxd_call *call, const sx_key *slot, compile_mode mode)
                         daemon->active_count, (long long)queue_max);
         return;
     } else {
-        job = sxd_job_new(daemon, call, slot);
+        job = sxd_job_new(daemon, call, slot, candidates);
         if (job == NULL) {
             sxd_call_refuse(call, SX_NOMEM, RETRY_MS, "queue: no memory for a compilation");
             return;
@@ -262,7 +263,22 @@ static void decide(sxd_call *call)
         int64_t wait = sx_min_i64(sx_max_i64(args->wait_ms, 0), daemon->config.options.wait_ms);
         call->hold_ms = uv_now(&daemon->loop) + (uint64_t)wait;
     }
-    start_or_join(call, &slot, mode);
+    /* a job under way is joined at once; a new one may find that its program is known in other words */
+    bool keeps = daemon->backend->family != NULL && daemon->config.options.egraph_kb > 0;
+    if (keeps && !refresh && sxd_job_find_active(daemon, &slot, call->uid) == NULL) {
+        sxd_library_look(call);
+        return;
+    }
+    start_or_join(call, &slot, mode, NULL);
+}
+
+void sxd_compile_start(sxd_call *call, const sxd_candidates *candidates)
+{
+    compile_mode mode;
+    bool known = read_mode(call->request.args, &mode);
+    sx_key slot = slot_of(call->request.method, &call->key.key);
+    SX_ASSERT(known && mode != MODE_HIT_ONLY);
+    start_or_join(call, &slot, mode, candidates);
 }
 
 /* ---- keys, on a pool thread ---- */

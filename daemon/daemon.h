@@ -8,6 +8,7 @@
 #include "core/base/base.h"
 #include "core/base/buf.h"
 #include "core/base/hash.h"
+#include "core/core.h"
 #include "protocol/message.h"
 
 /* The key of a request and the named parts it was made of (in the context's arena). */
@@ -21,13 +22,19 @@ typedef struct {
  *   key       on a pool thread of the daemon; must be safe on hostile input
  *   compile   in a worker process; result appended to `module`; may die
  *   optimize  in a worker process; text of the program appended to `text`; may die
+ *   family    on a pool thread; the place where e-graphs of programs that may equal this one are kept; NULL: none are
+ *   twin      in the daemon; the key that the program of a stored e-graph has under this request
  *   check     in the daemon; is `module` (aligned to 64 bytes) well formed, so that it may be stored? */
 typedef struct {
     const char *name;
     const char *(*build)(void); /* digest or version that changes whenever output may change */
     sx_code (*key)(sx_ctx *cx, const sx_compile_args *args, sxd_key *key);
-    sx_code (*compile)(sx_ctx *cx, const sx_compile_args *args, sx_buf *module);
-    sx_code (*optimize)(sx_ctx *cx, const sx_compile_args *args, sx_buf *text);
+    sx_code (*compile)(sx_ctx *cx, const sx_compile_args *args, sx_core_library *library,
+                       sx_buf *module);
+    sx_code (*optimize)(sx_ctx *cx, const sx_compile_args *args, sx_core_library *library,
+                        sx_buf *text);
+    sx_code (*family)(sx_ctx *cx, const sx_compile_args *args, sx_key *family);
+    sx_code (*twin)(sx_ctx *cx, const sx_compile_args *args, sx_span egraph, sx_key *key);
     sx_code (*check)(sx_ctx *cx, sx_span module);
 } sxd_backend;
 

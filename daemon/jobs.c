@@ -101,12 +101,26 @@ static sx_code copy_parts(sxd_job *job, const sxd_key *key)
 }
 
 /* The request as the worker gets it. */
-static void encode_work(sxd_job *job, const sxd_call *call)
+static void encode_work(sxd_job *job, const sxd_call *call, const sxd_candidates *candidates)
 {
     sx_compile_args request = *(const sx_compile_args *)call->request.args;
     sx_work_args work = {.optimize = job->method == SX_METHOD_OPTIMIZE};
+    sx_work_candidate row[SXD_LIBRARY_WAYS] = {{0}};
     work.request.items = &request;
     work.request.count = 1;
+    if (job->library.wanted) {
+        SX_PUT(&work, work_args, egraph_bytes, job->daemon->config.options.egraph_kb * 1024);
+        for (uint32_t i = 0; i < job->library.candidate_count; i++) {
+            row[i].key = job->library.key[i];
+            row[i].egraph = sx_blob_span(candidates->egraph[i]);
+            if (candidates->module[i] != NULL) {
+                SX_PUT(&row[i], work_candidate, module, sx_blob_span(candidates->module[i]));
+            }
+        }
+        work.candidates.items = row;
+        work.candidates.count = job->library.candidate_count;
+        work.has |= SX_BIT(work_args, candidates);
+    }
     sx_buf message;
     sx_buf_init(&message, SX_RPC_REQUEST_BYTES_MAX + 4096);
     sx_rpc_encode_request(&message, (uint32_t)job->id, SX_METHOD_WORK, &work, NULL);
@@ -121,7 +135,8 @@ static void encode_work(sxd_job *job, const sxd_call *call)
     sx_buf_fini(&message);
 }
 
-sxd_job *sxd_job_new(sxd_daemon *daemon, sxd_call *call, const sx_key *slot)
+sxd_job *sxd_job_new(sxd_daemon *daemon, sxd_call *call, const sx_key *slot,
+                     const sxd_candidates *candidates)
 {
     const sx_compile_args *args = call->request.args;
     sxd_job *job = calloc(1, sizeof(*job));
@@ -140,7 +155,10 @@ sxd_job *sxd_job_new(sxd_daemon *daemon, sxd_call *call, const sx_key *slot)
     memcpy(job->target, target.ptr, shown);
     job->target[sx_utf8_prefix((sx_span){target.ptr, shown})] = '\0';
     sx_ctx_init(&job->cx, 1 << 20);
-    encode_work(job, call);
+    if (candidates != NULL) {
+        job->library = candidates->library;
+    }
+    encode_work(job, call, candidates);
     if (job->work.code != SX_OK || copy_parts(job, &call->key) != SX_OK) {
         sx_buf_fini(&job->work);
         sx_ctx_fini(&job->cx);

@@ -186,7 +186,7 @@ static void on_answer(sxd_worker *worker, sx_ctx *cx, sx_span message)
         sxd_job_fail(job, &error);
     } else {
         const sx_work_result *result = response.result;
-        sxd_job_finish(job, result->bytes);
+        sxd_job_finish(job, result);
     }
     sxd_queue_run(daemon);
 }

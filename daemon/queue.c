@@ -49,6 +49,10 @@ static void answer_wait(sxd_job *job, sxd_call *call)
     if (job->state == SXD_JOB_DONE) {
         tail = sx_blob_share(job->result);
         SX_PUT(&result, wait_result, cost_us, job->cost_us);
+        if (job->met) {
+            SX_PUT(&result, wait_result, met, job->met_key);
+            SX_PUT(&result, wait_result, rules, job->rules);
+        }
         SX_PUT(&result, wait_result, module, sx_blob_span(tail));
     }
     sxd_call_result(call, &result, tail);
@@ -68,6 +72,10 @@ static void answer_compile(sxd_job *job, sxd_call *call)
     if (job->state == SXD_JOB_DONE) {
         tail = sx_blob_share(job->result);
         SX_PUT(&result, compile_result, cost_us, job->cost_us);
+        if (job->met) {
+            SX_PUT(&result, compile_result, met, job->met_key);
+            SX_PUT(&result, compile_result, rules, job->rules);
+        }
         SX_PUT(&result, compile_result, module, sx_blob_span(tail));
     }
     sxd_call_result(call, &result, tail);
@@ -96,6 +104,10 @@ static void answer(sxd_job *job, sxd_call *call)
             .cost_us = job->cost_us,
             .module = sx_blob_span(job->result),
         };
+        if (job->met) {
+            SX_PUT(&result, optimize_result, met, job->met_key);
+            SX_PUT(&result, optimize_result, rules, job->rules);
+        }
         sxd_call_result(call, &result, NULL);
     }
 }
@@ -171,8 +183,9 @@ static void cancel_orphan(sxd_job *job)
     }
 }
 
-void sxd_job_finish(sxd_job *job, sx_span bytes)
+void sxd_job_finish(sxd_job *job, const sx_work_result *result)
 {
+    sx_span bytes = result->bytes;
     sxd_daemon *daemon = job->daemon;
     sx_ctx cx;
     sx_ctx_init(&cx, (size_t)256 << 20);
@@ -207,6 +220,7 @@ void sxd_job_finish(sxd_job *job, sx_span bytes)
                 sxd_quote(quoted, sx_span_of(cx.error.text)));
     }
     sx_ctx_fini(&cx);
+    sxd_library_keep(job, result);
     stop_timer(job);
     job->worker = NULL;
     job->result = blob;

@@ -81,7 +81,23 @@ struct sxd_call {
 };
 
 /* Kinds of cache entries. */
-enum { SXD_KIND_MODULE = 1, SXD_KIND_TEXT = 2 };
+enum { SXD_KIND_MODULE = 1, SXD_KIND_TEXT = 2, SXD_KIND_EGRAPH = 3 };
+#define SXD_BLOB_ALIGNMENT ((size_t)64)
+
+/* ---- e-graphs of programs that may equal one: each family has a few places in the cache ---- */
+#define SXD_LIBRARY_WAYS 4
+typedef struct {
+    bool wanted; /* e-graphs are kept, and `family` is known */
+    sx_key family;
+    uint32_t candidate_count;
+    uint32_t way[SXD_LIBRARY_WAYS]; /* of each candidate */
+    sx_key key[SXD_LIBRARY_WAYS];   /* what each is called: the key of its module */
+} sxd_library;
+typedef struct {
+    sxd_library library;
+    sx_blob *egraph[SXD_LIBRARY_WAYS];
+    sx_blob *module[SXD_LIBRARY_WAYS]; /* NULL: not there */
+} sxd_candidates;
 
 /* ---- one compilation ---- */
 #define SXD_EVENT_MAX 64
@@ -125,6 +141,10 @@ struct sxd_job {
     uint64_t start_ns;
     uint64_t end_ms;
     int64_t cost_us;
+    sxd_library library;
+    bool met;                       /* DONE: equal to a stored program */
+    sx_key met_key;                 /* which */
+    sx_span rules;                  /* why; in cx */
     sx_blob *result;                /* DONE */
     sx_error error;                 /* FAILED, CANCELLED */
     sxd_event event[SXD_EVENT_MAX]; /* ring: seq k lies at (k - 1) % SXD_EVENT_MAX */
@@ -247,6 +267,14 @@ void sxd_call_dispatch(SX_TAKE sxd_call *call);
 /* ---- compile.c: from a request to its key, a hit or a job ---- */
 void sxd_compile(SX_TAKE sxd_call *call); /* compile, optimize */
 void sxd_get(SX_TAKE sxd_call *call);
+/* The end of a miss: joins a job or starts one. `candidates` as in sxd_job_new. */
+void sxd_compile_start(SX_TAKE sxd_call *call, const sxd_candidates *candidates);
+
+/* ---- library.c: e-graphs of stored programs ---- */
+/* Finds where such programs are kept (on a pool thread) and goes on with sxd_compile_start. */
+void sxd_library_look(SX_TAKE sxd_call *call);
+/* What a worker said and left: counters, log, the e-graph into the cache. */
+void sxd_library_keep(sxd_job *job, const sx_work_result *result);
 
 /* ---- queue.c: jobs under way and who waits for them ---- */
 void sxd_wait(SX_TAKE sxd_call *call);
@@ -261,13 +289,15 @@ void sxd_queue_sweep(sxd_daemon *daemon);
 void sxd_queue_stop(sxd_daemon *daemon, const char *why); /* cancel everything */
 /* From the pool, about a running job whose worker is already let go. */
 void sxd_job_event(sxd_job *job, const sx_event_row *row);
-void sxd_job_finish(sxd_job *job, sx_span bytes);
+void sxd_job_finish(sxd_job *job, const sx_work_result *result);
 void sxd_job_fail(sxd_job *job, const sx_error *error);
 void sxd_job_lost(sxd_job *job, int status, bool known, int32_t pid); /* the worker died */
 
 /* ---- jobs.c: the table ---- */
 const char *sxd_job_state_name(sxd_job_state state);
-sxd_job *sxd_job_new(sxd_daemon *daemon, sxd_call *call, const sx_key *slot);
+/* `candidates` NULL: none, and no e-graph is wanted. */
+sxd_job *sxd_job_new(sxd_daemon *daemon, sxd_call *call, const sx_key *slot,
+                     const sxd_candidates *candidates);
 void sxd_job_free(SX_TAKE sxd_job *job);
 void sxd_job_move(sxd_job *job, sxd_job_state to);
 void sxd_job_check(const sxd_job *job); /* the invariant; asserts */

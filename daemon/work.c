@@ -71,9 +71,47 @@ static void on_progress(void *self, const char *stage, uint64_t done, uint64_t t
     sx_buf_fini(&message);
 }
 
+/* Bytes of the message where the compiler wants them: aligned. */
+static sx_code align(sx_ctx *cx, sx_span *bytes)
+{
+    uint8_t *copy = sx_alloc(cx, bytes->len + SXD_BLOB_ALIGNMENT);
+    if (copy == NULL) {
+        return cx->error.code;
+    }
+    copy += (SXD_BLOB_ALIGNMENT - (uintptr_t)copy % SXD_BLOB_ALIGNMENT) % SXD_BLOB_ALIGNMENT;
+    if (bytes->len > 0) {
+        memcpy(copy, bytes->ptr, bytes->len);
+    }
+    bytes->ptr = copy;
+    return SX_OK;
+}
+
+static sx_code read_library(sx_ctx *cx, const sx_work_args *args, sx_core_library *library)
+{
+    uint32_t count = args->candidates.count;
+    sx_core_candidate *candidate = SX_NEW_ARRAY(cx, sx_core_candidate, count + 1);
+    if (candidate == NULL) {
+        return cx->error.code;
+    }
+    if (count > SX_CORE_CANDIDATES_MAX) {
+        return SX_FAIL(cx, SX_INTERNAL, "worker: %u candidates, at most %d", count,
+                       SX_CORE_CANDIDATES_MAX);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const sx_work_candidate *row = &args->candidates.items[i];
+        candidate[i] =
+            (sx_core_candidate){.key = row->key, .egraph = row->egraph, .module = row->module};
+        SX_TRY(align(cx, &candidate[i].egraph));
+        SX_TRY(align(cx, &candidate[i].module));
+    }
+    library->candidate = candidate;
+    library->candidate_count = count;
+    return SX_OK;
+}
+
 /* Runs the compiler on one request. */
 static sx_code work_on(sx_ctx *cx, const sxd_backend *backend, const sx_rpc_request *request,
-                       sx_buf *bytes)
+                       sx_core_library *library, sx_buf *bytes)
 {
     if (request->method != SX_METHOD_WORK) {
         return SX_FAIL(cx, SX_INTERNAL, "worker: method '%s'",
@@ -83,12 +121,37 @@ static sx_code work_on(sx_ctx *cx, const sxd_backend *backend, const sx_rpc_requ
     if (args->request.count != 1) {
         return SX_FAIL(cx, SX_INTERNAL, "worker: %u requests in one", args->request.count);
     }
-    sx_code code = args->optimize ? backend->optimize(cx, &args->request.items[0], bytes)
-                                  : backend->compile(cx, &args->request.items[0], bytes);
+    SX_TRY(read_library(cx, args, library));
+    if (SX_HAS(args, work_args, egraph_bytes) && args->egraph_bytes > 0) {
+        library->egraph->limit = (size_t)args->egraph_bytes;
+    } else {
+        library->egraph = NULL;
+    }
+    const sx_compile_args *compile = &args->request.items[0];
+    sx_code code = args->optimize ? backend->optimize(cx, compile, library, bytes)
+                                  : backend->compile(cx, compile, library, bytes);
     if (code != SX_OK) {
         return cx->error.code != SX_OK ? code : SX_FAIL(cx, code, "%s", sx_code_text(code));
     }
     return sx_buf_check(cx, bytes, "module");
+}
+
+/* What became of the library, for the daemon. */
+static void put_library(const sx_core_library *library, const sx_buf *egraph,
+                        sx_work_result *result)
+{
+    if (library->met) {
+        SX_PUT(result, work_result, met, library->which);
+        SX_PUT(result, work_result, reused, library->reused);
+        SX_PUT(result, work_result, rules, library->rules);
+    }
+    if (library->refused != 0) {
+        SX_PUT(result, work_result, refused, library->refused);
+        SX_PUT(result, work_result, why, library->why);
+    }
+    if (egraph->len > 0 && egraph->code == SX_OK) {
+        SX_PUT(result, work_result, egraph, sx_buf_span(egraph));
+    }
 }
 
 static void serve(const sxd_backend *backend, const sxd_zygote_message *limits, sx_span message)
@@ -100,23 +163,27 @@ static void serve(const sxd_backend *backend, const sxd_zygote_message *limits, 
     cx.progress = on_progress;
     cx.progress_self = &r;
     sx_rpc_request request;
-    sx_buf bytes;
+    sx_buf bytes, egraph;
+    sx_core_library library = {.egraph = &egraph};
+    sx_buf_init(&egraph, 0);
     sx_buf_init(&bytes, SX_CACHE_BLOB_MAX);
     sx_code code = sx_rpc_decode_request(&cx, message, &request);
     if (code == SX_OK) {
-        code = work_on(&cx, backend, &request, &bytes);
+        code = work_on(&cx, backend, &request, &library, &bytes);
     }
     sx_buf answer;
-    sx_buf_init(&answer, 1 << 16);
+    sx_buf_init(&answer, ((size_t)1 << 20) + egraph.len);
     sx_span tail = {0};
     if (code == SX_OK) {
         sx_work_result result = {.bytes = sx_buf_span(&bytes)};
+        put_library(&library, &egraph, &result);
         sx_rpc_encode_result(&answer, request.msgid, SX_METHOD_WORK, &result, &tail);
     } else {
         sx_rpc_encode_error(&answer, request.msgid, &cx.error, 0);
     }
     send_message(&answer, tail);
     sx_buf_fini(&answer);
+    sx_buf_fini(&egraph);
     sx_buf_fini(&bytes);
     sx_ctx_fini(&cx);
 }

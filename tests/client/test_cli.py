@@ -475,7 +475,9 @@ def test_service_commands():
         assert ask("ping", schema="ping_result")["boot_id"]
         assert sx("ping", socket=daemon.path).stdout.startswith(b"alive")
         listed = ask("cache", "ls", schema="cache_list_result")
-        assert {e["key"] for e in listed["entries"]} == set(keys) and not listed["more"]
+        assert {e["key"] for e in listed["entries"] if e["kind"] == "module"} == set(keys) and not listed["more"]
+        assert [e["kind"] for e in listed["entries"]].count("egraph") == 1
+        assert b"egraph" in sx("cache", "ls", socket=daemon.path).stdout
         assert len(ask("cache", "ls", "--limit", 2)["entries"]) == 2
         assert b"more" in sx("cache", "ls", "--limit", "2", socket=daemon.path).stderr
         shown = ask("cache", "show", keys[1], schema="cache_show_result")
@@ -489,10 +491,18 @@ def test_service_commands():
                                   ("a" * 65, 2, "USAGE")):
             assert error_of("cache", "show", key, status=status, socket=daemon.path)["code"] == code
         verified = ask("cache", "verify", schema="cache_verify_result")
-        assert verified["checked"] == 3 and verified["bad"] == 0
+        assert verified["checked"] == 4 and verified["bad"] == 0
         assert ask("cache", "evict", keys[0][:10], schema="cache_evict_result")["entries"] == 1
         assert not ask("compile", source, "--daemon-only", "-d", "n=1", "-o", TMP / "t.sxm")["hit"]
-        assert ask("cache", "evict", "--all")["entries"] == 3
+        assert ask("cache", "evict", "--all")["entries"] == 4
+        sx("compile", source, "--daemon-only", "-d", "n=9", "-o", TMP / "t.sxm", socket=daemon.path)
+        other = TMP / "other.sx"  # x - -x
+        other.write_text(TWICE.replace("%1 = add(%0, %0)", "%2 = negate(%0) : f32[n]\n    %1 = subtract(%0, %2)"))
+        said = sx("compile", other, "--daemon-only", "-d", "n=9", "-o", TMP / "u.sxm", socket=daemon.path).stderr
+        assert b"equal to the stored program" in said and b"subtract-negate" in said, said
+        assert "its module" in sx("explain", TMP / "u.sxm").stdout.decode()
+        found = ask("compile", other, "--daemon-only", "-d", "n=8", "-o", TMP / "u.sxm", schema="compile")
+        assert found["rules"] == "subtract-negate" and found["met"] and not found["hit"], found
         assert ask("optimize", source, "--daemon-only", schema="optimize")["program"].startswith("sx 1\n")
         assert ask("jobs", schema="jobs_result")["jobs"] is not None
         status = ask("status", schema="status_result")

@@ -140,8 +140,10 @@ static sx_code misbehave(sx_ctx *cx, const sx_compile_args *args)
     return SX_OK;
 }
 
-static sx_code fake_compile(sx_ctx *cx, const sx_compile_args *args, sx_buf *module)
+static sx_code fake_compile(sx_ctx *cx, const sx_compile_args *args, sx_core_library *library,
+                            sx_buf *module)
 {
+    (void)library;
     SX_TRY(misbehave(cx, args));
     if (starts(args->ir, "fail")) {
         sx_hint(cx, "Ask for less.");
@@ -167,8 +169,10 @@ static sx_code fake_compile(sx_ctx *cx, const sx_compile_args *args, sx_buf *mod
     return SX_OK;
 }
 
-static sx_code fake_optimize(sx_ctx *cx, const sx_compile_args *args, sx_buf *text)
+static sx_code fake_optimize(sx_ctx *cx, const sx_compile_args *args, sx_core_library *library,
+                             sx_buf *text)
 {
+    (void)library;
     SX_TRY(misbehave(cx, args));
     sx_buf_put_text(text, "better ");
     sx_buf_put_span(text, args->ir);

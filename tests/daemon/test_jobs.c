@@ -53,7 +53,7 @@ static void teardown(void)
 
 static sxd_job *new_job(void)
 {
-    sxd_job *job = sxd_job_new(daemon_, call, &call->key.key);
+    sxd_job *job = sxd_job_new(daemon_, call, &call->key.key, NULL);
     ck_assert_ptr_nonnull(job);
     return job;
 }
@@ -88,7 +88,7 @@ END_TEST
 START_TEST(copies)
 {
     sxd_call *first = new_call("echo copies", 7);
-    sxd_job *job = sxd_job_new(daemon_, first, &first->key.key);
+    sxd_job *job = sxd_job_new(daemon_, first, &first->key.key, NULL);
     memset(&first->key.part[0], 0xee, sizeof(first->key.part[0]));
     free_call(first);
     sx_ctx cx;
