@@ -231,13 +231,6 @@ uint32_t sx_eg_lookup(const sx_eg *eg, uint16_t op, uint32_t attr, const uint32_
     return probe(eg, hash_content(op, attr, canonical, arity), op, attr, canonical, arity);
 }
 
-void sx_eg_prefetch(const sx_eg *eg, uint16_t op, uint32_t attr, const uint32_t *child,
-                    uint32_t arity)
-{
-    SX_ASSERT(arity <= SX_EG_ARITY_MAX);
-    __builtin_prefetch(&eg->slot[hash_content(op, attr, child, arity) & (eg->slot_count - 1)]);
-}
-
 /* The node at its place, before the analysis has spoken; its parents' lists do not know it yet. */
 static void write_node(sx_eg *eg, uint32_t n, uint16_t op, uint32_t attr, const uint32_t *child,
                        uint32_t arity)
@@ -264,20 +257,10 @@ static void write_node(sx_eg *eg, uint32_t n, uint16_t op, uint32_t attr, const 
     }
 }
 
-sx_code sx_eg_add(sx_ctx *cx, sx_eg *eg, uint16_t op, uint32_t attr, const uint32_t *child,
-                  uint32_t arity, uint32_t *node)
+/* A node that is not there yet. */
+static sx_code add_new(sx_ctx *cx, sx_eg *eg, uint16_t op, uint32_t attr, const uint32_t *child,
+                       uint32_t arity, const uint32_t *canonical, uint32_t hash, uint32_t *node)
 {
-    SX_ASSERT(arity <= SX_EG_ARITY_MAX && op < SX_EG_OPS_MAX);
-    uint32_t canonical[SX_EG_ARITY_MAX];
-    for (uint32_t k = 0; k < arity; k++) {
-        canonical[k] = sx_eg_find(eg, child[k]);
-    }
-    uint32_t hash = hash_content(op, attr, canonical, arity);
-    uint32_t found = probe(eg, hash, op, attr, canonical, arity);
-    if (found != SX_EG_NONE) {
-        *node = found;
-        return SX_OK;
-    }
     SX_TRY(reserve_node(cx, eg));
     SX_TRY(reserve_wide(cx, eg, arity));
     SX_TRY(reserve_slot(cx, eg));
@@ -302,6 +285,58 @@ sx_code sx_eg_add(sx_ctx *cx, sx_eg *eg, uint16_t op, uint32_t attr, const uint3
     eg->live_count++;
     place(eg, hash, n);
     *node = n;
+    return SX_OK;
+}
+
+sx_code sx_eg_add(sx_ctx *cx, sx_eg *eg, uint16_t op, uint32_t attr, const uint32_t *child,
+                  uint32_t arity, uint32_t *node)
+{
+    SX_ASSERT(arity <= SX_EG_ARITY_MAX && op < SX_EG_OPS_MAX);
+    uint32_t canonical[SX_EG_ARITY_MAX];
+    for (uint32_t k = 0; k < arity; k++) {
+        canonical[k] = sx_eg_find(eg, child[k]);
+    }
+    uint32_t hash = hash_content(op, attr, canonical, arity);
+    *node = probe(eg, hash, op, attr, canonical, arity);
+    return *node != SX_EG_NONE ? SX_OK
+                               : add_new(cx, eg, op, attr, child, arity, canonical, hash, node);
+}
+
+sx_code sx_eg_add_batch(sx_ctx *cx, sx_eg *eg, uint16_t op, const uint32_t *attr,
+                        const uint32_t *child, uint32_t arity, uint32_t count, uint32_t *node,
+                        uint32_t *done)
+{
+    uint32_t canonical[SX_EG_BATCH * SX_EG_BATCH_ARITY];
+    uint32_t hash[SX_EG_BATCH];
+    SX_ASSERT(arity <= SX_EG_BATCH_ARITY && op < SX_EG_OPS_MAX && count <= SX_EG_BATCH);
+    uint32_t mask = eg->slot_count - 1;
+    for (uint32_t i = 0; i < count; i++) {
+        node[i] = 0;
+        for (uint32_t k = 0; k < arity; k++) {
+            uint32_t c = child[i * arity + k];
+            canonical[i * arity + k] = c == SX_EG_NONE ? SX_EG_NONE : sx_eg_find(eg, c);
+            node[i] = c == SX_EG_NONE ? SX_EG_NONE : node[i];
+        }
+        hash[i] = hash_content(op, attr[i], &canonical[i * arity], arity);
+        __builtin_prefetch(&eg->slot[hash[i] & mask]);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t slot = eg->slot[hash[i] & mask];
+        if ((uint32_t)(slot >> 32) == hash[i] && slot != 0) {
+            __builtin_prefetch(&eg->node[(uint32_t)slot - 1]);
+        }
+    }
+    for (*done = 0; *done < count; (*done)++) {
+        uint32_t i = *done;
+        const uint32_t *at = &canonical[i * arity];
+        if (node[i] == SX_EG_NONE) {
+            continue;
+        }
+        node[i] = probe(eg, hash[i], op, attr[i], at, arity);
+        if (node[i] == SX_EG_NONE) {
+            SX_TRY(add_new(cx, eg, op, attr[i], &child[i * arity], arity, at, hash[i], &node[i]));
+        }
+    }
     return SX_OK;
 }
 
@@ -366,6 +401,19 @@ static void log_parents(sx_ctx *cx, sx_eg *eg, uint32_t class_)
     }
 }
 
+/* Without an analysis a class has the value of a leaf in it: parents of a class that such a leaf joins see another child. */
+static bool holds_leaf(const sx_eg *eg, uint32_t class_)
+{
+    uint32_t n = class_;
+    do {
+        if (eg->node[n].arity == 0) {
+            return true;
+        }
+        n = eg->node[n].member;
+    } while (n != class_);
+    return false;
+}
+
 /* The parents of an absorbed class wait for rebuild, in the order of unions. */
 static void queue_parents(sx_eg *eg, uint32_t first)
 {
@@ -409,6 +457,9 @@ sx_code sx_eg_union(sx_ctx *cx, sx_eg *eg, uint32_t a, uint32_t b, uint32_t reas
             note_learnt(cx, eg, keep);
         }
     }
+    if (eg->analysis.size == 0 && holds_leaf(eg, drop)) {
+        log_parents(cx, eg, keep);
+    }
     if (drop < eg->old_count) {
         log_members(cx, eg, drop); /* its parents follow when they are repaired */
     }
@@ -450,7 +501,8 @@ static uint32_t probe_twin(const sx_eg *eg, uint32_t hash, uint32_t n, const uin
     return SX_EG_NONE;
 }
 
-/* A node of which a child was absorbed gets its new slot; on a duplicate the two classes unite and the younger node is dead. */
+/* A node of which a child was absorbed gets its new slot; on a duplicate the two classes unite and the younger node is dead. There can
+ * be several: a table written anew in the midst of a rebuild holds nodes whose turn is still to come. */
 static sx_code repair_node(sx_ctx *cx, sx_eg *eg, uint32_t n, const uint32_t *canonical)
 {
     sx_eg_node *node = &eg->node[n];
@@ -458,17 +510,21 @@ static sx_code repair_node(sx_ctx *cx, sx_eg *eg, uint32_t n, const uint32_t *ca
     bool placed;
     uint32_t twin = probe_twin(eg, hash, n, canonical, &placed);
     log_change(cx, eg, n);
-    if (twin == SX_EG_NONE || twin > n) { /* of two equal nodes the older one lives on */
-        if (!placed) {
-            place_again(eg, hash, n);
-        }
+    while (twin != SX_EG_NONE && twin > n) { /* of two equal nodes the older one lives on */
+        eg->node[twin].dead = 1;
+        eg->live_count--;
+        SX_TRY(sx_eg_union(cx, eg, n, twin, SX_EG_RULE_CONGRUENCE));
+        twin = probe_twin(eg, hash, n, canonical, &placed);
     }
-    if (twin == SX_EG_NONE) {
-        return SX_OK;
+    if (twin != SX_EG_NONE) {
+        node->dead = 1;
+        eg->live_count--;
+        return sx_eg_union(cx, eg, n, twin, SX_EG_RULE_CONGRUENCE);
     }
-    eg->node[twin > n ? twin : n].dead = 1;
-    eg->live_count--;
-    return sx_eg_union(cx, eg, n, twin, SX_EG_RULE_CONGRUENCE);
+    if (!placed) {
+        place_again(eg, hash, n);
+    }
+    return SX_OK;
 }
 
 static sx_code repair_link(sx_ctx *cx, sx_eg *eg, uint32_t link)

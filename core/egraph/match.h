@@ -65,10 +65,12 @@ typedef struct {
 typedef struct {
     void *self;
     bool (*ops)(void *self, sx_span name, bool is_set, uint64_t *ops);
+    /* Of the record of the class, or of nothing but its members without children. */
     bool (*is_value)(void *self, const sx_eg *eg, uint32_t class_, double value);
     /* *node SX_EG_NONE: such a node cannot be (ill-typed); the match is then passed over. */
     sx_code (*make_value)(sx_ctx *cx, void *self, sx_eg *eg, uint32_t like, double value,
                           uint32_t *node);
+    /* NULL: any node can be, and right sides are built in batches. */
     sx_code (*make_node)(sx_ctx *cx, void *self, sx_eg *eg, uint16_t op, uint32_t attr,
                          const uint32_t *child, uint32_t arity, uint32_t *node);
 } sx_eg_language;

@@ -372,6 +372,9 @@ static sx_code build_part(sx_ctx *cx, sx_eg *eg, const sx_eg_language *language,
     }
     SX_ASSERT(part->ops != 0);
     uint16_t op = (uint16_t)__builtin_ctzll(part->ops);
+    if (language->make_node == NULL) {
+        return sx_eg_add(cx, eg, op, attr, child, part->arity, node);
+    }
     return language->make_node(cx, language->self, eg, op, attr, child, part->arity, node);
 }
 
@@ -380,4 +383,51 @@ sx_code sx_pattern_build(sx_ctx *cx, sx_eg *eg, const sx_eg_language *language,
                          const uint32_t *match_var, uint32_t *node)
 {
     return build_part(cx, eg, language, right, right->root, match_node, match_var, node);
+}
+
+bool sx_pattern_batches(const sx_eg_language *language, const sx_pattern *right)
+{
+    bool batches = language->make_node == NULL;
+    for (uint32_t i = 0; i < right->part_count; i++) {
+        batches = batches && right->part[i].arity <= SX_EG_BATCH_ARITY;
+    }
+    return batches;
+}
+
+/* Part by part, each for all matches: parts are numbered before what stands in them, so backwards is from the inside out. */
+sx_code sx_pattern_build_batch(sx_ctx *cx, sx_eg *eg, const sx_eg_language *language,
+                               const sx_pattern *right, const uint32_t *match, uint32_t stride,
+                               uint32_t bind_count, uint32_t count, uint32_t *node, uint32_t *done)
+{
+    uint32_t made[SX_PATTERN_NODES_MAX][SX_EG_BATCH];
+    uint32_t child[SX_EG_BATCH * SX_EG_BATCH_ARITY];
+    uint32_t attr[SX_EG_BATCH];
+    SX_ASSERT(count <= SX_EG_BATCH && right->root == 0);
+    *done = 0;
+    for (uint32_t p = right->part_count; p-- > 0;) {
+        const sx_part *part = &right->part[p];
+        for (uint32_t i = 0; i < count; i++) {
+            const uint32_t *m = &match[(size_t)i * stride];
+            attr[i] = part->kind == SX_PART_NODE && part->attr_name != SX_PATTERN_NONE
+                          ? eg->node[m[right->attr_bind[part->attr_name]]].attr
+                          : 0;
+            for (uint32_t k = 0; k < part->arity; k++) {
+                child[i * part->arity + k] = made[part->child[k]][i];
+            }
+            if (part->kind == SX_PART_NAME) {
+                made[p][i] = m[bind_count + part->name];
+            } else if (part->kind == SX_PART_VALUE) {
+                SX_TRY(
+                    language->make_value(cx, language->self, eg, m[0], part->value, &made[p][i]));
+            }
+        }
+        if (part->kind == SX_PART_NODE) {
+            uint32_t added;
+            SX_TRY(sx_eg_add_batch(cx, eg, (uint16_t)__builtin_ctzll(part->ops), attr, child,
+                                   part->arity, count, made[p], &added));
+        }
+    }
+    memcpy(node, made[0], count * sizeof(*node));
+    *done = count;
+    return SX_OK;
 }

@@ -79,6 +79,13 @@ sx_code sx_pattern_build(sx_ctx *cx, sx_eg *eg, const sx_eg_language *language,
                          const sx_pattern *right, const uint32_t *match_node,
                          const uint32_t *match_var, uint32_t *node);
 
+/* The same for `count` matches, at most SX_EG_BATCH, `stride` words apart, where the language has no say in what can be: *done of them
+ * have their right side in node[]. A pattern that does not lend itself to it is not batched. */
+bool sx_pattern_batches(const sx_eg_language *language, const sx_pattern *right);
+sx_code sx_pattern_build_batch(sx_ctx *cx, sx_eg *eg, const sx_eg_language *language,
+                               const sx_pattern *right, const uint32_t *match, uint32_t stride,
+                               uint32_t bind_count, uint32_t count, uint32_t *node, uint32_t *done);
+
 /* ---- who looks for matches (stamps.c, trigger.c) ---- */
 
 typedef struct {
@@ -95,4 +102,9 @@ typedef struct sx_stamps sx_stamps;
 sx_code sx_stamps_make(sx_ctx *cx, sx_stamps **stamps);
 /* What every wanted rule finds since its position. Stops early, with SX_OK and *done false, when the work is done up. */
 sx_code sx_stamps_run(sx_stamps *stamps, sx_search *search, bool *done);
+
+/* The plans of the rules that are enabled now. */
+typedef struct sx_trigger sx_trigger;
+sx_code sx_trigger_make(sx_ctx *cx, const sx_eg_ruleset *set, sx_trigger **trigger);
+sx_code sx_trigger_run(sx_trigger *trigger, sx_search *search, bool *done);
 #endif

@@ -122,7 +122,8 @@ typedef struct {
     bool *wanted, *over;  /* per rule: may search in this round; found too much */
     uint32_t *limit;      /* per rule: matches */
     sx_eg_pending pending;
-    sx_stamps *stamps;
+    sx_stamps *stamps; /* or */
+    sx_trigger *trigger;
     sx_multi multi;
     size_t bytes_start, bytes_outside; /* the arena's use at the call, and its limit */
     bool stopped;
@@ -214,7 +215,9 @@ static sx_code search_all(runner *r)
                         .limit = r->limit,
                         .work_limit = fuel - r->run->fuel};
     bool done = false;
-    SX_TRY(absorb_nomem(r, sx_stamps_run(r->stamps, &search, &done)));
+    sx_code code = r->stamps != NULL ? sx_stamps_run(r->stamps, &search, &done)
+                                     : sx_trigger_run(r->trigger, &search, &done);
+    SX_TRY(absorb_nomem(r, code));
     r->run->fuel += search.work;
     for (uint32_t i = 0; i < r->set->rule_count; i++) {
         sx_eg_rule *rule = &r->set->rule[i];
@@ -270,6 +273,33 @@ static sx_code apply_buckets(runner *r, uint32_t index)
     return absorb_nomem(r, code);
 }
 
+/* A batch as long as no limit can bind within it. */
+static bool has_room(const runner *r, const sx_pattern *right)
+{
+    uint64_t most = (uint64_t)SX_EG_BATCH * (right->part_count + 1);
+    uint64_t fuel = r->limits->fuel < r->cx->fuel ? r->limits->fuel : r->cx->fuel;
+    return r->eg->node_count + most < r->limits->nodes &&
+           r->run->fuel < fuel - (most < fuel ? most : fuel);
+}
+
+static sx_code apply_batch(runner *r, uint32_t index, uint32_t *match, uint32_t count,
+                           uint32_t *done)
+{
+    const sx_eg_rule *rule = &r->set->rule[index];
+    uint32_t node[SX_EG_BATCH];
+    *done = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        SX_TRY(reserve_reason(r->cx, &r->pending, rule->left->bind_count));
+    }
+    SX_TRY(sx_pattern_build_batch(r->cx, r->eg, &r->set->language, rule->right, match,
+                                  sx_pattern_stride(rule->left), rule->left->bind_count, count,
+                                  node, done));
+    for (uint32_t i = 0; i < count; i++) {
+        match[i * sx_pattern_stride(rule->left) + rule->left->bind_count] = node[i];
+    }
+    return SX_OK;
+}
+
 /* *applied: matches whose right side stands. */
 static sx_code apply_rule(runner *r, uint32_t index, uint32_t *applied)
 {
@@ -279,16 +309,25 @@ static sx_code apply_rule(runner *r, uint32_t index, uint32_t *applied)
     if (sx_multi_is(rule->left)) {
         return apply_buckets(r, index);
     }
-    for (*applied = 0; *applied < found->match_count && !must_stop(r); (*applied)++) {
+    bool batches = rule->right != NULL && sx_pattern_batches(&r->set->language, rule->right);
+    sx_code code = SX_OK;
+    *applied = 0;
+    while (code == SX_OK && *applied < found->match_count && !must_stop(r)) {
         uint32_t before = r->eg->node_count;
-        sx_code code = apply_match(r, index, &found->word[(size_t)*applied * stride], *applied);
-        r->run->fuel += 1 + (r->eg->node_count - before);
-        if (code != SX_OK) {
-            return absorb_nomem(r, code);
+        uint32_t *match = &found->word[(size_t)*applied * stride];
+        uint32_t left = found->match_count - *applied;
+        uint32_t done = 1;
+        if (batches && has_room(r, rule->right)) {
+            code = apply_batch(r, index, match, left < SX_EG_BATCH ? left : SX_EG_BATCH, &done);
+        } else {
+            code = apply_match(r, index, match, *applied);
+            done = code == SX_OK ? 1 : 0;
         }
+        *applied += done;
+        r->run->fuel += done + (r->eg->node_count - before);
     }
     rule->match_count += *applied;
-    return SX_OK;
+    return absorb_nomem(r, code);
 }
 
 /* Of rule `index`, for match `number` of its list, or for run `number` of its buckets. */
@@ -386,7 +425,8 @@ static sx_code prepare(runner *r)
     for (uint32_t i = 0; i < r->set->rule_count; i++) {
         r->set->rule[i].banned_to = 0;
     }
-    SX_TRY(sx_stamps_make(cx, &r->stamps));
+    SX_TRY(r->limits->stamps ? sx_stamps_make(cx, &r->stamps)
+                             : sx_trigger_make(cx, r->set, &r->trigger));
     return sx_eg_rebuild(cx, r->eg);
 }
 

@@ -16,6 +16,8 @@ typedef struct {
     uint32_t leaves;     /* egraph: leaves of the sum; 0: 11 */
     uint32_t layers;     /* egraph: of the transformer; 0: 1, 4, 24, 32 and 64 */
     bool instructions;   /* egraph: count them with valgrind where it is installed */
+    bool no_proofs;      /* egraph: without the log of unions, to see what it costs */
+    bool stamps;         /* egraph: with the matcher that the tests compare with */
     bool inner; /* egraph: run the case in this process, print nothing (what valgrind runs) */
 } sx_bench_options;
 typedef struct {

@@ -80,10 +80,10 @@ void sx_bench_put(const sx_bench_options *options, const sx_bench_row *row)
 
 static int usage(FILE *to, int status)
 {
-    (void)fprintf(to,
-                  "usage: symplex-bench NAME [--case C] [--threads N] [--rounds N] [--json]\n  "
-                  "       [--iterations N] [--leaves N] [--layers N] [--instructions]    (egraph)\n"
-                  "       symplex-bench list\n");
+    (void)fprintf(to, "usage: symplex-bench NAME [--case C] [--threads N] [--rounds N] [--json]\n  "
+                      "       [--iterations N] [--leaves N] [--layers N] [--instructions] "
+                      "[--no-proofs] [--stamps]    (egraph)\n"
+                      "       symplex-bench list\n");
     for (uint32_t i = 0; i < SX_COUNT(table); i++) {
         (void)fprintf(to, "  %-10s %s\n", table[i].name, table[i].help);
     }
@@ -111,6 +111,8 @@ int main(int argc, char **argv)
                                           {"iterations", required_argument, NULL, 'i'},
                                           {"leaves", required_argument, NULL, 'l'},
                                           {"instructions", no_argument, NULL, 'n'},
+                                          {"no-proofs", no_argument, NULL, 'p'},
+                                          {"stamps", no_argument, NULL, 's'},
                                           {"inner", no_argument, NULL, 'x'},
                                           {"layers", required_argument, NULL, 'd'},
                                           {NULL, 0, NULL, 0}};
@@ -126,6 +128,8 @@ int main(int argc, char **argv)
         case 'l': options.leaves = number(optarg); break;
         case 'd': options.layers = number(optarg); break;
         case 'n': options.instructions = true; break;
+        case 'p': options.no_proofs = true; break;
+        case 's': options.stamps = true; break;
         case 'x': options.inner = true; break;
         case 'h': return usage(stdout, 0);
         default: return usage(stderr, 2);

@@ -117,13 +117,6 @@ static sx_code language_make_value(sx_ctx *cx, void *self, sx_eg *eg, uint32_t l
     return sx_terms_add_value(self, value, node);
 }
 
-static sx_code language_make_node(sx_ctx *cx, void *self, sx_eg *eg, uint16_t op, uint32_t attr,
-                                  const uint32_t *child, uint32_t arity, uint32_t *node)
-{
-    (void)self;
-    return sx_eg_add(cx, eg, op, attr, child, arity, node);
-}
-
 /* Folds + - * / and powers; a result that is no small whole or half number is not kept (rounding would merge neighbours). */
 static sx_code fact_make(sx_ctx *cx, void *self, const sx_eg *eg, uint32_t n, void *record)
 {
@@ -175,8 +168,7 @@ sx_code sx_terms_init(sx_ctx *cx, sx_terms *t, bool folds)
 {
     *t = (sx_terms){.cx = cx, .op_count = 1, .op = {SX_SPAN_LITERAL("leaf")}};
     memset(t->value_node, 0xFF, sizeof(t->value_node));
-    t->language = (sx_eg_language){t, language_ops, language_is_value, language_make_value,
-                                   language_make_node};
+    t->language = (sx_eg_language){t, language_ops, language_is_value, language_make_value, NULL};
     sx_eg_analysis analysis = {sizeof(fact), t, fact_make, fact_join};
     return sx_eg_init(cx, &t->eg, folds ? &analysis : NULL);
 }

@@ -38,14 +38,5 @@ static inline sx_code symbol_make_value(sx_ctx *cx, void *self, sx_eg *eg, uint3
     return sx_eg_add(cx, eg, OP_LEAF, 1000 + (uint32_t)value, NULL, 0, node);
 }
 
-static inline sx_code symbol_make_node(sx_ctx *cx, void *self, sx_eg *eg, uint16_t op,
-                                       uint32_t attr, const uint32_t *child, uint32_t arity,
-                                       uint32_t *node)
-{
-    (void)self;
-    return sx_eg_add(cx, eg, op, attr, child, arity, node);
-}
-
-static const sx_eg_language symbols = {NULL, symbol_ops, symbol_is_value, symbol_make_value,
-                                       symbol_make_node};
+static const sx_eg_language symbols = {NULL, symbol_ops, symbol_is_value, symbol_make_value, NULL};
 #endif

@@ -1,0 +1,512 @@
+/* trigger.c - matching driven by what is new.
+ *
+ * Every left side is compiled once for each of its nodes (the anchor) into a plan: bind the anchor to a changed node, then go down
+ * into the members of a class or up its parents, test as soon as what is tested is known. The plans of all rules that begin with
+ * the same operation form one tree, so that a common beginning is matched once. A match is found from the first of its nodes that
+ * changed: nodes that come earlier in the text must be old ("semi-naive"), so none is found twice. What a match consists of, nodes with
+ * their classes, children and records, is in the log when it changes; so the cost of a round is what changed times the plans that
+ * begin there.
+ *
+ * Invariant: since its position in the log a rule gets exactly the matches of which at least one node is new or changed.
+ */
+#include <string.h>
+
+#include "core/egraph/pattern.h"
+
+/* DOWN looks at the members of class reg[from], UP at its parents that have it as child `slot`; a node that fits is node number
+ * `atom` of the plan. DOWN puts its children into reg[out..], UP its class into reg[out] and its children behind it. */
+typedef enum { AT_ANCHOR, AT_DOWN, AT_UP, AT_SAME, AT_VALUE, AT_ATTR, AT_REPORT } at_kind;
+typedef struct {
+    uint8_t kind;
+    uint8_t from;
+    uint8_t other; /* SAME: a register; ATTR: `from` and it are nodes of the plan */
+    uint8_t atom;
+    uint8_t out;
+    uint8_t arity;
+    uint8_t slot;
+    bool any_arity;
+    bool old; /* the node must not have changed */
+    uint8_t hint;
+    uint64_t ops;
+    double value;
+} at_step;
+
+/* One step of the tree; those that follow it are `child` and its `next`. */
+typedef struct {
+    at_step step;
+    uint32_t child, next; /* SX_EG_NONE ends */
+    uint32_t report;      /* REPORT */
+    bool live;            /* some rule that may search in this pass lies behind it */
+} at_node;
+/* From the nodes and registers of a plan to those of the rule. */
+typedef struct {
+    uint32_t rule;
+    bool from_root; /* anchored at the root: the only plan when all is new */
+    uint8_t bind_count, name_count;
+    uint8_t bind[SX_PATTERN_NODES_MAX];
+    uint8_t name[SX_PATTERN_NAMES_MAX];
+} at_report;
+
+struct sx_trigger {
+    sx_ctx *cx;
+    const sx_eg_ruleset *set;
+    at_node *node;
+    uint32_t node_count, node_capacity;
+    at_report *report;
+    uint32_t report_count, report_capacity;
+    uint32_t first;                 /* anchors */
+    uint32_t *by_op[SX_EG_OPS_MAX]; /* anchors that an operation can be */
+    uint32_t by_op_count[SX_EG_OPS_MAX];
+    uint64_t *changed; /* bit per node: in the log since the position of the pass */
+    uint32_t changed_capacity;
+    sx_eg_position *since; /* per rule */
+    bool *active;          /* per rule: searches in this pass */
+};
+
+/* ---- plans ---- */
+
+typedef struct {
+    sx_trigger *t;
+    const sx_pattern *left;
+    const sx_step *atom[SX_PATTERN_NODES_MAX]; /* BIND steps by number */
+    uint8_t place[SX_PATTERN_NODES_MAX];       /* number in the plan; NONE: not bound yet */
+    uint8_t reg[256];                          /* register of the pattern -> of the plan, or NONE */
+    bool tested[2 * SX_PATTERN_NODES_MAX];
+    uint32_t atom_count, reg_count;
+    uint32_t anchor;
+    uint32_t at; /* step of the tree to go on from */
+} planner;
+
+static bool same_step(const at_step *a, const at_step *b)
+{
+    return a->kind == b->kind && a->from == b->from && a->other == b->other && a->atom == b->atom &&
+           a->out == b->out && a->arity == b->arity && a->slot == b->slot &&
+           a->any_arity == b->any_arity && a->old == b->old && a->ops == b->ops &&
+           memcmp(&a->value, &b->value, sizeof(a->value)) == 0;
+}
+
+/* Goes to the step behind the present one, which another plan may have made. */
+static sx_code follow(planner *p, at_step step)
+{
+    sx_trigger *t = p->t;
+    uint32_t *link = p->at == SX_EG_NONE ? &t->first : &t->node[p->at].child;
+    uint32_t last = SX_EG_NONE;
+    for (uint32_t i = *link; i != SX_EG_NONE; i = t->node[i].next) {
+        if (step.kind != AT_REPORT && same_step(&t->node[i].step, &step)) {
+            p->at = i;
+            return SX_OK;
+        }
+        last = i;
+    }
+    uint32_t fresh = t->node_count;
+    SX_TRY(sx_grow(t->cx, (void **)&t->node, &t->node_capacity, fresh + 1, sizeof(*t->node)));
+    t->node[fresh] = (at_node){.step = step, .child = SX_EG_NONE, .next = SX_EG_NONE};
+    t->node_count++;
+    if (last != SX_EG_NONE) {
+        t->node[last].next = fresh;
+    } else if (p->at == SX_EG_NONE) {
+        t->first = fresh;
+    } else {
+        t->node[p->at].child = fresh;
+    }
+    p->at = fresh;
+    return SX_OK;
+}
+
+/* The tests whose registers and nodes are now known. */
+static sx_code add_tests(planner *p)
+{
+    const sx_pattern *left = p->left;
+    for (uint32_t i = 0; i < left->step_count; i++) {
+        const sx_step *step = &left->step[i];
+        at_step test = {.kind = AT_SAME};
+        bool known = false;
+        if (p->tested[i]) {
+            continue;
+        }
+        if (step->kind == SX_STEP_SAME) {
+            test.from = p->reg[step->from];
+            test.other = p->reg[step->other];
+            known = test.from != SX_PATTERN_NONE && test.other != SX_PATTERN_NONE;
+        } else if (step->kind == SX_STEP_VALUE) {
+            test = (at_step){.kind = AT_VALUE, .from = p->reg[step->from], .value = step->value};
+            known = test.from != SX_PATTERN_NONE;
+        } else if (step->other != SX_PATTERN_NONE) {
+            test = (at_step){
+                .kind = AT_ATTR, .from = p->place[step->bind], .other = p->place[step->other]};
+            known = test.from != SX_PATTERN_NONE && test.other != SX_PATTERN_NONE;
+        }
+        if (known) {
+            p->tested[i] = true;
+            SX_TRY(follow(p, test));
+        }
+    }
+    return SX_OK;
+}
+
+static void know(planner *p, uint8_t pattern_reg, uint32_t plan_reg)
+{
+    if (p->reg[pattern_reg] == SX_PATTERN_NONE) {
+        p->reg[pattern_reg] = (uint8_t)plan_reg;
+    }
+}
+
+/* Binds atom `a` by a step of this kind; its class is known (DOWN) or becomes register `out`. */
+static sx_code bind_atom(planner *p, uint32_t a, at_kind kind, uint8_t from, uint8_t slot,
+                         uint32_t place)
+{
+    const sx_step *atom = p->atom[a];
+    bool with_class = kind != AT_DOWN;
+    at_step step = {.kind = (uint8_t)kind,
+                    .from = from,
+                    .atom = (uint8_t)place,
+                    .out = (uint8_t)p->reg_count,
+                    .arity = atom->arity,
+                    .slot = slot,
+                    .any_arity = atom->any_arity,
+                    .old = a < p->anchor,
+                    .hint = atom->hint,
+                    .ops = atom->ops};
+    p->place[a] = (uint8_t)place;
+    if (with_class) {
+        know(p, atom->from, p->reg_count++);
+    }
+    for (uint32_t k = 0; k < atom->arity; k++) {
+        know(p, (uint8_t)(atom->out + k), p->reg_count++);
+    }
+    SX_ASSERT(p->reg_count < SX_PATTERN_NONE);
+    SX_TRY(follow(p, step));
+    return add_tests(p);
+}
+
+/* The next atom: down where a class is known, which is narrow, else up from one that is bound. */
+static sx_code bind_next(planner *p, uint32_t place)
+{
+    for (uint32_t a = 0; a < p->atom_count; a++) {
+        uint8_t from = p->reg[p->atom[a]->from];
+        if (p->place[a] == SX_PATTERN_NONE && from != SX_PATTERN_NONE) {
+            return bind_atom(p, a, AT_DOWN, from, 0, place);
+        }
+    }
+    for (uint32_t a = 0; a < p->atom_count; a++) {
+        uint8_t reg = p->atom[a]->from;
+        uint32_t parent = reg == 0 ? SX_EG_NONE : p->left->reg_bind[reg];
+        if (p->place[a] != SX_PATTERN_NONE && parent != SX_EG_NONE &&
+            p->place[parent] == SX_PATTERN_NONE) {
+            return bind_atom(p, parent, AT_UP, p->reg[reg], p->left->reg_slot[reg], place);
+        }
+    }
+    SX_UNREACHABLE(); /* the atoms of a left side are a tree */
+}
+
+static sx_code plan(sx_trigger *t, uint32_t rule, uint32_t anchor)
+{
+    const sx_pattern *left = t->set->rule[rule].left;
+    planner p = {.t = t, .left = left, .anchor = anchor, .at = SX_EG_NONE};
+    memset(p.place, (int)SX_PATTERN_NONE, sizeof(p.place));
+    memset(p.reg, (int)SX_PATTERN_NONE, sizeof(p.reg));
+    for (uint32_t i = 0; i < left->step_count; i++) {
+        if (left->step[i].kind == SX_STEP_BIND) {
+            p.atom[left->step[i].bind] = &left->step[i];
+            p.atom_count++;
+        }
+    }
+    SX_TRY(bind_atom(&p, anchor, AT_ANCHOR, 0, 0, 0));
+    for (uint32_t place = 1; place < p.atom_count; place++) {
+        SX_TRY(bind_next(&p, place));
+    }
+    SX_TRY(sx_grow(t->cx, (void **)&t->report, &t->report_capacity, t->report_count + 1,
+                   sizeof(*t->report)));
+    SX_TRY(follow(&p, (at_step){.kind = AT_REPORT}));
+    at_report *report = &t->report[t->report_count];
+    *report = (at_report){.rule = rule,
+                          .from_root = anchor == 0,
+                          .bind_count = (uint8_t)left->bind_count,
+                          .name_count = (uint8_t)left->name_count};
+    memcpy(report->bind, p.place, sizeof(report->bind));
+    for (uint32_t i = 0; i < left->name_count; i++) {
+        report->name[i] = p.reg[left->name_reg[i]];
+    }
+    t->node[p.at].report = t->report_count++;
+    return SX_OK;
+}
+
+static sx_code sort_anchors(sx_trigger *t)
+{
+    for (uint32_t op = 0; op < SX_EG_OPS_MAX; op++) {
+        uint32_t count = 0;
+        for (uint32_t i = t->first; i != SX_EG_NONE; i = t->node[i].next) {
+            count += (t->node[i].step.ops >> op & 1) != 0 ? 1 : 0;
+        }
+        t->by_op[op] = SX_NEW_ARRAY(t->cx, uint32_t, count + 1);
+        if (t->by_op[op] == NULL) {
+            return t->cx->error.code;
+        }
+        for (uint32_t i = t->first; i != SX_EG_NONE; i = t->node[i].next) {
+            if ((t->node[i].step.ops >> op & 1) != 0) {
+                t->by_op[op][t->by_op_count[op]++] = i;
+            }
+        }
+    }
+    return SX_OK;
+}
+
+sx_code sx_trigger_make(sx_ctx *cx, const sx_eg_ruleset *set, sx_trigger **trigger)
+{
+    sx_trigger *t = SX_NEW(cx, sx_trigger);
+    if (t == NULL) {
+        return cx->error.code;
+    }
+    t->cx = cx;
+    t->set = set;
+    t->first = SX_EG_NONE;
+    t->active = SX_NEW_ARRAY(cx, bool, (size_t)set->rule_count + 1);
+    t->since = SX_NEW_ARRAY(cx, sx_eg_position, (size_t)set->rule_count + 1);
+    if (t->active == NULL || t->since == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t r = 0; r < set->rule_count; r++) {
+        for (uint32_t a = 0; set->rule[r].enabled && a < set->rule[r].left->bind_count; a++) {
+            SX_TRY(plan(t, r, a));
+        }
+    }
+    *trigger = t;
+    return sort_anchors(t);
+}
+
+/* ---- search ---- */
+
+typedef struct {
+    sx_trigger *t;
+    sx_search *q;
+    const sx_eg *eg;
+    uint32_t new_from; /* nodes from here on are new */
+    bool logged;       /* some older ones changed */
+    uint32_t reg[256];
+    uint32_t bind[SX_PATTERN_NODES_MAX];
+} machine;
+
+static inline bool is_old(const machine *m, uint32_t n)
+{
+    return n < m->new_from && (!m->logged || (m->t->changed[n / 64] >> (n % 64) & 1) == 0);
+}
+
+static sx_code report(machine *m, const at_report *r)
+{
+    sx_match_list *found = &m->q->found[r->rule];
+    if (!m->t->active[r->rule]) {
+        return SX_OK;
+    }
+    uint32_t need = found->count + r->bind_count + (r->name_count > 0 ? r->name_count : 1);
+    if (need > found->capacity) {
+        SX_TRY(sx_region_grow(m->t->cx, (void **)&found->word, &found->capacity, need,
+                              sizeof(uint32_t)));
+    }
+    uint32_t *word = &found->word[found->count];
+    for (uint32_t i = 0; i < r->bind_count; i++) {
+        *word++ = m->bind[r->bind[i]];
+    }
+    for (uint32_t i = 0; i < r->name_count; i++) {
+        *word++ = m->reg[r->name[i]];
+    }
+    found->count = need;
+    found->match_count++;
+    if (found->match_count >= m->q->limit[r->rule]) {
+        m->q->over[r->rule] = true;
+        m->t->active[r->rule] = false;
+    }
+    return SX_OK;
+}
+
+static sx_code run_all(machine *m, uint32_t index);
+
+static inline bool fits(const sx_eg_node *node, const at_step *s)
+{
+    return node->dead == 0 && (s->ops >> node->op & 1) != 0 &&
+           (s->any_arity ? node->arity >= s->arity : node->arity == s->arity);
+}
+
+static inline void take_children(machine *m, uint32_t n, uint32_t arity, uint32_t out)
+{
+    for (uint32_t k = 0; k < arity; k++) {
+        m->reg[out + k] = sx_eg_child(m->eg, n, k);
+    }
+}
+
+static sx_code run_down(machine *m, const at_node *at)
+{
+    const sx_eg *eg = m->eg;
+    const at_step *s = &at->step;
+    uint32_t first = m->reg[s->from];
+    uint32_t n = first;
+    if ((eg->node[first].ops & s->hint) == 0) {
+        return SX_OK;
+    }
+    do {
+        const sx_eg_node *node = &eg->node[n];
+        m->q->work++;
+        if (fits(node, s) && (!s->old || is_old(m, n))) {
+            m->bind[s->atom] = n;
+            take_children(m, n, s->arity, s->out);
+            SX_TRY(run_all(m, at->child));
+        }
+        n = node->member;
+    } while (n != first && m->q->work < m->q->work_limit);
+    return SX_OK;
+}
+
+static sx_code run_up(machine *m, const at_node *at)
+{
+    const sx_eg *eg = m->eg;
+    const at_step *s = &at->step;
+    uint32_t class_ = m->reg[s->from];
+    for (uint32_t l = sx_eg_parent_first(eg, class_);
+         l != SX_EG_LINK_END && m->q->work < m->q->work_limit; l = sx_eg_parent_next(eg, l)) {
+        uint32_t n = sx_eg_parent_node(eg, l);
+        m->q->work++;
+        if (fits(&eg->node[n], s) && sx_eg_parent_slot(eg, l) == s->slot &&
+            (!s->old || is_old(m, n))) {
+            m->bind[s->atom] = n;
+            m->reg[s->out] = sx_eg_find(eg, n);
+            take_children(m, n, s->arity, s->out + 1u);
+            SX_TRY(run_all(m, at->child));
+        }
+    }
+    return SX_OK;
+}
+
+/* Step `index` and those beside it, each with all that follows: at most one level of recursion per step of a plan. */
+static sx_code run_all(machine *m, uint32_t index)
+{
+    for (uint32_t i = index; i != SX_EG_NONE; i = m->t->node[i].next) {
+        const at_node *at = &m->t->node[i];
+        const at_step *s = &at->step;
+        bool passed = false;
+        if (!at->live) {
+            continue;
+        }
+        switch ((at_kind)s->kind) {
+        case AT_DOWN: SX_TRY(run_down(m, at)); break;
+        case AT_UP: SX_TRY(run_up(m, at)); break;
+        case AT_SAME: passed = m->reg[s->from] == m->reg[s->other]; break;
+        case AT_VALUE:
+            passed = m->t->set->language.is_value(m->t->set->language.self, m->eg, m->reg[s->from],
+                                                  s->value);
+            break;
+        case AT_ATTR:
+            passed = m->eg->node[m->bind[s->from]].attr == m->eg->node[m->bind[s->other]].attr;
+            break;
+        case AT_REPORT: SX_TRY(report(m, &m->t->report[at->report])); break;
+        case AT_ANCHOR: SX_UNREACHABLE();
+        }
+        m->q->work++;
+        if (passed) {
+            SX_TRY(run_all(m, at->child));
+        }
+    }
+    return SX_OK;
+}
+
+/* All plans that begin with this node. */
+static sx_code run_anchors(machine *m, uint32_t n)
+{
+    const sx_trigger *t = m->t;
+    const sx_eg_node *node = &m->eg->node[n];
+    if (node->dead != 0 || m->q->work >= m->q->work_limit) {
+        return SX_OK;
+    }
+    for (uint32_t i = 0; i < t->by_op_count[node->op]; i++) {
+        const at_node *at = &t->node[t->by_op[node->op][i]];
+        if (at->live && fits(node, &at->step)) {
+            m->bind[0] = n;
+            m->reg[0] = sx_eg_find(m->eg, n);
+            take_children(m, n, at->step.arity, 1);
+            SX_TRY(run_all(m, at->child));
+        }
+    }
+    return SX_OK;
+}
+
+/* Steps behind which lies a rule that searches now. A step is made before those that follow it. */
+static void mark_live(sx_trigger *t, bool all_new)
+{
+    for (uint32_t i = t->node_count; i-- > 0;) {
+        at_node *at = &t->node[i];
+        if (at->step.kind == AT_REPORT) {
+            const at_report *r = &t->report[at->report];
+            at->live = t->active[r->rule] && (r->from_root || !all_new);
+            continue;
+        }
+        at->live = false;
+        for (uint32_t c = at->child; c != SX_EG_NONE && !at->live; c = t->node[c].next) {
+            at->live = t->node[c].live;
+        }
+    }
+}
+
+/* One pass: the active rules, which all stand at `since`. Older nodes that changed, then new ones, each kind in order. */
+static sx_code run_pass(sx_trigger *t, sx_search *q, sx_eg_position since)
+{
+    const sx_eg *eg = q->eg;
+    machine m = {.t = t, .q = q, .eg = eg, .new_from = since.node};
+    uint32_t low = UINT32_MAX;
+    uint32_t high = 0;
+    mark_live(t, since.node == 0);
+    for (uint32_t i = since.changed; i < eg->changed_count; i++) {
+        uint32_t n = eg->changed[i];
+        if (n < since.node) {
+            m.logged = true;
+            t->changed[n / 64] |= UINT64_C(1) << (n % 64);
+            low = n / 64 < low ? n / 64 : low;
+            high = n / 64 > high ? n / 64 : high;
+        }
+    }
+    sx_code code = SX_OK;
+    for (uint32_t w = low; m.logged && w <= high; w++) {
+        for (uint64_t bits = t->changed[w]; bits != 0 && code == SX_OK; bits &= bits - 1) {
+            code = run_anchors(&m, w * 64 + (uint32_t)__builtin_ctzll(bits));
+        }
+    }
+    for (uint32_t n = since.node; n < eg->node_count && code == SX_OK; n++) {
+        code = run_anchors(&m, n);
+    }
+    for (uint32_t w = low; m.logged && w <= high; w++) {
+        t->changed[w] = 0;
+    }
+    return code;
+}
+
+sx_code sx_trigger_run(sx_trigger *t, sx_search *q, bool *done)
+{
+    uint32_t words = q->eg->node_count / 64 + 1;
+    uint32_t before = t->changed_capacity;
+    SX_TRY(
+        sx_region_grow(t->cx, (void **)&t->changed, &t->changed_capacity, words, sizeof(uint64_t)));
+    for (uint32_t i = before; i < t->changed_capacity; i++) {
+        t->changed[i] = 0;
+    }
+    uint32_t left = 0;
+    for (uint32_t r = 0; r < q->set->rule_count; r++) {
+        t->active[r] = false;
+        t->since[r] = sx_eg_rule_position(q->eg, &q->set->rule[r]);
+        left += q->wanted[r] ? 1 : 0;
+    }
+    for (uint32_t r = 0; r < q->set->rule_count && left > 0; r++) {
+        bool first = q->wanted[r] && !t->active[r];
+        for (uint32_t e = 0; first && e < r; e++) {
+            first = !q->wanted[e] || t->since[e].node != t->since[r].node ||
+                    t->since[e].changed != t->since[r].changed;
+        }
+        if (!first) {
+            continue;
+        }
+        for (uint32_t e = 0; e < q->set->rule_count; e++) {
+            t->active[e] = q->wanted[e] && t->since[e].node == t->since[r].node &&
+                           t->since[e].changed == t->since[r].changed;
+            left -= t->active[e] ? 1 : 0;
+        }
+        SX_TRY(run_pass(t, q, t->since[r]));
+    }
+    *done = q->work < q->work_limit;
+    return SX_OK;
+}
