@@ -131,11 +131,14 @@ bool sx_rewrite_is_private(const sx_rewrite *rw, uint32_t k)
     return true;
 }
 
-uint32_t sx_rewrite_member(const sx_rewrite *rw, uint32_t class_, sx_op op)
+uint32_t sx_rewrite_member(const sx_rewrite *rw, uint32_t class_, sx_op op, uint32_t before)
 {
     const sx_eg *eg = &sx_rewrite_tensors(rw)->eg;
     uint32_t first = sx_eg_find(eg, class_);
-    uint32_t n = first;
+    uint32_t n = before == SX_EG_NONE ? first : sx_eg_member_next(eg, before);
+    if (before != SX_EG_NONE && n == first) {
+        return SX_EG_NONE;
+    }
     do {
         if (eg->node[n].op == op && eg->node[n].dead == 0) {
             return n;

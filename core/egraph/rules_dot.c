@@ -218,6 +218,84 @@ sx_code sx_rule_dot_split_right(sx_rewrite *rw)
     return split_dims(rw, false);
 }
 
+/* ---- reshapes that split or merge free dimensions only: of the result ---- */
+
+static bool is_bound(const side *s, uint32_t d)
+{
+    return contains(s->batch, d) || contains(s->contract, d);
+}
+
+/* Dimensions of `x` and of its reshape `y` walked in segments of equal size: bound dimensions of y must be dimensions of x, whose
+ * numbers go to `place`; free ones may be cut in any way. *cut: some are. */
+static bool walk_free(const sx_type *x, const sx_type *y, const side *s, int64_t place[], bool *cut)
+{
+    uint32_t a = 0;
+    uint32_t b = 0;
+    *cut = false;
+    while (b < y->rank) {
+        if (is_bound(s, b)) {
+            if (a >= x->rank || !sx_dim_equal(x->dim[a], y->dim[b])) {
+                return false;
+            }
+            place[b++] = a++;
+            continue;
+        }
+        sx_dim left = sx_dim_of(1);
+        sx_dim right = sx_dim_of(1);
+        uint32_t a_first = a;
+        uint32_t b_first = b;
+        while (b < y->rank && !is_bound(s, b)) {
+            if (!sx_dim_multiply(right, y->dim[b++], &right)) {
+                return false;
+            }
+        }
+        while (!sx_dim_equal(left, right)) {
+            if (a >= x->rank || !sx_dim_multiply(left, x->dim[a++], &left)) {
+                return false;
+            }
+        }
+        *cut = *cut || b - b_first != a - a_first;
+    }
+    return a == x->rank;
+}
+
+/* Only where the source has fewer dimensions; the other way round is dot-split. */
+static sx_code unmerge(sx_rewrite *rw, bool left)
+{
+    uint32_t x = rw->var[left ? 0 : 1];
+    sx_attr attr = sx_rewrite_attr(rw, 0);
+    sx_type source = *sx_rewrite_type(rw, x);
+    sx_type cut = *sx_rewrite_type(rw, rw->node[1]);
+    side own = side_of(&attr, left);
+    int64_t place[SX_RANK_MAX];
+    bool differs;
+    if (!walk_free(&source, &cut, &own, place, &differs) || !differs || source.rank > cut.rank) {
+        return SX_OK;
+    }
+    for (uint32_t i = 0; i < own.batch->count; i++) {
+        own.batch->v[i] = place[own.batch->v[i]];
+    }
+    for (uint32_t i = 0; i < own.contract->count; i++) {
+        own.contract->v[i] = place[own.contract->v[i]];
+    }
+    uint32_t child[2] = {left ? x : rw->var[0], left ? rw->var[1] : x};
+    sx_type type = *sx_rewrite_type(rw, rw->node[0]);
+    uint32_t node;
+    SX_TRY(sx_rewrite_add(rw, SX_OP_DOT_GENERAL, &attr, child, 2, &node));
+    SX_TRY(sx_rewrite_reshape(rw, node, &type, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
+sx_code sx_rule_dot_unmerged_left(sx_rewrite *rw)
+{
+    return unmerge(rw, true);
+}
+
+sx_code sx_rule_dot_unmerged_right(sx_rewrite *rw)
+{
+    return unmerge(rw, false);
+}
+
 /* ---- association: plain matrix chains, the left factor of any rank ---- */
 
 static bool is_plain(const sx_attr *attr)

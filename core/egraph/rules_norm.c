@@ -187,6 +187,14 @@ static bool is_erf_argument(const sx_rewrite *rw, uint32_t class_, uint32_t x)
            (split_value(rw, class_, SX_OP_MULTIPLY, 0.70710678118654752440, &inner) && inner == x);
 }
 
+/* Of every float type: narrow ones round once instead of at each step. */
+static sx_code emit_gelu(sx_rewrite *rw, sx_op op)
+{
+    uint32_t node;
+    SX_TRY(sx_rewrite_add(rw, op, NULL, &rw->var[0], 1, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
 /* Some matched node is erf(s) or tanh(s); names: x and s. */
 sx_code sx_rule_gelu(sx_rewrite *rw)
 {
@@ -194,10 +202,10 @@ sx_code sx_rule_gelu(sx_rewrite *rw)
     for (uint32_t k = 1; k < 4; k++) {
         sx_op op = sx_tensors_op(t, rw->node[k]);
         if (op == SX_OP_ERF && is_erf_argument(rw, rw->var[1], rw->var[0])) {
-            return emit_unary(rw, SX_OP_GELU, rw->var[0]);
+            return emit_gelu(rw, SX_OP_GELU);
         }
         if (op == SX_OP_TANH && is_tanh_argument(rw, rw->var[1], rw->var[0])) {
-            return emit_unary(rw, SX_OP_GELU_TANH, rw->var[0]);
+            return emit_gelu(rw, SX_OP_GELU_TANH);
         }
     }
     return SX_OK;
@@ -351,6 +359,45 @@ sx_code sx_rule_rms_norm(sx_rewrite *rw)
     return sx_rewrite_emit(rw, node);
 }
 
+/* Matched nodes: 1 broadcast and 5 reduce of the mean square; names: x k eps. A scale of 1 changes no bit. */
+sx_code sx_rule_rms_norm_plain(sx_rewrite *rw)
+{
+    norm n = {.x = rw->var[0], .eps = rw->var[2], .count = {rw->var[1], rw->var[1]}};
+    n.spread[0] = 1;
+    n.spread[1] = 5;
+    sx_attr attr;
+    if (!norm_attr(rw, &n, &attr)) {
+        return SX_OK;
+    }
+    const sx_type *type = sx_rewrite_type(rw, n.x);
+    sx_type row = {.dtype = type->dtype};
+    for (uint32_t d = (uint32_t)attr.axis; d < type->rank; d++) {
+        row.dim[row.rank++] = type->dim[d];
+    }
+    uint32_t child[2] = {n.x, SX_EG_NONE};
+    SX_TRY(sx_tensors_add_value(rw->cx, sx_rewrite_tensors(rw), &row, 1, &child[1]));
+    uint32_t node;
+    SX_TRY(sx_rewrite_add(rw, SX_OP_RMS_NORM, &attr, child, 2, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
+/* Matched nodes: 2 broadcast of the scale, 3 broadcast and 7 reduce of the mean square; names: x scale k eps. */
+sx_code sx_rule_rms_norm_gain_first(sx_rewrite *rw)
+{
+    norm n = {.x = rw->var[0], .eps = rw->var[3], .count = {rw->var[2], rw->var[2]}};
+    n.spread[0] = 3;
+    n.spread[1] = 7;
+    sx_attr attr;
+    const sx_type *type = sx_rewrite_type(rw, n.x);
+    if (!norm_attr(rw, &n, &attr) || !is_row_vector(rw, 2, rw->var[1], &attr, type)) {
+        return SX_OK;
+    }
+    uint32_t child[2] = {n.x, rw->var[1]};
+    uint32_t node;
+    SX_TRY(sx_rewrite_add(rw, SX_OP_RMS_NORM, &attr, child, 2, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
 /* ---- composites by their decomposition, so that their parts can be fused ---- */
 
 sx_code sx_rule_definition(sx_rewrite *rw)
@@ -395,4 +442,17 @@ sx_code sx_rule_definition(sx_rewrite *rw)
         SX_TRY(sx_rewrite_add(rw, n->op, &inner, child, n->input_count, &node[i]));
     }
     return sx_rewrite_emit(rw, node[result.i]);
+}
+
+/* Where the gain follows from weights the norm itself is the form to keep: opened, each of its parts meets every rule. A row of
+ * symbolic length has no decomposition. */
+sx_code sx_rule_norm_definition(sx_rewrite *rw)
+{
+    bool is_weight = sx_tensors_fact(sx_rewrite_tensors(rw), rw->var[1])->is_weight != 0;
+    const sx_type *type = sx_rewrite_type(rw, rw->var[0]);
+    bool known = true;
+    for (uint32_t d = (uint32_t)sx_rewrite_attr(rw, 0).axis; d < type->rank; d++) {
+        known = known && sx_dim_is_constant(type->dim[d]);
+    }
+    return known && (!is_weight || rw->unguarded) ? sx_rule_definition(rw) : SX_OK;
 }

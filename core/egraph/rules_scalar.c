@@ -265,7 +265,7 @@ sx_code sx_rule_factor_one(sx_rewrite *rw)
     sx_type type = *sx_rewrite_type(rw, rw->node[0]);
     uint32_t child[2] = {rw->var[1], SX_EG_NONE};
     uint32_t node;
-    if (!is_cheap(rw, rw->var[1])) {
+    if (!is_cheap(rw, rw->var[1]) && !rw->unguarded) {
         return SX_OK;
     }
     SX_TRY(sx_tensors_add_value(rw->cx, sx_rewrite_tensors(rw), &type, 1, &child[1]));
@@ -278,7 +278,7 @@ static bool takes_factor(const sx_rewrite *rw, uint32_t class_)
 {
     const sx_fact *fact = sx_tensors_fact(sx_rewrite_tensors(rw), class_);
     return (fact->is_weight != 0 && fact->has_value == 0) ||
-           sx_rewrite_member(rw, class_, SX_OP_DOT_GENERAL) != SX_EG_NONE;
+           sx_rewrite_member(rw, class_, SX_OP_DOT_GENERAL, SX_EG_NONE) != SX_EG_NONE;
 }
 
 /* f (a + b) = f a + f b for a factor known at load that an addend may take, where nothing else reads the sum. */
@@ -286,7 +286,8 @@ sx_code sx_rule_distribute(sx_rewrite *rw)
 {
     uint32_t part[2];
     bool taken = takes_factor(rw, rw->var[1]) || takes_factor(rw, rw->var[2]);
-    if (!taken || !is_cheap(rw, rw->var[0]) || !sx_rewrite_is_private(rw, 1)) {
+    taken = taken && is_cheap(rw, rw->var[0]) && sx_rewrite_is_private(rw, 1);
+    if (!taken && !rw->unguarded) {
         return SX_OK;
     }
     for (uint32_t k = 0; k < 2; k++) {

@@ -32,6 +32,8 @@ typedef struct {
     bool first_max; /* the first reduction is a maximum */
     bool any_reducer;
     bool masked;
+    bool narrow; /* the outer conversion gives narrow_dtype, what is inside is f32 */
+    sx_dtype narrow_dtype;
     bool any_float; /* element types: floats, no others */
     bool real;      /* f32 and f64, no others */
     bool reciprocal_count;
@@ -61,6 +63,9 @@ static inline sx_dtype draw_dtype(generator *g)
     static const sx_dtype dtypes[] = {SX_F32,  SX_F32,  SX_F32, SX_F64, SX_I32, SX_I32,
                                       SX_BOOL, SX_BF16, SX_F16, SX_I8,  SX_U8,  SX_I64};
     static const sx_dtype floats[] = {SX_F32, SX_F64, SX_BF16, SX_F16};
+    if (g->narrow) {
+        return g->narrow_dtype;
+    }
     return g->any_float || g->real ? floats[draw(g, g->real ? 2 : 4)]
                                    : dtypes[draw(g, SX_COUNT(dtypes))];
 }
@@ -479,6 +484,9 @@ static inline sx_code draw_attr(generator *g, sx_op op, const sx_part *part, con
         attr->present = SX_A(type);
         attr->type = *type;
         input[0].dtype = draw(g, 3) == 0 ? type->dtype : draw_dtype(g);
+        if (g->narrow) {
+            input[0].dtype = type->dtype == SX_F32 ? g->narrow_dtype : SX_F32;
+        }
         return SX_OK;
     case SX_OP_SELECT: input[0].dtype = SX_BOOL; return SX_OK;
     case SX_OP_COMPARE:

@@ -55,7 +55,8 @@ static inline sx_code make_groups(generator *g, sx_node_id *id)
     return make_bare(g, 3 + draw(g, 2), true, id);
 }
 
-static inline sx_code make_attention(generator *g, sx_node_id *id)
+/* `scaled`: the operand that is multiplied by a number, or 4. */
+static inline sx_code make_attention_of(generator *g, uint32_t scaled, sx_node_id *id)
 {
     uint32_t batch = draw(g, 3);
     sx_dim extent[4]; /* s, t, d, e */
@@ -74,9 +75,43 @@ static inline sx_code make_attention(generator *g, sx_node_id *id)
         type[k].dim[batch] = extent[last[k][0]];
         type[k].dim[batch + 1] = extent[last[k][1]];
         SX_TRY(fresh_parameter(g, &type[k], &input[k]));
+        if (k == scaled) {
+            SX_TRY(
+                scaled_by(g, SX_OP_MULTIPLY, input[k], (double)draw(g, 9) / 4 + 0.25, &input[k]));
+        }
     }
     sx_attr attr = {.present = SX_A(scale), .scale = 0.5};
     return sx_graph_add(g->cx, g->graph, SX_OP_ATTENTION, &attr, input, arity, id);
+}
+
+static inline sx_code make_attention(generator *g, sx_node_id *id)
+{
+    return make_attention_of(g, 4, id);
+}
+
+static inline sx_code make_scaled_query(generator *g, sx_node_id *id)
+{
+    return make_attention_of(g, 0, id);
+}
+
+static inline sx_code make_scaled_key(generator *g, sx_node_id *id)
+{
+    return make_attention_of(g, 1, id);
+}
+
+/* A composite of one operand in f32, between conversions from a narrow type and back. */
+static inline sx_code make_narrow_unary(generator *g, sx_node_id *id)
+{
+    static const sx_op op[] = {SX_OP_GELU, SX_OP_GELU_TANH, SX_OP_SILU};
+    sx_type type = draw_type(g, 4);
+    type.dtype = draw(g, 2) == 0 ? SX_BF16 : SX_F16;
+    sx_attr attr = {.present = SX_A(type), .type = type};
+    SX_TRY(fresh_parameter(g, &type, id));
+    attr.type.dtype = SX_F32;
+    SX_TRY(sx_graph_add(g->cx, g->graph, SX_OP_CONVERT, &attr, id, 1, id));
+    SX_TRY(sx_build_unary(g->cx, g->graph, op[draw(g, 3)], *id, id));
+    attr.type.dtype = type.dtype;
+    return sx_graph_add(g->cx, g->graph, SX_OP_CONVERT, &attr, id, 1, id);
 }
 
 /* A parameter of `type` but for the extent of `axis`. */

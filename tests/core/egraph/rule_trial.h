@@ -38,6 +38,8 @@ static inline sx_code generate_program(generator *g, const sx_pattern *pattern, 
     g->pattern = pattern;
     g->first_max = (h->flags & HABIT_FIRST_MAX) != 0;
     g->online = (h->flags & HABIT_ONLINE) != 0;
+    g->narrow = (h->flags & HABIT_NARROW) != 0;
+    g->narrow_dtype = draw(g, 2) == 0 ? SX_BF16 : SX_F16;
     g->any_reducer = (h->flags & HABIT_REDUCERS) != 0;
     g->real = (h->flags & HABIT_REAL) != 0;
     g->any_float = (h->flags & HABIT_FLOAT) != 0;

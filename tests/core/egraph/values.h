@@ -12,6 +12,7 @@
 typedef enum {
     FILL_PLAIN,    /* numbers of both signs around 1 */
     FILL_POSITIVE, /* [0.25, 2) */
+    FILL_WIDE,     /* [-8, 8) */
     FILL_SMALL,    /* whole numbers of both signs: sums, products and orders of a few are exact */
     FILL_EXTREME   /* also zeros of both signs, infinities, NaN, subnormals, the largest */
 } fill_kind;
@@ -27,6 +28,9 @@ static inline double random_float(sx_rng *rng, fill_kind kind)
         return (double)sx_rng_below(rng, 17) - 8;
     }
     double x = (double)sx_rng_f32(rng);
+    if (kind == FILL_WIDE) {
+        return 8 * x;
+    }
     return kind == FILL_POSITIVE ? 0.25 + 1.75 * fabs(x) : 2 * x;
 }
 
