@@ -190,6 +190,7 @@ static sx_code join_seam(divider *d, division *v, uint32_t u, uint64_t extract_f
     SX_TRY(sx_roll_join(cx, v->roll, u, &outer, &inner));
     SX_TRY(sx_roll_expand(cx, inner, v->better, &stitched));
     options.limits = left_limits(d);
+    options.snapshot = NULL;
     options.extract_fuel = extract_fuel;
     SX_TRY(sx_optimize_whole(cx, stitched, d->device, &options, &better, one));
     add_report(d->report, one, false);

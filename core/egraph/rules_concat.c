@@ -58,7 +58,7 @@ static sx_code add_concatenate(sx_rewrite *rw, int64_t axis, const uint32_t *par
                                uint32_t *node)
 {
     sx_attr attr = {.present = SX_A(axis), .axis = axis};
-    *node = part[0];
+    *node = count == 1 ? part[0] : SX_EG_NONE;
     return count == 1 ? SX_OK : sx_rewrite_add(rw, SX_OP_CONCATENATE, &attr, part, count, node);
 }
 
