@@ -124,8 +124,8 @@ const char *sxc_module_place_name(uint32_t place)
 
 const char *sxc_module_kind_name(uint32_t kind)
 {
-    static const char *const name[SX_MODULE_KERNEL_KIND_COUNT] = {"map", "row", "contraction",
-                                                                  "pack", "copy"};
+    static const char *const name[SX_MODULE_KERNEL_KIND_COUNT] = {"map",  "row",  "contraction",
+                                                                  "pack", "copy", "online"};
     return kind < SX_MODULE_KERNEL_KIND_COUNT ? name[kind] : "unknown";
 }
 

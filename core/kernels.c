@@ -125,6 +125,7 @@ static sx_module_text describe(sx_pipe *pipe, const sx_body *body)
         case SX_BODY_APPLY: word = sx_op_info_of(instr->op)->name; break;
         case SX_BODY_REDUCE: word = "reduce"; break;
         case SX_BODY_DOT: word = "dot"; break;
+        case SX_BODY_ONLINE: word = "online"; break;
         case SX_BODY_INDEX: word = "index"; break;
         case SX_BODY_ARG:
         case SX_BODY_IMM: break;
@@ -370,11 +371,14 @@ static sx_code launch_again(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_made *made,
 static sx_code compile_subject(sx_ctx *cx, sx_pipe *pipe, subject *s, const sx_node *node,
                                uint32_t result)
 {
-    static const char *const prefix[] = {
-        [SX_KERNEL_MAP] = "map", [SX_KERNEL_ROW] = "row", [SX_KERNEL_DOT] = "dot"};
+    static const char *const prefix[] = {[SX_KERNEL_MAP] = "map",
+                                         [SX_KERNEL_ROW] = "row",
+                                         [SX_KERNEL_DOT] = "dot",
+                                         [SX_KERNEL_ONLINE] = "online"};
     static const sx_module_kernel_kind kind[] = {[SX_KERNEL_MAP] = SX_MODULE_MAP,
                                                  [SX_KERNEL_ROW] = SX_MODULE_ROW,
-                                                 [SX_KERNEL_DOT] = SX_MODULE_CONTRACTION};
+                                                 [SX_KERNEL_DOT] = SX_MODULE_CONTRACTION,
+                                                 [SX_KERNEL_ONLINE] = SX_MODULE_ONLINE};
     if (is_move(node->op)) {
         (void)snprintf(s->name, sizeof(s->name), "%s_%u", sx_op_info_of(node->op)->name, s->node);
         return compile_copy(cx, pipe, s, node->op, sx_graph_attr(pipe->graph, node), &node->type,

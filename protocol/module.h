@@ -134,6 +134,7 @@ typedef enum {
     SX_MODULE_CONTRACTION,
     SX_MODULE_PACK,
     SX_MODULE_COPY, /* concatenate, gather */
+    SX_MODULE_ONLINE,
     SX_MODULE_KERNEL_KIND_COUNT
 } sx_module_kernel_kind;
 

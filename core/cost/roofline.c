@@ -118,11 +118,37 @@ static void find_spread(const sx_body *body, const sx_type *space, uint32_t spre
                 set |= spread[operand];
             }
             break;
-        case SX_BODY_REDUCE:
-        case SX_BODY_DOT: set = ((1u << space->rank) - 1) & ~body->axes; break;
+        case SX_BODY_REDUCE: set = ((1u << space->rank) - 1) & ~body->axes; break;
+        case SX_BODY_DOT:
+            set = body->inner == 0 ? ((1u << space->rank) - 1) & ~body->axes
+                                   : (spread[in->x] | spread[in->y]) & ~body->inner;
+            break;
+        case SX_BODY_ONLINE: set = (spread[in->x] | spread[in->y]) & ~body->axes; break;
         }
         spread[i] = set;
     }
+}
+
+static double points_of(const scope *s, const sx_type *space, uint32_t set)
+{
+    double points = 1;
+    for (uint32_t d = 0; d < space->rank; d++) {
+        points *= (set >> d & 1) != 0 ? extent(s, space->dim[d]) : 1;
+    }
+    return points;
+}
+
+/* A weighted sum: for each score a maximum, a power and an addition (once in the program: `first`); a multiply-add for each score
+ * and column. */
+static double online_flops(const scope *s, const sx_body *body, const sx_type *space,
+                           const sx_instr *in, const uint32_t *spread, bool first)
+{
+    double scores = points_of(s, space, spread[in->x]);
+    double flops = first ? scores * (op_weight(SX_OP_EXP) + 2) : 0;
+    if (body->instr[in->y].kind == SX_BODY_ARG) {
+        flops += 2 * points_of(s, space, spread[in->x] | spread[in->y]);
+    }
+    return flops;
 }
 
 static double fused_flops(const scope *s, const sx_body *body, const sx_type *space)
@@ -131,24 +157,59 @@ static double fused_flops(const scope *s, const sx_body *body, const sx_type *sp
     find_spread(body, space, spread);
     double flops = 0;
     double all = 1;
+    bool is_online = sx_body_kernel_kind(body) == SX_KERNEL_ONLINE;
+    bool first = true;
     for (uint32_t d = 0; d < space->rank; d++) {
         all *= extent(s, space->dim[d]);
     }
     for (uint32_t i = 0; i < body->instr_count; i++) {
         const sx_instr *in = &body->instr[i];
         if (in->kind == SX_BODY_DOT) {
-            flops += 2 * all;
+            uint32_t set = spread[in->x] | spread[in->y];
+            flops += 2 * (body->inner == 0 ? all : points_of(s, space, set));
+        } else if (in->kind == SX_BODY_ONLINE) {
+            flops += online_flops(s, body, space, in, spread, first);
+            first = false;
         } else if (in->kind == SX_BODY_REDUCE) {
-            flops += all;
+            flops += is_online ? 0 : all;
         } else if (in->kind == SX_BODY_APPLY) {
-            double points = 1;
-            for (uint32_t d = 0; d < space->rank; d++) {
-                points *= (spread[i] & 1u << d) != 0 ? extent(s, space->dim[d]) : 1;
-            }
-            flops += points * op_weight(in->op);
+            flops += points_of(s, space, spread[i]) * op_weight(in->op);
         }
     }
     return flops;
+}
+
+/* An online sum runs rows across the lanes: rows that do not fill whole vectors cost as much as if they did. Rows are a kept dimension
+ * along which the scores vary, the keys and values do not. */
+static double lane_waste(const scope *s, const sx_device *device, const sx_type *space,
+                         uint32_t rows)
+{
+    double longest = 1;
+    for (uint32_t d = 0; d < space->rank; d++) {
+        if ((rows >> d & 1) != 0) {
+            longest = fmax(longest, extent(s, space->dim[d]));
+        }
+    }
+    return ceil(longest / device->lanes) * device->lanes / longest;
+}
+
+static double fused_waste(const scope *s, const sx_device *device, const sx_body *body,
+                          const sx_type *space)
+{
+    uint32_t spread[SX_FUSED_INSTRS_MAX];
+    uint32_t scores = 0, others = 0;
+    find_spread(body, space, spread);
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        const sx_instr *in = &body->instr[i];
+        if (in->kind == SX_BODY_ONLINE) {
+            scores = spread[in->x];
+            others |= spread[in->y];
+        } else if (in->kind == SX_BODY_DOT && body->inner != 0) {
+            bool left_is_key = (spread[in->x] & body->axes & ~body->inner) != 0;
+            others |= spread[left_is_key ? in->x : in->y];
+        }
+    }
+    return lane_waste(s, device, space, scores & ~body->axes & ~others);
 }
 
 #define SCATTERED_READ 1.5 /* bytes fetched per byte used where rows are not read in order */
@@ -181,6 +242,27 @@ static double dot_flops(const scope *s, const sx_attr *attr, const sx_type *left
     return 2 * contracted * elements(s, result);
 }
 
+/* online_dot as a kernel of its own. */
+static void cost_online(const scope *s, const sx_device *device, const sx_attr *attr,
+                        const sx_type *input, uint32_t input_count, const sx_type *result,
+                        sx_cost *cost, double *waste)
+{
+    const sx_type *x = &input[0];
+    uint32_t rows = (1u << x->rank) - 1;
+    uint32_t contract = 0;
+    for (uint32_t i = 0; i < attr->lhs_contract.count; i++) {
+        contract |= 1u << attr->lhs_contract.v[i];
+    }
+    for (uint32_t i = 0; i < attr->lhs_batch.count; i++) {
+        rows &= ~(1u << attr->lhs_batch.v[i]);
+    }
+    cost->flops = elements(s, x) * (op_weight(SX_OP_EXP) + 2);
+    if (input_count == 2) {
+        cost->flops += 2 * elements(s, result) * points_of(s, x, contract);
+        *waste = lane_waste(s, device, x, rows & ~contract);
+    }
+}
+
 #define ATTENTION_KERNELS 3 /* scores, softmax, weighted sum */
 
 static void cost_attention(const scope *s, const sx_type *input, uint32_t input_count,
@@ -198,8 +280,9 @@ static void cost_attention(const scope *s, const sx_type *input, uint32_t input_
         4 * scores * sx_dtype_bytes(q->dtype); // written and read twice between its three kernels
 }
 
-static void cost_plain(const scope *s, sx_op op, const sx_attr *attr, const sx_type *input,
-                       uint32_t input_count, const sx_type *result, sx_cost *cost)
+static void cost_plain(const scope *s, const sx_device *device, sx_op op, const sx_attr *attr,
+                       const sx_type *input, uint32_t input_count, const sx_type *result,
+                       sx_cost *cost, double *waste)
 {
     const sx_op_info *info = sx_op_info_of(op);
     cost->bytes = bytes_of(s, result);
@@ -223,6 +306,8 @@ static void cost_plain(const scope *s, sx_op op, const sx_attr *attr, const sx_t
     case SX_OPCLASS_COMPOSITE:
         if (op == SX_OP_ATTENTION) {
             cost_attention(s, input, input_count, result, cost);
+        } else if (op == SX_OP_ONLINE_DOT) {
+            cost_online(s, device, attr, input, input_count, result, cost, waste);
         } else {
             cost->flops = elements(s, result) * op_weight(op);
         }
@@ -251,10 +336,14 @@ sx_code sx_cost_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symbo
         return SX_OK;
     }
     double effort;
+    double waste = 1; /* operations done for one that is useful */
     if (op == SX_OP_FUSED) {
         cost_fused(&s, attr, input, input_count, result, cost, &effort);
+        if (sx_body_kernel_kind(attr->body) == SX_KERNEL_ONLINE) {
+            waste = fused_waste(&s, device, attr->body, &attr->type);
+        }
     } else {
-        cost_plain(&s, op, attr, input, input_count, result, cost);
+        cost_plain(&s, device, op, attr, input, input_count, result, cost, &waste);
         effort = op == SX_OP_TRANSPOSE ? cost->bytes * SCATTERED_READ : cost->bytes;
     }
     cost->floor_ns = sx_device_floor_ns(device, cost->flops, cost->bytes);
@@ -263,7 +352,8 @@ sx_code sx_cost_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symbo
                        cost->floor_ns * 1e-9);
     }
     double launches = op == SX_OP_ATTENTION ? ATTENTION_KERNELS : 1;
-    cost->cost_ns = launches * device->launch_ns + sx_device_floor_ns(device, cost->flops, effort);
+    cost->cost_ns =
+        launches * device->launch_ns + sx_device_floor_ns(device, cost->flops * waste, effort);
     SX_ASSERT(cost->cost_ns >= cost->floor_ns);
     return SX_OK;
 }

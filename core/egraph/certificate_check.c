@@ -344,7 +344,13 @@ static sx_code lift_step(checker *c, sx_ctx *scratch, bool *found)
     }
     SX_TRY(sx_fused_lift(scratch, sx_tensors_op(&c->t, n), sx_tensors_attr(&c->t, n), type, count,
                          sx_tensors_type(&c->t, n), &attr));
-    return is_kernel(c, &attr, child, count, found);
+    SX_TRY(is_kernel(c, &attr, child, count, found));
+    if (!*found && sx_tensors_op(&c->t, n) == SX_OP_ONLINE_DOT) { /* its other kind of kernel */
+        SX_TRY(sx_fused_lift_online(scratch, sx_tensors_attr(&c->t, n), type, count,
+                                    sx_tensors_type(&c->t, n), &attr));
+        SX_TRY(is_kernel(c, &attr, child, count, found));
+    }
+    return SX_OK;
 }
 
 /* Argument a of node[0] with node[2] absorbed or computed in place. */
@@ -423,7 +429,7 @@ static sx_code argument_step(checker *c, sx_ctx *scratch, uint32_t a, bool *foun
 static sx_code check_fusion(checker *c)
 {
     bool inside = c->rule == SX_RULE_FUSE_VIEW || c->rule == SX_RULE_FUSE_PRODUCER ||
-                  c->rule == SX_RULE_FUSE_EPILOGUE;
+                  c->rule == SX_RULE_FUSE_EPILOGUE || c->rule == SX_RULE_FUSE_SCORES;
     if (c->node_count != (inside ? 5u : 4u)) {
         return refuse(c, "another number of nodes than the rule has");
     }

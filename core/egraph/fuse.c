@@ -171,8 +171,11 @@ static sx_code try_same(fuser *f, kernel *k, uint32_t a, bool *taken)
 static sx_code try_inline(fuser *f, kernel *k, uint32_t a, uint32_t producer, bool *taken)
 {
     *taken = false;
-    bool is_map = kind_of(f, producer) == SX_KERNEL_MAP;
-    uint32_t rule = is_map ? SX_RULE_FUSE_PRODUCER : SX_RULE_FUSE_EPILOGUE;
+    sx_kernel_kind kind = kind_of(f, producer);
+    bool is_scores = kind == SX_KERNEL_DOT && sx_body_kernel_kind(k->attr.body) == SX_KERNEL_ONLINE;
+    uint32_t rule = kind == SX_KERNEL_MAP ? SX_RULE_FUSE_PRODUCER
+                    : is_scores           ? SX_RULE_FUSE_SCORES
+                                          : SX_RULE_FUSE_EPILOGUE;
     kernel inner = kernel_of(f, producer);
     if (!f->enabled[rule] || k->count - 1 + inner.count > SX_FUSED_ARGS_MAX) {
         return SX_OK;
@@ -269,6 +272,31 @@ static sx_code add_epilogues(fuser *f, const kernel *k, forms *list)
     return SX_OK;
 }
 
+/* The kernel, an online sum, with its scores computed inside. What stood between them and the sum was computed in place before. */
+static sx_code add_scores(fuser *f, const kernel *k, forms *list)
+{
+    for (uint32_t a = 0; a < k->count; a++) {
+        uint32_t class_ = k->child[a];
+        const forms *producers = &f->form[class_];
+        if (f->readers[class_] != 1 || sx_tensors_fact(f->t, class_)->is_weight != 0) {
+            continue;
+        }
+        for (uint32_t i = 0; i < producers->count; i++) {
+            if (kind_of(f, producers->node[i]) != SX_KERNEL_DOT) {
+                continue;
+            }
+            kernel joined = *k;
+            bool taken;
+            SX_TRY(try_inline(f, &joined, a, producers->node[i], &taken));
+            if (taken) {
+                SX_TRY(grow(f, &joined, 0));
+                keep(list, joined.node);
+            }
+        }
+    }
+    return SX_OK;
+}
+
 /* One operation as a kernel: lifted, or as it is if it is one already. */
 static sx_code lift_node(fuser *f, uint32_t n, kernel *k, bool *ok)
 {
@@ -301,6 +329,32 @@ static sx_code lift_node(fuser *f, uint32_t n, kernel *k, bool *ok)
     return advance(f, k, &attr, k->child, arity, SX_EG_NONE, SX_RULE_LIFT, ok);
 }
 
+/* A sum of weights without values, lifted as a row kernel before: as an online sum too, which can take in its scores. */
+static sx_code add_online(fuser *f, uint32_t n, forms *list)
+{
+    sx_tensors *t = f->t;
+    if (sx_tensors_op(t, n) != SX_OP_ONLINE_DOT || t->eg.node[n].arity != 1 ||
+        !f->enabled[SX_RULE_LIFT]) {
+        return SX_OK;
+    }
+    kernel k = {.node = n, .count = 1, .child = {sx_eg_child(&t->eg, n, 0)}};
+    sx_type input = *sx_tensors_type(t, k.child[0]);
+    sx_attr plain = *sx_tensors_attr(t, n);
+    sx_type result = *sx_tensors_type(t, n);
+    sx_attr attr;
+    bool taken = false;
+    sx_code code = sx_fused_lift_online(&f->scratch, &plain, &input, 1, &result, &attr);
+    if (code != SX_OK) {
+        return passed_over(f, code);
+    }
+    SX_TRY(advance(f, &k, &attr, k.child, 1, SX_EG_NONE, SX_RULE_LIFT, &taken));
+    if (taken) {
+        SX_TRY(grow(f, &k, 1));
+        SX_TRY(add_scores(f, &k, list));
+    }
+    return SX_OK;
+}
+
 static sx_code fuse_class(fuser *f, uint32_t class_)
 {
     kernel base;
@@ -319,6 +373,10 @@ static sx_code fuse_class(fuser *f, uint32_t class_)
         SX_TRY(grow(f, &bare, 0));
         keep(list, bare.node);
     }
+    if (sx_body_kernel_kind(base.attr.body) == SX_KERNEL_ONLINE) {
+        SX_TRY(add_scores(f, &single, list));
+    }
+    SX_TRY(add_online(f, f->choice[class_], list));
     SX_TRY(add_epilogues(f, &single, list));
     kernel repeated = single;
     SX_TRY(grow(f, &repeated, SX_FUSE_READERS_MAX));

@@ -174,7 +174,9 @@ static sx_code lacks_kernel(optimizer *o, uint32_t n, bool *lacks)
 {
     const sx_tensors *t = o->t;
     sx_op op = sx_tensors_op(t, n);
-    *lacks = op == SX_OP_ATTENTION || op == SX_OP_ONLINE_DOT;
+    *lacks = op == SX_OP_ATTENTION ||
+             (op == SX_OP_ONLINE_DOT && (sx_tensors_attr(t, n)->lhs_contract.count != 1 ||
+                                         sx_tensors_type(t, n)->dtype != SX_F32));
     if (op != SX_OP_CONVOLUTION && op != SX_OP_REDUCE_WINDOW) {
         return SX_OK;
     }

@@ -340,7 +340,7 @@ static void print_leaf(const sx_tensors *t, uint32_t node, sx_buf *text)
 
 static void print_body(const sx_attr *attr, sx_buf *text)
 {
-    static const char *const kind[] = {"map", "row", "dot"};
+    static const char *const kind[] = {"map", "row", "dot", "online"};
     sx_buf_print(text, "[%s", kind[sx_body_kernel_kind(attr->body)]);
     for (uint32_t i = 0; i < attr->body->instr_count; i++) {
         const sx_instr *in = &attr->body->instr[i];
@@ -350,6 +350,8 @@ static void print_body(const sx_attr *attr, sx_buf *text)
             sx_buf_print(text, " reduce_%s", sx_reducer_name(in->reducer));
         } else if (in->kind == SX_BODY_DOT) {
             sx_buf_put_text(text, " dot");
+        } else if (in->kind == SX_BODY_ONLINE) {
+            sx_buf_put_text(text, " online");
         }
     }
     sx_buf_put_text(text, "]");

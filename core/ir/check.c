@@ -72,7 +72,9 @@ static sx_code dim_upper(const sx_infer *in, sx_dim dim, const char *what, uint3
     return SX_OK;
 }
 
-sx_code sx_check_type(const sx_infer *in, const sx_type *type, const char *what)
+/* At most `elements_max`; `code` if there are more. */
+static sx_code check_extents(const sx_infer *in, const sx_type *type, const char *what,
+                             int64_t elements_max, sx_code code)
 {
     if (type->dtype >= SX_DTYPE_COUNT) {
         return SX_FAIL(in->cx, SX_INPUT, "%s: %s: element type %u, at most %d", in->name, what,
@@ -86,13 +88,28 @@ sx_code sx_check_type(const sx_infer *in, const sx_type *type, const char *what)
     for (uint32_t i = 0; i < type->rank; i++) {
         int64_t upper;
         SX_TRY(dim_upper(in, type->dim[i], what, i, &upper));
-        if (!sx_mul_i64(elements, upper, &elements) || elements > SX_ELEMENTS_MAX) {
-            return SX_FAIL(in->cx, SX_LIMIT,
-                           "%s: %s: more than %lld elements at axis %u of extent %s", in->name,
-                           what, (long long)SX_ELEMENTS_MAX, i, SX_DIM_TEXT(in, type->dim[i]));
+        if (!sx_mul_i64(elements, upper, &elements) || elements > elements_max) {
+            return SX_FAIL(in->cx, code, "%s: %s: more than %lld elements at axis %u of extent %s",
+                           in->name, what, (long long)elements_max, i,
+                           SX_DIM_TEXT(in, type->dim[i]));
         }
     }
     return SX_OK;
+}
+
+sx_code sx_check_type(const sx_infer *in, const sx_type *type, const char *what)
+{
+    return check_extents(in, type, what, SX_ELEMENTS_MAX, SX_LIMIT);
+}
+
+/* The space of an online sum is larger than any tensor: rows, columns, keys and what makes the scores. */
+static sx_code check_type_attribute(const sx_infer *in)
+{
+    const sx_body *body = (in->attr->present & SX_A(body)) != 0 ? in->attr->body : NULL;
+    bool is_online = body != NULL && body->instr_count <= SX_FUSED_INSTRS_MAX &&
+                     sx_body_kernel_kind(body) == SX_KERNEL_ONLINE;
+    return is_online ? check_extents(in, &in->attr->type, "type", SX_SPACE_MAX, SX_UNIMPLEMENTED)
+                     : sx_check_type(in, &in->attr->type, "type");
 }
 
 sx_code sx_check_like_first(const sx_infer *in, uint32_t k)
@@ -429,7 +446,7 @@ sx_code sx_infer_type(sx_ctx *cx, const sx_symbol *symbols, uint32_t symbol_coun
                    attr, input,   input_count,  &inferred};
     SX_TRY(check_signature(&in));
     if ((attr->present & SX_A(type)) != 0 && op != SX_OP_CONVERT) {
-        SX_TRY(sx_check_type(&in, &attr->type, "type"));
+        SX_TRY(check_type_attribute(&in));
     }
     for (uint32_t k = 0; k < input_count; k++) {
         SX_ASSERT(input[k].rank <= SX_RANK_MAX && input[k].dtype < SX_DTYPE_COUNT);

@@ -23,14 +23,31 @@ typedef struct {
 } steps;
 
 typedef struct {
+    uint32_t count;
+    uint32_t dim[SX_RANK_MAX]; /* space dimensions, ascending */
+} dims;
+
+/* The scores of one row under ONLINE: computed once, used by every reduction and by all rows that differ in nothing they read. */
+typedef struct {
+    uint32_t x;     /* instruction; UINT32_MAX: no ONLINE in the program */
+    uint32_t outer; /* kept dimensions that x varies along */
+    steps to_x;
+    sx_cell max;
+    sx_cell *weight;         /* e^(score - max) */
+    int64_t at[SX_RANK_MAX]; /* where they were computed */
+    bool have;
+} scores;
+
+typedef struct {
     sx_eval_mode mode;
     const sx_body *body;
     uint32_t rank;
     bool full;
     int64_t extent[SX_RANK_MAX];
     int64_t index[SX_RANK_MAX];
-    uint32_t outer_count, axis_count;
-    uint32_t outer[SX_RANK_MAX], axis[SX_RANK_MAX]; /* space dimensions, ascending */
+    dims outer, axis; /* kept and reduced; without `inner` */
+    dims inner;       /* that the DOT under an ONLINE sums over */
+    scores online;
     uint64_t row_cost;
     int64_t row_length;
     source source[SX_FUSED_ARGS_MAX];
@@ -42,24 +59,20 @@ typedef struct {
     steps after;                           /* what the result needs */
 } frame;
 
-static bool combines(const sx_instr *instr)
-{
-    return instr->kind == SX_BODY_REDUCE || instr->kind == SX_BODY_DOT;
-}
-
 static void plan_steps(const sx_body *body, uint32_t target, bool operands_only, steps *plan)
 {
     bool needed[SX_FUSED_INSTRS_MAX] = {false};
     needed[target] = true;
     for (uint32_t i = target + 1; i-- > 0;) {
-        bool opens = needed[i] && (!combines(&body->instr[i]) || (operands_only && i == target));
+        bool opens =
+            needed[i] && (!sx_body_combines(&body->instr[i]) || (operands_only && i == target));
         for (uint32_t k = 0; opens && k < sx_body_operand_count(&body->instr[i]); k++) {
             needed[sx_body_operand(&body->instr[i], k)] = true;
         }
     }
     plan->count = 0;
     for (uint32_t i = 0; i <= target; i++) {
-        if (needed[i] && !combines(&body->instr[i])) {
+        if (needed[i] && !sx_body_combines(&body->instr[i])) {
             plan->instr[plan->count++] = i;
         }
     }
@@ -71,7 +84,7 @@ static void plan_frame(frame *f)
     uint64_t cost = 0;
     for (uint32_t i = 0; i < body->instr_count; i++) {
         const sx_instr *instr = &body->instr[i];
-        if (combines(instr)) {
+        if (sx_body_combines(instr)) {
             plan_steps(body, i, true, &f->before[f->combine_count]);
             cost += 1 + f->before[f->combine_count].count;
             f->combine[f->combine_count++] = i;
@@ -89,6 +102,34 @@ static void plan_frame(frame *f)
     f->row_cost = cost;
 }
 
+/* Room for the scores of a row; the way to x from the DOT on. */
+static sx_code plan_online(sx_ctx *cx, frame *f, int64_t inner_length)
+{
+    const sx_body *body = f->body;
+    scores *s = &f->online;
+    s->x = UINT32_MAX;
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        s->x = body->instr[i].kind == SX_BODY_ONLINE ? body->instr[i].x : s->x;
+    }
+    if (s->x == UINT32_MAX) {
+        return SX_OK;
+    }
+    uint32_t vary[SX_FUSED_INSTRS_MAX];
+    sx_body_vary(body, f->rank, vary);
+    s->outer = vary[s->x] & ~body->axes;
+    plan_steps(body, s->x, false, &s->to_x);
+    f->row_cost += s->to_x.count + 1;
+    int64_t cost;
+    if (!sx_mul_i64((int64_t)f->row_cost, 1 + inner_length, &cost) ||
+        cost > ROW_LENGTH_MAX / f->row_length) {
+        return SX_FAIL(cx, SX_LIMIT, "fused: a row has more than %lld operations",
+                       (long long)ROW_LENGTH_MAX);
+    }
+    f->row_cost = (uint64_t)cost;
+    s->weight = SX_NEW_ARRAY(cx, sx_cell, (size_t)f->row_length);
+    return s->weight == NULL ? cx->error.code : SX_OK;
+}
+
 /* A static node, checked by sx_fused_infer. */
 static sx_code make_frame(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, frame **made)
 {
@@ -102,16 +143,15 @@ static sx_code make_frame(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, fr
     f->rank = space->rank;
     f->full = sx_body_result_is_full(space, attr->body);
     f->row_length = 1;
+    int64_t inner_length = 1;
     for (uint32_t d = 0; d < space->rank; d++) {
         bool is_axis = (attr->body->axes & 1u << d) != 0;
+        bool is_inner = (attr->body->inner & 1u << d) != 0;
+        dims *list = is_inner ? &f->inner : is_axis ? &f->axis : &f->outer;
+        int64_t *length = is_inner ? &inner_length : &f->row_length;
         f->extent[d] = space->dim[d].scale;
-        if (is_axis) {
-            f->axis[f->axis_count++] = d;
-        } else {
-            f->outer[f->outer_count++] = d;
-        }
-        if (is_axis && (!sx_mul_i64(f->row_length, f->extent[d], &f->row_length) ||
-                        f->row_length > ROW_LENGTH_MAX)) {
+        list->dim[list->count++] = d;
+        if (is_axis && (!sx_mul_i64(*length, f->extent[d], length) || *length > ROW_LENGTH_MAX)) {
             return SX_FAIL(cx, SX_LIMIT, "fused: a row has more than %lld iterations",
                            (long long)ROW_LENGTH_MAX);
         }
@@ -124,7 +164,7 @@ static sx_code make_frame(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, fr
     }
     plan_frame(f);
     *made = f;
-    return SX_OK;
+    return plan_online(cx, f, inner_length);
 }
 
 /* ---- moving through the space ---- */
@@ -174,9 +214,8 @@ static void run_steps(frame *f, const steps *plan)
 }
 
 /* A contraction along the innermost reduced dimension, from stored cells: the steps of sx_dot_step without its dispatch. */
-static sx_cell dot_line(const frame *f, const sx_instr *dot, sx_cell sum)
+static sx_cell dot_line(const frame *f, const sx_instr *dot, uint32_t d, sx_cell sum)
 {
-    uint32_t d = f->axis[f->axis_count - 1];
     const source *x = &f->source[f->body->instr[dot->x].x];
     const source *y = &f->source[f->body->instr[dot->y].x];
     const sx_cell *left = x->cell + x->at;
@@ -196,10 +235,11 @@ static sx_cell dot_line(const frame *f, const sx_instr *dot, sx_cell sum)
     return sum;
 }
 
-static bool next_in_axes(frame *f, uint32_t axis_count)
+/* The next iteration along the first `count` of `list`, the last one fastest; false, and back at the first, after the last. */
+static bool next_along(frame *f, const dims *list, uint32_t count)
 {
-    for (uint32_t k = axis_count; k-- > 0;) {
-        uint32_t d = f->axis[k];
+    for (uint32_t k = count; k-- > 0;) {
+        uint32_t d = list->dim[k];
         if (f->index[d] + 1 < f->extent[d]) {
             step_along(f, d, 1);
             return true;
@@ -212,10 +252,10 @@ static bool next_in_axes(frame *f, uint32_t axis_count)
 /* The next iteration of the row in ascending order; false, and back at the first, after the last. */
 static bool next_in_row(frame *f)
 {
-    return next_in_axes(f, f->axis_count);
+    return next_along(f, &f->axis, f->axis.count);
 }
 
-static sx_cell run_dot(frame *f, const sx_instr *dot, const steps *before)
+static sx_cell run_dot(frame *f, const sx_instr *dot, const dims *over, const steps *before)
 {
     sx_cell sum = sx_reduce_open(f->mode, SX_SUM, dot->dtype);
     bool in_lines = f->mode != SX_EVAL_MODP && sx_dtype_class_of(dot->dtype) == SX_CLASS_FLOAT &&
@@ -223,12 +263,12 @@ static sx_cell run_dot(frame *f, const sx_instr *dot, const steps *before)
     bool more = true;
     while (more) {
         if (in_lines) {
-            sum = dot_line(f, dot, sum);
-            more = next_in_axes(f, f->axis_count - 1);
+            sum = dot_line(f, dot, over->dim[over->count - 1], sum);
+            more = next_along(f, over, over->count - 1);
         } else {
             run_steps(f, before);
             sum = sx_dot_step(f->mode, dot->dtype, sum, f->value[dot->x], f->value[dot->y]);
-            more = next_in_row(f);
+            more = next_along(f, over, over->count);
         }
     }
     return sx_reduce_close(f->mode, dot->dtype, sum);
@@ -238,7 +278,7 @@ static sx_cell run_combine(frame *f, uint32_t k)
 {
     const sx_instr *instr = &f->body->instr[f->combine[k]];
     if (instr->kind == SX_BODY_DOT) {
-        return run_dot(f, instr, &f->before[k]);
+        return run_dot(f, instr, &f->axis, &f->before[k]);
     }
     sx_cell sum = sx_reduce_open(f->mode, instr->reducer, instr->dtype);
     bool more = true;
@@ -250,9 +290,105 @@ static sx_cell run_combine(frame *f, uint32_t k)
     return sx_reduce_close(f->mode, instr->dtype, sum);
 }
 
+/* ---- scores ---- */
+static bool have_scores(const frame *f)
+{
+    bool have = f->online.have;
+    for (uint32_t d = 0; d < f->rank; d++) {
+        have = have && ((f->online.outer >> d & 1) == 0 || f->online.at[d] == f->index[d]);
+    }
+    return have;
+}
+
+static sx_code make_scores(sx_ctx *cx, frame *f)
+{
+    scores *s = &f->online;
+    SX_TRY(sx_spend(cx, 1 + f->row_cost * (uint64_t)f->row_length));
+    bool more = true;
+    for (int64_t j = 0; more; j++) {
+        for (uint32_t k = 0; k < f->combine_count; k++) {
+            const sx_instr *instr = &f->body->instr[f->combine[k]];
+            if (instr->kind == SX_BODY_DOT) {
+                f->value[f->combine[k]] = run_dot(f, instr, &f->inner, &f->before[k]);
+            }
+        }
+        run_steps(f, &s->to_x);
+        s->weight[j] = f->value[s->x];
+        more = next_in_row(f);
+    }
+    sx_dtype dtype = f->body->instr[s->x].dtype;
+    sx_scalar_op subtract = {SX_OP_SUBTRACT, SX_EQ, dtype, dtype};
+    sx_scalar_op power = {SX_OP_EXP, SX_EQ, dtype, dtype};
+    s->max = sx_reduce_open(f->mode, SX_MAX, dtype);
+    for (int64_t j = 0; j < f->row_length; j++) {
+        s->max = sx_reduce_step(f->mode, SX_MAX, dtype, s->max, s->weight[j]);
+    }
+    s->max = sx_reduce_close(f->mode, dtype, s->max);
+    for (int64_t j = 0; j < f->row_length; j++) {
+        sx_cell low = sx_cell_apply(f->mode, &subtract, s->weight[j], s->max, s->max);
+        s->weight[j] = sx_cell_apply(f->mode, &power, low, low, low);
+    }
+    memcpy(s->at, f->index, sizeof(s->at));
+    s->have = true;
+    return SX_OK;
+}
+
+/* The weighted sum of an argument from stored cells: the steps of sx_dot_step without its dispatch. */
+static sx_cell weighted_line(const frame *f, const sx_instr *instr, const source *y, sx_cell sum)
+{
+    uint32_t d = f->axis.dim[0];
+    const sx_cell *right = y->cell + y->at;
+    for (int64_t j = 0; j < f->row_length; j++) {
+        sx_cell value = right[j * y->stride[d]];
+        if (f->mode == SX_EVAL_TYPED) {
+            sum = sx_dot_step(SX_EVAL_TYPED, instr->dtype, sum, f->online.weight[j], value);
+        } else {
+            sum.f += f->online.weight[j].f * value.f;
+        }
+    }
+    return sum;
+}
+
+/* Sum of e^(x - max) y by ONLINE instruction `instr`. */
+static sx_cell run_weighted(frame *f, const sx_instr *instr)
+{
+    sx_cell sum = sx_reduce_open(f->mode, SX_SUM, instr->dtype);
+    const sx_instr *y = &f->body->instr[instr->y];
+    const source *from = y->kind == SX_BODY_ARG ? &f->source[y->x] : NULL;
+    if (from != NULL && from->cell != NULL && f->axis.count == 1 && f->mode != SX_EVAL_MODP) {
+        return sx_reduce_close(f->mode, instr->dtype, weighted_line(f, instr, from, sum));
+    }
+    bool more = true;
+    for (int64_t j = 0; more; j++) {
+        sx_cell value = from != NULL ? read_source(f, from) : f->value[instr->y];
+        sum = sx_dot_step(f->mode, instr->dtype, sum, f->online.weight[j], value);
+        more = next_in_row(f);
+    }
+    return sx_reduce_close(f->mode, instr->dtype, sum);
+}
+
+static sx_code run_online(sx_ctx *cx, frame *f)
+{
+    if (!have_scores(f)) {
+        SX_TRY(make_scores(cx, f));
+    }
+    SX_TRY(sx_spend(cx, 1 + (uint64_t)f->row_length * f->combine_count));
+    for (uint32_t k = 0; k < f->combine_count; k++) {
+        const sx_instr *instr = &f->body->instr[f->combine[k]];
+        if (instr->kind != SX_BODY_DOT) {
+            f->value[f->combine[k]] =
+                instr->kind == SX_BODY_REDUCE ? f->online.max : run_weighted(f, instr);
+        }
+    }
+    return SX_OK;
+}
+
 /* Everything about one row that the result needs, in program order: later reductions use earlier ones. */
 static sx_code run_row(sx_ctx *cx, frame *f)
 {
+    if (f->online.x != UINT32_MAX) {
+        return run_online(cx, f);
+    }
     SX_TRY(sx_spend(cx, 1 + f->row_cost * (uint64_t)f->row_length));
     for (uint32_t k = 0; k < f->combine_count; k++) {
         f->value[f->combine[k]] = run_combine(f, k);
@@ -280,15 +416,7 @@ static int64_t result_at(const frame *f)
 
 static bool next_row(frame *f)
 {
-    for (uint32_t k = f->outer_count; k-- > 0;) {
-        uint32_t d = f->outer[k];
-        if (f->index[d] + 1 < f->extent[d]) {
-            step_along(f, d, 1);
-            return true;
-        }
-        step_along(f, d, -f->index[d]);
-    }
-    return false;
+    return next_along(f, &f->outer, f->outer.count);
 }
 
 sx_code sx_eval_fused(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_tensor *input,
@@ -344,8 +472,8 @@ static sx_code run_row_of(sx_ctx *cx, frame *f)
 {
     int64_t index[SX_RANK_MAX];
     memcpy(index, f->index, sizeof(index));
-    for (uint32_t k = 0; k < f->axis_count; k++) {
-        f->index[f->axis[k]] = 0;
+    for (uint32_t k = 0; k < f->axis.count; k++) {
+        f->index[f->axis.dim[k]] = 0;
     }
     locate(f);
     SX_TRY(run_row(cx, f));

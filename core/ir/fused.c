@@ -9,14 +9,23 @@ sx_kernel_kind sx_body_kernel_kind(const sx_body *body)
 {
     sx_kernel_kind kind = SX_KERNEL_MAP;
     for (uint32_t i = 0; i < body->instr_count; i++) {
-        if (body->instr[i].kind == SX_BODY_DOT) {
-            return SX_KERNEL_DOT;
+        if (body->instr[i].kind == SX_BODY_ONLINE) {
+            return SX_KERNEL_ONLINE;
         }
-        if (body->instr[i].kind == SX_BODY_REDUCE) {
+        if (body->instr[i].kind == SX_BODY_DOT) {
+            kind = SX_KERNEL_DOT;
+        }
+        if (body->instr[i].kind == SX_BODY_REDUCE && kind == SX_KERNEL_MAP) {
             kind = SX_KERNEL_ROW;
         }
     }
     return kind;
+}
+
+bool sx_body_combines(const sx_instr *instr)
+{
+    return instr->kind == SX_BODY_REDUCE || instr->kind == SX_BODY_DOT ||
+           instr->kind == SX_BODY_ONLINE;
 }
 
 uint32_t sx_body_operand_count(const sx_instr *instr)
@@ -27,7 +36,8 @@ uint32_t sx_body_operand_count(const sx_instr *instr)
     case SX_BODY_INDEX: return 0;
     case SX_BODY_APPLY: return sx_op_info_of(instr->op)->input_max;
     case SX_BODY_REDUCE: return 1;
-    case SX_BODY_DOT: return 2;
+    case SX_BODY_DOT:
+    case SX_BODY_ONLINE: return 2;
     }
     return 0;
 }
@@ -36,7 +46,7 @@ uint32_t sx_body_operand_count(const sx_instr *instr)
 #define DIM_WORDS 2
 #define INSTR_WORDS 4
 #define BODY_WORDS_MAX \
-    (3 + SX_FUSED_ARGS_MAX * (SX_RANK_MAX + 1) * DIM_WORDS + SX_FUSED_INSTRS_MAX * INSTR_WORDS)
+    (4 + SX_FUSED_ARGS_MAX * (SX_RANK_MAX + 1) * DIM_WORDS + SX_FUSED_INSTRS_MAX * INSTR_WORDS)
 
 static uint64_t *put_dim(uint64_t *word, sx_dim dim)
 {
@@ -78,6 +88,7 @@ static uint32_t body_words(const sx_body *body, uint64_t first[BODY_WORDS_MAX])
     *word++ = body->arg_count;
     *word++ = body->instr_count;
     *word++ = body->axes;
+    *word++ = body->inner;
     for (uint32_t a = 0; a < body->arg_count; a++) {
         for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
             word = put_dim(word, body->access[a].stride[d]);
@@ -103,7 +114,8 @@ bool sx_body_equal(const sx_body *a, const sx_body *b)
     if (a == b) {
         return true;
     }
-    if (a->arg_count != b->arg_count || a->instr_count != b->instr_count || a->axes != b->axes) {
+    if (a->arg_count != b->arg_count || a->instr_count != b->instr_count || a->axes != b->axes ||
+        a->inner != b->inner) {
         return false;
     }
     uint64_t left[BODY_WORDS_MAX];
@@ -195,8 +207,8 @@ void sx_body_vary(const sx_body *body, uint32_t rank, uint32_t vary[SX_FUSED_INS
         for (uint32_t k = 0; k < sx_body_operand_count(instr); k++) {
             set |= vary[sx_body_operand(instr, k)];
         }
-        bool combines = instr->kind == SX_BODY_REDUCE || instr->kind == SX_BODY_DOT;
-        vary[i] = combines ? set & ~body->axes : set;
+        uint32_t gone = instr->kind == SX_BODY_DOT && body->inner != 0 ? body->inner : body->axes;
+        vary[i] = sx_body_combines(instr) ? set & ~gone : set;
     }
 }
 
@@ -258,6 +270,10 @@ static sx_code check_space(sx_ctx *cx, const sx_attr *attr)
     }
     if (body->instr_count == 0) {
         return SX_FAIL(cx, SX_INPUT, "fused: no instruction");
+    }
+    if ((body->inner & ~body->axes) != 0) {
+        return SX_FAIL(cx, SX_INPUT, "fused: inner axes 0x%x are not all among the reduced 0x%x",
+                       body->inner, body->axes);
     }
     if ((body->axes >> space->rank) != 0) {
         return SX_FAIL(cx, SX_INPUT, "fused: reduced axes 0x%x in a space of rank %u", body->axes,
@@ -417,6 +433,19 @@ static sx_code check_combine(sx_ctx *cx, const sx_body *body, uint32_t i)
         attr.dims.count = 1;
         return check_scalar(cx, body, i, SX_OP_REDUCE, &attr, 1);
     }
+    if (instr->kind == SX_BODY_ONLINE) {
+        sx_body_kind y = body->instr[instr->y].kind;
+        bool real = instr->dtype == SX_F32 || instr->dtype == SX_F64;
+        if (!real || (y != SX_BODY_ARG && y != SX_BODY_IMM) ||
+            body->instr[instr->x].dtype != instr->dtype ||
+            body->instr[instr->y].dtype != instr->dtype) {
+            return SX_FAIL(cx, SX_INPUT,
+                           "fused: instruction %u: online takes two of one type, f32 or f64, the "
+                           "second an argument or a number",
+                           i);
+        }
+        return SX_OK;
+    }
     if (body->instr[instr->x].kind != SX_BODY_ARG || body->instr[instr->y].kind != SX_BODY_ARG) {
         return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: operands of a dot are arguments", i);
     }
@@ -430,7 +459,7 @@ static sx_code check_instr(sx_ctx *cx, const sx_attr *attr, uint32_t i, const sx
 {
     const sx_body *body = attr->body;
     const sx_instr *instr = &body->instr[i];
-    if ((uint32_t)instr->kind > SX_BODY_DOT || (uint32_t)instr->dtype >= SX_DTYPE_COUNT) {
+    if ((uint32_t)instr->kind > SX_BODY_ONLINE || (uint32_t)instr->dtype >= SX_DTYPE_COUNT) {
         return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: kind %u of element type %u", i,
                        (uint32_t)instr->kind, (uint32_t)instr->dtype);
     }
@@ -452,7 +481,66 @@ static sx_code check_instr(sx_ctx *cx, const sx_attr *attr, uint32_t i, const sx
     case SX_BODY_INDEX: return check_leaf(cx, attr, i, input);
     case SX_BODY_APPLY: return check_apply(cx, body, i);
     case SX_BODY_REDUCE:
-    case SX_BODY_DOT: return check_combine(cx, body, i);
+    case SX_BODY_DOT:
+    case SX_BODY_ONLINE: return check_combine(cx, body, i);
+    }
+    return SX_OK;
+}
+
+/* The rules about a program with ONLINE instructions: one x, made before any of them; a DOT inside x alone. */
+static sx_code check_online(sx_ctx *cx, const sx_type *space, const sx_body *body)
+{
+    uint32_t vary[SX_FUSED_INSTRS_MAX];
+    bool after[SX_FUSED_INSTRS_MAX] = {false}; /* depends on an ONLINE or REDUCE */
+    uint32_t x = UINT32_MAX;
+    uint32_t dots = 0, values = 0;
+    sx_body_vary(body, space->rank, vary);
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        const sx_instr *instr = &body->instr[i];
+        dots += instr->kind == SX_BODY_DOT ? 1 : 0;
+        for (uint32_t k = 0; k < sx_body_operand_count(instr); k++) {
+            after[i] = after[i] || after[sx_body_operand(instr, k)];
+        }
+        bool is_max = instr->kind == SX_BODY_REDUCE && instr->reducer == SX_MAX;
+        bool other = instr->kind == SX_BODY_REDUCE && !is_max;
+        if (instr->kind == SX_BODY_ONLINE || is_max) {
+            other = after[i] || (x != UINT32_MAX && x != instr->x);
+            x = instr->x;
+            after[i] = true;
+            values += instr->kind == SX_BODY_ONLINE && body->instr[instr->y].kind == SX_BODY_ARG;
+            other = other || (vary[instr->x] & body->inner) != 0 ||
+                    (instr->kind == SX_BODY_ONLINE && (vary[instr->y] & body->inner) != 0);
+        }
+        if (other) {
+            return SX_FAIL(cx, SX_INPUT,
+                           "fused: instruction %u: beside online stand only online and maximum of "
+                           "the same x",
+                           i);
+        }
+    }
+    bool needed[SX_FUSED_INSTRS_MAX] = {false}; /* by the result, beside the reductions */
+    needed[body->instr_count - 1] = true;
+    for (uint32_t i = body->instr_count; i-- > 0;) {
+        const sx_instr *instr = &body->instr[i];
+        bool opens = needed[i] && (!sx_body_combines(instr) || instr->kind == SX_BODY_DOT);
+        for (uint32_t k = 0; opens && k < sx_body_operand_count(instr); k++) {
+            needed[sx_body_operand(instr, k)] = true;
+        }
+        if (needed[i] && instr->kind == SX_BODY_DOT) {
+            return SX_FAIL(cx, SX_INPUT,
+                           "fused: instruction %u: a dot beside online is used by "
+                           "its scores alone",
+                           i);
+        }
+    }
+    if (dots > 1 || values > 1 || (dots == 1) != (body->inner != 0) || body->inner == body->axes) {
+        return SX_FAIL(cx, SX_INPUT,
+                       "fused: online with %u dots over inner axes 0x%x and %u arguments, at most "
+                       "one of each",
+                       dots, body->inner, values);
+    }
+    if ((vary[body->instr_count - 1] & body->axes) != 0) {
+        return SX_FAIL(cx, SX_INPUT, "fused: the result depends on a reduced axis of online");
     }
     return SX_OK;
 }
@@ -474,6 +562,12 @@ static sx_code check_program(sx_ctx *cx, const sx_type *space, const sx_body *bo
         if (!used[i]) {
             return SX_FAIL(cx, SX_INPUT, "fused: instruction %u is used by no later one", i);
         }
+    }
+    if (sx_body_kernel_kind(body) == SX_KERNEL_ONLINE) {
+        return check_online(cx, space, body);
+    }
+    if (body->inner != 0) {
+        return SX_FAIL(cx, SX_INPUT, "fused: inner axes 0x%x without online", body->inner);
     }
     if (dots > 1 || (dots == 1 && reduces > 0)) {
         return SX_FAIL(cx, SX_INPUT, "fused: %u dots and %u reductions, at most one dot alone",

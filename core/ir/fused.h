@@ -15,9 +15,13 @@
  *                             sx_infer_type; composites (gelu...) are refused, sx_fused_lift expands them
  *                REDUCE r x   x combined over all of `axes` by reducer r: the same for all iterations of a row afterwards
  *                DOT x y      sum over `axes` of x * y: one fused multiply-add chain in ascending order of the axes
+ *                ONLINE x y   sum over `axes` of e^(x - max of x) * y, y an ARG or an IMM: one pass that may be cut in blocks
  *              Reductions run in ascending row-major order of the axes. With element types narrower than f32 they accumulate in
  *              f32 and round once. Every instruction but the last is used by a later one. At most one DOT, and then no REDUCE, x and y are ARG instructions, and what follows depends on no axis of `axes`
- *              but through the DOT. The kind of kernel follows: DOT contraction, REDUCE row kernel, else map.
+ *              but through the DOT. The kind of kernel follows: ONLINE, DOT contraction, REDUCE row kernel, else map.
+ *              With ONLINE, which may stand several times over the same x (once with an ARG), a DOT makes the scores: it runs over the
+ *              axes in `inner` alone, ONLINE over the others, and the only REDUCE is the maximum of x. Nothing but the operands of the
+ *              DOT varies along `inner`, the result along no axis.
  *   result     the last instruction. If it varies along `axes` (it is not a function of REDUCE/DOT results and of arguments with
  *              stride 0 there) the result has the whole space as its shape; else the dimensions in `axes` are gone.
  *              The result's dimensions are in the order of the space: a transposed result is a permuted space.
@@ -41,7 +45,8 @@ typedef enum {
     SX_BODY_INDEX,
     SX_BODY_APPLY,
     SX_BODY_REDUCE,
-    SX_BODY_DOT
+    SX_BODY_DOT,
+    SX_BODY_ONLINE
 } sx_body_kind;
 typedef struct {
     sx_body_kind kind;
@@ -61,11 +66,12 @@ typedef struct {
 struct sx_body {
     uint32_t arg_count;
     uint32_t instr_count;
-    uint32_t axes; /* set of 1 << dimension */
+    uint32_t axes;  /* set of 1 << dimension */
+    uint32_t inner; /* those of `axes` that the DOT under an ONLINE sums over; else 0 */
     sx_access access[SX_FUSED_ARGS_MAX];
     sx_instr instr[SX_FUSED_INSTRS_MAX];
 };
-typedef enum { SX_KERNEL_MAP, SX_KERNEL_ROW, SX_KERNEL_DOT } sx_kernel_kind;
+typedef enum { SX_KERNEL_MAP, SX_KERNEL_ROW, SX_KERNEL_DOT, SX_KERNEL_ONLINE } sx_kernel_kind;
 
 sx_kernel_kind sx_body_kernel_kind(const sx_body *body);
 uint64_t sx_body_hash(const sx_body *body);
@@ -82,9 +88,12 @@ sx_code sx_fused_infer(sx_ctx *cx, const sx_attr *attr, const sx_type *input, ui
  * SX_RANK_MAX dimensions. Softmax, layer_norm, rms_norm, reduce become row kernels, reduce_window one over the space [result but its
  * last dimension, window, last dimension]; dot_general a contraction over the space [batch, left free, right free, contracted in the
  * order of the attribute], convolution over [n, o, places .., c, window ..] (window dimensions of extent 1 left out in both); views
- * become copies through the access. A reduction or contraction over nothing gets a last axis of extent 1. `fused` returns itself. */
+ * become copies through the access; online_dot with v has its own kind of kernel, without v it is the row kernel of its definition
+ * (sx_fused_lift_online is the other kind). A reduction or contraction over nothing gets a last axis of extent 1. `fused` returns itself. */
 sx_code sx_fused_lift(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *input,
                       uint32_t input_count, const sx_type *result, sx_attr *fused);
+sx_code sx_fused_lift_online(sx_ctx *cx, const sx_attr *attr, const sx_type *input,
+                             uint32_t input_count, const sx_type *result, sx_attr *fused);
 
 /* Argument `a` of `consumer` is produced by view `op`/`view` of a tensor of type `source` with result type `through`: the consumer
  * reading the source directly. *ok false where the composed access is not affine. */
@@ -98,7 +107,8 @@ sx_code sx_fused_absorb_view(sx_ctx *cx, const sx_attr *consumer, uint32_t a, sx
  * or producer row/contraction with a full or reduced result that a map consumer reads one to one (epilogue). A straight read keeps
  * the producer's space. A permuted read, or one through a reshape that splits the result's dimensions or merges such as the
  * producer reads contiguously, gives the space [the consumer's dimensions, the reduced ones]; a full row result only if that keeps
- * the order of summation. A map goes into an operand of a DOT only if it is a copy. */
+ * the order of summation. A map goes into an operand of a DOT, or the second of an ONLINE, only if it is a copy. A contraction goes
+ * into the scores of an ONLINE: its reduced dimensions come last and are `inner`. */
 sx_code sx_fused_inline(sx_ctx *cx, const sx_attr *consumer, uint32_t a, const sx_attr *producer,
                         const sx_type *through, sx_attr *fused, bool *ok);
 

@@ -9,6 +9,8 @@
 
 /* An empty body in cx's arena; NULL past the limit with cx->error set. */
 sx_body *sx_body_make(sx_ctx *cx);
+/* Is it a REDUCE, DOT or ONLINE? */
+bool sx_body_combines(const sx_instr *instr);
 /* Number of operands among x, y, z that are instruction numbers. */
 uint32_t sx_body_operand_count(const sx_instr *instr);
 static inline uint32_t sx_body_operand(const sx_instr *instr, uint32_t k)
@@ -19,7 +21,8 @@ static inline uint32_t sx_body_operand(const sx_instr *instr, uint32_t k)
 bool sx_body_put(sx_body *body, const sx_instr *instr, uint32_t *index);
 /* Drops every instruction that `result` does not need; `result` becomes the last one. */
 void sx_body_trim(sx_body *body, uint32_t result);
-/* vary[i]: set of the space dimensions that instruction i varies along (REDUCE and DOT clear `axes`). */
+/* vary[i]: set of the space dimensions that instruction i varies along (REDUCE, DOT and ONLINE clear `axes`, a DOT under an
+ * ONLINE clears `inner`). */
 void sx_body_vary(const sx_body *body, uint32_t rank, uint32_t vary[SX_FUSED_INSTRS_MAX]);
 /* Sets `fused` to the attribute of a fused node. */
 void sx_body_wrap(const sx_type *space, const sx_body *body, sx_attr *fused);

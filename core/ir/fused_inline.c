@@ -113,8 +113,12 @@ static bool append(sx_body *to, const part *p, uint32_t *result)
         instr.x = instr.kind == SX_BODY_ARG ? p->arg[instr.x] : count > 0 ? renamed[instr.x] : 0;
         instr.y = count > 1 ? renamed[instr.y] : 0;
         instr.z = count > 2 ? renamed[instr.z] : 0;
-        bool reads = instr.kind != SX_BODY_DOT || (to->instr[instr.x].kind == SX_BODY_ARG &&
-                                                   to->instr[instr.y].kind == SX_BODY_ARG);
+        bool x_is_arg = count > 1 && to->instr[instr.x].kind == SX_BODY_ARG;
+        bool y_is_arg = count > 1 && to->instr[instr.y].kind == SX_BODY_ARG;
+        bool y_is_imm = count > 1 && to->instr[instr.y].kind == SX_BODY_IMM;
+        bool reads = instr.kind == SX_BODY_DOT      ? x_is_arg && y_is_arg
+                     : instr.kind == SX_BODY_ONLINE ? y_is_arg || y_is_imm
+                                                    : true;
         if (!reads || !sx_body_put(to, &instr, &renamed[i])) {
             return false;
         }
@@ -240,6 +244,7 @@ static bool inline_map(const sx_attr *consumer, uint32_t a, const sx_attr *produ
     }
     same_indices(space, &second);
     to->axes = consumer->body->axes;
+    to->inner = consumer->body->inner;
     uint32_t result;
     if (!append(to, &first, &second.value) || !append(to, &second, &result)) {
         return false;
@@ -341,7 +346,7 @@ static bool axes_in_order(const sx_type *space, const reduction *r, const layout
 /* Where the dimensions go in the new space: place[d] for the consumer's, axis[d] for the producer's reduced ones. */
 typedef struct {
     sx_type space;
-    uint32_t axes;
+    uint32_t axes, inner;
     uint32_t place[SX_RANK_MAX];
     uint32_t axis[SX_RANK_MAX];
 } target;
@@ -362,6 +367,7 @@ static bool plan_target(const sx_type *space, const reduction *r, const layout *
 {
     t->space = *space;
     t->axes = 0;
+    t->inner = 0;
     memcpy(t->place, straight, sizeof(straight));
     if (r->full) {
         return axes_in_order(space, r, l, &t->axes);
@@ -375,6 +381,7 @@ static bool plan_target(const sx_type *space, const reduction *r, const layout *
         }
         t->axis[d] = t->space.rank;
         t->axes |= 1u << t->space.rank;
+        t->inner |= (r->body->inner >> d & 1) << t->space.rank;
         t->space.dim[t->space.rank++] = r->space->dim[d];
     }
     return true;
@@ -458,6 +465,7 @@ static bool build_epilogue(const sx_attr *consumer, uint32_t a, const reduction 
         outer.index[d] = inner.index[t->place[d]];
     }
     to->axes = t->axes;
+    to->inner = t->inner;
     uint32_t result;
     if (!append(to, &inner, &outer.value) || !append(to, &outer, &result)) {
         return false;
@@ -485,7 +493,8 @@ static bool inline_reduction(const sx_attr *consumer, uint32_t a, const sx_attr 
     }
     SX_ASSERT(count == through->rank);
     layout l;
-    target t = {.space = producer->type, .axes = producer->body->axes};
+    target t = {
+        .space = producer->type, .axes = producer->body->axes, .inner = producer->body->inner};
     const sx_access *access = &consumer->body->access[a];
     if (sx_type_same_shape(&consumer->type, through) &&
         sx_access_digits(&consumer->type, access, through, 0, &l.digits) &&
@@ -504,6 +513,58 @@ static bool inline_reduction(const sx_attr *consumer, uint32_t a, const sx_attr 
     return build_epilogue(consumer, a, &r, &l, &t, to);
 }
 
+/* ---- a contraction as the scores of an ONLINE ---- */
+/* The space of the consumer, then the producer's reduced dimensions, which become `inner`. */
+static bool inline_scores(const sx_attr *consumer, uint32_t a, const sx_attr *producer,
+                          const sx_type *through, sx_body *to, sx_type *space)
+{
+    reduction r = {.body = producer->body, .space = &producer->type, .through = through};
+    uint32_t rank = consumer->type.rank;
+    layout l;
+    target t = {.space = consumer->type, .axes = consumer->body->axes};
+    part inner = {.from = r.body, .replaced = NONE};
+    part outer = {.from = consumer->body, .replaced = a};
+    uint32_t count = 0;
+    memcpy(t.place, straight, sizeof(straight));
+    for (uint32_t d = 0; d < r.space->rank; d++) {
+        if (!is_axis(&r, d)) {
+            r.dim[count++] = d;
+            continue;
+        }
+        if (t.space.rank == SX_RANK_MAX) {
+            return false;
+        }
+        t.axis[d] = t.space.rank;
+        t.inner |= 1u << t.space.rank;
+        t.space.dim[t.space.rank++] = r.space->dim[d];
+    }
+    t.axes |= t.inner;
+    uint32_t joined = joined_dims(through, producer->body, r.dim);
+    if (consumer->body->inner != 0 || count != through->rank ||
+        !sx_access_digits(&consumer->type, &consumer->body->access[a], through, joined,
+                          &l.digits) ||
+        !keep_args(to, &outer, a) || to->arg_count + r.body->arg_count > SX_FUSED_ARGS_MAX) {
+        return false;
+    }
+    for (uint32_t k = 0; k < r.body->arg_count; k++) {
+        inner.arg[k] = to->arg_count;
+        if (!move_inner_access(&r, &l, &t, rank, k, &to->access[to->arg_count++])) {
+            return false;
+        }
+    }
+    same_indices(&t.space, &inner);
+    move_indices(&r, &l, &t, &consumer->type, &inner, &outer);
+    to->axes = t.axes;
+    to->inner = t.inner;
+    uint32_t result;
+    if (!append(to, &inner, &outer.value) || !append(to, &outer, &result)) {
+        return false;
+    }
+    sx_body_trim(to, result);
+    *space = t.space;
+    return true;
+}
+
 sx_code sx_fused_inline(sx_ctx *cx, const sx_attr *consumer, uint32_t a, const sx_attr *producer,
                         const sx_type *through, sx_attr *fused, bool *ok)
 {
@@ -514,8 +575,11 @@ sx_code sx_fused_inline(sx_ctx *cx, const sx_attr *consumer, uint32_t a, const s
     }
     sx_type space = consumer->type;
     bool is_map = sx_body_kernel_kind(producer->body) == SX_KERNEL_MAP;
-    *ok = is_map ? inline_map(consumer, a, producer, through, to)
-                 : inline_reduction(consumer, a, producer, through, to, &space);
+    bool is_scores = sx_body_kernel_kind(consumer->body) == SX_KERNEL_ONLINE &&
+                     sx_body_kernel_kind(producer->body) == SX_KERNEL_DOT;
+    *ok = is_map      ? inline_map(consumer, a, producer, through, to)
+          : is_scores ? inline_scores(consumer, a, producer, through, to, &space)
+                      : inline_reduction(consumer, a, producer, through, to, &space);
     if (*ok) {
         sx_body_wrap(&space, to, fused);
     }
@@ -541,6 +605,7 @@ sx_code sx_fused_inline_splat(sx_ctx *cx, const sx_attr *consumer, uint32_t a, d
     uint32_t result;
     same_indices(&consumer->type, &p);
     to->axes = body->axes;
+    to->inner = body->inner;
     if (!sx_body_put(to, &value, &p.value) || !keep_args(to, &p, a) || !append(to, &p, &result)) {
         return SX_FAIL(cx, SX_UNIMPLEMENTED,
                        "fused: argument %u: a splat is no operand of a dot, or %d instructions", a,
@@ -583,6 +648,7 @@ sx_code sx_fused_merge_args(sx_ctx *cx, const sx_attr *attr, uint32_t keep, uint
     uint32_t result;
     same_indices(&attr->type, &p);
     to->axes = body->axes;
+    to->inner = body->inner;
     *ok = keep_args(to, &p, drop);
     p.arg[drop] = p.arg[keep];
     *ok = *ok && append(to, &p, &result);

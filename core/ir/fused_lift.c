@@ -332,6 +332,67 @@ static sx_code lift_convolution(lift *l, const sx_attr *attr, const sx_type *inp
     return put(l, &dot, &index);
 }
 
+/* ---- online_dot ---- */
+static sx_code lift_online(lift *l, const sx_attr *attr, const sx_type *input, uint32_t input_count)
+{
+    uint32_t left[SX_RANK_MAX] = {0};
+    uint32_t right[SX_RANK_MAX] = {0};
+    sx_dtype dtype = l->space.dtype;
+    l->space.rank = 0;
+    for (uint32_t k = 0; k < attr->lhs_batch.count; k++) {
+        l->space.dim[l->space.rank++] = input[0].dim[attr->lhs_batch.v[k]];
+    }
+    SX_TRY(place_free(l, &input[0], &attr->lhs_batch, &attr->lhs_contract, left));
+    if (input_count == 2) {
+        SX_TRY(place_free(l, &input[1], &attr->rhs_batch, &attr->rhs_contract, right));
+    }
+    for (uint32_t k = 0; k < attr->lhs_contract.count; k++) {
+        if (k > 0 && attr->lhs_contract.v[k] < attr->lhs_contract.v[k - 1]) {
+            return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "online_dot: lhs_contract is not ascending");
+        }
+        if (l->space.rank == SX_RANK_MAX) {
+            return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "online_dot: space of more than %d dimensions",
+                           SX_RANK_MAX);
+        }
+        left[attr->lhs_contract.v[k]] = l->space.rank;
+        right[attr->rhs_contract.v[k]] = l->space.rank;
+        l->body->axes |= 1u << l->space.rank;
+        l->space.dim[l->space.rank++] = input[0].dim[attr->lhs_contract.v[k]];
+    }
+    sx_access access;
+    SX_TRY(access_at(l->cx, &input[0], left, &access));
+    sx_instr weighted = {.kind = SX_BODY_ONLINE, .dtype = dtype};
+    sx_instr one = {.kind = SX_BODY_IMM, .dtype = dtype, .imm = 1};
+    SX_TRY(put_arg(l, 0, &access, input[0].dtype, &weighted.x));
+    sx_instr max = {.kind = SX_BODY_REDUCE, .reducer = SX_MAX, .dtype = dtype, .x = weighted.x};
+    sx_instr total = weighted;
+    uint32_t result, sum = 0;
+    if (input_count == 1 || attr->form == 1) {
+        SX_TRY(put(l, &one, &total.y));
+        SX_TRY(put(l, &total, &sum));
+        result = sum;
+    }
+    if (input_count == 2) {
+        SX_TRY(access_at(l->cx, &input[1], right, &access));
+        SX_TRY(put_arg(l, 1, &access, input[1].dtype, &weighted.y));
+        SX_TRY(put(l, &weighted, &result));
+    }
+    if (attr->form == 1) {
+        sx_instr divide = {.kind = SX_BODY_APPLY, .op = SX_OP_DIVIDE, .dtype = dtype};
+        divide.x = result;
+        divide.y = sum;
+        SX_TRY(put(l, &divide, &result));
+    }
+    if (attr->form == 2) {
+        sx_instr log = {.kind = SX_BODY_APPLY, .op = SX_OP_LOG, .dtype = dtype, .x = sum};
+        sx_instr add = {.kind = SX_BODY_APPLY, .op = SX_OP_ADD, .dtype = dtype};
+        SX_TRY(put(l, &log, &add.x));
+        SX_TRY(put(l, &max, &add.y));
+        SX_TRY(put(l, &add, &result));
+    }
+    return SX_OK;
+}
+
 /* ---- composites: the emitter of instructions ---- */
 static sx_code emit_constant(void *self, sx_dtype dtype, double value, uint32_t *handle)
 {
@@ -379,6 +440,27 @@ static sx_code lift_composite(lift *l, sx_op op, const sx_attr *attr, const sx_t
     return SX_OK;
 }
 
+/* Without v: e^(x - max), summed, as a row kernel. */
+static sx_code lift_row_sum(lift *l, const sx_attr *attr, const sx_type *input)
+{
+    l->space = *input;
+    uint32_t x;
+    SX_TRY(put_operand(l, 0, input, &x));
+    for (uint32_t k = 0; k < attr->lhs_contract.count; k++) {
+        l->body->axes |= 1u << attr->lhs_contract.v[k];
+    }
+    uint32_t max, sum, result;
+    SX_TRY(emit_reduce(l, SX_MAX, input->dtype, x, &max));
+    SX_TRY(emit_apply(l, SX_OP_SUBTRACT, input->dtype, (uint32_t[2]){x, max}, 2, &result));
+    SX_TRY(emit_apply(l, SX_OP_EXP, input->dtype, &result, 1, &result));
+    SX_TRY(emit_reduce(l, SX_SUM, input->dtype, result, &sum));
+    if (attr->form == 2) {
+        SX_TRY(emit_apply(l, SX_OP_LOG, input->dtype, &sum, 1, &result));
+        SX_TRY(emit_apply(l, SX_OP_ADD, input->dtype, (uint32_t[2]){result, max}, 2, &result));
+    }
+    return SX_OK;
+}
+
 static sx_code lift_op(lift *l, sx_op op, const sx_attr *attr, const sx_type *input,
                        uint32_t input_count)
 {
@@ -403,13 +485,29 @@ static sx_code lift_op(lift *l, sx_op op, const sx_attr *attr, const sx_type *in
     if (op == SX_OP_CONVOLUTION) {
         return lift_convolution(l, attr, input);
     }
-    if (sx_op_is_composite(op) && op != SX_OP_ATTENTION && op != SX_OP_ONLINE_DOT) {
+    if (op == SX_OP_ONLINE_DOT) {
+        return input_count == 1 ? lift_row_sum(l, attr, input)
+                                : lift_online(l, attr, input, input_count);
+    }
+    if (sx_op_is_composite(op) && op != SX_OP_ATTENTION) {
         return lift_composite(l, op, attr, input, input_count);
     }
     if (sx_op_is_elementwise(op)) {
         return lift_elementwise(l, op, attr, input, input_count);
     }
     return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "%s: not one loop nest", sx_op_info_of(op)->name);
+}
+
+sx_code sx_fused_lift_online(sx_ctx *cx, const sx_attr *attr, const sx_type *input,
+                             uint32_t input_count, const sx_type *result, sx_attr *fused)
+{
+    lift l = {.cx = cx, .space = *result, .body = sx_body_make(cx)};
+    if (l.body == NULL) {
+        return cx->error.code;
+    }
+    SX_TRY(lift_online(&l, attr, input, input_count));
+    sx_body_wrap(&l.space, l.body, fused);
+    return SX_OK;
 }
 
 sx_code sx_fused_lift(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *input,

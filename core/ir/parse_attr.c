@@ -182,18 +182,18 @@ static sx_code parse_accesses(sx_lexer *lex, const sx_graph *graph, uint32_t ran
     return sx_lex_mark(lex, ']');
 }
 
-static sx_code parse_axes(sx_lexer *lex, sx_body *body)
+static sx_code parse_axes(sx_lexer *lex, uint32_t *set)
 {
     sx_lexer at = *lex;
     sx_ints axes = {0};
     SX_TRY(sx_lex_mark(lex, '='));
     SX_TRY(parse_ints(lex, &axes));
     for (uint32_t i = 0; i < axes.count; i++) {
-        if (axes.v[i] < 0 || axes.v[i] >= SX_RANK_MAX || (body->axes & (1u << axes.v[i])) != 0) {
+        if (axes.v[i] < 0 || axes.v[i] >= SX_RANK_MAX || (*set & (1u << axes.v[i])) != 0) {
             return sx_lex_fail(&at, SX_INPUT, "axis %lld is no dimension or named twice",
                                (long long)axes.v[i]);
         }
-        body->axes |= 1u << axes.v[i];
+        *set |= 1u << axes.v[i];
     }
     return SX_OK;
 }
@@ -211,7 +211,7 @@ static sx_code parse_operand(sx_lexer *lex, uint32_t *operand)
     return SX_OK;
 }
 
-/* arg 0 | imm 0.5 | index 1 | reduce add 3 | dot 0 1 | compare lt 1 2 | add 1 2, each with ": dtype" where it is not `dtype` */
+/* arg 0 | imm 0.5 | index 1 | reduce add 3 | dot 0 1 | online 2 3 | compare lt 1 2 | add 1 2, each with ": dtype" where it is not `dtype` */
 static sx_code parse_instr(sx_lexer *lex, sx_dtype dtype, sx_instr *in)
 {
     uint32_t operands = 1;
@@ -234,6 +234,9 @@ static sx_code parse_instr(sx_lexer *lex, sx_dtype dtype, sx_instr *in)
         SX_TRY(parse_reducer(lex, &in->reducer));
     } else if (sx_lex_is_word(&at, "dot")) {
         in->kind = SX_BODY_DOT;
+        operands = 2;
+    } else if (sx_lex_is_word(&at, "online")) {
+        in->kind = SX_BODY_ONLINE;
         operands = 2;
     } else if (sx_op_parse(at.token.text, &in->op) && sx_op_is_elementwise(in->op)) {
         in->kind = SX_BODY_APPLY;
@@ -260,7 +263,7 @@ static sx_code parse_instr(sx_lexer *lex, sx_dtype dtype, sx_instr *in)
     return SX_OK;
 }
 
-/* {args = [...], axes = [...], code = [...]} */
+/* {args = [...], axes = [...], inner = [...], code = [...]} */
 static sx_code parse_body(sx_lexer *lex, const sx_graph *graph, sx_attr *attr)
 {
     if ((attr->present & SX_A(type)) == 0) {
@@ -278,7 +281,12 @@ static sx_code parse_body(sx_lexer *lex, const sx_graph *graph, sx_attr *attr)
     }
     if (sx_lex_is_word(lex, "axes")) {
         SX_TRY(sx_lex_next(lex));
-        SX_TRY(parse_axes(lex, body));
+        SX_TRY(parse_axes(lex, &body->axes));
+        SX_TRY(sx_lex_mark(lex, ','));
+    }
+    if (sx_lex_is_word(lex, "inner")) {
+        SX_TRY(sx_lex_next(lex));
+        SX_TRY(parse_axes(lex, &body->inner));
         SX_TRY(sx_lex_mark(lex, ','));
     }
     SX_TRY(sx_lex_word(lex, "code"));

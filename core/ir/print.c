@@ -179,7 +179,8 @@ static void print_instr(const sx_instr *in, sx_dtype dtype, sx_buf *out)
         operands = 1;
         break;
     case SX_BODY_DOT:
-        sx_buf_put_text(out, "dot");
+    case SX_BODY_ONLINE:
+        sx_buf_put_text(out, in->kind == SX_BODY_DOT ? "dot" : "online");
         operands = 2;
         break;
     case SX_BODY_APPLY:
@@ -199,6 +200,21 @@ static void print_instr(const sx_instr *in, sx_dtype dtype, sx_buf *out)
     }
 }
 
+static void print_axes(const char *name, uint32_t set, sx_buf *out)
+{
+    sx_ints axes = {0};
+    for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
+        if ((set & (1u << d)) != 0) {
+            axes.v[axes.count++] = d;
+        }
+    }
+    if (set != 0) {
+        sx_buf_print(out, "%s = ", name);
+        print_ints(&axes, out);
+        sx_buf_put_text(out, ", ");
+    }
+}
+
 static void print_body(const sx_graph *graph, const sx_attr *attr, sx_buf *out)
 {
     const sx_body *body = attr->body;
@@ -212,17 +228,8 @@ static void print_body(const sx_graph *graph, const sx_attr *attr, sx_buf *out)
         }
     }
     sx_buf_put_text(out, body->arg_count > 0 ? "], " : "");
-    if (body->axes != 0) {
-        sx_ints axes = {0};
-        for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
-            if ((body->axes & (1u << d)) != 0) {
-                axes.v[axes.count++] = d;
-            }
-        }
-        sx_buf_put_text(out, "axes = ");
-        print_ints(&axes, out);
-        sx_buf_put_text(out, ", ");
-    }
+    print_axes("axes", body->axes, out);
+    print_axes("inner", body->inner, out);
     sx_buf_put_text(out, "code = [");
     for (uint32_t i = 0; i < body->instr_count; i++) {
         sx_buf_put_text(out, i > 0 ? ", " : "");

@@ -143,14 +143,17 @@ sx_code sx_kernel_emit_c(sx_ctx *cx, const sx_kernel *kernel, sx_buf *text);
 
 /* ---- lower.c: a static fused node as a kernel, with the choices of the search as data ---- */
 typedef struct {
-    uint32_t lanes;    /* 8 or 16 */
-    uint32_t block_m;  /* contraction: rows of the register block */
-    uint32_t block_nv; /* contraction: vectors of columns of the register block */
+    uint32_t lanes; /* 8 or 16 */
+    uint32_t
+        block_m; /* contraction: rows of the register block; online: keys, and columns, of it */
+    uint32_t
+        block_nv; /* contraction: vectors of columns of the register block; online: vectors of rows */
     int64_t
         tile_m; /* contraction: rows per grid point, a hint rounded so that heights differ by at most one block row;
                             map and row kernels: rows (outer iterations) per grid point */
     int64_t
-        tile_n; /* contraction: columns per grid point; map: elements of the inner dimension per grid point, 0 = all */
+        tile_n; /* contraction: columns per grid point; map: elements of the inner dimension per grid point, 0 = all;
+                            online: keys per block, part of the numerics plan */
     uint32_t unroll_k; /* contraction: k steps per loop iteration */
     bool packed_b;     /* contraction: the right argument comes in packed panels (sx_lower_pack) */
 } sx_lower_plan;
@@ -166,6 +169,25 @@ typedef struct {
 } sx_dot_shape;
 sx_code sx_dot_shape_of(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
                         uint32_t input_count, sx_dot_shape *shape);
+/* Online sum (SX_KERNEL_ONLINE) as the lowering sees it. */
+typedef enum {
+    SX_ROLE_BATCH,  /* a loop or grid variable around everything */
+    SX_ROLE_ROW,    /* across the lanes: scores vary, keys and values do not */
+    SX_ROLE_COLUMN, /* of the values */
+    SX_ROLE_KEY,    /* summed with the weights */
+    SX_ROLE_INNER,  /* summed inside the scores */
+    SX_ROLE_COUNT
+} sx_online_role;
+typedef struct {
+    int64_t extent[SX_ROLE_COUNT]; /* products */
+    sx_online_role
+        role[SX_RANK_MAX]; /* of each dimension of the space; extents of 1 count as batch */
+    bool has_dot;
+    double
+        scattered; /* elements that are read lane by lane, because they lie apart along the rows */
+} sx_online_shape;
+sx_code sx_online_shape_of(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
+                           uint32_t input_count, sx_online_shape *shape);
 /* Buffers of the kernel: arguments in order (the packed panels in place of shape.rhs if plan->packed_b), result, workspace. */
 sx_code sx_lower_fused(sx_ctx *cx, const char *name, const sx_attr *fused, const sx_type *input,
                        uint32_t input_count, const sx_lower_plan *plan, sx_kernel **kernel);

@@ -27,17 +27,20 @@ static sx_code add_buffers(sx_lower *l, const sx_type *input, uint32_t input_cou
     return SX_OK;
 }
 
-/* One per elementwise instruction and point of the space it varies over, two per step of a contraction. */
+/* One per elementwise instruction and point of the space it varies over, two per step of a contraction or weighted sum. */
 static double flops_of(const sx_lower *l)
 {
     double flops = 0;
     for (uint32_t i = 0; i < l->body->instr_count; i++) {
         const sx_instr *in = &l->body->instr[i];
+        bool pairs = in->kind == SX_BODY_DOT || in->kind == SX_BODY_ONLINE;
         bool counts = in->kind == SX_BODY_APPLY || in->kind == SX_BODY_REDUCE;
-        double points = in->kind == SX_BODY_DOT ? 2 : counts ? 1 : 0;
-        uint32_t varies = sx_lower_varies(l, in->kind == SX_BODY_REDUCE ? in->x : i);
+        double points = pairs ? 2 : counts ? 1 : 0;
+        uint32_t varies = sx_lower_varies(l, in->kind == SX_BODY_REDUCE || pairs ? in->x : i);
+        varies |= pairs ? sx_lower_varies(l, in->y) : 0;
         for (uint32_t d = 0; d < l->view.rank; d++) {
-            bool along = in->kind == SX_BODY_DOT || (varies >> d & 1) != 0;
+            bool whole = in->kind == SX_BODY_DOT && l->body->inner == 0;
+            bool along = whole || (varies >> d & 1) != 0;
             points *= along ? (double)l->view.extent[d] : 1;
         }
         flops += points;
@@ -63,6 +66,7 @@ sx_code sx_lower_fused(sx_ctx *cx, const char *name, const sx_attr *fused, const
     case SX_KERNEL_MAP: SX_TRY(sx_lower_map(l)); break;
     case SX_KERNEL_ROW: SX_TRY(sx_lower_row(l)); break;
     case SX_KERNEL_DOT: SX_TRY(sx_lower_dot(l)); break;
+    case SX_KERNEL_ONLINE: SX_TRY(sx_lower_online(l)); break;
     }
     SX_TRY(sx_kernel_check(cx, l->kernel));
     *kernel = l->kernel;

@@ -20,6 +20,8 @@ typedef struct {
     int64_t out_offset;              /* elements */
     uint32_t klass[SX_RANK_MAX];     /* dimensions of different classes are never merged */
     bool reduced[SX_RANK_MAX];
+    bool inner
+        [SX_RANK_MAX]; /* reduced by the DOT under an ONLINE; never merged with other reduced ones */
     bool
         last_reduced; /* of the space: its last dimension that is kept, or reduced over more than one element, is reduced */
     uint32_t view_dim[SX_RANK_MAX]; /* of each dimension of the space; SX_NO_DIM: extent 1 */
@@ -101,4 +103,5 @@ void sx_lower_close(sx_lower *l, uint32_t dim, bool opened);
 sx_code sx_lower_map(sx_lower *l);
 sx_code sx_lower_row(sx_lower *l);
 sx_code sx_lower_dot(sx_lower *l);
+sx_code sx_lower_online(sx_lower *l);
 #endif

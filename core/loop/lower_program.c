@@ -92,7 +92,8 @@ static uint32_t operand_count(const sx_instr *in)
     case SX_BODY_INDEX: return 0;
     case SX_BODY_APPLY: return sx_op_info_of(in->op)->input_max;
     case SX_BODY_REDUCE: return 1;
-    case SX_BODY_DOT: return 2;
+    case SX_BODY_DOT:
+    case SX_BODY_ONLINE: return 2;
     }
     return 0;
 }
@@ -101,8 +102,10 @@ uint32_t sx_lower_varies(const sx_lower *l, uint32_t instr)
 {
     uint32_t set[SX_FUSED_INSTRS_MAX] = {0};
     uint32_t reduced = 0;
+    uint32_t inner = 0;
     for (uint32_t d = 0; d < l->view.rank; d++) {
         reduced |= l->view.reduced[d] ? 1u << d : 0;
+        inner |= l->view.inner[d] ? 1u << d : 0;
     }
     for (uint32_t i = 0; i <= instr; i++) {
         const sx_instr *in = &l->body->instr[i];
@@ -116,7 +119,10 @@ uint32_t sx_lower_varies(const sx_lower *l, uint32_t instr)
             }
         } else if (in->kind == SX_BODY_INDEX && l->view.view_dim[in->x] != SX_NO_DIM) {
             set[i] = 1u << l->view.view_dim[in->x];
-        } else if (in->kind == SX_BODY_REDUCE || in->kind == SX_BODY_DOT) {
+        } else if (in->kind == SX_BODY_DOT && l->body->inner != 0) {
+            set[i] &= ~inner;
+        } else if (in->kind == SX_BODY_REDUCE || in->kind == SX_BODY_DOT ||
+                   in->kind == SX_BODY_ONLINE) {
             set[i] &= ~reduced;
         }
     }
@@ -370,7 +376,8 @@ uint32_t sx_lower_value(sx_lower *l, uint32_t instr)
         case SX_BODY_INDEX: l->reg[i] = index_value(l, in->x, in->dtype); break;
         case SX_BODY_APPLY: l->reg[i] = apply(l, in); break;
         case SX_BODY_REDUCE:
-        case SX_BODY_DOT: SX_UNREACHABLE(); // written by its lowering beforehand
+        case SX_BODY_DOT:
+        case SX_BODY_ONLINE: SX_UNREACHABLE(); // written by its lowering beforehand
         }
         l->have[i] = true;
     }

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#define SPACE_MAX (INT64_C(1) << 56) /* points; the tensors themselves are smaller */
-
 static sx_code check_argument(sx_ctx *cx, const sx_view *view, uint32_t a, const sx_type *input)
 {
     sx_dim elements;
@@ -49,7 +47,8 @@ static void drop_unit_dims(sx_view *view, uint32_t arg_count)
         view->extent[kept] = view->extent[d];
         view->out_stride[kept] = view->out_stride[d];
         view->reduced[kept] = view->reduced[d];
-        view->klass[kept] = view->reduced[d];
+        view->inner[kept] = view->inner[d];
+        view->klass[kept] = view->inner[d] ? 2 : view->reduced[d];
         for (uint32_t a = 0; a < arg_count; a++) {
             view->stride[a][kept] = view->stride[a][d];
         }
@@ -78,10 +77,11 @@ sx_code sx_view_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uin
         }
         view->extent[d] = space->dim[d].scale;
         view->reduced[d] = (body->axes >> d & 1) != 0;
+        view->inner[d] = (body->inner >> d & 1) != 0;
         view->last_reduced = view->reduced[d] ? view->last_reduced || view->extent[d] > 1 : false;
-        if (!sx_mul_i64(total, view->extent[d], &total) || total > SPACE_MAX) {
+        if (!sx_mul_i64(total, view->extent[d], &total) || total > SX_SPACE_MAX) {
             return SX_FAIL(cx, SX_LIMIT, "fused: space of more than %lld points",
-                           (long long)SPACE_MAX);
+                           (long long)SX_SPACE_MAX);
         }
     }
     set_out_strides(view, sx_body_result_is_full(space, body));
@@ -139,6 +139,7 @@ void sx_view_merge(const sx_body *body, sx_view *view)
             view->out_stride[e] = view->out_stride[e + 1];
             view->klass[e] = view->klass[e + 1];
             view->reduced[e] = view->reduced[e + 1];
+            view->inner[e] = view->inner[e + 1];
             for (uint32_t a = 0; a < body->arg_count; a++) {
                 view->stride[a][e] = view->stride[a][e + 1];
             }
@@ -174,7 +175,8 @@ uint64_t sx_lower_numerics(const sx_lower *l, sx_kernel_kind kind, const int64_t
         word[n++] = apply && in->op == SX_OP_COMPARE ? (uint64_t)in->direction : 0;
         word[n++] = in->kind == SX_BODY_REDUCE ? (uint64_t)in->reducer : 0;
         word[n++] = in->kind == SX_BODY_IMM ? 0 : in->x;
-        word[n++] = operands > 1 || in->kind == SX_BODY_DOT ? in->y : 0;
+        word[n++] =
+            operands > 1 || in->kind == SX_BODY_DOT || in->kind == SX_BODY_ONLINE ? in->y : 0;
         word[n++] = operands > 2 ? in->z : 0;
         word[n] = 0;
         if (in->kind == SX_BODY_IMM) {

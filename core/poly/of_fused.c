@@ -7,7 +7,7 @@
  *
  * Dimensions that play the same part are one (their row-major product): rows and reduced dimensions; for a contraction batch, rows,
  * columns and k. Nothing is lost, as values are indexed by whole dimensions only, and isl has fewer of them to work on. */
-#include "core/poly/poly.h"
+#include "core/poly/of_online.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -48,7 +48,8 @@ static uint32_t operands(const sx_instr *instr, uint32_t operand[3])
     case SX_BODY_IMM:
     case SX_BODY_INDEX: return 0;
     case SX_BODY_REDUCE: return 1;
-    case SX_BODY_DOT: return 2;
+    case SX_BODY_DOT:
+    case SX_BODY_ONLINE: return 2;
     case SX_BODY_APPLY: break;
     }
     return sx_op_info_of(instr->op)->input_max;
@@ -348,6 +349,9 @@ sx_code sx_poly_of_fused(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
 {
     memset(program, 0, sizeof(*program));
     builder b = {.fused = fused, .body = fused->body, .plan = plan, .program = program};
+    if (sx_body_kernel_kind(b.body) == SX_KERNEL_ONLINE) {
+        return sx_poly_of_online(cx, fused, input, input_count, plan, program);
+    }
     bool contraction = sx_body_kernel_kind(b.body) == SX_KERNEL_DOT;
     sx_dot_shape shape;
     if (contraction) {

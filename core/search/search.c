@@ -44,6 +44,20 @@ static sx_code visit_dot(void *self, const sx_lower_plan *plan)
     return SX_OK;
 }
 
+static sx_code visit_online(void *self, const sx_lower_plan *plan)
+{
+    dot_visit *visit = self;
+    SX_TRY(sx_spend(visit->cx, 1));
+    visit->result->considered++;
+    switch (sx_online_sieve(visit->problem, plan)) {
+    case SX_PHASE_ROOFLINE: visit->result->dropped_roofline++; break;
+    case SX_PHASE_ALIGNMENT: visit->result->dropped_alignment++; break;
+    case SX_PHASE_RESOURCES: visit->result->dropped_resources++; break;
+    case SX_PHASE_KEPT: keep(visit->result, plan, sx_online_price(visit->problem, plan)); break;
+    }
+    return SX_OK;
+}
+
 /* Elementwise and row kernels are bound by memory: rows per grid point are chosen so that points are neither tiny nor few. */
 static sx_code search_rows(sx_ctx *cx, const sx_search_problem *problem, sx_search_result *result)
 {
@@ -94,6 +108,9 @@ static sx_code describe(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
     if (problem->kind == SX_KERNEL_DOT) {
         return sx_dot_shape_of(cx, fused, input, input_count, &problem->dot);
     }
+    if (problem->kind == SX_KERNEL_ONLINE) {
+        return sx_online_shape_of(cx, fused, input, input_count, &problem->online);
+    }
     for (uint32_t d = 0; d < fused->type.rank; d++) {
         bool inner = d + 1 == fused->type.rank || (fused->body->axes >> d & 1) != 0;
         int64_t *extent = inner ? &problem->inner : &problem->rows;
@@ -116,6 +133,9 @@ sx_code sx_search_fused(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
     if (problem.kind == SX_KERNEL_DOT) {
         dot_visit visit = {cx, &problem, result};
         SX_TRY(sx_dot_space(&problem, visit_dot, &visit));
+    } else if (problem.kind == SX_KERNEL_ONLINE) {
+        dot_visit visit = {cx, &problem, result};
+        SX_TRY(sx_online_space(&problem, visit_online, &visit));
     } else {
         SX_TRY(search_rows(cx, &problem, result));
     }
@@ -130,6 +150,9 @@ void sx_search_plan_print(const sx_lower_plan *plan, sx_kernel_kind kind, sx_buf
         sx_buf_print(text, "block %ux%u, tile %lldx%lld, unroll %u, %s", plan->block_m,
                      plan->block_nv * plan->lanes, (long long)plan->tile_m, (long long)plan->tile_n,
                      plan->unroll_k, plan->packed_b ? "packed" : "direct");
+    } else if (kind == SX_KERNEL_ONLINE) {
+        sx_buf_print(text, "%u rows, strips of %u, %lld keys per block",
+                     plan->block_nv * plan->lanes, plan->block_m, (long long)plan->tile_n);
     } else {
         sx_buf_print(text, "%u lanes, %lld rows per point", plan->lanes, (long long)plan->tile_m);
     }

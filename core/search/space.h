@@ -7,7 +7,8 @@
 typedef struct {
     const sx_device *device;
     sx_kernel_kind kind;
-    sx_dot_shape dot; /* contractions */
+    sx_dot_shape dot;       /* contractions */
+    sx_online_shape online; /* online sums */
     bool rhs_constant;
     int64_t rows,
         inner; /* map and row kernels: outer iterations, extent of the innermost dimension */
@@ -29,4 +30,8 @@ sx_code sx_dot_space(const sx_search_problem *problem, sx_search_visit visit, vo
 sx_search_phase sx_dot_sieve(const sx_search_problem *problem, const sx_lower_plan *plan);
 /* Estimated time, at least problem->floor_ns. */
 double sx_dot_price(const sx_search_problem *problem, const sx_lower_plan *plan);
+/* online_space.c: the same for online sums. */
+sx_code sx_online_space(const sx_search_problem *problem, sx_search_visit visit, void *self);
+sx_search_phase sx_online_sieve(const sx_search_problem *problem, const sx_lower_plan *plan);
+double sx_online_price(const sx_search_problem *problem, const sx_lower_plan *plan);
 #endif

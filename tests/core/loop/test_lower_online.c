@@ -1,0 +1,275 @@
+/* Online sums: against the interpreter, every plan with the same bits, rows with the same bits whatever stands beside them, masks of
+ * every kind, and machine code against the loop interpreter. */
+#include <float.h>
+
+#include "tests/core/loop/nodes.h"
+#include "tests/core/x64/machine.h"
+
+static const sx_lower_plan plans[] = {
+    {.lanes = 16, .block_m = 12, .block_nv = 2, .tile_m = 1, .tile_n = 24},
+    {.lanes = 8, .block_m = 6, .block_nv = 2, .tile_m = 1, .tile_n = 24},
+    {.lanes = 16, .block_m = 6, .block_nv = 4, .tile_m = 1, .tile_n = 24},
+    {.lanes = 8, .block_m = 1, .block_nv = 1, .tile_m = 1, .tile_n = 24},
+    {.lanes = 16, .block_m = 24, .block_nv = 1, .tile_m = 3, .tile_n = 24},
+};
+
+typedef struct {
+    int64_t batch, rows, keys, inner, columns; /* columns 0: no values */
+    int64_t form;
+    bool scores; /* computed inside */
+    bool mask;
+} shape;
+
+static sx_attr dot_attr(uint32_t lhs_contract, uint32_t rhs_contract)
+{
+    sx_attr attr = {.present = SX_A(lhs_batch) | SX_A(rhs_batch) | SX_A(lhs_contract) |
+                               SX_A(rhs_contract)};
+    attr.lhs_batch = attr.rhs_batch = (sx_ints){1, {0}};
+    attr.lhs_contract = (sx_ints){1, {lhs_contract}};
+    attr.rhs_contract = (sx_ints){1, {rhs_contract}};
+    return attr;
+}
+
+/* online_dot(scores + mask, v). The mask, where there is one, comes before q and k among the inputs. */
+static node online_node(sx_ctx *cx, const shape *s)
+{
+    sx_type x[2] = {TYPE(SX_F32, s->batch, s->rows, s->keys),
+                    TYPE(SX_F32, s->batch, s->keys, s->columns == 0 ? 1 : s->columns)};
+    sx_attr attr = dot_attr(2, 1);
+    uint32_t count = s->columns == 0 ? 1 : 2;
+    attr.present |= SX_A(form);
+    attr.form = s->form;
+    if (count == 1) {
+        attr.lhs_batch.count = attr.rhs_batch.count = attr.rhs_contract.count = 0;
+    }
+    node n = {.count = count, .input = {x[0], x[1]}};
+    ck_sx_ok(cx, sx_infer_type(cx, NULL, 0, SX_OP_ONLINE_DOT, &attr, x, count, &n.result));
+    ck_sx_ok(cx, sx_fused_lift_online(cx, &attr, x, count, &n.result, &n.fused));
+    node scores = {.count = 1};
+    if (s->scores) {
+        sx_type qk[2] = {TYPE(SX_F32, s->batch, s->rows, s->inner),
+                         TYPE(SX_F32, s->batch, s->keys, s->inner)};
+        attr = dot_attr(2, 2);
+        scores = lift(cx, SX_OP_DOT_GENERAL, &attr, qk, 2);
+    }
+    if (s->mask && s->scores) {
+        scores = with_tensor(cx, SX_OP_ADD, &scores, TYPE(SX_F32, s->rows, s->keys));
+    }
+    return s->scores ? inlined(cx, &n, 0, &scores) : n;
+}
+
+/* Rows of the mask: none, a prefix longer than a block, every other key, all but the last, all of it; and finite ones that swallow every
+ * score, up to the lowest number. */
+static void fill_mask(node *n, uint32_t a, int64_t rows, int64_t keys)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t k = 0; k < keys; k++) {
+            float value = 0;
+            bool some = r % 8 == 1 ? k < 30 : r % 8 == 2 ? k % 2 == 0 : k + 1 < keys;
+            switch (r % 8) {
+            case 1:
+            case 2:
+            case 3: value = some ? -HUGE_VALF : 0; break;
+            case 4: value = -HUGE_VALF; break;
+            case 5: value = -FLT_MAX; break;
+            case 6: value = k < 30 ? -1e30F : 0; break;
+            case 7: value = -1e9F; break;
+            default: break;
+            }
+            memcpy(n->raw[a] + 4 * (r * keys + k), &value, sizeof(value));
+        }
+    }
+}
+
+static uint32_t mask_of(const node *n, const shape *s)
+{
+    for (uint32_t a = 0; a < n->count; a++) {
+        if (n->input[a].rank == 2) {
+            return a;
+        }
+    }
+    ck_abort_msg("no mask among %u inputs of %lld keys", n->count, (long long)s->keys);
+}
+
+/* The interpreter with the rounding of f32: a mask of -1e9 swallows the scores. */
+static sx_tensor typed_oracle(sx_ctx *cx, const node *n)
+{
+    sx_tensor in[SX_FUSED_ARGS_MAX];
+    sx_tensor out;
+    for (uint32_t k = 0; k < n->count; k++) {
+        ck_sx_ok(cx, sx_tensor_unpack(cx, &n->input[k], SX_EVAL_TYPED,
+                                      (sx_span){n->raw[k], bytes_of(&n->input[k])}, &in[k]));
+    }
+    ck_sx_ok(cx, sx_node_eval(cx, SX_OP_FUSED, &n->fused, SX_EVAL_TYPED, in, n->count, &n->result,
+                              &out));
+    return out;
+}
+
+static void check_node(sx_ctx *cx, node *n, const shape *s, const char *what)
+{
+    if (s->mask && s->scores) {
+        fill_mask(n, mask_of(n, s), s->rows, s->keys);
+    }
+    sx_tensor exact = typed_oracle(cx, n);
+    void *bits = NULL;
+    uint64_t numerics = 0;
+    for (uint32_t p = 0; p < SX_COUNT(plans); p++) {
+        sx_kernel *kernel;
+        void *out = run_node(cx, n, &plans[p], run_eval, NULL, &kernel);
+        compare_result(n, out, &exact, 2e-5, what);
+        ck_assert_msg(bits == NULL || memcmp(out, bits, bytes_of(&n->result)) == 0,
+                      "%s: plan %u has other bits", what, p);
+        ck_assert(bits == NULL || kernel->numerics == numerics);
+        numerics = kernel->numerics;
+        bits = out;
+    }
+}
+
+static shape random_shape(sx_rng *rng, uint32_t round)
+{
+    shape s = {.batch = 1 + (int64_t)sx_rng_below(rng, 3),
+               .rows = 1 + (int64_t)sx_rng_below(rng, 40),
+               .keys = 1 + (int64_t)sx_rng_below(rng, 70),
+               .inner = 1 + (int64_t)sx_rng_below(rng, 12),
+               .columns = 1 + (int64_t)sx_rng_below(rng, 40),
+               .form = (int64_t)sx_rng_below(rng, 2),
+               .scores = round % 4 != 0,
+               .mask = round % 2 != 0};
+    if (round % 5 == 4) {
+        s.columns = 0;
+        s.form *= 2;
+    }
+    return s;
+}
+
+START_TEST(test_against_interpreter)
+{
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t round = 0; round < 24; round++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        shape s = random_shape(&rng, round);
+        char what[128];
+        (void)snprintf(what, sizeof(what), "round %u: %lld x %lld x %lld, inner %lld, columns %lld",
+                       round, (long long)s.batch, (long long)s.rows, (long long)s.keys,
+                       (long long)s.inner, (long long)s.columns);
+        node n = online_node(&cx, &s);
+        fill_inputs(&cx, &n, &rng, false);
+        check_node(&cx, &n, &s, what);
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
+/* The body means what the operation means: no element is NaN where the definition has a number, and a row masked whole is NaN. */
+START_TEST(test_masked_rows)
+{
+    sx_rng rng = {sx_test_seed()};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    shape s = {.batch = 1, .rows = 16, .keys = 61, .inner = 8, .columns = 5, .form = 1};
+    s.scores = s.mask = true;
+    node n = online_node(&cx, &s);
+    fill_inputs(&cx, &n, &rng, false);
+    check_node(&cx, &n, &s, "masked");
+    sx_tensor exact = typed_oracle(&cx, &n);
+    const double *value = exact.data;
+    for (int64_t r = 0; r < s.rows; r++) {
+        ck_assert_int_eq(isnan(value[r * s.columns]) != 0, r % 8 == 4);
+    }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* A row has the same bits alone and among others. */
+START_TEST(test_rows_alone)
+{
+    sx_rng rng = {sx_test_seed()};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    shape s = {.batch = 1, .rows = 37, .keys = 55, .inner = 9, .columns = 21, .form = 1};
+    s.scores = true;
+    node all = online_node(&cx, &s);
+    fill_inputs(&cx, &all, &rng, false);
+    const uint8_t *whole = run_node(&cx, &all, &plans[0], run_eval, NULL, NULL);
+    uint32_t q = 0;
+    while (all.input[q].dim[1].scale != s.rows) {
+        q++;
+    }
+    for (int64_t r = 0; r < s.rows; r += 7) {
+        shape one = s;
+        one.rows = 1 + r % 3;
+        if (r + one.rows > s.rows) {
+            continue;
+        }
+        node n = online_node(&cx, &one);
+        memcpy(n.raw, all.raw, sizeof(n.raw));
+        n.raw[q] = all.raw[q] + 4 * r * s.inner;
+        for (uint32_t p = 0; p < SX_COUNT(plans); p++) {
+            const uint8_t *out = run_node(&cx, &n, &plans[p], run_eval, NULL, NULL);
+            ck_assert_int_eq(
+                memcmp(out, whole + 4 * r * s.columns, (size_t)(4 * one.rows * s.columns)), 0);
+        }
+    }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+static void copy_in(void *self, uint32_t k, uint8_t *bytes, size_t size)
+{
+    void *const *buffer = self;
+    memcpy(bytes, buffer[k], size);
+}
+
+static void run_machine(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer, void *self)
+{
+    sx_x64_kernel code;
+    void *copy[SX_LOOP_BUFFERS_MAX];
+    (void)self;
+    memcpy(copy, buffer, sizeof(void *) * kernel->buffer_count);
+    ck_sx_ok(cx, machine_check(cx, kernel, &code, copy_in, copy));
+    ck_sx_ok(cx, sx_kernel_eval(cx, kernel, buffer));
+}
+
+START_TEST(test_machine_code)
+{
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t round = 0; round < 20; round++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        shape s = random_shape(&rng, round);
+        node n = online_node(&cx, &s);
+        fill_inputs(&cx, &n, &rng, false);
+        (void)run_node(&cx, &n, &plans[round % SX_COUNT(plans)], run_machine, NULL, NULL);
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
+/* Plans and programs that have no form say so. */
+START_TEST(test_refusals)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    shape s = {.batch = 1, .rows = 4, .keys = 4, .inner = 4, .columns = 4, .scores = true};
+    node n = online_node(&cx, &s);
+    sx_kernel *kernel;
+    sx_lower_plan wide = {.lanes = 8, .block_m = 12, .block_nv = 2, .tile_n = 24};
+    ck_sx_fails(&cx, sx_lower_fused(&cx, "node", &n.fused, n.input, n.count, &wide, &kernel),
+                SX_LIMIT, "registers");
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("core.loop.lower_online");
+    TCase *cases = tcase_create("online");
+    tcase_add_test(cases, test_against_interpreter);
+    tcase_add_test(cases, test_masked_rows);
+    tcase_add_test(cases, test_rows_alone);
+    tcase_add_test(cases, test_machine_code);
+    tcase_add_test(cases, test_refusals);
+    suite_add_tcase(suite, cases);
+    return sx_test_main(suite);
+}
