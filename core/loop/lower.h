@@ -100,6 +100,11 @@ sx_code sx_lower_parts(sx_lower *l, const uint32_t *outer, uint32_t outer_count,
 bool sx_lower_open(sx_lower *l, uint32_t dim, int64_t trip, int64_t step);
 void sx_lower_close(sx_lower *l, uint32_t dim, bool opened);
 
+/* lower_pack.c: square blocks turned in registers. Row i of `lanes` registers has lane j; afterwards row j has lane i. The masks are
+ * those of the stages: stage s exchanges what differs in bit s of row and lane. */
+void sx_lower_turn_masks(sx_lower *l, uint32_t mask[4]);
+void sx_lower_turn(sx_lower *l, uint32_t row[16], const uint32_t mask[4]);
+
 sx_code sx_lower_map(sx_lower *l);
 sx_code sx_lower_row(sx_lower *l);
 sx_code sx_lower_dot(sx_lower *l);

@@ -35,6 +35,11 @@ typedef struct {
     int64_t columns; /* of the running one */
     uint32_t acc[2 * BLOCK_MAX];
     uint32_t workspace;
+    uint32_t turned
+        [SX_FUSED_ARGS_MAX]; /* instructions whose elements lie along the keys: turned per block of keys */
+    uint32_t turned_count;
+    int64_t turned_at[SX_FUSED_ARGS_MAX]; /* bytes */
+    uint32_t mask[4];
     int64_t query_at, score_at, result_at, max_at, total_at, rescale_at; /* bytes */
 } online;
 
@@ -180,7 +185,84 @@ static void each_sum(sx_lower *l, online *o, int64_t count, online_body body)
     }
 }
 
+/* ---- arguments whose elements lie along another dimension than the rows: square blocks turned in registers ---- */
+/* `count` (at most the lanes) elements along `dim` of every row, as lines from `line` on. */
+static void turn(sx_lower *l, const online *o, uint32_t argument, uint32_t dim,
+                 const sx_affine *line, int64_t count, int64_t table)
+{
+    uint32_t none = SX_NO_REG;
+    sx_lop get = l->arg_dtype[argument] == SX_BOOL ? SX_LOP_LOAD8 : SX_LOP_LOAD;
+    for (uint32_t v = 0; v < o->vectors; v++) {
+        uint32_t row[16];
+        for (uint32_t r = 0; r < l->lanes; r++) {
+            int64_t at = (int64_t)v * l->lanes + r;
+            shift(l, o->row, at);
+            sx_addr from = sx_lower_arg_address(l, argument);
+            row[r] = at >= o->rows ? sx_loop_set(&l->b, 0.0f)
+                                   : sx_loop_op(&l->b, get, none, &from, none, none, none,
+                                                (uint32_t)count, 0);
+            shift(l, o->row, -at);
+        }
+        sx_lower_turn(l, row, o->mask);
+        for (int64_t k = 0; k < count; k++) {
+            sx_affine to = *line;
+            to.constant += k;
+            sx_addr a = place(o, table, &to, v, l->lanes);
+            store(l, &a, row[k]);
+        }
+    }
+    SX_ASSERT(dim != SX_NO_DIM && l->view.stride[argument][dim] == 1);
+}
+
+/* Do the elements of the argument lie side by side along `dim`, and apart along the rows? */
+static bool is_turned(const sx_lower *l, const online *o, uint32_t argument, uint32_t dim)
+{
+    return o->row != SX_NO_DIM && dim != SX_NO_DIM && l->view.stride[argument][o->row] > 1 &&
+           l->view.stride[argument][dim] == 1;
+}
+
+static void turn_keys(sx_lower *l, online *o, int64_t count)
+{
+    for (uint32_t k = 0; k < o->turned_count; k++) {
+        uint32_t argument = l->body->instr[o->turned[k]].x;
+        turn(l, o, argument, o->keys, &o->local, count, o->turned_at[k]);
+    }
+}
+
+/* Values of turned arguments at the key and vector of rows. */
+static void give_turned(sx_lower *l, const online *o, uint32_t v)
+{
+    for (uint32_t k = 0; k < o->turned_count; k++) {
+        uint32_t i = o->turned[k];
+        sx_addr a = place(o, o->turned_at[k], &o->local, v, l->lanes);
+        l->reg[i] = load(l, &a);
+        if (l->body->instr[i].dtype == SX_BOOL) {
+            uint32_t zero = sx_loop_set(&l->b, 0.0f);
+            l->reg[i] = sx_loop_op(&l->b, SX_LOP_ICMP, SX_NO_REG, NULL, l->reg[i], zero, SX_NO_REG,
+                                   SX_GT, 0);
+        }
+        l->have[i] = true;
+    }
+}
+
 /* ---- 0: rows of the query across the lanes ---- */
+static void turn_query(sx_lower *l, online *o)
+{
+    uint32_t d = o->sum[0];
+    int64_t extent = l->view.extent[d];
+    int64_t whole = extent / l->lanes;
+    if (whole > 0) {
+        bool opened = sx_lower_open(l, d, whole, l->lanes);
+        turn(l, o, o->query, d, &l->at[d], l->lanes, o->query_at);
+        sx_lower_close(l, d, opened);
+    }
+    if (extent % l->lanes > 0) {
+        shift(l, d, whole * l->lanes);
+        turn(l, o, o->query, d, &l->at[d], extent % l->lanes, o->query_at);
+        shift(l, d, -whole * l->lanes);
+    }
+}
+
 static void pack_query(sx_lower *l, online *o, int64_t count)
 {
     sx_affine index = sum_index(l, o);
@@ -204,7 +286,11 @@ static void clear_column(sx_lower *l, const online *o)
 
 static void start(sx_lower *l, online *o)
 {
-    if (o->dot != SX_NO_REG) {
+    bool query = o->dot != SX_NO_REG && o->sum_count == 1 && is_turned(l, o, o->query, o->sum[0]);
+    if (query) {
+        sx_lower_turn_masks(l, o->mask);
+        turn_query(l, o);
+    } else if (o->dot != SX_NO_REG) {
         each_sum(l, o, 0, pack_query);
     }
     for (uint32_t v = 0; v < o->vectors; v++) {
@@ -266,6 +352,7 @@ static void finish_scores(sx_lower *l, online *o, int64_t keys)
         sx_addr a = place(o, o->score_at, &o->local, v, l->lanes);
         to_vector(l, o, v);
         sx_lower_move(l);
+        give_turned(l, o, v);
         if (o->dot != SX_NO_REG) {
             l->reg[o->dot] = load(l, &a);
             l->have[o->dot] = true;
@@ -384,6 +471,10 @@ static void emit_block(sx_lower *l, online *o, int64_t length)
 {
     if (o->dot != SX_NO_REG) {
         each_keys(l, o, length, o->strip, multiply_keys);
+    }
+    if (o->turned_count > 0) {
+        sx_lower_turn_masks(l, o->mask);
+        each_keys(l, o, length, l->lanes, turn_keys);
     }
     weigh_block(l, o, length);
     if (o->value != SX_NO_REG) {
@@ -583,6 +674,28 @@ static void find_lanes(const sx_lower *l, online *o)
     }
 }
 
+/* Arguments of the program that makes the scores from the contraction (or from memory). */
+static void find_turned(const sx_lower *l, online *o)
+{
+    bool needed[SX_FUSED_INSTRS_MAX] = {false};
+    needed[o->x] = true;
+    for (uint32_t i = o->x + 1; i-- > 0;) {
+        const sx_instr *in = &l->body->instr[i];
+        if (!needed[i]) {
+            continue;
+        }
+        const uint32_t operand[] = {in->x, in->y, in->z};
+        uint32_t count = in->kind == SX_BODY_APPLY ? sx_op_info_of(in->op)->input_max : 0;
+        for (uint32_t k = 0; k < count; k++) {
+            needed[operand[k]] = true;
+        }
+        bool holds = in->dtype == SX_F32 || in->dtype == SX_I32 || in->dtype == SX_BOOL;
+        if (in->kind == SX_BODY_ARG && holds && is_turned(l, o, in->x, o->keys)) {
+            o->turned[o->turned_count++] = i;
+        }
+    }
+}
+
 static sx_code check_plan(sx_lower *l, const online *o)
 {
     const sx_lower_plan *plan = l->plan;
@@ -617,6 +730,10 @@ static sx_code place_tables(sx_lower *l, online *o)
         }
         size += 4 * o->width * lines[k];
     }
+    for (uint32_t k = 0; k < o->turned_count; k++) {
+        o->turned_at[k] = size;
+        size += 4 * o->width * o->block;
+    }
     o->workspace = sx_kernel_add_buffer(l->kernel, SX_BUFFER_WORKSPACE, size);
     return SX_OK;
 }
@@ -624,6 +741,7 @@ static sx_code place_tables(sx_lower *l, online *o)
 static online no_roles(void)
 {
     return (online){.dot = SX_NO_REG,
+                    .query = SX_NO_REG,
                     .value = SX_NO_REG,
                     .row = SX_NO_DIM,
                     .column = SX_NO_DIM,
@@ -642,12 +760,14 @@ static sx_online_role role_of(const sx_lower *l, const online *o, uint32_t dim)
                               : SX_ROLE_BATCH;
 }
 
-/* Elements of arguments that lie apart along the rows. */
+/* Elements that are read lane by lane: those that lie apart along the rows and do not lie along the keys or the inner dimension. */
 static double scattered_elements(const sx_lower *l, const online *o)
 {
     double sum = 0;
     for (uint32_t a = 0; a < l->body->arg_count; a++) {
-        double points = o->row != SX_NO_DIM && l->view.stride[a][o->row] > 1 ? 1 : 0;
+        bool apart = o->row != SX_NO_DIM && l->view.stride[a][o->row] > 1;
+        bool turned = is_turned(l, o, a, a == o->query ? o->sum[0] : o->keys);
+        double points = apart && !turned ? 1 : 0;
         for (uint32_t d = 0; d < l->view.rank; d++) {
             points *= l->view.stride[a][d] != 0 ? (double)l->view.extent[d] : 1;
         }
@@ -692,6 +812,7 @@ sx_code sx_lower_online(sx_lower *l)
     int64_t keys = o.keys == SX_NO_DIM ? 1 : l->view.extent[o.keys];
     o.block = sx_min_i64(l->plan->tile_n, keys);
     o.width = (int64_t)l->plan->block_nv * l->lanes;
+    find_turned(l, &o);
     SX_TRY(check_plan(l, &o));
     SX_TRY(place_tables(l, &o));
     uint32_t outer[SX_RANK_MAX];

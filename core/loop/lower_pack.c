@@ -184,8 +184,7 @@ static uint32_t inner_reduced(const sx_view *view)
     return inner;
 }
 
-/* Lane masks of the stages of a transposition: stage s exchanges what differs in bit s of row and lane. */
-static void make_masks(sx_lower *l, uint32_t mask[4])
+void sx_lower_turn_masks(sx_lower *l, uint32_t mask[4])
 {
     uint32_t none = SX_NO_REG;
     uint32_t lane = sx_loop_op(&l->b, SX_LOP_IOTA, none, NULL, none, none, none, 0, 0);
@@ -197,7 +196,7 @@ static void make_masks(sx_lower *l, uint32_t mask[4])
     }
 }
 
-static void transpose(sx_lower *l, uint32_t row[16], const uint32_t mask[4])
+void sx_lower_turn(sx_lower *l, uint32_t row[16], const uint32_t mask[4])
 {
     uint32_t none = SX_NO_REG;
     for (uint32_t k = 0; 1u << k < l->lanes; k++) {
@@ -234,7 +233,7 @@ static void emit_turned_block(sx_lower *l, const packing *p, int64_t length, uin
         }
         l->at[n].constant = start;
         if (column < length) {
-            transpose(l, row, mask);
+            sx_lower_turn(l, row, mask);
         }
         sx_view source = l->view;
         l->view = p->packed;
@@ -256,7 +255,7 @@ static void emit_turned_panel(sx_lower *l, int64_t length)
     const packing *p = l->self;
     uint32_t k_dim = inner_reduced(&l->view);
     uint32_t mask[4];
-    make_masks(l, mask);
+    sx_lower_turn_masks(l, mask);
     bool opened[SX_RANK_MAX];
     for (uint32_t d = 0; d < l->view.rank; d++) {
         opened[d] = l->view.reduced[d] && d != k_dim && sx_lower_open(l, d, l->view.extent[d], 1);

@@ -104,7 +104,8 @@ END_TEST
 
 START_TEST(test_encoder)
 {
-    check_model("encoder", targets[_i % 2], batches[_i / 2], 6, 3, 1, 0); /* attention is one kernel */
+    check_model("encoder", targets[_i % 2], batches[_i / 2], 6, 3, 1,
+                0); /* attention is one kernel */
 }
 END_TEST
 
