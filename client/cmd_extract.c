@@ -119,7 +119,10 @@ static sx_code extract(sxc_cli *cli, const char *path, sx_buf *text, sx_buf *out
         options.expired = is_expired;
         options.expired_self = &limit;
     }
-    SX_TRY(sx_xt_solve(cx, &egraph.problem, &options, &answer));
+    code = sx_xt_solve(cx, &egraph.problem, &options, &answer);
+    if (code != SX_OK) {
+        return sx_fail_in(cx, "%s", path);
+    }
     double spent = seconds > 0 ? (double)(now_ns() - limit.start_ns) * 1e-9 : 0;
     if (cli->json) {
         put_json(out, path, &egraph, &answer, spent);

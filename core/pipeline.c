@@ -272,7 +272,7 @@ static void put_search(sx_image *image, const sx_optimize_report *report)
         .proven = report->proven ? 1 : 0,
         .input_cost_ns = report->cost_before_ns,
         .cost_ns = report->cost_after_ns,
-        .bound_ns = report->proven ? report->cost_after_ns : 0};
+        .bound_ns = report->bound_ns};
     sx_buf_put(&image->search, &record, sizeof(record));
     for (uint32_t r = 0; r < SX_RULE_COUNT; r++) {
         if (report->match_count[r] == 0) {

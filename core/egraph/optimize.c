@@ -481,6 +481,7 @@ sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *devic
     report->nodes = o.t->eg.live_count;
     report->classes = o.t->eg.class_count;
     report->cost_after_ns = (double)best.cost / 1000;
+    report->bound_ns = (double)best.lower_bound / 1000;
     report->proven = best.proven;
     if (options->with_proof) {
         SX_TRY(sx_proof_make(cx, o.t, &o.set, in, o.input_node, best.choice, &report->proof));

@@ -61,8 +61,10 @@ typedef struct {
     uint64_t union_count[SX_RULE_COUNT];
     double cost_before_ns,
         cost_after_ns; /* by the cost model, each operation of the input a kernel of its own */
-    bool proven;       /* no cheaper program in the e-graph of any part */
-    sx_proof *proof;   /* of the only part; NULL without, or where there are several */
+    double
+        bound_ns; /* no program in the e-graph costs less; 0 where several parts are not proven */
+    bool proven;  /* no cheaper program in the e-graph of any part */
+    sx_proof *proof;              /* of the only part; NULL without, or where there are several */
     const sx_optimize_part *part; /* the last one is the whole program */
     uint32_t part_count;
     const char *unproved; /* why there is no certificate though one was asked for, or NULL */

@@ -324,6 +324,7 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
     if (report->cost_after_ns > report->cost_before_ns && !lacks_kernels(in)) {
         return sx_optimize_whole(cx, in, device, options, out, report);
     }
+    report->bound_ns = report->proven ? report->cost_after_ns : 0;
     report->part = d.part;
     report->part_count = d.part_count;
     *out = whole;

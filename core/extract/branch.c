@@ -8,7 +8,7 @@
 
 #define DEPTH_MAX 1000u
 #define ROUNDS_TOP 600u
-#define ROUNDS_BELOW 60u
+#define ROUNDS_BELOW 25u
 
 typedef struct {
     uint8_t *kills;
@@ -140,6 +140,7 @@ static sx_code solve_pieces(xt *x, const xt_part *part, const pieces *all, uint6
 
 typedef struct {
     uint64_t limit;
+    uint64_t floor; /* no program of what is left of the part costs less */
     xt_outcome best;
 } progress;
 
@@ -152,9 +153,10 @@ static void take(xt *x, progress *p, const xt_outcome *found)
     }
 }
 
-/* Every program of the part not looked at costs at least this. */
+/* Some programs of what is left are left behind: they cost at least this. */
 static void leave(progress *p, uint64_t bound)
 {
+    bound = bound > p->floor ? bound : p->floor;
     p->best.bound = bound < p->best.bound ? bound : p->best.bound;
 }
 
@@ -218,12 +220,9 @@ static sx_code search(xt *x, xt_part *part, progress *p, uint32_t depth, bool *o
     }
     SX_TRY(relax(x, part, p->limit, depth, &r));
     uint64_t bound = sx_xt_add(part->paid, r.bound);
-    if (bound > p->limit) {
-        leave(p, p->limit + x->grain);
-        return SX_OK;
-    }
-    if (sx_xt_out(x)) {
-        leave(p, bound);
+    p->floor = bound > p->floor ? bound : p->floor;
+    if (bound > p->limit || sx_xt_out(x)) {
+        leave(p, bound > p->limit ? p->limit + x->grain : bound);
         return SX_OK;
     }
     *over = false;

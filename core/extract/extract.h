@@ -59,7 +59,7 @@ typedef enum {
 } sx_xt_stop;
 const char *sx_xt_stop_name(sx_xt_stop stop);
 
-#define SX_XT_FUEL_DEFAULT UINT64_C(2000000000)
+#define SX_XT_FUEL_DEFAULT UINT64_C(8000000000)
 typedef struct {
     uint64_t fuel;               /* words and edges looked at; about 1 ns each */
     bool (*expired)(void *self); /* a deadline, or NULL; asked about every millisecond */

@@ -16,6 +16,7 @@
 #include "core/extract/inner.h"
 
 #define ROWS_MAX (UINT32_C(1) << 22) /* entries of all rows together */
+#define IMPLIED (SX_XT_NONE - 1)
 #define STALL_ROUNDS 12u
 #define STEP_LEAST 0.005
 
@@ -33,32 +34,32 @@ typedef struct {
     double *slope;         /* per row */
     uint32_t *picked;      /* per class: its cheapest node */
     uint8_t *used;         /* per class: y */
-    uint64_t *set;
-    uint32_t *row_of; /* per class d: row of the class at hand */
+    uint64_t *set, *forced;
+    uint32_t *list;   /* classes a node needs */
+    uint32_t *met;    /* classes the class at hand needs */
+    uint64_t *mark;   /* per class: which nodes of the class at hand need it */
+    uint32_t *row_of; /* per class: row of the class at hand, SX_XT_NONE or IMPLIED */
     double margin;
 } relaxer;
 
-/* Adds what node n needs and is not forced to `set`; true if that is the sets of its children, false if only they themselves. */
-static void needs_of(const relaxer *l, uint32_t n, uint64_t *set)
+/* What node n needs and is not forced, into `list`; how many. */
+static uint32_t list_needs(relaxer *l, uint32_t n)
 {
     const xt_part *p = l->p;
+    uint32_t count = 0;
+    memset(l->set, 0, p->words * sizeof(uint64_t));
     for (uint32_t e = p->edge_first[n]; e < p->edge_first[n + 1]; e++) {
         const uint64_t *need = &p->need[(size_t)p->child[e] * p->words];
         for (uint32_t w = 0; w < p->words; w++) {
-            set[w] |= need[w];
+            l->set[w] |= need[w];
         }
     }
-}
-
-static uint32_t count_free(const relaxer *l, const uint64_t *set)
-{
-    uint32_t count = 0;
-    for (uint32_t w = 0; w < l->p->words; w++) {
-        for (uint64_t bits = set[w]; bits != 0; bits &= bits - 1) {
-            uint32_t d = w * 64 + (uint32_t)__builtin_ctzll(bits);
-            count += d < l->p->class_count && l->p->forced[d] == 0 ? 1 : 0;
+    for (uint32_t w = 0; w < p->words; w++) {
+        for (uint64_t bits = l->set[w] & ~l->forced[w]; bits != 0; bits &= bits - 1) {
+            l->list[count++] = w * 64 + (uint32_t)__builtin_ctzll(bits);
         }
     }
+    l->x->work += p->words;
     return count;
 }
 
@@ -67,12 +68,46 @@ static uint64_t count_entries(relaxer *l)
 {
     uint64_t total = 0;
     for (uint32_t n = 0; n < l->p->node_count && total <= ROWS_MAX; n++) {
-        memset(l->set, 0, l->p->words * sizeof(uint64_t));
-        needs_of(l, n, l->set);
-        total += count_free(l, l->set);
-        l->x->work += l->p->words;
+        total += list_needs(l, n);
     }
     return total;
+}
+
+static uint64_t mix(uint64_t z)
+{
+    z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return z ^ (z >> 31);
+}
+
+/* Marks the classes needed by class c whose row another row implies: needed below a class that the same nodes of c need. Which nodes
+ * need a class is told by a sum of hashes: a clash leaves a row out, and the bound stays a bound. */
+static uint32_t find_rows(relaxer *l, uint32_t c)
+{
+    const xt_part *p = l->p;
+    uint32_t count = 0;
+    for (uint32_t n = p->node_first[c]; n < p->node_first[c + 1]; n++) {
+        uint32_t needs = list_needs(l, n);
+        for (uint32_t i = 0; i < needs; i++) {
+            uint32_t d = l->list[i];
+            if (l->mark[d] == 0) {
+                l->met[count++] = d;
+            }
+            l->mark[d] += mix(n + UINT64_C(0x9E3779B97F4A7C15)) | 1;
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t above = l->met[i];
+        const uint64_t *need = &p->need[(size_t)above * p->words];
+        for (uint32_t w = 0; w < p->words; w++) {
+            for (uint64_t bits = need[w] & ~l->forced[w]; bits != 0; bits &= bits - 1) {
+                uint32_t d = w * 64 + (uint32_t)__builtin_ctzll(bits);
+                l->row_of[d] = d != above && l->mark[d] == l->mark[above] ? IMPLIED : l->row_of[d];
+            }
+        }
+        l->x->work += p->words;
+    }
+    return count;
 }
 
 static void write_rows(relaxer *l)
@@ -80,30 +115,25 @@ static void write_rows(relaxer *l)
     const xt_part *p = l->p;
     uint32_t entries = 0;
     for (uint32_t c = 0; c < p->class_count; c++) {
-        l->row_first[c] = l->row_count;
+        uint32_t count = find_rows(l, c);
         for (uint32_t n = p->node_first[c]; n < p->node_first[c + 1]; n++) {
             l->entry_first[n] = entries;
-            memset(l->set, 0, p->words * sizeof(uint64_t));
-            needs_of(l, n, l->set);
-            for (uint32_t w = 0; w < p->words; w++) {
-                for (uint64_t bits = l->set[w]; bits != 0; bits &= bits - 1) {
-                    uint32_t d = w * 64 + (uint32_t)__builtin_ctzll(bits);
-                    if (d >= p->class_count || p->forced[d] != 0) {
-                        continue;
-                    }
-                    if (l->row_of[d] == SX_XT_NONE) {
-                        l->row_of[d] = l->row_count;
-                        l->row_to[l->row_count++] = d;
-                    }
-                    l->entry[entries++] = l->row_of[d];
+            uint32_t needs = list_needs(l, n);
+            for (uint32_t i = 0; i < needs; i++) {
+                uint32_t d = l->list[i];
+                if (l->row_of[d] == SX_XT_NONE) {
+                    l->row_of[d] = l->row_count;
+                    l->row_to[l->row_count++] = d;
                 }
+                l->entry[entries] = l->row_of[d];
+                entries += l->row_of[d] != IMPLIED ? 1 : 0;
             }
         }
-        for (uint32_t k = l->row_first[c]; k < l->row_count; k++) {
-            l->row_of[l->row_to[k]] = SX_XT_NONE;
+        while (count-- > 0) {
+            l->row_of[l->met[count]] = SX_XT_NONE;
+            l->mark[l->met[count]] = 0;
         }
     }
-    l->row_first[p->class_count] = l->row_count;
     l->entry_first[p->node_count] = entries;
 }
 
@@ -115,7 +145,8 @@ static sx_code relaxer_init(relaxer *l, uint32_t entries)
     size_t nodes = (size_t)p->node_count + 1;
     l->row_to = XT_TAKE(x, uint32_t, (size_t)entries + 1);
     l->entry = XT_TAKE(x, uint32_t, (size_t)entries + 1);
-    l->row_first = XT_TAKE(x, uint32_t, classes);
+    l->met = XT_TAKE(x, uint32_t, classes);
+    l->mark = XT_TAKE_ZEROED(x, uint64_t, classes);
     l->entry_first = XT_TAKE(x, uint32_t, nodes);
     l->weight = XT_TAKE_ZEROED(x, double, (size_t)entries + 1);
     l->slope = XT_TAKE_ZEROED(x, double, (size_t)entries + 1);
@@ -124,7 +155,7 @@ static sx_code relaxer_init(relaxer *l, uint32_t entries)
     l->picked = XT_TAKE(x, uint32_t, classes);
     l->used = XT_TAKE(x, uint8_t, classes);
     l->row_of = XT_TAKE(x, uint32_t, classes);
-    bool room = l->row_to != NULL && l->entry != NULL && l->row_first != NULL &&
+    bool room = l->row_to != NULL && l->entry != NULL && l->met != NULL && l->mark != NULL &&
                 l->entry_first != NULL && l->weight != NULL && l->slope != NULL &&
                 l->income != NULL && l->price != NULL && l->picked != NULL && l->used != NULL &&
                 l->row_of != NULL;
@@ -243,8 +274,14 @@ sx_code sx_xt_relax(xt *x, const xt_part *part, uint64_t limit, uint32_t rounds,
     *bound = 0;
     *kill_count = 0;
     l.set = XT_TAKE(x, uint64_t, (size_t)part->words + 1);
-    if (l.set == NULL) {
+    l.forced = XT_TAKE_ZEROED(x, uint64_t, (size_t)part->words + 1);
+    l.list = XT_TAKE(x, uint32_t, (size_t)part->words * 64 + 1);
+    if (l.set == NULL || l.forced == NULL || l.list == NULL) {
         return x->cx->error.code;
+    }
+    for (uint32_t c = 0; c < part->words * 64; c++) {
+        bool forced = c >= part->class_count || part->forced[c] != 0;
+        l.forced[c / 64] |= (uint64_t)(forced ? 1 : 0) << (c % 64);
     }
     uint64_t entries = count_entries(&l);
     if (entries > ROWS_MAX) {
@@ -253,6 +290,7 @@ sx_code sx_xt_relax(xt *x, const xt_part *part, uint64_t limit, uint32_t rounds,
     }
     SX_TRY(relaxer_init(&l, (uint32_t)entries));
     write_rows(&l);
+    entries = l.entry_first[part->node_count];
     double top = (double)limit;
     double best = 0;
     double length = 1.5;

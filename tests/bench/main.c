@@ -19,6 +19,8 @@ static const bench table[] = {
      sx_bench_egraph},
     {"encoder", "one run of the encoder block against onnxruntime or NumPy with the same threads",
      sx_bench_encoder},
+    {"extract", "the public extraction collection, 10 s a file: costs, bounds, proofs, times",
+     sx_bench_extract},
     {"hit", "a cached hit through the daemon against a bare epoll echo of the same sizes",
      sx_bench_hit},
 };
