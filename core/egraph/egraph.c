@@ -452,10 +452,9 @@ sx_code sx_eg_union(sx_ctx *cx, sx_eg *eg, uint32_t a, uint32_t b, uint32_t reas
         if (changed) {
             log_members(cx, eg, keep);
             log_parents(cx, eg, keep);
-        }
-        if (changed || memcmp(into, from, eg->analysis.size) != 0) {
             note_learnt(cx, eg, keep);
         }
+        eg->learn_moved = eg->learn_moved || memcmp(into, from, eg->analysis.size) != 0;
     }
     if (eg->analysis.size == 0 && holds_leaf(eg, drop)) {
         log_parents(cx, eg, keep);
@@ -527,28 +526,6 @@ static sx_code repair_node(sx_ctx *cx, sx_eg *eg, uint32_t n, const uint32_t *ca
     return SX_OK;
 }
 
-static sx_code repair_link(sx_ctx *cx, sx_eg *eg, uint32_t link)
-{
-    uint32_t n = sx_eg_parent_node(eg, link);
-    if (eg->node[n].dead != 0) {
-        return SX_OK; /* leaves the lists */
-    }
-    uint32_t canonical[SX_EG_ARITY_MAX];
-    canonical_kids(eg, n, canonical);
-    uint32_t child = canonical[sx_eg_parent_slot(eg, link)];
-    sx_code code = repair_node(cx, eg, n, canonical);
-    if (eg->node[n].dead != 0) {
-        return code;
-    }
-    if (sx_eg_is_class(eg, child)) {
-        link_parent(eg, child, link);
-    } else { /* the repair has just absorbed it: the node's turn comes again */
-        *next_of(eg, link) = SX_EG_LINK_END;
-        queue_parents(eg, link);
-    }
-    return code;
-}
-
 /* What a node tells its class; what the class then knows goes on to the classes of its parents. */
 static sx_code relearn_node(sx_ctx *cx, sx_eg *eg, uint32_t n)
 {
@@ -564,6 +541,28 @@ static sx_code relearn_node(sx_ctx *cx, sx_eg *eg, uint32_t n)
         note_learnt(cx, eg, root);
     }
     return SX_OK;
+}
+
+static sx_code repair_link(sx_ctx *cx, sx_eg *eg, uint32_t link)
+{
+    uint32_t n = sx_eg_parent_node(eg, link);
+    if (eg->node[n].dead != 0) {
+        return SX_OK; /* leaves the lists */
+    }
+    uint32_t canonical[SX_EG_ARITY_MAX];
+    canonical_kids(eg, n, canonical);
+    uint32_t child = canonical[sx_eg_parent_slot(eg, link)];
+    SX_TRY(repair_node(cx, eg, n, canonical));
+    if (eg->node[n].dead != 0) {
+        return SX_OK; /* what it tells its class the twin tells */
+    }
+    if (sx_eg_is_class(eg, child)) {
+        link_parent(eg, child, link);
+    } else { /* the repair has just absorbed it: the node's turn comes again */
+        *next_of(eg, link) = SX_EG_LINK_END;
+        queue_parents(eg, link);
+    }
+    return eg->learn_moved ? relearn_node(cx, eg, n) : SX_OK;
 }
 
 static sx_code carry_up(sx_ctx *cx, sx_eg *eg, uint32_t class_)
@@ -604,6 +603,7 @@ sx_code sx_eg_rebuild(sx_ctx *cx, sx_eg *eg)
         }
     }
     eg->learnt_count = 0;
+    eg->learn_moved = false;
     return SX_OK;
 }
 

@@ -78,7 +78,8 @@ struct sx_eg {
     uint32_t repair_head, repair_tail; /* links of the parents of absorbed classes, for rebuild */
     uint32_t *learnt;                  /* classes whose record changed, for rebuild */
     uint32_t learnt_count, learnt_capacity;
-    bool learn_all;    /* no memory to note one: rebuild looks at all nodes */
+    bool learn_moved; /* an absorbed class knew less: its parents hear of it as they are repaired */
+    bool learn_all;   /* no memory to note one: rebuild looks at all nodes */
     uint32_t *changed; /* nodes below `old_count` whose class, children or record changed */
     uint32_t changed_count, changed_capacity;
     uint32_t changed_lost; /* times the log was dropped: who had not read it starts from node 0 */

@@ -14,7 +14,8 @@
 #include "core/egraph/pattern.h"
 
 /* DOWN looks at the members of class reg[from], UP at its parents that have it as child `slot`; a node that fits is node number
- * `atom` of the plan. DOWN puts its children into reg[out..], UP its class into reg[out] and its children behind it. */
+ * `atom` of the plan. Where child `join_slot` of the node must be of a class known before, reg[join], the parents of that class are
+ * the other place to look, and the shorter list is taken. DOWN puts its children into reg[out..], UP its class into reg[out] and its children behind it. */
 typedef enum { AT_ANCHOR, AT_DOWN, AT_UP, AT_SAME, AT_VALUE, AT_ATTR, AT_REPORT } at_kind;
 typedef struct {
     uint8_t kind;
@@ -25,7 +26,8 @@ typedef struct {
     uint8_t arity;
     uint8_t slot;
     bool any_arity;
-    bool old; /* the node must not have changed */
+    bool old;                /* the node must not have changed */
+    uint8_t join, join_slot; /* NONE: no such child */
     uint8_t hint;
     uint64_t ops;
     double value;
@@ -47,6 +49,14 @@ typedef struct {
     uint8_t name[SX_PATTERN_NAMES_MAX];
 } at_report;
 
+/* Nodes found at one step from one class, kept for the pass: where a class has very many members or parents, the next node of it
+ * need not walk them all again. */
+typedef struct {
+    uint32_t class_, step; /* step SX_EG_NONE: free */
+    uint32_t first, count;
+} at_memo;
+#define HUB_STEPS 64u /* a walk longer than this is worth keeping */
+
 struct sx_trigger {
     sx_ctx *cx;
     const sx_eg_ruleset *set;
@@ -59,6 +69,12 @@ struct sx_trigger {
     uint32_t by_op_count[SX_EG_OPS_MAX];
     uint64_t *changed; /* bit per node: in the log since the position of the pass */
     uint32_t changed_capacity;
+    uint64_t *hub; /* bit per node: a class with something kept */
+    uint32_t hub_capacity;
+    at_memo *memo; /* open addressing, a power of two */
+    uint32_t memo_count, memo_used, memo_capacity;
+    uint32_t *kept;
+    uint32_t kept_count, kept_capacity;
     sx_eg_position *since; /* per rule */
     bool *active;          /* per rule: searches in this pass */
 };
@@ -82,6 +98,7 @@ static bool same_step(const at_step *a, const at_step *b)
     return a->kind == b->kind && a->from == b->from && a->other == b->other && a->atom == b->atom &&
            a->out == b->out && a->arity == b->arity && a->slot == b->slot &&
            a->any_arity == b->any_arity && a->old == b->old && a->ops == b->ops &&
+           a->join == b->join && a->join_slot == b->join_slot &&
            memcmp(&a->value, &b->value, sizeof(a->value)) == 0;
 }
 
@@ -151,6 +168,26 @@ static void know(planner *p, uint8_t pattern_reg, uint32_t plan_reg)
     }
 }
 
+/* A child of atom `a` that must be of a class already known, by name; not the one it was reached by. */
+static void find_join(const planner *p, uint32_t a, at_step *step)
+{
+    const sx_step *atom = p->atom[a];
+    step->join = step->join_slot = SX_PATTERN_NONE;
+    for (uint32_t i = 0; i < p->left->step_count; i++) {
+        const sx_step *same = &p->left->step[i];
+        for (uint32_t turn = 0; same->kind == SX_STEP_SAME && turn < 2; turn++) {
+            uint8_t mine = turn == 0 ? same->from : same->other;
+            uint8_t known = p->reg[turn == 0 ? same->other : same->from];
+            if (mine >= atom->out && mine < atom->out + atom->arity && known != SX_PATTERN_NONE &&
+                step->join == SX_PATTERN_NONE &&
+                !(step->kind == AT_UP && mine - atom->out == step->slot)) {
+                step->join = known;
+                step->join_slot = (uint8_t)(mine - atom->out);
+            }
+        }
+    }
+}
+
 /* Binds atom `a` by a step of this kind; its class is known (DOWN) or becomes register `out`. */
 static sx_code bind_atom(planner *p, uint32_t a, at_kind kind, uint8_t from, uint8_t slot,
                          uint32_t place)
@@ -167,6 +204,7 @@ static sx_code bind_atom(planner *p, uint32_t a, at_kind kind, uint8_t from, uin
                     .old = a < p->anchor,
                     .hint = atom->hint,
                     .ops = atom->ops};
+    find_join(p, a, &step);
     p->place[a] = (uint8_t)place;
     if (with_class) {
         know(p, atom->from, p->reg_count++);
@@ -282,6 +320,7 @@ typedef struct {
     const sx_eg *eg;
     uint32_t new_from; /* nodes from here on are new */
     bool logged;       /* some older ones changed */
+    bool any_live;     /* some rule still searches */
     uint32_t reg[256];
     uint32_t bind[SX_PATTERN_NODES_MAX];
 } machine;
@@ -289,6 +328,26 @@ typedef struct {
 static inline bool is_old(const machine *m, uint32_t n)
 {
     return n < m->new_from && (!m->logged || (m->t->changed[n / 64] >> (n % 64) & 1) == 0);
+}
+
+/* Steps behind which lies a rule that searches now. A step is made before those that follow it. */
+static bool mark_live(sx_trigger *t, bool all_new)
+{
+    bool any = false;
+    for (uint32_t i = t->node_count; i-- > 0;) {
+        at_node *at = &t->node[i];
+        if (at->step.kind == AT_REPORT) {
+            const at_report *r = &t->report[at->report];
+            at->live = t->active[r->rule] && (r->from_root || !all_new);
+            any = any || at->live;
+            continue;
+        }
+        at->live = false;
+        for (uint32_t c = at->child; c != SX_EG_NONE && !at->live; c = t->node[c].next) {
+            at->live = t->node[c].live;
+        }
+    }
+    return any;
 }
 
 static sx_code report(machine *m, const at_report *r)
@@ -314,6 +373,7 @@ static sx_code report(machine *m, const at_report *r)
     if (found->match_count >= m->q->limit[r->rule]) {
         m->q->over[r->rule] = true;
         m->t->active[r->rule] = false;
+        m->any_live = mark_live(m->t, m->new_from == 0);
     }
     return SX_OK;
 }
@@ -333,43 +393,239 @@ static inline void take_children(machine *m, uint32_t n, uint32_t arity, uint32_
     }
 }
 
-static sx_code run_down(machine *m, const at_node *at)
+static inline uint32_t memo_hash(uint32_t class_, uint32_t step)
 {
-    const sx_eg *eg = m->eg;
-    const at_step *s = &at->step;
-    uint32_t first = m->reg[s->from];
-    uint32_t n = first;
-    if ((eg->node[first].ops & s->hint) == 0) {
+    uint64_t h = ((uint64_t)class_ << 32 | step) * UINT64_C(0x9E3779B97F4A7C15);
+    return (uint32_t)(h >> 32);
+}
+
+static const at_memo *find_memo(const sx_trigger *t, uint32_t class_, uint32_t step)
+{
+    if ((t->hub[class_ / 64] >> (class_ % 64) & 1) == 0) {
+        return NULL;
+    }
+    uint32_t i = memo_hash(class_, step) & (t->memo_count - 1);
+    for (; t->memo[i].step != SX_EG_NONE; i = (i + 1) & (t->memo_count - 1)) {
+        if (t->memo[i].class_ == class_ && t->memo[i].step == step) {
+            return &t->memo[i];
+        }
+    }
+    return NULL;
+}
+
+/* Room for one more at a load of at most 1/2. */
+static sx_code grow_memo(sx_trigger *t)
+{
+    if ((t->memo_used + 1) * 2 <= t->memo_count) {
         return SX_OK;
     }
-    do {
-        const sx_eg_node *node = &eg->node[n];
-        m->q->work++;
-        if (fits(node, s) && (!s->old || is_old(m, n))) {
-            m->bind[s->atom] = n;
-            take_children(m, n, s->arity, s->out);
-            SX_TRY(run_all(m, at->child));
+    uint32_t old = t->memo_count;
+    uint32_t wanted = old == 0 ? 256 : old * 2;
+    SX_TRY(sx_region_resize(t->cx, (void **)&t->memo, &t->memo_capacity, wanted + old,
+                            sizeof(*t->memo)));
+    at_memo *copy = t->memo + wanted; /* behind the table while it is filled */
+    if (old > 0) {
+        memcpy(copy, t->memo, old * sizeof(*copy));
+    }
+    memset(t->memo, 0xFF, wanted * sizeof(*t->memo));
+    t->memo_count = wanted;
+    for (uint32_t e = 0; e < old; e++) {
+        if (copy[e].step != SX_EG_NONE) {
+            uint32_t i = memo_hash(copy[e].class_, copy[e].step) & (wanted - 1);
+            while (t->memo[i].step != SX_EG_NONE) {
+                i = (i + 1) & (wanted - 1);
+            }
+            t->memo[i] = copy[e];
         }
-        n = node->member;
-    } while (n != first && m->q->work < m->q->work_limit);
+    }
     return SX_OK;
 }
 
-static sx_code run_up(machine *m, const at_node *at)
+static sx_code begin_memo(sx_trigger *t, uint32_t class_, uint32_t step, at_memo **memo)
+{
+    SX_TRY(grow_memo(t));
+    uint32_t i = memo_hash(class_, step) & (t->memo_count - 1);
+    while (t->memo[i].step != SX_EG_NONE) {
+        i = (i + 1) & (t->memo_count - 1);
+    }
+    t->memo[i] = (at_memo){class_, step, t->kept_count, 0};
+    t->memo_used++;
+    t->hub[class_ / 64] |= UINT64_C(1) << (class_ % 64);
+    *memo = &t->memo[i];
+    return SX_OK;
+}
+
+static sx_code keep_node(sx_trigger *t, at_memo *memo, uint32_t n)
+{
+    SX_TRY(sx_region_grow(t->cx, (void **)&t->kept, &t->kept_capacity, t->kept_count + 1,
+                          sizeof(*t->kept)));
+    t->kept[t->kept_count++] = n;
+    memo->count++;
+    return SX_OK;
+}
+
+static void forget(sx_trigger *t)
+{
+    for (uint32_t i = 0; t->memo_used > 0 && i < t->memo_count; i++) {
+        if (t->memo[i].step != SX_EG_NONE) {
+            t->hub[t->memo[i].class_ / 64] = 0;
+            t->memo[i].step = SX_EG_NONE;
+        }
+    }
+    t->memo_used = 0;
+    t->kept_count = 0;
+}
+
+/* A node that fits step `at`, with all that follows. */
+static sx_code take_node(machine *m, const at_node *at, uint32_t n)
+{
+    const at_step *s = &at->step;
+    uint32_t out = s->out;
+    m->bind[s->atom] = n;
+    if (s->kind == AT_UP) {
+        m->reg[out++] = sx_eg_find(m->eg, n);
+    }
+    take_children(m, n, s->arity, out);
+    return run_all(m, at->child);
+}
+
+static bool passes(const machine *m, const at_step *s, uint32_t n)
+{
+    return fits(&m->eg->node[n], s) && (!s->old || is_old(m, n));
+}
+
+static sx_code run_kept(machine *m, const at_node *at, at_memo memo)
+{
+    for (uint32_t i = 0; i < memo.count && at->live && m->q->work < m->q->work_limit; i++) {
+        m->q->work++;
+        SX_TRY(take_node(m, at, m->t->kept[memo.first + i]));
+    }
+    return SX_OK;
+}
+
+/* Parents of class `below` by child `slot`, of class `within` unless that is NONE. */
+static sx_code run_parents(machine *m, const at_node *at, uint32_t below, uint32_t slot,
+                           uint32_t within)
 {
     const sx_eg *eg = m->eg;
     const at_step *s = &at->step;
-    uint32_t class_ = m->reg[s->from];
-    for (uint32_t l = sx_eg_parent_first(eg, class_);
-         l != SX_EG_LINK_END && m->q->work < m->q->work_limit; l = sx_eg_parent_next(eg, l)) {
+    uint32_t index = (uint32_t)(at - m->t->node);
+    bool keeps = within == SX_EG_NONE && slot == s->slot;
+    const at_memo *known = keeps ? find_memo(m->t, below, index) : NULL;
+    uint32_t steps = 0;
+    if (known != NULL) {
+        return run_kept(m, at, *known);
+    }
+    for (uint32_t l = sx_eg_parent_first(eg, below);
+         l != SX_EG_LINK_END && at->live && m->q->work < m->q->work_limit;
+         l = sx_eg_parent_next(eg, l), steps++) {
         uint32_t n = sx_eg_parent_node(eg, l);
         m->q->work++;
-        if (fits(&eg->node[n], s) && sx_eg_parent_slot(eg, l) == s->slot &&
-            (!s->old || is_old(m, n))) {
-            m->bind[s->atom] = n;
-            m->reg[s->out] = sx_eg_find(eg, n);
-            take_children(m, n, s->arity, s->out + 1u);
-            SX_TRY(run_all(m, at->child));
+        if (passes(m, s, n) && sx_eg_parent_slot(eg, l) == slot &&
+            (within == SX_EG_NONE || sx_eg_find(eg, n) == within)) {
+            SX_TRY(take_node(m, at, n));
+        }
+    }
+    if (!keeps || steps < HUB_STEPS) {
+        return SX_OK;
+    }
+    at_memo *memo;
+    SX_TRY(begin_memo(m->t, below, index, &memo));
+    for (uint32_t l = sx_eg_parent_first(eg, below); l != SX_EG_LINK_END;
+         l = sx_eg_parent_next(eg, l)) {
+        uint32_t n = sx_eg_parent_node(eg, l);
+        if (passes(m, s, n) && sx_eg_parent_slot(eg, l) == slot) {
+            SX_TRY(keep_node(m->t, memo, n));
+        }
+    }
+    return SX_OK;
+}
+
+/* Has the class fewer parents than members? Walks both as far as the shorter goes. */
+static bool fewer_parents(machine *m, uint32_t parents_of, uint32_t members_of)
+{
+    uint32_t l = sx_eg_parent_first(m->eg, parents_of);
+    uint32_t n = sx_eg_member_next(m->eg, members_of);
+    for (; l != SX_EG_LINK_END && n != members_of; n = sx_eg_member_next(m->eg, n)) {
+        l = sx_eg_parent_next(m->eg, l);
+        m->q->work++;
+    }
+    return l == SX_EG_LINK_END;
+}
+
+static bool shorter(machine *m, uint32_t a, uint32_t b)
+{
+    uint32_t x = sx_eg_parent_first(m->eg, a);
+    uint32_t y = sx_eg_parent_first(m->eg, b);
+    for (; x != SX_EG_LINK_END && y != SX_EG_LINK_END; x = sx_eg_parent_next(m->eg, x)) {
+        y = sx_eg_parent_next(m->eg, y);
+        m->q->work++;
+    }
+    return x == SX_EG_LINK_END;
+}
+
+static sx_code run_members(machine *m, const at_node *at, uint32_t first)
+{
+    const sx_eg *eg = m->eg;
+    uint32_t index = (uint32_t)(at - m->t->node);
+    const at_memo *known = find_memo(m->t, first, index);
+    uint32_t n = first;
+    uint32_t steps = 0;
+    if (known != NULL) {
+        return run_kept(m, at, *known);
+    }
+    do {
+        m->q->work++;
+        steps++;
+        if (passes(m, &at->step, n)) {
+            SX_TRY(take_node(m, at, n));
+        }
+        n = sx_eg_member_next(eg, n);
+    } while (n != first && at->live && m->q->work < m->q->work_limit);
+    if (steps < HUB_STEPS || n != first) {
+        return SX_OK;
+    }
+    at_memo *memo;
+    SX_TRY(begin_memo(m->t, first, index, &memo));
+    do {
+        if (passes(m, &at->step, n)) {
+            SX_TRY(keep_node(m->t, memo, n));
+        }
+        n = sx_eg_member_next(eg, n);
+    } while (n != first);
+    return SX_OK;
+}
+
+static sx_code run_down(machine *m, const at_node *at)
+{
+    const at_step *s = &at->step;
+    uint32_t class_ = m->reg[s->from];
+    if ((m->eg->node[class_].ops & s->hint) == 0) {
+        return SX_OK;
+    }
+    if (s->join != SX_PATTERN_NONE && fewer_parents(m, m->reg[s->join], class_)) {
+        return run_parents(m, at, m->reg[s->join], s->join_slot, class_);
+    }
+    return run_members(m, at, class_);
+}
+
+/* The child that was reached from below is tested by what the parent is: of the other list only such as have it. */
+static sx_code run_up(machine *m, const at_node *at)
+{
+    const at_step *s = &at->step;
+    const sx_eg *eg = m->eg;
+    uint32_t class_ = m->reg[s->from];
+    if (s->join == SX_PATTERN_NONE || !shorter(m, m->reg[s->join], class_)) {
+        return run_parents(m, at, class_, s->slot, SX_EG_NONE);
+    }
+    for (uint32_t l = sx_eg_parent_first(eg, m->reg[s->join]);
+         l != SX_EG_LINK_END && at->live && m->q->work < m->q->work_limit;
+         l = sx_eg_parent_next(eg, l)) {
+        uint32_t n = sx_eg_parent_node(eg, l);
+        m->q->work++;
+        if (passes(m, s, n) && sx_eg_parent_slot(eg, l) == s->join_slot &&
+            sx_eg_child(eg, n, s->slot) == class_) {
+            SX_TRY(take_node(m, at, n));
         }
     }
     return SX_OK;
@@ -427,23 +683,6 @@ static sx_code run_anchors(machine *m, uint32_t n)
     return SX_OK;
 }
 
-/* Steps behind which lies a rule that searches now. A step is made before those that follow it. */
-static void mark_live(sx_trigger *t, bool all_new)
-{
-    for (uint32_t i = t->node_count; i-- > 0;) {
-        at_node *at = &t->node[i];
-        if (at->step.kind == AT_REPORT) {
-            const at_report *r = &t->report[at->report];
-            at->live = t->active[r->rule] && (r->from_root || !all_new);
-            continue;
-        }
-        at->live = false;
-        for (uint32_t c = at->child; c != SX_EG_NONE && !at->live; c = t->node[c].next) {
-            at->live = t->node[c].live;
-        }
-    }
-}
-
 /* One pass: the active rules, which all stand at `since`. Older nodes that changed, then new ones, each kind in order. */
 static sx_code run_pass(sx_trigger *t, sx_search *q, sx_eg_position since)
 {
@@ -451,7 +690,7 @@ static sx_code run_pass(sx_trigger *t, sx_search *q, sx_eg_position since)
     machine m = {.t = t, .q = q, .eg = eg, .new_from = since.node};
     uint32_t low = UINT32_MAX;
     uint32_t high = 0;
-    mark_live(t, since.node == 0);
+    m.any_live = mark_live(t, since.node == 0);
     for (uint32_t i = since.changed; i < eg->changed_count; i++) {
         uint32_t n = eg->changed[i];
         if (n < since.node) {
@@ -463,28 +702,36 @@ static sx_code run_pass(sx_trigger *t, sx_search *q, sx_eg_position since)
     }
     sx_code code = SX_OK;
     for (uint32_t w = low; m.logged && w <= high; w++) {
-        for (uint64_t bits = t->changed[w]; bits != 0 && code == SX_OK; bits &= bits - 1) {
+        for (uint64_t bits = t->changed[w]; bits != 0 && m.any_live && code == SX_OK;
+             bits &= bits - 1) {
             code = run_anchors(&m, w * 64 + (uint32_t)__builtin_ctzll(bits));
         }
     }
-    for (uint32_t n = since.node; n < eg->node_count && code == SX_OK; n++) {
+    for (uint32_t n = since.node; n < eg->node_count && m.any_live && code == SX_OK; n++) {
         code = run_anchors(&m, n);
     }
     for (uint32_t w = low; m.logged && w <= high; w++) {
         t->changed[w] = 0;
     }
+    forget(t);
     return code;
+}
+
+static sx_code grow_bits(sx_trigger *t, uint64_t **bits, uint32_t *capacity, uint32_t words)
+{
+    uint32_t before = *capacity;
+    SX_TRY(sx_region_grow(t->cx, (void **)bits, capacity, words, sizeof(uint64_t)));
+    if (*capacity > before) {
+        memset(*bits + before, 0, (*capacity - before) * sizeof(uint64_t));
+    }
+    return SX_OK;
 }
 
 sx_code sx_trigger_run(sx_trigger *t, sx_search *q, bool *done)
 {
     uint32_t words = q->eg->node_count / 64 + 1;
-    uint32_t before = t->changed_capacity;
-    SX_TRY(
-        sx_region_grow(t->cx, (void **)&t->changed, &t->changed_capacity, words, sizeof(uint64_t)));
-    for (uint32_t i = before; i < t->changed_capacity; i++) {
-        t->changed[i] = 0;
-    }
+    SX_TRY(grow_bits(t, &t->changed, &t->changed_capacity, words));
+    SX_TRY(grow_bits(t, &t->hub, &t->hub_capacity, words));
     uint32_t left = 0;
     for (uint32_t r = 0; r < q->set->rule_count; r++) {
         t->active[r] = false;
