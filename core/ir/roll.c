@@ -380,6 +380,7 @@ typedef struct {
     const region *body;
     uint32_t *inner; /* per node of the body: what stands for it */
     uint32_t *outer; /* per outer value of the body */
+    bool *bound; /* per node of the body: it is no copy, or a copy of what hangs on such a node */
 } likeness;
 
 static bool stands_for(uint32_t *slot, uint32_t n)
@@ -421,8 +422,8 @@ static bool match_node(roller *r, likeness *k, uint32_t i, const uint32_t *word)
     return true;
 }
 
-/* Whether the marked nodes of region `g` can follow its other ones: none of those reads a marked node, all marked ones are of the
- * region, and what is wanted of them is what is wanted of the body. */
+/* Whether the marked nodes of region `g` can follow its other ones: none of those reads a marked node (nor a copy of one), all marked
+ * ones are of the region, and what is wanted of them is what is wanted of the body. */
 static bool can_follow(const roller *r, const region *g, const likeness *k)
 {
     const sx_roll_levels *l = &r->level;
@@ -437,7 +438,7 @@ static bool can_follow(const roller *r, const region *g, const likeness *k)
         wanted += r->image[n] != 0 && r->wanted[n] != 0 ? 1 : 0;
         for (uint32_t a = 0; a < node->input_count && r->image[n] == 0; a++) {
             uint32_t below = sx_graph_input(l->graph, node, a).i;
-            if (r->image[below] != 0 && !sx_roll_is_copied(l, below)) {
+            if (r->image[below] != 0 && k->bound[r->image[below] - 1]) {
                 return false;
             }
         }
@@ -484,7 +485,8 @@ static sx_code peel(roller *r, uint32_t index, bool *split)
     k.inner = SX_NEW_ARRAY(cx, uint32_t, (size_t)count + 1);
     k.outer = SX_NEW_ARRAY(cx, uint32_t, (size_t)body->outer_count + 1);
     const uint32_t **word = SX_NEW_ARRAY(cx, const uint32_t *, (size_t)count + 1);
-    if (k.inner == NULL || k.outer == NULL || word == NULL) {
+    k.bound = SX_NEW_ARRAY(cx, bool, (size_t)count + 1);
+    if (k.inner == NULL || k.outer == NULL || k.bound == NULL || word == NULL) {
         return cx->error.code;
     }
     memset(k.inner, 0xFF, count * sizeof(uint32_t));
@@ -496,6 +498,10 @@ static sx_code peel(roller *r, uint32_t index, bool *split)
         r->ref[n] = i; /* other regions may have overwritten it */
         root = n == r->level.path[body->high] ? i : root;
         word[i] = at + 3;
+        k.bound[i] = !sx_roll_is_copied(&r->level, n);
+        for (uint32_t a = 0; a < at[2]; a++) {
+            k.bound[i] = k.bound[i] || (at[3 + a] < EXTERNAL && k.bound[at[3 + a]]);
+        }
         at += 3 + at[2];
     }
     bool same = root != NONE;
@@ -555,6 +561,7 @@ static sx_code fill_use(roller *r, const region *g, const uint32_t *use_of,
     for (uint32_t k = 0; k < g->outer_count; k++) {
         uint32_t n = r->outer[g->outer_first + k];
         bool given = r->level.graph->node[n].op == SX_OP_PARAMETER;
+        SX_ASSERT(given || &r->region[r->region_of[n]] < g);
         argument[k] = given ? (sx_roll_value){SX_ROLL_PARAMETER, parameter[n]}
                             : (sx_roll_value){use_of[r->region_of[n]], r->number[n]};
     }

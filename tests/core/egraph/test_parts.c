@@ -7,6 +7,7 @@
 
 #include "core/egraph/optimize.h"
 #include "tests/core/egraph/values.h"
+#include "tests/lib/gen_stack.h"
 #include "tests/lib/gen_transformer.h"
 
 static sx_ctx cx;
@@ -63,7 +64,7 @@ static sx_graph *optimize(const sx_graph *in, bool whole)
     return out;
 }
 
-static void evaluate(const sx_graph *graph, uint64_t seed, sx_tensor *result)
+static void evaluate(const sx_graph *graph, sx_eval_mode mode, uint64_t seed, sx_tensor *result)
 {
     sx_binding binding[SX_SYMBOLS_MAX];
     sx_graph *bound;
@@ -74,23 +75,28 @@ static void evaluate(const sx_graph *graph, uint64_t seed, sx_tensor *result)
         binding[i] = (sx_binding){graph->symbol[i].name, 2};
     }
     ck_sx_ok(&cx, sx_graph_bind(&cx, graph, binding, graph->symbol_count, &bound));
-    ck_sx_ok(&cx, random_arguments(&cx, &rng, bound, SX_EVAL_F64, FILL_PLAIN, &argument, &count));
-    ck_sx_ok(&cx,
-             sx_graph_eval(&cx, bound, SX_EVAL_F64, argument, count, result, graph->output_count));
+    ck_sx_ok(&cx, random_arguments(&cx, &rng, bound, mode, FILL_PLAIN, &argument, &count));
+    ck_sx_ok(&cx, sx_graph_eval(&cx, bound, mode, argument, count, result, graph->output_count));
 }
 
 /* Both programs have one interface and compute the same. */
-static void check_equal(const sx_graph *a, const sx_graph *b, uint64_t seed)
+static void check_close(const sx_graph *a, const sx_graph *b, sx_eval_mode mode, uint64_t seed,
+                        double allowed)
 {
     static sx_tensor result[2][SX_OUTPUTS_MAX];
     ck_assert_uint_eq(a->output_count, b->output_count);
-    evaluate(a, seed, result[0]);
-    evaluate(b, seed, result[1]);
+    evaluate(a, mode, seed, result[0]);
+    evaluate(b, mode, seed, result[1]);
     for (uint32_t k = 0; k < a->output_count; k++) {
         ck_assert(sx_span_equal(a->output[k].name, b->output[k].name));
-        double gap = deviation(&result[0][k], &result[1][k], SX_EVAL_F64);
-        ck_assert_msg(gap < 1e-4, "output %u deviates by %g", k, gap);
+        double gap = deviation(&result[0][k], &result[1][k], mode);
+        ck_assert_msg(gap <= allowed, "output %u deviates by %g", k, gap);
     }
+}
+
+static void check_equal(const sx_graph *a, const sx_graph *b, uint64_t seed)
+{
+    check_close(a, b, SX_EVAL_F64, seed, 1e-4);
 }
 
 static void check_parameters(const sx_graph *in, const sx_graph *out)
@@ -208,6 +214,31 @@ START_TEST(test_parts_are_proven)
 }
 END_TEST
 
+/* Random layers, some of them changed or tapped: not a bit changes under exact rules. */
+START_TEST(test_random_stacks)
+{
+    uint64_t seed = sx_test_seed();
+    uint32_t rolled = 0;
+    for (uint32_t i = 0; i < 40; i++) {
+        sx_rng rng = {seed + i};
+        sx_graph *in = sx_gen_stack(&cx, &rng);
+        sx_graph *out;
+        sx_optimize_options options = sx_optimize_defaults();
+        options.allow_reassociating = false;
+        options.limits.nodes = 3000;
+        options.extract_fuel = 20000;
+        ck_sx_ok(&cx, sx_optimize(&cx, in, device, &options, &out, &report));
+        ck_assert_double_le(report.cost_after_ns, report.cost_before_ns * (1 + 1e-9));
+        check_parameters(in, out);
+        check_close(in, out, SX_EVAL_TYPED, seed + i, 0);
+        rolled += report.part_count > 1 ? 1 : 0;
+        teardown();
+        setup();
+    }
+    ck_assert_uint_gt(rolled, 2);
+}
+END_TEST
+
 /* Limits bind the sum of the parts; whatever is reached is a right program. */
 START_TEST(test_limits)
 {
@@ -251,6 +282,7 @@ int main(void)
     tcase_add_loop_test(cases, test_depth_costs_nothing, 0, KINDS);
     tcase_add_loop_test(cases, test_same_as_flat, 0, KINDS);
     tcase_add_loop_test(cases, test_parts_are_proven, 0, KINDS);
+    tcase_add_test(cases, test_random_stacks);
     tcase_add_test(cases, test_limits);
     tcase_add_test(cases, test_same_bytes_every_time);
     suite_add_tcase(suite, cases);

@@ -8,6 +8,7 @@
 
 #include "core/ir/roll.h"
 #include "tests/lib/gen_graph.h"
+#include "tests/lib/gen_stack.h"
 #include "tests/lib/gen_transformer.h"
 
 static sx_ctx cx;
@@ -227,7 +228,27 @@ START_TEST(test_chains)
 }
 END_TEST
 
-/* Random programs, and programs of random programs in a row: whatever is cut comes together again. */
+START_TEST(test_random_stacks)
+{
+    uint64_t seed = sx_test_seed();
+    uint32_t rolled = 0;
+    for (uint32_t i = 0; i < 400; i++) {
+        sx_rng rng = {seed + i};
+        sx_graph *graph = sx_gen_stack(&cx, &rng);
+        if (i % 2 == 0) {
+            ck_sx_ok(&cx, sx_graph_canon(&cx, graph, &graph));
+        }
+        const sx_roll *roll = roll_of(graph);
+        if (roll != NULL) {
+            check_whole(roll);
+            rolled++;
+        }
+    }
+    ck_assert_uint_gt(rolled, 100);
+}
+END_TEST
+
+/* Random programs: whatever is cut comes together again. */
 START_TEST(test_random)
 {
     uint64_t seed = sx_test_seed();
@@ -299,6 +320,7 @@ int main(void)
     tcase_add_test(tcase, test_disguised);
     tcase_add_test(tcase, test_chains);
     tcase_add_test(tcase, test_random);
+    tcase_add_test(tcase, test_random_stacks);
     tcase_add_loop_test(tcase, test_joined, 0, 3);
     tcase_add_test(tcase, test_wrong_interface);
     suite_add_tcase(suite, tcase);
