@@ -106,13 +106,6 @@ typedef struct {
 /* Checks a certificate (core/egraph/certificate.h).  errors  SX_INPUT malformed, or the step that does not hold */
 sx_code sx_core_prove(sx_ctx *cx, sx_span text, sx_core_proof *proof);
 
-/* Rule `index` of the table: both sides as text (core/egraph/match.h); `right` NULL: computed; `left` NULL too: a step from operations to
- * kernels. false: there are no more. */
-typedef struct {
-    const char *name, *rule_class, *left, *right;
-} sx_core_rule;
-bool sx_core_rule_find(uint32_t index, sx_core_rule *rule);
-
 /* Identification of this compiler: version and digest of its sources. */
 const char *sx_core_toolchain(void);
 #endif

@@ -100,16 +100,18 @@ static sx_code refuse(sx_ctx *cx, sx_core_library *library, uint32_t index)
 }
 
 static sx_code try_candidate(sx_ctx *cx, sx_core_library *library, uint32_t index,
-                             const sx_key *rules, const sx_graph *graph, const bool *enabled,
-                             sx_meeting *meeting)
+                             const sx_optimize_options *options, const sx_graph *graph,
+                             const bool *enabled, sx_meeting *meeting)
 {
     sx_library_graph *stored = SX_NEW(cx, sx_library_graph);
     if (stored == NULL) {
         return cx->error.code;
     }
     *meeting = (sx_meeting){0};
-    sx_code code = sx_library_load(cx, library->candidate[index].egraph, rules, stored);
-    code = code == SX_OK ? sx_meet(cx, stored, graph, enabled, meeting) : code;
+    sx_code code =
+        sx_library_load(cx, library->candidate[index].egraph, &options->snapshot_rules, stored);
+    code = code == SX_OK ? sx_meet(cx, stored, graph, enabled, options->with_certificate, meeting)
+                         : code;
     if (code == SX_CORRUPT || code == SX_ABSENT) {
         meeting->met = false;
         return refuse(cx, library, index);
@@ -158,7 +160,7 @@ sx_code sx_semantic_find(sx_ctx *cx, const sx_core_request *request, const sx_gr
     SX_TRY(sx_optimize_rules(cx, options, enabled));
     uint32_t stage = sx_stage_begin(cx, "meet");
     for (uint32_t i = 0; i < library->candidate_count && !library->met; i++) {
-        SX_TRY(try_candidate(cx, library, i, &options->snapshot_rules, graph, enabled, meeting));
+        SX_TRY(try_candidate(cx, library, i, options, graph, enabled, meeting));
         if (meeting->met) {
             SX_TRY(sx_graph_check(cx, meeting->better));
             SX_TRY(report_meeting(cx, graph, device, meeting, report));

@@ -653,38 +653,86 @@ void sx_eg_restore_node(sx_eg *eg, const sx_eg_node *content, const uint32_t *ma
     eg->live_count += content->dead == 0 ? 1 : 0;
 }
 
+#define AHEAD 32u /* nodes for which memory is asked before it is looked at */
+
+/* The memory that node n's children, and then its hash slot, will be looked up in. */
+static inline void fetch_kids(const sx_eg *eg, uint32_t n)
+{
+    const sx_eg_node *node = &eg->node[n < eg->node_count ? n : eg->node_count - 1];
+    for (uint32_t k = 0; k < node->arity && k < SX_EG_INLINE && node->arity <= SX_EG_INLINE; k++) {
+        __builtin_prefetch(&eg->node[node->kid[k]], 1);
+    }
+}
+
+static uint32_t restored_hash(const sx_eg *eg, uint32_t n, uint32_t *canonical)
+{
+    const sx_eg_node *node = &eg->node[n];
+    canonical_kids(eg, n, canonical);
+    return hash_content(node->op, node->attr, canonical, node->arity);
+}
+
+/* Node n, of this hash, into the table; an equal one is an error. */
+static sx_code restore_slot(sx_ctx *cx, sx_eg *eg, uint32_t n, uint32_t hash)
+{
+    uint32_t mask = eg->slot_count - 1;
+    uint32_t i = hash & mask;
+    for (; eg->slot[i] != 0; i = (i + 1) & mask) {
+        if ((uint32_t)(eg->slot[i] >> 32) == hash) {
+            uint32_t canonical[SX_EG_ARITY_MAX];
+            const sx_eg_node *node = &eg->node[n];
+            uint32_t other = (uint32_t)eg->slot[i] - 1;
+            canonical_kids(eg, n, canonical);
+            if (same_content(eg, other, node->op, node->attr, canonical, node->arity)) {
+                return SX_FAIL(cx, SX_CORRUPT, "e-node %u: equal to e-node %u", n, other);
+            }
+        }
+    }
+    eg->slot[i] = (uint64_t)hash << 32 | (n + 1);
+    eg->slot_used++;
+    return SX_OK;
+}
+
+/* A dead node has a living equal in its class. */
+static sx_code check_dead(sx_ctx *cx, const sx_eg *eg)
+{
+    uint32_t canonical[SX_EG_ARITY_MAX];
+    for (uint32_t n = 0; n < eg->node_count && eg->live_count < eg->node_count; n++) {
+        const sx_eg_node *node = &eg->node[n];
+        if (node->dead == 0) {
+            continue;
+        }
+        uint32_t hash = restored_hash(eg, n, canonical);
+        uint32_t twin = probe(eg, hash, node->op, node->attr, canonical, node->arity);
+        if (twin == SX_EG_NONE || sx_eg_find(eg, twin) != sx_eg_find(eg, n)) {
+            return SX_FAIL(cx, SX_CORRUPT, "e-node %u: dead, and no equal one lives", n);
+        }
+    }
+    return SX_OK;
+}
+
 /* Every live node into a fresh table; two equal ones are an error, as is a dead one without a living equal. */
 static sx_code restore_table(sx_ctx *cx, sx_eg *eg)
 {
     uint32_t wanted = SLOTS_MIN;
     uint32_t canonical[SX_EG_ARITY_MAX];
+    uint32_t hash[AHEAD];
     while ((uint64_t)wanted * 5 < ((uint64_t)eg->live_count + 1) * 8) {
         wanted *= 2;
     }
     SX_TRY(sx_region_resize(cx, (void **)&eg->slot, &eg->slot_capacity, wanted, sizeof(*eg->slot)));
     eg->slot_count = wanted;
     memset(eg->slot, 0, (size_t)wanted * sizeof(*eg->slot));
-    for (uint32_t pass = 0; pass < 2; pass++) {
-        for (uint32_t n = 0; n < eg->node_count; n++) {
-            const sx_eg_node *node = &eg->node[n];
-            if (node->dead != pass) {
-                continue;
-            }
-            canonical_kids(eg, n, canonical);
-            uint32_t hash = hash_content(node->op, node->attr, canonical, node->arity);
-            uint32_t twin = probe(eg, hash, node->op, node->attr, canonical, node->arity);
-            if (pass == 0 && twin != SX_EG_NONE) {
-                return SX_FAIL(cx, SX_CORRUPT, "e-node %u: equal to e-node %u", n, twin);
-            }
-            if (pass == 1 && (twin == SX_EG_NONE || sx_eg_find(eg, twin) != sx_eg_find(eg, n))) {
-                return SX_FAIL(cx, SX_CORRUPT, "e-node %u: dead, and no equal one lives", n);
-            }
-            if (pass == 0) {
-                place(eg, hash, n);
-            }
+    for (uint32_t n = 0; n < eg->node_count + AHEAD; n++) {
+        if (n >= AHEAD && eg->node[n - AHEAD].dead == 0) {
+            SX_TRY(restore_slot(cx, eg, n - AHEAD, hash[n % AHEAD]));
+        }
+        if (n < eg->node_count) {
+            fetch_kids(eg, n + AHEAD);
+            hash[n % AHEAD] = restored_hash(eg, n, canonical);
+            __builtin_prefetch(&eg->slot[hash[n % AHEAD] & (wanted - 1)], 1);
         }
     }
-    return SX_OK;
+    return check_dead(cx, eg);
 }
 
 /* Records in order of the nodes: what a node is made from lies below it. What a later member teaches its class goes up. */
@@ -717,6 +765,7 @@ sx_code sx_eg_restore_end(sx_ctx *cx, sx_eg *eg)
     SX_TRY(restore_table(cx, eg));
     for (uint32_t n = 0; n < eg->node_count; n++) {
         const sx_eg_node *node = &eg->node[n];
+        fetch_kids(eg, n + AHEAD);
         uint32_t link = node->arity <= SX_EG_INLINE ? n * SX_EG_INLINE : SX_EG_WIDE | node->kid[0];
         for (uint32_t k = 0; node->dead == 0 && k < node->arity; k++) {
             link_parent(eg, sx_eg_child(eg, n, k), link + k);

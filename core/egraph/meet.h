@@ -4,8 +4,8 @@
  * The program is inserted bottom up with the stored parameters for its own; what it shares with the graph is found by hashing. Where an
  * output is not in a class of a stored output yet, a few rounds of rewriting follow in which only what is new is looked at. If then every
  * output lies in the class of some stored output, the two compute the same, and the program extracted for the stored one is the answer.
- * The classes of a stored graph are not believed: that the answer equals the program is written down as a certificate (certificate.h) from
- * the reasons the graph carries, and its checker, which takes nothing from the graph, has to accept it. Else there is no meeting.
+ * Where a certificate is asked for (certificate.h), it is written from the reasons the graph carries, and its checker, which takes nothing
+ * from the graph, has to accept that the answer equals the program; else there is no meeting.
  */
 #ifndef SX_CORE_EGRAPH_MEET_H
 #define SX_CORE_EGRAPH_MEET_H
@@ -23,15 +23,15 @@ typedef struct sx_meeting {
     uint32_t rounds;         /* of rewriting */
     uint32_t nodes, classes; /* of the graph at the end */
     uint64_t fuel;
-    sx_span certificate; /* that `better` equals the program, accepted by the checker; arena */
+    sx_span certificate; /* where asked for: that `better` equals the program; arena */
     bool refused;        /* equal in the graph, but not by the checker */
 } sx_meeting;
 
-/* `program` is canonical (sx_graph_canon); `enabled` [SX_RULE_COUNT]: rules of the request. `graph` takes its names and its nodes, and is
+/* `program` is canonical (sx_graph_canon); `enabled` [SX_RULE_COUNT]: rules of the request; `certified`: a certificate is asked for. `graph` takes its names and its nodes, and is
  * of no further use.
  *   errors   SX_CORRUPT the stored extraction is no program; SX_NOMEM. No meeting is no error. */
 sx_code sx_meet(sx_ctx *cx, sx_library_graph *graph, const sx_graph *program, const bool *enabled,
-                sx_meeting *meeting);
+                bool certified, sx_meeting *meeting);
 
 /* `from` with the interface of `to`: node for node, its k-th parameter standing where the k-th parameter of `to` comes, names of
  * symbols, parameters and outputs as there.

@@ -128,21 +128,57 @@ static bool follows_from_weights(const sx_tensors *t, uint32_t n, const sx_type 
     return true;
 }
 
+#define TYPING_HEAD 4u /* operation, attribute, arity, result */
+
+static bool equal_typing(const void *self, uint32_t id, const void *probe)
+{
+    const sx_tensors *t = self;
+    const uint32_t *held = &t->typing[id];
+    const uint32_t *asked = probe;
+    return memcmp(held, asked, 3 * sizeof(*held)) == 0 &&
+           memcmp(held + TYPING_HEAD, asked + TYPING_HEAD, asked[2] * sizeof(*held)) == 0;
+}
+
+/* The type of a node. Equal layers ask the same question again and again, and inferring the type of a kernel takes its time. */
+static sx_code find_type(sx_ctx *cx, sx_tensors *t, const sx_eg *eg, uint32_t n, uint32_t *type)
+{
+    const sx_eg_node *node = &eg->node[n];
+    uint32_t asked[TYPING_HEAD + SX_EG_ARITY_MAX] = {node->op, node->attr, node->arity, 0};
+    uint32_t words = TYPING_HEAD + node->arity;
+    for (uint32_t k = 0; k < node->arity; k++) {
+        asked[TYPING_HEAD + k] = sx_tensors_fact(t, sx_eg_child(eg, n, k))->type;
+    }
+    uint64_t hash = sx_hash64((sx_span){(const uint8_t *)asked, words * sizeof(*asked)}, 0);
+    uint32_t known = sx_idmap_find(&t->typing_map, hash, equal_typing, t, asked);
+    if (known != SX_IDMAP_NONE) {
+        *type = t->typing[known + 3];
+        return SX_OK;
+    }
+    sx_type input[SX_EG_ARITY_MAX];
+    sx_type result;
+    for (uint32_t k = 0; k < node->arity; k++) {
+        input[k] = t->type[asked[TYPING_HEAD + k]];
+    }
+    SX_TRY(sx_infer_type(cx, t->symbol, t->symbol_count, (sx_op)node->op, sx_tensors_attr(t, n),
+                         input, node->arity, &result));
+    SX_TRY(intern_type(cx, t, &result, type));
+    SX_TRY(sx_grow(cx, (void **)&t->typing, &t->typing_capacity, t->typing_count + words,
+                   sizeof(*asked)));
+    asked[3] = *type;
+    memcpy(&t->typing[t->typing_count], asked, words * sizeof(*asked));
+    SX_TRY(sx_idmap_put(cx, &t->typing_map, hash, t->typing_count));
+    t->typing_count += words;
+    return SX_OK;
+}
+
 static sx_code make_fact(sx_ctx *cx, void *self, const sx_eg *eg, uint32_t n, void *record)
 {
     sx_tensors *t = self;
     sx_fact *fact = record;
-    const sx_eg_node *node = &eg->node[n];
-    sx_type input[SX_EG_ARITY_MAX];
-    for (uint32_t k = 0; k < node->arity; k++) {
-        input[k] = *sx_tensors_type(t, sx_eg_child(eg, n, k));
-    }
-    sx_type type;
-    SX_TRY(sx_infer_type(cx, t->symbol, t->symbol_count, (sx_op)node->op, sx_tensors_attr(t, n),
-                         input, node->arity, &type));
-    find_value(t, n, &type, fact);
-    fact->is_weight = follows_from_weights(t, n, &type) ? 1 : 0;
-    return intern_type(cx, t, &type, &fact->type);
+    SX_TRY(find_type(cx, t, eg, n, &fact->type));
+    find_value(t, n, &t->type[fact->type], fact);
+    fact->is_weight = follows_from_weights(t, n, &t->type[fact->type]) ? 1 : 0;
+    return SX_OK;
 }
 
 static sx_code join_facts(sx_ctx *cx, void *self, void *into, const void *from, bool *changed)

@@ -28,6 +28,10 @@ typedef struct {
     sx_type *type; /* interned */
     uint32_t type_count, type_capacity;
     sx_idmap type_map;
+    uint32_t *
+        typing; /* what was inferred before: operation, attribute, arity, result, types of the children */
+    uint32_t typing_count, typing_capacity;
+    sx_idmap typing_map; /* places in `typing` */
 } sx_tensors;
 
 /* An empty e-graph over the attributes and symbols of `graph`, which must outlive it. */

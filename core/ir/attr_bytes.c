@@ -5,6 +5,8 @@
 #include "core/ir/ir.h"
 
 _Static_assert(SX_FUSED_INSTRS_MAX <= UINT8_MAX, "an operand is one byte");
+_Static_assert(offsetof(sx_body, access) == 4 * sizeof(uint32_t) && SX_BODY_ONLINE == 6,
+               "every field and kind of a body is written");
 
 /* ---- writing ---- */
 
@@ -57,6 +59,7 @@ static void put_body(sx_buf *to, const sx_body *body, uint32_t rank)
     sx_buf_put_u8(to, (uint8_t)body->arg_count);
     sx_buf_put_u8(to, (uint8_t)body->instr_count);
     sx_buf_put_u8(to, (uint8_t)body->axes);
+    sx_buf_put_u8(to, (uint8_t)body->inner);
     for (uint32_t a = 0; a < body->arg_count; a++) {
         for (uint32_t d = 0; d < rank; d++) {
             put_dim(to, body->access[a].stride[d]);
@@ -191,7 +194,7 @@ static void take_name(reader *r, sx_span *name)
 
 static void take_instr(reader *r, sx_instr *in)
 {
-    in->kind = (sx_body_kind)take_below(r, SX_BODY_DOT + 1);
+    in->kind = (sx_body_kind)take_below(r, SX_BODY_ONLINE + 1);
     in->op = (sx_op)take_below(r, SX_OP_COUNT);
     take_direction(r, &in->direction);
     take_reducer(r, &in->reducer);
@@ -216,6 +219,7 @@ static void take_body(reader *r, const sx_body **made, uint32_t rank)
     body->arg_count = take_below(r, SX_FUSED_ARGS_MAX + 1);
     body->instr_count = take_below(r, SX_FUSED_INSTRS_MAX + 1);
     body->axes = take_below(r, 1u << SX_RANK_MAX);
+    body->inner = take_below(r, 1u << SX_RANK_MAX);
     r->bad = r->bad || body->instr_count == 0;
     for (uint32_t a = 0; a < body->arg_count && !r->bad; a++) {
         for (uint32_t d = 0; d < rank; d++) {

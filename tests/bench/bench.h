@@ -40,6 +40,7 @@ int sx_bench_egraph(const sx_bench_options *options);
 int sx_bench_encoder(const sx_bench_options *options);
 int sx_bench_extract(const sx_bench_options *options);
 int sx_bench_hit(const sx_bench_options *options);
-/* Case "transformer" of sx_bench_egraph. */
+/* Cases "transformer" and "snapshot" of sx_bench_egraph. */
 int sx_bench_transformer(const sx_bench_options *options);
+int sx_bench_snapshot(const sx_bench_options *options);
 #endif

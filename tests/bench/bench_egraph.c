@@ -261,6 +261,8 @@ int sx_bench_egraph(const sx_bench_options *options)
     if (status == 0 && sx_bench_wants(options, backoff.name)) {
         status = run_case(options, &backoff, false);
     }
-    return status == 0 && sx_bench_wants(options, "transformer") ? sx_bench_transformer(options)
-                                                                 : status;
+    if (status == 0 && sx_bench_wants(options, "transformer")) {
+        status = sx_bench_transformer(options);
+    }
+    return status == 0 && sx_bench_wants(options, "snapshot") ? sx_bench_snapshot(options) : status;
 }

@@ -15,7 +15,8 @@ typedef struct {
 static const bench table[] = {
     {"compile", "cold latency of the compiler by stage, for both models", sx_bench_compile},
     {"egraph",
-     "the e-graph engine on plain terms: math-micro, ac, backoff; egglog beside it; transformer",
+     "the e-graph engine on plain terms: math-micro, ac, backoff; egglog beside it; transformer, "
+     "snapshot",
      sx_bench_egraph},
     {"encoder", "one run of the encoder block against onnxruntime or NumPy with the same threads",
      sx_bench_encoder},

@@ -430,6 +430,10 @@ START_TEST(test_forged)
                   (const char *)library.why.ptr); /* the form is good */
     ck_assert(!library.met);
     check_equal(two, text);
+    library = (sx_core_library){.candidate = &candidate, .candidate_count = 1};
+    sx_span module = module_of(two, &library); /* here the interpreter has the last word */
+    ck_assert(!library.met);
+    check_module(two, module, "x86-64-v3");
 }
 END_TEST
 
