@@ -2,6 +2,7 @@
 #ifndef SX_TESTS_CORE_EGRAPH_RULE_MAKERS_H
 #define SX_TESTS_CORE_EGRAPH_RULE_MAKERS_H
 #include "tests/core/egraph/instances.h"
+#include "tests/core/egraph/makers_conv.h"
 
 static inline sx_code make_constants(generator *g, sx_node_id *id)
 {
@@ -19,40 +20,6 @@ static inline sx_code make_constants(generator *g, sx_node_id *id)
     sx_type input;
     SX_TRY(before_transpose(g, &type, &attr, &input));
     return sx_build_transpose(g->cx, g->graph, node[0], &attr.perm, id);
-}
-
-/* A convolution without padding. */
-static inline sx_code make_bare(generator *g, uint32_t rank, bool grouped, sx_node_id *id)
-{
-    sx_type y = draw_type(g, 0);
-    sx_type input[PARTS_MAX];
-    sx_attr attr = {0};
-    y.rank = rank;
-    for (uint32_t d = 0; d < rank; d++) {
-        y.dim[d] = sx_dim_of(1 + draw(g, d == 1 ? 6 : 3));
-    }
-    SX_TRY(before_convolution(g, &y, &attr, input));
-    if (grouped && (attr.groups == 1 || attr.groups == y.dim[1].scale)) {
-        return GIVE_UP;
-    }
-    for (uint32_t d = 2; d < rank; d++) {
-        input[0].dim[d].scale += attr.low.v[d - 2] + attr.high.v[d - 2];
-        attr.low.v[d - 2] = attr.high.v[d - 2] = 0;
-    }
-    sx_node_id operand[2];
-    SX_TRY(fresh_parameter(g, &input[0], &operand[0]));
-    SX_TRY(fresh_parameter(g, &input[1], &operand[1]));
-    return sx_graph_add(g->cx, g->graph, SX_OP_CONVOLUTION, &attr, operand, 2, id);
-}
-
-static inline sx_code make_deep(generator *g, sx_node_id *id)
-{
-    return make_bare(g, 5, false, id);
-}
-
-static inline sx_code make_groups(generator *g, sx_node_id *id)
-{
-    return make_bare(g, 3 + draw(g, 2), true, id);
 }
 
 /* `scaled`: the operand that is multiplied by a number, or 4. */
