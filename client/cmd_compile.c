@@ -55,7 +55,8 @@ static sx_code read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_
     const char *target = sxc_value(cli, SXC_TARGET);
     *request = (sx_core_request){.target = sx_span_of(target != NULL ? target : "native"),
                                  .no_reassociate = sxc_given(cli, SXC_EXACT),
-                                 .allow_approximate = sxc_given(cli, SXC_APPROXIMATE)};
+                                 .allow_approximate = sxc_given(cli, SXC_APPROXIMATE),
+                                 .objective = sx_span_of(sxc_value(cli, SXC_OBJECTIVE))};
     *options = (sxc_compile_options){.socket = sxc_value(cli, SXC_SOCKET),
                                      .refresh = sxc_given(cli, SXC_REFRESH),
                                      .message = say,
@@ -179,10 +180,36 @@ sx_code sxc_cmd_compile(sxc_cli *cli)
     return code;
 }
 
-/* Writes the program, and the certificate where it is asked for. */
+static bool ends_in(const char *path, const char *suffix)
+{
+    size_t length = strlen(path);
+    size_t tail = strlen(suffix);
+    return length > tail && strcmp(path + length - tail, suffix) == 0;
+}
+
+/* The program asked for: the one extracted, or a point of the front. */
+static sx_code pick_program(sxc_cli *cli, const sx_module *module, sx_span *program)
+{
+    int64_t point;
+    *program = (sx_span){(const uint8_t *)module->optimized, (size_t)module->optimized_count};
+    if (!sxc_given(cli, SXC_POINT)) {
+        return SX_OK;
+    }
+    if (module->point_count == 0) {
+        return SX_FAIL(cli->cx, SX_USAGE, "--point is for --objective pareto");
+    }
+    if (sxc_given(cli, SXC_PROOF)) {
+        return SX_FAIL(cli->cx, SX_USAGE, "--proof is of the extracted program, not of a --point");
+    }
+    SX_TRY(sxc_number(cli, SXC_POINT, 1, (int64_t)module->point_count, 1, &point));
+    *program = sx_module_string(module, module->point[point - 1].program);
+    return SX_OK;
+}
+
+/* Writes the program, or the picture of the front, and the certificate where it is asked for. */
 static sx_code write_optimized(sxc_cli *cli, const char *path, const sx_module *module)
 {
-    sx_span program = {(const uint8_t *)module->optimized, (size_t)module->optimized_count};
+    sx_span program;
     sx_span proof = {(const uint8_t *)module->proof, (size_t)module->proof_count};
     if (sxc_given(cli, SXC_PROOF)) {
         if (proof.len == 0) {
@@ -191,17 +218,36 @@ static sx_code write_optimized(sxc_cli *cli, const char *path, const sx_module *
         }
         SX_TRY(sxc_write_file(cli->cx, sxc_value(cli, SXC_PROOF), proof));
     }
-    return sxc_write_file(cli->cx, path, program);
+    SX_TRY(pick_program(cli, module, &program));
+    bool front = module->point_count > 0 && !sxc_given(cli, SXC_POINT);
+    if (!front || (strcmp(path, "-") != 0 && !ends_in(path, ".svg"))) {
+        return sxc_write_file(cli->cx, path, program);
+    }
+    sx_buf out;
+    sx_buf_init(&out, SX_TEXT_BYTES_MAX);
+    sx_code code = SX_OK;
+    if (ends_in(path, ".svg")) {
+        sxc_front_svg(module, &out);
+        code = sx_buf_check(cli->cx, &out, path);
+        code = code == SX_OK ? sxc_write_file(cli->cx, path, sx_buf_span(&out)) : code;
+    } else {
+        code = sxc_front_text(cli->cx, module, &out);
+        code = code == SX_OK ? sxc_put(cli, &out) : code;
+    }
+    sx_buf_fini(&out);
+    return code;
 }
 
 static sx_code print_optimized(sxc_cli *cli, const sx_module *module)
 {
+    sx_span program;
+    SX_TRY(pick_program(cli, module, &program));
     sx_buf json;
     sx_buf_init(&json, 8 * SX_TEXT_BYTES_MAX);
     sxc_json_begin(&json, "optimize");
-    sxc_json_text(&json, "program",
-                  (sx_span){(const uint8_t *)module->optimized, (size_t)module->optimized_count});
+    sxc_json_text(&json, "program", program);
     sxc_json_report(&json, module);
+    sxc_json_front(&json, module);
     sxc_json_text(&json, "proof",
                   (sx_span){(const uint8_t *)module->proof, (size_t)module->proof_count});
     sxc_json_end(&json);

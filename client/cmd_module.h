@@ -12,6 +12,10 @@ sx_code sxc_put_checks(sx_ctx *cx, const sx_module *module, sx_buf *out);
 /* Fields of a JSON object: name, target, key, compiler, extents; and the verification record. */
 void sxc_json_module_info(sx_buf *json, const sx_module *module);
 void sxc_json_checks(sx_buf *json, const sx_module *module);
+/* cmd_front.c: the Pareto front of a module: for people, as fields of a JSON object, as a picture. */
+sx_code sxc_front_text(sx_ctx *cx, const sx_module *module, sx_buf *out);
+void sxc_json_front(sx_buf *json, const sx_module *module);
+void sxc_front_svg(const sx_module *module, sx_buf *out);
 /* Stages, the search of the e-graph, what each rule did, and the chain of rewrites. */
 void sxc_json_report(sx_buf *json, const sx_module *module);
 #endif

@@ -46,7 +46,7 @@ static sx_code fill_args(call *c)
 {
     const sx_core_request *request = c->request;
     sx_pair *dims = SX_NEW_ARRAY(c->cx, sx_pair, request->binding_count + 1);
-    sx_pair *options = SX_NEW_ARRAY(c->cx, sx_pair, 3);
+    sx_pair *options = SX_NEW_ARRAY(c->cx, sx_pair, 4);
     if (dims == NULL || options == NULL) {
         return c->cx->error.code;
     }
@@ -64,10 +64,12 @@ static sx_code fill_args(call *c)
     options[2] = (sx_pair){.name = SX_SPAN_LITERAL("disabled_rules"),
                            .kind = SX_VALUE_TEXT,
                            .text = request->disabled_rules};
+    options[3] = (sx_pair){
+        .name = SX_SPAN_LITERAL("objective"), .kind = SX_VALUE_TEXT, .text = request->objective};
     c->args.ir = request->ir;
     SX_PUT(&c->args, compile_args, target, request->target);
     SX_PUT(&c->args, compile_args, dims, ((sx_pairs){dims, request->binding_count}));
-    SX_PUT(&c->args, compile_args, options, ((sx_pairs){options, 3}));
+    SX_PUT(&c->args, compile_args, options, ((sx_pairs){options, 4}));
     SX_PUT(&c->args, compile_args, refresh, c->options->refresh);
     return SX_OK;
 }

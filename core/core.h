@@ -37,9 +37,11 @@ typedef struct {
     sx_span target;            /* device name of core/cost: "x86-64-v3", "x86-64-v4", ... */
     const sx_binding *binding; /* a value for every symbol */
     uint32_t binding_count;
-    bool no_reassociate;      /* exact rules only */
-    bool allow_approximate;   /* also rules with an error bound */
-    sx_span disabled_rules;   /* names separated by commas */
+    bool no_reassociate;    /* exact rules only */
+    bool allow_approximate; /* also rules with an error bound */
+    sx_span disabled_rules; /* names separated by commas */
+    sx_span
+        objective; /* what is made small: "" or "time", "memory", "energy"; for sx_core_optimize also "pareto" */
     sx_core_library *library; /* NULL: compile from nothing; no part of the key */
 } sx_core_request;
 
@@ -73,7 +75,7 @@ sx_code sx_core_twin(sx_ctx *cx, const sx_core_request *request, sx_span egraph,
 typedef struct {
     sx_module_info info;
     sx_buf strings, symbol, tensor, kernel, part, launch, arg, stage, rewrite, check, search, rule,
-        proof, program, optimized, code, constants;
+        proof, point, program, optimized, code, constants;
 } sx_image;
 void sx_image_init(sx_image *image);
 void sx_image_fini(sx_image *image);
@@ -92,7 +94,8 @@ typedef struct {
  * (program, extents), SX_UNIMPLEMENTED (operation or target without code generator, named), SX_QUOTA (fuel), SX_NOMEM,
  * SX_COMPILE (no legal candidate for a kernel, with the last reason). */
 sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *image);
-/* Level 1 only: a module without kernels, which holds the extracted program, the report, and the certificate. */
+/* Level 1 only: a module without kernels, which holds the extracted program, the report, and the certificate. With the objective "pareto"
+ * it also holds the programs of which no other is better in both time and peak memory, fastest first, the extracted one among them. */
 sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *image);
 /* The same as the bytes of the file. */
 sx_code sx_core_optimize_module(sx_ctx *cx, const sx_core_request *request, sx_buf *bytes);

@@ -10,7 +10,8 @@ void sx_image_init(sx_image *image)
     sx_buf *table[] = {&image->strings, &image->symbol, &image->tensor,  &image->kernel,
                        &image->part,    &image->launch, &image->arg,     &image->stage,
                        &image->rewrite, &image->check,  &image->program, &image->optimized,
-                       &image->code,    &image->search, &image->rule,    &image->proof};
+                       &image->code,    &image->search, &image->rule,    &image->proof,
+                       &image->point};
     for (uint32_t i = 0; i < SX_COUNT(table); i++) {
         sx_buf_init(table[i], TABLE_BYTES_MAX);
     }
@@ -23,7 +24,7 @@ void sx_image_fini(sx_image *image)
                        &image->part,    &image->launch,    &image->arg,     &image->stage,
                        &image->rewrite, &image->check,     &image->program, &image->optimized,
                        &image->code,    &image->constants, &image->search,  &image->rule,
-                       &image->proof};
+                       &image->proof,   &image->point};
     for (uint32_t i = 0; i < SX_COUNT(table); i++) {
         sx_buf_fini(table[i]);
     }
@@ -62,6 +63,7 @@ sx_code sx_image_encode(sx_ctx *cx, const sx_image *image, sx_buf *bytes)
     POINT(search, search, sx_module_search);
     POINT(rule, rule, sx_module_rule);
     POINT(proof, proof, char);
+    POINT(point, point, sx_module_point);
     POINT(program, program, char);
     POINT(optimized, optimized, char);
     POINT(code, code, uint8_t);

@@ -50,10 +50,11 @@ static sx_code copy_part(sx_ctx *cx, sx_buf *text, sx_span *part)
 
 void sx_key_options(const sx_core_request *request, sx_buf *text)
 {
-    sx_buf_print(text, "reassociate=%d approximate=%d disabled=%.*s numerics=%u",
+    sx_span objective = request->objective.len > 0 ? request->objective : sx_span_of("time");
+    sx_buf_print(text, "reassociate=%d approximate=%d disabled=%.*s objective=%.*s numerics=%u",
                  !request->no_reassociate, request->allow_approximate,
                  (int)request->disabled_rules.len, (const char *)request->disabled_rules.ptr,
-                 SX_NUMERICS_VERSION);
+                 (int)objective.len, (const char *)objective.ptr, SX_NUMERICS_VERSION);
 }
 
 static sx_code collect(sx_ctx *cx, const sx_key *program, const sx_core_request *request,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/egraph/certificate.h"
+#include "core/pareto.h"
 #include "core_digest.h"
 
 #define CONSTANT_BYTES_MAX (INT64_C(1) << 30)
@@ -27,6 +28,11 @@ static sx_code read_program(sx_ctx *cx, sx_span text, sx_graph **canonical)
     (*canonical)->name = graph->name; /* for people: the key does not know it */
     sx_stage_end(cx, stage, "done", (*canonical)->node_count);
     return SX_OK;
+}
+
+static bool wants_front(const sx_core_request *request)
+{
+    return sx_span_is(request->objective, "pareto");
 }
 
 /* The cheapest equal program; *meeting says whether a stored one answered. */
@@ -343,6 +349,10 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
     SX_TRY(read_program(cx, request->ir, &graph));
     SX_TRY(sx_graph_bind(cx, graph, request->binding, request->binding_count,
                          &bound)); /* refuse early */
+    if (wants_front(request)) {
+        return SX_FAIL(cx, SX_INPUT,
+                       "objective \"pareto\" gives several programs: optimize, not compile");
+    }
     SX_TRY(optimise(cx, request, device, graph, false, &better, &report, &meeting));
     bool done;
     SX_TRY(put_info(cx, image, request, graph, device));
@@ -382,6 +392,9 @@ sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *i
     SX_TRY(sx_device_find(cx, request->target, &device));
     SX_TRY(read_program(cx, request->ir, &graph));
     SX_TRY(optimise(cx, request, device, graph, true, &better, &report, &meeting));
+    if (wants_front(request)) {
+        SX_TRY(sx_core_pareto(cx, request, device, image));
+    }
     SX_TRY(sx_optimize_certificate(cx, &report, &image->proof));
     SX_TRY(put_info(cx, image, request, graph, device));
     image->info.input_cost_ns = report.cost_before_ns;

@@ -48,6 +48,9 @@ sx_code sx_semantic_options(sx_ctx *cx, const sx_core_request *request,
     *options = sx_optimize_defaults();
     options->allow_reassociating = !request->no_reassociate;
     options->allow_approximate = request->allow_approximate;
+    if (request->objective.len > 0 && !sx_span_is(request->objective, "pareto")) {
+        SX_TRY(sx_objective_find(cx, request->objective, &options->objective));
+    }
     if (request->library != NULL) {
         options->snapshot = request->library->egraph;
         options->snapshot_rules = rules_of(request);
@@ -141,8 +144,9 @@ static sx_code report_meeting(sx_ctx *cx, const sx_graph *graph, const sx_device
                                    .fuel = meeting->fuel,
                                    .part = part,
                                    .part_count = 1};
-    SX_TRY(sx_optimize_cost(cx, graph, device, &report->cost_before_ns));
-    return sx_optimize_cost(cx, meeting->better, device, &report->cost_after_ns);
+    const sx_objective time = {.time = 1};
+    SX_TRY(sx_optimize_cost(cx, graph, device, &time, &report->cost_before_ns));
+    return sx_optimize_cost(cx, meeting->better, device, &time, &report->cost_after_ns);
 }
 
 sx_code sx_semantic_find(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph,

@@ -44,6 +44,13 @@ static sx_code read_option(sx_ctx *cx, const sx_pair *pair, sx_core_request *req
         request->disabled_rules = pair->text;
         return SX_OK;
     }
+    if (sx_span_is(pair->name, "objective")) {
+        if (pair->kind != SX_VALUE_TEXT) {
+            return SX_FAIL(cx, SX_INPUT, "option 'objective' is not text");
+        }
+        request->objective = pair->text;
+        return SX_OK;
+    }
     return SX_FAIL(cx, SX_INPUT, "option '%.*s' is not known",
                    (int)sx_min_i64((int64_t)pair->name.len, SX_NAME_MAX),
                    (const char *)pair->name.ptr);

@@ -287,6 +287,9 @@ static sx_code check_report(sx_ctx *cx, const sx_module *module)
         SX_TRY(check_text(cx, module, "search", i, module->search[i].stop));
         SX_TRY(check_text(cx, module, "search", i, module->search[i].unproved));
     }
+    for (uint64_t i = 0; i < module->point_count; i++) {
+        SX_TRY(check_text(cx, module, "point", i, module->point[i].program));
+    }
     for (uint64_t i = 0; i < module->rule_count; i++) {
         SX_TRY(check_text(cx, module, "rule", i, module->rule[i].name));
         SX_TRY(check_text(cx, module, "rule", i, module->rule[i].rule_class));

@@ -50,7 +50,8 @@ typedef struct {
     SX_SECTION(OPTIMIZED, "optimized", char, optimized, 64)          \
     SX_SECTION(CODE, "code", uint8_t, code, 4096)                    \
     SX_SECTION(CONSTANTS, "constants", uint8_t, constants, 64)       \
-    SX_SECTION(WEIGHTS, "weights", uint8_t, weights, 64)
+    SX_SECTION(WEIGHTS, "weights", uint8_t, weights, 64)             \
+    SX_SECTION(POINTS, "points", sx_module_point, point, 64)
 
 typedef enum {
 #define SX_SECTION(enumerator, name, type, field, alignment) SX_MODULE_##enumerator,
@@ -175,6 +176,13 @@ typedef struct {
     sx_module_text rule_class; /* "exact", "reassociating", "approximate" */
     uint64_t matches, unions;
 } sx_module_rule;
+
+/* One program of a Pareto front. */
+typedef struct {
+    sx_module_text program;
+    double time_ns, energy_nj; /* of a run, by the model */
+    uint64_t peak_bytes;       /* of temporaries, as they are placed */
+} sx_module_point;
 
 typedef struct {
     sx_module_text name; /* what was compared with what */

@@ -23,6 +23,7 @@ typedef struct {
     double l2_bytes_per_ns;              /* per core */
     double memory_bytes_per_ns;          /* device */
     double launch_ns;                    /* per kernel */
+    double flop_pj, byte_pj; /* energy of an operation, of a byte moved to or from memory */
 } sx_device;
 
 uint32_t sx_device_count(void);
@@ -38,12 +39,15 @@ typedef struct {
     double flops;    /* weighted: a transcendental counts as the instructions of its sequence */
     double bytes;    /* distinct bytes read and written */
     double floor_ns; /* roofline */
+    double energy_nj;
     double
         cost_ns; /* estimate as one kernel, launch included; 0 for parameter, constant and reshape */
 } sx_cost;
 /* The extent a symbol stands for in costs: depends on its interval only, never on the value bound later, so that the program chosen
  * by level 1 is the same for every batch size (batch invariance). */
 int64_t sx_cost_reference(const sx_symbol *symbol);
+/* Bytes of a tensor, symbols at their reference. */
+double sx_cost_bytes(const sx_symbol *symbols, uint32_t symbol_count, const sx_type *type);
 /* One node, symbols at their reference. SX_LIMIT when sizes overflow. */
 sx_code sx_cost_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symbols,
                      uint32_t symbol_count, sx_op op, const sx_attr *attr, const sx_type *input,

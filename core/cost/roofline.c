@@ -40,6 +40,12 @@ static double bytes_of(const scope *s, const sx_type *type)
     return elements(s, type) * sx_dtype_bytes(type->dtype);
 }
 
+double sx_cost_bytes(const sx_symbol *symbols, uint32_t symbol_count, const sx_type *type)
+{
+    scope s = {symbols, symbol_count};
+    return bytes_of(&s, type);
+}
+
 /* Instructions per element of an elementwise operation: one vector instruction counts 1; functions count the length of a usual
  * polynomial sequence with its range reduction. */
 static double op_weight(sx_op op)
@@ -346,6 +352,7 @@ sx_code sx_cost_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symbo
         cost_plain(&s, device, op, attr, input, input_count, result, cost, &waste);
         effort = op == SX_OP_TRANSPOSE ? cost->bytes * SCATTERED_READ : cost->bytes;
     }
+    cost->energy_nj = (cost->flops * device->flop_pj + cost->bytes * device->byte_pj) / 1000;
     cost->floor_ns = sx_device_floor_ns(device, cost->flops, cost->bytes);
     if (!isfinite(cost->floor_ns) || cost->floor_ns > 1e18) {
         return SX_FAIL(cx, SX_LIMIT, "%s: would take %g s, at most 1e9 s", sx_op_info_of(op)->name,

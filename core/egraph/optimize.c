@@ -6,11 +6,14 @@
 #include "core/egraph/certificate.h"
 #include "core/egraph/fuse.h"
 #include "core/egraph/library.h"
+#include "core/ir/check.h"
 
 sx_optimize_options sx_optimize_defaults(void)
 {
-    sx_optimize_options options = {
-        .allow_reassociating = true, .extract_fuel = 4000000, .with_proof = true};
+    sx_optimize_options options = {.objective = {.time = 1},
+                                   .allow_reassociating = true,
+                                   .extract_fuel = 4000000,
+                                   .with_proof = true};
     options.limits = (sx_eg_limits){.rounds = 24,
                                     .nodes = 40000,
                                     .matches = 2000,
@@ -129,8 +132,35 @@ static bool is_fusible(sx_op op)
     return sx_op_is_elementwise(op) || c == SX_OPCLASS_VIEW;
 }
 
+static const struct {
+    const char *name;
+    sx_objective objective;
+} objectives[] = {{"time", {1, 0, 0}}, {"memory", {1e-3, 1, 0}}, {"energy", {1e-3, 0, 1}}};
+
+sx_code sx_objective_find(sx_ctx *cx, sx_span name, sx_objective *objective)
+{
+    for (size_t i = 0; i < SX_COUNT(objectives); i++) {
+        if (sx_span_is(name, objectives[i].name)) {
+            *objective = objectives[i].objective;
+            return SX_OK;
+        }
+    }
+    return SX_FAIL(cx, SX_INPUT, "objective \"%s\" is not known, expected time, memory or energy",
+                   sx_short_name(name).text);
+}
+
+/* Bytes of a result that takes memory of its own while it lives. */
+static double kept_bytes(const sx_tensors *t, uint32_t n, const sx_cost *estimate)
+{
+    return estimate->bytes == 0 || t->eg.node[n].arity == 0
+               ? 0
+               : sx_cost_bytes(t->symbol, t->symbol_count, sx_tensors_type(t, n));
+}
+
+/* In thousandths of the objective. */
 static sx_code node_cost(optimizer *o, uint32_t n, bool foresee, uint64_t *cost)
 {
+    const sx_objective *objective = &o->options->objective;
     const sx_tensors *t = o->t;
     sx_op op = sx_tensors_op(t, n);
     sx_type input[SX_EG_ARITY_MAX];
@@ -156,11 +186,17 @@ static sx_code node_cost(optimizer *o, uint32_t n, bool foresee, uint64_t *cost)
         SX_TRY(code);
     }
     ns += sx_device_move_ns(o->device, bytes);
+    double kept = kept_bytes(t, n, &estimate);
+    double nj = estimate.energy_nj;
     if (foresee && is_fusible(op)) {
         ns = sx_device_compute_ns(o->device, estimate.flops) + ns / FUSED_SHARE;
+        nj = (estimate.flops * o->device->flop_pj +
+              estimate.bytes / FUSED_SHARE * o->device->byte_pj) /
+             1000;
+        kept /= FUSED_SHARE;
     }
-    double ps = ns * 1000;
-    *cost = ps < (double)SX_COST_MAX ? (uint64_t)ceil(ps) : SX_COST_MAX;
+    double sum = 1000 * (objective->time * ns + objective->memory * kept + objective->energy * nj);
+    *cost = sum < (double)SX_COST_MAX ? (uint64_t)ceil(sum) : SX_COST_MAX;
     if (arity > 0 && runs_at_load(t, n)) {
         *cost /= LOAD_TIME_SHARE;
     }
@@ -252,32 +288,59 @@ static sx_code known_cost(optimizer *o, sx_idmap *map, uint64_t *known, uint32_t
     return SX_OK;
 }
 
+/* What the program of a choice costs, each operation a kernel; 0 if it has a cycle. */
+static sx_code cost_of(optimizer *o, const uint32_t *choice, double *cost)
+{
+    const sx_eg *eg = &o->t->eg;
+    sx_walker walker;
+    uint64_t total;
+    uint64_t sum = 0;
+    uint64_t *known = SX_NEW_ARRAY(o->cx, uint64_t, eg->node_count);
+    sx_idmap map = {0};
+    if (known == NULL) {
+        return o->cx->error.code;
+    }
+    SX_TRY(sx_walker_init(o->cx, eg, &walker));
+    *cost = 0;
+    if (!sx_walker_run(&walker, eg, NULL, o->root, o->in->output_count, choice, &total)) {
+        return SX_OK;
+    }
+    for (uint32_t i = 0; i < walker.order_count; i++) {
+        uint64_t one;
+        SX_TRY(known_cost(o, &map, known, choice[walker.order[i]], &one));
+        sum += one < SX_COST_MAX - sum ? one : SX_COST_MAX - sum;
+    }
+    *cost = (double)sum / 1000;
+    return SX_OK;
+}
+
+/* The same in nanoseconds, whatever the objective; *ns holds it by the objective. */
+static sx_code time_of(optimizer *o, const uint32_t *choice, double *ns)
+{
+    sx_optimize_options options = *o->options;
+    optimizer timer = *o;
+    const sx_objective *objective = &o->options->objective;
+    if (objective->time == 1 && objective->memory == 0 && objective->energy == 0 && *ns > 0) {
+        return SX_OK; /* it is known */
+    }
+    options.objective = (sx_objective){.time = 1};
+    timer.options = &options;
+    return cost_of(&timer, choice, ns);
+}
+
 /* The input as it stands: every operation its outputs need, each a kernel. */
 static sx_code cost_before(optimizer *o)
 {
-    const sx_eg *eg = &o->t->eg;
-    uint32_t *choice = SX_NEW_ARRAY(o->cx, uint32_t, eg->node_count);
-    uint64_t *known = SX_NEW_ARRAY(o->cx, uint64_t, eg->node_count);
-    sx_idmap map = {0};
-    sx_walker walker;
-    uint64_t total;
-    SX_TRY(sx_walker_init(o->cx, eg, &walker));
-    if (choice == NULL || known == NULL) {
+    uint32_t *choice = SX_NEW_ARRAY(o->cx, uint32_t, o->t->eg.node_count);
+    if (choice == NULL) {
         return o->cx->error.code;
     }
-    for (uint32_t c = 0; c < eg->node_count; c++) {
+    for (uint32_t c = 0; c < o->t->eg.node_count; c++) {
         choice[c] = c;
     }
-    bool whole = sx_walker_run(&walker, eg, NULL, o->root, o->in->output_count, choice, &total);
-    SX_ASSERT(whole);
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < walker.order_count; i++) {
-        uint64_t cost;
-        SX_TRY(known_cost(o, &map, known, walker.order[i], &cost));
-        sum += cost < SX_COST_MAX - sum ? cost : SX_COST_MAX - sum;
-    }
-    o->report->cost_before_ns = (double)sum / 1000;
-    return SX_OK;
+    SX_TRY(cost_of(o, choice, &o->report->objective_before));
+    o->report->cost_before_ns = o->report->objective_before;
+    return time_of(o, choice, &o->report->cost_before_ns);
 }
 
 /* ---- stages ---- */
@@ -480,7 +543,9 @@ sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *devic
     SX_TRY(extract(&o, false, options->extract_fuel, &best));
     report->nodes = o.t->eg.live_count;
     report->classes = o.t->eg.class_count;
-    report->cost_after_ns = (double)best.cost / 1000;
+    report->objective_after = (double)best.cost / 1000;
+    report->cost_after_ns = report->objective_after;
+    SX_TRY(time_of(&o, best.choice, &report->cost_after_ns));
     report->bound_ns = (double)best.lower_bound / 1000;
     report->proven = best.proven;
     if (options->with_proof) {
@@ -499,12 +564,13 @@ sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *devic
     return put_part(&o, *out, certificate);
 }
 
-sx_code sx_optimize_cost(sx_ctx *cx, const sx_graph *in, const sx_device *device, double *ns)
+sx_code sx_optimize_cost(sx_ctx *cx, const sx_graph *in, const sx_device *device,
+                         const sx_objective *objective, double *cost)
 {
     sx_optimize_report report = {0};
-    sx_optimize_options options = {0};
+    sx_optimize_options options = {.objective = *objective};
     optimizer o = {.cx = cx, .in = in, .device = device, .options = &options, .report = &report};
     SX_TRY(import(&o));
-    *ns = report.cost_before_ns;
+    *cost = report.objective_before;
     return SX_OK;
 }

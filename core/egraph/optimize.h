@@ -16,7 +16,15 @@
 #include "core/egraph/proof.h"
 #include "core/ir/roll.h"
 
+/* What is made small: so much for each nanosecond, for each byte of a result that is kept in memory, for each nanojoule. */
+typedef struct {
+    double time, memory, energy;
+} sx_objective;
+/* "time" (the default), "memory", "energy"; the other two always break ties.  errors  SX_INPUT another name */
+sx_code sx_objective_find(sx_ctx *cx, sx_span name, sx_objective *objective);
+
 typedef struct sx_optimize_options {
+    sx_objective objective;   /* default: time */
     bool allow_reassociating; /* default true */
     bool allow_approximate;   /* default false */
     const sx_span *disabled;  /* names of rules not to use */
@@ -61,6 +69,8 @@ typedef struct {
     uint64_t union_count[SX_RULE_COUNT];
     double cost_before_ns,
         cost_after_ns; /* by the cost model, each operation of the input a kernel of its own */
+    double objective_before,
+        objective_after; /* the same by the objective: what the search made small */
     double
         bound_ns; /* no program in the e-graph costs less; 0 where several parts are not proven */
     bool proven;  /* no cheaper program in the e-graph of any part */
@@ -85,6 +95,7 @@ sx_code sx_optimize_certificate(sx_ctx *cx, const sx_optimize_report *report, sx
 
 /* Which rules the options allow, [SX_RULE_COUNT].  errors  SX_INPUT unknown rule name */
 sx_code sx_optimize_rules(sx_ctx *cx, const sx_optimize_options *options, bool *enabled);
-/* Estimated time of a program as it stands, each operation its outputs need a kernel. */
-sx_code sx_optimize_cost(sx_ctx *cx, const sx_graph *in, const sx_device *device, double *ns);
+/* What a program costs as it stands, each operation its outputs need a kernel. */
+sx_code sx_optimize_cost(sx_ctx *cx, const sx_graph *in, const sx_device *device,
+                         const sx_objective *objective, double *cost);
 #endif

@@ -194,7 +194,7 @@ static sx_code join_seam(divider *d, division *v, uint32_t u, uint64_t extract_f
     options.extract_fuel = extract_fuel;
     SX_TRY(sx_optimize_whole(cx, stitched, d->device, &options, &better, one));
     add_report(d->report, one, false);
-    *gained = one->cost_after_ns < one->cost_before_ns;
+    *gained = one->objective_after < one->objective_before;
     if (!*gained) {
         return SX_OK;
     }
@@ -318,10 +318,14 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
     SX_TRY(divide_part(&d, in, roll, &(sx_key){{0}}, 0, options->extract_fuel, &last));
     count_uses(&d);
     sx_graph *whole = d.part[last].better;
-    SX_TRY(sx_optimize_cost(cx, in, device, &report->cost_before_ns));
-    SX_TRY(sx_optimize_cost(cx, whole, device, &report->cost_after_ns));
+    const sx_objective time = {.time = 1};
+    const sx_objective *objective = &options->objective;
+    SX_TRY(sx_optimize_cost(cx, in, device, &time, &report->cost_before_ns));
+    SX_TRY(sx_optimize_cost(cx, whole, device, &time, &report->cost_after_ns));
+    SX_TRY(sx_optimize_cost(cx, in, device, objective, &report->objective_before));
+    SX_TRY(sx_optimize_cost(cx, whole, device, objective, &report->objective_after));
     /* values that were shared across layers may have been computed in each: never worse than the input */
-    if (report->cost_after_ns > report->cost_before_ns && !lacks_kernels(in)) {
+    if (report->objective_after > report->objective_before && !lacks_kernels(in)) {
         return sx_optimize_whole(cx, in, device, options, out, report);
     }
     report->bound_ns = report->proven ? report->cost_after_ns : 0;

@@ -21,10 +21,10 @@ _symplex_client() {
             "cache show") words="--help --json --socket" ;;
             "cache verify") words="--help --json --socket" ;;
             "cache evict") words="--help --json --socket --all" ;;
-            "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --no-weights --exact --approximate --disable-rule --refresh" ;;
+            "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --no-weights --exact --approximate --disable-rule --refresh" ;;
             "run "*) words="--help --json --output --random --input --weight --check --repeat --threads" ;;
             "explain "*) words="--help --json" ;;
-            "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --proof --exact --approximate --disable-rule" ;;
+            "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --point --proof --exact --approximate --disable-rule" ;;
             "prove "*) words="--help --json --from --to" ;;
             "extract "*) words="--help --json --fuel --seconds" ;;
             "jobs "*) words="--help --json --socket" ;;

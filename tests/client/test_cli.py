@@ -292,6 +292,44 @@ def test_prove():
     error_of("prove", TMP / "absent.proof", status=4)
 
 
+TRADE = """sx 1
+graph "trade" {
+  %x = parameter {name = "x", weight = 0} : f32[1024, 512]
+  %a = erf(%x) : f32[1024, 512]
+  %b = tanh(%a) : f32[1024, 512]
+  %c = erf(%b) : f32[1024, 512]
+  %d = tanh(%c) : f32[1024, 512]
+  %e = erf(%d) : f32[1024, 512]
+  %f = tanh(%e) : f32[1024, 512]
+  %r0 = reduce(%f) {dims = [0], reducer = add} : f32[512]
+  %r1 = reduce(%f) {dims = [1], reducer = add} : f32[1024]
+  %r2 = reduce(%f) {dims = [1], reducer = maximum} : f32[1024]
+  %r3 = reduce(%f) {dims = [0], reducer = maximum} : f32[512]
+  return %r0 as "r0", %r1 as "r1", %r2 as "r2", %r3 as "r3"
+}
+"""
+
+
+def test_front():
+    source, picture, small = TMP / "trade.sx", TMP / "front.svg", TMP / "small.sx"
+    source.write_text(TRADE)
+    asked = ("optimize", source, "-t", "x86-64-v3", "--objective", "pareto")
+    points = js(*asked, schema="optimize")["points"]
+    assert len(points) >= 2
+    for faster, smaller in zip(points, points[1:]):
+        assert faster["estimate_ns"] < smaller["estimate_ns"] and faster["peak_bytes"] > smaller["peak_bytes"]
+    lines = sx(*asked).stdout.decode().splitlines()
+    assert len(lines) == 1 + len(points) and lines[0].split() == ["POINT", "TIME", "US", "PEAK", "BYTES", "ENERGY", "UJ"]
+    sx(*asked, "-o", picture)
+    assert picture.read_text().count("<circle") == len(points) and picture.read_text().endswith("</svg>\n")
+    sx(*asked, "--point", 2, "-o", small)
+    assert small.read_text() == points[1]["program"]
+    error_of(*asked, "--point", len(points) + 1, status=2)
+    error_of("optimize", source, "--point", 1, status=2)
+    assert "expected time, memory or energy" in error_of("optimize", source, "--objective", "size", status=4)["message"]
+    assert "pareto" in error_of("compile", source, "--objective", "pareto", status=4)["message"]
+
+
 def test_run_refuses():
     def told(part, *arguments, status):
         error = error_of("run", TMP / "twice.sxm", *arguments, status=status)
