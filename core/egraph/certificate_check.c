@@ -219,7 +219,7 @@ static sx_code fit_part(checker *c, fit *f, uint32_t index, uint32_t term)
 static sx_code among_pairs(checker *c, bool *found)
 {
     SX_TRY(is_equal(c, c->node[0], c->node[1], found));
-    for (uint32_t i = 0; i < c->pairs.count && !*found; i += 4) {
+    for (uint32_t i = 0; i < c->pairs.count && !*found; i += SX_PENDING_WORDS) {
         const uint32_t *word = &c->pairs.word[i];
         for (uint32_t turn = 0; turn < 2 && !*found; turn++) {
             bool from, to;
@@ -272,21 +272,22 @@ static sx_code check_members(checker *c, fit *f)
     if (f->wrong != NULL) {
         return refuse(c, f->wrong);
     }
-    c->pairs.count = 0;
+    c->pairs.count = c->pairs.pick_count = 0;
     return sx_multi_instance(c->cx, &c->t.eg, &c->set, c->rule, match, count, &c->pairs);
 }
 
 static sx_code check_match(checker *c, fit *f)
 {
     SX_TRY(fit_part(c, f, f->left->root, f->node[0]));
-    if (f->wrong != NULL || f->next != f->node_count) {
+    if (f->wrong != NULL || f->node_count - f->next > SX_REWRITE_PICKS_MAX) {
         return refuse(c, f->wrong != NULL ? f->wrong : "too many nodes");
     }
     for (uint32_t i = 0; i < f->left->name_count; i++) {
         c->var[i] = sx_eg_find(&c->t.eg, c->var[i]);
     }
-    c->pairs.count = 0;
-    return sx_eg_instance(c->cx, &c->t.eg, &c->set, c->rule, f->node, c->var, &c->pairs);
+    c->pairs.count = c->pairs.pick_count = 0;
+    return sx_eg_instance(c->cx, &c->t.eg, &c->set, c->rule, f->node, c->var, &f->node[f->next],
+                          f->node_count - f->next, &c->pairs);
 }
 
 static sx_code check_rewrite(checker *c)

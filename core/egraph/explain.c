@@ -159,6 +159,29 @@ static sx_code want_fusion(sx_explainer *x, uint32_t rule, const uint32_t *node,
     return SX_OK;
 }
 
+/* Nodes picked from a class: which class it was, some node matched or picked before says. */
+static sx_code want_picks(sx_explainer *x, const uint32_t *node, uint32_t first, uint32_t count)
+{
+    const sx_eg *eg = &x->t->eg;
+    for (uint32_t i = first; i < count; i++) {
+        for (uint32_t k = 0; k < eg->node[node[i]].arity; k++) {
+            uint32_t child = sx_eg_made_child(eg, node[i], k);
+            if (sx_tensors_fact(x->t, child)->has_value != 0) {
+                SX_TRY(want_value(x, child));
+            }
+        }
+        for (uint32_t m = 0; m < i; m++) {
+            for (uint32_t k = 0; k < eg->node[node[m]].arity; k++) {
+                uint32_t child = sx_eg_made_child(eg, node[m], k);
+                if (sx_eg_find(eg, child) == sx_eg_find(eg, node[i])) {
+                    SX_TRY(sx_explain_want(x, child, node[i]));
+                }
+            }
+        }
+    }
+    return SX_OK;
+}
+
 static sx_code want_premises(sx_explainer *x, const sx_eg_reason *reason)
 {
     const uint32_t *node = &x->set->reason_node[reason->node_first];
@@ -171,22 +194,23 @@ static sx_code want_premises(sx_explainer *x, const sx_eg_reason *reason)
     premises p = {.x = x, .left = x->set->rule[reason->rule].left, .node = node};
     uint32_t shared = sx_multi_shared(p.left);
     uint32_t common = SX_EG_NONE;
-    while (p.next < reason->node_count) { /* once, or once for each member of a bucket */
+    bool bucket = shared < p.left->name_count;
+    do { /* once, or once for each member of a bucket */
         memset(p.bound, 0xFF, sizeof(p.bound));
-        if (shared < p.left->name_count) {
+        if (bucket) {
             p.bound[shared] = common;
         }
         SX_TRY(want_part(&p, p.left->root, node[p.next]));
-        common = shared < p.left->name_count ? p.bound[shared] : SX_EG_NONE;
+        common = bucket ? p.bound[shared] : SX_EG_NONE;
         bool computed = x->set->rule[reason->rule].right == NULL; /* may look at values */
         for (uint32_t i = 0; computed && i < p.left->name_count; i++) {
             if (sx_tensors_fact(x->t, p.bound[i])->has_value != 0) {
                 SX_TRY(want_value(x, p.bound[i]));
             }
         }
-    }
-    SX_ASSERT(p.next == reason->node_count);
-    return SX_OK;
+    } while (bucket && p.next < reason->node_count);
+    SX_ASSERT(bucket ? p.next == reason->node_count : p.next <= reason->node_count);
+    return bucket ? SX_OK : want_picks(x, node, p.next, reason->node_count);
 }
 
 sx_code sx_explain_edge(sx_explainer *x, uint32_t a, uint32_t b)

@@ -26,10 +26,22 @@ const char *sx_rule_class_name(sx_rule_class rule_class);
 #define SX_PATTERN_NAMES_MAX 16u
 #define SX_PATTERN_DEPTH_MAX 12u
 
-/* Equalities that wait for the end of the round: from, to, rule, match. */
+/* Members of classes that a build function picked besides the nodes matched, in the order it did. */
+#define SX_REWRITE_PICKS_MAX 64u
+typedef struct {
+    uint32_t node[SX_REWRITE_PICKS_MAX];
+    uint32_t count;
+    bool again;    /* a step is checked: `node` says what is to be picked, */
+    uint32_t next; /* this one is next */
+} sx_rewrite_picks;
+
+/* Equalities that wait for the end of the round: from, to, rule, match, and where their picks stand in `pick`: a number and so many nodes. */
+#define SX_PENDING_WORDS 5u
 typedef struct {
     uint32_t *word;
     uint32_t count, capacity;
+    uint32_t *pick;
+    uint32_t pick_count, pick_capacity;
     struct sx_eg_ruleset *set; /* NULL: their reasons are nobody's concern */
     uint32_t reasons,
         reason_nodes; /* that the unions of the round will add to it: the room is taken */
@@ -45,6 +57,7 @@ typedef struct {
     uint32_t match;           /* place of the match in its round */
     struct sx_bucket *bucket; /* rules over several matches (multi.h), else NULL */
     sx_eg_pending *pending;
+    sx_rewrite_picks *picks; /* NULL for rules over several matches, which pick nothing */
     bool unguarded; /* tests that only keep the graph small do not apply: a step is being checked */
 } sx_rewrite;
 /* Declares that the root of the match equals node `to`; may be called more than once, or not at all. */
@@ -52,6 +65,8 @@ sx_code sx_rewrite_to(sx_rewrite *rewrite, uint32_t to);
 /* Declares that `from`, any node, equals `to`. */
 sx_code sx_rewrite_pair(sx_rewrite *rewrite, uint32_t from, uint32_t to);
 typedef sx_code (*sx_rewrite_build)(sx_rewrite *rewrite);
+/* A build function that looks for a member of a class asks of each that fits whether it may have it, and then has it. */
+bool sx_rewrite_pick(const sx_rewrite *rewrite, uint32_t node);
 
 typedef struct {
     const char *name;
@@ -92,7 +107,8 @@ typedef struct {
 /* Why a union was made: the rule and the nodes its left side matched. Unions of the engine carry numbers of these. */
 typedef struct {
     uint32_t rule;
-    uint32_t node_first, node_count; /* into sx_eg_ruleset.reason_node, in the order of the text */
+    uint32_t node_first,
+        node_count; /* into sx_eg_ruleset.reason_node, in the order of the text; then those picked */
 } sx_eg_reason;
 typedef struct sx_eg_ruleset {
     sx_eg_language language;
@@ -123,16 +139,19 @@ static inline void sx_eg_rule_set_position(sx_eg *eg, sx_eg_rule *rule, sx_eg_po
 }
 
 sx_code sx_eg_reason_add(sx_ctx *cx, sx_eg_ruleset *set, uint32_t rule, const uint32_t *node,
-                         uint32_t node_count, uint32_t *reason);
+                         uint32_t node_count, const uint32_t *pick, uint32_t pick_count,
+                         uint32_t *reason);
 
 /* Parses every rule; all are enabled.  errors  SX_INPUT rule name, column, what was expected */
 sx_code sx_eg_ruleset_init(sx_ctx *cx, sx_eg_ruleset *set, const sx_eg_language *language,
                            const sx_rule *rule, uint32_t rule_count);
 
 /* What rule number `rule` makes of one match, given as in sx_rewrite: equalities of nodes are appended to `pairs`, none where its
- * side conditions do not hold. Classes of `var` are canonical, or SX_EG_NONE where the left side has no such name. */
+ * side conditions do not hold. Classes of `var` are canonical, or SX_EG_NONE where the left side has no such name. `pick` are the nodes it
+ * picked when it was found. */
 sx_code sx_eg_instance(sx_ctx *cx, sx_eg *eg, const sx_eg_ruleset *set, uint32_t rule,
-                       const uint32_t *node, const uint32_t *var, sx_eg_pending *pairs);
+                       const uint32_t *node, const uint32_t *var, const uint32_t *pick,
+                       uint32_t pick_count, sx_eg_pending *pairs);
 
 typedef enum {
     SX_STOP_SATURATED,

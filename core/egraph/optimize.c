@@ -453,8 +453,8 @@ static sx_code fuse(optimizer *o)
         const uint32_t *word = &o->pairs.word[i];
         uint64_t before = eg->union_count;
         uint32_t reason;
-        SX_TRY(sx_eg_reason_add(o->cx, &o->set, word[3], word, word[2] == SX_EG_NONE ? 2 : 3,
-                                &reason));
+        SX_TRY(sx_eg_reason_add(o->cx, &o->set, word[3], word, word[2] == SX_EG_NONE ? 2 : 3, NULL,
+                                0, &reason));
         SX_TRY(sx_eg_union(o->cx, eg, word[0], word[1], reason));
         o->report->union_count[word[3]] += eg->union_count - before;
     }

@@ -140,7 +140,8 @@ uint32_t sx_rewrite_member(const sx_rewrite *rw, uint32_t class_, sx_op op, uint
         return SX_EG_NONE;
     }
     do {
-        if (eg->node[n].op == op && eg->node[n].dead == 0) {
+        if (eg->node[n].op == op && (eg->node[n].dead == 0 || rw->unguarded) &&
+            sx_rewrite_pick(rw, n)) {
             return n;
         }
         n = sx_eg_member_next(eg, n);

@@ -120,9 +120,9 @@ static bool split_value(const sx_rewrite *rw, uint32_t class_, sx_op op, double 
     uint32_t first = sx_eg_find(eg, class_);
     uint32_t n = first;
     do {
-        if (eg->node[n].op == op && eg->node[n].dead == 0) {
+        if (eg->node[n].op == op && (eg->node[n].dead == 0 || rw->unguarded)) {
             for (uint32_t k = op == SX_OP_DIVIDE ? 1 : 0; k < 2; k++) {
-                if (sx_rewrite_near(rw, sx_eg_child(eg, n, k), value)) {
+                if (sx_rewrite_near(rw, sx_eg_child(eg, n, k), value) && sx_rewrite_pick(rw, n)) {
                     *other = sx_eg_child(eg, n, 1 - k);
                     return true;
                 }
@@ -141,8 +141,9 @@ static bool split_class(const sx_rewrite *rw, uint32_t class_, sx_op op, uint32_
     uint32_t first = sx_eg_find(eg, class_);
     uint32_t n = first;
     do {
-        for (uint32_t k = 0; eg->node[n].op == op && eg->node[n].dead == 0 && k < 2; k++) {
-            if (sx_eg_child(eg, n, k) == sx_eg_find(eg, known)) {
+        for (uint32_t k = 0;
+             eg->node[n].op == op && (eg->node[n].dead == 0 || rw->unguarded) && k < 2; k++) {
+            if (sx_eg_child(eg, n, k) == sx_eg_find(eg, known) && sx_rewrite_pick(rw, n)) {
                 *other = sx_eg_child(eg, n, 1 - k);
                 return true;
             }

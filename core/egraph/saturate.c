@@ -40,16 +40,20 @@ sx_code sx_eg_ruleset_init(sx_ctx *cx, sx_eg_ruleset *set, const sx_eg_language 
 }
 
 sx_code sx_eg_reason_add(sx_ctx *cx, sx_eg_ruleset *set, uint32_t rule, const uint32_t *node,
-                         uint32_t node_count, uint32_t *reason)
+                         uint32_t node_count, const uint32_t *pick, uint32_t pick_count,
+                         uint32_t *reason)
 {
     SX_TRY(sx_region_grow(cx, (void **)&set->reason, &set->reason_capacity, set->reason_count + 1,
                           sizeof(sx_eg_reason)));
     SX_TRY(sx_region_grow(cx, (void **)&set->reason_node, &set->reason_node_capacity,
-                          set->reason_node_count + node_count + 1, sizeof(uint32_t)));
+                          set->reason_node_count + node_count + pick_count + 1, sizeof(uint32_t)));
     *reason = set->reason_count++;
-    set->reason[*reason] = (sx_eg_reason){rule, set->reason_node_count, node_count};
+    set->reason[*reason] = (sx_eg_reason){rule, set->reason_node_count, node_count + pick_count};
     for (uint32_t i = 0; i < node_count; i++) {
         set->reason_node[set->reason_node_count++] = node[i];
+    }
+    for (uint32_t i = 0; i < pick_count; i++) {
+        set->reason_node[set->reason_node_count++] = pick[i];
     }
     return SX_OK;
 }
@@ -68,6 +72,38 @@ static sx_code reserve_reason(sx_ctx *cx, sx_eg_pending *pending, uint32_t node_
     return SX_OK;
 }
 
+bool sx_rewrite_pick(const sx_rewrite *rewrite, uint32_t node)
+{
+    sx_rewrite_picks *picks = rewrite->picks;
+    if (picks == NULL) {
+        return true;
+    }
+    if (picks->again) {
+        bool wanted = picks->next < picks->count && picks->node[picks->next] == node;
+        picks->next += wanted ? 1 : 0;
+        return wanted;
+    }
+    if (picks->count < SX_REWRITE_PICKS_MAX) {
+        picks->node[picks->count++] = node;
+    }
+    return true;
+}
+
+/* The picks of the rewrite into the pending ones; *at is where. */
+static sx_code put_picks(sx_rewrite *rewrite, uint32_t *at)
+{
+    sx_eg_pending *pending = rewrite->pending;
+    uint32_t count = rewrite->picks != NULL ? rewrite->picks->count : 0;
+    SX_TRY(sx_region_grow(rewrite->cx, (void **)&pending->pick, &pending->pick_capacity,
+                          pending->pick_count + count + 1, sizeof(uint32_t)));
+    *at = pending->pick_count;
+    pending->pick[pending->pick_count++] = count;
+    for (uint32_t i = 0; i < count; i++) {
+        pending->pick[pending->pick_count++] = rewrite->picks->node[i];
+    }
+    return SX_OK;
+}
+
 sx_code sx_rewrite_pair(sx_rewrite *rewrite, uint32_t from, uint32_t to)
 {
     sx_eg_pending *pending = rewrite->pending;
@@ -75,15 +111,18 @@ sx_code sx_rewrite_pair(sx_rewrite *rewrite, uint32_t from, uint32_t to)
         return SX_OK;
     }
     SX_TRY(sx_region_grow(rewrite->cx, (void **)&pending->word, &pending->capacity,
-                          pending->count + 4, sizeof(uint32_t)));
+                          pending->count + SX_PENDING_WORDS, sizeof(uint32_t)));
+    uint32_t picks;
+    SX_TRY(put_picks(rewrite, &picks));
     if (pending->set != NULL) {
         const sx_pattern *left = pending->set->rule[rewrite->rule].left;
-        SX_TRY(reserve_reason(rewrite->cx, pending, left->bind_count));
+        SX_TRY(reserve_reason(rewrite->cx, pending, left->bind_count + pending->pick[picks]));
     }
     pending->word[pending->count++] = from;
     pending->word[pending->count++] = to;
     pending->word[pending->count++] = rewrite->rule;
     pending->word[pending->count++] = rewrite->match;
+    pending->word[pending->count++] = picks;
     return SX_OK;
 }
 
@@ -93,9 +132,15 @@ sx_code sx_rewrite_to(sx_rewrite *rewrite, uint32_t to)
 }
 
 sx_code sx_eg_instance(sx_ctx *cx, sx_eg *eg, const sx_eg_ruleset *set, uint32_t rule,
-                       const uint32_t *node, const uint32_t *var, sx_eg_pending *pairs)
+                       const uint32_t *node, const uint32_t *var, const uint32_t *pick,
+                       uint32_t pick_count, sx_eg_pending *pairs)
 {
     const sx_eg_rule *r = &set->rule[rule];
+    sx_rewrite_picks picks = {.count = pick_count, .again = true};
+    SX_ASSERT(pick_count <= SX_REWRITE_PICKS_MAX);
+    for (uint32_t i = 0; i < pick_count; i++) {
+        picks.node[i] = pick[i];
+    }
     sx_rewrite rewrite = {.cx = cx,
                           .eg = eg,
                           .self = set->language.self,
@@ -103,6 +148,7 @@ sx_code sx_eg_instance(sx_ctx *cx, sx_eg *eg, const sx_eg_ruleset *set, uint32_t
                           .var = var,
                           .rule = rule,
                           .pending = pairs,
+                          .picks = &picks,
                           .unguarded = true};
     uint32_t to;
     if (r->rule->right == NULL) {
@@ -241,6 +287,9 @@ static sx_code apply_match(runner *r, uint32_t index, uint32_t *match, uint32_t 
     sx_eg_rule *rule = &r->set->rule[index];
     uint32_t *var = match + rule->left->bind_count;
     if (rule->right == NULL) {
+        sx_rewrite_picks picks;
+        picks.count = picks.next = 0;
+        picks.again = false;
         sx_rewrite rewrite = {.cx = r->cx,
                               .eg = r->eg,
                               .self = r->set->language.self,
@@ -248,7 +297,8 @@ static sx_code apply_match(runner *r, uint32_t index, uint32_t *match, uint32_t 
                               .var = var,
                               .rule = index,
                               .match = number,
-                              .pending = &r->pending};
+                              .pending = &r->pending,
+                              .picks = &picks};
         return rule->rule->build(&rewrite);
     }
     uint32_t node;
@@ -331,7 +381,8 @@ static sx_code apply_rule(runner *r, uint32_t index, uint32_t *applied)
 }
 
 /* Of rule `index`, for match `number` of its list, or for run `number` of its buckets. */
-static sx_code unite(runner *r, uint32_t index, uint32_t from, uint32_t to, uint32_t number)
+static sx_code unite(runner *r, uint32_t index, uint32_t from, uint32_t to, uint32_t number,
+                     const uint32_t *pick, uint32_t pick_count)
 {
     sx_eg_rule *rule = &r->set->rule[index];
     uint32_t reason = SX_EG_RULE_GIVEN;
@@ -343,7 +394,8 @@ static sx_code unite(runner *r, uint32_t index, uint32_t from, uint32_t to, uint
     } else if (!r->eg->unproven) {
         const uint32_t *match =
             &r->found[index].word[(size_t)number * sx_pattern_stride(rule->left)];
-        SX_TRY(sx_eg_reason_add(r->cx, r->set, index, match, rule->left->bind_count, &reason));
+        SX_TRY(sx_eg_reason_add(r->cx, r->set, index, match, rule->left->bind_count, pick,
+                                pick_count, &reason));
     }
     rule->union_count++;
     return sx_eg_union(r->cx, r->eg, from, to, reason);
@@ -359,15 +411,17 @@ static sx_code unite_all(runner *r, const uint32_t *applied)
         for (uint32_t m = 0; rule->right != NULL && m < applied[i]; m++) {
             const uint32_t *match = &r->found[i].word[(size_t)m * stride];
             if (match[rule->left->bind_count] != SX_EG_NONE) {
-                SX_TRY(unite(r, i, match[0], match[rule->left->bind_count], m));
+                SX_TRY(unite(r, i, match[0], match[rule->left->bind_count], m, NULL, 0));
             }
         }
-        for (; at < r->pending.count && r->pending.word[at + 2] == i; at += 4) {
+        for (; at < r->pending.count && r->pending.word[at + 2] == i; at += SX_PENDING_WORDS) {
             const uint32_t *word = &r->pending.word[at];
-            SX_TRY(unite(r, i, word[0], word[1], word[3]));
+            const uint32_t *pick = &r->pending.pick[word[4]];
+            SX_TRY(unite(r, i, word[0], word[1], word[3], pick + 1, pick[0]));
         }
     }
     r->pending.count = 0;
+    r->pending.pick_count = 0;
     r->pending.reasons = 0;
     r->pending.reason_nodes = 0;
     SX_TRY(sx_eg_rebuild(r->cx, r->eg));
