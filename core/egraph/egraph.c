@@ -102,10 +102,10 @@ static void write_slots(sx_eg *eg)
     }
 }
 
-/* Room for one more live node at a load of at most 5/8. */
+/* Room for one more live node at a load of at most 3/4. */
 static sx_code reserve_slot(sx_ctx *cx, sx_eg *eg)
 {
-    if ((uint64_t)(eg->slot_used + 1) * 8 <= (uint64_t)eg->slot_count * 5) {
+    if ((uint64_t)(eg->slot_used + 1) * 4 <= (uint64_t)eg->slot_count * 3) {
         return SX_OK;
     }
     if ((uint64_t)(eg->live_count + 1) * 2 > eg->slot_count) {
@@ -118,7 +118,7 @@ static sx_code reserve_slot(sx_ctx *cx, sx_eg *eg)
     return SX_OK;
 }
 
-/* In rebuild no node is new: at least 3/8 of the slots are free once the stale ones are gone. */
+/* In rebuild no node is new: at least a quarter of the slots is free once the stale ones are gone. */
 static void place_again(sx_eg *eg, uint32_t hash, uint32_t n)
 {
     if ((uint64_t)(eg->slot_used + 1) * 8 > (uint64_t)eg->slot_count * 7) {
@@ -588,14 +588,52 @@ static sx_code relearn_all(sx_ctx *cx, sx_eg *eg)
     return SX_OK;
 }
 
+/* What repairing this link will touch is brought near. */
+static void approach_link(const sx_eg *eg, uint32_t link)
+{
+    const sx_eg_node *node = &eg->node[sx_eg_parent_node(eg, link)];
+    for (uint32_t k = 0; k < node->arity && k < SX_EG_INLINE; k++) {
+        __builtin_prefetch(&eg->node[*kids_of(eg, node, k)]);
+    }
+}
+
+static void approach_slot(const sx_eg *eg, uint32_t link)
+{
+    uint32_t n = sx_eg_parent_node(eg, link);
+    uint32_t canonical[SX_EG_ARITY_MAX];
+    const sx_eg_node *node = &eg->node[n];
+    if (node->dead == 0 && node->arity <= SX_EG_INLINE) {
+        canonical_kids(eg, n, canonical);
+        uint32_t hash = hash_content(node->op, node->attr, canonical, node->arity);
+        __builtin_prefetch(&eg->slot[hash & (eg->slot_count - 1)]);
+    }
+}
+
+/* The next links of the queue, in order. */
+static sx_code repair_some(sx_ctx *cx, sx_eg *eg)
+{
+    uint32_t link[BATCH];
+    uint32_t count = 0;
+    for (; count < BATCH && eg->repair_head != SX_EG_LINK_END; count++) {
+        link[count] = eg->repair_head;
+        eg->repair_head = sx_eg_parent_next(eg, link[count]);
+        approach_link(eg, link[count]);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        approach_slot(eg, link[i]);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        SX_TRY(repair_link(cx, eg, link[i]));
+    }
+    return SX_OK;
+}
+
 sx_code sx_eg_rebuild(sx_ctx *cx, sx_eg *eg)
 {
     uint32_t learnt = 0;
     while (eg->repair_head != SX_EG_LINK_END || learnt < eg->learnt_count || eg->learn_all) {
-        uint32_t link = eg->repair_head;
-        if (link != SX_EG_LINK_END) {
-            eg->repair_head = sx_eg_parent_next(eg, link);
-            SX_TRY(repair_link(cx, eg, link));
+        if (eg->repair_head != SX_EG_LINK_END) {
+            SX_TRY(repair_some(cx, eg));
         } else if (eg->learn_all) {
             SX_TRY(relearn_all(cx, eg));
         } else {

@@ -158,6 +158,11 @@ static inline uint32_t sx_eg_find(const sx_eg *eg, uint32_t node)
         node = over;
     }
 }
+/* Says that this node, or SX_EG_NONE, will soon be looked at. */
+static inline void sx_eg_approach(const sx_eg *eg, uint32_t node)
+{
+    __builtin_prefetch(&eg->node[node < eg->node_count ? node : 0]);
+}
 /* The k-th child as it was inserted: its class is sx_eg_child. */
 static inline uint32_t sx_eg_made_child(const sx_eg *eg, uint32_t node, uint32_t k)
 {

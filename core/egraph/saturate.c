@@ -410,6 +410,10 @@ static sx_code unite_all(runner *r, const uint32_t *applied)
         uint32_t stride = sx_pattern_stride(rule->left);
         for (uint32_t m = 0; rule->right != NULL && m < applied[i]; m++) {
             const uint32_t *match = &r->found[i].word[(size_t)m * stride];
+            if (m + SX_EG_BATCH < applied[i]) {
+                sx_eg_approach(r->eg, match[SX_EG_BATCH * stride]);
+                sx_eg_approach(r->eg, match[SX_EG_BATCH * stride + rule->left->bind_count]);
+            }
             if (match[rule->left->bind_count] != SX_EG_NONE) {
                 SX_TRY(unite(r, i, match[0], match[rule->left->bind_count], m, NULL, 0));
             }

@@ -55,6 +55,7 @@ typedef struct {
     uint32_t class_, step; /* step SX_EG_NONE: free */
     uint32_t first, count;
 } at_memo;
+#define NEAR 4u       /* nodes ahead that are brought near */
 #define HUB_STEPS 64u /* a walk longer than this is worth keeping */
 
 struct sx_trigger {
@@ -498,6 +499,9 @@ static sx_code run_kept(machine *m, const at_node *at, at_memo memo)
 {
     for (uint32_t i = 0; i < memo.count && at->live && m->q->work < m->q->work_limit; i++) {
         m->q->work++;
+        if (i + NEAR < memo.count) {
+            sx_eg_approach(m->eg, m->t->kept[memo.first + i + NEAR]);
+        }
         SX_TRY(take_node(m, at, m->t->kept[memo.first + i]));
     }
     return SX_OK;
@@ -575,12 +579,14 @@ static sx_code run_members(machine *m, const at_node *at, uint32_t first)
         return run_kept(m, at, *known);
     }
     do {
+        uint32_t next = sx_eg_member_next(eg, n);
         m->q->work++;
         steps++;
+        sx_eg_approach(eg, next);
         if (passes(m, &at->step, n)) {
             SX_TRY(take_node(m, at, n));
         }
-        n = sx_eg_member_next(eg, n);
+        n = next;
     } while (n != first && at->live && m->q->work < m->q->work_limit);
     if (steps < HUB_STEPS || n != first) {
         return SX_OK;
@@ -663,6 +669,16 @@ static sx_code run_all(machine *m, uint32_t index)
     return SX_OK;
 }
 
+/* The children of a node that comes soon. */
+static inline void approach_kids(const sx_eg *eg, uint32_t n)
+{
+    if (n < eg->node_count && eg->node[n].arity <= SX_EG_INLINE) {
+        for (uint32_t k = 0; k < eg->node[n].arity; k++) {
+            sx_eg_approach(eg, eg->node[n].kid[k]);
+        }
+    }
+}
+
 /* All plans that begin with this node. */
 static sx_code run_anchors(machine *m, uint32_t n)
 {
@@ -708,6 +724,7 @@ static sx_code run_pass(sx_trigger *t, sx_search *q, sx_eg_position since)
         }
     }
     for (uint32_t n = since.node; n < eg->node_count && m.any_live && code == SX_OK; n++) {
+        approach_kids(eg, n + NEAR);
         code = run_anchors(&m, n);
     }
     for (uint32_t w = low; m.logged && w <= high; w++) {

@@ -194,17 +194,19 @@ static int run_case(const sx_bench_options *options, const program *p, bool peer
         return code == SX_OK ? 0 : 6;
     }
     peer other = {{0}, 0, 0, 0};
-    double seconds[15];
+    double seconds[15], theirs[15] = {0};
     uint32_t rounds = options->rounds < SX_COUNT(seconds) ? options->rounds : SX_COUNT(seconds);
     for (uint32_t round = 0; round < rounds; round++) {
         if (!measure(options, p, &out)) {
             return 6;
         }
         seconds[round] = out.at[out.count - 1].seconds;
+        if (peered) { /* interleaved: the machine is the same for both */
+            other = ask_egglog(p);
+            theirs[round] = other.seconds;
+        }
     }
-    if (peered) {
-        other = ask_egglog(p);
-    }
+    other.seconds = sx_bench_median(theirs, rounds);
     char metric[48];
     for (uint32_t i = 0; p->by_iteration && i < out.count; i++) {
         (void)snprintf(metric, sizeof(metric), "nodes-after-%u", i + 1);
