@@ -6,8 +6,8 @@
 #define RECORD_WORDS_MAX 32u
 
 /* Children + op + attr, mixed by multiplication (murmur3's finalizer constants). Never an address. */
-static inline uint32_t hash_content(uint16_t op, uint32_t attr, const uint32_t *child,
-                                    uint32_t arity)
+static inline __attribute__((always_inline)) uint32_t
+hash_content(uint16_t op, uint32_t attr, const uint32_t *child, uint32_t arity)
 {
     uint64_t h = ((uint64_t)attr << 16 | op) * UINT64_C(0x9E3779B97F4A7C15);
     for (uint32_t k = 0; k < arity; k++) {
@@ -30,15 +30,18 @@ static void canonical_kids(const sx_eg *eg, uint32_t n, uint32_t *canonical)
     }
 }
 
-static inline bool same_content(const sx_eg *eg, uint32_t n, uint16_t op, uint32_t attr,
-                                const uint32_t *canonical, uint32_t arity)
+static inline __attribute__((always_inline)) bool same_content(const sx_eg *eg, uint32_t n,
+                                                               uint16_t op, uint32_t attr,
+                                                               const uint32_t *canonical,
+                                                               uint32_t arity)
 {
     const sx_eg_node *node = &eg->node[n];
     if (node->op != op || node->attr != attr || node->arity != arity || node->dead != 0) {
         return false;
     }
+    const uint32_t *kids = arity <= SX_EG_INLINE ? node->kid : NULL;
     for (uint32_t k = 0; k < arity; k++) {
-        uint32_t kid = *kids_of(eg, node, k);
+        uint32_t kid = kids != NULL ? kids[k] : *kids_of(eg, node, k);
         if (kid != canonical[k] && sx_eg_find(eg, kid) != canonical[k]) {
             return false;
         }
@@ -48,8 +51,10 @@ static inline bool same_content(const sx_eg *eg, uint32_t n, uint16_t op, uint32
 
 /* The live node with exactly this content (children canonical), or SX_EG_NONE. Slots of dead or since changed nodes are
  * passed over: content decides. */
-static inline uint32_t probe(const sx_eg *eg, uint32_t hash, uint16_t op, uint32_t attr,
-                             const uint32_t *canonical, uint32_t arity)
+static inline __attribute__((always_inline)) uint32_t probe(const sx_eg *eg, uint32_t hash,
+                                                            uint16_t op, uint32_t attr,
+                                                            const uint32_t *canonical,
+                                                            uint32_t arity)
 {
     uint32_t mask = eg->slot_count - 1;
     for (uint32_t i = hash & mask; eg->slot[i] != 0; i = (i + 1) & mask) {
@@ -302,32 +307,30 @@ sx_code sx_eg_add(sx_ctx *cx, sx_eg *eg, uint16_t op, uint32_t attr, const uint3
                                : add_new(cx, eg, op, attr, child, arity, canonical, hash, node);
 }
 
-sx_code sx_eg_add_batch(sx_ctx *cx, sx_eg *eg, uint16_t op, const uint32_t *attr,
-                        const uint32_t *child, uint32_t arity, uint32_t count, uint32_t *node,
-                        uint32_t *done)
+/* sx_eg_add_batch for a known arity, so that the loops over children are straight code. */
+static inline __attribute__((always_inline)) sx_code
+add_batch(sx_ctx *cx, sx_eg *eg, uint16_t op, const uint32_t *attr, const uint32_t *child,
+          const uint32_t arity, uint32_t count, uint32_t *node)
 {
     uint32_t canonical[SX_EG_BATCH * SX_EG_BATCH_ARITY];
     uint32_t hash[SX_EG_BATCH];
-    SX_ASSERT(arity <= SX_EG_BATCH_ARITY && op < SX_EG_OPS_MAX && count <= SX_EG_BATCH);
     uint32_t mask = eg->slot_count - 1;
     for (uint32_t i = 0; i < count; i++) {
-        node[i] = 0;
+        uint32_t all = 0;
         for (uint32_t k = 0; k < arity; k++) {
             uint32_t c = child[i * arity + k];
-            canonical[i * arity + k] = c == SX_EG_NONE ? SX_EG_NONE : sx_eg_find(eg, c);
-            node[i] = c == SX_EG_NONE ? SX_EG_NONE : node[i];
+            canonical[i * arity + k] = c == SX_EG_NONE ? c : sx_eg_find(eg, c);
+            all |= c == SX_EG_NONE ? c : 0;
         }
+        node[i] = all;
         hash[i] = hash_content(op, attr[i], &canonical[i * arity], arity);
         __builtin_prefetch(&eg->slot[hash[i] & mask]);
     }
     for (uint32_t i = 0; i < count; i++) {
         uint64_t slot = eg->slot[hash[i] & mask];
-        if ((uint32_t)(slot >> 32) == hash[i] && slot != 0) {
-            __builtin_prefetch(&eg->node[(uint32_t)slot - 1]);
-        }
+        sx_eg_approach(eg, slot >> 32 == hash[i] ? (uint32_t)slot - 1 : 0);
     }
-    for (*done = 0; *done < count; (*done)++) {
-        uint32_t i = *done;
+    for (uint32_t i = 0; i < count; i++) {
         const uint32_t *at = &canonical[i * arity];
         if (node[i] == SX_EG_NONE) {
             continue;
@@ -338,6 +341,17 @@ sx_code sx_eg_add_batch(sx_ctx *cx, sx_eg *eg, uint16_t op, const uint32_t *attr
         }
     }
     return SX_OK;
+}
+
+sx_code sx_eg_add_batch(sx_ctx *cx, sx_eg *eg, uint16_t op, const uint32_t *attr,
+                        const uint32_t *child, uint32_t arity, uint32_t count, uint32_t *node)
+{
+    SX_ASSERT(arity <= SX_EG_BATCH_ARITY && op < SX_EG_OPS_MAX && count <= SX_EG_BATCH);
+    switch (arity) {
+    case 1: return add_batch(cx, eg, op, attr, child, 1, count, node);
+    case 2: return add_batch(cx, eg, op, attr, child, 2, count, node);
+    default: return add_batch(cx, eg, op, attr, child, arity, count, node);
+    }
 }
 
 /* Makes `a` the root of its tree of reasons by turning the path around, then hangs it below `b`. */

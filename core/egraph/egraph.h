@@ -103,12 +103,11 @@ uint32_t sx_eg_lookup(const sx_eg *eg, uint16_t op, uint32_t attr, const uint32_
                       uint32_t arity);
 /* The same as `count` (at most SX_EG_BATCH) calls of sx_eg_add of one operation with at most SX_EG_BATCH_ARITY children, in order, but what they touch in memory is brought
  * near for all of them first. child[i * arity ..] are those of node i; where one is SX_EG_NONE, node[i] is.
- *   errors   as sx_eg_add; *done nodes were added before */
+ *   errors   as sx_eg_add; some of the nodes may be there then */
 #define SX_EG_BATCH 32u
 #define SX_EG_BATCH_ARITY 4u
 sx_code sx_eg_add_batch(sx_ctx *cx, sx_eg *eg, uint16_t op, const uint32_t *attr,
-                        const uint32_t *child, uint32_t arity, uint32_t count, uint32_t *node,
-                        uint32_t *done);
+                        const uint32_t *child, uint32_t arity, uint32_t count, uint32_t *node);
 
 /* Declares the classes of nodes `a` and `b` equal; `reason` is any number of the caller's below SX_EG_RULE_GIVEN, or one of the
  * two above. Congruence waits for sx_eg_rebuild.

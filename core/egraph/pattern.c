@@ -397,37 +397,43 @@ bool sx_pattern_batches(const sx_eg_language *language, const sx_pattern *right)
 /* Part by part, each for all matches: parts are numbered before what stands in them, so backwards is from the inside out. */
 sx_code sx_pattern_build_batch(sx_ctx *cx, sx_eg *eg, const sx_eg_language *language,
                                const sx_pattern *right, const uint32_t *match, uint32_t stride,
-                               uint32_t bind_count, uint32_t count, uint32_t *node, uint32_t *done)
+                               uint32_t bind_count, uint32_t count, uint32_t *node)
 {
     uint32_t made[SX_PATTERN_NODES_MAX][SX_EG_BATCH];
     uint32_t child[SX_EG_BATCH * SX_EG_BATCH_ARITY];
-    uint32_t attr[SX_EG_BATCH];
+    uint32_t attr[SX_EG_BATCH] = {0};
     SX_ASSERT(count <= SX_EG_BATCH && right->root == 0);
-    *done = 0;
     for (uint32_t p = right->part_count; p-- > 0;) {
         const sx_part *part = &right->part[p];
-        for (uint32_t i = 0; i < count; i++) {
-            const uint32_t *m = &match[(size_t)i * stride];
-            attr[i] = part->kind == SX_PART_NODE && part->attr_name != SX_PATTERN_NONE
-                          ? eg->node[m[right->attr_bind[part->attr_name]]].attr
-                          : 0;
-            for (uint32_t k = 0; k < part->arity; k++) {
-                child[i * part->arity + k] = made[part->child[k]][i];
+        if (part->kind == SX_PART_NAME) {
+            const uint32_t *var = match + bind_count + part->name;
+            for (uint32_t i = 0; i < count; i++) {
+                made[p][i] = var[(size_t)i * stride];
             }
-            if (part->kind == SX_PART_NAME) {
-                made[p][i] = m[bind_count + part->name];
-            } else if (part->kind == SX_PART_VALUE) {
-                SX_TRY(
-                    language->make_value(cx, language->self, eg, m[0], part->value, &made[p][i]));
+            continue;
+        }
+        if (part->kind == SX_PART_VALUE) {
+            for (uint32_t i = 0; i < count; i++) {
+                SX_TRY(language->make_value(cx, language->self, eg, match[(size_t)i * stride],
+                                            part->value, &made[p][i]));
+            }
+            continue;
+        }
+        for (uint32_t k = 0; k < part->arity; k++) {
+            const uint32_t *from = made[part->child[k]];
+            for (uint32_t i = 0; i < count; i++) {
+                child[i * part->arity + k] = from[i];
             }
         }
-        if (part->kind == SX_PART_NODE) {
-            uint32_t added;
-            SX_TRY(sx_eg_add_batch(cx, eg, (uint16_t)__builtin_ctzll(part->ops), attr, child,
-                                   part->arity, count, made[p], &added));
+        for (uint32_t i = 0; part->attr_name != SX_PATTERN_NONE && i < count; i++) {
+            attr[i] = eg->node[match[(size_t)i * stride + right->attr_bind[part->attr_name]]].attr;
+        }
+        SX_TRY(sx_eg_add_batch(cx, eg, (uint16_t)__builtin_ctzll(part->ops), attr, child,
+                               part->arity, count, made[p]));
+        if (part->attr_name != SX_PATTERN_NONE) {
+            memset(attr, 0, sizeof(attr));
         }
     }
     memcpy(node, made[0], count * sizeof(*node));
-    *done = count;
     return SX_OK;
 }

@@ -79,12 +79,12 @@ sx_code sx_pattern_build(sx_ctx *cx, sx_eg *eg, const sx_eg_language *language,
                          const sx_pattern *right, const uint32_t *match_node,
                          const uint32_t *match_var, uint32_t *node);
 
-/* The same for `count` matches, at most SX_EG_BATCH, `stride` words apart, where the language has no say in what can be: *done of them
- * have their right side in node[]. A pattern that does not lend itself to it is not batched. */
+/* The same for `count` matches, at most SX_EG_BATCH, `stride` words apart, where the language has no say in what can be: node[] are
+ * their right sides. A pattern that does not lend itself to it is not batched. */
 bool sx_pattern_batches(const sx_eg_language *language, const sx_pattern *right);
 sx_code sx_pattern_build_batch(sx_ctx *cx, sx_eg *eg, const sx_eg_language *language,
                                const sx_pattern *right, const uint32_t *match, uint32_t stride,
-                               uint32_t bind_count, uint32_t count, uint32_t *node, uint32_t *done);
+                               uint32_t bind_count, uint32_t count, uint32_t *node);
 
 /* ---- who looks for matches (stamps.c, trigger.c) ---- */
 

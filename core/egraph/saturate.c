@@ -58,17 +58,18 @@ sx_code sx_eg_reason_add(sx_ctx *cx, sx_eg_ruleset *set, uint32_t rule, const ui
     return SX_OK;
 }
 
-/* Room for the reason of one more union, so that uniting needs no memory. */
-static sx_code reserve_reason(sx_ctx *cx, sx_eg_pending *pending, uint32_t node_count)
+/* Room for the reasons of `count` more unions, so that uniting needs no memory. */
+static sx_code reserve_reasons(sx_ctx *cx, sx_eg_pending *pending, uint32_t count,
+                               uint32_t node_count)
 {
     sx_eg_ruleset *set = pending->set;
     SX_TRY(sx_region_grow(cx, (void **)&set->reason, &set->reason_capacity,
-                          set->reason_count + pending->reasons + 1, sizeof(sx_eg_reason)));
+                          set->reason_count + pending->reasons + count, sizeof(sx_eg_reason)));
     SX_TRY(sx_region_grow(cx, (void **)&set->reason_node, &set->reason_node_capacity,
-                          set->reason_node_count + pending->reason_nodes + node_count + 1,
+                          set->reason_node_count + pending->reason_nodes + count * node_count + 1,
                           sizeof(uint32_t)));
-    pending->reasons++;
-    pending->reason_nodes += node_count;
+    pending->reasons += count;
+    pending->reason_nodes += count * node_count;
     return SX_OK;
 }
 
@@ -116,7 +117,7 @@ sx_code sx_rewrite_pair(sx_rewrite *rewrite, uint32_t from, uint32_t to)
     SX_TRY(put_picks(rewrite, &picks));
     if (pending->set != NULL) {
         const sx_pattern *left = pending->set->rule[rewrite->rule].left;
-        SX_TRY(reserve_reason(rewrite->cx, pending, left->bind_count + pending->pick[picks]));
+        SX_TRY(reserve_reasons(rewrite->cx, pending, 1, left->bind_count + pending->pick[picks]));
     }
     pending->word[pending->count++] = from;
     pending->word[pending->count++] = to;
@@ -302,7 +303,7 @@ static sx_code apply_match(runner *r, uint32_t index, uint32_t *match, uint32_t 
         return rule->rule->build(&rewrite);
     }
     uint32_t node;
-    SX_TRY(reserve_reason(r->cx, &r->pending, rule->left->bind_count));
+    SX_TRY(reserve_reasons(r->cx, &r->pending, 1, rule->left->bind_count));
     SX_TRY(sx_pattern_build(r->cx, r->eg, &r->set->language, rule->right, match, var, &node));
     var[0] = node; /* no more needed: the place of what the root is to be united with */
     return SX_OK;
@@ -332,20 +333,16 @@ static bool has_room(const runner *r, const sx_pattern *right)
            r->run->fuel < fuel - (most < fuel ? most : fuel);
 }
 
-static sx_code apply_batch(runner *r, uint32_t index, uint32_t *match, uint32_t count,
-                           uint32_t *done)
+static sx_code apply_batch(runner *r, uint32_t index, uint32_t *match, uint32_t count)
 {
     const sx_eg_rule *rule = &r->set->rule[index];
+    uint32_t stride = sx_pattern_stride(rule->left);
     uint32_t node[SX_EG_BATCH];
-    *done = 0;
+    SX_TRY(reserve_reasons(r->cx, &r->pending, count, rule->left->bind_count));
+    SX_TRY(sx_pattern_build_batch(r->cx, r->eg, &r->set->language, rule->right, match, stride,
+                                  rule->left->bind_count, count, node));
     for (uint32_t i = 0; i < count; i++) {
-        SX_TRY(reserve_reason(r->cx, &r->pending, rule->left->bind_count));
-    }
-    SX_TRY(sx_pattern_build_batch(r->cx, r->eg, &r->set->language, rule->right, match,
-                                  sx_pattern_stride(rule->left), rule->left->bind_count, count,
-                                  node, done));
-    for (uint32_t i = 0; i < count; i++) {
-        match[i * sx_pattern_stride(rule->left) + rule->left->bind_count] = node[i];
+        match[i * stride + rule->left->bind_count] = node[i];
     }
     return SX_OK;
 }
@@ -368,11 +365,12 @@ static sx_code apply_rule(runner *r, uint32_t index, uint32_t *applied)
         uint32_t left = found->match_count - *applied;
         uint32_t done = 1;
         if (batches && has_room(r, rule->right)) {
-            code = apply_batch(r, index, match, left < SX_EG_BATCH ? left : SX_EG_BATCH, &done);
+            done = left < SX_EG_BATCH ? left : SX_EG_BATCH;
+            code = apply_batch(r, index, match, done);
         } else {
             code = apply_match(r, index, match, *applied);
-            done = code == SX_OK ? 1 : 0;
         }
+        done = code == SX_OK ? done : 0;
         *applied += done;
         r->run->fuel += done + (r->eg->node_count - before);
     }
@@ -414,8 +412,9 @@ static sx_code unite_all(runner *r, const uint32_t *applied)
                 sx_eg_approach(r->eg, match[SX_EG_BATCH * stride]);
                 sx_eg_approach(r->eg, match[SX_EG_BATCH * stride + rule->left->bind_count]);
             }
-            if (match[rule->left->bind_count] != SX_EG_NONE) {
-                SX_TRY(unite(r, i, match[0], match[rule->left->bind_count], m, NULL, 0));
+            uint32_t to = match[rule->left->bind_count];
+            if (to != SX_EG_NONE && sx_eg_find(r->eg, to) != sx_eg_find(r->eg, match[0])) {
+                SX_TRY(unite(r, i, match[0], to, m, NULL, 0));
             }
         }
         for (; at < r->pending.count && r->pending.word[at + 2] == i; at += SX_PENDING_WORDS) {

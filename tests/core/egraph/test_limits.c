@@ -105,13 +105,6 @@ START_TEST(test_any_stop_goes_on)
 }
 END_TEST
 
-static void put(sx_buf *text, const char *format, unsigned a, unsigned b, unsigned c)
-{
-    char line[256];
-    (void)snprintf(line, sizeof(line), format, a, b, c);
-    sx_buf_put_span(text, sx_span_of(line));
-}
-
 static void optimize(const sx_buf *text, const sx_eg_limits *limits, sx_eg_stop stop)
 {
     const sx_device *device;
@@ -155,12 +148,13 @@ START_TEST(test_long_chain)
     sx_buf_init(&text, 1 << 20);
     sx_buf_put_span(&text, sx_span_of("sx 1\ngraph \"chain\" {\n"));
     for (unsigned i = 0; i < 120; i++) {
-        put(&text, "  %%%u = parameter {name = \"p%u\", weight = 0} : f32[8, 8]\n", i, i, 0);
+        sx_buf_print(&text, "  %%%u = parameter {name = \"p%u\", weight = 0} : f32[8, 8]\n", i, i);
     }
     for (unsigned i = 0; i < 119; i++, last++) {
-        put(&text, "  %%%u = add(%%%u, %%%u) : f32[8, 8]\n", last, i == 0 ? 0 : last - 1, i + 1);
+        sx_buf_print(&text, "  %%%u = add(%%%u, %%%u) : f32[8, 8]\n", last, i == 0 ? 0 : last - 1,
+                     i + 1);
     }
-    put(&text, "  return %%%u as \"y\"\n}\n", last - 1, 0, 0);
+    sx_buf_print(&text, "  return %%%u as \"y\"\n}\n", last - 1);
     stop_by_each(&text);
     sx_buf_fini(&text);
 }
@@ -174,19 +168,21 @@ START_TEST(test_many_equal_contractions)
     sx_buf_init(&text, 1 << 20);
     sx_buf_put_span(&text, sx_span_of("sx 1\ngraph \"fan\" {\n"));
     for (unsigned i = 0; i <= 60; i++) {
-        put(&text, "  %%%u = parameter {name = \"p%u\", weight = %u} : f32[8, 8]\n", i, i, i > 0);
+        sx_buf_print(&text, "  %%%u = parameter {name = \"p%u\", weight = %u} : f32[8, 8]\n", i, i,
+                     i > 0 ? 1u : 0u);
     }
     for (unsigned i = 0; i < 60; i++) {
-        put(&text,
+        sx_buf_print(
+            &text,
             "  %%%u = dot_general(%%0, %%%u) {lhs_contract = [1], rhs_contract = [0]} : f32[8, "
             "8]\n",
-            61 + i, 1 + i, 0);
+            61 + i, 1 + i);
     }
     for (unsigned i = 0; i < 59; i++, last++) {
-        put(&text, "  %%%u = multiply(%%%u, %%%u) : f32[8, 8]\n", last, i == 0 ? 61 : last - 1,
-            62 + i);
+        sx_buf_print(&text, "  %%%u = multiply(%%%u, %%%u) : f32[8, 8]\n", last,
+                     i == 0 ? 61 : last - 1, 62 + i);
     }
-    put(&text, "  return %%%u as \"y\"\n}\n", last - 1, 0, 0);
+    sx_buf_print(&text, "  return %%%u as \"y\"\n}\n", last - 1);
     stop_by_each(&text);
     sx_buf_fini(&text);
 }
