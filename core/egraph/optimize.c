@@ -98,6 +98,27 @@ static bool steps_by_one(const sx_access *access, uint32_t d)
  * operand that varies there is repacked unless it is contiguous there (weights are, at load); the other one is read
  * along the sum, a little slower when scattered. */
 #define SCATTERED_SHARE 0.1
+
+/* Bytes read and written to copy what an access touches: a part of a merged value is no more than that part. */
+static sx_code copy_bytes(optimizer *o, const sx_attr *attr, const sx_access *access,
+                          const sx_type *whole, double *bytes)
+{
+    const sx_tensors *t = o->t;
+    sx_type part = {.dtype = whole->dtype};
+    sx_cost all, touched;
+    for (uint32_t d = 0; d < attr->type.rank; d++) {
+        if (access->stride[d].scale != 0) {
+            part.dim[part.rank++] = attr->type.dim[d];
+        }
+    }
+    SX_TRY(sx_cost_node(o->cx, o->device, t->symbol, t->symbol_count, SX_OP_NEGATE, attr, whole, 1,
+                        whole, &all));
+    SX_TRY(sx_cost_node(o->cx, o->device, t->symbol, t->symbol_count, SX_OP_NEGATE, attr, &part, 1,
+                        &part, &touched));
+    *bytes = all.bytes < touched.bytes ? all.bytes : touched.bytes;
+    return SX_OK;
+}
+
 static sx_code layout_bytes(optimizer *o, uint32_t n, const sx_attr *attr, double *bytes)
 {
     const sx_tensors *t = o->t;
@@ -113,13 +134,12 @@ static sx_code layout_bytes(optimizer *o, uint32_t n, const sx_attr *attr, doubl
             uint32_t class_ = sx_eg_child(&t->eg, n, a);
             const sx_access *access = &body->access[a];
             bool across = column < SX_RANK_MAX && access->stride[column].scale != 0;
-            sx_cost copy;
-            SX_TRY(sx_cost_node(o->cx, o->device, t->symbol, t->symbol_count, SX_OP_NEGATE, attr,
-                                sx_tensors_type(t, class_), 1, sx_tensors_type(t, class_), &copy));
+            double copy;
+            SX_TRY(copy_bytes(o, attr, access, sx_tensors_type(t, class_), &copy));
             if (across && !steps_by_one(access, column)) {
-                *bytes += sx_tensors_fact(t, class_)->is_weight != 0 ? 0 : copy.bytes;
+                *bytes += sx_tensors_fact(t, class_)->is_weight != 0 ? 0 : copy;
             } else if (!across && sum < SX_RANK_MAX && !steps_by_one(access, sum)) {
-                *bytes += SCATTERED_SHARE * copy.bytes;
+                *bytes += SCATTERED_SHARE * copy;
             }
         }
     }
@@ -157,6 +177,42 @@ static double kept_bytes(const sx_tensors *t, uint32_t n, const sx_cost *estimat
                : sx_cost_bytes(t->symbol, t->symbol_count, sx_tensors_type(t, n));
 }
 
+/* Elementwise on what is only ever written by a kernel that copies: no kernel before it can compute it. */
+static bool follows_copies(const sx_tensors *t, uint32_t n)
+{
+    uint64_t copies = 0;
+    bool follows = false;
+    for (uint32_t i = 0; i < SX_OP_COUNT; i++) {
+        sx_op_class c = sx_op_info_of((sx_op)i)->op_class;
+        bool copy = c == SX_OPCLASS_CONCAT || c == SX_OPCLASS_GATHER || c == SX_OPCLASS_MOVE;
+        copies |= copy ? UINT64_C(1) << i : 0;
+    }
+    for (uint32_t k = 0; k < t->eg.node[n].arity && sx_op_is_elementwise(sx_tensors_op(t, n));
+         k++) {
+        uint32_t child = sx_eg_child(&t->eg, n, k);
+        follows = follows || (sx_tensors_fact(t, child)->is_weight == 0 &&
+                              (sx_eg_ops(&t->eg, child) & ~copies) == 0);
+    }
+    return follows;
+}
+
+/* What of its cost remains inside a kernel. A slice is read in place, as contiguous as the whole. */
+static void foresee_fused(const optimizer *o, uint32_t n, const sx_cost *estimate, double *ns,
+                          double *nj, double *kept)
+{
+    sx_op op = sx_tensors_op(o->t, n);
+    if (op == SX_OP_SLICE) {
+        *ns = o->device->launch_ns / FUSED_SHARE;
+        *nj = *kept = 0;
+    } else if (is_fusible(op) && !follows_copies(o->t, n)) {
+        *ns = sx_device_compute_ns(o->device, estimate->flops) + *ns / FUSED_SHARE;
+        *nj = (estimate->flops * o->device->flop_pj +
+               estimate->bytes / FUSED_SHARE * o->device->byte_pj) /
+              1000;
+        *kept /= FUSED_SHARE;
+    }
+}
+
 /* In thousandths of the objective. */
 static sx_code node_cost(optimizer *o, uint32_t n, bool foresee, uint64_t *cost)
 {
@@ -188,12 +244,8 @@ static sx_code node_cost(optimizer *o, uint32_t n, bool foresee, uint64_t *cost)
     ns += sx_device_move_ns(o->device, bytes);
     double kept = kept_bytes(t, n, &estimate);
     double nj = estimate.energy_nj;
-    if (foresee && is_fusible(op)) {
-        ns = sx_device_compute_ns(o->device, estimate.flops) + ns / FUSED_SHARE;
-        nj = (estimate.flops * o->device->flop_pj +
-              estimate.bytes / FUSED_SHARE * o->device->byte_pj) /
-             1000;
-        kept /= FUSED_SHARE;
+    if (foresee) {
+        foresee_fused(o, n, &estimate, &ns, &nj, &kept);
     }
     double sum = 1000 * (objective->time * ns + objective->memory * kept + objective->energy * nj);
     *cost = sum < (double)SX_COST_MAX ? (uint64_t)ceil(sum) : SX_COST_MAX;

@@ -133,6 +133,7 @@ static const habit habits[] = {
     {SX_RULE_ATTENTION, FILL_PLAIN, 0, 0, make_attention},
     {SX_RULE_DOT_MERGE_RIGHT, FILL_PLAIN, 0, 0, make_dots_left},
     {SX_RULE_DOT_MERGE_LEFT, FILL_PLAIN, 0, 0, make_dots_right},
+    {SX_RULE_PARTS_JOINED, FILL_PLAIN, 0, 0, make_slices},
     {SX_RULE_CONV_MERGE_RIGHT, FILL_PLAIN, 0, 0, make_convolutions_left},
     {SX_RULE_CONV_MERGE_LEFT, FILL_PLAIN, 0, 0, make_convolutions_right},
     {SX_RULE_DOT_CONCATENATE_RIGHT, FILL_PLAIN, 0, 0, make_dot_joined_right},

@@ -729,6 +729,7 @@ int main(void)
     random_seed = sx_test_seed();
     Suite *suite = suite_create("core.egraph.optimize");
     TCase *cases = tcase_create("optimize");
+    tcase_set_timeout(cases, 60);
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_loop_test(cases, test_golden, 0, (int)SX_COUNT(golden));
     tcase_add_loop_test(cases, test_proofs_replay, 0, (int)SX_COUNT(golden));
