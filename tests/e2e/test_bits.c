@@ -252,6 +252,65 @@ START_TEST(test_small)
 }
 END_TEST
 
+/* Contractions of one input merged along their columns keep every bit: the sum of an element does not know how many columns there are. */
+static const char three_projections[] =
+    "sx 1\ngraph \"g\" (batch in [1, 4096]) {\n" X2 MAT("w0", "200", "33") VEC("b0", "33")
+        MAT("w1", "200", "33") MAT("w2", "200", "33") VEC("b1", "33")
+            VEC("b2", "33") "%d0 = dot_general(%x, %w0) {lhs_contract = [1], rhs_contract = [0]} : "
+                            "f32[batch, 33]\n"
+                            "%d1 = dot_general(%x, %w1) {lhs_contract = [1], rhs_contract = [0]} : "
+                            "f32[batch, 33]\n"
+                            "%d2 = dot_general(%x, %w2) {lhs_contract = [1], rhs_contract = [0]} : "
+                            "f32[batch, 33]\n"
+                            "%v0 = broadcast_in_dim(%b0) {dims = [1]} : f32[batch, 33]\n"
+                            "%v1 = broadcast_in_dim(%b1) {dims = [1]} : f32[batch, 33]\n"
+                            "%v2 = broadcast_in_dim(%b2) {dims = [1]} : f32[batch, 33]\n"
+                            "%s0 = add(%d0, %v0) : f32[batch, 33]\n"
+                            "%s1 = add(%d1, %v1) : f32[batch, 33]\n"
+                            "%s2 = add(%d2, %v2) : f32[batch, 33]\n"
+                            "%m = multiply(%s0, %s1) : f32[batch, 33]\n"
+                            "%y = maximum(%m, %s2) : f32[batch, 33]\n"
+                            "return %y as \"y\"\n}\n";
+
+static uint32_t contractions_run(const sx_module *module)
+{
+    uint32_t count = 0;
+    for (uint64_t k = 0; k < module->launch_count; k++) {
+        count += module->kernel[module->launch[k].kernel].kind == SX_MODULE_CONTRACTION ? 1 : 0;
+    }
+    return count;
+}
+
+START_TEST(test_merged_columns)
+{
+    static const char *const disabled[] = {"dot-swap", "dot-swap,dot-merge-right"};
+    reference r = {.name = "three projections"};
+    for (uint32_t i = 0; i < 2 * SX_COUNT(targets); i++) {
+        if (!sx_test_can_run(targets[i / 2])) {
+            continue;
+        }
+        sx_ctx cx;
+        sx_ctx_init(&cx, (size_t)2 << 30);
+        sx_buf module;
+        sx_buf_init(&module, BYTES_MAX);
+        sx_test_request request = {.text = three_projections,
+                                   .target = targets[i / 2],
+                                   .batch = 5,
+                                   .disabled = disabled[i % 2]};
+        ck_sx_ok(&cx, sx_test_compile(&cx, &request, &module));
+        sxr_program *program = sx_test_open(&cx, sx_buf_span(&module), 1, SX_FILL_SMOOTH);
+        ck_sx_ok(&cx, sxr_run(&cx, program, NULL));
+        ck_assert_uint_eq(contractions_run(sxr_module(program)), i % 2 == 0 ? 1 : 3);
+        compare(&cx, &r, program, 0, disabled[i % 2]);
+        sxr_close(program);
+        sx_buf_fini(&module);
+        sx_ctx_fini(&cx);
+    }
+    ck_assert(r.have);
+    free(r.output);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("e2e.bits");
@@ -259,6 +318,7 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, test_models, 0, (int)SX_COUNT(models));
     tcase_add_loop_test(cases, test_small, 0, (int)SX_COUNT(list));
+    tcase_add_test(cases, test_merged_columns);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }
