@@ -27,7 +27,7 @@
 #include "core/egraph/match.h"
 
 #define SX_SNAPSHOT_MAGIC "SXEGRAPH"
-#define SX_SNAPSHOT_VERSION 2u
+#define SX_SNAPSHOT_VERSION 3u
 #define SX_SNAPSHOT_ORDER 0x01020304u
 #define SX_SNAPSHOT_PAGE 4096u
 #define SX_SNAPSHOT_SECTIONS_MAX 32u

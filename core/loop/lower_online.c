@@ -822,12 +822,11 @@ sx_code sx_lower_online(sx_lower *l)
             outer[outer_count++] = d;
         }
     }
-    int64_t extent[SX_RANK_MAX + 1] = {o.block, keys};
-    uint32_t extent_count = 2;
-    for (uint32_t k = 0; k < o.sum_count && extent_count < SX_RANK_MAX; k++) {
-        extent[extent_count++] = l->view.extent[o.sum[k]];
+    int64_t extent[3] = {o.block, keys, 1};
+    for (uint32_t k = 0; k < o.sum_count; k++) {
+        extent[2] *= l->view.extent[o.sum[k]];
     }
-    l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_ONLINE, extent, extent_count);
+    l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_ONLINE, extent, SX_COUNT(extent));
     l->self = &o;
     l->vector_dim = o.row;
     return sx_lower_parts(l, outer, outer_count, 1, o.row, o.width, emit_point);

@@ -2,64 +2,14 @@
  * each running alone, with the same number of threads. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "client/runtime/cpu.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/peer.h"
 #include "tests/lib/model.h"
 
 #define WARM_RUNS 3u
 #define RUNS_PER_ROUND 5u
-
-typedef struct {
-    pid_t process;
-    FILE *to, *from;
-    char name[128];
-} peer;
-
-static bool peer_start(peer *p, int64_t batch, uint32_t threads)
-{
-    int in[2], out[2];
-    if (pipe(in) != 0 || pipe(out) != 0) {
-        return false;
-    }
-    p->process = fork();
-    if (p->process == 0) {
-        char batch_text[32], threads_text[32];
-        (void)snprintf(batch_text, sizeof(batch_text), "%lld", (long long)batch);
-        (void)snprintf(threads_text, sizeof(threads_text), "%u", threads);
-        (void)dup2(in[0], STDIN_FILENO);
-        (void)dup2(out[1], STDOUT_FILENO);
-        (void)close(in[0]), (void)close(in[1]), (void)close(out[0]), (void)close(out[1]);
-        (void)execlp("python3", "python3", SX_SOURCE_DIR "/tests/bench/peer_encoder.py",
-                     SX_SOURCE_DIR "/tests/models/encoder.onnx", batch_text, threads_text,
-                     (char *)NULL);
-        _exit(127);
-    }
-    (void)close(in[0]), (void)close(out[1]);
-    p->to = fdopen(in[1], "w");
-    p->from = fdopen(out[0], "r");
-    bool named = p->process > 0 && fgets(p->name, sizeof(p->name), p->from) != NULL;
-    p->name[strcspn(p->name, "\n")] = '\0';
-    return named && strcmp(p->name, "none") != 0;
-}
-
-static double peer_run_ns(peer *p)
-{
-    char line[64];
-    (void)fputs("run\n", p->to);
-    (void)fflush(p->to);
-    return fgets(line, sizeof(line), p->from) != NULL ? strtod(line, NULL) : -1;
-}
-
-static void peer_stop(peer *p)
-{
-    (void)fclose(p->to);
-    (void)fclose(p->from);
-    (void)waitpid(p->process, NULL, 0);
-}
 
 /* Least time of a few runs: what the engine can do when nobody else holds the core. */
 static double our_run_ns(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns, double *best_launch)
@@ -119,8 +69,15 @@ static int measure(const sx_bench_options *options, const char *name, int64_t ba
         (void)fprintf(stderr, "symplex-bench: %s\n", cx.error.text);
         return sx_code_exit(code);
     }
-    peer other = {0};
-    bool has_peer = peer_start(&other, batch, sxr_threads(program));
+    sx_bench_peer other = {0};
+    char batch_text[32], threads_text[32];
+    (void)snprintf(batch_text, sizeof(batch_text), "%lld", (long long)batch);
+    (void)snprintf(threads_text, sizeof(threads_text), "%u", sxr_threads(program));
+    char script[] = SX_SOURCE_DIR "/tests/bench/peer_encoder.py";
+    char onnx[] = SX_SOURCE_DIR "/tests/models/encoder.onnx";
+    char python[] = "python3";
+    char *argument[] = {python, script, onnx, batch_text, threads_text, NULL};
+    bool has_peer = sx_bench_peer_start(&other, argument);
     double *ours = calloc(options->rounds, sizeof(double)),
            *theirs = calloc(options->rounds, sizeof(double));
     uint64_t *launch_ns = calloc(sxr_module(program)->launch_count, sizeof(uint64_t));
@@ -130,7 +87,7 @@ static int measure(const sx_bench_options *options, const char *name, int64_t ba
         ours[round] = our_run_ns(&cx, program, launch_ns, best_launch);
         theirs[round] = 1e18;
         for (uint32_t i = 0; has_peer && i < RUNS_PER_ROUND; i++) {
-            double ns = peer_run_ns(&other);
+            double ns = sx_bench_peer_run_ns(&other);
             theirs[round] = ns < theirs[round] ? ns : theirs[round];
         }
     }
@@ -144,7 +101,7 @@ static int measure(const sx_bench_options *options, const char *name, int64_t ba
     sx_bench_put(options, &(sx_bench_row){"encoder", name, "estimate", mine, "us", "our model",
                                           sxr_module(program)->info->cost_ns / 1e3});
     put_kernels(options, name, sxr_module(program), best_launch);
-    peer_stop(&other);
+    sx_bench_peer_stop(&other);
     free(ours), free(theirs), free(launch_ns), free(best_launch);
     sxr_close(program);
     sx_buf_fini(&module);

@@ -13,6 +13,9 @@ typedef struct {
     int (*run)(const sx_bench_options *options);
 } bench;
 static const bench table[] = {
+    {"attention",
+     "attention in steps as one kernel, against the same program without the rule, and onnxruntime",
+     sx_bench_attention},
     {"compile", "cold latency of the compiler by stage, for both models", sx_bench_compile},
     {"egraph",
      "the e-graph engine on plain terms: math-micro, ac, backoff; egglog beside it; transformer, "

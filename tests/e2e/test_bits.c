@@ -184,6 +184,18 @@ static const small list[] = {
      "%t = tanh(%d) : f32[batch, 60]\n"
      "%y = dot_general(%t, %u) {lhs_contract = [1], rhs_contract = [0]} : f32[batch, 9]\n",
      0},
+    {"attention to weights, the batch is its rows", X2 MAT("k", "90", "200") MAT("v", "90", "24"),
+     "%s = dot_general(%x, %k) {lhs_contract = [1], rhs_contract = [1]} : f32[batch, 90]\n"
+     "%p = softmax(%s) {axis = 1} : f32[batch, 90]\n"
+     "%y = dot_general(%p, %v) {lhs_contract = [1], rhs_contract = [0]} : f32[batch, 24]\n",
+     0},
+    {"attention to itself", X3,
+     "%s = dot_general(%x, %x) {lhs_batch = [0], rhs_batch = [0], lhs_contract = [2], "
+     "rhs_contract = [2]} : f32[batch, 17, 17]\n"
+     "%p = softmax(%s) {axis = 2} : f32[batch, 17, 17]\n"
+     "%y = dot_general(%p, %x) {lhs_batch = [0], rhs_batch = [0], lhs_contract = [2], "
+     "rhs_contract = [1]} : f32[batch, 17, 40]\n",
+     0},
     {"softmax", X3, "%y = softmax(%x) {axis = 2} : f32[batch, 17, 40]\n", 0},
     {"softmax of a middle axis", X3, "%y = softmax(%x) {axis = 1} : f32[batch, 17, 40]\n", 0},
     {"softmax of columns", XT, "%y = softmax(%x) {axis = 0} : f32[37, batch]\n", 1},

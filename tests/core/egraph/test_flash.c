@@ -101,6 +101,32 @@ static double differ(const sx_graph *a, const sx_graph *b)
     return deviation(&result[0], &result[1], SX_EVAL_F64);
 }
 
+/* The kernels survive being stored: as bytes (snapshots) and as text. */
+static void check_stored(const sx_graph *graph)
+{
+    sx_buf bytes, text;
+    sx_graph *again;
+    sx_key key[2];
+    sx_buf_init(&bytes, 1 << 20);
+    sx_buf_init(&text, 1 << 20);
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        const sx_attr *attr = sx_graph_attr(graph, &graph->node[i]);
+        sx_attr back;
+        bytes.len = 0;
+        sx_attr_encode(attr, &bytes);
+        sx_span rest = sx_buf_span(&bytes);
+        ck_sx_ok(&cx, sx_attr_decode(&cx, &rest, graph->symbol_count, &back));
+        ck_assert(sx_attr_equal(attr, &back) && rest.len == 0);
+    }
+    ck_sx_ok(&cx, sx_graph_print(&cx, graph, &text));
+    ck_sx_ok(&cx, sx_graph_parse(&cx, sx_buf_span(&text), &again));
+    ck_sx_ok(&cx, sx_graph_key(&cx, graph, &key[0]));
+    ck_sx_ok(&cx, sx_graph_key(&cx, again, &key[1]));
+    ck_assert_int_eq(memcmp(&key[0], &key[1], sizeof(key[0])), 0);
+    sx_buf_fini(&bytes);
+    sx_buf_fini(&text);
+}
+
 /* _i: kind of attention and target */
 START_TEST(test_found)
 {
@@ -112,6 +138,7 @@ START_TEST(test_found)
     ck_assert_msg(kernels == 1 && online == 1, "%s: %u kernels, %u online", sx_attention_name(kind),
                   kernels, online);
     ck_assert_double_lt(differ(in, out), 1e-12);
+    check_stored(out);
     static const uint32_t steps[] = {SX_RULE_DOT_DIVIDE_LEFT, SX_RULE_ONLINE, SX_RULE_ONLINE_MEAN,
                                      SX_RULE_FUSE_SCORES};
     for (uint32_t k = 0; k < SX_COUNT(steps); k++) {

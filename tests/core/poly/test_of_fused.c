@@ -35,6 +35,23 @@ static node map_node(sx_ctx *cx)
     return with_tensor(cx, SX_OP_MULTIPLY, &n, TYPE(SX_F32, 20));
 }
 
+/* Attention, its scores computed inside or read. */
+static node online_node(sx_ctx *cx, bool inside)
+{
+    sx_type x[2] = {TYPE(SX_F32, 3, 40, 100), TYPE(SX_F32, 3, 100, 21)};
+    sx_type qk[2] = {TYPE(SX_F32, 3, 40, 9), TYPE(SX_F32, 3, 100, 9)};
+    sx_attr attr = {.present = sx_op_info_of(SX_OP_ONLINE_DOT)->attrs, .form = 1};
+    attr.lhs_batch = attr.rhs_batch = (sx_ints){1, {0}};
+    attr.lhs_contract = (sx_ints){1, {2}};
+    attr.rhs_contract = (sx_ints){1, {1}};
+    node n = lift(cx, SX_OP_ONLINE_DOT, &attr, x, 2);
+    attr.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs;
+    attr.form = 0;
+    attr.rhs_contract = (sx_ints){1, {2}};
+    node scores = lift(cx, SX_OP_DOT_GENERAL, &attr, qk, 2);
+    return inside ? inlined(cx, &n, 0, &scores) : n;
+}
+
 static sx_search_result plans_of(sx_ctx *cx, const node *n, const char *target)
 {
     const sx_device *device;
@@ -55,10 +72,11 @@ static node make(sx_ctx *cx, uint32_t which)
     case 4: return row_node(cx, SX_OP_LOG_SOFTMAX, 1, 1, 1);
     case 5: return dot_node(cx, 64, 128, 96, SX_OP_RELU);
     case 6: return dot_node(cx, 1, 30, 5, SX_OP_GELU);
-    default: return dot_node(cx, 31, 1, 17, SX_OP_TANH);
+    case 7: return dot_node(cx, 31, 1, 17, SX_OP_TANH);
+    default: return online_node(cx, which == 8);
     }
 }
-#define NODES 8
+#define NODES 10
 
 START_TEST(test_plans_are_legal)
 {
@@ -207,6 +225,39 @@ START_TEST(test_reversed_sum)
 }
 END_TEST
 
+/* Statements of an online sum: keys on several threads, weights used before they are made, keys in descending order. */
+START_TEST(test_online_faults)
+{
+    static const struct {
+        char kind;
+        uint32_t number, time;
+    } fault[] = {{'U', 4, 6}, {'E', 2, 4}, {'U', 4, 6}};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    node n = make(&cx, 8);
+    sx_poly_program *program = program_of(&cx, &n);
+    char name[8];
+    (void)snprintf(name, sizeof(name), "%c%u", fault[_i].kind, fault[_i].number);
+    sx_poly_statement *statement = NULL;
+    for (uint32_t s = 0; s < program->statement_count; s++) {
+        bool found = strcmp(program->statement[s].name, name) == 0;
+        statement = found ? &program->statement[s] : statement;
+    }
+    ck_assert_ptr_nonnull(statement);
+    if (_i == 0) {
+        program->parallel |= 1u << 3; /* blocks of keys */
+        refused(&cx, program, "between threads");
+    } else if (_i == 1) {
+        statement->schedule[fault[_i].time].constant = 3; /* after the values */
+        refused(&cx, program, "violated dependence");
+    } else {
+        statement->schedule[fault[_i].time].coef[3] = -1;
+        refused(&cx, program, "violated dependence");
+    }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 /* Operations run out at any step: never an answer that says legal, never an error. */
 START_TEST(test_quota)
 {
@@ -240,6 +291,7 @@ int main(void)
     tcase_add_test(cases, test_epilogue_before_sum);
     tcase_add_loop_test(cases, test_passes_exchanged, 0, 2);
     tcase_add_test(cases, test_reversed_sum);
+    tcase_add_loop_test(cases, test_online_faults, 0, 3);
     tcase_add_loop_test(cases, test_quota, 0, (int)SX_COUNT(reducing));
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);

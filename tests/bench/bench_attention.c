@@ -1,0 +1,172 @@
+/* bench_attention.c - attention in steps, found to be one kernel, against the same program compiled without the rule `online` and
+ * against another engine, in turns. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/runtime/cpu.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/peer.h"
+#include "tests/lib/attention_text.h"
+#include "tests/lib/compiled.h"
+
+#define WARM_RUNS 3u
+#define RUNS_PER_ROUND 5u
+#define HEADS 2 /* of the text; its batch makes the others */
+
+typedef struct {
+    const char *name;
+    sx_attention_kind kind;
+    int64_t batch, sequence, width;
+    const char *target;
+    uint32_t isa;
+} problem;
+
+static double run_ns(sx_ctx *cx, sxr_program *program)
+{
+    double best = 1e18;
+    for (uint32_t i = 0; i < RUNS_PER_ROUND; i++) {
+        uint64_t start = sx_bench_now_ns();
+        if (sxr_run(cx, program, NULL) != SX_OK) {
+            return -1;
+        }
+        double elapsed = (double)(sx_bench_now_ns() - start);
+        best = elapsed < best ? elapsed : best;
+    }
+    return best;
+}
+
+/* Opens the module with memory of the arena behind every tensor of its interface. */
+static sx_code open_module(sx_ctx *cx, sx_span bytes, uint32_t threads, sxr_program **program)
+{
+    sxr_options open = {.threads = threads};
+    SX_TRY(sxr_open_bytes(cx, bytes, &open, program));
+    const sx_module *module = sxr_module(*program);
+    for (uint32_t t = 0; t < module->tensor_count; t++) {
+        uint32_t place = module->tensor[t].place;
+        if (place != SX_TENSOR_INPUT && place != SX_TENSOR_OUTPUT && place != SX_TENSOR_WEIGHT) {
+            continue;
+        }
+        uint64_t size = module->tensor[t].size;
+        void *memory = sx_alloc(cx, (size_t)size);
+        if (memory == NULL) {
+            return cx->error.code;
+        }
+        sx_test_fill(module, t, SX_FILL_SMOOTH, memory);
+        SX_TRY(sxr_bind(cx, *program, t, memory, size));
+    }
+    for (uint32_t i = 0; i < WARM_RUNS; i++) {
+        SX_TRY(sxr_run(cx, *program, NULL));
+    }
+    return SX_OK;
+}
+
+static sxr_program *open_program(sx_ctx *cx, const problem *p, const char *disabled,
+                                 uint32_t threads)
+{
+    sx_buf text, module;
+    sx_buf_init(&text, 1 << 16);
+    sx_buf_init(&module, (size_t)64 << 20);
+    sx_attention_text(p->kind, p->sequence, p->sequence, p->width, &text);
+    sx_test_request request = {.text = (const char *)text.ptr,
+                               .target = p->target,
+                               .batch = p->batch,
+                               .disabled = disabled};
+    sxr_program *program = NULL;
+    sx_code code = sx_test_compile(cx, &request, &module);
+    code = code == SX_OK ? open_module(cx, sx_buf_span(&module), threads, &program) : code;
+    if (code != SX_OK) {
+        sxr_close(program);
+        program = NULL;
+    }
+    sx_buf_fini(&text);
+    sx_buf_fini(&module);
+    return program;
+}
+
+static bool start_peer(sx_bench_peer *peer, const problem *p, uint32_t threads)
+{
+    char number[5][32];
+    int64_t value[] = {HEADS * p->batch, p->sequence, p->width, p->kind == SX_ATTENTION_CAUSAL,
+                       threads};
+    char script[] = SX_SOURCE_DIR "/tests/bench/peer_attention.py";
+    char python[] = "python3";
+    char *argument[8] = {python, script};
+    for (uint32_t i = 0; i < SX_COUNT(value); i++) {
+        (void)snprintf(number[i], sizeof(number[i]), "%lld", (long long)value[i]);
+        argument[2 + i] = number[i];
+    }
+    return sx_bench_peer_start(peer, argument);
+}
+
+static void put_rows(const sx_bench_options *options, const problem *p, double *sample[3],
+                     const char *peer)
+{
+    double ours = sx_bench_median(sample[0], options->rounds) / 1e3;
+    double steps = sx_bench_median(sample[1], options->rounds) / 1e3;
+    double theirs = sx_bench_median(sample[2], options->rounds) / 1e3;
+    sx_bench_put(options, &(sx_bench_row){"attention", p->name, "run", ours, "us",
+                                          "ours without the rule", steps});
+    if (peer != NULL) {
+        sx_bench_put(options,
+                     &(sx_bench_row){"attention", p->name, "run", ours, "us", peer, theirs});
+    }
+}
+
+static int measure(const sx_bench_options *options, const problem *p)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, (size_t)4 << 30);
+    sxr_program *one = open_program(&cx, p, "", options->threads);
+    sxr_program *steps = open_program(&cx, p, "online", options->threads);
+    if (one == NULL || steps == NULL) {
+        (void)fprintf(stderr, "symplex-bench: %s\n", cx.error.text);
+        return sx_code_exit(cx.error.code);
+    }
+    sx_bench_peer other = {0};
+    bool has_peer = start_peer(&other, p, sxr_threads(one));
+    double *sample[3];
+    for (uint32_t k = 0; k < SX_COUNT(sample); k++) {
+        sample[k] = calloc(options->rounds, sizeof(double));
+        SX_ASSERT(sample[k] != NULL);
+    }
+    for (uint32_t round = 0; round < options->rounds; round++) {
+        sample[0][round] = run_ns(&cx, one);
+        sample[1][round] = run_ns(&cx, steps);
+        sample[2][round] = 1e18;
+        for (uint32_t i = 0; has_peer && i < RUNS_PER_ROUND; i++) {
+            double ns = sx_bench_peer_run_ns(&other);
+            sample[2][round] = ns < sample[2][round] ? ns : sample[2][round];
+        }
+    }
+    put_rows(options, p, sample, has_peer ? other.name : NULL);
+    for (uint32_t k = 0; k < SX_COUNT(sample); k++) {
+        free(sample[k]);
+    }
+    sx_bench_peer_stop(&other);
+    sxr_close(one);
+    sxr_close(steps);
+    sx_ctx_fini(&cx);
+    return 0;
+}
+
+int sx_bench_attention(const sx_bench_options *options)
+{
+    static const problem problems[] = {
+        {"scaled-1024", SX_ATTENTION_SCALED, 4, 1024, 64, "x86-64-v4", 4},
+        {"causal-1024", SX_ATTENTION_CAUSAL, 4, 1024, 64, "x86-64-v4", 4},
+        {"masked-1024", SX_ATTENTION_MASKED, 4, 1024, 64, "x86-64-v4", 4},
+        {"scaled-1024-avx2", SX_ATTENTION_SCALED, 4, 1024, 64, "x86-64-v3", 3},
+        {"scaled-128", SX_ATTENTION_SCALED, 16, 128, 64, "x86-64-v4", 4},
+    };
+    for (uint32_t i = 0; i < SX_COUNT(problems); i++) {
+        if (!sx_bench_wants(options, problems[i].name) || problems[i].isa > sxr_cpu_isa()) {
+            continue;
+        }
+        int status = measure(options, &problems[i]);
+        if (status != 0) {
+            return status;
+        }
+    }
+    return 0;
+}

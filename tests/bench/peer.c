@@ -1,0 +1,44 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/bench/peer.h"
+
+bool sx_bench_peer_start(sx_bench_peer *p, char *const *argument)
+{
+    int in[2], out[2];
+    if (pipe(in) != 0 || pipe(out) != 0) {
+        return false;
+    }
+    p->process = fork();
+    if (p->process == 0) {
+        (void)dup2(in[0], STDIN_FILENO);
+        (void)dup2(out[1], STDOUT_FILENO);
+        (void)close(in[0]), (void)close(in[1]), (void)close(out[0]), (void)close(out[1]);
+        (void)execvp(argument[0], argument);
+        _exit(127);
+    }
+    (void)close(in[0]), (void)close(out[1]);
+    p->to = fdopen(in[1], "w");
+    p->from = fdopen(out[0], "r");
+    bool named = p->process > 0 && fgets(p->name, sizeof(p->name), p->from) != NULL;
+    p->name[strcspn(p->name, "\n")] = '\0';
+    return named && strcmp(p->name, "none") != 0;
+}
+
+double sx_bench_peer_run_ns(sx_bench_peer *p)
+{
+    char line[64];
+    (void)fputs("run\n", p->to);
+    (void)fflush(p->to);
+    return fgets(line, sizeof(line), p->from) != NULL ? strtod(line, NULL) : -1;
+}
+
+void sx_bench_peer_stop(sx_bench_peer *p)
+{
+    (void)fclose(p->to);
+    (void)fclose(p->from);
+    (void)waitpid(p->process, NULL, 0);
+}
