@@ -171,6 +171,7 @@ static sx_code split_dims(sx_rewrite *rw, bool left)
 {
     uint32_t x = rw->var[left ? 0 : 1];
     uint32_t partner = rw->var[left ? 1 : 0];
+    sx_op op = sx_tensors_op(sx_rewrite_tensors(rw), rw->node[0]); /* or online_dot */
     sx_attr attr = sx_rewrite_attr(rw, 0);
     sx_type source = *sx_rewrite_type(rw, x);
     sx_type merged = *sx_rewrite_type(rw, rw->node[1]);
@@ -202,7 +203,7 @@ static sx_code split_dims(sx_rewrite *rw, bool left)
     SX_TRY(sx_rewrite_reshape(rw, partner, &split, &reshaped));
     uint32_t child[2] = {left ? x : reshaped, left ? reshaped : x};
     uint32_t node;
-    SX_TRY(sx_rewrite_add(rw, SX_OP_DOT_GENERAL, &attr, child, 2, &node));
+    SX_TRY(sx_rewrite_add(rw, op, &attr, child, 2, &node));
     sx_type type = *sx_rewrite_type(rw, rw->node[0]);
     SX_TRY(sx_rewrite_reshape(rw, node, &type, &node));
     return sx_rewrite_emit(rw, node);

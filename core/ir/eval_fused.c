@@ -118,9 +118,12 @@ static sx_code plan_online(sx_ctx *cx, frame *f, int64_t inner_length)
     sx_body_vary(body, f->rank, vary);
     s->outer = vary[s->x] & ~body->axes;
     plan_steps(body, s->x, false, &s->to_x);
-    f->row_cost += s->to_x.count + 1;
-    int64_t cost;
-    if (!sx_mul_i64((int64_t)f->row_cost, 1 + inner_length, &cost) ||
+    int64_t cost = 0;
+    for (uint32_t k = 0; k < f->combine_count; k++) {
+        bool is_dot = body->instr[f->combine[k]].kind == SX_BODY_DOT;
+        cost = is_dot ? 1 + f->before[k].count : cost;
+    }
+    if (!sx_mul_i64(cost, inner_length, &cost) || !sx_add_i64(cost, s->to_x.count + 2, &cost) ||
         cost > ROW_LENGTH_MAX / f->row_length) {
         return SX_FAIL(cx, SX_LIMIT, "fused: a row has more than %lld operations",
                        (long long)ROW_LENGTH_MAX);

@@ -15,6 +15,7 @@ typedef enum {
     SX_ATTENTION_LOW,   /* the same with the lowest finite number */
     SX_ATTENTION_HEADS, /* q, k, v [b, s, h, d], transposed before and after */
     SX_ATTENTION_GROUPED, /* four query heads, two of keys and values: two heads of queries are rows of one */
+    SX_ATTENTION_REPEATED, /* four heads of queries, two of keys and values, repeated before they are used */
     SX_ATTENTION_COMPOSITE, /* the operation `softmax` in the middle */
     SX_ATTENTION_COUNT
 } sx_attention_kind;
@@ -22,7 +23,8 @@ typedef enum {
 static inline const char *sx_attention_name(sx_attention_kind kind)
 {
     static const char *const name[SX_ATTENTION_COUNT] = {
-        "plain", "scaled", "masked", "causal", "prefix", "low", "heads", "grouped", "composite"};
+        "plain", "scaled", "masked",  "causal",   "prefix",
+        "low",   "heads",  "grouped", "repeated", "composite"};
     return name[kind];
 }
 
@@ -47,8 +49,9 @@ static inline void sx_attention_text(sx_attention_kind kind, int64_t s, int64_t 
     char dims[96], rows[96];
     long long S = (long long)s, T = (long long)t, D = (long long)d;
     long long R = kind == SX_ATTENTION_GROUPED ? 2 * S : S; /* rows of a head of keys */
-    (void)snprintf(dims, sizeof(dims), "batch, 2, %lld, %lld", R, T);
-    (void)snprintf(rows, sizeof(rows), "batch, 2, %lld", R);
+    int heads = kind == SX_ATTENTION_REPEATED ? 4 : 2;
+    (void)snprintf(dims, sizeof(dims), "batch, %d, %lld, %lld", heads, R, T);
+    (void)snprintf(rows, sizeof(rows), "batch, %d, %lld", heads, R);
     sx_buf_print(text, "sx 1\ngraph \"%s\" (batch in [1, 64]) {\n", sx_attention_name(kind));
     if (kind == SX_ATTENTION_HEADS) {
         sx_buf_print(
@@ -67,6 +70,20 @@ static inline void sx_attention_text(sx_attention_kind kind, int64_t s, int64_t 
                      "    %%k = parameter {name = \"k\", weight = 0} : f32[batch, 2, %lld, %lld]\n"
                      "    %%v = parameter {name = \"v\", weight = 0} : f32[batch, 2, %lld, %lld]\n",
                      S, D, 2 * S, D, T, D, T, D);
+    } else if (kind == SX_ATTENTION_REPEATED) {
+        sx_buf_print(text,
+                     "    %%q = parameter {name = \"q\", weight = 0} : f32[batch, 4, %lld, %lld]\n",
+                     S, D);
+        for (uint32_t i = 0; i < 2; i++) {
+            char n = "kv"[i];
+            sx_buf_print(
+                text,
+                "    %%%c0 = parameter {name = \"%c\", weight = 0} : f32[batch, 2, %lld, %lld]\n"
+                "    %%%c1 = broadcast_in_dim(%%%c0) {dims = [0, 1, 3, 4]} : "
+                "f32[batch, 2, 2, %lld, %lld]\n"
+                "    %%%c = reshape(%%%c1) : f32[batch, 4, %lld, %lld]\n",
+                n, n, T, D, n, n, T, D, n, n, T, D);
+        }
     } else {
         sx_buf_print(text,
                      "    %%q = parameter {name = \"q\", weight = 0} : f32[batch, 2, %lld, %lld]\n"
@@ -108,8 +125,8 @@ static inline void sx_attention_text(sx_attention_kind kind, int64_t s, int64_t 
     }
     sx_buf_print(text,
                  "    %%o = dot_general(%%p, %%v) {lhs_batch = [0, 1], rhs_batch = [0, 1], "
-                 "lhs_contract = [3], rhs_contract = [2]} : f32[batch, 2, %lld, %lld]\n",
-                 R, D);
+                 "lhs_contract = [3], rhs_contract = [2]} : f32[batch, %d, %lld, %lld]\n",
+                 heads, R, D);
     if (kind == SX_ATTENTION_HEADS) {
         sx_buf_print(text,
                      "    %%z = transpose(%%o) {perm = [0, 2, 1, 3]} : f32[batch, %lld, 2, %lld]\n",
