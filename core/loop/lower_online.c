@@ -517,11 +517,11 @@ static void give_reductions(sx_lower *l, const online *o, const sx_affine *line,
             uint32_t factor = op3(l, SX_LOP_MUL, one, sx_loop_set(&l->b, (float)y->imm), none);
             l->reg[i] = op3(l, SX_LOP_MUL, total, factor, none);
         } else {
+            bool across = line != NULL && o->column != SX_NO_DIM && l->vector_dim == o->column;
             uint32_t value =
-                line == NULL || o->column == SX_NO_DIM
-                    ? sx_loop_op(&l->b, get, none, &value_at, none, none, none, lanes, 0)
-                    : sx_loop_op(&l->b, SX_LOP_LOADS, none, &value_at, none, none, none, l->valid,
-                                 4 * o->width);
+                !across ? sx_loop_op(&l->b, get, none, &value_at, none, none, none, lanes, 0)
+                        : sx_loop_op(&l->b, SX_LOP_LOADS, none, &value_at, none, none, none,
+                                     l->valid, 4 * o->width);
             l->reg[i] = op3(l, SX_LOP_MUL, value, one, none);
         }
         l->have[i] = true;
@@ -536,21 +536,40 @@ static void leave(sx_lower *l, const online *o, const sx_affine *line, uint32_t 
     memset(l->have, 0, sizeof(l->have));
 }
 
-/* One column: the rows are contiguous in the result. */
+/* Rows that are contiguous in the result, column by column. */
 static void leave_in_lanes(sx_lower *l, const online *o)
 {
+    bool opened =
+        o->column != SX_NO_DIM && sx_lower_open(l, o->column, l->view.extent[o->column], 1);
     for (uint32_t v = 0; v < o->vectors; v++) {
         to_vector(l, o, v);
         leave(l, o, NULL, v);
         from_vector(l, o, v);
     }
+    sx_lower_close(l, o->column, opened);
+}
+
+/* Neither rows nor columns are contiguous in the result: number by number. */
+static void leave_alone(sx_lower *l, const online *o, const sx_affine *line)
+{
+    bool opened =
+        o->column != SX_NO_DIM && sx_lower_open(l, o->column, l->view.extent[o->column], 1);
+    l->vector_dim = SX_NO_DIM;
+    l->valid = 1;
+    leave(l, o, line, 0);
+    l->vector_dim = o->row;
+    sx_lower_close(l, o->column, opened);
 }
 
 static void leave_row(sx_lower *l, const online *o, const sx_affine *line)
 {
     uint32_t d = o->column;
-    int64_t extent = d == SX_NO_DIM ? 1 : l->view.extent[d];
-    int64_t whole = d == SX_NO_DIM ? 0 : extent / l->lanes;
+    if (d == SX_NO_DIM || l->view.out_stride[d] != 1) {
+        leave_alone(l, o, line);
+        return;
+    }
+    int64_t extent = l->view.extent[d];
+    int64_t whole = extent / l->lanes;
     l->vector_dim = d;
     if (whole > 0) {
         bool opened = sx_lower_open(l, d, whole, l->lanes);
@@ -600,7 +619,8 @@ static void emit_point(sx_lower *l, int64_t length)
         shift(l, o->keys, -blocks * o->block);
     }
     bool contiguous = o->row == SX_NO_DIM || l->view.out_stride[o->row] == 1;
-    if (o->column == SX_NO_DIM && contiguous) {
+    bool columns = o->column != SX_NO_DIM && l->view.out_stride[o->column] == 1;
+    if (contiguous && !columns) {
         leave_in_lanes(l, o);
     } else {
         leave_rows(l, o);

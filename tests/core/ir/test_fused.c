@@ -213,16 +213,16 @@ static sx_span packed(const sx_tensor *tensor, sx_buf *buf)
 START_TEST(single_elements)
 {
     sx_rng rng = {sx_test_seed()};
-    static const sx_op ops[] = {SX_OP_DOT_GENERAL, SX_OP_SOFTMAX, SX_OP_LAYER_NORM,
-                                SX_OP_REDUCE,      SX_OP_ADD,     SX_OP_CONVERT};
-    for (uint32_t k = 0; k < 120; k++) {
+    static const sx_op ops[] = {SX_OP_DOT_GENERAL, SX_OP_SOFTMAX, SX_OP_LAYER_NORM, SX_OP_REDUCE,
+                                SX_OP_ADD,         SX_OP_CONVERT, SX_OP_ONLINE_DOT};
+    for (uint32_t k = 0; k < 140; k++) {
         sx_test_op t;
         sx_attr fused;
         sx_tensor x[4];
         sx_buf buf[4];
         sx_span raw[4];
         sx_eval_mode mode = k % 2 == 0 ? SX_EVAL_F64 : SX_EVAL_TYPED;
-        sx_test_op_make(&cx, &rng, ops[k % 6], &t);
+        sx_test_op_make(&cx, &rng, ops[k % 7], &t);
         if (sx_fused_lift(&cx, t.op, &t.attr, t.input, t.input_count, &t.result, &fused) != SX_OK) {
             sx_ctx_reset_error(&cx); // an outer product of rank 8
             continue;

@@ -246,6 +246,69 @@ START_TEST(test_machine_code)
 }
 END_TEST
 
+static void mutate(sx_rng *rng, node *n, sx_body *body)
+{
+    uint32_t i = (uint32_t)sx_rng_below(rng, body->instr_count);
+    uint32_t a = (uint32_t)sx_rng_below(rng, body->arg_count);
+    uint32_t d = (uint32_t)sx_rng_below(rng, n->fused.type.rank);
+    sx_instr *in = &body->instr[i];
+    switch (sx_rng_below(rng, 8)) {
+    case 0: in->x = (uint32_t)sx_rng_below(rng, body->instr_count); break;
+    case 1: in->y = (uint32_t)sx_rng_below(rng, body->instr_count); break;
+    case 2: in->kind = (sx_body_kind)sx_rng_below(rng, SX_BODY_ONLINE + 1); break;
+    case 3: body->axes ^= 1u << d; break;
+    case 4: body->inner ^= 1u << d; break;
+    case 5: body->access[a].stride[d] = sx_dim_of((int64_t)sx_rng_below(rng, 3)); break;
+    case 6: in->reducer = (sx_reducer)sx_rng_below(rng, SX_REDUCER_COUNT); break;
+    default:
+        in->op = sx_rng_below(rng, 2) == 0 ? SX_OP_ADD : SX_OP_MAXIMUM;
+        in->imm = (double)sx_rng_below(rng, 3);
+        break;
+    }
+}
+
+/* Bodies changed at random: refused, or lowered to what they mean. */
+START_TEST(test_random_bodies)
+{
+    sx_rng rng = {sx_test_seed()};
+    uint32_t accepted = 0, lowered = 0;
+    for (uint32_t round = 0; round < 3000; round++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        shape s = {.batch = 2, .rows = 5, .keys = 27, .inner = 4, .columns = 3, .form = 1};
+        s.scores = round % 3 != 0;
+        s.mask = round % 2 == 0;
+        node n = online_node(&cx, &s);
+        sx_body body = *n.fused.body;
+        for (uint64_t k = 1 + sx_rng_below(&rng, 2); k > 0; k--) {
+            mutate(&rng, &n, &body);
+        }
+        n.fused.body = &body;
+        sx_code code =
+            sx_infer_type(&cx, NULL, 0, SX_OP_FUSED, &n.fused, n.input, n.count, &n.result);
+        ck_assert(code == SX_OK || code == SX_INPUT || code == SX_UNIMPLEMENTED ||
+                  code == SX_LIMIT);
+        if (code == SX_OK && sx_body_kernel_kind(&body) == SX_KERNEL_ONLINE) {
+            sx_kernel *kernel;
+            fill_inputs(&cx, &n, &rng, false);
+            accepted++;
+            code = sx_lower_fused(&cx, "node", &n.fused, n.input, n.count, &plans[1], &kernel);
+            ck_assert_msg(code == SX_OK || code == SX_UNIMPLEMENTED || code == SX_LIMIT, "%s",
+                          cx.error.text);
+            if (code == SX_OK) {
+                sx_tensor exact = typed_oracle(&cx, &n);
+                compare_result(&n, run_node(&cx, &n, &plans[1], run_eval, NULL, NULL), &exact, 1e-4,
+                               "changed body");
+                lowered++;
+            }
+        }
+        sx_ctx_fini(&cx);
+    }
+    ck_assert_uint_gt(accepted, 50);
+    ck_assert_uint_gt(lowered, 30);
+}
+END_TEST
+
 /* Plans and programs that have no form say so. */
 START_TEST(test_refusals)
 {
@@ -269,6 +332,7 @@ int main(void)
     tcase_add_test(cases, test_masked_rows);
     tcase_add_test(cases, test_rows_alone);
     tcase_add_test(cases, test_machine_code);
+    tcase_add_test(cases, test_random_bodies);
     tcase_add_test(cases, test_refusals);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
