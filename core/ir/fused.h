@@ -108,7 +108,7 @@ sx_code sx_fused_absorb_view(sx_ctx *cx, const sx_attr *consumer, uint32_t a, sx
  * the producer's space. A permuted read, or one through a reshape that splits the result's dimensions or merges such as the
  * producer reads contiguously, gives the space [the consumer's dimensions, the reduced ones]; a full row result only if that keeps
  * the order of summation. A map goes into an operand of a DOT, or the second of an ONLINE, only if it is a copy. A contraction goes
- * into the scores of an ONLINE: its reduced dimensions come last and are `inner`. */
+ * into the scores of an ONLINE unless both its operands vary along the keys: its reduced dimensions come last and are `inner`. */
 sx_code sx_fused_inline(sx_ctx *cx, const sx_attr *consumer, uint32_t a, const sx_attr *producer,
                         const sx_type *through, sx_attr *fused, bool *ok);
 

@@ -514,6 +514,24 @@ static bool inline_reduction(const sx_attr *consumer, uint32_t a, const sx_attr 
 }
 
 /* ---- a contraction as the scores of an ONLINE ---- */
+/* Do both operands of the DOT vary along `axes`? Then no operand belongs to the rows alone, and no block of keys is a matrix. */
+static bool both_vary(const sx_body *body, uint32_t axes)
+{
+    uint32_t varying = 0;
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        const uint32_t operand[2] = {body->instr[i].x, body->instr[i].y};
+        for (uint32_t k = 0; k < 2 && body->instr[i].kind == SX_BODY_DOT; k++) {
+            const sx_access *access = &body->access[body->instr[operand[k]].x];
+            bool varies = false;
+            for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
+                varies = varies || ((axes >> d & 1) != 0 && access->stride[d].scale != 0);
+            }
+            varying += varies ? 1 : 0;
+        }
+    }
+    return varying == 2;
+}
+
 /* The space of the consumer, then the producer's reduced dimensions, which become `inner`. */
 static bool inline_scores(const sx_attr *consumer, uint32_t a, const sx_attr *producer,
                           const sx_type *through, sx_body *to, sx_type *space)
@@ -562,7 +580,7 @@ static bool inline_scores(const sx_attr *consumer, uint32_t a, const sx_attr *pr
     }
     sx_body_trim(to, result);
     *space = t.space;
-    return true;
+    return !both_vary(to, t.axes & ~t.inner);
 }
 
 sx_code sx_fused_inline(sx_ctx *cx, const sx_attr *consumer, uint32_t a, const sx_attr *producer,

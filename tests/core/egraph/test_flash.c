@@ -207,6 +207,28 @@ START_TEST(test_weights_wanted)
 }
 END_TEST
 
+/* Keys that both operands of the scores have: no contraction goes inside, whatever the order of the dimensions. */
+START_TEST(test_keys_in_both)
+{
+    const sx_graph *in = parse("sx 1\ngraph \"both\" {\n"
+                               "%q = parameter {name = \"q\", weight = 0} : f32[90, 70, 16]\n"
+                               "%k = parameter {name = \"k\", weight = 0} : f32[90, 16]\n"
+                               "%v = parameter {name = \"v\", weight = 0} : f32[90, 24]\n"
+                               "%s = dot_general(%q, %k) {lhs_batch = [0], rhs_batch = [0], "
+                               "lhs_contract = [2], rhs_contract = [1]} : f32[90, 70]\n"
+                               "%p = softmax(%s) {axis = 0} : f32[90, 70]\n"
+                               "%y = dot_general(%p, %v) {lhs_contract = [0], rhs_contract = [0]} "
+                               ": f32[70, 24]\n"
+                               "return %y as \"y\"\n}\n");
+    const sx_graph *out = optimize(in, targets[0], NULL);
+    uint32_t kernels, online;
+    count_kernels(out, &kernels, &online);
+    ck_assert_uint_eq(online, 0);
+    ck_assert_uint_eq(kernels, 2);
+    ck_assert_double_lt(differ(in, out), 1e-12);
+}
+END_TEST
+
 /* log sum exp of the logits, as a loss over a large vocabulary has it: the logits are never stored. */
 START_TEST(test_log_sum_exp)
 {
@@ -243,6 +265,7 @@ int main(void)
     tcase_add_test(cases, test_composite);
     tcase_add_test(cases, test_every_step_is_needed);
     tcase_add_test(cases, test_weights_wanted);
+    tcase_add_test(cases, test_keys_in_both);
     tcase_add_test(cases, test_log_sum_exp);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
