@@ -47,7 +47,8 @@ static void check_fusion(const sx_module *module, uint32_t contractions, uint32_
     ck_assert_uint_eq(run[SX_MODULE_ONLINE], online);
     ck_assert_uint_eq(run[SX_MODULE_MAP], 0);
     ck_assert_uint_eq(run[SX_MODULE_COPY], pads);
-    ck_assert_uint_eq(once[SX_MODULE_CONTRACTION] + once[SX_MODULE_ROW] + once[SX_MODULE_COPY], 0);
+    /* weights side by side are copied once */
+    ck_assert_uint_eq(once[SX_MODULE_CONTRACTION] + once[SX_MODULE_ROW], 0);
 }
 
 /* The module says of every kernel how it was compared. */
@@ -104,7 +105,7 @@ END_TEST
 
 START_TEST(test_encoder)
 {
-    check_model("encoder", targets[_i % 2], batches[_i / 2], 6, 3, 1,
+    check_model("encoder", targets[_i % 2], batches[_i / 2], 4, 3, 1,
                 0); /* attention is one kernel */
 }
 END_TEST
