@@ -70,6 +70,11 @@ sx_code sxc_number(const sxc_cli *cli, sxc_option option, int64_t low, int64_t h
 sx_code sxc_parse_i64(sx_ctx *cx, const char *what, sx_span text, int64_t low, int64_t high,
                       int64_t *value);
 
+/* cmd_service.c: the daemon of --socket; a whole key, or the one stored key that begins with these digits. */
+#define SXC_ANSWER_MS 30000 /* calls that the daemon answers from its tables */
+sx_code sxc_reach(sxc_cli *cli, sxc_connection **connection);
+sx_code sxc_read_key(sxc_cli *cli, sxc_connection *connection, const char *given, sx_key *key);
+
 /* Prints the bytes on stdout, with a newline behind if they end in none. */
 sx_code sxc_put(sxc_cli *cli, sx_buf *text);
 

@@ -9,7 +9,6 @@
 
 #define REACH_MS \
     1000 /* to a daemon that was asked for: longer than the decision between daemon and process */
-#define ANSWER_MS 30000   /* calls that the daemon answers from its tables */
 #define VERIFY_MS 3600000 /* reading the whole store */
 #define COMPLETE_MAX \
     10000 /* entries looked at for a key given by its beginning: the most that cache.list gives */
@@ -19,7 +18,7 @@
 
 /* ---- calls ---- */
 
-static sx_code reach(sxc_cli *cli, sxc_connection **connection)
+sx_code sxc_reach(sxc_cli *cli, sxc_connection **connection)
 {
     char path[SXC_PATH_MAX];
     const char *given = sxc_value(cli, SXC_SOCKET);
@@ -59,7 +58,7 @@ static sx_code ask_once(sxc_cli *cli, sx_method method, const void *args, int ti
                         printer print)
 {
     sxc_connection *connection;
-    SX_TRY(reach(cli, &connection));
+    SX_TRY(sxc_reach(cli, &connection));
     sx_code code = ask(cli, connection, method, args, timeout_ms, print);
     sxc_disconnect(connection);
     return code;
@@ -117,7 +116,7 @@ sx_code sxc_cmd_cache_ls(sxc_cli *cli)
     SX_TRY(sxc_number(cli, SXC_LIMIT, 1, LIST_MAX, 1000, &limit));
     sx_cache_list_args args = {0};
     SX_PUT(&args, cache_list_args, limit, limit);
-    return ask_once(cli, SX_METHOD_CACHE_LIST, &args, ANSWER_MS, print_list);
+    return ask_once(cli, SX_METHOD_CACHE_LIST, &args, SXC_ANSWER_MS, print_list);
 }
 
 /* The one key that begins with these digits, among the entries that cache.list gives. */
@@ -126,7 +125,7 @@ static sx_code complete(sxc_cli *cli, sxc_connection *connection, const char *di
     const void *reply;
     sx_cache_list_args args = {0};
     SX_PUT(&args, cache_list_args, limit, COMPLETE_MAX);
-    SX_TRY(sxc_call(cli->cx, connection, SX_METHOD_CACHE_LIST, &args, ANSWER_MS, &reply));
+    SX_TRY(sxc_call(cli->cx, connection, SX_METHOD_CACHE_LIST, &args, SXC_ANSWER_MS, &reply));
     const sx_cache_list_result *list = reply;
     uint32_t found = 0;
     for (uint32_t i = 0; i < list->entries.count; i++) {
@@ -149,7 +148,7 @@ static sx_code complete(sxc_cli *cli, sxc_connection *connection, const char *di
 }
 
 /* 64 hex digits, or the beginning of a key that is there. */
-static sx_code read_key(sxc_cli *cli, sxc_connection *connection, const char *given, sx_key *key)
+sx_code sxc_read_key(sxc_cli *cli, sxc_connection *connection, const char *given, sx_key *key)
 {
     size_t length = strlen(given);
     char digits[SX_KEY_TEXT_SIZE];
@@ -208,11 +207,12 @@ sx_code sxc_cmd_cache_show(sxc_cli *cli)
 {
     sxc_connection *connection;
     sx_get_args args;
-    SX_TRY(reach(cli, &connection));
-    sx_code code = read_key(cli, connection, cli->argument[0], &args.key);
+    SX_TRY(sxc_reach(cli, &connection));
+    sx_code code = sxc_read_key(cli, connection, cli->argument[0], &args.key);
     args.has = 0;
-    code = code == SX_OK ? ask(cli, connection, SX_METHOD_CACHE_SHOW, &args, ANSWER_MS, print_entry)
-                         : code;
+    code = code == SX_OK
+               ? ask(cli, connection, SX_METHOD_CACHE_SHOW, &args, SXC_ANSWER_MS, print_entry)
+               : code;
     sxc_disconnect(connection);
     return code;
 }
@@ -233,7 +233,7 @@ sx_code sxc_cmd_cache_verify(sxc_cli *cli)
     sxc_connection *connection;
     sx_empty args = {0};
     const void *reply;
-    SX_TRY(reach(cli, &connection));
+    SX_TRY(sxc_reach(cli, &connection));
     sx_code code = sxc_call(cli->cx, connection, SX_METHOD_CACHE_VERIFY, &args, VERIFY_MS, &reply);
     sx_buf out;
     sx_buf_init(&out, 65536);
@@ -270,16 +270,16 @@ sx_code sxc_cmd_cache_evict(sxc_cli *cli)
     if ((cli->argument_count == 1) == sxc_given(cli, SXC_ALL)) {
         return SX_FAIL(cli->cx, SX_USAGE, "cache evict: either a KEY or --all");
     }
-    SX_TRY(reach(cli, &connection));
+    SX_TRY(sxc_reach(cli, &connection));
     sx_code code = SX_OK;
     if (cli->argument_count == 1) {
-        code = read_key(cli, connection, cli->argument[0], &args.key);
+        code = sxc_read_key(cli, connection, cli->argument[0], &args.key);
         args.has |= SX_BIT(cache_evict_args, key);
     } else {
         SX_PUT(&args, cache_evict_args, all, true);
     }
     code = code == SX_OK
-               ? ask(cli, connection, SX_METHOD_CACHE_EVICT, &args, ANSWER_MS, print_evicted)
+               ? ask(cli, connection, SX_METHOD_CACHE_EVICT, &args, SXC_ANSWER_MS, print_evicted)
                : code;
     sxc_disconnect(connection);
     return code;
@@ -314,7 +314,7 @@ static sx_code print_jobs(sxc_cli *cli, const void *reply, sx_buf *out)
 sx_code sxc_cmd_jobs(sxc_cli *cli)
 {
     sx_empty args = {0};
-    return ask_once(cli, SX_METHOD_JOBS, &args, ANSWER_MS, print_jobs);
+    return ask_once(cli, SX_METHOD_JOBS, &args, SXC_ANSWER_MS, print_jobs);
 }
 
 static void put_status_head(const sx_status_result *status, sx_buf *out)
@@ -360,7 +360,7 @@ static sx_code print_status(sxc_cli *cli, const void *reply, sx_buf *out)
 sx_code sxc_cmd_status(sxc_cli *cli)
 {
     sx_empty args = {0};
-    return ask_once(cli, SX_METHOD_STATUS, &args, ANSWER_MS, print_status);
+    return ask_once(cli, SX_METHOD_STATUS, &args, SXC_ANSWER_MS, print_status);
 }
 
 /* ---- ping, shutdown ---- */
@@ -392,5 +392,5 @@ sx_code sxc_cmd_shutdown(sxc_cli *cli)
 {
     sx_shutdown_args args = {0};
     SX_PUT(&args, shutdown_args, fast, sxc_given(cli, SXC_FAST));
-    return ask_once(cli, SX_METHOD_SHUTDOWN, &args, ANSWER_MS, print_shutdown);
+    return ask_once(cli, SX_METHOD_SHUTDOWN, &args, SXC_ANSWER_MS, print_shutdown);
 }

@@ -109,6 +109,15 @@ typedef struct {
 /* Checks a certificate (core/egraph/certificate.h).  errors  SX_INPUT malformed, or the step that does not hold */
 sx_code sx_core_prove(sx_ctx *cx, sx_span text, sx_core_proof *proof);
 
+/* An e-graph for other tools and for people (core/egraph/export.h). */
+typedef enum { SX_CORE_JSON, SX_CORE_DOT, SX_CORE_SVG } sx_core_form;
+/* The e-graph of the request's program as a snapshot, saturated here, not cut into parts. */
+sx_code sx_core_egraph(sx_ctx *cx, const sx_core_request *request, sx_buf *snapshot);
+/* A snapshot, made by any rules, with the costs of `target`.
+ *   errors   SX_CORRUPT damaged; SX_ABSENT another version of the form; SX_LIMIT too many classes for a picture */
+sx_code sx_core_egraph_print(sx_ctx *cx, sx_span snapshot, sx_span target, sx_core_form form,
+                             sx_buf *out);
+
 /* Identification of this compiler: version and digest of its sources. */
 const char *sx_core_toolchain(void);
 #endif

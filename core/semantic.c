@@ -1,6 +1,7 @@
 /* semantic.c - programs that equal stored ones: where their e-graphs are kept, meeting one, taking over its extraction and its module. */
 #include <string.h>
 
+#include "core/egraph/export.h"
 #include "core/pipeline.h"
 
 /* ---- options of level 1 ---- */
@@ -390,4 +391,48 @@ sx_code sx_semantic_reuse(sx_ctx *cx, const sx_core_request *request, const sx_g
     }
     sx_stage_end(cx, stage, *done ? "done" : "no module", module.kernel_count);
     return code;
+}
+
+/* ---- e-graphs to look at ---- */
+
+sx_code sx_core_egraph(sx_ctx *cx, const sx_core_request *request, sx_buf *snapshot)
+{
+    const sx_device *device;
+    sx_graph *graph, *canonical, *better;
+    sx_optimize_options options;
+    sx_optimize_report report;
+    sx_core_request own = *request;
+    sx_core_library library = {.egraph = snapshot};
+    own.library = &library;
+    SX_TRY(sx_device_find(cx, own.target, &device));
+    SX_TRY(sx_graph_parse(cx, own.ir, &graph));
+    SX_TRY(sx_graph_canon(cx, graph, &canonical));
+    SX_TRY(sx_semantic_options(cx, &own, &options));
+    options.whole = true;
+    SX_TRY(sx_optimize(cx, canonical, device, &options, &better, &report));
+    return snapshot->len > 0
+               ? SX_OK
+               : SX_FAIL(cx, SX_LIMIT, "e-graph of more than %zu bytes", snapshot->limit);
+}
+
+sx_code sx_core_egraph_print(sx_ctx *cx, sx_span snapshot, sx_span target, sx_core_form form,
+                             sx_buf *out)
+{
+    static sx_code (*const print[])(sx_ctx *, const sx_library_graph *, const uint64_t *,
+                                    sx_buf *) = {[SX_CORE_JSON] = sx_export_json,
+                                                 [SX_CORE_DOT] = sx_export_dot,
+                                                 [SX_CORE_SVG] = sx_export_svg};
+    const sx_device *device;
+    sx_key rules;
+    uint64_t *cost;
+    const sx_objective time = {.time = 1};
+    sx_library_graph *graph = SX_NEW(cx, sx_library_graph);
+    if (graph == NULL) {
+        return cx->error.code;
+    }
+    SX_TRY(sx_device_find(cx, target, &device));
+    SX_TRY(sx_snapshot_rules(cx, snapshot, &rules));
+    SX_TRY(sx_library_load(cx, snapshot, &rules, graph));
+    SX_TRY(sx_optimize_node_costs(cx, &graph->t, device, &time, &cost));
+    return print[form](cx, graph, cost, out);
 }

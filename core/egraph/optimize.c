@@ -626,3 +626,11 @@ sx_code sx_optimize_cost(sx_ctx *cx, const sx_graph *in, const sx_device *device
     *cost = report.objective_before;
     return SX_OK;
 }
+
+sx_code sx_optimize_node_costs(sx_ctx *cx, sx_tensors *t, const sx_device *device,
+                               const sx_objective *objective, uint64_t **cost)
+{
+    sx_optimize_options options = {.objective = *objective};
+    optimizer o = {.cx = cx, .device = device, .options = &options, .t = t};
+    return all_costs(&o, false, cost);
+}

@@ -95,6 +95,10 @@ sx_code sx_optimize_certificate(sx_ctx *cx, const sx_optimize_report *report, sx
 
 /* Which rules the options allow, [SX_RULE_COUNT].  errors  SX_INPUT unknown rule name */
 sx_code sx_optimize_rules(sx_ctx *cx, const sx_optimize_options *options, bool *enabled);
+/* What each node of an e-graph costs as a kernel of its own, in thousandths of the objective; SX_COST_NEVER for operations that have none.
+ * Result in cx's arena, [node_count]. */
+sx_code sx_optimize_node_costs(sx_ctx *cx, sx_tensors *t, const sx_device *device,
+                               const sx_objective *objective, uint64_t **cost);
 /* What a program costs as it stands, each operation its outputs need a kernel. */
 sx_code sx_optimize_cost(sx_ctx *cx, const sx_graph *in, const sx_device *device,
                          const sx_objective *objective, double *cost);

@@ -360,6 +360,17 @@ sx_code sx_snapshot_open(sx_ctx *cx, sx_span bytes, const sx_key *rules, sx_snap
     return SX_OK;
 }
 
+sx_code sx_snapshot_rules(sx_ctx *cx, sx_span bytes, sx_key *rules)
+{
+    sx_snapshot_header header;
+    if (bytes.len < sizeof(header) || memcmp(bytes.ptr, SX_SNAPSHOT_MAGIC, 8) != 0) {
+        return SX_FAIL(cx, SX_CORRUPT, "not an e-graph: %zu bytes without the magic", bytes.len);
+    }
+    memcpy(&header, bytes.ptr, sizeof(header));
+    memcpy(rules->byte, header.rules, sizeof(rules->byte));
+    return SX_OK;
+}
+
 sx_code sx_snapshot_section_of(sx_ctx *cx, const sx_snapshot *snapshot, uint32_t kind,
                                uint32_t item_size, sx_span *bytes, uint32_t *count)
 {
@@ -632,17 +643,20 @@ static bool reason_fits(const sx_eg *eg, const sx_eg_ruleset *set, const sx_eg_r
     m.left = set->rule[reason->rule].left;
     uint32_t shared = sx_multi_shared(m.left);
     uint32_t common = SX_EG_NONE;
-    while (m.next < m.node_count) { /* once, or once for each member of a bucket */
+    bool bucket = shared < m.left->name_count;
+    do { /* once, or once for each member of a bucket */
         memset(m.bound, 0xFF, sizeof(m.bound));
-        if (shared < m.left->name_count) {
+        if (bucket) {
             m.bound[shared] = common;
         }
         if (!part_fits(&m, m.left->root, m.node[m.next])) {
             return false;
         }
-        common = shared < m.left->name_count ? m.bound[shared] : SX_EG_NONE;
-    }
-    return true;
+        common = bucket ? m.bound[shared] : SX_EG_NONE;
+    } while (bucket && m.next < m.node_count);
+    uint32_t picked = m.node_count - m.next;
+    return picked == 0 ||
+           (set->rule[reason->rule].rule->build != NULL && picked <= SX_REWRITE_PICKS_MAX);
 }
 
 sx_code sx_snapshot_load_set(sx_ctx *cx, const sx_snapshot *snapshot, sx_eg *eg, sx_eg_ruleset *set)

@@ -112,6 +112,8 @@ typedef struct {
 } sx_snapshot;
 /*   errors   SX_CORRUPT says which field or section; SX_ABSENT made by other rules or another version of the form */
 sx_code sx_snapshot_open(sx_ctx *cx, sx_span bytes, const sx_key *rules, sx_snapshot *snapshot);
+/* The digest of the rules that made it. SX_CORRUPT: no snapshot. */
+sx_code sx_snapshot_rules(sx_ctx *cx, sx_span bytes, sx_key *rules);
 /* The bytes of a section, `count` records of `item_size`; SX_CORRUPT if it holds records of another size. */
 sx_code sx_snapshot_section_of(sx_ctx *cx, const sx_snapshot *snapshot, uint32_t kind,
                                uint32_t item_size, sx_span *bytes, uint32_t *count);

@@ -309,6 +309,9 @@ sx_code sx_graph_key(sx_ctx *cx, const sx_graph *graph, sx_key *key);
 sx_code sx_graph_print(sx_ctx *cx, const sx_graph *graph, sx_buf *text);
 void sx_type_print(const sx_type *type, const sx_symbol *symbols, uint32_t symbol_count,
                    sx_buf *text);
+/* " {perm = [1, 0]}", or nothing where no attribute is worth saying. */
+void sx_attr_print(const sx_attr *attr, const sx_symbol *symbols, uint32_t symbol_count,
+                   sx_buf *out);
 sx_code sx_graph_parse(sx_ctx *cx, sx_span text, sx_graph **graph);
 #define SX_TEXT_BYTES_MAX ((size_t)64 << 20)
 #define SX_TEXT_VERSION 1 /* the text starts with "sx 1" */

@@ -215,14 +215,14 @@ static void print_axes(const char *name, uint32_t set, sx_buf *out)
     }
 }
 
-static void print_body(const sx_graph *graph, const sx_attr *attr, sx_buf *out)
+static void print_body(const sx_attr *attr, const sx_symbol *symbols, uint32_t symbol_count,
+                       sx_buf *out)
 {
     const sx_body *body = attr->body;
     sx_buf_put_u8(out, '{');
     for (uint32_t a = 0; a < body->arg_count; a++) {
         sx_buf_put_text(out, a == 0 ? "args = [" : ", ");
-        print_dims(body->access[a].stride, attr->type.rank, graph->symbol, graph->symbol_count,
-                   out);
+        print_dims(body->access[a].stride, attr->type.rank, symbols, symbol_count, out);
         if (body->access[a].offset.scale != 0) {
             sx_buf_print(out, " + %lld", (long long)body->access[a].offset.scale);
         }
@@ -245,23 +245,23 @@ static void print_body(const sx_graph *graph, const sx_attr *attr, sx_buf *out)
 #define PRINT_FLOAT(field) print_double(attr->field, out)
 #define PRINT_REDUCER(field) sx_buf_put_text(out, sx_reducer_name(attr->field))
 #define PRINT_DIRECTION(field) sx_buf_put_text(out, sx_direction_name(attr->field))
-#define PRINT_TYPE(field) sx_type_print(&attr->field, graph->symbol, graph->symbol_count, out)
+#define PRINT_TYPE(field) sx_type_print(&attr->field, symbols, symbol_count, out)
 #define PRINT_BYTES(field) print_data(attr->type.dtype, attr->field, out)
 #define PRINT_NAME(field) print_quoted(attr->field, out)
-#define PRINT_BODY(field) print_body(graph, attr, out)
+#define PRINT_BODY(field) print_body(attr, symbols, symbol_count, out)
 #define EMPTY_INT(field) false
 #define EMPTY_INTS(field) (attr->field.count == 0)
 #define EMPTY_FLOAT(field) false
 #define EMPTY_REDUCER(field) false
 #define EMPTY_DIRECTION(field) false
-#define EMPTY_TYPE(field) (node->op != SX_OP_FUSED) /* written behind the colon */
+#define EMPTY_TYPE(field) ((attr->present & SX_A(body)) == 0) /* written behind the colon */
 #define EMPTY_BYTES(field) false
 #define EMPTY_NAME(field) false
 #define EMPTY_BODY(field) false
 
-static void print_attrs(const sx_graph *graph, const sx_node *node, sx_buf *out)
+void sx_attr_print(const sx_attr *attr, const sx_symbol *symbols, uint32_t symbol_count,
+                   sx_buf *out)
 {
-    const sx_attr *attr = sx_graph_attr(graph, node);
     bool first = true;
 #define SX_ATTR(field, kind, help)                                    \
     if ((attr->present & SX_A(field)) != 0 && !EMPTY_##kind(field)) { \
@@ -282,7 +282,7 @@ static void print_node(const sx_graph *graph, uint32_t index, sx_buf *out)
         sx_buf_print(out, "%s%%%u", k == 0 ? "(" : ", ", sx_graph_input(graph, node, k).i);
     }
     sx_buf_put_text(out, node->input_count > 0 ? ")" : "");
-    print_attrs(graph, node, out);
+    sx_attr_print(sx_graph_attr(graph, node), graph->symbol, graph->symbol_count, out);
     sx_buf_put_text(out, " : ");
     sx_type_print(&node->type, graph->symbol, graph->symbol_count, out);
     sx_buf_put_u8(out, '\n');

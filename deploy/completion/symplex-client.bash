@@ -2,7 +2,7 @@
 _symplex_client() {
     local current="${COMP_WORDS[COMP_CWORD]}" words=""
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="compile run explain optimize prove extract module cache jobs status ping shutdown doctor ops version help"
+        words="compile run explain optimize prove egraph extract module cache jobs status ping shutdown doctor ops version help"
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
         return
     fi
@@ -26,6 +26,7 @@ _symplex_client() {
             "explain "*) words="--help --json" ;;
             "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --point --proof --exact --approximate --disable-rule" ;;
             "prove "*) words="--help --json --from --to" ;;
+            "egraph "*) words="--help --json --socket --target --output --exact --approximate" ;;
             "extract "*) words="--help --json --fuel --seconds" ;;
             "jobs "*) words="--help --json --socket" ;;
             "status "*) words="--help --json --socket" ;;

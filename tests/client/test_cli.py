@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "daemon"))
@@ -15,6 +16,7 @@ from wire import *  # noqa: E402
 
 CLIENT = str(BINARY / "symplex-client")
 MLP = str(ROOT / "tests" / "models" / "mlp.onnx")
+ENCODER = str(ROOT / "tests" / "models" / "encoder.onnx")
 TMP = pathlib.Path(tempfile.mkdtemp(prefix="sxcli."))
 NOBODY = str(TMP / "nobody.sock")
 CPU = open("/proc/cpuinfo").read()
@@ -330,6 +332,31 @@ def test_front():
     assert "pareto" in error_of("compile", source, "--objective", "pareto", status=4)["message"]
 
 
+def test_egraph():
+    source, graph, picture, dots = TMP / "twice.sx", TMP / "g.json", TMP / "g.svg", TMP / "g.dot"
+    search = js("optimize", source, schema="optimize")["search"]
+    raw = json.loads(sx("egraph", "--json", source).stdout)
+    sx("egraph", source, "-o", graph)
+    assert raw == json.loads(graph.read_text())
+    assert len(raw["nodes"]) == search["nodes"] and len(raw["class_data"]) == search["classes"]
+    for node in raw["nodes"].values():
+        assert node["eclass"] in raw["class_data"] and all(child in raw["nodes"] for child in node["children"])
+    found = js("extract", graph, schema="extract") # what another tool would find in it is what was extracted
+    assert found["proven"] and abs(found["dag_cost"] - search["estimate_ns"]) < 0.01
+    sx("egraph", source, "-o", picture)
+    shapes = xml.etree.ElementTree.parse(picture).getroot()
+    boxes = [shape for shape in shapes if shape.tag.endswith("rect")]
+    assert len(boxes) == 1 + search["classes"] # and the background
+    sx("egraph", source, "-o", dots)
+    assert dots.read_text().count("subgraph cluster_") == search["classes"]
+    assert sx("egraph", source).stdout == dots.read_bytes()
+    sx("egraph", ENCODER, "-o", TMP / "encoder.json") # rules that pick members of classes
+    assert len(json.loads((TMP / "encoder.json").read_text())["nodes"]) > 500
+    error_of("egraph", source, "-o", TMP / "g.txt", status=2)
+    error_of("egraph", TMP / "absent.sx", status=4)
+    error_of("egraph", "abcdef", status=3)
+
+
 def test_run_refuses():
     def told(part, *arguments, status):
         error = error_of("run", TMP / "twice.sxm", *arguments, status=status)
@@ -541,6 +568,9 @@ def test_service_commands():
         assert "its module" in sx("explain", TMP / "u.sxm").stdout.decode()
         found = ask("compile", other, "--daemon-only", "-d", "n=8", "-o", TMP / "u.sxm", schema="compile")
         assert found["rules"] == "subtract-negate" and found["met"] and not found["hit"], found
+        entries = {row["kind"]: row["key"] for row in ask("cache", "ls", schema="cache_list_result")["entries"]}
+        for kind in ("module", "egraph"):
+            assert b"digraph" in sx("egraph", entries[kind], socket=daemon.path).stdout, entries
         assert ask("optimize", source, "--daemon-only", schema="optimize")["program"].startswith("sx 1\n")
         assert ask("jobs", schema="jobs_result")["jobs"] is not None
         status = ask("status", schema="status_result")
