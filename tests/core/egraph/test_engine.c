@@ -289,6 +289,23 @@ START_TEST(test_late_union_far_below)
 }
 END_TEST
 
+/* A class becomes that of a number which was not there before: its parents see another child, though none of them moved. */
+START_TEST(test_late_number)
+{
+    static const sx_rule rules[] = {{"one", SX_RULE_EXACT, "(mul ?a 1)", "?a", NULL}};
+    uint32_t x = add(OP_LEAF, 1, 0, 0, 0);
+    uint32_t y = add(OP_LEAF, 2, 0, 0, 0);
+    uint32_t product = add(OP_MUL, 0, 2, x, y);
+    sx_eg_ruleset set;
+    sx_eg_run run;
+    ck_sx_ok(&cx, sx_eg_ruleset_init(&cx, &set, &symbols, rules, 1));
+    ck_sx_ok(&cx, sx_eg_saturate(&cx, &eg, &set, &roomy, &run));
+    ck_sx_ok(&cx, sx_eg_union(&cx, &eg, y, add(OP_LEAF, 1001, 0, 0, 0), SX_EG_RULE_GIVEN));
+    ck_sx_ok(&cx, sx_eg_saturate(&cx, &eg, &set, &roomy, &run));
+    ck_assert_uint_eq(sx_eg_find(&eg, product), sx_eg_find(&eg, x));
+}
+END_TEST
+
 static bool cancel_at_once(void *self)
 {
     (void)self;
@@ -491,6 +508,7 @@ int main(void)
     tcase_add_test(cases, test_waiting_rules_lose_nothing);
     tcase_add_test(cases, test_incremental_search_misses_nothing);
     tcase_add_test(cases, test_late_union_far_below);
+    tcase_add_test(cases, test_late_number);
     tcase_add_test(cases, test_limits_bind_and_work_goes_on);
     tcase_add_test(cases, test_same_bytes_every_time);
     tcase_add_test(cases, test_pattern_forms);
