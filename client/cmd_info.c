@@ -1,4 +1,4 @@
-/* cmd_info.c - ops, version: what this program knows. */
+/* cmd_info.c - ops, rules, version: what this program knows. */
 #include <stdio.h>
 
 #include "client/cli.h"
@@ -97,6 +97,61 @@ sx_code sxc_cmd_ops(sxc_cli *cli)
         ops_json(&out);
     } else {
         code = ops_text(cli, &out);
+    }
+    code = code == SX_OK ? sxc_put(cli, &out) : code;
+    sx_buf_fini(&out);
+    return code;
+}
+
+static const char *side_text(const char *text, const char *none)
+{
+    return text != NULL ? text : none;
+}
+
+static sx_code rules_text(sxc_cli *cli, sx_buf *out)
+{
+    sxc_table table;
+    sx_core_rule rule;
+    sxc_table_init(&table, cli->cx, "RULE|CLASS|LEFT|RIGHT");
+    for (uint32_t i = 0; sx_core_rule_find(i, &rule); i++) {
+        sxc_table_put(&table, "%s", rule.name);
+        sxc_table_put(&table, "%s", rule.rule_class);
+        sxc_table_put(&table, "%s", side_text(rule.left, "a kernel"));
+        sxc_table_put(&table, "%s", side_text(rule.right, "computed"));
+    }
+    return sxc_table_print(&table, out);
+}
+
+static void rules_json(sx_buf *json)
+{
+    sx_core_rule rule;
+    sxc_json_begin(json, "rules");
+    sxc_json_open(json, "rules", '[');
+    for (uint32_t i = 0; sx_core_rule_find(i, &rule); i++) {
+        sxc_json_open(json, NULL, '{');
+        sxc_json_text(json, "name", sx_span_of(rule.name));
+        sxc_json_text(json, "class", sx_span_of(rule.rule_class));
+        if (rule.left != NULL) {
+            sxc_json_text(json, "left", sx_span_of(rule.left));
+        }
+        if (rule.right != NULL) {
+            sxc_json_text(json, "right", sx_span_of(rule.right));
+        }
+        sxc_json_close(json, '}');
+    }
+    sxc_json_close(json, ']');
+    sxc_json_end(json);
+}
+
+sx_code sxc_cmd_rules(sxc_cli *cli)
+{
+    sx_buf out;
+    sx_buf_init(&out, (size_t)4 << 20);
+    sx_code code = SX_OK;
+    if (cli->json) {
+        rules_json(&out);
+    } else {
+        code = rules_text(cli, &out);
     }
     code = code == SX_OK ? sxc_put(cli, &out) : code;
     sx_buf_fini(&out);

@@ -118,6 +118,13 @@ sx_code sx_core_egraph(sx_ctx *cx, const sx_core_request *request, sx_buf *snaps
 sx_code sx_core_egraph_print(sx_ctx *cx, sx_span snapshot, sx_span target, sx_core_form form,
                              sx_buf *out);
 
+/* Rule `index` of the table: both sides as text (core/egraph/match.h); `right` NULL: computed; `left` NULL too: a step from operations to
+ * kernels. false: there are no more. */
+typedef struct {
+    const char *name, *rule_class, *left, *right;
+} sx_core_rule;
+bool sx_core_rule_find(uint32_t index, sx_core_rule *rule);
+
 /* Identification of this compiler: version and digest of its sources. */
 const char *sx_core_toolchain(void);
 #endif

@@ -101,3 +101,16 @@ sx_code sx_core_key(sx_ctx *cx, const sx_core_request *request, sx_key *key,
     SX_TRY(sx_graph_parse(cx, request->ir, &graph));
     return sx_core_key_of_graph(cx, graph, request, key, part);
 }
+
+bool sx_core_rule_find(uint32_t index, sx_core_rule *rule)
+{
+    if (index >= SX_RULE_COUNT) {
+        return false;
+    }
+    bool in_rounds = index < SX_RULE_ROUNDS_COUNT;
+    *rule = (sx_core_rule){.name = sx_rule_name(index),
+                           .rule_class = sx_rule_class_name(sx_rule_class_of(index)),
+                           .left = in_rounds ? sx_rules[index].left : NULL,
+                           .right = in_rounds ? sx_rules[index].right : NULL};
+    return true;
+}

@@ -2,7 +2,7 @@
 _symplex_client() {
     local current="${COMP_WORDS[COMP_CWORD]}" words=""
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="compile run explain optimize prove egraph extract module cache jobs status ping shutdown doctor ops version help"
+        words="compile run explain optimize prove egraph extract module cache jobs status ping shutdown doctor ops rules version help"
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
         return
     fi
@@ -34,6 +34,7 @@ _symplex_client() {
             "shutdown "*) words="--help --json --socket --fast" ;;
             "doctor "*) words="--help --json --socket" ;;
             "ops "*) words="--help --json" ;;
+            "rules "*) words="--help --json" ;;
             "version "*) words="--help --json" ;;
             "help "*) words="--help --json" ;;
         esac

@@ -190,6 +190,13 @@ def test_no_daemon():
 def test_what_needs_no_daemon():
     ops = js("ops", schema="ops")["ops"]
     assert {"dot_general", "softmax", "reduce"} <= {o["name"] for o in ops}
+    rules = js("rules", schema="rules")["rules"]
+    by_name = {r["name"]: r for r in rules}
+    assert len(by_name) == len(rules) > 200
+    assert by_name["negate-negate"] == {"name": "negate-negate", "class": "exact", "left": "(negate (negate ?a))", "right": "?a"}
+    assert "right" not in by_name["slice-slice"] and "left" not in by_name["lift"]
+    assert {r["class"] for r in rules} == {"exact", "reassociating", "approximate"}
+    assert sx("rules").stdout.decode().count("\n") == len(rules) + 1
     text = sx("ops").stdout.decode()
     assert all(o["name"] in text for o in ops)
     version = js("version", schema="version")

@@ -33,8 +33,8 @@ START_TEST(test_rules_hold)
             rule->name, sx_rule_class_name(rule->rule_class), v.fired, v.exact, v.modular,
             v.ordered, v.worst, v.refused, (unsigned long long)seed, rule->name,
             program_invocation_name, v.failure);
-        ck_assert_msg(v.fired >= instances, "rule %s: %u instances in %u attempts", rule->name,
-                      v.fired, v.attempts);
+        ck_assert_msg(v.fired >= instances || getenv("SX_PAIRS") != NULL,
+                      "rule %s: %u instances in %u attempts", rule->name, v.fired, v.attempts);
     }
 }
 END_TEST
