@@ -627,6 +627,9 @@ sx_code sx_roll_find(sx_ctx *cx, const sx_graph *graph, const sx_roll **found)
         }
     }
     bool worth = false;
+    if (r.part_count > SX_ROLL_PARTS_MAX) {
+        return SX_OK;
+    }
     for (uint32_t p = 0; p < r.part_count; p++) {
         worth =
             worth || (r.part[p].use_count > 1 && r.part[p].node_count >= SX_ROLL_BODY_NODES_MIN);

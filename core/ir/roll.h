@@ -17,6 +17,7 @@
 #define SX_CORE_IR_ROLL_H
 #include "core/ir/ir.h"
 
+#define SX_ROLL_PARTS_MAX 256u       /* distinct ones; with more, the program is left whole */
 #define SX_ROLL_BODY_NODES_MIN 12u   /* operations of a part that is worth rolling */
 #define SX_ROLL_PARAMETER UINT32_MAX /* in sx_roll_value.use */
 
@@ -43,7 +44,7 @@ typedef struct {
     const sx_roll_value *output; /* of the whole, in its order */
 } sx_roll;
 
-/* Cuts `graph`; *roll is NULL where no part of SX_ROLL_BODY_NODES_MIN operations with a contraction repeats. Result in cx's
+/* Cuts `graph`; *roll is NULL where no part of SX_ROLL_BODY_NODES_MIN operations repeats. Result in cx's
  * arena; `graph` must outlive it and lends its table of attributes. Time and memory are linear in the program but for 64 passes over
  * the longest path.
  *   errors   SX_NOMEM; SX_LIMIT a part with more than SX_OUTPUTS_MAX outputs */

@@ -5,7 +5,8 @@
 #define NONE UINT32_MAX
 #define PERIODS_MAX 64u
 #define RUNS_MAX 1024u
-#define LOOKS_MAX 32u /* phases of one run that are compared */
+#define RUNS_KEPT_MAX 64u /* of one program; what is left over can be cut in its turn */
+#define LOOKS_MAX 32u     /* phases of one run that are compared */
 
 /* A repetition: levels first .. first + length - 1 have period `period`. */
 typedef struct {
@@ -300,7 +301,7 @@ static uint32_t choose_runs(finder *f)
 {
     uint32_t kept = 0;
     uint32_t shortest = 0;
-    for (uint32_t i = 0; i < f->run_count; i++) {
+    for (uint32_t i = 0; i < f->run_count && kept < RUNS_KEPT_MAX; i++) {
         run r = f->run[i];
         bool overlaps = false;
         for (uint32_t j = 0; j < kept; j++) {
