@@ -422,9 +422,17 @@ static sx_code saturate(optimizer *o)
     sx_eg_ruleset *set = &o->set;
     sx_eg_run run;
     sx_eg_language language = sx_tensors_language(o->t);
-    SX_TRY(sx_eg_ruleset_init(o->cx, set, &language, sx_rules, SX_RULE_ROUNDS_COUNT));
+    const sx_eg_ruleset *known = o->options->rules;
+    SX_TRY(known != NULL
+               ? sx_eg_ruleset_share(o->cx, set, &language, known)
+               : sx_eg_ruleset_init(o->cx, set, &language, sx_rules, SX_RULE_ROUNDS_COUNT));
+    SX_ASSERT(set->rule_count == SX_RULE_ROUNDS_COUNT);
     for (uint32_t r = 0; r < SX_RULE_ROUNDS_COUNT; r++) {
         set->rule[r].enabled = o->enabled[r];
+    }
+    if (o->options->limits.rounds == 0) {
+        o->report->stop = SX_STOP_ROUNDS;
+        return SX_OK;
     }
     SX_TRY(sx_eg_saturate(o->cx, &o->t->eg, set, &o->options->limits, &run));
     o->report->stop = run.stop;

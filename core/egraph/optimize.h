@@ -29,11 +29,12 @@ typedef struct sx_optimize_options {
     bool allow_approximate;   /* default false */
     const sx_span *disabled;  /* names of rules not to use */
     uint32_t disabled_count;
-    sx_eg_limits limits;   /* of the rounds */
-    uint64_t extract_fuel; /* steps of each extraction */
-    bool with_proof;       /* default true */
-    bool with_certificate; /* default false */
-    bool whole;            /* default false: equal layers are worked on once */
+    sx_eg_limits limits;        /* of the rounds */
+    uint64_t extract_fuel;      /* steps of each extraction */
+    bool with_proof;            /* default true */
+    bool with_certificate;      /* default false */
+    bool whole;                 /* default false: equal layers are worked on once */
+    const sx_eg_ruleset *rules; /* the table of rules where it has been read already, or NULL */
     sx_buf *
         snapshot; /* where the e-graph goes (library.h), empty; NULL for none. Left empty where the program is cut into
                               parts, or its snapshot would pass the buffer's limit */

@@ -7,6 +7,7 @@ typedef struct {
     sx_ctx *cx;
     const sx_device *device;
     const sx_optimize_options *options;
+    sx_eg_ruleset rules; /* read once */
     sx_optimize_report *report;
     size_t bytes_start;
     sx_key *key;
@@ -80,6 +81,7 @@ static sx_code saturate_part(divider *d, const sx_graph *program, const sx_key *
         return d->cx->error.code;
     }
     options.limits = left_limits(d);
+    options.rules = &d->rules;
     options.snapshot = NULL;
     options.extract_fuel = extract_fuel;
     SX_TRY(sx_optimize_whole(d->cx, program, d->device, &options, &better, one));
@@ -190,9 +192,12 @@ static sx_code join_seam(divider *d, division *v, uint32_t u, uint64_t extract_f
     SX_TRY(sx_roll_join(cx, v->roll, u, &outer, &inner));
     SX_TRY(sx_roll_expand(cx, inner, v->better, &stitched));
     options.limits = left_limits(d);
+    options.limits.rounds = 0; /* the rules have had their turn: kernels are fused, nothing else */
+    options.rules = &d->rules;
     options.snapshot = NULL;
     options.extract_fuel = extract_fuel;
     SX_TRY(sx_optimize_whole(cx, stitched, d->device, &options, &better, one));
+    one->stop = SX_STOP_SATURATED;
     add_report(d->report, one, false);
     *gained = one->objective_after < one->objective_before;
     if (!*gained) {
@@ -200,6 +205,7 @@ static sx_code join_seam(divider *d, division *v, uint32_t u, uint64_t extract_f
     }
     sx_optimize_part part = one->part[0];
     part.program = inner->whole;
+    part.stop = SX_STOP_SATURATED;
     part.roll = inner;
     part.piece = v->piece;
     part.stitched = stitched;
@@ -315,6 +321,10 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
                  .report = report,
                  .bytes_start = cx->arena.used_bytes};
     uint32_t last;
+    sx_tensors none = {0}; /* rules are read for no graph in particular */
+    sx_eg_language language = sx_tensors_language(&none);
+    SX_TRY(sx_eg_ruleset_init(cx, &d.rules, &language, sx_rules, SX_RULE_ROUNDS_COUNT));
+    d.rules.language.self = NULL;
     SX_TRY(divide_part(&d, in, roll, &(sx_key){{0}}, 0, options->extract_fuel, &last));
     count_uses(&d);
     sx_graph *whole = d.part[last].better;
