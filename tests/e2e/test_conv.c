@@ -106,6 +106,47 @@ START_TEST(deep)
 }
 END_TEST
 
+/* What becomes of whole programs (tests/golden/egraph): one contraction at run time, besides it only the padding of its input. */
+static const struct {
+    const char *name;
+    uint64_t pads;
+} single[] = {{"conv_norm_relu", 1}, {"fire_module", 1}, {"rep_block", 1}, {"norm_conv", 0}};
+
+START_TEST(one_kernel)
+{
+    for (uint32_t k = 0; k < 4; k++) {
+        sx_ctx cx;
+        sx_buf text;
+        char path[512];
+        sx_ctx_init(&cx, (size_t)1 << 30);
+        (void)snprintf(path, sizeof(path), "%s/tests/golden/egraph/%s.sx", SX_SOURCE_DIR,
+                       single[_i].name);
+        sx_buf_init(&text, 1 << 20);
+        sx_test_read_file(path, &text);
+        sx_buf_put_u8(&text, 0);
+        sx_test_request request = {
+            .text = (const char *)text.ptr, .target = targets[k % 2], .batch = 1 + k / 2 * 4};
+        if (sx_test_can_run(targets[k % 2])) {
+            sxr_program *program = sx_test_run(&cx, &request, 2);
+            const sx_module *module = sxr_module(program);
+            uint32_t run[SX_MODULE_KERNEL_KIND_COUNT] = {0};
+            uint64_t all = 0;
+            for (uint64_t i = 0; i < module->launch_count; i++) {
+                bool once = module->launch[i].prologue != 0;
+                run[module->kernel[module->launch[i].kernel].kind] += once ? 0 : 1;
+                all += once ? 0 : 1;
+            }
+            ck_assert_uint_eq(run[SX_MODULE_CONTRACTION], 1);
+            ck_assert_uint_eq(run[SX_MODULE_COPY], single[_i].pads);
+            ck_assert_uint_eq(all, 1 + single[_i].pads);
+            sxr_close(program);
+        }
+        sx_buf_fini(&text);
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("e2e.conv");
@@ -113,6 +154,7 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, random_instances, 0, (int)SX_COUNT(ops));
     tcase_add_test(cases, deep);
+    tcase_add_loop_test(cases, one_kernel, 0, (int)SX_COUNT(single));
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }
