@@ -24,8 +24,15 @@ static sx_code relax(xt *x, const xt_part *part, uint64_t limit, uint32_t depth,
     if (out->kills == NULL || out->reduced == NULL) {
         return x->cx->error.code;
     }
-    return sx_xt_relax(x, part, limit - part->paid, depth == 0 ? ROUNDS_TOP : ROUNDS_BELOW,
-                       out->kills, out->reduced, &out->bound, &out->kill_count);
+    uint64_t left = limit - part->paid;
+    uint64_t cuts = 0;
+    SX_TRY(sx_xt_relax(x, part, left, depth == 0 ? ROUNDS_TOP : ROUNDS_BELOW, out->kills,
+                       out->reduced, &out->bound, &out->kill_count));
+    if (depth == 0 && out->bound <= left) { /* deeper down they cost more than they save */
+        SX_TRY(sx_xt_cuts(x, part, left, out->kills, &cuts, &out->kill_count));
+    }
+    out->bound = cuts > out->bound ? cuts : out->bound;
+    return SX_OK;
 }
 
 static void invert(uint8_t *flags, uint32_t count)

@@ -321,21 +321,12 @@ static sx_code search_init(search *s)
     s->paid = XT_TAKE_ZEROED(x, uint8_t, classes);
     s->turned = XT_TAKE(x, uint32_t, classes);
     s->before = XT_TAKE(x, uint32_t, classes);
-    s->view = (sx_xt){.class_count = p->class_count,
-                      .node_count = p->node_count,
-                      .edge_count = sx_xt_edges(p),
-                      .node_first = p->node_first,
-                      .edge_first = p->edge_first,
-                      .child = p->child};
-    s->view.cost = XT_TAKE(x, double, (size_t)p->node_count + 1);
+    SX_TRY(sx_xt_view_of(x, p, &s->view));
     if (s->readers == NULL || s->position == NULL || s->seen == NULL || s->stack == NULL ||
-        s->paid == NULL || s->turned == NULL || s->before == NULL || s->view.cost == NULL) {
+        s->paid == NULL || s->turned == NULL || s->before == NULL) {
         return x->cx->error.code;
     }
-    for (uint32_t n = 0; n < p->node_count; n++) {
-        s->view.cost[n] = p->cost[n] >= XT_TOP ? (double)INFINITY : (double)p->cost[n];
-    }
-    SX_TRY(sx_xt_searcher_init(x->cx, &s->searcher, &s->view, &s->tree));
+    SX_TRY(sx_xt_searcher_init(x->cx, x, &s->searcher, &s->view, &s->tree));
     s->owner = s->searcher.owner;
     s->reader_first = s->searcher.reader_first;
     s->reader = s->searcher.reader;

@@ -9,15 +9,16 @@
  *                                        over the best cost, classes every program holds, single readers, independent parts
  *   3. greedy sets, descent  greedy.c, descend.c
  *   4. Lagrangian bound      relax.c     with transitive "needs" as constraints; nodes whose reduced cost is too high go
- *   5. branch and reduce     branch.c    on classes every program holds; ends with a proof, or when the fuel is used up
+ *   5. landmark cuts         cuts.c      a bound where the relaxation is weak
+ *   6. branch and reduce     branch.c    on classes every program holds; ends with a proof, or when the fuel is used up
  *
  * Arithmetic: costs are doubles >= 0. Tree costs are sums of doubles in one fixed order. DAG costs are whole multiples of a power of
  * two, the unit: the program of the tree optimum costs between 2^49 and 2^50 units, each node is rounded to the nearest unit, so
  * sums are exact and do not depend on order. Costs that are multiples of the unit (all whole numbers up to 2^50, say) are exact.
  * `dag_cost` adds the doubles of the picked nodes again, children first. Same problem, same fuel: same answer on every machine.
  *
- * Papers: Knuth 1977 (tree costs); Held, Karp 1971 (subgradient bounds); Lin, Zou 2004 (loop formulas: unfounded sets);
- * Sun et al. 2024, arXiv 2408.17042 (simplification).
+ * Papers: Knuth 1977 (tree costs); Held, Karp 1971 (subgradient bounds); Helmert, Domshlak 2009 (landmark cuts: a program is a
+ * plan without deletes); Sun et al. 2024, arXiv 2408.17042 (simplification).
  */
 #ifndef SX_CORE_EXTRACT_EXTRACT_H
 #define SX_CORE_EXTRACT_EXTRACT_H

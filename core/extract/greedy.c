@@ -3,7 +3,6 @@
  * Greedy sets: every class knows the set of classes its best program so far holds; a node is priced by the union of its children's
  * sets. What a class knows depends on the order of visits, and a stale set can hide a cycle: so several orders, and each result
  * is walked before it counts. */
-#include <math.h>
 #include <string.h>
 
 #include "core/extract/inner.h"
@@ -23,25 +22,6 @@ typedef struct {
     uint32_t *queue; /* ring of nodes */
     uint8_t *queued;
 } greedy;
-
-/* The problem a part is, for the tree search. */
-static sx_code view_of(xt *x, const xt_part *part, sx_xt *view)
-{
-    *view = (sx_xt){.class_count = part->class_count,
-                    .node_count = part->node_count,
-                    .edge_count = sx_xt_edges(part),
-                    .node_first = part->node_first,
-                    .edge_first = part->edge_first,
-                    .child = part->child};
-    view->cost = XT_TAKE(x, double, (size_t)part->node_count + 1);
-    if (view->cost == NULL) {
-        return x->cx->error.code;
-    }
-    for (uint32_t n = 0; n < part->node_count; n++) {
-        view->cost[n] = part->cost[n] >= XT_TOP ? (double)INFINITY : (double)part->cost[n];
-    }
-    return SX_OK;
-}
 
 static sx_code offer(xt *x, const xt_part *part, xt_program *try_, xt_program *best)
 {
@@ -184,8 +164,10 @@ sx_code sx_xt_greedy(xt *x, const xt_part *part, xt_program *best)
     sx_xt_tree tree;
     xt_program try_;
     SX_TRY(sx_xt_program_make(x, part, &try_));
-    SX_TRY(view_of(x, part, &view));
-    SX_TRY(sx_xt_tree_run(x->cx, &view, &tree));
+    SX_TRY(sx_xt_view_of(x, part, &view));
+    xt_searcher searcher;
+    SX_TRY(sx_xt_searcher_init(x->cx, x, &searcher, &view, &tree));
+    sx_xt_searcher_run(&searcher, NULL);
     memcpy(try_.choice, tree.choice, part->class_count * sizeof(uint32_t));
     SX_TRY(offer(x, part, &try_, best));
     greedy g = {.x = x, .part = part, .words = (part->class_count + 63) / 64};

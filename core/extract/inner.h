@@ -24,13 +24,10 @@ typedef struct {
     uint32_t *reader_first; /* [class_count + 1] */
     uint32_t *reader;       /* nodes that read the class, each occurrence */
     bool *settled;          /* per class */
+    uint32_t *last;         /* per node, or NULL: its dearest child, the only one that counts */
     xt_item *heap;
     uint32_t heap_count;
 } xt_searcher;
-sx_code sx_xt_searcher_init(sx_ctx *cx, xt_searcher *s, const sx_xt *problem, sx_xt_tree *tree);
-/* `paid` [class_count] or NULL: classes that cost nothing more; their choice is SX_XT_NONE. */
-void sx_xt_searcher_run(xt_searcher *s, const uint8_t *paid);
-
 /* ---- memory in stack order: blocks of the arena, used again after a release ---- */
 #define XT_BLOCKS_MAX 64u
 typedef struct {
@@ -82,6 +79,12 @@ static inline void sx_xt_release(xt *x, xt_mark mark)
 bool sx_xt_spend(xt *x, uint64_t amount);
 bool sx_xt_out(const xt *x);
 
+/* Memory from the pool of `x`, or from cx where that is NULL. */
+sx_code sx_xt_searcher_init(sx_ctx *cx, xt *x, xt_searcher *s, const sx_xt *problem,
+                            sx_xt_tree *tree);
+/* `paid` [class_count] or NULL: classes that cost nothing more; their choice is SX_XT_NONE. */
+void sx_xt_searcher_run(xt_searcher *s, const uint8_t *paid);
+
 static inline uint64_t sx_xt_add(uint64_t a, uint64_t b)
 {
     return a >= XT_TOP || b >= XT_TOP - a ? XT_TOP : a + b;
@@ -113,6 +116,8 @@ sx_code sx_xt_part_make(xt *x, xt_part *part, uint32_t class_count, uint32_t nod
                         uint32_t edge_count);
 /* The part with the nodes of `keep` alone (per node; NULL: all). */
 sx_code sx_xt_part_copy(xt *x, const xt_part *from, const uint8_t *keep, xt_part *to);
+/* The part as a problem without roots, for the tree search; the arrays are shared but for the costs. */
+sx_code sx_xt_view_of(xt *x, const xt_part *part, sx_xt *view);
 static inline uint32_t sx_xt_edges(const xt_part *part)
 {
     return part->edge_first[part->node_count];
@@ -145,6 +150,10 @@ sx_code sx_xt_reduce(xt *x, xt_part *part, uint64_t limit, xt_verdict *verdict);
  * reduced[n]: what picking n costs above the bound, or 0. */
 sx_code sx_xt_relax(xt *x, const xt_part *part, uint64_t limit, uint32_t rounds, uint8_t *kills,
                     double *reduced, uint64_t *bound, uint32_t *kill_count);
+
+/* The same by landmark cuts; adds to kills and their count. */
+sx_code sx_xt_cuts(xt *x, const xt_part *part, uint64_t limit, uint8_t *kills, uint64_t *bound,
+                   uint32_t *kill_count);
 
 /* Independent pieces of an open part: label per class (counted from 0). */
 sx_code sx_xt_split(xt *x, const xt_part *part, uint32_t *label, uint32_t *count);

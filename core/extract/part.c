@@ -1,4 +1,5 @@
 /* part.c - pieces of a problem: memory, ropes, programs, independent pieces. */
+#include <math.h>
 #include <string.h>
 
 #include "core/extract/inner.h"
@@ -199,6 +200,24 @@ sx_code sx_xt_part_pick(xt *x, const xt_part *from, const uint32_t *label, uint3
             to->edge_first[nodes] = edges;
         }
         to->node_first[++classes] = nodes;
+    }
+    return SX_OK;
+}
+
+sx_code sx_xt_view_of(xt *x, const xt_part *part, sx_xt *view)
+{
+    *view = (sx_xt){.class_count = part->class_count,
+                    .node_count = part->node_count,
+                    .edge_count = sx_xt_edges(part),
+                    .node_first = part->node_first,
+                    .edge_first = part->edge_first,
+                    .child = part->child};
+    view->cost = XT_TAKE(x, double, (size_t)part->node_count + 1);
+    if (view->cost == NULL) {
+        return x->cx->error.code;
+    }
+    for (uint32_t n = 0; n < part->node_count; n++) {
+        view->cost[n] = part->cost[n] >= XT_TOP ? (double)INFINITY : (double)part->cost[n];
     }
     return SX_OK;
 }

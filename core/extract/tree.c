@@ -86,6 +86,10 @@ static void settle(searcher *s, uint32_t class_)
     s->settled[class_] = true;
     for (uint32_t k = s->reader_first[class_]; k < s->reader_first[class_ + 1]; k++) {
         uint32_t reader = s->reader[k];
+        if (s->last != NULL) { /* children are settled in order of cost */
+            s->last[reader] = class_;
+            s->sum[reader] = s->p->cost[reader];
+        }
         s->sum[reader] += s->tree->cost[class_];
         if (--s->pending[reader] == 0) {
             offer(s, reader);
@@ -93,20 +97,27 @@ static void settle(searcher *s, uint32_t class_)
     }
 }
 
-sx_code sx_xt_searcher_init(sx_ctx *cx, xt_searcher *s, const sx_xt *problem, sx_xt_tree *tree)
+static void *room_for(sx_ctx *cx, xt *x, size_t count, size_t size)
+{
+    return x != NULL ? sx_xt_take_zeroed(x, count, size) : sx_alloc_array(cx, count, size);
+}
+#define ROOM(type, count) ((type *)room_for(cx, x, (count), sizeof(type)))
+
+sx_code sx_xt_searcher_init(sx_ctx *cx, xt *x, xt_searcher *s, const sx_xt *problem,
+                            sx_xt_tree *tree)
 {
     size_t classes = (size_t)problem->class_count + 1;
     size_t nodes = (size_t)problem->node_count + 1;
     *s = (searcher){.p = problem, .tree = tree};
-    s->owner = SX_NEW_ARRAY(cx, uint32_t, nodes);
-    s->pending = SX_NEW_ARRAY(cx, uint32_t, nodes);
-    s->sum = SX_NEW_ARRAY(cx, double, nodes);
-    s->reader_first = SX_NEW_ARRAY(cx, uint32_t, classes + 1);
-    s->reader = SX_NEW_ARRAY(cx, uint32_t, (size_t)problem->edge_count + 1);
-    s->heap = SX_NEW_ARRAY(cx, item, nodes);
-    s->settled = SX_NEW_ARRAY(cx, bool, classes);
-    tree->cost = SX_NEW_ARRAY(cx, double, classes);
-    tree->choice = SX_NEW_ARRAY(cx, uint32_t, classes);
+    s->owner = ROOM(uint32_t, nodes);
+    s->pending = ROOM(uint32_t, nodes);
+    s->sum = ROOM(double, nodes);
+    s->reader_first = ROOM(uint32_t, classes + 1);
+    s->reader = ROOM(uint32_t, (size_t)problem->edge_count + 1);
+    s->heap = ROOM(item, nodes);
+    s->settled = ROOM(bool, classes);
+    tree->cost = ROOM(double, classes);
+    tree->choice = ROOM(uint32_t, classes);
     if (s->owner == NULL || s->pending == NULL || s->sum == NULL || s->reader_first == NULL ||
         s->reader == NULL || s->heap == NULL || s->settled == NULL || tree->cost == NULL ||
         tree->choice == NULL) {
@@ -158,7 +169,7 @@ void sx_xt_searcher_run(xt_searcher *s, const uint8_t *paid)
 sx_code sx_xt_tree_run(sx_ctx *cx, const sx_xt *problem, sx_xt_tree *tree)
 {
     searcher s;
-    SX_TRY(sx_xt_searcher_init(cx, &s, problem, tree));
+    SX_TRY(sx_xt_searcher_init(cx, NULL, &s, problem, tree));
     sx_xt_searcher_run(&s, NULL);
     return SX_OK;
 }

@@ -274,6 +274,38 @@ START_TEST(test_tree_counts_each_reader)
 }
 END_TEST
 
+/* Layers in two forms each, every form read by both forms of the next layer: no class is needed by all programs, and the relaxation
+ * halves from layer to layer; the cuts prove the least at once. */
+START_TEST(test_layers_in_two_forms)
+{
+    enum { LAYERS = 40, CLASSES = 2 * LAYERS + 1 };
+    sx_xt p;
+    sx_xt_answer a;
+    sx_xt_options options = {.fuel = 1000000};
+    uint32_t nodes = 0;
+    uint32_t edges = 0;
+    ck_sx_ok(&cx, sx_xt_init(&cx, &p, CLASSES, 4 * LAYERS, 4 * LAYERS - 2, 1));
+    for (uint32_t c = 0; c < CLASSES; c++) {
+        uint32_t layer = c / 2;
+        for (uint32_t k = 0; k < (layer == 0 ? 1u : 2u); k++) {
+            if (layer > 0) {
+                p.child[edges++] = 2 * (layer - 1) + k;
+            }
+            p.cost[nodes] = layer == LAYERS ? 0 : 10 + (c + k) % 2;
+            p.edge_first[++nodes] = edges;
+        }
+        p.node_first[c + 1] = nodes;
+    }
+    ck_assert_uint_eq(nodes, p.node_count);
+    p.root[0] = CLASSES - 1;
+    ck_sx_ok(&cx, sx_xt_check(&cx, &p));
+    ck_sx_ok(&cx, sx_xt_solve(&cx, &p, &options, &a));
+    check_answer(&p, &a);
+    ck_assert_double_eq(a.dag_cost, 10 * LAYERS);
+    ck_assert_msg(a.proven, "at least %g", a.lower_bound);
+}
+END_TEST
+
 /* A chain of n classes, each reading the one before twice: the tree cost is 2^n - 1, beyond the doubles for n = 2000. */
 START_TEST(test_sums_beyond_the_doubles)
 {
@@ -365,6 +397,7 @@ int main(void)
     tcase_add_test(cases, test_against_brute_force);
     tcase_add_test(cases, test_bound_holds_at_any_fuel);
     tcase_add_test(cases, test_tree_counts_each_reader);
+    tcase_add_test(cases, test_layers_in_two_forms);
     tcase_add_test(cases, test_sums_beyond_the_doubles);
     tcase_add_test(cases, test_refusals);
     tcase_add_test(cases, test_deadline_and_cancel);
