@@ -575,7 +575,7 @@ START_TEST(test_random_outputs)
         setup();
     }
     ck_assert_uint_ge(programs, 200);
-    ck_assert_uint_ge(merged, 100); /* the drawing is not in vain */
+    ck_assert_uint_ge(merged, 60); /* the drawing is not in vain: about 115 */
 }
 END_TEST
 
