@@ -283,6 +283,9 @@ static sx_code lacks_kernel(optimizer *o, uint32_t n, bool *lacks)
     return code == SX_OK || *lacks ? SX_OK : SX_FAIL(o->cx, code, "node %u: no kernel", n);
 }
 
+/* Added to a node without a kernel whose class has nodes that run: these may all be reached through cycles only. */
+#define LAST_RESORT (SX_COST_MAX >> 10)
+
 /* `foresee`: what elementwise operations and views will cost inside a kernel. */
 static sx_code all_costs(optimizer *o, bool foresee, uint64_t **cost)
 {
@@ -301,8 +304,9 @@ static sx_code all_costs(optimizer *o, bool foresee, uint64_t **cost)
     }
     for (uint32_t n = 0; n < eg->node_count; n++) {
         (*cost)[n] = SX_COST_NEVER;
-        if (eg->node[n].dead == 0 && (!lacks[n] || !runs[sx_eg_find(eg, n)])) {
+        if (eg->node[n].dead == 0) {
             SX_TRY(node_cost(o, n, foresee, &(*cost)[n]));
+            (*cost)[n] += lacks[n] && runs[sx_eg_find(eg, n)] ? LAST_RESORT : 0;
         }
     }
     return SX_OK;

@@ -131,14 +131,11 @@ bool sx_rewrite_is_private(const sx_rewrite *rw, uint32_t k)
     return true;
 }
 
-uint32_t sx_rewrite_member(const sx_rewrite *rw, uint32_t class_, sx_op op, uint32_t before)
+uint32_t sx_rewrite_member(const sx_rewrite *rw, uint32_t class_, sx_op op)
 {
     const sx_eg *eg = &sx_rewrite_tensors(rw)->eg;
     uint32_t first = sx_eg_find(eg, class_);
-    uint32_t n = before == SX_EG_NONE ? first : sx_eg_member_next(eg, before);
-    if (before != SX_EG_NONE && n == first) {
-        return SX_EG_NONE;
-    }
+    uint32_t n = first;
     do {
         if (eg->node[n].op == op && (eg->node[n].dead == 0 || rw->unguarded) &&
             sx_rewrite_pick(rw, n)) {
@@ -239,7 +236,8 @@ sx_code sx_rule_fold_value(sx_rewrite *rw)
     sx_tensors *t = sx_rewrite_tensors(rw);
     const sx_fact *fact = sx_tensors_fact(t, rw->node[0]);
     uint32_t class_ = sx_eg_find(&t->eg, rw->node[0]);
-    if (fact->has_value == 0 || (sx_eg_ops(&t->eg, class_) >> SX_OP_CONSTANT & 1) != 0) {
+    bool there = (sx_eg_ops(&t->eg, class_) >> SX_OP_CONSTANT & 1) != 0;
+    if (fact->has_value == 0 || (there && !rw->unguarded)) {
         return SX_OK;
     }
     uint32_t constant;

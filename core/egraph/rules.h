@@ -53,8 +53,8 @@ bool sx_rewrite_near(const sx_rewrite *rw, uint32_t class_, double value);
 /* Is the root's class the only one that reads the class of matched node `k`? Rules that would compute it in another way as well ask
  * this: it bounds the search, not the truth. */
 bool sx_rewrite_is_private(const sx_rewrite *rw, uint32_t k);
-/* The members of the class with this operation, one after the other: the first for `before` SX_EG_NONE; SX_EG_NONE ends. */
-uint32_t sx_rewrite_member(const sx_rewrite *rw, uint32_t class_, sx_op op, uint32_t before);
+/* The first member of the class with this operation (where a step is checked: the one that was picked), or SX_EG_NONE. */
+uint32_t sx_rewrite_member(const sx_rewrite *rw, uint32_t class_, sx_op op);
 /* `value` as the element type of `type` holds it. */
 double sx_rewrite_rounded(const sx_type *type, double value);
 bool sx_type_is_real(const sx_type *type); /* f32 or f64 */

@@ -15,45 +15,6 @@ static uint32_t part_of(const sx_rewrite *rw, uint32_t node, uint32_t k)
     return sx_eg_child(&sx_rewrite_tensors(rw)->eg, node, k);
 }
 
-/* Which members of the parts' classes a rule looks at: the first of each as it searches; one combination after the other where a step
- * is checked, whose graph may have them in another order. */
-#define COMBINATIONS_MAX 256u
-typedef struct {
-    uint32_t left; /* digits of the combination not yet used */
-} choice;
-
-static uint32_t pick(const sx_rewrite *rw, choice *c, uint32_t class_, sx_op op)
-{
-    const sx_eg *eg = &sx_rewrite_tensors(rw)->eg;
-    uint32_t count = 0;
-    for (uint32_t n = sx_rewrite_member(rw, class_, op, SX_EG_NONE); n != SX_EG_NONE;
-         n = sx_rewrite_member(rw, class_, op, n)) {
-        count++;
-    }
-    uint32_t n = sx_rewrite_member(rw, class_, op, SX_EG_NONE);
-    if (count > 1) {
-        for (uint32_t k = c->left % count; k > 0; k--) {
-            n = sx_rewrite_member(rw, class_, op, n);
-        }
-        c->left /= count;
-    }
-    SX_ASSERT(n == SX_EG_NONE || sx_eg_find(eg, n) == sx_eg_find(eg, class_));
-    return n;
-}
-
-static sx_code each_choice(sx_rewrite *rw, sx_code (*rule)(sx_rewrite *rw, choice *c))
-{
-    uint32_t most = rw->unguarded ? COMBINATIONS_MAX : 1;
-    for (uint32_t i = 0; i < most; i++) {
-        choice c = {i};
-        SX_TRY(rule(rw, &c));
-        if (c.left != 0) {
-            break; /* all combinations were tried */
-        }
-    }
-    return SX_OK;
-}
-
 static sx_code add_concatenate(sx_rewrite *rw, int64_t axis, const uint32_t *part, uint32_t count,
                                uint32_t *node)
 {
@@ -63,7 +24,7 @@ static sx_code add_concatenate(sx_rewrite *rw, int64_t axis, const uint32_t *par
 }
 
 /* Some part is a concatenation along the same axis: its parts take its place. */
-static sx_code flatten(sx_rewrite *rw, choice *c)
+sx_code sx_rule_concatenate_flat(sx_rewrite *rw)
 {
     const sx_tensors *t = sx_rewrite_tensors(rw);
     int64_t axis = sx_rewrite_attr(rw, 0).axis;
@@ -72,7 +33,7 @@ static sx_code flatten(sx_rewrite *rw, choice *c)
     bool flat = true;
     for (uint32_t k = 0; k < count_parts(rw, rw->node[0]); k++) {
         uint32_t class_ = part_of(rw, rw->node[0], k);
-        uint32_t inner = pick(rw, c, class_, SX_OP_CONCATENATE);
+        uint32_t inner = sx_rewrite_member(rw, class_, SX_OP_CONCATENATE);
         bool opens = inner != SX_EG_NONE && sx_tensors_attr(t, inner)->axis == axis &&
                      class_ != sx_eg_find(&t->eg, rw->node[0]);
         uint32_t more = opens ? count_parts(rw, inner) : 1;
@@ -90,11 +51,6 @@ static sx_code flatten(sx_rewrite *rw, choice *c)
     }
     SX_TRY(add_concatenate(rw, axis, part, count, &node));
     return sx_rewrite_emit(rw, node);
-}
-
-sx_code sx_rule_concatenate_flat(sx_rewrite *rw)
-{
-    return each_choice(rw, flatten);
 }
 
 /* Does slice b go on along `axis` where slice a of the same tensor ends? Then a becomes both. */
@@ -116,15 +72,15 @@ static bool append_slice(sx_attr *a, const sx_attr *b, uint32_t axis)
 }
 
 /* The slice in the class that cuts class `source`, where it is one. */
-static uint32_t slice_of(const sx_rewrite *rw, choice *c, uint32_t class_, uint32_t *source)
+static uint32_t slice_of(const sx_rewrite *rw, uint32_t class_, uint32_t *source)
 {
-    uint32_t slice = pick(rw, c, class_, SX_OP_SLICE);
+    uint32_t slice = sx_rewrite_member(rw, class_, SX_OP_SLICE);
     *source = slice != SX_EG_NONE ? part_of(rw, slice, 0) : SX_EG_NONE;
     return slice;
 }
 
 /* Neighbouring parts that are neighbouring slices of one tensor become one slice. */
-static sx_code join_slices(sx_rewrite *rw, choice *c)
+sx_code sx_rule_concatenate_slices(sx_rewrite *rw)
 {
     sx_tensors *t = sx_rewrite_tensors(rw);
     uint32_t axis = (uint32_t)sx_rewrite_attr(rw, 0).axis;
@@ -135,7 +91,7 @@ static sx_code join_slices(sx_rewrite *rw, choice *c)
     while (k < count) {
         uint32_t source;
         uint32_t class_ = part_of(rw, rw->node[0], k++);
-        uint32_t slice = slice_of(rw, c, class_, &source);
+        uint32_t slice = slice_of(rw, class_, &source);
         part[kept++] = class_;
         if (slice == SX_EG_NONE) {
             continue;
@@ -144,7 +100,7 @@ static sx_code join_slices(sx_rewrite *rw, choice *c)
         bool grown = false;
         for (; k < count; k++) {
             uint32_t other;
-            uint32_t next = slice_of(rw, c, part_of(rw, rw->node[0], k), &other);
+            uint32_t next = slice_of(rw, part_of(rw, rw->node[0], k), &other);
             if (next == SX_EG_NONE || other != source ||
                 !append_slice(&whole, sx_tensors_attr(t, next), axis)) {
                 break;
@@ -163,13 +119,8 @@ static sx_code join_slices(sx_rewrite *rw, choice *c)
     return sx_rewrite_emit(rw, node);
 }
 
-sx_code sx_rule_concatenate_slices(sx_rewrite *rw)
-{
-    return each_choice(rw, join_slices);
-}
-
 /* cat_i(cat_j(a, b, ..), cat_j(c, d, ..), ..) = cat_j(cat_i(a, c, ..), cat_i(b, d, ..), ..): parts equal pairwise, not only in sum. */
-static sx_code exchange(sx_rewrite *rw, choice *c)
+sx_code sx_rule_concatenate_exchange(sx_rewrite *rw)
 {
     sx_tensors *t = sx_rewrite_tensors(rw);
     int64_t outer = sx_rewrite_attr(rw, 0).axis;
@@ -181,7 +132,8 @@ static sx_code exchange(sx_rewrite *rw, choice *c)
         return SX_OK;
     }
     for (uint32_t r = 0; r < row_count; r++) {
-        row[r] = r == 0 ? rw->node[1] : pick(rw, c, part_of(rw, rw->node[0], r), SX_OP_CONCATENATE);
+        row[r] = r == 0 ? rw->node[1]
+                        : sx_rewrite_member(rw, part_of(rw, rw->node[0], r), SX_OP_CONCATENATE);
         if (row[r] == SX_EG_NONE || sx_tensors_attr(t, row[r])->axis != inner ||
             count_parts(rw, row[r]) != count) {
             return SX_OK;
@@ -209,11 +161,6 @@ static sx_code exchange(sx_rewrite *rw, choice *c)
     return sx_rewrite_emit(rw, node);
 }
 
-sx_code sx_rule_concatenate_exchange(sx_rewrite *rw)
-{
-    return each_choice(rw, exchange);
-}
-
 /* f(cat(x, y, ..)) = cat(f(x), f(y), ..), where nothing else reads the concatenation. */
 sx_code sx_rule_unary_concatenate(sx_rewrite *rw)
 {
@@ -237,14 +184,14 @@ sx_code sx_rule_unary_concatenate(sx_rewrite *rw)
 }
 
 /* cat(f(x), f(y), ..) = f(cat(x, y, ..)): one operation instead of many. */
-static sx_code map_whole(sx_rewrite *rw, choice *c)
+sx_code sx_rule_concatenate_unary(sx_rewrite *rw)
 {
     sx_tensors *t = sx_rewrite_tensors(rw);
     uint32_t count = count_parts(rw, rw->node[0]);
     sx_op op = sx_tensors_op(t, rw->node[1]);
     uint32_t part[PARTS_MAX];
     for (uint32_t k = 0; k < count; k++) {
-        uint32_t f = k == 0 ? rw->node[1] : pick(rw, c, part_of(rw, rw->node[0], k), op);
+        uint32_t f = k == 0 ? rw->node[1] : sx_rewrite_member(rw, part_of(rw, rw->node[0], k), op);
         if (f == SX_EG_NONE) {
             return SX_OK;
         }
@@ -254,11 +201,6 @@ static sx_code map_whole(sx_rewrite *rw, choice *c)
     SX_TRY(add_concatenate(rw, sx_rewrite_attr(rw, 0).axis, part, count, &node));
     SX_TRY(sx_rewrite_add(rw, op, NULL, &node, 1, &node));
     return sx_rewrite_emit(rw, node);
-}
-
-sx_code sx_rule_concatenate_unary(sx_rewrite *rw)
-{
-    return each_choice(rw, map_whole);
 }
 
 static bool is_cut(const sx_rewrite *rw, uint32_t concatenate)
@@ -315,15 +257,16 @@ sx_code sx_rule_concatenate_binary(sx_rewrite *rw)
 }
 
 /* cat(T x, T y, ..) = T cat(x, y, ..) for one transposition T. */
-static sx_code turn_whole(sx_rewrite *rw, choice *c)
+sx_code sx_rule_concatenate_transpose(sx_rewrite *rw)
 {
     sx_tensors *t = sx_rewrite_tensors(rw);
     uint32_t count = count_parts(rw, rw->node[0]);
     sx_attr perm = sx_rewrite_attr(rw, 1);
     uint32_t part[PARTS_MAX];
     for (uint32_t k = 0; k < count; k++) {
-        uint32_t turned =
-            k == 0 ? rw->node[1] : pick(rw, c, part_of(rw, rw->node[0], k), SX_OP_TRANSPOSE);
+        uint32_t turned = k == 0
+                              ? rw->node[1]
+                              : sx_rewrite_member(rw, part_of(rw, rw->node[0], k), SX_OP_TRANSPOSE);
         if (turned == SX_EG_NONE || t->eg.node[turned].attr != t->eg.node[rw->node[1]].attr) {
             return SX_OK;
         }
@@ -336,13 +279,8 @@ static sx_code turn_whole(sx_rewrite *rw, choice *c)
     return sx_rewrite_emit(rw, node);
 }
 
-sx_code sx_rule_concatenate_transpose(sx_rewrite *rw)
-{
-    return each_choice(rw, turn_whole);
-}
-
 /* cat(bc x, bc y, ..) = bc cat(x, y, ..) where the axis is a dimension of x that is not repeated. */
-static sx_code repeat_whole(sx_rewrite *rw, choice *c)
+sx_code sx_rule_concatenate_broadcast(sx_rewrite *rw)
 {
     sx_tensors *t = sx_rewrite_tensors(rw);
     uint32_t count = count_parts(rw, rw->node[0]);
@@ -358,7 +296,7 @@ static sx_code repeat_whole(sx_rewrite *rw, choice *c)
     }
     for (uint32_t k = 0; k < count; k++) {
         uint32_t class_ = part_of(rw, rw->node[0], k);
-        uint32_t wide = k == 0 ? rw->node[1] : pick(rw, c, class_, SX_OP_BROADCAST);
+        uint32_t wide = k == 0 ? rw->node[1] : sx_rewrite_member(rw, class_, SX_OP_BROADCAST);
         if (wide == SX_EG_NONE ||
             memcmp(&sx_tensors_attr(t, wide)->dims, &repeat.dims, sizeof(repeat.dims)) != 0) {
             return SX_OK;
@@ -374,11 +312,6 @@ static sx_code repeat_whole(sx_rewrite *rw, choice *c)
     SX_TRY(add_concatenate(rw, inner, part, count, &node));
     SX_TRY(sx_rewrite_add(rw, SX_OP_BROADCAST, &repeat, &node, 1, &node));
     return sx_rewrite_emit(rw, node);
-}
-
-sx_code sx_rule_concatenate_broadcast(sx_rewrite *rw)
-{
-    return each_choice(rw, repeat_whole);
 }
 
 /* A slice over several parts, or along another axis: of the parts. Only where parts fall away or nothing else reads the whole. */

@@ -278,7 +278,7 @@ static bool takes_factor(const sx_rewrite *rw, uint32_t class_)
 {
     const sx_fact *fact = sx_tensors_fact(sx_rewrite_tensors(rw), class_);
     return (fact->is_weight != 0 && fact->has_value == 0) ||
-           sx_rewrite_member(rw, class_, SX_OP_DOT_GENERAL, SX_EG_NONE) != SX_EG_NONE;
+           sx_rewrite_member(rw, class_, SX_OP_DOT_GENERAL) != SX_EG_NONE;
 }
 
 /* f (a + b) = f a + f b for a factor known at load that an addend may take, where nothing else reads the sum. */

@@ -23,7 +23,7 @@ static bool is_row_sum(const sx_rewrite *rw, uint32_t b, uint32_t k, uint32_t ra
 /* A difference is what the definition has below its exponential: opened, it would be met again and again. */
 static bool is_shifted(const sx_rewrite *rw, uint32_t x)
 {
-    return !rw->unguarded && sx_rewrite_member(rw, x, SX_OP_SUBTRACT, SX_EG_NONE) != SX_EG_NONE;
+    return !rw->unguarded && sx_rewrite_member(rw, x, SX_OP_SUBTRACT) != SX_EG_NONE;
 }
 
 static sx_code emit_rows(sx_rewrite *rw, sx_op op, uint32_t x, int64_t axis)
