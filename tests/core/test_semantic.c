@@ -87,6 +87,18 @@ static const char outputs_swapped[] = TWO_IN DOT("0", "x", "w", "[batch, 6]")
     DOT("1", "x", "v", "[batch, 6]") "%2 = tanh(%1) : f32[batch, 6]\n"
                                      "return %2 as \"second\", %0 as \"first\"\n}\n";
 
+/* concat(x w, x v), and in one contraction */
+#define CAT(to, a, b, axis, shape) \
+    "%" to " = concatenate(%" a ", %" b ") {axis = " axis "} : f32" shape "\n"
+static const char split_dots[] =
+    TWO_IN DOT("0", "x", "w", "[batch, 6]") DOT("1", "x", "v", "[batch, 6]")
+        CAT("2", "0", "1", "1",
+            "[batch, 12]") "%3 = tanh(%2) : f32[batch, 12]\nreturn %3 as \"y\"\n}\n";
+static const char merged_dots[] = TWO_IN CAT("0", "w", "v", "1", "[8, 12]")
+    DOT("1", "x", "0", "[batch, 12]") "%2 = tanh(%1) : f32[batch, 12]\nreturn %2 as \"y\"\n}\n";
+static const char merged_swapped[] = TWO_IN CAT("0", "v", "w", "1", "[8, 12]")
+    DOT("1", "x", "0", "[batch, 12]") "%2 = tanh(%1) : f32[batch, 12]\nreturn %2 as \"y\"\n}\n";
+
 /* ---- asking ---- */
 
 static sx_core_request request_of(const char *text, const sx_binding *batch,
@@ -221,6 +233,9 @@ static const struct {
     {"factored", two_dots, one_dot, true, "dot-factor-left"},
     {"distributed", one_dot, two_dots, true, NULL},
     {"outputs in another order", two_outputs, outputs_swapped, true, NULL},
+    {"merged", split_dots, merged_dots, true, NULL},
+    {"split", merged_dots, split_dots, true, NULL},
+    {"merged, other weights first", split_dots, merged_swapped, false, NULL},
     {"without relu", layer, no_relu, false, NULL},
     {"another sign", layer, other_sign, false, NULL},
     {"one operand twice", sum_left, sum_twice, false, NULL},
@@ -260,7 +275,8 @@ START_TEST(test_family)
         ck_sx_ok(&cx, sx_core_family(&cx, &y, &b));
         ck_assert_msg(!meetings[i].meets || sx_key_equal(&a, &b), "%s", meetings[i].name);
         bool same_point =
-            meetings[i].asked == sum_twice; /* inputs of one type have one value there */
+            meetings[i].asked == sum_twice ||
+            meetings[i].asked == merged_swapped; /* inputs of one type have one value there */
         ck_assert_msg(meetings[i].meets || sx_key_equal(&a, &b) == same_point, "%s",
                       meetings[i].name);
     }
