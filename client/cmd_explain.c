@@ -77,6 +77,10 @@ static sx_code put_search(sx_ctx *cx, const sx_module *module, sx_buf *out)
                      (unsigned long long)search->nodes, (unsigned long long)search->classes,
                      (unsigned long long)search->rounds, (unsigned long long)search->fuel,
                      (int)stop.len, (const char *)stop.ptr);
+        if (search->uses > search->parts) {
+            sx_buf_print(out, "parts      %llu distinct, used %llu times\n",
+                         (unsigned long long)search->parts, (unsigned long long)search->uses);
+        }
         sx_buf_print(out, "extracted  %s by the model of single kernels, at least %s%s\n", cost,
                      bound, search->proven != 0 ? ": proven least" : "");
     }
@@ -226,6 +230,8 @@ static void json_search(sx_buf *json, const sx_module *module)
         sxc_json_real(json, "estimate_ns", search->cost_ns);
         sxc_json_real(json, "lower_bound_ns", search->bound_ns);
         sxc_json_bool(json, "proven", search->proven != 0);
+        sxc_json_int(json, "parts", (int64_t)search->parts);
+        sxc_json_int(json, "uses", (int64_t)search->uses);
         sxc_json_close(json, '}');
     }
     sxc_json_open(json, "rules", '[');

@@ -279,6 +279,12 @@ static void put_search(sx_image *image, const sx_optimize_report *report)
         .input_cost_ns = report->cost_before_ns,
         .cost_ns = report->cost_after_ns,
         .bound_ns = report->bound_ns};
+    for (uint32_t p = 0; p < report->part_count; p++) {
+        const sx_optimize_part *part = &report->part[p];
+        bool searched = part->roll == NULL && part->use_count > 0; /* the others are put together */
+        record.parts += searched ? 1 : 0;
+        record.uses += searched ? part->use_count : 0;
+    }
     sx_buf_put(&image->search, &record, sizeof(record));
     for (uint32_t r = 0; r < SX_RULE_COUNT; r++) {
         if (report->match_count[r] == 0) {

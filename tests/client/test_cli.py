@@ -282,6 +282,35 @@ def test_text_program_round_trip():
     assert any(rule["name"] == "lift" and rule["matches"] > 0 for rule in report["rules"])
 
 
+def stack(layers):
+    """Equal layers of 14 operations, each with weights of its own."""
+    lines, last = ['    %x = parameter {name = "x", weight = 0} : f32[8, 8]'], "x"
+    for layer in range(layers):
+        lines.append('    %%w%d = parameter {name = "w%d", weight = 1} : f32[8, 8]' % (layer, layer))
+        name = "v%d" % layer
+        lines.append("    %%%s_0 = dot_general(%%%s, %%w%d) {lhs_batch = [], rhs_batch = [], lhs_contract = [1], "
+                     "rhs_contract = [0]} : f32[8, 8]" % (name, last, layer))
+        for i in range(1, 13):
+            op = ("tanh", "negate", "relu", "sqrt")[(i * i + i // 3) % 4]
+            lines.append("    %%%s_%d = %s(%%%s_%d) : f32[8, 8]" % (name, i, op, name, i - 1))
+        lines.append("    %%%s = add(%%%s_12, %%%s) : f32[8, 8]" % (name, name, last))
+        last = name
+    return 'sx 1\ngraph "stack" {\n%s\n    return %%%s as "y"\n}\n' % ("\n".join(lines), last)
+
+
+def test_equal_layers_are_searched_once():
+    source, found = TMP / "stack.sx", {}
+    for layers in (6, 12):
+        source.write_text(stack(layers))
+        found[layers] = js("optimize", source, schema="optimize")["search"]
+    assert found[6]["parts"] == found[12]["parts"] < 4 and found[6]["nodes"] == found[12]["nodes"], found
+    assert found[12]["uses"] == found[6]["uses"] + 6 >= 12, found
+    module, _ = compile_to("stack.sxm", source)
+    assert "distinct, used %d times" % found[12]["uses"] in sx("explain", module).stdout.decode()
+    alone = js("optimize", TMP / "twice.sx", schema="optimize")["search"]
+    assert alone["parts"] == alone["uses"] == 1 and "distinct, used" not in sx("explain", TMP / "twice.sxm").stdout.decode()
+
+
 def test_prove():
     source, better, proof = TMP / "twice.sx", TMP / "better.sx", TMP / "twice.proof"
     sx("optimize", source, "-o", better, "--proof", proof)
