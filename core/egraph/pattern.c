@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define STEPS_MAX (2 * SX_PATTERN_NODES_MAX)
+
 typedef struct {
     sx_ctx *cx;
     const sx_eg_language *language;
@@ -142,7 +144,7 @@ static sx_code read_part(reader *r, uint8_t *index)
 
 static void emit(sx_pattern *p, sx_step step)
 {
-    SX_ASSERT(p->step_count < SX_COUNT(p->step));
+    SX_ASSERT(p->step_count < STEPS_MAX);
     p->step[p->step_count++] = step;
 }
 
@@ -207,13 +209,48 @@ static void emit_node(sx_pattern *p, const sx_part *part, uint8_t reg, uint32_t 
     }
 }
 
+/* Where the lists of a pattern grow while it is read; hundreds of patterns are read for a request, most of them small. */
+typedef struct {
+    sx_part part[SX_PATTERN_NODES_MAX];
+    sx_step step[STEPS_MAX];
+    uint8_t reg_bind[256];
+    uint8_t reg_slot[256];
+} room;
+
+static void *copy_list(sx_ctx *cx, const void *list, uint32_t count, size_t size)
+{
+    void *copy = sx_alloc_array(cx, count + 1, size);
+    if (copy != NULL) {
+        memcpy(copy, list, count * size);
+    }
+    return copy;
+}
+
+/* The lists at the length they have. */
+static sx_code leave_room(sx_ctx *cx, sx_pattern *p)
+{
+    p->part = copy_list(cx, p->part, p->part_count, sizeof(*p->part));
+    p->step = copy_list(cx, p->step, p->step_count, sizeof(*p->step));
+    p->reg_bind = copy_list(cx, p->reg_bind, p->reg_count, sizeof(*p->reg_bind));
+    p->reg_slot = copy_list(cx, p->reg_slot, p->reg_count, sizeof(*p->reg_slot));
+    return p->part == NULL || p->step == NULL || p->reg_bind == NULL || p->reg_slot == NULL
+               ? cx->error.code
+               : SX_OK;
+}
+
 sx_code sx_pattern_parse(sx_ctx *cx, const sx_eg_language *language, const char *rule_name,
                          const char *text, const sx_pattern *left, sx_pattern **pattern)
 {
     sx_pattern *p = SX_NEW(cx, sx_pattern);
+    room lists;
     if (p == NULL) {
         return cx->error.code;
     }
+    lists.reg_bind[0] = lists.reg_slot[0] = 0; /* of register 0, the root */
+    p->part = lists.part;
+    p->step = lists.step;
+    p->reg_bind = lists.reg_bind;
+    p->reg_slot = lists.reg_slot;
     if (left != NULL) {
         memcpy(p->name, left->name, sizeof(p->name));
         memcpy(p->attr_name, left->attr_name, sizeof(p->attr_name));
@@ -247,7 +284,7 @@ sx_code sx_pattern_parse(sx_ctx *cx, const sx_eg_language *language, const char 
         SX_ASSERT(p->reg_count < SX_PATTERN_NONE);
     }
     *pattern = p;
-    return SX_OK;
+    return leave_room(cx, p);
 }
 
 typedef struct {

@@ -34,7 +34,7 @@ typedef struct {
 } sx_step;
 
 typedef struct sx_pattern {
-    sx_part part[SX_PATTERN_NODES_MAX];
+    sx_part *part; /* as many as there are, and so below */
     uint32_t part_count;
     uint32_t root;
     sx_span name[SX_PATTERN_NAMES_MAX]; /* of classes */
@@ -43,14 +43,13 @@ typedef struct sx_pattern {
     uint8_t attr_bind[SX_PATTERN_NAMES_MAX]; /* the bind that first names the attribute */
     uint32_t attr_name_count;
     /* left sides only */
-    sx_step step[2 * SX_PATTERN_NODES_MAX];
+    sx_step *step;
     uint32_t step_count;
     uint32_t bind_count;
     uint32_t reg_count;
     uint8_t name_reg[SX_PATTERN_NAMES_MAX];
-    uint8_t
-        reg_bind[256]; /* of each register but 0: the matched node whose child it is, and which */
-    uint8_t reg_slot[256];
+    uint8_t *reg_bind; /* of each register but 0: the matched node whose child it is, and which */
+    uint8_t *reg_slot;
     uint32_t depth; /* levels of nodes: 1 for (op ?x) */
 } sx_pattern;
 
