@@ -76,6 +76,10 @@ const sxc_command *sxc_find_command(int argc, char *const *argv, int *words)
 
 sx_code sxc_unknown_command(sx_ctx *cx, const char *given)
 {
+    if (given[0] == '-') {
+        sx_hint(cx, "Options come after the command: symplex-client COMMAND %.60s", given);
+        return SX_FAIL(cx, SX_USAGE, "option '%.60s' before the command", given);
+    }
     uint32_t best = 0;
     for (uint32_t i = 1; i < sxc_command_count; i++) {
         if (distance(given, sxc_commands[i].name) < distance(given, sxc_commands[best].name)) {

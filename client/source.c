@@ -26,9 +26,13 @@ sx_code sxc_read_text(sx_ctx *cx, const char *path, sx_buf *text)
     return sx_buf_check(cx, text, path);
 }
 
-/* The text form is text: it has no byte below a space but white space in its first bytes, and ONNX always has one. */
+/* The text form is text: it has no byte below a space but white space in its first bytes, and ONNX always has one. What begins with
+ * the head of the text form is it whatever follows (an ONNX file cannot begin so: 's' is a field of wire type 3), and is refused by it. */
 static bool is_text(const uint8_t *head, size_t size)
 {
+    if (size >= 3 && memcmp(head, "sx ", 3) == 0) {
+        return true;
+    }
     bool text = true;
     for (size_t i = 0; i < size; i++) {
         text = text && (head[i] >= 32 || head[i] == '\n' || head[i] == '\t' || head[i] == '\r');

@@ -68,7 +68,10 @@ static sx_code search(sx_ctx *cx, const sx_core_request *request, const sx_devic
     code =
         code == SX_OK ? sx_optimize(&scratch, canonical, device, &options, &better, &report) : code;
     code = code == SX_OK ? measure(&scratch, request, device, better, p) : code;
-    code = code == SX_OK ? SX_OK : SX_FAIL(cx, code, "%s", scratch.error.text);
+    if (code != SX_OK) {
+        sx_hint(cx, "%s", scratch.error.hint);
+        code = SX_FAIL(cx, code, "%s", scratch.error.text);
+    }
     cx->fuel = scratch.fuel;
     sx_ctx_fini(&scratch);
     return code;

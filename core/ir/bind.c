@@ -79,6 +79,8 @@ static sx_code read_bindings(sx_ctx *cx, const sx_graph *graph, const sx_binding
     }
     for (uint32_t s = 0; s < graph->symbol_count; s++) {
         if (!bound[s]) {
+            sx_hint(cx, "Name it with its value: 'dims' of a request, --dim %s=N of the client.",
+                    sx_short_name(graph->symbol[s].name).text);
             return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" has no value, within [%lld, %lld]",
                            sx_short_name(graph->symbol[s].name).text,
                            (long long)graph->symbol[s].low, (long long)graph->symbol[s].high);

@@ -133,6 +133,7 @@ def test_usage_errors():
             assert sx(*arguments, status=2).stdout == b""
     told("nearest command is 'compile'", "cmpile", MLP)
     told("nearest command is 'cache ls'", "cache", "list")
+    told("Options come after the command: symplex-client COMMAND --no-daemon", "--no-daemon", "compile", MLP)
     told("nearest option is --check", "run", "x.sxm", "--chekc")
     told("nearest option is --target", "compile", MLP, "--tarket=native")
     told("needs an argument", "compile", MLP, "--target")
@@ -364,6 +365,10 @@ def test_front():
     assert small.read_text() == points[1]["program"]
     error_of(*asked, "--point", len(points) + 1, status=2)
     error_of("optimize", source, "--point", 1, status=2)
+    assert "--dim batch=N" in error_of("optimize", MLP, "--objective", "pareto", status=4)["hint"]
+    broken = TMP / "broken.sx"
+    broken.write_bytes(source.read_bytes()[:12] + b"\0" + source.read_bytes()[12:])
+    assert "line 2:" in error_of("optimize", broken, status=4)["message"]  # it is text, not ONNX
     assert "expected time, memory or energy" in error_of("optimize", source, "--objective", "size", status=4)["message"]
     assert "pareto" in error_of("compile", source, "--objective", "pareto", status=4)["message"]
 
