@@ -46,7 +46,7 @@ static sx_code fill_args(call *c)
 {
     const sx_core_request *request = c->request;
     sx_pair *dims = SX_NEW_ARRAY(c->cx, sx_pair, request->binding_count + 1);
-    sx_pair *options = SX_NEW_ARRAY(c->cx, sx_pair, 4);
+    sx_pair *options = SX_NEW_ARRAY(c->cx, sx_pair, 5);
     if (dims == NULL || options == NULL) {
         return c->cx->error.code;
     }
@@ -66,10 +66,12 @@ static sx_code fill_args(call *c)
                            .text = request->disabled_rules};
     options[3] = (sx_pair){
         .name = SX_SPAN_LITERAL("objective"), .kind = SX_VALUE_TEXT, .text = request->objective};
+    options[4] = (sx_pair){
+        .name = SX_SPAN_LITERAL("unfused"), .kind = SX_VALUE_BOOL, .flag = request->unfused};
     c->args.ir = request->ir;
     SX_PUT(&c->args, compile_args, target, request->target);
     SX_PUT(&c->args, compile_args, dims, ((sx_pairs){dims, request->binding_count}));
-    SX_PUT(&c->args, compile_args, options, ((sx_pairs){options, 4}));
+    SX_PUT(&c->args, compile_args, options, ((sx_pairs){options, request->unfused ? 5 : 4}));
     SX_PUT(&c->args, compile_args, refresh, c->options->refresh);
     return SX_OK;
 }

@@ -55,6 +55,9 @@ void sx_key_options(const sx_core_request *request, sx_buf *text)
                  !request->no_reassociate, request->allow_approximate,
                  (int)request->disabled_rules.len, (const char *)request->disabled_rules.ptr,
                  (int)objective.len, (const char *)objective.ptr, SX_NUMERICS_VERSION);
+    if (request->unfused) {
+        sx_buf_put_text(text, " unfused=1");
+    }
 }
 
 static sx_code collect(sx_ctx *cx, const sx_key *program, const sx_core_request *request,

@@ -359,6 +359,10 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
         return SX_FAIL(cx, SX_INPUT,
                        "objective \"pareto\" gives several programs: optimize, not compile");
     }
+    if (request->unfused) {
+        return SX_FAIL(cx, SX_INPUT,
+                       "unfused gives operations, not kernels: optimize, not compile");
+    }
     SX_TRY(optimise(cx, request, device, graph, false, &better, &report, &meeting));
     bool done;
     SX_TRY(put_info(cx, image, request, graph, device));

@@ -49,6 +49,10 @@ sx_code sx_semantic_options(sx_ctx *cx, const sx_core_request *request,
     *options = sx_optimize_defaults();
     options->allow_reassociating = !request->no_reassociate;
     options->allow_approximate = request->allow_approximate;
+    options->unfused = request->unfused;
+    if (request->unfused && sx_span_is(request->objective, "pareto")) {
+        return SX_FAIL(cx, SX_INPUT, "objective \"pareto\" is about kernels: not with unfused");
+    }
     if (request->objective.len > 0 && !sx_span_is(request->objective, "pareto")) {
         SX_TRY(sx_objective_find(cx, request->objective, &options->objective));
     }

@@ -37,6 +37,9 @@ static sx_code read_option(sx_ctx *cx, const sx_pair *pair, sx_core_request *req
     if (sx_span_is(pair->name, "allow_approximate")) {
         return read_flag(cx, pair, &request->allow_approximate);
     }
+    if (sx_span_is(pair->name, "unfused")) {
+        return read_flag(cx, pair, &request->unfused);
+    }
     if (sx_span_is(pair->name, "disabled_rules")) {
         if (pair->kind != SX_VALUE_TEXT) {
             return SX_FAIL(cx, SX_INPUT, "option 'disabled_rules' is not text");

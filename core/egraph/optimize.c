@@ -262,6 +262,10 @@ static sx_code lacks_kernel(optimizer *o, uint32_t n, bool *lacks)
 {
     const sx_tensors *t = o->t;
     sx_op op = sx_tensors_op(t, n);
+    if (o->options->unfused) { /* kernels of online sums stand for operations beside them */
+        *lacks = op == SX_OP_ATTENTION || op == SX_OP_ONLINE_DOT;
+        return SX_OK;
+    }
     *lacks = op == SX_OP_ATTENTION ||
              (op == SX_OP_ONLINE_DOT && (sx_tensors_attr(t, n)->lhs_contract.count != 1 ||
                                          sx_tensors_type(t, n)->dtype != SX_F32));
@@ -529,6 +533,40 @@ static sx_code fuse(optimizer *o)
     return SX_OK;
 }
 
+static sx_code refuse_fused(sx_ctx *cx, const sx_graph *in)
+{
+    for (uint32_t i = 0; i < in->node_count; i++) {
+        if (in->node[i].op == SX_OP_FUSED) {
+            return SX_FAIL(cx, SX_UNIMPLEMENTED,
+                           "node %u is a fused kernel, no program of operations is made of it", i);
+        }
+    }
+    return SX_OK;
+}
+
+/* The cheapest program of operations, by the costs they will have inside kernels; its own costs are those of single kernels. */
+static sx_code extract_operations(optimizer *o, sx_extracted *best)
+{
+    sx_optimize_report *report = o->report;
+    SX_TRY(extract(o, true, o->options->extract_fuel, best));
+    SX_TRY(cost_of(o, best->choice, &report->objective_after));
+    report->cost_after_ns = report->objective_after;
+    return time_of(o, best->choice, &report->cost_after_ns);
+}
+
+static sx_code extract_kernels(optimizer *o, sx_extracted *best)
+{
+    sx_optimize_report *report = o->report;
+    SX_TRY(fuse(o));
+    SX_TRY(extract(o, false, o->options->extract_fuel, best));
+    report->objective_after = (double)best->cost / 1000;
+    report->cost_after_ns = report->objective_after;
+    SX_TRY(time_of(o, best->choice, &report->cost_after_ns));
+    report->bound_ns = (double)best->lower_bound / 1000;
+    report->proven = best->proven;
+    return SX_OK;
+}
+
 #define CERTIFICATE_BYTES_MAX ((size_t)256 << 20)
 
 /* A program that cannot be certified is handed out all the same, and says so. */
@@ -601,22 +639,17 @@ sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *devic
     optimizer o = {.cx = cx, .in = in, .device = device, .options = options, .report = report};
     sx_extracted best;
     SX_TRY(sx_optimize_rules(cx, options, o.enabled));
+    SX_TRY(options->unfused ? refuse_fused(cx, in) : SX_OK);
     SX_TRY(import(&o));
     SX_TRY(saturate(&o));
-    SX_TRY(fuse(&o));
-    SX_TRY(extract(&o, false, options->extract_fuel, &best));
+    SX_TRY(options->unfused ? extract_operations(&o, &best) : extract_kernels(&o, &best));
     report->nodes = o.t->eg.live_count;
     report->classes = o.t->eg.class_count;
-    report->objective_after = (double)best.cost / 1000;
-    report->cost_after_ns = report->objective_after;
-    SX_TRY(time_of(&o, best.choice, &report->cost_after_ns));
-    report->bound_ns = (double)best.lower_bound / 1000;
-    report->proven = best.proven;
     if (options->with_proof) {
         SX_TRY(sx_proof_make(cx, o.t, &o.set, in, o.input_node, best.choice, &report->proof));
     }
     uint32_t *output_node;
-    SX_TRY(sx_choice_graph(cx, o.t, in, o.root, best.choice, true, out, &output_node));
+    SX_TRY(sx_choice_graph(cx, o.t, in, o.root, best.choice, !options->unfused, out, &output_node));
     SX_ASSERT(sx_graph_check(cx, *out) == SX_OK);
     sx_span certificate = {NULL, 0};
     if (options->with_certificate) {

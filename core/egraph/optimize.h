@@ -35,6 +35,9 @@ typedef struct sx_optimize_options {
     bool with_certificate;      /* default false */
     bool whole;                 /* default false: equal layers are worked on once */
     const sx_eg_ruleset *rules; /* the table of rules where it has been read already, or NULL */
+    bool
+        unfused; /* default false. Operations instead of kernels: steps 3 and 5 are left out, and 4 goes by the
+                     costs that foresee fusion; the report's costs are of single kernels all the same */
     sx_buf *
         snapshot; /* where the e-graph goes (library.h), empty; NULL for none. Left empty where the program is cut into
                               parts, or its snapshot would pass the buffer's limit */
@@ -81,7 +84,7 @@ typedef struct {
     const char *unproved; /* why there is no certificate though one was asked for, or NULL */
 } sx_optimize_report;
 
-/*   errors   SX_INPUT unknown rule name; SX_NOMEM, SX_LIMIT. Limits of the rounds are no errors: report->stop says. They bind each
+/*   errors   SX_INPUT unknown rule name; SX_UNIMPLEMENTED `unfused` of a program that has fused nodes; SX_NOMEM, SX_LIMIT. Limits of the rounds are no errors: report->stop says. They bind each
  *            part and the sum of all. */
 sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
                     const sx_optimize_options *options, sx_graph **out, sx_optimize_report *report);

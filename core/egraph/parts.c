@@ -335,7 +335,8 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
     SX_TRY(sx_optimize_cost(cx, in, device, objective, &report->objective_before));
     SX_TRY(sx_optimize_cost(cx, whole, device, objective, &report->objective_after));
     /* values that were shared across layers may have been computed in each: never worse than the input */
-    if (report->objective_after > report->objective_before && !lacks_kernels(in)) {
+    if (report->objective_after > report->objective_before && !lacks_kernels(in) &&
+        !options->unfused) {
         return sx_optimize_whole(cx, in, device, options, out, report);
     }
     report->bound_ns = report->proven ? report->cost_after_ns : 0;

@@ -266,6 +266,24 @@ START_TEST(test_exact_only)
 }
 END_TEST
 
+/* A program of operations: no kernel in it, the same values, fewer operations or cheaper ones. */
+START_TEST(test_unfused)
+{
+    sx_optimize_options options = sx_optimize_defaults();
+    options.unfused = true;
+    const sx_graph *in = read_golden(golden[_i].name);
+    const sx_graph *out = optimize_with(in, &options);
+    ck_assert_uint_eq(count_op(out, SX_OP_FUSED), 0);
+    ck_assert_uint_le(out->node_count, in->node_count);
+    check_interface(in, out);
+    ck_assert_double_le(differ(in, out, SX_EVAL_F64, FILL_PLAIN, sx_test_seed()), 2e-6);
+    const sx_graph *kernels = optimize(in);
+    sx_graph *none;
+    ck_sx_fails(&cx, sx_optimize(&cx, kernels, device, &options, &none, &report), SX_UNIMPLEMENTED,
+                "is a fused kernel");
+}
+END_TEST
+
 /* A kernel that only copies: one argument read, nothing computed. */
 static uint32_t count_copies(const sx_graph *graph)
 {
@@ -734,6 +752,7 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_loop_test(cases, test_golden, 0, (int)SX_COUNT(golden));
+    tcase_add_loop_test(cases, test_unfused, 0, SX_COUNT(golden));
     tcase_add_loop_test(cases, test_proofs_replay, 0, (int)SX_COUNT(golden));
     tcase_add_test(cases, test_proof_names_premises);
     tcase_add_test(cases, test_rules_make_the_difference);
