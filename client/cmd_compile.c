@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "client/cmd_module.h"
+#include "client/export/onnx_write.h"
 
 static void say(void *self, const char *text)
 {
@@ -206,7 +207,7 @@ static sx_code pick_program(sxc_cli *cli, const sx_module *module, sx_span *prog
     return SX_OK;
 }
 
-/* Writes the program, or the picture of the front, and the certificate where it is asked for. */
+/* Writes the program, or the picture of the front, to `path` unless it is NULL, and the certificate where it is asked for. */
 static sx_code write_optimized(sxc_cli *cli, const char *path, const sx_module *module)
 {
     sx_span program;
@@ -217,6 +218,9 @@ static sx_code write_optimized(sxc_cli *cli, const char *path, const sx_module *
             return SX_FAIL(cli->cx, SX_UNIMPLEMENTED, "%.*s", (int)why.len, (const char *)why.ptr);
         }
         SX_TRY(sxc_write_file(cli->cx, sxc_value(cli, SXC_PROOF), proof));
+    }
+    if (path == NULL) {
+        return SX_OK;
     }
     SX_TRY(pick_program(cli, module, &program));
     bool front = module->point_count > 0 && !sxc_given(cli, SXC_POINT);
@@ -235,6 +239,21 @@ static sx_code write_optimized(sxc_cli *cli, const char *path, const sx_module *
         code = code == SX_OK ? sxc_put(cli, &out) : code;
     }
     sx_buf_fini(&out);
+    return code;
+}
+
+/* The extracted operations as an ONNX model, with the weights of the source. */
+static sx_code write_onnx(sxc_cli *cli, const sxc_source *source, const sx_module *module)
+{
+    sx_graph *graph;
+    sx_buf file;
+    sx_span program = {(const uint8_t *)module->optimized, (size_t)module->optimized_count};
+    SX_TRY(sx_graph_parse(cli->cx, program, &graph));
+    sx_buf_init(&file, SX_ONNX_FILE_MAX);
+    sx_code code = sx_onnx_write(cli->cx, graph, source->weights, &file);
+    code = code == SX_OK ? sxc_write_file(cli->cx, sxc_value(cli, SXC_ONNX), sx_buf_span(&file))
+                         : code;
+    sx_buf_fini(&file);
     return code;
 }
 
@@ -264,6 +283,8 @@ sx_code sxc_cmd_optimize(sxc_cli *cli)
     sxc_compile_info info;
     const char *path = sxc_given(cli, SXC_OUTPUT) ? sxc_value(cli, SXC_OUTPUT) : "-";
     SX_TRY(read_request(cli, &request, &options));
+    bool onnx = sxc_given(cli, SXC_ONNX);
+    request.unfused = onnx;
     sx_buf bytes;
     sxc_module_file file = {.mapping = NULL};
     sx_buf_init(&bytes, (size_t)2 << 30);
@@ -272,10 +293,12 @@ sx_code sxc_cmd_optimize(sxc_cli *cli)
     clear_progress();
     code = code == SX_OK ? sxc_module_file_of(cli->cx, sx_buf_span(&bytes), &file) : code;
     bool as_json = cli->json && strcmp(path, "-") == 0;
+    code = code == SX_OK && onnx ? write_onnx(cli, &source, &file.module) : code;
     if (code == SX_OK && as_json) {
         code = print_optimized(cli, &file.module);
     } else if (code == SX_OK) {
-        code = write_optimized(cli, path, &file.module);
+        code =
+            write_optimized(cli, onnx && !sxc_given(cli, SXC_OUTPUT) ? NULL : path, &file.module);
         size_t size = (size_t)file.module.optimized_count;
         code = code == SX_OK && cli->json ? report(cli, "optimize", path, size, &info) : code;
     }

@@ -24,7 +24,7 @@ _symplex_client() {
             "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --no-weights --exact --approximate --disable-rule --refresh" ;;
             "run "*) words="--help --json --output --random --input --weight --check --repeat --threads" ;;
             "explain "*) words="--help --json" ;;
-            "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --point --proof --exact --approximate --disable-rule" ;;
+            "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --point --onnx --proof --exact --approximate --disable-rule" ;;
             "prove "*) words="--help --json --from --to" ;;
             "egraph "*) words="--help --json --socket --target --output --exact --approximate" ;;
             "extract "*) words="--help --json --fuel --seconds" ;;

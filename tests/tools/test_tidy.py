@@ -26,7 +26,8 @@ ARROWS = {
     "cache": ["core/base"],
     "client/runtime": ["core/base", "core/ir", "core/x64", "core", "protocol"],
     "client/import": ["core/base", "core/ir"],
-    "client": ["core/base", "core/extract", "core/ir", "core/cost", "core/x64", "core", "protocol", "client/runtime", "client/import"],
+    "client/export": ["core/base", "core/ir", "client/import"],
+    "client": ["core/base", "core/extract", "core/ir", "core/cost", "core/x64", "core", "protocol", "client/runtime", "client/import", "client/export"],
     "client/examples": ["client"],
     "daemon": ["core/base", "core/ir", "core", "protocol", "cache", "client/runtime"],
 }

@@ -266,15 +266,19 @@ START_TEST(test_exact_only)
 }
 END_TEST
 
-/* A program of operations: no kernel in it, the same values, fewer operations or cheaper ones. */
+/* A program of operations: no kernel in it, the same values. */
 START_TEST(test_unfused)
 {
     sx_optimize_options options = sx_optimize_defaults();
     options.unfused = true;
     const sx_graph *in = read_golden(golden[_i].name);
-    const sx_graph *out = optimize_with(in, &options);
+    sx_graph *out;
+    ck_sx_ok(&cx, sx_optimize(&cx, in, device, &options, &out, &report));
+    ck_sx_ok(&cx, sx_graph_check(&cx, out));
     ck_assert_uint_eq(count_op(out, SX_OP_FUSED), 0);
-    ck_assert_uint_le(out->node_count, in->node_count);
+    if (strcmp(golden[_i].name, "factor_matmul") == 0) {
+        ck_assert_uint_lt(count_op(out, SX_OP_DOT_GENERAL), count_op(in, SX_OP_DOT_GENERAL));
+    }
     check_interface(in, out);
     ck_assert_double_le(differ(in, out, SX_EVAL_F64, FILL_PLAIN, sx_test_seed()), 2e-6);
     const sx_graph *kernels = optimize(in);
