@@ -245,10 +245,10 @@ static void keep_run(finder *f, run found)
     if (found.length < 2 * found.period || body < SX_ROLL_BODY_NODES_MIN || dots == 0) {
         return;
     }
-    uint32_t at = f->run_count < RUNS_MAX ? f->run_count++ : RUNS_MAX - 1;
-    if (at == RUNS_MAX - 1 && f->run_count == RUNS_MAX && f->run[at].saved >= found.saved) {
+    if (f->run_count == RUNS_MAX && f->run[RUNS_MAX - 1].saved >= found.saved) {
         return;
     }
+    uint32_t at = f->run_count < RUNS_MAX ? f->run_count++ : RUNS_MAX - 1;
     while (at > 0 && f->run[at - 1].saved < found.saved) {
         f->run[at] = f->run[at - 1];
         at--;
