@@ -100,11 +100,12 @@ sx_code sx_core_twin(sx_ctx *cx, const sx_core_request *request, sx_span egraph,
 
 static sx_code refuse(sx_ctx *cx, sx_core_library *library, uint32_t index)
 {
-    char *why = sx_alloc_text(cx, sx_span_of(cx->error.text));
+    const sx_error error = cx->error;
+    sx_ctx_reset_error(cx);
+    char *why = sx_alloc_text(cx, sx_span_of(error.text));
     library->refused |= 1u << index;
     library->why = sx_span_of(why);
-    sx_ctx_reset_error(cx);
-    return SX_OK;
+    return why != NULL ? SX_OK : cx->error.code;
 }
 
 static sx_code try_candidate(sx_ctx *cx, sx_core_library *library, uint32_t index,
