@@ -81,8 +81,9 @@ static sx_code put_search(sx_ctx *cx, const sx_module *module, sx_buf *out)
             sx_buf_print(out, "parts      %llu distinct, used %llu times\n",
                          (unsigned long long)search->parts, (unsigned long long)search->uses);
         }
-        sx_buf_print(out, "extracted  %s by the model of single kernels, at least %s%s\n", cost,
-                     bound, search->proven != 0 ? ": proven least" : "");
+        sx_buf_print(out, "extracted  %s by the model of single kernels%s%s%s\n", cost,
+                     search->bound_ns > 0 ? ", at least " : "", search->bound_ns > 0 ? bound : "",
+                     search->proven != 0 ? ": proven least" : "");
     }
     if (module->rule_count == 0) {
         return SX_OK;

@@ -168,7 +168,7 @@ typedef struct {
         unproved;    /* why there is no certificate; empty if there is, or none was asked for */
     uint64_t proven; /* 1: no cheaper program is in the e-graph */
     double input_cost_ns, cost_ns,
-        bound_ns; /* of the program as it came, as it went out, and what no program in the e-graph beats */
+        bound_ns; /* of the program as it came, as it went out, and what no program in the e-graph beats; 0: not known */
     uint64_t parts, uses; /* distinct programs searched, and of how many of them the whole is put
                              together: 1 and 1 where nothing repeats */
 } sx_module_search;

@@ -19,7 +19,7 @@
  *   end
  *
  * RULE is a name of rules.def or fusion.def, FROM and TO are the terms it makes equal, NODE.. the terms its left side matched, in the
- * order of its text (fusion: the kernel before, the kernel after, the node computed inside if there is one). VALUE is "parameter K", of
+ * order of its text, then the members of classes it picked (sx_rewrite_pick) (fusion: the kernel before, the kernel after, the node computed inside if there is one). VALUE is "parameter K", of
  * the divided program, or "U K", output K of an earlier use.
  *
  * The checker knows rules and terms. It takes nothing from the saturation: types are inferred anew by the reader of the IR; every left

@@ -2,7 +2,7 @@
  *
  * JSON: "nodes" maps "n<number>" to {"op", "children", "eclass", "cost", "subsumed"}, "root_eclasses" lists the classes of the outputs,
  * "class_data" gives each class its type. "op" is the operation with its attributes as in the text form of the IR; a child names the first
- * node of its class; costs are the model's estimates in nanoseconds, "subsumed" marks nodes that have no kernel of their own.
+ * node of its class; costs are the model's estimates in nanoseconds, "subsumed" marks nodes that must not be chosen (SX_COST_NEVER).
  * DOT and the picture show classes as boxes with their nodes; nodes of the extracted program stand out.
  * Format: github.com/egraphs-good/egraph-serialize.
  */

@@ -201,8 +201,6 @@ sx_code sx_eg_extract(sx_ctx *cx, const sx_eg *eg, const sx_extraction *wanted,
         result->cost =
             n != SX_XT_NONE ? add_cost(result->cost, wanted->cost[a.node_of[n]]) : result->cost;
     }
-    result->greedy_cost = whole(answer.greedy_cost, true);
-    result->greedy_cost = result->greedy_cost < result->cost ? result->cost : result->greedy_cost;
     result->lower_bound = answer.proven ? result->cost : whole(answer.lower_bound, false);
     return SX_OK;
 }

@@ -23,7 +23,6 @@ typedef struct {
     uint32_t *
         choice; /* [node_count] per class: the node chosen, SX_EG_NONE where the program does not need the class */
     uint64_t cost;
-    uint64_t greedy_cost; /* of the best before local search */
     uint64_t lower_bound; /* no program of this graph costs less */
     bool proven;          /* no cheaper program exists in this graph */
 } sx_extracted;

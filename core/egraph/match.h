@@ -9,8 +9,8 @@
  *                 ?shared       makes the left side one member of a bucket, see multi.h
  * A right side is text of the same form, over the names of the left side, or a C function for what needs computed shapes.
  *
- * Matching is incremental (Detlefs, Nelson, Saxe 2005): each rule remembers how much of the graph's log it has seen; a left
- * side of depth d is looked for only below classes that changed, or whose descendants within d - 1 steps did. In a round all
+ * Matching is incremental: each rule remembers how much of the graph's log it has seen, and gets the matches of which at least one
+ * node is new or changed since (trigger.c; stamps.c, after Detlefs, Nelson, Saxe 2005, is the oracle of the tests). In a round all
  * rules search the graph as it stands, then all right sides are added, then all unions are made, then one rebuild.
  * Determinism: rules in table order, classes in the order of the log; counts limit work, never a clock.
  */

@@ -379,8 +379,7 @@ static sx_code time_of(optimizer *o, const uint32_t *choice, double *ns)
 {
     sx_optimize_options options = *o->options;
     optimizer timer = *o;
-    const sx_objective *objective = &o->options->objective;
-    if (objective->time == 1 && objective->memory == 0 && objective->energy == 0 && *ns > 0) {
+    if (sx_objective_is_time(&o->options->objective) && *ns > 0) {
         return SX_OK; /* it is known */
     }
     options.objective = (sx_objective){.time = 1};
@@ -562,7 +561,8 @@ static sx_code extract_kernels(optimizer *o, sx_extracted *best)
     report->objective_after = (double)best->cost / 1000;
     report->cost_after_ns = report->objective_after;
     SX_TRY(time_of(o, best->choice, &report->cost_after_ns));
-    report->bound_ns = (double)best->lower_bound / 1000;
+    bool timed = sx_objective_is_time(&o->options->objective);
+    report->bound_ns = timed ? (double)best->lower_bound / 1000 : 0;
     report->proven = best->proven;
     return SX_OK;
 }
@@ -579,8 +579,9 @@ static sx_code certify(optimizer *o, const sx_graph *out, const uint32_t *output
         sx_certificate_print(o->cx, o->t, &o->set, o->in, o->input_node, out, output_node, &text);
     const char *copy = NULL;
     if (code == SX_COMPILE) {
-        copy = o->report->unproved = sx_alloc_text(o->cx, sx_span_of(o->cx->error.text));
+        const sx_error why = o->cx->error;
         sx_ctx_reset_error(o->cx);
+        copy = o->report->unproved = sx_alloc_text(o->cx, sx_span_of(why.text));
         code = copy != NULL ? SX_OK : o->cx->error.code;
     } else if (code == SX_OK) {
         copy = sx_alloc_text(o->cx, sx_buf_span(&text));

@@ -22,6 +22,11 @@ typedef struct {
 } sx_objective;
 /* "time" (the default), "memory", "energy"; the other two always break ties.  errors  SX_INPUT another name */
 sx_code sx_objective_find(sx_ctx *cx, sx_span name, sx_objective *objective);
+/* Is it a number of nanoseconds? */
+static inline bool sx_objective_is_time(const sx_objective *objective)
+{
+    return objective->time == 1 && objective->memory == 0 && objective->energy == 0;
+}
 
 typedef struct sx_optimize_options {
     sx_objective objective;   /* default: time */
@@ -75,10 +80,10 @@ typedef struct {
         cost_after_ns; /* by the cost model, each operation of the input a kernel of its own */
     double objective_before,
         objective_after; /* the same by the objective: what the search made small */
-    double
-        bound_ns; /* no program in the e-graph costs less; 0 where several parts are not proven */
-    bool proven;  /* no cheaper program in the e-graph of any part */
-    sx_proof *proof;              /* of the only part; NULL without, or where there are several */
+    double bound_ns; /* no program in the e-graph costs less; 0 where several parts are not proven,
+                     or the objective is not time */
+    bool proven;     /* no program of a smaller objective in the e-graph of any part */
+    sx_proof *proof; /* of the only part; NULL without, or where there are several */
     const sx_optimize_part *part; /* the last one is the whole program */
     uint32_t part_count;
     const char *unproved; /* why there is no certificate though one was asked for, or NULL */
@@ -99,7 +104,8 @@ sx_code sx_optimize_certificate(sx_ctx *cx, const sx_optimize_report *report, sx
 
 /* Which rules the options allow, [SX_RULE_COUNT].  errors  SX_INPUT unknown rule name */
 sx_code sx_optimize_rules(sx_ctx *cx, const sx_optimize_options *options, bool *enabled);
-/* What each node of an e-graph costs as a kernel of its own, in thousandths of the objective; SX_COST_NEVER for operations that have none.
+/* What each node of an e-graph costs as a kernel of its own, in thousandths of the objective; SX_COST_NEVER for dead nodes, 2^50 more for
+ * operations that have no kernel where their class has one that has.
  * Result in cx's arena, [node_count]. */
 sx_code sx_optimize_node_costs(sx_ctx *cx, sx_tensors *t, const sx_device *device,
                                const sx_objective *objective, uint64_t **cost);

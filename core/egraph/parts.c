@@ -339,7 +339,8 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
         !options->unfused) {
         return sx_optimize_whole(cx, in, device, options, out, report);
     }
-    report->bound_ns = report->proven ? report->cost_after_ns : 0;
+    report->bound_ns =
+        report->proven && sx_objective_is_time(objective) ? report->cost_after_ns : 0;
     report->part = d.part;
     report->part_count = d.part_count;
     *out = whole;

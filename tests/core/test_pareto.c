@@ -93,6 +93,13 @@ static void needs(const char *objective, double *time, uint64_t *peak, double *e
     sx_image one;
     sx_image_init(&one);
     ck_sx_ok(&cx, sx_core_optimize(&cx, &request, &one));
+    const sx_module_search *search = (const void *)one.search.ptr;
+    ck_assert_uint_eq(one.search.len, sizeof(*search));
+    if (strcmp(objective, "time") == 0) { /* a bound on bytes or joules is none on time */
+        ck_assert(search->bound_ns > 0 && search->bound_ns <= search->cost_ns);
+    } else {
+        ck_assert(search->bound_ns == 0);
+    }
     sx_graph *graph = parse(sx_buf_span(&one.optimized));
     ck_sx_ok(&cx, sx_device_find(&cx, request.target, &device));
     *time = *energy = 0;
