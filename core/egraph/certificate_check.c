@@ -16,11 +16,16 @@ typedef struct {
     sx_eg_ruleset set;
     uint32_t *term; /* number in the certificate -> node */
     uint32_t term_count;
-    uint32_t *rep; /* per node: smaller or equal node shown to be equal */
-    uint32_t rep_count, rep_capacity;
-    uint32_t *slot; /* of the closure: node + 1 */
-    uint32_t slot_count;
-    bool closed;
+    /* the closure: sets of terms shown to be equal */
+    uint32_t *rep;       /* per term: another of its set, at last the one that names it */
+    uint32_t *size;      /* of the set a name stands for */
+    uint32_t *member;    /* ring of the terms of a set */
+    uint32_t *user_head; /* per term: list of those made over it, 0 ends */
+    uint32_t *user;      /* of an edge: the term above, the next edge */
+    uint32_t *slot;      /* term + 1, by signature */
+    uint32_t *queue;     /* pairs that are to be equal */
+    uint32_t rep_count, rep_capacity, size_capacity, member_capacity, head_capacity;
+    uint32_t user_count, user_capacity, slot_count, slot_used, queue_count, queue_capacity;
     uint32_t number; /* of the step, from 1 */
     uint32_t rule;
     uint32_t node[STEP_NODES_MAX]; /* from, to, then those matched */
@@ -46,15 +51,6 @@ static uint32_t rep_of(checker *c, uint32_t n)
     return n;
 }
 
-static bool merge(checker *c, uint32_t a, uint32_t b)
-{
-    a = rep_of(c, a);
-    b = rep_of(c, b);
-    c->rep[a > b ? a : b] = a > b ? b : a;
-    c->closed = c->closed && a == b;
-    return a != b;
-}
-
 static uint32_t signature(checker *c, uint32_t n)
 {
     const sx_eg_node *node = &c->t.eg.node[n];
@@ -78,27 +74,43 @@ static bool congruent(checker *c, uint32_t a, uint32_t b)
     return same;
 }
 
-/* Terms added since stand for themselves. */
-static sx_code admit(checker *c)
+static sx_code queue_equal(checker *c, uint32_t a, uint32_t b)
 {
-    uint32_t count = c->t.eg.node_count;
-    if (count > c->rep_count) {
-        SX_TRY(sx_grow(c->cx, (void **)&c->rep, &c->rep_capacity, count, sizeof(uint32_t)));
-        for (; c->rep_count < count; c->rep_count++) {
-            c->rep[c->rep_count] = c->rep_count;
-        }
-        c->closed = false;
-    }
+    SX_TRY(sx_grow(c->cx, (void **)&c->queue, &c->queue_capacity, c->queue_count + 2,
+                   sizeof(uint32_t)));
+    c->queue[c->queue_count++] = a;
+    c->queue[c->queue_count++] = b;
     return SX_OK;
 }
 
-/* Equal operations of equal operands are equal, until nothing is left to say. */
-static sx_code close_congruence(checker *c)
+/* A term under its present signature; one that is congruent to another will be equal to it. Old slots of it stay: content decides. */
+static sx_code file_term(checker *c, uint32_t n)
 {
-    SX_TRY(admit(c));
-    uint32_t count = c->t.eg.node_count;
-    if (c->slot_count < 2 * count) {
-        while (c->slot_count < 2 * count) {
+    uint32_t mask = c->slot_count - 1;
+    uint32_t i = signature(c, n) & mask;
+    while (c->slot[i] != 0) {
+        uint32_t other = c->slot[i] - 1;
+        if (other == n) {
+            return SX_OK;
+        }
+        if (congruent(c, other, n)) {
+            return queue_equal(c, other, n);
+        }
+        i = (i + 1) & mask;
+    }
+    c->slot[i] = n + 1;
+    c->slot_used++;
+    return SX_OK;
+}
+
+/* Room for one more slot: a table twice as large as the terms need, or as it was, without old slots. */
+static sx_code reserve_slot(checker *c)
+{
+    if (2 * (c->slot_used + 1) <= c->slot_count) {
+        return SX_OK;
+    }
+    if (c->slot_count < 8 * (c->rep_count + 1)) {
+        while (c->slot_count < 8 * (c->rep_count + 1)) {
             c->slot_count = c->slot_count == 0 ? 1024 : 2 * c->slot_count;
         }
         c->slot = SX_NEW_ARRAY(c->cx, uint32_t, c->slot_count);
@@ -106,31 +118,80 @@ static sx_code close_congruence(checker *c)
             return c->cx->error.code;
         }
     }
-    while (!c->closed) {
-        c->closed = true;
-        SX_TRY(sx_spend(c->cx, count));
-        memset(c->slot, 0, c->slot_count * sizeof(*c->slot));
-        for (uint32_t n = 0; n < count; n++) {
-            uint32_t i = signature(c, n) & (c->slot_count - 1);
-            while (c->slot[i] != 0 && !congruent(c, c->slot[i] - 1, n)) {
-                i = (i + 1) & (c->slot_count - 1);
-            }
-            if (c->slot[i] == 0) {
-                c->slot[i] = n + 1;
-            } else {
-                merge(c, c->slot[i] - 1, n);
-            }
+    memset(c->slot, 0, c->slot_count * sizeof(*c->slot));
+    c->slot_used = 0;
+    SX_TRY(sx_spend(c->cx, c->rep_count));
+    for (uint32_t n = 0; n < c->rep_count; n++) {
+        SX_TRY(file_term(c, n));
+    }
+    return SX_OK;
+}
+
+/* Makes two sets one: the terms over members of the smaller set change their signature. */
+static sx_code join_sets(checker *c, uint32_t a, uint32_t b)
+{
+    uint32_t keep = c->size[a] >= c->size[b] ? a : b;
+    uint32_t drop = keep == a ? b : a;
+    c->rep[drop] = keep;
+    c->size[keep] += c->size[drop];
+    uint32_t n = drop;
+    do {
+        for (uint32_t e = c->user_head[n]; e != 0; e = c->user[2 * e + 1]) {
+            SX_TRY(reserve_slot(c));
+            SX_TRY(file_term(c, c->user[2 * e]));
+            SX_TRY(sx_spend(c->cx, 1));
+        }
+        n = c->member[n];
+    } while (n != drop);
+    uint32_t swap = c->member[keep];
+    c->member[keep] = c->member[drop];
+    c->member[drop] = swap;
+    return SX_OK;
+}
+
+static sx_code close_congruence(checker *c)
+{
+    while (c->queue_count > 0) {
+        uint32_t b = rep_of(c, c->queue[--c->queue_count]);
+        uint32_t a = rep_of(c, c->queue[--c->queue_count]);
+        if (a != b) {
+            SX_TRY(join_sets(c, a, b));
         }
     }
     return SX_OK;
 }
 
-/* Shown to be equal? The closure is only made where it is asked for. */
+static sx_code admit_term(checker *c, uint32_t n)
+{
+    const sx_eg *eg = &c->t.eg;
+    uint32_t *capacity[] = {&c->rep_capacity, &c->size_capacity, &c->member_capacity,
+                            &c->head_capacity};
+    uint32_t **list[] = {&c->rep, &c->size, &c->member, &c->user_head};
+    for (size_t i = 0; i < SX_COUNT(list); i++) {
+        SX_TRY(sx_grow(c->cx, (void **)list[i], capacity[i], n + 1, sizeof(uint32_t)));
+    }
+    c->rep[n] = c->member[n] = n;
+    c->size[n] = 1;
+    c->user_head[n] = 0;
+    c->rep_count = n + 1;
+    for (uint32_t k = 0; k < eg->node[n].arity; k++) {
+        uint32_t child = sx_eg_made_child(eg, n, k);
+        uint32_t e = ++c->user_count; /* edge 0 ends a list */
+        SX_TRY(sx_grow(c->cx, (void **)&c->user, &c->user_capacity, 2 * e + 2, sizeof(uint32_t)));
+        c->user[2 * e] = n;
+        c->user[2 * e + 1] = c->user_head[child];
+        c->user_head[child] = e;
+    }
+    SX_TRY(reserve_slot(c));
+    SX_TRY(file_term(c, n));
+    return close_congruence(c);
+}
+
+/* Shown to be equal? Equal operations of equal operands are, as soon as they are known. */
 static sx_code is_equal(checker *c, uint32_t a, uint32_t b, bool *equal)
 {
-    SX_TRY(admit(c));
-    if (rep_of(c, a) != rep_of(c, b)) {
-        SX_TRY(close_congruence(c));
+    while (c->rep_count < c->t.eg.node_count) {
+        SX_TRY(admit_term(c, c->rep_count));
     }
     *equal = rep_of(c, a) == rep_of(c, b);
     return SX_OK;
@@ -138,9 +199,13 @@ static sx_code is_equal(checker *c, uint32_t a, uint32_t b, bool *equal)
 
 static sx_code accept(checker *c, uint32_t a, uint32_t b)
 {
-    if (!merge(c, a, b)) {
+    bool known;
+    SX_TRY(is_equal(c, a, b, &known));
+    if (known) {
         return SX_OK;
     }
+    SX_TRY(queue_equal(c, a, b));
+    SX_TRY(close_congruence(c));
     SX_TRY(sx_eg_union(c->cx, &c->t.eg, a, b, SX_EG_RULE_GIVEN));
     return sx_eg_rebuild(c->cx, &c->t.eg);
 }
@@ -553,8 +618,8 @@ static sx_code check_outputs(checker *c, const sx_graph *a, const uint32_t *a_no
 static sx_code check_agreement(checker *c)
 {
     const sx_eg *eg = &c->t.eg;
-    c->closed = false;
-    SX_TRY(close_congruence(c));
+    bool known;
+    SX_TRY(is_equal(c, 0, 0, &known));
     for (uint32_t n = 0; n < eg->node_count; n++) {
         if (rep_of(c, sx_eg_find(eg, n)) != rep_of(c, n) ||
             sx_eg_find(eg, rep_of(c, n)) != sx_eg_find(eg, n)) {
