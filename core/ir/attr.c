@@ -1,5 +1,6 @@
 #include "core/ir/ir.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "core/ir/fused.h"
@@ -143,11 +144,12 @@ static sx_code copy_attr(sx_ctx *cx, const sx_attr *attr, sx_attr *copy)
     SX_TRY(copy_span(cx, &copy->data));
     SX_TRY(copy_span(cx, &copy->name));
     if (copy->body != NULL) {
-        sx_body *body = SX_NEW(cx, sx_body);
+        sx_body *body =
+            sx_alloc(cx, offsetof(sx_body, instr) + copy->body->instr_count * sizeof(sx_instr));
         if (body == NULL) {
             return cx->error.code;
         }
-        *body = *copy->body;
+        sx_body_copy(body, copy->body);
         copy->body = body;
     }
     return SX_OK;

@@ -40,7 +40,7 @@ sx_code sx_substitute(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *
     if (body == NULL) {
         return cx->error.code;
     }
-    *body = *attr->body;
+    sx_body_copy(body, attr->body);
     for (uint32_t a = 0; a < body->arg_count; a++) {
         for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
             SX_TRY(replace(cx, image, &body->access[a].stride[d]));

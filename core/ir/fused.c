@@ -1,6 +1,7 @@
 #include "core/ir/fused.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "core/ir/fused_body.h"
@@ -126,6 +127,13 @@ bool sx_body_equal(const sx_body *a, const sx_body *b)
 }
 
 /* ---- building ---- */
+void sx_body_copy(sx_body *to, const sx_body *from)
+{
+    memcpy(to, from, offsetof(sx_body, access));
+    memcpy(to->access, from->access, from->arg_count * sizeof(from->access[0]));
+    memcpy(to->instr, from->instr, from->instr_count * sizeof(from->instr[0]));
+}
+
 sx_body *sx_body_make(sx_ctx *cx)
 {
     sx_body *body = SX_NEW(cx, sx_body);

@@ -73,6 +73,9 @@ struct sx_body {
 };
 typedef enum { SX_KERNEL_MAP, SX_KERNEL_ROW, SX_KERNEL_DOT, SX_KERNEL_ONLINE } sx_kernel_kind;
 
+/* What is in use of `from` into `to`, which has room for all. The body of an interned attribute ends with its last instruction, so a body is
+ * copied in no other way. */
+void sx_body_copy(sx_body *to, const sx_body *from);
 sx_kernel_kind sx_body_kernel_kind(const sx_body *body);
 uint64_t sx_body_hash(const sx_body *body);
 bool sx_body_equal(const sx_body *a, const sx_body *b);

@@ -106,7 +106,7 @@ sx_code sx_fused_absorb_view(sx_ctx *cx, const sx_attr *consumer, uint32_t a, sx
     if (made == NULL) {
         return cx->error.code;
     }
-    *made = *body;
+    sx_body_copy(made, body);
     made->access[a] = composed;
     /* A broadcast can make the result constant along the reduced axes, and so change its shape. */
     *ok = sx_body_result_is_full(&consumer->type, made) ==

@@ -629,7 +629,7 @@ static sx_node_id add_copy(sx_ctx *cx, sx_rng *rng, const sx_graph *from, uint32
     if (attr.body != NULL) {
         sx_body *body = SX_NEW(cx, sx_body);
         ck_assert_ptr_nonnull(body);
-        *body = *attr.body;
+        sx_body_copy(body, attr.body);
         for (uint32_t a = 0; a < body->arg_count; a++) {
             for (uint32_t i = 0; i < SX_RANK_MAX; i++) {
                 renumber(&body->access[a].stride[i], symbol);

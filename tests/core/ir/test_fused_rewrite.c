@@ -468,7 +468,7 @@ static sx_attr bound_fused(sx_ctx *cx, const sx_attr *fused, int64_t value)
     sx_attr bound = *fused;
     sx_body *body = SX_NEW(cx, sx_body);
     ck_assert_ptr_nonnull(body);
-    *body = *fused->body;
+    sx_body_copy(body, fused->body);
     for (uint32_t a = 0; a < body->arg_count; a++) {
         for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
             body->access[a].stride[d] = bound_dim(body->access[a].stride[d], value);

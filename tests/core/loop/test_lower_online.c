@@ -279,7 +279,8 @@ START_TEST(test_random_bodies)
         s.scores = round % 3 != 0;
         s.mask = round % 2 == 0;
         node n = online_node(&cx, &s);
-        sx_body body = *n.fused.body;
+        sx_body body = {0};
+        sx_body_copy(&body, n.fused.body);
         for (uint64_t k = 1 + sx_rng_below(&rng, 2); k > 0; k--) {
             mutate(&rng, &n, &body);
         }
