@@ -39,7 +39,8 @@ typedef struct {
     uint32_t binding_count;
     bool no_reassociate;    /* exact rules only */
     bool allow_approximate; /* also rules with an error bound */
-    bool unfused;           /* for sx_core_optimize: operations instead of kernels */
+    bool
+        unfused; /* for sx_core_optimize: operations instead of kernels; no use is made of the library */
     sx_span disabled_rules; /* names separated by commas */
     sx_span
         objective; /* what is made small: "" or "time", "memory", "energy"; for sx_core_optimize also "pareto" */

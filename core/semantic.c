@@ -56,7 +56,7 @@ sx_code sx_semantic_options(sx_ctx *cx, const sx_core_request *request,
     if (request->objective.len > 0 && !sx_span_is(request->objective, "pareto")) {
         SX_TRY(sx_objective_find(cx, request->objective, &options->objective));
     }
-    if (request->library != NULL) {
+    if (request->library != NULL && !request->unfused) { /* extractions are stored as kernels */
         options->snapshot = request->library->egraph;
         options->snapshot_rules = rules_of(request);
     }
@@ -163,7 +163,7 @@ sx_code sx_semantic_find(sx_ctx *cx, const sx_core_request *request, const sx_gr
     bool enabled[SX_RULE_COUNT];
     *better = NULL;
     *meeting = (sx_meeting){0};
-    if (library == NULL || library->candidate_count == 0) {
+    if (library == NULL || library->candidate_count == 0 || request->unfused) {
         return SX_OK;
     }
     SX_ASSERT(library->candidate_count <= SX_CORE_CANDIDATES_MAX);

@@ -602,9 +602,13 @@ def test_service_commands():
         assert not ask("compile", source, "--daemon-only", "-d", "n=1", "-o", TMP / "t.sxm")["hit"]
         assert ask("cache", "evict", "--all")["entries"] == 4
         sx("compile", source, "--daemon-only", "-d", "n=9", "-o", TMP / "t.sxm", socket=daemon.path)
+        sx("optimize", source, "--daemon-only", "--onnx", TMP / "one.onnx", "-d", "n=9", socket=daemon.path)
+        sx("optimize", source, "--no-daemon", "--onnx", TMP / "two.onnx", "-d", "n=9")
+        assert (TMP / "one.onnx").read_bytes() == (TMP / "two.onnx").read_bytes() != b""
         other = TMP / "other.sx"  # x - -x
         other.write_text(TWICE.replace("%1 = add(%0, %0)", "%2 = negate(%0) : f32[n]\n    %1 = subtract(%0, %2)"))
         said = sx("compile", other, "--daemon-only", "-d", "n=9", "-o", TMP / "u.sxm", socket=daemon.path).stderr
+        sx("optimize", other, "--daemon-only", "--onnx", TMP / "one.onnx", socket=daemon.path)
         assert b"equal to the stored program" in said and b"subtract-negate" in said, said
         assert "its module" in sx("explain", TMP / "u.sxm").stdout.decode()
         found = ask("compile", other, "--daemon-only", "-d", "n=8", "-o", TMP / "u.sxm", schema="compile")
