@@ -20,8 +20,7 @@ typedef struct {
     const sx_core_candidate *candidate;
     uint32_t candidate_count;
     sx_buf *
-        egraph; /* takes the e-graph of this program unless it met a stored one; left empty where that is larger than its limit or
-                       the program was cut into layers; NULL: not wanted */
+        egraph; /* takes the e-graph of this program unless it met a stored one; left empty where that is larger than its limit; NULL: not wanted */
     /* found out: */
     bool met;    /* the program equals candidate[which] (core/egraph/meet.h) */
     bool reused; /* its module was taken over, under other names */

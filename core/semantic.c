@@ -1,6 +1,7 @@
 /* semantic.c - programs that equal stored ones: where their e-graphs are kept, meeting one, taking over its extraction and its module. */
 #include <string.h>
 
+#include "core/egraph/bundle.h"
 #include "core/egraph/export.h"
 #include "core/pipeline.h"
 
@@ -92,7 +93,13 @@ sx_code sx_core_twin(sx_ctx *cx, const sx_core_request *request, sx_span egraph,
     sx_key rules = rules_of(request);
     sx_library_info info;
     sx_span part[SX_PART_COUNT];
-    SX_TRY(sx_library_peek(cx, egraph, &rules, &info));
+    if (sx_bundle_is(egraph)) {
+        sx_bundle bundle;
+        SX_TRY(sx_bundle_open(cx, egraph, &rules, &bundle));
+        info = bundle.header.info;
+    } else {
+        SX_TRY(sx_library_peek(cx, egraph, &rules, &info));
+    }
     return sx_key_of_program(cx, &info.program, request, key, part);
 }
 
@@ -106,26 +113,6 @@ static sx_code refuse(sx_ctx *cx, sx_core_library *library, uint32_t index)
     library->refused |= 1u << index;
     library->why = sx_span_of(why);
     return why != NULL ? SX_OK : cx->error.code;
-}
-
-static sx_code try_candidate(sx_ctx *cx, sx_core_library *library, uint32_t index,
-                             const sx_optimize_options *options, const sx_graph *graph,
-                             const bool *enabled, sx_meeting *meeting)
-{
-    sx_library_graph *stored = SX_NEW(cx, sx_library_graph);
-    if (stored == NULL) {
-        return cx->error.code;
-    }
-    *meeting = (sx_meeting){0};
-    sx_code code =
-        sx_library_load(cx, library->candidate[index].egraph, &options->snapshot_rules, stored);
-    code = code == SX_OK ? sx_meet(cx, stored, graph, enabled, options->with_certificate, meeting)
-                         : code;
-    if (code == SX_CORRUPT || code == SX_ABSENT) {
-        meeting->met = false;
-        return refuse(cx, library, index);
-    }
-    return code;
 }
 
 /* What would be said of a program that was worked on. */
@@ -155,25 +142,54 @@ static sx_code report_meeting(sx_ctx *cx, const sx_graph *graph, const sx_device
     return sx_optimize_cost(cx, meeting->better, device, &time, &report->cost_after_ns);
 }
 
+/* A stored program that was worked on in one piece. */
+static sx_code try_whole(sx_ctx *cx, sx_span egraph, const sx_optimize_options *options,
+                         const sx_device *device, const sx_graph *graph, sx_optimize_report *report,
+                         sx_meeting *meeting)
+{
+    bool enabled[SX_RULE_COUNT];
+    sx_library_graph *stored = SX_NEW(cx, sx_library_graph);
+    if (stored == NULL) {
+        return cx->error.code;
+    }
+    SX_TRY(sx_optimize_rules(cx, options, enabled));
+    SX_TRY(sx_library_load(cx, egraph, &options->snapshot_rules, stored));
+    SX_TRY(sx_meet(cx, stored, graph, enabled, options->with_certificate, meeting));
+    return meeting->met ? report_meeting(cx, graph, device, meeting, report) : SX_OK;
+}
+
+static sx_code try_candidate(sx_ctx *cx, sx_core_library *library, uint32_t index,
+                             const sx_optimize_options *options, const sx_device *device,
+                             const sx_graph *graph, sx_optimize_report *report, sx_meeting *meeting)
+{
+    sx_span egraph = library->candidate[index].egraph;
+    *meeting = (sx_meeting){0};
+    sx_code code = sx_bundle_is(egraph)
+                       ? sx_optimize_meet(cx, graph, device, options, egraph, report, meeting)
+                       : try_whole(cx, egraph, options, device, graph, report, meeting);
+    if (code == SX_CORRUPT || code == SX_ABSENT) {
+        meeting->met = false;
+        return refuse(cx, library, index);
+    }
+    return code;
+}
+
 sx_code sx_semantic_find(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph,
                          const sx_optimize_options *options, const sx_device *device,
                          sx_graph **better, sx_optimize_report *report, sx_meeting *meeting)
 {
     sx_core_library *library = request->library;
-    bool enabled[SX_RULE_COUNT];
     *better = NULL;
     *meeting = (sx_meeting){0};
     if (library == NULL || library->candidate_count == 0 || request->unfused) {
         return SX_OK;
     }
     SX_ASSERT(library->candidate_count <= SX_CORE_CANDIDATES_MAX);
-    SX_TRY(sx_optimize_rules(cx, options, enabled));
     uint32_t stage = sx_stage_begin(cx, "meet");
     for (uint32_t i = 0; i < library->candidate_count && !library->met; i++) {
-        SX_TRY(try_candidate(cx, library, i, options, graph, enabled, meeting));
+        SX_TRY(try_candidate(cx, library, i, options, device, graph, report, meeting));
         if (meeting->met) {
             SX_TRY(sx_graph_check(cx, meeting->better));
-            SX_TRY(report_meeting(cx, graph, device, meeting, report));
             *better = meeting->better;
             library->met = true;
             library->which = i;

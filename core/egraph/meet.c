@@ -215,17 +215,23 @@ static sx_code explain(meeter *m)
                                m->graph->root[m->meeting->output_of[i]]));
     }
     SX_TRY(sx_explain_run(&x));
+    memcpy(m->meeting->used, list.used, sizeof(list.used));
+    return sx_meeting_name_rules(m->cx, m->meeting);
+}
+
+sx_code sx_meeting_name_rules(sx_ctx *cx, sx_meeting *meeting)
+{
     sx_buf text;
     sx_buf_init(&text, (size_t)1 << 16);
     for (uint32_t r = 0; r < SX_RULE_COUNT; r++) {
-        if (list.used[r]) {
+        if (meeting->used[r]) {
             sx_buf_print(&text, "%s%s", text.len > 0 ? ", " : "", sx_rule_name(r));
         }
     }
-    char *copy = sx_alloc_text(m->cx, sx_buf_span(&text));
-    m->meeting->rules = (sx_span){(const uint8_t *)copy, text.len};
+    char *copy = sx_alloc_text(cx, sx_buf_span(&text));
+    meeting->rules = (sx_span){(const uint8_t *)copy, text.len};
     sx_buf_fini(&text);
-    return copy == NULL ? m->cx->error.code : SX_OK;
+    return copy == NULL ? cx->error.code : SX_OK;
 }
 
 /* ---- names ---- */

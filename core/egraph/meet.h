@@ -19,9 +19,10 @@ typedef struct sx_meeting {
     uint32_t *output_of; /* per output likewise */
     sx_span
         rules; /* "add-commute, dot-swap": what their equality rests upon; empty if they were one after hashing */
-    uint32_t inserted;       /* nodes the graph did not hold */
-    uint32_t rounds;         /* of rewriting */
-    uint32_t nodes, classes; /* of the graph at the end */
+    bool used[SX_RULE_COUNT]; /* the same as a set */
+    uint32_t inserted;        /* nodes the graph did not hold */
+    uint32_t rounds;          /* of rewriting */
+    uint32_t nodes, classes;  /* of the graph at the end */
     uint64_t fuel;
     sx_span certificate; /* where asked for: that `better` equals the program; arena */
     bool refused;        /* equal in the graph, but not by the checker */
@@ -32,6 +33,9 @@ typedef struct sx_meeting {
  *   errors   SX_CORRUPT the stored extraction is no program; SX_NOMEM. No meeting is no error. */
 sx_code sx_meet(sx_ctx *cx, sx_library_graph *graph, const sx_graph *program, const bool *enabled,
                 bool certified, sx_meeting *meeting);
+
+/* meeting->rules from meeting->used. */
+sx_code sx_meeting_name_rules(sx_ctx *cx, sx_meeting *meeting);
 
 /* `from` with the interface of `to`: node for node, its k-th parameter standing where the k-th parameter of `to` comes, names of
  * symbols, parameters and outputs as there.

@@ -44,8 +44,8 @@ typedef struct sx_optimize_options {
         unfused; /* default false. Operations instead of kernels: steps 3 and 5 are left out, and 4 goes by the
                      costs that foresee fusion; the report's costs are of single kernels all the same */
     sx_buf *
-        snapshot; /* where the e-graph goes (library.h), empty; NULL for none. Left empty where the program is cut into
-                              parts, or its snapshot would pass the buffer's limit */
+        snapshot; /* where the e-graph goes (library.h), empty; NULL for none. A program cut into parts leaves a
+                              bundle of theirs (bundle.h). Left empty where parts are cut again, or it would pass the buffer's limit */
     sx_key snapshot_rules; /* digest it is stored under */
 } sx_optimize_options;
 sx_optimize_options sx_optimize_defaults(void);
@@ -98,6 +98,14 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
 sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *device,
                           const sx_optimize_options *options, sx_graph **out,
                           sx_optimize_report *report);
+/* The program in equal layers looked for in a bundle (bundle.h): it meets if each of its parts meets the stored one at its place and they
+ * are wired alike; the answer is put together from what was extracted for the stored parts. No meeting is no error, and *report then
+ * says nothing.
+ *   errors   as sx_bundle_open, sx_library_load, sx_meet */
+struct sx_meeting;
+sx_code sx_optimize_meet(sx_ctx *cx, const sx_graph *in, const sx_device *device,
+                         const sx_optimize_options *options, sx_span bundle,
+                         sx_optimize_report *report, struct sx_meeting *meeting);
 /* The certificate of the whole, from those of the parts; nothing is written if report->unproved says why there is none.
  *   errors   SX_LIMIT the text is longer than the buffer may be */
 sx_code sx_optimize_certificate(sx_ctx *cx, const sx_optimize_report *report, sx_buf *text);

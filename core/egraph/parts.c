@@ -1,6 +1,8 @@
 /* parts.c - a program of equal layers: each distinct part is optimised once, then the whole is put together (optimize.h). */
 #include "core/egraph/optimize.h"
 
+#include "core/egraph/bundle.h"
+
 #define EXTRACT_FUEL_MIN 10000u /* of one part */
 
 typedef struct {
@@ -15,7 +17,18 @@ typedef struct {
     sx_optimize_part *part;
     uint32_t part_count, part_capacity;
     sx_idmap map; /* of `part` by key */
+    bool nested;  /* some part was cut again: neither stored nor looked for */
+    sx_bundle_part *
+        stored; /* where the snapshot of each part went in options->snapshot, or NULL; [PLACES_MAX] */
+    /* where the parts are looked for in a stored program: */
+    const sx_bundle *bundle;    /* NULL: they are saturated */
+    const sx_meeting **meeting; /* by number of part; [PLACES_MAX] */
+    uint32_t *met_with;         /* number of the stored part likewise */
+    uint32_t place;             /* the use, here and there, that is looked at */
+    uint32_t wanted;            /* the stored part to look in next */
+    bool missed;                /* some part did not meet */
 } divider;
+#define PLACES_MAX (SX_ROLL_PARTS_MAX + 1) /* of what comes of one cut */
 
 static sx_code optimise_part(divider *d, const sx_graph *program, uint32_t depth,
                              uint64_t extract_fuel, uint32_t *number);
@@ -71,6 +84,19 @@ static void add_report(sx_optimize_report *sum, const sx_optimize_report *one, b
     }
 }
 
+/* The snapshot of part `number` behind those before it. */
+static void keep_snapshot(divider *d, sx_buf *snapshot, uint32_t number)
+{
+    sx_buf *bundle = d->options->snapshot;
+    if (snapshot->len == 0) {
+        d->stored = NULL; /* too large: nothing is stored */
+        return;
+    }
+    sx_buf_pad(bundle, SX_SNAPSHOT_PAGE);
+    d->stored[number] = (sx_bundle_part){bundle->len, snapshot->len};
+    sx_buf_put_span(bundle, sx_buf_span(snapshot));
+}
+
 static sx_code saturate_part(divider *d, const sx_graph *program, const sx_key *key,
                              uint64_t extract_fuel, uint32_t *number)
 {
@@ -82,12 +108,77 @@ static sx_code saturate_part(divider *d, const sx_graph *program, const sx_key *
     }
     options.limits = left_limits(d);
     options.rules = &d->rules;
-    options.snapshot = NULL;
     options.extract_fuel = extract_fuel;
-    SX_TRY(sx_optimize_whole(d->cx, program, d->device, &options, &better, one));
+    sx_buf snapshot;
+    bool stores = d->stored != NULL && !d->nested && d->part_count < PLACES_MAX;
+    sx_buf_init(&snapshot, stores ? d->options->snapshot->limit : 0);
+    options.snapshot = stores ? &snapshot : NULL;
+    sx_code code = sx_optimize_whole(d->cx, program, d->device, &options, &better, one);
+    if (stores && code == SX_OK) {
+        keep_snapshot(d, &snapshot, d->part_count);
+    }
+    sx_buf_fini(&snapshot);
+    SX_TRY(code);
     add_report(d->report, one, d->part_count == 0);
     sx_optimize_part part = one->part[0];
     part.use_count = 0;
+    return put_part(d, key, part, number);
+}
+
+/* `from` over the attributes and symbols of `to`. */
+static sx_code adopt(sx_ctx *cx, const sx_graph *from, const sx_graph *to, sx_graph **out)
+{
+    SX_TRY(sx_graph_make(cx, to->name, to->attrs, out));
+    for (uint32_t i = 0; i < to->symbol_count; i++) {
+        uint32_t index;
+        SX_TRY(sx_graph_add_symbol(cx, *out, to->symbol[i].name, to->symbol[i].low,
+                                   to->symbol[i].high, &index));
+    }
+    for (uint32_t i = 0; i < from->node_count; i++) {
+        const sx_node *node = &from->node[i];
+        sx_attr attr = *sx_graph_attr(from, node);
+        sx_node_id id;
+        SX_TRY(sx_graph_add(cx, *out, node->op, &attr, from->input + node->input_first,
+                            node->input_count, &id));
+        SX_ASSERT(id.i == i);
+    }
+    for (uint32_t i = 0; i < from->output_count; i++) {
+        SX_TRY(sx_graph_add_output(cx, *out, from->output[i].name, from->output[i].node));
+    }
+    return SX_OK;
+}
+
+/* The part looked for in the stored one at its place. Not there: it stands for itself, and d->missed. */
+static sx_code meet_part(divider *d, const sx_graph *program, const sx_key *key, uint32_t *number)
+{
+    sx_ctx *cx = d->cx;
+    sx_library_graph *graph = SX_NEW(cx, sx_library_graph);
+    sx_meeting *meeting = SX_NEW(cx, sx_meeting);
+    bool enabled[SX_RULE_COUNT];
+    sx_optimize_part part = {.program = program, .stop = SX_STOP_SATURATED};
+    if (graph == NULL || meeting == NULL) {
+        return cx->error.code;
+    }
+    SX_TRY(sx_optimize_rules(cx, d->options, enabled));
+    SX_TRY(sx_library_load(cx, sx_bundle_snapshot(d->bundle, d->wanted),
+                           &d->options->snapshot_rules, graph));
+    SX_TRY(sx_bundle_names(cx, d->bundle, d->place, program, graph));
+    SX_TRY(sx_meet(cx, graph, program, enabled, d->options->with_certificate, meeting));
+    d->missed = d->missed || !meeting->met || d->part_count >= PLACES_MAX;
+    SX_TRY(adopt(cx, meeting->met ? meeting->better : program, program, &part.better));
+    part.certificate = meeting->certificate;
+    part.rounds = meeting->rounds;
+    part.nodes = meeting->nodes;
+    part.classes = meeting->classes;
+    part.fuel = meeting->fuel;
+    d->report->rounds = part.rounds > d->report->rounds ? part.rounds : d->report->rounds;
+    d->report->nodes += part.nodes;
+    d->report->classes += part.classes;
+    d->report->fuel += part.fuel;
+    if (!d->missed) {
+        d->meeting[d->part_count] = meeting;
+        d->met_with[d->part_count] = d->wanted;
+    }
     return put_part(d, key, part, number);
 }
 
@@ -233,6 +324,19 @@ static sx_code join_seams(divider *d, division *v, uint64_t extract_fuel)
 
 /* ---- a program in pieces ---- */
 
+/* The stored part at the first place where part p is used. */
+static uint32_t stored_part(divider *d, const sx_roll *roll, uint32_t p)
+{
+    const sx_bundle *b = d->bundle;
+    uint32_t u = 0;
+    while (u < roll->use_count && roll->use[u].part != p) {
+        u++;
+    }
+    d->missed = d->missed || u >= b->header.use_count;
+    d->place = u;
+    return d->missed ? 0 : b->word[b->use_first[u]];
+}
+
 static sx_code divide_part(divider *d, const sx_graph *program, const sx_roll *roll,
                            const sx_key *key, uint32_t depth, uint64_t extract_fuel,
                            uint32_t *number)
@@ -250,8 +354,17 @@ static sx_code divide_part(divider *d, const sx_graph *program, const sx_roll *r
     for (uint32_t i = 0; i < roll->part_count; i++) {
         uint32_t p = order[i];
         uint64_t fuel = extract_fuel / operations * (roll->part[p].node_count + 1);
+        if (d->bundle != NULL) {
+            d->wanted = stored_part(d, roll, p);
+            if (d->missed) {
+                return SX_OK;
+            }
+        }
         SX_TRY(optimise_part(d, roll->part[p].program, depth + 1,
                              fuel > EXTRACT_FUEL_MIN ? fuel : EXTRACT_FUEL_MIN, &v.piece[p]));
+        if (d->missed) {
+            return SX_OK;
+        }
         v.better[p] = d->part[v.piece[p]].better;
     }
     SX_TRY(join_seams(d, &v, extract_fuel / SEAM_FUEL_SHARE + EXTRACT_FUEL_MIN));
@@ -274,6 +387,11 @@ static sx_code optimise_part(divider *d, const sx_graph *program, uint32_t depth
     }
     if (depth < SX_OPTIMIZE_DEPTH_MAX) {
         SX_TRY(sx_roll_find(d->cx, program, &roll));
+    }
+    d->nested = d->nested || roll != NULL;
+    if (d->bundle != NULL) {
+        d->missed = d->missed || d->nested;
+        return d->missed ? SX_OK : meet_part(d, program, &key, number);
     }
     return roll == NULL ? saturate_part(d, program, &key, extract_fuel, number)
                         : divide_part(d, program, roll, &key, depth, extract_fuel, number);
@@ -304,6 +422,80 @@ static bool lacks_kernels(const sx_graph *graph)
     return (ops & lacking) != 0;
 }
 
+static sx_code make_divider(divider *d)
+{
+    sx_tensors none = {0}; /* rules are read for no graph in particular */
+    sx_eg_language language = sx_tensors_language(&none);
+    *d->report = (sx_optimize_report){.stop = SX_STOP_SATURATED};
+    d->bytes_start = d->cx->arena.used_bytes;
+    SX_TRY(sx_eg_ruleset_init(d->cx, &d->rules, &language, sx_rules, SX_RULE_ROUNDS_COUNT));
+    d->rules.language.self = NULL;
+    return SX_OK;
+}
+
+/* Costs before and after, and the parts. */
+static sx_code report_whole(divider *d, const sx_graph *in, const sx_graph *whole)
+{
+    sx_ctx *cx = d->cx;
+    sx_optimize_report *report = d->report;
+    const sx_objective time = {.time = 1};
+    const sx_objective *objective = &d->options->objective;
+    count_uses(d);
+    SX_TRY(sx_optimize_cost(cx, in, d->device, &time, &report->cost_before_ns));
+    SX_TRY(sx_optimize_cost(cx, whole, d->device, &time, &report->cost_after_ns));
+    SX_TRY(sx_optimize_cost(cx, in, d->device, objective, &report->objective_before));
+    SX_TRY(sx_optimize_cost(cx, whole, d->device, objective, &report->objective_after));
+    report->bound_ns =
+        report->proven && sx_objective_is_time(objective) ? report->cost_after_ns : 0;
+    report->part = d->part;
+    report->part_count = d->part_count;
+    return SX_OK;
+}
+
+/* What was kept of the parts becomes a bundle, or nothing is stored. */
+static sx_code end_bundle(divider *d, const sx_graph *in, const sx_roll *roll,
+                          const uint32_t *piece)
+{
+    sx_ctx *cx = d->cx;
+    sx_buf *bytes = d->options->snapshot;
+    sx_library_info info = {.cost_before_ns = d->report->cost_before_ns,
+                            .cost_after_ns = d->report->cost_after_ns};
+    sx_bundle_part *part = SX_NEW_ARRAY(cx, sx_bundle_part, roll->part_count + 1);
+    if (part == NULL) {
+        return cx->error.code;
+    }
+    if (d->stored == NULL || d->nested) {
+        sx_buf_clear(bytes);
+        return SX_OK;
+    }
+    for (uint32_t p = 0; p < roll->part_count; p++) {
+        part[p] = d->stored[piece[p]];
+    }
+    SX_TRY(sx_graph_key(cx, in, &info.program));
+    sx_code code = sx_bundle_end(cx, roll, part, &info, &d->options->snapshot_rules, bytes);
+    if (code == SX_LIMIT) {
+        sx_ctx_reset_error(cx);
+        sx_buf_clear(bytes);
+        return SX_OK;
+    }
+    return code;
+}
+
+static sx_code begin_bundle(divider *d, const sx_roll *roll)
+{
+    d->stored = SX_NEW_ARRAY(d->cx, sx_bundle_part, PLACES_MAX);
+    if (d->stored == NULL) {
+        return d->cx->error.code;
+    }
+    sx_code code = sx_bundle_begin(d->cx, roll, d->options->snapshot);
+    if (code == SX_LIMIT) {
+        sx_ctx_reset_error(d->cx);
+        d->stored = NULL;
+        return SX_OK;
+    }
+    return code;
+}
+
 sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
                     const sx_optimize_options *options, sx_graph **out, sx_optimize_report *report)
 {
@@ -314,37 +506,95 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
     if (roll == NULL) {
         return sx_optimize_whole(cx, in, device, options, out, report);
     }
-    *report = (sx_optimize_report){.stop = SX_STOP_SATURATED};
+    divider d = {.cx = cx, .device = device, .options = options, .report = report};
+    uint32_t last;
+    SX_TRY(make_divider(&d));
+    SX_TRY(options->snapshot != NULL ? begin_bundle(&d, roll) : SX_OK);
+    SX_TRY(divide_part(&d, in, roll, &(sx_key){{0}}, 0, options->extract_fuel, &last));
+    sx_graph *whole = d.part[last].better;
+    SX_TRY(report_whole(&d, in, whole));
+    /* values that were shared across layers may have been computed in each: never worse than the input */
+    if (report->objective_after > report->objective_before && !lacks_kernels(in) &&
+        !options->unfused) {
+        if (options->snapshot != NULL) {
+            sx_buf_clear(options->snapshot);
+        }
+        return sx_optimize_whole(cx, in, device, options, out, report);
+    }
+    SX_TRY(options->snapshot != NULL ? end_bundle(&d, in, roll, d.part[last].piece) : SX_OK);
+    *out = whole;
+    return SX_OK;
+}
+
+/* ---- looking for the parts in a stored program ---- */
+
+/* Parts as they met, to the whole. *alike false: other parts, or wired in another way. */
+static sx_code pair_whole(divider *d, const sx_roll *roll, const uint32_t *piece, sx_meeting *whole,
+                          bool *alike)
+{
+    sx_ctx *cx = d->cx;
+    const sx_bundle *b = d->bundle;
+    const sx_meeting **meeting = SX_NEW_ARRAY(cx, const sx_meeting *, roll->part_count + 1);
+    if (meeting == NULL) {
+        return cx->error.code;
+    }
+    *alike = b->header.use_count == roll->use_count;
+    for (uint32_t u = 0; u < roll->use_count && *alike; u++) {
+        *alike = b->word[b->use_first[u]] == d->met_with[piece[roll->use[u].part]];
+    }
+    for (uint32_t p = 0; p < roll->part_count && *alike; p++) {
+        meeting[p] = d->meeting[piece[p]];
+        whole->inserted += meeting[p]->inserted;
+        for (uint32_t r = 0; r < SX_RULE_COUNT; r++) {
+            whole->used[r] = whole->used[r] || meeting[p]->used[r];
+        }
+    }
+    return *alike ? sx_bundle_wired(cx, b, roll, meeting, whole, alike) : SX_OK;
+}
+
+sx_code sx_optimize_meet(sx_ctx *cx, const sx_graph *in, const sx_device *device,
+                         const sx_optimize_options *options, sx_span bytes,
+                         sx_optimize_report *report, sx_meeting *meeting)
+{
+    const sx_roll *roll = NULL;
+    sx_bundle bundle;
+    bool alike;
+    uint32_t last = 0;
+    *meeting = (sx_meeting){0};
+    SX_TRY(sx_bundle_open(cx, bytes, &options->snapshot_rules, &bundle));
+    SX_TRY(sx_roll_find(cx, in, &roll));
+    if (roll == NULL || roll->use_count != bundle.header.use_count) {
+        return SX_OK;
+    }
     divider d = {.cx = cx,
                  .device = device,
                  .options = options,
                  .report = report,
-                 .bytes_start = cx->arena.used_bytes};
-    uint32_t last;
-    sx_tensors none = {0}; /* rules are read for no graph in particular */
-    sx_eg_language language = sx_tensors_language(&none);
-    SX_TRY(sx_eg_ruleset_init(cx, &d.rules, &language, sx_rules, SX_RULE_ROUNDS_COUNT));
-    d.rules.language.self = NULL;
-    SX_TRY(divide_part(&d, in, roll, &(sx_key){{0}}, 0, options->extract_fuel, &last));
-    count_uses(&d);
-    sx_graph *whole = d.part[last].better;
-    const sx_objective time = {.time = 1};
-    const sx_objective *objective = &options->objective;
-    SX_TRY(sx_optimize_cost(cx, in, device, &time, &report->cost_before_ns));
-    SX_TRY(sx_optimize_cost(cx, whole, device, &time, &report->cost_after_ns));
-    SX_TRY(sx_optimize_cost(cx, in, device, objective, &report->objective_before));
-    SX_TRY(sx_optimize_cost(cx, whole, device, objective, &report->objective_after));
-    /* values that were shared across layers may have been computed in each: never worse than the input */
-    if (report->objective_after > report->objective_before && !lacks_kernels(in) &&
-        !options->unfused) {
-        return sx_optimize_whole(cx, in, device, options, out, report);
+                 .bundle = &bundle,
+                 .meeting = SX_NEW_ARRAY(cx, const sx_meeting *, PLACES_MAX),
+                 .met_with = SX_NEW_ARRAY(cx, uint32_t, PLACES_MAX)};
+    if (d.meeting == NULL || d.met_with == NULL) {
+        return cx->error.code;
     }
-    report->bound_ns =
-        report->proven && sx_objective_is_time(objective) ? report->cost_after_ns : 0;
-    report->part = d.part;
-    report->part_count = d.part_count;
-    *out = whole;
-    return SX_OK;
+    SX_TRY(make_divider(&d));
+    SX_TRY(divide_part(&d, in, roll, &(sx_key){{0}}, 0, options->extract_fuel, &last));
+    if (d.missed) {
+        return SX_OK;
+    }
+    SX_TRY(pair_whole(&d, roll, d.part[last].piece, meeting, &alike));
+    SX_TRY(report_whole(&d, in, d.part[last].better));
+    bool worse = report->objective_after > report->objective_before && !lacks_kernels(in) &&
+                 !options->unfused;
+    if (!alike || worse || report->unproved != NULL) {
+        return SX_OK;
+    }
+    meeting->met = true;
+    meeting->better = d.part[last].better;
+    meeting->rounds = report->rounds;
+    meeting->nodes = report->nodes;
+    meeting->classes = report->classes;
+    meeting->fuel = report->fuel;
+    return sx_meeting_name_rules(cx, meeting);
 }
 
 /* ---- the certificate of the whole ---- */

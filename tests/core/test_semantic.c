@@ -3,14 +3,17 @@
 #include "tests/lib/test.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "client/runtime/verify.h"
 #include "core/base/rng.h"
 #include "core/core.h"
+#include "core/egraph/bundle.h"
 #include "core/egraph/library.h"
 #include "tests/core/egraph/reseal.h"
 #include "tests/lib/compiled.h"
+#include "tests/lib/gen_transformer.h"
 #include "tests/lib/ir.h"
 
 static sx_ctx cx;
@@ -171,7 +174,11 @@ static sx_tensor values_of(const sx_graph *graph, const sx_node *node)
     double *value = SX_NEW_ARRAY(&cx, double, (size_t)count);
     sx_rng rng = {sx_hash64(sx_graph_attr(graph, node)->name, 5)};
     for (int64_t i = 0; i < count; i++) {
+        int64_t whole = (int64_t)sx_rng_below(&rng, 11); /* tokens */
         value[i] = (double)sx_rng_f32(&rng);
+        if (node->type.dtype == SX_I32) {
+            memcpy(&value[i], &whole, sizeof(whole));
+        }
     }
     return (sx_tensor){node->type, value};
 }
@@ -486,6 +493,244 @@ START_TEST(test_altered)
 }
 END_TEST
 
+/* ---- programs of equal layers ---- */
+
+static const char *transformer(uint32_t layers)
+{
+    sx_transformer options = sx_transformer_default(layers);
+    options.hidden = 16;
+    options.heads = 2;
+    options.ffn = 24;
+    options.seq = 4;
+    options.vocab = 11;
+    sx_buf text;
+    sx_buf_init(&text, (size_t)4 << 20);
+    sx_transformer_print(&options, &text);
+    const char *copy = sx_alloc_text(&cx, sx_buf_span(&text));
+    sx_buf_fini(&text);
+    return copy;
+}
+
+/* The operands of every addition and multiplication the other way round, and weights called otherwise. */
+static const char *respelled(const char *text)
+{
+    sx_buf out;
+    sx_buf_init(&out, (size_t)4 << 20);
+    while (*text != 0) {
+        bool swaps = strncmp(text, " add(", 5) == 0 || strncmp(text, " multiply(", 10) == 0;
+        if (strncmp(text, "{name = \"d", 10) == 0) {
+            sx_buf_put_text(&out, "{name = \"layer");
+            text += 10;
+        } else if (swaps) {
+            const char *open = strchr(text, '('), *comma = strchr(open, ','),
+                       *close = strchr(comma, ')');
+            sx_buf_print(&out, "%.*s%.*s, %.*s", (int)(open + 1 - text), text,
+                         (int)(close - comma - 2), comma + 2, (int)(comma - open - 1), open + 1);
+            text = close;
+        } else {
+            sx_buf_put_u8(&out, (uint8_t)*text++);
+        }
+    }
+    const char *copy = sx_alloc_text(&cx, sx_buf_span(&out));
+    sx_buf_fini(&out);
+    return copy;
+}
+
+/* x + (x w + b) v in every layer, with more around it; `right` associates the sums of three the other way. */
+static const char *stack(uint32_t layers, bool right, const char *prefix)
+{
+    sx_buf t;
+    sx_buf_init(&t, (size_t)4 << 20);
+    sx_buf_put_text(&t, HEAD X);
+    for (uint32_t i = 0; i < layers; i++) {
+        sx_buf_print(&t, "%%w%u = parameter {name = \"%sw%u\", weight = 1} : f32[8, 8]\n", i,
+                     prefix, i);
+        sx_buf_print(&t, "%%b%u = parameter {name = \"%sb%u\", weight = 1} : f32[8]\n", i, prefix,
+                     i);
+        sx_buf_print(&t, "%%v%u = parameter {name = \"%sv%u\", weight = 1} : f32[8, 8]\n", i,
+                     prefix, i);
+    }
+    char in[16] = "x";
+    for (uint32_t i = 0; i < layers; i++) {
+        static const char *const op[] = {"tanh", "exponential", "negate", "logistic", "abs"};
+#define TYPE " : f32[batch, 8]\n"
+#define CONTRACT " {lhs_contract = [1], rhs_contract = [0]}" TYPE
+        sx_buf_print(&t, "%%l%u_d = dot_general(%%%s, %%w%u)" CONTRACT, i, in, i);
+        sx_buf_print(&t, "%%l%u_r = broadcast_in_dim(%%b%u) {dims = [1]}" TYPE, i, i);
+        sx_buf_print(&t, "%%l%u_t = tanh(%%l%u_d)" TYPE, i, i);
+        if (right) {
+            sx_buf_print(&t, "%%l%u_p = add(%%l%u_r, %%l%u_t)" TYPE, i, i, i);
+            sx_buf_print(&t, "%%l%u_s = add(%%l%u_d, %%l%u_p)" TYPE, i, i, i);
+        } else {
+            sx_buf_print(&t, "%%l%u_p = add(%%l%u_d, %%l%u_r)" TYPE, i, i, i);
+            sx_buf_print(&t, "%%l%u_s = add(%%l%u_p, %%l%u_t)" TYPE, i, i, i);
+        }
+        char last[24];
+        snprintf(last, sizeof(last), "l%u_s", i);
+        for (uint32_t k = 0; k < SX_COUNT(op); k++) {
+            sx_buf_print(&t, "%%l%u_%u = %s(%%%s)" TYPE, i, k, op[k], last);
+            snprintf(last, sizeof(last), "l%u_%u", i, k);
+        }
+        sx_buf_print(&t, "%%l%u_e = dot_general(%%%s, %%v%u)" CONTRACT, i, last, i);
+        sx_buf_print(&t, "%%l%u_f = tanh(%%l%u_e)" TYPE, i, i);
+        sx_buf_print(&t, "%%l%u_o = add(%%%s, %%l%u_f)" TYPE, i, in, i);
+        snprintf(in, sizeof(in), "l%u_o", i);
+    }
+    sx_buf_print(&t, "return %%%s as \"y\"\n}\n", in);
+    const char *copy = sx_alloc_text(&cx, sx_buf_span(&t));
+    sx_buf_fini(&t);
+    return copy;
+}
+
+/* Every stage of the search is either the meeting or nothing. */
+static bool saturated(void)
+{
+    for (uint32_t i = 0; i < cx.stage_count; i++) {
+        if (strcmp(cx.stage[i].name, "saturate") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_layers(const char *stored, const char *asked, const char *rule)
+{
+    sx_span bundle = stored_graph(stored);
+    ck_assert(sx_bundle_is(bundle) && saturated());
+    sx_core_candidate candidate = {.egraph = bundle};
+    sx_core_library library = {.candidate = &candidate, .candidate_count = 1};
+    (void)optimized(stored, &library);
+    ck_assert(library.met && library.rules.len == 0);
+    library = (sx_core_library){.candidate = &candidate, .candidate_count = 1};
+    sx_span text = optimized(asked, &library);
+    ck_assert_msg(library.refused == 0, "%.*s", (int)library.why.len,
+                  (const char *)library.why.ptr);
+    ck_assert(library.met && !saturated());
+    ck_assert_ptr_nonnull(strstr(sx_alloc_text(&cx, library.rules), rule));
+    check_equal(asked, text);
+    sx_key a, b;
+    sx_core_request x = request_of(stored, &batch_4, NULL);
+    sx_core_request y = request_of(asked, &batch_4, NULL);
+    ck_sx_ok(&cx, sx_core_family(&cx, &x, &a));
+    ck_sx_ok(&cx, sx_core_family(&cx, &y, &b));
+    ck_assert(sx_key_equal(&a, &b));
+    sx_span part[SX_PART_COUNT];
+    ck_sx_ok(&cx, sx_core_key(&cx, &x, &a, part));
+    ck_sx_ok(&cx, sx_core_twin(&cx, &y, bundle, &b));
+    ck_assert(sx_key_equal(&a, &b));
+}
+
+static const uint32_t depths[] = {4, 12};
+
+START_TEST(test_layers_commuted)
+{
+    const char *text = transformer(depths[_i]);
+    check_layers(text, respelled(text), "commute");
+}
+END_TEST
+
+START_TEST(test_layers_association)
+{
+    check_layers(stack(depths[_i], false, ""), stack(depths[_i], true, "m"), "add-associate");
+}
+END_TEST
+
+/* What the stored program became, under the names of this one. */
+START_TEST(test_layers_same_result)
+{
+    const char *stored = stack(5, false, "");
+    sx_span bundle = stored_graph(stored);
+    sx_core_candidate candidate = {.egraph = bundle};
+    sx_core_library library = {.candidate = &candidate, .candidate_count = 1};
+    sx_span plain = optimized(stored, NULL);
+    sx_span met = optimized(stored, &library);
+    ck_assert(library.met && sx_span_equal(plain, met));
+}
+END_TEST
+
+/* Another count of layers, another wiring of equal parts, cut short, or altered. */
+START_TEST(test_layers_unequal)
+{
+    sx_span bundle = stored_graph(stack(4, false, ""));
+    sx_core_candidate candidate = {.egraph = bundle};
+    static const uint32_t other[] = {3, 5, 12};
+    for (uint32_t i = 0; i < SX_COUNT(other); i++) {
+        sx_core_library library = {.candidate = &candidate, .candidate_count = 1};
+        const char *asked = stack(other[i], false, "");
+        check_equal(asked, optimized(asked, &library));
+        ck_assert(!library.met && library.refused == 0);
+    }
+    sx_core_library library = {.candidate = &candidate, .candidate_count = 1};
+    char *shared = sx_alloc_text(&cx, sx_span_of(stack(4, false, "")));
+    char *at = strstr(shared, "dot_general(%l1_o, %w2)"); /* w1 for w2: w2 is of no use */
+    ck_assert_ptr_nonnull(at);
+    at[strlen("dot_general(%l1_o, %w")] = '1';
+    check_equal(shared, optimized(shared, &library));
+    ck_assert(!library.met && library.refused == 0);
+}
+END_TEST
+
+/* `bundle` with 4 bytes at `at` altered; the digest of header and tables made good if `sealed`. */
+static bool refused_altered(sx_span bundle, size_t at, uint32_t word, bool sealed)
+{
+    const char *asked = stack(4, true, "m");
+    uint8_t *bytes = sx_alloc(&cx, bundle.len + 64);
+    bytes += 64 - (uintptr_t)bytes % 64;
+    memcpy(bytes, bundle.ptr, bundle.len);
+    memcpy(bytes + at, &word, sizeof(word));
+    sx_bundle_header h;
+    memcpy(&h, bytes, sizeof(h));
+    size_t tables = sizeof(h) + (size_t)h.part_count * sizeof(sx_bundle_part) +
+                    (size_t)h.word_count * sizeof(uint32_t);
+    if (sealed && tables <= bundle.len) {
+        h.digest = 0;
+        memcpy(bytes, &h, sizeof(h));
+        h.digest = sx_hash64((sx_span){bytes, tables}, 0);
+        memcpy(bytes, &h, sizeof(h));
+    }
+    sx_core_candidate candidate = {.egraph = {bytes, bundle.len}};
+    sx_core_library library = {.candidate = &candidate, .candidate_count = 1};
+    sx_span text = optimized(asked, &library);
+    if (library.met) {
+        check_equal(asked, text);
+    }
+    return library.refused != 0;
+}
+
+START_TEST(test_layers_hostile)
+{
+    sx_rng rng = {sx_test_seed()};
+    sx_span bundle = stored_graph(stack(4, false, ""));
+    sx_key rules;
+    sx_bundle_header h;
+    sx_bundle opened;
+    memcpy(&h, bundle.ptr, sizeof(h));
+    rules = h.rules;
+    size_t tables = sizeof(h) + h.part_count * sizeof(sx_bundle_part) + h.word_count * 4;
+    ck_sx_ok(&cx, sx_bundle_open(&cx, bundle, &rules, &opened));
+    for (size_t len = 8; len < bundle.len; len += len < tables + 8 ? 4 : 1001) {
+        ck_sx_fails(&cx, sx_bundle_open(&cx, (sx_span){bundle.ptr, len}, &rules, &opened),
+                    SX_CORRUPT, "bundle");
+        sx_ctx_reset_error(&cx);
+    }
+    uint32_t refused = 0;
+    for (uint32_t trial = 0; trial < 24; trial++) {
+        sx_ctx kept = cx;
+        sx_ctx_init(&cx, (size_t)1 << 29);
+        size_t at = 8 + sx_rng_below(&rng, (tables - 12) / 4) * 4;
+        uint32_t word = (uint32_t)sx_rng_below(&rng, 12) - (trial % 3 == 0 ? 8u : 0u);
+        refused += refused_altered(bundle, at, word, trial % 4 != 0) ? 1 : 0;
+        sx_ctx_fini(&cx);
+        cx = kept;
+    }
+    ck_assert_uint_gt(refused, 4);
+    sx_bundle_part first;
+    memcpy(&first, bundle.ptr + sizeof(h), sizeof(first));
+    ck_assert(refused_altered(bundle, (size_t)first.offset + 64, 77, true));
+    ck_assert(refused_altered(bundle, 16, 1u << 30, false)); /* its count of uses */
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("semantic");
@@ -498,6 +743,11 @@ int main(void)
     tcase_add_test(tc, test_twin);
     tcase_add_test(tc, test_forged);
     tcase_add_test(tc, test_altered);
+    tcase_add_loop_test(tc, test_layers_commuted, 0, SX_COUNT(depths));
+    tcase_add_loop_test(tc, test_layers_association, 0, SX_COUNT(depths));
+    tcase_add_test(tc, test_layers_same_result);
+    tcase_add_test(tc, test_layers_unequal);
+    tcase_add_test(tc, test_layers_hostile);
     suite_add_tcase(suite, tc);
     return sx_test_main(suite);
 }

@@ -101,6 +101,41 @@ def test_other_requests():
         assert counters["semantic_hits"] == 3 and counters["semantic_reused"] == 1, counters
 
 
+def layers(commuted, prefix, count=6):
+    """Equal layers, which are optimised once: their parts are stored."""
+    lines = ['sx 1', 'graph "p" (batch in [1, 64]) {', '%x = parameter {name = "x", weight = 0} : f32[batch, 8]']
+    for i in range(count):
+        lines.append('%%w%d = parameter {name = "%sw%d", weight = 1} : f32[8, 8]' % (i, prefix, i))
+    of = " : f32[batch, 8]"
+    value = "x"
+    for i in range(count):
+        lines.append("%%l%d = dot_general(%%%s, %%w%d) {lhs_contract = [1], rhs_contract = [0]}%s" % (i, value, i, of))
+        name = "l%d" % i
+        for k, op in enumerate(["tanh", "exponential", "negate", "logistic", "abs", "tanh", "negate", "tanh", "abs", "tanh"]):
+            lines.append("%%m%d_%d = %s(%%%s)%s" % (i, k, op, name, of))
+            name = "m%d_%d" % (i, k)
+        pair = (name, value) if commuted else (value, name)
+        lines.append("%%o%d = add(%%%s, %%%s)%s" % (i, *pair, of))
+        value = "o%d" % i
+    return "\n".join(lines + ['return %%%s as "y"' % value, "}"]) + "\n"
+
+
+def test_layers():
+    with real() as daemon, daemon.client() as client:
+        first = client.compile(layers(False, ""), dims=DIMS)
+        assert "met" not in first
+        answer = client.compile(layers(True, "m"), dims=DIMS)
+        assert answer.get("met") == first["key"] and "add-commute" in answer["rules"], sorted(answer)
+        check_module(answer["module"], daemon.root)
+        assert "met" not in client.compile(layers(True, "m", 5), dims=DIMS)
+        daemon.own_root = False
+    with real(root=daemon.root) as after, after.client() as client:
+        assert client.call("optimize", {"ir": layers(True, "k"), "dims": DIMS})["met"] == first["key"]
+        counters = after.status()["counters"]
+        assert counters["egraphs_refused"] == 0 and counters["worker_died"] == 0, counters
+    shutil.rmtree(daemon.root)
+
+
 def damage(root):
     """One byte of the stored e-graph, on disk."""
     path = glob.glob(os.path.join(root, "**", "*.db"), recursive=True) or \
