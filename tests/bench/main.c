@@ -49,9 +49,13 @@ double sx_bench_median(double *sample, uint32_t count)
     return sample[count / 2];
 }
 
+static bool case_was_met;
+
 bool sx_bench_wants(const sx_bench_options *options, const char *case_name)
 {
-    return options->case_name == NULL || strcmp(options->case_name, case_name) == 0;
+    bool wanted = options->case_name == NULL || strcmp(options->case_name, case_name) == 0;
+    case_was_met = case_was_met || wanted;
+    return wanted;
 }
 
 void sx_bench_put(const sx_bench_options *options, const sx_bench_row *row)
@@ -149,7 +153,13 @@ int main(int argc, char **argv)
     }
     for (uint32_t i = 0; i < SX_COUNT(table); i++) {
         if (strcmp(argv[optind], table[i].name) == 0) {
-            return table[i].run(&options);
+            int status = table[i].run(&options);
+            if (status == 0 && options.case_name != NULL && !case_was_met && !options.inner) {
+                (void)fprintf(stderr, "symplex-bench: %s has no case %s that runs here\n",
+                              table[i].name, options.case_name);
+                return 2;
+            }
+            return status;
         }
     }
     (void)fprintf(stderr, "symplex-bench: no benchmark named %s\n", argv[optind]);
