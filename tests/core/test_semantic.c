@@ -670,6 +670,36 @@ START_TEST(test_layers_unequal)
 }
 END_TEST
 
+/* Four layers over three matrices: layer i reads matrix which[i]. */
+static const char *tied(const char *which)
+{
+    char *text = sx_alloc_text(&cx, sx_span_of(stack(4, false, "")));
+    char *last = strstr(text, "%w3 = ");
+    char *end = strchr(last, '\n') + 1;
+    memmove(last, end, strlen(end) + 1);
+    char *at = text;
+    for (uint32_t i = 0; i < 4; i++) {
+        at = strstr(at, ", %w") + strlen(", %w");
+        *at = which[i];
+    }
+    return text;
+}
+
+/* All matrices are read in both, but not by the same layers. */
+START_TEST(test_layers_tied)
+{
+    sx_core_candidate candidate = {.egraph = stored_graph(tied("0112"))};
+    sx_core_library library = {.candidate = &candidate, .candidate_count = 1};
+    const char *asked = tied("2001");
+    check_equal(asked, optimized(asked, &library));
+    ck_assert(library.met); /* other names for the same */
+    library = (sx_core_library){.candidate = &candidate, .candidate_count = 1};
+    asked = tied("0122");
+    check_equal(asked, optimized(asked, &library));
+    ck_assert(!library.met && library.refused == 0);
+}
+END_TEST
+
 /* `bundle` with 4 bytes at `at` altered; the digest of header and tables made good if `sealed`. */
 static bool refused_altered(sx_span bundle, size_t at, uint32_t word, bool sealed)
 {
@@ -747,6 +777,7 @@ int main(void)
     tcase_add_loop_test(tc, test_layers_association, 0, SX_COUNT(depths));
     tcase_add_test(tc, test_layers_same_result);
     tcase_add_test(tc, test_layers_unequal);
+    tcase_add_test(tc, test_layers_tied);
     tcase_add_test(tc, test_layers_hostile);
     suite_add_tcase(suite, tc);
     return sx_test_main(suite);
