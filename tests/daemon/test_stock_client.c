@@ -7,7 +7,8 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,11 +23,19 @@ static pid_t daemon_pid;
 static nng_socket client;
 static sx_ctx cx;
 
-static bool socket_exists(void *self)
+/* The file is there before the daemon listens: only a connection says that it does. */
+static bool socket_answers(void *self)
 {
-    struct stat status;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
     (void)self;
-    return stat(socket_path, &status) == 0;
+    ck_assert_uint_lt(strlen(socket_path), sizeof(address.sun_path));
+    memcpy(address.sun_path, socket_path, strlen(socket_path));
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool answers = fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return answers;
 }
 
 static void setup(void)
@@ -45,7 +54,7 @@ static void setup(void)
     char *arguments[] = {program,     level,        none,  socket_option,
                          socket_path, state_option, state, NULL};
     ck_assert_int_eq(posix_spawn(&daemon_pid, program, NULL, NULL, arguments, environ), 0);
-    ck_assert(sx_test_wait(socket_exists, NULL, 10000));
+    ck_assert(sx_test_wait(socket_answers, NULL, 10000));
     ck_assert_int_eq(nng_req0_open(&client), 0);
     ck_assert_int_eq(nng_socket_set_ms(client, NNG_OPT_RECVTIMEO, 10000), 0);
     ck_assert_int_eq(nng_dial(client, url, NULL, 0), 0);
