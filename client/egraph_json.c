@@ -549,7 +549,9 @@ static sx_code fill_roots(reader *r, sxc_egraph *g, const tables *t)
 
 sx_code sxc_egraph_parse(sx_ctx *cx, sx_span text, sxc_egraph *egraph)
 {
-    reader r = {.cx = cx, .begin = text.ptr, .at = text.ptr, .end = text.ptr + text.len};
+    static const uint8_t nothing[1];
+    const uint8_t *begin = text.ptr != NULL ? text.ptr : nothing; /* of an empty file */
+    reader r = {.cx = cx, .begin = begin, .at = begin, .end = begin + text.len};
     tables t = {0};
     uint32_t class_count = 0;
     *egraph = (sxc_egraph){0};

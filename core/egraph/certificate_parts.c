@@ -318,7 +318,9 @@ static sx_code read_parts(sx_proof_reader *r, sx_certificate *certificate)
 
 sx_code sx_certificate_check(sx_ctx *cx, sx_span text, sx_certificate *certificate)
 {
-    sx_proof_reader reader = {cx, text.ptr, text.ptr + text.len};
+    static const uint8_t nothing[1];
+    const uint8_t *begin = text.ptr != NULL ? text.ptr : nothing; /* of an empty file */
+    sx_proof_reader reader = {cx, begin, begin + text.len};
     sx_span line = {0};
     *certificate = (sx_certificate){0};
     SX_TRY(sx_proof_line(&reader, &line));

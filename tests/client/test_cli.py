@@ -328,6 +328,8 @@ def test_prove():
     (TMP / "cut.proof").write_text(text[:first])
     error_of("prove", TMP / "cut.proof", status=4)
     error_of("prove", source, status=4)
+    (TMP / "empty.proof").write_bytes(b"")
+    error_of("prove", TMP / "empty.proof", status=4)
     error_of("prove", TMP / "absent.proof", status=4)
 
 
