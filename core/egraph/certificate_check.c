@@ -1,5 +1,5 @@
 /* The checker of one proved part. It keeps two records of what has been shown: `rep`, its own union-find over terms, closed under
- * congruence by comparing all terms with each other; and an e-graph of the same terms and equalities, in which right sides are built.
+ * congruence as sets are joined; and an e-graph of the same terms and equalities, in which right sides are built.
  * A step is decided by `rep` alone; at the end both must agree. */
 #include "core/egraph/certificate_read.h"
 
