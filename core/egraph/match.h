@@ -11,7 +11,8 @@
  *
  * Matching is incremental: each rule remembers how much of the graph's log it has seen, and gets the matches of which at least one
  * node is new or changed since (trigger.c; stamps.c, after Detlefs, Nelson, Saxe 2005, is the oracle of the tests). In a round all
- * rules search the graph as it stands, then all right sides are added, then all unions are made, then one rebuild.
+ * rules search the graph as it stands, then right sides are added and united, then the graph is rebuilt: what a round ends with is the closure of
+ * the graph, the right sides and their equations, whenever the unions are made (saturate.c makes them early where it may).
  * Determinism: rules in table order, classes in the order of the log; counts limit work, never a clock.
  */
 #ifndef SX_CORE_EGRAPH_MATCH_H

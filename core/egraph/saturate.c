@@ -190,7 +190,9 @@ typedef struct {
     sx_multi multi;
     size_t bytes_start, bytes_outside; /* the arena's use at the call, and its limit */
     bool stopped;
-    bool waiting; /* some rule is put back */
+    bool waiting;     /* some rule is put back */
+    bool at_once;     /* see unite_now */
+    uint64_t rebuilt; /* at_once: unions of the graph when it was last rebuilt */
 } runner;
 
 static void stop(runner *r, sx_eg_stop why)
@@ -363,6 +365,64 @@ static sx_code apply_batch(runner *r, uint32_t index, uint32_t *match, uint32_t 
     return SX_OK;
 }
 
+/* Of rule `index`, for match `number` of its list, or for run `number` of its buckets. */
+static sx_code unite(runner *r, uint32_t index, uint32_t from, uint32_t to, uint32_t number,
+                     const uint32_t *pick, uint32_t pick_count)
+{
+    sx_eg_rule *rule = &r->set->rule[index];
+    uint32_t reason = SX_EG_RULE_GIVEN;
+    if (sx_eg_find(r->eg, from) == sx_eg_find(r->eg, to)) {
+        return SX_OK;
+    }
+    if (!r->eg->unproven && sx_multi_is(rule->left)) {
+        SX_TRY(sx_multi_reason(r->cx, &r->multi, r->set, index, number, &reason));
+    } else if (!r->eg->unproven) {
+        const uint32_t *match =
+            &r->found[index].word[(size_t)number * sx_pattern_stride(rule->left)];
+        SX_TRY(sx_eg_reason_add(r->cx, r->set, index, match, rule->left->bind_count, pick,
+                                pick_count, &reason));
+    }
+    rule->union_count++;
+    return sx_eg_union(r->cx, r->eg, from, to, reason);
+}
+
+/* Of rule `index`, whose right side is a pattern: matches first to first + count - 1 of its list, of which the right sides stand. */
+static sx_code unite_found(runner *r, uint32_t index, uint32_t first, uint32_t count)
+{
+    const sx_eg_rule *rule = &r->set->rule[index];
+    uint32_t stride = sx_pattern_stride(rule->left);
+    uint32_t end = first + count;
+    for (uint32_t m = first; m < end; m++) {
+        const uint32_t *match = &r->found[index].word[(size_t)m * stride];
+        if (m + SX_EG_BATCH < end) {
+            sx_eg_approach(r->eg, match[SX_EG_BATCH * stride]);
+            sx_eg_approach(r->eg, match[SX_EG_BATCH * stride + rule->left->bind_count]);
+        }
+        uint32_t to = match[rule->left->bind_count];
+        if (to != SX_EG_NONE && sx_eg_find(r->eg, to) != sx_eg_find(r->eg, match[0])) {
+            SX_TRY(unite(r, index, match[0], to, m, NULL, 0));
+        }
+    }
+    return SX_OK;
+}
+
+#define UNIONS_AT_ONCE 64u /* after so many the graph is rebuilt in the midst of a round */
+
+/* Where every right side is a pattern and any node can be, unions need not wait for the end of the round: all matches are found before the first
+ * is applied, and the round ends with the closure of the same terms under the same equations. But right sides are then looked up among what
+ * the round has already learnt, and most of what would be made twice is made once. */
+static sx_code unite_now(runner *r, uint32_t index, uint32_t first, uint32_t count)
+{
+    SX_TRY(unite_found(r, index, first, count));
+    r->pending.reasons = 0;
+    r->pending.reason_nodes = 0;
+    if (r->eg->union_count - r->rebuilt < UNIONS_AT_ONCE) {
+        return SX_OK;
+    }
+    r->rebuilt = r->eg->union_count;
+    return sx_eg_rebuild(r->cx, r->eg);
+}
+
 /* *applied: matches whose right side stands. */
 static sx_code apply_rule(runner *r, uint32_t index, uint32_t *applied)
 {
@@ -386,6 +446,9 @@ static sx_code apply_rule(runner *r, uint32_t index, uint32_t *applied)
         } else {
             code = apply_match(r, index, match, *applied);
         }
+        if (code == SX_OK && r->at_once) {
+            code = unite_now(r, index, *applied, done);
+        }
         done = code == SX_OK ? done : 0;
         *applied += done;
         r->run->fuel += done + (r->eg->node_count - before);
@@ -394,44 +457,14 @@ static sx_code apply_rule(runner *r, uint32_t index, uint32_t *applied)
     return absorb_nomem(r, code);
 }
 
-/* Of rule `index`, for match `number` of its list, or for run `number` of its buckets. */
-static sx_code unite(runner *r, uint32_t index, uint32_t from, uint32_t to, uint32_t number,
-                     const uint32_t *pick, uint32_t pick_count)
-{
-    sx_eg_rule *rule = &r->set->rule[index];
-    uint32_t reason = SX_EG_RULE_GIVEN;
-    if (sx_eg_find(r->eg, from) == sx_eg_find(r->eg, to)) {
-        return SX_OK;
-    }
-    if (!r->eg->unproven && sx_multi_is(rule->left)) {
-        SX_TRY(sx_multi_reason(r->cx, &r->multi, r->set, index, number, &reason));
-    } else if (!r->eg->unproven) {
-        const uint32_t *match =
-            &r->found[index].word[(size_t)number * sx_pattern_stride(rule->left)];
-        SX_TRY(sx_eg_reason_add(r->cx, r->set, index, match, rule->left->bind_count, pick,
-                                pick_count, &reason));
-    }
-    rule->union_count++;
-    return sx_eg_union(r->cx, r->eg, from, to, reason);
-}
-
-/* All unions of a round, in the order of the rules and their matches, and one rebuild. */
+/* All unions of a round that are still to be made, in the order of the rules and their matches, and a rebuild. */
 static sx_code unite_all(runner *r, const uint32_t *applied)
 {
     uint32_t at = 0;
     for (uint32_t i = 0; i < r->set->rule_count; i++) {
         const sx_eg_rule *rule = &r->set->rule[i];
-        uint32_t stride = sx_pattern_stride(rule->left);
-        for (uint32_t m = 0; rule->right != NULL && m < applied[i]; m++) {
-            const uint32_t *match = &r->found[i].word[(size_t)m * stride];
-            if (m + SX_EG_BATCH < applied[i]) {
-                sx_eg_approach(r->eg, match[SX_EG_BATCH * stride]);
-                sx_eg_approach(r->eg, match[SX_EG_BATCH * stride + rule->left->bind_count]);
-            }
-            uint32_t to = match[rule->left->bind_count];
-            if (to != SX_EG_NONE && sx_eg_find(r->eg, to) != sx_eg_find(r->eg, match[0])) {
-                SX_TRY(unite(r, i, match[0], to, m, NULL, 0));
-            }
+        if (rule->right != NULL && !r->at_once) {
+            SX_TRY(unite_found(r, i, 0, applied[i]));
         }
         for (; at < r->pending.count && r->pending.word[at + 2] == i; at += SX_PENDING_WORDS) {
             const uint32_t *word = &r->pending.word[at];
@@ -462,6 +495,9 @@ static sx_code run_round(runner *r, bool *quiet)
     choose_rules(r);
     SX_TRY(search_all(r));
     uint32_t last = 0;
+    if (r->at_once && r->eg->old_count < now.node) {
+        r->eg->old_count = now.node; /* from here on changes are news to those of this round */
+    }
     sx_multi_begin(&r->multi, r->eg);
     for (uint32_t i = 0; i < r->set->rule_count; i++) {
         applied[i] = 0;
@@ -484,6 +520,12 @@ static sx_code run_round(runner *r, bool *quiet)
     return SX_OK;
 }
 
+static bool can_unite_now(const sx_eg_ruleset *set, const sx_eg_rule *rule)
+{
+    return rule->right != NULL && sx_pattern_batches(&set->language, rule->right) &&
+           !sx_multi_is(rule->left);
+}
+
 static sx_code prepare(runner *r)
 {
     sx_ctx *cx = r->cx;
@@ -495,9 +537,13 @@ static sx_code prepare(runner *r)
     if (r->found == NULL || r->wanted == NULL || r->over == NULL || r->limit == NULL) {
         return cx->error.code;
     }
+    r->at_once = true;
     for (uint32_t i = 0; i < r->set->rule_count; i++) {
+        const sx_eg_rule *rule = &r->set->rule[i];
         r->set->rule[i].banned_to = 0;
+        r->at_once = r->at_once && (!rule->enabled || can_unite_now(r->set, rule));
     }
+    r->rebuilt = r->eg->union_count;
     SX_TRY(r->limits->stamps ? sx_stamps_make(cx, &r->stamps)
                              : sx_trigger_make(cx, r->set, &r->trigger));
     return sx_eg_rebuild(cx, r->eg);

@@ -18,6 +18,7 @@ typedef struct {
     bool instructions;   /* egraph: count them with valgrind where it is installed */
     bool no_proofs;      /* egraph: without the log of unions, to see what it costs */
     bool stamps;         /* egraph: with the matcher that the tests compare with */
+    bool no_peer;        /* egraph: egglog is not asked */
     bool inner; /* egraph: run the case in this process, print nothing (what valgrind runs) */
 } sx_bench_options;
 typedef struct {

@@ -201,7 +201,7 @@ static int run_case(const sx_bench_options *options, const program *p, bool peer
             return 6;
         }
         seconds[round] = out.at[out.count - 1].seconds;
-        if (peered) { /* interleaved: the machine is the same for both */
+        if (peered && !options->no_peer) { /* interleaved: the machine is the same for both */
             other = ask_egglog(p);
             theirs[round] = other.seconds;
         }

@@ -92,7 +92,7 @@ static int usage(FILE *to, int status)
 {
     (void)fprintf(to, "usage: symplex-bench NAME [--case C] [--threads N] [--rounds N] [--json]\n  "
                       "       [--iterations N] [--leaves N] [--layers N] [--instructions] "
-                      "[--no-proofs] [--stamps]    (egraph)\n"
+                      "[--no-peer] [--no-proofs] [--stamps]    (egraph)\n"
                       "       symplex-bench list\n");
     for (uint32_t i = 0; i < SX_COUNT(table); i++) {
         (void)fprintf(to, "  %-10s %s\n", table[i].name, table[i].help);
@@ -113,19 +113,14 @@ static uint32_t number(const char *text)
 
 int main(int argc, char **argv)
 {
-    static const struct option longs[] = {{"case", required_argument, NULL, 'c'},
-                                          {"threads", required_argument, NULL, 't'},
-                                          {"rounds", required_argument, NULL, 'r'},
-                                          {"json", no_argument, NULL, 'j'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {"iterations", required_argument, NULL, 'i'},
-                                          {"leaves", required_argument, NULL, 'l'},
-                                          {"instructions", no_argument, NULL, 'n'},
-                                          {"no-proofs", no_argument, NULL, 'p'},
-                                          {"stamps", no_argument, NULL, 's'},
-                                          {"inner", no_argument, NULL, 'x'},
-                                          {"layers", required_argument, NULL, 'd'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {
+        {"case", required_argument, NULL, 'c'},   {"threads", required_argument, NULL, 't'},
+        {"rounds", required_argument, NULL, 'r'}, {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},         {"iterations", required_argument, NULL, 'i'},
+        {"leaves", required_argument, NULL, 'l'}, {"instructions", no_argument, NULL, 'n'},
+        {"no-proofs", no_argument, NULL, 'p'},    {"no-peer", no_argument, NULL, 'q'},
+        {"stamps", no_argument, NULL, 's'},       {"inner", no_argument, NULL, 'x'},
+        {"layers", required_argument, NULL, 'd'}, {NULL, 0, NULL, 0}};
     sx_bench_options options = {.rounds = 15};
     int choice;
     while ((choice = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
@@ -139,6 +134,7 @@ int main(int argc, char **argv)
         case 'd': options.layers = number(optarg); break;
         case 'n': options.instructions = true; break;
         case 'p': options.no_proofs = true; break;
+        case 'q': options.no_peer = true; break;
         case 's': options.stamps = true; break;
         case 'x': options.inner = true; break;
         case 'h': return usage(stdout, 0);

@@ -287,6 +287,148 @@ START_TEST(test_each_match_once)
 }
 END_TEST
 
+/* ---- unions made at once ---- */
+
+static sx_code add_plainly(sx_ctx *cx, void *self, sx_eg *eg, uint16_t op, uint32_t attr,
+                           const uint32_t *child, uint32_t arity, uint32_t *node)
+{
+    (void)self;
+    return sx_eg_add(cx, eg, op, attr, child, arity, node);
+}
+
+/* Side 0 unites while right sides are built; side 1, whose language might refuse a node, at the end of the round. */
+static void begin_both(const random_rules *r, uint64_t seed)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        begin(&sides[i], r, seed);
+        sides[i].set.rule_count = RULES; /* none of those that record */
+    }
+    sides[1].set.language.make_node = add_plainly;
+}
+
+/* Of the given terms: the smallest of each class, which is its name. */
+static void ck_same_classes(const sx_eg *a, const sx_eg *b, uint32_t count, uint32_t trial)
+{
+    for (uint32_t n = 0; n < count; n++) {
+        ck_assert_msg(sx_eg_find(a, n) == sx_eg_find(b, n), "trial %u: term %u equals %u and %u",
+                      trial, n, sx_eg_find(a, n), sx_eg_find(b, n));
+    }
+}
+
+/* Is node a of `eg` the same as node b, up to what is known to be equal? */
+static bool same_node(const sx_eg *eg, uint32_t a, uint32_t b)
+{
+    const sx_eg_node *x = &eg->node[a], *y = &eg->node[b];
+    bool same = x->op == y->op && x->attr == y->attr && x->arity == y->arity &&
+                sx_eg_find(eg, a) == sx_eg_find(eg, b);
+    for (uint32_t k = 0; same && k < x->arity; k++) {
+        same = sx_eg_child(eg, a, k) == sx_eg_child(eg, b, k);
+    }
+    return same;
+}
+
+/* Applies a reason of `s` in `eg`, where `of` are its nodes: the left side must match these nodes by what is equal there already. */
+static bool replay(side *s, sx_eg *eg, const uint32_t *of, const sx_eg_reason *reason)
+{
+    const sx_eg_rule *rule = &s->set.rule[reason->rule];
+    const uint32_t *node = &s->set.reason_node[reason->node_first];
+    uint32_t stride = sx_pattern_stride(rule->left);
+    sx_match_list found = {0};
+    uint64_t work = 0;
+    ck_assert_uint_eq(reason->node_count, rule->left->bind_count);
+    ck_sx_ok(&s->cx,
+             sx_pattern_search(&s->cx, eg, &symbols, rule->left, sx_eg_find(eg, of[node[0]]),
+                               UINT32_MAX, UINT64_MAX, &found, &work));
+    for (uint32_t m = 0; m < found.match_count; m++) {
+        const uint32_t *match = &found.word[m * stride];
+        bool is_it = true;
+        for (uint32_t i = 0; is_it && i < reason->node_count; i++) {
+            is_it = same_node(eg, match[i], of[node[i]]);
+        }
+        if (is_it) {
+            uint32_t to;
+            ck_sx_ok(&s->cx, sx_pattern_build(&s->cx, eg, &symbols, rule->right, match,
+                                              match + rule->left->bind_count, &to));
+            ck_sx_ok(&s->cx, sx_eg_union(&s->cx, eg, match[0], to, SX_EG_RULE_GIVEN));
+            ck_sx_ok(&s->cx, sx_eg_rebuild(&s->cx, eg));
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What a run united follows from its reasons in the order it had them: each rests on what came before it, and the edges of the forest
+ * say no more. Returns how many there were. */
+static uint32_t ck_reasons(side *s, uint32_t trial)
+{
+    sx_eg eg;
+    uint32_t *of = SX_NEW_ARRAY(&s->cx, uint32_t, s->eg.node_count);
+    uint32_t *edge = SX_NEW_ARRAY(&s->cx, uint32_t, s->set.reason_count + 1);
+    ck_sx_ok(&s->cx, sx_eg_init(&s->cx, &eg, NULL));
+    for (uint32_t n = 0; n < s->eg.node_count; n++) {
+        const sx_eg_node *node = &s->eg.node[n];
+        uint32_t child[2] = {0};
+        ck_assert_uint_le(node->arity, 2);
+        for (uint32_t k = 0; k < node->arity; k++) {
+            child[k] = of[sx_eg_made_child(&s->eg, n, k)];
+        }
+        ck_sx_ok(&s->cx, sx_eg_add(&s->cx, &eg, node->op, node->attr, child, node->arity, &of[n]));
+    }
+    for (uint32_t n = 0; n < s->eg.node_count; n++) {
+        sx_eg_why why = s->eg.why[n];
+        if (why.up != n && why.rule < s->set.reason_count) {
+            edge[why.rule] = n;
+        } else if (why.up != n && why.rule == SX_EG_RULE_GIVEN) {
+            ck_sx_ok(&s->cx, sx_eg_union(&s->cx, &eg, of[n], of[why.up], why.rule));
+        }
+    }
+    ck_sx_ok(&s->cx, sx_eg_rebuild(&s->cx, &eg));
+    for (uint32_t i = 0; i < s->set.reason_count; i++) {
+        uint32_t a = of[edge[i]], b = of[s->eg.why[edge[i]].up];
+        ck_assert_msg(replay(s, &eg, of, &s->set.reason[i]), "trial %u: reason %u does not match",
+                      trial, i);
+        ck_assert_msg(sx_eg_find(&eg, a) == sx_eg_find(&eg, b), "trial %u: reason %u gives another",
+                      trial, i);
+    }
+    for (uint32_t n = 0; n < s->eg.node_count; n++) {
+        ck_assert_uint_eq(sx_eg_find(&eg, of[n]), sx_eg_find(&eg, of[sx_eg_find(&s->eg, n)]));
+    }
+    return s->set.reason_count;
+}
+
+/* The same graph after every round, and every union has a reason that held when it was made. */
+START_TEST(test_unions_at_once)
+{
+    sx_rng rng = {sx_test_seed()};
+    uint32_t reasons = 0;
+    for (uint32_t trial = 0; trial < 60; trial++) {
+        static random_rules r;
+        uint64_t seed = sx_rng_next(&rng);
+        make_rules(&rng, &r);
+        begin_both(&r, seed);
+        for (uint32_t round = 0; round < ROUNDS && sides[1].eg.node_count < 1500; round++) {
+            for (uint32_t i = 0; i < 2; i++) {
+                sx_rng outside = {seed +
+                                  round}; /* the same for both: a union from outside or none */
+                (void)run_round(&sides[i], false, &outside);
+                ck_sx_ok(&sides[i].cx, sx_eg_check(&sides[i].cx, &sides[i].eg));
+            }
+            ck_assert_msg(sides[0].eg.live_count == sides[1].eg.live_count &&
+                              sides[0].eg.class_count == sides[1].eg.class_count,
+                          "trial %u round %u: %u nodes %u classes, at the end of a round %u and %u",
+                          trial, round, sides[0].eg.live_count, sides[0].eg.class_count,
+                          sides[1].eg.live_count, sides[1].eg.class_count);
+        }
+        ck_same_classes(&sides[0].eg, &sides[1].eg, sides[0].given, trial);
+        for (uint32_t i = 0; i < 2; i++) {
+            reasons += trial < 12 ? ck_reasons(&sides[i], trial) : 0;
+            sx_ctx_fini(&sides[i].cx);
+        }
+    }
+    ck_assert_uint_gt(reasons, 200);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("core.egraph.matchers");
@@ -294,6 +436,7 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, test_same_matches);
     tcase_add_test(cases, test_each_match_once);
+    tcase_add_test(cases, test_unions_at_once);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }
