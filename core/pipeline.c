@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/egraph/certificate.h"
+#include "core/ir/shard.h"
 #include "core/pareto.h"
 #include "core_digest.h"
 
@@ -353,7 +354,9 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
     sx_meeting meeting;
     SX_TRY(sx_device_find(cx, request->target, &device));
     SX_TRY(read_program(cx, request->ir, &graph));
-    SX_TRY(sx_graph_bind(cx, graph, request->binding, request->binding_count,
+    sx_graph here = *graph;
+    here.sharding = NULL; /* one device holds everything */
+    SX_TRY(sx_graph_bind(cx, &here, request->binding, request->binding_count,
                          &bound)); /* refuse early */
     if (wants_front(request)) {
         return SX_FAIL(cx, SX_INPUT,
@@ -363,7 +366,7 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
         return SX_FAIL(cx, SX_INPUT,
                        "unfused gives operations, not kernels: optimize, not compile");
     }
-    SX_TRY(optimise(cx, request, device, graph, false, &better, &report, &meeting));
+    SX_TRY(optimise(cx, request, device, &here, false, &better, &report, &meeting));
     bool done;
     SX_TRY(put_info(cx, image, request, graph, device));
     SX_TRY(sx_semantic_reuse(cx, request, graph, &meeting, image, &done));
@@ -402,6 +405,7 @@ sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *i
     SX_TRY(sx_device_find(cx, request->target, &device));
     SX_TRY(read_program(cx, request->ir, &graph));
     SX_TRY(optimise(cx, request, device, graph, true, &better, &report, &meeting));
+    SX_TRY(sx_sharding_restore(cx, graph, better));
     if (wants_front(request)) {
         SX_TRY(sx_core_pareto(cx, request, device, image));
     }

@@ -4,6 +4,7 @@
 
 #include "core/ir/check.h"
 #include "core/ir/fused.h"
+#include "core/ir/shard.h"
 
 static sx_code replace(sx_ctx *cx, const sx_dim *image, sx_dim *dim)
 {
@@ -111,5 +112,5 @@ sx_code sx_graph_bind(sx_ctx *cx, const sx_graph *graph, const sx_binding *bindi
         SX_TRY(sx_graph_add_output(cx, out, graph->output[i].name, graph->output[i].node));
     }
     *bound = out;
-    return SX_OK;
+    return sx_sharding_copy(cx, graph, NULL, out);
 }

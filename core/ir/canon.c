@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/ir/check.h"
+#include "core/ir/shard.h"
 
 #define UNSEEN UINT32_MAX
 
@@ -151,7 +152,7 @@ sx_code sx_graph_canon(sx_ctx *cx, const sx_graph *graph, sx_graph **canonical)
         SX_TRY(sx_graph_add_output(cx, c.to, graph->output[i].name, node));
     }
     *canonical = c.to;
-    return SX_OK;
+    return sx_sharding_copy(cx, graph, c.image, c.to);
 }
 
 sx_code sx_graph_key(sx_ctx *cx, const sx_graph *graph, sx_key *key)

@@ -22,6 +22,8 @@ typedef struct {
 } sx_short;
 sx_short sx_short_dim(const sx_symbol *symbols, uint32_t symbol_count, sx_dim dim);
 sx_short sx_short_name(sx_span name);
+/* print.c: a name bare where the lexer reads it as one, else in quotes. */
+void sx_symbol_print(sx_span name, sx_buf *text);
 #define SX_DIM_TEXT(in, dim) (sx_short_dim((in)->symbols, (in)->symbol_count, (dim)).text)
 
 /* Is `type` one that a tensor can have? `what` names it in the message. */

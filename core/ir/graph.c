@@ -1,5 +1,6 @@
 #include "core/ir/check.h"
 #include "core/ir/num.h"
+#include "core/ir/shard.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -291,5 +292,5 @@ sx_code sx_graph_check(sx_ctx *cx, const sx_graph *graph)
             }
         }
     }
-    return SX_OK;
+    return sx_sharding_check(cx, graph);
 }

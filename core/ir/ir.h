@@ -234,7 +234,8 @@ typedef struct {
     uint32_t symbol_count, symbol_capacity;
     sx_output *output;
     uint32_t output_count, output_capacity;
-    sx_attr_table *attrs; /* may be shared between graphs of one ctx */
+    sx_attr_table *attrs;         /* may be shared between graphs of one ctx */
+    struct sx_sharding *sharding; /* on a mesh of devices (shard.h); NULL: nothing is said */
 } sx_graph;
 #define SX_NODES_MAX 1000000u
 #define SX_SYMBOLS_MAX 64u

@@ -152,7 +152,47 @@ static sx_code check_declared(parser *p, const sx_token *at, const sx_type *decl
     return code;
 }
 
-/* %name = op(%a, %b) {attributes} : type */
+/* {dp = S(0)} behind the type of a parameter, or nothing */
+static sx_code parse_placement(parser *p, sx_node_id id)
+{
+    sx_lexer *lex = &p->lex;
+    sx_token at = lex->token;
+    if (!sx_lex_is_mark(lex, '{')) {
+        return SX_OK;
+    }
+    if (p->graph->sharding == NULL || p->graph->node[id.i].op != SX_OP_PARAMETER) {
+        return sx_lex_fail(lex, SX_INPUT,
+                           p->graph->sharding == NULL ? "a placement, and the graph has no mesh"
+                                                      : "a placement of what is no parameter");
+    }
+    sx_places places;
+    SX_TRY(sx_parse_places(lex, p->graph, &places));
+    if (sx_graph_place(lex->cx, p->graph, id, &places) != SX_OK) {
+        return sx_fail_in(lex->cx, "line %u:%u", at.line, at.column);
+    }
+    return SX_OK;
+}
+
+/* {dp = S(0)} behind the name of an output, or nothing */
+static sx_code parse_demand(parser *p)
+{
+    sx_lexer *lex = &p->lex;
+    sx_token at = lex->token;
+    if (!sx_lex_is_mark(lex, '{')) {
+        return SX_OK;
+    }
+    if (p->graph->sharding == NULL) {
+        return sx_lex_fail(lex, SX_INPUT, "a placement, and the graph has no mesh");
+    }
+    sx_places places;
+    SX_TRY(sx_parse_places(lex, p->graph, &places));
+    if (sx_graph_want(lex->cx, p->graph, p->graph->output_count - 1, &places) != SX_OK) {
+        return sx_fail_in(lex->cx, "line %u:%u", at.line, at.column);
+    }
+    return SX_OK;
+}
+
+/* %name = op(%a, %b) {attributes} : type {placement} */
 static sx_code parse_node(parser *p)
 {
     sx_lexer *lex = &p->lex;
@@ -191,6 +231,7 @@ static sx_code parse_node(parser *p)
         return sx_fail_in(lex->cx, "line %u:%u", op_token.line, op_token.column);
     }
     SX_TRY(check_declared(p, &type_token, &type, &p->graph->node[id.i].type));
+    SX_TRY(parse_placement(p, id));
     return define_value(p, name, id);
 }
 
@@ -209,6 +250,7 @@ static sx_code parse_return(parser *p)
         if (sx_graph_add_output(p->lex.cx, p->graph, name, node) != SX_OK) {
             return sx_fail_in(p->lex.cx, "line %u:%u", at.line, at.column);
         }
+        SX_TRY(parse_demand(p));
         SX_TRY(sx_lex_accept(&p->lex, ',', &more));
     }
     return SX_OK;
@@ -279,6 +321,7 @@ sx_code sx_graph_parse(sx_ctx *cx, sx_span text, sx_graph **graph)
     SX_TRY(sx_lex_string(lex, &name));
     SX_TRY(sx_graph_make(cx, name, NULL, &p.graph));
     SX_TRY(parse_symbols(&p));
+    SX_TRY(sx_parse_mesh(lex, p.graph));
     SX_TRY(sx_lex_mark(lex, '{'));
     while (lex->token.kind == SX_TOKEN_VALUE) {
         SX_TRY(parse_node(&p));

@@ -2,6 +2,7 @@
 #ifndef SX_CORE_IR_PARSE_H
 #define SX_CORE_IR_PARSE_H
 #include "core/ir/lex.h"
+#include "core/ir/shard.h"
 
 /* f32[batch, 784] */
 sx_code sx_parse_type(sx_lexer *lex, const sx_graph *graph, sx_type *type);
@@ -15,4 +16,7 @@ sx_code sx_parse_attrs(sx_lexer *lex, const sx_graph *graph, sx_op op, sx_attr *
 sx_code sx_parse_data(sx_lexer *lex, const sx_type *type, sx_span *data);
 /* Is the attribute `type` of the operation its result type, written behind the colon? */
 bool sx_parse_type_is_result(sx_op op);
+/* shard_text.c: mesh (dp = 4, tp = 8), or nothing; {dp = S(0), tp = R} */
+sx_code sx_parse_mesh(sx_lexer *lex, sx_graph *graph);
+sx_code sx_parse_places(sx_lexer *lex, const sx_graph *graph, sx_places *places);
 #endif

@@ -1,5 +1,7 @@
+#include "core/ir/check.h"
 #include "core/ir/fused.h"
 #include "core/ir/num.h"
+#include "core/ir/shard.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +28,7 @@ static void print_quoted(sx_span text, sx_buf *out)
 }
 
 /* A symbol bare where the lexer reads it as one name. */
-static void print_symbol(sx_span name, sx_buf *out)
+void sx_symbol_print(sx_span name, sx_buf *out)
 {
     bool bare = name.len > 0 && !(name.ptr[0] >= '0' && name.ptr[0] <= '9');
     for (size_t i = 0; i < name.len && bare; i++) {
@@ -51,7 +53,7 @@ static void print_dim(sx_dim dim, const sx_symbol *symbols, uint32_t symbol_coun
         sx_buf_print(out, "%lld*", (long long)dim.scale);
     }
     if (dim.symbol < symbol_count) {
-        print_symbol(symbols[dim.symbol].name, out);
+        sx_symbol_print(symbols[dim.symbol].name, out);
     } else {
         sx_buf_print(out, "symbol%u", dim.symbol);
     }
@@ -285,6 +287,12 @@ static void print_node(const sx_graph *graph, uint32_t index, sx_buf *out)
     sx_attr_print(sx_graph_attr(graph, node), graph->symbol, graph->symbol_count, out);
     sx_buf_put_text(out, " : ");
     sx_type_print(&node->type, graph->symbol, graph->symbol_count, out);
+    const sx_places places = sx_graph_places(graph, index);
+    const sx_places none = sx_places_none();
+    if (!sx_places_equal(&places, &none)) {
+        sx_buf_put_u8(out, ' ');
+        sx_places_print(graph->sharding, &places, out);
+    }
     sx_buf_put_u8(out, '\n');
 }
 
@@ -295,16 +303,25 @@ sx_code sx_graph_print(sx_ctx *cx, const sx_graph *graph, sx_buf *text)
     for (uint32_t i = 0; i < graph->symbol_count; i++) {
         const sx_symbol *s = &graph->symbol[i];
         sx_buf_put_text(text, i == 0 ? " (" : ", ");
-        print_symbol(s->name, text);
+        sx_symbol_print(s->name, text);
         sx_buf_print(text, " in [%lld, %lld]", (long long)s->low, (long long)s->high);
     }
-    sx_buf_put_text(text, graph->symbol_count > 0 ? ") {\n" : " {\n");
+    sx_buf_put_text(text, graph->symbol_count > 0 ? ")" : "");
+    if (graph->sharding != NULL) {
+        sx_mesh_print(graph->sharding, text);
+    }
+    sx_buf_put_text(text, " {\n");
     for (uint32_t i = 0; i < graph->node_count; i++) {
         print_node(graph, i, text);
     }
     for (uint32_t i = 0; i < graph->output_count; i++) {
         sx_buf_print(text, "%s%%%u as ", i == 0 ? "    return " : ", ", graph->output[i].node.i);
         print_quoted(graph->output[i].name, text);
+        const sx_places *wanted = sx_graph_wanted(graph, i);
+        if (wanted != NULL) {
+            sx_buf_put_u8(text, ' ');
+            sx_places_print(graph->sharding, wanted, text);
+        }
     }
     sx_buf_put_text(text, "\n}\n");
     return sx_buf_check(cx, text, "text of the graph");
