@@ -100,6 +100,48 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
 sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *image);
 /* The same as the bytes of the file. */
 sx_code sx_core_optimize_module(sx_ctx *cx, const sx_core_request *request, sx_buf *bytes);
+
+/* ---- long searches (core/long.c) ----
+ * Lanes that differ in how they search, each a chain of steps of bounded fuel. The state of a lane is bytes, so that a step can be done by
+ * any process on any machine of the same build, after any restart. The same request, lane and fuels of its steps give the same bytes.
+ * Lane 0 begins with what sx_core_optimize does, so the lanes together are never worse. */
+typedef struct {
+    const sx_core_request *
+        request; /* objective "", "time", "memory", "energy" or "pareto"; its library is not used */
+    uint32_t lane;
+    uint64_t fuel; /* of this step; less than SX_CORE_STEP_FUEL_MIN counts as that */
+    sx_span state; /* empty: the first step; aligned to 64 */
+} sx_core_step;
+typedef struct {
+    sx_buf *state; /* initialised by the caller with a limit: state after the step */
+    sx_buf *
+        module; /* the best of this lane so far as sx_core_optimize gives it (pareto: one point); left empty where this step found
+                       nothing better than the steps before it */
+    double objective;    /* of the lane's best; pareto: its time */
+    double bound;        /* no program in this lane's e-graph is cheaper; 0: not known */
+    double time_ns;      /* of the lane's best */
+    uint64_t peak_bytes; /* likewise; 0 where a symbol has no value */
+    uint64_t nodes;      /* of the e-graph */
+    uint64_t fuel;       /* used by all steps */
+    uint32_t step;       /* steps done */
+    bool done; /* the lane cannot find anything more: saturated and proven, or at its last limit */
+    const char *stop; /* why the step ended: name of sx_eg_stop, or "proven" */
+} sx_core_step_result;
+#define SX_CORE_LANES_MAX 32
+#define SX_CORE_STEP_FUEL_MIN UINT64_C(1000000)
+/* How many lanes, and their names. */
+sx_code sx_core_long_lanes(sx_ctx *cx, const sx_core_request *request, uint32_t *count);
+const char *sx_core_long_lane_name(const sx_core_request *request, uint32_t lane);
+/* One step; a lane that is done stays as it is.
+ *   errors   SX_ABSENT state of another build, request or lane; SX_CORRUPT damaged; SX_LIMIT the state is larger than its limit: it is
+ *            left empty, all else is filled in; those of sx_core_optimize */
+sx_code sx_core_long_step(sx_ctx *cx, const sx_core_step *step, sx_core_step_result *result);
+/* The better of two modules of this request by its objective, a where they are equal; pareto: the front of both. Empty bytes are no
+ * module. *out takes the bytes; a and b are aligned to 64.
+ *   errors   SX_CORRUPT; SX_ABSENT a module of another request or build */
+sx_code sx_core_long_merge(sx_ctx *cx, const sx_core_request *request, sx_span a, sx_span b,
+                           sx_buf *out);
+
 /* What a certificate shows; programs are in cx's arena. */
 typedef struct {
     const sx_graph *input, *output;

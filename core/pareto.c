@@ -10,26 +10,28 @@
 #include "core/pipeline.h"
 #include "core/plan/peak.h"
 
-#define PRICES 12u
 #define FIRST_PRICE (1.0 / 16) /* of a byte, in the time it takes to move it */
 #define PRICE_FACTOR 4.0
 
-typedef struct {
-    sx_buf text;
-    double time_ns, energy_nj;
-    uint64_t peak_bytes;
-} point;
+double sx_pareto_price(const sx_device *device, uint32_t index)
+{
+    double price = FIRST_PRICE * sx_device_move_ns(device, 1);
+    for (uint32_t i = 1; i < index; i++) {
+        price *= PRICE_FACTOR;
+    }
+    return index == 0 ? 0 : price;
+}
 
-static bool dominates(const point *a, const point *b)
+static bool dominates(const sx_module_point *a, const sx_module_point *b)
 {
     return a->time_ns <= b->time_ns && a->peak_bytes <= b->peak_bytes;
 }
 
-/* What one program needs, its extents bound. */
-static sx_code measure(sx_ctx *cx, const sx_core_request *request, const sx_device *device,
-                       const sx_graph *graph, point *p)
+sx_code sx_pareto_measure(sx_ctx *cx, const sx_core_request *request, const sx_device *device,
+                          const sx_graph *graph, sx_module_point *point)
 {
     sx_graph *bound;
+    *point = (sx_module_point){.time_ns = 0};
     SX_TRY(sx_graph_bind(cx, graph, request->binding, request->binding_count, &bound));
     for (uint32_t n = 0; n < bound->node_count; n++) {
         const sx_node *node = &bound->node[n];
@@ -40,17 +42,22 @@ static sx_code measure(sx_ctx *cx, const sx_core_request *request, const sx_devi
         }
         SX_TRY(sx_cost_node(cx, device, NULL, 0, node->op, sx_graph_attr(bound, node), input,
                             node->input_count, &node->type, &cost));
-        p->time_ns += node->input_count > 0 ? cost.cost_ns : 0;
-        p->energy_nj += node->input_count > 0 ? cost.energy_nj : 0;
+        point->time_ns += node->input_count > 0 ? cost.cost_ns : 0;
+        point->energy_nj += node->input_count > 0 ? cost.energy_nj : 0;
     }
-    SX_TRY(sx_plan_peak(cx, bound, &p->peak_bytes));
-    SX_TRY(sx_graph_print(cx, graph, &p->text));
-    return sx_buf_check(cx, &p->text, "program");
+    return sx_plan_peak(cx, bound, &point->peak_bytes);
+}
+
+static sx_code print_program(sx_ctx *cx, const sx_graph *graph, sx_buf *text)
+{
+    SX_TRY(sx_graph_print(cx, graph, text));
+    return sx_buf_check(cx, text, "program");
 }
 
 /* One search, in memory of its own. */
 static sx_code search(sx_ctx *cx, const sx_core_request *request, const sx_device *device,
-                      const sx_optimize_options *base, double price, point *p)
+                      const sx_optimize_options *base, double price, sx_module_point *point,
+                      sx_buf *text)
 {
     sx_ctx scratch;
     sx_graph *graph, *canonical, *better;
@@ -67,7 +74,8 @@ static sx_code search(sx_ctx *cx, const sx_core_request *request, const sx_devic
     code = code == SX_OK ? sx_graph_canon(&scratch, graph, &canonical) : code;
     code =
         code == SX_OK ? sx_optimize(&scratch, canonical, device, &options, &better, &report) : code;
-    code = code == SX_OK ? measure(&scratch, request, device, better, p) : code;
+    code = code == SX_OK ? sx_pareto_measure(&scratch, request, device, better, point) : code;
+    code = code == SX_OK ? print_program(&scratch, better, text) : code;
     if (code != SX_OK) {
         sx_hint(cx, "%s", scratch.error.hint);
         code = SX_FAIL(cx, code, "%s", scratch.error.text);
@@ -77,25 +85,23 @@ static sx_code search(sx_ctx *cx, const sx_core_request *request, const sx_devic
     return code;
 }
 
-/* Keeps the points that no other dominates, fastest first; of equal ones the first found. */
-static uint32_t keep_front(point *list, uint32_t count)
+uint32_t sx_pareto_keep(sx_module_point *point, uint32_t count)
 {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        bool beaten = false;
-        for (uint32_t k = 0; k < count && !beaten; k++) {
-            bool equal = dominates(&list[k], &list[i]) && dominates(&list[i], &list[k]);
-            beaten = k != i && dominates(&list[k], &list[i]) && (!equal || k < i);
+    for (uint32_t i = 0; i < count; i++) { /* insertion by time, then memory, equal ones in order */
+        sx_module_point p = point[i];
+        uint32_t at = i;
+        while (at > 0 &&
+               (point[at - 1].time_ns > p.time_ns ||
+                (point[at - 1].time_ns == p.time_ns && point[at - 1].peak_bytes > p.peak_bytes))) {
+            point[at] = point[at - 1];
+            at--;
         }
-        if (!beaten) {
-            uint32_t at = kept++;
-            point p = list[i];
-            list[i] = list[at];
-            while (at > 0 && list[at - 1].time_ns > p.time_ns) {
-                list[at] = list[at - 1];
-                at--;
-            }
-            list[at] = p;
+        point[at] = p;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (kept == 0 || !dominates(&point[kept - 1], &point[i])) {
+            point[kept++] = point[i];
         }
     }
     return kept;
@@ -107,36 +113,27 @@ sx_code sx_core_pareto(sx_ctx *cx, const sx_core_request *request, const sx_devi
     sx_optimize_options options;
     SX_TRY(sx_semantic_options(cx, request, &options));
     options.snapshot = NULL;
-    point list[PRICES] = {{.time_ns = 0}};
+    sx_module_point point[SX_PARETO_PRICES];
+    sx_buf text[SX_PARETO_PRICES];
     uint32_t count = 0;
-    double price = FIRST_PRICE * sx_device_move_ns(device, 1);
     sx_code code = SX_OK;
-    for (; count < PRICES && code == SX_OK; count++) {
+    for (; count < SX_PARETO_PRICES && code == SX_OK; count++) {
         if (cx->progress != NULL) {
-            cx->progress(cx->progress_self, "pareto", count, PRICES);
+            cx->progress(cx->progress_self, "pareto", count, SX_PARETO_PRICES);
         }
-        sx_buf_init(&list[count].text, SX_TEXT_BYTES_MAX);
-        code = search(cx, request, device, &options, count == 0 ? 0 : price, &list[count]);
-        price *= count == 0 ? 1 : PRICE_FACTOR;
+        sx_buf_init(&text[count], SX_TEXT_BYTES_MAX);
+        code = search(cx, request, device, &options, sx_pareto_price(device, count), &point[count],
+                      &text[count]);
+        point[count].program.offset = count;
     }
-    uint32_t kept = 0;
-    if (code == SX_OK) {
-        point all[PRICES];
-        for (uint32_t i = 0; i < count; i++) {
-            all[i] = list[i];
-        }
-        kept = keep_front(all, count);
-        for (uint32_t i = 0; i < kept; i++) {
-            sx_module_point record = {
-                .program = sx_module_put_text(&image->strings, sx_buf_span(&all[i].text)),
-                .time_ns = all[i].time_ns,
-                .energy_nj = all[i].energy_nj,
-                .peak_bytes = all[i].peak_bytes};
-            sx_buf_put(&image->point, &record, sizeof(record));
-        }
+    uint32_t kept = code == SX_OK ? sx_pareto_keep(point, count) : 0;
+    for (uint32_t i = 0; i < kept; i++) {
+        sx_span program = sx_buf_span(&text[point[i].program.offset]);
+        point[i].program = sx_module_put_text(&image->strings, program);
     }
+    sx_buf_put(&image->point, point, kept * sizeof(point[0]));
     for (uint32_t i = 0; i < count; i++) {
-        sx_buf_fini(&list[i].text);
+        sx_buf_fini(&text[i]);
     }
     return code;
 }

@@ -396,6 +396,21 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
     return sx_buf_check(cx, &image->strings, "module strings");
 }
 
+/* The module of level 1: certificate, programs, report. */
+static sx_code put_optimized(sx_ctx *cx, const sx_core_request *request, const sx_device *device,
+                             const sx_graph *graph, const sx_graph *better,
+                             const sx_optimize_report *report, sx_image *image)
+{
+    SX_TRY(sx_optimize_certificate(cx, report, &image->proof));
+    SX_TRY(put_info(cx, image, request, graph, device));
+    image->info.input_cost_ns = report->cost_before_ns;
+    image->info.cost_ns = report->cost_after_ns;
+    SX_TRY(sx_graph_print(cx, graph, &image->program));
+    SX_TRY(sx_graph_print(cx, better, &image->optimized));
+    put_report(cx, request, image, report);
+    return sx_buf_check(cx, &image->strings, "module strings");
+}
+
 sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *image)
 {
     const sx_device *device;
@@ -409,14 +424,21 @@ sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *i
     if (wants_front(request)) {
         SX_TRY(sx_core_pareto(cx, request, device, image));
     }
-    SX_TRY(sx_optimize_certificate(cx, &report, &image->proof));
-    SX_TRY(put_info(cx, image, request, graph, device));
-    image->info.input_cost_ns = report.cost_before_ns;
-    image->info.cost_ns = report.cost_after_ns;
-    SX_TRY(sx_graph_print(cx, graph, &image->program));
-    SX_TRY(sx_graph_print(cx, better, &image->optimized));
-    put_report(cx, request, image, &report);
-    return sx_buf_check(cx, &image->strings, "module strings");
+    return put_optimized(cx, request, device, graph, better, &report, image);
+}
+
+sx_code sx_pipe_search(sx_ctx *cx, const sx_core_request *request,
+                       const sx_optimize_options *options, sx_pipe_found *found, sx_image *image)
+{
+    sx_graph *graph, *better;
+    SX_TRY(sx_device_find(cx, request->target, &found->device));
+    SX_TRY(read_program(cx, request->ir, &graph));
+    uint32_t stage = sx_stage_begin(cx, "saturate");
+    SX_TRY(sx_optimize(cx, graph, found->device, options, &better, &found->report));
+    SX_TRY(sx_graph_check(cx, better));
+    sx_stage_end(cx, stage, sx_eg_stop_name(found->report.stop), found->report.nodes);
+    found->better = better;
+    return put_optimized(cx, request, found->device, graph, better, &found->report, image);
 }
 
 sx_code sx_core_prove(sx_ctx *cx, sx_span text, sx_core_proof *proof)

@@ -54,6 +54,15 @@ sx_code sx_semantic_reuse(sx_ctx *cx, const sx_core_request *request, const sx_g
 /* One row of REWRITES: which stored program was met, by which rules. */
 void sx_semantic_report(const sx_core_library *library, sx_image *image);
 
+/* pipeline.c: level 1 alone, under options of the caller's, without the library: the module as sx_core_optimize makes it but for points. */
+typedef struct {
+    const sx_device *device;
+    const sx_graph *better;
+    sx_optimize_report report;
+} sx_pipe_found;
+sx_code sx_pipe_search(sx_ctx *cx, const sx_core_request *request,
+                       const sx_optimize_options *options, sx_pipe_found *found, sx_image *image);
+
 /* places.c */
 sx_code sx_pipe_add_tensor(sx_ctx *cx, sx_pipe *pipe, sx_span name, const sx_type *type,
                            uint64_t size, sx_module_place place, uint32_t *index);

@@ -191,6 +191,7 @@ sx_code sx_eg_extract(sx_ctx *cx, const sx_eg *eg, const sx_extraction *wanted,
     }
     SX_TRY(code);
     *result = (sx_extracted){.proven = answer.proven,
+                             .fuel = answer.fuel,
                              .choice = SX_NEW_ARRAY(cx, uint32_t, (size_t)eg->node_count + 1)};
     if (result->choice == NULL) {
         return cx->error.code;

@@ -25,6 +25,7 @@ typedef struct {
     uint64_t cost;
     uint64_t lower_bound; /* no program of this graph costs less */
     bool proven;          /* no cheaper program exists in this graph */
+    uint64_t fuel;        /* spent */
 } sx_extracted;
 
 /* errors   SX_INTERNAL no program exists for the roots */

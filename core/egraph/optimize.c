@@ -5,7 +5,7 @@
 
 #include "core/egraph/certificate.h"
 #include "core/egraph/fuse.h"
-#include "core/egraph/library.h"
+#include "core/egraph/memory.h"
 #include "core/ir/check.h"
 
 sx_optimize_options sx_optimize_defaults(void)
@@ -404,13 +404,24 @@ static sx_code cost_before(optimizer *o)
 
 /* ---- stages ---- */
 
+static sx_code find_roots(optimizer *o)
+{
+    o->root = SX_NEW_ARRAY(o->cx, uint32_t, o->in->output_count + 1);
+    if (o->root == NULL) {
+        return o->cx->error.code;
+    }
+    for (uint32_t i = 0; i < o->in->output_count; i++) {
+        o->root[i] = o->input_node[o->in->output[i].node.i];
+    }
+    return SX_OK;
+}
+
 static sx_code import(optimizer *o)
 {
     sx_ctx *cx = o->cx;
     o->t = SX_NEW(cx, sx_tensors);
     o->input_node = SX_NEW_ARRAY(cx, uint32_t, o->in->node_count + 1);
-    o->root = SX_NEW_ARRAY(cx, uint32_t, o->in->output_count + 1);
-    if (o->t == NULL || o->input_node == NULL || o->root == NULL) {
+    if (o->t == NULL || o->input_node == NULL) {
         return cx->error.code;
     }
     if (o->in->output_count == 0) {
@@ -418,21 +429,52 @@ static sx_code import(optimizer *o)
     }
     SX_TRY(sx_tensors_init(cx, o->t, o->in));
     SX_TRY(sx_tensors_import(cx, o->t, o->in, o->input_node));
-    for (uint32_t i = 0; i < o->in->output_count; i++) {
-        o->root[i] = o->input_node[o->in->output[i].node.i];
-    }
+    SX_TRY(find_roots(o));
     return cost_before(o);
+}
+
+/* The e-graph that an earlier search left of the program, from here on over its attributes; *found false: there is none. */
+static sx_code remember(optimizer *o, bool *found)
+{
+    sx_memory_graph *known;
+    SX_TRY(sx_memory_find(o->cx, o->options->memory, o->in, &known));
+    *found = known != NULL;
+    if (known == NULL) {
+        return SX_OK;
+    }
+    const sx_objective time = {.time = 1};
+    SX_TRY(sx_optimize_cost(o->cx, o->in, o->device, &o->options->objective,
+                            &o->report->objective_before));
+    SX_TRY(sx_optimize_cost(o->cx, o->in, o->device, &time, &o->report->cost_before_ns));
+    o->in = known->program;
+    o->t = &known->graph.t;
+    o->set = known->graph.set;
+    o->input_node = known->node;
+    return find_roots(o);
+}
+
+/* The program in an e-graph: its own, or the one it had. */
+static sx_code begin(optimizer *o)
+{
+    bool found = false;
+    if (o->options->memory != NULL && o->options->limits.rounds > 0) {
+        SX_TRY(remember(o, &found));
+    }
+    if (found) {
+        return SX_OK;
+    }
+    SX_TRY(import(o));
+    sx_eg_language language = sx_tensors_language(o->t);
+    const sx_eg_ruleset *known = o->options->rules;
+    return known != NULL
+               ? sx_eg_ruleset_share(o->cx, &o->set, &language, known)
+               : sx_eg_ruleset_init(o->cx, &o->set, &language, sx_rules, SX_RULE_ROUNDS_COUNT);
 }
 
 static sx_code saturate(optimizer *o)
 {
     sx_eg_ruleset *set = &o->set;
     sx_eg_run run;
-    sx_eg_language language = sx_tensors_language(o->t);
-    const sx_eg_ruleset *known = o->options->rules;
-    SX_TRY(known != NULL
-               ? sx_eg_ruleset_share(o->cx, set, &language, known)
-               : sx_eg_ruleset_init(o->cx, set, &language, sx_rules, SX_RULE_ROUNDS_COUNT));
     SX_ASSERT(set->rule_count == SX_RULE_ROUNDS_COUNT);
     for (uint32_t r = 0; r < SX_RULE_ROUNDS_COUNT; r++) {
         set->rule[r].enabled = o->enabled[r];
@@ -449,7 +491,9 @@ static sx_code saturate(optimizer *o)
         o->report->match_count[r] = set->rule[r].match_count;
         o->report->union_count[r] = set->rule[r].union_count;
     }
-    return SX_OK;
+    return o->options->memory == NULL ? SX_OK
+                                      : sx_memory_put(o->cx, o->options->memory, o->t, set, o->in,
+                                                      o->input_node, run.stop);
 }
 
 /* The input after the rounds: the smallest node of each class is the input's own (proof.c). */
@@ -477,7 +521,9 @@ static sx_code extract(optimizer *o, bool foresee, uint64_t fuel, sx_extracted *
                             .root_count = o->in->output_count,
                             .start = start,
                             .fuel = fuel};
-    return sx_eg_extract(o->cx, &o->t->eg, &wanted, best);
+    SX_TRY(sx_eg_extract(o->cx, &o->t->eg, &wanted, best));
+    o->report->extract_fuel += best->fuel;
+    return SX_OK;
 }
 
 /* `before`: a choice fused already, or NULL. */
@@ -593,14 +639,14 @@ static sx_code certify(optimizer *o, const sx_graph *out, const uint32_t *output
 }
 
 /* The report of a program that is the only part. */
-static sx_code put_part(optimizer *o, sx_graph *out, sx_span certificate)
+static sx_code put_part(optimizer *o, const sx_graph *in, sx_graph *out, sx_span certificate)
 {
     sx_optimize_report *report = o->report;
     sx_optimize_part *part = SX_NEW(o->cx, sx_optimize_part);
     if (part == NULL) {
         return o->cx->error.code;
     }
-    *part = (sx_optimize_part){.program = o->in,
+    *part = (sx_optimize_part){.program = in,
                                .better = out,
                                .proof = report->proof,
                                .certificate = certificate,
@@ -641,16 +687,17 @@ sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *devic
     sx_extracted best;
     SX_TRY(sx_optimize_rules(cx, options, o.enabled));
     SX_TRY(options->unfused ? refuse_fused(cx, in) : SX_OK);
-    SX_TRY(import(&o));
+    SX_TRY(begin(&o));
     SX_TRY(saturate(&o));
     SX_TRY(options->unfused ? extract_operations(&o, &best) : extract_kernels(&o, &best));
     report->nodes = o.t->eg.live_count;
     report->classes = o.t->eg.class_count;
     if (options->with_proof) {
-        SX_TRY(sx_proof_make(cx, o.t, &o.set, in, o.input_node, best.choice, &report->proof));
+        SX_TRY(sx_proof_make(cx, o.t, &o.set, o.in, o.input_node, best.choice, &report->proof));
     }
     uint32_t *output_node;
-    SX_TRY(sx_choice_graph(cx, o.t, in, o.root, best.choice, !options->unfused, out, &output_node));
+    SX_TRY(
+        sx_choice_graph(cx, o.t, o.in, o.root, best.choice, !options->unfused, out, &output_node));
     SX_ASSERT(sx_graph_check(cx, *out) == SX_OK);
     sx_span certificate = {NULL, 0};
     if (options->with_certificate) {
@@ -659,7 +706,10 @@ sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *devic
     if (options->snapshot != NULL) {
         SX_TRY(store(&o, best.choice));
     }
-    return put_part(&o, *out, certificate);
+    if (o.in != in) {
+        SX_TRY(sx_graph_adopt(cx, *out, in, out));
+    }
+    return put_part(&o, in, *out, certificate);
 }
 
 sx_code sx_optimize_cost(sx_ctx *cx, const sx_graph *in, const sx_device *device,

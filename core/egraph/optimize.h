@@ -47,6 +47,10 @@ typedef struct sx_optimize_options {
         snapshot; /* where the e-graph goes (library.h), empty; NULL for none. A program cut into parts leaves a
                               bundle of theirs (bundle.h). Left empty where parts are cut again, or it would pass the buffer's limit */
     sx_key snapshot_rules; /* digest it is stored under */
+    struct sx_memory *
+        memory; /* e-graphs of an earlier search, which goes on with them, and what it leaves (memory.h); NULL for none */
+    bool
+        fair; /* default false: what the limits leave goes to the parts in order. Each gets its share of nodes and fuel, by its size */
 } sx_optimize_options;
 sx_optimize_options sx_optimize_defaults(void);
 
@@ -73,7 +77,8 @@ typedef struct {
     sx_eg_stop stop;         /* of the first part that did not saturate */
     uint32_t rounds;         /* most of any part */
     uint32_t nodes, classes; /* at the end; these and all counts are sums over the distinct parts */
-    uint64_t fuel;
+    uint64_t fuel;           /* of rounds and fusion */
+    uint64_t extract_fuel;
     uint64_t match_count[SX_RULE_COUNT]; /* sx_rule_name names them */
     uint64_t union_count[SX_RULE_COUNT];
     double cost_before_ns,

@@ -58,14 +58,22 @@ static sx_code put_part(divider *d, const sx_key *key, sx_optimize_part part, ui
     return sx_idmap_put(d->cx, &d->map, key_hash(key), *number);
 }
 
-/* What is left for the next part. */
-static sx_eg_limits left_limits(const divider *d)
+/* What is left for the next part; or its share, which is that of its fuel of extraction. */
+static sx_eg_limits left_limits(const divider *d, uint64_t extract_fuel)
 {
-    sx_eg_limits limits = d->options->limits;
+    const sx_optimize_options *options = d->options;
+    sx_eg_limits limits = options->limits;
     size_t bytes = d->cx->arena.used_bytes - d->bytes_start;
+    limits.bytes -= bytes < limits.bytes ? bytes : limits.bytes;
+    if (options->fair) {
+        double share = (double)extract_fuel / ((double)options->extract_fuel + 1);
+        share = share < 1 ? share : 1;
+        limits.nodes = (uint32_t)(limits.nodes * share);
+        limits.fuel = (uint64_t)((double)limits.fuel * share);
+        return limits;
+    }
     limits.nodes -= d->report->nodes < limits.nodes ? d->report->nodes : limits.nodes;
     limits.fuel -= d->report->fuel < limits.fuel ? d->report->fuel : limits.fuel;
-    limits.bytes -= bytes < limits.bytes ? bytes : limits.bytes;
     return limits;
 }
 
@@ -76,6 +84,7 @@ static void add_report(sx_optimize_report *sum, const sx_optimize_report *one, b
     sum->nodes += one->nodes;
     sum->classes += one->classes;
     sum->fuel += one->fuel;
+    sum->extract_fuel += one->extract_fuel;
     sum->unproved = sum->unproved == NULL ? one->unproved : sum->unproved;
     sum->proven = (first || sum->proven) && one->proven;
     for (uint32_t r = 0; r < SX_RULE_COUNT; r++) {
@@ -106,7 +115,7 @@ static sx_code saturate_part(divider *d, const sx_graph *program, const sx_key *
     if (one == NULL) {
         return d->cx->error.code;
     }
-    options.limits = left_limits(d);
+    options.limits = left_limits(d, extract_fuel);
     options.rules = &d->rules;
     options.extract_fuel = extract_fuel;
     sx_buf snapshot;
@@ -123,29 +132,6 @@ static sx_code saturate_part(divider *d, const sx_graph *program, const sx_key *
     sx_optimize_part part = one->part[0];
     part.use_count = 0;
     return put_part(d, key, part, number);
-}
-
-/* `from` over the attributes and symbols of `to`. */
-static sx_code adopt(sx_ctx *cx, const sx_graph *from, const sx_graph *to, sx_graph **out)
-{
-    SX_TRY(sx_graph_make(cx, to->name, to->attrs, out));
-    for (uint32_t i = 0; i < to->symbol_count; i++) {
-        uint32_t index;
-        SX_TRY(sx_graph_add_symbol(cx, *out, to->symbol[i].name, to->symbol[i].low,
-                                   to->symbol[i].high, &index));
-    }
-    for (uint32_t i = 0; i < from->node_count; i++) {
-        const sx_node *node = &from->node[i];
-        sx_attr attr = *sx_graph_attr(from, node);
-        sx_node_id id;
-        SX_TRY(sx_graph_add(cx, *out, node->op, &attr, from->input + node->input_first,
-                            node->input_count, &id));
-        SX_ASSERT(id.i == i);
-    }
-    for (uint32_t i = 0; i < from->output_count; i++) {
-        SX_TRY(sx_graph_add_output(cx, *out, from->output[i].name, from->output[i].node));
-    }
-    return SX_OK;
 }
 
 /* The part looked for in the stored one at its place. Not there: it stands for itself, and d->missed. */
@@ -165,7 +151,7 @@ static sx_code meet_part(divider *d, const sx_graph *program, const sx_key *key,
     SX_TRY(sx_bundle_names(cx, d->bundle, d->place, program, graph));
     SX_TRY(sx_meet(cx, graph, program, enabled, d->options->with_certificate, meeting));
     d->missed = d->missed || !meeting->met || d->part_count >= PLACES_MAX;
-    SX_TRY(adopt(cx, meeting->met ? meeting->better : program, program, &part.better));
+    SX_TRY(sx_graph_adopt(cx, meeting->met ? meeting->better : program, program, &part.better));
     part.certificate = meeting->certificate;
     part.rounds = meeting->rounds;
     part.nodes = meeting->nodes;
@@ -282,7 +268,7 @@ static sx_code join_seam(divider *d, division *v, uint32_t u, uint64_t extract_f
     }
     SX_TRY(sx_roll_join(cx, v->roll, u, &outer, &inner));
     SX_TRY(sx_roll_expand(cx, inner, v->better, &stitched));
-    options.limits = left_limits(d);
+    options.limits = left_limits(d, extract_fuel);
     options.limits.rounds = 0; /* the rules have had their turn: kernels are fused, nothing else */
     options.rules = &d->rules;
     options.snapshot = NULL;
@@ -519,7 +505,11 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
         if (options->snapshot != NULL) {
             sx_buf_clear(options->snapshot);
         }
-        return sx_optimize_whole(cx, in, device, options, out, report);
+        sx_optimize_options rest = *options;
+        if (options->fair) {
+            rest.limits.fuel -= report->fuel < rest.limits.fuel ? report->fuel : rest.limits.fuel;
+        }
+        return sx_optimize_whole(cx, in, device, &rest, out, report);
     }
     SX_TRY(options->snapshot != NULL ? end_bundle(&d, in, roll, d.part[last].piece) : SX_OK);
     *out = whole;

@@ -294,3 +294,25 @@ sx_code sx_graph_check(sx_ctx *cx, const sx_graph *graph)
     }
     return sx_sharding_check(cx, graph);
 }
+
+sx_code sx_graph_adopt(sx_ctx *cx, const sx_graph *from, const sx_graph *to, sx_graph **out)
+{
+    SX_TRY(sx_graph_make(cx, to->name, to->attrs, out));
+    for (uint32_t i = 0; i < to->symbol_count; i++) {
+        uint32_t index;
+        SX_TRY(sx_graph_add_symbol(cx, *out, to->symbol[i].name, to->symbol[i].low,
+                                   to->symbol[i].high, &index));
+    }
+    for (uint32_t i = 0; i < from->node_count; i++) {
+        const sx_node *node = &from->node[i];
+        sx_attr attr = *sx_graph_attr(from, node);
+        sx_node_id id;
+        SX_TRY(sx_graph_add(cx, *out, node->op, &attr, from->input + node->input_first,
+                            node->input_count, &id));
+        SX_ASSERT(id.i == i);
+    }
+    for (uint32_t i = 0; i < from->output_count; i++) {
+        SX_TRY(sx_graph_add_output(cx, *out, from->output[i].name, from->output[i].node));
+    }
+    return SX_OK;
+}

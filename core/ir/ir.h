@@ -245,6 +245,8 @@ typedef struct {
 sx_code sx_graph_make(sx_ctx *cx, sx_span name, sx_attr_table *attrs, sx_graph **graph);
 sx_code sx_graph_add_symbol(sx_ctx *cx, sx_graph *graph, sx_span name, int64_t low, int64_t high,
                             uint32_t *symbol);
+/* `from`, node by node, over the attributes and symbols of `to`, whose name it takes: symbols are paired by number. */
+sx_code sx_graph_adopt(sx_ctx *cx, const sx_graph *from, const sx_graph *to, sx_graph **out);
 /* Appends a node: infers and checks its type. SX_INPUT names node, operation, axis and both sizes. attr.present is the operation's
  * set of attributes; it is stored as sx_attr_normal writes it. */
 sx_code sx_graph_add(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,

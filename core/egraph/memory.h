@@ -1,0 +1,55 @@
+/* memory.h - what one search leaves for the next of the same program: the e-graph of each of its parts after the rounds, before
+ * anything is fused, with its proofs; the next search goes on there (optimize.h).
+ *
+ * Bytes: records one after the other, each at a multiple of SX_MEMORY_ALIGN, zeros between:
+ *   sx_memory_record, the e-node of each node of the part (u32), then at a multiple of SX_MEMORY_ALIGN its snapshot (library.h)
+ * Words in the order of the machine, as in a snapshot. The snapshots carry digests; the records are covered by whoever keeps them.
+ *
+ * The bytes are input like any other: sizes and numbers are checked before they are followed, and the e-nodes of the part are compared
+ * with its nodes, operation, attribute and operands.
+ */
+#ifndef SX_CORE_EGRAPH_MEMORY_H
+#define SX_CORE_EGRAPH_MEMORY_H
+#include "core/egraph/library.h"
+
+#define SX_MEMORY_ALIGN 64u
+#define SX_MEMORY_PARTS_MAX 4096u
+
+typedef struct {
+    sx_key program; /* sx_graph_key of the part */
+    uint64_t size;  /* of the snapshot, bytes */
+    uint32_t node_count;
+    uint32_t unused;
+} sx_memory_record;
+typedef struct {
+    sx_memory_record record;
+    const uint32_t *node; /* borrowed, as the snapshot */
+    sx_span snapshot;
+} sx_memory_part;
+typedef struct sx_memory {
+    sx_key rules; /* digest the snapshots are stored under */
+    const sx_memory_part *part;
+    uint32_t part_count;
+    sx_buf *
+        after; /* takes what is left for the next search; once it is full it is emptied, and `full` */
+    bool full;
+} sx_memory;
+/* A part's e-graph as it was left. */
+typedef struct {
+    sx_library_graph graph;
+    sx_graph *program; /* the part over the graph's attributes */
+    uint32_t *node;    /* e-node of each of its nodes */
+} sx_memory_graph;
+
+/* `before`: bytes an earlier search left, aligned to 64, borrowed; empty: nothing is remembered. `after` is initialised and empty.
+ *   errors   SX_CORRUPT names the record */
+sx_code sx_memory_open(sx_ctx *cx, sx_span before, const sx_key *rules, sx_buf *after,
+                       sx_memory *memory);
+/* The e-graph of `program`, in cx's arena; *found NULL: none was left.
+ *   errors   SX_CORRUPT; SX_ABSENT made under other rules; SX_NOMEM */
+sx_code sx_memory_find(sx_ctx *cx, const sx_memory *memory, const sx_graph *program,
+                       sx_memory_graph **found);
+/* Leaves the e-graph of `program`, whose node i is e-node input_node[i].  errors  SX_NOMEM; too little room is none: see `full` */
+sx_code sx_memory_put(sx_ctx *cx, sx_memory *memory, const sx_tensors *t, const sx_eg_ruleset *set,
+                      const sx_graph *program, const uint32_t *input_node, sx_eg_stop stop);
+#endif
