@@ -296,15 +296,16 @@ static sx_code among_pairs(checker *c, bool *found)
     return SX_OK;
 }
 
-/* One match after the other, all of one class under the name ?shared; their names follow their nodes in `match`. */
+/* One match after the other, all of one class under the name ?shared if there is one; their names follow their nodes in `match`. */
 static sx_code fit_members(checker *c, fit *f, uint32_t count, uint32_t *match)
 {
     const sx_pattern *left = f->left;
     uint32_t shared = sx_multi_shared(left);
     for (uint32_t i = 0; i < count && f->wrong == NULL; i++) {
-        uint32_t common = i > 0 ? c->var[shared] : SX_EG_NONE;
+        bool is_shared = shared < left->name_count;
+        uint32_t common = is_shared && i > 0 ? c->var[shared] : SX_EG_NONE;
         memset(c->var, 0xFF, sizeof(c->var));
-        c->var[shared] = common;
+        c->var[is_shared ? shared : 0] = common;
         SX_TRY(fit_part(c, f, left->root, f->node[f->next]));
         uint32_t *row = &match[(size_t)i * (left->bind_count + left->name_count)];
         memcpy(row, &f->node[(size_t)i * left->bind_count], left->bind_count * sizeof(*row));

@@ -194,14 +194,15 @@ static sx_code want_premises(sx_explainer *x, const sx_eg_reason *reason)
     premises p = {.x = x, .left = x->set->rule[reason->rule].left, .node = node};
     uint32_t shared = sx_multi_shared(p.left);
     uint32_t common = SX_EG_NONE;
-    bool bucket = shared < p.left->name_count;
+    bool bucket = sx_multi_is(p.left);
+    bool is_shared = shared < p.left->name_count;
     do { /* once, or once for each member of a bucket */
         memset(p.bound, 0xFF, sizeof(p.bound));
-        if (bucket) {
+        if (is_shared) {
             p.bound[shared] = common;
         }
         SX_TRY(want_part(&p, p.left->root, node[p.next]));
-        common = bucket ? p.bound[shared] : SX_EG_NONE;
+        common = is_shared ? p.bound[shared] : SX_EG_NONE;
         bool computed = x->set->rule[reason->rule].right == NULL; /* may look at values */
         for (uint32_t i = 0; computed && i < p.left->name_count; i++) {
             if (sx_tensors_fact(x->t, p.bound[i])->has_value != 0) {

@@ -7,13 +7,23 @@
 /* rule, class of ?shared, operation of the root, named attributes */
 #define KEY_WORDS (3u + SX_PATTERN_NAMES_MAX)
 
-uint32_t sx_multi_shared(const sx_pattern *left)
+static uint32_t find_name(const sx_pattern *left, const char *name)
 {
     uint32_t k = 0;
-    while (k < left->name_count && !sx_span_is(left->name[k], "shared")) {
+    while (k < left->name_count && !sx_span_is(left->name[k], name)) {
         k++;
     }
     return k;
+}
+
+uint32_t sx_multi_shared(const sx_pattern *left)
+{
+    return find_name(left, "shared");
+}
+
+bool sx_multi_is(const sx_pattern *left)
+{
+    return sx_multi_shared(left) < left->name_count || find_name(left, "apart") < left->name_count;
 }
 
 void sx_rewrite_turn(sx_rewrite *rw, uint32_t i)
@@ -101,7 +111,9 @@ static void key_of(const sx_eg *eg, const sx_pattern *left, uint32_t rule, const
 {
     memset(key, 0, KEY_WORDS * sizeof(*key));
     key[0] = rule;
-    key[1] = sx_eg_find(eg, match[left->bind_count + sx_multi_shared(left)]);
+    uint32_t shared = sx_multi_shared(left);
+    key[1] =
+        shared < left->name_count ? sx_eg_find(eg, match[left->bind_count + shared]) : SX_EG_NONE;
     key[2] = eg->node[match[0]].op;
     for (uint32_t k = 0; k < left->attr_name_count; k++) {
         key[3 + k] = eg->node[match[left->attr_bind[k]]].attr;
@@ -193,13 +205,40 @@ static sx_code climb(const joiner *j, uint64_t ops, uint32_t slot)
     return SX_OK;
 }
 
+/* Members that share nothing: the classes of all nodes of operation `op` into frontier 0. */
+static sx_code list_roots(const joiner *j, uint32_t op)
+{
+    sx_multi *m = j->m;
+    const sx_eg *eg = j->rw->eg;
+    m->walk++;
+    m->frontier_count[0] = 0;
+    *j->fuel += m->node_limit / 16; /* a node is a glance here, not a step */
+    for (uint32_t n = 0; n < m->node_limit; n++) {
+        if (eg->node[n].op != op || eg->node[n].dead != 0) {
+            continue;
+        }
+        uint32_t root = sx_eg_find(eg, n);
+        (*j->fuel)++;
+        if (m->mark[root] != m->walk) {
+            m->mark[root] = m->walk;
+            SX_TRY(sx_grow(j->rw->cx, (void **)&m->frontier[0], &m->frontier_capacity[0],
+                           m->frontier_count[0] + 1, sizeof(uint32_t)));
+            m->frontier[0][m->frontier_count[0]++] = root;
+        }
+    }
+    return SX_OK;
+}
+
 /* Frontier 0 becomes the classes that may be roots of members. */
-static sx_code climb_to_roots(const joiner *j, uint32_t shared)
+static sx_code climb_to_roots(const joiner *j, uint32_t shared, uint32_t op)
 {
     sx_multi *m = j->m;
     const sx_pattern *left = j->rule->left;
     SX_TRY(sx_grow(j->rw->cx, (void **)&m->mark, &m->mark_capacity, j->rw->eg->node_count,
                    sizeof(uint32_t)));
+    if (shared == SX_EG_NONE) {
+        return list_roots(j, op);
+    }
     SX_TRY(sx_grow(j->rw->cx, (void **)&m->frontier[0], &m->frontier_capacity[0], 1,
                    sizeof(uint32_t)));
     m->frontier[0][0] = shared;
@@ -267,7 +306,7 @@ static sx_code collect(const joiner *j, const uint32_t key[KEY_WORDS], sx_bucket
     const sx_eg *eg = j->rw->eg;
     const sx_pattern *left = j->rule->left;
     sx_multi *m = j->m;
-    SX_TRY(climb_to_roots(j, key[1]));
+    SX_TRY(climb_to_roots(j, key[1], key[2]));
     bucket->first = j->found->match_count;
     for (uint32_t i = 0; i < m->frontier_count[0] && *j->fuel < j->fuel_limit; i++) {
         SX_TRY(sx_pattern_search(j->rw->cx, eg, j->language, left, m->frontier[0][i], UINT32_MAX,
@@ -317,6 +356,12 @@ static sx_code visit(sx_ctx *cx, sx_multi *m, uint32_t class_)
 sx_code sx_rewrite_independent(sx_rewrite *rw, const uint32_t *from, uint32_t count,
                                bool *independent)
 {
+    return sx_rewrite_independent_of(rw, from, count, NULL, rw->bucket->count, independent);
+}
+
+sx_code sx_rewrite_independent_of(sx_rewrite *rw, const uint32_t *from, uint32_t count,
+                                  const uint32_t *member, uint32_t member_count, bool *independent)
+{
     sx_bucket *b = rw->bucket;
     sx_multi *m = b->multi;
     const sx_eg *eg = rw->eg;
@@ -344,8 +389,9 @@ sx_code sx_rewrite_independent(sx_rewrite *rw, const uint32_t *from, uint32_t co
     }
     b->work += steps;
     *independent = steps < SX_MULTI_REACH_MAX;
-    for (uint32_t i = 0; i < b->count && *independent; i++) {
-        uint32_t root = b->found->word[(size_t)(b->first + i) * b->stride];
+    for (uint32_t i = 0; i < member_count && *independent; i++) {
+        uint32_t at = member != NULL ? member[i] : i;
+        uint32_t root = b->found->word[(size_t)(b->first + at) * b->stride];
         *independent = m->mark[sx_eg_find(eg, root)] != m->walk;
     }
     return SX_OK;

@@ -3,7 +3,8 @@
  * A left side that holds the name ?shared matches one member. Members that agree on the class of ?shared, on the operation of the
  * root and on every named attribute are a bucket. Its build function is called once for the bucket, whole, and unites the root of
  * each member with a part of one merged value: N members give one merged value and N parts, where a product of matches would
- * look at N * N pairs.
+ * look at N * N pairs. A left side that holds the name ?apart has buckets of members that share no operand: those of one operation and
+ * one set of attributes.
  * Incremental: the ordinary search finds the members that are new or changed, and only their buckets are looked at; the other
  * members are found upwards from the class of ?shared through the lists of parents. A bucket is built again only when it has grown,
  * at most SX_MULTI_BUILDS times, so a program that feeds it one member at a time stays linear too.
@@ -52,10 +53,7 @@ typedef struct sx_bucket {
 /* Which of its names is ?shared; name_count if none is. */
 uint32_t sx_multi_shared(const sx_pattern *left);
 /* Is this the left side of such a rule? */
-static inline bool sx_multi_is(const sx_pattern *left)
-{
-    return sx_multi_shared(left) < left->name_count;
-}
+bool sx_multi_is(const sx_pattern *left);
 
 /* Before the first rule of a round is applied. */
 void sx_multi_begin(sx_multi *m, const sx_eg *eg);
@@ -80,6 +78,9 @@ sx_code sx_rewrite_run(sx_rewrite *rw, const uint32_t *member, uint32_t count);
  * of them and read by every member closes no cycle. False as well if SX_MULTI_REACH_MAX nodes do not decide it. */
 sx_code sx_rewrite_independent(sx_rewrite *rw, const uint32_t *from, uint32_t count,
                                bool *independent);
+/* The same with the roots of these members alone; NULL: of the first `member_count`. */
+sx_code sx_rewrite_independent_of(sx_rewrite *rw, const uint32_t *from, uint32_t count,
+                                  const uint32_t *member, uint32_t member_count, bool *independent);
 /* Members that one run may hold. */
 static inline uint32_t sx_rewrite_run_max(const sx_rewrite *rw)
 {

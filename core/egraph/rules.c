@@ -146,6 +146,34 @@ uint32_t sx_rewrite_member(const sx_rewrite *rw, uint32_t class_, sx_op op)
     return SX_EG_NONE;
 }
 
+bool sx_type_is_wider(const sx_type *wide, const sx_type *narrow, uint32_t place)
+{
+    bool same = wide->rank == narrow->rank + 1 && place < wide->rank &&
+                sx_dim_equal(wide->dim[place], sx_dim_of(1));
+    for (uint32_t d = 0; d < narrow->rank && same; d++) {
+        same = sx_dim_equal(narrow->dim[d], wide->dim[d < place ? d : d + 1]);
+    }
+    return same;
+}
+
+bool sx_slice_axis(const sx_attr *slice, const sx_type *whole, uint32_t *axis)
+{
+    uint32_t cuts = 0;
+    for (uint32_t d = 0; d < whole->rank; d++) {
+        bool all = slice->start.v[d] == 0 &&
+                   (slice->limit.v[d] < 0 || (sx_dim_is_constant(whole->dim[d]) &&
+                                              slice->limit.v[d] == whole->dim[d].scale));
+        if (slice->stride.v[d] != 1 || (!all && !sx_dim_is_constant(whole->dim[d]))) {
+            return false;
+        }
+        if (!all) {
+            cuts++;
+            *axis = d;
+        }
+    }
+    return cuts == 1;
+}
+
 double sx_rewrite_rounded(const sx_type *type, double value)
 {
     return sx_num_round(type->dtype, value);

@@ -55,6 +55,10 @@ bool sx_rewrite_near(const sx_rewrite *rw, uint32_t class_, double value);
 bool sx_rewrite_is_private(const sx_rewrite *rw, uint32_t k);
 /* The first member of the class with this operation (where a step is checked: the one that was picked), or SX_EG_NONE. */
 uint32_t sx_rewrite_member(const sx_rewrite *rw, uint32_t class_, sx_op op);
+/* Does a slice of a value of type `whole` take a run along one axis and all of the others? Which one. */
+bool sx_slice_axis(const sx_attr *slice, const sx_type *whole, uint32_t *axis);
+/* Is `wide` the type `narrow` with one dimension more, of 1, at `place`? */
+bool sx_type_is_wider(const sx_type *wide, const sx_type *narrow, uint32_t place);
 /* `value` as the element type of `type` holds it. */
 double sx_rewrite_rounded(const sx_type *type, double value);
 bool sx_type_is_real(const sx_type *type); /* f32 or f64 */

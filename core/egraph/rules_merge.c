@@ -334,28 +334,9 @@ typedef struct {
     int64_t *start, *limit;
 } parts;
 
-/* Along which one axis does a slice take a run of whole rows? */
-static bool slice_axis(const sx_attr *slice, const sx_type *whole, uint32_t *axis)
-{
-    uint32_t cuts = 0;
-    for (uint32_t d = 0; d < whole->rank; d++) {
-        bool all = slice->start.v[d] == 0 &&
-                   (slice->limit.v[d] < 0 || (sx_dim_is_constant(whole->dim[d]) &&
-                                              slice->limit.v[d] == whole->dim[d].scale));
-        if (slice->stride.v[d] != 1 || (!all && !sx_dim_is_constant(whole->dim[d]))) {
-            return false;
-        }
-        if (!all) {
-            cuts++;
-            *axis = d;
-        }
-    }
-    return cuts == 1;
-}
-
 /* Members whose slices lie one behind the other and cover all of the shared value; count 0 if some part is missing. Greedy: at
- * each end of a part the first member that begins there. */
-static sx_code find_cover(sx_rewrite *rw, uint32_t shared, parts *p)
+ * each end of a part the first member that begins there. The slices are the matched nodes `slice_place`. */
+static sx_code find_cover(sx_rewrite *rw, uint32_t shared, uint32_t slice_place, parts *p)
 {
     const sx_type *whole = sx_rewrite_type(rw, shared);
     uint32_t n = rw->bucket->count;
@@ -374,10 +355,10 @@ static sx_code find_cover(sx_rewrite *rw, uint32_t shared, parts *p)
         for (uint32_t k = 0; k < n && !found && p->count < n; k++) {
             uint32_t i = (next + k) % n;
             sx_rewrite_turn(rw, i);
-            const sx_attr *slice = sx_tensors_attr(sx_rewrite_tensors(rw), rw->node[1]);
+            const sx_attr *slice = sx_tensors_attr(sx_rewrite_tensors(rw), rw->node[slice_place]);
             uint32_t axis;
             rw->bucket->work++;
-            found = slice_axis(slice, whole, &axis) && (first || axis == p->axis) &&
+            found = sx_slice_axis(slice, whole, &axis) && (first || axis == p->axis) &&
                     slice->start.v[axis] == at;
             if (found) {
                 first = false;
@@ -398,13 +379,15 @@ static sx_code find_cover(sx_rewrite *rw, uint32_t shared, parts *p)
     return sx_rewrite_run(rw, p->member, p->count);
 }
 
-/* Each member is its part of `whole`. */
+/* Each member is its part of `whole`, seen as the member's type. */
 static sx_code emit_parts(sx_rewrite *rw, const parts *p, uint32_t whole)
 {
     for (uint32_t i = 0; i < p->count && whole != SX_EG_NONE; i++) {
         uint32_t node;
         SX_TRY(cut(rw, whole, p->axis, p->start[i], p->limit[i] - p->start[i], &node));
         sx_rewrite_turn(rw, p->member[i]);
+        sx_type type = *sx_rewrite_type(rw, rw->node[0]);
+        SX_TRY(sx_rewrite_reshape(rw, node, &type, &node));
         SX_TRY(sx_rewrite_emit(rw, node));
     }
     return SX_OK;
@@ -416,7 +399,7 @@ sx_code sx_rule_parts_unary(sx_rewrite *rw)
     uint32_t node;
     uint32_t shared = rw->var[0];
     sx_op op = sx_tensors_op(sx_rewrite_tensors(rw), rw->node[0]);
-    SX_TRY(find_cover(rw, shared, &p));
+    SX_TRY(find_cover(rw, shared, 1, &p));
     if (p.count == 0) {
         return SX_OK;
     }
@@ -433,7 +416,7 @@ sx_code sx_rule_parts_value(sx_rewrite *rw)
     uint32_t node;
     sx_op op = sx_tensors_op(t, rw->node[0]);
     sx_fact value = *sx_tensors_fact(t, rw->var[1]);
-    SX_TRY(find_cover(rw, child[0], &p));
+    SX_TRY(find_cover(rw, child[0], 1, &p));
     for (uint32_t i = 0; i < p.count; i++) {
         sx_rewrite_turn(rw, p.member[i]);
         const sx_fact *fact = sx_tensors_fact(t, rw->var[1]);
@@ -474,7 +457,7 @@ sx_code sx_rule_parts_repeated(sx_rewrite *rw)
     uint32_t axis = 0;
     sx_attr repeat = {0};
     sx_op op = sx_tensors_op(sx_rewrite_tensors(rw), rw->node[0]);
-    SX_TRY(find_cover(rw, child[0], &p));
+    SX_TRY(find_cover(rw, child[0], 1, &p));
     for (uint32_t i = 0; i < p.count; i++) {
         uint32_t kept;
         sx_rewrite_turn(rw, p.member[i]);
@@ -497,4 +480,41 @@ sx_code sx_rule_parts_repeated(sx_rewrite *rw)
     SX_TRY(sx_rewrite_add(rw, SX_OP_BROADCAST, &repeat, &node, 1, &child[1]));
     SX_TRY(sx_rewrite_add(rw, op, NULL, child, 2, &node));
     return emit_parts(rw, &p, node);
+}
+
+/* softmax or log_softmax of the whole along `axis`; every member is its part */
+static sx_code emit_rows(sx_rewrite *rw, const parts *p, uint32_t shared, int64_t axis)
+{
+    sx_attr attr = {.present = SX_A(axis), .axis = axis};
+    uint32_t node;
+    sx_op op = sx_tensors_op(sx_rewrite_tensors(rw), rw->node[0]);
+    SX_TRY(sx_rewrite_add(rw, op, &attr, &shared, 1, &node));
+    return emit_parts(rw, p, node);
+}
+
+/* Rows that are not cut. */
+sx_code sx_rule_parts_rows(sx_rewrite *rw)
+{
+    parts p;
+    uint32_t shared = rw->var[0];
+    int64_t axis = sx_rewrite_attr(rw, 0).axis;
+    SX_TRY(find_cover(rw, shared, 1, &p));
+    return p.count == 0 || axis == p.axis ? SX_OK : emit_rows(rw, &p, shared, axis);
+}
+
+/* The parts are one wide and seen without the axis along which they are cut. */
+sx_code sx_rule_strips_rows(sx_rewrite *rw)
+{
+    parts p;
+    uint32_t shared = rw->var[0];
+    int64_t axis = sx_rewrite_attr(rw, 0).axis;
+    SX_TRY(find_cover(rw, shared, 2, &p));
+    for (uint32_t i = 0; i < p.count; i++) {
+        sx_rewrite_turn(rw, p.member[i]);
+        if (!sx_type_is_wider(sx_rewrite_type(rw, rw->node[2]), sx_rewrite_type(rw, rw->node[1]),
+                              p.axis)) {
+            return SX_OK;
+        }
+    }
+    return p.count == 0 ? SX_OK : emit_rows(rw, &p, shared, axis < p.axis ? axis : axis + 1);
 }

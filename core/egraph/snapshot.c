@@ -643,16 +643,17 @@ static bool reason_fits(const sx_eg *eg, const sx_eg_ruleset *set, const sx_eg_r
     m.left = set->rule[reason->rule].left;
     uint32_t shared = sx_multi_shared(m.left);
     uint32_t common = SX_EG_NONE;
-    bool bucket = shared < m.left->name_count;
+    bool bucket = sx_multi_is(m.left);
+    bool is_shared = shared < m.left->name_count;
     do { /* once, or once for each member of a bucket */
         memset(m.bound, 0xFF, sizeof(m.bound));
-        if (bucket) {
+        if (is_shared) {
             m.bound[shared] = common;
         }
         if (!part_fits(&m, m.left->root, m.node[m.next])) {
             return false;
         }
-        common = bucket ? m.bound[shared] : SX_EG_NONE;
+        common = is_shared ? m.bound[shared] : SX_EG_NONE;
     } while (bucket && m.next < m.node_count);
     uint32_t picked = m.node_count - m.next;
     return picked == 0 ||

@@ -41,6 +41,138 @@ static inline sx_code generate_shared_dots(generator *g, bool left_shared, sx_no
     return SX_OK;
 }
 
+/* Contractions of one attribute and of equal types that share nothing; now and then one of other extents, or one that shares. */
+static inline sx_code make_dots_apart(generator *g, sx_node_id *id)
+{
+    sx_type type = draw_type(g, 4);
+    sx_attr attr = {0};
+    sx_type input[2];
+    sx_node_id child[2];
+    if (type.dtype == SX_BOOL) {
+        return GIVE_UP;
+    }
+    SX_TRY(before_dot(g, &type, &attr, input));
+    for (uint32_t count = 2 + draw(g, 3); count > 0; count--) {
+        for (uint32_t k = 0; k < 2; k++) {
+            bool shares = count == 1 && draw(g, 8) == 0;
+            if (!shares) {
+                SX_TRY(fresh_parameter(g, &input[k], &child[k]));
+            }
+        }
+        SX_TRY(sx_graph_add(g->cx, g->graph, SX_OP_DOT_GENERAL, &attr, child, 2, id));
+    }
+    return SX_OK;
+}
+
+/* Equal strips of one value along one axis, seen with a dimension more or without the one that was cut, one behind the other. */
+static inline sx_code generate_strips(generator *g, bool stacked, sx_node_id *id)
+{
+    sx_type type = draw_type(g, 3);
+    sx_node_id whole;
+    sx_node_id part[6];
+    uint32_t axis = type.rank > 0 ? draw(g, type.rank) : 0;
+    uint32_t count = 2 + draw(g, 4);
+    int64_t extent = stacked ? 1 + (int64_t)draw(g, 3) : 1;
+    uint32_t rank = stacked ? type.rank + 1 : type.rank - 1;
+    if (type.rank == 0 || (!stacked && type.rank < 2)) {
+        return GIVE_UP;
+    }
+    uint32_t place = draw(g, rank);
+    sx_attr join = {.present = SX_A(axis), .axis = place};
+    type.dim[axis] = sx_dim_of(count * extent);
+    SX_TRY(fresh_parameter(g, &type, &whole));
+    for (uint32_t k = 0; k < count; k++) {
+        sx_attr slice = {.present = SX_A(start) | SX_A(limit) | SX_A(stride)};
+        slice.start.count = slice.limit.count = slice.stride.count = type.rank;
+        for (uint32_t d = 0; d < type.rank; d++) {
+            slice.limit.v[d] = type.dim[d].scale;
+            slice.stride.v[d] = 1;
+        }
+        slice.start.v[axis] = k * extent;
+        slice.limit.v[axis] = (k + 1) * extent;
+        SX_TRY(sx_graph_add(g->cx, g->graph, SX_OP_SLICE, &slice, &whole, 1, &part[k]));
+        sx_attr view = {.present = SX_A(type), .type = sx_graph_node(g->graph, part[k])->type};
+        uint32_t from = stacked ? place : axis;
+        memmove(&view.type.dim[stacked ? from + 1 : from],
+                &view.type.dim[stacked ? from : from + 1],
+                (type.rank - from - (stacked ? 0 : 1)) * sizeof(sx_dim));
+        view.type.dim[place] = stacked ? sx_dim_of(1) : view.type.dim[place];
+        view.type.rank = rank;
+        SX_TRY(sx_graph_add(g->cx, g->graph, SX_OP_RESHAPE, &view, &part[k], 1, &part[k]));
+    }
+    return sx_graph_add(g->cx, g->graph, SX_OP_CONCATENATE, &join, part, count, id);
+}
+
+/* A value cut along one axis, the rows of each part through `op`; strips: parts of one, without that axis. */
+static inline sx_code generate_rows(generator *g, sx_op op, bool strips, sx_node_id *id)
+{
+    static const sx_dtype dtypes[] = {SX_F32, SX_F64, SX_BF16, SX_F16};
+    sx_type type = draw_type(g, 3);
+    sx_node_id whole;
+    uint32_t axis = type.rank > 0 ? draw(g, type.rank) : 0;
+    if (type.rank < 2) {
+        return GIVE_UP;
+    }
+    type.dtype = dtypes[draw(g, 4)];
+    type.dim[axis] = sx_dim_of(2 + (int64_t)draw(g, 4));
+    sx_attr row = {.present = SX_A(axis), .axis = draw(g, strips ? type.rank - 1 : type.rank)};
+    SX_TRY(fresh_parameter(g, &type, &whole));
+    for (int64_t at = 0; at < type.dim[axis].scale;) {
+        int64_t left = type.dim[axis].scale - at;
+        int64_t extent = strips ? 1 : 1 + (int64_t)draw(g, (uint32_t)(left > 1 ? left - 1 : 1));
+        sx_attr slice = {.present = SX_A(start) | SX_A(limit) | SX_A(stride)};
+        slice.start.count = slice.limit.count = slice.stride.count = type.rank;
+        for (uint32_t d = 0; d < type.rank; d++) {
+            slice.limit.v[d] = type.dim[d].scale;
+            slice.stride.v[d] = 1;
+        }
+        slice.start.v[axis] = at;
+        slice.limit.v[axis] = at + extent;
+        at += extent;
+        sx_node_id part;
+        SX_TRY(sx_graph_add(g->cx, g->graph, SX_OP_SLICE, &slice, &whole, 1, &part));
+        sx_attr view = {.present = SX_A(type), .type = type};
+        memmove(&view.type.dim[axis], &view.type.dim[axis + 1],
+                (type.rank - axis - 1) * sizeof(sx_dim));
+        view.type.rank--;
+        if (strips) {
+            SX_TRY(sx_graph_add(g->cx, g->graph, SX_OP_RESHAPE, &view, &part, 1, &part));
+        }
+        SX_TRY(sx_graph_add(g->cx, g->graph, op, &row, &part, 1, id));
+    }
+    return SX_OK;
+}
+
+static inline sx_code make_parts_softmax(generator *g, sx_node_id *id)
+{
+    return generate_rows(g, SX_OP_SOFTMAX, false, id);
+}
+
+static inline sx_code make_parts_log_softmax(generator *g, sx_node_id *id)
+{
+    return generate_rows(g, SX_OP_LOG_SOFTMAX, false, id);
+}
+
+static inline sx_code make_strips_softmax(generator *g, sx_node_id *id)
+{
+    return generate_rows(g, SX_OP_SOFTMAX, true, id);
+}
+
+static inline sx_code make_strips_log_softmax(generator *g, sx_node_id *id)
+{
+    return generate_rows(g, SX_OP_LOG_SOFTMAX, true, id);
+}
+
+static inline sx_code make_stacked_strips(generator *g, sx_node_id *id)
+{
+    return generate_strips(g, true, id);
+}
+
+static inline sx_code make_strips_apart(generator *g, sx_node_id *id)
+{
+    return generate_strips(g, false, id);
+}
+
 /* The second operand for a part: a known value, or a weight repeated along some dimensions. */
 static inline sx_code generate_operand(generator *g, const sx_type *type, uint32_t added,
                                        double value, sx_node_id *id)
