@@ -24,7 +24,8 @@
  *
  * The checker knows rules and terms. It takes nothing from the saturation: types are inferred anew by the reader of the IR; every left
  * side is matched again, node by node, modulo the equalities checked so far, which it closes under congruence by itself; right sides
- * are built again by the rule. It ends by finding every output of the first program equal to that of the same name of the second. A divided
+ * are built again by the rule. A term that reassociating rules make several numbers (0 and -0, or neighbours) is each of them, whichever the
+ * search went by. It ends by finding every output of the first program equal to that of the same name of the second. A divided
  * part holds if its pieces, as they went in, make its input, and as they came out, its output, at the types they were proved for.
  */
 #ifndef SX_CORE_EGRAPH_CERTIFICATE_H

@@ -88,15 +88,18 @@ static sx_code file_term(checker *c, uint32_t n)
 {
     uint32_t mask = c->slot_count - 1;
     uint32_t i = signature(c, n) & mask;
+    bool here =
+        false; /* by an old slot on the way: what is congruent to it may stand behind that */
     while (c->slot[i] != 0) {
         uint32_t other = c->slot[i] - 1;
-        if (other == n) {
-            return SX_OK;
-        }
-        if (congruent(c, other, n)) {
+        if (other != n && congruent(c, other, n)) {
             return queue_equal(c, other, n);
         }
+        here = here || other == n;
         i = (i + 1) & mask;
+    }
+    if (here) {
+        return SX_OK;
     }
     c->slot[i] = n + 1;
     c->slot_used++;
@@ -208,6 +211,79 @@ static sx_code accept(checker *c, uint32_t a, uint32_t b)
     SX_TRY(close_congruence(c));
     SX_TRY(sx_eg_union(c->cx, &c->t.eg, a, b, SX_EG_RULE_GIVEN));
     return sx_eg_rebuild(c->cx, &c->t.eg);
+}
+
+/* ---- numbers ---- */
+
+/* A class that was shown to be several numbers is each of them: the search went by one. */
+static bool is_some_value(void *self, const sx_eg *eg, uint32_t class_, double value)
+{
+    const sx_tensors *t = self;
+    double known[SX_VALUES_MAX];
+    SX_ASSERT(eg == &t->eg);
+    uint32_t count = sx_tensors_values(t, sx_tensors_fact(t, class_), known);
+    for (uint32_t i = 0; i < count; i++) {
+        if (memcmp(&known[i], &value, sizeof(value)) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+#define SEVERAL_MAX 6u     /* classes of several numbers that one step may look at */
+#define READINGS_MAX 2048u /* ways to read them */
+#define SEVERAL_DEPTH 2u   /* below the nodes matched */
+
+typedef struct {
+    uint32_t class_[SEVERAL_MAX];
+    uint32_t count[SEVERAL_MAX]; /* numbers of each */
+    double value[SEVERAL_MAX][SX_VALUES_MAX];
+    uint32_t class_count;
+    uint32_t readings; /* product of the counts */
+} several;
+
+static void gather_several(checker *c, several *s, uint32_t term, uint32_t depth)
+{
+    const sx_eg *eg = &c->t.eg;
+    uint32_t class_ = sx_eg_find(eg, term);
+    const sx_fact *fact = sx_tensors_fact(&c->t, class_);
+    bool known = fact->others == 0 || s->class_count == SEVERAL_MAX;
+    for (uint32_t i = 0; i < s->class_count; i++) {
+        known = known || s->class_[i] == class_;
+    }
+    if (!known) {
+        uint32_t i = s->class_count;
+        uint32_t count = sx_tensors_values(&c->t, fact, s->value[i]);
+        if (count * s->readings <= READINGS_MAX) {
+            s->class_[i] = class_;
+            s->count[i] = count;
+            s->readings *= count;
+            s->class_count++;
+        }
+    }
+    for (uint32_t k = 0; depth > 0 && k < eg->node[term].arity; k++) {
+        gather_several(c, s, sx_eg_made_child(eg, term, k), depth - 1);
+    }
+}
+
+/* Classes of several numbers near the nodes of the step. */
+static void find_several(checker *c, several *s)
+{
+    s->class_count = 0;
+    s->readings = 1;
+    for (uint32_t i = 2; i < c->node_count; i++) {
+        gather_several(c, s, c->node[i], SEVERAL_DEPTH);
+    }
+}
+
+/* Reading number `reading`: 0 is the one that was in force. */
+static void read_as(checker *c, const several *s, uint32_t reading)
+{
+    for (uint32_t i = 0; i < s->class_count; i++) {
+        sx_fact *fact = sx_eg_record(&c->t.eg, s->class_[i]);
+        fact->value = s->value[i][reading % s->count[i]];
+        reading /= s->count[i];
+    }
 }
 
 /* ---- left sides ---- */
@@ -356,18 +432,39 @@ static sx_code check_match(checker *c, fit *f)
                           f->node_count - f->next, &c->pairs);
 }
 
-static sx_code check_rewrite(checker *c)
+/* What the rule makes of the nodes of the step. */
+static sx_code run_rule(checker *c, bool *found)
 {
     fit f = {
         .left = c->set.rule[c->rule].left, .node = &c->node[2], .node_count = c->node_count - 2};
     memset(f.attr, 0xFF, sizeof(f.attr));
     memset(c->var, 0xFF, sizeof(c->var));
-    if (f.node_count == 0) {
+    SX_TRY(sx_multi_is(f.left) ? check_members(c, &f) : check_match(c, &f));
+    return among_pairs(c, found);
+}
+
+static sx_code check_rewrite(checker *c)
+{
+    bool found;
+    if (c->node_count == 2) {
         return refuse(c, "no nodes");
     }
-    SX_TRY(sx_multi_is(f.left) ? check_members(c, &f) : check_match(c, &f));
-    bool found;
-    SX_TRY(among_pairs(c, &found));
+    SX_TRY(run_rule(c, &found));
+    if (found) {
+        return SX_OK;
+    }
+    several *s = SX_NEW(c->cx, several);
+    if (s == NULL) {
+        return c->cx->error.code;
+    }
+    find_several(c, s);
+    for (uint32_t reading = 1; reading < s->readings && !found; reading++) {
+        SX_TRY(sx_spend(c->cx, 1));
+        read_as(c, s, reading);
+        sx_code code = run_rule(c, &found);
+        read_as(c, s, 0);
+        SX_TRY(code);
+    }
     return found ? SX_OK : refuse(c, "the rule does not make these two terms equal");
 }
 
@@ -476,14 +573,15 @@ static sx_code argument_step(checker *c, sx_ctx *scratch, uint32_t a, bool *foun
     if (c->rule == SX_RULE_FUSE_VALUE) {
         uint32_t child[SX_EG_ARITY_MAX];
         uint32_t count = operands(c, c->node[0], a, child);
-        const sx_fact *fact = sx_tensors_fact(&c->t, term);
-        sx_attr attr;
-        if (fact->has_value == 0) {
-            return SX_OK;
+        double value[SX_VALUES_MAX];
+        uint32_t values = sx_tensors_values(&c->t, sx_tensors_fact(&c->t, term), value);
+        for (uint32_t i = 0; i < values && !*found; i++) {
+            sx_attr attr;
+            SX_TRY(sx_fused_inline_splat(scratch, sx_tensors_attr(&c->t, c->node[0]), a, value[i],
+                                         &attr));
+            SX_TRY(is_kernel(c, &attr, child, count, found));
         }
-        SX_TRY(sx_fused_inline_splat(scratch, sx_tensors_attr(&c->t, c->node[0]), a, fact->value,
-                                     &attr));
-        return is_kernel(c, &attr, child, count, found);
+        return SX_OK;
     }
     bool equal;
     SX_TRY(is_equal(c, term, c->node[4], &equal));
@@ -649,11 +747,13 @@ sx_code sx_proof_check_part(sx_proof_reader *r, sx_certificate *certificate, sx_
     SX_TRY(same_interface(c, *input, *output));
     SX_TRY(same_interface(c, *input, terms));
     SX_TRY(sx_tensors_init(cx, &c->t, *input));
+    c->t.all_values = true;
     SX_TRY(add_program(c, *input, &input_node));
     SX_TRY(add_program(c, *output, &output_node));
     SX_TRY(add_program(c, terms, &c->term));
     c->term_count = terms->node_count;
     sx_eg_language language = sx_tensors_language(&c->t);
+    language.is_value = is_some_value;
     SX_TRY(sx_eg_ruleset_init(cx, &c->set, &language, sx_rules, SX_RULE_ROUNDS_COUNT));
     SX_TRY(read_steps(c, certificate));
     SX_TRY(check_outputs(c, *input, input_node, *output, output_node));

@@ -64,19 +64,41 @@ sx_code sx_explain_want(sx_explainer *x, uint32_t a, uint32_t b)
     return SX_OK;
 }
 
-/* A class is known to hold one value: the constant among its members says so, where there is one. */
-static sx_code want_value(sx_explainer *x, uint32_t term)
+#define FOLDS_MAX 4u /* operations on numbers on top of one another */
+
+/* A class is known to hold one number: the constants among its members say so, else a member all of whose operands are numbers. */
+static sx_code want_value_to(sx_explainer *x, uint32_t term, uint32_t depth)
 {
     const sx_eg *eg = &x->t->eg;
     uint32_t first = sx_eg_find(eg, term);
     uint32_t n = first;
+    uint32_t folded = SX_EG_NONE;
+    bool found = false;
     do {
+        bool known = eg->node[n].arity > 0;
         if (sx_tensors_op(x->t, n) == SX_OP_CONSTANT) {
-            return sx_explain_want(x, term, n);
+            SX_TRY(sx_explain_want(x, term, n));
+            found = true;
         }
+        for (uint32_t k = 0; known && k < eg->node[n].arity; k++) {
+            known = sx_tensors_fact(x->t, sx_eg_made_child(eg, n, k))->has_value != 0;
+        }
+        folded = known && n < folded ? n : folded;
         n = sx_eg_member_next(eg, n);
     } while (n != first);
+    if (found || folded == SX_EG_NONE || depth == 0) {
+        return SX_OK;
+    }
+    SX_TRY(sx_explain_want(x, term, folded));
+    for (uint32_t k = 0; k < eg->node[folded].arity; k++) {
+        SX_TRY(want_value_to(x, sx_eg_made_child(eg, folded, k), depth - 1));
+    }
     return SX_OK;
+}
+
+static sx_code want_value(sx_explainer *x, uint32_t term)
+{
+    return want_value_to(x, term, FOLDS_MAX);
 }
 
 /* What had to be equal for a left side to match: every matched node and the child it was found as, every two mentions of a name. */

@@ -157,15 +157,17 @@ sx_code sx_rule_dot_sum_parts_left(sx_rewrite *rw)
 /* ---- [a B1, a B2, ..] = a [B1 B2 ..], along any dimension of the result ---- */
 
 /* A contraction of this attribute in the class of `part` that has `shared` as operand `k` (any, if that is SX_EG_NONE). */
-static uint32_t find_dot(const sx_tensors *t, uint32_t part, uint32_t attr, uint32_t k,
+static uint32_t find_dot(const sx_rewrite *rw, uint32_t part, uint32_t attr, uint32_t k,
                          uint32_t shared)
 {
+    const sx_tensors *t = sx_rewrite_tensors(rw);
     uint32_t first = sx_eg_find(&t->eg, part);
     uint32_t n = first;
     do {
         const sx_eg_node *node = &t->eg.node[n];
-        if (node->dead == 0 && sx_tensors_op(t, n) == SX_OP_DOT_GENERAL && node->attr == attr &&
-            (shared == SX_EG_NONE || sx_eg_child(&t->eg, n, k) == shared)) {
+        if ((node->dead == 0 || rw->unguarded) && sx_tensors_op(t, n) == SX_OP_DOT_GENERAL &&
+            node->attr == attr && (shared == SX_EG_NONE || sx_eg_child(&t->eg, n, k) == shared) &&
+            sx_rewrite_pick(rw, n)) {
             return n;
         }
         n = sx_eg_member_next(&t->eg, n);
@@ -187,8 +189,9 @@ sx_code sx_rule_concatenate_dots(sx_rewrite *rw)
     uint32_t shared = batched ? SX_EG_NONE : sx_eg_find(&t->eg, rw->var[k]);
     uint32_t part[2][SX_EG_ARITY_MAX];
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t n = i == 0 ? rw->node[1]
-                            : find_dot(t, sx_eg_child(&t->eg, rw->node[0], i), dot_attr, k, shared);
+        uint32_t n = i == 0
+                         ? rw->node[1]
+                         : find_dot(rw, sx_eg_child(&t->eg, rw->node[0], i), dot_attr, k, shared);
         if (n == SX_EG_NONE) {
             return SX_OK;
         }

@@ -78,37 +78,134 @@ static bool folded_value(sx_op op, sx_dtype dtype, const double *x, double *valu
     return isfinite(*value);
 }
 
-static void find_value(const sx_tensors *t, uint32_t n, const sx_type *type, sx_fact *fact)
+/* What node n is where its children are x[..]; false where that is not known. */
+static bool value_of(const sx_tensors *t, uint32_t n, sx_dtype dtype, const double *x,
+                     double *value)
 {
     sx_op op = sx_tensors_op(t, n);
-    const sx_op_info *info = sx_op_info_of(op);
-    if (op == SX_OP_CONSTANT) {
-        fact->has_value = constant_value(sx_tensors_attr(t, n), &fact->value);
-        return;
+    sx_dtype from = sx_tensors_type(t, sx_eg_child(&t->eg, n, 0))->dtype;
+    if (sx_op_info_of(op)->op_class == SX_OPCLASS_VIEW) {
+        *value = x[0];
+        return true;
     }
-    uint32_t arity = t->eg.node[n].arity;
-    double x[2] = {0, 0};
-    if (arity == 0 || arity > 2) {
-        return;
+    if (op == SX_OP_CONVERT && sx_dtype_class_of(from) == SX_CLASS_FLOAT &&
+        sx_dtype_class_of(dtype) == SX_CLASS_FLOAT) {
+        *value = sx_num_round(dtype, x[0]);
+        return isfinite(*value);
     }
-    for (uint32_t k = 0; k < arity; k++) {
-        const sx_fact *below = sx_tensors_fact(t, sx_eg_child(&t->eg, n, k));
-        if (below->has_value == 0) {
+    return folded_value(op, dtype, x, value);
+}
+
+uint32_t sx_tensors_values(const sx_tensors *t, const sx_fact *fact, double value[SX_VALUES_MAX])
+{
+    uint32_t count = 0;
+    if (fact->has_value == 0) {
+        return 0;
+    }
+    value[count++] = fact->value;
+    const sx_value_set *set = fact->others != 0 ? &t->values[fact->others] : NULL;
+    for (uint32_t i = 0; set != NULL && i < set->count; i++) {
+        if (memcmp(&set->value[i], &fact->value, sizeof(double)) != 0) {
+            value[count++] = set->value[i];
+        }
+    }
+    return count;
+}
+
+/* Puts a number into a list that is ascending by bits, once; a full list stays as it is. */
+static void put_value(sx_value_set *set, double value)
+{
+    uint64_t bits, held;
+    uint32_t at = set->count;
+    memcpy(&bits, &value, sizeof(bits));
+    for (; at > 0; at--) {
+        memcpy(&held, &set->value[at - 1], sizeof(held));
+        if (held == bits) {
             return;
         }
-        x[k] = below->value;
+        if (held < bits) {
+            break;
+        }
     }
-    sx_dtype from = sx_tensors_type(t, sx_eg_child(&t->eg, n, 0))->dtype;
-    if (info->op_class == SX_OPCLASS_VIEW) {
-        fact->value = x[0];
+    if (set->count < SX_VALUES_MAX) {
+        memmove(&set->value[at + 1], &set->value[at], (set->count - at) * sizeof(double));
+        set->value[at] = value;
+        set->count++;
+    }
+}
+
+/* A place for a set of two or more. There is always room in memory for the few there are; of too many, none is kept. */
+static sx_code intern_values(sx_ctx *cx, sx_tensors *t, const sx_value_set *set, uint16_t *place)
+{
+    if (set->count < 2) {
+        return SX_OK;
+    }
+    size_t size = set->count * sizeof(double);
+    for (uint32_t i = 1; i < t->values_count; i++) {
+        if (t->values[i].count == set->count && memcmp(t->values[i].value, set->value, size) == 0) {
+            *place = (uint16_t)i;
+            return SX_OK;
+        }
+    }
+    uint32_t at = t->values_count > 0 ? t->values_count : 1;
+    if (at < SX_VALUE_SETS_MAX) {
+        SX_TRY(sx_grow(cx, (void **)&t->values, &t->values_capacity, at + 1, sizeof(*set)));
+        t->values[at] = *set;
+        t->values_count = at + 1;
+        *place = (uint16_t)at;
+    }
+    return SX_OK;
+}
+
+/* Both operands of numbers, one of them of several: the first number follows from the first of each, the others from all. */
+static sx_code find_values(sx_ctx *cx, sx_tensors *t, uint32_t n, const sx_type *type,
+                           const sx_fact *const *below, sx_fact *fact)
+{
+    double known[2][SX_VALUES_MAX] = {{0}};
+    uint32_t count[2] = {1, 1};
+    sx_value_set set = {0};
+    for (uint32_t k = 0; k < t->eg.node[n].arity; k++) {
+        count[k] = sx_tensors_values(t, below[k], known[k]);
+    }
+    for (uint32_t i = 0; i < count[0] * count[1]; i++) {
+        double x[2] = {known[0][i / count[1]], known[1][i % count[1]]};
+        double value;
+        if (!value_of(t, n, type->dtype, x, &value)) {
+            continue;
+        }
+        fact->value = fact->has_value != 0 ? fact->value : value;
         fact->has_value = 1;
-    } else if (op == SX_OP_CONVERT && sx_dtype_class_of(from) == SX_CLASS_FLOAT &&
-               sx_dtype_class_of(type->dtype) == SX_CLASS_FLOAT) {
-        fact->value = sx_num_round(type->dtype, x[0]);
-        fact->has_value = isfinite(fact->value) ? 1 : 0;
-    } else {
-        fact->has_value = folded_value(op, type->dtype, x, &fact->value) ? 1 : 0;
+        put_value(&set, value);
     }
+    return intern_values(cx, t, &set, &fact->others);
+}
+
+static sx_code find_value(sx_ctx *cx, sx_tensors *t, uint32_t n, const sx_type *type, sx_fact *fact)
+{
+    uint32_t arity = t->eg.node[n].arity;
+    const sx_fact *below[2] = {NULL, NULL};
+    double x[2] = {0, 0};
+    bool several = false;
+    if (sx_tensors_op(t, n) == SX_OP_CONSTANT) {
+        fact->has_value = constant_value(sx_tensors_attr(t, n), &fact->value);
+        return SX_OK;
+    }
+    if (arity == 0 || arity > 2) {
+        return SX_OK;
+    }
+    for (uint32_t k = 0; k < arity; k++) {
+        below[k] = sx_tensors_fact(t, sx_eg_child(&t->eg, n, k));
+        if (below[k]->has_value == 0) {
+            return SX_OK;
+        }
+        x[k] = below[k]->value;
+        several = several || below[k]->others != 0;
+    }
+    if (several) {
+        return find_values(cx, t, n, type, below, fact);
+    }
+    fact->has_value = value_of(t, n, type->dtype, x, &fact->value) ? 1 : 0;
+    return SX_OK;
 }
 
 static bool follows_from_weights(const sx_tensors *t, uint32_t n, const sx_type *type)
@@ -176,14 +273,38 @@ static sx_code make_fact(sx_ctx *cx, void *self, const sx_eg *eg, uint32_t n, vo
     sx_tensors *t = self;
     sx_fact *fact = record;
     SX_TRY(find_type(cx, t, eg, n, &fact->type));
-    find_value(t, n, &t->type[fact->type], fact);
+    SX_TRY(find_value(cx, t, n, &t->type[fact->type], fact));
     fact->is_weight = follows_from_weights(t, n, &t->type[fact->type]) ? 1 : 0;
+    return SX_OK;
+}
+
+static bool same_values(const sx_fact *a, const sx_fact *b)
+{
+    return a->others == b->others && memcmp(&a->value, &b->value, sizeof(a->value)) == 0;
+}
+
+/* Two classes of known numbers: all of both are numbers of the one. */
+static sx_code join_values(sx_ctx *cx, sx_tensors *t, sx_fact *a, const sx_fact *b, bool *changed)
+{
+    double value[SX_VALUES_MAX];
+    uint16_t others = a->others;
+    sx_value_set set = {0};
+    const sx_fact *side[2] = {a, b};
+    for (uint32_t k = 0; k < 2; k++) {
+        uint32_t count = sx_tensors_values(t, side[k], value);
+        for (uint32_t i = 0; i < count; i++) {
+            put_value(&set, value[i]);
+        }
+    }
+    SX_TRY(intern_values(cx, t, &set, &others));
+    *changed = *changed || others != a->others;
+    a->others = others;
     return SX_OK;
 }
 
 static sx_code join_facts(sx_ctx *cx, void *self, void *into, const void *from, bool *changed)
 {
-    (void)self;
+    sx_tensors *t = self;
     sx_fact *a = into;
     const sx_fact *b = from;
     if (a->type != b->type) {
@@ -193,7 +314,10 @@ static sx_code join_facts(sx_ctx *cx, void *self, void *into, const void *from, 
     if (a->has_value == 0 && b->has_value != 0) {
         a->has_value = 1;
         a->value = b->value;
+        a->others = b->others;
         *changed = true;
+    } else if (t->all_values && b->has_value != 0 && !same_values(a, b)) {
+        SX_TRY(join_values(cx, t, a, b, changed));
     }
     if (a->is_weight == 0 && b->is_weight != 0) {
         a->is_weight = 1;

@@ -15,10 +15,20 @@ typedef struct {
     uint32_t type; /* number in sx_tensors.type */
     uint8_t has_value;
     uint8_t is_weight;
-    uint8_t unused[2];
-    double value;
+    uint16_t
+        others; /* 0, or where in sx_tensors.values the numbers are that the class was shown to be */
+    double value; /* the first of them that was known */
 } sx_fact;
 _Static_assert(sizeof(sx_fact) == 16, "a fact is 16 bytes");
+
+/* Reassociating rules make one class both 0 and -0, or neighbouring numbers. Searching goes by the first number known of a class; a
+ * checker must know all of them, whatever the order in which it learns them. */
+#define SX_VALUES_MAX 24u /* of one class; more are not kept */
+#define SX_VALUE_SETS_MAX 1024u
+typedef struct {
+    uint32_t count; /* 2 or more, ascending by their bits */
+    double value[SX_VALUES_MAX];
+} sx_value_set;
 
 typedef struct {
     sx_eg eg;
@@ -31,7 +41,10 @@ typedef struct {
     uint32_t *
         typing; /* what was inferred before: operation, attribute, arity, result, types of the children */
     uint32_t typing_count, typing_capacity;
-    sx_idmap typing_map; /* places in `typing` */
+    sx_idmap typing_map;  /* places in `typing` */
+    bool all_values;      /* set before the first node: all numbers of a class are kept */
+    sx_value_set *values; /* the first is none */
+    uint32_t values_count, values_capacity;
 } sx_tensors;
 
 /* An empty e-graph over the attributes and symbols of `graph`, which must outlive it. */
@@ -52,6 +65,8 @@ static inline const sx_fact *sx_tensors_fact(const sx_tensors *t, uint32_t node)
 {
     return (const sx_fact *)sx_eg_record(&t->eg, node);
 }
+/* The numbers a class was shown to be, the first known one first.  Result: how many, 0 where none is known */
+uint32_t sx_tensors_values(const sx_tensors *t, const sx_fact *fact, double value[SX_VALUES_MAX]);
 static inline const sx_type *sx_tensors_type(const sx_tensors *t, uint32_t node)
 {
     return &t->type[sx_tensors_fact(t, node)->type];
