@@ -752,9 +752,8 @@ sx_code sx_proof_check_part(sx_proof_reader *r, sx_certificate *certificate, sx_
     SX_TRY(add_program(c, *output, &output_node));
     SX_TRY(add_program(c, terms, &c->term));
     c->term_count = terms->node_count;
-    sx_eg_language language = sx_tensors_language(&c->t);
-    language.is_value = is_some_value;
-    SX_TRY(sx_eg_ruleset_init(cx, &c->set, &language, sx_rules, SX_RULE_ROUNDS_COUNT));
+    SX_TRY(sx_rules_set(cx, &c->t, &c->set));
+    c->set.language.is_value = is_some_value;
     SX_TRY(read_steps(c, certificate));
     SX_TRY(check_outputs(c, *input, input_node, *output, output_node));
     certificate->term_count += terms->node_count;

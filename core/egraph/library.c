@@ -215,8 +215,7 @@ static sx_code load_parts(sx_ctx *cx, const sx_snapshot *s, sx_library_graph *gr
     sx_eg_analysis analysis;
     sx_tensors_begin(&graph->t, interface, &analysis);
     SX_TRY(sx_snapshot_load(cx, s, &analysis, &graph->t.eg));
-    sx_eg_language language = sx_tensors_language(&graph->t);
-    SX_TRY(sx_eg_ruleset_init(cx, &graph->set, &language, sx_rules, SX_RULE_ROUNDS_COUNT));
+    SX_TRY(sx_rules_set(cx, &graph->t, &graph->set));
     SX_TRY(sx_snapshot_load_set(cx, s, &graph->t.eg, &graph->set));
     const sx_eg *eg = &graph->t.eg;
     for (uint32_t n = 0; n < eg->node_count; n++) {

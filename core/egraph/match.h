@@ -93,8 +93,8 @@ typedef struct {
 
 typedef struct {
     const sx_rule *rule;
-    struct sx_pattern *left;
-    struct sx_pattern *right;
+    const struct sx_pattern *left;
+    const struct sx_pattern *right;
     bool enabled;
     uint32_t seen;         /* nodes it has looked at */
     uint32_t seen_changed; /* entries of the log of changes */
@@ -146,9 +146,6 @@ sx_code sx_eg_reason_add(sx_ctx *cx, sx_eg_ruleset *set, uint32_t rule, const ui
 /* Parses every rule; all are enabled.  errors  SX_INPUT rule name, column, what was expected */
 sx_code sx_eg_ruleset_init(sx_ctx *cx, sx_eg_ruleset *set, const sx_eg_language *language,
                            const sx_rule *rule, uint32_t rule_count);
-/* The rules of `parsed`, read once for many graphs of one kind of language; all are enabled, nothing is seen. */
-sx_code sx_eg_ruleset_share(sx_ctx *cx, sx_eg_ruleset *set, const sx_eg_language *language,
-                            const sx_eg_ruleset *parsed);
 
 /* What rule number `rule` makes of one match, given as in sx_rewrite: equalities of nodes are appended to `pairs`, none where its
  * side conditions do not hold. Classes of `var` are canonical, or SX_EG_NONE where the left side has no such name. `pick` are the nodes it

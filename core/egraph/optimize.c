@@ -464,11 +464,7 @@ static sx_code begin(optimizer *o)
         return SX_OK;
     }
     SX_TRY(import(o));
-    sx_eg_language language = sx_tensors_language(o->t);
-    const sx_eg_ruleset *known = o->options->rules;
-    return known != NULL
-               ? sx_eg_ruleset_share(o->cx, &o->set, &language, known)
-               : sx_eg_ruleset_init(o->cx, &o->set, &language, sx_rules, SX_RULE_ROUNDS_COUNT);
+    return sx_rules_set(o->cx, o->t, &o->set);
 }
 
 static sx_code saturate(optimizer *o)

@@ -34,12 +34,11 @@ typedef struct sx_optimize_options {
     bool allow_approximate;   /* default false */
     const sx_span *disabled;  /* names of rules not to use */
     uint32_t disabled_count;
-    sx_eg_limits limits;        /* of the rounds */
-    uint64_t extract_fuel;      /* steps of each extraction */
-    bool with_proof;            /* default true */
-    bool with_certificate;      /* default false */
-    bool whole;                 /* default false: equal layers are worked on once */
-    const sx_eg_ruleset *rules; /* the table of rules where it has been read already, or NULL */
+    sx_eg_limits limits;   /* of the rounds */
+    uint64_t extract_fuel; /* steps of each extraction */
+    bool with_proof;       /* default true */
+    bool with_certificate; /* default false */
+    bool whole;            /* default false: equal layers are worked on once */
     bool
         unfused; /* default false. Operations instead of kernels: steps 3 and 5 are left out, and 4 goes by the
                      costs that foresee fusion; the report's costs are of single kernels all the same */

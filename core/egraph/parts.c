@@ -9,7 +9,6 @@ typedef struct {
     sx_ctx *cx;
     const sx_device *device;
     const sx_optimize_options *options;
-    sx_eg_ruleset rules; /* read once */
     sx_optimize_report *report;
     size_t bytes_start;
     sx_key *key;
@@ -116,7 +115,6 @@ static sx_code saturate_part(divider *d, const sx_graph *program, const sx_key *
         return d->cx->error.code;
     }
     options.limits = left_limits(d, extract_fuel);
-    options.rules = &d->rules;
     options.extract_fuel = extract_fuel;
     sx_buf snapshot;
     bool stores = d->stored != NULL && !d->nested && d->part_count < PLACES_MAX;
@@ -270,7 +268,6 @@ static sx_code join_seam(divider *d, division *v, uint32_t u, uint64_t extract_f
     SX_TRY(sx_roll_expand(cx, inner, v->better, &stitched));
     options.limits = left_limits(d, extract_fuel);
     options.limits.rounds = 0; /* the rules have had their turn: kernels are fused, nothing else */
-    options.rules = &d->rules;
     options.snapshot = NULL;
     options.extract_fuel = extract_fuel;
     SX_TRY(sx_optimize_whole(cx, stitched, d->device, &options, &better, one));
@@ -408,15 +405,10 @@ static bool lacks_kernels(const sx_graph *graph)
     return (ops & lacking) != 0;
 }
 
-static sx_code make_divider(divider *d)
+static void begin_report(divider *d)
 {
-    sx_tensors none = {0}; /* rules are read for no graph in particular */
-    sx_eg_language language = sx_tensors_language(&none);
     *d->report = (sx_optimize_report){.stop = SX_STOP_SATURATED};
     d->bytes_start = d->cx->arena.used_bytes;
-    SX_TRY(sx_eg_ruleset_init(d->cx, &d->rules, &language, sx_rules, SX_RULE_ROUNDS_COUNT));
-    d->rules.language.self = NULL;
-    return SX_OK;
 }
 
 /* Costs before and after, and the parts. */
@@ -494,7 +486,7 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
     }
     divider d = {.cx = cx, .device = device, .options = options, .report = report};
     uint32_t last;
-    SX_TRY(make_divider(&d));
+    begin_report(&d);
     SX_TRY(options->snapshot != NULL ? begin_bundle(&d, roll) : SX_OK);
     SX_TRY(divide_part(&d, in, roll, &(sx_key){{0}}, 0, options->extract_fuel, &last));
     sx_graph *whole = d.part[last].better;
@@ -566,7 +558,7 @@ sx_code sx_optimize_meet(sx_ctx *cx, const sx_graph *in, const sx_device *device
     if (d.meeting == NULL || d.met_with == NULL) {
         return cx->error.code;
     }
-    SX_TRY(make_divider(&d));
+    begin_report(&d);
     SX_TRY(divide_part(&d, in, roll, &(sx_key){{0}}, 0, options->extract_fuel, &last));
     if (d.missed) {
         return SX_OK;

@@ -5,6 +5,14 @@
 
 #define STEPS_MAX (2 * SX_PATTERN_NODES_MAX)
 
+/* Where the lists of a pattern grow while it is read; hundreds of patterns are read for a request, most of them small. */
+typedef struct {
+    sx_part part[SX_PATTERN_NODES_MAX];
+    sx_step step[STEPS_MAX];
+    uint8_t reg_bind[256];
+    uint8_t reg_slot[256];
+} room;
+
 typedef struct {
     sx_ctx *cx;
     const sx_eg_language *language;
@@ -12,6 +20,7 @@ typedef struct {
     const char *text;
     const char *at;
     sx_pattern *pattern;
+    room *lists;
     bool is_right;
     uint32_t depth;
 } reader;
@@ -137,27 +146,28 @@ static sx_code read_part(reader *r, uint8_t *index)
         }
         r->at = end;
     }
-    p->part[*index] = part;
+    r->lists->part[*index] = part;
     r->depth--;
     return SX_OK;
 }
 
-static void emit(sx_pattern *p, sx_step step)
+static void emit(reader *r, sx_step step)
 {
-    SX_ASSERT(p->step_count < STEPS_MAX);
-    p->step[p->step_count++] = step;
+    SX_ASSERT(r->pattern->step_count < STEPS_MAX);
+    r->lists->step[r->pattern->step_count++] = step;
 }
 
 /* Names of the part's class: first mention binds the register, later ones compare. */
-static void emit_name(sx_pattern *p, const sx_part *part, uint8_t reg)
+static void emit_name(reader *r, const sx_part *part, uint8_t reg)
 {
+    sx_pattern *p = r->pattern;
     if (part->name == SX_PATTERN_NONE) {
         return;
     }
     if (p->name_reg[part->name] == SX_PATTERN_NONE) {
         p->name_reg[part->name] = reg;
     } else {
-        emit(p, (sx_step){.kind = SX_STEP_SAME, .from = reg, .other = p->name_reg[part->name]});
+        emit(r, (sx_step){.kind = SX_STEP_SAME, .from = reg, .other = p->name_reg[part->name]});
     }
 }
 
@@ -170,8 +180,9 @@ static uint8_t hint_of(uint64_t ops)
 }
 
 /* Names and values among the children are tested before deeper nodes are looked at. */
-static void emit_node(sx_pattern *p, const sx_part *part, uint8_t reg, uint32_t depth)
+static void emit_node(reader *r, const sx_part *part, uint8_t reg, uint32_t depth)
 {
+    sx_pattern *p = r->pattern;
     sx_step step = {.kind = SX_STEP_BIND,
                     .from = reg,
                     .other = SX_PATTERN_NONE,
@@ -187,35 +198,27 @@ static void emit_node(sx_pattern *p, const sx_part *part, uint8_t reg, uint32_t 
             p->attr_bind[part->attr_name] = step.bind;
         }
     }
-    emit(p, step);
+    emit(r, step);
     for (uint32_t k = 0; k < part->arity; k++) {
-        p->reg_bind[p->reg_count] = step.bind;
-        p->reg_slot[p->reg_count++] = (uint8_t)k;
+        r->lists->reg_bind[p->reg_count] = step.bind;
+        r->lists->reg_slot[p->reg_count++] = (uint8_t)k;
     }
     p->depth = p->depth > depth ? p->depth : depth;
     for (uint32_t k = 0; k < part->arity; k++) {
         const sx_part *child = &p->part[part->child[k]];
         uint8_t child_reg = (uint8_t)(step.out + k);
-        emit_name(p, child, child_reg);
+        emit_name(r, child, child_reg);
         if (child->kind == SX_PART_VALUE) {
-            emit(p, (sx_step){.kind = SX_STEP_VALUE, .from = child_reg, .value = child->value});
+            emit(r, (sx_step){.kind = SX_STEP_VALUE, .from = child_reg, .value = child->value});
         }
     }
     for (uint32_t k = 0; k < part->arity; k++) {
         const sx_part *child = &p->part[part->child[k]];
         if (child->kind == SX_PART_NODE) {
-            emit_node(p, child, (uint8_t)(step.out + k), depth + 1);
+            emit_node(r, child, (uint8_t)(step.out + k), depth + 1);
         }
     }
 }
-
-/* Where the lists of a pattern grow while it is read; hundreds of patterns are read for a request, most of them small. */
-typedef struct {
-    sx_part part[SX_PATTERN_NODES_MAX];
-    sx_step step[STEPS_MAX];
-    uint8_t reg_bind[256];
-    uint8_t reg_slot[256];
-} room;
 
 static void *copy_list(sx_ctx *cx, const void *list, uint32_t count, size_t size)
 {
@@ -239,7 +242,7 @@ static sx_code leave_room(sx_ctx *cx, sx_pattern *p)
 }
 
 sx_code sx_pattern_parse(sx_ctx *cx, const sx_eg_language *language, const char *rule_name,
-                         const char *text, const sx_pattern *left, sx_pattern **pattern)
+                         const char *text, const sx_pattern *left, const sx_pattern **pattern)
 {
     sx_pattern *p = SX_NEW(cx, sx_pattern);
     room lists;
@@ -264,6 +267,7 @@ sx_code sx_pattern_parse(sx_ctx *cx, const sx_eg_language *language, const char 
                 .text = text,
                 .at = text,
                 .pattern = p,
+                .lists = &lists,
                 .is_right = left != NULL};
     uint8_t root;
     SX_TRY(read_part(&r, &root));
@@ -279,8 +283,8 @@ sx_code sx_pattern_parse(sx_ctx *cx, const sx_eg_language *language, const char 
         memset(p->name_reg, (int)SX_PATTERN_NONE, sizeof(p->name_reg));
         memset(p->attr_bind, (int)SX_PATTERN_NONE, sizeof(p->attr_bind));
         p->reg_count = 1;
-        emit_name(p, &p->part[root], 0);
-        emit_node(p, &p->part[root], 0, 1);
+        emit_name(&r, &p->part[root], 0);
+        emit_node(&r, &p->part[root], 0, 1);
         SX_ASSERT(p->reg_count < SX_PATTERN_NONE);
     }
     *pattern = p;

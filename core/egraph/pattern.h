@@ -34,7 +34,7 @@ typedef struct {
 } sx_step;
 
 typedef struct sx_pattern {
-    sx_part *part; /* as many as there are, and so below */
+    const sx_part *part; /* as many as there are, and so below */
     uint32_t part_count;
     uint32_t root;
     sx_span name[SX_PATTERN_NAMES_MAX]; /* of classes */
@@ -43,19 +43,20 @@ typedef struct sx_pattern {
     uint8_t attr_bind[SX_PATTERN_NAMES_MAX]; /* the bind that first names the attribute */
     uint32_t attr_name_count;
     /* left sides only */
-    sx_step *step;
+    const sx_step *step;
     uint32_t step_count;
     uint32_t bind_count;
     uint32_t reg_count;
     uint8_t name_reg[SX_PATTERN_NAMES_MAX];
-    uint8_t *reg_bind; /* of each register but 0: the matched node whose child it is, and which */
-    uint8_t *reg_slot;
+    const uint8_t
+        *reg_bind; /* of each register but 0: the matched node whose child it is, and which */
+    const uint8_t *reg_slot;
     uint32_t depth; /* levels of nodes: 1 for (op ?x) */
 } sx_pattern;
 
 /* `left` NULL: a left side (compiled to steps); else a right side over the names of `left`. */
 sx_code sx_pattern_parse(sx_ctx *cx, const sx_eg_language *language, const char *rule_name,
-                         const char *text, const sx_pattern *left, sx_pattern **pattern);
+                         const char *text, const sx_pattern *left, const sx_pattern **pattern);
 
 /* A match in a list: bind_count nodes, then name_count classes, at least one. */
 static inline uint32_t sx_pattern_stride(const sx_pattern *left)

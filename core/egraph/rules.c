@@ -25,6 +25,22 @@ static const struct {
 #undef SX_RULE_FUSION
 };
 
+sx_code sx_rules_set(sx_ctx *cx, sx_tensors *t, sx_eg_ruleset *set)
+{
+    *set = (sx_eg_ruleset){.language = sx_tensors_language(t), .rule_count = SX_RULE_ROUNDS_COUNT};
+    set->rule = SX_NEW_ARRAY(cx, sx_eg_rule, SX_RULE_ROUNDS_COUNT);
+    if (set->rule == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t i = 0; i < SX_RULE_ROUNDS_COUNT; i++) {
+        set->rule[i] = (sx_eg_rule){.rule = &sx_rules[i],
+                                    .left = sx_rules_parsed[i].left,
+                                    .right = sx_rules_parsed[i].right,
+                                    .enabled = true};
+    }
+    return SX_OK;
+}
+
 const char *sx_rule_name(uint32_t rule)
 {
     if (rule < SX_RULE_ROUNDS_COUNT) {

@@ -20,6 +20,13 @@ typedef enum {
 
 /* [SX_RULE_ROUNDS_COUNT] as the matcher wants them. */
 extern const sx_rule sx_rules[];
+/* Their sides as they were parsed while this was built (gen_rules.c). */
+typedef struct {
+    const struct sx_pattern *left, *right; /* right NULL: a C function */
+} sx_rule_sides;
+extern const sx_rule_sides sx_rules_parsed[];
+/* The rules for one graph: all enabled, nothing seen. Same as sx_eg_ruleset_init of sx_rules, without reading any text. */
+sx_code sx_rules_set(sx_ctx *cx, sx_tensors *t, sx_eg_ruleset *set);
 const char *sx_rule_name(uint32_t rule);
 sx_rule_class sx_rule_class_of(uint32_t rule);
 bool sx_rule_find(sx_span name, uint32_t *rule);

@@ -39,22 +39,6 @@ sx_code sx_eg_ruleset_init(sx_ctx *cx, sx_eg_ruleset *set, const sx_eg_language 
     return SX_OK;
 }
 
-sx_code sx_eg_ruleset_share(sx_ctx *cx, sx_eg_ruleset *set, const sx_eg_language *language,
-                            const sx_eg_ruleset *parsed)
-{
-    *set = (sx_eg_ruleset){.language = *language, .rule_count = parsed->rule_count};
-    set->rule = SX_NEW_ARRAY(cx, sx_eg_rule, parsed->rule_count);
-    if (set->rule == NULL) {
-        return cx->error.code;
-    }
-    for (uint32_t i = 0; i < parsed->rule_count; i++) {
-        const sx_eg_rule *from = &parsed->rule[i];
-        set->rule[i] = (sx_eg_rule){
-            .rule = from->rule, .left = from->left, .right = from->right, .enabled = true};
-    }
-    return SX_OK;
-}
-
 sx_code sx_eg_reason_add(sx_ctx *cx, sx_eg_ruleset *set, uint32_t rule, const uint32_t *node,
                          uint32_t node_count, const uint32_t *pick, uint32_t pick_count,
                          uint32_t *reason)

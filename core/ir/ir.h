@@ -187,6 +187,7 @@ typedef enum {
 typedef struct {
     const char *name;
     const char *help;
+    uint32_t name_len;
     sx_op_class op_class;
     uint32_t input_min;
     uint32_t input_max;

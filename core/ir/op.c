@@ -1,9 +1,12 @@
 #include "core/ir/ir.h"
 
+#include <string.h>
+
 static const sx_op_info op_table[SX_OP_COUNT] = {
 #define SX_OP(name_, enumerator_, class_, min_, max_, attrs_, help_) \
     [SX_OP_##enumerator_] = {.name = #name_,                         \
                              .help = help_,                          \
+                             .name_len = sizeof(#name_) - 1,         \
                              .op_class = SX_OPCLASS_##class_,        \
                              .input_min = min_,                      \
                              .input_max = max_,                      \
@@ -40,7 +43,7 @@ const sx_op_info *sx_op_info_of(sx_op op)
 bool sx_op_parse(sx_span name, sx_op *op)
 {
     for (uint32_t i = 0; i < SX_OP_COUNT; i++) {
-        if (sx_span_is(name, op_table[i].name)) {
+        if (name.len == op_table[i].name_len && memcmp(name.ptr, op_table[i].name, name.len) == 0) {
             *op = (sx_op)i;
             return true;
         }

@@ -131,6 +131,77 @@ static const char *fault_of_rule(sx_ctx *cx, const sx_rule *rule)
     return fault;
 }
 
+static bool same_names(const sx_span *a, const sx_span *b, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (!sx_span_equal(a[i], b[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool same_part(const sx_part *a, const sx_part *b)
+{
+    return a->kind == b->kind && a->name == b->name && a->attr_name == b->attr_name &&
+           a->arity == b->arity && a->any_arity == b->any_arity && a->ops == b->ops &&
+           memcmp(&a->value, &b->value, sizeof(a->value)) == 0 &&
+           memcmp(a->child, b->child, sizeof(a->child)) == 0;
+}
+
+static bool same_step(const sx_step *a, const sx_step *b)
+{
+    return a->kind == b->kind && a->from == b->from && a->other == b->other && a->bind == b->bind &&
+           a->out == b->out && a->arity == b->arity && a->any_arity == b->any_arity &&
+           a->ops == b->ops && a->hint == b->hint &&
+           memcmp(&a->value, &b->value, sizeof(a->value)) == 0;
+}
+
+static bool same_pattern(const sx_pattern *a, const sx_pattern *b)
+{
+    if (a == NULL || b == NULL) {
+        return a == b;
+    }
+    bool same = a->part_count == b->part_count && a->root == b->root &&
+                a->step_count == b->step_count && a->bind_count == b->bind_count &&
+                a->reg_count == b->reg_count && a->depth == b->depth &&
+                a->name_count == b->name_count && a->attr_name_count == b->attr_name_count &&
+                same_names(a->name, b->name, a->name_count) &&
+                same_names(a->attr_name, b->attr_name, a->attr_name_count) &&
+                memcmp(a->attr_bind, b->attr_bind, sizeof(a->attr_bind)) == 0 &&
+                memcmp(a->name_reg, b->name_reg, sizeof(a->name_reg)) == 0 &&
+                memcmp(a->reg_bind, b->reg_bind, a->reg_count) == 0 &&
+                memcmp(a->reg_slot, b->reg_slot, a->reg_count) == 0;
+    for (uint32_t i = 0; same && i < a->part_count; i++) {
+        same = same_part(&a->part[i], &b->part[i]);
+    }
+    for (uint32_t i = 0; same && i < a->step_count; i++) {
+        same = same_step(&a->step[i], &b->step[i]);
+    }
+    return same;
+}
+
+/* The sides that were parsed while this was built are those that the text has now. */
+START_TEST(test_parsed_sides_are_the_text)
+{
+    sx_ctx cx;
+    sx_tensors none = {0};
+    sx_eg_ruleset text, built;
+    sx_ctx_init(&cx, (size_t)64 << 20);
+    sx_eg_language language = sx_tensors_language(&none);
+    ck_sx_ok(&cx, sx_eg_ruleset_init(&cx, &text, &language, sx_rules, SX_RULE_ROUNDS_COUNT));
+    ck_sx_ok(&cx, sx_rules_set(&cx, &none, &built));
+    ck_assert_uint_eq(built.rule_count, text.rule_count);
+    for (uint32_t r = 0; r < SX_RULE_ROUNDS_COUNT; r++) {
+        ck_assert_msg(built.rule[r].rule == text.rule[r].rule && built.rule[r].enabled &&
+                          same_pattern(built.rule[r].left, text.rule[r].left) &&
+                          same_pattern(built.rule[r].right, text.rule[r].right),
+                      "%s", sx_rule_name(r));
+    }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 START_TEST(test_rows_are_typed)
 {
     for (uint32_t r = 0; r < SX_RULE_ROUNDS_COUNT; r++) {
@@ -215,6 +286,7 @@ int main(void)
     TCase *cases = tcase_create("rules");
     tcase_add_test(cases, test_false_rules_are_caught);
     tcase_add_test(cases, test_names_are_known);
+    tcase_add_test(cases, test_parsed_sides_are_the_text);
     tcase_add_test(cases, test_rows_are_typed);
     tcase_add_test(cases, test_untyped_rows_are_caught);
     tcase_add_test(cases, test_one_pass_variance_keeps_its_bound);
