@@ -153,7 +153,8 @@ static sx_code try_whole(sx_ctx *cx, sx_span egraph, const sx_optimize_options *
         return cx->error.code;
     }
     SX_TRY(sx_optimize_rules(cx, options, enabled));
-    SX_TRY(sx_library_load(cx, egraph, &options->snapshot_rules, stored));
+    SX_TRY(sx_library_load(cx, egraph, &options->snapshot_rules,
+                           sx_meet_kernels(graph, options->with_certificate), stored));
     SX_TRY(sx_meet(cx, stored, graph, enabled, options->with_certificate, meeting));
     return meeting->met ? report_meeting(cx, graph, device, meeting, report) : SX_OK;
 }
@@ -453,7 +454,7 @@ sx_code sx_core_egraph_print(sx_ctx *cx, sx_span snapshot, sx_span target, sx_co
     }
     SX_TRY(sx_device_find(cx, target, &device));
     SX_TRY(sx_snapshot_rules(cx, snapshot, &rules));
-    SX_TRY(sx_library_load(cx, snapshot, &rules, graph));
+    SX_TRY(sx_library_load(cx, snapshot, &rules, SX_LIBRARY_ALL, graph));
     SX_TRY(sx_optimize_node_costs(cx, &graph->t, device, &time, &cost));
     return print[form](cx, graph, cost, out);
 }

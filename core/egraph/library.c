@@ -28,8 +28,15 @@ typedef struct {
 static void write_tables(const sx_tensors *t, const sx_graph *program, const uint32_t *input_node,
                          tables *to)
 {
+    SX_ASSERT(!t->partial);
     for (uint32_t i = 0; i < t->attrs->count; i++) {
+        size_t at = to->attr.len;
+        sx_buf_put_u32(&to->attr, 0);
         sx_attr_encode(&t->attrs->attr[i], &to->attr);
+        uint32_t size = (uint32_t)(to->attr.len - at - sizeof(size));
+        if (to->attr.code == SX_OK) {
+            memcpy(to->attr.ptr + at, &size, sizeof(size));
+        }
     }
     for (uint32_t i = 0; i < program->symbol_count; i++) {
         const sx_symbol *s = &program->symbol[i];
@@ -139,38 +146,77 @@ static sx_code load_symbols(sx_ctx *cx, const sx_snapshot *s, sx_graph *interfac
     return SX_OK;
 }
 
-static sx_code load_attrs(sx_ctx *cx, const sx_snapshot *s, const sx_graph *interface)
+/* How many attributes there are. */
+static sx_code count_attrs(sx_ctx *cx, sx_span rest, uint32_t *count)
 {
-    sx_span rest;
-    uint32_t count;
-    SX_TRY(sx_snapshot_section_of(cx, s, SECTION_ATTR, 1, &rest, &count));
-    for (uint32_t i = 0; rest.len > 0; i++) {
-        sx_attr attr;
-        sx_attr_id id;
-        SX_TRY(sx_attr_decode(cx, &rest, interface->symbol_count, &attr));
-        SX_TRY(sx_attr_intern(cx, interface->attrs, &attr, &id));
-        if (id.i != i) {
-            return SX_FAIL(cx, SX_CORRUPT, "attribute %u: equal to attribute %u", i, id.i);
+    sx_span one;
+    *count = 0;
+    while (rest.len > 0) {
+        if (!take_text(&rest, &one) || one.len == 0) {
+            return SX_FAIL(cx, SX_CORRUPT, "attribute %u: cut short", *count);
         }
+        (*count)++;
     }
-    return SX_OK;
+    return *count > 0 ? SX_OK : SX_FAIL(cx, SX_CORRUPT, "snapshot: no attributes");
 }
 
-/* Attribute numbers are followed while types are inferred. */
-static sx_code check_attr_numbers(sx_ctx *cx, const sx_snapshot *s, uint32_t attr_count)
+/* Attribute numbers are followed while types are inferred; wanted[i]: this one is needed even where kernels are left out. The classes are not checked yet, and what is
+ * said of them here is said again by sx_snapshot_load. */
+static sx_code mark_attrs(sx_ctx *cx, const sx_snapshot *s, uint32_t attr_count, bool *wanted)
 {
     sx_span bytes;
-    uint32_t count;
+    uint32_t count, class_count, choice_count;
     SX_TRY(
         sx_snapshot_section_of(cx, s, SX_SNAPSHOT_NODE, sizeof(sx_snapshot_node), &bytes, &count));
     const sx_snapshot_node *node = (const void *)bytes.ptr;
+    SX_TRY(sx_snapshot_section_of(cx, s, SX_SNAPSHOT_CLASS, 4, &bytes, &class_count));
+    const uint32_t *class_ = (const void *)bytes.ptr;
     for (uint32_t n = 0; n < count; n++) {
         if (node[n].attr >= attr_count || node[n].op >= SX_OP_COUNT) {
             return SX_FAIL(cx, SX_CORRUPT, "e-node %u: operation %u, attribute %u of %u", n,
                            node[n].op, node[n].attr, attr_count);
         }
+        if (node[n].op != SX_OP_FUSED || n >= class_count || class_[n] == n) {
+            wanted[node[n].attr] = true;
+        }
+    }
+    SX_TRY(sx_snapshot_section_of(cx, s, SX_SNAPSHOT_CHOICE, sizeof(sx_snapshot_choice), &bytes,
+                                  &choice_count));
+    const sx_snapshot_choice *choice = (const void *)bytes.ptr;
+    for (uint32_t i = 0; i < choice_count; i++) {
+        if (choice[i].node < count) {
+            wanted[node[choice[i].node].attr] = true;
+        }
     }
     return SX_OK;
+}
+
+static sx_code load_attrs(sx_ctx *cx, const sx_snapshot *s, sx_library_kernels kernels,
+                          const sx_graph *interface)
+{
+    sx_span rest, one;
+    uint32_t bytes, count;
+    sx_attr_table *table = interface->attrs;
+    SX_TRY(sx_snapshot_section_of(cx, s, SECTION_ATTR, 1, &rest, &bytes));
+    SX_TRY(count_attrs(cx, rest, &count));
+    bool *wanted = SX_NEW_ARRAY(cx, bool, count);
+    if (wanted == NULL) {
+        return cx->error.code;
+    }
+    SX_TRY(mark_attrs(cx, s, count, wanted));
+    SX_TRY(sx_attr_table_restore(cx, table, count));
+    for (uint32_t i = 0; i < count && take_text(&rest, &one); i++) {
+        sx_attr *attr = &table->attr[i];
+        if (i > 0 && !wanted[i] && kernels != SX_LIBRARY_ALL) {
+            continue;
+        }
+        SX_TRY(sx_attr_decode(cx, &one, interface->symbol_count, attr));
+        if (one.len > 0 || (attr->present == 0) != (i == 0)) {
+            return SX_FAIL(cx, SX_CORRUPT, "attribute %u: fields %x, %zu bytes more", i,
+                           attr->present, one.len);
+        }
+    }
+    return sx_attr_table_index(cx, table);
 }
 
 static sx_code load_interface(sx_ctx *cx, const sx_snapshot *s, sx_library_graph *graph)
@@ -204,16 +250,17 @@ static sx_code load_interface(sx_ctx *cx, const sx_snapshot *s, sx_library_graph
     return SX_OK;
 }
 
-static sx_code load_parts(sx_ctx *cx, const sx_snapshot *s, sx_library_graph *graph)
+static sx_code load_parts(sx_ctx *cx, const sx_snapshot *s, sx_library_kernels kernels,
+                          sx_library_graph *graph)
 {
     sx_graph *interface;
     SX_TRY(sx_graph_make(cx, (sx_span){0}, NULL, &interface));
     graph->interface = interface;
     SX_TRY(load_symbols(cx, s, interface));
-    SX_TRY(load_attrs(cx, s, interface));
-    SX_TRY(check_attr_numbers(cx, s, interface->attrs->count));
+    SX_TRY(load_attrs(cx, s, kernels, interface));
     sx_eg_analysis analysis;
     sx_tensors_begin(&graph->t, interface, &analysis);
+    graph->t.partial = kernels == SX_LIBRARY_CHOSEN;
     SX_TRY(sx_snapshot_load(cx, s, &analysis, &graph->t.eg));
     SX_TRY(sx_rules_set(cx, &graph->t, &graph->set));
     SX_TRY(sx_snapshot_load_set(cx, s, &graph->t.eg, &graph->set));
@@ -240,14 +287,15 @@ static sx_code load_info(sx_ctx *cx, const sx_snapshot *s, sx_library_info *info
     return SX_OK;
 }
 
-sx_code sx_library_load(sx_ctx *cx, sx_span bytes, const sx_key *rules, sx_library_graph *graph)
+sx_code sx_library_load(sx_ctx *cx, sx_span bytes, const sx_key *rules, sx_library_kernels kernels,
+                        sx_library_graph *graph)
 {
     sx_snapshot s;
     *graph = (sx_library_graph){0};
     SX_TRY(sx_snapshot_open(cx, bytes, rules, &s));
     SX_TRY(load_info(cx, &s, &graph->info));
     graph->stop = (sx_eg_stop)s.header.stop;
-    sx_code code = load_parts(cx, &s, graph);
+    sx_code code = load_parts(cx, &s, kernels, graph);
     if (code != SX_OK && code != SX_NOMEM && code != SX_CANCELLED) {
         cx->error.code = SX_CORRUPT; /* whatever is wrong with a program is damage here */
         code = SX_CORRUPT;

@@ -1,8 +1,12 @@
 /* library.h - an optimised program kept as a snapshot (snapshot.h): the e-graph with its tensor tables, the interface of the program and
  * the program extracted for it; and what another program must share with it to be looked up there.
  *
- * Sections beside those of the graph: ATTR, every attribute in its order (sx_attr_encode); SYMBOL, interval and name; PARAMETER, the
- * e-node of each in order; OUTPUT, names; INFO. Types are not stored: loading infers them again.
+ * Sections beside those of the graph: ATTR, every attribute in its order, its bytes (sx_attr_encode) after their number; SYMBOL, interval
+ * and name; PARAMETER, the e-node of each in order; OUTPUT, names; INFO. Types are not stored: loading infers them again.
+ *
+ * Most attributes are of kernels that were not chosen, and no rule looks at a kernel. Who meets the graph may leave them out: such a node
+ * keeps its place and its class, and its type is taken to be that of its class. Nothing but the equality that the stored reasons claim
+ * anyway rests on it: whatever is extracted is typed again, and a certificate wants them all.
  */
 #ifndef SX_CORE_EGRAPH_LIBRARY_H
 #define SX_CORE_EGRAPH_LIBRARY_H
@@ -35,9 +39,12 @@ sx_code sx_library_store(sx_ctx *cx, const sx_tensors *t, const sx_eg_ruleset *s
                          const sx_graph *program, const uint32_t *input_node,
                          const uint32_t *choice, sx_eg_stop stop, const sx_library_info *info,
                          const sx_key *rules, sx_buf *bytes);
-/* Everything is checked (snapshot.h), types are inferred; the names of `bytes` are borrowed.
+/* Which attributes are read: all, or those of nodes that are no kernels, or the first of their class, or chosen. */
+typedef enum { SX_LIBRARY_ALL, SX_LIBRARY_CHOSEN } sx_library_kernels;
+/* Everything is checked (snapshot.h), types are inferred; names and data of `bytes` are borrowed.
  *   errors   SX_CORRUPT, SX_ABSENT as in snapshot.h; SX_NOMEM */
-sx_code sx_library_load(sx_ctx *cx, sx_span bytes, const sx_key *rules, sx_library_graph *graph);
+sx_code sx_library_load(sx_ctx *cx, sx_span bytes, const sx_key *rules, sx_library_kernels kernels,
+                        sx_library_graph *graph);
 /* Only who is in there. */
 sx_code sx_library_peek(sx_ctx *cx, sx_span bytes, const sx_key *rules, sx_library_info *info);
 

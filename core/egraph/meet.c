@@ -236,15 +236,6 @@ sx_code sx_meeting_name_rules(sx_ctx *cx, sx_meeting *meeting)
 
 /* ---- names ---- */
 
-static sx_code hash_anew(sx_ctx *cx, sx_attr_table *attrs)
-{
-    attrs->map = (sx_idmap){0};
-    for (uint32_t i = 0; i < attrs->count; i++) {
-        SX_TRY(sx_idmap_put(cx, &attrs->map, sx_attr_hash(&attrs->attr[i]), i));
-    }
-    return SX_OK;
-}
-
 /* The stored parameters get the names of the program's, so that everything read from the graph from here on is in its words. */
 static sx_code take_names(meeter *m)
 {
@@ -253,10 +244,9 @@ static sx_code take_names(meeter *m)
     SX_TRY(list_parameters(m->cx, m->program, &list, &count));
     for (uint32_t i = 0; i < count; i++) {
         uint32_t n = m->graph->parameter[m->meeting->parameter_of[i]];
-        t->attrs->attr[t->eg.node[n].attr].name =
-            sx_graph_attr(m->program, &m->program->node[list[i]])->name;
+        SX_TRY(sx_attr_table_rename(m->cx, t->attrs, t->eg.node[n].attr,
+                                    sx_graph_attr(m->program, &m->program->node[list[i]])->name));
     }
-    SX_TRY(hash_anew(m->cx, t->attrs));
     SX_TRY(sx_graph_make(m->cx, m->program->name, t->attrs, &m->interface));
     for (uint32_t i = 0; i < m->program->symbol_count; i++) {
         const sx_symbol *s = &m->program->symbol[i];
@@ -398,6 +388,16 @@ static sx_code extract_stored(meeter *m, sx_graph **stored, uint32_t **stored_no
     return code;
 }
 
+sx_library_kernels sx_meet_kernels(const sx_graph *program, bool certified)
+{
+    for (uint32_t i = 0; i < program->node_count; i++) {
+        if (program->node[i].op == SX_OP_FUSED) {
+            return SX_LIBRARY_ALL;
+        }
+    }
+    return certified ? SX_LIBRARY_ALL : SX_LIBRARY_CHOSEN;
+}
+
 sx_code sx_meet(sx_ctx *cx, sx_library_graph *graph, const sx_graph *program, const bool *enabled,
                 bool certified, sx_meeting *meeting)
 {
@@ -406,6 +406,7 @@ sx_code sx_meet(sx_ctx *cx, sx_library_graph *graph, const sx_graph *program, co
     bool paired, whole;
     sx_graph *stored;
     uint32_t *stored_node;
+    SX_ASSERT(!certified || !graph->t.partial);
     SX_TRY(pair_parameters(cx, program, graph->interface, &meeting->parameter_of, &paired));
     if (!paired) {
         return SX_OK;

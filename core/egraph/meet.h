@@ -28,6 +28,8 @@ typedef struct sx_meeting {
     bool refused;        /* equal in the graph, but not by the checker */
 } sx_meeting;
 
+/* What of a stored graph the meeting needs (sx_library_load). */
+sx_library_kernels sx_meet_kernels(const sx_graph *program, bool certified);
 /* `program` is canonical (sx_graph_canon); `enabled` [SX_RULE_COUNT]: rules of the request; `certified`: a certificate is asked for. `graph` takes its names and its nodes, and is
  * of no further use.
  *   errors   SX_CORRUPT the stored extraction is no program; SX_NOMEM. No meeting is no error. */

@@ -112,7 +112,7 @@ sx_code sx_memory_find(sx_ctx *cx, const sx_memory *memory, const sx_graph *prog
     }
     memcpy(node, part->node, program->node_count * sizeof(uint32_t));
     g->node = node;
-    SX_TRY(sx_library_load(cx, part->snapshot, &memory->rules, &g->graph));
+    SX_TRY(sx_library_load(cx, part->snapshot, &memory->rules, SX_LIBRARY_ALL, &g->graph));
     if (g->graph.interface->symbol_count != program->symbol_count) {
         return SX_FAIL(cx, SX_CORRUPT, "remembered e-graph: %u symbols, the part has %u",
                        g->graph.interface->symbol_count, program->symbol_count);

@@ -145,7 +145,8 @@ static sx_code meet_part(divider *d, const sx_graph *program, const sx_key *key,
     }
     SX_TRY(sx_optimize_rules(cx, d->options, enabled));
     SX_TRY(sx_library_load(cx, sx_bundle_snapshot(d->bundle, d->wanted),
-                           &d->options->snapshot_rules, graph));
+                           &d->options->snapshot_rules,
+                           sx_meet_kernels(program, d->options->with_certificate), graph));
     SX_TRY(sx_bundle_names(cx, d->bundle, d->place, program, graph));
     SX_TRY(sx_meet(cx, graph, program, enabled, d->options->with_certificate, meeting));
     d->missed = d->missed || !meeting->met || d->part_count >= PLACES_MAX;

@@ -1,6 +1,6 @@
 /* snapshot.h - an e-graph as bytes: stored, loaded, extended.
  *
- * Form 3, little endian, offsets from the start of the bytes:
+ * Form 4, little endian, offsets from the start of the bytes:
  *   header    one page (SX_SNAPSHOT_PAGE): sx_snapshot_header, then section_count rows sx_snapshot_section, then zeros
  *   sections  in ascending order of kind, each on a page of its own (so that a file of it can be mapped), zeros between
  * The header carries magic, byte order, version of the form, digest of the rules that give the rule numbers their meaning, counts, stop
@@ -27,7 +27,7 @@
 #include "core/egraph/match.h"
 
 #define SX_SNAPSHOT_MAGIC "SXEGRAPH"
-#define SX_SNAPSHOT_VERSION 3u
+#define SX_SNAPSHOT_VERSION 4u
 #define SX_SNAPSHOT_ORDER 0x01020304u
 #define SX_SNAPSHOT_PAGE 4096u
 #define SX_SNAPSHOT_SECTIONS_MAX 32u

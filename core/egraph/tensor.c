@@ -268,11 +268,22 @@ static sx_code find_type(sx_ctx *cx, sx_tensors *t, const sx_eg *eg, uint32_t n,
     return SX_OK;
 }
 
+/* A kernel whose attribute was not loaded; never the first of its class. */
+static bool is_left_out(const sx_tensors *t, const sx_eg *eg, uint32_t n)
+{
+    return t->partial && eg->node[n].op == SX_OP_FUSED && !sx_eg_is_class(eg, n) &&
+           t->attrs->attr[eg->node[n].attr].present == 0;
+}
+
 static sx_code make_fact(sx_ctx *cx, void *self, const sx_eg *eg, uint32_t n, void *record)
 {
     sx_tensors *t = self;
     sx_fact *fact = record;
-    SX_TRY(find_type(cx, t, eg, n, &fact->type));
+    if (is_left_out(t, eg, n)) {
+        fact->type = ((const sx_fact *)sx_eg_record(eg, n))->type;
+    } else {
+        SX_TRY(find_type(cx, t, eg, n, &fact->type));
+    }
     SX_TRY(find_value(cx, t, n, &t->type[fact->type], fact));
     fact->is_weight = follows_from_weights(t, n, &t->type[fact->type]) ? 1 : 0;
     return SX_OK;
@@ -526,7 +537,7 @@ void sx_tensors_print(const sx_tensors *t, const uint32_t *choice, uint32_t node
         return;
     }
     sx_buf_put_text(text, sx_op_info_of((sx_op)n->op)->name);
-    if (n->op == SX_OP_FUSED) {
+    if (n->op == SX_OP_FUSED && sx_tensors_attr(t, node)->body != NULL) {
         print_body(sx_tensors_attr(t, node), text);
     }
     sx_buf_put_text(text, "(");

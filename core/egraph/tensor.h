@@ -45,6 +45,8 @@ typedef struct {
     bool all_values;      /* set before the first node: all numbers of a class are kept */
     sx_value_set *values; /* the first is none */
     uint32_t values_count, values_capacity;
+    bool
+        partial; /* attributes of kernels may be missing: such a node is of the type of its class (library.h) */
 } sx_tensors;
 
 /* An empty e-graph over the attributes and symbols of `graph`, which must outlive it. */

@@ -182,3 +182,36 @@ sx_code sx_attr_table_init(sx_ctx *cx, sx_attr_table *table)
     SX_ASSERT(empty.i == 0);
     return SX_OK;
 }
+
+sx_code sx_attr_table_restore(sx_ctx *cx, sx_attr_table *table, uint32_t count)
+{
+    SX_ASSERT(count > 0);
+    *table = (sx_attr_table){.count = count, .capacity = count};
+    table->attr = SX_NEW_ARRAY(cx, sx_attr, count);
+    return table->attr != NULL ? SX_OK : cx->error.code;
+}
+
+sx_code sx_attr_table_index(sx_ctx *cx, sx_attr_table *table)
+{
+    table->map = (sx_idmap){0};
+    for (uint32_t i = 0; i < table->count; i++) {
+        const sx_attr *attr = &table->attr[i];
+        if (i > 0 && attr->present == 0) {
+            continue;
+        }
+        uint64_t hash = sx_attr_hash(attr);
+        uint32_t other = sx_idmap_find(&table->map, hash, same, table, attr);
+        if (other != SX_IDMAP_NONE) {
+            return SX_FAIL(cx, SX_CORRUPT, "attribute %u: equal to attribute %u", i, other);
+        }
+        SX_TRY(sx_idmap_put(cx, &table->map, hash, i));
+    }
+    return SX_OK;
+}
+
+sx_code sx_attr_table_rename(sx_ctx *cx, sx_attr_table *table, uint32_t id, sx_span name)
+{
+    SX_ASSERT(id < table->count && (table->attr[id].present & SX_A(name)) != 0);
+    table->attr[id].name = name;
+    return sx_idmap_put(cx, &table->map, sx_attr_hash(&table->attr[id]), id);
+}

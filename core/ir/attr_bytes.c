@@ -1,4 +1,5 @@
 /* attr_bytes.c - attributes as bytes: for stored e-graphs, whose readers want them back faster than text is parsed. */
+#include <stddef.h>
 #include <string.h>
 
 #include "core/ir/fused.h"
@@ -210,14 +211,16 @@ static void take_instr(reader *r, sx_instr *in)
 
 static void take_body(reader *r, const sx_body **made, uint32_t rank)
 {
-    sx_body *body = SX_NEW(r->cx, sx_body);
+    uint32_t arg_count = take_below(r, SX_FUSED_ARGS_MAX + 1);
+    uint32_t instr_count = take_below(r, SX_FUSED_INSTRS_MAX + 1);
+    sx_body *body = sx_alloc(r->cx, offsetof(sx_body, instr) + instr_count * sizeof(sx_instr));
     *made = body;
     if (body == NULL) {
         r->bad = true;
         return;
     }
-    body->arg_count = take_below(r, SX_FUSED_ARGS_MAX + 1);
-    body->instr_count = take_below(r, SX_FUSED_INSTRS_MAX + 1);
+    body->arg_count = arg_count;
+    body->instr_count = instr_count;
     body->axes = take_below(r, 1u << SX_RANK_MAX);
     body->inner = take_below(r, 1u << SX_RANK_MAX);
     r->bad = r->bad || body->instr_count == 0;

@@ -148,6 +148,12 @@ sx_code sx_attr_table_init(sx_ctx *cx, sx_attr_table *table);
  * FLOATs are compared by bits. */
 sx_code sx_attr_intern(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, sx_attr_id *id);
 uint64_t sx_attr_hash(const sx_attr *attr);
+/* A table of `count` rows for the caller to fill (those of a stored graph), all empty, and then what finds them by content. Row 0 stays
+ * empty; others that do are found by nobody.  errors  SX_CORRUPT two rows are equal */
+sx_code sx_attr_table_restore(sx_ctx *cx, sx_attr_table *table, uint32_t count);
+sx_code sx_attr_table_index(sx_ctx *cx, sx_attr_table *table);
+/* Row `id` under another name, which is borrowed: the caller sees to it that no other row is equal then. */
+sx_code sx_attr_table_rename(sx_ctx *cx, sx_attr_table *table, uint32_t id, sx_span name);
 bool sx_attr_equal(const sx_attr *a, const sx_attr *b);
 /* attr_bytes.c: as bytes that read back to an equal attribute. Reading moves `bytes` on and treats them as hostile: what the text parser
  * refuses is SX_CORRUPT; whether the attribute fits an operation is sx_infer_type's question. Bytes and names point into the input. */

@@ -185,7 +185,8 @@ static sx_code measure(sx_ctx *cx, uint32_t layers, transformer *out)
     SX_TRY(sx_optimize(cx, asked, device, &options, &better, &report));
     out->saturate = cpu_seconds() - start;
     start = cpu_seconds();
-    SX_TRY(sx_library_load(cx, mapped, &options.snapshot_rules, library));
+    SX_TRY(sx_library_load(cx, mapped, &options.snapshot_rules, sx_meet_kernels(asked, false),
+                           library));
     out->load = cpu_seconds() - start;
     start = cpu_seconds();
     SX_TRY(sx_meet(cx, library, asked, enabled, false, &meeting));
@@ -196,7 +197,7 @@ static sx_code measure(sx_ctx *cx, uint32_t layers, transformer *out)
     if (layers > CERTIFIED_LAYERS_MAX) {
         return SX_OK;
     }
-    SX_TRY(sx_library_load(cx, mapped, &options.snapshot_rules, library));
+    SX_TRY(sx_library_load(cx, mapped, &options.snapshot_rules, SX_LIBRARY_ALL, library));
     start = cpu_seconds();
     SX_TRY(sx_meet(cx, library, asked, enabled, true, &meeting));
     out->certified = cpu_seconds() - start;

@@ -378,7 +378,7 @@ START_TEST(test_refusals)
                 "another set of rules");
     uint32_t version = SX_SNAPSHOT_VERSION + 1;
     memcpy(bytes.ptr + offsetof(sx_snapshot_header, version), &version, sizeof(version));
-    ck_sx_fails(&cx, load_any(sx_buf_span(&bytes)), SX_ABSENT, "form 4, this is 3");
+    ck_sx_fails(&cx, load_any(sx_buf_span(&bytes)), SX_ABSENT, "form 5, this is 4");
     sx_buf_fini(&bytes);
 }
 END_TEST
