@@ -287,8 +287,46 @@ static sx_code lacks_kernel(optimizer *o, uint32_t n, bool *lacks)
     return code == SX_OK || *lacks ? SX_OK : SX_FAIL(o->cx, code, "node %u: no kernel", n);
 }
 
-/* Added to a node without a kernel whose class has nodes that run: these may all be reached through cycles only. */
+/* Added to a node without a kernel where the program can do without it: what runs in its class may be reached through cycles only. */
 #define LAST_RESORT (SX_COST_MAX >> 10)
+
+static bool can_run(const sx_eg *eg, uint32_t n, const bool *lacks, const bool *runs)
+{
+    bool can = eg->node[n].dead == 0 && !lacks[n];
+    for (uint32_t k = 0; can && k < eg->node[n].arity; k++) {
+        can = runs[sx_eg_find(eg, sx_eg_child(eg, n, k))];
+    }
+    return can;
+}
+
+/* Can each class be computed by kernels alone? `lacks`: nodes without one; `runs`, by class, starts out false. */
+static sx_code find_running(optimizer *o, const bool *lacks, bool *runs)
+{
+    const sx_eg *eg = &o->t->eg;
+    uint32_t *stack = SX_NEW_ARRAY(o->cx, uint32_t, eg->node_count + 1), count = 0;
+    if (stack == NULL) {
+        return o->cx->error.code;
+    }
+    for (uint32_t n = 0; n < eg->node_count; n++) {
+        uint32_t c = sx_eg_find(eg, n);
+        if (!runs[c] && can_run(eg, n, lacks, runs)) {
+            runs[c] = true;
+            stack[count++] = c;
+        }
+        while (count > 0) {
+            uint32_t l = sx_eg_parent_first(eg, stack[--count]);
+            for (; l != SX_EG_LINK_END; l = sx_eg_parent_next(eg, l)) {
+                uint32_t parent = sx_eg_parent_node(eg, l);
+                c = sx_eg_find(eg, parent);
+                if (!runs[c] && can_run(eg, parent, lacks, runs)) {
+                    runs[c] = true;
+                    stack[count++] = c;
+                }
+            }
+        }
+    }
+    return SX_OK;
+}
 
 /* `foresee`: what elementwise operations and views will cost inside a kernel. */
 static sx_code all_costs(optimizer *o, bool foresee, uint64_t **cost)
@@ -296,21 +334,25 @@ static sx_code all_costs(optimizer *o, bool foresee, uint64_t **cost)
     const sx_eg *eg = &o->t->eg;
     *cost = SX_NEW_ARRAY(o->cx, uint64_t, eg->node_count);
     bool *lacks = SX_NEW_ARRAY(o->cx, bool, eg->node_count);
-    bool *runs = SX_NEW_ARRAY(o->cx, bool, eg->node_count); /* some member of the class */
+    bool *runs = SX_NEW_ARRAY(o->cx, bool, eg->node_count); /* by class */
     if (*cost == NULL || lacks == NULL || runs == NULL) {
         return o->cx->error.code;
     }
     for (uint32_t n = 0; n < eg->node_count; n++) {
         if (eg->node[n].dead == 0) {
             SX_TRY(lacks_kernel(o, n, &lacks[n]));
-            runs[sx_eg_find(eg, n)] |= !lacks[n];
         }
+    }
+    SX_TRY(find_running(o, lacks, runs));
+    bool whole = o->in != NULL; /* all of the program can */
+    for (uint32_t i = 0; whole && i < o->in->output_count; i++) {
+        whole = runs[sx_eg_find(eg, o->root[i])];
     }
     for (uint32_t n = 0; n < eg->node_count; n++) {
         (*cost)[n] = SX_COST_NEVER;
         if (eg->node[n].dead == 0) {
             SX_TRY(node_cost(o, n, foresee, &(*cost)[n]));
-            (*cost)[n] += lacks[n] && runs[sx_eg_find(eg, n)] ? LAST_RESORT : 0;
+            (*cost)[n] += lacks[n] && (whole || runs[sx_eg_find(eg, n)]) ? LAST_RESORT : 0;
         }
     }
     return SX_OK;
@@ -467,29 +509,59 @@ static sx_code begin(optimizer *o)
     return sx_rules_set(o->cx, o->t, &o->set);
 }
 
+/* What makes kernels of operations that have none by themselves. These come first, so that every operation of the input has one
+ * whatever limit binds later; what they make is never more than a few nodes each. */
+static const uint16_t to_kernels[] = {SX_RULE_CONV_PADDING, SX_RULE_WINDOW_PADDING,
+                                      SX_RULE_CONV_DEEP, SX_RULE_CONV_GROUPS};
+#define TO_KERNELS_ROUNDS 4u
+
+static sx_code run_rules(optimizer *o, const bool *enabled, const sx_eg_limits *limits)
+{
+    sx_eg_run run;
+    for (uint32_t r = 0; r < SX_RULE_ROUNDS_COUNT; r++) {
+        o->set.rule[r].enabled = enabled[r];
+    }
+    SX_TRY(sx_eg_saturate(o->cx, &o->t->eg, &o->set, limits, &run));
+    o->report->stop = run.stop;
+    o->report->rounds += run.rounds;
+    o->report->fuel += run.fuel;
+    return SX_OK;
+}
+
+static sx_code run_to_kernels(optimizer *o)
+{
+    const sx_eg *eg = &o->t->eg;
+    bool enabled[SX_RULE_ROUNDS_COUNT] = {false}, wanted = false;
+    for (uint32_t n = 0; n < eg->node_count && !wanted && !o->options->unfused; n++) {
+        SX_TRY(lacks_kernel(o, n, &wanted));
+    }
+    for (size_t i = 0; i < sizeof(to_kernels) / sizeof(*to_kernels); i++) {
+        enabled[to_kernels[i]] = o->enabled[to_kernels[i]];
+    }
+    sx_eg_limits limits = o->options->limits;
+    limits.rounds = limits.rounds < TO_KERNELS_ROUNDS ? limits.rounds : TO_KERNELS_ROUNDS;
+    return wanted ? run_rules(o, enabled, &limits) : SX_OK;
+}
+
 static sx_code saturate(optimizer *o)
 {
     sx_eg_ruleset *set = &o->set;
-    sx_eg_run run;
     SX_ASSERT(set->rule_count == SX_RULE_ROUNDS_COUNT);
-    for (uint32_t r = 0; r < SX_RULE_ROUNDS_COUNT; r++) {
-        set->rule[r].enabled = o->enabled[r];
-    }
+    o->report->stop = SX_STOP_ROUNDS;
     if (o->options->limits.rounds == 0) {
-        o->report->stop = SX_STOP_ROUNDS;
         return SX_OK;
     }
-    SX_TRY(sx_eg_saturate(o->cx, &o->t->eg, set, &o->options->limits, &run));
-    o->report->stop = run.stop;
-    o->report->rounds = run.rounds;
-    o->report->fuel = run.fuel;
+    SX_TRY(run_to_kernels(o));
+    sx_eg_limits limits = o->options->limits;
+    limits.fuel -= o->report->fuel < limits.fuel ? o->report->fuel : limits.fuel;
+    SX_TRY(run_rules(o, o->enabled, &limits));
     for (uint32_t r = 0; r < SX_RULE_ROUNDS_COUNT; r++) {
         o->report->match_count[r] = set->rule[r].match_count;
         o->report->union_count[r] = set->rule[r].union_count;
     }
     return o->options->memory == NULL ? SX_OK
                                       : sx_memory_put(o->cx, o->options->memory, o->t, set, o->in,
-                                                      o->input_node, run.stop);
+                                                      o->input_node, o->report->stop);
 }
 
 /* The input after the rounds: the smallest node of each class is the input's own (proof.c). */

@@ -188,6 +188,56 @@ START_TEST(test_many_equal_contractions)
 }
 END_TEST
 
+/* Convolutions of one channel each have no kernel as they stand. Whatever binds, the answer has none of them. */
+START_TEST(test_operations_get_kernels)
+{
+    sx_buf text;
+    sx_graph *in, *out;
+    const sx_device *device;
+    sx_buf_init(&text, 1 << 20);
+    sx_buf_put_span(&text, sx_span_of("sx 1\ngraph \"channels\" {\n  %x = parameter {name = "
+                                      "\"x\", weight = 0} : f32[1, 16, 12, 12]\n"));
+    for (unsigned i = 0; i < 8; i++) {
+        sx_buf_print(&text, "  %%w%u = parameter {name = \"w%u\", weight = 1} : f32[16, 1, 3, 3]\n",
+                     i, i);
+        for (unsigned k = 0; k < 4; k++) {
+            sx_buf_print(&text,
+                         "  %%b%u_%u = parameter {name = \"b%u_%u\", weight = 1} : f32[16]\n", i, k,
+                         i, k);
+        }
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        sx_buf_print(&text, "  %%c%u = convolution(%%%c", i, i > 0 ? 'y' : 'x');
+        if (i > 0) {
+            sx_buf_print(&text, "%u", i - 1);
+        }
+        sx_buf_print(
+            &text,
+            ", %%w%u) {stride = [1, 1], low = [1, 1], high = [1, 1], dilation = [1, 1], "
+            "groups = 16} : f32[1, 16, 12, 12]\n"
+            "  %%n%u = batch_norm(%%c%u, %%b%u_0, %%b%u_1, %%b%u_2, %%b%u_3) {axis = 1, eps "
+            "= 1e-05} : f32[1, 16, 12, 12]\n"
+            "  %%y%u = relu(%%n%u) : f32[1, 16, 12, 12]\n",
+            i, i, i, i, i, i, i, i, i);
+    }
+    sx_buf_put_span(&text, sx_span_of("  return %y7 as \"y\"\n}\n"));
+    ck_sx_ok(&cx, sx_graph_parse(&cx, sx_buf_span(&text), &in));
+    ck_sx_ok(&cx, sx_device_find(&cx, SX_SPAN_LITERAL("x86-64-v4"), &device));
+    for (uint32_t nodes = 150; nodes < 20000; nodes += nodes / 2) {
+        sx_optimize_options options = sx_optimize_defaults();
+        sx_optimize_report report;
+        options.whole = true;
+        options.limits.nodes = nodes;
+        ck_sx_ok(&cx, sx_optimize(&cx, in, device, &options, &out, &report));
+        for (uint32_t n = 0; n < out->node_count; n++) {
+            ck_assert_msg(out->node[n].op != SX_OP_CONVOLUTION, "limit of %u nodes: %%%u", nodes,
+                          n);
+        }
+    }
+    sx_buf_fini(&text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("core.egraph.limits");
@@ -197,6 +247,7 @@ int main(void)
     tcase_add_loop_test(cases, test_any_stop_goes_on, 0, 3);
     tcase_add_test(cases, test_long_chain);
     tcase_add_test(cases, test_many_equal_contractions);
+    tcase_add_test(cases, test_operations_get_kernels);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }
