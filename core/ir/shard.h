@@ -8,8 +8,8 @@
  * values are global. The sharding of a graph says how its parameters lie (R where nothing is said) and how its outputs are wanted.
  *
  * Along one axis, with everything as it lies along the others, an operation maps placements of its operands to a placement of its
- * result that needs no communication: a row. sx_shard_rows lists them (shard_rows.c, a table for most operations), and sx_shard_local
- * gives the operation that each device runs then. A value that is R is also S(d) (a device keeps its slice), P(max), P(min), and
+ * result that needs no communication: a row. sx_shard_list gives them (a table for arithmetic, dimension by dimension for the rest), and
+ * sx_shard_local_attr the operation that each device runs then. A value that is R is also S(d) (a device keeps its slice), P(max), P(min), and
  * P(sum) (all but the first device hold zeros): sx_shard_closure.
  * Papers: Xu et al. 2021 (GSPMD); Wang et al. 2019 (partial sums as a state of a tensor: SBP of OneFlow, Yuan et al. 2021).
  */
@@ -75,6 +75,38 @@ sx_code sx_sharding_restore(sx_ctx *cx, const sx_graph *from, sx_graph *to);
 sx_code sx_sharding_check(sx_ctx *cx, const sx_graph *graph);
 /* The multiple that each symbol's value is known to be, from the parameters that are cut along it; [SX_SYMBOLS_MAX]. */
 void sx_sharding_multiples(const sx_graph *graph, int64_t *multiple);
+
+/* ---- shard_rows.c: one operation along one axis ---- */
+typedef struct {
+    sx_op op;
+    const sx_attr *attr;
+    const sx_type *operand, *result;
+    uint32_t operand_count;
+    int64_t size;            /* devices along the axis */
+    const int64_t *multiple; /* sx_sharding_multiples; NULL: types are static */
+} sx_shard_op;
+typedef struct {
+    sx_place operand[SX_INPUTS_MAX];
+    sx_place result;
+} sx_shard_row;
+#define SX_SHARD_ROWS_MAX 40u
+typedef struct {
+    uint32_t count;
+    sx_shard_row row[SX_SHARD_ROWS_MAX];
+} sx_shard_rows;
+/* All rows of an operation other than parameter, each of its own (none follows from another by the closure). */
+void sx_shard_list(const sx_shard_op *op, sx_shard_rows *rows);
+/* Placements a tensor of this type can have at all, as a set of SX_PLACE_BIT. */
+uint32_t sx_shard_possible(const sx_type *type, int64_t size, const int64_t *multiple);
+/* `set` and what it has without communication: all possible ones where it holds R. */
+uint32_t sx_shard_closure(uint32_t set, uint32_t possible);
+/* Placements of the result, closed, when operand k can have those in set[k]; monotone. */
+uint32_t sx_shard_transfer(const sx_shard_op *op, const uint32_t *set);
+
+/* What each device runs under a row: attribute and types with the pieces' extents. Types must be static.
+ * Rows of a broadcast and a convolution in groups need their attributes changed, so does a slice; everything else runs as it is. */
+void sx_shard_local_type(sx_type *type, sx_place place, int64_t size);
+void sx_shard_local_attr(const sx_shard_op *op, const sx_shard_row *row, sx_attr *local);
 
 /* ---- shard_text.c: "{dp = S(0), tp = P(sum)}", " mesh (dp = 4, tp = 8)" ---- */
 void sx_place_print(sx_place place, sx_buf *text);
