@@ -1,4 +1,5 @@
-/* Contractions that share no operand, of equal types: one contraction of their stacks, with a batch dimension more, or a longer one. */
+/* Contractions that share no operand, of equal types: one contraction of their stacks, with a batch dimension more, or a longer one.
+ * Convolutions: one of more groups. */
 #include "core/egraph/multi.h"
 #include "core/egraph/rules_conv.h"
 
@@ -29,11 +30,13 @@ typedef struct {
 /* How stacks are made for contractions of one attribute. */
 typedef struct {
     sx_rewrite *rw;
-    sx_attr attr;       /* of the stacked contraction */
-    bool fresh;         /* the stacked dimension is new, and the first of everything */
-    int64_t axis[2];    /* in the operands */
-    int64_t extent;     /* of one member along it */
-    sx_type operand[2]; /* as they are stacked */
+    sx_attr attr;         /* of the stacked contraction */
+    bool fresh;           /* the stacked dimension is new, and the first of everything */
+    sx_op op;             /* dot_general or convolution */
+    uint32_t result_axis; /* where the stacked dimension is in the result */
+    int64_t axis[2];      /* in the operands */
+    int64_t extent;       /* of one member along it */
+    sx_type operand[2];   /* as they are stacked */
 } stacking;
 
 static bool is_weight(const sx_tensors *t, uint32_t class_)
@@ -89,14 +92,29 @@ static void put_batch(sx_ints *batch)
     batch->count++;
 }
 
+/* The groups of all, one behind the other: their channels of the images, their outputs of the weights. */
+static bool set_groups(stacking *s, const sx_type *result)
+{
+    s->fresh = false;
+    s->axis[0] = s->result_axis = 1;
+    s->axis[1] = 0;
+    s->extent = sx_dim_is_constant(result->dim[1]) ? result->dim[1].scale : SX_EXTENT_MAX;
+    return s->extent <= SX_EXTENT_MAX / RUN_MAX && sx_dim_is_constant(s->operand[0].dim[1]);
+}
+
 /* Along the first batch dimension where there is one of known extent, else along a new one; false: there is no room for it. */
 static bool set_stacking(stacking *s, sx_rewrite *rw, const candidate *c)
 {
     const sx_type *result = sx_rewrite_type(rw, rw->node[0]);
     s->rw = rw;
+    s->op = sx_tensors_op(sx_rewrite_tensors(rw), rw->node[0]);
+    s->result_axis = 0;
     s->attr = sx_rewrite_attr(rw, 0);
     s->operand[0] = *sx_rewrite_type(rw, c->operand[0]);
     s->operand[1] = *sx_rewrite_type(rw, c->operand[1]);
+    if (s->op == SX_OP_CONVOLUTION) {
+        return set_groups(s, result);
+    }
     s->fresh = s->attr.lhs_batch.count == 0 || !sx_dim_is_constant(result->dim[0]);
     if (!s->fresh) {
         s->axis[0] = s->attr.lhs_batch.v[0];
@@ -139,21 +157,23 @@ static sx_code part_of_stack(const stacking *s, uint32_t whole, uint32_t i, uint
     for (uint32_t d = 0; d < type->rank; d++) {
         attr.limit.v[d] = sx_dim_is_constant(type->dim[d]) ? type->dim[d].scale : -1;
     }
-    attr.start.v[0] = i * s->extent;
-    attr.limit.v[0] = (i + 1) * s->extent;
+    attr.start.v[s->result_axis] = i * s->extent;
+    attr.limit.v[s->result_axis] = (i + 1) * s->extent;
     return sx_rewrite_add(s->rw, SX_OP_SLICE, &attr, &whole, 1, node);
 }
 
 static sx_code stack_run(const stacking *s, const batch_run *run)
 {
     sx_rewrite *rw = s->rw;
+    sx_attr attr = s->attr;
     uint32_t child[2];
     uint32_t whole;
+    attr.groups *= s->op == SX_OP_CONVOLUTION ? run->count : 1;
     SX_ASSERT(run->count >= 2 && run->count <= RUN_MAX);
     SX_TRY(sx_rewrite_run(rw, run->member, run->count));
     SX_TRY(stack_operands(s, run, 0, &child[0]));
     SX_TRY(stack_operands(s, run, 1, &child[1]));
-    SX_TRY(sx_rewrite_add(rw, SX_OP_DOT_GENERAL, &s->attr, child, 2, &whole));
+    SX_TRY(sx_rewrite_add(rw, s->op, &attr, child, 2, &whole));
     for (uint32_t i = 0; i < run->count && whole != SX_EG_NONE; i++) {
         uint32_t node;
         sx_rewrite_turn(rw, run->member[i]);
@@ -252,7 +272,7 @@ static sx_code batch_all(sx_rewrite *rw, const candidate *list, uint32_t count)
 
 /* A1 B1, A2 B2, .. of equal types are the parts of [A1; A2; ..] [B1; B2; ..], contracted for each index of the new dimension. The sums
  * are what they were. */
-sx_code sx_rule_dot_batch(sx_rewrite *rw)
+sx_code sx_rule_batch(sx_rewrite *rw)
 {
     candidate *list = SX_NEW_ARRAY(rw->cx, candidate, rw->bucket->count);
     uint32_t count = 0;

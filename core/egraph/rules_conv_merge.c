@@ -1,5 +1,6 @@
 /* Convolutions as contractions and scales, joined with one another, enlarged so that they can be. Conditions on groups: Jia 2019 states
  * several of these without them, and they are false for unequal groups. */
+#include "core/egraph/multi.h"
 #include "core/egraph/rules_conv.h"
 
 #include <string.h>
@@ -228,6 +229,36 @@ sx_code sx_rule_conv_batches_joined(sx_rewrite *rw)
     return sx_rewrite_emit(rw, node);
 }
 
+/* ---- of sums ---- */
+
+/* op(x1 + x2) = op(x1) + op(x2) for operand k of a convolution: names first, second, the other operand. Not where the sum is both
+ * operands: it stays. */
+static sx_code distribute(sx_rewrite *rw, uint32_t k, uint32_t first, uint32_t second,
+                          uint32_t other)
+{
+    sx_attr conv = sx_rewrite_attr(rw, 0);
+    uint32_t term[2] = {first, second};
+    uint32_t node;
+    if (!rw->unguarded && sx_eg_find(rw->eg, rw->node[1]) == sx_eg_find(rw->eg, other)) {
+        return SX_OK;
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        SX_TRY(convolve(rw, &conv, k == 0 ? term[i] : other, k == 0 ? other : term[i], &term[i]));
+    }
+    SX_TRY(sx_rewrite_binary(rw, SX_OP_ADD, term[0], term[1], &node));
+    return sx_rewrite_emit(rw, node);
+}
+
+sx_code sx_rule_conv_distribute_input(sx_rewrite *rw)
+{
+    return distribute(rw, 0, rw->var[0], rw->var[1], rw->var[2]);
+}
+
+sx_code sx_rule_conv_distribute_weight(sx_rewrite *rw)
+{
+    return distribute(rw, 1, rw->var[1], rw->var[2], rw->var[0]);
+}
+
 /* ---- kernels enlarged by zeros ---- */
 
 /* The zeros that make the window of conv `a` that of conv `b` at the same places; false where there are none. */
@@ -235,9 +266,9 @@ static bool zeros_between(const sx_attr *a, const sx_type *w, const sx_attr *b, 
                           sx_ints *low, sx_ints *high)
 {
     int64_t sum = 0;
-    bool ok = a->groups == 1 && b->groups == 1 && w->rank == v->rank &&
-              same_ints(&a->stride, &b->stride) && sx_ints_are(&a->dilation, 1) &&
-              sx_ints_are(&b->dilation, 1);
+    bool ok = a->groups == 1 && b->groups == 1 && sx_type_is_static(w) && sx_type_is_static(v) &&
+              w->rank == v->rank && same_ints(&a->stride, &b->stride) &&
+              sx_ints_are(&a->dilation, 1) && sx_ints_are(&b->dilation, 1);
     *low = *high = sx_ints_of(w->rank, 0);
     for (uint32_t d = 2; ok && d < w->rank; d++) {
         low->v[d] = b->low.v[d - 2] - a->low.v[d - 2];
@@ -284,6 +315,83 @@ sx_code sx_rule_conv_enlarge_joined(sx_rewrite *rw)
 sx_code sx_rule_conv_enlarge_added(sx_rewrite *rw)
 {
     return enlarge(rw, SX_OP_ADD, NULL, rw->var);
+}
+
+/* Members of a bucket whose windows are compared pair by pair. */
+#define SHARED_MAX 64u
+
+static int64_t count_window(const sx_type *w)
+{
+    int64_t count = 1;
+    for (uint32_t d = 2; d < w->rank; d++) {
+        count *= w->dim[d].scale;
+    }
+    return count;
+}
+
+/* Member `small` of the bucket with its window enlarged to that of member `big`; nothing where that cannot be. */
+static sx_code enlarge_member(sx_rewrite *rw, uint32_t small, uint32_t big)
+{
+    uint32_t pair[2] = {small, big};
+    sx_ints low;
+    sx_ints high;
+    uint32_t node;
+    sx_rewrite_turn(rw, big);
+    sx_attr to = sx_rewrite_attr(rw, 0);
+    sx_type v = *sx_rewrite_type(rw, rw->var[1]);
+    sx_rewrite_turn(rw, small);
+    sx_attr from = sx_rewrite_attr(rw, 0);
+    sx_type w = *sx_rewrite_type(rw, rw->var[1]);
+    if (!zeros_between(&from, &w, &to, &v, &low, &high)) {
+        return SX_OK;
+    }
+    SX_TRY(sx_rewrite_run(rw, pair, 2));
+    SX_TRY(sx_rewrite_pad(rw, rw->var[1], 0, &low, &high, &node));
+    SX_TRY(convolve(rw, &to, rw->var[0], node, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
+/* Which member has the largest window that member `small` can be enlarged to? `small` if none. */
+static uint32_t largest_window(sx_rewrite *rw, uint32_t small)
+{
+    uint32_t best = small;
+    int64_t best_count = 0;
+    sx_rewrite_turn(rw, small);
+    sx_attr from = sx_rewrite_attr(rw, 0);
+    sx_type w = *sx_rewrite_type(rw, rw->var[1]);
+    for (uint32_t i = 0; i < rw->bucket->count; i++) {
+        sx_ints low;
+        sx_ints high;
+        sx_rewrite_turn(rw, i);
+        const sx_type *v = sx_rewrite_type(rw, rw->var[1]);
+        sx_attr to = sx_rewrite_attr(rw, 0);
+        rw->bucket->work++;
+        if (i != small && zeros_between(&from, &w, &to, v, &low, &high) &&
+            count_window(v) > best_count) {
+            best = i;
+            best_count = count_window(v);
+        }
+    }
+    return best;
+}
+
+/* Convolutions of one operand, whoever reads them: each with the largest window of all, where its weights can be filled with zeros, so
+ * that they can be merged. The weights are constant: the zeros cost nothing but their products. */
+sx_code sx_rule_conv_enlarge_shared(sx_rewrite *rw)
+{
+    const sx_tensors *t = sx_rewrite_tensors(rw);
+    uint32_t count = rw->bucket->count < SHARED_MAX ? rw->bucket->count : SHARED_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        sx_rewrite_turn(rw, i);
+        uint32_t w = rw->var[1];
+        bool wanted = rw->unguarded || (sx_tensors_fact(t, w)->is_weight != 0 &&
+                                        sx_rewrite_member(rw, w, SX_OP_PAD) == SX_EG_NONE);
+        uint32_t big = wanted ? largest_window(rw, i) : i;
+        if (big != i) {
+            SX_TRY(enlarge_member(rw, i, big));
+        }
+    }
+    return SX_OK;
 }
 
 /* ---- neighbouring groups with zeros between ---- */

@@ -14,6 +14,7 @@
 typedef struct {
     uint32_t member; /* of the bucket */
     uint32_t whole;  /* class to be joined with those of the others */
+    uint32_t root;   /* class of the member */
     bool taken;
 } part;
 
@@ -128,6 +129,20 @@ static bool is_useless(const merger *g, uint32_t x)
     return has_op(t, x, SX_OP_CONCATENATE) || (left && right) || (left && has_twin);
 }
 
+/* In the order in which the results came up, whatever later found a node that fits: parts that stand side by side stay so. The list is
+ * nearly so already. */
+static void sort_parts(part *list, uint32_t count)
+{
+    for (uint32_t i = 1; i < count; i++) {
+        part moved = list[i];
+        uint32_t k = i;
+        for (; k > 0 && list[k - 1].root > moved.root; k--) {
+            list[k] = list[k - 1];
+        }
+        list[k] = moved;
+    }
+}
+
 static sx_code find_parts(merger *g, part *list, uint32_t *count)
 {
     sx_rewrite *rw = g->rw;
@@ -142,10 +157,14 @@ static sx_code find_parts(merger *g, part *list, uint32_t *count)
         p->member = i;
         p->taken = false;
         p->whole = x;
+        p->root = sx_eg_find(rw->eg, rw->node[0]);
         if (g->op == SX_OP_DOT_GENERAL) {
             SX_TRY(with_free_dim(rw, batch_of(g), contract_of(g), x, &p->whole));
         }
         *count += p->whole != SX_EG_NONE ? 1 : 0;
+    }
+    if (!rw->unguarded) { /* a step that is checked names its members in order */
+        sort_parts(list, *count);
     }
     return SX_OK;
 }

@@ -5,6 +5,8 @@
 
 /* Concatenations of more parts are left alone. */
 #define PARTS_MAX 8u
+/* Of convolutions; their sum can be taken in any order, which is many. */
+#define CHANNEL_PARTS_MAX 4u
 
 /* Joining costs nothing at run time for what follows from weights: taken apart it is never the better program, and the rules that
  * join would be undone for nothing. */
@@ -98,6 +100,18 @@ sx_code sx_rule_dot_concatenate_left(sx_rewrite *rw)
     return split_free(rw, 0);
 }
 
+/* The slice that takes all of a value. */
+static sx_attr whole_slice(const sx_type *type)
+{
+    sx_attr slice = {.present = SX_A(start) | SX_A(limit) | SX_A(stride)};
+    slice.start.count = slice.limit.count = slice.stride.count = type->rank;
+    for (uint32_t d = 0; d < type->rank; d++) {
+        slice.limit.v[d] = sx_dim_is_constant(type->dim[d]) ? type->dim[d].scale : -1;
+        slice.stride.v[d] = 1;
+    }
+    return slice;
+}
+
 /* ---- [A1 A2 ..] B = A1 B1 + A2 B2 + .., where Bi is a slice of B: nothing has to be copied to stand side by side ---- */
 
 static sx_code split_sum(sx_rewrite *rw, uint32_t k)
@@ -115,13 +129,7 @@ static sx_code split_sum(sx_rewrite *rw, uint32_t k)
         return SX_OK;
     }
     uint32_t other_axis = (uint32_t)(k == 0 ? dot.rhs_contract : dot.lhs_contract).v[at];
-    sx_type type = *sx_rewrite_type(rw, other);
-    sx_attr slice = {.present = SX_A(start) | SX_A(limit) | SX_A(stride)};
-    slice.start.count = slice.limit.count = slice.stride.count = type.rank;
-    for (uint32_t d = 0; d < type.rank; d++) {
-        slice.limit.v[d] = sx_dim_is_constant(type.dim[d]) ? type.dim[d].scale : -1;
-        slice.stride.v[d] = 1;
-    }
+    sx_attr slice = whole_slice(sx_rewrite_type(rw, other));
     uint32_t sum = SX_EG_NONE;
     int64_t start = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -152,6 +160,39 @@ sx_code sx_rule_dot_sum_parts_right(sx_rewrite *rw)
 sx_code sx_rule_dot_sum_parts_left(sx_rewrite *rw)
 {
     return split_sum(rw, 0);
+}
+
+/* conv([x1 x2 ..], w) = conv(x1, w1) + conv(x2, w2) + .., where wi are the weights of the channels of xi. */
+sx_code sx_rule_conv_sum_parts(sx_rewrite *rw)
+{
+    const sx_tensors *t = sx_rewrite_tensors(rw);
+    sx_attr conv = sx_rewrite_attr(rw, 0);
+    uint32_t whole = rw->node[1];
+    uint32_t count = t->eg.node[whole].arity;
+    sx_attr slice = whole_slice(sx_rewrite_type(rw, rw->var[0]));
+    if (count > CHANNEL_PARTS_MAX || sx_rewrite_attr(rw, 1).axis != 1 || conv.groups != 1 ||
+        (is_weight(rw, whole) && !rw->unguarded)) {
+        return SX_OK;
+    }
+    uint32_t sum = SX_EG_NONE;
+    int64_t start = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t child[2] = {sx_eg_child(&t->eg, whole, i), SX_EG_NONE};
+        sx_dim extent = sx_rewrite_type(rw, child[0])->dim[1];
+        if (!sx_dim_is_constant(extent)) {
+            return SX_OK;
+        }
+        slice.start.v[1] = start;
+        slice.limit.v[1] = start += extent.scale;
+        SX_TRY(sx_rewrite_add(rw, SX_OP_SLICE, &slice, &rw->var[0], 1, &child[1]));
+        SX_TRY(sx_rewrite_add(rw, SX_OP_CONVOLUTION, &conv, child, 2, &child[1]));
+        child[0] = sum;
+        sum = child[1];
+        if (i > 0) {
+            SX_TRY(sx_rewrite_add(rw, SX_OP_ADD, NULL, child, 2, &sum));
+        }
+    }
+    return sx_rewrite_emit(rw, sum);
 }
 
 /* ---- [a B1, a B2, ..] = a [B1 B2 ..], along any dimension of the result ---- */

@@ -288,6 +288,26 @@ static inline sx_code generate_shared_convolutions(generator *g, bool left_share
     return SX_OK;
 }
 
+/* Convolutions of one attribute and of equal types that share nothing. */
+static inline sx_code make_convolutions_apart(generator *g, sx_node_id *id)
+{
+    sx_type type = draw_type(g, 0);
+    sx_attr attr = {0};
+    sx_type input[2];
+    sx_node_id child[2];
+    type.rank = 3 + draw(g, 2);
+    for (uint32_t d = 0; d < type.rank; d++) {
+        type.dim[d] = sx_dim_of(1 + draw(g, 3));
+    }
+    SX_TRY(before_convolution(g, &type, &attr, input));
+    for (uint32_t count = 2 + draw(g, 2); count > 0; count--) {
+        SX_TRY(fresh_parameter(g, &input[0], &child[0]));
+        SX_TRY(fresh_parameter(g, &input[1], &child[1]));
+        SX_TRY(sx_graph_add(g->cx, g->graph, SX_OP_CONVOLUTION, &attr, child, 2, id));
+    }
+    return SX_OK;
+}
+
 static inline sx_code make_convolutions_left(generator *g, sx_node_id *id)
 {
     return generate_shared_convolutions(g, true, id);
@@ -344,6 +364,27 @@ static inline sx_code generate_joined_dot(generator *g, uint32_t k, bool summed,
     SX_TRY(generate_joined(g, &input[k], axis, &child[k]));
     SX_TRY(fresh_parameter(g, &input[1 - k], &child[1 - k]));
     return sx_graph_add(g->cx, g->graph, SX_OP_DOT_GENERAL, &attr, child, 2, id);
+}
+
+/* A convolution of an image whose channels are a concatenation. */
+static inline sx_code make_joined_channels(generator *g, sx_node_id *id)
+{
+    sx_type type = draw_type(g, 0);
+    sx_attr attr = {0};
+    sx_type input[2];
+    sx_node_id child[2];
+    type.rank = 3 + draw(g, 2);
+    for (uint32_t d = 0; d < type.rank; d++) {
+        type.dim[d] = sx_dim_of(1 + draw(g, 3));
+    }
+    SX_TRY(before_convolution(g, &type, &attr, input));
+    if (attr.groups != 1) {
+        return GIVE_UP;
+    }
+    input[0].dim[1] = input[1].dim[1] = sx_dim_of(2 + draw(g, 3));
+    SX_TRY(generate_joined(g, &input[0], 1, &child[0]));
+    SX_TRY(fresh_parameter(g, &input[1], &child[1]));
+    return sx_graph_add(g->cx, g->graph, SX_OP_CONVOLUTION, &attr, child, 2, id);
 }
 
 static inline sx_code make_dot_joined_right(generator *g, sx_node_id *id)

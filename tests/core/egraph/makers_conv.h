@@ -226,7 +226,8 @@ static inline sx_code make_joined_outputs(generator *g, sx_node_id *id)
 }
 
 /* Two convolutions at the same places, the window of one inside that of the other. */
-static inline sx_code make_enlarged(generator *g, bool joined, sx_node_id *id)
+enum { ENLARGED_ADDED, ENLARGED_JOINED, ENLARGED_SHARED };
+static inline sx_code make_enlarged(generator *g, uint32_t form, sx_node_id *id)
 {
     drawn_conv big;
     SX_TRY(draw_ungrouped(g, 3 + draw(g, 2), &big));
@@ -244,7 +245,7 @@ static inline sx_code make_enlarged(generator *g, bool joined, sx_node_id *id)
         big.w.dim[d].scale = small.w.dim[d].scale + before + behind;
         big.x.dim[d] = small.x.dim[d] = sx_dim_of(3 + draw(g, 5));
     }
-    if (joined) {
+    if (form != ENLARGED_ADDED) {
         small.w.dim[0] = sx_dim_of(1 + draw(g, 4));
     } else {
         int64_t channels = 1 + draw(g, 3);
@@ -256,29 +257,40 @@ static inline sx_code make_enlarged(generator *g, bool joined, sx_node_id *id)
     uint32_t first = draw(g, 2);
     SX_TRY(fresh_parameter(g, &big.x, &x[0]));
     x[1] = x[0];
-    if (!joined) {
+    if (form == ENLARGED_ADDED) {
         SX_TRY(fresh_parameter(g, &small.x, &x[1]));
     }
-    SX_TRY(fresh_parameter(g, &big.w, &w[0]));
-    SX_TRY(fresh_parameter(g, &small.w, &w[1]));
+    bool constant = form == ENLARGED_SHARED;
+    SX_TRY(constant ? weight(g, &big.w, &w[0]) : fresh_parameter(g, &big.w, &w[0]));
+    SX_TRY(constant ? weight(g, &small.w, &w[1]) : fresh_parameter(g, &small.w, &w[1]));
     sx_code code = convolve(g, &big, x[0], w[0], &y[first]);
     code = code == SX_OK ? convolve(g, &small, x[1], w[1], &y[1 - first]) : code;
     if (code != SX_OK) { /* a window longer than the padded operand */
         return code;
     }
     sx_attr join = {.present = SX_A(axis), .axis = 1};
-    return joined ? sx_graph_add(g->cx, g->graph, SX_OP_CONCATENATE, &join, y, 2, id)
-                  : sx_build_binary(g->cx, g->graph, SX_OP_ADD, y[0], y[1], id);
+    if (form == ENLARGED_SHARED) {
+        *id = y[1]; /* nobody reads both */
+        return SX_OK;
+    }
+    return form == ENLARGED_JOINED
+               ? sx_graph_add(g->cx, g->graph, SX_OP_CONCATENATE, &join, y, 2, id)
+               : sx_build_binary(g->cx, g->graph, SX_OP_ADD, y[0], y[1], id);
+}
+
+static inline sx_code make_enlarged_shared(generator *g, sx_node_id *id)
+{
+    return make_enlarged(g, ENLARGED_SHARED, id);
 }
 
 static inline sx_code make_enlarged_joined(generator *g, sx_node_id *id)
 {
-    return make_enlarged(g, true, id);
+    return make_enlarged(g, ENLARGED_JOINED, id);
 }
 
 static inline sx_code make_enlarged_added(generator *g, sx_node_id *id)
 {
-    return make_enlarged(g, false, id);
+    return make_enlarged(g, ENLARGED_ADDED, id);
 }
 
 /* batch_norm of `x` along `axis`, with weights. */

@@ -102,6 +102,87 @@ START_TEST(test_branches_of_an_image)
 }
 END_TEST
 
+/* What squeezes through 1x1 and 3x3 kernels of one image (the fire module of SqueezeNet): side by side, or each read by something of its own. */
+static sx_graph *make_fire(int64_t extent, bool joined)
+{
+    char text[4096];
+    char type[64];
+    int length = 0;
+    (void)snprintf(type, sizeof(type), "f32[2, 8, %lld, %lld]", (long long)extent,
+                   (long long)extent);
+    length += snprintf(text, sizeof(text),
+                       "sx 1\ngraph \"fire\" {\n"
+                       "  %%x = parameter {name = \"x\", weight = 0} : f32[2, 4, %lld, %lld]\n",
+                       (long long)extent, (long long)extent);
+    for (uint32_t k = 0; k < 2; k++) {
+        uint32_t window = k == 0 ? 1 : 3;
+        length += snprintf(
+            text + length, sizeof(text) - (size_t)length,
+            "  %%w%u = parameter {name = \"w%u\", weight = 1} : f32[8, 4, %u, %u]\n"
+            "  %%b%u = parameter {name = \"b%u\", weight = 1} : f32[8]\n"
+            "  %%c%u = convolution(%%x, %%w%u) {stride = [1, 1], low = [%u, %u], high = [%u, %u], "
+            "dilation = [1, 1], groups = 1} : %s\n"
+            "  %%r%u = broadcast_in_dim(%%b%u) {dims = [1]} : %s\n"
+            "  %%a%u = add(%%c%u, %%r%u) : %s\n  %%y%u = relu(%%a%u) : %s\n"
+            "  %%m%u = reduce(%%y%u) {dims = [2, 3], reducer = add} : f32[2, 8]\n",
+            k, k, window, window, k, k, k, k, k, k, k, k, type, k, k, type, k, k, k, type, k, k,
+            type, k, k);
+    }
+    (void)snprintf(text + length, sizeof(text) - (size_t)length,
+                   joined ? "  %%y = concatenate(%%y0, %%y1) {axis = 1} : f32[2, 16, %lld, %lld]\n"
+                            "  return %%y as \"y\"\n}\n"
+                          : "  return %%m0 as \"first\", %%m1 as \"second\"\n}\n",
+                   (long long)extent, (long long)extent);
+    return parse(text);
+}
+
+START_TEST(test_fire_module)
+{
+    for (uint32_t joined = 0; joined < 2; joined++) {
+        const sx_graph *in = make_fire(4, joined != 0);
+        const sx_graph *without = optimize_without(in, "conv-enlarge-shared");
+        double apart_ns = report.cost_after_ns;
+        ck_assert_uint_eq(count_contractions(without), 2);
+        const sx_graph *out = optimize(in);
+        ck_assert_uint_eq(count_contractions(out), 1);
+        ck_assert_double_lt(report.cost_after_ns, apart_ns - device->launch_ns / 2);
+        ck_assert_double_eq(differ(in, out, SX_EVAL_MODP, 15), 0);
+        ck_assert_double_le(differ(in, out, SX_EVAL_F64, 16), 1e-9);
+    }
+    /* large images: the products with zeros cost more than a launch */
+    (void)optimize(make_fire(128, false));
+    double merged_ns = report.cost_after_ns;
+    (void)optimize_without(make_fire(128, false), "conv-enlarge-shared");
+    ck_assert_double_le(merged_ns, report.cost_after_ns);
+}
+END_TEST
+
+/* conv(conv(x, w1), w3) + conv(conv(y, w2), w4): one of two groups and one over the channels of both. */
+START_TEST(test_separable_branches)
+{
+#define WINDOW "{stride = [1, 1], low = [1, 1], high = [1, 1], dilation = [1, 1], groups = 1}"
+    static const char text[] = "sx 1\n"
+                               "graph \"separable\" {\n"
+                               "  %x = parameter {name = \"x\", weight = 0} : f32[1, 2, 5, 5]\n"
+                               "  %y = parameter {name = \"y\", weight = 0} : f32[1, 2, 5, 5]\n"
+                               "  %w1 = parameter {name = \"w1\", weight = 1} : f32[3, 2, 3, 3]\n"
+                               "  %w2 = parameter {name = \"w2\", weight = 1} : f32[3, 2, 3, 3]\n"
+                               "  %w3 = parameter {name = \"w3\", weight = 1} : f32[4, 3, 3, 3]\n"
+                               "  %w4 = parameter {name = \"w4\", weight = 1} : f32[4, 3, 3, 3]\n"
+                               "  %a = convolution(%x, %w1) " WINDOW " : f32[1, 3, 5, 5]\n"
+                               "  %b = convolution(%y, %w2) " WINDOW " : f32[1, 3, 5, 5]\n"
+                               "  %c = convolution(%a, %w3) " WINDOW " : f32[1, 4, 5, 5]\n"
+                               "  %d = convolution(%b, %w4) " WINDOW " : f32[1, 4, 5, 5]\n"
+                               "  %s = add(%c, %d) : f32[1, 4, 5, 5]\n"
+                               "  return %s as \"s\"\n}\n";
+#undef WINDOW
+    const sx_graph *in = parse(text);
+    const sx_graph *out = optimize(in);
+    ck_assert_uint_eq(count_contractions(out), 2);
+    ck_assert_double_eq(differ(in, out, SX_EVAL_MODP, 19), 0);
+}
+END_TEST
+
 /* A gated unit: x W1 goes through silu, x W2 does not. Merged, x is read once, but the halves are written and read again where
  * the second contraction had the product as its epilogue: it pays where x is wider than both. */
 static sx_graph *make_gated(int64_t width, int64_t inner)
@@ -493,6 +574,8 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, test_queries_keys_values);
     tcase_add_test(cases, test_branches_of_an_image);
+    tcase_add_test(cases, test_fire_module);
+    tcase_add_test(cases, test_separable_branches);
     tcase_add_test(cases, test_gate_and_up);
     tcase_add_test(cases, test_proof_of_a_merge_replays);
     tcase_add_test(cases, test_certificate_of_a_merge);
