@@ -499,7 +499,7 @@ static sx_code remember(optimizer *o, bool *found)
 static sx_code begin(optimizer *o)
 {
     bool found = false;
-    if (o->options->memory != NULL && o->options->limits.rounds > 0) {
+    if (o->options->memory != NULL && o->options->limits.rounds > 0 && o->in->sharding == NULL) {
         SX_TRY(remember(o, &found));
     }
     if (found) {

@@ -1,4 +1,4 @@
-#include "core/egraph/tensor.h"
+#include "core/egraph/sharding.h"
 
 #include <math.h>
 #include <string.h>
@@ -286,6 +286,9 @@ static sx_code make_fact(sx_ctx *cx, void *self, const sx_eg *eg, uint32_t n, vo
     }
     SX_TRY(find_value(cx, t, n, &t->type[fact->type], fact));
     fact->is_weight = follows_from_weights(t, n, &t->type[fact->type]) ? 1 : 0;
+    if (t->mesh != NULL) {
+        sx_tensors_mesh_sets(t, n, &t->type[fact->type], (uint32_t *)(fact + 1));
+    }
     return SX_OK;
 }
 
@@ -334,6 +337,12 @@ static sx_code join_facts(sx_ctx *cx, void *self, void *into, const void *from, 
         a->is_weight = 1;
         *changed = true;
     }
+    uint32_t *places = (uint32_t *)(a + 1);
+    const uint32_t *others = (const uint32_t *)(b + 1);
+    for (uint32_t i = 0; t->mesh != NULL && i < SX_MESH_AXES_MAX; i++) {
+        *changed = *changed || (others[i] & ~places[i]) != 0;
+        places[i] |= others[i];
+    }
     return SX_OK;
 }
 
@@ -350,6 +359,10 @@ sx_code sx_tensors_init(sx_ctx *cx, sx_tensors *t, const sx_graph *graph)
 {
     sx_eg_analysis analysis;
     sx_tensors_begin(t, graph, &analysis);
+    if (graph->sharding != NULL) {
+        SX_TRY(sx_tensors_mesh_make(cx, graph, &t->mesh));
+        analysis.size += SX_MESH_AXES_MAX * sizeof(uint32_t);
+    }
     return sx_eg_init(cx, &t->eg, &analysis);
 }
 

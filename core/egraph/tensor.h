@@ -47,6 +47,7 @@ typedef struct {
     uint32_t values_count, values_capacity;
     bool
         partial; /* attributes of kernels may be missing: such a node is of the type of its class (library.h) */
+    struct sx_tensors_mesh *mesh; /* sharding.h; NULL: one device */
 } sx_tensors;
 
 /* An empty e-graph over the attributes and symbols of `graph`, which must outlive it. */
