@@ -4,7 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/state.h"
+#include "daemon/search.h"
 
 #define PROTO_VERSION 1
 #define LIST_DEFAULT 1000
@@ -135,6 +135,9 @@ static uint32_t own_counters(const sxd_daemon *daemon, sx_pair *out)
     out[n++] = int_pair("hits", daemon->metrics.hits_ram + daemon->metrics.hits_disk);
     out[n++] = int_pair("open_sessions", daemon->session_count);
     out[n++] = int_pair("active_jobs", daemon->active_count);
+    out[n++] = int_pair("searches_kept", daemon->search_count);
+    out[n++] = int_pair("searches_running", sxd_search_running(daemon));
+    out[n++] = int_pair("search_steps_active", daemon->step_count);
     return n;
 }
 
@@ -171,6 +174,7 @@ static uint32_t worker_rows(const sxd_daemon *daemon, sx_worker_row *rows)
                 .state = sx_span_of(sxd_worker_state_name(worker->state)),
                 .jobs = (int64_t)worker->jobs,
                 .job = worker->job != NULL ? worker->job->id : 0,
+                .search = worker->lane != NULL ? worker->lane->search->row.id : 0,
             };
         }
     }
@@ -355,6 +359,14 @@ void sxd_call_dispatch(sxd_call *call)
     case SX_METHOD_WAIT: sxd_wait(call); return;
     case SX_METHOD_CANCEL: sxd_cancel(call); return;
     case SX_METHOD_JOBS: sxd_jobs(call); return;
+    case SX_METHOD_SEARCH_START: sxd_search_start(call); return;
+    case SX_METHOD_SEARCH_LIST: sxd_search_list(call); return;
+    case SX_METHOD_SEARCH_SHOW: sxd_search_show(call); return;
+    case SX_METHOD_SEARCH_WAIT: sxd_search_wait(call); return;
+    case SX_METHOD_SEARCH_RESULT: sxd_search_result(call); return;
+    case SX_METHOD_SEARCH_CANCEL: sxd_search_cancel(call); return;
+    case SX_METHOD_SEARCH_EXTEND: sxd_search_extend(call); return;
+    case SX_METHOD_SEARCH_REMOVE: sxd_search_remove(call); return;
     case SX_METHOD_CACHE_LIST: serve_cache_list(call); return;
     case SX_METHOD_CACHE_SHOW: serve_cache_show(call); return;
     case SX_METHOD_CACHE_VERIFY: serve_cache_verify(call); return;
@@ -362,6 +374,7 @@ void sxd_call_dispatch(sxd_call *call)
     case SX_METHOD_STATUS: serve_status(call); return;
     case SX_METHOD_SHUTDOWN: serve_shutdown(call); return;
     case SX_METHOD_WORK:
+    case SX_METHOD_STEP:
     case SX_METHOD_PROGRESS:
     case SX_METHOD_COUNT: break;
     }

@@ -18,12 +18,23 @@ typedef struct {
     uint32_t part_count;
 } sxd_key;
 
+/* One step of one lane of a search (core/core.h). */
+typedef struct {
+    uint32_t lane;
+    uint64_t fuel;
+    sx_span state; /* empty: the first step; aligned to 64 */
+} sxd_step;
+
 /* A compiler. All functions are pure: no state of their own, any thread.
  *   key       on a pool thread of the daemon; must be safe on hostile input
  *   compile   in a worker process; result appended to `module`; may die
  *   optimize  in a worker process; text of the program appended to `text`; may die
  *   family    on a pool thread; the place where e-graphs of programs that may equal this one are kept; NULL: none are
  *   twin      in the daemon; the key that the program of a stored e-graph has under this request
+ *   lanes     on a pool thread; names of the lanes of a search, in the context's arena; NULL: there are no searches
+ *   step      in a worker process; one step; a state of another build is SX_ABSENT, a damaged one SX_CORRUPT; SX_LIMIT: the new state
+ *             is too large, all else of `result` is there; may die
+ *   merge     on a pool thread; the front of two modules of a search for "pareto"; NULL: the better one is the answer
  *   check     in the daemon; is `module` (aligned to 64 bytes) well formed, so that it may be stored? */
 typedef struct {
     const char *name;
@@ -35,6 +46,10 @@ typedef struct {
                         sx_buf *text);
     sx_code (*family)(sx_ctx *cx, const sx_compile_args *args, sx_key *family);
     sx_code (*twin)(sx_ctx *cx, const sx_compile_args *args, sx_span egraph, sx_key *key);
+    sx_code (*lanes)(sx_ctx *cx, const sx_compile_args *args, sx_span **names, uint32_t *count);
+    sx_code (*step)(sx_ctx *cx, const sx_compile_args *args, const sxd_step *step,
+                    sx_core_step_result *result);
+    sx_code (*merge)(sx_ctx *cx, const sx_compile_args *args, sx_span a, sx_span b, sx_buf *out);
     sx_code (*check)(sx_ctx *cx, sx_span module);
 } sxd_backend;
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "daemon/state.h"
+#include "daemon/search.h"
 
 #define SWEEP_MS 250
 #define TOUCH_MS 1000
@@ -81,7 +81,9 @@ static void go_down(sxd_daemon *daemon)
     sxd_listen_close(daemon);
     sxd_queue_stop(daemon, "the daemon is stopping");
     close_sessions(daemon, "the daemon is stopping");
+    sxd_search_stop_steps(daemon);
     daemon->phase = SXD_DOWN;
+    sxd_search_close(daemon);
     while (daemon->jobs != NULL) {
         sxd_job_free(daemon->jobs);
     }
@@ -111,7 +113,11 @@ static void check_drain(sxd_daemon *daemon)
     if (daemon->fast && daemon->active_count > 0) {
         sxd_queue_stop(daemon, "the daemon is stopping");
     }
-    bool quiet = daemon->active_count == 0 && daemon->keying_count == 0 && !output_waits(daemon);
+    if (daemon->fast) {
+        sxd_search_stop_steps(daemon);
+    }
+    bool quiet = daemon->active_count == 0 && daemon->keying_count == 0 &&
+                 !sxd_search_busy(daemon) && !output_waits(daemon);
     if (quiet || now >= daemon->drain_end_ms) {
         go_down(daemon);
     }
@@ -124,6 +130,7 @@ void sxd_daemon_drain(sxd_daemon *daemon, bool fast)
         daemon->phase = SXD_DRAINING;
         daemon->drain_end_ms = now + (uint64_t)daemon->config.options.drain_s * 1000;
         sxd_listen_close(daemon);
+        sxd_search_drain(daemon);
     }
     if (fast && !daemon->fast) {
         daemon->fast = true;
@@ -155,7 +162,7 @@ static void check_idle_exit(sxd_daemon *daemon)
 {
     uint64_t now = uv_now(&daemon->loop);
     uint64_t limit_ms = (uint64_t)daemon->config.options.idle_exit_s * 1000;
-    if (daemon->session_count > 0 || daemon->active_count > 0) {
+    if (daemon->session_count > 0 || daemon->active_count > 0 || sxd_search_running(daemon) > 0) {
         daemon->idle_since_ms = now;
     } else if (limit_ms > 0 && daemon->phase == SXD_UP && now - daemon->idle_since_ms >= limit_ms) {
         sxd_log(SXD_INFO, "idle-exit", "idle_s=%lld",
@@ -170,6 +177,7 @@ static void on_sweep(uv_timer_t *timer)
     sxd_session_sweep(daemon);
     sxd_queue_sweep(daemon);
     sxd_pool_sweep(daemon);
+    sxd_search_sweep(daemon);
     check_idle_exit(daemon);
     check_drain(daemon);
 }
@@ -294,6 +302,7 @@ static sx_code start(sx_ctx *cx, sxd_daemon *daemon)
     }
     SX_TRY(open_handles(cx, daemon));
     SX_TRY(open_cache(cx, daemon)); /* takes the lock of the state directory */
+    sxd_search_open(daemon);
     SX_TRY(sxd_pool_open(cx, daemon));
     SX_TRY(sxd_listen_open(cx, daemon));
     daemon->start_ms = uv_now(&daemon->loop);
@@ -323,6 +332,7 @@ static int run(sxd_daemon *daemon)
     int left = uv_loop_close(&daemon->loop);
     SX_ASSERT(left == 0);
     free(daemon->memo);
+    uv_mutex_destroy(&daemon->search_lock);
     sxd_log(SXD_INFO, "stopped", "pid=%d", getpid());
     return EXIT_SUCCESS;
 }

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/state.h"
+#include "daemon/search.h"
 
 #define ANSWER_BYTES_MAX (SX_CACHE_BLOB_MAX + ((size_t)1 << 20))
 #define BACKOFF_MS 100
@@ -43,9 +43,12 @@ static void check_worker(const sxd_worker *worker)
 {
     bool live = worker->state == SXD_WORKER_IDLE || worker->state == SXD_WORKER_BUSY;
     SX_ASSERT(!live || (worker->pipe_open && worker->pid > 0));
-    SX_ASSERT(worker->state != SXD_WORKER_IDLE || worker->job == NULL);
-    SX_ASSERT(worker->state != SXD_WORKER_NONE || (!worker->pipe_open && worker->job == NULL));
+    bool free = worker->job == NULL && worker->lane == NULL;
+    SX_ASSERT(worker->state != SXD_WORKER_IDLE || free);
+    SX_ASSERT(worker->state != SXD_WORKER_NONE || (!worker->pipe_open && free));
     SX_ASSERT(worker->job == NULL || worker->job->worker == worker);
+    SX_ASSERT(worker->job == NULL || worker->lane == NULL);
+    SX_ASSERT(worker->lane == NULL || worker->lane->worker == worker);
 }
 
 static void move(sxd_worker *worker, sxd_worker_state to)
@@ -101,8 +104,10 @@ static void settle(sxd_worker *worker)
     }
     sxd_daemon *daemon = worker->daemon;
     sxd_job *job = worker->job;
+    sxd_lane *lane = worker->lane;
     int32_t pid = worker->pid;
     worker->job = NULL;
+    worker->lane = NULL;
     worker->pid = 0;
     uint32_t step = worker->failures < BACKOFF_STEPS ? worker->failures : BACKOFF_STEPS;
     bool useful = worker->jobs > 0 || worker->expected;
@@ -110,12 +115,16 @@ static void settle(sxd_worker *worker)
     worker->retry_ms = uv_now(&daemon->loop) + (useful ? 0 : (uint64_t)BACKOFF_MS << step);
     if (!worker->expected) {
         daemon->metrics.worker_died++;
-        sxd_log(SXD_WARN, "worker-died", "pid=%d status=%d job=%lld", pid, worker->status,
-                job != NULL ? (long long)job->id : 0);
+        sxd_log(SXD_WARN, "worker-died", "pid=%d status=%d job=%lld search=%lld", pid,
+                worker->status, job != NULL ? (long long)job->id : 0,
+                lane != NULL ? (long long)lane->search->row.id : 0);
     }
     move(worker, SXD_WORKER_NONE);
     if (job != NULL) {
         sxd_job_lost(job, worker->status, worker->status_known, pid);
+    }
+    if (lane != NULL) {
+        sxd_step_lost(lane, worker->status, worker->status_known, pid);
     }
     sxd_pool_sweep(daemon);
 }
@@ -149,44 +158,78 @@ static void break_worker(sxd_worker *worker, const char *why)
     worker->expected = false; /* its job has failed, and the key gets its strike */
 }
 
+static void read_error(const sx_error_body *body, sx_error *error)
+{
+    *error = (sx_error){.code = sx_code_from_wire(body->code)};
+    (void)snprintf(error->text, sizeof(error->text), "%.*s",
+                   (int)sx_min_i64((int64_t)body->msg.len, SX_ERROR_TEXT_MAX),
+                   (const char *)body->msg.ptr);
+    (void)snprintf(error->hint, sizeof(error->hint), "%.*s",
+                   (int)sx_min_i64((int64_t)body->hint.len, SX_ERROR_TEXT_MAX),
+                   (const char *)body->hint.ptr);
+    error->code = error->code == SX_OK ? SX_INTERNAL : error->code;
+}
+
+/* Half of its processor time is used up, or it has done as much as one worker does. */
+static bool retires(const sxd_worker *worker)
+{
+    const sxd_options *options = &worker->daemon->config.options;
+    return worker->jobs >= (uint64_t)options->worker_jobs ||
+           worker->busy_ms >= (uint64_t)options->worker_cpu_s * 500;
+}
+
+/* The worker is free again, or leaves. */
+static void let_go(sxd_worker *worker)
+{
+    worker->job = NULL;
+    worker->lane = NULL;
+    worker->busy_ms += uv_now(&worker->daemon->loop) - worker->since_ms;
+    if (retires(worker)) {
+        worker->expected = true;
+        worker->daemon->metrics.worker_recycled++;
+        close_pipe(worker); /* it exits at the end of its input */
+    } else {
+        move(worker, SXD_WORKER_IDLE);
+    }
+}
+
 static void on_answer(sxd_worker *worker, sx_ctx *cx, sx_span message)
 {
     sxd_daemon *daemon = worker->daemon;
     sxd_job *job = worker->job;
+    sxd_lane *lane = worker->lane;
     sx_rpc_response response;
-    if (sx_rpc_decode_response(cx, message, SX_METHOD_WORK, &response) != SX_OK) {
+    sx_method method = lane != NULL ? SX_METHOD_STEP : SX_METHOD_WORK;
+    if (sx_rpc_decode_response(cx, message, method, &response) != SX_OK) {
         break_worker(worker, cx->error.text);
         return;
     }
-    if (worker->state != SXD_WORKER_BUSY || job == NULL || response.msgid != (uint32_t)job->id) {
+    bool ours = (job != NULL && response.msgid == (uint32_t)job->id) ||
+                (lane != NULL && response.msgid == lane->ticket);
+    if (worker->state != SXD_WORKER_BUSY || !ours) {
         if (worker->state != SXD_WORKER_DYING) { /* an answer that crossed a kill is no fault */
             break_worker(worker, "answer to no job");
         }
         return;
     }
-    worker->job = NULL;
-    job->worker = NULL;
-    if (worker->jobs >= (uint64_t)daemon->config.options.worker_jobs) {
-        worker->expected = true;
-        daemon->metrics.worker_recycled++;
-        close_pipe(worker); /* it exits at the end of its input */
-    } else {
-        move(worker, SXD_WORKER_IDLE);
-    }
+    sx_error error;
     if (response.failed) {
-        sx_error error = {.code = sx_code_from_wire(response.error.code)};
-        const sx_error_body *body = &response.error;
-        (void)snprintf(error.text, sizeof(error.text), "%.*s",
-                       (int)sx_min_i64((int64_t)body->msg.len, SX_ERROR_TEXT_MAX),
-                       (const char *)body->msg.ptr);
-        (void)snprintf(error.hint, sizeof(error.hint), "%.*s",
-                       (int)sx_min_i64((int64_t)body->hint.len, SX_ERROR_TEXT_MAX),
-                       (const char *)body->hint.ptr);
-        error.code = error.code == SX_OK ? SX_INTERNAL : error.code;
+        read_error(&response.error, &error);
+    }
+    if (job != NULL) {
+        job->worker = NULL;
+    } else {
+        lane->worker = NULL;
+    }
+    let_go(worker);
+    if (lane != NULL && response.failed) {
+        sxd_step_fail(lane, &error);
+    } else if (lane != NULL) {
+        sxd_step_finish(lane, response.result);
+    } else if (response.failed) {
         sxd_job_fail(job, &error);
     } else {
-        const sx_work_result *result = response.result;
-        sxd_job_finish(job, result);
+        sxd_job_finish(job, response.result);
     }
     sxd_queue_run(daemon);
 }
@@ -205,6 +248,8 @@ static void on_message(sxd_worker *worker, sx_span message)
             break_worker(worker, cx.error.code != SX_OK ? cx.error.text : "unknown notice");
         } else if (worker->job != NULL) {
             sxd_job_event(worker->job, request.args);
+        } else if (worker->lane != NULL) {
+            sxd_step_event(worker->lane, request.args);
         }
     }
     sx_ctx_fini(&cx);
@@ -268,18 +313,19 @@ static void on_given(uv_write_t *request, int status)
     free(out);
 }
 
-void sxd_pool_give(sxd_worker *worker, sxd_job *job)
+void sxd_pool_give(sxd_worker *worker, sx_buf *frame)
 {
-    SX_ASSERT(worker->job == job);
+    SX_ASSERT(worker->job != NULL || worker->lane != NULL);
     move(worker, SXD_WORKER_BUSY);
     worker->jobs++;
     work_output *out = calloc(1, sizeof(*out));
     if (out == NULL) {
+        sx_buf_fini(frame);
         break_worker(worker, "no memory to give it work");
         return;
     }
-    out->bytes = job->work;
-    sx_buf_init(&job->work, 0);
+    out->bytes = *frame;
+    sx_buf_init(frame, 0);
     out->request.data = out;
     uv_buf_t buf = {.base = (char *)out->bytes.ptr, .len = out->bytes.len};
     if (uv_write(&out->request, (uv_stream_t *)&worker->pipe, &buf, 1, on_given) != 0) {
@@ -296,6 +342,7 @@ static void on_spawned(sxd_daemon *daemon, sxd_worker *worker, int32_t pid, int 
     worker->pipe_open = true;
     worker->pid = pid;
     worker->jobs = 0;
+    worker->busy_ms = 0;
     worker->exited = false;
     worker->status = 0;
     worker->status_known = false;
@@ -366,7 +413,7 @@ static void on_zygote_gone(sxd_daemon *daemon)
             move(worker, SXD_WORKER_NONE);
         } else if (worker->state != SXD_WORKER_NONE) {
             worker->exited = true;
-            worker->expected = worker->expected || worker->job == NULL;
+            worker->expected = worker->expected || (worker->job == NULL && worker->lane == NULL);
             close_pipe(worker);
             settle(worker);
         }

@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <utlist.h>
 
-#include "daemon/state.h"
+#include "daemon/search.h"
 
 #define KEPT_MAX 1024 /* finished jobs that can still be asked for */
 
@@ -327,8 +327,9 @@ void sxd_queue_run(sxd_daemon *daemon)
         worker->job = job;
         daemon->metrics.compiles++;
         sxd_job_move(job, SXD_JOB_RUNNING);
-        sxd_pool_give(worker, job);
+        sxd_pool_give(worker, &job->work);
     }
+    sxd_search_run(daemon);
 }
 
 /* ---- waiting ---- */

@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "daemon/state.h"
+#include "daemon/search.h"
 
 #define WINDOW_BYTES ((size_t)1 << 20) /* output waiting, above which no further request is read */
 #define TRACE_BYTES_MAX 55             /* a W3C traceparent */
@@ -67,7 +67,8 @@ static sxd_session *detach(sxd_call *call)
 
 static void end_call(sxd_call *call)
 {
-    SX_ASSERT(call->session == NULL && call->job == NULL && !call->keying);
+    SX_ASSERT(call->session == NULL && !call->keying);
+    SX_ASSERT(call->job == NULL && call->search == NULL);
     SX_ASSERT(call->timer_state != SXD_TIMER_CLOSING);
     if (call->timer_state == SXD_TIMER_OPEN) {
         call->timer_state = SXD_TIMER_CLOSING;
@@ -421,6 +422,8 @@ void sxd_session_close(sxd_session *session, const char *why)
         } else {
             if (call->job != NULL) {
                 sxd_queue_leave(call);
+            } else if (call->search != NULL) {
+                sxd_search_leave(call);
             }
             sxd_call_drop(call);
         }

@@ -2,6 +2,7 @@
  *
  *   listen.c   socket in the file system            session.c   connections, frames, answers, back-pressure
  *   call.c     control methods                      queue.c     keys, hits, single flight, jobs, waiters
+ *   search.h   long optimizations in steps
  *   pool.c     workers seen from the daemon         zygote.c    their parent     work.c   their inside     sandbox.c
  */
 #ifndef SX_DAEMON_STATE_H
@@ -19,6 +20,7 @@ typedef struct sxd_session sxd_session;
 typedef struct sxd_call sxd_call;
 typedef struct sxd_job sxd_job;
 typedef struct sxd_worker sxd_worker;
+typedef struct sxd_lane sxd_lane; /* search.h */
 
 /* ---- metrics.def ---- */
 typedef struct {
@@ -58,8 +60,9 @@ struct sxd_call {
     sxd_call *prev, *next;               /* session->calls */
     sxd_call *waiter_prev, *waiter_next; /* job->waiters */
     sxd_daemon *daemon;
-    sxd_session *session; /* NULL: the client went away while a pool thread works on the key */
-    sxd_job *job;         /* held for it */
+    sxd_session *session;      /* NULL: the client went away while a pool thread works on the key */
+    sxd_job *job;              /* held for it */
+    struct sxd_search *search; /* or for this */
     uint8_t stack[SXD_STACK_BYTES_MAX];
     uint32_t stack_len;
     uint32_t uid;
@@ -76,7 +79,7 @@ struct sxd_call {
     char trace
         [SXD_TRACE_MAX]; /* meta.tr, quoted and cut: the body is gone when a held call is logged */
     int64_t seen_seq;    /* wait: newest event the client has */
-    bool keying;         /* a pool thread reads the request */
+    bool keying;         /* a pool thread reads the request, or works for it */
     bool coalesced;
 };
 
@@ -178,7 +181,9 @@ struct sxd_worker {
     uint64_t since_ms; /* of this state */
     bool expected;     /* we asked for its end: no strike */
     sx_sp_reader reader;
-    sxd_job *job;
+    sxd_job *job;     /* BUSY with a compilation */
+    sxd_lane *lane;   /* BUSY with a step of a search */
+    uint64_t busy_ms; /* of its life */
     uint64_t jobs;
     uint64_t retry_ms; /* NONE: loop time before which no new start is tried */
     uint32_t failures; /* starts in a row that gave no answer to a job */
@@ -223,7 +228,19 @@ struct sxd_daemon {
     int zygote_fd;
     int32_t zygote_pid;
     uint64_t zygote_retry_ms;
-    sxd_memo *memo; /* SXD_MEMO_SETS * SXD_MEMO_WAYS */
+    struct sxd_search *searches; /* oldest first */
+    uint32_t search_count;
+    uint32_t search_starting; /* calls that are about to make one */
+    uint32_t step_count;      /* lanes LOADING, LOADED and ACTIVE */
+    int64_t search_turn;      /* number of the search that got the last step */
+    struct sxd_op *ops;       /* the first one runs if op_running */
+    struct sxd_op *op_retries;
+    bool op_running;
+    bool store_failing;     /* the last operation found no room; said in the log */
+    uv_mutex_t search_lock; /* guards search_db: held while an operation runs, and to close it */
+    struct sx_search_db *search_db;       /* NULL: there is none */
+    char search_error[SX_ERROR_TEXT_MAX]; /* why */
+    sxd_memo *memo;                       /* SXD_MEMO_SETS * SXD_MEMO_WAYS */
     uint64_t memo_clock;
     sxd_metrics metrics;
     char boot_id[17];
@@ -309,8 +326,8 @@ void sxd_job_release(sxd_job *job, sxd_call *call); /* take it out */
 /* ---- pool.c ---- */
 sx_code sxd_pool_open(sx_ctx *cx, sxd_daemon *daemon);
 void sxd_pool_close(sxd_daemon *daemon);
-sxd_worker *sxd_pool_idle(sxd_daemon *daemon); /* NULL: none */
-void sxd_pool_give(sxd_worker *worker, sxd_job *job);
+sxd_worker *sxd_pool_idle(sxd_daemon *daemon);                 /* NULL: none */
+void sxd_pool_give(sxd_worker *worker, SX_TAKE sx_buf *frame); /* worker->job or lane is set */
 void sxd_pool_kill(sxd_worker *worker);
 void sxd_pool_sweep(sxd_daemon *daemon);
 bool sxd_pool_alive(const sxd_daemon *daemon); /* at least one worker is idle or busy */

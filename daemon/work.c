@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/state.h"
+#include "daemon/search.h"
 
 #define EVENT_GAP_NS UINT64_C(100000000) /* at most ten events a second within one stage */
 
@@ -154,6 +154,96 @@ static void put_library(const sx_core_library *library, const sx_buf *egraph,
     }
 }
 
+/* ---- a compilation ---- */
+static void serve_work(sx_ctx *cx, const sxd_backend *backend, const sx_rpc_request *request)
+{
+    sx_buf bytes, egraph;
+    sx_core_library library = {.egraph = &egraph};
+    sx_buf_init(&egraph, 0);
+    sx_buf_init(&bytes, SX_CACHE_BLOB_MAX);
+    sx_code code = work_on(cx, backend, request, &library, &bytes);
+    sx_buf answer;
+    sx_buf_init(&answer, ((size_t)1 << 20) + egraph.len);
+    sx_span tail = {0};
+    if (code == SX_OK) {
+        sx_work_result result = {.bytes = sx_buf_span(&bytes)};
+        put_library(&library, &egraph, &result);
+        sx_rpc_encode_result(&answer, request->msgid, SX_METHOD_WORK, &result, &tail);
+    } else {
+        sx_rpc_encode_error(&answer, request->msgid, &cx->error, 0);
+    }
+    send_message(&answer, tail);
+    sx_buf_fini(&answer);
+    sx_buf_fini(&egraph);
+    sx_buf_fini(&bytes);
+}
+
+/* ---- a step of a search ---- */
+static sx_code step_on(sx_ctx *cx, const sxd_backend *backend, const sx_step_args *args,
+                       sx_core_step_result *result)
+{
+    if (args->request.count != 1 || args->lane < 0 || args->lane >= SX_SEARCH_LANES_MAX ||
+        args->fuel < 1) {
+        return SX_FAIL(cx, SX_INTERNAL, "worker: a step of %u requests, lane %lld",
+                       args->request.count, (long long)args->lane);
+    }
+    sxd_step step = {
+        .lane = (uint32_t)args->lane, .fuel = (uint64_t)args->fuel, .state = args->state};
+    if (step.state.len > 0) {
+        SX_TRY(align(cx, &step.state));
+    }
+    sx_code code = backend->step(cx, &args->request.items[0], &step, result);
+    if (code == SX_LIMIT && result->step > 0) { /* what it found is kept, and that was all */
+        sx_buf_clear(result->state);
+        result->done = true;
+        result->stop = "state";
+        code = SX_OK;
+    }
+    if (code != SX_OK) {
+        return cx->error.code != SX_OK ? code : SX_FAIL(cx, code, "%s", sx_code_text(code));
+    }
+    SX_TRY(sx_buf_check(cx, result->state, "state"));
+    return sx_buf_check(cx, result->module, "module");
+}
+
+static int64_t to_i64(uint64_t value)
+{
+    return value > INT64_MAX ? INT64_MAX : (int64_t)value;
+}
+
+static void serve_step(sx_ctx *cx, const sxd_backend *backend, const sx_rpc_request *request)
+{
+    sx_buf state, module, answer;
+    sx_buf_init(&state, SX_SEARCH_STATE_MAX);
+    sx_buf_init(&module, SX_CACHE_BLOB_MAX - SX_SEARCH_STATE_MAX);
+    sx_core_step_result step = {.state = &state, .module = &module, .stop = ""};
+    sx_code code = step_on(cx, backend, request->args, &step);
+    sx_buf_init(&answer, ((size_t)1 << 20) + module.len);
+    sx_span tail = {0};
+    if (code == SX_OK) {
+        sx_step_result result = {
+            .step = step.step,
+            .objective = step.objective,
+            .bound = step.bound,
+            .time_ns = step.time_ns,
+            .peak_bytes = to_i64(step.peak_bytes),
+            .nodes = to_i64(step.nodes),
+            .fuel = to_i64(step.fuel),
+            .done = step.done,
+            .stop = sx_span_of(step.stop),
+            .module = sx_buf_span(&module),
+            .state = sx_buf_span(&state),
+        };
+        sx_rpc_encode_result(&answer, request->msgid, SX_METHOD_STEP, &result, &tail);
+    } else {
+        sx_rpc_encode_error(&answer, request->msgid, &cx->error, 0);
+    }
+    send_message(&answer, tail);
+    sx_buf_fini(&answer);
+    sx_buf_fini(&module);
+    sx_buf_fini(&state);
+}
+
 static void serve(const sxd_backend *backend, const sxd_zygote_message *limits, sx_span message)
 {
     reporter r = {.stage = NULL};
@@ -163,28 +253,19 @@ static void serve(const sxd_backend *backend, const sxd_zygote_message *limits, 
     cx.progress = on_progress;
     cx.progress_self = &r;
     sx_rpc_request request;
-    sx_buf bytes, egraph;
-    sx_core_library library = {.egraph = &egraph};
-    sx_buf_init(&egraph, 0);
-    sx_buf_init(&bytes, SX_CACHE_BLOB_MAX);
     sx_code code = sx_rpc_decode_request(&cx, message, &request);
-    if (code == SX_OK) {
-        code = work_on(&cx, backend, &request, &library, &bytes);
-    }
-    sx_buf answer;
-    sx_buf_init(&answer, ((size_t)1 << 20) + egraph.len);
-    sx_span tail = {0};
-    if (code == SX_OK) {
-        sx_work_result result = {.bytes = sx_buf_span(&bytes)};
-        put_library(&library, &egraph, &result);
-        sx_rpc_encode_result(&answer, request.msgid, SX_METHOD_WORK, &result, &tail);
+    if (code == SX_OK && request.method == SX_METHOD_STEP && backend->step != NULL) {
+        cx.now_ns = NULL; /* the same bytes from every worker: no times in them */
+        serve_step(&cx, backend, &request);
+    } else if (code == SX_OK) {
+        serve_work(&cx, backend, &request);
     } else {
+        sx_buf answer;
+        sx_buf_init(&answer, 1 << 20);
         sx_rpc_encode_error(&answer, request.msgid, &cx.error, 0);
+        send_message(&answer, (sx_span){0});
+        sx_buf_fini(&answer);
     }
-    send_message(&answer, tail);
-    sx_buf_fini(&answer);
-    sx_buf_fini(&egraph);
-    sx_buf_fini(&bytes);
     sx_ctx_fini(&cx);
 }
 
@@ -197,7 +278,7 @@ void sxd_work_main(const sxd_backend *backend, const sxd_zygote_message *limits)
     sx_ctx cx;
     sx_ctx_init(&cx, 1 << 16);
     sx_sp_reader reader;
-    sx_sp_reader_init(&reader, 0, SX_RPC_REQUEST_BYTES_MAX + 8192);
+    sx_sp_reader_init(&reader, 0, SX_SEARCH_STATE_MAX + SX_RPC_REQUEST_BYTES_MAX + 65536);
     static uint8_t chunk[65536];
     for (;;) { /* until the daemon closes the pipe */
         ssize_t got = read(SXD_WORK_FD, chunk, sizeof(chunk));

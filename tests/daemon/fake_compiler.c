@@ -6,6 +6,12 @@
  *   big N ...   a module of N bytes      wrong ...  a module that the check refuses
  *   fork ...    starts a process         open ...   opens a file              garbage ...  talks nonsense on its pipe
  *   mute ...    closes its pipe and lives on
+ *   search LANES STEPS [words]   a search. A step digests the state before it; its objective is a number made of the digest.
+ *       hold        each step goes on when its worker gets SIGUSR1      crash=L:S  step S of lane L aborts
+ *       fail=L:S    ... is an error of the program                      wrong=L:S  ... leaves a module that the check refuses
+ *       huge=N      states of N bytes                                   deaf=L:S   ... answers with another step
+ *       limit=L:S   ... finds its state too large, done with it         spin=L:S   ... never ends
+ *   $FAKE_BUILD is another name of the build: states of one are of no use to the other
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -187,7 +193,142 @@ static sx_code fake_check(sx_ctx *cx, sx_span module)
 
 static const char *fake_build(void)
 {
-    return "fake-1";
+    const char *build = getenv("FAKE_BUILD");
+    return build != NULL ? build : "fake-1";
+}
+
+/* ---- searches ---- */
+static bool read_search(sx_ctx *cx, sx_span ir, unsigned *lanes, unsigned *steps)
+{
+    const char *text = sx_alloc_text(cx, ir);
+    return text != NULL && sscanf(text, "search %u %u", lanes, steps) == 2;
+}
+
+/* The word "NAME=A:B" of the program, for this lane and step. */
+static bool told(sx_ctx *cx, sx_span ir, const char *name, uint32_t lane, uint32_t step)
+{
+    char word[64];
+    const char *text = sx_alloc_text(cx, ir);
+    (void)snprintf(word, sizeof(word), " %s=%u:%u", name, lane, step);
+    const char *at = text != NULL ? strstr(text, word) : NULL;
+    return at != NULL && (at[strlen(word)] == ' ' || at[strlen(word)] == '\0');
+}
+
+static sx_code fake_lanes(sx_ctx *cx, const sx_compile_args *args, sx_span **names, uint32_t *count)
+{
+    unsigned steps;
+    if (!read_search(cx, args->ir, count, &steps)) {
+        return SX_FAIL(cx, SX_INPUT, "line 1: no search");
+    }
+    *names = SX_NEW_ARRAY(cx, sx_span, *count + 1);
+    for (uint32_t i = 0; *names != NULL && i < *count && i < 1000; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof(name), "lane-%u", i);
+        const char *copy = sx_alloc_text(cx, sx_span_of(name));
+        (*names)[i] = sx_span_of(copy);
+    }
+    return *names != NULL ? SX_OK : cx->error.code;
+}
+
+static sx_code read_state(sx_ctx *cx, const sxd_step *step, uint32_t *done, unsigned *best)
+{
+    unsigned lane;
+    char build[32] = "";
+    *done = 0;
+    *best = 1000;
+    if (step->state.len == 0) {
+        return SX_OK;
+    }
+    const char *text = sx_alloc_text(cx, step->state);
+    if (text == NULL || sscanf(text, "%31s %u %u %u", build, &lane, done, best) != 4 ||
+        lane != step->lane) {
+        return SX_FAIL(cx, SX_CORRUPT, "state: malformed");
+    }
+    return strcmp(build, fake_build()) == 0
+               ? SX_OK
+               : SX_FAIL(cx, SX_ABSENT, "state: of build %s, this is %s", build, fake_build());
+}
+
+static sx_code disturb(sx_ctx *cx, const sx_compile_args *args, const sxd_step *step,
+                       uint32_t number)
+{
+    if (told(cx, args->ir, "crash", step->lane, number)) {
+        abort();
+    }
+    if (told(cx, args->ir, "fail", step->lane, number)) {
+        return SX_FAIL(cx, SX_COMPILE, "lane %u refuses step %u", step->lane, number);
+    }
+    if (told(cx, args->ir, "spin", step->lane, number)) {
+        for (volatile uint64_t turn = 0;; turn++) {
+        }
+    }
+    const char *text = sx_alloc_text(cx, args->ir);
+    if (text != NULL && strstr(text, " hold") != NULL) {
+        hold(cx);
+    }
+    return SX_OK;
+}
+
+static void put_hex(sx_buf *buf, const sx_key *key)
+{
+    char text[SX_KEY_TEXT_SIZE];
+    sx_key_print(key, text);
+    sx_buf_put_text(buf, text);
+}
+
+static sx_code fake_step(sx_ctx *cx, const sx_compile_args *args, const sxd_step *step,
+                         sx_core_step_result *result)
+{
+    unsigned lanes, steps, best;
+    uint32_t done;
+    if (!read_search(cx, args->ir, &lanes, &steps) || step->lane >= lanes) {
+        return SX_FAIL(cx, SX_INPUT, "line 1: no search");
+    }
+    SX_TRY(read_state(cx, step, &done, &best));
+    uint32_t number = done + 1;
+    SX_TRY(disturb(cx, args, step, number));
+    uint8_t lane = (uint8_t)step->lane;
+    const sx_span part[] = {args->ir, step->state, {&lane, 1}};
+    sx_key digest = sx_key_of("fake step", part, SX_COUNT(part));
+    unsigned found = 100 + ((unsigned)digest.byte[0] << 8 | digest.byte[1]) % 900;
+    if (found < best) {
+        best = found;
+        sx_buf_print(result->module, "%s %u %u %u ",
+                     told(cx, args->ir, "wrong", step->lane, number) ? "wrong" : "compiled:",
+                     step->lane, number, best);
+        put_hex(result->module, &digest);
+    }
+    sx_buf_print(result->state, "%s %u %u %u ", fake_build(), step->lane, number, best);
+    put_hex(result->state, &digest);
+    const char *huge = strstr(sx_alloc_text(cx, args->ir), "huge=");
+    for (size_t size = huge != NULL ? strtoull(huge + 5, NULL, 10) : 0;
+         result->state->len < size && result->state->code == SX_OK;) {
+        put_hex(result->state, &digest);
+    }
+    result->objective = best;
+    result->bound = 50;
+    result->time_ns = best * 10.0;
+    result->peak_bytes = 4096;
+    result->nodes = 10 * number;
+    result->fuel = step->fuel * number;
+    result->step = told(cx, args->ir, "deaf", step->lane, number) ? number + 1 : number;
+    result->done = number >= steps;
+    result->stop = result->done ? "proven" : "fuel";
+    return told(cx, args->ir, "limit", step->lane, number)
+               ? SX_FAIL(cx, SX_LIMIT, "state: too large")
+               : SX_OK;
+}
+
+/* The front: both, one after the other. */
+static sx_code fake_merge(sx_ctx *cx, const sx_compile_args *args, sx_span a, sx_span b,
+                          sx_buf *out)
+{
+    (void)cx;
+    (void)args;
+    sx_buf_put_span(out, a);
+    sx_buf_put_text(out, "+");
+    sx_buf_put_span(out, b);
+    return SX_OK;
 }
 
 int main(int argc, char **argv)
@@ -199,6 +340,9 @@ int main(int argc, char **argv)
         .compile = fake_compile,
         .optimize = fake_optimize,
         .check = fake_check,
+        .lanes = fake_lanes,
+        .step = fake_step,
+        .merge = fake_merge,
     };
     return sxd_main(argc, argv, &fake);
 }

@@ -1,0 +1,899 @@
+/* search.c - the table of searches: which lane is next, and the end of a step. */
+#include "daemon/search.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <utlist.h>
+
+#define DEATHS_MAX 2   /* workers that one step may take with it */
+#define RESTARTS_MAX 4 /* times that one lane begins again */
+
+static const bool allowed[SXD_LANE_PHASE_COUNT][SXD_LANE_PHASE_COUNT] = {
+    [SXD_LANE_READY] = {[SXD_LANE_LOADING] = true, [SXD_LANE_STORING] = true},
+    [SXD_LANE_LOADING] =
+        {[SXD_LANE_LOADED] = true, [SXD_LANE_READY] = true, [SXD_LANE_STORING] = true},
+    [SXD_LANE_LOADED] = {[SXD_LANE_ACTIVE] = true, [SXD_LANE_READY] = true},
+    [SXD_LANE_ACTIVE] = {[SXD_LANE_STORING] = true, [SXD_LANE_READY] = true},
+    [SXD_LANE_STORING] = {[SXD_LANE_READY] = true, [SXD_LANE_ENDED] = true},
+};
+
+static bool taken(sxd_lane_phase phase)
+{
+    return phase == SXD_LANE_LOADING || phase == SXD_LANE_LOADED || phase == SXD_LANE_ACTIVE;
+}
+
+static void check_lane(const sxd_lane *lane)
+{
+    SX_ASSERT((lane->phase == SXD_LANE_ACTIVE) == (lane->worker != NULL));
+    SX_ASSERT(lane->worker == NULL || lane->worker->lane == lane);
+    SX_ASSERT((lane->phase == SXD_LANE_LOADED) == (lane->frame.len > 0));
+    SX_ASSERT((lane->phase == SXD_LANE_STORING) == (lane->storing != NULL));
+    SX_ASSERT((lane->phase == SXD_LANE_ENDED) <= (lane->row.state != SXD_LANE_OPEN));
+}
+
+static void move(sxd_lane *lane, sxd_lane_phase to)
+{
+    sxd_daemon *daemon = lane->search->daemon;
+    SX_ASSERT(allowed[lane->phase][to]);
+    if (taken(lane->phase) && !taken(to)) {
+        SX_ASSERT(daemon->step_count > 0);
+        daemon->step_count--;
+    } else if (!taken(lane->phase) && taken(to)) {
+        daemon->step_count++;
+    }
+    lane->phase = to;
+    check_lane(lane);
+}
+
+/* ---- the table ---- */
+const char *sxd_search_state_name(uint32_t state)
+{
+    switch (state) {
+    case SXD_SEARCH_RUNNING: return "running";
+    case SXD_SEARCH_DONE: return "done";
+    case SXD_SEARCH_SPENT: return "spent";
+    case SXD_SEARCH_CANCELLED: return "cancelled";
+    default: return "failed";
+    }
+}
+
+/* Takes request and names out of the stored row; false: it cannot be read. */
+static bool read_request(sxd_search *search)
+{
+    sx_rpc_request request;
+    if (sx_rpc_decode_request(&search->cx, search->row.request, &request) != SX_OK ||
+        request.method != SX_METHOD_COMPILE) {
+        return false;
+    }
+    search->request = *(const sx_compile_args *)request.args;
+    (void)snprintf(search->objective, sizeof(search->objective), "time");
+    for (uint32_t i = 0; i < search->request.options.count; i++) {
+        const sx_pair *pair = &search->request.options.items[i];
+        if (sx_span_is(pair->name, "objective") && pair->kind == SX_VALUE_TEXT &&
+            pair->text.len > 0) {
+            (void)snprintf(search->objective, sizeof(search->objective), "%.*s",
+                           (int)sx_min_i64((int64_t)pair->text.len, SXD_STAGE_TEXT_MAX - 1),
+                           (const char *)pair->text.ptr);
+        }
+    }
+    sx_span target = SX_HAS(&search->request, compile_args, target) ? search->request.target
+                                                                    : SX_SPAN_LITERAL("native");
+    (void)snprintf(search->target, sizeof(search->target), "%.*s",
+                   (int)sx_min_i64((int64_t)target.len, SXD_STAGE_TEXT_MAX - 1),
+                   (const char *)target.ptr);
+    search->target[sx_utf8_prefix(sx_span_of(search->target))] = '\0';
+    search->objective[sx_utf8_prefix(sx_span_of(search->objective))] = '\0';
+    return true;
+}
+
+sxd_search *sxd_search_new(sxd_daemon *daemon, const sx_search_record *row,
+                           const sx_search_lane_record *lane, uint32_t lane_count)
+{
+    sxd_search *search = calloc(1, sizeof(*search));
+    uint8_t *request = malloc(row->request.len + 1);
+    sxd_lane *lanes = calloc(SX_SEARCH_LANES_MAX, sizeof(*lanes));
+    if (search == NULL || request == NULL || lanes == NULL) {
+        free(search);
+        free(request);
+        free(lanes);
+        return NULL;
+    }
+    if (row->request.len > 0) {
+        memcpy(request, row->request.ptr, row->request.len);
+    }
+    search->daemon = daemon;
+    search->row = *row;
+    search->row.request.ptr = request;
+    search->lane = lanes;
+    search->lane_count = lane_count;
+    search->seq = 1;
+    sx_ctx_init(&search->cx, (size_t)1 << 26);
+    for (uint32_t i = 0; i < lane_count; i++) {
+        lanes[i] = (sxd_lane){.search = search, .row = lane[i]};
+        lanes[i].phase = lane[i].state == SXD_LANE_OPEN ? SXD_LANE_READY : SXD_LANE_ENDED;
+        sx_buf_init(&lanes[i].frame, SIZE_MAX);
+    }
+    if (!read_request(search) && search->row.state == SXD_SEARCH_RUNNING) {
+        search->row.state = SXD_SEARCH_FAILED;
+        (void)snprintf(search->row.why, sizeof(search->row.why), "its request cannot be read");
+    }
+    DL_APPEND(daemon->searches, search);
+    daemon->search_count++;
+    return search;
+}
+
+void sxd_search_free(sxd_search *search)
+{
+    sxd_daemon *daemon = search->daemon;
+    SX_ASSERT(search->waiters == NULL && search->active == 0);
+    sxd_op *op;
+    sxd_op *next;
+    DL_FOREACH_SAFE(daemon->op_retries, op, next)
+    {
+        if (op->search == search) {
+            sxd_op_drop(op);
+        }
+    }
+    for (uint32_t i = 0; i < search->lane_count; i++) {
+        sxd_lane *lane = &search->lane[i];
+        SX_ASSERT(lane->worker == NULL);
+        daemon->step_count -= taken(lane->phase) ? 1 : 0;
+        sx_buf_fini(&lane->frame);
+    }
+    DL_DELETE(daemon->searches, search);
+    daemon->search_count--;
+    sx_ctx_fini(&search->cx);
+    free(search->lane);
+    free((void *)(uintptr_t)search->row.request.ptr);
+    free(search);
+}
+
+sxd_search *sxd_search_find(sxd_daemon *daemon, int64_t id)
+{
+    sxd_search *search;
+    DL_FOREACH(daemon->searches, search)
+    {
+        if (search->row.id == id) {
+            return search;
+        }
+    }
+    return NULL;
+}
+
+uint64_t sxd_search_bytes(const sxd_search *search)
+{
+    uint64_t bytes = search->row.request.len;
+    for (uint32_t i = 0; i < search->lane_count; i++) {
+        bytes += search->lane[i].row.state_bytes + search->lane[i].row.best_bytes;
+    }
+    return bytes;
+}
+
+uint64_t sxd_search_used_us(const sxd_search *search)
+{
+    uint64_t running = search->active > 0 ? (uv_hrtime() - search->mark_ns) / 1000 : 0;
+    return search->row.used_us + running;
+}
+
+const sxd_lane *sxd_search_best(const sxd_search *search)
+{
+    const sxd_lane *best = NULL;
+    for (uint32_t i = 0; i < search->lane_count; i++) {
+        const sxd_lane *lane = &search->lane[i];
+        if (lane->row.best_bytes > 0 &&
+            (best == NULL || lane->row.objective < best->row.objective)) {
+            best = lane;
+        }
+    }
+    return best;
+}
+
+/* ---- time: what counts is the time with at least one step under way ---- */
+static void count_time(sxd_search *search)
+{
+    uint64_t now = uv_hrtime();
+    if (search->active > 0) {
+        search->row.used_us += (now - search->mark_ns) / 1000;
+    }
+    search->mark_ns = now;
+}
+
+/* The step of an ACTIVE lane is over; its time in microseconds. */
+static uint64_t end_step(sxd_lane *lane)
+{
+    sxd_search *search = lane->search;
+    SX_ASSERT(lane->phase == SXD_LANE_ACTIVE && search->active > 0);
+    count_time(search);
+    search->active--;
+    lane->worker = NULL;
+    return (uv_hrtime() - lane->start_ns) / 1000;
+}
+
+/* ---- storing ---- */
+static void on_row_put(sxd_op *op)
+{
+    if (op->code != SX_OK) {
+        sxd_op_retry(op);
+    }
+}
+
+static void run_row_put(sxd_op *op, sx_search_db *db)
+{
+    op->code = sx_search_db_put(&op->cx, db, &op->row);
+}
+
+static void put_row(sxd_search *search)
+{
+    sxd_op *op = sxd_op_new(search, NULL);
+    if (op != NULL) {
+        op->run = run_row_put;
+        op->done = on_row_put;
+        sxd_op_put(search->daemon, op);
+    }
+}
+
+static void run_lane_put(sxd_op *op, sx_search_db *db)
+{
+    sx_span empty = {0};
+    sx_span state = op->put_state ? sx_blob_span(op->state) : empty;
+    sx_span best = op->put_best ? sx_blob_span(op->best) : empty;
+    op->code = sx_search_db_put_lane(&op->cx, db, &op->row, &op->lane_row,
+                                     op->put_state || op->drop_state ? &state : NULL,
+                                     op->put_best ? &best : NULL);
+}
+
+/* The lane is as `op` says from now on. */
+static void on_lane_put(sxd_op *op)
+{
+    sxd_lane *lane = op->lane;
+    sxd_search *search = op->search;
+    sxd_daemon *daemon = search->daemon;
+    if (op->code != SX_OK) {
+        if (!daemon->store_failing) {
+            char quoted[SXD_QUOTE_MAX];
+            sxd_log(SXD_ERROR, "search-store", "search=%lld lane=%u error=%s",
+                    (long long)search->row.id, lane->row.lane,
+                    sxd_quote(quoted, sx_span_of(op->cx.error.text)));
+        }
+        daemon->store_failing = true;
+        daemon->metrics.search_stores_failed++;
+        if (search->row.state !=
+            SXD_SEARCH_RUNNING) { /* it has stopped meanwhile: the step is done again */
+            lane->storing = NULL;
+            move(lane, SXD_LANE_READY);
+            return;
+        }
+        (void)snprintf(search->row.why, sizeof(search->row.why), "%.200s", op->cx.error.text);
+        sxd_op_retry(op);
+        sxd_search_changed(search);
+        return;
+    }
+    if (daemon->store_failing || op->tries > 0) {
+        daemon->store_failing = false;
+        sxd_log(SXD_INFO, "search-store", "search=%lld recovered", (long long)search->row.id);
+        search->row.why[0] = '\0';
+    }
+    bool stepped = op->lane_row.step > lane->row.step;
+    lane->row = op->lane_row;
+    lane->storing = NULL;
+    if (stepped) {
+        daemon->metrics.search_steps++;
+        sxd_log(SXD_DEBUG, "step", "search=%lld lane=%u step=%u objective=%g done=%d",
+                (long long)search->row.id, lane->row.lane, lane->row.step, lane->row.objective,
+                lane->row.state == SXD_LANE_DONE);
+    }
+    move(lane, lane->row.state == SXD_LANE_OPEN ? SXD_LANE_READY : SXD_LANE_ENDED);
+    sxd_search_changed(search);
+    sxd_search_settle(search);
+    sxd_search_run(daemon);
+}
+
+static void store_lane(sxd_lane *lane, SX_TAKE sxd_op *op)
+{
+    lane->storing = op;
+    move(lane, SXD_LANE_STORING);
+    op->run = run_lane_put;
+    op->done = on_lane_put;
+    sxd_op_put(lane->search->daemon, op);
+}
+
+static sxd_op *lane_op(sxd_lane *lane)
+{
+    sxd_op *op = sxd_op_new(lane->search, lane);
+    if (op == NULL) {
+        sxd_log(SXD_ERROR, "search", "search=%lld lane=%u error=\"no memory\"",
+                (long long)lane->search->row.id, lane->row.lane);
+        if (lane->phase != SXD_LANE_READY) {
+            move(lane, SXD_LANE_READY); /* the step is done again */
+        }
+    }
+    return op;
+}
+
+/* The lane is given up; what it found stays. */
+static void give_up(sxd_lane *lane, const char *why)
+{
+    sxd_op *op = lane_op(lane);
+    if (op == NULL) {
+        return;
+    }
+    lane->search->daemon->metrics.search_lanes_out++;
+    sxd_log(SXD_WARN, "search-lane", "search=%lld lane=%u out=1 why=\"%.200s\"",
+            (long long)lane->search->row.id, lane->row.lane, why);
+    op->lane_row.state = SXD_LANE_OUT;
+    op->drop_state = true;
+    (void)snprintf(op->lane_row.why, sizeof(op->lane_row.why), "%.200s", why);
+    store_lane(lane, op);
+}
+
+/* The lane begins again; what it found stays. */
+static void restart(sxd_lane *lane, const char *why)
+{
+    if (lane->row.restarts >= RESTARTS_MAX) {
+        give_up(lane, why);
+        return;
+    }
+    sxd_op *op = lane_op(lane);
+    if (op == NULL) {
+        return;
+    }
+    lane->search->daemon->metrics.search_restarts++;
+    sxd_log(SXD_WARN, "search-lane", "search=%lld lane=%u restart=1 why=\"%.200s\"",
+            (long long)lane->search->row.id, lane->row.lane, why);
+    op->lane_row.step = 0;
+    op->lane_row.deaths = 0;
+    op->lane_row.restarts++;
+    op->drop_state = true;
+    (void)snprintf(op->lane_row.why, sizeof(op->lane_row.why), "began again: %.200s", why);
+    store_lane(lane, op);
+}
+
+/* ---- the end of a step ---- */
+static sx_blob *copy(sx_span bytes)
+{
+    sx_blob *blob = sx_blob_new(bytes.len);
+    if (blob != NULL && bytes.len > 0) {
+        memcpy(sx_blob_bytes(blob), bytes.ptr, bytes.len);
+    }
+    return blob;
+}
+
+static uint64_t all_bytes(const sxd_daemon *daemon)
+{
+    uint64_t bytes = 0;
+    const sxd_search *search;
+    DL_FOREACH(daemon->searches, search)
+    {
+        bytes += sxd_search_bytes(search);
+    }
+    return bytes;
+}
+
+/* Is there room for what a step leaves? */
+static bool fits(const sxd_lane *lane, const sx_step_result *result, char *why, size_t size)
+{
+    const sxd_daemon *daemon = lane->search->daemon;
+    uint64_t limit = (uint64_t)daemon->config.options.search_mb << 20;
+    uint64_t others = all_bytes(daemon) - lane->row.state_bytes;
+    uint64_t wanted = result->state.len + result->module.len;
+    if (others <= limit && wanted <= limit - others) {
+        return true;
+    }
+    (void)snprintf(why, size, "its state has %llu bytes, the other searches %llu, at most %llu",
+                   (unsigned long long)wanted, (unsigned long long)others,
+                   (unsigned long long)limit);
+    return false;
+}
+
+/* What a worker may not say; NULL: nothing wrong. */
+static const char *objection(const sxd_lane *lane, const sx_step_result *result)
+{
+    if (result->step != (int64_t)lane->row.step + 1) {
+        return "answered with another step";
+    }
+    if (result->state.len > SX_SEARCH_STATE_MAX || (result->state.len == 0 && !result->done)) {
+        return "left no state";
+    }
+    if (result->peak_bytes < 0 || result->nodes < 0 || result->fuel < 0) {
+        return "answered with a negative count";
+    }
+    if (isnan(result->objective) || isnan(result->bound) || isnan(result->time_ns)) {
+        return "answered with no number";
+    }
+    if (result->module.len > 0 && !isfinite(result->objective)) {
+        return "found a program without an objective";
+    }
+    return NULL;
+}
+
+static void note_result(sxd_op *op, const sx_step_result *result, bool better)
+{
+    sx_search_lane_record *row = &op->lane_row;
+    row->step = (uint32_t)result->step;
+    row->deaths = 0;
+    row->bound = result->bound;
+    row->nodes = (uint64_t)result->nodes;
+    row->fuel = (uint64_t)result->fuel;
+    (void)snprintf(row->stop, sizeof(row->stop), "%.*s",
+                   (int)sx_min_i64((int64_t)result->stop.len, SX_SEARCH_NAME_MAX - 1),
+                   (const char *)result->stop.ptr);
+    if (better) {
+        row->objective = result->objective;
+        row->time_ns = result->time_ns;
+        row->peak_bytes = (uint64_t)result->peak_bytes;
+    }
+    if (result->done) {
+        row->state = SXD_LANE_DONE;
+    }
+}
+
+/* Blobs of the operation; false: no memory, or the module is none. */
+static bool take_bytes(sxd_op *op, const sx_step_result *result, bool better)
+{
+    sxd_daemon *daemon = op->search->daemon;
+    op->put_state = true;
+    op->put_best = better;
+    op->state = copy(result->state);
+    op->best = better ? copy(result->module) : NULL;
+    if (op->state == NULL || (better && op->best == NULL)) {
+        (void)SX_FAIL(&op->cx, SX_NOMEM, "no memory for a state of %zu bytes", result->state.len);
+        return false;
+    }
+    return !better || daemon->backend->check(&op->cx, sx_blob_span(op->best)) == SX_OK;
+}
+
+/* A step of a lane came to its end, here or elsewhere; the lane has no worker any more. */
+static void take_result(sxd_lane *lane, const sx_step_result *result, uint64_t worked_us)
+{
+    char why[SX_SEARCH_TEXT_MAX];
+    const char *wrong = objection(lane, result);
+    if (wrong != NULL) {
+        give_up(lane, wrong);
+        return;
+    }
+    if (!fits(lane, result, why, sizeof(why))) {
+        give_up(lane, why);
+        return;
+    }
+    sxd_op *op = lane_op(lane);
+    if (op == NULL) {
+        return;
+    }
+    /* a lane that began again may come back to less than it had */
+    bool better = result->module.len > 0 &&
+                  (lane->row.best_bytes == 0 || result->objective < lane->row.objective);
+    if (!take_bytes(op, result, better)) {
+        (void)snprintf(why, sizeof(why), "%.200s", op->cx.error.text);
+        sxd_op_drop(op);
+        give_up(lane, why);
+        return;
+    }
+    note_result(op, result, better);
+    op->lane_row.worked_us += worked_us;
+    store_lane(lane, op);
+}
+
+void sxd_step_event(sxd_lane *lane, const sx_event_row *row)
+{
+    (void)snprintf(lane->stage, sizeof(lane->stage), "%.*s",
+                   (int)sx_min_i64((int64_t)row->stage.len, SXD_STAGE_TEXT_MAX - 1),
+                   (const char *)row->stage.ptr);
+    lane->stage[sx_utf8_prefix(sx_span_of(lane->stage))] = '\0';
+}
+
+void sxd_step_finish(sxd_lane *lane, const sx_step_result *result)
+{
+    uint64_t worked_us = end_step(lane);
+    take_result(lane, result, worked_us);
+}
+
+void sxd_step_fail(sxd_lane *lane, const sx_error *error)
+{
+    (void)end_step(lane);
+    lane->search->daemon->metrics.search_steps_failed++;
+    bool state = error->code == SX_ABSENT || error->code == SX_CORRUPT;
+    if (state && lane->row.state_bytes > 0) {
+        restart(lane, error->text);
+    } else {
+        give_up(lane, error->text);
+    }
+}
+
+void sxd_step_lost(sxd_lane *lane, int status, bool known, int32_t pid)
+{
+    (void)end_step(lane);
+    lane->search->daemon->metrics.search_steps_failed++;
+    char why[128] = "its worker ended";
+    if (known && WIFSIGNALED(status)) {
+        (void)snprintf(why, sizeof(why), "worker %d ended by signal %d in step %u", pid,
+                       WTERMSIG(status), lane->row.step + 1);
+    } else if (known) {
+        (void)snprintf(why, sizeof(why), "worker %d ended with exit status %d in step %u", pid,
+                       WEXITSTATUS(status), lane->row.step + 1);
+    }
+    if (known && lane->row.deaths + 1 >= DEATHS_MAX) {
+        give_up(lane, why);
+        return;
+    }
+    sxd_op *op = lane_op(lane);
+    if (op != NULL) {
+        op->lane_row.deaths += known ? 1 : 0; /* else its parent died, which says nothing */
+        (void)snprintf(op->lane_row.why, sizeof(op->lane_row.why), "%s", why);
+        store_lane(lane, op);
+    }
+}
+
+/* ---- states of a search ---- */
+static void end_search(sxd_search *search, sxd_search_state state, const char *why)
+{
+    search->row.state = state;
+    (void)snprintf(search->row.why, sizeof(search->row.why), "%.200s", why);
+    sxd_log(SXD_INFO, "search", "search=%lld state=%s used_ms=%llu why=\"%.200s\"",
+            (long long)search->row.id, sxd_search_state_name(state),
+            (unsigned long long)(search->row.used_us / 1000), why);
+    put_row(search);
+    sxd_search_changed(search);
+}
+
+void sxd_search_settle(sxd_search *search)
+{
+    if (search->row.state != SXD_SEARCH_RUNNING || search->preparing) {
+        return;
+    }
+    uint32_t ended = 0, still = 0;
+    const char *why = "";
+    for (uint32_t i = 0; i < search->lane_count; i++) {
+        const sxd_lane *lane = &search->lane[i];
+        ended += lane->phase == SXD_LANE_ENDED ? 1 : 0;
+        still += lane->phase == SXD_LANE_READY || lane->phase == SXD_LANE_ENDED ? 1 : 0;
+        if (why[0] == '\0' && lane->row.state == SXD_LANE_OUT) {
+            why = lane->row.why;
+        }
+    }
+    if (ended == search->lane_count) {
+        bool found = sxd_search_best(search) != NULL;
+        end_search(search, found ? SXD_SEARCH_DONE : SXD_SEARCH_FAILED, found ? "" : why);
+    } else if (still == search->lane_count && search->row.used_us >= search->row.budget_us) {
+        end_search(search, SXD_SEARCH_SPENT, "");
+    }
+}
+
+/* A lane gives back what it has of the daemon; its row is as stored. */
+static void let_go(sxd_lane *lane)
+{
+    sxd_worker *worker = lane->worker;
+    if (lane->phase == SXD_LANE_LOADED) {
+        sx_buf_fini(&lane->frame);
+        move(lane, SXD_LANE_READY);
+    } else if (lane->phase == SXD_LANE_ACTIVE) {
+        (void)end_step(lane);
+        worker->lane = NULL;
+        move(lane, SXD_LANE_READY);
+        sxd_pool_kill(worker);
+    } else if (lane->phase == SXD_LANE_STORING && sxd_op_waits(lane->storing)) {
+        sxd_op_drop(lane->storing);
+        lane->storing = NULL;
+        move(lane, SXD_LANE_READY);
+    }
+}
+
+void sxd_search_stop(sxd_search *search, sxd_search_state state, const char *why)
+{
+    for (uint32_t i = 0; i < search->lane_count; i++) {
+        let_go(&search->lane[i]);
+    }
+    end_search(search, state, why);
+}
+
+void sxd_search_drain(sxd_daemon *daemon)
+{
+    sxd_search *search;
+    DL_FOREACH(daemon->searches, search)
+    {
+        for (uint32_t i = 0; i < search->lane_count; i++) {
+            if (search->lane[i].phase == SXD_LANE_LOADED) {
+                let_go(&search->lane[i]);
+            }
+        }
+    }
+}
+
+void sxd_search_stop_steps(sxd_daemon *daemon)
+{
+    sxd_search *search;
+    DL_FOREACH(daemon->searches, search)
+    {
+        for (uint32_t i = 0; i < search->lane_count; i++) {
+            let_go(&search->lane[i]);
+        }
+    }
+}
+
+/* ---- lanes of another build ---- */
+static void run_prepare(sxd_op *op, sx_search_db *db)
+{
+    (void)db;
+    op->code = op->daemon->backend->lanes(&op->cx, &op->request, &op->names, &op->lane_count);
+    if (op->code == SX_OK && (op->lane_count < 1 || op->lane_count > SX_SEARCH_LANES_MAX)) {
+        op->code =
+            SX_FAIL(&op->cx, SX_LIMIT, "%u lanes, at most %d", op->lane_count, SX_SEARCH_LANES_MAX);
+    }
+}
+
+static void on_prepare(sxd_op *op)
+{
+    sxd_search *search = op->search;
+    sxd_daemon *daemon = search->daemon;
+    search->preparing = false;
+    if (search->row.state != SXD_SEARCH_RUNNING) {
+        return;
+    }
+    if (op->code != SX_OK) {
+        sxd_search_stop(search, SXD_SEARCH_FAILED, op->cx.error.text);
+        return;
+    }
+    (void)snprintf(search->row.build, sizeof(search->row.build), "%s", daemon->backend->build());
+    for (uint32_t i = 0; i < op->lane_count; i++) {
+        sxd_lane *lane = &search->lane[i];
+        if (i >= search->lane_count) {
+            *lane = (sxd_lane){.search = search, .row = {.lane = i, .state = SXD_LANE_OPEN}};
+            search->lane_count = i + 1;
+        }
+        (void)snprintf(lane->row.name, sizeof(lane->row.name), "%.*s", (int)op->names[i].len,
+                       (const char *)op->names[i].ptr);
+    }
+    for (uint32_t i = 0; i < search->lane_count; i++) {
+        sxd_lane *lane = &search->lane[i];
+        if (lane->phase != SXD_LANE_READY) {
+            continue;
+        }
+        lane->row.restarts = 0;
+        if (i >= op->lane_count) {
+            give_up(lane, "this build has fewer lanes");
+        } else {
+            restart(lane, "another build of the compiler");
+        }
+    }
+}
+
+void sxd_search_begin(sxd_search *search)
+{
+    sxd_daemon *daemon = search->daemon;
+    search->row.state = SXD_SEARCH_RUNNING;
+    search->row.why[0] = '\0';
+    if (strcmp(search->row.build, daemon->backend->build()) == 0) {
+        return;
+    }
+    sxd_op *op = sxd_op_new(search, NULL);
+    if (op == NULL) {
+        sxd_search_stop(search, SXD_SEARCH_CANCELLED, "no memory");
+        return;
+    }
+    search->preparing = true;
+    op->run = run_prepare;
+    op->done = on_prepare;
+    sxd_op_put(daemon, op);
+}
+
+/* ---- which lane is next ---- */
+/* Its state is read and the request for the worker written, on a pool thread. */
+static void run_load(sxd_op *op, sx_search_db *db)
+{
+    op->code =
+        sx_search_db_load(&op->cx, db, op->row.id, &op->lane_row, SX_SEARCH_STATE, &op->state);
+    if (op->code != SX_OK) {
+        return;
+    }
+    sx_step_args args = {
+        .lane = op->lane_row.lane,
+        .fuel = (int64_t)op->row.fuel,
+        .state = op->state != NULL ? sx_blob_span(op->state) : (sx_span){0},
+    };
+    args.request.items = &op->request;
+    args.request.count = 1;
+    static const uint8_t room[SX_SP_HEAD_BYTES] = {0};
+    sx_buf_put(&op->frame, room, sizeof(room));
+    sx_rpc_encode_request(&op->frame, op->msgid, SX_METHOD_STEP, &args, NULL);
+    op->code = sx_buf_check(&op->cx, &op->frame, "step");
+    if (op->code == SX_OK) {
+        sx_sp_head(op->frame.len - SX_SP_HEAD_BYTES, op->frame.ptr);
+    }
+}
+
+static void on_load(sxd_op *op)
+{
+    sxd_lane *lane = op->lane;
+    sxd_search *search = op->search;
+    if (search->row.state != SXD_SEARCH_RUNNING || search->daemon->phase != SXD_UP) {
+        move(lane, SXD_LANE_READY);
+    } else if (op->code == SX_CORRUPT) {
+        restart(lane, op->cx.error.text);
+    } else if (op->code == SX_LIMIT) {
+        give_up(lane, op->cx.error.text);
+    } else if (op->code != SX_OK) { /* memory or disk: another time */
+        (void)snprintf(search->row.why, sizeof(search->row.why), "%.200s", op->cx.error.text);
+        move(lane, SXD_LANE_READY);
+        return; /* the sweep tries again */
+    } else {
+        lane->frame = op->frame;
+        sx_buf_init(&op->frame, 0);
+        move(lane, SXD_LANE_LOADED);
+    }
+    sxd_search_run(search->daemon);
+}
+
+static void load(sxd_lane *lane)
+{
+    sxd_daemon *daemon = lane->search->daemon;
+    sxd_op *op = sxd_op_new(lane->search, lane);
+    if (op == NULL) {
+        return; /* the sweep tries again */
+    }
+    lane->ticket = (uint32_t)(++daemon->next_job & UINT32_MAX);
+    op->msgid = lane->ticket;
+    op->run = run_load;
+    op->done = on_load;
+    move(lane, SXD_LANE_LOADING);
+    daemon->search_turn = lane->search->row.id;
+    sxd_op_put(daemon, op);
+}
+
+static bool has_budget(const sxd_search *search)
+{
+    return search->row.state == SXD_SEARCH_RUNNING && !search->preparing && !search->removing &&
+           sxd_search_used_us(search) < search->row.budget_us;
+}
+
+/* Of the lanes that wait, the one with the fewest steps. */
+static sxd_lane *next_of(sxd_search *search)
+{
+    sxd_lane *next = NULL;
+    for (uint32_t i = 0; has_budget(search) && i < search->lane_count; i++) {
+        sxd_lane *lane = &search->lane[i];
+        if (lane->phase == SXD_LANE_READY && (next == NULL || lane->row.step < next->row.step)) {
+            next = lane;
+        }
+    }
+    return next;
+}
+
+/* The searches take turns. */
+static sxd_lane *next_lane(sxd_daemon *daemon)
+{
+    sxd_lane *first = NULL;
+    sxd_search *search;
+    DL_FOREACH(daemon->searches, search)
+    {
+        sxd_lane *lane = next_of(search);
+        if (lane != NULL && search->row.id > daemon->search_turn) {
+            return lane;
+        }
+        first = first == NULL ? lane : first;
+    }
+    return first;
+}
+
+/* Workers for searches: as many as allowed, else all but one, so that a compilation finds one at once. */
+static uint32_t steps_max(const sxd_daemon *daemon)
+{
+    int64_t given = daemon->config.options.search_workers;
+    if (given > 0) {
+        return given < daemon->worker_count ? (uint32_t)given : daemon->worker_count;
+    }
+    return daemon->worker_count > 1 ? daemon->worker_count - 1 : 1;
+}
+
+static bool compilation_waits(const sxd_daemon *daemon)
+{
+    const sxd_job *job;
+    DL_FOREACH(daemon->jobs, job)
+    {
+        if (job->state == SXD_JOB_QUEUED) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void give_step(sxd_lane *lane, sxd_worker *worker)
+{
+    sxd_search *search = lane->search;
+    count_time(search);
+    search->active++;
+    lane->start_ns = uv_hrtime();
+    lane->stage[0] = '\0';
+    lane->worker = worker;
+    worker->lane = lane;
+    sx_buf frame = lane->frame;
+    sx_buf_init(&lane->frame, 0);
+    move(lane, SXD_LANE_ACTIVE);
+    sxd_pool_give(worker, &frame);
+}
+
+static void give_loaded(sxd_daemon *daemon)
+{
+    sxd_search *search;
+    DL_FOREACH(daemon->searches, search)
+    {
+        for (uint32_t i = 0; i < search->lane_count; i++) {
+            if (search->lane[i].phase == SXD_LANE_LOADED) {
+                sxd_worker *worker = sxd_pool_idle(daemon);
+                if (worker == NULL) {
+                    return;
+                }
+                give_step(&search->lane[i], worker);
+            }
+        }
+    }
+}
+
+void sxd_search_run(sxd_daemon *daemon)
+{
+    if (daemon->phase != SXD_UP || daemon->searches == NULL || compilation_waits(daemon)) {
+        return;
+    }
+    give_loaded(daemon);
+    while (daemon->step_count < steps_max(daemon)) {
+        sxd_lane *lane = next_lane(daemon);
+        if (lane == NULL) {
+            return;
+        }
+        load(lane);
+        if (lane->phase != SXD_LANE_LOADING) {
+            return;
+        }
+    }
+}
+
+/* ---- now and then ---- */
+static void check_deadline(sxd_lane *lane)
+{
+    sxd_daemon *daemon = lane->search->daemon;
+    uint64_t limit_ms = (uint64_t)daemon->config.options.compile_ms;
+    if (lane->phase != SXD_LANE_ACTIVE || (uv_hrtime() - lane->start_ns) / 1000000 < limit_ms) {
+        return;
+    }
+    char why[96];
+    (void)snprintf(why, sizeof(why), "a step took more than %llu ms, the limit compile_ms",
+                   (unsigned long long)limit_ms);
+    sxd_worker *worker = lane->worker;
+    (void)end_step(lane);
+    worker->lane = NULL;
+    daemon->metrics.search_steps_failed++;
+    give_up(lane, why);
+    sxd_pool_kill(worker);
+}
+
+void sxd_search_sweep(sxd_daemon *daemon)
+{
+    sxd_op_sweep(daemon);
+    sxd_search *search;
+    sxd_search *next;
+    DL_FOREACH_SAFE(daemon->searches, search, next)
+    {
+        for (uint32_t i = 0; i < search->lane_count; i++) {
+            check_deadline(&search->lane[i]);
+        }
+        sxd_search_settle(search);
+    }
+    sxd_search_run(daemon);
+}
+
+uint32_t sxd_search_running(const sxd_daemon *daemon)
+{
+    uint32_t n = 0;
+    const sxd_search *search;
+    DL_FOREACH(daemon->searches, search)
+    {
+        n += search->row.state == SXD_SEARCH_RUNNING ? 1 : 0;
+    }
+    return n;
+}
+
+bool sxd_search_busy(const sxd_daemon *daemon)
+{
+    return daemon->step_count > 0 || daemon->ops != NULL;
+}

@@ -1,0 +1,147 @@
+/* search.h - searches: optimizations of minutes or hours in steps of seconds, one step of one lane at a time in a worker.
+ *
+ *   search.c        the table, which lane is next, the end of a step      search_call.c   methods      search_wait.c   rows, waiters
+ *   search_store.c  one queue of operations on search.db, on pool threads
+ *
+ * A lane goes READY -> LOADING (its state is read, the request for the worker encoded) -> LOADED -> ACTIVE (in a worker) -> STORING
+ * -> READY, DONE or OUT. What counts is what is stored: a lane is as its row in search.db says until the next row is committed.
+ */
+#ifndef SX_DAEMON_SEARCH_H
+#define SX_DAEMON_SEARCH_H
+#include "cache/search_db.h"
+#include "daemon/state.h"
+
+typedef struct sxd_search sxd_search;
+typedef struct sxd_op sxd_op;
+
+/* The numbers are in the store. */
+typedef enum {
+    SXD_SEARCH_RUNNING = 1,
+    SXD_SEARCH_DONE = 2,      /* every lane ended */
+    SXD_SEARCH_SPENT = 3,     /* the budget is used up */
+    SXD_SEARCH_CANCELLED = 4, /* by a call */
+    SXD_SEARCH_FAILED = 5,    /* nothing can be found, or its row is damaged */
+} sxd_search_state;
+typedef enum { SXD_LANE_OPEN = 1, SXD_LANE_DONE = 2, SXD_LANE_OUT = 3 } sxd_lane_fate;
+typedef enum {
+    SXD_LANE_READY,
+    SXD_LANE_LOADING,
+    SXD_LANE_LOADED, /* waits for a worker */
+    SXD_LANE_ACTIVE,
+    SXD_LANE_STORING,
+    SXD_LANE_ENDED,
+    SXD_LANE_PHASE_COUNT
+} sxd_lane_phase;
+
+struct sxd_lane {
+    sxd_search *search;
+    sx_search_lane_record row; /* as stored */
+    sxd_lane_phase phase;
+    sxd_worker *worker;             /* ACTIVE */
+    uint32_t ticket;                /* of the request to the worker */
+    uint64_t start_ns;              /* ACTIVE */
+    char stage[SXD_STAGE_TEXT_MAX]; /* ACTIVE: that its worker told last */
+    sx_buf frame;                   /* LOADED */
+    sxd_op *storing;                /* STORING */
+};
+
+struct sxd_search {
+    sxd_search *prev, *next; /* daemon->searches, oldest first */
+    sxd_daemon *daemon;
+    sx_search_record row;    /* row.request is ours */
+    sx_ctx cx;               /* request, decoded */
+    sx_compile_args request; /* borrows from row.request */
+    char objective[SXD_STAGE_TEXT_MAX];
+    char target[SXD_STAGE_TEXT_MAX];
+    sxd_lane *lane; /* [lane_count], at most SX_SEARCH_LANES_MAX */
+    uint32_t lane_count;
+    uint32_t active;  /* lanes LOADED to a worker: ACTIVE */
+    uint32_t ops;     /* operations that point here */
+    uint64_t mark_ns; /* active > 0: time is counted up to here */
+    int64_t seq;
+    sxd_call *waiters;
+    uint32_t waiter_count;
+    bool preparing; /* its lanes are read again: another build */
+    bool removing;
+};
+
+/* One operation on the store: `run` on a pool thread, then `done` on the loop; in the order given. */
+struct sxd_op {
+    uv_work_t work;
+    sxd_op *prev, *next;
+    sxd_daemon *daemon;
+    sxd_search *search; /* NULL: not made yet */
+    sxd_lane *lane;
+    sxd_call *call; /* answered by `done` */
+    void (*run)(sxd_op *op, sx_search_db *db);
+    void (*done)(sxd_op *op); /* op->code; frees nothing of op */
+    sx_ctx cx;
+    sx_code code;
+    sx_search_record row;
+    sx_search_lane_record lane_row;
+    sx_compile_args request;
+    uint64_t retry_ms; /* failed for want of room: loop time of the next try; 0: not waiting */
+    uint32_t tries;
+    bool put_state, put_best, drop_state;
+    sx_blob *state, *best;
+    sx_buf frame;
+    sx_span *names;               /* [lane_count] */
+    sx_search_lane_record *lanes; /* [lane_count] */
+    bool front;                   /* the result is that of all lanes together */
+    uint32_t lane_count;
+    sxd_key key;
+    uint32_t msgid;
+};
+
+/* ---- search_store.c ---- */
+/* Opens search.db and takes over what is in it; without it (cx->error says why) searches are refused and all else works. */
+void sxd_search_open(sxd_daemon *daemon);
+void sxd_search_close(
+    sxd_daemon *daemon); /* waits for the operation under way; the rest is dropped */
+sxd_op *sxd_op_new(sxd_search *search, sxd_lane *lane); /* NULL: no memory */
+void sxd_op_put(sxd_daemon *daemon, SX_TAKE sxd_op *op);
+void sxd_op_retry(sxd_op *op);        /* from `done`: keep it, and try again after a pause */
+void sxd_op_drop(SX_TAKE sxd_op *op); /* waits for its retry, or was not put */
+bool sxd_op_waits(const sxd_op *op);
+void sxd_op_sweep(sxd_daemon *daemon);
+
+/* ---- search.c ---- */
+const char *sxd_search_state_name(uint32_t state);
+sxd_search *sxd_search_new(sxd_daemon *daemon, const sx_search_record *row,
+                           const sx_search_lane_record *lane, uint32_t lane_count);
+void sxd_search_free(SX_TAKE sxd_search *search);
+sxd_search *sxd_search_find(sxd_daemon *daemon, int64_t id);
+uint64_t sxd_search_bytes(const sxd_search *search);
+uint64_t sxd_search_used_us(const sxd_search *search);
+const sxd_lane *sxd_search_best(const sxd_search *search); /* NULL: nothing found yet */
+void sxd_search_settle(sxd_search *search); /* ended? spent? then says so, and stores it */
+void sxd_search_stop(sxd_search *search, sxd_search_state state, const char *why);
+void sxd_search_begin(
+    sxd_search *search); /* RUNNING from now on; reads the lanes again if it is of another build */
+void sxd_search_run(sxd_daemon *daemon); /* give steps to workers that have nothing better to do */
+void sxd_search_sweep(sxd_daemon *daemon);
+void sxd_search_stop_steps(sxd_daemon *daemon); /* the daemon ends: steps under way are given up */
+void sxd_search_drain(sxd_daemon *daemon);      /* no more steps */
+uint32_t sxd_search_running(const sxd_daemon *daemon);
+bool sxd_search_busy(const sxd_daemon *daemon); /* steps or operations under way */
+/* From the pool, about a step whose worker is already let go. */
+void sxd_step_event(sxd_lane *lane, const sx_event_row *row);
+void sxd_step_finish(sxd_lane *lane, const sx_step_result *result);
+void sxd_step_fail(sxd_lane *lane, const sx_error *error);
+void sxd_step_lost(sxd_lane *lane, int status, bool known, int32_t pid);
+
+/* ---- search_wait.c ---- */
+void sxd_search_changed(sxd_search *search); /* tells the waiters */
+void sxd_search_leave(sxd_call *call);       /* the client is gone */
+void sxd_search_list(SX_TAKE sxd_call *call);
+void sxd_search_show(SX_TAKE sxd_call *call);
+void sxd_search_wait(SX_TAKE sxd_call *call);
+sxd_search *sxd_search_for(sxd_call *call, int64_t id); /* NULL: the call is answered */
+
+/* ---- search_call.c ---- */
+void sxd_search_start(SX_TAKE sxd_call *call);
+void sxd_search_result(SX_TAKE sxd_call *call);
+void sxd_search_cancel(SX_TAKE sxd_call *call);
+void sxd_search_extend(SX_TAKE sxd_call *call);
+void sxd_search_remove(SX_TAKE sxd_call *call);
+#endif

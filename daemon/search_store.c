@@ -1,0 +1,255 @@
+/* search_store.c - what searches want of search.db: a queue, one operation at a time on a pool thread, so that the loop never waits for a disk. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "daemon/search.h"
+
+#define LIST_ARENA_BYTES ((size_t)1 << 30)
+#define RETRY_MS 250
+#define RETRY_STEPS 7 /* 250 ms to 32 s */
+
+/* ---- operations ---- */
+sxd_op *sxd_op_new(sxd_search *search, sxd_lane *lane)
+{
+    sxd_op *op = calloc(1, sizeof(*op));
+    if (op == NULL) {
+        return NULL;
+    }
+    op->search = search;
+    op->lane = lane;
+    op->work.data = op;
+    sx_ctx_init(&op->cx, (size_t)1 << 30);
+    sx_buf_init(&op->frame, SX_SEARCH_STATE_MAX + SX_RPC_REQUEST_BYTES_MAX + 65536);
+    if (search != NULL) {
+        op->row = search->row;
+        op->request = search->request;
+        search->ops++;
+    }
+    if (lane != NULL) {
+        op->lane_row = lane->row;
+    }
+    return op;
+}
+
+static void op_free(sxd_op *op)
+{
+    sx_blob_free(op->state);
+    sx_blob_free(op->best);
+    sx_buf_fini(&op->frame);
+    sx_ctx_fini(&op->cx);
+    free(op);
+}
+
+static void run_op(uv_work_t *work)
+{
+    sxd_op *op = work->data;
+    sxd_daemon *daemon = op->daemon;
+    uv_mutex_lock(&daemon->search_lock);
+    if (daemon->search_db == NULL) {
+        op->code = SX_FAIL(&op->cx, SX_SYSTEM, "search.db is closed");
+    } else {
+        op->code = SX_OK;
+        op->run(op, daemon->search_db);
+    }
+    uv_mutex_unlock(&daemon->search_lock);
+}
+
+static void start_next(sxd_daemon *daemon);
+
+/* The call of an operation is the loop's again; NULL: its client left. */
+static void take_call(sxd_op *op)
+{
+    sxd_call *call = op->call;
+    if (call == NULL || !call->keying) {
+        return;
+    }
+    call->keying = false;
+    SX_ASSERT(op->daemon->keying_count > 0);
+    op->daemon->keying_count--;
+    if (call->session == NULL) {
+        sxd_call_drop(call);
+        op->call = NULL;
+    }
+}
+
+static void on_op(uv_work_t *work, int status)
+{
+    sxd_op *op = work->data;
+    sxd_daemon *daemon = op->daemon;
+    SX_ASSERT(status == 0 && daemon->op_running && daemon->ops == op);
+    daemon->op_running = false;
+    DL_DELETE(daemon->ops, op);
+    take_call(op);
+    if (daemon->phase == SXD_DOWN) { /* its search is gone */
+        if (op->call != NULL) {
+            sxd_call_drop(op->call);
+        }
+        op_free(op);
+        return;
+    }
+    if (op->search != NULL) {
+        op->search->ops--;
+    }
+    op->retry_ms = 0;
+    op->done(op);
+    if (op->retry_ms == 0) {
+        op_free(op);
+    }
+    start_next(daemon);
+    sxd_daemon_wake(daemon); /* a drain may wait for this */
+}
+
+static void start_next(sxd_daemon *daemon)
+{
+    if (daemon->op_running || daemon->ops == NULL || daemon->phase == SXD_DOWN) {
+        return;
+    }
+    daemon->op_running = true;
+    int error = uv_queue_work(&daemon->loop, &daemon->ops->work, run_op, on_op);
+    SX_ASSERT(error == 0);
+}
+
+void sxd_op_put(sxd_daemon *daemon, sxd_op *op)
+{
+    op->daemon = daemon;
+    SX_ASSERT(op->run != NULL && op->done != NULL);
+    if (op->call != NULL) {
+        op->call->keying = true;
+        daemon->keying_count++;
+    }
+    DL_APPEND(daemon->ops, op);
+    start_next(daemon);
+}
+
+void sxd_op_retry(sxd_op *op)
+{
+    uint32_t step = op->tries < RETRY_STEPS ? op->tries : RETRY_STEPS;
+    op->tries++;
+    op->retry_ms = uv_now(&op->daemon->loop) + ((uint64_t)RETRY_MS << step);
+    sx_ctx_reset_error(&op->cx);
+    DL_APPEND(op->daemon->op_retries, op);
+}
+
+bool sxd_op_waits(const sxd_op *op)
+{
+    return op->retry_ms != 0;
+}
+
+void sxd_op_drop(sxd_op *op)
+{
+    if (sxd_op_waits(op)) {
+        DL_DELETE(op->daemon->op_retries, op);
+    } else {
+        SX_ASSERT(op->daemon == NULL);
+        if (op->search != NULL) {
+            op->search->ops--;
+        }
+    }
+    op_free(op);
+}
+
+void sxd_op_sweep(sxd_daemon *daemon)
+{
+    uint64_t now = uv_now(&daemon->loop);
+    sxd_op *op;
+    sxd_op *next;
+    DL_FOREACH_SAFE(daemon->op_retries, op, next)
+    {
+        if (now >= op->retry_ms) {
+            DL_DELETE(daemon->op_retries, op);
+            op->retry_ms = 0;
+            if (op->search != NULL) {
+                op->search->ops++;
+                op->row = op->search->row; /* it may have been stopped meanwhile */
+            }
+            sxd_op_put(daemon, op);
+        }
+    }
+}
+
+/* ---- start and end ---- */
+static sx_code take_over(sx_ctx *cx, sxd_daemon *daemon)
+{
+    sx_search_found *found;
+    uint32_t count;
+    SX_TRY(sx_search_db_list(cx, daemon->search_db, &found, &count));
+    for (uint32_t i = 0; i < count; i++) {
+        sxd_search *search =
+            sxd_search_new(daemon, &found[i].row, found[i].lane, found[i].lane_count);
+        if (search == NULL) {
+            return SX_FAIL(cx, SX_NOMEM, "search %lld: no memory", (long long)found[i].row.id);
+        }
+        bool runs = search->row.state == SXD_SEARCH_RUNNING;
+        sxd_log(SXD_INFO, "search", "search=%lld state=%s lanes=%u damaged=%d",
+                (long long)search->row.id, sxd_search_state_name(search->row.state),
+                search->lane_count, found[i].damaged);
+        if (found[i].damaged) {
+            search->row.state = SXD_SEARCH_FAILED;
+            (void)snprintf(search->row.why, sizeof(search->row.why),
+                           "its row was found damaged in the store");
+        } else if (runs) {
+            sxd_search_begin(search);
+        }
+    }
+    return SX_OK;
+}
+
+void sxd_search_open(sxd_daemon *daemon)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, LIST_ARENA_BYTES);
+    int error = uv_mutex_init(&daemon->search_lock);
+    SX_ASSERT(error == 0);
+    bool aside = false;
+    sx_code code =
+        daemon->backend->lanes == NULL
+            ? SX_FAIL(&cx, SX_UNIMPLEMENTED, "this compiler has no searches")
+            : sx_search_db_open(&cx, daemon->config.options.state, &daemon->search_db, &aside);
+    if (aside) {
+        sxd_log(SXD_ERROR, "search-db", "error=\"search.db was damaged: set aside\"");
+    }
+    code = code == SX_OK ? take_over(&cx, daemon) : code;
+    if (code != SX_OK) {
+        char quoted[SXD_QUOTE_MAX];
+        (void)snprintf(daemon->search_error, sizeof(daemon->search_error), "%s", cx.error.text);
+        sxd_log(code == SX_UNIMPLEMENTED ? SXD_INFO : SXD_ERROR, "search-db", "error=%s",
+                sxd_quote(quoted, sx_span_of(cx.error.text)));
+        sx_search_db_close(daemon->search_db);
+        daemon->search_db = NULL;
+        while (daemon->searches != NULL) {
+            sxd_search_free(daemon->searches);
+        }
+    }
+    sx_ctx_fini(&cx);
+}
+
+void sxd_search_close(sxd_daemon *daemon)
+{
+    SX_ASSERT(daemon->phase == SXD_DOWN);
+    uv_mutex_lock(&daemon->search_lock); /* waits for the operation under way */
+    sx_search_db_close(daemon->search_db);
+    daemon->search_db = NULL;
+    uv_mutex_unlock(&daemon->search_lock);
+    sxd_op *op;
+    sxd_op *next;
+    DL_FOREACH_SAFE(daemon->ops, op, next)
+    {
+        if (op == daemon->ops && daemon->op_running) {
+            continue; /* on_op frees it */
+        }
+        DL_DELETE(daemon->ops, op);
+        take_call(op);
+        if (op->call != NULL) {
+            sxd_call_drop(op->call);
+        }
+        op_free(op);
+    }
+    while (daemon->op_retries != NULL) {
+        sxd_op_drop(daemon->op_retries);
+    }
+    while (daemon->searches != NULL) {
+        sxd_search_free(daemon->searches);
+    }
+}

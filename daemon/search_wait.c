@@ -1,0 +1,241 @@
+/* search_wait.c - what searches tell: rows of list and show, and calls that are held until a search gets on. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "daemon/search.h"
+
+/* ---- rows ---- */
+static int64_t to_i64(uint64_t value)
+{
+    return value > INT64_MAX ? INT64_MAX : (int64_t)value;
+}
+
+static void put_best(const sxd_search *search, sx_search_row *row)
+{
+    const sxd_lane *best = sxd_search_best(search);
+    if (best == NULL) {
+        return;
+    }
+    SX_PUT(row, search_row, best, best->row.objective);
+    SX_PUT(row, search_row, best_lane, best->row.lane);
+    if (isfinite(best->row.bound)) {
+        SX_PUT(row, search_row, bound, best->row.bound);
+    }
+    if (isfinite(best->row.time_ns)) {
+        SX_PUT(row, search_row, time_ns, best->row.time_ns);
+    }
+    SX_PUT(row, search_row, peak_bytes, to_i64(best->row.peak_bytes));
+}
+
+static sx_search_row row_of(const sxd_search *search)
+{
+    sx_search_row row = {
+        .search = search->row.id,
+        .state = sx_span_of(sxd_search_state_name(search->row.state)),
+        .objective = sx_span_of(search->objective),
+        .target = sx_span_of(search->target),
+        .key = search->row.key,
+        .budget_ms = to_i64(search->row.budget_us / 1000),
+        .used_ms = to_i64(sxd_search_used_us(search) / 1000),
+        .lanes = search->lane_count,
+        .bytes = to_i64(sxd_search_bytes(search)),
+        .uid = search->row.uid,
+        .created_ms = to_i64(search->row.created_ms),
+    };
+    uint64_t worked_us = 0;
+    for (uint32_t i = 0; i < search->lane_count; i++) {
+        const sxd_lane *lane = &search->lane[i];
+        worked_us += lane->row.worked_us;
+        row.lanes_ended += lane->phase == SXD_LANE_ENDED ? 1 : 0;
+        row.lanes_active += lane->phase == SXD_LANE_ACTIVE ? 1 : 0;
+        row.steps += lane->row.step;
+    }
+    row.worked_ms = to_i64(worked_us / 1000);
+    put_best(search, &row);
+    if (search->row.why[0] != '\0') {
+        SX_PUT(&row, search_row, why, sx_span_of(search->row.why));
+    }
+    return row;
+}
+
+static const char *lane_state(const sxd_lane *lane)
+{
+    switch (lane->phase) {
+    case SXD_LANE_ACTIVE: return "active";
+    case SXD_LANE_STORING: return "storing";
+    case SXD_LANE_ENDED: return lane->row.state == SXD_LANE_DONE ? "done" : "out";
+    case SXD_LANE_READY:
+    case SXD_LANE_LOADING:
+    case SXD_LANE_LOADED:
+    case SXD_LANE_PHASE_COUNT: break;
+    }
+    return "ready";
+}
+
+static sx_lane_row lane_row_of(const sxd_lane *lane)
+{
+    const sx_search_lane_record *from = &lane->row;
+    sx_lane_row row = {
+        .lane = from->lane,
+        .name = sx_span_of(from->name),
+        .state = sx_span_of(lane_state(lane)),
+        .steps = from->step,
+        .restarts = from->restarts,
+        .nodes = to_i64(from->nodes),
+        .fuel = to_i64(from->fuel),
+        .worked_ms = to_i64(from->worked_us / 1000),
+        .bytes = to_i64(from->state_bytes + from->best_bytes),
+        .worker = lane->worker != NULL ? lane->worker->pid : 0,
+    };
+    if (from->best_bytes > 0) {
+        SX_PUT(&row, lane_row, objective, from->objective);
+        SX_PUT(&row, lane_row, time_ns, from->time_ns);
+        SX_PUT(&row, lane_row, peak_bytes, to_i64(from->peak_bytes));
+    }
+    if (from->step > 0 && isfinite(from->bound)) {
+        SX_PUT(&row, lane_row, bound, from->bound);
+    }
+    if (lane->phase == SXD_LANE_ACTIVE && lane->stage[0] != '\0') {
+        SX_PUT(&row, lane_row, stage, sx_span_of(lane->stage));
+    }
+    const char *why = from->state == SXD_LANE_DONE ? from->stop : from->why;
+    if (why[0] != '\0') {
+        SX_PUT(&row, lane_row, why, sx_span_of(why));
+    }
+    return row;
+}
+
+static bool may_see(const sxd_call *call, const sxd_search *search)
+{
+    return (search->row.uid == call->uid || call->uid == 0) && !search->removing;
+}
+
+sxd_search *sxd_search_for(sxd_call *call, int64_t id)
+{
+    sxd_daemon *daemon = call->daemon;
+    if (daemon->search_db == NULL) {
+        sxd_call_refuse(call, daemon->backend->lanes == NULL ? SX_UNIMPLEMENTED : SX_SYSTEM, 0,
+                        "searches: %s", daemon->search_error);
+        return NULL;
+    }
+    sxd_search *search = sxd_search_find(daemon, id);
+    if (search == NULL || !may_see(call, search)) {
+        sxd_call_refuse(call, SX_ABSENT, 0, "search %lld: not known", (long long)id);
+        return NULL;
+    }
+    return search;
+}
+
+void sxd_search_list(sxd_call *call)
+{
+    sxd_daemon *daemon = call->daemon;
+    sx_search_row *rows = SX_NEW_ARRAY(&call->cx, sx_search_row, daemon->search_count + 1);
+    if (rows == NULL) {
+        sxd_call_fail(call, &call->cx.error, 0);
+        return;
+    }
+    sx_search_list_result result = {0};
+    result.searches.items = rows;
+    const sxd_search *search;
+    DL_FOREACH(daemon->searches, search)
+    {
+        if (may_see(call, search)) {
+            rows[result.searches.count++] = row_of(search);
+        }
+    }
+    sxd_call_result(call, &result, NULL);
+}
+
+void sxd_search_show(sxd_call *call)
+{
+    const sx_search_args *args = call->request.args;
+    const sxd_search *search = sxd_search_for(call, args->search);
+    if (search == NULL) {
+        return;
+    }
+    sx_search_row row = row_of(search);
+    sx_lane_row lanes[SX_SEARCH_LANES_MAX];
+    for (uint32_t i = 0; i < search->lane_count; i++) {
+        lanes[i] = lane_row_of(&search->lane[i]);
+    }
+    sx_search_show_result result = {0};
+    result.search.items = &row;
+    result.search.count = 1;
+    result.lanes.items = lanes;
+    result.lanes.count = search->lane_count;
+    sxd_call_result(call, &result, NULL);
+}
+
+/* ---- held calls ---- */
+static void answer(const sxd_search *search, sxd_call *call)
+{
+    sx_search_row row = row_of(search);
+    sx_search_wait_result result = {.seq = search->seq};
+    result.search.items = &row;
+    result.search.count = 1;
+    sxd_call_result(call, &result, NULL);
+}
+
+static void release(sxd_search *search, sxd_call *call)
+{
+    SX_ASSERT(call->search == search && search->waiter_count > 0);
+    DL_DELETE2(search->waiters, call, waiter_prev, waiter_next);
+    search->waiter_count--;
+    call->search = NULL;
+}
+
+void sxd_search_leave(sxd_call *call)
+{
+    release(call->search, call);
+}
+
+void sxd_search_changed(sxd_search *search)
+{
+    search->seq++;
+    while (search->waiters != NULL) {
+        sxd_call *call = search->waiters;
+        release(search, call);
+        answer(search, call);
+    }
+}
+
+static void on_hold_end(uv_timer_t *timer)
+{
+    sxd_call *call = timer->data;
+    sxd_search *search = call->search;
+    if (search == NULL) {
+        return; /* answered in this very turn of the loop */
+    }
+    release(search, call);
+    answer(search, call);
+}
+
+void sxd_search_wait(sxd_call *call)
+{
+    const sx_search_wait_args *args = call->request.args;
+    sxd_search *search = sxd_search_for(call, args->search);
+    if (search == NULL) {
+        return;
+    }
+    sxd_daemon *daemon = call->daemon;
+    int64_t most = daemon->config.options.wait_ms;
+    int64_t wait = SX_HAS(args, search_wait_args, wait_ms) ? args->wait_ms : most;
+    wait = sx_min_i64(sx_max_i64(wait, 0), most);
+    bool seen = SX_HAS(args, search_wait_args, seq) && args->seq == search->seq;
+    if (!seen || wait == 0 || search->row.state != SXD_SEARCH_RUNNING) {
+        answer(search, call);
+        return;
+    }
+    uint64_t until = uv_now(&daemon->loop) + (uint64_t)wait;
+    until = call->deadline_ms < until ? call->deadline_ms : until;
+    call->search = search;
+    DL_APPEND2(search->waiters, call, waiter_prev, waiter_next);
+    search->waiter_count++;
+    (void)uv_timer_init(&daemon->loop, &call->timer);
+    call->timer.data = call;
+    call->timer_state = SXD_TIMER_OPEN;
+    uint64_t now = uv_now(&daemon->loop);
+    (void)uv_timer_start(&call->timer, on_hold_end, until > now ? until - now : 0, 0);
+}
