@@ -149,6 +149,39 @@ static sx_code core_twin(sx_ctx *cx, const sx_compile_args *args, sx_span egraph
     return sx_core_twin(cx, &request, egraph, key);
 }
 
+static sx_code core_lanes(sx_ctx *cx, const sx_compile_args *args, sx_span **names, uint32_t *count)
+{
+    sx_core_request request;
+    SX_TRY(read_request(cx, args, &request));
+    SX_TRY(sx_core_long_lanes(cx, &request, count));
+    *names = SX_NEW_ARRAY(cx, sx_span, *count);
+    if (*names == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t i = 0; i < *count; i++) {
+        (*names)[i] = sx_span_of(sx_core_long_lane_name(&request, i));
+    }
+    return SX_OK;
+}
+
+static sx_code core_step(sx_ctx *cx, const sx_compile_args *args, const sxd_step *step,
+                         sx_core_step_result *result)
+{
+    sx_core_request request;
+    SX_TRY(read_request(cx, args, &request));
+    sx_core_step core = {
+        .request = &request, .lane = step->lane, .fuel = step->fuel, .state = step->state};
+    return sx_core_long_step(cx, &core, result);
+}
+
+static sx_code core_merge(sx_ctx *cx, const sx_compile_args *args, sx_span a, sx_span b,
+                          sx_buf *out)
+{
+    sx_core_request request;
+    SX_TRY(read_request(cx, args, &request));
+    return sx_core_long_merge(cx, &request, a, b, out);
+}
+
 static sx_code core_check(sx_ctx *cx, sx_span bytes)
 {
     sx_module module;
@@ -163,5 +196,8 @@ const sxd_backend sxd_backend_core = {
     .optimize = core_optimize,
     .family = core_family,
     .twin = core_twin,
+    .lanes = core_lanes,
+    .step = core_step,
+    .merge = core_merge,
     .check = core_check,
 };

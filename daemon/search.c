@@ -445,6 +445,18 @@ static bool take_bytes(sxd_op *op, const sx_step_result *result, bool better)
     return !better || daemon->backend->check(&op->cx, sx_blob_span(op->best)) == SX_OK;
 }
 
+/* A lane that began again finds once more what it had; the best stays. Lanes of a front make different things small: theirs stays only where
+ * it is as good in both. */
+static bool improves(const sxd_lane *lane, const sx_step_result *result)
+{
+    const sx_search_lane_record *row = &lane->row;
+    if (row->best_bytes == 0 || row->restarts == 0) {
+        return true;
+    }
+    return result->objective < row->objective || (strcmp(lane->search->objective, "pareto") == 0 &&
+                                                  (uint64_t)result->peak_bytes < row->peak_bytes);
+}
+
 /* A step of a lane came to its end, here or elsewhere; the lane has no worker any more. */
 static void take_result(sxd_lane *lane, const sx_step_result *result, uint64_t worked_us)
 {
@@ -462,9 +474,7 @@ static void take_result(sxd_lane *lane, const sx_step_result *result, uint64_t w
     if (op == NULL) {
         return;
     }
-    /* a lane that began again may come back to less than it had */
-    bool better = result->module.len > 0 &&
-                  (lane->row.best_bytes == 0 || result->objective < lane->row.objective);
+    bool better = result->module.len > 0 && improves(lane, result);
     if (!take_bytes(op, result, better)) {
         (void)snprintf(why, sizeof(why), "%.200s", op->cx.error.text);
         sxd_op_drop(op);

@@ -48,6 +48,16 @@ static bool check_budget(sxd_call *call, int64_t budget_ms)
 }
 
 /* ---- start ---- */
+/* "native" means this machine: the request is stored under the name that it had here. */
+static void name_target(sxd_op *op)
+{
+    for (uint32_t i = 0; i < op->key.part_count; i++) {
+        if (sx_span_is(op->key.part[i].name, "target") && op->key.part[i].value.len > 0) {
+            SX_PUT(&op->request, compile_args, target, op->key.part[i].value);
+        }
+    }
+}
+
 /* The lanes and the key of the request, and its row; on a pool thread. */
 static void run_start(sxd_op *op, sx_search_db *db)
 {
@@ -60,6 +70,7 @@ static void run_start(sxd_op *op, sx_search_db *db)
                        SX_SEARCH_LANES_MAX);
     }
     if (code == SX_OK) {
+        name_target(op);
         sx_rpc_encode_request(&op->frame, 0, SX_METHOD_COMPILE, &op->request, NULL);
         code = sx_buf_check(&op->cx, &op->frame, "search");
     }
