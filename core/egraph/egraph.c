@@ -1,5 +1,6 @@
 #include "core/egraph/egraph.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #define SLOTS_MIN 64u
@@ -30,13 +31,33 @@ static void canonical_kids(const sx_eg *eg, uint32_t n, uint32_t *canonical)
     }
 }
 
-static inline __attribute__((always_inline)) bool same_content(const sx_eg *eg, uint32_t n,
-                                                               uint16_t op, uint32_t attr,
-                                                               const uint32_t *canonical,
-                                                               uint32_t arity)
+/* What equal nodes agree on but for their children: operation, attribute, arity, and to be alive. */
+typedef struct {
+    uint32_t attr, kind;
+} identity;
+
+static inline uint32_t kind_of(const uint8_t *kind)
 {
+    uint32_t word;
+    memcpy(&word, kind, sizeof(word));
+    return word;
+}
+_Static_assert(offsetof(sx_eg_node, ops) == offsetof(sx_eg_node, op) + 3, "op, arity, dead, ops");
+
+static inline identity identity_of(uint16_t op, uint32_t attr, uint32_t arity)
+{
+    const uint8_t kind[4] = {(uint8_t)op, (uint8_t)arity, 0, 0};
+    return (identity){attr, kind_of(kind)};
+}
+
+static inline __attribute__((always_inline)) bool
+same_content(const sx_eg *eg, uint32_t n, identity what, const uint32_t *canonical, uint32_t arity)
+{
+    static const uint8_t but_ops[4] = {0xFF, 0xFF, 0xFF, 0};
     const sx_eg_node *node = &eg->node[n];
-    if (node->op != op || node->attr != attr || node->arity != arity || node->dead != 0) {
+    if ((kind_of((const uint8_t *)node + offsetof(sx_eg_node, op)) & kind_of(but_ops)) !=
+            what.kind ||
+        node->attr != what.attr) {
         return false;
     }
     const uint32_t *kids = arity <= SX_EG_INLINE ? node->kid : NULL;
@@ -49,22 +70,29 @@ static inline __attribute__((always_inline)) bool same_content(const sx_eg *eg, 
     return true;
 }
 
-/* The live node with exactly this content (children canonical), or SX_EG_NONE. Slots of dead or since changed nodes are
- * passed over: content decides. */
-static inline __attribute__((always_inline)) uint32_t probe(const sx_eg *eg, uint32_t hash,
-                                                            uint16_t op, uint32_t attr,
-                                                            const uint32_t *canonical,
-                                                            uint32_t arity)
+/* The live node with exactly this content (children canonical), or SX_EG_NONE, from slot `from` on. Slots of dead or since changed
+ * nodes are passed over: content decides. */
+static inline __attribute__((always_inline)) uint32_t probe_from(const sx_eg *eg, uint32_t from,
+                                                                 uint32_t hash, identity what,
+                                                                 const uint32_t *canonical,
+                                                                 uint32_t arity)
 {
+    const uint64_t *slots = eg->slot;
     uint32_t mask = eg->slot_count - 1;
-    for (uint32_t i = hash & mask; eg->slot[i] != 0; i = (i + 1) & mask) {
-        uint64_t slot = eg->slot[i];
-        uint32_t n = (uint32_t)slot - 1;
-        if ((uint32_t)(slot >> 32) == hash && same_content(eg, n, op, attr, canonical, arity)) {
+    for (uint32_t i = from; slots[i] != 0; i = (i + 1) & mask) {
+        uint32_t n = (uint32_t)slots[i] - 1;
+        if ((uint32_t)(slots[i] >> 32) == hash && same_content(eg, n, what, canonical, arity)) {
             return n;
         }
     }
     return SX_EG_NONE;
+}
+
+static uint32_t probe(const sx_eg *eg, uint32_t hash, uint16_t op, uint32_t attr,
+                      const uint32_t *canonical, uint32_t arity)
+{
+    return probe_from(eg, hash & (eg->slot_count - 1), hash, identity_of(op, attr, arity),
+                      canonical, arity);
 }
 
 static inline void place(sx_eg *eg, uint32_t hash, uint32_t n)
@@ -107,17 +135,53 @@ static void write_slots(sx_eg *eg)
     }
 }
 
-/* Room for one more live node at a load of at most 3/4. */
-static sx_code reserve_slot(sx_ctx *cx, sx_eg *eg)
+#define WRAPPED_MAX 64u
+
+/* The table has grown to twice its length, of which the first half is filled: every slot goes on to its place or so much further, in one
+ * pass from the front. What has run over the end to the front waits until then; false where that is too much. Stale slots stay. */
+static bool split_slots(sx_eg *eg)
 {
-    if ((uint64_t)(eg->slot_used + 1) * 4 <= (uint64_t)eg->slot_count * 3) {
+    uint64_t wrapped[WRAPPED_MAX];
+    uint32_t wrapped_count = 0;
+    uint32_t old = eg->slot_count / 2;
+    uint64_t *slots = eg->slot;
+    memset(slots + old, 0, (size_t)old * sizeof(*slots));
+    eg->slot_used = 0;
+    for (uint32_t i = 0; i < old; i++) {
+        uint64_t slot = slots[i];
+        uint32_t hash = (uint32_t)(slot >> 32);
+        slots[i] =
+            0; /* free, as all before it are settled: its place is at most i, or in the other half */
+        if (slot != 0 && (hash & (old - 1)) > i) {
+            if (wrapped_count == WRAPPED_MAX) {
+                return false;
+            }
+            wrapped[wrapped_count++] = slot;
+        } else if (slot != 0) {
+            place(eg, hash, (uint32_t)slot - 1);
+        }
+    }
+    for (uint32_t i = 0; i < wrapped_count; i++) {
+        place(eg, (uint32_t)(wrapped[i] >> 32), (uint32_t)wrapped[i] - 1);
+    }
+    return true;
+}
+
+/* Room for `more` live nodes, at most SX_EG_BATCH, at a load of at most 3/4. */
+static sx_code reserve_slots(sx_ctx *cx, sx_eg *eg, uint32_t more)
+{
+    if (((uint64_t)eg->slot_used + more) * 4 <= (uint64_t)eg->slot_count * 3) {
         return SX_OK;
     }
-    if ((uint64_t)(eg->live_count + 1) * 2 > eg->slot_count) {
-        uint32_t wanted = eg->slot_count == 0 ? SLOTS_MIN : eg->slot_count * 2;
+    if (((uint64_t)eg->live_count + more) * 2 > eg->slot_count) {
+        bool first = eg->slot_count == 0;
+        uint32_t wanted = first ? SLOTS_MIN : eg->slot_count * 2;
         SX_TRY(sx_region_resize(cx, (void **)&eg->slot, &eg->slot_capacity, wanted,
                                 sizeof(*eg->slot)));
         eg->slot_count = wanted;
+        if (!first && split_slots(eg)) {
+            return SX_OK;
+        }
     }
     write_slots(eg);
     return SX_OK;
@@ -199,7 +263,7 @@ sx_code sx_eg_init(sx_ctx *cx, sx_eg *eg, const sx_eg_analysis *analysis)
         SX_ASSERT(analysis->size % 8 == 0 && analysis->size <= RECORD_WORDS_MAX * 8);
         eg->analysis = *analysis;
     }
-    return reserve_slot(cx, eg);
+    return reserve_slots(cx, eg, 1);
 }
 
 static inline uint32_t *next_of(sx_eg *eg, uint32_t link)
@@ -268,7 +332,7 @@ static sx_code add_new(sx_ctx *cx, sx_eg *eg, uint16_t op, uint32_t attr, const 
 {
     SX_TRY(reserve_node(cx, eg));
     SX_TRY(reserve_wide(cx, eg, arity));
-    SX_TRY(reserve_slot(cx, eg));
+    SX_TRY(reserve_slots(cx, eg, 1));
     uint32_t n = eg->node_count;
     write_node(eg, n, op, attr, child, arity);
     eg->node_count = n + 1;
@@ -307,50 +371,87 @@ sx_code sx_eg_add(sx_ctx *cx, sx_eg *eg, uint16_t op, uint32_t attr, const uint3
                                : add_new(cx, eg, op, attr, child, arity, canonical, hash, node);
 }
 
+/* The operands as classes, those of node i in canonical[i * arity ..]; node[i] SX_EG_NONE where one is, else 0. */
+static inline __attribute__((always_inline)) void settle_batch(const sx_eg *eg,
+                                                               const sx_eg_operand *operand,
+                                                               const uint32_t arity, uint32_t count,
+                                                               uint32_t *canonical, uint32_t *node)
+{
+    memset(node, 0, count * sizeof(*node));
+    for (uint32_t k = 0; k < arity; k++) {
+        const uint32_t *at = operand[k].at;
+        for (uint32_t i = 0; i < count; i++, at += operand[k].stride) {
+            if (*at == SX_EG_NONE) {
+                node[i] = canonical[i * arity + k] = SX_EG_NONE;
+            } else {
+                canonical[i * arity + k] = sx_eg_find(eg, *at);
+            }
+        }
+    }
+}
+
+/* The first slot in which a node of each hash can be, or that is free; what will be looked at there is brought near. */
+static inline void approach_batch(const sx_eg *eg, const uint32_t *hash, uint32_t count,
+                                  uint32_t *from)
+{
+    const uint64_t *slots = eg->slot;
+    const sx_eg_node *nodes = eg->node;
+    uint32_t mask = eg->slot_count - 1;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t s = hash[i] & mask;
+        while (slots[s] != 0 && (uint32_t)(slots[s] >> 32) != hash[i]) {
+            s = (s + 1) & mask;
+        }
+        from[i] = s;
+        __builtin_prefetch(&nodes[slots[s] != 0 ? (uint32_t)slots[s] - 1 : 0]);
+    }
+}
+
 /* sx_eg_add_batch for a known arity, so that the loops over children are straight code. */
 static inline __attribute__((always_inline)) sx_code
-add_batch(sx_ctx *cx, sx_eg *eg, uint16_t op, const uint32_t *attr, const uint32_t *child,
+add_batch(sx_ctx *cx, sx_eg *eg, uint16_t op, const uint32_t *attr, const sx_eg_operand *operand,
           const uint32_t arity, uint32_t count, uint32_t *node)
 {
     uint32_t canonical[SX_EG_BATCH * SX_EG_BATCH_ARITY];
     uint32_t hash[SX_EG_BATCH];
+    uint32_t from[SX_EG_BATCH];
+    SX_TRY(reserve_slots(cx, eg, count)); /* the table stays as it is until the end */
+    const uint64_t *slots = eg->slot;
     uint32_t mask = eg->slot_count - 1;
+    settle_batch(eg, operand, arity, count, canonical, node);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t all = 0;
-        for (uint32_t k = 0; k < arity; k++) {
-            uint32_t c = child[i * arity + k];
-            canonical[i * arity + k] = c == SX_EG_NONE ? c : sx_eg_find(eg, c);
-            all |= c == SX_EG_NONE ? c : 0;
-        }
-        node[i] = all;
-        hash[i] = hash_content(op, attr[i], &canonical[i * arity], arity);
-        __builtin_prefetch(&eg->slot[hash[i] & mask]);
+        hash[i] = hash_content(op, attr == NULL ? 0 : attr[i], &canonical[i * arity], arity);
+        __builtin_prefetch(&slots[hash[i] & mask]);
     }
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t slot = eg->slot[hash[i] & mask];
-        sx_eg_approach(eg, slot >> 32 == hash[i] ? (uint32_t)slot - 1 : 0);
-    }
+    approach_batch(eg, hash, count, from);
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t *at = &canonical[i * arity];
+        uint32_t of = attr == NULL ? 0 : attr[i];
         if (node[i] == SX_EG_NONE) {
             continue;
         }
-        node[i] = probe(eg, hash[i], op, attr[i], at, arity);
-        if (node[i] == SX_EG_NONE) {
-            SX_TRY(add_new(cx, eg, op, attr[i], &child[i * arity], arity, at, hash[i], &node[i]));
+        uint32_t n = probe_from(eg, from[i], hash[i], identity_of(op, of, arity), at, arity);
+        node[i] = n;
+        if (n == SX_EG_NONE) {
+            uint32_t made[SX_EG_BATCH_ARITY];
+            for (uint32_t k = 0; k < arity; k++) {
+                made[k] = operand[k].at[(size_t)i * operand[k].stride];
+            }
+            SX_TRY(add_new(cx, eg, op, of, made, arity, at, hash[i], &node[i]));
         }
     }
     return SX_OK;
 }
 
 sx_code sx_eg_add_batch(sx_ctx *cx, sx_eg *eg, uint16_t op, const uint32_t *attr,
-                        const uint32_t *child, uint32_t arity, uint32_t count, uint32_t *node)
+                        const sx_eg_operand *operand, uint32_t arity, uint32_t count,
+                        uint32_t *node)
 {
     SX_ASSERT(arity <= SX_EG_BATCH_ARITY && op < SX_EG_OPS_MAX && count <= SX_EG_BATCH);
     switch (arity) {
-    case 1: return add_batch(cx, eg, op, attr, child, 1, count, node);
-    case 2: return add_batch(cx, eg, op, attr, child, 2, count, node);
-    default: return add_batch(cx, eg, op, attr, child, arity, count, node);
+    case 1: return add_batch(cx, eg, op, attr, operand, 1, count, node);
+    case 2: return add_batch(cx, eg, op, attr, operand, 2, count, node);
+    default: return add_batch(cx, eg, op, attr, operand, arity, count, node);
     }
 }
 
@@ -428,22 +529,46 @@ static bool holds_leaf(const sx_eg *eg, uint32_t class_)
     return false;
 }
 
-/* The parents of an absorbed class wait for rebuild, in the order of unions. */
+static uint32_t last_link(const sx_eg *eg, uint32_t first)
+{
+    uint32_t last = first;
+    for (uint32_t l = first; l != SX_EG_LINK_END; l = sx_eg_parent_next(eg, l)) {
+        last = l;
+    }
+    return last;
+}
+
+/* The parents of an absorbed class wait for rebuild, in the order of unions: as a list of its own while there is room for one more, else
+ * behind the last. */
 static void queue_parents(sx_eg *eg, uint32_t first)
 {
     if (first == SX_EG_LINK_END) {
         return;
     }
-    if (eg->repair_head == SX_EG_LINK_END) {
-        eg->repair_head = first;
-    } else {
-        *next_of(eg, eg->repair_tail) = first;
+    uint32_t at = eg->repair_at + eg->repair_count;
+    if (eg->repair_count < SX_EG_REPAIRS) {
+        eg->repair[at % SX_EG_REPAIRS] = first;
+        eg->repair_count++;
+        eg->repair_tail = SX_EG_LINK_END;
+        return;
     }
-    uint32_t last = first;
-    for (uint32_t l = first; l != SX_EG_LINK_END; l = sx_eg_parent_next(eg, l)) {
-        last = l;
+    if (eg->repair_tail == SX_EG_LINK_END) {
+        eg->repair_tail = last_link(eg, eg->repair[(at - 1) % SX_EG_REPAIRS]);
     }
-    eg->repair_tail = last;
+    *next_of(eg, eg->repair_tail) = first;
+    eg->repair_tail = last_link(eg, first);
+}
+
+/* The next link that waits, or the end. */
+static uint32_t next_repair(sx_eg *eg)
+{
+    if (eg->repair_head == SX_EG_LINK_END && eg->repair_count > 0) {
+        eg->repair_head = eg->repair[eg->repair_at++ % SX_EG_REPAIRS];
+        eg->repair_count--;
+    }
+    uint32_t link = eg->repair_head;
+    eg->repair_head = link == SX_EG_LINK_END ? link : sx_eg_parent_next(eg, link);
+    return link;
 }
 
 sx_code sx_eg_union(sx_ctx *cx, sx_eg *eg, uint32_t a, uint32_t b, uint32_t reason)
@@ -507,7 +632,8 @@ static uint32_t probe_twin(const sx_eg *eg, uint32_t hash, uint32_t n, const uin
         }
         if (other == n) {
             *placed = true;
-        } else if (same_content(eg, other, node->op, node->attr, canonical, node->arity)) {
+        } else if (same_content(eg, other, identity_of(node->op, node->attr, node->arity),
+                                canonical, node->arity)) {
             return other;
         }
     }
@@ -628,10 +754,9 @@ static sx_code repair_some(sx_ctx *cx, sx_eg *eg)
 {
     uint32_t link[BATCH];
     uint32_t count = 0;
-    for (; count < BATCH && eg->repair_head != SX_EG_LINK_END; count++) {
-        link[count] = eg->repair_head;
-        eg->repair_head = sx_eg_parent_next(eg, link[count]);
-        approach_link(eg, link[count]);
+    for (uint32_t next; count < BATCH && (next = next_repair(eg)) != SX_EG_LINK_END; count++) {
+        link[count] = next;
+        approach_link(eg, next);
     }
     for (uint32_t i = 0; i < count; i++) {
         approach_slot(eg, link[i]);
@@ -645,8 +770,9 @@ static sx_code repair_some(sx_ctx *cx, sx_eg *eg)
 sx_code sx_eg_rebuild(sx_ctx *cx, sx_eg *eg)
 {
     uint32_t learnt = 0;
-    while (eg->repair_head != SX_EG_LINK_END || learnt < eg->learnt_count || eg->learn_all) {
-        if (eg->repair_head != SX_EG_LINK_END) {
+    while (eg->repair_head != SX_EG_LINK_END || eg->repair_count > 0 || learnt < eg->learnt_count ||
+           eg->learn_all) {
+        if (eg->repair_head != SX_EG_LINK_END || eg->repair_count > 0) {
             SX_TRY(repair_some(cx, eg));
         } else if (eg->learn_all) {
             SX_TRY(relearn_all(cx, eg));
@@ -734,7 +860,8 @@ static sx_code restore_slot(sx_ctx *cx, sx_eg *eg, uint32_t n, uint32_t hash)
             const sx_eg_node *node = &eg->node[n];
             uint32_t other = (uint32_t)eg->slot[i] - 1;
             canonical_kids(eg, n, canonical);
-            if (same_content(eg, other, node->op, node->attr, canonical, node->arity)) {
+            if (same_content(eg, other, identity_of(node->op, node->attr, node->arity), canonical,
+                             node->arity)) {
                 return SX_FAIL(cx, SX_CORRUPT, "e-node %u: equal to e-node %u", n, other);
             }
         }

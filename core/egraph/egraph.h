@@ -55,6 +55,7 @@ typedef struct {
     uint32_t rule; /* reason given to sx_eg_union */
 } sx_eg_why;
 
+#define SX_EG_REPAIRS 64u /* a power of two */
 typedef struct sx_eg sx_eg;
 
 /* What is known of a class. `make` computes the record of one node from the records of its children; `join` merges what two equal
@@ -75,8 +76,12 @@ struct sx_eg {
     uint32_t wide_count, wide_capacity;
     uint64_t *slot; /* hash << 32 | node + 1; 0 is free */
     uint32_t slot_count, slot_used, slot_capacity;
-    uint32_t repair_head, repair_tail; /* links of the parents of absorbed classes, for rebuild */
-    uint32_t *learnt;                  /* classes whose record changed, for rebuild */
+    uint32_t
+        repair_head; /* links of the parents of absorbed classes, for rebuild: the list at work, */
+    uint32_t repair[SX_EG_REPAIRS]; /* those that follow, from repair_at on round, */
+    uint32_t repair_at, repair_count;
+    uint32_t repair_tail; /* and the end of the last where others were put behind it */
+    uint32_t *learnt;     /* classes whose record changed, for rebuild */
     uint32_t learnt_count, learnt_capacity;
     bool learn_moved; /* an absorbed class knew less: its parents hear of it as they are repaired */
     bool learn_all;   /* no memory to note one: rebuild looks at all nodes */
@@ -101,13 +106,19 @@ sx_code sx_eg_add(sx_ctx *cx, sx_eg *eg, uint16_t op, uint32_t attr, const uint3
 /* The same, but only if it is there already: SX_EG_NONE otherwise. */
 uint32_t sx_eg_lookup(const sx_eg *eg, uint16_t op, uint32_t attr, const uint32_t *child,
                       uint32_t arity);
-/* The same as `count` (at most SX_EG_BATCH) calls of sx_eg_add of one operation with at most SX_EG_BATCH_ARITY children, in order, but what they touch in memory is brought
- * near for all of them first. child[i * arity ..] are those of node i; where one is SX_EG_NONE, node[i] is.
+/* The same as `count` (at most SX_EG_BATCH) calls of sx_eg_add of one operation with at most SX_EG_BATCH_ARITY children, in order, but
+ * what they touch in memory is brought near for all of them first. Child k of node i is operand[k].at[i * stride]; where one is
+ * SX_EG_NONE, node[i] is. attr NULL: 0 for all.
  *   errors   as sx_eg_add; some of the nodes may be there then */
 #define SX_EG_BATCH 32u
 #define SX_EG_BATCH_ARITY 4u
+typedef struct {
+    const uint32_t *at;
+    uint32_t stride;
+} sx_eg_operand;
 sx_code sx_eg_add_batch(sx_ctx *cx, sx_eg *eg, uint16_t op, const uint32_t *attr,
-                        const uint32_t *child, uint32_t arity, uint32_t count, uint32_t *node);
+                        const sx_eg_operand *operand, uint32_t arity, uint32_t count,
+                        uint32_t *node);
 
 /* Declares the classes of nodes `a` and `b` equal; `reason` is any number of the caller's below SX_EG_RULE_GIVEN, or one of the
  * two above. Congruence waits for sx_eg_rebuild.
@@ -134,7 +145,8 @@ sx_code sx_eg_check(sx_ctx *cx, const sx_eg *eg);
 
 static inline bool sx_eg_is_rebuilt(const sx_eg *eg)
 {
-    return eg->repair_head == SX_EG_LINK_END && eg->learnt_count == 0 && !eg->learn_all;
+    return eg->repair_head == SX_EG_LINK_END && eg->repair_count == 0 && eg->learnt_count == 0 &&
+           !eg->learn_all;
 }
 static inline bool sx_eg_is_class(const sx_eg *eg, uint32_t node)
 {

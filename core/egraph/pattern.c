@@ -441,16 +441,16 @@ sx_code sx_pattern_build_batch(sx_ctx *cx, sx_eg *eg, const sx_eg_language *lang
                                uint32_t bind_count, uint32_t count, uint32_t *node)
 {
     uint32_t made[SX_PATTERN_NODES_MAX][SX_EG_BATCH];
-    uint32_t child[SX_EG_BATCH * SX_EG_BATCH_ARITY];
-    uint32_t attr[SX_EG_BATCH] = {0};
+    uint32_t attr[SX_EG_BATCH];
+    sx_eg_operand of[SX_PATTERN_NODES_MAX]; /* where the values of a part are */
     SX_ASSERT(count <= SX_EG_BATCH && right->root == 0);
     for (uint32_t p = right->part_count; p-- > 0;) {
         const sx_part *part = &right->part[p];
+        sx_eg_operand child[SX_EG_BATCH_ARITY];
+        bool tagged = part->kind == SX_PART_NODE && part->attr_name != SX_PATTERN_NONE;
+        of[p] = (sx_eg_operand){made[p], 1};
         if (part->kind == SX_PART_NAME) {
-            const uint32_t *var = match + bind_count + part->name;
-            for (uint32_t i = 0; i < count; i++) {
-                made[p][i] = var[(size_t)i * stride];
-            }
+            of[p] = (sx_eg_operand){match + bind_count + part->name, stride};
             continue;
         }
         if (part->kind == SX_PART_VALUE) {
@@ -461,20 +461,16 @@ sx_code sx_pattern_build_batch(sx_ctx *cx, sx_eg *eg, const sx_eg_language *lang
             continue;
         }
         for (uint32_t k = 0; k < part->arity; k++) {
-            const uint32_t *from = made[part->child[k]];
-            for (uint32_t i = 0; i < count; i++) {
-                child[i * part->arity + k] = from[i];
-            }
+            child[k] = of[part->child[k]];
         }
-        for (uint32_t i = 0; part->attr_name != SX_PATTERN_NONE && i < count; i++) {
+        for (uint32_t i = 0; tagged && i < count; i++) {
             attr[i] = eg->node[match[(size_t)i * stride + right->attr_bind[part->attr_name]]].attr;
         }
-        SX_TRY(sx_eg_add_batch(cx, eg, (uint16_t)__builtin_ctzll(part->ops), attr, child,
-                               part->arity, count, made[p]));
-        if (part->attr_name != SX_PATTERN_NONE) {
-            memset(attr, 0, sizeof(attr));
-        }
+        SX_TRY(sx_eg_add_batch(cx, eg, (uint16_t)__builtin_ctzll(part->ops), tagged ? attr : NULL,
+                               child, part->arity, count, made[p]));
     }
-    memcpy(node, made[0], count * sizeof(*node));
+    for (uint32_t i = 0; i < count; i++) {
+        node[i] = of[0].at[(size_t)i * of[0].stride];
+    }
     return SX_OK;
 }

@@ -40,23 +40,25 @@ typedef struct {
     uint32_t report;      /* REPORT */
     bool live;            /* some rule that may search in this pass lies behind it */
 } at_node;
-/* From the nodes and registers of a plan to those of the rule. */
+/* What a plan knows: its registers, then its nodes. */
+#define REGS_MAX 256u
+#define CELLS_MAX (REGS_MAX + SX_PATTERN_NODES_MAX)
+/* The words of a match, nodes and then classes of names, as cells of the plan. */
 typedef struct {
     uint32_t rule;
     bool from_root; /* anchored at the root: the only plan when all is new */
-    uint8_t bind_count, name_count;
-    uint8_t bind[SX_PATTERN_NODES_MAX];
-    uint8_t name[SX_PATTERN_NAMES_MAX];
+    uint32_t width;
+    uint16_t cell[SX_PATTERN_NODES_MAX + SX_PATTERN_NAMES_MAX];
 } at_report;
 
-/* Nodes found at one step from one class, kept for the pass: where a class has very many members or parents, the next node of it
- * need not walk them all again. */
+/* Nodes found at one step from one class, kept for the pass with what the step puts into registers: where a class has very many members
+ * or parents, the next node of it need not walk them all again. */
 typedef struct {
     uint32_t class_, step; /* step SX_EG_NONE: free */
-    uint32_t first, count;
+    uint32_t first, count; /* words of kept[]: node, registers */
 } at_memo;
 #define NEAR 4u       /* nodes ahead that are brought near */
-#define HUB_STEPS 64u /* a walk longer than this is worth keeping */
+#define HUB_STEPS 16u /* a walk longer than this is worth keeping */
 
 struct sx_trigger {
     sx_ctx *cx;
@@ -258,13 +260,12 @@ static sx_code plan(sx_trigger *t, uint32_t rule, uint32_t anchor)
                    sizeof(*t->report)));
     SX_TRY(follow(&p, (at_step){.kind = AT_REPORT}));
     at_report *report = &t->report[t->report_count];
-    *report = (at_report){.rule = rule,
-                          .from_root = anchor == 0,
-                          .bind_count = (uint8_t)left->bind_count,
-                          .name_count = (uint8_t)left->name_count};
-    memcpy(report->bind, p.place, sizeof(report->bind));
+    *report = (at_report){.rule = rule, .from_root = anchor == 0, .width = sx_pattern_stride(left)};
+    for (uint32_t i = 0; i < left->bind_count; i++) {
+        report->cell[i] = (uint16_t)(REGS_MAX + p.place[i]);
+    }
     for (uint32_t i = 0; i < left->name_count; i++) {
-        report->name[i] = p.reg[left->name_reg[i]];
+        report->cell[left->bind_count + i] = p.reg[left->name_reg[i]];
     }
     t->node[p.at].report = t->report_count++;
     return SX_OK;
@@ -322,8 +323,7 @@ typedef struct {
     uint32_t new_from; /* nodes from here on are new */
     bool logged;       /* some older ones changed */
     bool any_live;     /* some rule still searches */
-    uint32_t reg[256];
-    uint32_t bind[SX_PATTERN_NODES_MAX];
+    uint32_t cell[CELLS_MAX];
 } machine;
 
 static inline bool is_old(const machine *m, uint32_t n)
@@ -351,35 +351,49 @@ static bool mark_live(sx_trigger *t, bool all_new)
     return any;
 }
 
-static sx_code report(machine *m, const at_report *r)
+/* The rule has found its fill: nobody looks for it any more. */
+static void retire(machine *m, uint32_t rule)
+{
+    m->q->over[rule] = true;
+    m->t->active[rule] = false;
+    m->any_live = mark_live(m->t, m->new_from == 0);
+}
+
+static inline sx_code report(machine *m, const at_report *r)
 {
     sx_match_list *found = &m->q->found[r->rule];
-    if (!m->t->active[r->rule]) {
-        return SX_OK;
-    }
-    uint32_t need = found->count + r->bind_count + (r->name_count > 0 ? r->name_count : 1);
+    uint32_t need = found->count + r->width;
     if (need > found->capacity) {
         SX_TRY(sx_region_grow(m->t->cx, (void **)&found->word, &found->capacity, need,
                               sizeof(uint32_t)));
     }
     uint32_t *word = &found->word[found->count];
-    for (uint32_t i = 0; i < r->bind_count; i++) {
-        *word++ = m->bind[r->bind[i]];
-    }
-    for (uint32_t i = 0; i < r->name_count; i++) {
-        *word++ = m->reg[r->name[i]];
+    for (uint32_t i = 0; i < r->width; i++) {
+        word[i] = m->cell[r->cell[i]];
     }
     found->count = need;
     found->match_count++;
     if (found->match_count >= m->q->limit[r->rule]) {
-        m->q->over[r->rule] = true;
-        m->t->active[r->rule] = false;
-        m->any_live = mark_live(m->t, m->new_from == 0);
+        retire(m, r->rule);
     }
     return SX_OK;
 }
 
 static sx_code run_all(machine *m, uint32_t index);
+
+/* What follows a step; mostly it is the end of a plan. */
+static inline sx_code go_on(machine *m, uint32_t child)
+{
+    const at_node *at = &m->t->node[child];
+    if (at->step.kind != AT_REPORT || at->next != SX_EG_NONE) {
+        return run_all(m, child);
+    }
+    if (!at->live) {
+        return SX_OK;
+    }
+    m->q->work++;
+    return report(m, &m->t->report[at->report]);
+}
 
 static inline bool fits(const sx_eg_node *node, const at_step *s)
 {
@@ -387,11 +401,23 @@ static inline bool fits(const sx_eg_node *node, const at_step *s)
            (s->any_arity ? node->arity >= s->arity : node->arity == s->arity);
 }
 
-static inline void take_children(machine *m, uint32_t n, uint32_t arity, uint32_t out)
+/* The children of node n as classes, at most so many as fit the step. */
+static inline void take_children(const sx_eg *eg, uint32_t n, uint32_t arity, uint32_t *out)
 {
     for (uint32_t k = 0; k < arity; k++) {
-        m->reg[out + k] = sx_eg_child(m->eg, n, k);
+        out[k] = sx_eg_child(eg, n, k);
     }
+}
+
+/* What step s puts into registers for node n; how many. */
+static inline uint32_t fill(const sx_eg *eg, const at_step *s, uint32_t n, uint32_t *out)
+{
+    uint32_t count = 0;
+    if (s->kind == AT_UP) {
+        out[count++] = sx_eg_find(eg, n);
+    }
+    take_children(eg, n, s->arity, out + count);
+    return count + s->arity;
 }
 
 static inline uint32_t memo_hash(uint32_t class_, uint32_t step)
@@ -456,12 +482,16 @@ static sx_code begin_memo(sx_trigger *t, uint32_t class_, uint32_t step, at_memo
     return SX_OK;
 }
 
-static sx_code keep_node(sx_trigger *t, at_memo *memo, uint32_t n)
+static sx_code keep_node(machine *m, const at_step *s, at_memo *memo, uint32_t n)
 {
-    SX_TRY(sx_region_grow(t->cx, (void **)&t->kept, &t->kept_capacity, t->kept_count + 1,
+    sx_trigger *t = m->t;
+    SX_TRY(sx_region_grow(t->cx, (void **)&t->kept, &t->kept_capacity, t->kept_count + s->arity + 2,
                           sizeof(*t->kept)));
-    t->kept[t->kept_count++] = n;
-    memo->count++;
+    uint32_t *word = &t->kept[t->kept_count];
+    word[0] = n;
+    uint32_t width = 1 + fill(m->eg, s, n, word + 1);
+    t->kept_count += width;
+    memo->count += width;
     return SX_OK;
 }
 
@@ -478,31 +508,33 @@ static void forget(sx_trigger *t)
 }
 
 /* A node that fits step `at`, with all that follows. */
-static sx_code take_node(machine *m, const at_node *at, uint32_t n)
+static inline sx_code take_node(machine *m, const at_node *at, uint32_t n)
 {
     const at_step *s = &at->step;
-    uint32_t out = s->out;
-    m->bind[s->atom] = n;
-    if (s->kind == AT_UP) {
-        m->reg[out++] = sx_eg_find(m->eg, n);
-    }
-    take_children(m, n, s->arity, out);
-    return run_all(m, at->child);
+    m->cell[REGS_MAX + s->atom] = n;
+    (void)fill(m->eg, s, n, &m->cell[s->out]);
+    return go_on(m, at->child);
 }
 
-static bool passes(const machine *m, const at_step *s, uint32_t n)
+static inline bool passes(const machine *m, const at_step *s, uint32_t n)
 {
     return fits(&m->eg->node[n], s) && (!s->old || is_old(m, n));
 }
 
 static sx_code run_kept(machine *m, const at_node *at, at_memo memo)
 {
-    for (uint32_t i = 0; i < memo.count && at->live && m->q->work < m->q->work_limit; i++) {
+    const at_step *s = &at->step;
+    uint32_t *out = &m->cell[s->out];
+    uint32_t width = (s->kind == AT_UP ? 1u : 0u) + s->arity;
+    for (uint32_t i = 0; i < memo.count && at->live && m->q->work < m->q->work_limit;) {
+        const uint32_t *word = &m->t->kept[memo.first + i]; /* steps that follow may move kept[] */
         m->q->work++;
-        if (i + NEAR < memo.count) {
-            sx_eg_approach(m->eg, m->t->kept[memo.first + i + NEAR]);
+        m->cell[REGS_MAX + s->atom] = word[0];
+        for (uint32_t k = 0; k < width; k++) {
+            out[k] = word[k + 1];
         }
-        SX_TRY(take_node(m, at, m->t->kept[memo.first + i]));
+        i += width + 1;
+        SX_TRY(go_on(m, at->child));
     }
     return SX_OK;
 }
@@ -539,33 +571,69 @@ static sx_code run_parents(machine *m, const at_node *at, uint32_t below, uint32
          l = sx_eg_parent_next(eg, l)) {
         uint32_t n = sx_eg_parent_node(eg, l);
         if (passes(m, s, n) && sx_eg_parent_slot(eg, l) == slot) {
-            SX_TRY(keep_node(m->t, memo, n));
+            SX_TRY(keep_node(m, s, memo, n));
         }
     }
     return SX_OK;
 }
 
-/* Has the class fewer parents than members? Walks both as far as the shorter goes. */
-static bool fewer_parents(machine *m, uint32_t parents_of, uint32_t members_of)
+/* Steps of walking the parents of a class, or its members but one; a walk that is worth keeping is made once. */
+#define LENGTH_PARENTS (SX_EG_NONE - 1) /* for the step of a plan */
+#define LENGTH_MEMBERS (SX_EG_NONE - 2)
+static sx_code measure(machine *m, uint32_t class_, uint32_t kind, uint32_t *length)
 {
-    uint32_t l = sx_eg_parent_first(m->eg, parents_of);
-    uint32_t n = sx_eg_member_next(m->eg, members_of);
-    for (; l != SX_EG_LINK_END && n != members_of; n = sx_eg_member_next(m->eg, n)) {
-        l = sx_eg_parent_next(m->eg, l);
-        m->q->work++;
+    const sx_eg *eg = m->eg;
+    const at_memo *known = find_memo(m->t, class_, kind);
+    *length = known != NULL ? known->count : 0;
+    if (known != NULL) {
+        return SX_OK;
     }
-    return l == SX_EG_LINK_END;
+    if (kind == LENGTH_PARENTS) {
+        for (uint32_t l = sx_eg_parent_first(eg, class_); l != SX_EG_LINK_END;
+             l = sx_eg_parent_next(eg, l)) {
+            ++*length;
+        }
+    } else {
+        for (uint32_t n = sx_eg_member_next(eg, class_); n != class_;
+             n = sx_eg_member_next(eg, n)) {
+            ++*length;
+        }
+    }
+    at_memo *memo;
+    SX_TRY(begin_memo(m->t, class_, kind, &memo));
+    memo->count = *length;
+    return SX_OK;
 }
 
-static bool shorter(machine *m, uint32_t a, uint32_t b)
+/* Is the walk of the parents of class `a` no longer than that of the parents of `b`, or of its members? Counts as walking both as far as
+ * the shorter goes. */
+static sx_code compare(machine *m, uint32_t a, uint32_t b, uint32_t kind_b, bool *first)
 {
-    uint32_t x = sx_eg_parent_first(m->eg, a);
-    uint32_t y = sx_eg_parent_first(m->eg, b);
-    for (; x != SX_EG_LINK_END && y != SX_EG_LINK_END; x = sx_eg_parent_next(m->eg, x)) {
-        y = sx_eg_parent_next(m->eg, y);
-        m->q->work++;
+    const sx_eg *eg = m->eg;
+    const at_memo *known_a = find_memo(m->t, a, LENGTH_PARENTS);
+    const at_memo *known_b = find_memo(m->t, b, kind_b);
+    uint32_t steps = known_a != NULL ? known_a->count : 0;
+    uint32_t steps_b = known_b != NULL ? known_b->count : 0;
+    if (known_a == NULL || known_b == NULL) {
+        uint32_t end = kind_b == LENGTH_PARENTS ? SX_EG_LINK_END : b;
+        uint32_t x = sx_eg_parent_first(eg, a);
+        uint32_t y =
+            kind_b == LENGTH_PARENTS ? sx_eg_parent_first(eg, b) : sx_eg_member_next(eg, b);
+        for (steps = 0; x != SX_EG_LINK_END && y != end && steps < HUB_STEPS; steps++) {
+            x = sx_eg_parent_next(eg, x);
+            y = kind_b == LENGTH_PARENTS ? sx_eg_parent_next(eg, y) : sx_eg_member_next(eg, y);
+        }
+        if (x == SX_EG_LINK_END || y == end) {
+            *first = x == SX_EG_LINK_END;
+            m->q->work += steps;
+            return SX_OK;
+        }
+        SX_TRY(measure(m, a, LENGTH_PARENTS, &steps));
+        SX_TRY(measure(m, b, kind_b, &steps_b));
     }
-    return x == SX_EG_LINK_END;
+    *first = steps <= steps_b;
+    m->q->work += *first ? steps : steps_b;
+    return SX_OK;
 }
 
 static sx_code run_members(machine *m, const at_node *at, uint32_t first)
@@ -595,7 +663,7 @@ static sx_code run_members(machine *m, const at_node *at, uint32_t first)
     SX_TRY(begin_memo(m->t, first, index, &memo));
     do {
         if (passes(m, &at->step, n)) {
-            SX_TRY(keep_node(m->t, memo, n));
+            SX_TRY(keep_node(m, &at->step, memo, n));
         }
         n = sx_eg_member_next(eg, n);
     } while (n != first);
@@ -605,12 +673,16 @@ static sx_code run_members(machine *m, const at_node *at, uint32_t first)
 static sx_code run_down(machine *m, const at_node *at)
 {
     const at_step *s = &at->step;
-    uint32_t class_ = m->reg[s->from];
+    uint32_t class_ = m->cell[s->from];
     if ((m->eg->node[class_].ops & s->hint) == 0) {
         return SX_OK;
     }
-    if (s->join != SX_PATTERN_NONE && fewer_parents(m, m->reg[s->join], class_)) {
-        return run_parents(m, at, m->reg[s->join], s->join_slot, class_);
+    bool above = false; /* from the class that is known */
+    if (s->join != SX_PATTERN_NONE) {
+        SX_TRY(compare(m, m->cell[s->join], class_, LENGTH_MEMBERS, &above));
+    }
+    if (above) {
+        return run_parents(m, at, m->cell[s->join], s->join_slot, class_);
     }
     return run_members(m, at, class_);
 }
@@ -620,11 +692,15 @@ static sx_code run_up(machine *m, const at_node *at)
 {
     const at_step *s = &at->step;
     const sx_eg *eg = m->eg;
-    uint32_t class_ = m->reg[s->from];
-    if (s->join == SX_PATTERN_NONE || !shorter(m, m->reg[s->join], class_)) {
+    uint32_t class_ = m->cell[s->from];
+    bool other = false; /* from the class that is known */
+    if (s->join != SX_PATTERN_NONE) {
+        SX_TRY(compare(m, m->cell[s->join], class_, LENGTH_PARENTS, &other));
+    }
+    if (!other) {
         return run_parents(m, at, class_, s->slot, SX_EG_NONE);
     }
-    for (uint32_t l = sx_eg_parent_first(eg, m->reg[s->join]);
+    for (uint32_t l = sx_eg_parent_first(eg, m->cell[s->join]);
          l != SX_EG_LINK_END && at->live && m->q->work < m->q->work_limit;
          l = sx_eg_parent_next(eg, l)) {
         uint32_t n = sx_eg_parent_node(eg, l);
@@ -650,20 +726,21 @@ static sx_code run_all(machine *m, uint32_t index)
         switch ((at_kind)s->kind) {
         case AT_DOWN: SX_TRY(run_down(m, at)); break;
         case AT_UP: SX_TRY(run_up(m, at)); break;
-        case AT_SAME: passed = m->reg[s->from] == m->reg[s->other]; break;
+        case AT_SAME: passed = m->cell[s->from] == m->cell[s->other]; break;
         case AT_VALUE:
-            passed = m->t->set->language.is_value(m->t->set->language.self, m->eg, m->reg[s->from],
+            passed = m->t->set->language.is_value(m->t->set->language.self, m->eg, m->cell[s->from],
                                                   s->value);
             break;
         case AT_ATTR:
-            passed = m->eg->node[m->bind[s->from]].attr == m->eg->node[m->bind[s->other]].attr;
+            passed = m->eg->node[m->cell[REGS_MAX + s->from]].attr ==
+                     m->eg->node[m->cell[REGS_MAX + s->other]].attr;
             break;
         case AT_REPORT: SX_TRY(report(m, &m->t->report[at->report])); break;
         case AT_ANCHOR: SX_UNREACHABLE();
         }
         m->q->work++;
         if (passed) {
-            SX_TRY(run_all(m, at->child));
+            SX_TRY(go_on(m, at->child));
         }
     }
     return SX_OK;
@@ -690,9 +767,9 @@ static sx_code run_anchors(machine *m, uint32_t n)
     for (uint32_t i = 0; i < t->by_op_count[node->op]; i++) {
         const at_node *at = &t->node[t->by_op[node->op][i]];
         if (at->live && fits(node, &at->step)) {
-            m->bind[0] = n;
-            m->reg[0] = sx_eg_find(m->eg, n);
-            take_children(m, n, at->step.arity, 1);
+            m->cell[REGS_MAX] = n;
+            m->cell[0] = sx_eg_find(m->eg, n);
+            take_children(m->eg, n, at->step.arity, &m->cell[1]);
             SX_TRY(run_all(m, at->child));
         }
     }
