@@ -23,6 +23,7 @@ typedef struct {
     double l2_bytes_per_ns;              /* per core */
     double memory_bytes_per_ns;          /* device */
     double launch_ns;                    /* per kernel */
+    double link_bytes_per_ns, link_ns;   /* to other devices: sent by one; a step of a collective */
     double flop_pj, byte_pj; /* energy of an operation, of a byte moved to or from memory */
 } sx_device;
 

@@ -4,7 +4,7 @@
 
 static const sx_device device_table[] = {
 #define SX_DEVICE(name_, isa_, cores_, lanes_, registers_, fma_, latency_, ghz_, l1_, l2_, l3_, \
-                  l2b_, memory_, launch_, flop_pj_, byte_pj_, text_)                            \
+                  l2b_, memory_, launch_, link_, link_ns_, flop_pj_, byte_pj_, text_)           \
     {.name = name_,                                                                             \
      .text = text_,                                                                             \
      .isa = isa_,                                                                               \
@@ -20,6 +20,8 @@ static const sx_device device_table[] = {
      .l2_bytes_per_ns = l2b_,                                                                   \
      .memory_bytes_per_ns = memory_,                                                            \
      .launch_ns = launch_,                                                                      \
+     .link_bytes_per_ns = link_,                                                                \
+     .link_ns = link_ns_,                                                                       \
      .flop_pj = flop_pj_,                                                                       \
      .byte_pj = byte_pj_},
 #include "core/cost/devices.def"

@@ -6,6 +6,7 @@
 #include "core/egraph/certificate.h"
 #include "core/egraph/fuse.h"
 #include "core/egraph/memory.h"
+#include "core/egraph/sharding_plan.h"
 #include "core/ir/check.h"
 
 sx_optimize_options sx_optimize_defaults(void)
@@ -657,11 +658,59 @@ static sx_code refuse_fused(sx_ctx *cx, const sx_graph *in)
     return SX_OK;
 }
 
+#define MESH_FUEL_SHARE 8u /* problems of many placements for each value */
+
+/* Of the fastest program on one device, the fastest along each axis of the mesh, and the input: the fastest on the mesh. */
+static sx_code choose_on_mesh(optimizer *o, sx_extracted *best)
+{
+    uint64_t *cost;
+    uint32_t *choice;
+    uint32_t axes = o->t->mesh->program->sharding->axis_count;
+    SX_TRY(all_costs(o, true, &cost));
+    for (uint32_t n = 0; n < o->t->eg.node_count; n++) { /* no kernels are made here */
+        bool attention = o->t->eg.node[n].op == SX_OP_ATTENTION && cost[n] != SX_COST_NEVER;
+        cost[n] -= attention && cost[n] > LAST_RESORT ? LAST_RESORT : 0;
+    }
+    const sx_plan_space space = {.t = o->t,
+                                 .device = o->device,
+                                 .cost = cost,
+                                 .root = o->root,
+                                 .fuel = MESH_FUEL_SHARE * o->options->extract_fuel};
+    double *least = &o->report->mesh_after_ns;
+    SX_TRY(sx_plan_cost(o->cx, &space, best->choice, least));
+    for (uint32_t a = 0; a <= axes; a++) {
+        double ns = (double)INFINITY;
+        bool found = true;
+        if (a < axes) {
+            choice = SX_NEW_ARRAY(o->cx, uint32_t, o->t->eg.node_count + 1);
+            if (choice == NULL) {
+                return o->cx->error.code;
+            }
+            SX_TRY(sx_plan_propose(o->cx, &space, a, choice, &found));
+        } else {
+            SX_TRY(start_choice(o, &choice));
+        }
+        SX_TRY(found ? sx_plan_cost(o->cx, &space, choice, &ns) : SX_OK);
+        if (a == axes) {
+            o->report->mesh_before_ns = ns;
+        }
+        if (ns < *least) {
+            *least = ns;
+            best->choice = choice;
+            best->proven = false;
+        }
+    }
+    return SX_OK;
+}
+
 /* The cheapest program of operations, by the costs they will have inside kernels; its own costs are those of single kernels. */
 static sx_code extract_operations(optimizer *o, sx_extracted *best)
 {
     sx_optimize_report *report = o->report;
     SX_TRY(extract(o, true, o->options->extract_fuel, best));
+    if (o->t->mesh != NULL && sx_objective_is_time(&o->options->objective)) {
+        SX_TRY(choose_on_mesh(o, best));
+    }
     SX_TRY(cost_of(o, best->choice, &report->objective_after));
     report->cost_after_ns = report->objective_after;
     return time_of(o, best->choice, &report->cost_after_ns);

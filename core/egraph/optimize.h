@@ -90,6 +90,8 @@ typedef struct {
     sx_proof *proof; /* of the only part; NULL without, or where there are several */
     const sx_optimize_part *part; /* the last one is the whole program */
     uint32_t part_count;
+    double mesh_before_ns,
+        mesh_after_ns; /* on the mesh (sharding_plan.h), costs that foresee fusion; 0 where it was not looked at */
     const char *unproved; /* why there is no certificate though one was asked for, or NULL */
 } sx_optimize_report;
 

@@ -2,6 +2,7 @@
 #include "core/egraph/optimize.h"
 
 #include "core/egraph/bundle.h"
+#include "core/ir/shard.h"
 
 #define EXTRACT_FUEL_MIN 10000u /* of one part */
 
@@ -479,8 +480,13 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
                     const sx_optimize_options *options, sx_graph **out, sx_optimize_report *report)
 {
     const sx_roll *roll = NULL;
-    if (!options->whole) {
+    bool on_mesh = in->sharding != NULL && options->unfused; /* parts do not know how values lie */
+    if (!options->whole && !on_mesh) {
         SX_TRY(sx_roll_find(cx, in, &roll));
+    }
+    if (on_mesh) {
+        SX_TRY(sx_optimize_whole(cx, in, device, options, out, report));
+        return sx_sharding_restore(cx, in, *out);
     }
     if (roll == NULL) {
         return sx_optimize_whole(cx, in, device, options, out, report);

@@ -1,4 +1,4 @@
-/* substitute.h - symbols of an attribute replaced by other dimensions: binding and renumbering. Private to core/ir. */
+/* substitute.h - symbols of an attribute replaced by other dimensions: binding, renumbering, types of a mesh's pieces. */
 #ifndef SX_CORE_IR_SUBSTITUTE_H
 #define SX_CORE_IR_SUBSTITUTE_H
 #include "core/ir/ir.h"
