@@ -229,36 +229,6 @@ sx_code sx_rule_conv_batches_joined(sx_rewrite *rw)
     return sx_rewrite_emit(rw, node);
 }
 
-/* ---- of sums ---- */
-
-/* op(x1 + x2) = op(x1) + op(x2) for operand k of a convolution: names first, second, the other operand. Not where the sum is both
- * operands: it stays. */
-static sx_code distribute(sx_rewrite *rw, uint32_t k, uint32_t first, uint32_t second,
-                          uint32_t other)
-{
-    sx_attr conv = sx_rewrite_attr(rw, 0);
-    uint32_t term[2] = {first, second};
-    uint32_t node;
-    if (!rw->unguarded && sx_eg_find(rw->eg, rw->node[1]) == sx_eg_find(rw->eg, other)) {
-        return SX_OK;
-    }
-    for (uint32_t i = 0; i < 2; i++) {
-        SX_TRY(convolve(rw, &conv, k == 0 ? term[i] : other, k == 0 ? other : term[i], &term[i]));
-    }
-    SX_TRY(sx_rewrite_binary(rw, SX_OP_ADD, term[0], term[1], &node));
-    return sx_rewrite_emit(rw, node);
-}
-
-sx_code sx_rule_conv_distribute_input(sx_rewrite *rw)
-{
-    return distribute(rw, 0, rw->var[0], rw->var[1], rw->var[2]);
-}
-
-sx_code sx_rule_conv_distribute_weight(sx_rewrite *rw)
-{
-    return distribute(rw, 1, rw->var[1], rw->var[2], rw->var[0]);
-}
-
 /* ---- kernels enlarged by zeros ---- */
 
 /* The zeros that make the window of conv `a` that of conv `b` at the same places; false where there are none. */

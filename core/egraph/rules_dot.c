@@ -454,3 +454,59 @@ sx_code sx_rule_column_scale_into_weight(sx_rewrite *rw)
     SX_TRY(sx_rewrite_add(rw, SX_OP_DOT_GENERAL, &dot, child, 2, &node));
     return sx_rewrite_emit(rw, node);
 }
+
+/* ---- a sum, contracted ---- */
+
+/* Do contractions alone read the class, perhaps through views? Where anything else needs the sum, two contractions instead of one are
+ * only ever more work, and in a chain of residual blocks they would be made for every sum of earlier blocks. */
+static bool only_contracted(const sx_tensors *t, uint32_t class_, uint32_t depth)
+{
+    const sx_eg *eg = &t->eg;
+    bool only = true;
+    for (uint32_t l = sx_eg_parent_first(eg, sx_eg_find(eg, class_)); only && l != SX_EG_LINK_END;
+         l = sx_eg_parent_next(eg, l)) {
+        uint32_t n = sx_eg_parent_node(eg, l);
+        sx_op op = sx_tensors_op(t, n);
+        bool is_view = op == SX_OP_TRANSPOSE || op == SX_OP_RESHAPE;
+        only = eg->node[n].dead != 0 || op == SX_OP_DOT_GENERAL || op == SX_OP_CONVOLUTION ||
+               (is_view && depth > 0 && only_contracted(t, n, depth - 1));
+    }
+    return only;
+}
+
+/* `sum_side`: the operand of the contraction that is the sum of two. Not where it is both. */
+static sx_code distribute(sx_rewrite *rw, uint32_t sum_side)
+{
+    const sx_tensors *t = sx_rewrite_tensors(rw);
+    const uint32_t *addend = &rw->var[sum_side == 0 ? 0 : 1];
+    uint32_t other = rw->var[sum_side == 0 ? 2 : 0];
+    bool known = sx_tensors_fact(t, addend[0])->is_weight != 0 ||
+                 sx_tensors_fact(t, addend[1])->is_weight != 0;
+    bool both = sx_eg_find(&t->eg, rw->node[1]) == sx_eg_find(&t->eg, other);
+    if (!rw->unguarded && (both || (!known && !only_contracted(t, rw->node[1], 2)))) {
+        return SX_OK;
+    }
+    sx_attr attr = sx_rewrite_attr(rw, 0);
+    uint32_t part[2];
+    for (uint32_t k = 0; k < 2; k++) {
+        uint32_t child[2] = {sum_side == 0 ? addend[k] : other, sum_side == 0 ? other : addend[k]};
+        SX_TRY(sx_rewrite_add(rw, sx_tensors_op(t, rw->node[0]), &attr, child, 2, &part[k]));
+    }
+    uint32_t sum = SX_EG_NONE;
+    if (part[0] != SX_EG_NONE && part[1] != SX_EG_NONE) {
+        SX_TRY(sx_rewrite_add(rw, SX_OP_ADD, NULL, part, 2, &sum));
+    }
+    return sx_rewrite_emit(rw, sum);
+}
+
+/* a (b + d) = a b + a d */
+sx_code sx_rule_distribute_left(sx_rewrite *rw)
+{
+    return distribute(rw, 1);
+}
+
+/* (b + d) a = b a + d a */
+sx_code sx_rule_distribute_right(sx_rewrite *rw)
+{
+    return distribute(rw, 0);
+}

@@ -2,6 +2,7 @@
 #include "core/egraph/multi.h"
 #include "core/egraph/rules.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* A bucket of very unlike members is looked at no more than so often. */
@@ -143,14 +144,56 @@ static void sort_parts(part *list, uint32_t count)
     }
 }
 
+static int by_class(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a;
+    uint32_t y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The values of which members of the bucket are pieces, ascending: merging them again would double what they hold. */
+static sx_code find_wholes(merger *g, uint32_t **whole, uint32_t *count)
+{
+    sx_rewrite *rw = g->rw;
+    const sx_tensors *t = sx_rewrite_tensors(rw);
+    uint32_t room = 0;
+    *count = 0;
+    *whole = NULL;
+    for (uint32_t i = 0; i < rw->bucket->count; i++) {
+        sx_rewrite_turn(rw, i);
+        uint32_t first = sx_eg_find(&t->eg, rw->node[0]);
+        if (!has_op(t, first, SX_OP_SLICE)) {
+            continue;
+        }
+        uint32_t n = first;
+        do {
+            if (t->eg.node[n].dead == 0 && sx_tensors_op(t, n) == SX_OP_SLICE) {
+                SX_TRY(sx_region_grow(rw->cx, (void **)whole, &room, *count + 1, sizeof(**whole)));
+                (*whole)[(*count)++] = sx_eg_child(&t->eg, n, 0);
+            }
+            n = sx_eg_member_next(&t->eg, n);
+        } while (n != first);
+    }
+    if (*count > 0) {
+        qsort(*whole, *count, sizeof(**whole), by_class);
+    }
+    return SX_OK;
+}
+
 static sx_code find_parts(merger *g, part *list, uint32_t *count)
 {
     sx_rewrite *rw = g->rw;
+    uint32_t *whole;
+    uint32_t whole_count;
+    SX_TRY(find_wholes(g, &whole, &whole_count));
     *count = 0;
     for (uint32_t i = 0; i < rw->bucket->count; i++) {
         sx_rewrite_turn(rw, i);
         uint32_t x = rw->var[g->left_shared ? 1 : 0];
-        if (!rw->unguarded && is_useless(g, x)) {
+        uint32_t result = sx_eg_find(rw->eg, rw->node[0]);
+        bool is_whole = whole_count > 0 &&
+                        bsearch(&result, whole, whole_count, sizeof(*whole), by_class) != NULL;
+        if (!rw->unguarded && (is_whole || is_useless(g, x))) {
             continue;
         }
         part *p = &list[*count];
