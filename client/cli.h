@@ -73,6 +73,10 @@ sx_code sxc_parse_i64(sx_ctx *cx, const char *what, sx_span text, int64_t low, i
 /* cmd_service.c: the daemon of --socket; a whole key, or the one stored key that begins with these digits. */
 #define SXC_ANSWER_MS 30000 /* calls that the daemon answers from its tables */
 sx_code sxc_reach(sxc_cli *cli, sxc_connection **connection);
+/* One call to that daemon; the reply as JSON or by `print`. */
+typedef sx_code (*sxc_printer)(sxc_cli *cli, const void *reply, sx_buf *out);
+sx_code sxc_ask(sxc_cli *cli, sx_method method, const void *args, int timeout_ms,
+                sxc_printer print);
 sx_code sxc_read_key(sxc_cli *cli, sxc_connection *connection, const char *given, sx_key *key);
 
 /* Prints the bytes on stdout, with a newline behind if they end in none. */

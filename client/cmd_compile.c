@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/cmd_compile.h"
 #include "client/cmd_module.h"
 #include "client/export/onnx_write.h"
 
@@ -51,7 +52,7 @@ static sx_code read_dims(sxc_cli *cli, sx_core_request *request)
     return SX_OK;
 }
 
-static sx_code read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_options *options)
+sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_options *options)
 {
     const char *target = sxc_value(cli, SXC_TARGET);
     *request = (sx_core_request){.target = sx_span_of(target != NULL ? target : "native"),
@@ -161,7 +162,7 @@ sx_code sxc_cmd_compile(sxc_cli *cli)
     sxc_compile_info info;
     char path[4096];
     SX_TRY(output_path(cli, ".sxm", path));
-    SX_TRY(read_request(cli, &request, &options));
+    SX_TRY(sxc_read_request(cli, &request, &options));
     sx_buf module, with;
     sx_buf_init(&module, (size_t)2 << 30);
     sx_buf_init(&with, (size_t)32 << 30);
@@ -243,14 +244,14 @@ static sx_code write_optimized(sxc_cli *cli, const char *path, const sx_module *
 }
 
 /* The extracted operations as an ONNX model, with the weights of the source. */
-static sx_code write_onnx(sxc_cli *cli, const sxc_source *source, const sx_module *module)
+static sx_code write_onnx(sxc_cli *cli, const sx_weights *weights, const sx_module *module)
 {
     sx_graph *graph;
     sx_buf file;
     sx_span program = {(const uint8_t *)module->optimized, (size_t)module->optimized_count};
     SX_TRY(sx_graph_parse(cli->cx, program, &graph));
     sx_buf_init(&file, SX_ONNX_FILE_MAX);
-    sx_code code = sx_onnx_write(cli->cx, graph, source->weights, &file);
+    sx_code code = sx_onnx_write(cli->cx, graph, weights, &file);
     code = code == SX_OK ? sxc_write_file(cli->cx, sxc_value(cli, SXC_ONNX), sx_buf_span(&file))
                          : code;
     sx_buf_fini(&file);
@@ -275,34 +276,46 @@ static sx_code print_optimized(sxc_cli *cli, const sx_module *module)
     return code;
 }
 
-sx_code sxc_cmd_optimize(sxc_cli *cli)
+sx_code sxc_deliver(sxc_cli *cli, const sx_weights *weights, sx_span bytes,
+                    const sxc_compile_info *info)
 {
-    sx_core_request request;
-    sxc_compile_options options;
-    sxc_source source;
-    sxc_compile_info info;
     const char *path = sxc_given(cli, SXC_OUTPUT) ? sxc_value(cli, SXC_OUTPUT) : "-";
-    SX_TRY(read_request(cli, &request, &options));
     bool onnx = sxc_given(cli, SXC_ONNX);
-    request.unfused = onnx;
-    sx_buf bytes;
-    sxc_module_file file = {.mapping = NULL};
-    sx_buf_init(&bytes, (size_t)2 << 30);
-    sx_code code = sxc_source_load(cli->cx, cli->argument[0], &source);
-    code = code == SX_OK ? sxc_optimize(cli->cx, &source, &request, &options, &bytes, &info) : code;
-    clear_progress();
-    code = code == SX_OK ? sxc_module_file_of(cli->cx, sx_buf_span(&bytes), &file) : code;
     bool as_json = cli->json && strcmp(path, "-") == 0;
-    code = code == SX_OK && onnx ? write_onnx(cli, &source, &file.module) : code;
+    sxc_module_file file = {.mapping = NULL};
+    sx_code code = sxc_module_file_of(cli->cx, bytes, &file);
+    code = code == SX_OK && onnx ? write_onnx(cli, weights, &file.module) : code;
     if (code == SX_OK && as_json) {
         code = print_optimized(cli, &file.module);
     } else if (code == SX_OK) {
         code =
             write_optimized(cli, onnx && !sxc_given(cli, SXC_OUTPUT) ? NULL : path, &file.module);
         size_t size = (size_t)file.module.optimized_count;
-        code = code == SX_OK && cli->json ? report(cli, "optimize", path, size, &info) : code;
+        code = code == SX_OK && cli->json ? report(cli, "optimize", path, size, info) : code;
     }
     sxc_module_file_close(&file);
+    return code;
+}
+
+sx_code sxc_cmd_optimize(sxc_cli *cli)
+{
+    sx_core_request request;
+    sxc_compile_options options;
+    sxc_source source;
+    sxc_compile_info info;
+    SX_TRY(sxc_read_request(cli, &request, &options));
+    request.unfused = sxc_given(cli, SXC_ONNX);
+    sx_buf bytes;
+    sx_buf_init(&bytes, (size_t)2 << 30);
+    sx_code code = sxc_source_load(cli->cx, cli->argument[0], &source);
+    if (sxc_given(cli, SXC_BUDGET) || sxc_given(cli, SXC_BACKGROUND)) {
+        code = code == SX_OK ? sxc_optimize_long(cli, &source, &request, &options) : code;
+    } else {
+        code = code == SX_OK ? sxc_optimize(cli->cx, &source, &request, &options, &bytes, &info)
+                             : code;
+        clear_progress();
+        code = code == SX_OK ? sxc_deliver(cli, source.weights, sx_buf_span(&bytes), &info) : code;
+    }
     sxc_source_fini(&source);
     sx_buf_fini(&bytes);
     return code;

@@ -33,11 +33,9 @@ sx_code sxc_reach(sxc_cli *cli, sxc_connection **connection)
     return code;
 }
 
-typedef sx_code (*printer)(sxc_cli *cli, const void *reply, sx_buf *out);
-
 /* One call on an open connection; the reply as JSON or by `print`. */
 static sx_code ask(sxc_cli *cli, sxc_connection *connection, sx_method method, const void *args,
-                   int timeout_ms, printer print)
+                   int timeout_ms, sxc_printer print)
 {
     const void *reply;
     SX_TRY(sxc_call(cli->cx, connection, method, args, timeout_ms, &reply));
@@ -54,8 +52,7 @@ static sx_code ask(sxc_cli *cli, sxc_connection *connection, sx_method method, c
     return code;
 }
 
-static sx_code ask_once(sxc_cli *cli, sx_method method, const void *args, int timeout_ms,
-                        printer print)
+sx_code sxc_ask(sxc_cli *cli, sx_method method, const void *args, int timeout_ms, sxc_printer print)
 {
     sxc_connection *connection;
     SX_TRY(sxc_reach(cli, &connection));
@@ -116,7 +113,7 @@ sx_code sxc_cmd_cache_ls(sxc_cli *cli)
     SX_TRY(sxc_number(cli, SXC_LIMIT, 1, LIST_MAX, 1000, &limit));
     sx_cache_list_args args = {0};
     SX_PUT(&args, cache_list_args, limit, limit);
-    return ask_once(cli, SX_METHOD_CACHE_LIST, &args, SXC_ANSWER_MS, print_list);
+    return sxc_ask(cli, SX_METHOD_CACHE_LIST, &args, SXC_ANSWER_MS, print_list);
 }
 
 /* The one key that begins with these digits, among the entries that cache.list gives. */
@@ -314,7 +311,7 @@ static sx_code print_jobs(sxc_cli *cli, const void *reply, sx_buf *out)
 sx_code sxc_cmd_jobs(sxc_cli *cli)
 {
     sx_empty args = {0};
-    return ask_once(cli, SX_METHOD_JOBS, &args, SXC_ANSWER_MS, print_jobs);
+    return sxc_ask(cli, SX_METHOD_JOBS, &args, SXC_ANSWER_MS, print_jobs);
 }
 
 static void put_status_head(const sx_status_result *status, sx_buf *out)
@@ -360,7 +357,7 @@ static sx_code print_status(sxc_cli *cli, const void *reply, sx_buf *out)
 sx_code sxc_cmd_status(sxc_cli *cli)
 {
     sx_empty args = {0};
-    return ask_once(cli, SX_METHOD_STATUS, &args, SXC_ANSWER_MS, print_status);
+    return sxc_ask(cli, SX_METHOD_STATUS, &args, SXC_ANSWER_MS, print_status);
 }
 
 /* ---- ping, shutdown ---- */
@@ -377,7 +374,7 @@ static sx_code print_pong(sxc_cli *cli, const void *reply, sx_buf *out)
 sx_code sxc_cmd_ping(sxc_cli *cli)
 {
     sx_ping_args args = {0};
-    return ask_once(cli, SX_METHOD_PING, &args, REACH_MS, print_pong);
+    return sxc_ask(cli, SX_METHOD_PING, &args, REACH_MS, print_pong);
 }
 
 static sx_code print_shutdown(sxc_cli *cli, const void *reply, sx_buf *out)
@@ -392,5 +389,5 @@ sx_code sxc_cmd_shutdown(sxc_cli *cli)
 {
     sx_shutdown_args args = {0};
     SX_PUT(&args, shutdown_args, fast, sxc_given(cli, SXC_FAST));
-    return ask_once(cli, SX_METHOD_SHUTDOWN, &args, SXC_ANSWER_MS, print_shutdown);
+    return sxc_ask(cli, SX_METHOD_SHUTDOWN, &args, SXC_ANSWER_MS, print_shutdown);
 }

@@ -42,13 +42,12 @@ typedef struct {
 
 /* ---- the request on the wire ---- */
 
-static sx_code fill_args(call *c)
+static sx_code fill_args(sx_ctx *cx, const sx_core_request *request, sx_compile_args *args)
 {
-    const sx_core_request *request = c->request;
-    sx_pair *dims = SX_NEW_ARRAY(c->cx, sx_pair, request->binding_count + 1);
-    sx_pair *options = SX_NEW_ARRAY(c->cx, sx_pair, 5);
+    sx_pair *dims = SX_NEW_ARRAY(cx, sx_pair, request->binding_count + 1);
+    sx_pair *options = SX_NEW_ARRAY(cx, sx_pair, 5);
     if (dims == NULL || options == NULL) {
-        return c->cx->error.code;
+        return cx->error.code;
     }
     for (uint32_t i = 0; i < request->binding_count; i++) {
         dims[i] = (sx_pair){.name = request->binding[i].name,
@@ -68,12 +67,21 @@ static sx_code fill_args(call *c)
         .name = SX_SPAN_LITERAL("objective"), .kind = SX_VALUE_TEXT, .text = request->objective};
     options[4] = (sx_pair){
         .name = SX_SPAN_LITERAL("unfused"), .kind = SX_VALUE_BOOL, .flag = request->unfused};
-    c->args.ir = request->ir;
-    SX_PUT(&c->args, compile_args, target, request->target);
-    SX_PUT(&c->args, compile_args, dims, ((sx_pairs){dims, request->binding_count}));
-    SX_PUT(&c->args, compile_args, options, ((sx_pairs){options, request->unfused ? 5 : 4}));
-    SX_PUT(&c->args, compile_args, refresh, c->options->refresh);
+    args->ir = request->ir;
+    SX_PUT(args, compile_args, target, request->target);
+    SX_PUT(args, compile_args, dims, ((sx_pairs){dims, request->binding_count}));
+    SX_PUT(args, compile_args, options, ((sx_pairs){options, request->unfused ? 5 : 4}));
     return SX_OK;
+}
+
+sx_code sxc_compile_args(sx_ctx *cx, const sxc_source *source, const sx_core_request *request,
+                         sx_compile_args *args)
+{
+    sx_core_request full = *request;
+    full.ir = sx_buf_span(&source->text);
+    full.target = sxc_target(request->target);
+    *args = (sx_compile_args){0};
+    return fill_args(cx, &full, args);
 }
 
 static sx_code take(call *c, sx_span bytes, sx_span tier, int64_t cost_us)
@@ -156,13 +164,15 @@ static sx_code compile_remote(call *c)
         return code;
     }
     sx_ctx_reset_error(c->cx);
-    SX_TRY(fill_args(c));
+    SX_TRY(fill_args(c->cx, c->request, &c->args));
+    SX_PUT(&c->args, compile_args, refresh, c->options->refresh);
     return submit(c);
 }
 
 static sx_code optimize_remote(call *c)
 {
-    SX_TRY(fill_args(c));
+    SX_TRY(fill_args(c->cx, c->request, &c->args));
+    SX_PUT(&c->args, compile_args, refresh, c->options->refresh);
     const void *reply;
     SX_TRY(sxc_call(c->cx, c->connection, SX_METHOD_OPTIMIZE, &c->args, OPTIMIZE_MS, &reply));
     const sx_optimize_result *done = reply;

@@ -2,6 +2,7 @@
 #ifndef SX_CLIENT_COMPILE_H
 #define SX_CLIENT_COMPILE_H
 #include "client/source.h"
+#include "protocol/message.h"
 
 typedef enum {
     SXC_MODE_AUTO, /* the daemon if one answers, else in process */
@@ -43,6 +44,10 @@ sx_code sxc_compile(sx_ctx *cx, const sxc_source *source, const sx_core_request 
 /* Level 1 only: a module without kernels, which carries the extracted program, the report and the certificate. */
 sx_code sxc_optimize(sx_ctx *cx, const sxc_source *source, const sx_core_request *request,
                      const sxc_compile_options *options, sx_buf *module, sxc_compile_info *info);
+
+/* The request as it travels: `request->ir` from `source`, "native" as it is here; arrays in cx's arena. */
+sx_code sxc_compile_args(sx_ctx *cx, const sxc_source *source, const sx_core_request *request,
+                         sx_compile_args *args);
 
 /* fallback.c: the same in a forked child with limits of its own; its death is SX_WORKER. */
 sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request, bool optimize, sx_buf *result);

@@ -2,7 +2,7 @@
 _symplex_client() {
     local current="${COMP_WORDS[COMP_CWORD]}" words=""
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="compile run explain optimize prove egraph extract module cache jobs status ping shutdown doctor ops rules version help"
+        words="compile run explain optimize prove egraph extract module cache jobs search status ping shutdown doctor ops rules version help"
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
         return
     fi
@@ -21,14 +21,21 @@ _symplex_client() {
             "cache show") words="--help --json --socket" ;;
             "cache verify") words="--help --json --socket" ;;
             "cache evict") words="--help --json --socket --all" ;;
+            "search show") words="--help --json --socket" ;;
+            "search wait") words="--help --json --socket --output --point --onnx --proof" ;;
+            "search result") words="--help --json --socket --output --point --onnx --proof" ;;
+            "search cancel") words="--help --json --socket" ;;
+            "search extend") words="--help --json --socket --budget" ;;
+            "search remove") words="--help --json --socket" ;;
             "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --no-weights --exact --approximate --disable-rule --refresh" ;;
             "run "*) words="--help --json --output --random --input --weight --check --repeat --threads" ;;
             "explain "*) words="--help --json" ;;
-            "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --point --onnx --proof --exact --approximate --disable-rule" ;;
+            "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --point --budget --background --onnx --proof --exact --approximate --disable-rule" ;;
             "prove "*) words="--help --json --from --to" ;;
             "egraph "*) words="--help --json --socket --target --output --exact --approximate" ;;
             "extract "*) words="--help --json --fuel --seconds" ;;
             "jobs "*) words="--help --json --socket" ;;
+            "search "*) words="--help --json --socket" ;;
             "status "*) words="--help --json --socket" ;;
             "ping "*) words="--help --json --socket" ;;
             "shutdown "*) words="--help --json --socket --fast" ;;

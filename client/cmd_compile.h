@@ -1,0 +1,14 @@
+/* cmd_compile.h - what compile, optimize and search have in common. */
+#ifndef SX_CLIENT_CMD_COMPILE_H
+#define SX_CLIENT_CMD_COMPILE_H
+#include "client/cli.h"
+
+/* The request and the way to the daemon, from --target, --dim, --objective, ... */
+sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_options *options);
+/* What optimize answers, written where --output, --proof and --onnx say, or printed. `weights` NULL: there are none. */
+sx_code sxc_deliver(sxc_cli *cli, const sx_weights *weights, sx_span bytes,
+                    const sxc_compile_info *info);
+/* cmd_search.c: optimize as a search in the background, with --budget. */
+sx_code sxc_optimize_long(sxc_cli *cli, const sxc_source *source, const sx_core_request *request,
+                          const sxc_compile_options *options);
+#endif
