@@ -7,10 +7,11 @@
 /* rule, class of ?shared, operation of the root, named attributes */
 #define KEY_WORDS (3u + SX_PATTERN_NAMES_MAX)
 
-static uint32_t find_name(const sx_pattern *left, const char *name)
+static uint32_t find_name(const sx_pattern *left, sx_span name)
 {
     uint32_t k = 0;
-    while (k < left->name_count && !sx_span_is(left->name[k], name)) {
+    while (k < left->name_count &&
+           (left->name[k].len != name.len || !sx_span_equal(left->name[k], name))) {
         k++;
     }
     return k;
@@ -18,12 +19,13 @@ static uint32_t find_name(const sx_pattern *left, const char *name)
 
 uint32_t sx_multi_shared(const sx_pattern *left)
 {
-    return find_name(left, "shared");
+    return find_name(left, SX_SPAN_LITERAL("shared"));
 }
 
 bool sx_multi_is(const sx_pattern *left)
 {
-    return sx_multi_shared(left) < left->name_count || find_name(left, "apart") < left->name_count;
+    return sx_multi_shared(left) < left->name_count ||
+           find_name(left, SX_SPAN_LITERAL("apart")) < left->name_count;
 }
 
 void sx_rewrite_turn(sx_rewrite *rw, uint32_t i)

@@ -232,20 +232,29 @@ static bool equal_typing(const void *self, uint32_t id, const void *probe)
     const sx_tensors *t = self;
     const uint32_t *held = &t->typing[id];
     const uint32_t *asked = probe;
-    return memcmp(held, asked, 3 * sizeof(*held)) == 0 &&
-           memcmp(held + TYPING_HEAD, asked + TYPING_HEAD, asked[2] * sizeof(*held)) == 0;
+    bool same = held[0] == asked[0] && held[1] == asked[1] && held[2] == asked[2];
+    for (uint32_t k = 0; same && k < asked[2]; k++) {
+        same = held[TYPING_HEAD + k] == asked[TYPING_HEAD + k];
+    }
+    return same;
 }
 
 /* The type of a node. Equal layers ask the same question again and again, and inferring the type of a kernel takes its time. */
 static sx_code find_type(sx_ctx *cx, sx_tensors *t, const sx_eg *eg, uint32_t n, uint32_t *type)
 {
     const sx_eg_node *node = &eg->node[n];
-    uint32_t asked[TYPING_HEAD + SX_EG_ARITY_MAX] = {node->op, node->attr, node->arity, 0};
+    uint32_t asked[TYPING_HEAD + SX_EG_ARITY_MAX];
     uint32_t words = TYPING_HEAD + node->arity;
+    uint64_t hash = ((uint64_t)node->attr << 16 | node->op) * UINT64_C(0x9E3779B97F4A7C15);
+    asked[0] = node->op;
+    asked[1] = node->attr;
+    asked[2] = node->arity;
     for (uint32_t k = 0; k < node->arity; k++) {
-        asked[TYPING_HEAD + k] = sx_tensors_fact(t, sx_eg_child(eg, n, k))->type;
+        uint32_t below = sx_tensors_fact(t, sx_eg_child(eg, n, k))->type;
+        asked[TYPING_HEAD + k] = below;
+        hash = (hash ^ (hash >> 29) ^ below) * UINT64_C(0xFF51AFD7ED558CCD);
     }
-    uint64_t hash = sx_hash64((sx_span){(const uint8_t *)asked, words * sizeof(*asked)}, 0);
+    hash ^= hash >> 32;
     uint32_t known = sx_idmap_find(&t->typing_map, hash, equal_typing, t, asked);
     if (known != SX_IDMAP_NONE) {
         *type = t->typing[known + 3];

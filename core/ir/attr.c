@@ -5,6 +5,8 @@
 
 #include "core/ir/fused.h"
 
+#define ROWS_MORE 64u /* room in a restored table for what is soon added */
+
 static uint64_t hash_bytes(const void *bytes, size_t len, uint64_t seed)
 {
     return sx_hash64((sx_span){bytes, len}, seed);
@@ -186,9 +188,16 @@ sx_code sx_attr_table_init(sx_ctx *cx, sx_attr_table *table)
 sx_code sx_attr_table_restore(sx_ctx *cx, sx_attr_table *table, uint32_t count)
 {
     SX_ASSERT(count > 0);
-    *table = (sx_attr_table){.count = count, .capacity = count};
-    table->attr = SX_NEW_ARRAY(cx, sx_attr, count);
-    return table->attr != NULL ? SX_OK : cx->error.code;
+    *table = (sx_attr_table){0};
+    void *rows = NULL;
+    SX_TRY(sx_region_grow(cx, &rows, &table->capacity, count + ROWS_MORE, sizeof(sx_attr)));
+    table->attr = rows;
+    table->count = count;
+    for (uint32_t i = 0; i < count; i++) { /* what is not present is not looked at */
+        table->attr[i].present = 0;
+        table->attr[i].body = NULL;
+    }
+    return SX_OK;
 }
 
 sx_code sx_attr_table_index(sx_ctx *cx, sx_attr_table *table)
