@@ -4,9 +4,14 @@
 
 #include "core/egraph/certificate.h"
 #include "core/egraph/explain.h"
+#include "core/egraph/multi.h"
+#include "core/egraph/pattern.h"
 #include "core/egraph/proof.h"
 
-#define ROUNDS_MAX 6u
+#define ROUNDS_SINGLE 2u  /* without rules over several matches */
+#define ROUNDS_MAX 6u     /* with them, afterwards */
+#define FEW_INSERTED 64u  /* where looking around them is less work than planning for all rules, */
+#define FEW_NODES 2000u   /* in a graph of so few nodes */
 #define NODES_PER_NEW 64u /* the graph may grow so much for each inserted node */
 #define NODES_MORE 1000u
 #define FUEL_MAX UINT64_C(2000000)
@@ -153,26 +158,71 @@ static bool outputs_meet(const meeter *m)
     return true;
 }
 
-/* Rounds over what was inserted: the journals start at the end of what is stored. */
-static sx_code look_on(meeter *m, const bool *enabled)
+/* The operations of all nodes from `first` on. */
+static uint64_t ops_since(const sx_eg *eg, uint32_t first)
+{
+    uint64_t ops = 0;
+    for (uint32_t n = first; n < eg->node_count; n++) {
+        ops |= UINT64_C(1) << eg->node[n].op;
+    }
+    return ops;
+}
+
+static bool can_match(const sx_pattern *left, uint64_t ops)
+{
+    for (uint32_t i = 0; i < left->part_count; i++) {
+        if (left->part[i].kind == SX_PART_NODE && (left->part[i].ops & ops) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+typedef struct {
+    sx_eg_limits limits;
+    const bool *enabled;
+    uint64_t ops;   /* that there are */
+    uint32_t nodes; /* so many have been looked at for that */
+} lookout;
+
+/* One round with the rules that can match anything, with or without those over several matches. *on: another may find more. */
+static sx_code look_once(meeter *m, lookout *l, bool several, bool *on)
 {
     sx_eg_ruleset *set = &m->graph->set;
     sx_eg *eg = &m->graph->t.eg;
-    sx_eg_limits limits = {.rounds = 1, .matches = MATCHES_MAX, .bytes = (size_t)400 << 20};
-    limits.nodes = eg->node_count + NODES_PER_NEW * m->meeting->inserted + NODES_MORE;
+    sx_eg_run run;
+    l->ops |= ops_since(eg, l->nodes);
+    l->nodes = eg->node_count;
     for (uint32_t r = 0; r < set->rule_count; r++) {
-        set->rule[r].enabled = enabled[r];
+        const sx_pattern *left = set->rule[r].left;
+        set->rule[r].enabled =
+            l->enabled[r] && can_match(left, l->ops) && (several || !sx_multi_is(left));
     }
-    while (m->meeting->rounds < ROUNDS_MAX && m->meeting->fuel < FUEL_MAX) {
-        sx_eg_run run;
-        limits.fuel = FUEL_MAX - m->meeting->fuel;
-        SX_TRY(sx_eg_saturate(m->cx, eg, set, &limits, &run));
-        m->meeting->fuel += run.fuel;
-        m->meeting->rounds++;
-        m->meeting->met = outputs_meet(m);
-        if (m->meeting->met || run.stop != SX_STOP_ROUNDS) {
-            break;
-        }
+    l->limits.fuel = FUEL_MAX - m->meeting->fuel;
+    SX_TRY(sx_eg_saturate(m->cx, eg, set, &l->limits, &run));
+    m->meeting->fuel += run.fuel;
+    m->meeting->rounds++;
+    m->meeting->met = outputs_meet(m);
+    *on = !m->meeting->met && run.stop == SX_STOP_ROUNDS && m->meeting->fuel < FUEL_MAX;
+    return SX_OK;
+}
+
+/* Rounds over what was inserted: the journals start at the end of what is stored. Merging what shares an operand is dear, and seldom what
+ * two spellings differ in: it waits until the other rules have had their turn. */
+static sx_code look_on(meeter *m, const bool *enabled)
+{
+    sx_eg *eg = &m->graph->t.eg;
+    lookout l = {.limits = {.rounds = 1, .matches = MATCHES_MAX, .bytes = (size_t)400 << 20},
+                 .enabled = enabled};
+    l.limits.stamps = m->meeting->inserted < FEW_INSERTED && eg->node_count < FEW_NODES;
+    l.limits.nodes = eg->node_count + NODES_PER_NEW * m->meeting->inserted + NODES_MORE;
+    bool on = true;
+    for (uint32_t i = 0; i < ROUNDS_SINGLE && on; i++) {
+        SX_TRY(look_once(m, &l, false, &on));
+    }
+    on = !m->meeting->met && m->meeting->fuel < FUEL_MAX && eg->node_count < l.limits.nodes;
+    for (uint32_t i = 0; i < ROUNDS_MAX && on; i++) {
+        SX_TRY(look_once(m, &l, true, &on));
     }
     return SX_OK;
 }

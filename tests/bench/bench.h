@@ -45,4 +45,5 @@ int sx_bench_hit(const sx_bench_options *options);
 /* Cases "transformer" and "snapshot" of sx_bench_egraph. */
 int sx_bench_transformer(const sx_bench_options *options);
 int sx_bench_snapshot(const sx_bench_options *options);
+int sx_bench_meet(const sx_bench_options *options); /* the second half of "snapshot" */
 #endif

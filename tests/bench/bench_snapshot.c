@@ -1,18 +1,14 @@
-/* bench_snapshot.c - stored e-graphs: what it takes to store and load a million nodes, and what a stored transformer saves: loading its
- * graph and finding an equal program in it (every sum and product with its operands exchanged), against saturating that program. */
+/* bench_snapshot.c - stored e-graphs: what it takes to store and load a million nodes. What a stored program saves: bench_meet.c. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "core/egraph/meet.h"
-#include "core/egraph/optimize.h"
+#include "core/egraph/snapshot.h"
 #include "tests/bench/bench.h"
-#include "tests/lib/gen_transformer.h"
 #include "tests/lib/terms.h"
 
 #define ROUNDS_MAX 15u
 #define MICRO_ITERATIONS 11u
-#define CERTIFIED_LAYERS_MAX 4u
 #define SNAPSHOT_BYTES_MAX ((size_t)1 << 30)
 
 static double cpu_seconds(void)
@@ -129,130 +125,9 @@ static int run_micro(const sx_bench_options *options, uint32_t rounds)
     return sx_code_exit(code);
 }
 
-/* ---- a transformer ---- */
-
-/* The same program with the operands of every sum and product exchanged. */
-static sx_code exchange(sx_ctx *cx, const sx_graph *graph, sx_graph **exchanged)
-{
-    sx_graph *copy;
-    SX_TRY(sx_graph_canon(cx, graph, &copy));
-    for (uint32_t i = 0; i < copy->node_count; i++) {
-        const sx_node *node = &copy->node[i];
-        if (node->op == SX_OP_ADD || node->op == SX_OP_MULTIPLY) {
-            sx_node_id *input = &copy->input[node->input_first];
-            sx_node_id swap = input[0];
-            input[0] = input[1];
-            input[1] = swap;
-        }
-    }
-    return sx_graph_canon(cx, copy, exchanged);
-}
-
-typedef struct {
-    double saturate, load, meet, certified; /* seconds */
-    size_t bytes;
-    uint32_t nodes, inserted, rounds;
-    bool met;
-} transformer;
-
-static sx_code measure(sx_ctx *cx, uint32_t layers, transformer *out)
-{
-    sx_transformer shape = sx_transformer_default(layers);
-    sx_optimize_options options = sx_optimize_defaults();
-    bool enabled[SX_RULE_COUNT];
-    const sx_device *device;
-    sx_graph *graph, *stored, *better, *asked;
-    sx_optimize_report report;
-    sx_library_graph *library = SX_NEW(cx, sx_library_graph);
-    sx_meeting meeting;
-    sx_buf bytes;
-    SX_TRY(sx_device_find(cx, SX_SPAN_LITERAL("x86-64-v4"), &device));
-    SX_TRY(sx_transformer_make(cx, &shape, &graph));
-    SX_TRY(sx_graph_canon(cx, graph, &stored));
-    SX_TRY(exchange(cx, graph, &asked));
-    SX_TRY(sx_optimize_rules(cx, &options, enabled));
-    sx_buf_init(&bytes, SNAPSHOT_BYTES_MAX);
-    options.whole = true;
-    options.snapshot = &bytes;
-    sx_code code = sx_optimize(cx, stored, device, &options, &better, &report);
-    sx_span mapped = page_aligned(cx, &bytes);
-    out->bytes = bytes.len;
-    out->nodes = report.nodes;
-    sx_buf_fini(&bytes);
-    SX_TRY(code);
-    options.snapshot = NULL;
-    double start = cpu_seconds();
-    SX_TRY(sx_optimize(cx, asked, device, &options, &better, &report));
-    out->saturate = cpu_seconds() - start;
-    start = cpu_seconds();
-    SX_TRY(sx_library_load(cx, mapped, &options.snapshot_rules, sx_meet_kernels(asked, false),
-                           library));
-    out->load = cpu_seconds() - start;
-    start = cpu_seconds();
-    SX_TRY(sx_meet(cx, library, asked, enabled, false, &meeting));
-    out->meet = cpu_seconds() - start;
-    out->inserted = meeting.inserted;
-    out->rounds = meeting.rounds;
-    out->met = meeting.met;
-    if (layers > CERTIFIED_LAYERS_MAX) {
-        return SX_OK;
-    }
-    SX_TRY(sx_library_load(cx, mapped, &options.snapshot_rules, SX_LIBRARY_ALL, library));
-    start = cpu_seconds();
-    SX_TRY(sx_meet(cx, library, asked, enabled, true, &meeting));
-    out->certified = cpu_seconds() - start;
-    out->met = out->met && meeting.met;
-    return SX_OK;
-}
-
-static int run_transformer(const sx_bench_options *options, uint32_t layers, uint32_t rounds)
-{
-    double saturate[ROUNDS_MAX], load[ROUNDS_MAX], meet[ROUNDS_MAX];
-    transformer out = {0};
-    char name[48];
-    (void)snprintf(name, sizeof(name), "snapshot-transformer-%u", layers);
-    for (uint32_t i = 0; i < rounds; i++) {
-        sx_ctx cx;
-        sx_ctx_init(&cx, (size_t)16 << 30);
-        cx.fuel = UINT64_MAX;
-        sx_code code = measure(&cx, layers, &out);
-        if (code != SX_OK || !out.met) {
-            (void)fprintf(stderr, "symplex-bench: %s: %s\n", name,
-                          code != SX_OK ? cx.error.text : "the equal program was not found");
-            sx_ctx_fini(&cx);
-            return 6;
-        }
-        saturate[i] = out.saturate;
-        load[i] = out.load;
-        meet[i] = out.meet;
-        sx_ctx_fini(&cx);
-    }
-    put(options, name, "nodes", out.nodes, "count");
-    put(options, name, "bytes", (double)out.bytes, "B");
-    put(options, name, "inserted", out.inserted, "count");
-    put(options, name, "rounds", out.rounds, "count");
-    double all = sx_bench_median(saturate, rounds);
-    double loaded = sx_bench_median(load, rounds);
-    double found = sx_bench_median(meet, rounds);
-    put(options, name, "saturate-and-extract", all, "s");
-    put(options, name, "load", loaded, "s");
-    put(options, name, "insert", found, "s");
-    if (layers <= CERTIFIED_LAYERS_MAX) {
-        put(options, name, "insert-and-certify", out.certified, "s");
-    }
-    put(options, name, "share", (loaded + found) / all, "ratio");
-    return 0;
-}
-
 int sx_bench_snapshot(const sx_bench_options *options)
 {
     uint32_t rounds = options->rounds < ROUNDS_MAX ? options->rounds : ROUNDS_MAX;
-    rounds = rounds == 0 ? 1 : rounds;
-    int status = options->layers > 0 ? 0 : run_micro(options, rounds);
-    static const uint32_t usual[] = {1, 4, 24};
-    uint32_t count = options->layers > 0 ? 1 : SX_COUNT(usual);
-    for (uint32_t i = 0; i < count && status == 0; i++) {
-        status = run_transformer(options, options->layers > 0 ? options->layers : usual[i], rounds);
-    }
-    return status;
+    int status = options->layers > 0 ? 0 : run_micro(options, rounds == 0 ? 1 : rounds);
+    return status == 0 ? sx_bench_meet(options) : status;
 }
