@@ -120,6 +120,21 @@ static inline sx_code gelu_argument(generator *g, sx_node_id *id)
     return scaled_by(g, SX_OP_MULTIPLY, cube, 0.79788456080286535588, id);
 }
 
+/* Numbers that rules about bits, clamps and known places look for. */
+static inline double draw_known(generator *g, sx_dtype dtype)
+{
+    static const double whole[] = {0, 1, 2, 4, 8, 3, 7};
+    uint32_t pick = draw(g, SX_COUNT(whole) + 1);
+    if (dtype == SX_BOOL) {
+        return draw(g, 2);
+    }
+    if (sx_dtype_class_of(dtype) == SX_CLASS_FLOAT) {
+        return (double)draw(g, 17) / 2 - 4;
+    }
+    double all = sx_num_int_min(dtype) < 0 ? -1 : (double)sx_num_int_max(dtype);
+    return pick < SX_COUNT(whole) ? whole[pick] : all;
+}
+
 static inline sx_code generate_name(generator *g, uint32_t name, const sx_type *type,
                                     sx_node_id *id)
 {
@@ -129,6 +144,7 @@ static inline sx_code generate_name(generator *g, uint32_t name, const sx_type *
     }
     double value = 0;
     bool is_number = true;
+    bool known = false;
     if (name_is(g, name, "n") || name_is(g, name, "k")) {
         value = g->reduced;
     } else if (name_is(g, name, "c") && g->reciprocal_count) {
@@ -138,6 +154,9 @@ static inline sx_code generate_name(generator *g, uint32_t name, const sx_type *
         g->bound[name] = true;
         g->name[name] = *id;
         return SX_OK;
+    } else if (name_is(g, name, "m") || name_is(g, name, "o")) {
+        value = draw_known(g, type->dtype);
+        known = true;
     } else if (name_is(g, name, "c") || name_is(g, name, "s")) {
         value = (double)draw(g, 9) - 4 + (type->dtype == SX_F32 ? 0.5 : 0);
     } else if (name_is(g, name, "low") || name_is(g, name, "high")) { /* of a mask */
@@ -149,7 +168,7 @@ static inline sx_code generate_name(generator *g, uint32_t name, const sx_type *
         is_number = false;
     }
     bool is_float = sx_dtype_class_of(type->dtype) == SX_CLASS_FLOAT;
-    if (is_number && (type->dtype == SX_BOOL || (!is_float && value != floor(value)))) {
+    if (is_number && !known && (type->dtype == SX_BOOL || (!is_float && value != floor(value)))) {
         return GIVE_UP;
     }
     if (is_number) {

@@ -2,6 +2,7 @@
 #ifndef SX_TESTS_CORE_EGRAPH_RULE_HABITS_H
 #define SX_TESTS_CORE_EGRAPH_RULE_HABITS_H
 #include "tests/core/egraph/instances.h"
+#include "tests/core/egraph/instances_logic.h"
 #include "tests/core/egraph/instances_merge.h"
 #include "tests/core/egraph/rule_makers.h"
 #include "tests/core/egraph/values.h"
@@ -136,6 +137,14 @@ static const habit habits[] = {
     {SX_RULE_CONV_ENLARGE_SHARED, FILL_PLAIN, 0, 0, make_enlarged_shared},
     {SX_RULE_CONV_BATCH, FILL_PLAIN, 0, 0, make_convolutions_apart},
     {SX_RULE_CONV_SUM_PARTS, FILL_PLAIN, 0, 0, make_joined_channels},
+    {SX_RULE_REMAINDER_MASK, FILL_PLAIN, 0, 0, make_remainder},
+    {SX_RULE_ONE_HOT_DOT, FILL_PLAIN, 0, 0, make_one_hot},
+    {SX_RULE_GATHER_GATHER, FILL_PLAIN, 0, 0, make_lookup_twice},
+    {SX_RULE_GATHER_INDEX_PARTS, FILL_PLAIN, 0, 0, make_lookups_joined},
+    {SX_RULE_MAXIMUM_MAXIMUM, FILL_PLAIN, HABIT_ORDER, 0, NULL},
+    {SX_RULE_MINIMUM_MINIMUM, FILL_PLAIN, HABIT_ORDER, 0, NULL},
+    {SX_RULE_CLAMP_ORDER, FILL_PLAIN, HABIT_ORDER, 0, NULL},
+    {SX_RULE_CLAMP_TWICE, FILL_PLAIN, HABIT_ORDER, 0, NULL},
     {SX_RULE_DOT_BATCH, FILL_PLAIN, 0, 0, make_dots_apart},
     {SX_RULE_PARTS_SOFTMAX, FILL_PLAIN, 0, 0, make_parts_softmax},
     {SX_RULE_PARTS_LOG_SOFTMAX, FILL_PLAIN, 0, 0, make_parts_log_softmax},

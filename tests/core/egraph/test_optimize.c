@@ -125,14 +125,23 @@ static const struct {
     uint32_t kernels;
     sx_rule_id recognised; /* must have united something; SX_RULE_LIFT: no composite expected */
 } golden[] = {
-    {"relu_matmul_bias", 1, SX_RULE_RELU},          {"softmax", 1, SX_RULE_SOFTMAX},
-    {"layer_norm_1", 1, SX_RULE_LAYER_NORM},        {"layer_norm_2", 1, SX_RULE_LAYER_NORM},
-    {"layer_norm_3", 1, SX_RULE_LAYER_NORM},        {"rms_norm", 1, SX_RULE_RMS_NORM},
-    {"gelu_1", 1, SX_RULE_GELU_HALF_LAST},          {"gelu_2", 1, SX_RULE_GELU_HALF_FIRST},
-    {"gelu_tanh", 1, SX_RULE_GELU_HALF_FIRST},      {"factor_matmul", 2, SX_RULE_DOT_FACTOR_LEFT},
-    {"identities", 1, SX_RULE_MULTIPLY_ONE},        {"encoder_block", 7, SX_RULE_LAYER_NORM},
-    {"conv_norm_relu", 7, SX_RULE_CONV_BATCH_NORM}, {"fire_module", 1, SX_RULE_CONV_ENLARGE_JOINED},
-    {"rep_block", 2, SX_RULE_CONV_ENLARGE_ADDED},   {"norm_conv", 9, SX_RULE_INPUT_SHIFT_FROM_CONV},
+    {"relu_matmul_bias", 1, SX_RULE_RELU},
+    {"softmax", 1, SX_RULE_SOFTMAX},
+    {"layer_norm_1", 1, SX_RULE_LAYER_NORM},
+    {"layer_norm_2", 1, SX_RULE_LAYER_NORM},
+    {"layer_norm_3", 1, SX_RULE_LAYER_NORM},
+    {"rms_norm", 1, SX_RULE_RMS_NORM},
+    {"gelu_1", 1, SX_RULE_GELU_HALF_LAST},
+    {"gelu_2", 1, SX_RULE_GELU_HALF_FIRST},
+    {"gelu_tanh", 1, SX_RULE_GELU_HALF_FIRST},
+    {"factor_matmul", 2, SX_RULE_DOT_FACTOR_LEFT},
+    {"identities", 1, SX_RULE_MULTIPLY_ONE},
+    {"encoder_block", 7, SX_RULE_LAYER_NORM},
+    {"conv_norm_relu", 7, SX_RULE_CONV_BATCH_NORM},
+    {"fire_module", 1, SX_RULE_CONV_ENLARGE_JOINED},
+    {"rep_block", 2, SX_RULE_CONV_ENLARGE_ADDED},
+    {"norm_conv", 9, SX_RULE_INPUT_SHIFT_FROM_CONV},
+    {"one_hot", 1, SX_RULE_ONE_HOT_DOT},
 };
 
 static void compare_golden(const char *name, const sx_graph *out)

@@ -46,6 +46,23 @@ static const sx_rule false_rules[] = {
     {"maximum-commute-exactly", SX_RULE_EXACT, "(maximum ?a ?b)", "(maximum ?b ?a)", NULL},
     {"add-same-order", SX_RULE_EXACT, "(add (add ?a ?b) ?a)", "(add ?b (multiply ?a 2))", NULL},
     {"sum-is-max", SX_RULE_REASSOCIATING, "(maximum ?a ?b)", "(add ?a ?b)", NULL},
+    {"and-absorb-other", SX_RULE_EXACT, "(and ?a (or ?a ?b))", "?b", NULL},
+    {"not-and-as-and", SX_RULE_EXACT, "(not (and (not ?a) (not ?b)))", "(and ?a ?b)", NULL},
+    {"remainder-mask", SX_RULE_EXACT, "(remainder ?a 4)", "(and ?a 3)", NULL},
+    {"divide-divide-integer", SX_RULE_EXACT, "(divide (divide ?a ?m) ?o)",
+     "(divide ?a (multiply ?m ?o))", NULL},
+    {"compare-same", SX_RULE_EXACT, "(compare ?a ?a)", "1", NULL},
+    {"select-order-equal", SX_RULE_REASSOCIATING, "(select (compare ?a ?b) ?a ?b)",
+     "(maximum ?a ?b)", NULL},
+    {"select-unary", SX_RULE_EXACT, "(select ?p (abs ?a) (negate ?b))", "(abs (select ?p ?a ?b))",
+     NULL},
+    {"clamp-order", SX_RULE_REASSOCIATING, "(minimum (maximum ?a ?m) ?o)",
+     "(maximum (minimum ?a ?o) ?m)", NULL},
+    {"clamp-twice", SX_RULE_EXACT, "(minimum (maximum (minimum ?a ?o) ?m) ?o)",
+     "(maximum (minimum ?a ?o) ?m)", NULL},
+    {"maximum-maximum", SX_RULE_EXACT, "(maximum (maximum ?a ?m) ?o)", "(maximum ?a ?m)", NULL},
+    {"gather-gather", SX_RULE_EXACT, "(gather@g (gather@g ?x ?i) ?j)",
+     "(gather@g (gather@g ?x ?j) ?i)", NULL},
 };
 
 START_TEST(test_false_rules_are_caught)
@@ -59,6 +76,126 @@ START_TEST(test_false_rules_are_caught)
                       false_rules[i].name);
         ck_assert_msg(v.refused > 0 || strstr(v.failure, "return") != NULL, "%s: no program shown",
                       false_rules[i].name);
+    }
+}
+END_TEST
+
+/* ---- rules that compute their right sides, made to compute another ---- */
+
+/* Two neighbours in the list of equalities get each other's right side. */
+static sx_code exchange(sx_rewrite *rw, sx_rewrite_build build)
+{
+    uint32_t at = rw->pending->count;
+    SX_TRY(build(rw));
+    for (; at + 2 * SX_PENDING_WORDS <= rw->pending->count; at += 2 * SX_PENDING_WORDS) {
+        uint32_t *pair = &rw->pending->word[at];
+        uint32_t to = pair[1];
+        pair[1] = pair[SX_PENDING_WORDS + 1];
+        pair[SX_PENDING_WORDS + 1] = to;
+    }
+    return SX_OK;
+}
+
+/* The right side becomes operand `k` of what it was. */
+static sx_code open_up(sx_rewrite *rw, sx_rewrite_build build, uint32_t k)
+{
+    uint32_t at = rw->pending->count;
+    SX_TRY(build(rw));
+    for (; at < rw->pending->count; at += SX_PENDING_WORDS) {
+        uint32_t *to = &rw->pending->word[at + 1];
+        *to = rw->eg->node[*to].arity > k ? sx_eg_child(rw->eg, *to, k) : *to;
+    }
+    return SX_OK;
+}
+
+static sx_code wrong_batch(sx_rewrite *rw)
+{
+    return exchange(rw, sx_rule_batch);
+}
+
+static sx_code wrong_parts(sx_rewrite *rw)
+{
+    return exchange(rw, sx_rule_parts_rows);
+}
+
+static sx_code wrong_strips(sx_rewrite *rw)
+{
+    return exchange(rw, sx_rule_strips_rows);
+}
+
+static sx_code wrong_view(sx_rewrite *rw)
+{
+    uint32_t node;
+    sx_type type = *sx_rewrite_type(rw, rw->node[0]);
+    bool all = sx_rewrite_type(rw, rw->var[0])->rank > 0;
+    SX_TRY(sx_rewrite_reshape(rw, rw->var[0], &type, &node));
+    return all ? sx_rewrite_emit(rw, node) : SX_OK;
+}
+
+static sx_code wrong_one_hot(sx_rewrite *rw)
+{
+    return open_up(rw, sx_rule_one_hot_dot, 1); /* without the test of the range */
+}
+
+static sx_code wrong_sum_parts(sx_rewrite *rw)
+{
+    return open_up(rw, sx_rule_conv_sum_parts, 0); /* without the last part */
+}
+
+/* The padding of the enlarged convolution stands on the other side. */
+static sx_code wrong_enlarged(sx_rewrite *rw)
+{
+    uint32_t at = rw->pending->count;
+    SX_TRY(sx_rule_conv_enlarge_shared(rw));
+    for (; at < rw->pending->count; at += SX_PENDING_WORDS) {
+        uint32_t *to = &rw->pending->word[at + 1];
+        uint32_t child[2] = {sx_eg_child(rw->eg, *to, 0), sx_eg_child(rw->eg, *to, 1)};
+        sx_attr attr = *sx_tensors_attr(sx_rewrite_tensors(rw), *to);
+        sx_ints low = attr.low;
+        uint32_t node;
+        attr.low = attr.high;
+        attr.high = low;
+        SX_TRY(sx_rewrite_add(rw, SX_OP_CONVOLUTION, &attr, child, 2, &node));
+        *to = node != SX_EG_NONE ? node : *to;
+    }
+    return SX_OK;
+}
+
+static sx_code wrong_index_parts(sx_rewrite *rw)
+{
+    uint32_t var[3] = {rw->var[0], rw->var[2], rw->var[1]};
+    sx_rewrite turned = *rw;
+    turned.var = var;
+    return sx_rule_gather_index_parts(&turned);
+}
+
+START_TEST(test_wrong_builds_are_caught)
+{
+    static const struct {
+        uint32_t rule;
+        sx_rewrite_build build;
+    } wrong[] = {
+        {SX_RULE_DOT_BATCH, wrong_batch},
+        {SX_RULE_CONV_BATCH, wrong_batch},
+        {SX_RULE_PARTS_SOFTMAX, wrong_parts},
+        {SX_RULE_PARTS_LOG_SOFTMAX, wrong_parts},
+        {SX_RULE_STRIPS_SOFTMAX, wrong_strips},
+        {SX_RULE_STRIPS_LOG_SOFTMAX, wrong_strips},
+        {SX_RULE_STACK_STRIPS, wrong_view},
+        {SX_RULE_STRIPS_UNSTACKED, wrong_view},
+        {SX_RULE_ONE_HOT_DOT, wrong_one_hot},
+        {SX_RULE_CONV_SUM_PARTS, wrong_sum_parts},
+        {SX_RULE_CONV_ENLARGE_SHARED, wrong_enlarged},
+        {SX_RULE_GATHER_INDEX_PARTS, wrong_index_parts},
+    };
+    static verdict v;
+    for (uint32_t i = 0; i < SX_COUNT(wrong); i++) {
+        sx_rule rule = sx_rules[wrong[i].rule];
+        habit h = habit_of(wrong[i].rule);
+        rule.build = wrong[i].build;
+        try_rule(seed, &rule, &h, 200, &v);
+        ck_assert_msg(v.fired > 0 && !holds(&v, rule.rule_class, &h), "%s: %u equalities hold",
+                      rule.name, v.fired);
     }
 }
 END_TEST
@@ -285,6 +422,7 @@ int main(void)
     Suite *suite = suite_create("core.egraph.rules");
     TCase *cases = tcase_create("rules");
     tcase_add_test(cases, test_false_rules_are_caught);
+    tcase_add_test(cases, test_wrong_builds_are_caught);
     tcase_add_test(cases, test_names_are_known);
     tcase_add_test(cases, test_parsed_sides_are_the_text);
     tcase_add_test(cases, test_rows_are_typed);
