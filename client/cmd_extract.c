@@ -1,4 +1,5 @@
 /* cmd_extract.c - extract: the cheapest program of an e-graph that another tool wrote. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
@@ -42,6 +43,21 @@ static sx_code parse_seconds(sxc_cli *cli, double *seconds)
     return SX_OK;
 }
 
+/* Sums that a double does not hold count as the largest one: null in JSON. */
+static double json_sum(double sum)
+{
+    return sum < DBL_MAX ? sum : (double)INFINITY;
+}
+
+static void put_sum(sx_buf *out, const char *name, double sum, const char *note)
+{
+    if (sum < DBL_MAX) {
+        sx_buf_print(out, "%-13s%.12g%s\n", name, sum, note);
+    } else {
+        sx_buf_print(out, "%-13smore than 1.79e308, not to be told as a number%s\n", name, note);
+    }
+}
+
 static void put_json(sx_buf *out, const char *path, const sxc_egraph *g, const sx_xt_answer *a,
                      double seconds)
 {
@@ -50,10 +66,10 @@ static void put_json(sx_buf *out, const char *path, const sxc_egraph *g, const s
     sxc_json_int(out, "nodes", g->problem.node_count);
     sxc_json_int(out, "classes", g->problem.class_count);
     sxc_json_int(out, "roots", g->problem.root_count);
-    sxc_json_real(out, "dag_cost", a->dag_cost);
-    sxc_json_real(out, "tree_cost", a->tree_cost);
-    sxc_json_real(out, "greedy_cost", a->greedy_cost);
-    sxc_json_real(out, "lower_bound", a->lower_bound);
+    sxc_json_real(out, "dag_cost", json_sum(a->dag_cost));
+    sxc_json_real(out, "tree_cost", json_sum(a->tree_cost));
+    sxc_json_real(out, "greedy_cost", json_sum(a->greedy_cost));
+    sxc_json_real(out, "lower_bound", json_sum(a->lower_bound));
     sxc_json_bool(out, "proven", a->proven);
     sxc_json_text(out, "stop", sx_span_of(sx_xt_stop_name(a->stop)));
     sxc_json_bool(out, "reproducible", a->stop != SX_XT_DEADLINE);
@@ -80,10 +96,10 @@ static sx_code put_text(sxc_cli *cli, sx_buf *out, const sxc_egraph *g, const sx
     sxc_table table;
     sx_buf_print(out, "e-graph      %u nodes, %u classes, %u roots\n", g->problem.node_count,
                  g->problem.class_count, g->problem.root_count);
-    sx_buf_print(out, "dag cost     %.12g%s\n", a->dag_cost, a->proven ? ", proven least" : "");
-    sx_buf_print(out, "lower bound  %.12g\n", a->lower_bound);
-    sx_buf_print(out, "tree cost    %.12g\n", a->tree_cost);
-    sx_buf_print(out, "greedy       %.12g\n", a->greedy_cost);
+    put_sum(out, "dag cost", a->dag_cost, a->proven ? ", proven least" : "");
+    put_sum(out, "lower bound", a->lower_bound, "");
+    put_sum(out, "tree cost", a->tree_cost, "");
+    put_sum(out, "greedy", a->greedy_cost, "");
     sx_buf_print(out, "stop         %s after %.3g million steps", sx_xt_stop_name(a->stop),
                  (double)a->fuel / 1e6);
     sx_buf_print(out, seconds > 0 ? ", %.3g s\n\n" : "\n\n", seconds);

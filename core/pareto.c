@@ -54,7 +54,7 @@ static sx_code print_program(sx_ctx *cx, const sx_graph *graph, sx_buf *text)
     return sx_buf_check(cx, text, "program");
 }
 
-/* One search, in memory of its own. */
+/* One search, in memory of its own: what the request has left. */
 static sx_code search(sx_ctx *cx, const sx_core_request *request, const sx_device *device,
                       const sx_optimize_options *base, double price, sx_module_point *point,
                       sx_buf *text)
@@ -63,7 +63,7 @@ static sx_code search(sx_ctx *cx, const sx_core_request *request, const sx_devic
     sx_graph *graph, *canonical, *better;
     sx_optimize_report report;
     sx_optimize_options options = *base;
-    sx_ctx_init(&scratch, cx->arena.limit_bytes);
+    sx_ctx_init(&scratch, cx->arena.limit_bytes - cx->arena.used_bytes);
     scratch.fuel = cx->fuel;
     scratch.cancelled = cx->cancelled;
     scratch.cancelled_self = cx->cancelled_self;

@@ -267,10 +267,22 @@ static void put_rewrites(sx_image *image, const sx_optimize_report *report)
     }
 }
 
+/* Why the search ended, and whether it had to be made twice. */
+static sx_module_text put_stop(sx_buf *strings, const sx_optimize_report *report)
+{
+    sx_module_text text = sx_module_put_text(strings, sx_span_of(sx_eg_stop_name(report->stop)));
+    if (report->searched_again) {
+        text.size += sx_module_put_text(strings, SX_SPAN_LITERAL("; searched again as a whole, its "
+                                                                 "parts came out dearer"))
+                         .size;
+    }
+    return text;
+}
+
 static void put_search(sx_image *image, const sx_optimize_report *report)
 {
     sx_module_search record = {
-        .stop = sx_module_put_text(&image->strings, sx_span_of(sx_eg_stop_name(report->stop))),
+        .stop = put_stop(&image->strings, report),
         .unproved = sx_module_put_text(&image->strings, sx_span_of(report->unproved)),
         .rounds = report->rounds,
         .nodes = report->nodes,

@@ -33,7 +33,7 @@ static sx_key rules_of(const sx_core_request *request)
 {
     sx_buf options;
     sx_key rules = sx_rules_key();
-    sx_buf_init(&options, (size_t)1 << 20);
+    sx_buf_init(&options, 4096 + request->disabled_rules.len + request->objective.len);
     sx_key_options(request, &options);
     const sx_span part[] = {{rules.byte, sizeof(rules.byte)},
                             sx_buf_span(&options),

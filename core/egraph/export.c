@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/egraph/extract.h"
+#include "core/egraph/optimize.h"
 
 /* ---- what all three forms show ---- */
 
@@ -85,10 +86,11 @@ static sx_code finish(exporter *e, const char *what)
 
 /* ---- JSON ---- */
 
+/* A node without a kernel is not to be picked where kernels alone can compute its class, else it costs what the model says. */
 static void put_json_node(exporter *e, uint32_t n, bool first)
 {
     sx_buf *out = e->out;
-    bool never = e->cost[n] == SX_COST_NEVER;
+    bool never = e->cost[n] >= SX_COST_LAST_RESORT;
     sx_buf_print(out, "%s\n\"n%u\":{\"op\":\"", first ? "" : ",", n);
     put_escaped(out, label_of(e, n), false);
     sx_buf_put_text(out, "\",\"children\":[");

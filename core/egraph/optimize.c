@@ -166,7 +166,8 @@ sx_code sx_objective_find(sx_ctx *cx, sx_span name, sx_objective *objective)
             return SX_OK;
         }
     }
-    return SX_FAIL(cx, SX_INPUT, "objective \"%s\" is not known, expected time, memory or energy",
+    return SX_FAIL(cx, SX_INPUT,
+                   "objective \"%s\" is not known, expected time, memory, energy or pareto",
                    sx_short_name(name).text);
 }
 
@@ -288,9 +289,6 @@ static sx_code lacks_kernel(optimizer *o, uint32_t n, bool *lacks)
     return code == SX_OK || *lacks ? SX_OK : SX_FAIL(o->cx, code, "node %u: no kernel", n);
 }
 
-/* Added to a node without a kernel where the program can do without it: what runs in its class may be reached through cycles only. */
-#define LAST_RESORT (SX_COST_MAX >> 10)
-
 static bool can_run(const sx_eg *eg, uint32_t n, const bool *lacks, const bool *runs)
 {
     bool can = eg->node[n].dead == 0 && !lacks[n];
@@ -353,7 +351,7 @@ static sx_code all_costs(optimizer *o, bool foresee, uint64_t **cost)
         (*cost)[n] = SX_COST_NEVER;
         if (eg->node[n].dead == 0) {
             SX_TRY(node_cost(o, n, foresee, &(*cost)[n]));
-            (*cost)[n] += lacks[n] && (whole || runs[sx_eg_find(eg, n)]) ? LAST_RESORT : 0;
+            (*cost)[n] += lacks[n] && (whole || runs[sx_eg_find(eg, n)]) ? SX_COST_LAST_RESORT : 0;
         }
     }
     return SX_OK;
@@ -669,7 +667,7 @@ static sx_code choose_on_mesh(optimizer *o, sx_extracted *best)
     SX_TRY(all_costs(o, true, &cost));
     for (uint32_t n = 0; n < o->t->eg.node_count; n++) { /* no kernels are made here */
         bool attention = o->t->eg.node[n].op == SX_OP_ATTENTION && cost[n] != SX_COST_NEVER;
-        cost[n] -= attention && cost[n] > LAST_RESORT ? LAST_RESORT : 0;
+        cost[n] -= attention && cost[n] > SX_COST_LAST_RESORT ? SX_COST_LAST_RESORT : 0;
     }
     const sx_plan_space space = {.t = o->t,
                                  .device = o->device,

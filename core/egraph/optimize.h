@@ -92,6 +92,8 @@ typedef struct {
     uint32_t part_count;
     double mesh_before_ns,
         mesh_after_ns; /* on the mesh (sharding_plan.h), costs that foresee fusion; 0 where it was not looked at */
+    bool
+        searched_again; /* put together from parts it was dearer than the input: once more as a whole, with what was left of the limits */
     const char *unproved; /* why there is no certificate though one was asked for, or NULL */
 } sx_optimize_report;
 
@@ -118,8 +120,10 @@ sx_code sx_optimize_certificate(sx_ctx *cx, const sx_optimize_report *report, sx
 
 /* Which rules the options allow, [SX_RULE_COUNT].  errors  SX_INPUT unknown rule name */
 sx_code sx_optimize_rules(sx_ctx *cx, const sx_optimize_options *options, bool *enabled);
-/* What each node of an e-graph costs as a kernel of its own, in thousandths of the objective; SX_COST_NEVER for dead nodes, 2^50 more for
- * operations that have no kernel where their class has one that has.
+/* Added to a node without a kernel where the program can do without it: what runs in its class may be reached through cycles only. */
+#define SX_COST_LAST_RESORT (SX_COST_MAX >> 10)
+/* What each node of an e-graph costs as a kernel of its own, in thousandths of the objective; SX_COST_NEVER for dead nodes,
+ * SX_COST_LAST_RESORT more for operations that have no kernel where kernels alone can compute their class.
  * Result in cx's arena, [node_count]. */
 sx_code sx_optimize_node_costs(sx_ctx *cx, sx_tensors *t, const sx_device *device,
                                const sx_objective *objective, uint64_t **cost);

@@ -476,9 +476,38 @@ static sx_code begin_bundle(divider *d, const sx_roll *roll)
     return code;
 }
 
+/* Put together from its parts the program came out dearer than it was: it is searched once more as a whole, with what they have left of
+ * the limits; the report counts both. */
+static sx_code search_again(sx_ctx *cx, const sx_graph *in, const sx_device *device,
+                            const sx_optimize_options *options, size_t spent_bytes, sx_graph **out,
+                            sx_optimize_report *report)
+{
+    sx_optimize_options left = *options;
+    sx_optimize_report *parts = SX_NEW(cx, sx_optimize_report);
+    if (parts == NULL) {
+        return cx->error.code;
+    }
+    *parts = *report;
+    left.limits.nodes -= parts->nodes < left.limits.nodes ? parts->nodes : left.limits.nodes;
+    left.limits.fuel -= parts->fuel < left.limits.fuel ? parts->fuel : left.limits.fuel;
+    left.limits.bytes -= spent_bytes < left.limits.bytes ? spent_bytes : left.limits.bytes;
+    SX_TRY(sx_optimize_whole(cx, in, device, &left, out, report));
+    report->searched_again = true;
+    report->nodes += parts->nodes;
+    report->classes += parts->classes;
+    report->fuel += parts->fuel;
+    report->rounds = parts->rounds > report->rounds ? parts->rounds : report->rounds;
+    for (uint32_t r = 0; r < SX_RULE_COUNT; r++) {
+        report->match_count[r] += parts->match_count[r];
+        report->union_count[r] += parts->union_count[r];
+    }
+    return SX_OK;
+}
+
 sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
                     const sx_optimize_options *options, sx_graph **out, sx_optimize_report *report)
 {
+    size_t bytes_start = cx->arena.used_bytes;
     const sx_roll *roll = NULL;
     bool on_mesh = in->sharding != NULL && options->unfused; /* parts do not know how values lie */
     if (!options->whole && !on_mesh) {
@@ -504,11 +533,8 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
         if (options->snapshot != NULL) {
             sx_buf_clear(options->snapshot);
         }
-        sx_optimize_options rest = *options;
-        if (options->fair) {
-            rest.limits.fuel -= report->fuel < rest.limits.fuel ? report->fuel : rest.limits.fuel;
-        }
-        return sx_optimize_whole(cx, in, device, &rest, out, report);
+        return search_again(cx, in, device, options, cx->arena.used_bytes - bytes_start, out,
+                            report);
     }
     SX_TRY(options->snapshot != NULL ? end_bundle(&d, in, roll, d.part[last].piece) : SX_OK);
     *out = whole;

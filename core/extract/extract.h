@@ -72,7 +72,7 @@ typedef struct {
     uint32_t *choice; /* [class_count] node, SX_XT_NONE where the program does not need the class */
     double dag_cost;
     double greedy_cost; /* best of tree and greedy sets */
-    double tree_cost;
+    double tree_cost;   /* DBL_MAX: beyond the doubles */
     double lower_bound; /* <= dag_cost; equal to it when proven */
     bool proven;
     sx_xt_stop stop;

@@ -371,7 +371,7 @@ def test_front():
     broken = TMP / "broken.sx"
     broken.write_bytes(source.read_bytes()[:12] + b"\0" + source.read_bytes()[12:])
     assert "line 2:" in error_of("optimize", broken, status=4)["message"]  # it is text, not ONNX
-    assert "expected time, memory or energy" in error_of("optimize", source, "--objective", "size", status=4)["message"]
+    assert "expected time, memory, energy or pareto" in error_of("optimize", source, "--objective", "size", status=4)["message"]
     assert "pareto" in error_of("compile", source, "--objective", "pareto", status=4)["message"]
 
 

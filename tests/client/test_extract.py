@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 
@@ -78,6 +79,47 @@ def test_text():
     assert "dag cost     248.845" in text and "proven least" in text and "CLASS" in text, text
     text = run(GYM / "fuzz" / "9.json", "--seconds", "5").stdout.decode()
     assert " s\n" in text
+
+
+def test_overflow():
+    """2^2000 copies of a leaf: as a tree that is no double, as a program it is 2,001 nodes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "g.json"
+        nodes = {"n0": {"op": "leaf", "eclass": "c0", "cost": 1}}
+        for i in range(1, 2001):
+            nodes[f"n{i}"] = {"op": "add", "children": [f"n{i - 1}"] * 2, "eclass": f"c{i}", "cost": 1}
+        path.write_text(json.dumps({"nodes": nodes, "root_eclasses": ["c2000"]}))
+
+        def refuse(word):
+            raise AssertionError(f"{word} is no JSON")
+
+        answer = json.loads(run(path, "--json").stdout, parse_constant=refuse)
+        assert answer["tree_cost"] is None and answer["dag_cost"] == 2001 and answer["proven"], answer
+        assert "tree cost    more than 1.79e308" in run(path).stdout.decode()
+
+
+def test_round_trip():
+    """What egraph writes, extracted anew, costs what the optimised program does; nodes without kernels are left out."""
+    without = proven = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for source in sorted((ROOT / "tests" / "golden" / "egraph").glob("*.sx")):
+            graph = pathlib.Path(folder) / "g.json"
+            dims = [f"--dim={name}={low}" for name, low in re.findall(r"(\w+) in \[(\d+), \d+\]", source.read_text())]
+            answers = []
+            for command in (["optimize", source, "--no-daemon", "--json", *dims], ["egraph", source, "-o", graph]):
+                done = subprocess.run([CLIENT, *map(str, command)], capture_output=True, timeout=60)
+                assert done.returncode == 0, (command, done.stderr)
+                answers.append(done.stdout)
+            search = json.loads(answers[0])["search"]
+            nodes = json.loads(graph.read_text())["nodes"]
+            assert max(node["cost"] for node in nodes.values()) < 1e9, source
+            answer = json.loads(run(graph, "--json").stdout)
+            gap = abs(search["estimate_ns"] - answer["dag_cost"])
+            assert gap <= 1e-9 * answer["dag_cost"] or not (search["proven"] and answer["proven"]), (source, search, answer["dag_cost"])
+            proven += search["proven"] and answer["proven"]
+            without += sum(node["subsumed"] for node in nodes.values())
+            assert all(not nodes[choice["node"]]["subsumed"] for choice in answer["choices"])
+    assert without > 0 and proven > 10
 
 
 def test_refusals():

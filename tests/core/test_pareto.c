@@ -136,6 +136,25 @@ START_TEST(test_objectives)
 }
 END_TEST
 
+/* All searches together stay below the limit of the request: what the first one holds is not there for the others. */
+START_TEST(test_memory_is_held)
+{
+    static const struct {
+        uint32_t times;
+        sx_code code;
+    } limit[] = {{1, SX_NOMEM}, {8, SX_OK}};
+    sx_core_request request = request_of("pareto");
+    ck_sx_ok(&cx, sx_core_optimize(&cx, &request, &image));
+    size_t used = cx.arena.used_bytes;
+    for (size_t i = 0; i < SX_COUNT(limit); i++) {
+        teardown();
+        sx_ctx_init(&cx, limit[i].times * used + 65536);
+        sx_image_init(&image);
+        ck_assert_int_eq(sx_core_optimize(&cx, &request, &image), limit[i].code);
+    }
+}
+END_TEST
+
 START_TEST(test_refusals)
 {
     sx_core_request request = request_of("pareto");
@@ -145,7 +164,7 @@ START_TEST(test_refusals)
     request = request_of("speed");
     ck_assert_int_eq(sx_core_optimize(&cx, &request, &image), SX_INPUT);
     ck_assert_str_eq(cx.error.text,
-                     "objective \"speed\" is not known, expected time, memory or energy");
+                     "objective \"speed\" is not known, expected time, memory, energy or pareto");
     sx_key time, memory, none;
     sx_span part[SX_PART_COUNT];
     sx_ctx_reset_error(&cx);
@@ -186,6 +205,7 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, test_storing_against_computing_again);
     tcase_add_test(cases, test_objectives);
+    tcase_add_test(cases, test_memory_is_held);
     tcase_add_test(cases, test_refusals);
     tcase_add_test(cases, test_peak);
     suite_add_tcase(suite, cases);

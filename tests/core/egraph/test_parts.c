@@ -259,6 +259,66 @@ START_TEST(test_limits)
 }
 END_TEST
 
+/* Layers that all read one matrix turned around. A layer by itself reads it as it lies, which costs less than to turn it first; but it
+ * has to be turned only once. */
+static sx_graph *make_turned(uint32_t layers)
+{
+    static const char dot[] =
+        "{lhs_batch = [], rhs_batch = [], lhs_contract = [1], rhs_contract = [0]}";
+    sx_graph *graph;
+    sx_buf text;
+    sx_buf_init(&text, 1 << 20);
+    sx_buf_put_text(&text, "sx 1\ngraph \"turned\" {\n");
+    for (uint32_t i = 0; i < layers + 2; i++) {
+        sx_buf_print(&text, "  %%%u = parameter {name = \"p%u\", weight = %d} : f32[512, 512]\n", i,
+                     i, i > 1);
+    }
+    sx_buf_print(&text, "  %%%u = transpose(%%1) {perm = [1, 0]} : f32[512, 512]\n", layers + 2);
+    uint32_t turned = layers + 2;
+    uint32_t last = 0;
+    uint32_t n = turned + 1;
+    for (uint32_t i = 0; i < 14 * layers; i++, n++) {
+        sx_buf_print(&text, "  %%%u = dot_general(%%%u, %%%u) %s : f32[512, 512]\n", n, last,
+                     i % 14 == 0 ? turned : 2 + i / 14, dot);
+        last = n;
+    }
+    sx_buf_print(&text, "  return %%%u as \"y\"\n}\n", last);
+    ck_sx_ok(&cx, sx_graph_parse(&cx, sx_buf_span(&text), &graph));
+    sx_buf_fini(&text);
+    return graph;
+}
+
+/* What the parts have used of the limits is gone when the program has to be searched again as a whole: limits that either search
+ * by itself stays below are reached by both. Kernels count in report.nodes, but not against the limit of the rounds. */
+START_TEST(test_limits_of_a_second_search)
+{
+    sx_graph *in = make_turned(5);
+    sx_graph *out;
+    sx_optimize_options options = sx_optimize_defaults();
+    options.allow_reassociating = false;
+    ck_sx_ok(&cx, sx_optimize(&cx, in, device, &options, &out, &report));
+    ck_assert(report.searched_again);
+    ck_assert_int_eq(report.stop, SX_STOP_SATURATED);
+    ck_assert_double_le(report.cost_after_ns, report.cost_before_ns);
+    uint32_t nodes[2] = {report.nodes, report.part[0].nodes};
+    uint64_t fuel[2] = {report.fuel, report.part[0].fuel};
+    ck_assert_uint_gt(nodes[0], nodes[1]);
+    ck_assert_uint_gt(fuel[0], fuel[1]);
+    options.limits.nodes = in->node_count + nodes[0] - nodes[1];
+    ck_sx_ok(&cx, sx_optimize(&cx, in, device, &options, &out, &report));
+    ck_assert(report.searched_again);
+    ck_assert_int_eq(report.stop, SX_STOP_NODES);
+    check_parameters(in, out);
+    options = sx_optimize_defaults();
+    options.allow_reassociating = false;
+    options.limits.fuel = fuel[0] / 10 * 7;
+    ck_sx_ok(&cx, sx_optimize(&cx, in, device, &options, &out, &report));
+    ck_assert(report.searched_again);
+    ck_assert_int_eq(report.stop, SX_STOP_FUEL);
+    check_parameters(in, out);
+}
+END_TEST
+
 START_TEST(test_same_bytes_every_time)
 {
     sx_buf text[2];
@@ -284,6 +344,7 @@ int main(void)
     tcase_add_loop_test(cases, test_parts_are_proven, 0, KINDS);
     tcase_add_test(cases, test_random_stacks);
     tcase_add_test(cases, test_limits);
+    tcase_add_test(cases, test_limits_of_a_second_search);
     tcase_add_test(cases, test_same_bytes_every_time);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
