@@ -276,6 +276,19 @@ static sx_code print_optimized(sxc_cli *cli, const sx_module *module)
     return code;
 }
 
+/* On a mesh: what is sent, beside the program. */
+static sx_code tell_sharding(sxc_cli *cli, const sx_module *module)
+{
+    sx_buf out;
+    sx_buf_init(&out, SX_TEXT_BYTES_MAX);
+    sx_code code = sxc_sharding_text(cli->cx, module, &out);
+    if (code == SX_OK) {
+        (void)fwrite(out.ptr, 1, out.len, stderr);
+    }
+    sx_buf_fini(&out);
+    return code;
+}
+
 sx_code sxc_deliver(sxc_cli *cli, const sx_weights *weights, sx_span bytes,
                     const sxc_compile_info *info)
 {
@@ -292,6 +305,7 @@ sx_code sxc_deliver(sxc_cli *cli, const sx_weights *weights, sx_span bytes,
             write_optimized(cli, onnx && !sxc_given(cli, SXC_OUTPUT) ? NULL : path, &file.module);
         size_t size = (size_t)file.module.optimized_count;
         code = code == SX_OK && cli->json ? report(cli, "optimize", path, size, info) : code;
+        code = code == SX_OK && !cli->json ? tell_sharding(cli, &file.module) : code;
     }
     sxc_module_file_close(&file);
     return code;

@@ -181,6 +181,7 @@ static sx_code put_kernels(sx_ctx *cx, const sx_module *module, sx_buf *out)
 static sx_code explain_text(sx_ctx *cx, const sx_module *module, sx_buf *out)
 {
     put_totals(module, out);
+    SX_TRY(sxc_sharding_text(cx, module, out));
     SX_TRY(put_stages(cx, module, out));
     SX_TRY(put_search(cx, module, out));
     put_rewrites(module, out);
@@ -251,6 +252,7 @@ static void json_search(sx_buf *json, const sx_module *module)
 void sxc_json_report(sx_buf *json, const sx_module *module)
 {
     json_search(json, module);
+    sxc_json_sharding(json, module);
     sxc_json_open(json, "stages", '[');
     for (uint64_t i = 0; i < module->stage_count; i++) {
         const sx_module_stage *stage = &module->stage[i];

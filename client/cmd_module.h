@@ -18,4 +18,7 @@ void sxc_json_front(sx_buf *json, const sx_module *module);
 void sxc_front_svg(const sx_module *module, sx_buf *out);
 /* Stages, the search of the e-graph, what each rule did, and the chain of rewrites. */
 void sxc_json_report(sx_buf *json, const sx_module *module);
+/* cmd_sharding.c: how it runs on a mesh; nothing without one. */
+sx_code sxc_sharding_text(sx_ctx *cx, const sx_module *module, sx_buf *out);
+void sxc_json_sharding(sx_buf *json, const sx_module *module);
 #endif

@@ -76,7 +76,7 @@ sx_code sx_core_twin(sx_ctx *cx, const sx_core_request *request, sx_span egraph,
 typedef struct {
     sx_module_info info;
     sx_buf strings, symbol, tensor, kernel, part, launch, arg, stage, rewrite, check, search, rule,
-        proof, point, program, optimized, code, constants;
+        proof, point, sharding, step, program, optimized, code, constants;
 } sx_image;
 void sx_image_init(sx_image *image);
 void sx_image_fini(sx_image *image);

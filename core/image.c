@@ -7,11 +7,11 @@
 void sx_image_init(sx_image *image)
 {
     image->info = (sx_module_info){.numerics = SX_NUMERICS_VERSION};
-    sx_buf *table[] = {&image->strings, &image->symbol, &image->tensor,  &image->kernel,
-                       &image->part,    &image->launch, &image->arg,     &image->stage,
-                       &image->rewrite, &image->check,  &image->program, &image->optimized,
-                       &image->code,    &image->search, &image->rule,    &image->proof,
-                       &image->point};
+    sx_buf *table[] = {&image->strings, &image->symbol,   &image->tensor,  &image->kernel,
+                       &image->part,    &image->launch,   &image->arg,     &image->stage,
+                       &image->rewrite, &image->check,    &image->program, &image->optimized,
+                       &image->code,    &image->search,   &image->rule,    &image->proof,
+                       &image->point,   &image->sharding, &image->step};
     for (uint32_t i = 0; i < SX_COUNT(table); i++) {
         sx_buf_init(table[i], TABLE_BYTES_MAX);
     }
@@ -20,11 +20,11 @@ void sx_image_init(sx_image *image)
 
 void sx_image_fini(sx_image *image)
 {
-    sx_buf *table[] = {&image->strings, &image->symbol,    &image->tensor,  &image->kernel,
-                       &image->part,    &image->launch,    &image->arg,     &image->stage,
-                       &image->rewrite, &image->check,     &image->program, &image->optimized,
-                       &image->code,    &image->constants, &image->search,  &image->rule,
-                       &image->proof,   &image->point};
+    sx_buf *table[] = {&image->strings, &image->symbol,    &image->tensor,   &image->kernel,
+                       &image->part,    &image->launch,    &image->arg,      &image->stage,
+                       &image->rewrite, &image->check,     &image->program,  &image->optimized,
+                       &image->code,    &image->constants, &image->search,   &image->rule,
+                       &image->proof,   &image->point,     &image->sharding, &image->step};
     for (uint32_t i = 0; i < SX_COUNT(table); i++) {
         sx_buf_fini(table[i]);
     }
@@ -64,6 +64,8 @@ sx_code sx_image_encode(sx_ctx *cx, const sx_image *image, sx_buf *bytes)
     POINT(rule, rule, sx_module_rule);
     POINT(proof, proof, char);
     POINT(point, point, sx_module_point);
+    POINT(sharding, sharding, sx_module_sharding);
+    POINT(step, step, sx_module_step);
     POINT(program, program, char);
     POINT(optimized, optimized, char);
     POINT(code, code, uint8_t);

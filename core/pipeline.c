@@ -379,6 +379,7 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
                        "unfused gives operations, not kernels: optimize, not compile");
     }
     SX_TRY(optimise(cx, request, device, &here, false, &better, &report, &meeting));
+    SX_TRY(sx_pipe_mesh(cx, request, device, graph, NULL, image));
     bool done;
     SX_TRY(put_info(cx, image, request, graph, device));
     SX_TRY(sx_semantic_reuse(cx, request, graph, &meeting, image, &done));
@@ -431,8 +432,16 @@ sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *i
     sx_meeting meeting;
     SX_TRY(sx_device_find(cx, request->target, &device));
     SX_TRY(read_program(cx, request->ir, &graph));
-    SX_TRY(optimise(cx, request, device, graph, true, &better, &report, &meeting));
+    sx_core_request own = *request;
+    if (graph->sharding != NULL) { /* collectives stand between operations, not inside kernels */
+        if (wants_front(request)) {
+            return SX_FAIL(cx, SX_UNIMPLEMENTED, "objective \"pareto\" of a program on a mesh");
+        }
+        own.unfused = true;
+    }
+    SX_TRY(optimise(cx, &own, device, graph, true, &better, &report, &meeting));
     SX_TRY(sx_sharding_restore(cx, graph, better));
+    SX_TRY(sx_pipe_mesh(cx, request, device, graph, better, image));
     if (wants_front(request)) {
         SX_TRY(sx_core_pareto(cx, request, device, image));
     }
@@ -447,6 +456,7 @@ sx_code sx_pipe_search(sx_ctx *cx, const sx_core_request *request,
     SX_TRY(read_program(cx, request->ir, &graph));
     uint32_t stage = sx_stage_begin(cx, "saturate");
     SX_TRY(sx_optimize(cx, graph, found->device, options, &better, &found->report));
+    SX_TRY(sx_sharding_restore(cx, graph, better));
     SX_TRY(sx_graph_check(cx, better));
     sx_stage_end(cx, stage, sx_eg_stop_name(found->report.stop), found->report.nodes);
     found->better = better;

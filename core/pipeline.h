@@ -63,6 +63,10 @@ typedef struct {
 sx_code sx_pipe_search(sx_ctx *cx, const sx_core_request *request,
                        const sx_optimize_options *options, sx_pipe_found *found, sx_image *image);
 
+/* mesh.c: SHARDING and STEPS; `better` NULL: code for one device, placements are left aside. */
+sx_code sx_pipe_mesh(sx_ctx *cx, const sx_core_request *request, const sx_device *device,
+                     const sx_graph *input, const sx_graph *better, sx_image *image);
+
 /* places.c */
 sx_code sx_pipe_add_tensor(sx_ctx *cx, sx_pipe *pipe, sx_span name, const sx_type *type,
                            uint64_t size, sx_module_place place, uint32_t *index);

@@ -70,6 +70,7 @@ sx_code sx_core_family(sx_ctx *cx, const sx_core_request *request, sx_key *famil
 {
     sx_graph *graph, *canonical;
     SX_TRY(sx_graph_parse(cx, request->ir, &graph));
+    graph->sharding = NULL; /* no part of what it computes */
     SX_TRY(sx_graph_canon(cx, graph, &canonical));
     bool known;
     uint64_t value;
@@ -428,6 +429,7 @@ sx_code sx_core_egraph(sx_ctx *cx, const sx_core_request *request, sx_buf *snaps
     own.library = &library;
     SX_TRY(sx_device_find(cx, own.target, &device));
     SX_TRY(sx_graph_parse(cx, own.ir, &graph));
+    graph->sharding = NULL; /* kernels are those of one device */
     SX_TRY(sx_graph_canon(cx, graph, &canonical));
     SX_TRY(sx_semantic_options(cx, &own, &options));
     options.whole = true;

@@ -290,6 +290,17 @@ static sx_code check_report(sx_ctx *cx, const sx_module *module)
     for (uint64_t i = 0; i < module->point_count; i++) {
         SX_TRY(check_text(cx, module, "point", i, module->point[i].program));
     }
+    for (uint64_t i = 0; i < module->sharding_count; i++) {
+        SX_TRY(check_text(cx, module, "sharding", i, module->sharding[i].mesh));
+    }
+    for (uint64_t i = 0; i < module->step_count; i++) {
+        const sx_module_step *step = &module->step[i];
+        const sx_module_text text[] = {step->value, step->what,   step->axis, step->from,
+                                       step->to,    step->places, step->local};
+        for (uint32_t k = 0; k < SX_COUNT(text); k++) {
+            SX_TRY(check_text(cx, module, "step", i, text[k]));
+        }
+    }
     for (uint64_t i = 0; i < module->rule_count; i++) {
         SX_TRY(check_text(cx, module, "rule", i, module->rule[i].name));
         SX_TRY(check_text(cx, module, "rule", i, module->rule[i].rule_class));

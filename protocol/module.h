@@ -31,27 +31,29 @@ typedef struct {
 } sx_module_header;
 
 /* SX_SECTION(ENUMERATOR, name in listings, record type, field of sx_module, alignment) */
-#define SX_MODULE_SECTIONS(SX_SECTION)                               \
-    SX_SECTION(INFO, "info", sx_module_info, info, 64)               \
-    SX_SECTION(STRINGS, "strings", char, strings, 64)                \
-    SX_SECTION(SYMBOLS, "symbols", sx_module_symbol, symbol, 64)     \
-    SX_SECTION(TENSORS, "tensors", sx_module_tensor, tensor, 64)     \
-    SX_SECTION(KERNELS, "kernels", sx_module_kernel, kernel, 64)     \
-    SX_SECTION(PARTS, "parts", sx_module_part, part, 64)             \
-    SX_SECTION(LAUNCHES, "launches", sx_module_launch, launch, 64)   \
-    SX_SECTION(ARGS, "args", uint32_t, arg, 64)                      \
-    SX_SECTION(STAGES, "stages", sx_module_stage, stage, 64)         \
-    SX_SECTION(REWRITES, "rewrites", sx_module_rewrite, rewrite, 64) \
-    SX_SECTION(CHECKS, "checks", sx_module_check, check, 64)         \
-    SX_SECTION(SEARCH, "search", sx_module_search, search, 64)       \
-    SX_SECTION(RULES, "rules", sx_module_rule, rule, 64)             \
-    SX_SECTION(PROOF, "proof", char, proof, 64)                      \
-    SX_SECTION(PROGRAM, "program", char, program, 64)                \
-    SX_SECTION(OPTIMIZED, "optimized", char, optimized, 64)          \
-    SX_SECTION(CODE, "code", uint8_t, code, 4096)                    \
-    SX_SECTION(CONSTANTS, "constants", uint8_t, constants, 64)       \
-    SX_SECTION(WEIGHTS, "weights", uint8_t, weights, 64)             \
-    SX_SECTION(POINTS, "points", sx_module_point, point, 64)
+#define SX_MODULE_SECTIONS(SX_SECTION)                                 \
+    SX_SECTION(INFO, "info", sx_module_info, info, 64)                 \
+    SX_SECTION(STRINGS, "strings", char, strings, 64)                  \
+    SX_SECTION(SYMBOLS, "symbols", sx_module_symbol, symbol, 64)       \
+    SX_SECTION(TENSORS, "tensors", sx_module_tensor, tensor, 64)       \
+    SX_SECTION(KERNELS, "kernels", sx_module_kernel, kernel, 64)       \
+    SX_SECTION(PARTS, "parts", sx_module_part, part, 64)               \
+    SX_SECTION(LAUNCHES, "launches", sx_module_launch, launch, 64)     \
+    SX_SECTION(ARGS, "args", uint32_t, arg, 64)                        \
+    SX_SECTION(STAGES, "stages", sx_module_stage, stage, 64)           \
+    SX_SECTION(REWRITES, "rewrites", sx_module_rewrite, rewrite, 64)   \
+    SX_SECTION(CHECKS, "checks", sx_module_check, check, 64)           \
+    SX_SECTION(SEARCH, "search", sx_module_search, search, 64)         \
+    SX_SECTION(RULES, "rules", sx_module_rule, rule, 64)               \
+    SX_SECTION(PROOF, "proof", char, proof, 64)                        \
+    SX_SECTION(PROGRAM, "program", char, program, 64)                  \
+    SX_SECTION(OPTIMIZED, "optimized", char, optimized, 64)            \
+    SX_SECTION(CODE, "code", uint8_t, code, 4096)                      \
+    SX_SECTION(CONSTANTS, "constants", uint8_t, constants, 64)         \
+    SX_SECTION(WEIGHTS, "weights", uint8_t, weights, 64)               \
+    SX_SECTION(POINTS, "points", sx_module_point, point, 64)           \
+    SX_SECTION(SHARDING, "sharding", sx_module_sharding, sharding, 64) \
+    SX_SECTION(STEPS, "steps", sx_module_step, step, 64)
 
 typedef enum {
 #define SX_SECTION(enumerator, name, type, field, alignment) SX_MODULE_##enumerator,
@@ -178,6 +180,29 @@ typedef struct {
     sx_module_text rule_class; /* "exact", "reassociating", "approximate" */
     uint64_t matches, unions;
 } sx_module_rule;
+
+/* A program on a mesh of devices: how it runs there, for one device. One record, or none without a mesh; all zero but `mesh` where
+ * placements are left aside (a module that is code for one device). */
+typedef struct {
+    sx_module_text mesh; /* "dp = 4, tp = 8" */
+    uint32_t planned;    /* 1: the optimised program has the STEPS */
+    uint32_t proven;     /* 1: no plan is faster along each axis, given those before */
+    uint64_t collectives, input_collectives;         /* of the program, of the input */
+    double collective_bytes, input_collective_bytes; /* sent by a device */
+    double collective_ns, input_collective_ns;
+    double compute_ns, input_compute_ns; /* each operation a kernel */
+} sx_module_sharding;
+/* A step of the plan: an operation on the pieces, or a collective along an axis. */
+typedef struct {
+    sx_module_text value;    /* of OPTIMIZED: "%5" */
+    sx_module_text what;     /* name of the operation, "all-reduce", ... */
+    sx_module_text axis;     /* of a collective, else empty */
+    sx_module_text from, to; /* likewise: "P(sum)", "R" */
+    sx_module_text places;   /* of the value after it: "{dp = S(0)}" */
+    sx_module_text local;    /* what a device holds: "f32[16, 512]" */
+    uint64_t local_bytes;
+    double sent_bytes, ns;
+} sx_module_step;
 
 /* One program of a Pareto front. */
 typedef struct {

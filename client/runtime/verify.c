@@ -263,6 +263,7 @@ static sx_code bound_graph(sx_ctx *cx, const sx_module *module, const char *text
         binding[i] =
             (sx_binding){sx_module_string(module, module->symbol[i].name), module->symbol[i].value};
     }
+    graph->sharding = NULL; /* one device holds everything */
     return sx_graph_bind(cx, graph, binding, (uint32_t)module->symbol_count, bound);
 }
 

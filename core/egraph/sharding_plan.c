@@ -21,8 +21,9 @@ typedef struct {
     sx_plan_kind kind;
     sx_op op; /* COMPUTE: and what it runs on its pieces */
     const sx_attr *attr;
-    sx_places given; /* of a parameter */
-    double cost_ns;  /* COMPUTE: on one device, and by core/cost alone */
+    const sx_attr *whole; /* and on everything */
+    sx_places given;      /* of a parameter */
+    double cost_ns;       /* COMPUTE: on one device, and by core/cost alone */
     double whole_ns;
     uint32_t axis; /* others */
     sx_place from, to;
@@ -194,9 +195,9 @@ const char *sx_plan_kind_name(sx_plan_kind kind)
     return name[kind];
 }
 
-/* Rows of a step along one axis, another one's. Pieces cut along two axes lie in the order of the axes, which a transfer
- * along the first would disturb; sums are moved and summed further, in any order. */
-static void list_transfer(const place_node *node, const sx_type *type, int64_t size,
+/* Rows along `axis` of a transfer along another one: sums are moved and summed further, in any order. Where both cut one dimension the
+ * axis declared first cuts first: the pieces of the second can be put together within each of its pieces, not the other way round. */
+static void list_transfer(const place_node *node, uint32_t axis, const sx_type *type, int64_t size,
                           sx_shard_rows *rows)
 {
     uint32_t possible = sx_shard_possible(type, size, NULL);
@@ -204,7 +205,8 @@ static void list_transfer(const place_node *node, const sx_type *type, int64_t s
     bool sums = node->from == SX_PLACE_SUM || node->to == SX_PLACE_SUM;
     rows->count = 0;
     for (uint32_t p = 0; p < SX_PLACE_COUNT; p++) {
-        bool kept = p < SX_PLACE_R      ? p != node->from && p != node->to
+        bool apart = axis < node->axis || (p != node->from && p != node->to);
+        bool kept = p < SX_PLACE_R      ? apart
                     : p == SX_PLACE_R   ? true
                     : p == SX_PLACE_SUM ? !orders
                                         : !orders && !sums;
@@ -212,6 +214,16 @@ static void list_transfer(const place_node *node, const sx_type *type, int64_t s
             rows->row[rows->count++] = (sx_shard_row){{(sx_place)p}, (sx_place)p};
         }
     }
+}
+
+/* Dimensions that axes declared later cut already: no transfer along `axis` can touch them. */
+static uint32_t cut_within(const sx_places *places, uint32_t axis)
+{
+    uint32_t set = 0;
+    for (uint32_t a = axis + 1; a < SX_MESH_AXES_MAX; a++) {
+        set |= places->at[a] < SX_PLACE_R ? SX_PLACE_BIT(places->at[a]) : 0;
+    }
+    return set;
 }
 
 /* ---- the problem along one axis ---- */
@@ -228,6 +240,7 @@ typedef struct {
     place_program *p;
     uint32_t axis;
     int64_t size;
+    bool late; /* an axis declared later is planned */
     option *option;
     uint32_t option_count, option_capacity;
     uint32_t *edge;
@@ -291,6 +304,73 @@ static void cut(const sx_shard_op *op, const sx_shard_row *row, piece *to)
     }
 }
 
+static sx_type whole_type(const place_program *p, uint32_t value)
+{
+    const sx_sharding *s = p->program->sharding;
+    const place_value *v = &p->value[value];
+    sx_type type = v->type;
+    for (uint32_t a = 0; a < s->axis_count; a++) {
+        if (v->places.at[a] < SX_PLACE_R) {
+            type.dim[v->places.at[a]].scale *= s->axis[a].size;
+        }
+    }
+    return type;
+}
+
+static bool is_listed(const sx_shard_op *op, const sx_shard_row *row)
+{
+    sx_shard_rows rows;
+    bool found = false;
+    sx_shard_list(op, &rows);
+    for (uint32_t i = 0; i < rows.count && !found; i++) {
+        found = rows.row[i].result == row->result &&
+                memcmp(rows.row[i].operand, row->operand, op->operand_count) == 0;
+    }
+    return found;
+}
+
+/* Axes cut in the order of their declaration, whatever order they are planned in: does the row, beside the rows chosen for later axes, hold so
+ * too? A reshape, say, goes on with the dimension that the axes before have left. */
+static bool holds_in_order(const planner *q, const place_node *node, const sx_shard_row *row,
+                           piece *now, piece *next)
+{
+    const place_program *p = q->p;
+    const sx_sharding *s = p->program->sharding;
+    const uint32_t *child = &p->child[node->child_first];
+    bool later = false;
+    bool held = true;
+    now->attr = *node->whole;
+    now->result = whole_type(p, node->value);
+    for (uint32_t k = 0; k < node->child_count; k++) {
+        now->operand[k] = whole_type(p, child[k]);
+    }
+    for (uint32_t a = 0; a < s->axis_count; a++) {
+        sx_shard_row at = {.result = p->value[node->value].places.at[a]};
+        bool cuts = at.result != SX_PLACE_R;
+        for (uint32_t k = 0; k < node->child_count; k++) {
+            at.operand[k] = p->value[child[k]].places.at[a];
+            cuts = cuts || at.operand[k] != SX_PLACE_R;
+        }
+        later = later || (a > q->axis && cuts);
+        const sx_shard_row *chosen = a == q->axis ? row : &at;
+        if (!cuts && a != q->axis) {
+            continue;
+        }
+        const sx_shard_op op = {.op = node->op,
+                                .attr = &now->attr,
+                                .operand = now->operand,
+                                .result = &now->result,
+                                .operand_count = node->child_count,
+                                .size = s->axis[a].size};
+        held = held && is_listed(&op, chosen);
+        if (held) {
+            cut(&op, chosen, next);
+            *now = *next;
+        }
+    }
+    return held || !later;
+}
+
 static sx_code put_row(planner *q, uint32_t index, const sx_shard_row *row, double ns)
 {
     const place_node *node = &q->p->node[index];
@@ -306,6 +386,16 @@ static sx_code put_row(planner *q, uint32_t index, const sx_shard_row *row, doub
     return put_option(q, &o);
 }
 
+/* Does some axis declared later cut anything already? */
+static bool comes_late(const planner *q)
+{
+    bool late = false;
+    for (uint32_t v = 0; v < q->p->value_count && !late; v++) {
+        late = cut_within(&q->p->value[v].places, q->axis) != 0;
+    }
+    return late;
+}
+
 static sx_code put_operation(planner *q, uint32_t index, piece *scratch)
 {
     const place_node *node = &q->p->node[index];
@@ -315,6 +405,9 @@ static sx_code put_operation(planner *q, uint32_t index, piece *scratch)
     sx_shard_list(&op, &rows);
     for (uint32_t i = 0; i < rows.count; i++) {
         double ns = node->cost_ns;
+        if (q->late && !holds_in_order(q, node, &rows.row[i], &scratch[1], &scratch[2])) {
+            continue;
+        }
         if (node->whole_ns > 0) {
             double local;
             cut(&op, &rows.row[i], scratch);
@@ -334,7 +427,7 @@ static sx_code put_planned(planner *q, uint32_t index)
     const place_node *node = &p->node[index];
     const sx_mesh_axis *axis = &p->program->sharding->axis[node->axis];
     sx_shard_rows rows;
-    list_transfer(node, &p->value[node->value].type, q->size, &rows);
+    list_transfer(node, q->axis, &p->value[node->value].type, q->size, &rows);
     for (uint32_t i = 0; i < rows.count; i++) {
         sx_type from = p->value[p->child[node->child_first]].type;
         sx_type to = p->value[node->value].type;
@@ -361,7 +454,8 @@ static sx_code put_parameter(planner *q, uint32_t index)
 static sx_code put_transfers(planner *q, uint32_t value)
 {
     const sx_type *type = &q->p->value[value].type;
-    uint32_t possible = sx_shard_possible(type, q->size, NULL);
+    uint32_t possible =
+        sx_shard_possible(type, q->size, NULL) & ~cut_within(&q->p->value[value].places, q->axis);
     for (uint32_t from = 0; from < SX_PLACE_COUNT; from++) {
         for (uint32_t to = 0; to < SX_PLACE_COUNT; to++) {
             sx_plan_kind kind = way((sx_place)from, (sx_place)to);
@@ -414,10 +508,11 @@ static sx_code put_output(planner *q, uint32_t output)
 static sx_code list_options(planner *q)
 {
     place_program *p = q->p;
-    piece *scratch = SX_NEW(p->cx, piece);
+    piece *scratch = SX_NEW_ARRAY(p->cx, piece, 3);
     if (scratch == NULL) {
         return p->cx->error.code;
     }
+    q->late = comes_late(q);
     for (uint32_t i = 0; i < p->node_count; i++) {
         SX_TRY(p->node[i].kind != SX_PLAN_COMPUTE ? put_planned(q, i)
                : p->node[i].op == SX_OP_PARAMETER ? put_parameter(q, i)
@@ -522,7 +617,8 @@ static sx_code keep_node(planner *q, place_program *to, const option *o, piece *
     return put_node(to, &node);
 }
 
-/* `cost_ns` goes on meaning one device: whole_ns is kept with it. */
+/* `cost_ns` goes on meaning one device: whole_ns is kept with it. SX_INPUT where an output cannot be had as it is wanted, which happens
+ * only when a later axis is planned already. */
 static sx_code plan_axis(place_program *p, uint32_t axis, uint64_t fuel)
 {
     sx_ctx *cx = p->cx;
@@ -565,18 +661,61 @@ static bool is_used(const sx_sharding *s, uint32_t axis)
     return used && s->axis[axis].size > 1;
 }
 
+/* The next order of `order` in the order of words; false after the last. */
+static bool next_order(uint32_t *order, uint32_t count)
+{
+    uint32_t i = count;
+    while (i > 1 && order[i - 2] > order[i - 1]) {
+        i--;
+    }
+    if (i < 2) {
+        return false;
+    }
+    uint32_t k = count;
+    while (order[k - 1] < order[i - 2]) {
+        k--;
+    }
+    uint32_t moved = order[i - 2];
+    order[i - 2] = order[k - 1];
+    order[k - 1] = moved;
+    for (uint32_t low = i - 1, high = count - 1; low < high; low++, high--) {
+        moved = order[low];
+        order[low] = order[high];
+        order[high] = moved;
+    }
+    return true;
+}
+
+/* In every order; the first of the fastest stays. */
 static sx_code plan_axes(place_program *p, uint64_t fuel)
 {
     const sx_sharding *s = p->program->sharding;
-    p->ns = 0;
+    const place_program start = *p;
+    uint32_t order[SX_MESH_AXES_MAX];
+    uint32_t count = 0;
+    uint32_t tried = 0;
+    for (uint32_t a = 0; a < s->axis_count; a++) {
+        order[count] = a;
+        count += is_used(s, a) ? 1 : 0;
+    }
     for (uint32_t i = 0; i < p->node_count; i++) {
         p->ns += p->node[i].cost_ns;
     }
-    for (uint32_t a = 0; a < s->axis_count; a++) {
-        if (is_used(s, a)) {
-            SX_TRY(plan_axis(p, a, fuel));
+    do {
+        place_program now = start;
+        sx_code code = SX_OK;
+        for (uint32_t k = 0; k < count && code == SX_OK; k++) {
+            code = plan_axis(&now, order[k], fuel);
         }
-    }
+        if (code == SX_INPUT && tried > 0) {
+            sx_ctx_reset_error(p->cx);
+            continue;
+        }
+        SX_TRY(code);
+        if (count > 0 && (tried++ == 0 || now.ns < p->ns)) {
+            *p = now;
+        }
+    } while (next_order(order, count));
     return SX_OK;
 }
 
@@ -600,6 +739,7 @@ static sx_code add_node(place_program *p, const sx_graph *graph, uint32_t n, con
         SX_TRY(put_child(p, below));
     }
     SX_TRY(number_attr(p, from->op, sx_graph_attr(graph, from), operand, image, &node.attr));
+    node.whole = node.attr;
     SX_TRY(work_ns(p, from->op, node.attr, operand, from->input_count, &type, &node.whole_ns));
     node.cost_ns = node.whole_ns;
     SX_TRY(put_value(p, &type, &none));
@@ -702,6 +842,7 @@ static sx_code add_member(place_program *p, const sx_plan_space *space, uint32_t
         node.given = sx_graph_places(t->mesh->program, t->mesh->parameter_of[from->attr]);
     }
     SX_TRY(number_attr(p, node.op, sx_tensors_attr(t, n), operand, image, &node.attr));
+    node.whole = node.attr;
     SX_TRY(work_ns(p, node.op, node.attr, operand, from->arity, &p->value[node.value].type,
                    &node.whole_ns));
     return put_node(p, &node);

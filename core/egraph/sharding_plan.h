@@ -4,8 +4,9 @@
  * (core/ir/shard.h) and the collectives that bring a value from one placement to another. So a value brought to a placement is brought there
  * once for all readers, an operation runs in two ways where that is cheaper, and the answer comes with the word "proven" where no
  * plan along this axis is cheaper. Over an e-graph the nodes of a class are all its members: the cheapest of all equal programs as
- * they lie. Axes are planned one after the other in the order of their declaration, each on the pieces and with the collectives that the
- * ones before have made. An axis of one device, and one along which nothing is placed, is left out.
+ * they lie. Axes are planned one after the other, each on the pieces
+ * and with the collectives that the ones before have made, in every order; the fastest plan is taken. An axis of one device, and one along which
+ * nothing is placed, is left out.
  *
  * Costs are nanoseconds for one device: the work on its pieces by core/cost, collectives by volume and steps. Of b bytes among n devices a device
  * sends b (n-1)/n for an all-gather (b of the result), reduce-scatter or all-to-all (b of the operand), twice that for an all-reduce, in log2 n
@@ -46,7 +47,7 @@ typedef struct {
     uint32_t *output; /* [output_count of the graph] the step that makes it */
     double compute_ns, collective_ns, collective_bytes;
     uint32_t collective_count;
-    bool proven; /* along each axis, given those before */
+    bool proven; /* along each axis, given those planned before */
 } sx_plan;
 
 /* Plans `graph` as it is; it has a sharding.

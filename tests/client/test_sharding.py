@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Programs on a mesh through the client: optimize says what is sent and gives the form that sends less, with its proof; compile leaves placements
+aside and says so; what the checker of placements refuses is refused."""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+
+CLIENT = os.path.join(os.environ["SX_BINARY_DIR"], "bin", "symplex-client")
+MLP = """sx 1
+graph "mlp" (batch in [1, 4096]) mesh (dp = 4, tp = 8) {
+    %x = parameter {name = "x", weight = 0} : f32[batch, 512] {dp = S(0)}
+    %w1 = parameter {name = "w1", weight = 1} : f32[512, 2048] {tp = S(1)}
+    %w2 = parameter {name = "w2", weight = 1} : f32[2048, 512] {tp = S(0)}
+    %0 = dot_general(%x, %w1) {lhs_contract = [1], rhs_contract = [0]} : f32[batch, 2048]
+    %1 = relu(%0) : f32[batch, 2048]
+    %2 = dot_general(%1, %w2) {lhs_contract = [1], rhs_contract = [0]} : f32[batch, 512]
+    return %2 as "y" {dp = S(0)}
+}
+"""
+# (x + y) w with the parts of y on different devices: as x w + y w it sends sixteen columns instead of a thousand
+SUM = """sx 1
+graph "sum" mesh (tp = 4) {
+    %x = parameter {name = "x", weight = 0} : f32[4096, 1024] {tp = S(0)}
+    %z = parameter {name = "z", weight = 0} : f32[4, 4096, 1024] {tp = S(0)}
+    %w = parameter {name = "w", weight = 1} : f32[1024, 16]
+    %0 = reduce(%z) {dims = [0], reducer = add} : f32[4096, 1024]
+    %1 = add(%x, %0) : f32[4096, 1024]
+    %2 = dot_general(%1, %w) {lhs_contract = [1], rhs_contract = [0]} : f32[4096, 16]
+    return %2 as "y" {tp = S(0)}
+}
+"""
+
+
+def sx(*arguments, status=0):
+    done = subprocess.run([CLIENT, *map(str, arguments)], capture_output=True, timeout=120, text=True)
+    assert done.returncode == status, (arguments, done.returncode, done.stderr)
+    return done
+
+
+def test_mlp(folder):
+    path = folder / "mlp.sx"
+    path.write_text(MLP)
+    plan = json.loads(sx("optimize", path, "--no-daemon", "-d", "batch=256", "--json").stdout)["sharding"]
+    assert plan["mesh"] == "dp = 4, tp = 8" and plan["planned"]
+    sent = [s for s in plan["steps"] if s["sent_bytes"] > 0]
+    assert [(s["what"], s["axis"], s["from"], s["to"]) for s in sent] == [("all-reduce", "tp", "P(sum)", "R")]
+    assert plan["collectives"] == 1 and sent[0]["local"] == "f32[64, 512]"
+    assert sent[0]["sent_bytes"] == plan["collective_bytes"] == 2 * 7 / 8 * 64 * 512 * 4
+    hidden = next(s for s in plan["steps"] if s["what"] == "relu")
+    assert hidden["places"] == "{dp = S(0), tp = S(1)}" and hidden["local_bytes"] == 64 * 256 * 4
+    told = sx("optimize", path, "--no-daemon", "-d", "batch=256")
+    assert "mesh (dp = 4, tp = 8)" in told.stdout and "{dp = S(0)}" in told.stdout  # it reads back
+    assert "all-reduce" in told.stderr and "1 collective," in told.stderr
+    assert "which 4 pieces do not divide" in sx("optimize", path, "--no-daemon", "-d", "batch=6", status=4).stderr
+
+
+def test_less_is_sent(folder):
+    path, better, proof = folder / "sum.sx", folder / "better.sx", folder / "sum.proof"
+    path.write_text(SUM)
+    plan = json.loads(sx("optimize", path, "--no-daemon", "--json").stdout)["sharding"]
+    assert plan["input_collective_bytes"] == 64 * plan["collective_bytes"] == 0.75 * 4096 * 1024 * 4
+    sx("optimize", path, "--no-daemon", "-o", better, "--proof", proof)
+    sx("prove", proof)
+    again = json.loads(sx("optimize", better, "--no-daemon", "--json").stdout)["sharding"]
+    assert again["collective_bytes"] == plan["collective_bytes"] == again["input_collective_bytes"]
+    sx("optimize", path, "--no-daemon", "--objective", "pareto", status=4)
+
+
+def test_one_device(folder):
+    path, module = folder / "mlp.sx", folder / "mlp.sxm"
+    path.write_text(MLP)
+    sx("compile", path, "--no-daemon", "-d", "batch=6", "-o", module)  # no multiple of 4: nothing is cut
+    plan = json.loads(sx("explain", module, "--json").stdout)["sharding"]
+    assert plan == {"mesh": "dp = 4, tp = 8", "planned": False, "steps": []}
+    assert "left aside" in sx("explain", module).stdout
+    plain = folder / "plain.sx"
+    plain.write_text(MLP.replace(" mesh (dp = 4, tp = 8)", "").replace(" {dp = S(0)}", "")
+                     .replace(" {tp = S(1)}", "").replace(" {tp = S(0)}", ""))
+    sx("compile", plain, "--no-daemon", "-d", "batch=6", "-o", folder / "plain.sxm")
+    assert "sharding" not in json.loads(sx("explain", folder / "plain.sxm", "--json").stdout)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        test_mlp(folder)
+        test_less_is_sent(folder)
+        test_one_device(folder)
+    print("sharding: one all-reduce, the form that sends less, placements left aside")
+
+
+if __name__ == "__main__":
+    main()
