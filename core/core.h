@@ -8,28 +8,55 @@
 #include "core/ir/ir.h"
 #include "protocol/module.h"
 
-/* A stored program that may equal the one asked for. */
+/* Where the e-graphs of programs that may equal one are kept, and those of the parts it is cut into (core/ir/roll.h). */
 typedef struct {
+    sx_key part; /* digest of the canonical program, or of the part */
     sx_key
-        key; /* of the stored program compiled as this request says: what a meeting is named by */
-    sx_span egraph; /* as a compilation left it; aligned to 64 */
-    sx_span module; /* of that key, aligned to 64; empty: not there */
-} sx_core_candidate;
-/* What a compilation may draw on, and what it leaves. */
+        family; /* by the types at its interface, the target, the options, the rules and this compiler, and by its value at a
+                      random point if that takes no more than SX_CORE_VALUE_STEPS scalar operations. Symbols count with their
+                      intervals, whatever the extents */
+    sx_key
+        likes; /* the family and, where it does not tell the value, the operations: what differs in names and in the order of
+                      parameters and operands alone has the same */
+} sx_core_place;
+#define SX_CORE_PLACES_MAX 16
+#define SX_CORE_VALUE_STEPS UINT64_C(4000000)
+
+/* A stored program, or part, that may equal the one asked for, or its part. */
 typedef struct {
-    const sx_core_candidate *candidate;
+    sx_key part; /* sx_core_place.part */
+    sx_key
+        key; /* what a meeting is named by; of a program: its key compiled as this request says (sx_core_twin) */
+    sx_span egraph; /* as a compilation left it; aligned to 64 */
+    sx_span module; /* of that key, aligned to 64; empty: not there, or a part */
+} sx_core_candidate;
+typedef struct {
+    sx_key part;
+    size_t offset, size;
+} sx_core_kept;
+/* What a compilation may draw on, and what it leaves. The same request with the same candidates gives the same bytes; with other candidates
+ * it may give another equal program. */
+typedef struct {
+    const sx_core_candidate *candidate; /* tried in their order */
     uint32_t candidate_count;
+    const sx_core_place *place; /* as sx_core_places says: what of this program may be left */
+    uint32_t place_count;
     sx_buf *
-        egraph; /* takes the e-graph of this program unless it met a stored one; left empty where that is larger than its limit; NULL: not wanted */
+        egraph; /* takes the e-graphs of the program and of its parts, if they have not met stored ones; NULL: none are wanted */
+    size_t egraph_bytes; /* what is larger is not left */
     /* found out: */
-    bool met;    /* the program equals candidate[which] (core/egraph/meet.h) */
+    sx_core_kept kept[SX_CORE_PLACES_MAX]; /* what was left, each at a multiple of 64 in `egraph` */
+    uint32_t kept_count;
+    uint32_t
+        parts_met; /* parts that were not saturated, as they met stored ones; 1 for a program that is not cut */
+    bool met;    /* the program equals candidate[which] (core/egraph/meet.h, wiring.h) */
     bool reused; /* its module was taken over, under other names */
     uint32_t which;
     sx_span rules;    /* what the equality rests upon, names separated by commas; arena */
-    uint32_t refused; /* set of 1 << candidate: damaged, or made by another compiler */
+    uint64_t refused; /* set of 1 << candidate: damaged, or made by another compiler */
     sx_span why;      /* of the last one refused; arena */
 } sx_core_library;
-#define SX_CORE_CANDIDATES_MAX 16
+#define SX_CORE_CANDIDATES_MAX 48
 
 typedef struct {
     sx_span ir;                /* text form, docs/IR.md */
@@ -64,11 +91,9 @@ sx_code sx_core_key(sx_ctx *cx, const sx_core_request *request, sx_key *key,
 sx_code sx_core_key_of_graph(sx_ctx *cx, const sx_graph *graph, const sx_core_request *request,
                              sx_key *key, sx_span part[SX_PART_COUNT]);
 
-/* Where the e-graphs of programs that may equal this one are kept: by the types at the interface, the target, the options, the rules and
- * this compiler, and by the program's value at a random point if that takes no more than SX_CORE_VALUE_STEPS scalar operations.
- * Symbols count with their intervals, whatever the extents. */
-#define SX_CORE_VALUE_STEPS UINT64_C(4000000)
-sx_code sx_core_family(sx_ctx *cx, const sx_core_request *request, sx_key *family);
+/* Place 0 is of the program, the others of the largest of its parts; at most SX_CORE_PLACES_MAX.  errors  as sx_core_key */
+sx_code sx_core_places(sx_ctx *cx, const sx_core_request *request, sx_core_place *place,
+                       uint32_t *count);
 /* The key of the program whose e-graph this is, compiled as the request says. SX_CORRUPT, SX_ABSENT as core/egraph/snapshot.h. */
 sx_code sx_core_twin(sx_ctx *cx, const sx_core_request *request, sx_span egraph, sx_key *key);
 

@@ -112,7 +112,6 @@ sx_code sx_core_pareto(sx_ctx *cx, const sx_core_request *request, const sx_devi
 {
     sx_optimize_options options;
     SX_TRY(sx_semantic_options(cx, request, &options));
-    options.snapshot = NULL;
     sx_module_point point[SX_PARETO_PRICES];
     sx_buf text[SX_PARETO_PRICES];
     uint32_t count = 0;

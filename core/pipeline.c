@@ -44,15 +44,14 @@ static sx_code optimise(sx_ctx *cx, const sx_core_request *request, const sx_dev
     sx_optimize_options options;
     SX_TRY(sx_semantic_options(cx, request, &options));
     options.with_certificate = certify;
-    SX_TRY(sx_semantic_find(cx, request, graph, &options, device, better, report, meeting));
-    if (*better != NULL) {
-        return SX_OK;
+    SX_TRY(sx_semantic_find(cx, request, graph, device, &options, better, report));
+    if (*better == NULL) {
+        uint32_t stage = sx_stage_begin(cx, "saturate");
+        SX_TRY(sx_optimize(cx, graph, device, &options, better, report));
+        SX_TRY(sx_graph_check(cx, *better));
+        sx_stage_end(cx, stage, sx_eg_stop_name(report->stop), report->nodes - report->met_nodes);
     }
-    uint32_t stage = sx_stage_begin(cx, "saturate");
-    SX_TRY(sx_optimize(cx, graph, device, &options, better, report));
-    SX_TRY(sx_graph_check(cx, *better));
-    sx_stage_end(cx, stage, sx_eg_stop_name(report->stop), report->nodes);
-    return SX_OK;
+    return sx_semantic_end(cx, request, &options, report, *better, meeting);
 }
 
 /* ---- tensors of leaves ---- */
@@ -228,7 +227,8 @@ static uint32_t count_operations(const sx_graph *graph)
 }
 
 /* What was worked on once for all equal layers; its rewrites follow. */
-static void put_part(sx_image *image, const sx_optimize_report *report, uint32_t index)
+static void put_part(sx_image *image, const sx_core_library *library,
+                     const sx_optimize_report *report, uint32_t index)
 {
     const sx_optimize_part *part = &report->part[index];
     sx_buf *strings = &image->strings;
@@ -242,20 +242,28 @@ static void put_part(sx_image *image, const sx_optimize_report *report, uint32_t
     sx_buf_print(strings, "%u operations", count_operations(part->better));
     if (part->roll == NULL) {
         sx_buf_print(strings, ", %u nodes in %u classes, %s", part->nodes, part->classes,
-                     sx_eg_stop_name(part->stop));
+                     part->meeting != NULL ? "not saturated here" : sx_eg_stop_name(part->stop));
     } else {
         sx_buf_print(strings, ", put together from %u parts", part->roll->part_count);
+    }
+    if (part->meeting != NULL) {
+        char key[SX_KEY_TEXT_SIZE];
+        sx_key_print(&library->candidate[part->which].key, key);
+        sx_buf_print(strings, ", met stored %s by ", key);
+        sx_buf_put_span(strings, part->meeting->rules.len > 0 ? part->meeting->rules
+                                                              : SX_SPAN_LITERAL("the same terms"));
     }
     record.after.size = (uint32_t)strings->len - record.after.offset;
     sx_buf_put(&image->rewrite, &record, sizeof(record));
 }
 
-static void put_rewrites(sx_image *image, const sx_optimize_report *report)
+static void put_rewrites(sx_image *image, const sx_core_library *library,
+                         const sx_optimize_report *report)
 {
     for (uint32_t p = 0; p < report->part_count; p++) {
         const sx_proof *proof = report->part[p].proof;
         if (report->part_count > 1) {
-            put_part(image, report, p);
+            put_part(image, library, report, p);
         }
         for (uint32_t i = 0; proof != NULL && i < proof->step_count; i++) {
             const sx_proof_step *step = &proof->step[i];
@@ -334,7 +342,7 @@ static void put_report(sx_ctx *cx, const sx_core_request *request, sx_image *ima
     if (request->library != NULL && request->library->met) {
         sx_semantic_report(request->library, image);
     }
-    put_rewrites(image, report);
+    put_rewrites(image, request->library, report);
     put_stages(cx, image);
 }
 

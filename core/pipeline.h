@@ -44,10 +44,15 @@ sx_code sx_key_of_program(sx_ctx *cx, const sx_key *program, const sx_core_reque
 /* semantic.c: the request's library. Options of level 1 for this request. */
 sx_code sx_semantic_options(sx_ctx *cx, const sx_core_request *request,
                             sx_optimize_options *options);
-/* Looks for `graph` (canonical) in the candidates; *better NULL: it met none. The report is that of a program that is one part. */
+/* Looks for `graph` (canonical) and its parts among the candidates, and says in *options which of them met and where e-graphs are left.
+ * *better NULL: there is something left to saturate, for sx_optimize. */
 sx_code sx_semantic_find(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph,
-                         const sx_optimize_options *options, const sx_device *device,
-                         sx_graph **better, sx_optimize_report *report, sx_meeting *meeting);
+                         const sx_device *device, sx_optimize_options *options, sx_graph **better,
+                         sx_optimize_report *report);
+/* What came of it, into request->library; *meeting: with the stored program that the whole met, if any. */
+sx_code sx_semantic_end(sx_ctx *cx, const sx_core_request *request,
+                        const sx_optimize_options *options, const sx_optimize_report *report,
+                        sx_graph *better, sx_meeting *meeting);
 /* The module of the candidate that was met, under the names of `graph`; *done false: there is none that fits. */
 sx_code sx_semantic_reuse(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph,
                           const sx_meeting *meeting, sx_image *image, bool *done);

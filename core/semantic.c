@@ -1,8 +1,10 @@
 /* semantic.c - programs that equal stored ones: where their e-graphs are kept, meeting one, taking over its extraction and its module. */
 #include <string.h>
 
-#include "core/egraph/bundle.h"
 #include "core/egraph/export.h"
+#include "core/egraph/fragments.h"
+#include "core/egraph/pair.h"
+#include "core/egraph/wiring.h"
 #include "core/pipeline.h"
 
 /* ---- options of level 1 ---- */
@@ -57,36 +59,68 @@ sx_code sx_semantic_options(sx_ctx *cx, const sx_core_request *request,
     if (request->objective.len > 0 && !sx_span_is(request->objective, "pareto")) {
         SX_TRY(sx_objective_find(cx, request->objective, &options->objective));
     }
-    if (request->library != NULL && !request->unfused) { /* extractions are stored as kernels */
-        options->snapshot = request->library->egraph;
-        options->snapshot_rules = rules_of(request);
-    }
+    options->snapshot_rules = rules_of(request);
     return split_names(cx, request->disabled_rules, &options->disabled, &options->disabled_count);
 }
 
 /* ---- where e-graphs are kept ---- */
 
-sx_code sx_core_family(sx_ctx *cx, const sx_core_request *request, sx_key *family)
+static sx_code place_of(sx_ctx *cx, const sx_core_request *request, const sx_piece *piece,
+                        sx_core_place *place)
 {
-    sx_graph *graph, *canonical;
-    SX_TRY(sx_graph_parse(cx, request->ir, &graph));
-    graph->sharding = NULL; /* no part of what it computes */
-    SX_TRY(sx_graph_canon(cx, graph, &canonical));
     bool known;
-    uint64_t value;
-    SX_TRY(sx_library_value(cx, canonical, SX_CORE_VALUE_STEPS, &known, &value));
+    uint64_t value, shape;
+    SX_TRY(sx_library_value(cx, piece->program, SX_CORE_VALUE_STEPS, &known, &value));
+    SX_TRY(sx_pair_shape(cx, piece->program, &shape));
     sx_key rules = rules_of(request);
     sx_buf types;
     sx_buf_init(&types, SX_TEXT_BYTES_MAX);
-    sx_code code = sx_library_family(cx, canonical, &types);
+    sx_code code = sx_library_family(cx, piece->program, &types);
     if (code == SX_OK) {
         const sx_span part[] = {{rules.byte, sizeof(rules.byte)},
                                 sx_buf_span(&types),
                                 {(const uint8_t *)&value, known ? sizeof(value) : 0}};
-        *family = sx_key_of("e-graph", part, SX_COUNT(part));
+        place->part = piece->key;
+        place->family = sx_key_of("e-graph", part, SX_COUNT(part));
+        const sx_span more[] = {{place->family.byte, SX_KEY_BYTES},
+                                {(const uint8_t *)&shape, known ? 0 : sizeof(shape)}};
+        place->likes = sx_key_of("e-graph likes", more, SX_COUNT(more));
     }
     sx_buf_fini(&types);
     return code;
+}
+
+/* The largest not taken yet, of equals the first; 0: none is left. */
+static uint32_t largest_piece(const sx_pieces *pieces, const bool *taken)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < pieces->count; i++) {
+        bool larger = best == 0 || pieces->piece[i].node_count > pieces->piece[best].node_count;
+        best = !taken[i] && larger ? i : best;
+    }
+    return best;
+}
+
+sx_code sx_core_places(sx_ctx *cx, const sx_core_request *request, sx_core_place *place,
+                       uint32_t *count)
+{
+    sx_graph *graph, *canonical;
+    sx_pieces pieces;
+    SX_TRY(sx_graph_parse(cx, request->ir, &graph));
+    graph->sharding = NULL; /* no part of what it computes */
+    SX_TRY(sx_graph_canon(cx, graph, &canonical));
+    SX_TRY(sx_pieces_find(cx, canonical, &pieces));
+    bool *taken = SX_NEW_ARRAY(cx, bool, (size_t)pieces.count + 1);
+    if (taken == NULL) {
+        return cx->error.code;
+    }
+    *count = 0;
+    for (uint32_t next = 0; *count < SX_CORE_PLACES_MAX && (*count == 0 || next != 0);) {
+        SX_TRY(place_of(cx, request, &pieces.piece[next], &place[(*count)++]));
+        taken[next] = true;
+        next = largest_piece(&pieces, taken);
+    }
+    return SX_OK;
 }
 
 sx_code sx_core_twin(sx_ctx *cx, const sx_core_request *request, sx_span egraph, sx_key *key)
@@ -94,10 +128,10 @@ sx_code sx_core_twin(sx_ctx *cx, const sx_core_request *request, sx_span egraph,
     sx_key rules = rules_of(request);
     sx_library_info info;
     sx_span part[SX_PART_COUNT];
-    if (sx_bundle_is(egraph)) {
-        sx_bundle bundle;
-        SX_TRY(sx_bundle_open(cx, egraph, &rules, &bundle));
-        info = bundle.header.info;
+    if (sx_wiring_is(egraph)) {
+        sx_wiring wiring;
+        SX_TRY(sx_wiring_open(cx, egraph, &rules, &wiring));
+        info = wiring.header.info;
     } else {
         SX_TRY(sx_library_peek(cx, egraph, &rules, &info));
     }
@@ -106,100 +140,95 @@ sx_code sx_core_twin(sx_ctx *cx, const sx_core_request *request, sx_span egraph,
 
 /* ---- meeting ---- */
 
-static sx_code refuse(sx_ctx *cx, sx_core_library *library, uint32_t index)
-{
-    const sx_error error = cx->error;
-    sx_ctx_reset_error(cx);
-    char *why = sx_alloc_text(cx, sx_span_of(error.text));
-    library->refused |= 1u << index;
-    library->why = sx_span_of(why);
-    return why != NULL ? SX_OK : cx->error.code;
-}
+_Static_assert(SX_CORE_CANDIDATES_MAX <= SX_FRAGMENTS_STORED_MAX, "every candidate can be tried");
 
-/* What would be said of a program that was worked on. */
-static sx_code report_meeting(sx_ctx *cx, const sx_graph *graph, const sx_device *device,
-                              const sx_meeting *meeting, sx_optimize_report *report)
+/* Where this compilation leaves its e-graphs. */
+static sx_code make_keeper(sx_ctx *cx, sx_core_library *library, sx_optimize_options *options)
 {
-    sx_optimize_part *part = SX_NEW(cx, sx_optimize_part);
-    if (part == NULL) {
+    sx_optimize_keeper *keeper = SX_NEW(cx, sx_optimize_keeper);
+    sx_optimize_place *place = SX_NEW_ARRAY(cx, sx_optimize_place, SX_CORE_PLACES_MAX);
+    sx_optimize_kept *kept = SX_NEW_ARRAY(cx, sx_optimize_kept, SX_CORE_PLACES_MAX);
+    if (keeper == NULL || place == NULL || kept == NULL) {
         return cx->error.code;
     }
-    *part = (sx_optimize_part){.program = graph,
-                               .better = meeting->better,
-                               .certificate = meeting->certificate,
-                               .use_count = 1,
-                               .rounds = meeting->rounds,
-                               .nodes = meeting->nodes,
-                               .classes = meeting->classes,
-                               .fuel = meeting->fuel};
-    *report = (sx_optimize_report){.rounds = meeting->rounds,
-                                   .nodes = meeting->nodes,
-                                   .classes = meeting->classes,
-                                   .fuel = meeting->fuel,
-                                   .part = part,
-                                   .part_count = 1};
-    const sx_objective time = {.time = 1};
-    SX_TRY(sx_optimize_cost(cx, graph, device, &time, &report->cost_before_ns));
-    return sx_optimize_cost(cx, meeting->better, device, &time, &report->cost_after_ns);
-}
-
-/* A stored program that was worked on in one piece. */
-static sx_code try_whole(sx_ctx *cx, sx_span egraph, const sx_optimize_options *options,
-                         const sx_device *device, const sx_graph *graph, sx_optimize_report *report,
-                         sx_meeting *meeting)
-{
-    bool enabled[SX_RULE_COUNT];
-    sx_library_graph *stored = SX_NEW(cx, sx_library_graph);
-    if (stored == NULL) {
-        return cx->error.code;
+    SX_ASSERT(library->place_count <= SX_CORE_PLACES_MAX);
+    for (uint32_t i = 0; i < library->place_count; i++) {
+        place[i] = (sx_optimize_place){library->place[i].part, library->place[i].family};
     }
-    SX_TRY(sx_optimize_rules(cx, options, enabled));
-    SX_TRY(sx_library_load(cx, egraph, &options->snapshot_rules,
-                           sx_meet_kernels(graph, options->with_certificate), stored));
-    SX_TRY(sx_meet(cx, stored, graph, enabled, options->with_certificate, meeting));
-    return meeting->met ? report_meeting(cx, graph, device, meeting, report) : SX_OK;
-}
-
-static sx_code try_candidate(sx_ctx *cx, sx_core_library *library, uint32_t index,
-                             const sx_optimize_options *options, const sx_device *device,
-                             const sx_graph *graph, sx_optimize_report *report, sx_meeting *meeting)
-{
-    sx_span egraph = library->candidate[index].egraph;
-    *meeting = (sx_meeting){0};
-    sx_code code = sx_bundle_is(egraph)
-                       ? sx_optimize_meet(cx, graph, device, options, egraph, report, meeting)
-                       : try_whole(cx, egraph, options, device, graph, report, meeting);
-    if (code == SX_CORRUPT || code == SX_ABSENT) {
-        meeting->met = false;
-        return refuse(cx, library, index);
-    }
-    return code;
+    *keeper = (sx_optimize_keeper){.place = place,
+                                   .place_count = library->place_count,
+                                   .bytes_max = library->egraph_bytes,
+                                   .bytes = library->egraph,
+                                   .kept = kept};
+    sx_buf_clear(library->egraph);
+    options->keeper = keeper;
+    return SX_OK;
 }
 
 sx_code sx_semantic_find(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph,
-                         const sx_optimize_options *options, const sx_device *device,
-                         sx_graph **better, sx_optimize_report *report, sx_meeting *meeting)
+                         const sx_device *device, sx_optimize_options *options, sx_graph **better,
+                         sx_optimize_report *report)
 {
     sx_core_library *library = request->library;
     *better = NULL;
-    *meeting = (sx_meeting){0};
-    if (library == NULL || library->candidate_count == 0 || request->unfused) {
+    if (library == NULL || request->unfused) { /* extractions are stored as kernels */
+        return SX_OK;
+    }
+    SX_TRY(library->egraph != NULL ? make_keeper(cx, library, options) : SX_OK);
+    if (library->candidate_count == 0) {
         return SX_OK;
     }
     SX_ASSERT(library->candidate_count <= SX_CORE_CANDIDATES_MAX);
-    uint32_t stage = sx_stage_begin(cx, "meet");
-    for (uint32_t i = 0; i < library->candidate_count && !library->met; i++) {
-        SX_TRY(try_candidate(cx, library, i, options, device, graph, report, meeting));
-        if (meeting->met) {
-            SX_TRY(sx_graph_check(cx, meeting->better));
-            *better = meeting->better;
-            library->met = true;
-            library->which = i;
-            library->rules = meeting->rules;
-        }
+    sx_stored_part stored[SX_CORE_CANDIDATES_MAX];
+    sx_fragments *fragments = SX_NEW(cx, sx_fragments);
+    if (fragments == NULL) {
+        return cx->error.code;
     }
-    sx_stage_end(cx, stage, library->met ? "met" : "not met", meeting->inserted);
+    for (uint32_t i = 0; i < library->candidate_count; i++) {
+        stored[i] = (sx_stored_part){library->candidate[i].part, library->candidate[i].egraph};
+    }
+    uint32_t stage = sx_stage_begin(cx, "meet");
+    SX_TRY(sx_fragments_find(cx, graph, options, stored, library->candidate_count, fragments));
+    library->refused = fragments->refused;
+    library->why = fragments->why;
+    options->fragments = fragments;
+    if (fragments->left_count == 0) { /* nothing has to be saturated */
+        SX_TRY(sx_optimize(cx, graph, device, options, better, report));
+        SX_TRY(sx_graph_check(cx, *better));
+    }
+    sx_stage_end(cx, stage,
+                 fragments->of[0].met         ? "met"
+                 : fragments->left_count == 0 ? "parts met"
+                                              : "not met",
+                 fragments->inserted);
     return SX_OK;
+}
+
+sx_code sx_semantic_end(sx_ctx *cx, const sx_core_request *request,
+                        const sx_optimize_options *options, const sx_optimize_report *report,
+                        sx_graph *better, sx_meeting *meeting)
+{
+    sx_core_library *library = request->library;
+    const sx_optimize_keeper *keeper = options->keeper;
+    const sx_optimize_part *whole = &report->part[report->part_count - 1];
+    *meeting = (sx_meeting){0};
+    if (library == NULL) {
+        return SX_OK;
+    }
+    library->parts_met = report->met_count;
+    library->kept_count = keeper != NULL ? keeper->kept_count : 0;
+    for (uint32_t i = 0; i < library->kept_count; i++) {
+        const sx_optimize_kept *kept = &keeper->kept[i];
+        library->kept[i] = (sx_core_kept){kept->part, kept->offset, kept->size};
+    }
+    if (whole->meeting != NULL) {
+        *meeting = *whole->meeting;
+        meeting->better = better;
+        library->met = true;
+        library->which = whole->which;
+        library->rules = meeting->rules;
+    }
+    return keeper != NULL ? sx_buf_check(cx, keeper->bytes, "e-graphs") : SX_OK;
 }
 
 void sx_semantic_report(const sx_core_library *library, sx_image *image)
@@ -424,15 +453,13 @@ sx_code sx_core_egraph(sx_ctx *cx, const sx_core_request *request, sx_buf *snaps
     sx_graph *graph, *canonical, *better;
     sx_optimize_options options;
     sx_optimize_report report;
-    sx_core_request own = *request;
-    sx_core_library library = {.egraph = snapshot};
-    own.library = &library;
-    SX_TRY(sx_device_find(cx, own.target, &device));
-    SX_TRY(sx_graph_parse(cx, own.ir, &graph));
+    SX_TRY(sx_device_find(cx, request->target, &device));
+    SX_TRY(sx_graph_parse(cx, request->ir, &graph));
     graph->sharding = NULL; /* kernels are those of one device */
     SX_TRY(sx_graph_canon(cx, graph, &canonical));
-    SX_TRY(sx_semantic_options(cx, &own, &options));
+    SX_TRY(sx_semantic_options(cx, request, &options));
     options.whole = true;
+    options.snapshot = snapshot;
     SX_TRY(sx_optimize(cx, canonical, device, &options, &better, &report));
     return snapshot->len > 0
                ? SX_OK

@@ -135,11 +135,12 @@ static sx_code core_optimize(sx_ctx *cx, const sx_compile_args *args, sx_core_li
     return sx_core_optimize_module(cx, &request, module);
 }
 
-static sx_code core_family(sx_ctx *cx, const sx_compile_args *args, sx_key *family)
+static sx_code core_places(sx_ctx *cx, const sx_compile_args *args, sx_core_place *place,
+                           uint32_t *count)
 {
     sx_core_request request;
     SX_TRY(read_request(cx, args, &request));
-    return sx_core_family(cx, &request, family);
+    return sx_core_places(cx, &request, place, count);
 }
 
 static sx_code core_twin(sx_ctx *cx, const sx_compile_args *args, sx_span egraph, sx_key *key)
@@ -194,7 +195,7 @@ const sxd_backend sxd_backend_core = {
     .key = core_key,
     .compile = core_compile,
     .optimize = core_optimize,
-    .family = core_family,
+    .places = core_places,
     .twin = core_twin,
     .lanes = core_lanes,
     .step = core_step,

@@ -264,7 +264,7 @@ static void decide(sxd_call *call)
         call->hold_ms = uv_now(&daemon->loop) + (uint64_t)wait;
     }
     /* a job under way is joined at once; a new one may find that its program is known in other words */
-    bool keeps = daemon->backend->family != NULL && daemon->config.options.egraph_kb > 0;
+    bool keeps = daemon->backend->places != NULL && daemon->config.options.egraph_kb > 0;
     if (keeps && !refresh && sxd_job_find_active(daemon, &slot, call->uid) == NULL) {
         sxd_library_look(call);
         return;

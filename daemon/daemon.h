@@ -29,8 +29,8 @@ typedef struct {
  *   key       on a pool thread of the daemon; must be safe on hostile input
  *   compile   in a worker process; result appended to `module`; may die
  *   optimize  in a worker process; text of the program appended to `text`; may die
- *   family    on a pool thread; the place where e-graphs of programs that may equal this one are kept; NULL: none are
- *   twin      in the daemon; the key that the program of a stored e-graph has under this request
+ *   places    on a pool thread; where e-graphs of programs that may equal this one, and of its parts, are kept; NULL: none are
+ *   twin      on a pool thread; the key that the program of a stored e-graph has under this request
  *   lanes     on a pool thread; names of the lanes of a search, in the context's arena; NULL: there are no searches
  *   step      in a worker process; one step; a state of another build is SX_ABSENT, a damaged one SX_CORRUPT; SX_LIMIT: the new state
  *             is too large, all else of `result` is there; may die
@@ -44,7 +44,8 @@ typedef struct {
                        sx_buf *module);
     sx_code (*optimize)(sx_ctx *cx, const sx_compile_args *args, sx_core_library *library,
                         sx_buf *text);
-    sx_code (*family)(sx_ctx *cx, const sx_compile_args *args, sx_key *family);
+    sx_code (*places)(sx_ctx *cx, const sx_compile_args *args, sx_core_place *place,
+                      uint32_t *count);
     sx_code (*twin)(sx_ctx *cx, const sx_compile_args *args, sx_span egraph, sx_key *key);
     sx_code (*lanes)(sx_ctx *cx, const sx_compile_args *args, sx_span **names, uint32_t *count);
     sx_code (*step)(sx_ctx *cx, const sx_compile_args *args, const sxd_step *step,

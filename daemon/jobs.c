@@ -105,18 +105,27 @@ static void encode_work(sxd_job *job, const sxd_call *call, const sxd_candidates
 {
     sx_compile_args request = *(const sx_compile_args *)call->request.args;
     sx_work_args work = {.optimize = job->method == SX_METHOD_OPTIMIZE};
-    sx_work_candidate row[SXD_LIBRARY_WAYS] = {{0}};
+    sx_work_candidate row[SX_CORE_CANDIDATES_MAX] = {{0}};
+    sx_work_place place[SX_CORE_PLACES_MAX] = {{0}};
     work.request.items = &request;
     work.request.count = 1;
     if (job->library.wanted) {
         SX_PUT(&work, work_args, egraph_bytes, job->daemon->config.options.egraph_kb * 1024);
         for (uint32_t i = 0; i < job->library.candidate_count; i++) {
-            row[i].key = job->library.key[i];
+            row[i].part = job->library.place[job->library.candidate[i].place].part;
+            row[i].key = job->library.candidate[i].key;
             row[i].egraph = sx_blob_span(candidates->egraph[i]);
             if (candidates->module[i] != NULL) {
                 SX_PUT(&row[i], work_candidate, module, sx_blob_span(candidates->module[i]));
             }
         }
+        for (uint32_t i = 0; i < job->library.place_count; i++) {
+            place[i].part = job->library.place[i].part;
+            place[i].family = job->library.place[i].family;
+        }
+        work.places.items = place;
+        work.places.count = job->library.place_count;
+        work.has |= SX_BIT(work_args, places);
         work.candidates.items = row;
         work.candidates.count = job->library.candidate_count;
         work.has |= SX_BIT(work_args, candidates);

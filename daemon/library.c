@@ -1,16 +1,16 @@
 /* library.c - e-graphs of stored programs: candidates for a miss, and what workers leave.
  *
- * Programs that may be equal share a family (sx_core_family), and a family has SXD_LIBRARY_WAYS places in the cache of the user, entries
- * like any other: quota, eviction, checksums and restarts are the cache's business.
+ * Programs, and parts of programs, that may be equal share a family (sx_core_places), and a family has SXD_LIBRARY_WAYS entries in the
+ * cache of the user, entries like any other: quota, eviction, checksums and restarts are the cache's business.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/state.h"
 
-#define FAMILY_ARENA_BYTES ((size_t)1 << 30)
-#define TWIN_ARENA_BYTES ((size_t)1 << 24)
-#define CANDIDATE_BYTES_MAX ((size_t)32 << 20) /* all of one job, with their modules */
+#define PLACES_ARENA_BYTES ((size_t)1 << 30)
+#define TWIN_ARENA_BYTES ((size_t)1 << 26)
+#define CANDIDATE_BYTES_MAX ((size_t)32 << 20) /* all of one job, with modules */
 
 static sx_key place_of(const sx_key *family, uint32_t way)
 {
@@ -29,15 +29,18 @@ static void log_damage(sxd_daemon *daemon, const sx_key *place, const char *why)
     sxd_log(SXD_WARN, "egraph", "key=%.16s refused=%s", key, sxd_quote(quoted, sx_span_of(why)));
 }
 
-/* An entry of the caller's; NULL: not there. `size`: bytes left for candidates. */
-static sx_blob *take(sxd_call *call, const sx_key *key, uint32_t kind, size_t *size)
+/* An entry of the user's; NULL: not there. *size: bytes left for candidates; *there: it is, even if it does not fit. */
+static sx_blob *take(sxd_daemon *daemon, uint32_t uid, const sx_key *key, uint32_t kind,
+                     size_t *size, bool *there)
 {
     sx_blob *blob;
     sx_cache_info info;
-    if (sx_cache_get(call->daemon->cache, call->uid, key, &blob, &info) != SX_OK) {
+    *there = false;
+    if (sx_cache_get(daemon->cache, uid, key, &blob, &info) != SX_OK) {
         return NULL;
     }
     size_t bytes = sx_blob_span(blob).len;
+    *there = true;
     if (info.kind != kind || bytes > *size) {
         sx_blob_free(blob);
         return NULL;
@@ -46,83 +49,189 @@ static sx_blob *take(sxd_call *call, const sx_key *key, uint32_t kind, size_t *s
     return blob;
 }
 
-static void find_candidates(sxd_call *call, sxd_candidates *found)
+/* ---- looking: places on a pool thread, entries here, names of the programs on a pool thread, modules here ---- */
+typedef struct {
+    uv_work_t work;
+    sxd_daemon *daemon;
+    sxd_call *call;
+    const sx_compile_args *args;
+    uint32_t uid;
+    sx_ctx cx; /* of the work under way */
+    sx_code code;
+    sxd_candidates found;
+    size_t size_left;
+    const char *why[SXD_LIBRARY_WAYS]; /* a candidate for the program is none; in cx */
+} looking;
+
+static void take_egraph(looking *l, uint32_t place, uint32_t way)
 {
-    sxd_daemon *daemon = call->daemon;
-    sxd_library *library = &found->library;
-    size_t size = CANDIDATE_BYTES_MAX;
-    for (uint32_t way = 0; way < SXD_LIBRARY_WAYS; way++) {
-        sx_key place = place_of(&library->family, way);
-        sx_cache_stats before, after;
-        sx_cache_stats_of(daemon->cache, &before);
-        sx_blob *egraph = take(call, &place, SXD_KIND_EGRAPH, &size);
-        sx_cache_stats_of(daemon->cache, &after);
-        if (after.corrupt > before.corrupt) {
-            log_damage(daemon, &place, "damaged in the store");
-        }
-        if (egraph == NULL) {
-            continue;
-        }
-        sx_ctx cx;
-        uint32_t i = library->candidate_count;
-        sx_ctx_init(&cx, TWIN_ARENA_BYTES);
-        if (daemon->backend->twin(&cx, call->request.args, sx_blob_span(egraph),
-                                  &library->key[i]) == SX_OK) {
-            found->egraph[i] = egraph;
-            found->module[i] = take(call, &library->key[i], SXD_KIND_MODULE, &size);
-            library->way[i] = way;
-            library->candidate_count++;
-        } else {
-            log_damage(daemon, &place, cx.error.text);
-            sx_blob_free(egraph);
-        }
-        sx_ctx_fini(&cx);
+    sxd_daemon *daemon = l->daemon;
+    sxd_library *library = &l->found.library;
+    sx_key key = place_of(&library->place[place].family, way);
+    sx_cache_stats before, after;
+    bool there;
+    sx_cache_stats_of(daemon->cache, &before);
+    sx_blob *egraph = take(daemon, l->uid, &key, SXD_KIND_EGRAPH, &l->size_left, &there);
+    sx_cache_stats_of(daemon->cache, &after);
+    if (after.corrupt > before.corrupt) {
+        log_damage(daemon, &key, "damaged in the store");
+    }
+    library->taken[place] |= (there ? 1u : 0u) << way;
+    if (egraph != NULL) {
+        l->found.egraph[library->candidate_count] = egraph;
+        library->candidate[library->candidate_count++] = (sxd_candidate){place, way, key};
     }
 }
 
-/* ---- families, on a pool thread ---- */
-typedef struct {
-    uv_work_t work;
-    sxd_call *call;
-    const sxd_backend *backend;
-    sx_ctx cx;
-    sx_key family;
-    sx_code code;
-} looking;
-
-static void run_family(uv_work_t *work)
+/* Those of the program first, then one for each part, then another one for each. */
+static void find_egraphs(looking *l)
 {
-    looking *l = work->data;
-    l->code = l->backend->family(&l->cx, l->call->request.args, &l->family);
+    sxd_library *library = &l->found.library;
+    l->size_left = CANDIDATE_BYTES_MAX;
+    for (uint32_t way = 0; way < SXD_LIBRARY_WAYS; way++) {
+        take_egraph(l, 0, way);
+    }
+    for (uint32_t way = 0; way < SXD_LIBRARY_WAYS; way++) {
+        for (uint32_t place = 1; place < library->place_count; place++) {
+            if (library->candidate_count < SX_CORE_CANDIDATES_MAX) {
+                take_egraph(l, place, way);
+            }
+        }
+    }
 }
 
-static void on_family(uv_work_t *work, int status)
+/* How many are for the program: they come first. */
+static uint32_t count_twins(const sxd_library *library)
 {
-    looking *l = work->data;
-    sxd_call *call = l->call;
-    sxd_daemon *daemon = call->daemon;
-    sxd_candidates found = {
-        .library = {.wanted = status == 0 && l->code == SX_OK, .family = l->family}};
-    sx_ctx_fini(&l->cx);
+    uint32_t count = 0;
+    while (count < library->candidate_count && library->candidate[count].place == 0) {
+        count++;
+    }
+    return count;
+}
+
+static void find_modules(looking *l)
+{
+    sxd_candidates *found = &l->found;
+    sxd_library *library = &found->library;
+    uint32_t twins = count_twins(library), kept = 0;
+    for (uint32_t i = 0; i < library->candidate_count; i++) {
+        bool there;
+        sx_blob *module = NULL;
+        if (i < twins && l->why[i] != NULL) {
+            sx_key place = place_of(&library->place[0].family, library->candidate[i].way);
+            log_damage(l->daemon, &place, l->why[i]);
+            library->taken[0] &= ~(1u << library->candidate[i].way);
+            sx_blob_free(found->egraph[i]);
+            continue;
+        }
+        if (i < twins) {
+            module = take(l->daemon, l->uid, &library->candidate[i].key, SXD_KIND_MODULE,
+                          &l->size_left, &there);
+        }
+        library->candidate[kept] = library->candidate[i];
+        found->egraph[kept] = found->egraph[i];
+        found->module[kept++] = module;
+    }
+    library->candidate_count = kept;
+}
+
+static void begin_work(looking *l, uv_work_cb run, uv_after_work_cb done, size_t arena_bytes)
+{
+    sx_ctx_init(&l->cx, arena_bytes);
+    l->call->keying = true;
+    l->daemon->keying_count++;
+    int error = uv_queue_work(&l->daemon->loop, &l->work, run, done);
+    SX_ASSERT(error == 0);
+}
+
+static void free_looking(looking *l)
+{
+    for (uint32_t i = 0; i < l->found.library.candidate_count; i++) {
+        sx_blob_free(l->found.egraph[i]);
+        sx_blob_free(l->found.module[i]);
+    }
     free(l);
+}
+
+/* Back on the loop; false: nobody asks any more, and all is freed. */
+static bool end_work(looking *l)
+{
+    sxd_call *call = l->call;
+    sxd_daemon *daemon = l->daemon;
     call->keying = false;
     SX_ASSERT(daemon->keying_count > 0);
     daemon->keying_count--;
+    if (call->session != NULL && daemon->phase == SXD_UP) {
+        return true;
+    }
+    sx_ctx_fini(&l->cx);
+    free_looking(l);
     if (call->session == NULL) {
         sxd_call_drop(call); /* the client left meanwhile */
-        return;
-    }
-    if (daemon->phase != SXD_UP) {
+    } else {
         sxd_call_refuse(call, SX_BUSY, 1000, "compile: the daemon is stopping");
+    }
+    return false;
+}
+
+static void finish(looking *l)
+{
+    sxd_compile_start(l->call, l->found.library.wanted ? &l->found : NULL);
+    free_looking(l);
+}
+
+static void run_twins(uv_work_t *work)
+{
+    looking *l = work->data;
+    sxd_library *library = &l->found.library;
+    uint32_t twins = count_twins(library);
+    for (uint32_t i = 0; i < twins; i++) {
+        sx_code code = l->daemon->backend->twin(&l->cx, l->args, sx_blob_span(l->found.egraph[i]),
+                                                &library->candidate[i].key);
+        l->why[i] = NULL;
+        if (code != SX_OK) {
+            const char *why = sx_alloc_text(&l->cx, sx_span_of(l->cx.error.text));
+            l->why[i] = why != NULL ? why : "no memory";
+            sx_ctx_reset_error(&l->cx);
+        }
+    }
+}
+
+static void on_twins(uv_work_t *work, int status)
+{
+    looking *l = work->data;
+    SX_ASSERT(status == 0 || status == UV_ECANCELED);
+    if (!end_work(l)) {
         return;
     }
-    if (found.library.wanted) {
-        find_candidates(call, &found);
+    find_modules(l);
+    sx_ctx_fini(&l->cx);
+    finish(l);
+}
+
+static void run_places(uv_work_t *work)
+{
+    looking *l = work->data;
+    sxd_library *library = &l->found.library;
+    l->code = l->daemon->backend->places(&l->cx, l->args, library->place, &library->place_count);
+}
+
+static void on_places(uv_work_t *work, int status)
+{
+    looking *l = work->data;
+    if (!end_work(l)) {
+        return;
     }
-    sxd_compile_start(call, found.library.wanted ? &found : NULL);
-    for (uint32_t i = 0; i < found.library.candidate_count; i++) {
-        sx_blob_free(found.egraph[i]);
-        sx_blob_free(found.module[i]);
+    sx_ctx_fini(&l->cx);
+    l->found.library.wanted = status == 0 && l->code == SX_OK;
+    if (l->found.library.wanted) {
+        find_egraphs(l);
+    }
+    if (count_twins(&l->found.library) > 0) {
+        begin_work(l, run_twins, on_twins, TWIN_ARENA_BYTES);
+    } else {
+        finish(l);
     }
 }
 
@@ -134,48 +243,52 @@ void sxd_library_look(sxd_call *call)
         sxd_compile_start(call, NULL);
         return;
     }
+    l->daemon = daemon;
     l->call = call;
-    l->backend = daemon->backend;
+    l->args = call->request.args;
+    l->uid = call->uid;
     l->work.data = l;
-    sx_ctx_init(&l->cx, FAMILY_ARENA_BYTES);
-    call->keying = true;
-    daemon->keying_count++;
-    int error = uv_queue_work(&daemon->loop, &l->work, run_family, on_family);
-    SX_ASSERT(error == 0);
+    begin_work(l, run_places, on_places, PLACES_ARENA_BYTES);
 }
 
 /* ---- what a worker leaves ---- */
 
-/* A place for a new e-graph: that of a refused one, an empty one, else one by the program's key. */
-static uint32_t choose_way(const sxd_job *job, uint32_t refused)
+/* A way for a new e-graph: that of a refused one, an empty one, else one by the program's key. */
+static uint32_t choose_way(const sxd_job *job, uint32_t place, uint64_t refused)
 {
     const sxd_library *library = &job->library;
-    bool taken[SXD_LIBRARY_WAYS] = {false};
     for (uint32_t i = 0; i < library->candidate_count; i++) {
-        if ((refused >> i & 1) != 0) {
-            return library->way[i];
+        if ((refused >> i & 1) != 0 && library->candidate[i].place == place) {
+            return library->candidate[i].way;
         }
-        taken[library->way[i]] = true;
     }
     for (uint32_t way = 0; way < SXD_LIBRARY_WAYS; way++) {
-        if (!taken[way]) {
+        if ((library->taken[place] >> way & 1) == 0) {
             return way;
         }
     }
     return job->key.byte[0] % SXD_LIBRARY_WAYS;
 }
 
-static void put_egraph(sxd_job *job, sx_span egraph, uint32_t refused)
+static void put_egraph(sxd_job *job, const sx_work_egraph *row, uint64_t refused)
 {
     sxd_daemon *daemon = job->daemon;
+    const sxd_library *library = &job->library;
+    uint32_t place = 0;
+    while (place < library->place_count && !sx_key_equal(&library->place[place].part, &row->part)) {
+        place++;
+    }
+    if (place == library->place_count) {
+        return; /* of no part that was asked for */
+    }
     sx_ctx cx;
     sx_ctx_init(&cx, 1 << 16);
     sx_cache_item item = {
-        .key = place_of(&job->library.family, choose_way(job, refused)),
+        .key = place_of(&library->place[place].family, choose_way(job, place, refused)),
         .ns = job->uid,
         .kind = SXD_KIND_EGRAPH,
         .cost_us = (uint64_t)job->cost_us,
-        .bytes = egraph,
+        .bytes = row->egraph,
         .part = job->made_of.part,
         .part_count = job->made_of.part_count,
     };
@@ -190,43 +303,59 @@ static void put_egraph(sxd_job *job, sx_span egraph, uint32_t refused)
     sx_ctx_fini(&cx);
 }
 
-void sxd_library_keep(sxd_job *job, const sx_work_result *result)
+static uint64_t log_refused(sxd_job *job, const sx_work_result *result)
+{
+    const sxd_library *library = &job->library;
+    if (!SX_HAS(result, work_result, refused)) {
+        return 0;
+    }
+    uint64_t refused = (uint64_t)result->refused & ((UINT64_C(1) << library->candidate_count) - 1);
+    for (uint32_t i = 0; i < library->candidate_count; i++) {
+        if ((refused >> i & 1) != 0) {
+            char why[SX_ERROR_TEXT_MAX];
+            size_t len = result->why.len < sizeof(why) - 1 ? result->why.len : sizeof(why) - 1;
+            memcpy(why, result->why.ptr, len);
+            why[len] = '\0';
+            const sxd_candidate *candidate = &library->candidate[i];
+            sx_key key = place_of(&library->place[candidate->place].family, candidate->way);
+            log_damage(job->daemon, &key, why);
+        }
+    }
+    return refused;
+}
+
+static void note_meeting(sxd_job *job, const sx_work_result *result)
 {
     sxd_daemon *daemon = job->daemon;
     const sxd_library *library = &job->library;
-    uint32_t refused = 0;
-    if (!library->wanted) {
+    if (SX_HAS(result, work_result, parts_met) && result->parts_met > 0) {
+        daemon->metrics.parts_met += (uint64_t)result->parts_met;
+    }
+    if (!SX_HAS(result, work_result, met) || result->met < 0 ||
+        result->met >= library->candidate_count || library->candidate[result->met].place != 0) {
+        daemon->metrics.semantic_misses += count_twins(library) > 0 ? 1 : 0;
         return;
     }
-    if (SX_HAS(result, work_result, refused)) {
-        refused = (uint32_t)result->refused & ((1u << library->candidate_count) - 1);
-        for (uint32_t i = 0; i < library->candidate_count; i++) {
-            if ((refused >> i & 1) != 0) {
-                char why[SX_ERROR_TEXT_MAX];
-                size_t len = result->why.len < sizeof(why) - 1 ? result->why.len : sizeof(why) - 1;
-                memcpy(why, result->why.ptr, len);
-                why[len] = '\0';
-                sx_key place = place_of(&library->family, library->way[i]);
-                log_damage(daemon, &place, why);
-            }
-        }
+    char *rules = sx_alloc_text(&job->cx, result->rules);
+    job->met = rules != NULL;
+    job->met_key = library->candidate[result->met].key;
+    job->rules = (sx_span){(const uint8_t *)rules, rules != NULL ? result->rules.len : 0};
+    daemon->metrics.semantic_hits++;
+    daemon->metrics.semantic_reused += result->reused ? 1 : 0;
+    char key[SX_KEY_TEXT_SIZE];
+    sx_key_print(&job->met_key, key);
+    sxd_log(SXD_INFO, "semantic-hit", "job=%lld met=%.16s reused=%d", (long long)job->id, key,
+            result->reused ? 1 : 0);
+}
+
+void sxd_library_keep(sxd_job *job, const sx_work_result *result)
+{
+    if (!job->library.wanted) {
+        return;
     }
-    if (SX_HAS(result, work_result, met) && result->met >= 0 &&
-        result->met < library->candidate_count) {
-        char *rules = sx_alloc_text(&job->cx, result->rules);
-        job->met = rules != NULL;
-        job->met_key = library->key[result->met];
-        job->rules = (sx_span){(const uint8_t *)rules, rules != NULL ? result->rules.len : 0};
-        daemon->metrics.semantic_hits++;
-        daemon->metrics.semantic_reused += result->reused ? 1 : 0;
-        char key[SX_KEY_TEXT_SIZE];
-        sx_key_print(&job->met_key, key);
-        sxd_log(SXD_INFO, "semantic-hit", "job=%lld met=%.16s reused=%d", (long long)job->id, key,
-                result->reused ? 1 : 0);
-    } else if (library->candidate_count > 0) {
-        daemon->metrics.semantic_misses++;
-    }
-    if (SX_HAS(result, work_result, egraph)) {
-        put_egraph(job, result->egraph, refused);
+    uint64_t refused = log_refused(job, result);
+    note_meeting(job, result);
+    for (uint32_t i = 0; i < result->egraphs.count; i++) {
+        put_egraph(job, &result->egraphs.items[i], refused);
     }
 }

@@ -87,19 +87,24 @@ struct sxd_call {
 enum { SXD_KIND_MODULE = 1, SXD_KIND_TEXT = 2, SXD_KIND_EGRAPH = 3 };
 #define SXD_BLOB_ALIGNMENT ((size_t)64)
 
-/* ---- e-graphs of programs that may equal one: each family has a few places in the cache ---- */
+/* ---- e-graphs of programs, and parts, that may equal one: each family has a few places in the cache ---- */
 #define SXD_LIBRARY_WAYS 4
 typedef struct {
-    bool wanted; /* e-graphs are kept, and `family` is known */
-    sx_key family;
+    uint32_t place, way;
+    sx_key key; /* what it is called: the key of its module; of a part, of its entry */
+} sxd_candidate;
+typedef struct {
+    bool wanted; /* e-graphs are kept, and the places are known */
+    sx_core_place place[SX_CORE_PLACES_MAX];
+    uint32_t place_count;
+    uint32_t taken[SX_CORE_PLACES_MAX]; /* sets of 1 << way: there is an entry */
+    sxd_candidate candidate[SX_CORE_CANDIDATES_MAX];
     uint32_t candidate_count;
-    uint32_t way[SXD_LIBRARY_WAYS]; /* of each candidate */
-    sx_key key[SXD_LIBRARY_WAYS];   /* what each is called: the key of its module */
 } sxd_library;
 typedef struct {
     sxd_library library;
-    sx_blob *egraph[SXD_LIBRARY_WAYS];
-    sx_blob *module[SXD_LIBRARY_WAYS]; /* NULL: not there */
+    sx_blob *egraph[SX_CORE_CANDIDATES_MAX];
+    sx_blob *module[SX_CORE_CANDIDATES_MAX]; /* NULL: not there */
 } sxd_candidates;
 
 /* ---- one compilation ---- */

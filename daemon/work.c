@@ -8,7 +8,8 @@
 
 #include "daemon/search.h"
 
-#define EVENT_GAP_NS UINT64_C(100000000) /* at most ten events a second within one stage */
+#define EGRAPH_BYTES_MAX ((size_t)64 << 20) /* all that one job leaves */
+#define EVENT_GAP_NS UINT64_C(100000000)    /* at most ten events a second within one stage */
 
 typedef struct {
     const char *stage;
@@ -99,13 +100,34 @@ static sx_code read_library(sx_ctx *cx, const sx_work_args *args, sx_core_librar
     }
     for (uint32_t i = 0; i < count; i++) {
         const sx_work_candidate *row = &args->candidates.items[i];
-        candidate[i] =
-            (sx_core_candidate){.key = row->key, .egraph = row->egraph, .module = row->module};
+        candidate[i] = (sx_core_candidate){
+            .part = row->part, .key = row->key, .egraph = row->egraph, .module = row->module};
         SX_TRY(align(cx, &candidate[i].egraph));
         SX_TRY(align(cx, &candidate[i].module));
     }
     library->candidate = candidate;
     library->candidate_count = count;
+    return SX_OK;
+}
+
+static sx_code read_places(sx_ctx *cx, const sx_work_args *args, sx_core_library *library)
+{
+    uint32_t count = args->places.count;
+    sx_core_place *place = SX_NEW_ARRAY(cx, sx_core_place, count + 1);
+    if (place == NULL) {
+        return cx->error.code;
+    }
+    if (count > SX_CORE_PLACES_MAX) {
+        return SX_FAIL(cx, SX_INTERNAL, "worker: %u places, at most %d", count, SX_CORE_PLACES_MAX);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        place[i].part = args->places.items[i].part;
+        place[i].family = args->places.items[i].family;
+    }
+    library->place = place;
+    library->place_count = count;
+    library->egraph->limit = EGRAPH_BYTES_MAX;
+    library->egraph_bytes = (size_t)args->egraph_bytes;
     return SX_OK;
 }
 
@@ -123,7 +145,7 @@ static sx_code work_on(sx_ctx *cx, const sxd_backend *backend, const sx_rpc_requ
     }
     SX_TRY(read_library(cx, args, library));
     if (SX_HAS(args, work_args, egraph_bytes) && args->egraph_bytes > 0) {
-        library->egraph->limit = (size_t)args->egraph_bytes;
+        SX_TRY(read_places(cx, args, library));
     } else {
         library->egraph = NULL;
     }
@@ -136,9 +158,8 @@ static sx_code work_on(sx_ctx *cx, const sxd_backend *backend, const sx_rpc_requ
     return sx_buf_check(cx, bytes, "module");
 }
 
-/* What became of the library, for the daemon. */
-static void put_library(const sx_core_library *library, const sx_buf *egraph,
-                        sx_work_result *result)
+/* What became of the library, for the daemon; `row` [SX_CORE_PLACES_MAX] is borrowed by the result. */
+static void put_library(const sx_core_library *library, sx_work_egraph *row, sx_work_result *result)
 {
     if (library->met) {
         SX_PUT(result, work_result, met, library->which);
@@ -146,12 +167,18 @@ static void put_library(const sx_core_library *library, const sx_buf *egraph,
         SX_PUT(result, work_result, rules, library->rules);
     }
     if (library->refused != 0) {
-        SX_PUT(result, work_result, refused, library->refused);
+        SX_PUT(result, work_result, refused, (int64_t)library->refused);
         SX_PUT(result, work_result, why, library->why);
     }
-    if (egraph->len > 0 && egraph->code == SX_OK) {
-        SX_PUT(result, work_result, egraph, sx_buf_span(egraph));
+    SX_PUT(result, work_result, parts_met, library->parts_met);
+    for (uint32_t i = 0; i < library->kept_count; i++) {
+        const sx_core_kept *kept = &library->kept[i];
+        row[i] = (sx_work_egraph){.part = kept->part,
+                                  .egraph = {library->egraph->ptr + kept->offset, kept->size}};
     }
+    result->egraphs.items = row;
+    result->egraphs.count = library->kept_count;
+    result->has |= SX_BIT(work_result, egraphs);
 }
 
 /* ---- a compilation ---- */
@@ -166,8 +193,9 @@ static void serve_work(sx_ctx *cx, const sxd_backend *backend, const sx_rpc_requ
     sx_buf_init(&answer, ((size_t)1 << 20) + egraph.len);
     sx_span tail = {0};
     if (code == SX_OK) {
+        sx_work_egraph row[SX_CORE_PLACES_MAX];
         sx_work_result result = {.bytes = sx_buf_span(&bytes)};
-        put_library(&library, &egraph, &result);
+        put_library(&library, row, &result);
         sx_rpc_encode_result(&answer, request->msgid, SX_METHOD_WORK, &result, &tail);
     } else {
         sx_rpc_encode_error(&answer, request->msgid, &cx->error, 0);

@@ -462,11 +462,11 @@ sx_code sxr_compile_verified(sx_ctx *cx, const sx_core_request *request,
 {
     sx_code code = compile_once(cx, request, options, module);
     sx_core_library *library = request->library;
-    if (code == SX_INTERNAL && library != NULL && library->met) {
+    if (code == SX_INTERNAL && library != NULL && library->parts_met > 0) {
         /* what came of a stored program is not what it should be: from nothing, then */
         sx_ctx_reset_error(cx);
         sx_buf_clear(module);
-        library->candidate_count = 0;
+        library->candidate_count = library->parts_met = 0;
         library->met = library->reused = false;
         return compile_once(cx, request, options, module);
     }

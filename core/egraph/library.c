@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/base/rng.h"
+#include "core/egraph/pair.h"
 
 enum {
     SECTION_ATTR = SX_SNAPSHOT_OWN,
@@ -10,6 +11,7 @@ enum {
     SECTION_PARAMETER,
     SECTION_OUTPUT,
     SECTION_INFO,
+    SECTION_MARK,
 };
 #define TABLE_BYTES_MAX ((size_t)256 << 20)
 
@@ -59,12 +61,14 @@ static sx_code store_with(sx_ctx *cx, const sx_tensors *t, const sx_graph *progr
                           sx_snapshot_source *source, tables *to, sx_buf *bytes)
 {
     uint32_t *root = SX_NEW_ARRAY(cx, uint32_t, program->output_count + 1);
+    uint32_t *mark;
     if (root == NULL) {
         return cx->error.code;
     }
     for (uint32_t i = 0; i < program->output_count; i++) {
         root[i] = input_node[program->output[i].node.i];
     }
+    SX_TRY(sx_pair_marks(cx, program, &mark));
     write_tables(t, program, input_node, to);
     SX_TRY(sx_buf_check(cx, &to->attr, "attributes"));
     SX_TRY(sx_buf_check(cx, &to->symbol, "symbols"));
@@ -76,6 +80,7 @@ static sx_code store_with(sx_ctx *cx, const sx_tensors *t, const sx_graph *progr
         {SECTION_PARAMETER, 4, sx_buf_span(&to->parameter)},
         {SECTION_OUTPUT, 1, sx_buf_span(&to->output)},
         {SECTION_INFO, sizeof(*info), {(const uint8_t *)info, sizeof(*info)}},
+        {SECTION_MARK, sizeof(*mark), {(const uint8_t *)mark, to->parameter.len}},
     };
     source->root = root;
     source->root_count = program->output_count;
@@ -234,6 +239,12 @@ static sx_code load_interface(sx_ctx *cx, const sx_snapshot *s, sx_library_graph
         sx_attr attr = *sx_tensors_attr(&graph->t, n);
         SX_TRY(sx_graph_add(cx, graph->interface, SX_OP_PARAMETER, &attr, NULL, 0, &id));
     }
+    uint32_t mark_count;
+    SX_TRY(sx_snapshot_section_of(cx, s, SECTION_MARK, 4, &bytes, &mark_count));
+    if (mark_count != count) {
+        return SX_FAIL(cx, SX_CORRUPT, "snapshot: %u marks of %u parameters", mark_count, count);
+    }
+    graph->mark = (const void *)bytes.ptr;
     SX_TRY(sx_snapshot_load_roots(cx, s, &graph->t.eg, &graph->root, &root_count));
     SX_TRY(sx_snapshot_section_of(cx, s, SECTION_OUTPUT, 1, &rest, &count));
     sx_output *output = SX_NEW_ARRAY(cx, sx_output, root_count + 1);

@@ -2,7 +2,7 @@
  * the program extracted for it; and what another program must share with it to be looked up there.
  *
  * Sections beside those of the graph: ATTR, every attribute in its order, its bytes (sx_attr_encode) after their number; SYMBOL, interval
- * and name; PARAMETER, the e-node of each in order; OUTPUT, names; INFO. Types are not stored: loading infers them again.
+ * and name; PARAMETER, the e-node of each in order; OUTPUT, names; INFO; MARK, of each parameter (pair.h). Types are not stored: loading infers them again.
  *
  * Most attributes are of kernels that were not chosen, and no rule looks at a kernel. Who meets the graph may leave them out: such a node
  * keeps its place and its class, and its type is taken to be that of its class. Nothing but the equality that the stored reasons claim
@@ -29,6 +29,7 @@ typedef struct {
     sx_graph *
         interface; /* symbols, parameters in order and named outputs (all of node 0); shares t.attrs */
     const uint32_t *parameter; /* e-nodes, in the order of the interface */
+    const uint32_t *mark;      /* likewise (pair.h) */
     const uint32_t *root;      /* e-nodes of the outputs */
     uint32_t *choice;          /* per class; complete for the outputs */
 } sx_library_graph;

@@ -6,6 +6,7 @@
 #include "core/egraph/explain.h"
 #include "core/egraph/multi.h"
 #include "core/egraph/pattern.h"
+#include "core/egraph/pair.h"
 #include "core/egraph/proof.h"
 
 #define ROUNDS_SINGLE 2u  /* without rules over several matches */
@@ -17,90 +18,6 @@
 #define FUEL_MAX UINT64_C(2000000)
 #define MATCHES_MAX 2000u
 #define CERTIFICATE_BYTES_MAX ((size_t)256 << 20)
-
-/* ---- pairing ---- */
-
-/* Nodes of the parameters, in order. */
-static sx_code list_parameters(sx_ctx *cx, const sx_graph *graph, uint32_t **list, uint32_t *count)
-{
-    *list = SX_NEW_ARRAY(cx, uint32_t, graph->node_count + 1);
-    *count = 0;
-    if (*list == NULL) {
-        return cx->error.code;
-    }
-    for (uint32_t i = 0; i < graph->node_count; i++) {
-        if (graph->node[i].op == SX_OP_PARAMETER) {
-            (*list)[(*count)++] = i;
-        }
-    }
-    return SX_OK;
-}
-
-static bool same_kind(const sx_graph *a, uint32_t x, const sx_graph *b, uint32_t y)
-{
-    return sx_graph_attr(a, &a->node[x])->weight == sx_graph_attr(b, &b->node[y])->weight &&
-           sx_type_equal(&a->node[x].type, &b->node[y].type);
-}
-
-typedef struct {
-    const sx_graph *here, *there;
-    uint32_t *here_list, *there_list;
-    uint32_t count;
-    bool *taken;
-    uint32_t *parameter_of;
-} pairing;
-
-static bool pair_with(pairing *p, uint32_t i, bool by_name)
-{
-    const sx_node *node = &p->here->node[p->here_list[i]];
-    for (uint32_t j = 0; j < p->count; j++) {
-        const sx_node *other = &p->there->node[p->there_list[j]];
-        if (!p->taken[j] && same_kind(p->here, p->here_list[i], p->there, p->there_list[j]) &&
-            (!by_name || sx_span_equal(sx_graph_attr(p->here, node)->name,
-                                       sx_graph_attr(p->there, other)->name))) {
-            p->taken[j] = true;
-            p->parameter_of[i] = j;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool pair_all(pairing *p, bool by_name)
-{
-    memset(p->taken, 0, p->count * sizeof(*p->taken));
-    for (uint32_t i = 0; i < p->count; i++) {
-        if (!pair_with(p, i, by_name)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* *paired false: the interfaces differ. */
-static sx_code pair_parameters(sx_ctx *cx, const sx_graph *here, const sx_graph *there,
-                               uint32_t **parameter_of, bool *paired)
-{
-    pairing p = {.here = here, .there = there};
-    uint32_t there_count;
-    *paired = false;
-    SX_TRY(list_parameters(cx, here, &p.here_list, &p.count));
-    SX_TRY(list_parameters(cx, there, &p.there_list, &there_count));
-    p.taken = SX_NEW_ARRAY(cx, bool, p.count + 1);
-    p.parameter_of = SX_NEW_ARRAY(cx, uint32_t, p.count + 1);
-    if (p.taken == NULL || p.parameter_of == NULL) {
-        return cx->error.code;
-    }
-    bool symbols = here->symbol_count == there->symbol_count;
-    for (uint32_t i = 0; symbols && i < here->symbol_count; i++) {
-        symbols = here->symbol[i].low == there->symbol[i].low &&
-                  here->symbol[i].high == there->symbol[i].high;
-    }
-    *paired = symbols && p.count == there_count && here->output_count == there->output_count &&
-              (pair_all(&p, true) || pair_all(&p, false));
-    *parameter_of = p.parameter_of;
-    return SX_OK;
-}
 
 /* ---- inserting ---- */
 
@@ -291,7 +208,7 @@ static sx_code take_names(meeter *m)
 {
     sx_tensors *t = &m->graph->t;
     uint32_t *list, count;
-    SX_TRY(list_parameters(m->cx, m->program, &list, &count));
+    SX_TRY(sx_pair_list(m->cx, m->program, &list, &count));
     for (uint32_t i = 0; i < count; i++) {
         uint32_t n = m->graph->parameter[m->meeting->parameter_of[i]];
         SX_TRY(sx_attr_table_rename(m->cx, t->attrs, t->eg.node[n].attr,
@@ -327,14 +244,14 @@ static sx_code rename_parameters(sx_ctx *cx, const sx_graph *from, const sx_grap
                                  const uint32_t *parameter_of, uint32_t *place)
 {
     uint32_t *from_list, *to_list, from_count, to_count;
-    SX_TRY(list_parameters(cx, from, &from_list, &from_count));
-    SX_TRY(list_parameters(cx, to, &to_list, &to_count));
+    SX_TRY(sx_pair_list(cx, from, &from_list, &from_count));
+    SX_TRY(sx_pair_list(cx, to, &to_list, &to_count));
     bool same = from_count == to_count && from->symbol_count <= to->symbol_count &&
                 from->output_count == to->output_count;
     for (uint32_t i = 0; same && i < to_count; i++) {
         SX_ASSERT(parameter_of[i] < to_count);
         uint32_t other = from_list[parameter_of[i]];
-        same = from_list[i] == i && same_kind(to, to_list[i], from, other);
+        same = from_list[i] == i && sx_pair_same_kind(to, to_list[i], from, other);
         place[parameter_of[i]] = i;
     }
     return same ? SX_OK
@@ -358,7 +275,7 @@ sx_code sx_graph_rename(sx_ctx *cx, const sx_graph *from, const sx_graph *to,
                                    to->symbol[i].high, &index));
     }
     uint32_t *to_list, to_count;
-    SX_TRY(list_parameters(cx, to, &to_list, &to_count));
+    SX_TRY(sx_pair_list(cx, to, &to_list, &to_count));
     for (uint32_t i = 0; i < from->node_count; i++) {
         const sx_node *node = &from->node[i];
         bool is_parameter = i < to_count;
@@ -448,17 +365,18 @@ sx_library_kernels sx_meet_kernels(const sx_graph *program, bool certified)
     return certified ? SX_LIBRARY_ALL : SX_LIBRARY_CHOSEN;
 }
 
-sx_code sx_meet(sx_ctx *cx, sx_library_graph *graph, const sx_graph *program, const bool *enabled,
-                bool certified, sx_meeting *meeting)
+sx_code sx_meet(sx_ctx *cx, sx_library_graph *graph, const sx_graph *program,
+                const sx_meet_options *options, sx_meeting *meeting)
 {
     *meeting = (sx_meeting){0};
     meeter m = {.cx = cx, .graph = graph, .program = program, .meeting = meeting};
     bool paired, whole;
     sx_graph *stored;
     uint32_t *stored_node;
-    SX_ASSERT(!certified || !graph->t.partial);
-    SX_TRY(pair_parameters(cx, program, graph->interface, &meeting->parameter_of, &paired));
-    if (!paired) {
+    SX_ASSERT(!options->certified || !graph->t.partial);
+    SX_TRY(sx_pair_parameters(cx, program, graph->interface, graph->mark, options->by_name,
+                              &meeting->parameter_of, &paired));
+    if (!paired || program->output_count != graph->interface->output_count) {
         return SX_OK;
     }
     SX_TRY(take_names(&m));
@@ -479,11 +397,11 @@ sx_code sx_meet(sx_ctx *cx, sx_library_graph *graph, const sx_graph *program, co
     }
     meeting->met = outputs_meet(&m);
     if (!meeting->met && meeting->inserted > 0) {
-        SX_TRY(look_on(&m, enabled));
+        SX_TRY(look_on(&m, options->enabled));
     }
     if (meeting->met) {
         SX_TRY(name_outputs(&m, stored));
-        SX_TRY(certified ? certify(&m, stored_node) : SX_OK);
+        SX_TRY(options->certified ? certify(&m, stored_node) : SX_OK);
     }
     meeting->nodes = eg->live_count;
     meeting->classes = eg->class_count;

@@ -1,7 +1,6 @@
 /* meet.h - a program looked for in the e-graph of a stored one: a semantic hit.
  *
- * The parameters of the two are paired: by name where all names agree (and types), else the i-th of a type with the i-th of that type.
- * The program is inserted bottom up with the stored parameters for its own; what it shares with the graph is found by hashing. Where an
+ * The parameters of the two are paired (pair.h). The program is inserted bottom up with the stored parameters for its own; what it shares with the graph is found by hashing. Where an
  * output is not in a class of a stored output yet, a few rounds of rewriting follow in which only what is new is looked at. If then every
  * output lies in the class of some stored output, the two compute the same, and the program extracted for the stored one is the answer.
  * Where a certificate is asked for (certificate.h), it is written from the reasons the graph carries, and its checker, which takes nothing
@@ -30,11 +29,15 @@ typedef struct sx_meeting {
 
 /* What of a stored graph the meeting needs (sx_library_load). */
 sx_library_kernels sx_meet_kernels(const sx_graph *program, bool certified);
-/* `program` is canonical (sx_graph_canon); `enabled` [SX_RULE_COUNT]: rules of the request; `certified`: a certificate is asked for. `graph` takes its names and its nodes, and is
- * of no further use.
+typedef struct {
+    const bool *enabled; /* [SX_RULE_COUNT] rules of the request */
+    bool certified;      /* a certificate is asked for */
+    bool by_name;        /* names of parameters have a meaning: those of a part have none */
+} sx_meet_options;
+/* `program` is canonical (sx_graph_canon). `graph` takes its names and its nodes, and is of no further use.
  *   errors   SX_CORRUPT the stored extraction is no program; SX_NOMEM. No meeting is no error. */
-sx_code sx_meet(sx_ctx *cx, sx_library_graph *graph, const sx_graph *program, const bool *enabled,
-                bool certified, sx_meeting *meeting);
+sx_code sx_meet(sx_ctx *cx, sx_library_graph *graph, const sx_graph *program,
+                const sx_meet_options *options, sx_meeting *meeting);
 
 /* meeting->rules from meeting->used. */
 sx_code sx_meeting_name_rules(sx_ctx *cx, sx_meeting *meeting);

@@ -28,6 +28,27 @@ static inline bool sx_objective_is_time(const sx_objective *objective)
     return objective->time == 1 && objective->memory == 0 && objective->energy == 0;
 }
 
+/* Parts of the program whose e-graphs are wanted, and what was left of them: snapshots (library.h), and for a part that is cut its
+ * wiring (wiring.h), if all its pieces are kept or have met stored ones. */
+typedef struct {
+    sx_key part;   /* sx_graph_key */
+    sx_key family; /* where it is kept: for those who read the wiring */
+} sx_optimize_place;
+typedef struct {
+    sx_key part;
+    size_t offset, size; /* in the bytes; offset is a multiple of 64 */
+} sx_optimize_kept;
+typedef struct {
+    const sx_optimize_place *place;
+    uint32_t place_count;
+    size_t bytes_max; /* of each; what is larger is not kept, nor what does not fit into `bytes` */
+    sx_buf *bytes;
+    sx_optimize_kept *kept; /* [place_count], of the caller */
+    uint32_t kept_count;
+} sx_optimize_keeper;
+
+struct sx_meeting;
+struct sx_fragments;
 typedef struct sx_optimize_options {
     sx_objective objective;   /* default: time */
     bool allow_reassociating; /* default true */
@@ -43,9 +64,12 @@ typedef struct sx_optimize_options {
         unfused; /* default false. Operations instead of kernels: steps 3 and 5 are left out, and 4 goes by the
                      costs that foresee fusion; the report's costs are of single kernels all the same */
     sx_buf *
-        snapshot; /* where the e-graph goes (library.h), empty; NULL for none. A program cut into parts leaves a
-                              bundle of theirs (bundle.h). Left empty where parts are cut again, or it would pass the buffer's limit */
-    sx_key snapshot_rules; /* digest it is stored under */
+        snapshot; /* where the e-graph of a program that is worked on as a whole goes (library.h), empty; left empty
+                     where it would pass the buffer's limit. NULL for none */
+    sx_optimize_keeper *keeper; /* or NULL */
+    sx_key snapshot_rules;      /* digest of what is stored and met */
+    const struct sx_fragments
+        *fragments; /* of this program (fragments.h): what met is not saturated; or NULL */
     struct sx_memory *
         memory; /* e-graphs of an earlier search, which goes on with them, and what it leaves (memory.h); NULL for none */
     bool
@@ -69,8 +93,9 @@ typedef struct {
     sx_eg_stop stop;       /* what follows counts this part alone, without its pieces */
     uint32_t rounds, nodes, classes;
     uint64_t fuel;
+    const struct sx_meeting *meeting; /* it met a stored part, number `which`; NULL: it met none */
+    uint32_t which;
 } sx_optimize_part;
-#define SX_OPTIMIZE_DEPTH_MAX 4u /* parts within parts */
 
 typedef struct {
     sx_eg_stop stop;         /* of the first part that did not saturate */
@@ -94,6 +119,8 @@ typedef struct {
         mesh_after_ns; /* on the mesh (sharding_plan.h), costs that foresee fusion; 0 where it was not looked at */
     bool
         searched_again; /* put together from parts it was dearer than the input: once more as a whole, with what was left of the limits */
+    uint32_t met_count; /* parts that were not saturated because a stored one was met */
+    uint32_t met_nodes; /* of `nodes`: in the graphs of these */
     const char *unproved; /* why there is no certificate though one was asked for, or NULL */
 } sx_optimize_report;
 
@@ -106,14 +133,6 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
 sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *device,
                           const sx_optimize_options *options, sx_graph **out,
                           sx_optimize_report *report);
-/* The program in equal layers looked for in a bundle (bundle.h): it meets if each of its parts meets the stored one at its place and they
- * are wired alike; the answer is put together from what was extracted for the stored parts. No meeting is no error, and *report then
- * says nothing.
- *   errors   as sx_bundle_open, sx_library_load, sx_meet */
-struct sx_meeting;
-sx_code sx_optimize_meet(sx_ctx *cx, const sx_graph *in, const sx_device *device,
-                         const sx_optimize_options *options, sx_span bundle,
-                         sx_optimize_report *report, struct sx_meeting *meeting);
 /* The certificate of the whole, from those of the parts; nothing is written if report->unproved says why there is none.
  *   errors   SX_LIMIT the text is longer than the buffer may be */
 sx_code sx_optimize_certificate(sx_ctx *cx, const sx_optimize_report *report, sx_buf *text);

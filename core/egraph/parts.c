@@ -1,7 +1,11 @@
 /* parts.c - a program of equal layers: each distinct part is optimised once, then the whole is put together (optimize.h). */
 #include "core/egraph/optimize.h"
 
-#include "core/egraph/bundle.h"
+#include <string.h>
+
+#include "core/egraph/fragments.h"
+#include "core/egraph/keep.h"
+#include "core/egraph/wiring.h"
 #include "core/ir/shard.h"
 
 #define EXTRACT_FUEL_MIN 10000u /* of one part */
@@ -10,52 +14,28 @@ typedef struct {
     sx_ctx *cx;
     const sx_device *device;
     const sx_optimize_options *options;
+    const sx_pieces *pieces;
+    const sx_fragment *met; /* [pieces->count] which of them have met a stored part, or NULL */
     sx_optimize_report *report;
     size_t bytes_start;
-    sx_key *key;
-    uint32_t key_capacity;
+    uint32_t spent_nodes;
+    uint64_t spent_fuel;
+    bool searched; /* some part was saturated */
     sx_optimize_part *part;
     uint32_t part_count, part_capacity;
-    sx_idmap map; /* of `part` by key */
-    bool nested;  /* some part was cut again: neither stored nor looked for */
-    sx_bundle_part *
-        stored; /* where the snapshot of each part went in options->snapshot, or NULL; [PLACES_MAX] */
-    /* where the parts are looked for in a stored program: */
-    const sx_bundle *bundle;    /* NULL: they are saturated */
-    const sx_meeting **meeting; /* by number of part; [PLACES_MAX] */
-    uint32_t *met_with;         /* number of the stored part likewise */
-    uint32_t place;             /* the use, here and there, that is looked at */
-    uint32_t wanted;            /* the stored part to look in next */
-    bool missed;                /* some part did not meet */
+    uint32_t *number; /* [pieces->count] of the part a piece became; UINT32_MAX: none yet */
 } divider;
-#define PLACES_MAX (SX_ROLL_PARTS_MAX + 1) /* of what comes of one cut */
 
-static sx_code optimise_part(divider *d, const sx_graph *program, uint32_t depth,
-                             uint64_t extract_fuel, uint32_t *number);
+static sx_code optimise_piece(divider *d, uint32_t piece, uint64_t extract_fuel, uint32_t *number);
 
-static bool same_key(const void *self, uint32_t id, const void *probe)
-{
-    const divider *d = self;
-    return sx_key_equal(&d->key[id], probe);
-}
-
-static uint64_t key_hash(const sx_key *key)
-{
-    return sx_hash64((sx_span){key->byte, sizeof(key->byte)}, 0);
-}
-
-static sx_code put_part(divider *d, const sx_key *key, sx_optimize_part part, uint32_t *number)
+static sx_code put_part(divider *d, sx_optimize_part part, uint32_t *number)
 {
     void *array = d->part;
     SX_TRY(sx_grow(d->cx, &array, &d->part_capacity, d->part_count + 1, sizeof(part)));
     d->part = array;
-    array = d->key;
-    SX_TRY(sx_grow(d->cx, &array, &d->key_capacity, d->part_count + 1, sizeof(*key)));
-    d->key = array;
     *number = d->part_count;
-    d->part[d->part_count] = part;
-    d->key[d->part_count++] = *key;
-    return sx_idmap_put(d->cx, &d->map, key_hash(key), *number);
+    d->part[d->part_count++] = part;
+    return SX_OK;
 }
 
 /* What is left for the next part; or its share, which is that of its fuel of extraction. */
@@ -72,13 +52,18 @@ static sx_eg_limits left_limits(const divider *d, uint64_t extract_fuel)
         limits.fuel = (uint64_t)((double)limits.fuel * share);
         return limits;
     }
-    limits.nodes -= d->report->nodes < limits.nodes ? d->report->nodes : limits.nodes;
-    limits.fuel -= d->report->fuel < limits.fuel ? d->report->fuel : limits.fuel;
+    limits.nodes -= d->spent_nodes < limits.nodes ? d->spent_nodes : limits.nodes;
+    limits.fuel -= d->spent_fuel < limits.fuel ? d->spent_fuel : limits.fuel;
     return limits;
 }
 
-static void add_report(sx_optimize_report *sum, const sx_optimize_report *one, bool first)
+static void add_report(divider *d, const sx_optimize_report *one)
 {
+    sx_optimize_report *sum = d->report;
+    bool first = !d->searched;
+    d->searched = true;
+    d->spent_nodes += one->nodes;
+    d->spent_fuel += one->fuel;
     sum->stop = sum->stop == SX_STOP_SATURATED ? one->stop : sum->stop;
     sum->rounds = one->rounds > sum->rounds ? one->rounds : sum->rounds;
     sum->nodes += one->nodes;
@@ -93,79 +78,64 @@ static void add_report(sx_optimize_report *sum, const sx_optimize_report *one, b
     }
 }
 
-/* The snapshot of part `number` behind those before it. */
-static void keep_snapshot(divider *d, sx_buf *snapshot, uint32_t number)
+/* The same with attributes of its own, so that its e-graph knows nothing of the program it is a part of. */
+static sx_code detach(sx_ctx *cx, const sx_graph *program, sx_graph **out)
 {
-    sx_buf *bundle = d->options->snapshot;
-    if (snapshot->len == 0) {
-        d->stored = NULL; /* too large: nothing is stored */
-        return;
+    sx_graph *alone;
+    SX_TRY(sx_graph_make(cx, program->name, NULL, &alone));
+    for (uint32_t i = 0; i < program->symbol_count; i++) {
+        const sx_symbol *s = &program->symbol[i];
+        uint32_t index;
+        SX_TRY(sx_graph_add_symbol(cx, alone, s->name, s->low, s->high, &index));
     }
-    sx_buf_pad(bundle, SX_SNAPSHOT_PAGE);
-    d->stored[number] = (sx_bundle_part){bundle->len, snapshot->len};
-    sx_buf_put_span(bundle, sx_buf_span(snapshot));
+    return sx_graph_adopt(cx, program, alone, out);
 }
 
-static sx_code saturate_part(divider *d, const sx_graph *program, const sx_key *key,
-                             uint64_t extract_fuel, uint32_t *number)
+static sx_code saturate_piece(divider *d, uint32_t piece, uint64_t extract_fuel, uint32_t *number)
 {
+    const sx_piece *p = &d->pieces->piece[piece];
     sx_optimize_options options = *d->options;
     sx_optimize_report *one = SX_NEW(d->cx, sx_optimize_report);
-    sx_graph *better;
+    sx_graph *alone, *better;
     if (one == NULL) {
         return d->cx->error.code;
     }
     options.limits = left_limits(d, extract_fuel);
+    options.snapshot = NULL;
     options.extract_fuel = extract_fuel;
-    sx_buf snapshot;
-    bool stores = d->stored != NULL && !d->nested && d->part_count < PLACES_MAX;
-    sx_buf_init(&snapshot, stores ? d->options->snapshot->limit : 0);
-    options.snapshot = stores ? &snapshot : NULL;
-    sx_code code = sx_optimize_whole(d->cx, program, d->device, &options, &better, one);
-    if (stores && code == SX_OK) {
-        keep_snapshot(d, &snapshot, d->part_count);
-    }
-    sx_buf_fini(&snapshot);
-    SX_TRY(code);
-    add_report(d->report, one, d->part_count == 0);
+    SX_TRY(detach(d->cx, p->program, &alone));
+    SX_TRY(sx_keep_optimized(d->cx, alone, &p->key, d->device, &options, &better, one));
+    add_report(d, one);
     sx_optimize_part part = one->part[0];
+    part.program = p->program;
+    SX_TRY(sx_graph_adopt(d->cx, better, p->program, &part.better));
     part.use_count = 0;
-    return put_part(d, key, part, number);
+    return put_part(d, part, number);
 }
 
-/* The part looked for in the stored one at its place. Not there: it stands for itself, and d->missed. */
-static sx_code meet_part(divider *d, const sx_graph *program, const sx_key *key, uint32_t *number)
+/* A piece that is not cut as what was extracted for the stored part it met. */
+static sx_code take_stored(divider *d, uint32_t piece, uint32_t *number)
 {
-    sx_ctx *cx = d->cx;
-    sx_library_graph *graph = SX_NEW(cx, sx_library_graph);
-    sx_meeting *meeting = SX_NEW(cx, sx_meeting);
-    bool enabled[SX_RULE_COUNT];
-    sx_optimize_part part = {.program = program, .stop = SX_STOP_SATURATED};
-    if (graph == NULL || meeting == NULL) {
-        return cx->error.code;
-    }
-    SX_TRY(sx_optimize_rules(cx, d->options, enabled));
-    SX_TRY(sx_library_load(cx, sx_bundle_snapshot(d->bundle, d->wanted),
-                           &d->options->snapshot_rules,
-                           sx_meet_kernels(program, d->options->with_certificate), graph));
-    SX_TRY(sx_bundle_names(cx, d->bundle, d->place, program, graph));
-    SX_TRY(sx_meet(cx, graph, program, enabled, d->options->with_certificate, meeting));
-    d->missed = d->missed || !meeting->met || d->part_count >= PLACES_MAX;
-    SX_TRY(sx_graph_adopt(cx, meeting->met ? meeting->better : program, program, &part.better));
-    part.certificate = meeting->certificate;
-    part.rounds = meeting->rounds;
-    part.nodes = meeting->nodes;
-    part.classes = meeting->classes;
-    part.fuel = meeting->fuel;
-    d->report->rounds = part.rounds > d->report->rounds ? part.rounds : d->report->rounds;
-    d->report->nodes += part.nodes;
-    d->report->classes += part.classes;
-    d->report->fuel += part.fuel;
-    if (!d->missed) {
-        d->meeting[d->part_count] = meeting;
-        d->met_with[d->part_count] = d->wanted;
-    }
-    return put_part(d, key, part, number);
+    const sx_graph *program = d->pieces->piece[piece].program;
+    const sx_meeting *meeting = d->met[piece].meeting;
+    sx_optimize_report *report = d->report;
+    sx_optimize_part part = {.program = program,
+                             .certificate = meeting->certificate,
+                             .stop = SX_STOP_SATURATED,
+                             .rounds = meeting->rounds,
+                             .nodes = meeting->nodes,
+                             .classes = meeting->classes,
+                             .fuel = meeting->fuel,
+                             .meeting = meeting,
+                             .which = d->met[piece].which};
+    SX_TRY(sx_graph_adopt(d->cx, meeting->better, program, &part.better));
+    report->rounds = part.rounds > report->rounds ? part.rounds : report->rounds;
+    report->nodes += part.nodes;
+    report->classes += part.classes;
+    report->fuel += part.fuel;
+    report->met_count++;
+    report->met_nodes += part.nodes;
+    return put_part(d, part, number);
 }
 
 /* Parts by how much of the program they make, so that limits hurt last where it matters most. */
@@ -261,7 +231,6 @@ static sx_code join_seam(divider *d, division *v, uint32_t u, uint64_t extract_f
     sx_graph *better;
     sx_optimize_options options = *d->options;
     sx_optimize_report *one = SX_NEW(cx, sx_optimize_report);
-    sx_key key;
     uint32_t number;
     if (one == NULL) {
         return cx->error.code;
@@ -271,10 +240,11 @@ static sx_code join_seam(divider *d, division *v, uint32_t u, uint64_t extract_f
     options.limits = left_limits(d, extract_fuel);
     options.limits.rounds = 0; /* the rules have had their turn: kernels are fused, nothing else */
     options.snapshot = NULL;
+    options.keeper = NULL;
     options.extract_fuel = extract_fuel;
     SX_TRY(sx_optimize_whole(cx, stitched, d->device, &options, &better, one));
     one->stop = SX_STOP_SATURATED;
-    add_report(d->report, one, false);
+    add_report(d, one);
     *gained = one->objective_after < one->objective_before;
     if (!*gained) {
         return SX_OK;
@@ -286,8 +256,7 @@ static sx_code join_seam(divider *d, division *v, uint32_t u, uint64_t extract_f
     part.piece = v->piece;
     part.stitched = stitched;
     part.use_count = 0;
-    SX_TRY(sx_graph_key(cx, part.program, &key));
-    SX_TRY(put_part(d, &key, part, &number));
+    SX_TRY(put_part(d, part, &number));
     SX_TRY(division_grow(cx, v, outer, inner->part_count));
     v->piece[inner->part_count] = number;
     v->better[inner->part_count] = better;
@@ -309,24 +278,41 @@ static sx_code join_seams(divider *d, division *v, uint64_t extract_fuel)
 
 /* ---- a program in pieces ---- */
 
-/* The stored part at the first place where part p is used. */
-static uint32_t stored_part(divider *d, const sx_roll *roll, uint32_t p)
+/* How the pieces make `piece`, in terms of what is stored of them; nothing is kept where one of them is not. */
+static sx_code keep_wiring(divider *d, uint32_t piece)
 {
-    const sx_bundle *b = d->bundle;
-    uint32_t u = 0;
-    while (u < roll->use_count && roll->use[u].part != p) {
-        u++;
+    const sx_piece *whole = &d->pieces->piece[piece];
+    uint32_t count = whole->roll->part_count;
+    sx_optimize_keeper *keeper = d->options->keeper;
+    sx_library_info info = {.program = whole->key};
+    if (keeper == NULL || (d->met != NULL && d->met[piece].met)) {
+        return SX_OK;
     }
-    d->missed = d->missed || u >= b->header.use_count;
-    d->place = u;
-    return d->missed ? 0 : b->word[b->use_first[u]];
+    sx_wired_part *part = SX_NEW_ARRAY(d->cx, sx_wired_part, (size_t)count + 1);
+    if (part == NULL) {
+        return d->cx->error.code;
+    }
+    for (uint32_t p = 0; p < count; p++) {
+        uint32_t inner = whole->inner[p];
+        const sx_piece *of = &d->pieces->piece[inner];
+        const sx_optimize_place *place = sx_keep_place(keeper, &of->key);
+        bool met = d->met != NULL && d->met[inner].met;
+        if (place == NULL || (!met && !sx_keep_has(keeper, &of->key))) {
+            return SX_OK;
+        }
+        part[p].as.program = met ? d->met[inner].program : of->key;
+        part[p].as.family = place->family;
+        part[p].parameter_of = met ? d->met[inner].meeting->parameter_of : NULL;
+        part[p].output_of = met ? d->met[inner].meeting->output_of : NULL;
+    }
+    return sx_keep_wiring(d->cx, keeper, whole->roll, part, &info, &d->options->snapshot_rules);
 }
 
-static sx_code divide_part(divider *d, const sx_graph *program, const sx_roll *roll,
-                           const sx_key *key, uint32_t depth, uint64_t extract_fuel,
-                           uint32_t *number)
+static sx_code divide_piece(divider *d, uint32_t piece, uint64_t extract_fuel, uint32_t *number)
 {
     sx_ctx *cx = d->cx;
+    const sx_piece *from = &d->pieces->piece[piece];
+    const sx_roll *roll = from->roll;
     uint32_t *order;
     uint64_t operations = 1;
     division v = {0};
@@ -339,47 +325,37 @@ static sx_code divide_part(divider *d, const sx_graph *program, const sx_roll *r
     for (uint32_t i = 0; i < roll->part_count; i++) {
         uint32_t p = order[i];
         uint64_t fuel = extract_fuel / operations * (roll->part[p].node_count + 1);
-        if (d->bundle != NULL) {
-            d->wanted = stored_part(d, roll, p);
-            if (d->missed) {
-                return SX_OK;
-            }
-        }
-        SX_TRY(optimise_part(d, roll->part[p].program, depth + 1,
-                             fuel > EXTRACT_FUEL_MIN ? fuel : EXTRACT_FUEL_MIN, &v.piece[p]));
-        if (d->missed) {
-            return SX_OK;
-        }
+        SX_TRY(optimise_piece(d, from->inner[p], fuel > EXTRACT_FUEL_MIN ? fuel : EXTRACT_FUEL_MIN,
+                              &v.piece[p]));
         v.better[p] = d->part[v.piece[p]].better;
     }
     SX_TRY(join_seams(d, &v, extract_fuel / SEAM_FUEL_SHARE + EXTRACT_FUEL_MIN));
     SX_TRY(sx_roll_expand(cx, v.roll, v.better, &whole));
-    sx_optimize_part part = {
-        .program = program, .better = whole, .roll = v.roll, .piece = v.piece, .stitched = whole};
-    return put_part(d, key, part, number);
+    SX_TRY(keep_wiring(d, piece));
+    sx_optimize_part part = {.program = from->program,
+                             .better = whole,
+                             .roll = v.roll,
+                             .piece = v.piece,
+                             .stitched = whole};
+    if (d->met != NULL && d->met[piece].met) {
+        part.meeting = d->met[piece].meeting;
+        part.which = d->met[piece].which;
+    }
+    return put_part(d, part, number);
 }
 
-static sx_code optimise_part(divider *d, const sx_graph *program, uint32_t depth,
-                             uint64_t extract_fuel, uint32_t *number)
+/* Depth is bounded by SX_PIECES_DEPTH_MAX. */
+static sx_code optimise_piece(divider *d, uint32_t piece, uint64_t extract_fuel, uint32_t *number)
 {
-    sx_key key;
-    const sx_roll *roll = NULL;
-    SX_TRY(sx_graph_key(d->cx, program, &key));
-    uint32_t known = sx_idmap_find(&d->map, key_hash(&key), same_key, d, &key);
-    if (known != SX_IDMAP_NONE) {
-        *number = known;
-        return SX_OK;
+    if (d->number[piece] == UINT32_MAX) {
+        bool met = d->met != NULL && d->met[piece].met;
+        SX_TRY(d->pieces->piece[piece].roll != NULL
+                   ? divide_piece(d, piece, extract_fuel, &d->number[piece])
+               : met ? take_stored(d, piece, &d->number[piece])
+                     : saturate_piece(d, piece, extract_fuel, &d->number[piece]));
     }
-    if (depth < SX_OPTIMIZE_DEPTH_MAX) {
-        SX_TRY(sx_roll_find(d->cx, program, &roll));
-    }
-    d->nested = d->nested || roll != NULL;
-    if (d->bundle != NULL) {
-        d->missed = d->missed || d->nested;
-        return d->missed ? SX_OK : meet_part(d, program, &key, number);
-    }
-    return roll == NULL ? saturate_part(d, program, &key, extract_fuel, number)
-                        : divide_part(d, program, roll, &key, depth, extract_fuel, number);
+    *number = d->number[piece];
+    return SX_OK;
 }
 
 /* How often each part is in the whole: the last part once, pieces as often as what they are pieces of uses them. */
@@ -432,48 +408,27 @@ static sx_code report_whole(divider *d, const sx_graph *in, const sx_graph *whol
     return SX_OK;
 }
 
-/* What was kept of the parts becomes a bundle, or nothing is stored. */
-static sx_code end_bundle(divider *d, const sx_graph *in, const sx_roll *roll,
-                          const uint32_t *piece)
+static sx_code divide(sx_ctx *cx, const sx_device *device, const sx_optimize_options *options,
+                      const sx_pieces *pieces, sx_graph **out, sx_optimize_report *report)
 {
-    sx_ctx *cx = d->cx;
-    sx_buf *bytes = d->options->snapshot;
-    sx_library_info info = {.cost_before_ns = d->report->cost_before_ns,
-                            .cost_after_ns = d->report->cost_after_ns};
-    sx_bundle_part *part = SX_NEW_ARRAY(cx, sx_bundle_part, roll->part_count + 1);
-    if (part == NULL) {
+    divider d = {.cx = cx,
+                 .device = device,
+                 .options = options,
+                 .pieces = pieces,
+                 .met = options->fragments != NULL ? options->fragments->of : NULL,
+                 .report = report,
+                 .number = SX_NEW_ARRAY(cx, uint32_t, (size_t)pieces->count + 1)};
+    uint32_t last;
+    if (d.number == NULL) {
         return cx->error.code;
     }
-    if (d->stored == NULL || d->nested) {
-        sx_buf_clear(bytes);
-        return SX_OK;
-    }
-    for (uint32_t p = 0; p < roll->part_count; p++) {
-        part[p] = d->stored[piece[p]];
-    }
-    SX_TRY(sx_graph_key(cx, in, &info.program));
-    sx_code code = sx_bundle_end(cx, roll, part, &info, &d->options->snapshot_rules, bytes);
-    if (code == SX_LIMIT) {
-        sx_ctx_reset_error(cx);
-        sx_buf_clear(bytes);
-        return SX_OK;
-    }
-    return code;
-}
-
-static sx_code begin_bundle(divider *d, const sx_roll *roll)
-{
-    d->stored = SX_NEW_ARRAY(d->cx, sx_bundle_part, PLACES_MAX);
-    if (d->stored == NULL) {
-        return d->cx->error.code;
-    }
-    sx_code code = sx_bundle_begin(d->cx, roll, d->options->snapshot);
-    if (code == SX_LIMIT) {
-        sx_ctx_reset_error(d->cx);
-        d->stored = NULL;
-        return SX_OK;
-    }
-    return code;
+    memset(d.number, 0xff, pieces->count * sizeof(*d.number));
+    begin_report(&d);
+    SX_TRY(optimise_piece(&d, 0, options->extract_fuel, &last));
+    SX_ASSERT(last == d.part_count - 1);
+    *out = d.part[last].better;
+    report->proven = report->proven && report->met_count == 0;
+    return report_whole(&d, pieces->piece[0].program, *out);
 }
 
 /* Put together from its parts the program came out dearer than it was: it is searched once more as a whole, with what they have left of
@@ -508,108 +463,38 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
                     const sx_optimize_options *options, sx_graph **out, sx_optimize_report *report)
 {
     size_t bytes_start = cx->arena.used_bytes;
-    const sx_roll *roll = NULL;
-    bool on_mesh = in->sharding != NULL && options->unfused; /* parts do not know how values lie */
-    if (!options->whole && !on_mesh) {
-        SX_TRY(sx_roll_find(cx, in, &roll));
-    }
-    if (on_mesh) {
+    sx_optimize_options again = *options;
+    sx_pieces pieces;
+    if (in->sharding != NULL && options->unfused) { /* parts do not know how values lie */
         SX_TRY(sx_optimize_whole(cx, in, device, options, out, report));
         return sx_sharding_restore(cx, in, *out);
     }
-    if (roll == NULL) {
+    if (options->whole) {
         return sx_optimize_whole(cx, in, device, options, out, report);
     }
-    divider d = {.cx = cx, .device = device, .options = options, .report = report};
-    uint32_t last;
-    begin_report(&d);
-    SX_TRY(options->snapshot != NULL ? begin_bundle(&d, roll) : SX_OK);
-    SX_TRY(divide_part(&d, in, roll, &(sx_key){{0}}, 0, options->extract_fuel, &last));
-    sx_graph *whole = d.part[last].better;
-    SX_TRY(report_whole(&d, in, whole));
+    if (options->fragments != NULL) {
+        pieces = options->fragments->pieces;
+        SX_ASSERT(pieces.piece[0].program == in);
+    } else {
+        SX_TRY(sx_pieces_find(cx, in, &pieces));
+    }
+    bool met = options->fragments != NULL && options->fragments->of[0].met;
+    if (pieces.piece[0].roll == NULL && !met) {
+        return sx_keep_optimized(cx, in, &pieces.piece[0].key, device, options, out, report);
+    }
+    SX_TRY(divide(cx, device, options, &pieces, out, report));
     /* values that were shared across layers may have been computed in each: never worse than the input */
-    if (report->objective_after > report->objective_before && !lacks_kernels(in) &&
-        !options->unfused) {
-        if (options->snapshot != NULL) {
-            sx_buf_clear(options->snapshot);
-        }
-        return search_again(cx, in, device, options, cx->arena.used_bytes - bytes_start, out,
-                            report);
-    }
-    SX_TRY(options->snapshot != NULL ? end_bundle(&d, in, roll, d.part[last].piece) : SX_OK);
-    *out = whole;
-    return SX_OK;
-}
-
-/* ---- looking for the parts in a stored program ---- */
-
-/* Parts as they met, to the whole. *alike false: other parts, or wired in another way. */
-static sx_code pair_whole(divider *d, const sx_roll *roll, const uint32_t *piece, sx_meeting *whole,
-                          bool *alike)
-{
-    sx_ctx *cx = d->cx;
-    const sx_bundle *b = d->bundle;
-    const sx_meeting **meeting = SX_NEW_ARRAY(cx, const sx_meeting *, roll->part_count + 1);
-    if (meeting == NULL) {
-        return cx->error.code;
-    }
-    *alike = b->header.use_count == roll->use_count;
-    for (uint32_t u = 0; u < roll->use_count && *alike; u++) {
-        *alike = b->word[b->use_first[u]] == d->met_with[piece[roll->use[u].part]];
-    }
-    for (uint32_t p = 0; p < roll->part_count && *alike; p++) {
-        meeting[p] = d->meeting[piece[p]];
-        whole->inserted += meeting[p]->inserted;
-        for (uint32_t r = 0; r < SX_RULE_COUNT; r++) {
-            whole->used[r] = whole->used[r] || meeting[p]->used[r];
-        }
-    }
-    return *alike ? sx_bundle_wired(cx, b, roll, meeting, whole, alike) : SX_OK;
-}
-
-sx_code sx_optimize_meet(sx_ctx *cx, const sx_graph *in, const sx_device *device,
-                         const sx_optimize_options *options, sx_span bytes,
-                         sx_optimize_report *report, sx_meeting *meeting)
-{
-    const sx_roll *roll = NULL;
-    sx_bundle bundle;
-    bool alike;
-    uint32_t last = 0;
-    *meeting = (sx_meeting){0};
-    SX_TRY(sx_bundle_open(cx, bytes, &options->snapshot_rules, &bundle));
-    SX_TRY(sx_roll_find(cx, in, &roll));
-    if (roll == NULL || roll->use_count != bundle.header.use_count) {
+    if (report->objective_after <= report->objective_before || lacks_kernels(in) ||
+        options->unfused) {
         return SX_OK;
     }
-    divider d = {.cx = cx,
-                 .device = device,
-                 .options = options,
-                 .report = report,
-                 .bundle = &bundle,
-                 .meeting = SX_NEW_ARRAY(cx, const sx_meeting *, PLACES_MAX),
-                 .met_with = SX_NEW_ARRAY(cx, uint32_t, PLACES_MAX)};
-    if (d.meeting == NULL || d.met_with == NULL) {
-        return cx->error.code;
+    if (options->keeper != NULL) {
+        sx_keep_clear(options->keeper);
     }
-    begin_report(&d);
-    SX_TRY(divide_part(&d, in, roll, &(sx_key){{0}}, 0, options->extract_fuel, &last));
-    if (d.missed) {
-        return SX_OK;
-    }
-    SX_TRY(pair_whole(&d, roll, d.part[last].piece, meeting, &alike));
-    SX_TRY(report_whole(&d, in, d.part[last].better));
-    bool worse = report->objective_after > report->objective_before && !lacks_kernels(in) &&
-                 !options->unfused;
-    if (!alike || worse || report->unproved != NULL) {
-        return SX_OK;
-    }
-    meeting->met = true;
-    meeting->better = d.part[last].better;
-    meeting->rounds = report->rounds;
-    meeting->nodes = report->nodes;
-    meeting->classes = report->classes;
-    meeting->fuel = report->fuel;
-    return sx_meeting_name_rules(cx, meeting);
+    again.fragments = NULL;
+    return report->met_count > 0 ? sx_optimize(cx, in, device, &again, out, report)
+                                 : search_again(cx, in, device, options,
+                                                cx->arena.used_bytes - bytes_start, out, report);
 }
 
 /* ---- the certificate of the whole ---- */

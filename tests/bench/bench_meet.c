@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/egraph/fragments.h"
 #include "core/egraph/meet.h"
 #include "core/egraph/optimize.h"
 #include "tests/bench/bench.h"
@@ -219,9 +220,97 @@ static sx_code meet_whole(sx_ctx *cx, sx_span stored, const sx_graph *asked,
     SX_TRY(sx_library_load(cx, stored, &options->snapshot_rules, sx_meet_kernels(asked, certified),
                            library));
     double loaded = cpu_seconds();
-    SX_TRY(sx_meet(cx, library, asked, enabled, certified, meeting));
+    SX_TRY(sx_meet(cx, library, asked, &(sx_meet_options){enabled, certified, true}, meeting));
     *load = loaded - start;
     *insert = cpu_seconds() - loaded;
+    return SX_OK;
+}
+
+/* What was stored of a program of equal layers: entries in one run of bytes, and what each may equal. */
+#define PARTS_MAX 32u
+typedef struct {
+    sx_optimize_place place[PARTS_MAX];
+    sx_optimize_kept kept[PARTS_MAX];
+    sx_span family[PARTS_MAX]; /* of the place, as text */
+    sx_optimize_keeper keeper;
+} stored_parts;
+static stored_parts parts;
+
+static sx_code family_of(sx_ctx *cx, const sx_graph *graph, sx_span *family)
+{
+    sx_buf text;
+    sx_buf_init(&text, SX_TEXT_BYTES_MAX);
+    sx_code code = sx_library_family(cx, graph, &text);
+    const char *copy = sx_alloc_text(cx, sx_buf_span(&text));
+    *family = (sx_span){(const uint8_t *)copy, text.len};
+    sx_buf_fini(&text);
+    return code == SX_OK && copy == NULL ? cx->error.code : code;
+}
+
+/* Every part is wanted. */
+static sx_code want_parts(sx_ctx *cx, const sx_graph *graph, sx_buf *bytes,
+                          sx_optimize_options *options)
+{
+    sx_pieces pieces;
+    SX_TRY(sx_pieces_find(cx, graph, &pieces));
+    parts.keeper = (sx_optimize_keeper){.place = parts.place,
+                                        .place_count = pieces.count,
+                                        .bytes_max = SNAPSHOT_BYTES_MAX,
+                                        .bytes = bytes,
+                                        .kept = parts.kept};
+    if (pieces.count > PARTS_MAX) {
+        return SX_FAIL(cx, SX_LIMIT, "%u parts, at most %u", pieces.count, PARTS_MAX);
+    }
+    for (uint32_t i = 0; i < pieces.count; i++) {
+        parts.place[i].part = pieces.piece[i].key;
+        SX_TRY(family_of(cx, pieces.piece[i].program, &parts.family[i]));
+    }
+    options->keeper = &parts.keeper;
+    return SX_OK;
+}
+
+/* The entries that each part of `asked` may equal. */
+static sx_code list_stored(sx_ctx *cx, sx_span stored, const sx_graph *asked, sx_stored_part *list,
+                           uint32_t *count)
+{
+    sx_pieces pieces;
+    SX_TRY(sx_pieces_find(cx, asked, &pieces));
+    *count = 0;
+    for (uint32_t i = 0; i < pieces.count; i++) {
+        sx_span family;
+        SX_TRY(family_of(cx, pieces.piece[i].program, &family));
+        for (uint32_t k = 0; k < parts.keeper.kept_count; k++) {
+            uint32_t place = 0;
+            while (!sx_key_equal(&parts.place[place].part, &parts.kept[k].part)) {
+                place++;
+            }
+            if (sx_span_equal(family, parts.family[place]) && *count < SX_FRAGMENTS_STORED_MAX) {
+                list[(*count)++] = (sx_stored_part){
+                    pieces.piece[i].key, {stored.ptr + parts.kept[k].offset, parts.kept[k].size}};
+            }
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code meet_parts(sx_ctx *cx, sx_span stored, const sx_graph *asked,
+                          const sx_device *device, sx_optimize_options *options, double *seconds,
+                          sx_meeting *meeting)
+{
+    sx_stored_part list[SX_FRAGMENTS_STORED_MAX];
+    sx_fragments fragments;
+    sx_optimize_report report;
+    sx_graph *better;
+    uint32_t count;
+    SX_TRY(list_stored(cx, stored, asked, list, &count));
+    double start = cpu_seconds();
+    SX_TRY(sx_fragments_find(cx, asked, options, list, count, &fragments));
+    options->fragments = &fragments;
+    SX_TRY(sx_optimize(cx, asked, device, options, &better, &report));
+    *seconds = cpu_seconds() - start;
+    if (fragments.of[0].met) {
+        *meeting = *fragments.of[0].meeting;
+    }
     return SX_OK;
 }
 
@@ -245,11 +334,9 @@ static sx_code measure(const program *p, bool respell, sx_span stored, uint32_t 
     double start = cpu_seconds();
     code = code == SX_OK ? sx_optimize(&cx, asked, device, &options, &better, &report) : code;
     out->saturate[round] = cpu_seconds() - start;
-    start = cpu_seconds();
     if (code == SX_OK && !p->whole) {
-        code = sx_optimize_meet(&cx, asked, device, &options, stored, &report, &meeting);
         out->load[round] = 0;
-        out->insert[round] = cpu_seconds() - start;
+        code = meet_parts(&cx, stored, asked, device, &options, &out->insert[round], &meeting);
     } else if (code == SX_OK) {
         code = meet_whole(&cx, stored, asked, &options, false, &out->load[round],
                           &out->insert[round], &meeting);
@@ -328,12 +415,13 @@ static sx_code run_program(const sx_bench_options *options, const program *p)
     sx_span stored = {0};
     sx_buf_init(&bytes, SNAPSHOT_BYTES_MAX);
     store.whole = p->whole;
-    store.snapshot = &bytes;
+    store.snapshot = p->whole ? &bytes : NULL;
     sx_ctx_init(&cx, (size_t)16 << 30);
     cx.fuel = UINT64_MAX;
     sx_code code = sx_device_find(&cx, SX_SPAN_LITERAL("x86-64-v4"), &device);
     code = code == SX_OK ? p->make(&cx, p->self, &graph) : code;
     code = code == SX_OK ? sx_graph_canon(&cx, graph, &canonical) : code;
+    code = code == SX_OK && !p->whole ? want_parts(&cx, canonical, &bytes, &store) : code;
     code = code == SX_OK ? sx_optimize(&cx, canonical, device, &store, &better, &report) : code;
     code = code == SX_OK ? page_aligned(&cx, &bytes, &stored) : code;
     if (code != SX_OK) {

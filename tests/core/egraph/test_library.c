@@ -141,7 +141,7 @@ static void meet(sx_library_graph *graph, const sx_graph *asked, sx_meeting *mee
     bool enabled[SX_RULE_COUNT];
     sx_optimize_options options = options_of(NULL);
     ck_sx_ok(&cx, sx_optimize_rules(&cx, &options, enabled));
-    ck_sx_ok(&cx, sx_meet(&cx, graph, asked, enabled, false, meeting));
+    ck_sx_ok(&cx, sx_meet(&cx, graph, asked, &(sx_meet_options){enabled, false, true}, meeting));
     ck_sx_ok(&cx, sx_eg_check(&cx, &graph->t.eg));
     sx_buf_init(text, (size_t)64 << 20);
     if (meeting->met) {

@@ -1,0 +1,60 @@
+/* wiring.h - what is stored of a program of equal layers: how its parts make it (core/ir/roll.h). The e-graph of each part is stored for
+ * itself (library.h), or, of a part that is cut again, its wiring.
+ *
+ *   header   sx_wiring_header
+ *   tables   part_count rows sx_wiring_part; word_count u32: for each use its part, the number of its arguments, and of each argument
+ *            use and index; then use and index of each output
+ * Words in the order of the machine. The digest covers all.
+ *
+ * A program equals a stored one if it is cut into as many uses, each part has met the stored part used at its place (meet.h), and both
+ * are wired alike once parameters and outputs of the parts are paired as they met.
+ */
+#ifndef SX_CORE_EGRAPH_WIRING_H
+#define SX_CORE_EGRAPH_WIRING_H
+#include "core/egraph/meet.h"
+#include "core/ir/roll.h"
+
+#define SX_WIRING_MAGIC "SXWIRING"
+#define SX_WIRING_VERSION 1u
+#define SX_WIRING_WORDS_MAX (1u << 22)
+
+typedef struct {
+    char magic[8];
+    uint32_t version, part_count, use_count, output_count, parameter_count, word_count;
+    uint64_t size;
+    uint64_t digest; /* sx_hash64 of all, taken with zero here */
+    sx_key rules;
+    sx_library_info info;
+} sx_wiring_header;
+typedef struct {
+    sx_key program; /* sx_graph_key of the stored part */
+    sx_key family;  /* where it is kept (core/core.h) */
+} sx_wiring_part;
+typedef struct {
+    sx_wiring_header header;
+    const sx_wiring_part *part;
+    const uint32_t *word;
+    uint32_t
+        *use_first; /* [use_count + 1] where the words of each begin; the last: of the outputs */
+} sx_wiring;
+
+bool sx_wiring_is(sx_span bytes);
+/* Everything is checked, so that every number can be followed. `bytes` are borrowed, aligned to 8.
+ *   errors   SX_CORRUPT; SX_ABSENT other rules or another form; SX_NOMEM */
+sx_code sx_wiring_open(sx_ctx *cx, sx_span bytes, const sx_key *rules, sx_wiring *wiring);
+/* The digest of the rules that made it. SX_CORRUPT: no wiring. */
+sx_code sx_wiring_rules(sx_ctx *cx, sx_span bytes, sx_key *rules);
+
+/* A part of the program at hand as a stored one: parameter i is the stored parameter_of[i], output i likewise; NULL: in their order. */
+typedef struct {
+    sx_wiring_part as;
+    const uint32_t *parameter_of, *output_of;
+} sx_wired_part;
+/* `part` [roll->part_count]. The bytes go to the end of `bytes`.
+ *   errors   SX_LIMIT too many words, or past the limit of `bytes` */
+sx_code sx_wiring_store(sx_ctx *cx, const sx_roll *roll, const sx_wired_part *part,
+                        const sx_library_info *info, const sx_key *rules, sx_buf *bytes);
+/* Is `roll` the stored program? Then parameter_of and output_of of *whole say how the two are paired. */
+sx_code sx_wiring_alike(sx_ctx *cx, const sx_wiring *wiring, const sx_roll *roll,
+                        const sx_wired_part *part, sx_meeting *whole, bool *alike);
+#endif
