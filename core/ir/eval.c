@@ -159,7 +159,7 @@ static sx_code eval_gather(const eval *e)
     const sx_cell *index = cells_of(e, 1);
     for (int64_t k = 0; k < e->elements; k++) {
         sx_cell which = index[k / inner % picks];
-        int64_t at = e->mode == SX_EVAL_MODP ? sx_residue_balanced(which.u) : which.i;
+        int64_t at = sx_mode_is_exact(e->mode) ? sx_exact_balanced(e->mode, which.u) : which.i;
         at = at < 0 ? at + extent : at;
         at = sx_max_i64(0, sx_min_i64(at, extent - 1));
         int64_t outer = k / inner / picks;
@@ -252,6 +252,8 @@ static sx_code take_argument(sx_ctx *cx, sx_eval_mode mode, uint32_t k, const sx
             wrong = cell[i].i == 0 || cell[i].i == 1 ? -1 : i;
         } else if (mode == SX_EVAL_MODP) {
             wrong = cell[i].u < SX_MODULUS ? -1 : i;
+        } else if (mode == SX_EVAL_FIELDS) {
+            wrong = sx_pair_check(cell[i].u) ? -1 : i;
         } else if (of == SX_CLASS_INT) {
             wrong = sx_cell_of_int(mode, type->dtype, cell[i].i).i == cell[i].i ? -1 : i;
         } else {
@@ -262,7 +264,7 @@ static sx_code take_argument(sx_ctx *cx, sx_eval_mode mode, uint32_t k, const sx
     if (wrong < 0) {
         return SX_OK;
     }
-    if (of != SX_CLASS_FLOAT || mode == SX_EVAL_MODP) {
+    if (of != SX_CLASS_FLOAT || sx_mode_is_exact(mode)) {
         return bad_value(cx, type, k, wrong, (double)cell[wrong].i);
     }
     SX_TRY(sx_tensor_make(cx, type, taken));

@@ -36,6 +36,28 @@ int64_t sx_residue_balanced(uint64_t x);
 uint64_t sx_residue_apply(sx_op op, bool is_float, uint64_t x, uint64_t y);
 uint64_t sx_residue_convert(sx_dtype from, sx_dtype to, uint64_t x);
 
+/* ---- exact arithmetic mod p and mod q (eval_fields.c) ---- */
+bool sx_pair_check(uint64_t x); /* both halves defined and in range */
+uint64_t sx_pair_of(double value);
+uint64_t sx_pair_of_int(int64_t value);
+int64_t sx_pair_balanced(uint64_t x);
+uint64_t sx_pair_apply(sx_op op, bool is_float, uint64_t x, uint64_t y);
+uint64_t sx_pair_multiply(uint64_t x, uint64_t y);
+uint64_t sx_pair_convert(sx_dtype from, sx_dtype to, uint64_t x);
+/* Are floats and integers residues in this mode? What a constant is then, and its place in the order. */
+static inline bool sx_mode_is_exact(sx_eval_mode mode)
+{
+    return mode == SX_EVAL_MODP || mode == SX_EVAL_FIELDS;
+}
+static inline uint64_t sx_exact_of(sx_eval_mode mode, double value)
+{
+    return mode == SX_EVAL_MODP ? sx_residue_of(value) : sx_pair_of(value);
+}
+static inline int64_t sx_exact_balanced(sx_eval_mode mode, uint64_t x)
+{
+    return mode == SX_EVAL_MODP ? sx_residue_balanced(x) : sx_pair_balanced(x);
+}
+
 /* ---- scalar operations (eval_scalar.c) ---- */
 sx_cell sx_cell_of(sx_eval_mode mode, sx_dtype dtype,
                    double value); /* as a constant of that type */

@@ -261,7 +261,7 @@ static bool next_in_row(frame *f)
 static sx_cell run_dot(frame *f, const sx_instr *dot, const dims *over, const steps *before)
 {
     sx_cell sum = sx_reduce_open(f->mode, SX_SUM, dot->dtype);
-    bool in_lines = f->mode != SX_EVAL_MODP && sx_dtype_class_of(dot->dtype) == SX_CLASS_FLOAT &&
+    bool in_lines = !sx_mode_is_exact(f->mode) && sx_dtype_class_of(dot->dtype) == SX_CLASS_FLOAT &&
                     f->source[f->body->instr[dot->x].x].cell != NULL;
     bool more = true;
     while (more) {
@@ -358,7 +358,7 @@ static sx_cell run_weighted(frame *f, const sx_instr *instr)
     sx_cell sum = sx_reduce_open(f->mode, SX_SUM, instr->dtype);
     const sx_instr *y = &f->body->instr[instr->y];
     const source *from = y->kind == SX_BODY_ARG ? &f->source[y->x] : NULL;
-    if (from != NULL && from->cell != NULL && f->axis.count == 1 && f->mode != SX_EVAL_MODP) {
+    if (from != NULL && from->cell != NULL && f->axis.count == 1 && !sx_mode_is_exact(f->mode)) {
         return sx_reduce_close(f->mode, instr->dtype, weighted_line(f, instr, from, sum));
     }
     bool more = true;
@@ -524,7 +524,7 @@ sx_code sx_fused_eval_at(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, con
 {
     sx_type type;
     frame *f;
-    SX_ASSERT(mode != SX_EVAL_MODP);
+    SX_ASSERT(!sx_mode_is_exact(mode));
     SX_TRY(check_static(cx, attr, input, input_count, &type));
     SX_TRY(make_frame(cx, attr, mode, &f));
     int64_t elements = sx_tensor_elements(&type);

@@ -31,18 +31,18 @@ sx_cell sx_cell_of_int(sx_eval_mode mode, sx_dtype dtype, int64_t value)
 {
     switch (sx_dtype_class_of(dtype)) {
     case SX_CLASS_FLOAT:
-        if (mode != SX_EVAL_MODP) {
+        if (!sx_mode_is_exact(mode)) {
             return (sx_cell){.f = mode == SX_EVAL_TYPED ? round_int(dtype, value) : (double)value};
         }
         break;
     case SX_CLASS_INT:
-        if (mode != SX_EVAL_MODP) {
+        if (!sx_mode_is_exact(mode)) {
             return (sx_cell){.i = wrap(dtype, (uint64_t)value)};
         }
         break;
     case SX_CLASS_BOOL: return (sx_cell){.i = value != 0};
     }
-    return (sx_cell){.u = sx_residue_of_int(value)};
+    return (sx_cell){.u = mode == SX_EVAL_MODP ? sx_residue_of_int(value) : sx_pair_of_int(value)};
 }
 
 sx_cell sx_cell_of(sx_eval_mode mode, sx_dtype dtype, double value)
@@ -52,7 +52,8 @@ sx_cell sx_cell_of(sx_eval_mode mode, sx_dtype dtype, double value)
         return sx_cell_of_int(mode, dtype, (int64_t)value);
     }
     double rounded = sx_num_round(dtype, value);
-    return mode == SX_EVAL_MODP ? (sx_cell){.u = sx_residue_of(rounded)} : (sx_cell){.f = rounded};
+    return sx_mode_is_exact(mode) ? (sx_cell){.u = sx_exact_of(mode, rounded)}
+                                  : (sx_cell){.f = rounded};
 }
 
 /* ---- one operation on doubles, integers, bools ---- */
@@ -191,8 +192,9 @@ static bool compare_cells(sx_eval_mode mode, const sx_scalar_op *op, sx_cell x, 
     if (of == SX_CLASS_BOOL) {
         return compare_ints(op->direction, x.i, y.i);
     }
-    if (mode == SX_EVAL_MODP) {
-        return compare_ints(op->direction, sx_residue_balanced(x.u), sx_residue_balanced(y.u));
+    if (sx_mode_is_exact(mode)) {
+        return compare_ints(op->direction, sx_exact_balanced(mode, x.u),
+                            sx_exact_balanced(mode, y.u));
     }
     return of == SX_CLASS_FLOAT ? compare_floats(op->direction, x.f, y.f)
                                 : compare_ints(op->direction, x.i, y.i);
@@ -213,6 +215,12 @@ static int64_t truncate_float(sx_dtype to, double x)
     return (int64_t)whole;
 }
 
+/* Is a residue another number than zero? */
+static bool is_set(sx_eval_mode mode, uint64_t x)
+{
+    return mode == SX_EVAL_FIELDS ? !sx_pair_equal(x, 0) : x != 0;
+}
+
 static sx_cell convert_cell(sx_eval_mode mode, sx_dtype from, sx_dtype to, sx_cell x)
 {
     if (sx_dtype_class_of(from) == SX_CLASS_BOOL) {
@@ -220,10 +228,11 @@ static sx_cell convert_cell(sx_eval_mode mode, sx_dtype from, sx_dtype to, sx_ce
     }
     bool from_float = sx_dtype_class_of(from) == SX_CLASS_FLOAT;
     if (sx_dtype_class_of(to) == SX_CLASS_BOOL) {
-        return (sx_cell){.i = from_float && mode != SX_EVAL_MODP ? x.f != 0 : x.u != 0};
+        return (sx_cell){.i = from_float && !sx_mode_is_exact(mode) ? x.f != 0 : is_set(mode, x.u)};
     }
-    if (mode == SX_EVAL_MODP) {
-        return (sx_cell){.u = sx_residue_convert(from, to, x.u)};
+    if (sx_mode_is_exact(mode)) {
+        return (sx_cell){.u = mode == SX_EVAL_MODP ? sx_residue_convert(from, to, x.u)
+                                                   : sx_pair_convert(from, to, x.u)};
     }
     if (!from_float) {
         return sx_cell_of_int(mode, to, x.i);
@@ -249,8 +258,10 @@ sx_cell sx_cell_apply(sx_eval_mode mode, const sx_scalar_op *op, sx_cell x, sx_c
     if (of == SX_CLASS_BOOL) {
         return (sx_cell){.i = apply_bool(op->op, x.i, y.i)};
     }
-    if (mode == SX_EVAL_MODP) {
-        return (sx_cell){.u = sx_residue_apply(op->op, of == SX_CLASS_FLOAT, x.u, y.u)};
+    if (sx_mode_is_exact(mode)) {
+        bool real = of == SX_CLASS_FLOAT;
+        return (sx_cell){.u = mode == SX_EVAL_MODP ? sx_residue_apply(op->op, real, x.u, y.u)
+                                                   : sx_pair_apply(op->op, real, x.u, y.u)};
     }
     if (of == SX_CLASS_INT) {
         return (sx_cell){.i = wrap(op->to, apply_int(op->op, x.i, y.i))};
@@ -270,18 +281,19 @@ sx_cell sx_reduce_open(sx_eval_mode mode, sx_reducer reducer, sx_dtype dtype)
 {
     bool is_float = sx_dtype_class_of(dtype) == SX_CLASS_FLOAT;
     bool is_bool = sx_dtype_class_of(dtype) == SX_CLASS_BOOL;
-    bool is_residue = mode == SX_EVAL_MODP && !is_bool;
+    bool is_residue = sx_mode_is_exact(mode) && !is_bool;
+    uint64_t half = (mode == SX_EVAL_MODP ? SX_MODULUS : SX_FIELD_P) / 2;
     switch (reducer) {
     case SX_SUM: return sx_cell_of_int(mode, dtype, 0);
     case SX_PRODUCT: return sx_cell_of_int(mode, dtype, 1);
     case SX_MAX:
         if (is_residue) {
-            return (sx_cell){.u = SX_MODULUS / 2 + 1};
+            return (sx_cell){.u = half + 1};
         }
         return is_float ? (sx_cell){.f = -HUGE_VAL} : (sx_cell){.i = sx_num_int_min(dtype)};
     case SX_MIN:
         if (is_residue) {
-            return (sx_cell){.u = SX_MODULUS / 2};
+            return (sx_cell){.u = half};
         }
         return is_float ? (sx_cell){.f = HUGE_VAL} : (sx_cell){.i = sx_num_int_max(dtype)};
     case SX_REDUCER_COUNT: break;
@@ -316,6 +328,9 @@ sx_cell sx_dot_step(sx_eval_mode mode, sx_dtype dtype, sx_cell sum, sx_cell x, s
     }
     if (mode == SX_EVAL_MODP) {
         return (sx_cell){.u = sx_residue_fold(sum.u + x.u * y.u)};
+    }
+    if (mode == SX_EVAL_FIELDS) {
+        return (sx_cell){.u = sx_pair_apply(SX_OP_ADD, true, sum.u, sx_pair_multiply(x.u, y.u))};
     }
     if (sx_dtype_class_of(dtype) == SX_CLASS_INT) {
         return (sx_cell){.i = wrap(dtype, sum.u + x.u * y.u)};

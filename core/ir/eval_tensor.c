@@ -42,7 +42,8 @@ sx_cell sx_cell_load(sx_eval_mode mode, sx_dtype dtype, const uint8_t *raw, int6
         return sx_cell_of_int(mode, dtype, sx_num_int_decode(dtype, bits));
     }
     double value = sx_num_decode(dtype, bits);
-    return mode == SX_EVAL_MODP ? (sx_cell){.u = sx_residue_of(value)} : (sx_cell){.f = value};
+    return sx_mode_is_exact(mode) ? (sx_cell){.u = sx_exact_of(mode, value)}
+                                  : (sx_cell){.f = value};
 }
 
 sx_code sx_tensor_unpack(sx_ctx *cx, const sx_type *type, sx_eval_mode mode, sx_span raw,

@@ -349,14 +349,23 @@ typedef enum {
                       add under a maximum are tested in POW2 or F64. Other functions are pseudo-random functions of their exact
                       argument, with the symmetries of tanh, erf, sine, cosine, and rsqrt, logistic, ceil made from sqrt,
                       exponential, floor. Conversions to floats and to wider integers keep the residue; others are pseudo-random. */
-    SX_EVAL_POW2  /* as F64; meant for inputs that are small powers of two, where sums are exact */
+    SX_EVAL_POW2, /* as F64; meant for inputs that are small powers of two, where sums are exact */
+    SX_EVAL_FIELDS /* exact arithmetic in two fields at once, mod p = 2147483579 = 2 q + 1 and mod q = 1073741789: as MODP, but
+                      exponential(x) = 4^(x mod q) mod p, so that sums of exponents are products; tanh and logistic follow from it. The
+                      second half of what an exponential gives, and of what is computed from it, is undefined. Order is that of the
+                      first half. */
 } sx_eval_mode;
 typedef struct {
     sx_type type; /* static */
     void *
         data; /* row-major. F64, TYPED, POW2: double for floats; int64_t for integers and bool. MODP: uint64_t residues
-                     for floats and integers, int64_t 0/1 for bool */
+                     for floats and integers, int64_t 0/1 for bool; FIELDS: the same with pairs, mod p in the lower 32 bits, mod q
+                     in the upper, bit 62: undefined there (sx_pair_equal) */
 } sx_tensor;
+/* Equal in both halves, in the first alone where a second one is undefined. */
+bool sx_pair_equal(uint64_t x, uint64_t y);
+#define SX_FIELD_P UINT64_C(2147483579)
+#define SX_FIELD_Q UINT64_C(1073741789)
 /* Elements of a static type. */
 int64_t sx_tensor_elements(const sx_type *type);
 /* Evaluates a static graph. argument[k] is the k-th parameter in node order. result[k] is output k, memory in cx's arena.

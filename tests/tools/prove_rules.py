@@ -597,7 +597,7 @@ def report(rows, limit, proved):
     lines = ["# Rewrite rules", "",
              "Written by `python3 tests/tools/prove_rules.py --write docs/RULES.md`; `symplex-client rules` lists the table of the program at hand.", "",
              "Every rule is tested on 1,000 random instances (`tests/core/egraph/rule_trial.h`): `exact` ones bit for bit on extreme values, the others by",
-             "residues mod 2^31 - 1 or in doubles. Beside that, up to %d small instances of each are written out element by element and proved equal for" % PAIRS,
+             "residues mod 2^31 - 1 and in two fields, mod 2147483579 and 1073741789, where exponentials have their algebra, or in doubles. Beside that, up to %d small instances of each are written out element by element and proved equal for" % PAIRS,
              "all values: by *same operations* in the same order (which holds for every element type), over *8-bit vectors*, over IEEE 754 *half precision*",
              "or over the *reals* (divisors nonzero, arguments of roots positive, constants unrounded), by Z3 with %g s for each. A proof is one for the shapes written out." % limit, "",
              "%d of %d rules are proved so; of the others the last column says why not." % (proved, len(rows)), "",

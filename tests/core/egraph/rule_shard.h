@@ -25,14 +25,14 @@ START_TEST(test_rules_hold)
             continue;
         }
         try_rule(seed, rule, &h, instances, &v);
-        ck_assert_msg(
-            holds(&v, rule->rule_class, &h),
-            "rule %s (%s): of %u instances %u equal in bits, %u in residues, %u over small "
-            "numbers, worst deviation %g of what is allowed, %u ill-typed; again: "
-            "SX_SEED=%llu SX_RULE=%s %s\n%s",
-            rule->name, sx_rule_class_name(rule->rule_class), v.fired, v.exact, v.modular,
-            v.ordered, v.worst, v.refused, (unsigned long long)seed, rule->name,
-            program_invocation_name, v.failure);
+        ck_assert_msg(holds(&v, rule->rule_class, &h),
+                      "rule %s (%s): of %u instances %u equal in bits, %u in residues, %u in "
+                      "pairs, %u over small "
+                      "numbers, worst deviation %g of what is allowed, %u ill-typed; again: "
+                      "SX_SEED=%llu SX_RULE=%s %s\n%s",
+                      rule->name, sx_rule_class_name(rule->rule_class), v.fired, v.exact, v.modular,
+                      v.fields, v.ordered, v.worst, v.refused, (unsigned long long)seed, rule->name,
+                      program_invocation_name, v.failure);
         ck_assert_msg(v.fired >= instances || getenv("SX_PAIRS") != NULL,
                       "rule %s: %u instances in %u attempts", rule->name, v.fired, v.attempts);
     }

@@ -2,7 +2,8 @@
  * declares equal becomes a program of two outputs, which the interpreter evaluates.
  *
  * EXACT: equal bits on extreme values (infinities, NaN, zeros of both signs, subnormals, the largest) and equal residues.
- * REASSOCIATING: equal residues mod 2^31 - 1, or equal doubles: within rounding, or exactly over small whole numbers where the
+ * REASSOCIATING: equal residues mod 2^31 - 1 and pairs mod 2147483579 and 1073741789, where exponentials have their algebra
+ * (SX_EVAL_FIELDS), or equal doubles: within rounding, or exactly over small whole numbers where the
  * rule is about order. APPROXIMATE: within the bound its habit states.
  * A rule whose instances the pattern alone does not draw has a habit (rule_habits.h). */
 #ifndef SX_TESTS_CORE_EGRAPH_RULE_TRIAL_H
@@ -25,6 +26,8 @@ typedef struct {
     uint32_t fired;   /* pairs compared */
     uint32_t exact;   /* of them with equal bits on extreme values */
     uint32_t modular; /* of them with equal residues */
+    uint32_t
+        fields; /* of them with equal pairs: a second prime, and exponents in a field of their own */
     uint32_t ordered; /* of them equal over small whole numbers */
     double worst;     /* deviation in doubles, in units of what is allowed */
     uint32_t refused; /* unions of two types */
@@ -110,9 +113,11 @@ static inline bool holds(const verdict *v, sx_rule_class rule_class, const habit
     if (rule_class == SX_RULE_APPROXIMATE) {
         return v->worst < 1;
     }
-    bool real =
-        v->worst < 1 && (v->modular == v->fired || !residues) && (v->ordered == v->fired || !order);
-    return rule_class == SX_RULE_EXACT ? v->exact == v->fired && (real || !residues) : real;
+    bool fields = (residues || (h->flags & HABIT_EXPONENTS) != 0);
+    bool real = v->worst < 1 && (v->modular == v->fired || !residues) &&
+                (v->fields == v->fired || !fields) && (v->ordered == v->fired || !order);
+    return rule_class == SX_RULE_EXACT ? v->exact == v->fired && (real || (!residues && !fields))
+                                       : real;
 }
 
 static inline void keep_failure(sx_ctx *cx, const sx_graph *pair, verdict *v)
@@ -170,13 +175,14 @@ static inline void judge(sx_ctx *cx, sx_rng *rng, const sx_tensors *t, uint32_t 
     const char *folder = getenv("SX_PAIRS");
     if (folder != NULL) {
         v->fired += write_pair(cx, pair, folder, rule->name, v->fired) ? 1 : 0;
-        v->exact = v->modular = v->ordered = v->fired;
+        v->exact = v->modular = v->fields = v->ordered = v->fired;
         return;
     }
     v->fired++;
     bool is_float = sx_dtype_class_of(sx_graph_node(pair, left)->type.dtype) == SX_CLASS_FLOAT;
     /* integer division is no field operation: integers are judged by their exact values alone */
     v->modular += !is_float || compare(cx, rng, pair, SX_EVAL_MODP, h->fill) == 0 ? 1 : 0;
+    v->fields += !is_float || compare(cx, rng, pair, SX_EVAL_FIELDS, h->fill) == 0 ? 1 : 0;
     v->exact += compare(cx, rng, pair, SX_EVAL_TYPED, FILL_EXTREME) == 0 ? 1 : 0;
     if ((h->flags & HABIT_ORDER) != 0) { /* zeros of two signs are one number */
         v->ordered += compare(cx, rng, pair, SX_EVAL_POW2, FILL_SMALL) <= 1e-12 ? 1 : 0;

@@ -80,6 +80,35 @@ START_TEST(test_false_rules_are_caught)
 }
 END_TEST
 
+/* What two fields catch and doubles within their tolerance, or residues without algebra, do not: judged by pairs alone. */
+START_TEST(test_false_exponents_are_caught)
+{
+    static const sx_rule rules[] = {
+        {"exp-product-scaled", SX_RULE_REASSOCIATING,
+         "(multiply (exponential ?a) (exponential ?b))", "(exponential (multiply ?a ?b))", NULL},
+        {"exp-nearly", SX_RULE_REASSOCIATING, "(multiply (exponential ?a) (exponential ?b))",
+         "(multiply (exponential (add ?a ?b)) 1.00000011920928955078125)", NULL},
+        {"logistic-nearly", SX_RULE_REASSOCIATING, "(divide 1 (add 1 (exponential (negate ?x))))",
+         "(multiply (logistic ?x) 1.00000011920928955078125)", NULL},
+        {"tanh-halved", SX_RULE_REASSOCIATING, "(subtract (multiply (logistic ?x) 2) 1)",
+         "(tanh ?x)", NULL},
+    };
+    habit h = {SX_RULE_COUNT, FILL_PLAIN, HABIT_NO_RESIDUES | HABIT_EXPONENTS | HABIT_REAL, 1,
+               NULL};
+    static verdict v;
+    for (uint32_t i = 0; i < SX_COUNT(rules); i++) {
+        try_rule(seed, &rules[i], &h, 50, &v);
+        ck_assert_msg(v.fired > 0 && v.fields < v.fired, "%s: %u of %u pairs are equal",
+                      rules[i].name, v.fields, v.fired);
+    }
+    /* and what is true there: without the algebra of exponentials residues do not see it */
+    sx_rule rule = sx_rules[SX_RULE_EXP_PRODUCT];
+    try_rule(seed, &rule, &h, 200, &v);
+    ck_assert_uint_eq(v.fields, v.fired);
+    ck_assert_uint_lt(v.modular, v.fired);
+}
+END_TEST
+
 /* ---- rules that compute their right sides, made to compute another ---- */
 
 /* Two neighbours in the list of equalities get each other's right side. */
@@ -422,6 +451,7 @@ int main(void)
     Suite *suite = suite_create("core.egraph.rules");
     TCase *cases = tcase_create("rules");
     tcase_add_test(cases, test_false_rules_are_caught);
+    tcase_add_test(cases, test_false_exponents_are_caught);
     tcase_add_test(cases, test_wrong_builds_are_caught);
     tcase_add_test(cases, test_names_are_known);
     tcase_add_test(cases, test_parsed_sides_are_the_text);

@@ -62,6 +62,8 @@ static inline sx_code random_tensor(sx_ctx *cx, sx_rng *rng, const sx_type *type
             i[k] = (int64_t)sx_rng_below(rng, 2);
         } else if (mode == SX_EVAL_MODP) {
             u[k] = sx_rng_below(rng, 2147483647);
+        } else if (mode == SX_EVAL_FIELDS) {
+            u[k] = sx_rng_below(rng, SX_FIELD_P) | (uint64_t)sx_rng_below(rng, SX_FIELD_Q) << 32;
         } else if (sx_dtype_class_of(type->dtype) == SX_CLASS_FLOAT) {
             f[k] = sx_num_round(type->dtype, random_float(rng, kind));
         } else {
@@ -97,8 +99,15 @@ static inline double deviation(const sx_tensor *a, const sx_tensor *b, sx_eval_m
     const double *x = a->data;
     const double *y = b->data;
     double worst = sx_type_equal(&a->type, &b->type) ? 0 : HUGE_VAL;
-    bool is_float = mode != SX_EVAL_MODP && sx_dtype_class_of(a->type.dtype) == SX_CLASS_FLOAT;
+    bool is_float = mode != SX_EVAL_MODP && mode != SX_EVAL_FIELDS &&
+                    sx_dtype_class_of(a->type.dtype) == SX_CLASS_FLOAT;
     for (int64_t k = 0; k < count && worst < HUGE_VAL; k++) {
+        if (mode == SX_EVAL_FIELDS && a->type.dtype != SX_BOOL) {
+            worst = sx_pair_equal(((const uint64_t *)a->data)[k], ((const uint64_t *)b->data)[k])
+                        ? worst
+                        : HUGE_VAL;
+            continue;
+        }
         if (memcmp(&x[k], &y[k], 8) == 0 || (is_float && isnan(x[k]) && isnan(y[k]))) {
             continue;
         }
