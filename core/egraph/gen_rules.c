@@ -1,10 +1,13 @@
 /* gen_rules.c - writes the parsed rules of rules.def as C tables (rules_parsed.c in the build folder), so that nobody reads their text
- * again. Runs while the project is built; a rule that does not parse ends the build with its name and the column. */
+ * again. Runs while the project is built; a rule that does not parse or is ill-typed (typed.h) ends the build with its name and the reason.
+ *   usage: sx_gen_rules                       the tables, to standard output
+ *          sx_gen_rules NAME LEFT [RIGHT]     is this a row that could stand in the table? */
 #include <math.h>
 #include <stdio.h>
 
 #include "core/egraph/pattern.h"
 #include "core/egraph/tensor.h"
+#include "core/egraph/typed.h"
 
 #define ARENA_BYTES ((size_t)64 << 20)
 
@@ -104,6 +107,26 @@ static void print_pattern(const char *id, const sx_pattern *p)
            p->depth);
 }
 
+static sx_code read_rule(sx_ctx *cx, const sx_eg_language *language, const char *name,
+                         const char *left_text, const char *right_text, const sx_pattern **left,
+                         const sx_pattern **right)
+{
+    *right = NULL;
+    SX_TRY(sx_pattern_parse(cx, language, name, left_text, NULL, left));
+    if (right_text != NULL) {
+        SX_TRY(sx_pattern_parse(cx, language, name, right_text, *left, right));
+    }
+    return sx_rule_typed(cx, name, *left, *right);
+}
+
+static sx_code try_row(sx_ctx *cx, const char *name, const char *left_text, const char *right_text)
+{
+    sx_tensors none = {0};
+    sx_eg_language language = sx_tensors_language(&none);
+    const sx_pattern *left, *right;
+    return read_rule(cx, &language, name, left_text, right_text, &left, &right);
+}
+
 static sx_code print_rules(sx_ctx *cx)
 {
     sx_tensors none = {0}; /* rules are read for no graph in particular */
@@ -112,11 +135,11 @@ static sx_code print_rules(sx_ctx *cx)
     for (uint32_t i = 0; i < SX_COUNT(rule_table); i++) {
         const sx_pattern *left, *right;
         const char *name = rule_table[i].name;
-        SX_TRY(sx_pattern_parse(cx, &language, name, rule_table[i].left, NULL, &left));
+        SX_TRY(
+            read_rule(cx, &language, name, rule_table[i].left, rule_table[i].right, &left, &right));
         (void)snprintf(id, sizeof(id), "%u_left", i);
         print_pattern(id, left);
-        if (rule_table[i].right != NULL) {
-            SX_TRY(sx_pattern_parse(cx, &language, name, rule_table[i].right, left, &right));
+        if (right != NULL) {
             (void)snprintf(id, sizeof(id), "%u_right", i);
             print_pattern(id, right);
         }
@@ -135,10 +158,16 @@ static sx_code print_rules(sx_ctx *cx)
     return SX_OK;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     sx_ctx cx;
     sx_ctx_init(&cx, ARENA_BYTES);
+    if (argc == 3 || argc == 4) {
+        sx_code row = try_row(&cx, argv[1], argv[2], argc == 4 ? argv[3] : NULL);
+        (void)fprintf(stderr, "%s\n", row == SX_OK ? "well-typed" : cx.error.text);
+        sx_ctx_fini(&cx);
+        return row == SX_OK ? 0 : 1;
+    }
     printf("/* Written by core/egraph/gen_rules.c from core/egraph/rules.def. */\n"
            "#include <math.h>\n\n#include \"core/egraph/pattern.h\"\n#include "
            "\"core/egraph/rules.h\"\n\n");

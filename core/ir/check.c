@@ -219,6 +219,11 @@ static const uint8_t element_classes[SX_OP_COUNT] = {
     [SX_OP_XOR] = I | B,
 };
 
+uint32_t sx_op_classes(sx_op op)
+{
+    return element_classes[op];
+}
+
 static sx_code check_class(const sx_infer *in)
 {
     uint32_t classes = element_classes[in->op];

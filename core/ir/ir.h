@@ -201,6 +201,8 @@ typedef struct {
 } sx_op_info;
 const sx_op_info *sx_op_info_of(sx_op op);
 bool sx_op_parse(sx_span name, sx_op *op);
+/* Element types an elementwise operation works on: a bit for each sx_dtype_class; 0 for other operations, compare, select, convert. */
+uint32_t sx_op_classes(sx_op op);
 static inline bool sx_op_is_elementwise(sx_op op)
 {
     sx_op_class c = sx_op_info_of(op)->op_class;
