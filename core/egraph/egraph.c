@@ -407,40 +407,66 @@ static inline void approach_batch(const sx_eg *eg, const uint32_t *hash, uint32_
     }
 }
 
-/* sx_eg_add_batch for a known arity, so that the loops over children are straight code. */
+/* A batch on its way: hashes, and where in the table nodes with them can be. */
+typedef struct {
+    uint32_t canonical[SX_EG_BATCH * SX_EG_BATCH_ARITY];
+    uint32_t hash[SX_EG_BATCH];
+    uint32_t from[SX_EG_BATCH];
+} batch;
+
+/* What adding or finding has in common; inlined for a known arity, so that the loops over children are straight code. */
+static inline __attribute__((always_inline)) void
+begin_batch(const sx_eg *eg, uint16_t op, const uint32_t *attr, const sx_eg_operand *operand,
+            const uint32_t arity, uint32_t count, batch *b, uint32_t *node)
+{
+    const uint64_t *slots = eg->slot;
+    uint32_t mask = eg->slot_count - 1;
+    settle_batch(eg, operand, arity, count, b->canonical, node);
+    for (uint32_t i = 0; i < count; i++) {
+        b->hash[i] = hash_content(op, attr == NULL ? 0 : attr[i], &b->canonical[i * arity], arity);
+        __builtin_prefetch(&slots[b->hash[i] & mask]);
+    }
+    approach_batch(eg, b->hash, count, b->from);
+}
+
 static inline __attribute__((always_inline)) sx_code
 add_batch(sx_ctx *cx, sx_eg *eg, uint16_t op, const uint32_t *attr, const sx_eg_operand *operand,
           const uint32_t arity, uint32_t count, uint32_t *node)
 {
-    uint32_t canonical[SX_EG_BATCH * SX_EG_BATCH_ARITY];
-    uint32_t hash[SX_EG_BATCH];
-    uint32_t from[SX_EG_BATCH];
+    batch b;
     SX_TRY(reserve_slots(cx, eg, count)); /* the table stays as it is until the end */
-    const uint64_t *slots = eg->slot;
-    uint32_t mask = eg->slot_count - 1;
-    settle_batch(eg, operand, arity, count, canonical, node);
+    begin_batch(eg, op, attr, operand, arity, count, &b, node);
     for (uint32_t i = 0; i < count; i++) {
-        hash[i] = hash_content(op, attr == NULL ? 0 : attr[i], &canonical[i * arity], arity);
-        __builtin_prefetch(&slots[hash[i] & mask]);
-    }
-    approach_batch(eg, hash, count, from);
-    for (uint32_t i = 0; i < count; i++) {
-        const uint32_t *at = &canonical[i * arity];
+        const uint32_t *at = &b.canonical[i * arity];
         uint32_t of = attr == NULL ? 0 : attr[i];
         if (node[i] == SX_EG_NONE) {
             continue;
         }
-        uint32_t n = probe_from(eg, from[i], hash[i], identity_of(op, of, arity), at, arity);
+        uint32_t n = probe_from(eg, b.from[i], b.hash[i], identity_of(op, of, arity), at, arity);
         node[i] = n;
         if (n == SX_EG_NONE) {
             uint32_t made[SX_EG_BATCH_ARITY];
             for (uint32_t k = 0; k < arity; k++) {
                 made[k] = operand[k].at[(size_t)i * operand[k].stride];
             }
-            SX_TRY(add_new(cx, eg, op, of, made, arity, at, hash[i], &node[i]));
+            SX_TRY(add_new(cx, eg, op, of, made, arity, at, b.hash[i], &node[i]));
         }
     }
     return SX_OK;
+}
+
+static inline __attribute__((always_inline)) void
+find_batch(const sx_eg *eg, uint16_t op, const uint32_t *attr, const sx_eg_operand *operand,
+           const uint32_t arity, uint32_t count, uint32_t *node)
+{
+    batch b;
+    begin_batch(eg, op, attr, operand, arity, count, &b, node);
+    for (uint32_t i = 0; i < count; i++) {
+        identity what = identity_of(op, attr == NULL ? 0 : attr[i], arity);
+        const uint32_t *at = &b.canonical[i * arity];
+        node[i] = node[i] == SX_EG_NONE ? SX_EG_NONE
+                                        : probe_from(eg, b.from[i], b.hash[i], what, at, arity);
+    }
 }
 
 sx_code sx_eg_add_batch(sx_ctx *cx, sx_eg *eg, uint16_t op, const uint32_t *attr,
@@ -452,6 +478,17 @@ sx_code sx_eg_add_batch(sx_ctx *cx, sx_eg *eg, uint16_t op, const uint32_t *attr
     case 1: return add_batch(cx, eg, op, attr, operand, 1, count, node);
     case 2: return add_batch(cx, eg, op, attr, operand, 2, count, node);
     default: return add_batch(cx, eg, op, attr, operand, arity, count, node);
+    }
+}
+
+void sx_eg_find_batch(const sx_eg *eg, uint16_t op, const uint32_t *attr,
+                      const sx_eg_operand *operand, uint32_t arity, uint32_t count, uint32_t *node)
+{
+    SX_ASSERT(arity <= SX_EG_BATCH_ARITY && op < SX_EG_OPS_MAX && count <= SX_EG_BATCH);
+    switch (arity) {
+    case 1: find_batch(eg, op, attr, operand, 1, count, node); break;
+    case 2: find_batch(eg, op, attr, operand, 2, count, node); break;
+    default: find_batch(eg, op, attr, operand, arity, count, node);
     }
 }
 

@@ -119,6 +119,9 @@ typedef struct {
 sx_code sx_eg_add_batch(sx_ctx *cx, sx_eg *eg, uint16_t op, const uint32_t *attr,
                         const sx_eg_operand *operand, uint32_t arity, uint32_t count,
                         uint32_t *node);
+/* The same, but only if they are there already: SX_EG_NONE otherwise. */
+void sx_eg_find_batch(const sx_eg *eg, uint16_t op, const uint32_t *attr,
+                      const sx_eg_operand *operand, uint32_t arity, uint32_t count, uint32_t *node);
 
 /* Declares the classes of nodes `a` and `b` equal; `reason` is any number of the caller's below SX_EG_RULE_GIVEN, or one of the
  * two above. Congruence waits for sx_eg_rebuild.

@@ -435,42 +435,140 @@ bool sx_pattern_batches(const sx_eg_language *language, const sx_pattern *right)
     return batches;
 }
 
+bool sx_pattern_finds(const sx_eg_language *language, const sx_pattern *right)
+{
+    bool finds = sx_pattern_batches(language, right);
+    for (uint32_t i = 0; i < right->part_count; i++) {
+        finds = finds && right->part[i].kind != SX_PART_VALUE;
+    }
+    return finds;
+}
+
+/* The matches that a part of a right side is built for, and where the values of its parts are. */
+typedef struct {
+    const sx_eg *eg;
+    const sx_pattern *right;
+    const uint32_t *match;
+    uint32_t stride, bind_count, count;
+    sx_eg_operand of[SX_PATTERN_NODES_MAX];
+    uint32_t made[SX_PATTERN_NODES_MAX][SX_EG_BATCH];
+    sx_eg_operand child[SX_EG_BATCH_ARITY]; /* of the node at hand */
+    uint32_t attr[SX_EG_BATCH];
+} builder;
+
+static void begin_parts(builder *b, const sx_eg *eg, const sx_pattern *right, const uint32_t *match,
+                        uint32_t stride, uint32_t bind_count, uint32_t count)
+{
+    SX_ASSERT(count <= SX_EG_BATCH && right->root == 0);
+    b->eg = eg; /* the rest is filled as it is needed: it is large */
+    b->right = right;
+    b->match = match;
+    b->stride = stride;
+    b->bind_count = bind_count;
+    b->count = count;
+}
+
+/* Readies the children and attributes of node `p`; NULL: all attributes are 0. */
+static const uint32_t *ready_node(builder *b, uint32_t p)
+{
+    const sx_part *part = &b->right->part[p];
+    for (uint32_t k = 0; k < part->arity; k++) {
+        b->child[k] = b->of[part->child[k]];
+    }
+    if (part->attr_name == SX_PATTERN_NONE) {
+        return NULL;
+    }
+    const uint32_t *from = b->match + b->right->attr_bind[part->attr_name];
+    for (uint32_t i = 0; i < b->count; i++) {
+        b->attr[i] = b->eg->node[from[(size_t)i * b->stride]].attr;
+    }
+    return b->attr;
+}
+
+static void place_part(builder *b, uint32_t p)
+{
+    const sx_part *part = &b->right->part[p];
+    b->of[p] = part->kind == SX_PART_NAME
+                   ? (sx_eg_operand){b->match + b->bind_count + part->name, b->stride}
+                   : (sx_eg_operand){b->made[p], 1};
+}
+
+static void take_root(const builder *b, uint32_t *node)
+{
+    for (uint32_t i = 0; i < b->count; i++) {
+        node[i] = b->of[0].at[(size_t)i * b->of[0].stride];
+    }
+}
+
 /* Part by part, each for all matches: parts are numbered before what stands in them, so backwards is from the inside out. */
 sx_code sx_pattern_build_batch(sx_ctx *cx, sx_eg *eg, const sx_eg_language *language,
                                const sx_pattern *right, const uint32_t *match, uint32_t stride,
                                uint32_t bind_count, uint32_t count, uint32_t *node)
 {
-    uint32_t made[SX_PATTERN_NODES_MAX][SX_EG_BATCH];
-    uint32_t attr[SX_EG_BATCH];
-    sx_eg_operand of[SX_PATTERN_NODES_MAX]; /* where the values of a part are */
-    SX_ASSERT(count <= SX_EG_BATCH && right->root == 0);
+    builder b;
+    begin_parts(&b, eg, right, match, stride, bind_count, count);
     for (uint32_t p = right->part_count; p-- > 0;) {
         const sx_part *part = &right->part[p];
-        sx_eg_operand child[SX_EG_BATCH_ARITY];
-        bool tagged = part->kind == SX_PART_NODE && part->attr_name != SX_PATTERN_NONE;
-        of[p] = (sx_eg_operand){made[p], 1};
-        if (part->kind == SX_PART_NAME) {
-            of[p] = (sx_eg_operand){match + bind_count + part->name, stride};
-            continue;
+        place_part(&b, p);
+        for (uint32_t i = 0; part->kind == SX_PART_VALUE && i < count; i++) {
+            SX_TRY(language->make_value(cx, language->self, eg, match[(size_t)i * stride],
+                                        part->value, &b.made[p][i]));
         }
-        if (part->kind == SX_PART_VALUE) {
-            for (uint32_t i = 0; i < count; i++) {
-                SX_TRY(language->make_value(cx, language->self, eg, match[(size_t)i * stride],
-                                            part->value, &made[p][i]));
-            }
-            continue;
+        if (part->kind == SX_PART_NODE) {
+            const uint32_t *attr = ready_node(&b, p);
+            SX_TRY(sx_eg_add_batch(cx, eg, (uint16_t)__builtin_ctzll(part->ops), attr, b.child,
+                                   part->arity, count, b.made[p]));
         }
-        for (uint32_t k = 0; k < part->arity; k++) {
-            child[k] = of[part->child[k]];
-        }
-        for (uint32_t i = 0; tagged && i < count; i++) {
-            attr[i] = eg->node[match[(size_t)i * stride + right->attr_bind[part->attr_name]]].attr;
-        }
-        SX_TRY(sx_eg_add_batch(cx, eg, (uint16_t)__builtin_ctzll(part->ops), tagged ? attr : NULL,
-                               child, part->arity, count, made[p]));
     }
-    for (uint32_t i = 0; i < count; i++) {
-        node[i] = of[0].at[(size_t)i * of[0].stride];
-    }
+    take_root(&b, node);
     return SX_OK;
+}
+
+void sx_pattern_find_batch(const sx_eg *eg, const sx_pattern *right, const uint32_t *match,
+                           uint32_t stride, uint32_t bind_count, uint32_t count, uint32_t *node)
+{
+    builder b;
+    begin_parts(&b, eg, right, match, stride, bind_count, count);
+    for (uint32_t p = right->part_count; p-- > 0;) {
+        const sx_part *part = &right->part[p];
+        place_part(&b, p);
+        SX_ASSERT(part->kind != SX_PART_VALUE);
+        if (part->kind == SX_PART_NODE) {
+            const uint32_t *attr = ready_node(&b, p);
+            sx_eg_find_batch(eg, (uint16_t)__builtin_ctzll(part->ops), attr, b.child, part->arity,
+                             count, b.made[p]);
+        }
+    }
+    take_root(&b, node);
+}
+
+void sx_pattern_drop_idle(const sx_eg *eg, const sx_eg_rule *rule, sx_match_list *found)
+{
+    uint32_t stride = sx_pattern_stride(rule->left);
+    uint32_t count = found->match_count - found->looked;
+    uint32_t node[SX_EG_BATCH];
+    uint32_t *match = &found->word[(size_t)found->looked * stride];
+    uint32_t *to = match;
+    SX_ASSERT(count <= SX_EG_BATCH);
+    for (uint32_t i = 0; i < count; i++) {
+        sx_eg_approach(eg, match[(size_t)i * stride]);
+    }
+    sx_pattern_find_batch(eg, rule->right, match, stride, rule->left->bind_count, count, node);
+    for (uint32_t i = 0; i < count; i++, match += stride) {
+        bool idle = node[i] != SX_EG_NONE && sx_eg_find(eg, node[i]) == sx_eg_find(eg, match[0]);
+        if (!idle && to != match) {
+            memcpy(to, match, stride * sizeof(*to));
+        }
+        to += idle ? 0 : stride;
+    }
+    uint32_t kept = (uint32_t)(to - &found->word[(size_t)found->looked * stride]) / stride;
+    bool worth = kept * 2 <= count;
+    found->passed = worth                                   ? 0
+                    : found->passed < 64u * SX_EG_BATCH / 2 ? found->passed * 2 + SX_EG_BATCH
+                                                            : 64u * SX_EG_BATCH;
+    found->pass = found->passed;
+    found->idle += count - kept;
+    found->match_count -= count - kept;
+    found->count = found->match_count * stride;
+    found->looked = found->match_count;
 }

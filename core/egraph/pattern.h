@@ -70,6 +70,9 @@ typedef struct {
     uint32_t *word;
     uint32_t count, capacity;
     uint32_t match_count;
+    uint32_t idle;         /* found, but without effect: their right side is in the class already */
+    uint32_t looked;       /* matches of the list that were asked about it, or passed over */
+    uint32_t pass, passed; /* matches to pass over; the last time it was so many */
 } sx_match_list;
 sx_code sx_pattern_search(sx_ctx *cx, const sx_eg *eg, const sx_eg_language *language,
                           const sx_pattern *pattern, uint32_t root, uint32_t match_limit,
@@ -86,6 +89,14 @@ sx_code sx_pattern_build_batch(sx_ctx *cx, sx_eg *eg, const sx_eg_language *lang
                                const sx_pattern *right, const uint32_t *match, uint32_t stride,
                                uint32_t bind_count, uint32_t count, uint32_t *node);
 
+/* What stands of the right sides in the graph as it is, else SX_EG_NONE. Only for patterns that name no values. */
+bool sx_pattern_finds(const sx_eg_language *language, const sx_pattern *right);
+void sx_pattern_find_batch(const sx_eg *eg, const sx_pattern *right, const uint32_t *match,
+                           uint32_t stride, uint32_t bind_count, uint32_t count, uint32_t *node);
+/* Takes the matches of `rule` out of the end of its list, at most SX_EG_BATCH, that would change nothing. Where most would, matches are passed
+ * over before it looks again, up to 64 batches. */
+void sx_pattern_drop_idle(const sx_eg *eg, const sx_eg_rule *rule, sx_match_list *found);
+
 /* ---- who looks for matches (stamps.c, trigger.c) ---- */
 
 typedef struct {
@@ -97,6 +108,7 @@ typedef struct {
     bool *over; /* per rule: set when it found more than its limit; the list is then of no use */
     const uint32_t *limit; /* per rule: matches */
     uint64_t work, work_limit;
+    bool drops; /* may leave out matches without effect */
 } sx_search;
 typedef struct sx_stamps sx_stamps;
 sx_code sx_stamps_make(sx_ctx *cx, sx_stamps **stamps);

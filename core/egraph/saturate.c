@@ -172,6 +172,7 @@ typedef struct {
     sx_stamps *stamps; /* or */
     sx_trigger *trigger;
     sx_multi multi;
+    bool *multi_rule;                  /* per rule: is it one over several matches */
     size_t bytes_start, bytes_outside; /* the arena's use at the call, and its limit */
     bool stopped;
     bool waiting;     /* some rule is put back */
@@ -242,8 +243,8 @@ static void choose_rules(runner *r)
         bool news = seen.node < r->eg->node_count || seen.changed < r->eg->changed_count;
         bool banned = rule->banned_to > r->run->rounds;
         uint64_t allowance = (uint64_t)r->limits->matches << rule->bans;
-        r->found[i].count = 0;
-        r->found[i].match_count = 0;
+        sx_match_list *found = &r->found[i];
+        *found = (sx_match_list){.word = found->word, .capacity = found->capacity};
         r->over[i] = false;
         r->limit[i] = allowance < UINT32_MAX ? (uint32_t)allowance : UINT32_MAX;
         r->wanted[i] = rule->enabled && news && !banned;
@@ -262,7 +263,8 @@ static sx_code search_all(runner *r)
                         .wanted = r->wanted,
                         .over = r->over,
                         .limit = r->limit,
-                        .work_limit = fuel - r->run->fuel};
+                        .work_limit = fuel - r->run->fuel,
+                        .drops = r->at_once};
     bool done = false;
     sx_code code = r->stamps != NULL ? sx_stamps_run(r->stamps, &search, &done)
                                      : sx_trigger_run(r->trigger, &search, &done);
@@ -271,7 +273,7 @@ static sx_code search_all(runner *r)
     for (uint32_t i = 0; i < r->set->rule_count; i++) {
         sx_eg_rule *rule = &r->set->rule[i];
         if (r->over[i]) {
-            r->found[i].match_count = 0;
+            r->found[i].match_count = r->found[i].idle = 0;
             r->wanted[i] = false;
             rule->banned_to = r->run->rounds + (BAN_ROUNDS << rule->bans);
             rule->bans += rule->bans < BANS_MAX ? 1 : 0;
@@ -358,7 +360,7 @@ static sx_code unite(runner *r, uint32_t index, uint32_t from, uint32_t to, uint
     if (sx_eg_find(r->eg, from) == sx_eg_find(r->eg, to)) {
         return SX_OK;
     }
-    if (!r->eg->unproven && sx_multi_is(rule->left)) {
+    if (!r->eg->unproven && r->multi_rule[index]) {
         SX_TRY(sx_multi_reason(r->cx, &r->multi, r->set, index, number, &reason));
     } else if (!r->eg->unproven) {
         const uint32_t *match =
@@ -413,12 +415,14 @@ static sx_code apply_rule(runner *r, uint32_t index, uint32_t *applied)
     sx_eg_rule *rule = &r->set->rule[index];
     const sx_match_list *found = &r->found[index];
     uint32_t stride = sx_pattern_stride(rule->left);
-    if (sx_multi_is(rule->left)) {
+    if (r->multi_rule[index]) {
         return apply_buckets(r, index);
     }
     bool batches = rule->right != NULL && sx_pattern_batches(&r->set->language, rule->right);
     sx_code code = SX_OK;
     *applied = 0;
+    rule->match_count += found->idle;
+    r->run->fuel += found->idle;
     while (code == SX_OK && *applied < found->match_count && !must_stop(r)) {
         uint32_t before = r->eg->node_count;
         uint32_t *match = &found->word[(size_t)*applied * stride];
@@ -518,13 +522,16 @@ static sx_code prepare(runner *r)
     r->wanted = SX_NEW_ARRAY(cx, bool, count);
     r->over = SX_NEW_ARRAY(cx, bool, count);
     r->limit = SX_NEW_ARRAY(cx, uint32_t, count);
-    if (r->found == NULL || r->wanted == NULL || r->over == NULL || r->limit == NULL) {
+    r->multi_rule = SX_NEW_ARRAY(cx, bool, count);
+    if (r->multi_rule == NULL || r->found == NULL || r->wanted == NULL || r->over == NULL ||
+        r->limit == NULL) {
         return cx->error.code;
     }
     r->at_once = true;
     for (uint32_t i = 0; i < r->set->rule_count; i++) {
         const sx_eg_rule *rule = &r->set->rule[i];
         r->set->rule[i].banned_to = 0;
+        r->multi_rule[i] = sx_multi_is(rule->left);
         r->at_once = r->at_once && (!rule->enabled || can_unite_now(r->set, rule));
     }
     r->rebuilt = r->eg->union_count;

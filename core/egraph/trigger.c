@@ -47,6 +47,7 @@ typedef struct {
 typedef struct {
     uint32_t rule;
     bool from_root; /* anchored at the root: the only plan when all is new */
+    bool drops;     /* matches without effect can be told */
     uint32_t width;
     uint16_t cell[SX_PATTERN_NODES_MAX + SX_PATTERN_NAMES_MAX];
 } at_report;
@@ -260,7 +261,11 @@ static sx_code plan(sx_trigger *t, uint32_t rule, uint32_t anchor)
                    sizeof(*t->report)));
     SX_TRY(follow(&p, (at_step){.kind = AT_REPORT}));
     at_report *report = &t->report[t->report_count];
-    *report = (at_report){.rule = rule, .from_root = anchor == 0, .width = sx_pattern_stride(left)};
+    const sx_pattern *right = t->set->rule[rule].right;
+    *report = (at_report){.rule = rule,
+                          .from_root = anchor == 0,
+                          .drops = right != NULL && sx_pattern_finds(&t->set->language, right),
+                          .width = sx_pattern_stride(left)};
     for (uint32_t i = 0; i < left->bind_count; i++) {
         report->cell[i] = (uint16_t)(REGS_MAX + p.place[i]);
     }
@@ -359,6 +364,17 @@ static void retire(machine *m, uint32_t rule)
     m->any_live = mark_live(m->t, m->new_from == 0);
 }
 
+/* The last batch of matches loses those without effect, unless it is to be passed over. */
+static void drop_idle(machine *m, uint32_t rule, sx_match_list *found)
+{
+    if (found->pass == 0) {
+        sx_pattern_drop_idle(m->eg, &m->t->set->rule[rule], found);
+    } else {
+        found->pass -= SX_EG_BATCH;
+        found->looked += SX_EG_BATCH;
+    }
+}
+
 static inline sx_code report(machine *m, const at_report *r)
 {
     sx_match_list *found = &m->q->found[r->rule];
@@ -373,8 +389,10 @@ static inline sx_code report(machine *m, const at_report *r)
     }
     found->count = need;
     found->match_count++;
-    if (found->match_count >= m->q->limit[r->rule]) {
+    if (found->match_count + found->idle >= m->q->limit[r->rule]) {
         retire(m, r->rule);
+    } else if (found->match_count - found->looked >= SX_EG_BATCH && m->q->drops && r->drops) {
+        drop_idle(m, r->rule, found);
     }
     return SX_OK;
 }

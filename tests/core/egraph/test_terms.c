@@ -69,6 +69,22 @@ START_TEST(test_sums)
 }
 END_TEST
 
+/* Matches whose right side is in its class already are not kept until the end of the search: their list would not fit into this. */
+START_TEST(test_idle_matches_take_no_room)
+{
+    sx_eg_limits limits = roomy;
+    limits.bytes = (size_t)7 << 20;
+    ck_sx_ok(&cx, sx_terms_init(&cx, &t, false));
+    ck_sx_ok(&cx, sx_terms_add_sum(&t, 9));
+    ck_sx_ok(&cx, sx_eg_ruleset_init(&cx, &set, &t.language, sx_terms_sum_rules, 3));
+    cx.fuel = UINT64_MAX;
+    ck_sx_ok(&cx, sx_eg_saturate(&cx, &t.eg, &set, &limits, &run));
+    ck_assert_int_eq(run.stop, SX_STOP_SATURATED);
+    ck_assert_uint_eq(t.eg.live_count, 18669);
+    ck_assert_uint_gt(set.rule[1].match_count, 200000); /* though they are counted */
+}
+END_TEST
+
 /* Back-off with constant folding: rules wait, the run stops at its node limit, and the graph is valid. */
 START_TEST(test_math_under_back_off)
 {
@@ -117,6 +133,7 @@ int main(void)
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, test_math_micro_counts);
     tcase_add_test(cases, test_sums);
+    tcase_add_test(cases, test_idle_matches_take_no_room);
     tcase_add_test(cases, test_math_under_back_off);
     tcase_add_test(cases, test_terms_that_are_none);
     suite_add_tcase(suite, cases);
