@@ -25,7 +25,7 @@ static void print_value(double value)
 {
     SX_ASSERT(!isnan(value));
     if (isinf(value)) {
-        printf("%sINFINITY", value < 0 ? "-" : "");
+        printf("%s(double)INFINITY", value < 0 ? "-" : ""); /* INFINITY is a float */
     } else {
         printf("%a", value);
     }
