@@ -168,14 +168,23 @@ static uint32_t worker_rows(const sxd_daemon *daemon, sx_worker_row *rows)
     uint32_t n = 0;
     for (uint32_t i = 0; i < daemon->worker_count; i++) {
         const sxd_worker *worker = &daemon->worker[i];
-        if (worker->state != SXD_WORKER_NONE) {
-            rows[n++] = (sx_worker_row){
-                .pid = worker->pid,
-                .state = sx_span_of(sxd_worker_state_name(worker->state)),
-                .jobs = (int64_t)worker->jobs,
-                .job = worker->job != NULL ? worker->job->id : 0,
-                .search = worker->lane != NULL ? worker->lane->search->row.id : 0,
-            };
+        const sxd_lane *lane = worker->lane;
+        if (worker->state == SXD_WORKER_NONE) {
+            continue;
+        }
+        sx_worker_row *row = &rows[n++];
+        *row = (sx_worker_row){
+            .pid = worker->pid,
+            .state = sx_span_of(sxd_worker_state_name(worker->state)),
+            .jobs = (int64_t)worker->jobs,
+            .job = worker->job != NULL ? worker->job->id : 0,
+            .search = lane != NULL ? lane->search->row.id : 0,
+        };
+        if (lane != NULL && lane->guest) {
+            SX_PUT(row, worker_row, task, sx_span_of(lane->task));
+        }
+        if (lane != NULL && lane->stage[0] != '\0') {
+            SX_PUT(row, worker_row, stage, sx_span_of(lane->stage));
         }
     }
     return n;

@@ -82,6 +82,7 @@ static void go_down(sxd_daemon *daemon)
     sxd_queue_stop(daemon, "the daemon is stopping");
     close_sessions(daemon, "the daemon is stopping");
     sxd_search_stop_steps(daemon);
+    sxd_spread_close(daemon);
     daemon->phase = SXD_DOWN;
     sxd_search_close(daemon);
     while (daemon->jobs != NULL) {
@@ -96,7 +97,7 @@ static void go_down(sxd_daemon *daemon)
         (uv_handle_t *)&daemon->sweep,       (uv_handle_t *)&daemon->cache_timer,
         (uv_handle_t *)&daemon->cache_wake,  (uv_handle_t *)&daemon->idle,
         (uv_handle_t *)&daemon->signal_term, (uv_handle_t *)&daemon->signal_int,
-        (uv_handle_t *)&daemon->signal_hup,
+        (uv_handle_t *)&daemon->signal_hup,  (uv_handle_t *)&daemon->exchange_wake,
     };
     for (size_t i = 0; i < SX_COUNT(handles); i++) {
         uv_close(handles[i], NULL);
@@ -162,7 +163,8 @@ static void check_idle_exit(sxd_daemon *daemon)
 {
     uint64_t now = uv_now(&daemon->loop);
     uint64_t limit_ms = (uint64_t)daemon->config.options.idle_exit_s * 1000;
-    if (daemon->session_count > 0 || daemon->active_count > 0 || sxd_search_running(daemon) > 0) {
+    if (daemon->session_count > 0 || daemon->active_count > 0 || daemon->step_count > 0 ||
+        sxd_search_running(daemon) > 0) {
         daemon->idle_since_ms = now;
     } else if (limit_ms > 0 && daemon->phase == SXD_UP && now - daemon->idle_since_ms >= limit_ms) {
         sxd_log(SXD_INFO, "idle-exit", "idle_s=%lld",
@@ -303,6 +305,7 @@ static sx_code start(sx_ctx *cx, sxd_daemon *daemon)
     SX_TRY(open_handles(cx, daemon));
     SX_TRY(open_cache(cx, daemon)); /* takes the lock of the state directory */
     sxd_search_open(daemon);
+    sxd_spread_open(daemon);
     SX_TRY(sxd_pool_open(cx, daemon));
     SX_TRY(sxd_listen_open(cx, daemon));
     daemon->start_ms = uv_now(&daemon->loop);

@@ -222,7 +222,9 @@ static void on_answer(sxd_worker *worker, sx_ctx *cx, sx_span message)
         lane->worker = NULL;
     }
     let_go(worker);
-    if (lane != NULL && response.failed) {
+    if (lane != NULL && lane->guest) {
+        sxd_spread_answer(lane, message, sxd_step_over(lane));
+    } else if (lane != NULL && response.failed) {
         sxd_step_fail(lane, &error);
     } else if (lane != NULL) {
         sxd_step_finish(lane, response.result);

@@ -13,16 +13,20 @@
 
 static const bool allowed[SXD_LANE_PHASE_COUNT][SXD_LANE_PHASE_COUNT] = {
     [SXD_LANE_READY] = {[SXD_LANE_LOADING] = true, [SXD_LANE_STORING] = true},
-    [SXD_LANE_LOADING] =
-        {[SXD_LANE_LOADED] = true, [SXD_LANE_READY] = true, [SXD_LANE_STORING] = true},
+    [SXD_LANE_LOADING] = {[SXD_LANE_LOADED] = true,
+                          [SXD_LANE_AWAY] = true,
+                          [SXD_LANE_READY] = true,
+                          [SXD_LANE_STORING] = true},
     [SXD_LANE_LOADED] = {[SXD_LANE_ACTIVE] = true, [SXD_LANE_READY] = true},
     [SXD_LANE_ACTIVE] = {[SXD_LANE_STORING] = true, [SXD_LANE_READY] = true},
+    [SXD_LANE_AWAY] = {[SXD_LANE_STORING] = true, [SXD_LANE_READY] = true},
     [SXD_LANE_STORING] = {[SXD_LANE_READY] = true, [SXD_LANE_ENDED] = true},
 };
 
-static bool taken(sxd_lane_phase phase)
+bool sxd_lane_taken(const sxd_lane *lane, sxd_lane_phase phase)
 {
-    return phase == SXD_LANE_LOADING || phase == SXD_LANE_LOADED || phase == SXD_LANE_ACTIVE;
+    return (phase == SXD_LANE_LOADING && !lane->offering) || phase == SXD_LANE_LOADED ||
+           phase == SXD_LANE_ACTIVE;
 }
 
 static void check_lane(const sxd_lane *lane)
@@ -34,161 +38,19 @@ static void check_lane(const sxd_lane *lane)
     SX_ASSERT((lane->phase == SXD_LANE_ENDED) <= (lane->row.state != SXD_LANE_OPEN));
 }
 
-static void move(sxd_lane *lane, sxd_lane_phase to)
+void sxd_lane_move(sxd_lane *lane, sxd_lane_phase to)
 {
     sxd_daemon *daemon = lane->search->daemon;
     SX_ASSERT(allowed[lane->phase][to]);
-    if (taken(lane->phase) && !taken(to)) {
+    if (sxd_lane_taken(lane, lane->phase) && !sxd_lane_taken(lane, to)) {
         SX_ASSERT(daemon->step_count > 0);
         daemon->step_count--;
-    } else if (!taken(lane->phase) && taken(to)) {
+    } else if (!sxd_lane_taken(lane, lane->phase) && sxd_lane_taken(lane, to)) {
         daemon->step_count++;
     }
     lane->phase = to;
+    lane->offering = lane->offering && to == SXD_LANE_LOADING;
     check_lane(lane);
-}
-
-/* ---- the table ---- */
-const char *sxd_search_state_name(uint32_t state)
-{
-    switch (state) {
-    case SXD_SEARCH_RUNNING: return "running";
-    case SXD_SEARCH_DONE: return "done";
-    case SXD_SEARCH_SPENT: return "spent";
-    case SXD_SEARCH_CANCELLED: return "cancelled";
-    default: return "failed";
-    }
-}
-
-/* Takes request and names out of the stored row; false: it cannot be read. */
-static bool read_request(sxd_search *search)
-{
-    sx_rpc_request request;
-    if (sx_rpc_decode_request(&search->cx, search->row.request, &request) != SX_OK ||
-        request.method != SX_METHOD_COMPILE) {
-        return false;
-    }
-    search->request = *(const sx_compile_args *)request.args;
-    (void)snprintf(search->objective, sizeof(search->objective), "time");
-    for (uint32_t i = 0; i < search->request.options.count; i++) {
-        const sx_pair *pair = &search->request.options.items[i];
-        if (sx_span_is(pair->name, "objective") && pair->kind == SX_VALUE_TEXT &&
-            pair->text.len > 0) {
-            (void)snprintf(search->objective, sizeof(search->objective), "%.*s",
-                           (int)sx_min_i64((int64_t)pair->text.len, SXD_STAGE_TEXT_MAX - 1),
-                           (const char *)pair->text.ptr);
-        }
-    }
-    sx_span target = SX_HAS(&search->request, compile_args, target) ? search->request.target
-                                                                    : SX_SPAN_LITERAL("native");
-    (void)snprintf(search->target, sizeof(search->target), "%.*s",
-                   (int)sx_min_i64((int64_t)target.len, SXD_STAGE_TEXT_MAX - 1),
-                   (const char *)target.ptr);
-    search->target[sx_utf8_prefix(sx_span_of(search->target))] = '\0';
-    search->objective[sx_utf8_prefix(sx_span_of(search->objective))] = '\0';
-    return true;
-}
-
-sxd_search *sxd_search_new(sxd_daemon *daemon, const sx_search_record *row,
-                           const sx_search_lane_record *lane, uint32_t lane_count)
-{
-    sxd_search *search = calloc(1, sizeof(*search));
-    uint8_t *request = malloc(row->request.len + 1);
-    sxd_lane *lanes = calloc(SX_SEARCH_LANES_MAX, sizeof(*lanes));
-    if (search == NULL || request == NULL || lanes == NULL) {
-        free(search);
-        free(request);
-        free(lanes);
-        return NULL;
-    }
-    if (row->request.len > 0) {
-        memcpy(request, row->request.ptr, row->request.len);
-    }
-    search->daemon = daemon;
-    search->row = *row;
-    search->row.request.ptr = request;
-    search->lane = lanes;
-    search->lane_count = lane_count;
-    search->seq = 1;
-    sx_ctx_init(&search->cx, (size_t)1 << 26);
-    for (uint32_t i = 0; i < lane_count; i++) {
-        lanes[i] = (sxd_lane){.search = search, .row = lane[i]};
-        lanes[i].phase = lane[i].state == SXD_LANE_OPEN ? SXD_LANE_READY : SXD_LANE_ENDED;
-        sx_buf_init(&lanes[i].frame, SIZE_MAX);
-    }
-    if (!read_request(search) && search->row.state == SXD_SEARCH_RUNNING) {
-        search->row.state = SXD_SEARCH_FAILED;
-        (void)snprintf(search->row.why, sizeof(search->row.why), "its request cannot be read");
-    }
-    DL_APPEND(daemon->searches, search);
-    daemon->search_count++;
-    return search;
-}
-
-void sxd_search_free(sxd_search *search)
-{
-    sxd_daemon *daemon = search->daemon;
-    SX_ASSERT(search->waiters == NULL && search->active == 0);
-    sxd_op *op;
-    sxd_op *next;
-    DL_FOREACH_SAFE(daemon->op_retries, op, next)
-    {
-        if (op->search == search) {
-            sxd_op_drop(op);
-        }
-    }
-    for (uint32_t i = 0; i < search->lane_count; i++) {
-        sxd_lane *lane = &search->lane[i];
-        SX_ASSERT(lane->worker == NULL);
-        daemon->step_count -= taken(lane->phase) ? 1 : 0;
-        sx_buf_fini(&lane->frame);
-    }
-    DL_DELETE(daemon->searches, search);
-    daemon->search_count--;
-    sx_ctx_fini(&search->cx);
-    free(search->lane);
-    free((void *)(uintptr_t)search->row.request.ptr);
-    free(search);
-}
-
-sxd_search *sxd_search_find(sxd_daemon *daemon, int64_t id)
-{
-    sxd_search *search;
-    DL_FOREACH(daemon->searches, search)
-    {
-        if (search->row.id == id) {
-            return search;
-        }
-    }
-    return NULL;
-}
-
-uint64_t sxd_search_bytes(const sxd_search *search)
-{
-    uint64_t bytes = search->row.request.len;
-    for (uint32_t i = 0; i < search->lane_count; i++) {
-        bytes += search->lane[i].row.state_bytes + search->lane[i].row.best_bytes;
-    }
-    return bytes;
-}
-
-uint64_t sxd_search_used_us(const sxd_search *search)
-{
-    uint64_t running = search->active > 0 ? (uv_hrtime() - search->mark_ns) / 1000 : 0;
-    return search->row.used_us + running;
-}
-
-const sxd_lane *sxd_search_best(const sxd_search *search)
-{
-    const sxd_lane *best = NULL;
-    for (uint32_t i = 0; i < search->lane_count; i++) {
-        const sxd_lane *lane = &search->lane[i];
-        if (lane->row.best_bytes > 0 &&
-            (best == NULL || lane->row.objective < best->row.objective)) {
-            best = lane;
-        }
-    }
-    return best;
 }
 
 /* ---- time: what counts is the time with at least one step under way ---- */
@@ -199,6 +61,18 @@ static void count_time(sxd_search *search)
         search->row.used_us += (now - search->mark_ns) / 1000;
     }
     search->mark_ns = now;
+}
+
+void sxd_lane_lease(sxd_lane *lane, const char *who)
+{
+    sxd_search *search = lane->search;
+    bool was = lane->who[0] != '\0';
+    SX_ASSERT(lane->phase == SXD_LANE_AWAY);
+    count_time(search);
+    search->active += !was && who[0] != '\0' ? 1 : 0;
+    search->active -= was && who[0] == '\0' ? 1 : 0;
+    (void)snprintf(lane->who, sizeof(lane->who), "%s", who);
+    lane->away_ms = uv_now(&search->daemon->loop);
 }
 
 /* The step of an ACTIVE lane is over; its time in microseconds. */
@@ -263,7 +137,7 @@ static void on_lane_put(sxd_op *op)
         if (search->row.state !=
             SXD_SEARCH_RUNNING) { /* it has stopped meanwhile: the step is done again */
             lane->storing = NULL;
-            move(lane, SXD_LANE_READY);
+            sxd_lane_move(lane, SXD_LANE_READY);
             return;
         }
         (void)snprintf(search->row.why, sizeof(search->row.why), "%.200s", op->cx.error.text);
@@ -285,7 +159,7 @@ static void on_lane_put(sxd_op *op)
                 (long long)search->row.id, lane->row.lane, lane->row.step, lane->row.objective,
                 lane->row.state == SXD_LANE_DONE);
     }
-    move(lane, lane->row.state == SXD_LANE_OPEN ? SXD_LANE_READY : SXD_LANE_ENDED);
+    sxd_lane_move(lane, lane->row.state == SXD_LANE_OPEN ? SXD_LANE_READY : SXD_LANE_ENDED);
     sxd_search_changed(search);
     sxd_search_settle(search);
     sxd_search_run(daemon);
@@ -294,7 +168,7 @@ static void on_lane_put(sxd_op *op)
 static void store_lane(sxd_lane *lane, SX_TAKE sxd_op *op)
 {
     lane->storing = op;
-    move(lane, SXD_LANE_STORING);
+    sxd_lane_move(lane, SXD_LANE_STORING);
     op->run = run_lane_put;
     op->done = on_lane_put;
     sxd_op_put(lane->search->daemon, op);
@@ -307,7 +181,7 @@ static sxd_op *lane_op(sxd_lane *lane)
         sxd_log(SXD_ERROR, "search", "search=%lld lane=%u error=\"no memory\"",
                 (long long)lane->search->row.id, lane->row.lane);
         if (lane->phase != SXD_LANE_READY) {
-            move(lane, SXD_LANE_READY); /* the step is done again */
+            sxd_lane_move(lane, SXD_LANE_READY); /* the step is done again */
         }
     }
     return op;
@@ -457,13 +331,27 @@ static bool improves(const sxd_lane *lane, const sx_step_result *result)
                                                   (uint64_t)result->peak_bytes < row->peak_bytes);
 }
 
+/* A step that was done elsewhere is done again here: only then a failure counts. */
+static void refuse(sxd_lane *lane, bool away, const char *why)
+{
+    if (!away) {
+        give_up(lane, why);
+        return;
+    }
+    sxd_log(SXD_WARN, "search-spread", "search=%lld lane=%u refused=\"%.200s\"",
+            (long long)lane->search->row.id, lane->row.lane, why);
+    lane->home = true;
+    sxd_lane_move(lane, SXD_LANE_READY);
+}
+
 /* A step of a lane came to its end, here or elsewhere; the lane has no worker any more. */
 static void take_result(sxd_lane *lane, const sx_step_result *result, uint64_t worked_us)
 {
     char why[SX_SEARCH_TEXT_MAX];
+    bool away = lane->phase == SXD_LANE_AWAY;
     const char *wrong = objection(lane, result);
     if (wrong != NULL) {
-        give_up(lane, wrong);
+        refuse(lane, away, wrong);
         return;
     }
     if (!fits(lane, result, why, sizeof(why))) {
@@ -478,7 +366,7 @@ static void take_result(sxd_lane *lane, const sx_step_result *result, uint64_t w
     if (!take_bytes(op, result, better)) {
         (void)snprintf(why, sizeof(why), "%.200s", op->cx.error.text);
         sxd_op_drop(op);
-        give_up(lane, why);
+        refuse(lane, away, why);
         return;
     }
     note_result(op, result, better);
@@ -494,10 +382,28 @@ void sxd_step_event(sxd_lane *lane, const sx_event_row *row)
     lane->stage[sx_utf8_prefix(sx_span_of(lane->stage))] = '\0';
 }
 
+uint64_t sxd_step_over(sxd_lane *lane)
+{
+    return end_step(lane);
+}
+
 void sxd_step_finish(sxd_lane *lane, const sx_step_result *result)
 {
     uint64_t worked_us = end_step(lane);
     take_result(lane, result, worked_us);
+}
+
+void sxd_step_returned(sxd_lane *lane, const sx_step_result *result, uint64_t worked_us)
+{
+    sxd_daemon *daemon = lane->search->daemon;
+    sxd_lane_lease(lane, "");
+    if (result == NULL) {
+        refuse(lane, true, "it failed there");
+    } else {
+        take_result(lane, result, worked_us);
+        daemon->metrics.search_steps_given += lane->phase == SXD_LANE_STORING ? 1 : 0;
+    }
+    sxd_search_run(daemon);
 }
 
 void sxd_step_fail(sxd_lane *lane, const sx_error *error)
@@ -514,7 +420,7 @@ void sxd_step_fail(sxd_lane *lane, const sx_error *error)
 
 void sxd_step_lost(sxd_lane *lane, int status, bool known, int32_t pid)
 {
-    (void)end_step(lane);
+    uint64_t worked_us = end_step(lane);
     lane->search->daemon->metrics.search_steps_failed++;
     char why[128] = "its worker ended";
     if (known && WIFSIGNALED(status)) {
@@ -523,6 +429,12 @@ void sxd_step_lost(sxd_lane *lane, int status, bool known, int32_t pid)
     } else if (known) {
         (void)snprintf(why, sizeof(why), "worker %d ended with exit status %d in step %u", pid,
                        WEXITSTATUS(status), lane->row.step + 1);
+    }
+    if (lane->guest) {
+        sx_error error = {.code = SX_WORKER};
+        (void)snprintf(error.text, sizeof(error.text), "%s", why);
+        sxd_spread_fail(lane, &error, worked_us);
+        return;
     }
     if (known && lane->row.deaths + 1 >= DEATHS_MAX) {
         give_up(lane, why);
@@ -555,8 +467,12 @@ void sxd_search_settle(sxd_search *search)
     }
     uint32_t ended = 0, still = 0;
     const char *why = "";
+    bool used = search->row.used_us >= search->row.budget_us;
     for (uint32_t i = 0; i < search->lane_count; i++) {
-        const sxd_lane *lane = &search->lane[i];
+        sxd_lane *lane = &search->lane[i];
+        if (used && lane->phase == SXD_LANE_AWAY && lane->who[0] == '\0') {
+            sxd_lane_let_go(lane);
+        }
         ended += lane->phase == SXD_LANE_ENDED ? 1 : 0;
         still += lane->phase == SXD_LANE_READY || lane->phase == SXD_LANE_ENDED ? 1 : 0;
         if (why[0] == '\0' && lane->row.state == SXD_LANE_OUT) {
@@ -566,60 +482,81 @@ void sxd_search_settle(sxd_search *search)
     if (ended == search->lane_count) {
         bool found = sxd_search_best(search) != NULL;
         end_search(search, found ? SXD_SEARCH_DONE : SXD_SEARCH_FAILED, found ? "" : why);
-    } else if (still == search->lane_count && search->row.used_us >= search->row.budget_us) {
+    } else if (still == search->lane_count && used) {
         end_search(search, SXD_SEARCH_SPENT, "");
     }
 }
 
-/* A lane gives back what it has of the daemon; its row is as stored. */
-static void let_go(sxd_lane *lane)
+void sxd_lane_let_go(sxd_lane *lane)
 {
     sxd_worker *worker = lane->worker;
-    if (lane->phase == SXD_LANE_LOADED) {
+    if (lane->phase == SXD_LANE_AWAY) {
+        sxd_lane_lease(lane, "");
+        sxd_spread_withdraw(lane);
+        sxd_lane_move(lane, SXD_LANE_READY);
+    } else if (lane->phase == SXD_LANE_LOADED) {
         sx_buf_fini(&lane->frame);
-        move(lane, SXD_LANE_READY);
+        sxd_lane_move(lane, SXD_LANE_READY);
     } else if (lane->phase == SXD_LANE_ACTIVE) {
         (void)end_step(lane);
         worker->lane = NULL;
-        move(lane, SXD_LANE_READY);
+        sxd_lane_move(lane, SXD_LANE_READY);
         sxd_pool_kill(worker);
     } else if (lane->phase == SXD_LANE_STORING && sxd_op_waits(lane->storing)) {
         sxd_op_drop(lane->storing);
         lane->storing = NULL;
-        move(lane, SXD_LANE_READY);
+        sxd_lane_move(lane, SXD_LANE_READY);
     }
 }
 
 void sxd_search_stop(sxd_search *search, sxd_search_state state, const char *why)
 {
     for (uint32_t i = 0; i < search->lane_count; i++) {
-        let_go(&search->lane[i]);
+        sxd_lane_let_go(&search->lane[i]);
     }
     end_search(search, state, why);
 }
 
-void sxd_search_drain(sxd_daemon *daemon)
+/* Calls `each` for every lane, also those of other daemons. */
+static void for_each_lane(sxd_daemon *daemon, void (*each)(sxd_lane *lane))
 {
     sxd_search *search;
     DL_FOREACH(daemon->searches, search)
     {
         for (uint32_t i = 0; i < search->lane_count; i++) {
-            if (search->lane[i].phase == SXD_LANE_LOADED) {
-                let_go(&search->lane[i]);
-            }
+            each(&search->lane[i]);
         }
     }
+    for (uint32_t i = 0; daemon->guests != NULL && i < daemon->guests->lane_count; i++) {
+        each(&daemon->guests->lane[i]);
+    }
+}
+
+/* A guest is given up, and its owner knows. */
+static void leave(sxd_lane *lane)
+{
+    bool holds = lane->guest && lane->phase != SXD_LANE_READY;
+    sxd_lane_let_go(lane);
+    if (holds) {
+        sxd_spread_drop(lane);
+    }
+}
+
+static void drain_lane(sxd_lane *lane)
+{
+    if (lane->phase == SXD_LANE_LOADED || lane->phase == SXD_LANE_AWAY) {
+        leave(lane);
+    }
+}
+
+void sxd_search_drain(sxd_daemon *daemon)
+{
+    for_each_lane(daemon, drain_lane);
 }
 
 void sxd_search_stop_steps(sxd_daemon *daemon)
 {
-    sxd_search *search;
-    DL_FOREACH(daemon->searches, search)
-    {
-        for (uint32_t i = 0; i < search->lane_count; i++) {
-            let_go(&search->lane[i]);
-        }
-    }
+    for_each_lane(daemon, leave);
 }
 
 /* ---- lanes of another build ---- */
@@ -718,37 +655,48 @@ static void on_load(sxd_op *op)
     sxd_lane *lane = op->lane;
     sxd_search *search = op->search;
     if (search->row.state != SXD_SEARCH_RUNNING || search->daemon->phase != SXD_UP) {
-        move(lane, SXD_LANE_READY);
+        sxd_lane_move(lane, SXD_LANE_READY);
     } else if (op->code == SX_CORRUPT) {
         restart(lane, op->cx.error.text);
     } else if (op->code == SX_LIMIT) {
         give_up(lane, op->cx.error.text);
     } else if (op->code != SX_OK) { /* memory or disk: another time */
         (void)snprintf(search->row.why, sizeof(search->row.why), "%.200s", op->cx.error.text);
-        move(lane, SXD_LANE_READY);
+        sxd_lane_move(lane, SXD_LANE_READY);
         return; /* the sweep tries again */
     } else {
-        lane->frame = op->frame;
+        sx_buf frame = op->frame;
         sx_buf_init(&op->frame, 0);
-        move(lane, SXD_LANE_LOADED);
+        if (lane->offering) {
+            sxd_spread_put(lane, &frame);
+        } else {
+            lane->frame = frame;
+            sxd_lane_move(lane, SXD_LANE_LOADED);
+        }
     }
     sxd_search_run(search->daemon);
 }
 
-static void load(sxd_lane *lane)
+static void load(sxd_lane *lane, bool offering)
 {
     sxd_daemon *daemon = lane->search->daemon;
     sxd_op *op = sxd_op_new(lane->search, lane);
     if (op == NULL) {
         return; /* the sweep tries again */
     }
+    lane->offering = offering;
     lane->ticket = (uint32_t)(++daemon->next_job & UINT32_MAX);
     op->msgid = lane->ticket;
     op->run = run_load;
     op->done = on_load;
-    move(lane, SXD_LANE_LOADING);
+    sxd_lane_move(lane, SXD_LANE_LOADING);
     daemon->search_turn = lane->search->row.id;
     sxd_op_put(daemon, op);
+}
+
+void sxd_search_offer(sxd_lane *lane)
+{
+    load(lane, true);
 }
 
 static bool has_budget(const sxd_search *search)
@@ -771,7 +719,7 @@ static sxd_lane *next_of(sxd_search *search)
 }
 
 /* The searches take turns. */
-static sxd_lane *next_lane(sxd_daemon *daemon)
+sxd_lane *sxd_search_next(sxd_daemon *daemon)
 {
     sxd_lane *first = NULL;
     sxd_search *search;
@@ -819,43 +767,44 @@ static void give_step(sxd_lane *lane, sxd_worker *worker)
     worker->lane = lane;
     sx_buf frame = lane->frame;
     sx_buf_init(&lane->frame, 0);
-    move(lane, SXD_LANE_ACTIVE);
+    sxd_lane_move(lane, SXD_LANE_ACTIVE);
     sxd_pool_give(worker, &frame);
 }
 
-static void give_loaded(sxd_daemon *daemon)
+static void give_loaded(sxd_lane *lane)
 {
-    sxd_search *search;
-    DL_FOREACH(daemon->searches, search)
-    {
-        for (uint32_t i = 0; i < search->lane_count; i++) {
-            if (search->lane[i].phase == SXD_LANE_LOADED) {
-                sxd_worker *worker = sxd_pool_idle(daemon);
-                if (worker == NULL) {
-                    return;
-                }
-                give_step(&search->lane[i], worker);
-            }
-        }
+    sxd_worker *worker =
+        lane->phase == SXD_LANE_LOADED ? sxd_pool_idle(lane->search->daemon) : NULL;
+    if (worker != NULL) {
+        give_step(lane, worker);
     }
+}
+
+uint32_t sxd_search_room(const sxd_daemon *daemon)
+{
+    uint32_t most = steps_max(daemon);
+    bool full = daemon->phase != SXD_UP || compilation_waits(daemon) || daemon->step_count >= most;
+    return full ? 0 : most - daemon->step_count;
 }
 
 void sxd_search_run(sxd_daemon *daemon)
 {
-    if (daemon->phase != SXD_UP || daemon->searches == NULL || compilation_waits(daemon)) {
+    bool any = daemon->searches != NULL || daemon->guests != NULL;
+    if (daemon->phase != SXD_UP || !any || compilation_waits(daemon)) {
         return;
     }
-    give_loaded(daemon);
+    for_each_lane(daemon, give_loaded);
     while (daemon->step_count < steps_max(daemon)) {
-        sxd_lane *lane = next_lane(daemon);
+        sxd_lane *lane = sxd_search_next(daemon);
         if (lane == NULL) {
-            return;
+            break;
         }
-        load(lane);
+        load(lane, false);
         if (lane->phase != SXD_LANE_LOADING) {
             return;
         }
     }
+    sxd_spread_run(daemon);
 }
 
 /* ---- now and then ---- */
@@ -870,23 +819,26 @@ static void check_deadline(sxd_lane *lane)
     (void)snprintf(why, sizeof(why), "a step took more than %llu ms, the limit compile_ms",
                    (unsigned long long)limit_ms);
     sxd_worker *worker = lane->worker;
-    (void)end_step(lane);
+    uint64_t worked_us = end_step(lane);
     worker->lane = NULL;
     daemon->metrics.search_steps_failed++;
-    give_up(lane, why);
+    if (lane->guest) {
+        sx_error error = {.code = SX_TIMEOUT};
+        (void)snprintf(error.text, sizeof(error.text), "%s", why);
+        sxd_spread_fail(lane, &error, worked_us);
+    } else {
+        give_up(lane, why);
+    }
     sxd_pool_kill(worker);
 }
 
 void sxd_search_sweep(sxd_daemon *daemon)
 {
     sxd_op_sweep(daemon);
+    for_each_lane(daemon, check_deadline);
     sxd_search *search;
-    sxd_search *next;
-    DL_FOREACH_SAFE(daemon->searches, search, next)
+    DL_FOREACH(daemon->searches, search)
     {
-        for (uint32_t i = 0; i < search->lane_count; i++) {
-            check_deadline(&search->lane[i]);
-        }
         sxd_search_settle(search);
     }
     sxd_search_run(daemon);

@@ -1,14 +1,18 @@
 /* search.h - searches: optimizations of minutes or hours in steps of seconds, one step of one lane at a time in a worker.
  *
- *   search.c        the table, which lane is next, the end of a step      search_call.c   methods      search_wait.c   rows, waiters
+ *   search_table.c  the table
+ *   search.c        which lane is next, the end of a step      search_call.c   methods      search_wait.c   rows, waiters
  *   search_store.c  one queue of operations on search.db, on pool threads
  *
+ *   spread.c        steps offered to other daemons and taken from them      exchange.c    the thread that talks to Redis for it
+ *
  * A lane goes READY -> LOADING (its state is read, the request for the worker encoded) -> LOADED -> ACTIVE (in a worker) -> STORING
- * -> READY, DONE or OUT. What counts is what is stored: a lane is as its row in search.db says until the next row is committed.
+ * -> READY, DONE or OUT; instead of a worker here it may be AWAY: offered to other daemons, and perhaps leased by one. What counts is what is stored: a lane is as its row in search.db says until the next row is committed.
  */
 #ifndef SX_DAEMON_SEARCH_H
 #define SX_DAEMON_SEARCH_H
 #include "cache/search_db.h"
+#include "daemon/exchange.h"
 #include "daemon/state.h"
 
 typedef struct sxd_search sxd_search;
@@ -28,6 +32,7 @@ typedef enum {
     SXD_LANE_LOADING,
     SXD_LANE_LOADED, /* waits for a worker */
     SXD_LANE_ACTIVE,
+    SXD_LANE_AWAY,
     SXD_LANE_STORING,
     SXD_LANE_ENDED,
     SXD_LANE_PHASE_COUNT
@@ -43,6 +48,12 @@ struct sxd_lane {
     char stage[SXD_STAGE_TEXT_MAX]; /* ACTIVE: that its worker told last */
     sx_buf frame;                   /* LOADED */
     sxd_op *storing;                /* STORING */
+    char task[SXD_NAME_MAX];        /* AWAY; guest: what the step is called in the exchange */
+    char who[SXD_NAME_MAX];         /* AWAY: the daemon that works on it; empty: nobody yet */
+    uint64_t away_ms;               /* AWAY: loop time since which nobody does */
+    bool guest;                     /* of daemon->guests: a step of another daemon */
+    bool offering;                  /* LOADING for others */
+    bool home;                      /* a step of it failed elsewhere: not offered any more */
 };
 
 struct sxd_search {
@@ -122,13 +133,33 @@ void sxd_search_run(sxd_daemon *daemon); /* give steps to workers that have noth
 void sxd_search_sweep(sxd_daemon *daemon);
 void sxd_search_stop_steps(sxd_daemon *daemon); /* the daemon ends: steps under way are given up */
 void sxd_search_drain(sxd_daemon *daemon);      /* no more steps */
+sxd_lane *sxd_search_next(sxd_daemon *daemon);  /* the lane whose turn it is; NULL: none */
+uint32_t sxd_search_room(const sxd_daemon *daemon); /* workers that could have a step now */
+void sxd_search_offer(sxd_lane *lane);              /* load it, then sxd_spread_put */
+/* Would it have, or be about to have, a worker of ours in that phase? */
+bool sxd_lane_taken(const sxd_lane *lane, sxd_lane_phase phase);
+void sxd_lane_move(sxd_lane *lane, sxd_lane_phase to);
+void sxd_lane_let_go(sxd_lane *lane);                 /* gives up its step, wherever it is */
+void sxd_lane_lease(sxd_lane *lane, const char *who); /* AWAY: who works on it; empty: nobody */
+void sxd_step_returned(sxd_lane *lane, const sx_step_result *result, uint64_t worked_us);
 uint32_t sxd_search_running(const sxd_daemon *daemon);
 bool sxd_search_busy(const sxd_daemon *daemon); /* steps or operations under way */
 /* From the pool, about a step whose worker is already let go. */
 void sxd_step_event(sxd_lane *lane, const sx_event_row *row);
+uint64_t sxd_step_over(sxd_lane *lane); /* a guest's; microseconds of work */
 void sxd_step_finish(sxd_lane *lane, const sx_step_result *result);
 void sxd_step_fail(sxd_lane *lane, const sx_error *error);
 void sxd_step_lost(sxd_lane *lane, int status, bool known, int32_t pid);
+
+/* ---- spread.c ---- */
+void sxd_spread_open(sxd_daemon *daemon);
+void sxd_spread_close(sxd_daemon *daemon);
+void sxd_spread_run(sxd_daemon *daemon); /* offer what may go, say what could come */
+void sxd_spread_put(sxd_lane *lane, SX_TAKE sx_buf *frame); /* LOADING for others: it is loaded */
+void sxd_spread_withdraw(sxd_lane *lane);                   /* AWAY: it is not wanted any more */
+void sxd_spread_drop(sxd_lane *lane);                       /* a guest is given up */
+void sxd_spread_answer(sxd_lane *lane, sx_span response, uint64_t worked_us); /* a guest is done */
+void sxd_spread_fail(sxd_lane *lane, const sx_error *error, uint64_t worked_us);
 
 /* ---- search_wait.c ---- */
 void sxd_search_changed(sxd_search *search); /* tells the waiters */

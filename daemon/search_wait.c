@@ -49,7 +49,7 @@ static sx_search_row row_of(const sxd_search *search)
         const sxd_lane *lane = &search->lane[i];
         worked_us += lane->row.worked_us;
         row.lanes_ended += lane->phase == SXD_LANE_ENDED ? 1 : 0;
-        row.lanes_active += lane->phase == SXD_LANE_ACTIVE ? 1 : 0;
+        row.lanes_active += lane->worker != NULL || lane->who[0] != '\0' ? 1 : 0;
         row.steps += lane->row.step;
     }
     row.worked_ms = to_i64(worked_us / 1000);
@@ -64,6 +64,7 @@ static const char *lane_state(const sxd_lane *lane)
 {
     switch (lane->phase) {
     case SXD_LANE_ACTIVE: return "active";
+    case SXD_LANE_AWAY: return lane->who[0] != '\0' ? "active" : "offered";
     case SXD_LANE_STORING: return "storing";
     case SXD_LANE_ENDED: return lane->row.state == SXD_LANE_DONE ? "done" : "out";
     case SXD_LANE_READY:
@@ -99,6 +100,9 @@ static sx_lane_row lane_row_of(const sxd_lane *lane)
     }
     if (lane->phase == SXD_LANE_ACTIVE && lane->stage[0] != '\0') {
         SX_PUT(&row, lane_row, stage, sx_span_of(lane->stage));
+    }
+    if (lane->who[0] != '\0') {
+        SX_PUT(&row, lane_row, where, sx_span_of(lane->who));
     }
     const char *why = from->state == SXD_LANE_DONE ? from->stop : from->why;
     if (why[0] != '\0') {

@@ -235,10 +235,15 @@ struct sxd_daemon {
     uint64_t zygote_retry_ms;
     struct sxd_search *searches; /* oldest first */
     uint32_t search_count;
-    uint32_t search_starting; /* calls that are about to make one */
-    uint32_t step_count;      /* lanes LOADING, LOADED and ACTIVE */
-    int64_t search_turn;      /* number of the search that got the last step */
-    struct sxd_op *ops;       /* the first one runs if op_running */
+    uint32_t search_starting;      /* calls that are about to make one */
+    uint32_t step_count;           /* lanes LOADING, LOADED and ACTIVE */
+    int64_t search_turn;           /* number of the search that got the last step */
+    struct sxd_exchange *exchange; /* NULL: this daemon alone */
+    uv_async_t exchange_wake;
+    bool exchange_up;
+    uint32_t places_wanted;    /* free places of other daemons */
+    struct sxd_search *guests; /* lanes that hold steps of others; NULL: none can come */
+    struct sxd_op *ops;        /* the first one runs if op_running */
     struct sxd_op *op_retries;
     bool op_running;
     bool store_failing;     /* the last operation found no room; said in the log */

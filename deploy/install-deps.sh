@@ -9,11 +9,11 @@ set -euo pipefail
 packages=(
     gcc libc6-dev cmake ninja-build pkg-config
     libuv1-dev libmsgpack-dev libisl-dev libsqlite3-dev libzstd-dev libsodium-dev libxxhash-dev uthash-dev libseccomp-dev
-    libinih-dev
+    libinih-dev libhiredis-dev
     check libnng-dev
 )
 case "${1:-all}" in
-all) packages+=(ccache clang clang-format libclang-rt-14-dev binutils python3 libonnx-testdata) ;;
+all) packages+=(ccache clang clang-format libclang-rt-14-dev binutils python3 libonnx-testdata redis-server) ;;
 programs) ;;
 *) echo "install-deps: unknown argument '$1', allowed: programs" >&2; exit 2 ;;
 esac

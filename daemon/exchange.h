@@ -1,0 +1,72 @@
+/* exchange.h - steps of searches handed over between daemons through a Redis or Valkey server, by a thread of its own.
+ *
+ * The thread alone talks to the server (hiredis, blocking, with timeouts); the loop gives orders and takes events, and never waits.
+ * Keys begin with symplex:1:<digest of the build>:, so that daemons of different builds do not meet.
+ *
+ *   offers         list of names; a taker pops one                       idle   sorted set: free places of daemons, by when they lapse
+ *   task:<name>    the step, while its owner lives                        done:<daemon>   list of names with a result
+ *   lease:<name>   SET NX PX: the daemon at work, renewed while it is      result:<name>
+ *
+ * A name is <daemon>/<search>/<lane>/<step>. A name that nobody holds is pushed again. The lease only saves work: a step done twice has the same
+ * bytes, and its owner takes the first result whose digest names the very task that it offered.
+ * What comes from the server is hostile until checked: names by form, bytes by size and digest, messages by the decoder.
+ */
+#ifndef SX_DAEMON_EXCHANGE_H
+#define SX_DAEMON_EXCHANGE_H
+#include "core/base/buf.h"
+#include "core/base/hash.h"
+
+#define SXD_NAME_MAX 96           /* of a task, NUL included */
+#define SXD_EXCHANGE_HELD_MAX 64u /* offers, and steps of others, of one daemon */
+#define SXD_EXCHANGE_BYTES_MAX ((size_t)300 << 20)
+
+typedef struct sxd_exchange sxd_exchange;
+typedef struct {
+    const char *uri; /* unix:///path or tcp://host:port */
+    const char *id;  /* of this daemon, other with each start */
+    const char *build;
+    int64_t lease_ms;
+    void (*wake)(void *self); /* called on the thread: an event is there */
+    void *self;
+} sxd_exchange_config;
+
+typedef enum {
+    SXD_ORDER_OFFER,    /* name, body: a message of method STEP */
+    SXD_ORDER_WITHDRAW, /* name: not wanted any more */
+    SXD_ORDER_ANSWER,   /* name, body: the response, worked_us */
+    SXD_ORDER_DROP,     /* name: a step of others is given up */
+} sxd_order_kind;
+typedef enum {
+    SXD_EVENT_UP,
+    SXD_EVENT_DOWN,   /* offers and leases are forgotten */
+    SXD_EVENT_WANTED, /* count: free places of others */
+    SXD_EVENT_TAKEN,  /* name, body: frame for a worker, ticket */
+    SXD_EVENT_LEASED, /* name, who; who empty: nobody any more */
+    SXD_EVENT_RESULT, /* name, body: the response, worked_us */
+    SXD_EVENT_GONE,   /* name: the step of another is not wanted any more, or another has it */
+} sxd_exchange_kind;
+
+/* An order or an event. */
+typedef struct sxd_parcel {
+    struct sxd_parcel *prev, *next;
+    int kind;
+    char name[SXD_NAME_MAX];
+    char who[SXD_NAME_MAX]; /* DOWN: why */
+    uint32_t count;
+    uint32_t ticket;
+    uint64_t worked_us;
+    sx_buf body;
+} sxd_parcel;
+void sxd_parcel_free(SX_TAKE sxd_parcel *parcel);
+/* NULL: no memory. `name` may be NULL. */
+SX_GIVE(sxd_parcel_free) sxd_parcel *sxd_parcel_new(int kind, const char *name);
+
+void sxd_exchange_close(
+    SX_TAKE sxd_exchange *exchange); /* carries out what was ordered; NULL is fine */
+/*   errors   SX_INPUT an address of another form; SX_NOMEM; SX_SYSTEM. A server that is not there is no error: it is tried again. */
+sx_code sxd_exchange_open(sx_ctx *cx, const sxd_exchange_config *config, sxd_exchange **exchange);
+void sxd_exchange_order(sxd_exchange *exchange, SX_TAKE sxd_parcel *order);
+sxd_parcel *sxd_exchange_event(sxd_exchange *exchange); /* the oldest, yours; NULL: there is none */
+/* How many steps of others this daemon would take now. */
+void sxd_exchange_want(sxd_exchange *exchange, uint32_t count);
+#endif
