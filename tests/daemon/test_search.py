@@ -200,7 +200,7 @@ def test_compilations_come_first():
             os.kill(worker, signal.SIGUSR1)
             modules = sorted(other.receive()[2]["module"] for i in range(3))
             assert modules == [b"compiled:echo %d|" % i for i in range(3)], modules
-        assert show(daemon, search)[0]["steps"] == 1, "all three came before the second step"
+        until(lambda: show(daemon, search)[0]["steps"] == 1, "all three came before the second step")
     with Daemon("--workers", "2", "--search-workers", "2") as daemon, daemon.client() as client:
         search = start(client, "search 4 50 hold")
         until(lambda: len(held(daemon, search)) == 2, "both workers have a step")
