@@ -77,7 +77,7 @@ const char *sx_core_long_lane_name(const sx_core_request *request, uint32_t numb
 #define ROUNDS_MAX 4096u
 #define LEVEL_BYTES ((size_t)SX_ARENA_DEFAULT / 5 * 2) /* what is left must do for extraction */
 #define EXTRACT_STEPS 2u                               /* log2 of the growth of its fuel */
-/* Of the fuel of a step: rounds, and fusion as much again; the three extractions take up to 15/8 of theirs. */
+/* Of the fuel of a step: rounds, and fusion as much again; the extractions take up to 13/8 of theirs. */
 #define ROUNDS_SHARE(fuel) ((fuel) / 8 * 3)
 #define EXTRACT_SHARE(fuel) ((fuel) / 8)
 

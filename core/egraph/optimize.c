@@ -13,7 +13,7 @@ sx_optimize_options sx_optimize_defaults(void)
 {
     sx_optimize_options options = {.objective = {.time = 1},
                                    .allow_reassociating = true,
-                                   .extract_fuel = 4000000,
+                                   .extract_fuel = 12000000,
                                    .with_proof = true};
     options.limits = (sx_eg_limits){.rounds = 24,
                                     .nodes = 40000,
@@ -36,6 +36,9 @@ typedef struct {
     bool enabled[SX_RULE_COUNT];
     uint64_t fuse_fuel;
     sx_fuse_pairs pairs;
+    bool *
+        tried; /* nodes of programs that are fused already: what they will cost is known; or NULL */
+    uint32_t tried_count;
 } optimizer;
 
 sx_code sx_optimize_rules(sx_ctx *cx, const sx_optimize_options *options, bool *enabled)
@@ -350,7 +353,8 @@ static sx_code all_costs(optimizer *o, bool foresee, uint64_t **cost)
     for (uint32_t n = 0; n < eg->node_count; n++) {
         (*cost)[n] = SX_COST_NEVER;
         if (eg->node[n].dead == 0) {
-            SX_TRY(node_cost(o, n, foresee, &(*cost)[n]));
+            bool known = n < o->tried_count && o->tried[n];
+            SX_TRY(node_cost(o, n, foresee && !known, &(*cost)[n]));
             (*cost)[n] += lacks[n] && (whole || runs[sx_eg_find(eg, n)]) ? SX_COST_LAST_RESORT : 0;
         }
     }
@@ -593,20 +597,28 @@ static sx_code extract(optimizer *o, bool foresee, uint64_t fuel, sx_extracted *
     return SX_OK;
 }
 
-/* `before`: a choice fused already, or NULL. */
-static sx_code fuse_choice(optimizer *o, const uint32_t *choice, const uint32_t *before)
+/* Kernels for the program that is chosen; *fresh false: each of its operations was in a program before. `again`: even so, as long as it
+ * is not the program `before`. */
+static sx_code fuse_choice(optimizer *o, const uint32_t *choice, bool again, const uint32_t *before,
+                           bool *fresh)
 {
     sx_walker walker;
     uint64_t total;
+    *fresh = false;
     SX_TRY(sx_walker_init(o->cx, &o->t->eg, &walker));
     if (!sx_walker_run(&walker, &o->t->eg, NULL, o->root, o->in->output_count, choice, &total)) {
         return SX_OK; /* the start, where a rule put a cycle through it: nothing to fuse */
     }
     bool same = before != NULL;
-    for (uint32_t i = 0; i < walker.order_count && same; i++) {
-        same = before[walker.order[i]] == choice[walker.order[i]];
+    for (uint32_t i = 0; i < walker.order_count; i++) {
+        uint32_t n = choice[walker.order[i]];
+        same = same && before[walker.order[i]] == n;
+        *fresh = *fresh || (n < o->tried_count && !o->tried[n]);
+        if (n < o->tried_count) {
+            o->tried[n] = true;
+        }
     }
-    if (same) {
+    if (same || !(*fresh || again)) {
         return SX_OK;
     }
     return sx_fuse(o->cx, o->t, choice, walker.order, walker.order_count, o->root,
@@ -614,21 +626,9 @@ static sx_code fuse_choice(optimizer *o, const uint32_t *choice, const uint32_t 
                    o->report->match_count);
 }
 
-/* Kernels of three programs, united with the operations they compute. */
-static sx_code fuse(optimizer *o)
+static sx_code unite_kernels(optimizer *o)
 {
-    sx_extracted plain;
-    sx_extracted foreseen;
-    uint32_t *start;
     sx_eg *eg = &o->t->eg;
-    SX_TRY(extract(o, false, o->options->extract_fuel / 4, &plain));
-    SX_TRY(extract(o, true, o->options->extract_fuel / 4, &foreseen));
-    SX_TRY(start_choice(o, &start));
-    o->fuse_fuel = o->options->limits.fuel;
-    SX_TRY(fuse_choice(o, foreseen.choice, NULL));
-    SX_TRY(fuse_choice(o, plain.choice, foreseen.choice));
-    SX_TRY(fuse_choice(o, start, foreseen.choice));
-    o->report->fuel += o->options->limits.fuel - o->fuse_fuel;
     for (uint32_t i = 0; i < o->pairs.count; i += 4) {
         const uint32_t *word = &o->pairs.word[i];
         uint64_t before = eg->union_count;
@@ -638,10 +638,47 @@ static sx_code fuse(optimizer *o)
         SX_TRY(sx_eg_union(o->cx, eg, word[0], word[1], reason));
         o->report->union_count[word[3]] += eg->union_count - before;
     }
+    o->pairs.count = 0;
     SX_TRY(sx_eg_rebuild(o->cx, eg));
 #ifdef SX_DEBUG
     SX_TRY(sx_eg_check(o->cx, eg));
 #endif
+    return SX_OK;
+}
+
+/* Of the fuel of an extraction, for the programs that are fused: they need not be the very best. */
+#define STAGE_SHARE 8u
+/* Programs that are fused because their operations might make better kernels than those known. */
+#define HOPES_MAX 3u
+
+/* Kernels of several programs, united with the operations they compute: the input, the cheapest one, the cheapest one by foreseen costs,
+ * and then, as long as there is one, what is cheapest where operations that have been fused count as what they came to. */
+static sx_code fuse(optimizer *o)
+{
+    sx_extracted plain;
+    sx_extracted foreseen;
+    uint32_t *start;
+    bool fresh;
+    o->tried_count = o->t->eg.node_count;
+    o->tried = SX_NEW_ARRAY(o->cx, bool, o->tried_count + 1);
+    if (o->tried == NULL) {
+        return o->cx->error.code;
+    }
+    SX_TRY(extract(o, false, o->options->extract_fuel / STAGE_SHARE, &plain));
+    SX_TRY(extract(o, true, o->options->extract_fuel / STAGE_SHARE, &foreseen));
+    SX_TRY(start_choice(o, &start));
+    o->fuse_fuel = o->options->limits.fuel;
+    SX_TRY(fuse_choice(o, foreseen.choice, true, NULL, &fresh));
+    SX_TRY(fuse_choice(o, plain.choice, true, foreseen.choice, &fresh));
+    SX_TRY(fuse_choice(o, start, true, foreseen.choice, &fresh));
+    SX_TRY(unite_kernels(o));
+    fresh = true;
+    for (uint32_t i = 0; i < HOPES_MAX && fresh; i++) {
+        SX_TRY(extract(o, true, o->options->extract_fuel / STAGE_SHARE, &foreseen));
+        SX_TRY(fuse_choice(o, foreseen.choice, false, NULL, &fresh));
+        SX_TRY(fresh ? unite_kernels(o) : SX_OK);
+    }
+    o->report->fuel += o->options->limits.fuel - o->fuse_fuel;
     return SX_OK;
 }
 

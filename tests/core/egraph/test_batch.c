@@ -123,17 +123,18 @@ START_TEST(test_many_small_ones)
 }
 END_TEST
 
-/* Copying the operands costs more than the launches. */
+/* Copying the operands costs more than the launches; but where the results are joined anyway, the stack saves that. */
 START_TEST(test_few_large_ones)
 {
     for (uint32_t form = SUMMED; form <= JOINED; form++) {
         const sx_graph *in = make_experts(8, 256, 256, form);
         const sx_graph *out = optimize(in);
         ck_assert_uint_gt(report.union_count[SX_RULE_DOT_BATCH], 7); /* looked at, not taken */
-        ck_assert_uint_eq(count_contractions(out), 8);
         double cost_ns = report.cost_after_ns;
+        ck_assert_uint_eq(count_contractions(out), form == SUMMED ? 8 : 1);
         (void)optimize_without(in, "dot-batch");
-        ck_assert_double_eq(cost_ns, report.cost_after_ns);
+        ck_assert(form == SUMMED ? cost_ns == report.cost_after_ns
+                                 : cost_ns < 0.99 * report.cost_after_ns);
     }
 }
 END_TEST
