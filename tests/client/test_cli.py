@@ -344,8 +344,9 @@ graph "trade" {
   %f = tanh(%e) : f32[1024, 512]
   %r0 = reduce(%f) {dims = [0], reducer = add} : f32[512]
   %r1 = reduce(%f) {dims = [1], reducer = add} : f32[1024]
-  %r2 = reduce(%f) {dims = [1], reducer = maximum} : f32[1024]
-  %r3 = reduce(%f) {dims = [0], reducer = maximum} : f32[512]
+  %g = multiply(%f, %f) : f32[1024, 512]
+  %r2 = reduce(%g) {dims = [1], reducer = add} : f32[1024]
+  %r3 = reduce(%g) {dims = [0], reducer = add} : f32[512]
   return %r0 as "r0", %r1 as "r1", %r2 as "r2", %r3 as "r3"
 }
 """
