@@ -1,8 +1,8 @@
 /* cmd_egraph.c - egraph: all the programs equal to one, for other tools (JSON, DOT) or as a picture. */
 #include <string.h>
-#include <unistd.h>
 
 #include "client/cmd_module.h"
+#include "client/entry.h"
 #include "client/source.h"
 
 #define BYTES_MAX ((size_t)1 << 30)
@@ -131,8 +131,7 @@ sx_code sxc_cmd_egraph(sxc_cli *cli)
     sx_buf_init(&s.program, SX_TEXT_BYTES_MAX);
     sx_buf_init(&out, BYTES_MAX);
     const char *name = cli->argument[0];
-    bool is_file = strpbrk(name, "./") != NULL || access(name, F_OK) == 0;
-    sx_code code = is_file ? read_file(cli, name, &s) : read_entry(cli, name, &s);
+    sx_code code = sxc_entry_is_file(name) ? read_file(cli, name, &s) : read_entry(cli, name, &s);
     code = code == SX_OK ? make_snapshot(cli, &s) : code;
     code = code == SX_OK ? print(cli, &s, form, &out) : code;
     if (code == SX_OK && sxc_given(cli, SXC_OUTPUT)) {

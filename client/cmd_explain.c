@@ -1,7 +1,8 @@
-/* cmd_explain.c - explain: what the compiler did to a program, from the report that the module carries. */
+/* cmd_explain.c - explain: what the compiler did to a program, from the report that the module carries; a file, or an entry of the cache. */
 #include <stdio.h>
 
 #include "client/cmd_module.h"
+#include "client/entry.h"
 #include "client/table.h"
 #include "core/cost/cost.h"
 
@@ -300,7 +301,9 @@ static sx_code explain_json(sx_ctx *cx, const sx_module *module, sx_buf *json)
 sx_code sxc_cmd_explain(sxc_cli *cli)
 {
     sxc_module_file file;
-    SX_TRY(sxc_module_file_open(cli->cx, cli->argument[0], false, &file));
+    const char *name = cli->argument[0];
+    SX_TRY(sxc_entry_is_file(name) ? sxc_module_file_open(cli->cx, name, false, &file)
+                                   : sxc_entry_open(cli, name, &file));
     sx_buf out;
     sx_buf_init(&out, TEXT_BYTES_MAX);
     sx_code code = cli->json ? explain_json(cli->cx, &file.module, &out)

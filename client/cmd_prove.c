@@ -1,7 +1,8 @@
-/* cmd_prove.c - prove: a certificate checked by itself, without the e-graph it came from. */
+/* cmd_prove.c - prove: a certificate, from a file or of an entry of the cache, checked by itself, without the e-graph it came from. */
 #include <stdio.h>
 
 #include "client/cli.h"
+#include "client/entry.h"
 #include "client/source.h"
 #include "client/table.h"
 #include "core/core.h"
@@ -66,16 +67,33 @@ static sx_code print_text(sxc_cli *cli, const sx_core_proof *proof, sx_buf *out)
     return sxc_put(cli, out);
 }
 
+/* The certificate in a file, or of an entry of the cache. */
+static sx_code read_proof(sxc_cli *cli, const char *name, sx_buf *text)
+{
+    sxc_module_file file;
+    if (sxc_entry_is_file(name)) {
+        return sxc_read_text(cli->cx, name, text);
+    }
+    SX_TRY(sxc_entry_open(cli, name, &file));
+    sx_buf_put(text, file.module.proof, (size_t)file.module.proof_count);
+    sxc_module_file_close(&file);
+    return text->len > 0 ? sx_buf_check(cli->cx, text, "proof")
+                         : SX_FAIL(cli->cx, SX_INPUT,
+                                   "entry %.64s: no proof, only optimize stores one", name);
+}
+
 sx_code sxc_cmd_prove(sxc_cli *cli)
 {
     sx_buf text, out;
     sx_core_proof proof;
     sx_buf_init(&text, TEXT_BYTES_MAX);
     sx_buf_init(&out, TEXT_BYTES_MAX);
-    sx_code code = sxc_read_text(cli->cx, cli->argument[0], &text);
-    code = code == SX_OK ? sx_core_prove(cli->cx, sx_buf_span(&text), &proof) : code;
-    if (code != SX_OK) {
-        code = sx_fail_in(cli->cx, "%s", cli->argument[0]);
+    const char *name = cli->argument[0];
+    sx_code code = read_proof(cli, name, &text);
+    bool read = code == SX_OK;
+    code = read ? sx_core_prove(cli->cx, sx_buf_span(&text), &proof) : code;
+    if (code != SX_OK && (read || sxc_entry_is_file(name))) {
+        code = sx_fail_in(cli->cx, "%s", name);
     }
     code = code == SX_OK ? same_program(cli, SXC_INPUT_PROGRAM, proof.input) : code;
     code = code == SX_OK ? same_program(cli, SXC_OUTPUT_PROGRAM, proof.output) : code;
