@@ -1,27 +1,25 @@
 #!/usr/bin/env python3
 """The other side of `symplex-bench attention`: attention in steps (MatMul, Mul, Softmax, MatMul) as an ONNX model run by onnxruntime,
 else with NumPy, once for each line on stdin; answers with the nanoseconds it took. First line: name and version, or "none"."""
-import os
 import sys
-import time
+
+from peer import attend, runner_of, serve, session_of, set_threads, uniform
 
 heads, sequence, width, causal, threads = (int(a) for a in sys.argv[1:6])
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ[name] = str(threads)
+set_threads(threads)
 
 
 def operands():
     import numpy
     generator = numpy.random.default_rng(7)
     shape = (1, heads, sequence, width)
-    q, k, v = (generator.uniform(-1, 1, shape).astype(numpy.float32) for _ in range(3))
+    q, k, v = (uniform(generator, shape) for _ in range(3))
     mask = numpy.triu(numpy.full((sequence, sequence), -numpy.inf, numpy.float32), 1) if causal else None
     return q, k, v, mask
 
 
 def onnxruntime_engine():
     import numpy
-    import onnxruntime
     from onnx import TensorProto, helper, numpy_helper
     q, k, v, mask = operands()
     shape = list(q.shape)
@@ -40,14 +38,7 @@ def onnxruntime_engine():
     output = [helper.make_tensor_value_info("o", TensorProto.FLOAT, shape)]
     graph = helper.make_graph(nodes, "attention", inputs, output, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options,
-                                           providers=["CPUExecutionProvider"])
-    feed = {"q": q, "k": k, "v": v}
-    return f"onnxruntime {onnxruntime.__version__}", lambda: session.run(None, feed)
+    return runner_of(session_of(model.SerializeToString(), threads), {"q": q, "k": k, "v": v})
 
 
 def numpy_engine():
@@ -58,23 +49,8 @@ def numpy_engine():
         s = q @ k.transpose(0, 1, 3, 2) * numpy.float32(width ** -0.5)
         if causal:
             s += mask
-        s = numpy.exp(s - s.max(-1, keepdims=True))
-        s /= s.sum(-1, keepdims=True)
-        return s @ v
+        return attend(numpy, s, v)
     return f"NumPy {numpy.__version__}", run
 
 
-engine = None
-for make in (onnxruntime_engine, numpy_engine):
-    try:
-        engine = make()
-        break
-    except ImportError:
-        continue
-print(engine[0] if engine else "none", flush=True)
-if engine:
-    engine[1]()
-    for _ in sys.stdin:
-        start = time.perf_counter_ns()
-        engine[1]()
-        print(time.perf_counter_ns() - start, flush=True)
+serve(onnxruntime_engine, numpy_engine)

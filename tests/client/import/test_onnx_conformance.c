@@ -7,13 +7,16 @@
 
 #include "client/import/import.h"
 #include "client/import/onnx_wire.h"
+#include "core/egraph/certificate.h"
+#include "core/egraph/optimize.h"
 #include "tests/lib/test.h"
 
 /* The test data that comes with ONNX (package libonnx-testdata): each case is a model with inputs and expected outputs. Every case is
  * imported and run by the interpreter in typed mode. Refused (SX_UNIMPLEMENTED) is counted by itself and never as passed; everything
  * else that is not a correct result has failed. Tolerances are those of ONNX's own runner. SX_ONNX_CASE=name runs one case and
  * prints what happened; SX_ONNX_VERBOSE=1 prints the reason of each refusal; SX_ONNX_DATA=folder takes other data of the same layout,
- * without floors. */
+ * without floors. With SX_ONNX_PROVE=1 every case that passed is optimised as well, to operations and to kernels: there must be a certificate of
+ * either, and the checker must accept it. */
 
 #define DATA "/usr/share/libonnx-testdata/data"
 #define RELATIVE 1e-3
@@ -240,6 +243,42 @@ static uint32_t fix_integers(onnx_case *c, const sx_onnx_model *model, sx_onnx_f
     return count;
 }
 
+static outcome prove_as(onnx_case *c, const sx_graph *graph, bool unfused, outcome good)
+{
+    sx_optimize_options options = sx_optimize_defaults();
+    sx_optimize_report report;
+    sx_certificate found;
+    const sx_device *device;
+    sx_graph *canonical, *out;
+    sx_buf text;
+    options.with_certificate = true;
+    options.unfused = unfused;
+    options.limits.nodes = 2000;
+    options.limits.fuel = 500000;
+    options.extract_fuel = 20000;
+    sx_buf_init(&text, (size_t)256 << 20);
+    sx_code code = sx_device_find(c->cx, SX_SPAN_LITERAL("x86-64-v4"), &device);
+    code = code == SX_OK ? sx_graph_canon(c->cx, graph, &canonical) : code;
+    code = code == SX_OK ? sx_optimize(c->cx, canonical, device, &options, &out, &report) : code;
+    if (code == SX_OK && report.unproved != NULL) {
+        (void)snprintf(c->why, sizeof(c->why), "%s", report.unproved);
+        code = SX_COMPILE;
+    }
+    code = code == SX_OK ? sx_optimize_certificate(c->cx, &report, &text) : code;
+    code = code == SX_OK ? sx_certificate_check(c->cx, sx_buf_span(&text), &found) : code;
+    sx_buf_fini(&text);
+    return code == SX_OK ? good : FAILED;
+}
+
+static outcome prove(onnx_case *c, const sx_graph *graph, outcome good)
+{
+    if (getenv("SX_ONNX_PROVE") == NULL || (good != PASSED && good != PASSED_FIXED)) {
+        return good;
+    }
+    outcome out = prove_as(c, graph, true, good);
+    return out == good ? prove_as(c, graph, false, good) : out;
+}
+
 static outcome run_loaded(onnx_case *c)
 {
     sx_graph *graph;
@@ -270,7 +309,7 @@ static outcome run_loaded(onnx_case *c)
     if (sx_onnx_read_model(c->cx, sx_buf_span(&c->model), &model) != SX_OK) {
         return FAILED;
     }
-    return evaluate(c, &model, graph, weights, good);
+    return prove(c, graph, evaluate(c, &model, graph, weights, good));
 }
 
 static outcome run_case(const char *folder, char *why, size_t why_size)
