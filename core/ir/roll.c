@@ -631,8 +631,7 @@ sx_code sx_roll_find(sx_ctx *cx, const sx_graph *graph, const sx_roll **found)
         return SX_OK;
     }
     for (uint32_t p = 0; p < r.part_count; p++) {
-        worth =
-            worth || (r.part[p].use_count > 1 && r.part[p].node_count >= SX_ROLL_BODY_NODES_MIN);
+        worth = worth || sx_roll_is_worth(r.part[p].node_count, r.part[p].use_count);
     }
     sx_roll *roll = SX_NEW(cx, sx_roll);
     if (roll == NULL) {

@@ -17,9 +17,18 @@
 #define SX_CORE_IR_ROLL_H
 #include "core/ir/ir.h"
 
-#define SX_ROLL_PARTS_MAX 256u       /* distinct ones; with more, the program is left whole */
-#define SX_ROLL_BODY_NODES_MIN 12u   /* operations of a part that is worth rolling */
+#define SX_ROLL_PARTS_MAX 256u     /* distinct ones; with more, the program is left whole */
+#define SX_ROLL_BODY_NODES_MIN 12u /* operations of a part that is worth rolling */
+#define SX_ROLL_SHORT_NODES_MIN 3u /* the same of a part that is used */
+#define SX_ROLL_SHORT_USES_MIN \
+    8u /* so often: a layer that is a contraction, a bias and an activation */
 #define SX_ROLL_PARAMETER UINT32_MAX /* in sx_roll_value.use */
+
+static inline bool sx_roll_is_worth(uint32_t nodes, uint32_t uses)
+{
+    return (uses > 1 && nodes >= SX_ROLL_BODY_NODES_MIN) ||
+           (uses >= SX_ROLL_SHORT_USES_MIN && nodes >= SX_ROLL_SHORT_NODES_MIN);
+}
 
 /* A value of the whole program: output `index` of a use, or parameter `index` of the program. */
 typedef struct {
@@ -44,7 +53,7 @@ typedef struct {
     const sx_roll_value *output; /* of the whole, in its order */
 } sx_roll;
 
-/* Cuts `graph`; *roll is NULL where no part of SX_ROLL_BODY_NODES_MIN operations repeats. Result in cx's
+/* Cuts `graph`; *roll is NULL where no part that repeats is worth it (sx_roll_is_worth). Result in cx's
  * arena; `graph` must outlive it and lends its table of attributes. Time and memory are linear in the program but for 64 passes over
  * the longest path.
  *   errors   SX_NOMEM; SX_LIMIT a part with more than SX_OUTPUTS_MAX outputs */

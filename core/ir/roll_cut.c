@@ -197,7 +197,9 @@ static void find_labels(finder *f)
         if (counts && l->level[n] > 0) {
             f->label[l->level[n]] += f->hash[n];
             f->ops[l->level[n] + 1]++;
-            f->dots[l->level[n] + 1] += sx_op_info_of(node->op)->op_class == SX_OPCLASS_DOT ? 1 : 0;
+            sx_op_class op_class = sx_op_info_of(node->op)->op_class;
+            bool heavy = op_class == SX_OPCLASS_DOT || op_class == SX_OPCLASS_CONV;
+            f->dots[l->level[n] + 1] += heavy ? 1 : 0;
         }
     }
     for (uint32_t k = 1; k < l->path_count + 2; k++) {
@@ -242,7 +244,8 @@ static void keep_run(finder *f, run found)
     uint32_t body = f->ops[end] - f->ops[end - found.period];
     uint32_t dots = f->dots[end] - f->dots[end - found.period];
     found.saved = f->ops[end] - f->ops[found.first] - body;
-    if (found.length < 2 * found.period || body < SX_ROLL_BODY_NODES_MIN || dots == 0) {
+    if (found.length < 2 * found.period || dots == 0 ||
+        !sx_roll_is_worth(body, found.length / found.period)) {
         return;
     }
     if (f->run_count == RUNS_MAX && f->run[RUNS_MAX - 1].saved >= found.saved) {
