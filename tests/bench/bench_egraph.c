@@ -233,10 +233,20 @@ static int run_case(const sx_bench_options *options, const program *p, bool peer
     return 0;
 }
 
+#define LEAVES_MAX 16u /* 43 million nodes */
+
 int sx_bench_egraph(const sx_bench_options *options)
 {
     uint32_t iterations = options->iterations > 0 ? options->iterations : 11;
     uint32_t leaves = options->leaves > 0 ? options->leaves : 11;
+    if (leaves > LEAVES_MAX) {
+        (void)fprintf(
+            stderr,
+            "symplex-bench: egraph ac: --leaves %u, at most %u: a sum of n leaves has 3^n "
+            "nodes\n",
+            leaves, LEAVES_MAX);
+        return 2; /* usage */
+    }
     const program micro = {.name = "math-micro",
                            .rules = sx_terms_micro_rules,
                            .rule_count = 24,
