@@ -121,6 +121,53 @@ sx_code sx_rewrite_emit(sx_rewrite *rw, uint32_t to)
     return sx_rewrite_to(rw, to);
 }
 
+sx_code sx_rewrite_emit_unary(sx_rewrite *rw, sx_op op, uint32_t a)
+{
+    uint32_t node;
+    SX_TRY(sx_rewrite_add(rw, op, NULL, &a, 1, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
+sx_code sx_rewrite_emit_binary(sx_rewrite *rw, sx_op op, uint32_t a, uint32_t b)
+{
+    uint32_t child[2] = {a, b};
+    uint32_t node;
+    SX_TRY(sx_rewrite_add(rw, op, NULL, child, 2, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
+sx_code sx_rewrite_emit_value(sx_rewrite *rw, double value)
+{
+    sx_type type = *sx_rewrite_type(rw, rw->node[0]);
+    uint32_t node;
+    SX_TRY(sx_tensors_add_value(rw->cx, sx_rewrite_tensors(rw), &type, value, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
+sx_attr sx_slice_whole(const sx_type *type)
+{
+    sx_attr attr = {.present = SX_A(start) | SX_A(limit) | SX_A(stride)};
+    attr.start.count = attr.limit.count = attr.stride.count = type->rank;
+    for (uint32_t d = 0; d < type->rank; d++) {
+        attr.stride.v[d] = 1;
+        attr.limit.v[d] = sx_dim_is_constant(type->dim[d]) ? type->dim[d].scale : -1;
+    }
+    return attr;
+}
+
+sx_code sx_rewrite_cut(sx_rewrite *rw, uint32_t x, uint32_t axis, int64_t start, int64_t extent,
+                       uint32_t *node)
+{
+    *node = SX_EG_NONE;
+    if (x == SX_EG_NONE) {
+        return SX_OK;
+    }
+    sx_attr attr = sx_slice_whole(sx_rewrite_type(rw, x));
+    attr.start.v[axis] = start;
+    attr.limit.v[axis] = start + extent;
+    return sx_rewrite_add(rw, SX_OP_SLICE, &attr, &x, 1, node);
+}
+
 bool sx_rewrite_near(const sx_rewrite *rw, uint32_t class_, double value)
 {
     const sx_fact *fact = sx_tensors_fact(sx_rewrite_tensors(rw), class_);

@@ -62,6 +62,15 @@ bool sx_rewrite_near(const sx_rewrite *rw, uint32_t class_, double value);
 bool sx_rewrite_is_private(const sx_rewrite *rw, uint32_t k);
 /* The first member of the class with this operation (where a step is checked: the one that was picked), or SX_EG_NONE. */
 uint32_t sx_rewrite_member(const sx_rewrite *rw, uint32_t class_, sx_op op);
+sx_code sx_rewrite_emit_unary(sx_rewrite *rw, sx_op op, uint32_t a);
+sx_code sx_rewrite_emit_binary(sx_rewrite *rw, sx_op op, uint32_t a, uint32_t b);
+/* The constant of the root's type that is `value` everywhere, where the element type holds it. */
+sx_code sx_rewrite_emit_value(sx_rewrite *rw, double value);
+/* The slice that takes all of a value of this type. */
+sx_attr sx_slice_whole(const sx_type *type);
+/* [start, start + extent) of dimension `axis` of x; SX_EG_NONE of SX_EG_NONE. */
+sx_code sx_rewrite_cut(sx_rewrite *rw, uint32_t x, uint32_t axis, int64_t start, int64_t extent,
+                       uint32_t *node);
 /* Does a slice of a value of type `whole` take a run along one axis and all of the others? Which one. */
 bool sx_slice_axis(const sx_attr *slice, const sx_type *whole, uint32_t *axis);
 /* Is `wide` the type `narrow` with one dimension more, of 1, at `place`? */

@@ -146,22 +146,6 @@ static sx_code stack_operands(const stacking *s, const batch_run *run, uint32_t 
     return sx_rewrite_add(s->rw, SX_OP_CONCATENATE, &attr, part, run->count, node);
 }
 
-/* Part `i` of the stacked results. */
-static sx_code part_of_stack(const stacking *s, uint32_t whole, uint32_t i, uint32_t *node)
-{
-    const sx_type *type = sx_rewrite_type(s->rw, whole);
-    sx_attr attr = {.present = SX_A(start) | SX_A(limit) | SX_A(stride)};
-    attr.start = sx_ints_of(type->rank, 0);
-    attr.stride = sx_ints_of(type->rank, 1);
-    attr.limit.count = type->rank;
-    for (uint32_t d = 0; d < type->rank; d++) {
-        attr.limit.v[d] = sx_dim_is_constant(type->dim[d]) ? type->dim[d].scale : -1;
-    }
-    attr.start.v[s->result_axis] = i * s->extent;
-    attr.limit.v[s->result_axis] = (i + 1) * s->extent;
-    return sx_rewrite_add(s->rw, SX_OP_SLICE, &attr, &whole, 1, node);
-}
-
 static sx_code stack_run(const stacking *s, const batch_run *run)
 {
     sx_rewrite *rw = s->rw;
@@ -178,7 +162,7 @@ static sx_code stack_run(const stacking *s, const batch_run *run)
         uint32_t node;
         sx_rewrite_turn(rw, run->member[i]);
         sx_type type = *sx_rewrite_type(rw, rw->node[0]);
-        SX_TRY(part_of_stack(s, whole, i, &node));
+        SX_TRY(sx_rewrite_cut(rw, whole, s->result_axis, i * s->extent, s->extent, &node));
         SX_TRY(sx_rewrite_reshape(rw, node, &type, &node));
         SX_TRY(sx_rewrite_emit(rw, node));
     }

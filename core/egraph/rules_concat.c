@@ -23,6 +23,13 @@ static sx_code add_concatenate(sx_rewrite *rw, int64_t axis, const uint32_t *par
     return count == 1 ? SX_OK : sx_rewrite_add(rw, SX_OP_CONCATENATE, &attr, part, count, node);
 }
 
+static sx_code emit_concatenate(sx_rewrite *rw, int64_t axis, const uint32_t *part, uint32_t count)
+{
+    uint32_t node;
+    SX_TRY(add_concatenate(rw, axis, part, count, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
 /* Some part is a concatenation along the same axis: its parts take its place. */
 sx_code sx_rule_concatenate_flat(sx_rewrite *rw)
 {
@@ -45,12 +52,7 @@ sx_code sx_rule_concatenate_flat(sx_rewrite *rw)
         }
         flat = flat && !opens;
     }
-    uint32_t node;
-    if (flat) {
-        return SX_OK;
-    }
-    SX_TRY(add_concatenate(rw, axis, part, count, &node));
-    return sx_rewrite_emit(rw, node);
+    return flat ? SX_OK : emit_concatenate(rw, axis, part, count);
 }
 
 /* Does slice b go on along `axis` where slice a of the same tensor ends? Then a becomes both. */
@@ -111,12 +113,7 @@ sx_code sx_rule_concatenate_slices(sx_rewrite *rw)
             SX_TRY(sx_rewrite_add(rw, SX_OP_SLICE, &whole, &source, 1, &part[kept - 1]));
         }
     }
-    uint32_t node;
-    if (kept == count) {
-        return SX_OK;
-    }
-    SX_TRY(add_concatenate(rw, axis, part, kept, &node));
-    return sx_rewrite_emit(rw, node);
+    return kept == count ? SX_OK : emit_concatenate(rw, axis, part, kept);
 }
 
 /* cat_i(cat_j(a, b, ..), cat_j(c, d, ..), ..) = cat_j(cat_i(a, c, ..), cat_i(b, d, ..), ..): parts equal pairwise, not only in sum. */
@@ -174,13 +171,8 @@ sx_code sx_rule_unary_concatenate(sx_rewrite *rw)
     for (uint32_t k = 0; k < count; k++) {
         uint32_t x = part_of(rw, rw->node[1], k);
         SX_TRY(sx_rewrite_add(rw, op, NULL, &x, 1, &part[k]));
-        if (part[k] == SX_EG_NONE) {
-            return SX_OK;
-        }
     }
-    uint32_t node;
-    SX_TRY(add_concatenate(rw, sx_rewrite_attr(rw, 1).axis, part, count, &node));
-    return sx_rewrite_emit(rw, node);
+    return emit_concatenate(rw, sx_rewrite_attr(rw, 1).axis, part, count);
 }
 
 /* cat(f(x), f(y), ..) = f(cat(x, y, ..)): one operation instead of many. */
@@ -227,13 +219,8 @@ sx_code sx_rule_binary_concatenate(sx_rewrite *rw)
             return SX_OK;
         }
         SX_TRY(sx_rewrite_add(rw, op, NULL, child, 2, &part[k]));
-        if (part[k] == SX_EG_NONE) {
-            return SX_OK;
-        }
     }
-    uint32_t node;
-    SX_TRY(add_concatenate(rw, axis, part, count, &node));
-    return sx_rewrite_emit(rw, node);
+    return emit_concatenate(rw, axis, part, count);
 }
 
 /* cat(op(a, b), op(c, d)) = op(cat(a, c), cat(b, d)), where nothing else reads the parts; names: a b c d */
@@ -345,14 +332,7 @@ sx_code sx_rule_slice_parts(sx_rewrite *rw)
     if (kept < 2 || (kept == count && !sx_rewrite_is_private(rw, 1))) {
         return SX_OK; /* slice-concatenate has what lies in one part */
     }
-    for (uint32_t k = 0; k < kept; k++) {
-        if (part[k] == SX_EG_NONE) {
-            return SX_OK;
-        }
-    }
-    uint32_t node;
-    SX_TRY(add_concatenate(rw, axis, part, kept, &node));
-    return sx_rewrite_emit(rw, node);
+    return emit_concatenate(rw, axis, part, kept);
 }
 
 /* ---- gathers ---- */
@@ -386,12 +366,7 @@ sx_code sx_rule_gather_concatenate(sx_rewrite *rw)
     for (uint32_t k = 0; k < count; k++) {
         uint32_t child[2] = {part_of(rw, rw->node[1], k), index};
         SX_TRY(sx_rewrite_add(rw, SX_OP_GATHER, &gather, child, 2, &part[k]));
-        if (part[k] == SX_EG_NONE) {
-            return SX_OK;
-        }
     }
     int64_t rank = sx_rewrite_type(rw, index)->rank;
-    uint32_t node;
-    SX_TRY(add_concatenate(rw, axis < gather.axis ? axis : axis + rank - 1, part, count, &node));
-    return sx_rewrite_emit(rw, node);
+    return emit_concatenate(rw, axis < gather.axis ? axis : axis + rank - 1, part, count);
 }

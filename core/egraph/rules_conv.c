@@ -117,13 +117,7 @@ static sx_code stack_slices(sx_rewrite *rw, const sx_attr *attr, int64_t window,
 {
     sx_type x = *sx_rewrite_type(rw, rw->var[0]);
     uint32_t part[SX_INPUTS_MAX];
-    sx_attr slice = {.present = sx_op_info_of(SX_OP_SLICE)->attrs};
-    slice.start = sx_ints_of(5, 0);
-    slice.stride = sx_ints_of(5, 1);
-    slice.limit = sx_ints_of(5, -1);
-    for (uint32_t d = 0; d < 5; d++) {
-        slice.limit.v[d] = sx_dim_is_constant(x.dim[d]) ? x.dim[d].scale : -1;
-    }
+    sx_attr slice = sx_slice_whole(&x);
     slice.stride.v[2] = attr->stride.v[0];
     sx_type one = {x.dtype, 6, {x.dim[0], x.dim[1], sx_dim_of(1), sx_dim_of(places)}};
     one.dim[4] = x.dim[3];

@@ -52,14 +52,9 @@ static sx_code convolve(sx_rewrite *rw, const sx_attr *attr, uint32_t x, uint32_
 /* x at the places of the window's steps. */
 static sx_code strided(sx_rewrite *rw, const sx_attr *conv, uint32_t x, uint32_t *node)
 {
-    sx_type type = *sx_rewrite_type(rw, x);
-    sx_attr slice = {.present = sx_op_info_of(SX_OP_SLICE)->attrs};
-    slice.start = sx_ints_of(type.rank, 0);
-    slice.stride = sx_ints_of(type.rank, 1);
-    slice.limit.count = type.rank;
-    for (uint32_t d = 0; d < type.rank; d++) {
-        slice.limit.v[d] = sx_dim_is_constant(type.dim[d]) ? type.dim[d].scale : -1;
-        slice.stride.v[d] = d < 2 ? 1 : conv->stride.v[d - 2];
+    sx_attr slice = sx_slice_whole(sx_rewrite_type(rw, x));
+    for (uint32_t d = 2; d < slice.stride.count; d++) {
+        slice.stride.v[d] = conv->stride.v[d - 2];
     }
     *node = x;
     return sx_ints_are(&conv->stride, 1) ? SX_OK
@@ -159,22 +154,26 @@ sx_code sx_rule_pad_into_conv(sx_rewrite *rw)
 
 /* ---- two that become one ---- */
 
+/* Both images over the channels of both, both weights along `axis`; names: x w y v */
+static sx_code convolve_both(sx_rewrite *rw, const sx_attr *conv, int64_t axis)
+{
+    uint32_t x;
+    uint32_t weights;
+    uint32_t node;
+    SX_TRY(join(rw, rw->var[0], rw->var[2], 1, &x));
+    SX_TRY(join(rw, rw->var[1], rw->var[3], axis, &weights));
+    SX_TRY(convolve(rw, conv, x, weights, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
 /* conv(x, w) + conv(y, v): over the channels of both. */
 sx_code sx_rule_conv_add(sx_rewrite *rw)
 {
     sx_attr conv = sx_rewrite_attr(rw, 1);
     sx_type w = *sx_rewrite_type(rw, rw->var[1]);
     sx_type v = *sx_rewrite_type(rw, rw->var[3]);
-    uint32_t x;
-    uint32_t weights;
-    uint32_t node;
-    if (conv.groups != 1 || !same_window(&w, &v)) {
-        return SX_OK;
-    }
-    SX_TRY(join(rw, rw->var[0], rw->var[2], 1, &x));
-    SX_TRY(join(rw, rw->var[1], rw->var[3], 1, &weights));
-    SX_TRY(convolve(rw, &conv, x, weights, &node));
-    return sx_rewrite_emit(rw, node);
+    bool fits = conv.groups == 1 && same_window(&w, &v);
+    return fits ? convolve_both(rw, &conv, 1) : SX_OK;
 }
 
 /* Two convolutions of two operands side by side: groups of one. */
@@ -184,17 +183,11 @@ sx_code sx_rule_conv_groups_joined(sx_rewrite *rw)
     sx_attr conv = sx_rewrite_attr(rw, 1);
     sx_type w = *sx_rewrite_type(rw, rw->var[1]);
     sx_type v = *sx_rewrite_type(rw, rw->var[3]);
-    uint32_t x;
-    uint32_t weights;
-    uint32_t node;
     if (axis != 1 || !sx_type_equal(&w, &v) || conv.groups > SX_EXTENT_MAX / 2) {
         return SX_OK;
     }
     conv.groups *= 2; /* equal input and output channels of each group on both sides */
-    SX_TRY(join(rw, rw->var[0], rw->var[2], 1, &x));
-    SX_TRY(join(rw, rw->var[1], rw->var[3], 0, &weights));
-    SX_TRY(convolve(rw, &conv, x, weights, &node));
-    return sx_rewrite_emit(rw, node);
+    return convolve_both(rw, &conv, 0);
 }
 
 /* Two convolutions of one operand side by side: more output channels. */

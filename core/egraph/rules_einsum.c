@@ -425,21 +425,27 @@ static bool is_plain(const sx_rewrite *rw, const sx_attr *dot)
            sx_rewrite_type(rw, rw->var[2])->rank == 2;
 }
 
+/* Labels of the matched inner contraction of x[0] and x[1]; false where it is not to be opened. */
+static bool label_inner(const sx_rewrite *rw, operand *x, uint32_t *next, labels *ab)
+{
+    sx_attr inner = sx_rewrite_attr(rw, 1);
+    if (!sx_rewrite_is_private(rw, 1) || is_plain(rw, &inner)) {
+        return false;
+    }
+    label_dot(&inner, sx_rewrite_type(rw, x[0].node)->rank, sx_rewrite_type(rw, x[1].node)->rank,
+              next, &x[0].l, &x[1].l, ab);
+    return ab->count > 0;
+}
+
 /* (a b) c; names: a b c */
 sx_code sx_rule_dot_associate_work_left(sx_rewrite *rw)
 {
     sx_attr outer = sx_rewrite_attr(rw, 0);
-    sx_attr inner = sx_rewrite_attr(rw, 1);
     operand x[3] = {{.node = rw->var[0]}, {.node = rw->var[1]}, {.node = rw->var[2]}};
     labels ab;
     labels out;
     uint32_t next = 0;
-    if (!sx_rewrite_is_private(rw, 1) || is_plain(rw, &inner)) {
-        return SX_OK;
-    }
-    label_dot(&inner, sx_rewrite_type(rw, x[0].node)->rank, sx_rewrite_type(rw, x[1].node)->rank,
-              &next, &x[0].l, &x[1].l, &ab);
-    if (ab.count == 0) {
+    if (!label_inner(rw, x, &next, &ab)) {
         return SX_OK;
     }
     label_dot(&outer, ab.count, sx_rewrite_type(rw, x[2].node)->rank, &next, &ab, &x[2].l, &out);
@@ -450,17 +456,11 @@ sx_code sx_rule_dot_associate_work_left(sx_rewrite *rw)
 sx_code sx_rule_dot_associate_work_right(sx_rewrite *rw)
 {
     sx_attr outer = sx_rewrite_attr(rw, 0);
-    sx_attr inner = sx_rewrite_attr(rw, 1);
     operand x[3] = {{.node = rw->var[1]}, {.node = rw->var[2]}, {.node = rw->var[0]}};
     labels ab;
     labels out;
     uint32_t next = 0;
-    if (!sx_rewrite_is_private(rw, 1) || is_plain(rw, &inner)) {
-        return SX_OK;
-    }
-    label_dot(&inner, sx_rewrite_type(rw, x[0].node)->rank, sx_rewrite_type(rw, x[1].node)->rank,
-              &next, &x[0].l, &x[1].l, &ab);
-    if (ab.count == 0) {
+    if (!label_inner(rw, x, &next, &ab)) {
         return SX_OK;
     }
     sx_attr swapped = {.lhs_batch = outer.rhs_batch,

@@ -157,7 +157,6 @@ sx_code sx_rule_gather_known(sx_rewrite *rw)
     int64_t axis = sx_rewrite_attr(rw, 0).axis;
     sx_type x = *sx_rewrite_type(rw, rw->var[0]);
     sx_type result = *sx_rewrite_type(rw, rw->node[0]);
-    sx_attr slice = {.present = SX_A(start) | SX_A(limit) | SX_A(stride)};
     sx_type rest = {.dtype = x.dtype};
     if (fact->has_value == 0 || !sx_dim_is_constant(x.dim[axis])) {
         return SX_OK;
@@ -165,20 +164,15 @@ sx_code sx_rule_gather_known(sx_rewrite *rw)
     double extent = (double)x.dim[axis].scale;
     double at = fact->value < 0 ? fact->value + extent : fact->value;
     at = at < 0 ? 0 : at > extent - 1 ? extent - 1 : at;
-    slice.start.count = slice.limit.count = slice.stride.count = x.rank;
     for (uint32_t d = 0; d < x.rank; d++) {
-        slice.stride.v[d] = 1;
-        slice.limit.v[d] = sx_dim_is_constant(x.dim[d]) ? x.dim[d].scale : -1;
         if (d != axis) {
             rest.dim[rest.rank++] = x.dim[d];
         }
     }
-    slice.start.v[axis] = (int64_t)at;
-    slice.limit.v[axis] = (int64_t)at + 1;
     uint32_t node;
     uint32_t index_rank = sx_rewrite_type(rw, rw->var[1])->rank;
     sx_attr repeat = around_index(&rest, index_rank, axis, &result);
-    SX_TRY(sx_rewrite_add(rw, SX_OP_SLICE, &slice, &rw->var[0], 1, &node));
+    SX_TRY(sx_rewrite_cut(rw, rw->var[0], (uint32_t)axis, (int64_t)at, 1, &node));
     SX_TRY(sx_rewrite_reshape(rw, node, &rest, &node));
     if (index_rank > 0) {
         SX_TRY(sx_rewrite_add(rw, SX_OP_BROADCAST, &repeat, &node, 1, &node));

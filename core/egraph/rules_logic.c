@@ -24,32 +24,10 @@ static bool known(const sx_rewrite *rw, uint32_t class_, double *value)
     return fact->has_value != 0 && !isnan(fact->value);
 }
 
-static sx_code emit_unary(sx_rewrite *rw, sx_op op, uint32_t a)
-{
-    uint32_t node;
-    SX_TRY(sx_rewrite_add(rw, op, NULL, &a, 1, &node));
-    return sx_rewrite_emit(rw, node);
-}
-
-static sx_code emit_binary(sx_rewrite *rw, sx_op op, uint32_t a, uint32_t b)
-{
-    uint32_t child[2] = {a, b};
-    uint32_t node;
-    SX_TRY(sx_rewrite_add(rw, op, NULL, child, 2, &node));
-    return sx_rewrite_emit(rw, node);
-}
-
 static sx_code add_value(sx_rewrite *rw, double value, uint32_t *node)
 {
     sx_type type = *sx_rewrite_type(rw, rw->node[0]);
     return sx_tensors_add_value(rw->cx, sx_rewrite_tensors(rw), &type, value, node);
-}
-
-static sx_code emit_value(sx_rewrite *rw, double value)
-{
-    uint32_t node;
-    SX_TRY(add_value(rw, value, &node));
-    return sx_rewrite_emit(rw, node);
 }
 
 /* op(a, value) for the root's type */
@@ -57,7 +35,7 @@ static sx_code emit_with_value(sx_rewrite *rw, sx_op op, uint32_t a, double valu
 {
     uint32_t node;
     SX_TRY(add_value(rw, value, &node));
-    return emit_binary(rw, op, a, node);
+    return sx_rewrite_emit_binary(rw, op, a, node);
 }
 
 /* ---- bits ---- */
@@ -80,7 +58,8 @@ sx_code sx_rule_mask_known(sx_rewrite *rw)
         return SX_OK;
     }
     if (op == SX_OP_XOR) {
-        return mask == 0 ? sx_rewrite_emit(rw, rw->var[0]) : emit_unary(rw, SX_OP_NOT, rw->var[0]);
+        return mask == 0 ? sx_rewrite_emit(rw, rw->var[0])
+                         : sx_rewrite_emit_unary(rw, SX_OP_NOT, rw->var[0]);
     }
     bool keeps = (op == SX_OP_AND) == (mask != 0);
     return sx_rewrite_emit(rw, rw->var[keeps ? 0 : 1]);
@@ -161,7 +140,7 @@ sx_code sx_rule_compare_same(sx_rewrite *rw)
         return SX_OK;
     }
     bool holds = direction == SX_EQ || direction == SX_LE || direction == SX_GE;
-    return emit_value(rw, holds ? 1 : 0);
+    return sx_rewrite_emit_value(rw, holds ? 1 : 0);
 }
 
 /* p ? true : false. names: p m o */
@@ -172,7 +151,8 @@ sx_code sx_rule_select_itself(sx_rewrite *rw)
         !known(rw, rw->var[2], &value[1]) || value[0] == value[1]) {
         return SX_OK;
     }
-    return value[0] != 0 ? sx_rewrite_emit(rw, rw->var[0]) : emit_unary(rw, SX_OP_NOT, rw->var[0]);
+    return value[0] != 0 ? sx_rewrite_emit(rw, rw->var[0])
+                         : sx_rewrite_emit_unary(rw, SX_OP_NOT, rw->var[0]);
 }
 
 /* a >= b ? a : b is maximum but for zeros of two signs. */
@@ -182,8 +162,8 @@ sx_code sx_rule_select_order_equal(sx_rewrite *rw)
     if (direction != SX_GE && direction != SX_LE) {
         return SX_OK;
     }
-    return emit_binary(rw, direction == SX_GE ? SX_OP_MAXIMUM : SX_OP_MINIMUM, rw->var[0],
-                       rw->var[1]);
+    return sx_rewrite_emit_binary(rw, direction == SX_GE ? SX_OP_MAXIMUM : SX_OP_MINIMUM,
+                                  rw->var[0], rw->var[1]);
 }
 
 /* The same operation on both sides, read by nothing else. */
@@ -208,7 +188,7 @@ sx_code sx_rule_select_unary(sx_rewrite *rw)
         return SX_OK;
     }
     SX_TRY(choose(rw, rw->var[1], rw->var[2], &node));
-    return emit_unary(rw, sx_tensors_op(sx_rewrite_tensors(rw), rw->node[1]), node);
+    return sx_rewrite_emit_unary(rw, sx_tensors_op(sx_rewrite_tensors(rw), rw->node[1]), node);
 }
 
 /* names: p d a b */
@@ -219,7 +199,8 @@ sx_code sx_rule_select_binary(sx_rewrite *rw)
         return SX_OK;
     }
     SX_TRY(choose(rw, rw->var[2], rw->var[3], &node));
-    return emit_binary(rw, sx_tensors_op(sx_rewrite_tensors(rw), rw->node[1]), rw->var[1], node);
+    return sx_rewrite_emit_binary(rw, sx_tensors_op(sx_rewrite_tensors(rw), rw->node[1]),
+                                  rw->var[1], node);
 }
 
 /* names: p a d b */
@@ -230,7 +211,8 @@ sx_code sx_rule_select_binary_right(sx_rewrite *rw)
         return SX_OK;
     }
     SX_TRY(choose(rw, rw->var[1], rw->var[3], &node));
-    return emit_binary(rw, sx_tensors_op(sx_rewrite_tensors(rw), rw->node[1]), node, rw->var[2]);
+    return sx_rewrite_emit_binary(rw, sx_tensors_op(sx_rewrite_tensors(rw), rw->node[1]), node,
+                                  rw->var[2]);
 }
 
 /* ---- clamps; names: a and two known numbers ---- */
@@ -259,7 +241,7 @@ sx_code sx_rule_clamp_order(sx_rewrite *rw)
         return SX_OK;
     }
     SX_TRY(sx_rewrite_add(rw, SX_OP_MINIMUM, NULL, child, 2, &node));
-    return emit_binary(rw, SX_OP_MAXIMUM, node, rw->var[1]);
+    return sx_rewrite_emit_binary(rw, SX_OP_MAXIMUM, node, rw->var[1]);
 }
 
 /* Between m and o there is nothing left to cut. names: a o m */

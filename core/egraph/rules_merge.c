@@ -59,26 +59,6 @@ static sx_code join(sx_rewrite *rw, uint32_t axis, const uint32_t *class_, uint3
     return sx_rewrite_add(rw, SX_OP_CONCATENATE, &attr, class_, count, node);
 }
 
-/* [start, start + extent) of dimension `axis` of x. */
-static sx_code cut(sx_rewrite *rw, uint32_t x, uint32_t axis, int64_t start, int64_t extent,
-                   uint32_t *node)
-{
-    *node = SX_EG_NONE;
-    if (x == SX_EG_NONE) {
-        return SX_OK;
-    }
-    const sx_type *type = sx_rewrite_type(rw, x);
-    sx_attr attr = {.present = SX_A(start) | SX_A(limit) | SX_A(stride)};
-    attr.start.count = attr.limit.count = attr.stride.count = type->rank;
-    for (uint32_t d = 0; d < type->rank; d++) {
-        attr.start.v[d] = d == axis ? start : 0;
-        attr.limit.v[d] = sx_dim_is_constant(type->dim[d]) ? type->dim[d].scale : -1;
-        attr.limit.v[d] = d == axis ? start + extent : attr.limit.v[d];
-        attr.stride.v[d] = 1;
-    }
-    return sx_rewrite_add(rw, SX_OP_SLICE, &attr, &x, 1, node);
-}
-
 /* ---- contractions or convolutions that share an operand ---- */
 
 typedef struct {
@@ -282,7 +262,7 @@ static sx_code merge_run(merger *g, const part *const *run, uint32_t count)
     for (uint32_t i = 0; i < count && merged != SX_EG_NONE; i++) {
         int64_t extent = sx_rewrite_type(rw, class_[i])->dim[g->axis].scale;
         uint32_t node;
-        SX_TRY(cut(rw, merged, g->result_axis, start, extent, &node));
+        SX_TRY(sx_rewrite_cut(rw, merged, g->result_axis, start, extent, &node));
         sx_rewrite_turn(rw, run[i]->member);
         sx_type type = *sx_rewrite_type(rw, rw->node[0]);
         SX_TRY(sx_rewrite_reshape(rw, node, &type, &node));
@@ -446,7 +426,7 @@ static sx_code emit_parts(sx_rewrite *rw, const parts *p, uint32_t whole)
 {
     for (uint32_t i = 0; i < p->count && whole != SX_EG_NONE; i++) {
         uint32_t node;
-        SX_TRY(cut(rw, whole, p->axis, p->start[i], p->limit[i] - p->start[i], &node));
+        SX_TRY(sx_rewrite_cut(rw, whole, p->axis, p->start[i], p->limit[i] - p->start[i], &node));
         sx_rewrite_turn(rw, p->member[i]);
         sx_type type = *sx_rewrite_type(rw, rw->node[0]);
         SX_TRY(sx_rewrite_reshape(rw, node, &type, &node));

@@ -14,18 +14,6 @@ static bool is_whole(const sx_attr *slice, const sx_type *x, uint32_t d)
             (sx_dim_is_constant(x->dim[d]) && slice->limit.v[d] == x->dim[d].scale));
 }
 
-/* A slice of rank `rank` that takes everything. */
-static sx_attr whole_slice(const sx_type *type)
-{
-    sx_attr attr = {.present = SX_A(start) | SX_A(limit) | SX_A(stride)};
-    attr.start.count = attr.limit.count = attr.stride.count = type->rank;
-    for (uint32_t d = 0; d < type->rank; d++) {
-        attr.stride.v[d] = 1;
-        attr.limit.v[d] = sx_dim_is_constant(type->dim[d]) ? type->dim[d].scale : -1;
-    }
-    return attr;
-}
-
 static void take_dim(sx_attr *to, uint32_t d, const sx_attr *from, uint32_t k)
 {
     to->start.v[d] = from->start.v[k];
@@ -102,7 +90,7 @@ sx_code sx_rule_slice_broadcast(sx_rewrite *rw)
     sx_attr repeat = sx_rewrite_attr(rw, 1);
     sx_type x = *sx_rewrite_type(rw, rw->var[0]);
     const sx_type *wide = sx_rewrite_type(rw, rw->node[1]);
-    sx_attr inner = whole_slice(&x);
+    sx_attr inner = sx_slice_whole(&x);
     for (uint32_t i = 0; i < repeat.dims.count; i++) {
         if (sx_dim_equal(x.dim[i], wide->dim[repeat.dims.v[i]])) {
             take_dim(&inner, i, &slice, (uint32_t)repeat.dims.v[i]);
@@ -154,7 +142,7 @@ sx_code sx_rule_slice_reshape(sx_rewrite *rw)
     sx_attr slice = sx_rewrite_attr(rw, 0);
     sx_type x = *sx_rewrite_type(rw, rw->var[0]);
     sx_type y = *sx_rewrite_type(rw, rw->node[1]);
-    sx_attr inner = whole_slice(&x);
+    sx_attr inner = sx_slice_whole(&x);
     for (uint32_t d = 0; d < y.rank; d++) {
         uint32_t place;
         if (is_whole(&slice, &y, d)) {
@@ -179,7 +167,7 @@ sx_code sx_rule_slice_reduce(sx_rewrite *rw)
     }
     sx_attr slice = sx_rewrite_attr(rw, 0);
     sx_attr reduce = sx_rewrite_attr(rw, 1);
-    sx_attr inner = whole_slice(sx_rewrite_type(rw, rw->var[0]));
+    sx_attr inner = sx_slice_whole(sx_rewrite_type(rw, rw->var[0]));
     uint32_t reduced = 0;
     for (uint32_t i = 0; i < reduce.dims.count; i++) {
         reduced |= 1u << reduce.dims.v[i];
@@ -240,7 +228,7 @@ sx_code sx_rule_slice_dot(sx_rewrite *rw)
         const sx_ints *batch = k == 0 ? &dot.lhs_batch : &dot.rhs_batch;
         const sx_ints *contract = k == 0 ? &dot.lhs_contract : &dot.rhs_contract;
         sx_type x = *sx_rewrite_type(rw, rw->var[k]);
-        sx_attr inner = whole_slice(&x);
+        sx_attr inner = sx_slice_whole(&x);
         uint32_t bound = 0;
         for (uint32_t i = 0; i < batch->count; i++) {
             take_dim(&inner, (uint32_t)batch->v[i], &slice, i);
@@ -271,8 +259,8 @@ sx_code sx_rule_slice_gather(sx_rewrite *rw)
     sx_attr gather = sx_rewrite_attr(rw, 1);
     sx_type x = *sx_rewrite_type(rw, rw->var[0]);
     sx_type index = *sx_rewrite_type(rw, rw->var[1]);
-    sx_attr of_x = whole_slice(&x);
-    sx_attr of_index = whole_slice(&index);
+    sx_attr of_x = sx_slice_whole(&x);
+    sx_attr of_index = sx_slice_whole(&index);
     uint32_t axis = (uint32_t)gather.axis;
     for (uint32_t d = 0; d < slice.start.count; d++) {
         if (d >= axis && d < axis + index.rank) {

@@ -99,16 +99,11 @@ sx_code sx_rule_concatenate_of_pools(sx_rewrite *rw)
 sx_code sx_rule_pool_of_one(sx_rewrite *rw)
 {
     sx_attr attr = sx_rewrite_attr(rw, 0);
-    sx_type x = *sx_rewrite_type(rw, rw->var[0]);
     if (!sx_ints_are(&attr.window, 1) || sx_has_padding(&attr)) {
         return SX_OK;
     }
-    sx_attr slice = {.present = sx_op_info_of(SX_OP_SLICE)->attrs, .stride = attr.stride};
-    slice.start = sx_ints_of(x.rank, 0);
-    slice.limit.count = x.rank;
-    for (uint32_t d = 0; d < x.rank; d++) {
-        slice.limit.v[d] = sx_dim_is_constant(x.dim[d]) ? x.dim[d].scale : -1;
-    }
+    sx_attr slice = sx_slice_whole(sx_rewrite_type(rw, rw->var[0]));
+    slice.stride = attr.stride;
     uint32_t node = rw->var[0];
     if (!sx_ints_are(&attr.stride, 1)) {
         SX_TRY(sx_rewrite_add(rw, SX_OP_SLICE, &slice, rw->var, 1, &node));

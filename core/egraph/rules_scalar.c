@@ -14,40 +14,17 @@ static bool is_float(const sx_rewrite *rw)
     return root_class(rw) == SX_CLASS_FLOAT;
 }
 
-static sx_code emit_unary(sx_rewrite *rw, sx_op op, uint32_t a)
-{
-    uint32_t node;
-    SX_TRY(sx_rewrite_add(rw, op, NULL, &a, 1, &node));
-    return sx_rewrite_emit(rw, node);
-}
-
-static sx_code emit_binary(sx_rewrite *rw, sx_op op, uint32_t a, uint32_t b)
-{
-    uint32_t child[2] = {a, b};
-    uint32_t node;
-    SX_TRY(sx_rewrite_add(rw, op, NULL, child, 2, &node));
-    return sx_rewrite_emit(rw, node);
-}
-
-static sx_code emit_value(sx_rewrite *rw, double value)
-{
-    sx_type type = *sx_rewrite_type(rw, rw->node[0]);
-    uint32_t node;
-    SX_TRY(sx_tensors_add_value(rw->cx, sx_rewrite_tensors(rw), &type, value, &node));
-    return sx_rewrite_emit(rw, node);
-}
-
 /* x - x, x xor x, x * 0: not for floats, whose infinities and NaN stay. */
 sx_code sx_rule_integer_zero(sx_rewrite *rw)
 {
-    return is_float(rw) ? SX_OK : emit_value(rw, 0);
+    return is_float(rw) ? SX_OK : sx_rewrite_emit_value(rw, 0);
 }
 
 /* max(x, -x) = |x|: not for numbers without sign. */
 sx_code sx_rule_maximum_negate(sx_rewrite *rw)
 {
     bool is_signed = is_float(rw) || sx_num_int_min(sx_rewrite_type(rw, rw->node[0])->dtype) < 0;
-    return is_signed ? emit_unary(rw, SX_OP_ABS, rw->var[0]) : SX_OK;
+    return is_signed ? sx_rewrite_emit_unary(rw, SX_OP_ABS, rw->var[0]) : SX_OK;
 }
 
 /* The outer of two functions changes nothing the inner one gives. */
@@ -110,7 +87,7 @@ sx_code sx_rule_select_order(sx_rewrite *rw)
         return SX_OK;
     }
     sx_op op = direction == SX_GT ? SX_OP_MAXIMUM : SX_OP_MINIMUM;
-    return emit_binary(rw, op, rw->var[0], rw->var[1]);
+    return sx_rewrite_emit_binary(rw, op, rw->var[0], rw->var[1]);
 }
 
 sx_code sx_rule_select_known(sx_rewrite *rw)
@@ -207,13 +184,13 @@ sx_code sx_rule_divide_divide(sx_rewrite *rw)
         return SX_OK;
     }
     SX_TRY(sx_rewrite_add(rw, SX_OP_MULTIPLY, NULL, child, 2, &node));
-    return emit_binary(rw, SX_OP_DIVIDE, rw->var[0], node);
+    return sx_rewrite_emit_binary(rw, SX_OP_DIVIDE, rw->var[0], node);
 }
 
 /* a (1 / b) = a / b */
 sx_code sx_rule_multiply_reciprocal(sx_rewrite *rw)
 {
-    return is_float(rw) ? emit_binary(rw, SX_OP_DIVIDE, rw->var[0], rw->var[1]) : SX_OK;
+    return is_float(rw) ? sx_rewrite_emit_binary(rw, SX_OP_DIVIDE, rw->var[0], rw->var[1]) : SX_OK;
 }
 
 sx_code sx_rule_multiply_reciprocal_broadcast(sx_rewrite *rw)
@@ -224,7 +201,7 @@ sx_code sx_rule_multiply_reciprocal_broadcast(sx_rewrite *rw)
         return SX_OK;
     }
     SX_TRY(sx_rewrite_add(rw, SX_OP_BROADCAST, &repeat, &rw->var[1], 1, &node));
-    return emit_binary(rw, SX_OP_DIVIDE, rw->var[0], node);
+    return sx_rewrite_emit_binary(rw, SX_OP_DIVIDE, rw->var[0], node);
 }
 
 /* a / c + b / c = (a + b) / c; names: a c b */
@@ -236,7 +213,7 @@ sx_code sx_rule_factor_divide(sx_rewrite *rw)
         return SX_OK;
     }
     SX_TRY(sx_rewrite_add(rw, SX_OP_ADD, NULL, child, 2, &node));
-    return emit_binary(rw, SX_OP_DIVIDE, node, rw->var[1]);
+    return sx_rewrite_emit_binary(rw, SX_OP_DIVIDE, node, rw->var[1]);
 }
 
 /* a^-1 = 1 / a */
@@ -248,7 +225,7 @@ sx_code sx_rule_power_minus_one(sx_rewrite *rw)
         return SX_OK;
     }
     SX_TRY(sx_tensors_add_value(rw->cx, sx_rewrite_tensors(rw), &type, 1, &one));
-    return one == SX_EG_NONE ? SX_OK : emit_binary(rw, SX_OP_DIVIDE, one, rw->var[0]);
+    return one == SX_EG_NONE ? SX_OK : sx_rewrite_emit_binary(rw, SX_OP_DIVIDE, one, rw->var[0]);
 }
 
 /* ---- products of sums ---- */
@@ -270,7 +247,8 @@ sx_code sx_rule_factor_one(sx_rewrite *rw)
     }
     SX_TRY(sx_tensors_add_value(rw->cx, sx_rewrite_tensors(rw), &type, 1, &child[1]));
     SX_TRY(sx_rewrite_add(rw, SX_OP_ADD, NULL, child, 2, &node));
-    return node == SX_EG_NONE ? SX_OK : emit_binary(rw, SX_OP_MULTIPLY, rw->var[0], node);
+    return node == SX_EG_NONE ? SX_OK
+                              : sx_rewrite_emit_binary(rw, SX_OP_MULTIPLY, rw->var[0], node);
 }
 
 /* May the addend take a factor into what made it: a weight, or a contraction? */
@@ -296,5 +274,5 @@ sx_code sx_rule_distribute(sx_rewrite *rw)
     }
     return part[0] == SX_EG_NONE || part[1] == SX_EG_NONE
                ? SX_OK
-               : emit_binary(rw, SX_OP_ADD, part[0], part[1]);
+               : sx_rewrite_emit_binary(rw, SX_OP_ADD, part[0], part[1]);
 }

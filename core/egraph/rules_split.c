@@ -100,18 +100,6 @@ sx_code sx_rule_dot_concatenate_left(sx_rewrite *rw)
     return split_free(rw, 0);
 }
 
-/* The slice that takes all of a value. */
-static sx_attr whole_slice(const sx_type *type)
-{
-    sx_attr slice = {.present = SX_A(start) | SX_A(limit) | SX_A(stride)};
-    slice.start.count = slice.limit.count = slice.stride.count = type->rank;
-    for (uint32_t d = 0; d < type->rank; d++) {
-        slice.limit.v[d] = sx_dim_is_constant(type->dim[d]) ? type->dim[d].scale : -1;
-        slice.stride.v[d] = 1;
-    }
-    return slice;
-}
-
 /* ---- [A1 A2 ..] B = A1 B1 + A2 B2 + .., where Bi is a slice of B: nothing has to be copied to stand side by side ---- */
 
 static sx_code split_sum(sx_rewrite *rw, uint32_t k)
@@ -129,7 +117,7 @@ static sx_code split_sum(sx_rewrite *rw, uint32_t k)
         return SX_OK;
     }
     uint32_t other_axis = (uint32_t)(k == 0 ? dot.rhs_contract : dot.lhs_contract).v[at];
-    sx_attr slice = whole_slice(sx_rewrite_type(rw, other));
+    sx_attr slice = sx_slice_whole(sx_rewrite_type(rw, other));
     uint32_t sum = SX_EG_NONE;
     int64_t start = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -169,7 +157,7 @@ sx_code sx_rule_conv_sum_parts(sx_rewrite *rw)
     sx_attr conv = sx_rewrite_attr(rw, 0);
     uint32_t whole = rw->node[1];
     uint32_t count = t->eg.node[whole].arity;
-    sx_attr slice = whole_slice(sx_rewrite_type(rw, rw->var[0]));
+    sx_attr slice = sx_slice_whole(sx_rewrite_type(rw, rw->var[0]));
     if (count > CHANNEL_PARTS_MAX || sx_rewrite_attr(rw, 1).axis != 1 || conv.groups != 1 ||
         (is_weight(rw, whole) && !rw->unguarded)) {
         return SX_OK;
