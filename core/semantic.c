@@ -272,6 +272,28 @@ static sx_code print_graph(sx_ctx *cx, const sx_graph *graph, sx_buf *text)
     return sx_buf_check(cx, text, "program");
 }
 
+static sx_code print_canonical(sx_ctx *cx, const sx_graph *graph, sx_buf *text)
+{
+    sx_graph *canonical;
+    SX_TRY(sx_graph_canon(cx, graph, &canonical));
+    return print_graph(cx, canonical, text);
+}
+
+/* The same nodes, in whatever order: what was put together from parts need not be in the order of the stored program. */
+static sx_code same_nodes(sx_ctx *cx, const sx_graph *a, const sx_graph *b, size_t limit,
+                          bool *same)
+{
+    sx_buf x, y;
+    sx_buf_init(&x, limit);
+    sx_buf_init(&y, limit);
+    sx_code code = print_canonical(cx, a, &x);
+    code = code == SX_OK ? print_canonical(cx, b, &y) : code;
+    *same = code == SX_OK && sx_span_equal(sx_buf_span(&x), sx_buf_span(&y));
+    sx_buf_fini(&x);
+    sx_buf_fini(&y);
+    return code;
+}
+
 /* Is the program that the module was compiled from the extraction that was certified? Its text goes into the image. */
 static sx_code same_program(reuser *r, bool *same)
 {
@@ -285,13 +307,8 @@ static sx_code same_program(reuser *r, bool *same)
     SX_TRY(sx_graph_rename(r->cx, stored, r->graph, r->meeting->parameter_of, r->meeting->output_of,
                            &renamed));
     r->stored = stored;
-    sx_buf other;
-    sx_buf_init(&other, r->image->optimized.limit);
-    sx_code code = print_graph(r->cx, renamed, &r->image->optimized);
-    code = code == SX_OK ? print_graph(r->cx, r->meeting->better, &other) : code;
-    *same = code == SX_OK && sx_span_equal(sx_buf_span(&r->image->optimized), sx_buf_span(&other));
-    sx_buf_fini(&other);
-    return code;
+    SX_TRY(same_nodes(r->cx, renamed, r->meeting->better, r->image->optimized.limit, same));
+    return *same ? print_graph(r->cx, renamed, &r->image->optimized) : SX_OK;
 }
 
 /* The k-th tensor of the parameters takes the k-th parameter of the program. *fits false: there are not as many. */
