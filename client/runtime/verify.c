@@ -10,6 +10,8 @@
 #include "core/ir/num.h"
 
 #define KERNEL_POINTS 48u
+#define KERNEL_POINTS_REUSED \
+    4u /* of code that was compared with the interpreter when it was made */
 #define KERNEL_POINTS_MAX 4096u
 #define VALUE_MAX 1e18 /* its square is below the largest f32 */
 
@@ -448,7 +450,11 @@ static sx_code compile_once(sx_ctx *cx, const sx_core_request *request,
     sx_image_init(&image);
     sx_code code = sx_core_compile(cx, request, &image);
     code = code == SX_OK ? sx_image_encode(cx, &image, module) : code;
-    code = code == SX_OK ? sxr_verify(cx, sx_buf_span(module), options, &image) : code;
+    sxr_verify_options how = *options;
+    if (request->library != NULL && request->library->reused && how.kernel_points == 0) {
+        how.kernel_points = KERNEL_POINTS_REUSED;
+    }
+    code = code == SX_OK ? sxr_verify(cx, sx_buf_span(module), &how, &image) : code;
     if (code == SX_OK) {
         sx_buf_clear(module);
         code = sx_image_encode(cx, &image, module);

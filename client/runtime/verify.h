@@ -17,8 +17,9 @@
 #define SXR_VERIFY_DEFAULT ((sxr_verify_options){.seed = 1, .program_flops = 5e8})
 
 typedef struct {
-    uint64_t seed;          /* of inputs, weights and sampled elements */
-    uint32_t kernel_points; /* elements compared per kernel; 0: 48 */
+    uint64_t seed; /* of inputs, weights and sampled elements */
+    uint32_t
+        kernel_points; /* elements compared per kernel; 0: 48, or 4 of a module that is taken over */
     double
         program_flops; /* the whole program is interpreted if it has at most this many; negative: never */
 } sxr_verify_options;
@@ -35,8 +36,9 @@ sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, sx_module_chec
  * differs from the interpreter: such a module must not be handed out. */
 sx_code sxr_verify(sx_ctx *cx, sx_span module, const sxr_verify_options *options, sx_image *image);
 
-/* Compile, verify, encode with the verification record: what a worker does. A module taken over from a stored program is verified like
- * a fresh one, its outputs against the program of this request; if that fails it is compiled from nothing. */
+/* Compile, verify, encode with the verification record: what a worker does. A module taken over from a stored program has code that was
+ * verified when it was made: fewer elements of its kernels are compared, its outputs against the program of this request as those of a
+ * fresh one; if that fails it is compiled from nothing. */
 sx_code sxr_compile_verified(sx_ctx *cx, const sx_core_request *request,
                              const sxr_verify_options *options, sx_buf *module);
 #endif
