@@ -153,6 +153,43 @@ START_TEST(test_layers_association)
 END_TEST
 
 /* Another wiring of equal parts: all parts meet, the whole does not. */
+static sx_span module_of(const char *text, sx_core_library *library, sx_buf *module)
+{
+    sxr_verify_options verify = SXR_VERIFY_DEFAULT;
+    sx_core_request request = request_of(text, &batch_4, library);
+    sx_buf_init(module, (size_t)64 << 20);
+    ck_sx_ok(&cx, sxr_compile_verified(&cx, &request, &verify, module));
+    sx_span bytes = aligned(sx_buf_span(module));
+    sx_buf_fini(module);
+    return bytes;
+}
+
+/* The module of a program in layers is taken over though its parts are put together in another order. */
+START_TEST(test_layers_module_reused)
+{
+    const char *text = transformer(4);
+    const char *asked = respelled(text);
+    sx_core_library library;
+    sx_buf buf;
+    sx_span wiring = stored_graph(text);
+    sx_span stored = module_of(text, NULL, &buf);
+    for (uint32_t i = 0; i < store_count; i++) { /* of the whole; parts have none */
+        if (store[i].candidate.egraph.ptr == wiring.ptr) {
+            store[i].candidate.module = stored;
+        }
+    }
+    library = (sx_core_library){0};
+    set_places(asked, &library);
+    set_candidates(&library);
+    sx_span module = module_of(asked, &library, &buf);
+    ck_assert(library.met && library.reused);
+    sx_module decoded;
+    ck_sx_ok(&cx, sx_module_decode(&cx, module, true, &decoded));
+    check_equal(asked,
+                (sx_span){(const uint8_t *)decoded.optimized, (size_t)decoded.optimized_count});
+}
+END_TEST
+
 START_TEST(test_layers_unequal)
 {
     sx_core_library library;
@@ -570,6 +607,7 @@ int main(void)
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, test_layers_commuted, 0, SX_COUNT(depths));
     tcase_add_loop_test(tc, test_layers_association, 0, SX_COUNT(depths));
+    tcase_add_test(tc, test_layers_module_reused);
     tcase_add_test(tc, test_layers_unequal);
     tcase_add_test(tc, test_layers_tied);
     tcase_add_loop_test(tc, test_parts_serve, 0, 2);
