@@ -478,7 +478,8 @@ static sx_code run_round(runner *r, bool *quiet)
 {
     sx_eg_position now = {r->eg->node_count, r->eg->changed_count};
     uint64_t unions = r->eg->union_count;
-    uint32_t *applied = r->limit; /* done with when the search is */
+    uint32_t lost = r->eg->changed_lost; /* more when the rules are done: all nodes are news */
+    uint32_t *applied = r->limit;        /* done with when the search is */
     hold_bytes(r, true);
     choose_rules(r);
     SX_TRY(search_all(r));
@@ -495,8 +496,8 @@ static sx_code run_round(runner *r, bool *quiet)
         }
     }
     for (uint32_t i = 0; i < r->set->rule_count; i++) {
-        if (r->wanted[i] &&
-            (!r->stopped || i < last)) { /* else found, not applied: to be found again */
+        bool done = !r->stopped || i < last; /* else found, not applied: to be found again */
+        if (r->wanted[i] && done && r->eg->changed_lost == lost) {
             sx_eg_rule_set_position(r->eg, &r->set->rule[i], now);
         }
     }

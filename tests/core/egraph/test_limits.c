@@ -78,6 +78,49 @@ START_TEST(test_bytes_are_held)
 }
 END_TEST
 
+/* Drops the log of changes at poll number `drop_at`, as the engine does where it finds no memory for it. */
+static sx_eg *watched;
+static size_t drop_at;
+static bool drop_log(void *self)
+{
+    (void)self;
+    if (polls++ == drop_at) {
+        watched->changed_count = 0;
+        watched->changed_lost++;
+        watched->old_count = 0;
+    }
+    return false;
+}
+
+/* Wherever in a round the log is lost, the rounds end with the same graphs: the rules that came before look again as well. */
+START_TEST(test_a_lost_log_loses_nothing)
+{
+    size_t most = 1;
+    for (drop_at = 0; drop_at < most; drop_at += 1 + most / 60) {
+        sx_ctx_fini(&cx);
+        setup();
+        sx_terms t;
+        sx_eg_ruleset set;
+        sx_eg_run run;
+        sx_eg_limits limits = roomy;
+        limits.rounds = 8;
+        ck_sx_ok(&cx, sx_terms_init(&cx, &t, false));
+        ck_sx_ok(&cx, sx_terms_add_micro(&t));
+        ck_sx_ok(&cx, sx_eg_ruleset_init(&cx, &set, &t.language, sx_terms_micro_rules, 24));
+        watched = &t.eg;
+        polls = 0;
+        cx.cancelled = drop_log;
+        ck_sx_ok(&cx, sx_eg_saturate(&cx, &t.eg, &set, &limits, &run));
+        cx.cancelled = NULL;
+        most = polls;
+        ck_assert_msg(t.eg.live_count == 8113 && t.eg.class_count == 3576,
+                      "lost at %zu: %u nodes, %u classes", drop_at, t.eg.live_count,
+                      t.eg.class_count);
+    }
+    ck_assert_uint_gt(most, 200);
+}
+END_TEST
+
 /* A stop at any number of nodes or amount of fuel: valid, and going on ends where one run does. */
 START_TEST(test_any_stop_goes_on)
 {
@@ -244,6 +287,7 @@ int main(void)
     TCase *cases = tcase_create("limits");
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_loop_test(cases, test_bytes_are_held, 0, 4);
+    tcase_add_test(cases, test_a_lost_log_loses_nothing);
     tcase_add_loop_test(cases, test_any_stop_goes_on, 0, 3);
     tcase_add_test(cases, test_long_chain);
     tcase_add_test(cases, test_many_equal_contractions);
