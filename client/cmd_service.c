@@ -335,13 +335,16 @@ static sx_code print_status(sxc_cli *cli, const void *reply, sx_buf *out)
     const sx_status_result *status = reply;
     sxc_table workers, counters;
     put_status_head(status, out);
-    sxc_table_init(&workers, cli->cx, ">WORKER|STATE|>JOBS|>JOB");
+    sxc_table_init(&workers, cli->cx, ">WORKER|STATE|>JOBS|>JOB|>SEARCH|STEP OF ANOTHER");
     for (uint32_t i = 0; i < status->workers.count; i++) {
         const sx_worker_row *worker = &status->workers.items[i];
         sxc_table_put(&workers, "%lld", (long long)worker->pid);
         sxc_table_put_span(&workers, worker->state);
         sxc_table_put(&workers, "%lld", (long long)worker->jobs);
         sxc_table_put(&workers, "%lld", (long long)worker->job);
+        sxc_table_put(&workers, "%lld", (long long)worker->search);
+        sxc_table_put_span(&workers,
+                           SX_HAS(worker, worker_row, task) ? worker->task : SX_SPAN_LITERAL(""));
     }
     sx_buf_put_u8(out, '\n');
     SX_TRY(sxc_table_print(&workers, out));

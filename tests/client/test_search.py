@@ -131,6 +131,37 @@ def test_ctrl_c_leaves_it_running():
         sx(daemon, "search", "cancel", 1)
 
 
+def test_two_daemons_and_a_server():
+    server = shutil.which("redis-server") or shutil.which("valkey-server")
+    if server is None:
+        print("SKIPPED: no redis-server or valkey-server is installed (package redis-server)")
+        return
+    with real() as daemon:
+        sx(daemon, "optimize", SUM, "-d", "n=8", "--budget", "2m", "-o", TMP / "alone.sx", "--proof", TMP / "alone.proof")
+        lanes = js(daemon, "search", "show", 1)["lanes"]
+    path = TMP / "redis.sock"
+    redis = subprocess.Popen([server, "--port", "0", "--unixsocket", str(path), "--save", "", "--dir", str(TMP)],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        shared = ("--search-redis", "unix://%s" % path)
+        with real(*shared) as owner, real(*shared) as other:
+            until(lambda: all("state=up" in d.log_text() for d in (owner, other)), "both reach the server")
+            # two searches, so that lanes wait while the owner is busy
+            second = int(sx(owner, "optimize", SUM, "-d", "n=8", "--budget", "2m", "--background").stdout)
+            sx(owner, "optimize", SUM, "-d", "n=8", "--budget", "2m", "-o", TMP / "shared.sx", "--proof", TMP / "shared.proof")
+            sx(owner, "search", "wait", second, "-o", TMP / "second.sx")
+            counters = owner.status()["counters"]
+            assert counters["search_steps_given"] > 0, counters
+            keys = ("lane", "steps", "objective", "bound", "nodes", "fuel", "bytes", "why")
+            now = js(owner, "search", "show", 2)["lanes"]
+            assert [[lane.get(k) for k in keys] for lane in now] == [[lane.get(k) for k in keys] for lane in lanes]
+    finally:
+        redis.kill()
+        redis.wait(20)
+    assert (TMP / "shared.sx").read_bytes() == (TMP / "alone.sx").read_bytes() == (TMP / "second.sx").read_bytes()
+    assert (TMP / "shared.proof").read_bytes() == (TMP / "alone.proof").read_bytes()
+
+
 def test_wrong_usage():
     with real() as daemon:
         for budget in ("", "5", "m", "5w", "1.5h", "0s", "-3m", "31d", "9999999999999999999h"):
