@@ -106,6 +106,13 @@ static uint32_t look_after(sxd_daemon *daemon)
             }
         }
     }
+    for (uint32_t i = 0; i < daemon->guests->lane_count; i++) {
+        sxd_lane *lane = &daemon->guests->lane[i];
+        if (lane->phase == SXD_LANE_LOADED && now - lane->away_ms > patience) {
+            sxd_lane_let_go(lane); /* compilations have all workers: others may be faster */
+            sxd_spread_drop(lane);
+        }
+    }
     return waiting;
 }
 
@@ -174,6 +181,7 @@ static void take_guest(sxd_daemon *daemon, sxd_parcel *event)
     }
     (void)snprintf(lane->task, sizeof(lane->task), "%s", event->name);
     lane->ticket = event->ticket;
+    lane->away_ms = uv_now(&daemon->loop);
     sxd_lane_move(lane, SXD_LANE_LOADING);
     lane->frame = event->body;
     sx_buf_init(&event->body, 0);

@@ -240,6 +240,23 @@ def test_bytes_of_the_server_are_not_trusted():
         assert owner.process.poll() is None
 
 
+def test_a_guest_without_a_worker_goes_back():
+    program = "search 3 2 hold"
+    expected = alone(program)
+    with Redis() as redis, spread(redis) as owner, spread(redis, "--workers", "1") as second, owner.client() as client:
+        search = start(client, program)
+        until(lambda: held(owner) and held(second), "both have a step")
+        with second.client() as busy:
+            for i in range(8): # the worker is taken before the next step can have it
+                busy.send("compile", {"ir": "hold %d" % i})
+            until(lambda: len(second.jobs()) == 8, "they wait")
+            release(second)
+            until(second.running, "a compilation has the worker")
+            row = run_to_end(owner, search)
+            assert row["state"] == "done" and outcome(owner, search) == expected
+            assert len(second.jobs()) >= 1, "the compilations still hold the worker"
+
+
 def test_cancel_withdraws():
     with Redis() as redis, spread(redis) as owner, spread(redis) as second, owner.client() as client:
         search = start(client, "search 4 5 hold")
