@@ -20,6 +20,8 @@ typedef struct {
                       parameters and operands alone has the same */
 } sx_core_place;
 #define SX_CORE_PLACES_MAX 16
+#define SX_CORE_WAYS 4 /* entries of a family */
+sx_key sx_core_entry(const sx_key *family, uint32_t way);
 #define SX_CORE_VALUE_STEPS UINT64_C(4000000)
 
 /* A stored program, or part, that may equal the one asked for, or its part. */
@@ -96,6 +98,16 @@ sx_code sx_core_places(sx_ctx *cx, const sx_core_request *request, sx_core_place
                        uint32_t *count);
 /* The key of the program whose e-graph this is, compiled as the request says. SX_CORRUPT, SX_ABSENT as core/egraph/snapshot.h. */
 sx_code sx_core_twin(sx_ctx *cx, const sx_core_request *request, sx_span egraph, sx_key *key);
+
+/* What is stored of a program that is cut into parts: which they are, by their digests and families, and how often it uses each.
+ * *count 0: it is no such entry, but an e-graph.  errors  SX_CORRUPT; SX_ABSENT another version of the form */
+typedef struct {
+    sx_key program, family;
+    uint32_t use_count;
+} sx_core_wired;
+sx_code sx_core_wiring(sx_ctx *cx, sx_span egraph, sx_core_wired **part, uint32_t *count);
+/* The digest of the program, or part, that an entry was made of, by any rules. */
+sx_code sx_core_egraph_program(sx_ctx *cx, sx_span egraph, sx_key *program);
 
 /* A module being made: growing tables. */
 typedef struct {

@@ -123,18 +123,67 @@ sx_code sx_core_places(sx_ctx *cx, const sx_core_request *request, sx_core_place
     return SX_OK;
 }
 
+sx_key sx_core_entry(const sx_key *family, uint32_t way)
+{
+    uint8_t number = (uint8_t)way;
+    const sx_span part[] = {{family->byte, SX_KEY_BYTES}, {&number, 1}};
+    SX_ASSERT(way < SX_CORE_WAYS);
+    return sx_key_of("e-graph place", part, SX_COUNT(part));
+}
+
+static sx_code read_info(sx_ctx *cx, sx_span egraph, const sx_key *rules, sx_library_info *info)
+{
+    sx_wiring wiring;
+    if (!sx_wiring_is(egraph)) {
+        return sx_library_peek(cx, egraph, rules, info);
+    }
+    SX_TRY(sx_wiring_open(cx, egraph, rules, &wiring));
+    *info = wiring.header.info;
+    return SX_OK;
+}
+
+sx_code sx_core_egraph_program(sx_ctx *cx, sx_span egraph, sx_key *program)
+{
+    sx_key rules;
+    sx_library_info info;
+    SX_TRY(sx_wiring_is(egraph) ? sx_wiring_rules(cx, egraph, &rules)
+                                : sx_snapshot_rules(cx, egraph, &rules));
+    SX_TRY(read_info(cx, egraph, &rules, &info));
+    *program = info.program;
+    return SX_OK;
+}
+
+sx_code sx_core_wiring(sx_ctx *cx, sx_span egraph, sx_core_wired **part, uint32_t *count)
+{
+    sx_key rules;
+    sx_wiring wiring;
+    *count = 0;
+    if (!sx_wiring_is(egraph)) {
+        return SX_OK;
+    }
+    SX_TRY(sx_wiring_rules(cx, egraph, &rules));
+    SX_TRY(sx_wiring_open(cx, egraph, &rules, &wiring));
+    *part = SX_NEW_ARRAY(cx, sx_core_wired, (size_t)wiring.header.part_count + 1);
+    if (*part == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t p = 0; p < wiring.header.part_count; p++) {
+        (*part)[p].program = wiring.part[p].program;
+        (*part)[p].family = wiring.part[p].family;
+    }
+    for (uint32_t u = 0; u < wiring.header.use_count; u++) {
+        (*part)[wiring.word[wiring.use_first[u]]].use_count++;
+    }
+    *count = wiring.header.part_count;
+    return SX_OK;
+}
+
 sx_code sx_core_twin(sx_ctx *cx, const sx_core_request *request, sx_span egraph, sx_key *key)
 {
     sx_key rules = rules_of(request);
     sx_library_info info;
     sx_span part[SX_PART_COUNT];
-    if (sx_wiring_is(egraph)) {
-        sx_wiring wiring;
-        SX_TRY(sx_wiring_open(cx, egraph, &rules, &wiring));
-        info = wiring.header.info;
-    } else {
-        SX_TRY(sx_library_peek(cx, egraph, &rules, &info));
-    }
+    SX_TRY(read_info(cx, egraph, &rules, &info));
     return sx_key_of_program(cx, &info.program, request, key, part);
 }
 

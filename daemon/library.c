@@ -12,13 +12,6 @@
 #define TWIN_ARENA_BYTES ((size_t)1 << 26)
 #define CANDIDATE_BYTES_MAX ((size_t)32 << 20) /* all of one job, with modules */
 
-static sx_key place_of(const sx_key *family, uint32_t way)
-{
-    uint8_t number = (uint8_t)way;
-    const sx_span part[] = {{family->byte, SX_KEY_BYTES}, {&number, 1}};
-    return sx_key_of("e-graph place", part, SX_COUNT(part));
-}
-
 /* ---- candidates ---- */
 static void log_damage(sxd_daemon *daemon, const sx_key *place, const char *why)
 {
@@ -67,7 +60,7 @@ static void take_egraph(looking *l, uint32_t place, uint32_t way)
 {
     sxd_daemon *daemon = l->daemon;
     sxd_library *library = &l->found.library;
-    sx_key key = place_of(&library->place[place].family, way);
+    sx_key key = sx_core_entry(&library->place[place].family, way);
     sx_cache_stats before, after;
     bool there;
     sx_cache_stats_of(daemon->cache, &before);
@@ -119,7 +112,7 @@ static void find_modules(looking *l)
         bool there;
         sx_blob *module = NULL;
         if (i < twins && l->why[i] != NULL) {
-            sx_key place = place_of(&library->place[0].family, library->candidate[i].way);
+            sx_key place = sx_core_entry(&library->place[0].family, library->candidate[i].way);
             log_damage(l->daemon, &place, l->why[i]);
             library->taken[0] &= ~(1u << library->candidate[i].way);
             sx_blob_free(found->egraph[i]);
@@ -284,7 +277,7 @@ static void put_egraph(sxd_job *job, const sx_work_egraph *row, uint64_t refused
     sx_ctx cx;
     sx_ctx_init(&cx, 1 << 16);
     sx_cache_item item = {
-        .key = place_of(&library->place[place].family, choose_way(job, place, refused)),
+        .key = sx_core_entry(&library->place[place].family, choose_way(job, place, refused)),
         .ns = job->uid,
         .kind = SXD_KIND_EGRAPH,
         .cost_us = (uint64_t)job->cost_us,
@@ -317,7 +310,7 @@ static uint64_t log_refused(sxd_job *job, const sx_work_result *result)
             memcpy(why, result->why.ptr, len);
             why[len] = '\0';
             const sxd_candidate *candidate = &library->candidate[i];
-            sx_key key = place_of(&library->place[candidate->place].family, candidate->way);
+            sx_key key = sx_core_entry(&library->place[candidate->place].family, candidate->way);
             log_damage(job->daemon, &key, why);
         }
     }

@@ -88,7 +88,7 @@ enum { SXD_KIND_MODULE = 1, SXD_KIND_TEXT = 2, SXD_KIND_EGRAPH = 3 };
 #define SXD_BLOB_ALIGNMENT ((size_t)64)
 
 /* ---- e-graphs of programs, and parts, that may equal one: each family has a few places in the cache ---- */
-#define SXD_LIBRARY_WAYS 4
+#define SXD_LIBRARY_WAYS SX_CORE_WAYS
 typedef struct {
     uint32_t place, way;
     sx_key key; /* what it is called: the key of its module; of a part, of its entry */

@@ -32,7 +32,7 @@ _symplex_client() {
             "explain "*) words="--help --json --socket" ;;
             "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --point --budget --background --onnx --proof --exact --approximate --disable-rule" ;;
             "prove "*) words="--help --json --socket --from --to" ;;
-            "egraph "*) words="--help --json --socket --target --output --exact --approximate" ;;
+            "egraph "*) words="--help --json --socket --target --output --exact --approximate --part" ;;
             "extract "*) words="--help --json --fuel --seconds" ;;
             "jobs "*) words="--help --json --socket" ;;
             "search "*) words="--help --json --socket" ;;

@@ -1,6 +1,7 @@
 """Semantic hits through the real daemon: a program that equals a stored one, written in another way, is answered from the stored
 e-graph; so after a restart; damaged or foreign e-graphs are replaced; other options see nothing of it."""
 import glob
+import json
 import os
 import shutil
 import sqlite3
@@ -120,6 +121,27 @@ def layers(commuted, prefix, count=6):
     return "\n".join(lines + ['return %%%s as "y"' % value, "}"]) + "\n"
 
 
+def look_at_parts(daemon, client):
+    """symplex-client egraph of what is stored: the list of the parts, and each of them as an e-graph of its own."""
+    def egraph(*arguments):
+        return subprocess.run([CLIENT, "egraph", *arguments, "--socket", str(daemon.path)], capture_output=True, text=True)
+
+    keys = [e["key"].hex() for e in client.call("cache.list")["entries"] if e["kind"] == "egraph"]
+    listed = {key: json.loads(egraph(key, "--json").stdout) for key in keys}
+    wired = [key for key in keys if "parts" in listed[key]]
+    assert len(wired) == 1 and len(keys) == 1 + len(listed[wired[0]]["parts"]), listed
+    parts = listed[wired[0]]["parts"]
+    assert [p["part"] for p in parts] == list(range(1, len(parts) + 1)) and sum(p["uses"] for p in parts) >= 6, parts
+    graphs = [json.loads(egraph(wired[0], "--part", str(p["part"]), "--json").stdout)["nodes"] for p in parts]
+    assert sorted(map(len, graphs)) == sorted(len(listed[k]["nodes"]) for k in keys if k not in wired)
+    assert egraph(wired[0]).stdout.split()[:3] == ["PART", "USES", "PROGRAM"]
+    picture = os.path.join(daemon.root, "g.svg")
+    assert egraph(wired[0], "--part", "1", "-o", picture).returncode == 0 and open(picture).read(4) == "<svg"
+    assert egraph(wired[0], "-o", picture).returncode == 2 and egraph(wired[0], "--part", str(len(parts) + 1)).returncode == 2
+    single = next(key for key in keys if key not in wired)
+    assert egraph(single, "--part", "1").returncode == 2
+
+
 def test_layers():
     with real() as daemon, daemon.client() as client:
         first = client.compile(layers(False, ""), dims=DIMS)
@@ -127,7 +149,13 @@ def test_layers():
         answer = client.compile(layers(True, "m"), dims=DIMS)
         assert answer.get("met") == first["key"] and "add-commute" in answer["rules"], sorted(answer)
         check_module(answer["module"], daemon.root)
-        assert "met" not in client.compile(layers(True, "m", 5), dims=DIMS)
+        look_at_parts(daemon, client)
+        before = daemon.status()["counters"]
+        other = client.compile(layers(True, "m", 5), dims=DIMS)  # its layers are known, the whole is not
+        after = daemon.status()["counters"]
+        assert "met" not in other and after["parts_met"] > before["parts_met"]
+        assert b", met stored " in other["module"] and b"add-commute" in other["module"]
+        check_module(other["module"], daemon.root)
         daemon.own_root = False
     with real(root=daemon.root) as after, after.client() as client:
         assert client.call("optimize", {"ir": layers(True, "k"), "dims": DIMS})["met"] == first["key"]
