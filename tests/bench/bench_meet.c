@@ -435,6 +435,105 @@ static sx_code run_program(const sx_bench_options *options, const program *p)
     return code;
 }
 
+/* ---- layers of one program for another ---- */
+
+#define SHALLOW_LAYERS 6u
+#define DEEP_LAYERS 24u
+
+static sx_code make_model_of(sx_ctx *cx, bool deep, sx_graph **canonical)
+{
+    sx_transformer shape = sx_transformer_default(deep ? DEEP_LAYERS : SHALLOW_LAYERS);
+    sx_graph *graph;
+    if (deep) { /* another embedding, another head, and one layer that is not stored */
+        shape.vocab = 113;
+        shape.odd_layer = 5;
+    }
+    SX_TRY(sx_transformer_make(cx, &shape, &graph));
+    return sx_graph_canon(cx, graph, canonical);
+}
+
+typedef struct {
+    double alone[ROUNDS_MAX], met[ROUNDS_MAX], share[ROUNDS_MAX];
+    uint32_t nodes_alone, nodes_met, parts_met, parts;
+} layers_sample;
+
+static sx_code measure_layers(sx_span stored, uint32_t round, layers_sample *out)
+{
+    sx_ctx cx;
+    sx_graph *asked, *better;
+    sx_optimize_options options = sx_optimize_defaults();
+    sx_optimize_report report;
+    sx_stored_part list[SX_FRAGMENTS_STORED_MAX];
+    sx_fragments fragments;
+    const sx_device *device;
+    uint32_t count;
+    sx_ctx_init(&cx, (size_t)16 << 30);
+    cx.fuel = UINT64_MAX;
+    sx_code code = sx_device_find(&cx, SX_SPAN_LITERAL("x86-64-v4"), &device);
+    code = code == SX_OK ? make_model_of(&cx, true, &asked) : code;
+    code = code == SX_OK ? list_stored(&cx, stored, asked, list, &count) : code;
+    double start = cpu_seconds();
+    code = code == SX_OK ? sx_optimize(&cx, asked, device, &options, &better, &report) : code;
+    out->alone[round] = cpu_seconds() - start;
+    out->nodes_alone = report.nodes;
+    start = cpu_seconds();
+    code = code == SX_OK ? sx_fragments_find(&cx, asked, &options, list, count, &fragments) : code;
+    options.fragments = &fragments;
+    code = code == SX_OK ? sx_optimize(&cx, asked, device, &options, &better, &report) : code;
+    out->met[round] = cpu_seconds() - start;
+    out->share[round] = out->met[round] / out->alone[round];
+    out->nodes_met = report.nodes - report.met_nodes;
+    out->parts_met = report.met_count;
+    out->parts = fragments.pieces.count - 1;
+    if (code != SX_OK || report.met_count == 0) {
+        (void)fprintf(stderr, "symplex-bench: snapshot-layers: %s\n",
+                      code != SX_OK ? cx.error.text : "no layer was met");
+        code = code == SX_OK ? SX_INTERNAL : code;
+    }
+    sx_ctx_fini(&cx);
+    return code;
+}
+
+/* A model whose layers, but one, are those of a stored one: searched alone, and with what is stored. */
+static sx_code run_layers(const sx_bench_options *options)
+{
+    static layers_sample out;
+    static const char name[] = "snapshot-layers";
+    sx_ctx cx;
+    sx_buf bytes;
+    sx_graph *canonical, *better;
+    sx_optimize_options store = sx_optimize_defaults();
+    sx_optimize_report report;
+    const sx_device *device;
+    sx_span stored = {0};
+    uint32_t rounds = options->rounds < ROUNDS_MAX ? options->rounds : ROUNDS_MAX;
+    rounds = rounds == 0 ? 1 : rounds;
+    sx_buf_init(&bytes, SNAPSHOT_BYTES_MAX);
+    sx_ctx_init(&cx, (size_t)16 << 30);
+    cx.fuel = UINT64_MAX;
+    sx_code code = sx_device_find(&cx, SX_SPAN_LITERAL("x86-64-v4"), &device);
+    code = code == SX_OK ? make_model_of(&cx, false, &canonical) : code;
+    code = code == SX_OK ? want_parts(&cx, canonical, &bytes, &store) : code;
+    code = code == SX_OK ? sx_optimize(&cx, canonical, device, &store, &better, &report) : code;
+    code = code == SX_OK ? page_aligned(&cx, &bytes, &stored) : code;
+    for (uint32_t round = 0; round < rounds && code == SX_OK; round++) {
+        code = measure_layers(stored, round, &out);
+    }
+    if (code == SX_OK) {
+        put(options, name, "bytes", (double)stored.len, "B");
+        put(options, name, "parts", out.parts, "count");
+        put(options, name, "parts-met", out.parts_met, "count");
+        put(options, name, "nodes-alone", out.nodes_alone, "count");
+        put(options, name, "nodes-saturated", out.nodes_met, "count");
+        put(options, name, "alone", sx_bench_median(out.alone, rounds), "s");
+        put(options, name, "with-library", sx_bench_median(out.met, rounds), "s");
+        put(options, name, "share", sx_bench_median(out.share, rounds), "ratio");
+    }
+    sx_buf_fini(&bytes);
+    sx_ctx_fini(&cx);
+    return code;
+}
+
 int sx_bench_meet(const sx_bench_options *options)
 {
     static const uint32_t number[] = {1, 4, 24};
@@ -458,5 +557,6 @@ int sx_bench_meet(const sx_bench_options *options)
     for (uint32_t i = 0; i < SX_COUNT(programs) && code == SX_OK; i++) {
         code = run_program(options, &programs[i]);
     }
+    code = code == SX_OK ? run_layers(options) : code;
     return sx_code_exit(code);
 }
