@@ -43,6 +43,7 @@ void sxd_job_check(const sxd_job *job)
     SX_ASSERT((job->state == SXD_JOB_FAILED || job->state == SXD_JOB_CANCELLED) ==
               (job->error.code != SX_OK));
     SX_ASSERT(active(job) || !job->timer_open);
+    SX_ASSERT(job->state == SXD_JOB_QUEUED || (job->after == 0 && !job->looking));
 }
 
 void sxd_job_move(sxd_job *job, sxd_job_state to)
@@ -50,6 +51,8 @@ void sxd_job_move(sxd_job *job, sxd_job_state to)
     SX_ASSERT(allowed[job->state][to]);
     bool was = active(job);
     job->state = to;
+    job->after = 0;
+    job->looking = false;
     if (was && !active(job)) {
         SX_ASSERT(job->daemon->active_count > 0);
         job->daemon->active_count--;
@@ -100,10 +103,9 @@ static sx_code copy_parts(sxd_job *job, const sxd_key *key)
     return SX_OK;
 }
 
-/* The request as the worker gets it. */
-static void encode_work(sxd_job *job, const sxd_call *call, const sxd_candidates *candidates)
+void sxd_job_encode(sxd_job *job, const sx_compile_args *args, const sxd_candidates *candidates)
 {
-    sx_compile_args request = *(const sx_compile_args *)call->request.args;
+    sx_compile_args request = *args;
     sx_work_args work = {.optimize = job->method == SX_METHOD_OPTIMIZE};
     sx_work_candidate row[SX_CORE_CANDIDATES_MAX] = {{0}};
     sx_work_place place[SX_CORE_PLACES_MAX] = {{0}};
@@ -135,6 +137,7 @@ static void encode_work(sxd_job *job, const sxd_call *call, const sxd_candidates
     sx_rpc_encode_request(&message, (uint32_t)job->id, SX_METHOD_WORK, &work, NULL);
     uint8_t head[SX_SP_HEAD_BYTES];
     sx_sp_head(message.len, head);
+    sx_buf_fini(&job->work);
     sx_buf_init(&job->work, SX_RPC_REQUEST_BYTES_MAX + 8192);
     sx_buf_put(&job->work, head, sizeof(head));
     sx_buf_put_span(&job->work, sx_buf_span(&message));
@@ -142,6 +145,25 @@ static void encode_work(sxd_job *job, const sxd_call *call, const sxd_candidates
         job->work.code = message.code;
     }
     sx_buf_fini(&message);
+}
+
+/* The job under way of a program like that of `job`, if nothing is stored of either yet: what it leaves will be met; 0: none. */
+static int64_t find_leader(const sxd_job *job)
+{
+    const sxd_library *own = &job->library;
+    const sxd_job *other;
+    if (!own->wanted || (own->candidate_count > 0 && own->candidate[0].place == 0)) {
+        return 0;
+    }
+    DL_FOREACH(job->daemon->jobs, other)
+    {
+        if (active(other) && other->after == 0 && !other->looking && other->uid == job->uid &&
+            other->library.wanted &&
+            sx_key_equal(&other->library.place[0].likes, &own->place[0].likes)) {
+            return other->id;
+        }
+    }
+    return 0;
 }
 
 sxd_job *sxd_job_new(sxd_daemon *daemon, sxd_call *call, const sx_key *slot,
@@ -167,13 +189,15 @@ sxd_job *sxd_job_new(sxd_daemon *daemon, sxd_call *call, const sx_key *slot,
     if (candidates != NULL) {
         job->library = candidates->library;
     }
-    encode_work(job, call, candidates);
+    sxd_job_encode(job, args, candidates);
     if (job->work.code != SX_OK || copy_parts(job, &call->key) != SX_OK) {
         sx_buf_fini(&job->work);
         sx_ctx_fini(&job->cx);
         free(job);
         return NULL;
     }
+    job->after = find_leader(job);
+    daemon->metrics.awaited += job->after != 0 ? 1 : 0;
     DL_APPEND(daemon->jobs, job);
     daemon->active_count++;
     sxd_job_check(job);

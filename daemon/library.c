@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "daemon/state.h"
 
@@ -44,9 +45,11 @@ static sx_blob *take(sxd_daemon *daemon, uint32_t uid, const sx_key *key, uint32
 
 /* ---- looking: places on a pool thread, entries here, names of the programs on a pool thread, modules here ---- */
 typedef struct {
-    uv_work_t work;
+    uv_work_t work_item;
     sxd_daemon *daemon;
-    sxd_call *call;
+    sxd_call *call; /* who asks, or NULL: */
+    int64_t job;    /* a job that has waited for another */
+    sx_buf work;    /* its request: args borrow from it */
     const sx_compile_args *args;
     uint32_t uid;
     sx_ctx cx; /* of the work under way */
@@ -132,9 +135,11 @@ static void find_modules(looking *l)
 static void begin_work(looking *l, uv_work_cb run, uv_after_work_cb done, size_t arena_bytes)
 {
     sx_ctx_init(&l->cx, arena_bytes);
-    l->call->keying = true;
+    if (l->call != NULL) {
+        l->call->keying = true;
+    }
     l->daemon->keying_count++;
-    int error = uv_queue_work(&l->daemon->loop, &l->work, run, done);
+    int error = uv_queue_work(&l->daemon->loop, &l->work_item, run, done);
     SX_ASSERT(error == 0);
 }
 
@@ -144,6 +149,8 @@ static void free_looking(looking *l)
         sx_blob_free(l->found.egraph[i]);
         sx_blob_free(l->found.module[i]);
     }
+    sx_ctx_fini(&l->cx);
+    sx_buf_fini(&l->work);
     free(l);
 }
 
@@ -152,13 +159,15 @@ static bool end_work(looking *l)
 {
     sxd_call *call = l->call;
     sxd_daemon *daemon = l->daemon;
-    call->keying = false;
     SX_ASSERT(daemon->keying_count > 0);
     daemon->keying_count--;
+    if (call == NULL) {
+        return true;
+    }
+    call->keying = false;
     if (call->session != NULL && daemon->phase == SXD_UP) {
         return true;
     }
-    sx_ctx_fini(&l->cx);
     free_looking(l);
     if (call->session == NULL) {
         sxd_call_drop(call); /* the client left meanwhile */
@@ -168,9 +177,32 @@ static bool end_work(looking *l)
     return false;
 }
 
+/* A job that has waited goes on with what was found. */
+static void resume(looking *l)
+{
+    sxd_job *job = sxd_job_find(l->daemon, l->job);
+    if (job == NULL || job->state != SXD_JOB_QUEUED || !job->looking) {
+        return; /* cancelled meanwhile */
+    }
+    job->looking = false;
+    if (l->args != NULL) {
+        job->library = l->found.library;
+        sxd_job_encode(job, l->args, &l->found);
+    }
+    if (job->work.code != SX_OK) {
+        const sx_error error = {.code = SX_NOMEM, .text = "queue: no memory for a compilation"};
+        sxd_job_fail(job, &error);
+    }
+    sxd_queue_run(l->daemon);
+}
+
 static void finish(looking *l)
 {
-    sxd_compile_start(l->call, l->found.library.wanted ? &l->found : NULL);
+    if (l->call != NULL) {
+        sxd_compile_start(l->call, l->found.library.wanted ? &l->found : NULL);
+    } else {
+        resume(l);
+    }
     free_looking(l);
 }
 
@@ -179,7 +211,18 @@ static void run_twins(uv_work_t *work)
     looking *l = work->data;
     sxd_library *library = &l->found.library;
     uint32_t twins = count_twins(library);
+    if (l->call == NULL) { /* the request that was encoded for the worker */
+        sx_rpc_request request;
+        sx_span message = sx_buf_span(&l->work);
+        sx_code code = sx_rpc_decode_request(&l->cx, message, &request);
+        const sx_work_args *sent = request.args;
+        l->args = code == SX_OK && sent->request.count == 1 ? &sent->request.items[0] : NULL;
+    }
     for (uint32_t i = 0; i < twins; i++) {
+        if (l->args == NULL) {
+            l->why[i] = "no memory";
+            continue;
+        }
         sx_code code = l->daemon->backend->twin(&l->cx, l->args, sx_blob_span(l->found.egraph[i]),
                                                 &library->candidate[i].key);
         l->why[i] = NULL;
@@ -199,7 +242,6 @@ static void on_twins(uv_work_t *work, int status)
         return;
     }
     find_modules(l);
-    sx_ctx_fini(&l->cx);
     finish(l);
 }
 
@@ -216,12 +258,12 @@ static void on_places(uv_work_t *work, int status)
     if (!end_work(l)) {
         return;
     }
-    sx_ctx_fini(&l->cx);
     l->found.library.wanted = status == 0 && l->code == SX_OK;
     if (l->found.library.wanted) {
         find_egraphs(l);
     }
     if (count_twins(&l->found.library) > 0) {
+        sx_ctx_fini(&l->cx);
         begin_work(l, run_twins, on_twins, TWIN_ARENA_BYTES);
     } else {
         finish(l);
@@ -240,8 +282,50 @@ void sxd_library_look(sxd_call *call)
     l->call = call;
     l->args = call->request.args;
     l->uid = call->uid;
-    l->work.data = l;
+    l->work_item.data = l;
     begin_work(l, run_places, on_places, PLACES_ARENA_BYTES);
+}
+
+/* ---- programs alike, one after the other ---- */
+static void look_again(sxd_job *job)
+{
+    looking *l = calloc(1, sizeof(*l));
+    if (l == NULL) {
+        return; /* it is compiled as it is */
+    }
+    sx_span message = sx_buf_span(&job->work);
+    SX_ASSERT(job->state == SXD_JOB_QUEUED && message.len >= SX_SP_HEAD_BYTES);
+    sx_buf_init(&l->work, message.len);
+    sx_buf_put(&l->work, message.ptr + SX_SP_HEAD_BYTES, message.len - SX_SP_HEAD_BYTES);
+    l->daemon = job->daemon;
+    l->job = job->id;
+    l->uid = job->uid;
+    l->work_item.data = l;
+    l->found.library = job->library;
+    l->found.library.candidate_count = 0;
+    memset(l->found.library.taken, 0, sizeof(l->found.library.taken));
+    find_egraphs(l);
+    job->looking = true;
+    begin_work(l, run_twins, on_twins, TWIN_ARENA_BYTES);
+}
+
+void sxd_library_release(sxd_job *job)
+{
+    sxd_job *other;
+    int64_t first = 0;
+    DL_FOREACH(job->daemon->jobs, other)
+    {
+        if (other->state != SXD_JOB_QUEUED || other->after != job->id) {
+            continue;
+        }
+        other->after = first;
+        if (first == 0) {
+            look_again(other);
+        }
+        if (first == 0 && job->state != SXD_JOB_DONE) {
+            first = other->id;
+        }
+    }
 }
 
 /* ---- what a worker leaves ---- */

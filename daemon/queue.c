@@ -138,6 +138,7 @@ static void end_job(sxd_job *job)
     sxd_log(SXD_INFO, "job", "job=%lld state=%s code=%s cost_us=%lld waiters=%u coalesced=%u",
             (long long)job->id, sxd_job_state_name(job->state), sx_code_name(job->error.code),
             (long long)job->cost_us, job->waiter_count, job->coalesced);
+    sxd_library_release(job);
     while (job->waiters != NULL) {
         sxd_call *call = job->waiters;
         sxd_job_release(job, call);
@@ -310,7 +311,7 @@ void sxd_queue_run(sxd_daemon *daemon)
     sxd_job *job;
     DL_FOREACH(daemon->jobs, job)
     {
-        if (job->state != SXD_JOB_QUEUED) {
+        if (job->state != SXD_JOB_QUEUED || job->after != 0 || job->looking) {
             continue;
         }
         sxd_worker *worker = sxd_pool_idle(daemon);

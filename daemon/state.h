@@ -150,6 +150,9 @@ struct sxd_job {
     uint64_t end_ms;
     int64_t cost_us;
     sxd_library library;
+    int64_t
+        after; /* QUEUED: it waits for the end of this job, of a program like its own; 0: for a worker alone */
+    bool looking;                   /* QUEUED: a pool thread looks at what that job left */
     bool met;                       /* DONE: equal to a stored program */
     sx_key met_key;                 /* which */
     sx_span rules;                  /* why; in cx */
@@ -300,6 +303,8 @@ void sxd_compile_start(SX_TAKE sxd_call *call, const sxd_candidates *candidates)
 /* ---- library.c: e-graphs of stored programs ---- */
 /* Finds where such programs are kept (on a pool thread) and goes on with sxd_compile_start. */
 void sxd_library_look(SX_TAKE sxd_call *call);
+/* `job` has ended: those that wait for it look for what it left; or, where it failed, one of them goes first and the others wait for that one. */
+void sxd_library_release(sxd_job *job);
 /* What a worker said and left: counters, log, the e-graph into the cache. */
 void sxd_library_keep(sxd_job *job, const sx_work_result *result);
 
@@ -325,6 +330,8 @@ const char *sxd_job_state_name(sxd_job_state state);
 /* `candidates` NULL: none, and no e-graph is wanted. */
 sxd_job *sxd_job_new(sxd_daemon *daemon, sxd_call *call, const sx_key *slot,
                      const sxd_candidates *candidates);
+/* The request for the worker anew, with other candidates; what fails is in job->work. */
+void sxd_job_encode(sxd_job *job, const sx_compile_args *args, const sxd_candidates *candidates);
 void sxd_job_free(SX_TAKE sxd_job *job);
 void sxd_job_move(sxd_job *job, sxd_job_state to);
 void sxd_job_check(const sxd_job *job); /* the invariant; asserts */

@@ -164,6 +164,38 @@ def test_layers():
     shutil.rmtree(daemon.root)
 
 
+def end_of(client, job):
+    answer = {"state": "queued", "seq": 0}
+    while answer["state"] in ("queued", "running"):
+        answer = client.call("wait", {"job": job, "seq": answer["seq"]})
+    return answer
+
+
+def test_alike_at_once():
+    """Programs that differ in names alone, sent together: one is compiled, the others wait and meet it."""
+    with real("--workers", "4") as daemon, daemon.client() as client:
+        for i in range(8):
+            client.send("compile", {"ir": layers(False, "p%d" % i), "dims": DIMS})
+        answers = [client.receive()[2] for i in range(8)]
+        first = [a for a in answers if "met" not in a]
+        assert len(first) == 1 and all(a["met"] == first[0]["key"] for a in answers if a is not first[0])
+        counters = daemon.status()["counters"]
+        assert counters["semantic_hits"] == 7 and counters["awaited"] >= 1, counters
+        stored = counters["egraphs_stored"]
+        assert stored == [e["kind"] for e in client.call("cache.list")["entries"]].count("egraph"), counters
+        for answer in answers:
+            check_module(answer["module"], daemon.root)
+    with real("--workers", "4") as daemon, daemon.client() as client:
+        for i in range(4):
+            client.send("compile", {"ir": layers(False, "p%d" % i, 24), "dims": DIMS, "mode": "async"})
+        jobs = [client.receive()[2]["job"] for i in range(4)]
+        client.call("cancel", {"job": min(jobs)})  # the one that goes first: another one takes its place
+        ends = [end_of(client, job) for job in sorted(jobs)[1:]]
+        assert [a["state"] for a in ends] == ["done"] * 3
+        assert sum("met" in a for a in ends) >= 2, [sorted(a) for a in ends]
+        assert daemon.status()["counters"]["awaited"] >= 1
+
+
 def damage(root):
     """One byte of the stored e-graph, on disk."""
     path = glob.glob(os.path.join(root, "**", "*.db"), recursive=True) or \
