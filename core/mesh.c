@@ -4,7 +4,7 @@
 #include "core/ir/shard.h"
 #include "core/pipeline.h"
 
-#define PLAN_FUEL UINT64_C(400000000) /* of each axis */
+#define PLAN_FUEL UINT64_C(50000000) /* of each axis */
 #define TEXT_MAX ((size_t)1 << 16)
 
 static sx_module_text put_text(sx_image *image, sx_buf *text)

@@ -693,7 +693,7 @@ static sx_code refuse_fused(sx_ctx *cx, const sx_graph *in)
     return SX_OK;
 }
 
-#define MESH_FUEL_SHARE 8u /* problems of many placements for each value */
+#define MESH_FUEL_SHARE 2u /* problems of many placements for each value */
 
 /* Of the fastest program on one device, the fastest along each axis of the mesh, and the input: the fastest on the mesh. */
 static sx_code choose_on_mesh(optimizer *o, sx_extracted *best)

@@ -116,7 +116,8 @@ typedef struct {
     const sx_optimize_part *part; /* the last one is the whole program */
     uint32_t part_count;
     double mesh_before_ns,
-        mesh_after_ns; /* on the mesh (sharding_plan.h), costs that foresee fusion; 0 where it was not looked at */
+        mesh_after_ns; /* on the mesh (sharding_plan.h), costs that foresee fusion, those of single kernels where
+                          the program is put together of parts; 0 where it was not looked at */
     bool
         searched_again; /* put together from parts it was dearer than the input: once more as a whole, with what was left of the limits */
     uint32_t met_count; /* parts that were not saturated because a stored one was met */

@@ -5,8 +5,8 @@
 
 #include "core/egraph/fragments.h"
 #include "core/egraph/keep.h"
+#include "core/egraph/sharding_plan.h"
 #include "core/egraph/wiring.h"
-#include "core/ir/shard.h"
 
 #define EXTRACT_FUEL_MIN 10000u /* of one part */
 
@@ -88,7 +88,8 @@ static sx_code detach(sx_ctx *cx, const sx_graph *program, sx_graph **out)
         uint32_t index;
         SX_TRY(sx_graph_add_symbol(cx, alone, s->name, s->low, s->high, &index));
     }
-    return sx_graph_adopt(cx, program, alone, out);
+    SX_TRY(sx_graph_adopt(cx, program, alone, out));
+    return sx_sharding_copy(cx, program, NULL, *out);
 }
 
 static sx_code saturate_piece(divider *d, uint32_t piece, uint64_t extract_fuel, uint32_t *number)
@@ -459,15 +460,78 @@ static sx_code search_again(sx_ctx *cx, const sx_graph *in, const sx_device *dev
     return SX_OK;
 }
 
+/* ---- on a mesh: parts lie as the plan of the whole says ---- */
+
+#define PLAN_FUEL_SHARE 2u /* problems of many placements for each value */
+
+static double plan_ns(const sx_plan *plan)
+{
+    return plan->compute_ns + plan->collective_ns;
+}
+
+/* Where each value lies in the end: with the collectives that its readers want. */
+static sx_code find_places(sx_ctx *cx, const sx_graph *graph, const sx_plan *plan,
+                           sx_places **places)
+{
+    *places = SX_NEW_ARRAY(cx, sx_places, (size_t)graph->node_count + 1);
+    if (*places == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        (*places)[n] = sx_graph_places(graph, n);
+    }
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        const sx_plan_step *step = &plan->step[i];
+        bool given = graph->node[step->node].op == SX_OP_PARAMETER;
+        (*places)[step->node] = given ? (*places)[step->node] : step->places;
+    }
+    return SX_OK;
+}
+
+static sx_code whole_on_mesh(sx_ctx *cx, const sx_graph *in, const sx_device *device,
+                             const sx_optimize_options *options, sx_graph **out,
+                             sx_optimize_report *report)
+{
+    SX_TRY(sx_optimize_whole(cx, in, device, options, out, report));
+    return sx_sharding_restore(cx, in, *out);
+}
+
+static sx_code optimize_on_mesh(sx_ctx *cx, const sx_graph *in, const sx_device *device,
+                                const sx_optimize_options *options, sx_graph **out,
+                                sx_optimize_report *report)
+{
+    uint64_t fuel = PLAN_FUEL_SHARE * options->extract_fuel;
+    sx_plan *before, *after;
+    sx_places *places;
+    sx_pieces pieces;
+    if (options->whole) {
+        return whole_on_mesh(cx, in, device, options, out, report);
+    }
+    SX_TRY(sx_plan_make(cx, in, device, fuel, &before));
+    SX_TRY(find_places(cx, in, before, &places));
+    SX_TRY(sx_pieces_find_placed(cx, in, places, &pieces));
+    if (pieces.piece[0].roll == NULL) {
+        return whole_on_mesh(cx, in, device, options, out, report);
+    }
+    SX_TRY(divide(cx, device, options, &pieces, out, report));
+    SX_TRY(sx_sharding_restore(cx, in, *out));
+    SX_TRY(sx_plan_make(cx, *out, device, fuel, &after));
+    if (plan_ns(after) > plan_ns(before)) { /* never worse than the input */
+        return whole_on_mesh(cx, in, device, options, out, report);
+    }
+    report->mesh_before_ns = plan_ns(before);
+    report->mesh_after_ns = plan_ns(after);
+    return SX_OK;
+}
+
 sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
                     const sx_optimize_options *options, sx_graph **out, sx_optimize_report *report)
 {
     size_t bytes_start = cx->arena.used_bytes;
     sx_optimize_options again = *options;
     sx_pieces pieces;
-    if (in->sharding != NULL && options->unfused) { /* parts do not know how values lie */
-        SX_TRY(sx_optimize_whole(cx, in, device, options, out, report));
-        return sx_sharding_restore(cx, in, *out);
+    if (in->sharding != NULL && options->unfused) {
+        return optimize_on_mesh(cx, in, device, options, out, report);
     }
     if (options->whole) {
         return sx_optimize_whole(cx, in, device, options, out, report);
@@ -503,7 +567,9 @@ static sx_code put_program(sx_ctx *cx, const char *name, const sx_graph *graph, 
 {
     sx_buf program;
     sx_buf_init(&program, SX_TEXT_BYTES_MAX);
-    sx_code code = sx_graph_print(cx, graph, &program);
+    sx_graph plain = *graph;
+    plain.sharding = NULL; /* no part of what it computes */
+    sx_code code = sx_graph_print(cx, &plain, &program);
     code = code == SX_OK ? sx_buf_check(cx, &program, name) : code;
     sx_buf_print(text, "%s %zu\n", name, program.len);
     sx_buf_put_span(text, sx_buf_span(&program));

@@ -3,7 +3,8 @@
 typedef struct {
     sx_ctx *cx;
     sx_pieces *pieces;
-    sx_idmap map; /* by key */
+    const sx_places *places; /* of the nodes of piece 0; NULL: of no mesh */
+    sx_idmap map;            /* by key */
 } finder;
 
 static bool same_key(const void *self, uint32_t id, const void *probe)
@@ -43,7 +44,7 @@ static sx_code cut(finder *f, uint32_t number)
 {
     sx_ctx *cx = f->cx;
     const sx_roll *roll;
-    SX_TRY(sx_roll_find(cx, f->pieces->piece[number].program, &roll));
+    SX_TRY(sx_roll_find_placed(cx, f->pieces->piece[number].program, f->places, &roll));
     if (roll == NULL) {
         return SX_OK;
     }
@@ -64,11 +65,18 @@ static sx_code cut(finder *f, uint32_t number)
 
 sx_code sx_pieces_find(sx_ctx *cx, const sx_graph *graph, sx_pieces *pieces)
 {
-    finder f = {.cx = cx, .pieces = pieces};
+    return sx_pieces_find_placed(cx, graph, NULL, pieces);
+}
+
+sx_code sx_pieces_find_placed(sx_ctx *cx, const sx_graph *graph, const sx_places *places,
+                              sx_pieces *pieces)
+{
+    finder f = {.cx = cx, .pieces = pieces, .places = places};
     uint32_t number, first = 0;
+    uint32_t depth_max = places != NULL ? 1 : SX_PIECES_DEPTH_MAX;
     *pieces = (sx_pieces){0};
     SX_TRY(add(&f, graph, &number));
-    for (uint32_t depth = 0; depth < SX_PIECES_DEPTH_MAX; depth++) { /* level by level */
+    for (uint32_t depth = 0; depth < depth_max; depth++) { /* level by level */
         uint32_t end = pieces->count;
         for (uint32_t i = first; i < end; i++) {
             SX_TRY(cut(&f, i));

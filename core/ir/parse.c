@@ -167,6 +167,12 @@ static sx_code parse_placement(parser *p, sx_node_id id)
     }
     sx_places places;
     SX_TRY(sx_parse_places(lex, p->graph, &places));
+    for (uint32_t a = 0; a < SX_MESH_AXES_MAX; a++) {
+        if (places.at[a] > SX_PLACE_R) {
+            return SX_FAIL(lex->cx, SX_INPUT, "line %u:%u: a parameter cannot be P", at.line,
+                           at.column);
+        }
+    }
     if (sx_graph_place(lex->cx, p->graph, id, &places) != SX_OK) {
         return sx_fail_in(lex->cx, "line %u:%u", at.line, at.column);
     }

@@ -22,6 +22,7 @@ typedef struct {
 typedef struct {
     sx_ctx *cx;
     sx_roll_levels level;
+    const sx_places *places; /* of every node, or NULL */
     region *region;
     uint32_t region_count;
     uint32_t *word, *node, *outer, *result;
@@ -122,6 +123,14 @@ static sx_code put_type(roller *r, const sx_type *type)
     return SX_OK;
 }
 
+static sx_code put_places(roller *r, uint32_t n)
+{
+    for (uint32_t a = 0; r->places != NULL && a < SX_MESH_AXES_MAX; a++) {
+        SX_TRY(put_word(r, r->places[n].at[a]));
+    }
+    return SX_OK;
+}
+
 static bool is_weight(const sx_roll_levels *l, uint32_t n)
 {
     const sx_node *node = &l->graph->node[n];
@@ -147,6 +156,10 @@ static sx_code put_words(roller *r, region *g)
         uint32_t n = r->outer[g->outer_first + i];
         SX_TRY(put_word(r, is_weight(&r->level, n) ? 1 : 0));
         SX_TRY(put_type(r, &graph->node[n].type));
+        SX_TRY(put_places(r, n));
+    }
+    for (uint32_t i = 0; i < g->result_count; i++) {
+        SX_TRY(put_places(r, r->result[g->result_first + i]));
     }
     for (uint32_t i = 0; i < g->result_count; i++) {
         SX_TRY(put_word(r, r->ref[r->result[g->result_first + i]]));
@@ -238,6 +251,22 @@ sx_code sx_roll_copy_node(sx_ctx *cx, sx_graph *to, const sx_graph *from, const 
     return sx_graph_add(cx, to, node->op, &attr, input, node->input_count, id);
 }
 
+/* Its interface as it lies. */
+static sx_code place_program(roller *r, const region *g, const sx_node_id *outer, sx_graph *graph)
+{
+    const sx_sharding *s = r->level.graph->sharding;
+    for (uint32_t a = 0; r->places != NULL && a < s->axis_count; a++) {
+        SX_TRY(sx_mesh_add_axis(r->cx, graph, s->axis[a].name, s->axis[a].size));
+    }
+    for (uint32_t i = 0; r->places != NULL && i < g->outer_count; i++) {
+        SX_TRY(sx_graph_place(r->cx, graph, outer[i], &r->places[r->outer[g->outer_first + i]]));
+    }
+    for (uint32_t i = 0; r->places != NULL && i < g->result_count; i++) {
+        SX_TRY(sx_graph_want(r->cx, graph, i, &r->places[r->result[g->result_first + i]]));
+    }
+    return SX_OK;
+}
+
 /* The region as a program. */
 static sx_code make_program(roller *r, const region *g, const sx_graph **program)
 {
@@ -276,7 +305,7 @@ static sx_code make_program(roller *r, const region *g, const sx_graph **program
         SX_TRY(sx_graph_add_output(cx, graph, sx_span_of(name), made[word[i]]));
     }
     *program = graph;
-    return SX_OK;
+    return place_program(r, g, &made[g->node_count], graph);
 }
 
 /* ---- the whole ---- */
@@ -608,8 +637,14 @@ static sx_code fill_roll(roller *r, sx_roll *roll)
 
 sx_code sx_roll_find(sx_ctx *cx, const sx_graph *graph, const sx_roll **found)
 {
+    return sx_roll_find_placed(cx, graph, NULL, found);
+}
+
+sx_code sx_roll_find_placed(sx_ctx *cx, const sx_graph *graph, const sx_places *places,
+                            const sx_roll **found)
+{
     *found = NULL;
-    roller r = {.cx = cx};
+    roller r = {.cx = cx, .places = places};
     if (graph->output_count == 0) {
         return SX_OK;
     }

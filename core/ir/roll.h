@@ -15,7 +15,7 @@
  */
 #ifndef SX_CORE_IR_ROLL_H
 #define SX_CORE_IR_ROLL_H
-#include "core/ir/ir.h"
+#include "core/ir/shard.h"
 
 #define SX_ROLL_PARTS_MAX 256u     /* distinct ones; with more, the program is left whole */
 #define SX_ROLL_BODY_NODES_MIN 12u /* operations of a part that is worth rolling */
@@ -58,6 +58,10 @@ typedef struct {
  * the longest path.
  *   errors   SX_NOMEM; SX_LIMIT a part with more than SX_OUTPUTS_MAX outputs */
 sx_code sx_roll_find(sx_ctx *cx, const sx_graph *graph, const sx_roll **roll);
+/* The same for a program on a mesh whose node n lies as places[n]: layers are equal only if what they read and give lies alike, and each part
+ * has the mesh, its parameters and outputs lying so. */
+sx_code sx_roll_find_placed(sx_ctx *cx, const sx_graph *graph, const sx_places *places,
+                            const sx_roll **roll);
 
 /* The whole program with part p replaced by program[p], which has the part's parameters and outputs in the same order and its table of
  * attributes. Equal nodes are merged, dead ones dropped; parameters and outputs are those of the whole. With the parts' own

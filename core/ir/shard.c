@@ -95,7 +95,7 @@ static bool can_divide(const sx_graph *graph, sx_dim dim, int64_t pieces)
 }
 
 static sx_code check_places(sx_ctx *cx, const sx_graph *graph, const sx_type *type,
-                            const sx_places *places, bool may_be_partial)
+                            const sx_places *places)
 {
     const sx_sharding *s = graph->sharding;
     int64_t pieces[SX_RANK_MAX];
@@ -109,9 +109,8 @@ static sx_code check_places(sx_ctx *cx, const sx_graph *graph, const sx_type *ty
             return SX_FAIL(cx, SX_INPUT, "placement %u along mesh axis %u of %u", place, a,
                            s->axis_count);
         }
-        if (place > SX_PLACE_R && (!may_be_partial || type->dtype == SX_BOOL)) {
-            return SX_FAIL(cx, SX_INPUT, "mesh axis \"%s\": %s cannot be P", name.text,
-                           may_be_partial ? "a bool" : "a parameter");
+        if (place > SX_PLACE_R && type->dtype == SX_BOOL) {
+            return SX_FAIL(cx, SX_INPUT, "mesh axis \"%s\": a bool cannot be P", name.text);
         }
         if (place >= SX_PLACE_R) {
             continue;
@@ -148,7 +147,7 @@ sx_code sx_graph_place(sx_ctx *cx, sx_graph *graph, sx_node_id parameter, const 
     const sx_places none = sx_places_none();
     SX_ASSERT(s != NULL && sx_graph_node(graph, parameter)->op == SX_OP_PARAMETER);
     SX_ASSERT(s->parameter_count == 0 || s->parameter[s->parameter_count - 1].index < parameter.i);
-    SX_TRY(check_places(cx, graph, &graph->node[parameter.i].type, places, false));
+    SX_TRY(check_places(cx, graph, &graph->node[parameter.i].type, places));
     if (sx_places_equal(places, &none)) {
         return SX_OK;
     }
@@ -161,7 +160,7 @@ sx_code sx_graph_want(sx_ctx *cx, sx_graph *graph, uint32_t output, const sx_pla
     SX_ASSERT(s != NULL && output < graph->output_count);
     SX_ASSERT(s->output_count == 0 || s->output[s->output_count - 1].index < output);
     const sx_node *node = sx_graph_node(graph, graph->output[output].node);
-    SX_TRY(check_places(cx, graph, &node->type, places, true));
+    SX_TRY(check_places(cx, graph, &node->type, places));
     return put(cx, &s->output, &s->output_count, &s->output_capacity, output, places);
 }
 
@@ -258,7 +257,7 @@ sx_code sx_sharding_check(sx_ctx *cx, const sx_graph *graph)
         if (n >= graph->node_count || graph->node[n].op != SX_OP_PARAMETER) {
             return SX_FAIL(cx, SX_INPUT, "placement %u: node %u is no parameter", i, n);
         }
-        SX_TRY(check_places(cx, graph, &graph->node[n].type, &s->parameter[i].places, false));
+        SX_TRY(check_places(cx, graph, &graph->node[n].type, &s->parameter[i].places));
     }
     for (uint32_t i = 0; i < s->output_count; i++) {
         uint32_t k = s->output[i].index;
@@ -267,7 +266,7 @@ sx_code sx_sharding_check(sx_ctx *cx, const sx_graph *graph)
                            graph->output_count);
         }
         const sx_type *type = &graph->node[graph->output[k].node.i].type;
-        SX_TRY(check_places(cx, graph, type, &s->output[i].places, true));
+        SX_TRY(check_places(cx, graph, type, &s->output[i].places));
     }
     return SX_OK;
 }

@@ -59,7 +59,8 @@ sx_code sx_mesh_add_axis(sx_ctx *cx, sx_graph *graph, sx_span name, int64_t size
 /* The axis of that name; SX_MESH_AXES_MAX where there is none. */
 uint32_t sx_mesh_find_axis(const sx_graph *graph, sx_span name);
 /* Says how a parameter lies, or how an output is wanted; each in ascending order.
- *   errors   SX_INPUT a dimension the tensor does not have or that is not cut into equal pieces, a parameter or bool that is P. The
+ *   errors   SX_INPUT a dimension the tensor does not have or that is not cut into equal pieces, a bool that is P (the text form refuses
+ *            other parameters too; those of parts of a program may be). The
  *            extent of a symbolic dimension must have a value that is; sx_graph_bind looks at the one it gets. */
 sx_code sx_graph_place(sx_ctx *cx, sx_graph *graph, sx_node_id parameter, const sx_places *places);
 sx_code sx_graph_want(sx_ctx *cx, sx_graph *graph, uint32_t output, const sx_places *places);

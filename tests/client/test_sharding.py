@@ -82,12 +82,43 @@ def test_one_device(folder):
     assert "sharding" not in json.loads(sx("explain", folder / "plain.sxm", "--json").stdout)
 
 
+def stack(layers):
+    """Two residual blocks a layer, of different width: w1 by columns, w2 by rows."""
+    lines = ['sx 1 graph "stack" mesh (tp = 4) {', '%h0 = parameter {name = "x", weight = 0} : f32[64, 128]']
+    for i in range(2 * layers):
+        n = 512 if i % 2 else 256
+        for name, shape, places in (("s", "128", ""), ("t", "128", ""), ("a", f"128, {n}", "{tp = S(1)}"),
+                                    ("b", f"{n}", "{tp = S(0)}"), ("c", f"{n}, 128", "{tp = S(0)}"), ("d", "128", "")):
+            lines.append(f'%{name}{i} = parameter {{name = "{name}{i}", weight = 1}} : f32[{shape}] {places}')
+        lines += [f"%n{i} = layer_norm(%h{i}, %s{i}, %t{i}) {{axis = 1, eps = 1e-5}} : f32[64, 128]",
+                  f"%p{i} = dot_general(%n{i}, %a{i}) {{lhs_contract = [1], rhs_contract = [0]}} : f32[64, {n}]",
+                  f"%q{i} = broadcast_in_dim(%b{i}) {{dims = [1]}} : f32[64, {n}]",
+                  f"%r{i} = add(%p{i}, %q{i}) : f32[64, {n}]", f"%g{i} = gelu(%r{i}) : f32[64, {n}]",
+                  f"%u{i} = dot_general(%g{i}, %c{i}) {{lhs_contract = [1], rhs_contract = [0]}} : f32[64, 128]",
+                  f"%v{i} = broadcast_in_dim(%d{i}) {{dims = [1]}} : f32[64, 128]",
+                  f"%w{i} = add(%u{i}, %v{i}) : f32[64, 128]", f"%h{i + 1} = add(%h{i}, %w{i}) : f32[64, 128]"]
+    return "\n".join(lines + [f'return %h{2 * layers} as "y" {{}} }}'])
+
+
+def test_equal_layers(folder):
+    path, proof = folder / "stack.sx", folder / "stack.proof"
+    path.write_text(stack(6))
+    answer = json.loads(sx("optimize", path, "--no-daemon", "--json", "--proof", proof).stdout)
+    assert answer["search"]["uses"] > answer["search"]["parts"], answer["search"]
+    assert "mesh (tp = 4)" in answer["program"]
+    # each block's sum is sent once, as an all-reduce or as the two halves of one with the norm on pieces between
+    assert answer["sharding"]["collective_bytes"] == 12 * 2 * 3 / 4 * 64 * 128 * 4
+    proof.write_text(answer["proof"])
+    sx("prove", proof)
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         test_mlp(folder)
         test_less_is_sent(folder)
         test_one_device(folder)
+        test_equal_layers(folder)
     print("sharding: one all-reduce, the form that sends less, placements left aside")
 
 

@@ -225,7 +225,7 @@ static const sx_device *device(const char *name)
 static const sx_plan *plan_of(const sx_graph *graph)
 {
     sx_plan *plan;
-    ck_sx_ok(&cx, sx_plan_make(&cx, graph, device("h100"), 50000000, &plan));
+    ck_sx_ok(&cx, sx_plan_make(&cx, graph, device("h100"), 4000000, &plan));
     return plan;
 }
 
@@ -341,6 +341,80 @@ START_TEST(test_equal_form_with_less_communication)
 }
 END_TEST
 
+/* ---- equal layers ---- */
+
+/* x + gelu(norm(x) w1 + b1) w2 + b2, `layers` times two such blocks of different width; w1 by columns, w2 by rows along tp, of layer `odd` the
+ * other way round. */
+static sx_graph *stack(uint32_t layers, uint32_t odd)
+{
+    sx_buf text;
+    uint32_t before = 0;
+    sx_buf_init(&text, 1 << 20);
+    sx_buf_put_text(&text, "sx 1 graph \"\" mesh (dp = 2, tp = 4) { %h0 = parameter {name = \"x\", "
+                           "weight = 0} : f32[256, 512] {dp = S(0)}\n");
+    for (uint32_t i = 0; i < 2 * layers; i++) {
+        uint32_t wide = i % 2 == 0 ? 2048 : 1024;
+        bool turned = i / 2 == odd;
+        sx_buf_print(&text,
+                     "%%s%u = parameter {name = \"s%u\", weight = 1} : f32[512] "
+                     "%%t%u = parameter {name = \"t%u\", weight = 1} : f32[512] "
+                     "%%a%u = parameter {name = \"a%u\", weight = 1} : f32[512, %u] {tp = S(%d)} "
+                     "%%b%u = parameter {name = \"b%u\", weight = 1} : f32[%u] %s "
+                     "%%c%u = parameter {name = \"c%u\", weight = 1} : f32[%u, 512] {tp = S(%d)} "
+                     "%%d%u = parameter {name = \"d%u\", weight = 1} : f32[512]\n",
+                     i, i, i, i, i, i, wide, turned ? 0 : 1, i, i, wide,
+                     turned ? "" : "{tp = S(0)}", i, i, wide, turned ? 1 : 0, i, i);
+        sx_buf_print(
+            &text,
+            "%%n%u = layer_norm(%%h%u, %%s%u, %%t%u) {axis = 1, eps = 1e-5} : f32[256, 512] "
+            "%%p%u = dot_general(%%n%u, %%a%u) {lhs_contract = [1], rhs_contract = [0]} : "
+            "f32[256, %u] "
+            "%%q%u = broadcast_in_dim(%%b%u) {dims = [1]} : f32[256, %u] "
+            "%%r%u = add(%%p%u, %%q%u) : f32[256, %u] "
+            "%%g%u = gelu(%%r%u) : f32[256, %u]\n",
+            i, before, i, i, i, i, i, wide, i, i, wide, i, i, i, wide, i, i, wide);
+        sx_buf_print(&text,
+                     "%%u%u = dot_general(%%g%u, %%c%u) {lhs_contract = [1], rhs_contract = [0]} : "
+                     "f32[256, 512] "
+                     "%%v%u = broadcast_in_dim(%%d%u) {dims = [1]} : f32[256, 512] "
+                     "%%w%u = add(%%u%u, %%v%u) : f32[256, 512] "
+                     "%%h%u = add(%%h%u, %%w%u) : f32[256, 512]\n",
+                     i, i, i, i, i, i, i, i, i + 1, before, i);
+        before = i + 1;
+    }
+    sx_buf_print(&text, "return %%h%u as \"y\" {dp = S(0)} }", before);
+    sx_graph *graph;
+    ck_sx_ok(&cx, sx_graph_parse(&cx, sx_buf_span(&text), &graph));
+    sx_buf_fini(&text);
+    return graph;
+}
+
+static uint32_t uses_of_most(const sx_optimize_report *report)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < report->part_count; i++) {
+        most = report->part[i].use_count > most ? report->part[i].use_count : most;
+    }
+    return (uint32_t)most;
+}
+
+START_TEST(test_equal_layers_once)
+{
+    sx_optimize_report few, many, mixed;
+    optimize(stack(3, 99), &few);
+    const sx_plan *plan = plan_of(optimize(stack(6, 99), &many));
+    ck_assert_uint_eq(plan->collective_count, 12); /* one all-reduce for each block */
+    ck_assert_uint_eq(count(plan, SX_PLAN_ALL_REDUCE), 12);
+    ck_assert_uint_ge(uses_of_most(&many), 4);
+    ck_assert_uint_lt(many.nodes, 2 * few.nodes);
+    ck_assert_double_le(many.mesh_after_ns, many.mesh_before_ns);
+    /* the layer that lies in another way is no use of the same part */
+    optimize(stack(6, 2), &mixed);
+    ck_assert_uint_lt(uses_of_most(&mixed), uses_of_most(&many));
+    ck_assert_double_le(mixed.mesh_after_ns, mixed.mesh_before_ns);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("egraph/sharding");
@@ -354,6 +428,7 @@ int main(void)
     tcase_add_test(tcase, test_wanted_places);
     tcase_add_test(tcase, test_sum_before_collective);
     tcase_add_test(tcase, test_equal_form_with_less_communication);
+    tcase_add_test(tcase, test_equal_layers_once);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }
