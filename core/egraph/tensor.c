@@ -134,26 +134,34 @@ static void put_value(sx_value_set *set, double value)
     }
 }
 
-/* A place for a set of two or more. There is always room in memory for the few there are; of too many, none is kept. */
+static bool equal_values(const void *self, uint32_t id, const void *probe)
+{
+    const sx_value_set *held = &((const sx_tensors *)self)->values[id];
+    const sx_value_set *set = probe;
+    return held->count == set->count &&
+           memcmp(held->value, set->value, set->count * sizeof(double)) == 0;
+}
+
+/* A place for a set of two or more; of too many sets, the last ones are not kept. */
 static sx_code intern_values(sx_ctx *cx, sx_tensors *t, const sx_value_set *set, uint16_t *place)
 {
     if (set->count < 2) {
         return SX_OK;
     }
-    size_t size = set->count * sizeof(double);
-    for (uint32_t i = 1; i < t->values_count; i++) {
-        if (t->values[i].count == set->count && memcmp(t->values[i].value, set->value, size) == 0) {
-            *place = (uint16_t)i;
+    uint64_t hash =
+        sx_hash64((sx_span){(const uint8_t *)set->value, set->count * sizeof(double)}, 0);
+    uint32_t at = sx_idmap_find(&t->values_map, hash, equal_values, t, set);
+    if (at == SX_IDMAP_NONE) {
+        at = t->values_count > 0 ? t->values_count : 1;
+        if (at >= SX_VALUE_SETS_MAX) {
             return SX_OK;
         }
-    }
-    uint32_t at = t->values_count > 0 ? t->values_count : 1;
-    if (at < SX_VALUE_SETS_MAX) {
         SX_TRY(sx_grow(cx, (void **)&t->values, &t->values_capacity, at + 1, sizeof(*set)));
         t->values[at] = *set;
         t->values_count = at + 1;
-        *place = (uint16_t)at;
+        SX_TRY(sx_idmap_put(cx, &t->values_map, hash, at));
     }
+    *place = (uint16_t)at;
     return SX_OK;
 }
 
@@ -167,6 +175,7 @@ static sx_code find_values(sx_ctx *cx, sx_tensors *t, uint32_t n, const sx_type 
     for (uint32_t k = 0; k < t->eg.node[n].arity; k++) {
         count[k] = sx_tensors_values(t, below[k], known[k]);
     }
+    SX_TRY(sx_spend(cx, (uint64_t)count[0] * count[1]));
     for (uint32_t i = 0; i < count[0] * count[1]; i++) {
         double x[2] = {known[0][i / count[1]], known[1][i % count[1]]};
         double value;

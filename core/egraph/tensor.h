@@ -23,8 +23,8 @@ _Static_assert(sizeof(sx_fact) == 16, "a fact is 16 bytes");
 
 /* Reassociating rules make one class both 0 and -0, or neighbouring numbers. Searching goes by the first number known of a class; a
  * checker must know all of them, whatever the order in which it learns them. */
-#define SX_VALUES_MAX 24u /* of one class; more are not kept */
-#define SX_VALUE_SETS_MAX 1024u
+#define SX_VALUES_MAX 32u /* of one class; more are not kept */
+#define SX_VALUE_SETS_MAX 65000u
 typedef struct {
     uint32_t count; /* 2 or more, ascending by their bits */
     double value[SX_VALUES_MAX];
@@ -45,6 +45,7 @@ typedef struct {
     bool all_values;      /* set before the first node: all numbers of a class are kept */
     sx_value_set *values; /* the first is none */
     uint32_t values_count, values_capacity;
+    sx_idmap values_map;
     bool
         partial; /* attributes of kernels may be missing: such a node is of the type of its class (library.h) */
     struct sx_tensors_mesh *mesh; /* sharding.h; NULL: one device */
