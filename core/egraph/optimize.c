@@ -268,7 +268,7 @@ static sx_code lacks_kernel(optimizer *o, uint32_t n, bool *lacks)
     const sx_tensors *t = o->t;
     sx_op op = sx_tensors_op(t, n);
     if (o->options->unfused) { /* kernels of online sums stand for operations beside them */
-        *lacks = op == SX_OP_ATTENTION || op == SX_OP_ONLINE_DOT;
+        *lacks = op == SX_OP_ATTENTION || op == SX_OP_ONLINE_DOT || op == SX_OP_FUSED;
         return SX_OK;
     }
     *lacks = op == SX_OP_ATTENTION ||

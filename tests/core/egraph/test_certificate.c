@@ -181,6 +181,21 @@ START_TEST(test_random_programs)
 }
 END_TEST
 
+/* Programs once not certified: one of several equal contractions, a grouped convolution that came out as a kernel. */
+START_TEST(test_random_programs_once_unproved)
+{
+    static const uint64_t seed[] = {575, 600977};
+    for (size_t i = 0; i < SX_COUNT(seed); i++) {
+        sx_rng rng = {seed[i]};
+        sx_gen_options options = sx_gen_default();
+        options.node_count = 8 + (uint32_t)sx_rng_below(&rng, 24);
+        teardown();
+        setup();
+        certify(sx_gen_graph(&cx, &rng, &options));
+    }
+}
+END_TEST
+
 START_TEST(test_constants)
 {
     certify_many(true, random_programs(60));
@@ -403,6 +418,7 @@ int main(void)
     TCase *random = tcase_create("random");
     tcase_add_checked_fixture(random, setup, teardown);
     tcase_add_test(random, test_random_programs);
+    tcase_add_test(random, test_random_programs_once_unproved);
     suite_add_tcase(suite, random);
     TCase *constants = tcase_create("constants");
     tcase_add_checked_fixture(constants, setup, teardown);
