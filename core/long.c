@@ -18,18 +18,22 @@
 
 typedef struct {
     const char *name;
-    bool whole; /* the program is not cut into parts */
-    bool eager; /* no rule is put back for its many matches */
-    bool exact; /* exact rules only: less grows, more is reached */
+    bool whole;       /* the program is not cut into parts */
+    bool eager;       /* no rule is put back for its many matches */
+    bool open;        /* rules also open what others read */
+    uint32_t samples; /* programs fused beside the usual ones */
 } lane_kind;
 
 static const lane_kind kinds[] = {
     {.name = "steady"},
-    {.name = "whole", .whole = true},
+    {.name = "varied", .samples = 16},
+    {.name = "open", .open = true},
+    {.name = "open-varied", .open = true, .samples = 16},
     {.name = "eager", .eager = true},
-    {.name = "whole-eager", .whole = true, .eager = true},
-    {.name = "exact", .exact = true},
-    {.name = "whole-exact", .whole = true, .exact = true},
+    {.name = "whole", .whole = true},
+    {.name = "whole-varied", .whole = true, .samples = 16},
+    {.name = "whole-open", .whole = true, .open = true},
+    {.name = "whole-open-varied", .whole = true, .open = true, .samples = 16},
 };
 static const char *const price_names[SX_PARETO_PRICES] = {
     "price-0", "price-1", "price-2", "price-3", "price-4",  "price-5",
@@ -77,9 +81,9 @@ const char *sx_core_long_lane_name(const sx_core_request *request, uint32_t numb
 #define ROUNDS_MAX 4096u
 #define LEVEL_BYTES ((size_t)SX_ARENA_DEFAULT / 5 * 2) /* what is left must do for extraction */
 #define EXTRACT_STEPS 2u                               /* log2 of the growth of its fuel */
-/* Of the fuel of a step: rounds, and fusion as much again; the extractions take up to 13/8 of theirs. */
+/* Of the fuel of a step: rounds, and fusion as much again; the extractions take up to 75/32 of theirs. */
 #define ROUNDS_SHARE(fuel) ((fuel) / 8 * 3)
-#define EXTRACT_SHARE(fuel) ((fuel) / 8)
+#define EXTRACT_SHARE(fuel) ((fuel) / 10)
 
 static sx_code options_of(sx_ctx *cx, const sx_core_request *request, const lane *l,
                           const sx_long_state *s, uint64_t fuel, sx_optimize_options *options)
@@ -102,10 +106,13 @@ static sx_code options_of(sx_ctx *cx, const sx_core_request *request, const lane
         limits->matches <<= s->level;
         limits->bytes = LEVEL_BYTES;
     }
-    limits->matches = l->kind->eager ? UINT32_MAX : limits->matches;
-    options->whole = l->kind->whole || (s->flags & SX_LONG_WHOLE) != 0;
-    options->allow_reassociating = options->allow_reassociating && !l->kind->exact;
-    options->allow_approximate = options->allow_approximate && !l->kind->exact;
+    bool apart = s->level > 0; /* from here on the lanes differ */
+    options->whole = (apart && l->kind->whole) || (s->flags & SX_LONG_WHOLE) != 0;
+    limits->matches = apart && l->kind->eager ? UINT32_MAX : limits->matches;
+    limits->open = apart && l->kind->open;
+    options->afresh = limits->open && (s->flags & SX_LONG_OPENED) == 0;
+    options->samples = apart ? l->kind->samples : 0;
+    options->sample_seed = (uint64_t)s->step << 32;
     options->with_certificate = true;
     options->snapshot = NULL;
     if (l->front) {
@@ -114,21 +121,33 @@ static sx_code options_of(sx_ctx *cx, const sx_core_request *request, const lane
     return SX_OK;
 }
 
+/* Steps without a better program after which a lane that draws programs ends. */
+#define IDLE_MAX 6u
+
 /* Where the next step begins, and whether there is one. */
-static void climb(const sx_optimize_options *options, const sx_optimize_report *report,
-                  uint64_t fuel, sx_long_state *s)
+static void climb(const lane *l, const sx_optimize_options *options,
+                  const sx_optimize_report *report, uint64_t fuel, sx_long_state *s)
 {
     uint64_t applied = 0;
     for (uint32_t r = 0; r < SX_RULE_ROUNDS_COUNT; r++) {
         applied += report->match_count[r];
     }
+    const lane_kind *kind = l->kind;
     bool saturated = report->stop == SX_STOP_SATURATED;
     bool starved = report->stop == SX_STOP_FUEL && options->fair;
     bool last = s->level + 1 >= SX_LONG_LEVELS || report->stop == SX_STOP_BYTES;
-    bool done = (saturated && report->proven) || (starved ? applied == 0 : last) ||
-                (saturated && options->extract_fuel >= EXTRACT_SHARE(fuel));
-    s->level += starved ? 0 : 1;
+    bool spent = saturated && (report->proven || options->extract_fuel >= EXTRACT_SHARE(fuel));
+    bool done = starved ? applied == 0 : last || spent;
+    if (s->level == 0 && !starved) {
+        bool same =
+            kind->whole && report->part_count == 1; /* as the lane of the same kind in parts */
+        done = same || (done && !kind->whole && !kind->open && kind->samples == 0);
+    } else if (kind->samples > 0 && report->stop != SX_STOP_BYTES) {
+        done = done && s->idle >= IDLE_MAX;
+    }
+    s->level += starved || last ? 0 : 1;
     s->flags |= done ? SX_LONG_DONE : 0;
+    s->flags |= options->limits.open ? SX_LONG_OPENED : 0;
     if (report->part_count == 1) {
         s->flags |= SX_LONG_WHOLE;
     }
@@ -182,12 +201,13 @@ static sx_code search(sx_ctx *cx, stepper *p, sx_image *image)
     SX_TRY(sx_memory_open(cx, sx_long_state_rest(p->step->state), &s->key, p->result->state,
                           &p->memory));
     p->options.memory = &p->memory;
-    p->options.snapshot_rules = s->key;
     SX_TRY(sx_pipe_search(cx, request, &p->options, &p->found, image));
     bool first = (s->flags & SX_LONG_FOUND) == 0;
     bool sound = report->unproved == NULL || p->memory.part_count == 0;
+    s->idle++;
     if (sound && (first || report->objective_after < s->goal)) {
         SX_TRY(take(cx, p, image));
+        s->idle = 0;
     }
     s->step++;
     s->fuel += report->fuel + report->extract_fuel;
@@ -196,7 +216,7 @@ static sx_code search(sx_ctx *cx, stepper *p, sx_image *image)
     double bound = timed ? report->bound_ns : report->proven ? report->objective_after : 0;
     bound = bound < s->goal ? bound : s->goal;
     s->bound = p->lane.front && p->lane.price > 0 ? 0 : bound;
-    climb(&p->options, report, p->fuel, s);
+    climb(&p->lane, &p->options, report, p->fuel, s);
     p->result->stop = report->stop == SX_STOP_SATURATED && report->proven
                           ? "proven"
                           : sx_eg_stop_name(report->stop);

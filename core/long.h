@@ -15,6 +15,7 @@
 #define SX_LONG_FOUND 1u  /* objective and what follows it are those of a program */
 #define SX_LONG_DONE 2u
 #define SX_LONG_WHOLE 4u /* the program is searched as one part */
+#define SX_LONG_OPENED 8u
 
 typedef struct {
     uint8_t magic[8];
@@ -27,7 +28,8 @@ typedef struct {
     double objective, bound, time_ns;
     double goal; /* what the lane makes small, of its best */
     uint64_t peak_bytes;
-    uint8_t unused[SX_LONG_STATE_BYTES - 136];
+    uint32_t idle; /* steps since the last better program */
+    uint8_t unused[SX_LONG_STATE_BYTES - 140];
 } sx_long_state;
 _Static_assert(sizeof(sx_long_state) == SX_LONG_STATE_BYTES, "head of a state");
 

@@ -72,6 +72,9 @@ static sx_code search(sx_ctx *cx, const sx_core_request *request, const sx_devic
     options.with_certificate = false;
     sx_code code = sx_graph_parse(&scratch, request->ir, &graph);
     code = code == SX_OK ? sx_graph_canon(&scratch, graph, &canonical) : code;
+    if (code == SX_OK) {
+        canonical->name = graph->name;
+    }
     code =
         code == SX_OK ? sx_optimize(&scratch, canonical, device, &options, &better, &report) : code;
     code = code == SX_OK ? sx_pareto_measure(&scratch, request, device, better, point) : code;

@@ -60,6 +60,8 @@ typedef struct {
     sx_eg_pending *pending;
     sx_rewrite_picks *picks; /* NULL for rules over several matches, which pick nothing */
     bool unguarded; /* tests that only keep the graph small do not apply: a step is being checked */
+    bool
+        open; /* those of them that ask who else reads what a rule opens do not apply (sx_eg_limits) */
 } sx_rewrite;
 /* Declares that the root of the match equals node `to`; may be called more than once, or not at all. */
 sx_code sx_rewrite_to(sx_rewrite *rewrite, uint32_t to);
@@ -174,6 +176,8 @@ typedef struct {
     bool check;   /* sx_eg_check after every rebuild; always on in Debug builds */
     bool
         stamps; /* match by modification stamps instead of triggers (slower; the oracle of the tests) */
+    bool
+        open; /* rules also open what others read: the graph holds more programs, and grows much faster */
 } sx_eg_limits;
 typedef struct {
     sx_eg_stop stop;

@@ -28,12 +28,15 @@ static bool take_part(sx_span *rest, sx_memory_part *part)
     }
     memcpy(&part->record, rest->ptr, sizeof(part->record));
     if (part->record.size > rest->len ||
-        !take(rest, sizeof(part->record) + (size_t)part->record.node_count * sizeof(uint32_t),
+        !take(rest,
+              sizeof(part->record) + (size_t)part->record.node_count * sizeof(uint32_t) +
+                  (size_t)part->record.run_count * sizeof(sx_memory_run),
               &head) ||
         !take(rest, (size_t)part->record.size, &snapshot)) {
         return false;
     }
     part->node = (const uint32_t *)(const void *)(head.ptr + sizeof(part->record));
+    part->run = (const sx_memory_run *)(const void *)(part->node + part->record.node_count);
     part->snapshot = snapshot;
     return true;
 }
@@ -81,6 +84,19 @@ static sx_code check_nodes(sx_ctx *cx, const sx_memory_graph *g)
     return SX_OK;
 }
 
+static sx_code check_runs(sx_ctx *cx, const sx_memory_graph *g)
+{
+    for (uint32_t i = 0; i < g->run_count; i++) {
+        if (g->run_count > SX_MEMORY_RUNS_MAX || g->run[i].first > g->run[i].end ||
+            g->run[i].end > g->graph.t.eg.node_count) {
+            return SX_FAIL(cx, SX_CORRUPT,
+                           "remembered e-graph: kernels from %u to %u of %u e-nodes",
+                           g->run[i].first, g->run[i].end, g->graph.t.eg.node_count);
+        }
+    }
+    return SX_OK;
+}
+
 static const sx_memory_part *find_part(const sx_memory *memory, const sx_key *key)
 {
     for (uint32_t i = 0; i < memory->part_count; i++) {
@@ -119,16 +135,21 @@ sx_code sx_memory_find(sx_ctx *cx, const sx_memory *memory, const sx_graph *prog
     }
     SX_TRY(sx_graph_adopt(cx, program, g->graph.interface, &g->program));
     SX_TRY(check_nodes(cx, g));
+    g->run = part->run;
+    g->run_count = part->record.run_count;
+    g->node_count = g->graph.t.eg.node_count;
+    SX_TRY(check_runs(cx, g));
     *found = g;
     return SX_OK;
 }
 
 static sx_code put_part(sx_ctx *cx, sx_memory *memory, const sx_memory_record *record,
-                        const uint32_t *input_node, sx_span snapshot)
+                        const sx_memory_source *source, sx_span snapshot)
 {
     sx_buf *after = memory->after;
     sx_buf_put(after, record, sizeof(*record));
-    sx_buf_put(after, input_node, record->node_count * sizeof(uint32_t));
+    sx_buf_put(after, source->node, record->node_count * sizeof(uint32_t));
+    sx_buf_put(after, source->run, record->run_count * sizeof(sx_memory_run));
     sx_buf_pad(after, SX_MEMORY_ALIGN);
     sx_buf_put_span(after, snapshot);
     sx_buf_pad(after, SX_MEMORY_ALIGN);
@@ -140,20 +161,20 @@ static sx_code put_part(sx_ctx *cx, sx_memory *memory, const sx_memory_record *r
     return sx_buf_check(cx, after, "remembered e-graphs");
 }
 
-sx_code sx_memory_put(sx_ctx *cx, sx_memory *memory, const sx_tensors *t, const sx_eg_ruleset *set,
-                      const sx_graph *program, const uint32_t *input_node, sx_eg_stop stop)
+sx_code sx_memory_put(sx_ctx *cx, sx_memory *memory, const sx_memory_source *source)
 {
-    sx_memory_record record = {.node_count = program->node_count};
+    sx_memory_record record = {.node_count = source->program->node_count,
+                               .run_count = source->run_count};
     sx_library_info info = {0};
     sx_buf snapshot;
-    SX_TRY(sx_graph_key(cx, program, &record.program));
+    SX_TRY(sx_graph_key(cx, source->program, &record.program));
     info.program = record.program;
     if (memory->full) {
         return SX_OK;
     }
     sx_buf_init(&snapshot, memory->after->limit - memory->after->len);
-    sx_code code = sx_library_store(cx, t, set, program, input_node, NULL, stop, &info,
-                                    &memory->rules, &snapshot);
+    sx_code code = sx_library_store(cx, source->t, source->set, source->program, source->node,
+                                    source->choice, source->stop, &info, &memory->rules, &snapshot);
     record.size = snapshot.len;
     if (code == SX_LIMIT) {
         sx_ctx_reset_error(cx);
@@ -161,7 +182,7 @@ sx_code sx_memory_put(sx_ctx *cx, sx_memory *memory, const sx_tensors *t, const 
         sx_buf_clear(memory->after);
         code = SX_OK;
     } else if (code == SX_OK) {
-        code = put_part(cx, memory, &record, input_node, sx_buf_span(&snapshot));
+        code = put_part(cx, memory, &record, source, sx_buf_span(&snapshot));
     }
     sx_buf_fini(&snapshot);
     return code;

@@ -1,8 +1,8 @@
-/* memory.h - what one search leaves for the next of the same program: the e-graph of each of its parts after the rounds, before
- * anything is fused, with its proofs; the next search goes on there (optimize.h).
+/* memory.h - what one search leaves for the next of the same program: the e-graph of each of its parts with its proofs, the kernels
+ * that were tried, and the program chosen; the next search goes on there (optimize.h).
  *
  * Bytes: records one after the other, each at a multiple of SX_MEMORY_ALIGN, zeros between:
- *   sx_memory_record, the e-node of each node of the part (u32), then at a multiple of SX_MEMORY_ALIGN its snapshot (library.h)
+ *   sx_memory_record, the e-node of each node of the part (u32), first and last of each run of e-nodes that fusion made, then at a multiple of SX_MEMORY_ALIGN its snapshot (library.h)
  * Words in the order of the machine, as in a snapshot. The snapshots carry digests; the records are covered by whoever keeps them.
  *
  * The bytes are input like any other: sizes and numbers are checked before they are followed, and the e-nodes of the part are compared
@@ -19,11 +19,17 @@ typedef struct {
     sx_key program; /* sx_graph_key of the part */
     uint64_t size;  /* of the snapshot, bytes */
     uint32_t node_count;
-    uint32_t unused;
+    uint32_t run_count;
 } sx_memory_record;
+/* Kernels of one pass of fusion are among the e-nodes from `first` on, before `end`. */
+typedef struct {
+    uint32_t first, end;
+} sx_memory_run;
+#define SX_MEMORY_RUNS_MAX 1024u
 typedef struct {
     sx_memory_record record;
-    const uint32_t *node; /* borrowed, as the snapshot */
+    const uint32_t *node; /* borrowed, as what follows */
+    const sx_memory_run *run;
     sx_span snapshot;
 } sx_memory_part;
 typedef struct sx_memory {
@@ -39,7 +45,21 @@ typedef struct {
     sx_library_graph graph;
     sx_graph *program; /* the part over the graph's attributes */
     uint32_t *node;    /* e-node of each of its nodes */
+    const sx_memory_run *run;
+    uint32_t run_count;
+    uint32_t node_count; /* e-nodes, as it was left */
 } sx_memory_graph;
+/* What is left of a part. */
+typedef struct {
+    const sx_tensors *t;
+    const sx_eg_ruleset *set;
+    const sx_graph *program;
+    const uint32_t *node;   /* its node i is e-node node[i] */
+    const uint32_t *choice; /* per class */
+    const sx_memory_run *run;
+    uint32_t run_count;
+    sx_eg_stop stop;
+} sx_memory_source;
 
 /* `before`: bytes an earlier search left, aligned to 64, borrowed; empty: nothing is remembered. `after` is initialised and empty.
  *   errors   SX_CORRUPT names the record */
@@ -49,7 +69,6 @@ sx_code sx_memory_open(sx_ctx *cx, sx_span before, const sx_key *rules, sx_buf *
  *   errors   SX_CORRUPT; SX_ABSENT made under other rules; SX_NOMEM */
 sx_code sx_memory_find(sx_ctx *cx, const sx_memory *memory, const sx_graph *program,
                        sx_memory_graph **found);
-/* Leaves the e-graph of `program`, whose node i is e-node input_node[i].  errors  SX_NOMEM; too little room is none: see `full` */
-sx_code sx_memory_put(sx_ctx *cx, sx_memory *memory, const sx_tensors *t, const sx_eg_ruleset *set,
-                      const sx_graph *program, const uint32_t *input_node, sx_eg_stop stop);
+/* errors   SX_NOMEM; too little room is none: see `full` */
+sx_code sx_memory_put(sx_ctx *cx, sx_memory *memory, const sx_memory_source *source);
 #endif

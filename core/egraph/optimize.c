@@ -1,11 +1,9 @@
-#include "core/egraph/optimize.h"
+#include "core/egraph/optimizer.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "core/egraph/certificate.h"
-#include "core/egraph/fuse.h"
-#include "core/egraph/memory.h"
 #include "core/egraph/sharding_plan.h"
 #include "core/ir/check.h"
 
@@ -22,24 +20,6 @@ sx_optimize_options sx_optimize_defaults(void)
                                     .bytes = (size_t)400 << 20};
     return options;
 }
-
-typedef struct {
-    sx_ctx *cx;
-    const sx_graph *in;
-    const sx_device *device;
-    const sx_optimize_options *options;
-    sx_optimize_report *report;
-    sx_tensors *t;
-    sx_eg_ruleset set;
-    uint32_t *input_node; /* e-node of every node of the input */
-    uint32_t *root;       /* e-nodes of the outputs */
-    bool enabled[SX_RULE_COUNT];
-    uint64_t fuse_fuel;
-    sx_fuse_pairs pairs;
-    bool *
-        tried; /* nodes of programs that are fused already: what they will cost is known; or NULL */
-    uint32_t tried_count;
-} optimizer;
 
 sx_code sx_optimize_rules(sx_ctx *cx, const sx_optimize_options *options, bool *enabled)
 {
@@ -104,7 +84,7 @@ static bool steps_by_one(const sx_access *access, uint32_t d)
 #define SCATTERED_SHARE 0.1
 
 /* Bytes read and written to copy what an access touches: a part of a merged value is no more than that part. */
-static sx_code copy_bytes(optimizer *o, const sx_attr *attr, const sx_access *access,
+static sx_code copy_bytes(sx_optimizer *o, const sx_attr *attr, const sx_access *access,
                           const sx_type *whole, double *bytes)
 {
     const sx_tensors *t = o->t;
@@ -123,7 +103,7 @@ static sx_code copy_bytes(optimizer *o, const sx_attr *attr, const sx_access *ac
     return SX_OK;
 }
 
-static sx_code layout_bytes(optimizer *o, uint32_t n, const sx_attr *attr, double *bytes)
+static sx_code layout_bytes(sx_optimizer *o, uint32_t n, const sx_attr *attr, double *bytes)
 {
     const sx_tensors *t = o->t;
     const sx_body *body = attr->body;
@@ -202,7 +182,7 @@ static bool follows_copies(const sx_tensors *t, uint32_t n)
 }
 
 /* What of its cost remains inside a kernel. A slice is read in place, as contiguous as the whole. */
-static void foresee_fused(const optimizer *o, uint32_t n, const sx_cost *estimate, double *ns,
+static void foresee_fused(const sx_optimizer *o, uint32_t n, const sx_cost *estimate, double *ns,
                           double *nj, double *kept)
 {
     sx_op op = sx_tensors_op(o->t, n);
@@ -219,7 +199,7 @@ static void foresee_fused(const optimizer *o, uint32_t n, const sx_cost *estimat
 }
 
 /* In thousandths of the objective. */
-static sx_code node_cost(optimizer *o, uint32_t n, bool foresee, uint64_t *cost)
+static sx_code node_cost(sx_optimizer *o, uint32_t n, bool foresee, uint64_t *cost)
 {
     const sx_objective *objective = &o->options->objective;
     const sx_tensors *t = o->t;
@@ -263,7 +243,7 @@ static sx_code node_cost(optimizer *o, uint32_t n, bool foresee, uint64_t *cost)
 }
 
 /* Has the node no kernel of its own? Its parts, or itself without padding, stand beside it in the class. */
-static sx_code lacks_kernel(optimizer *o, uint32_t n, bool *lacks)
+static sx_code lacks_kernel(sx_optimizer *o, uint32_t n, bool *lacks)
 {
     const sx_tensors *t = o->t;
     sx_op op = sx_tensors_op(t, n);
@@ -302,7 +282,7 @@ static bool can_run(const sx_eg *eg, uint32_t n, const bool *lacks, const bool *
 }
 
 /* Can each class be computed by kernels alone? `lacks`: nodes without one; `runs`, by class, starts out false. */
-static sx_code find_running(optimizer *o, const bool *lacks, bool *runs)
+static sx_code find_running(sx_optimizer *o, const bool *lacks, bool *runs)
 {
     const sx_eg *eg = &o->t->eg;
     uint32_t *stack = SX_NEW_ARRAY(o->cx, uint32_t, eg->node_count + 1), count = 0;
@@ -330,18 +310,23 @@ static sx_code find_running(optimizer *o, const bool *lacks, bool *runs)
     return SX_OK;
 }
 
-/* `foresee`: what elementwise operations and views will cost inside a kernel. */
-static sx_code all_costs(optimizer *o, bool foresee, uint64_t **cost)
+sx_code sx_optimizer_costs(sx_optimizer *o, sx_cost_kind kind, uint64_t **cost)
 {
     const sx_eg *eg = &o->t->eg;
     *cost = SX_NEW_ARRAY(o->cx, uint64_t, eg->node_count);
+    bool *left_out;
     bool *lacks = SX_NEW_ARRAY(o->cx, bool, eg->node_count);
     bool *runs = SX_NEW_ARRAY(o->cx, bool, eg->node_count); /* by class */
     if (*cost == NULL || lacks == NULL || runs == NULL) {
         return o->cx->error.code;
     }
+    bool operations = kind == SX_COST_OPERATIONS || kind == SX_COST_FORESEEN;
+    bool foresee = kind == SX_COST_FORESEEN || kind == SX_COST_HOPED;
+    SX_TRY(sx_optimizer_known_kernels(o, &left_out));
     for (uint32_t n = 0; n < eg->node_count; n++) {
-        if (eg->node[n].dead == 0) {
+        left_out[n] = eg->node[n].dead != 0 || (operations && left_out[n]);
+        lacks[n] = left_out[n];
+        if (!left_out[n]) {
             SX_TRY(lacks_kernel(o, n, &lacks[n]));
         }
     }
@@ -352,7 +337,7 @@ static sx_code all_costs(optimizer *o, bool foresee, uint64_t **cost)
     }
     for (uint32_t n = 0; n < eg->node_count; n++) {
         (*cost)[n] = SX_COST_NEVER;
-        if (eg->node[n].dead == 0) {
+        if (!left_out[n]) {
             bool known = n < o->tried_count && o->tried[n];
             SX_TRY(node_cost(o, n, foresee && !known, &(*cost)[n]));
             (*cost)[n] += lacks[n] && (whole || runs[sx_eg_find(eg, n)]) ? SX_COST_LAST_RESORT : 0;
@@ -378,7 +363,8 @@ static bool same_cost(const void *self, uint32_t id, const void *probe)
 }
 
 /* Costs of single kernels, each computed once for all nodes like it (a deep program has few kinds). */
-static sx_code known_cost(optimizer *o, sx_idmap *map, uint64_t *known, uint32_t n, uint64_t *cost)
+static sx_code known_cost(sx_optimizer *o, sx_idmap *map, uint64_t *known, uint32_t n,
+                          uint64_t *cost)
 {
     const sx_eg_node *node = &o->t->eg.node[n];
     uint64_t hash =
@@ -394,7 +380,7 @@ static sx_code known_cost(optimizer *o, sx_idmap *map, uint64_t *known, uint32_t
 }
 
 /* What the program of a choice costs, each operation a kernel; 0 if it has a cycle. */
-static sx_code cost_of(optimizer *o, const uint32_t *choice, double *cost)
+static sx_code cost_of(sx_optimizer *o, const uint32_t *choice, double *cost)
 {
     const sx_eg *eg = &o->t->eg;
     sx_walker walker;
@@ -420,10 +406,10 @@ static sx_code cost_of(optimizer *o, const uint32_t *choice, double *cost)
 }
 
 /* The same in nanoseconds, whatever the objective; *ns holds it by the objective. */
-static sx_code time_of(optimizer *o, const uint32_t *choice, double *ns)
+static sx_code time_of(sx_optimizer *o, const uint32_t *choice, double *ns)
 {
     sx_optimize_options options = *o->options;
-    optimizer timer = *o;
+    sx_optimizer timer = *o;
     if (sx_objective_is_time(&o->options->objective) && *ns > 0) {
         return SX_OK; /* it is known */
     }
@@ -433,7 +419,7 @@ static sx_code time_of(optimizer *o, const uint32_t *choice, double *ns)
 }
 
 /* The input as it stands: every operation its outputs need, each a kernel. */
-static sx_code cost_before(optimizer *o)
+static sx_code cost_before(sx_optimizer *o)
 {
     uint32_t *choice = SX_NEW_ARRAY(o->cx, uint32_t, o->t->eg.node_count);
     if (choice == NULL) {
@@ -449,7 +435,7 @@ static sx_code cost_before(optimizer *o)
 
 /* ---- stages ---- */
 
-static sx_code find_roots(optimizer *o)
+static sx_code find_roots(sx_optimizer *o)
 {
     o->root = SX_NEW_ARRAY(o->cx, uint32_t, o->in->output_count + 1);
     if (o->root == NULL) {
@@ -461,7 +447,7 @@ static sx_code find_roots(optimizer *o)
     return SX_OK;
 }
 
-static sx_code import(optimizer *o)
+static sx_code import(sx_optimizer *o)
 {
     sx_ctx *cx = o->cx;
     o->t = SX_NEW(cx, sx_tensors);
@@ -479,7 +465,7 @@ static sx_code import(optimizer *o)
 }
 
 /* The e-graph that an earlier search left of the program, from here on over its attributes; *found false: there is none. */
-static sx_code remember(optimizer *o, bool *found)
+static sx_code remember(sx_optimizer *o, bool *found)
 {
     sx_memory_graph *known;
     SX_TRY(sx_memory_find(o->cx, o->options->memory, o->in, &known));
@@ -491,6 +477,7 @@ static sx_code remember(optimizer *o, bool *found)
     SX_TRY(sx_optimize_cost(o->cx, o->in, o->device, &o->options->objective,
                             &o->report->objective_before));
     SX_TRY(sx_optimize_cost(o->cx, o->in, o->device, &time, &o->report->cost_before_ns));
+    o->known = known;
     o->in = known->program;
     o->t = &known->graph.t;
     o->set = known->graph.set;
@@ -499,11 +486,14 @@ static sx_code remember(optimizer *o, bool *found)
 }
 
 /* The program in an e-graph: its own, or the one it had. */
-static sx_code begin(optimizer *o)
+static sx_code begin(sx_optimizer *o)
 {
     bool found = false;
     if (o->options->memory != NULL && o->options->limits.rounds > 0 && o->in->sharding == NULL) {
         SX_TRY(remember(o, &found));
+    }
+    for (uint32_t r = 0; found && o->options->afresh && r < o->set.rule_count; r++) {
+        sx_eg_rule_set_position(&o->t->eg, &o->set.rule[r], (sx_eg_position){0, 0});
     }
     if (found) {
         return SX_OK;
@@ -518,7 +508,7 @@ static const uint16_t to_kernels[] = {SX_RULE_CONV_PADDING, SX_RULE_WINDOW_PADDI
                                       SX_RULE_CONV_DEEP, SX_RULE_CONV_GROUPS};
 #define TO_KERNELS_ROUNDS 4u
 
-static sx_code run_rules(optimizer *o, const bool *enabled, const sx_eg_limits *limits)
+static sx_code run_rules(sx_optimizer *o, const bool *enabled, const sx_eg_limits *limits)
 {
     sx_eg_run run;
     for (uint32_t r = 0; r < SX_RULE_ROUNDS_COUNT; r++) {
@@ -531,7 +521,7 @@ static sx_code run_rules(optimizer *o, const bool *enabled, const sx_eg_limits *
     return SX_OK;
 }
 
-static sx_code run_to_kernels(optimizer *o)
+static sx_code run_to_kernels(sx_optimizer *o)
 {
     const sx_eg *eg = &o->t->eg;
     bool enabled[SX_RULE_ROUNDS_COUNT] = {false}, wanted = false;
@@ -546,7 +536,7 @@ static sx_code run_to_kernels(optimizer *o)
     return wanted ? run_rules(o, enabled, &limits) : SX_OK;
 }
 
-static sx_code saturate(optimizer *o)
+static sx_code saturate(sx_optimizer *o)
 {
     sx_eg_ruleset *set = &o->set;
     SX_ASSERT(set->rule_count == SX_RULE_ROUNDS_COUNT);
@@ -562,13 +552,11 @@ static sx_code saturate(optimizer *o)
         o->report->match_count[r] = set->rule[r].match_count;
         o->report->union_count[r] = set->rule[r].union_count;
     }
-    return o->options->memory == NULL ? SX_OK
-                                      : sx_memory_put(o->cx, o->options->memory, o->t, set, o->in,
-                                                      o->input_node, o->report->stop);
+    return SX_OK;
 }
 
 /* The input after the rounds: the smallest node of each class is the input's own (proof.c). */
-static sx_code start_choice(optimizer *o, uint32_t **choice)
+static sx_code start_choice(sx_optimizer *o, uint32_t **choice)
 {
     const sx_eg *eg = &o->t->eg;
     *choice = SX_NEW_ARRAY(o->cx, uint32_t, eg->node_count);
@@ -581,12 +569,14 @@ static sx_code start_choice(optimizer *o, uint32_t **choice)
     return SX_OK;
 }
 
-static sx_code extract(optimizer *o, bool foresee, uint64_t fuel, sx_extracted *best)
+sx_code sx_optimizer_extract(sx_optimizer *o, sx_cost_kind kind, const uint64_t *cost,
+                             uint64_t fuel, sx_extracted *best)
 {
-    uint64_t *cost;
     uint32_t *start;
-    SX_TRY(all_costs(o, foresee, &cost));
     SX_TRY(start_choice(o, &start));
+    if (o->known != NULL && (kind == SX_COST_KERNELS || o->options->unfused)) {
+        sx_optimizer_known_choice(o, start);
+    }
     sx_extraction wanted = {.cost = cost,
                             .root = o->root,
                             .root_count = o->in->output_count,
@@ -597,10 +587,17 @@ static sx_code extract(optimizer *o, bool foresee, uint64_t fuel, sx_extracted *
     return SX_OK;
 }
 
+static sx_code extract(sx_optimizer *o, sx_cost_kind kind, uint64_t fuel, sx_extracted *best)
+{
+    uint64_t *cost;
+    SX_TRY(sx_optimizer_costs(o, kind, &cost));
+    return sx_optimizer_extract(o, kind, cost, fuel, best);
+}
+
 /* Kernels for the program that is chosen; *fresh false: each of its operations was in a program before. `again`: even so, as long as it
  * is not the program `before`. */
-static sx_code fuse_choice(optimizer *o, const uint32_t *choice, bool again, const uint32_t *before,
-                           bool *fresh)
+sx_code sx_optimizer_fuse(sx_optimizer *o, const uint32_t *choice, bool again,
+                          const uint32_t *before, bool *fresh)
 {
     sx_walker walker;
     uint64_t total;
@@ -626,7 +623,7 @@ static sx_code fuse_choice(optimizer *o, const uint32_t *choice, bool again, con
                    o->report->match_count);
 }
 
-static sx_code unite_kernels(optimizer *o)
+static sx_code unite_kernels(sx_optimizer *o)
 {
     sx_eg *eg = &o->t->eg;
     for (uint32_t i = 0; i < o->pairs.count; i += 4) {
@@ -653,7 +650,7 @@ static sx_code unite_kernels(optimizer *o)
 
 /* Kernels of several programs, united with the operations they compute: the input, the cheapest one, the cheapest one by foreseen costs,
  * and then, as long as there is one, what is cheapest where operations that have been fused count as what they came to. */
-static sx_code fuse(optimizer *o)
+static sx_code fuse(sx_optimizer *o)
 {
     sx_extracted plain;
     sx_extracted foreseen;
@@ -664,18 +661,19 @@ static sx_code fuse(optimizer *o)
     if (o->tried == NULL) {
         return o->cx->error.code;
     }
-    SX_TRY(extract(o, false, o->options->extract_fuel / STAGE_SHARE, &plain));
-    SX_TRY(extract(o, true, o->options->extract_fuel / STAGE_SHARE, &foreseen));
+    SX_TRY(extract(o, SX_COST_OPERATIONS, o->options->extract_fuel / STAGE_SHARE, &plain));
+    SX_TRY(extract(o, SX_COST_FORESEEN, o->options->extract_fuel / STAGE_SHARE, &foreseen));
     SX_TRY(start_choice(o, &start));
     o->fuse_fuel = o->options->limits.fuel;
-    SX_TRY(fuse_choice(o, foreseen.choice, true, NULL, &fresh));
-    SX_TRY(fuse_choice(o, plain.choice, true, foreseen.choice, &fresh));
-    SX_TRY(fuse_choice(o, start, true, foreseen.choice, &fresh));
+    SX_TRY(o->options->samples > 0 ? sx_optimizer_fuse_samples(o) : SX_OK);
+    SX_TRY(sx_optimizer_fuse(o, foreseen.choice, true, NULL, &fresh));
+    SX_TRY(sx_optimizer_fuse(o, plain.choice, true, foreseen.choice, &fresh));
+    SX_TRY(sx_optimizer_fuse(o, start, true, foreseen.choice, &fresh));
     SX_TRY(unite_kernels(o));
     fresh = true;
     for (uint32_t i = 0; i < HOPES_MAX && fresh; i++) {
-        SX_TRY(extract(o, true, o->options->extract_fuel / STAGE_SHARE, &foreseen));
-        SX_TRY(fuse_choice(o, foreseen.choice, false, NULL, &fresh));
+        SX_TRY(extract(o, SX_COST_HOPED, o->options->extract_fuel / STAGE_SHARE, &foreseen));
+        SX_TRY(sx_optimizer_fuse(o, foreseen.choice, false, NULL, &fresh));
         SX_TRY(fresh ? unite_kernels(o) : SX_OK);
     }
     o->report->fuel += o->options->limits.fuel - o->fuse_fuel;
@@ -696,12 +694,12 @@ static sx_code refuse_fused(sx_ctx *cx, const sx_graph *in)
 #define MESH_FUEL_SHARE 2u /* problems of many placements for each value */
 
 /* Of the fastest program on one device, the fastest along each axis of the mesh, and the input: the fastest on the mesh. */
-static sx_code choose_on_mesh(optimizer *o, sx_extracted *best)
+static sx_code choose_on_mesh(sx_optimizer *o, sx_extracted *best)
 {
     uint64_t *cost;
     uint32_t *choice;
     uint32_t axes = o->t->mesh->program->sharding->axis_count;
-    SX_TRY(all_costs(o, true, &cost));
+    SX_TRY(sx_optimizer_costs(o, SX_COST_FORESEEN, &cost));
     for (uint32_t n = 0; n < o->t->eg.node_count; n++) { /* no kernels are made here */
         bool attention = o->t->eg.node[n].op == SX_OP_ATTENTION && cost[n] != SX_COST_NEVER;
         cost[n] -= attention && cost[n] > SX_COST_LAST_RESORT ? SX_COST_LAST_RESORT : 0;
@@ -739,10 +737,10 @@ static sx_code choose_on_mesh(optimizer *o, sx_extracted *best)
 }
 
 /* The cheapest program of operations, by the costs they will have inside kernels; its own costs are those of single kernels. */
-static sx_code extract_operations(optimizer *o, sx_extracted *best)
+static sx_code extract_operations(sx_optimizer *o, sx_extracted *best)
 {
     sx_optimize_report *report = o->report;
-    SX_TRY(extract(o, true, o->options->extract_fuel, best));
+    SX_TRY(extract(o, SX_COST_FORESEEN, o->options->extract_fuel, best));
     if (o->t->mesh != NULL && sx_objective_is_time(&o->options->objective)) {
         SX_TRY(choose_on_mesh(o, best));
     }
@@ -751,11 +749,11 @@ static sx_code extract_operations(optimizer *o, sx_extracted *best)
     return time_of(o, best->choice, &report->cost_after_ns);
 }
 
-static sx_code extract_kernels(optimizer *o, sx_extracted *best)
+static sx_code extract_kernels(sx_optimizer *o, sx_extracted *best)
 {
     sx_optimize_report *report = o->report;
     SX_TRY(fuse(o));
-    SX_TRY(extract(o, false, o->options->extract_fuel, best));
+    SX_TRY(extract(o, SX_COST_KERNELS, o->options->extract_fuel, best));
     report->objective_after = (double)best->cost / 1000;
     report->cost_after_ns = report->objective_after;
     SX_TRY(time_of(o, best->choice, &report->cost_after_ns));
@@ -768,7 +766,7 @@ static sx_code extract_kernels(optimizer *o, sx_extracted *best)
 #define CERTIFICATE_BYTES_MAX ((size_t)256 << 20)
 
 /* A program that cannot be certified is handed out all the same, and says so. */
-static sx_code certify(optimizer *o, const sx_graph *out, const uint32_t *output_node,
+static sx_code certify(sx_optimizer *o, const sx_graph *out, const uint32_t *output_node,
                        sx_span *certificate)
 {
     sx_buf text;
@@ -791,7 +789,7 @@ static sx_code certify(optimizer *o, const sx_graph *out, const uint32_t *output
 }
 
 /* The report of a program that is the only part. */
-static sx_code put_part(optimizer *o, const sx_graph *in, sx_graph *out, sx_span certificate)
+static sx_code put_part(sx_optimizer *o, const sx_graph *in, sx_graph *out, sx_span certificate)
 {
     sx_optimize_report *report = o->report;
     sx_optimize_part *part = SX_NEW(o->cx, sx_optimize_part);
@@ -814,7 +812,7 @@ static sx_code put_part(optimizer *o, const sx_graph *in, sx_graph *out, sx_span
 }
 
 /* The graph with the program extracted. Too large for its buffer: none. */
-static sx_code store(optimizer *o, const uint32_t *choice)
+static sx_code store(sx_optimizer *o, const uint32_t *choice)
 {
     sx_library_info info = {.cost_before_ns = o->report->cost_before_ns,
                             .cost_after_ns = o->report->cost_after_ns};
@@ -835,13 +833,17 @@ sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *devic
                           sx_optimize_report *report)
 {
     *report = (sx_optimize_report){0};
-    optimizer o = {.cx = cx, .in = in, .device = device, .options = options, .report = report};
+    sx_optimizer o = {.cx = cx, .in = in, .device = device, .options = options, .report = report};
     sx_extracted best;
     SX_TRY(sx_optimize_rules(cx, options, o.enabled));
     SX_TRY(options->unfused ? refuse_fused(cx, in) : SX_OK);
     SX_TRY(begin(&o));
     SX_TRY(saturate(&o));
+    uint32_t kernel_first = o.t->eg.node_count;
     SX_TRY(options->unfused ? extract_operations(&o, &best) : extract_kernels(&o, &best));
+    if (options->memory != NULL && options->limits.rounds > 0) {
+        SX_TRY(sx_optimizer_leave(&o, best.choice, kernel_first));
+    }
     report->nodes = o.t->eg.live_count;
     report->classes = o.t->eg.class_count;
     if (options->with_proof) {
@@ -869,7 +871,7 @@ sx_code sx_optimize_cost(sx_ctx *cx, const sx_graph *in, const sx_device *device
 {
     sx_optimize_report report = {0};
     sx_optimize_options options = {.objective = *objective};
-    optimizer o = {.cx = cx, .in = in, .device = device, .options = &options, .report = &report};
+    sx_optimizer o = {.cx = cx, .in = in, .device = device, .options = &options, .report = &report};
     SX_TRY(import(&o));
     *cost = report.objective_before;
     return SX_OK;
@@ -879,6 +881,6 @@ sx_code sx_optimize_node_costs(sx_ctx *cx, sx_tensors *t, const sx_device *devic
                                const sx_objective *objective, uint64_t **cost)
 {
     sx_optimize_options options = {.objective = *objective};
-    optimizer o = {.cx = cx, .device = device, .options = &options, .t = t};
-    return all_costs(&o, false, cost);
+    sx_optimizer o = {.cx = cx, .device = device, .options = &options, .t = t};
+    return sx_optimizer_costs(&o, SX_COST_KERNELS, cost);
 }

@@ -72,6 +72,11 @@ typedef struct sx_optimize_options {
         *fragments; /* of this program (fragments.h): what met is not saturated; or NULL */
     struct sx_memory *
         memory; /* e-graphs of an earlier search, which goes on with them, and what it leaves (memory.h); NULL for none */
+    uint32_t
+        samples; /* default 0: programs fused beside those of step 3, of costs drawn from sample_seed; they take a quarter of extract_fuel together */
+    uint64_t sample_seed;
+    bool
+        afresh; /* default false: in an e-graph of an earlier search the rules look at all of it again, as they allow more now */
     bool
         fair; /* default false: what the limits leave goes to the parts in order. Each gets its share of nodes and fuel, by its size */
 } sx_optimize_options;

@@ -452,6 +452,7 @@ static sx_code search_again(sx_ctx *cx, const sx_graph *in, const sx_device *dev
     report->nodes += parts->nodes;
     report->classes += parts->classes;
     report->fuel += parts->fuel;
+    report->extract_fuel += parts->extract_fuel;
     report->rounds = parts->rounds > report->rounds ? parts->rounds : report->rounds;
     for (uint32_t r = 0; r < SX_RULE_COUNT; r++) {
         report->match_count[r] += parts->match_count[r];

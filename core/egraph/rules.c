@@ -181,12 +181,13 @@ bool sx_rewrite_is_private(const sx_rewrite *rw, uint32_t k)
     const sx_eg *eg = &sx_rewrite_tensors(rw)->eg;
     uint32_t root = sx_eg_find(eg, rw->node[0]);
     uint32_t class_ = sx_eg_find(eg, rw->node[k]);
-    if (rw->unguarded) {
+    if (rw->unguarded || rw->open) {
         return true;
     }
     for (uint32_t e = sx_eg_parent_first(eg, class_); e != SX_EG_LINK_END;
          e = sx_eg_parent_next(eg, e)) {
-        if (eg->node[sx_eg_parent_node(eg, e)].dead == 0 &&
+        const sx_eg_node *parent = &eg->node[sx_eg_parent_node(eg, e)];
+        if (parent->dead == 0 && parent->op != SX_OP_FUSED &&
             sx_eg_find(eg, sx_eg_parent_node(eg, e)) != root) {
             return false;
         }

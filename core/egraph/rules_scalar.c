@@ -242,7 +242,7 @@ sx_code sx_rule_factor_one(sx_rewrite *rw)
     sx_type type = *sx_rewrite_type(rw, rw->node[0]);
     uint32_t child[2] = {rw->var[1], SX_EG_NONE};
     uint32_t node;
-    if (!is_cheap(rw, rw->var[1]) && !rw->unguarded) {
+    if (!is_cheap(rw, rw->var[1]) && !rw->unguarded && !rw->open) {
         return SX_OK;
     }
     SX_TRY(sx_tensors_add_value(rw->cx, sx_rewrite_tensors(rw), &type, 1, &child[1]));
@@ -265,7 +265,7 @@ sx_code sx_rule_distribute(sx_rewrite *rw)
     uint32_t part[2];
     bool taken = takes_factor(rw, rw->var[1]) || takes_factor(rw, rw->var[2]);
     taken = taken && is_cheap(rw, rw->var[0]) && sx_rewrite_is_private(rw, 1);
-    if (!taken && !rw->unguarded) {
+    if (!taken && !rw->unguarded && !rw->open) {
         return SX_OK;
     }
     for (uint32_t k = 0; k < 2; k++) {

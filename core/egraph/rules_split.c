@@ -276,7 +276,7 @@ static bool joins_free(const sx_rewrite *rw, uint32_t x, uint32_t y)
 /* With a shared operand the sum of the others is the better program. */
 static bool is_useful(const sx_rewrite *rw)
 {
-    return rw->unguarded ||
+    return rw->unguarded || rw->open ||
            (joins_free(rw, rw->var[0], rw->var[2]) && joins_free(rw, rw->var[1], rw->var[3]));
 }
 

@@ -303,7 +303,8 @@ static sx_code apply_match(runner *r, uint32_t index, uint32_t *match, uint32_t 
                               .rule = index,
                               .match = number,
                               .pending = &r->pending,
-                              .picks = &picks};
+                              .picks = &picks,
+                              .open = r->limits->open};
         return rule->rule->build(&rewrite);
     }
     uint32_t node;
@@ -319,7 +320,8 @@ static sx_code apply_buckets(runner *r, uint32_t index)
                           .eg = r->eg,
                           .self = r->set->language.self,
                           .rule = index,
-                          .pending = &r->pending};
+                          .pending = &r->pending,
+                          .open = r->limits->open};
     uint64_t fuel = r->limits->fuel < r->cx->fuel ? r->limits->fuel : r->cx->fuel;
     r->set->rule[index].match_count += r->found[index].match_count;
     sx_code code =

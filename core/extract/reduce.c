@@ -144,7 +144,8 @@ static bool need_of_class(reducer *r, uint32_t c)
     return smaller;
 }
 
-static void find_needs(reducer *r)
+/* False: no fuel for it, and the sets are not known. */
+static bool find_needs(reducer *r)
 {
     const xt_part *p = r->p;
     memset(p->need, 0xFF, (size_t)p->class_count * p->words * sizeof(uint64_t));
@@ -154,13 +155,17 @@ static void find_needs(reducer *r)
         bool again = true;
         while (again) {
             again = false;
-            for (uint32_t k = i; k < end; k++) {
+            for (uint32_t k = i; k < end && !sx_xt_out(r->x); k++) {
                 again = need_of_class(r, p->order[k]) || again;
             }
             again = again && end - i > 1;
+            if (sx_xt_out(r->x)) {
+                return false;
+            }
         }
         i = end;
     }
+    return true;
 }
 
 /* Classes the forced ones need. Without sets: what their single nodes read. */
@@ -521,8 +526,8 @@ static sx_code round_of(xt *x, xt_part *part, uint64_t limit, xt_verdict *verdic
     reducer r = {.x = x, .p = part, .limit = limit};
     SX_TRY(reducer_init(&r));
     SX_TRY(find_knots(&r));
-    if (part->words > 0) {
-        find_needs(&r);
+    if (part->words > 0 && !find_needs(&r)) {
+        part->words = 0;
     }
     find_forced(&r);
     uint64_t least_sum = find_least(&r);

@@ -247,7 +247,10 @@ static sx_code climb(ladder *l, uint64_t *bound)
     }
     SX_TRY(import(l, &part));
     *bound = 0;
+    uint64_t budget = l->x.budget; /* half of it is for what follows */
+    l->x.budget = l->x.work < budget ? l->x.work + (budget - l->x.work) / 2 : budget;
     SX_TRY(sx_xt_reduce(&l->x, &part, l->cost - l->x.grain, &verdict));
+    l->x.budget = budget;
     if (verdict == XT_CLOSED) {
         *bound = l->cost;
     } else if (verdict == XT_DONE) {
