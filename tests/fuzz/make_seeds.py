@@ -104,7 +104,7 @@ def snapshot(nodes, classes, up, reasons, matched, journal, log, roots, choice):
             table += struct.pack("<IIQQQ", kind, item, at, len(data), 0)
             body += data + bytes(-len(data) % PAGE)
             at += len(data) + -len(data) % PAGE
-    head = struct.pack("<8sIIQQ32sIIIIIIII", b"SXEGRAPH", 0x01020304, 2, at, 0, RULES, len(table) // 32, 0, len(nodes), len(made),
+    head = struct.pack("<8sIIQQ32sIIIIIIII", b"SXEGRAPH", 0x01020304, 4, at, 0, RULES, len(table) // 32, 0, len(nodes), len(made),
                        len(set(classes)), sum(live), len(journal), 1)
     return (head + table).ljust(PAGE, b"\0") + body
 
