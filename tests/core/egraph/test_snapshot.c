@@ -99,7 +99,8 @@ static uint64_t least_cost(grown *g, const uint32_t *root, uint32_t root_count)
     for (uint32_t n = 0; n < g->eg.node_count; n++) {
         cost[n] = g->eg.node[n].op == OP_MUL ? 7 : 2;
     }
-    sx_extraction wanted = {.cost = cost, .root = root, .root_count = root_count, .fuel = 2000000};
+    sx_extraction wanted = {
+        .cost = cost, .root = root, .root_count = root_count, .fuel = 100000000};
     sx_extracted best;
     ck_sx_ok(&cx, sx_eg_extract(&cx, &g->eg, &wanted, &best));
     ck_assert(best.proven);
