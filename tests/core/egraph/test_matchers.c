@@ -15,6 +15,7 @@
 #define TERMS 40u
 #define ROUNDS 6u
 #define RECORDED_MAX 400000u
+#define REASONS_MIN 200u
 
 typedef struct {
     char left[RULES][256], right[RULES][128], left_copy[RULES][256], name[2 * RULES][16];
@@ -421,11 +422,12 @@ START_TEST(test_unions_at_once)
         }
         ck_same_classes(&sides[0].eg, &sides[1].eg, sides[0].given, trial);
         for (uint32_t i = 0; i < 2; i++) {
-            reasons += trial < 12 ? ck_reasons(&sides[i], trial) : 0;
+            bool some = trial < 12 || reasons <= REASONS_MIN; /* slow: no more than are needed */
+            reasons += some ? ck_reasons(&sides[i], trial) : 0;
             sx_ctx_fini(&sides[i].cx);
         }
     }
-    ck_assert_uint_gt(reasons, 200);
+    ck_assert_uint_gt(reasons, REASONS_MIN);
 }
 END_TEST
 
