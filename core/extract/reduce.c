@@ -132,7 +132,7 @@ static bool need_of_class(reducer *r, uint32_t c)
     const xt_part *p = r->p;
     uint64_t *need = &p->need[(size_t)c * p->words];
     bool smaller = false;
-    for (uint32_t n = p->node_first[c]; n < p->node_first[c + 1]; n++) {
+    for (uint32_t n = p->node_first[c]; n < p->node_first[c + 1] && !sx_xt_out(r->x); n++) {
         need_of_node(r, n, r->node_need);
         put(r->node_need, c);
         for (uint32_t w = 0; w < p->words; w++) {
@@ -242,7 +242,7 @@ static void kill_nodes(reducer *r, uint64_t least_sum)
     xt_part *p = r->p;
     for (uint32_t c = 0; c < p->class_count && !sx_xt_out(r->x); c++) {
         for (uint32_t n = p->node_first[c + 1];
-             n-- > p->node_first[c];) { /* equals: the first stays */
+             n-- > p->node_first[c] && !sx_xt_out(r->x);) { /* equals: the first stays */
             need_of_node(r, n, r->node_need);
             bool dead = has(r->node_need, c) || over_limit(r, c, n, least_sum);
             for (uint32_t m = p->node_first[c]; m < p->node_first[c + 1] && !dead; m++) {

@@ -306,6 +306,42 @@ START_TEST(test_layers_in_two_forms)
 }
 END_TEST
 
+/* Large classes of pairs of leaves, none of which stands in for another: what is compared within one class counts as it is done. */
+START_TEST(test_large_classes_keep_the_fuel)
+{
+    enum { LEAVES = 64, LARGE = 6, PAIRS = LEAVES * (LEAVES - 1) / 2 };
+    enum { NODES = LEAVES + LARGE * PAIRS };
+    sx_rng rng = {sx_test_seed()};
+    sx_xt p;
+    sx_xt_answer a;
+    sx_xt_options options = {.fuel = 1000000};
+    uint32_t nodes = 0;
+    uint32_t edges = 0;
+    ck_sx_ok(&cx, sx_xt_init(&cx, &p, LEAVES + LARGE, NODES, 2 * LARGE * PAIRS, LARGE));
+    for (uint32_t c = 0; c < LEAVES; c++) {
+        p.cost[nodes] = 10 + (double)sx_rng_below(&rng, 10);
+        p.edge_first[++nodes] = 0;
+        p.node_first[c + 1] = nodes;
+    }
+    for (uint32_t c = LEAVES; c < LEAVES + LARGE; c++) {
+        for (uint32_t i = 0; i < LEAVES; i++) {
+            for (uint32_t k = 0; k < i; k++) {
+                p.child[edges++] = i;
+                p.child[edges++] = k;
+                p.cost[nodes] = (double)sx_rng_below(&rng, 40);
+                p.edge_first[++nodes] = edges;
+            }
+        }
+        p.node_first[c + 1] = nodes;
+        p.root[c - LEAVES] = c;
+    }
+    ck_sx_ok(&cx, sx_xt_check(&cx, &p));
+    ck_sx_ok(&cx, sx_xt_solve(&cx, &p, &options, &a));
+    check_answer(&p, &a);
+    ck_assert_msg(a.fuel <= 2 * options.fuel, "%llu", (unsigned long long)a.fuel);
+}
+END_TEST
+
 /* A chain of n classes, each reading the one before twice: the tree cost is 2^n - 1, beyond the doubles for n = 2000. */
 START_TEST(test_sums_beyond_the_doubles)
 {
@@ -398,6 +434,7 @@ int main(void)
     tcase_add_test(cases, test_bound_holds_at_any_fuel);
     tcase_add_test(cases, test_tree_counts_each_reader);
     tcase_add_test(cases, test_layers_in_two_forms);
+    tcase_add_test(cases, test_large_classes_keep_the_fuel);
     tcase_add_test(cases, test_sums_beyond_the_doubles);
     tcase_add_test(cases, test_refusals);
     tcase_add_test(cases, test_deadline_and_cancel);
