@@ -20,6 +20,10 @@ typedef struct {
     bool stamps;         /* egraph: with the matcher that the tests compare with */
     bool no_peer;        /* egraph: egglog is not asked */
     bool inner; /* egraph: run the case in this process, print nothing (what valgrind runs) */
+    const char
+        *program;   /* search: name of a built-in program, or a file; NULL: all built-in ones */
+    uint32_t steps; /* search: of each lane; 0: 4 */
+    uint64_t fuel;  /* search: of a step; 0: 400 million */
 } sx_bench_options;
 typedef struct {
     const char *bench, *case_name, *metric;
@@ -42,6 +46,7 @@ int sx_bench_egraph(const sx_bench_options *options);
 int sx_bench_encoder(const sx_bench_options *options);
 int sx_bench_extract(const sx_bench_options *options);
 int sx_bench_hit(const sx_bench_options *options);
+int sx_bench_search(const sx_bench_options *options);
 /* Cases "transformer" and "snapshot" of sx_bench_egraph. */
 int sx_bench_transformer(const sx_bench_options *options);
 int sx_bench_snapshot(const sx_bench_options *options);

@@ -27,6 +27,8 @@ static const bench table[] = {
      sx_bench_extract},
     {"hit", "a cached hit through the daemon against a bare epoll echo of the same sizes",
      sx_bench_hit},
+    {"search", "the lanes of a long search, step by step: objective and bound against fuel",
+     sx_bench_search},
 };
 
 uint64_t sx_bench_now_ns(void)
@@ -93,6 +95,7 @@ static int usage(FILE *to, int status)
     (void)fprintf(to, "usage: symplex-bench NAME [--case C] [--threads N] [--rounds N] [--json]\n  "
                       "       [--iterations N] [--leaves N] [--layers N] [--instructions] "
                       "[--no-peer] [--no-proofs] [--stamps]    (egraph)\n"
+                      "       [--program NAME|FILE] [--steps N] [--fuel N]    (search)\n"
                       "       symplex-bench list\n");
     for (uint32_t i = 0; i < SX_COUNT(table); i++) {
         (void)fprintf(to, "  %-10s %s\n", table[i].name, table[i].help);
@@ -100,27 +103,42 @@ static int usage(FILE *to, int status)
     return status;
 }
 
-static uint32_t number(const char *text)
+static uint64_t number_to(const char *text, uint64_t most)
 {
     char *end;
-    unsigned long value = strtoul(text, &end, 10);
-    if (*end != '\0' || end == text || value > 1000000) {
-        (void)fprintf(stderr, "symplex-bench: %s is not a number from 0 to 1000000\n", text);
+    unsigned long long value = strtoull(text, &end, 10);
+    if (*end != '\0' || end == text || value > most) {
+        (void)fprintf(stderr, "symplex-bench: %s is not a number from 0 to %llu\n", text,
+                      (unsigned long long)most);
         exit(2);
     }
-    return (uint32_t)value;
+    return value;
+}
+
+static uint32_t number(const char *text)
+{
+    return (uint32_t)number_to(text, 1000000);
 }
 
 int main(int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"case", required_argument, NULL, 'c'},   {"threads", required_argument, NULL, 't'},
-        {"rounds", required_argument, NULL, 'r'}, {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},         {"iterations", required_argument, NULL, 'i'},
-        {"leaves", required_argument, NULL, 'l'}, {"instructions", no_argument, NULL, 'n'},
-        {"no-proofs", no_argument, NULL, 'p'},    {"no-peer", no_argument, NULL, 'q'},
-        {"stamps", no_argument, NULL, 's'},       {"inner", no_argument, NULL, 'x'},
-        {"layers", required_argument, NULL, 'd'}, {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {{"case", required_argument, NULL, 'c'},
+                                          {"threads", required_argument, NULL, 't'},
+                                          {"rounds", required_argument, NULL, 'r'},
+                                          {"json", no_argument, NULL, 'j'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {"iterations", required_argument, NULL, 'i'},
+                                          {"leaves", required_argument, NULL, 'l'},
+                                          {"instructions", no_argument, NULL, 'n'},
+                                          {"no-proofs", no_argument, NULL, 'p'},
+                                          {"no-peer", no_argument, NULL, 'q'},
+                                          {"stamps", no_argument, NULL, 's'},
+                                          {"inner", no_argument, NULL, 'x'},
+                                          {"layers", required_argument, NULL, 'd'},
+                                          {"program", required_argument, NULL, 'g'},
+                                          {"steps", required_argument, NULL, 'm'},
+                                          {"fuel", required_argument, NULL, 'f'},
+                                          {NULL, 0, NULL, 0}};
     sx_bench_options options = {.rounds = 15};
     int choice;
     while ((choice = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
@@ -137,6 +155,9 @@ int main(int argc, char **argv)
         case 'q': options.no_peer = true; break;
         case 's': options.stamps = true; break;
         case 'x': options.inner = true; break;
+        case 'g': options.program = optarg; break;
+        case 'm': options.steps = number(optarg); break;
+        case 'f': options.fuel = number_to(optarg, UINT64_C(1000000000000)); break;
         case 'h': return usage(stdout, 0);
         default: return usage(stderr, 2);
         }
