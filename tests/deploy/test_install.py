@@ -30,6 +30,8 @@ int main(int argc, char **argv)
     size_t size = 0;
     symplex_code code = symplex_compile(client, &program, &bytes, &size, NULL, &error);
     printf("%d %zu %s\n", (int)code, size, error.text);
+    symplex_free(bytes);
+    symplex_close(client);
     return code == SYMPLEX_OK && size > 0 ? 0 : 1;
 }
 """
