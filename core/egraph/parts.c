@@ -540,8 +540,10 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
     if (options->fragments != NULL) {
         pieces = options->fragments->pieces;
         SX_ASSERT(pieces.piece[0].program == in);
-    } else {
+    } else if (options->keeper != NULL) {
         SX_TRY(sx_pieces_find(cx, in, &pieces));
+    } else {
+        SX_TRY(sx_pieces_cut(cx, in, &pieces));
     }
     bool met = options->fragments != NULL && options->fragments->of[0].met;
     if (pieces.piece[0].roll == NULL && !met) {

@@ -65,6 +65,12 @@ static sx_code cut(finder *f, uint32_t number)
 
 sx_code sx_pieces_find(sx_ctx *cx, const sx_graph *graph, sx_pieces *pieces)
 {
+    SX_TRY(sx_pieces_cut(cx, graph, pieces));
+    return sx_graph_key(cx, graph, &pieces->piece[0].key);
+}
+
+sx_code sx_pieces_cut(sx_ctx *cx, const sx_graph *graph, sx_pieces *pieces)
+{
     return sx_pieces_find_placed(cx, graph, NULL, pieces);
 }
 
@@ -72,10 +78,14 @@ sx_code sx_pieces_find_placed(sx_ctx *cx, const sx_graph *graph, const sx_places
                               sx_pieces *pieces)
 {
     finder f = {.cx = cx, .pieces = pieces, .places = places};
-    uint32_t number, first = 0;
+    uint32_t first = 0;
     uint32_t depth_max = places != NULL ? 1 : SX_PIECES_DEPTH_MAX;
-    *pieces = (sx_pieces){0};
-    SX_TRY(add(&f, graph, &number));
+    *pieces = (sx_pieces){.count = 1, .capacity = 1};
+    pieces->piece = SX_NEW(cx, sx_piece);
+    if (pieces->piece == NULL) {
+        return cx->error.code;
+    }
+    *pieces->piece = (sx_piece){.program = graph, .node_count = count_operations(graph)};
     for (uint32_t depth = 0; depth < depth_max; depth++) { /* level by level */
         uint32_t end = pieces->count;
         for (uint32_t i = first; i < end; i++) {

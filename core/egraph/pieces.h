@@ -21,7 +21,9 @@ typedef struct {
 
 /* `graph` must outlive the result, which is in cx's arena.  errors  as sx_roll_find */
 sx_code sx_pieces_find(sx_ctx *cx, const sx_graph *graph, sx_pieces *pieces);
-/* The same of a program on a mesh, as its values lie (sx_roll_find_placed); its parts are not cut again. */
+/* The same without the key of piece 0, which takes as long as all the rest. */
+sx_code sx_pieces_cut(sx_ctx *cx, const sx_graph *graph, sx_pieces *pieces);
+/* The same, without it too, of a program on a mesh, as its values lie (sx_roll_find_placed); its parts are not cut again. */
 sx_code sx_pieces_find_placed(sx_ctx *cx, const sx_graph *graph, const sx_places *places,
                               sx_pieces *pieces);
 #endif
