@@ -336,19 +336,18 @@ static bool holds_in_order(const planner *q, const place_node *node, const sx_sh
 {
     const place_program *p = q->p;
     const sx_sharding *s = p->program->sharding;
-    const uint32_t *child = &p->child[node->child_first];
     bool later = false;
     bool held = true;
     now->attr = *node->whole;
     now->result = whole_type(p, node->value);
     for (uint32_t k = 0; k < node->child_count; k++) {
-        now->operand[k] = whole_type(p, child[k]);
+        now->operand[k] = whole_type(p, p->child[node->child_first + k]);
     }
     for (uint32_t a = 0; a < s->axis_count; a++) {
         sx_shard_row at = {.result = p->value[node->value].places.at[a]};
         bool cuts = at.result != SX_PLACE_R;
         for (uint32_t k = 0; k < node->child_count; k++) {
-            at.operand[k] = p->value[child[k]].places.at[a];
+            at.operand[k] = p->value[p->child[node->child_first + k]].places.at[a];
             cuts = cuts || at.operand[k] != SX_PLACE_R;
         }
         later = later || (a > q->axis && cuts);
