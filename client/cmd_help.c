@@ -245,14 +245,16 @@ static void print_man(void)
         print_roff(sx_code_text((sx_code)i));
         printf("\n");
     }
-    printf(".SH ENVIRONMENT\n"
-           ".TP\n.B SYMPLEX_SOCKET\nSocket of the daemon.\n"
-           ".TP\n.B XDG_RUNTIME_DIR\nWithout SYMPLEX_SOCKET the socket is symplex/d.sock in this "
-           "directory; without either,\n/tmp/symplex\\-UID/d.sock.\n"
-           ".SH EXAMPLES\n.nf\n"
-           "symplex\\-client compile model.onnx \\-\\-dim batch=8 \\-o model.sxm\n"
-           "symplex\\-client run model.sxm \\-\\-random 7 \\-\\-check\n"
-           "symplex\\-client explain model.sxm\n.fi\n");
+    printf(
+        ".SH ENVIRONMENT\n"
+        ".TP\n.B SYMPLEX_SOCKET\nSocket of the daemon.\n"
+        ".TP\n.B SYMPLEX_TRUST_UID\nA user id beside the own one and 0 whose daemon is believed.\n"
+        ".TP\n.B XDG_RUNTIME_DIR\nWithout SYMPLEX_SOCKET the socket is symplex/d.sock in this "
+        "directory; without either,\n/tmp/symplex\\-UID/d.sock.\n"
+        ".SH EXAMPLES\n.nf\n"
+        "symplex\\-client compile model.onnx \\-\\-dim batch=8 \\-o model.sxm\n"
+        "symplex\\-client run model.sxm \\-\\-random 7 \\-\\-check\n"
+        "symplex\\-client explain model.sxm\n.fi\n");
 }
 
 /* ---- command ---- */

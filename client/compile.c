@@ -230,7 +230,8 @@ static sx_code reach(call *c)
     }
     int decide_ms = c->options->daemon == SXC_MODE_ONLY ? ONLY_MS : SXC_DECIDE_MS;
     sx_code code = sxc_connect(c->cx, path, decide_ms, &c->connection);
-    if (may_go_on(c, code)) {
+    bool stranger = code == SX_DENIED && c->options->daemon == SXC_MODE_AUTO;
+    if (may_go_on(c, code) || stranger) {
         go_on_alone(c);
         return SX_OK;
     }

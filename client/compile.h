@@ -5,8 +5,8 @@
 #include "protocol/message.h"
 
 typedef enum {
-    SXC_MODE_AUTO, /* the daemon if one answers, else in process */
-    SXC_MODE_ONLY, /* SX_NODAEMON if none answers */
+    SXC_MODE_AUTO, /* the daemon if one answers that is to be believed, else in process */
+    SXC_MODE_ONLY, /* SX_NODAEMON if none answers, SX_DENIED if it is a stranger's */
     SXC_MODE_NEVER /* in process */
 } sxc_daemon_mode;
 typedef struct {

@@ -177,12 +177,40 @@ static sx_code say_hello(sx_ctx *cx, sxc_connection *c, int64_t deadline)
     return code;
 }
 
+/* The folder in which the socket lies: whoever may write to it may put a socket of his own there. */
+static sx_code check_folder(sx_ctx *cx, const char *path, const sx_trust *trust)
+{
+    char folder[SXC_PATH_MAX];
+    (void)snprintf(folder, sizeof(folder), "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash == NULL) {
+        (void)snprintf(folder, sizeof(folder), ".");
+    } else {
+        slash[slash == folder ? 1 : 0] = '\0';
+    }
+    sx_code code = sx_trust_folder(cx, "socket", folder, trust, 0022);
+    if (code == SX_ABSENT) {
+        sx_ctx_reset_error(cx);
+        return SX_FAIL(cx, SX_NODAEMON, "no daemon at %s: there is no folder %s", path, folder);
+    }
+    return code;
+}
+
 sx_code sxc_connect(sx_ctx *cx, const char *path, int timeout_ms, sxc_connection **connection)
+{
+    sx_trust trust;
+    SX_TRY(sx_trust_of_process(cx, &trust));
+    return sxc_connect_as(cx, path, timeout_ms, &trust, connection);
+}
+
+sx_code sxc_connect_as(sx_ctx *cx, const char *path, int timeout_ms, const sx_trust *trust,
+                       sxc_connection **connection)
 {
     if (strlen(path) >= SXC_PATH_MAX) {
         return SX_FAIL(cx, SX_USAGE, "socket path of %zu bytes, at most %d", strlen(path),
                        SXC_PATH_MAX - 1);
     }
+    SX_TRY(check_folder(cx, path, trust));
     sxc_connection *c = calloc(1, sizeof(*c));
     if (c == NULL) {
         return SX_FAIL(cx, SX_NOMEM, "no memory for a connection");
@@ -192,6 +220,7 @@ sx_code sxc_connect(sx_ctx *cx, const char *path, int timeout_ms, sxc_connection
     sx_sp_reader_init(&c->reader, SX_SP_REP, REPLY_BYTES_MAX);
     int64_t deadline = deadline_of(timeout_ms);
     sx_code code = open_socket(cx, c, deadline);
+    code = code == SX_OK ? sx_trust_peer(cx, path, c->fd, trust) : code;
     code = code == SX_OK ? say_hello(cx, c, deadline) : code;
     if (code != SX_OK) {
         sxc_disconnect(c);

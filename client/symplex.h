@@ -72,7 +72,7 @@ typedef struct symplex_client symplex_client;
 
 typedef enum {
     SYMPLEX_DAEMON_AUTO, /* the daemon if one answers within 50 ms, else a process of our own */
-    SYMPLEX_DAEMON_ONLY, /* SYMPLEX_NODAEMON if none answers */
+    SYMPLEX_DAEMON_ONLY, /* SYMPLEX_NODAEMON if none answers, SYMPLEX_DENIED if it is a stranger's */
     SYMPLEX_DAEMON_NEVER /* a process of our own: the caller is forked */
 } symplex_daemon;
 
@@ -90,8 +90,9 @@ typedef struct {
 /* NULL is allowed. */
 SYMPLEX_API void symplex_close(symplex_client *client);
 /* *client is yours (symplex_close). `options` NULL: defaults; its text is copied. Connections are made by each call and last as long as
- * it does, so a client survives restarts of the daemon.
- *   errors   SYMPLEX_USAGE a socket path too long; with SYMPLEX_DAEMON_ONLY, SYMPLEX_NODAEMON none answers */
+ * it does, so a client survives restarts of the daemon. Nothing is taken from a process of another user than the caller, root and
+ * $SYMPLEX_TRUST_UID, nor through a folder that others may change: such a daemon counts as none, and `message` says why.
+ *   errors   SYMPLEX_USAGE a socket path too long; with SYMPLEX_DAEMON_ONLY, SYMPLEX_NODAEMON none answers, SYMPLEX_DENIED a stranger */
 SYMPLEX_API symplex_code symplex_open(const symplex_options *options, symplex_client **client,
                                       symplex_error *error);
 
@@ -102,7 +103,7 @@ typedef struct {
     int64_t pid;
 } symplex_server;
 /* Who answers on the socket, within a second. `server` may be NULL.
- *   errors   SYMPLEX_NODAEMON nobody, or somebody else; SYMPLEX_TIMEOUT */
+ *   errors   SYMPLEX_NODAEMON nobody, or something else; SYMPLEX_DENIED a stranger; SYMPLEX_TIMEOUT */
 SYMPLEX_API symplex_code symplex_ping(symplex_client *client, symplex_server *server,
                                       symplex_error *error);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/state.h"
+#include "trust/trust.h"
 
 #define BACKLOG 512
 
@@ -25,19 +26,8 @@ static sx_code check_directory(sx_ctx *cx, const char *path)
         return SX_FAIL(cx, SX_SYSTEM, "socket: directory %s cannot be made: %s", directory,
                        strerror(errno));
     }
-    struct stat status;
-    if (stat(directory, &status) != 0 || !S_ISDIR(status.st_mode)) {
-        return SX_FAIL(cx, SX_SYSTEM, "socket: %s is not a directory", directory);
-    }
-    if (status.st_uid != getuid() && status.st_uid != 0) {
-        return SX_FAIL(cx, SX_DENIED, "socket: directory %s belongs to user %u, we are %u",
-                       directory, status.st_uid, getuid());
-    }
-    if ((status.st_mode & S_IWOTH) != 0 && (status.st_mode & S_ISVTX) == 0) {
-        return SX_FAIL(cx, SX_DENIED, "socket: directory %s has mode %o, anyone may write to it",
-                       directory, status.st_mode & 07777u);
-    }
-    return SX_OK;
+    sx_trust us = {.self = geteuid(), .also = geteuid()};
+    return sx_trust_folder(cx, "socket", directory, &us, 0022); /* what clients ask for, too */
 }
 
 /* Removes a socket that nobody answers on. */
