@@ -8,7 +8,7 @@
 
 #include "client/cli.h"
 #include "client/npy.h"
-#include "client/runtime/verify.h"
+#include "client/verify/verify.h"
 
 typedef struct {
     sxc_cli *cli;

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/runtime/verify.h"
+#include "client/verify/verify.h"
 
 #define CHILD_MEMORY_BYTES ((size_t)4 << 30)
 #define CHILD_CPU_SECONDS 3600

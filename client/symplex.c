@@ -12,7 +12,7 @@
 #include "client/module_file.h"
 #include "client/runtime/pool.h"
 #include "client/runtime/runtime.h"
-#include "client/runtime/verify.h"
+#include "client/verify/verify.h"
 
 #define ARENA_BYTES_MAX ((size_t)16 << 30)
 #define MODULE_BYTES_MAX ((size_t)2 << 30)

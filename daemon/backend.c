@@ -1,6 +1,6 @@
 /* backend.c - the compiler of core/, as the daemon wants it. */
 #include "client/runtime/cpu.h"
-#include "client/runtime/verify.h"
+#include "client/verify/verify.h"
 #include "core/core.h"
 #include "daemon/daemon.h"
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/runtime/verify.h"
+#include "client/verify/verify.h"
 #include "core/egraph/wiring.h"
 #include "core/ir/fused.h"
 #include "tests/core/egraph/reseal.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/runtime/verify.h"
+#include "client/verify/verify.h"
 #include "core/base/rng.h"
 #include "core/core.h"
 #include "core/egraph/library.h"

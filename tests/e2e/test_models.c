@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/runtime/verify.h"
+#include "client/verify/verify.h"
 #include "core/ir/ir.h"
 #include "tests/lib/compiled.h"
 #include "tests/lib/model.h"

@@ -5,7 +5,7 @@
  * uncertain as their difference, and where they agree on whole numbers the result must be equal. */
 #include "tests/core/loop/harness.h"
 
-#include "client/runtime/verify.h"
+#include "client/verify/verify.h"
 #include "core/cost/cost.h"
 #include "core/ir/num.h"
 #include "core/poly/poly.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/runtime/verify.h"
+#include "client/verify/verify.h"
 #include "tests/lib/compiled.h"
 #include "tests/lib/gen_transformer.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "client/runtime/cpu.h"
-#include "client/runtime/verify.h"
+#include "client/verify/verify.h"
 #include "core/base/rng.h"
 #include "tests/lib/test.h"
 

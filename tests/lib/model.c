@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "client/import/import.h"
-#include "client/runtime/verify.h"
+#include "client/verify/verify.h"
 #include "core/core.h"
 
 static sx_code import(sx_ctx *cx, const char *name, sx_graph **graph, sx_weights **weights)

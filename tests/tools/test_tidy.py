@@ -25,12 +25,13 @@ ARROWS = {
     "protocol": ["core/base"],
     "trust": ["core/base"],
     "cache": ["core/base"],
-    "client/runtime": ["core/base", "core/ir", "core/x64", "core", "protocol"],
+    "client/runtime": ["core/base", "core/ir", "core/x64", "protocol"],
+    "client/verify": ["core/base", "core/ir", "core", "protocol", "client/runtime"],
     "client/import": ["core/base", "core/ir"],
     "client/export": ["core/base", "core/ir", "client/import"],
-    "client": ["core/base", "core/extract", "core/ir", "core/cost", "core/x64", "core", "protocol", "trust", "client/runtime", "client/import", "client/export"],
+    "client": ["core/base", "core/extract", "core/ir", "core/cost", "core/x64", "core", "protocol", "trust", "client/runtime", "client/verify", "client/import", "client/export"],
     "client/examples": ["client"],
-    "daemon": ["core/base", "core/ir", "core", "protocol", "trust", "cache", "client/runtime"],
+    "daemon": ["core/base", "core/ir", "core", "protocol", "trust", "cache", "client/runtime", "client/verify"],
 }
 BANNED = ["strcpy", "strcat", "sprintf", "vsprintf", "strtok", "atoi", "atol", "atof", "gets", "alloca"]
 IMPURE = ["malloc", "calloc", "realloc", "free", "getenv", "fopen", "clock_gettime", "rand"]

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/runtime/verify.h"
+#include "client/verify/verify.h"
 #include "tests/lib/compiled.h"
 
 /* Three kernels: two maps of one size (their grids are equal) and a contraction. */
@@ -276,7 +276,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("runtime.verify");
+    Suite *suite = suite_create("verify.verify");
     TCase *cases = tcase_create("verify");
     if (sx_test_can_run("x86-64-v3")) {
         tcase_add_test(cases, test_right_module);

@@ -1,4 +1,4 @@
-#include "client/runtime/verify.h"
+#include "client/verify/verify.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@
  * on the way), it is as uncertain as the difference between the two. A fresh module whose random numbers
  * overflow on the way is compared kernel by kernel only; its record says that the program was not.
  */
-#ifndef SX_CLIENT_RUNTIME_VERIFY_H
-#define SX_CLIENT_RUNTIME_VERIFY_H
+#ifndef SX_CLIENT_VERIFY_VERIFY_H
+#define SX_CLIENT_VERIFY_VERIFY_H
 #include "client/runtime/runtime.h"
 #include "core/core.h"
 
