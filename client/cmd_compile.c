@@ -167,6 +167,7 @@ sx_code sxc_cmd_compile(sxc_cli *cli)
     sx_buf_init(&module, (size_t)2 << 30);
     sx_buf_init(&with, (size_t)32 << 30);
     sx_code code = sxc_source_load(cli->cx, cli->argument[0], &source);
+    code = code == SX_OK ? sxc_check_output(cli->cx, path) : code;
     code = code == SX_OK ? sxc_compile(cli->cx, &source, &request, &options, &module, &info) : code;
     clear_progress();
     bool weights = code == SX_OK && source.weights != NULL && !sxc_given(cli, SXC_NO_WEIGHTS);
@@ -289,6 +290,17 @@ static sx_code tell_sharding(sxc_cli *cli, const sx_module *module)
     return code;
 }
 
+sx_code sxc_check_outputs(sxc_cli *cli)
+{
+    static const sxc_option option[] = {SXC_OUTPUT, SXC_ONNX, SXC_PROOF};
+    for (uint32_t i = 0; i < SX_COUNT(option); i++) {
+        if (sxc_given(cli, option[i])) {
+            SX_TRY(sxc_check_output(cli->cx, sxc_value(cli, option[i])));
+        }
+    }
+    return SX_OK;
+}
+
 sx_code sxc_deliver(sxc_cli *cli, const sx_weights *weights, sx_span bytes,
                     const sxc_compile_info *info)
 {
@@ -322,6 +334,7 @@ sx_code sxc_cmd_optimize(sxc_cli *cli)
     sx_buf bytes;
     sx_buf_init(&bytes, (size_t)2 << 30);
     sx_code code = sxc_source_load(cli->cx, cli->argument[0], &source);
+    code = code == SX_OK ? sxc_check_outputs(cli) : code;
     if (sxc_given(cli, SXC_BUDGET) || sxc_given(cli, SXC_BACKGROUND)) {
         code = code == SX_OK ? sxc_optimize_long(cli, &source, &request, &options) : code;
     } else {

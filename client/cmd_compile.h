@@ -5,6 +5,8 @@
 
 /* The request and the way to the daemon, from --target, --dim, --objective, ... */
 sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_options *options);
+/* Can --output, --onnx and --proof be written? SX_INPUT names the one that cannot. */
+sx_code sxc_check_outputs(sxc_cli *cli);
 /* What optimize answers, written where --output, --proof and --onnx say, or printed. `weights` NULL: there are none. */
 sx_code sxc_deliver(sxc_cli *cli, const sx_weights *weights, sx_span bytes,
                     const sxc_compile_info *info);

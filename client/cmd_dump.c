@@ -35,7 +35,7 @@ typedef struct {
 static sx_code make_folder(sx_ctx *cx, const char *path)
 {
     if (mkdir(path, 0777) != 0 && errno != EEXIST) {
-        return SX_FAIL(cx, SX_SYSTEM, "%s: %s", path, strerror(errno));
+        return SX_FAIL(cx, SX_INPUT, "%s: %s", path, strerror(errno));
     }
     return SX_OK;
 }

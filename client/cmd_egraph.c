@@ -217,6 +217,9 @@ sx_code sxc_cmd_egraph(sxc_cli *cli)
 {
     sx_core_form form;
     SX_TRY(choose_form(cli, &form));
+    if (sxc_given(cli, SXC_OUTPUT)) {
+        SX_TRY(sxc_check_output(cli->cx, sxc_value(cli, SXC_OUTPUT)));
+    }
     subject s = {.target = target_of(cli)};
     sx_buf out;
     sx_buf_init(&s.snapshot, BYTES_MAX);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "client/cli.h"
 #include "client/npy.h"
@@ -160,11 +161,24 @@ static sx_code execute(session *s, uint32_t repeat)
     return SX_OK;
 }
 
+/* Makes the folder of the outputs, before anything runs. */
+static sx_code make_folder(sx_ctx *cx, const char *folder)
+{
+    struct stat status;
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
+        return SX_FAIL(cx, SX_INPUT, "%s: cannot be made: %s", folder, strerror(errno));
+    }
+    if (stat(folder, &status) != 0 || !S_ISDIR(status.st_mode)) {
+        return SX_FAIL(cx, SX_INPUT, "%s: is no folder", folder);
+    }
+    if (access(folder, W_OK | X_OK) != 0) {
+        return SX_FAIL(cx, SX_INPUT, "%s: cannot be written: %s", folder, strerror(errno));
+    }
+    return SX_OK;
+}
+
 static sx_code write_outputs(session *s, const char *folder)
 {
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
-        return SX_FAIL(s->cli->cx, SX_SYSTEM, "%s: %s", folder, strerror(errno));
-    }
     for (uint32_t i = 0; i < s->module->tensor_count; i++) {
         const sx_module_tensor *tensor = &s->module->tensor[i];
         if (tensor->place != SX_TENSOR_OUTPUT) {
@@ -258,6 +272,9 @@ static sx_code work(session *s, uint32_t repeat)
     SX_TRY(check_names(s, SXC_WEIGHT, SX_TENSOR_WEIGHT));
     for (uint32_t i = 0; i < s->module->tensor_count; i++) {
         SX_TRY(bind_tensor(s, i));
+    }
+    if (sxc_given(s->cli, SXC_OUTPUT)) {
+        SX_TRY(make_folder(s->cli->cx, sxc_value(s->cli, SXC_OUTPUT)));
     }
     SX_TRY(execute(s, repeat));
     if (sxc_given(s->cli, SXC_OUTPUT)) {

@@ -188,6 +188,7 @@ static sx_code fetch(sxc_cli *cli, sxc_connection *connection, int64_t search,
 static sx_code load_model(sxc_cli *cli, sxc_source *source)
 {
     *source = (sxc_source){0};
+    SX_TRY(sxc_check_outputs(cli));
     return cli->argument_count > 1 ? sxc_source_load(cli->cx, cli->argument[1], source) : SX_OK;
 }
 

@@ -76,10 +76,6 @@ const sxc_command *sxc_find_command(int argc, char *const *argv, int *words)
 
 sx_code sxc_unknown_command(sx_ctx *cx, const char *given)
 {
-    if (given[0] == '-') {
-        sx_hint(cx, "Options come after the command: symplex-client COMMAND %.60s", given);
-        return SX_FAIL(cx, SX_USAGE, "option '%.60s' before the command", given);
-    }
     uint32_t best = 0;
     for (uint32_t i = 1; i < sxc_command_count; i++) {
         if (distance(given, sxc_commands[i].name) < distance(given, sxc_commands[best].name)) {
@@ -148,6 +144,40 @@ static sx_code unknown_option(sx_ctx *cx, const sxc_command *command, const char
     sx_hint(cx, "The nearest option is --%s; 'symplex-client help %s' lists all.",
             sxc_options[best].name, command->name);
     return SX_FAIL(cx, SX_USAGE, "'%s' has no option %.60s", command->name, given);
+}
+
+/* How many words of options stand before the command, as in "symplex-client --socket PATH status". */
+static sx_code count_leading(sx_ctx *cx, int argc, char **argv, int *leading)
+{
+    struct option longs[SXC_OPTION_COUNT + 1];
+    char shorts[3 * SXC_OPTION_COUNT + 3] = "+"; /* stop at the first word that is no option */
+    option_tables(longs, shorts + 1);
+    opterr = 0;
+    int choice;
+    while ((choice = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+        if (choice == ':') {
+            return SX_FAIL(cx, SX_USAGE, "option %.60s needs an argument", argv[optind - 1]);
+        }
+        if (choice == '?') {
+            sx_hint(cx, "'symplex-client help' lists all commands, 'help COMMAND' its options.");
+            return SX_FAIL(cx, SX_USAGE, "no command has the option %.60s", argv[optind - 1]);
+        }
+    }
+    *leading = optind - 1;
+    optind = 0; /* getopt_long starts from the beginning at its next call */
+    return *leading + 1 < argc
+               ? SX_OK
+               : SX_FAIL(cx, SX_USAGE, "no command is given, only the option %.60s", argv[1]);
+}
+
+/* Moves the `words` of the command in front of the `leading` options. */
+static void command_first(char **argv, int leading, int words)
+{
+    for (int word = 1; word <= words; word++) {
+        char *moved = argv[leading + word];
+        memmove(&argv[word + 1], &argv[word], (size_t)leading * sizeof(*argv));
+        argv[word] = moved;
+    }
 }
 
 static uint32_t option_index(int choice)
@@ -240,12 +270,17 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "--version") == 0) {
         return finish(&cx, sxc_cmd_version(&cli), false);
     }
-    int words;
-    const sxc_command *command = sxc_find_command(argc, argv, &words);
-    if (command == NULL) {
-        return finish(&cx, sxc_unknown_command(&cx, argv[1]), cli.json);
+    int words, leading;
+    sx_code code = count_leading(&cx, argc, argv, &leading);
+    if (code != SX_OK) {
+        return finish(&cx, code, cli.json);
     }
-    sx_code code = parse(&cli, command, argc - words, argv + words);
+    const sxc_command *command = sxc_find_command(argc - leading, argv + leading, &words);
+    if (command == NULL) {
+        return finish(&cx, sxc_unknown_command(&cx, argv[leading + 1]), cli.json);
+    }
+    command_first(argv, leading, words);
+    code = parse(&cli, command, argc - words, argv + words);
     if (code == SX_OK && sxc_given(&cli, SXC_HELP)) {
         sxc_print_command_help(command);
         return 0;

@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#include "client/kind.h"
 
 /* ---- files ---- */
 
@@ -26,36 +29,30 @@ sx_code sxc_read_text(sx_ctx *cx, const char *path, sx_buf *text)
     return sx_buf_check(cx, text, path);
 }
 
-/* The text form is text: it has no byte below a space but white space in its first bytes, and ONNX always has one. What begins with
- * the head of the text form is it whatever follows (an ONNX file cannot begin so: 's' is a field of wire type 3), and is refused by it. */
-static bool is_text(const uint8_t *head, size_t size)
+static sx_code check_regular(sx_ctx *cx, const char *path)
 {
-    if (size >= 3 && memcmp(head, "sx ", 3) == 0) {
-        return true;
+    struct stat status;
+    if (stat(path, &status) != 0) {
+        return SX_FAIL(cx, SX_INPUT, "%s: %s", path, strerror(errno));
     }
-    bool text = true;
-    for (size_t i = 0; i < size; i++) {
-        text = text && (head[i] >= 32 || head[i] == '\n' || head[i] == '\t' || head[i] == '\r');
+    if (!S_ISREG(status.st_mode)) {
+        return SX_FAIL(cx, SX_INPUT, "%s: %s; a program is an ONNX model or a .sx text", path,
+                       S_ISDIR(status.st_mode) ? "is a folder" : "is not a regular file");
     }
-    return text;
+    return status.st_size > 0 ? SX_OK : SX_FAIL(cx, SX_INPUT, "%s: is empty", path);
 }
 
-#define HEAD_BYTES 64
-static sx_code looks_like_text(sx_ctx *cx, const char *path, bool *text)
+static sx_code read_head(sx_ctx *cx, const char *path, uint8_t head[SXC_KIND_BYTES], size_t *size)
 {
+    SX_TRY(check_regular(cx, path));
     FILE *file = fopen(path, "rb");
     if (file == NULL) {
         return SX_FAIL(cx, SX_INPUT, "%s: %s", path, strerror(errno));
     }
-    uint8_t head[HEAD_BYTES];
-    size_t size = fread(head, 1, sizeof(head), file);
+    *size = fread(head, 1, SXC_KIND_BYTES, file);
     bool failed = ferror(file) != 0;
     (void)fclose(file);
-    if (failed || size == 0) {
-        return SX_FAIL(cx, SX_INPUT, "%s: %s", path, failed ? "cannot be read" : "is empty");
-    }
-    *text = is_text(head, size);
-    return SX_OK;
+    return failed ? SX_FAIL(cx, SX_INPUT, "%s: cannot be read", path) : SX_OK;
 }
 
 void sxc_source_fini(sxc_source *source)
@@ -67,13 +64,9 @@ void sxc_source_fini(sxc_source *source)
     }
 }
 
-sx_code sxc_source_load(sx_ctx *cx, const char *path, sxc_source *source)
+static sx_code load(sx_ctx *cx, const char *path, sxc_kind kind, sxc_source *source)
 {
-    *source = (sxc_source){0};
-    sx_buf_init(&source->text, SX_TEXT_BYTES_MAX);
-    bool text = false;
-    SX_TRY(looks_like_text(cx, path, &text));
-    if (text) {
+    if (kind == SXC_KIND_TEXT) {
         SX_TRY(sxc_read_text(cx, path, &source->text));
         return sx_graph_parse(cx, sx_buf_span(&source->text), &source->graph);
     }
@@ -87,6 +80,22 @@ sx_code sxc_source_load(sx_ctx *cx, const char *path, sxc_source *source)
     return sx_graph_print(cx, source->graph, &source->text);
 }
 
+sx_code sxc_source_load(sx_ctx *cx, const char *path, sxc_source *source)
+{
+    *source = (sxc_source){0};
+    sx_buf_init(&source->text, SX_TEXT_BYTES_MAX);
+    uint8_t head[SXC_KIND_BYTES];
+    size_t size = 0;
+    sxc_kind kind;
+    SX_TRY(read_head(cx, path, head, &size));
+    SX_TRY(sxc_kind_of(cx, path, (sx_span){head, size}, &kind));
+    sx_code code = load(cx, path, kind, source);
+    if (code != SX_OK && strstr(cx->error.text, path) == NULL) {
+        return sx_fail_in(cx, "%.200s", path);
+    }
+    return code;
+}
+
 sx_code sxc_source_bytes(sx_ctx *cx, sx_span bytes, sxc_source *source)
 {
     *source = (sxc_source){0};
@@ -94,7 +103,10 @@ sx_code sxc_source_bytes(sx_ctx *cx, sx_span bytes, sxc_source *source)
     if (bytes.len == 0) {
         return SX_FAIL(cx, SX_INPUT, "program: 0 bytes");
     }
-    if (is_text(bytes.ptr, bytes.len < HEAD_BYTES ? bytes.len : HEAD_BYTES)) {
+    sxc_kind kind;
+    sx_span head = {bytes.ptr, bytes.len < SXC_KIND_BYTES ? bytes.len : SXC_KIND_BYTES};
+    SX_TRY(sxc_kind_of(cx, "program", head, &kind));
+    if (kind == SXC_KIND_TEXT) {
         sx_buf_put_span(&source->text, bytes);
         SX_TRY(sx_buf_check(cx, &source->text, "program"));
         return sx_graph_parse(cx, sx_buf_span(&source->text), &source->graph);

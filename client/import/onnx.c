@@ -452,7 +452,10 @@ sx_code sx_onnx_import(sx_ctx *cx, sx_span file, const sx_onnx_options *options,
     if (model == NULL || im == NULL) {
         return cx->error.code;
     }
-    SX_TRY(sx_onnx_read_model(cx, file, model));
+    if (sx_onnx_read_model(cx, file, model) != SX_OK) {
+        return cx->error.code != SX_INPUT ? cx->error.code
+                                          : sx_fail_in(cx, "not a whole ONNX model");
+    }
     im->cx = cx;
     im->options = options;
     im->model = model;

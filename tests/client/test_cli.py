@@ -133,7 +133,11 @@ def test_usage_errors():
             assert sx(*arguments, status=2).stdout == b""
     told("nearest command is 'compile'", "cmpile", MLP)
     told("nearest command is 'cache ls'", "cache", "list")
-    told("Options come after the command: symplex-client COMMAND --no-daemon", "--no-daemon", "compile", MLP)
+    told("no command has the option --nodemon", "--nodemon", "compile", MLP)
+    for part, *arguments in (("no command is given", "--socket", NOBODY), ("needs an argument", "--socket"),
+                             ("'help' takes no option --socket", "--socket", NOBODY, "help"),
+                             ("nearest command is 'compile'", "--no-daemon", "cmpile", MLP)):
+        assert part in sx(*arguments, status=2).stderr.decode(), arguments
     told("nearest option is --check", "run", "x.sxm", "--chekc")
     told("nearest option is --target", "compile", MLP, "--tarket=native")
     told("needs an argument", "compile", MLP, "--target")
@@ -151,6 +155,39 @@ def test_usage_errors():
     told("no JSON form", "help", "man")
 
 
+def test_options_before_the_command():
+    for arguments in (["--socket", NOBODY, "ping"], ["--socket=" + NOBODY, "--json", "ping"], ["--sock", NOBODY, "cache", "ls"],
+                      ["--json", "search", "show", "1", "--socket", NOBODY]):
+        assert NOBODY in sx(*arguments, status=3).stderr.decode(), arguments
+    sx("--no-daemon", "-d", "n=3", "--output", TMP / "before.sxm", "compile", twice())
+    sx("compile", "--no-daemon", "-d", "n=3", twice(), "--output", TMP / "behind.sxm")
+    assert (TMP / "before.sxm").stat().st_size == (TMP / "behind.sxm").stat().st_size
+
+
+def twice():
+    source = TMP / "early.sx"
+    source.write_text(TWICE)
+    return source
+
+
+def test_outputs_are_refused_before_the_work():
+    """The program has no value for its symbol: a refusal of the output comes first."""
+    for name, why in (("none/a.sxm", "No such file"), ("early.sx/a.sxm", "Not a directory"), (".", "is a folder")):
+        for arguments in (["compile", twice(), "-o"], ["optimize", twice(), "-o"], ["optimize", twice(), "--proof"],
+                          ["optimize", twice(), "--onnx"], ["egraph", twice(), "-o"]):
+            if arguments[0] == "egraph" and name == ".":
+                continue
+            path = str(TMP / name) + (".dot" if arguments[0] == "egraph" else "")
+            error = error_of(*arguments, path, status=4)
+            assert path in error["message"] and why in error["message"], error
+    module, _ = compile_to("ok.sxm", twice(), "-d", "n=2")
+    error = error_of("run", module, "--random", 1, "--output", twice(), status=4)
+    assert "is no folder" in error["message"], error
+    full = subprocess.run([CLIENT, "optimize", str(twice()), "--no-daemon"], stdout=open("/dev/full", "wb"), stderr=subprocess.PIPE)
+    assert full.returncode == 4 and b"standard output" in full.stderr and b"No space" in full.stderr, full
+    assert not list(TMP.glob("*.part"))
+
+
 def test_refused_input():
     def told(part, *arguments, status=4):
         error = error_of(*arguments, status=status)
@@ -164,10 +201,13 @@ def test_refused_input():
     wrong.write_text(TWICE.replace("add(%0, %0)", "add(%0, %9)"))
     told("nowhere.onnx", "compile", "/nowhere.onnx")
     told("is empty", "compile", empty)
-    told("", "compile", garbage)
-    told("", "compile", cut)
-    told("line 4", "compile", wrong)
-    told("cannot be read", "compile", TMP)
+    torch = TMP / "model.pt"
+    torch.write_bytes(b"PK\3\4" + bytes(100))
+    told("garbage.onnx: neither an ONNX model nor a .sx program", "compile", garbage)
+    told("cut.onnx: not a whole ONNX model", "compile", cut)
+    told("wrong.sx: line 4", "compile", wrong)
+    told("model.pt: neither an ONNX model nor a .sx program, but a zip archive, as PyTorch", "compile", torch)
+    told("is a folder", "compile", TMP)
     told("z80", "compile", MLP, "-d", "batch=1", "--target", "z80")
     told("no code generator", "compile", MLP, "-d", "batch=1", "--target", "h100")
     told("batch", "compile", MLP)
