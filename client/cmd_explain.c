@@ -51,13 +51,12 @@ static void put_totals(const sx_module *module, sx_buf *out)
 static sx_code put_stages(sx_ctx *cx, const sx_module *module, sx_buf *out)
 {
     sxc_table table;
-    sxc_table_init(&table, cx, "STAGE|>ITEMS|>FUEL|>TIME MS|STOP");
+    sxc_table_init(&table, cx, "STAGE|>ITEMS|>FUEL|STOP");
     for (uint64_t i = 0; i < module->stage_count; i++) {
         const sx_module_stage *stage = &module->stage[i];
         sxc_table_put_span(&table, text_of(module, stage->name));
         sxc_table_put(&table, "%llu", (unsigned long long)stage->items);
         sxc_table_put(&table, "%llu", (unsigned long long)stage->fuel);
-        sxc_table_put(&table, "%.3f", (double)stage->elapsed_ns / 1e6);
         sxc_table_put_span(&table, text_of(module, stage->stop));
     }
     sx_buf_put_u8(out, '\n');
@@ -261,7 +260,6 @@ void sxc_json_report(sx_buf *json, const sx_module *module)
         sxc_json_text(json, "name", text_of(module, stage->name));
         sxc_json_int(json, "items", (int64_t)stage->items);
         sxc_json_int(json, "fuel", (int64_t)stage->fuel);
-        sxc_json_int(json, "elapsed_ns", (int64_t)stage->elapsed_ns);
         sxc_json_text(json, "stop", text_of(module, stage->stop));
         sxc_json_close(json, '}');
     }

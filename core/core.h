@@ -1,7 +1,7 @@
 /* core.h - the compiler as a pure function: the only header other folders include from core (besides core/base and core/ir).
  *
  * (program text, target name, extents, options, fuel) -> module. No clock, no files, no environment: the same request gives the same
- * bytes on every machine (stage times are filled in only if the ctx carries a clock, and are not part of the digest of anything).
+ * bytes on every machine (stages are timed only if the ctx carries a clock, for its owner: no time enters a module).
  */
 #ifndef SX_CORE_CORE_H
 #define SX_CORE_CORE_H

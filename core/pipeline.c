@@ -329,8 +329,7 @@ static void put_stages(sx_ctx *cx, sx_image *image)
             .name = sx_module_put_text(&image->strings, sx_span_of(stage->name)),
             .stop = sx_module_put_text(&image->strings, sx_span_of(stage->stop)),
             .items = stage->items,
-            .fuel = stage->fuel,
-            .elapsed_ns = stage->elapsed_ns};
+            .fuel = stage->fuel};
         sx_buf_put(&image->stage, &record, sizeof(record));
     }
 }
