@@ -251,6 +251,8 @@ static void print_man(void)
         ".TP\n.B SYMPLEX_TRUST_UID\nA user id beside the own one and 0 whose daemon is believed.\n"
         ".TP\n.B XDG_RUNTIME_DIR\nWithout SYMPLEX_SOCKET the socket is symplex/d.sock in this "
         "directory; without either,\n/tmp/symplex\\-UID/d.sock.\n"
+        ".TP\n.B SYMPLEX_ISA_MAX\nThe processor is treated as if it had no instructions above this "
+        "level: x86\\-64\\-v3 (AVX2) or x86\\-64\\-v4 (AVX\\-512).\n"
         ".SH EXAMPLES\n.nf\n"
         "symplex\\-client compile model.onnx \\-\\-dim batch=8 \\-o model.sxm\n"
         "symplex\\-client run model.sxm \\-\\-random 7 \\-\\-check\n"

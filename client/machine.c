@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -53,10 +54,12 @@ void sxc_find_processor(sxc_findings *findings)
     bool known = proc_value("/proc/cpuinfo", "model name", model, sizeof(model));
     sxc_finding_put(findings, "processor", known, false, "%s", model);
     uint32_t isa = sxr_cpu_isa();
-    sxc_finding_put(findings, "isa", isa >= 3, true,
+    const char *limit = getenv("SYMPLEX_ISA_MAX");
+    sxc_finding_put(findings, "isa", isa >= 3, true, "%s%s%s",
                     isa >= 4   ? "x86-64-v4: AVX-512 F, BW, DQ, VL"
                     : isa == 3 ? "x86-64-v3: AVX2 and FMA"
-                               : "neither AVX2 and FMA nor AVX-512: modules do not run here");
+                               : "neither AVX2 and FMA nor AVX-512: modules do not run here",
+                    limit != NULL ? "; at most SYMPLEX_ISA_MAX=" : "", limit != NULL ? limit : "");
     cpu_set_t set;
     int usable = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
     sxc_finding_put(findings, "cores", usable > 0, false, "%d usable of %ld", usable,

@@ -5,16 +5,12 @@
 
 #define SXR_MXCSR_DEFAULT 0x1F80u /* round to nearest even, no flush to zero, exceptions masked */
 
+/* Highest ISA level of modules that run here: 4 AVX-512 (F, BW, DQ, VL), 3 AVX2 and FMA, 0 neither.
+ * The environment variable SYMPLEX_ISA_MAX hides what is above the level that it names: "x86-64-v4", "x86-64-v3", or anything
+ * else for none. Client, daemon and tests ask here alone, so that they behave as on a processor without these instructions. */
+uint32_t sxr_cpu_isa(void);
+
 #if defined(__x86_64__)
-/* Highest ISA level of modules: 4 AVX-512 (F, BW, DQ, VL), 3 AVX2 and FMA, 0 neither. */
-static inline uint32_t sxr_cpu_isa(void)
-{
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-        return 4;
-    }
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 3 : 0;
-}
 static inline uint32_t sxr_mxcsr_get(void)
 {
     return __builtin_ia32_stmxcsr();
@@ -28,10 +24,6 @@ static inline void sxr_pause(void)
     __builtin_ia32_pause();
 }
 #else
-static inline uint32_t sxr_cpu_isa(void)
-{
-    return 0;
-}
 static inline uint32_t sxr_mxcsr_get(void)
 {
     return SXR_MXCSR_DEFAULT;

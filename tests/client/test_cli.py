@@ -19,8 +19,7 @@ MLP = str(ROOT / "tests" / "models" / "mlp.onnx")
 ENCODER = str(ROOT / "tests" / "models" / "encoder.onnx")
 TMP = pathlib.Path(tempfile.mkdtemp(prefix="sxcli."))
 NOBODY = str(TMP / "nobody.sock")
-CPU = open("/proc/cpuinfo").read()
-TARGETS = ["x86-64-v3"] + (["x86-64-v4"] if all(f in CPU for f in ("avx512f", "avx512bw", "avx512dq", "avx512vl")) else [])
+TARGETS = ["x86-64-v3", "native"]
 TWICE = """sx 1
 graph "twice" (n in [1, 4096]) {
     %0 = parameter {name = "x", weight = 0} : f32[n]

@@ -306,9 +306,7 @@ int main(void)
     tcase_add_test(cases, test_memory);
     tcase_add_test(cases, test_fuel);
     tcase_add_test(cases, test_cancelled);
-    if (sx_test_can_run("x86-64-v3")) {
-        tcase_add_loop_test(cases, test_odd_interfaces, 0, (int)SX_COUNT(odds));
-    }
+    tcase_add_loop_test(cases, test_odd_interfaces, 0, (int)SX_COUNT(odds));
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

@@ -1,24 +1,11 @@
 #include "tests/lib/compiled.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "client/runtime/cpu.h"
 #include "client/verify/verify.h"
 #include "core/base/rng.h"
 #include "tests/lib/test.h"
-
-bool sx_test_can_run(const char *target)
-{
-    uint32_t needed = strcmp(target, "x86-64-v4") == 0 ? 4 : 3;
-    if (sxr_cpu_isa() >= needed) {
-        return true;
-    }
-    printf("SKIPPED: %s, this processor has level %u\n", target, sxr_cpu_isa());
-    (void)fflush(stdout);
-    return false;
-}
 
 sx_code sx_test_compile(sx_ctx *cx, const sx_test_request *r, sx_buf *module)
 {

@@ -20,8 +20,6 @@ typedef struct {
     const char *disabled;
 } sx_test_request;
 
-/* Can this processor run modules for `target`? Says so on stdout where not. */
-bool sx_test_can_run(const char *target);
 /* One module without verification; `module` is initialised by the caller. */
 sx_code sx_test_compile(sx_ctx *cx, const sx_test_request *request, sx_buf *module);
 void sx_test_fill(const sx_module *module, uint32_t tensor, sx_test_filling filling, void *memory);

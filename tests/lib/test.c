@@ -8,8 +8,38 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/runtime/cpu.h"
+
+static uint32_t level_of(const char *target)
+{
+    return strcmp(target, "x86-64-v4") == 0 ? 4 : strcmp(target, "x86-64-v3") == 0 ? 3 : 0;
+}
+
+bool sx_test_can_run(const char *target)
+{
+    const char *only = getenv("SX_TARGET");
+    ck_assert_msg(level_of(target) != 0, "%s is no target that runs", target);
+    if (only != NULL) {
+        return strcmp(only, target) == 0;
+    }
+    ck_assert_msg(sxr_cpu_isa() >= level_of(target),
+                  "this processor does not run %s: name one that it runs, SX_TARGET=x86-64-v3",
+                  target);
+    return true;
+}
+
 int sx_test_main(Suite *suite)
 {
+    const char *only = getenv("SX_TARGET");
+    if (only != NULL && level_of(only) == 0) {
+        (void)fprintf(stderr, "SX_TARGET=%s: neither x86-64-v3 nor x86-64-v4\n", only);
+        return EXIT_FAILURE;
+    }
+    if (only != NULL && sxr_cpu_isa() < level_of(only)) {
+        printf("SKIPPED: instruction set %s: this processor has %s\n", only,
+               sxr_cpu_isa() == 3 ? "x86-64-v3" : "neither x86-64-v3 nor x86-64-v4");
+        return SX_TEST_SKIPPED;
+    }
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);

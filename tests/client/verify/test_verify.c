@@ -278,16 +278,14 @@ int main(void)
 {
     Suite *suite = suite_create("verify.verify");
     TCase *cases = tcase_create("verify");
-    if (sx_test_can_run("x86-64-v3")) {
-        tcase_add_test(cases, test_right_module);
-        tcase_add_test(cases, test_entries_exchanged);
-        tcase_add_test(cases, test_code_damaged);
-        tcase_add_test(cases, test_outputs_exchanged);
-        tcase_add_test(cases, test_other_program);
-        tcase_add_test(cases, test_output_altered);
-        tcase_add_test(cases, test_overflow);
-        tcase_add_loop_test(cases, test_rounding, 0, (int)SX_COUNT(rounded));
-    }
+    tcase_add_test(cases, test_right_module);
+    tcase_add_test(cases, test_entries_exchanged);
+    tcase_add_test(cases, test_code_damaged);
+    tcase_add_test(cases, test_outputs_exchanged);
+    tcase_add_test(cases, test_other_program);
+    tcase_add_test(cases, test_output_altered);
+    tcase_add_test(cases, test_overflow);
+    tcase_add_loop_test(cases, test_rounding, 0, (int)SX_COUNT(rounded));
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

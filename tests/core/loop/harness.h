@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/runtime/cpu.h"
 #include "core/base/rng.h"
 #include "core/loop/loop.h"
 
@@ -53,16 +54,14 @@ SX_UNUSED static void harness_add(harness *h, sx_ctx *cx, const sx_kernel *kerne
 
 SX_UNUSED static void harness_build(harness *h, const char *optimise)
 {
-    bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
     char command[10240];
     (void)snprintf(command, sizeof(command),
                    "cd %s && gcc %s -w -shared -fPIC -ffp-contract=off -fno-strict-aliasing "
                    "-fno-math-errno %s -o all.so %s -lm",
                    h->folder, optimise,
-                   wide ? "-mfma -mavx2 -mavx512f -mavx512vl -mavx512bw -mavx512dq"
-                   : __builtin_cpu_supports("fma") ? "-mfma -mavx2"
-                                                   : "",
+                   sxr_cpu_isa() >= 4   ? "-mfma -mavx2 -mavx512f -mavx512vl -mavx512bw -mavx512dq"
+                   : sxr_cpu_isa() == 3 ? "-mfma -mavx2"
+                                        : "",
                    h->sources);
     ck_assert_msg(system(command) == 0, "failed: %s", command);
     char path[512];

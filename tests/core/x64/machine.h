@@ -82,13 +82,10 @@ SX_UNUSED static bool call_entry(const uint8_t *code, void *const *buffer, const
     return wrong == 0;
 }
 
+/* May code of this level be executed (sx_test_can_run)? */
 SX_UNUSED static bool machine_has(sx_x64_level level)
 {
-    if (level == SX_X64_AVX2) {
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    }
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+    return sx_test_can_run(level == SX_X64_AVX2 ? "x86-64-v3" : "x86-64-v4");
 }
 
 /* Runs all parts at all grid points in the order of the interpreter; the workspace gets its pattern before each point. */
