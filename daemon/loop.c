@@ -6,11 +6,11 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <utlist.h>
 
 #include "daemon/search.h"
+#include "trust/trust.h"
 
 #define SWEEP_MS 250
 #define TOUCH_MS 1000
@@ -252,27 +252,6 @@ static sx_code open_cache(sx_ctx *cx, sxd_daemon *daemon)
     return sx_cache_open(cx, &cache, &daemon->cache);
 }
 
-/* Makes the directory and its parents, mode 0700. */
-static sx_code make_directories(sx_ctx *cx, const char *path)
-{
-    char part[SXD_TEXT_MAX];
-    (void)snprintf(part, sizeof(part), "%s", path);
-    for (char *p = part + 1;; p++) {
-        if (*p == '/' || *p == '\0') {
-            char saved = *p;
-            *p = '\0';
-            if (mkdir(part, 0700) != 0 && errno != EEXIST) {
-                return SX_FAIL(cx, SX_SYSTEM, "state: %s cannot be made: %s", part,
-                               strerror(errno));
-            }
-            *p = saved;
-            if (saved == '\0') {
-                return SX_OK;
-            }
-        }
-    }
-}
-
 static sx_code make_boot_id(sx_ctx *cx, sxd_daemon *daemon)
 {
     uint8_t bytes[8];
@@ -297,7 +276,7 @@ static sx_code start(sx_ctx *cx, sxd_daemon *daemon)
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN); /* a full file is an error of write, not the end */
     SX_TRY(make_boot_id(cx, daemon));
-    SX_TRY(make_directories(cx, options->state));
+    SX_TRY(sx_trust_make_folder(cx, "state", options->state));
     daemon->memo = calloc((size_t)SXD_MEMO_SETS * SXD_MEMO_WAYS, sizeof(*daemon->memo));
     if (daemon->memo == NULL) {
         return SX_FAIL(cx, SX_NOMEM, "memo: no memory");

@@ -135,3 +135,41 @@ sx_code sx_trust_folder(sx_ctx *cx, const char *what, const char *path, const sx
     }
     return SX_OK;
 }
+
+static sx_code make_all(sx_ctx *cx, const char *what, const char *path)
+{
+    char part[PATH_MAX];
+    int length = snprintf(part, sizeof(part), "%s", path);
+    if (length <= 0 || (size_t)length >= sizeof(part)) {
+        return SX_FAIL(cx, SX_USAGE, "%s: folder path of %d bytes, allowed are 1 to %d", what,
+                       length, PATH_MAX - 1);
+    }
+    for (char *p = part + 1;; p++) {
+        if (*p != '/' && *p != '\0') {
+            continue;
+        }
+        char kept = *p;
+        *p = '\0';
+        if (mkdir(part, 0700) != 0 && errno != EEXIST) {
+            return SX_FAIL(cx, SX_SYSTEM, "%s: folder %s cannot be made: %s", what, part,
+                           strerror(errno));
+        }
+        *p = kept;
+        if (kept == '\0') {
+            return SX_OK;
+        }
+    }
+}
+
+sx_code sx_trust_make_folder(sx_ctx *cx, const char *what, const char *path)
+{
+    sx_trust us = {.self = geteuid(), .also = geteuid()};
+    struct stat status;
+    SX_TRY(make_all(cx, what, path));
+    SX_TRY(sx_trust_folder(cx, what, path, &us, 0077));
+    if (stat(path, &status) != 0 || status.st_uid != us.self) {
+        return SX_FAIL(cx, SX_DENIED, "%s: folder %s belongs to user %u (mode %04o), we are %u",
+                       what, path, status.st_uid, status.st_mode & 07777u, us.self);
+    }
+    return SX_OK;
+}

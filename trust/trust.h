@@ -27,6 +27,10 @@ sx_code sx_trust_of_process(sx_ctx *cx, sx_trust *trust);
 sx_code sx_trust_folder(sx_ctx *cx, const char *what, const char *path, const sx_trust *trust,
                         mode_t forbidden);
 
+/* A folder that is the effective user's own and closed to everybody else: made with mode 0700 where it is missing, its parents too.
+ *   errors   SX_DENIED, with path, owner and mode, as above and when it belongs to root instead of us; SX_SYSTEM it cannot be made */
+sx_code sx_trust_make_folder(sx_ctx *cx, const char *what, const char *path);
+
 /* Who listens at the other end of a connected Unix socket? SX_DENIED names path and uid. */
 sx_code sx_trust_peer(sx_ctx *cx, const char *path, int fd, const sx_trust *trust);
 #endif
