@@ -90,7 +90,7 @@ static bool start_peer(sx_bench_peer *peer, const problem *p, uint32_t threads)
     int64_t value[] = {HEADS * p->batch, p->sequence, p->width, p->kind == SX_ATTENTION_CAUSAL,
                        threads};
     char script[] = SX_SOURCE_DIR "/tests/bench/peer_attention.py";
-    char python[] = "python3";
+    char python[] = SX_SOURCE_DIR "/tests/tools/python.sh";
     char *argument[8] = {python, script};
     for (uint32_t i = 0; i < SX_COUNT(value); i++) {
         (void)snprintf(number[i], sizeof(number[i]), "%lld", (long long)value[i]);

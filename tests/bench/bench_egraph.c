@@ -133,9 +133,11 @@ typedef struct {
 static peer ask_egglog(const program *p)
 {
     peer out = {{0}, 0, 0, 0};
-    char command[512], line[256];
-    (void)snprintf(command, sizeof(command), "python3 '%s/tests/bench/peer_egglog.py' %s %u",
-                   SX_SOURCE_DIR, p->name, p->leaves > 0 ? p->leaves : p->iterations);
+    char command[1024], line[256];
+    (void)snprintf(command, sizeof(command),
+                   "'" SX_SOURCE_DIR "/tests/tools/python.sh' '" SX_SOURCE_DIR
+                   "/tests/bench/peer_egglog.py' %s %u",
+                   p->name, p->leaves > 0 ? p->leaves : p->iterations);
     FILE *stream = popen(command, "r"); /* NOLINT(cert-env33-c): our own script, no input in it */
     if (stream == NULL) {
         return out;

@@ -75,7 +75,7 @@ static int measure(const sx_bench_options *options, const char *name, int64_t ba
     (void)snprintf(threads_text, sizeof(threads_text), "%u", sxr_threads(program));
     char script[] = SX_SOURCE_DIR "/tests/bench/peer_encoder.py";
     char onnx[] = SX_SOURCE_DIR "/tests/models/encoder.onnx";
-    char python[] = "python3";
+    char python[] = SX_SOURCE_DIR "/tests/tools/python.sh";
     char *argument[] = {python, script, onnx, batch_text, threads_text, NULL};
     bool has_peer = sx_bench_peer_start(&other, argument);
     double *ours = calloc(options->rounds, sizeof(double)),

@@ -30,26 +30,16 @@ def uniform(generator, shape):
     return generator.uniform(-1, 1, shape).astype(numpy.float32)
 
 
-def attend(numpy, scores, v):
-    """softmax(scores) v; changes `scores`."""
-    scores = numpy.exp(scores - scores.max(-1, keepdims=True))
-    scores /= scores.sum(-1, keepdims=True)
-    return scores @ v
-
-
-def serve(*engines):
-    """The first engine whose packages are there: prints its name or "none", then the nanoseconds of a run for each line of stdin."""
-    engine = None
-    for make in engines:
-        try:
-            engine = make()
-            break
-        except ImportError:
-            continue
-    print(engine[0] if engine else "none", flush=True)
-    if engine:
-        engine[1]()
-        for _ in sys.stdin:
-            start = time.perf_counter_ns()
-            engine[1]()
-            print(time.perf_counter_ns() - start, flush=True)
+def serve(make):
+    """Prints the name of the engine, or "none" where its packages are missing, then the nanoseconds of a run for each line of stdin."""
+    try:
+        name, run = make()
+    except ImportError as error:
+        print("none", flush=True)
+        sys.exit(f"{error}: no peer to compare with; run deploy/install-deps.sh")
+    print(name, flush=True)
+    run()
+    for _ in sys.stdin:
+        start = time.perf_counter_ns()
+        run()
+        print(time.perf_counter_ns() - start, flush=True)

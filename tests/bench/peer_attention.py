@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The other side of `symplex-bench attention`: attention in steps (MatMul, Mul, Softmax, MatMul) as an ONNX model run by onnxruntime,
-else with NumPy, once for each line on stdin; answers with the nanoseconds it took. First line: name and version, or "none"."""
+once for each line on stdin; answers with the nanoseconds it took. First line: name and version, or "none"."""
 import sys
 
-from peer import attend, runner_of, serve, session_of, set_threads, uniform
+from peer import runner_of, serve, session_of, set_threads, uniform
 
 heads, sequence, width, causal, threads = (int(a) for a in sys.argv[1:6])
 set_threads(threads)
@@ -41,16 +41,4 @@ def onnxruntime_engine():
     return runner_of(session_of(model.SerializeToString(), threads), {"q": q, "k": k, "v": v})
 
 
-def numpy_engine():
-    import numpy
-    q, k, v, mask = operands()
-
-    def run():
-        s = q @ k.transpose(0, 1, 3, 2) * numpy.float32(width ** -0.5)
-        if causal:
-            s += mask
-        return attend(numpy, s, v)
-    return f"NumPy {numpy.__version__}", run
-
-
-serve(onnxruntime_engine, numpy_engine)
+serve(onnxruntime_engine)

@@ -6,7 +6,10 @@ import resource
 import sys
 import time
 
-import egglog.bindings
+try:
+    import egglog.bindings
+except ImportError as error:
+    sys.exit(f"{error}: no peer to compare with; run deploy/install-deps.sh")
 
 MICRO = """
 (datatype T (Num i64) (Var String) (Add T T) (Sub T T) (Mul T T) (Div T T) (Pow T T) (D T T) (I T T)

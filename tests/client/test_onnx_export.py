@@ -1,11 +1,19 @@
 #!/usr/bin/env python3
-"""symplex-client optimize --onnx: the file is read back by the client itself, its proof holds; where the packages onnx and onnxruntime are there, the
-checker accepts it and it gives what the model it came from gives."""
+"""symplex-client optimize --onnx: the file is read back by the client itself, its proof holds, the checker of the package onnx accepts
+it, and onnxruntime gets from it what it gets from the model it came from."""
 import json
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
+
+try:
+    import numpy
+    import onnx
+    import onnxruntime
+except ImportError as error:
+    sys.exit(f"{error}: run deploy/install-deps.sh, which puts it into build/venv")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLIENT = os.path.join(os.environ["SX_BINARY_DIR"], "bin", "symplex-client")
@@ -33,15 +41,7 @@ def sx(*arguments, status=0):
     return done
 
 
-def load(name):
-    try:
-        return __import__(name)
-    except ImportError:
-        print(f"{name} is not installed: its part is skipped")
-        return None
-
-
-def compare(original, better, shape, numpy, onnxruntime):
+def compare(original, better, shape):
     x = numpy.random.default_rng(7).standard_normal(shape).astype(numpy.float32)
     one, other = (onnxruntime.InferenceSession(str(p), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
                   for p in (original, better))
@@ -49,18 +49,16 @@ def compare(original, better, shape, numpy, onnxruntime):
     assert worst <= 1e-5, (original, worst)
 
 
-def test_models(folder, onnx, onnxruntime, numpy):
+def test_models(folder):
     for name, shape in MODELS.items():
         source, better, proof = ROOT / "tests" / "models" / f"{name}.onnx", folder / f"{name}.onnx", folder / f"{name}.proof"
         assert sx("optimize", source, "--no-daemon", "--onnx", better, "--proof", proof).stdout == b""
         assert b"holds" in sx("prove", proof).stdout + sx("prove", proof).stderr
         again = sx("optimize", better, "--no-daemon", "--json").stdout  # our own importer reads it
         assert json.loads(again)["program"].startswith("sx 1\n")
-        if onnx is not None:
-            onnx.checker.check_model(str(better), full_check=True)
-            assert all(node.domain == "" for node in onnx.load(str(better)).graph.node)
-        if onnxruntime is not None and numpy is not None:
-            compare(source, better, shape, numpy, onnxruntime)
+        onnx.checker.check_model(str(better), full_check=True)
+        assert all(node.domain == "" for node in onnx.load(str(better)).graph.node)
+        compare(source, better, shape)
 
 
 def test_text_beside_it(folder):
@@ -86,7 +84,7 @@ def test_refusals(folder):
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        test_models(folder, load("onnx"), load("onnxruntime"), load("numpy"))
+        test_models(folder)
         test_text_beside_it(folder)
         test_refusals(folder)
 

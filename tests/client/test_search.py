@@ -135,9 +135,7 @@ def test_ctrl_c_leaves_it_running():
 
 def test_two_daemons_and_a_server():
     server = shutil.which("redis-server") or shutil.which("valkey-server")
-    if server is None:
-        print("SKIPPED: no redis-server or valkey-server is installed (package redis-server)")
-        return
+    assert server is not None, "no redis-server or valkey-server is installed: run deploy/install-deps.sh"
     with real() as daemon:
         sx(daemon, "optimize", SUM, "-d", "n=8", "--budget", "2m", "-o", TMP / "alone.sx", "--proof", TMP / "alone.proof")
         lanes = js(daemon, "search", "show", 1)["lanes"]

@@ -270,6 +270,5 @@ def test_cancel_withdraws():
 
 if __name__ == "__main__":
     if SERVER is None:
-        print("SKIPPED: no redis-server or valkey-server is installed (package redis-server)")
-        sys.exit(0)
+        sys.exit("no redis-server or valkey-server is installed: run deploy/install-deps.sh")
     run(globals())

@@ -14,11 +14,7 @@ import argparse, collections, fractions, itertools, json, os, re, select, signal
 try:
     import z3
 except ImportError:
-    if sys.executable != "/usr/bin/python3" and os.path.exists("/usr/bin/python3") and "SX_PROVE" not in os.environ:
-        os.environ["SX_PROVE"] = "1"
-        os.execv("/usr/bin/python3", ["/usr/bin/python3"] + sys.argv)
-    print("SKIPPED: the Python package z3 is not there")
-    sys.exit(0)
+    sys.exit("the Python package z3 is not there: run deploy/install-deps.sh, then tests/tools/python.sh tests/tools/prove_rules.py")
 
 BINARY = os.environ.get("SX_BINARY_DIR", "build/dev")
 SOURCE = os.environ.get("SX_SOURCE_DIR", ".")

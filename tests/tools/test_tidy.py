@@ -104,7 +104,7 @@ def check_functions(path, code):
 
 def check_format(paths):
     if subprocess.run(["sh", "-c", "command -v clang-format"], capture_output=True).returncode != 0:
-        print("clang-format is not installed: formatting not checked")
+        findings.append("clang-format is not installed, formatting was not checked: run deploy/install-deps.sh")
         return
     result = subprocess.run(["clang-format", "--dry-run", "-Werror", *paths], cwd=ROOT, capture_output=True, text=True)
     for line in result.stderr.split("\n"):
