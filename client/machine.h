@@ -22,6 +22,6 @@ void sxc_finding_put(sxc_findings *findings, const char *name, bool found, bool 
 void sxc_find_processor(sxc_findings *findings); /* model, ISA level, cores */
 void sxc_find_memory(sxc_findings *findings); /* bytes; executable memory files, by running one */
 void sxc_find_libraries(sxc_findings *findings); /* versions of what this program is linked with */
-void sxc_find_cuda(
-    sxc_findings *findings); /* driver, devices, nvJitLink, NVRTC, ptxas, NCCL: by dlopen */
+/* Driver, devices, nvJitLink, NVRTC, NCCL by dlopen; where ptxas lies. No program is run. */
+void sxc_find_cuda(sxc_findings *findings);
 #endif

@@ -1,23 +1,15 @@
-/* machine_cuda.c - CUDA libraries as they lie on this machine: none of them is linked, each is opened by name and asked. */
+/* machine_cuda.c - CUDA as it lies on this machine: no library of it is linked, each is opened by name and asked; no program of it is run. */
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client/machine.h"
 
-#define PTXAS_MS 3000
 #define NAMES_MAX 4
-
-extern char **environ;
 
 /* Opens the first of the names that is there. It stays loaded: libraries of this kind do not unload cleanly. */
 static void *open_first(const char *const names[NAMES_MAX], const char **name)
@@ -143,70 +135,53 @@ static bool find_program(const char *program, char *path, size_t size)
     return false;
 }
 
-static int64_t now_ms(void)
+/* Reads a file of a few kilobytes as text; "" if there is none. */
+static void read_small(const char *path, char *text, size_t size)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-/* What the process writes, up to the deadline or the end of `text`. */
-static void read_output(int fd, char *text, size_t size)
-{
-    int64_t deadline = now_ms() + PTXAS_MS;
-    size_t used = 0;
-    while (used + 1 < size && now_ms() < deadline) {
-        struct pollfd wait = {.fd = fd, .events = POLLIN};
-        if (poll(&wait, 1, (int)(deadline - now_ms())) <= 0) {
-            continue;
-        }
-        ssize_t n = read(fd, text + used, size - 1 - used);
-        if (n <= 0 && errno != EINTR) {
-            break;
-        }
-        used += n > 0 ? (size_t)n : 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t got = fd >= 0 ? read(fd, text, size - 1) : 0;
+    if (fd >= 0) {
+        (void)close(fd);
     }
-    text[used] = '\0';
+    text[got > 0 ? got : 0] = '\0';
 }
 
-/* Runs `path --version`; false when it cannot be started. */
-static bool ask_version(char *path, char *text, size_t size)
+/* The version of the compiler in a toolkit's version.json: {"cuda_nvcc": {..., "version": "13.0.48"}}. */
+static bool version_of(char *text, char version[32])
 {
-    int pipes[2];
-    if (pipe2(pipes, O_CLOEXEC) != 0) {
+    char *at = strstr(text, "\"cuda_nvcc\"");
+    at = at != NULL ? strstr(at, "\"version\"") : NULL;
+    at = at != NULL ? strchr(at + sizeof("\"version\"") - 1, '"') : NULL;
+    size_t length = at != NULL ? strspn(at + 1, "0123456789.") : 0;
+    if (length == 0 || length >= 32 || at[1 + length] != '"') {
         return false;
     }
-    posix_spawn_file_actions_t actions;
-    (void)posix_spawn_file_actions_init(&actions);
-    (void)posix_spawn_file_actions_adddup2(&actions, pipes[1], STDOUT_FILENO);
-    char option[] = "--version";
-    char *arguments[] = {path, option, NULL};
-    pid_t child;
-    bool started = posix_spawn(&child, path, &actions, NULL, arguments, environ) == 0;
-    (void)posix_spawn_file_actions_destroy(&actions);
-    (void)close(pipes[1]);
-    if (started) {
-        read_output(pipes[0], text, size);
-        (void)kill(child, SIGKILL);
-        while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
-        }
-    }
-    (void)close(pipes[0]);
-    return started;
+    (void)snprintf(version, 32, "%.*s", (int)length, at + 1);
+    return true;
 }
 
+/* Says where it lies; a program is no file to run for a look, so the version is what its toolkit has written down. */
 static void put_ptxas(sxc_findings *findings)
 {
-    char path[4096], text[4096] = "";
+    char path[PATH_MAX], real[PATH_MAX], file[PATH_MAX + 32], text[65536], version[32];
     if (!find_program("ptxas", path, sizeof(path))) {
         sxc_finding_put(findings, "ptxas", false, false, "not in PATH");
         return;
     }
-    bool started = ask_version(path, text, sizeof(text));
-    const char *release = started ? strstr(text, "release ") : NULL;
-    sxc_finding_put(findings, "ptxas", started, false, "%.160s, %.*s", path,
-                    release != NULL ? (int)strcspn(release, ",\n") : 15,
-                    release != NULL ? release : "version unknown");
+    (void)snprintf(real, sizeof(real), "%s", path);
+    char *resolved = realpath(path, NULL);
+    if (resolved != NULL) {
+        (void)snprintf(real, sizeof(real), "%s", resolved);
+        free(resolved);
+    }
+    char *slash = strrchr(real, '/');
+    SX_ASSERT(slash != NULL); /* find_program puts one in */
+    *slash = '\0';
+    (void)snprintf(file, sizeof(file), "%s/../version.json", real);
+    read_small(file, text, sizeof(text));
+    bool known = version_of(text, version);
+    sxc_finding_put(findings, "ptxas", true, false, "%.160s, not run; version %s", path,
+                    known ? version : "unknown: no version.json above it");
 }
 
 void sxc_find_cuda(sxc_findings *findings)

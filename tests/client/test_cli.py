@@ -266,23 +266,27 @@ def test_doctor_asks_the_libraries_it_finds():
     }
     for name, text in sources.items():
         subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(folder / name)], input=text, text=True, check=True)
-    ptxas = folder / "ptxas"
+    toolkit = folder / "toolkit"
+    (toolkit / "bin").mkdir(parents=True)
+    ptxas, ran = toolkit / "bin" / "ptxas", folder / "ran"
+    ptxas.write_text("#!/bin/sh\ntouch '%s'\nexec sleep 600\n" % ran)
+    ptxas.chmod(0o755)
+    (folder / "ptxas").symlink_to(ptxas)
 
-    def rows(script):
-        ptxas.write_text("#!/bin/sh\n" + script)
-        ptxas.chmod(0o755)
+    def rows(version):
+        (toolkit / "version.json").write_text(version)
         environment = dict(os.environ, SYMPLEX_SOCKET=NOBODY, LD_LIBRARY_PATH=str(folder),
                            PATH=str(folder) + ":" + os.environ["PATH"])
         done = subprocess.run([CLIENT, "doctor", "--json"], capture_output=True, env=environment, timeout=30)
+        assert not ran.exists(), "doctor ran a program of PATH"
         return {f["name"]: f for f in json.loads(done.stdout)["findings"]}
-    found = rows("echo 'ptxas: NVIDIA (R) Ptx optimizing assembler'; echo 'Cuda compilation tools, release 12.9, V12.9.86'")
+    found = rows('{"cuda": {"name": "CUDA SDK", "version": "12.9.1"},\n "cuda_nvcc" : {\n "name" : "CUDA NVCC", "version" : "12.9.86"}}')
     assert found["cuda-driver"]["detail"] == "libcuda.so.1, CUDA 12.4" and found["gpu"]["detail"] == "2 devices, first T0", found
     assert found["nvjitlink"]["detail"] == "libnvJitLink.so.13, 13.7" and found["nccl"]["detail"] == "libnccl.so.2, 2.28.9"
     assert found["nvrtc"]["detail"] == "libnvrtc.so.13, version unknown"
-    assert found["ptxas"]["detail"] == "%s, release 12.9" % ptxas
-    start = time.monotonic()
-    hangs = rows("exec sleep 600")
-    assert hangs["ptxas"]["detail"] == "%s, version unknown" % ptxas and time.monotonic() - start < 15
+    assert found["ptxas"]["detail"] == "%s, not run; version 12.9.86" % (folder / "ptxas")
+    for other in ("", '{"cuda_nvcc": {"version": "%s"}}' % ("1" * 40), '{"cuda_nvcc": {"version": 7}}', '{"cuda_nvcc": {"version": "1.2'):
+        assert rows(other)["ptxas"]["detail"] == "%s, not run; version unknown: no version.json above it" % (folder / "ptxas"), other
 
 
 def test_in_process_says_so_once():
