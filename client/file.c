@@ -8,6 +8,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+sx_code sxc_open_input(sx_ctx *cx, const char *path, FILE **file)
+{
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || fstat(fd, &status) != 0) {
+        sx_code code = SX_FAIL(cx, SX_INPUT, "%s: %s", path, strerror(errno));
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        return code;
+    }
+    *file = S_ISREG(status.st_mode) ? fdopen(fd, "rb") : NULL;
+    if (*file == NULL) {
+        (void)close(fd);
+        return SX_FAIL(cx, SX_INPUT, "%s: %s", path,
+                       S_ISDIR(status.st_mode)    ? "is a folder"
+                       : S_ISFIFO(status.st_mode) ? "is a FIFO, not a regular file"
+                                                  : "is not a regular file");
+    }
+    return SX_OK;
+}
+
 sx_code sxc_write_stream(sx_ctx *cx, const char *path, FILE *file, sx_span bytes)
 {
     bool written = bytes.len == 0 || fwrite(bytes.ptr, 1, bytes.len, file) == bytes.len;

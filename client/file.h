@@ -1,10 +1,13 @@
-/* file.h - writing files whole or not at all. */
+/* file.h - opening files to read; writing them whole or not at all. */
 #ifndef SX_CLIENT_FILE_H
 #define SX_CLIENT_FILE_H
 #include <stdio.h>
 
 #include "core/base/base.h"
 
+/* A regular file to read (fclose). Never waits: a FIFO, a device and a folder are refused.
+ *   errors   SX_INPUT no such file, or none of that kind; names `path` */
+sx_code sxc_open_input(sx_ctx *cx, const char *path, FILE **file);
 /* Everything, flushed. SX_INPUT names `path` and the reason, as for all functions here: a place that cannot be written is the
  * caller's to change. */
 sx_code sxc_write_stream(sx_ctx *cx, const char *path, FILE *file, sx_span bytes);

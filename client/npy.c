@@ -1,9 +1,10 @@
 #include "client/npy.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "client/file.h"
 
 #define HEADER_MAX 65536u
 #define FILE_BYTES_MAX ((size_t)16 << 30)
@@ -120,10 +121,8 @@ sx_code sxc_npy_parse(sx_ctx *cx, const char *name, sx_span file, sxc_npy *array
 
 sx_code sxc_npy_read(sx_ctx *cx, const char *path, sxc_npy *array)
 {
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) {
-        return SX_FAIL(cx, SX_INPUT, "%s: %s", path, strerror(errno));
-    }
+    FILE *file;
+    SX_TRY(sxc_open_input(cx, path, &file));
     sx_code code = SX_OK;
     uint8_t *bytes = NULL;
     off_t size = fseeko(file, 0, SEEK_END) == 0 ? ftello(file) : -1;

@@ -1,21 +1,18 @@
 #include "client/source.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "client/file.h"
 #include "client/kind.h"
 
 /* ---- files ---- */
 
 sx_code sxc_read_text(sx_ctx *cx, const char *path, sx_buf *text)
 {
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) {
-        return SX_FAIL(cx, SX_INPUT, "%s: %s", path, strerror(errno));
-    }
+    FILE *file;
+    SX_TRY(sxc_open_input(cx, path, &file));
     uint8_t chunk[65536];
     size_t got;
     while ((got = fread(chunk, 1, sizeof(chunk), file)) > 0) {
@@ -29,30 +26,17 @@ sx_code sxc_read_text(sx_ctx *cx, const char *path, sx_buf *text)
     return sx_buf_check(cx, text, path);
 }
 
-static sx_code check_regular(sx_ctx *cx, const char *path)
-{
-    struct stat status;
-    if (stat(path, &status) != 0) {
-        return SX_FAIL(cx, SX_INPUT, "%s: %s", path, strerror(errno));
-    }
-    if (!S_ISREG(status.st_mode)) {
-        return SX_FAIL(cx, SX_INPUT, "%s: %s; a program is an ONNX model or a .sx text", path,
-                       S_ISDIR(status.st_mode) ? "is a folder" : "is not a regular file");
-    }
-    return status.st_size > 0 ? SX_OK : SX_FAIL(cx, SX_INPUT, "%s: is empty", path);
-}
-
 static sx_code read_head(sx_ctx *cx, const char *path, uint8_t head[SXC_KIND_BYTES], size_t *size)
 {
-    SX_TRY(check_regular(cx, path));
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) {
-        return SX_FAIL(cx, SX_INPUT, "%s: %s", path, strerror(errno));
-    }
+    FILE *file;
+    SX_TRY(sxc_open_input(cx, path, &file));
     *size = fread(head, 1, SXC_KIND_BYTES, file);
     bool failed = ferror(file) != 0;
     (void)fclose(file);
-    return failed ? SX_FAIL(cx, SX_INPUT, "%s: cannot be read", path) : SX_OK;
+    if (failed || *size == 0) {
+        return SX_FAIL(cx, SX_INPUT, "%s: %s", path, failed ? "cannot be read" : "is empty");
+    }
+    return SX_OK;
 }
 
 void sxc_source_fini(sxc_source *source)

@@ -10,6 +10,8 @@
 #include "client/import/import.h"
 
 #define FILES_MAX 64 /* the model and the files of its external data */
+/* Without waiting: a FIFO opens at once and is then refused. */
+#define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
 
 typedef struct {
     char *location; /* relative path as the model writes it; NULL for the model */
@@ -21,10 +23,10 @@ struct sx_onnx_file {
     uint32_t count;
 };
 
-static sx_code map_file(sx_ctx *cx, const char *path, sx_span *bytes)
+/* Maps what `fd` is open for, and closes it; -1 is what errno says. */
+static sx_code map_open(sx_ctx *cx, const char *path, int fd, sx_span *bytes)
 {
     *bytes = (sx_span){NULL, 0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return SX_FAIL(cx, errno == ENOENT ? SX_ABSENT : SX_SYSTEM, "%s: %s", path,
                        strerror(errno));
@@ -73,7 +75,7 @@ void sx_onnx_file_close(sx_onnx_file *file)
 sx_onnx_file *sx_onnx_file_open(sx_ctx *cx, const char *path)
 {
     sx_span bytes;
-    if (map_file(cx, path, &bytes) != SX_OK) {
+    if (map_open(cx, path, open(path, OPEN_FLAGS), &bytes) != SX_OK) {
         return NULL;
     }
     sx_onnx_file *file = calloc(1, sizeof(*file));
@@ -91,7 +93,48 @@ sx_onnx_file *sx_onnx_file_open(sx_ctx *cx, const char *path)
     return file;
 }
 
-/* `location` was checked by the importer: relative, without "..". */
+/* One step down from the folder `from`, which is closed: `last` is the file, the others are folders. A symbolic link is refused
+ * whatever it names, for it may lead out of the model's folder. The descriptor, or -1 with cx->error set. */
+static int step_down(sx_ctx *cx, const char *location, int from, const char *name, bool last)
+{
+    int flags = last ? OPEN_FLAGS | O_NOFOLLOW : O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
+    struct stat status;
+    int fd = openat(from, name, flags);
+    int error = errno;
+    if (fd < 0 && fstatat(from, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISLNK(status.st_mode)) {
+        sx_hint(cx, "Data of a model lies in its folder or below; copy the file there.");
+        (void)SX_FAIL(cx, SX_INPUT, "external file '%s': %s is a symbolic link", location, name);
+    } else if (fd < 0) {
+        (void)SX_FAIL(cx, error == ENOENT ? SX_ABSENT : SX_INPUT, "external file '%s': %s: %s",
+                      location, name, strerror(error));
+    }
+    (void)close(from);
+    return fd;
+}
+
+/* Opens the file below `folder` without leaving it: `location`, which is cut up, is relative and has no "..". -1 as above. */
+static int open_below(sx_ctx *cx, const char *folder, const char *location)
+{
+    char *rest = strdup(location);
+    int fd = open(folder[0] == '\0' ? "." : folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (rest == NULL || fd < 0) {
+        (void)SX_FAIL(cx, SX_SYSTEM, "external file '%s': folder %s: %s", location, folder,
+                      strerror(errno));
+    }
+    for (char *name = rest; fd >= 0 && name != NULL;) {
+        char *slash = strchr(name, '/');
+        if (slash != NULL) {
+            *slash = '\0';
+        }
+        bool last = slash == NULL;
+        fd = step_down(cx, location, fd, name[0] == '\0' ? "." : name, last);
+        name = last ? NULL : slash + 1;
+    }
+    free(rest);
+    return fd;
+}
+
 static sx_code find_external(void *self, sx_ctx *cx, sx_span location, sx_span *bytes)
 {
     sx_onnx_file *file = self;
@@ -104,22 +147,17 @@ static sx_code find_external(void *self, sx_ctx *cx, sx_span location, sx_span *
     if (file->count == FILES_MAX) {
         return SX_FAIL(cx, SX_LIMIT, "more than %d files of external data", FILES_MAX - 1);
     }
-    size_t room = strlen(file->folder) + location.len + 1;
-    char *path = malloc(room);
     char *name = strndup((const char *)location.ptr, location.len);
-    sx_code code = SX_NOMEM;
-    if (path == NULL || name == NULL) {
-        code = SX_FAIL(cx, SX_NOMEM, "external data: out of memory");
-    } else {
-        (void)snprintf(path, room, "%s%s", file->folder, name);
-        code = map_file(cx, path, bytes);
+    if (name == NULL) {
+        return SX_FAIL(cx, SX_NOMEM, "external data: out of memory");
     }
+    int fd = open_below(cx, file->folder, name);
+    sx_code code = fd < 0 ? cx->error.code : map_open(cx, name, fd, bytes);
     if (code == SX_OK) {
         file->file[file->count++] = (mapping){name, *bytes};
         name = NULL;
     }
     free(name);
-    free(path);
     return code;
 }
 

@@ -68,7 +68,8 @@ typedef struct sx_onnx_file sx_onnx_file;
 void sx_onnx_file_close(sx_onnx_file *file);
 /* Maps the model; NULL with cx->error set (SX_ABSENT, SX_SYSTEM, SX_LIMIT). */
 sx_onnx_file *sx_onnx_file_open(sx_ctx *cx, const char *path) SX_GIVE(sx_onnx_file_close);
-/* As sx_onnx_import, external data read from the folder of the model; options->external is not used. */
+/* As sx_onnx_import, external data read from the folder of the model and below: regular files, without symbolic links on the way;
+ * options->external is not used. */
 sx_code sx_onnx_file_import(sx_ctx *cx, sx_onnx_file *file, const sx_onnx_options *options,
                             sx_graph **graph, sx_weights **weights);
 #endif

@@ -142,6 +142,19 @@ sx_code sx_ox_value_of_bytes(sx_ox *im, const sx_type *type, sx_span bytes, sx_o
     return SX_OK;
 }
 
+/* Relative, and no step is "..". */
+static bool is_below(sx_span path)
+{
+    bool below = path.len > 0 && path.ptr[0] != '/' && memchr(path.ptr, '\0', path.len) == NULL;
+    for (size_t start = 0, k = 0; k <= path.len; k++) {
+        if (k == path.len || path.ptr[k] == '/') {
+            below &= !sx_span_is((sx_span){path.ptr + start, k - start}, "..");
+            start = k + 1;
+        }
+    }
+    return below;
+}
+
 /* External data: a relative path that stays inside the folder of the model. */
 static sx_code fetch_external(sx_ox *im, sx_onnx_tensor *tensor)
 {
@@ -152,11 +165,7 @@ static sx_code fetch_external(sx_ox *im, sx_onnx_tensor *tensor)
         return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "tensor '%.*s': its data is in the file '%.*s'",
                           (int)tensor->name.len, (const char *)tensor->name.ptr, length, text);
     }
-    bool bad = path.len == 0 || path.ptr[0] == '/';
-    for (size_t k = 0; k + 1 < path.len; k++) {
-        bad |= path.ptr[k] == '.' && path.ptr[k + 1] == '.';
-    }
-    if (bad || memchr(path.ptr, '\0', path.len) != NULL) {
+    if (!is_below(path)) {
         return SX_OX_FAIL(im, SX_INPUT,
                           "tensor '%.*s': external file '%.*s' is not below the model",
                           (int)tensor->name.len, (const char *)tensor->name.ptr, length, text);
@@ -164,7 +173,8 @@ static sx_code fetch_external(sx_ox *im, sx_onnx_tensor *tensor)
     sx_span bytes;
     sx_code code = im->options->external(im->options->external_self, im->cx, path, &bytes);
     if (code != SX_OK) {
-        return im->code = code;
+        return im->code = sx_fail_in(im->cx, "tensor '%.*s'", (int)tensor->name.len,
+                                     (const char *)tensor->name.ptr);
     }
     int64_t size = (int64_t)bytes.len;
     int64_t wanted = tensor->length < 0 ? size - tensor->offset : tensor->length;

@@ -234,7 +234,7 @@ sx_code sxr_open_bytes(sx_ctx *cx, sx_span bytes, const sxr_options *options, sx
 sx_code sxr_open_file(sx_ctx *cx, const char *path, const sxr_options *options,
                       sxr_program **program)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* waits for no FIFO */
     if (fd < 0) {
         return SX_FAIL(cx, errno == ENOENT ? SX_INPUT : SX_SYSTEM, "%s: %s", path, strerror(errno));
     }

@@ -217,6 +217,19 @@ def test_refused_input():
         told("not a regular file", *name.split(), TMP)
 
 
+def test_a_fifo_is_refused_and_never_waited_for():
+    """Nobody writes to it: who opens it the plain way waits for ever."""
+    fifo, model, module = TMP / "fifo", TMP / "beside.sx", TMP / "beside.sxm"
+    os.mkfifo(fifo)
+    model.write_text(TWICE)
+    sx("compile", model, "-d", "n=4", "--no-daemon", "-o", module)
+    for arguments in (["compile", fifo, "-o", TMP / "x.sxm"], ["optimize", fifo], ["egraph", fifo], ["extract", fifo], ["prove", fifo],
+                      ["run", fifo], ["run", module, "--input", "x=%s" % fifo], ["explain", fifo],
+                      *([*name.split(), fifo] for name in ("module show", "module dump", "module check"))):
+        error = error_of(*arguments, status=4, seconds=20)
+        assert "fifo" in error["message"] and "regular file" in error["message"], (arguments, error)
+
+
 def test_no_daemon():
     for name in NEEDS_DAEMON:
         argument = {"cache show": ["abcd"], "cache evict": ["--all"]}.get(name, [])

@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/import/import.h"
@@ -630,6 +631,41 @@ START_TEST(test_external)
     import_external(folder, "../weights.bin", "0", SX_INPUT, "is not below the model");
     import_external(folder, "/etc/hostname", "0", SX_INPUT, "is not below the model");
     import_external(folder, ".", "0", SX_INPUT, "not a regular file");
+    import_external(folder, "a..b", "0", SX_ABSENT, "tensor 'w': external file 'a..b'");
+    import_external(folder, "sub/..", "0", SX_INPUT, "is not below the model");
+    import_external(folder, "sub/../../x", "0", SX_INPUT, "is not below the model");
+    import_external(folder, "", "0", SX_INPUT, "is not below the model");
+    sx_test_rmtree(folder);
+}
+END_TEST
+
+/* Nothing but regular files of the model's folder and below is opened, by whatever name. */
+START_TEST(test_external_stays_below)
+{
+    char folder[256], path[600], outside[256];
+    sx_test_mkdtemp(folder);
+    sx_test_mkdtemp(outside);
+    write_file(outside, "secret.bin", SX_SPAN_LITERAL("....abcdefghijkl"));
+    (void)snprintf(path, sizeof(path), "%s/sub", folder);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    write_file(path, "weights.bin", SX_SPAN_LITERAL("....abcdefghijkl"));
+    import_external(folder, "sub/weights.bin", "4", SX_OK, "abcdefghijkl");
+    import_external(folder, "./sub//weights.bin", "4", SX_OK, "abcdefghijkl");
+    import_external(folder, "sub/weights.bin/x", "4", SX_INPUT, "tensor 'w': external file");
+    (void)snprintf(path, sizeof(path), "%s/way", folder);
+    ck_assert_int_eq(symlink(outside, path), 0);
+    import_external(folder, "way/secret.bin", "4", SX_INPUT, "way is a symbolic link");
+    char target[600];
+    (void)snprintf(target, sizeof(target), "%s/secret.bin", outside);
+    (void)snprintf(path, sizeof(path), "%s/direct.bin", folder);
+    ck_assert_int_eq(symlink(target, path), 0);
+    import_external(folder, "direct.bin", "4", SX_INPUT,
+                    "tensor 'w': external file 'direct.bin': direct.bin is a symbolic link");
+    (void)snprintf(path, sizeof(path), "%s/fifo", folder);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    import_external(folder, "fifo", "0", SX_INPUT, "tensor 'w': fifo: not a regular file");
+    import_external(folder, "sub/weights.bin", "5", SX_INPUT, "tensor 'w'");
+    sx_test_rmtree(outside);
     sx_test_rmtree(folder);
 }
 END_TEST
@@ -645,6 +681,7 @@ int main(void)
     tcase_add_test(tcase, test_flips);
     tcase_add_test(tcase, test_small_budgets);
     tcase_add_test(tcase, test_external);
+    tcase_add_test(tcase, test_external_stays_below);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }
