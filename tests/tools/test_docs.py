@@ -1,7 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the documentation to the tree: links and paths in Markdown files lead somewhere, the arrows of ARCHITECTURE.md are those that
-test_tidy.py enforces, every setting and label named in TESTING.md exists. Prints one line for each finding and exits 1 if there is any."""
-import ast
+"""Holds the documentation to the tree: links and paths in Markdown files lead somewhere, every setting and label named in TESTING.md exists. Prints one line for each finding and exits 1 if there is any."""
 import os
 import re
 import subprocess
@@ -36,21 +34,6 @@ def check_paths(path, text):
                 findings.append(f"{path}:{number}: names {target}, which does not exist")
 
 
-def check_arrows():
-    enforced = None
-    for node in ast.parse(read("tests/tools/test_tidy.py")).body:
-        if isinstance(node, ast.Assign) and node.targets[0].id == "ARROWS":
-            enforced = ast.literal_eval(node.value)
-    drawn = {}
-    for line in read("docs/ARCHITECTURE.md").split("\n"):
-        match = re.match(r"    ([a-z0-9/]+) +-> ([a-z0-9/, ]+|\(nothing\))$", line)
-        if match:
-            drawn[match.group(1)] = [] if match.group(2) == "(nothing)" else match.group(2).split(", ")
-    for folder in sorted(set(enforced) | set(drawn)):
-        if enforced.get(folder) != drawn.get(folder):
-            findings.append(f"docs/ARCHITECTURE.md: {folder} -> {drawn.get(folder)}, test_tidy.py has {enforced.get(folder)}")
-
-
 def check_settings():
     """SX_NAME in TESTING.md is read by some program or script."""
     sources = subprocess.run(["git", "grep", "-hoE", r"\bSX_[A-Z_]+\b", "--", "tests", "deploy", "core/base", "CMakeLists.txt"], cwd=ROOT,
@@ -65,7 +48,6 @@ def main():
     pages = [n for n in names if os.path.isfile(os.path.join(ROOT, n))]
     for page in pages:
         check_paths(page, read(page))
-    check_arrows()
     check_settings()
     for line in findings:
         print(line)
