@@ -88,6 +88,17 @@ static inline double compare(sx_ctx *cx, sx_rng *rng, const sx_graph *pair, sx_e
     return deviation(&result[0], &result[1], mode);
 }
 
+/* Small whole numbers for the parameters. Over the reals there is no quotient by zero, so a program that divides gets no zeros. */
+static inline fill_kind small_numbers(const sx_graph *pair)
+{
+    for (uint32_t n = 0; n < pair->node_count; n++) {
+        if (pair->node[n].op == SX_OP_DIVIDE) {
+            return FILL_DIVISORS;
+        }
+    }
+    return FILL_SMALL;
+}
+
 /* What doubles may deviate by: rounding, and that of constants stored in a narrow type. */
 static inline double tolerance(const sx_graph *pair, const habit *h)
 {
@@ -185,10 +196,14 @@ static inline void judge(sx_ctx *cx, sx_rng *rng, const sx_tensors *t, uint32_t 
     v->fields += !is_float || compare(cx, rng, pair, SX_EVAL_FIELDS, h->fill) == 0 ? 1 : 0;
     v->exact += compare(cx, rng, pair, SX_EVAL_TYPED, FILL_EXTREME) == 0 ? 1 : 0;
     if ((h->flags & HABIT_ORDER) != 0) { /* zeros of two signs are one number */
-        v->ordered += compare(cx, rng, pair, SX_EVAL_POW2, FILL_SMALL) <= 1e-12 ? 1 : 0;
+        v->ordered += compare(cx, rng, pair, SX_EVAL_POW2, small_numbers(pair)) <= 1e-12 ? 1 : 0;
     }
     double gap = compare(cx, rng, pair, SX_EVAL_F64, h->fill) / tolerance(pair, h);
     v->worst = gap > v->worst ? gap : v->worst;
+    if (h->fill == FILL_POSITIVE) { /* elsewhere both sides are defined, or neither */
+        gap = compare(cx, rng, pair, SX_EVAL_F64, FILL_PLAIN) / tolerance(pair, h);
+        v->worst = gap > v->worst ? gap : v->worst;
+    }
     if (v->failure[0] == 0 && !holds(v, rule->rule_class, h)) {
         keep_failure(cx, pair, v);
     }

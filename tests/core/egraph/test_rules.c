@@ -81,6 +81,59 @@ START_TEST(test_false_rules_are_caught)
 }
 END_TEST
 
+/* Wrong by NaN and infinities alone, under a habit that leaves the judgement to doubles. */
+START_TEST(test_false_specials_are_caught)
+{
+    static const sx_rule rules[] = {
+        {"root-of-negative", SX_RULE_REASSOCIATING, "(sqrt (multiply ?a ?a))",
+         "(sqrt (negate (multiply ?a ?a)))", NULL},
+        {"root-of-negative-turned", SX_RULE_REASSOCIATING, "(sqrt (negate (multiply ?a ?a)))",
+         "(sqrt (multiply ?a ?a))", NULL},
+        {"log-of-negative", SX_RULE_REASSOCIATING, "(log (multiply ?a ?a))",
+         "(log (negate (multiply ?a ?a)))", NULL},
+        {"rsqrt-of-negative", SX_RULE_REASSOCIATING, "(rsqrt (multiply ?a ?a))",
+         "(rsqrt (negate (multiply ?a ?a)))", NULL},
+        {"power-of-negative", SX_RULE_REASSOCIATING, "(power (abs ?a) 0.5)",
+         "(power (negate (abs ?a)) 0.5)", NULL},
+        {"divide-by-zeros", SX_RULE_REASSOCIATING, "(divide ?a 0)", "(divide ?a -0)", NULL},
+        {"divide-by-zero-idle", SX_RULE_REASSOCIATING, "(divide ?a 0)", "?a", NULL},
+        {"nothing-by-zero", SX_RULE_REASSOCIATING, "(multiply (divide ?a 0) 0)", "?a", NULL},
+        {"log-of-zeros", SX_RULE_REASSOCIATING, "(log (multiply ?a 0))",
+         "(negate (log (multiply ?a 0)))", NULL},
+    };
+    habit h = {SX_RULE_COUNT, FILL_PLAIN, HABIT_NO_RESIDUES | HABIT_REAL, 0, NULL};
+    static verdict v;
+    for (uint32_t i = 0; i < SX_COUNT(rules); i++) {
+        try_rule(seed, &rules[i], &h, 200, &v);
+        ck_assert_msg(v.fired > 0 && v.refused == 0 && v.worst == HUGE_VAL &&
+                          !holds(&v, rules[i].rule_class, &h),
+                      "%s: %u pairs, worst deviation %g", rules[i].name, v.fired, v.worst);
+    }
+}
+END_TEST
+
+/* The measure itself, on every pair of special values: only NaN is near NaN, only the same infinity near an infinity. */
+START_TEST(test_gaps_of_special_values)
+{
+    static const double value[] = {(double)NAN, HUGE_VAL, -HUGE_VAL, 0.0, -0.0, 1, DBL_MAX};
+    for (uint32_t i = 0; i < SX_COUNT(value); i++) {
+        for (uint32_t k = 0; k < SX_COUNT(value); k++) {
+            double gap = float_gap(value[i], value[k]);
+            bool zeros = value[i] == 0 && value[k] == 0;
+            bool finite = isfinite(value[i]) && isfinite(value[k]);
+            if (i == k) {
+                ck_assert_msg(gap == 0, "%g from itself: %g", value[i], gap);
+            } else if (zeros) {
+                ck_assert_msg(gap > 0 && gap < 1e-200, "two zeros: %g", gap);
+            } else {
+                ck_assert_msg(finite ? gap >= 0.5 : gap == HUGE_VAL, "%g from %g: %g", value[k],
+                              value[i], gap);
+            }
+        }
+    }
+}
+END_TEST
+
 /* What two fields catch and doubles within their tolerance, or residues without algebra, do not: judged by pairs alone. */
 START_TEST(test_false_exponents_are_caught)
 {
@@ -421,6 +474,8 @@ int main(void)
     Suite *suite = suite_create("core.egraph.rules");
     TCase *cases = tcase_create("rules");
     tcase_add_test(cases, test_false_rules_are_caught);
+    tcase_add_test(cases, test_false_specials_are_caught);
+    tcase_add_test(cases, test_gaps_of_special_values);
     tcase_add_test(cases, test_false_exponents_are_caught);
     tcase_add_test(cases, test_wrong_builds_are_caught);
     tcase_add_test(cases, test_names_are_known);

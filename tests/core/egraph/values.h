@@ -14,6 +14,7 @@ typedef enum {
     FILL_POSITIVE, /* [0.25, 2) */
     FILL_WIDE,     /* [-8, 8) */
     FILL_SMALL,    /* whole numbers of both signs: sums, products and orders of a few are exact */
+    FILL_DIVISORS, /* the same without 0 */
     FILL_EXTREME   /* also zeros of both signs, infinities, NaN, subnormals, the largest */
 } fill_kind;
 
@@ -26,6 +27,10 @@ static inline double random_float(sx_rng *rng, fill_kind kind)
     }
     if (kind == FILL_SMALL) {
         return (double)sx_rng_below(rng, 17) - 8;
+    }
+    if (kind == FILL_DIVISORS) {
+        double size = (double)sx_rng_below(rng, 8) + 1;
+        return sx_rng_below(rng, 2) == 0 ? size : -size;
     }
     double x = (double)sx_rng_f32(rng);
     if (kind == FILL_WIDE) {
@@ -92,28 +97,41 @@ static inline sx_code random_arguments(sx_ctx *cx, sx_rng *rng, const sx_graph *
     return SX_OK;
 }
 
-/* Greatest deviation of two tensors: 0 for equal bits (all NaN are one), else relative to 1 + |a|. */
+/* Zeros of two signs: one number, but not the same bits. */
+#define ZERO_SIGNS 1e-300
+
+/* How far y is from x: 0 for equal bits (all NaN are one), else relative to 1 + |x|. NaN is infinitely far from every number, and
+ * an infinity from every other value. */
+static inline double float_gap(double x, double y)
+{
+    if (memcmp(&x, &y, sizeof(x)) == 0 || (isnan(x) && isnan(y))) {
+        return 0;
+    }
+    if (x == y) {
+        return ZERO_SIGNS;
+    }
+    if (!isfinite(x) || !isfinite(y)) {
+        return HUGE_VAL;
+    }
+    return fabs(x - y) / (1 + fabs(x));
+}
+
+/* Greatest deviation of two tensors: that of their floats; HUGE_VAL for other elements that differ, and for two types. */
 static inline double deviation(const sx_tensor *a, const sx_tensor *b, sx_eval_mode mode)
 {
     int64_t count = sx_tensor_elements(&a->type);
     const double *x = a->data;
     const double *y = b->data;
+    const uint64_t *u = a->data;
+    const uint64_t *v = b->data;
     double worst = sx_type_equal(&a->type, &b->type) ? 0 : HUGE_VAL;
     bool is_float = mode != SX_EVAL_MODP && mode != SX_EVAL_FIELDS &&
                     sx_dtype_class_of(a->type.dtype) == SX_CLASS_FLOAT;
+    bool is_pair = mode == SX_EVAL_FIELDS && a->type.dtype != SX_BOOL;
     for (int64_t k = 0; k < count && worst < HUGE_VAL; k++) {
-        if (mode == SX_EVAL_FIELDS && a->type.dtype != SX_BOOL) {
-            worst = sx_pair_equal(((const uint64_t *)a->data)[k], ((const uint64_t *)b->data)[k])
-                        ? worst
-                        : HUGE_VAL;
-            continue;
-        }
-        if (memcmp(&x[k], &y[k], 8) == 0 || (is_float && isnan(x[k]) && isnan(y[k]))) {
-            continue;
-        }
-        double gap = is_float ? fabs(x[k] - y[k]) / (1 + fabs(x[k])) : HUGE_VAL;
-        gap = gap > 0 ? gap : 1e-300; /* zeros of two signs, NaN */
-        worst = !(gap <= worst) ? gap : worst;
+        bool equal = is_pair ? sx_pair_equal(u[k], v[k]) : u[k] == v[k];
+        double gap = is_float ? float_gap(x[k], y[k]) : equal ? 0 : HUGE_VAL;
+        worst = gap > worst ? gap : worst;
     }
     return worst;
 }
