@@ -40,6 +40,7 @@ typedef struct {
     bool
         online; /* sums weighted by a softmax: inner reductions are maxima over what the outermost one contracts */
     sx_ints contract; /* of the last contraction or online_dot, in its first operand */
+    bool symbolic;    /* extents may be stand-ins of symbols (rule_symbols.h) */
     bool gelu;        /* s is the argument of erf or tanh made of the first name */
     sx_op bend;
     uint32_t parameters;
@@ -52,10 +53,23 @@ static inline uint32_t draw(generator *g, uint32_t bound)
     return (uint32_t)sx_rng_below(g->rng, bound);
 }
 
+/* Extents that stand for a symbol each. */
+static const int64_t stand_ins[] = {11, 13};
+
 static inline int64_t draw_extent(generator *g)
 {
     static const int64_t extents[] = {1, 2, 3, 4, 5, 7};
+    if (g->symbolic && draw(g, 2) == 0) {
+        return stand_ins[draw(g, SX_COUNT(stand_ins))];
+    }
     return extents[draw(g, SX_COUNT(extents))];
+}
+
+/* The extent of an image: its batch, its height or its width. */
+static inline sx_dim draw_image(generator *g)
+{
+    bool symbol = g->symbolic && draw(g, 2) == 0;
+    return sx_dim_of(symbol ? stand_ins[draw(g, SX_COUNT(stand_ins))] : 1 + (int64_t)draw(g, 3));
 }
 
 static inline sx_dtype draw_dtype(generator *g)
@@ -275,6 +289,9 @@ static inline sx_code before_slice(generator *g, const sx_type *type, sx_attr *a
         attr->stride.v[d] = whole ? 1 : 1 + draw(g, 2);
         attr->limit.v[d] = attr->start.v[d] + (type->dim[d].scale - 1) * attr->stride.v[d] + 1;
         input->dim[d] = sx_dim_of(attr->limit.v[d] + (whole ? 0 : draw(g, 3)));
+        if (g->symbolic && !whole && attr->limit.v[d] <= 3 && draw(g, 2) == 0) {
+            input->dim[d] = sx_dim_of(stand_ins[draw(g, SX_COUNT(stand_ins))]);
+        }
     }
     return SX_OK;
 }

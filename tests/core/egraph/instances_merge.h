@@ -271,7 +271,7 @@ static inline sx_code generate_shared_convolutions(generator *g, bool left_share
     sx_node_id child[2];
     type.rank = 3 + draw(g, 2);
     for (uint32_t d = 0; d < type.rank; d++) {
-        type.dim[d] = sx_dim_of(1 + draw(g, 3));
+        type.dim[d] = draw_image(g);
     }
     SX_TRY(before_convolution(g, &type, &attr, input));
     uint32_t own = left_shared ? 1 : 0;
@@ -297,7 +297,7 @@ static inline sx_code make_convolutions_apart(generator *g, sx_node_id *id)
     sx_node_id child[2];
     type.rank = 3 + draw(g, 2);
     for (uint32_t d = 0; d < type.rank; d++) {
-        type.dim[d] = sx_dim_of(1 + draw(g, 3));
+        type.dim[d] = draw_image(g);
     }
     SX_TRY(before_convolution(g, &type, &attr, input));
     for (uint32_t count = 2 + draw(g, 2); count > 0; count--) {
@@ -375,7 +375,7 @@ static inline sx_code make_joined_channels(generator *g, sx_node_id *id)
     sx_node_id child[2];
     type.rank = 3 + draw(g, 2);
     for (uint32_t d = 0; d < type.rank; d++) {
-        type.dim[d] = sx_dim_of(1 + draw(g, 3));
+        type.dim[d] = draw_image(g);
     }
     SX_TRY(before_convolution(g, &type, &attr, input));
     if (attr.groups != 1) {
@@ -495,7 +495,7 @@ static inline sx_code make_convolution_sum(generator *g, sx_node_id *id)
     sx_type input[2];
     type.rank = 3 + draw(g, 2);
     for (uint32_t d = 0; d < type.rank; d++) {
-        type.dim[d] = sx_dim_of(1 + draw(g, 3));
+        type.dim[d] = draw_image(g);
     }
     SX_TRY(before_convolution(g, &type, &attr, input));
     return attr.groups == 1 ? generate_sum(g, SX_OP_CONVOLUTION, &attr, input, axis, id) : GIVE_UP;

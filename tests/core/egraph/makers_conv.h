@@ -25,7 +25,7 @@ static inline sx_code draw_conv(generator *g, uint32_t rank, bool real, drawn_co
     c->y.dtype = real ? (draw(g, 3) == 0 ? SX_F64 : SX_F32) : c->y.dtype;
     c->y.rank = rank;
     for (uint32_t d = 0; d < rank; d++) {
-        c->y.dim[d] = sx_dim_of(1 + draw(g, d == 1 ? 6 : 3));
+        c->y.dim[d] = d == 1 ? sx_dim_of(1 + draw(g, 6)) : draw_image(g);
     }
     SX_TRY(before_convolution(g, &c->y, &c->attr, input));
     c->x = input[0];

@@ -22,6 +22,41 @@ static inline sx_code make_constants(generator *g, sx_node_id *id)
     return sx_build_transpose(g->cx, g->graph, node[0], &attr.perm, id);
 }
 
+/* f (a + b) with a number for f and a contraction for a, or with parameters. */
+static inline sx_code make_distributed(generator *g, sx_node_id *id)
+{
+    sx_type type = draw_type(g, 4);
+    sx_type input[PARTS_MAX];
+    sx_attr attr = {0};
+    sx_node_id node[4];
+    if (draw(g, 2) == 0) {
+        return generate(g, g->pattern->root, &type, id);
+    }
+    type.dtype = draw(g, 3) == 0 ? SX_F64 : SX_F32;
+    SX_TRY(before_dot(g, &type, &attr, input));
+    SX_TRY(fresh_parameter(g, &input[0], &node[0]));
+    SX_TRY(fresh_parameter(g, &input[1], &node[1]));
+    SX_TRY(sx_graph_add(g->cx, g->graph, SX_OP_DOT_GENERAL, &attr, node, 2, &node[2]));
+    SX_TRY(fresh_parameter(g, &type, &node[3]));
+    SX_TRY(sx_build_binary(g->cx, g->graph, SX_OP_ADD, node[2], node[3], id));
+    SX_TRY(sx_build_scalar(g->cx, g->graph, &type, (double)draw(g, 9) / 2 - 2, &node[0]));
+    return sx_build_binary(g->cx, g->graph, SX_OP_MULTIPLY, node[0], *id, id);
+}
+
+/* a + a b with a number for b, or with parameters. */
+static inline sx_code make_factored(generator *g, sx_node_id *id)
+{
+    sx_type type = draw_type(g, 4);
+    sx_node_id node[2];
+    if (draw(g, 2) == 0) {
+        return generate(g, g->pattern->root, &type, id);
+    }
+    type.dtype = draw(g, 3) == 0 ? SX_F64 : SX_F32;
+    SX_TRY(fresh_parameter(g, &type, &node[0]));
+    SX_TRY(scaled_by(g, SX_OP_MULTIPLY, node[0], (double)draw(g, 9) / 2 - 2, &node[1]));
+    return sx_build_binary(g->cx, g->graph, SX_OP_ADD, node[0], node[1], id);
+}
+
 /* `scaled`: the operand that is multiplied by a number, or 4. */
 static inline sx_code make_attention_of(generator *g, uint32_t scaled, sx_node_id *id)
 {

@@ -17,6 +17,7 @@
 
 #include "tests/core/egraph/instances.h"
 #include "tests/core/egraph/rule_habits.h"
+#include "tests/core/egraph/rule_symbols.h"
 #include "tests/core/egraph/values.h"
 
 #define ATTEMPTS 400000u
@@ -28,9 +29,10 @@ typedef struct {
     uint32_t modular; /* of them with equal residues */
     uint32_t
         fields; /* of them with equal pairs: a second prime, and exponents in a field of their own */
-    uint32_t ordered; /* of them equal over small whole numbers */
-    double worst;     /* deviation in doubles, in units of what is allowed */
-    uint32_t refused; /* unions of two types */
+    uint32_t ordered;  /* of them equal over small whole numbers */
+    double worst;      /* deviation in doubles, in units of what is allowed */
+    uint32_t refused;  /* unions of two types */
+    uint32_t symbolic; /* pairs over symbols, each compared at several bindings */
     uint32_t attempts;
     char failure[FAILURE_BYTES]; /* the first pair that breaks the promise, as text */
 } verdict;
@@ -171,24 +173,11 @@ static inline bool write_pair(sx_ctx *cx, const sx_graph *pair, const char *fold
     return true;
 }
 
-static inline void judge(sx_ctx *cx, sx_rng *rng, const sx_tensors *t, uint32_t from, uint32_t to,
-                         const sx_rule *rule, const habit *h, verdict *v)
+/* Both sides of a pair of static extents, evaluated in every way. */
+static inline void measure(sx_ctx *cx, sx_rng *rng, const sx_graph *pair, const sx_rule *rule,
+                           const habit *h, verdict *v)
 {
-    sx_graph *pair;
-    ck_sx_ok(cx, sx_graph_make(cx, SX_SPAN_LITERAL("pair"), t->attrs, &pair));
-    uint32_t *done = SX_NEW_ARRAY(cx, uint32_t, t->eg.node_count);
-    ck_assert_ptr_nonnull(done);
-    memset(done, 0xFF, t->eg.node_count * sizeof(*done));
-    sx_node_id left = spell(cx, t, from, pair, done);
-    sx_node_id right = spell(cx, t, to, pair, done);
-    ck_sx_ok(cx, sx_graph_add_output(cx, pair, SX_SPAN_LITERAL("left"), left));
-    ck_sx_ok(cx, sx_graph_add_output(cx, pair, SX_SPAN_LITERAL("right"), right));
-    const char *folder = getenv("SX_PAIRS");
-    if (folder != NULL) {
-        v->fired += write_pair(cx, pair, folder, rule->name, v->fired) ? 1 : 0;
-        v->exact = v->modular = v->fields = v->ordered = v->fired;
-        return;
-    }
+    sx_node_id left = pair->output[0].node;
     v->fired++;
     bool is_float = sx_dtype_class_of(sx_graph_node(pair, left)->type.dtype) == SX_CLASS_FLOAT;
     /* integer division is no field operation: integers are judged by their exact values alone */
@@ -209,42 +198,94 @@ static inline void judge(sx_ctx *cx, sx_rng *rng, const sx_tensors *t, uint32_t 
     }
 }
 
+static inline void judge(sx_ctx *cx, sx_rng *rng, const sx_tensors *t, uint32_t from, uint32_t to,
+                         const sx_rule *rule, const habit *h, verdict *v)
+{
+    sx_graph *pair;
+    ck_sx_ok(cx, sx_graph_make(cx, SX_SPAN_LITERAL("pair"), t->attrs, &pair));
+    copy_symbols(cx, t->symbol, t->symbol_count, pair);
+    uint32_t *done = SX_NEW_ARRAY(cx, uint32_t, t->eg.node_count);
+    ck_assert_ptr_nonnull(done);
+    memset(done, 0xFF, t->eg.node_count * sizeof(*done));
+    sx_node_id left = spell(cx, t, from, pair, done);
+    sx_node_id right = spell(cx, t, to, pair, done);
+    ck_sx_ok(cx, sx_graph_add_output(cx, pair, SX_SPAN_LITERAL("left"), left));
+    ck_sx_ok(cx, sx_graph_add_output(cx, pair, SX_SPAN_LITERAL("right"), right));
+    const char *folder = getenv("SX_PAIRS");
+    if (folder != NULL) {
+        v->fired += write_pair(cx, pair, folder, rule->name, v->fired) ? 1 : 0;
+        v->exact = v->modular = v->fields = v->ordered = v->fired;
+        return;
+    }
+    if (t->symbol_count == 0) {
+        measure(cx, rng, pair, rule, h, v);
+        return;
+    }
+    if (!is_symbolic(pair)) {
+        return;
+    }
+    int64_t value[BINDINGS_MAX][SYMBOL_COUNT];
+    uint32_t count = draw_bindings(rng, pair->symbol, value);
+    for (uint32_t i = 0; i < count; i++) {
+        sx_ctx scratch;
+        sx_ctx_init(&scratch, (size_t)1 << 28);
+        measure(&scratch, rng, bind_pair(&scratch, pair, value[i]), rule, h, v);
+        sx_ctx_fini(&scratch);
+    }
+    v->symbolic++;
+}
+
+/* What the rule makes of one program. */
+static inline void rewrite(sx_ctx *cx, sx_rng *rng, const sx_graph *graph, sx_eg_ruleset *set,
+                           const sx_rule *rule, const habit *h, verdict *v)
+{
+    sx_tensors t;
+    ck_sx_ok(cx, sx_tensors_init(cx, &t, graph));
+    set->language = sx_tensors_language(&t);
+    uint32_t *node = SX_NEW_ARRAY(cx, uint32_t, graph->node_count + 1);
+    ck_assert_ptr_nonnull(node);
+    ck_sx_ok(cx, sx_tensors_import(cx, &t, graph, node));
+    sx_eg_limits limits = {.rounds = 1,
+                           .nodes = 1000,
+                           .matches = 1000,
+                           .fuel = 100000,
+                           .bytes = SIZE_MAX,
+                           .check = true};
+    sx_eg_run run;
+    sx_code code = sx_eg_saturate(cx, &t.eg, set, &limits, &run);
+    ck_assert_msg(code == SX_OK || code == SX_INTERNAL, "%s", cx->error.text);
+    v->fired += code != SX_OK ? 1 : 0;
+    v->refused += code != SX_OK ? 1 : 0;
+    for (uint32_t n = 0; code == SX_OK && n < t.eg.node_count; n++) {
+        if (sx_eg_why_of(&t.eg, n).up != n &&
+            sx_eg_why_of(&t.eg, n).rule != SX_EG_RULE_CONGRUENCE) {
+            uint32_t to = sx_eg_why_of(&t.eg, n).up;
+            judge(cx, rng, &t, n < to ? n : to, n < to ? to : n, rule, h, v);
+        }
+    }
+}
+
 /* One random program, the rule alone, every union it makes. */
-static inline void attempt(sx_rng *rng, const sx_rule *rule, const habit *h, verdict *v)
+static inline void attempt(sx_rng *rng, const sx_rule *rule, const habit *h, bool symbolic,
+                           verdict *v)
 {
     sx_ctx cx;
     sx_ctx_init(&cx, (size_t)1 << 28);
-    generator g = {.cx = &cx, .rng = rng};
-    sx_tensors t;
+    generator g = {.cx = &cx, .rng = rng, .symbolic = symbolic};
+    sx_tensors none = {0};
     sx_eg_ruleset set;
     sx_node_id root;
     ck_sx_ok(&cx, sx_graph_make(&cx, SX_SPAN_LITERAL("instance"), NULL, &g.graph));
-    ck_sx_ok(&cx, sx_tensors_init(&cx, &t, g.graph));
-    sx_eg_language language = sx_tensors_language(&t);
+    sx_eg_language language = sx_tensors_language(&none);
     ck_sx_ok(&cx, sx_eg_ruleset_init(&cx, &set, &language, rule, 1));
     v->attempts++;
-    if (generate_program(&g, set.rule[0].left, h, &root) == SX_OK) {
-        uint32_t *node = SX_NEW_ARRAY(&cx, uint32_t, g.graph->node_count);
-        ck_assert_ptr_nonnull(node);
-        ck_sx_ok(&cx, sx_tensors_import(&cx, &t, g.graph, node));
-        sx_eg_limits limits = {.rounds = 1,
-                               .nodes = 1000,
-                               .matches = 1000,
-                               .fuel = 100000,
-                               .bytes = SIZE_MAX,
-                               .check = true};
-        sx_eg_run run;
-        sx_code code = sx_eg_saturate(&cx, &t.eg, &set, &limits, &run);
-        ck_assert_msg(code == SX_OK || code == SX_INTERNAL, "%s", cx.error.text);
-        v->fired += code != SX_OK ? 1 : 0;
-        v->refused += code != SX_OK ? 1 : 0;
-        for (uint32_t n = 0; code == SX_OK && n < t.eg.node_count; n++) {
-            if (sx_eg_why_of(&t.eg, n).up != n &&
-                sx_eg_why_of(&t.eg, n).rule != SX_EG_RULE_CONGRUENCE) {
-                uint32_t to = sx_eg_why_of(&t.eg, n).up;
-                judge(&cx, rng, &t, n < to ? n : to, n < to ? to : n, rule, h, v);
-            }
-        }
+    sx_graph *graph = g.graph;
+    sx_code code = generate_program(&g, set.rule[0].left, h, &root);
+    if (code == SX_OK && symbolic) {
+        code = make_symbolic(&cx, rng, g.graph, &graph);
+    }
+    if (code == SX_OK) {
+        rewrite(&cx, rng, graph, &set, rule, h, v);
     } else { /* given up, or a number the type does not have */
         ck_assert_msg(cx.error.code == SX_OK || cx.error.code == SX_INPUT, "%s", cx.error.text);
     }
@@ -259,7 +300,19 @@ static inline void try_rule(uint64_t seed, const sx_rule *rule, const habit *h, 
     memset(v, 0, sizeof(*v));
     uint32_t most = getenv("SX_PAIRS") != NULL ? ATTEMPTS / 20 : ATTEMPTS;
     while (v->fired < instances && v->attempts < most && v->failure[0] == 0 && v->refused == 0) {
-        attempt(&rng, rule, h, v);
+        attempt(&rng, rule, h, false, v);
+    }
+}
+
+/* The same on symbolic programs. */
+static inline void try_rule_on_symbols(uint64_t seed, const sx_rule *rule, const habit *h,
+                                       uint32_t instances, verdict *v)
+{
+    sx_rng rng = {seed ^ sx_hash64(sx_span_of(rule->name), 1)};
+    memset(v, 0, sizeof(*v));
+    while (v->symbolic < instances && v->attempts < ATTEMPTS && v->failure[0] == 0 &&
+           v->refused == 0) {
+        attempt(&rng, rule, h, true, v);
     }
 }
 #endif

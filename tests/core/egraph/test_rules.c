@@ -283,6 +283,84 @@ START_TEST(test_wrong_builds_are_caught)
 }
 END_TEST
 
+/* ---- rules that are right for constant extents only ---- */
+
+typedef enum { AS_CONSTANT, EXCHANGED } confusion;
+
+/* The sum of a scalar's repetitions is x times the sum of as many ones, counted in dimensions that are not those of the sum. */
+static sx_code sum_of_ones(sx_rewrite *rw, confusion wrong)
+{
+    sx_attr sum = sx_rewrite_attr(rw, 0);
+    sx_type ones = *sx_rewrite_type(rw, rw->node[1]);
+    uint32_t child[2] = {rw->var[0], SX_EG_NONE};
+    if (sum.reducer != SX_SUM || sx_rewrite_type(rw, rw->var[0])->rank != 0 ||
+        sx_rewrite_type(rw, rw->node[0])->rank != 0) {
+        return SX_OK;
+    }
+    for (uint32_t d = 0; d < ones.rank; d++) {
+        if (!sx_dim_is_constant(ones.dim[d])) {
+            ones.dim[d].symbol = wrong == AS_CONSTANT ? SX_NO_SYMBOL : 1 - ones.dim[d].symbol;
+        }
+    }
+    SX_TRY(sx_tensors_add_value(rw->cx, sx_rewrite_tensors(rw), &ones, 1, &child[1]));
+    SX_TRY(sx_rewrite_add(rw, SX_OP_REDUCE, &sum, &child[1], 1, &child[1]));
+    uint32_t node;
+    SX_TRY(sx_rewrite_add(rw, SX_OP_MULTIPLY, NULL, child, 2, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
+/* The scale of an extent taken for all of it: right as long as there are no symbols. */
+static sx_code wrong_scale(sx_rewrite *rw)
+{
+    return sum_of_ones(rw, AS_CONSTANT);
+}
+
+static sx_code wrong_symbol(sx_rewrite *rw)
+{
+    return sum_of_ones(rw, EXCHANGED);
+}
+
+static sx_code make_scalar_sum(generator *g, sx_node_id *id)
+{
+    sx_type type = draw_type(g, 3);
+    sx_type scalar = {.dtype = draw(g, 3) == 0 ? SX_F64 : SX_F32};
+    sx_attr sum = {.present = SX_A(dims) | SX_A(reducer), .reducer = SX_SUM};
+    sx_attr wide = {.present = SX_A(dims) | SX_A(type), .type = type};
+    wide.type.dtype = scalar.dtype;
+    for (uint32_t d = 0; d < type.rank; d++) {
+        sum.dims.v[sum.dims.count++] = d;
+    }
+    if (type.rank == 0) {
+        return GIVE_UP;
+    }
+    SX_TRY(fresh_parameter(g, &scalar, id));
+    SX_TRY(sx_graph_add(g->cx, g->graph, SX_OP_BROADCAST, &wide, id, 1, id));
+    return sx_graph_add(g->cx, g->graph, SX_OP_REDUCE, &sum, id, 1, id);
+}
+
+/* Nothing is wrong with them on constant extents: only the trial on symbols can refuse them. */
+START_TEST(test_wrong_symbols_are_caught)
+{
+    static const sx_rule rules[] = {
+        {"scale-for-extent", SX_RULE_REASSOCIATING, "(reduce (broadcast_in_dim ?x))", NULL,
+         wrong_scale},
+        {"other-symbol", SX_RULE_REASSOCIATING, "(reduce (broadcast_in_dim ?x))", NULL,
+         wrong_symbol},
+    };
+    habit h = {SX_RULE_COUNT, FILL_PLAIN, 0, 0, make_scalar_sum};
+    static verdict v;
+    for (uint32_t i = 0; i < SX_COUNT(rules); i++) {
+        try_rule(seed, &rules[i], &h, 200, &v);
+        ck_assert_msg(v.fired >= 200 && holds(&v, rules[i].rule_class, &h),
+                      "%s is right on constant extents: %s", rules[i].name, v.failure);
+        try_rule_on_symbols(seed, &rules[i], &h, 50, &v);
+        ck_assert_msg(v.fired > 0 && !holds(&v, rules[i].rule_class, &h) &&
+                          strstr(v.failure, "return") != NULL,
+                      "%s: %u bound pairs hold", rules[i].name, v.fired);
+    }
+}
+END_TEST
+
 START_TEST(test_names_are_known)
 {
     for (uint32_t r = 0; r < SX_RULE_COUNT; r++) {
@@ -478,6 +556,7 @@ int main(void)
     tcase_add_test(cases, test_gaps_of_special_values);
     tcase_add_test(cases, test_false_exponents_are_caught);
     tcase_add_test(cases, test_wrong_builds_are_caught);
+    tcase_add_test(cases, test_wrong_symbols_are_caught);
     tcase_add_test(cases, test_names_are_known);
     tcase_add_test(cases, test_parsed_sides_are_the_text);
     tcase_add_test(cases, test_rows_are_typed);
