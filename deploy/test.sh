@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, runs everything that tests this project; stops at the first stage that fails.
 #
-#   deploy/test.sh                everything: 10 minutes on 2 cores from a clean clone (goal: under 25)
+#   deploy/test.sh                everything, from a clean clone (goal: under 30 minutes on 2 cores)
 #   SX_QUICK=1 deploy/test.sh     without sanitizers and fuzzing
 #   SX_FUZZ_SECONDS=600 ...       longer runs of the fuzz targets (default 15 each)
 #

@@ -12,6 +12,7 @@ typedef struct {
     uint32_t threads;      /* 0: all cores of the process */
     uint32_t rounds;
     bool json;
+    bool list;           /* name the cases, measure nothing */
     uint32_t iterations; /* egraph: rounds of math-micro; 0: 11 */
     uint32_t leaves;     /* egraph: leaves of the sum; 0: 11 */
     uint32_t layers;     /* egraph: of the transformer; 0: 1, 4, 24, 32 and 64 */
@@ -37,6 +38,7 @@ typedef struct {
 void sx_bench_put(const sx_bench_options *options, const sx_bench_row *row);
 uint64_t sx_bench_now_ns(void);
 double sx_bench_median(double *sample, uint32_t count); /* sorts */
+/* Is this case to be measured? Every case is asked about before anything is set up for it: this is how cases are listed. */
 bool sx_bench_wants(const sx_bench_options *options, const char *case_name);
 
 /* One function for each benchmark; 0, or an exit status after a message on stderr. */

@@ -84,7 +84,7 @@ int sx_bench_extract(const sx_bench_options *options)
     uint32_t count = 0;
     sx_ctx_init(&cx, (size_t)2 << 30);
     sx_code code = sx_gym_rows(&cx, row);
-    if (!options->json) {
+    if (!options->json && !options->list) {
         printf(
             "| file | nodes | classes | cost | lower bound | proven | s | best known | greedy of "
             "the collection |\n|---|---|---|---|---|---|---|---|---|\n");
@@ -109,6 +109,9 @@ int sx_bench_extract(const sx_bench_options *options)
         sx_ctx_fini(&one);
     }
     sx_ctx_fini(&cx);
+    if (options->list) {
+        return sx_code_exit(code);
+    }
     const sx_bench_row rows[] = {
         {"extract", "all files", "files", count, "", NULL, 0},
         {"extract", "all files", "proven", proven, "", NULL, 0},

@@ -313,7 +313,7 @@ int sx_bench_search(const sx_bench_options *options)
     bool built_in = false;
     int status = 0;
     sx_buf text;
-    if (!options->json) {
+    if (!options->json && !options->list) {
         printf("| program | lane | step | objective | bound | fuel, M | nodes | s | stop | new | "
                "done |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
     }

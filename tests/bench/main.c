@@ -21,7 +21,7 @@ static const bench table[] = {
      "the e-graph engine on plain terms: math-micro, ac, backoff; egglog beside it; transformer, "
      "snapshot",
      sx_bench_egraph},
-    {"encoder", "one run of the encoder block against onnxruntime or NumPy with the same threads",
+    {"encoder", "one run of the encoder block against onnxruntime with the same threads",
      sx_bench_encoder},
     {"extract", "the public extraction collection, 10 s a file: costs, bounds, proofs, times",
      sx_bench_extract},
@@ -55,6 +55,10 @@ static bool case_was_met;
 
 bool sx_bench_wants(const sx_bench_options *options, const char *case_name)
 {
+    if (options->list) {
+        printf("      %s\n", case_name);
+        return false;
+    }
     bool wanted = options->case_name == NULL || strcmp(options->case_name, case_name) == 0;
     case_was_met = case_was_met || wanted;
     return wanted;
@@ -99,6 +103,18 @@ static int usage(FILE *to, int status)
                       "       symplex-bench list\n");
     for (uint32_t i = 0; i < SX_COUNT(table); i++) {
         (void)fprintf(to, "  %-10s %s\n", table[i].name, table[i].help);
+    }
+    return status;
+}
+
+/* Every benchmark with its cases. */
+static int list_cases(sx_bench_options *options)
+{
+    int status = 0;
+    options->list = true;
+    for (uint32_t i = 0; i < SX_COUNT(table) && status == 0; i++) {
+        printf("  %-10s %s\n", table[i].name, table[i].help);
+        status = table[i].run(options);
     }
     return status;
 }
@@ -166,7 +182,7 @@ int main(int argc, char **argv)
         return usage(stderr, 2);
     }
     if (strcmp(argv[optind], "list") == 0) {
-        return usage(stdout, 0);
+        return list_cases(&options);
     }
     for (uint32_t i = 0; i < SX_COUNT(table); i++) {
         if (strcmp(argv[optind], table[i].name) == 0) {

@@ -1,14 +1,22 @@
 #!/usr/bin/env python3
-"""Holds the documentation to the tree: links and paths in Markdown files lead somewhere, every setting and label named in TESTING.md exists. Prints one line for each finding and exits 1 if there is any."""
+"""Holds the documentation to the tree. usage: test_docs.py [--update]
+
+Links and paths lead somewhere; each folder has a README; commands and options are those of `symplex-client help`; figures and counts of
+docs/TESTING.md are right within a tenth (--update writes them anew); its fuzz targets are those of the tree; every table of
+docs/PERFORMANCE.md names a benchmark and cases that `symplex-bench list` knows. SX_BINARY_DIR: the build whose programs are asked
+(default build/release). Prints one line for each finding and exits 1 if there is any."""
+import json
 import os
 import re
 import subprocess
 import sys
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+BUILD = os.environ.get("SX_BINARY_DIR", os.path.join(ROOT, "build", "release"))
 # `folder/file.c` in backticks, below one of the folders of the tree
-PATH = re.compile(r"`((?:core|protocol|cache|client|daemon|tests|deploy|docs)/[A-Za-z0-9_./-]+)`")
+PATH = re.compile(r"`((?:core|protocol|cache|client|daemon|tests|deploy|docs|trust)/[A-Za-z0-9_./-]+)`")
 LINK = re.compile(r"\]\(([^)#:]+)\)")
+OFF_BY = 0.1  # figures that change with every commit may be off by this much, or by three
 
 findings = []
 
@@ -17,6 +25,16 @@ def read(path):
     with open(os.path.join(ROOT, path), encoding="utf-8") as file:
         return file.read()
 
+
+def lines_of(*command):
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")
+
+
+def tracked():
+    return [n for n in lines_of("git", "ls-files", "--cached", "--others", "--exclude-standard") if n and os.path.isfile(os.path.join(ROOT, n))]
+
+
+# ---- links, paths, folders ----
 
 def exists(path):
     """A file, a folder, or a program's source without its ending (tests are named so)."""
@@ -34,25 +52,206 @@ def check_paths(path, text):
                 findings.append(f"{path}:{number}: names {target}, which does not exist")
 
 
-def check_settings():
+def check_drawing(text):
+    """The way of a request in ARCHITECTURE.md: its files, written from the root or from core/."""
+    for number, line in enumerate(text.split("\n"), 1):
+        for name in re.findall(r"\b[a-z0-9]+/[a-z0-9_/]+\.[ch]\b", line):
+            if not exists(name) and not exists("core/" + name):
+                findings.append(f"docs/ARCHITECTURE.md:{number}: names {name}, which does not exist")
+
+
+def check_folders(names):
+    """Folders with sources have a README; below tests, which mirrors the tree, its own folders do."""
+    folders = {os.path.dirname(n) for n in names if n.endswith((".c", ".h", ".def", ".py", ".sh", ".cmake"))}
+    folders = {"/".join(f.split("/")[:2]) if f.startswith("tests/") else f for f in folders}
+    for folder in sorted(folders - {"deploy/cmake"}):
+        if not exists(os.path.join(folder, "README.md")):
+            findings.append(f"{folder} has no README.md")
+
+
+# ---- commands ----
+
+def shown_commands(text):
+    """Commands as a reader would type them: lines that are indented, with or without a prompt. Command name, words."""
+    for number, line in enumerate(text.split("\n"), 1):
+        match = re.match(r"    (?:\$ )?(?:build/\w+/bin/)?(symplex-client|symplex-bench) (\S.*)", line)
+        if match:
+            yield number, match.group(1), re.split(r"\s{2,}|;", match.group(2))[0].split()
+        for name, words in re.findall(r"`(symplex-client|symplex-bench) ([^`]*)`", line):
+            yield number, name, words.split()
+
+
+def check_client(path, number, words, commands):
+    plain = [w for w in words if not w.startswith("-")]
+    known = commands.get(" ".join(plain[:2])) or commands.get(plain[0] if plain else "")
+    if known is None:
+        findings.append(f"{path}:{number}: symplex-client {' '.join(words)}: there is no such command")
+        return
+    for word in words:
+        name = word.strip("[]").split("=")[0]
+        if name.startswith("--") and name[2:] not in known:
+            findings.append(f"{path}:{number}: symplex-client {plain[0]} takes no option {name}")
+
+
+def check_bench(path, number, words, benches, usage):
+    name = words[0]
+    if name in ("NAME", "list"):
+        return
+    if name not in benches:
+        findings.append(f"{path}:{number}: symplex-bench list knows no {name}")
+        return
+    for option, value in zip(words, words[1:] + [""]):
+        option = option.strip("[]")
+        if option.startswith("--") and option not in usage:
+            findings.append(f"{path}:{number}: symplex-bench takes no option {option}")
+        for case in value.strip("[]").split("|") if option == "--case" else []:
+            if case != "CASE" and case not in benches[name]:
+                findings.append(f"{path}:{number}: symplex-bench list knows no case {case} of {name}")
+
+
+def known_commands():
+    """Command of the client -> its options."""
+    text = "\n".join(lines_of(os.path.join(BUILD, "bin", "symplex-client"), "help", "--json"))
+    return {c["name"]: set(c["options"]) for c in json.loads(text)["commands"]}
+
+
+def known_benches():
+    """Bench -> its cases, as the program lists them."""
+    benches = {}
+    for line in lines_of(os.path.join(BUILD, "bin", "symplex-bench"), "list"):
+        if line.startswith("      "):
+            benches[name].append(line.strip())
+        elif line.strip():
+            name = line.split()[0]
+            benches[name] = []
+    return benches
+
+
+# ---- tables of PERFORMANCE.md ----
+
+def check_tables(text, benches):
+    """A table with the columns bench and case names them in each row; above any other stands the command that makes it."""
+    command = None
+    header = None
+    for number, line in enumerate(text.split("\n"), 1):
+        place = f"docs/PERFORMANCE.md:{number}"
+        if line.startswith("#"):
+            command = None
+        for words in re.findall(r"`(?:\./build/release/bin/)?symplex-bench ([^`]*)`", line):
+            command = words.split()
+        if not line.startswith("|"):
+            header = None
+            continue
+        cells = [c.strip() for c in line.strip("|").split("|")]
+        if header is None:
+            header = cells
+            if header[:2] != ["bench", "case"] and (command is None or command[0] not in benches):
+                findings.append(f"{place}: no command of symplex-bench above this table")
+        elif set(line) <= set("|-: "):
+            continue
+        elif header[:2] == ["bench", "case"]:
+            case = re.split(r"[,:]", cells[1])[0]
+            if case not in benches.get(cells[0], []):
+                findings.append(f"{place}: symplex-bench list knows no case {case} of {cells[0]}")
+        elif command and (header[0] == "case" or (header[0] == "program" and command[0] == "search")):
+            case = re.split(r"[,:]", cells[0])[0]
+            if case and case not in benches.get(command[0], []):
+                findings.append(f"{place}: symplex-bench list knows no case {case} of {command[0]}")
+
+
+# ---- figures of TESTING.md ----
+
+def count_lines(names, wanted):
+    return sum(read(n).count("\n") for n in names if wanted(n))
+
+
+def is_source(name):
+    return name.endswith((".c", ".h", ".def", ".py", ".sh"))
+
+
+def count_entries(label):
+    for line in lines_of("ctest", "--test-dir", BUILD, "-N", "-L", f"^{label}$"):
+        if line.startswith("Total Tests:"):
+            return int(line.split(":")[1])
+    return 0
+
+
+def figures(names):
+    """First cell of a row -> its figure."""
+    cases = [n for n in names if n.startswith("tests/") and n.endswith(".c")]
+    out = {
+        "test cases in C": sum(len(re.findall(r"^START_TEST", read(n), re.M)) for n in cases),
+        "lines of the product": count_lines(names, lambda n: is_source(n) and not n.startswith("tests/")),
+        "lines of tests": count_lines(names, lambda n: is_source(n) and n.startswith("tests/")),
+    }
+    for label in ("unit", "slow", "script", "fuzz"):
+        out[f"`{label}`"] = count_entries(label)
+    return out
+
+
+def check_figures(text, true, update):
+    """Rows "| name | ... | figure |" or "| name | figure | how |". Returns the text with the figures written anew where asked."""
+    out, seen = [], set()
+    for line in text.split("\n"):
+        cells = [c.strip() for c in line.strip("|").split("|")] if line.startswith("|") else []
+        name = cells[0] if len(cells) == 3 else None
+        if name in true:
+            seen.add(name)
+            at = 2 if name.startswith("`") else 1
+            said = int(re.sub(r"[^0-9]", "", cells[at]) or 0)
+            if update:
+                cells[at] = f"{true[name]:,}"
+                line = "| " + " | ".join(cells) + " |"
+            elif abs(said - true[name]) > max(3, OFF_BY * true[name]):
+                findings.append(f"docs/TESTING.md: {name} is {true[name]:,}, not {said:,}: tests/tools/test_docs.py --update")
+        out.append(line)
+    findings.extend(f"docs/TESTING.md: no row of {name}" for name in sorted(set(true) - seen))
+    return "\n".join(out)
+
+
+def check_fuzz_targets(text, names):
+    listed = set(re.findall(r"^\| `(fuzz_\w+)` \|", text, re.M))
+    there = {os.path.basename(n)[:-2] for n in names if re.match(r"tests/fuzz/fuzz_\w+\.c$", n)}
+    findings.extend(f"docs/TESTING.md: no row of {n}" for n in sorted(there - listed))
+    findings.extend(f"docs/TESTING.md: {n} is no file of tests/fuzz" for n in sorted(listed - there))
+
+
+def check_settings(text):
     """SX_NAME in TESTING.md is read by some program or script."""
-    sources = subprocess.run(["git", "grep", "-hoE", r"\bSX_[A-Z_]+\b", "--", "tests", "deploy", "core/base", "CMakeLists.txt"], cwd=ROOT,
-                             check=True, capture_output=True, text=True).stdout.split()
-    for name in sorted(set(re.findall(r"\bSX_[A-Z_]+\b", read("docs/TESTING.md"))) - set(sources)):
+    sources = lines_of("git", "grep", "--untracked", "-hoE", r"\bSX_[A-Z_]+\b", "--", "tests", "deploy", "core/base", "CMakeLists.txt")
+    for name in sorted(set(re.findall(r"\bSX_[A-Z_]+\b", text)) - set(sources)):
         findings.append(f"docs/TESTING.md: {name} is read nowhere")
 
 
 def main():
-    names = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"], cwd=ROOT, check=True,
-                           capture_output=True, text=True).stdout.split()
-    pages = [n for n in names if os.path.isfile(os.path.join(ROOT, n))]
+    names = tracked()
+    pages = [n for n in names if n.endswith(".md")]
+    commands, benches = known_commands(), known_benches()
+    usage = "\n".join(lines_of(os.path.join(BUILD, "bin", "symplex-bench"), "--help"))
     for page in pages:
-        check_paths(page, read(page))
-    check_settings()
+        text = read(page)
+        check_paths(page, text)
+        for number, program, words in shown_commands(text):
+            if program == "symplex-client":
+                check_client(page, number, words, commands)
+            else:
+                check_bench(page, number, words, benches, usage)
+    check_drawing(read("docs/ARCHITECTURE.md"))
+    check_folders(names)
+    check_tables(read("docs/PERFORMANCE.md"), benches)
+    testing = read("docs/TESTING.md")
+    check_settings(testing)
+    check_fuzz_targets(testing, names)
+    update = "--update" in sys.argv[1:]
+    written = check_figures(testing, figures(names), update)
+    if update and written != testing:
+        with open(os.path.join(ROOT, "docs/TESTING.md"), "w", encoding="utf-8") as file:
+            file.write(written)
     for line in findings:
         print(line)
     print(f"{len(pages)} pages, {len(findings)} findings")
     return 1 if findings or not pages else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
