@@ -143,9 +143,9 @@ static sx_module_text describe(sx_pipe *pipe, const sx_body *body)
 }
 
 typedef struct {
-    const sx_attr *fused;
-    const sx_type *type; /* of the inputs */
-    uint32_t *tensor;    /* of the inputs */
+    const sx_analysis *analysis; /* of a fused node */
+    const sx_type *type;         /* of the inputs */
+    uint32_t *tensor;            /* of the inputs */
     uint32_t count;
     char name[64];
     uint32_t node;
@@ -168,21 +168,20 @@ static sx_code add_packed(sx_ctx *cx, sx_pipe *pipe, const subject *s, uint32_t 
 }
 
 /* The launch that packs the right argument of a contraction. */
-static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_lower_plan *plan,
+static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_schedule *schedule,
                     uint32_t *packed)
 {
-    sx_dot_shape shape;
-    SX_TRY(sx_dot_shape_of(cx, s->fused, s->type, s->count, &shape));
+    uint32_t rhs = s->analysis->rhs;
     char name[64];
     (void)snprintf(name, sizeof(name), "pack_%u", s->node);
     sx_kernel *kernel;
     int64_t bytes;
-    SX_TRY(sx_lower_pack(cx, name, s->fused, s->type, s->count, plan, &kernel, &bytes));
+    SX_TRY(sx_lower_pack(cx, name, s->analysis, schedule, &kernel, &bytes));
     sx_x64_kernel code;
     SX_TRY(emit(cx, pipe, kernel, false, &code));
-    SX_TRY(add_packed(cx, pipe, s, shape.rhs, (uint64_t)bytes, packed));
+    SX_TRY(add_packed(cx, pipe, s, rhs, (uint64_t)bytes, packed));
     bool constant = pipe->tensor[*packed].constant;
-    uint32_t arg[2] = {s->tensor[shape.rhs], *packed};
+    uint32_t arg[2] = {s->tensor[rhs], *packed};
     double floor_ns = sx_device_move_ns(pipe->device, kernel->bytes);
     finished done = {
         .kernel = kernel, .code = &code, .arg = arg, .arg_count = 2, .constant = constant};
@@ -194,24 +193,24 @@ static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_lower_
         .floor_ns = floor_ns,
         .what = sx_module_put_text(&pipe->image->strings, SX_SPAN_LITERAL("pack panels"))};
     SX_TRY(append(cx, pipe, &done));
-    s->tensor[shape.rhs] = *packed;
+    s->tensor[rhs] = *packed;
     s->made->pack = pipe->kernel_count - 1;
-    s->made->pack_input = shape.rhs;
+    s->made->pack_input = rhs;
     s->made->pack_bytes = (uint64_t)bytes;
     return SX_OK;
 }
 
-/* Tries one candidate plan; SX_OK with *accepted false where a guard refuses it (the reason is in `refusal`). */
-static sx_code try_plan(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_lower_plan *plan,
-                        bool spills, sx_poly_verdict *verdict, sx_kernel **kernel,
-                        sx_x64_kernel *code, bool *accepted)
+/* Tries one candidate; SX_OK with *accepted false where a guard refuses it (the reason is in `refusal`). */
+static sx_code try_schedule(sx_ctx *cx, sx_pipe *pipe, const subject *s,
+                            const sx_schedule *schedule, bool spills, sx_poly_verdict *verdict,
+                            sx_kernel **kernel, sx_x64_kernel *code, bool *accepted)
 {
     *accepted = false;
-    SX_TRY(sx_poly_check_fused(cx, pipe->memo, s->fused, s->type, s->count, plan, verdict));
+    SX_TRY(sx_poly_check_fused(cx, pipe->memo, s->analysis, schedule, verdict));
     if (!verdict->legal) {
         return SX_OK;
     }
-    sx_code status = sx_lower_fused(cx, s->name, s->fused, s->type, s->count, plan, kernel);
+    sx_code status = sx_lower_fused(cx, s->name, s->analysis, schedule, kernel);
     status = status == SX_OK ? emit(cx, pipe, *kernel, spills, code) : status;
     if (status == SX_LIMIT) { /* too many registers: the next candidate */
         (void)snprintf(verdict->text, sizeof(verdict->text), "%.200s", cx->error.text);
@@ -224,14 +223,10 @@ static sx_code try_plan(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_lo
 
 static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t result)
 {
-    bool rhs_constant = false;
-    if (sx_body_kernel_kind(s->fused->body) == SX_KERNEL_DOT) {
-        sx_dot_shape shape;
-        SX_TRY(sx_dot_shape_of(cx, s->fused, s->type, s->count, &shape));
-        rhs_constant = pipe->tensor[s->tensor[shape.rhs]].constant;
-    }
+    const sx_analysis *a = s->analysis;
+    bool rhs_constant = a->kind == SX_KERNEL_DOT && pipe->tensor[s->tensor[a->rhs]].constant;
     sx_search_result search;
-    SX_TRY(sx_search_fused(cx, s->fused, s->type, s->count, pipe->device, rhs_constant, &search));
+    SX_TRY(sx_search_kernel(cx, a, pipe->device, rhs_constant, &search));
     pipe->candidates += search.considered;
     sx_poly_verdict verdict = {.text = "no candidate"};
     for (uint32_t c = 0; c < 2 * search.best_count; c++) {
@@ -240,18 +235,18 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
         sx_kernel *kernel;
         sx_x64_kernel code;
         bool accepted;
-        SX_TRY(
-            try_plan(cx, pipe, s, &candidate->plan, spills, &verdict, &kernel, &code, &accepted));
+        SX_TRY(try_schedule(cx, pipe, s, &candidate->schedule, spills, &verdict, &kernel, &code,
+                            &accepted));
         if (!accepted) {
             continue;
         }
-        if (candidate->plan.packed_b) {
+        if (candidate->schedule.stage_count > 0) {
             uint32_t packed;
-            SX_TRY(pack(cx, pipe, s, &candidate->plan, &packed));
+            SX_TRY(pack(cx, pipe, s, &candidate->schedule, &packed));
         }
         sx_buf plan;
         sx_buf_init(&plan, 1024);
-        sx_search_plan_print(&candidate->plan, sx_body_kernel_kind(s->fused->body), &plan);
+        sx_schedule_print(&candidate->schedule, &plan);
         if (code.spill_count > 0) {
             sx_buf_print(&plan, ", %u vectors on the stack", code.spill_count);
         }
@@ -261,7 +256,7 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
         done.arg = s->tensor;
         done.arg_count = s->count + 1;
         done.record = (sx_module_kernel){
-            .what = describe(pipe, s->fused->body),
+            .what = describe(pipe, a->body),
             .plan = sx_module_put_text(&pipe->image->strings, sx_buf_span(&plan)),
             .poly = sx_module_put_text(&pipe->image->strings, sx_span_of(verdict.text)),
             .kind = s->kind,
@@ -280,22 +275,24 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
 #define COPY_PIECE_BYTES \
     65536 /* per grid point, about: two of them fit the first two cache levels */
 
+#define COPY_VECTORS 4 /* in straight line */
+
 static bool is_move(sx_op op)
 {
     return op == SX_OP_CONCATENATE || op == SX_OP_GATHER || op == SX_OP_PAD || op == SX_OP_REVERSE;
 }
 
 static sx_code lower_move(sx_ctx *cx, const subject *s, sx_op op, const sx_attr *attr,
-                          const sx_type *type, const sx_lower_plan *plan, sx_kernel **kernel)
+                          const sx_type *type, const sx_schedule *schedule, sx_kernel **kernel)
 {
     switch ((int)op) {
     case SX_OP_GATHER:
-        return sx_lower_gather(cx, s->name, attr, s->type, s->count, type, plan, kernel);
-    case SX_OP_PAD: return sx_lower_pad(cx, s->name, attr, s->type, type, plan, kernel);
-    case SX_OP_REVERSE: return sx_lower_reverse(cx, s->name, attr, s->type, type, plan, kernel);
+        return sx_lower_gather(cx, s->name, attr, s->type, s->count, type, schedule, kernel);
+    case SX_OP_PAD: return sx_lower_pad(cx, s->name, attr, s->type, type, schedule, kernel);
+    case SX_OP_REVERSE: return sx_lower_reverse(cx, s->name, attr, s->type, type, schedule, kernel);
     }
     SX_ASSERT(op == SX_OP_CONCATENATE);
-    return sx_lower_concatenate(cx, s->name, attr, s->type, s->count, type, plan, kernel);
+    return sx_lower_concatenate(cx, s->name, attr, s->type, s->count, type, schedule, kernel);
 }
 
 /* Concatenate, gather, pad, reverse and plain copies. Each element is written once and inputs are only read: there is no order to check and
@@ -307,11 +304,11 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
     for (uint32_t d = (uint32_t)attr->axis + 1; d < s->type[0].rank; d++) {
         row *= s->type[0].dim[d].scale;
     }
-    sx_lower_plan plan = {.lanes = pipe->lanes,
-                          .tile_m = sx_max_i64(1, COPY_PIECE_BYTES / row),
-                          .tile_n = COPY_PIECE_BYTES / 4};
+    sx_schedule schedule;
+    sx_schedule_map(pipe->lanes, sx_max_i64(1, COPY_PIECE_BYTES / row), COPY_PIECE_BYTES / 4,
+                    COPY_VECTORS, &schedule);
     sx_kernel *kernel;
-    SX_TRY(lower_move(cx, s, op, attr, type, &plan, &kernel));
+    SX_TRY(lower_move(cx, s, op, attr, type, &schedule, &kernel));
     sx_x64_kernel code;
     SX_TRY(emit(cx, pipe, kernel, false, &code));
     s->tensor[s->count] = result;
@@ -388,8 +385,13 @@ static sx_code compile_subject(sx_ctx *cx, sx_pipe *pipe, subject *s, const sx_n
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "node %%%u: no code generator for %s", s->node,
                        sx_op_info_of(node->op)->name);
     }
-    s->fused = sx_graph_attr(pipe->graph, node);
-    sx_kernel_kind kernel_kind = sx_body_kernel_kind(s->fused->body);
+    sx_analysis *a = SX_NEW(cx, sx_analysis);
+    if (a == NULL) {
+        return cx->error.code;
+    }
+    SX_TRY(sx_analysis_make(cx, sx_graph_attr(pipe->graph, node), s->type, s->count, a));
+    s->analysis = a;
+    sx_kernel_kind kernel_kind = a->kind;
     s->kind = kind[kernel_kind];
     (void)snprintf(s->name, sizeof(s->name), "%s_%u", prefix[kernel_kind], s->node);
     return compile_fused(cx, pipe, s, result);

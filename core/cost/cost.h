@@ -5,8 +5,7 @@
  */
 #ifndef SX_CORE_COST_COST_H
 #define SX_CORE_COST_COST_H
-#include "core/ir/fused.h"
-#include "core/ir/ir.h"
+#include "core/kernel/kernel.h"
 
 typedef struct {
     const char *name; /* "x86-64-v3", "x86-64-v4", "h100", ... */
@@ -35,6 +34,12 @@ sx_code sx_device_find(sx_ctx *cx, sx_span name, const sx_device **device);
 double sx_device_compute_ns(const sx_device *device, double flops); /* at peak on all cores */
 double sx_device_move_ns(const sx_device *device, double bytes);    /* at memory bandwidth */
 double sx_device_floor_ns(const sx_device *device, double flops, double bytes);
+
+/* Estimated time of a kernel under a schedule, launch included; not below the roofline floor of its work and bytes. The schedule is one
+ * that a lowering takes. `rhs_constant`: the right argument of a contraction depends on weights alone, so packing it costs nothing at
+ * run time. */
+double sx_cost_schedule(const sx_device *device, const sx_analysis *analysis,
+                        const sx_schedule *schedule, bool rhs_constant);
 
 typedef struct {
     double flops;    /* weighted: a transcendental counts as the instructions of its sequence */

@@ -77,6 +77,10 @@ typedef enum { SX_KERNEL_MAP, SX_KERNEL_ROW, SX_KERNEL_DOT, SX_KERNEL_ONLINE } s
  * copied in no other way. */
 void sx_body_copy(sx_body *to, const sx_body *from);
 sx_kernel_kind sx_body_kernel_kind(const sx_body *body);
+/* Is it a REDUCE, DOT or ONLINE? */
+bool sx_body_combines(const sx_instr *instr);
+/* Number of operands among x, y, z that are instruction numbers. */
+uint32_t sx_body_operand_count(const sx_instr *instr);
 uint64_t sx_body_hash(const sx_body *body);
 bool sx_body_equal(const sx_body *a, const sx_body *b);
 /* Does the last instruction vary along the reduced axes (so that the result has the whole space as its shape)? */

@@ -9,10 +9,6 @@
 
 /* An empty body in cx's arena; NULL past the limit with cx->error set. */
 sx_body *sx_body_make(sx_ctx *cx);
-/* Is it a REDUCE, DOT or ONLINE? */
-bool sx_body_combines(const sx_instr *instr);
-/* Number of operands among x, y, z that are instruction numbers. */
-uint32_t sx_body_operand_count(const sx_instr *instr);
 static inline uint32_t sx_body_operand(const sx_instr *instr, uint32_t k)
 {
     return k == 0 ? instr->x : k == 1 ? instr->y : instr->z;

@@ -22,7 +22,7 @@
  */
 #ifndef SX_CORE_LOOP_LOOP_H
 #define SX_CORE_LOOP_LOOP_H
-#include "core/ir/fused.h"
+#include "core/kernel/kernel.h"
 
 typedef enum {
 #define SX_LOP(name, enumerator, operands, result, help) SX_LOP_##enumerator,
@@ -141,71 +141,25 @@ sx_code sx_kernel_emit_c(sx_ctx *cx, const sx_kernel *kernel, sx_buf *text);
 /* Entry ABI of machine code, one entry per part: void entry(void *const *buffer, const int64_t index[3], void *workspace):
  * `buffer` without the workspace; SysV, leaf, MXCSR default on entry (the runtime's duty). */
 
-/* ---- lower.c: a static fused node as a kernel, with the choices of the search as data ---- */
-typedef struct {
-    uint32_t lanes; /* 8 or 16 */
-    uint32_t
-        block_m; /* contraction: rows of the register block; online: keys, and columns, of it */
-    uint32_t
-        block_nv; /* contraction: vectors of columns of the register block; online: vectors of rows */
-    int64_t
-        tile_m; /* contraction: rows per grid point, a hint rounded so that heights differ by at most one block row;
-                            map and row kernels: rows (outer iterations) per grid point */
-    int64_t
-        tile_n; /* contraction: columns per grid point; map: elements of the inner dimension per grid point, 0 = all;
-                            online: keys per block, part of the numerics plan */
-    uint32_t unroll_k; /* contraction: k steps per loop iteration */
-    bool packed_b;     /* contraction: the right argument comes in packed panels (sx_lower_pack) */
-} sx_lower_plan;
-/* Contraction as the lowering sees it: spaces collapsed to batch, m, n, k. */
-typedef struct {
-    int64_t batch, m, n, k; /* extents (products) */
-    bool b_direct;          /* columns of the right argument are contiguous: packing is optional */
-    bool
-        b_packable; /* the contraction alone reads the right argument; else it is read where it lies */
-    bool swapped;      /* left and right arguments exchanged (exact: multiplication commutes) */
-    uint32_t lhs, rhs; /* argument numbers after the exchange */
-    bool rhs_batched;  /* the right argument varies along the batch */
-} sx_dot_shape;
-sx_code sx_dot_shape_of(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
-                        uint32_t input_count, sx_dot_shape *shape);
-/* Online sum (SX_KERNEL_ONLINE) as the lowering sees it. */
-typedef enum {
-    SX_ROLE_BATCH,  /* a loop or grid variable around everything */
-    SX_ROLE_ROW,    /* across the lanes: scores vary, keys and values do not */
-    SX_ROLE_COLUMN, /* of the values */
-    SX_ROLE_KEY,    /* summed with the weights */
-    SX_ROLE_INNER,  /* summed inside the scores */
-    SX_ROLE_COUNT
-} sx_online_role;
-typedef struct {
-    int64_t extent[SX_ROLE_COUNT]; /* products */
-    sx_online_role
-        role[SX_RANK_MAX]; /* of each dimension of the space; extents of 1 count as batch */
-    bool has_dot;
-    double
-        scattered; /* elements that are read lane by lane, because they lie apart along the rows */
-} sx_online_shape;
-sx_code sx_online_shape_of(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
-                           uint32_t input_count, sx_online_shape *shape);
-/* Buffers of the kernel: arguments in order (the packed panels in place of shape.rhs if plan->packed_b), result, workspace. */
-sx_code sx_lower_fused(sx_ctx *cx, const char *name, const sx_attr *fused, const sx_type *input,
-                       uint32_t input_count, const sx_lower_plan *plan, sx_kernel **kernel);
-/* The kernel that packs the right argument of a contraction: [batch][panel of block_nv * lanes columns][k][column], zeros beyond n;
- * *packed_bytes is the size of the packed buffer. Buffers: argument, packed result. */
-sx_code sx_lower_pack(sx_ctx *cx, const char *name, const sx_attr *fused, const sx_type *input,
-                      uint32_t input_count, const sx_lower_plan *plan, sx_kernel **kernel,
-                      int64_t *packed_bytes);
-/* concatenate and gather (runtime indices i32 or i64), 4-byte elements. Buffers: inputs in order, result. */
+/* ---- lowerings: an analysed kernel under a schedule as a loop program. A schedule of a form that the lowering does not follow is
+ * SX_UNIMPLEMENTED; one that needs too many registers SX_LIMIT. ---- */
+/* Buffers of the kernel: arguments in order (the packed panels in place of a staged one), result, workspace. */
+sx_code sx_lower_fused(sx_ctx *cx, const char *name, const sx_analysis *analysis,
+                       const sx_schedule *schedule, sx_kernel **kernel);
+/* The kernel that packs the right argument of a contraction: [batch][panel of columns][k][column], zeros beyond n; *packed_bytes is the
+ * size of the packed buffer. Buffers: argument, packed result. */
+sx_code sx_lower_pack(sx_ctx *cx, const char *name, const sx_analysis *analysis,
+                      const sx_schedule *schedule, sx_kernel **kernel, int64_t *packed_bytes);
+/* Moves, under a schedule of sx_schedule_map. concatenate and gather (runtime indices i32 or i64), 4-byte elements; reverse of one
+ * input; pad of an input by a scalar. Buffers: inputs in order, result. */
 sx_code sx_lower_concatenate(sx_ctx *cx, const char *name, const sx_attr *attr,
                              const sx_type *input, uint32_t input_count, const sx_type *result,
-                             const sx_lower_plan *plan, sx_kernel **kernel);
+                             const sx_schedule *schedule, sx_kernel **kernel);
 sx_code sx_lower_gather(sx_ctx *cx, const char *name, const sx_attr *attr, const sx_type *input,
-                        uint32_t input_count, const sx_type *result, const sx_lower_plan *plan,
+                        uint32_t input_count, const sx_type *result, const sx_schedule *schedule,
                         sx_kernel **kernel);
-/* reverse of one input; pad of an input by a scalar. Buffers: inputs in order, result. */
 sx_code sx_lower_reverse(sx_ctx *cx, const char *name, const sx_attr *attr, const sx_type *input,
-                         const sx_type *result, const sx_lower_plan *plan, sx_kernel **kernel);
+                         const sx_type *result, const sx_schedule *schedule, sx_kernel **kernel);
 sx_code sx_lower_pad(sx_ctx *cx, const char *name, const sx_attr *attr, const sx_type *input,
-                     const sx_type *result, const sx_lower_plan *plan, sx_kernel **kernel);
+                     const sx_type *result, const sx_schedule *schedule, sx_kernel **kernel);
 #endif

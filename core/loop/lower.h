@@ -1,4 +1,4 @@
-/* lower.h - shared by the lowerings of this folder: a fused node as strides over a collapsed space, positions, program values.
+/* lower.h - shared by the lowerings of this folder: positions in the space of the analysis, and program values there.
  *
  * A lowering walks the space by loops and grid variables. The position is an affine form per dimension of the view; addresses
  * of arguments and of the result follow from it. At a position, `vector_dim` runs across the lanes (SX_NO_DIM: all lanes equal)
@@ -7,25 +7,6 @@
 #ifndef SX_CORE_LOOP_LOWER_H
 #define SX_CORE_LOOP_LOWER_H
 #include "core/loop/loop.h"
-
-#define SX_NO_DIM UINT32_MAX
-
-/* The space without dimensions of extent 1, neighbours merged where every argument and the result allow it. */
-typedef struct {
-    uint32_t rank;
-    int64_t extent[SX_RANK_MAX];
-    int64_t stride[SX_FUSED_ARGS_MAX][SX_RANK_MAX]; /* elements */
-    int64_t offset[SX_FUSED_ARGS_MAX];              /* elements */
-    int64_t out_stride[SX_RANK_MAX]; /* elements; 0 along dimensions the result lacks */
-    int64_t out_offset;              /* elements */
-    uint32_t klass[SX_RANK_MAX];     /* dimensions of different classes are never merged */
-    bool reduced[SX_RANK_MAX];
-    bool inner
-        [SX_RANK_MAX]; /* reduced by the DOT under an ONLINE; never merged with other reduced ones */
-    bool
-        last_reduced; /* of the space: its last dimension that is kept, or reduced over more than one element, is reduced */
-    uint32_t view_dim[SX_RANK_MAX]; /* of each dimension of the space; SX_NO_DIM: extent 1 */
-} sx_view;
 
 typedef struct {
     int64_t constant;
@@ -37,9 +18,10 @@ struct sx_lower {
     sx_ctx *cx;
     sx_kernel *kernel;
     sx_loop_builder b;
-    const sx_lower_plan *plan;
+    const sx_analysis *analysis; /* NULL in moves */
+    const sx_schedule *schedule;
     const sx_body *body;
-    sx_view view;
+    sx_view view; /* of the analysis; packing changes strides */
     sx_dtype arg_dtype[SX_FUSED_ARGS_MAX];
     uint32_t arg_buffer[SX_FUSED_ARGS_MAX];
     sx_dtype out_dtype;
@@ -55,10 +37,7 @@ struct sx_lower {
     void *self; /* of the lowering */
 };
 
-/* lower_view.c: strides checked against the inputs, dimensions of extent 1 dropped; then neighbours of one class merged. */
-sx_code sx_view_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uint32_t input_count,
-                     sx_view *view);
-void sx_view_merge(const sx_body *body, sx_view *view);
+/* numerics.c: the id of the numerics plan; `extent`: what of the reduced dimensions the bits depend on. */
 uint64_t sx_lower_numerics(const sx_lower *l, sx_kernel_kind kind, const int64_t *extent,
                            uint32_t extent_count);
 
@@ -69,9 +48,7 @@ void sx_lower_move(sx_lower *l); /* the position moved: forgets all values but t
 uint32_t sx_lower_value(sx_lower *l, uint32_t instr);
 uint32_t sx_lower_load(sx_lower *l, uint32_t argument);
 void sx_lower_store_out(sx_lower *l, uint32_t value,
-                        sx_dtype dtype);                     /* `valid` lanes to the result */
-uint32_t sx_lower_varies(const sx_lower *l, uint32_t instr); /* set of 1 << view dimension */
-bool sx_lower_is_heavy(sx_op op);                            /* a long sequence: exp, tanh, ... */
+                        sx_dtype dtype); /* `valid` lanes to the result */
 uint32_t sx_lower_constant(sx_lower *l, sx_dtype dtype, double value);
 
 /* lower_parts.c: the outer dimensions as grid and loops. A part has up to three grid variables: a dimension of its own (0), and two
@@ -100,11 +77,17 @@ sx_code sx_lower_parts(sx_lower *l, const uint32_t *outer, uint32_t outer_count,
 bool sx_lower_open(sx_lower *l, uint32_t dim, int64_t trip, int64_t step);
 void sx_lower_close(sx_lower *l, uint32_t dim, bool opened);
 
-/* lower_pack.c: square blocks turned in registers. Row i of `lanes` registers has lane j; afterwards row j has lane i. The masks are
+/* lower_pack.c: replaces the strides of the right argument in `view` by those of panels of `width` columns: along the columns they hold for
+ * whole panels only, a vector inside a panel adds its columns. */
+sx_code sx_lower_pack_view(sx_ctx *cx, const sx_analysis *analysis, int64_t width, sx_view *view,
+                           int64_t *packed_bytes);
+/* Square blocks turned in registers. Row i of `lanes` registers has lane j; afterwards row j has lane i. The masks are
  * those of the stages: stage s exchanges what differs in bit s of row and lane. */
 void sx_lower_turn_masks(sx_lower *l, uint32_t mask[4]);
 void sx_lower_turn(sx_lower *l, uint32_t row[16], const uint32_t mask[4]);
 
+/* The form of schedule that elementwise kernels and moves take. */
+sx_code sx_lower_match_map(sx_ctx *cx, const sx_schedule *schedule, const char *name);
 sx_code sx_lower_map(sx_lower *l);
 sx_code sx_lower_row(sx_lower *l);
 sx_code sx_lower_dot(sx_lower *l);

@@ -1,24 +1,26 @@
 /* lower_dot.c - contractions: a block of rows x vectors of columns in registers, one fused multiply-add chain per element over
- * ascending k from +0 (so that no choice of the plan can change a bit), and the program behind it applied to the block.
+ * ascending k from +0 (so that no choice of the schedule can change a bit), and the program behind it applied to the block.
  *
  * The last dimension of the result runs across the lanes (n); the largest dimension that only the left argument has gives the rows
  * of the block (m); all others are grid or loops. ceil(M / block_m) strips of nearly equal height: two heights at most. A long
  * program (exp, tanh ...) or one that needs more registers than the block leaves runs as a second pass over the block just
  * written: a store and a load of f32 are exact. */
-#include "core/loop/lower_dot.h"
+#include "core/loop/lower.h"
 
 #include <string.h>
 
 #define BLOCK_MAX 32
 
 typedef struct {
-    sx_dot_view dot;
+    uint32_t m_dim, n_dim; /* view dimensions or SX_NO_DIM */
+    bool packed;
     uint32_t klist[SX_RANK_MAX]; /* reduced dimensions, outermost first */
     uint32_t kcount;
     int64_t height; /* of the strips of this part */
     int64_t strips; /* per grid point */
     int64_t panel;  /* columns */
-    uint32_t unroll;
+    int64_t unroll;
+    int64_t block; /* rows of the register block, at most */
     bool second_pass;
     uint32_t scratch; /* buffer of raw blocks if the result is not f32 */
     uint32_t acc[BLOCK_MAX];
@@ -44,17 +46,17 @@ static uint32_t valid_lanes(const sx_lower *l, int64_t columns, uint32_t v)
 /* Vector `v` of the right argument's columns at the position. */
 static uint32_t load_right(sx_lower *l, const contraction *c, int64_t columns, uint32_t v)
 {
-    if (l->plan->packed_b) {
-        sx_addr a = sx_lower_arg_address(l, c->dot.rhs);
+    if (c->packed) {
+        sx_addr a = sx_lower_arg_address(l, l->analysis->rhs);
         a.offset += 4 * (int64_t)v * l->lanes;
         return sx_loop_op(&l->b, SX_LOP_LOAD, SX_NO_REG, &a, SX_NO_REG, SX_NO_REG, SX_NO_REG,
                           l->lanes, 0);
     }
-    int64_t start = get_at(l, c->dot.n_dim);
-    set_at(l, c->dot.n_dim, start + (int64_t)v * l->lanes);
+    int64_t start = get_at(l, c->n_dim);
+    set_at(l, c->n_dim, start + (int64_t)v * l->lanes);
     l->valid = valid_lanes(l, columns, v);
-    uint32_t r = sx_lower_load(l, c->dot.rhs);
-    set_at(l, c->dot.n_dim, start);
+    uint32_t r = sx_lower_load(l, l->analysis->rhs);
+    set_at(l, c->n_dim, start);
     return r;
 }
 
@@ -65,23 +67,23 @@ static void multiply_step(sx_lower *l, const contraction *c, int64_t columns, ui
     for (uint32_t v = 0; v < vectors; v++) {
         right[v] = load_right(l, c, columns, v);
     }
-    int64_t row = get_at(l, c->dot.m_dim);
-    int64_t column = get_at(l, c->dot.n_dim);
+    int64_t row = get_at(l, c->m_dim);
+    int64_t column = get_at(l, c->n_dim);
     for (int64_t r = 0; r < c->height; r++) {
-        set_at(l, c->dot.m_dim, row + r);
+        set_at(l, c->m_dim, row + r);
         uint32_t left = 0;
         for (uint32_t v = 0; v < vectors; v++) {
-            if (v == 0 || c->dot.lhs_by_lane) {
-                set_at(l, c->dot.n_dim, column + (int64_t)v * l->lanes);
+            if (v == 0 || l->analysis->lhs_by_lane) {
+                set_at(l, c->n_dim, column + (int64_t)v * l->lanes);
                 l->valid = valid_lanes(l, columns, v);
-                left = sx_lower_load(l, c->dot.lhs);
+                left = sx_lower_load(l, l->analysis->lhs);
             }
             uint32_t acc = c->acc[r * vectors + v];
             (void)sx_loop_op(&l->b, SX_LOP_FMA, acc, NULL, left, right[v], acc, 0, 0);
         }
-        set_at(l, c->dot.n_dim, column);
+        set_at(l, c->n_dim, column);
     }
-    set_at(l, c->dot.m_dim, row);
+    set_at(l, c->m_dim, row);
 }
 
 static void multiply(sx_lower *l, contraction *c, int64_t columns, uint32_t vectors)
@@ -133,14 +135,14 @@ static sx_addr raw_address(const sx_lower *l, const contraction *c, uint32_t vec
 }
 
 /* The result of the program for one vector of the block whose contraction is in register `raw`. */
-static void finish_vector(sx_lower *l, const contraction *c, uint32_t raw)
+static void finish_vector(sx_lower *l, uint32_t raw)
 {
     uint32_t result = l->body->instr_count - 1;
     sx_lower_move(l);
-    l->reg[c->dot.instr] = raw;
-    l->have[c->dot.instr] = true;
+    l->reg[l->analysis->dot] = raw;
+    l->have[l->analysis->dot] = true;
     sx_lower_store_out(l, sx_lower_value(l, result), l->out_dtype);
-    l->have[c->dot.instr] = false;
+    l->have[l->analysis->dot] = false;
 }
 
 /* Arguments that do not change along m are loaded once per vector of columns, if a register is left for one. */
@@ -148,10 +150,10 @@ static void pin_column_argument(sx_lower *l, const contraction *c, bool may)
 {
     memset(l->pinned, 0, sizeof(l->pinned));
     sx_lower_move(l);
-    for (uint32_t i = c->dot.instr + 1; may && i < l->body->instr_count; i++) {
+    for (uint32_t i = l->analysis->dot + 1; may && i < l->body->instr_count; i++) {
         const sx_instr *in = &l->body->instr[i];
         if (in->kind == SX_BODY_ARG && in->dtype == SX_F32 &&
-            (c->dot.m_dim == SX_NO_DIM || (sx_lower_varies(l, i) >> c->dot.m_dim & 1) == 0)) {
+            (c->m_dim == SX_NO_DIM || (l->analysis->varies[i] >> c->m_dim & 1) == 0)) {
             (void)sx_lower_value(l, i);
             l->pinned[i] = true;
             may = false;
@@ -161,52 +163,52 @@ static void pin_column_argument(sx_lower *l, const contraction *c, bool may)
 
 static void finish_in_registers(sx_lower *l, contraction *c, int64_t columns, uint32_t vectors)
 {
-    int64_t row = get_at(l, c->dot.m_dim);
-    int64_t column = get_at(l, c->dot.n_dim);
+    int64_t row = get_at(l, c->m_dim);
+    int64_t column = get_at(l, c->n_dim);
     for (uint32_t v = 0; v < vectors; v++) {
-        set_at(l, c->dot.n_dim, column + (int64_t)v * l->lanes);
+        set_at(l, c->n_dim, column + (int64_t)v * l->lanes);
         l->valid = valid_lanes(l, columns, v);
         pin_column_argument(l, c, c->height > 1);
         for (int64_t r = 0; r < c->height; r++) {
-            set_at(l, c->dot.m_dim, row + r);
-            finish_vector(l, c, c->acc[r * vectors + v]);
+            set_at(l, c->m_dim, row + r);
+            finish_vector(l, c->acc[r * vectors + v]);
         }
-        set_at(l, c->dot.m_dim, row);
+        set_at(l, c->m_dim, row);
     }
     memset(l->pinned, 0, sizeof(l->pinned));
-    set_at(l, c->dot.n_dim, column);
+    set_at(l, c->n_dim, column);
 }
 
 static void finish_in_second_pass(sx_lower *l, contraction *c, int64_t columns, uint32_t vectors)
 {
-    int64_t row = get_at(l, c->dot.m_dim);
-    int64_t column = get_at(l, c->dot.n_dim);
+    int64_t row = get_at(l, c->m_dim);
+    int64_t column = get_at(l, c->n_dim);
     for (int64_t r = 0; r < c->height; r++) {
         for (uint32_t v = 0; v < vectors; v++) {
-            set_at(l, c->dot.m_dim, row + r);
-            set_at(l, c->dot.n_dim, column + (int64_t)v * l->lanes);
+            set_at(l, c->m_dim, row + r);
+            set_at(l, c->n_dim, column + (int64_t)v * l->lanes);
             sx_addr a = raw_address(l, c, vectors, r, v, SX_NO_DIM);
             (void)sx_loop_op(&l->b, SX_LOP_STORE, SX_NO_REG, &a, c->acc[r * vectors + v], SX_NO_REG,
                              SX_NO_REG, valid_lanes(l, columns, v), 0);
         }
     }
-    set_at(l, c->dot.m_dim, row);
+    set_at(l, c->m_dim, row);
     uint32_t variable = SX_NO_DIM;
-    bool opened = c->dot.m_dim != SX_NO_DIM && sx_lower_open(l, c->dot.m_dim, c->height, 1);
+    bool opened = c->m_dim != SX_NO_DIM && sx_lower_open(l, c->m_dim, c->height, 1);
     if (opened) {
         variable = 3 + l->b.open_count - 1;
     }
     for (uint32_t v = 0; v < vectors; v++) {
-        set_at(l, c->dot.n_dim, column + (int64_t)v * l->lanes);
+        set_at(l, c->n_dim, column + (int64_t)v * l->lanes);
         l->valid = valid_lanes(l, columns, v);
         sx_addr a = raw_address(l, c, vectors, 0, v, variable);
         uint32_t raw = sx_loop_op(&l->b, SX_LOP_LOAD, SX_NO_REG, &a, SX_NO_REG, SX_NO_REG,
                                   SX_NO_REG, l->valid, 0);
-        finish_vector(l, c, raw);
+        finish_vector(l, raw);
     }
-    set_at(l, c->dot.n_dim, column);
+    set_at(l, c->n_dim, column);
     if (opened) {
-        sx_lower_close(l, c->dot.m_dim, true);
+        sx_lower_close(l, c->m_dim, true);
     }
 }
 
@@ -225,10 +227,10 @@ static void emit_block(sx_lower *l, int64_t columns)
 static void emit_strips(sx_lower *l, int64_t columns)
 {
     contraction *c = l->self;
-    bool opened = c->dot.m_dim != SX_NO_DIM && sx_lower_open(l, c->dot.m_dim, c->strips, c->height);
+    bool opened = c->m_dim != SX_NO_DIM && sx_lower_open(l, c->m_dim, c->strips, c->height);
     emit_block(l, columns);
     if (opened) {
-        sx_lower_close(l, c->dot.m_dim, true);
+        sx_lower_close(l, c->m_dim, true);
     }
 }
 
@@ -236,7 +238,7 @@ static void emit_strips(sx_lower *l, int64_t columns)
 static void emit_point(sx_lower *l, int64_t length)
 {
     contraction *c = l->self;
-    uint32_t n = c->dot.n_dim;
+    uint32_t n = c->n_dim;
     int64_t panels = length / c->panel;
     if (panels > 0) {
         bool opened = n != SX_NO_DIM && sx_lower_open(l, n, panels, c->panel);
@@ -254,7 +256,7 @@ static void emit_point(sx_lower *l, int64_t length)
 }
 
 /* Registers that the program needs beside the block, counted over its text; 99 for long sequences. */
-static uint32_t registers_needed(const sx_lower *l, const contraction *c)
+static uint32_t registers_needed(const sx_lower *l)
 {
     const sx_instr *instrs = l->body->instr;
     uint32_t last_use[SX_FUSED_INSTRS_MAX] = {0};
@@ -269,12 +271,13 @@ static uint32_t registers_needed(const sx_lower *l, const contraction *c)
     }
     uint32_t most = 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (instrs[i].kind == SX_BODY_APPLY && sx_lower_is_heavy(instrs[i].op)) {
+        if (instrs[i].kind == SX_BODY_APPLY && sx_op_is_long(instrs[i].op)) {
             return 99;
         }
         uint32_t live = instrs[i].kind == SX_BODY_APPLY ? 2 : 1; // the result and one constant
         for (uint32_t j = 0; j < i; j++) {
-            bool counted = j != c->dot.instr && instrs[j].kind != SX_BODY_DOT && last_use[j] >= i;
+            bool counted =
+                j != l->analysis->dot && instrs[j].kind != SX_BODY_DOT && last_use[j] >= i;
             live += counted && !(instrs[j].dtype == SX_BOOL && l->lanes == 16);
         }
         most = live > most ? live : most;
@@ -282,19 +285,29 @@ static uint32_t registers_needed(const sx_lower *l, const contraction *c)
     return most + 1; // an argument kept per vector of columns
 }
 
-static sx_code check_plan(sx_lower *l, const contraction *c)
+static const sx_level_form form[] = {
+    {SX_ROLE_BATCH, SX_BIND_GRID},      {SX_ROLE_ROW, SX_BIND_GRID},
+    {SX_ROLE_COLUMN, SX_BIND_GRID},     {SX_ROLE_COLUMN, SX_BIND_LOOP},
+    {SX_ROLE_ROW, SX_BIND_LOOP},        {SX_ROLE_SUM, SX_BIND_LOOP},
+    {SX_ROLE_SUM, SX_BIND_REGISTER},    {SX_ROLE_ROW, SX_BIND_REGISTER},
+    {SX_ROLE_COLUMN, SX_BIND_REGISTER}, {SX_ROLE_COLUMN, SX_BIND_LANE},
+};
+
+static sx_code check_block(sx_lower *l, const contraction *c)
 {
-    const sx_lower_plan *plan = l->plan;
-    uint32_t budget = plan->lanes == 16 ? 32 : 16;
-    if (plan->block_m < 1 || plan->block_nv < 1 || plan->block_m > 31 || plan->block_nv > 31 ||
-        plan->block_m * plan->block_nv + plan->block_nv + 2 > budget) {
-        return SX_FAIL(l->cx, SX_LIMIT,
-                       "kernel %s: block of %u rows x %u vectors needs more than %u "
-                       "registers",
-                       l->kernel->name, plan->block_m, plan->block_nv, budget);
+    SX_TRY(sx_schedule_match(l->cx, l->schedule, form, SX_COUNT(form), l->kernel->name));
+    int64_t budget = l->lanes == 16 ? 32 : 16;
+    int64_t vectors = c->panel / l->lanes;
+    if (c->block > 31 || vectors > 31 || c->panel % l->lanes != 0 ||
+        c->block * vectors + vectors + 2 > budget) {
+        return SX_FAIL(
+            l->cx, SX_LIMIT,
+            "kernel %s: block of %lld rows x %lld columns needs more than %lld registers "
+            "of %u lanes",
+            l->kernel->name, (long long)c->block, (long long)c->panel, (long long)budget, l->lanes);
     }
-    const sx_dtype dtype[] = {l->arg_dtype[c->dot.lhs], l->arg_dtype[c->dot.rhs],
-                              l->body->instr[c->dot.instr].dtype};
+    const sx_dtype dtype[] = {l->arg_dtype[l->analysis->lhs], l->arg_dtype[l->analysis->rhs],
+                              l->body->instr[l->analysis->dot].dtype};
     for (uint32_t k = 0; k < SX_COUNT(dtype); k++) {
         if (dtype[k] != SX_F32) {
             return SX_FAIL(l->cx, SX_UNIMPLEMENTED,
@@ -311,7 +324,7 @@ static sx_code emit_height(sx_lower *l, contraction *c, int64_t start, int64_t c
 {
     c->height = height;
     int64_t group = sx_max_i64(1, sx_min_i64(count, tile_m / height));
-    int64_t extent = c->dot.n_dim == SX_NO_DIM ? 1 : l->view.extent[c->dot.n_dim];
+    int64_t extent = c->n_dim == SX_NO_DIM ? 1 : l->view.extent[c->n_dim];
     for (uint32_t variant = 0; variant < 4; variant++) {
         sx_part_plan plan = {.own = SX_NO_DIM};
         bool row_rest = variant / 2 != 0;
@@ -323,18 +336,18 @@ static sx_code emit_height(sx_lower *l, contraction *c, int64_t start, int64_t c
         }
         c->strips = row_rest ? count % group : group;
         plan.axis[0] =
-            (sx_grid_axis){c->dot.m_dim, start + (row_rest ? count / group * group * height : 0),
+            (sx_grid_axis){c->m_dim, start + (row_rest ? count / group * group * height : 0),
                            groups, group * height};
         plan.axis[1] =
-            (sx_grid_axis){c->dot.n_dim, column_rest ? extent / tile_n * tile_n : 0, tiles, tile_n};
+            (sx_grid_axis){c->n_dim, column_rest ? extent / tile_n * tile_n : 0, tiles, tile_n};
         for (uint32_t d = 0; d < l->view.rank; d++) {
-            bool outer = !l->view.reduced[d] && d != c->dot.m_dim && d != c->dot.n_dim;
+            bool outer = !l->view.reduced[d] && d != c->m_dim && d != c->n_dim;
             if (outer && (plan.own == SX_NO_DIM || l->view.extent[d] > l->view.extent[plan.own])) {
                 plan.own = d;
             }
         }
         for (uint32_t d = 0; d < l->view.rank; d++) {
-            if (!l->view.reduced[d] && d != c->dot.m_dim && d != c->dot.n_dim && d != plan.own) {
+            if (!l->view.reduced[d] && d != c->m_dim && d != c->n_dim && d != plan.own) {
                 plan.loop[plan.loop_count] = d;
                 plan.trip[plan.loop_count++] = l->view.extent[d];
             }
@@ -344,42 +357,46 @@ static sx_code emit_height(sx_lower *l, contraction *c, int64_t start, int64_t c
     return SX_OK;
 }
 
+/* Raw blocks wait in the workspace for a second pass where the result cannot hold them. */
+static void plan_second_pass(sx_lower *l, contraction *c, uint32_t registers)
+{
+    c->second_pass = registers_needed(l) > (l->lanes == 16 ? 31 : 15) - registers;
+    if (c->second_pass && l->out_dtype != SX_F32) {
+        c->scratch =
+            sx_kernel_add_buffer(l->kernel, SX_BUFFER_WORKSPACE, 4 * (int64_t)registers * l->lanes);
+    }
+}
+
 sx_code sx_lower_dot(sx_lower *l)
 {
-    contraction c = {.unroll = l->plan->unroll_k};
-    SX_TRY(sx_dot_view_make(l->cx, l->body, &l->view, &c.dot));
-    SX_TRY(check_plan(l, &c));
-    if (l->plan->packed_b) {
-        SX_TRY(sx_dot_view_pack(l->cx, l->body, &l->view, l->plan, &c.dot));
+    const sx_schedule *schedule = l->schedule;
+    contraction c = {.m_dim = l->analysis->row, .n_dim = l->analysis->column};
+    c.unroll = sx_min_i64(sx_schedule_step(schedule, SX_ROLE_SUM, SX_BIND_LOOP, 0), 16);
+    c.block = sx_schedule_step(schedule, SX_ROLE_ROW, SX_BIND_LOOP, 0);
+    c.panel = sx_schedule_step(schedule, SX_ROLE_COLUMN, SX_BIND_LOOP, 0);
+    SX_TRY(check_block(l, &c));
+    c.packed = sx_schedule_stage(schedule, l->analysis->rhs) != NULL;
+    if (c.packed) {
+        int64_t bytes;
+        SX_TRY(sx_lower_pack_view(l->cx, l->analysis, c.panel, &l->view, &bytes));
     }
-    c.unroll = c.unroll < 1 ? 1 : c.unroll > 16 ? 16 : c.unroll;
-    c.panel = (int64_t)l->plan->block_nv * l->lanes;
-    int64_t k = 1;
     for (uint32_t d = 0; d < l->view.rank; d++) {
         if (l->view.reduced[d]) {
             c.klist[c.kcount++] = d;
-            k *= l->view.extent[d];
         }
     }
     l->self = &c;
-    l->vector_dim = c.dot.n_dim;
-    l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_DOT, &k, 1);
-    int64_t m = c.dot.m_dim == SX_NO_DIM ? 1 : l->view.extent[c.dot.m_dim];
-    int64_t n = c.dot.n_dim == SX_NO_DIM ? 1 : l->view.extent[c.dot.n_dim];
-    int64_t strips = sx_ceil_div_i64(m, l->plan->block_m);
+    l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_DOT, &l->analysis->extent[SX_ROLE_SUM], 1);
+    int64_t m = c.m_dim == SX_NO_DIM ? 1 : l->view.extent[c.m_dim];
+    int64_t n = c.n_dim == SX_NO_DIM ? 1 : l->view.extent[c.n_dim];
+    int64_t strips = sx_ceil_div_i64(m, c.block);
     int64_t low = m / strips;
     int64_t tall = m % strips;
-    uint32_t block = (uint32_t)(low + (tall > 0)) *
-                     (uint32_t)sx_min_i64(l->plan->block_nv, sx_ceil_div_i64(n, l->lanes));
-    c.second_pass = registers_needed(l, &c) > (l->lanes == 16 ? 31 : 15) - block;
-    if (c.second_pass && l->out_dtype != SX_F32) {
-        c.scratch =
-            sx_kernel_add_buffer(l->kernel, SX_BUFFER_WORKSPACE, 4 * (int64_t)block * l->lanes);
-    }
-    int64_t tile_n = l->plan->tile_n;
-    tile_n = tile_n <= 0 || tile_n >= n ? n : sx_ceil_div_i64(tile_n, c.panel) * c.panel;
-    tile_n = sx_min_i64(tile_n, n);
-    int64_t tile_m = sx_min_i64(l->plan->tile_m, SX_EXTENT_MAX);
+    int64_t vectors = sx_min_i64(c.panel / l->lanes, sx_ceil_div_i64(n, l->lanes));
+    plan_second_pass(l, &c, (uint32_t)(low + (tall > 0)) * (uint32_t)vectors);
+    int64_t tile_n = sx_schedule_step(schedule, SX_ROLE_COLUMN, SX_BIND_GRID, 0);
+    tile_n = sx_min_i64(sx_ceil_div_i64(tile_n, c.panel) * c.panel, n);
+    int64_t tile_m = sx_schedule_step(schedule, SX_ROLE_ROW, SX_BIND_GRID, 0);
     if (tall > 0) {
         SX_TRY(emit_height(l, &c, 0, tall, low + 1, tile_m, tile_n));
     }

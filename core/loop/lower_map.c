@@ -3,15 +3,14 @@
 
 #include <string.h>
 
-/* Vectors per loop iteration: more for short programs, whose loop overhead shows. */
-static uint32_t copies(const sx_lower *l)
+sx_code sx_lower_match_map(sx_ctx *cx, const sx_schedule *schedule, const char *name)
 {
-    uint32_t work = 0;
-    for (uint32_t i = 0; i < l->body->instr_count; i++) {
-        const sx_instr *in = &l->body->instr[i];
-        work += in->kind == SX_BODY_APPLY && sx_lower_is_heavy(in->op) ? 8 : 1;
-    }
-    return work <= 4 ? 4 : work <= 12 ? 2 : 1;
+    static const sx_level_form form[] = {
+        {SX_ROLE_ROW, SX_BIND_GRID},        {SX_ROLE_COLUMN, SX_BIND_GRID},
+        {SX_ROLE_ROW, SX_BIND_LOOP},        {SX_ROLE_COLUMN, SX_BIND_LOOP},
+        {SX_ROLE_COLUMN, SX_BIND_REGISTER}, {SX_ROLE_COLUMN, SX_BIND_LANE},
+    };
+    return sx_schedule_match(cx, schedule, form, SX_COUNT(form), name);
 }
 
 static void one_vector(sx_lower *l, uint32_t valid)
@@ -30,7 +29,7 @@ static void pin_invariants(sx_lower *l)
     for (uint32_t i = 0; i < l->body->instr_count && pinned < 4; i++) {
         const sx_instr *in = &l->body->instr[i];
         if (in->kind == SX_BODY_ARG && in->dtype != SX_BOOL &&
-            (sx_lower_varies(l, i) >> l->vector_dim & 1) == 0) {
+            (l->analysis->varies[i] >> l->vector_dim & 1) == 0) {
             (void)sx_lower_value(l, i);
             l->pinned[i] = true;
             pinned++;
@@ -49,7 +48,7 @@ static void emit_row(sx_lower *l, int64_t length)
     memset(l->have, 0, sizeof(l->have));
     pin_invariants(l);
     int64_t lanes = l->lanes;
-    int64_t step = lanes * copies(l);
+    int64_t step = sx_schedule_step(l->schedule, SX_ROLE_COLUMN, SX_BIND_LOOP, 0);
     int64_t trip = length / step;
     int64_t start = l->at[d].constant;
     if (trip > 0) {
@@ -70,20 +69,18 @@ static void emit_row(sx_lower *l, int64_t length)
 sx_code sx_lower_map(sx_lower *l)
 {
     uint32_t outer[SX_RANK_MAX];
-    sx_view_merge(l->body, &l->view);
+    uint32_t outer_count = 0;
+    const sx_schedule *schedule = l->schedule;
+    SX_TRY(sx_lower_match_map(l->cx, schedule, l->kernel->name));
     l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_MAP, NULL, 0);
-    uint32_t rank = l->view.rank;
-    /* boxes of a padded result can have no dimension that is contiguous there: element by element */
-    bool in_vectors = rank > 0 && l->view.out_stride[rank - 1] == 1;
-    uint32_t outer_count = in_vectors ? rank - 1 : rank;
-    for (uint32_t d = 0; d < outer_count; d++) {
-        outer[d] = d;
+    for (uint32_t d = 0; d < l->view.rank; d++) {
+        if (d != l->vector_dim) {
+            outer[outer_count++] = d;
+        }
     }
-    l->vector_dim = in_vectors ? rank - 1 : SX_NO_DIM;
-    int64_t tile = l->plan->tile_n;
-    if (tile > 0) {
-        int64_t step = (int64_t)l->lanes * copies(l);
-        tile = sx_ceil_div_i64(sx_min_i64(tile, SX_EXTENT_MAX), step) * step;
-    }
-    return sx_lower_parts(l, outer, outer_count, l->plan->tile_m, l->vector_dim, tile, emit_row);
+    int64_t step = sx_schedule_step(schedule, SX_ROLE_COLUMN, SX_BIND_LOOP, 0);
+    int64_t tile = sx_schedule_step(schedule, SX_ROLE_COLUMN, SX_BIND_GRID, 0);
+    int64_t rows = sx_schedule_step(schedule, SX_ROLE_ROW, SX_BIND_GRID, 0);
+    tile = sx_ceil_div_i64(tile, step) * step;
+    return sx_lower_parts(l, outer, outer_count, rows, l->vector_dim, tile, emit_row);
 }

@@ -1,5 +1,5 @@
 /* lower_move.c - concatenate and gather: rows of contiguous bytes copied, in words of 4 bytes where the elements allow it. */
-#include "core/loop/loop.h"
+#include "core/loop/lower.h"
 
 #include <string.h>
 
@@ -7,18 +7,19 @@ typedef struct {
     sx_ctx *cx;
     sx_kernel *kernel;
     sx_loop_builder b;
-    const sx_lower_plan *plan;
+    const sx_schedule *schedule;
     int64_t unit; /* bytes: 4 or 1 */
 } mover;
 
 static sx_code mover_init(mover *m, sx_ctx *cx, const char *name, sx_dtype dtype,
-                          const sx_lower_plan *plan)
+                          const sx_schedule *schedule)
 {
     memset(m, 0, sizeof(*m));
     m->cx = cx;
-    m->plan = plan;
+    m->schedule = schedule;
     m->unit = sx_dtype_bytes(dtype) % 4 == 0 ? 4 : 1;
-    SX_TRY(sx_kernel_make(cx, name, plan->lanes, &m->kernel));
+    SX_TRY(sx_lower_match_map(cx, schedule, name));
+    SX_TRY(sx_kernel_make(cx, name, sx_schedule_lanes(schedule), &m->kernel));
     m->kernel->numerics = sx_hash64(SX_SPAN_LITERAL("move"), 0); // rounds nothing
     return SX_OK;
 }
@@ -33,11 +34,11 @@ static void copy_vector(mover *m, const sx_addr *from, const sx_addr *to, uint32
                      0);
 }
 
-/* `units` consecutive units, four vectors per iteration. */
+/* `units` consecutive units, as many vectors per iteration as the schedule says. */
 static void copy_row(mover *m, sx_addr from, sx_addr to, int64_t units)
 {
     int64_t lanes = m->kernel->lanes;
-    int64_t block = 4 * lanes;
+    int64_t block = sx_schedule_step(m->schedule, SX_ROLE_COLUMN, SX_BIND_LOOP, 0);
     int64_t trip = units / block;
     if (trip > 0) {
         uint32_t v = trip > 1 ? sx_loop_open(&m->b, trip) : 0;
@@ -90,10 +91,11 @@ static sx_code check_static(sx_ctx *cx, const char *name, const sx_type *type, i
 static sx_code copy_rows(mover *m, sx_addr from, sx_addr to, int64_t rows, int64_t units,
                          int64_t from_stride, int64_t to_stride)
 {
-    bool one = rows == 1 && m->plan->tile_n > 0;
-    int64_t tile = sx_min_i64(m->plan->tile_n, SX_EXTENT_MAX);
+    bool one = rows == 1;
+    int64_t tile =
+        sx_schedule_step(m->schedule, one ? SX_ROLE_COLUMN : SX_ROLE_ROW, SX_BIND_GRID, 0);
     int64_t whole = one ? units : rows;
-    int64_t piece = sx_max_i64(1, sx_min_i64(one ? tile : m->plan->tile_m, whole));
+    int64_t piece = sx_max_i64(1, sx_min_i64(tile, whole));
     int64_t from_step = one ? m->unit : from_stride;
     int64_t to_step = one ? m->unit : to_stride;
     for (uint32_t rest = 0; rest < 2; rest++) {
@@ -128,14 +130,14 @@ static sx_code copy_rows(mover *m, sx_addr from, sx_addr to, int64_t rows, int64
 
 sx_code sx_lower_concatenate(sx_ctx *cx, const char *name, const sx_attr *attr,
                              const sx_type *input, uint32_t input_count, const sx_type *result,
-                             const sx_lower_plan *plan, sx_kernel **kernel)
+                             const sx_schedule *schedule, sx_kernel **kernel)
 {
     if (input_count + 1 > SX_LOOP_BUFFERS_MAX) {
         return SX_FAIL(cx, SX_LIMIT, "kernel %s: %u inputs, at most %d", name, input_count,
                        SX_LOOP_BUFFERS_MAX - 1);
     }
     mover m;
-    SX_TRY(mover_init(&m, cx, name, result->dtype, plan));
+    SX_TRY(mover_init(&m, cx, name, result->dtype, schedule));
     SX_TRY(check_static(cx, name, result, attr->axis));
     uint32_t axis = (uint32_t)attr->axis;
     int64_t bytes = sx_dtype_bytes(result->dtype);
@@ -204,14 +206,14 @@ static void gather_group(mover *m, int64_t start, int64_t length, bool grid, int
 }
 
 sx_code sx_lower_gather(sx_ctx *cx, const char *name, const sx_attr *attr, const sx_type *input,
-                        uint32_t input_count, const sx_type *result, const sx_lower_plan *plan,
+                        uint32_t input_count, const sx_type *result, const sx_schedule *schedule,
                         sx_kernel **kernel)
 {
     mover m;
     if (input_count != 2) {
         return SX_FAIL(cx, SX_INPUT, "kernel %s: %u inputs, expected 2", name, input_count);
     }
-    SX_TRY(mover_init(&m, cx, name, result->dtype, plan));
+    SX_TRY(mover_init(&m, cx, name, result->dtype, schedule));
     SX_TRY(check_static(cx, name, &input[0], attr->axis));
     if (!sx_type_is_static(result) || !sx_type_is_static(&input[1]) ||
         sx_tensor_elements(result) < 1) {
@@ -237,7 +239,8 @@ sx_code sx_lower_gather(sx_ctx *cx, const char *name, const sx_attr *attr, const
     (void)sx_kernel_add_buffer(m.kernel, SX_BUFFER_IN, index_bytes * picks);
     (void)sx_kernel_add_buffer(m.kernel, SX_BUFFER_OUT, total);
     m.kernel->bytes = 2 * (double)total + (double)(index_bytes * picks);
-    int64_t group = sx_max_i64(1, sx_min_i64(plan->tile_m, picks));
+    int64_t rows = sx_schedule_step(schedule, SX_ROLE_ROW, SX_BIND_GRID, 0);
+    int64_t group = sx_max_i64(1, sx_min_i64(rows, picks));
     for (uint32_t rest = 0; rest < 2; rest++) {
         int64_t count = rest == 0 ? picks / group : picks % group != 0;
         if (count > 0) {

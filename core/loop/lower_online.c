@@ -6,8 +6,8 @@
  *   2  program   what stands between the contraction and ONLINE (scale, mask ...), and the new maximum
  *   3  weights   e^(score - maximum) in place; the sum, rescaled by e^(old - new maximum)
  *   4  values    columns x rows of the result, rescaled, plus weights times value elements, which are broadcast
- * and at the end each row leaves with lanes along the columns, through the rest of the program. Keys are cut in blocks of
- * plan->tile_n: part of the numerics plan. The maximum starts at the lowest finite number, so that rows whose first keys are all
+ * and at the end each row leaves with lanes along the columns, through the rest of the program. Keys are cut in the
+ * blocks of the outer loop(k/..): part of the numerics plan. The maximum starts at the lowest finite number, so that rows whose first keys are all
  * masked by -inf have weights 0 there; rows masked whole give NaN as the definition does (sum 0).
  * Papers: Milakov, Gimelshein 2018; Dao 2022 (FlashAttention). */
 #include "core/loop/lower.h"
@@ -214,13 +214,6 @@ static void turn(sx_lower *l, const online *o, uint32_t argument, uint32_t dim,
     SX_ASSERT(dim != SX_NO_DIM && l->view.stride[argument][dim] == 1);
 }
 
-/* Do the elements of the argument lie side by side along `dim`, and apart along the rows? */
-static bool is_turned(const sx_lower *l, const online *o, uint32_t argument, uint32_t dim)
-{
-    return o->row != SX_NO_DIM && dim != SX_NO_DIM && l->view.stride[argument][o->row] > 1 &&
-           l->view.stride[argument][dim] == 1;
-}
-
 static void turn_keys(sx_lower *l, online *o, int64_t count)
 {
     for (uint32_t k = 0; k < o->turned_count; k++) {
@@ -286,7 +279,8 @@ static void clear_column(sx_lower *l, const online *o)
 
 static void start(sx_lower *l, online *o)
 {
-    bool query = o->dot != SX_NO_REG && o->sum_count == 1 && is_turned(l, o, o->query, o->sum[0]);
+    bool query = o->dot != SX_NO_REG && o->sum_count == 1 &&
+                 sx_analysis_is_turned(l->analysis, o->query, o->sum[0]);
     if (query) {
         sx_lower_turn_masks(l, o->mask);
         turn_query(l, o);
@@ -627,71 +621,33 @@ static void emit_point(sx_lower *l, int64_t length)
     }
 }
 
-/* ---- roles ---- */
-static sx_code find_roles(sx_lower *l, online *o)
+/* ---- what the analysis says, and what follows from it ---- */
+static sx_code take_roles(sx_lower *l, online *o)
 {
-    const sx_body *body = l->body;
-    for (uint32_t i = 0; i < body->instr_count; i++) {
-        const sx_instr *in = &body->instr[i];
-        if (in->kind == SX_BODY_DOT) {
-            o->dot = i;
-        } else if (in->kind == SX_BODY_ONLINE) {
-            o->x = in->x;
-            bool weighs = body->instr[in->y].kind == SX_BODY_ARG;
-            o->value = weighs ? body->instr[in->y].x : o->value;
-        }
-        bool typed = in->kind != SX_BODY_ONLINE && in->kind != SX_BODY_DOT;
-        if (!typed && in->dtype != SX_F32) {
+    const sx_analysis *a = l->analysis;
+    for (uint32_t i = 0; i < l->body->instr_count; i++) {
+        const sx_instr *in = &l->body->instr[i];
+        bool sums = in->kind == SX_BODY_ONLINE || in->kind == SX_BODY_DOT;
+        if (sums && in->dtype != SX_F32) {
             return SX_FAIL(l->cx, SX_UNIMPLEMENTED,
                            "kernel %s: online sum of %s has no vector form", l->kernel->name,
                            sx_dtype_name(in->dtype));
         }
     }
+    *o = (online){.x = a->scores,
+                  .dot = a->dot,
+                  .value = a->value,
+                  .query = a->lhs,
+                  .key = a->rhs,
+                  .row = a->row,
+                  .column = a->column,
+                  .keys = a->keys};
     for (uint32_t d = 0; d < l->view.rank; d++) {
         if (l->view.inner[d]) {
             o->sum[o->sum_count++] = d;
-        } else if (l->view.reduced[d] && o->keys != SX_NO_DIM) {
-            return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "kernel %s: online sum over two dimensions",
-                           l->kernel->name);
-        } else if (l->view.reduced[d]) {
-            o->keys = d;
-        }
-    }
-    if (o->dot != SX_NO_REG) {
-        o->query = body->instr[body->instr[o->dot].x].x;
-        o->key = body->instr[body->instr[o->dot].y].x;
-        bool swap = o->keys != SX_NO_DIM && l->view.stride[o->query][o->keys] != 0;
-        uint32_t query = o->query;
-        o->query = swap ? o->key : query;
-        o->key = swap ? query : o->key;
-        if (o->keys != SX_NO_DIM && l->view.stride[o->query][o->keys] != 0) {
-            return SX_FAIL(l->cx, SX_UNIMPLEMENTED,
-                           "kernel %s: both operands of the scores run along the keys",
-                           l->kernel->name);
         }
     }
     return SX_OK;
-}
-
-/* Rows: the longest kept dimension along which scores vary and keys and values do not. Columns: the last one along which values vary
- * and scores do not. What is neither is a loop around the kernel. */
-static void find_lanes(const sx_lower *l, online *o)
-{
-    uint32_t scores = sx_lower_varies(l, o->x);
-    for (uint32_t d = 0; d < l->view.rank; d++) {
-        bool key = o->dot != SX_NO_REG && l->view.stride[o->key][d] != 0;
-        bool value = o->value != SX_NO_REG && l->view.stride[o->value][d] != 0;
-        if (l->view.reduced[d]) {
-            continue;
-        }
-        if ((scores >> d & 1) != 0 && !key && !value &&
-            (o->row == SX_NO_DIM || l->view.extent[d] >= l->view.extent[o->row])) {
-            o->row = d;
-        }
-        if ((scores >> d & 1) == 0 && value) {
-            o->column = d;
-        }
-    }
 }
 
 /* Arguments of the program that makes the scores from the contraction (or from memory). */
@@ -710,21 +666,40 @@ static void find_turned(const sx_lower *l, online *o)
             needed[operand[k]] = true;
         }
         bool holds = in->dtype == SX_F32 || in->dtype == SX_I32 || in->dtype == SX_BOOL;
-        if (in->kind == SX_BODY_ARG && holds && is_turned(l, o, in->x, o->keys)) {
+        if (in->kind == SX_BODY_ARG && holds &&
+            sx_analysis_is_turned(l->analysis, in->x, o->keys)) {
             o->turned[o->turned_count++] = i;
         }
     }
 }
 
-static sx_code check_plan(sx_lower *l, const online *o)
+static const sx_level_form form[] = {
+    {SX_ROLE_BATCH, SX_BIND_GRID},   {SX_ROLE_ROW, SX_BIND_GRID},
+    {SX_ROLE_SUM, SX_BIND_LOOP},     {SX_ROLE_SUM, SX_BIND_LOOP},
+    {SX_ROLE_COLUMN, SX_BIND_LOOP},  {SX_ROLE_INNER, SX_BIND_LOOP},
+    {SX_ROLE_SUM, SX_BIND_REGISTER}, {SX_ROLE_COLUMN, SX_BIND_REGISTER},
+    {SX_ROLE_ROW, SX_BIND_REGISTER}, {SX_ROLE_ROW, SX_BIND_LANE},
+};
+
+static sx_code take_schedule(sx_lower *l, online *o)
 {
-    const sx_lower_plan *plan = l->plan;
-    uint32_t budget = plan->lanes == 16 ? 32 : 16;
-    if (plan->block_m < 1 || plan->block_nv < 1 || plan->block_m > 31 || plan->block_nv > 8 ||
-        plan->block_m * plan->block_nv + plan->block_nv + 1 > budget || o->block < 1) {
+    const sx_schedule *s = l->schedule;
+    SX_TRY(sx_schedule_match(l->cx, s, form, SX_COUNT(form), l->kernel->name));
+    int64_t keys = o->keys == SX_NO_DIM ? 1 : l->view.extent[o->keys];
+    o->block = sx_min_i64(sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 0), keys);
+    o->strip = sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 1);
+    o->width = sx_schedule_step(s, SX_ROLE_ROW, SX_BIND_GRID, 0);
+    int64_t vectors = o->width / l->lanes;
+    int64_t budget = l->lanes == 16 ? 32 : 16;
+    if (o->strip != sx_schedule_step(s, SX_ROLE_COLUMN, SX_BIND_LOOP, 0)) {
+        return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "kernel %s: strips of keys and columns that differ",
+                       l->kernel->name);
+    }
+    if (o->strip > 31 || vectors > 8 || o->width % l->lanes != 0 ||
+        o->strip * vectors + vectors + 1 > budget) {
         return SX_FAIL(l->cx, SX_LIMIT,
-                       "kernel %s: block of %u x %u vectors needs more than %u registers",
-                       l->kernel->name, plan->block_m, plan->block_nv, budget);
+                       "kernel %s: block of %lld x %lld vectors needs more than %lld registers",
+                       l->kernel->name, (long long)o->strip, (long long)vectors, (long long)budget);
     }
     return SX_OK;
 }
@@ -758,96 +733,23 @@ static sx_code place_tables(sx_lower *l, online *o)
     return SX_OK;
 }
 
-static online no_roles(void)
-{
-    return (online){.dot = SX_NO_REG,
-                    .query = SX_NO_REG,
-                    .value = SX_NO_REG,
-                    .row = SX_NO_DIM,
-                    .column = SX_NO_DIM,
-                    .keys = SX_NO_DIM};
-}
-
-static sx_online_role role_of(const sx_lower *l, const online *o, uint32_t dim)
-{
-    if (dim == SX_NO_DIM) {
-        return SX_ROLE_BATCH;
-    }
-    return l->view.inner[dim] ? SX_ROLE_INNER
-           : dim == o->keys   ? SX_ROLE_KEY
-           : dim == o->row    ? SX_ROLE_ROW
-           : dim == o->column ? SX_ROLE_COLUMN
-                              : SX_ROLE_BATCH;
-}
-
-/* Elements that are read lane by lane: those that lie apart along the rows and do not lie along the keys or the inner dimension. */
-static double scattered_elements(const sx_lower *l, const online *o)
-{
-    double sum = 0;
-    for (uint32_t a = 0; a < l->body->arg_count; a++) {
-        bool apart = o->row != SX_NO_DIM && l->view.stride[a][o->row] > 1;
-        bool turned = is_turned(l, o, a, a == o->query ? o->sum[0] : o->keys);
-        double points = apart && !turned ? 1 : 0;
-        for (uint32_t d = 0; d < l->view.rank; d++) {
-            points *= l->view.stride[a][d] != 0 ? (double)l->view.extent[d] : 1;
-        }
-        sum += points;
-    }
-    return sum;
-}
-
-sx_code sx_online_shape_of(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
-                           uint32_t input_count, sx_online_shape *shape)
-{
-    sx_lower *l = SX_NEW(cx, sx_lower);
-    if (l == NULL) {
-        return cx->error.code;
-    }
-    online o = no_roles();
-    *l = (sx_lower){.cx = cx, .body = fused->body};
-    SX_TRY(sx_kernel_make(cx, "online", 8, &l->kernel));
-    SX_TRY(sx_view_make(cx, fused, input, input_count, &l->view));
-    sx_view_merge(l->body, &l->view);
-    SX_TRY(find_roles(l, &o));
-    find_lanes(l, &o);
-    *shape =
-        (sx_online_shape){.has_dot = o.dot != SX_NO_REG, .scattered = scattered_elements(l, &o)};
-    for (uint32_t r = 0; r < SX_ROLE_COUNT; r++) {
-        shape->extent[r] = 1;
-    }
-    for (uint32_t d = 0; d < fused->type.rank; d++) {
-        shape->role[d] = role_of(l, &o, l->view.view_dim[d]);
-        shape->extent[shape->role[d]] *= fused->type.dim[d].scale;
-    }
-    return SX_OK;
-}
-
 sx_code sx_lower_online(sx_lower *l)
 {
-    online o = no_roles();
-    o.strip = l->plan->block_m;
-    sx_view_merge(l->body, &l->view);
-    SX_TRY(find_roles(l, &o));
-    find_lanes(l, &o);
-    int64_t keys = o.keys == SX_NO_DIM ? 1 : l->view.extent[o.keys];
-    o.block = sx_min_i64(l->plan->tile_n, keys);
-    o.width = (int64_t)l->plan->block_nv * l->lanes;
+    online o;
+    SX_TRY(take_roles(l, &o));
+    SX_TRY(take_schedule(l, &o));
     find_turned(l, &o);
-    SX_TRY(check_plan(l, &o));
     SX_TRY(place_tables(l, &o));
     uint32_t outer[SX_RANK_MAX];
     uint32_t outer_count = 0;
     for (uint32_t d = 0; d < l->view.rank; d++) {
-        if (!l->view.reduced[d] && d != o.row && d != o.column) {
+        if (l->analysis->role[d] == SX_ROLE_BATCH) {
             outer[outer_count++] = d;
         }
     }
-    int64_t extent[3] = {o.block, keys, 1};
-    for (uint32_t k = 0; k < o.sum_count; k++) {
-        extent[2] *= l->view.extent[o.sum[k]];
-    }
+    const int64_t *of = l->analysis->extent;
+    int64_t extent[3] = {o.block, of[SX_ROLE_SUM], of[SX_ROLE_INNER]};
     l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_ONLINE, extent, SX_COUNT(extent));
     l->self = &o;
-    l->vector_dim = o.row;
     return sx_lower_parts(l, outer, outer_count, 1, o.row, o.width, emit_point);
 }

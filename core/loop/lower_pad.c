@@ -16,14 +16,18 @@ typedef struct {
 } box;
 
 static sx_code begin(sx_ctx *cx, const char *name, const sx_type *input, uint32_t input_count,
-                     const sx_type *result, const sx_lower_plan *plan, sx_lower **lower)
+                     const sx_type *result, const sx_schedule *schedule, sx_lower **lower)
 {
     sx_lower *l = SX_NEW(cx, sx_lower);
     if (l == NULL) {
         return cx->error.code;
     }
-    *l = (sx_lower){.cx = cx, .plan = plan, .lanes = plan->lanes, .out_dtype = result->dtype};
-    SX_TRY(sx_kernel_make(cx, name, plan->lanes, &l->kernel));
+    SX_TRY(sx_lower_match_map(cx, schedule, name));
+    *l = (sx_lower){.cx = cx,
+                    .schedule = schedule,
+                    .lanes = sx_schedule_lanes(schedule),
+                    .out_dtype = result->dtype};
+    SX_TRY(sx_kernel_make(cx, name, l->lanes, &l->kernel));
     for (uint32_t k = 0; k <= input_count; k++) {
         const sx_type *type = k < input_count ? &input[k] : result;
         if (!sx_type_is_static(type) || type->dtype != result->dtype) {
@@ -50,14 +54,14 @@ static sx_code begin(sx_ctx *cx, const char *name, const sx_type *input, uint32_
 static sx_code copy_box(sx_lower *l, uint32_t a, const box *b)
 {
     sx_body *body = SX_NEW(l->cx, sx_body);
-    sx_view *view = &l->view;
-    if (body == NULL) {
+    sx_analysis *analysis = SX_NEW(l->cx, sx_analysis);
+    if (body == NULL || analysis == NULL) {
         return l->cx->error.code;
     }
+    sx_view *view = &analysis->view;
     body->arg_count = a + 1;
     body->instr_count = 1;
     body->instr[0] = (sx_instr){.kind = SX_BODY_ARG, .x = a, .dtype = l->arg_dtype[a]};
-    memset(view, 0, sizeof(*view));
     for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
         view->view_dim[d] = SX_NO_DIM;
     }
@@ -78,7 +82,11 @@ static sx_code copy_box(sx_lower *l, uint32_t a, const box *b)
         view->stride[a][view->rank] = b->from[d];
         view->out_stride[view->rank++] = b->to[d];
     }
+    sx_analysis_of_box(body, analysis);
     l->body = body;
+    l->analysis = analysis;
+    l->view = analysis->view;
+    l->vector_dim = analysis->lane;
     return sx_lower_map(l);
 }
 
@@ -100,12 +108,12 @@ static void row_major(const sx_type *type, int64_t stride[SX_RANK_MAX])
 }
 
 sx_code sx_lower_reverse(sx_ctx *cx, const char *name, const sx_attr *attr, const sx_type *input,
-                         const sx_type *result, const sx_lower_plan *plan, sx_kernel **kernel)
+                         const sx_type *result, const sx_schedule *schedule, sx_kernel **kernel)
 {
     sx_lower *l;
     box b = {.rank = result->rank};
     int64_t stride[SX_RANK_MAX] = {0};
-    SX_TRY(begin(cx, name, input, 1, result, plan, &l));
+    SX_TRY(begin(cx, name, input, 1, result, schedule, &l));
     row_major(result, stride);
     for (uint32_t d = 0; d < result->rank; d++) {
         b.extent[d] = result->dim[d].scale;
@@ -155,14 +163,18 @@ static sx_code fill_dimension(sx_lower *l, const sx_attr *attr, const sx_type *r
 }
 
 sx_code sx_lower_pad(sx_ctx *cx, const char *name, const sx_attr *attr, const sx_type *input,
-                     const sx_type *result, const sx_lower_plan *plan, sx_kernel **kernel)
+                     const sx_type *result, const sx_schedule *schedule, sx_kernel **kernel)
 {
     sx_lower *l;
     box places = {.rank = result->rank};
     int64_t from[SX_RANK_MAX] = {0};
     int64_t to[SX_RANK_MAX] = {0};
-    sx_lower_plan whole_rows = *plan;
-    whole_rows.tile_n = 0; /* at most two parts for each of at most 25 boxes */
+    sx_schedule whole_rows; /* at most two parts for each of at most 25 boxes */
+    uint32_t lanes = sx_schedule_lanes(schedule);
+    SX_TRY(sx_lower_match_map(cx, schedule, name));
+    sx_schedule_map(lanes, sx_schedule_step(schedule, SX_ROLE_ROW, SX_BIND_GRID, 0), SX_EXTENT_MAX,
+                    (uint32_t)(sx_schedule_step(schedule, SX_ROLE_COLUMN, SX_BIND_LOOP, 0) / lanes),
+                    &whole_rows);
     SX_TRY(begin(cx, name, input, 2, result, &whole_rows, &l));
     row_major(&input[0], from);
     row_major(result, to);

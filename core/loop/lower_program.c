@@ -66,69 +66,6 @@ void sx_lower_move(sx_lower *l)
     }
 }
 
-bool sx_lower_is_heavy(sx_op op)
-{
-    switch (op) {
-    case SX_OP_EXP:
-    case SX_OP_LOG:
-    case SX_OP_TANH:
-    case SX_OP_ERF:
-    case SX_OP_LOGISTIC:
-    case SX_OP_SIN:
-    case SX_OP_COS:
-    case SX_OP_POWER:
-    case SX_OP_GELU:
-    case SX_OP_GELU_TANH:
-    case SX_OP_SILU: return true;
-    default: return false;
-    }
-}
-
-static uint32_t operand_count(const sx_instr *in)
-{
-    switch (in->kind) {
-    case SX_BODY_ARG:
-    case SX_BODY_IMM:
-    case SX_BODY_INDEX: return 0;
-    case SX_BODY_APPLY: return sx_op_info_of(in->op)->input_max;
-    case SX_BODY_REDUCE: return 1;
-    case SX_BODY_DOT:
-    case SX_BODY_ONLINE: return 2;
-    }
-    return 0;
-}
-
-uint32_t sx_lower_varies(const sx_lower *l, uint32_t instr)
-{
-    uint32_t set[SX_FUSED_INSTRS_MAX] = {0};
-    uint32_t reduced = 0;
-    uint32_t inner = 0;
-    for (uint32_t d = 0; d < l->view.rank; d++) {
-        reduced |= l->view.reduced[d] ? 1u << d : 0;
-        inner |= l->view.inner[d] ? 1u << d : 0;
-    }
-    for (uint32_t i = 0; i <= instr; i++) {
-        const sx_instr *in = &l->body->instr[i];
-        const uint32_t operand[] = {in->x, in->y, in->z};
-        for (uint32_t k = 0; k < operand_count(in); k++) {
-            set[i] |= set[operand[k]];
-        }
-        if (in->kind == SX_BODY_ARG) {
-            for (uint32_t d = 0; d < l->view.rank; d++) {
-                set[i] |= l->view.stride[in->x][d] != 0 ? 1u << d : 0;
-            }
-        } else if (in->kind == SX_BODY_INDEX && l->view.view_dim[in->x] != SX_NO_DIM) {
-            set[i] = 1u << l->view.view_dim[in->x];
-        } else if (in->kind == SX_BODY_DOT && l->body->inner != 0) {
-            set[i] &= ~inner;
-        } else if (in->kind == SX_BODY_REDUCE || in->kind == SX_BODY_DOT ||
-                   in->kind == SX_BODY_ONLINE) {
-            set[i] &= ~reduced;
-        }
-    }
-    return set[instr];
-}
-
 static uint32_t mask_of(sx_lower *l, uint32_t value)
 {
     uint32_t zero = op_imm(l, SX_LOP_ICMP, value, set_bits(l, 0), SX_EQ);
@@ -333,7 +270,7 @@ static uint32_t convert(sx_lower *l, const sx_instr *in, uint32_t x)
 
 static uint32_t apply(sx_lower *l, const sx_instr *in)
 {
-    uint32_t operands = operand_count(in);
+    uint32_t operands = sx_body_operand_count(in);
     uint32_t x = l->reg[in->x];
     uint32_t y = operands > 1 ? l->reg[in->y] : SX_NO_REG;
     uint32_t z = operands > 2 ? l->reg[in->z] : SX_NO_REG;
@@ -361,7 +298,7 @@ uint32_t sx_lower_value(sx_lower *l, uint32_t instr)
             continue;
         }
         const uint32_t operand[] = {instrs[i].x, instrs[i].y, instrs[i].z};
-        for (uint32_t k = 0; k < operand_count(&instrs[i]); k++) {
+        for (uint32_t k = 0; k < sx_body_operand_count(&instrs[i]); k++) {
             need[operand[k]] = true;
         }
     }

@@ -15,8 +15,6 @@
 #include <math.h>
 #include <string.h>
 
-#define VIRTUAL_LANES 16
-#define ACCUMULATORS 4
 #define KEPT_BYTES_MAX (INT64_C(64) << 20)
 
 typedef enum { SLOT_NONE, SLOT_RESULT, SLOT_WORKSPACE } slot_kind;
@@ -31,14 +29,14 @@ typedef struct {
     bool filled[SX_FUSED_INSTRS_MAX];         /* the slot holds the values of this row */
     uint32_t workspace;                       /* buffer */
     uint32_t target;                          /* instruction of the running pass */
-    uint32_t acc[ACCUMULATORS][2];
+    uint32_t acc[SX_ROW_ACCUMULATORS][2];
 } rows;
 
 typedef void (*chunk_body)(sx_lower *l, rows *r, uint32_t accumulator, uint32_t half);
 
 static bool varies(const sx_lower *l, const rows *r, uint32_t instr)
 {
-    return (sx_lower_varies(l, instr) & r->reduced) != 0;
+    return (l->analysis->varies[instr] & r->reduced) != 0;
 }
 
 static uint32_t operands_of(const sx_instr *in, uint32_t operand[3])
@@ -117,7 +115,7 @@ static void run_chunk(sx_lower *l, rows *r, int64_t offset, int64_t length, uint
                       chunk_body body)
 {
     uint32_t inner = r->axis[r->axis_count - 1];
-    for (uint32_t half = 0; half < VIRTUAL_LANES / l->lanes; half++) {
+    for (uint32_t half = 0; half < SX_ROW_LANES / l->lanes; half++) {
         int64_t left = length - (int64_t)half * l->lanes;
         l->at[inner].constant = offset + (int64_t)half * l->lanes;
         l->valid = (uint32_t)sx_max_i64(0, sx_min_i64(left, l->lanes));
@@ -130,19 +128,19 @@ static void run_along(sx_lower *l, rows *r, chunk_body body)
 {
     uint32_t inner = r->axis[r->axis_count - 1];
     int64_t length = l->view.extent[inner];
-    int64_t whole = length / VIRTUAL_LANES;
-    int64_t groups = whole / ACCUMULATORS;
-    int64_t step = VIRTUAL_LANES * ACCUMULATORS;
+    int64_t whole = length / SX_ROW_LANES;
+    int64_t groups = whole / SX_ROW_ACCUMULATORS;
+    int64_t step = SX_ROW_LANES * SX_ROW_ACCUMULATORS;
     if (groups > 0) {
         bool opened = sx_lower_open(l, inner, groups, step);
-        for (uint32_t c = 0; c < ACCUMULATORS; c++) {
-            run_chunk(l, r, (int64_t)c * VIRTUAL_LANES, VIRTUAL_LANES, c, body);
+        for (uint32_t c = 0; c < SX_ROW_ACCUMULATORS; c++) {
+            run_chunk(l, r, (int64_t)c * SX_ROW_LANES, SX_ROW_LANES, c, body);
         }
         sx_lower_close(l, inner, opened);
     }
-    for (int64_t c = groups * ACCUMULATORS; c * VIRTUAL_LANES < length; c++) {
-        run_chunk(l, r, c * VIRTUAL_LANES, sx_min_i64(VIRTUAL_LANES, length - c * VIRTUAL_LANES),
-                  (uint32_t)(c % ACCUMULATORS), body);
+    for (int64_t c = groups * SX_ROW_ACCUMULATORS; c * SX_ROW_LANES < length; c++) {
+        run_chunk(l, r, c * SX_ROW_LANES, sx_min_i64(SX_ROW_LANES, length - c * SX_ROW_LANES),
+                  (uint32_t)(c % SX_ROW_ACCUMULATORS), body);
     }
 }
 
@@ -269,7 +267,7 @@ static uint32_t fold(sx_lower *l, const rows *r, sx_reducer reducer, sx_dtype dt
         return r->acc[0][0];
     }
     uint32_t half[2] = {none, none};
-    for (uint32_t h = 0; h < VIRTUAL_LANES / l->lanes; h++) {
+    for (uint32_t h = 0; h < SX_ROW_LANES / l->lanes; h++) {
         uint32_t low = combine(l, reducer, dtype, none, r->acc[0][h], r->acc[1][h]);
         uint32_t high = combine(l, reducer, dtype, none, r->acc[2][h], r->acc[3][h]);
         half[h] = combine(l, reducer, dtype, none, low, high);
@@ -288,8 +286,8 @@ static uint32_t fold(sx_lower *l, const rows *r, sx_reducer reducer, sx_dtype dt
 static void reduce(sx_lower *l, rows *r, uint32_t instr)
 {
     const sx_instr *in = &l->body->instr[instr];
-    uint32_t accumulators = r->along ? ACCUMULATORS : 1;
-    uint32_t halves = r->along ? VIRTUAL_LANES / l->lanes : 1;
+    uint32_t accumulators = r->along ? SX_ROW_ACCUMULATORS : 1;
+    uint32_t halves = r->along ? SX_ROW_LANES / l->lanes : 1;
     for (uint32_t a = 0; a < accumulators; a++) {
         for (uint32_t h = 0; h < halves; h++) {
             r->acc[a][h] = sx_lower_constant(l, in->dtype, identity(in->reducer, in->dtype));
@@ -358,7 +356,7 @@ static void choose_slots(sx_lower *l, rows *r)
         for (uint32_t i = 0; i <= p; i++) {
             const sx_instr *in = &l->body->instr[i];
             if (inside[i] && in->kind == SX_BODY_APPLY && in->dtype == SX_F32 &&
-                sx_lower_is_heavy(in->op)) {
+                sx_op_is_long(in->op)) {
                 uses[i]++;
                 reduced[i] = reduced[i] || is_reduce;
             }
@@ -426,40 +424,59 @@ static sx_code check_types(sx_lower *l)
     return SX_OK;
 }
 
+static const sx_level_form form_along[] = {
+    {SX_ROLE_ROW, SX_BIND_GRID},     {SX_ROLE_ROW, SX_BIND_LOOP}, {SX_ROLE_SUM, SX_BIND_LOOP},
+    {SX_ROLE_SUM, SX_BIND_REGISTER}, {SX_ROLE_SUM, SX_BIND_LANE},
+};
+static const sx_level_form form_across[] = {
+    {SX_ROLE_ROW, SX_BIND_GRID},    {SX_ROLE_COLUMN, SX_BIND_GRID},
+    {SX_ROLE_ROW, SX_BIND_LOOP},    {SX_ROLE_COLUMN, SX_BIND_LOOP},
+    {SX_ROLE_SUM, SX_BIND_LOOP},    {SX_ROLE_COLUMN, SX_BIND_REGISTER},
+    {SX_ROLE_COLUMN, SX_BIND_LANE},
+};
+
+static sx_code check_schedule(sx_lower *l, const rows *r)
+{
+    const char *name = l->kernel->name;
+    if (!r->along) {
+        return sx_schedule_match(l->cx, l->schedule, form_across, SX_COUNT(form_across), name);
+    }
+    SX_TRY(sx_schedule_match(l->cx, l->schedule, form_along, SX_COUNT(form_along), name));
+    int64_t chunk = sx_schedule_step(l->schedule, SX_ROLE_SUM, SX_BIND_LOOP, 0);
+    if (chunk != SX_ROW_CHUNK) {
+        return SX_FAIL(l->cx, SX_INPUT, "kernel %s: loop(k/%lld): the numerics plan has k/%d", name,
+                       (long long)chunk, SX_ROW_CHUNK);
+    }
+    return SX_OK;
+}
+
 sx_code sx_lower_row(sx_lower *l)
 {
     rows r;
     memset(&r, 0, sizeof(r));
     SX_TRY(check_types(l));
-    for (uint32_t d = 0; d < l->view.rank; d++) { /* reduced dimensions stay apart: see above */
-        l->view.klass[d] = l->view.reduced[d] ? 1 + d : 0;
-    }
-    sx_view_merge(l->body, &l->view);
     uint32_t outer[SX_RANK_MAX];
     uint32_t outer_count = 0;
-    uint32_t last = l->view.rank - 1;
-    r.along = l->view.last_reduced;
-    bool lanes = l->view.rank > 0 && l->view.reduced[last] == r.along; /* lanes run along `last` */
     int64_t extent[SX_RANK_MAX + 1];
+    r.along = l->analysis->along;
+    r.full = l->analysis->full;
+    r.reduced = l->analysis->reduced;
+    SX_TRY(check_schedule(l, &r));
     for (uint32_t d = 0; d < l->view.rank; d++) {
         if (l->view.reduced[d]) {
-            r.reduced |= 1u << d;
             extent[r.axis_count] = l->view.extent[d];
             r.axis[r.axis_count++] = d;
-            r.full = r.full || l->view.out_stride[d] != 0;
-        } else if (r.along || !lanes || d != last) {
+        } else if (r.along || d != l->vector_dim) {
             outer[outer_count++] = d;
         }
     }
     extent[r.axis_count] = r.along;
     l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_ROW, extent, r.axis_count + 1);
-    l->vector_dim = lanes ? last : SX_NO_DIM;
     l->self = &r;
     choose_slots(l, &r);
     uint32_t inner = r.along ? SX_NO_DIM : l->vector_dim;
-    int64_t tile = l->plan->tile_n;
-    if (tile > 0) {
-        tile = sx_ceil_div_i64(sx_min_i64(tile, SX_EXTENT_MAX), l->lanes) * l->lanes;
-    }
-    return sx_lower_parts(l, outer, outer_count, l->plan->tile_m, inner, tile, emit_point);
+    int64_t tile = sx_schedule_step(l->schedule, SX_ROLE_COLUMN, SX_BIND_GRID, 0);
+    int64_t points = sx_schedule_step(l->schedule, SX_ROLE_ROW, SX_BIND_GRID, 0);
+    tile = sx_ceil_div_i64(tile, l->lanes) * l->lanes;
+    return sx_lower_parts(l, outer, outer_count, points, inner, tile, emit_point);
 }

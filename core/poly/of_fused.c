@@ -18,7 +18,7 @@ enum { ROWS = 0, REDUCED = 1, BATCH = 0, DOT_ROWS = 1, DOT_COLUMNS = 2, DOT_K = 
 typedef struct {
     const sx_attr *fused;
     const sx_body *body;
-    const sx_lower_plan *plan;
+    const sx_schedule *schedule;
     sx_poly_program *program;
     uint32_t rank; /* merged dimensions */
     int64_t extent[SX_RANK_MAX];
@@ -288,16 +288,20 @@ static sx_affine tiled(uint32_t dim, int64_t tile)
 /* Batch, row tiles and column tiles to threads; panels, strips, then initialise, all of k, epilogue. */
 static void schedule_dot(builder *b)
 {
-    int64_t width = (int64_t)b->plan->block_nv * b->plan->lanes;
+    const sx_schedule *plan = b->schedule;
     for (uint32_t s = 0; s < b->program->statement_count; s++) {
         sx_poly_statement *statement = &b->program->statement[s];
         uint32_t t = 0, phase, slot;
         uint32_t level = statement_level(b, statement, &phase, &slot);
         put_dims(b, statement, &t, 1u << BATCH);
-        put_time(statement, &t, tiled(DOT_ROWS, b->plan->tile_m));
-        put_time(statement, &t, tiled(DOT_COLUMNS, b->plan->tile_n));
-        put_time(statement, &t, tiled(DOT_COLUMNS, width));
-        put_time(statement, &t, tiled(DOT_ROWS, b->plan->block_m));
+        put_time(statement, &t,
+                 tiled(DOT_ROWS, sx_schedule_step(plan, SX_ROLE_ROW, SX_BIND_GRID, 0)));
+        put_time(statement, &t,
+                 tiled(DOT_COLUMNS, sx_schedule_step(plan, SX_ROLE_COLUMN, SX_BIND_GRID, 0)));
+        put_time(statement, &t,
+                 tiled(DOT_COLUMNS, sx_schedule_step(plan, SX_ROLE_COLUMN, SX_BIND_LOOP, 0)));
+        put_time(statement, &t,
+                 tiled(DOT_ROWS, sx_schedule_step(plan, SX_ROLE_ROW, SX_BIND_LOOP, 0)));
         put_constant(statement, &t, level * 4 + phase);
         put_dims(b, statement, &t, 1u << DOT_K); /* ascending: one chain */
         put_dims(b, statement, &t, 1u << DOT_ROWS | 1u << DOT_COLUMNS);
@@ -307,60 +311,51 @@ static void schedule_dot(builder *b)
     b->program->parallel = 7; /* the first three */
 }
 
-/* The merged dimension that dimension `d` of the space belongs to. */
-static uint32_t merged(const builder *b, const sx_dot_shape *shape, uint32_t d)
+/* The merged dimension that a role belongs to. */
+static uint32_t merged(const sx_analysis *a, sx_role role)
 {
-    bool reduced = (b->body->axes >> d & 1) != 0;
-    if (shape == NULL) {
-        return reduced ? REDUCED : ROWS;
+    if (a->kind != SX_KERNEL_DOT) {
+        return role == SX_ROLE_SUM ? REDUCED : ROWS;
     }
-    bool left = b->body->access[shape->lhs].stride[d].scale != 0;
-    bool right = b->body->access[shape->rhs].stride[d].scale != 0;
-    return reduced ? DOT_K : (left == right ? BATCH : (left ? DOT_ROWS : DOT_COLUMNS));
+    return role == SX_ROLE_SUM      ? DOT_K
+           : role == SX_ROLE_ROW    ? DOT_ROWS
+           : role == SX_ROLE_COLUMN ? DOT_COLUMNS
+                                    : BATCH;
 }
 
-static sx_code begin(sx_ctx *cx, builder *b, const sx_type *input, uint32_t input_count,
-                     const sx_dot_shape *shape)
+static void begin(builder *b, const sx_analysis *a)
 {
-    sx_type result;
-    SX_TRY(sx_fused_infer(cx, b->fused, input, input_count, &result));
-    const sx_type *space = &b->fused->type;
-    if (!sx_type_is_static(space)) {
-        return SX_FAIL(cx, SX_INPUT, "polyhedral program of a space with symbolic extents");
-    }
-    b->full = sx_body_result_is_full(space, b->body);
-    b->rank = shape != NULL ? DOT_RANK : (b->body->axes != 0 ? 2 : 1);
-    b->reduced = shape != NULL ? 1u << DOT_K : (b->body->axes != 0 ? 1u << REDUCED : 0);
+    bool contraction = a->kind == SX_KERNEL_DOT;
+    b->full = a->full || a->reduced == 0;
+    b->rank = contraction ? DOT_RANK : (b->body->axes != 0 ? 2 : 1);
+    b->reduced = contraction ? 1u << DOT_K : (b->body->axes != 0 ? 1u << REDUCED : 0);
     b->all = (1u << b->rank) - 1;
     b->rows = b->all & ~b->reduced;
     for (uint32_t d = 0; d < b->rank; d++) {
         b->extent[d] = 1;
     }
-    for (uint32_t d = 0; d < space->rank; d++) {
-        b->extent[merged(b, shape, d)] *=
-            space->dim[d].scale; /* within SX_ELEMENTS_MAX: the type was checked */
+    for (uint32_t r = 0; r < SX_ROLE_COUNT; r++) {
+        b->extent[merged(a, (sx_role)r)] *= a->extent[r];
     }
     find_levels(b);
-    return SX_OK;
 }
 
-sx_code sx_poly_of_fused(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
-                         uint32_t input_count, const sx_lower_plan *plan, sx_poly_program *program)
+sx_code sx_poly_of_fused(sx_ctx *cx, const sx_analysis *a, const sx_schedule *schedule,
+                         sx_poly_program *program)
 {
     memset(program, 0, sizeof(*program));
-    builder b = {.fused = fused, .body = fused->body, .plan = plan, .program = program};
-    if (sx_body_kernel_kind(b.body) == SX_KERNEL_ONLINE) {
-        return sx_poly_of_online(cx, fused, input, input_count, plan, program);
+    builder b = {.fused = a->fused, .body = a->body, .schedule = schedule, .program = program};
+    if (a->refusal != NULL) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "polyhedral program: %s", a->refusal);
     }
-    bool contraction = sx_body_kernel_kind(b.body) == SX_KERNEL_DOT;
-    sx_dot_shape shape;
-    if (contraction) {
-        SX_TRY(sx_dot_shape_of(cx, fused, input, input_count, &shape));
+    if (a->kind == SX_KERNEL_ONLINE) {
+        sx_poly_of_online(a, schedule, program);
+        return SX_OK;
     }
-    SX_TRY(begin(cx, &b, input, input_count, contraction ? &shape : NULL));
+    begin(&b, a);
     SX_TRY(add_statements(cx, &b));
     program->order_dims = 1 + b.rank;
-    if (contraction) {
+    if (a->kind == SX_KERNEL_DOT) {
         schedule_dot(&b);
     } else {
         schedule_rows(&b);
@@ -369,15 +364,14 @@ sx_code sx_poly_of_fused(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
     return SX_OK;
 }
 
-sx_code sx_poly_check_fused(sx_ctx *cx, sx_poly_memo *memo, const sx_attr *fused,
-                            const sx_type *input, uint32_t input_count, const sx_lower_plan *plan,
-                            sx_poly_verdict *verdict)
+sx_code sx_poly_check_fused(sx_ctx *cx, sx_poly_memo *memo, const sx_analysis *a,
+                            const sx_schedule *schedule, sx_poly_verdict *verdict)
 {
     sx_poly_program *program = SX_NEW(cx, sx_poly_program);
     if (program == NULL) {
         return cx->error.code;
     }
-    SX_TRY(sx_poly_of_fused(cx, fused, input, input_count, plan, program));
+    SX_TRY(sx_poly_of_fused(cx, a, schedule, program));
     sx_hash128 hash = sx_hash128_of((sx_span){(const uint8_t *)program, sizeof(*program)});
     for (uint32_t i = 0; memo != NULL && i < memo->count; i++) {
         if (memo->hash[i].low == hash.low && memo->hash[i].high == hash.high) {

@@ -15,7 +15,7 @@ enum { ARRAY_SUMS, ARRAY_SCORES, ARRAY_TRIPLES, ARRAY_RESULT };
 
 typedef struct {
     sx_poly_program *program;
-    const sx_lower_plan *plan;
+    const sx_schedule *schedule;
     int64_t extent[RANK];
 } builder;
 
@@ -65,12 +65,13 @@ static sx_affine along(uint32_t dim, int64_t tile)
 static void schedule(const builder *b, sx_poly_statement *statement, int64_t phase, int64_t step,
                      const sx_affine inside[4])
 {
-    int64_t width = (int64_t)b->plan->block_nv * b->plan->lanes;
+    int64_t width = sx_schedule_step(b->schedule, SX_ROLE_ROW, SX_BIND_GRID, 0);
+    int64_t block = sx_schedule_step(b->schedule, SX_ROLE_SUM, SX_BIND_LOOP, 0);
     uint32_t t = 0;
     statement->schedule[t++] = along(BATCH, 1);
     statement->schedule[t++] = along(ROWS, width);
     statement->schedule[t++] = number(phase);
-    statement->schedule[t++] = phase == 1 ? along(KEYS, b->plan->tile_n) : number(0);
+    statement->schedule[t++] = phase == 1 ? along(KEYS, block) : number(0);
     statement->schedule[t++] = number(step);
     for (uint32_t k = 0; k < 4; k++) {
         statement->schedule[t++] = inside[k];
@@ -82,7 +83,7 @@ static void schedule(const builder *b, sx_poly_statement *statement, int64_t pha
 static void add_scores(builder *b, bool has_dot)
 {
     uint32_t scores = ROWS_SET | 1u << KEYS;
-    sx_affine strip = along(KEYS, b->plan->block_m);
+    sx_affine strip = along(KEYS, sx_schedule_step(b->schedule, SX_ROLE_SUM, SX_BIND_LOOP, 1));
     if (has_dot) {
         sx_poly_statement *clear = add(b, 'I', 0, scores);
         touch(clear, ARRAY_SUMS, true, scores);
@@ -117,8 +118,9 @@ static void add_sums(builder *b)
     touch(update, ARRAY_TRIPLES, false, result);
     touch(update, ARRAY_SCORES, false, scores);
     schedule(b, update, 1, 2,
-             (sx_affine[4]){along(COLUMNS, b->plan->block_m), along(KEYS, 1), along(COLUMNS, 1),
-                            along(ROWS, 1)});
+             (sx_affine[4]){
+                 along(COLUMNS, sx_schedule_step(b->schedule, SX_ROLE_COLUMN, SX_BIND_LOOP, 0)),
+                 along(KEYS, 1), along(COLUMNS, 1), along(ROWS, 1)});
     sx_poly_statement *store = add(b, 'R', 5, result);
     touch(store, ARRAY_TRIPLES, false, result);
     touch(store, ARRAY_RESULT, true, result);
@@ -126,25 +128,19 @@ static void add_sums(builder *b)
              (sx_affine[4]){along(ROWS, 1), along(COLUMNS, 1), number(0), number(0)});
 }
 
-sx_code sx_poly_of_online(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
-                          uint32_t input_count, const sx_lower_plan *plan, sx_poly_program *program)
+void sx_poly_of_online(const sx_analysis *a, const sx_schedule *schedule, sx_poly_program *program)
 {
     static const uint32_t part[SX_ROLE_COUNT] = {[SX_ROLE_BATCH] = BATCH,
                                                  [SX_ROLE_ROW] = ROWS,
                                                  [SX_ROLE_COLUMN] = COLUMNS,
-                                                 [SX_ROLE_KEY] = KEYS,
+                                                 [SX_ROLE_SUM] = KEYS,
                                                  [SX_ROLE_INNER] = INNER};
-    sx_type result;
-    sx_online_shape shape;
-    SX_TRY(sx_fused_infer(cx, fused, input, input_count, &result));
-    SX_TRY(sx_online_shape_of(cx, fused, input, input_count, &shape));
-    builder b = {.program = program, .plan = plan};
+    builder b = {.program = program, .schedule = schedule};
     for (uint32_t r = 0; r < SX_ROLE_COUNT; r++) {
-        b.extent[part[r]] = shape.extent[r];
+        b.extent[part[r]] = a->extent[r];
     }
-    add_scores(&b, shape.has_dot);
+    add_scores(&b, a->dot != SX_NO_INSTR);
     add_sums(&b);
     program->order_dims = 1 + RANK;
     program->parallel = 3; /* batch and blocks of rows */
-    return SX_OK;
 }

@@ -4,7 +4,6 @@
 #include "core/poly/poly.h"
 
 /* `program` is zero on entry; as sx_poly_of_fused. */
-sx_code sx_poly_of_online(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
-                          uint32_t input_count, const sx_lower_plan *plan,
-                          sx_poly_program *program);
+void sx_poly_of_online(const sx_analysis *analysis, const sx_schedule *schedule,
+                       sx_poly_program *program);
 #endif

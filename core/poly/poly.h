@@ -63,10 +63,10 @@ typedef struct {
 /* SX_OK with a verdict, also if not proven; SX_INPUT for a program beyond the limits above or one whose reduction has no
  * dependence at all (then the accesses are wrong). */
 sx_code sx_poly_legal(sx_ctx *cx, const sx_poly_program *program, sx_poly_verdict *verdict);
-/* The statements of a static fused node in their original order (one statement per instruction that defines a value of the
- * iteration, reductions as initialisation and update), and the candidate schedule the lowering will follow under `plan`. */
-sx_code sx_poly_of_fused(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
-                         uint32_t input_count, const sx_lower_plan *plan, sx_poly_program *program);
+/* The statements of a kernel in their original order (one statement per instruction that defines a value of the iteration, reductions as
+ * initialisation and update), and the order in which its lowering walks them under `schedule`. */
+sx_code sx_poly_of_fused(sx_ctx *cx, const sx_analysis *analysis, const sx_schedule *schedule,
+                         sx_poly_program *program);
 /* Verdicts already given, by the hash of the whole program: equal kernels of one request are judged once. */
 #define SX_POLY_MEMO_MAX 64u
 typedef struct {
@@ -75,7 +75,6 @@ typedef struct {
     uint32_t count;
 } sx_poly_memo;
 /* Both together; `memo` may be NULL. */
-sx_code sx_poly_check_fused(sx_ctx *cx, sx_poly_memo *memo, const sx_attr *fused,
-                            const sx_type *input, uint32_t input_count, const sx_lower_plan *plan,
-                            sx_poly_verdict *verdict);
+sx_code sx_poly_check_fused(sx_ctx *cx, sx_poly_memo *memo, const sx_analysis *analysis,
+                            const sx_schedule *schedule, sx_poly_verdict *verdict);
 #endif

@@ -224,23 +224,19 @@ typedef struct {
     uint32_t count;
 } collection;
 
-/* The plan that core/kernels.c took: the first that is legal and fits the registers. */
-static const sx_lower_plan *chosen(sx_ctx *cx, const sx_module *module,
-                                   const sx_module_kernel *kernel, const sx_search_result *search,
-                                   sx_kernel_kind kind)
+/* The schedule that core/kernels.c took: the first that is legal and fits the registers. */
+static const sx_schedule *chosen(const sx_module *module, const sx_module_kernel *kernel,
+                                 const sx_search_result *search)
 {
     sx_span want = sx_module_string(module, kernel->plan);
     for (uint32_t c = 0; c < search->best_count; c++) {
         sx_buf text;
         sx_buf_init(&text, 1024);
-        sx_search_plan_print(&search->best[c].plan, kind, &text);
+        sx_schedule_print(&search->best[c].schedule, &text);
         bool same = sx_span_equal(sx_buf_span(&text), want);
         sx_buf_fini(&text);
         if (same) {
-            sx_lower_plan *plan = SX_NEW(cx, sx_lower_plan);
-            ck_assert_ptr_nonnull(plan);
-            *plan = search->best[c].plan;
-            return plan;
+            return &search->best[c].schedule;
         }
     }
     return NULL;
@@ -292,22 +288,22 @@ static void collect_launch(collection *all, sxr_program *program, const sx_graph
         type[k] = graph->node[sx_graph_input(graph, node, k).i].type;
     }
     const sx_attr *fused = sx_graph_attr(graph, node);
-    sx_kernel_kind kind = sx_body_kernel_kind(fused->body);
-    const sx_lower_plan *plan = NULL;
+    sx_analysis *a = SX_NEW(&all->cx, sx_analysis);
+    ck_assert_ptr_nonnull(a);
+    ck_sx_ok(&all->cx, sx_analysis_make(&all->cx, fused, type, node->input_count, a));
+    const sx_schedule *plan = NULL;
+    sx_search_result search;
     const sx_device *device;
     ck_sx_ok(&all->cx,
              sx_device_find(&all->cx, sx_module_string(module, module->info->target), &device));
     for (uint32_t constant = 0; constant < 2 && plan == NULL; constant++) {
-        sx_search_result search;
-        ck_sx_ok(&all->cx, sx_search_fused(&all->cx, fused, type, node->input_count, device,
-                                           constant != 0, &search));
-        plan = chosen(&all->cx, module, record, &search, kind);
+        ck_sx_ok(&all->cx, sx_search_kernel(&all->cx, a, device, constant != 0, &search));
+        plan = chosen(module, record, &search);
     }
     sx_span text = sx_module_string(module, record->plan);
     ck_assert_msg(plan != NULL, "no plan %.*s", (int)text.len, (const char *)text.ptr);
     sx_kernel *kernel;
-    ck_sx_ok(&all->cx,
-             sx_lower_fused(&all->cx, "k", fused, type, node->input_count, plan, &kernel));
+    ck_sx_ok(&all->cx, sx_lower_fused(&all->cx, "k", a, plan, &kernel));
     ck_assert_uint_eq(kernel->numerics, record->numerics);
     add_case(all, kernel, buffer, launch->arg_count);
 }

@@ -117,6 +117,89 @@ SX_UNUSED static sx_tensor oracle(sx_ctx *cx, const node *n)
     return out;
 }
 
+/* The free numbers of a schedule of any kind of kernel, as tests like to write them; 0: a default. */
+typedef struct {
+    uint32_t lanes;
+    uint32_t block_m;  /* rows of a register block; online: keys and columns */
+    uint32_t block_nv; /* vectors of columns; online: of rows */
+    int64_t tile_m;    /* rows of a grid point */
+    int64_t tile_n;    /* columns of a grid point; online: keys per block */
+    uint32_t unroll_k;
+    bool packed_b;
+} test_tiles;
+
+SX_UNUSED static const sx_analysis *analysis_of(sx_ctx *cx, const node *n)
+{
+    sx_analysis *a = SX_NEW(cx, sx_analysis);
+    ck_assert_ptr_nonnull(a);
+    ck_sx_ok(cx, sx_analysis_make(cx, &n->fused, n->input, n->count, a));
+    return a;
+}
+
+SX_UNUSED static const sx_schedule *move_schedule(sx_ctx *cx, const test_tiles *t)
+{
+    sx_schedule *s = SX_NEW(cx, sx_schedule);
+    ck_assert_ptr_nonnull(s);
+    int64_t columns = t->tile_n > 0 ? t->tile_n : SX_EXTENT_MAX;
+    sx_schedule_map(t->lanes, sx_max_i64(1, t->tile_m), columns, 4, s);
+    return s;
+}
+
+SX_UNUSED static sx_schedule schedule_of(const sx_analysis *a, const test_tiles *t)
+{
+    sx_schedule s = {.level_count = 0};
+    int64_t rows = sx_max_i64(1, t->tile_m);
+    int64_t columns = t->tile_n > 0 ? t->tile_n : SX_EXTENT_MAX;
+    switch (a->kind) {
+    case SX_KERNEL_MAP:
+        sx_schedule_map(t->lanes, rows, columns, a->program_length <= 4 ? 4 : 2, &s);
+        break;
+    case SX_KERNEL_ROW: sx_schedule_row(t->lanes, a->along, rows, columns, &s); break;
+    case SX_KERNEL_DOT:
+        sx_schedule_contraction(
+            &(sx_contraction_tiles){.lanes = t->lanes,
+                                    .block_rows = t->block_m,
+                                    .block_vectors = t->block_nv,
+                                    .tile_rows = rows,
+                                    .tile_columns = columns,
+                                    .unroll = t->unroll_k > 0 ? t->unroll_k : 1,
+                                    .panels = t->packed_b ? a->rhs : UINT32_MAX},
+            &s);
+        break;
+    case SX_KERNEL_ONLINE:
+        sx_schedule_online(
+            &(sx_online_tiles){
+                .lanes = t->lanes, .strip = t->block_m, .vectors = t->block_nv, .keys = t->tile_n},
+            &s);
+        break;
+    }
+    return s;
+}
+
+SX_UNUSED static sx_code lower_node(sx_ctx *cx, const char *name, const node *n,
+                                    const test_tiles *tiles, sx_kernel **kernel)
+{
+    sx_analysis *a = SX_NEW(cx, sx_analysis);
+    if (a == NULL) {
+        return cx->error.code;
+    }
+    SX_TRY(sx_analysis_make(cx, &n->fused, n->input, n->count, a));
+    sx_schedule s = schedule_of(a, tiles);
+    return sx_lower_fused(cx, name, a, &s, kernel);
+}
+
+SX_UNUSED static sx_code pack_node(sx_ctx *cx, const node *n, const test_tiles *tiles,
+                                   sx_kernel **kernel, int64_t *size)
+{
+    sx_analysis *a = SX_NEW(cx, sx_analysis);
+    if (a == NULL) {
+        return cx->error.code;
+    }
+    SX_TRY(sx_analysis_make(cx, &n->fused, n->input, n->count, a));
+    sx_schedule s = schedule_of(a, tiles);
+    return sx_lower_pack(cx, "pack", a, &s, kernel, size);
+}
+
 typedef void (*runner)(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer, void *self);
 
 SX_UNUSED static void run_eval(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer, void *self)
@@ -134,24 +217,23 @@ static void *exact_buffer(sx_ctx *cx, int64_t size)
 }
 
 /* Lowers `n` with `plan` and runs it on its inputs; the packing kernel first where the plan wants one. */
-SX_UNUSED static void *run_node(sx_ctx *cx, const node *n, const sx_lower_plan *plan, runner run,
+SX_UNUSED static void *run_node(sx_ctx *cx, const node *n, const test_tiles *plan, runner run,
                                 void *self, sx_kernel **made)
 {
     sx_kernel *kernel;
-    ck_sx_ok(cx, sx_lower_fused(cx, "node", &n->fused, n->input, n->count, plan, &kernel));
+    ck_sx_ok(cx, lower_node(cx, "node", n, plan, &kernel));
     void *buffer[SX_LOOP_BUFFERS_MAX] = {NULL};
     for (uint32_t k = 0; k < n->count; k++) {
         buffer[k] = n->raw[k];
     }
     if (plan->packed_b && sx_body_kernel_kind(n->fused.body) == SX_KERNEL_DOT) {
         sx_kernel *pack;
-        sx_dot_shape shape;
         int64_t size;
-        ck_sx_ok(cx, sx_dot_shape_of(cx, &n->fused, n->input, n->count, &shape));
-        ck_sx_ok(cx, sx_lower_pack(cx, "pack", &n->fused, n->input, n->count, plan, &pack, &size));
-        void *two[2] = {n->raw[shape.rhs], exact_buffer(cx, size)};
+        uint32_t rhs = analysis_of(cx, n)->rhs;
+        ck_sx_ok(cx, pack_node(cx, n, plan, &pack, &size));
+        void *two[2] = {n->raw[rhs], exact_buffer(cx, size)};
         run(cx, pack, two, self);
-        buffer[shape.rhs] = two[1];
+        buffer[rhs] = two[1];
     }
     uint8_t *out = NULL;
     int64_t size = 0;

@@ -20,10 +20,10 @@ static node sample(sx_ctx *cx, uint32_t kind)
     return unary(cx, SX_OP_TANH, &d);
 }
 
-static sx_code everything(sx_ctx *cx, const node *n, const sx_lower_plan *plan, void *const *buffer)
+static sx_code everything(sx_ctx *cx, const node *n, const test_tiles *plan, void *const *buffer)
 {
     sx_kernel *kernel;
-    SX_TRY(sx_lower_fused(cx, "k", &n->fused, n->input, n->count, plan, &kernel));
+    SX_TRY(lower_node(cx, "k", n, plan, &kernel));
     SX_TRY(sx_kernel_eval(cx, kernel, buffer));
     sx_buf text;
     sx_buf_init(&text, 1 << 24);
@@ -48,7 +48,7 @@ START_TEST(test_memory_limits)
     void *buffer[] = {n.raw[0], n.raw[1], NULL, NULL};
     buffer[n.count] = exact_buffer(&cx, bytes_of(&n.result));
     buffer[n.count + 1] = exact_buffer(&cx, 1 << 16);
-    sx_lower_plan plan = {.lanes = 8, .block_m = 4, .block_nv = 2, .unroll_k = 2};
+    test_tiles plan = {.lanes = 8, .block_m = 4, .block_nv = 2, .unroll_k = 2};
     bool done = false;
     for (size_t limit = 512; !done; limit += limit / 8) {
         sx_ctx small;
@@ -73,17 +73,17 @@ START_TEST(test_plans_at_their_edges)
         sx_ctx cx;
         sx_ctx_init(&cx, SX_ARENA_DEFAULT);
         node n = sample(&cx, round % 3);
-        sx_lower_plan plan = {.lanes = sx_rng_below(&rng, 9) == 0 ? 4
-                                       : round % 2 == 0           ? 8
-                                                                  : 16,
-                              .block_m = blocks[sx_rng_below(&rng, SX_COUNT(blocks))],
-                              .block_nv = blocks[sx_rng_below(&rng, SX_COUNT(blocks))],
-                              .tile_m = tiles[sx_rng_below(&rng, SX_COUNT(tiles))],
-                              .tile_n = tiles[sx_rng_below(&rng, SX_COUNT(tiles))],
-                              .unroll_k = unrolls[sx_rng_below(&rng, SX_COUNT(unrolls))],
-                              .packed_b = sx_rng_below(&rng, 2) != 0};
+        test_tiles plan = {.lanes = sx_rng_below(&rng, 9) == 0 ? 4
+                                    : round % 2 == 0           ? 8
+                                                               : 16,
+                           .block_m = blocks[sx_rng_below(&rng, SX_COUNT(blocks))],
+                           .block_nv = blocks[sx_rng_below(&rng, SX_COUNT(blocks))],
+                           .tile_m = tiles[sx_rng_below(&rng, SX_COUNT(tiles))],
+                           .tile_n = tiles[sx_rng_below(&rng, SX_COUNT(tiles))],
+                           .unroll_k = unrolls[sx_rng_below(&rng, SX_COUNT(unrolls))],
+                           .packed_b = sx_rng_below(&rng, 2) != 0};
         sx_kernel *kernel;
-        sx_code code = sx_lower_fused(&cx, "k", &n.fused, n.input, n.count, &plan, &kernel);
+        sx_code code = lower_node(&cx, "k", &n, &plan, &kernel);
         ck_assert_msg(code == SX_OK || code == SX_LIMIT || code == SX_INPUT ||
                           code == SX_UNIMPLEMENTED,
                       "%s", cx.error.text);
@@ -103,11 +103,11 @@ START_TEST(test_large_shapes)
     attr.lhs_batch = attr.rhs_batch = (sx_ints){1, {0}};
     attr.lhs_contract = (sx_ints){1, {2}};
     attr.rhs_contract = (sx_ints){1, {1}};
-    sx_lower_plan plan = {
+    test_tiles plan = {
         .lanes = 16, .block_m = 14, .block_nv = 2, .tile_m = 100, .tile_n = 500, .unroll_k = 4};
     node n = lift(&cx, SX_OP_DOT_GENERAL, &attr, x, 2);
     sx_kernel *kernel;
-    ck_sx_ok(&cx, sx_lower_fused(&cx, "k", &n.fused, n.input, n.count, &plan, &kernel));
+    ck_sx_ok(&cx, lower_node(&cx, "k", &n, &plan, &kernel));
     ck_assert_uint_le(kernel->part_count, 8);
     uint32_t items = 0;
     for (uint32_t p = 0; p < kernel->part_count; p++) {

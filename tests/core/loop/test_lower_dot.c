@@ -2,7 +2,7 @@
  * with the same bits whatever the number of rows. */
 #include "tests/core/loop/nodes.h"
 
-static const sx_lower_plan plans[] = {
+static const test_tiles plans[] = {
     {.lanes = 16, .block_m = 14, .block_nv = 2, .tile_m = 28, .tile_n = 64, .unroll_k = 4},
     {.lanes = 8, .block_m = 6, .block_nv = 2, .tile_m = 12, .tile_n = 16, .unroll_k = 2},
     {.lanes = 16, .block_m = 8, .block_nv = 3, .tile_m = 1, .unroll_k = 1, .packed_b = true},
@@ -14,9 +14,8 @@ static const sx_lower_plan plans[] = {
 
 static bool packable(const node *n, sx_ctx *cx)
 {
-    sx_dot_shape shape;
-    ck_sx_ok(cx, sx_dot_shape_of(cx, &n->fused, n->input, n->count, &shape));
-    return shape.lhs != shape.rhs;
+    const sx_analysis *a = analysis_of(cx, n);
+    return a->lhs != a->rhs;
 }
 
 static void check_node(sx_ctx *cx, node *n, sx_rng *rng, double tolerance, const char *what)
@@ -101,10 +100,9 @@ START_TEST(test_transposed_and_batched)
             sx_attr perm = {.present = SX_A(perm), .perm = {3, {0, 2, 1}}};
             node t = lift(&cx, SX_OP_TRANSPOSE, &perm, &d.result, 1);
             d = inlined(&cx, &t, 0, &d);
-            sx_dot_shape shape;
-            ck_sx_ok(&cx, sx_dot_shape_of(&cx, &d.fused, d.input, 2, &shape));
-            ck_assert(shape.swapped || m == 1);
-            ck_assert_int_eq(shape.k, k);
+            const sx_analysis *a = analysis_of(&cx, &d);
+            ck_assert(a->swapped || m == 1);
+            ck_assert_int_eq(a->extent[SX_ROLE_SUM], k);
         } else if (round % 3 == 2) { // heads split: [b, m, n] as [m, b, n]
             sx_attr perm = {.present = SX_A(perm), .perm = {3, {1, 0, 2}}};
             node t = lift(&cx, SX_OP_TRANSPOSE, &perm, &d.result, 1);
@@ -223,7 +221,7 @@ START_TEST(test_batch_invariance)
     }
     node other = matmul(&cx, 8, 94, 45);
     sx_kernel *kernel;
-    ck_sx_ok(&cx, sx_lower_fused(&cx, "k", &other.fused, other.input, 2, &plans[0], &kernel));
+    ck_sx_ok(&cx, lower_node(&cx, "k", &other, &plans[0], &kernel));
     ck_assert_uint_ne(kernel->numerics, numerics);
     sx_ctx_fini(&cx);
 }
@@ -268,13 +266,13 @@ START_TEST(test_panels)
         sx_attr attr = dot_attr(1, 2, turned ? 2 : 1);
         node d = lift(&cx, SX_OP_DOT_GENERAL, &attr, x, 2);
         fill_inputs(&cx, &d, &rng, false);
-        sx_lower_plan plan = {
+        test_tiles plan = {
             .lanes = round % 4 < 2 ? 16 : 8, .block_m = 4, .block_nv = 1 + round % 3};
         int64_t width = (int64_t)plan.lanes * plan.block_nv;
         int64_t panels = (n + width - 1) / width;
         sx_kernel *pack;
         int64_t size;
-        ck_sx_ok(&cx, sx_lower_pack(&cx, "pack", &d.fused, d.input, 2, &plan, &pack, &size));
+        ck_sx_ok(&cx, pack_node(&cx, &d, &plan, &pack, &size));
         ck_assert_int_eq(size, 3 * panels * k * width * 4);
         void *buffer[2] = {d.raw[1], exact_buffer(&cx, size)};
         ck_sx_ok(&cx, sx_kernel_eval(&cx, pack, buffer));
@@ -299,17 +297,16 @@ START_TEST(test_strips_are_even)
     sx_ctx cx;
     sx_ctx_init(&cx, SX_ARENA_DEFAULT);
     node n = matmul(&cx, 128, 8, 32);
-    sx_lower_plan plan = plans[0];
+    test_tiles plan = plans[0];
     plan.tile_m = 1;
     sx_kernel *kernel;
-    ck_sx_ok(&cx, sx_lower_fused(&cx, "k", &n.fused, n.input, 2, &plan, &kernel));
+    ck_sx_ok(&cx, lower_node(&cx, "k", &n, &plan, &kernel));
     ck_assert_uint_eq(kernel->part_count, 2); // 8 strips of 13 rows and 2 of 12
     ck_assert_int_eq(kernel->part[0].grid[1], 8);
     ck_assert_int_eq(kernel->part[1].grid[1], 2);
     ck_assert_double_eq(kernel->flops, 2.0 * 128 * 8 * 32);
     plan.block_m = 15;
-    ck_sx_fails(&cx, sx_lower_fused(&cx, "k", &n.fused, n.input, 2, &plan, &kernel), SX_LIMIT,
-                "15 rows x 2 vectors");
+    ck_sx_fails(&cx, lower_node(&cx, "k", &n, &plan, &kernel), SX_LIMIT, "15 rows x 32 columns");
     sx_ctx_fini(&cx);
 }
 END_TEST

@@ -1,7 +1,7 @@
 /* Maps: against the interpreter, over shapes, views and plans; both lane counts give the same bits. */
 #include "tests/core/loop/nodes.h"
 
-static const sx_lower_plan plans[] = {
+static const test_tiles plans[] = {
     {.lanes = 16, .tile_m = 1, .tile_n = 0},
     {.lanes = 8, .tile_m = 1, .tile_n = 0},
     {.lanes = 16, .tile_m = 5, .tile_n = 40},
@@ -159,12 +159,11 @@ START_TEST(test_refused)
     sx_type x[2] = {TYPE(SX_F64, 4), TYPE(SX_F64, 4)};
     node n = lift(&cx, SX_OP_ADD, &none, x, 2);
     sx_kernel *kernel;
-    ck_sx_fails(&cx, sx_lower_fused(&cx, "k", &n.fused, n.input, 2, &plans[0], &kernel),
-                SX_UNIMPLEMENTED, "f64");
+    ck_sx_fails(&cx, lower_node(&cx, "k", &n, &plans[0], &kernel), SX_UNIMPLEMENTED, "f64");
     x[0] = x[1] = TYPE(SX_I32, 4);
     n = lift(&cx, SX_OP_MULTIPLY, &none, x, 2);
-    ck_sx_fails(&cx, sx_lower_fused(&cx, "k", &n.fused, n.input, 2, &plans[0], &kernel),
-                SX_UNIMPLEMENTED, "multiply on i32");
+    ck_sx_fails(&cx, lower_node(&cx, "k", &n, &plans[0], &kernel), SX_UNIMPLEMENTED,
+                "multiply on i32");
     sx_ctx_fini(&cx);
 }
 END_TEST

@@ -1,7 +1,7 @@
 /* Concatenate and gather against the interpreter, over shapes, element types and plans. */
 #include "tests/core/loop/nodes.h"
 
-static const sx_lower_plan plans[] = {
+static const test_tiles plans[] = {
     {.lanes = 16, .tile_m = 1},
     {.lanes = 8, .tile_m = 3, .tile_n = 50},
     {.lanes = 16, .tile_m = 1000, .tile_n = 1},
@@ -75,8 +75,8 @@ START_TEST(test_concatenate)
         expect(&cx, SX_OP_CONCATENATE, &attr, input, raw, count, &result, &bytes);
         for (uint32_t p = 0; p < SX_COUNT(plans); p++) {
             sx_kernel *kernel;
-            ck_sx_ok(&cx, sx_lower_concatenate(&cx, "c", &attr, input, count, &result, &plans[p],
-                                               &kernel));
+            ck_sx_ok(&cx, sx_lower_concatenate(&cx, "c", &attr, input, count, &result,
+                                               move_schedule(&cx, &plans[p]), &kernel));
             check(&cx, kernel, raw, count, &bytes);
         }
         sx_buf_fini(&bytes);
@@ -112,7 +112,8 @@ START_TEST(test_gather)
         expect(&cx, SX_OP_GATHER, &attr, input, raw, 2, &result, &bytes);
         for (uint32_t p = 0; p < SX_COUNT(plans); p++) {
             sx_kernel *kernel;
-            ck_sx_ok(&cx, sx_lower_gather(&cx, "g", &attr, input, 2, &result, &plans[p], &kernel));
+            ck_sx_ok(&cx, sx_lower_gather(&cx, "g", &attr, input, 2, &result,
+                                          move_schedule(&cx, &plans[p]), &kernel));
             check(&cx, kernel, raw, 2, &bytes);
         }
         sx_buf_fini(&bytes);
@@ -156,9 +157,10 @@ START_TEST(test_pad_and_reverse)
         expect(&cx, op, &attr, input, raw, count, &result, &bytes);
         for (uint32_t p = 0; p < SX_COUNT(plans); p++) {
             sx_kernel *kernel;
-            ck_sx_ok(&cx,
-                     pads ? sx_lower_pad(&cx, "p", &attr, input, &result, &plans[p], &kernel)
-                          : sx_lower_reverse(&cx, "r", &attr, input, &result, &plans[p], &kernel));
+            ck_sx_ok(&cx, pads ? sx_lower_pad(&cx, "p", &attr, input, &result,
+                                              move_schedule(&cx, &plans[p]), &kernel)
+                               : sx_lower_reverse(&cx, "r", &attr, input, &result,
+                                                  move_schedule(&cx, &plans[p]), &kernel));
             check(&cx, kernel, raw, count, &bytes);
         }
         sx_buf_fini(&bytes);
@@ -178,16 +180,24 @@ START_TEST(test_refused)
     }
     sx_type result = TYPE(SX_F32, 20, 2);
     sx_kernel *kernel;
-    ck_sx_fails(&cx, sx_lower_concatenate(&cx, "c", &attr, input, 20, &result, plans, &kernel),
+    ck_sx_fails(&cx,
+                sx_lower_concatenate(&cx, "c", &attr, input, 20, &result, move_schedule(&cx, plans),
+                                     &kernel),
                 SX_LIMIT, "20 inputs, at most 19");
-    ck_sx_fails(&cx, sx_lower_concatenate(&cx, "c", &attr, input, 19, &result, plans, &kernel),
+    ck_sx_fails(&cx,
+                sx_lower_concatenate(&cx, "c", &attr, input, 19, &result, move_schedule(&cx, plans),
+                                     &kernel),
                 SX_INPUT, "inputs of 152 bytes, result of 160");
-    ck_sx_fails(&cx, sx_lower_gather(&cx, "g", &attr, input, 2, &result, plans, &kernel),
-                SX_UNIMPLEMENTED, "indices of f32");
+    ck_sx_fails(
+        &cx,
+        sx_lower_gather(&cx, "g", &attr, input, 2, &result, move_schedule(&cx, plans), &kernel),
+        SX_UNIMPLEMENTED, "indices of f32");
     input[0] = TYPE(SX_F16, 20, 2);
     attr.dims.count = 1;
-    ck_sx_fails(&cx, sx_lower_reverse(&cx, "r", &attr, input, &input[0], plans, &kernel),
-                SX_UNIMPLEMENTED, "argument on f16 has no vector form");
+    ck_sx_fails(
+        &cx,
+        sx_lower_reverse(&cx, "r", &attr, input, &input[0], move_schedule(&cx, plans), &kernel),
+        SX_UNIMPLEMENTED, "argument on f16 has no vector form");
     sx_ctx_fini(&cx);
 }
 END_TEST

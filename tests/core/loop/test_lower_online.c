@@ -5,7 +5,7 @@
 #include "tests/core/loop/nodes.h"
 #include "tests/core/x64/machine.h"
 
-static const sx_lower_plan plans[] = {
+static const test_tiles plans[] = {
     {.lanes = 16, .block_m = 12, .block_nv = 2, .tile_m = 1, .tile_n = 24},
     {.lanes = 8, .block_m = 6, .block_nv = 2, .tile_m = 1, .tile_n = 24},
     {.lanes = 16, .block_m = 6, .block_nv = 4, .tile_m = 1, .tile_n = 24},
@@ -293,7 +293,7 @@ START_TEST(test_random_bodies)
             sx_kernel *kernel;
             fill_inputs(&cx, &n, &rng, false);
             accepted++;
-            code = sx_lower_fused(&cx, "node", &n.fused, n.input, n.count, &plans[1], &kernel);
+            code = lower_node(&cx, "node", &n, &plans[1], &kernel);
             ck_assert_msg(code == SX_OK || code == SX_UNIMPLEMENTED || code == SX_LIMIT, "%s",
                           cx.error.text);
             if (code == SX_OK) {
@@ -318,9 +318,8 @@ START_TEST(test_refusals)
     shape s = {.batch = 1, .rows = 4, .keys = 4, .inner = 4, .columns = 4, .scores = true};
     node n = online_node(&cx, &s);
     sx_kernel *kernel;
-    sx_lower_plan wide = {.lanes = 8, .block_m = 12, .block_nv = 2, .tile_n = 24};
-    ck_sx_fails(&cx, sx_lower_fused(&cx, "node", &n.fused, n.input, n.count, &wide, &kernel),
-                SX_LIMIT, "registers");
+    test_tiles wide = {.lanes = 8, .block_m = 12, .block_nv = 2, .tile_n = 24};
+    ck_sx_fails(&cx, lower_node(&cx, "node", &n, &wide, &kernel), SX_LIMIT, "registers");
     sx_ctx_fini(&cx);
 }
 END_TEST

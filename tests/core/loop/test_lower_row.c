@@ -2,7 +2,7 @@
  * the same bits whatever the number of rows. */
 #include "tests/core/loop/nodes.h"
 
-static const sx_lower_plan plans[] = {
+static const test_tiles plans[] = {
     {.lanes = 16, .tile_m = 1},
     {.lanes = 8, .tile_m = 1},
     {.lanes = 8, .tile_m = 7, .tile_n = 3},

@@ -74,7 +74,7 @@ static node row_node(sx_ctx *cx, sx_op op, int64_t rows, int64_t length, int64_t
 
 START_TEST(test_bits)
 {
-    static const sx_lower_plan plans[] = {
+    static const test_tiles plans[] = {
         {.lanes = 16, .block_m = 14, .block_nv = 2, .tile_m = 28, .tile_n = 64, .unroll_k = 4},
         {.lanes = 8, .block_m = 6, .block_nv = 2, .tile_m = 5, .unroll_k = 2, .packed_b = true},
     };

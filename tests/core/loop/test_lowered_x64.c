@@ -19,7 +19,7 @@ static void run_machine(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer
     ck_sx_ok(cx, sx_kernel_eval(cx, kernel, buffer));
 }
 
-static void check(sx_ctx *cx, node *n, sx_rng *rng, const sx_lower_plan *plan)
+static void check(sx_ctx *cx, node *n, sx_rng *rng, const test_tiles *plan)
 {
     fill_inputs(cx, n, rng, false);
     (void)run_node(cx, n, plan, run_machine, NULL, NULL);
@@ -36,7 +36,7 @@ START_TEST(test_maps)
     for (uint32_t k = 0; k < 2 * SX_COUNT(ops); k++) {
         sx_ctx cx;
         sx_ctx_init(&cx, SX_ARENA_DEFAULT);
-        sx_lower_plan plan = {.lanes = k % 2 == 0 ? 16 : 8, .tile_m = 2, .tile_n = 32};
+        test_tiles plan = {.lanes = k % 2 == 0 ? 16 : 8, .tile_m = 2, .tile_n = 32};
         sx_attr attr = {.present = SX_A(perm), .perm = {2, {1, 0}}};
         sx_type x = TYPE(SX_F32, 37 + k, 5);
         node n = lift(&cx, SX_OP_TRANSPOSE, &attr, &x, 1);
@@ -55,7 +55,7 @@ START_TEST(test_rows)
     for (uint32_t k = 0; k < 48; k++) {
         sx_ctx cx;
         sx_ctx_init(&cx, SX_ARENA_DEFAULT);
-        sx_lower_plan plan = {.lanes = k % 2 == 0 ? 16 : 8, .tile_m = 2, .tile_n = 32};
+        test_tiles plan = {.lanes = k % 2 == 0 ? 16 : 8, .tile_m = 2, .tile_n = 32};
         sx_op op = ops[k / 2 % 4];
         int64_t length =
             k < 24 ? 64 + (int64_t)sx_rng_below(&rng, 90) : 1 + (int64_t)sx_rng_below(&rng, 70);
@@ -89,7 +89,7 @@ START_TEST(test_contractions)
         sx_ctx cx;
         sx_ctx_init(&cx, SX_ARENA_DEFAULT);
         const block *bl = &blocks[k / 4];
-        sx_lower_plan plan = {.lanes = bl->lanes, .block_m = bl->block_m, .block_nv = bl->block_nv};
+        test_tiles plan = {.lanes = bl->lanes, .block_m = bl->block_m, .block_nv = bl->block_nv};
         plan.packed_b = k % 2 != 0;
         plan.unroll_k = 1 + k % 5;
         plan.tile_m = 2 * bl->block_m;
@@ -128,11 +128,11 @@ START_TEST(test_long_programs)
         sx_ctx cx;
         sx_ctx_init(&cx, SX_ARENA_DEFAULT);
         bool wide = k % 2 == 0;
-        sx_lower_plan plan = {.lanes = wide ? 16 : 8,
-                              .block_m = wide ? 14 : 6,
-                              .block_nv = 2,
-                              .tile_m = 14,
-                              .unroll_k = 2};
+        test_tiles plan = {.lanes = wide ? 16 : 8,
+                           .block_m = wide ? 14 : 6,
+                           .block_nv = 2,
+                           .tile_m = 14,
+                           .unroll_k = 2};
         sx_type x[2] = {TYPE(SX_F32, 15, 70), TYPE(SX_F32, 70, 70)};
         sx_attr attr = {.present = SX_A(lhs_batch) | SX_A(rhs_batch) | SX_A(lhs_contract) |
                                    SX_A(rhs_contract)};
@@ -169,14 +169,15 @@ START_TEST(test_moves)
     for (uint32_t k = 0; k < 8; k++) {
         sx_ctx cx;
         sx_ctx_init(&cx, SX_ARENA_DEFAULT);
-        sx_lower_plan plan = {.lanes = k % 2 == 0 ? 16 : 8, .tile_m = 3, .tile_n = 40};
+        test_tiles plan = {.lanes = k % 2 == 0 ? 16 : 8, .tile_m = 3, .tile_n = 40};
         sx_attr attr = {.present = SX_A(axis), .axis = 1};
         sx_type x[2] = {TYPE(SX_F32, 5, 11 + k), TYPE(SX_F32, 5, 70)};
         sx_type result = TYPE(SX_F32, 5, 81 + k);
         node n = {.count = 2, .input = {x[0], x[1]}, .result = result};
         fill_inputs(&cx, &n, &rng, false);
         sx_kernel *kernel;
-        ck_sx_ok(&cx, sx_lower_concatenate(&cx, "c", &attr, x, 2, &result, &plan, &kernel));
+        ck_sx_ok(&cx, sx_lower_concatenate(&cx, "c", &attr, x, 2, &result,
+                                           move_schedule(&cx, &plan), &kernel));
         void *buffer[3] = {n.raw[0], n.raw[1], exact_buffer(&cx, bytes_of(&result))};
         run_machine(&cx, kernel, buffer, NULL);
         x[1] = TYPE(SX_I32, 9);
@@ -184,7 +185,8 @@ START_TEST(test_moves)
         fill_inputs(&cx, &n, &rng, true);
         attr.axis = k / 2 % 2;
         result = attr.axis == 0 ? TYPE(SX_F32, 9, 11 + k) : TYPE(SX_F32, 5, 9);
-        ck_sx_ok(&cx, sx_lower_gather(&cx, "g", &attr, x, 2, &result, &plan, &kernel));
+        ck_sx_ok(&cx, sx_lower_gather(&cx, "g", &attr, x, 2, &result, move_schedule(&cx, &plan),
+                                      &kernel));
         void *three[3] = {n.raw[0], n.raw[1], exact_buffer(&cx, bytes_of(&result))};
         run_machine(&cx, kernel, three, NULL);
         sx_ctx_fini(&cx);

@@ -57,7 +57,7 @@ static sx_search_result plans_of(sx_ctx *cx, const node *n, const char *target)
     const sx_device *device;
     sx_search_result result;
     ck_sx_ok(cx, sx_device_find(cx, sx_span_of(target), &device));
-    ck_sx_ok(cx, sx_search_fused(cx, &n->fused, n->input, n->count, device, true, &result));
+    ck_sx_ok(cx, sx_search_kernel(cx, analysis_of(cx, n), device, true, &result));
     ck_assert_uint_gt(result.best_count, 0);
     return result;
 }
@@ -86,8 +86,8 @@ START_TEST(test_plans_are_legal)
     sx_search_result plans = plans_of(&cx, &n, targets[_i % 2]);
     for (uint32_t p = 0; p < plans.best_count && p < 3; p++) {
         sx_poly_verdict verdict;
-        ck_sx_ok(&cx, sx_poly_check_fused(&cx, NULL, &n.fused, n.input, n.count,
-                                          &plans.best[p].plan, &verdict));
+        ck_sx_ok(&cx, sx_poly_check_fused(&cx, NULL, analysis_of(&cx, &n), &plans.best[p].schedule,
+                                          &verdict));
         ck_assert_msg(verdict.legal && strncmp(verdict.text, "legal: ", 7) == 0, "plan %u: %s", p,
                       verdict.text);
     }
@@ -101,7 +101,7 @@ static sx_poly_program *program_of(sx_ctx *cx, const node *n)
     sx_search_result plans = plans_of(cx, n, "x86-64-v3");
     sx_poly_program *program = SX_NEW(cx, sx_poly_program);
     ck_assert_ptr_nonnull(program);
-    ck_sx_ok(cx, sx_poly_of_fused(cx, &n->fused, n->input, n->count, &plans.best[0].plan, program));
+    ck_sx_ok(cx, sx_poly_of_fused(cx, analysis_of(cx, n), &plans.best[0].schedule, program));
     return program;
 }
 

@@ -35,7 +35,7 @@ static node rows_node(sx_ctx *cx, bool row, int64_t a, int64_t b)
 static sx_search_result search(sx_ctx *cx, const node *n, const sx_device *device, bool constant)
 {
     sx_search_result result;
-    ck_sx_ok(cx, sx_search_fused(cx, &n->fused, n->input, n->count, device, constant, &result));
+    ck_sx_ok(cx, sx_search_kernel(cx, analysis_of(cx, n), device, constant, &result));
     return result;
 }
 
@@ -53,7 +53,8 @@ static node random_node(sx_ctx *cx, sx_rng *rng)
     return rows_node(cx, kind == 2, extent(rng, 12), extent(rng, 12));
 }
 
-static void check_result(const node *n, const sx_device *device, const sx_search_result *result)
+static void check_result(sx_ctx *cx, const node *n, const sx_device *device,
+                         const sx_search_result *result)
 {
     ck_assert(result->best_count >= 1 && result->best_count <= SX_SEARCH_KEEP);
     ck_assert(result->floor_ns > 0);
@@ -62,11 +63,13 @@ static void check_result(const node *n, const sx_device *device, const sx_search
         const sx_search_candidate *c = &result->best[i];
         ck_assert_msg(c->cost_ns >= last, "candidate %u: %g ns after %g", i, c->cost_ns, last);
         last = c->cost_ns;
-        ck_assert_uint_eq(c->plan.lanes, device->lanes);
-        ck_assert(c->plan.block_m >= 1 && c->plan.block_nv >= 1 && c->plan.tile_m >= 1);
+        ck_sx_ok(cx, sx_schedule_check(cx, &c->schedule, analysis_of(cx, n)));
+        ck_assert_uint_eq(sx_schedule_lanes(&c->schedule), device->lanes);
         if (sx_body_kernel_kind(n->fused.body) == SX_KERNEL_DOT) {
-            ck_assert_uint_le(c->plan.block_m * c->plan.block_nv + c->plan.block_nv + 2,
-                              device->registers);
+            int64_t rows = sx_schedule_step(&c->schedule, SX_ROLE_ROW, SX_BIND_LOOP, 0);
+            int64_t vectors =
+                sx_schedule_step(&c->schedule, SX_ROLE_COLUMN, SX_BIND_LOOP, 0) / device->lanes;
+            ck_assert_int_le(rows * vectors + vectors + 2, device->registers);
         }
     }
     uint32_t kept = result->considered - result->dropped_roofline - result->dropped_alignment -
@@ -84,7 +87,7 @@ START_TEST(test_floor)
         node n = random_node(&cx, &rng);
         sx_search_result a = search(&cx, &n, device, i % 3 == 0);
         sx_search_result b = search(&cx, &n, device, i % 3 == 0);
-        check_result(&n, device, &a);
+        check_result(&cx, &n, device, &a);
         ck_assert_uint_eq(a.best_count, b.best_count);
         ck_assert_uint_eq(a.considered, b.considered);
         for (uint32_t c = 0; c < a.best_count; c++) {
@@ -92,7 +95,7 @@ START_TEST(test_floor)
             for (uint32_t k = 0; k < 2; k++) {
                 const sx_search_candidate *p = k == 0 ? &a.best[c] : &b.best[c];
                 sx_buf_init(&text[k], 4096);
-                sx_search_plan_print(&p->plan, SX_KERNEL_DOT, &text[k]);
+                sx_schedule_print(&p->schedule, &text[k]);
                 sx_buf_print(&text[k], " %a", p->cost_ns);
             }
             ck_assert(sx_span_equal(sx_buf_span(&text[0]), sx_buf_span(&text[1])));
@@ -142,7 +145,7 @@ START_TEST(test_odd_shapes)
     for (uint32_t t = 0; t < 2; t++) {
         const sx_device *device = device_of(&cx, t);
         sx_search_result result = search(&cx, &n, device, false);
-        check_result(&n, device, &result);
+        check_result(&cx, &n, device, &result);
         if (!sx_test_can_run(targets[t])) {
             continue;
         }
@@ -177,8 +180,7 @@ START_TEST(test_no_code_generator)
         sx_search_result result;
         if (device->isa == 0) {
             seen++;
-            ck_sx_fails(&cx,
-                        sx_search_fused(&cx, &n.fused, n.input, n.count, device, true, &result),
+            ck_sx_fails(&cx, sx_search_kernel(&cx, analysis_of(&cx, &n), device, true, &result),
                         SX_UNIMPLEMENTED, device->name);
         }
     }

@@ -3,7 +3,7 @@
 #include "tests/core/loop/nodes.h"
 #include "tests/core/x64/machine.h"
 
-static const sx_lower_plan plans[] = {
+static const test_tiles plans[] = {
     {.lanes = 16, .block_m = 14, .block_nv = 2, .tile_m = 28, .tile_n = 64, .unroll_k = 4},
     {.lanes = 8, .block_m = 6, .block_nv = 2, .tile_m = 12, .tile_n = 16, .unroll_k = 2},
     {.lanes = 16, .block_m = 8, .block_nv = 3, .tile_m = 1, .unroll_k = 1, .packed_b = true},
@@ -42,22 +42,20 @@ static void node_input(void *self, uint32_t k, uint8_t *bytes, size_t size)
 static void check_node(sx_ctx *cx, node *n, const char *what)
 {
     for (uint32_t p = 0; p < SX_COUNT(plans); p++) {
-        sx_lower_plan plan = plans[p];
+        test_tiles plan = plans[p];
         sx_kernel *kernel;
         sx_x64_kernel code;
         if (sx_body_kernel_kind(n->fused.body) == SX_KERNEL_DOT && plan.packed_b) {
-            sx_dot_shape shape;
-            ck_sx_ok(cx, sx_dot_shape_of(cx, &n->fused, n->input, n->count, &shape));
-            if (shape.lhs == shape.rhs) {
+            const sx_analysis *a = analysis_of(cx, n);
+            if (a->lhs == a->rhs) {
                 continue;
             }
             int64_t size;
-            ck_sx_ok(cx, sx_lower_pack(cx, "pack", &n->fused, n->input, n->count, &plan, &kernel,
-                                       &size));
-            node argument = {.input = {n->input[shape.rhs]}, .count = 1};
+            ck_sx_ok(cx, pack_node(cx, n, &plan, &kernel, &size));
+            node argument = {.input = {n->input[a->rhs]}, .count = 1};
             ck_sx_ok(cx, machine_check(cx, kernel, &code, node_input, &argument));
         }
-        ck_sx_ok(cx, sx_lower_fused(cx, what, &n->fused, n->input, n->count, &plan, &kernel));
+        ck_sx_ok(cx, lower_node(cx, what, n, &plan, &kernel));
         ck_sx_ok(cx, machine_check(cx, kernel, &code, node_input, n));
     }
 }
@@ -245,7 +243,7 @@ START_TEST(moves)
             sx_kernel *kernel;
             sx_x64_kernel code;
             ck_sx_ok(&cx, sx_lower_concatenate(&cx, "concatenate", &attr, n.input, 2, &n.result,
-                                               &plans[p], &kernel));
+                                               move_schedule(&cx, &plans[p]), &kernel));
             ck_sx_ok(&cx, machine_check(&cx, kernel, &code, node_input, &n));
         }
         n.input[0].dtype = SX_F32;
@@ -254,8 +252,8 @@ START_TEST(moves)
         for (uint32_t p = 0; p < SX_COUNT(plans); p++) {
             sx_kernel *kernel;
             sx_x64_kernel code;
-            ck_sx_ok(&cx, sx_lower_gather(&cx, "gather", &attr, n.input, 2, &n.result, &plans[p],
-                                          &kernel));
+            ck_sx_ok(&cx, sx_lower_gather(&cx, "gather", &attr, n.input, 2, &n.result,
+                                          move_schedule(&cx, &plans[p]), &kernel));
             ck_sx_ok(&cx, machine_check(&cx, kernel, &code, node_input, &n));
         }
         sx_ctx_fini(&cx);
@@ -279,15 +277,16 @@ START_TEST(pads_and_reversals)
         for (uint32_t p = 0; p < 2 * SX_COUNT(plans); p++) {
             sx_kernel *kernel;
             sx_x64_kernel code;
-            const sx_lower_plan *plan = &plans[p / 2];
+            const test_tiles *plan = &plans[p / 2];
             sx_op op = p % 2 == 0 ? SX_OP_PAD : SX_OP_REVERSE;
             n.count = p % 2 == 0 ? 2 : 1;
             attr.present = sx_op_info_of(op)->attrs;
             ck_sx_ok(&cx, sx_infer_type(&cx, NULL, 0, op, &attr, n.input, n.count, &n.result));
             ck_sx_ok(&cx, op == SX_OP_PAD
-                              ? sx_lower_pad(&cx, "pad", &attr, n.input, &n.result, plan, &kernel)
-                              : sx_lower_reverse(&cx, "reverse", &attr, n.input, &n.result, plan,
-                                                 &kernel));
+                              ? sx_lower_pad(&cx, "pad", &attr, n.input, &n.result,
+                                             move_schedule(&cx, plan), &kernel)
+                              : sx_lower_reverse(&cx, "reverse", &attr, n.input, &n.result,
+                                                 move_schedule(&cx, plan), &kernel));
             ck_sx_ok(&cx, machine_check(&cx, kernel, &code, node_input, &n));
         }
         sx_ctx_fini(&cx);

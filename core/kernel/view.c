@@ -1,12 +1,35 @@
-/* lower_view.c - a fused node as plain strides, and the id of its numerics plan. */
-#include "core/loop/lower.h"
-
+/* view.c - the iteration space of a fused node as plain strides. */
 #include <string.h>
 
-static sx_code check_argument(sx_ctx *cx, const sx_view *view, uint32_t a, const sx_type *input)
+#include "core/kernel/kernel.h"
+
+/* The value of an extent or a stride; false where it has a symbol without a value, or overflows. */
+static bool value_of(sx_dim dim, const int64_t *symbol_value, int64_t *value)
 {
-    sx_dim elements;
-    if (!sx_type_is_static(input) || !sx_type_elements(input, &elements)) {
+    if (sx_dim_is_constant(dim)) {
+        *value = dim.scale;
+        return true;
+    }
+    return symbol_value != NULL && sx_mul_i64(dim.scale, symbol_value[dim.symbol], value);
+}
+
+static bool elements_of(const sx_type *type, const int64_t *symbol_value, int64_t *elements)
+{
+    bool ok = true;
+    *elements = 1;
+    for (uint32_t d = 0; ok && d < type->rank; d++) {
+        int64_t extent;
+        ok = value_of(type->dim[d], symbol_value, &extent) &&
+             sx_mul_i64(*elements, extent, elements);
+    }
+    return ok;
+}
+
+static sx_code check_argument(sx_ctx *cx, const sx_view *view, uint32_t a, const sx_type *input,
+                              const int64_t *symbol_value)
+{
+    int64_t elements;
+    if (!elements_of(input, symbol_value, &elements)) {
         return SX_FAIL(cx, SX_INPUT, "fused: argument %u has no static shape", a);
     }
     int64_t last = view->offset[a];
@@ -17,9 +40,9 @@ static sx_code check_argument(sx_ctx *cx, const sx_view *view, uint32_t a, const
              sx_mul_i64(view->stride[a][d], view->extent[d] - 1, &reach) &&
              sx_add_i64(last, reach, &last);
     }
-    if (!ok || last >= elements.scale) {
+    if (!ok || last >= elements) {
         return SX_FAIL(cx, SX_INPUT, "fused: argument %u: access reaches element %lld of %lld", a,
-                       (long long)last, (long long)elements.scale);
+                       (long long)last, (long long)elements);
     }
     return SX_OK;
 }
@@ -58,7 +81,7 @@ static void drop_unit_dims(sx_view *view, uint32_t arg_count)
 }
 
 sx_code sx_view_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uint32_t input_count,
-                     sx_view *view)
+                     const int64_t *symbol_value, sx_view *view)
 {
     const sx_type *space = &fused->type;
     const sx_body *body = fused->body;
@@ -71,11 +94,11 @@ sx_code sx_view_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uin
     int64_t total = 1;
     view->rank = space->rank;
     for (uint32_t d = 0; d < space->rank; d++) {
-        if (!sx_dim_is_constant(space->dim[d]) || space->dim[d].scale < 1) {
+        bool known = value_of(space->dim[d], symbol_value, &view->extent[d]);
+        if (!known || view->extent[d] < 1) {
             return SX_FAIL(cx, SX_UNIMPLEMENTED, "fused: dimension %u of the space is %s", d,
-                           sx_dim_is_constant(space->dim[d]) ? "empty" : "symbolic");
+                           known ? "empty" : "symbolic");
         }
-        view->extent[d] = space->dim[d].scale;
         view->reduced[d] = (body->axes >> d & 1) != 0;
         view->inner[d] = (body->inner >> d & 1) != 0;
         view->last_reduced = view->reduced[d] ? view->last_reduced || view->extent[d] > 1 : false;
@@ -87,13 +110,14 @@ sx_code sx_view_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uin
     set_out_strides(view, sx_body_result_is_full(space, body));
     for (uint32_t a = 0; a < input_count; a++) {
         for (uint32_t d = 0; d < space->rank; d++) {
-            if (!sx_dim_is_constant(body->access[a].stride[d])) {
+            if (!value_of(body->access[a].stride[d], symbol_value, &view->stride[a][d])) {
                 return SX_FAIL(cx, SX_INPUT, "fused: argument %u has a symbolic stride", a);
             }
-            view->stride[a][d] = body->access[a].stride[d].scale;
         }
-        view->offset[a] = body->access[a].offset.scale;
-        SX_TRY(check_argument(cx, view, a, &input[a]));
+        if (!value_of(body->access[a].offset, symbol_value, &view->offset[a])) {
+            return SX_FAIL(cx, SX_INPUT, "fused: argument %u has a symbolic offset", a);
+        }
+        SX_TRY(check_argument(cx, view, a, &input[a], symbol_value));
     }
     drop_unit_dims(view, input_count);
     return SX_OK;
@@ -153,36 +177,11 @@ void sx_view_merge(const sx_body *body, sx_view *view)
     }
 }
 
-uint64_t sx_lower_numerics(const sx_lower *l, sx_kernel_kind kind, const int64_t *extent,
-                           uint32_t extent_count)
+uint32_t sx_view_inner_reduced(const sx_view *view)
 {
-    uint64_t word[4 + SX_RANK_MAX + SX_FUSED_INSTRS_MAX * 9];
-    SX_ASSERT(extent_count <= SX_RANK_MAX + 1);
-    uint32_t n = 0;
-    word[n++] = (uint64_t)kind;
-    word[n++] = (uint64_t)l->out_dtype;
-    word[n++] = extent_count;
-    for (uint32_t e = 0; e < extent_count; e++) {
-        word[n++] = (uint64_t)extent[e];
+    uint32_t inner = SX_NO_DIM;
+    for (uint32_t d = 0; d < view->rank; d++) {
+        inner = view->reduced[d] ? d : inner;
     }
-    for (uint32_t i = 0; i < l->body->instr_count; i++) {
-        const sx_instr *in = &l->body->instr[i];
-        bool apply = in->kind == SX_BODY_APPLY;
-        uint32_t operands = apply ? sx_op_info_of(in->op)->input_max : 0;
-        word[n++] = (uint64_t)in->kind;
-        word[n++] = (uint64_t)in->dtype;
-        word[n++] = apply ? (uint64_t)in->op : 0;
-        word[n++] = apply && in->op == SX_OP_COMPARE ? (uint64_t)in->direction : 0;
-        word[n++] = in->kind == SX_BODY_REDUCE ? (uint64_t)in->reducer : 0;
-        word[n++] = in->kind == SX_BODY_IMM ? 0 : in->x;
-        word[n++] =
-            operands > 1 || in->kind == SX_BODY_DOT || in->kind == SX_BODY_ONLINE ? in->y : 0;
-        word[n++] = operands > 2 ? in->z : 0;
-        word[n] = 0;
-        if (in->kind == SX_BODY_IMM) {
-            memcpy(&word[n], &in->imm, sizeof(in->imm));
-        }
-        n++;
-    }
-    return sx_hash64((sx_span){(const uint8_t *)word, n * sizeof(word[0])}, 1);
+    return inner;
 }

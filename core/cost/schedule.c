@@ -1,0 +1,137 @@
+/* schedule.c - what a kernel takes under a schedule, by an analytical model. Times are for the whole device.
+ *
+ * Contraction, per core: a strip of h rows by v vectors needs for each k step h*v multiply-adds (at fma_per_cycle, but not faster than the
+ * latency of one chain) and h + v loads at two a cycle. The panel of the right argument is read once for each strip, from L1 where it
+ * fits half of it, else from L2; the rows of the left argument once for each panel. Grid points are dealt to cores in whole numbers.
+ * Compare Low et al. 2016, "Analytical modeling is enough for high-performance BLIS".
+ *
+ * Online sum: rows to lanes, two register-blocked contractions for each block of keys. Map and row kernels are bound by memory. */
+#include <math.h>
+
+#include "core/cost/cost.h"
+
+#define POINT_NS 20.0 /* entering a grid point: call, address set-up */
+#define LOADS_PER_CYCLE 2.0
+#define STRIP_CYCLES 24.0 /* prologue and stores of one register block */
+#define UNHIDDEN 0.1      /* share of the shorter of computing and moving that does not overlap */
+#define SCATTERED_CYCLES 1.0 /* an element that goes to its lane by itself */
+#define LINE_BYTES 64.0
+#define SCORE_CYCLES 8.0 /* power, maximum, sum: per vector of scores */
+
+typedef struct {
+    const sx_device *device;
+    const sx_analysis *a;
+    const sx_schedule *s;
+    bool rhs_constant;
+    double lanes;
+} pricing;
+
+static double step(const pricing *p, sx_role axis, sx_bind bind)
+{
+    return (double)sx_schedule_step(p->s, axis, bind, 0);
+}
+
+static double extent(const pricing *p, sx_role role)
+{
+    return (double)p->a->extent[role];
+}
+
+/* ---- contractions ---- */
+
+/* Cycles one core needs for a strip of `rows` rows by a panel over all of k. */
+static double strip_cycles(const pricing *p, double rows, double width, bool packed)
+{
+    const sx_device *device = p->device;
+    double vectors = width / p->lanes;
+    double k = extent(p, SX_ROLE_SUM);
+    double fma = rows * vectors / device->fma_per_cycle;
+    double loads = (rows + vectors) / LOADS_PER_CYCLE;
+    double loop = 2.0 / step(p, SX_ROLE_SUM, SX_BIND_LOOP);
+    double cycles = fmax(fmax(fma, device->fma_latency), loads) + 0.25 * loop;
+    double panel_bytes = k * width * 4;
+    double row_step = packed ? width * 4 : extent(p, SX_ROLE_COLUMN) * 4;
+    bool in_l1 = panel_bytes <= device->l1_bytes / 2 && (packed || row_step < 2048);
+    double feed = in_l1 ? 0 : panel_bytes / device->l2_bytes_per_ns * device->ghz;
+    double strided = row_step <= 1024  ? 1.04
+                     : row_step < 4096 ? 1.12
+                                       : 1.25; /* few lines of each page: no prefetch */
+    return fmax(k * cycles, feed) * (packed ? 1.0 : strided) + STRIP_CYCLES + rows * vectors;
+}
+
+static double price_dot(const pricing *p)
+{
+    const sx_device *device = p->device;
+    double m = extent(p, SX_ROLE_ROW), n = extent(p, SX_ROLE_COLUMN);
+    double batch = extent(p, SX_ROLE_BATCH);
+    double width = step(p, SX_ROLE_COLUMN, SX_BIND_LOOP);
+    bool packed = sx_schedule_stage(p->s, p->a->rhs) != NULL;
+    double panels = ceil(n / width);
+    double row_tiles = ceil(m / step(p, SX_ROLE_ROW, SX_BIND_GRID));
+    double column_tiles = ceil(n / step(p, SX_ROLE_COLUMN, SX_BIND_GRID));
+    double strips = ceil(m / row_tiles / step(p, SX_ROLE_ROW, SX_BIND_LOOP));
+    double height = m / row_tiles / strips;
+    double cycles = strips * panels / column_tiles * strip_cycles(p, height, width, packed);
+    double rounds = ceil(batch * row_tiles * column_tiles / device->cores); /* the slowest core */
+    double time = rounds * (cycles / device->ghz + POINT_NS);
+    if (packed && !p->rhs_constant) {
+        double copies = p->a->rhs_batched ? batch : 1;
+        double bytes = copies * extent(p, SX_ROLE_SUM) * panels * width * 4;
+        time += device->launch_ns + 2 * bytes / (device->l2_bytes_per_ns * device->cores);
+    }
+    double moved = sx_device_move_ns(device, p->a->bytes);
+    return fmax(time, moved) + UNHIDDEN * fmin(time, moved);
+}
+
+/* ---- online sums ---- */
+
+static double price_online(const pricing *p)
+{
+    const sx_device *device = p->device;
+    double strip = (double)sx_schedule_step(p->s, SX_ROLE_SUM, SX_BIND_LOOP, 1);
+    double block = (double)sx_schedule_step(p->s, SX_ROLE_SUM, SX_BIND_LOOP, 0);
+    double width = step(p, SX_ROLE_ROW, SX_BIND_GRID);
+    double vectors = width / p->lanes;
+    double points = extent(p, SX_ROLE_BATCH) * ceil(extent(p, SX_ROLE_ROW) / width);
+    double keys = extent(p, SX_ROLE_SUM);
+    double inner = p->a->dot != SX_NO_INSTR ? extent(p, SX_ROLE_INNER) : 0;
+    double columns = extent(p, SX_ROLE_COLUMN);
+    /* a strip of keys (or columns): as many broadcasts and the vectors of rows feed strip * vectors multiply-adds */
+    double fma = strip * vectors / device->fma_per_cycle;
+    double loads = (strip + vectors) / LOADS_PER_CYCLE;
+    double each = fmax(fmax(fma, loads), device->fma_latency) / strip;
+    double cycles = keys * ((inner + columns) * each + SCORE_CYCLES * vectors) +
+                    2 * columns * vectors * ceil(keys / block) + (inner + columns) * width;
+    cycles += p->a->scattered * SCATTERED_CYCLES / fmax(points, 1);
+    double time = ceil(points / device->cores) * (cycles / device->ghz + POINT_NS);
+    return fmax(time, sx_device_move_ns(device, p->a->bytes));
+}
+
+/* ---- map and row kernels ---- */
+
+/* A grid point works on whole vectors and fetches whole cache lines of every tensor. */
+static double price_rows(const pricing *p)
+{
+    const sx_device *device = p->device;
+    const sx_analysis *a = p->a;
+    double points = ceil(extent(p, SX_ROLE_ROW) / step(p, SX_ROLE_ROW, SX_BIND_GRID));
+    double tile = step(p, SX_ROLE_COLUMN, SX_BIND_GRID);
+    points *= tile > 0 ? ceil(extent(p, SX_ROLE_COLUMN) / tile) : 1;
+    double along = a->lane == SX_NO_DIM ? 1 : (double)a->view.extent[a->lane];
+    double vectors = a->lane == SX_NO_DIM ? p->lanes : ceil(along / p->lanes) * p->lanes / along;
+    double bytes = fmax(a->effort, points * LINE_BYTES * (a->input_count + 1));
+    double work =
+        fmax(sx_device_compute_ns(device, a->work) * vectors, sx_device_move_ns(device, bytes));
+    double rounds = ceil(points / device->cores);
+    double imbalance = rounds * device->cores / points;
+    return work * imbalance + rounds * POINT_NS;
+}
+
+double sx_cost_schedule(const sx_device *device, const sx_analysis *a, const sx_schedule *s,
+                        bool rhs_constant)
+{
+    pricing p = {device, a, s, rhs_constant, (double)sx_schedule_lanes(s)};
+    double time = a->kind == SX_KERNEL_DOT      ? price_dot(&p)
+                  : a->kind == SX_KERNEL_ONLINE ? price_online(&p)
+                                                : price_rows(&p);
+    return fmax(time, sx_device_floor_ns(device, a->work, a->bytes)) + device->launch_ns;
+}

@@ -1,0 +1,313 @@
+/* analysis.c - which part each dimension of a fused body plays. */
+#include <string.h>
+
+#include "core/kernel/work.h"
+
+/* ---- what varies along what ---- */
+
+static void find_varies(const sx_body *body, const sx_view *view, uint32_t *varies)
+{
+    uint32_t reduced = 0, inner = 0;
+    for (uint32_t d = 0; d < view->rank; d++) {
+        reduced |= view->reduced[d] ? 1u << d : 0;
+        inner |= view->inner[d] ? 1u << d : 0;
+    }
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        const sx_instr *in = &body->instr[i];
+        const uint32_t operand[] = {in->x, in->y, in->z};
+        uint32_t set = 0;
+        for (uint32_t k = 0; k < sx_body_operand_count(in); k++) {
+            set |= varies[operand[k]];
+        }
+        if (in->kind == SX_BODY_ARG) {
+            for (uint32_t d = 0; d < view->rank; d++) {
+                set |= view->stride[in->x][d] != 0 ? 1u << d : 0;
+            }
+        } else if (in->kind == SX_BODY_INDEX && view->view_dim[in->x] != SX_NO_DIM) {
+            set = 1u << view->view_dim[in->x];
+        } else if (in->kind == SX_BODY_DOT && body->inner != 0) {
+            set &= ~inner;
+        } else if (sx_body_combines(in)) {
+            set &= ~reduced;
+        }
+        varies[i] = set;
+    }
+}
+
+/* ---- map and row kernels ---- */
+
+static void analyse_map(sx_analysis *a)
+{
+    sx_view_merge(a->body, &a->view);
+    uint32_t rank = a->view.rank;
+    /* boxes of a padded result can have no dimension that is contiguous there: element by element */
+    a->lane = rank > 0 && a->view.out_stride[rank - 1] == 1 ? rank - 1 : SX_NO_DIM;
+    for (uint32_t d = 0; d < rank; d++) {
+        a->role[d] = d == a->lane ? SX_ROLE_COLUMN : SX_ROLE_ROW;
+    }
+    a->column = a->lane;
+}
+
+/* Lanes run along the last dimension. The form follows from the space alone, whatever the extents of kept dimensions are (a batch of 1 is a
+ * dimension too), and reduced dimensions are never merged (whether strides allow it may depend on kept extents). */
+static void analyse_row(sx_analysis *a)
+{
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        a->view.klass[d] = a->view.reduced[d] ? 1 + d : 0;
+    }
+    sx_view_merge(a->body, &a->view);
+    uint32_t last = a->view.rank - 1;
+    a->along = a->view.last_reduced;
+    a->lane = a->view.rank > 0 && a->view.reduced[last] == a->along ? last : SX_NO_DIM;
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        a->role[d] = a->view.reduced[d]          ? SX_ROLE_SUM
+                     : !a->along && d == a->lane ? SX_ROLE_COLUMN
+                                                 : SX_ROLE_ROW;
+    }
+    a->column = a->along ? SX_NO_DIM : a->lane;
+}
+
+/* ---- contractions ---- */
+
+static sx_role dot_role(const sx_view *view, uint32_t lhs, uint32_t rhs, uint32_t d)
+{
+    bool left = view->stride[lhs][d] != 0;
+    bool right = view->stride[rhs][d] != 0;
+    return view->reduced[d] ? SX_ROLE_SUM
+           : left == right  ? SX_ROLE_BATCH
+           : left           ? SX_ROLE_ROW
+                            : SX_ROLE_COLUMN;
+}
+
+static void assign_dot_roles(sx_analysis *a)
+{
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        a->role[d] = dot_role(&a->view, a->lhs, a->rhs, d);
+    }
+}
+
+/* Dimensions of one class may be merged: batch that both operands have, and kept dimensions that none has, are different ones. */
+static void classify(sx_analysis *a)
+{
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        bool left = a->view.stride[a->lhs][d] != 0;
+        bool right = a->view.stride[a->rhs][d] != 0;
+        a->view.klass[d] = a->view.reduced[d] ? 4 : (left ? 1u : 0) | (right ? 2u : 0);
+    }
+}
+
+/* The right argument must be read by the contraction alone: panels have another order. */
+static bool is_packable(const sx_analysis *a)
+{
+    const sx_body *body = a->body;
+    uint32_t readers = 0;
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        readers += body->instr[i].kind == SX_BODY_ARG && body->instr[i].x == a->rhs;
+    }
+    return readers == 1 && a->lhs != a->rhs;
+}
+
+/* The last dimension of the result runs across the lanes; the largest one that only the left argument has gives the rows of blocks. */
+static void analyse_dot(sx_analysis *a)
+{
+    const sx_body *body = a->body;
+    a->lhs = body->instr[body->instr[a->dot].x].x;
+    a->rhs = body->instr[body->instr[a->dot].y].x;
+    classify(a);
+    sx_view_merge(body, &a->view);
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        a->lane = a->view.reduced[d] ? a->lane : d;
+    }
+    if (a->lane != SX_NO_DIM && dot_role(&a->view, a->lhs, a->rhs, a->lane) == SX_ROLE_ROW) {
+        uint32_t left = a->lhs;
+        a->lhs = a->rhs;
+        a->rhs = left;
+        a->swapped = true;
+    }
+    assign_dot_roles(a);
+    a->column = a->lane;
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        bool row = a->role[d] == SX_ROLE_ROW && d != a->lane;
+        if (row && (a->row == SX_NO_DIM || a->view.extent[d] >= a->view.extent[a->row])) {
+            a->row = d;
+        }
+        bool both = a->view.stride[a->lhs][d] != 0 && a->view.stride[a->rhs][d] != 0;
+        a->rhs_batched = a->rhs_batched || (!a->view.reduced[d] && both);
+    }
+    a->lhs_by_lane = a->lane != SX_NO_DIM && a->view.stride[a->lhs][a->lane] != 0;
+    a->rhs_packable = is_packable(a);
+    a->rhs_direct = a->lane == SX_NO_DIM || a->view.stride[a->rhs][a->lane] == 1;
+}
+
+/* ---- online sums ---- */
+
+static void find_scores(sx_analysis *a)
+{
+    const sx_body *body = a->body;
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        const sx_instr *in = &body->instr[i];
+        if (in->kind == SX_BODY_ONLINE) {
+            a->scores = in->x;
+            bool weighs = body->instr[in->y].kind == SX_BODY_ARG;
+            a->value = weighs ? body->instr[in->y].x : a->value;
+        }
+    }
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        bool key = a->view.reduced[d] && !a->view.inner[d];
+        if (key && a->keys != SX_NO_DIM) {
+            a->refusal = "online sum over two dimensions";
+        }
+        a->keys = key ? d : a->keys;
+    }
+}
+
+/* The left argument is the one that does not run along the keys. */
+static void find_query(sx_analysis *a)
+{
+    const sx_body *body = a->body;
+    a->lhs = body->instr[body->instr[a->dot].x].x;
+    a->rhs = body->instr[body->instr[a->dot].y].x;
+    if (a->keys != SX_NO_DIM && a->view.stride[a->lhs][a->keys] != 0) {
+        uint32_t left = a->lhs;
+        a->lhs = a->rhs;
+        a->rhs = left;
+        a->swapped = true;
+    }
+    if (a->keys != SX_NO_DIM && a->view.stride[a->lhs][a->keys] != 0) {
+        a->refusal = "both operands of the scores run along the keys";
+    }
+}
+
+/* Rows: the longest kept dimension along which scores vary and keys and values do not. Columns: the last one along which values vary
+ * and scores do not. What is neither is a loop around the kernel. */
+static void find_rows_and_columns(sx_analysis *a)
+{
+    uint32_t scores = a->varies[a->scores];
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        bool key = a->dot != SX_NO_INSTR && a->view.stride[a->rhs][d] != 0;
+        bool value = a->value != SX_NO_INSTR && a->view.stride[a->value][d] != 0;
+        if (a->view.reduced[d]) {
+            continue;
+        }
+        if ((scores >> d & 1) != 0 && !key && !value &&
+            (a->row == SX_NO_DIM || a->view.extent[d] >= a->view.extent[a->row])) {
+            a->row = d;
+        }
+        if ((scores >> d & 1) == 0 && value) {
+            a->column = d;
+        }
+    }
+}
+
+bool sx_analysis_is_turned(const sx_analysis *a, uint32_t argument, uint32_t dim)
+{
+    return a->row != SX_NO_DIM && dim != SX_NO_DIM && a->view.stride[argument][a->row] > 1 &&
+           a->view.stride[argument][dim] == 1;
+}
+
+/* Elements that are read lane by lane: those that lie apart along the rows and do not lie along the keys or the inner dimension. */
+static double scattered_elements(const sx_analysis *a)
+{
+    double sum = 0;
+    uint32_t first_inner = SX_NO_DIM;
+    for (uint32_t d = a->view.rank; d-- > 0;) {
+        first_inner = a->view.inner[d] ? d : first_inner;
+    }
+    for (uint32_t k = 0; k < a->body->arg_count; k++) {
+        bool query = a->dot != SX_NO_INSTR && k == a->lhs;
+        bool apart = a->row != SX_NO_DIM && a->view.stride[k][a->row] > 1;
+        bool turned = sx_analysis_is_turned(a, k, query ? first_inner : a->keys);
+        double points = apart && !turned ? 1 : 0;
+        for (uint32_t d = 0; d < a->view.rank; d++) {
+            points *= a->view.stride[k][d] != 0 ? (double)a->view.extent[d] : 1;
+        }
+        sum += points;
+    }
+    return sum;
+}
+
+static void analyse_online(sx_analysis *a)
+{
+    sx_view_merge(a->body, &a->view);
+    find_varies(a->body, &a->view, a->varies);
+    find_scores(a);
+    if (a->dot != SX_NO_INSTR) {
+        find_query(a);
+    }
+    find_rows_and_columns(a);
+    a->lane = a->row;
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        a->role[d] = a->view.inner[d]     ? SX_ROLE_INNER
+                     : a->view.reduced[d] ? SX_ROLE_SUM
+                     : d == a->row        ? SX_ROLE_ROW
+                     : d == a->column     ? SX_ROLE_COLUMN
+                                          : SX_ROLE_BATCH;
+    }
+    a->scattered = scattered_elements(a);
+}
+
+/* ---- all kinds ---- */
+
+static void collect(sx_analysis *a)
+{
+    for (uint32_t r = 0; r < SX_ROLE_COUNT; r++) {
+        a->extent[r] = 1;
+    }
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        a->extent[a->role[d]] *= a->view.extent[d]; /* within SX_SPACE_MAX: the view was checked */
+        a->reduced |= a->view.reduced[d] ? 1u << d : 0;
+        a->full = a->full || (a->view.reduced[d] && a->view.out_stride[d] != 0);
+    }
+    for (uint32_t s = 0; s < a->fused->type.rank; s++) {
+        uint32_t d = a->view.view_dim[s];
+        a->space_role[s] = d == SX_NO_DIM ? SX_ROLE_BATCH : a->role[d];
+    }
+}
+
+void sx_analysis_of_box(const sx_body *body, sx_analysis *a)
+{
+    a->body = body;
+    a->kind = SX_KERNEL_MAP;
+    a->row = a->keys = SX_NO_DIM;
+    a->dot = a->lhs = a->rhs = a->scores = a->value = SX_NO_INSTR;
+    analyse_map(a);
+    find_varies(body, &a->view, a->varies);
+}
+
+sx_code sx_analysis_of_checked(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
+                               uint32_t input_count, const sx_type *result,
+                               const int64_t *symbol_value, sx_analysis *a)
+{
+    const sx_body *body = fused->body;
+    memset(a, 0, sizeof(*a));
+    a->fused = fused;
+    a->body = body;
+    a->input = input;
+    a->input_count = input_count;
+    a->result = *result;
+    a->kind = sx_body_kernel_kind(body);
+    a->lane = a->row = a->column = a->keys = SX_NO_DIM;
+    a->dot = a->lhs = a->rhs = a->scores = a->value = SX_NO_INSTR;
+    SX_TRY(sx_view_make(cx, fused, input, input_count, symbol_value, &a->view));
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        a->dot = body->instr[i].kind == SX_BODY_DOT ? i : a->dot;
+    }
+    switch (a->kind) {
+    case SX_KERNEL_MAP: analyse_map(a); break;
+    case SX_KERNEL_ROW: analyse_row(a); break;
+    case SX_KERNEL_DOT: analyse_dot(a); break;
+    case SX_KERNEL_ONLINE: analyse_online(a); break;
+    }
+    find_varies(body, &a->view, a->varies);
+    collect(a);
+    sx_analysis_count_work(a);
+    return SX_OK;
+}
+
+sx_code sx_analysis_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
+                         uint32_t input_count, sx_analysis *a)
+{
+    sx_type result;
+    SX_TRY(sx_fused_infer(cx, fused, input, input_count, &result));
+    return sx_analysis_of_checked(cx, fused, input, input_count, &result, NULL, a);
+}

@@ -1,0 +1,215 @@
+/* kernel.h - what one kernel computes and how it is to be run: the analysis of a fused body, and the schedule as a value.
+ *
+ * The analysis is made once for a fused node with concrete extents; search, cost, legality, lowering and reports read it and derive
+ * nothing of it again. It says which part (role) each dimension of the iteration space plays:
+ *
+ *   role      letter  map kernel         row kernel             contraction                 online sum (attention)
+ *   BATCH     b       -                  -                      in both operands or in none  kept, no other role
+ *   ROW       m       all but COLUMN     kept                   in the left operand alone    rows of the scores (queries)
+ *   COLUMN    n       contiguous, last   kept, across lanes     in the right operand alone   columns of the values
+ *   SUM       k       -                  reduced                reduced                      summed with the weights (keys)
+ *   INNER     d       -                  -                      -                            reduced inside the scores
+ *
+ * A schedule cuts these axes in pieces and says what walks the pieces (core/kernel/schedule.c has the text form):
+ *
+ *   grid(b, m/112, n/256) loop(n/32, m/14, k/4) register(k, m, n/16) lane(n) stage(arg1: memory)
+ *
+ * reads: a grid point covers 112 rows and 256 columns; inside it panels of 32 columns, strips of 14 rows and groups of 4 steps of k are
+ * loops, outermost first; the 4 steps, 14 rows and 2 vectors of a group are unrolled in registers; a vector is 16 columns; argument 1 is
+ * copied to memory in the order it is read (as panels of the 32 columns) by a launch of its own.
+ *
+ * Compare: roles are the classes of BLAS and of linalg.contraction (MLIR); schedules are linear schedule trees (Verdoolaege 2014). */
+#ifndef SX_CORE_KERNEL_KERNEL_H
+#define SX_CORE_KERNEL_KERNEL_H
+#include "core/ir/fused.h"
+
+#define SX_NO_DIM UINT32_MAX
+#define SX_NO_INSTR UINT32_MAX
+
+/* ---- the iteration space as strides (view.c) ---- */
+/* The space without dimensions of extent 1, neighbours merged where every argument and the result allow it. */
+typedef struct {
+    uint32_t rank;
+    int64_t extent[SX_RANK_MAX];
+    int64_t stride[SX_FUSED_ARGS_MAX][SX_RANK_MAX]; /* elements */
+    int64_t offset[SX_FUSED_ARGS_MAX];              /* elements */
+    int64_t out_stride[SX_RANK_MAX]; /* elements; 0 along dimensions the result lacks */
+    int64_t out_offset;              /* elements */
+    uint32_t klass[SX_RANK_MAX];     /* dimensions of different classes are never merged */
+    bool reduced[SX_RANK_MAX];
+    /* Reduced by the DOT under an ONLINE; never merged with other reduced ones. */
+    bool inner[SX_RANK_MAX];
+    /* Of the space: its last dimension that is kept, or reduced over more than one element, is reduced. */
+    bool last_reduced;
+    uint32_t view_dim[SX_RANK_MAX]; /* of each dimension of the space; SX_NO_DIM: extent 1 */
+} sx_view;
+/* The view of a fused node, nothing merged. `symbol_value`: a value for each symbol; NULL where all extents are constants.
+ *   errors   SX_INPUT arguments that do not fit; SX_UNIMPLEMENTED an empty dimension; SX_LIMIT more than SX_SPACE_MAX points */
+sx_code sx_view_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uint32_t input_count,
+                     const int64_t *symbol_value, sx_view *view);
+void sx_view_merge(const sx_body *body, sx_view *view);
+
+/* ---- analysis (analysis.c, work.c) ---- */
+typedef enum {
+    SX_ROLE_BATCH,
+    SX_ROLE_ROW,
+    SX_ROLE_COLUMN,
+    SX_ROLE_SUM,
+    SX_ROLE_INNER,
+    SX_ROLE_COUNT
+} sx_role;
+char sx_role_letter(sx_role role);
+
+typedef struct {
+    /* What was analysed; borrowed. */
+    const sx_attr *fused;
+    const sx_body *body; /* of `fused` */
+    const sx_type *input;
+    uint32_t input_count;
+    sx_type result;
+
+    sx_kernel_kind kind;
+    sx_view view;
+    sx_role role[SX_RANK_MAX]; /* of each dimension of the view */
+    sx_role
+        space_role[SX_RANK_MAX]; /* of each dimension of the space; extents of 1 count as batch */
+    int64_t
+        extent[SX_ROLE_COUNT]; /* products over the dimensions of a role; 1 where there is none */
+    uint32_t varies
+        [SX_FUSED_INSTRS_MAX]; /* set of 1 << view dimension along which an instruction's value varies */
+    uint32_t reduced;          /* set of 1 << view dimension */
+    bool full;                 /* the result has the reduced dimensions too */
+    bool along;    /* row kernel: lanes run along the reduced dimensions, else across the rows */
+    uint32_t lane; /* dimension that runs across the lanes, or SX_NO_DIM */
+
+    /* The dimensions that blocks are cut from, or SX_NO_DIM: the longest row dimension, the last column, the keys. */
+    uint32_t row, column, keys;
+    /* Contraction, and the scores of an online sum: its instruction, or SX_NO_INSTR, and the arguments it multiplies. `lhs` varies along
+     * the rows. They are exchanged where only the left one varies along the last dimension of the result (exact: a product commutes). */
+    uint32_t dot, lhs, rhs;
+    bool swapped;
+    bool
+        lhs_by_lane; /* the left argument varies along the columns as well: batch runs across the lanes */
+    bool rhs_batched; /* the right argument varies along the batch */
+    bool rhs_direct;  /* columns of the right argument are contiguous: panels are optional */
+    bool
+        rhs_packable; /* the contraction alone reads the right argument; else it is read where it lies */
+    /* Online sum: the instruction of the scores; the argument that is weighted, or SX_NO_INSTR. */
+    uint32_t scores, value;
+    double
+        scattered; /* elements that are read lane by lane, because they lie apart along the rows */
+
+    /* Figures of the whole kernel. */
+    double
+        flops; /* useful operations: one for each elementwise instruction and point, two for each step of a contraction */
+    double
+        work; /* vector instructions, as elements: a function counts the length of its sequence (cost models) */
+    double bytes;  /* distinct bytes read and written */
+    double effort; /* bytes fetched: lines that are read in part count as whole ones, about */
+    uint32_t
+        program_length; /* instructions of the program for one element, long functions count 8 */
+    const char *
+        refusal; /* why no lowering takes the kernel, for people; NULL: nothing is known against it */
+} sx_analysis;
+
+/* Analyses a fused node of which nothing is known yet. `fused` and `input` must outlive *analysis.
+ *   errors   those of sx_fused_infer and sx_view_make */
+sx_code sx_analysis_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
+                         uint32_t input_count, sx_analysis *analysis);
+/* The same for a node that has passed sx_fused_infer with this result; `symbol_value` as sx_view_make. */
+sx_code sx_analysis_of_checked(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
+                               uint32_t input_count, const sx_type *result,
+                               const int64_t *symbol_value, sx_analysis *analysis);
+/* The elementwise body over a box whose strides are in analysis->view, all else zero: for moves, which are no fused nodes. */
+void sx_analysis_of_box(const sx_body *body, sx_analysis *analysis);
+/* Is the function a long sequence of instructions: exp, tanh, ...? */
+bool sx_op_is_long(sx_op op);
+/* Vector instructions of an elementwise operation, about: one instruction counts 1, functions the length of a usual polynomial sequence
+ * with its range reduction. */
+double sx_op_weight(sx_op op);
+/* Do the elements of the argument lie side by side along `dim`, and apart along the rows? (Then squares are turned in registers.) */
+bool sx_analysis_is_turned(const sx_analysis *a, uint32_t argument, uint32_t dim);
+/* The innermost reduced dimension, or SX_NO_DIM. */
+uint32_t sx_view_inner_reduced(const sx_view *view);
+
+/* ---- schedule (schedule.c, schedule_text.c, skeleton.c) ---- */
+typedef enum {
+#define SX_BIND(name, enumerator, help) SX_BIND_##enumerator,
+#include "core/kernel/bindings.def"
+#undef SX_BIND
+    SX_BIND_COUNT
+} sx_bind;
+/* One level: the pieces of `axis` that the levels before left are cut in pieces of `step` elements, walked by `bind`. */
+typedef struct {
+    sx_role axis;
+    sx_bind bind;
+    int64_t step;
+} sx_level;
+typedef enum { SX_SPACE_MEMORY, SX_SPACE_SHARED, SX_SPACE_COUNT } sx_space;
+/* An argument that is copied to `space` in the order the kernel reads it; `depth` copies are in flight. */
+typedef struct {
+    uint32_t argument;
+    sx_space space;
+    uint32_t depth;
+} sx_stage_place;
+#define SX_SCHEDULE_LEVELS_MAX 24
+#define SX_SCHEDULE_STAGES_MAX 4
+#define SX_SCHEDULE_TEXT_MAX 512
+typedef struct {
+    sx_level level
+        [SX_SCHEDULE_LEVELS_MAX]; /* outermost first; levels of one axis have falling steps, the last step is 1 */
+    uint32_t level_count;
+    sx_stage_place stage[SX_SCHEDULE_STAGES_MAX];
+    uint32_t stage_count;
+} sx_schedule;
+
+/* The step of level number `nth` (0 first) of an axis under a binding; 0 where there is none. */
+int64_t sx_schedule_step(const sx_schedule *s, sx_role axis, sx_bind bind, uint32_t nth);
+/* Lanes of a vector register: what the level before the lanes leaves of their axis. */
+uint32_t sx_schedule_lanes(const sx_schedule *s);
+/* The stage of an argument, or NULL. */
+const sx_stage_place *sx_schedule_stage(const sx_schedule *s, uint32_t argument);
+/* Is this a schedule at all, and one of this kernel? `a` may be NULL: then only the first.
+ *   errors   SX_INPUT with the level, its step and what was allowed */
+sx_code sx_schedule_check(sx_ctx *cx, const sx_schedule *s, const sx_analysis *a);
+/* A schedule of another shape than `form` (its levels without their steps) is not what a lowering can follow.
+ *   errors   SX_UNIMPLEMENTED with both shapes; `kernel` names it */
+typedef struct {
+    sx_role axis;
+    sx_bind bind;
+} sx_level_form;
+sx_code sx_schedule_match(sx_ctx *cx, const sx_schedule *s, const sx_level_form *form,
+                          uint32_t form_count, const char *kernel);
+bool sx_schedule_equal(const sx_schedule *a, const sx_schedule *b);
+uint64_t sx_schedule_hash(const sx_schedule *s);
+/* Text that reads back. At most SX_SCHEDULE_TEXT_MAX bytes. */
+void sx_schedule_print(const sx_schedule *s, sx_buf *text);
+/*   errors   SX_INPUT with the column and what was expected there */
+sx_code sx_schedule_parse(sx_ctx *cx, sx_span text, sx_schedule *s);
+
+/* Schedules of the forms that the lowerings of core/loop follow. Extents are those of the kernel's pieces, in elements. */
+typedef struct {
+    uint32_t lanes;
+    uint32_t block_rows;             /* of the register block */
+    uint32_t block_vectors;          /* of columns of the register block */
+    int64_t tile_rows, tile_columns; /* of a grid point */
+    uint32_t unroll;                 /* steps of k in straight line */
+    uint32_t panels;                 /* argument that comes in panels, or UINT32_MAX */
+} sx_contraction_tiles;
+void sx_schedule_contraction(const sx_contraction_tiles *tiles, sx_schedule *s);
+typedef struct {
+    uint32_t lanes;
+    uint32_t strip;   /* keys, and columns, of a register block */
+    uint32_t vectors; /* of rows: a grid point covers as many */
+    int64_t keys;     /* of a block: part of the numerics plan */
+} sx_online_tiles;
+void sx_schedule_online(const sx_online_tiles *tiles, sx_schedule *s);
+/* Map kernels and moves: `copies` vectors in straight line. */
+void sx_schedule_map(uint32_t lanes, int64_t rows, int64_t columns, uint32_t copies,
+                     sx_schedule *s);
+/* Row kernels. Along the reduced dimensions the walk is that of the fixed virtual shape (SX_ROW_CHUNK elements at a time). */
+#define SX_ROW_LANES 16       /* lanes of the fixed virtual shape of row reductions, */
+#define SX_ROW_ACCUMULATORS 4 /* and its accumulators, on every machine */
+#define SX_ROW_CHUNK (SX_ROW_LANES * SX_ROW_ACCUMULATORS)
+void sx_schedule_row(uint32_t lanes, bool along, int64_t rows, int64_t columns, sx_schedule *s);
+#endif

@@ -1,0 +1,154 @@
+/* work.c - operations and bytes of a kernel, counted over its program and accesses. */
+#include "core/kernel/work.h"
+
+#define SCATTERED_READ 1.5 /* bytes fetched per byte used where rows are not read in order */
+
+double sx_op_weight(sx_op op)
+{
+    switch ((int)op) {
+    case SX_OP_EXP: return 14;
+    case SX_OP_LOG: return 18;
+    case SX_OP_TANH: return 22;
+    case SX_OP_ERF: return 26;
+    case SX_OP_LOGISTIC: return 22;
+    case SX_OP_SIN:
+    case SX_OP_COS: return 24;
+    case SX_OP_POWER: return 40;
+    case SX_OP_REMAINDER: return 12;
+    case SX_OP_DIVIDE:
+    case SX_OP_SQRT: return 8;
+    case SX_OP_RSQRT: return 12;
+    case SX_OP_GELU: return 30;
+    case SX_OP_GELU_TANH: return 30;
+    case SX_OP_SILU: return 23;
+    case SX_OP_SOFTMAX: return 26;
+    case SX_OP_LOG_SOFTMAX: return 20;
+    case SX_OP_LAYER_NORM: return 10;
+    case SX_OP_RMS_NORM: return 6;
+    case SX_OP_BATCH_NORM: return 4 + 12;
+    default: return 1;
+    }
+}
+
+bool sx_op_is_long(sx_op op)
+{
+    switch ((int)op) {
+    case SX_OP_EXP:
+    case SX_OP_LOG:
+    case SX_OP_TANH:
+    case SX_OP_ERF:
+    case SX_OP_LOGISTIC:
+    case SX_OP_SIN:
+    case SX_OP_COS:
+    case SX_OP_POWER:
+    case SX_OP_GELU:
+    case SX_OP_GELU_TANH:
+    case SX_OP_SILU: return true;
+    default: return false;
+    }
+}
+
+static double points_of(const sx_analysis *a, uint32_t set)
+{
+    double points = 1;
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        points *= (set >> d & 1) != 0 ? (double)a->view.extent[d] : 1;
+    }
+    return points;
+}
+
+/* Points of a step of a contraction: a plain one walks the whole space. */
+static double pairs_of(const sx_analysis *a, const sx_instr *in)
+{
+    bool whole = in->kind == SX_BODY_DOT && a->body->inner == 0;
+    return points_of(a, whole ? UINT32_MAX : a->varies[in->x] | a->varies[in->y]);
+}
+
+static double flops_of(const sx_analysis *a)
+{
+    const sx_body *body = a->body;
+    double flops = 0;
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        const sx_instr *in = &body->instr[i];
+        if (in->kind == SX_BODY_DOT || in->kind == SX_BODY_ONLINE) {
+            flops += 2 * pairs_of(a, in);
+        } else if (in->kind == SX_BODY_REDUCE) {
+            flops += points_of(a, a->varies[in->x]);
+        } else if (in->kind == SX_BODY_APPLY) {
+            flops += points_of(a, a->varies[i]);
+        }
+    }
+    return flops;
+}
+
+/* A weighted sum: for each score a maximum, a power and an addition, once in the program; a multiply-add for each score and column. */
+static double work_of(const sx_analysis *a)
+{
+    const sx_body *body = a->body;
+    double work = 0;
+    bool first_sum = true;
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        const sx_instr *in = &body->instr[i];
+        if (in->kind == SX_BODY_DOT) {
+            work += 2 * pairs_of(a, in);
+        } else if (in->kind == SX_BODY_ONLINE) {
+            double scores = points_of(a, a->varies[in->x]);
+            work += first_sum ? scores * (sx_op_weight(SX_OP_EXP) + 2) : 0;
+            work += body->instr[in->y].kind == SX_BODY_ARG ? 2 * pairs_of(a, in) : 0;
+            first_sum = false;
+        } else if (in->kind == SX_BODY_REDUCE && a->kind != SX_KERNEL_ONLINE) {
+            work += points_of(a, UINT32_MAX);
+        } else if (in->kind == SX_BODY_APPLY) {
+            work += points_of(a, a->varies[i]) * sx_op_weight(in->op);
+        }
+    }
+    return work;
+}
+
+/* Distinct elements an argument's access touches: at most all of it. */
+static double touched(const sx_analysis *a, uint32_t argument)
+{
+    double product = 1, last = 0;
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        int64_t stride = a->view.stride[argument][d];
+        product *= stride != 0 ? (double)a->view.extent[d] : 1;
+        last += (double)stride * (double)(a->view.extent[d] - 1);
+    }
+    return product < last + 1 ? product : last + 1;
+}
+
+/* Is the argument read along its rows? Else a vector load gathers, and lines are fetched in part. */
+static bool is_contiguous(const sx_analysis *a, uint32_t argument)
+{
+    bool moves = false;
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        int64_t stride = a->view.stride[argument][d];
+        if (stride == 1) {
+            return true;
+        }
+        moves = moves || stride != 0;
+    }
+    return !moves;
+}
+
+void sx_analysis_count_work(sx_analysis *a)
+{
+    const sx_body *body = a->body;
+    a->flops = flops_of(a);
+    a->work = work_of(a);
+    double result = 1;
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        result *= a->view.out_stride[d] != 0 ? (double)a->view.extent[d] : 1;
+    }
+    a->bytes = result * sx_dtype_bytes(a->result.dtype);
+    a->effort = a->bytes;
+    for (uint32_t k = 0; k < body->arg_count; k++) {
+        double read = touched(a, k) * sx_dtype_bytes(a->input[k].dtype);
+        a->bytes += read;
+        a->effort += is_contiguous(a, k) ? read : read * SCATTERED_READ;
+    }
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        const sx_instr *in = &body->instr[i];
+        a->program_length += in->kind == SX_BODY_APPLY && sx_op_is_long(in->op) ? 8 : 1;
+    }
+}

@@ -1,0 +1,190 @@
+/* Schedules as values: text that reads back, what is refused and how it is named. */
+#include "tests/core/loop/nodes.h"
+
+static sx_ctx cx;
+
+static void setup(void)
+{
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+}
+
+static void teardown(void)
+{
+    sx_ctx_fini(&cx);
+}
+
+static void check_text(const sx_schedule *s, const char *want)
+{
+    sx_buf text;
+    sx_buf_init(&text, SX_SCHEDULE_TEXT_MAX);
+    sx_schedule_print(s, &text);
+    ck_sx_ok(&cx, sx_buf_check(&cx, &text, "schedule"));
+    sx_schedule back;
+    ck_sx_ok(&cx, sx_schedule_parse(&cx, sx_buf_span(&text), &back));
+    ck_assert(sx_schedule_equal(s, &back));
+    ck_assert_uint_eq(sx_schedule_hash(s), sx_schedule_hash(&back));
+    if (want != NULL) {
+        ck_assert_msg(sx_span_is(sx_buf_span(&text), want), "%.*s", (int)text.len,
+                      (const char *)text.ptr);
+    }
+    sx_buf_fini(&text);
+}
+
+START_TEST(test_skeletons)
+{
+    sx_schedule s;
+    sx_schedule_contraction(&(sx_contraction_tiles){.lanes = 16,
+                                                    .block_rows = 14,
+                                                    .block_vectors = 2,
+                                                    .tile_rows = 112,
+                                                    .tile_columns = 256,
+                                                    .unroll = 4,
+                                                    .panels = 1},
+                            &s);
+    check_text(&s, "grid(b, m/112, n/256) loop(n/32, m/14, k/4) register(k, m, n/16) lane(n) "
+                   "stage(arg1: memory)");
+    ck_assert_uint_eq(sx_schedule_lanes(&s), 16);
+    ck_assert_int_eq(sx_schedule_step(&s, SX_ROLE_ROW, SX_BIND_GRID, 0), 112);
+    ck_assert_int_eq(sx_schedule_step(&s, SX_ROLE_ROW, SX_BIND_LOOP, 0), 14);
+    ck_assert_int_eq(sx_schedule_step(&s, SX_ROLE_ROW, SX_BIND_LOOP, 1), 0);
+    ck_assert_ptr_nonnull(sx_schedule_stage(&s, 1));
+    ck_assert_ptr_null(sx_schedule_stage(&s, 0));
+    sx_schedule_online(&(sx_online_tiles){.lanes = 8, .strip = 6, .vectors = 2, .keys = 72}, &s);
+    check_text(&s, "grid(b, m/16) loop(k/72, k/6, n/6, d) register(k, n, m/8) lane(m)");
+    ck_assert_uint_eq(sx_schedule_lanes(&s), 8);
+    ck_assert_int_eq(sx_schedule_step(&s, SX_ROLE_SUM, SX_BIND_LOOP, 1), 6);
+    sx_schedule_map(8, 3, 4096, 2, &s);
+    check_text(&s, "grid(m/3, n/4096) loop(m, n/16) register(n/8) lane(n)");
+    sx_schedule_row(16, true, 5, 1, &s);
+    check_text(&s, "grid(m/5) loop(m, k/64) register(k/16) lane(k)");
+    sx_schedule_row(8, false, 5, 100, &s);
+    check_text(&s, "grid(m/5, n/100) loop(m, n/8, k) register(n/8) lane(n)");
+}
+END_TEST
+
+/* Every schedule that passes the check prints text that reads back to it, and another one has another hash. */
+START_TEST(test_random)
+{
+    sx_rng rng = {sx_test_seed()};
+    uint64_t last_hash = 0;
+    sx_schedule last = {.level_count = 0};
+    uint32_t passed = 0;
+    for (uint32_t round = 0; round < 5000; round++) {
+        sx_schedule s = {.level_count = (uint32_t)sx_rng_below(&rng, 10)};
+        int64_t step[SX_ROLE_COUNT] = {1024, 1024, 1024, 1024, 1024};
+        for (uint32_t i = 0; i < s.level_count; i++) {
+            sx_role axis = (sx_role)sx_rng_below(&rng, SX_ROLE_COUNT);
+            step[axis] = sx_rng_below(&rng, 3) == 0 ? 1 : 1 + step[axis] / 2;
+            s.level[i] = (sx_level){axis, (sx_bind)sx_rng_below(&rng, SX_BIND_COUNT), step[axis]};
+        }
+        s.stage_count = (uint32_t)sx_rng_below(&rng, 3);
+        for (uint32_t i = 0; i < s.stage_count; i++) {
+            s.stage[i] = (sx_stage_place){i, (sx_space)sx_rng_below(&rng, SX_SPACE_COUNT),
+                                          1 + (uint32_t)sx_rng_below(&rng, 4)};
+        }
+        if (sx_schedule_check(&cx, &s, NULL) != SX_OK) {
+            sx_ctx_reset_error(&cx);
+            continue;
+        }
+        passed++;
+        check_text(&s, NULL);
+        ck_assert(sx_schedule_equal(&s, &last) == (sx_schedule_hash(&s) == last_hash));
+        last = s;
+        last_hash = sx_schedule_hash(&s);
+    }
+    ck_assert_uint_gt(passed, 100);
+}
+END_TEST
+
+static const struct {
+    const char *text, *error;
+} bad[] = {
+    {"grid(m/8) loop(m/16, m)", "m/16 stands inside m/8"},
+    {"grid(m/8)", "nothing walks the pieces m/8"},
+    {"grid(m/0)", "a step is 1 to"},
+    {"grid(m/99999999999999999999)", "a number beyond"},
+    {"grid(q)", "column 6: expected an axis"},
+    {"grid(m/)", "column 8: expected a number"},
+    {"grid m", "column 6: expected '('"},
+    {"grid(m", "column 7: expected ')'"},
+    {"block(m)", "column 1: expected grid, cluster"},
+    {"grid(m) stage(arg1: disk)", "column 21: expected memory or shared"},
+    {"stage(arg1: memory, arg1: shared)", "argument 1 is staged twice"},
+    {"stage(arg1: memory x0)", "staged 0 deep"},
+    {"stage(arg99: memory)", "argument 99"},
+    {"stage(1: memory)", "column 7: expected arg"},
+};
+
+START_TEST(test_bad_text)
+{
+    sx_schedule s;
+    ck_sx_fails(&cx, sx_schedule_parse(&cx, sx_span_of(bad[_i].text), &s), SX_INPUT, bad[_i].error);
+}
+END_TEST
+
+static node matmul(int64_t m, int64_t k, int64_t n)
+{
+    sx_type x[2] = {TYPE(SX_F32, m, k), TYPE(SX_F32, k, n)};
+    sx_attr attr = {.present =
+                        SX_A(lhs_batch) | SX_A(rhs_batch) | SX_A(lhs_contract) | SX_A(rhs_contract),
+                    .lhs_contract = {1, {1}},
+                    .rhs_contract = {1, {0}}};
+    return lift(&cx, SX_OP_DOT_GENERAL, &attr, x, 2);
+}
+
+/* A schedule that is one, but not of this kernel, or not of a form that is lowered. */
+START_TEST(test_misfits)
+{
+    static const struct {
+        const char *text, *error;
+        sx_code code;
+    } misfit[] = {
+        {"grid(m) lane(k)", "nothing walks axis n of 20 elements", SX_INPUT},
+        {"grid(m, n, d) lane(k)", "the kernel has no axis d", SX_INPUT},
+        {"grid(m, n) loop(k) stage(arg7: memory)", "stages argument 7 of a kernel with 2",
+         SX_INPUT},
+        {"grid(m, n/16) loop(k) lane(n)", "of the form grid(m, n) loop(k) lane(n), only grid(b",
+         SX_UNIMPLEMENTED},
+        {"warp(m, n/16) loop(k) lane(n)", "of the form warp(m, n)", SX_UNIMPLEMENTED},
+    };
+    node n = matmul(8, 30, 20);
+    const sx_analysis *a = analysis_of(&cx, &n);
+    for (uint32_t i = 0; i < SX_COUNT(misfit); i++) {
+        sx_schedule s;
+        sx_kernel *kernel;
+        ck_sx_ok(&cx, sx_schedule_parse(&cx, sx_span_of(misfit[i].text), &s));
+        ck_sx_fails(&cx, sx_lower_fused(&cx, "dot_7", a, &s, &kernel), misfit[i].code,
+                    misfit[i].error);
+        sx_ctx_reset_error(&cx);
+    }
+}
+END_TEST
+
+/* The numbers that belong to the numerics plan are no choice. */
+START_TEST(test_numerics_is_no_choice)
+{
+    sx_type x = TYPE(SX_F32, 4, 200);
+    sx_attr attr = {.present = SX_A(axis), .axis = 1};
+    node n = lift(&cx, SX_OP_SOFTMAX, &attr, &x, 1);
+    sx_schedule s;
+    sx_kernel *kernel;
+    const char *text = "grid(m) loop(m, k/32) register(k/8) lane(k)";
+    ck_sx_ok(&cx, sx_schedule_parse(&cx, sx_span_of(text), &s));
+    ck_sx_fails(&cx, sx_lower_fused(&cx, "row_1", analysis_of(&cx, &n), &s, &kernel), SX_INPUT,
+                "loop(k/32): the numerics plan has k/64");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("kernel.schedule");
+    TCase *cases = tcase_create("schedule");
+    tcase_add_checked_fixture(cases, setup, teardown);
+    tcase_add_test(cases, test_skeletons);
+    tcase_add_test(cases, test_random);
+    tcase_add_loop_test(cases, test_bad_text, 0, (int)SX_COUNT(bad));
+    tcase_add_test(cases, test_misfits);
+    tcase_add_test(cases, test_numerics_is_no_choice);
+    suite_add_tcase(suite, cases);
+    return sx_test_main(suite);
+}
