@@ -63,8 +63,10 @@ static symplex_code finish(sx_ctx *cx, sx_code code, symplex_error *error)
             (symplex_error){.code = (symplex_code)sx_code_wire(code), .name = sx_code_name(code)};
         if (code != SX_OK) {
             const char *text = cx->error.text[0] != '\0' ? cx->error.text : sx_code_text(code);
-            (void)snprintf(error->text, sizeof(error->text), "%s", text);
-            (void)snprintf(error->hint, sizeof(error->hint), "%s", cx->error.hint);
+            (void)snprintf(error->text, sizeof(error->text), "%.*s", (int)sizeof(error->text) - 1,
+                           text);
+            (void)snprintf(error->hint, sizeof(error->hint), "%.*s", (int)sizeof(error->hint) - 1,
+                           cx->error.hint);
         }
     }
     sx_ctx_fini(cx);

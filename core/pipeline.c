@@ -19,13 +19,19 @@ const char *sx_core_toolchain(void)
 
 /* ---- front: text to an optimised static graph ---- */
 
-static sx_code read_program(sx_ctx *cx, sx_span text, sx_graph **canonical)
+/* `origins` NULL: nobody asks where the nodes come from. */
+static sx_code read_program(sx_ctx *cx, sx_span text, sx_graph **canonical, sx_origins **origins)
 {
     uint32_t stage = sx_stage_begin(cx, "parse");
     sx_graph *graph;
-    SX_TRY(sx_graph_parse(cx, text, &graph));
+    SX_TRY(origins != NULL ? sx_graph_parse_named(cx, text, &graph)
+                           : sx_graph_parse(cx, text, &graph));
     SX_TRY(sx_graph_check(cx, graph));
-    SX_TRY(sx_graph_canon(cx, graph, canonical));
+    if (origins != NULL) {
+        SX_TRY(sx_graph_canon_origins(cx, graph, canonical, origins));
+    } else {
+        SX_TRY(sx_graph_canon(cx, graph, canonical));
+    }
     (*canonical)->name = graph->name; /* for people: the key does not know it */
     sx_stage_end(cx, stage, "done", (*canonical)->node_count);
     return SX_OK;
@@ -165,6 +171,21 @@ static sx_code copy_outputs(sx_ctx *cx, sx_pipe *pipe, const uint32_t *output_te
     return SX_OK;
 }
 
+static sx_code compile_one(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor)
+{
+    const sx_graph *graph = pipe->graph;
+    const sx_node *node = sx_graph_node(graph, id);
+    const sx_attr *attr = sx_graph_attr(graph, node);
+    switch (node->op) {
+    case SX_OP_PARAMETER: return put_parameter(cx, pipe, node, attr, id);
+    case SX_OP_CONSTANT: return put_constant(cx, pipe, node, attr, id);
+    case SX_OP_RESHAPE:
+        pipe->tensor_of[id.i] = pipe->tensor_of[sx_graph_input(graph, node, 0).i];
+        return SX_OK;
+    default: return compile_node(cx, pipe, id, output_tensor);
+    }
+}
+
 static sx_code compile_nodes(sx_ctx *cx, sx_pipe *pipe)
 {
     const sx_graph *graph = pipe->graph;
@@ -176,28 +197,15 @@ static sx_code compile_nodes(sx_ctx *cx, sx_pipe *pipe)
     memset(output_tensor, 0xff, (graph->output_count + 1) * sizeof(*output_tensor));
     uint32_t stage = sx_stage_begin(cx, "kernels");
     for (uint32_t i = 0; i < graph->node_count; i++) {
-        sx_node_id id = {i};
-        const sx_node *node = sx_graph_node(graph, id);
-        const sx_attr *attr = sx_graph_attr(graph, node);
         if (cx->progress != NULL) {
             cx->progress(cx->progress_self, "kernels", i, graph->node_count);
         }
-        switch (node->op) {
-        case SX_OP_PARAMETER: SX_TRY(put_parameter(cx, pipe, node, attr, id)); break;
-        case SX_OP_CONSTANT: SX_TRY(put_constant(cx, pipe, node, attr, id)); break;
-        case SX_OP_RESHAPE:
-            pipe->tensor_of[i] = pipe->tensor_of[sx_graph_input(graph, node, 0).i];
-            break;
-        case SX_OP_FUSED:
-        case SX_OP_CONCATENATE:
-        case SX_OP_GATHER:
-        case SX_OP_PAD:
-        case SX_OP_REVERSE: SX_TRY(compile_node(cx, pipe, id, output_tensor)); break;
-        default:
-            return SX_FAIL(cx, SX_UNIMPLEMENTED, "node %%%u: no code generator for %s", i,
-                           sx_op_info_of(node->op)->name);
+        sx_code code = compile_one(cx, pipe, (sx_node_id){i}, output_tensor);
+        if (code != SX_OK) {
+            SX_TRY(sx_pipe_refuse(cx, pipe, (sx_node_id){i}, code));
         }
     }
+    SX_TRY(sx_refusals_end(cx, &pipe->refusals));
     SX_TRY(copy_outputs(cx, pipe, output_tensor));
     sx_stage_end(cx, stage, "done", pipe->kernel_count);
     return SX_OK;
@@ -365,14 +373,23 @@ static sx_code put_info(sx_ctx *cx, sx_image *image, const sx_core_request *requ
     return SX_OK;
 }
 
+/* The program as it came, with the user's names for its nodes. */
+static sx_code print_named(sx_ctx *cx, const sx_graph *graph, sx_origins *origins, sx_buf *text)
+{
+    sx_graph named = *graph;
+    named.origins = origins;
+    return sx_graph_print(cx, &named, text);
+}
+
 sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *image)
 {
     const sx_device *device;
     sx_graph *graph, *better, *bound;
+    sx_origins *origins;
     sx_optimize_report report;
     sx_meeting meeting;
     SX_TRY(sx_device_find(cx, request->target, &device));
-    SX_TRY(read_program(cx, request->ir, &graph));
+    SX_TRY(read_program(cx, request->ir, &graph, &origins));
     sx_graph here = *graph;
     here.sharding = NULL; /* one device holds everything */
     SX_TRY(sx_graph_bind(cx, &here, request->binding, request->binding_count,
@@ -394,11 +411,16 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
     if (done) {
         put_search(image, &report);
         put_stages(cx, image);
+        sx_buf_clear(&image->program);
+        SX_TRY(print_named(cx, graph, origins, &image->program));
         return sx_buf_check(cx, &image->strings, "module strings");
     }
     SX_TRY(sx_graph_bind(cx, better, request->binding, request->binding_count, &bound));
     SX_ASSERT(bound->node_count == better->node_count);
     sx_pipe pipe = {.graph = bound,
+                    .program = graph,
+                    .better = better,
+                    .origins = origins,
                     .device = device,
                     .lanes = device->lanes,
                     .image = image,
@@ -410,7 +432,7 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
     uint32_t stage = sx_stage_begin(cx, "places");
     SX_TRY(sx_pipe_place(cx, &pipe));
     sx_stage_end(cx, stage, "done", pipe.tensor_count);
-    SX_TRY(sx_graph_print(cx, graph, &image->program));
+    SX_TRY(print_named(cx, graph, origins, &image->program));
     SX_TRY(sx_graph_print(cx, better, &image->optimized));
     put_report(cx, request, image, &report);
     return sx_buf_check(cx, &image->strings, "module strings");
@@ -438,7 +460,7 @@ sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *i
     sx_optimize_report report;
     sx_meeting meeting;
     SX_TRY(sx_device_find(cx, request->target, &device));
-    SX_TRY(read_program(cx, request->ir, &graph));
+    SX_TRY(read_program(cx, request->ir, &graph, NULL));
     sx_core_request own = *request;
     if (graph->sharding != NULL) { /* collectives stand between operations, not inside kernels */
         if (wants_front(request)) {
@@ -460,7 +482,7 @@ sx_code sx_pipe_search(sx_ctx *cx, const sx_core_request *request,
 {
     sx_graph *graph, *better;
     SX_TRY(sx_device_find(cx, request->target, &found->device));
-    SX_TRY(read_program(cx, request->ir, &graph));
+    SX_TRY(read_program(cx, request->ir, &graph, NULL));
     uint32_t stage = sx_stage_begin(cx, "saturate");
     SX_TRY(sx_optimize(cx, graph, found->device, options, &better, &found->report));
     SX_TRY(sx_sharding_restore(cx, graph, better));

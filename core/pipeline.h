@@ -6,6 +6,7 @@
 #include "core/egraph/meet.h"
 #include "core/egraph/optimize.h"
 #include "core/ir/fused.h"
+#include "core/ir/refusals.h"
 #include "core/loop/loop.h"
 #include "core/poly/poly.h"
 
@@ -33,6 +34,12 @@ typedef struct {
     uint32_t made_count, made_capacity;
     sx_idmap made_map;
     sx_poly_memo *memo; /* polyhedral verdicts of this request */
+    /* for messages: the canonical program, what became of it (`graph` without extents), the user's names for the nodes of the program (NULL:
+     * none), what the nodes of `graph` stand for (NULL: not asked yet), and what is not supported */
+    const sx_graph *program, *better;
+    const sx_origins *origins;
+    sx_descent *descent;
+    sx_refusals refusals;
 } sx_pipe;
 
 /* key.c: "reassociate=1 approximate=0 ..." */
@@ -81,6 +88,9 @@ sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe);
 /* kernels.c: code for one node: search, polyhedral check, lowering, machine code, launch. Tensors of the inputs exist. A node that
  * equals an earlier one but for which tensors it reads is another launch of the same kernel. */
 sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id node, uint32_t result);
+/* refuse.c: takes the failure `code` of a node of pipe->graph. What is not supported is noted, and SX_OK says to go on, so that all of it is
+ * told at once (sx_refusals_end); other failures that speak of the node name its origin. */
+sx_code sx_pipe_refuse(sx_ctx *cx, sx_pipe *pipe, sx_node_id node, sx_code code);
 /* A copy of one tensor into another of the same size (a parameter that is also an output). */
 sx_code sx_pipe_copy(sx_ctx *cx, sx_pipe *pipe, uint32_t from, uint32_t to, const sx_type *type);
 #endif

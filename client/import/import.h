@@ -9,6 +9,8 @@
  * do not depend on it; so does a Constant node of more than SX_ONNX_CONSTANT_BYTES_MAX. Integer and bool initializers up to that
  * size and single floats become constants.
  *
+ * The graph's origins (core/ir/origin.h) name the nodes of the model; a node without a name goes by that of its first output.
+ *
  * Errors name node, operator and opset: SX_UNIMPLEMENTED for what is valid ONNX but not supported, SX_INPUT for what is not valid,
  * SX_LIMIT for too much of anything. Extents are at least 1: a zero extent is SX_UNIMPLEMENTED, with tensor and axis.
  * Source: the ONNX operator specification, versions 1.12 to 1.23 (onnx.ai/onnx/operators).

@@ -43,7 +43,7 @@ static void prefix_error(sx_ctx *cx, const char *prefix)
 {
     char text[SX_ERROR_TEXT_MAX];
     (void)snprintf(text, sizeof(text), "%s", cx->error.text);
-    (void)snprintf(cx->error.text, sizeof(cx->error.text), "%.200s%.270s", prefix, text);
+    (void)snprintf(cx->error.text, sizeof(cx->error.text), "%.200s%.1700s", prefix, text);
 }
 
 static sx_code fail_at_node(sx_ox *im, sx_code code)
@@ -324,17 +324,91 @@ static sx_code import_node(sx_ox *im)
     return SX_OK;
 }
 
+/* Nodes of the graph from `first` on were made for this node of the model. */
+static sx_code set_origins(sx_ox *im, uint32_t first, const sx_origin *origin)
+{
+    for (uint32_t i = first; i < im->graph->node_count; i++) {
+        if (im->graph->node[i].op != SX_OP_PARAMETER) {
+            SX_TRY(sx_graph_set_origin(im->cx, im->graph, i, origin));
+        }
+    }
+    return SX_OK;
+}
+
+/* Does it read what a node that is not supported would have made? */
+static bool reads_refused(const sx_ox *im)
+{
+    for (uint32_t k = 0; k < im->node->input_count; k++) {
+        const sx_ox_value *value = sx_ox_lookup(im, im->node->input[k]);
+        if (value != NULL && value->refused) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Nothing is known of the results of this node: what reads them is passed over, so that the others can be looked at. */
+static sx_code refuse_results(sx_ox *im)
+{
+    for (uint32_t k = 0; k < im->node->output_count; k++) {
+        sx_ox_value value = {.name = im->node->output[k], .refused = true};
+        sx_ox_value *there = value.name.len > 0 ? sx_ox_lookup(im, value.name) : NULL;
+        if (there != NULL) {
+            there->refused = true; /* it failed after some of its results were made */
+        } else if (value.name.len > 0) {
+            SX_TRY(sx_ox_declare(im, &value));
+        }
+    }
+    return SX_OK;
+}
+
+static sx_origin origin_of(const sx_ox *im)
+{
+    const sx_onnx_node *node = im->node;
+    sx_span result = node->output_count > 0 ? node->output[0] : (sx_span){NULL, 0};
+    return (sx_origin){.name = node->name.len > 0 ? node->name : result, /* names are optional */
+                       .op = node->op_type,
+                       .opset = im->model->opset};
+}
+
+/* All that is not supported is told at once. */
+static sx_code end_refusals(sx_ox *im)
+{
+    if (im->refusals.count == 1) {
+        im->node = &im->model->graph.node[im->refused_index];
+        im->node_index = im->refused_index;
+        sx_span reason = im->refusals.refusal[0].reason;
+        (void)SX_FAIL(im->cx, SX_UNIMPLEMENTED, "%.*s", (int)reason.len, (const char *)reason.ptr);
+        return fail_at_node(im, SX_UNIMPLEMENTED);
+    }
+    return sx_refusals_end(im->cx, &im->refusals);
+}
+
 static sx_code add_nodes(sx_ox *im)
 {
     for (uint32_t k = 0; k < im->model->graph.node_count; k++) {
         im->node = &im->model->graph.node[k];
         im->node_index = k;
+        sx_origin origin = origin_of(im);
+        if (reads_refused(im)) {
+            SX_TRY(refuse_results(im));
+            continue;
+        }
+        uint32_t first = im->graph->node_count;
         sx_code code = import_node(im);
+        if (code == SX_UNIMPLEMENTED) {
+            SX_TRY(sx_refusals_add(im->cx, &im->refusals, &origin));
+            im->refused_index = k;
+            im->code = SX_OK;
+            SX_TRY(refuse_results(im));
+            continue;
+        }
         if (code != SX_OK) {
             return fail_at_node(im, code);
         }
+        SX_TRY(set_origins(im, first, &origin));
     }
-    return SX_OK;
+    return end_refusals(im);
 }
 
 /* ---- outputs ---- */

@@ -12,6 +12,7 @@
 #include "client/import/import.h"
 #include "client/import/onnx_kinds.h"
 #include "client/import/onnx_wire.h"
+#include "core/ir/refusals.h"
 
 #define SX_OX_KNOWN_MAX 4096 /* elements of a value that is followed while importing */
 #define SX_OX_INPUTS_MAX 256 /* of one node */
@@ -27,6 +28,7 @@ typedef struct {
     const sx_dim *
         known; /* all elements of an integer or bool value, or NULL; scale may be negative if constant */
     uint32_t known_count;
+    bool refused; /* a node that is not supported would make it: nothing else is valid */
 } sx_ox_value;
 
 typedef struct sx_ox sx_ox;
@@ -50,6 +52,8 @@ struct sx_ox {
     sx_idmap names;
     uint32_t anonymous_count; /* symbols made for dimensions without a name */
     sx_code code;             /* sticky */
+    sx_refusals refusals;     /* nodes that are not supported; */
+    uint32_t refused_index;   /* the last of them */
     /* the node being imported */
     const sx_onnx_node *node;
     uint32_t node_index;

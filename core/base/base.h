@@ -71,7 +71,7 @@ void sx_arena_init(sx_arena *arena, size_t limit_bytes);
 void sx_arena_fini(sx_arena *arena);
 
 /* ---- ctx: everything one request owns ---- */
-#define SX_ERROR_TEXT_MAX 480
+#define SX_ERROR_TEXT_MAX 1920 /* a list of all that is not supported needs room */
 typedef struct {
     sx_code code;
     const char *file; /* where the error was made */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/ir/check.h"
+#include "core/ir/origin.h"
 #include "core/ir/shard.h"
 
 #define UNSEEN UINT32_MAX
@@ -130,29 +131,54 @@ static sx_code sort_symbols(canon *c)
     return SX_OK;
 }
 
-sx_code sx_graph_canon(sx_ctx *cx, const sx_graph *graph, sx_graph **canonical)
+/* The canonical form in c->to; c->image says which node of it each node became, or UNSEEN. */
+static sx_code make_canonical(canon *c)
 {
-    canon c = {.cx = cx, .from = graph};
-    SX_TRY(sx_graph_make(cx, (sx_span){0}, NULL, &c.to));
-    c.image = SX_NEW_ARRAY(cx, uint32_t, graph->node_count);
-    visit *stack = SX_NEW_ARRAY(cx, visit, graph->node_count);
-    if (c.image == NULL || stack == NULL) {
-        return cx->error.code;
+    const sx_graph *graph = c->from;
+    SX_TRY(sx_graph_make(c->cx, (sx_span){0}, NULL, &c->to));
+    c->image = SX_NEW_ARRAY(c->cx, uint32_t, graph->node_count);
+    visit *stack = SX_NEW_ARRAY(c->cx, visit, graph->node_count);
+    if (c->image == NULL || stack == NULL) {
+        return c->cx->error.code;
     }
-    memset(c.image, 0xff, graph->node_count * sizeof(*c.image)); /* all UNSEEN */
-    SX_TRY(sort_symbols(&c));
+    memset(c->image, 0xff, graph->node_count * sizeof(*c->image)); /* all UNSEEN */
+    SX_TRY(sort_symbols(c));
     for (uint32_t i = 0; i < graph->node_count; i++) {
         if (graph->node[i].op == SX_OP_PARAMETER) {
-            SX_TRY(place(&c, i));
+            SX_TRY(place(c, i));
         }
     }
     for (uint32_t i = 0; i < graph->output_count; i++) {
-        SX_TRY(walk(&c, graph->output[i].node.i, stack));
-        sx_node_id node = {c.image[graph->output[i].node.i]};
-        SX_TRY(sx_graph_add_output(cx, c.to, graph->output[i].name, node));
+        SX_TRY(walk(c, graph->output[i].node.i, stack));
+        sx_node_id node = {c->image[graph->output[i].node.i]};
+        SX_TRY(sx_graph_add_output(c->cx, c->to, graph->output[i].name, node));
     }
+    return sx_sharding_copy(c->cx, graph, c->image, c->to);
+}
+
+sx_code sx_graph_canon(sx_ctx *cx, const sx_graph *graph, sx_graph **canonical)
+{
+    canon c = {.cx = cx, .from = graph};
+    SX_TRY(make_canonical(&c));
     *canonical = c.to;
-    return sx_sharding_copy(cx, graph, c.image, c.to);
+    return SX_OK;
+}
+
+sx_code sx_graph_canon_origins(sx_ctx *cx, const sx_graph *graph, sx_graph **canonical,
+                               sx_origins **origins)
+{
+    canon c = {.cx = cx, .from = graph};
+    SX_TRY(make_canonical(&c));
+    *canonical = c.to;
+    sx_graph names = {0};                            /* takes the origins alone */
+    for (uint32_t i = graph->node_count; i-- > 0;) { /* of merged nodes the first is the last */
+        const sx_origin *origin = sx_origin_find(graph->origins, i);
+        if (origin != NULL && c.image[i] != UNSEEN) {
+            SX_TRY(sx_graph_set_origin(cx, &names, c.image[i], origin));
+        }
+    }
+    *origins = names.origins;
+    return SX_OK;
 }
 
 sx_code sx_graph_key(sx_ctx *cx, const sx_graph *graph, sx_key *key)

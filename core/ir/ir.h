@@ -245,6 +245,7 @@ typedef struct {
     uint32_t output_count, output_capacity;
     sx_attr_table *attrs;         /* may be shared between graphs of one ctx */
     struct sx_sharding *sharding; /* on a mesh of devices (shard.h); NULL: nothing is said */
+    struct sx_origins *origins; /* names of the user's for its nodes (origin.h); NULL: not known */
 } sx_graph;
 #define SX_NODES_MAX 1000000u
 #define SX_SYMBOLS_MAX 64u
@@ -312,7 +313,7 @@ sx_code sx_graph_bind(sx_ctx *cx, const sx_graph *graph, const sx_binding *bindi
 
 /* canon.c: the canonical form: nodes reachable from the outputs, plus all parameters, numbered in depth-first order from the
  * outputs (parameters first, in their order), identical nodes merged, inner names gone. Two programs that differ in node order,
- * dead code or duplicates have equal canonical text. */
+ * dead code or duplicates have equal canonical text. Origins are left behind (origin.h). */
 sx_code sx_graph_canon(sx_ctx *cx, const sx_graph *graph, sx_graph **canonical);
 /* BLAKE2b-256 of the canonical form (interface names included, weight values not part of a graph). */
 sx_code sx_graph_key(sx_ctx *cx, const sx_graph *graph, sx_key *key);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/ir/check.h"
+#include "core/ir/origin.h"
 
 /* Value names seen so far. */
 typedef struct {
@@ -12,6 +13,7 @@ typedef struct {
 
 typedef struct {
     sx_lexer lex;
+    bool named; /* nodes without an origin go by their values */
     sx_graph *graph;
     value *value;
     uint32_t value_count, value_capacity;
@@ -198,7 +200,56 @@ static sx_code parse_demand(parser *p)
     return SX_OK;
 }
 
-/* %name = op(%a, %b) {attributes} : type {placement} */
+/* A copy in the arena: the text may not live as long as the graph. */
+static sx_code parse_copy(sx_lexer *lex, sx_span *copy)
+{
+    sx_span text;
+    SX_TRY(sx_lex_string(lex, &text));
+    char *bytes = sx_alloc(lex->cx, text.len + 1);
+    if (bytes == NULL) {
+        return lex->cx->error.code;
+    }
+    if (text.len > 0) {
+        memcpy(bytes, text.ptr, text.len);
+    }
+    *copy = (sx_span){(const uint8_t *)bytes, text.len};
+    return SX_OK;
+}
+
+/* from "/conv1/Conv" "Conv" 17, or nothing */
+static sx_code parse_origin(parser *p, sx_node_id id)
+{
+    sx_lexer *lex = &p->lex;
+    sx_origin origin;
+    if (lex->token.kind != SX_TOKEN_NAME || !sx_span_is(lex->token.text, "from")) {
+        return SX_OK;
+    }
+    SX_TRY(sx_lex_next(lex));
+    SX_TRY(parse_copy(lex, &origin.name));
+    SX_TRY(parse_copy(lex, &origin.op));
+    SX_TRY(sx_lex_int(lex, &origin.opset));
+    return sx_graph_set_origin(lex->cx, p->graph, id.i, &origin);
+}
+
+/* Without an origin the node goes by the name of its value, where that is asked for. */
+static sx_code name_by_value(parser *p, sx_span name, sx_node_id id)
+{
+    const sx_node *node = &p->graph->node[id.i];
+    if (!p->named || node->op == SX_OP_PARAMETER ||
+        sx_origin_find(p->graph->origins, id.i) != NULL) {
+        return SX_OK;
+    }
+    char *text = sx_alloc(p->lex.cx, name.len + 2);
+    if (text == NULL) {
+        return p->lex.cx->error.code;
+    }
+    text[0] = '%';
+    memcpy(text + 1, name.ptr, name.len);
+    sx_origin origin = {.name = sx_span_of(text), .op = sx_span_of(sx_op_info_of(node->op)->name)};
+    return sx_graph_set_origin(p->lex.cx, p->graph, id.i, &origin);
+}
+
+/* %name = op(%a, %b) {attributes} : type {placement} from "name" "operator" opset */
 static sx_code parse_node(parser *p)
 {
     sx_lexer *lex = &p->lex;
@@ -238,6 +289,8 @@ static sx_code parse_node(parser *p)
     }
     SX_TRY(check_declared(p, &type_token, &type, &p->graph->node[id.i].type));
     SX_TRY(parse_placement(p, id));
+    SX_TRY(parse_origin(p, id));
+    SX_TRY(name_by_value(p, name, id));
     return define_value(p, name, id);
 }
 
@@ -312,13 +365,13 @@ static sx_code parse_version(sx_lexer *lex)
     return SX_OK;
 }
 
-sx_code sx_graph_parse(sx_ctx *cx, sx_span text, sx_graph **graph)
+static sx_code parse(sx_ctx *cx, sx_span text, bool named, sx_graph **graph)
 {
     if (text.len > SX_TEXT_BYTES_MAX) {
         return SX_FAIL(cx, SX_LIMIT, "line 1:1: text of %zu bytes, at most %zu", text.len,
                        SX_TEXT_BYTES_MAX);
     }
-    parser p = {0};
+    parser p = {.named = named};
     sx_lexer *lex = &p.lex;
     sx_span name;
     SX_TRY(sx_lex_init(cx, lex, text));
@@ -343,4 +396,14 @@ sx_code sx_graph_parse(sx_ctx *cx, sx_span text, sx_graph **graph)
     }
     *graph = p.graph;
     return SX_OK;
+}
+
+sx_code sx_graph_parse(sx_ctx *cx, sx_span text, sx_graph **graph)
+{
+    return parse(cx, text, false, graph);
+}
+
+sx_code sx_graph_parse_named(sx_ctx *cx, sx_span text, sx_graph **graph)
+{
+    return parse(cx, text, true, graph);
 }

@@ -1,6 +1,7 @@
 #include "core/ir/check.h"
 #include "core/ir/fused.h"
 #include "core/ir/num.h"
+#include "core/ir/origin.h"
 #include "core/ir/shard.h"
 
 #include <math.h>
@@ -292,6 +293,14 @@ static void print_node(const sx_graph *graph, uint32_t index, sx_buf *out)
     if (!sx_places_equal(&places, &none)) {
         sx_buf_put_u8(out, ' ');
         sx_places_print(graph->sharding, &places, out);
+    }
+    const sx_origin *origin = sx_origin_find(graph->origins, index);
+    if (origin != NULL) {
+        sx_buf_put_text(out, " from ");
+        print_quoted(origin->name, out);
+        sx_buf_put_u8(out, ' ');
+        print_quoted(origin->op, out);
+        sx_buf_print(out, " %lld", (long long)origin->opset);
     }
     sx_buf_put_u8(out, '\n');
 }

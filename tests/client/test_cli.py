@@ -12,6 +12,8 @@ import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "daemon"))
+sys.path.insert(0, str(ROOT / "tests" / "models"))
+import make_models as onnx  # noqa: E402
 from wire import *  # noqa: E402
 
 CLIENT = str(BINARY / "symplex-client")
@@ -228,6 +230,31 @@ def test_a_fifo_is_refused_and_never_waited_for():
                       *([*name.split(), fifo] for name in ("module show", "module dump", "module check"))):
         error = error_of(*arguments, status=4, seconds=20)
         assert "fifo" in error["message"] and "regular file" in error["message"], (arguments, error)
+
+
+def model(nodes, inputs, outputs, opset=17):
+    graph = b"".join(onnx.block(1, n) for n in nodes) + onnx.block(2, "g")
+    graph += b"".join(onnx.block(11, v) for v in inputs) + b"".join(onnx.block(12, v) for v in outputs)
+    return onnx.integer(1, 8) + onnx.block(8, onnx.block(1, "") + onnx.integer(2, opset)) + onnx.block(7, graph)
+
+
+def test_everything_that_is_not_supported_at_once():
+    """Operators without a meaning here; what reads their results is passed over, what does not is looked at."""
+    x, node = onnx.value_info("x", [4]), onnx.node
+    path = TMP / "refused.onnx"
+    path.write_bytes(model([node("NonZero", ["x"], ["n"], "/a/NonZero"), node("Relu", ["x"], ["r"], "/a/Relu"),
+                            node("NonZero", ["r"], ["m"], "/b/NonZero"), node("Add", ["n", "m"], ["s"], "/b/Add"),
+                            node("Unique", ["s"], ["u"], "/b/Unique"), node("Relu", ["r"], ["y"], "/c/Relu", wrong=1),
+                            node("Unique", ["x"], ["v"], "")], [x], [onnx.value_info("y", [4])]))
+    message = error_of("compile", path, status=4)["message"]
+    assert message.startswith(str(path) + ": 4 nodes are not supported at opset 17: "), message
+    for part in ("NonZero (2: '/a/NonZero', '/b/NonZero'): operator NonZero is not supported", "Relu (1: '/c/Relu'): attribute 'wrong'",
+                 "Unique (1: 'v'): operator Unique"):
+        assert part in message, message
+    assert "/b/Unique" not in message and "Add" not in message, message
+    path.write_bytes(model([node("Relu", ["x"], ["r"], "/a/Relu"), node("Unique", ["r"], ["y"], "/b/Unique")], [x],
+                           [onnx.value_info("y", [4])]))
+    assert "node 1 '/b/Unique' (Unique, opset 17): operator Unique" in error_of("compile", path, status=4)["message"]
 
 
 def test_no_daemon():

@@ -222,7 +222,7 @@ END_TEST
 static const char *refused(const char *altered, size_t size)
 {
     sx_ctx fresh;
-    static char what[512];
+    static char what[SX_ERROR_TEXT_MAX];
     sx_certificate found;
     sx_ctx_init(&fresh, (size_t)1 << 30);
     sx_code code = sx_certificate_check(&fresh, (sx_span){(const uint8_t *)altered, size}, &found);
