@@ -3,6 +3,8 @@
 #define SX_TESTS_CORE_LOOP_NODES_H
 #include "tests/core/loop/harness.h"
 
+#include "core/judge/judge.h"
+
 typedef struct {
     sx_attr fused;
     sx_type input[SX_FUSED_ARGS_MAX];
@@ -200,6 +202,34 @@ SX_UNUSED static sx_code pack_node(sx_ctx *cx, const node *n, const test_tiles *
     return sx_lower_pack(cx, "pack", a, &s, kernel, size);
 }
 
+/* The judge proves the kernel, or the one that packs for it. */
+SX_UNUSED static void prove_node(sx_ctx *cx, const node *n, const test_tiles *tiles,
+                                 const sx_kernel *kernel, bool pack)
+{
+    sx_judge *judge;
+    sx_verdict verdict;
+    sx_kernel_kind kind = sx_body_kernel_kind(n->fused.body);
+    sx_schedule schedule = schedule_of(analysis_of(cx, n), tiles);
+    sx_judge_facts facts = sx_judge_facts_of(&schedule, kind);
+    if (kind == SX_KERNEL_ONLINE) {
+        return;
+    }
+    ck_sx_ok(cx, sx_judge_make(cx, &judge));
+    ck_sx_ok(cx, (pack ? sx_judge_pack : sx_judge_kernel)(judge, &n->fused, n->input, n->count,
+                                                          &facts, kernel, &verdict));
+    if (!verdict.proven) {
+        sx_buf text;
+        sx_buf_init(&text, 1 << 24);
+        sx_judge_print(judge, &text);
+        (void)sx_kernel_print(cx, kernel, &text);
+        sx_buf_put(&text, "", 1);
+        (void)fprintf(stderr, "%.8000s\n", (const char *)text.ptr);
+        sx_buf_fini(&text);
+    }
+    ck_assert_msg(verdict.proven, "%s of %u lanes: %s", pack ? "pack" : "kernel", tiles->lanes,
+                  verdict.text);
+}
+
 typedef void (*runner)(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer, void *self);
 
 SX_UNUSED static void run_eval(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer, void *self)
@@ -232,6 +262,7 @@ SX_UNUSED static void *run_node(sx_ctx *cx, const node *n, const test_tiles *pla
         uint32_t rhs = analysis_of(cx, n)->rhs;
         ck_sx_ok(cx, pack_node(cx, n, plan, &pack, &size));
         void *two[2] = {n->raw[rhs], exact_buffer(cx, size)};
+        prove_node(cx, n, plan, pack, true);
         run(cx, pack, two, self);
         buffer[rhs] = two[1];
     }
@@ -244,6 +275,7 @@ SX_UNUSED static void *run_node(sx_ctx *cx, const node *n, const test_tiles *pla
             size = kernel->buffer[k].size;
         }
     }
+    prove_node(cx, n, plan, kernel, false);
     run(cx, kernel, buffer, self);
     for (uint32_t i = 0; i < 16; i++) {
         ck_assert_msg(out[size + i] == 0xCC, "byte %u behind the result is written", i);

@@ -1,0 +1,479 @@
+/* algebra.c - hash-consed forms and terms, and substitution. */
+#include "core/judge/algebra.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/hash.h"
+
+enum { TABLE_FORM, TABLE_TERM };
+
+uint32_t sx_refuse(sx_algebra *g, const char *format, ...)
+{
+    if (!g->refused) {
+        va_list arguments;
+        va_start(arguments, format);
+        (void)vsnprintf(g->why, sizeof(g->why), format, arguments);
+        va_end(arguments);
+        g->refused = true;
+    }
+    return 0;
+}
+
+sx_code sx_algebra_init(sx_ctx *cx, sx_algebra *g)
+{
+    memset(g, 0, sizeof(*g));
+    g->cx = cx;
+    for (uint32_t t = 0; t < 2; t++) {
+        g->slot_count[t] = 4096;
+        g->slot[t] = SX_NEW_ARRAY(cx, uint64_t, g->slot_count[t]);
+    }
+    g->pair = SX_NEW_ARRAY(cx, sx_pair_memo, SX_PAIR_MEMO);
+    if (cx->error.code != SX_OK) {
+        return cx->error.code;
+    }
+    sx_algebra_reset(g);
+    return g->refused ? SX_NOMEM : SX_OK;
+}
+
+/* ---- tables ---- */
+static void put_slot(sx_algebra *g, uint32_t table, uint64_t hash, uint32_t number)
+{
+    uint32_t mask = g->slot_count[table] - 1;
+    uint32_t at = (uint32_t)hash & mask;
+    while (g->slot[table][at] >> 32 == g->generation) {
+        at = (at + 1) & mask;
+    }
+    g->slot[table][at] = (uint64_t)g->generation << 32 | number;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+    return hash ^ hash >> 29;
+}
+
+static uint64_t form_hash(const sx_algebra *g, uint32_t number)
+{
+    const sx_form *f = &g->form[number];
+    uint64_t hash = mix((uint64_t)f->constant, f->vars);
+    uint32_t n = (uint32_t)__builtin_popcountll(f->vars);
+    for (uint32_t k = 0; k < n; k++) {
+        hash = mix(hash, (uint64_t)g->coef[f->first + k]);
+    }
+    return hash;
+}
+
+static uint64_t term_hash(const sx_term *t)
+{
+    uint64_t hash = mix((uint64_t)t->kind | (uint64_t)t->op << 8 | (uint64_t)t->width << 16 |
+                            (uint64_t)t->imm << 32,
+                        (uint64_t)t->child[0] | (uint64_t)t->child[1] << 32);
+    return mix(hash, (uint64_t)t->child[2] | (uint64_t)t->form << 32);
+}
+
+/* Twice the slots once half of them are taken. */
+static void make_room(sx_algebra *g, uint32_t table, uint32_t count)
+{
+    if (2 * (count + 1) <= g->slot_count[table]) {
+        return;
+    }
+    uint64_t *slot = SX_NEW_ARRAY(g->cx, uint64_t, 2 * (size_t)g->slot_count[table]);
+    if (slot == NULL) {
+        (void)sx_refuse(g, "out of memory");
+        return;
+    }
+    g->slot[table] = slot;
+    g->slot_count[table] *= 2;
+    for (uint32_t k = 0; k < count; k++) {
+        uint64_t hash = table == TABLE_FORM ? form_hash(g, k) : term_hash(&g->term[k]);
+        put_slot(g, table, hash, k);
+    }
+}
+
+static bool grow(sx_algebra *g, void **array, uint32_t *capacity, uint32_t need, size_t size)
+{
+    need = need < 1024 ? 1024 : need;
+    if (need > *capacity && sx_grow(g->cx, array, capacity, need, size) != SX_OK) {
+        (void)sx_refuse(g, "out of memory");
+        return false;
+    }
+    return true;
+}
+
+void sx_algebra_reset(sx_algebra *g)
+{
+    g->refused = false;
+    g->why[0] = '\0';
+    g->generation++;
+    g->form_count = g->coef_count = g->term_count = 0;
+    sx_lin zero = {0};
+    SX_ASSERT(sx_form_put(g, &zero) == 0 || g->refused);
+    void *terms = g->term;
+    if (grow(g, &terms, &g->term_capacity, 1, sizeof(sx_term))) {
+        g->term = terms;
+        memset(&g->term[0], 0, sizeof(g->term[0]));
+        g->term_count = 1;
+    }
+}
+
+/* ---- forms ---- */
+void sx_lin_get(const sx_algebra *g, uint32_t form, sx_lin *lin)
+{
+    const sx_form *f = &g->form[form];
+    uint32_t at = f->first;
+    lin->constant = f->constant;
+    lin->vars = f->vars;
+    for (uint64_t left = f->vars; left != 0; left &= left - 1) {
+        lin->coef[__builtin_ctzll(left)] = g->coef[at++];
+    }
+}
+
+void sx_lin_add_constant(sx_algebra *g, sx_lin *lin, int64_t value)
+{
+    if (!sx_add_i64(lin->constant, value, &lin->constant)) {
+        (void)sx_refuse(g, "a form overflows");
+    }
+}
+
+void sx_lin_add(sx_algebra *g, sx_lin *lin, uint32_t variable, int64_t coefficient)
+{
+    uint64_t bit = SX_VAR_BIT(variable);
+    int64_t sum = coefficient;
+    if ((lin->vars & bit) != 0 && !sx_add_i64(lin->coef[variable], coefficient, &sum)) {
+        (void)sx_refuse(g, "a form overflows");
+    }
+    lin->coef[variable] = sum;
+    lin->vars = sum != 0 ? lin->vars | bit : lin->vars & ~bit;
+}
+
+void sx_lin_add_lin(sx_algebra *g, sx_lin *lin, const sx_lin *other, int64_t factor)
+{
+    int64_t product = 0;
+    bool ok = sx_mul_i64(other->constant, factor, &product);
+    sx_lin_add_constant(g, lin, product);
+    for (uint64_t left = other->vars; left != 0; left &= left - 1) {
+        uint32_t v = (uint32_t)__builtin_ctzll(left);
+        ok = ok && sx_mul_i64(other->coef[v], factor, &product);
+        sx_lin_add(g, lin, v, ok ? product : 0);
+    }
+    if (!ok) {
+        (void)sx_refuse(g, "a form overflows");
+    }
+}
+
+static bool form_equal(const sx_algebra *g, const sx_form *f, const sx_lin *lin)
+{
+    if (f->constant != lin->constant || f->vars != lin->vars) {
+        return false;
+    }
+    uint32_t at = f->first;
+    for (uint64_t left = f->vars; left != 0; left &= left - 1) {
+        if (g->coef[at++] != lin->coef[__builtin_ctzll(left)]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+uint32_t sx_form_put(sx_algebra *g, const sx_lin *lin)
+{
+    if (g->refused) {
+        return 0;
+    }
+    uint64_t hash = mix((uint64_t)lin->constant, lin->vars);
+    uint32_t n = 0;
+    for (uint64_t left = lin->vars; left != 0; left &= left - 1) {
+        hash = mix(hash, (uint64_t)lin->coef[__builtin_ctzll(left)]);
+        n++;
+    }
+    uint32_t mask = g->slot_count[TABLE_FORM] - 1;
+    for (uint32_t at = (uint32_t)hash & mask;; at = (at + 1) & mask) {
+        uint64_t slot = g->slot[TABLE_FORM][at];
+        if (slot >> 32 != g->generation) {
+            break;
+        }
+        if (form_equal(g, &g->form[(uint32_t)slot], lin)) {
+            return (uint32_t)slot;
+        }
+    }
+    void *forms = g->form;
+    void *coefs = g->coef;
+    if (g->form_count >= SX_FORMS_MAX) {
+        return sx_refuse(g, "more than %u forms", SX_FORMS_MAX);
+    }
+    if (!grow(g, &forms, &g->form_capacity, g->form_count + 1, sizeof(sx_form)) ||
+        !grow(g, &coefs, &g->coef_capacity, g->coef_count + n, sizeof(int64_t))) {
+        return 0;
+    }
+    g->form = forms;
+    g->coef = coefs;
+    make_room(g, TABLE_FORM, g->form_count);
+    if (g->refused) {
+        return 0;
+    }
+    g->form[g->form_count] =
+        (sx_form){.constant = lin->constant, .vars = lin->vars, .first = g->coef_count};
+    for (uint64_t left = lin->vars; left != 0; left &= left - 1) {
+        g->coef[g->coef_count++] = lin->coef[__builtin_ctzll(left)];
+    }
+    put_slot(g, TABLE_FORM, hash, g->form_count);
+    return g->form_count++;
+}
+
+uint32_t sx_form_constant(sx_algebra *g, int64_t value)
+{
+    sx_lin lin;
+    lin.constant = value;
+    lin.vars = 0;
+    return sx_form_put(g, &lin);
+}
+
+uint32_t sx_form_var(sx_algebra *g, uint32_t variable, int64_t coefficient, int64_t constant)
+{
+    sx_lin lin;
+    lin.constant = constant;
+    lin.vars = 0;
+    sx_lin_add(g, &lin, variable, coefficient);
+    return sx_form_put(g, &lin);
+}
+
+bool sx_lin_range(sx_algebra *g, const sx_lin *lin, int64_t *low, int64_t *high)
+{
+    *low = *high = lin->constant;
+    bool ok = true;
+    for (uint64_t left = lin->vars; left != 0; left &= left - 1) {
+        uint32_t v = (uint32_t)__builtin_ctzll(left);
+        int64_t at_low = 0;
+        int64_t at_high = 0;
+        ok = ok && sx_mul_i64(lin->coef[v], g->low[v], &at_low) &&
+             sx_mul_i64(lin->coef[v], g->high[v], &at_high) &&
+             sx_add_i64(*low, sx_min_i64(at_low, at_high), low) &&
+             sx_add_i64(*high, sx_max_i64(at_low, at_high), high);
+    }
+    if (!ok) {
+        (void)sx_refuse(g, "the range of a form overflows");
+    }
+    return ok;
+}
+
+/* ---- terms ---- */
+static bool term_same(const sx_term *a, const sx_term *b)
+{
+    return a->kind == b->kind && a->op == b->op && a->width == b->width && a->imm == b->imm &&
+           a->child[0] == b->child[0] && a->child[1] == b->child[1] && a->child[2] == b->child[2] &&
+           a->form == b->form;
+}
+
+/* What follows from the key: free variables, holes, level. */
+static void derive(const sx_algebra *g, sx_term *t)
+{
+    t->vars = t->kind == SX_TERM_RUN ? 0 : g->form[t->form].vars;
+    t->holes = t->kind == SX_TERM_HOLE;
+    t->acc = t->kind == SX_TERM_ACC;
+    t->level = 0;
+    for (uint32_t k = 0; k < 3; k++) {
+        const sx_term *c = &g->term[t->child[k]];
+        if (t->child[k] == 0) {
+            continue;
+        }
+        uint64_t vars = c->vars;
+        if (t->kind == SX_TERM_RUN && k == 1) {
+            vars &= ~sx_run_vars(t->imm);
+        }
+        t->vars |= vars;
+        t->holes = t->holes || c->holes;
+        t->acc = t->acc || (c->acc && !(t->kind == SX_TERM_RUN && k == 1));
+        t->level = c->level > t->level ? c->level : t->level;
+    }
+    if (t->kind == SX_TERM_RUN && t->imm + 1 > t->level) {
+        t->level = (uint8_t)(t->imm + 1);
+    }
+}
+
+uint32_t sx_term_put(sx_algebra *g, const sx_term *key)
+{
+    if (g->refused) {
+        return 0;
+    }
+    uint64_t hash = term_hash(key);
+    uint32_t mask = g->slot_count[TABLE_TERM] - 1;
+    for (uint32_t at = (uint32_t)hash & mask;; at = (at + 1) & mask) {
+        uint64_t slot = g->slot[TABLE_TERM][at];
+        if (slot >> 32 != g->generation) {
+            break;
+        }
+        if (term_same(&g->term[(uint32_t)slot], key)) {
+            return (uint32_t)slot;
+        }
+    }
+    void *terms = g->term;
+    if (g->term_count >= SX_TERMS_MAX) {
+        return sx_refuse(g, "more than %u terms", SX_TERMS_MAX);
+    }
+    if (!grow(g, &terms, &g->term_capacity, g->term_count + 1, sizeof(sx_term))) {
+        return 0;
+    }
+    g->term = terms;
+    make_room(g, TABLE_TERM, g->term_count);
+    if (g->refused) {
+        return 0;
+    }
+    sx_term *t = &g->term[g->term_count];
+    *t = *key;
+    derive(g, t);
+    put_slot(g, TABLE_TERM, hash, g->term_count);
+    return g->term_count++;
+}
+
+uint32_t sx_term_constant(sx_algebra *g, uint32_t bits)
+{
+    return sx_term_put(g, &(sx_term){.kind = SX_TERM_CONST, .imm = bits});
+}
+
+uint32_t sx_term_int(sx_algebra *g, uint32_t form)
+{
+    const sx_form *f = &g->form[form];
+    if (f->vars == 0) {
+        return sx_term_constant(g, (uint32_t)(uint64_t)f->constant);
+    }
+    return sx_term_put(g, &(sx_term){.kind = SX_TERM_INT, .form = form});
+}
+
+uint32_t sx_term_scalar(sx_algebra *g, uint32_t form)
+{
+    return sx_term_put(g, &(sx_term){.kind = SX_TERM_INT, .form = form});
+}
+
+uint32_t sx_term_element(sx_algebra *g, uint32_t buffer, uint8_t width, uint32_t form,
+                         uint32_t index)
+{
+    return sx_term_put(g, &(sx_term){.kind = SX_TERM_ELEMENT,
+                                     .width = width,
+                                     .imm = buffer,
+                                     .form = form,
+                                     .child = {index, 0, 0}});
+}
+
+uint32_t sx_term_hole(sx_algebra *g, uint32_t number, uint32_t lane_form)
+{
+    return sx_term_put(g, &(sx_term){.kind = SX_TERM_HOLE, .imm = number, .form = lane_form});
+}
+
+/* ---- substitution ---- */
+void sx_subst_begin(sx_algebra *g, sx_subst *s)
+{
+    s->vars = 0;
+    s->hole = s->acc = s->first = 0;
+    s->stamp = ++g->stamp;
+}
+
+void sx_subst_var(sx_subst *s, uint32_t variable, uint32_t form)
+{
+    s->vars |= SX_VAR_BIT(variable);
+    s->form[variable] = form;
+}
+
+uint32_t sx_form_subst(sx_algebra *g, uint32_t form, const sx_subst *s)
+{
+    if ((g->form[form].vars & s->vars) == 0 || g->refused) {
+        return form;
+    }
+    sx_lin lin;
+    sx_lin_get(g, form, &lin);
+    uint64_t hit = lin.vars & s->vars;
+    int64_t factor[SX_VAR_COUNT];
+    for (uint64_t left = hit; left != 0; left &= left - 1) {
+        uint32_t v = (uint32_t)__builtin_ctzll(left);
+        factor[v] = lin.coef[v];
+    }
+    lin.vars &= ~hit;
+    for (uint64_t left = hit; left != 0; left &= left - 1) {
+        uint32_t v = (uint32_t)__builtin_ctzll(left);
+        sx_lin by;
+        sx_lin_get(g, s->form[v], &by);
+        sx_lin_add_lin(g, &lin, &by, factor[v]);
+    }
+    return sx_form_put(g, &lin);
+}
+
+static bool memo_find(sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t *result)
+{
+    if (term < g->memo_capacity && term < g->memo_capacity2 && g->memo_stamp[term] == s->stamp) {
+        *result = g->memo[term];
+        return true;
+    }
+    return false;
+}
+
+static void memo_put(sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t result)
+{
+    void *memo = g->memo;
+    void *stamp = g->memo_stamp;
+    if (!grow(g, &memo, &g->memo_capacity, term + 1, sizeof(uint32_t)) ||
+        !grow(g, &stamp, &g->memo_capacity2, term + 1, sizeof(uint32_t))) {
+        return;
+    }
+    g->memo = memo;
+    g->memo_stamp = stamp;
+    g->memo[term] = result;
+    g->memo_stamp[term] = s->stamp;
+}
+
+uint32_t sx_term_subst(sx_algebra *g, uint32_t term, const sx_subst *s)
+{
+    sx_term t = g->term[term];
+    bool hit = (t.vars & s->vars) != 0 || (s->hole != 0 && t.holes) || (s->first != 0 && t.acc);
+    if (g->refused || !hit) {
+        return term;
+    }
+    if (s->hole != 0 && term == s->hole) {
+        return s->acc;
+    }
+    if (t.kind == SX_TERM_ACC) {
+        return s->first;
+    }
+    uint32_t result;
+    if (memo_find(g, term, s, &result)) {
+        return result;
+    }
+    switch ((sx_term_kind)t.kind) {
+    case SX_TERM_INT:
+        t.form = sx_form_subst(g, t.form, s);
+        result = sx_term_int(g, t.form);
+        break;
+    case SX_TERM_OP: {
+        uint32_t child[3];
+        for (uint32_t k = 0; k < 3; k++) {
+            child[k] = t.child[k] == 0 ? 0 : sx_term_subst(g, t.child[k], s);
+        }
+        result = t.form != 0 ? sx_term_op_imm2(g, (sx_lop)t.op, g->form[t.form].constant, child[0])
+                             : sx_term_op(g, (sx_lop)t.op, t.imm, child[0], child[1], child[2]);
+        break;
+    }
+    case SX_TERM_RUN: {
+        uint32_t first = sx_term_subst(g, t.child[0], s);
+        uint32_t step = t.child[1];
+        if (s->hole != 0 && g->term[step].holes) { /* the accumulator there is another one */
+            (void)sx_refuse(g, "a step reads the value that a loop carries");
+        }
+        sx_lin counts;
+        sx_lin_get(g, t.form, &counts);
+        /* replacing an accumulator replaces no variable: the step, whose accumulator is its own, stays */
+        step = s->first != 0 ? step : sx_term_subst(g, step, s);
+        result = sx_run_make(g, first, step, t.imm, &counts);
+        break;
+    }
+    case SX_TERM_CONST:
+    case SX_TERM_ELEMENT:
+    case SX_TERM_HOLE:
+    case SX_TERM_ACC:
+    default:
+        t.child[0] = t.child[0] == 0 ? 0 : sx_term_subst(g, t.child[0], s);
+        t.form = sx_form_subst(g, t.form, s);
+        result = sx_term_put(g, &t);
+        break;
+    }
+    memo_put(g, term, s, result);
+    return result;
+}

@@ -1,0 +1,153 @@
+/* algebra.h - the values of a kernel program as terms: what a lane holds, written in elements of the inputs. Internal to core/judge.
+ *
+ *   form   an affine integer: constant + sum of coefficient * variable, every sum and product checked for overflow
+ *   term   what one 32-bit lane holds: a constant, an element of an input at a form, an integer form, an operation on terms, or a
+ *          run: a step applied again and again to an accumulator
+ *
+ * Both are hash-consed: equal ones have equal numbers, whole keys are compared and no hash is trusted. Number 0 is the constant form
+ * zero, and no term. Variables are small numbers: those of the program, the lane, those bound by runs (named by how deep runs nest),
+ * those of store records.
+ *
+ * A run has a first value, a step that contains SX_TERM_ACC, and one to five counts, innermost first: the accumulator takes the step
+ * for every value of the run's variables in row-major order. Runs are kept in normal form: counts of 1 are gone, neighbours that make one
+ * arithmetic sequence are one, and a step that continues the run before it is part of it. So two chains with the same steps in the
+ * same order are one number, however the program unrolled and tiled its loops.
+ *
+ * Failure sticks in `refused`, with the reason; functions return 0 from then on. */
+#ifndef SX_CORE_JUDGE_ALGEBRA_H
+#define SX_CORE_JUDGE_ALGEBRA_H
+#include "core/base/buf.h"
+#include "core/loop/loop.h"
+
+#define SX_VAR_LANE 16u
+#define SX_VAR_RUN 17u
+#define SX_RUN_LEVELS 6u
+#define SX_RUN_DEPTH 5u
+#define SX_VAR_STORE 47u
+#define SX_STORE_DIMS 16u
+#define SX_VAR_COUNT 64u
+_Static_assert(SX_VAR_RUN + SX_RUN_LEVELS * SX_RUN_DEPTH == SX_VAR_STORE, "run variables");
+_Static_assert(SX_VAR_STORE + SX_STORE_DIMS < SX_VAR_COUNT, "variables fit a set of 64");
+#define SX_TERMS_MAX 400000u
+#define SX_FORMS_MAX 200000u
+#define SX_VAR_BIT(variable) (UINT64_C(1) << (variable))
+
+/* A form that is being made: coefficients outside `vars` have no meaning. */
+typedef struct {
+    int64_t constant;
+    uint64_t vars;
+    int64_t coef[SX_VAR_COUNT];
+} sx_lin;
+typedef struct {
+    int64_t constant;
+    uint64_t vars;
+    uint32_t first; /* of the coefficients, one for each variable in ascending order */
+} sx_form;
+
+typedef enum {
+    SX_TERM_CONST = 1, /* imm: the bits; of a mask 0 or 1 */
+    SX_TERM_ELEMENT, /* `width` bytes of buffer imm at byte `form` (plus integer child[0]), zero-extended */
+    SX_TERM_INT,  /* the low 32 bits of `form`; in integer registers all of them */
+    SX_TERM_OP,   /* op, imm (and form for 64-bit immediates) on children */
+    SX_TERM_HOLE, /* lane `form` of register imm at the start of an iteration */
+    SX_TERM_ACC,  /* the accumulator of the run around it */
+    SX_TERM_RUN /* child[0] first value, child[1] step, form: the counts, imm: the level of its variables */
+} sx_term_kind;
+typedef struct {
+    uint8_t kind, op, width, level; /* level: of runs inside, 0 without */
+    bool holes, acc;                /* has a hole, an accumulator that no run inside binds */
+    uint32_t imm;
+    uint32_t child[3];
+    uint32_t form;
+    uint64_t vars; /* free ones */
+} sx_term;
+/* Integer maximum and minimum, which programs write as a blend by a comparison. */
+#define SX_LOP_IMAX ((int)SX_LOP_COUNT)
+#define SX_LOP_IMIN ((int)SX_LOP_COUNT + 1)
+
+typedef struct {
+    uint32_t a, b, var, result, stamp;
+} sx_pair_memo;
+#define SX_PAIR_MEMO 1024u
+
+typedef struct {
+    sx_ctx *cx;
+    bool refused;
+    char why[160];
+    sx_form *form;
+    uint32_t form_count, form_capacity;
+    int64_t *coef;
+    uint32_t coef_count, coef_capacity;
+    sx_term *term;
+    uint32_t term_count, term_capacity;
+    uint64_t *slot[2]; /* hash tables of forms and terms: generation << 32 | number */
+    uint32_t slot_count[2];
+    uint32_t generation;
+    uint32_t *memo, *memo_stamp; /* of each term: its substitution under the running one */
+    uint32_t memo_capacity, memo_capacity2;
+    uint32_t stamp;
+    sx_pair_memo *pair;
+    int64_t low[SX_VAR_COUNT], high[SX_VAR_COUNT]; /* ranges of the variables in scope */
+} sx_algebra;
+
+/* A parallel substitution. */
+typedef struct {
+    uint64_t vars;
+    uint32_t form[SX_VAR_COUNT];
+    uint32_t hole; /* a term that becomes `acc`; 0: none */
+    uint32_t acc;
+    uint32_t first; /* what the free accumulator becomes; 0: stays */
+    uint32_t stamp;
+} sx_subst;
+
+sx_code sx_algebra_init(sx_ctx *cx, sx_algebra *g);
+void sx_algebra_reset(sx_algebra *g); /* forgets all forms and terms */
+uint32_t sx_refuse(sx_algebra *g, const char *format, ...) SX_PRINTF(2, 3); /* 0 */
+
+/* ---- forms ---- */
+void sx_lin_get(const sx_algebra *g, uint32_t form, sx_lin *lin);
+void sx_lin_add(sx_algebra *g, sx_lin *lin, uint32_t variable, int64_t coefficient);
+void sx_lin_add_lin(sx_algebra *g, sx_lin *lin, const sx_lin *other, int64_t factor);
+void sx_lin_add_constant(sx_algebra *g, sx_lin *lin, int64_t value);
+uint32_t sx_form_put(sx_algebra *g, const sx_lin *lin);
+uint32_t sx_form_constant(sx_algebra *g, int64_t value);
+uint32_t sx_form_var(sx_algebra *g, uint32_t variable, int64_t coefficient, int64_t constant);
+bool sx_lin_range(sx_algebra *g, const sx_lin *lin, int64_t *low, int64_t *high);
+
+/* ---- terms ---- */
+uint32_t sx_term_constant(sx_algebra *g, uint32_t bits);
+uint32_t sx_term_int(sx_algebra *g, uint32_t form); /* a constant where the form is one */
+uint32_t sx_term_scalar(sx_algebra *g, uint32_t form);
+uint32_t sx_term_element(sx_algebra *g, uint32_t buffer, uint8_t width, uint32_t form,
+                         uint32_t index);
+uint32_t sx_term_hole(sx_algebra *g, uint32_t number, uint32_t lane_form);
+/* An operation in normal form: integer and mask operations on constants folded, factors in a fixed order, chains as runs. */
+uint32_t sx_term_op(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t y, uint32_t z);
+uint32_t sx_term_op_imm2(sx_algebra *g, sx_lop op, int64_t imm2, uint32_t x);
+
+void sx_subst_begin(sx_algebra *g, sx_subst *s);
+void sx_subst_var(sx_subst *s, uint32_t variable, uint32_t form);
+uint32_t sx_form_subst(sx_algebra *g, uint32_t form, const sx_subst *s);
+uint32_t sx_term_subst(sx_algebra *g, uint32_t term, const sx_subst *s);
+/* The term with `var` that is `a` at 0 and `b` at 1, where they differ by constants in forms alone; else 0. */
+uint32_t sx_term_pair(sx_algebra *g, uint32_t a, uint32_t b, uint32_t var);
+uint32_t sx_form_pair(sx_algebra *g, uint32_t a, uint32_t b, uint32_t var); /* UINT32_MAX: no */
+/* The value behind a loop over `var` of `trip` iterations, of a register that held `first` before it, `hole` at the start of an
+ * iteration and `last` at its end. */
+uint32_t sx_term_close(sx_algebra *g, uint32_t first, uint32_t hole, uint32_t last, uint32_t var,
+                       int64_t trip);
+/* ---- between algebra.c, fold.c and run.c ---- */
+uint32_t sx_term_put(sx_algebra *g, const sx_term *key);
+/* Variables bound by runs of this level. */
+uint64_t sx_run_vars(uint32_t level);
+/* A run in normal form. counts: the constant is how many there are, coefficient k is count k. */
+uint32_t sx_run_make(sx_algebra *g, uint32_t first, uint32_t step, uint32_t level,
+                     const sx_lin *counts);
+/* Which operand of an operation may accumulate, or 3. */
+uint32_t sx_run_operand(sx_lop op);
+/* The operation `key`, whose operand `at` accumulates, as a part of the run that the operand is; 0: it is none. */
+uint32_t sx_run_continue(sx_algebra *g, const sx_term *key, uint32_t at);
+
+/* `depth` operations deep. */
+void sx_term_print(const sx_algebra *g, uint32_t term, uint32_t depth, sx_buf *text);
+#endif

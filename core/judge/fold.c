@@ -1,0 +1,195 @@
+/* fold.c - operations in normal form: integer and mask operations on known values, factors in a fixed order, integer maxima. Float
+ * operations are never folded: both sides of a comparison keep the whole sequence. */
+#include "core/judge/algebra.h"
+
+static bool is_constant(const sx_algebra *g, uint32_t term, uint32_t *bits)
+{
+    const sx_term *t = &g->term[term];
+    *bits = t->imm;
+    return t->kind == SX_TERM_CONST;
+}
+
+/* The form of an integer term: a constant has one too. */
+static bool int_form(sx_algebra *g, uint32_t term, sx_lin *lin)
+{
+    const sx_term *t = &g->term[term];
+    if (t->kind == SX_TERM_CONST) {
+        lin->constant = (int32_t)t->imm;
+        lin->vars = 0;
+        return true;
+    }
+    if (t->kind == SX_TERM_INT) {
+        sx_lin_get(g, t->form, lin);
+        return true;
+    }
+    return false;
+}
+
+/* Sums and shifts of forms: equal modulo 2^32. */
+static uint32_t fold_form(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t y)
+{
+    sx_lin a, b, sum = {.constant = 0, .vars = 0};
+    if (op != SX_LOP_IADD && op != SX_LOP_ISUB && op != SX_LOP_SHL) {
+        return 0;
+    }
+    if (!int_form(g, x, &a) || (op == SX_LOP_SHL ? a.vars == 0 : !int_form(g, y, &b))) {
+        return 0;
+    }
+    if (op == SX_LOP_SHL) {
+        sx_lin_add_lin(g, &sum, &a, INT64_C(1) << imm);
+    } else if (a.vars == 0 && b.vars == 0) {
+        return 0; /* constants wrap: below */
+    } else {
+        sx_lin_add_lin(g, &sum, &a, 1);
+        sx_lin_add_lin(g, &sum, &b, op == SX_LOP_IADD ? 1 : -1);
+    }
+    return sx_term_int(g, sx_form_put(g, &sum));
+}
+
+static bool fold_bits(sx_lop op, uint32_t imm, uint32_t a, uint32_t b, uint32_t *r)
+{
+    switch ((int)op) {
+    case SX_LOP_AND:
+    case SX_LOP_MAND: *r = a & b; return true;
+    case SX_LOP_OR:
+    case SX_LOP_MOR: *r = a | b; return true;
+    case SX_LOP_XOR:
+    case SX_LOP_MXOR: *r = a ^ b; return true;
+    case SX_LOP_MNOT: *r = a ^ 1; return true;
+    case SX_LOP_IADD: *r = a + b; return true;
+    case SX_LOP_ISUB: *r = a - b; return true;
+    case SX_LOP_SHL: *r = a << imm; return true;
+    case SX_LOP_SHR: *r = a >> imm; return true;
+    case SX_LOP_IMAX: *r = (int32_t)a > (int32_t)b ? a : b; return true;
+    case SX_LOP_IMIN: *r = (int32_t)a > (int32_t)b ? b : a; return true;
+    case SX_LOP_ICMP: *r = imm == SX_EQ ? a == b : (int32_t)a > (int32_t)b; return true;
+    default: return false;
+    }
+}
+
+static uint32_t fold_mask(sx_algebra *g, sx_lop op, uint32_t x, uint32_t y)
+{
+    uint32_t bits;
+    if (op != SX_LOP_MAND && op != SX_LOP_MOR) {
+        return 0;
+    }
+    for (uint32_t k = 0; k < 2; k++) {
+        uint32_t known = k == 0 ? x : y;
+        uint32_t other = k == 0 ? y : x;
+        if (is_constant(g, known, &bits)) {
+            return (bits != 0) == (op == SX_LOP_MAND) ? other : known;
+        }
+    }
+    return 0;
+}
+
+/* A byte is not negative: greater than zero is not equal to zero. */
+static bool is_byte_above_zero(const sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t y)
+{
+    const sx_term *a = &g->term[x];
+    const sx_term *b = &g->term[y];
+    return op == SX_LOP_ICMP && imm == SX_GT && a->kind == SX_TERM_ELEMENT && a->width == 1 &&
+           b->kind == SX_TERM_CONST && b->imm == 0;
+}
+
+static uint32_t fold_blend(sx_algebra *g, uint32_t mask, uint32_t x, uint32_t y)
+{
+    sx_term m = g->term[mask];
+    if (m.kind == SX_TERM_CONST) {
+        return m.imm != 0 ? x : y;
+    }
+    if (x == y) {
+        return x;
+    }
+    if (m.kind == SX_TERM_OP && m.op == SX_LOP_ICMP && m.imm == SX_GT) {
+        if (m.child[0] == x && m.child[1] == y) {
+            return sx_term_op(g, (sx_lop)SX_LOP_IMAX, 0, x, y, 0);
+        }
+        if (m.child[0] == y && m.child[1] == x) {
+            return sx_term_op(g, (sx_lop)SX_LOP_IMIN, 0, y, x, 0);
+        }
+    }
+    return 0;
+}
+
+static uint32_t fold(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t y, uint32_t z)
+{
+    uint32_t a = 0;
+    uint32_t b = 0;
+    uint32_t r;
+    if (op == SX_LOP_BLEND) {
+        return fold_blend(g, x, y, z);
+    }
+    if (op == SX_LOP_MOV) {
+        return x;
+    }
+    if (z == 0 && is_constant(g, x, &a) && (y == 0 || is_constant(g, y, &b)) &&
+        fold_bits(op, imm, a, b, &r)) {
+        return sx_term_constant(g, r);
+    }
+    if (x == y && ((int)op == SX_LOP_IMAX || (int)op == SX_LOP_IMIN)) {
+        return x;
+    }
+    r = fold_form(g, op, imm, x, y);
+    r = r == 0 ? fold_mask(g, op, x, y) : r;
+    if (r == 0 && op == SX_LOP_MNOT) {
+        const sx_term *t = &g->term[x];
+        r = t->kind == SX_TERM_OP && t->op == SX_LOP_MNOT ? t->child[0] : 0;
+    }
+    if (r == 0 && is_byte_above_zero(g, op, imm, x, y)) {
+        uint32_t zero = sx_term_op(g, SX_LOP_ICMP, SX_EQ, x, y, 0);
+        r = sx_term_op(g, SX_LOP_MNOT, 0, zero, 0, 0);
+    }
+    return r;
+}
+
+/* The factors of a multiply-add are exchanged freely (which NaN it gives is not specified): elements by buffer, else by number. */
+static bool wants_exchange(const sx_algebra *g, uint32_t x, uint32_t y)
+{
+    const sx_term *a = &g->term[x];
+    const sx_term *b = &g->term[y];
+    if (a->kind != b->kind) {
+        return a->kind > b->kind;
+    }
+    if (a->kind == SX_TERM_ELEMENT && a->imm != b->imm) {
+        return a->imm > b->imm;
+    }
+    return x > y;
+}
+
+uint32_t sx_term_op(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t y, uint32_t z)
+{
+    if (g->refused) {
+        return 0;
+    }
+    uint32_t known = fold(g, op, imm, x, y, z);
+    if (known != 0 || g->refused) {
+        return known;
+    }
+    uint32_t at = sx_run_operand(op);
+    if ((op == SX_LOP_FMA || op == SX_LOP_FNMA) && wants_exchange(g, x, y)) {
+        uint32_t other = x;
+        x = y;
+        y = other;
+    }
+    sx_term key = {.kind = SX_TERM_OP, .op = (uint8_t)op, .imm = imm, .child = {x, y, z}};
+    uint32_t joined = at < 3 ? sx_run_continue(g, &key, at) : 0;
+    return joined != 0 ? joined : sx_term_put(g, &key);
+}
+
+uint32_t sx_term_op_imm2(sx_algebra *g, sx_lop op, int64_t imm2, uint32_t x)
+{
+    if (g->refused) {
+        return 0;
+    }
+    sx_term key = {.kind = SX_TERM_OP, .op = (uint8_t)op, .child = {x, 0, 0}};
+    if (op == SX_LOP_SMUL && g->term[x].kind == SX_TERM_INT) {
+        sx_lin lin, product = {.constant = 0, .vars = 0};
+        sx_lin_get(g, g->term[x].form, &lin);
+        sx_lin_add_lin(g, &product, &lin, imm2);
+        return sx_term_scalar(g, sx_form_put(g, &product));
+    }
+    key.form = sx_form_constant(g, imm2);
+    /* a zero immediate has the form of none: the operation tells them apart, and no other uses it */
+    return sx_term_put(g, &key);
+}

@@ -1,0 +1,488 @@
+/* prove.c - what the parts of a kernel leave in its result, against the reference: a partition of the elements, each with its term.
+ *
+ * Inside a part a store that a later one covers is hidden. What is live gets the grid variables as dimensions: a variable that moves
+ * no address would let two grid points write one place. Each live record is decoded into the dimensions of the result, which are
+ * the point of the space where the reference is taken; the terms must be one. In bounds, different in each point, pairwise apart
+ * and as many as there are elements: then each is written once. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/judge/reference.h"
+#include "core/judge/walk.h"
+
+typedef struct {
+    uint32_t count;
+    int64_t stride[SX_STORE_DIMS]; /* bytes, ascending */
+    int64_t extent[SX_STORE_DIMS];
+    uint32_t dim[SX_STORE_DIMS]; /* of the space; panels: SX_RANK_MAX is the panel's column */
+} places;
+
+typedef struct {
+    sx_record record;
+    sx_lin digit[SX_RANK_MAX + 1]; /* over its store variables */
+} final;
+
+struct sx_judge {
+    sx_ctx *cx;
+    sx_algebra algebra;
+    sx_reference reference;
+    sx_walk walk;
+    sx_records live;
+    final *made;
+    uint32_t made_capacity;
+    uint32_t expected; /* value of the record that differs, for sx_judge_print */
+};
+
+sx_code sx_judge_make(sx_ctx *cx, sx_judge **judge)
+{
+    sx_judge *j = SX_NEW(cx, sx_judge);
+    if (j == NULL) {
+        return cx->error.code;
+    }
+    j->cx = cx;
+    SX_TRY(sx_algebra_init(cx, &j->algebra));
+    SX_TRY(sx_reference_make(cx, &j->reference));
+    *judge = j;
+    return SX_OK;
+}
+
+/* A store variable that runs over several dimensions becomes one for each. */
+static bool split_dims(sx_algebra *g, sx_record *r, const places *p)
+{
+    for (uint32_t v = 0; v < r->dims; v++) {
+        sx_lin lin;
+        sx_lin_get(g, r->address, &lin);
+        int64_t c = lin.coef[SX_VAR_STORE + v];
+        uint32_t k = p->count;
+        while (k > 0 && p->stride[k - 1] > c) {
+            k--;
+        }
+        if (k == 0 || c % p->stride[k - 1] != 0) {
+            continue;
+        }
+        int64_t q = c / p->stride[k - 1];
+        int64_t extent = p->extent[k - 1];
+        if (q >= extent || r->count[v] <= (extent - 1) / q + 1 || extent % q != 0 ||
+            r->count[v] % (extent / q) != 0) {
+            continue;
+        }
+        if (r->dims >= SX_STORE_DIMS) {
+            return false;
+        }
+        sx_lin sum = {.constant = 0, .vars = 0};
+        sx_lin_add(g, &sum, SX_VAR_STORE + v, 1);
+        sx_lin_add(g, &sum, SX_VAR_STORE + r->dims, extent / q);
+        sx_subst s;
+        sx_subst_begin(g, &s);
+        sx_subst_var(&s, SX_VAR_STORE + v, sx_form_put(g, &sum));
+        r->address = sx_form_subst(g, r->address, &s);
+        r->value = r->value == 0 ? 0 : sx_term_subst(g, r->value, &s);
+        r->count[r->dims++] = r->count[v] / (extent / q);
+        r->count[v] = extent / q;
+    }
+    return !g->refused;
+}
+
+sx_judge_facts sx_judge_facts_of(const sx_schedule *schedule, sx_kernel_kind kind)
+{
+    sx_judge_facts facts = {0};
+    if (kind == SX_KERNEL_DOT && schedule->stage_count > 0) {
+        facts.panel = sx_schedule_step(schedule, SX_ROLE_COLUMN, SX_BIND_LOOP, 0);
+    }
+    if (kind == SX_KERNEL_ONLINE) {
+        facts.keys = sx_schedule_step(schedule, SX_ROLE_SUM, SX_BIND_LOOP, 0);
+    }
+    return facts;
+}
+
+/* ---- live records of a part ---- */
+/* Does the later record cover the earlier one, or are they apart? */
+static sx_read hides(sx_algebra *g, const sx_record *later, const sx_record *record)
+{
+    sx_subst s;
+    uint32_t value;
+    sx_lin lin;
+    places p = {.count = later->dims};
+    sx_lin_get(g, later->address, &lin);
+    for (uint32_t k = 0; k < later->dims; k++) {
+        p.stride[k] = lin.coef[SX_VAR_STORE + k];
+        p.extent[k] = later->count[k];
+    }
+    sx_record copy = *record;
+    const sx_record *earlier = &copy;
+    copy.value = 0;
+    if (!split_dims(g, &copy, &p)) {
+        return SX_READ_UNKNOWN;
+    }
+    sx_subst_begin(g, &s);
+    for (uint32_t k = 0; k < earlier->dims; k++) { /* names of their own */
+        uint32_t alias = SX_VAR_RUN + k;
+        sx_subst_var(&s, SX_VAR_STORE + k, sx_form_var(g, alias, 1, 0));
+        g->low[alias] = 0;
+        g->high[alias] = earlier->count[k] - 1;
+    }
+    sx_record places_of = *later;
+    places_of.value = 0;
+    return sx_record_read(g, &places_of, sx_form_subst(g, earlier->address, &s), earlier->width,
+                          &value);
+}
+
+static void keep_live(sx_judge *j, const sx_part *part, uint32_t result)
+{
+    sx_algebra *g = &j->algebra;
+    const sx_records *stores = &j->walk.stores;
+    for (uint32_t i = 0; i < stores->count && !g->refused; i++) {
+        sx_record r = stores->record[i];
+        bool hidden = r.buffer != result;
+        for (uint32_t k = stores->count; !hidden && k-- > i + 1;) {
+            if (stores->record[k].buffer != result) {
+                continue;
+            }
+            sx_read seen = hides(g, &stores->record[k], &r);
+            hidden = seen == SX_READ_COVERED;
+            if (seen == SX_READ_UNKNOWN) {
+                (void)sx_refuse(g, "a store that a later one covers in part");
+                return;
+            }
+        }
+        for (uint32_t v = 0; !hidden && v < 3; v++) {
+            if (part->grid[v] == 1) {
+                continue;
+            }
+            if ((g->form[r.address].vars & SX_VAR_BIT(v)) == 0 ||
+                !sx_record_close(g, &r, v, part->grid[v])) {
+                (void)sx_refuse(g, "points of grid dimension %u store to the same place", v);
+                return;
+            }
+        }
+        if (!hidden) {
+            sx_records_push(g, &j->live, &r);
+        }
+    }
+}
+
+/* ---- dimensions of the result ---- */
+static void set_ranges(sx_algebra *g, const sx_record *r, uint32_t first)
+{
+    for (uint32_t k = 0; k < r->dims; k++) {
+        g->low[first + k] = 0;
+        g->high[first + k] = r->count[k] - 1;
+    }
+}
+
+static bool locate(sx_algebra *g, final *f, const places *p)
+{
+    sx_lin lin;
+    if (!split_dims(g, &f->record, p)) {
+        return false;
+    }
+    sx_lin_get(g, f->record.address, &lin);
+    if ((lin.vars & (SX_VAR_BIT(SX_VAR_STORE) - 1)) != 0) {
+        return false; /* nothing but store variables is left */
+    }
+    set_ranges(g, &f->record, SX_VAR_STORE);
+    return sx_decode(g, &lin, p->stride, p->extent, p->count, f->digit);
+}
+
+/* In some dimension the two never have the same number. */
+static bool are_apart(sx_algebra *g, const final *a, const final *b, const places *p)
+{
+    set_ranges(g, &a->record, SX_VAR_STORE);
+    set_ranges(g, &b->record, SX_VAR_RUN);
+    for (uint32_t d = 0; d < p->count; d++) {
+        sx_lin difference = a->digit[d];
+        sx_lin renamed = {.constant = b->digit[d].constant, .vars = 0};
+        for (uint64_t left = b->digit[d].vars; left != 0; left &= left - 1) {
+            uint32_t v = (uint32_t)__builtin_ctzll(left);
+            sx_lin_add(g, &renamed, v - SX_VAR_STORE + SX_VAR_RUN, b->digit[d].coef[v]);
+        }
+        sx_lin_add_lin(g, &difference, &renamed, -1);
+        if (sx_lin_avoids(g, &difference, -1, 1)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_partition(sx_judge *j, const places *p, uint32_t width)
+{
+    sx_algebra *g = &j->algebra;
+    int64_t elements = 1;
+    int64_t sum = 0;
+    bool ok = true;
+    for (uint32_t d = 0; d < p->count; d++) {
+        ok = ok && sx_mul_i64(elements, p->extent[d], &elements);
+    }
+    for (uint32_t i = 0; i < j->live.count; i++) {
+        int64_t size = 1;
+        for (uint32_t k = 0; k < j->made[i].record.dims; k++) {
+            ok = ok && sx_mul_i64(size, j->made[i].record.count[k], &size);
+        }
+        ok = ok && sx_add_i64(sum, size, &sum);
+        if (j->made[i].record.width != width) {
+            (void)sx_refuse(g, "a store of elements of another size");
+            return false;
+        }
+        for (uint32_t k = 0; k < i; k++) {
+            if (!are_apart(g, &j->made[k], &j->made[i], p)) {
+                (void)sx_refuse(g, "two stores to the same elements are not known to be apart");
+                return false;
+            }
+        }
+    }
+    if (!ok || sum != elements) {
+        (void)sx_refuse(g, "%lld elements of %lld are stored", (long long)sum, (long long)elements);
+        return false;
+    }
+    return true;
+}
+
+/* ---- the parts ---- */
+static sx_code walk_parts(sx_judge *j, const sx_kernel *kernel, uint32_t result)
+{
+    sx_algebra *g = &j->algebra;
+    if (g->refused) {
+        return SX_OK;
+    }
+    for (uint32_t p = 0; p < kernel->part_count && !g->refused; p++) {
+        const sx_part *part = &kernel->part[p];
+        SX_TRY(sx_spend(j->cx, part->item_count));
+        sx_walk_part(&j->walk, g, kernel, part);
+        keep_live(j, part, result);
+        if (g->refused) {
+            char why[sizeof(g->why)];
+            memcpy(why, g->why, sizeof(why));
+            (void)snprintf(g->why, sizeof(g->why), "part %u: %.140s", p, why);
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code locate_all(sx_judge *j, const places *p)
+{
+    void *array = j->made;
+    if (j->live.count > j->made_capacity) {
+        SX_TRY(sx_grow(j->cx, &array, &j->made_capacity, j->live.count, sizeof(final)));
+        j->made = array;
+    }
+    for (uint32_t i = 0; i < j->live.count && !j->algebra.refused; i++) {
+        j->made[i].record = j->live.record[i];
+        if (!locate(&j->algebra, &j->made[i], p)) {
+            (void)sx_refuse(&j->algebra, "store record %u does not lie along the dimensions", i);
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code begin(sx_judge *j, const sx_kernel *kernel, sx_verdict *verdict)
+{
+    *verdict = (sx_verdict){.proven = false};
+    SX_TRY(sx_kernel_check(j->cx, kernel));
+    sx_algebra_reset(&j->algebra);
+    j->live.count = 0;
+    j->expected = 0;
+    return SX_OK;
+}
+
+static sx_code finish(sx_judge *j, const places *p, uint32_t width, sx_verdict *verdict)
+{
+    sx_algebra *g = &j->algebra;
+    if (!g->refused) {
+        (void)is_partition(j, p, width);
+    }
+    if (j->cx->error.code != SX_OK) {
+        return j->cx->error.code;
+    }
+    verdict->proven = !g->refused;
+    if (g->refused) {
+        (void)snprintf(verdict->text, sizeof(verdict->text), "not proven: %s", g->why);
+        return SX_OK;
+    }
+    (void)snprintf(verdict->text, sizeof(verdict->text),
+                   "program proven: %u sets of stores, every element once and equal to the body "
+                   "in the order of the numerics plan, grid points independent",
+                   j->live.count);
+    return SX_OK;
+}
+
+/* The buffers must be those of the node: `size` bytes of each input and of the result, and at most a workspace. */
+static bool buffers_fit(sx_algebra *g, const sx_kernel *kernel, uint32_t inputs,
+                        const int64_t *size)
+{
+    bool ok = kernel->buffer_count > inputs && kernel->buffer_count <= inputs + 2;
+    for (uint32_t k = 0; ok && k < kernel->buffer_count; k++) {
+        sx_buffer_role role = k < inputs    ? SX_BUFFER_IN
+                              : k == inputs ? SX_BUFFER_OUT
+                                            : SX_BUFFER_WORKSPACE;
+        ok = kernel->buffer[k].role == role && (k > inputs || kernel->buffer[k].size == size[k]);
+    }
+    if (!ok) {
+        (void)sx_refuse(g, "buffers are not those of the node");
+    }
+    return ok;
+}
+
+static int64_t bytes_of(const sx_type *type)
+{
+    return sx_tensor_elements(type) * sx_dtype_bytes(type->dtype);
+}
+
+static void result_places(const sx_reference *r, places *p)
+{
+    int64_t bytes = sx_dtype_bytes(r->result_dtype);
+    p->count = 0;
+    for (uint32_t d = r->space.rank; d-- > 0;) {
+        if (r->space.out_stride[d] != 0) {
+            p->stride[p->count] = bytes * r->space.out_stride[d];
+            p->extent[p->count] = r->space.extent[d];
+            p->dim[p->count++] = d;
+        }
+    }
+}
+
+sx_code sx_judge_kernel(sx_judge *j, const sx_attr *fused, const sx_type *input,
+                        uint32_t input_count, const sx_judge_facts *facts, const sx_kernel *kernel,
+                        sx_verdict *verdict)
+{
+    sx_algebra *g = &j->algebra;
+    sx_reference *r = &j->reference;
+    places p;
+    SX_TRY(begin(j, kernel, verdict));
+    SX_TRY(sx_reference_begin(j->cx, r, g, fused, input, input_count, facts));
+    int64_t size[SX_FUSED_ARGS_MAX + 1];
+    for (uint32_t a = 0; a < input_count; a++) {
+        int64_t stride[SX_RANK_MAX];
+        size[a] = bytes_of(&input[a]);
+        if (a == r->packed && !sx_panel_strides(r, stride, &size[a])) {
+            (void)sx_refuse(g, "the panels are too large");
+        }
+        size[a] *= a == r->packed ? 4 : 1;
+    }
+    size[input_count] = r->result_bytes;
+    if (buffers_fit(g, kernel, input_count, size)) {
+        SX_TRY(walk_parts(j, kernel, input_count));
+    }
+    result_places(r, &p);
+    SX_TRY(locate_all(j, &p));
+    for (uint32_t i = 0; i < j->live.count && !g->refused; i++) {
+        memset(r->position, 0, sizeof(r->position));
+        set_ranges(g, &j->made[i].record, SX_VAR_STORE);
+        for (uint32_t k = 0; k < p.count; k++) {
+            r->position[p.dim[k]] = sx_form_put(g, &j->made[i].digit[k]);
+        }
+        j->expected = sx_reference_result(r);
+        if (j->expected != j->made[i].record.value && !g->refused) {
+            (void)sx_refuse(g, "store record %u of %u holds another value than the body", i,
+                            j->live.count);
+        }
+    }
+    return finish(j, &p, (uint32_t)sx_dtype_bytes(r->result_dtype), verdict);
+}
+
+/* ---- panels ---- */
+static bool panel_places(sx_reference *r, places *p)
+{
+    int64_t stride[SX_RANK_MAX], size;
+    int64_t panel = r->facts.panel;
+    if (r->packed == UINT32_MAX || !sx_panel_strides(r, stride, &size)) {
+        (void)sx_refuse(r->g, "no argument is packed");
+        return false;
+    }
+    p->count = 1;
+    p->stride[0] = 4;
+    p->extent[0] = panel;
+    p->dim[0] = SX_RANK_MAX;
+    for (uint32_t group = 0; group < 3; group++) { /* reduced dimensions, panels, the others */
+        for (uint32_t d = r->space.rank; d-- > 0;) {
+            bool columns = d == r->columns;
+            uint32_t of = r->space.reduced[d] ? 0 : columns ? 1 : 2;
+            int64_t extent = r->space.extent[d];
+            extent = columns ? sx_ceil_div_i64(extent, panel) : extent;
+            if (of == group && stride[d] != 0 && extent > 1) {
+                p->stride[p->count] = 4 * stride[d];
+                p->extent[p->count] = extent;
+                p->dim[p->count++] = d;
+            }
+        }
+    }
+    return true;
+}
+
+/* The element of the argument that belongs in the panels at this place, or zero behind the last column. */
+static uint32_t packed_element(sx_reference *r, const final *f, const places *p)
+{
+    sx_algebra *g = r->g;
+    sx_lin column = {.constant = 0, .vars = 0};
+    memset(r->position, 0, sizeof(r->position));
+    for (uint32_t k = 0; k < p->count; k++) {
+        uint32_t d = p->dim[k];
+        if (d == SX_RANK_MAX || d == r->columns) {
+            sx_lin_add_lin(g, &column, &f->digit[k], d == r->columns ? r->facts.panel : 1);
+        } else {
+            r->position[d] = sx_form_put(g, &f->digit[k]);
+        }
+    }
+    set_ranges(g, &f->record, SX_VAR_STORE);
+    int64_t low, high;
+    int64_t columns = r->columns == SX_RANK_MAX ? 1 : r->space.extent[r->columns];
+    if (!sx_lin_range(g, &column, &low, &high)) {
+        return 0;
+    }
+    if (low >= columns) {
+        return sx_term_constant(g, 0);
+    }
+    /* what stands behind the last column is never asked for: a set that begins inside has the element's term */
+    if (r->columns != SX_RANK_MAX) {
+        r->position[r->columns] = sx_form_put(g, &column);
+    }
+    uint32_t argument = r->packed;
+    r->packed = UINT32_MAX; /* where it comes from it is not packed */
+    uint32_t element = sx_term_element(g, 0, 4, sx_reference_address(r, argument), 0);
+    r->packed = argument;
+    return element;
+}
+
+sx_code sx_judge_pack(sx_judge *j, const sx_attr *fused, const sx_type *input, uint32_t input_count,
+                      const sx_judge_facts *facts, const sx_kernel *kernel, sx_verdict *verdict)
+{
+    sx_algebra *g = &j->algebra;
+    sx_reference *r = &j->reference;
+    places p = {.count = 0};
+    SX_TRY(begin(j, kernel, verdict));
+    SX_TRY(sx_reference_begin(j->cx, r, g, fused, input, input_count, facts));
+    if (panel_places(r, &p)) {
+        int64_t stride[SX_RANK_MAX];
+        int64_t size[2] = {bytes_of(&input[r->packed]), 0};
+        (void)sx_panel_strides(r, stride, &size[1]);
+        size[1] *= 4;
+        (void)buffers_fit(g, kernel, 1, size);
+        if (input[r->packed].dtype != SX_F32) {
+            (void)sx_refuse(g, "panels of %s", sx_dtype_name(input[r->packed].dtype));
+        }
+        SX_TRY(walk_parts(j, kernel, 1));
+    }
+    SX_TRY(locate_all(j, &p));
+    for (uint32_t i = 0; i < j->live.count && !g->refused; i++) {
+        j->expected = packed_element(r, &j->made[i], &p);
+        if (j->expected != j->made[i].record.value && !g->refused) {
+            (void)sx_refuse(g, "store record %u of %u holds another element", i, j->live.count);
+        }
+    }
+    return finish(j, &p, 4, verdict);
+}
+
+void sx_judge_print(const sx_judge *j, sx_buf *text)
+{
+    sx_buf_put_text(text, "live\n");
+    for (uint32_t i = 0; i < j->live.count; i++) {
+        sx_record_print(&j->algebra, &j->live.record[i], text);
+    }
+    sx_buf_put_text(text, "last part\n");
+    for (uint32_t i = 0; i < j->walk.stores.count; i++) {
+        sx_record_print(&j->algebra, &j->walk.stores.record[i], text);
+    }
+    if (j->expected != 0) {
+        sx_buf_put_text(text, "expected\n");
+        sx_term_print(&j->algebra, j->expected, 12, text);
+    }
+}

@@ -1,0 +1,436 @@
+/* record.c - sets of stored places: joined, compared, read. */
+#include "core/judge/record.h"
+
+#include <string.h>
+
+static uint32_t store_var(uint32_t k)
+{
+    return SX_VAR_STORE + k;
+}
+
+static void set_range(sx_algebra *g, uint32_t var, int64_t count)
+{
+    g->low[var] = 0;
+    g->high[var] = count - 1;
+}
+
+/* ---- do two sets meet? ---- */
+static int64_t gcd(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+typedef struct {
+    int64_t coef, span; /* coef * 0 .. span */
+} reach;
+
+/* The reaches of a form, largest coefficient first; coefficients are made positive. */
+static uint32_t reaches_of(sx_algebra *g, const sx_lin *form, reach r[SX_VAR_COUNT], int64_t *base)
+{
+    uint32_t n = 0;
+    *base = form->constant;
+    for (uint64_t left = form->vars; left != 0; left &= left - 1) {
+        uint32_t v = (uint32_t)__builtin_ctzll(left);
+        int64_t c = form->coef[v];
+        int64_t from = 0;
+        int64_t whole = 0;
+        bool ok = c != INT64_MIN && sx_mul_i64(c, c > 0 ? g->low[v] : g->high[v], &from) &&
+                  sx_add_i64(*base, from, base);
+        c = c < 0 ? -c : c;
+        ok = ok && sx_mul_i64(c, g->high[v] - g->low[v], &whole);
+        if (!ok) {
+            (void)sx_refuse(g, "the range of a form overflows");
+            return 0;
+        }
+        if (g->high[v] == g->low[v]) {
+            continue;
+        }
+        uint32_t at = n++;
+        for (; at > 0 && r[at - 1].coef < c; at--) {
+            r[at] = r[at - 1];
+        }
+        r[at] = (reach){c, g->high[v] - g->low[v]};
+    }
+    return n;
+}
+
+bool sx_lin_avoids(sx_algebra *g, const sx_lin *form, int64_t low, int64_t high)
+{
+    reach r[SX_VAR_COUNT];
+    int64_t base;
+    uint32_t n = reaches_of(g, form, r, &base);
+    int64_t span[SX_VAR_COUNT + 1]; /* of the reaches from k on */
+    span[n] = 0;
+    for (uint32_t k = n; k-- > 0;) {
+        int64_t whole;
+        if (!sx_mul_i64(r[k].coef, r[k].span, &whole) ||
+            !sx_add_i64(span[k + 1], whole, &span[k])) {
+            (void)sx_refuse(g, "the range of a form overflows");
+        }
+    }
+    int64_t last;
+    if (g->refused || !sx_add_i64(base, span[0], &last)) {
+        return false;
+    }
+    if (base >= high || last <= low) {
+        return true;
+    }
+    /* modulo the greatest common divisor of the larger coefficients, the smaller ones are a window */
+    int64_t m = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        m = gcd(r[k].coef, m);
+        /* is there a multiple of m strictly between low - base - span and high - base? */
+        int64_t from, to;
+        if (!sx_sub_i64(low, base + span[k + 1], &from) || !sx_sub_i64(high, base, &to)) {
+            return false;
+        }
+        int64_t first = from >= 0 ? from / m + 1 : -((-from - 1) / m); /* least multiple > from */
+        int64_t at;
+        if (sx_mul_i64(first, m, &at) && at >= to) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sx_records_apart(sx_algebra *g, const sx_record *a, const sx_record *b, uint32_t var,
+                      int64_t trip, sx_relation relation)
+{
+    if (a->buffer != b->buffer) {
+        return true;
+    }
+    sx_lin d, other;
+    sx_lin_get(g, a->address, &d);
+    sx_lin_get(g, b->address, &other);
+    for (uint32_t k = 0; k < a->dims; k++) {
+        set_range(g, store_var(k), a->count[k]);
+    }
+    sx_lin renamed = {.constant = other.constant, .vars = 0};
+    for (uint64_t left = other.vars; left != 0; left &= left - 1) {
+        uint32_t v = (uint32_t)__builtin_ctzll(left);
+        uint32_t to = v;
+        if (v >= SX_VAR_STORE) { /* the names of run variables are free here */
+            to = SX_VAR_RUN + (v - SX_VAR_STORE);
+            set_range(g, to, b->count[v - SX_VAR_STORE]);
+        } else if (v == var && relation != SX_VAR_SAME) {
+            to = SX_VAR_RUN + SX_STORE_DIMS;
+            set_range(g, to, trip);
+        }
+        sx_lin_add(g, &renamed, to, other.coef[v]);
+    }
+    if (relation == SX_VAR_LARGER || relation == SX_VAR_SMALLER) {
+        bool both = var < SX_VAR_COUNT && (d.vars & other.vars & SX_VAR_BIT(var)) != 0;
+        if (!both || d.coef[var] != other.coef[var] || trip < 2) {
+            return false;
+        }
+        uint32_t alias = SX_VAR_RUN + SX_STORE_DIMS;
+        int64_t c = d.coef[var];
+        sx_lin_add(g, &renamed, alias, relation == SX_VAR_LARGER ? 0 : -2 * c);
+        sx_lin_add(g, &renamed, var, c); /* equal parts cancel; the alias is the difference */
+        g->low[alias] = 1;
+        g->high[alias] = trip - 1;
+    }
+    sx_lin_add_lin(g, &d, &renamed, -1);
+    return !g->refused && sx_lin_avoids(g, &d, -(int64_t)a->width, b->width);
+}
+
+/* ---- digits ---- */
+bool sx_decode(sx_algebra *g, const sx_lin *form, const int64_t *stride, const int64_t *count,
+               uint32_t dims, sx_lin *digit)
+{
+    for (uint32_t k = 0; k < dims; k++) {
+        digit[k].constant = 0;
+        digit[k].vars = 0;
+    }
+    for (uint64_t left = form->vars; left != 0; left &= left - 1) {
+        uint32_t v = (uint32_t)__builtin_ctzll(left);
+        int64_t rest = form->coef[v];
+        for (uint32_t k = dims; k-- > 0 && rest != 0;) {
+            if (rest / stride[k] != 0) {
+                sx_lin_add(g, &digit[k], v, rest / stride[k]);
+                rest %= stride[k];
+            }
+        }
+        if (rest != 0) {
+            return false;
+        }
+    }
+    int64_t rest = form->constant;
+    for (uint32_t k = dims; k-- > 0;) {
+        int64_t q = rest / stride[k] - (rest % stride[k] < 0);
+        digit[k].constant = k > 0 || rest % stride[k] == 0 ? q : 0;
+        rest -= digit[k].constant * stride[k];
+    }
+    if (rest != 0 || g->refused) {
+        return false;
+    }
+    for (uint32_t k = 0; k < dims; k++) {
+        int64_t low, high;
+        if (!sx_lin_range(g, &digit[k], &low, &high) || low < 0 || high >= count[k]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+sx_read sx_record_read(sx_algebra *g, const sx_record *record, uint32_t address, uint32_t width,
+                       uint32_t *value)
+{
+    sx_lin d, base, digit[SX_STORE_DIMS];
+    int64_t stride[SX_STORE_DIMS];
+    sx_lin_get(g, address, &d);
+    sx_lin_get(g, record->address, &base);
+    for (uint32_t k = 0; k < record->dims; k++) {
+        stride[k] = base.coef[store_var(k)];
+        base.vars &= ~SX_VAR_BIT(store_var(k));
+    }
+    sx_lin_add_lin(g, &d, &base, -1);
+    if (width == record->width && sx_decode(g, &d, stride, record->count, record->dims, digit)) {
+        sx_subst s;
+        sx_subst_begin(g, &s);
+        for (uint32_t k = 0; k < record->dims; k++) {
+            sx_subst_var(&s, store_var(k), sx_form_put(g, &digit[k]));
+        }
+        *value = record->value == 0 ? 0 : sx_term_subst(g, record->value, &s);
+        return SX_READ_COVERED;
+    }
+    for (uint32_t k = 0; k < record->dims; k++) {
+        set_range(g, store_var(k), record->count[k]);
+        sx_lin_add(g, &d, store_var(k), -stride[k]);
+    }
+    bool apart = !g->refused && sx_lin_avoids(g, &d, -(int64_t)width, record->width);
+    return apart ? SX_READ_APART : SX_READ_UNKNOWN;
+}
+
+/* ---- normal form ---- */
+static uint32_t swap_value(sx_algebra *g, uint32_t term, const sx_subst *s)
+{
+    return term == 0 ? 0 : sx_term_subst(g, term, s);
+}
+
+/* Store variables in the order of their strides; those of one point go. */
+static bool sort_dims(sx_algebra *g, sx_record *r)
+{
+    sx_lin lin;
+    sx_lin_get(g, r->address, &lin);
+    uint32_t order[SX_STORE_DIMS];
+    uint32_t n = 0;
+    bool changed = false;
+    sx_subst s;
+    sx_subst_begin(g, &s);
+    for (uint32_t k = 0; k < r->dims; k++) {
+        bool moves = (lin.vars & SX_VAR_BIT(store_var(k))) != 0;
+        if (r->count[k] == 1) {
+            sx_subst_var(&s, store_var(k), 0);
+            changed = true;
+            continue;
+        }
+        if (!moves || lin.coef[store_var(k)] <= 0) {
+            return false;
+        }
+        uint32_t at = n++;
+        for (; at > 0 && lin.coef[store_var(order[at - 1])] > lin.coef[store_var(k)]; at--) {
+            order[at] = order[at - 1];
+        }
+        order[at] = k;
+    }
+    int64_t count[SX_STORE_DIMS];
+    for (uint32_t k = 0; k < n; k++) {
+        count[k] = r->count[order[k]];
+        if (order[k] != k) {
+            sx_subst_var(&s, store_var(order[k]), sx_form_var(g, store_var(k), 1, 0));
+            changed = true;
+        }
+    }
+    if (changed) {
+        r->address = sx_form_subst(g, r->address, &s);
+        r->value = swap_value(g, r->value, &s);
+        memcpy(r->count, count, n * sizeof(count[0]));
+        r->dims = n;
+    }
+    return true;
+}
+
+/* Store variables k and k + 1 as one, if places and values allow it. */
+static bool merge_dims(sx_algebra *g, sx_record *r, uint32_t k)
+{
+    sx_lin lin;
+    int64_t reach_of_k, product;
+    sx_lin_get(g, r->address, &lin);
+    if (!sx_mul_i64(lin.coef[store_var(k)], r->count[k], &reach_of_k) ||
+        lin.coef[store_var(k + 1)] != reach_of_k ||
+        !sx_mul_i64(r->count[k], r->count[k + 1], &product)) {
+        return false;
+    }
+    sx_subst zero, sum;
+    sx_subst_begin(g, &zero);
+    sx_subst_var(&zero, store_var(k + 1), 0);
+    uint32_t flat = swap_value(g, r->value, &zero);
+    uint32_t address = sx_form_subst(g, r->address, &zero);
+    sx_lin both = {.constant = 0, .vars = 0};
+    sx_lin_add(g, &both, store_var(k), 1);
+    sx_lin_add(g, &both, store_var(k + 1), r->count[k]);
+    sx_subst_begin(g, &sum);
+    sx_subst_var(&sum, store_var(k), sx_form_put(g, &both));
+    if (swap_value(g, flat, &sum) != r->value) {
+        return false;
+    }
+    r->count[k] = product;
+    r->value = flat;
+    r->address = address;
+    sx_subst move;
+    sx_subst_begin(g, &move);
+    for (uint32_t i = k + 2; i < r->dims; i++) {
+        r->count[i - 1] = r->count[i];
+        sx_subst_var(&move, store_var(i), sx_form_var(g, store_var(i - 1), 1, 0));
+    }
+    r->dims--;
+    r->value = move.vars == 0 ? r->value : swap_value(g, r->value, &move);
+    r->address = sx_form_subst(g, r->address, &move);
+    return true;
+}
+
+bool sx_record_normalise(sx_algebra *g, sx_record *r)
+{
+    if (!sort_dims(g, r)) {
+        return false;
+    }
+    for (uint32_t k = 0; k + 1 < r->dims;) {
+        k = merge_dims(g, r, k) ? 0 : k + 1;
+    }
+    sx_lin lin;
+    int64_t reached = r->width;
+    sx_lin_get(g, r->address, &lin);
+    for (uint32_t k = 0; k < r->dims; k++) {
+        int64_t more;
+        int64_t stride = lin.coef[store_var(k)];
+        if (stride < reached || !sx_mul_i64(stride, r->count[k] - 1, &more) ||
+            !sx_add_i64(reached, more, &reached)) {
+            return false;
+        }
+    }
+    return !g->refused;
+}
+
+bool sx_record_close(sx_algebra *g, sx_record *r, uint32_t var, int64_t trip)
+{
+    sx_subst s;
+    sx_subst_begin(g, &s);
+    bool moves = (g->form[r->address].vars & SX_VAR_BIT(var)) != 0;
+    if (!moves) { /* the last iteration stays */
+        sx_subst_var(&s, var, sx_form_constant(g, trip - 1));
+        r->value = swap_value(g, r->value, &s);
+        return !g->refused;
+    }
+    if (r->dims >= SX_STORE_DIMS) {
+        (void)sx_refuse(g, "a record of more than %u dimensions", SX_STORE_DIMS);
+        return false;
+    }
+    sx_subst_var(&s, var, sx_form_var(g, store_var(r->dims), 1, 0));
+    r->address = sx_form_subst(g, r->address, &s);
+    r->value = swap_value(g, r->value, &s);
+    r->count[r->dims++] = trip;
+    return sx_record_normalise(g, r);
+}
+
+/* ---- joining ---- */
+static bool same_after(sx_algebra *g, const sx_record *q, const sx_record *r, const sx_subst *s)
+{
+    return sx_form_subst(g, q->address, s) == r->address && swap_value(g, q->value, s) == r->value;
+}
+
+/* `r` is the next slice of `q` along dimension k: one of the same rank, or one point. */
+static bool continues(sx_algebra *g, sx_record *q, const sx_record *r, uint32_t k)
+{
+    sx_subst s;
+    sx_subst_begin(g, &s);
+    bool point = r->dims + 1 == q->dims;
+    for (uint32_t i = 0; i < q->dims; i++) {
+        uint32_t j = point && i > k ? i - 1 : i;
+        if (i != k && q->count[i] != r->count[j]) {
+            return false;
+        }
+        if (point && i > k) {
+            sx_subst_var(&s, store_var(i), sx_form_var(g, store_var(i - 1), 1, 0));
+        }
+    }
+    uint32_t next =
+        point ? sx_form_constant(g, q->count[k]) : sx_form_var(g, store_var(k), 1, q->count[k]);
+    sx_subst_var(&s, store_var(k), next);
+    if (!same_after(g, q, r, &s)) {
+        return false;
+    }
+    q->count[k] += point ? 1 : r->count[k];
+    return true;
+}
+
+static bool join(sx_algebra *g, const sx_record *q, const sx_record *r, sx_record *joined)
+{
+    if (q->buffer != r->buffer || q->width != r->width || (q->value == 0) != (r->value == 0) ||
+        g->form[q->address].constant == g->form[r->address].constant) {
+        return false;
+    }
+    *joined = *q;
+    if (q->dims == r->dims || q->dims == r->dims + 1) {
+        for (uint32_t k = 0; k < q->dims; k++) {
+            if (continues(g, joined, r, k)) {
+                return sx_record_normalise(g, joined);
+            }
+        }
+    }
+    if (q->dims != r->dims || q->dims >= SX_STORE_DIMS ||
+        memcmp(q->count, r->count, q->dims * sizeof(q->count[0])) != 0) {
+        return false;
+    }
+    uint32_t var = store_var(q->dims);
+    joined->address = sx_form_pair(g, q->address, r->address, var);
+    if (joined->address == UINT32_MAX) {
+        return false;
+    }
+    joined->value = q->value == 0 ? 0 : sx_term_pair(g, q->value, r->value, var);
+    joined->count[joined->dims++] = 2;
+    return (q->value == 0) == (joined->value == 0) && sx_record_normalise(g, joined);
+}
+
+void sx_records_push(sx_algebra *g, sx_records *list, const sx_record *record)
+{
+    void *array = list->record;
+    if (list->count >= SX_RECORDS_MAX) {
+        (void)sx_refuse(g, "more than %u store records", SX_RECORDS_MAX);
+        return;
+    }
+    if (sx_grow(g->cx, &array, &list->capacity, list->count + 1, sizeof(sx_record)) != SX_OK) {
+        (void)sx_refuse(g, "out of memory");
+        return;
+    }
+    list->record = array;
+    list->record[list->count++] = *record;
+}
+
+#define JOIN_BACK 24u
+void sx_records_put(sx_algebra *g, sx_records *list, uint32_t first, const sx_record *record)
+{
+    sx_records_push(g, list, record);
+    uint32_t at = list->count - 1;
+    uint32_t tried = 0;
+    for (uint32_t q = at; q-- > first && tried < JOIN_BACK && !g->refused; tried++) {
+        sx_record *older = &list->record[q];
+        sx_record joined;
+        if (join(g, older, &list->record[at], &joined)) {
+            *older = joined;
+            memmove(&list->record[at], &list->record[at + 1],
+                    (list->count - at - 1) * sizeof(sx_record));
+            list->count--;
+            at = q;
+            tried = 0;
+        } else if (record->value != 0 &&
+                   !sx_records_apart(g, older, &list->record[at], SX_VAR_COUNT, 1, SX_VAR_SAME)) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,461 @@
+/* walk.c - a part as terms and store records.
+ *
+ * Loops are walked once, with their variable free. What a register carries from one iteration to the next is a hole in the terms of the
+ * body; behind the loop it is a run of the step that fills the hole. The stores of the body get the variable as one more dimension: right if
+ * no iteration sees or overwrites what another one stores, which is checked when the loop closes (stores against stores, and reads that
+ * took a store from before the loop against the stores of the body). Where that fails the loop carries memory: the part is walked again with that
+ * loop unrolled. */
+#include "core/judge/walk.h"
+
+#include <string.h>
+
+static void walk_items(sx_walk *w, uint32_t first, uint32_t end);
+
+/* Which registers an instruction reads: class (0 vector, 1 mask, 2 integer) << 28 | number. */
+static uint32_t reads_of(const sx_walk *w, const sx_item *item, uint32_t reg[4])
+{
+    uint32_t n = 0;
+    uint32_t operand = 0;
+    const sx_lop_info *info = sx_lop_info_of(item->op);
+    for (const char *p = info->operands; *p != '\0'; p++) {
+        if (*p == 'v' || *p == 'm' || *p == 's') {
+            uint32_t class = *p == 'v' ? 0 : *p == 'm' ? 1 : 2;
+            reg[n++] = class << 28 | item->src[operand++];
+        }
+    }
+    if (info->operands[0] == 'A' && w->part->addr[item->addr].index_reg != SX_NO_REG) {
+        reg[n++] = 2u << 28 | w->part->addr[item->addr].index_reg;
+    }
+    return n;
+}
+
+static void carry(sx_walk *w, uint32_t reg)
+{
+    void *array = w->carried;
+    if (sx_grow(w->g->cx, &array, &w->carried_capacity, w->carried_count + 1, sizeof(sx_carried)) !=
+        SX_OK) {
+        (void)sx_refuse(w->g, "out of memory");
+        return;
+    }
+    w->carried = array;
+    w->carried[w->carried_count++] = (sx_carried){.reg = reg};
+}
+
+/* The registers that the body of the loop reads before it writes them, and writes; those it writes at all are then unknown behind it. */
+static void find_carried(sx_walk *w, uint32_t first, uint32_t end)
+{
+    enum { READ = 1, WRITTEN = 2 };
+    uint32_t read = 2 * ++w->scans;
+    uint32_t written = read + 1;
+    uint32_t from = w->carried_count;
+    for (uint32_t i = first; i < end && !w->g->refused; i++) {
+        const sx_item *item = &w->part->item[i];
+        uint32_t reg[4];
+        if (item->kind != SX_ITEM_OP) {
+            continue;
+        }
+        uint32_t n = reads_of(w, item, reg);
+        for (uint32_t k = 0; k < n; k++) {
+            uint32_t class = reg[k] >> 28;
+            uint32_t *seen = class < 2 ? &w->seen[class][reg[k] & 0xFFFFFFFu] : NULL;
+            if (seen != NULL && *seen != read && *seen != written) {
+                *seen = read;
+                carry(w, reg[k]);
+            }
+        }
+        char result = sx_lop_info_of(item->op)->result;
+        if (result == 'v' || result == 'm') {
+            uint32_t *seen = &w->seen[result == 'm'][item->dst];
+            if (*seen == read) { /* read first, and written: it is carried */
+                for (uint32_t k = from; k < w->carried_count; k++) {
+                    if (w->carried[k].reg == ((result == 'm' ? 1u << 28 : 0) | item->dst)) {
+                        w->carried[k].hole = UINT32_MAX;
+                    }
+                }
+            }
+            *seen = written;
+        }
+    }
+    uint32_t kept = from;
+    for (uint32_t k = from; k < w->carried_count; k++) {
+        if (w->carried[k].hole == UINT32_MAX) {
+            w->carried[kept++] = w->carried[k];
+        }
+    }
+    w->carried_count = kept;
+}
+
+static uint32_t *reg_of(sx_walk *w, uint32_t reg)
+{
+    return &w->reg[reg >> 28][reg & 0xFFFFFFFu];
+}
+
+static void forget_written(sx_walk *w, uint32_t first, uint32_t end)
+{
+    for (uint32_t i = first; i < end; i++) {
+        const sx_item *item = &w->part->item[i];
+        char result = item->kind == SX_ITEM_OP ? sx_lop_info_of(item->op)->result : '-';
+        if (result == 's') {
+            w->integer[item->dst] = 0;
+        } else if (result != '-') {
+            w->reg[result == 'm'][item->dst] = 0;
+        }
+    }
+}
+
+/* Behind the loop, a carried register holds the run of its step, piece by piece of lanes. */
+static uint32_t close_register(sx_walk *w, const sx_carried *c, uint32_t last, uint32_t var,
+                               int64_t trip)
+{
+    sx_algebra *g = w->g;
+    sx_lanes before, after, out = {.count = 0};
+    sx_subst s;
+    if (c->before == 0 || last == 0) {
+        return 0;
+    }
+    sx_walk_get(w, c->before, &before);
+    sx_walk_get(w, last, &after);
+    uint32_t i = 0;
+    uint32_t j = 0;
+    for (uint32_t start = 0; start < w->lanes && !g->refused;) {
+        uint32_t end = before.end[i] < after.end[j] ? before.end[i] : after.end[j];
+        bool one = end == start + 1;
+        uint32_t first = one ? sx_walk_at(w, before.term[i], start) : before.term[i];
+        uint32_t step = one ? sx_walk_at(w, after.term[j], start) : after.term[j];
+        uint32_t lane = one ? sx_form_constant(g, start) : sx_form_var(g, SX_VAR_LANE, 1, 0);
+        if (g->term[step].holes) {
+            uint32_t hole = sx_term_hole(g, c->hole, lane);
+            out.term[out.count] = sx_term_close(g, first, hole, step, var, trip);
+        } else {
+            sx_subst_begin(g, &s);
+            sx_subst_var(&s, var, sx_form_constant(g, trip - 1));
+            out.term[out.count] = sx_term_subst(g, step, &s);
+        }
+        out.end[out.count++] = (uint8_t)end;
+        i += before.end[i] == end && end < w->lanes;
+        j += after.end[j] == end && end < w->lanes;
+        start = end;
+    }
+    return g->refused ? 0 : sx_walk_put(w, &out);
+}
+
+/* ---- memory across iterations ---- */
+static bool stores_agree(sx_walk *w, const sx_record *x, const sx_record *y, uint32_t var,
+                         int64_t trip)
+{
+    sx_algebra *g = w->g;
+    uint64_t bit = SX_VAR_BIT(var);
+    bool x_moves = (g->form[x->address].vars & bit) != 0;
+    bool y_moves = (g->form[y->address].vars & bit) != 0;
+    if (!x_moves && !y_moves) {
+        return true; /* both are stored anew by every iteration: the last one stays, in order */
+    }
+    return sx_records_apart(g, x, y, var, trip, SX_VAR_FREE) ||
+           (sx_records_apart(g, x, y, var, trip, SX_VAR_LARGER) &&
+            sx_records_apart(g, x, y, var, trip, SX_VAR_SMALLER));
+}
+
+static bool carries_memory(sx_walk *w, const sx_walk_loop *loop)
+{
+    for (uint32_t i = loop->first_record; i < w->stores.count; i++) {
+        for (uint32_t j = loop->first_record; j < i; j++) {
+            if (!stores_agree(w, &w->stores.record[j], &w->stores.record[i], loop->var,
+                              loop->trip)) {
+                return true;
+            }
+        }
+    }
+    for (uint32_t k = loop->first_read; k < w->reads.count; k++) {
+        const sx_record *read = &w->reads.record[k];
+        for (uint32_t i = loop->first_record;
+             read->from < loop->first_record && i < w->stores.count; i++) {
+            /* what the iteration itself stores behind the read, and later ones, it does not see */
+            const sx_record *store = &w->stores.record[i];
+            if (!sx_records_apart(w->g, read, store, loop->var, loop->trip, SX_VAR_FREE) &&
+                !sx_records_apart(w->g, read, store, loop->var, loop->trip, SX_VAR_SMALLER)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void close_memory(sx_walk *w, const sx_walk_loop *loop, uint32_t outer_first)
+{
+    sx_algebra *g = w->g;
+    if (carries_memory(w, loop)) {
+        w->again = true;
+        w->unroll[loop->item] = true;
+        if (loop->trip > SX_UNROLL_MAX) {
+            (void)sx_refuse(g, "item %u: a loop of %lld iterations carries memory, at most %d",
+                            loop->item, (long long)loop->trip, SX_UNROLL_MAX);
+        }
+        return;
+    }
+    uint32_t end = w->stores.count;
+    w->stores.count = loop->first_record;
+    for (uint32_t k = loop->first_record; k < end && !g->refused; k++) {
+        sx_record r = w->stores.record[k];
+        if (!sx_record_close(g, &r, loop->var, loop->trip)) {
+            (void)sx_refuse(g, "item %u: iterations store to the same place", loop->item);
+            return;
+        }
+        sx_records_put(g, &w->stores, outer_first, &r);
+    }
+    end = w->reads.count;
+    w->reads.count = loop->first_read;
+    for (uint32_t k = loop->first_read; k < end && !g->refused; k++) {
+        sx_record r = w->reads.record[k];
+        sx_subst s;
+        if ((g->form[r.address].vars & SX_VAR_BIT(loop->var)) != 0) {
+            if (r.dims >= SX_STORE_DIMS) {
+                (void)sx_refuse(g, "a read of more than %u dimensions", SX_STORE_DIMS);
+                return;
+            }
+            sx_subst_begin(g, &s);
+            sx_subst_var(&s, loop->var, sx_form_var(g, SX_VAR_STORE + r.dims, 1, 0));
+            r.address = sx_form_subst(g, r.address, &s);
+            r.count[r.dims++] = loop->trip;
+        }
+        w->reads.record[w->reads.count++] = r;
+    }
+}
+
+/* ---- loops ---- */
+static void walk_loop(sx_walk *w, uint32_t at)
+{
+    sx_algebra *g = w->g;
+    const sx_item *item = &w->part->item[at];
+    uint32_t end = w->end_of[at];
+    uint32_t var = item->dst;
+    if (item->trip == 1 || w->unroll[at]) {
+        for (int64_t i = 0; i < item->trip && !g->refused && !w->again; i++) {
+            w->known[var] = true;
+            w->value[var] = i;
+            walk_items(w, at + 1, end);
+        }
+        return;
+    }
+    sx_walk_loop loop = {at, var, item->trip, w->stores.count, w->reads.count};
+    uint32_t first_carried = w->carried_count;
+    uint32_t outer_first = w->loop_first;
+    w->known[var] = false;
+    g->low[var] = 0;
+    g->high[var] = item->trip - 1;
+    find_carried(w, at + 1, end);
+    uint32_t end_carried = w->carried_count;
+    for (uint32_t i = at + 1; i < end; i++) { /* integers are not carried: not known */
+        const sx_item *inside = &w->part->item[i];
+        if (inside->kind == SX_ITEM_OP && sx_lop_info_of(inside->op)->result == 's') {
+            w->integer[inside->dst] = 0;
+        }
+    }
+    for (uint32_t k = first_carried; k < end_carried; k++) {
+        sx_carried *c = &w->carried[k];
+        c->before = *reg_of(w, c->reg);
+        c->hole = w->hole_count++;
+        uint32_t lane = sx_form_var(g, SX_VAR_LANE, 1, 0);
+        *reg_of(w, c->reg) = c->before == 0 ? 0 : sx_term_hole(g, c->hole, lane);
+    }
+    w->loop_first = w->stores.count;
+    w->open++;
+    walk_items(w, at + 1, end);
+    w->open--;
+    w->loop_first = outer_first;
+    if (g->refused || w->again) {
+        return;
+    }
+    close_memory(w, &loop, outer_first);
+    if (g->refused || w->again) {
+        return;
+    }
+    for (uint32_t k = first_carried; k < end_carried; k++) { /* all before any is forgotten */
+        sx_carried *c = &w->carried[k];
+        c->before = close_register(w, c, *reg_of(w, c->reg), var, item->trip);
+    }
+    forget_written(w, at + 1, end);
+    for (uint32_t k = first_carried; k < end_carried; k++) {
+        *reg_of(w, w->carried[k].reg) = w->carried[k].before;
+    }
+    w->carried_count = first_carried;
+}
+
+/* ---- instructions ---- */
+static uint32_t swap_lanes(sx_walk *w, uint32_t value, uint32_t distance)
+{
+    sx_lanes in, out = {.count = 0};
+    uint32_t term[16];
+    if ((value & SX_MANY) == 0 && (w->g->term[value].vars & SX_VAR_BIT(SX_VAR_LANE)) == 0) {
+        return value;
+    }
+    sx_walk_get(w, value, &in);
+    uint32_t start = 0;
+    for (uint32_t k = 0; k < in.count; k++) {
+        for (; start < in.end[k]; start++) {
+            term[start] = sx_walk_at(w, in.term[k], start);
+        }
+    }
+    for (uint32_t i = 0; i < w->lanes; i++) {
+        out.end[i] = (uint8_t)(i + 1);
+        out.term[i] = term[(i ^ distance) % w->lanes];
+    }
+    out.count = (uint8_t)w->lanes;
+    return w->g->refused ? 0 : sx_walk_put(w, &out);
+}
+
+static void walk_integer(sx_walk *w, const sx_item *item)
+{
+    sx_algebra *g = w->g;
+    uint32_t x = item->op == SX_LOP_SVAR ? 0 : w->integer[item->src[0]];
+    if (item->op == SX_LOP_SVAR) {
+        uint32_t form = w->known[item->imm] ? sx_form_constant(g, w->value[item->imm])
+                                            : sx_form_var(g, item->imm, 1, 0);
+        w->integer[item->dst] = sx_term_scalar(g, form);
+        return;
+    }
+    if (x == 0) {
+        (void)sx_refuse(g, "item %u: an integer register of a closed loop", w->at);
+        return;
+    }
+    if (item->op != SX_LOP_S2V) {
+        w->integer[item->dst] = sx_term_op_imm2(g, item->op, item->imm2, x);
+    } else if (g->term[x].kind != SX_TERM_INT) {
+        (void)sx_refuse(g, "item %u: an integer of the inputs as a value", w->at);
+    } else {
+        w->reg[0][item->dst] = sx_term_int(g, g->term[x].form);
+    }
+}
+
+static void walk_op(sx_walk *w, const sx_item *item)
+{
+    sx_algebra *g = w->g;
+    const sx_lop_info *info = sx_lop_info_of(item->op);
+    if (item->op == SX_LOP_PREFETCH) {
+        return;
+    }
+    if (info->operands[0] == 'A') {
+        sx_walk_memory(w, item);
+        return;
+    }
+    if (item->op >= SX_LOP_SVAR && item->op <= SX_LOP_S2V) {
+        walk_integer(w, item);
+        return;
+    }
+    if (item->op == SX_LOP_SET) {
+        w->reg[0][item->dst] = sx_term_constant(g, item->imm);
+        return;
+    }
+    if (item->op == SX_LOP_IOTA) {
+        uint32_t form = sx_form_var(g, SX_VAR_LANE, 1, (int32_t)item->imm);
+        w->reg[0][item->dst] = sx_term_int(g, form);
+        return;
+    }
+    uint32_t operand[3] = {0, 0, 0};
+    uint32_t reg[4];
+    uint32_t n = reads_of(w, item, reg);
+    for (uint32_t k = 0; k < n; k++) {
+        operand[k] = *reg_of(w, reg[k]);
+        if (operand[k] == 0) {
+            (void)sx_refuse(g, "item %u: a register of a closed loop", w->at);
+            return;
+        }
+    }
+    uint32_t *dst = &w->reg[info->result == 'm'][item->dst];
+    sx_lanes lanes;
+    switch ((int)item->op) {
+    case SX_LOP_SWAP: *dst = swap_lanes(w, operand[0], item->imm); break;
+    case SX_LOP_BCAST0:
+        sx_walk_get(w, operand[0], &lanes);
+        *dst = sx_walk_at(w, lanes.term[0], 0);
+        break;
+    default: *dst = sx_walk_elementwise(w, item->op, item->imm, operand); break;
+    }
+}
+
+static void walk_items(sx_walk *w, uint32_t first, uint32_t end)
+{
+    for (uint32_t i = first; i < end && !w->g->refused && !w->again; i++) {
+        const sx_item *item = &w->part->item[i];
+        w->at = i;
+        if (item->kind == SX_ITEM_LOOP) {
+            walk_loop(w, i);
+            i = w->end_of[i];
+        } else if (item->kind == SX_ITEM_OP) {
+            walk_op(w, item);
+        }
+    }
+}
+
+/* ---- a part ---- */
+static bool room(sx_walk *w, void **array, uint32_t *capacity, uint32_t need, size_t size)
+{
+    if (need > *capacity && sx_grow(w->g->cx, array, capacity, need, size) != SX_OK) {
+        (void)sx_refuse(w->g, "out of memory");
+        return false;
+    }
+    return true;
+}
+
+static bool prepare(sx_walk *w)
+{
+    const sx_part *part = w->part;
+    const uint32_t count[2] = {part->vector_count + 1, part->mask_count + 1};
+    for (uint32_t c = 0; c < 2; c++) {
+        void *reg = w->reg[c];
+        void *seen = w->seen[c];
+        if (!room(w, &reg, &w->reg_capacity[c], count[c], sizeof(uint32_t)) ||
+            !room(w, &seen, &w->seen_capacity[c], count[c], sizeof(uint32_t))) {
+            return false;
+        }
+        w->reg[c] = reg;
+        w->seen[c] = seen;
+    }
+    void *integer = w->integer;
+    void *ends = w->end_of;
+    void *unroll = w->unroll;
+    if (!room(w, &integer, &w->integer_capacity, part->scalar_count + 1, sizeof(uint32_t)) ||
+        !room(w, &ends, &w->item_capacity, part->item_count + 1, sizeof(uint32_t)) ||
+        !room(w, &unroll, &w->unroll_capacity, part->item_count + 1, sizeof(bool))) {
+        return false;
+    }
+    w->integer = integer;
+    w->end_of = ends;
+    w->unroll = unroll;
+    uint32_t open[SX_LOOP_VARS_MAX];
+    uint32_t depth = 0;
+    for (uint32_t i = 0; i < part->item_count; i++) {
+        if (part->item[i].kind == SX_ITEM_LOOP) {
+            w->unroll[i] = false;
+            open[depth++] = i;
+        } else if (part->item[i].kind == SX_ITEM_END) {
+            w->end_of[open[--depth]] = i;
+        }
+    }
+    return true;
+}
+
+void sx_walk_part(sx_walk *w, sx_algebra *g, const sx_kernel *kernel, const sx_part *part)
+{
+    w->g = g;
+    w->kernel = kernel;
+    w->part = part;
+    w->lanes = kernel->lanes;
+    if (!prepare(w)) {
+        return;
+    }
+    do {
+        w->again = false;
+        w->stores.count = w->reads.count = w->carried_count = w->many_count = 0;
+        w->open = w->loop_first = w->hole_count = 0;
+        memset(w->reg[0], 0, (part->vector_count + 1) * sizeof(uint32_t));
+        memset(w->reg[1], 0, (part->mask_count + 1) * sizeof(uint32_t));
+        memset(w->integer, 0, (part->scalar_count + 1) * sizeof(uint32_t));
+        for (uint32_t v = 0; v < SX_LOOP_VARS_MAX; v++) {
+            w->known[v] = v >= 3 || part->grid[v] == 1;
+            w->value[v] = 0;
+            g->low[v] = 0;
+            g->high[v] = v < 3 ? part->grid[v] - 1 : 0;
+        }
+        walk_items(w, 0, part->item_count);
+    } while (w->again && !g->refused);
+}

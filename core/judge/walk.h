@@ -1,0 +1,63 @@
+/* walk.h - one part of a kernel walked with symbolic variables: every register a term, every store a record. Internal to core/judge. */
+#ifndef SX_CORE_JUDGE_WALK_H
+#define SX_CORE_JUDGE_WALK_H
+#include "core/judge/record.h"
+
+#define SX_UNROLL_MAX 64
+/* What a register holds, lane by lane: pieces of lanes with one term each, which may use the lane variable. */
+typedef struct {
+    uint8_t count;
+    uint8_t end[16]; /* first lane behind the piece */
+    uint32_t term[16];
+} sx_lanes;
+
+typedef struct {
+    uint32_t item;
+    uint32_t var;
+    int64_t trip;
+    uint32_t first_record, first_read;
+} sx_walk_loop;
+
+typedef struct {
+    uint32_t reg; /* class << 28 | number */
+    uint32_t hole;
+    uint32_t before; /* register value at the start of the loop */
+} sx_carried;
+
+typedef struct {
+    sx_algebra *g;
+    const sx_kernel *kernel;
+    const sx_part *part;
+    uint32_t lanes;
+    uint32_t *reg[2];  /* vectors and masks: a term, or SX_MANY | index into `many`; 0: not known */
+    uint32_t *integer; /* terms */
+    uint32_t *seen[2]; /* scratch of the scan of a loop: number of the scan */
+    uint32_t scans, hole_count;
+    uint32_t reg_capacity[2], seen_capacity[2], integer_capacity;
+    sx_lanes *many;
+    uint32_t many_count, many_capacity;
+    sx_records stores, reads;
+    uint32_t *end_of; /* of each LOOP item: its END */
+    bool *unroll;     /* of each LOOP item */
+    uint32_t item_capacity, unroll_capacity;
+    sx_carried *carried;
+    uint32_t carried_count, carried_capacity;
+    bool known[SX_LOOP_VARS_MAX]; /* the variable has one value: */
+    int64_t value[SX_LOOP_VARS_MAX];
+    bool again; /* a loop carries memory: it is marked in `unroll`, walk the part once more */
+    uint32_t loop_first; /* first record of the innermost open loop */
+    uint32_t open;       /* symbolic loops */
+    uint32_t at;         /* item */
+} sx_walk;
+
+#define SX_MANY 0x80000000u
+
+/* The stores of the part at a grid point (variables 0 to 2 free where the grid has several points) are in walk->stores. */
+void sx_walk_part(sx_walk *w, sx_algebra *g, const sx_kernel *kernel, const sx_part *part);
+/* One elementwise instruction on register values (walk_op.c). */
+uint32_t sx_walk_elementwise(sx_walk *w, sx_lop op, uint32_t imm, const uint32_t operand[3]);
+uint32_t sx_walk_put(sx_walk *w, const sx_lanes *lanes);
+void sx_walk_get(const sx_walk *w, uint32_t value, sx_lanes *lanes);
+uint32_t sx_walk_at(sx_walk *w, uint32_t term, uint32_t lane); /* the term with the lane fixed */
+void sx_walk_memory(sx_walk *w, const sx_item *item);
+#endif

@@ -1,0 +1,361 @@
+/* walk_op.c - single instructions of the walk: elementwise ones piece by piece of lanes, loads, stores. */
+#include "core/judge/walk.h"
+
+uint32_t sx_walk_at(sx_walk *w, uint32_t term, uint32_t lane)
+{
+    sx_algebra *g = w->g;
+    if ((g->term[term].vars & SX_VAR_BIT(SX_VAR_LANE)) == 0) {
+        return term;
+    }
+    sx_subst s;
+    sx_subst_begin(g, &s);
+    sx_subst_var(&s, SX_VAR_LANE, sx_form_constant(g, lane));
+    return sx_term_subst(g, term, &s);
+}
+
+void sx_walk_get(const sx_walk *w, uint32_t value, sx_lanes *lanes)
+{
+    if ((value & SX_MANY) != 0) {
+        *lanes = w->many[value & ~SX_MANY];
+        return;
+    }
+    lanes->count = 1;
+    lanes->end[0] = (uint8_t)w->lanes;
+    lanes->term[0] = value;
+}
+
+/* A piece of one lane has the lane fixed; equal neighbours are one piece. */
+uint32_t sx_walk_put(sx_walk *w, const sx_lanes *lanes)
+{
+    sx_lanes made = {.count = 0};
+    uint32_t start = 0;
+    for (uint32_t k = 0; k < lanes->count; k++) {
+        uint32_t term = lanes->term[k];
+        term = lanes->end[k] == start + 1 ? sx_walk_at(w, term, start) : term;
+        start = lanes->end[k];
+        if (made.count > 0 && made.term[made.count - 1] == term) {
+            made.end[made.count - 1] = lanes->end[k];
+            continue;
+        }
+        made.end[made.count] = lanes->end[k];
+        made.term[made.count++] = term;
+    }
+    if (made.count == 1) {
+        return made.term[0];
+    }
+    void *array = w->many;
+    if (w->g->refused || sx_grow(w->g->cx, &array, &w->many_capacity, w->many_count + 1,
+                                 sizeof(sx_lanes)) != SX_OK) {
+        return sx_refuse(w->g, "out of memory");
+    }
+    w->many = array;
+    w->many[w->many_count] = made;
+    return SX_MANY | w->many_count++;
+}
+
+/* Known in every lane by itself: constants and integers of the lane alone. */
+static bool is_pattern(const sx_algebra *g, uint32_t term)
+{
+    const sx_term *t = &g->term[term];
+    return term == 0 || t->kind == SX_TERM_CONST ||
+           (t->kind == SX_TERM_INT && (t->vars & ~SX_VAR_BIT(SX_VAR_LANE)) == 0);
+}
+
+static bool folds_by_lane(sx_lop op)
+{
+    switch ((int)op) {
+    case SX_LOP_AND:
+    case SX_LOP_OR:
+    case SX_LOP_XOR:
+    case SX_LOP_SHR:
+    case SX_LOP_ICMP: return true;
+    default: return false;
+    }
+}
+
+static void put_piece(sx_lanes *lanes, uint32_t end, uint32_t term)
+{
+    lanes->end[lanes->count] = (uint8_t)end;
+    lanes->term[lanes->count++] = term;
+}
+
+uint32_t sx_walk_elementwise(sx_walk *w, sx_lop op, uint32_t imm, const uint32_t operand[3])
+{
+    sx_algebra *g = w->g;
+    sx_lanes in[3], out = {.count = 0};
+    uint32_t at[3] = {0};
+    bool plain = ((operand[0] | operand[1] | operand[2]) & SX_MANY) == 0;
+    bool by_lane = folds_by_lane(op);
+    if (plain && !(by_lane && is_pattern(g, operand[0]) && is_pattern(g, operand[1]))) {
+        return sx_term_op(g, op, imm, operand[0], operand[1], operand[2]);
+    }
+    for (uint32_t k = 0; k < 3; k++) {
+        sx_walk_get(w, operand[k], &in[k]);
+    }
+    for (uint32_t start = 0; start < w->lanes && !g->refused;) {
+        uint32_t end = w->lanes;
+        uint32_t x[3];
+        for (uint32_t k = 0; k < 3; k++) {
+            end = in[k].end[at[k]] < end ? in[k].end[at[k]] : end;
+            x[k] = in[k].term[at[k]];
+        }
+        if (by_lane && is_pattern(g, x[0]) && is_pattern(g, x[1])) {
+            for (uint32_t i = start; i < end; i++) {
+                put_piece(
+                    &out, i + 1,
+                    sx_term_op(g, op, imm, sx_walk_at(w, x[0], i), sx_walk_at(w, x[1], i), 0));
+            }
+        } else {
+            if (end == start + 1) {
+                for (uint32_t k = 0; k < 3; k++) {
+                    x[k] = sx_walk_at(w, x[k], start);
+                }
+            }
+            put_piece(&out, end, sx_term_op(g, op, imm, x[0], x[1], x[2]));
+        }
+        for (uint32_t k = 0; k < 3; k++) {
+            at[k] += in[k].end[at[k]] == end && end < w->lanes;
+        }
+        start = end;
+    }
+    return g->refused ? 0 : sx_walk_put(w, &out);
+}
+
+/* ---- memory ---- */
+static uint32_t *vector(sx_walk *w, uint32_t number)
+{
+    return &w->reg[0][number];
+}
+
+/* The address of an item with `stride` bytes from lane to lane. */
+static uint32_t address_form(sx_walk *w, const sx_addr *a, int64_t stride, uint32_t *index)
+{
+    sx_algebra *g = w->g;
+    sx_lin lin = {.constant = a->offset, .vars = 0};
+    *index = 0;
+    for (uint32_t v = 0; v < SX_LOOP_VARS_MAX; v++) {
+        int64_t product = 0;
+        if (a->coef[v] == 0) {
+            continue;
+        }
+        if (!w->known[v]) {
+            sx_lin_add(g, &lin, v, a->coef[v]);
+        } else if (sx_mul_i64(a->coef[v], w->value[v], &product)) {
+            sx_lin_add_constant(g, &lin, product);
+        } else {
+            (void)sx_refuse(g, "an address overflows");
+        }
+    }
+    if (stride != 0) {
+        sx_lin_add(g, &lin, SX_VAR_LANE, stride);
+    }
+    if (a->index_reg != SX_NO_REG) {
+        *index = w->integer[a->index_reg];
+        const sx_term *t = &g->term[*index];
+        if (*index == 0) {
+            (void)sx_refuse(g, "item %u: an integer register of a closed loop", w->at);
+        } else if (t->kind == SX_TERM_INT) {
+            sx_lin more;
+            sx_lin_get(g, t->form, &more);
+            sx_lin_add_lin(g, &lin, &more, 1);
+            *index = 0;
+        }
+    }
+    return sx_form_put(g, &lin);
+}
+
+static uint32_t fixed(sx_walk *w, uint32_t form, uint32_t lane)
+{
+    sx_subst s;
+    sx_subst_begin(w->g, &s);
+    sx_subst_var(&s, SX_VAR_LANE, sx_form_constant(w->g, lane));
+    return sx_form_subst(w->g, form, &s);
+}
+
+/* Notes a read that a loop around it may have to answer for. */
+static void note_read(sx_walk *w, uint32_t buffer, uint32_t width, uint32_t form, uint32_t first,
+                      uint32_t end, uint32_t from)
+{
+    sx_algebra *g = w->g;
+    sx_record read = {.buffer = buffer, .width = width, .address = form, .from = from};
+    if (w->open == 0) {
+        return;
+    }
+    if ((g->form[form].vars & SX_VAR_BIT(SX_VAR_LANE)) != 0) {
+        sx_subst s;
+        sx_subst_begin(g, &s);
+        sx_subst_var(&s, SX_VAR_LANE, sx_form_var(g, SX_VAR_STORE, 1, first));
+        read.address = sx_form_subst(g, form, &s);
+        read.dims = 1;
+        read.count[0] = (int64_t)end - first;
+    }
+    uint32_t n = w->reads.count;
+    for (uint32_t k = n; k-- > 0 && k + 8 > n;) {
+        const sx_record *r = &w->reads.record[k];
+        if (r->address == read.address && r->buffer == buffer && r->from == from &&
+            r->dims == read.dims && r->count[0] == read.count[0]) {
+            return;
+        }
+    }
+    sx_records_push(g, &w->reads, &read);
+}
+
+/* Lanes first .. end - 1 of a read of what the part itself wrote; false: no one record answers. */
+static bool answer(sx_walk *w, uint32_t buffer, uint32_t width, uint32_t form, uint32_t first,
+                   uint32_t end, uint32_t *value)
+{
+    sx_algebra *g = w->g;
+    g->low[SX_VAR_LANE] = first;
+    g->high[SX_VAR_LANE] = end - 1;
+    for (uint32_t k = w->stores.count; k-- > 0 && !g->refused;) {
+        const sx_record *record = &w->stores.record[k];
+        if (record->buffer != buffer) {
+            continue;
+        }
+        switch (sx_record_read(g, record, form, width, value)) {
+        case SX_READ_COVERED: note_read(w, buffer, width, form, first, end, k); return true;
+        case SX_READ_APART: break;
+        case SX_READ_UNKNOWN: return false;
+        }
+    }
+    return false;
+}
+
+/* `count` lanes from memory, the others 0; stride 0: all lanes alike. */
+static uint32_t load(sx_walk *w, const sx_addr *a, uint8_t width, int64_t stride, uint32_t count)
+{
+    sx_algebra *g = w->g;
+    uint32_t index;
+    uint32_t form = address_form(w, a, stride, &index);
+    sx_lanes out = {.count = 0};
+    uint32_t lanes = stride == 0 ? w->lanes : count;
+    if (w->kernel->buffer[a->buffer].role == SX_BUFFER_IN) {
+        put_piece(&out, lanes, sx_term_element(g, a->buffer, width, form, index));
+    } else {
+        uint32_t value = 0;
+        if (index != 0) {
+            return sx_refuse(g, "item %u: a read at a place that the inputs name", w->at);
+        }
+        if (answer(w, a->buffer, width, form, 0, lanes, &value)) {
+            put_piece(&out, lanes, value);
+        }
+        for (uint32_t i = 0; out.end[0] != lanes && i < lanes && !g->refused; i++) {
+            uint32_t one = fixed(w, form, i);
+            if (!answer(w, a->buffer, width, one, i, i + 1, &value)) {
+                return sx_refuse(g, "item %u: no store before it is known to be what it reads",
+                                 w->at);
+            }
+            put_piece(&out, stride == 0 ? lanes : i + 1, value);
+        }
+    }
+    if (lanes < w->lanes) {
+        put_piece(&out, w->lanes, sx_term_constant(g, 0));
+    }
+    return g->refused ? 0 : sx_walk_put(w, &out);
+}
+
+/* Pieces of lanes that differ by their lane alone become one. */
+static void compress(sx_walk *w, sx_lanes *lanes, uint32_t count)
+{
+    sx_algebra *g = w->g;
+    sx_lanes out = {.count = 0};
+    uint32_t start = 0;
+    for (uint32_t k = 0; k < lanes->count && start < count;) {
+        uint32_t end = lanes->end[k];
+        uint32_t term = lanes->term[k];
+        bool one = end == start + 1 && k + 1 < lanes->count && lanes->end[k + 1] == end + 1;
+        uint32_t pair = one ? sx_term_pair(g, term, lanes->term[k + 1], SX_VAR_LANE) : 0;
+        k++;
+        if (pair != 0 && end < count) { /* at lane `start` the variable is `start`, not 0 */
+            sx_subst s;
+            sx_subst_begin(g, &s);
+            sx_subst_var(&s, SX_VAR_LANE, sx_form_var(g, SX_VAR_LANE, 1, -(int64_t)start));
+            term = sx_term_subst(g, pair, &s);
+            while (k < lanes->count && lanes->end[k] == end + 1 &&
+                   sx_walk_at(w, term, end) == lanes->term[k]) {
+                end = lanes->end[k++];
+            }
+        }
+        put_piece(&out, end, term);
+        start = end;
+    }
+    if (start >= count) {
+        *lanes = out;
+    }
+}
+
+static void store(sx_walk *w, const sx_item *item, uint32_t width)
+{
+    sx_algebra *g = w->g;
+    const sx_addr *a = &w->part->addr[item->addr];
+    uint32_t index;
+    uint32_t form = address_form(w, a, width, &index);
+    uint32_t value = *vector(w, item->src[0]);
+    sx_lanes lanes;
+    uint32_t count = item->imm;
+    if (index != 0 || value == 0) {
+        (void)sx_refuse(g, "item %u: a store %s", w->at,
+                        index != 0 ? "to a place that the inputs name"
+                                   : "of a value of a closed loop");
+        return;
+    }
+    sx_walk_get(w, value, &lanes);
+    if (lanes.end[0] < count) {
+        compress(w, &lanes, count);
+    }
+    uint32_t start = 0;
+    for (uint32_t k = 0; k < lanes.count && start < count && !g->refused; k++) {
+        uint32_t end = lanes.end[k] < count ? lanes.end[k] : count;
+        sx_record r = {.buffer = a->buffer, .width = width, .value = lanes.term[k]};
+        sx_subst s;
+        sx_subst_begin(g, &s);
+        bool several = end > start + 1;
+        sx_subst_var(&s, SX_VAR_LANE,
+                     several ? sx_form_var(g, SX_VAR_STORE, 1, start) : sx_form_constant(g, start));
+        r.address = sx_form_subst(g, form, &s);
+        r.value = sx_term_subst(g, r.value, &s);
+        r.dims = several;
+        r.count[0] = (int64_t)end - start;
+        if (g->term[r.value].holes) {
+            (void)sx_refuse(g, "item %u: a store of a value that a loop carries", w->at);
+        }
+        if (!g->refused) {
+            sx_records_put(g, &w->stores, w->loop_first, &r);
+        }
+        start = end;
+    }
+}
+
+void sx_walk_memory(sx_walk *w, const sx_item *item)
+{
+    const sx_addr *a = &w->part->addr[item->addr];
+    sx_algebra *g = w->g;
+    switch (item->op) {
+    case SX_LOP_LOAD: *vector(w, item->dst) = load(w, a, 4, 4, item->imm); break;
+    case SX_LOP_LOADB: *vector(w, item->dst) = load(w, a, 4, 0, w->lanes); break;
+    case SX_LOP_LOAD8: *vector(w, item->dst) = load(w, a, 1, 1, item->imm); break;
+    case SX_LOP_LOADS:
+        if (item->imm2 == 0 && item->imm < w->lanes) {
+            (void)sx_refuse(g, "item %u: lanes of stride 0", w->at);
+            break;
+        }
+        *vector(w, item->dst) = load(w, a, 4, item->imm2, item->imm);
+        break;
+    case SX_LOP_STORE: store(w, item, 4); break;
+    case SX_LOP_STORE8: store(w, item, 1); break;
+    case SX_LOP_SLOAD32:
+    case SX_LOP_SLOAD64: {
+        uint32_t index;
+        uint32_t form = address_form(w, a, 0, &index);
+        if (w->kernel->buffer[a->buffer].role != SX_BUFFER_IN || index != 0) {
+            (void)sx_refuse(g, "item %u: an integer that the part wrote itself", w->at);
+            break;
+        }
+        /* signed: widths of their own, so that no other read of the bytes is equal to it */
+        uint8_t width = item->op == SX_LOP_SLOAD32 ? 32 : 64;
+        w->integer[item->dst] = sx_term_element(g, a->buffer, width, form, 0);
+        break;
+    }
+    default: break;
+    }
+}

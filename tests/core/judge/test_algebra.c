@@ -1,0 +1,256 @@
+/* Forms, terms, runs and records: normal forms, overflow, digits, sets that meet and sets that do not. */
+#include "tests/lib/test.h"
+
+#include <string.h>
+
+#include "core/base/rng.h"
+#include "core/judge/record.h"
+
+typedef struct {
+    sx_ctx cx;
+    sx_algebra g;
+} fixture;
+
+static void open_fixture(fixture *f)
+{
+    sx_ctx_init(&f->cx, SX_ARENA_DEFAULT);
+    ck_sx_ok(&f->cx, sx_algebra_init(&f->cx, &f->g));
+}
+
+/* Element of buffer 0 at coefficient * variable + constant. */
+static uint32_t element(sx_algebra *g, uint32_t var, int64_t coefficient, int64_t constant)
+{
+    return sx_term_element(g, 0, 4, sx_form_var(g, var, coefficient, constant), 0);
+}
+
+static uint32_t add(sx_algebra *g, uint32_t sum, uint32_t x)
+{
+    return sx_term_op(g, SX_LOP_ADD, 0, sum, x, 0);
+}
+
+/* The sum of `count` elements from byte `from` on, `step` bytes apart, in loops: `inner` elements to an iteration. */
+static uint32_t sum_of(sx_algebra *g, uint32_t first, int64_t from, int64_t step, int64_t count,
+                       int64_t inner)
+{
+    uint32_t sum = first;
+    if (count / inner > 0) {
+        uint32_t hole = sx_term_hole(g, 7, 0);
+        uint32_t next = hole;
+        for (int64_t k = 0; k < inner; k++) {
+            next = add(g, next, element(g, 3, step * inner, from + k * step));
+        }
+        sum = sx_term_close(g, first, hole, next, 3, count / inner);
+    }
+    for (int64_t k = count / inner * inner; k < count; k++) {
+        sum = add(g, sum, sx_term_element(g, 0, 4, sx_form_constant(g, from + k * step), 0));
+    }
+    return sum;
+}
+
+START_TEST(test_runs_have_one_form)
+{
+    fixture f;
+    open_fixture(&f);
+    sx_algebra *g = &f.g;
+    uint32_t zero = sx_term_constant(g, 0);
+    for (int64_t count = 1; count < 40; count++) {
+        uint32_t straight = sum_of(g, zero, 64, 4, count, 1);
+        for (int64_t inner = 1; inner <= 9; inner++) {
+            ck_assert_uint_eq(sum_of(g, zero, 64, 4, count, inner), straight);
+        }
+        ck_assert_uint_ne(sum_of(g, zero, 64, 4, count + 1, 1), straight); /* one more */
+        ck_assert_uint_ne(sum_of(g, zero, 68, 4, count, 1), straight);     /* others */
+        ck_assert_uint_ne(sum_of(g, sx_term_constant(g, 1), 64, 4, count, 1), straight);
+        if (count > 1) { /* the other way round: another sequence */
+            ck_assert_uint_ne(sum_of(g, zero, 64 + 4 * (count - 1), -4, count, 1), straight);
+        }
+    }
+    ck_assert_msg(!g->refused, "%s", g->why);
+    sx_ctx_fini(&f.cx);
+}
+END_TEST
+
+/* Rows of `n` elements 1000 bytes apart: two counts, or one where the rows are neighbours. */
+START_TEST(test_nested_runs)
+{
+    fixture f;
+    open_fixture(&f);
+    sx_algebra *g = &f.g;
+    uint32_t zero = sx_term_constant(g, 0);
+    for (int64_t rows = 1; rows <= 5; rows++) {
+        for (int64_t n = 1; n <= 7; n++) {
+            uint32_t straight = zero;
+            uint32_t flat = zero;
+            for (int64_t r = 0; r < rows; r++) {
+                straight = sum_of(g, straight, 1000 * r, 4, n, 1);
+                flat = sum_of(g, flat, 4 * n * r, 4, n, 1);
+            }
+            uint32_t hole = sx_term_hole(g, 1, 0);
+            sx_lin lin = {.constant = 0, .vars = 0};
+            sx_lin_add(g, &lin, 4, 1000);
+            sx_lin_add(g, &lin, 5, 4);
+            uint32_t next = add(g, hole, sx_term_element(g, 0, 4, sx_form_put(g, &lin), 0));
+            next = sx_term_close(g, hole, hole, next, 5, n);
+            ck_assert_uint_eq(sx_term_close(g, zero, hole, next, 4, rows), straight);
+            ck_assert_uint_eq(sum_of(g, zero, 0, 4, n * rows, 1), flat);
+        }
+    }
+    ck_assert_msg(!g->refused, "%s", g->why);
+    sx_ctx_fini(&f.cx);
+}
+END_TEST
+
+START_TEST(test_carried_values_that_mix)
+{
+    fixture f;
+    open_fixture(&f);
+    sx_algebra *g = &f.g;
+    uint32_t zero = sx_term_constant(g, 0);
+    uint32_t a = sx_term_hole(g, 1, 0);
+    uint32_t b = sx_term_hole(g, 2, 0);
+    (void)sx_term_close(g, zero, a, add(g, b, element(g, 3, 4, 0)), 3, 5);
+    ck_assert(g->refused);
+    sx_ctx_fini(&f.cx);
+}
+END_TEST
+
+START_TEST(test_overflow)
+{
+    fixture f;
+    open_fixture(&f);
+    sx_algebra *g = &f.g;
+    sx_lin lin = {.constant = INT64_MAX, .vars = 0};
+    sx_lin_add_constant(g, &lin, 1);
+    ck_assert(g->refused);
+    sx_algebra_reset(g);
+    lin = (sx_lin){.constant = 0, .vars = 0};
+    sx_lin_add(g, &lin, 3, INT64_C(1) << 40);
+    g->low[3] = 0;
+    g->high[3] = INT64_C(1) << 40;
+    int64_t low, high;
+    ck_assert(!sx_lin_range(g, &lin, &low, &high));
+    ck_assert(g->refused);
+    sx_algebra_reset(g);
+    (void)sx_lin_avoids(g, &lin, -1, 1);
+    ck_assert(g->refused);
+    sx_ctx_fini(&f.cx);
+}
+END_TEST
+
+/* What sx_lin_avoids calls apart never meets, by enumeration; and it finds most of what does not meet. */
+START_TEST(test_sets_that_meet)
+{
+    fixture f;
+    open_fixture(&f);
+    sx_algebra *g = &f.g;
+    sx_rng rng = {sx_test_seed()};
+    uint32_t apart = 0;
+    uint32_t found = 0;
+    for (uint32_t round = 0; round < 20000; round++) {
+        sx_lin lin = {.constant = (int64_t)sx_rng_below(&rng, 200) - 100, .vars = 0};
+        for (uint32_t v = 3; v < 6; v++) {
+            sx_lin_add(g, &lin, v, (int64_t)sx_rng_below(&rng, 60) - 30);
+            g->low[v] = (int64_t)sx_rng_below(&rng, 3);
+            g->high[v] = g->low[v] + (int64_t)sx_rng_below(&rng, 5);
+        }
+        int64_t low = -(int64_t)sx_rng_below(&rng, 6) - 1;
+        int64_t high = (int64_t)sx_rng_below(&rng, 6) + 1;
+        bool meets = false;
+        for (int64_t i = g->low[3]; i <= g->high[3]; i++) {
+            for (int64_t j = g->low[4]; j <= g->high[4]; j++) {
+                for (int64_t k = g->low[5]; k <= g->high[5]; k++) {
+                    int64_t value[] = {i, j, k};
+                    int64_t sum = lin.constant;
+                    for (uint32_t v = 3; v < 6; v++) {
+                        sum += (lin.vars & SX_VAR_BIT(v)) != 0 ? lin.coef[v] * value[v - 3] : 0;
+                    }
+                    meets = meets || (sum > low && sum < high);
+                }
+            }
+        }
+        bool avoids = sx_lin_avoids(g, &lin, low, high);
+        ck_assert_msg(!(avoids && meets), "round %u", round);
+        apart += !meets;
+        found += avoids;
+    }
+    ck_assert_uint_gt(found, apart / 4);
+    sx_ctx_fini(&f.cx);
+}
+END_TEST
+
+static sx_record vector_at(sx_algebra *g, int64_t from, uint32_t count, int64_t source)
+{
+    sx_record r = {.buffer = 1, .width = 4, .dims = 1, .count = {count}};
+    r.address = sx_form_var(g, SX_VAR_STORE, 4, from);
+    r.value = element(g, SX_VAR_STORE, 4, source);
+    return r;
+}
+
+START_TEST(test_records_join)
+{
+    fixture f;
+    open_fixture(&f);
+    sx_algebra *g = &f.g;
+    sx_records list = {0};
+    for (int64_t row = 0; row < 5; row++) { /* a block of 5 rows of 24 elements, 100 apart */
+        for (int64_t v = 0; v < 3; v++) {
+            sx_record r = vector_at(g, 400 * row + 32 * v, 8, 96 * row + 32 * v);
+            sx_records_put(g, &list, 0, &r);
+        }
+    }
+    ck_assert_uint_eq(list.count, 1);
+    ck_assert_uint_eq(list.record[0].dims, 2);
+    ck_assert_int_eq(list.record[0].count[0], 24);
+    ck_assert_int_eq(list.record[0].count[1], 5);
+    uint32_t value = 0;
+    ck_assert_int_eq(
+        sx_record_read(g, &list.record[0], sx_form_constant(g, 400 * 3 + 4 * 11), 4, &value),
+        SX_READ_COVERED);
+    ck_assert_uint_eq(value, sx_term_element(g, 0, 4, sx_form_constant(g, 96 * 3 + 44), 0));
+    ck_assert_int_eq(sx_record_read(g, &list.record[0], sx_form_constant(g, 96), 4, &value),
+                     SX_READ_APART);
+    ck_assert_int_eq(sx_record_read(g, &list.record[0], sx_form_constant(g, 94), 4, &value),
+                     SX_READ_UNKNOWN); /* half an element of it */
+    /* a loop whose iterations store to the same place is no set */
+    sx_record r = vector_at(g, 0, 8, 0);
+    sx_lin lin;
+    sx_lin_get(g, r.address, &lin);
+    sx_lin_add(g, &lin, 3, 28);
+    r.address = sx_form_put(g, &lin);
+    ck_assert(!sx_record_close(g, &r, 3, 4));
+    sx_ctx_fini(&f.cx);
+}
+END_TEST
+
+/* A later store between two that could be joined keeps them apart if it meets them. */
+START_TEST(test_order_of_records)
+{
+    fixture f;
+    open_fixture(&f);
+    sx_algebra *g = &f.g;
+    sx_records list = {0};
+    sx_record first = vector_at(g, 0, 8, 0);
+    sx_record over = vector_at(g, 40, 2, 5000);
+    sx_record next = vector_at(g, 32, 8, 32);
+    sx_records_put(g, &list, 0, &first);
+    sx_records_put(g, &list, 0, &over);
+    sx_records_put(g, &list, 0, &next); /* would continue the first, and hides `over` */
+    ck_assert_uint_eq(list.count, 3);
+    sx_ctx_fini(&f.cx);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("judge/algebra");
+    TCase *cases = tcase_create("algebra");
+    tcase_add_test(cases, test_runs_have_one_form);
+    tcase_add_test(cases, test_nested_runs);
+    tcase_add_test(cases, test_carried_values_that_mix);
+    tcase_add_test(cases, test_overflow);
+    tcase_add_test(cases, test_sets_that_meet);
+    tcase_add_test(cases, test_records_join);
+    tcase_add_test(cases, test_order_of_records);
+    suite_add_tcase(suite, cases);
+    return sx_test_main(suite);
+}
