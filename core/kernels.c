@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/poly/poly.h"
 #include "core/search/search.h"
 #include "core/x64/codegen.h"
 
@@ -200,17 +199,48 @@ static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_schedu
     return SX_OK;
 }
 
-/* Tries one candidate; SX_OK with *accepted false where a guard refuses it (the reason is in `refusal`). */
+/* Is the emitted program the node's, and that of the kernel that packs for it? Where the judge does not read the kind of kernel, isl says
+ * whether the order of its schedule is legal. */
+static sx_code judge(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_schedule *schedule,
+                     const sx_kernel *kernel, sx_verdict *verdict)
+{
+    const sx_analysis *a = s->analysis;
+    sx_judge_facts facts = sx_judge_facts_of(schedule, a->kind);
+    if (!sx_judge_reads(a->kind)) {
+        sx_poly_verdict order;
+        SX_TRY(sx_poly_check_fused(cx, pipe->memo, a, schedule, &order));
+        verdict->proven = order.legal;
+        (void)snprintf(verdict->text, sizeof(verdict->text), "order of the schedule: %.200s",
+                       order.text);
+        return SX_OK;
+    }
+    SX_TRY(sx_judge_kernel(pipe->judge, a->fused, s->type, s->count, &facts, kernel, verdict));
+    if (!verdict->proven || facts.panel == 0) {
+        return SX_OK;
+    }
+    sx_kernel *panels;
+    int64_t bytes;
+    sx_verdict packing;
+    SX_TRY(sx_lower_pack(cx, "pack", a, schedule, &panels, &bytes));
+    SX_TRY(sx_judge_pack(pipe->judge, a->fused, s->type, s->count, &facts, panels, &packing));
+    if (!packing.proven) {
+        verdict->proven = false;
+        (void)snprintf(verdict->text, sizeof(verdict->text), "panels: %.200s", packing.text);
+    }
+    return SX_OK;
+}
+
+/* Tries one candidate; SX_OK with *accepted false where a guard refuses it (the reason is in `verdict`). */
 static sx_code try_schedule(sx_ctx *cx, sx_pipe *pipe, const subject *s,
-                            const sx_schedule *schedule, bool spills, sx_poly_verdict *verdict,
+                            const sx_schedule *schedule, bool spills, sx_verdict *verdict,
                             sx_kernel **kernel, sx_x64_kernel *code, bool *accepted)
 {
     *accepted = false;
-    SX_TRY(sx_poly_check_fused(cx, pipe->memo, s->analysis, schedule, verdict));
-    if (!verdict->legal) {
+    sx_code status = sx_lower_fused(cx, s->name, s->analysis, schedule, kernel);
+    status = status == SX_OK ? judge(cx, pipe, s, schedule, *kernel, verdict) : status;
+    if (status == SX_OK && !verdict->proven) {
         return SX_OK;
     }
-    sx_code status = sx_lower_fused(cx, s->name, s->analysis, schedule, kernel);
     status = status == SX_OK ? emit(cx, pipe, *kernel, spills, code) : status;
     if (status == SX_LIMIT) { /* too many registers: the next candidate */
         (void)snprintf(verdict->text, sizeof(verdict->text), "%.200s", cx->error.text);
@@ -228,7 +258,7 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
     sx_search_result search;
     SX_TRY(sx_search_kernel(cx, a, pipe->device, rhs_constant, &search));
     pipe->candidates += search.considered;
-    sx_poly_verdict verdict = {.text = "no candidate"};
+    sx_verdict verdict = {.text = "no candidate"};
     for (uint32_t c = 0; c < 2 * search.best_count; c++) {
         const sx_search_candidate *candidate = &search.best[c % search.best_count];
         bool spills = c >= search.best_count; /* none fits its registers: the last resort */

@@ -1,5 +1,5 @@
 /* pipeline.c - the compiler, stage by stage; the first file to read. Each stage is fed by the one before it:
- *   parse -> check -> canon -> optimise (e-graph, symbolic extents) -> bind extents -> kernels (search, polyhedral check, lowering,
+ *   parse -> check -> canon -> optimise (e-graph, symbolic extents) -> bind extents -> kernels (search, lowering, proof,
  *   machine code) -> places -> tables. */
 #include "core/pipeline.h"
 
@@ -428,6 +428,7 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
     if (pipe.memo == NULL) {
         return cx->error.code;
     }
+    SX_TRY(sx_judge_make(cx, &pipe.judge));
     SX_TRY(compile_nodes(cx, &pipe));
     uint32_t stage = sx_stage_begin(cx, "places");
     SX_TRY(sx_pipe_place(cx, &pipe));

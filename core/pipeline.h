@@ -8,6 +8,7 @@
 #include "core/ir/fused.h"
 #include "core/ir/refusals.h"
 #include "core/loop/loop.h"
+#include "core/judge/judge.h"
 #include "core/poly/poly.h"
 
 /* One tensor of the module while places are decided. Reshapes share the tensor of their operand. */
@@ -33,7 +34,8 @@ typedef struct {
     sx_pipe_made *made;  /* nodes that have a kernel */
     uint32_t made_count, made_capacity;
     sx_idmap made_map;
-    sx_poly_memo *memo; /* polyhedral verdicts of this request */
+    sx_judge *judge;    /* of emitted programs */
+    sx_poly_memo *memo; /* polyhedral verdicts on schedules that the judge does not read */
     /* for messages: the canonical program, what became of it (`graph` without extents), the user's names for the nodes of the program (NULL:
      * none), what the nodes of `graph` stand for (NULL: not asked yet), and what is not supported */
     const sx_graph *program, *better;
@@ -85,7 +87,7 @@ sx_code sx_pipe_add_tensor(sx_ctx *cx, sx_pipe *pipe, sx_span name, const sx_typ
 /* Decides offsets of temporaries and persistent tensors and writes the TENSORS table. */
 sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe);
 
-/* kernels.c: code for one node: search, polyhedral check, lowering, machine code, launch. Tensors of the inputs exist. A node that
+/* kernels.c: code for one node: search, lowering, proof, machine code, launch. Tensors of the inputs exist. A node that
  * equals an earlier one but for which tensors it reads is another launch of the same kernel. */
 sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id node, uint32_t result);
 /* refuse.c: takes the failure `code` of a node of pipe->graph. What is not supported is noted, and SX_OK says to go on, so that all of it is

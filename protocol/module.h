@@ -121,7 +121,7 @@ typedef struct {
     sx_module_text name;
     sx_module_text what; /* the fused program in one line */
     sx_module_text plan; /* tile choice in one line */
-    sx_module_text poly; /* polyhedral verdict in one line */
+    sx_module_text poly; /* what was proven of the kernel, in one line */
     uint64_t numerics;   /* numerics plan id: equal ids give equal bits */
     uint32_t part_first, part_count;
     uint32_t kind;       /* sx_module_kernel_kind */

@@ -83,6 +83,11 @@ static bool split_dims(sx_algebra *g, sx_record *r, const places *p)
     return !g->refused;
 }
 
+bool sx_judge_reads(sx_kernel_kind kind)
+{
+    return kind != SX_KERNEL_ONLINE;
+}
+
 sx_judge_facts sx_judge_facts_of(const sx_schedule *schedule, sx_kernel_kind kind)
 {
     sx_judge_facts facts = {0};

@@ -17,6 +17,8 @@ static const bench table[] = {
      "attention in steps as one kernel, against the same program without the rule, and onnxruntime",
      sx_bench_attention},
     {"compile", "cold latency of the compiler by stage, for both models", sx_bench_compile},
+    {"legality", "proof of each emitted kernel of a model, and isl on its schedule",
+     sx_bench_legality},
     {"egraph",
      "the e-graph engine on plain terms: math-micro, ac, backoff; egglog beside it; transformer, "
      "snapshot",

@@ -531,11 +531,12 @@ def test_explain_and_dump():
     kernels = explained["kernels"]
     assert len([k for k in kernels if not k["prologue"]]) == 4, kernels  # three layers and the softmax
     assert all(k["estimate_ns"] >= k["floor_ns"] > 0 for k in kernels)
+    assert all(k["legal"].startswith("program proven") for k in kernels if not k["prologue"])
     assert explained["estimate_ns"] >= explained["floor_ns"] > 0
     assert explained["estimate_ns"] <= explained["input_estimate_ns"]
     assert explained["checks"] and all(c["passed"] and c["error"] <= c["tolerance"] for c in explained["checks"])
     text = sx("explain", module).stdout.decode()
-    for part in ("STAGE", "saturate", "rewrites", "RATIO", "NUMERICS", "legal: ", "CHECK", "roofline floor"):
+    for part in ("STAGE", "saturate", "rewrites", "RATIO", "NUMERICS", "program proven", "CHECK", "roofline floor"):
         assert part in text, part
     folder = TMP / "dumped"
     dumped = js("module", "dump", module, "-o", folder, schema="module_dump")

@@ -2,6 +2,7 @@
 #include "tests/core/judge/try.h"
 
 #include "core/search/search.h"
+#include "tests/lib/net.h"
 
 static const char *const targets[] = {"x86-64-v3", "x86-64-v4"};
 
@@ -71,6 +72,29 @@ START_TEST(test_row)
 }
 END_TEST
 
+static sx_code expect_node(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uint32_t count,
+                           void *self)
+{
+    node n = {.fused = *fused, .count = count};
+    memcpy(n.input, input, count * sizeof(input[0]));
+    if (sx_judge_reads(sx_body_kernel_kind(fused->body))) {
+        expect_candidates(cx, self, &n, "node of a network");
+    }
+    return SX_OK;
+}
+
+START_TEST(test_networks)
+{
+    static const char *const models[] = {"mlp", "encoder", "cnn"};
+    sx_ctx cx;
+    sx_judge *judge;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    ck_sx_ok(&cx, sx_judge_make(&cx, &judge));
+    ck_sx_ok(&cx, sx_test_each_fused(&cx, models[_i], "x86-64-v4", 8, expect_node, judge));
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("judge/candidates");
@@ -78,6 +102,7 @@ int main(void)
     tcase_add_test(cases, test_map);
     tcase_add_test(cases, test_dot);
     tcase_add_test(cases, test_row);
+    tcase_add_loop_test(cases, test_networks, 0, 3);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

@@ -1,0 +1,11 @@
+/* net.h - the fused nodes of a committed model after level 1, with concrete extents. */
+#ifndef SX_TESTS_LIB_NET_H
+#define SX_TESTS_LIB_NET_H
+#include "core/ir/fused.h"
+
+typedef sx_code (*sx_test_fused_visit)(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
+                                       uint32_t input_count, void *self);
+/* Imports tests/models/NAME.onnx, compiles it for `target` with batch bound, and visits the fused nodes of what came of it. */
+sx_code sx_test_each_fused(sx_ctx *cx, const char *name, const char *target, int64_t batch,
+                           sx_test_fused_visit visit, void *self);
+#endif
