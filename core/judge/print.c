@@ -65,7 +65,7 @@ void sx_record_print(const sx_algebra *g, const sx_record *record, sx_buf *text)
     }
     sx_buf_put_text(text, " = ");
     if (record->value != 0) {
-        sx_term_print(g, record->value, 12, text);
+        sx_term_print(g, record->value, 7, text);
     }
     sx_buf_put_text(text, "\n");
 }

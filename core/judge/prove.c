@@ -83,9 +83,19 @@ static bool split_dims(sx_algebra *g, sx_record *r, const places *p)
     return !g->refused;
 }
 
-bool sx_judge_reads(sx_kernel_kind kind)
+bool sx_judge_reads(const sx_attr *fused, const sx_judge_facts *facts)
 {
-    return kind != SX_KERNEL_ONLINE;
+    int64_t keys = 1;
+    if (sx_body_kernel_kind(fused->body) != SX_KERNEL_ONLINE) {
+        return true;
+    }
+    for (uint32_t d = 0; d < fused->type.rank; d++) {
+        bool summed = ((fused->body->axes & ~fused->body->inner) >> d & 1) != 0;
+        if (summed && !sx_mul_i64(keys, fused->type.dim[d].scale, &keys)) {
+            return false;
+        }
+    }
+    return facts->keys > 0 && keys / facts->keys <= SX_UNROLL_MAX;
 }
 
 sx_judge_facts sx_judge_facts_of(const sx_schedule *schedule, sx_kernel_kind kind)
@@ -488,6 +498,6 @@ void sx_judge_print(const sx_judge *j, sx_buf *text)
     }
     if (j->expected != 0) {
         sx_buf_put_text(text, "expected\n");
-        sx_term_print(&j->algebra, j->expected, 12, text);
+        sx_term_print(&j->algebra, j->expected, 7, text);
     }
 }

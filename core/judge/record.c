@@ -147,24 +147,36 @@ bool sx_decode(sx_algebra *g, const sx_lin *form, const int64_t *stride, const i
         digit[k].constant = 0;
         digit[k].vars = 0;
     }
+    int64_t corner = form->constant; /* the least value of the form: its digits are not negative */
     for (uint64_t left = form->vars; left != 0; left &= left - 1) {
         uint32_t v = (uint32_t)__builtin_ctzll(left);
         int64_t rest = form->coef[v];
+        int64_t least = rest > 0 ? g->low[v] : g->high[v];
+        int64_t product;
+        if (!sx_mul_i64(rest, least, &product) || !sx_add_i64(corner, product, &corner)) {
+            return false;
+        }
         for (uint32_t k = dims; k-- > 0 && rest != 0;) {
-            if (rest / stride[k] != 0) {
-                sx_lin_add(g, &digit[k], v, rest / stride[k]);
+            int64_t q = rest / stride[k];
+            if (q != 0) {
+                sx_lin_add(g, &digit[k], v, q);
                 rest %= stride[k];
+                if (!sx_mul_i64(q, -least, &product)) {
+                    return false;
+                }
+                sx_lin_add_constant(g, &digit[k], product);
             }
         }
         if (rest != 0) {
             return false;
         }
     }
-    int64_t rest = form->constant;
+    int64_t rest = corner;
     for (uint32_t k = dims; k-- > 0;) {
         int64_t q = rest / stride[k] - (rest % stride[k] < 0);
-        digit[k].constant = k > 0 || rest % stride[k] == 0 ? q : 0;
-        rest -= digit[k].constant * stride[k];
+        q = k > 0 || rest % stride[k] == 0 ? q : 0;
+        sx_lin_add_constant(g, &digit[k], q);
+        rest -= q * stride[k];
     }
     if (rest != 0 || g->refused) {
         return false;
@@ -369,6 +381,7 @@ static bool continues(sx_algebra *g, sx_record *q, const sx_record *r, uint32_t 
     return true;
 }
 
+#define CONSTANT_STRIDE 512 /* bytes from line to line of a block of constants, at most */
 static bool join(sx_algebra *g, const sx_record *q, const sx_record *r, sx_record *joined)
 {
     if (q->buffer != r->buffer || q->width != r->width || (q->value == 0) != (r->value == 0) ||
@@ -385,6 +398,12 @@ static bool join(sx_algebra *g, const sx_record *q, const sx_record *r, sx_recor
     }
     if (q->dims != r->dims || q->dims >= SX_STORE_DIMS ||
         memcmp(q->count, r->count, q->dims * sizeof(q->count[0])) != 0) {
+        return false;
+    }
+    /* blocks of one constant are of one shape by chance: the next line of the second would find no place */
+    int64_t apart = g->form[r->address].constant - g->form[q->address].constant;
+    if (q->value != 0 && g->term[q->value].kind == SX_TERM_CONST &&
+        (q->dims >= 2 || apart > CONSTANT_STRIDE || apart < -CONSTANT_STRIDE)) {
         return false;
     }
     uint32_t var = store_var(q->dims);

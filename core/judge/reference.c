@@ -173,6 +173,8 @@ sx_code sx_reference_begin(sx_ctx *cx, sx_reference *r, sx_algebra *g, const sx_
     r->facts = *facts;
     r->result_dtype = result.dtype;
     r->result_bytes = sx_tensor_elements(&result) * sx_dtype_bytes(result.dtype);
+    r->online = (sx_online_state){0};
+    r->online_kind = sx_body_kernel_kind(fused->body) == SX_KERNEL_ONLINE;
     r->epoch = r->point = r->step = r->holes = 0;
     memset(r->memo_epoch, 0, sizeof(r->memo_epoch));
     SX_TRY(make_space(cx, r));
@@ -324,9 +326,11 @@ uint32_t sx_reference_value(sx_reference *r, uint32_t instr)
     case SX_BODY_ARG: value = argument(r, in->x); break;
     case SX_BODY_IMM: value = constant(r, in); break;
     case SX_BODY_INDEX: value = index_of(r, in); break;
-    case SX_BODY_REDUCE: value = sx_reference_reduce(r, in); break;
+    case SX_BODY_REDUCE:
+        value = r->online_kind ? sx_reference_online(r, in) : sx_reference_reduce(r, in);
+        break;
     case SX_BODY_DOT: value = sx_reference_dot(r, in); break;
-    case SX_BODY_ONLINE: value = sx_refuse(r->g, "an online sum"); break;
+    case SX_BODY_ONLINE: value = sx_reference_online(r, in); break;
     case SX_BODY_APPLY: {
         uint32_t operand[3] = {0, 0, 0};
         const uint32_t number[] = {in->x, in->y, in->z};

@@ -20,6 +20,12 @@ typedef struct {
         along; /* rows: the last dimension (one that is kept, or reduced over several) is reduced */
 } sx_body_space;
 
+/* Running reductions of an online sum, behind its last block. */
+typedef struct {
+    uint32_t max, sum, value;
+    uint32_t point; /* of which they are */
+} sx_online_state;
+
 /* One sequence of instructions for an operation of core/loop/math.c. */
 typedef struct {
     uint32_t first, end, result;
@@ -45,6 +51,8 @@ typedef struct {
     uint32_t memo_epoch[SX_FUSED_INSTRS_MAX];
     uint32_t epoch, point, step; /* of the point, of the position along the reduced dimensions */
     uint32_t holes;
+    sx_online_state online;
+    bool online_kind;
     /* sequences of math.c, recorded once */
     sx_kernel *scratch;
     sx_loop_builder builder;
@@ -64,6 +72,7 @@ uint32_t sx_reference_result(sx_reference *r);
 uint32_t sx_reference_value(sx_reference *r, uint32_t instr);
 uint32_t sx_reference_apply(sx_reference *r, const sx_instr *in, const uint32_t operand[3]);
 uint32_t sx_reference_reduce(sx_reference *r, const sx_instr *in);
+uint32_t sx_reference_online(sx_reference *r, const sx_instr *in); /* REDUCE beside it, too */
 uint32_t sx_reference_dot(sx_reference *r, const sx_instr *in);
 /* Byte of the element of argument `a` at the position. */
 uint32_t sx_reference_address(sx_reference *r, uint32_t a);

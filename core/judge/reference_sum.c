@@ -60,12 +60,17 @@ uint32_t sx_reference_dot(sx_reference *r, const sx_instr *in)
         r->body->instr[in->y].dtype != SX_F32) {
         return sx_refuse(g, "a contraction of %s", sx_dtype_name(in->dtype));
     }
+    uint32_t dims = 0; /* under an online sum the inner ones alone */
+    for (uint32_t d = 0; d < r->space.rank; d++) {
+        bool summed = r->online_kind ? r->space.inner[d] : r->space.reduced[d];
+        dims |= summed ? 1u << d : 0;
+    }
     uint32_t hole = sx_reference_hole(r);
-    enter(r, r->reduced, saved);
+    enter(r, dims, saved);
     uint32_t x = sx_reference_value(r, in->x);
     uint32_t y = sx_reference_value(r, in->y);
     uint32_t next = sx_term_op(g, SX_LOP_FMA, 0, x, y, hole);
-    uint32_t sum = sx_reference_loops(r, sx_term_constant(g, 0), hole, next, r->reduced);
+    uint32_t sum = sx_reference_loops(r, sx_term_constant(g, 0), hole, next, dims);
     leave(r, saved, step);
     return sum;
 }

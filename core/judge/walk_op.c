@@ -221,6 +221,31 @@ static bool answer(sx_walk *w, uint32_t buffer, uint32_t width, uint32_t form, u
     return false;
 }
 
+/* The lanes from `start` on that one record answers: up to the end, or where the last read was cut, or as many as there are. */
+static uint32_t longest(sx_walk *w, uint32_t buffer, uint32_t width, uint32_t form, uint32_t start,
+                        uint32_t lanes, uint32_t *value)
+{
+    uint32_t whole = lanes == start + 1 ? fixed(w, form, start) : form;
+    if (answer(w, buffer, width, whole, start, lanes, value)) {
+        return lanes;
+    }
+    if ((w->g->form[form].vars & SX_VAR_BIT(SX_VAR_LANE)) == 0) {
+        return start;
+    }
+    uint32_t cut = w->last_cut;
+    if (cut > start + 1 && cut < lanes && answer(w, buffer, width, form, start, cut, value)) {
+        return cut;
+    }
+    for (uint32_t end = lanes - 1; end > start && !w->g->refused; end--) {
+        uint32_t part = end == start + 1 ? fixed(w, form, start) : form;
+        if (answer(w, buffer, width, part, start, end, value)) {
+            w->last_cut = end;
+            return end;
+        }
+    }
+    return start;
+}
+
 /* `count` lanes from memory, the others 0; stride 0: all lanes alike. */
 static uint32_t load(sx_walk *w, const sx_addr *a, uint8_t width, int64_t stride, uint32_t count)
 {
@@ -236,16 +261,14 @@ static uint32_t load(sx_walk *w, const sx_addr *a, uint8_t width, int64_t stride
         if (index != 0) {
             return sx_refuse(g, "item %u: a read at a place that the inputs name", w->at);
         }
-        if (answer(w, a->buffer, width, form, 0, lanes, &value)) {
-            put_piece(&out, lanes, value);
-        }
-        for (uint32_t i = 0; out.end[0] != lanes && i < lanes && !g->refused; i++) {
-            uint32_t one = fixed(w, form, i);
-            if (!answer(w, a->buffer, width, one, i, i + 1, &value)) {
+        for (uint32_t start = 0; start < lanes && !g->refused;) {
+            uint32_t end = longest(w, a->buffer, width, form, start, lanes, &value);
+            if (end == start) {
                 return sx_refuse(g, "item %u: no store before it is known to be what it reads",
                                  w->at);
             }
-            put_piece(&out, stride == 0 ? lanes : i + 1, value);
+            put_piece(&out, end, value);
+            start = end;
         }
     }
     if (lanes < w->lanes) {

@@ -32,9 +32,6 @@ static sx_code visit(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uin
         return cx->error.code;
     }
     SX_TRY(sx_analysis_make(cx, fused, input, input_count, a));
-    if (!sx_judge_reads(a->kind)) {
-        return SX_OK;
-    }
     SX_TRY(sx_device_find(cx, sx_span_of(f->target), &device));
     SX_TRY(sx_search_kernel(cx, a, device, true, &search));
     const sx_schedule *schedule = &search.best[0].schedule;

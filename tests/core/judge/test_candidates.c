@@ -72,14 +72,30 @@ START_TEST(test_row)
 }
 END_TEST
 
+START_TEST(test_attention)
+{
+    sx_ctx cx;
+    sx_judge *judge;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    ck_sx_ok(&cx, sx_judge_make(&cx, &judge));
+    static const int64_t extent[][5] = {
+        {3, 40, 100, 21, 9}, {1, 1, 1, 1, 1}, {2, 128, 128, 64, 64}, {2, 17, 300, 24, 33}};
+    for (uint32_t k = 0; k < SX_COUNT(extent); k++) {
+        for (uint32_t inside = 0; inside < 2; inside++) {
+            node n = attention_node(&cx, inside == 1, extent[k]);
+            expect_candidates(&cx, judge, &n, "attention");
+        }
+    }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 static sx_code expect_node(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uint32_t count,
                            void *self)
 {
     node n = {.fused = *fused, .count = count};
     memcpy(n.input, input, count * sizeof(input[0]));
-    if (sx_judge_reads(sx_body_kernel_kind(fused->body))) {
-        expect_candidates(cx, self, &n, "node of a network");
-    }
+    expect_candidates(cx, self, &n, "node of a network");
     return SX_OK;
 }
 
@@ -102,6 +118,7 @@ int main(void)
     tcase_add_test(cases, test_map);
     tcase_add_test(cases, test_dot);
     tcase_add_test(cases, test_row);
+    tcase_add_test(cases, test_attention);
     tcase_add_loop_test(cases, test_networks, 0, 3);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);

@@ -350,10 +350,14 @@ static node node_of(sx_ctx *cx, uint32_t which, sx_rng *rng)
     case 4: return batched_node(cx, a % 3 + 1, a, b, c);
     case 5: return row_node(cx, SX_OP_SOFTMAX, a, c, 1);
     case 6: return row_node(cx, SX_OP_SOFTMAX, b, c, 0);
+    case 8: {
+        const int64_t extent[5] = {2, a, c + 60, b % 9 + 1, b % 5 + 1};
+        return attention_node(cx, a % 2 == 0, extent);
+    }
     default: return row_node(cx, SX_OP_LAYER_NORM, a, 3 * c, 1);
     }
 }
-#define NODES 8
+#define NODES 9
 
 START_TEST(test_mutants)
 {

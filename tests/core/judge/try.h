@@ -70,4 +70,22 @@ SX_UNUSED static node batched_node(sx_ctx *cx, int64_t batch, int64_t m, int64_t
     return lift(cx, SX_OP_DOT_GENERAL, &attr, x, 2);
 }
 
+/* Attention, its scores computed inside or read. */
+SX_UNUSED static node attention_node(sx_ctx *cx, bool inside, const int64_t extent[5])
+{
+    int64_t batch = extent[0], rows = extent[1], keys = extent[2], columns = extent[3];
+    sx_type x[2] = {TYPE(SX_F32, batch, rows, keys), TYPE(SX_F32, batch, keys, columns)};
+    sx_type qk[2] = {TYPE(SX_F32, batch, rows, extent[4]), TYPE(SX_F32, batch, keys, extent[4])};
+    sx_attr attr = {.present = sx_op_info_of(SX_OP_ONLINE_DOT)->attrs, .form = 1};
+    attr.lhs_batch = attr.rhs_batch = (sx_ints){1, {0}};
+    attr.lhs_contract = (sx_ints){1, {2}};
+    attr.rhs_contract = (sx_ints){1, {1}};
+    node n = lift(cx, SX_OP_ONLINE_DOT, &attr, x, 2);
+    attr.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs;
+    attr.form = 0;
+    attr.rhs_contract = (sx_ints){1, {2}};
+    node scores = lift(cx, SX_OP_DOT_GENERAL, &attr, qk, 2);
+    return inside ? inlined(cx, &n, 0, &scores) : n;
+}
+
 #endif

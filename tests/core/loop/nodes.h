@@ -211,9 +211,6 @@ SX_UNUSED static void prove_node(sx_ctx *cx, const node *n, const test_tiles *ti
     sx_kernel_kind kind = sx_body_kernel_kind(n->fused.body);
     sx_schedule schedule = schedule_of(analysis_of(cx, n), tiles);
     sx_judge_facts facts = sx_judge_facts_of(&schedule, kind);
-    if (kind == SX_KERNEL_ONLINE) {
-        return;
-    }
     ck_sx_ok(cx, sx_judge_make(cx, &judge));
     ck_sx_ok(cx, (pack ? sx_judge_pack : sx_judge_kernel)(judge, &n->fused, n->input, n->count,
                                                           &facts, kernel, &verdict));

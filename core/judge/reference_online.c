@@ -1,0 +1,131 @@
+/* reference_online.c - online sums as terms, in the order of their numerics plan (core/loop/README.md): keys in blocks of facts.keys; the
+ * running maximum m from the lowest finite number, the sum l and the weighted values a from 0. A block of keys gives
+ *
+ *   m' = maximum of m and its scores, one chain      weight of a key = e^(score - m')
+ *   l' = l e^(m - m') and its weights, one chain     a' = a e^(m - m') and weight times value, one chain of multiply-adds
+ *
+ * and at the end sums are divided by the way of l / l, which is not a number for rows that are masked whole. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/judge/reference.h"
+#include "core/judge/walk.h"
+
+static uint32_t bits_of(sx_algebra *g, float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof(bits));
+    return sx_term_constant(g, bits);
+}
+
+static uint32_t two(sx_reference *r, sx_lop op, uint32_t x, uint32_t y)
+{
+    return sx_term_op(r->g, op, 0, x, y, 0);
+}
+
+static uint32_t power(sx_reference *r, uint32_t x)
+{
+    static const sx_instr exp = {.kind = SX_BODY_APPLY, .op = SX_OP_EXP, .dtype = SX_F32};
+    const uint32_t operand[3] = {x, 0, 0};
+    return sx_reference_apply(r, &exp, operand);
+}
+
+/* The dimension of the keys; SX_RANK_MAX: there is one key. */
+static uint32_t keys_of(sx_reference *r)
+{
+    uint32_t keys = SX_RANK_MAX;
+    for (uint32_t d = 0; d < r->space.rank; d++) {
+        if (r->space.reduced[d] && !r->space.inner[d]) {
+            if (keys != SX_RANK_MAX) {
+                (void)sx_refuse(r->g, "an online sum over two dimensions");
+            }
+            keys = d;
+        }
+    }
+    return keys;
+}
+
+/* One block of `count` keys from `start` on. `value`: instruction that is weighted, or UINT32_MAX. */
+static void add_block(sx_reference *r, sx_online_state *s, uint32_t scores, uint32_t value,
+                      uint32_t keys, int64_t start, int64_t count)
+{
+    sx_algebra *g = r->g;
+    uint32_t var = keys == SX_RANK_MAX ? SX_LOOP_VARS_MAX - 2 : 3 + keys;
+    if (keys != SX_RANK_MAX) {
+        r->position[keys] = sx_form_var(g, var, 1, start);
+    }
+    r->step = ++r->epoch;
+    uint32_t score = sx_reference_value(r, scores);
+    uint32_t hole = sx_reference_hole(r);
+    uint32_t max = sx_term_close(g, s->max, hole, two(r, SX_LOP_MAX, score, hole), var, count);
+    uint32_t factor = power(r, two(r, SX_LOP_SUB, s->max, max));
+    uint32_t weight = power(r, two(r, SX_LOP_SUB, score, max));
+    hole = sx_reference_hole(r);
+    s->sum = sx_term_close(g, two(r, SX_LOP_MUL, s->sum, factor), hole,
+                           two(r, SX_LOP_ADD, hole, weight), var, count);
+    if (value != UINT32_MAX) {
+        uint32_t element = sx_reference_value(r, value);
+        hole = sx_reference_hole(r);
+        s->value = sx_term_close(g, two(r, SX_LOP_MUL, s->value, factor), hole,
+                                 sx_term_op(g, SX_LOP_FMA, 0, element, weight, hole), var, count);
+    }
+    s->max = max;
+}
+
+/* The reductions at the position, made once for a point: all ONLINE stand over the same scores. */
+static void find_state(sx_reference *r)
+{
+    sx_algebra *g = r->g;
+    sx_online_state *s = &r->online;
+    uint32_t saved[SX_RANK_MAX];
+    uint32_t step = r->step;
+    uint32_t scores = UINT32_MAX;
+    uint32_t value = UINT32_MAX;
+    for (uint32_t i = 0; i < r->body->instr_count; i++) {
+        const sx_instr *in = &r->body->instr[i];
+        if (in->kind == SX_BODY_ONLINE) {
+            scores = in->x;
+            value = r->body->instr[in->y].kind == SX_BODY_ARG ? in->y : value;
+        }
+    }
+    s->max = bits_of(g, -FLT_MAX);
+    s->sum = s->value = bits_of(g, 0);
+    s->point = r->point;
+    uint32_t keys = keys_of(r);
+    int64_t extent = keys == SX_RANK_MAX ? 1 : r->space.extent[keys];
+    int64_t block = sx_min_i64(r->facts.keys, extent);
+    if (block < 1 || extent / block > SX_UNROLL_MAX) {
+        (void)sx_refuse(g, "%lld keys in blocks of %lld: more than %d blocks", (long long)extent,
+                        (long long)block, SX_UNROLL_MAX);
+        return;
+    }
+    memcpy(saved, r->position, sizeof(saved));
+    for (int64_t start = 0; start < extent && !g->refused; start += block) {
+        add_block(r, s, scores, value, keys, start, sx_min_i64(block, extent - start));
+    }
+    memcpy(r->position, saved, sizeof(saved));
+    r->step = step;
+}
+
+uint32_t sx_reference_online(sx_reference *r, const sx_instr *in)
+{
+    sx_algebra *g = r->g;
+    if (in->dtype != SX_F32 || r->body->instr[in->x].dtype != SX_F32) {
+        return sx_refuse(g, "an online sum of %s", sx_dtype_name(in->dtype));
+    }
+    if (r->online.point != r->point) {
+        find_state(r);
+    }
+    const sx_online_state *s = &r->online;
+    if (in->kind == SX_BODY_REDUCE) {
+        uint32_t empty = sx_term_op(g, SX_LOP_CMP, SX_EQ, s->sum, sx_term_constant(g, 0), 0);
+        return sx_term_op(g, SX_LOP_BLEND, 0, empty, bits_of(g, -INFINITY), s->max);
+    }
+    uint32_t one = two(r, SX_LOP_DIV, s->sum, s->sum);
+    const sx_instr *y = &r->body->instr[in->y];
+    if (y->kind == SX_BODY_IMM) {
+        return two(r, SX_LOP_MUL, s->sum, two(r, SX_LOP_MUL, one, bits_of(g, (float)y->imm)));
+    }
+    return two(r, SX_LOP_MUL, s->value, one);
+}
