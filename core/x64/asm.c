@@ -146,7 +146,7 @@ void sx_x64_put(sx_x64_asm *as, sx_x64_op op, const sx_x64_arg *arg, uint32_t ar
                     sx_x64_op_text(op), arg_count);
         return;
     }
-    if (as->level == SX_X64_AVX2 && sx_x64_forms[insn.form].encoding == SX_ENC_EVEX) {
+    if (sx_x64_form_level(&sx_x64_forms[insn.form]) > as->level) {
         as->code = SX_FAIL(as->cx, SX_UNIMPLEMENTED,
                            "machine code: this form of %s needs avx-512, the target has avx2",
                            sx_x64_op_text(op));

@@ -38,7 +38,7 @@ const sx_x64_spec sx_x64_specs[] = {
 };
 
 const sx_x64_form sx_x64_forms[] = {
-#define SX_X64_OP(op, text)
+#define SX_X64_OP(...)
 #define SX_X64_FORM(op, tag, enc, map, pp, w, len, opcode, digit, a, b, c, d, tuple, flags, nan) \
     {SX_X64_##op,                                                                                \
      SX_ENC_##enc,                                                                               \
@@ -60,7 +60,7 @@ const uint32_t sx_x64_form_count = SX_COUNT(sx_x64_forms);
 
 /* FIRST_op is the row number of the op's first row: BACK_op steps the counter back so that the rows count on from there. */
 enum {
-#define SX_X64_OP(op, text) FIRST_##op, BACK_##op = FIRST_##op - 1,
+#define SX_X64_OP(op, ...) FIRST_##op, BACK_##op = FIRST_##op - 1,
 #define SX_X64_FORM(op, tag, ...) ROW_##op##_##tag,
 #include "core/x64/ops.def"
 #undef SX_X64_OP
@@ -71,7 +71,7 @@ _Static_assert(ROW_COUNT == SX_COUNT(sx_x64_forms), "row numbers");
 _Static_assert(ROW_COUNT <= 512, "room in sx_x64_decoder");
 
 static const uint16_t first_row[SX_X64_OP_COUNT + 1] = {
-#define SX_X64_OP(op, text) FIRST_##op,
+#define SX_X64_OP(op, ...) FIRST_##op,
 #define SX_X64_FORM(...)
 #include "core/x64/ops.def"
 #undef SX_X64_OP
@@ -79,7 +79,16 @@ static const uint16_t first_row[SX_X64_OP_COUNT + 1] = {
     ROW_COUNT};
 
 static const char *const op_text[SX_X64_OP_COUNT] = {
-#define SX_X64_OP(op, text) text,
+#define SX_X64_OP(op, text, ...) text,
+#define SX_X64_FORM(...)
+#include "core/x64/ops.def"
+#undef SX_X64_OP
+#undef SX_X64_FORM
+};
+
+const sx_x64_meaning sx_x64_meanings[SX_X64_OP_COUNT] = {
+#define SX_X64_OP(op, text, micro, element, variant) \
+    {SX_MICRO_##micro, SX_ELEMENT_##element, SX_VARIANT_##variant},
 #define SX_X64_FORM(...)
 #include "core/x64/ops.def"
 #undef SX_X64_OP
@@ -105,6 +114,15 @@ uint32_t sx_x64_form_arg_count(const sx_x64_form *form)
         count++;
     }
     return count;
+}
+
+sx_x64_level sx_x64_form_level(const sx_x64_form *form)
+{
+    bool masks = false;
+    for (uint32_t i = 0; i < sx_x64_form_arg_count(form); i++) {
+        masks = masks || sx_x64_form_spec(form, i)->reg == SX_X64_K;
+    }
+    return masks || form->encoding == SX_ENC_EVEX ? SX_X64_AVX512 : SX_X64_AVX2;
 }
 
 uint32_t sx_x64_form_first(sx_x64_op op)

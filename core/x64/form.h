@@ -57,6 +57,48 @@ typedef enum {
     SX_IMM_ONE
 } sx_x64_imm_kind;
 
+/* What a mnemonic does: a micro-operation on elements of a type, in a variant (ops.def, micro.def). */
+typedef enum {
+#define SX_X64_MICRO(name, ...) SX_MICRO_##name,
+#include "core/x64/micro.def"
+#undef SX_X64_MICRO
+    SX_MICRO_COUNT
+} sx_x64_micro;
+
+/* X(type, bytes) */
+#define SX_X64_ELEMENTS(X) \
+    X(NO, 0)               \
+    X(F16, 2)              \
+    X(F32, 4)              \
+    X(F64, 8) X(I8, 1) X(U8, 1) X(I16, 2) X(U16, 2) X(I32, 4) X(U32, 4) X(I64, 8) X(U64, 8)
+typedef enum {
+#define X(type, bytes) SX_ELEMENT_##type,
+    SX_X64_ELEMENTS(X)
+#undef X
+        SX_ELEMENT_COUNT
+} sx_x64_element;
+
+/* clang-format off */
+#define SX_X64_VARIANTS(X) \
+    X(NO) X(ALL) X(ONE) X(ALIGNED) X(OVER) X(SCALED) X(NEAREST) X(TOWARD_ZERO) X(BY_IMMEDIATE) \
+    X(O132) X(O213) X(O231) X(ONE_132) X(ONE_213) X(ONE_231) /* fused multiply-add: which operands are multiplied */ \
+    X(ALWAYS) X(B) X(AE) X(E) X(NE) X(BE) X(A) X(S) X(NS) X(L) X(GE) X(LE) X(G) /* conditions */ \
+    X(FIRST) X(SHUFFLE) X(LOW_PAIRS) X(HIGH_PAIRS) X(QUARTERS) X(HALVES) X(BLOCKS) X(HIGH_TO_LOW) X(ODD_TWICE) X(CHOOSE) \
+    X(EXTRACT_X) X(EXTRACT_Y) X(EXTRACT_1) X(INSERT_X) X(INSERT_Y) X(INSERT_1) X(INSERT_ZERO) \
+    X(WITHIN) X(ACROSS) X(TWO_TABLES)
+/* clang-format on */
+typedef enum {
+#define X(name) SX_VARIANT_##name,
+    SX_X64_VARIANTS(X)
+#undef X
+        SX_VARIANT_COUNT
+} sx_x64_variant;
+
+typedef struct {
+    uint8_t micro, element, variant;
+} sx_x64_meaning;
+extern const sx_x64_meaning sx_x64_meanings[SX_X64_OP_COUNT];
+
 /* Sizes relative to the vector length of the instruction. */
 enum { SX_REL_V = -1, SX_REL_H = -2, SX_REL_Q = -3, SX_ADDRESS = -4 };
 
@@ -84,6 +126,8 @@ extern const sx_x64_spec sx_x64_specs[];
 
 const sx_x64_spec *sx_x64_form_spec(const sx_x64_form *form, uint32_t index);
 uint32_t sx_x64_form_arg_count(const sx_x64_form *form);
+/* What the processor must have: EVEX and the mask registers are AVX-512. */
+sx_x64_level sx_x64_form_level(const sx_x64_form *form);
 uint32_t sx_x64_form_first(sx_x64_op op); /* rows [first(op), first(op + 1)) */
 /* Register class and memory bytes of a position at vector length 0 (128), 1 (256) or 2 (512). */
 sx_x64_kind sx_x64_spec_reg(const sx_x64_spec *spec, uint32_t length);

@@ -130,7 +130,7 @@ static sx_code step(walk *w, uint32_t at)
     if (!sx_x64_decode(&w->decoder, rest, &insn)) {
         return refuse(w, at, "no listed instruction");
     }
-    if (w->level == SX_X64_AVX2 && sx_x64_forms[insn.form].encoding == SX_ENC_EVEX) {
+    if (sx_x64_form_level(&sx_x64_forms[insn.form]) > w->level) {
         return refuse(w, at, "avx-512 instruction in code for avx2");
     }
     SX_TRY(mark(w, at, insn.len));

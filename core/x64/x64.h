@@ -11,7 +11,7 @@
 #include "core/base/buf.h"
 
 typedef enum {
-#define SX_X64_OP(op, text) SX_X64_##op,
+#define SX_X64_OP(op, ...) SX_X64_##op,
 #define SX_X64_FORM(...)
 #include "core/x64/ops.def"
 #undef SX_X64_OP

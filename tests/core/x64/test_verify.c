@@ -64,6 +64,19 @@ START_TEST(accepts_what_the_assembler_makes)
 }
 END_TEST
 
+/* The mask registers have VEX encodings but came with AVX-512. */
+START_TEST(mask_registers_need_avx512)
+{
+    blob.len = 0;
+    sx_x64_asm_init(&as, &cx, SX_X64_AVX512, &blob);
+    SX_X64_PUT(&as, KMOVW, sx_x64_k(1), sx_x64_r32(SX_RCX));
+    SX_X64_PUT0(&as, RET);
+    ck_sx_ok(&cx, sx_x64_finish(&as));
+    ck_sx_ok(&cx, check(SX_X64_AVX512));
+    ck_sx_fails(&cx, check(SX_X64_AVX2), SX_INPUT, "avx-512 instruction in code for avx2");
+}
+END_TEST
+
 START_TEST(refuses_every_truncation)
 {
     kernel();
@@ -194,6 +207,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, accepts_what_the_assembler_makes);
+    tcase_add_test(tcase, mask_registers_need_avx512);
     tcase_add_test(tcase, refuses_every_truncation);
     tcase_add_loop_test(tcase, refuses_seeded_faults, 0, (int)SX_COUNT(faults));
     tcase_add_test(tcase, entries_are_checked);
