@@ -130,14 +130,21 @@ static sx_code put_launches(sx_ctx *cx, const sx_module *module, sx_buf *out)
     return sxc_table_print(&table, out);
 }
 
+/* How the code of a check was run. */
+static const char *code_of(const sx_module_check *check)
+{
+    return !check->passed ? "-" : check->emulated ? "emulated" : "executed";
+}
+
 sx_code sxc_put_checks(sx_ctx *cx, const sx_module *module, sx_buf *out)
 {
     sxc_table table;
-    sxc_table_init(&table, cx, "CHECK|RESULT|>ELEMENTS|>ERROR|>ALLOWED");
+    sxc_table_init(&table, cx, "CHECK|RESULT|CODE|>ELEMENTS|>ERROR|>ALLOWED");
     for (uint64_t i = 0; i < module->check_count; i++) {
         const sx_module_check *check = &module->check[i];
         sxc_table_put_span(&table, text_of(module, check->name));
         sxc_table_put(&table, "%s", check->passed ? "passed" : "did not run");
+        sxc_table_put(&table, "%s", code_of(check));
         sxc_table_put(&table, "%llu", (unsigned long long)check->points);
         sxc_table_put(&table, "%.1e", check->error);
         sxc_table_put(&table, "%.0e", check->tolerance);
@@ -229,6 +236,7 @@ void sxc_json_checks(sx_buf *json, const sx_module *module)
         sxc_json_open(json, NULL, '{');
         sxc_json_text(json, "name", text_of(module, check->name));
         sxc_json_bool(json, "passed", check->passed != 0);
+        sxc_json_text(json, "code", sx_span_of(code_of(check)));
         sxc_json_int(json, "elements", (int64_t)check->points);
         sxc_json_real(json, "error", check->error);
         sxc_json_real(json, "tolerance", check->tolerance);

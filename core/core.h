@@ -114,6 +114,7 @@ typedef struct {
     sx_module_info info;
     sx_buf strings, symbol, tensor, kernel, part, launch, arg, stage, rewrite, check, search, rule,
         proof, point, sharding, step, program, optimized, code, constants;
+    bool emulated; /* of checks that are added: their code was emulated */
 } sx_image;
 void sx_image_init(sx_image *image);
 void sx_image_fini(sx_image *image);

@@ -35,6 +35,7 @@ void sx_image_add_check(sx_image *image, const char *name, bool passed, uint64_t
 {
     sx_module_check check = {.name = sx_module_put_text(&image->strings, sx_span_of(name)),
                              .passed = passed ? 1 : 0,
+                             .emulated = passed && image->emulated ? 1 : 0,
                              .points = points,
                              .error = error,
                              .tolerance = tolerance};

@@ -216,9 +216,9 @@ typedef struct {
 typedef struct {
     sx_module_text name; /* what was compared with what */
     uint32_t passed;     /* 1 passed, 0 did not run (budget): a failed check makes no module */
-    uint32_t reserved;
-    uint64_t points; /* compared elements */
-    double error;    /* largest error seen, relative to the scale of the result */
+    uint32_t emulated;   /* 1: the code was emulated, 0: the processor executed it */
+    uint64_t points;     /* compared elements */
+    double error;        /* largest error seen, relative to the scale of the result */
     double tolerance;
 } sx_module_check;
 

@@ -29,6 +29,7 @@ struct sxr_program {
     uint64_t workspace_stride;
     void **tensor; /* [tensor_count] where each lies; NULL while unbound */
     bool prologue_done;
+    bool runs_here; /* the processor has the module's instructions */
     sxr_pool *pool;
 };
 
@@ -175,16 +176,27 @@ static sx_code check_types(sx_ctx *cx, const sx_module *module)
     return SX_OK;
 }
 
+static sx_code refuse_level(sx_ctx *cx, uint32_t level)
+{
+    uint32_t isa = sxr_cpu_isa();
+    sx_code code =
+        SX_FAIL(cx, SX_UNIMPLEMENTED, "module is for ISA level x86-64-v%u, this processor has %s%u",
+                level, isa == 0 ? "no level from 3 on: " : "x86-64-v", isa);
+    sx_hint(cx,
+            "Compile with --target native, or run it on a machine with x86-64-v%u. `doctor` shows "
+            "what this machine has.",
+            level);
+    return code;
+}
+
 static sx_code finish_open(sx_ctx *cx, sxr_program *program, const sxr_options *options)
 {
     SX_TRY(sx_module_decode(cx, (sx_span){program->file, program->file_size},
                             !options->skip_checksums, &program->module));
     const sx_module *module = &program->module;
-    uint32_t isa = sxr_cpu_isa();
-    if (module->info->isa > isa) {
-        return SX_FAIL(cx, SX_UNIMPLEMENTED,
-                       "module is for ISA level x86-64-v%u, this processor has %s%u",
-                       module->info->isa, isa == 0 ? "no level from 3 on: " : "x86-64-v", isa);
+    program->runs_here = module->info->isa <= sxr_cpu_isa();
+    if (!program->runs_here && !options->any_level) {
+        return refuse_level(cx, module->info->isa);
     }
     program->tensor = calloc((size_t)module->tensor_count + 1, sizeof(*program->tensor));
     if (program->tensor == NULL) {
@@ -193,7 +205,9 @@ static sx_code finish_open(sx_ctx *cx, sxr_program *program, const sxr_options *
     }
     SX_TRY(check_types(cx, module));
     SX_TRY(check_code(cx, module));
-    SX_TRY(map_code(cx, program));
+    if (program->runs_here) {
+        SX_TRY(map_code(cx, program));
+    }
     SX_TRY(sxr_pool_new(cx, usable_threads(options->threads), &program->pool));
     return map_memory(cx, program);
 }
@@ -275,6 +289,11 @@ void sxr_close(sxr_program *program)
 }
 
 /* ---- binding ---- */
+
+bool sxr_runs_here(const sxr_program *program)
+{
+    return program->runs_here;
+}
 
 const sx_module *sxr_module(const sxr_program *program)
 {
@@ -368,7 +387,7 @@ static void run_points(void *self, uint32_t thread, int64_t first, int64_t last)
 
 void sxr_run_launch(sxr_program *program, uint32_t index, void *const *buffer)
 {
-    SX_ASSERT(index < program->module.launch_count);
+    SX_ASSERT(index < program->module.launch_count && program->runs_here);
     const sx_module_launch *launch = &program->module.launch[index];
     grid_task task = {program, &program->module.kernel[launch->kernel], buffer};
     int64_t points = 0;
@@ -411,6 +430,9 @@ static void run_launches(sxr_program *program, uint32_t prologue, uint64_t *laun
 sx_code sxr_run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
 {
     const sx_module *module = &program->module;
+    if (!program->runs_here) {
+        return refuse_level(cx, module->info->isa);
+    }
     for (uint64_t i = 0; i < module->tensor_count; i++) {
         if (program->tensor[i] == NULL && module->tensor[i].size > 0) {
             sx_span name = sx_module_string(module, module->tensor[i].name);

@@ -12,6 +12,8 @@ typedef struct sxr_program sxr_program;
 typedef struct {
     uint32_t threads;    /* 0: as many as the process may use */
     bool skip_checksums; /* of code and weights; the tables are always checked */
+    bool
+        any_level; /* also a module for instructions that this processor lacks: it opens and binds, but does not run */
 } sxr_options;
 
 void sxr_close(SX_TAKE sxr_program *program); /* NULL is allowed */
@@ -20,6 +22,9 @@ sx_code sxr_open_file(sx_ctx *cx, const char *path, const sxr_options *options,
                       sxr_program **program);
 sx_code sxr_open_bytes(sx_ctx *cx, sx_span bytes, const sxr_options *options,
                        sxr_program **program); /* copies */
+
+/* The processor has the module's instructions; false only with `any_level`. */
+bool sxr_runs_here(const sxr_program *program);
 
 const sx_module *sxr_module(const sxr_program *program);
 uint32_t sxr_threads(const sxr_program *program);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/verify/execute.h"
 #include "core/base/rng.h"
 #include "core/ir/fused.h"
 #include "core/ir/num.h"
@@ -13,6 +14,7 @@
 #define KERNEL_POINTS_REUSED \
     4u /* of code that was compared with the interpreter when it was made */
 #define KERNEL_POINTS_MAX 4096u
+#define EMULATED_INSTRUCTIONS_MAX UINT64_C(4000000)
 #define VALUE_MAX 1e18 /* its square is below the largest f32 */
 
 /* ---- random tensors ---- */
@@ -116,12 +118,18 @@ static double element_value(const sx_type *type, const void *memory, uint64_t el
 typedef struct {
     sx_ctx *cx;
     sxr_program *program;
+    sxr_executor executor;
+    uint8_t *result,
+        *touched; /* of an emulated launch: what it made, and which bytes of that it stored */
+    size_t result_bytes; /* room in each */
     const sx_module *module;
     const sx_graph *graph; /* the optimised program with its extents bound */
     sx_rng rng;
     uint32_t points;
+    uint64_t emulated_max; /* instructions of a launch */
     sx_image *image;
-    bool overflowed; /* some result was replaced: the outputs are not those of the program */
+    bool
+        replaced; /* some result was, at least in part, by random numbers: the outputs are not those of the program */
 } verifier;
 
 /* The tensor that an argument was packed from, or the argument itself. */
@@ -178,14 +186,54 @@ static sx_code reference_at(verifier *v, sx_eval_mode mode, const sx_node *node,
     return SX_OK;
 }
 
-static void run_launch(verifier *v, uint32_t index)
+static sx_code run_launch(verifier *v, uint32_t index)
 {
     const sx_module_launch *launch = &v->module->launch[index];
     void *buffer[65];
     for (uint32_t k = 0; k < launch->arg_count; k++) {
         buffer[k] = sxr_memory(v->program, v->module->arg[launch->arg_first + k]);
     }
-    sxr_run_launch(v->program, index, buffer);
+    return sxr_execute(&v->executor, index, buffer);
+}
+
+/* Emulates a launch beside its result's memory, which may hold what the reference still reads. Large launches are emulated in part:
+ * the rest of the result is random. `whole` false: only where v->touched is set may it be compared. */
+static sx_code emulate_launch(verifier *v, uint32_t index, bool *whole)
+{
+    const sx_module_launch *launch = &v->module->launch[index];
+    void *buffer[65];
+    for (uint32_t k = 0; k < launch->arg_count; k++) {
+        buffer[k] = sxr_memory(v->program, v->module->arg[launch->arg_first + k]);
+    }
+    const sx_module_tensor *tensor =
+        &v->module->tensor[v->module->arg[launch->arg_first + launch->arg_count - 1]];
+    if (tensor->size > v->result_bytes) {
+        free(v->result);
+        free(v->touched);
+        v->result_bytes = (size_t)tensor->size;
+        v->result = malloc(v->result_bytes);
+        v->touched = malloc(v->result_bytes);
+        if (v->result == NULL || v->touched == NULL) {
+            return SX_FAIL(v->cx, SX_NOMEM, "no memory for a result of %zu bytes", v->result_bytes);
+        }
+    }
+    sxr_fill_random(tensor, v->result, v->rng.state); /* draws nothing: as where code is executed */
+    memset(v->touched, 0, (size_t)tensor->size);
+    buffer[launch->arg_count - 1] = v->result;
+    return sxr_execute_some(&v->executor, index, buffer, v->emulated_max, v->touched, whole);
+}
+
+/* Elements of a result that was emulated in part: each drawn one, or the next behind it that was stored. */
+static void sample_touched(verifier *v, const sx_type *type, int64_t *position, uint32_t count)
+{
+    int64_t elements = sx_tensor_elements(type);
+    size_t bytes = sx_dtype_bytes(type->dtype);
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t tries = elements;
+        while (v->touched[(size_t)position[i] * bytes] == 0 && tries-- > 0) {
+            position[i] = position[i] + 1 < elements ? position[i] + 1 : 0;
+        }
+    }
 }
 
 /* Numbers so large that the next contraction overflows verify nothing: they are replaced by random ones, as if they were inputs. */
@@ -199,7 +247,7 @@ static void replace_overflow(verifier *v, uint32_t index, const sx_type *type)
     }
     if (large) {
         sxr_fill_random(tensor, memory, sx_rng_next(&v->rng));
-        v->overflowed = true;
+        v->replaced = true;
     }
 }
 
@@ -211,10 +259,8 @@ static sx_code verify_launch(verifier *v, uint32_t index)
     const sx_module_kernel *kernel = &v->module->kernel[launch->kernel];
     sx_span name = sx_module_string(v->module, kernel->name);
     if (kernel->kind == SX_MODULE_PACK || kernel->node >= v->graph->node_count) {
-        run_launch(
-            v,
-            index); /* a pack is compared through its contraction, a copied output through the program */
-        return SX_OK;
+        /* a pack is compared through its contraction, a copied output through the program */
+        return run_launch(v, index);
     }
     const sx_node *node = sx_graph_node(v->graph, (sx_node_id){kernel->node});
     int64_t elements = sx_tensor_elements(&node->type);
@@ -222,12 +268,26 @@ static sx_code verify_launch(verifier *v, uint32_t index)
     int64_t position[KERNEL_POINTS_MAX];
     double value[KERNEL_POINTS_MAX];
     double typed[KERNEL_POINTS_MAX]; /* with the range and rounding of the element types */
+    bool emulated = v->executor.emulator != NULL;
+    bool whole = true;
+    if (emulated) {
+        SX_TRY(emulate_launch(v, index, &whole));
+    }
     sample(v, elements, position, count);
+    if (!whole) {
+        sample_touched(v, &node->type, position, count);
+    }
     SX_TRY(reference_at(v, SX_EVAL_F64, node, launch, position, count, value));
     SX_TRY(reference_at(v, SX_EVAL_TYPED, node, launch, position, count, typed));
-    run_launch(v, index);
+    if (!emulated) {
+        SX_TRY(run_launch(v, index));
+    }
     uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
-    const void *memory = sxr_memory(v->program, result);
+    void *memory = sxr_memory(v->program, result);
+    if (emulated) {
+        memcpy(memory, v->result, (size_t)v->module->tensor[result].size);
+        v->replaced = v->replaced || !whole;
+    }
     comparison c = {0};
     for (uint32_t i = 0; i < count; i++) {
         double got = element_value(&node->type, memory, (uint64_t)position[i]);
@@ -406,7 +466,7 @@ static sx_code verify_launches(verifier *v)
 static sx_code verify_program(verifier *v, const sxr_verify_options *options)
 {
     static const char name[] = "program against the interpreter";
-    if (v->overflowed || v->module->info->flops > options->program_flops) {
+    if (v->replaced || v->module->info->flops > options->program_flops) {
         sx_image_add_check(v->image, name, false, 0, 0, SXR_PROGRAM_TOLERANCE);
         return SX_OK;
     }
@@ -428,18 +488,24 @@ sx_code sxr_verify(sx_ctx *cx, sx_span module, const sxr_verify_options *options
     verifier v = {.cx = cx,
                   .rng = {options->seed},
                   .points = points < KERNEL_POINTS_MAX ? points : KERNEL_POINTS_MAX,
+                  .emulated_max = options->emulated_max == 0 ? EMULATED_INSTRUCTIONS_MAX
+                                                             : options->emulated_max,
                   .image = image};
-    sxr_options open = {.threads = 1};
+    sxr_options open = {.threads = 1, .any_level = true};
     SX_TRY(sxr_open_bytes(cx, module, &open, &v.program));
     v.module = sxr_module(v.program);
     sx_graph *graph;
     sx_code code =
         bound_graph(cx, v.module, v.module->optimized, v.module->optimized_count, &graph);
     v.graph = graph;
+    code = code == SX_OK ? sxr_executor_make(cx, v.program, &v.executor) : code;
+    image->emulated = v.executor.emulator != NULL;
     code = code == SX_OK ? bind_random(cx, v.program, options->seed) : code;
     code = code == SX_OK ? verify_launches(&v) : code;
     code = code == SX_OK ? verify_program(&v, options) : code;
     sxr_close(v.program);
+    free(v.result);
+    free(v.touched);
     return code;
 }
 

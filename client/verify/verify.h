@@ -5,6 +5,10 @@
  * The reference is computed in double precision; where rounding to the element types alone moves an element (cancellation, overflow
  * on the way), it is as uncertain as the difference between the two. A fresh module whose random numbers
  * overflow on the way is compared kernel by kernel only; its record says that the program was not.
+ *
+ * Where the processor lacks the instructions of a module, its code is emulated (execute.h), and the record says so for each kernel. The
+ * emulator gives the processor's bits, so that nothing else of a module depends on the machine that made it; of a kernel of many
+ * instructions it runs only some points of the grid, and elements are sampled from those.
  */
 #ifndef SX_CLIENT_VERIFY_VERIFY_H
 #define SX_CLIENT_VERIFY_VERIFY_H
@@ -22,6 +26,8 @@ typedef struct {
         kernel_points; /* elements compared per kernel; 0: 48, or 4 of a module that is taken over */
     double
         program_flops; /* the whole program is interpreted if it has at most this many; negative: never */
+    uint64_t
+        emulated_max; /* instructions of a launch that are emulated; 0: 4 million. Beyond: some points of its grid */
 } sxr_verify_options;
 
 /* Fills memory of a tensor with seeded values: floats in [-1, 1) scaled so that sums over its first dimension stay of order one,

@@ -511,7 +511,9 @@ static const sx_x64_vector *source(machine *m, const sx_x64_uop *u, uint32_t j, 
     bool single = p->broadcast || u->variant == SX_VARIANT_FIRST;
     if (single && active != 0) {
         load(m, address, room, p->bytes);
-        repeat(room, p->bytes);
+        if (p->broadcast) {
+            repeat(room, p->bytes);
+        }
     } else if (!single && (u->whole || u->mask == 0)) {
         load(m, address, room, p->bytes);
     } else if (!single) {

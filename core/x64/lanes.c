@@ -279,18 +279,26 @@ static void lane_SIGNS_I32(const sx_x64_uop *u, sx_x64_vector *d, const sx_x64_v
 
 /* ---- permutations ---- */
 
+/* Elements of 4 bytes are most of all; places never lie outside a vector, whatever the table says. */
 static void lane_PICK(const sx_x64_uop *u, sx_x64_vector *d, const sx_x64_vector *x,
                       const sx_x64_vector *y, const sx_x64_vector *z)
 {
     (void)z;
+    const sx_x64_vector *from[2] = {x, y};
+    uint32_t size = u->size;
     for (uint32_t i = 0; i < u->lanes; i++) {
         uint32_t place = u->pick[i];
-        const sx_x64_vector *from = place >= 128 ? y : x;
+        const sx_x64_vector *v = from[place >> 7];
         if (place == SX_X64_PICK_ZERO) {
             continue; /* the result was zero */
         }
-        uint32_t element = place & (64U / u->size - 1);
-        memcpy(&d->u8[i * u->size], &from->u8[element * u->size], u->size);
+        if (size == 4) {
+            d->u32[i] = v->u32[place & 15];
+        } else if (size == 8) {
+            d->u64[i] = v->u64[place & 7];
+        } else {
+            d->u8[i] = v->u8[place & 63];
+        }
     }
 }
 

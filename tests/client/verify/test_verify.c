@@ -60,6 +60,48 @@ static void fixture_fini(fixture *f)
     sx_ctx_fini(&f->cx);
 }
 
+/* One verification; its records in `check`, of which there are four: three kernels and the program. */
+static sx_code verify_by(fixture *f, sx_ctx *cx, const sxr_verify_options *options,
+                         sx_module_check check[4])
+{
+    sx_image image;
+    sx_image_init(&image);
+    sx_code code = sxr_verify(cx, sx_buf_span(&f->bytes), options, &image);
+    uint64_t checks = image.check.len / sizeof(sx_module_check);
+    ck_assert(code != SX_OK || checks == 4);
+    memcpy(check, image.check.ptr, code == SX_OK ? 4 * sizeof(*check) : 0);
+    sx_image_fini(&image);
+    return code;
+}
+
+/* The same as on a processor without the instructions: emulated wholly or in part, it comes to the same. */
+static void verify_emulated(fixture *f, const sxr_verify_options *options, sx_code code,
+                            const sx_module_check executed[4])
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    sx_module_check check[4];
+    ck_assert_int_eq(setenv("SYMPLEX_ISA_MAX", "none", 1), 0);
+    ck_assert_msg(verify_by(f, &cx, options, check) == code, "%s", cx.error.text);
+    for (uint32_t i = 0; i < 4 && code == SX_OK; i++) {
+        ck_assert_uint_eq(executed[i].emulated, 0);
+        ck_assert_uint_eq(check[i].emulated, check[i].passed);
+        check[i].emulated = 0;
+        ck_assert_mem_eq(&check[i], &executed[i], sizeof(check[i]));
+    }
+    sxr_verify_options some = *options;
+    some.emulated_max = 1;
+    sx_ctx_reset_error(&cx);
+    if (options->program_flops < 0) {
+        ck_assert_msg(verify_by(f, &cx, &some, check) == code, "%s", cx.error.text);
+    } else if (code == SX_OK) { /* the outputs are in part random: the program is not compared */
+        ck_sx_ok(&cx, verify_by(f, &cx, &some, check));
+        ck_assert(check[2].passed == 1 && check[2].emulated == 1 && check[3].passed == 0);
+    }
+    ck_assert_int_eq(unsetenv("SYMPLEX_ISA_MAX"), 0);
+    sx_ctx_fini(&cx);
+}
+
 /* Encodes the changed tables and verifies them; `program_flops` as in the options of verification. */
 static sx_code verify(fixture *f, double program_flops)
 {
@@ -69,13 +111,10 @@ static sx_code verify(fixture *f, double program_flops)
     f->module.code = f->code;
     sx_buf_clear(&f->bytes);
     ck_sx_ok(&f->cx, sx_module_encode(&f->cx, &f->module, &f->bytes));
-    sx_image image;
-    sx_image_init(&image);
     sxr_verify_options options = {.seed = 5, .program_flops = program_flops};
-    sx_code code = sxr_verify(&f->cx, sx_buf_span(&f->bytes), &options, &image);
-    uint64_t checks = image.check.len / sizeof(sx_module_check);
-    ck_assert(code != SX_OK || checks == 4); /* three kernels and the program */
-    sx_image_fini(&image);
+    sx_module_check check[4];
+    sx_code code = verify_by(f, &f->cx, &options, check);
+    verify_emulated(f, &options, code, check);
     return code;
 }
 
@@ -233,8 +272,12 @@ START_TEST(test_overflow)
     sx_buf_clear(&bytes);
     ck_sx_ok(&cx, sx_module_encode(&cx, &module, &bytes));
     sx_image_init(&image);
-    ck_sx_fails(&cx, sxr_verify(&cx, sx_buf_span(&bytes), &options, &image), SX_INTERNAL,
-                "kernel ");
+    for (uint32_t emulated = 0; emulated < 2; emulated++) {
+        ck_assert_int_eq(emulated ? setenv("SYMPLEX_ISA_MAX", "none", 1) : 0, 0);
+        ck_sx_fails(&cx, sxr_verify(&cx, sx_buf_span(&bytes), &options, &image), SX_INTERNAL,
+                    "kernel ");
+    }
+    ck_assert_int_eq(unsetenv("SYMPLEX_ISA_MAX"), 0);
     sx_image_fini(&image);
     free(copy);
     sx_buf_fini(&bytes);

@@ -1,0 +1,122 @@
+#include "client/verify/execute.h"
+
+#include <stdio.h>
+
+#include "client/runtime/cpu.h"
+
+sx_code sxr_executor_make(sx_ctx *cx, sxr_program *program, sxr_executor *executor)
+{
+    const sx_module *module = sxr_module(program);
+    *executor = (sxr_executor){.cx = cx, .program = program};
+    if (sxr_runs_here(program) || module->code_count == 0) {
+        return SX_OK;
+    }
+    uint32_t *entry = SX_NEW_ARRAY(cx, uint32_t, (size_t)module->part_count + 1);
+    executor->workspace = SX_NEW_ARRAY(cx, uint8_t, (size_t)module->info->workspace_bytes + 1);
+    if (entry == NULL || executor->workspace == NULL) {
+        return cx->error.code;
+    }
+    for (uint64_t i = 0; i < module->part_count; i++) {
+        entry[i] = (uint32_t)module->part[i].entry; /* opening the module has checked it */
+    }
+    return sx_x64_emulator_make(cx, (sx_span){module->code, (size_t)module->code_count}, entry,
+                                (uint32_t)module->part_count, sx_x64_meanings, &executor->emulator);
+}
+
+typedef struct {
+    sxr_executor *executor;
+    const sx_module_kernel *kernel;
+    uint32_t launch, buffer_count;
+    sx_x64_region buffer[SX_X64_REGIONS_MAX], workspace;
+    char name[SX_X64_REGIONS_MAX][32];
+    int64_t points; /* of all parts */
+} emulation;
+
+static void prepare(emulation *e, sxr_executor *executor, uint32_t index, void *const *buffer)
+{
+    const sx_module *module = sxr_module(executor->program);
+    const sx_module_launch *launch = &module->launch[index];
+    SX_ASSERT(launch->arg_count > 0 && launch->arg_count <= SX_X64_REGIONS_MAX);
+    e->executor = executor;
+    e->launch = index;
+    e->kernel = &module->kernel[launch->kernel];
+    e->buffer_count = launch->arg_count;
+    for (uint32_t k = 0; k < launch->arg_count; k++) {
+        uint32_t tensor = module->arg[launch->arg_first + k];
+        (void)snprintf(e->name[k], sizeof(e->name[k]), "tensor %u", tensor);
+        e->buffer[k] = (sx_x64_region){.name = e->name[k],
+                                       .memory = buffer[k],
+                                       .size = module->tensor[tensor].size,
+                                       .writable = k + 1 == launch->arg_count};
+    }
+    e->workspace = (sx_x64_region){.name = "the workspace",
+                                   .memory = executor->workspace,
+                                   .size = module->info->workspace_bytes,
+                                   .writable = true};
+    e->points = 0;
+    for (uint32_t p = 0; p < e->kernel->part_count; p++) {
+        const int64_t *grid = module->part[e->kernel->part_first + p].grid;
+        e->points += grid[0] * grid[1] * grid[2];
+    }
+}
+
+/* Point `number` of all parts laid end to end. */
+static sx_code emulate_point(const emulation *e, int64_t number)
+{
+    sxr_executor *x = e->executor;
+    const sx_module *module = sxr_module(x->program);
+    const sx_module_part *part = &module->part[e->kernel->part_first];
+    int64_t i = number;
+    while (i >= part->grid[0] * part->grid[1] * part->grid[2]) {
+        i -= part->grid[0] * part->grid[1] * part->grid[2];
+        part++;
+    }
+    const int64_t index[3] = {i / (part->grid[1] * part->grid[2]),
+                              i / part->grid[2] % part->grid[1], i % part->grid[2]};
+    uint32_t mxcsr = sxr_mxcsr_get();
+    sxr_mxcsr_set(SXR_MXCSR_DEFAULT);
+    sx_code code = sx_x64_emulate(x->cx, x->emulator, (uint32_t)part->entry, e->buffer,
+                                  e->buffer_count, index, &e->workspace);
+    sxr_mxcsr_set(mxcsr);
+    if (code == SX_INPUT) { /* the code is our own */
+        sx_span name = sx_module_string(module, e->kernel->name);
+        x->cx->error.code = SX_INTERNAL;
+        return sx_fail_in(x->cx, "kernel %.*s", (int)name.len, (const char *)name.ptr);
+    }
+    return code;
+}
+
+sx_code sxr_execute(sxr_executor *executor, uint32_t launch, void *const *buffer)
+{
+    if (executor->emulator == NULL) {
+        sxr_run_launch(executor->program, launch, buffer);
+        return SX_OK;
+    }
+    emulation e;
+    prepare(&e, executor, launch, buffer);
+    for (int64_t i = 0; i < e.points; i++) {
+        SX_TRY(emulate_point(&e, i));
+    }
+    return SX_OK;
+}
+
+sx_code sxr_execute_some(sxr_executor *executor, uint32_t launch, void *const *buffer,
+                         uint64_t instructions_max, uint8_t *touched, bool *whole)
+{
+    SX_ASSERT(executor->emulator != NULL);
+    emulation e;
+    prepare(&e, executor, launch, buffer);
+    e.buffer[e.buffer_count - 1].touched = touched;
+    uint64_t before = sx_x64_emulated(executor->emulator).instructions;
+    SX_TRY(emulate_point(&e, e.points - 1));
+    uint64_t each = sx_x64_emulated(executor->emulator).instructions - before;
+    uint64_t affordable = instructions_max / (each > 0 ? each : 1);
+    int64_t rest =
+        e.points - 1; /* points 0 .. rest - 1 are still to be emulated, or some of them */
+    *whole = (uint64_t)rest <= affordable;
+    int64_t count = *whole ? rest : sx_max_i64((int64_t)affordable, 1);
+    for (int64_t i = 0; i < count; i++) {
+        SX_TRY(emulate_point(&e, *whole ? i : (int64_t)((double)i / (double)count * (double)rest)));
+    }
+    return SX_OK;
+}

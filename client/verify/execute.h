@@ -1,0 +1,30 @@
+/* execute.h - runs the kernels of a module: on the processor where it has the instructions, else by the emulator of core/x64.
+ *
+ * Both give the same bits. Emulated code touches nothing but the tensors of its launch: an access outside is an error that names the
+ * instruction, the byte and the tensor.
+ */
+#ifndef SX_CLIENT_VERIFY_EXECUTE_H
+#define SX_CLIENT_VERIFY_EXECUTE_H
+#include "client/runtime/runtime.h"
+#include "core/x64/emulate.h"
+
+typedef struct {
+    sx_ctx *cx;
+    sxr_program *program;
+    sx_x64_emulator *emulator; /* NULL: the processor runs the code */
+    uint8_t *workspace;
+} sxr_executor;
+
+/* For a program opened with `any_level`. Memory of the emulator in cx's arena. */
+sx_code sxr_executor_make(sx_ctx *cx, sxr_program *program, sxr_executor *executor);
+
+/* One launch on these buffers, one for each of its arguments. SX_INTERNAL: emulated code does what it may not. */
+sx_code sxr_execute(sxr_executor *executor, uint32_t launch, void *const *buffer);
+
+/* Emulates some points of a launch, evenly over its grid and as many as the instructions allow, but the first and the last always.
+ *   buffer   as above; the last is the result
+ *   touched  as many bytes as the result has, zeros: 1 where the points stored
+ *   whole    all points were emulated */
+sx_code sxr_execute_some(sxr_executor *executor, uint32_t launch, void *const *buffer,
+                         uint64_t instructions_max, uint8_t *touched, bool *whole);
+#endif
