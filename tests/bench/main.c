@@ -23,6 +23,8 @@ static const bench table[] = {
      "the e-graph engine on plain terms: math-micro, ac, backoff; egglog beside it; transformer, "
      "snapshot",
      sx_bench_egraph},
+    {"emulate", "the emulator of machine code: lanes and instructions a second of processor time",
+     sx_bench_emulate},
     {"encoder", "one run of the encoder block against onnxruntime with the same threads",
      sx_bench_encoder},
     {"extract", "the public extraction collection, 10 s a file: costs, bounds, proofs, times",
