@@ -1,6 +1,5 @@
 /* cmd_doctor.c - doctor: what this machine offers, what is missing; the answer is no (exit 1) only when something needed is missing. */
 #include <errno.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +9,11 @@
 
 #include "client/cli.h"
 #include "client/machine.h"
+#include "client/record.h"
 #include "client/table.h"
 
 #define REACH_MS 1000
-#define PATH_BYTES 4096
+#define PATH_BYTES SXC_FOLDER_MAX
 
 /* ---- daemon ---- */
 
@@ -60,18 +60,6 @@ static void find_socket(sxc_findings *findings, const char *path)
 }
 
 /* ---- state directory ---- */
-
-static bool default_directory(char directory[PATH_BYTES])
-{
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    if (state != NULL && state[0] != '\0') {
-        return snprintf(directory, PATH_BYTES, "%s/symplex", state) < PATH_BYTES;
-    }
-    const struct passwd *user = home == NULL || home[0] == '\0' ? getpwuid(getuid()) : NULL;
-    home = user != NULL ? user->pw_dir : home;
-    return home != NULL && home[0] != '\0' &&
-           snprintf(directory, PATH_BYTES, "%s/.local/state/symplex", home) < PATH_BYTES;
-}
 
 /* The directory, or the nearest one above it that exists: it would be made there. */
 static void find_directory(sxc_findings *findings, const char *directory)
@@ -168,7 +156,7 @@ sx_code sxc_cmd_doctor(sxc_cli *cli)
     }
     sxc_find_processor(&findings);
     sxc_find_memory(&findings);
-    bool known = default_directory(directory);
+    bool known = sxc_state_folder(directory);
     find_socket(&findings, given);
     find_daemon(cli, &findings, given, directory);
     if (known || directory[0] != '\0') {

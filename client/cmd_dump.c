@@ -212,7 +212,9 @@ static sx_code put_manifest(dump *d)
 {
     sx_buf text;
     sx_buf_init(&text, TEXT_BYTES_MAX);
-    sx_code code = sxc_module_text(d->cx, d->module, &text);
+    sxc_record record;
+    sx_code code = sxc_record_read(d->cx, d->module, NULL, &record);
+    code = code == SX_OK ? sxc_module_text(d->cx, d->module, &record, &text) : code;
     sx_buf_put_text(&text, "\n       BYTES  FILE\n");
     sx_buf_put_span(&text, sx_buf_span(&d->list));
     code = code == SX_OK ? sx_buf_check(d->cx, &text, "manifest") : code;

@@ -178,7 +178,8 @@ static sx_code put_kernels(sx_ctx *cx, const sx_module *module, sx_buf *out)
     return SX_OK;
 }
 
-static sx_code explain_text(sx_ctx *cx, const sx_module *module, sx_buf *out)
+static sx_code explain_text(sx_ctx *cx, const sx_module *module, const sxc_record *record,
+                            sx_buf *out)
 {
     put_totals(module, out);
     SX_TRY(sxc_sharding_text(cx, module, out));
@@ -186,7 +187,7 @@ static sx_code explain_text(sx_ctx *cx, const sx_module *module, sx_buf *out)
     SX_TRY(put_search(cx, module, out));
     put_rewrites(module, out);
     SX_TRY(put_kernels(cx, module, out));
-    SX_TRY(sxc_put_checks(cx, module, out));
+    SX_TRY(sxc_put_checks(cx, module, record, out));
     return sx_buf_check(cx, out, "explanation");
 }
 
@@ -276,7 +277,8 @@ void sxc_json_report(sx_buf *json, const sx_module *module)
     sxc_json_close(json, ']');
 }
 
-static sx_code explain_json(sx_ctx *cx, const sx_module *module, sx_buf *json)
+static sx_code explain_json(sx_ctx *cx, const sx_module *module, const sxc_record *record,
+                            sx_buf *json)
 {
     const sx_module_info *info = module->info;
     sxc_json_begin(json, "explain");
@@ -291,7 +293,7 @@ static sx_code explain_json(sx_ctx *cx, const sx_module *module, sx_buf *json)
         json_kernel(module, i, json);
     }
     sxc_json_close(json, ']');
-    sxc_json_checks(json, module);
+    sxc_json_checks(json, module, record);
     sxc_json_end(json);
     return sx_buf_check(cx, json, "JSON of the explanation");
 }
@@ -299,13 +301,17 @@ static sx_code explain_json(sx_ctx *cx, const sx_module *module, sx_buf *json)
 sx_code sxc_cmd_explain(sxc_cli *cli)
 {
     sxc_module_file file;
+    sxc_record record;
     const char *name = cli->argument[0];
-    SX_TRY(sxc_entry_is_file(name) ? sxc_module_file_open(cli->cx, name, false, &file)
+    SX_TRY(sxc_entry_is_file(name) ? sxc_module_file_open(cli->cx, name, true, &file)
                                    : sxc_entry_open(cli, name, &file));
     sx_buf out;
     sx_buf_init(&out, TEXT_BYTES_MAX);
-    sx_code code = cli->json ? explain_json(cli->cx, &file.module, &out)
-                             : explain_text(cli->cx, &file.module, &out);
+    sx_code code = sxc_record_read(cli->cx, &file.module, sxc_value(cli, SXC_SOCKET), &record);
+    if (code == SX_OK) {
+        code = cli->json ? explain_json(cli->cx, &file.module, &record, &out)
+                         : explain_text(cli->cx, &file.module, &record, &out);
+    }
     code = code == SX_OK ? sxc_put(cli, &out) : code;
     sx_buf_fini(&out);
     sxc_module_file_close(&file);

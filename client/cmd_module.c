@@ -136,14 +136,21 @@ static const char *code_of(const sx_module_check *check)
     return !check->passed ? "-" : check->emulated ? "emulated" : "executed";
 }
 
-sx_code sxc_put_checks(sx_ctx *cx, const sx_module *module, sx_buf *out)
+sx_code sxc_put_checks(sx_ctx *cx, const sx_module *module, const sxc_record *record, sx_buf *out)
 {
+    bool verified = record->state == SXC_RECORD_VERIFIED;
+    sx_buf_put_text(out, "\nrecord     ");
+    sxc_record_print(record, out);
+    sx_buf_put_u8(out, '\n');
     sxc_table table;
     sxc_table_init(&table, cx, "CHECK|RESULT|CODE|>ELEMENTS|>ERROR|>ALLOWED");
     for (uint64_t i = 0; i < module->check_count; i++) {
         const sx_module_check *check = &module->check[i];
         sxc_table_put_span(&table, text_of(module, check->name));
-        sxc_table_put(&table, "%s", check->passed ? "passed" : "did not run");
+        sxc_table_put(&table, "%s",
+                      !check->passed ? "did not run"
+                      : verified     ? "passed"
+                                     : "claimed");
         sxc_table_put(&table, "%s", code_of(check));
         sxc_table_put(&table, "%llu", (unsigned long long)check->points);
         sxc_table_put(&table, "%.1e", check->error);
@@ -153,13 +160,13 @@ sx_code sxc_put_checks(sx_ctx *cx, const sx_module *module, sx_buf *out)
     return sxc_table_print(&table, out);
 }
 
-sx_code sxc_module_text(sx_ctx *cx, const sx_module *module, sx_buf *out)
+sx_code sxc_module_text(sx_ctx *cx, const sx_module *module, const sxc_record *record, sx_buf *out)
 {
     put_head(module, out);
     SX_TRY(put_tensors(cx, module, out));
     SX_TRY(put_kernels(cx, module, out));
     SX_TRY(put_launches(cx, module, out));
-    return sxc_put_checks(cx, module, out);
+    return sxc_put_checks(cx, module, record, out);
 }
 
 /* ---- JSON ---- */
@@ -228,8 +235,10 @@ static void json_launch(const sx_module *module, const sx_module_launch *launch,
     sxc_json_close(json, '}');
 }
 
-void sxc_json_checks(sx_buf *json, const sx_module *module)
+void sxc_json_checks(sx_buf *json, const sx_module *module, const sxc_record *record)
 {
+    sxc_json_text(json, "record", sx_span_of(sxc_record_name(record)));
+    sxc_json_text(json, "record_key", sx_span_of(record->key));
     sxc_json_open(json, "checks", '[');
     for (uint64_t i = 0; i < module->check_count; i++) {
         const sx_module_check *check = &module->check[i];
@@ -265,7 +274,8 @@ void sxc_json_module_info(sx_buf *json, const sx_module *module)
     sxc_json_close(json, '}');
 }
 
-static sx_code module_json(sx_ctx *cx, const sx_module *module, sx_buf *json)
+static sx_code module_json(sx_ctx *cx, const sx_module *module, const sxc_record *record,
+                           sx_buf *json)
 {
     const sx_module_info *info = module->info;
     sxc_json_begin(json, "module");
@@ -291,7 +301,7 @@ static sx_code module_json(sx_ctx *cx, const sx_module *module, sx_buf *json)
         json_launch(module, &module->launch[i], json);
     }
     sxc_json_close(json, ']');
-    sxc_json_checks(json, module);
+    sxc_json_checks(json, module, record);
     sxc_json_end(json);
     return sx_buf_check(cx, json, "JSON of the module");
 }
@@ -301,11 +311,15 @@ static sx_code module_json(sx_ctx *cx, const sx_module *module, sx_buf *json)
 sx_code sxc_cmd_module_show(sxc_cli *cli)
 {
     sxc_module_file file;
-    SX_TRY(sxc_module_file_open(cli->cx, cli->argument[0], false, &file));
+    sxc_record record;
+    SX_TRY(sxc_module_file_open(cli->cx, cli->argument[0], true, &file));
     sx_buf out;
     sx_buf_init(&out, TEXT_BYTES_MAX);
-    sx_code code = cli->json ? module_json(cli->cx, &file.module, &out)
-                             : sxc_module_text(cli->cx, &file.module, &out);
+    sx_code code = sxc_record_read(cli->cx, &file.module, sxc_value(cli, SXC_SOCKET), &record);
+    if (code == SX_OK) {
+        code = cli->json ? module_json(cli->cx, &file.module, &record, &out)
+                         : sxc_module_text(cli->cx, &file.module, &record, &out);
+    }
     code = code == SX_OK ? sxc_put(cli, &out) : code;
     sx_buf_fini(&out);
     sxc_module_file_close(&file);
@@ -321,29 +335,78 @@ static sx_code check_types(sx_ctx *cx, const sx_module *module)
     return SX_OK;
 }
 
+/* What module check found out. */
+typedef struct {
+    sxc_record record;
+    bool again; /* --code was given, and the code computes what the programs say */
+    sxc_code_check code;
+} findings;
+
+static void print_findings(const sxc_cli *cli, const sxc_module_file *file, const findings *found,
+                           sx_buf *out)
+{
+    const sx_module *module = &file->module;
+    if (cli->json) {
+        sxc_json_begin(out, "module_check");
+        sxc_json_bool(out, "valid", true);
+        sxc_json_int(out, "bytes", (int64_t)file->size);
+        sxc_json_int(out, "code_bytes", (int64_t)module->code_count);
+        sxc_json_int(out, "parts", (int64_t)module->part_count);
+        sxc_json_text(out, "record", sx_span_of(sxc_record_name(&found->record)));
+        sxc_json_text(out, "record_key", sx_span_of(found->record.key));
+        sxc_json_bool(out, "verified_again", found->again);
+        sxc_json_int(out, "comparisons", found->code.ran);
+        sxc_json_int(out, "elements", (int64_t)found->code.elements);
+        sxc_json_end(out);
+        return;
+    }
+    sx_buf_print(out, "%s: valid, %zu bytes, %llu of code in %llu parts\nrecord     ",
+                 cli->argument[0], file->size, (unsigned long long)module->code_count,
+                 (unsigned long long)module->part_count);
+    sxc_record_print(&found->record, out);
+    if (found->again) {
+        sx_buf_print(out,
+                     "\ncode       verified again just now: %u comparisons of %llu elements, "
+                     "largest error %.1e; %u left out",
+                     found->code.ran, (unsigned long long)found->code.elements, found->code.error,
+                     found->code.left_out);
+    }
+}
+
+/* Everything that makes the answer no. A record of other bytes does, unless the code itself was verified just now. */
+static sx_code examine(sxc_cli *cli, const sxc_module_file *file, findings *found)
+{
+    const sx_module *module = &file->module;
+    SX_TRY(check_types(cli->cx, module));
+    SX_TRY(sxc_module_check_code(cli->cx, module));
+    SX_TRY(sxc_record_read(cli->cx, module, sxc_value(cli, SXC_SOCKET), &found->record));
+    if (sxc_given(cli, SXC_CODE)) {
+        SX_TRY(sxc_verify_here(cli->cx, (sx_span){file->mapping, file->size}, &found->code));
+        found->again = true;
+        return SX_OK;
+    }
+    if (found->record.state == SXC_RECORD_ALTERED) {
+        sx_hint(cli->cx, "Verify what it computes: symplex-client module check --code (runs it)");
+        return SX_FAIL(cli->cx, SX_CORRUPT,
+                       "the verification record, signed by %s, does not fit these bytes",
+                       found->record.key);
+    }
+    return SX_OK;
+}
+
 sx_code sxc_cmd_module_check(sxc_cli *cli)
 {
     sxc_module_file file;
+    findings found = {.again = false};
     SX_TRY(sxc_module_file_open(cli->cx, cli->argument[0], true, &file));
-    const sx_module *module = &file.module;
-    sx_code code = check_types(cli->cx, module);
-    code = code == SX_OK ? sxc_module_check_code(cli->cx, module) : code;
+    sx_code code = examine(cli, &file, &found);
     code = code == SX_OK ? SX_OK : sx_fail_in(cli->cx, "%s", cli->argument[0]);
     sx_buf out;
     sx_buf_init(&out, 65536);
-    if (code == SX_OK && cli->json) {
-        sxc_json_begin(&out, "module_check");
-        sxc_json_bool(&out, "valid", true);
-        sxc_json_int(&out, "bytes", (int64_t)file.size);
-        sxc_json_int(&out, "code_bytes", (int64_t)module->code_count);
-        sxc_json_int(&out, "parts", (int64_t)module->part_count);
-        sxc_json_end(&out);
-    } else {
-        sx_buf_print(&out, "%s: valid, %zu bytes, %llu of code in %llu parts", cli->argument[0],
-                     file.size, (unsigned long long)module->code_count,
-                     (unsigned long long)module->part_count);
+    if (code == SX_OK) {
+        print_findings(cli, &file, &found, &out);
+        code = sxc_put(cli, &out);
     }
-    code = code == SX_OK ? sxc_put(cli, &out) : code;
     sx_buf_fini(&out);
     sxc_module_file_close(&file);
     return code;

@@ -3,15 +3,17 @@
 #define SX_CLIENT_CMD_MODULE_H
 #include "client/cli.h"
 #include "client/module_file.h"
+#include "client/record.h"
 #include "protocol/json.h"
 
 void sxc_module_key(const sx_module *module, char text[SX_KEY_TEXT_SIZE]);
 /* Tables of a module for people: head, tensors, kernels, launches, checks. SX_CORRUPT: an element type this program does not know. */
-sx_code sxc_module_text(sx_ctx *cx, const sx_module *module, sx_buf *out);
-sx_code sxc_put_checks(sx_ctx *cx, const sx_module *module, sx_buf *out);
+sx_code sxc_module_text(sx_ctx *cx, const sx_module *module, const sxc_record *record, sx_buf *out);
+/* What the record is worth, then its comparisons: as passed only where it fits these bytes. */
+sx_code sxc_put_checks(sx_ctx *cx, const sx_module *module, const sxc_record *record, sx_buf *out);
 /* Fields of a JSON object: name, target, key, compiler, extents; and the verification record. */
 void sxc_json_module_info(sx_buf *json, const sx_module *module);
-void sxc_json_checks(sx_buf *json, const sx_module *module);
+void sxc_json_checks(sx_buf *json, const sx_module *module, const sxc_record *record);
 /* cmd_front.c: the Pareto front of a module: for people, as fields of a JSON object, as a picture. */
 sx_code sxc_front_text(sx_ctx *cx, const sx_module *module, sx_buf *out);
 void sxc_json_front(sx_buf *json, const sx_module *module);

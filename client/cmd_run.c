@@ -9,6 +9,7 @@
 
 #include "client/cli.h"
 #include "client/npy.h"
+#include "client/record.h"
 #include "client/verify/verify.h"
 
 typedef struct {
@@ -20,6 +21,7 @@ typedef struct {
     uint64_t *launch_ns; /* of the fastest run */
     sx_module_check check;
     bool checked;
+    sxc_record record;
 } session;
 
 static sx_span name_of(const session *s, uint32_t tensor)
@@ -232,6 +234,8 @@ static sx_code report_json(session *s)
         sxc_json_close(&json, '}');
     }
     sxc_json_close(&json, ']');
+    sxc_json_text(&json, "record", sx_span_of(sxc_record_name(&s->record)));
+    sxc_json_text(&json, "record_key", sx_span_of(s->record.key));
     if (s->checked) {
         sxc_json_open(&json, "check", '{');
         sxc_json_bool(&json, "passed", s->check.passed != 0);
@@ -257,6 +261,11 @@ static sx_code report(session *s)
     sxc_human_ns(s->first_ns, first);
     printf("run      best %s, median %s, first %s (with the prologue), %u threads, %.1f GFLOP/s\n",
            best, median, first, sxr_threads(s->program), s->module->info->flops / s->best_ns);
+    sx_buf record;
+    sx_buf_init(&record, 4096);
+    sxc_record_print(&s->record, &record);
+    printf("record   %.*s\n", (int)record.len, (const char *)record.ptr);
+    sx_buf_fini(&record);
     if (s->checked) {
         printf("check    %s: %llu elements against the interpreter, largest error %.2e (allowed "
                "%.0e)\n",
@@ -299,7 +308,8 @@ sx_code sxc_cmd_run(sxc_cli *cli)
     sxr_options options = {.threads = (uint32_t)threads};
     SX_TRY(sxr_open_file(cli->cx, cli->argument[0], &options, &s.program));
     s.module = sxr_module(s.program);
-    sx_code code = work(&s, (uint32_t)repeat);
+    sx_code code = sxc_record_read(cli->cx, s.module, sxc_value(cli, SXC_SOCKET), &s.record);
+    code = code == SX_OK ? work(&s, (uint32_t)repeat) : code;
     sxr_close(s.program);
     return code;
 }

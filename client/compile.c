@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "client/connection.h"
+#include "client/record.h"
 #include "client/runtime/cpu.h"
 
 #define WAIT_MS 2000  /* one long poll */
@@ -189,6 +190,9 @@ static sx_code compile_local(call *c, bool optimize)
     uint64_t start = now_us();
     (void)snprintf(c->info->tier, sizeof(c->info->tier), "process");
     SX_TRY(sxc_compile_here(c->cx, c->request, optimize, c->result));
+    if (!optimize) {
+        sxc_record_sign(c->cx, c->result);
+    }
     c->info->cost_us = now_us() - start;
     return SX_OK;
 }

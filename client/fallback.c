@@ -67,7 +67,10 @@ static rlim_t mapped_bytes(void)
     return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
 }
 
-SX_NORETURN static void child_main(int fd, const sx_core_request *request, bool optimize)
+/* What the child does; `self` is the caller's. */
+typedef sx_code (*child_work)(sx_ctx *cx, const void *self, sx_buf *result);
+
+SX_NORETURN static void child_main(int fd, child_work work, const void *self)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     limit(RLIMIT_CORE, 0);
@@ -80,9 +83,7 @@ SX_NORETURN static void child_main(int fd, const sx_core_request *request, bool 
     cx.now_ns = now_ns;
     sx_buf result;
     sx_buf_init(&result, RESULT_BYTES_MAX);
-    sxr_verify_options verify = SXR_VERIFY_DEFAULT;
-    sx_code code = optimize ? sx_core_optimize_module(&cx, request, &result)
-                            : sxr_compile_verified(&cx, request, &verify, &result);
+    sx_code code = work(&cx, self, &result);
     child_head head = {.code = code, .size = code == SX_OK ? result.len : sizeof(cx.error)};
     bool sent = write_all(fd, &head, sizeof(head));
     sent = sent && (code == SX_OK ? write_all(fd, result.ptr, result.len)
@@ -132,7 +133,7 @@ static sx_code collect(sx_ctx *cx, int fd, sx_buf *result)
     return sx_buf_check(cx, result, "module");
 }
 
-sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request, bool optimize, sx_buf *result)
+static sx_code run_child(sx_ctx *cx, child_work work, const void *self, sx_buf *result)
 {
     int pipes[2];
     if (pipe(pipes) != 0) {
@@ -141,7 +142,7 @@ sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request, bool optimi
     pid_t child = fork();
     if (child == 0) {
         (void)close(pipes[0]);
-        child_main(pipes[1], request, optimize);
+        child_main(pipes[1], work, self);
     }
     (void)close(pipes[1]);
     sx_code code = SX_OK;
@@ -159,5 +160,61 @@ sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request, bool optimi
         code = SX_FAIL(cx, SX_WORKER, "the compile process died of signal %d (%s)",
                        WTERMSIG(status), strsignal(WTERMSIG(status)));
     }
+    return code;
+}
+
+static sx_code compile_module(sx_ctx *cx, const void *self, sx_buf *result)
+{
+    sxr_verify_options verify = SXR_VERIFY_DEFAULT;
+    return sxr_compile_verified(cx, self, &verify, result);
+}
+
+static sx_code optimize_module(sx_ctx *cx, const void *self, sx_buf *result)
+{
+    return sx_core_optimize_module(cx, self, result);
+}
+
+sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request, bool optimize, sx_buf *result)
+{
+    return run_child(cx, optimize ? optimize_module : compile_module, request, result);
+}
+
+/* ---- code of a module that is there ---- */
+
+static sx_code verify_module(sx_ctx *cx, const void *self, sx_buf *result)
+{
+    const sx_span *module = self;
+    sxr_verify_options verify = SXR_VERIFY_DEFAULT;
+    sxc_code_check found = {0};
+    sx_image image; /* collects the comparisons */
+    sx_image_init(&image);
+    sx_code code = sxr_verify(cx, *module, &verify, &image);
+    for (size_t at = 0; at < image.check.len; at += sizeof(sx_module_check)) {
+        sx_module_check check;
+        memcpy(&check, image.check.ptr + at, sizeof(check));
+        found.ran += check.passed;
+        found.left_out += 1 - check.passed;
+        found.elements += check.points;
+        found.error = check.error > found.error ? check.error : found.error;
+    }
+    sx_image_fini(&image);
+    sx_buf_put(result, &found, sizeof(found));
+    return code;
+}
+
+sx_code sxc_verify_here(sx_ctx *cx, sx_span module, sxc_code_check *check)
+{
+    sx_buf result;
+    sx_buf_init(&result, sizeof(*check));
+    sx_code code = run_child(cx, verify_module, &module, &result);
+    if (code == SX_OK && result.len != sizeof(*check)) {
+        code = SX_FAIL(cx, SX_WORKER, "the verifying process said %zu bytes", result.len);
+    }
+    if (code == SX_OK) {
+        memcpy(check, result.ptr, sizeof(*check));
+    } else if (code == SX_INTERNAL) {
+        code = cx->error.code = SX_MISMATCH; /* the code is somebody's, not our compiler's */
+    }
+    sx_buf_fini(&result);
     return code;
 }

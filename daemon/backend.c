@@ -201,4 +201,5 @@ const sxd_backend sxd_backend_core = {
     .step = core_step,
     .merge = core_merge,
     .check = core_check,
+    .seal = sx_trust_seal,
 };

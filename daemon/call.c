@@ -81,6 +81,8 @@ static void serve_hello(sxd_call *call)
         .limits = {.items = limits, .count = SX_COUNT(limits)},
         .features = {.items = features, .count = feature_count},
     };
+    SX_PUT(&result, hello_result, verify_key,
+           ((sx_span){daemon->key.public_key, sizeof(daemon->key.public_key)}));
     sxd_call_result(call, &result, NULL);
 }
 

@@ -10,6 +10,7 @@
 #include "core/base/hash.h"
 #include "core/core.h"
 #include "protocol/message.h"
+#include "trust/seal.h"
 
 /* The key of a request and the named parts it was made of (in the context's arena). */
 typedef struct {
@@ -52,6 +53,8 @@ typedef struct {
                     sx_core_step_result *result);
     sx_code (*merge)(sx_ctx *cx, const sx_compile_args *args, sx_span a, sx_span b, sx_buf *out);
     sx_code (*check)(sx_ctx *cx, sx_span module);
+    /* Signs what a worker verified; NULL: modules are not signed. */
+    sx_code (*seal)(sx_ctx *cx, const sx_trust_key *key, sx_span module, sx_module_seal *seal);
 } sxd_backend;
 
 extern const sxd_backend sxd_backend_core; /* backend.c: the compiler of core/ */

@@ -283,6 +283,7 @@ static sx_code start(sx_ctx *cx, sxd_daemon *daemon)
     }
     SX_TRY(open_handles(cx, daemon));
     SX_TRY(open_cache(cx, daemon)); /* takes the lock of the state directory */
+    SX_TRY(sx_trust_key_open(cx, options->state, true, &daemon->key));
     sxd_search_open(daemon);
     sxd_spread_open(daemon);
     SX_TRY(sxd_pool_open(cx, daemon));
@@ -314,6 +315,7 @@ static int run(sxd_daemon *daemon)
     int left = uv_loop_close(&daemon->loop);
     SX_ASSERT(left == 0);
     free(daemon->memo);
+    sx_trust_key_close(&daemon->key);
     uv_mutex_destroy(&daemon->search_lock);
     sxd_log(SXD_INFO, "stopped", "pid=%d", getpid());
     return EXIT_SUCCESS;

@@ -184,23 +184,44 @@ static void cancel_orphan(sxd_job *job)
     }
 }
 
+/* What a worker sent, checked, and signed where it is a module: the blob that is stored and handed out. */
+static sx_code make_result(sx_ctx *cx, const sxd_job *job, sx_span bytes, sx_blob **result)
+{
+    const sxd_backend *backend = job->daemon->backend;
+    bool module = job->method == SX_METHOD_COMPILE;
+    bool sealed = module && backend->seal != NULL;
+    sx_module_seal seal;
+    sx_blob *blob = sx_blob_new(bytes.len + (sealed ? sizeof(seal) : 0));
+    if (blob == NULL) {
+        return SX_FAIL(cx, SX_NOMEM, "job: no memory for a result of %zu bytes", bytes.len);
+    }
+    if (bytes.len > 0) {
+        memcpy(sx_blob_bytes(blob), bytes.ptr, bytes.len);
+    }
+    sx_span copy = {sx_blob_bytes(blob), bytes.len}; /* aligned, as the wire is not */
+    sx_code code = module ? backend->check(cx, copy) : SX_OK;
+    if (code == SX_OK && sealed) {
+        code = backend->seal(cx, &job->daemon->key, copy, &seal);
+        memcpy(sx_blob_bytes(blob) + bytes.len, &seal, code == SX_OK ? sizeof(seal) : 0);
+    }
+    if (code != SX_OK) {
+        sx_blob_free(blob);
+        return code;
+    }
+    *result = blob;
+    return SX_OK;
+}
+
 void sxd_job_finish(sxd_job *job, const sx_work_result *result)
 {
-    sx_span bytes = result->bytes;
     sxd_daemon *daemon = job->daemon;
     sx_ctx cx;
     sx_ctx_init(&cx, (size_t)256 << 20);
     job->cost_us = (int64_t)((uv_hrtime() - job->start_ns) / 1000);
     bool module = job->method == SX_METHOD_COMPILE;
-    sx_blob *blob = sx_blob_new(bytes.len);
-    if (blob == NULL) {
-        (void)SX_FAIL(&cx, SX_NOMEM, "job: no memory for a result of %zu bytes", bytes.len);
-    } else if (bytes.len > 0) {
-        memcpy(sx_blob_bytes(blob), bytes.ptr, bytes.len);
-    }
-    if (blob == NULL || (module && daemon->backend->check(&cx, sx_blob_span(blob)) != SX_OK)) {
+    sx_blob *blob = NULL;
+    if (make_result(&cx, job, result->bytes, &blob) != SX_OK) {
         sx_error error = cx.error;
-        sx_blob_free(blob);
         sx_ctx_fini(&cx);
         sxd_job_fail(job, &error);
         return;
@@ -210,7 +231,7 @@ void sxd_job_finish(sxd_job *job, const sx_work_result *result)
         .ns = job->uid,
         .kind = module ? SXD_KIND_MODULE : SXD_KIND_TEXT,
         .cost_us = (uint64_t)job->cost_us,
-        .bytes = bytes,
+        .bytes = sx_blob_span(blob),
         .part = job->made_of.part,
         .part_count = job->made_of.part_count,
     };

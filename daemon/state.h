@@ -217,6 +217,7 @@ struct sxd_daemon {
     sxd_phase phase;
     bool fast; /* do not finish compilations */
     sx_cache *cache;
+    sx_trust_key key; /* of the state directory: signs what workers verified */
     uv_pipe_t listener;
     bool listener_open;
     uv_timer_t sweep; /* every 250 ms: stalls, finished jobs, drain, restarts of workers */

@@ -7,6 +7,7 @@ _Static_assert(sizeof(sx_module_section) == 40, "section layout");
 _Static_assert(sizeof(sx_module_tensor) == 104, "tensor layout");
 _Static_assert(sizeof(sx_module_part) == 32, "part layout");
 _Static_assert(sizeof(sx_module_info) % 8 == 0, "info layout");
+_Static_assert(sizeof(sx_module_seal) == 104, "seal layout");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "records are written as they lie in memory");
 
@@ -87,8 +88,31 @@ sx_code sx_module_encode(sx_ctx *cx, const sx_module *module, sx_buf *bytes)
         sx_buf_pad(bytes, section_table[kind].alignment);
         sx_buf_put_span(bytes, payload_of(module, kind));
     }
-    SX_TRY(sx_buf_check(cx, bytes, "module"));
-    SX_ASSERT(bytes->len == offset);
+    SX_ASSERT(bytes->code != SX_OK || bytes->len == offset);
+    if (module->sealed) {
+        sx_buf_put(bytes, &module->seal, sizeof(module->seal));
+    }
+    return sx_buf_check(cx, bytes, "module");
+}
+
+sx_code sx_module_digest(sx_ctx *cx, const sx_module *module, sx_key *digest)
+{
+    size_t count = (size_t)module->tensor_count;
+    sx_module_tensor *tensor = SX_NEW_ARRAY(cx, sx_module_tensor, count + 1);
+    sx_span part[SX_MODULE_SECTION_COUNT];
+    if (tensor == NULL) {
+        return cx->error.code;
+    }
+    for (size_t i = 0; i < count; i++) {
+        tensor[i] = module->tensor[i];
+        tensor[i].offset = tensor[i].place == SX_TENSOR_WEIGHT ? UINT64_MAX : tensor[i].offset;
+    }
+    for (uint32_t kind = 0; kind < SX_MODULE_SECTION_COUNT; kind++) {
+        part[kind] = payload_of(module, kind);
+    }
+    part[SX_MODULE_TENSORS] = (sx_span){(const uint8_t *)tensor, count * sizeof(*tensor)};
+    part[SX_MODULE_WEIGHTS] = (sx_span){NULL, 0};
+    *digest = sx_key_of("module", part, SX_MODULE_SECTION_COUNT);
     return SX_OK;
 }
 
@@ -354,6 +378,11 @@ sx_code sx_module_decode(sx_ctx *cx, sx_span bytes, bool checksums, sx_module *m
     if (header.version != SX_MODULE_VERSION) {
         return SX_FAIL(cx, SX_CORRUPT, "module: format version %u, this program reads %u",
                        header.version, SX_MODULE_VERSION);
+    }
+    if (bytes.len >= sizeof(module->seal) && header.file_size == bytes.len - sizeof(module->seal)) {
+        memcpy(&module->seal, bytes.ptr + header.file_size, sizeof(module->seal));
+        module->sealed = memcmp(module->seal.magic, SX_MODULE_SEAL_MAGIC, 8) == 0;
+        bytes.len -= module->sealed ? sizeof(module->seal) : 0;
     }
     if (header.file_size != bytes.len) {
         return SX_FAIL(cx, SX_CORRUPT, "module: %zu bytes, header says %llu", bytes.len,

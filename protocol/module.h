@@ -7,6 +7,8 @@
  * into the bytes it is given (no copies) after it has checked every offset, count, index, alignment and checksum, so a caller may
  * follow any index of a loaded module without looking.
  *
+ * A seal may follow the file; it is no part of it (file_size does not count it), so two files are the same module where the bytes before are.
+ *
  * A module without kernels is the answer to `optimize`: the programs, the report, and the certificate (core/egraph/certificate.h) in PROOF.
  */
 #ifndef SX_PROTOCOL_MODULE_H
@@ -222,6 +224,14 @@ typedef struct {
     double tolerance;
 } sx_module_check;
 
+/* What may follow the file: who signs that the comparisons in CHECKS were made of these bytes (trust/seal.c). */
+#define SX_MODULE_SEAL_MAGIC "SXSEAL1\n"
+typedef struct {
+    uint8_t magic[8];
+    uint8_t key[32];       /* public, Ed25519 */
+    uint8_t signature[64]; /* of "symplex module 1", then the digest of the module */
+} sx_module_seal;
+
 /* A module in memory: record arrays with counts. `info` has exactly one record. */
 typedef struct {
 #define SX_SECTION(enumerator, name, type, field, alignment) \
@@ -229,9 +239,13 @@ typedef struct {
     uint64_t field##_count;
     SX_MODULE_SECTIONS(SX_SECTION)
 #undef SX_SECTION
+    bool sealed;
+    sx_module_seal seal; /* if `sealed` */
 } sx_module;
 
-/* Writes the file form. SX_LIMIT past SX_MODULE_BYTES_MAX. */
+/* BLAKE2b-256 of what a module does and says: every section but the weights, which do not travel with it, and where they lie. */
+sx_code sx_module_digest(sx_ctx *cx, const sx_module *module, sx_key *digest);
+/* Writes the file form, and the seal behind it if there is one. SX_LIMIT past SX_MODULE_BYTES_MAX. */
 sx_code sx_module_encode(sx_ctx *cx, const sx_module *module, sx_buf *bytes);
 /* Checks everything and points into `bytes`, which must be aligned to 64 and outlive the module. SX_CORRUPT names section, record,
  * value and limit. `checksums` false leaves out the digests of the WEIGHTS and CODE payloads (a pass over the bytes). */

@@ -165,8 +165,14 @@ sx_code sx_trust_make_folder(sx_ctx *cx, const char *what, const char *path)
 {
     sx_trust us = {.self = geteuid(), .also = geteuid()};
     struct stat status;
-    SX_TRY(make_all(cx, what, path));
-    SX_TRY(sx_trust_folder(cx, what, path, &us, 0077));
+    sx_code code = sx_trust_folder(cx, what, path, &us, 0077);
+    if (code ==
+        SX_ABSENT) { /* what there is of the way is fine: nothing is made in a stranger's folder */
+        sx_ctx_reset_error(cx);
+        SX_TRY(make_all(cx, what, path));
+        code = sx_trust_folder(cx, what, path, &us, 0077);
+    }
+    SX_TRY(code);
     if (stat(path, &status) != 0 || status.st_uid != us.self) {
         return SX_FAIL(cx, SX_DENIED, "%s: folder %s belongs to user %u (mode %04o), we are %u",
                        what, path, status.st_uid, status.st_mode & 07777u, us.self);

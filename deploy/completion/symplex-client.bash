@@ -14,9 +14,9 @@ _symplex_client() {
     fi
     if [ -z "$words" ]; then
         case "${COMP_WORDS[1]} ${COMP_WORDS[2]}" in
-            "module show") words="--help --json" ;;
+            "module show") words="--help --json --socket" ;;
             "module dump") words="--help --json --output" ;;
-            "module check") words="--help --json" ;;
+            "module check") words="--help --json --socket --code" ;;
             "cache ls") words="--help --json --socket --limit" ;;
             "cache show") words="--help --json --socket" ;;
             "cache verify") words="--help --json --socket" ;;
@@ -28,7 +28,7 @@ _symplex_client() {
             "search extend") words="--help --json --socket --budget" ;;
             "search remove") words="--help --json --socket" ;;
             "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --no-weights --exact --approximate --disable-rule --refresh" ;;
-            "run "*) words="--help --json --output --random --input --weight --check --repeat --threads" ;;
+            "run "*) words="--help --json --socket --output --random --input --weight --check --repeat --threads" ;;
             "explain "*) words="--help --json --socket" ;;
             "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --point --budget --background --onnx --proof --exact --approximate --disable-rule" ;;
             "prove "*) words="--help --json --socket --from --to" ;;

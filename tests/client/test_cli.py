@@ -33,7 +33,7 @@ graph "twice" (n in [1, 4096]) {
 
 def sx(*arguments, status=0, socket=None, seconds=60):
     """Runs the client; the finished process. `status` None: any."""
-    environment = dict(os.environ, SYMPLEX_SOCKET=str(socket or NOBODY))
+    environment = dict(os.environ, SYMPLEX_SOCKET=str(socket or NOBODY), XDG_STATE_HOME=str(TMP / "state"))
     done = subprocess.run([CLIENT, *map(str, arguments)], capture_output=True, env=environment, timeout=seconds, cwd=TMP,
                           stdin=subprocess.DEVNULL)
     if status is not None and done.returncode != status:
@@ -656,7 +656,38 @@ def test_one_request_gives_the_same_bytes():
                 made.append(compile_to("%s.%d.sxm" % (name, i), *arguments, "--daemon-only", socket=daemon.path)[0].read_bytes())
                 made.append(compile_to("%s.%d.sxm" % (name, i), *arguments, "--refresh", "--daemon-only",
                                        socket=daemon.path)[0].read_bytes())
-        assert len(set(made)) == 1, [differences(made[0], other) for other in made]
+        files = [of_file(module) for module in made]
+        assert len(set(files)) == 1, [differences(files[0], other) for other in files]
+        seals = [module[len(files[0]):] for module in made]  # of three keys: ours and those of two daemons
+        assert all(len(seal) == 104 for seal in seals) and seals[0::2] == seals[1::2] and len(set(seals)) == 3, seals
+
+
+def of_file(module):
+    """Without the seal, which is that of whoever compiled it and no part of the file."""
+    return module[:int.from_bytes(module[16:24], "little")]
+
+
+def test_who_verified():
+    """A daemon signs with the key of its own state directory: while it answers, its modules are verified; then its key is unknown."""
+    source = TMP / "who.sx"
+    source.write_text(TWICE)
+    with Daemon(program="symplexd") as daemon:
+        module, _ = compile_to("who.sxm", source, "-d", "n=4", "--daemon-only", socket=daemon.path)
+        known = js("module", "check", module, socket=daemon.path, schema="module_check")
+        assert known["record"] == "verified" and len(known["record_key"]) == 16 and not known["verified_again"], known
+        assert "verified by the daemon, these bytes" in sx("module", "check", module, socket=daemon.path).stdout.decode()
+        assert js("run", module, "--random", "1", socket=daemon.path)["record"] == "verified"
+        key = js("compile", source, "-d", "n=4", "-o", TMP / "x.sxm", socket=daemon.path)["key"]
+        assert js("explain", key, socket=daemon.path)["record"] == "verified"
+        own, _ = compile_to("own.sxm", source, "-d", "n=4", "--no-daemon", socket=daemon.path)
+        assert js("module", "check", own, socket=daemon.path)["record_key"] != known["record_key"]
+    stopped = js("module", "check", module)
+    assert stopped["record"] == "unknown-key" and stopped["record_key"] == known["record_key"], stopped
+    again = js("module", "check", module, "--code")
+    assert again["verified_again"] and again["comparisons"] == 2 and again["elements"] == 8, again
+    assert js("module", "check", own)["record"] == "verified"
+    weights, _ = compile_to("weights.sxm", MLP, "-d", "batch=2")  # put into the module after it was signed
+    assert js("module", "check", weights)["record"] == "verified"
 
 
 def differences(a, b):

@@ -37,7 +37,7 @@ def user(uid):
 def sx(*arguments, status=0, uid=0, **environment):
     """Runs the client with nothing but this environment; the finished process."""
     done = subprocess.run([TMP / "symplex-client", *map(str, arguments)], capture_output=True, timeout=60, stdin=subprocess.DEVNULL,
-                          env=dict(environment, PATH=os.environ["PATH"]), **(user(uid) if uid else {}))
+                          env=dict(environment, PATH=os.environ["PATH"], XDG_STATE_HOME=str(TMP / "state")), **(user(uid) if uid else {}))
     assert done.returncode == status, (done.returncode, status, done.stdout, done.stderr)
     return done
 

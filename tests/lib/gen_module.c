@@ -45,26 +45,31 @@ void sx_gen_module_make(sx_gen_module_tables *t)
     t->arg[1] = 2;
 }
 
+sx_module sx_gen_module_view(const sx_gen_module_tables *t)
+{
+    return (sx_module){.info = &t->info,
+                       .info_count = 1,
+                       .strings = t->strings,
+                       .strings_count = 16,
+                       .tensor = t->tensor,
+                       .tensor_count = 3,
+                       .kernel = t->kernel,
+                       .kernel_count = 1,
+                       .part = t->part,
+                       .part_count = 1,
+                       .launch = t->launch,
+                       .launch_count = 1,
+                       .arg = t->arg,
+                       .arg_count = 2,
+                       .code = t->code,
+                       .code_count = 31,
+                       .weights = t->weights,
+                       .weights_count = 64};
+}
+
 void sx_gen_module_encode(sx_ctx *cx, const sx_gen_module_tables *t, sx_buf *bytes)
 {
-    sx_module module = {.info = &t->info,
-                        .info_count = 1,
-                        .strings = t->strings,
-                        .strings_count = 16,
-                        .tensor = t->tensor,
-                        .tensor_count = 3,
-                        .kernel = t->kernel,
-                        .kernel_count = 1,
-                        .part = t->part,
-                        .part_count = 1,
-                        .launch = t->launch,
-                        .launch_count = 1,
-                        .arg = t->arg,
-                        .arg_count = 2,
-                        .code = t->code,
-                        .code_count = 31,
-                        .weights = t->weights,
-                        .weights_count = 64};
+    sx_module module = sx_gen_module_view(t);
     ck_sx_ok(cx, sx_module_encode(cx, &module, bytes));
 }
 

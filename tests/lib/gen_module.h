@@ -17,6 +17,7 @@ typedef struct {
     char strings[16];
 } sx_gen_module_tables;
 void sx_gen_module_make(sx_gen_module_tables *tables);
+sx_module sx_gen_module_view(const sx_gen_module_tables *tables); /* points into them */
 void sx_gen_module_encode(sx_ctx *cx, const sx_gen_module_tables *tables, sx_buf *bytes);
 void sx_gen_module(sx_ctx *cx, sx_buf *bytes); /* both */
 #endif

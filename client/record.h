@@ -1,0 +1,33 @@
+/* record.h - what the verification record of a module is worth: who signed it, and does the signature fit these bytes? */
+#ifndef SX_CLIENT_RECORD_H
+#define SX_CLIENT_RECORD_H
+#include "trust/seal.h"
+
+typedef enum {
+    SXC_RECORD_NONE,     /* no kernels, nothing was run */
+    SXC_RECORD_UNSIGNED, /* nobody answers for it */
+    SXC_RECORD_ALTERED,  /* the signature is of other bytes */
+    SXC_RECORD_UNKNOWN,  /* it fits, by a key that is neither ours nor the daemon's */
+    SXC_RECORD_VERIFIED  /* it fits, by our key or by that of the daemon we believe */
+} sxc_record_state;
+typedef struct {
+    sxc_record_state state;
+    bool daemon; /* verified: the key is the daemon's, and another than that of our state folder */
+    char key[SX_TRUST_KEY_NAME_SIZE]; /* who signed; empty without a signature */
+} sxc_record;
+
+#define SXC_FOLDER_MAX 4096
+/* $XDG_STATE_HOME/symplex, else ~/.local/state/symplex: of the daemon and of the client's key. False: no home is known. */
+bool sxc_state_folder(char folder[SXC_FOLDER_MAX]);
+
+/* Signs what was compiled and verified in process with the key of the state folder, made if it is missing. Where there can be no key the
+ * module stays unsigned. */
+void sxc_record_sign(sx_ctx *cx, sx_buf *module);
+/* The daemon at `socket` (NULL: the default) is asked for its key if the module's is not ours. SX_NOMEM. */
+sx_code sxc_record_read(sx_ctx *cx, const sx_module *module, const char *socket,
+                        sxc_record *record);
+const char *
+sxc_record_name(const sxc_record *record); /* "verified", "unknown-key", "altered", ... */
+void sxc_record_print(const sxc_record *record,
+                      sx_buf *out); /* one line for people, without its end */
+#endif
