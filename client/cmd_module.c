@@ -355,6 +355,7 @@ static void print_findings(const sxc_cli *cli, const sxc_module_file *file, cons
         sxc_json_text(out, "record", sx_span_of(sxc_record_name(&found->record)));
         sxc_json_text(out, "record_key", sx_span_of(found->record.key));
         sxc_json_bool(out, "verified_again", found->again);
+        sxc_json_bool(out, "confined", found->code.confined);
         sxc_json_int(out, "comparisons", found->code.ran);
         sxc_json_int(out, "elements", (int64_t)found->code.elements);
         sxc_json_end(out);

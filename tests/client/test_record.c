@@ -95,6 +95,10 @@ START_TEST(what_was_compiled_here_is_verified)
     ck_assert_int_eq(state_of(&original.module), SXC_RECORD_VERIFIED);
     says(0, "module check", "", "verified here, these bytes (key ");
     says(0, "module check --code", "", "verified again just now: 2 comparisons");
+    sxc_code_check check;
+    ck_sx_ok(&cx, sxc_verify_here(&cx, sx_buf_span(&module), &check));
+    ck_assert_uint_eq(check.ran, 2);
+    ck_assert(check.confined || SX_SANITIZED);
     says(0, "explain", "", "  passed  ");
     says(0, "run", "--random 1", "record   verified here");
 }
