@@ -43,6 +43,13 @@ static sx_code print_json(sxc_cli *cli, const sx_core_proof *proof, sx_buf *out)
     sxc_json_int(out, "parts", proof->part_count);
     sxc_json_int(out, "steps", proof->step_count);
     sxc_json_int(out, "terms", proof->term_count);
+    sxc_json_open(out, "evaluated", '{');
+    sxc_json_int(out, "steps", proof->step_evaluated);
+    sxc_json_int(out, "outputs", proof->output_evaluated);
+    sxc_json_int(out, "of_outputs", proof->output_count);
+    sxc_json_real(out, "deviation", proof->worst);
+    sxc_json_real(out, "allowed", proof->allowed);
+    sxc_json_close(out, '}');
     sxc_json_open(out, "rules", '[');
     for (uint32_t i = 0; i < proof->rule_count; i++) {
         sxc_json_open(out, NULL, '{');
@@ -56,11 +63,30 @@ static sx_code print_json(sxc_cli *cli, const sx_core_proof *proof, sx_buf *out)
     return sxc_put(cli, out);
 }
 
+/* What of the proof was also evaluated, and how far apart its values were. */
+static void print_evaluated(const sx_core_proof *proof, sx_buf *out)
+{
+    sx_buf_print(out, "evaluated: %u of %u steps, %u of %u outputs, on random arguments%s",
+                 proof->step_evaluated, proof->step_count, proof->output_evaluated,
+                 proof->output_count,
+                 proof->input->symbol_count > 0 ? " with small values for its symbols" : "");
+    if (proof->step_evaluated + proof->output_evaluated > 0) {
+        sx_buf_print(out, "; largest deviation %.2g (allowed %.2g)", proof->worst, proof->allowed);
+    }
+    bool all = proof->step_evaluated == proof->step_count &&
+               proof->output_evaluated == proof->output_count;
+    sx_buf_print(out, "\n%s",
+                 all ? ""
+                     : "the others are too large to evaluate here, or not numbers: checked step by "
+                       "step alone\n");
+}
+
 static sx_code print_text(sxc_cli *cli, const sx_core_proof *proof, sx_buf *out)
 {
     sxc_table table;
     sx_buf_print(out, "holds: %u steps over %u terms; %u operations became %u\n", proof->step_count,
                  proof->term_count, proof->input->node_count, proof->output->node_count);
+    print_evaluated(proof, out);
     sxc_table_init(&table, cli->cx, "RULE|CLASS|>STEPS");
     for (uint32_t i = 0; i < proof->rule_count; i++) {
         sxc_table_put(&table, "%s", proof->rule[i].rule);

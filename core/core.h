@@ -184,10 +184,14 @@ sx_code sx_core_long_merge(sx_ctx *cx, const sx_core_request *request, sx_span a
 typedef struct {
     const sx_graph *input, *output;
     uint32_t part_count, step_count, term_count;
-    sx_core_steps *rule; /* those that have steps, in the order of the table */
+    uint32_t step_evaluated; /* of the steps; the others are beyond the limit of work */
+    uint32_t output_count, output_evaluated; /* of the parts that have steps, and of the whole */
+    double worst, allowed;                   /* deviation of what was evaluated */
+    sx_core_steps *rule;                     /* those that have steps, in the order of the table */
     uint32_t rule_count;
 } sx_core_proof;
-/* Checks a certificate (core/egraph/certificate.h).  errors  SX_INPUT malformed, or the step that does not hold */
+/* Checks a certificate and evaluates it (core/egraph/certificate.h).
+ *   errors   SX_INPUT malformed, or the step that does not hold; SX_INTERNAL values that differ where its steps say that they do not */
 sx_code sx_core_prove(sx_ctx *cx, sx_span text, sx_core_proof *proof);
 
 /* An e-graph for other tools and for people (core/egraph/export.h). */

@@ -501,7 +501,12 @@ sx_code sx_core_prove(sx_ctx *cx, sx_span text, sx_core_proof *proof)
                              .output = certificate.output,
                              .part_count = certificate.part_count,
                              .step_count = certificate.step_count,
-                             .term_count = certificate.term_count};
+                             .term_count = certificate.term_count,
+                             .step_evaluated = certificate.evaluation.step_evaluated,
+                             .output_count = certificate.evaluation.output_count,
+                             .output_evaluated = certificate.evaluation.output_evaluated,
+                             .worst = certificate.evaluation.worst,
+                             .allowed = certificate.evaluation.allowed};
     proof->rule = SX_NEW_ARRAY(cx, sx_core_steps, SX_RULE_COUNT);
     if (proof->rule == NULL) {
         return cx->error.code;

@@ -295,7 +295,7 @@ sx_code sx_certificate_print(sx_ctx *cx, const sx_tensors *t, const sx_eg_rulese
         SX_TRY(make_terms(&w, input, input_node, output, output_node));
         SX_TRY(put_certificate(&w, input, output, text));
         sx_ctx_init(&check, CHECK_BYTES);
-        sx_proof_reader reader = {&check, text->ptr, text->ptr + text->len};
+        sx_proof_reader reader = {&check, text->ptr, text->ptr + text->len, SX_PROOF_STEPS};
         sx_graph *checked[2];
         sx_code code = sx_proof_check_part(&reader, &certificate, &checked[0], &checked[1]);
         if (code != SX_OK && w.slice + 1 == SLICE_COUNT) {

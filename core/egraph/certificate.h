@@ -27,6 +27,7 @@
  * are built again by the rule. A term that reassociating rules make several numbers (0 and -0, or neighbours) is each of them, whichever the
  * search went by. It ends by finding every output of the first program equal to that of the same name of the second. A divided
  * part holds if its pieces, as they went in, make its input, and as they came out, its output, at the types they were proved for.
+ * Whoever reads a certificate also has both programs and every step evaluated, which asks nothing of the rules.
  */
 #ifndef SX_CORE_EGRAPH_CERTIFICATE_H
 #define SX_CORE_EGRAPH_CERTIFICATE_H
@@ -42,6 +43,17 @@ sx_code sx_certificate_print(sx_ctx *cx, const sx_tensors *t, const sx_eg_rulese
                              const sx_graph *input, const uint32_t *input_node,
                              const sx_graph *output, const uint32_t *output_node, sx_buf *text);
 
+/* What the interpreter found (certificate_eval.h): of each proved part the outputs and the two terms
+ * of each step, of the whole program its outputs once more. Something counts as evaluated if numbers
+ * were compared, not NaN and infinities alone. */
+typedef struct {
+    uint64_t work; /* operations that were left */
+    uint32_t step_count, step_evaluated;
+    uint32_t output_count, output_evaluated;
+    double worst;   /* the greatest deviation */
+    double allowed; /* the greatest that was allowed */
+} sx_evaluation;
+
 typedef struct {
     const sx_graph *input;
     const sx_graph *output;
@@ -49,7 +61,11 @@ typedef struct {
     uint32_t step_count;
     uint32_t term_count;
     uint32_t rule_count[SX_RULE_COUNT]; /* steps by rule */
+    sx_evaluation evaluation;
 } sx_certificate;
-/*   errors   SX_INPUT malformed, or a step that does not hold: its number, its rule and what is wrong */
+/* Checks every step, and evaluates programs and steps on random arguments.
+ *   errors   SX_INPUT malformed, or a step that does not hold: its number, its rule and what is wrong;
+ *            SX_INTERNAL a step that the checker accepts, or the programs, have different values: a
+ *            rule is wrong */
 sx_code sx_certificate_check(sx_ctx *cx, sx_span text, sx_certificate *certificate);
 #endif

@@ -1,6 +1,7 @@
 /* Reading certificates, and the parts that are put together from others. */
 #include <string.h>
 
+#include "core/egraph/certificate_eval.h"
 #include "core/egraph/certificate_read.h"
 
 /* ---- words and lines ---- */
@@ -76,6 +77,7 @@ sx_code sx_proof_program_text(sx_proof_reader *r, const char *name, sx_graph **g
 
 typedef struct {
     const sx_graph *graph[2]; /* as it went in, as it came out */
+    bool proved;              /* by steps of its own */
 } part;
 
 typedef struct {
@@ -263,7 +265,7 @@ static sx_code check_chained(sx_proof_reader *r, const part *parts, uint32_t par
         return sx_proof_malformed(r, "two earlier parts above");
     }
     SX_TRY(same_program(r->cx, parts[first].graph[1], parts[second].graph[0], &same));
-    *chained = (part){{parts[first].graph[0], parts[second].graph[1]}};
+    *chained = (part){{parts[first].graph[0], parts[second].graph[1]}, false};
     return same ? SX_OK
                 : SX_FAIL(r->cx, SX_INPUT,
                           "certificate: part %u: part %u does not begin where %u ends", part_count,
@@ -285,15 +287,27 @@ static sx_code read_part(sx_proof_reader *r, part *parts, uint32_t index,
     if (sx_span_is(word, "chained")) {
         return check_chained(r, parts, index, rest, &parts[index]);
     }
-    if (sx_span_is(kind, "proved")) {
+    bool proved = sx_span_is(kind, "proved");
+    if (proved) {
         SX_TRY(sx_proof_check_part(r, certificate, &graph[0], &graph[1]));
     } else if (sx_span_is(kind, "divided")) {
         SX_TRY(check_divided(r, parts, index, &graph[0], &graph[1]));
     } else {
         return sx_proof_malformed(r, "proved, divided or chained above");
     }
-    parts[index] = (part){{graph[0], graph[1]}};
+    parts[index] = (part){{graph[0], graph[1]}, proved};
     return SX_OK;
+}
+
+/* The whole program, put together from its parts: a proved one was evaluated when it was read. */
+static sx_code evaluate_whole(sx_proof_reader *r, const part *whole, bool proved,
+                              sx_certificate *certificate)
+{
+    if (proved || (r->asked & SX_PROOF_VALUES) == 0) {
+        return SX_OK;
+    }
+    return sx_proof_evaluate(r->cx, whole->graph[0], whole->graph[1], NULL, NULL, 0,
+                             &certificate->evaluation);
 }
 
 static sx_code read_parts(sx_proof_reader *r, sx_certificate *certificate)
@@ -313,16 +327,22 @@ static sx_code read_parts(sx_proof_reader *r, sx_certificate *certificate)
     certificate->input = parts[count - 1].graph[0];
     certificate->output = parts[count - 1].graph[1];
     certificate->part_count = count;
-    return SX_OK;
+    return evaluate_whole(r, &parts[count - 1], parts[count - 1].proved, certificate);
 }
 
 sx_code sx_certificate_check(sx_ctx *cx, sx_span text, sx_certificate *certificate)
 {
+    return sx_proof_read(cx, text, SX_PROOF_STEPS | SX_PROOF_VALUES, SX_PROOF_WORK, certificate);
+}
+
+sx_code sx_proof_read(sx_ctx *cx, sx_span text, uint32_t asked, uint64_t work,
+                      sx_certificate *certificate)
+{
     static const uint8_t nothing[1];
     const uint8_t *begin = text.ptr != NULL ? text.ptr : nothing; /* of an empty file */
-    sx_proof_reader reader = {cx, begin, begin + text.len};
+    sx_proof_reader reader = {cx, begin, begin + text.len, asked};
     sx_span line = {0};
-    *certificate = (sx_certificate){0};
+    *certificate = (sx_certificate){.evaluation.work = work};
     SX_TRY(sx_proof_line(&reader, &line));
     if (!sx_span_is(line, "symplex-proof 1")) {
         return SX_FAIL(cx, SX_INPUT, "certificate: does not begin with 'symplex-proof 1'");

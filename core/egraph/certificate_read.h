@@ -3,10 +3,20 @@
 #define SX_CORE_EGRAPH_CERTIFICATE_READ_H
 #include "core/egraph/certificate.h"
 
+/* What is asked of a certificate: that its steps follow from the rules, and that what they make equal has equal values. */
+#define SX_PROOF_STEPS 1u
+#define SX_PROOF_VALUES 2u
+
 typedef struct {
     sx_ctx *cx;
     const uint8_t *at, *end; /* text still to be read */
+    uint32_t asked;          /* set of SX_PROOF_* */
 } sx_proof_reader;
+
+/* sx_certificate_check of a part of what it asks, with other bounds of work: tests show that values
+ * alone refuse what a wrong rule would let pass. */
+sx_code sx_proof_read(sx_ctx *cx, sx_span text, uint32_t asked, uint64_t work,
+                      sx_certificate *certificate);
 
 /* A certificate that does not read: SX_INPUT. */
 sx_code sx_proof_malformed(const sx_proof_reader *r, const char *expected);

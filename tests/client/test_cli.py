@@ -401,7 +401,10 @@ def test_prove():
     shown = js("prove", proof, "--from", source, "--to", better, schema="prove")
     assert shown["holds"] and shown["steps"] == sum(rule["steps"] for rule in shown["rules"]) > 0
     assert js("optimize", source, schema="optimize")["proof"] == proof.read_text()
-    assert "holds: " in sx("prove", proof).stdout.decode()
+    evaluated = shown["evaluated"]
+    assert evaluated["steps"] == shown["steps"] and evaluated["outputs"] == evaluated["of_outputs"] > 0 and evaluated["deviation"] < 1e-9, evaluated
+    text = sx("prove", proof).stdout.decode()
+    assert "holds: " in text and "evaluated: %d of %d steps" % (shown["steps"], shown["steps"]) in text, text
     assert "not the program the proof ends at" in error_of("prove", proof, "--to", source, status=4)["message"]
     text = proof.read_text()
     steps = text.index("\nsteps ")
