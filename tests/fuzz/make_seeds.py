@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """Writes the seeds of fuzz_wire, fuzz_onnx and fuzz_snapshot: valid inputs for the fuzzers to start from, made without the code under test.
-Seeds of fuzz_module come from sx-seed-modules, those of fuzz_parse are the programs of tests/golden.
+Seeds of fuzz_module come from sx-seed-modules, those of fuzz_parse are the programs of tests/golden, those of fuzz_certificate are what the
+client of $SX_BINARY_DIR proves of the small ones of tests/golden/egraph (left as they are without that variable).
 
   make_seeds.py            writes tests/fuzz/seeds
 """
 import os
 import pathlib
+import re
 import struct
+import subprocess
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
@@ -45,6 +49,55 @@ MESSAGE, FRAMES = 0, 1
 def write(folder, name, data):
     (HERE / "seeds" / folder).mkdir(parents=True, exist_ok=True)
     (HERE / "seeds" / folder / name).write_bytes(data)
+
+
+ROOT_PROGRAM = """sx 1
+graph "p" {
+%%0 = parameter {name = "x", weight = 0} : f32[4]
+%%1 = multiply(%%0, %%0) : f32[4]
+%s
+}
+"""
+# sqrt(x x) = |x|, with the right output, with another one, and with a step that makes it sqrt(-(x x))
+ROOT, ABS = '%2 = sqrt(%1) : f32[4]\nreturn %2 as "y"', '%2 = abs(%0) : f32[4]\nreturn %2 as "y"'
+NEGATIVE = '%2 = negate(%1) : f32[4]\n%3 = sqrt(%2) : f32[4]\nreturn %3 as "y"'
+TERMS = '%2 = sqrt(%1) : f32[4]\n%3 = abs(%0) : f32[4]\n%4 = negate(%1) : f32[4]\n%5 = sqrt(%4) : f32[4]\nreturn %2 as "y"'
+
+
+def root_seed(name, output, step):
+    blocks = [ROOT_PROGRAM % ROOT, ROOT_PROGRAM % output, ROOT_PROGRAM % TERMS, step + "\n"]
+    write("fuzz_certificate", name, b"p" + "--\n".join(blocks).encode())
+
+
+def certificate_seeds():
+    root_seed("root.apart", ABS, "square-root 2 3 2 1")
+    root_seed("root_other_output.apart", NEGATIVE, "square-root 2 3 2 1")
+    root_seed("root_wrong_step.apart", NEGATIVE, "square-root 2 5 2 1")
+    client_certificate_seeds()
+
+
+def client_certificate_seeds():
+    """As they are written, and apart: without counts, so that a fuzzer may change lengths (fuzz_certificate.c)."""
+    client = pathlib.Path(os.environ["SX_BINARY_DIR"]) / "bin" / "symplex-client"
+    if not client.exists():
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for source in sorted((HERE.parent / "golden" / "egraph").glob("*.sx")):
+            proof = pathlib.Path(folder) / "proof"
+            subprocess.run([client, "optimize", source, "--no-daemon", "-o", proof.with_suffix(".sx"), "--proof", proof], check=True, capture_output=True)
+            text = proof.read_text()
+            if len(text) > 12000:
+                continue
+            write("fuzz_certificate", source.stem + ".whole", b"c" + text.encode())
+            parts = re.fullmatch(r"symplex-proof 1\nparts 1\npart proved\n(.*)end\n", text, re.DOTALL)
+            if parts:
+                blocks, rest = [], parts.group(1)
+                for _ in ("input", "output", "terms"):
+                    count, rest = rest.split("\n", 1)
+                    size = int(count.split()[1])
+                    blocks.append(rest[:size])
+                    rest = rest[size:]
+                write("fuzz_certificate", source.stem + ".apart", b"p" + "--\n".join(blocks + [rest.split("\n", 1)[1]]).encode())
 
 
 def wire_seeds():
@@ -126,3 +179,4 @@ def snapshot_seeds():
 wire_seeds()
 onnx_seeds()
 snapshot_seeds()
+certificate_seeds()
