@@ -7,9 +7,15 @@ results is written out as a term over the elements of the parameters, and
   2. integers and bools: Z3 over 8-bit vectors; 3. exact rules, element by element: Z3 over IEEE 754 half precision;
   4. other rules: Z3 over the reals, divisors taken to be nonzero and roots to be of positive numbers; a constant is the simplest
      fraction it is the rounding of.
-A counterexample fails the run. usage: prove_rules.py [--limit SECONDS] [--write docs/RULES.md]
+All elements of a pair are compared; elements that are the same terms but for the names of what they read are proved once. What is
+assumed of divisors, roots and logarithms is shown to hold somewhere: a proof from assumptions that nothing satisfies fails the run,
+as a counterexample does. Z3 is bounded by its own count of steps, not by time, so that every machine writes the same table.
+
+usage: prove_rules.py [--rule NAME] [--verbose]
+       prove_rules.py --write docs/RULES.md     the table anew
+       prove_rules.py --check docs/RULES.md     the table anew, in memory: exit 1 where the file is another
 """
-import argparse, collections, fractions, itertools, json, os, re, select, signal, subprocess, sys, tempfile, time
+import argparse, collections, concurrent.futures, difflib, fractions, itertools, json, os, re, select, signal, subprocess, sys, tempfile
 
 try:
     import z3
@@ -19,6 +25,8 @@ except ImportError:
 BINARY = os.environ.get("SX_BINARY_DIR", "build/dev")
 SOURCE = os.environ.get("SX_SOURCE_DIR", ".")
 PAIRS = 4  # of a rule
+STEPS = 2000000  # of Z3 for an element: its own count, the same on every machine
+SECONDS = 200  # of a rule, where Z3 does not keep to that
 FLOAT = {"f64", "f32", "bf16", "f16", "f8e4m3", "f8e5m2"}
 INTEGER = {"i8": (-128, 127), "i32": (-(1 << 31), (1 << 31) - 1), "i64": (-(1 << 63), (1 << 63) - 1), "u8": (0, 255)}
 
@@ -473,29 +481,66 @@ def types_of(t, seen, types):
                 types_of(o, seen, types)
 
 
-def attempt(theory, pairs, limit):
-    """proved, None, or what stands in the way"""
+def canonical(pair):
+    """The pair with elements named by the order in which they are met: what is proved of it is proved of every renaming."""
+    names, made = {}, {}
+
+    def walk(t):
+        if t not in made:
+            if t[0] == "element":
+                made[t] = term("element", t[1], "e", (names.setdefault(t, len(names)),))
+            elif t[0] == "number":
+                made[t] = t
+            else:
+                made[t] = term(t[0], t[1], *(walk(o) if isinstance(o, tuple) else o for o in t[2:]))
+        return made[t]
+    return walk(pair[0]), walk(pair[1])
+
+
+def solver_of(*assertions):
+    solver = z3.Solver()
+    solver.set("rlimit", STEPS)
+    solver.add(*assertions)
+    return solver
+
+
+def satisfiable(conversion):
+    """Does anything satisfy what is assumed? True, False, or None: no answer. Z3 finds few roots by itself: it is given elements."""
+    if not conversion.side:
+        return True
+    outcome = solver_of(*conversion.side).check()
+    if outcome != z3.unknown:
+        return outcome == z3.sat
+    elements = [v for t, v in conversion.known.items() if t[0] == "element" and z3.is_real(v)]
+    for value in (lambda k: 1, lambda k: 4, lambda k: (k + 1) ** 2, lambda k: k + 1):
+        fixed = [(v, z3.RealVal(value(k))) for k, v in enumerate(elements)]
+        if solver_of(*(z3.simplify(z3.substitute(c, *fixed)) for c in conversion.side)).check() == z3.sat:
+            return True
+    return None
+
+
+def attempt(theory, pair):
+    """One element: proved, or what stands in the way; with the values of a counterexample"""
     try:
         conversion = theory()
-        goals = [conversion.of(a) != conversion.of(b) for a, b in pairs]
+        goal = conversion.of(pair[0]) != conversion.of(pair[1])
+        assumed = satisfiable(conversion)
     except Unknown as unknown:
         return str(unknown), None
     except (z3.Z3Exception, KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
         return "not written out: %s" % type(error).__name__, None
-    solver = z3.Solver()
-    solver.set("timeout", int(limit * 1000))
-    solver.add(*conversion.side)
-    for goal in goals:
-        if z3.is_false(z3.simplify(goal)):
-            continue
-        solver.push()
-        solver.add(goal)
-        outcome = solver.check()
-        model = solver.model() if outcome == z3.sat else None
-        solver.pop()
-        if outcome != z3.unsat:
-            return ("counterexample" if outcome == z3.sat else "no answer in %g s" % limit), model
-    return "proved", None
+    if assumed is False:
+        return "vacuous", "nothing satisfies %s" % conversion.side
+    if z3.is_false(z3.simplify(goal)):
+        return ("proved" if assumed else "no answer on what is assumed"), None
+    solver = solver_of(*conversion.side)
+    solver.add(goal)
+    outcome = solver.check()
+    if outcome == z3.sat:
+        return "counterexample", str(solver.model())
+    if outcome == z3.unknown:
+        return "no answer", None
+    return ("proved" if assumed else "no answer on what is assumed"), None
 
 
 def has_functions(pairs):
@@ -509,25 +554,32 @@ def has_functions(pairs):
     return types, free
 
 
-def prove(path, rule_class, limit):
+def prove(path, rule_class):
+    """How the elements of a pair were proved, or why one was not; how many were, of how many; a counterexample"""
     left, right = both_sides(path)
-    pairs = sorted({(left.at[i], right.at[i]) for i in left.at if left.at[i] is not right.at[i]}, key=str)
+    if left.dtype != right.dtype or left.shape != right.shape:
+        return "counterexample", 0, 1, "results of two types"
+    count = len(left.at)
+    pairs = [canonical((left.at[i], right.at[i])) for i in left.at if left.at[i] is not right.at[i]]
     if not pairs:
-        return "same operations", None
+        return "same operations", count, count, None
     types, free = has_functions(pairs)
     numbers = types - {"bool"}
     if not numbers & FLOAT and not (numbers and "convert" in free):
-        outcome, model = attempt(Vectors, pairs[:8], limit)
-        return ("8-bit vectors", None) if outcome == "proved" else (outcome, model)
-    if rule_class == "exact" and not numbers - FLOAT:
-        outcome, model = attempt(Halves, pairs[:1], limit)
-        return ("half precision", None) if outcome == "proved" else (outcome, model)
-    outcome, model = attempt(Reals, pairs[:6], limit)
-    if outcome == "proved":
-        return "reals", None
-    if outcome == "counterexample" and free:
-        return "functions without algebra: " + " ".join(sorted(free)), None
-    return outcome, model
+        theory, name = Vectors, "8-bit vectors"
+    elif rule_class == "exact" and not numbers - FLOAT:
+        theory, name = Halves, "half precision"
+    else:
+        theory, name = Reals, "reals"
+    shown = count - len(pairs)
+    for pair, copies in collections.Counter(pairs).items():
+        outcome, model = attempt(theory, pair)
+        if outcome == "counterexample" and theory is Reals and free:
+            outcome, model = "functions without algebra: " + " ".join(sorted(free)), None
+        if outcome != "proved":
+            return outcome, shown, count, model
+        shown += copies
+    return name, shown, count, None
 
 
 def write_pairs(folder):
@@ -542,107 +594,124 @@ def write_pairs(folder):
 GOOD = ("same operations", "8-bit vectors", "half precision", "reals")
 
 
-def judge(rule, folder, limit):
-    """What holds for most pairs of a rule; a counterexample to one is one to the rule."""
-    start, results = time.time(), []
+def judge(rule, folder):
+    """What holds of the pairs of a rule; a counterexample to one is one to the rule."""
+    results, shown, total = [], 0, 0
     for k in range(PAIRS):
         path = os.path.join(folder, "%s-%d.sx" % (rule["name"], k))
-        if not os.path.exists(path) or (results and time.time() - start > limit):
+        if not os.path.exists(path):
             break
         TERMS.clear()
         try:
-            outcome, model = prove(path, rule["class"], limit)
+            outcome, proved, count, model = prove(path, rule["class"])
         except Unknown as unknown:
-            outcome, model = "not written out: %s" % unknown, None
-        if outcome == "counterexample":
-            return results, "counterexample", "%s\n%s\n%s" % (path, open(path).read(), model)
+            outcome, proved, count, model = "not written out: %s" % unknown, 0, 0, None
+        if outcome in ("counterexample", "vacuous"):
+            return outcome, "%s\n%s\n%s" % (path, open(path).read(), model)
         results.append(outcome)
+        shown, total = shown + proved, total + count
     if not results:
-        return results, "no small pair", None
+        return "no small pair", None
     proofs = [r for r in results if r in GOOD]
     if len(proofs) == len(results):
+        assert shown == total
         kinds = collections.Counter(proofs)
-        return results, "proved: " + ", ".join("%s (%d)" % (k, kinds[k]) for k in GOOD if k in kinds), None
-    return results, "tested; " + next(r for r in results if r not in GOOD) + (", %d of %d pairs proved" % (len(proofs), len(results)) if proofs else ""), None
+        return "proved: %s; %d elements" % (", ".join("%s (%d)" % (k, kinds[k]) for k in GOOD if k in kinds), total), None
+    return "tested; %s%s" % (next(r for r in results if r not in GOOD), "; %d of %d elements proved" % (shown, total) if shown else ""), None
 
 
-def judge_apart(rule, folder, limit):
-    """In a process of its own, which is ended where Z3 does not keep to its limit."""
+def judge_apart(rule, folder):
+    """In a process of its own, which is ended where Z3 does not keep to its bound."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
         try:
-            outcome = judge(rule, folder, limit)
+            outcome = judge(rule, folder)
         except Exception as error:  # the folder belongs to the parent: nothing may unwind to it
-            outcome = [], "tested; not written out: %s" % type(error).__name__, None
+            outcome = "tested; not written out: %s" % type(error).__name__, None
         with os.fdopen(writer, "w") as out:
             json.dump(outcome, out)
         os._exit(0)
     os.close(writer)
-    ready, _, _ = select.select([reader], [], [], 2 * limit + 1)
+    ready, _, _ = select.select([reader], [], [], SECONDS)
     if not ready:
         os.kill(child, signal.SIGKILL)
     with os.fdopen(reader) as answer:
         text = answer.read() if ready else ""
     os.waitpid(child, 0)
-    return tuple(json.loads(text)) if text else ([], "tested; no answer in %g s" % limit, None)
+    return tuple(json.loads(text)) if text else ("tested; no answer", None)
 
 
-def report(rows, limit, proved):
+def row(rule, verdict):
+    left = "`%s`" % rule["left"] if rule.get("left") else "a kernel"
+    right = "`%s`" % rule["right"] if rule.get("right") else "computed"
+    return "| %s | %s | %s | %s | %s |" % (rule["name"], rule["class"], left, right, verdict)
+
+
+def report(rows, proved):
     lines = ["# Rewrite rules", "",
-             "Written by `python3 tests/tools/prove_rules.py --write docs/RULES.md`; `symplex-client rules` lists the table of the program at hand.", "",
+             "Written by `python3 tests/tools/prove_rules.py --write docs/RULES.md`, and compared with what that writes by the test `tools/prove_rules`; `symplex-client rules` lists",
+             "the table of the program at hand.", "",
              "Every rule is tested on 1,000 random instances (`tests/core/egraph/rule_trial.h`): `exact` ones bit for bit on extreme values, the others by",
-             "residues mod 2^31 - 1 and in two fields, mod 2147483579 and 1073741789, where exponentials have their algebra, or in doubles. Beside that, up to %d small instances of each are written out element by element and proved equal for" % PAIRS,
+             "residues mod 2^31 - 1 and in two fields, mod 2147483579 and 1073741789, where exponentials have their algebra, or in doubles; and on 100 instances of symbolic extents. Beside that, up to %d small instances of each are written out element by element and proved equal for" % PAIRS,
              "all values: by *same operations* in the same order (which holds for every element type), over *8-bit vectors*, over IEEE 754 *half precision*",
-             "or over the *reals* (divisors nonzero, arguments of roots positive, constants unrounded), by Z3 with %g s for each. A proof is one for the shapes written out." % limit, "",
+             "or over the *reals* (divisors nonzero, arguments of roots positive, constants unrounded: shown to be satisfiable), by Z3 %s with %d of its steps for each element. A proof is one for the shapes" % (z3.get_version_string(), STEPS),
+             "written out, of all elements: their number is given; where not all are proved, how many.", "",
              "%d of %d rules are proved so; of the others the last column says why not." % (proved, len(rows)), "",
              "| rule | class | left side | right side | proof |", "|---|---|---|---|---|"]
-    for rule, verdict in rows:
-        left = rule.get("left")
-        lines.append("| %s | %s | %s | %s | %s |" % (rule["name"], rule["class"], "`%s`" % left if left else "a kernel",
-                                                       "`%s`" % rule["right"] if rule.get("right") else "computed", verdict))
+    lines += [row(rule, verdict) for rule, verdict in rows]
     return "\n".join(lines) + "\n"
+
+
+def verdict_of(rule, folder):
+    if "left" not in rule:
+        return "tested (tests/core/ir/test_fused_rewrite.c)", None
+    if rule["class"] == "approximate":
+        return "tested: its bound on a sweep", None
+    return judge_apart(rule, folder)
+
+
+def check(path, text):
+    """Prints the lines of the file that are others than those of `text`; true where there are none."""
+    with open(path, encoding="utf-8") as file:
+        old = file.read().splitlines()
+    changed = [line for line in difflib.unified_diff(old, text.splitlines(), path, "as it is now", lineterm="", n=0)]
+    for line in changed:
+        print(line)
+    if changed:
+        print("%s has drifted: python3 tests/tools/prove_rules.py --write %s" % (path, path))
+    return not changed
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--limit", type=float, default=10)
     parser.add_argument("--write")
+    parser.add_argument("--check")
     parser.add_argument("--rule")
     parser.add_argument("--verbose", action="store_true")
-    parser.add_argument("--floor", type=int, default=0)
     args = parser.parse_args()
     listing = subprocess.run([os.path.join(BINARY, "bin", "symplex-client"), "rules", "--json"], check=True, capture_output=True)
     rules = [r for r in json.loads(listing.stdout)["rules"] if args.rule in (None, r["name"])]
-    rows, failures, proved = [], [], 0
     with tempfile.TemporaryDirectory() as folder:
         write_pairs(folder)
-        for rule in rules:
-            start = time.time()
-            if "left" not in rule:
-                rows.append((rule, "tested (tests/core/ir/test_fused_rewrite.c)"))
-                continue
-            if rule["class"] == "approximate":
-                rows.append((rule, "tested: its bound on a sweep"))
-                continue
-            results, verdict, failure = judge_apart(rule, folder, args.limit)
-            proved += verdict.startswith("proved")
-            rows.append((rule, verdict))
-            if args.verbose:
-                print("%6.2f %s: %s" % (time.time() - start, rule["name"], verdict), flush=True)
-            if failure:
-                failures.append("%s: %s" % (rule["name"], failure))
-            if args.rule:
-                print(results)
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            verdicts = list(pool.map(lambda rule: verdict_of(rule, folder), rules))
+    rows = [(rule, verdict) for rule, (verdict, _) in zip(rules, verdicts)]
+    failures = ["%s: %s: %s" % (rule["name"], verdict, why) for rule, (verdict, why) in zip(rules, verdicts) if why]
+    proved = sum(verdict.startswith("proved") for _, verdict in rows)
+    if args.verbose or args.rule:
+        for rule, verdict in rows:
+            print("%s: %s" % (rule["name"], verdict))
+    text = report(rows, proved)
     if args.write:
-        with open(args.write, "w") as out:
-            out.write(report(rows, args.limit, proved))
-    print("%d of %d rules proved, %d counterexamples" % (proved, len(rows), len(failures)))
+        with open(args.write, "w", encoding="utf-8") as out:
+            out.write(text)
+    same = args.check is None or check(args.check, text)
+    print("%d of %d rules proved, %d refuted" % (proved, len(rows), len(failures)))
     for failure in failures:
         print(failure)
-    if failures or proved < args.floor:
-        sys.exit(1)
+    sys.exit(1 if failures or not same else 0)
 
 
 if __name__ == "__main__":
