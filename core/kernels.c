@@ -325,8 +325,7 @@ static sx_code lower_move(sx_ctx *cx, const subject *s, sx_op op, const sx_attr 
     return sx_lower_concatenate(cx, s->name, attr, s->type, s->count, type, schedule, kernel);
 }
 
-/* Concatenate, gather, pad, reverse and plain copies. Each element is written once and inputs are only read: there is no order to check and
- * nothing to choose. */
+/* Concatenate, gather, pad, reverse and plain copies: there is nothing to choose. */
 static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, const sx_attr *attr,
                             const sx_type *type, uint32_t result)
 {
@@ -339,6 +338,11 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
                     COPY_VECTORS, &schedule);
     sx_kernel *kernel;
     SX_TRY(lower_move(cx, s, op, attr, type, &schedule, &kernel));
+    sx_verdict verdict;
+    SX_TRY(sx_judge_move(pipe->judge, op, attr, s->type, s->count, type, kernel, &verdict));
+    if (!verdict.proven) {
+        return SX_FAIL(cx, SX_COMPILE, "kernel %s: %s", s->name, verdict.text);
+    }
     sx_x64_kernel code;
     SX_TRY(emit(cx, pipe, kernel, false, &code));
     s->tensor[s->count] = result;
@@ -350,13 +354,14 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
                      .constant = pipe->tensor[result].constant};
     bool plain = op == SX_OP_CONCATENATE && s->count == 1;
     const char *what = plain ? "copy" : sx_op_info_of(op)->name;
-    done.record =
-        (sx_module_kernel){.kind = SX_MODULE_COPY,
-                           .node = s->node,
-                           .candidates = 1,
-                           .cost_ns = floor_ns + pipe->device->launch_ns,
-                           .floor_ns = floor_ns,
-                           .what = sx_module_put_text(&pipe->image->strings, sx_span_of(what))};
+    done.record = (sx_module_kernel){
+        .kind = SX_MODULE_COPY,
+        .node = s->node,
+        .candidates = 1,
+        .cost_ns = floor_ns + pipe->device->launch_ns,
+        .floor_ns = floor_ns,
+        .what = sx_module_put_text(&pipe->image->strings, sx_span_of(what)),
+        .poly = sx_module_put_text(&pipe->image->strings, sx_span_of(verdict.text))};
     return append(cx, pipe, &done);
 }
 

@@ -4,34 +4,10 @@
  * no address would let two grid points write one place. Each live record is decoded into the dimensions of the result, which are
  * the point of the space where the reference is taken; the terms must be one. In bounds, different in each point, pairwise apart
  * and as many as there are elements: then each is written once. */
+#include "core/judge/prove.h"
+
 #include <stdio.h>
 #include <string.h>
-
-#include "core/judge/reference.h"
-#include "core/judge/walk.h"
-
-typedef struct {
-    uint32_t count;
-    int64_t stride[SX_STORE_DIMS]; /* bytes, ascending */
-    int64_t extent[SX_STORE_DIMS];
-    uint32_t dim[SX_STORE_DIMS]; /* of the space; panels: SX_RANK_MAX is the panel's column */
-} places;
-
-typedef struct {
-    sx_record record;
-    sx_lin digit[SX_RANK_MAX + 1]; /* over its store variables */
-} final;
-
-struct sx_judge {
-    sx_ctx *cx;
-    sx_algebra algebra;
-    sx_reference reference;
-    sx_walk walk;
-    sx_records live;
-    final *made;
-    uint32_t made_capacity;
-    uint32_t expected; /* value of the record that differs, for sx_judge_print */
-};
 
 sx_code sx_judge_make(sx_ctx *cx, sx_judge **judge)
 {
@@ -47,7 +23,7 @@ sx_code sx_judge_make(sx_ctx *cx, sx_judge **judge)
 }
 
 /* A store variable that runs over several dimensions becomes one for each. */
-static bool split_dims(sx_algebra *g, sx_record *r, const places *p)
+static bool split_dims(sx_algebra *g, sx_record *r, const sx_places *p)
 {
     for (uint32_t v = 0; v < r->dims; v++) {
         sx_lin lin;
@@ -117,7 +93,7 @@ static sx_read hides(sx_algebra *g, const sx_record *later, const sx_record *rec
     sx_subst s;
     uint32_t value;
     sx_lin lin;
-    places p = {.count = later->dims};
+    sx_places p = {.count = later->dims};
     sx_lin_get(g, later->address, &lin);
     for (uint32_t k = 0; k < later->dims; k++) {
         p.stride[k] = lin.coef[SX_VAR_STORE + k];
@@ -177,7 +153,7 @@ static void keep_live(sx_judge *j, const sx_part *part, uint32_t result)
 }
 
 /* ---- dimensions of the result ---- */
-static void set_ranges(sx_algebra *g, const sx_record *r, uint32_t first)
+void sx_prove_ranges(sx_algebra *g, const sx_record *r, uint32_t first)
 {
     for (uint32_t k = 0; k < r->dims; k++) {
         g->low[first + k] = 0;
@@ -185,7 +161,7 @@ static void set_ranges(sx_algebra *g, const sx_record *r, uint32_t first)
     }
 }
 
-static bool locate(sx_algebra *g, final *f, const places *p)
+static bool locate(sx_algebra *g, sx_final *f, const sx_places *p)
 {
     sx_lin lin;
     if (!split_dims(g, &f->record, p)) {
@@ -195,15 +171,15 @@ static bool locate(sx_algebra *g, final *f, const places *p)
     if ((lin.vars & (SX_VAR_BIT(SX_VAR_STORE) - 1)) != 0) {
         return false; /* nothing but store variables is left */
     }
-    set_ranges(g, &f->record, SX_VAR_STORE);
+    sx_prove_ranges(g, &f->record, SX_VAR_STORE);
     return sx_decode(g, &lin, p->stride, p->extent, p->count, f->digit);
 }
 
 /* In some dimension the two never have the same number. */
-static bool are_apart(sx_algebra *g, const final *a, const final *b, const places *p)
+static bool are_apart(sx_algebra *g, const sx_final *a, const sx_final *b, const sx_places *p)
 {
-    set_ranges(g, &a->record, SX_VAR_STORE);
-    set_ranges(g, &b->record, SX_VAR_RUN);
+    sx_prove_ranges(g, &a->record, SX_VAR_STORE);
+    sx_prove_ranges(g, &b->record, SX_VAR_RUN);
     for (uint32_t d = 0; d < p->count; d++) {
         sx_lin difference = a->digit[d];
         sx_lin renamed = {.constant = b->digit[d].constant, .vars = 0};
@@ -219,7 +195,7 @@ static bool are_apart(sx_algebra *g, const final *a, const final *b, const place
     return false;
 }
 
-static bool is_partition(sx_judge *j, const places *p, uint32_t width)
+static bool is_partition(sx_judge *j, const sx_places *p, uint32_t width)
 {
     sx_algebra *g = &j->algebra;
     int64_t elements = 1;
@@ -273,23 +249,101 @@ static sx_code walk_parts(sx_judge *j, const sx_kernel *kernel, uint32_t result)
     return SX_OK;
 }
 
-static sx_code locate_all(sx_judge *j, const places *p)
+static sx_code make_room(sx_judge *j)
 {
     void *array = j->made;
     if (j->live.count > j->made_capacity) {
-        SX_TRY(sx_grow(j->cx, &array, &j->made_capacity, j->live.count, sizeof(final)));
+        SX_TRY(sx_grow(j->cx, &array, &j->made_capacity, j->live.count, sizeof(sx_final)));
         j->made = array;
     }
+    return SX_OK;
+}
+
+/* Cuts a record where a store variable wraps in a dimension: `r` keeps the points before, `rest` has those behind. */
+static bool cut(sx_algebra *g, sx_record *r, const sx_places *p, sx_record *rest)
+{
+    if (!split_dims(g, r, p)) {
+        return false;
+    }
+    for (uint32_t v = 0; v < r->dims; v++) {
+        sx_lin lin;
+        sx_lin_get(g, r->address, &lin);
+        int64_t c = lin.coef[SX_VAR_STORE + v];
+        uint32_t k = p->count;
+        while (k > 0 && p->stride[k - 1] > c) {
+            k--;
+        }
+        if (k == 0 || c % p->stride[k - 1] != 0) {
+            continue;
+        }
+        int64_t q = c / p->stride[k - 1];
+        int64_t extent = p->extent[k - 1];
+        int64_t start = lin.constant / p->stride[k - 1] % extent;
+        int64_t whole = extent / q; /* steps of the variable through the dimension */
+        int64_t head = start > 0 ? sx_ceil_div_i64(extent - start, q) : whole;
+        if (extent % q != 0 || lin.constant < 0 || head >= r->count[v]) {
+            continue;
+        }
+        head = start > 0 ? head : r->count[v] / whole * whole;
+        if (head == r->count[v] || head == 0) {
+            continue;
+        }
+        sx_subst s;
+        sx_subst_begin(g, &s);
+        sx_subst_var(&s, SX_VAR_STORE + v, sx_form_var(g, SX_VAR_STORE + v, 1, head));
+        *rest = *r;
+        rest->address = sx_form_subst(g, r->address, &s);
+        rest->value = sx_term_subst(g, r->value, &s);
+        rest->count[v] -= head;
+        r->count[v] = head;
+        return !g->refused && sx_record_normalise(g, r) && sx_record_normalise(g, rest);
+    }
+    return false;
+}
+
+#define CUTS_MAX 64
+static sx_code locate_all(sx_judge *j, const sx_places *p)
+{
+    uint32_t cuts = 0;
+    SX_TRY(make_room(j));
     for (uint32_t i = 0; i < j->live.count && !j->algebra.refused; i++) {
         j->made[i].record = j->live.record[i];
-        if (!locate(&j->algebra, &j->made[i], p)) {
+        sx_record rest;
+        if (locate(&j->algebra, &j->made[i], p)) {
+            continue;
+        }
+        if (cuts++ < CUTS_MAX && cut(&j->algebra, &j->live.record[i], p, &rest)) {
+            sx_records_push(&j->algebra, &j->live, &rest);
+            SX_TRY(make_room(j));
+            i--;
+        } else {
             (void)sx_refuse(&j->algebra, "store record %u does not lie along the dimensions", i);
         }
     }
     return SX_OK;
 }
 
-static sx_code begin(sx_judge *j, const sx_kernel *kernel, sx_verdict *verdict)
+sx_code sx_prove_stores(sx_judge *j, const sx_kernel *kernel, uint32_t result, const sx_places *p)
+{
+    j->places = *p;
+    SX_TRY(walk_parts(j, kernel, result));
+    return locate_all(j, p);
+}
+
+void sx_prove_values(sx_judge *j, sx_prove_value expected, void *self)
+{
+    sx_algebra *g = &j->algebra;
+    for (uint32_t i = 0; i < j->live.count && !g->refused; i++) {
+        sx_prove_ranges(g, &j->made[i].record, SX_VAR_STORE);
+        j->expected = expected(self, &j->made[i]);
+        if (j->expected != j->made[i].record.value) {
+            (void)sx_refuse(g, "store record %u of %u holds another value than it must", i,
+                            j->live.count);
+        }
+    }
+}
+
+sx_code sx_prove_begin(sx_judge *j, const sx_kernel *kernel, sx_verdict *verdict)
 {
     *verdict = (sx_verdict){.proven = false};
     SX_TRY(sx_kernel_check(j->cx, kernel));
@@ -299,7 +353,7 @@ static sx_code begin(sx_judge *j, const sx_kernel *kernel, sx_verdict *verdict)
     return SX_OK;
 }
 
-static sx_code finish(sx_judge *j, const places *p, uint32_t width, sx_verdict *verdict)
+sx_code sx_prove_finish(sx_judge *j, const sx_places *p, uint32_t width, sx_verdict *verdict)
 {
     sx_algebra *g = &j->algebra;
     if (!g->refused) {
@@ -320,9 +374,7 @@ static sx_code finish(sx_judge *j, const places *p, uint32_t width, sx_verdict *
     return SX_OK;
 }
 
-/* The buffers must be those of the node: `size` bytes of each input and of the result, and at most a workspace. */
-static bool buffers_fit(sx_algebra *g, const sx_kernel *kernel, uint32_t inputs,
-                        const int64_t *size)
+bool sx_prove_buffers(sx_algebra *g, const sx_kernel *kernel, uint32_t inputs, const int64_t *size)
 {
     bool ok = kernel->buffer_count > inputs && kernel->buffer_count <= inputs + 2;
     for (uint32_t k = 0; ok && k < kernel->buffer_count; k++) {
@@ -342,7 +394,7 @@ static int64_t bytes_of(const sx_type *type)
     return sx_tensor_elements(type) * sx_dtype_bytes(type->dtype);
 }
 
-static void result_places(const sx_reference *r, places *p)
+static void result_places(const sx_reference *r, sx_places *p)
 {
     int64_t bytes = sx_dtype_bytes(r->result_dtype);
     p->count = 0;
@@ -355,14 +407,30 @@ static void result_places(const sx_reference *r, places *p)
     }
 }
 
+typedef struct {
+    sx_reference *r;
+    const sx_places *p;
+} asked;
+
+static uint32_t body_value(void *self, const sx_final *f)
+{
+    const asked *a = self;
+    sx_reference *r = a->r;
+    memset(r->position, 0, sizeof(r->position));
+    for (uint32_t k = 0; k < a->p->count; k++) {
+        r->position[a->p->dim[k]] = sx_form_put(r->g, &f->digit[k]);
+    }
+    return sx_reference_result(r);
+}
+
 sx_code sx_judge_kernel(sx_judge *j, const sx_attr *fused, const sx_type *input,
                         uint32_t input_count, const sx_judge_facts *facts, const sx_kernel *kernel,
                         sx_verdict *verdict)
 {
     sx_algebra *g = &j->algebra;
     sx_reference *r = &j->reference;
-    places p;
-    SX_TRY(begin(j, kernel, verdict));
+    sx_places p = {.count = 0};
+    SX_TRY(sx_prove_begin(j, kernel, verdict));
     SX_TRY(sx_reference_begin(j->cx, r, g, fused, input, input_count, facts));
     int64_t size[SX_FUSED_ARGS_MAX + 1];
     for (uint32_t a = 0; a < input_count; a++) {
@@ -374,28 +442,16 @@ sx_code sx_judge_kernel(sx_judge *j, const sx_attr *fused, const sx_type *input,
         size[a] *= a == r->packed ? 4 : 1;
     }
     size[input_count] = r->result_bytes;
-    if (buffers_fit(g, kernel, input_count, size)) {
-        SX_TRY(walk_parts(j, kernel, input_count));
+    if (sx_prove_buffers(g, kernel, input_count, size)) {
+        result_places(r, &p);
+        SX_TRY(sx_prove_stores(j, kernel, input_count, &p));
     }
-    result_places(r, &p);
-    SX_TRY(locate_all(j, &p));
-    for (uint32_t i = 0; i < j->live.count && !g->refused; i++) {
-        memset(r->position, 0, sizeof(r->position));
-        set_ranges(g, &j->made[i].record, SX_VAR_STORE);
-        for (uint32_t k = 0; k < p.count; k++) {
-            r->position[p.dim[k]] = sx_form_put(g, &j->made[i].digit[k]);
-        }
-        j->expected = sx_reference_result(r);
-        if (j->expected != j->made[i].record.value && !g->refused) {
-            (void)sx_refuse(g, "store record %u of %u holds another value than the body", i,
-                            j->live.count);
-        }
-    }
-    return finish(j, &p, (uint32_t)sx_dtype_bytes(r->result_dtype), verdict);
+    sx_prove_values(j, body_value, &(asked){r, &p});
+    return sx_prove_finish(j, &p, (uint32_t)sx_dtype_bytes(r->result_dtype), verdict);
 }
 
 /* ---- panels ---- */
-static bool panel_places(sx_reference *r, places *p)
+static bool panel_places(sx_reference *r, sx_places *p)
 {
     int64_t stride[SX_RANK_MAX], size;
     int64_t panel = r->facts.panel;
@@ -424,8 +480,11 @@ static bool panel_places(sx_reference *r, places *p)
 }
 
 /* The element of the argument that belongs in the panels at this place, or zero behind the last column. */
-static uint32_t packed_element(sx_reference *r, const final *f, const places *p)
+static uint32_t packed_element(void *self, const sx_final *f)
 {
+    const asked *a = self;
+    sx_reference *r = a->r;
+    const sx_places *p = a->p;
     sx_algebra *g = r->g;
     sx_lin column = {.constant = 0, .vars = 0};
     memset(r->position, 0, sizeof(r->position));
@@ -437,7 +496,6 @@ static uint32_t packed_element(sx_reference *r, const final *f, const places *p)
             r->position[d] = sx_form_put(g, &f->digit[k]);
         }
     }
-    set_ranges(g, &f->record, SX_VAR_STORE);
     int64_t low, high;
     int64_t columns = r->columns == SX_RANK_MAX ? 1 : r->space.extent[r->columns];
     if (!sx_lin_range(g, &column, &low, &high)) {
@@ -462,28 +520,22 @@ sx_code sx_judge_pack(sx_judge *j, const sx_attr *fused, const sx_type *input, u
 {
     sx_algebra *g = &j->algebra;
     sx_reference *r = &j->reference;
-    places p = {.count = 0};
-    SX_TRY(begin(j, kernel, verdict));
+    sx_places p = {.count = 0};
+    SX_TRY(sx_prove_begin(j, kernel, verdict));
     SX_TRY(sx_reference_begin(j->cx, r, g, fused, input, input_count, facts));
     if (panel_places(r, &p)) {
         int64_t stride[SX_RANK_MAX];
         int64_t size[2] = {bytes_of(&input[r->packed]), 0};
         (void)sx_panel_strides(r, stride, &size[1]);
         size[1] *= 4;
-        (void)buffers_fit(g, kernel, 1, size);
+        (void)sx_prove_buffers(g, kernel, 1, size);
         if (input[r->packed].dtype != SX_F32) {
             (void)sx_refuse(g, "panels of %s", sx_dtype_name(input[r->packed].dtype));
         }
-        SX_TRY(walk_parts(j, kernel, 1));
+        SX_TRY(sx_prove_stores(j, kernel, 1, &p));
     }
-    SX_TRY(locate_all(j, &p));
-    for (uint32_t i = 0; i < j->live.count && !g->refused; i++) {
-        j->expected = packed_element(r, &j->made[i], &p);
-        if (j->expected != j->made[i].record.value && !g->refused) {
-            (void)sx_refuse(g, "store record %u of %u holds another element", i, j->live.count);
-        }
-    }
-    return finish(j, &p, 4, verdict);
+    sx_prove_values(j, packed_element, &(asked){r, &p});
+    return sx_prove_finish(j, &p, 4, verdict);
 }
 
 void sx_judge_print(const sx_judge *j, sx_buf *text)
@@ -491,6 +543,10 @@ void sx_judge_print(const sx_judge *j, sx_buf *text)
     sx_buf_put_text(text, "live\n");
     for (uint32_t i = 0; i < j->live.count; i++) {
         sx_record_print(&j->algebra, &j->live.record[i], text);
+    }
+    for (uint32_t k = 0; k < j->places.count; k++) {
+        sx_buf_print(text, "place %u: stride %lld, extent %lld\n", j->places.dim[k],
+                     (long long)j->places.stride[k], (long long)j->places.extent[k]);
     }
     sx_buf_put_text(text, "last part\n");
     for (uint32_t i = 0; i < j->walk.stores.count; i++) {

@@ -34,6 +34,25 @@ static uint8_t *random_bytes(sx_ctx *cx, sx_rng *rng, const sx_type *type)
     return p;
 }
 
+static void prove(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *input, uint32_t count,
+                  const sx_type *result, const sx_kernel *kernel)
+{
+    sx_judge *judge;
+    sx_verdict verdict;
+    ck_sx_ok(cx, sx_judge_make(cx, &judge));
+    ck_sx_ok(cx, sx_judge_move(judge, op, attr, input, count, result, kernel, &verdict));
+    if (!verdict.proven) {
+        sx_buf text;
+        sx_buf_init(&text, 1 << 24);
+        sx_judge_print(judge, &text);
+        (void)sx_kernel_print(cx, kernel, &text);
+        sx_buf_put(&text, "", 1);
+        (void)fprintf(stderr, "%.8000s\n", (const char *)text.ptr);
+        sx_buf_fini(&text);
+    }
+    ck_assert_msg(verdict.proven, "%s: %s", sx_op_info_of(op)->name, verdict.text);
+}
+
 static void check(sx_ctx *cx, const sx_kernel *kernel, uint8_t *const *raw, uint32_t count,
                   const sx_buf *expected)
 {
@@ -77,6 +96,7 @@ START_TEST(test_concatenate)
             sx_kernel *kernel;
             ck_sx_ok(&cx, sx_lower_concatenate(&cx, "c", &attr, input, count, &result,
                                                move_schedule(&cx, &plans[p]), &kernel));
+            prove(&cx, SX_OP_CONCATENATE, &attr, input, count, &result, kernel);
             check(&cx, kernel, raw, count, &bytes);
         }
         sx_buf_fini(&bytes);
@@ -114,6 +134,7 @@ START_TEST(test_gather)
             sx_kernel *kernel;
             ck_sx_ok(&cx, sx_lower_gather(&cx, "g", &attr, input, 2, &result,
                                           move_schedule(&cx, &plans[p]), &kernel));
+            prove(&cx, SX_OP_GATHER, &attr, input, 2, &result, kernel);
             check(&cx, kernel, raw, 2, &bytes);
         }
         sx_buf_fini(&bytes);
@@ -161,6 +182,7 @@ START_TEST(test_pad_and_reverse)
                                               move_schedule(&cx, &plans[p]), &kernel)
                                : sx_lower_reverse(&cx, "r", &attr, input, &result,
                                                   move_schedule(&cx, &plans[p]), &kernel));
+            prove(&cx, op, &attr, input, count, &result, kernel);
             check(&cx, kernel, raw, count, &bytes);
         }
         sx_buf_fini(&bytes);
