@@ -204,5 +204,5 @@ static inline int64_t sx_ceil_div_i64(int64_t a, int64_t b)
 #define SX_NAME_MAX 255                    /* bytes of a tensor, symbol or operator name */
 #define SX_EXTENT_MAX (INT64_C(1) << 40)   /* one dimension */
 #define SX_ELEMENTS_MAX (INT64_C(1) << 42) /* one tensor */
-#define SX_SPACE_MAX (INT64_C(1) << 56)    /* points of the iteration space of an online sum */
+#define SX_SPACE_MAX (INT64_C(1) << 56)    /* points of the iteration space of a kernel */
 #endif

@@ -102,14 +102,12 @@ sx_code sx_check_type(const sx_infer *in, const sx_type *type, const char *what)
     return check_extents(in, type, what, SX_ELEMENTS_MAX, SX_LIMIT);
 }
 
-/* The space of an online sum is larger than any tensor: rows, columns, keys and what makes the scores. */
+/* The space of a kernel may be larger than any tensor: a contraction has rows, columns and what is summed, for the largest batch. */
 static sx_code check_type_attribute(const sx_infer *in)
 {
-    const sx_body *body = (in->attr->present & SX_A(body)) != 0 ? in->attr->body : NULL;
-    bool is_online = body != NULL && body->instr_count <= SX_FUSED_INSTRS_MAX &&
-                     sx_body_kernel_kind(body) == SX_KERNEL_ONLINE;
-    return is_online ? check_extents(in, &in->attr->type, "type", SX_SPACE_MAX, SX_UNIMPLEMENTED)
-                     : sx_check_type(in, &in->attr->type, "type");
+    bool is_space = (in->attr->present & SX_A(body)) != 0;
+    return is_space ? check_extents(in, &in->attr->type, "space", SX_SPACE_MAX, SX_UNIMPLEMENTED)
+                    : sx_check_type(in, &in->attr->type, "type");
 }
 
 sx_code sx_check_like_first(const sx_infer *in, uint32_t k)

@@ -79,6 +79,27 @@ START_TEST(test_disabled_rule)
 }
 END_TEST
 
+/* For the largest batch the space of this contraction has 2^44 points, more than a tensor may have elements; for 2 it is small. */
+START_TEST(test_large_space)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    sx_test_request request = {
+        .text = "sx 1\ngraph \"g\" (batch in [1, 1048576]) {\n"
+                "  %a = parameter {name = \"a\", weight = 0} : f32[batch, 4096]\n"
+                "  %b = parameter {name = \"b\", weight = 1} : f32[4096, 4096]\n"
+                "  %y = dot_general(%a, %b) {lhs_contract = [1], rhs_contract = [0]} : "
+                "f32[batch, 4096]\n  return %y as \"y\"\n}\n",
+        .target = targets[_i],
+        .batch = 2};
+    sx_buf module;
+    sx_buf_init(&module, BYTES_MAX);
+    ck_sx_ok(&cx, sx_test_compile(&cx, &request, &module));
+    sx_buf_fini(&module);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 /* Concatenate and gather are kernels of their own, for every element type and in the prologue too. */
 START_TEST(test_copies)
 {
@@ -263,6 +284,7 @@ int main(void)
     TCase *cases = tcase_create("pipeline");
     tcase_add_loop_test(cases, test_one_kernel, 0, 2);
     tcase_add_loop_test(cases, test_disabled_rule, 0, 2);
+    tcase_add_loop_test(cases, test_large_space, 0, 2);
     tcase_add_loop_test(cases, test_copies, 0, 2);
     tcase_add_loop_test(cases, test_text_to_code, 0, 2);
     tcase_add_loop_test(cases, test_same_bytes, 0, 2);
