@@ -3,7 +3,8 @@
 
 Links and paths lead somewhere; each folder has a README; commands and options are those of `symplex-client help`; figures and counts of
 docs/TESTING.md are right within a tenth (--update writes them anew); its fuzz targets are those of the tree; every table of
-docs/PERFORMANCE.md names a benchmark and cases that `symplex-bench list` knows. SX_BINARY_DIR: the build whose programs are asked
+docs/PERFORMANCE.md and docs/perf names a benchmark and cases that `symplex-bench list` knows; tests that docs/TESTING.md
+says catch a fault are there. SX_BINARY_DIR: the build whose programs are asked
 (default build/release). Prints one line for each finding and exits 1 if there is any."""
 import json
 import os
@@ -129,12 +130,12 @@ def known_benches():
 
 # ---- tables of PERFORMANCE.md ----
 
-def check_tables(text, benches):
+def check_tables(page, text, benches):
     """A table with the columns bench and case names them in each row; above any other stands the command that makes it."""
     command = None
     header = None
     for number, line in enumerate(text.split("\n"), 1):
-        place = f"docs/PERFORMANCE.md:{number}"
+        place = f"{page}:{number}"
         if line.startswith("#"):
             command = None
         for words in re.findall(r"`(?:\./build/release/bin/)?symplex-bench ([^`]*)`", line):
@@ -153,7 +154,7 @@ def check_tables(text, benches):
             case = re.split(r"[,:]", cells[1])[0]
             if case not in benches.get(cells[0], []):
                 findings.append(f"{place}: symplex-bench list knows no case {case} of {cells[0]}")
-        elif command and (header[0] == "case" or (header[0] == "program" and command[0] == "search")):
+        elif command and (header[0], command[0]) in (("case", command[0]), ("program", "search"), ("file", "extract")):
             case = re.split(r"[,:]", cells[0])[0]
             if case and case not in benches.get(command[0], []):
                 findings.append(f"{place}: symplex-bench list knows no case {case} of {command[0]}")
@@ -216,6 +217,40 @@ def check_fuzz_targets(text, names):
     findings.extend(f"docs/TESTING.md: {n} is no file of tests/fuzz" for n in sorted(listed - there))
 
 
+def file_of_test(name):
+    """Path of a test that is named as a path, with or without tests/ and its ending, or as ctest names it; None."""
+    name = re.sub(r"\.x86-64-v[34]$", "", name)
+    for path in (name, "tests/" + name, "tests/" + name.replace(".", "/")):
+        for ending in ("", ".c", ".py", ".sh"):
+            if os.path.exists(os.path.join(ROOT, path + ending)):
+                return path + ending
+    return None
+
+
+def section(text, title):
+    return text.split(f"\n## {title}\n")[-1].split("\n## ")[0] if f"\n## {title}\n" in text else ""
+
+
+def check_tests_named(text):
+    """The column of tests in both tables: each names a file or folder; a name test_x that is no file stands in a file of its row."""
+    for title in ("Layers and oracles", "Planted faults"):
+        rows = [line for line in section(text, title).split("\n") if line.startswith("|")][2:]
+        if not rows:
+            findings.append(f"docs/TESTING.md: no table below {title}")
+        for row in rows:
+            names = re.findall(r"`([^`]+)`", row.strip("|").split(" | ")[1])
+            files = [f for f in map(file_of_test, names) if f is not None]
+            if not files:
+                findings.append(f"docs/TESTING.md: {title}: no test of the tree in: {row}")
+                continue
+            beside = [os.path.dirname(f) for f in files]
+            sources = "\n".join(read(f) for f in files if os.path.isfile(os.path.join(ROOT, f)))
+            for name in names:
+                known = file_of_test(name) or any(file_of_test(f"{folder}/{name}") for folder in beside)
+                if re.match(r"test_\w+$", name) and not known and not re.search(rf"\b{name}\b", sources):
+                    findings.append(f"docs/TESTING.md: {title}: {name} is neither a file nor in {', '.join(files)}")
+
+
 def check_settings(text):
     """SX_NAME in TESTING.md is read by some program or script."""
     sources = lines_of("git", "grep", "--untracked", "-hoE", r"\bSX_[A-Z_]+\b", "--", "tests", "deploy", "core/base", "CMakeLists.txt")
@@ -238,10 +273,13 @@ def main():
                 check_bench(page, number, words, benches, usage)
     check_drawing(read("docs/ARCHITECTURE.md"))
     check_folders(names)
-    check_tables(read("docs/PERFORMANCE.md"), benches)
+    for page in pages:
+        if page == "docs/PERFORMANCE.md" or page.startswith("docs/perf/"):
+            check_tables(page, read(page), benches)
     testing = read("docs/TESTING.md")
     check_settings(testing)
     check_fuzz_targets(testing, names)
+    check_tests_named(testing)
     update = "--update" in sys.argv[1:]
     written = check_figures(testing, figures(names), update)
     if update and written != testing:

@@ -42,12 +42,12 @@ def test_commands():
 
 def test_tables():
     rows = "| bench | case | ours |\n|---|---|---|\n| encoder | %s | 4 ms |\n"
-    told(0, test_docs.check_tables, rows % "batch8, with words", BENCHES)
-    told(1, test_docs.check_tables, rows % "batch7", BENCHES)
+    told(0, test_docs.check_tables, "page", rows % "batch8, with words", BENCHES)
+    told(1, test_docs.check_tables, "page", rows % "batch7", BENCHES)
     other = "# A\n%s\n| program | best |\n|---|---|\n| %s | 4 |\n"
-    told(0, test_docs.check_tables, other % ("`symplex-bench search`", "chain: 18"), BENCHES)
-    told(1, test_docs.check_tables, other % ("`symplex-bench search`", "ring"), BENCHES)
-    told(1, test_docs.check_tables, other % ("measured by hand", "chain"), BENCHES)
+    told(0, test_docs.check_tables, "page", other % ("`symplex-bench search`", "chain: 18"), BENCHES)
+    told(1, test_docs.check_tables, "page", other % ("`symplex-bench search`", "ring"), BENCHES)
+    told(1, test_docs.check_tables, "page", other % ("measured by hand", "chain"), BENCHES)
 
 
 def test_figures():
@@ -58,6 +58,16 @@ def test_figures():
     told(0, test_docs.check_figures, text, {"`unit`": 120, "lines": 1200}, True)
     written = test_docs.check_figures(text, {"`unit`": 1200, "lines": 20}, True)
     assert written == "| `unit` | programs | 1,200 |\n| lines | 20 | counted |\n", written
+
+
+def test_tests_named():
+    text = "\n## Layers and oracles\n| l | t | o |\n|---|---|---|\n| x | `core/ir`, `tests/core/ir/test_parse`, `test_text` | y |\n" \
+           "\n## Planted faults\n| f | t |\n|---|---|\n| a `b` | `%s` |\n\n## More\n"
+    for good in ("core.base.test_base", "tests/tools/test_sets.py`: `test_counts", "tools/test_sets.py", "e2e.test_bits.x86-64-v4"):
+        told(0, test_docs.check_tests_named, text % good)
+    for bad in ("core.base.test_bases", "test_nothing", "tests/tools/test_sets.py`: `test_accounts"):
+        told(1, test_docs.check_tests_named, text % bad)
+    told(2, test_docs.check_tests_named, "no tables")
 
 
 def test_lists():
