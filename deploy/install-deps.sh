@@ -16,7 +16,10 @@ packages=(
     check libnng-dev
 )
 case "${1:-all}" in
-all) packages+=(ccache clang clang-format libclang-rt-14-dev binutils python3 python3-venv python3-z3 libonnx-testdata redis-server) ;;
+all)
+    packages+=(ccache g++ clang clang-format libclang-rt-14-dev binutils groff-base ca-certificates python3 python3-venv python3-z3
+        libonnx-testdata redis-server)
+    ;;
 programs) ;;
 python) packages=() ;;
 *) echo "install-deps: unknown argument '$1', allowed: programs, python" >&2; exit 2 ;;

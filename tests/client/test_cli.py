@@ -59,6 +59,11 @@ def error_of(*arguments, status, **more):
     return js(*arguments, status=status, schema="error", **more)
 
 
+def needs(*programs):
+    for program in programs:
+        assert shutil.which(program), "%s is not installed: run deploy/install-deps.sh" % program
+
+
 def write_npy(path, values, shape, kind="f"):
     header = "{'descr': '<%s4', 'fortran_order': False, 'shape': (%s), }" % (
         kind, "".join("%d, " % n for n in shape))
@@ -119,10 +124,10 @@ complete_words symplex-client cache ls --li
 """
     out = subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=TMP, check=True).stdout
     assert out.splitlines() == ["evict", "compile", "--check", "--limit"], out
-    if shutil.which("groff"):
-        page = subprocess.run(["groff", "-man", "-Tutf8", "-ww", str(ROOT / "deploy/man/symplex-client.1")],
-                              capture_output=True, check=True)
-        assert page.stderr == b"", page.stderr
+    needs("groff")
+    page = subprocess.run(["groff", "-man", "-Tutf8", "-ww", str(ROOT / "deploy/man/symplex-client.1")],
+                          capture_output=True, check=True)
+    assert page.stderr == b"", page.stderr
 
 
 def test_usage_errors():
@@ -292,8 +297,7 @@ def test_what_needs_no_daemon():
 
 def test_doctor_asks_the_libraries_it_finds():
     """Libraries and a ptxas of the test's own, in front of any real ones."""
-    if not shutil.which("gcc"):
-        return
+    needs("gcc")
     folder = TMP / "fake"
     folder.mkdir()
     sources = {
@@ -554,11 +558,11 @@ def test_explain_and_dump():
     assert js("explain", TMP / "from_text.sxm")["key"] == made["key"]
     parts = sorted(folder.glob("kernels/*.s"))
     assert len(parts) == sum(len(k["parts"]) for k in shown["kernels"])
-    if shutil.which("as") and shutil.which("objcopy"):
-        for part in parts:
-            subprocess.run(["as", str(part), "-o", str(TMP / "k.o")], check=True)
-            subprocess.run(["objcopy", "-O", "binary", "-j", ".text", str(TMP / "k.o"), str(TMP / "k.bin")], check=True)
-            assert (TMP / "k.bin").read_bytes() == part.with_suffix(".bin").read_bytes(), part
+    needs("as", "objcopy")
+    for part in parts:
+        subprocess.run(["as", str(part), "-o", str(TMP / "k.o")], check=True)
+        subprocess.run(["objcopy", "-O", "binary", "-j", ".text", str(TMP / "k.o"), str(TMP / "k.bin")], check=True)
+        assert (TMP / "k.bin").read_bytes() == part.with_suffix(".bin").read_bytes(), part
     assert "vfmadd" in parts[1].read_text()
 
 
@@ -601,16 +605,15 @@ def test_example_and_header():
     assert done.returncode == 0, done
     assert done.stdout.count("sum 1.000000") == 4 and done.stderr.count("compiling in process") == 1, done
     library = BINARY.parent / "lib" / "libsymplex.so"
-    if shutil.which("nm"):
-        table = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True).stdout
-        names = [line.split()[-1] for line in table.splitlines() if line.split()[-2] in "TDBR"]
-        ours = [n for n in names if n.startswith(("sx", "symplex"))]
-        assert ours and all(n.startswith("symplex_") for n in ours), ours
+    needs("nm", "g++", "gcc")
+    table = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True).stdout
+    names = [line.split()[-1] for line in table.splitlines() if line.split()[-2] in "TDBR"]
+    ours = [n for n in names if n.startswith(("sx", "symplex"))]
+    assert ours and all(n.startswith("symplex_") for n in ours), ours
     header = '#include "client/symplex.h"\nint main(%s) { return symplex_version() == 0; }\n'
     for compiler, language, standard, arguments in (("g++", "c++", "c++11", ""), ("gcc", "c", "c99", "void")):
-        if shutil.which(compiler):
-            subprocess.run([compiler, "-x", language, "-std=" + standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror",
-                            "-I", str(ROOT), "-fsyntax-only", "-"], input=header % arguments, text=True, check=True)
+        subprocess.run([compiler, "-x", language, "-std=" + standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+                        "-I", str(ROOT), "-fsyntax-only", "-"], input=header % arguments, text=True, check=True)
 
 
 # ---- with the daemon ----

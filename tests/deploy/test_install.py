@@ -3,7 +3,6 @@
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -56,10 +55,7 @@ with tempfile.TemporaryDirectory() as folder:
 
     pkgconfig = next(prefix.glob("lib/**/symplex.pc")).parent
     environment = dict(os.environ, PKG_CONFIG_PATH=str(pkgconfig))
-    if shutil.which("pkg-config"):
-        flags = run("pkg-config", "--cflags", "--libs", "symplex", env=environment).split()
-    else:
-        flags = [f"-I{prefix}/include", f"-L{pkgconfig.parent}", "-lsymplex"]
+    flags = run("pkg-config", "--cflags", "--libs", "symplex", env=environment).split()
     pathlib.Path(folder, "use.c").write_text(PROGRAM)
     cache = dict(re.findall(r"(?m)^(\w+):\w+=(.*)$", pathlib.Path(build, "CMakeCache.txt").read_text()))
     sanitize = [f"-fsanitize={cache['SX_SANITIZE']}"] if cache["SX_SANITIZE"] else []
