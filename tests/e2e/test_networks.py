@@ -37,9 +37,9 @@ FULL = ["resnet50-full", "mobilenet_v3-full", "efficientnet_b0-full", "convnext_
 
 # Cases that are refused today, with a word of the refusal. One that compiles fails the test until it is taken off this list.
 REFUSED = {
-    "bert_base": "i64",  # token types and places look rows up with indices that pass through a kernel
-    "llama_block": "i64",  # places are counted in i64 before they become angles
-    "vit_b_16": "slice",  # the scale of attention is computed from a shape
+    "bert_base": "i64",  # the attention mask is i64 until it is cast
+    "llama_block": "i64",  # places, and the extent that the scale of attention comes from, are i64 until they are cast
+    "vit_b_16": "slice",  # q, k and v are taken out of one product by Gather
 }
 
 
