@@ -3,6 +3,8 @@
 
 #include "client/cmd_module.h"
 #include "client/entry.h"
+#include "client/layers.h"
+#include "client/machine.h"
 #include "client/table.h"
 #include "core/cost/cost.h"
 
@@ -13,18 +15,7 @@ static sx_span text_of(const sx_module *module, sx_module_text text)
     return sx_module_string(module, text);
 }
 
-/* ---- for people ---- */
-
-/* Cores that the estimate supposes: those of the target's description, not of this machine. */
-static uint32_t cores_of(sx_span target)
-{
-    for (uint32_t i = 0; i < sx_device_count(); i++) {
-        if (sx_span_is(target, sx_device_at(i)->name)) {
-            return sx_device_at(i)->cores;
-        }
-    }
-    return 0;
-}
+/* ---- for people, everything ---- */
 
 static void put_totals(const sx_module *module, sx_buf *out)
 {
@@ -38,9 +29,9 @@ static void put_totals(const sx_module *module, sx_buf *out)
     sxc_put_line(out, "target", text_of(module, info->target));
     sxc_put_line(out, "key", sx_span_of(key));
     sxc_put_line(out, "compiler", text_of(module, info->toolchain));
-    sx_buf_print(out,
-                 "estimate   %s a run on the %u cores of the target, roofline floor %s (%.2fx)",
-                 cost, cores_of(text_of(module, info->target)), floor,
+    sx_buf_print(out, "estimate   %s a run, for ", cost);
+    sxc_put_machine(module, out);
+    sx_buf_print(out, "\n           roofline floor %s (%.2fx)", floor,
                  info->floor_ns > 0 ? info->cost_ns / info->floor_ns : 0.0);
     if (info->input_cost_ns > 0) {
         sx_buf_print(out, "; as it came %s, one kernel per operation", before);
@@ -277,6 +268,49 @@ void sxc_json_report(sx_buf *json, const sx_module *module)
     sxc_json_close(json, ']');
 }
 
+/* Which nodes of the model each launch does the work of. */
+static sx_code json_launches(sx_ctx *cx, sx_buf *json, const sx_module *module)
+{
+    sxc_layers layers;
+    SX_TRY(sxc_layers_find(cx, module, &layers));
+    sxc_json_open(json, "launches", '[');
+    for (uint64_t i = 0; i < module->launch_count; i++) {
+        const sx_origin **origin;
+        uint32_t count;
+        SX_TRY(sxc_layers_of_launch(cx, &layers, i, &origin, &count));
+        sxc_json_open(json, NULL, '{');
+        sxc_json_int(json, "kernel", module->launch[i].kernel);
+        sxc_json_bool(json, "prologue", module->launch[i].prologue != 0);
+        sxc_json_open(json, "nodes", '[');
+        for (uint32_t k = 0; k < count; k++) {
+            sxc_json_open(json, NULL, '{');
+            sxc_json_text(json, "name", origin[k]->name);
+            sxc_json_text(json, "op", origin[k]->op);
+            sxc_json_close(json, '}');
+        }
+        sxc_json_close(json, ']');
+        sxc_json_close(json, '}');
+    }
+    sxc_json_close(json, ']');
+    return SX_OK;
+}
+
+/* What the estimates are for. */
+static void json_machine(sx_buf *json, const sx_module *module)
+{
+    const sx_device *device = sxc_device_of(text_of(module, module->info->target));
+    if (device == NULL) {
+        return;
+    }
+    sxc_json_open(json, "estimated_for", '{');
+    sxc_json_text(json, "name", sx_span_of(device->name));
+    sxc_json_int(json, "cores", device->cores);
+    sxc_json_real(json, "ghz", device->ghz);
+    sxc_json_real(json, "memory_gb_per_s", device->memory_bytes_per_ns);
+    sxc_json_int(json, "cores_here", sxc_cores());
+    sxc_json_close(json, '}');
+}
+
 static sx_code explain_json(sx_ctx *cx, const sx_module *module, const sxc_record *record,
                             sx_buf *json)
 {
@@ -287,12 +321,14 @@ static sx_code explain_json(sx_ctx *cx, const sx_module *module, const sxc_recor
     sxc_json_real(json, "estimate_ns", info->cost_ns);
     sxc_json_real(json, "floor_ns", info->floor_ns);
     sxc_json_real(json, "input_estimate_ns", info->input_cost_ns);
+    json_machine(json, module);
     sxc_json_report(json, module);
     sxc_json_open(json, "kernels", '[');
     for (uint64_t i = 0; i < module->kernel_count; i++) {
         json_kernel(module, i, json);
     }
     sxc_json_close(json, ']');
+    SX_TRY(json_launches(cx, json, module));
     sxc_json_checks(json, module, record);
     sxc_json_end(json);
     return sx_buf_check(cx, json, "JSON of the explanation");
@@ -308,9 +344,12 @@ sx_code sxc_cmd_explain(sxc_cli *cli)
     sx_buf out;
     sx_buf_init(&out, TEXT_BYTES_MAX);
     sx_code code = sxc_record_read(cli->cx, &file.module, sxc_value(cli, SXC_SOCKET), &record);
-    if (code == SX_OK) {
-        code = cli->json ? explain_json(cli->cx, &file.module, &record, &out)
-                         : explain_text(cli->cx, &file.module, &record, &out);
+    if (code == SX_OK && cli->json) {
+        code = explain_json(cli->cx, &file.module, &record, &out);
+    } else if (code == SX_OK && sxc_given(cli, SXC_ALL)) {
+        code = explain_text(cli->cx, &file.module, &record, &out);
+    } else if (code == SX_OK) {
+        code = sxc_explain_screen(cli->cx, &file.module, &record, &out);
     }
     code = code == SX_OK ? sxc_put(cli, &out) : code;
     sx_buf_fini(&out);

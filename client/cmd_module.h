@@ -4,6 +4,7 @@
 #include "client/cli.h"
 #include "client/module_file.h"
 #include "client/record.h"
+#include "core/cost/cost.h"
 #include "protocol/json.h"
 
 void sxc_module_key(const sx_module *module, char text[SX_KEY_TEXT_SIZE]);
@@ -20,6 +21,12 @@ void sxc_json_front(sx_buf *json, const sx_module *module);
 void sxc_front_svg(const sx_module *module, sx_buf *out);
 /* Stages, the search of the e-graph, what each rule did, and the chain of rewrites. */
 void sxc_json_report(sx_buf *json, const sx_module *module);
+/* cmd_explain_screen.c: what was made of the program, in the user's names, on one screen. */
+sx_code sxc_explain_screen(sx_ctx *cx, const sx_module *module, const sxc_record *record,
+                           sx_buf *out);
+/* The machine that the estimates of a module are for: "8 cores of x86-64-v4 at 2.6 GHz with 41 GB/s; this machine has 2". */
+void sxc_put_machine(const sx_module *module, sx_buf *out);
+const sx_device *sxc_device_of(sx_span target); /* NULL: of another build */
 /* cmd_sharding.c: how it runs on a mesh; nothing without one. */
 sx_code sxc_sharding_text(sx_ctx *cx, const sx_module *module, sx_buf *out);
 void sxc_json_sharding(sx_buf *json, const sx_module *module);

@@ -48,6 +48,13 @@ static bool proc_value(const char *path, const char *key, char *value, size_t si
 
 /* ---- processor ---- */
 
+uint32_t sxc_cores(void)
+{
+    cpu_set_t set;
+    int usable = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
+    return usable > 0 ? (uint32_t)usable : 0;
+}
+
 void sxc_find_processor(sxc_findings *findings)
 {
     char model[200] = "unknown";
@@ -60,9 +67,7 @@ void sxc_find_processor(sxc_findings *findings)
                     : isa == 3 ? "x86-64-v3: AVX2 and FMA"
                                : "neither AVX2 and FMA nor AVX-512: modules do not run here",
                     limit != NULL ? "; at most SYMPLEX_ISA_MAX=" : "", limit != NULL ? limit : "");
-    cpu_set_t set;
-    int usable = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
-    sxc_finding_put(findings, "cores", usable > 0, false, "%d usable of %ld", usable,
+    sxc_finding_put(findings, "cores", sxc_cores() > 0, false, "%u usable of %ld", sxc_cores(),
                     sysconf(_SC_NPROCESSORS_ONLN));
 }
 

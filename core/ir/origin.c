@@ -48,6 +48,8 @@ typedef struct {
     const sx_graph *from, *to;
     uint32_t words;              /* of a set of parameters of `from` */
     uint64_t *from_set, *to_set; /* [nodes][words] parameters that a node depends on */
+    uint64_t *inputs;            /* [words] those that are no weights */
+    bool *joined;                /* [nodes of `from`] see find_joined */
     uint32_t *equal_last;        /* heads of the lists of nodes of `from` with equal sets, */
     uint32_t *equal_next;        /* [nodes] linked from the last node to the first */
     sx_idmap equal_map;
@@ -181,13 +183,19 @@ static sx_code make_sets(finder *f)
         }
     }
     f->words = count / 64 + 1;
+    f->inputs = SX_NEW_ARRAY(f->cx, uint64_t, f->words);
+    f->joined = SX_NEW_ARRAY(f->cx, bool, from_count + 1);
     f->from_set = SX_NEW_ARRAY(f->cx, uint64_t, (size_t)(from_count + 1) * f->words);
     f->to_set = SX_NEW_ARRAY(f->cx, uint64_t, (size_t)(to_count + 1) * f->words);
     f->equal_last = SX_NEW_ARRAY(f->cx, uint32_t, from_count + 1);
     f->equal_next = SX_NEW_ARRAY(f->cx, uint32_t, from_count + 1);
     if (f->from_set == NULL || f->to_set == NULL || f->equal_last == NULL ||
-        f->equal_next == NULL) {
+        f->equal_next == NULL || f->inputs == NULL || f->joined == NULL) {
         return f->cx->error.code;
+    }
+    for (uint32_t k = 0; k < count; k++) {
+        bool weight = sx_graph_attr(f->from, &f->from->node[parameter[k]])->weight != 0;
+        f->inputs[k / 64] |= (uint64_t)!weight << (k % 64);
     }
     fill_sets(f, f->from, parameter, count, f->from_set);
     fill_sets(f, f->to, parameter, count, f->to_set);
@@ -230,7 +238,8 @@ static uint32_t fit_of(const sx_node *from, const sx_node *to, sx_op last)
     return fit + (from->op == last || sx_op_is_composite(from->op) ? 1 : 0);
 }
 
-static uint32_t find_equal(const finder *f, uint32_t t)
+/* The best of the nodes that depend on the same parameters, before what reads t. */
+static uint32_t find_equal(const finder *f, uint32_t t, uint32_t fit_min)
 {
     const uint64_t *set = set_of(f, f->to_set, t);
     const sx_node *node = &f->to->node[t];
@@ -240,7 +249,7 @@ static uint32_t find_equal(const finder *f, uint32_t t)
     for (uint32_t c = list == SX_IDMAP_NONE ? NONE : f->equal_last[list]; c != NONE;
          c = f->equal_next[c]) {
         uint32_t fit = fit_of(&f->from->node[c], node, last);
-        if (c < f->limit[t] && (best == NONE || fit > best_fit)) {
+        if (c < f->limit[t] && fit >= fit_min && (best == NONE || fit > best_fit)) {
             best = c;
             best_fit = fit;
         }
@@ -261,14 +270,50 @@ static bool is_before(const finder *f, const sx_node *node, const uint64_t *set)
     return false;
 }
 
+static bool is_live(const finder *f, const uint64_t *set)
+{
+    for (uint32_t w = 0; w < f->words; w++) {
+        if ((set[w] & f->inputs[w]) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Nodes of `from` where results come together that were made apart from what node t reads, and all behind them: what a node merges was
+ * side by side, so it is before them. An example: of three contractions with the same left side, the products of two. */
+static void find_joined(const finder *f, uint32_t t)
+{
+    const sx_node *reader = &f->to->node[t];
+    for (uint32_t c = 0; c < f->from->node_count; c++) {
+        const sx_node *node = &f->from->node[c];
+        const uint64_t *first = NULL;
+        f->joined[c] = false;
+        for (uint32_t k = 0; k < node->input_count; k++) {
+            uint32_t input = sx_graph_input(f->from, node, k).i;
+            const uint64_t *set = set_of(f, f->from_set, input);
+            f->joined[c] = f->joined[c] || f->joined[input];
+            if (!is_live(f, set) || is_before(f, reader, set)) {
+                continue;
+            }
+            bool apart = first != NULL && !is_subset(f, first, set) && !is_subset(f, set, first);
+            f->joined[c] = f->joined[c] || apart;
+            first = set;
+        }
+    }
+}
+
 /* Several nodes merged into one: those of `from` that depend on most of its parameters, and on nothing else. */
 static void find_below(const finder *f, uint32_t t, uint32_t *root)
 {
     const uint64_t *set = set_of(f, f->to_set, t);
+    bool live = is_live(f, set);
     uint32_t count = 0;
+    find_joined(f, t);
     for (uint32_t c = f->from->node_count; c-- > 0 && count < ROOTS_MAX;) {
         const uint64_t *other = set_of(f, f->from_set, c);
-        if (is_leaf(&f->from->node[c]) || is_empty(f, other) || !is_subset(f, other, set) ||
+        if (is_leaf(&f->from->node[c]) || c >= f->limit[t] || is_empty(f, other) ||
+            is_live(f, other) != live || !is_subset(f, other, set) || f->joined[c] ||
             is_before(f, &f->to->node[t], other)) {
             continue;
         }
@@ -342,7 +387,7 @@ static void find_roots(finder *f)
         if (is_leaf(node) || node->op == SX_OP_RESHAPE) {
             continue;
         }
-        *root = *root != NONE ? *root : find_equal(f, t);
+        *root = *root != NONE ? *root : find_equal(f, t, 2);
         if (*root == NONE) {
             uint32_t merged[ROOTS_MAX];
             memset(merged, 0xff, sizeof(merged));
@@ -353,7 +398,9 @@ static void find_roots(finder *f)
                 f->is_root[merged[k]] = true;
             }
         }
+        /* made for what reads it, as a padded copy is */
         *root = *root != NONE ? *root : root_of_reader(f, t);
+        *root = *root != NONE ? *root : find_equal(f, t, 0);
         if (*root != NONE) {
             f->is_root[*root] = true;
             limit_operands(f, t);

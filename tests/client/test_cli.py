@@ -542,9 +542,13 @@ def test_explain_and_dump():
     assert explained["estimate_ns"] >= explained["floor_ns"] > 0
     assert explained["estimate_ns"] <= explained["input_estimate_ns"]
     assert explained["checks"] and all(c["passed"] and c["error"] <= c["tolerance"] for c in explained["checks"])
-    text = sx("explain", module).stdout.decode()
+    text = sx("explain", "--all", module).stdout.decode()
     for part in ("STAGE", "saturate", "rewrites", "RATIO", "NUMERICS", "program proven", "CHECK", "roofline floor"):
         assert part in text, part
+    machine = explained["estimated_for"]
+    assert machine["name"].startswith("x86-64-v") and machine["cores_here"] == len(os.sched_getaffinity(0)), machine
+    for shown in (text, sx("explain", module).stdout.decode()):
+        assert "for %d cores of %s at" % (machine["cores"], machine["name"]) in shown
     folder = TMP / "dumped"
     dumped = js("module", "dump", module, "-o", folder, schema="module_dump")
     files = [p for p in folder.rglob("*") if p.is_file()]
@@ -564,6 +568,79 @@ def test_explain_and_dump():
         subprocess.run(["objcopy", "-O", "binary", "-j", ".text", str(TMP / "k.o"), str(TMP / "k.bin")], check=True)
         assert (TMP / "k.bin").read_bytes() == part.with_suffix(".bin").read_bytes(), part
     assert "vfmadd" in parts[1].read_text()
+
+
+def residual_network(blocks):
+    """Convolution, normalisation, ReLU, again without ReLU, addition, ReLU: as PyTorch exports a residual network, and its nodes' names."""
+    made, inits, names, last, c = [], [], [], "x", 4
+
+    def weight(name, dims, low=0.0):
+        count = 1
+        for d in dims:
+            count *= d
+        raw = struct.pack("<%df" % count, *(low + ((i * 7919 + len(name)) % 1009 - 504) / 5040 for i in range(count)))
+        inits.append(onnx.tensor(name, dims, onnx.FLOAT, raw))
+        return name
+
+    def add(op, inputs, path, **attributes):
+        names.append((path, op))
+        made.append(onnx.node(op, inputs, [path + "_output"], path, **attributes))
+        return path + "_output"
+
+    for b in range(blocks):
+        value = last
+        for half in (1, 2):
+            at = "/layer%d/%%s%d" % (b, half)
+            w = weight("layer%d.conv%d.weight" % (b, half), [c, c, 3, 3])
+            value = add("Conv", [value, w], (at % "conv") + "/Conv", kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+            bn = [weight("layer%d.bn%d.%s" % (b, half, part), [c], low) for part, low in (("weight", 1.0), ("bias", 0.0), ("mean", 0.0), ("var", 1.0))]
+            value = add("BatchNormalization", [value, *bn], (at % "bn") + "/BatchNormalization", epsilon=1e-5)
+            value = add("Relu", [value], (at % "relu") + "/Relu") if half == 1 else value
+        last = add("Relu", [add("Add", [value, last], "/layer%d/Add" % b)], "/layer%d/Relu" % b)
+    graph = b"".join(onnx.block(1, n) for n in made) + onnx.block(2, "residual") + b"".join(onnx.block(5, i) for i in inits)
+    graph += onnx.block(11, onnx.value_info("x", [1, c, 8, 8])) + onnx.block(12, onnx.value_info(last, [1, c, 8, 8]))
+    return onnx.integer(1, 8) + onnx.block(8, onnx.block(1, "") + onnx.integer(2, 17)) + onnx.block(7, graph), names
+
+
+def test_explain_on_one_screen():
+    """In the names of the model, grouped, at most 50 lines however many layers; --all and --json have the rest."""
+    path, seen = TMP / "residual.onnx", {}
+    for blocks in (2, 24):
+        bytes_, names = residual_network(blocks)
+        path.write_bytes(bytes_)
+        module, _ = compile_to("residual.sxm", path, "--no-daemon")
+        text = sx("explain", module).stdout.decode()
+        lines = text.splitlines()
+        assert len(lines) <= 50 and all(len(line) <= 200 for line in lines), (len(lines), max(map(len, lines)))
+        explained = js("explain", module, schema="explain")
+        launches = [launch for launch in explained["launches"] if not launch["prologue"]]
+        assert len(launches) == sum(k["launches"] for k in explained["kernels"] if not k["prologue"]), blocks
+        told = {(n["name"], n["op"]) for launch in explained["launches"] for n in launch["nodes"]}
+        assert told <= set(names), told - set(names)
+        missing = {name for name in set(names) - told if name[1] in ("Conv", "Add", "Relu")}
+        assert not missing, missing
+        # each launch that does the work of a convolution does that of its own layer's, and says so on the screen
+        for launch in launches:
+            layers = {n["name"].split("/")[1] for n in launch["nodes"]}
+            assert len(layers) == 1, launch
+        table = lines[next(i for i, line in enumerate(lines) if line.startswith("TIMES")) + 1:]
+        first = table[0].split()
+        rows = [line.split(None, 3) for line in table[:table.index("")]]
+        assert any(r[1:3] == ["contraction", "run"] and r[3].startswith("Conv BatchNormalization Relu ") and r[0] == str(blocks)
+                   for r in rows), rows
+        assert int(first[0]) > 0 and "Conv" in table[0] and "/layer" in table[0], table[0]
+        assert "estimate" in text and "cores of x86-64-v" in text and "verified" in text
+        seen[blocks] = len(lines)
+        assert len(sx("explain", "--all", module).stdout.splitlines()) > 2 * len(lines)
+    assert seen[24] <= seen[2] + 14, seen
+
+
+def test_explain_says_why_a_check_did_not_run():
+    module, _ = compile_to("encoder.sxm", ENCODER, "-d", "batch=4", "--no-daemon")
+    lines = sx("explain", module).stdout.decode().splitlines()
+    [line] = [line for line in lines if line.startswith("NOT RUN")]
+    assert "MFLOP, interpreted are at most 500" in line, line
+    assert any("MatMul Add Div Erf Mul" in line for line in lines), lines  # a GELU in a contraction's kernel
 
 
 def test_weights_apart():

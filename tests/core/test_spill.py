@@ -62,7 +62,7 @@ def main():
         for target in [target] if target else here:
             module = os.path.join(folder, target + ".sxm")
             client("compile", source, "--no-daemon", "--target", target, "--dim", "batch=8", "-o", module)
-            said = "vectors on the stack" in client("explain", module)
+            said = "vectors on the stack" in client("explain", "--all", module)
             if said != SPILLED[target]:
                 sys.exit(f"{target}: vectors on the stack: {said}, expected {SPILLED[target]}")
             client("run", module, "--random", "7", "--check")
