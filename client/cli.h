@@ -4,6 +4,7 @@
 #include "client/compile.h"
 #include "client/connection.h"
 #include "client/file.h"
+#include "client/progress.h"
 
 typedef enum {
 #define SXC_OPTION(enumerator, name, letter, argument, repeated, help) SXC_##enumerator,
@@ -22,6 +23,8 @@ typedef struct {
     sxc_values option[SXC_OPTION_COUNT]; /* count > 0: given; flags have the empty value */
     const char *argument[8];
     uint32_t argument_count;
+    uint64_t start_us; /* when the program began: people wait from then on */
+    sxc_progress progress;
     bool json;
     bool printed; /* the command's object or text is out: an error after it goes to stderr alone */
 } sxc_cli;

@@ -1,7 +1,6 @@
 /* cmd_compile.c - compile and optimize. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "client/cmd_compile.h"
 #include "client/cmd_module.h"
@@ -13,18 +12,15 @@ static void say(void *self, const char *text)
     (void)fprintf(stderr, "symplex: %s\n", text);
 }
 
-/* One line that is written over, on a terminal only. */
 static void show_progress(void *self, const char *stage, uint64_t done, uint64_t total)
 {
-    (void)self;
-    if (!isatty(STDERR_FILENO)) {
-        return;
-    }
-    if (total > 0) {
-        (void)fprintf(stderr, "\r\033[K%s %llu/%llu", stage, (unsigned long long)done,
-                      (unsigned long long)total);
+    if (stage == NULL) {
+        sxc_progress_end(self);
+    } else if (total > 0) {
+        sxc_progress_show(self, "%s %llu of %llu", stage, (unsigned long long)done,
+                          (unsigned long long)total);
     } else {
-        (void)fprintf(stderr, "\r\033[K%s", stage);
+        sxc_progress_show(self, "%s", stage);
     }
 }
 
@@ -62,7 +58,10 @@ sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_opt
     *options = (sxc_compile_options){.socket = sxc_value(cli, SXC_SOCKET),
                                      .refresh = sxc_given(cli, SXC_REFRESH),
                                      .message = say,
-                                     .progress = show_progress};
+                                     .progress = show_progress,
+                                     .progress_self = &cli->progress,
+                                     .progress_forks = true};
+    sxc_progress_begin(&cli->progress);
     if (sxc_given(cli, SXC_NO_DAEMON) && sxc_given(cli, SXC_DAEMON_ONLY)) {
         return SX_FAIL(cli->cx, SX_USAGE, "--no-daemon and --daemon-only exclude each other");
     }
@@ -105,7 +104,7 @@ static sx_code output_path(sxc_cli *cli, const char *suffix, char path[4096])
 static sx_code report(sxc_cli *cli, const char *schema, const char *path, size_t size,
                       const sxc_compile_info *info)
 {
-    char key[SX_KEY_TEXT_SIZE], bytes[32], total[32], cost[32];
+    char key[SX_KEY_TEXT_SIZE], bytes[32], waited[32], cost[32];
     sx_key_print(&info->key, key);
     bool hit = strcmp(info->tier, "ram") == 0 || strcmp(info->tier, "disk") == 0;
     char met[SX_KEY_TEXT_SIZE] = "";
@@ -123,35 +122,28 @@ static sx_code report(sxc_cli *cli, const char *schema, const char *path, size_t
         sxc_json_text(&json, "tier", sx_span_of(info->tier));
         sxc_json_text(&json, "met", sx_span_of(met));
         sxc_json_text(&json, "rules", sx_span_of(info->rules));
-        sxc_json_int(&json, "cost_us", (int64_t)info->cost_us);
-        sxc_json_int(&json, "total_us", (int64_t)info->total_us);
+        sxc_json_int(&json, "compile_us", (int64_t)info->cost_us);
+        sxc_json_int(&json, "waited_us", (int64_t)(sxc_now_us() - cli->start_us));
         sxc_json_end(&json);
         sx_code code = sxc_put(cli, &json);
         sx_buf_fini(&json);
         return code;
     }
     sxc_human_bytes((double)size, bytes);
-    sxc_human_ns((double)info->total_us * 1e3, total);
+    sxc_human_ns((double)(sxc_now_us() - cli->start_us) * 1e3, waited);
     sxc_human_ns((double)info->cost_us * 1e3, cost);
     (void)fprintf(stderr, "%s: %s, key %.12s, ", path, bytes, key);
     if (info->met) {
-        (void)fprintf(stderr, "equal to the stored program %.12s (%s), in %s\n", met,
-                      info->rules[0] != '\0' ? info->rules : "the same terms", total);
+        (void)fprintf(stderr, "equal to the stored program %.12s (%s); ", met,
+                      info->rules[0] != '\0' ? info->rules : "the same terms");
     } else if (hit) {
-        (void)fprintf(stderr, "from the cache (%s) in %s; compiling had taken %s\n", info->tier,
-                      total, cost);
+        (void)fprintf(stderr, "from the cache (%s); ", info->tier);
     } else {
-        (void)fprintf(stderr, "compiled %s in %s\n",
-                      strcmp(info->tier, "process") == 0 ? "in process" : "by the daemon", total);
+        (void)fprintf(stderr, "compiled %s; ",
+                      strcmp(info->tier, "process") == 0 ? "in process" : "by the daemon");
     }
+    (void)fprintf(stderr, "waited %s, compiling %s %s\n", waited, hit ? "had taken" : "took", cost);
     return SX_OK;
-}
-
-static void clear_progress(void)
-{
-    if (isatty(STDERR_FILENO)) {
-        (void)fprintf(stderr, "\r\033[K");
-    }
 }
 
 sx_code sxc_cmd_compile(sxc_cli *cli)
@@ -169,7 +161,7 @@ sx_code sxc_cmd_compile(sxc_cli *cli)
     sx_code code = sxc_source_load(cli->cx, cli->argument[0], &source);
     code = code == SX_OK ? sxc_check_output(cli->cx, path) : code;
     code = code == SX_OK ? sxc_compile(cli->cx, &source, &request, &options, &module, &info) : code;
-    clear_progress();
+    sxc_progress_end(&cli->progress);
     bool weights = code == SX_OK && source.weights != NULL && !sxc_given(cli, SXC_NO_WEIGHTS);
     if (weights) {
         code = sxc_attach_weights(cli->cx, sx_buf_span(&module), source.weights, &with);
@@ -340,7 +332,7 @@ sx_code sxc_cmd_optimize(sxc_cli *cli)
     } else {
         code = code == SX_OK ? sxc_optimize(cli->cx, &source, &request, &options, &bytes, &info)
                              : code;
-        clear_progress();
+        sxc_progress_end(&cli->progress);
         code = code == SX_OK ? sxc_deliver(cli, source.weights, sx_buf_span(&bytes), &info) : code;
     }
     sxc_source_fini(&source);

@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/cli.h"
+#include "client/cmd_module.h"
 #include "client/npy.h"
 #include "client/record.h"
 #include "client/verify/verify.h"
@@ -18,7 +18,9 @@ typedef struct {
     const sx_module *module;
     uint64_t seed;
     double best_ns, median_ns, first_ns;
-    uint64_t *launch_ns; /* of the fastest run */
+    double load_ns, runs_ns, check_ns; /* what the user waited for */
+    uint64_t check_fuel;               /* when the check began */
+    uint64_t *launch_ns;               /* of the fastest run */
     sx_module_check check;
     bool checked;
     sxc_record record;
@@ -223,17 +225,10 @@ static sx_code report_json(session *s)
     sxc_json_real(&json, "best_ns", s->best_ns);
     sxc_json_real(&json, "median_ns", s->median_ns);
     sxc_json_real(&json, "gflops", s->module->info->flops / s->best_ns);
-    sxc_json_open(&json, "launches", '[');
-    for (uint64_t i = 0; i < s->module->launch_count; i++) {
-        const sx_module_launch *launch = &s->module->launch[i];
-        sxc_json_open(&json, NULL, '{');
-        sxc_json_text(&json, "kernel",
-                      sx_module_string(s->module, s->module->kernel[launch->kernel].name));
-        sxc_json_bool(&json, "prologue", launch->prologue != 0);
-        sxc_json_int(&json, "ns", (int64_t)s->launch_ns[i]);
-        sxc_json_close(&json, '}');
-    }
-    sxc_json_close(&json, ']');
+    sxc_json_real(&json, "load_ns", s->load_ns);
+    sxc_json_real(&json, "runs_ns", s->runs_ns);
+    sxc_json_real(&json, "waited_ns", (double)(sxc_now_us() - s->cli->start_us) * 1e3);
+    sx_code code = sxc_json_times(s->cli->cx, s->module, s->launch_ns, &json);
     sxc_json_text(&json, "record", sx_span_of(sxc_record_name(&s->record)));
     sxc_json_text(&json, "record_key", sx_span_of(s->record.key));
     if (s->checked) {
@@ -242,10 +237,11 @@ static sx_code report_json(session *s)
         sxc_json_int(&json, "elements", (int64_t)s->check.points);
         sxc_json_real(&json, "error", s->check.error);
         sxc_json_real(&json, "tolerance", s->check.tolerance);
+        sxc_json_real(&json, "ns", s->check_ns);
         sxc_json_close(&json, '}');
     }
     sxc_json_end(&json);
-    sx_code code = sxc_put(s->cli, &json);
+    code = code == SX_OK ? sxc_put(s->cli, &json) : code;
     sx_buf_fini(&json);
     return code;
 }
@@ -255,24 +251,65 @@ static sx_code report(session *s)
     if (s->cli->json) {
         return report_json(s);
     }
-    char best[32], median[32], first[32];
+    char best[32], median[32], first[32], waited[32], load[32], runs[32], check[32];
     sxc_human_ns(s->best_ns, best);
     sxc_human_ns(s->median_ns, median);
     sxc_human_ns(s->first_ns, first);
-    printf("run      best %s, median %s, first %s (with the prologue), %u threads, %.1f GFLOP/s\n",
-           best, median, first, sxr_threads(s->program), s->module->info->flops / s->best_ns);
-    sx_buf record;
-    sx_buf_init(&record, 4096);
-    sxc_record_print(&s->record, &record);
-    printf("record   %.*s\n", (int)record.len, (const char *)record.ptr);
-    sx_buf_fini(&record);
+    sxc_human_ns((double)(sxc_now_us() - s->cli->start_us) * 1e3, waited);
+    sxc_human_ns(s->load_ns, load);
+    sxc_human_ns(s->runs_ns, runs);
+    sxc_human_ns(s->check_ns, check);
+    sx_buf out;
+    sx_buf_init(&out, (size_t)64 << 20);
+    sx_buf_print(&out,
+                 "run      best %s, median %s, first %s (with the prologue), %u threads, %.1f "
+                 "GFLOP/s\n",
+                 best, median, first, sxr_threads(s->program), s->module->info->flops / s->best_ns);
+    sx_buf_put_text(&out, "record   ");
+    sxc_record_print(&s->record, &out);
+    sx_buf_put_u8(&out, '\n');
     if (s->checked) {
-        printf("check    %s: %llu elements against the interpreter, largest error %.2e (allowed "
-               "%.0e)\n",
-               s->check.passed ? "passed" : "FAILED", (unsigned long long)s->check.points,
-               s->check.error, s->check.tolerance);
+        sx_buf_print(&out,
+                     "check    %s: %llu elements against the interpreter, largest error %.2e "
+                     "(allowed %.0e)\n",
+                     s->check.passed ? "passed" : "FAILED", (unsigned long long)s->check.points,
+                     s->check.error, s->check.tolerance);
     }
-    return SX_OK;
+    sx_buf_print(&out, "waited   %s: load %s, runs %s%s%s\n", waited, load, runs,
+                 s->checked ? ", check " : "", s->checked ? check : "");
+    sx_code code =
+        sxc_put_times(s->cli->cx, s->module, s->launch_ns, sxc_given(s->cli, SXC_ALL), &out);
+    code = code == SX_OK ? sxc_put(s->cli, &out) : code;
+    sx_buf_fini(&out);
+    return code;
+}
+
+/* Asked by the interpreter between its steps: shows how far it is, and never stops it. */
+static bool show_check(void *self)
+{
+    session *s = self;
+    if (sxc_progress_due(&s->cli->progress)) {
+        double done = (double)(s->check_fuel - s->cli->cx->fuel);
+        sxc_progress_show(&s->cli->progress, "checking: %.0f million operations interpreted",
+                          done / 1e6);
+    }
+    return false;
+}
+
+static sx_code check(session *s)
+{
+    sx_ctx *cx = s->cli->cx;
+    double start = now_ns();
+    s->check_fuel = cx->fuel;
+    cx->cancelled = show_check;
+    cx->cancelled_self = s;
+    sxc_progress_begin(&s->cli->progress);
+    sx_code code = sxr_check_program(cx, s->program, &s->check);
+    sxc_progress_end(&s->cli->progress);
+    cx->cancelled = NULL;
+    s->check_ns = now_ns() - start;
+    s->checked = code == SX_OK || code == SX_MISMATCH;
+    return code;
 }
 
 static sx_code work(session *s, uint32_t repeat)
@@ -285,14 +322,16 @@ static sx_code work(session *s, uint32_t repeat)
     if (sxc_given(s->cli, SXC_OUTPUT)) {
         SX_TRY(make_folder(s->cli->cx, sxc_value(s->cli, SXC_OUTPUT)));
     }
+    double start = now_ns();
+    s->load_ns = (double)(sxc_now_us() - s->cli->start_us) * 1e3;
     SX_TRY(execute(s, repeat));
+    s->runs_ns = now_ns() - start;
     if (sxc_given(s->cli, SXC_OUTPUT)) {
         SX_TRY(write_outputs(s, sxc_value(s->cli, SXC_OUTPUT)));
     }
     sx_code compared = SX_OK;
     if (sxc_given(s->cli, SXC_CHECK)) {
-        compared = sxr_check_program(s->cli->cx, s->program, &s->check);
-        s->checked = compared == SX_OK || compared == SX_MISMATCH;
+        compared = check(s);
     }
     sx_code reported = compared == SX_OK || compared == SX_MISMATCH ? report(s) : SX_OK;
     return compared != SX_OK ? compared : reported;

@@ -124,7 +124,7 @@ static void report_events(const call *c, const sx_wait_result *wait, int64_t *se
         (void)snprintf(stage, sizeof(stage), "%.*s", (int)sx_min_i64((int64_t)event->stage.len, 63),
                        (const char *)event->stage.ptr);
         if (c->options->progress != NULL) {
-            c->options->progress(c->options->self, stage, (uint64_t)event->done,
+            c->options->progress(c->options->progress_self, stage, (uint64_t)event->done,
                                  (uint64_t)event->total);
         }
     }
@@ -189,7 +189,7 @@ static sx_code compile_local(call *c, bool optimize)
 {
     uint64_t start = now_us();
     (void)snprintf(c->info->tier, sizeof(c->info->tier), "process");
-    SX_TRY(sxc_compile_here(c->cx, c->request, optimize, c->result));
+    SX_TRY(sxc_compile_here(c->cx, c->request, c->options, optimize, c->result));
     if (!optimize) {
         sxc_record_sign(c->cx, c->result);
     }

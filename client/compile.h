@@ -18,8 +18,10 @@ typedef struct {
         const char
             *text); /* said once each: "no daemon at ..., compiling in process"; may be NULL */
     void (*progress)(void *self, const char *stage, uint64_t done,
-                     uint64_t total); /* may be NULL */
-    void *self;
+                     uint64_t total); /* may be NULL; stage NULL: a child is done */
+    void *self;                       /* of message */
+    void *progress_self;              /* of progress */
+    bool progress_forks; /* progress may be called in a forked child too: it shares the terminal */
 } sxc_compile_options;
 typedef struct {
     char tier
@@ -50,7 +52,8 @@ sx_code sxc_compile_args(sx_ctx *cx, const sxc_source *source, const sx_core_req
                          sx_compile_args *args);
 
 /* fallback.c: the same in a forked child with limits of its own; its death is SX_WORKER. */
-sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request, bool optimize, sx_buf *result);
+sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request,
+                         const sxc_compile_options *options, bool optimize, sx_buf *result);
 /* Verifies the code of a module again, in such a child that is confined (confine.h): it is run on random tensors and compared with the programs that the module carries.
  *   errors   SX_MISMATCH it computes something else, with what; SX_UNIMPLEMENTED not for this processor; SX_CORRUPT; SX_WORKER it died */
 typedef struct {

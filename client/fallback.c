@@ -168,20 +168,32 @@ static sx_code run_child(sx_ctx *cx, child_work work, const void *self, bool con
     return code;
 }
 
-static sx_code compile_module(sx_ctx *cx, const void *self, sx_buf *result)
+/* A compilation as the child sees it. */
+typedef struct {
+    const sx_core_request *request;
+    const sxc_compile_options *options;
+    bool optimize;
+} compilation;
+
+static sx_code compile(sx_ctx *cx, const void *self, sx_buf *result)
 {
+    const compilation *c = self;
     sxr_verify_options verify = SXR_VERIFY_DEFAULT;
-    return sxr_compile_verified(cx, self, &verify, result);
+    cx->progress = c->options->progress_forks ? c->options->progress : NULL;
+    cx->progress_self = c->options->progress_self;
+    sx_code code = c->optimize ? sx_core_optimize_module(cx, c->request, result)
+                               : sxr_compile_verified(cx, c->request, &verify, result);
+    if (cx->progress != NULL) {
+        cx->progress(cx->progress_self, NULL, 0, 0);
+    }
+    return code;
 }
 
-static sx_code optimize_module(sx_ctx *cx, const void *self, sx_buf *result)
+sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request,
+                         const sxc_compile_options *options, bool optimize, sx_buf *result)
 {
-    return sx_core_optimize_module(cx, self, result);
-}
-
-sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request, bool optimize, sx_buf *result)
-{
-    return run_child(cx, optimize ? optimize_module : compile_module, request, false, result);
+    compilation c = {request, options, optimize};
+    return run_child(cx, compile, &c, false, result);
 }
 
 /* ---- code of a module that is there ---- */

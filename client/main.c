@@ -260,6 +260,7 @@ int main(int argc, char **argv)
     sx_ctx_init(&cx, (size_t)16 << 30);
     cx.fuel = UINT64_MAX;
     cli.cx = &cx;
+    cli.start_us = sxc_now_us();
     for (int i = 1; i < argc; i++) { /* errors of the command line are told as JSON too */
         cli.json = cli.json || strcmp(argv[i], "--json") == 0;
     }

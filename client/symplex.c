@@ -227,6 +227,7 @@ static sxc_compile_options options_of(const symplex_client *client, const symple
                                  .refresh = (program->flags & SYMPLEX_REFRESH) != 0,
                                  .message = client->options.message,
                                  .progress = client->options.progress,
+                                 .progress_self = client->options.self,
                                  .self = client->options.self};
 }
 

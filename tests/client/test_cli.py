@@ -3,7 +3,9 @@
 import array
 import concurrent.futures
 import json
+import os
 import pathlib
+import pty
 import shutil
 import subprocess
 import sys
@@ -633,6 +635,75 @@ def test_explain_on_one_screen():
         seen[blocks] = len(lines)
         assert len(sx("explain", "--all", module).stdout.splitlines()) > 2 * len(lines)
     assert seen[24] <= seen[2] + 14, seen
+
+
+def test_run_tells_times_by_kernel_and_layer():
+    path = TMP / "residual.onnx"
+    bytes_, names = residual_network(6)
+    path.write_bytes(bytes_)
+    module, _ = compile_to("residual.sxm", path, "--no-daemon")
+    ran = js("run", module, "--random", 1, "--check", "-n", 2, schema="run")
+    layers = {launch["layer"] for launch in ran["launches"]}
+    assert {name for name, op in names if op == "Conv"} <= layers <= {name for name, _ in names}, layers
+    assert ran["waited_ns"] >= ran["load_ns"] + ran["runs_ns"] + ran["check"]["ns"] and ran["runs_ns"] >= ran["first_ns"] > 0, ran
+    text = sx("run", module, "--random", 1, "-n", 2).stdout.decode()
+    head, table = text.split("\n\n")
+    rows = [line.split(None, 7) for line in table.splitlines()[1:]]
+    assert "waited " in head and 0 < len(rows) <= 11, text
+    assert sum(int(row[2]) for row in rows) == len([launch for launch in ran["launches"] if not launch["prologue"]]), text
+    assert any("/layer0/conv1/Conv and 5 more" in row[7] for row in rows), text
+    times = [float(row[0]) for row in rows]
+    assert times == sorted(times, reverse=True), times
+    every = sx("run", module, "--random", 1, "-n", 2, "--all").stdout.decode().split("\n\n")[1]
+    assert len(every.splitlines()) == 1 + len(ran["launches"])
+
+
+def test_times_are_what_the_user_waited():
+    source = twice()
+    start = time.monotonic()
+    made = js("compile", source, "-d", "n=7", "-o", TMP / "t.sxm", "--no-daemon", schema="compile")
+    elapsed_us = (time.monotonic() - start) * 1e6
+    assert 0 < made["compile_us"] <= made["waited_us"] <= elapsed_us, (made, elapsed_us)
+    said = sx("compile", source, "-d", "n=7", "-o", TMP / "t.sxm", "--no-daemon").stderr.decode()
+    assert "compiled in process; waited " in said and ", compiling took " in said, said
+
+
+def on_terminal(*arguments):
+    """What the command says on a terminal of its own, and what it prints elsewhere."""
+    ours, theirs = pty.openpty()
+    printed = open(TMP / "printed", "w+b")
+    process = subprocess.Popen([CLIENT, *map(str, arguments)], stdout=printed, stderr=theirs, stdin=subprocess.DEVNULL,
+                               cwd=TMP, env=dict(os.environ, SYMPLEX_SOCKET=NOBODY))
+    os.close(theirs)
+    said = b""
+    try:
+        while chunk := os.read(ours, 65536):
+            said += chunk
+    except OSError:  # the other side is closed
+        pass
+    os.close(ours)
+    assert process.wait(60) == 0, said
+    return said, (TMP / "printed").read_text()
+
+
+def test_progress_is_for_terminals_and_long_work():
+    long = TMP / "long.sx"  # a second of interpreting
+    long.write_text("""sx 1
+graph "long" {
+    %0 = parameter {name = "x", weight = 0} : f32[512, 512]
+    %1 = dot_general(%0, %0) {lhs_batch = [], rhs_batch = [], lhs_contract = [1], rhs_contract = [0]} : f32[512, 512]
+    %2 = dot_general(%1, %0) {lhs_batch = [], rhs_batch = [], lhs_contract = [1], rhs_contract = [0]} : f32[512, 512]
+    return %2 as "y"
+}
+""")
+    module, short = TMP / "long.sxm", TMP / "short.sxm"
+    sx("compile", long, "-o", module, "--no-daemon")
+    sx("compile", twice(), "-d", "n=3", "-o", short, "--no-daemon")
+    said, printed = on_terminal("run", "--json", module, "--random", 1, "--check", "-n", 1)
+    if json.loads(printed)["check"]["ns"] > 4e8:  # as it is on any machine of today
+        assert b"checking: " in said and said.endswith(b"\r\x1b[K"), said
+    assert on_terminal("run", short, "--random", 1, "--check", "-n", 1)[0] == b""
+    assert sx("run", module, "--random", 1, "--check", "-n", 1).stderr == b""
 
 
 def test_explain_says_why_a_check_did_not_run():
