@@ -201,6 +201,18 @@ static sx_code pick_program(sxc_cli *cli, const sx_module *module, sx_span *prog
     return SX_OK;
 }
 
+/* Beside estimates that stand alone: whose they are. */
+static void tell_machine(sxc_cli *cli, const sx_module *module)
+{
+    sx_buf machine;
+    sx_buf_init(&machine, 4096);
+    sxc_put_machine(module, &machine);
+    if (!cli->json && machine.len > 0) {
+        (void)fprintf(stderr, "estimates for %.*s\n", (int)machine.len, (const char *)machine.ptr);
+    }
+    sx_buf_fini(&machine);
+}
+
 /* Writes the program, or the picture of the front, to `path` unless it is NULL, and the certificate where it is asked for. */
 static sx_code write_optimized(sxc_cli *cli, const char *path, const sx_module *module)
 {
@@ -231,6 +243,7 @@ static sx_code write_optimized(sxc_cli *cli, const char *path, const sx_module *
     } else {
         code = sxc_front_text(cli->cx, module, &out);
         code = code == SX_OK ? sxc_put(cli, &out) : code;
+        tell_machine(cli, module);
     }
     sx_buf_fini(&out);
     return code;

@@ -452,6 +452,7 @@ def test_front():
     assert len(points) >= 2
     for faster, smaller in zip(points, points[1:]):
         assert faster["estimate_ns"] < smaller["estimate_ns"] and faster["peak_bytes"] > smaller["peak_bytes"]
+    assert "estimates for 8 cores of x86-64-v3" in sx(*asked).stderr.decode()
     lines = sx(*asked).stdout.decode().splitlines()
     assert len(lines) == 1 + len(points) and lines[0].split() == ["POINT", "TIME", "US", "PEAK", "BYTES", "ENERGY", "UJ"]
     sx(*asked, "-o", picture)
