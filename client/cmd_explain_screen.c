@@ -14,7 +14,7 @@
 #define NAMES_SHOWN 2u
 #define NAME_BYTES 56u
 #define OPERATOR_BYTES 44u
-#define SCHEDULE_BYTES 44u
+#define SCHEDULE_BYTES 60u
 
 typedef struct {
     sx_ctx *cx;
