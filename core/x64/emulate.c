@@ -4,10 +4,11 @@
 
 #include "core/x64/uop.h"
 
-#define STACK_BYTES ((size_t)(1 << 20) + 65536) /* what the verifier lets an entry use, and more */
-#define REGION_SHIFT 48                         /* one region in each 2^48 bytes of addresses */
-#define REGION_MIDDLE (UINT64_C(1) << 47)       /* where it begins */
-#define SLICE 4096U                             /* instructions between two looks at the fuel */
+#define STACK_MAX ((size_t)1 << 20)       /* what the verifier lets an entry use */
+#define STACK_ABOVE 4096U                 /* of the caller */
+#define REGION_SHIFT 48                   /* one region in each 2^48 bytes of addresses */
+#define REGION_MIDDLE (UINT64_C(1) << 47) /* where it begins */
+#define SLICE 4096U                       /* instructions between two looks at the fuel */
 #define RETURN_ADDRESS UINT64_C(0x5EA1ED0000000001)
 #define NO_UOP UINT32_MAX
 
@@ -45,6 +46,7 @@ struct sx_x64_emulator {
     uint32_t uop_count, uop_capacity;
     uint32_t *at; /* by offset in the blob: micro-operation that begins there + 1, 0 none */
     uint8_t *stack;
+    size_t stack_bytes;
     sx_x64_work work;
 };
 
@@ -222,6 +224,7 @@ typedef struct {
     const sx_x64_meaning *meaning;
     uint32_t *work; /* offsets still to be decoded */
     uint32_t work_count;
+    uint64_t stack; /* bytes that all instructions together take */
     sx_x64_decoder decoder;
 } decoding;
 
@@ -233,6 +236,17 @@ static uint32_t slot_for(decoding *d, uint64_t offset)
         d->work[d->work_count++] = (uint32_t)offset; // an offset is queued once: room for all
     }
     return e->at[offset] - 1;
+}
+
+/* Bytes that an instruction moves rsp down. Loops are back at their depth, so that the sum over all is enough for any path. */
+static uint64_t stack_taken(const sx_x64_insn *insn)
+{
+    bool moves = (insn->op == SX_X64_SUB || insn->op == SX_X64_ADD) &&
+                 insn->arg[0].kind == SX_X64_R64 && insn->arg[0].reg == SX_RSP &&
+                 insn->arg[1].kind == SX_X64_IMM;
+    int64_t imm = moves ? insn->arg[1].imm : 0;
+    int64_t down = insn->op == SX_X64_PUSH ? 8 : insn->op == SX_X64_SUB ? imm : -imm;
+    return (uint64_t)sx_min_i64(sx_max_i64(down, 0), (int64_t)STACK_MAX);
 }
 
 static sx_code decode_at(decoding *d, uint32_t offset)
@@ -256,6 +270,7 @@ static sx_code decode_at(decoding *d, uint32_t offset)
         return SX_FAIL(d->cx, SX_INPUT, "machine code at offset %u: control leaves the code",
                        offset);
     }
+    d->stack += stack_taken(&insn);
     uint32_t slot = e->at[offset] - 1;
     u.next = falls ? slot_for(d, next) : NO_UOP;
     u.target = jumps ? slot_for(d, target) : NO_UOP;
@@ -280,9 +295,8 @@ sx_code sx_x64_emulator_make(sx_ctx *cx, sx_span blob, const uint32_t *entry, ui
     *d = (decoding){.cx = cx, .e = e, .meaning = meaning};
     e->blob = blob;
     e->at = SX_NEW_ARRAY(cx, uint32_t, blob.len + 1);
-    e->stack = SX_NEW_ARRAY(cx, uint8_t, STACK_BYTES);
     d->work = SX_NEW_ARRAY(cx, uint32_t, blob.len + 1);
-    if (e->at == NULL || e->stack == NULL || d->work == NULL) {
+    if (e->at == NULL || d->work == NULL) {
         return cx->error.code;
     }
     sx_x64_decoder_init(&d->decoder);
@@ -295,8 +309,11 @@ sx_code sx_x64_emulator_make(sx_ctx *cx, sx_span blob, const uint32_t *entry, ui
             SX_TRY(decode_at(d, d->work[--d->work_count]));
         }
     }
+    e->stack_bytes = (size_t)(d->stack < STACK_MAX ? d->stack : STACK_MAX) + 2 * STACK_ABOVE;
+    e->stack_bytes = (e->stack_bytes + 63) & ~(size_t)63;
+    e->stack = SX_NEW_ARRAY(cx, uint8_t, e->stack_bytes);
     *emulator = e;
-    return SX_OK;
+    return e->stack != NULL ? SX_OK : cx->error.code;
 }
 
 /* ---- memory ---- */
@@ -673,7 +690,7 @@ static uint64_t enter(machine *m, uint64_t *pointers, int64_t *index, uint32_t b
         uint8_t *out;
     } blob = {e->blob.ptr};
     m->region[REGION_CODE] = (sx_x64_region){"the code", blob.out, e->blob.len, false, NULL};
-    m->region[REGION_STACK] = (sx_x64_region){"the stack", e->stack, STACK_BYTES, true, NULL};
+    m->region[REGION_STACK] = (sx_x64_region){"the stack", e->stack, e->stack_bytes, true, NULL};
     m->region[REGION_POINTERS] = (sx_x64_region){"the table of buffers", (uint8_t *)pointers,
                                                  buffer_count * sizeof(*pointers), false, NULL};
     m->region[REGION_INDEX] =
@@ -683,8 +700,8 @@ static uint64_t enter(machine *m, uint64_t *pointers, int64_t *index, uint32_t b
     for (uint32_t i = 0; i < 16; i++) {
         m->general[i] = pattern(i);
     }
-    uint64_t rsp =
-        region_address(REGION_STACK) + STACK_BYTES - 4096 - 8; /* 8 mod 16, as after a call */
+    uint64_t rsp = region_address(REGION_STACK) + e->stack_bytes - STACK_ABOVE - 8;
+    SX_ASSERT(rsp % 16 == 8); /* as after a call */
     uint64_t home = RETURN_ADDRESS;
     memcpy(e->stack + (rsp - region_address(REGION_STACK)), &home, sizeof(home));
     m->general[SX_RSP] = rsp;

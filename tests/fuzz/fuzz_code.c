@@ -1,5 +1,6 @@
-/* fuzz_code.c - any bytes as machine code: the verifier says yes or no; what it accepts decodes, prints and encodes to the same bytes. */
-#include "core/x64/x64.h"
+/* fuzz_code.c - any bytes as machine code: the verifier says yes or no; what it accepts decodes, prints and encodes to the same bytes, and
+ * runs in the emulator, which touches nothing but its regions. */
+#include "core/x64/emulate.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -26,6 +27,34 @@ static void check_reachable(sx_span blob)
     sx_buf_fini(&text);
 }
 
+#define BUFFERS 6
+#define BYTES 65536
+
+/* Whatever is accepted ends with an answer, and the buffers that may not be written are as before. */
+static void emulate(sx_ctx *cx, sx_span blob)
+{
+    static uint8_t memory[BUFFERS][BYTES], own[BYTES];
+    sx_x64_region buffer[BUFFERS];
+    for (uint32_t k = 0; k < BUFFERS; k++) {
+        buffer[k] = (sx_x64_region){"a buffer", memory[k], BYTES, k > 0, NULL};
+    }
+    memset(memory, 1, sizeof(memory));
+    const sx_x64_region workspace = {"the workspace", own, BYTES, true, NULL};
+    const int64_t index[3] = {0, 1, 0};
+    const uint32_t entry = 0;
+    sx_x64_emulator *emulator;
+    sx_code code = sx_x64_emulator_make(cx, blob, &entry, 1, sx_x64_meanings, &emulator);
+    SX_ASSERT(code == SX_OK || code == SX_NOMEM);
+    if (code == SX_OK) {
+        cx->fuel = 20000;
+        code = sx_x64_emulate(cx, emulator, entry, buffer, BUFFERS, index, &workspace);
+        SX_ASSERT(code == SX_OK || code == SX_INPUT || code == SX_QUOTA);
+    }
+    for (uint32_t i = 0; i < BYTES; i++) {
+        SX_ASSERT(memory[0][i] == 1);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size > 65536) {
@@ -38,6 +67,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sx_code code = sx_x64_check(&cx, (sx_span){data, size}, level, entry, 2);
     SX_ASSERT(code == SX_OK || code == SX_INPUT);
     check_reachable((sx_span){data, size});
+    sx_ctx_reset_error(&cx);
+    if (sx_x64_check(&cx, (sx_span){data, size}, level, entry, 1) == SX_OK) {
+        emulate(&cx, (sx_span){data, size});
+    }
     sx_ctx_fini(&cx);
     return 0;
 }
