@@ -106,7 +106,7 @@ sx_code sx_check_type(const sx_infer *in, const sx_type *type, const char *what)
 static sx_code check_type_attribute(const sx_infer *in)
 {
     bool is_space = (in->attr->present & SX_A(body)) != 0;
-    return is_space ? check_extents(in, &in->attr->type, "space", SX_SPACE_MAX, SX_UNIMPLEMENTED)
+    return is_space ? check_extents(in, &in->attr->type, "type", SX_SPACE_MAX, SX_UNIMPLEMENTED)
                     : sx_check_type(in, &in->attr->type, "type");
 }
 
