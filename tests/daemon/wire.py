@@ -196,7 +196,7 @@ class Daemon:
         self.path = self.root / "d.sock"
         self.log_path = self.root / "log"
         self.log = open(self.log_path, "ab")
-        base = {k: v for k, v in os.environ.items() if not k.startswith("SYMPLEX_")}
+        base = {k: v for k, v in os.environ.items() if not k.startswith("SYMPLEX_") or k == "SYMPLEX_ISA_MAX"}
         base.update(HOME=str(self.root), XDG_CONFIG_HOME=str(self.root / "config"), **(env or {}))
         self.process = subprocess.Popen(
             [str(BINARY / program), "--state", str(self.root / "state"), "--socket", str(self.path),

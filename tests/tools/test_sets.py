@@ -9,6 +9,10 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "tests" / "daemon"))
+from wire import Daemon  # noqa: E402
+
 BINARY = pathlib.Path(os.environ["SX_BINARY_DIR"]) / "bin"
 MLP = str(ROOT / "tests" / "models" / "mlp.onnx")
 SKIPPED = 77
@@ -51,6 +55,17 @@ def test_product_obeys():
         assert done.returncode == 4 and "module is for ISA level x86-64-v3" in done.stderr, done
     found = json.loads(client("doctor", "--json", SYMPLEX_ISA_MAX="x86-64-v3").stdout)["findings"]
     assert {f["name"]: f["detail"] for f in found}["isa"] == "x86-64-v3: AVX2 and FMA; at most SYMPLEX_ISA_MAX=x86-64-v3", found
+
+
+def test_daemon_obeys():
+    """Client, daemon and its worker processes, which run the module, agree on the processor that they are shown."""
+    limit = {"SYMPLEX_ISA_MAX": "x86-64-v3"}
+    with Daemon(program="symplexd", env=limit) as daemon, tempfile.TemporaryDirectory() as folder:
+        module = os.path.join(folder, "mlp.sxm")
+        done = run(str(BINARY / "symplex-client"), "compile", MLP, "-d", "batch=1", "--target", "native", "--daemon-only", "-o", module,
+                   SYMPLEX_SOCKET=str(daemon.path), **limit)
+        assert done.returncode == 0, done
+        assert "target     x86-64-v3" in client("explain", module).stdout
 
 
 CASE = '<testcase name="%s" status="%s">%s<system-out>%s</system-out></testcase>'
