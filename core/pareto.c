@@ -9,6 +9,7 @@
 #include "core/ir/check.h"
 #include "core/pipeline.h"
 #include "core/plan/peak.h"
+#include "core/search/search.h"
 
 #define FIRST_PRICE (1.0 / 16) /* of a byte, in the time it takes to move it */
 #define PRICE_FACTOR 4.0
@@ -33,18 +34,10 @@ sx_code sx_pareto_measure(sx_ctx *cx, const sx_core_request *request, const sx_d
     sx_graph *bound;
     *point = (sx_module_point){.time_ns = 0};
     SX_TRY(sx_graph_bind(cx, graph, request->binding, request->binding_count, &bound));
-    for (uint32_t n = 0; n < bound->node_count; n++) {
-        const sx_node *node = &bound->node[n];
-        sx_type input[SX_INPUTS_MAX];
-        sx_cost cost;
-        for (uint32_t k = 0; k < node->input_count; k++) {
-            input[k] = sx_graph_node(bound, sx_graph_input(bound, node, k))->type;
-        }
-        SX_TRY(sx_cost_node(cx, device, NULL, 0, node->op, sx_graph_attr(bound, node), input,
-                            node->input_count, &node->type, &cost));
-        point->time_ns += node->input_count > 0 ? cost.cost_ns : 0;
-        point->energy_nj += node->input_count > 0 ? cost.energy_nj : 0;
-    }
+    sx_cost sum;
+    SX_TRY(sx_price_program(cx, device, bound, &sum));
+    point->time_ns = sum.cost_ns;
+    point->energy_nj = sum.energy_nj;
     return sx_plan_peak(cx, bound, &point->peak_bytes);
 }
 

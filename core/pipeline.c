@@ -8,6 +8,7 @@
 #include "core/egraph/certificate.h"
 #include "core/ir/shard.h"
 #include "core/pareto.h"
+#include "core/search/search.h"
 #include "core_digest.h"
 
 #define CONSTANT_BYTES_MAX (INT64_C(1) << 30)
@@ -407,7 +408,9 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
     bool done;
     SX_TRY(put_info(cx, image, request, graph, device));
     SX_TRY(sx_semantic_reuse(cx, request, graph, &meeting, image, &done));
-    image->info.input_cost_ns = report.cost_before_ns;
+    sx_cost as_it_came;
+    SX_TRY(sx_price_program(cx, device, bound, &as_it_came));
+    image->info.input_cost_ns = as_it_came.cost_ns;
     if (done) {
         put_search(image, &report);
         put_stages(cx, image);

@@ -40,6 +40,16 @@ double sx_device_floor_ns(const sx_device *device, double flops, double bytes);
  * run time. */
 double sx_cost_schedule(const sx_device *device, const sx_analysis *analysis,
                         const sx_schedule *schedule, bool rhs_constant);
+/* What of it is the launch that packs the right argument. */
+double sx_cost_pack(const sx_device *device, const sx_analysis *analysis,
+                    const sx_schedule *schedule);
+/* sx_cost_schedule for contractions that differ in the columns of a grid point alone: ns[c] under tile_columns[c]. */
+void sx_cost_contractions(const sx_device *device, const sx_analysis *analysis,
+                          const sx_contraction_tiles *tiles, const int64_t *tile_columns,
+                          uint32_t count, bool rhs_constant, double *ns);
+/* No contraction with these register blocks, whatever its tiles, costs less. */
+double sx_cost_block_bound(const sx_device *device, const sx_analysis *analysis,
+                           const sx_contraction_tiles *tiles);
 
 typedef struct {
     double flops;    /* weighted: a transcendental counts as the instructions of its sequence */

@@ -18,11 +18,113 @@
 #define LINE_BYTES 64.0
 #define SCORE_CYCLES 8.0 /* power, maximum, sum: per vector of scores */
 
+/* ---- contractions ---- */
+
+/* The next whole number of a positive one below 2^53. */
+static double whole(double x)
+{
+    double down = (double)(int64_t)x;
+    return down < x ? down + 1 : down;
+}
+
+/* Cycles one core needs for a strip of `rows` rows by a panel over all of k. */
+static double strip_cycles(const sx_device *device, const sx_analysis *a,
+                           const sx_contraction_tiles *t, double rows)
+{
+    bool packed = t->panels != UINT32_MAX;
+    double vectors = t->block_vectors;
+    double width = vectors * t->lanes;
+    double k = (double)a->extent[SX_ROLE_SUM];
+    double fma = rows * vectors / device->fma_per_cycle;
+    double loads = (rows + vectors) / LOADS_PER_CYCLE;
+    double loop = 2.0 / t->unroll;
+    double cycles = fmax(fmax(fma, device->fma_latency), loads) + 0.25 * loop;
+    double panel_bytes = k * width * 4;
+    double row_step = packed ? width * 4 : (double)a->extent[SX_ROLE_COLUMN] * 4;
+    bool in_l1 = panel_bytes <= device->l1_bytes / 2 && (packed || row_step < 2048);
+    double feed = in_l1 ? 0 : panel_bytes / device->l2_bytes_per_ns * device->ghz;
+    double strided = row_step <= 1024  ? 1.04
+                     : row_step < 4096 ? 1.12
+                                       : 1.25; /* few lines of each page: no prefetch */
+    return fmax(k * cycles, feed) * (packed ? 1.0 : strided) + STRIP_CYCLES + rows * vectors;
+}
+
+static double overlapped(const sx_device *device, const sx_analysis *a, double computing)
+{
+    double moving = sx_device_move_ns(device, a->bytes);
+    return fmax(computing, moving) + UNHIDDEN * fmin(computing, moving);
+}
+
+static double pack_ns(const sx_device *device, const sx_analysis *a, double width)
+{
+    double panels = whole((double)a->extent[SX_ROLE_COLUMN] / width);
+    double rows = 4 * (double)a->rhs_copies * (double)a->extent[SX_ROLE_SUM];
+    double packed = rows * panels * width;
+    double source = rows * (double)a->extent[SX_ROLE_COLUMN];
+    double copying = 2 * packed / (device->l2_bytes_per_ns * device->cores);
+    return device->launch_ns + fmax(copying, sx_device_move_ns(device, source + packed));
+}
+
+void sx_cost_contractions(const sx_device *device, const sx_analysis *a,
+                          const sx_contraction_tiles *t, const int64_t *tile_columns,
+                          uint32_t count, bool rhs_constant, double *ns)
+{
+    double m = (double)a->extent[SX_ROLE_ROW], n = (double)a->extent[SX_ROLE_COLUMN];
+    double width = (double)t->block_vectors * t->lanes;
+    double panels = whole(n / width);
+    double row_tiles = whole(m / (double)t->tile_rows);
+    double strips = whole(m / row_tiles / t->block_rows);
+    double cycles = strips * panels * strip_cycles(device, a, t, m / row_tiles / strips);
+    double points = (double)a->extent[SX_ROLE_BATCH] * row_tiles;
+    double floor_ns = sx_device_floor_ns(device, a->work, a->bytes);
+    bool packs = t->panels != UINT32_MAX && !rhs_constant;
+    double beside = device->launch_ns + (packs ? pack_ns(device, a, width) : 0);
+    for (uint32_t c = 0; c < count; c++) {
+        double column_tiles = whole(n / (double)tile_columns[c]);
+        double rounds = whole(points * column_tiles / device->cores); /* the slowest core */
+        double time = rounds * (cycles / column_tiles / device->ghz + POINT_NS);
+        ns[c] = fmax(overlapped(device, a, time), floor_ns) + beside;
+    }
+}
+
+static sx_contraction_tiles tiles_of(const sx_analysis *a, const sx_schedule *s)
+{
+    uint32_t lanes = sx_schedule_lanes(s);
+    int64_t width = sx_schedule_step(s, SX_ROLE_COLUMN, SX_BIND_LOOP, 0);
+    return (sx_contraction_tiles){
+        .lanes = lanes,
+        .block_rows = (uint32_t)sx_schedule_step(s, SX_ROLE_ROW, SX_BIND_LOOP, 0),
+        .block_vectors = (uint32_t)(width / lanes),
+        .tile_rows = sx_schedule_step(s, SX_ROLE_ROW, SX_BIND_GRID, 0),
+        .tile_columns = sx_schedule_step(s, SX_ROLE_COLUMN, SX_BIND_GRID, 0),
+        .unroll = (uint32_t)sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 0),
+        .panels = sx_schedule_stage(s, a->rhs) != NULL ? a->rhs : UINT32_MAX};
+}
+
+double sx_cost_pack(const sx_device *device, const sx_analysis *a, const sx_schedule *s)
+{
+    return pack_ns(device, a, (double)sx_schedule_step(s, SX_ROLE_COLUMN, SX_BIND_LOOP, 0));
+}
+
+/* The work of all strips, spread over the cores without rest; strips are as high as they can be, as their fixed costs count less then. */
+double sx_cost_block_bound(const sx_device *device, const sx_analysis *a,
+                           const sx_contraction_tiles *t)
+{
+    double width = (double)t->block_vectors * t->lanes;
+    double strips = whole((double)a->extent[SX_ROLE_ROW] / t->block_rows);
+    double panels = whole((double)a->extent[SX_ROLE_COLUMN] / width);
+    double height = (double)a->extent[SX_ROLE_ROW] / strips;
+    double cycles = strips * panels * strip_cycles(device, a, t, height);
+    double time = (double)a->extent[SX_ROLE_BATCH] * cycles / device->cores / device->ghz;
+    return overlapped(device, a, time) + device->launch_ns;
+}
+
+/* ---- the other kinds: what a schedule says ---- */
+
 typedef struct {
     const sx_device *device;
     const sx_analysis *a;
     const sx_schedule *s;
-    bool rhs_constant;
     double lanes;
 } pricing;
 
@@ -34,52 +136,6 @@ static double step(const pricing *p, sx_role axis, sx_bind bind)
 static double extent(const pricing *p, sx_role role)
 {
     return (double)p->a->extent[role];
-}
-
-/* ---- contractions ---- */
-
-/* Cycles one core needs for a strip of `rows` rows by a panel over all of k. */
-static double strip_cycles(const pricing *p, double rows, double width, bool packed)
-{
-    const sx_device *device = p->device;
-    double vectors = width / p->lanes;
-    double k = extent(p, SX_ROLE_SUM);
-    double fma = rows * vectors / device->fma_per_cycle;
-    double loads = (rows + vectors) / LOADS_PER_CYCLE;
-    double loop = 2.0 / step(p, SX_ROLE_SUM, SX_BIND_LOOP);
-    double cycles = fmax(fmax(fma, device->fma_latency), loads) + 0.25 * loop;
-    double panel_bytes = k * width * 4;
-    double row_step = packed ? width * 4 : extent(p, SX_ROLE_COLUMN) * 4;
-    bool in_l1 = panel_bytes <= device->l1_bytes / 2 && (packed || row_step < 2048);
-    double feed = in_l1 ? 0 : panel_bytes / device->l2_bytes_per_ns * device->ghz;
-    double strided = row_step <= 1024  ? 1.04
-                     : row_step < 4096 ? 1.12
-                                       : 1.25; /* few lines of each page: no prefetch */
-    return fmax(k * cycles, feed) * (packed ? 1.0 : strided) + STRIP_CYCLES + rows * vectors;
-}
-
-static double price_dot(const pricing *p)
-{
-    const sx_device *device = p->device;
-    double m = extent(p, SX_ROLE_ROW), n = extent(p, SX_ROLE_COLUMN);
-    double batch = extent(p, SX_ROLE_BATCH);
-    double width = step(p, SX_ROLE_COLUMN, SX_BIND_LOOP);
-    bool packed = sx_schedule_stage(p->s, p->a->rhs) != NULL;
-    double panels = ceil(n / width);
-    double row_tiles = ceil(m / step(p, SX_ROLE_ROW, SX_BIND_GRID));
-    double column_tiles = ceil(n / step(p, SX_ROLE_COLUMN, SX_BIND_GRID));
-    double strips = ceil(m / row_tiles / step(p, SX_ROLE_ROW, SX_BIND_LOOP));
-    double height = m / row_tiles / strips;
-    double cycles = strips * panels / column_tiles * strip_cycles(p, height, width, packed);
-    double rounds = ceil(batch * row_tiles * column_tiles / device->cores); /* the slowest core */
-    double time = rounds * (cycles / device->ghz + POINT_NS);
-    if (packed && !p->rhs_constant) {
-        double copies = p->a->rhs_batched ? batch : 1;
-        double bytes = copies * extent(p, SX_ROLE_SUM) * panels * width * 4;
-        time += device->launch_ns + 2 * bytes / (device->l2_bytes_per_ns * device->cores);
-    }
-    double moved = sx_device_move_ns(device, p->a->bytes);
-    return fmax(time, moved) + UNHIDDEN * fmin(time, moved);
 }
 
 /* ---- online sums ---- */
@@ -129,9 +185,13 @@ static double price_rows(const pricing *p)
 double sx_cost_schedule(const sx_device *device, const sx_analysis *a, const sx_schedule *s,
                         bool rhs_constant)
 {
-    pricing p = {device, a, s, rhs_constant, (double)sx_schedule_lanes(s)};
-    double time = a->kind == SX_KERNEL_DOT      ? price_dot(&p)
-                  : a->kind == SX_KERNEL_ONLINE ? price_online(&p)
-                                                : price_rows(&p);
+    if (a->kind == SX_KERNEL_DOT) {
+        double ns;
+        sx_contraction_tiles tiles = tiles_of(a, s);
+        sx_cost_contractions(device, a, &tiles, &tiles.tile_columns, 1, rhs_constant, &ns);
+        return ns;
+    }
+    pricing p = {device, a, s, (double)sx_schedule_lanes(s)};
+    double time = a->kind == SX_KERNEL_ONLINE ? price_online(&p) : price_rows(&p);
     return fmax(time, sx_device_floor_ns(device, a->work, a->bytes)) + device->launch_ns;
 }

@@ -61,75 +61,6 @@ static bool runs_at_load(const sx_tensors *t, uint32_t n)
     return sx_type_is_static(sx_tensors_type(t, n));
 }
 
-/* The last dimension of the space that is (not) reduced and longer than 1; SX_RANK_MAX if there is none. */
-static uint32_t last_dim(const sx_type *space, uint32_t axes, bool reduced)
-{
-    for (uint32_t d = space->rank; d-- > 0;) {
-        bool long_ = !sx_dim_is_constant(space->dim[d]) || space->dim[d].scale > 1;
-        if (long_ && ((axes >> d & 1) != 0) == reduced) {
-            return d;
-        }
-    }
-    return SX_RANK_MAX;
-}
-
-static bool steps_by_one(const sx_access *access, uint32_t d)
-{
-    return sx_dim_is_constant(access->stride[d]) && access->stride[d].scale == 1;
-}
-
-/* Bytes moved once more where a contraction cannot read as it likes: vectors run along the last dimension of the result, so the
- * operand that varies there is repacked unless it is contiguous there (weights are, at load); the other one is read
- * along the sum, a little slower when scattered. */
-#define SCATTERED_SHARE 0.1
-
-/* Bytes read and written to copy what an access touches: a part of a merged value is no more than that part. */
-static sx_code copy_bytes(sx_optimizer *o, const sx_attr *attr, const sx_access *access,
-                          const sx_type *whole, double *bytes)
-{
-    const sx_tensors *t = o->t;
-    sx_type part = {.dtype = whole->dtype};
-    sx_cost all, touched;
-    for (uint32_t d = 0; d < attr->type.rank; d++) {
-        if (access->stride[d].scale != 0) {
-            part.dim[part.rank++] = attr->type.dim[d];
-        }
-    }
-    SX_TRY(sx_cost_node(o->cx, o->device, t->symbol, t->symbol_count, SX_OP_NEGATE, attr, whole, 1,
-                        whole, &all));
-    SX_TRY(sx_cost_node(o->cx, o->device, t->symbol, t->symbol_count, SX_OP_NEGATE, attr, &part, 1,
-                        &part, &touched));
-    *bytes = all.bytes < touched.bytes ? all.bytes : touched.bytes;
-    return SX_OK;
-}
-
-static sx_code layout_bytes(sx_optimizer *o, uint32_t n, const sx_attr *attr, double *bytes)
-{
-    const sx_tensors *t = o->t;
-    const sx_body *body = attr->body;
-    *bytes = 0;
-    uint32_t column = last_dim(&attr->type, body->axes, false);
-    uint32_t sum = last_dim(&attr->type, body->axes, true);
-    for (uint32_t i = 0; i < body->instr_count; i++) {
-        const sx_instr *in = &body->instr[i];
-        uint32_t operand[2] = {in->x, in->y};
-        for (uint32_t k = 0; in->kind == SX_BODY_DOT && k < 2; k++) {
-            uint32_t a = body->instr[operand[k]].x;
-            uint32_t class_ = sx_eg_child(&t->eg, n, a);
-            const sx_access *access = &body->access[a];
-            bool across = column < SX_RANK_MAX && access->stride[column].scale != 0;
-            double copy;
-            SX_TRY(copy_bytes(o, attr, access, sx_tensors_type(t, class_), &copy));
-            if (across && !steps_by_one(access, column)) {
-                *bytes += sx_tensors_fact(t, class_)->is_weight != 0 ? 0 : copy;
-            } else if (!across && sum < SX_RANK_MAX && !steps_by_one(access, sum)) {
-                *bytes += SCATTERED_SHARE * copy;
-            }
-        }
-    }
-    return SX_OK;
-}
-
 static bool is_fusible(sx_op op)
 {
     sx_op_class c = sx_op_info_of(op)->op_class;
@@ -204,29 +135,10 @@ static sx_code node_cost(sx_optimizer *o, uint32_t n, bool foresee, uint64_t *co
     const sx_objective *objective = &o->options->objective;
     const sx_tensors *t = o->t;
     sx_op op = sx_tensors_op(t, n);
-    sx_type input[SX_EG_ARITY_MAX];
     uint32_t arity = t->eg.node[n].arity;
-    for (uint32_t k = 0; k < arity; k++) {
-        input[k] = *sx_tensors_type(t, sx_eg_child(&t->eg, n, k));
-    }
     sx_cost estimate;
-    SX_TRY(sx_cost_node(o->cx, o->device, t->symbol, t->symbol_count, op, sx_tensors_attr(t, n),
-                        input, arity, sx_tensors_type(t, n), &estimate));
+    SX_TRY(sx_optimizer_price(o, n, &estimate));
     double ns = estimate.cost_ns;
-    double bytes = 0;
-    if (op == SX_OP_FUSED) {
-        SX_TRY(layout_bytes(o, n, sx_tensors_attr(t, n), &bytes));
-    } else if (op == SX_OP_DOT_GENERAL || op == SX_OP_CONVOLUTION) {
-        sx_ctx scratch;
-        sx_attr lifted;
-        sx_ctx_init(&scratch, SCRATCH_BYTES);
-        sx_code code = sx_fused_lift(&scratch, op, sx_tensors_attr(t, n), input, arity,
-                                     sx_tensors_type(t, n), &lifted);
-        code = code == SX_OK ? layout_bytes(o, n, &lifted, &bytes) : SX_OK;
-        sx_ctx_fini(&scratch);
-        SX_TRY(code);
-    }
-    ns += sx_device_move_ns(o->device, bytes);
     double kept = kept_bytes(t, n, &estimate);
     double nj = estimate.energy_nj;
     if (foresee) {

@@ -21,7 +21,8 @@ typedef struct {
     bool *
         tried; /* nodes of programs that are fused already: what they will cost is known; or NULL */
     uint32_t tried_count;
-    sx_memory_graph *known; /* what an earlier search left, or NULL */
+    sx_memory_graph *known;   /* what an earlier search left, or NULL */
+    struct sx_prices *prices; /* of nodes seen before (prices.c) */
 } sx_optimizer;
 
 typedef enum {
@@ -37,6 +38,9 @@ sx_code sx_optimizer_extract(sx_optimizer *o, sx_cost_kind kind, const uint64_t 
                              uint64_t fuel, sx_extracted *best);
 sx_code sx_optimizer_fuse(sx_optimizer *o, const uint32_t *choice, bool again,
                           const uint32_t *before, bool *fresh);
+
+/* prices.c: what a node costs as a kernel of its own (sx_price_node), asked once for all nodes like it. */
+sx_code sx_optimizer_price(sx_optimizer *o, uint32_t node, sx_cost *cost);
 
 /* optimizer_again.c */
 sx_code sx_optimizer_known_kernels(sx_optimizer *o, bool **kernel);

@@ -69,21 +69,9 @@ static void analyse_row(sx_analysis *a)
 
 /* ---- contractions ---- */
 
-static sx_role dot_role(const sx_view *view, uint32_t lhs, uint32_t rhs, uint32_t d)
+static bool only_left_has(const sx_analysis *a, uint32_t d)
 {
-    bool left = view->stride[lhs][d] != 0;
-    bool right = view->stride[rhs][d] != 0;
-    return view->reduced[d] ? SX_ROLE_SUM
-           : left == right  ? SX_ROLE_BATCH
-           : left           ? SX_ROLE_ROW
-                            : SX_ROLE_COLUMN;
-}
-
-static void assign_dot_roles(sx_analysis *a)
-{
-    for (uint32_t d = 0; d < a->view.rank; d++) {
-        a->role[d] = dot_role(&a->view, a->lhs, a->rhs, d);
-    }
+    return !a->view.reduced[d] && a->view.stride[a->lhs][d] != 0 && a->view.stride[a->rhs][d] == 0;
 }
 
 /* Dimensions of one class may be merged: batch that both operands have, and kept dimensions that none has, are different ones. */
@@ -118,21 +106,27 @@ static void analyse_dot(sx_analysis *a)
     for (uint32_t d = 0; d < a->view.rank; d++) {
         a->lane = a->view.reduced[d] ? a->lane : d;
     }
-    if (a->lane != SX_NO_DIM && dot_role(&a->view, a->lhs, a->rhs, a->lane) == SX_ROLE_ROW) {
+    if (a->lane != SX_NO_DIM && only_left_has(a, a->lane)) {
         uint32_t left = a->lhs;
         a->lhs = a->rhs;
         a->rhs = left;
         a->swapped = true;
     }
-    assign_dot_roles(a);
     a->column = a->lane;
+    a->rhs_copies = 1;
     for (uint32_t d = 0; d < a->view.rank; d++) {
-        bool row = a->role[d] == SX_ROLE_ROW && d != a->lane;
+        bool row = d != a->lane && only_left_has(a, d);
         if (row && (a->row == SX_NO_DIM || a->view.extent[d] >= a->view.extent[a->row])) {
             a->row = d;
         }
-        bool both = a->view.stride[a->lhs][d] != 0 && a->view.stride[a->rhs][d] != 0;
-        a->rhs_batched = a->rhs_batched || (!a->view.reduced[d] && both);
+        bool again = !a->view.reduced[d] && d != a->column && a->view.stride[a->rhs][d] != 0;
+        a->rhs_copies *= again ? a->view.extent[d] : 1;
+    }
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        a->role[d] = a->view.reduced[d] ? SX_ROLE_SUM
+                     : d == a->row      ? SX_ROLE_ROW
+                     : d == a->column   ? SX_ROLE_COLUMN
+                                        : SX_ROLE_BATCH;
     }
     a->lhs_by_lane = a->lane != SX_NO_DIM && a->view.stride[a->lhs][a->lane] != 0;
     a->rhs_packable = is_packable(a);

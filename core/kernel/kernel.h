@@ -4,9 +4,9 @@
  * nothing of it again. It says which part (role) each dimension of the iteration space plays:
  *
  *   role      letter  map kernel         row kernel             contraction                 online sum (attention)
- *   BATCH     b       -                  -                      in both operands or in none  kept, no other role
- *   ROW       m       all but COLUMN     kept                   in the left operand alone    rows of the scores (queries)
- *   COLUMN    n       contiguous, last   kept, across lanes     in the right operand alone   columns of the values
+ *   BATCH     b       -                  -                      kept, no other role         kept, no other role
+ *   ROW       m       all but COLUMN     kept                   longest of the left operand rows of the scores (queries)
+ *   COLUMN    n       contiguous, last   kept, across lanes     last of the result          columns of the values
  *   SUM       k       -                  reduced                reduced                      summed with the weights (keys)
  *   INNER     d       -                  -                      -                            reduced inside the scores
  *
@@ -90,8 +90,9 @@ typedef struct {
     bool swapped;
     bool
         lhs_by_lane; /* the left argument varies along the columns as well: batch runs across the lanes */
-    bool rhs_batched; /* the right argument varies along the batch */
-    bool rhs_direct;  /* columns of the right argument are contiguous: panels are optional */
+    int64_t
+        rhs_copies; /* matrices [k, columns] of the right argument: its batch, and columns that are not blocked */
+    bool rhs_direct; /* columns of the right argument are contiguous: panels are optional */
     bool
         rhs_packable; /* the contraction alone reads the right argument; else it is read where it lies */
     /* Online sum: the instruction of the scores; the argument that is weighted, or SX_NO_INSTR. */

@@ -4,9 +4,9 @@
 
 #define BLOCK_ROWS_MAX 14
 #define BLOCK_VECTORS_MAX 4
+#define UNROLL_MAX 4 /* steps of k: the more, the less a step costs */
 static const int64_t tile_rows[] = {16, 32, 64, 128, 256, 512};
 static const int64_t tile_panels[] = {1, 2, 4, 8, 16, 32};
-static const uint32_t unrolls[] = {1, 2, 4};
 
 static int64_t padded_columns(const sx_search_space *space)
 {
@@ -36,6 +36,19 @@ static uint32_t *block_phase(sx_search_space *space, uint32_t rows, uint32_t vec
     return starves ? &result->dropped_roofline : NULL;
 }
 
+/* The ways of reading the right argument; columns that lie apart are slow to read in place. */
+static uint32_t ways_of(const sx_analysis *a, uint32_t panels[2])
+{
+    uint32_t count = 0;
+    if (!a->rhs_packable || a->rhs_direct) {
+        panels[count++] = UINT32_MAX;
+    }
+    if (a->rhs_packable) {
+        panels[count++] = a->rhs;
+    }
+    return count;
+}
+
 /* The phase that drops tiles of `rows` rows, or NULL. */
 static uint32_t *rows_phase(sx_search_space *space, int64_t rows, uint32_t block)
 {
@@ -48,62 +61,75 @@ static uint32_t *rows_phase(sx_search_space *space, int64_t rows, uint32_t block
     return misfit ? &space->result->dropped_alignment : NULL;
 }
 
-/* The rest of the space for one block and tiles of `rows` rows: tiles of columns, unrolling, panels or not. */
-static sx_code price_tiles(sx_search_space *space, sx_contraction_tiles t, uint32_t ways)
+/* The rest of the space for one block, tiles of rows and way: tiles of columns. */
+static sx_code price_columns(sx_search_space *space, sx_contraction_tiles t)
 {
-    const sx_analysis *a = space->a;
     sx_search_result *result = space->result;
     int64_t width = (int64_t)t.block_vectors * t.lanes;
+    int64_t columns[SX_COUNT(tile_panels)];
+    double ns[SX_COUNT(tile_panels)];
+    uint32_t count = 0;
     for (uint32_t c = 0; c < SX_COUNT(tile_panels); c++) {
-        t.tile_columns = tile_panels[c] * width;
-        if (t.tile_columns > width && t.tile_columns >= 2 * padded_columns(space)) {
-            SX_TRY(sx_search_drop(space, &result->dropped_alignment, SX_COUNT(unrolls) * ways));
+        int64_t tile = tile_panels[c] * width;
+        if (c == 0 || tile < 2 * padded_columns(space)) {
+            columns[count++] = tile;
+        }
+    }
+    SX_TRY(sx_search_drop(space, &result->dropped_alignment, SX_COUNT(tile_panels) - count));
+    sx_cost_contractions(space->device, space->a, &t, columns, count, space->rhs_constant, ns);
+    for (uint32_t c = 0; c < count; c++) {
+        if (sx_search_wants(space, ns[c])) {
+            sx_schedule schedule;
+            t.tile_columns = columns[c];
+            sx_schedule_contraction(&t, &schedule);
+            SX_TRY(sx_search_price(space, &schedule));
+        } else {
+            result->considered++;
+        }
+    }
+    return SX_OK;
+}
+
+/* All tiles for one block and way of reading. */
+static sx_code price_block(sx_search_space *space, sx_contraction_tiles t)
+{
+    for (uint32_t r = 0; r < SX_COUNT(tile_rows); r++) {
+        uint32_t *phase = rows_phase(space, tile_rows[r], t.block_rows);
+        if (phase != NULL) {
+            SX_TRY(sx_search_drop(space, phase, SX_COUNT(tile_panels)));
             continue;
         }
-        for (uint32_t u = 0; u < SX_COUNT(unrolls); u++) {
-            t.unroll = unrolls[u];
-            if (t.unroll > a->extent[SX_ROLE_SUM]) {
-                SX_TRY(sx_search_drop(space, &result->dropped_alignment, ways));
-                continue;
-            }
-            for (uint32_t packed = 0; packed < 2; packed++) {
-                sx_schedule schedule;
-                /* columns that lie apart are slow to read in place */
-                if (packed == 1 ? !a->rhs_packable : a->rhs_packable && !a->rhs_direct) {
-                    continue;
-                }
-                t.panels = packed == 1 ? a->rhs : UINT32_MAX;
-                sx_schedule_contraction(&t, &schedule);
-                SX_TRY(sx_search_price(space, &schedule));
-            }
-        }
+        t.tile_rows = sx_max_i64(tile_rows[r], t.block_rows);
+        SX_TRY(price_columns(space, t));
     }
     return SX_OK;
 }
 
 sx_code sx_search_dot(sx_search_space *space)
 {
-    uint32_t ways = space->a->rhs_packable && space->a->rhs_direct ? 2 : 1;
-    uint32_t inside = SX_COUNT(tile_panels) * SX_COUNT(unrolls) * ways;
-    for (uint32_t vectors = 1; vectors <= BLOCK_VECTORS_MAX; vectors++) {
-        for (uint32_t rows = 1; rows <= BLOCK_ROWS_MAX; rows++) {
+    const sx_analysis *a = space->a;
+    uint32_t panels[2];
+    uint32_t ways = ways_of(a, panels);
+    uint32_t inside = SX_COUNT(tile_panels) * SX_COUNT(tile_rows);
+    uint32_t unroll = (uint32_t)sx_min_i64(UNROLL_MAX, a->extent[SX_ROLE_SUM]);
+    for (uint32_t vectors = BLOCK_VECTORS_MAX; vectors > 0; vectors--) { /* the good ones first */
+        for (uint32_t rows = BLOCK_ROWS_MAX; rows > 0; rows--) {
             uint32_t *phase = block_phase(space, rows, vectors);
             if (phase != NULL) {
-                SX_TRY(sx_search_drop(space, phase, SX_COUNT(tile_rows) * inside));
+                SX_TRY(sx_search_drop(space, phase, inside * ways));
                 continue;
             }
-            for (uint32_t t = 0; t < SX_COUNT(tile_rows); t++) {
-                phase = rows_phase(space, tile_rows[t], rows);
-                if (phase != NULL) {
-                    SX_TRY(sx_search_drop(space, phase, inside));
+            for (uint32_t w = 0; w < ways; w++) {
+                sx_contraction_tiles tiles = {.lanes = space->device->lanes,
+                                              .block_rows = rows,
+                                              .block_vectors = vectors,
+                                              .unroll = unroll,
+                                              .panels = panels[w]};
+                if (!sx_search_wants(space, sx_cost_block_bound(space->device, a, &tiles))) {
+                    SX_TRY(sx_search_drop(space, &space->result->dropped_bound, inside));
                     continue;
                 }
-                SX_TRY(price_tiles(space,
-                                   (sx_contraction_tiles){.lanes = space->device->lanes,
-                                                          .block_rows = rows,
-                                                          .block_vectors = vectors,
-                                                          .tile_rows = tile_rows[t]},
-                                   ways));
+                SX_TRY(price_block(space, tiles));
             }
         }
     }

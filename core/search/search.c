@@ -8,10 +8,10 @@ static void keep(sx_search_result *result, const sx_schedule *schedule, double c
     while (at > 0 && result->best[at - 1].cost_ns > cost_ns) {
         at--;
     }
-    if (at == SX_SEARCH_KEEP) {
+    if (at == result->keep) {
         return;
     }
-    uint32_t last = result->best_count < SX_SEARCH_KEEP ? result->best_count++ : SX_SEARCH_KEEP - 1;
+    uint32_t last = result->best_count < result->keep ? result->best_count++ : result->keep - 1;
     for (uint32_t i = last; i > at; i--) {
         result->best[i] = result->best[i - 1];
     }
@@ -35,9 +35,11 @@ sx_code sx_search_price(sx_search_space *space, const sx_schedule *schedule)
 }
 
 sx_code sx_search_kernel(sx_ctx *cx, const sx_analysis *a, const sx_device *device,
-                         bool rhs_constant, sx_search_result *result)
+                         bool rhs_constant, uint32_t keep_count, sx_search_result *result)
 {
-    *result = (sx_search_result){.floor_ns = sx_device_floor_ns(device, a->work, a->bytes)};
+    SX_ASSERT(keep_count >= 1 && keep_count <= SX_SEARCH_KEEP);
+    *result = (sx_search_result){.keep = keep_count,
+                                 .floor_ns = sx_device_floor_ns(device, a->work, a->bytes)};
     if (device->isa == 0) {
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "target %s: no code generator", device->name);
     }

@@ -15,16 +15,37 @@ typedef struct {
     double cost_ns;
 } sx_search_candidate;
 typedef struct {
+    uint32_t keep;                            /* how many are kept */
     sx_search_candidate best[SX_SEARCH_KEEP]; /* ascending cost */
     uint32_t best_count;
     uint32_t considered;       /* points of the space */
+    uint32_t dropped_bound;    /* dearer than those kept, whatever the rest of the schedule */
     uint32_t dropped_roofline; /* by phase */
     uint32_t dropped_alignment;
     uint32_t dropped_resources;
     double floor_ns; /* roofline floor of the kernel on this device */
 } sx_search_result;
 
-/* Ranks schedules for a kernel. `rhs_constant` as sx_cost_schedule. SX_UNIMPLEMENTED for devices without a code generator. */
+/* Ranks schedules for a kernel and keeps the `keep` (1 .. SX_SEARCH_KEEP) best of them. What a bound shows to be dearer than those is not
+ * priced. `rhs_constant` as sx_cost_schedule. SX_UNIMPLEMENTED for devices without a code generator. */
 sx_code sx_search_kernel(sx_ctx *cx, const sx_analysis *analysis, const sx_device *device,
-                         bool rhs_constant, sx_search_result *result);
+                         bool rhs_constant, uint32_t keep, sx_search_result *result);
+
+/* price.c: what one node costs as a kernel of its own, under the schedule that the search would choose: the one price that level 1 extracts
+ * by and level 2 reports. Operations that are one loop nest are lifted; the rest (concatenate, gather, pad ...) move bytes, and 0 for
+ * parameter, constant and reshape. Symbols count as sx_cost_reference.
+ *   constant  set of 1 << input, for the first SX_FUSED_ARGS_MAX: depends on weights alone
+ *   errors    SX_LIMIT when sizes overflow */
+typedef struct {
+    sx_op op;
+    const sx_attr *attr;
+    const sx_type *input;
+    uint32_t input_count;
+    const sx_type *result;
+    uint32_t constant;
+} sx_price_subject;
+sx_code sx_price_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symbols,
+                      uint32_t symbol_count, const sx_price_subject *subject, sx_cost *cost);
+/* The sum over a program, each node a kernel of its own; what depends on weights alone is done at load and counts nothing. */
+sx_code sx_price_program(sx_ctx *cx, const sx_device *device, const sx_graph *graph, sx_cost *sum);
 #endif

@@ -15,6 +15,12 @@ typedef struct {
 sx_code sx_search_drop(sx_search_space *space, uint32_t *phase, uint32_t count);
 /* One schedule is priced and kept if it is among the best. */
 sx_code sx_search_price(sx_search_space *space, const sx_schedule *schedule);
+/* Would a schedule of this price be among the best? */
+static inline bool sx_search_wants(const sx_search_space *space, double ns)
+{
+    const sx_search_result *result = space->result;
+    return result->best_count < result->keep || ns < result->best[result->keep - 1].cost_ns;
+}
 
 sx_code sx_search_dot(sx_search_space *space);
 sx_code sx_search_online(sx_search_space *space);

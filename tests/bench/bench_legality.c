@@ -33,7 +33,7 @@ static sx_code visit(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uin
     }
     SX_TRY(sx_analysis_make(cx, fused, input, input_count, a));
     SX_TRY(sx_device_find(cx, sx_span_of(f->target), &device));
-    SX_TRY(sx_search_kernel(cx, a, device, true, &search));
+    SX_TRY(sx_search_kernel(cx, a, device, true, SX_SEARCH_KEEP, &search));
     const sx_schedule *schedule = &search.best[0].schedule;
     sx_judge_facts facts = sx_judge_facts_of(schedule, a->kind);
     SX_TRY(sx_lower_fused(cx, "bench", a, schedule, &kernel));

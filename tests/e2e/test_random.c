@@ -297,7 +297,8 @@ static void collect_launch(collection *all, sxr_program *program, const sx_graph
     ck_sx_ok(&all->cx,
              sx_device_find(&all->cx, sx_module_string(module, module->info->target), &device));
     for (uint32_t constant = 0; constant < 2 && plan == NULL; constant++) {
-        ck_sx_ok(&all->cx, sx_search_kernel(&all->cx, a, device, constant != 0, &search));
+        ck_sx_ok(&all->cx,
+                 sx_search_kernel(&all->cx, a, device, constant != 0, SX_SEARCH_KEEP, &search));
         plan = chosen(module, record, &search);
     }
     sx_span text = sx_module_string(module, record->plan);

@@ -12,7 +12,8 @@ static void expect_candidates(sx_ctx *cx, sx_judge *judge, const node *n, const 
         const sx_device *device;
         sx_search_result result;
         ck_sx_ok(cx, sx_device_find(cx, sx_span_of(targets[t]), &device));
-        ck_sx_ok(cx, sx_search_kernel(cx, analysis_of(cx, n), device, true, &result));
+        ck_sx_ok(cx,
+                 sx_search_kernel(cx, analysis_of(cx, n), device, true, SX_SEARCH_KEEP, &result));
         for (uint32_t c = 0; c < result.best_count; c++) {
             expect_proven(cx, judge, n, &result.best[c].schedule, what);
         }

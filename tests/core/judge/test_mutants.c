@@ -372,7 +372,8 @@ START_TEST(test_mutants)
         ck_sx_ok(&cx, sx_judge_make(&cx, &judge));
         node n = node_of(&cx, (uint32_t)_i, &rng);
         ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of(targets[round % 2]), &device));
-        ck_sx_ok(&cx, sx_search_kernel(&cx, analysis_of(&cx, &n), device, true, &result));
+        ck_sx_ok(&cx, sx_search_kernel(&cx, analysis_of(&cx, &n), device, true, SX_SEARCH_KEEP,
+                                       &result));
         const sx_schedule *plan = &result.best[sx_rng_below(&rng, result.best_count)].schedule;
         try_kernel(&cx, judge, &n, plan, false, sx_rng_next(&rng));
         if (plan->stage_count > 0) {

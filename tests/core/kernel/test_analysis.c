@@ -82,7 +82,8 @@ START_TEST(test_contraction)
     const sx_analysis *a = analysis_of(&cx, &n);
     ck_assert_int_eq(a->kind, SX_KERNEL_DOT);
     check_extents(a, 2, 9, 20, 30, 1);
-    ck_assert(a->rhs_batched && a->rhs_direct && a->rhs_packable && !a->swapped);
+    ck_assert_int_eq(a->rhs_copies, 2);
+    ck_assert(a->rhs_direct && a->rhs_packable && !a->swapped);
     ck_assert_uint_eq(a->lhs, 0);
     ck_assert_uint_eq(a->rhs, 1);
     ck_assert_double_eq(a->flops, 2.0 * 2 * 9 * 20 * 30);

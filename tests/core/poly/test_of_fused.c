@@ -57,7 +57,7 @@ static sx_search_result plans_of(sx_ctx *cx, const node *n, const char *target)
     const sx_device *device;
     sx_search_result result;
     ck_sx_ok(cx, sx_device_find(cx, sx_span_of(target), &device));
-    ck_sx_ok(cx, sx_search_kernel(cx, analysis_of(cx, n), device, true, &result));
+    ck_sx_ok(cx, sx_search_kernel(cx, analysis_of(cx, n), device, true, SX_SEARCH_KEEP, &result));
     ck_assert_uint_gt(result.best_count, 0);
     return result;
 }

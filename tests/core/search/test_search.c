@@ -35,7 +35,8 @@ static node rows_node(sx_ctx *cx, bool row, int64_t a, int64_t b)
 static sx_search_result search(sx_ctx *cx, const node *n, const sx_device *device, bool constant)
 {
     sx_search_result result;
-    ck_sx_ok(cx, sx_search_kernel(cx, analysis_of(cx, n), device, constant, &result));
+    ck_sx_ok(cx,
+             sx_search_kernel(cx, analysis_of(cx, n), device, constant, SX_SEARCH_KEEP, &result));
     return result;
 }
 
@@ -180,8 +181,10 @@ START_TEST(test_no_code_generator)
         sx_search_result result;
         if (device->isa == 0) {
             seen++;
-            ck_sx_fails(&cx, sx_search_kernel(&cx, analysis_of(&cx, &n), device, true, &result),
-                        SX_UNIMPLEMENTED, device->name);
+            ck_sx_fails(
+                &cx,
+                sx_search_kernel(&cx, analysis_of(&cx, &n), device, true, SX_SEARCH_KEEP, &result),
+                SX_UNIMPLEMENTED, device->name);
         }
     }
     ck_assert_uint_gt(seen, 0);

@@ -1,0 +1,144 @@
+/* price.c - one node as a kernel of its own, priced under the schedule that the search would choose. */
+#include "core/search/search.h"
+
+#define SCRATCH_BYTES ((size_t)1 << 20) /* one lifted body */
+#define NO_LOWERING_NS 1e15             /* a kernel that no lowering takes */
+
+static bool is_constant(const sx_price_subject *s, uint32_t argument)
+{
+    return argument < s->input_count && (s->constant >> argument & 1) != 0;
+}
+
+/* `fused` has passed sx_fused_infer with the subject's result. */
+static sx_code price_fused(sx_ctx *cx, const sx_device *device, const int64_t *symbol_value,
+                           const sx_price_subject *s, const sx_attr *fused, sx_cost *cost)
+{
+    sx_analysis a;
+    sx_search_result found;
+    SX_TRY(
+        sx_analysis_of_checked(cx, fused, s->input, s->input_count, s->result, symbol_value, &a));
+    bool constant = a.kind == SX_KERNEL_DOT && is_constant(s, a.rhs);
+    SX_TRY(sx_search_kernel(cx, &a, device, constant, 1, &found));
+    cost->flops = a.work;
+    cost->bytes = a.bytes;
+    cost->energy_nj = (a.work * device->flop_pj + a.bytes * device->byte_pj) / 1000;
+    cost->floor_ns = found.floor_ns;
+    cost->cost_ns = a.refusal == NULL ? found.best[0].cost_ns : NO_LOWERING_NS;
+    return SX_OK;
+}
+
+/* The tensor that a padded window walks; false where its extents cannot be written. */
+static bool padded_type(const sx_price_subject *s, sx_type *padded)
+{
+    uint32_t first = s->op == SX_OP_CONVOLUTION ? 2 : 0;
+    *padded = s->input[0];
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < s->attr->low.count; i++) {
+        sx_dim *dim = &padded->dim[first + i];
+        int64_t more = s->attr->low.v[i] + s->attr->high.v[i];
+        ok = more == 0 || (more > 0 && sx_dim_add(*dim, sx_dim_of(more), dim));
+    }
+    return ok;
+}
+
+/* A window with padding is two kernels: one pads, one walks the result. */
+static sx_code price_padded(sx_ctx *cx, const sx_device *device, const sx_symbol *symbols,
+                            uint32_t symbol_count, const sx_price_subject *s, sx_cost *cost)
+{
+    sx_type input[SX_INPUTS_MAX];
+    sx_attr attr = *s->attr;
+    sx_price_subject walk = *s;
+    if (!padded_type(s, &input[0])) {
+        return SX_OK;
+    }
+    for (uint32_t k = 1; k < s->input_count; k++) {
+        input[k] = s->input[k];
+    }
+    for (uint32_t i = 0; i < attr.low.count; i++) {
+        attr.low.v[i] = attr.high.v[i] = 0;
+    }
+    walk.attr = &attr;
+    walk.input = input;
+    SX_TRY(sx_price_node(cx, device, symbols, symbol_count, &walk, cost));
+    double bytes = sx_cost_bytes(symbols, symbol_count, &s->input[0]) +
+                   sx_cost_bytes(symbols, symbol_count, &input[0]);
+    cost->bytes += bytes;
+    cost->energy_nj += bytes * device->byte_pj / 1000;
+    cost->floor_ns += sx_device_move_ns(device, bytes);
+    cost->cost_ns += sx_device_move_ns(device, bytes) + device->launch_ns;
+    return SX_OK;
+}
+
+static bool has_padding(const sx_price_subject *s)
+{
+    bool any = false;
+    bool walks = s->op == SX_OP_CONVOLUTION || s->op == SX_OP_REDUCE_WINDOW;
+    for (uint32_t i = 0; walks && i < s->attr->low.count; i++) {
+        any = any || s->attr->low.v[i] != 0 || s->attr->high.v[i] != 0;
+    }
+    return any;
+}
+
+sx_code sx_price_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symbols,
+                      uint32_t symbol_count, const sx_price_subject *s, sx_cost *cost)
+{
+    int64_t value[SX_SYMBOLS_MAX];
+    SX_TRY(sx_cost_node(cx, device, symbols, symbol_count, s->op, s->attr, s->input, s->input_count,
+                        s->result, cost));
+    if (cost->cost_ns == 0 || device->isa == 0) {
+        return SX_OK;
+    }
+    for (uint32_t k = 0; k < symbol_count; k++) {
+        value[k] = sx_cost_reference(&symbols[k]);
+    }
+    if (has_padding(s)) {
+        return price_padded(cx, device, symbols, symbol_count, s, cost);
+    }
+    if (s->op == SX_OP_FUSED) {
+        return price_fused(cx, device, value, s, s->attr, cost);
+    }
+    sx_ctx scratch;
+    sx_attr lifted;
+    sx_ctx_init(&scratch, SCRATCH_BYTES);
+    sx_code code =
+        sx_fused_lift(&scratch, s->op, s->attr, s->input, s->input_count, s->result, &lifted);
+    code = code == SX_OK ? price_fused(cx, device, value, s, &lifted, cost) : SX_OK;
+    sx_ctx_fini(&scratch);
+    return code;
+}
+
+sx_code sx_price_program(sx_ctx *cx, const sx_device *device, const sx_graph *graph, sx_cost *sum)
+{
+    bool *constant = SX_NEW_ARRAY(cx, bool, graph->node_count + 1);
+    *sum = (sx_cost){.flops = 0};
+    if (constant == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const sx_node *node = &graph->node[n];
+        sx_type input[SX_INPUTS_MAX];
+        sx_price_subject subject = {.op = node->op,
+                                    .attr = sx_graph_attr(graph, node),
+                                    .input = input,
+                                    .input_count = node->input_count,
+                                    .result = &node->type};
+        constant[n] = node->op == SX_OP_PARAMETER ? subject.attr->weight != 0 : true;
+        for (uint32_t k = 0; k < node->input_count; k++) {
+            sx_node_id from = sx_graph_input(graph, node, k);
+            input[k] = sx_graph_node(graph, from)->type;
+            subject.constant |= k < SX_FUSED_ARGS_MAX && constant[from.i] ? 1u << k : 0;
+            constant[n] = constant[n] && constant[from.i];
+        }
+        sx_cost cost;
+        if (constant[n] || node->input_count == 0) {
+            continue;
+        }
+        SX_TRY(sx_price_node(cx, device, graph->symbol, graph->symbol_count, &subject, &cost));
+        sum->flops += cost.flops;
+        sum->bytes += cost.bytes;
+        sum->floor_ns += cost.floor_ns;
+        sum->energy_nj += cost.energy_nj;
+        sum->cost_ns += cost.cost_ns;
+    }
+    return SX_OK;
+}
