@@ -156,7 +156,9 @@ static uint64_t least_work(const runner *r, const sx_node *node)
 {
     const sx_attr *attr = sx_graph_attr(r->graph, node);
     double work = (double)sx_tensor_elements(&node->type);
-    if (node->op == SX_OP_DOT_GENERAL) {
+    if (node->op == SX_OP_FUSED) { /* its type is the space it walks */
+        work = (double)sx_tensor_elements(&attr->type);
+    } else if (node->op == SX_OP_DOT_GENERAL) {
         const sx_type *left = &sx_graph_node(r->graph, sx_graph_input(r->graph, node, 0))->type;
         for (uint32_t i = 0; i < attr->lhs_contract.count; i++) {
             work *= (double)left->dim[attr->lhs_contract.v[i]].scale;
