@@ -468,13 +468,13 @@ static sx_code verify_program(verifier *v, const sxr_verify_options *options)
     static const char name[] = "program against the interpreter";
     if (v->replaced || v->module->info->flops > options->program_flops) {
         char why[160];
-        if (v->replaced) {
+        if (v->module->info->flops > options->program_flops) {
+            (void)snprintf(why, sizeof(why), "%s: %.4g MFLOP, interpreted are at most %.4g", name,
+                           v->module->info->flops / 1e6, fmax(0, options->program_flops) / 1e6);
+        } else {
             (void)snprintf(why, sizeof(why),
                            "%s: random inputs overflow on the way, or the emulator ran a part only",
                            name);
-        } else {
-            (void)snprintf(why, sizeof(why), "%s: %.4g MFLOP, interpreted are at most %.4g", name,
-                           v->module->info->flops / 1e6, fmax(0, options->program_flops) / 1e6);
         }
         sx_image_add_check(v->image, why, false, 0, 0, SXR_PROGRAM_TOLERANCE);
         return SX_OK;
