@@ -225,6 +225,8 @@ typedef struct {
     sx_judge_facts facts;
     const sx_kernel *kernel;
     bool pack;
+    sx_op move; /* SX_OP_FUSED: none */
+    const sx_attr *attr;
     void *buffer[SX_LOOP_BUFFERS_MAX];
     uint8_t *result;
     int64_t result_bytes;
@@ -241,7 +243,10 @@ static void fill(subject *s)
         bool bytes = !s->pack && k < s->n->count && s->n->input[k].dtype == SX_BOOL;
         for (int64_t i = 0; i < size / (bytes ? 1 : 4); i++) {
             float f = sx_rng_f32(&s->rng);
-            if (bytes) {
+            int32_t index = (int32_t)sx_rng_below(&s->rng, 12) - 4;
+            if (!bytes && !s->pack && k < s->n->count && s->n->input[k].dtype == SX_I32) {
+                memcpy(p + 4 * i, &index, 4);
+            } else if (bytes) {
                 p[i] = sx_rng_below(&s->rng, 2) != 0;
             } else {
                 memcpy(p + 4 * i, &f, 4);
@@ -277,6 +282,11 @@ static sx_verdict verdict_of(subject *s, const sx_kernel *kernel)
 {
     sx_verdict verdict;
     const node *n = s->n;
+    if (s->move != SX_OP_FUSED) {
+        ck_sx_ok(s->cx, sx_judge_move(s->judge, s->move, s->attr, n->input, n->count, &n->result,
+                                      kernel, &verdict));
+        return verdict;
+    }
     sx_code code =
         s->pack
             ? sx_judge_pack(s->judge, &n->fused, n->input, n->count, &s->facts, kernel, &verdict)
@@ -316,10 +326,23 @@ static void try_mutant(subject *s, fault f, const uint8_t *expected)
     equal[f]++;
 }
 
+static void try_faults(subject *s)
+{
+    fill(s);
+    const uint8_t *expected = run(s, s->kernel);
+    ck_assert(verdict_of(s, s->kernel).proven);
+    for (uint32_t f = 0; f < FAULT_COUNT; f++) {
+        for (uint32_t k = 0; k < 6; k++) {
+            try_mutant(s, (fault)f, expected);
+        }
+    }
+}
+
 static void try_kernel(sx_ctx *cx, sx_judge *judge, const node *n, const sx_schedule *plan,
                        bool pack, uint64_t seed)
 {
-    subject s = {.cx = cx, .judge = judge, .n = n, .pack = pack, .rng = {seed}};
+    subject s = {
+        .cx = cx, .judge = judge, .n = n, .pack = pack, .move = SX_OP_FUSED, .rng = {seed}};
     sx_kernel *kernel;
     int64_t size;
     const sx_analysis *a = analysis_of(cx, n);
@@ -327,14 +350,7 @@ static void try_kernel(sx_ctx *cx, sx_judge *judge, const node *n, const sx_sche
     ck_sx_ok(cx, pack ? sx_lower_pack(cx, "m", a, plan, &kernel, &size)
                       : sx_lower_fused(cx, "m", a, plan, &kernel));
     s.kernel = kernel;
-    fill(&s);
-    const uint8_t *expected = run(&s, kernel);
-    ck_assert(verdict_of(&s, kernel).proven);
-    for (uint32_t f = 0; f < FAULT_COUNT; f++) {
-        for (uint32_t k = 0; k < 6; k++) {
-            try_mutant(&s, (fault)f, expected);
-        }
-    }
+    try_faults(&s);
 }
 
 static node node_of(sx_ctx *cx, uint32_t which, sx_rng *rng)
@@ -358,6 +374,82 @@ static node node_of(sx_ctx *cx, uint32_t which, sx_rng *rng)
     }
 }
 #define NODES 9
+
+static void print_figures(void)
+{
+    for (uint32_t f = 0; f < FAULT_COUNT; f++) {
+        (void)printf("%-12s planted %4u, refused by the checker %4u, by the judge %4u, equal %4u\n",
+                     fault_names[f], planted[f], by_check[f], by_judge[f], equal[f]);
+    }
+}
+
+static sx_kernel *lower_move(sx_ctx *cx, sx_op op, const sx_attr *attr, const node *n,
+                             const sx_schedule *s)
+{
+    sx_kernel *kernel = NULL;
+    sx_code code = SX_OK;
+    switch ((int)op) {
+    case SX_OP_CONCATENATE:
+        code = sx_lower_concatenate(cx, "m", attr, n->input, 2, &n->result, s, &kernel);
+        break;
+    case SX_OP_GATHER:
+        code = sx_lower_gather(cx, "m", attr, n->input, 2, &n->result, s, &kernel);
+        break;
+    case SX_OP_PAD: code = sx_lower_pad(cx, "m", attr, n->input, &n->result, s, &kernel); break;
+    default: code = sx_lower_reverse(cx, "m", attr, n->input, &n->result, s, &kernel); break;
+    }
+    ck_sx_ok(cx, code);
+    return kernel;
+}
+
+/* The kernel of a move of small tensors. */
+static void try_move(sx_ctx *cx, sx_judge *judge, sx_op op, sx_rng *rng)
+{
+    int64_t a = 2 + (int64_t)sx_rng_below(rng, 4);
+    int64_t b = 2 + (int64_t)sx_rng_below(rng, 5);
+    int64_t c = 1 + (int64_t)sx_rng_below(rng, 40);
+    sx_attr attr = {.present = sx_op_info_of(op)->attrs, .axis = 1};
+    node n = {.count = op == SX_OP_REVERSE ? 1 : 2};
+    n.input[0] = TYPE(SX_F32, a, b, c);
+    n.input[1] = op == SX_OP_GATHER ? TYPE(SX_I32, 5)
+                 : op == SX_OP_PAD  ? (sx_type){.dtype = SX_F32}
+                                    : TYPE(SX_F32, a, b + 1, c);
+    if (op == SX_OP_REVERSE) {
+        attr.dims = (sx_ints){2, {1, 2}};
+    }
+    if (op == SX_OP_PAD) {
+        attr.low = (sx_ints){3, {1, 0, (int64_t)sx_rng_below(rng, 3)}};
+        attr.high = (sx_ints){3, {0, 2, (int64_t)sx_rng_below(rng, 3)}};
+        attr.interior = (sx_ints){3, {0, (int64_t)sx_rng_below(rng, 2), 0}};
+    }
+    ck_sx_ok(cx, sx_infer_type(cx, NULL, 0, op, &attr, n.input, n.count, &n.result));
+    const test_tiles tiles = {.lanes = sx_rng_below(rng, 2) == 0 ? 8 : 16,
+                              .tile_m = 1 + (int64_t)sx_rng_below(rng, 4)};
+    subject t = {.cx = cx,
+                 .judge = judge,
+                 .n = &n,
+                 .kernel = lower_move(cx, op, &attr, &n, move_schedule(cx, &tiles)),
+                 .move = op,
+                 .attr = &attr,
+                 .rng = {sx_rng_next(rng)}};
+    try_faults(&t);
+}
+
+START_TEST(test_moves)
+{
+    static const sx_op ops[] = {SX_OP_CONCATENATE, SX_OP_GATHER, SX_OP_PAD, SX_OP_REVERSE};
+    sx_rng rng = {sx_test_seed() + (uint64_t)_i};
+    for (uint32_t round = 0; round < 6; round++) {
+        sx_ctx cx;
+        sx_judge *judge;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        ck_sx_ok(&cx, sx_judge_make(&cx, &judge));
+        try_move(&cx, judge, ops[_i], &rng);
+        sx_ctx_fini(&cx);
+    }
+    print_figures();
+}
+END_TEST
 
 START_TEST(test_mutants)
 {
@@ -384,11 +476,10 @@ START_TEST(test_mutants)
     uint32_t all = 0;
     uint32_t refused = 0;
     for (uint32_t f = 0; f < FAULT_COUNT; f++) {
-        (void)printf("%-12s planted %4u, refused by the checker %4u, by the judge %4u, equal %4u\n",
-                     fault_names[f], planted[f], by_check[f], by_judge[f], equal[f]);
         all += planted[f];
         refused += by_judge[f];
     }
+    print_figures();
     ck_assert_uint_gt(all, 100);
     ck_assert_uint_gt(refused, all / 4); /* the checker alone would let them through */
 }
@@ -399,6 +490,7 @@ int main(void)
     Suite *suite = suite_create("judge/mutants");
     TCase *cases = tcase_create("mutants");
     tcase_add_loop_test(cases, test_mutants, 0, NODES);
+    tcase_add_loop_test(cases, test_moves, 0, 4);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }
