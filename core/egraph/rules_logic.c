@@ -155,11 +155,14 @@ sx_code sx_rule_select_itself(sx_rewrite *rw)
                          : sx_rewrite_emit_unary(rw, SX_OP_NOT, rw->var[0]);
 }
 
-/* a >= b ? a : b is maximum but for zeros of two signs. */
+/* a >= b ? a : b is maximum but for zeros of two signs, and for a that is NaN. */
 sx_code sx_rule_select_order_equal(sx_rewrite *rw)
 {
     sx_direction direction = sx_rewrite_attr(rw, 1).direction;
-    if (direction != SX_GE && direction != SX_LE) {
+    const sx_fact *first = sx_tensors_fact(sx_rewrite_tensors(rw), rw->var[0]);
+    bool number = !is_float(sx_rewrite_type(rw, rw->var[0])->dtype) ||
+                  (first->has_value != 0 && !isnan(first->value));
+    if ((direction != SX_GE && direction != SX_LE) || !number) {
         return SX_OK;
     }
     return sx_rewrite_emit_binary(rw, direction == SX_GE ? SX_OP_MAXIMUM : SX_OP_MINIMUM,

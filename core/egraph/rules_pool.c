@@ -11,7 +11,7 @@ static bool meets_elements(const sx_attr *attr)
     return all;
 }
 
-/* max(relu(x)) = relu(max(x)); reassociating, as a maximum over NaN alone is -inf. */
+/* max(relu(x)) = relu(max(x)); reassociating: zeros have two signs. */
 sx_code sx_rule_pool_relu(sx_rewrite *rw)
 {
     sx_attr attr = sx_rewrite_attr(rw, 0);

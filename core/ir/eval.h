@@ -72,8 +72,7 @@ typedef struct {
 sx_cell sx_cell_apply(sx_eval_mode mode, const sx_scalar_op *op, sx_cell x, sx_cell y, sx_cell z);
 
 /* Reductions run in ascending order from the neutral element (0, 1, lowest, highest). In TYPED mode they accumulate in f32 where
- * the type is narrower and round once in `close`. Maximum and minimum pass over NaN, so that their result does not depend on the
- * order (all NaN: the neutral element). */
+ * the type is narrower and round once in `close`. A maximum or minimum of anything that is NaN is NaN, in whatever order. */
 sx_dtype sx_accumulator(sx_dtype dtype);
 sx_cell sx_reduce_open(sx_eval_mode mode, sx_reducer reducer, sx_dtype dtype);
 sx_cell sx_reduce_step(sx_eval_mode mode, sx_reducer reducer, sx_dtype dtype, sx_cell sum,

@@ -86,8 +86,8 @@ static double apply_float(sx_op op, sx_dtype step, double x, double y)
     case SX_OP_DIVIDE: return x / y;
     case SX_OP_POWER: return pow(x, y);
     case SX_OP_REMAINDER: return fmod(x, y);
-    case SX_OP_MAXIMUM: return x > y ? x : y;
-    case SX_OP_MINIMUM: return x < y ? x : y;
+    case SX_OP_MAXIMUM: return isnan(x) || x > y ? x : y; /* NaN in either place stays */
+    case SX_OP_MINIMUM: return isnan(x) || x < y ? x : y;
     }
     SX_UNREACHABLE();
 }
@@ -310,8 +310,7 @@ sx_cell sx_reduce_step(sx_eval_mode mode, sx_reducer reducer, sx_dtype dtype, sx
                                                     [SX_MIN] = SX_OP_MINIMUM};
     sx_dtype wide = sx_accumulator(dtype);
     sx_scalar_op op = {.op = combine[reducer], .from = wide, .to = wide};
-    bool order =
-        reducer == SX_MAX || reducer == SX_MIN; /* the second operand stays where x is NaN */
+    bool order = reducer == SX_MAX || reducer == SX_MIN; /* the first of equals stays */
     return order ? sx_cell_apply(mode, &op, x, sum, sum) : sx_cell_apply(mode, &op, sum, x, x);
 }
 

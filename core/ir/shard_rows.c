@@ -139,6 +139,9 @@ static const struct {
     {SX_OP_NEGATE, {MIN}, MAX, true},
     {SX_OP_EXP, {MAX}, MAX, true},
     {SX_OP_EXP, {MIN}, MIN, true},
+    /* of a negative number both sides are NaN; not so of the maximum */
+    {SX_OP_LOG, {MIN}, MIN, true},
+    {SX_OP_SQRT, {MIN}, MIN, true},
     {SX_OP_TANH, {MAX}, MAX, true},
     {SX_OP_TANH, {MIN}, MIN, true},
     {SX_OP_ERF, {MAX}, MAX, true},

@@ -64,6 +64,9 @@ typedef struct {
 /* Integer maximum and minimum, which programs write as a blend by a comparison. */
 #define SX_LOP_IMAX ((int)SX_LOP_COUNT)
 #define SX_LOP_IMIN ((int)SX_LOP_COUNT + 1)
+/* Float maximum and minimum that keep a NaN of either operand: a blend of MAX (MIN) by whether the first is one. */
+#define SX_LOP_NMAX ((int)SX_LOP_COUNT + 2)
+#define SX_LOP_NMIN ((int)SX_LOP_COUNT + 3)
 
 typedef struct {
     uint32_t a, b, var, result, stamp;

@@ -1,5 +1,8 @@
-/* fold.c - operations in normal form: integer and mask operations on known values, factors in a fixed order, integer maxima. Float
- * operations are never folded: both sides of a comparison keep the whole sequence. */
+/* fold.c - operations in normal form: integer and mask operations on known values, factors in a fixed order, integer maxima, and maxima
+ * that keep NaN. Other float operations are never folded: both sides of a comparison keep the whole sequence. */
+#include <math.h>
+#include <string.h>
+
 #include "core/judge/algebra.h"
 
 static bool is_constant(const sx_algebra *g, uint32_t term, uint32_t *bits)
@@ -101,6 +104,13 @@ static uint32_t fold_blend(sx_algebra *g, uint32_t mask, uint32_t x, uint32_t y)
     if (x == y) {
         return x;
     }
+    sx_term order = g->term[y];
+    if (m.kind == SX_TERM_OP && m.op == SX_LOP_CMP && m.imm == SX_NE && m.child[0] == x &&
+        m.child[1] == x && order.kind == SX_TERM_OP && order.child[0] == x &&
+        (order.op == SX_LOP_MAX || order.op == SX_LOP_MIN)) {
+        int keeps = order.op == SX_LOP_MAX ? SX_LOP_NMAX : SX_LOP_NMIN;
+        return sx_term_op(g, (sx_lop)keeps, 0, x, order.child[1], 0);
+    }
     if (m.kind == SX_TERM_OP && m.op == SX_LOP_ICMP && m.imm == SX_GT) {
         if (m.child[0] == x && m.child[1] == y) {
             return sx_term_op(g, (sx_lop)SX_LOP_IMAX, 0, x, y, 0);
@@ -110,6 +120,30 @@ static uint32_t fold_blend(sx_algebra *g, uint32_t mask, uint32_t x, uint32_t y)
         }
     }
     return 0;
+}
+
+/* Is it a known finite float? Infinities are what maxima start from: steps of a chain, which stay as they are. */
+static bool is_number(const sx_algebra *g, uint32_t term, float *value)
+{
+    uint32_t bits;
+    bool known = is_constant(g, term, &bits);
+    memcpy(value, &bits, sizeof(bits));
+    return known && isfinite(*value);
+}
+
+/* With a known number one instruction keeps NaN, which gives its second operand where unordered or equal; zeros have two signs, so a
+ * zero does not change places. */
+static uint32_t fold_order(sx_algebra *g, sx_lop op, uint32_t x, uint32_t y)
+{
+    float value;
+    sx_lop plain = (int)op == SX_LOP_NMAX ? SX_LOP_MAX : SX_LOP_MIN;
+    if ((int)op != SX_LOP_NMAX && (int)op != SX_LOP_NMIN) {
+        return 0;
+    }
+    if (is_number(g, x, &value)) {
+        return sx_term_op(g, plain, 0, x, y, 0);
+    }
+    return is_number(g, y, &value) && value != 0 ? sx_term_op(g, plain, 0, y, x, 0) : 0;
 }
 
 static uint32_t fold(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t y, uint32_t z)
@@ -130,7 +164,8 @@ static uint32_t fold(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_
     if (x == y && ((int)op == SX_LOP_IMAX || (int)op == SX_LOP_IMIN)) {
         return x;
     }
-    r = fold_form(g, op, imm, x, y);
+    r = fold_order(g, op, x, y);
+    r = r == 0 ? fold_form(g, op, imm, x, y) : r;
     r = r == 0 ? fold_mask(g, op, x, y) : r;
     if (r == 0 && op == SX_LOP_MNOT) {
         const sx_term *t = &g->term[x];

@@ -41,7 +41,10 @@ void sx_term_print(const sx_algebra *g, uint32_t term, uint32_t depth, sx_buf *t
         }
         break;
     case SX_TERM_OP:
-        sx_buf_print(text, "%s.%u(", t->op < SX_LOP_COUNT ? sx_lop_info_of(t->op)->name : "imm",
+        sx_buf_print(text, "%s.%u(",
+                     t->op < SX_LOP_COUNT       ? sx_lop_info_of(t->op)->name
+                     : (int)t->op < SX_LOP_NMAX ? "imm"
+                                                : "order",
                      t->imm);
         break;
     }

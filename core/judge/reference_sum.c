@@ -82,11 +82,11 @@ static uint32_t combine(sx_reference *r, const sx_instr *in, uint32_t x, uint32_
     switch (in->reducer) {
     case SX_SUM: return sx_term_op(g, real ? SX_LOP_ADD : SX_LOP_IADD, 0, x, y, 0);
     case SX_PRODUCT: return sx_term_op(g, SX_LOP_MUL, 0, x, y, 0);
-    case SX_MAX: /* NaN never enters the accumulator: the second operand where unordered */
-        return real ? sx_term_op(g, SX_LOP_MAX, 0, y, x, 0)
+    case SX_MAX: /* the accumulator where equal */
+        return real ? sx_term_op(g, (sx_lop)SX_LOP_NMAX, 0, y, x, 0)
                     : sx_term_op(g, (sx_lop)SX_LOP_IMAX, 0, x, y, 0);
     case SX_MIN:
-        return real ? sx_term_op(g, SX_LOP_MIN, 0, y, x, 0)
+        return real ? sx_term_op(g, (sx_lop)SX_LOP_NMIN, 0, y, x, 0)
                     : sx_term_op(g, (sx_lop)SX_LOP_IMIN, 0, x, y, 0);
     case SX_REDUCER_COUNT:
     default: return sx_refuse(g, "a reducer without a meaning");

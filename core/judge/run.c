@@ -26,7 +26,9 @@ uint32_t sx_run_operand(sx_lop op)
     case SX_LOP_IMAX:
     case SX_LOP_IMIN: return 0;
     case SX_LOP_MAX:
-    case SX_LOP_MIN: return 1;
+    case SX_LOP_MIN:
+    case SX_LOP_NMAX:
+    case SX_LOP_NMIN: return 1;
     default: return 3;
     }
 }

@@ -124,6 +124,8 @@ uint32_t sx_loop_set(sx_loop_builder *b, float value);
  * Accuracy of each is stated there and tested against libm. SX_UNIMPLEMENTED through b->code names the operation. */
 uint32_t sx_loop_apply(sx_loop_builder *b, sx_op op, sx_direction direction, uint32_t x, uint32_t y,
                        uint32_t z);
+/* The maximum (SX_LOP_MAX) or minimum of x and y, NaN where either is, y where they are equal; in register `dst`, or a new one. */
+uint32_t sx_loop_order(sx_loop_builder *b, sx_lop lop, uint32_t dst, uint32_t x, uint32_t y);
 
 /* check.c: registers written before read, addresses inside buffers for all variable values, variables in scope, nesting, limits. */
 sx_code sx_kernel_check(sx_ctx *cx, const sx_kernel *kernel);

@@ -355,7 +355,8 @@ static void finish_scores(sx_lower *l, online *o, int64_t keys)
         if (o->x != o->dot) {
             store(l, &a, score);
         }
-        into(l, SX_LOP_MAX, o->acc[v], score, o->acc[v], SX_NO_REG); /* NaN gives the second */
+        into(l, SX_LOP_MAX, o->acc[v], score, o->acc[v],
+             SX_NO_REG); /* of a NaN the weight is NaN, and so all sums */
         from_vector(l, o, v);
     }
     sx_lower_move(l);

@@ -268,8 +268,33 @@ static uint32_t convert(sx_lower *l, const sx_instr *in, uint32_t x)
                   to == SX_F32 || to == SX_I32 || to == SX_BOOL ? from : to);
 }
 
+static bool is_number(const sx_instr *in)
+{
+    return in->kind == SX_BODY_IMM && isfinite(in->imm);
+}
+
+/* A maximum or minimum with a known number: one instruction, which gives its second operand where that is NaN or equal. Zeros have two
+ * signs, so a zero stays in its place. */
+static bool bounds(sx_lower *l, const sx_instr *in, uint32_t *result)
+{
+    if (in->op != SX_OP_MAXIMUM && in->op != SX_OP_MINIMUM) {
+        return false;
+    }
+    const sx_instr *x = &l->body->instr[in->x];
+    const sx_instr *y = &l->body->instr[in->y];
+    sx_lop lop = in->op == SX_OP_MAXIMUM ? SX_LOP_MAX : SX_LOP_MIN;
+    bool turned = !is_number(x) && is_number(y) && y->imm != 0;
+    if (!is_number(x) && !turned) {
+        return false;
+    }
+    *result =
+        op3(l, lop, l->reg[turned ? in->y : in->x], l->reg[turned ? in->x : in->y], SX_NO_REG);
+    return true;
+}
+
 static uint32_t apply(sx_lower *l, const sx_instr *in)
 {
+    uint32_t bounded;
     uint32_t operands = sx_body_operand_count(in);
     uint32_t x = l->reg[in->x];
     uint32_t y = operands > 1 ? l->reg[in->y] : SX_NO_REG;
@@ -281,7 +306,9 @@ static uint32_t apply(sx_lower *l, const sx_instr *in)
     default: break;
     }
     switch (in->dtype) {
-    case SX_F32: return sx_loop_apply(&l->b, in->op, in->direction, x, y, z);
+    case SX_F32:
+        return bounds(l, in, &bounded) ? bounded
+                                       : sx_loop_apply(&l->b, in->op, in->direction, x, y, z);
     case SX_I32: return apply_i32(l, in, x, y);
     case SX_BOOL: return apply_bool(l, in, x, y);
     default: return refuse(l, sx_op_info_of(in->op)->name, in->dtype);

@@ -201,7 +201,7 @@ static void result_chunk(sx_lower *l, rows *r, uint32_t accumulator, uint32_t ha
 }
 
 /* ---- reductions ---- */
-/* The accumulator x and y. Maximum and minimum give their second operand where one is NaN: NaN never enters the accumulator. */
+/* The accumulator x and y. A NaN in y replaces it and stays, the first of equals stays too. */
 static uint32_t combine(sx_lower *l, sx_reducer reducer, sx_dtype dtype, uint32_t dst, uint32_t x,
                         uint32_t y)
 {
@@ -211,9 +211,9 @@ static uint32_t combine(sx_lower *l, sx_reducer reducer, sx_dtype dtype, uint32_
                                                     [SX_MIN] = SX_LOP_MIN};
     uint32_t none = SX_NO_REG;
     if (dtype == SX_F32) {
-        bool order = reducer == SX_MAX || reducer == SX_MIN;
-        return sx_loop_op(&l->b, floats[reducer], dst, NULL, order ? y : x, order ? x : y, none, 0,
-                          0);
+        return reducer == SX_MAX || reducer == SX_MIN
+                   ? sx_loop_order(&l->b, floats[reducer], dst, y, x)
+                   : sx_loop_op(&l->b, floats[reducer], dst, NULL, x, y, none, 0, 0);
     }
     if (reducer == SX_SUM) {
         return sx_loop_op(&l->b, SX_LOP_IADD, dst, NULL, x, y, none, 0, 0);

@@ -307,6 +307,14 @@ static uint32_t refuse(sx_loop_builder *b, sx_op op)
     return 0;
 }
 
+/* max and min give the second operand where either is NaN: the first has to be looked at. */
+uint32_t sx_loop_order(sx_loop_builder *b, sx_lop lop, uint32_t dst, uint32_t x, uint32_t y)
+{
+    uint32_t nan = compare(b, x, x, SX_NE);
+    uint32_t either = bin(b, lop, x, y);
+    return sx_loop_op(b, SX_LOP_BLEND, dst, NULL, nan, x, either, 0, 0);
+}
+
 static uint32_t apply_binary(sx_loop_builder *b, sx_op op, uint32_t x, uint32_t y)
 {
     switch (op) {
@@ -314,8 +322,9 @@ static uint32_t apply_binary(sx_loop_builder *b, sx_op op, uint32_t x, uint32_t 
     case SX_OP_SUBTRACT: return bin(b, SX_LOP_SUB, x, y);
     case SX_OP_MULTIPLY: return bin(b, SX_LOP_MUL, x, y);
     case SX_OP_DIVIDE: return bin(b, SX_LOP_DIV, x, y);
-    case SX_OP_MAXIMUM: return bin(b, SX_LOP_MAX, x, y);
-    case SX_OP_MINIMUM: return bin(b, SX_LOP_MIN, x, y);
+    case SX_OP_MAXIMUM:
+    case SX_OP_MINIMUM:
+        return sx_loop_order(b, op == SX_OP_MAXIMUM ? SX_LOP_MAX : SX_LOP_MIN, SX_NO_REG, x, y);
     case SX_OP_POWER: return make_power(b, x, y);
     case SX_OP_AND: return bin(b, SX_LOP_MAND, x, y);
     case SX_OP_OR: return bin(b, SX_LOP_MOR, x, y);

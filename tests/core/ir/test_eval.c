@@ -80,10 +80,10 @@ static const float_row float_rows[] = {
     {SX_OP_REMAINDER, SX_F32, 7, -3, 1},
     {SX_OP_MAXIMUM, SX_F32, 1, 2, 2},
     {SX_OP_MAXIMUM, SX_F32, 1, N, N},
-    {SX_OP_MAXIMUM, SX_F32, N, 1, 1},
+    {SX_OP_MAXIMUM, SX_F32, N, 1, N},
     {SX_OP_MAXIMUM, SX_F32, 0, -0.0, -0.0},
     {SX_OP_MINIMUM, SX_F32, 1, 2, 1},
-    {SX_OP_MINIMUM, SX_F32, N, 1, 1},
+    {SX_OP_MINIMUM, SX_F32, N, 1, N},
     {SX_OP_RELU, SX_F32, N, 0, N},
     {SX_OP_RELU, SX_F32, -2, 0, 0},
 };

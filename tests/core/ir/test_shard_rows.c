@@ -220,6 +220,7 @@ static const struct {
 } beyond[] = {
     {SX_OP_CONVERT, false, "a sum of narrower floats would round each part"},
     {SX_OP_COMPARE, false, "residues drawn are never equal"},
+    {SX_OP_RSQRT, false, "of zeros of two signs either may be the least"},
     {SX_OP_NEGATE, true, "the least integer is its own negative"},
 };
 

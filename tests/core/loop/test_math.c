@@ -119,11 +119,11 @@ static double ref_divide(double x, double y)
 }
 static double ref_maximum(double x, double y)
 {
-    return x > y ? x : y;
+    return isnan(x) || x > y ? x : y;
 }
 static double ref_minimum(double x, double y)
 {
-    return x < y ? x : y;
+    return isnan(x) || x < y ? x : y;
 }
 
 static double ref_power(double x, double y)
