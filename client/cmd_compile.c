@@ -48,6 +48,16 @@ static sx_code read_dims(sxc_cli *cli, sx_core_request *request)
     return SX_OK;
 }
 
+sx_code sxc_read_range(sxc_cli *cli, bool *any)
+{
+    const char *range = sxc_value(cli, SXC_RANGE);
+    *any = range != NULL && strcmp(range, "any") == 0;
+    if (range != NULL && !*any && strcmp(range, "keep") != 0) {
+        return SX_FAIL(cli->cx, SX_USAGE, "--range %.60s, keep or any wanted", range);
+    }
+    return SX_OK;
+}
+
 sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_options *options)
 {
     const char *target = sxc_value(cli, SXC_TARGET);
@@ -55,6 +65,7 @@ sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_opt
                                  .no_reassociate = sxc_given(cli, SXC_EXACT),
                                  .allow_approximate = sxc_given(cli, SXC_APPROXIMATE),
                                  .objective = sx_span_of(sxc_value(cli, SXC_OBJECTIVE))};
+    SX_TRY(sxc_read_range(cli, &request->range_any));
     *options = (sxc_compile_options){.socket = sxc_value(cli, SXC_SOCKET),
                                      .refresh = sxc_given(cli, SXC_REFRESH),
                                      .message = say,

@@ -4,6 +4,8 @@
 #include "client/cli.h"
 
 /* The request and the way to the daemon, from --target, --dim, --objective, ... */
+/* --range: keep or any */
+sx_code sxc_read_range(sxc_cli *cli, bool *any);
 sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_options *options);
 /* Can --output, --onnx and --proof be written? SX_INPUT names the one that cannot. */
 sx_code sxc_check_outputs(sxc_cli *cli);

@@ -1,6 +1,7 @@
 /* cmd_egraph.c - egraph: all the programs equal to one, for other tools (JSON, DOT) or as a picture. */
 #include <string.h>
 
+#include "client/cmd_compile.h"
 #include "client/cmd_module.h"
 #include "client/entry.h"
 #include "client/source.h"
@@ -182,6 +183,7 @@ static sx_code make_snapshot(sxc_cli *cli, subject *s)
                                .target = s->target,
                                .no_reassociate = sxc_given(cli, SXC_EXACT),
                                .allow_approximate = sxc_given(cli, SXC_APPROXIMATE)};
+    SX_TRY(sxc_read_range(cli, &request.range_any));
     SX_TRY(sx_buf_check(cli->cx, &s->program, "program"));
     return sx_core_egraph(cli->cx, &request, &s->snapshot);
 }

@@ -92,6 +92,44 @@ static sx_code put_search(sx_ctx *cx, const sx_module *module, sx_buf *out)
     return sxc_table_print(&table, out);
 }
 
+/* Rewrites that name the rule: their list is names between commas. */
+static uint64_t count_uses(const sx_module *module, sx_span rule)
+{
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < module->rewrite_count; i++) {
+        sx_span list = text_of(module, module->rewrite[i].rule);
+        for (size_t first = 0, k = 0; k <= list.len; k++) {
+            if (k == list.len || list.ptr[k] == ',') {
+                count += sx_span_equal((sx_span){list.ptr + first, k - first}, rule) ? 1 : 0;
+                first = k + 2; /* ", " */
+            }
+        }
+    }
+    return count;
+}
+
+/* The rules used that do not keep the range of intermediate values: their class says so after a comma. */
+static void put_range(const sx_module *module, sx_buf *out)
+{
+    bool any = false;
+    for (uint64_t i = 0; i < module->rule_count; i++) {
+        sx_span name = text_of(module, module->rule[i].name);
+        sx_span class_ = text_of(module, module->rule[i].rule_class);
+        size_t comma = 0;
+        while (comma < class_.len && class_.ptr[comma] != ',') {
+            comma++;
+        }
+        uint64_t uses = comma < class_.len ? count_uses(module, name) : 0;
+        if (uses > 0) {
+            sx_buf_print(out, "%s%.*s (%.*s) %llu", any ? ", " : "\nrange      ", (int)name.len,
+                         (const char *)name.ptr, (int)(class_.len - comma - 2),
+                         (const char *)class_.ptr + comma + 2, (unsigned long long)uses);
+            any = true;
+        }
+    }
+    sx_buf_put_text(out, any ? "\n" : "");
+}
+
 static void put_rewrites(const sx_module *module, sx_buf *out)
 {
     sx_buf_print(out, "\n%llu rewrites\n", (unsigned long long)module->rewrite_count);
@@ -176,6 +214,7 @@ static sx_code explain_text(sx_ctx *cx, const sx_module *module, const sxc_recor
     SX_TRY(sxc_sharding_text(cx, module, out));
     SX_TRY(put_stages(cx, module, out));
     SX_TRY(put_search(cx, module, out));
+    put_range(module, out);
     put_rewrites(module, out);
     SX_TRY(put_kernels(cx, module, out));
     SX_TRY(sxc_put_checks(cx, module, record, out));

@@ -112,10 +112,11 @@ static sx_code rules_text(sxc_cli *cli, sx_buf *out)
 {
     sxc_table table;
     sx_core_rule rule;
-    sxc_table_init(&table, cli->cx, "RULE|CLASS|LEFT|RIGHT");
+    sxc_table_init(&table, cli->cx, "RULE|CLASS|RANGE|LEFT|RIGHT");
     for (uint32_t i = 0; sx_core_rule_find(i, &rule); i++) {
         sxc_table_put(&table, "%s", rule.name);
         sxc_table_put(&table, "%s", rule.rule_class);
+        sxc_table_put(&table, "%s", rule.range);
         sxc_table_put(&table, "%s", side_text(rule.left, "a kernel"));
         sxc_table_put(&table, "%s", side_text(rule.right, "computed"));
     }
@@ -131,6 +132,10 @@ static void rules_json(sx_buf *json)
         sxc_json_open(json, NULL, '{');
         sxc_json_text(json, "name", sx_span_of(rule.name));
         sxc_json_text(json, "class", sx_span_of(rule.rule_class));
+        sxc_json_text(json, "range", sx_span_of(rule.range));
+        if (rule.range_why != NULL) {
+            sxc_json_text(json, "range_why", sx_span_of(rule.range_why));
+        }
         if (rule.left != NULL) {
             sxc_json_text(json, "left", sx_span_of(rule.left));
         }

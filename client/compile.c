@@ -46,7 +46,7 @@ typedef struct {
 static sx_code fill_args(sx_ctx *cx, const sx_core_request *request, sx_compile_args *args)
 {
     sx_pair *dims = SX_NEW_ARRAY(cx, sx_pair, request->binding_count + 1);
-    sx_pair *options = SX_NEW_ARRAY(cx, sx_pair, 5);
+    sx_pair *options = SX_NEW_ARRAY(cx, sx_pair, 6);
     if (dims == NULL || options == NULL) {
         return cx->error.code;
     }
@@ -66,12 +66,15 @@ static sx_code fill_args(sx_ctx *cx, const sx_core_request *request, sx_compile_
                            .text = request->disabled_rules};
     options[3] = (sx_pair){
         .name = SX_SPAN_LITERAL("objective"), .kind = SX_VALUE_TEXT, .text = request->objective};
-    options[4] = (sx_pair){
+    options[4] = (sx_pair){.name = SX_SPAN_LITERAL("range"),
+                           .kind = SX_VALUE_TEXT,
+                           .text = sx_span_of(request->range_any ? "any" : "keep")};
+    options[5] = (sx_pair){
         .name = SX_SPAN_LITERAL("unfused"), .kind = SX_VALUE_BOOL, .flag = request->unfused};
     args->ir = request->ir;
     SX_PUT(args, compile_args, target, request->target);
     SX_PUT(args, compile_args, dims, ((sx_pairs){dims, request->binding_count}));
-    SX_PUT(args, compile_args, options, ((sx_pairs){options, request->unfused ? 5 : 4}));
+    SX_PUT(args, compile_args, options, ((sx_pairs){options, request->unfused ? 6 : 5}));
     return SX_OK;
 }
 

@@ -201,8 +201,8 @@ static sx_code read_dims(sx_ctx *cx, const symplex_program *program, sx_core_req
 
 static sx_code read_program(sx_ctx *cx, const symplex_program *program, sx_core_request *request)
 {
-    const uint32_t known =
-        SYMPLEX_EXACT | SYMPLEX_APPROXIMATE | SYMPLEX_REFRESH | SYMPLEX_NO_WEIGHTS;
+    const uint32_t known = SYMPLEX_EXACT | SYMPLEX_APPROXIMATE | SYMPLEX_REFRESH |
+                           SYMPLEX_NO_WEIGHTS | SYMPLEX_RANGE_ANY;
     if ((program->flags & ~known) != 0) {
         return SX_FAIL(cx, SX_USAGE, "flags 0x%x, known are 0x%x", program->flags, known);
     }
@@ -213,6 +213,7 @@ static sx_code read_program(sx_ctx *cx, const symplex_program *program, sx_core_
         .target = sx_span_of(program->target != NULL ? program->target : "native"),
         .no_reassociate = (program->flags & SYMPLEX_EXACT) != 0,
         .allow_approximate = (program->flags & SYMPLEX_APPROXIMATE) != 0,
+        .range_any = (program->flags & SYMPLEX_RANGE_ANY) != 0,
         .disabled_rules = sx_span_of(program->disabled_rules)};
     return read_dims(cx, program, request);
 }

@@ -118,6 +118,8 @@ typedef struct {
 #define SYMPLEX_REFRESH 4u     /* compile again and replace what is stored */
 #define SYMPLEX_NO_WEIGHTS \
     8u /* leave the weights out of the module: they are bound after loading */
+/* also rewrites under which a value in between may overflow or vanish where it did not before */
+#define SYMPLEX_RANGE_ANY 16u
 
 typedef struct {
     const char *path;   /* an ONNX model or a program as text (docs/IR.md), told apart by content */

@@ -67,6 +67,7 @@ typedef struct {
     uint32_t binding_count;
     bool no_reassociate;    /* exact rules only */
     bool allow_approximate; /* also rules with an error bound */
+    bool range_any;         /* also rules under which values in between may overflow or vanish */
     bool
         unfused; /* for sx_core_optimize: operations instead of kernels; no use is made of the library */
     sx_span disabled_rules; /* names separated by commas */
@@ -207,6 +208,8 @@ sx_code sx_core_egraph_print(sx_ctx *cx, sx_span snapshot, sx_span target, sx_co
  * kernels. false: there are no more. */
 typedef struct {
     const char *name, *rule_class, *left, *right;
+    const char *range;     /* "keeps", "contracts", "folds", "moves": core/egraph/range.def */
+    const char *range_why; /* NULL where it keeps it */
 } sx_core_rule;
 bool sx_core_rule_find(uint32_t index, sx_core_rule *rule);
 

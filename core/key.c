@@ -51,10 +51,11 @@ static sx_code copy_part(sx_ctx *cx, sx_buf *text, sx_span *part)
 void sx_key_options(const sx_core_request *request, sx_buf *text)
 {
     sx_span objective = request->objective.len > 0 ? request->objective : sx_span_of("time");
-    sx_buf_print(text, "reassociate=%d approximate=%d disabled=%.*s objective=%.*s numerics=%u",
-                 !request->no_reassociate, request->allow_approximate,
-                 (int)request->disabled_rules.len, (const char *)request->disabled_rules.ptr,
-                 (int)objective.len, (const char *)objective.ptr, SX_NUMERICS_VERSION);
+    sx_buf_print(
+        text, "reassociate=%d approximate=%d range=%s disabled=%.*s objective=%.*s numerics=%u",
+        !request->no_reassociate, request->allow_approximate, request->range_any ? "any" : "keep",
+        (int)request->disabled_rules.len, (const char *)request->disabled_rules.ptr,
+        (int)objective.len, (const char *)objective.ptr, SX_NUMERICS_VERSION);
     if (request->unfused) {
         sx_buf_put_text(text, " unfused=1");
     }
@@ -113,6 +114,8 @@ bool sx_core_rule_find(uint32_t index, sx_core_rule *rule)
     bool in_rounds = index < SX_RULE_ROUNDS_COUNT;
     *rule = (sx_core_rule){.name = sx_rule_name(index),
                            .rule_class = sx_rule_class_name(sx_rule_class_of(index)),
+                           .range = sx_rule_range_name(sx_rule_range_of(index)),
+                           .range_why = sx_rule_range_why(index),
                            .left = in_rounds ? sx_rules[index].left : NULL,
                            .right = in_rounds ? sx_rules[index].right : NULL};
     return true;

@@ -322,8 +322,7 @@ static void put_search(sx_image *image, const sx_optimize_report *report)
         }
         sx_module_rule rule = {
             .name = sx_module_put_text(&image->strings, sx_span_of(sx_rule_name(r))),
-            .rule_class = sx_module_put_text(&image->strings,
-                                             sx_span_of(sx_rule_class_name(sx_rule_class_of(r)))),
+            .rule_class = sx_module_put_text(&image->strings, sx_span_of(sx_rule_class_text(r))),
             .matches = report->match_count[r],
             .unions = report->union_count[r]};
         sx_buf_put(&image->rule, &rule, sizeof(rule));
@@ -517,8 +516,7 @@ sx_code sx_core_prove(sx_ctx *cx, sx_span text, sx_core_proof *proof)
     for (uint32_t r = 0; r < SX_RULE_COUNT; r++) {
         if (certificate.rule_count[r] > 0) {
             proof->rule[proof->rule_count++] =
-                (sx_core_steps){sx_rule_name(r), sx_rule_class_name(sx_rule_class_of(r)),
-                                certificate.rule_count[r]};
+                (sx_core_steps){sx_rule_name(r), sx_rule_class_text(r), certificate.rule_count[r]};
         }
     }
     return SX_OK;

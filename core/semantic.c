@@ -52,6 +52,7 @@ sx_code sx_semantic_options(sx_ctx *cx, const sx_core_request *request,
     *options = sx_optimize_defaults();
     options->allow_reassociating = !request->no_reassociate;
     options->allow_approximate = request->allow_approximate;
+    options->range_any = request->range_any;
     options->unfused = request->unfused;
     if (request->unfused && sx_span_is(request->objective, "pareto")) {
         return SX_FAIL(cx, SX_INPUT, "objective \"pareto\" is about kernels: not with unfused");

@@ -29,6 +29,16 @@ static sx_code read_flag(sx_ctx *cx, const sx_pair *pair, bool *flag)
     return SX_OK;
 }
 
+static sx_code read_range(sx_ctx *cx, const sx_pair *pair, bool *any)
+{
+    bool is_text = pair->kind == SX_VALUE_TEXT;
+    *any = is_text && sx_span_is(pair->text, "any");
+    if (!*any && !(is_text && sx_span_is(pair->text, "keep"))) {
+        return SX_FAIL(cx, SX_INPUT, "option 'range' is neither \"keep\" nor \"any\"");
+    }
+    return SX_OK;
+}
+
 static sx_code read_option(sx_ctx *cx, const sx_pair *pair, sx_core_request *request)
 {
     if (sx_span_is(pair->name, "no_reassociate")) {
@@ -36,6 +46,9 @@ static sx_code read_option(sx_ctx *cx, const sx_pair *pair, sx_core_request *req
     }
     if (sx_span_is(pair->name, "allow_approximate")) {
         return read_flag(cx, pair, &request->allow_approximate);
+    }
+    if (sx_span_is(pair->name, "range")) {
+        return read_range(cx, pair, &request->range_any);
     }
     if (sx_span_is(pair->name, "unfused")) {
         return read_flag(cx, pair, &request->unfused);

@@ -181,7 +181,8 @@ typedef struct {
 
 typedef struct {
     sx_module_text name;
-    sx_module_text rule_class; /* "exact", "reassociating", "approximate" */
+    sx_module_text
+        rule_class; /* "exact", "reassociating", "approximate"; with ", moves" and the like if the range is not kept */
     uint64_t matches, unions;
 } sx_module_rule;
 

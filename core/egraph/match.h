@@ -22,6 +22,8 @@
 /* EXACT: bit-equal for all inputs. REASSOCIATING: equal over the reals. APPROXIMATE: within a stated bound. */
 typedef enum { SX_RULE_EXACT, SX_RULE_REASSOCIATING, SX_RULE_APPROXIMATE } sx_rule_class;
 const char *sx_rule_class_name(sx_rule_class rule_class);
+/* What a rule does to the range of the values between operands and result: range.def says it. */
+typedef enum { SX_RANGE_KEEPS, SX_RANGE_CONTRACTS, SX_RANGE_FOLDS, SX_RANGE_MOVES } sx_rule_range;
 
 #define SX_PATTERN_NODES_MAX 32u
 #define SX_PATTERN_NAMES_MAX 16u

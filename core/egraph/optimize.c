@@ -28,6 +28,7 @@ sx_code sx_optimize_rules(sx_ctx *cx, const sx_optimize_options *options, bool *
         enabled[r] = rule_class == SX_RULE_EXACT ||
                      (rule_class == SX_RULE_REASSOCIATING && options->allow_reassociating) ||
                      (rule_class == SX_RULE_APPROXIMATE && options->allow_approximate);
+        enabled[r] = enabled[r] && (options->range_any || sx_rule_range_of(r) != SX_RANGE_MOVES);
     }
     for (uint32_t i = 0; i < options->disabled_count; i++) {
         uint32_t rule;

@@ -53,6 +53,7 @@ typedef struct sx_optimize_options {
     sx_objective objective;   /* default: time */
     bool allow_reassociating; /* default true */
     bool allow_approximate;   /* default false */
+    bool range_any;           /* default false: no rule that moves the range (range.def) */
     const sx_span *disabled;  /* names of rules not to use */
     uint32_t disabled_count;
     sx_eg_limits limits;   /* of the rounds */

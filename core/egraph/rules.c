@@ -61,13 +61,53 @@ sx_rule_class sx_rule_class_of(uint32_t rule)
                                 : SX_RULE_EXACT;
 }
 
+static const struct {
+    sx_rule_range range;
+    const char *why;
+} range_table[SX_RULE_COUNT] = {
+#define SX_RULE_RANGE(id, range_, why_) [SX_RULE_##id] = {SX_RANGE_##range_, why_},
+#include "core/egraph/range.def"
+#undef SX_RULE_RANGE
+};
+
+sx_rule_range sx_rule_range_of(uint32_t rule)
+{
+    return rule < SX_RULE_COUNT ? range_table[rule].range : SX_RANGE_KEEPS;
+}
+
+const char *sx_rule_range_why(uint32_t rule)
+{
+    return rule < SX_RULE_COUNT ? range_table[rule].why : NULL;
+}
+
+const char *sx_rule_range_name(sx_rule_range range)
+{
+    static const char *const name[] = {"keeps", "contracts", "folds", "moves"};
+    SX_ASSERT(range < SX_COUNT(name));
+    return name[range];
+}
+
+const char *sx_rule_class_text(uint32_t rule)
+{
+    static const char *const text[][4] = {
+        [SX_RULE_EXACT] = {"exact", NULL, NULL, NULL},
+        [SX_RULE_REASSOCIATING] = {"reassociating", "reassociating, contracts",
+                                   "reassociating, folds", "reassociating, moves"},
+        [SX_RULE_APPROXIMATE] = {"approximate", "approximate, contracts", "approximate, folds",
+                                 "approximate, moves"}};
+    const char *found = text[sx_rule_class_of(rule)][sx_rule_range_of(rule)];
+    SX_ASSERT(found != NULL); /* what keeps every bit keeps the range */
+    return found;
+}
+
 sx_key sx_rules_key(void)
 {
-    sx_span part[4 * SX_RULE_COUNT];
+    sx_span part[5 * SX_RULE_COUNT];
     uint32_t count = 0;
     for (uint32_t i = 0; i < SX_RULE_COUNT; i++) {
         part[count++] = sx_span_of(sx_rule_name(i));
         part[count++] = sx_span_of(sx_rule_class_name(sx_rule_class_of(i)));
+        part[count++] = sx_span_of(sx_rule_range_name(sx_rule_range_of(i)));
         if (i < SX_RULE_ROUNDS_COUNT) {
             part[count++] = sx_span_of(sx_rules[i].left);
             part[count++] = sx_span_of(sx_rules[i].right);
@@ -174,6 +214,13 @@ bool sx_rewrite_near(const sx_rewrite *rw, uint32_t class_, double value)
     sx_dtype dtype = sx_rewrite_type(rw, class_)->dtype;
     int bits = dtype == SX_BF16 ? -8 : dtype == SX_F16 ? -11 : -21;
     return fact->has_value != 0 && fabs(fact->value - value) <= ldexp(fabs(value), bits);
+}
+
+bool sx_rewrite_is_factor_near_one(const sx_rewrite *rw, uint32_t class_)
+{
+    const sx_fact *fact = sx_tensors_fact(sx_rewrite_tensors(rw), class_);
+    double size = fabs(fact->value);
+    return fact->has_value != 0 && size >= 1 / SX_RANGE_FACTOR && size <= SX_RANGE_FACTOR;
 }
 
 bool sx_rewrite_is_private(const sx_rewrite *rw, uint32_t k)
@@ -321,6 +368,80 @@ sx_code sx_rule_associate_left(sx_rewrite *rw)
 sx_code sx_rule_associate_right(sx_rewrite *rw)
 {
     return associate(rw, false);
+}
+
+/* Is the product of two known values there in the type of `class_a`, with most of its digits? */
+static bool has_product(const sx_rewrite *rw, uint32_t class_a, uint32_t class_b)
+{
+    const sx_fact *a = sx_tensors_fact(sx_rewrite_tensors(rw), class_a);
+    const sx_fact *b = sx_tensors_fact(sx_rewrite_tensors(rw), class_b);
+    double product = a->value * b->value;
+    double rounded = sx_rewrite_rounded(sx_rewrite_type(rw, class_a), product);
+    return a->has_value != 0 && b->has_value != 0 && isfinite(rounded) && product != 0 &&
+           fabs(rounded - product) <= ldexp(fabs(product), -8);
+}
+
+/* Does the product made anew have the magnitude of one that is there? Where one of three factors is near 1, it has that of an operand or
+ * of the result; where both its factors are known, it can be looked at; where the outer factors are one, it is the old one. */
+static bool product_is_near(const sx_rewrite *rw, bool to_left)
+{
+    const sx_tensors *t = sx_rewrite_tensors(rw);
+    bool near = sx_dtype_class_of(sx_rewrite_type(rw, rw->node[0])->dtype) != SX_CLASS_FLOAT ||
+                sx_eg_find(&t->eg, rw->var[0]) == sx_eg_find(&t->eg, rw->var[2]) ||
+                has_product(rw, rw->var[to_left ? 0 : 1], rw->var[to_left ? 1 : 2]);
+    for (uint32_t k = 0; k < 3; k++) {
+        near = near || sx_rewrite_is_factor_near_one(rw, rw->var[k]);
+    }
+    return near;
+}
+
+sx_code sx_rule_multiply_left(sx_rewrite *rw)
+{
+    return sx_rewrite_may(rw, false, product_is_near(rw, true)) ? associate(rw, true) : SX_OK;
+}
+
+sx_code sx_rule_multiply_right(sx_rewrite *rw)
+{
+    return sx_rewrite_may(rw, false, product_is_near(rw, false)) ? associate(rw, false) : SX_OK;
+}
+
+sx_code sx_rule_multiply_far_left(sx_rewrite *rw)
+{
+    return sx_rewrite_may(rw, true, product_is_near(rw, true)) ? associate(rw, true) : SX_OK;
+}
+
+sx_code sx_rule_multiply_far_right(sx_rewrite *rw)
+{
+    return sx_rewrite_may(rw, true, product_is_near(rw, false)) ? associate(rw, false) : SX_OK;
+}
+
+/* (a / b) / d = a / (b d): the product of the divisors is one more value. */
+static sx_code divide_twice(sx_rewrite *rw, bool far)
+{
+    uint32_t child[2] = {rw->var[1], rw->var[2]};
+    uint32_t node;
+    if (sx_dtype_class_of(sx_rewrite_type(rw, rw->node[0])->dtype) != SX_CLASS_FLOAT ||
+        !sx_rewrite_is_private(rw, 1)) {
+        return SX_OK;
+    }
+    bool near = has_product(rw, child[0], child[1]) ||
+                sx_rewrite_is_factor_near_one(rw, child[0]) ||
+                sx_rewrite_is_factor_near_one(rw, child[1]);
+    if (!sx_rewrite_may(rw, far, near)) {
+        return SX_OK;
+    }
+    SX_TRY(sx_rewrite_add(rw, SX_OP_MULTIPLY, NULL, child, 2, &node));
+    return sx_rewrite_emit_binary(rw, SX_OP_DIVIDE, rw->var[0], node);
+}
+
+sx_code sx_rule_divide_divide(sx_rewrite *rw)
+{
+    return divide_twice(rw, false);
+}
+
+sx_code sx_rule_divide_divide_far(sx_rewrite *rw)
+{
+    return divide_twice(rw, true);
 }
 
 sx_code sx_rule_fold_value(sx_rewrite *rw)

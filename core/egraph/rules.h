@@ -29,6 +29,11 @@ extern const sx_rule_sides sx_rules_parsed[];
 sx_code sx_rules_set(sx_ctx *cx, sx_tensors *t, sx_eg_ruleset *set);
 const char *sx_rule_name(uint32_t rule);
 sx_rule_class sx_rule_class_of(uint32_t rule);
+sx_rule_range sx_rule_range_of(uint32_t rule);
+const char *sx_rule_range_name(sx_rule_range range); /* "keeps", "contracts", "folds", "moves" */
+const char *sx_rule_range_why(uint32_t rule); /* of range.def; NULL where the rule keeps it */
+/* "reassociating", or with what it does to the range, if it does not keep it: "reassociating, folds" */
+const char *sx_rule_class_text(uint32_t rule);
 bool sx_rule_find(sx_span name, uint32_t *rule);
 /* Digest of the table, for keys of what was made with it: names, classes, sides. */
 sx_key sx_rules_key(void);
@@ -60,6 +65,16 @@ bool sx_rewrite_near(const sx_rewrite *rw, uint32_t class_, double value);
 /* Is the root's class the only one that reads the class of matched node `k`? Rules that would compute it in another way as well ask
  * this: it bounds the search, not the truth. */
 bool sx_rewrite_is_private(const sx_rewrite *rw, uint32_t k);
+/* Factors between 1/16 and 16 leave the range of a value as good as it is. */
+#define SX_RANGE_FACTOR 16.0
+/* Is the class one known value of such a magnitude? */
+bool sx_rewrite_is_factor_near_one(const sx_rewrite *rw, uint32_t class_);
+/* Rows come in pairs where a side condition tells whether the range is kept: `keeps`. May the row with that condition (far: the
+ * one without) say its equality? When a step is checked, the one without may always: both sides are equal all the same. */
+static inline bool sx_rewrite_may(const sx_rewrite *rw, bool far, bool keeps)
+{
+    return far ? !keeps || rw->unguarded : keeps;
+}
 /* The first member of the class with this operation (where a step is checked: the one that was picked), or SX_EG_NONE. */
 uint32_t sx_rewrite_member(const sx_rewrite *rw, uint32_t class_, sx_op op);
 sx_code sx_rewrite_emit_unary(sx_rewrite *rw, sx_op op, uint32_t a);

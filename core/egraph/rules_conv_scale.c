@@ -119,18 +119,34 @@ static bool known_factor(const sx_rewrite *rw, uint32_t class_, double *s)
            sx_type_is_real(sx_rewrite_type(rw, rw->node[0]));
 }
 
-sx_code sx_rule_conv_scale_input(sx_rewrite *rw)
+/* conv(a, b) of an operand that is s times another; `k`: the name of s */
+static sx_code pull_factor(sx_rewrite *rw, uint32_t k, bool far)
 {
     double s;
-    uint32_t child[2] = {rw->var[0], rw->var[2]};
-    return known_factor(rw, rw->var[1], &s) ? scaled_result(rw, child, s) : SX_OK;
+    uint32_t child[2] = {rw->var[0], rw->var[3 - k]};
+    bool may = known_factor(rw, rw->var[k], &s) &&
+               sx_rewrite_may(rw, far, sx_rewrite_is_factor_near_one(rw, rw->var[k]));
+    return may ? scaled_result(rw, child, s) : SX_OK;
+}
+
+sx_code sx_rule_conv_scale_input(sx_rewrite *rw)
+{
+    return pull_factor(rw, 1, false);
 }
 
 sx_code sx_rule_conv_scale_weight(sx_rewrite *rw)
 {
-    double s;
-    uint32_t child[2] = {rw->var[0], rw->var[1]};
-    return known_factor(rw, rw->var[2], &s) ? scaled_result(rw, child, s) : SX_OK;
+    return pull_factor(rw, 2, false);
+}
+
+sx_code sx_rule_conv_scale_far_input(sx_rewrite *rw)
+{
+    return pull_factor(rw, 1, true);
+}
+
+sx_code sx_rule_conv_scale_far_weight(sx_rewrite *rw)
+{
+    return pull_factor(rw, 2, true);
 }
 
 /* conv(x, w factor), where that follows from weights. */

@@ -313,8 +313,16 @@ static sx_attr plain_dot(int64_t left, int64_t right)
     return attr;
 }
 
+/* Is the product of two operands one of weights, or of numbers that have no range? */
+static bool are_weights(const sx_rewrite *rw, uint32_t a, uint32_t b)
+{
+    const sx_tensors *t = sx_rewrite_tensors(rw);
+    return sx_dtype_class_of(sx_rewrite_type(rw, a)->dtype) != SX_CLASS_FLOAT ||
+           (sx_tensors_fact(t, a)->is_weight != 0 && sx_tensors_fact(t, b)->is_weight != 0);
+}
+
 /* (A B) C = A (B C), B and C matrices. */
-sx_code sx_rule_dot_associate_right(sx_rewrite *rw)
+static sx_code associate_right(sx_rewrite *rw, bool far)
 {
     sx_attr outer = sx_rewrite_attr(rw, 0);
     sx_attr inner = sx_rewrite_attr(rw, 1);
@@ -323,7 +331,8 @@ sx_code sx_rule_dot_associate_right(sx_rewrite *rw)
     uint32_t b = rw->var[1];
     uint32_t c = rw->var[2];
     if (!is_plain(&outer) || !is_plain(&inner) || sx_rewrite_type(rw, b)->rank != 2 ||
-        sx_rewrite_type(rw, c)->rank != 2 || outer.lhs_contract.v[0] != ab->rank - 1) {
+        sx_rewrite_type(rw, c)->rank != 2 || outer.lhs_contract.v[0] != ab->rank - 1 ||
+        !sx_rewrite_may(rw, far, are_weights(rw, b, c))) {
         return SX_OK;
     }
     sx_attr attr = plain_dot(1 - inner.rhs_contract.v[0], outer.rhs_contract.v[0]);
@@ -337,8 +346,18 @@ sx_code sx_rule_dot_associate_right(sx_rewrite *rw)
     return sx_rewrite_emit(rw, node);
 }
 
+sx_code sx_rule_dot_associate_right(sx_rewrite *rw)
+{
+    return associate_right(rw, false);
+}
+
+sx_code sx_rule_dot_associate_far_right(sx_rewrite *rw)
+{
+    return associate_right(rw, true);
+}
+
 /* A (B C) = (A B) C, B and C matrices, A contracted with the rows of B C. */
-sx_code sx_rule_dot_associate_left(sx_rewrite *rw)
+static sx_code associate_left(sx_rewrite *rw, bool far)
 {
     sx_attr outer = sx_rewrite_attr(rw, 0);
     sx_attr inner = sx_rewrite_attr(rw, 1);
@@ -346,7 +365,8 @@ sx_code sx_rule_dot_associate_left(sx_rewrite *rw)
     uint32_t b = rw->var[1];
     uint32_t c = rw->var[2];
     if (!is_plain(&outer) || !is_plain(&inner) || sx_rewrite_type(rw, b)->rank != 2 ||
-        sx_rewrite_type(rw, c)->rank != 2 || outer.rhs_contract.v[0] != 0) {
+        sx_rewrite_type(rw, c)->rank != 2 || outer.rhs_contract.v[0] != 0 ||
+        !sx_rewrite_may(rw, far, are_weights(rw, a, b))) {
         return SX_OK;
     }
     sx_attr attr = plain_dot(outer.lhs_contract.v[0], 1 - inner.lhs_contract.v[0]);
@@ -363,6 +383,16 @@ sx_code sx_rule_dot_associate_left(sx_rewrite *rw)
     return sx_rewrite_emit(rw, node);
 }
 
+sx_code sx_rule_dot_associate_left(sx_rewrite *rw)
+{
+    return associate_left(rw, false);
+}
+
+sx_code sx_rule_dot_associate_far_left(sx_rewrite *rw)
+{
+    return associate_left(rw, true);
+}
+
 /* ---- scales ---- */
 
 /* x times the value of class `scale`, in the shape of x. */
@@ -377,9 +407,11 @@ static sx_code scaled(sx_rewrite *rw, uint32_t x, uint32_t scale, uint32_t *node
 }
 
 /* (a s) b = a (b s) = (a b) s for a known value s. */
-static sx_code pull_scale(sx_rewrite *rw, uint32_t a, uint32_t b, uint32_t s)
+static sx_code pull_scale(sx_rewrite *rw, uint32_t a, uint32_t b, uint32_t s, bool far)
 {
-    if (sx_tensors_fact(sx_rewrite_tensors(rw), s)->has_value == 0) {
+    bool wraps = sx_dtype_class_of(sx_rewrite_type(rw, a)->dtype) != SX_CLASS_FLOAT;
+    if (sx_tensors_fact(sx_rewrite_tensors(rw), s)->has_value == 0 ||
+        !sx_rewrite_may(rw, far, wraps || sx_rewrite_is_factor_near_one(rw, s))) {
         return SX_OK;
     }
     sx_attr attr = sx_rewrite_attr(rw, 0);
@@ -394,12 +426,22 @@ static sx_code pull_scale(sx_rewrite *rw, uint32_t a, uint32_t b, uint32_t s)
 
 sx_code sx_rule_dot_scale_left(sx_rewrite *rw)
 {
-    return pull_scale(rw, rw->var[0], rw->var[2], rw->var[1]);
+    return pull_scale(rw, rw->var[0], rw->var[2], rw->var[1], false);
+}
+
+sx_code sx_rule_dot_scale_far_left(sx_rewrite *rw)
+{
+    return pull_scale(rw, rw->var[0], rw->var[2], rw->var[1], true);
 }
 
 sx_code sx_rule_dot_scale_right(sx_rewrite *rw)
 {
-    return pull_scale(rw, rw->var[0], rw->var[1], rw->var[2]);
+    return pull_scale(rw, rw->var[0], rw->var[1], rw->var[2], false);
+}
+
+sx_code sx_rule_dot_scale_far_right(sx_rewrite *rw)
+{
+    return pull_scale(rw, rw->var[0], rw->var[1], rw->var[2], true);
 }
 
 /* A factor of the result moves into an operand that follows from weights: computed once at load. */

@@ -194,8 +194,20 @@ static sx_code unrepeated(sx_rewrite *rw, uint32_t broadcast, const labels *wide
 
 /* ---- sums and contractions ---- */
 
+/* Does no operand have labels of its own that are summed away, but one that follows from weights? It would be summed first, and be as
+ * many times larger as it has terms; of weights that is known at load. Numbers that wrap have no range. */
+static bool sums_weights_alone(const sx_rewrite *rw, const operand *a, const operand *b,
+                               const labels *out)
+{
+    const sx_tensors *t = sx_rewrite_tensors(rw);
+    uint32_t gone = (set_of(&a->l) ^ set_of(&b->l)) & ~set_of(out);
+    bool free[2] = {(gone & set_of(&a->l)) == 0, (gone & set_of(&b->l)) == 0};
+    return (free[0] || sx_tensors_fact(t, a->node)->is_weight != 0) &&
+           (free[1] || sx_tensors_fact(t, b->node)->is_weight != 0);
+}
+
 /* sum_m (A B) = (sum_m A) B; a batch that is summed is contracted. names: a b */
-sx_code sx_rule_reduce_dot(sx_rewrite *rw)
+static sx_code reduce_dot(sx_rewrite *rw, bool far)
 {
     sx_attr reduce = sx_rewrite_attr(rw, 0);
     sx_attr dot = sx_rewrite_attr(rw, 1);
@@ -216,13 +228,26 @@ sx_code sx_rule_reduce_dot(sx_rewrite *rw)
             put(&kept, out.v[d]);
         }
     }
+    if (!sx_rewrite_may(rw, far, sums_weights_alone(rw, &a, &b, &kept))) {
+        return SX_OK;
+    }
     uint32_t node;
     SX_TRY(contract(rw, a, b, &kept, &node));
     return sx_rewrite_emit(rw, node);
 }
 
-/* sum_k (bc A * bc B) = A B. `a`, `b`: the factors, `known`: which of them are matched broadcasts. */
-static sx_code products_summed(sx_rewrite *rw, uint32_t a_broadcast, uint32_t b_broadcast)
+sx_code sx_rule_reduce_dot(sx_rewrite *rw)
+{
+    return reduce_dot(rw, false);
+}
+
+sx_code sx_rule_reduce_dot_far(sx_rewrite *rw)
+{
+    return reduce_dot(rw, true);
+}
+
+/* sum_k (bc A * bc B) = A B. The matched broadcasts of the factors; SX_EG_NONE: the first is none. */
+static sx_code products_summed(sx_rewrite *rw, uint32_t a_broadcast, uint32_t b_broadcast, bool far)
 {
     sx_attr reduce = sx_rewrite_attr(rw, 0);
     uint32_t rank = sx_rewrite_type(rw, rw->node[1])->rank;
@@ -249,7 +274,8 @@ static sx_code products_summed(sx_rewrite *rw, uint32_t a_broadcast, uint32_t b_
     SX_TRY(unrepeated(rw, b_broadcast, &all, &b));
     bool repeats = (set_of(&a.l) & set_of(&b.l)) != set_of(&all);
     bool covers = (set_of(&a.l) | set_of(&b.l)) == set_of(&all);
-    if (!repeats || !covers) { /* not a contraction, or each term more than once */
+    bool may = sx_rewrite_may(rw, far, sums_weights_alone(rw, &a, &b, &kept));
+    if (!repeats || !covers || !may) { /* not a contraction, or each term more than once */
         return SX_OK;
     }
     uint32_t node;
@@ -259,12 +285,22 @@ static sx_code products_summed(sx_rewrite *rw, uint32_t a_broadcast, uint32_t b_
 
 sx_code sx_rule_products_summed(sx_rewrite *rw)
 {
-    return products_summed(rw, rw->node[2], rw->node[3]);
+    return products_summed(rw, rw->node[2], rw->node[3], false);
+}
+
+sx_code sx_rule_products_summed_far(sx_rewrite *rw)
+{
+    return products_summed(rw, rw->node[2], rw->node[3], true);
 }
 
 sx_code sx_rule_rows_summed(sx_rewrite *rw)
 {
-    return products_summed(rw, SX_EG_NONE, rw->node[2]);
+    return products_summed(rw, SX_EG_NONE, rw->node[2], false);
+}
+
+sx_code sx_rule_rows_summed_far(sx_rewrite *rw)
+{
+    return products_summed(rw, SX_EG_NONE, rw->node[2], true);
 }
 
 /* Nothing but batches: products, summed. names: a b */
@@ -298,7 +334,7 @@ sx_code sx_rule_dot_rows(sx_rewrite *rw)
 }
 
 /* One operand is repeated: contracted before it is repeated. `side`: which */
-static sx_code dot_broadcast(sx_rewrite *rw, uint32_t side)
+static sx_code dot_broadcast(sx_rewrite *rw, uint32_t side, bool far)
 {
     sx_attr dot = sx_rewrite_attr(rw, 0);
     operand x[2] = {{.node = rw->var[0]}, {.node = rw->var[1]}};
@@ -318,7 +354,8 @@ static sx_code dot_broadcast(sx_rewrite *rw, uint32_t side)
             put(&kept, out.v[i]);
         }
     }
-    if (x[side].l.count == wide.count) {
+    if (x[side].l.count == wide.count ||
+        !sx_rewrite_may(rw, far, sums_weights_alone(rw, &x[0], &x[1], &kept))) {
         return SX_OK;
     }
     sx_type type = *sx_rewrite_type(rw, rw->node[0]);
@@ -330,12 +367,22 @@ static sx_code dot_broadcast(sx_rewrite *rw, uint32_t side)
 
 sx_code sx_rule_dot_broadcast_left(sx_rewrite *rw)
 {
-    return dot_broadcast(rw, 0);
+    return dot_broadcast(rw, 0, false);
+}
+
+sx_code sx_rule_dot_broadcast_far_left(sx_rewrite *rw)
+{
+    return dot_broadcast(rw, 0, true);
 }
 
 sx_code sx_rule_dot_broadcast_right(sx_rewrite *rw)
 {
-    return dot_broadcast(rw, 1);
+    return dot_broadcast(rw, 1, false);
+}
+
+sx_code sx_rule_dot_broadcast_far_right(sx_rewrite *rw)
+{
+    return dot_broadcast(rw, 1, true);
 }
 
 /* Only the batch dimensions change places: in the lists. names: a b */
@@ -380,8 +427,9 @@ static void note_extents(const sx_rewrite *rw, const operand *x, double *extent)
 }
 
 /* (x0 x1) x2 = x_k (x_j x2), j the factor that x2 meets. `order`: labels of the result */
-static sx_code reassociate(sx_rewrite *rw, const operand *x, const labels *out)
+static sx_code reassociate(sx_rewrite *rw, const operand *x, const labels *out, bool far)
 {
+    const sx_tensors *t = sx_rewrite_tensors(rw);
     double extent[LABELS_MAX];
     uint32_t set[3];
     for (uint32_t i = 0; i < 3; i++) {
@@ -408,7 +456,9 @@ static sx_code reassociate(sx_rewrite *rw, const operand *x, const labels *out)
             work_of(extent, set[j] | set[2]) + work_of(extent, set_of(&middle) | set[1 - j]);
         operand inner = {.l = middle};
         uint32_t node;
-        if (after >= before || middle.count > SX_RANK_MAX) {
+        bool folds = sx_tensors_fact(t, x[j].node)->is_weight != 0 &&
+                     sx_tensors_fact(t, x[2].node)->is_weight != 0;
+        if (after >= before || middle.count > SX_RANK_MAX || !sx_rewrite_may(rw, far, folds)) {
             continue;
         }
         SX_TRY(contract(rw, x[j], x[2], &middle, &inner.node));
@@ -438,7 +488,7 @@ static bool label_inner(const sx_rewrite *rw, operand *x, uint32_t *next, labels
 }
 
 /* (a b) c; names: a b c */
-sx_code sx_rule_dot_associate_work_left(sx_rewrite *rw)
+static sx_code work_left(sx_rewrite *rw, bool far)
 {
     sx_attr outer = sx_rewrite_attr(rw, 0);
     operand x[3] = {{.node = rw->var[0]}, {.node = rw->var[1]}, {.node = rw->var[2]}};
@@ -449,11 +499,21 @@ sx_code sx_rule_dot_associate_work_left(sx_rewrite *rw)
         return SX_OK;
     }
     label_dot(&outer, ab.count, sx_rewrite_type(rw, x[2].node)->rank, &next, &ab, &x[2].l, &out);
-    return reassociate(rw, x, &out);
+    return reassociate(rw, x, &out, far);
+}
+
+sx_code sx_rule_dot_associate_work_left(sx_rewrite *rw)
+{
+    return work_left(rw, false);
+}
+
+sx_code sx_rule_dot_associate_work_far_left(sx_rewrite *rw)
+{
+    return work_left(rw, true);
 }
 
 /* c (a b); names: c a b */
-sx_code sx_rule_dot_associate_work_right(sx_rewrite *rw)
+static sx_code work_right(sx_rewrite *rw, bool far)
 {
     sx_attr outer = sx_rewrite_attr(rw, 0);
     operand x[3] = {{.node = rw->var[1]}, {.node = rw->var[2]}, {.node = rw->var[0]}};
@@ -477,7 +537,17 @@ sx_code sx_rule_dot_associate_work_right(sx_rewrite *rw)
         uint32_t from = i < batch ? i : i < batch + of_c ? i + of_ab : i - of_c;
         put(&order, out.v[from]);
     }
-    return reassociate(rw, x, &order);
+    return reassociate(rw, x, &order, far);
+}
+
+sx_code sx_rule_dot_associate_work_right(sx_rewrite *rw)
+{
+    return work_right(rw, false);
+}
+
+sx_code sx_rule_dot_associate_work_far_right(sx_rewrite *rw)
+{
+    return work_right(rw, true);
 }
 
 /* ---- factors along rows, columns, and what is contracted ---- */

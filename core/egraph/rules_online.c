@@ -61,14 +61,12 @@ static void result_dims(const sx_ints *batch, const sx_ints *contract, uint32_t 
     }
 }
 
-/* (a / b) x = (a x) / b for a divisor along kept dimensions of a. */
-static sx_code divide_after(sx_rewrite *rw, bool left)
+/* (a / b) x = (a x) / b for a divisor along kept dimensions of a, which matched node `repeat` repeats. */
+static sx_code divide_after(sx_rewrite *rw, bool left, uint32_t a, uint32_t x, uint32_t repeat)
 {
-    uint32_t a = rw->var[left ? 0 : 1];
-    uint32_t b = rw->var[left ? 1 : 2];
-    uint32_t x = rw->var[left ? 2 : 0];
+    uint32_t b = sx_eg_child(&sx_rewrite_tensors(rw)->eg, rw->node[repeat], 0);
     sx_attr dot = sx_rewrite_attr(rw, 0);
-    sx_attr repeat = sx_rewrite_attr(rw, 2);
+    sx_attr along = sx_rewrite_attr(rw, repeat);
     sx_type a_type = *sx_rewrite_type(rw, a);
     sx_type type = *sx_rewrite_type(rw, rw->node[0]);
     const sx_ints *batch = left ? &dot.lhs_batch : &dot.rhs_batch;
@@ -79,10 +77,10 @@ static sx_code divide_after(sx_rewrite *rw, bool left)
     uint32_t free_count = a_type.rank - batch->count - contract->count;
     int64_t place[SX_RANK_MAX];
     result_dims(batch, contract, a_type.rank, left ? batch->count : type.rank - free_count, place);
-    sx_attr moved = {.present = repeat.present, .type = type};
-    moved.dims.count = repeat.dims.count;
-    for (uint32_t i = 0; i < repeat.dims.count; i++) {
-        moved.dims.v[i] = place[repeat.dims.v[i]];
+    sx_attr moved = {.present = along.present, .type = type};
+    moved.dims.count = along.dims.count;
+    for (uint32_t i = 0; i < along.dims.count; i++) {
+        moved.dims.v[i] = place[along.dims.v[i]];
         if (moved.dims.v[i] < 0 || (i > 0 && moved.dims.v[i] <= moved.dims.v[i - 1])) {
             return SX_OK;
         }
@@ -95,14 +93,41 @@ static sx_code divide_after(sx_rewrite *rw, bool left)
     return sx_rewrite_emit(rw, node[0]);
 }
 
-sx_code sx_rule_dot_divide_left(sx_rewrite *rw)
+/* Is the dividend the exponential of what is at most 0, the difference from its maximum (matched nodes 4 and 5), and the divisor the
+ * sum of one row of it (6 and 7)? Then the weights are at most 1, and the sum of a row is at least 1. */
+static bool is_softmax(const sx_rewrite *rw)
 {
-    return divide_after(rw, true);
+    uint32_t rank = sx_rewrite_type(rw, rw->node[2])->rank;
+    sx_attr max_repeat = sx_rewrite_attr(rw, 4);
+    sx_attr max = sx_rewrite_attr(rw, 5);
+    sx_attr sum_repeat = sx_rewrite_attr(rw, 6);
+    sx_attr sum = sx_rewrite_attr(rw, 7);
+    return max.reducer == SX_MAX && sum.reducer == SX_SUM &&
+           share_dims(&max.dims, &max_repeat.dims, rank) &&
+           share_dims(&sum.dims, &sum_repeat.dims, rank) && sum.dims.count == max.dims.count &&
+           memcmp(sum.dims.v, max.dims.v, sum.dims.count * sizeof(sum.dims.v[0])) == 0;
 }
 
+/* names: e x v */
+sx_code sx_rule_dot_divide_left(sx_rewrite *rw)
+{
+    return is_softmax(rw) ? divide_after(rw, true, rw->var[0], rw->var[2], 6) : SX_OK;
+}
+
+/* names: v e x */
 sx_code sx_rule_dot_divide_right(sx_rewrite *rw)
 {
-    return divide_after(rw, false);
+    return is_softmax(rw) ? divide_after(rw, false, rw->var[1], rw->var[0], 6) : SX_OK;
+}
+
+sx_code sx_rule_dot_divide_far_left(sx_rewrite *rw)
+{
+    return divide_after(rw, true, rw->var[0], rw->var[2], 2);
+}
+
+sx_code sx_rule_dot_divide_far_right(sx_rewrite *rw)
+{
+    return divide_after(rw, false, rw->var[1], rw->var[0], 2);
 }
 
 /* ---- one pass ---- */

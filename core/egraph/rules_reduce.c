@@ -1,4 +1,6 @@
 /* Reductions: nested, past views, past what does not vary along them, of monotone functions. */
+#include <math.h>
+
 #include "core/egraph/rules.h"
 
 static uint32_t set_of(const sx_ints *dims)
@@ -53,7 +55,8 @@ sx_code sx_rule_reduce_reduce(sx_rewrite *rw)
     uint32_t set = set_of(&inner.dims);
     uint32_t rank = sx_rewrite_type(rw, rw->var[0])->rank;
     uint32_t k = 0;
-    if (outer.reducer != inner.reducer) {
+    if (outer.reducer != inner.reducer ||
+        outer.reducer == SX_PRODUCT) { /* products: another order is another range */
         return SX_OK;
     }
     uint32_t both = set;
@@ -83,7 +86,7 @@ static sx_code reduce_transpose(sx_rewrite *rw, bool same_order)
         last = d;
         set |= 1u << d;
     }
-    if (ordered != same_order) {
+    if (ordered != same_order || (!ordered && reduce.reducer == SX_PRODUCT)) {
         return SX_OK;
     }
     /* place of each kept dimension among the kept ones of x */
@@ -182,7 +185,7 @@ static sx_code reduce_concatenate(sx_rewrite *rw, bool along)
     uint32_t count = t->eg.node[rw->node[1]].arity;
     uint32_t part[SX_EG_ARITY_MAX];
     bool hits = (set & 1u << concatenate.axis) != 0;
-    if (hits != along || !sx_rewrite_is_private(rw, 1)) {
+    if (hits != along || (along && reduce.reducer == SX_PRODUCT) || !sx_rewrite_is_private(rw, 1)) {
         return SX_OK;
     }
     for (uint32_t k = 0; k < count; k++) {
@@ -347,8 +350,8 @@ static sx_code kept_part(sx_rewrite *rw, uint32_t c, uint32_t bc, uint32_t set, 
 }
 
 /* reduce(op(x, c)) = op(reduce(x), c): sums of products and quotients, maxima of sums and differences. `first`: c is the first
- * operand. */
-static sx_code reduce_apart(sx_rewrite *rw, uint32_t x, uint32_t c, uint32_t bc)
+ * operand. A sum without its factor is larger where the factor made its terms smaller; a maximum is what it was. */
+static sx_code reduce_apart(sx_rewrite *rw, uint32_t x, uint32_t c, uint32_t bc, bool far)
 {
     sx_tensors *t = sx_rewrite_tensors(rw);
     sx_attr reduce = sx_rewrite_attr(rw, 0);
@@ -366,7 +369,10 @@ static sx_code reduce_apart(sx_rewrite *rw, uint32_t x, uint32_t c, uint32_t bc)
                !(is_order(reducer) && shifts && is_float)) {
         return SX_OK;
     }
-    if (op == SX_OP_DIVIDE && fact->has_value != 0 && fact->value == 0) {
+    bool grows = fact->has_value != 0 &&
+                 (op == SX_OP_MULTIPLY ? fabs(fact->value) >= 1 : fabs(fact->value) <= 1);
+    if ((op == SX_OP_DIVIDE && fact->has_value != 0 && fact->value == 0) ||
+        !sx_rewrite_may(rw, far, reducer != SX_SUM || !is_float || grows)) {
         return SX_OK;
     }
     uint32_t child[2];
@@ -382,12 +388,22 @@ static sx_code reduce_apart(sx_rewrite *rw, uint32_t x, uint32_t c, uint32_t bc)
 
 sx_code sx_rule_reduce_value(sx_rewrite *rw)
 {
-    return reduce_apart(rw, rw->var[0], rw->var[1], SX_EG_NONE);
+    return reduce_apart(rw, rw->var[0], rw->var[1], SX_EG_NONE, false);
+}
+
+sx_code sx_rule_reduce_value_far(sx_rewrite *rw)
+{
+    return reduce_apart(rw, rw->var[0], rw->var[1], SX_EG_NONE, true);
 }
 
 sx_code sx_rule_reduce_row(sx_rewrite *rw)
 {
-    return reduce_apart(rw, rw->var[0], rw->node[2], rw->node[2]);
+    return reduce_apart(rw, rw->var[0], rw->node[2], rw->node[2], false);
+}
+
+sx_code sx_rule_reduce_row_far(sx_rewrite *rw)
+{
+    return reduce_apart(rw, rw->var[0], rw->node[2], rw->node[2], true);
 }
 
 /* sum(x + c) = sum(x) + sum(c) where c is repeated or known: its sum is cheap. */

@@ -79,11 +79,18 @@ sx_code sx_rule_compare_not(sx_rewrite *rw)
     return sx_rewrite_emit(rw, node);
 }
 
-/* a > b ? a : b is the definition of maximum. */
+/* Is there no order in which a NaN would be passed over? a > b ? a : b is b where a is NaN. */
+static bool never_nan_first(const sx_rewrite *rw)
+{
+    const sx_fact *fact = sx_tensors_fact(sx_rewrite_tensors(rw), rw->var[0]);
+    return !is_float(rw) || (fact->has_value != 0 && !isnan(fact->value));
+}
+
+/* a > b ? a : b is the definition of maximum but for a that is NaN. */
 sx_code sx_rule_select_order(sx_rewrite *rw)
 {
     sx_direction direction = sx_rewrite_attr(rw, 1).direction;
-    if (direction != SX_GT && direction != SX_LT) {
+    if ((direction != SX_GT && direction != SX_LT) || !never_nan_first(rw)) {
         return SX_OK;
     }
     sx_op op = direction == SX_GT ? SX_OP_MAXIMUM : SX_OP_MINIMUM;
@@ -174,18 +181,6 @@ sx_code sx_rule_convert_convert(sx_rewrite *rw)
 }
 
 /* ---- quotients of floats ---- */
-
-/* (a / b) / c = a / (b c) */
-sx_code sx_rule_divide_divide(sx_rewrite *rw)
-{
-    uint32_t child[2] = {rw->var[1], rw->var[2]};
-    uint32_t node;
-    if (!is_float(rw) || !sx_rewrite_is_private(rw, 1)) {
-        return SX_OK;
-    }
-    SX_TRY(sx_rewrite_add(rw, SX_OP_MULTIPLY, NULL, child, 2, &node));
-    return sx_rewrite_emit_binary(rw, SX_OP_DIVIDE, rw->var[0], node);
-}
 
 /* a (1 / b) = a / b */
 sx_code sx_rule_multiply_reciprocal(sx_rewrite *rw)

@@ -94,7 +94,8 @@ sx_code sx_rule_narrow_composite(sx_rewrite *rw)
 }
 
 /* attention(s q, k, v) and attention(q, s k, v): s belongs to the scale. `at`: which operand; `scale`, `x`: names. */
-static sx_code scale_into_attention(sx_rewrite *rw, uint32_t at, uint32_t x, uint32_t scale)
+static sx_code scale_into_attention(sx_rewrite *rw, uint32_t at, uint32_t x, uint32_t scale,
+                                    bool far)
 {
     sx_tensors *t = sx_rewrite_tensors(rw);
     const sx_fact *fact = sx_tensors_fact(t, scale);
@@ -102,7 +103,8 @@ static sx_code scale_into_attention(sx_rewrite *rw, uint32_t at, uint32_t x, uin
     uint32_t arity = t->eg.node[rw->node[0]].arity;
     uint32_t child[4];
     SX_ASSERT(arity <= 4);
-    if (fact->has_value == 0 || !sx_type_is_real(sx_rewrite_type(rw, x))) {
+    if (fact->has_value == 0 || !sx_type_is_real(sx_rewrite_type(rw, x)) ||
+        !sx_rewrite_may(rw, far, sx_rewrite_is_factor_near_one(rw, scale))) {
         return SX_OK;
     }
     for (uint32_t k = 0; k < arity; k++) {
@@ -121,24 +123,35 @@ static sx_code scale_into_attention(sx_rewrite *rw, uint32_t at, uint32_t x, uin
 
 sx_code sx_rule_attention_scaled_query(sx_rewrite *rw)
 {
-    return scale_into_attention(rw, 0, rw->var[0], rw->var[1]);
+    return scale_into_attention(rw, 0, rw->var[0], rw->var[1], false);
+}
+
+sx_code sx_rule_attention_scaled_far_query(sx_rewrite *rw)
+{
+    return scale_into_attention(rw, 0, rw->var[0], rw->var[1], true);
 }
 
 sx_code sx_rule_attention_scaled_key(sx_rewrite *rw)
 {
-    return scale_into_attention(rw, 1, rw->var[1], rw->var[2]);
+    return scale_into_attention(rw, 1, rw->var[1], rw->var[2], false);
+}
+
+sx_code sx_rule_attention_scaled_far_key(sx_rewrite *rw)
+{
+    return scale_into_attention(rw, 1, rw->var[1], rw->var[2], true);
 }
 
 /* ---- quotients by a number past a contraction ---- */
 
-static sx_code divide_after(sx_rewrite *rw, uint32_t a, uint32_t b, uint32_t divisor)
+static sx_code divide_after(sx_rewrite *rw, uint32_t a, uint32_t b, uint32_t divisor, bool far)
 {
     sx_tensors *t = sx_rewrite_tensors(rw);
     sx_attr dot = sx_rewrite_attr(rw, 0);
     const sx_fact *fact = sx_tensors_fact(t, divisor);
     sx_type type = *sx_rewrite_type(rw, rw->node[0]);
     double value = fact->value;
-    if (fact->has_value == 0 || value == 0 || sx_dtype_class_of(type.dtype) != SX_CLASS_FLOAT) {
+    if (fact->has_value == 0 || value == 0 || sx_dtype_class_of(type.dtype) != SX_CLASS_FLOAT ||
+        !sx_rewrite_may(rw, far, sx_rewrite_is_factor_near_one(rw, divisor))) {
         return SX_OK;
     }
     uint32_t child[2] = {a, b};
@@ -152,12 +165,22 @@ static sx_code divide_after(sx_rewrite *rw, uint32_t a, uint32_t b, uint32_t div
 
 sx_code sx_rule_dot_quotient_left(sx_rewrite *rw)
 {
-    return divide_after(rw, rw->var[0], rw->var[2], rw->var[1]);
+    return divide_after(rw, rw->var[0], rw->var[2], rw->var[1], false);
+}
+
+sx_code sx_rule_dot_quotient_far_left(sx_rewrite *rw)
+{
+    return divide_after(rw, rw->var[0], rw->var[2], rw->var[1], true);
 }
 
 sx_code sx_rule_dot_quotient_right(sx_rewrite *rw)
 {
-    return divide_after(rw, rw->var[0], rw->var[1], rw->var[2]);
+    return divide_after(rw, rw->var[0], rw->var[1], rw->var[2], false);
+}
+
+sx_code sx_rule_dot_quotient_far_right(sx_rewrite *rw)
+{
+    return divide_after(rw, rw->var[0], rw->var[1], rw->var[2], true);
 }
 
 /* ---- approximations: only on request ---- */

@@ -27,12 +27,12 @@ _symplex_client() {
             "search cancel") words="--help --json --socket" ;;
             "search extend") words="--help --json --socket --budget" ;;
             "search remove") words="--help --json --socket" ;;
-            "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --no-weights --exact --approximate --disable-rule --refresh" ;;
+            "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --no-weights --exact --approximate --range --disable-rule --refresh" ;;
             "run "*) words="--help --json --socket --output --random --input --weight --check --repeat --threads --all" ;;
             "explain "*) words="--help --json --socket --all" ;;
-            "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --point --budget --background --onnx --proof --exact --approximate --disable-rule" ;;
+            "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --point --budget --background --onnx --proof --exact --approximate --range --disable-rule" ;;
             "prove "*) words="--help --json --socket --from --to" ;;
-            "egraph "*) words="--help --json --socket --target --output --exact --approximate --part" ;;
+            "egraph "*) words="--help --json --socket --target --output --exact --approximate --range --part" ;;
             "extract "*) words="--help --json --fuel --seconds" ;;
             "jobs "*) words="--help --json --socket" ;;
             "search "*) words="--help --json --socket" ;;

@@ -280,7 +280,7 @@ def test_what_needs_no_daemon():
     rules = js("rules", schema="rules")["rules"]
     by_name = {r["name"]: r for r in rules}
     assert len(by_name) == len(rules) > 200
-    assert by_name["negate-negate"] == {"name": "negate-negate", "class": "exact", "left": "(negate (negate ?a))", "right": "?a"}
+    assert by_name["negate-negate"] == {"name": "negate-negate", "class": "exact", "range": "keeps", "left": "(negate (negate ?a))", "right": "?a"}
     assert "right" not in by_name["slice-slice"] and "left" not in by_name["lift"]
     assert {r["class"] for r in rules} == {"exact", "reassociating", "approximate"}
     assert sx("rules").stdout.decode().count("\n") == len(rules) + 1
@@ -295,6 +295,36 @@ def test_what_needs_no_daemon():
             "nvrtc", "ptxas", "nccl"} <= set(rows)
     assert doctor["well"] == all(f["found"] for f in rows.values() if f["needed"])
     assert sx("doctor", status=None).returncode == (0 if doctor["well"] else 1)
+
+
+def test_range():
+    """By default no rule moves the range of values in between; with --range any they do, under another key, and are named."""
+    source = TMP / "quotients.sx"
+    source.write_text("""sx 1
+graph "quotients" {
+    %x = parameter {name = "x", weight = 0} : f32[64]
+    %a = parameter {name = "a", weight = 0} : f32[64]
+    %b = parameter {name = "b", weight = 0} : f32[64]
+    %q = divide(%x, %a) : f32[64]
+    %y = divide(%q, %b) : f32[64]
+    return %y as "y"
+}
+""")
+    by_name = {r["name"]: r for r in js("rules", schema="rules")["rules"]}
+    assert by_name["divide-divide-far"]["range"] == "moves" and by_name["divide-divide-far"]["range_why"]
+    keys = {}
+    for kind in (None, "keep", "any"):
+        out = TMP / ("quotients-%s.sxm" % kind)
+        sx("compile", source, "--no-daemon", "-o", out, *(["--range", kind] if kind else []))
+        text = sx("explain", out).stdout.decode()
+        keys[kind] = next(line.split()[1] for line in text.splitlines() if line.startswith("key "))
+        assert ("divide-divide-far (moves)" in text) == (kind == "any"), text
+    assert keys[None] == keys["keep"] != keys["any"], keys
+    proof = TMP / "quotients.proof"
+    sx("optimize", source, "--no-daemon", "--range", "any", "-o", TMP / "better.sx", "--proof", proof)
+    steps = {r["name"]: r["class"] for r in js("prove", proof, schema="prove")["rules"]}
+    assert steps["divide-divide-far"] == "reassociating, moves", steps
+    assert "keep or any" in error_of("compile", source, "--range", "wide", status=2)["message"]
 
 
 def test_doctor_asks_the_libraries_it_finds():

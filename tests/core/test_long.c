@@ -72,6 +72,7 @@ static sx_core_request request_of(const char *objective)
 {
     return (sx_core_request){.ir = sx_buf_span(&text),
                              .target = SX_SPAN_LITERAL("x86-64-v3"),
+                             .range_any = true, /* chains of matrices, in any order */
                              .objective = sx_span_of(objective)};
 }
 

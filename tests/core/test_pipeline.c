@@ -238,7 +238,7 @@ START_TEST(test_key_parts)
     struct {
         sx_core_request request;
         sx_core_part part; /* that differs; SX_PART_COUNT: none */
-    } list[10];
+    } list[11];
     for (uint32_t i = 0; i < SX_COUNT(list); i++) {
         list[i].request = base;
         list[i].part = SX_PART_OPTIONS;
@@ -258,6 +258,7 @@ START_TEST(test_key_parts)
     list[7].request.disabled_rules = SX_SPAN_LITERAL("relu");
     list[8].request.disabled_rules = SX_SPAN_LITERAL("silu");
     list[9].request.unfused = true;
+    list[10].request.range_any = true;
     sx_key key[SX_COUNT(list) + 1];
     sx_span part[SX_COUNT(list) + 1][SX_PART_COUNT];
     ck_sx_ok(&cx, sx_core_key(&cx, &base, &key[SX_COUNT(list)], part[SX_COUNT(list)]));

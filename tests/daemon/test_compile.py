@@ -102,6 +102,8 @@ def test_refusals():
         refused(lambda: client.compile(LAYER, dims={"batch": 8}, target="pdp-11"), "INPUT ABSENT UNIMPLEMENTED", "pdp-11")
         refused(lambda: client.compile(LAYER, dims={"batch": 8}, options={"speed": 11}), "INPUT", "'speed' is not known")
         refused(lambda: client.compile(LAYER, dims={"batch": 8}, options={"no_reassociate": 1}), "INPUT", "not a boolean")
+        refused(lambda: client.compile(LAYER, dims={"batch": 8}, options={"range": "wide"}), "INPUT", "neither \"keep\" nor \"any\"")
+        refused(lambda: client.compile(LAYER, dims={"batch": 8}, options={"range": True}), "INPUT", "neither \"keep\" nor \"any\"")
         counters = daemon.status()["counters"]
         assert counters["worker_died"] == 0, counters
 

@@ -18,6 +18,7 @@ typedef struct {
     const char *target; /* "x86-64-v3" */
     int64_t batch;      /* value of the symbol "batch"; 0: the program has no symbol */
     const char *disabled;
+    bool range_any; /* also rules that move the range of values in between */
 } sx_test_request;
 
 /* One module without verification; `module` is initialised by the caller. */

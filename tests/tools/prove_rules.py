@@ -459,7 +459,8 @@ class Halves(Reals):
         table = {"add": lambda a, b: z3.fpAdd(mode, a, b), "subtract": lambda a, b: z3.fpSub(mode, a, b), "multiply": lambda a, b: z3.fpMul(mode, a, b),
                  "divide": lambda a, b: z3.fpDiv(mode, a, b), "negate": z3.fpNeg, "abs": z3.fpAbs, "sqrt": lambda a: z3.fpSqrt(mode, a),
                  "rsqrt": lambda a: z3.fpDiv(mode, z3.FPVal(1, self.SORT), z3.fpSqrt(mode, a)),
-                 "maximum": lambda a, b: z3.If(z3.fpGT(a, b), a, b), "minimum": lambda a, b: z3.If(z3.fpLT(a, b), a, b), "select": z3.If, "fma": lambda s, a, b: z3.fpFMA(mode, a, b, s),
+                 "maximum": lambda a, b: z3.If(z3.Or(z3.fpIsNaN(a), z3.fpGT(a, b)), a, b),
+                 "minimum": lambda a, b: z3.If(z3.Or(z3.fpIsNaN(a), z3.fpLT(a, b)), a, b), "select": z3.If, "fma": lambda s, a, b: z3.fpFMA(mode, a, b, s),
                  "floor": lambda a: z3.fpRoundToIntegral(z3.RTN(), a), "ceil": lambda a: z3.fpRoundToIntegral(z3.RTP(), a),
                  "round_nearest_even": lambda a: z3.fpRoundToIntegral(z3.RNE(), a)}
         x = [self.of(o) for o in t[2:]] if op != "convert" else []
@@ -643,10 +644,14 @@ def judge_apart(rule, folder):
     return tuple(json.loads(text)) if text else ("tested; no answer", None)
 
 
+def range_of(rule):
+    return "%s: %s" % (rule["range"], rule["range_why"]) if "range_why" in rule else rule["range"]
+
+
 def row(rule, verdict):
     left = "`%s`" % rule["left"] if rule.get("left") else "a kernel"
     right = "`%s`" % rule["right"] if rule.get("right") else "computed"
-    return "| %s | %s | %s | %s | %s |" % (rule["name"], rule["class"], left, right, verdict)
+    return "| %s | %s | %s | %s | %s | %s |" % (rule["name"], rule["class"], range_of(rule), left, right, verdict)
 
 
 def report(rows, proved):
@@ -659,7 +664,8 @@ def report(rows, proved):
              "or over the *reals* (divisors nonzero, arguments of roots positive, constants unrounded: shown to be satisfiable), by Z3 %s with %d of its steps for each element. A proof is one for the shapes" % (z3.get_version_string(), STEPS),
              "written out, of all elements: their number is given; where not all are proved, how many.", "",
              "%d of %d rules are proved so; of the others the last column says why not." % (proved, len(rows)), "",
-             "| rule | class | left side | right side | proof |", "|---|---|---|---|---|"]
+             "*range* is what a rule does to the values between operands and result ([IR.md](IR.md#the-range-of-values-in-between)); rules that move it are off unless asked for.", "",
+             "| rule | class | range | left side | right side | proof |", "|---|---|---|---|---|---|"]
     lines += [row(rule, verdict) for rule, verdict in rows]
     return "\n".join(lines) + "\n"
 

@@ -41,6 +41,7 @@ typedef struct {
         online; /* sums weighted by a softmax: inner reductions are maxima over what the outermost one contracts */
     sx_ints contract; /* of the last contraction or online_dot, in its first operand */
     bool symbolic;    /* extents may be stand-ins of symbols (rule_symbols.h) */
+    bool far;         /* the names c and s are powers of two far from 1 */
     bool gelu;        /* s is the argument of erf or tanh made of the first name */
     sx_op bend;
     uint32_t parameters;
@@ -149,6 +150,15 @@ static inline double draw_known(generator *g, sx_dtype dtype)
     return pick < SX_COUNT(whole) ? whole[pick] : all;
 }
 
+/* A power of two, of either sign, that is not between 1/16 and 16. */
+static inline double draw_far(generator *g, sx_dtype dtype)
+{
+    static const int bits[] = {5, 6, 8, 20, 32, 48, 64, 80, 100, 120};
+    int size = bits[draw(g, sx_dtype_bytes(dtype) < 4 ? 2 : SX_COUNT(bits))];
+    double value = ldexp(1, draw(g, 2) == 0 ? size : -size);
+    return draw(g, 2) == 0 ? value : -value;
+}
+
 static inline sx_code generate_name(generator *g, uint32_t name, const sx_type *type,
                                     sx_node_id *id)
 {
@@ -171,6 +181,9 @@ static inline sx_code generate_name(generator *g, uint32_t name, const sx_type *
     } else if (name_is(g, name, "m") || name_is(g, name, "o")) {
         value = draw_known(g, type->dtype);
         known = true;
+    } else if (g->far && (name_is(g, name, "c") || name_is(g, name, "s")) &&
+               sx_dtype_class_of(type->dtype) == SX_CLASS_FLOAT) {
+        value = draw_far(g, type->dtype);
     } else if (name_is(g, name, "c") || name_is(g, name, "s")) {
         value = (double)draw(g, 9) - 4 + (type->dtype == SX_F32 ? 0.5 : 0);
     } else if (name_is(g, name, "low") || name_is(g, name, "high")) { /* of a mask */

@@ -18,6 +18,7 @@
 #define HABIT_REAL 64u       /* f32 and f64 */
 #define HABIT_FLOAT 128u     /* f64, f32, bf16, f16 */
 #define HABIT_NARROW 512u    /* f32 between conversions from and to one narrow type */
+#define HABIT_FAR 2048u      /* numbers far from 1 */
 #define HABIT_ONLINE 256u    /* sums weighted by a softmax */
 
 typedef struct {
@@ -170,6 +171,24 @@ static const habit habits[] = {
     {SX_RULE_PARTS_UNARY, FILL_PLAIN, 0, 0, make_parts_unary},
     {SX_RULE_PARTS_VALUE, FILL_PLAIN, 0, 0, make_parts_value},
     {SX_RULE_PARTS_REPEATED, FILL_PLAIN, 0, 0, make_parts_repeated},
+    {SX_RULE_SELECT_ORDER, FILL_PLAIN, 0, 0, make_choice},
+    {SX_RULE_SELECT_ORDER_EQUAL, FILL_PLAIN, 0, 0, make_choice},
+    {SX_RULE_MULTIPLY_ASSOCIATE_LEFT, FILL_PLAIN, 0, 0, make_product_last},
+    {SX_RULE_MULTIPLY_ASSOCIATE_RIGHT, FILL_PLAIN, 0, 0, make_product_first},
+    {SX_RULE_DIVIDE_DIVIDE, FILL_PLAIN, 0, 0, make_quotients},
+    {SX_RULE_DOT_DIVIDE_LEFT, FILL_PLAIN, HABIT_NO_RESIDUES | HABIT_EXPONENTS | HABIT_REAL, 0,
+     make_softmax_dot_left},
+    {SX_RULE_DOT_DIVIDE_RIGHT, FILL_PLAIN, HABIT_NO_RESIDUES | HABIT_EXPONENTS | HABIT_REAL, 0,
+     make_softmax_dot_right},
+    {SX_RULE_REDUCE_VALUE_FAR, FILL_PLAIN, HABIT_REAL | HABIT_FAR, 0, NULL},
+    {SX_RULE_DOT_SCALE_FAR_LEFT, FILL_PLAIN, HABIT_FAR, 0, NULL},
+    {SX_RULE_DOT_SCALE_FAR_RIGHT, FILL_PLAIN, HABIT_FAR, 0, NULL},
+    {SX_RULE_DOT_QUOTIENT_FAR_LEFT, FILL_PLAIN, HABIT_FAR, 0, NULL},
+    {SX_RULE_DOT_QUOTIENT_FAR_RIGHT, FILL_PLAIN, HABIT_FAR, 0, NULL},
+    {SX_RULE_CONV_SCALE_FAR_INPUT, FILL_PLAIN, HABIT_FAR, 0, NULL},
+    {SX_RULE_CONV_SCALE_FAR_WEIGHT, FILL_PLAIN, HABIT_FAR, 0, NULL},
+    {SX_RULE_ATTENTION_SCALED_FAR_QUERY, FILL_PLAIN, HABIT_FAR, 0, make_scaled_query},
+    {SX_RULE_ATTENTION_SCALED_FAR_KEY, FILL_PLAIN, HABIT_FAR, 0, make_scaled_key},
 };
 
 static inline habit habit_of(uint32_t rule)

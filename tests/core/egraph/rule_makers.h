@@ -78,8 +78,9 @@ static inline sx_code make_attention_of(generator *g, uint32_t scaled, sx_node_i
         type[k].dim[batch + 1] = extent[last[k][1]];
         SX_TRY(fresh_parameter(g, &type[k], &input[k]));
         if (k == scaled) {
-            SX_TRY(
-                scaled_by(g, SX_OP_MULTIPLY, input[k], (double)draw(g, 9) / 4 + 0.25, &input[k]));
+            double near = (double)draw(g, 9) / 4 + 0.25;
+            SX_TRY(scaled_by(g, SX_OP_MULTIPLY, input[k], g->far ? draw_far(g, SX_F32) : near,
+                             &input[k]));
         }
     }
     sx_attr attr = {.present = SX_A(scale), .scale = 0.5};
@@ -99,6 +100,104 @@ static inline sx_code make_scaled_query(generator *g, sx_node_id *id)
 static inline sx_code make_scaled_key(generator *g, sx_node_id *id)
 {
     return make_attention_of(g, 1, id);
+}
+
+/* The larger or smaller of two by a choice, the first of them a number where NaN would be another matter. */
+static inline sx_code make_choice(generator *g, sx_node_id *id)
+{
+    sx_type type = draw_type(g, 3);
+    bool real = sx_dtype_class_of(type.dtype) == SX_CLASS_FLOAT;
+    sx_attr attr = {.present = SX_A(direction)};
+    sx_node_id x[3], test;
+    attr.direction = (sx_direction)draw(g, SX_DIRECTION_COUNT);
+    SX_TRY(real ? sx_build_scalar(g->cx, g->graph, &type, draw_known(g, type.dtype), &x[0])
+                : fresh_parameter(g, &type, &x[0]));
+    SX_TRY(fresh_parameter(g, &type, &x[1]));
+    SX_TRY(sx_graph_add(g->cx, g->graph, SX_OP_COMPARE, &attr, x, 2, &test));
+    x[2] = x[1];
+    x[1] = x[0];
+    x[0] = test;
+    attr = (sx_attr){0};
+    return sx_graph_add(g->cx, g->graph, SX_OP_SELECT, &attr, x, 3, id);
+}
+
+/* op(op(a, b), d), or op(a, op(b, d)), one of the three a number near 1, or two of them numbers far from it whose product is not. */
+static inline sx_code make_three(generator *g, sx_op op, bool left, sx_node_id *id)
+{
+    sx_type type = draw_type(g, 3);
+    sx_node_id x[3], inner;
+    type.dtype = draw(g, 2) == 0 ? SX_F32 : SX_F64;
+    uint32_t known = draw(g, 4);
+    double far = draw_far(g, type.dtype);
+    for (uint32_t k = 0; k < 3; k++) {
+        double near = ldexp(1 + draw(g, 4) / 4.0, (int)draw(g, 7) - 4);
+        bool pair = known == 3 && (k == 1 || k == (left ? 2 : 0));
+        if (pair) { /* the factors of the product made anew */
+            near = k == 1 ? far : 1 / far;
+        }
+        SX_TRY(k == known || pair ? sx_build_scalar(g->cx, g->graph, &type, near, &x[k])
+                                  : fresh_parameter(g, &type, &x[k]));
+    }
+    SX_TRY(sx_build_binary(g->cx, g->graph, op, x[left ? 0 : 1], x[left ? 1 : 2], &inner));
+    return sx_build_binary(g->cx, g->graph, op, left ? inner : x[0], left ? x[2] : inner, id);
+}
+
+static inline sx_code make_product_first(generator *g, sx_node_id *id)
+{
+    return make_three(g, SX_OP_MULTIPLY, true, id);
+}
+
+static inline sx_code make_product_last(generator *g, sx_node_id *id)
+{
+    return make_three(g, SX_OP_MULTIPLY, false, id);
+}
+
+static inline sx_code make_quotients(generator *g, sx_node_id *id)
+{
+    return make_three(g, SX_OP_DIVIDE, true, id);
+}
+
+/* The rows of a softmax, in steps, contracted with a value. `left`: they are the first operand */
+static inline sx_code make_softmax_dot(generator *g, bool left, sx_node_id *id)
+{
+    uint32_t batch = draw(g, 2);
+    sx_type type[2]; /* of the scores, of the value */
+    for (uint32_t k = 0; k < 2; k++) {
+        type[k] = (sx_type){.dtype = draw_dtype(g), .rank = batch + 2};
+        for (uint32_t d = 0; d < type[k].rank; d++) {
+            type[k].dim[d] = sx_dim_of(draw_extent(g));
+        }
+    }
+    type[1].dtype = type[0].dtype;
+    type[1].dim[0] = batch > 0 ? type[0].dim[0] : type[1].dim[0];
+    type[1].dim[batch + 1] = type[0].dim[batch + 1]; /* both contract their last */
+    sx_ints last = {1, {batch + 1}};
+    sx_ints rest = {batch + 1, {0, 1}};
+    sx_node_id x, row, weight, value;
+    SX_TRY(fresh_parameter(g, &type[0], &x));
+    SX_TRY(sx_build_reduce(g->cx, g->graph, SX_MAX, x, &last, &row));
+    SX_TRY(sx_build_broadcast(g->cx, g->graph, row, &rest, &type[0], &row));
+    SX_TRY(sx_build_binary(g->cx, g->graph, SX_OP_SUBTRACT, x, row, &x));
+    SX_TRY(sx_build_unary(g->cx, g->graph, SX_OP_EXP, x, &x));
+    SX_TRY(sx_build_reduce(g->cx, g->graph, SX_SUM, x, &last, &row));
+    SX_TRY(sx_build_broadcast(g->cx, g->graph, row, &rest, &type[0], &row));
+    SX_TRY(sx_build_binary(g->cx, g->graph, SX_OP_DIVIDE, x, row, &weight));
+    SX_TRY(fresh_parameter(g, &type[1], &value));
+    sx_attr dot = {.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs};
+    dot.lhs_contract = dot.rhs_contract = last;
+    dot.lhs_batch = dot.rhs_batch = (sx_ints){batch, {0}};
+    sx_node_id input[2] = {left ? weight : value, left ? value : weight};
+    return sx_graph_add(g->cx, g->graph, SX_OP_DOT_GENERAL, &dot, input, 2, id);
+}
+
+static inline sx_code make_softmax_dot_left(generator *g, sx_node_id *id)
+{
+    return make_softmax_dot(g, true, id);
+}
+
+static inline sx_code make_softmax_dot_right(generator *g, sx_node_id *id)
+{
+    return make_softmax_dot(g, false, id);
 }
 
 /* A composite of one operand in f32, between conversions from a narrow type and back. */

@@ -49,6 +49,7 @@ static inline sx_code generate_program(generator *g, const sx_pattern *pattern, 
     g->real = (h->flags & HABIT_REAL) != 0;
     g->any_float = (h->flags & HABIT_FLOAT) != 0;
     g->reciprocal_count = (h->flags & HABIT_RECIPROCAL) != 0;
+    g->far = (h->flags & HABIT_FAR) != 0 || g->far;
     g->gelu = (h->flags & HABIT_GELU) != 0;
     g->bend = draw(g, 2) == 0 ? SX_OP_ERF : SX_OP_TANH;
     if (h->make != NULL) {
