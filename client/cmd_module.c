@@ -355,6 +355,7 @@ static void print_findings(const sxc_cli *cli, const sxc_module_file *file, cons
         sxc_json_text(out, "record", sx_span_of(sxc_record_name(&found->record)));
         sxc_json_text(out, "record_key", sx_span_of(found->record.key));
         sxc_json_bool(out, "verified_again", found->again);
+        sxc_json_bool(out, "emulated", found->code.emulated);
         sxc_json_bool(out, "confined", found->code.confined);
         sxc_json_int(out, "comparisons", found->code.ran);
         sxc_json_int(out, "elements", (int64_t)found->code.elements);
@@ -367,9 +368,10 @@ static void print_findings(const sxc_cli *cli, const sxc_module_file *file, cons
     sxc_record_print(&found->record, out);
     if (found->again) {
         sx_buf_print(out,
-                     "\ncode       verified again just now: %u comparisons of %llu elements, "
+                     "\ncode       verified again just now (%s): %u comparisons of %llu elements, "
                      "largest error %.1e; %u left out",
-                     found->code.ran, (unsigned long long)found->code.elements, found->code.error,
+                     found->code.emulated ? "emulated" : "executed", found->code.ran,
+                     (unsigned long long)found->code.elements, found->code.error,
                      found->code.left_out);
     }
 }

@@ -55,11 +55,12 @@ sx_code sxc_compile_args(sx_ctx *cx, const sxc_source *source, const sx_core_req
 sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request,
                          const sxc_compile_options *options, bool optimize, sx_buf *result);
 /* Verifies the code of a module again, in such a child that is confined (confine.h): it is run on random tensors and compared with the programs that the module carries.
- *   errors   SX_MISMATCH it computes something else, with what; SX_UNIMPLEMENTED not for this processor; SX_CORRUPT; SX_WORKER it died */
+ *   errors   SX_MISMATCH it computes something else, with what; SX_CORRUPT; SX_WORKER it died */
 typedef struct {
     uint32_t ran, left_out; /* comparisons; left out: not within the budget */
     uint64_t elements;
     double error;  /* the largest */
+    bool emulated; /* this processor lacks its instructions */
     bool confined; /* it could reach nothing; false in builds with sanitizers */
 } sxc_code_check;
 sx_code sxc_verify_here(sx_ctx *cx, sx_span module, sxc_code_check *check);

@@ -212,6 +212,7 @@ static sx_code verify_module(sx_ctx *cx, const void *self, sx_buf *result)
         found.ran += check.passed;
         found.left_out += 1 - check.passed;
         found.elements += check.points;
+        found.emulated = found.emulated || check.emulated != 0;
         found.error = check.error > found.error ? check.error : found.error;
     }
     sx_image_fini(&image);

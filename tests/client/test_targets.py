@@ -69,6 +69,14 @@ def compare(folder, name, dims, target):
     return made["executed"]
 
 
+def checked(module, target):
+    """The code of any module can be verified on any machine."""
+    for how, hidden in (("executed", None), ("emulated", BELOW[target])):
+        said = client("module", "check", "--code", module, hidden=hidden)
+        if f"verified again just now ({how})" not in said:
+            sys.exit(f"module check --code of {target} should be {how}: {said}")
+
+
 def refused(module, target):
     said = client("run", module, "--random", "1", hidden=BELOW[target], expect=None)
     wanted = [f"module is for ISA level {target}", "this processor has", "doctor"]
@@ -90,6 +98,7 @@ def main():
         for target in [target] if target else here:
             for name, dims in PROGRAMS.items():
                 module = compare(folder, name, dims, target)
+            checked(module, target)
             refused(module, target)
     print("ok")
     return 0
