@@ -66,8 +66,8 @@ END_TEST
 START_TEST(test_random)
 {
     sx_rng rng = {sx_test_seed()};
-    uint64_t last_hash = 0;
     sx_schedule last = {.level_count = 0};
+    uint64_t last_hash = sx_schedule_hash(&last);
     uint32_t passed = 0;
     for (uint32_t round = 0; round < 5000; round++) {
         sx_schedule s = {.level_count = (uint32_t)sx_rng_below(&rng, 10)};
