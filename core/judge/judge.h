@@ -17,7 +17,8 @@ typedef struct sx_judge sx_judge; /* tables that are used again from kernel to k
 typedef struct {
     int64_t
         panel; /* contraction: columns of a panel of the packed right argument; 0: it is read where it lies */
-    int64_t keys; /* online sum: keys per block */
+    uint32_t argument; /* that comes in panels */
+    int64_t keys;      /* online sum: keys per block */
 } sx_judge_facts;
 typedef struct {
     bool proven;

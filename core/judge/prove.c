@@ -79,6 +79,7 @@ sx_judge_facts sx_judge_facts_of(const sx_schedule *schedule, sx_kernel_kind kin
     sx_judge_facts facts = {0};
     if (kind == SX_KERNEL_DOT && schedule->stage_count > 0) {
         facts.panel = sx_schedule_step(schedule, SX_ROLE_COLUMN, SX_BIND_LOOP, 0);
+        facts.argument = schedule->stage[0].argument;
     }
     if (kind == SX_KERNEL_ONLINE) {
         facts.keys = sx_schedule_step(schedule, SX_ROLE_SUM, SX_BIND_LOOP, 0);

@@ -154,6 +154,9 @@ static void find_panels(sx_reference *r)
             r->packed = swapped ? left : right;
         }
     }
+    if (r->facts.panel > 0 && r->packed != r->facts.argument) {
+        (void)sx_refuse(r->g, "argument %u is said to come in panels", r->facts.argument);
+    }
 }
 
 sx_code sx_reference_begin(sx_ctx *cx, sx_reference *r, sx_algebra *g, const sx_attr *fused,

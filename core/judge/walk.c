@@ -239,6 +239,7 @@ static void walk_loop(sx_walk *w, uint32_t at)
     sx_walk_loop loop = {at, var, item->trip, w->stores.count, w->reads.count};
     uint32_t first_carried = w->carried_count;
     uint32_t outer_first = w->loop_first;
+    uint32_t outer_read = w->read_first;
     w->known[var] = false;
     g->low[var] = 0;
     g->high[var] = item->trip - 1;
@@ -258,10 +259,12 @@ static void walk_loop(sx_walk *w, uint32_t at)
         *reg_of(w, c->reg) = c->before == 0 ? 0 : sx_term_hole(g, c->hole, lane);
     }
     w->loop_first = w->stores.count;
+    w->read_first = w->reads.count;
     w->open++;
     walk_items(w, at + 1, end);
     w->open--;
     w->loop_first = outer_first;
+    w->read_first = outer_read;
     if (g->refused || w->again) {
         return;
     }
@@ -446,7 +449,7 @@ void sx_walk_part(sx_walk *w, sx_algebra *g, const sx_kernel *kernel, const sx_p
     do {
         w->again = false;
         w->stores.count = w->reads.count = w->carried_count = w->many_count = 0;
-        w->open = w->loop_first = w->hole_count = 0;
+        w->open = w->loop_first = w->read_first = w->hole_count = 0;
         memset(w->reg[0], 0, (part->vector_count + 1) * sizeof(uint32_t));
         memset(w->reg[1], 0, (part->mask_count + 1) * sizeof(uint32_t));
         memset(w->integer, 0, (part->scalar_count + 1) * sizeof(uint32_t));

@@ -46,6 +46,7 @@ typedef struct {
     int64_t value[SX_LOOP_VARS_MAX];
     bool again; /* a loop carries memory: it is marked in `unroll`, walk the part once more */
     uint32_t loop_first; /* first record of the innermost open loop */
+    uint32_t read_first; /* and its first read */
     uint32_t last_cut;   /* lane at which a read fell in two */
     uint32_t open;       /* symbolic loops */
     uint32_t at;         /* item */

@@ -190,10 +190,11 @@ static void note_read(sx_walk *w, uint32_t buffer, uint32_t width, uint32_t form
         read.count[0] = (int64_t)end - first;
     }
     uint32_t n = w->reads.count;
-    for (uint32_t k = n; k-- > 0 && k + 8 > n;) {
+    for (uint32_t k = n;
+         k-- > w->read_first && k + 8 > n;) { /* of this loop: it answers for its own */
         const sx_record *r = &w->reads.record[k];
         if (r->address == read.address && r->buffer == buffer && r->from == from &&
-            r->dims == read.dims && r->count[0] == read.count[0]) {
+            r->width == width && r->dims == read.dims && r->count[0] == read.count[0]) {
             return;
         }
     }
