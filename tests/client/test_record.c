@@ -99,7 +99,7 @@ START_TEST(what_was_compiled_here_is_verified)
     ck_sx_ok(&cx, sxc_verify_here(&cx, sx_buf_span(&module), &check));
     ck_assert_uint_eq(check.ran, 2);
     ck_assert(check.confined || SX_SANITIZED);
-    says(0, "explain", "", "  passed  ");
+    says(0, "explain", "", "\nverified   ");
     says(0, "run", "--random 1", "record   verified here");
 }
 END_TEST
@@ -113,7 +113,7 @@ START_TEST(no_key_and_another_key)
     ck_assert_int_eq(setenv("XDG_STATE_HOME", NOBODY, 1), 0);
     ck_assert_int_eq(state_of(&original.module), SXC_RECORD_UNKNOWN);
     says(0, "module check", "", "signed by an unknown key, not trusted (key ");
-    says(0, "explain", "", "  claimed  ");
+    says(0, "explain", "", "\nclaimed    ");
     never_says("explain", "", "passed");
     says(0, "run", "--random 1", "not verified for these bytes");
 }
