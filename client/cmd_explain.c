@@ -109,7 +109,7 @@ static uint64_t count_uses(const sx_module *module, sx_span rule)
 }
 
 /* The rules used that do not keep the range of intermediate values: their class says so after a comma. */
-static void put_range(const sx_module *module, sx_buf *out)
+void sxc_put_range(const sx_module *module, sx_buf *out)
 {
     bool any = false;
     for (uint64_t i = 0; i < module->rule_count; i++) {
@@ -214,7 +214,7 @@ static sx_code explain_text(sx_ctx *cx, const sx_module *module, const sxc_recor
     SX_TRY(sxc_sharding_text(cx, module, out));
     SX_TRY(put_stages(cx, module, out));
     SX_TRY(put_search(cx, module, out));
-    put_range(module, out);
+    sxc_put_range(module, out);
     put_rewrites(module, out);
     SX_TRY(put_kernels(cx, module, out));
     SX_TRY(sxc_put_checks(cx, module, record, out));

@@ -536,6 +536,7 @@ sx_code sxc_explain_screen(sx_ctx *cx, const sx_module *module, const sxc_record
     SX_TRY(sxc_sharding_text(cx, module, out));
     put_search(&s);
     SX_TRY(put_rules(&s));
+    sxc_put_range(module, out);
     if (module->kernel_count > 0) {
         SX_TRY(put_made(&s));
         SX_TRY(put_shares(&s));

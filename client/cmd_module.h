@@ -21,6 +21,8 @@ void sxc_json_front(sx_buf *json, const sx_module *module);
 void sxc_front_svg(const sx_module *module, sx_buf *out);
 /* Stages, the search of the e-graph, what each rule did, and the chain of rewrites. */
 void sxc_json_report(sx_buf *json, const sx_module *module);
+/* The rules used that do not keep the range of intermediate values, in one line; nothing where all do. */
+void sxc_put_range(const sx_module *module, sx_buf *out);
 /* cmd_explain_screen.c: what was made of the program, in the user's names, on one screen. */
 sx_code sxc_explain_screen(sx_ctx *cx, const sx_module *module, const sxc_record *record,
                            sx_buf *out);
