@@ -157,6 +157,26 @@ static sx_code report(sxc_cli *cli, const char *schema, const char *path, size_t
     return SX_OK;
 }
 
+/* What the record says that nobody should overlook. */
+static sx_code warn(sxc_cli *cli, sx_span bytes)
+{
+    sxc_module_file file = {.mapping = NULL};
+    sx_code code = sxc_module_file_of(cli->cx, bytes, &file);
+    for (uint64_t i = 0; code == SX_OK && i < file.module.check_count; i++) {
+        const sx_module_check *check = &file.module.check[i];
+        sx_span name = sx_module_string(&file.module, check->name);
+        if (check->passed == SX_CHECK_IMPRECISE) {
+            (void)fprintf(stderr, "warning: imprecise: %.*s (error %.1e)\n", (int)name.len,
+                          (const char *)name.ptr, check->error);
+        } else if (check->passed == SX_CHECK_ABSENT) {
+            (void)fprintf(stderr, "warning: not compared: %.*s\n", (int)name.len,
+                          (const char *)name.ptr);
+        }
+    }
+    sxc_module_file_close(&file);
+    return code;
+}
+
 sx_code sxc_cmd_compile(sxc_cli *cli)
 {
     sx_core_request request;
@@ -180,6 +200,7 @@ sx_code sxc_cmd_compile(sxc_cli *cli)
     sx_span bytes = weights ? sx_buf_span(&with) : sx_buf_span(&module);
     code = code == SX_OK ? sxc_write_file(cli->cx, path, bytes) : code;
     code = code == SX_OK ? report(cli, "compile", path, bytes.len, &info) : code;
+    code = code == SX_OK ? warn(cli, sx_buf_span(&module)) : code;
     sxc_source_fini(&source);
     sx_buf_fini(&module);
     sx_buf_fini(&with);

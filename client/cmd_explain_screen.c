@@ -506,7 +506,11 @@ static void put_checks(screen *s)
             tolerance = check->tolerance;
             continue;
         }
-        sxc_put_line(s->out, check->passed ? word : "NOT RUN", name);
+        sxc_put_line(s->out,
+                     check->passed == SX_CHECK_ABSENT      ? "NOT RUN"
+                     : check->passed == SX_CHECK_IMPRECISE ? "IMPRECISE"
+                                                           : word,
+                     name);
         if (check->passed) {
             sx_buf_print(s->out, "           %llu elements, largest error %.1e (allowed %.0e)\n",
                          (unsigned long long)check->points, check->error, check->tolerance);

@@ -148,9 +148,10 @@ sx_code sxc_put_checks(sx_ctx *cx, const sx_module *module, const sxc_record *re
         const sx_module_check *check = &module->check[i];
         sxc_table_put_span(&table, text_of(module, check->name));
         sxc_table_put(&table, "%s",
-                      !check->passed ? "did not run"
-                      : verified     ? "passed"
-                                     : "claimed");
+                      check->passed == SX_CHECK_ABSENT      ? "did not run"
+                      : !verified                           ? "claimed"
+                      : check->passed == SX_CHECK_IMPRECISE ? "imprecise"
+                                                            : "passed");
         sxc_table_put(&table, "%s", code_of(check));
         sxc_table_put(&table, "%llu", (unsigned long long)check->points);
         sxc_table_put(&table, "%.1e", check->error);
@@ -244,7 +245,8 @@ void sxc_json_checks(sx_buf *json, const sx_module *module, const sxc_record *re
         const sx_module_check *check = &module->check[i];
         sxc_json_open(json, NULL, '{');
         sxc_json_text(json, "name", text_of(module, check->name));
-        sxc_json_bool(json, "passed", check->passed != 0);
+        sxc_json_bool(json, "passed", check->passed != SX_CHECK_ABSENT);
+        sxc_json_bool(json, "imprecise", check->passed == SX_CHECK_IMPRECISE);
         sxc_json_text(json, "code", sx_span_of(code_of(check)));
         sxc_json_int(json, "elements", (int64_t)check->points);
         sxc_json_real(json, "error", check->error);

@@ -1,4 +1,4 @@
-/* cmd_run.c - run: executes a module on given or seeded tensors, writes outputs, compares with the interpreter. */
+/* cmd_run.c - run: executes a module on given or seeded tensors, writes outputs, compares with the program as sent. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -270,7 +270,8 @@ static sx_code report(session *s)
     sx_buf_put_u8(&out, '\n');
     if (s->checked) {
         sx_buf_print(&out,
-                     "check    %s: %llu elements against the interpreter, largest error %.2e "
+                     "check    %s: %llu elements against the program as sent, largest "
+                     "error %.2e "
                      "(allowed %.0e)\n",
                      s->check.passed ? "passed" : "FAILED", (unsigned long long)s->check.points,
                      s->check.error, s->check.tolerance);
@@ -284,13 +285,13 @@ static sx_code report(session *s)
     return code;
 }
 
-/* Asked by the interpreter between its steps: shows how far it is, and never stops it. */
+/* Asked by the reference between its steps: shows how far it is, and never stops it. */
 static bool show_check(void *self)
 {
     session *s = self;
     if (sxc_progress_due(&s->cli->progress)) {
         double done = (double)(s->check_fuel - s->cli->cx->fuel);
-        sxc_progress_show(&s->cli->progress, "checking: %.0f million operations interpreted",
+        sxc_progress_show(&s->cli->progress, "checking: %.0f million operations done again",
                           done / 1e6);
     }
     return false;

@@ -119,8 +119,8 @@ typedef struct {
 } sx_image;
 void sx_image_init(sx_image *image);
 void sx_image_fini(sx_image *image);
-void sx_image_add_check(sx_image *image, const char *name, bool passed, uint64_t points,
-                        double error, double tolerance);
+void sx_image_add_check(sx_image *image, const char *name, sx_module_verdict verdict,
+                        uint64_t points, double error, double tolerance);
 /* The file form; may be called again after adding checks. */
 sx_code sx_image_encode(sx_ctx *cx, const sx_image *image, sx_buf *bytes);
 

@@ -30,12 +30,12 @@ void sx_image_fini(sx_image *image)
     }
 }
 
-void sx_image_add_check(sx_image *image, const char *name, bool passed, uint64_t points,
-                        double error, double tolerance)
+void sx_image_add_check(sx_image *image, const char *name, sx_module_verdict verdict,
+                        uint64_t points, double error, double tolerance)
 {
     sx_module_check check = {.name = sx_module_put_text(&image->strings, sx_span_of(name)),
-                             .passed = passed ? 1 : 0,
-                             .emulated = passed && image->emulated ? 1 : 0,
+                             .passed = (uint32_t)verdict,
+                             .emulated = verdict != SX_CHECK_ABSENT && image->emulated ? 1 : 0,
                              .points = points,
                              .error = error,
                              .tolerance = tolerance};

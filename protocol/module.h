@@ -216,13 +216,18 @@ typedef struct {
     uint64_t peak_bytes;       /* of temporaries, as they are placed */
 } sx_module_point;
 
+typedef enum {
+    SX_CHECK_ABSENT,   /* it did not run; a check that fails makes no module */
+    SX_CHECK_PASSED,   /* within what rounding explains */
+    SX_CHECK_IMPRECISE /* likewise, but rounding explains much: the result has few digits */
+} sx_module_verdict;
 typedef struct {
     sx_module_text name; /* what was compared with what */
-    uint32_t passed;     /* 1 passed, 0 did not run (budget): a failed check makes no module */
+    uint32_t passed;     /* sx_module_verdict */
     uint32_t emulated;   /* 1: the code was emulated, 0: the processor executed it */
     uint64_t points;     /* compared elements */
-    double error;        /* largest error seen, relative to the scale of the result */
-    double tolerance;
+    double error; /* of the element furthest out, relative to the largest magnitude of the result */
+    double tolerance; /* what would have been refused there */
 } sx_module_check;
 
 /* What may follow the file: who signs that the comparisons in CHECKS were made of these bytes (trust/seal.c). */

@@ -5,17 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/verify/execute.h"
 #include "core/base/rng.h"
 #include "core/ir/fused.h"
 #include "core/ir/num.h"
+#include "client/verify/draw.h"
+#include "client/verify/execute.h"
+#include "client/verify/whole.h"
 
 #define KERNEL_POINTS 48u
-#define KERNEL_POINTS_REUSED \
-    4u /* of code that was compared with the interpreter when it was made */
 #define KERNEL_POINTS_MAX 4096u
 #define EMULATED_INSTRUCTIONS_MAX UINT64_C(4000000)
-#define VALUE_MAX 1e18 /* its square is below the largest f32 */
+#define WIDE_FLOPS 1e7 /* programs up to this size are tried on all magnitudes, too, */
+#define WIDE_DRAWS 4   /* so often */
+#define DRAWS 3        /* of a program that rounding alone may lead elsewhere: */
+#define AMPLIFIED 1e-5 /* it jumps, or rounding makes more than this of the largest magnitude */
+#define PATTERN \
+    0x7E /* in every byte of what is not written yet: 8e37 in f32, no bool, no small integer */
 
 /* ---- random tensors ---- */
 
@@ -128,8 +133,9 @@ typedef struct {
     uint32_t points;
     uint64_t emulated_max; /* instructions of a launch */
     sx_image *image;
+    sxr_pool *pool;
     bool
-        replaced; /* some result was, at least in part, by random numbers: the outputs are not those of the program */
+        replaced; /* part of some result was not emulated: the outputs are not those of the program */
 } verifier;
 
 /* The tensor that an argument was packed from, or the argument itself. */
@@ -236,21 +242,6 @@ static void sample_touched(verifier *v, const sx_type *type, int64_t *position, 
     }
 }
 
-/* Numbers so large that the next contraction overflows verify nothing: they are replaced by random ones, as if they were inputs. */
-static void replace_overflow(verifier *v, uint32_t index, const sx_type *type)
-{
-    const sx_module_tensor *tensor = &v->module->tensor[index];
-    void *memory = sxr_memory(v->program, index);
-    bool large = false;
-    for (int64_t i = 0; type->dtype == SX_F32 && i < sx_tensor_elements(type) && !large; i++) {
-        large = fabs(element_value(type, memory, (uint64_t)i)) > VALUE_MAX;
-    }
-    if (large) {
-        sxr_fill_random(tensor, memory, sx_rng_next(&v->rng));
-        v->replaced = true;
-    }
-}
-
 /* Runs one launch and compares it. The reference comes first: a result may take the place of a tensor that only an earlier pack
  * launch had to read. */
 static sx_code verify_launch(verifier *v, uint32_t index)
@@ -303,150 +294,76 @@ static sx_code verify_launch(verifier *v, uint32_t index)
     char text[128];
     (void)snprintf(text, sizeof(text), "kernel %.*s at sampled elements", (int)name.len,
                    (const char *)name.ptr);
-    sx_image_add_check(v->image, text, true, c.points, relative(&c), SXR_KERNEL_TOLERANCE);
-    replace_overflow(v, result, &node->type);
+    sx_image_add_check(v->image, text, SX_CHECK_PASSED, c.points, relative(&c),
+                       SXR_KERNEL_TOLERANCE);
     return SX_OK;
 }
 
 /* ---- the whole program ---- */
 
-/* A text of the module as a graph with the module's extents bound. */
-static sx_code bound_graph(sx_ctx *cx, const sx_module *module, const char *text, uint64_t size,
-                           sx_graph **bound)
+static sxv_reference reference_of(sxr_pool *pool)
 {
-    sx_graph *graph;
-    SX_TRY(sx_graph_parse(cx, (sx_span){(const uint8_t *)text, (size_t)size}, &graph));
-    sx_binding binding[SX_SYMBOLS_MAX];
-    if (module->symbol_count > SX_SYMBOLS_MAX) {
-        return SX_FAIL(cx, SX_CORRUPT, "module: %llu symbols, at most %u",
-                       (unsigned long long)module->symbol_count, SX_SYMBOLS_MAX);
-    }
-    for (uint64_t i = 0; i < module->symbol_count; i++) {
-        binding[i] =
-            (sx_binding){sx_module_string(module, module->symbol[i].name), module->symbol[i].value};
-    }
-    graph->sharding = NULL; /* one device holds everything */
-    return sx_graph_bind(cx, graph, binding, (uint32_t)module->symbol_count, bound);
+    return (sxv_reference){.pool = pool, .bytes_max = SXR_REFERENCE_BYTES};
 }
 
-static sx_code gather_arguments(sx_ctx *cx, const sxr_program *program, const sx_graph *graph,
-                                sx_eval_mode mode, sx_tensor *argument, uint32_t *count)
-{
-    *count = 0;
-    for (uint32_t i = 0; i < graph->node_count; i++) {
-        const sx_node *node = &graph->node[i];
-        if (node->op != SX_OP_PARAMETER) {
-            continue;
-        }
-        const sx_attr *attr = sx_graph_attr(graph, node);
-        uint32_t tensor =
-            sxr_find(program, attr->weight ? SX_TENSOR_WEIGHT : SX_TENSOR_INPUT, attr->name);
-        size_t size = (size_t)sx_tensor_elements(&node->type) * sx_dtype_bytes(node->type.dtype);
-        if (tensor == UINT32_MAX || sxr_module(program)->tensor[tensor].size != size ||
-            sxr_memory(program, tensor) == NULL) {
-            return SX_FAIL(cx, SX_CORRUPT,
-                           "module: parameter %.*s of the program has no tensor of %zu bytes",
-                           (int)attr->name.len, (const char *)attr->name.ptr, size);
-        }
-        sx_span raw = {sxr_memory(program, tensor), size};
-        SX_TRY(sx_tensor_unpack(cx, &node->type, mode, raw, &argument[(*count)++]));
-    }
-    return SX_OK;
-}
-
-static double tensor_value(const sx_tensor *tensor, int64_t i)
-{
-    bool is_float = sx_dtype_class_of(tensor->type.dtype) == SX_CLASS_FLOAT;
-    return is_float ? ((const double *)tensor->data)[i]
-                    : (double)((const int64_t *)tensor->data)[i];
-}
-
-/* `typed` NULL: not computed. */
-static sx_code compare_output(sx_ctx *cx, const sxr_program *program, const sx_output *output,
-                              const sx_tensor *want, const sx_tensor *typed, comparison *c)
-{
-    uint32_t tensor = sxr_find(program, SX_TENSOR_OUTPUT, output->name);
-    size_t size = (size_t)sx_tensor_elements(&want->type) * sx_dtype_bytes(want->type.dtype);
-    if (tensor == UINT32_MAX || sxr_memory(program, tensor) == NULL ||
-        sxr_module(program)->tensor[tensor].size != size) {
-        return SX_FAIL(cx, SX_CORRUPT,
-                       "module: output %.*s of the program has no tensor of %zu bytes",
-                       (int)output->name.len, (const char *)output->name.ptr, size);
-    }
-    *c = (comparison){0};
-    for (int64_t i = 0; i < sx_tensor_elements(&want->type); i++) {
-        double value = tensor_value(want, i);
-        compare(c, (uint64_t)i,
-                element_value(&want->type, sxr_memory(program, tensor), (uint64_t)i), value,
-                typed != NULL ? tensor_value(typed, i) : value);
-    }
-    return SX_OK;
-}
-
-static sx_code evaluate(sx_ctx *cx, const sxr_program *program, const sx_graph *graph,
-                        sx_eval_mode mode, sx_tensor **result)
-{
-    sx_tensor *argument = SX_NEW_ARRAY(cx, sx_tensor, graph->node_count + 1);
-    *result = SX_NEW_ARRAY(cx, sx_tensor, graph->output_count + 1);
-    if (argument == NULL || *result == NULL) {
-        return cx->error.code;
-    }
-    uint32_t count;
-    SX_TRY(gather_arguments(cx, program, graph, mode, argument, &count));
-    return sx_graph_eval(cx, graph, mode, argument, count, *result, graph->output_count);
-}
+static const char whole_name[] = "program as sent, all outputs";
 
 sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, sx_module_check *check)
 {
     const sx_module *module = sxr_module(program);
-    *check = (sx_module_check){.passed = 1, .tolerance = SXR_PROGRAM_TOLERANCE};
+    sx_span text = {(const uint8_t *)module->program, (size_t)module->program_count};
     sx_graph *graph;
-    sx_tensor *want, *typed = NULL;
-    SX_TRY(bound_graph(cx, module, module->program, module->program_count, &graph));
-    SX_TRY(evaluate(cx, program, graph, SX_EVAL_F64, &want));
-    for (uint32_t k = 0; k < graph->output_count; k++) {
-        const sx_output *output = &graph->output[k];
-        comparison c;
-        SX_TRY(compare_output(cx, program, output, &want[k], NULL, &c));
-        if (!(relative(&c) <=
-              check->tolerance)) { /* is it rounding? the slow question comes second */
-            if (typed == NULL) {
-                SX_TRY(evaluate(cx, program, graph, SX_EVAL_TYPED, &typed));
-            }
-            SX_TRY(compare_output(cx, program, output, &want[k], &typed[k], &c));
-        }
-        check->points += c.points;
-        check->error = fmax(check->error, relative(&c));
-        if (!(relative(&c) <= check->tolerance)) {
-            check->passed = 0;
-            return SX_FAIL(
-                cx, SX_MISMATCH,
-                "output %.*s: element %llu is %.9g, the interpreter has %.9g (error %.2e, "
-                "allowed %.0e)",
-                (int)output->name.len, (const char *)output->name.ptr, (unsigned long long)c.worst,
-                c.got, c.want, relative(&c), check->tolerance);
-        }
-    }
-    return SX_OK;
+    sxr_pool *pool;
+    sxv_whole whole;
+    *check = (sx_module_check){.passed = 1};
+    SX_TRY(sxv_bound_graph(cx, module, text, &graph));
+    SX_TRY(sxr_pool_new(cx, sxr_threads(program), &pool));
+    sxv_reference reference = reference_of(pool);
+    sx_code code = sxv_whole_compare(cx, program, graph, &reference, false, &whole);
+    sxr_pool_free(pool);
+    check->points = whole.points;
+    check->error = whole.error;
+    check->tolerance = whole.bound;
+    check->passed = code == SX_OK ? 1 : 0;
+    return code;
 }
 
 /* ---- verification of a fresh module ---- */
 
-static sx_code bind_random(sx_ctx *cx, sxr_program *program, uint64_t seed)
+/* Random inputs and weights on which the program means something (draw.h). Whatever is to be written shall be seen to be written: outputs
+ * and the module's own tensors begin as a pattern. */
+static sx_code bind_random(verifier *v, const sx_graph *sent, uint64_t seed, bool wide)
 {
-    const sx_module *module = sxr_module(program);
-    for (uint32_t i = 0; i < module->tensor_count; i++) {
-        const sx_module_tensor *tensor = &module->tensor[i];
-        if (tensor->place != SX_TENSOR_INPUT && tensor->place != SX_TENSOR_OUTPUT &&
-            tensor->place != SX_TENSOR_WEIGHT) {
+    sxv_recipe *recipe;
+    uint32_t count;
+    SX_TRY(sxv_draw_recipes(v->cx, sent, &recipe, &count));
+    for (uint32_t i = 0; i < v->module->tensor_count; i++) {
+        const sx_module_tensor *tensor = &v->module->tensor[i];
+        sx_span name = sx_module_string(v->module, tensor->name);
+        sxv_recipe any = {.name = name, .low = -1, .width = 2, .integers = 2};
+        bool given = tensor->place == SX_TENSOR_INPUT || tensor->place == SX_TENSOR_WEIGHT;
+        if (tensor->place == SX_TENSOR_TEMPORARY || tensor->place == SX_TENSOR_PERSISTENT) {
+            memset(sxr_memory(v->program, i), PATTERN, (size_t)tensor->size);
+        }
+        if (!given && tensor->place != SX_TENSOR_OUTPUT) {
             continue;
         }
-        void *memory = sx_alloc(cx, (size_t)tensor->size);
+        void *memory = sxr_memory(v->program, i); /* of an earlier draw */
+        memory = memory != NULL ? memory : sx_alloc(v->cx, (size_t)tensor->size);
         if (memory == NULL) {
-            return cx->error.code;
+            return v->cx->error.code;
         }
-        sxr_fill_random(tensor, memory, seed + i);
-        SX_TRY(sxr_bind(cx, program, i, memory, tensor->size));
+        for (uint32_t k = 0; given && k < count; k++) {
+            any = sx_span_equal(recipe[k].name, name) ? recipe[k] : any;
+        }
+        any.wide = wide;
+        if (given) {
+            sxv_draw(v->pool, &any, (sx_dtype)tensor->dtype,
+                     (int64_t)(tensor->size / tensor->element_bytes), seed, memory);
+        } else {
+            memset(memory, PATTERN, (size_t)tensor->size);
+        }
+        SX_TRY(sxr_bind(v->cx, v->program, i, memory, tensor->size));
     }
     return SX_OK;
 }
@@ -463,30 +380,139 @@ static sx_code verify_launches(verifier *v)
     return SX_OK;
 }
 
-static sx_code verify_program(verifier *v, const sxr_verify_options *options)
+/* Does some operation on floats jump? Then an element may fall on the other side of a step by rounding alone. */
+static bool jumps(const sx_graph *graph)
 {
-    static const char name[] = "program against the interpreter";
-    if (v->replaced || v->module->info->flops > options->program_flops) {
-        char why[160];
-        if (v->module->info->flops > options->program_flops) {
-            (void)snprintf(why, sizeof(why), "%s: %.4g MFLOP, interpreted are at most %.4g", name,
-                           v->module->info->flops / 1e6, fmax(0, options->program_flops) / 1e6);
-        } else {
-            (void)snprintf(why, sizeof(why),
-                           "%s: random inputs overflow on the way, or the emulator ran a part only",
-                           name);
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const sx_node *node = &graph->node[n];
+        bool floats =
+            node->input_count > 0 &&
+            sx_dtype_class_of(sx_graph_node(graph, sx_graph_input(graph, node, 0))->type.dtype) ==
+                SX_CLASS_FLOAT;
+        bool to_whole =
+            node->op == SX_OP_CONVERT && sx_dtype_class_of(node->type.dtype) != SX_CLASS_FLOAT;
+        bool step = node->op == SX_OP_COMPARE || node->op == SX_OP_FLOOR ||
+                    node->op == SX_OP_CEIL || node->op == SX_OP_ROUND || node->op == SX_OP_SIGN ||
+                    node->op == SX_OP_REMAINDER;
+        if (floats && (step || to_whole)) {
+            return true;
         }
-        sx_image_add_check(v->image, why, false, 0, 0, SXR_PROGRAM_TOLERANCE);
+    }
+    return false;
+}
+
+/* One draw: inputs, every launch, all outputs. */
+static sx_code verify_draw(verifier *v, const sx_graph *sent, uint64_t seed, bool with_whole,
+                           bool *amplifies)
+{
+    *amplifies = false;
+    SX_TRY(bind_random(v, sent, seed, false));
+    SX_TRY(verify_launches(v));
+    if (!with_whole || v->replaced) {
+        char why[160];
+        (void)snprintf(why, sizeof(why), "%s: %s", whole_name,
+                       with_whole ? "the emulator ran a part only"
+                                  : "more operations than verification may take");
+        sx_image_add_check(v->image, why, SX_CHECK_ABSENT, 0, 0, 0);
         return SX_OK;
     }
-    sx_module_check check;
-    sx_code code = sxr_check_program(v->cx, v->program, &check);
+    sxv_reference reference = reference_of(v->pool);
+    sxv_whole whole;
+    sx_code code = sxv_whole_compare(v->cx, v->program, sent, &reference, false, &whole);
+    *amplifies = whole.spread > AMPLIFIED;
+    if (code == SX_LIMIT) { /* the reason is the name of the row */
+        char text[256];
+        (void)snprintf(text, sizeof(text), "%s: %.200s", whole_name, v->cx->error.text);
+        sx_ctx_reset_error(v->cx);
+        sx_image_add_check(v->image, text, SX_CHECK_ABSENT, 0, 0, 0);
+        return SX_OK;
+    }
+    if (code == SX_OK) {
+        char text[160];
+        bool coarse = whole.imprecise || whole.error > SXR_PRECISE;
+        int used = snprintf(text, sizeof(text), "%s", whole_name);
+        if (coarse) {
+            used += snprintf(text + used, sizeof(text) - (size_t)used,
+                             "; rounding alone is off by %.1e", whole.spread);
+        }
+        if (whole.finite < whole.points) {
+            (void)snprintf(text + used, sizeof(text) - (size_t)used, "; %llu are not finite",
+                           (unsigned long long)(whole.points - whole.finite));
+        }
+        sx_image_add_check(v->image, text, coarse ? SX_CHECK_IMPRECISE : SX_CHECK_PASSED,
+                           whole.points, whole.error, whole.bound);
+    }
+    return code;
+}
+
+static sx_code run_launches(verifier *v)
+{
+    for (uint32_t phase = 2; phase-- > 0;) { /* prologue, then run */
+        for (uint32_t i = 0; i < v->module->launch_count; i++) {
+            if (v->module->launch[i].prologue == phase) {
+                SX_TRY(run_launch(v, i));
+            }
+        }
+    }
+    return SX_OK;
+}
+
+/* Magnitudes that differ from part to part of every input and weight, over the whole range of f32. What is found is a warning: the
+ * module is right where the numbers stay near to one, but leaves the range, or loses digits, where the program as sent does not. */
+static sx_code verify_wide(verifier *v, const sx_graph *sent, uint64_t seed)
+{
+    sxv_reference reference = reference_of(v->pool);
+    sxv_whole whole = {0};
+    uint64_t points = 0;
+    char text[160] = "magnitudes from 1e-38 to 1e38";
+    for (uint64_t draw = 0; draw < WIDE_DRAWS && whole.wrong == 0; draw++) {
+        SX_TRY(bind_random(v, sent, seed + draw, true));
+        SX_TRY(run_launches(v));
+        sx_code code = sxv_whole_compare(v->cx, v->program, sent, &reference, true, &whole);
+        if (code == SX_LIMIT) { /* more memory than there is: said of the whole, too */
+            sx_ctx_reset_error(v->cx);
+            return SX_OK;
+        }
+        SX_TRY(code);
+        points += whole.points;
+    }
+    if (whole.wrong > 0) {
+        size_t used = strlen(text);
+        (void)snprintf(text + used, sizeof(text) - used,
+                       "; %llu elements are not those of the program as sent",
+                       (unsigned long long)whole.wrong);
+    }
+    sx_image_add_check(v->image, text, whole.wrong > 0 ? SX_CHECK_IMPRECISE : SX_CHECK_PASSED,
+                       points, whole.wrong > 0 ? whole.error : 0, whole.bound);
+    return SX_OK;
+}
+
+static sx_code verify_program(verifier *v, const sxr_verify_options *options)
+{
+    const sx_module *module = v->module;
+    sx_span text = options->program.len > 0
+                       ? options->program
+                       : (sx_span){(const uint8_t *)module->program, (size_t)module->program_count};
+    sx_span optimized = {(const uint8_t *)module->optimized, (size_t)module->optimized_count};
+    sx_graph *sent, *graph;
+    SX_TRY(sxv_bound_graph(v->cx, module, optimized, &graph));
+    SX_TRY(sxv_bound_graph(v->cx, module, text, &sent));
+    v->graph = graph;
+    bool with_whole = sxv_reference_flops(sent) <= options->program_flops;
+    if (sxv_reference_flops(sent) <= fmin(WIDE_FLOPS, options->program_flops)) {
+        SX_TRY(verify_wide(v, sent, options->seed));
+    }
+    size_t checks = v->image->check.len;
+    bool amplifies;
+    sx_code code = verify_draw(v, sent, options->seed, with_whole, &amplifies);
+    for (uint64_t i = 1; code == SX_MISMATCH && i < DRAWS && (amplifies || jumps(sent)); i++) {
+        sx_ctx_reset_error(v->cx); /* a fault stays one on other numbers */
+        v->image->check.len = checks;
+        code = verify_draw(v, sent, options->seed + i, with_whole, &amplifies);
+    }
     if (code == SX_MISMATCH) {
         v->cx->error.code = SX_INTERNAL; /* a wrong module is our fault, not an answer */
         return SX_INTERNAL;
-    }
-    if (code == SX_OK) {
-        sx_image_add_check(v->image, name, true, check.points, check.error, check.tolerance);
     }
     return code;
 }
@@ -500,18 +526,19 @@ sx_code sxr_verify(sx_ctx *cx, sx_span module, const sxr_verify_options *options
                   .emulated_max = options->emulated_max == 0 ? EMULATED_INSTRUCTIONS_MAX
                                                              : options->emulated_max,
                   .image = image};
-    sxr_options open = {.threads = 1, .any_level = true};
+    sxr_options open = {.threads = options->threads, .any_level = true};
+    uint64_t fuel = cx->fuel; /* what is left is for the compiler, should it have to start again */
+    uint32_t stage = sx_stage_begin(cx, "verify");
     SX_TRY(sxr_open_bytes(cx, module, &open, &v.program));
     v.module = sxr_module(v.program);
-    sx_graph *graph;
-    sx_code code =
-        bound_graph(cx, v.module, v.module->optimized, v.module->optimized_count, &graph);
-    v.graph = graph;
+    sx_code code = sxr_pool_new(cx, sxr_threads(v.program), &v.pool);
     code = code == SX_OK ? sxr_executor_make(cx, v.program, &v.executor) : code;
     image->emulated = v.executor.emulator != NULL;
-    code = code == SX_OK ? bind_random(cx, v.program, options->seed) : code;
-    code = code == SX_OK ? verify_launches(&v) : code;
     code = code == SX_OK ? verify_program(&v, options) : code;
+    sx_stage_end(cx, stage, code == SX_OK ? "done" : "failed",
+                 v.image->check.len / sizeof(sx_module_check));
+    cx->fuel = fuel;
+    sxr_pool_free(v.pool);
     sxr_close(v.program);
     free(v.result);
     free(v.touched);
@@ -526,9 +553,7 @@ static sx_code compile_once(sx_ctx *cx, const sx_core_request *request,
     sx_code code = sx_core_compile(cx, request, &image);
     code = code == SX_OK ? sx_image_encode(cx, &image, module) : code;
     sxr_verify_options how = *options;
-    if (request->library != NULL && request->library->reused && how.kernel_points == 0) {
-        how.kernel_points = KERNEL_POINTS_REUSED;
-    }
+    how.program = request->ir;
     code = code == SX_OK ? sxr_verify(cx, sx_buf_span(module), &how, &image) : code;
     if (code == SX_OK) {
         sx_buf_clear(module);

@@ -56,8 +56,9 @@ static sx_code eval_constant(const eval *e)
 {
     sx_dtype dtype = e->type->dtype;
     bool fills = e->attr->data.len == sx_dtype_bytes(dtype);
+    sx_cell first = sx_cell_load(e->mode, dtype, e->attr->data.ptr, 0);
     for (int64_t k = 0; k < e->elements; k++) {
-        e->cell[k] = sx_cell_load(e->mode, dtype, e->attr->data.ptr, fills ? 0 : k);
+        e->cell[k] = fills ? first : sx_cell_load(e->mode, dtype, e->attr->data.ptr, k);
     }
     return SX_OK;
 }
@@ -275,7 +276,7 @@ static sx_code take_argument(sx_ctx *cx, sx_eval_mode mode, uint32_t k, const sx
 }
 
 /* ---- composites become primitives first ---- */
-static sx_code expand(sx_ctx *cx, const sx_graph *graph, const sx_graph **expanded)
+sx_code sx_graph_expand(sx_ctx *cx, const sx_graph *graph, const sx_graph **expanded)
 {
     bool any = false;
     for (uint32_t n = 0; n < graph->node_count; n++) {
@@ -425,7 +426,7 @@ static sx_code eval_graph(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode, 
     }
     pool p = {0};
     SX_TRY(check_static(cx, graph));
-    SX_TRY(expand(cx, graph, &graph));
+    SX_TRY(sx_graph_expand(cx, graph, &graph));
     SX_TRY(make_pool(cx, graph, &p));
     uint32_t taken = 0;
     for (uint32_t n = 0; n < graph->node_count; n++) {

@@ -371,6 +371,8 @@ bool sx_pair_equal(uint64_t x, uint64_t y);
 #define SX_FIELD_Q UINT64_C(1073741789)
 /* Elements of a static type. */
 int64_t sx_tensor_elements(const sx_type *type);
+/* The same program with every composite replaced by its decomposition; `graph` itself where there is none. */
+sx_code sx_graph_expand(sx_ctx *cx, const sx_graph *graph, const sx_graph **expanded);
 /* Evaluates a static graph. argument[k] is the k-th parameter in node order. result[k] is output k, memory in cx's arena.
  * Fuel: one per scalar operation. */
 sx_code sx_graph_eval(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode,

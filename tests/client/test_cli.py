@@ -737,12 +737,15 @@ graph "long" {
     assert sx("run", module, "--random", 1, "--check", "-n", 1).stderr == b""
 
 
-def test_explain_says_why_a_check_did_not_run():
+def test_explain_says_that_the_whole_was_compared():
     module, _ = compile_to("encoder.sxm", ENCODER, "-d", "batch=4", "--no-daemon")
     lines = sx("explain", module).stdout.decode().splitlines()
-    [line] = [line for line in lines if line.startswith("NOT RUN")]
-    assert "MFLOP, interpreted are at most 500" in line, line
+    assert not [line for line in lines if line.startswith(("NOT RUN", "IMPRECISE"))], lines
+    assert any("program as sent, all outputs" in line for line in lines), lines
     assert any("MatMul Add Div Erf Mul" in line for line in lines), lines  # a GELU in a contraction's kernel
+    rows = js("explain", module)["checks"]
+    [whole] = [row for row in rows if row["name"].startswith("program as sent, all outputs")]
+    assert whole["passed"] and whole["elements"] == 4 * 128 * 256 and whole["error"] < 1e-5, whole
 
 
 def test_weights_apart():

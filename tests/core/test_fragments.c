@@ -599,6 +599,41 @@ START_TEST(test_parts_verified)
 }
 END_TEST
 
+/* The same in a program of 5 GFLOP: what the wrong stored e-graph gives is refused, and the program compiled from nothing is handed out. */
+START_TEST(test_large_verified)
+{
+    static const char text[] =
+        HEAD "%x = parameter {name = \"x\", weight = 0} : f32[batch, 320, 1024]\n"
+             "%w = parameter {name = \"w\", weight = 1} : f32[1024, 2048]\n"
+             "%v = parameter {name = \"v\", weight = 1} : f32[2048, 1024]\n"
+             "%h = dot_general(%x, %w) {lhs_contract = [2], rhs_contract = [0]} : f32[batch, 320, "
+             "2048]\n"
+             "%a = abs(%h) : f32[batch, 320, 2048]\n"
+             "%y = dot_general(%a, %v) {lhs_contract = [2], rhs_contract = [0]} : f32[batch, 320, "
+             "1024]\n"
+             "return %y as \"y\"\n}\n";
+    sx_core_library library = {0};
+    sx_buf module;
+    sx_buf_init(&module, (size_t)64 << 20);
+    (void)stored_graph(text);
+    for (uint32_t i = 0; i < 2; i++) { /* right, then altered */
+        sxr_verify_options verify = SXR_VERIFY_DEFAULT;
+        library = (sx_core_library){0};
+        set_places(text, &library);
+        set_candidates(&library);
+        sx_core_request request = request_of(text, &batch_4, &library);
+        cx.stage_count = 0;
+        sx_buf_clear(&module);
+        ck_sx_ok(&cx, sxr_compile_verified(&cx, &request, &verify, &module));
+        ck_assert(library.met == (i == 0) && (library.candidate_count == 0) == (i == 1));
+        for (uint32_t k = 0; k < store_count; k++) {
+            store[k].candidate.egraph = altered_kernels(store[k].candidate.egraph);
+        }
+    }
+    sx_buf_fini(&module);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fragments");
@@ -619,6 +654,7 @@ int main(void)
     tcase_add_test(tc, test_parts_damaged);
     tcase_add_test(tc, test_parts_forged);
     tcase_add_test(tc, test_parts_verified);
+    tcase_add_test(tc, test_large_verified);
     suite_add_tcase(suite, tc);
     return sx_test_main(suite);
 }

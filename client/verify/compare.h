@@ -1,0 +1,39 @@
+/* compare.h - is an output what the program says, as far as rounding lets anybody say it?
+ *
+ * The reference has each element twice (reference.h): in double precision, and with every result on the way rounded to its element type.
+ * What lies between the two is what rounding does to this program on these inputs, whatever its depth. So elements are judged in groups
+ * of SXV_GROUP neighbours. With s the largest difference of the two in the group, m the largest magnitude in it, M that of the whole
+ * tensor, and u half a unit in the last place of f32, 2^-24 (of f64 where that is
+ * the type; narrower floats have four units of their own beside), an element that is off
+ *
+ *   by at most  16 s + 64 u m + 4 u M      is right: a program that is rounded in another order is off by as much;
+ *   by at most  64 s + 1024 u m + 16 u M   is imprecise: a right program whose rewriting rounds more than the original;
+ *   by more                                is wrong.
+ *
+ * To both come 64 of the smallest numbers of f32, for results that leave the range downwards.
+ *
+ * An element that is not finite in double precision must be the same infinity or NaN; where only the rounded one is not finite (the
+ * range was left on the way), the element may be either. Integers and bools are equal to one of the two.
+ */
+#ifndef SX_CLIENT_VERIFY_COMPARE_H
+#define SX_CLIENT_VERIFY_COMPARE_H
+#include "client/verify/reference.h"
+
+#define SXV_GROUP 64
+
+typedef enum { SXV_RIGHT, SXV_IMPRECISE, SXV_WRONG } sxv_verdict;
+typedef struct {
+    sxv_verdict verdict;
+    uint64_t points;  /* elements compared */
+    uint64_t finite;  /* of them, those that are finite in double precision */
+    uint64_t wrong;   /* of them, those that are further off than their bound */
+    uint64_t worst;   /* element that is furthest from the reference, measured by its bound */
+    double got, want; /* there */
+    double error;     /* there, relative to the largest magnitude of the tensor */
+    double bound;     /* what is not wrong there, relative to the same */
+    double spread;    /* largest difference of the two references, relative to the same */
+} sxv_comparison;
+
+/* `memory` holds stored elements of the type. `wide`: magnitudes differ from group to group, so M plays no part. */
+void sxv_compare(const sxv_pair *reference, const void *memory, bool wide, sxv_comparison *result);
+#endif

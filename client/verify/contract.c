@@ -1,0 +1,245 @@
+/* contract.c - contractions and convolutions of floats as products of matrices (multiply.h). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/verify/multiply.h"
+#include "client/verify/step.h"
+
+static bool is_narrow(const sxv_step *s)
+{
+    return s->mode == SX_EVAL_TYPED && s->type->dtype != SX_F64;
+}
+
+/* Sums of types narrower than f32 are rounded once at the end. */
+static void round_result(const sxv_step *s)
+{
+    if (s->mode != SX_EVAL_TYPED || s->type->dtype == SX_F32 || s->type->dtype == SX_F64) {
+        return;
+    }
+    for (int64_t i = 0; i < sx_tensor_elements(s->type); i++) {
+        s->result[i] = sx_reduce_close(s->mode, s->type->dtype, s->result[i]);
+    }
+}
+
+static void strides_of(const sx_type *type, int64_t stride[SX_RANK_MAX])
+{
+    int64_t step = 1;
+    for (uint32_t d = type->rank; d-- > 0;) {
+        stride[d] = step;
+        step *= type->dim[d].scale;
+    }
+}
+
+/* ---- dot_general: element (batch, free, k) of an operand lies at batch[b] + free[i] + step[k] ---- */
+typedef struct {
+    const sxv_operand *x;
+    int64_t *batch, *free, *step;
+    int64_t batch_count, free_count, step_count;
+} side;
+
+/* Offsets of all indices of the listed dimensions, row-major; NULL: no memory. */
+static int64_t *offsets_of(const sx_type *type, const sx_ints *dims, int64_t *count)
+{
+    int64_t stride[SX_RANK_MAX] = {0};
+    strides_of(type, stride);
+    *count = 1;
+    for (uint32_t k = 0; k < dims->count; k++) {
+        *count *= type->dim[dims->v[k]].scale;
+    }
+    int64_t *offset = malloc((size_t)*count * sizeof(*offset));
+    for (int64_t i = 0; offset != NULL && i < *count; i++) {
+        int64_t rest = i;
+        offset[i] = 0;
+        for (uint32_t k = dims->count; k-- > 0;) {
+            int64_t extent = type->dim[dims->v[k]].scale;
+            offset[i] += rest % extent * stride[dims->v[k]];
+            rest /= extent;
+        }
+    }
+    return offset;
+}
+
+static sx_code side_make(sx_ctx *cx, const sxv_operand *x, const sx_ints *batch,
+                         const sx_ints *contract, side *out)
+{
+    uint32_t taken = 0;
+    sx_ints rest = {0};
+    for (uint32_t k = 0; k < batch->count; k++) {
+        taken |= 1u << batch->v[k];
+    }
+    for (uint32_t k = 0; k < contract->count; k++) {
+        taken |= 1u << contract->v[k];
+    }
+    for (uint32_t d = 0; d < x->type->rank; d++) {
+        if ((taken & 1u << d) == 0) {
+            rest.v[rest.count++] = d;
+        }
+    }
+    out->x = x;
+    out->batch = offsets_of(x->type, batch, &out->batch_count);
+    out->free = offsets_of(x->type, &rest, &out->free_count);
+    out->step = offsets_of(x->type, contract, &out->step_count);
+    if (out->batch == NULL || out->free == NULL || out->step == NULL) {
+        return SX_FAIL(cx, SX_NOMEM, "reference: no memory for the offsets of a contraction");
+    }
+    return SX_OK;
+}
+
+static void side_fini(side *s)
+{
+    free(s->batch);
+    free(s->free);
+    free(s->step);
+}
+
+static void load_side(const void *self, int64_t batch, int64_t k, int64_t first, int64_t count,
+                      double *out)
+{
+    const side *s = self;
+    const int64_t *at = s->free + first;
+    int64_t base = s->batch[batch] + s->step[k];
+    bool together = at[count - 1] - at[0] == count - 1; /* ascending, so all of them are */
+    if (s->x->cell != NULL && together) {
+        memcpy(out, &s->x->cell[base + at[0]], (size_t)count * sizeof(*out));
+    } else if (s->x->cell != NULL) {
+        for (int64_t i = 0; i < count; i++) {
+            out[i] = s->x->cell[base + at[i]].f;
+        }
+    } else if (together) {
+        const float *from = s->x->raw + base + at[0];
+        for (int64_t i = 0; i < count; i++) {
+            out[i] = (double)from[i];
+        }
+    } else {
+        for (int64_t i = 0; i < count; i++) {
+            out[i] = (double)s->x->raw[base + at[i]];
+        }
+    }
+}
+
+static sx_code dot(const sxv_step *s)
+{
+    side left = {0}, right = {0};
+    const sx_attr *attr = s->attr;
+    sx_code code = side_make(s->cx, &s->input[0], &attr->lhs_batch, &attr->lhs_contract, &left);
+    if (code == SX_OK) {
+        code = side_make(s->cx, &s->input[1], &attr->rhs_batch, &attr->rhs_contract, &right);
+    }
+    if (code == SX_OK) {
+        sxv_product product = {.batch = left.batch_count,
+                               .rows = left.free_count,
+                               .columns = right.free_count,
+                               .length = left.step_count,
+                               .load_left = load_side,
+                               .load_right = load_side,
+                               .left = &left,
+                               .right = &right,
+                               .narrow = is_narrow(s),
+                               .result = (double *)s->result};
+        code = sxv_multiply(s->cx, s->pool, &product);
+    }
+    side_fini(&left);
+    side_fini(&right);
+    round_result(s);
+    return code;
+}
+
+/* ---- convolution: rows are the outputs of a group, columns the places, k runs over channel and window ---- */
+#define SPATIAL 3 /* those that are missing have extent 1 */
+typedef struct {
+    const sxv_operand *x, *w;
+    int64_t groups, channels, outputs; /* the last two of one group */
+    int64_t in[SPATIAL], window[SPATIAL], out[SPATIAL];
+    int64_t stride[SPATIAL], low[SPATIAL], dilation[SPATIAL];
+    int64_t length;
+} convolution;
+
+static convolution convolution_of(const sxv_step *s)
+{
+    const sx_attr *attr = s->attr;
+    convolution c = {.x = &s->input[0], .w = &s->input[1], .groups = attr->groups};
+    uint32_t missing = SPATIAL + 2 - s->type->rank;
+    c.channels = c.w->type->dim[1].scale;
+    c.outputs = c.w->type->dim[0].scale / c.groups;
+    c.length = c.channels;
+    for (uint32_t d = 0; d < SPATIAL; d++) {
+        bool there = d >= missing;
+        uint32_t k = there ? d - missing : 0;
+        c.in[d] = there ? c.x->type->dim[2 + k].scale : 1;
+        c.window[d] = there ? c.w->type->dim[2 + k].scale : 1;
+        c.out[d] = there ? s->type->dim[2 + k].scale : 1;
+        c.stride[d] = there ? attr->stride.v[k] : 1;
+        c.low[d] = there ? attr->low.v[k] : 0;
+        c.dilation[d] = there ? attr->dilation.v[k] : 1;
+        c.length *= c.window[d];
+    }
+    return c;
+}
+
+static void load_weights(const void *self, int64_t batch, int64_t k, int64_t first, int64_t count,
+                         double *out)
+{
+    const convolution *c = self;
+    int64_t row = batch % c->groups * c->outputs + first;
+    for (int64_t i = 0; i < count; i++) {
+        out[i] = sxv_float_at(c->w, (row + i) * c->length + k);
+    }
+}
+
+static void load_places(const void *self, int64_t batch, int64_t k, int64_t first, int64_t count,
+                        double *out)
+{
+    const convolution *c = self;
+    int64_t shift[SPATIAL];
+    int64_t rest = k;
+    for (uint32_t d = SPATIAL; d-- > 0;) {
+        shift[d] = rest % c->window[d] * c->dilation[d] - c->low[d];
+        rest /= c->window[d];
+    }
+    int64_t plane = c->in[0] * c->in[1] * c->in[2];
+    int64_t base = (batch * c->channels + rest) * plane; /* batch: image and group */
+    int64_t column = first % c->out[2];
+    int64_t row = first / c->out[2] % c->out[1];
+    int64_t slab = first / c->out[2] / c->out[1];
+    for (int64_t i = 0; i < count; i++) {
+        int64_t z = slab * c->stride[0] + shift[0];
+        int64_t y = row * c->stride[1] + shift[1];
+        int64_t x = column * c->stride[2] + shift[2];
+        bool inside = z >= 0 && z < c->in[0] && y >= 0 && y < c->in[1] && x >= 0 && x < c->in[2];
+        out[i] = inside ? sxv_float_at(c->x, base + (z * c->in[1] + y) * c->in[2] + x) : 0;
+        if (++column == c->out[2]) {
+            column = 0;
+            if (++row == c->out[1]) {
+                row = 0;
+                slab++;
+            }
+        }
+    }
+}
+
+static sx_code convolve(const sxv_step *s)
+{
+    convolution c = convolution_of(s);
+    sxv_product product = {.batch = s->type->dim[0].scale * c.groups,
+                           .rows = c.outputs,
+                           .columns = c.out[0] * c.out[1] * c.out[2],
+                           .length = c.length,
+                           .load_left = load_weights,
+                           .load_right = load_places,
+                           .left = &c,
+                           .right = &c,
+                           .narrow = is_narrow(s),
+                           .result = (double *)s->result};
+    SX_TRY(sxv_multiply(s->cx, s->pool, &product));
+    round_result(s);
+    return SX_OK;
+}
+
+sx_code sxv_step_contract(const sxv_step *s, bool *done)
+{
+    *done = sx_dtype_class_of(s->type->dtype) == SX_CLASS_FLOAT;
+    if (!*done) {
+        return SX_OK;
+    }
+    return s->op == SX_OP_CONVOLUTION ? convolve(s) : dot(s);
+}

@@ -1,0 +1,39 @@
+/* reference.h - the program as it was sent, evaluated twice side by side, one operation at a time.
+ *
+ * `exact` is the interpreter's F64 mode: floats in double precision. `typed` is its TYPED mode: each result rounded to its element
+ * type, sums carried in f32. Their difference is what rounding alone does to the program, so it is the measure of how far a right
+ * module may be off. Nothing of the compiler takes part: operations are plain C (element by element, multiply.h for contractions and
+ * convolutions) or the interpreter's own; composites are their decompositions. Tests hold every operation here to the interpreter.
+ *
+ * A tensor is freed after its last reader, so the memory is that of the tensors alive at once, 16 bytes for each element.
+ */
+#ifndef SX_CLIENT_VERIFY_REFERENCE_H
+#define SX_CLIENT_VERIFY_REFERENCE_H
+#include "client/runtime/pool.h"
+#include "core/ir/ir.h"
+
+/* Results of one node in the form of the interpreter; both are the same memory where no rounding came between. */
+typedef struct {
+    sx_tensor exact, typed;
+} sxv_pair;
+
+/* Who asks for a reference: it gives the elements of parameters and takes outputs, each as soon as it is there. */
+typedef struct {
+    void *self;
+    /* The stored elements of parameter `attr`, which stay where they are until the end. */
+    sx_code (*parameter)(sx_ctx *cx, void *self, const sx_attr *attr, const sx_type *type,
+                         sx_span *raw);
+    sx_code (*output)(sx_ctx *cx, void *self, const sx_output *output, const sxv_pair *value);
+} sxv_reader;
+
+typedef struct {
+    sxr_pool *pool;
+    size_t bytes_max; /* of tensors alive at once */
+} sxv_reference;
+
+/* `graph` is static.  errors  SX_LIMIT more than bytes_max; SX_NOMEM; those of the interpreter and of the reader */
+sx_code sxv_reference_run(sx_ctx *cx, const sxv_reference *reference, const sx_graph *graph,
+                          const sxv_reader *reader);
+/* Multiplications and additions that the reference does for the program, about. */
+double sxv_reference_flops(const sx_graph *graph);
+#endif

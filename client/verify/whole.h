@@ -1,0 +1,23 @@
+/* whole.h - inside client/verify: a module against the program that was sent, all outputs, all elements. */
+#ifndef SX_CLIENT_VERIFY_WHOLE_H
+#define SX_CLIENT_VERIFY_WHOLE_H
+#include "client/runtime/runtime.h"
+#include "client/verify/compare.h"
+
+/* A text as a graph with the module's extents bound, as one device computes it. */
+sx_code sxv_bound_graph(sx_ctx *cx, const sx_module *module, sx_span text, sx_graph **bound);
+
+typedef struct {
+    uint64_t points, finite;
+    uint64_t wrong; /* only with `wide` are there any, and no error */
+    bool imprecise;
+    double error,
+        bound; /* of the element that is furthest out, relative to the largest magnitude of its output */
+    double spread; /* what rounding alone does to the program: the largest of all outputs */
+} sxv_whole;
+/* The outputs that are bound now, against the reference of `graph` on the inputs and weights that are bound now.
+ *   errors   SX_MISMATCH names output, element, both values and the bound; SX_CORRUPT a parameter or output has no tensor of its size;
+ *            those of sxv_reference_run */
+sx_code sxv_whole_compare(sx_ctx *cx, const sxr_program *program, const sx_graph *graph,
+                          const sxv_reference *reference, bool wide, sxv_whole *whole);
+#endif
