@@ -1,218 +1,267 @@
-/* core.h - the compiler as a pure function: the only header other folders include from core (besides core/base and core/ir).
+/* core.h - the compiler as a pure function.
  *
- * (program text, target name, extents, options, fuel) -> module. No clock, no files, no environment: the same request gives the same
- * bytes on every machine (stages are timed only if the ctx carries a clock, for its owner: no time enters a module).
+ * This is the only header of core/ itself that other folders include; the folders below core/ have headers
+ * of their own. Terms are explained in docs/GLOSSARY.md.
+ *
+ * A request is a program as text, a target, a number for each symbolic extent, and options; sx_core_compile
+ * makes a module of it. The compiler reads no clock, file or environment variable, so the same request gives
+ * the same bytes on every machine. (If the ctx carries a clock, its owner learns how long each stage took;
+ * the times are not written into the module.)
  */
 #ifndef SX_CORE_CORE_H
 #define SX_CORE_CORE_H
 #include "core/ir/ir.h"
 #include "protocol/module.h"
 
-/* Where the e-graphs of programs that may equal one are kept, and those of the parts it is cut into (core/ir/roll.h). */
+/* Under which keys the e-graph of a program, or of one of its parts (core/ir/roll.h), is stored and looked up. A
+ * part is, for example, the transformer layer that a model repeats twelve times. */
 typedef struct {
-    sx_key part; /* digest of the canonical program, or of the part */
-    sx_key
-        family; /* by the types at its interface, the target, the options, the rules and this compiler, and by its value at a
-                      random point if that takes no more than SX_CORE_VALUE_STEPS scalar operations. Symbols count with their
-                      intervals, whatever the extents */
-    sx_key
-        likes; /* the family and, where it does not tell the value, the operations: what differs in names and in the order of
-                      parameters and operands alone has the same */
+    /* The digest of the canonical program, or of the part. */
+    sx_key part;
+    /* The digest of what equal programs have in common: the types of parameters and outputs, with the
+     * intervals of symbolic extents and not their values; the target, the options, the rules and this
+     * compiler; and the value of the program at one random point, unless evaluating it takes more than
+     * SX_CORE_VALUE_STEPS scalar operations. Programs that may be equal are stored under one family. */
+    sx_key family;
+    /* A digest of the family and, where it holds no value, of the operations. Programs that differ only in
+     * names and in the order of parameters and operands have the same one. */
+    sx_key likes;
 } sx_core_place;
 #define SX_CORE_PLACES_MAX 16
-#define SX_CORE_WAYS 4 /* entries of a family */
+/* A family has this many entries in the cache, as a set of a set-associative cache has ways. */
+#define SX_CORE_WAYS 4
+/* The key of entry `way` of a family. */
 sx_key sx_core_entry(const sx_key *family, uint32_t way);
 #define SX_CORE_VALUE_STEPS UINT64_C(4000000)
 
-/* A stored program, or part, that may equal the one asked for, or its part. */
+/* A stored program that may equal the one of the request, or a stored part that may equal one of its parts. */
 typedef struct {
-    sx_key part; /* sx_core_place.part */
-    sx_key
-        key; /* what a meeting is named by; of a program: its key compiled as this request says (sx_core_twin) */
-    sx_span egraph; /* as a compilation left it; aligned to 64 */
-    sx_span module; /* of that key, aligned to 64; empty: not there, or a part */
+    /* Which place of the request it may fill: sx_core_place.part. */
+    sx_key part;
+    /* The name of the stored program in reports. For a whole program it is the key that this program has when
+     * it is compiled with the options of the present request (sx_core_twin). */
+    sx_key key;
+    /* The e-graph, as an earlier compilation wrote it; aligned to 64. */
+    sx_span egraph;
+    /* The module stored under `key`, aligned to 64; empty if there is none, and for parts. */
+    sx_span module;
 } sx_core_candidate;
+/* An e-graph that this compilation wrote: which part it is of, and where it is in the buffer. */
 typedef struct {
     sx_key part;
     size_t offset, size;
 } sx_core_kept;
-/* What a compilation may draw on, and what it leaves. The same request with the same candidates gives the same bytes; with other candidates
- * it may give another equal program. */
+/* What a compilation may use of earlier ones, and what it writes for later ones. The same request with the same
+ * candidates gives the same bytes. With other candidates the module may hold another, equal program. */
 typedef struct {
-    const sx_core_candidate *candidate; /* tried in their order */
+    /* Stored programs and parts; they are tried in this order. */
+    const sx_core_candidate *candidate;
     uint32_t candidate_count;
-    const sx_core_place *place; /* as sx_core_places says: what of this program may be left */
+    /* The result of sx_core_places: the program and the parts whose e-graphs may be written. */
+    const sx_core_place *place;
     uint32_t place_count;
-    sx_buf *
-        egraph; /* takes the e-graphs of the program and of its parts, if they have not met stored ones; NULL: none are wanted */
-    size_t egraph_bytes; /* what is larger is not left */
-    /* found out: */
-    sx_core_kept kept[SX_CORE_PLACES_MAX]; /* what was left, each at a multiple of 64 in `egraph` */
+    /* Receives the e-graphs of the program and of those parts that no candidate equals. NULL: none is wanted. */
+    sx_buf *egraph;
+    /* An e-graph that is larger than this is not written. */
+    size_t egraph_bytes;
+
+    /* The fields below are results. */
+
+    /* The e-graphs that were written, each at a multiple of 64 in `egraph`. */
+    sx_core_kept kept[SX_CORE_PLACES_MAX];
     uint32_t kept_count;
-    uint32_t
-        parts_met; /* parts that were not saturated, as they met stored ones; 1 for a program that is not cut */
-    bool met;    /* the program equals candidate[which] (core/egraph/meet.h, wiring.h) */
-    bool reused; /* its module was taken over, under other names */
-    uint32_t which;
-    sx_span rules;    /* what the equality rests upon, names separated by commas; arena */
-    uint64_t refused; /* set of 1 << candidate: damaged, or made by another compiler */
-    sx_span why;      /* of the last one refused; arena */
+    /* How many parts were not optimised because they equal stored ones. It is 1 for a program that is not
+     * divided into parts and equals a stored one. */
+    uint32_t parts_met;
+    bool met;       /* the program equals candidate[which] (core/egraph/meet.h, wiring.h) */
+    bool reused;    /* the module of that candidate was taken over, with the names exchanged */
+    uint32_t which; /* valid if `met` */
+    /* The rewrite rules on which the equality rests, separated by commas; in the arena. */
+    sx_span rules;
+    /* The set of 1 << candidate of those that are damaged or were made by another compiler, and why the last
+     * one of them was refused; in the arena. */
+    uint64_t refused;
+    sx_span why;
 } sx_core_library;
 #define SX_CORE_CANDIDATES_MAX 48
 
 typedef struct {
-    sx_span ir;                /* text form, docs/IR.md */
-    sx_span target;            /* device name of core/cost: "x86-64-v3", "x86-64-v4", ... */
+    sx_span ir;     /* the program in the text form of docs/IR.md */
+    sx_span target; /* the name of a device of core/cost: "x86-64-v3", "x86-64-v4", ... */
     const sx_binding *binding; /* a value for every symbol */
     uint32_t binding_count;
-    bool no_reassociate;    /* exact rules only */
-    bool allow_approximate; /* also rules with an error bound */
-    bool range_any;         /* also rules under which values in between may overflow or vanish */
-    bool
-        unfused; /* for sx_core_optimize: operations instead of kernels; no use is made of the library */
-    sx_span disabled_rules; /* names separated by commas */
-    sx_span
-        objective; /* what is made small: "" or "time", "memory", "energy"; for sx_core_optimize also "pareto" */
-    sx_core_library *library; /* NULL: compile from nothing; no part of the key */
+    bool no_reassociate;    /* use only rules that keep every bit */
+    bool allow_approximate; /* use also rules with an error bound */
+    bool range_any; /* use also rules under which intermediate values may overflow or underflow */
+    /* For sx_core_optimize: the result consists of operations and not of kernels. Stored programs are not used. */
+    bool unfused;
+    sx_span disabled_rules; /* names of rules that are not used, separated by commas */
+    /* What is minimised: "" or "time", "memory", "energy"; for sx_core_optimize also "pareto". */
+    sx_span objective;
+    /* NULL: nothing is used of earlier compilations. The library is not part of the key. */
+    sx_core_library *library;
 } sx_core_request;
 
-/* What a key is made of: a change in any part changes the key; the parts are stored so that a miss can be explained. */
+/* The parts of a key. A change in any part changes the key. The parts are stored beside the entry, so that the
+ * cache can say which part of a request is new when it has no answer. */
 typedef enum {
-    SX_PART_PROGRAM, /* digest of the canonical program */
+    SX_PART_PROGRAM, /* the digest of the canonical program */
     SX_PART_TARGET,
-    SX_PART_EXTENTS, /* "batch=8" sorted by name */
+    SX_PART_EXTENTS, /* "batch=8", sorted by name */
     SX_PART_OPTIONS,
-    SX_PART_TOOLCHAIN, /* compiler version and digest of its sources */
-    SX_PART_RULES,     /* digest of the rule table */
+    SX_PART_TOOLCHAIN, /* the version of the compiler and the digest of its sources */
+    SX_PART_RULES,     /* the digest of the table of rules */
     SX_PART_COUNT
 } sx_core_part;
 const char *sx_core_part_name(sx_core_part part);
-/* The key of a request. part[]: spans in cx's arena. Parses the program: SX_INPUT as the parser says. */
+/* Computes the key of a request and its parts, which lie in cx's arena.
+ *   errors   SX_INPUT if the program cannot be parsed, with the message of the parser */
 sx_code sx_core_key(sx_ctx *cx, const sx_core_request *request, sx_key *key,
                     sx_span part[SX_PART_COUNT]);
 /* The same for a program that is parsed already. */
 sx_code sx_core_key_of_graph(sx_ctx *cx, const sx_graph *graph, const sx_core_request *request,
                              sx_key *key, sx_span part[SX_PART_COUNT]);
 
-/* Place 0 is of the program, the others of the largest of its parts; at most SX_CORE_PLACES_MAX.  errors  as sx_core_key */
+/* The places of a request. Place 0 is that of the program, the others are those of its largest parts; there are
+ * at most SX_CORE_PLACES_MAX.
+ *   errors   as sx_core_key */
 sx_code sx_core_places(sx_ctx *cx, const sx_core_request *request, sx_core_place *place,
                        uint32_t *count);
-/* The key of the program whose e-graph this is, compiled as the request says. SX_CORRUPT, SX_ABSENT as core/egraph/snapshot.h. */
+/* The key under which the module of a stored program would be found if it had been compiled with the target,
+ * extents and options of this request.
+ *   errors   SX_CORRUPT, SX_ABSENT as in core/egraph/snapshot.h */
 sx_code sx_core_twin(sx_ctx *cx, const sx_core_request *request, sx_span egraph, sx_key *key);
 
-/* What is stored of a program that is cut into parts: which they are, by their digests and families, and how often it uses each.
- * *count 0: it is no such entry, but an e-graph.  errors  SX_CORRUPT; SX_ABSENT another version of the form */
+/* A part of a stored program: its digest, the family under which its e-graph is stored, and how often the program
+ * uses it. */
 typedef struct {
     sx_key program, family;
     uint32_t use_count;
 } sx_core_wired;
+/* Lists the parts of a stored program. *count is 0 if the entry is the e-graph of an undivided program.
+ *   errors   SX_CORRUPT; SX_ABSENT the entry has another version of the form */
 sx_code sx_core_wiring(sx_ctx *cx, sx_span egraph, sx_core_wired **part, uint32_t *count);
-/* The digest of the program, or part, that an entry was made of, by any rules. */
+/* The digest of the program or part that an entry was made of; the rules it was made with may be others than ours. */
 sx_code sx_core_egraph_program(sx_ctx *cx, sx_span egraph, sx_key *program);
 
-/* A module being made: growing tables. */
+/* A module while it is being made: tables that grow. */
 typedef struct {
     sx_module_info info;
     sx_buf strings, symbol, tensor, kernel, part, launch, arg, stage, rewrite, check, search, rule,
         proof, point, sharding, step, program, optimized, code, constants;
-    bool emulated; /* of checks that are added: their code was emulated */
+    bool emulated; /* the checks that are added next ran on the emulator and not on the processor */
 } sx_image;
 void sx_image_init(sx_image *image);
 void sx_image_fini(sx_image *image);
 void sx_image_add_check(sx_image *image, const char *name, sx_module_verdict verdict,
                         uint64_t points, double error, double tolerance);
-/* The file form; may be called again after adding checks. */
+/* Writes the image as the bytes of a module file. It may be called again after checks have been added. */
 sx_code sx_image_encode(sx_ctx *cx, const sx_image *image, sx_buf *bytes);
 
+/* How many steps of a proof use a rule. */
 typedef struct {
     const char *rule;
     const char *rule_class;
     uint32_t count;
 } sx_core_steps;
 
-/* The whole compiler (core/pipeline.c). `image` is initialised by the caller and finished by it, also on failure. Errors: SX_INPUT
- * (program, extents), SX_UNIMPLEMENTED (operation or target without code generator, named), SX_QUOTA (fuel), SX_NOMEM,
- * SX_COMPILE (no legal candidate for a kernel, with the last reason). */
+/* Runs the whole compiler (core/pipeline.c). The caller initialises `image` and finishes it, also after a failure.
+ *   errors   SX_INPUT the program or an extent; SX_UNIMPLEMENTED an operation or target without code generator, by
+ *            name; SX_QUOTA out of fuel; SX_NOMEM; SX_COMPILE no schedule of a kernel could be used, with the
+ *            reason for the last one */
 sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *image);
-/* Level 1 only: a module without kernels, which holds the extracted program, the report, and the certificate. With the objective "pareto"
- * it also holds the programs of which no other is better in both time and peak memory, fastest first, the extracted one among them. */
+/* Runs level 1 only, which chooses the program. The module then has no kernels; it holds the optimised program, the
+ * report and the certificate. With the objective "pareto" it also holds every program that was found for which no
+ * other is better in both time and peak memory. They are sorted by time, and the optimised program is one of them. */
 sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *image);
-/* The same as the bytes of the file. */
+/* The same, as the bytes of the module file. */
 sx_code sx_core_optimize_module(sx_ctx *cx, const sx_core_request *request, sx_buf *bytes);
 
 /* ---- long searches (core/long.c) ----
- * Lanes that differ in how they search, each a chain of steps of bounded fuel. The state of a lane is bytes, so that a step can be done by
- * any process on any machine of the same build, after any restart. The same request, lane and fuels of its steps give the same bytes.
- * Lane 0 begins with what sx_core_optimize does, so the lanes together are never worse. */
+ * A long search has several lanes: ways of searching that go on side by side and differ in their limits and seeds
+ * (a portfolio). A lane is a chain of steps, and each step spends a bounded amount of fuel. Between two steps the
+ * state of a lane is bytes, so any process on any machine with the same build can do the next step, also after
+ * a restart. The same request, lane and fuels give the same bytes. Lane 0 begins with what sx_core_optimize does, so
+ * the best of all lanes is never worse than that. */
 typedef struct {
-    const sx_core_request *
-        request; /* objective "", "time", "memory", "energy" or "pareto"; its library is not used */
+    /* The objective is "", "time", "memory", "energy" or "pareto". The library is not used. */
+    const sx_core_request *request;
     uint32_t lane;
-    uint64_t fuel; /* of this step; less than SX_CORE_STEP_FUEL_MIN counts as that */
-    sx_span state; /* empty: the first step; aligned to 64 */
+    uint64_t fuel; /* for this step; less than SX_CORE_STEP_FUEL_MIN counts as that */
+    sx_span state; /* the state after the step before, aligned to 64; empty for the first step */
 } sx_core_step;
 typedef struct {
-    sx_buf *state; /* initialised by the caller with a limit: state after the step */
-    sx_buf *
-        module; /* the best of this lane so far as sx_core_optimize gives it (pareto: one point); left empty where this step found
-                       nothing better than the steps before it */
-    double objective;    /* of the lane's best; pareto: its time */
-    double bound;        /* no program in this lane's e-graph is cheaper; 0: not known */
-    double time_ns;      /* of the lane's best */
-    uint64_t peak_bytes; /* likewise; 0 where a symbol has no value */
-    uint64_t nodes;      /* of the e-graph */
-    uint64_t fuel;       /* used by all steps */
-    uint32_t step;       /* steps done */
-    bool done; /* the lane cannot find anything more: saturated and proven, or at its last limit */
-    const char *stop; /* why the step ended: name of sx_eg_stop, or "proven" */
+    /* Receives the state after this step. The caller initialises it with a limit. */
+    sx_buf *state;
+    /* Receives the best program of this lane so far, in the form of sx_core_optimize; for "pareto" it is one point of
+     * the front. It stays empty if this step found nothing better than the steps before it. */
+    sx_buf *module;
+    double objective; /* of the best program of the lane; for "pareto" its time */
+    double bound;   /* no program in the e-graph of this lane costs less; 0 if no bound is known */
+    double time_ns; /* estimated for the best program */
+    uint64_t peak_bytes; /* of the best program; 0 if a symbol has no value */
+    uint64_t nodes;      /* in the e-graph */
+    uint64_t fuel;       /* spent by all steps */
+    uint32_t step;       /* number of steps done */
+    /* The lane can find nothing more: either no rule applies any more and the best program is proven to be the
+     * cheapest, or the lane has reached its last limit. */
+    bool done;
+    const char *stop; /* why the step ended: the name of a sx_eg_stop, or "proven" */
 } sx_core_step_result;
 #define SX_CORE_LANES_MAX 32
 #define SX_CORE_STEP_FUEL_MIN UINT64_C(1000000)
-/* How many lanes, and their names. */
+/* How many lanes a search of this request has, and the name of each. */
 sx_code sx_core_long_lanes(sx_ctx *cx, const sx_core_request *request, uint32_t *count);
 const char *sx_core_long_lane_name(const sx_core_request *request, uint32_t lane);
-/* One step; a lane that is done stays as it is.
- *   errors   SX_ABSENT state of another build, request or lane; SX_CORRUPT damaged; SX_LIMIT the state is larger than its limit: it is
- *            left empty, all else is filled in; those of sx_core_optimize */
+/* Does one step. A lane that is done stays as it is.
+ *   errors   SX_ABSENT the state belongs to another build, request or lane; SX_CORRUPT it is damaged; SX_LIMIT the
+ *            new state is larger than its limit: it is then empty, and everything else of the result is valid;
+ *            and those of sx_core_optimize */
 sx_code sx_core_long_step(sx_ctx *cx, const sx_core_step *step, sx_core_step_result *result);
-/* The better of two modules of this request by its objective, a where they are equal; pareto: the front of both. Empty bytes are no
- * module. *out takes the bytes; a and b are aligned to 64.
- *   errors   SX_CORRUPT; SX_ABSENT a module of another request or build */
+/* Writes the better one of two modules of this request to *out. If they are equally good it is `a`; for "pareto" it is
+ * the front of both. Empty bytes stand for no module. `a` and `b` are aligned to 64.
+ *   errors   SX_CORRUPT; SX_ABSENT a module is of another request or build */
 sx_code sx_core_long_merge(sx_ctx *cx, const sx_core_request *request, sx_span a, sx_span b,
                            sx_buf *out);
 
-/* What a certificate shows; programs are in cx's arena. */
+/* What a certificate shows. The programs are in cx's arena. */
 typedef struct {
     const sx_graph *input, *output;
     uint32_t part_count, step_count, term_count;
-    uint32_t step_evaluated; /* of the steps; the others are beyond the limit of work */
-    uint32_t output_count, output_evaluated; /* of the parts that have steps, and of the whole */
-    double worst, allowed;                   /* deviation of what was evaluated */
-    sx_core_steps *rule;                     /* those that have steps, in the order of the table */
+    uint32_t
+        step_evaluated; /* steps that were evaluated; the others are beyond the limit of work */
+    /* Outputs of the whole program and of the parts with steps, and how many of them were evaluated. */
+    uint32_t output_count, output_evaluated;
+    double worst, allowed; /* the largest deviation found, and the largest that is allowed */
+    sx_core_steps *rule;   /* the rules that have steps, in the order of the table */
     uint32_t rule_count;
 } sx_core_proof;
 /* Checks a certificate and evaluates it (core/egraph/certificate.h).
- *   errors   SX_INPUT malformed, or the step that does not hold; SX_INTERNAL values that differ where its steps say that they do not */
+ *   errors   SX_INPUT the text is malformed, or a step does not hold; SX_INTERNAL two values differ although the
+ *            steps say that they are equal */
 sx_code sx_core_prove(sx_ctx *cx, sx_span text, sx_core_proof *proof);
 
-/* An e-graph for other tools and for people (core/egraph/export.h). */
+/* Forms in which an e-graph is written for other tools and for people (core/egraph/export.h). */
 typedef enum { SX_CORE_JSON, SX_CORE_DOT, SX_CORE_SVG } sx_core_form;
-/* The e-graph of the request's program as a snapshot, saturated here, not cut into parts. */
+/* Saturates the program of the request as a whole, without dividing it into parts, and writes its e-graph as a
+ * snapshot. */
 sx_code sx_core_egraph(sx_ctx *cx, const sx_core_request *request, sx_buf *snapshot);
-/* A snapshot, made by any rules, with the costs of `target`.
- *   errors   SX_CORRUPT damaged; SX_ABSENT another version of the form; SX_LIMIT too many classes for a picture */
+/* Prints a snapshot with the costs of `target`. The rules it was made with may be others than ours.
+ *   errors   SX_CORRUPT it is damaged; SX_ABSENT it has another version of the form; SX_LIMIT it has too many classes
+ *            for a picture */
 sx_code sx_core_egraph_print(sx_ctx *cx, sx_span snapshot, sx_span target, sx_core_form form,
                              sx_buf *out);
 
-/* Rule `index` of the table: both sides as text (core/egraph/match.h); `right` NULL: computed; `left` NULL too: a step from operations to
- * kernels. false: there are no more. */
+/* A rule of the table. The sides are text as in core/egraph/match.h. `right` is NULL where a function builds the right
+ * side; both are NULL for a step from operations to kernels. */
 typedef struct {
     const char *name, *rule_class, *left, *right;
-    const char *range;     /* "keeps", "contracts", "folds", "moves": core/egraph/range.def */
-    const char *range_why; /* NULL where it keeps it */
+    const char *range;     /* "keeps", "contracts", "folds" or "moves": core/egraph/range.def */
+    const char *range_why; /* NULL for "keeps" */
 } sx_core_rule;
+/* Finds rule number `index`; false if there are not so many. */
 bool sx_core_rule_find(uint32_t index, sx_core_rule *rule);
 
-/* Identification of this compiler: version and digest of its sources. */
+/* Identifies this compiler: its version and the digest of its sources. */
 const char *sx_core_toolchain(void);
 #endif

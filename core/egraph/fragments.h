@@ -1,8 +1,11 @@
-/* fragments.h - the parts of a program looked for among stored ones, before anything is saturated.
+/* fragments.h - finds out which pieces of a program (pieces.h) equal stored ones, before anything is saturated.
  *
- * A stored part is a snapshot (library.h), met as meet.h says, or a wiring (wiring.h) for a part that is cut again, which is met if all of
- * its pieces are and the wiring is the same. A part that met takes the program that was extracted for the stored one; the others are
- * saturated (optimize.h). With the same stored parts the same program has the same result; with others it may have another equal one.
+ * A piece without parts is stored as an e-graph (library.h) and compared as meet.h says. A piece that is itself
+ * divided into parts is stored as its wiring (wiring.h); it equals a stored one if all its parts do and the wiring is
+ * the same. For a piece that equals a stored one the stored result is used; the others are saturated (optimize.h).
+ *
+ * The same program with the same stored parts has the same result. With other stored parts the result may be
+ * another, equal program.
  */
 #ifndef SX_CORE_EGRAPH_FRAGMENTS_H
 #define SX_CORE_EGRAPH_FRAGMENTS_H
@@ -17,23 +20,26 @@ typedef struct {
     sx_span bytes; /* aligned to 64 */
 } sx_stored_part;
 typedef struct {
-    bool met;
-    uint32_t which; /* number of the stored part */
-    sx_key program; /* its sx_graph_key */
-    /* paired how, and by which rules; `better` of what is cut is not known here */
+    bool met;       /* the piece equals a stored part */
+    uint32_t which; /* the number of that stored part */
+    sx_key program; /* the sx_graph_key of that stored part */
+    /* How parameters and outputs are paired, and which rules make the two equal. For a piece that is itself divided
+     * into parts, `better` is not set. */
     sx_meeting *meeting;
 } sx_fragment;
 typedef struct sx_fragments {
     sx_pieces pieces;
     sx_fragment *of;     /* [pieces.count] */
-    uint32_t left_count; /* pieces that are not cut and have met nothing */
-    uint32_t inserted;   /* nodes that the stored graphs did not hold */
-    uint64_t refused;    /* set of 1 << number: damaged, or of other rules */
-    sx_span why;         /* of the last one refused */
+    uint32_t left_count; /* undivided pieces for which no equal part is stored */
+    uint32_t inserted;   /* nodes that were not in the stored e-graphs before */
+    uint64_t
+        refused; /* set of 1 << number of stored parts that are damaged or made by other rules */
+    sx_span why; /* why the last of them was refused */
 } sx_fragments;
 
-/* `graph` is canonical and outlives the result; `stored` at most SX_FRAGMENTS_STORED_MAX, tried in their order.
- *   errors   SX_NOMEM; as sx_pieces_find, sx_optimize_rules */
+/* Compares the pieces of `graph`, which is canonical and must outlive the result, with the stored parts. There are at
+ * most SX_FRAGMENTS_STORED_MAX of these, and they are tried in their order.
+ *   errors   SX_NOMEM; those of sx_pieces_find and sx_optimize_rules */
 sx_code sx_fragments_find(sx_ctx *cx, const sx_graph *graph, const sx_optimize_options *options,
                           const sx_stored_part *stored, uint32_t stored_count,
                           sx_fragments *fragments);

@@ -1,12 +1,25 @@
-/* library.h - an optimised program kept as a snapshot (snapshot.h): the e-graph with its tensor tables, the interface of the program and
- * the program extracted for it; and what another program must share with it to be looked up there.
+/* library.h - a program that has been optimised, stored so that later programs can be compared with it.
  *
- * Sections beside those of the graph: ATTR, every attribute in its order, its bytes (sx_attr_encode) after their number; SYMBOL, interval
- * and name; PARAMETER, the e-node of each in order; OUTPUT, names; INFO; MARK, of each parameter (pair.h). Types are not stored: loading infers them again.
+ * What is stored is a snapshot (snapshot.h) of the e-graph: all programs that the search found to be equal, not
+ * only the best one. A later program that is written differently is inserted into it, and if its outputs fall
+ * into the classes of the stored outputs, the two are equal and the stored result can be used (meet.h).
  *
- * Most attributes are of kernels that were not chosen, and no rule looks at a kernel. Who meets the graph may leave them out: such a node
- * keeps its place and its class, and its type is taken to be that of its class. Nothing but the equality that the stored reasons claim
- * anyway rests on it: whatever is extracted is typed again, and a certificate wants them all.
+ * To the sections of the snapshot this file adds:
+ *
+ *   ATTR       every attribute: its length in bytes, then the bytes (sx_attr_encode)
+ *   SYMBOL     the interval and the name of every symbol
+ *   PARAMETER  the e-node of every parameter, in order
+ *   OUTPUT     the names of the outputs
+ *   INFO       sx_library_info
+ *   MARK       the mark of every parameter (pair.h)
+ *
+ * Types are not stored; loading infers them again.
+ *
+ * Most attributes belong to kernels that were tried and not chosen. No rule looks at a kernel, so a reader that only
+ * wants to compare a program with the graph may skip these attributes (SX_LIBRARY_CHOSEN). A node without its
+ * attribute keeps its number and its class and is given the type of that class. This is safe: the stored reasons
+ * claim that equality anyway, whatever is extracted gets its types inferred again, and writing a certificate
+ * requires all attributes.
  */
 #ifndef SX_CORE_EGRAPH_LIBRARY_H
 #define SX_CORE_EGRAPH_LIBRARY_H
@@ -26,34 +39,39 @@ typedef struct {
     sx_eg_ruleset set;
     sx_library_info info;
     sx_eg_stop stop;
-    sx_graph *
-        interface; /* symbols, parameters in order and named outputs (all of node 0); shares t.attrs */
-    const uint32_t *parameter; /* e-nodes, in the order of the interface */
-    const uint32_t *mark;      /* likewise (pair.h) */
-    const uint32_t *root;      /* e-nodes of the outputs */
-    uint32_t *choice;          /* per class; complete for the outputs */
+    /* A program that has only the interface of the stored one: symbols, parameters in their order, and outputs, which
+     * have the right names but all point to node 0. It shares the attributes of `t`. */
+    sx_graph *interface;
+    const uint32_t *parameter; /* the e-node of each parameter, in the order of the interface */
+    const uint32_t *mark;      /* the mark of each parameter (pair.h) */
+    const uint32_t *root;      /* the e-node of each output */
+    uint32_t *choice;          /* for each class, the node that was extracted */
 } sx_library_graph;
 
-/* Stores the graph of `program`, whose node i is e-node input_node[i], with `choice` extracted for its outputs.
- *   errors   SX_LIMIT past the limit of `bytes` */
+/* Writes the e-graph of `program` to `bytes`. Node i of the program is e-node input_node[i], and `choice` is the program
+ * that was extracted.
+ *   errors   SX_LIMIT the e-graph does not fit within the limit of `bytes` */
 sx_code sx_library_store(sx_ctx *cx, const sx_tensors *t, const sx_eg_ruleset *set,
                          const sx_graph *program, const uint32_t *input_node,
                          const uint32_t *choice, sx_eg_stop stop, const sx_library_info *info,
                          const sx_key *rules, sx_buf *bytes);
-/* Which attributes are read: all, or those of nodes that are no kernels, or the first of their class, or chosen. */
+/* Which attributes are read. SX_LIBRARY_ALL reads every one. SX_LIBRARY_CHOSEN leaves out those of kernels that are
+ * neither the first node of their class nor part of the extracted program. */
 typedef enum { SX_LIBRARY_ALL, SX_LIBRARY_CHOSEN } sx_library_kernels;
-/* Everything is checked (snapshot.h), types are inferred; names and data of `bytes` are borrowed.
+/* Loads a stored program. All bytes are checked (snapshot.h) and the types are inferred anew. Names and data of constants
+ * are borrowed from `bytes`.
  *   errors   SX_CORRUPT, SX_ABSENT as in snapshot.h; SX_NOMEM */
 sx_code sx_library_load(sx_ctx *cx, sx_span bytes, const sx_key *rules, sx_library_kernels kernels,
                         sx_library_graph *graph);
-/* Only who is in there. */
+/* Reads only the digest and the costs of the stored program. */
 sx_code sx_library_peek(sx_ctx *cx, sx_span bytes, const sx_key *rules, sx_library_info *info);
 
-/* What no rule changes, as text: intervals of the symbols, types of parameters and outputs, each sorted. Programs that differ in
- * it are not equal. */
+/* Writes as text what no rule changes: the intervals of the symbols in their order, and the types of parameters and
+ * outputs, sorted. Two programs for which the texts differ are not equal. */
 sx_code sx_library_family(sx_ctx *cx, const sx_graph *program, sx_buf *text);
-/* The program's value at one fixed random point, mod 2^31 - 1: equal for programs that rules of exact arithmetic make equal, whatever
- * their names. `*known` is false, and the value zero, where it takes more than `steps` scalar operations. */
+/* Evaluates the program at one fixed random point, modulo the prime 2^31 - 1. Two programs that are equal by rules of
+ * exact arithmetic have the same value, whatever their parameters are called. If the evaluation takes more
+ * than `steps` scalar operations, *known is false and the value is zero. */
 sx_code sx_library_value(sx_ctx *cx, const sx_graph *program, uint64_t steps, bool *known,
                          uint64_t *value);
 #endif

@@ -1,13 +1,18 @@
-/* wiring.h - what is stored of a program of equal layers: how its parts make it (core/ir/roll.h). The e-graph of each part is stored for
- * itself (library.h), or, of a part that is cut again, its wiring.
+/* wiring.h - how a program is put together from its parts (core/ir/roll.h), as bytes to be stored.
+ *
+ * The parts have entries of their own: an e-graph (library.h), or a wiring again if the part is itself divided. So a
+ * model of twelve equal layers is stored as the e-graph of one layer and the wiring that uses it twelve times.
  *
  *   header   sx_wiring_header
- *   tables   part_count rows sx_wiring_part; word_count u32: for each use its part, the number of its arguments, and of each argument
- *            use and index; then use and index of each output
- * Words in the order of the machine. The digest covers all.
+ *   parts    part_count rows sx_wiring_part
+ *   words    word_count numbers of 32 bits: for each use the number of its part, the number of its arguments, and
+ *            for each argument the use and the index of the output it comes from; then use and index for each
+ *            output of the program
  *
- * A program equals a stored one if it is cut into as many uses, each part has met the stored part used at its place (meet.h), and both
- * are wired alike once parameters and outputs of the parts are paired as they met.
+ * Numbers are in the byte order of the machine. The digest covers everything.
+ *
+ * A program equals a stored one if it has as many uses, if at each of them its part equals the stored part, and if
+ * both are connected in the same way. Parameters and outputs of a part are compared as meet.h has paired them.
  */
 #ifndef SX_CORE_EGRAPH_WIRING_H
 #define SX_CORE_EGRAPH_WIRING_H
@@ -45,7 +50,8 @@ sx_code sx_wiring_open(sx_ctx *cx, sx_span bytes, const sx_key *rules, sx_wiring
 /* The digest of the rules that made it. SX_CORRUPT: no wiring. */
 sx_code sx_wiring_rules(sx_ctx *cx, sx_span bytes, sx_key *rules);
 
-/* A part of the program at hand as a stored one: parameter i is the stored parameter_of[i], output i likewise; NULL: in their order. */
+/* A part of the present program together with the stored part that it equals: its parameter i is the stored parameter
+ * parameter_of[i], and outputs likewise. NULL: they correspond in their order. */
 typedef struct {
     sx_wiring_part as;
     const uint32_t *parameter_of, *output_of;

@@ -1,36 +1,52 @@
-/* fused.h - one kernel as a value: an iteration space, arguments read through affine accesses, a scalar program.
+/* fused.h - one kernel as a value: an iteration space, arguments with strides, and a scalar program.
  *
- * `fused` is the only operation that is compiled to a loop nest; every primitive but parameter, constant, reshape, concatenate and
- * gather can be lifted to it (sx_fused_lift), and rules grow it: absorb a view into an access, append an epilogue, inline an
- * elementwise producer. attr.type holds the iteration space (extents) and the result's element type.
+ * A node of the operation `fused` is what the compiler makes one loop nest of. It says what is computed at one
+ * point of a box (the iteration space) and which element of each argument that point reads. It is what
+ * MLIR calls linalg.generic, with reductions inside, and XLA a fusion. For example, relu(x + bias) for x of shape
+ * [8, 64] is the space [8, 64], the accesses 64 * i0 + i1 and i1, and the program ARG 0, ARG 1, add, IMM 0, maximum.
  *
- *   space      dimensions 0..rank-1 of attr.type; those in `axes` are reduced
- *   argument   flat row-major element index = offset + sum over d of stride[d] * i[d]   (strides may be symbolic, may be 0 for
- *              broadcast). The whole range lies inside the argument; proved for every value >= 1 of the symbols, or refused.
- *   program    instructions in order, operands are earlier instructions:
- *                ARG a        element of argument a at this iteration
- *                IMM v        a constant of `dtype`, rounded to it; for integers and bool a whole number in range
- *                INDEX d      the iteration number along dimension d
- *                APPLY op     an elementwise primitive on x, y, z (`direction` for compare; convert goes to `dtype`). Types follow
- *                             sx_infer_type; composites (gelu...) are refused, sx_fused_lift expands them
- *                REDUCE r x   x combined over all of `axes` by reducer r: the same for all iterations of a row afterwards
- *                DOT x y      sum over `axes` of x * y: one fused multiply-add chain in ascending order of the axes
- *                ONLINE x y   sum over `axes` of e^(x - max of x) * y, y an ARG or an IMM: one pass that may be cut in blocks
- *              Reductions run in ascending row-major order of the axes. With element types narrower than f32 they accumulate in
- *              f32 and round once. Every instruction but the last is used by a later one. At most one DOT, and then no REDUCE, x and y are ARG instructions, and what follows depends on no axis of `axes`
- *              but through the DOT. The kind of kernel follows: ONLINE, DOT contraction, REDUCE row kernel, else map.
- *              With ONLINE, which may stand several times over the same x (once with an ARG), a DOT makes the scores: it runs over the
- *              axes in `inner` alone, ONLINE over the others, and the only REDUCE is the maximum of x. Nothing but the operands of the
- *              DOT varies along `inner`, the result along no axis.
- *   result     the last instruction. If it varies along `axes` (it is not a function of REDUCE/DOT results and of arguments with
- *              stride 0 there) the result has the whole space as its shape; else the dimensions in `axes` are gone.
- *              The result's dimensions are in the order of the space: a transposed result is a permuted space.
+ * Every primitive operation except parameter, constant, reshape, concatenate and gather can be turned into a fused
+ * node (sx_fused_lift; the others that cannot are listed there). Fused nodes then grow: a view becomes part of an
+ * access, an elementwise producer or consumer becomes part of the program.
  *
- * Rewrites below never change the order or the rounding of any arithmetic: results are equal bit for bit. What they return has
- * no duplicate and no unused instruction; an argument may be left without a reader. A rewritten node passes sx_fused_infer, but
- * in shapes with two symbols the proof of ranges can fail: treat SX_INPUT there as "not applicable".
+ *   space      The dimensions 0 .. rank - 1 of attr.type, which also gives the element type of the result. The
+ *              dimensions in `axes` are reduced.
+ *   argument   The element that a point reads has the row-major number offset + sum over d of stride[d] * i[d].
+ *              Strides may be symbolic, and 0 for a broadcast. Every read lies inside the argument; a node for
+ *              which this cannot be proved for all values of the symbols is refused.
+ *   program    A list of instructions. Operands are earlier instructions, and every instruction except the last is
+ *              used by a later one.
  *
- * The same shape as linalg.generic (MLIR) with reductions inside, and as XLA's fusion computations.
+ *     ARG a          the element of argument a that belongs to this point
+ *     IMM v          a constant, rounded to `dtype`; for integers and bool a whole number in range
+ *     INDEX d        the coordinate of the point along dimension d
+ *     APPLY op       an elementwise primitive on x, y, z; types follow sx_infer_type. Composites such as gelu are
+ *                    refused here, because sx_fused_lift expands them
+ *     REDUCE r x     x combined by reducer r over all of `axes`; later instructions see one value per row
+ *     DOT x y        the sum of x * y over `axes`, as one chain of fused multiply-adds in ascending order
+ *     ONLINE x y     the sum over `axes` of e^(x - m) * y, where m is the maximum of x: softmax and its weighted
+ *                    sum in one pass (online softmax, FlashAttention), which may be divided into blocks
+ *
+ *   order      Reductions visit the axes in ascending row-major order. Values narrower than f32 are accumulated in f32
+ *              and rounded once.
+ *   result     The last instruction. If it varies along `axes`, the result has the shape of the whole space;
+ *              otherwise the dimensions in `axes` are gone. The dimensions of the result are in the order of the
+ *              space, so a transposed result is written as a permuted space.
+ *
+ * The kind of kernel follows from the instructions (sx_body_kernel_kind):
+ *
+ *   map          no REDUCE, DOT or ONLINE
+ *   row          a REDUCE and no DOT or ONLINE
+ *   contraction  one DOT and no REDUCE. Its operands are ARG instructions, and what follows depends on the
+ *                reduced dimensions only through the DOT.
+ *   online       at least one ONLINE; several share their x, and y is an IMM or, at most once, an ARG. A DOT may compute
+ *                the scores: it sums over the axes in `inner`, the ONLINE over the others. The only REDUCE allowed is
+ *                the maximum of x. Only the operands of the DOT vary along `inner`, and the result along no axis.
+ *
+ * The rewrites below never change the order or the rounding of arithmetic, so results are equal bit for bit. They
+ * return a body without duplicate or unused instructions, but an argument may be left that no instruction reads. The
+ * result passes sx_fused_infer, with one exception: with two symbols in a shape the proof that reads stay inside can
+ * fail. Callers treat SX_INPUT there as "the rewrite does not apply".
  */
 #ifndef SX_CORE_IR_FUSED_H
 #define SX_CORE_IR_FUSED_H
@@ -50,92 +66,108 @@ typedef enum {
 } sx_body_kind;
 typedef struct {
     sx_body_kind kind;
-    sx_op op;               /* APPLY */
-    sx_direction direction; /* APPLY compare */
-    sx_reducer reducer;     /* REDUCE */
-    sx_dtype dtype;         /* of the value */
-    uint32_t x, y,
-        z; /* operands: instruction numbers; ARG: x is the argument; INDEX: x is the dimension */
-    double imm; /* IMM */
+    sx_op op;               /* used by APPLY */
+    sx_direction direction; /* used by APPLY of compare */
+    sx_reducer reducer;     /* used by REDUCE */
+    sx_dtype dtype;         /* the element type of the value */
+    /* The operands, as numbers of earlier instructions. For ARG, x is the number of the argument; for INDEX, x is the
+     * dimension. */
+    uint32_t x, y, z;
+    double imm; /* used by IMM */
 } sx_instr;
 typedef struct {
-    sx_dim stride
-        [SX_RANK_MAX]; /* elements per step of each space dimension; scale may be negative never */
-    sx_dim offset;     /* elements; constant */
+    /* For each dimension of the space, how many elements one step moves. It is never negative. */
+    sx_dim stride[SX_RANK_MAX];
+    sx_dim offset; /* in elements; a constant */
 } sx_access;
 struct sx_body {
     uint32_t arg_count;
     uint32_t instr_count;
-    uint32_t axes;  /* set of 1 << dimension */
-    uint32_t inner; /* those of `axes` that the DOT under an ONLINE sums over; else 0 */
+    uint32_t axes;  /* the reduced dimensions, as a set of 1 << dimension */
+    uint32_t inner; /* those of `axes` that the DOT of an attention kernel sums over; else 0 */
     sx_access access[SX_FUSED_ARGS_MAX];
     sx_instr instr[SX_FUSED_INSTRS_MAX];
 };
 typedef enum { SX_KERNEL_MAP, SX_KERNEL_ROW, SX_KERNEL_DOT, SX_KERNEL_ONLINE } sx_kernel_kind;
 
-/* What is in use of `from` into `to`, which has room for all. The body of an interned attribute ends with its last instruction, so a body is
- * copied in no other way. */
+/* Copies the part of `from` that is in use to `to`, which has room for a whole body. The body of an interned attribute
+ * ends in memory behind its last instruction, so copying the whole struct would read too far. */
 void sx_body_copy(sx_body *to, const sx_body *from);
 sx_kernel_kind sx_body_kernel_kind(const sx_body *body);
-/* Is it a REDUCE, DOT or ONLINE? */
+/* Is the instruction a REDUCE, DOT or ONLINE? */
 bool sx_body_combines(const sx_instr *instr);
-/* Number of operands among x, y, z that are instruction numbers. */
+/* How many of x, y, z are numbers of instructions. */
 uint32_t sx_body_operand_count(const sx_instr *instr);
 uint64_t sx_body_hash(const sx_body *body);
 bool sx_body_equal(const sx_body *a, const sx_body *b);
-/* Does the last instruction vary along the reduced axes (so that the result has the whole space as its shape)? */
+/* Does the last instruction vary along the reduced dimensions, so that the result has the shape of the whole space? */
 bool sx_body_result_is_full(const sx_type *space, const sx_body *body);
-/* Result type of a fused node; SX_INPUT with the instruction number where the rules above are broken. */
+/* Computes the type of the result and checks the rules above.
+ *   errors   SX_INPUT with the number of the instruction that breaks a rule */
 sx_code sx_fused_infer(sx_ctx *cx, const sx_attr *attr, const sx_type *input, uint32_t input_count,
                        sx_type *result);
 
-/* Any one operation as a fused body over its own inputs, unfused otherwise. SX_UNIMPLEMENTED for those that are no single loop
- * nest: parameter, constant (non-splat), reshape, concatenate, gather, reverse, pad, attention; and where a stride has two symbols, a
- * slice has a symbolic offset, a window has padding, a convolution has groups of several output channels, or the space needs more than
- * SX_RANK_MAX dimensions. Softmax, layer_norm, rms_norm, reduce become row kernels, reduce_window one over the space [result but its
- * last dimension, window, last dimension]; dot_general a contraction over the space [batch, left free, right free, contracted in the
- * order of the attribute], convolution over [n, o, places .., c, window ..] (window dimensions of extent 1 left out in both); views
- * become copies through the access; online_dot with v has its own kind of kernel, without v it is the row kernel of its definition
- * (sx_fused_lift_online is the other kind). A reduction or contraction over nothing gets a last axis of extent 1. `fused` returns itself. */
+/* Turns one operation into a fused node over its own inputs. A fused node is returned as it is.
+ *
+ *   softmax, layer_norm, rms_norm, reduce   row kernels
+ *   reduce_window   a row kernel over [result without its last dimension, window, last dimension]
+ *   dot_general     a contraction over [batch, left free, right free, contracted in the order of the attribute]
+ *   convolution     a contraction over [n, o, places .., c, window ..]
+ *   views           copies whose access does the work
+ *   online_dot      with v an online kernel; without v the row kernel of its definition, or an online kernel by
+ *                   sx_fused_lift_online
+ *
+ * Window dimensions of extent 1 are left out. A sum over nothing gets a last dimension of extent 1.
+ *   errors   SX_UNIMPLEMENTED for what is not a single loop nest: parameter, constant that is not one repeated value,
+ *            reshape, concatenate, gather, reverse, pad, attention; a stride with two symbols, a slice with a symbolic
+ *            offset, a window with padding, a convolution with groups of several output channels, and a
+ *            space of more than SX_RANK_MAX dimensions */
 sx_code sx_fused_lift(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *input,
                       uint32_t input_count, const sx_type *result, sx_attr *fused);
 sx_code sx_fused_lift_online(sx_ctx *cx, const sx_attr *attr, const sx_type *input,
                              uint32_t input_count, const sx_type *result, sx_attr *fused);
 
-/* Argument `a` of `consumer` is produced by view `op`/`view` of a tensor of type `source` with result type `through`: the consumer
- * reading the source directly. *ok false where the composed access is not affine. */
+/* Argument `a` of `consumer` is the result, of type `through`, of the view operation `op` with attribute `view` on a
+ * tensor of type `source`. Returns the consumer with an access that reads the source directly. *ok is false if the
+ * combined access is not affine. */
 sx_code sx_fused_absorb_view(sx_ctx *cx, const sx_attr *consumer, uint32_t a, sx_op op,
                              const sx_attr *view, const sx_type *source, const sx_type *through,
                              sx_attr *fused, bool *ok);
 
-/* Argument `a` of `consumer` is produced by the fused node `producer` (result type `through`): one node computing both, with the
- * arguments of the consumer but `a`, then those of the producer, duplicates kept (the caller may merge equal ones through
- * sx_fused_merge_args). *ok false unless it is legal without recomputing a reduction: producer a map read at any affine access;
- * or producer row/contraction with a full or reduced result that a map consumer reads one to one (epilogue). A straight read keeps
- * the producer's space. A permuted read, or one through a reshape that splits the result's dimensions or merges such as the
- * producer reads contiguously, gives the space [the consumer's dimensions, the reduced ones]; a full row result only if that keeps
- * the order of summation. A map goes into an operand of a DOT, or the second of an ONLINE, only if it is a copy. A contraction goes
- * into the scores of an ONLINE unless both its operands vary along the keys: its reduced dimensions come last and are `inner`. */
+/* Argument `a` of `consumer` is the result, of type `through`, of the fused node `producer`. Returns one node that computes
+ * both. Its arguments are those of the consumer without `a`, then those of the producer; equal ones are not merged
+ * (sx_fused_merge_args does that). *ok is false where it would compute a reduction more than once. It is allowed for:
+ *
+ *   - a producer that is a map, under any affine access. Into an operand of a DOT, or the second operand of an ONLINE, it
+ *     goes only if it is a copy.
+ *   - a producer that is a row kernel or a contraction, if the consumer is a map that reads each element once. A
+ *     straight read keeps the space of the producer. A permuted read, or one through a reshape that splits
+ *     dimensions or merges dimensions that the producer reads contiguously, gives the space [dimensions of the
+ *     consumer, reduced dimensions]; for a row kernel with a full result only if the order of summation stays.
+ *   - a contraction that computes the scores of an ONLINE, unless both its operands vary along the keys. Its reduced
+ *     dimensions come last and become `inner`. */
 sx_code sx_fused_inline(sx_ctx *cx, const sx_attr *consumer, uint32_t a, const sx_attr *producer,
                         const sx_type *through, sx_attr *fused, bool *ok);
 
-/* Argument `a` replaced by the splat value `imm` inside the program; the argument disappears. SX_UNIMPLEMENTED for an operand of a
- * DOT, or where the result would become constant along the reduced axes. */
+/* Replaces argument `a`, all of whose elements are `imm`, by that constant; the argument disappears.
+ *   errors   SX_UNIMPLEMENTED for an operand of a DOT, or if the result would no longer vary along the reduced
+ *            dimensions */
 sx_code sx_fused_inline_splat(sx_ctx *cx, const sx_attr *consumer, uint32_t a, double imm,
                               sx_attr *fused);
 
-/* Arguments `keep` and `drop` (keep < drop) are the same tensor: with equal accesses the ARG instructions are merged and the
- * argument disappears, else *ok is false. */
+/* Merges arguments `keep` and `drop` (keep < drop), which are the same tensor. *ok is false if their accesses differ. */
 sx_code sx_fused_merge_args(sx_ctx *cx, const sx_attr *attr, uint32_t keep, uint32_t drop,
                             sx_attr *fused, bool *ok);
 
-/* eval_fused.c: single elements of a static fused node, for checking compiled kernels too big to evaluate whole.
- *   mode      F64 for references; TYPED gives the rounding of the element types (a DOT's chain bit for bit)
- *   raw       input a's stored little-endian elements, all of them; borrowed
- *   position  row-major element numbers of the result; positions of one row next to each other share its reductions
- *   value     one double per position
- *   fuel      (1 + instructions) per iteration read: points * reduction length for contractions, a whole row per row visited
- *   errors    SX_INPUT node not valid or not static, bytes that do not fit a type, position outside */
+/* eval_fused.c: evaluates single elements of a static fused node, to check compiled kernels that are too large to be
+ * evaluated as a whole.
+ *   mode      F64 for references; TYPED rounds as the element types do (the chain of a DOT bit for bit)
+ *   raw       the stored little-endian elements of each input, all of them; borrowed
+ *   position  row-major numbers of elements of the result; neighbours in one row share its reductions
+ *   value     receives one double for each position
+ *   fuel      1 + instructions for each point that is visited: the reduction length for each position of a
+ *             contraction, a whole row for each row that is visited
+ *   errors    SX_INPUT the node is not valid or not static, the bytes do not fit a type, a position is outside */
 sx_code sx_fused_eval_at(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_type *input,
                          const sx_span *raw, uint32_t input_count, const int64_t *position,
                          uint32_t position_count, double *value);

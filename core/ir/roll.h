@@ -1,27 +1,33 @@
 /* roll.h - a program as a few distinct parts and how often each is used, so that equal layers are worked on once.
  *
- * A deep program is a stack of layers that differ in their weights only. sx_roll_find cuts the program into consecutive parts such
- * that equal layers become equal parts: same operations, attributes, types and wiring, with what comes from outside abstracted as
- * parameters "i0", "i1", ... in the order of first use and what is read later as outputs "o0", "o1", ... Names, numbers of nodes and the order
- * of the text play no role. A part is a program of its own; whoever improves the parts gets the whole back from sx_roll_expand.
+ * A deep program is usually a stack of layers that differ only in their weights. sx_roll_find divides the program into
+ * consecutive parts, such that equal layers become equal parts: the same operations, attributes, types and
+ * connections. A part is a program of its own. Values that it takes from outside are its parameters "i0", "i1", ... in
+ * the order of first use, and values that are read later are its outputs "o0", "o1", ... Names, node numbers and the
+ * order of the text do not matter. Once the parts have been improved, sx_roll_expand makes the whole program of them.
  *
- * How the cuts are found: the longest path (weights aside) orders the program; every other value belongs to the level of the path where it
- * is first needed, or, if more than one layer reads it (a mask, a table of positions), where its own operands are complete.
- * Equal levels at equal distance are runs of layers; of the places where a run may be cut, the one with the fewest live values
- * that splits no elementwise chain is taken. Every cut is legal whatever the labels say, since levels only grow along edges;
- * equality of parts is decided by comparing them word for word. Constants, what follows from constants of one value, and views are copied into
- * every part that reads them.
+ * How the cuts are found:
+ *   - The longest path through the program, weights not counted, gives an order of levels. Every other value belongs to
+ *     the level where it is first needed or, if more than one layer reads it (a mask, a table of
+ *     positions), to the level where its own operands are complete.
+ *   - Equal levels at equal distances are runs of layers. A run may be cut at several places; the one is taken where
+ *     the fewest values are alive and no chain of elementwise operations is split.
+ *   - Every cut is correct, however the levels were found, because levels only grow along edges. Whether two parts are
+ *     equal is decided by comparing them word for word.
+ *   - Constants, what follows from constants of one value, and views are copied into every part that reads them.
+ *
  * Papers: Main, Lorentz 1984 (repetitions in strings); Luminal's loop rolling has the same aim.
  */
 #ifndef SX_CORE_IR_ROLL_H
 #define SX_CORE_IR_ROLL_H
 #include "core/ir/shard.h"
 
-#define SX_ROLL_PARTS_MAX 256u     /* distinct ones; with more, the program is left whole */
-#define SX_ROLL_BODY_NODES_MIN 12u /* operations of a part that is worth rolling */
-#define SX_ROLL_SHORT_NODES_MIN 3u /* the same of a part that is used */
-#define SX_ROLL_SHORT_USES_MIN \
-    8u /* so often: a layer that is a contraction, a bias and an activation */
+#define SX_ROLL_PARTS_MAX 256u /* distinct parts; a program with more is not divided */
+/* A part is worth it with so many operations, if it is used twice; */
+#define SX_ROLL_BODY_NODES_MIN 12u
+/* or with so many, if it is used SX_ROLL_SHORT_USES_MIN times: a contraction, a bias and an activation. */
+#define SX_ROLL_SHORT_NODES_MIN 3u
+#define SX_ROLL_SHORT_USES_MIN 8u
 #define SX_ROLL_PARAMETER UINT32_MAX /* in sx_roll_value.use */
 
 static inline bool sx_roll_is_worth(uint32_t nodes, uint32_t uses)
@@ -30,19 +36,21 @@ static inline bool sx_roll_is_worth(uint32_t nodes, uint32_t uses)
            (uses >= SX_ROLL_SHORT_USES_MIN && nodes >= SX_ROLL_SHORT_NODES_MIN);
 }
 
-/* A value of the whole program: output `index` of a use, or parameter `index` of the program. */
+/* A value of the whole program: output number `index` of use number `use`, or, if `use` is SX_ROLL_PARAMETER, parameter
+ * number `index` of the program. */
 typedef struct {
     uint32_t use;
     uint32_t index;
 } sx_roll_value;
 typedef struct {
     uint32_t part;
-    const sx_roll_value *argument; /* one for each parameter of the part; from earlier uses only */
+    const sx_roll_value
+        *argument; /* for each parameter of the part, a value of the program or of an earlier use */
 } sx_roll_use;
 typedef struct {
     const sx_graph *program; /* shares the attributes and symbols of the whole */
-    uint32_t use_count;      /* 0: only within joined parts */
-    uint32_t node_count;     /* operations in it, without leaves */
+    uint32_t use_count;      /* 0: it is used only within parts that were joined (sx_roll_join) */
+    uint32_t node_count;     /* operations, without parameters and constants */
 } sx_roll_part;
 typedef struct {
     const sx_graph *whole;
@@ -53,25 +61,26 @@ typedef struct {
     const sx_roll_value *output; /* of the whole, in its order */
 } sx_roll;
 
-/* Cuts `graph`; *roll is NULL where no part that repeats is worth it (sx_roll_is_worth). Result in cx's
- * arena; `graph` must outlive it and lends its table of attributes. Time and memory are linear in the program but for 64 passes over
- * the longest path.
+/* Divides `graph` into parts. *roll is NULL if no repeated part is large enough (sx_roll_is_worth). The result is in cx's
+ * arena and uses the table of attributes of `graph`, which must outlive it. Time and memory are linear in the
+ * program, except for 64 passes over the longest path.
  *   errors   SX_NOMEM; SX_LIMIT a part with more than SX_OUTPUTS_MAX outputs */
 sx_code sx_roll_find(sx_ctx *cx, const sx_graph *graph, const sx_roll **roll);
-/* The same for a program on a mesh whose node n lies as places[n]: layers are equal only if what they read and give lies alike, and each part
- * has the mesh, its parameters and outputs lying so. */
+/* The same for a program on a mesh of devices, where node n is placed as places[n] says. Layers are equal only if their
+ * inputs and outputs are placed alike. Every part has the mesh and the placements of its parameters and outputs. */
 sx_code sx_roll_find_placed(sx_ctx *cx, const sx_graph *graph, const sx_places *places,
                             const sx_roll **roll);
 
-/* The whole program with part p replaced by program[p], which has the part's parameters and outputs in the same order and its table of
- * attributes. Equal nodes are merged, dead ones dropped; parameters and outputs are those of the whole. With the parts' own
- * programs the result has the canonical form of roll->whole.
- *   errors   SX_INPUT a program whose interface is not the part's */
+/* Builds the whole program with program[p] in place of part p. It has the same parameters and outputs as the part, in the
+ * same order, and the same table of attributes. Equal nodes are merged and dead ones dropped. If every program[p] is the
+ * part itself, the result has the canonical form of roll->whole.
+ *   errors   SX_INPUT the parameters or outputs of a program[p] are not those of the part */
 sx_code sx_roll_expand(sx_ctx *cx, const sx_roll *roll, const sx_graph *const *program,
                        sx_graph **whole);
 
-/* Uses `use` and `use` + 1 as one: *outer is `roll` with a part more, its last one, which is used there and nowhere else; *inner is
- * that part as the two parts it came of (same numbers as in `roll`). Parts that are left without a use keep their numbers. */
+/* Joins the uses `use` and `use` + 1 to one. *outer is `roll` with one more part, the last one, which is used there and
+ * nowhere else. *inner is that part, divided into the two it was joined from, with the numbers they have in `roll`.
+ * Parts that are no longer used keep their numbers. */
 sx_code sx_roll_join(sx_ctx *cx, const sx_roll *roll, uint32_t use, const sx_roll **outer,
                      const sx_roll **inner);
 #endif
