@@ -95,6 +95,15 @@ static bool is_byte_above_zero(const sx_algebra *g, sx_lop op, uint32_t imm, uin
            b->kind == SX_TERM_CONST && b->imm == 0;
 }
 
+/* Is it a known finite float? Infinities are what maxima start from: steps of a chain, which stay as they are. */
+static bool is_number(const sx_algebra *g, uint32_t term, float *value)
+{
+    uint32_t bits;
+    bool known = is_constant(g, term, &bits);
+    memcpy(value, &bits, sizeof(bits));
+    return known && isfinite(*value);
+}
+
 static uint32_t fold_blend(sx_algebra *g, uint32_t mask, uint32_t x, uint32_t y)
 {
     sx_term m = g->term[mask];
@@ -104,9 +113,14 @@ static uint32_t fold_blend(sx_algebra *g, uint32_t mask, uint32_t x, uint32_t y)
     if (x == y) {
         return x;
     }
+    float value;
+    bool asks_nan = m.kind == SX_TERM_OP && m.op == SX_LOP_CMP && m.imm == SX_NE &&
+                    m.child[0] == x && m.child[1] == x;
+    if (asks_nan && is_number(g, x, &value)) {
+        return y;
+    }
     sx_term order = g->term[y];
-    if (m.kind == SX_TERM_OP && m.op == SX_LOP_CMP && m.imm == SX_NE && m.child[0] == x &&
-        m.child[1] == x && order.kind == SX_TERM_OP && order.child[0] == x &&
+    if (asks_nan && order.kind == SX_TERM_OP && order.child[0] == x &&
         (order.op == SX_LOP_MAX || order.op == SX_LOP_MIN)) {
         int keeps = order.op == SX_LOP_MAX ? SX_LOP_NMAX : SX_LOP_NMIN;
         return sx_term_op(g, (sx_lop)keeps, 0, x, order.child[1], 0);
@@ -120,15 +134,6 @@ static uint32_t fold_blend(sx_algebra *g, uint32_t mask, uint32_t x, uint32_t y)
         }
     }
     return 0;
-}
-
-/* Is it a known finite float? Infinities are what maxima start from: steps of a chain, which stay as they are. */
-static bool is_number(const sx_algebra *g, uint32_t term, float *value)
-{
-    uint32_t bits;
-    bool known = is_constant(g, term, &bits);
-    memcpy(value, &bits, sizeof(bits));
-    return known && isfinite(*value);
 }
 
 /* With a known number one instruction keeps NaN, which gives its second operand where unordered or equal; zeros have two signs, so a
