@@ -1,4 +1,5 @@
-/* apply.c - one batch, one transaction. A row that cannot be stored is given up alone; a failing store gives back the whole batch. */
+/* apply.c - one batch, one transaction. A row that cannot be stored is given up alone; a failing store gives
+ * back the whole batch. */
 #include "cache/writer.h"
 
 #include <stdio.h>
@@ -319,7 +320,8 @@ static void roll_back(sx_apply *apply)
     }
 }
 
-/* With the first batch after opening: the clock as it was, the usage as it is (a damaged count would evict what it need not). */
+/* With the first batch after opening: the clock as it was, the usage as it is (a damaged count would evict
+ * what it need not). */
 static bool take_stock(sx_apply *apply)
 {
     if (apply->has_stock) {

@@ -606,7 +606,8 @@ static sx_code copy_options(sx_ctx *cx, sx_cache *cache, const sx_cache_options 
     return SX_OK;
 }
 
-/* Opens what is there; sets aside what is not ours to read. Leaves `store` closed when the cache has to go on without it. */
+/* Opens what is there; sets aside what is not ours to read. Leaves `store` closed when the cache has to go on
+ * without it. */
 static sx_code find_store(sx_ctx *cx, sx_cache *cache, sx_store *store)
 {
     char mark[SX_CACHE_PATH_MAX + 16];

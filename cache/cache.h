@@ -1,16 +1,18 @@
 /* cache.h - the compile cache: a RAM tier over a SQLite store, one owner thread, one writer thread.
  *
- * An entry is (key, namespace) -> bytes with a kind, the cost of making it again and the named parts its key was made of.
- * Every call below belongs to one thread, the owner (the daemon's loop). Reads run on the owner with a connection of their own;
- * every write is an operation that the owner stages and hands over in batches to a writer thread (group commit), so that no
- * commit, compression, eviction or checkpoint runs on the owner. A put is visible to get at once.
+ * An entry is (key, namespace) -> bytes with a kind, the cost of making it again and the named parts its key
+ * was made of. Every call below belongs to one thread, the owner (the daemon's loop). Reads run on the owner
+ * with a connection of their own; every write is an operation that the owner stages and hands over in batches
+ * to a writer thread (group commit), so that no commit, compression, eviction or checkpoint runs on the owner.
+ * A put is visible to get at once.
  *
- * Durability: a committed entry survives kill -9; it survives loss of power once sx_cache_flush was called with SX_CACHE_SYNCED
- * (WAL with synchronous=NORMAL: the last seconds may go, never the consistency). Row and blob are one transaction.
- * What is read from disk is checked (XXH3-128 over the header fields and the stored bytes); damage is a miss and the row moves to the
- * quarantine table. A full or failing disk never fails a get or a put: the RAM tier goes on, the writes wait and are tried again.
- * Eviction: GreedyDual-Size (Cao, Irani 1997): score = clock + cost_us / bytes at the last use; the lowest goes (of equals
- * the one unused for longest), clock becomes its score.
+ * Durability: a committed entry survives kill -9; it survives loss of power once sx_cache_flush was called
+ * with SX_CACHE_SYNCED (WAL with synchronous=NORMAL: the last seconds may go, never the consistency). Row and
+ * blob are one transaction. What is read from disk is checked (XXH3-128 over the header fields and the stored
+ * bytes); damage is a miss and the row moves to the quarantine table. A full or failing disk never fails a get
+ * or a put: the RAM tier goes on, the writes wait and are tried again. Eviction: GreedyDual-Size (Cao, Irani
+ * 1997): score = clock + cost_us / bytes at the last use; the lowest goes (of equals the one unused for
+ * longest), clock becomes its score.
  */
 #ifndef SX_CACHE_CACHE_H
 #define SX_CACHE_CACHE_H
@@ -25,8 +27,8 @@
 #define SX_CACHE_ERROR_MAX 240                /* bytes of stats.error_text, NUL included */
 
 /* ---- blobs: shared read-only bytes ---- */
-/* Counted references; share and free may be called from any thread. The bytes do not move or change while a reference is held,
- * also when the entry is evicted or replaced meanwhile: an answer can be written from them later. */
+/* Counted references; share and free may be called from any thread. The bytes do not move or change while a
+ * reference is held, also when the entry is evicted or replaced meanwhile: an answer can be written from them later. */
 typedef struct sx_blob sx_blob;
 void sx_blob_free(SX_TAKE sx_blob *blob); /* gives one reference back; NULL is fine */
 /* One reference to `size` bytes to be filled in, aligned to 64; NULL when there is no memory. */
@@ -87,13 +89,15 @@ typedef struct {
 
 typedef struct sx_cache sx_cache;
 
-/* Writes everything staged, stops the writer, closes the store. NULL is fine. Completions are called before it returns. */
+/* Writes everything staged, stops the writer, closes the store. NULL is fine. Completions are called before it
+ * returns. */
 void sx_cache_close(SX_TAKE sx_cache *cache);
 /* Opens or makes the cache of a directory.
- *   errors   SX_BUSY another process holds the directory; SX_INPUT the directory is on a network file system or no directory;
- *            SX_SYSTEM it cannot be made, locked or written; SX_NOMEM
- * A store written by a newer version is left untouched and the cache runs from RAM (stats.store SX_STORE_NEWER); an older or
- * unreadable one is renamed aside, never deleted; a disk that is full at this moment gives SX_STORE_FAILING and is tried again. */
+ *   errors   SX_BUSY another process holds the directory; SX_INPUT the directory is on a network file system
+ *            or no directory; SX_SYSTEM it cannot be made, locked or written; SX_NOMEM
+ * A store written by a newer version is left untouched and the cache runs from RAM (stats.store
+ * SX_STORE_NEWER); an older or unreadable one is renamed aside, never deleted; a disk that is full at this
+ * moment gives SX_STORE_FAILING and is tried again. */
 sx_code sx_cache_open(sx_ctx *cx, const sx_cache_options *options, sx_cache **cache);
 
 /* ---- get and put ---- */
@@ -109,15 +113,15 @@ typedef struct {
     uint64_t created_us;   /* since 1970 */
     uint64_t last_used_us; /* since 1970 */
     uint64_t hits;
-    uint64_t
-        generation; /* 1 for the first put of this key, then one more for each; 0 while not stored */
-    bool pinned;    /* never evicted by size or quota */
-    bool stored;    /* committed */
+    /* 1 for the first put of this key, then one more for each; 0 while not stored */
+    uint64_t generation;
+    bool pinned;        /* never evicted by size or quota */
+    bool stored;        /* committed */
     sx_cache_tier tier; /* where this answer came from */
 } sx_cache_info;
 
-/* Finds an entry. SX_OK: *blob is one reference, yours (sx_blob_free); SX_ABSENT: a miss, also when the entry was damaged or the disk
- * failed (counted in stats). `info` may be NULL. */
+/* Finds an entry. SX_OK: *blob is one reference, yours (sx_blob_free); SX_ABSENT: a miss, also when the entry
+ * was damaged or the disk failed (counted in stats). `info` may be NULL. */
 sx_code sx_cache_get(sx_cache *cache, uint32_t ns, const sx_key *key, sx_blob **blob,
                      sx_cache_info *info);
 
@@ -130,27 +134,29 @@ typedef struct {
     const sx_cache_part *part;
     uint32_t part_count; /* at most SX_CACHE_PART_MAX */
     bool pinned;
-    /* Called once if put returned SX_OK, from tick, flush or close: SX_OK committed, else why it was given up; from put itself with SX_ABSENT
-     * when there is no store to write. NULL: no one asks. */
+    /* Called once if put returned SX_OK, from tick, flush or close: SX_OK committed, else why it was given up;
+     * from put itself with SX_ABSENT when there is no store to write. NULL: no one asks. */
     void (*done)(void *self, sx_code code);
     void *done_self;
 } sx_cache_item;
 
 /* Inserts or replaces. Visible at once; on disk after a tick or flush.
- *   errors   SX_LIMIT bytes or parts over the limit; SX_NOMEM; SX_BUSY the queue is full (the entry is in the RAM tier only, if it fits
- *            there) or the cache is closing */
+ *   errors   SX_LIMIT bytes or parts over the limit; SX_NOMEM; SX_BUSY the queue is full (the entry is in the
+ *            RAM tier only, if it fits there) or the cache is closing */
 sx_code sx_cache_put(sx_ctx *cx, sx_cache *cache, const sx_cache_item *item);
 
-/* Pins an entry (no eviction by size or quota) or lets it go. Flushes; SX_ABSENT no such entry; SX_SYSTEM the store fails. */
+/* Pins an entry (no eviction by size or quota) or lets it go. Flushes; SX_ABSENT no such entry; SX_SYSTEM the
+ * store fails. */
 sx_code sx_cache_pin(sx_ctx *cx, sx_cache *cache, uint32_t ns, const sx_key *key, bool pinned);
 
 /* ---- time ---- */
-/* Hands due batches to the writer and collects finished ones; never waits. Returns the microseconds until it wants to be called
- * again, UINT64_MAX when only a put, a hit or `wake` changes that. */
+/* Hands due batches to the writer and collects finished ones; never waits. Returns the microseconds until it
+ * wants to be called again, UINT64_MAX when only a put, a hit or `wake` changes that. */
 uint64_t sx_cache_tick(sx_cache *cache);
 
 typedef enum { SX_CACHE_COMMITTED, SX_CACHE_SYNCED } sx_cache_level;
-/* Waits until everything staged is committed (or, SYNCED, on the medium). SX_SYSTEM: the store fails, what is staged stays staged. */
+/* Waits until everything staged is committed (or, SYNCED, on the medium). SX_SYSTEM: the store fails, what is
+ * staged stays staged. */
 sx_code sx_cache_flush(sx_ctx *cx, sx_cache *cache, sx_cache_level level);
 
 /* ---- keys that kill workers ---- */
@@ -160,10 +166,12 @@ typedef struct {
     char signature[SX_CACHE_SIGNATURE_MAX]; /* of the last strike */
 } sx_cache_strikes;
 
-/* Notes that compiling `key` killed a worker. `signature` is one line of text, cut at the limit. `strikes` may be NULL. */
+/* Notes that compiling `key` killed a worker. `signature` is one line of text, cut at the limit. `strikes` may
+ * be NULL. */
 sx_code sx_cache_strike(sx_ctx *cx, sx_cache *cache, const sx_key *key, sx_span signature,
                         sx_cache_strikes *strikes);
-/* True when the key has strike_limit strikes younger than the TTL; fills `strikes` (may be NULL) when there is any strike. */
+/* True when the key has strike_limit strikes younger than the TTL; fills `strikes` (may be NULL) when there is
+ * any strike. */
 bool sx_cache_is_quarantined(sx_cache *cache, const sx_key *key, sx_cache_strikes *strikes);
 bool sx_cache_pardon(sx_cache *cache, const sx_key *key); /* forgets the strikes; false: none */
 
@@ -175,17 +183,18 @@ sx_code sx_cache_list(sx_ctx *cx, sx_cache *cache, uint32_t limit,
 sx_code sx_cache_show(sx_ctx *cx, sx_cache *cache, uint32_t ns, const sx_key *key,
                       sx_cache_info *info, sx_cache_part **part, uint32_t *part_count);
 
-/* The one key of the namespace that starts with these hex digits (at least 4). SX_INPUT no hex, too short, or several keys; SX_ABSENT none. */
+/* The one key of the namespace that starts with these hex digits (at least 4). SX_INPUT no hex, too short, or
+ * several keys; SX_ABSENT none. */
 sx_code sx_cache_complete(sx_ctx *cx, sx_cache *cache, uint32_t ns, sx_span digits, sx_key *key);
 
 typedef struct {
     sx_cache_info nearest;
     uint32_t same; /* parts equal in name and value */
-    uint32_t
-        different; /* bit k: part k of the request is absent in `nearest` or has another value */
+    /* bit k: part k of the request is absent in `nearest` or has another value */
+    uint32_t different;
 } sx_cache_explanation;
-/* Why is there no entry of these parts: the stored entry of the namespace that shares the earliest part, and of those the most.
- * SX_ABSENT: none shares any part. */
+/* Why is there no entry of these parts: the stored entry of the namespace that shares the earliest part, and
+ * of those the most. SX_ABSENT: none shares any part. */
 sx_code sx_cache_explain(sx_ctx *cx, sx_cache *cache, uint32_t ns, const sx_cache_part *part,
                          uint32_t part_count, sx_cache_explanation *explanation);
 
@@ -197,11 +206,12 @@ typedef struct {
     sx_key key;
     uint64_t unused_since_us; /* last used before this moment; 0: any */
 } sx_cache_filter;
-/* Removes what all given conditions match, from RAM and store; a zero filter is everything not pinned. SX_SYSTEM: the store fails and
- * keeps its rows. `count` may be NULL. */
+/* Removes what all given conditions match, from RAM and store; a zero filter is everything not pinned.
+ * SX_SYSTEM: the store fails and keeps its rows. `count` may be NULL. */
 sx_code sx_cache_evict(sx_ctx *cx, sx_cache *cache, const sx_cache_filter *filter, uint64_t *count);
 
-/* Full check in slices: zero the struct, call until `finished`. Each call reads at most `rows` entries (0: all). Damaged entries go to quarantine. */
+/* Full check in slices: zero the struct, call until `finished`. Each call reads at most `rows` entries (0:
+ * all). Damaged entries go to quarantine. */
 typedef struct {
     bool deep; /* set by the caller: also check the pages of the database at the end */
     bool finished;

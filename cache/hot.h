@@ -1,7 +1,8 @@
 /* hot.h - the RAM tier: entries by identity, least recently used out first, limited in bytes.
  *
- * LRU and not GreedyDual-Size: behind the RAM tier stands the store, so a miss here costs one read whatever the entry cost to make.
- * Hits are counted in the entry; the entries with unsaved hits form a second list, which the owner empties into TOUCH operations.
+ * LRU and not GreedyDual-Size: behind the RAM tier stands the store, so a miss here costs one read whatever
+ * the entry cost to make. Hits are counted in the entry; the entries with unsaved hits form a second list,
+ * which the owner empties into TOUCH operations.
  */
 #ifndef SX_CACHE_HOT_H
 #define SX_CACHE_HOT_H
@@ -29,7 +30,8 @@ bool sx_hot_put(sx_hot *hot, sx_blob *blob, const sx_cache_info *info);
 sx_blob *sx_hot_hit(sx_hot *hot, const sx_ident *ident, uint64_t now_us, sx_cache_info *info);
 /* Looks without counting; NULL when absent. */
 const sx_cache_info *sx_hot_find(const sx_hot *hot, const sx_ident *ident);
-/* What the writer found out: stored size and generation. Ignored when the entry has gone or is of a later put (other blob). */
+/* What the writer found out: stored size and generation. Ignored when the entry has gone or is of a later put
+ * (other blob). */
 void sx_hot_stored(sx_hot *hot, const sx_ident *ident, const sx_blob *blob, uint64_t stored_size,
                    uint64_t generation);
 bool sx_hot_pin(sx_hot *hot, const sx_ident *ident, bool pinned); /* false: absent */

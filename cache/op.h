@@ -1,7 +1,8 @@
 /* op.h - one change of the store, staged by the owner and carried out by the writer.
  *
- * An operation belongs to one side at a time: to the owner while staged and after completion, to the writer in between. Only the
- * blob of a PUT is shared (counted), and the owner may read ident, blob and the fields of `put` that the writer does not set.
+ * An operation belongs to one side at a time: to the owner while staged and after completion, to the writer in
+ * between. Only the blob of a PUT is shared (counted), and the owner may read ident, blob and the fields of
+ * `put` that the writer does not set.
  */
 #ifndef SX_CACHE_OP_H
 #define SX_CACHE_OP_H

@@ -1,7 +1,9 @@
-/* owner.h - what the owner thread knows: tiers, staged changes, strikes, counters. Shared by cache.c, strike.c, query.c.
+/* owner.h - what the owner thread knows: tiers, staged changes, strikes, counters. Shared by cache.c,
+ * strike.c, query.c.
  *
- * Invariants: an operation is in exactly one of touches, staged, in_flight or freed; `pending` holds for each identity the newest PUT or
- * QUARANTINE that readers of the store cannot see yet; at most one batch is with the writer (`busy`).
+ * Invariants: an operation is in exactly one of touches, staged, in_flight or freed; `pending` holds for each
+ * identity the newest PUT or QUARANTINE that readers of the store cannot see yet; at most one batch is with
+ * the writer (`busy`).
  */
 #ifndef SX_CACHE_OWNER_H
 #define SX_CACHE_OWNER_H
@@ -19,8 +21,8 @@ struct sx_cache {
     sx_writer *writer;
     sx_hot hot;
     sx_op_list staged;
-    sx_op_list
-        touches; /* hits on their way: staged together, after touch_us or when they are many */
+    /* hits on their way: staged together, after touch_us or when they are many */
+    sx_op_list touches;
     sx_batch in_flight;
     bool busy;
     bool closing;

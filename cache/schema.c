@@ -1,8 +1,9 @@
 /* schema.c - the tables of the store. A change here is a new SX_CACHE_SCHEMA_VERSION.
  *
- * Blobs live in a rowid table of their own (long rows in a WITHOUT ROWID index were 4x slower to read). `usage` is kept by the
- * triggers, in the transaction of the change, so that limits need no scan, and counted afresh with the first batch after an open. A row is charged 256 bytes over its stored bytes.
- * `quarantine.id` names the blob that was kept; the entry is gone. */
+ * Blobs live in a rowid table of their own (long rows in a WITHOUT ROWID index were 4x slower to read).
+ * `usage` is kept by the triggers, in the transaction of the change, so that limits need no scan, and counted
+ * afresh with the first batch after an open. A row is charged 256 bytes over its stored bytes. `quarantine.id`
+ * names the blob that was kept; the entry is gone. */
 #include "cache/store.h"
 
 const char sx_cache_schema[] =

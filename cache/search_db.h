@@ -1,11 +1,13 @@
-/* search_db.h - searches that go on after a restart: a SQLite file of its own beside the cache's, search.db in the state directory.
+/* search_db.h - searches that go on after a restart: a SQLite file of its own beside the cache's, search.db in
+ * the state directory.
  *
- * A search is a row; each of its lanes is a row with two blobs: the state that the next step starts from, and the best module so far.
- * A finished step is one transaction: lane, both blobs, and the time that the search has used.
- * Calls block, and belong to one thread at a time (the daemon makes them one after the other on pool threads); the holder of the cache's
- * lock on the directory is the only process that writes.
- * Durability: WAL with synchronous=NORMAL: what is committed survives kill -9; loss of power may take the last steps, never the consistency.
- * Rows and blobs carry XXH3-128; a damaged blob is SX_CORRUPT on load, a damaged row is reported as such and its search is not run.
+ * A search is a row; each of its lanes is a row with two blobs: the state that the next step starts from, and
+ * the best module so far. A finished step is one transaction: lane, both blobs, and the time that the search has used.
+ * Calls block, and belong to one thread at a time (the daemon makes them one after the other on pool threads);
+ * the holder of the cache's lock on the directory is the only process that writes.
+ * Durability: WAL with synchronous=NORMAL: what is committed survives kill -9; loss of power may take the last
+ * steps, never the consistency. Rows and blobs carry XXH3-128; a damaged blob is SX_CORRUPT on load, a damaged
+ * row is reported as such and its search is not run.
  */
 #ifndef SX_CACHE_SEARCH_DB_H
 #define SX_CACHE_SEARCH_DB_H
@@ -50,10 +52,12 @@ typedef struct {
 typedef struct sx_search_db sx_search_db;
 void sx_search_db_close(SX_TAKE sx_search_db *db); /* NULL is fine */
 /* Opens or makes the file in a directory that the caller holds.
- *   errors   SX_UNIMPLEMENTED written by a newer version: left untouched; SX_SYSTEM; SX_NOMEM. A damaged file is renamed aside (*aside). */
+ *   errors   SX_UNIMPLEMENTED written by a newer version: left untouched; SX_SYSTEM; SX_NOMEM. A damaged file
+ *            is renamed aside (*aside). */
 sx_code sx_search_db_open(sx_ctx *cx, const char *dir, sx_search_db **db, bool *aside);
 
-/* Every search with its lanes, oldest first; all in cx's arena. A damaged row has `damaged` set and fields that may be wrong. */
+/* Every search with its lanes, oldest first; all in cx's arena. A damaged row has `damaged` set and fields
+ * that may be wrong. */
 typedef struct {
     sx_search_record row;
     sx_search_lane_record *lane;
@@ -71,7 +75,8 @@ sx_code sx_search_db_add(sx_ctx *cx, sx_search_db *db, sx_search_record *row,
                          const sx_search_lane_record *lane, uint32_t lane_count);
 /* state, build, budget, used, why of one that is there. */
 sx_code sx_search_db_put(sx_ctx *cx, sx_search_db *db, const sx_search_record *row);
-/* The same and one lane, in one transaction. `state` and `best` NULL: as they are; empty: removed. Hashes and sizes of `lane` are filled in. */
+/* The same and one lane, in one transaction. `state` and `best` NULL: as they are; empty: removed. Hashes and
+ * sizes of `lane` are filled in. */
 sx_code sx_search_db_put_lane(sx_ctx *cx, sx_search_db *db, const sx_search_record *row,
                               sx_search_lane_record *lane, const sx_span *state,
                               const sx_span *best);

@@ -1,7 +1,7 @@
 /* store.h - one SQLite connection of the cache: opening, prepared statements, loading and checking a row.
  *
- * A connection belongs to one thread: the owner reads with one, the writer writes with another. Invariant: no statement stays
- * stepped between calls, so that no reader holds an old snapshot and checkpoints can finish.
+ * A connection belongs to one thread: the owner reads with one, the writer writes with another. Invariant: no
+ * statement stays stepped between calls, so that no reader holds an old snapshot and checkpoints can finish.
  */
 #ifndef SX_CACHE_STORE_H
 #define SX_CACHE_STORE_H
@@ -75,8 +75,8 @@ uint64_t sx_store_column_u64(sqlite3_stmt *statement, int column);
 bool sx_store_column_info(sqlite3_stmt *statement, sx_cache_info *info);
 #define SX_STORE_INFO_COLUMNS 11
 
-/* Loads, checks and unpacks. SX_OK; SX_ABSENT; SX_CORRUPT (`why` names it, `xxh` holds the row's checksum field); SX_SYSTEM
- * (store->text); SX_NOMEM. */
+/* Loads, checks and unpacks. SX_OK; SX_ABSENT; SX_CORRUPT (`why` names it, `xxh` holds the row's checksum
+ * field); SX_SYSTEM (store->text); SX_NOMEM. */
 typedef struct {
     const char *why;
     uint8_t xxh[16];

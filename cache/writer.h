@@ -1,8 +1,8 @@
 /* writer.h - the writer thread: one batch at a time, one transaction each.
  *
- * Why a thread: compressing 1 MiB takes milliseconds, a checkpoint writes and syncs, a full disk or a busy file waits; none of that
- * may stop the owner's loop. Why a mailbox of one batch and not a shared queue: the owner stages in its own lists without a
- * lock, group commit falls out of it, and the only shared state is one slot.
+ * Why a thread: compressing 1 MiB takes milliseconds, a checkpoint writes and syncs, a full disk or a busy
+ * file waits; none of that may stop the owner's loop. Why a mailbox of one batch and not a shared queue: the
+ * owner stages in its own lists without a lock, group commit falls out of it, and the only shared state is one slot.
  */
 #ifndef SX_CACHE_WRITER_H
 #define SX_CACHE_WRITER_H
@@ -21,8 +21,9 @@ typedef struct {
 } sx_writer_config;
 
 typedef struct {
-    sx_code
-        code; /* SX_OK committed; SX_SYSTEM nothing was, try later; SX_CORRUPT the file is malformed, do not */
+    /* SX_OK committed; SX_SYSTEM nothing was, try later; SX_CORRUPT the file is malformed, do
+     * not */
+    sx_code code;
     bool more;   /* limits are still exceeded: give another batch, an empty one will do */
     bool synced; /* asked for and done */
     uint64_t replaced, evicted_size, evicted_quota, evicted_request;
@@ -38,7 +39,8 @@ typedef struct {
 
 typedef struct sx_writer sx_writer;
 void sx_writer_close(SX_TAKE sx_writer *writer); /* must be idle; closes the store */
-/* Starts the thread. `store` is moved in: the connection opened for writing, or a closed one to be opened with the first batch. */
+/* Starts the thread. `store` is moved in: the connection opened for writing, or a closed one to be opened with
+ * the first batch. */
 sx_code sx_writer_open(sx_ctx *cx, const sx_writer_config *config, sx_store *store,
                        sx_writer **writer);
 /* Gives the batch; the writer must be idle. It is the writer's until taken back. */

@@ -1,4 +1,5 @@
-/* cli.h - what the commands of symplex-client share: parsed options, printing, exit codes. stdout is data, stderr is talk. */
+/* cli.h - what the commands of symplex-client share: parsed options, printing, exit codes. stdout is data,
+ * stderr is talk. */
 #ifndef SX_CLIENT_CLI_H
 #define SX_CLIENT_CLI_H
 #include "client/compile.h"
@@ -29,7 +30,8 @@ typedef struct {
     bool printed; /* the command's object or text is out: an error after it goes to stderr alone */
 } sxc_cli;
 
-/* A command returns SX_OK, or a code with cx->error set; main prints the error and turns the code into the exit status. */
+/* A command returns SX_OK, or a code with cx->error set; main prints the error and turns the code into the
+ * exit status. */
 typedef sx_code (*sxc_command_function)(sxc_cli *cli);
 typedef struct {
     const char *name, *arguments, *help;

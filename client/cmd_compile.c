@@ -245,7 +245,8 @@ static void tell_machine(sxc_cli *cli, const sx_module *module)
     sx_buf_fini(&machine);
 }
 
-/* Writes the program, or the picture of the front, to `path` unless it is NULL, and the certificate where it is asked for. */
+/* Writes the program, or the picture of the front, to `path` unless it is NULL, and the certificate where it
+ * is asked for. */
 static sx_code write_optimized(sxc_cli *cli, const char *path, const sx_module *module)
 {
     sx_span program;

@@ -1,4 +1,5 @@
-/* cmd_doctor.c - doctor: what this machine offers, what is missing; the answer is no (exit 1) only when something needed is missing. */
+/* cmd_doctor.c - doctor: what this machine offers, what is missing; the answer is no (exit 1) only when
+ * something needed is missing. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

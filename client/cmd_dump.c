@@ -4,7 +4,8 @@
  *   program.sx, optimized.sx      the program as it came and as it was compiled
  *   code.bin                      the whole code section
  *   kernels/kNNN_NAME_pP.bin      code and constants of one part
- *   kernels/kNNN_NAME_pP.s        the same for an assembler: .byte lines with the instruction behind, so that they give equal bytes
+ *   kernels/kNNN_NAME_pP.s        the same for an assembler: .byte lines with the instruction behind, so that
+ *                                 they give equal bytes
  *   constants/NNN_NAME.npy        elements; .bin where NumPy has no such element type
  *   weights/NNN_NAME.npy
  */

@@ -1,4 +1,5 @@
-/* cmd_explain.c - explain: what the compiler did to a program, from the report that the module carries; a file, or an entry of the cache. */
+/* cmd_explain.c - explain: what the compiler did to a program, from the report that the module carries; a
+ * file, or an entry of the cache. */
 #include <stdio.h>
 
 #include "client/cmd_module.h"

@@ -1,4 +1,5 @@
-/* cmd_explain_screen.c - explain on one screen: what was made of the model, in its own names; where the time goes; how it was checked. */
+/* cmd_explain_screen.c - explain on one screen: what was made of the model, in its own names; where the time
+ * goes; how it was checked. */
 #include <stdio.h>
 #include <string.h>
 

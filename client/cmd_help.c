@@ -1,5 +1,5 @@
-/* cmd_help.c - help, the bash completion and the man page, printed from commands.def, options.def and codes.def. deploy/ holds the
- * last two as files; a test compares them. */
+/* cmd_help.c - help, the bash completion and the man page, printed from commands.def, options.def and
+ * codes.def. deploy/ holds the last two as files; a test compares them. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* cmd_prove.c - prove: a certificate, from a file or of an entry of the cache, checked by itself, without the e-graph it came from. */
+/* cmd_prove.c - prove: a certificate, from a file or of an entry of the cache, checked by itself, without the
+ * e-graph it came from. */
 #include <stdio.h>
 
 #include "client/cli.h"

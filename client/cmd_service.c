@@ -1,5 +1,5 @@
-/* cmd_service.c - what the daemon tells about itself and its cache: cache ls, show, verify, evict; jobs, status, ping, shutdown.
- * --json prints the reply message as it came. */
+/* cmd_service.c - what the daemon tells about itself and its cache: cache ls, show, verify, evict; jobs,
+ * status, ping, shutdown. --json prints the reply message as it came. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -13,10 +13,8 @@ typedef struct {
     const char *socket; /* NULL: the default path */
     sxc_daemon_mode daemon;
     bool refresh; /* compile again and replace what is stored */
-    void (*message)(
-        void *self,
-        const char
-            *text); /* said once each: "no daemon at ..., compiling in process"; may be NULL */
+    /* Called once for each thing to say, such as "no daemon at ..., compiling in process"; may be NULL. */
+    void (*message)(void *self, const char *text);
     void (*progress)(void *self, const char *stage, uint64_t done,
                      uint64_t total); /* may be NULL; stage NULL: a child is done */
     void *self;                       /* of message */
@@ -24,15 +22,15 @@ typedef struct {
     bool progress_forks; /* progress may be called in a forked child too: it shares the terminal */
 } sxc_compile_options;
 typedef struct {
-    char tier
-        [16]; /* "ram", "disk": a hit; "none": compiled by the daemon; "process": compiled here */
+    /* "ram", "disk": a hit; "none": compiled by the daemon; "process": compiled here */
+    char tier[16];
     uint64_t cost_us;  /* what compiling took, then or now */
     uint64_t total_us; /* what this call took */
     sx_key key;
     bool met;       /* a semantic hit: the program was found equal to a stored one */
     sx_key met_key; /* which */
-    char rules
-        [1024]; /* by which rules, separated by commas, cut at the end; empty: the same terms */
+    /* by which rules, separated by commas, cut at the end; empty: the same terms */
+    char rules[1024];
 } sxc_compile_info;
 
 /* The highest ISA level of this processor as a target name; "x86-64-v3" where it has neither. */
@@ -40,7 +38,8 @@ const char *sxc_native_target(void);
 /* Reads "native" as the above, everything else as it is. */
 sx_span sxc_target(sx_span name);
 
-/* `request->ir` and the target "native" are filled in from `source` and the processor. The module carries no weights. */
+/* `request->ir` and the target "native" are filled in from `source` and the processor. The module carries no
+ * weights. */
 sx_code sxc_compile(sx_ctx *cx, const sxc_source *source, const sx_core_request *request,
                     const sxc_compile_options *options, sx_buf *module, sxc_compile_info *info);
 /* Level 1 only: a module without kernels, which carries the extracted program, the report and the certificate. */
@@ -54,7 +53,8 @@ sx_code sxc_compile_args(sx_ctx *cx, const sxc_source *source, const sx_core_req
 /* fallback.c: the same in a forked child with limits of its own; its death is SX_WORKER. */
 sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request,
                          const sxc_compile_options *options, bool optimize, sx_buf *result);
-/* Verifies the code of a module again, in such a child that is confined (confine.h): it is run on random tensors and compared with the programs that the module carries.
+/* Verifies the code of a module again, in such a child that is confined (confine.h): it is run on random
+ * tensors and compared with the programs that the module carries.
  *   errors   SX_MISMATCH it computes something else, with what; SX_CORRUPT; SX_WORKER it died */
 typedef struct {
     uint32_t ran, left_out; /* comparisons; left out: not within the budget */

@@ -3,8 +3,9 @@
 #define SX_CLIENT_CONFINE_H
 #include "core/base/base.h"
 
-/* From here on this process holds no descriptor but `fd`, opens no file and no socket, starts no process and sends no signal: such calls fail
- * with EPERM. What it needs to load and run a module works. There is no way back. False: the system offers no such filter. Builds with
- * sanitizers, which need more, close the descriptors only. */
+/* From here on this process holds no descriptor but `fd`, opens no file and no socket, starts no process and
+ * sends no signal: such calls fail with EPERM. What it needs to load and run a module works. There is no way
+ * back. False: the system offers no such filter. Builds with sanitizers, which need more, close the
+ * descriptors only. */
 bool sxc_confine(int fd);
 #endif

@@ -1,9 +1,9 @@
 /* egraph_json.h - reads an e-graph in the egraph-serialize format, for extraction only.
  *
- * One object: "nodes" maps a node id to {"op", "children": [node id...], "eclass": class id, "cost": number, "subsumed": bool};
- * "root_eclasses" lists class ids. A child names a node and means its class. "children" may be missing (none), "cost" too (1);
- * a node that is subsumed is not to be picked. Other keys are skipped. Classes are numbered as they first occur; nodes by class, then
- * as they occur. Ids are opaque bytes.
+ * One object: "nodes" maps a node id to {"op", "children": [node id...], "eclass": class id, "cost": number,
+ * "subsumed": bool}; "root_eclasses" lists class ids. A child names a node and means its class. "children" may
+ * be missing (none), "cost" too (1); a node that is subsumed is not to be picked. Other keys are skipped.
+ * Classes are numbered as they first occur; nodes by class, then as they occur. Ids are opaque bytes.
  * Format: github.com/egraphs-good/egraph-serialize; JSON: RFC 8259.
  */
 #ifndef SX_CLIENT_EGRAPH_JSON_H

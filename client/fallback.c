@@ -1,4 +1,5 @@
-/* fallback.c - compiling without a daemon, in a child process: isl and fresh machine code never run in the caller's process. */
+/* fallback.c - compiling without a daemon, in a child process: isl and fresh machine code never run in the
+ * caller's process. */
 #include "client/compile.h"
 
 #include <errno.h>

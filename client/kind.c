@@ -89,8 +89,8 @@ static bool is_text(sx_span head)
     return true;
 }
 
-/* The first field of a model: a number of ModelProto with its wire type. The reader skips fields that it does not know, so that almost
- * any bytes might be one; what people hand over is told apart here. */
+/* The first field of a model: a number of ModelProto with its wire type. The reader skips fields that it does
+ * not know, so that almost any bytes might be one; what people hand over is told apart here. */
 static bool may_be_model(sx_span head)
 {
     static const uint8_t numbers[] = {1, 5};                       /* ir_version, model_version */

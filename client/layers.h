@@ -1,7 +1,8 @@
 /* layers.h - what a module computes in the names of the model that it was made of.
  *
- * The program of a module says where its nodes come from (core/ir/origin.h), and its launches are in the order of the optimised program's
- * nodes. So each launch has the nodes of the model whose work it does, as far as that can be told.
+ * The program of a module says where its nodes come from (core/ir/origin.h), and its launches are in the order
+ * of the optimised program's nodes. So each launch has the nodes of the model whose work it does, as far as
+ * that can be told.
  */
 #ifndef SX_CLIENT_LAYERS_H
 #define SX_CLIENT_LAYERS_H
@@ -18,7 +19,8 @@ typedef struct {
 /* In cx's arena; the module is borrowed.  errors  SX_CORRUPT its programs cannot be read */
 sx_code sxc_layers_find(sx_ctx *cx, const sx_module *module, sxc_layers *layers);
 
-/* The nodes of the model that a launch does the work of, each once, in the order of the program; *count 0: not known. */
+/* The nodes of the model that a launch does the work of, each once, in the order of the program; *count 0: not
+ * known. */
 sx_code sxc_layers_of_launch(sx_ctx *cx, const sxc_layers *layers, uint64_t launch,
                              const sx_origin ***origin, uint32_t *count);
 /* The node of the model that most of the work of a launch comes from: a contraction if there is one. */

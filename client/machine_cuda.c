@@ -1,4 +1,5 @@
-/* machine_cuda.c - CUDA as it lies on this machine: no library of it is linked, each is opened by name and asked; no program of it is run. */
+/* machine_cuda.c - CUDA as it lies on this machine: no library of it is linked, each is opened by name and
+ * asked; no program of it is run. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -11,14 +11,16 @@ typedef struct {
 } sxc_module_file;
 
 void sxc_module_file_close(sxc_module_file *file); /* also of a zero struct */
-/* `checksums`: also those of code and weights, a pass over all bytes. SX_INPUT: no such file, not a regular file; SX_CORRUPT: not a
- * module, truncated, altered; names section, value and limit. *file is zeroed first and closed on failure. */
+/* `checksums`: also those of code and weights, a pass over all bytes. SX_INPUT: no such file, not a regular
+ * file; SX_CORRUPT: not a module, truncated, altered; names section, value and limit. *file is zeroed first
+ * and closed on failure. */
 sx_code sxc_module_file_open(sx_ctx *cx, const char *path, bool checksums, sxc_module_file *file);
 
 /* The same of bytes that came some other way; they are copied. */
 sx_code sxc_module_file_of(sx_ctx *cx, sx_span bytes, sxc_module_file *file);
 
-/* Every kernel's code decodes to listed instructions of the module's ISA level (core/x64/verify.c). SX_CORRUPT names the offset. */
+/* Every kernel's code decodes to listed instructions of the module's ISA level (core/x64/verify.c). SX_CORRUPT
+ * names the offset. */
 sx_code sxc_module_check_code(sx_ctx *cx, const sx_module *module);
 
 /* The static type of a tensor. SX_CORRUPT: an element type this program does not know. */

@@ -8,7 +8,8 @@ typedef struct {
     sx_type type;  /* static */
     sx_span bytes; /* row-major elements, in cx's arena */
 } sxc_npy;
-/* SX_INPUT: missing file, malformed header, Fortran order, big endian, element type without counterpart, size that does not fit. */
+/* SX_INPUT: missing file, malformed header, Fortran order, big endian, element type without counterpart, size
+ * that does not fit. */
 sx_code sxc_npy_read(sx_ctx *cx, const char *path, sxc_npy *array);
 sx_code sxc_npy_parse(sx_ctx *cx, const char *name, sx_span file,
                       sxc_npy *array); /* bytes borrow from `file` */

@@ -1,4 +1,5 @@
-/* progress.h - one line on the error stream that is written over while work goes on: on a terminal only, and only after 300 ms. */
+/* progress.h - one line on the error stream that is written over while work goes on: on a terminal only, and
+ * only after 300 ms. */
 #ifndef SX_CLIENT_PROGRESS_H
 #define SX_CLIENT_PROGRESS_H
 #include "core/base/base.h"

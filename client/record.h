@@ -1,4 +1,5 @@
-/* record.h - what the verification record of a module is worth: who signed it, and does the signature fit these bytes? */
+/* record.h - what the verification record of a module is worth: who signed it, and does the signature fit
+ * these bytes? */
 #ifndef SX_CLIENT_RECORD_H
 #define SX_CLIENT_RECORD_H
 #include "trust/seal.h"
@@ -17,17 +18,18 @@ typedef struct {
 } sxc_record;
 
 #define SXC_FOLDER_MAX 4096
-/* $XDG_STATE_HOME/symplex, else ~/.local/state/symplex: of the daemon and of the client's key. False: no home is known. */
+/* $XDG_STATE_HOME/symplex, else ~/.local/state/symplex: of the daemon and of the client's key. False: no home
+ * is known. */
 bool sxc_state_folder(char folder[SXC_FOLDER_MAX]);
 
-/* Signs what was compiled and verified in process with the key of the state folder, made if it is missing. Where there can be no key the
- * module stays unsigned. */
+/* Signs what was compiled and verified in process with the key of the state folder, made if it is missing.
+ * Where there can be no key the module stays unsigned. */
 void sxc_record_sign(sx_ctx *cx, sx_buf *module);
 /* The daemon at `socket` (NULL: the default) is asked for its key if the module's is not ours. SX_NOMEM. */
 sx_code sxc_record_read(sx_ctx *cx, const sx_module *module, const char *socket,
                         sxc_record *record);
-const char *
-sxc_record_name(const sxc_record *record); /* "verified", "unknown-key", "altered", ... */
+/* "verified", "unknown-key", "altered", ... */
+const char *sxc_record_name(const sxc_record *record);
 void sxc_record_print(const sxc_record *record,
                       sx_buf *out); /* one line for people, without its end */
 #endif

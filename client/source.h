@@ -6,9 +6,9 @@
 
 typedef struct {
     sx_graph *graph;
-    const sx_weights
-        *weights; /* bytes lie in the mapped file or the caller's memory; NULL for .sx */
-    sx_buf text;  /* text form of the graph: what travels */
+    /* bytes lie in the mapped file or the caller's memory; NULL for .sx */
+    const sx_weights *weights;
+    sx_buf text; /* text form of the graph: what travels */
     sx_onnx_file *file;
 } sxc_source;
 
@@ -17,10 +17,11 @@ void sxc_source_fini(sxc_source *source);
 sx_code sxc_read_text(sx_ctx *cx, const char *path, sx_buf *text);
 /* Errors: SX_INPUT missing file, not a program, malformed; SX_UNIMPLEMENTED operator, named; as the importer says. */
 sx_code sxc_source_load(sx_ctx *cx, const char *path, sxc_source *source);
-/* The same from memory, which is borrowed as long as the source lives; tensors kept in files next to a model are refused. */
+/* The same from memory, which is borrowed as long as the source lives; tensors kept in files next to a model
+ * are refused. */
 sx_code sxc_source_bytes(sx_ctx *cx, sx_span bytes, sxc_source *source);
 
-/* A module with the weights written into its WEIGHTS section. SX_INPUT: a weight of the module is not in `weights`, or has
- * another size. */
+/* A module with the weights written into its WEIGHTS section. SX_INPUT: a weight of the module is not in
+ * `weights`, or has another size. */
 sx_code sxc_attach_weights(sx_ctx *cx, sx_span module, const sx_weights *weights, sx_buf *out);
 #endif

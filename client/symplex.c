@@ -1,5 +1,5 @@
-/* symplex.c - the public library: handles around the client's insides. Each call has a context of its own, so nothing is left
- * behind by a call that failed. */
+/* symplex.c - the public library: handles around the client's insides. Each call has a context of its own, so
+ * nothing is left behind by a call that failed. */
 #include "client/symplex.h"
 
 #include <stdio.h>

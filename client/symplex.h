@@ -12,9 +12,10 @@
  *     symplex_module_bind(module, symplex_module_find(module, SYMPLEX_OUTPUT_TENSOR, "y"), y, sizeof(y), &error);
  *     symplex_module_run(module, &error);
  *
- * Every function that can fail returns SYMPLEX_OK or a code and fills in *error; `error` may be NULL. The library prints nothing, has
- * no global state and starts threads only to run modules. A handle is used by one thread at a time; different handles are independent.
- * Text is NUL-terminated UTF-8. Structures that are given are filled with zeros first: a zero field means its default.
+ * Every function that can fail returns SYMPLEX_OK or a code and fills in *error; `error` may be NULL. The
+ * library prints nothing, has no global state and starts threads only to run modules. A handle is used by one
+ * thread at a time; different handles are independent. Text is NUL-terminated UTF-8. Structures that are given
+ * are filled with zeros first: a zero field means its default.
  */
 #ifndef SYMPLEX_H
 #define SYMPLEX_H
@@ -77,11 +78,11 @@ typedef enum {
 } symplex_daemon;
 
 typedef struct {
-    const char *
-        socket; /* NULL: $SYMPLEX_SOCKET, else $XDG_RUNTIME_DIR/symplex/d.sock, else /tmp/symplex-UID/d.sock */
+    /* NULL: $SYMPLEX_SOCKET, else $XDG_RUNTIME_DIR/symplex/d.sock, else /tmp/symplex-UID/d.sock */
+    const char *socket;
     symplex_daemon daemon;
-    /* Called during a compilation, on the calling thread; may be NULL. `text`: one line, said once for each compilation, such as "no
-     * daemon at ...; compiling in process". `total` is 0 where it is not known. */
+    /* Called during a compilation, on the calling thread; may be NULL. `text`: one line, said once for each
+     * compilation, such as "no daemon at ...; compiling in process". `total` is 0 where it is not known. */
     void (*message)(void *self, const char *text);
     void (*progress)(void *self, const char *stage, uint64_t done, uint64_t total);
     void *self;
@@ -89,10 +90,12 @@ typedef struct {
 
 /* NULL is allowed. */
 SYMPLEX_API void symplex_close(symplex_client *client);
-/* *client is yours (symplex_close). `options` NULL: defaults; its text is copied. Connections are made by each call and last as long as
- * it does, so a client survives restarts of the daemon. Nothing is taken from a process of another user than the caller, root and
- * $SYMPLEX_TRUST_UID, nor through a folder that others may change: such a daemon counts as none, and `message` says why.
- *   errors   SYMPLEX_USAGE a socket path too long; with SYMPLEX_DAEMON_ONLY, SYMPLEX_NODAEMON none answers, SYMPLEX_DENIED a stranger */
+/* *client is yours (symplex_close). `options` NULL: defaults; its text is copied. Connections are made by each
+ * call and last as long as it does, so a client survives restarts of the daemon. Nothing is taken from a
+ * process of another user than the caller, root and $SYMPLEX_TRUST_UID, nor through a folder that others may
+ * change: such a daemon counts as none, and `message` says why.
+ *   errors   SYMPLEX_USAGE a socket path too long; with SYMPLEX_DAEMON_ONLY, SYMPLEX_NODAEMON none answers,
+ *            SYMPLEX_DENIED a stranger */
 SYMPLEX_API symplex_code symplex_open(const symplex_options *options, symplex_client **client,
                                       symplex_error *error);
 
@@ -134,17 +137,17 @@ typedef struct {
 
 typedef struct {
     char key[65]; /* hex: program, target, extents, options, compiler; not the weights */
-    char tier
-        [16]; /* "ram", "disk": a hit; "none": compiled by the daemon; "process": compiled here */
-    int hit;  /* 1: from the cache */
+    /* "ram", "disk": a hit; "none": compiled by the daemon; "process": compiled here */
+    char tier[16];
+    int hit;           /* 1: from the cache */
     uint64_t cost_us;  /* what compiling took, then or now */
     uint64_t total_us; /* what this call took */
 } symplex_compiled;
 
-/* A program to a module. *bytes (of *size bytes, symplex_free) is the module file, with the weights of an ONNX model unless
- * SYMPLEX_NO_WEIGHTS. `info` may be NULL.
- *   errors   SYMPLEX_INPUT no such file, malformed, wrong extents; SYMPLEX_UNIMPLEMENTED operator or target; SYMPLEX_USAGE; SYMPLEX_NODAEMON
- *            (ONLY); those of the compiler. On failure *bytes is NULL. */
+/* A program to a module. *bytes (of *size bytes, symplex_free) is the module file, with the weights of an ONNX
+ * model unless SYMPLEX_NO_WEIGHTS. `info` may be NULL.
+ *   errors   SYMPLEX_INPUT no such file, malformed, wrong extents; SYMPLEX_UNIMPLEMENTED operator or target;
+ *            SYMPLEX_USAGE; SYMPLEX_NODAEMON (ONLY); those of the compiler. On failure *bytes is NULL. */
 SYMPLEX_API symplex_code symplex_compile(symplex_client *client, const symplex_program *program,
                                          void **bytes, size_t *size, symplex_compiled *info,
                                          symplex_error *error);
@@ -186,10 +189,10 @@ typedef struct {
     symplex_dtype dtype;
     const char *dtype_name; /* "f32", ...; static storage */
     uint32_t rank;
-    int64_t
-        shape[SYMPLEX_RANK_MAX]; /* [rank] extents; elements lie in row-major order without gaps */
-    size_t size;                 /* bytes */
-    int bound;                   /* 1: has memory */
+    /* [rank] extents; elements lie in row-major order without gaps */
+    int64_t shape[SYMPLEX_RANK_MAX];
+    size_t size; /* bytes */
+    int bound;   /* 1: has memory */
 } symplex_tensor;
 
 typedef struct {
@@ -203,10 +206,12 @@ typedef struct {
 
 /* NULL is allowed. Memory that was bound stays the caller's. */
 SYMPLEX_API void symplex_module_close(symplex_module *module);
-/* *module is yours (symplex_module_close). `threads` 0: as many as the process may use; at most 256, the caller's included. The bytes
- * are copied; the file is mapped and must not be changed while the module is open (writing a new one and renaming it is fine).
- *   errors   SYMPLEX_INPUT no such file; SYMPLEX_CORRUPT not a module, truncated, altered; SYMPLEX_UNIMPLEMENTED this processor lacks its
- *            instructions; SYMPLEX_NOMEM; SYMPLEX_SYSTEM no memory for code */
+/* *module is yours (symplex_module_close). `threads` 0: as many as the process may use; at most 256, the
+ * caller's included. The bytes are copied; the file is mapped and must not be changed while the module is open
+ * (writing a new one and renaming it is fine).
+ *   errors   SYMPLEX_INPUT no such file; SYMPLEX_CORRUPT not a module, truncated, altered;
+ *            SYMPLEX_UNIMPLEMENTED this processor lacks its instructions; SYMPLEX_NOMEM; SYMPLEX_SYSTEM no
+ *            memory for code */
 SYMPLEX_API symplex_code symplex_module_open(const void *bytes, size_t size, uint32_t threads,
                                              symplex_module **module, symplex_error *error);
 SYMPLEX_API symplex_code symplex_module_open_file(const char *path, uint32_t threads,
@@ -223,7 +228,8 @@ SYMPLEX_API symplex_code symplex_module_tensor(const symplex_module *module, siz
 SYMPLEX_API size_t symplex_module_find(const symplex_module *module, symplex_role role,
                                        const char *name);
 
-/* Gives memory to a tensor: borrowed until it is bound again or the module is closed. `size` is that of the tensor. Alignment is free.
+/* Gives memory to a tensor: borrowed until it is bound again or the module is closed. `size` is that of the
+ * tensor. Alignment is free.
  *   errors   SYMPLEX_USAGE no tensor of that number; SYMPLEX_INPUT another size, with both */
 SYMPLEX_API symplex_code symplex_module_bind(symplex_module *module, size_t index, void *memory,
                                              size_t size, symplex_error *error);
@@ -237,8 +243,10 @@ typedef struct {
     double error;      /* largest, relative to the largest magnitude of the reference */
     double tolerance;
 } symplex_check;
-/* The outputs as they are now against the reference interpreter on the inputs and weights as they are now: slow. `check` may be NULL.
- *   errors   SYMPLEX_MISMATCH beyond the tolerance, with output, element and both values; SYMPLEX_INPUT a tensor has no memory */
+/* The outputs as they are now against the reference interpreter on the inputs and weights as they are now:
+ * slow. `check` may be NULL.
+ *   errors   SYMPLEX_MISMATCH beyond the tolerance, with output, element and both values; SYMPLEX_INPUT a
+ *            tensor has no memory */
 SYMPLEX_API symplex_code symplex_module_check(symplex_module *module, symplex_check *check,
                                               symplex_error *error);
 

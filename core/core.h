@@ -228,8 +228,8 @@ sx_code sx_core_long_merge(sx_ctx *cx, const sx_core_request *request, sx_span a
 typedef struct {
     const sx_graph *input, *output;
     uint32_t part_count, step_count, term_count;
-    uint32_t
-        step_evaluated; /* steps that were evaluated; the others are beyond the limit of work */
+    /* steps that were evaluated; the others are beyond the limit of work */
+    uint32_t step_evaluated;
     /* Outputs of the whole program and of the parts with steps, and how many of them were evaluated. */
     uint32_t output_count, output_evaluated;
     double worst, allowed; /* the largest deviation found, and the largest that is allowed */

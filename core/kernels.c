@@ -20,8 +20,8 @@ typedef struct {
 /* A node for which machine code exists: nodes like it are launches of the same kernel. */
 struct sx_pipe_made {
     uint32_t node;
-    bool constant
-        [SX_INPUTS_MAX]; /* which inputs the prologue makes: decides where a packed one goes */
+    /* which inputs the prologue makes: decides where a packed one goes */
+    bool constant[SX_INPUTS_MAX];
     uint32_t kernel;
     uint32_t pack;       /* kernel that packs an input, or UINT32_MAX */
     uint32_t pack_input; /* the input it packs, */
@@ -200,8 +200,8 @@ static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_schedu
     return SX_OK;
 }
 
-/* Is the emitted program the node's, and that of the kernel that packs for it? Where it does not read the kernel, isl says whether
- * the order of its schedule is legal. */
+/* Is the emitted program the node's, and that of the kernel that packs for it? Where it does not read the
+ * kernel, isl says whether the order of its schedule is legal. */
 static sx_code judge(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_schedule *schedule,
                      const sx_kernel *kernel, sx_verdict *verdict)
 {

@@ -1,11 +1,13 @@
 /* long.c - searches of minutes and hours, in steps that can be stopped, stored and moved (core.h).
  *
- * A step takes up the e-graphs the one before left (core/egraph/memory.h), goes on with the rounds, and extracts, fuses and certifies
- * anew. What a level allows doubles with each level: nodes, matches of a rule in a round, fuel of extraction; a step that ends for lack of its own fuel leaves
- * the level to the next. Rounds are bound by fuel alone after the first step, which is the search of sx_core_optimize.
+ * A step takes up the e-graphs the one before left (core/egraph/memory.h), goes on with the rounds, and
+ * extracts, fuses and certifies anew. What a level allows doubles with each level: nodes, matches of a rule in
+ * a round, fuel of extraction; a step that ends for lack of its own fuel leaves the level to the next. Rounds
+ * are bound by fuel alone after the first step, which is the search of sx_core_optimize.
  *
- * The state is input like any other: sealed by a digest, of this build, request and lane; what lies in it is checked as it is followed.
- * It could still tell of equalities that are none. So a program found with its help counts only with a certificate.
+ * The state is input like any other: sealed by a digest, of this build, request and lane; what lies in it is
+ * checked as it is followed. It could still tell of equalities that are none. So a program found with its help
+ * counts only with a certificate.
  */
 #include "core/long.h"
 

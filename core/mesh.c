@@ -1,4 +1,5 @@
-/* mesh.c - how a program runs on its mesh, into the module: the plan of the optimised program beside that of the input. */
+/* mesh.c - how a program runs on its mesh, into the module: the plan of the optimised program beside that of
+ * the input. */
 #include "core/egraph/sharding_plan.h"
 #include "core/ir/check.h"
 #include "core/ir/shard.h"

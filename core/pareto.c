@@ -1,8 +1,9 @@
 /* pareto.c - programs of which no other is better in both estimated time and peak memory.
  *
- * The extraction is repeated with a growing price on each byte that a result keeps, from nothing up to a price that leaves time as a tie-breaker only
- * (weighted sums find the convex part of the front; Ehrgott, Multicriteria Optimization, 2005, chapter 3). What each program really needs
- * is then found by placing its temporaries, and dominated programs are dropped.
+ * The extraction is repeated with a growing price on each byte that a result keeps, from nothing up to a price
+ * that leaves time as a tie-breaker only (weighted sums find the convex part of the front; Ehrgott,
+ * Multicriteria Optimization, 2005, chapter 3). What each program really needs is then found by placing its
+ * temporaries, and dominated programs are dropped.
  */
 #include "core/pareto.h"
 

@@ -7,10 +7,12 @@
 #define SX_PARETO_PRICES 12u
 /* Price `index` of a byte in the objective, beside 1 of a nanosecond: 0, then ascending. */
 double sx_pareto_price(const sx_device *device, uint32_t index);
-/* What a program needs, its extents bound as the request says; point->program is left empty.  errors  SX_INPUT a symbol without value */
+/* What a program needs, its extents bound as the request says; point->program is left empty.  errors  SX_INPUT
+ * a symbol without value */
 sx_code sx_pareto_measure(sx_ctx *cx, const sx_core_request *request, const sx_device *device,
                           const sx_graph *graph, sx_module_point *point);
-/* Moves the points of which no other is better to the front, fastest first; of equal ones the first. Result: how many. */
+/* Moves the points of which no other is better to the front, fastest first; of equal ones the first. Result:
+ * how many. */
 uint32_t sx_pareto_keep(sx_module_point *point, uint32_t count);
 
 /* Appends a record to image->point for every program of the front, fastest first. Every symbol must have a value.

@@ -1,6 +1,6 @@
 /* pipeline.c - the compiler, stage by stage; the first file to read. Each stage is fed by the one before it:
- *   parse -> check -> canon -> optimise (e-graph, symbolic extents) -> bind extents -> kernels (search, lowering, proof,
- *   machine code) -> places -> tables. */
+ *   parse -> check -> canon -> optimise (e-graph, symbolic extents) -> bind extents -> kernels (search,
+ *   lowering, proof, machine code) -> places -> tables. */
 #include "core/pipeline.h"
 
 #include <string.h>

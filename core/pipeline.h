@@ -36,8 +36,9 @@ typedef struct {
     sx_idmap made_map;
     sx_judge *judge;    /* of emitted programs */
     sx_poly_memo *memo; /* polyhedral verdicts on schedules that the judge does not read */
-    /* for messages: the canonical program, what became of it (`graph` without extents), the user's names for the nodes of the program (NULL:
-     * none), what the nodes of `graph` stand for (NULL: not asked yet), and what is not supported */
+    /* for messages: the canonical program, what became of it (`graph` without extents), the user's names for
+     * the nodes of the program (NULL: none), what the nodes of `graph` stand for (NULL: not asked yet), and
+     * what is not supported */
     const sx_graph *program, *better;
     const sx_origins *origins;
     sx_descent *descent;
@@ -53,8 +54,8 @@ sx_code sx_key_of_program(sx_ctx *cx, const sx_key *program, const sx_core_reque
 /* semantic.c: the request's library. Options of level 1 for this request. */
 sx_code sx_semantic_options(sx_ctx *cx, const sx_core_request *request,
                             sx_optimize_options *options);
-/* Looks for `graph` (canonical) and its parts among the candidates, and says in *options which of them met and where e-graphs are left.
- * *better NULL: there is something left to saturate, for sx_optimize. */
+/* Looks for `graph` (canonical) and its parts among the candidates, and says in *options which of them met and
+ * where e-graphs are left. *better NULL: there is something left to saturate, for sx_optimize. */
 sx_code sx_semantic_find(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph,
                          const sx_device *device, sx_optimize_options *options, sx_graph **better,
                          sx_optimize_report *report);
@@ -68,7 +69,8 @@ sx_code sx_semantic_reuse(sx_ctx *cx, const sx_core_request *request, const sx_g
 /* One row of REWRITES: which stored program was met, by which rules. */
 void sx_semantic_report(const sx_core_library *library, sx_image *image);
 
-/* pipeline.c: level 1 alone, under options of the caller's, without the library: the module as sx_core_optimize makes it but for points. */
+/* pipeline.c: level 1 alone, under options of the caller's, without the library: the module as
+ * sx_core_optimize makes it but for points. */
 typedef struct {
     const sx_device *device;
     const sx_graph *better;
@@ -90,8 +92,9 @@ sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe);
 /* kernels.c: code for one node: search, lowering, proof, machine code, launch. Tensors of the inputs exist. A node that
  * equals an earlier one but for which tensors it reads is another launch of the same kernel. */
 sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id node, uint32_t result);
-/* refuse.c: takes the failure `code` of a node of pipe->graph. What is not supported is noted, and SX_OK says to go on, so that all of it is
- * told at once (sx_refusals_end); other failures that speak of the node name its origin. */
+/* refuse.c: takes the failure `code` of a node of pipe->graph. What is not supported is noted, and SX_OK says
+ * to go on, so that all of it is told at once (sx_refusals_end); other failures that speak of the node name
+ * its origin. */
 sx_code sx_pipe_refuse(sx_ctx *cx, sx_pipe *pipe, sx_node_id node, sx_code code);
 /* A copy of one tensor into another of the same size (a parameter that is also an output). */
 sx_code sx_pipe_copy(sx_ctx *cx, sx_pipe *pipe, uint32_t from, uint32_t to, const sx_type *type);

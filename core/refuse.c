@@ -1,11 +1,12 @@
-/* refuse.c - failures of code generation in the words of the program that came, not of the one that the optimizer made of it. */
+/* refuse.c - failures of code generation in the words of the program that came, not of the one that the
+ * optimizer made of it. */
 #include "core/pipeline.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The node of the original that says best what node `id` of the optimised program is: its root if that has a name, else the last node
- * with a name of those it covers, else the root itself. */
+/* The node of the original that says best what node `id` of the optimised program is: its root if that has a
+ * name, else the last node with a name of those it covers, else the root itself. */
 static uint32_t nearest(const sx_pipe *pipe, sx_node_id id)
 {
     const sx_descent *descent = pipe->descent;

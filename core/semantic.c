@@ -1,4 +1,5 @@
-/* semantic.c - programs that equal stored ones: where their e-graphs are kept, meeting one, taking over its extraction and its module. */
+/* semantic.c - programs that equal stored ones: where their e-graphs are kept, meeting one, taking over its
+ * extraction and its module. */
 #include <string.h>
 
 #include "core/egraph/export.h"
@@ -329,7 +330,8 @@ static sx_code print_canonical(sx_ctx *cx, const sx_graph *graph, sx_buf *text)
     return print_graph(cx, canonical, text);
 }
 
-/* The same nodes, in whatever order: what was put together from parts need not be in the order of the stored program. */
+/* The same nodes, in whatever order: what was put together from parts need not be in the order of the stored
+ * program. */
 static sx_code same_nodes(sx_ctx *cx, const sx_graph *a, const sx_graph *b, size_t limit,
                           bool *same)
 {

@@ -1,4 +1,5 @@
-/* config.h - settings: defaults, then configuration file, then environment, then command line; options.def lists them. */
+/* config.h - settings: defaults, then configuration file, then environment, then command line; options.def
+ * lists them. */
 #ifndef SX_DAEMON_CONFIG_H
 #define SX_DAEMON_CONFIG_H
 #include "core/base/base.h"
@@ -39,8 +40,8 @@ typedef struct {
 } sxd_config;
 
 /* Read all sources. `argv` is left as it is, so that a reload reads the same arguments again.
- *   errors   SX_USAGE wrong argument or environment value; SX_INPUT configuration file (text names file, line, key, value and
- *            limits); SX_SYSTEM file named on the command line cannot be read */
+ *   errors   SX_USAGE wrong argument or environment value; SX_INPUT configuration file (text names file, line,
+ *            key, value and limits); SX_SYSTEM file named on the command line cannot be read */
 sx_code sxd_config_load(sx_ctx *cx, int argc, char *const *argv, sxd_config *config);
 
 /* Take over what may change while running from `fresh`; every difference is reported to `report` (may be NULL). */

@@ -30,11 +30,12 @@ typedef struct {
  *   key       on a pool thread of the daemon; must be safe on hostile input
  *   compile   in a worker process; result appended to `module`; may die
  *   optimize  in a worker process; text of the program appended to `text`; may die
- *   places    on a pool thread; where e-graphs of programs that may equal this one, and of its parts, are kept; NULL: none are
+ *   places    on a pool thread; where e-graphs of programs that may equal this one, and of its parts, are
+ *             kept; NULL: none are
  *   twin      on a pool thread; the key that the program of a stored e-graph has under this request
  *   lanes     on a pool thread; names of the lanes of a search, in the context's arena; NULL: there are no searches
- *   step      in a worker process; one step; a state of another build is SX_ABSENT, a damaged one SX_CORRUPT; SX_LIMIT: the new state
- *             is too large, all else of `result` is there; may die
+ *   step      in a worker process; one step; a state of another build is SX_ABSENT, a damaged one SX_CORRUPT;
+ *             SX_LIMIT: the new state is too large, all else of `result` is there; may die
  *   merge     on a pool thread; the front of two modules of a search for "pareto"; NULL: the better one is the answer
  *   check     in the daemon; is `module` (aligned to 64 bytes) well formed, so that it may be stored? */
 typedef struct {

@@ -1,15 +1,20 @@
 /* exchange.h - steps of searches handed over between daemons through a Redis or Valkey server, by a thread of its own.
  *
- * The thread alone talks to the server (hiredis, blocking, with timeouts); the loop gives orders and takes events, and never waits.
- * Keys begin with symplex:1:<digest of the build>:, so that daemons of different builds do not meet.
+ * The thread alone talks to the server (hiredis, blocking, with timeouts); the loop gives orders and takes
+ * events, and never waits. Keys begin with symplex:1:<digest of the build>:, so that daemons of different
+ * builds do not meet.
  *
- *   offers         list of names; a taker pops one                       idle   sorted set: free places of daemons, by when they lapse
- *   task:<name>    the step, while its owner lives                        done:<daemon>   list of names with a result
- *   lease:<name>   SET NX PX: the daemon at work, renewed while it is      result:<name>
+ *   offers          a list of names; a daemon that takes a step pops one
+ *   idle            a sorted set: the free places of daemons, by the time when they lapse
+ *   task:<name>     the step, as long as its owner lives
+ *   lease:<name>    the daemon that works on it (SET NX PX), renewed as long as it does
+ *   result:<name>   the result
+ *   done:<daemon>   a list of the names for which this daemon finds a result
  *
- * A name is <daemon>/<search>/<lane>/<step>. A name that nobody holds is pushed again. The lease only saves work: a step done twice has the same
- * bytes, and its owner takes the first result whose digest names the very task that it offered.
- * What comes from the server is hostile until checked: names by form, bytes by size and digest, messages by the decoder.
+ * A name is <daemon>/<search>/<lane>/<step>. A name that nobody holds is pushed again. The lease only saves
+ * work: a step done twice has the same bytes, and its owner takes the first result whose digest names the very
+ * task that it offered. What comes from the server is hostile until checked: names by form, bytes by size and
+ * digest, messages by the decoder.
  */
 #ifndef SX_DAEMON_EXCHANGE_H
 #define SX_DAEMON_EXCHANGE_H
@@ -61,9 +66,10 @@ void sxd_parcel_free(SX_TAKE sxd_parcel *parcel);
 /* NULL: no memory. `name` may be NULL. */
 SX_GIVE(sxd_parcel_free) sxd_parcel *sxd_parcel_new(int kind, const char *name);
 
-void sxd_exchange_close(
-    SX_TAKE sxd_exchange *exchange); /* carries out what was ordered; NULL is fine */
-/*   errors   SX_INPUT an address of another form; SX_NOMEM; SX_SYSTEM. A server that is not there is no error: it is tried again. */
+/* carries out what was ordered; NULL is fine */
+void sxd_exchange_close(SX_TAKE sxd_exchange *exchange);
+/*   errors   SX_INPUT an address of another form; SX_NOMEM; SX_SYSTEM. A server that is not there is no error:
+ *   it is tried again. */
 sx_code sxd_exchange_open(sx_ctx *cx, const sxd_exchange_config *config, sxd_exchange **exchange);
 void sxd_exchange_order(sxd_exchange *exchange, SX_TAKE sxd_parcel *order);
 sxd_parcel *sxd_exchange_event(sxd_exchange *exchange); /* the oldest, yours; NULL: there is none */

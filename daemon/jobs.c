@@ -147,7 +147,8 @@ void sxd_job_encode(sxd_job *job, const sx_compile_args *args, const sxd_candida
     sx_buf_fini(&message);
 }
 
-/* The job under way of a program like that of `job`, if nothing is stored of either yet: what it leaves will be met; 0: none. */
+/* The job under way of a program like that of `job`, if nothing is stored of either yet: what it leaves will
+ * be met; 0: none. */
 static int64_t find_leader(const sxd_job *job)
 {
     const sxd_library *own = &job->library;

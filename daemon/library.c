@@ -1,7 +1,8 @@
 /* library.c - e-graphs of stored programs: candidates for a miss, and what workers leave.
  *
- * Programs, and parts of programs, that may be equal share a family (sx_core_places), and a family has SXD_LIBRARY_WAYS entries in the
- * cache of the user, entries like any other: quota, eviction, checksums and restarts are the cache's business.
+ * Programs, and parts of programs, that may be equal share a family (sx_core_places), and a family has
+ * SXD_LIBRARY_WAYS entries in the cache of the user, entries like any other: quota, eviction, checksums and
+ * restarts are the cache's business.
  */
 #include <stdlib.h>
 #include <string.h>

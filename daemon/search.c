@@ -319,8 +319,8 @@ static bool take_bytes(sxd_op *op, const sx_step_result *result, bool better)
     return !better || daemon->backend->check(&op->cx, sx_blob_span(op->best)) == SX_OK;
 }
 
-/* A lane that began again finds once more what it had; the best stays. Lanes of a front make different things small: theirs stays only where
- * it is as good in both. */
+/* A lane that began again finds once more what it had; the best stays. Lanes of a front make different things
+ * small: theirs stays only where it is as good in both. */
 static bool improves(const sxd_lane *lane, const sx_step_result *result)
 {
     const sx_search_lane_record *row = &lane->row;

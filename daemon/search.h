@@ -1,13 +1,18 @@
-/* search.h - searches: optimizations of minutes or hours in steps of seconds, one step of one lane at a time in a worker.
+/* search.h - searches: optimizations of minutes or hours in steps of seconds, one step of one lane at a time
+ * in a worker.
  *
  *   search_table.c  the table
- *   search.c        which lane is next, the end of a step      search_call.c   methods      search_wait.c   rows, waiters
+ *   search.c        which lane is next, and the end of a step
+ *   search_call.c   the methods of the protocol
+ *   search_wait.c   rows, and calls that wait
  *   search_store.c  one queue of operations on search.db, on pool threads
+ *   spread.c        steps offered to other daemons and taken from them
+ *   exchange.c      the thread that talks to Redis for it
  *
- *   spread.c        steps offered to other daemons and taken from them      exchange.c    the thread that talks to Redis for it
- *
- * A lane goes READY -> LOADING (its state is read, the request for the worker encoded) -> LOADED -> ACTIVE (in a worker) -> STORING
- * -> READY, DONE or OUT; instead of a worker here it may be AWAY: offered to other daemons, and perhaps leased by one. What counts is what is stored: a lane is as its row in search.db says until the next row is committed.
+ * A lane goes READY -> LOADING (its state is read, the request for the worker encoded) -> LOADED -> ACTIVE (in
+ * a worker) -> STORING -> READY, DONE or OUT; instead of a worker here it may be AWAY: offered to other
+ * daemons, and perhaps leased by one. What counts is what is stored: a lane is as its row in search.db says
+ * until the next row is committed.
  */
 #ifndef SX_DAEMON_SEARCH_H
 #define SX_DAEMON_SEARCH_H
@@ -105,10 +110,11 @@ struct sxd_op {
 };
 
 /* ---- search_store.c ---- */
-/* Opens search.db and takes over what is in it; without it (cx->error says why) searches are refused and all else works. */
+/* Opens search.db and takes over what is in it; without it (cx->error says why) searches are refused and all
+ * else works. */
 void sxd_search_open(sxd_daemon *daemon);
-void sxd_search_close(
-    sxd_daemon *daemon); /* waits for the operation under way; the rest is dropped */
+/* waits for the operation under way; the rest is dropped */
+void sxd_search_close(sxd_daemon *daemon);
 sxd_op *sxd_op_new(sxd_search *search, sxd_lane *lane); /* NULL: no memory */
 void sxd_op_put(sxd_daemon *daemon, SX_TAKE sxd_op *op);
 void sxd_op_retry(sxd_op *op);        /* from `done`: keep it, and try again after a pause */
@@ -127,8 +133,8 @@ uint64_t sxd_search_used_us(const sxd_search *search);
 const sxd_lane *sxd_search_best(const sxd_search *search); /* NULL: nothing found yet */
 void sxd_search_settle(sxd_search *search); /* ended? spent? then says so, and stores it */
 void sxd_search_stop(sxd_search *search, sxd_search_state state, const char *why);
-void sxd_search_begin(
-    sxd_search *search); /* RUNNING from now on; reads the lanes again if it is of another build */
+/* RUNNING from now on; reads the lanes again if it is of another build */
+void sxd_search_begin(sxd_search *search);
 void sxd_search_run(sxd_daemon *daemon); /* give steps to workers that have nothing better to do */
 void sxd_search_sweep(sxd_daemon *daemon);
 void sxd_search_stop_steps(sxd_daemon *daemon); /* the daemon ends: steps under way are given up */

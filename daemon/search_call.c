@@ -310,7 +310,8 @@ void sxd_search_remove(sxd_call *call)
 }
 
 /* ---- result ---- */
-/* The front of what all lanes found. A module that cannot be merged, of another build say, is left out, unless it is the best. */
+/* The front of what all lanes found. A module that cannot be merged, of another build say, is left out, unless
+ * it is the best. */
 static sx_code merge_all(sxd_op *op, sx_search_db *db)
 {
     for (uint32_t i = 0; i < op->lane_count; i++) {

@@ -1,4 +1,5 @@
-/* search_store.c - what searches want of search.db: a queue, one operation at a time on a pool thread, so that the loop never waits for a disk. */
+/* search_store.c - what searches want of search.db: a queue, one operation at a time on a pool thread, so that
+ * the loop never waits for a disk. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

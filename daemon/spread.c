@@ -1,7 +1,8 @@
 /* spread.c - the loop's half of sharing steps with other daemons: what is offered, what is taken, what comes back.
  *
- * A daemon offers lanes that wait while its own workers for searches are busy, no more than others have free places; and it takes steps
- * of others while none of its own lanes waits. Its own store stays the truth: what does not come back in time is done here.
+ * A daemon offers lanes that wait while its own workers for searches are busy, no more than others have free
+ * places; and it takes steps of others while none of its own lanes waits. Its own store stays the truth: what
+ * does not come back in time is done here.
  */
 #include <stdio.h>
 #include <stdlib.h>

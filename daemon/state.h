@@ -76,10 +76,10 @@ struct sxd_call {
     sxd_key key;
     uv_timer_t timer;
     sxd_timer_state timer_state;
-    char trace
-        [SXD_TRACE_MAX]; /* meta.tr, quoted and cut: the body is gone when a held call is logged */
-    int64_t seen_seq;    /* wait: newest event the client has */
-    bool keying;         /* a pool thread reads the request, or works for it */
+    /* meta.tr, quoted and cut: the body is gone when a held call is logged */
+    char trace[SXD_TRACE_MAX];
+    int64_t seen_seq; /* wait: newest event the client has */
+    bool keying;      /* a pool thread reads the request, or works for it */
     bool coalesced;
 };
 
@@ -150,8 +150,8 @@ struct sxd_job {
     uint64_t end_ms;
     int64_t cost_us;
     sxd_library library;
-    int64_t
-        after; /* QUEUED: it waits for the end of this job, of a program like its own; 0: for a worker alone */
+    /* QUEUED: it waits for the end of this job, of a program like its own; 0: for a worker alone */
+    int64_t after;
     bool looking;                   /* QUEUED: a pool thread looks at what that job left */
     bool met;                       /* DONE: equal to a stored program */
     sx_key met_key;                 /* which */
@@ -223,8 +223,9 @@ struct sxd_daemon {
     uv_timer_t sweep; /* every 250 ms: stalls, finished jobs, drain, restarts of workers */
     uv_timer_t cache_timer;
     uv_async_t cache_wake;
-    uv_idle_t
-        idle; /* runs once when a session is woken or the end may have come: nothing is closed in the middle of an answer */
+    /* runs once when a session is woken or the end may have come: nothing is closed in the middle
+     * of an answer */
+    uv_idle_t idle;
     uv_signal_t signal_term, signal_int, signal_hup;
     sxd_session *sessions;
     uint32_t session_count;
@@ -275,7 +276,8 @@ void sxd_daemon_touch_cache(sxd_daemon *daemon); /* after hits: tick before long
 
 /* ---- listen.c ---- */
 /* Directory, stale socket, bind with mode 0600, listen. The caller holds the lock of the state directory.
- *   errors   SX_BUSY another daemon answers there; SX_DENIED directory of another user; SX_USAGE path too long; SX_SYSTEM */
+ *   errors   SX_BUSY another daemon answers there; SX_DENIED directory of another user; SX_USAGE path too
+ *            long; SX_SYSTEM */
 sx_code sxd_listen_open(sx_ctx *cx, sxd_daemon *daemon);
 void sxd_listen_close(sxd_daemon *daemon); /* also removes the socket file */
 
@@ -304,7 +306,8 @@ void sxd_compile_start(SX_TAKE sxd_call *call, const sxd_candidates *candidates)
 /* ---- library.c: e-graphs of stored programs ---- */
 /* Finds where such programs are kept (on a pool thread) and goes on with sxd_compile_start. */
 void sxd_library_look(SX_TAKE sxd_call *call);
-/* `job` has ended: those that wait for it look for what it left; or, where it failed, one of them goes first and the others wait for that one. */
+/* `job` has ended: those that wait for it look for what it left; or, where it failed, one of them goes first
+ * and the others wait for that one. */
 void sxd_library_release(sxd_job *job);
 /* What a worker said and left: counters, log, the e-graph into the cache. */
 void sxd_library_keep(sxd_job *job, const sx_work_result *result);
@@ -315,8 +318,8 @@ void sxd_cancel(SX_TAKE sxd_call *call);
 void sxd_jobs(SX_TAKE sxd_call *call);
 /* Hold the call until the job ends, call->hold_ms or call->deadline_ms. */
 void sxd_queue_hold(sxd_job *job, SX_TAKE sxd_call *call);
-void sxd_queue_leave(
-    sxd_call *call); /* the client is gone: stop waiting; the job dies with its last waiter */
+/* the client is gone: stop waiting; the job dies with its last waiter */
+void sxd_queue_leave(sxd_call *call);
 void sxd_queue_run(sxd_daemon *daemon); /* give queued jobs to idle workers */
 void sxd_queue_sweep(sxd_daemon *daemon);
 void sxd_queue_stop(sxd_daemon *daemon, const char *why); /* cancel everything */
@@ -372,8 +375,8 @@ int sxd_zygote_main(const sxd_backend *backend, int64_t parent_pid);
 /* ---- work.c, sandbox.c ---- */
 #define SXD_WORK_FD 3 /* the worker's end of its pipe; the zygote's end of its socket */
 SX_NORETURN void sxd_work_main(const sxd_backend *backend, const sxd_zygote_message *limits);
-/* Close everything above SXD_WORK_FD, set limits, filter system calls; what is not available on the host is left out and said in
- * the log at start. */
+/* Close everything above SXD_WORK_FD, set limits, filter system calls; what is not available on the host is
+ * left out and said in the log at start. */
 void sxd_sandbox_enter(const sxd_zygote_message *limits);
 bool sxd_sandbox_filters(void); /* does this build and host filter system calls? */
 bool sxd_sandbox_limits_memory(void);

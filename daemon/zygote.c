@@ -1,6 +1,8 @@
-/* zygote.c - parent of all workers: a small process without threads that forks on request, kills on request and tells who ended.
+/* zygote.c - parent of all workers: a small process without threads that forks on request, kills on request
+ * and tells who ended.
  *
- * Forking from the daemon would copy its page tables (82 ms at 2 GiB) and its threads' locks; from here it costs 0.1 ms.
+ * Forking from the daemon would copy its page tables (82 ms at 2 GiB) and its threads' locks; from here it
+ * costs 0.1 ms.
  */
 #include <errno.h>
 #include <poll.h>

@@ -3,6 +3,6 @@
 #define SX_PROTOCOL_DESCRIBE_H
 #include "core/base/buf.h"
 
-void sx_protocol_describe(
-    sx_buf *buf); /* Markdown: methods, messages, error codes; failure sticks in buf */
+/* Markdown: methods, messages, error codes; failure sticks in buf */
+void sx_protocol_describe(sx_buf *buf);
 #endif

@@ -1,7 +1,7 @@
 /* json.h - text of JSON values, and any MessagePack value as JSON.
  *
- * One line, no spaces. Text that is not UTF-8 shows U+FFFD for each bad byte; bytes print as lower-case hex; a map key that is
- * not text prints as the text of its JSON; reals that JSON has no number for print as null.
+ * One line, no spaces. Text that is not UTF-8 shows U+FFFD for each bad byte; bytes print as lower-case hex; a
+ * map key that is not text prints as the text of its JSON; reals that JSON has no number for print as null.
  */
 #ifndef SX_PROTOCOL_JSON_H
 #define SX_PROTOCOL_JSON_H

@@ -1,8 +1,9 @@
 /* message.h - the structs of messages.def, and one decoder, encoder and JSON printer for all of them.
  *
- * A message is a MessagePack map with text keys. Its struct holds decoded values; spans borrow from the message bytes (decode)
- * or from the caller (encode); arrays lie in the context's arena. `has` has one bit per field: SX_HAS(p, message, key),
- * SX_PUT(p, message, key, value). Required fields are always encoded, optional ones when their bit is set.
+ * A message is a MessagePack map with text keys. Its struct holds decoded values; spans borrow from the
+ * message bytes (decode) or from the caller (encode); arrays lie in the context's arena. `has` has one bit per
+ * field: SX_HAS(p, message, key), SX_PUT(p, message, key, value). Required fields are always encoded, optional
+ * ones when their bit is set.
  */
 #ifndef SX_PROTOCOL_MESSAGE_H
 #define SX_PROTOCOL_MESSAGE_H
@@ -137,11 +138,12 @@ bool sx_method_find(sx_span name, sx_method *method);
  *   errors   SX_INPUT not a map, missing or double key, wrong type, text not UTF-8; names message and key */
 sx_code sx_message_decode(sx_ctx *cx, const sx_message *message, sx_span bytes, void *out);
 
-/* Append the map of `in` to `buf` (failure sticks in buf). With `tail` not NULL and a last field that is a present BIN, the bytes
- * of that field are left out and returned in *tail, to be sent behind `buf`; else *tail is empty. */
+/* Append the map of `in` to `buf` (failure sticks in buf). With `tail` not NULL and a last field that is a
+ * present BIN, the bytes of that field are left out and returned in *tail, to be sent behind `buf`; else *tail
+ * is empty. */
 void sx_message_encode(sx_buf *buf, const sx_message *message, const void *in, sx_span *tail);
 
-/* Append `in` as one line of JSON, keys in table order, `schema` ("compile_result/1") first; absent optional keys are left out.
- * Bytes and keys print as lower-case hex. */
+/* Append `in` as one line of JSON, keys in table order, `schema` ("compile_result/1") first; absent optional
+ * keys are left out. Bytes and keys print as lower-case hex. */
 void sx_message_json(sx_buf *buf, const sx_message *message, const void *in);
 #endif

@@ -3,13 +3,15 @@
  * Layout, little endian, every offset from the start of the file:
  *   header   64 bytes: sx_module_header
  *   sections section_count rows sx_module_section, then the payloads in file order, each aligned to 64 (CODE to 4096)
- * A table section is an array of one record type below; text lives in STRINGS and is named by sx_module_text. The loader points
- * into the bytes it is given (no copies) after it has checked every offset, count, index, alignment and checksum, so a caller may
- * follow any index of a loaded module without looking.
+ * A table section is an array of one record type below; text lives in STRINGS and is named by sx_module_text.
+ * The loader points into the bytes it is given (no copies) after it has checked every offset, count, index,
+ * alignment and checksum, so a caller may follow any index of a loaded module without looking.
  *
- * A seal may follow the file; it is no part of it (file_size does not count it), so two files are the same module where the bytes before are.
+ * A seal may follow the file; it is no part of it (file_size does not count it), so two files are the same
+ * module where the bytes before are.
  *
- * A module without kernels is the answer to `optimize`: the programs, the report, and the certificate (core/egraph/certificate.h) in PROOF.
+ * A module without kernels is the answer to `optimize`: the programs, the report, and the certificate
+ * (core/egraph/certificate.h) in PROOF.
  */
 #ifndef SX_PROTOCOL_MODULE_H
 #define SX_PROTOCOL_MODULE_H
@@ -158,8 +160,8 @@ typedef struct {
 typedef struct {
     sx_module_text name, stop;
     uint64_t items, fuel;
-    uint64_t
-        reserved; /* 0: a module says nothing of clocks, so that equal requests give equal bytes */
+    /* 0: a module says nothing of clocks, so that equal requests give equal bytes */
+    uint64_t reserved;
 } sx_module_stage;
 
 typedef struct {
@@ -170,24 +172,27 @@ typedef struct {
 typedef struct {
     sx_module_text stop; /* "saturated", or the limit that bound */
     uint64_t rounds, nodes, classes, fuel;
-    sx_module_text
-        unproved;    /* why there is no certificate; empty if there is, or none was asked for */
+    /* why there is no certificate; empty if there is, or none was asked for */
+    sx_module_text unproved;
     uint64_t proven; /* 1: no cheaper program is in the e-graph */
     double input_cost_ns, cost_ns,
-        bound_ns; /* of the program as it came, as it went out, and what no program in the e-graph beats; 0: not known */
+        /* of the program as it came, as it went out, and what no program in the e-graph beats; 0:
+         * not known */
+        bound_ns;
     uint64_t parts, uses; /* distinct programs searched, and of how many of them the whole is put
                              together: 1 and 1 where nothing repeats */
 } sx_module_search;
 
 typedef struct {
     sx_module_text name;
-    sx_module_text
-        rule_class; /* "exact", "reassociating", "approximate"; with ", moves" and the like if the range is not kept */
+    /* "exact", "reassociating", "approximate"; with ", moves" and the like if the range is not
+     * kept */
+    sx_module_text rule_class;
     uint64_t matches, unions;
 } sx_module_rule;
 
-/* A program on a mesh of devices: how it runs there, for one device. One record, or none without a mesh; all zero but `mesh` where
- * placements are left aside (a module that is code for one device). */
+/* A program on a mesh of devices: how it runs there, for one device. One record, or none without a mesh; all
+ * zero but `mesh` where placements are left aside (a module that is code for one device). */
 typedef struct {
     sx_module_text mesh; /* "dp = 4, tp = 8" */
     uint32_t planned;    /* 1: the optimised program has the STEPS */
@@ -249,12 +254,14 @@ typedef struct {
     sx_module_seal seal; /* if `sealed` */
 } sx_module;
 
-/* BLAKE2b-256 of what a module does and says: every section but the weights, which do not travel with it, and where they lie. */
+/* BLAKE2b-256 of what a module does and says: every section but the weights, which do not travel with it, and
+ * where they lie. */
 sx_code sx_module_digest(sx_ctx *cx, const sx_module *module, sx_key *digest);
 /* Writes the file form, and the seal behind it if there is one. SX_LIMIT past SX_MODULE_BYTES_MAX. */
 sx_code sx_module_encode(sx_ctx *cx, const sx_module *module, sx_buf *bytes);
-/* Checks everything and points into `bytes`, which must be aligned to 64 and outlive the module. SX_CORRUPT names section, record,
- * value and limit. `checksums` false leaves out the digests of the WEIGHTS and CODE payloads (a pass over the bytes). */
+/* Checks everything and points into `bytes`, which must be aligned to 64 and outlive the module. SX_CORRUPT
+ * names section, record, value and limit. `checksums` false leaves out the digests of the WEIGHTS and CODE
+ * payloads (a pass over the bytes). */
 sx_code sx_module_decode(sx_ctx *cx, sx_span bytes, bool checksums, sx_module *module);
 static inline sx_span sx_module_string(const sx_module *module, sx_module_text text)
 {

@@ -5,8 +5,8 @@
 
 #include <msgpack.h>
 
-/* Scan, then unpack. `unpacked` is initialised in every case; release it with msgpack_unpacked_destroy. Text and bytes of the tree
- * point into `bytes` and outlive it. */
+/* Scan, then unpack. `unpacked` is initialised in every case; release it with msgpack_unpacked_destroy. Text
+ * and bytes of the tree point into `bytes` and outlive it. */
 sx_code sx_object_unpack(sx_ctx *cx, sx_span bytes, msgpack_unpacked *unpacked);
 
 /* sx_message_decode on a tree. */

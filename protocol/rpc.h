@@ -1,5 +1,5 @@
-/* rpc.h - MessagePack-RPC: request [0, msgid, method, params], response [1, msgid, error, result], notice [2, method, params];
- * params = [arguments map, meta map], the second one optional.
+/* rpc.h - MessagePack-RPC: request [0, msgid, method, params], response [1, msgid, error, result], notice [2,
+ * method, params]; params = [arguments map, meta map], the second one optional.
  *
  * Decoding runs sx_scan first. Spans in the results borrow from `message`.
  * Reference: github.com/msgpack-rpc/msgpack-rpc, spec.md.
@@ -21,7 +21,8 @@ typedef struct {
     sx_call_meta meta;
 } sx_rpc_request;
 
-/* errors   SX_INPUT, SX_LIMIT of scan and decode; SX_UNIMPLEMENTED unknown method; SX_LIMIT control request above 1 MiB */
+/* errors   SX_INPUT, SX_LIMIT of scan and decode; SX_UNIMPLEMENTED unknown method; SX_LIMIT control request
+ * above 1 MiB */
 sx_code sx_rpc_decode_request(sx_ctx *cx, sx_span message, sx_rpc_request *request);
 
 typedef struct {

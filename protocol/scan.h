@@ -1,9 +1,9 @@
 /* scan.h - structural walk over one MessagePack value, before any decoder sees a byte.
  *
- * A MessagePack header claims counts that a decoder reserves memory for (five bytes can ask for 8 GiB). The walk allocates
- * nothing, looks at each header once and proves: nesting is bounded, every claimed count fits into the bytes that follow, the
- * number of values is bounded, the value ends exactly at the end of the message. After it a decoder needs at most 24 bytes of
- * memory for each byte of the message.
+ * A MessagePack header claims counts that a decoder reserves memory for (five bytes can ask for 8 GiB). The
+ * walk allocates nothing, looks at each header once and proves: nesting is bounded, every claimed count fits
+ * into the bytes that follow, the number of values is bounded, the value ends exactly at the end of the
+ * message. After it a decoder needs at most 24 bytes of memory for each byte of the message.
  * Reference: MessagePack specification (github.com/msgpack/msgpack, spec.md).
  */
 #ifndef SX_PROTOCOL_SCAN_H

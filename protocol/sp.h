@@ -1,9 +1,9 @@
 /* sp.h - the SP/ipc wire of nng as a pure codec: bytes in, frames out. No sockets here.
  *
  * Both sides send 8 bytes first: 00 'S' 'P' 00, protocol number (u16 big endian), two zero bytes. Then frames:
- * 01, size (u64 big endian), body. The body of REQ and REP begins with a stack of u32 ids (big endian); the one with the top bit
- * set ends it (hops through devices push ids in front). A reply carries the stack of its request unchanged.
- * Reference: nng sources src/sp/transport/ipc, RFC draft sp-request-reply-01.
+ * 01, size (u64 big endian), body. The body of REQ and REP begins with a stack of u32 ids (big endian); the
+ * one with the top bit set ends it (hops through devices push ids in front). A reply carries the stack of its
+ * request unchanged. Reference: nng sources src/sp/transport/ipc, RFC draft sp-request-reply-01.
  */
 #ifndef SX_PROTOCOL_SP_H
 #define SX_PROTOCOL_SP_H
@@ -28,8 +28,9 @@ typedef enum {
 
 /* Incremental reader of one connection. Memory follows the bytes that really arrived, not the size a header claims. */
 typedef struct {
-    uint16_t
-        peer; /* protocol number the peer has to announce; 0: no hello expected (pipes between our own processes) */
+    /* protocol number the peer has to announce; 0: no hello expected (pipes between our own
+     * processes) */
+    uint16_t peer;
     size_t limit_bytes; /* of one frame body */
     sx_buf body;
     uint64_t body_bytes; /* claimed by the current header */
@@ -42,8 +43,9 @@ void sx_sp_reader_init(sx_sp_reader *reader, uint16_t peer, size_t limit_bytes);
 void sx_sp_reader_fini(sx_sp_reader *reader);
 
 /* Take bytes from the front of `input` up to the next event; call again while input is left.
- *   errors   SX_INPUT not the SP wire, or another protocol; SX_LIMIT frame above the limit (checked before memory is taken);
- *            SX_NOMEM. After an error the connection is of no use: every later call fails with SX_INPUT. */
+ *   errors   SX_INPUT not the SP wire, or another protocol; SX_LIMIT frame above the limit (checked before
+ *            memory is taken); SX_NOMEM. After an error the connection is of no use: every later call fails
+ *            with SX_INPUT. */
 sx_code sx_sp_reader_feed(sx_ctx *cx, sx_sp_reader *reader, sx_span *input, sx_sp_event *event);
 
 /* Is the reader in the middle of a hello or a frame? (a peer may be silent between frames for ever, within one not) */

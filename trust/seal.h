@@ -1,7 +1,8 @@
 /* seal.h - who verified a module: a signature behind the file that fits these bytes and no others.
  *
- * Whoever made the comparisons that a module lists signs its digest with a key of his state directory: the daemon what its workers
- * verified, a client what it compiled in process. Ed25519 is deterministic: one key signs equal modules with equal bytes.
+ * Whoever made the comparisons that a module lists signs its digest with a key of his state directory: the
+ * daemon what its workers verified, a client what it compiled in process. Ed25519 is deterministic: one key
+ * signs equal modules with equal bytes.
  */
 #ifndef SX_TRUST_SEAL_H
 #define SX_TRUST_SEAL_H

@@ -2,8 +2,8 @@
  *
  *     symplex-example tests/models/mlp.onnx
  *
- * The model is the multi-layer perceptron of tests/models: x f32[batch, 784] to y f32[batch, 10], which ends in a softmax; so
- * every row of y adds up to 1. */
+ * The model is the multi-layer perceptron of tests/models: x f32[batch, 784] to y f32[batch, 10], which ends
+ * in a softmax; so every row of y adds up to 1. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

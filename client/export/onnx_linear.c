@@ -109,7 +109,8 @@ static sx_code write_einsum(sx_ow *w)
     return SX_OK;
 }
 
-/* MatMul where each side has one free and one contracted dimension, or there is no batch and the right side has; else Einsum. */
+/* MatMul where each side has one free and one contracted dimension, or there is no batch and the right side
+ * has; else Einsum. */
 sx_code sx_ow_dot(sx_ow *w)
 {
     const sx_attr *attr = sx_ow_attr(w);

@@ -140,7 +140,8 @@ void sx_pb_tensor(sx_buf *to, uint32_t field, sx_span name, sx_dtype dtype, cons
     sx_buf_fini(&head);
 }
 
-/* ---- value infos: name 1, type 2 { tensor_type 1 { elem_type 1, shape 2 { dim 1 { dim_value 1, dim_param 2 } } } } ---- */
+/* ---- value infos: name 1, type 2 { tensor_type 1 { elem_type 1, shape 2 { dim 1 { dim_value 1, dim_param 2 }
+ * } } } ---- */
 
 void sx_pb_value_info(sx_buf *to, uint32_t field, sx_span name, const sx_type *type,
                       const sx_symbol *symbol)

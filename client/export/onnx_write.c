@@ -325,7 +325,8 @@ static sx_code write_nodes(sx_ow *w)
     return write_outputs(w);
 }
 
-/* GraphProto: node 1, name 2, initializer 5, input 11, output 12. ModelProto: ir_version 1, producer 2 and 3, graph 7, opset 8. */
+/* GraphProto: node 1, name 2, initializer 5, input 11, output 12. ModelProto: ir_version 1, producer 2 and 3,
+ * graph 7, opset 8. */
 static sx_code put_model(sx_ow *w, sx_buf *file)
 {
     sx_buf graph, opset;

@@ -61,7 +61,8 @@ sx_span sx_ow_apply(sx_ow *w, const char *type, sx_span a, sx_span b);
 /* An initializer i64[count]; of any static type. */
 sx_span sx_ow_ints(sx_ow *w, const int64_t *value, uint32_t count);
 sx_span sx_ow_tensor(sx_ow *w, const sx_type *type, sx_span bytes);
-/* Extents as i64[rank]: an initializer, or made from the shapes of inputs.  errors  SX_UNIMPLEMENTED a symbol that is no input's extent */
+/* Extents as i64[rank]: an initializer, or made from the shapes of inputs.  errors  SX_UNIMPLEMENTED a symbol
+ * that is no input's extent */
 sx_code sx_ow_shape(sx_ow *w, const sx_dim *dim, uint32_t rank, sx_span *name);
 
 /* Has the node a form that broadcasts to its result? */

@@ -93,8 +93,9 @@ sx_onnx_file *sx_onnx_file_open(sx_ctx *cx, const char *path)
     return file;
 }
 
-/* One step down from the folder `from`, which is closed: `last` is the file, the others are folders. A symbolic link is refused
- * whatever it names, for it may lead out of the model's folder. The descriptor, or -1 with cx->error set. */
+/* One step down from the folder `from`, which is closed: `last` is the file, the others are folders. A
+ * symbolic link is refused whatever it names, for it may lead out of the model's folder. The descriptor, or -1
+ * with cx->error set. */
 static int step_down(sx_ctx *cx, const char *location, int from, const char *name, bool last)
 {
     int flags = last ? OPEN_FLAGS | O_NOFOLLOW : O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
@@ -113,7 +114,8 @@ static int step_down(sx_ctx *cx, const char *location, int from, const char *nam
     return fd;
 }
 
-/* Opens the file below `folder` without leaving it: `location`, which is cut up, is relative and has no "..". -1 as above. */
+/* Opens the file below `folder` without leaving it: `location`, which is cut up, is relative and has no "..".
+ * -1 as above. */
 static int open_below(sx_ctx *cx, const char *folder, const char *location)
 {
     char *rest = strdup(location);

@@ -1,19 +1,21 @@
 /* import.h - foreign model files as graphs of our IR.
  *
- * ONNX: operators of the standard domain, opset 7 to SX_ONNX_OPSET_MAX where onnx_ops.def has a meaning for them; the whole range of
- * an operator's history from opset 13 on. Shapes are inferred while importing: a dimension named in the file becomes a symbol of
- * the graph with an interval, computations on shapes (Shape, Gather, Concat, Slice, arithmetic, Where...) are folded, also over
- * symbols, and broadcasting becomes explicit.
+ * ONNX: operators of the standard domain, opset 7 to SX_ONNX_OPSET_MAX where onnx_ops.def has a meaning for
+ * them; the whole range of an operator's history from opset 13 on. Shapes are inferred while importing: a
+ * dimension named in the file becomes a symbol of the graph with an interval, computations on shapes (Shape,
+ * Gather, Concat, Slice, arithmetic, Where...) are folded, also over symbols, and broadcasting becomes explicit.
  *
- * Weights: a float initializer of more than one element becomes a parameter with weight = 1 and never enters the graph, so keys
- * do not depend on it; so does a Constant node of more than SX_ONNX_CONSTANT_BYTES_MAX. Integer and bool initializers up to that
- * size and single floats become constants.
+ * Weights: a float initializer of more than one element becomes a parameter with weight = 1 and never enters
+ * the graph, so keys do not depend on it; so does a Constant node of more than SX_ONNX_CONSTANT_BYTES_MAX.
+ * Integer and bool initializers up to that size and single floats become constants.
  *
- * The graph's origins (core/ir/origin.h) name the nodes of the model; a node without a name goes by that of its first output.
+ * The graph's origins (core/ir/origin.h) name the nodes of the model; a node without a name goes by that of
+ * its first output.
  *
- * Errors name node, operator and opset: SX_UNIMPLEMENTED for what is valid ONNX but not supported, SX_INPUT for what is not valid,
- * SX_LIMIT for too much of anything. Extents are at least 1: a zero extent is SX_UNIMPLEMENTED, with tensor and axis.
- * Source: the ONNX operator specification, versions 1.12 to 1.23 (onnx.ai/onnx/operators).
+ * Errors name node, operator and opset: SX_UNIMPLEMENTED for what is valid ONNX but not supported, SX_INPUT
+ * for what is not valid, SX_LIMIT for too much of anything. Extents are at least 1: a zero extent is
+ * SX_UNIMPLEMENTED, with tensor and axis. Source: the ONNX operator specification, versions 1.12 to 1.23
+ * (onnx.ai/onnx/operators).
  */
 #ifndef SX_CLIENT_IMPORT_IMPORT_H
 #define SX_CLIENT_IMPORT_IMPORT_H
@@ -41,14 +43,14 @@ typedef struct {
     uint32_t interval_count;
     const sx_onnx_fixed *fixed;
     uint32_t fixed_count;
-    /* The bytes of the file `location` next to the model, for tensors kept there; they must outlive the graph. NULL: such
-     * tensors are refused. `location` is a relative path without "..". */
+    /* The bytes of the file `location` next to the model, for tensors kept there; they must outlive the graph.
+     * NULL: such tensors are refused. `location` is a relative path without "..". */
     sx_code (*external)(void *self, sx_ctx *cx, sx_span location, sx_span *bytes);
     void *external_self;
 } sx_onnx_options;
 
-/* A weight: the type of the parameter and its row-major little-endian elements, mostly a span into the file (then of no particular
- * alignment), else in cx's arena. */
+/* A weight: the type of the parameter and its row-major little-endian elements, mostly a span into the file
+ * (then of no particular alignment), else in cx's arena. */
 typedef struct {
     sx_span name;
     sx_type type;
@@ -70,8 +72,8 @@ typedef struct sx_onnx_file sx_onnx_file;
 void sx_onnx_file_close(sx_onnx_file *file);
 /* Maps the model; NULL with cx->error set (SX_ABSENT, SX_SYSTEM, SX_LIMIT). */
 sx_onnx_file *sx_onnx_file_open(sx_ctx *cx, const char *path) SX_GIVE(sx_onnx_file_close);
-/* As sx_onnx_import, external data read from the folder of the model and below: regular files, without symbolic links on the way;
- * options->external is not used. */
+/* As sx_onnx_import, external data read from the folder of the model and below: regular files, without
+ * symbolic links on the way; options->external is not used. */
 sx_code sx_onnx_file_import(sx_ctx *cx, sx_onnx_file *file, const sx_onnx_options *options,
                             sx_graph **graph, sx_weights **weights);
 #endif

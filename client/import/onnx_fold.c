@@ -1,7 +1,7 @@
 #include "client/import/onnx_import.h"
 
-/* Arithmetic on elements that are constants of any sign or extents scale * symbol with scale > 0. Each returns false where the result
- * cannot be written that way. */
+/* Arithmetic on elements that are constants of any sign or extents scale * symbol with scale > 0. Each returns
+ * false where the result cannot be written that way. */
 
 static bool both_constant(sx_dim a, sx_dim b)
 {
@@ -147,7 +147,8 @@ typedef struct {
     sx_dim *element;
 } fold_result;
 
-/* The common shape of the first `inputs` inputs (extent 0 wins over 1) and room for its elements; false if too large or unequal. */
+/* The common shape of the first `inputs` inputs (extent 0 wins over 1) and room for its elements; false if too
+ * large or unequal. */
 static bool fold_shape(sx_ox *im, uint32_t inputs, sx_dtype dtype, fold_result *out)
 {
     out->type = (sx_type){.dtype = dtype};

@@ -1,11 +1,11 @@
 /* onnx_import.h - what the operator handlers of the ONNX importer share (inner header).
  *
- * A value is one tensor name of the file: a node of the graph, or data not yet in the graph, or integers known while importing
- * (`known`: elements that are constants or symbolic extents, how shape computations fold). It enters the graph when an operator
- * needs it there.
+ * A value is one tensor name of the file: a node of the graph, or data not yet in the graph, or integers known
+ * while importing (`known`: elements that are constants or symbolic extents, how shape computations fold). It
+ * enters the graph when an operator needs it there.
  *
- * Expressions: the sx_ox_ functions append nodes and fail sticky: after the first failure (im->code) they do nothing and return
- * SX_OX_NONE, whose type is a scalar. So a handler writes its formula and returns im->code.
+ * Expressions: the sx_ox_ functions append nodes and fail sticky: after the first failure (im->code) they do
+ * nothing and return SX_OX_NONE, whose type is a scalar. So a handler writes its formula and returns im->code.
  */
 #ifndef SX_CLIENT_IMPORT_ONNX_IMPORT_H
 #define SX_CLIENT_IMPORT_ONNX_IMPORT_H
@@ -25,8 +25,8 @@ typedef struct {
     bool is_weight; /* data becomes a parameter when used */
     bool has_data;  /* data is valid */
     sx_span data;   /* all elements */
-    const sx_dim *
-        known; /* all elements of an integer or bool value, or NULL; scale may be negative if constant */
+    /* all elements of an integer or bool value, or NULL; scale may be negative if constant */
+    const sx_dim *known;
     uint32_t known_count;
     bool refused; /* a node that is not supported would make it: nothing else is valid */
 } sx_ox_value;
@@ -92,7 +92,8 @@ sx_code sx_ox_value_of_bytes(sx_ox *im, const sx_type *type, sx_span bytes, sx_o
 sx_code sx_ox_declare(sx_ox *im, const sx_ox_value *value); /* SX_INPUT if the name is taken */
 sx_ox_value *sx_ox_lookup(const sx_ox *im, sx_span name);
 
-/* NULL if absent. A node with an attribute that its handler never asked for is refused, so that no later meaning is overlooked. */
+/* NULL if absent. A node with an attribute that its handler never asked for is refused, so that no later
+ * meaning is overlooked. */
 const sx_onnx_attr *sx_ox_attr(sx_ox *im, const char *name);
 sx_code sx_ox_attr_int(sx_ox *im, const char *name, int64_t fallback, int64_t *value);
 sx_code sx_ox_attr_float(sx_ox *im, const char *name, double fallback, double *value);
@@ -152,7 +153,8 @@ sx_node_id sx_ox_log1p(sx_ox *im, sx_node_id x);
 sx_ints sx_ox_dims_from(uint32_t first, uint32_t rank);
 
 /* ---- onnx_fold.c: integers known while importing ---- */
-/* Elementwise over known operands with broadcasting; *done false where not all are known or a result cannot be written. */
+/* Elementwise over known operands with broadcasting; *done false where not all are known or a result cannot be
+ * written. */
 sx_code sx_ox_fold_binary(sx_ox *im, sx_op op, bool *done);
 sx_code sx_ox_fold_compare(sx_ox *im, sx_direction direction, bool *done);
 sx_code sx_ox_fold_select(sx_ox *im, bool *done);

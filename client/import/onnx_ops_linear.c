@@ -169,7 +169,8 @@ static bool label_of(uint8_t c, uint32_t *label)
     return c >= 'a' && c <= 'z';
 }
 
-/* One term, `rank` dimensions; "..." stands for what the letters leave. rank UINT32_MAX: the output, `dots` under "...". */
+/* One term, `rank` dimensions; "..." stands for what the letters leave. rank UINT32_MAX: the output, `dots`
+ * under "...". */
 static sx_code read_term(sx_ox *im, sx_span text, uint32_t rank, uint32_t dots, term *out)
 {
     uint32_t letters = 0;

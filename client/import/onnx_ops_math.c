@@ -3,8 +3,8 @@
 
 #include "client/import/onnx_import.h"
 
-/* Element by element. Formulas follow the operator specification; where it leaves the order of roundings open, the one with the
- * smaller error is taken. */
+/* Element by element. Formulas follow the operator specification; where it leaves the order of roundings open,
+ * the one with the smaller error is taken. */
 
 static sx_node_id mul(sx_ox *im, sx_node_id a, sx_node_id b)
 {

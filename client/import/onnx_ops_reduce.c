@@ -152,8 +152,8 @@ sx_code sx_ox_global_pool(sx_ox *im)
 
 /* ---- index of an extreme ---- */
 
-/* First (or last) index along `axis` where x is extreme, i64, the dimension kept. The first NaN does not win, as nothing equals it:
- * the index is then the last position. */
+/* First (or last) index along `axis` where x is extreme, i64, the dimension kept. The first NaN does not win,
+ * as nothing equals it: the index is then the last position. */
 static sx_node_id extreme_index(sx_ox *im, sx_node_id x, uint32_t axis, bool largest, bool last)
 {
     sx_ints dims = {.count = 1, .v = {axis}};
@@ -261,7 +261,8 @@ static sx_type trailing(const sx_type *type, uint32_t axis)
     return out;
 }
 
-/* The composite; where a normalised extent is symbolic, or mean and deviation are asked for, primitives in f32 or wider. */
+/* The composite; where a normalised extent is symbolic, or mean and deviation are asked for, primitives in f32
+ * or wider. */
 sx_code sx_ox_layer_norm(sx_ox *im)
 {
     uint32_t axis;

@@ -155,7 +155,8 @@ typedef struct {
     int64_t step;
 } cut;
 
-/* First index and number of elements of a cut over a constant extent (rules of the specification: clamp to the extent). */
+/* First index and number of elements of a cut over a constant extent (rules of the specification: clamp to the
+ * extent). */
 static void resolve_cut(const cut *c, int64_t extent, int64_t *first, int64_t *count)
 {
     int64_t start =

@@ -2,7 +2,8 @@
 
 #include "client/import/onnx_import.h"
 
-/* Shapes, reshaping and views: what is folded over known integers, and what becomes reshape, transpose and broadcast. */
+/* Shapes, reshaping and views: what is folded over known integers, and what becomes reshape, transpose and
+ * broadcast. */
 
 /* ---- shapes as values ---- */
 

@@ -132,7 +132,8 @@ static sx_code as_bytes(sx_ctx *cx, const sx_wire *wire, const sx_wire_field *fi
     return SX_OK;
 }
 
-/* Names come back in errors and in the text form: well-formed UTF-8 without control characters, at most SX_NAME_MAX bytes. */
+/* Names come back in errors and in the text form: well-formed UTF-8 without control characters, at most
+ * SX_NAME_MAX bytes. */
 static bool utf8_step(sx_span text, size_t *at)
 {
     uint8_t lead = text.ptr[*at];
@@ -362,7 +363,8 @@ static sx_code read_dims(sx_ctx *cx, const sx_wire *wire, const sx_wire_field *f
     return SX_OK;
 }
 
-/* TensorProto: dims 1, data_type 2, segment 3, name 8, raw_data 9, external_data 13, data_location 14; typed fields later. */
+/* TensorProto: dims 1, data_type 2, segment 3, name 8, raw_data 9, external_data 13, data_location 14; typed
+ * fields later. */
 static sx_code read_tensor(sx_ctx *cx, sx_wire wire, sx_onnx_tensor *tensor)
 {
     memset(tensor, 0, sizeof(*tensor));
@@ -810,7 +812,8 @@ static sx_code read_graph_field(sx_ctx *cx, const sx_wire *wire, const sx_wire_f
     }
 }
 
-/* GraphProto: node 1, name 2, initializer 5, doc_string 10, input 11, output 12, value_info 13, sparse_initializer 15. */
+/* GraphProto: node 1, name 2, initializer 5, doc_string 10, input 11, output 12, value_info 13,
+ * sparse_initializer 15. */
 static sx_code read_graph(sx_ctx *cx, sx_wire message, sx_onnx_graph *graph)
 {
     graph_room room;

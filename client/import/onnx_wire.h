@@ -1,10 +1,10 @@
 /* onnx_wire.h - the protobuf wire format and the messages of onnx.proto, read in place.
  *
- * Nothing is copied: names, raw tensor data and attribute texts are spans into the file, which must outlive the result; arrays of
- * messages lie in cx's arena, and each of their items costs at least one byte of the file. Every length and varint is checked
- * against the message it lies in. The reader does not recurse: messages nest as far as the structures below (six levels), fields it
- * does not know are stepped over, subgraphs, sequences and the like are noted and refused by the importer, and protobuf groups are
- * malformed here.
+ * Nothing is copied: names, raw tensor data and attribute texts are spans into the file, which must outlive
+ * the result; arrays of messages lie in cx's arena, and each of their items costs at least one byte of the
+ * file. Every length and varint is checked against the message it lies in. The reader does not recurse:
+ * messages nest as far as the structures below (six levels), fields it does not know are stepped over,
+ * subgraphs, sequences and the like are noted and refused by the importer, and protobuf groups are malformed here.
  * Errors: SX_INPUT with the byte offset in the file of what is malformed; SX_LIMIT where a bound below is exceeded.
  * Sources: Protocol Buffers encoding specification; onnx.proto of ONNX 1.16 (field numbers).
  */
@@ -181,8 +181,9 @@ sx_code sx_onnx_read_model(sx_ctx *cx, sx_span file, sx_onnx_model *model);
 sx_code sx_onnx_read_tensor(sx_ctx *cx, sx_span file, sx_onnx_tensor *tensor);
 /* Number of elements; SX_INPUT for a negative extent, SX_LIMIT past SX_ELEMENTS_MAX. Extents of 0 give 0. */
 sx_code sx_onnx_tensor_elements(sx_ctx *cx, const sx_onnx_tensor *tensor, int64_t *elements);
-/* Elements as row-major little-endian bytes of `size` each: a span into the file for raw data, else made in the arena from the
- * typed fields. SX_INPUT where their number is not that of the shape; external data must have been resolved into `raw`. */
+/* Elements as row-major little-endian bytes of `size` each: a span into the file for raw data, else made in
+ * the arena from the typed fields. SX_INPUT where their number is not that of the shape; external data must
+ * have been resolved into `raw`. */
 sx_code sx_onnx_tensor_bytes(sx_ctx *cx, const sx_onnx_tensor *tensor, uint32_t size,
                              sx_span *bytes);
 #endif

@@ -23,9 +23,9 @@ typedef struct {
     uint32_t number;
 } worker;
 
-/* The ticket is the launch's generation (high half) and the next chunk nobody has claimed (low half). A claim is a compare-and-swap
- * of the whole ticket, so a worker that slept through a launch cannot claim a chunk of the next one with what it read of the last.
- * CLOSED: no launch is open; its description may be written. */
+/* The ticket is the launch's generation (high half) and the next chunk nobody has claimed (low half). A claim
+ * is a compare-and-swap of the whole ticket, so a worker that slept through a launch cannot claim a chunk of
+ * the next one with what it read of the last. CLOSED: no launch is open; its description may be written. */
 #define CLOSED UINT32_MAX
 struct sxr_pool {
     uint32_t threads;

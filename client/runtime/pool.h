@@ -1,7 +1,8 @@
 /* pool.h - threads that run the points of a grid. Points are independent, so who runs which cannot change a bit.
  *
- * Threads claim chunks of points as they come: a worker that the system does not let run delays nobody, the others (the caller
- * is number 0) do its share. Workers spin a short while between launches and sleep on a futex after that. One launch at a time.
+ * Threads claim chunks of points as they come: a worker that the system does not let run delays nobody, the
+ * others (the caller is number 0) do its share. Workers spin a short while between launches and sleep on a
+ * futex after that. One launch at a time.
  */
 #ifndef SX_CLIENT_RUNTIME_POOL_H
 #define SX_CLIENT_RUNTIME_POOL_H

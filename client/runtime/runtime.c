@@ -45,7 +45,8 @@ static uint32_t usable_threads(uint32_t wanted)
     return count < 1 ? 1 : (count > (int)SXR_THREADS_MAX ? SXR_THREADS_MAX : (uint32_t)count);
 }
 
-/* Code goes through a sealed memory file: written through the descriptor, then mapped read-execute; never writable and executable. */
+/* Code goes through a sealed memory file: written through the descriptor, then mapped read-execute; never
+ * writable and executable. */
 static sx_code map_code(sx_ctx *cx, sxr_program *program)
 {
     const sx_module *module = &program->module;
@@ -89,7 +90,8 @@ out:
     return code;
 }
 
-/* Every entry leads through listed instructions only (core/x64/x64.h): a check of forms before anything is made executable. */
+/* Every entry leads through listed instructions only (core/x64/x64.h): a check of forms before anything is
+ * made executable. */
 static sx_code check_code(sx_ctx *cx, const sx_module *module)
 {
     if (module->part_count > UINT32_MAX) {

@@ -9,7 +9,8 @@
 
 #define SMALLEST 0x1p-143 /* 64 of the smallest numbers of f32 */
 
-/* How often what lies between the references, and how many units of the group's and of the tensor's largest magnitude. */
+/* How often what lies between the references, and how many units of the group's and of the tensor's largest
+ * magnitude. */
 typedef struct {
     double spreads, units, units_whole;
 } rule;

@@ -1,10 +1,11 @@
 /* compare.h - is an output what the program says, as far as rounding lets anybody say it?
  *
- * The reference has each element twice (reference.h): in double precision, and with every result on the way rounded to its element type.
- * What lies between the two is what rounding does to this program on these inputs, whatever its depth. So elements are judged in groups
- * of SXV_GROUP neighbours. With s the largest difference of the two in the group, m the largest magnitude in it, M that of the whole
- * tensor, and u half a unit in the last place of f32, 2^-24 (of f64 where that is
- * the type; narrower floats have four units of their own beside), an element that is off
+ * The reference has each element twice (reference.h): in double precision, and with every result on the way
+ * rounded to its element type. What lies between the two is what rounding does to this program on these
+ * inputs, whatever its depth. So elements are judged in groups of SXV_GROUP neighbours. With s the largest
+ * difference of the two in the group, m the largest magnitude in it, M that of the whole tensor, and u half a
+ * unit in the last place of f32, 2^-24 (of f64 where that is the type; narrower floats have four units of
+ * their own beside), an element that is off
  *
  *   by at most  16 s + 64 u m + 4 u M      is right: a program that is rounded in another order is off by as much;
  *   by at most  64 s + 1024 u m + 16 u M   is imprecise: a right program whose rewriting rounds more than the original;
@@ -12,8 +13,9 @@
  *
  * To both come 64 of the smallest numbers of f32, for results that leave the range downwards.
  *
- * An element that is not finite in double precision must be the same infinity or NaN; where only the rounded one is not finite (the
- * range was left on the way), the element may be either. Integers and bools are equal to one of the two.
+ * An element that is not finite in double precision must be the same infinity or NaN; where only the rounded
+ * one is not finite (the range was left on the way), the element may be either. Integers and bools are equal
+ * to one of the two.
  */
 #ifndef SX_CLIENT_VERIFY_COMPARE_H
 #define SX_CLIENT_VERIFY_COMPARE_H

@@ -14,8 +14,8 @@ typedef struct {
     sx_ctx *cx;
     const sx_graph *graph;
     sxv_recipe *recipe;
-    uint32_t
-        *viewed; /* [node] number of the parameter it shows, through views and conversions; NONE */
+    /* [node] number of the parameter it shows, through views and conversions; NONE */
+    uint32_t *viewed;
     uint32_t *moved; /* the same through operations with constants, too */
     bool *constant;  /* [node] no parameter is in it */
 } survey;

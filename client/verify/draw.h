@@ -1,10 +1,11 @@
 /* draw.h - seeded random inputs on which a program means something.
  *
- * What a parameter is used for decides what is drawn: weights of a sum of n terms are scaled by sqrt(3 / n), so that results keep their
- * order of magnitude through any depth; what comes under a root or a logarithm is in [0.5, 1.5), what comes under a
- * fraction is that with either sign; indices of a gather lie
- * below its extent; everything else is in [-1, 1), integers in [0, 16), bools 0 or 1. Without this the variances of a batch
- * normalisation are negative half of the time, and every result behind them is NaN, whatever the code does.
+ * What a parameter is used for decides what is drawn: weights of a sum of n terms are scaled by sqrt(3 / n),
+ * so that results keep their order of magnitude through any depth; what comes under a root or a logarithm is
+ * in [0.5, 1.5), what comes under a fraction is that with either sign; indices of a gather lie
+ * below its extent; everything else is in [-1, 1), integers in [0, 16), bools 0 or 1. Without this the
+ * variances of a batch normalisation are negative half of the time, and every result behind them is NaN,
+ * whatever the code does.
  */
 #ifndef SX_CLIENT_VERIFY_DRAW_H
 #define SX_CLIENT_VERIFY_DRAW_H
@@ -16,8 +17,8 @@ typedef struct {
     sx_span name;      /* of the parameter */
     double low, width; /* floats are in [low, low + width), */
     bool either_sign;  /* and half of them are negated */
-    bool
-        wide; /* the tensor is cut in SXV_DRAW_PARTS runs of elements, each times 2^-126 to 2^126 */
+    /* the tensor is cut in SXV_DRAW_PARTS runs of elements, each times 2^-126 to 2^126 */
+    bool wide;
     uint64_t integers; /* bound of integers */
 } sxv_recipe;
 /* One for each parameter of a static graph, in node order; memory in cx's arena. */

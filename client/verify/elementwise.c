@@ -1,5 +1,5 @@
-/* elementwise.c - operations element by element: loops over doubles for the usual ones on floats, the interpreter's scalars for the
- * rest. */
+/* elementwise.c - operations element by element: loops over doubles for the usual ones on floats, the
+ * interpreter's scalars for the rest. */
 #include <math.h>
 
 #include "client/verify/step.h"

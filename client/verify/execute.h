@@ -1,7 +1,8 @@
-/* execute.h - runs the kernels of a module: on the processor where it has the instructions, else by the emulator of core/x64.
+/* execute.h - runs the kernels of a module: on the processor where it has the instructions, else by the
+ * emulator of core/x64.
  *
- * Both give the same bits. Emulated code touches nothing but the tensors of its launch: an access outside is an error that names the
- * instruction, the byte and the tensor.
+ * Both give the same bits. Emulated code touches nothing but the tensors of its launch: an access outside is
+ * an error that names the instruction, the byte and the tensor.
  */
 #ifndef SX_CLIENT_VERIFY_EXECUTE_H
 #define SX_CLIENT_VERIFY_EXECUTE_H
@@ -21,7 +22,8 @@ sx_code sxr_executor_make(sx_ctx *cx, sxr_program *program, sxr_executor *execut
 /* One launch on these buffers, one for each of its arguments. SX_INTERNAL: emulated code does what it may not. */
 sx_code sxr_execute(sxr_executor *executor, uint32_t launch, void *const *buffer);
 
-/* Emulates some points of a launch, evenly over its grid and as many as the instructions allow, but the first and the last always.
+/* Emulates some points of a launch, evenly over its grid and as many as the instructions allow, but the first
+ * and the last always.
  *   buffer   as above; the last is the result
  *   touched  as many bytes as the result has, zeros: 1 where the points stored
  *   whole    all points were emulated */

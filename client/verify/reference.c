@@ -11,8 +11,8 @@ typedef struct {
     uint32_t users; /* values that hold it; 0: free */
 } block;
 
-/* The value of a node: cells of both modes (equal numbers: the same block), or f32 elements of a parameter that nobody needed as cells
- * yet. */
+/* The value of a node: cells of both modes (equal numbers: the same block), or f32 elements of a parameter
+ * that nobody needed as cells yet. */
 typedef struct {
     sx_span raw;
     uint32_t cells[2]; /* block numbers, by mode: 0 exact, 1 typed; NONE */

@@ -1,11 +1,13 @@
 /* reference.h - the program as it was sent, evaluated twice side by side, one operation at a time.
  *
- * `exact` is the interpreter's F64 mode: floats in double precision. `typed` is its TYPED mode: each result rounded to its element
- * type, sums carried in f32. Their difference is what rounding alone does to the program, so it is the measure of how far a right
- * module may be off. Nothing of the compiler takes part: operations are plain C (element by element, multiply.h for contractions and
- * convolutions) or the interpreter's own; composites are their decompositions. Tests hold every operation here to the interpreter.
+ * `exact` is the interpreter's F64 mode: floats in double precision. `typed` is its TYPED mode: each result
+ * rounded to its element type, sums carried in f32. Their difference is what rounding alone does to the
+ * program, so it is the measure of how far a right module may be off. Nothing of the compiler takes part:
+ * operations are plain C (element by element, multiply.h for contractions and convolutions) or the
+ * interpreter's own; composites are their decompositions. Tests hold every operation here to the interpreter.
  *
- * A tensor is freed after its last reader, so the memory is that of the tensors alive at once, 16 bytes for each element.
+ * A tensor is freed after its last reader, so the memory is that of the tensors alive at once, 16 bytes for
+ * each element.
  */
 #ifndef SX_CLIENT_VERIFY_REFERENCE_H
 #define SX_CLIENT_VERIFY_REFERENCE_H

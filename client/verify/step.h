@@ -4,7 +4,8 @@
 #include "client/runtime/pool.h"
 #include "core/ir/eval.h"
 
-/* An operand in the form of the interpreter (cells), or as f32 in the memory of the one who gave it (`raw`; cell NULL then). */
+/* An operand in the form of the interpreter (cells), or as f32 in the memory of the one who gave it (`raw`;
+ * cell NULL then). */
 typedef struct {
     const sx_type *type;
     const sx_cell *cell;

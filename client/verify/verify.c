@@ -47,8 +47,8 @@ void sxr_fill_random(const sx_module_tensor *tensor, void *memory, uint64_t seed
 /* ---- comparing ---- */
 
 typedef struct {
-    double
-        error; /* largest absolute difference; infinite where one side is not finite and the other differs */
+    /* largest absolute difference; infinite where one side is not finite and the other differs */
+    double error;
     double scale; /* largest finite magnitude of the reference */
     uint64_t points;
     uint64_t worst;   /* element with the largest difference */
@@ -57,8 +57,9 @@ typedef struct {
 
 #define ROUNDING_SPREAD 64.0 /* a kernel may round this often what the interpreter rounds once */
 
-/* `want` is computed in double precision, `typed` with each result rounded to its element type. Where they agree an element is
- * certain; where rounding alone moves it (cancellation, a range left on the way), it is as uncertain as their difference. */
+/* `want` is computed in double precision, `typed` with each result rounded to its element type. Where they
+ * agree an element is certain; where rounding alone moves it (cancellation, a range left on the way), it is as
+ * uncertain as their difference. */
 static double difference_of(double got, double want, double typed)
 {
     bool as_want = got == want || (isnan(got) && isnan(want));
@@ -134,8 +135,8 @@ typedef struct {
     uint64_t emulated_max; /* instructions of a launch */
     sx_image *image;
     sxr_pool *pool;
-    bool
-        replaced; /* part of some result was not emulated: the outputs are not those of the program */
+    /* part of some result was not emulated: the outputs are not those of the program */
+    bool replaced;
 } verifier;
 
 /* The tensor that an argument was packed from, or the argument itself. */
@@ -202,8 +203,9 @@ static sx_code run_launch(verifier *v, uint32_t index)
     return sxr_execute(&v->executor, index, buffer);
 }
 
-/* Emulates a launch beside its result's memory, which may hold what the reference still reads. Large launches are emulated in part:
- * the rest of the result is random. `whole` false: only where v->touched is set may it be compared. */
+/* Emulates a launch beside its result's memory, which may hold what the reference still reads. Large launches
+ * are emulated in part: the rest of the result is random. `whole` false: only where v->touched is set may it
+ * be compared. */
 static sx_code emulate_launch(verifier *v, uint32_t index, bool *whole)
 {
     const sx_module_launch *launch = &v->module->launch[index];
@@ -242,8 +244,8 @@ static void sample_touched(verifier *v, const sx_type *type, int64_t *position, 
     }
 }
 
-/* Runs one launch and compares it. The reference comes first: a result may take the place of a tensor that only an earlier pack
- * launch had to read. */
+/* Runs one launch and compares it. The reference comes first: a result may take the place of a tensor that
+ * only an earlier pack launch had to read. */
 static sx_code verify_launch(verifier *v, uint32_t index)
 {
     const sx_module_launch *launch = &v->module->launch[index];
@@ -330,8 +332,8 @@ sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, sx_module_chec
 
 /* ---- verification of a fresh module ---- */
 
-/* Random inputs and weights on which the program means something (draw.h). Whatever is to be written shall be seen to be written: outputs
- * and the module's own tensors begin as a pattern. */
+/* Random inputs and weights on which the program means something (draw.h). Whatever is to be written shall be
+ * seen to be written: outputs and the module's own tensors begin as a pattern. */
 static sx_code bind_random(verifier *v, const sx_graph *sent, uint64_t seed, bool wide)
 {
     sxv_recipe *recipe;
@@ -457,8 +459,9 @@ static sx_code run_launches(verifier *v)
     return SX_OK;
 }
 
-/* Magnitudes that differ from part to part of every input and weight, over the whole range of f32. What is found is a warning: the
- * module is right where the numbers stay near to one, but leaves the range, or loses digits, where the program as sent does not. */
+/* Magnitudes that differ from part to part of every input and weight, over the whole range of f32. What is
+ * found is a warning: the module is right where the numbers stay near to one, but leaves the range, or loses
+ * digits, where the program as sent does not. */
 static sx_code verify_wide(verifier *v, const sx_graph *sent, uint64_t seed)
 {
     sxv_reference reference = reference_of(v->pool);

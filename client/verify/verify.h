@@ -1,13 +1,15 @@
 /* verify.h - a module against the program that was sent.
  *
- * Random inputs are drawn on which the program means something (draw.h), and the module runs on them. Two comparisons: all elements of
- * all outputs with those of the program as it came in the request, before canonical form and rewriting (reference.h, compare.h), at any
- * size that memory allows; and, so that a fault has a place, each kernel at sampled elements with the node it was made of, on the very
- * inputs it was run with. The first is the judgement, for fresh modules and for those taken over from a stored program alike.
+ * Random inputs are drawn on which the program means something (draw.h), and the module runs on them. Two
+ * comparisons: all elements of all outputs with those of the program as it came in the request, before
+ * canonical form and rewriting (reference.h, compare.h), at any size that memory allows; and, so that a fault
+ * has a place, each kernel at sampled elements with the node it was made of, on the very inputs it was run
+ * with. The first is the judgement, for fresh modules and for those taken over from a stored program alike.
  *
- * Where the processor lacks the instructions of a module, its code is emulated (execute.h), and the record says so for each kernel. The
- * emulator gives the processor's bits, so that nothing else of a module depends on the machine that made it; of a kernel of many
- * instructions it runs only some points of the grid, elements are sampled from those, and the outputs are not compared.
+ * Where the processor lacks the instructions of a module, its code is emulated (execute.h), and the record
+ * says so for each kernel. The emulator gives the processor's bits, so that nothing else of a module depends
+ * on the machine that made it; of a kernel of many instructions it runs only some points of the grid, elements
+ * are sampled from those, and the outputs are not compared.
  */
 #ifndef SX_CLIENT_VERIFY_VERIFY_H
 #define SX_CLIENT_VERIFY_VERIFY_H
@@ -15,37 +17,40 @@
 #include "core/core.h"
 
 #define SXR_KERNEL_TOLERANCE 2e-5
-/* A module whose outputs are further off than this, relative to their largest magnitude, is handed out with a warning. */
+/* A module whose outputs are further off than this, relative to their largest magnitude, is handed out with a
+ * warning. */
 #define SXR_PRECISE 1e-4
 #define SXR_REFERENCE_BYTES ((size_t)2 << 30) /* of the reference's tensors alive at once */
-/* What daemon and client verify with. The reference does about 2e10 to 2e11 operations a second: beyond the limit it would take minutes. */
+/* What daemon and client verify with. The reference does about 2e10 to 2e11 operations a second: beyond the
+ * limit it would take minutes. */
 #define SXR_VERIFY_DEFAULT ((sxr_verify_options){.seed = 1, .program_flops = 4e12})
 
 typedef struct {
     uint64_t seed;          /* of inputs, weights and sampled elements */
     uint32_t kernel_points; /* elements compared per kernel; 0: 48 */
-    double
-        program_flops; /* the whole program is compared if it has at most this many; negative: never */
-    uint64_t
-        emulated_max; /* instructions of a launch that are emulated; 0: 4 million. Beyond: some points of its grid */
+    /* the whole program is compared if it has at most this many; negative: never */
+    double program_flops;
+    /* instructions of a launch that are emulated; 0: 4 million. Beyond: some points of its grid */
+    uint64_t emulated_max;
     uint32_t threads; /* of module and reference; 0: as many as the process may use */
     sx_span program;  /* text as it was sent; empty: the canonical one that the module holds */
 } sxr_verify_options;
 
-/* Fills memory of a tensor with seeded values: floats in [-1, 1) scaled so that sums over its first dimension stay of order one,
- * integers in [0, 16), bools 0 or 1. */
+/* Fills memory of a tensor with seeded values: floats in [-1, 1) scaled so that sums over its first dimension
+ * stay of order one, integers in [0, 16), bools 0 or 1. */
 void sxr_fill_random(const sx_module_tensor *tensor, void *memory, uint64_t seed);
 
-/* The outputs now bound, against the embedded program on the inputs and weights now bound. SX_MISMATCH, with output, element, both
- * values and the bound, if one is wrong; `check` is filled in either way.  errors  SX_LIMIT the reference needs more memory than it has */
+/* The outputs now bound, against the embedded program on the inputs and weights now bound. SX_MISMATCH, with
+ * output, element, both values and the bound, if one is wrong; `check` is filled in either way.  errors
+ * SX_LIMIT the reference needs more memory than it has */
 sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, sx_module_check *check);
 
-/* Runs the module on random tensors and appends to image->check what was compared. SX_INTERNAL if a kernel or an output is wrong: such
- * a module must not be handed out. One that is only imprecise is, and its record says so. */
+/* Runs the module on random tensors and appends to image->check what was compared. SX_INTERNAL if a kernel or
+ * an output is wrong: such a module must not be handed out. One that is only imprecise is, and its record says so. */
 sx_code sxr_verify(sx_ctx *cx, sx_span module, const sxr_verify_options *options, sx_image *image);
 
-/* Compile, verify, encode with the verification record: what a worker does. If what came of a stored program is not the program of this
- * request, it is compiled from nothing. */
+/* Compile, verify, encode with the verification record: what a worker does. If what came of a stored program
+ * is not the program of this request, it is compiled from nothing. */
 sx_code sxr_compile_verified(sx_ctx *cx, const sx_core_request *request,
                              const sxr_verify_options *options, sx_buf *module);
 #endif

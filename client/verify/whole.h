@@ -16,8 +16,8 @@ typedef struct {
     double spread; /* what rounding alone does to the program: the largest of all outputs */
 } sxv_whole;
 /* The outputs that are bound now, against the reference of `graph` on the inputs and weights that are bound now.
- *   errors   SX_MISMATCH names output, element, both values and the bound; SX_CORRUPT a parameter or output has no tensor of its size;
- *            those of sxv_reference_run */
+ *   errors   SX_MISMATCH names output, element, both values and the bound; SX_CORRUPT a parameter or output
+ *            has no tensor of its size; those of sxv_reference_run */
 sx_code sxv_whole_compare(sx_ctx *cx, const sxr_program *program, const sx_graph *graph,
                           const sxv_reference *reference, bool wide, sxv_whole *whole);
 #endif

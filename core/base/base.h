@@ -15,8 +15,8 @@
 #define SX_VERSION_PATCH 0
 #define SX_VERSION_TEXT "0.1.0"
 
-/* Ownership, written in prototypes. GIVE: the result is the caller's, released with `free_fn`. TAKE: the callee owns the
- * argument from then on, also on failure. KEEP: borrowed for the call. */
+/* Ownership, written in prototypes. GIVE: the result is the caller's, released with `free_fn`. TAKE: the
+ * callee owns the argument from then on, also on failure. KEEP: borrowed for the call. */
 #if defined(__GNUC__) && !defined(__clang__)
 #define SX_GIVE(free_fn) __attribute__((malloc(free_fn, 1), warn_unused_result))
 #else
@@ -122,8 +122,9 @@ char *sx_alloc_text(sx_ctx *cx, sx_span text);               /* NUL-terminated c
 #define SX_NEW_ARRAY(cx, type, count) ((type *)sx_alloc_array((cx), (count), sizeof(type)))
 /* Room for `need` items: doubles an arena array (old copy stays in the arena). SX_NOMEM past the limit. */
 sx_code sx_grow(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t need, size_t item_size);
-/* The same for large arrays: the old block goes back to the system (which moves pages instead of copying them), so that an array
- * counts once against the limit. New items are not zeroed. An array lives in one of the two kinds, never in both. */
+/* The same for large arrays: the old block goes back to the system (which moves pages instead of copying
+ * them), so that an array counts once against the limit. New items are not zeroed. An array lives in one of
+ * the two kinds, never in both. */
 sx_code sx_region_grow(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t need,
                        size_t item_size);
 /* Exactly `count` items, fewer than before or more. */

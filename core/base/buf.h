@@ -1,7 +1,7 @@
 /* buf.h - owned growing bytes with a hard limit: text being printed, messages being packed, files being read.
  *
- * The first failure sticks: after it every append is a no-op and sx_buf_code() tells why, so a printer checks once at its end.
- * Memory comes from malloc; release with sx_buf_fini.
+ * The first failure sticks: after it every append is a no-op and sx_buf_code() tells why, so a printer checks
+ * once at its end. Memory comes from malloc; release with sx_buf_fini.
  */
 #ifndef SX_CORE_BASE_BUF_H
 #define SX_CORE_BASE_BUF_H

@@ -1,7 +1,7 @@
 /* idmap.h - hash-consing: a table of u32 ids over an array of nodes that the caller owns.
  *
- * A slot holds id + 1; 0 is free. Linear probing, load at most 1/2, no removal (rebuild instead). The caller supplies hash and
- * equality, so nothing observable depends on slot order.
+ * A slot holds id + 1; 0 is free. Linear probing, load at most 1/2, no removal (rebuild instead). The caller
+ * supplies hash and equality, so nothing observable depends on slot order.
  */
 #ifndef SX_CORE_BASE_IDMAP_H
 #define SX_CORE_BASE_IDMAP_H

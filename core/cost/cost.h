@@ -1,7 +1,8 @@
 /* cost.h - devices as data, and what work costs on them: roofline floors and per-node estimates.
  *
  * Times are nanoseconds as doubles, for the whole device (all cores). No estimate is below the roofline floor
- * max(flops / peak, bytes / bandwidth) of the whole problem (Williams, Waterman, Patterson 2009); estimates grow with every extent.
+ * max(flops / peak, bytes / bandwidth) of the whole problem (Williams, Waterman, Patterson 2009); estimates
+ * grow with every extent.
  */
 #ifndef SX_CORE_COST_COST_H
 #define SX_CORE_COST_COST_H
@@ -10,8 +11,8 @@
 typedef struct {
     const char *name; /* "x86-64-v3", "x86-64-v4", "h100", ... */
     const char *text; /* one line for people, with the source of the values */
-    uint32_t
-        isa; /* ISA level of x86-64 modules: 3 or 4; 0: no code generator, requests get SX_UNIMPLEMENTED */
+    /* ISA level of x86-64 modules: 3 or 4; 0: no code generator, requests get SX_UNIMPLEMENTED */
+    uint32_t isa;
     uint32_t cores;         /* cores or multiprocessors assumed by the model */
     uint32_t lanes;         /* f32 lanes of a vector register */
     uint32_t registers;     /* vector registers */
@@ -35,9 +36,9 @@ double sx_device_compute_ns(const sx_device *device, double flops); /* at peak o
 double sx_device_move_ns(const sx_device *device, double bytes);    /* at memory bandwidth */
 double sx_device_floor_ns(const sx_device *device, double flops, double bytes);
 
-/* Estimated time of a kernel under a schedule, launch included; not below the roofline floor of its work and bytes. The schedule is one
- * that a lowering takes. `rhs_constant`: the right argument of a contraction depends on weights alone, so packing it costs nothing at
- * run time. */
+/* Estimated time of a kernel under a schedule, launch included; not below the roofline floor of its work and
+ * bytes. The schedule is one that a lowering takes. `rhs_constant`: the right argument of a contraction
+ * depends on weights alone, so packing it costs nothing at run time. */
 double sx_cost_schedule(const sx_device *device, const sx_analysis *analysis,
                         const sx_schedule *schedule, bool rhs_constant);
 /* What of it is the launch that packs the right argument. */
@@ -56,11 +57,11 @@ typedef struct {
     double bytes;    /* distinct bytes read and written */
     double floor_ns; /* roofline */
     double energy_nj;
-    double
-        cost_ns; /* estimate as one kernel, launch included; 0 for parameter, constant and reshape */
+    /* estimate as one kernel, launch included; 0 for parameter, constant and reshape */
+    double cost_ns;
 } sx_cost;
-/* The extent a symbol stands for in costs: depends on its interval only, never on the value bound later, so that the program chosen
- * by level 1 is the same for every batch size (batch invariance). */
+/* The extent a symbol stands for in costs: depends on its interval only, never on the value bound later, so
+ * that the program chosen by level 1 is the same for every batch size (batch invariance). */
 int64_t sx_cost_reference(const sx_symbol *symbol);
 /* Bytes of a tensor, symbols at their reference. */
 double sx_cost_bytes(const sx_symbol *symbols, uint32_t symbol_count, const sx_type *type);

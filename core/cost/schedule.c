@@ -1,11 +1,13 @@
 /* schedule.c - what a kernel takes under a schedule, by an analytical model. Times are for the whole device.
  *
- * Contraction, per core: a strip of h rows by v vectors needs for each k step h*v multiply-adds (at fma_per_cycle, but not faster than the
- * latency of one chain) and h + v loads at two a cycle. The panel of the right argument is read once for each strip, from L1 where it
- * fits half of it, else from L2; the rows of the left argument once for each panel. Grid points are dealt to cores in whole numbers.
- * Compare Low et al. 2016, "Analytical modeling is enough for high-performance BLIS".
+ * Contraction, per core: a strip of h rows by v vectors needs for each k step h*v multiply-adds (at
+ * fma_per_cycle, but not faster than the latency of one chain) and h + v loads at two a cycle. The panel of
+ * the right argument is read once for each strip, from L1 where it fits half of it, else from L2; the rows of
+ * the left argument once for each panel. Grid points are dealt to cores in whole numbers. Compare Low et al.
+ * 2016, "Analytical modeling is enough for high-performance BLIS".
  *
- * Online sum: rows to lanes, two register-blocked contractions for each block of keys. Map and row kernels are bound by memory. */
+ * Online sum: rows to lanes, two register-blocked contractions for each block of keys. Map and row kernels are
+ * bound by memory. */
 #include <math.h>
 
 #include "core/cost/cost.h"
@@ -106,7 +108,8 @@ double sx_cost_pack(const sx_device *device, const sx_analysis *a, const sx_sche
     return pack_ns(device, a, (double)sx_schedule_step(s, SX_ROLE_COLUMN, SX_BIND_LOOP, 0));
 }
 
-/* The work of all strips, spread over the cores without rest; strips are as high as they can be, as their fixed costs count less then. */
+/* The work of all strips, spread over the cores without rest; strips are as high as they can be, as their
+ * fixed costs count less then. */
 double sx_cost_block_bound(const sx_device *device, const sx_analysis *a,
                            const sx_contraction_tiles *t)
 {

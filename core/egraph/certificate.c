@@ -4,8 +4,8 @@
 
 #include "core/egraph/explain.h"
 
-/* How much of the log of unions goes into the certificate: what the forest of reasons asks for; with the equalities around the
- * nodes matched, since computed right sides may look at these too; or everything. */
+/* How much of the log of unions goes into the certificate: what the forest of reasons asks for; with the
+ * equalities around the nodes matched, since computed right sides may look at these too; or everything. */
 typedef enum { SLICE_NEEDED, SLICE_AROUND, SLICE_ALL, SLICE_COUNT } slice;
 
 #define AROUND_DEPTH 3u

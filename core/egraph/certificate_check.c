@@ -1,6 +1,6 @@
-/* The checker of one proved part. It keeps two records of what has been shown: `rep`, its own union-find over terms, closed under
- * congruence as sets are joined; and an e-graph of the same terms and equalities, in which right sides are built.
- * A step is decided by `rep` alone; at the end both must agree. */
+/* The checker of one proved part. It keeps two records of what has been shown: `rep`, its own union-find over
+ * terms, closed under congruence as sets are joined; and an e-graph of the same terms and equalities, in which
+ * right sides are built. A step is decided by `rep` alone; at the end both must agree. */
 #include "core/egraph/certificate_read.h"
 
 #include <string.h>
@@ -86,7 +86,8 @@ static sx_code queue_equal(checker *c, uint32_t a, uint32_t b)
     return SX_OK;
 }
 
-/* A term under its present signature; one that is congruent to another will be equal to it. Old slots of it stay: content decides. */
+/* A term under its present signature; one that is congruent to another will be equal to it. Old slots of it
+ * stay: content decides. */
 static sx_code file_term(checker *c, uint32_t n)
 {
     uint32_t mask = c->slot_count - 1;
@@ -375,7 +376,8 @@ static sx_code among_pairs(checker *c, bool *found)
     return SX_OK;
 }
 
-/* One match after the other, all of one class under the name ?shared if there is one; their names follow their nodes in `match`. */
+/* One match after the other, all of one class under the name ?shared if there is one; their names follow their
+ * nodes in `match`. */
 static sx_code fit_members(checker *c, fit *f, uint32_t count, uint32_t *match)
 {
     const sx_pattern *left = f->left;

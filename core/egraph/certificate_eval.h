@@ -24,7 +24,8 @@
 #define SX_PROOF_WORK UINT64_C(4000000000)
 #define SX_PROOF_BYTES ((size_t)1 << 30) /* of values that are kept at one time */
 
-/* A step as the certificate has it: its rule, the numbers of its two terms, and that of the term its left side was matched at. */
+/* A step as the certificate has it: its rule, the numbers of its two terms, and that of the term its left side
+ * was matched at. */
 typedef struct {
     uint32_t rule, from, to, left;
 } sx_proof_claim;

@@ -3,7 +3,8 @@
 #define SX_CORE_EGRAPH_CERTIFICATE_READ_H
 #include "core/egraph/certificate.h"
 
-/* What is asked of a certificate: that its steps follow from the rules, and that what they make equal has equal values. */
+/* What is asked of a certificate: that its steps follow from the rules, and that what they make equal has
+ * equal values. */
 #define SX_PROOF_STEPS 1u
 #define SX_PROOF_VALUES 2u
 

@@ -21,7 +21,8 @@ static sx_code check_node(sx_ctx *cx, const sx_eg *eg, uint32_t n)
     return SX_OK;
 }
 
-/* The live links in the parent list of class c; each must name c. A link has one successor, so that no list can share one. */
+/* The live links in the parent list of class c; each must name c. A link has one successor, so that no list
+ * can share one. */
 static sx_code check_parents(sx_ctx *cx, const sx_eg *eg, uint32_t c, uint64_t *links)
 {
     uint64_t steps = 0;

@@ -70,8 +70,8 @@ same_content(const sx_eg *eg, uint32_t n, identity what, const uint32_t *canonic
     return true;
 }
 
-/* The live node with exactly this content (children canonical), or SX_EG_NONE, from slot `from` on. Slots of dead or since changed
- * nodes are passed over: content decides. */
+/* The live node with exactly this content (children canonical), or SX_EG_NONE, from slot `from` on. Slots of
+ * dead or since changed nodes are passed over: content decides. */
 static inline __attribute__((always_inline)) uint32_t probe_from(const sx_eg *eg, uint32_t from,
                                                                  uint32_t hash, identity what,
                                                                  const uint32_t *canonical,
@@ -108,7 +108,8 @@ static inline void place(sx_eg *eg, uint32_t hash, uint32_t n)
 
 #define BATCH 32u
 
-/* Writes the table anew from the live nodes: stale slots are gone. Slots of a batch are brought near before they are filled. */
+/* Writes the table anew from the live nodes: stale slots are gone. Slots of a batch are brought near before
+ * they are filled. */
 static void write_slots(sx_eg *eg)
 {
     memset(eg->slot, 0, (size_t)eg->slot_count * sizeof(*eg->slot));
@@ -137,8 +138,9 @@ static void write_slots(sx_eg *eg)
 
 #define WRAPPED_MAX 64u
 
-/* The table has grown to twice its length, of which the first half is filled: every slot goes on to its place or so much further, in one
- * pass from the front. What has run over the end to the front waits until then; false where that is too much. Stale slots stay. */
+/* The table has grown to twice its length, of which the first half is filled: every slot goes on to its place
+ * or so much further, in one pass from the front. What has run over the end to the front waits until then;
+ * false where that is too much. Stale slots stay. */
 static bool split_slots(sx_eg *eg)
 {
     uint64_t wrapped[WRAPPED_MAX];
@@ -197,7 +199,8 @@ static void place_again(sx_eg *eg, uint32_t hash, uint32_t n)
     }
 }
 
-/* An older node became another: who has seen it must see it again. Without memory for the log all nodes count as changed. */
+/* An older node became another: who has seen it must see it again. Without memory for the log all nodes count
+ * as changed. */
 static void log_change(sx_ctx *cx, sx_eg *eg, uint32_t n)
 {
     if (n >= eg->old_count) {
@@ -414,7 +417,8 @@ typedef struct {
     uint32_t from[SX_EG_BATCH];
 } batch;
 
-/* What adding or finding has in common; inlined for a known arity, so that the loops over children are straight code. */
+/* What adding or finding has in common; inlined for a known arity, so that the loops over children are
+ * straight code. */
 static inline __attribute__((always_inline)) void
 begin_batch(const sx_eg *eg, uint16_t op, const uint32_t *attr, const sx_eg_operand *operand,
             const uint32_t arity, uint32_t count, batch *b, uint32_t *node)
@@ -524,7 +528,8 @@ static void link_reason(sx_eg *eg, uint32_t a, uint32_t b, uint32_t rule)
     }
 }
 
-/* A class whose parents must hear of its record. What cannot be noted for want of memory is found by looking everywhere. */
+/* A class whose parents must hear of its record. What cannot be noted for want of memory is found by looking
+ * everywhere. */
 static void note_learnt(sx_ctx *cx, sx_eg *eg, uint32_t class_)
 {
     if (sx_region_grow(cx, (void **)&eg->learnt, &eg->learnt_capacity, eg->learnt_count + 1,
@@ -553,7 +558,8 @@ static void log_parents(sx_ctx *cx, sx_eg *eg, uint32_t class_)
     }
 }
 
-/* Without an analysis a class has the value of a leaf in it: parents of a class that such a leaf joins see another child. */
+/* Without an analysis a class has the value of a leaf in it: parents of a class that such a leaf joins see
+ * another child. */
 static bool holds_leaf(const sx_eg *eg, uint32_t class_)
 {
     uint32_t n = class_;
@@ -575,8 +581,8 @@ static uint32_t last_link(const sx_eg *eg, uint32_t first)
     return last;
 }
 
-/* The parents of an absorbed class wait for rebuild, in the order of unions: as a list of its own while there is room for one more, else
- * behind the last. */
+/* The parents of an absorbed class wait for rebuild, in the order of unions: as a list of its own while there
+ * is room for one more, else behind the last. */
 static void queue_parents(sx_eg *eg, uint32_t first)
 {
     if (first == SX_EG_LINK_END) {
@@ -677,8 +683,9 @@ static uint32_t probe_twin(const sx_eg *eg, uint32_t hash, uint32_t n, const uin
     return SX_EG_NONE;
 }
 
-/* A node of which a child was absorbed gets its new slot; on a duplicate the two classes unite and the younger node is dead. There can
- * be several: a table written anew in the midst of a rebuild holds nodes whose turn is still to come. */
+/* A node of which a child was absorbed gets its new slot; on a duplicate the two classes unite and the younger
+ * node is dead. There can be several: a table written anew in the midst of a rebuild holds nodes whose turn is
+ * still to come. */
 static sx_code repair_node(sx_ctx *cx, sx_eg *eg, uint32_t n, const uint32_t *canonical)
 {
     sx_eg_node *node = &eg->node[n];
@@ -951,7 +958,8 @@ static sx_code restore_table(sx_ctx *cx, sx_eg *eg)
     return check_dead(cx, eg);
 }
 
-/* Records in order of the nodes: what a node is made from lies below it. What a later member teaches its class goes up. */
+/* Records in order of the nodes: what a node is made from lies below it. What a later member teaches its class
+ * goes up. */
 static sx_code restore_records(sx_ctx *cx, sx_eg *eg)
 {
     uint64_t record[RECORD_WORDS_MAX];

@@ -1,22 +1,25 @@
 /* egraph.h - many equal programs in one graph: classes of nodes that are known to be equal.
  *
- * The engine knows no tensors. A node is an operation number, an attribute id (both opaque) and the classes of its children; equal
- * nodes are stored once (hash-consing). Nodes are numbered from 0 in order of insertion; a class is named by the smallest node in
- * it, so one kind of number names both: `sx_eg_find` turns any node into the name of its class.
+ * The engine knows no tensors. A node is an operation number, an attribute id (both opaque) and the classes of
+ * its children; equal nodes are stored once (hash-consing). Nodes are numbered from 0 in order of insertion; a
+ * class is named by the smallest node in it, so one kind of number names both: `sx_eg_find` turns any node
+ * into the name of its class.
  *
- * Work goes in rounds: look for matches, add nodes, unite classes, then `sx_eg_rebuild` restores congruence once for all unions
- * (Willsey 2021). Between unions and rebuild the graph may hold duplicates; searching wants a rebuilt graph.
+ * Work goes in rounds: look for matches, add nodes, unite classes, then `sx_eg_rebuild` restores congruence
+ * once for all unions (Willsey 2021). Between unions and rebuild the graph may hold duplicates; searching
+ * wants a rebuilt graph.
  *
- * Every class carries a record of fixed size (the analysis) which is computed when a node is added, joined when classes unite and
- * carried upwards by rebuild. Every union is kept with its reason in a forest over the nodes, from which proof.h reads why two
- * nodes are equal (Nieuwenhuis 2005). What is new since a moment: the nodes from a number on, and `changed`, a log of older nodes
- * whose class, children or record became others.
+ * Every class carries a record of fixed size (the analysis) which is computed when a node is added, joined
+ * when classes unite and carried upwards by rebuild. Every union is kept with its reason in a forest over the
+ * nodes, from which proof.h reads why two nodes are equal (Nieuwenhuis 2005). What is new since a moment: the
+ * nodes from a number on, and `changed`, a log of older nodes whose class, children or record became others.
  *
- * Layout: 32 bytes a node (two to a cache line: content, class, members and parents of a class in one place), 8 bytes of reasons,
- * 8 bytes a hash slot; the arrays grow in place (sx_region_grow). Children are kept as they were inserted and read through
- * sx_eg_find. No pointers inside, nothing depends on addresses. Rebuilding touches only parents of absorbed classes, and needs no
- * memory: whatever limit stops a run, the graph can be made valid.
- * Papers: Willsey 2021 (egg); Downey, Sethi, Tarjan 1980; Detlefs, Nelson, Saxe 2005 (Simplify: modification times).
+ * Layout: 32 bytes a node (two to a cache line: content, class, members and parents of a class in one place),
+ * 8 bytes of reasons, 8 bytes a hash slot; the arrays grow in place (sx_region_grow). Children are kept as
+ * they were inserted and read through sx_eg_find. No pointers inside, nothing depends on addresses. Rebuilding
+ * touches only parents of absorbed classes, and needs no memory: whatever limit stops a run, the graph can be
+ * made valid. Papers: Willsey 2021 (egg); Downey, Sethi, Tarjan 1980; Detlefs, Nelson, Saxe 2005 (Simplify:
+ * modification times).
  */
 #ifndef SX_CORE_EGRAPH_EGRAPH_H
 #define SX_CORE_EGRAPH_EGRAPH_H
@@ -39,8 +42,8 @@ typedef struct {
     uint8_t op;
     uint8_t arity;
     uint8_t dead; /* an equal node of the same class stands for it */
-    uint8_t
-        ops; /* of a class: operations among its members, op modulo 8 (a hint: more than there are) */
+    /* of a class: operations among its members, op modulo 8 (a hint: more than there are) */
+    uint8_t ops;
     uint32_t kid[SX_EG_INLINE]; /* children as inserted; arity > 2: kid[0] is the first of wide[] */
     uint32_t next[SX_EG_INLINE]; /* the next parent of the child's class */
     uint32_t tie; /* of a class: SX_EG_ROOT | its first parent; else a smaller node of the class */
@@ -58,8 +61,9 @@ typedef struct {
 #define SX_EG_REPAIRS 64u /* a power of two */
 typedef struct sx_eg sx_eg;
 
-/* What is known of a class. `make` computes the record of one node from the records of its children; `join` merges what two equal
- * classes know: *changed when `into` learnt something. A join that fails (say, unequal types) refuses the union. */
+/* What is known of a class. `make` computes the record of one node from the records of its children; `join`
+ * merges what two equal classes know: *changed when `into` learnt something. A join that fails (say, unequal
+ * types) refuses the union. */
 typedef struct {
     size_t size; /* bytes of a record, a multiple of 8; 0: no analysis */
     void *self;
@@ -76,8 +80,8 @@ struct sx_eg {
     uint32_t wide_count, wide_capacity;
     uint64_t *slot; /* hash << 32 | node + 1; 0 is free */
     uint32_t slot_count, slot_used, slot_capacity;
-    uint32_t
-        repair_head; /* links of the parents of absorbed classes, for rebuild: the list at work, */
+    /* links of the parents of absorbed classes, for rebuild: the list at work, */
+    uint32_t repair_head;
     uint32_t repair[SX_EG_REPAIRS]; /* those that follow, from repair_at on round, */
     uint32_t repair_at, repair_count;
     uint32_t repair_tail; /* and the end of the last where others were put behind it */
@@ -106,9 +110,9 @@ sx_code sx_eg_add(sx_ctx *cx, sx_eg *eg, uint16_t op, uint32_t attr, const uint3
 /* The same, but only if it is there already: SX_EG_NONE otherwise. */
 uint32_t sx_eg_lookup(const sx_eg *eg, uint16_t op, uint32_t attr, const uint32_t *child,
                       uint32_t arity);
-/* The same as `count` (at most SX_EG_BATCH) calls of sx_eg_add of one operation with at most SX_EG_BATCH_ARITY children, in order, but
- * what they touch in memory is brought near for all of them first. Child k of node i is operand[k].at[i * stride]; where one is
- * SX_EG_NONE, node[i] is. attr NULL: 0 for all.
+/* The same as `count` (at most SX_EG_BATCH) calls of sx_eg_add of one operation with at most SX_EG_BATCH_ARITY
+ * children, in order, but what they touch in memory is brought near for all of them first. Child k of node i
+ * is operand[k].at[i * stride]; where one is SX_EG_NONE, node[i] is. attr NULL: 0 for all.
  *   errors   as sx_eg_add; some of the nodes may be there then */
 #define SX_EG_BATCH 32u
 #define SX_EG_BATCH_ARITY 4u
@@ -123,27 +127,29 @@ sx_code sx_eg_add_batch(sx_ctx *cx, sx_eg *eg, uint16_t op, const uint32_t *attr
 void sx_eg_find_batch(const sx_eg *eg, uint16_t op, const uint32_t *attr,
                       const sx_eg_operand *operand, uint32_t arity, uint32_t count, uint32_t *node);
 
-/* Declares the classes of nodes `a` and `b` equal; `reason` is any number of the caller's below SX_EG_RULE_GIVEN, or one of the
- * two above. Congruence waits for sx_eg_rebuild.
+/* Declares the classes of nodes `a` and `b` equal; `reason` is any number of the caller's below
+ * SX_EG_RULE_GIVEN, or one of the two above. Congruence waits for sx_eg_rebuild.
  *   errors   what analysis.join says: the graph is then unchanged */
 sx_code sx_eg_union(sx_ctx *cx, sx_eg *eg, uint32_t a, uint32_t b, uint32_t reason);
 
 /* Restores congruence, hash-consing and the analysis.  errors  what the analysis says */
 sx_code sx_eg_rebuild(sx_ctx *cx, sx_eg *eg);
 
-/* A graph from its parts (snapshot.c): room for exactly so many nodes, of which those with more than two children have `wide` children
- * together; every node in order, `made` its children as inserted, `class_` the smallest node of its class, all checked by the caller
- * (children below their node, classes named by their smallest nodes), its reason where one is kept; then everything else is built, the
- * analysis by its own functions, in O(n). The log of changes is then empty and nothing has been seen.
- *   errors   SX_CORRUPT two live nodes are equal, or a dead one has no living equal in its class; SX_NOMEM; those of the analysis */
+/* A graph from its parts (snapshot.c): room for exactly so many nodes, of which those with more than two
+ * children have `wide` children together; every node in order, `made` its children as inserted, `class_` the
+ * smallest node of its class, all checked by the caller (children below their node, classes named by their
+ * smallest nodes), its reason where one is kept; then everything else is built, the analysis by its own
+ * functions, in O(n). The log of changes is then empty and nothing has been seen.
+ *   errors   SX_CORRUPT two live nodes are equal, or a dead one has no living equal in its class; SX_NOMEM;
+ *            those of the analysis */
 sx_code sx_eg_restore_begin(sx_ctx *cx, sx_eg *eg, const sx_eg_analysis *analysis, uint32_t nodes,
                             uint32_t wide);
 void sx_eg_restore_node(sx_eg *eg, const sx_eg_node *content, const uint32_t *made, uint32_t class_,
                         sx_eg_why why);
 sx_code sx_eg_restore_end(sx_ctx *cx, sx_eg *eg);
 
-/* Verifies every invariant of a rebuilt graph: hash table complete, congruence closed, member rings and parent lists complete,
- * counts, analysis at its fixpoint. SX_INTERNAL names the node. */
+/* Verifies every invariant of a rebuilt graph: hash table complete, congruence closed, member rings and parent
+ * lists complete, counts, analysis at its fixpoint. SX_INTERNAL names the node. */
 sx_code sx_eg_check(sx_ctx *cx, const sx_eg *eg);
 
 static inline bool sx_eg_is_rebuilt(const sx_eg *eg)
@@ -201,8 +207,8 @@ static inline uint32_t sx_eg_member_next(const sx_eg *eg, uint32_t node)
 /* Operations of the members of a class, one bit each. */
 uint64_t sx_eg_ops(const sx_eg *eg, uint32_t class_);
 
-/* Parents of a class: for (l = sx_eg_parent_first(eg, c); l != SX_EG_LINK_END; l = sx_eg_parent_next(eg, l)); dead ones among
- * them; a node that has the class twice as a child comes twice, newest first. */
+/* Parents of a class: for (l = sx_eg_parent_first(eg, c); l != SX_EG_LINK_END; l = sx_eg_parent_next(eg, l));
+ * dead ones among them; a node that has the class twice as a child comes twice, newest first. */
 static inline uint32_t sx_eg_parent_first(const sx_eg *eg, uint32_t class_)
 {
     SX_ASSERT(sx_eg_is_class(eg, class_));

@@ -66,7 +66,8 @@ sx_code sx_explain_want(sx_explainer *x, uint32_t a, uint32_t b)
 
 #define FOLDS_MAX 4u /* operations on numbers on top of one another */
 
-/* A class is known to hold one number: the constants among its members say so, else a member all of whose operands are numbers. */
+/* A class is known to hold one number: the constants among its members say so, else a member all of whose
+ * operands are numbers. */
 static sx_code want_value_to(sx_explainer *x, uint32_t term, uint32_t depth)
 {
     const sx_eg *eg = &x->t->eg;
@@ -101,7 +102,8 @@ static sx_code want_value(sx_explainer *x, uint32_t term)
     return want_value_to(x, term, FOLDS_MAX);
 }
 
-/* What had to be equal for a left side to match: every matched node and the child it was found as, every two mentions of a name. */
+/* What had to be equal for a left side to match: every matched node and the child it was found as, every two
+ * mentions of a name. */
 typedef struct {
     sx_explainer *x;
     const sx_pattern *left;

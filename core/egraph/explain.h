@@ -1,5 +1,5 @@
-/* explain.h - why two nodes of an e-graph are equal: the reasons on the path between them in the forest, and those by which the left
- * sides of these came to match, each once (Nieuwenhuis, Oliveras 2005).
+/* explain.h - why two nodes of an e-graph are equal: the reasons on the path between them in the forest, and
+ * those by which the left sides of these came to match, each once (Nieuwenhuis, Oliveras 2005).
  */
 #ifndef SX_CORE_EGRAPH_EXPLAIN_H
 #define SX_CORE_EGRAPH_EXPLAIN_H

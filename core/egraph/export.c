@@ -86,7 +86,8 @@ static sx_code finish(exporter *e, const char *what)
 
 /* ---- JSON ---- */
 
-/* A node without a kernel is not to be picked where kernels alone can compute its class, else it costs what the model says. */
+/* A node without a kernel is not to be picked where kernels alone can compute its class, else it costs what
+ * the model says. */
 static void put_json_node(exporter *e, uint32_t n, bool first)
 {
     sx_buf *out = e->out;

@@ -24,8 +24,8 @@ typedef struct {
     sx_buf *out;
 } picture;
 
-/* Levels: operands lie above their readers where the graph allows it; nodes that close a cycle do not count. A class stands as high
- * as its smallest node does: that one was inserted after its operands, so there is no cycle. */
+/* Levels: operands lie above their readers where the graph allows it; nodes that close a cycle do not count. A
+ * class stands as high as its smallest node does: that one was inserted after its operands, so there is no cycle. */
 static void find_levels(picture *p)
 {
     for (uint32_t n = 0; n < p->eg->node_count; n++) {

@@ -75,7 +75,8 @@ bool sx_walker_run(sx_walker *walker, const sx_eg *eg, const uint64_t *cost, con
     return true;
 }
 
-/* ---- the e-graph as a problem on flat arrays: classes in order of their names, living nodes in order within them ---- */
+/* ---- the e-graph as a problem on flat arrays: classes in order of their names, living nodes in order within
+ * them ---- */
 
 typedef struct {
     sx_xt problem;

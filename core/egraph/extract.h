@@ -1,9 +1,9 @@
 /* extract.h - the cheapest program in an e-graph, a shared value paid once.
  *
- * A program is a choice of one node for some classes: for the classes of the roots, and for every child of a chosen node;
- * without cycles. Its cost is the sum over the chosen nodes (DAG cost); a node that reads a class twice pays it once. The e-graph becomes
- * a problem on flat arrays for the ladder of core/extract/extract.h, and the answer a choice of its nodes. The result is never
- * worse than the start. Same graph, same fuel: same result.
+ * A program is a choice of one node for some classes: for the classes of the roots, and for every child of a
+ * chosen node; without cycles. Its cost is the sum over the chosen nodes (DAG cost); a node that reads a class
+ * twice pays it once. The e-graph becomes a problem on flat arrays for the ladder of core/extract/extract.h,
+ * and the answer a choice of its nodes. The result is never worse than the start. Same graph, same fuel: same result.
  */
 #ifndef SX_CORE_EGRAPH_EXTRACT_H
 #define SX_CORE_EGRAPH_EXTRACT_H
@@ -20,8 +20,9 @@ typedef struct {
     uint64_t fuel;         /* as sx_xt_options.fuel */
 } sx_extraction;
 typedef struct {
-    uint32_t *
-        choice; /* [node_count] per class: the node chosen, SX_EG_NONE where the program does not need the class */
+    /* [node_count] per class: the node chosen, SX_EG_NONE where the program does not need the
+     * class */
+    uint32_t *choice;
     uint64_t cost;
     uint64_t lower_bound; /* no program of this graph costs less */
     bool proven;          /* no cheaper program exists in this graph */

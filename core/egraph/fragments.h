@@ -32,8 +32,8 @@ typedef struct sx_fragments {
     sx_fragment *of;     /* [pieces.count] */
     uint32_t left_count; /* undivided pieces for which no equal part is stored */
     uint32_t inserted;   /* nodes that were not in the stored e-graphs before */
-    uint64_t
-        refused; /* set of 1 << number of stored parts that are damaged or made by other rules */
+    /* set of 1 << number of stored parts that are damaged or made by other rules */
+    uint64_t refused;
     sx_span why; /* why the last of them was refused */
 } sx_fragments;
 

@@ -60,7 +60,8 @@ static sx_kernel_kind kind_of(const fuser *f, uint32_t node)
     return sx_body_kernel_kind(sx_tensors_attr(f->t, node)->body);
 }
 
-/* The kernel, with `producer` (or SX_EG_NONE) inside, becomes the one with this attribute and these children, if it is well-typed and of the same type. */
+/* The kernel, with `producer` (or SX_EG_NONE) inside, becomes the one with this attribute and these children,
+ * if it is well-typed and of the same type. */
 static sx_code advance(fuser *f, kernel *k, const sx_attr *attr, const uint32_t *child,
                        uint32_t count, uint32_t producer, uint32_t rule, bool *taken)
 {
@@ -210,7 +211,8 @@ static uint32_t map_form(const fuser *f, uint32_t class_, uint32_t readers_max)
     return SX_EG_NONE;
 }
 
-/* Takes every step that wins; elementwise producers with at most `readers_max` readers (0: none) are computed in place. */
+/* Takes every step that wins; elementwise producers with at most `readers_max` readers (0: none) are computed
+ * in place. */
 static sx_code grow(fuser *f, kernel *k, uint32_t readers_max)
 {
     uint32_t a = 0;
@@ -272,7 +274,8 @@ static sx_code add_epilogues(fuser *f, const kernel *k, forms *list)
     return SX_OK;
 }
 
-/* The kernel, an online sum, with its scores computed inside. What stood between them and the sum was computed in place before. */
+/* The kernel, an online sum, with its scores computed inside. What stood between them and the sum was computed
+ * in place before. */
 static sx_code add_scores(fuser *f, const kernel *k, forms *list)
 {
     for (uint32_t a = 0; a < k->count; a++) {
@@ -329,7 +332,8 @@ static sx_code lift_node(fuser *f, uint32_t n, kernel *k, bool *ok)
     return advance(f, k, &attr, k->child, arity, SX_EG_NONE, SX_RULE_LIFT, ok);
 }
 
-/* A sum of weights without values, lifted as a row kernel before: as an online sum too, which can take in its scores. */
+/* A sum of weights without values, lifted as a row kernel before: as an online sum too, which can take in its
+ * scores. */
 static sx_code add_online(fuser *f, uint32_t n, forms *list)
 {
     sx_tensors *t = f->t;

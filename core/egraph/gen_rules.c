@@ -1,5 +1,6 @@
-/* gen_rules.c - writes the parsed rules of rules.def as C tables (rules_parsed.c in the build folder), so that nobody reads their text
- * again. Runs while the project is built; a rule that does not parse or is ill-typed (typed.h) ends the build with its name and the reason.
+/* gen_rules.c - writes the parsed rules of rules.def as C tables (rules_parsed.c in the build folder), so that
+ * nobody reads their text again. Runs while the project is built; a rule that does not parse or is ill-typed
+ * (typed.h) ends the build with its name and the reason.
  *   usage: sx_gen_rules                       the tables, to standard output
  *          sx_gen_rules NAME LEFT [RIGHT]     is this a row that could stand in the table? */
 #include <math.h>

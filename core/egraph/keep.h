@@ -11,7 +11,8 @@ const sx_optimize_place *sx_keep_place(const sx_optimize_keeper *keeper, const s
 bool sx_keep_has(const sx_optimize_keeper *keeper, const sx_key *part);
 void sx_keep_clear(sx_optimize_keeper *keeper);
 
-/* Optimises the part `program`, whose key is `part`, as sx_optimize_whole does, and writes its e-graph if it is wanted. */
+/* Optimises the part `program`, whose key is `part`, as sx_optimize_whole does, and writes its e-graph if it
+ * is wanted. */
 sx_code sx_keep_optimized(sx_ctx *cx, const sx_graph *program, const sx_key *part,
                           const sx_device *device, const sx_optimize_options *options,
                           sx_graph **out, sx_optimize_report *report);

@@ -165,8 +165,8 @@ static sx_code count_attrs(sx_ctx *cx, sx_span rest, uint32_t *count)
     return *count > 0 ? SX_OK : SX_FAIL(cx, SX_CORRUPT, "snapshot: no attributes");
 }
 
-/* Attribute numbers are followed while types are inferred; wanted[i]: this one is needed even where kernels are left out. The classes are not checked yet, and what is
- * said of them here is said again by sx_snapshot_load. */
+/* Attribute numbers are followed while types are inferred; wanted[i]: this one is needed even where kernels
+ * are left out. The classes are not checked yet, and what is said of them here is said again by sx_snapshot_load. */
 static sx_code mark_attrs(sx_ctx *cx, const sx_snapshot *s, uint32_t attr_count, bool *wanted)
 {
     sx_span bytes;

@@ -48,8 +48,8 @@ typedef struct {
     uint32_t *choice;          /* for each class, the node that was extracted */
 } sx_library_graph;
 
-/* Writes the e-graph of `program` to `bytes`. Node i of the program is e-node input_node[i], and `choice` is the program
- * that was extracted.
+/* Writes the e-graph of `program` to `bytes`. Node i of the program is e-node input_node[i], and `choice` is
+ * the program that was extracted.
  *   errors   SX_LIMIT the e-graph does not fit within the limit of `bytes` */
 sx_code sx_library_store(sx_ctx *cx, const sx_tensors *t, const sx_eg_ruleset *set,
                          const sx_graph *program, const uint32_t *input_node,
@@ -58,8 +58,8 @@ sx_code sx_library_store(sx_ctx *cx, const sx_tensors *t, const sx_eg_ruleset *s
 /* Which attributes are read. SX_LIBRARY_ALL reads every one. SX_LIBRARY_CHOSEN leaves out those of kernels that are
  * neither the first node of their class nor part of the extracted program. */
 typedef enum { SX_LIBRARY_ALL, SX_LIBRARY_CHOSEN } sx_library_kernels;
-/* Loads a stored program. All bytes are checked (snapshot.h) and the types are inferred anew. Names and data of constants
- * are borrowed from `bytes`.
+/* Loads a stored program. All bytes are checked (snapshot.h) and the types are inferred anew. Names and data
+ * of constants are borrowed from `bytes`.
  *   errors   SX_CORRUPT, SX_ABSENT as in snapshot.h; SX_NOMEM */
 sx_code sx_library_load(sx_ctx *cx, sx_span bytes, const sx_key *rules, sx_library_kernels kernels,
                         sx_library_graph *graph);

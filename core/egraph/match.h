@@ -2,18 +2,21 @@
  *
  * Pattern text:   ?x            any class; the same name again means the same class
  *                 ?x=(...)      the class matched by (...), named
- *                 (add ?x ?y)   a node of this operation; (name@p ...) names its attribute: the same name, equal attributes
+ *                 (add ?x ?y)   a node of this operation; (name@p ...) names its attribute: the same name,
+ *                               equal attributes
  *                 (*set ?x)     a node of any operation in a set the language names
  *                 (op ...)      three dots: whatever children it has
  *                 0.5           a class known to hold only this value (bit for bit)
  *                 ?shared       makes the left side one member of a bucket, see multi.h
- * A right side is text of the same form, over the names of the left side, or a C function for what needs computed shapes.
+ * A right side is text of the same form, over the names of the left side, or a C function for what needs
+ * computed shapes.
  *
- * Matching is incremental: each rule remembers how much of the graph's log it has seen, and gets the matches of which at least one
- * node is new or changed since (trigger.c; stamps.c, after Detlefs, Nelson, Saxe 2005, is the oracle of the tests). In a round all
- * rules search the graph as it stands, then right sides are added and united, then the graph is rebuilt: what a round ends with is the closure of
- * the graph, the right sides and their equations, whenever the unions are made (saturate.c makes them early where it may).
- * Determinism: rules in table order, classes in the order of the log; counts limit work, never a clock.
+ * Matching is incremental: each rule remembers how much of the graph's log it has seen, and gets the matches
+ * of which at least one node is new or changed since (trigger.c; stamps.c, after Detlefs, Nelson, Saxe 2005,
+ * is the oracle of the tests). In a round all rules search the graph as it stands, then right sides are added
+ * and united, then the graph is rebuilt: what a round ends with is the closure of the graph, the right sides
+ * and their equations, whenever the unions are made (saturate.c makes them early where it may). Determinism:
+ * rules in table order, classes in the order of the log; counts limit work, never a clock.
  */
 #ifndef SX_CORE_EGRAPH_MATCH_H
 #define SX_CORE_EGRAPH_MATCH_H
@@ -38,7 +41,8 @@ typedef struct {
     uint32_t next; /* this one is next */
 } sx_rewrite_picks;
 
-/* Equalities that wait for the end of the round: from, to, rule, match, and where their picks stand in `pick`: a number and so many nodes. */
+/* Equalities that wait for the end of the round: from, to, rule, match, and where their picks stand in `pick`:
+ * a number and so many nodes. */
 #define SX_PENDING_WORDS 5u
 typedef struct {
     uint32_t *word;
@@ -62,15 +66,16 @@ typedef struct {
     sx_eg_pending *pending;
     sx_rewrite_picks *picks; /* NULL for rules over several matches, which pick nothing */
     bool unguarded; /* tests that only keep the graph small do not apply: a step is being checked */
-    bool
-        open; /* those of them that ask who else reads what a rule opens do not apply (sx_eg_limits) */
+    /* those of them that ask who else reads what a rule opens do not apply (sx_eg_limits) */
+    bool open;
 } sx_rewrite;
 /* Declares that the root of the match equals node `to`; may be called more than once, or not at all. */
 sx_code sx_rewrite_to(sx_rewrite *rewrite, uint32_t to);
 /* Declares that `from`, any node, equals `to`. */
 sx_code sx_rewrite_pair(sx_rewrite *rewrite, uint32_t from, uint32_t to);
 typedef sx_code (*sx_rewrite_build)(sx_rewrite *rewrite);
-/* A build function that looks for a member of a class asks of each that fits whether it may have it, and then has it. */
+/* A build function that looks for a member of a class asks of each that fits whether it may have it, and then
+ * has it. */
 bool sx_rewrite_pick(const sx_rewrite *rewrite, uint32_t node);
 
 typedef struct {
@@ -102,8 +107,8 @@ typedef struct {
     bool enabled;
     uint32_t seen;         /* nodes it has looked at */
     uint32_t seen_changed; /* entries of the log of changes */
-    uint32_t
-        seen_lost; /* sx_eg.changed_lost then: another number, and it looks at all nodes again */
+    /* sx_eg.changed_lost then: another number, and it looks at all nodes again */
+    uint32_t seen_lost;
     uint32_t banned_to; /* first round in which it may search again */
     uint32_t bans;
     uint64_t match_count;
@@ -151,9 +156,9 @@ sx_code sx_eg_reason_add(sx_ctx *cx, sx_eg_ruleset *set, uint32_t rule, const ui
 sx_code sx_eg_ruleset_init(sx_ctx *cx, sx_eg_ruleset *set, const sx_eg_language *language,
                            const sx_rule *rule, uint32_t rule_count);
 
-/* What rule number `rule` makes of one match, given as in sx_rewrite: equalities of nodes are appended to `pairs`, none where its
- * side conditions do not hold. Classes of `var` are canonical, or SX_EG_NONE where the left side has no such name. `pick` are the nodes it
- * picked when it was found. */
+/* What rule number `rule` makes of one match, given as in sx_rewrite: equalities of nodes are appended to
+ * `pairs`, none where its side conditions do not hold. Classes of `var` are canonical, or SX_EG_NONE where the
+ * left side has no such name. `pick` are the nodes it picked when it was found. */
 sx_code sx_eg_instance(sx_ctx *cx, sx_eg *eg, const sx_eg_ruleset *set, uint32_t rule,
                        const uint32_t *node, const uint32_t *var, const uint32_t *pick,
                        uint32_t pick_count, sx_eg_pending *pairs);
@@ -171,15 +176,15 @@ const char *sx_eg_stop_name(sx_eg_stop stop);
 typedef struct {
     uint32_t rounds;
     uint32_t nodes; /* of the graph, dead ones too */
-    uint32_t
-        matches; /* of one rule in one round; more and the rule waits, with twice the allowance next time */
+    /* of one rule in one round; more and the rule waits, with twice the allowance next time */
+    uint32_t matches;
     uint64_t fuel; /* matching steps + added nodes */
     size_t bytes; /* of the arena, taken since the call; never exceeded while matches are applied */
     bool check;   /* sx_eg_check after every rebuild; always on in Debug builds */
-    bool
-        stamps; /* match by modification stamps instead of triggers (slower; the oracle of the tests) */
-    bool
-        open; /* rules also open what others read: the graph holds more programs, and grows much faster */
+    /* match by modification stamps instead of triggers (slower; the oracle of the tests) */
+    bool stamps;
+    /* rules also open what others read: the graph holds more programs, and grows much faster */
+    bool open;
 } sx_eg_limits;
 typedef struct {
     sx_eg_stop stop;
@@ -187,8 +192,8 @@ typedef struct {
     uint64_t fuel;
 } sx_eg_run;
 
-/* Rounds of rewriting with the enabled rules until nothing changes or a limit binds. Whatever the stop reason, the graph is
- * rebuilt and valid, and a later call goes on where this one ended. */
+/* Rounds of rewriting with the enabled rules until nothing changes or a limit binds. Whatever the stop reason,
+ * the graph is rebuilt and valid, and a later call goes on where this one ended. */
 sx_code sx_eg_saturate(sx_ctx *cx, sx_eg *eg, sx_eg_ruleset *set, const sx_eg_limits *limits,
                        sx_eg_run *run);
 #endif

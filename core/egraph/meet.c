@@ -102,7 +102,8 @@ typedef struct {
     uint32_t nodes; /* so many have been looked at for that */
 } lookout;
 
-/* One round with the rules that can match anything, with or without those over several matches. *on: another may find more. */
+/* One round with the rules that can match anything, with or without those over several matches. *on: another
+ * may find more. */
 static sx_code look_once(meeter *m, lookout *l, bool several, bool *on)
 {
     sx_eg_ruleset *set = &m->graph->set;
@@ -124,8 +125,8 @@ static sx_code look_once(meeter *m, lookout *l, bool several, bool *on)
     return SX_OK;
 }
 
-/* Rounds over what was inserted: the journals start at the end of what is stored. Merging what shares an operand is dear, and seldom what
- * two spellings differ in: it waits until the other rules have had their turn. */
+/* Rounds over what was inserted: the journals start at the end of what is stored. Merging what shares an
+ * operand is dear, and seldom what two spellings differ in: it waits until the other rules have had their turn. */
 static sx_code look_on(meeter *m, const bool *enabled)
 {
     sx_eg *eg = &m->graph->t.eg;
@@ -203,7 +204,8 @@ sx_code sx_meeting_name_rules(sx_ctx *cx, sx_meeting *meeting)
 
 /* ---- names ---- */
 
-/* The stored parameters get the names of the program's, so that everything read from the graph from here on is in its words. */
+/* The stored parameters get the names of the program's, so that everything read from the graph from here on is
+ * in its words. */
 static sx_code take_names(meeter *m)
 {
     sx_tensors *t = &m->graph->t;
@@ -239,7 +241,8 @@ static sx_code take_names(meeter *m)
 
 /* ---- the answer ---- */
 
-/* Symbols, and the parameters of `to` at the places of those of `from`; place[j]: the node that stands for parameter j of `from`. */
+/* Symbols, and the parameters of `to` at the places of those of `from`; place[j]: the node that stands for
+ * parameter j of `from`. */
 static sx_code rename_parameters(sx_ctx *cx, const sx_graph *from, const sx_graph *to,
                                  const uint32_t *parameter_of, uint32_t *place)
 {

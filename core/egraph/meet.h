@@ -28,8 +28,8 @@ typedef struct sx_meeting {
     uint64_t fuel;            /* spent */
     /* If it was asked for: the certificate that `better` equals the new program; in the arena. */
     sx_span certificate;
-    bool
-        refused; /* the e-graph says that they are equal, but the checker of the certificate does not agree */
+    /* the e-graph says that they are equal, but the checker of the certificate does not agree */
+    bool refused;
 } sx_meeting;
 
 /* Which attributes of the stored e-graph sx_meet needs (sx_library_load). */
@@ -39,8 +39,8 @@ typedef struct {
     bool certified;      /* a certificate is asked for */
     bool by_name;        /* names of parameters have a meaning: those of a part have none */
 } sx_meet_options;
-/* Looks for `program`, which is canonical (sx_graph_canon), in the stored e-graph `graph`. The graph is changed by that and
- * cannot be used again. It is not an error if the two are not equal: meeting->met is then false.
+/* Looks for `program`, which is canonical (sx_graph_canon), in the stored e-graph `graph`. The graph is
+ * changed by that and cannot be used again. It is not an error if the two are not equal: meeting->met is then false.
  *   errors   SX_CORRUPT the stored result is not a program; SX_NOMEM */
 sx_code sx_meet(sx_ctx *cx, sx_library_graph *graph, const sx_graph *program,
                 const sx_meet_options *options, sx_meeting *meeting);

@@ -1,12 +1,14 @@
-/* memory.h - what one search leaves for the next of the same program: the e-graph of each of its parts with its proofs, the kernels
- * that were tried, and the program chosen; the next search goes on there (optimize.h).
+/* memory.h - what one search leaves for the next of the same program: the e-graph of each of its parts with
+ * its proofs, the kernels that were tried, and the program chosen; the next search goes on there (optimize.h).
  *
  * Bytes: records one after the other, each at a multiple of SX_MEMORY_ALIGN, zeros between:
- *   sx_memory_record, the e-node of each node of the part (u32), first and last of each run of e-nodes that fusion made, then at a multiple of SX_MEMORY_ALIGN its snapshot (library.h)
- * Words in the order of the machine, as in a snapshot. The snapshots carry digests; the records are covered by whoever keeps them.
+ *   sx_memory_record, the e-node of each node of the part (u32), first and last of each run of e-nodes that
+ *   fusion made, then at a multiple of SX_MEMORY_ALIGN its snapshot (library.h)
+ * Words in the order of the machine, as in a snapshot. The snapshots carry digests; the records are covered by
+ * whoever keeps them.
  *
- * The bytes are input like any other: sizes and numbers are checked before they are followed, and the e-nodes of the part are compared
- * with its nodes, operation, attribute and operands.
+ * The bytes are input like any other: sizes and numbers are checked before they are followed, and the e-nodes
+ * of the part are compared with its nodes, operation, attribute and operands.
  */
 #ifndef SX_CORE_EGRAPH_MEMORY_H
 #define SX_CORE_EGRAPH_MEMORY_H
@@ -36,8 +38,8 @@ typedef struct sx_memory {
     sx_key rules; /* digest the snapshots are stored under */
     const sx_memory_part *part;
     uint32_t part_count;
-    sx_buf *
-        after; /* takes what is left for the next search; once it is full it is emptied, and `full` */
+    /* takes what is left for the next search; once it is full it is emptied, and `full` */
+    sx_buf *after;
     bool full;
 } sx_memory;
 /* A part's e-graph as it was left. */
@@ -61,7 +63,8 @@ typedef struct {
     sx_eg_stop stop;
 } sx_memory_source;
 
-/* `before`: bytes an earlier search left, aligned to 64, borrowed; empty: nothing is remembered. `after` is initialised and empty.
+/* `before`: bytes an earlier search left, aligned to 64, borrowed; empty: nothing is remembered. `after` is
+ * initialised and empty.
  *   errors   SX_CORRUPT names the record */
 sx_code sx_memory_open(sx_ctx *cx, sx_span before, const sx_key *rules, sx_buf *after,
                        sx_memory *memory);

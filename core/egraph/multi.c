@@ -172,7 +172,8 @@ static const sx_step *step_above(const sx_pattern *left, uint32_t reg)
     return NULL;
 }
 
-/* Classes that hold a node of `ops` whose child `slot` is a class of frontier 0, into frontier 1; the two change places. */
+/* Classes that hold a node of `ops` whose child `slot` is a class of frontier 0, into frontier 1; the two
+ * change places. */
 static sx_code climb(const joiner *j, uint64_t ops, uint32_t slot)
 {
     sx_multi *m = j->m;

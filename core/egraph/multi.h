@@ -1,14 +1,15 @@
 /* multi.h - rules over several matches at once: joins, not products.
  *
- * A left side that holds the name ?shared matches one member. Members that agree on the class of ?shared, on the operation of the
- * root and on every named attribute are a bucket. Its build function is called once for the bucket, whole, and unites the root of
- * each member with a part of one merged value: N members give one merged value and N parts, where a product of matches would
- * look at N * N pairs. A left side that holds the name ?apart has buckets of members that share no operand: those of one operation and
- * one set of attributes.
- * Incremental: the ordinary search finds the members that are new or changed, and only their buckets are looked at; the other
- * members are found upwards from the class of ?shared through the lists of parents. A bucket is built again only when it has grown,
- * at most SX_MULTI_BUILDS times, so a program that feeds it one member at a time stays linear too.
- * A bucket holds one member for each class of roots, ascending by their nodes, none of a node that the same round added.
+ * A left side that holds the name ?shared matches one member. Members that agree on the class of ?shared, on
+ * the operation of the root and on every named attribute are a bucket. Its build function is called once for
+ * the bucket, whole, and unites the root of each member with a part of one merged value: N members give one
+ * merged value and N parts, where a product of matches would look at N * N pairs. A left side that holds the
+ * name ?apart has buckets of members that share no operand: those of one operation and one set of attributes.
+ * Incremental: the ordinary search finds the members that are new or changed, and only their buckets are
+ * looked at; the other members are found upwards from the class of ?shared through the lists of parents. A
+ * bucket is built again only when it has grown, at most SX_MULTI_BUILDS times, so a program that feeds it one
+ * member at a time stays linear too. A bucket holds one member for each class of roots, ascending by their
+ * nodes, none of a node that the same round added.
  */
 #ifndef SX_CORE_EGRAPH_MULTI_H
 #define SX_CORE_EGRAPH_MULTI_H
@@ -57,8 +58,8 @@ bool sx_multi_is(const sx_pattern *left);
 
 /* Before the first rule of a round is applied. */
 void sx_multi_begin(sx_multi *m, const sx_eg *eg);
-/* Applies rule rw->rule to the buckets of the matches in `found`, to which it appends the members it collects; unions go where `rw` puts
- * them. `rw` is set but for node, var, match, bucket.
+/* Applies rule rw->rule to the buckets of the matches in `found`, to which it appends the members it collects;
+ * unions go where `rw` puts them. `rw` is set but for node, var, match, bucket.
  *   fuel   added to: steps of looking for members; stops at `fuel_limit`  */
 sx_code sx_multi_apply(sx_multi *m, sx_eg_ruleset *set, sx_match_list *found, sx_rewrite *rw,
                        uint64_t fuel_limit, uint64_t *fuel);
@@ -74,8 +75,9 @@ void sx_rewrite_turn(sx_rewrite *rw, uint32_t i);
 /* What is declared equal from here on follows from these members, in this order, and from no others.
  *   limit  count times the nodes of a member at most SX_MULTI_RUN_NODES */
 sx_code sx_rewrite_run(sx_rewrite *rw, const uint32_t *member, uint32_t count);
-/* Is the root of no member below one of the `count` classes `from`, by any of their nodes? Where that holds, a value made of all
- * of them and read by every member closes no cycle. False as well if SX_MULTI_REACH_MAX nodes do not decide it. */
+/* Is the root of no member below one of the `count` classes `from`, by any of their nodes? Where that holds, a
+ * value made of all of them and read by every member closes no cycle. False as well if SX_MULTI_REACH_MAX
+ * nodes do not decide it. */
 sx_code sx_rewrite_independent(sx_rewrite *rw, const uint32_t *from, uint32_t count,
                                bool *independent);
 /* The same with the roots of these members alone; NULL: of the first `member_count`. */

@@ -377,7 +377,8 @@ static sx_code import(sx_optimizer *o)
     return cost_before(o);
 }
 
-/* The e-graph that an earlier search left of the program, from here on over its attributes; *found false: there is none. */
+/* The e-graph that an earlier search left of the program, from here on over its attributes; *found false:
+ * there is none. */
 static sx_code remember(sx_optimizer *o, bool *found)
 {
     sx_memory_graph *known;
@@ -415,8 +416,8 @@ static sx_code begin(sx_optimizer *o)
     return sx_rules_set(o->cx, o->t, &o->set);
 }
 
-/* What makes kernels of operations that have none by themselves. These come first, so that every operation of the input has one
- * whatever limit binds later; what they make is never more than a few nodes each. */
+/* What makes kernels of operations that have none by themselves. These come first, so that every operation of
+ * the input has one whatever limit binds later; what they make is never more than a few nodes each. */
 static const uint16_t to_kernels[] = {SX_RULE_CONV_PADDING, SX_RULE_WINDOW_PADDING,
                                       SX_RULE_CONV_DEEP, SX_RULE_CONV_GROUPS};
 #define TO_KERNELS_ROUNDS 4u
@@ -507,8 +508,8 @@ static sx_code extract(sx_optimizer *o, sx_cost_kind kind, uint64_t fuel, sx_ext
     return sx_optimizer_extract(o, kind, cost, fuel, best);
 }
 
-/* Kernels for the program that is chosen; *fresh false: each of its operations was in a program before. `again`: even so, as long as it
- * is not the program `before`. */
+/* Kernels for the program that is chosen; *fresh false: each of its operations was in a program before.
+ * `again`: even so, as long as it is not the program `before`. */
 sx_code sx_optimizer_fuse(sx_optimizer *o, const uint32_t *choice, bool again,
                           const uint32_t *before, bool *fresh)
 {
@@ -561,8 +562,9 @@ static sx_code unite_kernels(sx_optimizer *o)
 /* Programs that are fused because their operations might make better kernels than those known. */
 #define HOPES_MAX 3u
 
-/* Kernels of several programs, united with the operations they compute: the input, the cheapest one, the cheapest one by foreseen costs,
- * and then, as long as there is one, what is cheapest where operations that have been fused count as what they came to. */
+/* Kernels of several programs, united with the operations they compute: the input, the cheapest one, the
+ * cheapest one by foreseen costs, and then, as long as there is one, what is cheapest where operations that
+ * have been fused count as what they came to. */
 static sx_code fuse(sx_optimizer *o)
 {
     sx_extracted plain;
@@ -606,7 +608,8 @@ static sx_code refuse_fused(sx_ctx *cx, const sx_graph *in)
 
 #define MESH_FUEL_SHARE 2u /* problems of many placements for each value */
 
-/* Of the fastest program on one device, the fastest along each axis of the mesh, and the input: the fastest on the mesh. */
+/* Of the fastest program on one device, the fastest along each axis of the mesh, and the input: the fastest on
+ * the mesh. */
 static sx_code choose_on_mesh(sx_optimizer *o, sx_extracted *best)
 {
     uint64_t *cost;
@@ -649,7 +652,8 @@ static sx_code choose_on_mesh(sx_optimizer *o, sx_extracted *best)
     return SX_OK;
 }
 
-/* The cheapest program of operations, by the costs they will have inside kernels; its own costs are those of single kernels. */
+/* The cheapest program of operations, by the costs they will have inside kernels; its own costs are those of
+ * single kernels. */
 static sx_code extract_operations(sx_optimizer *o, sx_extracted *best)
 {
     sx_optimize_report *report = o->report;

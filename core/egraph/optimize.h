@@ -1,14 +1,17 @@
 /* optimize.h - level 1 as one stage: a program in, the cheapest equal program found out, with its report and its proof.
  *
- * 1. rounds of rewriting with the rules allowed (rules.def); 2. two programs are extracted, one under the costs of single kernels,
- * one under costs that foresee fusion; 3. both, and the input, are fused (fusion.def) into the same e-graph; 4. the cheapest program
- * is extracted, never worse than the input; 5. whatever single loop nest is left outside a kernel is lifted, so that the
+ * 1. rounds of rewriting with the rules allowed (rules.def); 2. two programs are extracted, one under the
+ *    costs of single kernels,
+ * one under costs that foresee fusion; 3. both, and the input, are fused (fusion.def) into the same e-graph;
+ * 4. the cheapest program is extracted, never worse than the input; 5. whatever single loop nest is left
+ *    outside a kernel is lifted, so that the
  * result holds parameter, constant, reshape, concatenate, gather, pad, reverse and fused nodes only.
- * Before that, equal layers are found (core/ir/roll.h): the program is cut into parts, steps 1 to 5 are done once for each distinct part,
- * and the results are put together again, so that depth costs next to nothing. A part is a program of its own and is cut again if it
- * holds layers itself. Where nothing repeats, or where it would not pay, the program is the only part.
- * Parameters and outputs keep their names and order. Same input, same options, same bytes out; symbolic extents count as
- * sx_cost_reference of their interval, so the program does not depend on the batch size bound later.
+ * Before that, equal layers are found (core/ir/roll.h): the program is cut into parts, steps 1 to 5 are done
+ * once for each distinct part, and the results are put together again, so that depth costs next to nothing. A
+ * part is a program of its own and is cut again if it holds layers itself. Where nothing repeats, or where it
+ * would not pay, the program is the only part. Parameters and outputs keep their names and order. Same input,
+ * same options, same bytes out; symbolic extents count as sx_cost_reference of their interval, so the program
+ * does not depend on the batch size bound later.
  */
 #ifndef SX_CORE_EGRAPH_OPTIMIZE_H
 #define SX_CORE_EGRAPH_OPTIMIZE_H
@@ -16,7 +19,8 @@
 #include "core/egraph/proof.h"
 #include "core/ir/roll.h"
 
-/* What is made small: so much for each nanosecond, for each byte of a result that is kept in memory, for each nanojoule. */
+/* What is made small: so much for each nanosecond, for each byte of a result that is kept in memory, for each
+ * nanojoule. */
 typedef struct {
     double time, memory, energy;
 } sx_objective;
@@ -28,8 +32,8 @@ static inline bool sx_objective_is_time(const sx_objective *objective)
     return objective->time == 1 && objective->memory == 0 && objective->energy == 0;
 }
 
-/* Parts of the program whose e-graphs are wanted, and what was left of them: snapshots (library.h), and for a part that is cut its
- * wiring (wiring.h), if all its pieces are kept or have met stored ones. */
+/* Parts of the program whose e-graphs are wanted, and what was left of them: snapshots (library.h), and for a
+ * part that is cut its wiring (wiring.h), if all its pieces are kept or have met stored ones. */
 typedef struct {
     sx_key part;   /* sx_graph_key */
     sx_key family; /* where it is kept: for those who read the wiring */
@@ -61,31 +65,36 @@ typedef struct sx_optimize_options {
     bool with_proof;       /* default true */
     bool with_certificate; /* default false */
     bool whole;            /* default false: equal layers are worked on once */
-    bool
-        unfused; /* default false. Operations instead of kernels: steps 3 and 5 are left out, and 4 goes by the
-                     costs that foresee fusion; the report's costs are of single kernels all the same */
-    sx_buf *
-        snapshot; /* where the e-graph of a program that is worked on as a whole goes (library.h), empty; left empty
-                     where it would pass the buffer's limit. NULL for none */
+    /* default false. Operations instead of kernels: steps 3 and 5 are left out, and 4 goes by the
+     * costs that foresee fusion; the report's costs are of single kernels all the same */
+    bool unfused;
+    /* where the e-graph of a program that is worked on as a whole goes (library.h), empty; left
+     * empty where it would pass the buffer's limit. NULL for none */
+    sx_buf *snapshot;
     sx_optimize_keeper *keeper; /* or NULL */
     sx_key snapshot_rules;      /* digest of what is stored and met */
-    const struct sx_fragments
-        *fragments; /* of this program (fragments.h): what met is not saturated; or NULL */
-    struct sx_memory *
-        memory; /* e-graphs of an earlier search, which goes on with them, and what it leaves (memory.h); NULL for none */
-    uint32_t
-        samples; /* default 0: programs fused beside those of step 3, of costs drawn from sample_seed; they take a quarter of extract_fuel together */
+    /* of this program (fragments.h): what met is not saturated; or NULL */
+    const struct sx_fragments *fragments;
+    /* e-graphs of an earlier search, which goes on with them, and what it leaves (memory.h); NULL
+     * for none */
+    struct sx_memory *memory;
+    /* default 0: programs fused beside those of step 3, of costs drawn from sample_seed; they take
+     * a quarter of extract_fuel together */
+    uint32_t samples;
     uint64_t sample_seed;
-    bool
-        afresh; /* default false: in an e-graph of an earlier search the rules look at all of it again, as they allow more now */
-    bool
-        fair; /* default false: what the limits leave goes to the parts in order. Each gets its share of nodes and fuel, by its size */
+    /* default false: in an e-graph of an earlier search the rules look at all of it again, as they
+     * allow more now */
+    bool afresh;
+    /* default false: what the limits leave goes to the parts in order. Each gets its share of nodes
+     * and fuel, by its size */
+    bool fair;
 } sx_optimize_options;
 sx_optimize_options sx_optimize_defaults(void);
 
-/* One distinct program that was worked on, in one of two ways. Whole (`roll` NULL): `proof` is the chain from `program` to `better`.
- * In pieces: sx_roll_expand(roll, programs of the pieces) has the canonical form of `program`; with what came of the pieces it is
- * `stitched`; `proof` is the chain from there to `better`, NULL where nothing was left to do. */
+/* One distinct program that was worked on, in one of two ways. Whole (`roll` NULL): `proof` is the chain from
+ * `program` to `better`. In pieces: sx_roll_expand(roll, programs of the pieces) has the canonical form of
+ * `program`; with what came of the pieces it is `stitched`; `proof` is the chain from there to `better`, NULL
+ * where nothing was left to do. */
 typedef struct {
     const sx_graph *program;
     sx_graph *better;
@@ -124,14 +133,16 @@ typedef struct {
     double mesh_before_ns,
         mesh_after_ns; /* on the mesh (sharding_plan.h), costs that foresee fusion, those of single kernels where
                           the program is put together of parts; 0 where it was not looked at */
-    bool
-        searched_again; /* put together from parts it was dearer than the input: once more as a whole, with what was left of the limits */
-    uint32_t met_count; /* parts that were not saturated because a stored one was met */
-    uint32_t met_nodes; /* of `nodes`: in the graphs of these */
+    /* put together from parts it was dearer than the input: once more as a whole, with what was
+     * left of the limits */
+    bool searched_again;
+    uint32_t met_count;   /* parts that were not saturated because a stored one was met */
+    uint32_t met_nodes;   /* of `nodes`: in the graphs of these */
     const char *unproved; /* why there is no certificate though one was asked for, or NULL */
 } sx_optimize_report;
 
-/*   errors   SX_INPUT unknown rule name; SX_UNIMPLEMENTED `unfused` of a program that has fused nodes; SX_NOMEM, SX_LIMIT. Limits of the rounds are no errors: report->stop says. They bind each
+/*   errors   SX_INPUT unknown rule name; SX_UNIMPLEMENTED `unfused` of a program that has fused nodes;
+ *   SX_NOMEM, SX_LIMIT. Limits of the rounds are no errors: report->stop says. They bind each
  *            part and the sum of all. */
 sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
                     const sx_optimize_options *options, sx_graph **out, sx_optimize_report *report);
@@ -146,11 +157,12 @@ sx_code sx_optimize_certificate(sx_ctx *cx, const sx_optimize_report *report, sx
 
 /* Which rules the options allow, [SX_RULE_COUNT].  errors  SX_INPUT unknown rule name */
 sx_code sx_optimize_rules(sx_ctx *cx, const sx_optimize_options *options, bool *enabled);
-/* Added to a node without a kernel where the program can do without it: what runs in its class may be reached through cycles only. */
+/* Added to a node without a kernel where the program can do without it: what runs in its class may be reached
+ * through cycles only. */
 #define SX_COST_LAST_RESORT (SX_COST_MAX >> 10)
-/* What each node of an e-graph costs as a kernel of its own, in thousandths of the objective; SX_COST_NEVER for dead nodes,
- * SX_COST_LAST_RESORT more for operations that have no kernel where kernels alone can compute their class.
- * Result in cx's arena, [node_count]. */
+/* What each node of an e-graph costs as a kernel of its own, in thousandths of the objective; SX_COST_NEVER
+ * for dead nodes, SX_COST_LAST_RESORT more for operations that have no kernel where kernels alone can compute
+ * their class. Result in cx's arena, [node_count]. */
 sx_code sx_optimize_node_costs(sx_ctx *cx, sx_tensors *t, const sx_device *device,
                                const sx_objective *objective, uint64_t **cost);
 /* What a program costs as it stands, each operation its outputs need a kernel. */

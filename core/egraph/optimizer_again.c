@@ -1,5 +1,5 @@
-/* optimizer_again.c - what a search that is one of several does besides: it takes up the program chosen before, has kernels of drawn programs
- * too, and leaves what it found to the next (optimize.h, memory.h). */
+/* optimizer_again.c - what a search that is one of several does besides: it takes up the program chosen
+ * before, has kernels of drawn programs too, and leaves what it found to the next (optimize.h, memory.h). */
 #include <string.h>
 
 #include "core/base/rng.h"
@@ -96,7 +96,8 @@ static sx_code draw_program(sx_optimizer *o, const uint64_t *cost, uint64_t seed
 
 #define SAMPLED_NODES_MAX 400000u /* of all samples together: fewer of a larger graph */
 
-/* Kernels of programs that are the best by costs a little off: what fuses best is not always what costs least before. */
+/* Kernels of programs that are the best by costs a little off: what fuses best is not always what costs least
+ * before. */
 sx_code sx_optimizer_fuse_samples(sx_optimizer *o)
 {
     const sx_optimize_options *options = o->options;

@@ -1,4 +1,5 @@
-/* parts.c - a program of equal layers: each distinct part is optimised once, then the whole is put together (optimize.h). */
+/* parts.c - a program of equal layers: each distinct part is optimised once, then the whole is put together
+ * (optimize.h). */
 #include "core/egraph/optimize.h"
 
 #include <string.h>
@@ -195,7 +196,8 @@ static const sx_node *result_node(const division *v, uint32_t p, uint32_t index)
     return sx_graph_node(v->better[p], v->better[p]->output[index].node);
 }
 
-/* Whether the use after `u` reads an elementwise kernel of it. Equal parts in a row have been cut where this costs least. */
+/* Whether the use after `u` reads an elementwise kernel of it. Equal parts in a row have been cut where this
+ * costs least. */
 static bool is_seam(const division *v, uint32_t u)
 {
     const sx_roll_use *use = v->roll->use;
@@ -372,7 +374,8 @@ static void count_uses(divider *d)
     }
 }
 
-/* Operations without a kernel of their own (some of them always): what must be taken instead may cost more than their estimate. */
+/* Operations without a kernel of their own (some of them always): what must be taken instead may cost more
+ * than their estimate. */
 static bool lacks_kernels(const sx_graph *graph)
 {
     const uint64_t lacking = UINT64_C(1) << SX_OP_ATTENTION | UINT64_C(1) << SX_OP_ONLINE_DOT |
@@ -432,8 +435,8 @@ static sx_code divide(sx_ctx *cx, const sx_device *device, const sx_optimize_opt
     return report_whole(&d, pieces->piece[0].program, *out);
 }
 
-/* Put together from its parts the program came out dearer than it was: it is searched once more as a whole, with what they have left of
- * the limits; the report counts both. */
+/* Put together from its parts the program came out dearer than it was: it is searched once more as a whole,
+ * with what they have left of the limits; the report counts both. */
 static sx_code search_again(sx_ctx *cx, const sx_graph *in, const sx_device *device,
                             const sx_optimize_options *options, size_t spent_bytes, sx_graph **out,
                             sx_optimize_report *report)

@@ -5,7 +5,8 @@
 
 #define STEPS_MAX (2 * SX_PATTERN_NODES_MAX)
 
-/* Where the lists of a pattern grow while it is read; hundreds of patterns are read for a request, most of them small. */
+/* Where the lists of a pattern grow while it is read; hundreds of patterns are read for a request, most of
+ * them small. */
 typedef struct {
     sx_part part[SX_PATTERN_NODES_MAX];
     sx_step step[STEPS_MAX];
@@ -500,7 +501,8 @@ static void take_root(const builder *b, uint32_t *node)
     }
 }
 
-/* Part by part, each for all matches: parts are numbered before what stands in them, so backwards is from the inside out. */
+/* Part by part, each for all matches: parts are numbered before what stands in them, so backwards is from the
+ * inside out. */
 sx_code sx_pattern_build_batch(sx_ctx *cx, sx_eg *eg, const sx_eg_language *language,
                                const sx_pattern *right, const uint32_t *match, uint32_t stride,
                                uint32_t bind_count, uint32_t count, uint32_t *node)

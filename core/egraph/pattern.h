@@ -22,8 +22,8 @@ typedef enum { SX_STEP_BIND, SX_STEP_SAME, SX_STEP_VALUE } sx_step_kind;
 typedef struct {
     sx_step_kind kind;
     uint8_t from;
-    uint8_t
-        other; /* SAME: the register to equal; BIND: number of the bind whose attribute to equal, or NONE */
+    /* SAME: the register to equal; BIND: number of the bind whose attribute to equal, or NONE */
+    uint8_t other;
     uint8_t bind; /* BIND: which matched node it is */
     uint8_t out;
     uint8_t arity;
@@ -48,8 +48,8 @@ typedef struct sx_pattern {
     uint32_t bind_count;
     uint32_t reg_count;
     uint8_t name_reg[SX_PATTERN_NAMES_MAX];
-    const uint8_t
-        *reg_bind; /* of each register but 0: the matched node whose child it is, and which */
+    /* of each register but 0: the matched node whose child it is, and which */
+    const uint8_t *reg_bind;
     const uint8_t *reg_slot;
     uint32_t depth; /* levels of nodes: 1 for (op ?x) */
 } sx_pattern;
@@ -82,8 +82,8 @@ sx_code sx_pattern_build(sx_ctx *cx, sx_eg *eg, const sx_eg_language *language,
                          const sx_pattern *right, const uint32_t *match_node,
                          const uint32_t *match_var, uint32_t *node);
 
-/* The same for `count` matches, at most SX_EG_BATCH, `stride` words apart, where the language has no say in what can be: node[] are
- * their right sides. A pattern that does not lend itself to it is not batched. */
+/* The same for `count` matches, at most SX_EG_BATCH, `stride` words apart, where the language has no say in
+ * what can be: node[] are their right sides. A pattern that does not lend itself to it is not batched. */
 bool sx_pattern_batches(const sx_eg_language *language, const sx_pattern *right);
 sx_code sx_pattern_build_batch(sx_ctx *cx, sx_eg *eg, const sx_eg_language *language,
                                const sx_pattern *right, const uint32_t *match, uint32_t stride,
@@ -93,8 +93,8 @@ sx_code sx_pattern_build_batch(sx_ctx *cx, sx_eg *eg, const sx_eg_language *lang
 bool sx_pattern_finds(const sx_eg_language *language, const sx_pattern *right);
 void sx_pattern_find_batch(const sx_eg *eg, const sx_pattern *right, const uint32_t *match,
                            uint32_t stride, uint32_t bind_count, uint32_t count, uint32_t *node);
-/* Takes the matches of `rule` out of the end of its list, at most SX_EG_BATCH, that would change nothing. Where most would, matches are passed
- * over before it looks again, up to 64 batches. */
+/* Takes the matches of `rule` out of the end of its list, at most SX_EG_BATCH, that would change nothing.
+ * Where most would, matches are passed over before it looks again, up to 64 batches. */
 void sx_pattern_drop_idle(const sx_eg *eg, const sx_eg_rule *rule, sx_match_list *found);
 
 /* ---- who looks for matches (stamps.c, trigger.c) ---- */
@@ -112,7 +112,8 @@ typedef struct {
 } sx_search;
 typedef struct sx_stamps sx_stamps;
 sx_code sx_stamps_make(sx_ctx *cx, sx_stamps **stamps);
-/* What every wanted rule finds since its position. Stops early, with SX_OK and *done false, when the work is done up. */
+/* What every wanted rule finds since its position. Stops early, with SX_OK and *done false, when the work is
+ * done up. */
 sx_code sx_stamps_run(sx_stamps *stamps, sx_search *search, bool *done);
 
 /* The plans of the rules that are enabled now. */

@@ -1,5 +1,6 @@
-/* prices.c - prices of kernels, remembered: level 2 is asked once for all nodes of one operation, attribute and types of children. Types and
- * attributes are interned for as long as the e-graph lives, so that their numbers say which they are. */
+/* prices.c - prices of kernels, remembered: level 2 is asked once for all nodes of one operation, attribute
+ * and types of children. Types and attributes are interned for as long as the e-graph lives, so that their
+ * numbers say which they are. */
 #include <string.h>
 
 #include "core/egraph/optimizer.h"

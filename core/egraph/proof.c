@@ -282,8 +282,9 @@ static sx_code find_needed(sx_ctx *cx, const sx_graph *input, bool **needed)
     return SX_OK;
 }
 
-/* Where the chain starts: the smallest node of a class that holds a value of the input (it is the input's own), else the target's,
- * else the smallest. The smallest nodes of classes never form a cycle: children were there before their parents. */
+/* Where the chain starts: the smallest node of a class that holds a value of the input (it is the input's
+ * own), else the target's, else the smallest. The smallest nodes of classes never form a cycle: children were
+ * there before their parents. */
 static sx_code find_start(sx_ctx *cx, const sx_eg *eg, uint32_t input_nodes, const uint32_t *target,
                           uint32_t **start)
 {

@@ -1,11 +1,14 @@
-/* proof.h - why the program that comes out equals the one that went in: a chain of rewrites, each by named rules, one place at a time.
+/* proof.h - why the program that comes out equals the one that went in: a chain of rewrites, each by named
+ * rules, one place at a time.
  *
- * First the values of the input that turned out equal are merged, each into the earlier one. From then on a program is a choice of
- * one node per class (extract.h), and the chain goes from the choice of the input to the extracted one, class by class, children first;
- * each step replaces the node chosen for one class by another node of it. Every step names the rules on the path between its two nodes
- * in the forest of reasons (Nieuwenhuis, Oliveras 2005), and those by which their left sides came to match. After every step there is a whole program again, which
- * sx_proof_program builds, so that a reader (or a test) can evaluate all of them and find each equal to the one before.
- * A step carries more than one rule only where a program in between would be cyclic.
+ * First the values of the input that turned out equal are merged, each into the earlier one. From then on a
+ * program is a choice of one node per class (extract.h), and the chain goes from the choice of the input to
+ * the extracted one, class by class, children first; each step replaces the node chosen for one class by
+ * another node of it. Every step names the rules on the path between its two nodes in the forest of reasons
+ * (Nieuwenhuis, Oliveras 2005), and those by which their left sides came to match. After every step there is a
+ * whole program again, which sx_proof_program builds, so that a reader (or a test) can evaluate all of them
+ * and find each equal to the one before. A step carries more than one rule only where a program in between
+ * would be cyclic.
  */
 #ifndef SX_CORE_EGRAPH_PROOF_H
 #define SX_CORE_EGRAPH_PROOF_H
@@ -15,8 +18,8 @@
 #define SX_PROOF_STEPS_MAX 4096u
 
 typedef struct {
-    uint32_t
-        place; /* class rewritten; SX_EG_NONE: all uses of `from` become uses of the earlier `to` */
+    /* class rewritten; SX_EG_NONE: all uses of `from` become uses of the earlier `to` */
+    uint32_t place;
     uint32_t from, to;               /* nodes of it, before and after */
     uint32_t rule_first, rule_count; /* into sx_proof.rule: first those that rewrite this place, */
     uint32_t rule_direct;  /* so many, then those that made their left sides match below it */
@@ -45,8 +48,9 @@ sx_code sx_proof_program(sx_ctx *cx, const sx_proof *proof, uint32_t step_count,
 /* "1. layer-norm (exact), using power-two (reassociating): add(..) = layer_norm(..)", a line for each step. */
 void sx_proof_print(const sx_proof *proof, sx_buf *text);
 
-/* The program of a choice as a graph: the parameters of `input` in their order, then what the outputs (e-nodes `root`) need. With
- * `lift`, whatever is a single loop nest becomes a fused node. node_of (may be NULL): the e-node of every node of the result. */
+/* The program of a choice as a graph: the parameters of `input` in their order, then what the outputs (e-nodes
+ * `root`) need. With `lift`, whatever is a single loop nest becomes a fused node. node_of (may be NULL): the
+ * e-node of every node of the result. */
 sx_code sx_choice_graph(sx_ctx *cx, const sx_tensors *t, const sx_graph *input,
                         const uint32_t *root, const uint32_t *choice, bool lift, sx_graph **graph,
                         uint32_t **node_of);

@@ -381,8 +381,9 @@ static bool has_product(const sx_rewrite *rw, uint32_t class_a, uint32_t class_b
            fabs(rounded - product) <= ldexp(fabs(product), -8);
 }
 
-/* Does the product made anew have the magnitude of one that is there? Where one of three factors is near 1, it has that of an operand or
- * of the result; where both its factors are known, it can be looked at; where the outer factors are one, it is the old one. */
+/* Does the product made anew have the magnitude of one that is there? Where one of three factors is near 1, it
+ * has that of an operand or of the result; where both its factors are known, it can be looked at; where the
+ * outer factors are one, it is the old one. */
 static bool product_is_near(const sx_rewrite *rw, bool to_left)
 {
     const sx_tensors *t = sx_rewrite_tensors(rw);

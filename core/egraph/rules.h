@@ -1,4 +1,5 @@
-/* rules.h - the table of rules (rules.def) and what the C sides of rules share (inner header of the rules_*.c files). */
+/* rules.h - the table of rules (rules.def) and what the C sides of rules share (inner header of the rules_*.c
+ * files). */
 #ifndef SX_CORE_EGRAPH_RULES_H
 #define SX_CORE_EGRAPH_RULES_H
 #include "core/egraph/tensor.h"
@@ -25,7 +26,8 @@ typedef struct {
     const struct sx_pattern *left, *right; /* right NULL: a C function */
 } sx_rule_sides;
 extern const sx_rule_sides sx_rules_parsed[];
-/* The rules for one graph: all enabled, nothing seen. Same as sx_eg_ruleset_init of sx_rules, without reading any text. */
+/* The rules for one graph: all enabled, nothing seen. Same as sx_eg_ruleset_init of sx_rules, without reading
+ * any text. */
 sx_code sx_rules_set(sx_ctx *cx, sx_tensors *t, sx_eg_ruleset *set);
 const char *sx_rule_name(uint32_t rule);
 sx_rule_class sx_rule_class_of(uint32_t rule);
@@ -62,20 +64,22 @@ sx_code sx_rewrite_emit(sx_rewrite *rw, uint32_t to);
 /* Is the class one known value, within one part in 2^21 (constants rounded to f32; narrow types: half of
  * their last place)? */
 bool sx_rewrite_near(const sx_rewrite *rw, uint32_t class_, double value);
-/* Is the root's class the only one that reads the class of matched node `k`? Rules that would compute it in another way as well ask
- * this: it bounds the search, not the truth. */
+/* Is the root's class the only one that reads the class of matched node `k`? Rules that would compute it in
+ * another way as well ask this: it bounds the search, not the truth. */
 bool sx_rewrite_is_private(const sx_rewrite *rw, uint32_t k);
 /* Factors between 1/16 and 16 leave the range of a value as good as it is. */
 #define SX_RANGE_FACTOR 16.0
 /* Is the class one known value of such a magnitude? */
 bool sx_rewrite_is_factor_near_one(const sx_rewrite *rw, uint32_t class_);
-/* Rows come in pairs where a side condition tells whether the range is kept: `keeps`. May the row with that condition (far: the
- * one without) say its equality? When a step is checked, the one without may always: both sides are equal all the same. */
+/* Rows come in pairs where a side condition tells whether the range is kept: `keeps`. May the row with that
+ * condition (far: the one without) say its equality? When a step is checked, the one without may always: both
+ * sides are equal all the same. */
 static inline bool sx_rewrite_may(const sx_rewrite *rw, bool far, bool keeps)
 {
     return far ? !keeps || rw->unguarded : keeps;
 }
-/* The first member of the class with this operation (where a step is checked: the one that was picked), or SX_EG_NONE. */
+/* The first member of the class with this operation (where a step is checked: the one that was picked), or
+ * SX_EG_NONE. */
 uint32_t sx_rewrite_member(const sx_rewrite *rw, uint32_t class_, sx_op op);
 sx_code sx_rewrite_emit_unary(sx_rewrite *rw, sx_op op, uint32_t a);
 sx_code sx_rewrite_emit_binary(sx_rewrite *rw, sx_op op, uint32_t a, uint32_t b);

@@ -1,5 +1,5 @@
-/* Contractions that share no operand, of equal types: one contraction of their stacks, with a batch dimension more, or a longer one.
- * Convolutions: one of more groups. */
+/* Contractions that share no operand, of equal types: one contraction of their stacks, with a batch dimension
+ * more, or a longer one. Convolutions: one of more groups. */
 #include "core/egraph/multi.h"
 #include "core/egraph/rules_conv.h"
 
@@ -53,7 +53,8 @@ static bool is_twin(const sx_rewrite *rw)
     return turned != SX_EG_NONE && sx_eg_child(eg, turned, 0) < root;
 }
 
-/* What need not be stacked, though the equality would hold: what runs once at load; what was merged or is read in parts; a twin. */
+/* What need not be stacked, though the equality would hold: what runs once at load; what was merged or is read
+ * in parts; a twin. */
 static bool is_useless(const sx_rewrite *rw)
 {
     const sx_tensors *t = sx_rewrite_tensors(rw);
@@ -102,7 +103,8 @@ static bool set_groups(stacking *s, const sx_type *result)
     return s->extent <= SX_EXTENT_MAX / RUN_MAX && sx_dim_is_constant(s->operand[0].dim[1]);
 }
 
-/* Along the first batch dimension where there is one of known extent, else along a new one; false: there is no room for it. */
+/* Along the first batch dimension where there is one of known extent, else along a new one; false: there is no
+ * room for it. */
 static bool set_stacking(stacking *s, sx_rewrite *rw, const candidate *c)
 {
     const sx_type *result = sx_rewrite_type(rw, rw->node[0]);
@@ -254,8 +256,8 @@ static sx_code batch_all(sx_rewrite *rw, const candidate *list, uint32_t count)
     return stack_run(&s, run);
 }
 
-/* A1 B1, A2 B2, .. of equal types are the parts of [A1; A2; ..] [B1; B2; ..], contracted for each index of the new dimension. The sums
- * are what they were. */
+/* A1 B1, A2 B2, .. of equal types are the parts of [A1; A2; ..] [B1; B2; ..], contracted for each index of the
+ * new dimension. The sums are what they were. */
 sx_code sx_rule_batch(sx_rewrite *rw)
 {
     candidate *list = SX_NEW_ARRAY(rw->cx, candidate, rw->bucket->count);
@@ -393,7 +395,8 @@ sx_code sx_rule_stack_strips(sx_rewrite *rw)
     return sx_rewrite_emit(rw, node);
 }
 
-/* Strips of extent 1 without their axis, one behind the other: x with that axis moved in front of the one they are joined along. */
+/* Strips of extent 1 without their axis, one behind the other: x with that axis moved in front of the one they
+ * are joined along. */
 sx_code sx_rule_strips_unstacked(sx_rewrite *rw)
 {
     strips s;

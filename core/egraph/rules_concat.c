@@ -116,7 +116,8 @@ sx_code sx_rule_concatenate_slices(sx_rewrite *rw)
     return kept == count ? SX_OK : emit_concatenate(rw, axis, part, kept);
 }
 
-/* cat_i(cat_j(a, b, ..), cat_j(c, d, ..), ..) = cat_j(cat_i(a, c, ..), cat_i(b, d, ..), ..): parts equal pairwise, not only in sum. */
+/* cat_i(cat_j(a, b, ..), cat_j(c, d, ..), ..) = cat_j(cat_i(a, c, ..), cat_i(b, d, ..), ..): parts equal
+ * pairwise, not only in sum. */
 sx_code sx_rule_concatenate_exchange(sx_rewrite *rw)
 {
     sx_tensors *t = sx_rewrite_tensors(rw);
@@ -301,7 +302,8 @@ sx_code sx_rule_concatenate_broadcast(sx_rewrite *rw)
     return sx_rewrite_emit(rw, node);
 }
 
-/* A slice over several parts, or along another axis: of the parts. Only where parts fall away or nothing else reads the whole. */
+/* A slice over several parts, or along another axis: of the parts. Only where parts fall away or nothing else
+ * reads the whole. */
 sx_code sx_rule_slice_parts(sx_rewrite *rw)
 {
     sx_tensors *t = sx_rewrite_tensors(rw);

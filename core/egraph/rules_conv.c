@@ -1,5 +1,5 @@
-/* Convolutions, windows and batch normalisation brought to what has a kernel (core/ir/fused.h): padding apart, three spatial dimensions
- * as two, groups as a dimension of their own. */
+/* Convolutions, windows and batch normalisation brought to what has a kernel (core/ir/fused.h): padding apart,
+ * three spatial dimensions as two, groups as a dimension of their own. */
 #include "core/egraph/rules_conv.h"
 
 #include <math.h>
@@ -135,7 +135,8 @@ static sx_code stack_slices(sx_rewrite *rw, const sx_attr *attr, int64_t window,
                : sx_rewrite_add(rw, SX_OP_CONCATENATE, &joined, part, (uint32_t)window, node);
 }
 
-/* The first spatial dimension becomes a part of the batch (its places) and of the channels (its window): sums keep their order. */
+/* The first spatial dimension becomes a part of the batch (its places) and of the channels (its window): sums
+ * keep their order. */
 sx_code sx_rule_conv_deep(sx_rewrite *rw)
 {
     sx_attr attr = sx_rewrite_attr(rw, 0);

@@ -1,5 +1,5 @@
-/* Convolutions as contractions and scales, joined with one another, enlarged so that they can be. Conditions on groups: Jia 2019 states
- * several of these without them, and they are false for unequal groups. */
+/* Convolutions as contractions and scales, joined with one another, enlarged so that they can be. Conditions
+ * on groups: Jia 2019 states several of these without them, and they are false for unequal groups. */
 #include "core/egraph/multi.h"
 #include "core/egraph/rules_conv.h"
 
@@ -243,8 +243,8 @@ static bool zeros_between(const sx_attr *a, const sx_type *w, const sx_attr *b, 
     return ok && sum > 0;
 }
 
-/* op(conv(x, w), conv(y, v)) with the window of the one that is smaller enlarged to the other's: matched nodes 1 and 2, classes
- * x, w, y, v. */
+/* op(conv(x, w), conv(y, v)) with the window of the one that is smaller enlarged to the other's: matched nodes
+ * 1 and 2, classes x, w, y, v. */
 static sx_code enlarge(sx_rewrite *rw, sx_op op, const sx_attr *attr, const uint32_t operand[4])
 {
     sx_attr conv[2] = {sx_rewrite_attr(rw, 1), sx_rewrite_attr(rw, 2)};
@@ -338,8 +338,9 @@ static uint32_t largest_window(sx_rewrite *rw, uint32_t small)
     return best;
 }
 
-/* Convolutions of one operand, whoever reads them: each with the largest window of all, where its weights can be filled with zeros, so
- * that they can be merged. The weights are constant: the zeros cost nothing but their products. */
+/* Convolutions of one operand, whoever reads them: each with the largest window of all, where its weights can
+ * be filled with zeros, so that they can be merged. The weights are constant: the zeros cost nothing but their
+ * products. */
 sx_code sx_rule_conv_enlarge_shared(sx_rewrite *rw)
 {
     const sx_tensors *t = sx_rewrite_tensors(rw);

@@ -214,7 +214,8 @@ sx_code sx_rule_input_scale_into_conv(sx_rewrite *rw)
     return sx_rewrite_emit(rw, node);
 }
 
-/* conv(x +- v, w) = conv(x, w) +- the weights of an output channel times v; only without padding, which v does not reach. */
+/* conv(x +- v, w) = conv(x, w) +- the weights of an output channel times v; only without padding, which v does
+ * not reach. */
 sx_code sx_rule_input_shift_from_conv(sx_rewrite *rw)
 {
     sx_tensors *t = sx_rewrite_tensors(rw);

@@ -1,4 +1,5 @@
-/* Contractions: transposes and reshapes absorbed, association, scales. Result dimensions: batch, left free, right free. */
+/* Contractions: transposes and reshapes absorbed, association, scales. Result dimensions: batch, left free,
+ * right free. */
 #include "core/egraph/rules.h"
 
 #include <string.h>
@@ -70,8 +71,8 @@ sx_code sx_rule_dot_transpose_right(sx_rewrite *rw)
     return absorb_transpose(rw, false);
 }
 
-/* A B = transposed (B A): the same products summed in the same order; reassociating because the plan of a contraction is keyed by
- * N, which becomes M. */
+/* A B = transposed (B A): the same products summed in the same order; reassociating because the plan of a
+ * contraction is keyed by N, which becomes M. */
 sx_code sx_rule_dot_swap(sx_rewrite *rw)
 {
     sx_attr attr = sx_rewrite_attr(rw, 0);
@@ -139,7 +140,8 @@ static bool expand(const sx_ints *list, const uint32_t first[], sx_ints *expande
     return true;
 }
 
-/* The type of the other operand with the dimensions paired with groups split likewise, and where each old dimension begins. */
+/* The type of the other operand with the dimensions paired with groups split likewise, and where each old
+ * dimension begins. */
 static bool split_partner(const sx_type *partner, const side *own, const side *other,
                           const sx_type *source, const uint32_t own_first[], sx_type *split,
                           uint32_t first[])
@@ -226,8 +228,8 @@ static bool is_bound(const side *s, uint32_t d)
     return contains(s->batch, d) || contains(s->contract, d);
 }
 
-/* Dimensions of `x` and of its reshape `y` walked in segments of equal size: bound dimensions of y must be dimensions of x, whose
- * numbers go to `place`; free ones may be cut in any way. *cut: some are. */
+/* Dimensions of `x` and of its reshape `y` walked in segments of equal size: bound dimensions of y must be
+ * dimensions of x, whose numbers go to `place`; free ones may be cut in any way. *cut: some are. */
 static bool walk_free(const sx_type *x, const sx_type *y, const side *s, int64_t place[], bool *cut)
 {
     uint32_t a = 0;
@@ -499,8 +501,9 @@ sx_code sx_rule_column_scale_into_weight(sx_rewrite *rw)
 
 /* ---- a sum, contracted ---- */
 
-/* Do contractions alone read the class, perhaps through views? Where anything else needs the sum, two contractions instead of one are
- * only ever more work, and in a chain of residual blocks they would be made for every sum of earlier blocks. */
+/* Do contractions alone read the class, perhaps through views? Where anything else needs the sum, two
+ * contractions instead of one are only ever more work, and in a chain of residual blocks they would be made
+ * for every sum of earlier blocks. */
 static bool only_contracted(const sx_tensors *t, uint32_t class_, uint32_t depth)
 {
     const sx_eg *eg = &t->eg;

@@ -1,5 +1,6 @@
-/* Contractions by index names: every dimension has a label, equal labels run together, labels not in the result are summed. Rules
- * that are laborious with dimension numbers (association with batches, sums of contractions, repeated operands) are short here. */
+/* Contractions by index names: every dimension has a label, equal labels run together, labels not in the
+ * result are summed. Rules that are laborious with dimension numbers (association with batches, sums of
+ * contractions, repeated operands) are short here. */
 #include <string.h>
 
 #include "core/egraph/rules.h"
@@ -107,7 +108,8 @@ typedef struct {
     labels l;
 } operand;
 
-/* The contraction of a and b whose result is labelled `out`; SX_EG_NONE where no label is contracted, or `out` has one of neither. */
+/* The contraction of a and b whose result is labelled `out`; SX_EG_NONE where no label is contracted, or `out`
+ * has one of neither. */
 static sx_code contract(sx_rewrite *rw, operand a, operand b, const labels *out, uint32_t *node)
 {
     uint32_t in_a = set_of(&a.l);
@@ -194,8 +196,9 @@ static sx_code unrepeated(sx_rewrite *rw, uint32_t broadcast, const labels *wide
 
 /* ---- sums and contractions ---- */
 
-/* Does no operand have labels of its own that are summed away, but one that follows from weights? It would be summed first, and be as
- * many times larger as it has terms; of weights that is known at load. Numbers that wrap have no range. */
+/* Does no operand have labels of its own that are summed away, but one that follows from weights? It would be
+ * summed first, and be as many times larger as it has terms; of weights that is known at load. Numbers that
+ * wrap have no range. */
 static bool sums_weights_alone(const sx_rewrite *rw, const operand *a, const operand *b,
                                const labels *out)
 {
@@ -606,8 +609,8 @@ sx_code sx_rule_dot_inner_scale_right(sx_rewrite *rw)
     return factor_out(rw, 1, true);
 }
 
-/* rms_norm(x; g) W = rsqrt(mean(x^2) + eps) (x (g W)): the statistics stand beside the contraction, the gain goes into the weight.
- * Where one contraction reads the norm: several would each scale their result. names: x g w */
+/* rms_norm(x; g) W = rsqrt(mean(x^2) + eps) (x (g W)): the statistics stand beside the contraction, the gain
+ * goes into the weight. Where one contraction reads the norm: several would each scale their result. names: x g w */
 sx_code sx_rule_rms_norm_dot(sx_rewrite *rw)
 {
     sx_tensors *t = sx_rewrite_tensors(rw);

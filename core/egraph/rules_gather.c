@@ -1,5 +1,6 @@
-/* Lookups: a product with rows of a unit matrix, lookups of lookups, of what is repeated, at a known place, side by side. A gather picks
- * along one axis, so what takes along another axis for each index (ONNX GatherElements) is not one. */
+/* Lookups: a product with rows of a unit matrix, lookups of lookups, of what is repeated, at a known place,
+ * side by side. A gather picks along one axis, so what takes along another axis for each index (ONNX
+ * GatherElements) is not one. */
 #include "core/egraph/rules.h"
 
 /* Is the class the index along dimension `axis`, for itself or repeated along the others? */

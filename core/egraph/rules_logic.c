@@ -77,7 +77,8 @@ sx_code sx_rule_and_and_known(sx_rewrite *rw)
     return emit_with_value(rw, SX_OP_AND, rw->var[0], (double)both);
 }
 
-/* Is no element negative? By its type, or by the operation that gave it: an index, or a number from a type without sign. */
+/* Is no element negative? By its type, or by the operation that gave it: an index, or a number from a type
+ * without sign. */
 static bool is_natural(const sx_rewrite *rw, uint32_t class_)
 {
     const sx_tensors *t = sx_rewrite_tensors(rw);
@@ -220,7 +221,8 @@ sx_code sx_rule_select_binary_right(sx_rewrite *rw)
 
 /* ---- clamps; names: a and two known numbers ---- */
 
-/* max(max(a, m), o) = max(a, max(m, o)), minimum likewise: in the order of the definition, so zeros of two signs come out right. */
+/* max(max(a, m), o) = max(a, max(m, o)), minimum likewise: in the order of the definition, so zeros of two
+ * signs come out right. */
 sx_code sx_rule_bound_twice(sx_rewrite *rw)
 {
     sx_op op = sx_tensors_op(sx_rewrite_tensors(rw), rw->node[0]);

@@ -98,8 +98,9 @@ static sx_code with_free_dim(sx_rewrite *rw, const sx_ints *batch, const sx_ints
     return sx_rewrite_reshape(rw, x, &type, node);
 }
 
-/* What need not be joined, though the equality would hold: what is a concatenation already (its parts are members themselves); a
- * contraction that runs once at load; one with the weight on the left whose twin with the weight on the right stands beside it. */
+/* What need not be joined, though the equality would hold: what is a concatenation already (its parts are
+ * members themselves); a contraction that runs once at load; one with the weight on the left whose twin with
+ * the weight on the right stands beside it. */
 static bool is_useless(const merger *g, uint32_t x)
 {
     const sx_rewrite *rw = g->rw;
@@ -110,8 +111,8 @@ static bool is_useless(const merger *g, uint32_t x)
     return has_op(t, x, SX_OP_CONCATENATE) || (left && right) || (left && has_twin);
 }
 
-/* In the order in which the results came up, whatever later found a node that fits: parts that stand side by side stay so. The list is
- * nearly so already. */
+/* In the order in which the results came up, whatever later found a node that fits: parts that stand side by
+ * side stay so. The list is nearly so already. */
 static void sort_parts(part *list, uint32_t count)
 {
     for (uint32_t i = 1; i < count; i++) {
@@ -192,8 +193,8 @@ static sx_code find_parts(merger *g, part *list, uint32_t *count)
     return SX_OK;
 }
 
-/* Joins along dimension `axis`, if the joined operands leave it free: of a convolution the images, or the output channels where they
- * all read the same input channels. */
+/* Joins along dimension `axis`, if the joined operands leave it free: of a convolution the images, or the
+ * output channels where they all read the same input channels. */
 static bool set_axis(merger *g, const sx_type *type, uint32_t axis)
 {
     uint32_t before = 0;
@@ -272,7 +273,8 @@ static sx_code merge_run(merger *g, const part *const *run, uint32_t count)
     return SX_OK;
 }
 
-/* One group of parts that fit: all together, and neighbours. Parts that do not follow from weights must not depend on a member. */
+/* One group of parts that fit: all together, and neighbours. Parts that do not follow from weights must not
+ * depend on a member. */
 static sx_code merge_group(merger *g, part *list, uint32_t count, uint32_t first)
 {
     sx_rewrite *rw = g->rw;
@@ -376,8 +378,9 @@ typedef struct {
     int64_t *start, *limit;
 } parts;
 
-/* Members whose slices lie one behind the other and cover all of the shared value; count 0 if some part is missing. Greedy: at
- * each end of a part the first member that begins there. The slices are the matched nodes `slice_place`. */
+/* Members whose slices lie one behind the other and cover all of the shared value; count 0 if some part is
+ * missing. Greedy: at each end of a part the first member that begins there. The slices are the matched nodes
+ * `slice_place`. */
 static sx_code find_cover(sx_rewrite *rw, uint32_t shared, uint32_t slice_place, parts *p)
 {
     const sx_type *whole = sx_rewrite_type(rw, shared);
@@ -488,8 +491,8 @@ static bool kept_axis(const sx_attr *repeat, const sx_type *source, const sx_typ
     return false;
 }
 
-/* The second operands are repeated along other dimensions than the one that is cut: what they repeat, one behind the other. Weights
- * only, for it costs nothing at run time then. */
+/* The second operands are repeated along other dimensions than the one that is cut: what they repeat, one
+ * behind the other. Weights only, for it costs nothing at run time then. */
 sx_code sx_rule_parts_repeated(sx_rewrite *rw)
 {
     parts p;

@@ -37,7 +37,8 @@ static sx_code add_slice(sx_rewrite *rw, const sx_attr *slice, uint32_t x, uint3
 }
 
 /* ---- slices early ----
- * Only where nothing else reads what is cut: a value of which all parts are read, each by a slice of its own, stays whole. */
+ * Only where nothing else reads what is cut: a value of which all parts are read, each by a slice of its own,
+ * stays whole. */
 
 /* slice(f(x, y, ...)) = f(slice x, slice y, ...) */
 sx_code sx_rule_slice_elementwise(sx_rewrite *rw)
@@ -303,7 +304,8 @@ sx_code sx_rule_transpose_broadcast(sx_rewrite *rw)
     return sx_rewrite_emit(rw, node);
 }
 
-/* Dimensions are matched in segments of equal size on both sides of the reshape; each segment is repeated as a whole or not at all. */
+/* Dimensions are matched in segments of equal size on both sides of the reshape; each segment is repeated as a
+ * whole or not at all. */
 sx_code sx_rule_reshape_broadcast(sx_rewrite *rw)
 {
     sx_attr repeat = sx_rewrite_attr(rw, 1);

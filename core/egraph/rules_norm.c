@@ -112,7 +112,8 @@ sx_code sx_rule_silu(sx_rewrite *rw)
     return emit_unary(rw, SX_OP_SILU, rw->var[0]);
 }
 
-/* The other factor (or addend, divisor order kept) where a member of `class_` is `op` of something and the known value `value`. */
+/* The other factor (or addend, divisor order kept) where a member of `class_` is `op` of something and the
+ * known value `value`. */
 static bool split_value(const sx_rewrite *rw, uint32_t class_, sx_op op, double value,
                         uint32_t *other)
 {
@@ -296,8 +297,8 @@ static bool is_row_vector(const sx_rewrite *rw, uint32_t k, uint32_t v, const sx
     return true;
 }
 
-/* Matched nodes as the text reads: 4 broadcast and 6 reduce of the mean, 7 broadcast and 11 reduce of the variance, 13 broadcast of
- * the scale, 14 of the bias; names: d x n k eps scale bias. */
+/* Matched nodes as the text reads: 4 broadcast and 6 reduce of the mean, 7 broadcast and 11 reduce of the
+ * variance, 13 broadcast of the scale, 14 of the bias; names: d x n k eps scale bias. */
 sx_code sx_rule_layer_norm(sx_rewrite *rw)
 {
     norm n = {.x = rw->var[1], .eps = rw->var[4], .count = {rw->var[2], rw->var[3]}};
@@ -445,8 +446,8 @@ sx_code sx_rule_definition(sx_rewrite *rw)
     return sx_rewrite_emit(rw, node[result.i]);
 }
 
-/* Where the gain follows from weights the norm itself is the form to keep: opened, each of its parts meets every rule. A row of
- * symbolic length has no decomposition. */
+/* Where the gain follows from weights the norm itself is the form to keep: opened, each of its parts meets
+ * every rule. A row of symbolic length has no decomposition. */
 sx_code sx_rule_norm_definition(sx_rewrite *rw)
 {
     bool is_weight = sx_tensors_fact(sx_rewrite_tensors(rw), rw->var[1])->is_weight != 0;

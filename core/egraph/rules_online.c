@@ -1,8 +1,9 @@
 /* Softmax and the sums weighted by it: the division behind the contraction, and one pass with a running maximum.
  *
  * online_dot is the reduction of the monoid on triples (m, l, o) with (m, l, o) + (n, k, p) =
- * (M, l e^(m - M) + k e^(n - M), o e^(m - M) + p e^(n - M)), M = max(m, n), neutral (-inf, 0, 0), e^(-inf - -inf) = 0: associative and
- * commutative, so that it may be cut in blocks of keys. Papers: Milakov, Gimelshein 2018 (online softmax); Dao 2022. */
+ * (M, l e^(m - M) + k e^(n - M), o e^(m - M) + p e^(n - M)), M = max(m, n), neutral (-inf, 0, 0), e^(-inf -
+ * -inf) = 0: associative and commutative, so that it may be cut in blocks of keys. Papers: Milakov, Gimelshein
+ * 2018 (online softmax); Dao 2022. */
 #include "core/egraph/rules.h"
 
 #include <string.h>
@@ -45,8 +46,8 @@ sx_code sx_rule_softmax_shift(sx_rewrite *rw)
 
 /* ---- division past a contraction ---- */
 
-/* Dimensions of one operand as the result of the contraction has them, in its order: batch, then free ascending; `at` is where the
- * free ones begin in the result. */
+/* Dimensions of one operand as the result of the contraction has them, in its order: batch, then free
+ * ascending; `at` is where the free ones begin in the result. */
 static void result_dims(const sx_ints *batch, const sx_ints *contract, uint32_t rank, uint32_t at,
                         int64_t place[SX_RANK_MAX])
 {
@@ -93,8 +94,9 @@ static sx_code divide_after(sx_rewrite *rw, bool left, uint32_t a, uint32_t x, u
     return sx_rewrite_emit(rw, node[0]);
 }
 
-/* Is the dividend the exponential of what is at most 0, the difference from its maximum (matched nodes 4 and 5), and the divisor the
- * sum of one row of it (6 and 7)? Then the weights are at most 1, and the sum of a row is at least 1. */
+/* Is the dividend the exponential of what is at most 0, the difference from its maximum (matched nodes 4 and
+ * 5), and the divisor the sum of one row of it (6 and 7)? Then the weights are at most 1, and the sum of a row
+ * is at least 1. */
 static bool is_softmax(const sx_rewrite *rw)
 {
     uint32_t rank = sx_rewrite_type(rw, rw->node[2])->rank;
@@ -172,7 +174,8 @@ sx_code sx_rule_online(sx_rewrite *rw)
     return sx_rewrite_emit(rw, node);
 }
 
-/* Is the attribute of matched node `k`, which has x alone, that of the plain sum along the contracted dimensions of `attr`? */
+/* Is the attribute of matched node `k`, which has x alone, that of the plain sum along the contracted
+ * dimensions of `attr`? */
 static bool sums_weights(const sx_rewrite *rw, uint32_t k, const sx_attr *attr)
 {
     sx_attr sum = sx_rewrite_attr(rw, k);

@@ -128,7 +128,8 @@ sx_code sx_rule_pad_nothing(sx_rewrite *rw)
     return any ? SX_OK : sx_rewrite_emit(rw, rw->var[0]);
 }
 
-/* Padding of what is padded with the same value. An outer interior makes the result longer than both together: another type. */
+/* Padding of what is padded with the same value. An outer interior makes the result longer than both together:
+ * another type. */
 sx_code sx_rule_pad_pad(sx_rewrite *rw)
 {
     sx_attr outer = sx_rewrite_attr(rw, 0);
@@ -188,8 +189,8 @@ sx_code sx_rule_pad_value(sx_rewrite *rw)
     return sx_rewrite_emit(rw, node);
 }
 
-/* A slice without steps of what is padded without interior: a slice of the operand with what is left of the padding, or padding
- * alone. */
+/* A slice without steps of what is padded without interior: a slice of the operand with what is left of the
+ * padding, or padding alone. */
 sx_code sx_rule_slice_pad(sx_rewrite *rw)
 {
     sx_attr slice = sx_rewrite_attr(rw, 0);

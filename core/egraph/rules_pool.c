@@ -1,7 +1,8 @@
 /* Windows: pools past elementwise operations and concatenation, pools as reductions, as two pools, as convolutions. */
 #include "core/egraph/rules_conv.h"
 
-/* Does every place of the window meet an element of the operand? Windows without gaps that are no shorter than the padding do. */
+/* Does every place of the window meet an element of the operand? Windows without gaps that are no shorter than
+ * the padding do. */
 static bool meets_elements(const sx_attr *attr)
 {
     bool all = sx_ints_are(&attr->dilation, 1);
@@ -139,7 +140,8 @@ sx_code sx_rule_pool_of_all(sx_rewrite *rw)
     return sx_rewrite_emit(rw, node);
 }
 
-/* The largest (smallest) of a window: first along its last dimension, then along the others; the first of equals stays the first. */
+/* The largest (smallest) of a window: first along its last dimension, then along the others; the first of
+ * equals stays the first. */
 sx_code sx_rule_pool_apart(sx_rewrite *rw)
 {
     sx_attr outer = sx_rewrite_attr(rw, 0);

@@ -309,8 +309,8 @@ sx_code sx_rule_reduce_ones(sx_rewrite *rw)
 
 /* ---- what does not vary along the reduction comes out of it ---- */
 
-/* The part of class `c` that the result sees: a known value, or a broadcast that repeats along all reduced dimensions. `bc` is the
- * matched broadcast or SX_EG_NONE. */
+/* The part of class `c` that the result sees: a known value, or a broadcast that repeats along all reduced
+ * dimensions. `bc` is the matched broadcast or SX_EG_NONE. */
 static sx_code kept_part(sx_rewrite *rw, uint32_t c, uint32_t bc, uint32_t set, uint32_t *node)
 {
     sx_tensors *t = sx_rewrite_tensors(rw);
@@ -349,8 +349,9 @@ static sx_code kept_part(sx_rewrite *rw, uint32_t c, uint32_t bc, uint32_t set, 
     return sx_rewrite_add(rw, SX_OP_BROADCAST, &again, &inner, 1, node);
 }
 
-/* reduce(op(x, c)) = op(reduce(x), c): sums of products and quotients, maxima of sums and differences. `first`: c is the first
- * operand. A sum without its factor is larger where the factor made its terms smaller; a maximum is what it was. */
+/* reduce(op(x, c)) = op(reduce(x), c): sums of products and quotients, maxima of sums and differences.
+ * `first`: c is the first operand. A sum without its factor is larger where the factor made its terms smaller;
+ * a maximum is what it was. */
 static sx_code reduce_apart(sx_rewrite *rw, uint32_t x, uint32_t c, uint32_t bc, bool far)
 {
     sx_tensors *t = sx_rewrite_tensors(rw);

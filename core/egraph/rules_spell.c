@@ -1,9 +1,11 @@
-/* Other spellings of composites: softmax without a maximum, composites between conversions, scales of attention, approximations. */
+/* Other spellings of composites: softmax without a maximum, composites between conversions, scales of
+ * attention, approximations. */
 #include <string.h>
 
 #include "core/egraph/rules.h"
 
-/* Is the reduce of matched node `k` a sum along one dimension, and does matched broadcast `b` repeat its result along it? */
+/* Is the reduce of matched node `k` a sum along one dimension, and does matched broadcast `b` repeat its
+ * result along it? */
 static bool is_row_sum(const sx_rewrite *rw, uint32_t b, uint32_t k, uint32_t rank, int64_t *axis)
 {
     sx_attr repeat = sx_rewrite_attr(rw, b);
@@ -58,8 +60,8 @@ sx_code sx_rule_log_softmax_plain(sx_rewrite *rw)
     return emit_rows(rw, SX_OP_LOG_SOFTMAX, rw->var[0], axis);
 }
 
-/* x - (m + log sum e^(x - m)) for any m of the row. matched: subtract, broadcast, add, log, reduce, exponential, subtract,
- * broadcast; names: x m. */
+/* x - (m + log sum e^(x - m)) for any m of the row. matched: subtract, broadcast, add, log, reduce,
+ * exponential, subtract, broadcast; names: x m. */
 sx_code sx_rule_log_softmax_shifted(sx_rewrite *rw)
 {
     const sx_type *type = sx_rewrite_type(rw, rw->var[0]);
@@ -199,8 +201,8 @@ sx_code sx_rule_gelu_logistic(sx_rewrite *rw)
     return sx_rewrite_emit(rw, node);
 }
 
-/* Mean of squared differences from the mean = mean of squares - square of the mean. matched: divide, reduce, multiply, subtract,
- * broadcast, divide (the mean), reduce; names: d x m n k */
+/* Mean of squared differences from the mean = mean of squares - square of the mean. matched: divide, reduce,
+ * multiply, subtract, broadcast, divide (the mean), reduce; names: d x m n k */
 sx_code sx_rule_variance_one_pass(sx_rewrite *rw)
 {
     sx_tensors *t = sx_rewrite_tensors(rw);

@@ -8,8 +8,8 @@
 /* Of convolutions; their sum can be taken in any order, which is many. */
 #define CHANNEL_PARTS_MAX 4u
 
-/* Joining costs nothing at run time for what follows from weights: taken apart it is never the better program, and the rules that
- * join would be undone for nothing. */
+/* Joining costs nothing at run time for what follows from weights: taken apart it is never the better program,
+ * and the rules that join would be undone for nothing. */
 static bool is_weight(const sx_rewrite *rw, uint32_t class_)
 {
     return sx_tensors_fact(sx_rewrite_tensors(rw), class_)->is_weight != 0;
@@ -26,7 +26,8 @@ static bool is_listed(const sx_ints *list, int64_t value, uint32_t *at)
     return false;
 }
 
-/* The operand `k` of a contraction: its batch and contracted dimensions, and where its first free one is in the result. */
+/* The operand `k` of a contraction: its batch and contracted dimensions, and where its first free one is in
+ * the result. */
 typedef struct {
     const sx_ints *batch, *contract;
     uint32_t rank;
@@ -100,7 +101,8 @@ sx_code sx_rule_dot_concatenate_left(sx_rewrite *rw)
     return split_free(rw, 0);
 }
 
-/* ---- [A1 A2 ..] B = A1 B1 + A2 B2 + .., where Bi is a slice of B: nothing has to be copied to stand side by side ---- */
+/* ---- [A1 A2 ..] B = A1 B1 + A2 B2 + .., where Bi is a slice of B: nothing has to be copied to stand side by
+ * side ---- */
 
 static sx_code split_sum(sx_rewrite *rw, uint32_t k)
 {
@@ -185,7 +187,8 @@ sx_code sx_rule_conv_sum_parts(sx_rewrite *rw)
 
 /* ---- [a B1, a B2, ..] = a [B1 B2 ..], along any dimension of the result ---- */
 
-/* A contraction of this attribute in the class of `part` that has `shared` as operand `k` (any, if that is SX_EG_NONE). */
+/* A contraction of this attribute in the class of `part` that has `shared` as operand `k` (any, if that is
+ * SX_EG_NONE). */
 static uint32_t find_dot(const sx_rewrite *rw, uint32_t part, uint32_t attr, uint32_t k,
                          uint32_t shared)
 {
@@ -265,7 +268,8 @@ static bool fit(const sx_type *x, const sx_type *y, int64_t axis)
     return same;
 }
 
-/* Joined at no cost at run time: both follow from weights, or both are parts of a value (which may stand side by side already). */
+/* Joined at no cost at run time: both follow from weights, or both are parts of a value (which may stand side
+ * by side already). */
 static bool joins_free(const sx_rewrite *rw, uint32_t x, uint32_t y)
 {
     const sx_eg *eg = rw->eg;

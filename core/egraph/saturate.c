@@ -374,7 +374,8 @@ static sx_code unite(runner *r, uint32_t index, uint32_t from, uint32_t to, uint
     return sx_eg_union(r->cx, r->eg, from, to, reason);
 }
 
-/* Of rule `index`, whose right side is a pattern: matches first to first + count - 1 of its list, of which the right sides stand. */
+/* Of rule `index`, whose right side is a pattern: matches first to first + count - 1 of its list, of which the
+ * right sides stand. */
 static sx_code unite_found(runner *r, uint32_t index, uint32_t first, uint32_t count)
 {
     const sx_eg_rule *rule = &r->set->rule[index];
@@ -396,9 +397,10 @@ static sx_code unite_found(runner *r, uint32_t index, uint32_t first, uint32_t c
 
 #define UNIONS_AT_ONCE 64u /* after so many the graph is rebuilt in the midst of a round */
 
-/* Where every right side is a pattern and any node can be, unions need not wait for the end of the round: all matches are found before the first
- * is applied, and the round ends with the closure of the same terms under the same equations. But right sides are then looked up among what
- * the round has already learnt, and most of what would be made twice is made once. */
+/* Where every right side is a pattern and any node can be, unions need not wait for the end of the round: all
+ * matches are found before the first is applied, and the round ends with the closure of the same terms under
+ * the same equations. But right sides are then looked up among what the round has already learnt, and most of
+ * what would be made twice is made once. */
 static sx_code unite_now(runner *r, uint32_t index, uint32_t first, uint32_t count)
 {
     SX_TRY(unite_found(r, index, first, count));
@@ -475,7 +477,8 @@ static sx_code unite_all(runner *r, const uint32_t *applied)
     return check ? sx_eg_check(r->cx, r->eg) : SX_OK;
 }
 
-/* One round; *quiet when it changed nothing. A round cut short by a limit keeps what was applied: every match is sound. */
+/* One round; *quiet when it changed nothing. A round cut short by a limit keeps what was applied: every match
+ * is sound. */
 static sx_code run_round(runner *r, bool *quiet)
 {
     sx_eg_position now = {r->eg->node_count, r->eg->changed_count};

@@ -195,8 +195,9 @@ const char *sx_plan_kind_name(sx_plan_kind kind)
     return name[kind];
 }
 
-/* Rows along `axis` of a transfer along another one: sums are moved and summed further, in any order. Where both cut one dimension the
- * axis declared first cuts first: the pieces of the second can be put together within each of its pieces, not the other way round. */
+/* Rows along `axis` of a transfer along another one: sums are moved and summed further, in any order. Where
+ * both cut one dimension the axis declared first cuts first: the pieces of the second can be put together
+ * within each of its pieces, not the other way round. */
 static void list_transfer(const place_node *node, uint32_t axis, const sx_type *type, int64_t size,
                           sx_shard_rows *rows)
 {
@@ -230,8 +231,8 @@ static uint32_t cut_within(const sx_places *places, uint32_t axis)
 
 typedef struct {
     uint32_t class_; /* of the problem */
-    uint32_t
-        node; /* of the program; NONE: a transfer from class `from` of the same value, or an output */
+    /* of the program; NONE: a transfer from class `from` of the same value, or an output */
+    uint32_t node;
     sx_place from, to;
     uint32_t edge_first, edge_count;
     double ns;
@@ -329,8 +330,9 @@ static bool is_listed(const sx_shard_op *op, const sx_shard_row *row)
     return found;
 }
 
-/* Axes cut in the order of their declaration, whatever order they are planned in: does the row, beside the rows chosen for later axes, hold so
- * too? A reshape, say, goes on with the dimension that the axes before have left. */
+/* Axes cut in the order of their declaration, whatever order they are planned in: does the row, beside the
+ * rows chosen for later axes, hold so too? A reshape, say, goes on with the dimension that the axes before
+ * have left. */
 static bool holds_in_order(const planner *q, const place_node *node, const sx_shard_row *row,
                            piece *now, piece *next)
 {
@@ -616,8 +618,8 @@ static sx_code keep_node(planner *q, place_program *to, const option *o, piece *
     return put_node(to, &node);
 }
 
-/* `cost_ns` goes on meaning one device: whole_ns is kept with it. SX_INPUT where an output cannot be had as it is wanted, which happens
- * only when a later axis is planned already. */
+/* `cost_ns` goes on meaning one device: whole_ns is kept with it. SX_INPUT where an output cannot be had as it
+ * is wanted, which happens only when a later axis is planned already. */
 static sx_code plan_axis(place_program *p, uint32_t axis, uint64_t fuel)
 {
     sx_ctx *cx = p->cx;

@@ -1,18 +1,20 @@
 /* sharding_plan.h - how a program runs on a mesh: a placement for every value, and the collectives between them.
  *
- * Along one axis the question is a problem of core/extract: its classes are (value, placement), its nodes the rows of every operation
- * (core/ir/shard.h) and the collectives that bring a value from one placement to another. So a value brought to a placement is brought there
- * once for all readers, an operation runs in two ways where that is cheaper, and the answer comes with the word "proven" where no
- * plan along this axis is cheaper. Over an e-graph the nodes of a class are all its members: the cheapest of all equal programs as
- * they lie. Axes are planned one after the other, each on the pieces
- * and with the collectives that the ones before have made, in every order; the fastest plan is taken. An axis of one device, and one along which
+ * Along one axis the question is a problem of core/extract: its classes are (value, placement), its nodes the
+ * rows of every operation (core/ir/shard.h) and the collectives that bring a value from one placement to
+ * another. So a value brought to a placement is brought there once for all readers, an operation runs in two
+ * ways where that is cheaper, and the answer comes with the word "proven" where no plan along this axis is
+ * cheaper. Over an e-graph the nodes of a class are all its members: the cheapest of all equal programs as
+ * they lie. Axes are planned one after the other, each on the pieces and with the collectives that the ones
+ * before have made, in every order; the fastest plan is taken. An axis of one device, and one along which
  * nothing is placed, is left out.
  *
- * Costs are nanoseconds for one device: the work on its pieces by core/cost, collectives by volume and steps. Of b bytes among n devices a device
- * sends b (n-1)/n for an all-gather (b of the result), reduce-scatter or all-to-all (b of the operand), twice that for an all-reduce, in log2 n
- * steps, twice for an all-reduce. Symbols count as sx_cost_reference, rounded up to what the cuts divide. Outputs of which
- * nothing is asked may lie in any way but P.
- * Papers: Xu et al. 2021 (GSPMD); Zheng et al. 2022 (Alpa); Thakur, Rabenseifner, Gropp 2005 (collectives). */
+ * Costs are nanoseconds for one device: the work on its pieces by core/cost, collectives by volume and steps.
+ * Of b bytes among n devices a device sends b (n-1)/n for an all-gather (b of the result), reduce-scatter or
+ * all-to-all (b of the operand), twice that for an all-reduce, in log2 n steps, twice for an all-reduce.
+ * Symbols count as sx_cost_reference, rounded up to what the cuts divide. Outputs of which nothing is asked
+ * may lie in any way but P. Papers: Xu et al. 2021 (GSPMD); Zheng et al. 2022 (Alpa); Thakur, Rabenseifner,
+ * Gropp 2005 (collectives). */
 #ifndef SX_CORE_EGRAPH_SHARDING_PLAN_H
 #define SX_CORE_EGRAPH_SHARDING_PLAN_H
 #include "core/egraph/sharding.h"
@@ -56,8 +58,8 @@ typedef struct {
 sx_code sx_plan_make(sx_ctx *cx, const sx_graph *graph, const sx_device *device, uint64_t fuel,
                      sx_plan **plan);
 
-/* Programs in an e-graph with a mesh. `cost`: of each node in thousandths of nanoseconds, everything on one device; the share that the pieces
- * have of its work is taken. */
+/* Programs in an e-graph with a mesh. `cost`: of each node in thousandths of nanoseconds, everything on one
+ * device; the share that the pieces have of its work is taken. */
 typedef struct {
     const sx_tensors *t;
     const sx_device *device;
@@ -67,8 +69,8 @@ typedef struct {
 } sx_plan_space;
 /* What the program of a choice costs on the mesh; INFINITY where the choice has a cycle. */
 sx_code sx_plan_cost(sx_ctx *cx, const sx_plan_space *space, const uint32_t *choice, double *ns);
-/* The cheapest program of all along `axis` alone, as a choice [node_count]; *found false where the axis is left out, or its classes chose
- * members that make no program together. */
+/* The cheapest program of all along `axis` alone, as a choice [node_count]; *found false where the axis is
+ * left out, or its classes chose members that make no program together. */
 sx_code sx_plan_propose(sx_ctx *cx, const sx_plan_space *space, uint32_t axis, uint32_t *choice,
                         bool *found);
 #endif

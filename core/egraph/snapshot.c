@@ -458,7 +458,8 @@ static sx_code check_reason(sx_ctx *cx, const sx_eg *eg, uint32_t n, uint32_t re
                 : SX_FAIL(cx, SX_CORRUPT, "e-node %u: united with %u for reason %u", n, up, reason);
 }
 
-/* The forest of reasons spans every class: as many roots as classes, and no cycle. `state`: 0 new, else 1 + the walk that met it. */
+/* The forest of reasons spans every class: as many roots as classes, and no cycle. `state`: 0 new, else 1 +
+ * the walk that met it. */
 static sx_code check_forest(sx_ctx *cx, const sx_eg *eg, uint32_t class_count)
 {
     uint32_t *state = SX_NEW_ARRAY(cx, uint32_t, (size_t)eg->node_count + 1);
@@ -573,7 +574,8 @@ sx_code sx_snapshot_load(sx_ctx *cx, const sx_snapshot *snapshot, const sx_eg_an
     return sx_eg_restore_end(cx, eg);
 }
 
-/* What a rule is said to have matched, walked as explanations walk it (explain.c): every step of theirs must find what it expects. */
+/* What a rule is said to have matched, walked as explanations walk it (explain.c): every step of theirs must
+ * find what it expects. */
 typedef struct {
     const sx_eg *eg;
     const sx_pattern *left;

@@ -3,22 +3,30 @@
  * Form 4, little endian, offsets from the start of the bytes:
  *   header    one page (SX_SNAPSHOT_PAGE): sx_snapshot_header, then section_count rows sx_snapshot_section, then zeros
  *   sections  in ascending order of kind, each on a page of its own (so that a file of it can be mapped), zeros between
- * The header carries magic, byte order, version of the form, digest of the rules that give the rule numbers their meaning, counts, stop
- * reason, and the XXH3-64 of itself and its table; each row the XXH3-64 of its section. Same graph, same bytes.
+ * The header carries magic, byte order, version of the form, digest of the rules that give the rule numbers
+ * their meaning, counts, stop reason, and the XXH3-64 of itself and its table; each row the XXH3-64 of its
+ * section. Same graph, same bytes.
  *
- *   NODE      8 bytes a node: attribute, operation, arity, dead          CHILD    4 an edge: class of the child
- *   CLASS     4 a node: the smallest node of its class                   MADE     4 an edge: the child as it was inserted (proofs)
- *   PROOF_UP, PROOF_RULE  4 a node: forest of reasons (proofs)           REASON, REASON_NODE  what the rules had matched (proofs)
- *   JOURNAL   8 a rule: how many nodes and entries of LOG it has seen    LOG      4 an entry: nodes changed, from the oldest journal on
- *   ROOT      4 each                                                     CHOICE   8 each: class, node chosen for it
+ *   NODE                  8 bytes a node: attribute, operation, arity, dead
+ *   CHILD                 4 bytes an edge: the class of the child
+ *   CLASS                 4 bytes a node: the smallest node of its class
+ *   MADE                  4 bytes an edge: the child as it was inserted (with proofs)
+ *   PROOF_UP, PROOF_RULE  4 bytes a node: the forest of reasons (with proofs)
+ *   REASON, REASON_NODE   what the rules had matched (with proofs)
+ *   JOURNAL               8 bytes a rule: how many nodes and entries of LOG it has seen
+ *   LOG                   4 bytes an entry: nodes that changed, from the oldest journal on
+ *   ROOT                  4 bytes each
+ *   CHOICE                8 bytes each: a class and the node that was chosen for it
  *   from SX_SNAPSHOT_OWN on: sections of the caller
  *
- * Without proofs dead nodes are dropped and the rest is numbered anew in its order; with them every node stays, as dead nodes are steps of
- * proofs. Nodes are numbered children first: a child's class is always smaller than the node.
+ * Without proofs dead nodes are dropped and the rest is numbered anew in its order; with them every node
+ * stays, as dead nodes are steps of proofs. Nodes are numbered children first: a child's class is always
+ * smaller than the node.
  *
- * A snapshot is input like any other: loading checks digests, versions, bounds, that classes are named by their smallest nodes, that no two
- * live nodes are equal (so congruence is closed), that the forest of reasons spans each class without a cycle and its congruences hold, and
- * computes the analysis anew. All of it is linear. What is wrong with the bytes is said in one line; the caller then builds the graph again.
+ * A snapshot is input like any other: loading checks digests, versions, bounds, that classes are named by
+ * their smallest nodes, that no two live nodes are equal (so congruence is closed), that the forest of reasons
+ * spans each class without a cycle and its congruences hold, and computes the analysis anew. All of it is
+ * linear. What is wrong with the bytes is said in one line; the caller then builds the graph again.
  */
 #ifndef SX_CORE_EGRAPH_SNAPSHOT_H
 #define SX_CORE_EGRAPH_SNAPSHOT_H
@@ -122,7 +130,8 @@ sx_code sx_snapshot_section_of(sx_ctx *cx, const sx_snapshot *snapshot, uint32_t
  *   errors   SX_CORRUPT names the node; SX_NOMEM; what analysis.make says of a node */
 sx_code sx_snapshot_load(sx_ctx *cx, const sx_snapshot *snapshot, const sx_eg_analysis *analysis,
                          sx_eg *eg);
-/* Journals and reasons into a rule set that was just initialised, of the same rules: saturating goes on where the stored graph ended. */
+/* Journals and reasons into a rule set that was just initialised, of the same rules: saturating goes on where
+ * the stored graph ended. */
 sx_code sx_snapshot_load_set(sx_ctx *cx, const sx_snapshot *snapshot, sx_eg *eg,
                              sx_eg_ruleset *set);
 sx_code sx_snapshot_load_roots(sx_ctx *cx, const sx_snapshot *snapshot, const sx_eg *eg,

@@ -1,5 +1,6 @@
-/* stamps.c - matching by modification stamps (Detlefs, Nelson, Saxe 2005): a left side of depth d is looked for, from its root down,
- * below every class that changed or lies within d steps above one that did. Finds every new match, and old ones again. */
+/* stamps.c - matching by modification stamps (Detlefs, Nelson, Saxe 2005): a left side of depth d is looked
+ * for, from its root down, below every class that changed or lies within d steps above one that did. Finds
+ * every new match, and old ones again. */
 #include "core/egraph/pattern.h"
 
 struct sx_stamps {

@@ -58,8 +58,8 @@ static bool constant_value(const sx_attr *attr, double *value)
     return integer >= -(INT64_C(1) << 53) && integer <= INT64_C(1) << 53;
 }
 
-/* The value of an elementwise operation on known float values, rounded once per operation as the interpreter does: the double
- * result of + - * / sqrt on operands of at most 24 bits rounds to the same narrower number. */
+/* The value of an elementwise operation on known float values, rounded once per operation as the interpreter
+ * does: the double result of + - * / sqrt on operands of at most 24 bits rounds to the same narrower number. */
 static bool folded_value(sx_op op, sx_dtype dtype, const double *x, double *value)
 {
     if (sx_dtype_class_of(dtype) != SX_CLASS_FLOAT) {
@@ -165,7 +165,8 @@ static sx_code intern_values(sx_ctx *cx, sx_tensors *t, const sx_value_set *set,
     return SX_OK;
 }
 
-/* Both operands of numbers, one of them of several: the first number follows from the first of each, the others from all. */
+/* Both operands of numbers, one of them of several: the first number follows from the first of each, the
+ * others from all. */
 static sx_code find_values(sx_ctx *cx, sx_tensors *t, uint32_t n, const sx_type *type,
                            const sx_fact *const *below, sx_fact *fact)
 {
@@ -248,7 +249,8 @@ static bool equal_typing(const void *self, uint32_t id, const void *probe)
     return same;
 }
 
-/* The type of a node. Equal layers ask the same question again and again, and inferring the type of a kernel takes its time. */
+/* The type of a node. Equal layers ask the same question again and again, and inferring the type of a kernel
+ * takes its time. */
 static sx_code find_type(sx_ctx *cx, sx_tensors *t, const sx_eg *eg, uint32_t n, uint32_t *type)
 {
     const sx_eg_node *node = &eg->node[n];

@@ -1,9 +1,11 @@
-/* tensor.h - the e-graph of a tensor program: operations of ops.def, attributes interned in the program's table, and what is
- * known of each class: its type, whether it follows from weights alone, and its value where all elements are one known number.
+/* tensor.h - the e-graph of a tensor program: operations of ops.def, attributes interned in the program's
+ * table, and what is known of each class: its type, whether it follows from weights alone, and its value where
+ * all elements are one known number.
  *
- * Types are the analysis, not rules: each node gets its type by sx_infer_type when it is added, and two classes of different type
- * never unite (SX_INTERNAL: an unsound rule). Value: by views, by conversion, and by + - * / sqrt rounded as the interpreter rounds.
- * Weights: functions of weights and constants only, of static shape; computed once at load, hence almost free.
+ * Types are the analysis, not rules: each node gets its type by sx_infer_type when it is added, and two
+ * classes of different type never unite (SX_INTERNAL: an unsound rule). Value: by views, by conversion, and by
+ * + - * / sqrt rounded as the interpreter rounds. Weights: functions of weights and constants only, of static
+ * shape; computed once at load, hence almost free.
  */
 #ifndef SX_CORE_EGRAPH_TENSOR_H
 #define SX_CORE_EGRAPH_TENSOR_H
@@ -15,14 +17,14 @@ typedef struct {
     uint32_t type; /* number in sx_tensors.type */
     uint8_t has_value;
     uint8_t is_weight;
-    uint16_t
-        others; /* 0, or where in sx_tensors.values the numbers are that the class was shown to be */
+    /* 0, or where in sx_tensors.values the numbers are that the class was shown to be */
+    uint16_t others;
     double value; /* the first of them that was known */
 } sx_fact;
 _Static_assert(sizeof(sx_fact) == 16, "a fact is 16 bytes");
 
-/* Reassociating rules make one class both 0 and -0, or neighbouring numbers. Searching goes by the first number known of a class; a
- * checker must know all of them, whatever the order in which it learns them. */
+/* Reassociating rules make one class both 0 and -0, or neighbouring numbers. Searching goes by the first
+ * number known of a class; a checker must know all of them, whatever the order in which it learns them. */
 #define SX_VALUES_MAX 32u /* of one class; more are not kept */
 #define SX_VALUE_SETS_MAX 65000u
 typedef struct {
@@ -38,16 +40,16 @@ typedef struct {
     sx_type *type; /* interned */
     uint32_t type_count, type_capacity;
     sx_idmap type_map;
-    uint32_t *
-        typing; /* what was inferred before: operation, attribute, arity, result, types of the children */
+    /* what was inferred before: operation, attribute, arity, result, types of the children */
+    uint32_t *typing;
     uint32_t typing_count, typing_capacity;
     sx_idmap typing_map;  /* places in `typing` */
     bool all_values;      /* set before the first node: all numbers of a class are kept */
     sx_value_set *values; /* the first is none */
     uint32_t values_count, values_capacity;
     sx_idmap values_map;
-    bool
-        partial; /* attributes of kernels may be missing: such a node is of the type of its class (library.h) */
+    /* attributes of kernels may be missing: such a node is of the type of its class (library.h) */
+    bool partial;
     struct sx_tensors_mesh *mesh; /* sharding.h; NULL: one device */
 } sx_tensors;
 
@@ -88,8 +90,8 @@ static inline sx_op sx_tensors_op(const sx_tensors *t, uint32_t node)
  * dot_general) *any. */
 sx_eg_language sx_tensors_language(sx_tensors *t);
 
-/* One node as text, its children spelled out for `depth` levels as `choice` has them (NULL or SX_EG_NONE: the smallest node of the
- * class), then (and kernels always) named by their classes: "add(negate(%3), %x)". */
+/* One node as text, its children spelled out for `depth` levels as `choice` has them (NULL or SX_EG_NONE: the
+ * smallest node of the class), then (and kernels always) named by their classes: "add(negate(%3), %x)". */
 void sx_tensors_print(const sx_tensors *t, const uint32_t *choice, uint32_t node, uint32_t depth,
                       sx_buf *text);
 #endif

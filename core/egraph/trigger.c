@@ -1,21 +1,24 @@
 /* trigger.c - matching driven by what is new.
  *
- * Every left side is compiled once for each of its nodes (the anchor) into a plan: bind the anchor to a changed node, then go down
- * into the members of a class or up its parents, test as soon as what is tested is known. The plans of all rules that begin with
- * the same operation form one tree, so that a common beginning is matched once. A match is found from the first of its nodes that
- * changed: nodes that come earlier in the text must be old ("semi-naive"), so none is found twice. What a match consists of, nodes with
- * their classes, children and records, is in the log when it changes; so the cost of a round is what changed times the plans that
- * begin there.
+ * Every left side is compiled once for each of its nodes (the anchor) into a plan: bind the anchor to a
+ * changed node, then go down into the members of a class or up its parents, test as soon as what is tested is
+ * known. The plans of all rules that begin with the same operation form one tree, so that a common beginning
+ * is matched once. A match is found from the first of its nodes that changed: nodes that come earlier in the
+ * text must be old ("semi-naive"), so none is found twice. What a match consists of, nodes with their classes,
+ * children and records, is in the log when it changes; so the cost of a round is what changed times the plans
+ * that begin there.
  *
- * Invariant: since its position in the log a rule gets exactly the matches of which at least one node is new or changed.
+ * Invariant: since its position in the log a rule gets exactly the matches of which at least one node is new
+ * or changed.
  */
 #include <string.h>
 
 #include "core/egraph/pattern.h"
 
-/* DOWN looks at the members of class reg[from], UP at its parents that have it as child `slot`; a node that fits is node number
- * `atom` of the plan. Where child `join_slot` of the node must be of a class known before, reg[join], the parents of that class are
- * the other place to look, and the shorter list is taken. DOWN puts its children into reg[out..], UP its class into reg[out] and its children behind it. */
+/* DOWN looks at the members of class reg[from], UP at its parents that have it as child `slot`; a node that
+ * fits is node number `atom` of the plan. Where child `join_slot` of the node must be of a class known before,
+ * reg[join], the parents of that class are the other place to look, and the shorter list is taken. DOWN puts
+ * its children into reg[out..], UP its class into reg[out] and its children behind it. */
 typedef enum { AT_ANCHOR, AT_DOWN, AT_UP, AT_SAME, AT_VALUE, AT_ATTR, AT_REPORT } at_kind;
 typedef struct {
     uint8_t kind;
@@ -52,8 +55,8 @@ typedef struct {
     uint16_t cell[SX_PATTERN_NODES_MAX + SX_PATTERN_NAMES_MAX];
 } at_report;
 
-/* Nodes found at one step from one class, kept for the pass with what the step puts into registers: where a class has very many members
- * or parents, the next node of it need not walk them all again. */
+/* Nodes found at one step from one class, kept for the pass with what the step puts into registers: where a
+ * class has very many members or parents, the next node of it need not walk them all again. */
 typedef struct {
     uint32_t class_, step; /* step SX_EG_NONE: free */
     uint32_t first, count; /* words of kept[]: node, registers */
@@ -623,8 +626,8 @@ static sx_code measure(machine *m, uint32_t class_, uint32_t kind, uint32_t *len
     return SX_OK;
 }
 
-/* Is the walk of the parents of class `a` no longer than that of the parents of `b`, or of its members? Counts as walking both as far as
- * the shorter goes. */
+/* Is the walk of the parents of class `a` no longer than that of the parents of `b`, or of its members? Counts
+ * as walking both as far as the shorter goes. */
 static sx_code compare(machine *m, uint32_t a, uint32_t b, uint32_t kind_b, bool *first)
 {
     const sx_eg *eg = m->eg;
@@ -794,7 +797,8 @@ static sx_code run_anchors(machine *m, uint32_t n)
     return SX_OK;
 }
 
-/* One pass: the active rules, which all stand at `since`. Older nodes that changed, then new ones, each kind in order. */
+/* One pass: the active rules, which all stand at `since`. Older nodes that changed, then new ones, each kind
+ * in order. */
 static sx_code run_pass(sx_trigger *t, sx_search *q, sx_eg_position since)
 {
     const sx_eg *eg = q->eg;

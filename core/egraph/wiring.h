@@ -39,8 +39,8 @@ typedef struct {
     sx_wiring_header header;
     const sx_wiring_part *part;
     const uint32_t *word;
-    uint32_t
-        *use_first; /* [use_count + 1] where the words of each begin; the last: of the outputs */
+    /* [use_count + 1] where the words of each begin; the last: of the outputs */
+    uint32_t *use_first;
 } sx_wiring;
 
 bool sx_wiring_is(sx_span bytes);

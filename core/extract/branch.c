@@ -1,7 +1,8 @@
 /* branch.c - exact search: reduce, split, bound, then pick a node for a class every program holds, or rule it out.
  *
- * A forced class with several nodes exists as long as anything is open. "It picks n" makes the needs of n forced, so the reductions bite
- * on both sides. Independent pieces are solved one after the other, each within what the others' bounds leave of the limit. */
+ * A forced class with several nodes exists as long as anything is open. "It picks n" makes the needs of n
+ * forced, so the reductions bite on both sides. Independent pieces are solved one after the other, each within
+ * what the others' bounds leave of the limit. */
 #include <string.h>
 
 #include "core/extract/inner.h"
@@ -42,7 +43,8 @@ static void invert(uint8_t *flags, uint32_t count)
     }
 }
 
-/* Of the forced classes with a choice, the one whose second-best node is furthest above its best; fewer nodes on a tie. */
+/* Of the forced classes with a choice, the one whose second-best node is furthest above its best; fewer nodes
+ * on a tie. */
 static uint32_t choose_node(const xt_part *part, const double *reduced)
 {
     uint32_t chosen = SX_XT_NONE;

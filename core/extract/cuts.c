@@ -1,10 +1,11 @@
-/* cuts.c - a lower bound by landmark cuts: sets of nodes of which every program picks one (Helmert, Domshlak 2009, for planning without
- * deletes, which is this problem with classes for facts and nodes for actions).
+/* cuts.c - a lower bound by landmark cuts: sets of nodes of which every program picks one (Helmert, Domshlak
+ * 2009, for planning without deletes, which is this problem with classes for facts and nodes for actions).
  *
- * The longest necessary chain, max(c) = min over the nodes n of c of cost(n) + max over what n reads, names for every node the child that
- * makes it late. In the graph of these links, the classes that reach the latest forced class for nothing are its zone; the nodes that
- * enter the zone from what can be made without it are a cut: every program picks one of them. Their least cost goes to the bound
- * and off the cost of each; then again, until the chain is free. What a node still costs is what it adds to the bound when picked. */
+ * The longest necessary chain, max(c) = min over the nodes n of c of cost(n) + max over what n reads, names
+ * for every node the child that makes it late. In the graph of these links, the classes that reach the latest
+ * forced class for nothing are its zone; the nodes that enter the zone from what can be made without it are a
+ * cut: every program picks one of them. Their least cost goes to the bound and off the cost of each; then
+ * again, until the chain is free. What a node still costs is what it adds to the bound when picked. */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,8 @@
-/* descend.c - local search: from one program to a cheaper one by changing one class, or all readers of one class, at a time.
+/* descend.c - local search: from one program to a cheaper one by changing one class, or all readers of one
+ * class, at a time.
  *
- * Readers are counted, so that a change is priced by what it adds to the program and what it lets go. Classes outside the program
- * have a default: the cheapest tree, given what the program pays already. */
+ * Readers are counted, so that a change is priced by what it adds to the program and what it lets go. Classes
+ * outside the program have a default: the cheapest tree, given what the program pays already. */
 #include <math.h>
 #include <string.h>
 
@@ -193,7 +194,8 @@ static uint32_t best_without(search *s, uint32_t user, uint32_t class_)
     return best;
 }
 
-/* All readers of a class at once turn to their cheapest node that does without it: one at a time none of them would gain. */
+/* All readers of a class at once turn to their cheapest node that does without it: one at a time none of them
+ * would gain. */
 static sx_code try_without(search *s, uint32_t class_, bool *taken)
 {
     uint32_t user[USERS_MAX];
@@ -252,8 +254,8 @@ static bool has_two_readers(search *s, uint32_t class_)
     return false;
 }
 
-/* A class is taken in as it is picked now; each class of the program that could read it turns to the node that does, unless that
- * loses. Kept if all in all the program gets cheaper. */
+/* A class is taken in as it is picked now; each class of the program that could read it turns to the node that
+ * does, unless that loses. Kept if all in all the program gets cheaper. */
 static sx_code take_in(search *s, uint32_t class_, bool *taken)
 {
     uint32_t count = 0;
@@ -286,8 +288,9 @@ static sx_code take_in(search *s, uint32_t class_, bool *taken)
 
 #define TAKEN_MAX 8u /* nodes tried for one class */
 
-/* A class outside the program that several classes of it could read (one contraction instead of many): for one alone it would not
- * pay. Its cheapest node may be the one that puts those very classes together again, so each is tried. */
+/* A class outside the program that several classes of it could read (one contraction instead of many): for one
+ * alone it would not pay. Its cheapest node may be the one that puts those very classes together again, so
+ * each is tried. */
 static sx_code try_together(search *s, uint32_t class_, bool *taken)
 {
     uint32_t old = s->best->choice[class_];

@@ -1,8 +1,9 @@
-/* greedy.c - good programs quickly: the tree optimum, and sets of classes built from the leaves in several fixed orders.
+/* greedy.c - good programs quickly: the tree optimum, and sets of classes built from the leaves in several
+ * fixed orders.
  *
- * Greedy sets: every class knows the set of classes its best program so far holds; a node is priced by the union of its children's
- * sets. What a class knows depends on the order of visits, and a stale set can hide a cycle: so several orders, and each result
- * is walked before it counts. */
+ * Greedy sets: every class knows the set of classes its best program so far holds; a node is priced by the
+ * union of its children's sets. What a class knows depends on the order of visits, and a stale set can hide a
+ * cycle: so several orders, and each result is walked before it counts. */
 #include <string.h>
 
 #include "core/extract/inner.h"
@@ -77,7 +78,8 @@ static sx_code greedy_init(greedy *g)
     return room ? SX_OK : g->x->cx->error.code;
 }
 
-/* The set and cost of node n from those of its children; true if its class gets cheaper, or as cheap by a smaller node. */
+/* The set and cost of node n from those of its children; true if its class gets cheaper, or as cheap by a
+ * smaller node. */
 static bool improve(greedy *g, uint32_t n)
 {
     const xt_part *p = g->part;

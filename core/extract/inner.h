@@ -1,7 +1,8 @@
 /* inner.h - inside core/extract only: the problem as the rungs see it, fuel, and memory that is used again.
  *
- * A part is a piece of the problem: costs in whole units, children once each, no self loops. What it means to pick a node of a
- * part, in terms of nodes of the problem, is a rope: a tree of joins whose leaves are nodes of the problem.
+ * A part is a piece of the problem: costs in whole units, children once each, no self loops. What it means to
+ * pick a node of a part, in terms of nodes of the problem, is a rope: a tree of joins whose leaves are nodes
+ * of the problem.
  */
 #ifndef SX_CORE_EXTRACT_INNER_H
 #define SX_CORE_EXTRACT_INNER_H
@@ -138,16 +139,18 @@ sx_code sx_xt_program_walk(xt *x, const xt_part *part, xt_program *program);
 sx_code sx_xt_greedy(xt *x, const xt_part *part, xt_program *best);
 /* Changes one class at a time, or all readers of one, while that gains. */
 sx_code sx_xt_descend(xt *x, const xt_part *part, xt_program *best);
-/* Smaller nodes at the same cost, from the roots down: which of equal programs is found depends less on the way there. */
+/* Smaller nodes at the same cost, from the roots down: which of equal programs is found depends less on the
+ * way there. */
 sx_code sx_xt_polish(xt *x, const xt_part *part, xt_program *best);
 
-/* What a reduction found. OPEN: choices are left. DONE: `paid` and its rope are the least. CLOSED: nothing within the limit. */
+/* What a reduction found. OPEN: choices are left. DONE: `paid` and its rope are the least. CLOSED: nothing
+ * within the limit. */
 typedef enum { XT_OPEN, XT_DONE, XT_CLOSED } xt_verdict;
 /* In place; only programs that cost at most `limit` (with paid) are kept. need and order hold for XT_OPEN. */
 sx_code sx_xt_reduce(xt *x, xt_part *part, uint64_t limit, xt_verdict *verdict);
 
-/* Lagrangian bound of an open part (without paid); kills[n] = 1 for nodes no program within `limit` (without paid) picks.
- * reduced[n]: what picking n costs above the bound, or 0. */
+/* Lagrangian bound of an open part (without paid); kills[n] = 1 for nodes no program within `limit` (without
+ * paid) picks. reduced[n]: what picking n costs above the bound, or 0. */
 sx_code sx_xt_relax(xt *x, const xt_part *part, uint64_t limit, uint32_t rounds, uint8_t *kills,
                     double *reduced, uint64_t *bound, uint32_t *kill_count);
 

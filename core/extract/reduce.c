@@ -1,15 +1,17 @@
 /* reduce.c - makes a part smaller without losing its best program within a limit.
  *
- * need(c) is the set of classes that every program of class c holds: the greatest solution of need(c) = {c} + the intersection over
- * the nodes n of c of need(n), need(n) the union over what n reads. Classes in nontrivial cycles start from everything, so a class
- * that has no program without itself keeps everything. From it, in rounds until nothing changes:
+ * need(c) is the set of classes that every program of class c holds: the greatest solution of need(c) = {c} +
+ * the intersection over the nodes n of c of need(n), need(n) the union over what n reads. Classes in
+ * nontrivial cycles start from everything, so a class that has no program without itself keeps everything.
+ * From it, in rounds until nothing changes:
  *   - a node that needs its own class is on a cycle in every program: it goes;
  *   - classes the roots need are forced: the cheapest node of each is paid, the others cost what they are above it;
  *   - a node whose needs take the paid sum over the limit goes;
- *   - a node goes when another of its class costs no more and reads only what the first one needs (or what is forced and cannot
- *     need the class), for the second can stand in its place in every program;
+ *   - a node goes when another of its class costs no more and reads only what the first one needs (or what is
+ *     forced and cannot need the class), for the second can stand in its place in every program;
  *   - a forced class with one node and on no cycle is decided: it goes, with all edges to it;
- *   - a class with one node that only one class reads is joined to the nodes that read it; so is one that costs nothing and reads nothing;
+ *   - a class with one node that only one class reads is joined to the nodes that read it; so is one that
+ *     costs nothing and reads nothing;
  *   - what the forced classes do not reach goes.
  * Parts of too many classes for sets do with the steps that need none. */
 #include <string.h>

@@ -1,13 +1,14 @@
 /* relax.c - a lower bound by Lagrangian relaxation, and the nodes it rules out.
  *
- * Integer program: x(n) = 1 for picked nodes, y(c) = sum of x over class c, 1 for forced classes, at most 1 for the others. For every
- * class c and every class d that is needed below some of its nodes: sum of x(n) over the nodes n of c that need d <= y(d). With
- * direct children alone the relaxation is weak (0.34 of the optimum, geometric mean over the public collection); with transitive
- * needs it is mostly tight. A multiplier w >= 0 for each of these rows moves it into the objective: what is left falls apart into classes,
+ * Integer program: x(n) = 1 for picked nodes, y(c) = sum of x over class c, 1 for forced classes, at most 1
+ * for the others. For every class c and every class d that is needed below some of its nodes: sum of x(n) over
+ * the nodes n of c that need d <= y(d). With direct children alone the relaxation is weak (0.34 of the
+ * optimum, geometric mean over the public collection); with transitive needs it is mostly tight. A multiplier
+ * w >= 0 for each of these rows moves it into the objective: what is left falls apart into classes,
  *     L(w) = sum over forced c of min r(n) + sum over other c of min(0, min r(n)),
  *     r(n) = cost(n) + sum of w(c, d) over what n needs - sum of w(c', c) over the rows that end in c,
- * and L(w) bounds every program from below whatever w is. Subgradient steps (Held, Karp 1971; Polyak's length) raise it. A node with
- * L - min + r(n) above the limit is in no program within it.
+ * and L(w) bounds every program from below whatever w is. Subgradient steps (Held, Karp 1971; Polyak's length)
+ * raise it. A node with L - min + r(n) above the limit is in no program within it.
  *
  * Doubles in one fixed order; the bound is lowered by more than all rounding can add up to before it counts. */
 #include <math.h>
@@ -80,8 +81,9 @@ static uint64_t mix(uint64_t z)
     return z ^ (z >> 31);
 }
 
-/* Marks the classes needed by class c whose row another row implies: needed below a class that the same nodes of c need. Which nodes
- * need a class is told by a sum of hashes: a clash leaves a row out, and the bound stays a bound. */
+/* Marks the classes needed by class c whose row another row implies: needed below a class that the same nodes
+ * of c need. Which nodes need a class is told by a sum of hashes: a clash leaves a row out, and the bound
+ * stays a bound. */
 static uint32_t find_rows(relaxer *l, uint32_t c)
 {
     const xt_part *p = l->p;

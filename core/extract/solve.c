@@ -12,8 +12,8 @@ typedef struct {
     const sx_xt *problem;
     sx_xt_tree tree;
     uint32_t *owner; /* per node of the problem: its class */
-    uint64_t *
-        units; /* per node of the problem: its cost; XT_TOP where it cannot be in a better program */
+    /* per node of the problem: its cost; XT_TOP where it cannot be in a better program */
+    uint64_t *units;
     uint32_t *choice; /* the best program so far, with holes where it does not care */
     uint64_t cost;    /* of it, in units */
     uint32_t *try_;

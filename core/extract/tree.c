@@ -1,5 +1,5 @@
-/* tree.c - least tree costs by priority queue (Knuth 1977): a class is settled by the cheapest node all of whose children are
- * settled, so its choices never go in a circle, whatever the ties and zeros. */
+/* tree.c - least tree costs by priority queue (Knuth 1977): a class is settled by the cheapest node all of
+ * whose children are settled, so its choices never go in a circle, whatever the ties and zeros. */
 #include <float.h>
 #include <math.h>
 

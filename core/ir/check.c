@@ -102,7 +102,8 @@ sx_code sx_check_type(const sx_infer *in, const sx_type *type, const char *what)
     return check_extents(in, type, what, SX_ELEMENTS_MAX, SX_LIMIT);
 }
 
-/* The space of a kernel may be larger than any tensor: a contraction has rows, columns and what is summed, for the largest batch. */
+/* The space of a kernel may be larger than any tensor: a contraction has rows, columns and what is summed, for
+ * the largest batch. */
 static sx_code check_type_attribute(const sx_infer *in)
 {
     bool is_space = (in->attr->present & SX_A(body)) != 0;

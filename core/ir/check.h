@@ -1,4 +1,5 @@
-/* check.h - inside of the checker: one question of sx_infer_type, and what check.c and check_shape.c share. Private to core/ir. */
+/* check.h - inside of the checker: one question of sx_infer_type, and what check.c and check_shape.c share.
+ * Private to core/ir. */
 #ifndef SX_CORE_IR_CHECK_H
 #define SX_CORE_IR_CHECK_H
 #include "core/ir/ir.h"

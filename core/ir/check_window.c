@@ -73,8 +73,8 @@ sx_code sx_infer_pad(const sx_infer *in)
 
 /* ---- windows ---- */
 
-/* How often a window of `window` elements fits one dimension; `k` is its place in the lists. A symbolic dimension has no padding and
- * is cut in steps that contain the window. */
+/* How often a window of `window` elements fits one dimension; `k` is its place in the lists. A symbolic
+ * dimension has no padding and is cut in steps that contain the window. */
 static sx_code places(const sx_infer *in, uint32_t axis, uint32_t k, int64_t window, sx_dim extent,
                       sx_dim *count)
 {

@@ -23,8 +23,8 @@ bool sx_op_is_composite(sx_op op)
 }
 
 /* ---- recipes ----
- * Every step is a statement of its own: the order of instructions must not hang on the order in which a compiler evaluates
- * arguments. */
+ * Every step is a statement of its own: the order of instructions must not hang on the order in which a
+ * compiler evaluates arguments. */
 /* A recipe in progress: after the first failure every step is a no-op and `code` tells why. */
 typedef struct {
     const sx_emitter *emitter;
@@ -229,8 +229,8 @@ sx_code sx_compose(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *inp
 }
 
 /* ---- as graph nodes ---- */
-/* A handle is an index into `value`. Shapes: the whole shape, or the shape without the reduced axes; constants get the shape of
- * what they meet. */
+/* A handle is an index into `value`. Shapes: the whole shape, or the shape without the reduced axes; constants
+ * get the shape of what they meet. */
 typedef enum { VALUE_FULL, VALUE_REDUCED, VALUE_CONSTANT } value_shape;
 typedef struct {
     value_shape shape;

@@ -1,7 +1,8 @@
 /* compose.h - inside core/ir: the meaning of composites, written once over an abstract emitter.
  *
- * sx_decompose emits graph nodes, sx_fused_lift emits instructions of a body; both run the same recipe, so a composite and its
- * lifted kernel cannot come apart. Reduced-precision floats are widened to f32 first and rounded once at the end.
+ * sx_decompose emits graph nodes, sx_fused_lift emits instructions of a body; both run the same recipe, so a
+ * composite and its lifted kernel cannot come apart. Reduced-precision floats are widened to f32 first and
+ * rounded once at the end.
  */
 #ifndef SX_CORE_IR_COMPOSE_H
 #define SX_CORE_IR_COMPOSE_H
@@ -9,7 +10,8 @@
 
 #define SX_COMPOSE_INPUTS_MAX 5
 
-/* Values are handles of the emitter. A reduced value combines with a full one by being repeated along the reduced axes. */
+/* Values are handles of the emitter. A reduced value combines with a full one by being repeated along the
+ * reduced axes. */
 typedef struct {
     void *self;
     sx_code (*constant)(void *self, sx_dtype dtype, double value, uint32_t *handle);
@@ -20,8 +22,8 @@ typedef struct {
                       uint32_t *handle);
 } sx_emitter;
 
-/* Emits composite `op` (any but attention) on inputs `handle`, whose types are `input`. The inputs behave as if broadcast to the
- * shape of input 0; those of batch_norm but the first lie along `axis`. */
+/* Emits composite `op` (any but attention) on inputs `handle`, whose types are `input`. The inputs behave as
+ * if broadcast to the shape of input 0; those of batch_norm but the first lie along `axis`. */
 sx_code sx_compose(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *input,
                    uint32_t input_count, const uint32_t *handle, const sx_emitter *emitter,
                    uint32_t *result);

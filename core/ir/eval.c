@@ -236,8 +236,8 @@ static sx_code bad_value(sx_ctx *cx, const sx_type *type, uint32_t k, int64_t at
                    (long long)at, value, sx_dtype_name(type->dtype));
 }
 
-/* The argument with every float rounded to its type; integers, bools and residues are refused when out of range. The memory of
- * the caller is used where nothing changes. */
+/* The argument with every float rounded to its type; integers, bools and residues are refused when out of
+ * range. The memory of the caller is used where nothing changes. */
 static sx_code take_argument(sx_ctx *cx, sx_eval_mode mode, uint32_t k, const sx_tensor *argument,
                              sx_tensor *taken)
 {

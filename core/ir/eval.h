@@ -1,7 +1,8 @@
-/* eval.h - inside core/ir: the interpreter's scalars: elements as 8-byte cells, rounding, one scalar operation in each mode.
+/* eval.h - inside core/ir: the interpreter's scalars: elements as 8-byte cells, rounding, one scalar operation
+ * in each mode.
  *
- * A cell holds what sx_tensor.data holds: F64, TYPED, POW2: `f` for floats, `i` for integers and bool; MODP: `u`, a residue,
- * for floats and integers, `i` 0 or 1 for bool.
+ * A cell holds what sx_tensor.data holds: F64, TYPED, POW2: `f` for floats, `i` for integers and bool; MODP:
+ * `u`, a residue, for floats and integers, `i` 0 or 1 for bool.
  */
 #ifndef SX_CORE_IR_EVAL_H
 #define SX_CORE_IR_EVAL_H
@@ -71,14 +72,16 @@ typedef struct {
 /* One elementwise primitive (no composite) that sx_infer_type admits. */
 sx_cell sx_cell_apply(sx_eval_mode mode, const sx_scalar_op *op, sx_cell x, sx_cell y, sx_cell z);
 
-/* Reductions run in ascending order from the neutral element (0, 1, lowest, highest). In TYPED mode they accumulate in f32 where
- * the type is narrower and round once in `close`. A maximum or minimum of anything that is NaN is NaN, in whatever order. */
+/* Reductions run in ascending order from the neutral element (0, 1, lowest, highest). In TYPED mode they
+ * accumulate in f32 where the type is narrower and round once in `close`. A maximum or minimum of anything
+ * that is NaN is NaN, in whatever order. */
 sx_dtype sx_accumulator(sx_dtype dtype);
 sx_cell sx_reduce_open(sx_eval_mode mode, sx_reducer reducer, sx_dtype dtype);
 sx_cell sx_reduce_step(sx_eval_mode mode, sx_reducer reducer, sx_dtype dtype, sx_cell sum,
                        sx_cell x);
 sx_cell sx_reduce_close(sx_eval_mode mode, sx_dtype dtype, sx_cell sum);
-/* sum + x * y from sx_reduce_open(.., SX_SUM, ..): a fused multiply-add in TYPED, multiply and add of doubles in F64 and POW2. */
+/* sum + x * y from sx_reduce_open(.., SX_SUM, ..): a fused multiply-add in TYPED, multiply and add of doubles
+ * in F64 and POW2. */
 sx_cell sx_dot_step(sx_eval_mode mode, sx_dtype dtype, sx_cell sum, sx_cell x, sx_cell y);
 
 /* ---- operations on tensors ---- */

@@ -4,7 +4,8 @@
 #include "core/ir/eval.h"
 #include "core/ir/num.h"
 
-/* p = 2 q + 1, both prime; 4 has order q mod p, so e^x = 4^(x mod q) mod p makes e^(a + b) = e^a e^b (Wu 2025, Mirage). */
+/* p = 2 q + 1, both prime; 4 has order q mod p, so e^x = 4^(x mod q) mod p makes e^(a + b) = e^a e^b (Wu 2025,
+ * Mirage). */
 #define P SX_FIELD_P
 #define Q SX_FIELD_Q
 #define GENERATOR 4u

@@ -27,7 +27,8 @@ typedef struct {
     uint32_t dim[SX_RANK_MAX]; /* space dimensions, ascending */
 } dims;
 
-/* The scores of one row under ONLINE: computed once, used by every reduction and by all rows that differ in nothing they read. */
+/* The scores of one row under ONLINE: computed once, used by every reduction and by all rows that differ in
+ * nothing they read. */
 typedef struct {
     uint32_t x;     /* instruction; UINT32_MAX: no ONLINE in the program */
     uint32_t outer; /* kept dimensions that x varies along */
@@ -216,7 +217,8 @@ static void run_steps(frame *f, const steps *plan)
     }
 }
 
-/* A contraction along the innermost reduced dimension, from stored cells: the steps of sx_dot_step without its dispatch. */
+/* A contraction along the innermost reduced dimension, from stored cells: the steps of sx_dot_step without its
+ * dispatch. */
 static sx_cell dot_line(const frame *f, const sx_instr *dot, uint32_t d, sx_cell sum)
 {
     const source *x = &f->source[f->body->instr[dot->x].x];
@@ -238,7 +240,8 @@ static sx_cell dot_line(const frame *f, const sx_instr *dot, uint32_t d, sx_cell
     return sum;
 }
 
-/* The next iteration along the first `count` of `list`, the last one fastest; false, and back at the first, after the last. */
+/* The next iteration along the first `count` of `list`, the last one fastest; false, and back at the first,
+ * after the last. */
 static bool next_along(frame *f, const dims *list, uint32_t count)
 {
     for (uint32_t k = count; k-- > 0;) {

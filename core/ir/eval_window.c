@@ -147,7 +147,8 @@ typedef struct {
     int64_t stride[SPATIAL], low[SPATIAL], dilation[SPATIAL];
 } convolution;
 
-/* sum + x * w along the last window dimension; `column` is where its first element meets the row, `valid` whether the row lies inside. */
+/* sum + x * w along the last window dimension; `column` is where its first element meets the row, `valid`
+ * whether the row lies inside. */
 static sx_cell multiply_row(const convolution *c, sx_cell sum, const sx_cell *row, bool valid,
                             int64_t column, const sx_cell *w)
 {

@@ -290,8 +290,8 @@ static sx_code check_space(sx_ctx *cx, const sx_attr *attr)
     return SX_OK;
 }
 
-/* Two proofs: elements - 1 - offset - sum of stride * (extent - 1) >= 0; or every digit of the access inside its extent, which
- * serves shapes with two symbols, whose number of elements cannot be written. */
+/* Two proofs: elements - 1 - offset - sum of stride * (extent - 1) >= 0; or every digit of the access inside
+ * its extent, which serves shapes with two symbols, whose number of elements cannot be written. */
 bool sx_access_is_inside(const sx_type *space, const sx_access *access, const sx_type *input)
 {
     sx_linear room = {.constant = -1};
@@ -553,7 +553,8 @@ static sx_code check_online(sx_ctx *cx, const sx_type *space, const sx_body *bod
     return SX_OK;
 }
 
-/* The rules about the program as a whole: every instruction used, one dot and then no other reduction, axes only with one. */
+/* The rules about the program as a whole: every instruction used, one dot and then no other reduction, axes
+ * only with one. */
 static sx_code check_program(sx_ctx *cx, const sx_type *space, const sx_body *body)
 {
     bool used[SX_FUSED_INSTRS_MAX] = {false};

@@ -39,9 +39,10 @@
  *   row          a REDUCE and no DOT or ONLINE
  *   contraction  one DOT and no REDUCE. Its operands are ARG instructions, and what follows depends on the
  *                reduced dimensions only through the DOT.
- *   online       at least one ONLINE; several share their x, and y is an IMM or, at most once, an ARG. A DOT may compute
- *                the scores: it sums over the axes in `inner`, the ONLINE over the others. The only REDUCE allowed is
- *                the maximum of x. Only the operands of the DOT vary along `inner`, and the result along no axis.
+ *   online       at least one ONLINE; several share their x, and y is an IMM or, at most once, an ARG. A DOT
+ *                may compute the scores: it sums over the axes in `inner`, the ONLINE over the others. The
+ *                only REDUCE allowed is the maximum of x. Only the operands of the DOT vary along `inner`, and
+ *                the result along no axis.
  *
  * The rewrites below never change the order or the rounding of arithmetic, so results are equal bit for bit. They
  * return a body without duplicate or unused instructions, but an argument may be left that no instruction reads. The
@@ -134,12 +135,13 @@ sx_code sx_fused_absorb_view(sx_ctx *cx, const sx_attr *consumer, uint32_t a, sx
                              const sx_attr *view, const sx_type *source, const sx_type *through,
                              sx_attr *fused, bool *ok);
 
-/* Argument `a` of `consumer` is the result, of type `through`, of the fused node `producer`. Returns one node that computes
- * both. Its arguments are those of the consumer without `a`, then those of the producer; equal ones are not merged
- * (sx_fused_merge_args does that). *ok is false where it would compute a reduction more than once. It is allowed for:
+/* Argument `a` of `consumer` is the result, of type `through`, of the fused node `producer`. Returns one node
+ * that computes both. Its arguments are those of the consumer without `a`, then those of the producer; equal
+ * ones are not merged (sx_fused_merge_args does that). *ok is false where it would compute a reduction more
+ * than once. It is allowed for:
  *
- *   - a producer that is a map, under any affine access. Into an operand of a DOT, or the second operand of an ONLINE, it
- *     goes only if it is a copy.
+ *   - a producer that is a map, under any affine access. Into an operand of a DOT, or the second operand of an
+ *     ONLINE, it goes only if it is a copy.
  *   - a producer that is a row kernel or a contraction, if the consumer is a map that reads each element once. A
  *     straight read keeps the space of the producer. A permuted read, or one through a reshape that splits
  *     dimensions or merges dimensions that the producer reads contiguously, gives the space [dimensions of the
@@ -155,7 +157,8 @@ sx_code sx_fused_inline(sx_ctx *cx, const sx_attr *consumer, uint32_t a, const s
 sx_code sx_fused_inline_splat(sx_ctx *cx, const sx_attr *consumer, uint32_t a, double imm,
                               sx_attr *fused);
 
-/* Merges arguments `keep` and `drop` (keep < drop), which are the same tensor. *ok is false if their accesses differ. */
+/* Merges arguments `keep` and `drop` (keep < drop), which are the same tensor. *ok is false if their accesses
+ * differ. */
 sx_code sx_fused_merge_args(sx_ctx *cx, const sx_attr *attr, uint32_t keep, uint32_t drop,
                             sx_attr *fused, bool *ok);
 

@@ -1,7 +1,8 @@
 /* fused_body.h - inside core/ir: making and rewriting the bodies of fused nodes, affine accesses, symbolic bounds.
  *
- * Invariant kept by every rewrite: equal instructions are one instruction (value numbering), every instruction is used, the
- * result is the last one. sx_fused_infer refuses bodies with unused instructions, so equal kernels tend to have equal bodies.
+ * Invariant kept by every rewrite: equal instructions are one instruction (value numbering), every instruction
+ * is used, the result is the last one. sx_fused_infer refuses bodies with unused instructions, so equal
+ * kernels tend to have equal bodies.
  */
 #ifndef SX_CORE_IR_FUSED_BODY_H
 #define SX_CORE_IR_FUSED_BODY_H
@@ -17,8 +18,8 @@ static inline uint32_t sx_body_operand(const sx_instr *instr, uint32_t k)
 bool sx_body_put(sx_body *body, const sx_instr *instr, uint32_t *index);
 /* Drops every instruction that `result` does not need; `result` becomes the last one. */
 void sx_body_trim(sx_body *body, uint32_t result);
-/* vary[i]: set of the space dimensions that instruction i varies along (REDUCE, DOT and ONLINE clear `axes`, a DOT under an
- * ONLINE clears `inner`). */
+/* vary[i]: set of the space dimensions that instruction i varies along (REDUCE, DOT and ONLINE clear `axes`, a
+ * DOT under an ONLINE clears `inner`). */
 void sx_body_vary(const sx_body *body, uint32_t rank, uint32_t vary[SX_FUSED_INSTRS_MAX]);
 /* Sets `fused` to the attribute of a fused node. */
 void sx_body_wrap(const sx_type *space, const sx_body *body, sx_attr *fused);
@@ -42,13 +43,13 @@ bool sx_linear_is_nonnegative(const sx_linear *linear);
 /* ---- accesses ---- */
 /* True only if the access over the whole space reads inside a tensor of type `input`, whatever the symbols are. */
 bool sx_access_is_inside(const sx_type *space, const sx_access *access, const sx_type *input);
-/* The access with which a copy over `through` reads `source`: transpose, broadcast_in_dim, slice. False: no constant offset,
- * or strides that cannot be written. (reshape has none: it keeps flat indices.) */
+/* The access with which a copy over `through` reads `source`: transpose, broadcast_in_dim, slice. False: no
+ * constant offset, or strides that cannot be written. (reshape has none: it keeps flat indices.) */
 bool sx_view_access(sx_op op, const sx_attr *view, const sx_type *source, const sx_type *through,
                     sx_access *access);
 
-/* Digits of a flat access over a tensor: for every merged dimension j of the tensor, flat = sum over j of step[j] * digit_j with
- * digit_j = offset[j] + sum over d of digit[d][j] * i[d], each digit inside [0, extent[j]). */
+/* Digits of a flat access over a tensor: for every merged dimension j of the tensor, flat = sum over j of
+ * step[j] * digit_j with digit_j = offset[j] + sum over d of digit[d][j] * i[d], each digit inside [0, extent[j]). */
 typedef struct {
     uint32_t count;             /* merged dimensions of the tensor */
     sx_dim extent[SX_RANK_MAX]; /* of merged dimension j */
@@ -57,16 +58,17 @@ typedef struct {
     sx_dim offset[SX_RANK_MAX]; /* constant */
     sx_dim digit[SX_RANK_MAX][SX_RANK_MAX]; /* [space dimension][merged dimension] */
 } sx_digits;
-/* The set of dimensions j of `tensor` that can be merged with the next one (dimensions of extent 1 left out) without changing any
- * of the given affine reads of it: column[c][j] == extent[next] * column[c][next]. */
+/* The set of dimensions j of `tensor` that can be merged with the next one (dimensions of extent 1 left out)
+ * without changing any of the given affine reads of it: column[c][j] == extent[next] * column[c][next]. */
 uint32_t sx_digits_joined(const sx_type *tensor, uint32_t column_count,
                           sx_dim column[][SX_RANK_MAX]);
-/* Reads `access` (over `space`) of a tensor of type `tensor` digit by digit. Dimensions j and j + 1 of the tensor are merged where
- * `joined` has bit j. Dimensions of extent 1 have digit 0. False where a digit can carry or a stride has no digits. */
+/* Reads `access` (over `space`) of a tensor of type `tensor` digit by digit. Dimensions j and j + 1 of the
+ * tensor are merged where `joined` has bit j. Dimensions of extent 1 have digit 0. False where a digit can
+ * carry or a stride has no digits. */
 bool sx_access_digits(const sx_type *space, const sx_access *access, const sx_type *tensor,
                       uint32_t joined, sx_digits *digits);
-/* `inner` reads something at the tensor's dimensions; `composed` reads it at the `rank` space dimensions. False where a stride
- * or the offset cannot be written. */
+/* `inner` reads something at the tensor's dimensions; `composed` reads it at the `rank` space dimensions.
+ * False where a stride or the offset cannot be written. */
 bool sx_digits_compose(const sx_digits *digits, uint32_t rank, const sx_access *inner,
                        sx_access *composed);
 #endif

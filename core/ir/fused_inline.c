@@ -92,8 +92,8 @@ static bool put_form(sx_body *to, sx_dtype dtype, const form *f, uint32_t *index
     return true;
 }
 
-/* Appends the program; false when the body is full, an index cannot be written, or a dot would get another operand than an
- * argument. */
+/* Appends the program; false when the body is full, an index cannot be written, or a dot would get another
+ * operand than an argument. */
 static bool append(sx_body *to, const part *p, uint32_t *result)
 {
     uint32_t renamed[SX_FUSED_INSTRS_MAX] = {0};
@@ -170,8 +170,8 @@ static bool is_unit(sx_dim extent)
     return sx_dim_is_constant(extent) && extent.scale == 1;
 }
 
-/* Dimensions of the producer's result (space dimensions `dim[0..rank)`) that may be seen as one: no argument notices, no INDEX
- * names either, and both or neither are reduced. */
+/* Dimensions of the producer's result (space dimensions `dim[0..rank)`) that may be seen as one: no argument
+ * notices, no INDEX names either, and both or neither are reduced. */
 static uint32_t joined_dims(const sx_type *through, const sx_body *body, const uint32_t *dim)
 {
     sx_dim column[SX_FUSED_ARGS_MAX][SX_RANK_MAX];
@@ -197,8 +197,8 @@ static uint32_t joined_dims(const sx_type *through, const sx_body *body, const u
     return joined;
 }
 
-/* The producer's dimension j in terms of the digits: the one merged dimension that ends in it. INDEX names only dimensions that
- * are merged with no other. */
+/* The producer's dimension j in terms of the digits: the one merged dimension that ends in it. INDEX names
+ * only dimensions that are merged with no other. */
 static form form_of(const sx_digits *digits, const sx_type *through, uint32_t j, uint32_t rank)
 {
     form f = {.extent = through->dim[j], .offset = sx_dim_of(0)};
@@ -258,8 +258,8 @@ static bool inline_map(const sx_attr *consumer, uint32_t a, const sx_attr *produ
 /* How the consumer's dimensions lie in the producer's result. */
 typedef struct {
     sx_digits digits;
-    uint32_t owner
-        [SX_RANK_MAX]; /* merged dimension of the result that consumer dimension d is a factor of; NONE: extent 1 */
+    /* merged dimension of the result that consumer dimension d is a factor of; NONE: extent 1 */
+    uint32_t owner[SX_RANK_MAX];
     uint32_t depth[SX_RANK_MAX]; /* 0 for the innermost factor */
 } layout;
 
@@ -514,7 +514,8 @@ static bool inline_reduction(const sx_attr *consumer, uint32_t a, const sx_attr 
 }
 
 /* ---- a contraction as the scores of an ONLINE ---- */
-/* Do both operands of the DOT vary along `axes`? Then no operand belongs to the rows alone, and no block of keys is a matrix. */
+/* Do both operands of the DOT vary along `axes`? Then no operand belongs to the rows alone, and no block of
+ * keys is a matrix. */
 static bool both_vary(const sx_body *body, uint32_t axes)
 {
     uint32_t varying = 0;

@@ -1,9 +1,9 @@
 /* ir.h - the tensor program: a graph in SSA form over typed tensors, its text, its checker, its interpreter.
  *
- * A graph is arrays; nodes are named by sx_node_id, and a node's inputs have smaller ids (so the array is in topological
- * order and cycles cannot be written down). Every node has one result. Attributes are interned: equal attributes have equal ids
- * within one table, so that "same operation" is a comparison of integers (the e-graph shares the table).
- * Everything lives in the arena of the sx_ctx it was made with.
+ * A graph is arrays; nodes are named by sx_node_id, and a node's inputs have smaller ids (so the array is in
+ * topological order and cycles cannot be written down). Every node has one result. Attributes are interned:
+ * equal attributes have equal ids within one table, so that "same operation" is a comparison of integers (the
+ * e-graph shares the table). Everything lives in the arena of the sx_ctx it was made with.
  *
  * Text form (docs/IR.md):   sx 1
  *                           graph "mlp" (batch in [1, 4096]) {
@@ -34,8 +34,8 @@ uint32_t sx_dtype_bytes(sx_dtype dtype);
 sx_dtype_class sx_dtype_class_of(sx_dtype dtype);
 bool sx_dtype_parse(sx_span text, sx_dtype *dtype);
 
-/* An extent or a stride: `scale` if symbol is SX_NO_SYMBOL, else scale * (value of the symbol). scale >= 0; a product of two
- * symbols cannot be written (SX_UNIMPLEMENTED where one would arise). */
+/* An extent or a stride: `scale` if symbol is SX_NO_SYMBOL, else scale * (value of the symbol). scale >= 0; a
+ * product of two symbols cannot be written (SX_UNIMPLEMENTED where one would arise). */
 #define SX_NO_SYMBOL UINT32_MAX
 typedef struct {
     int64_t scale;
@@ -58,8 +58,9 @@ bool sx_dim_multiply(sx_dim a, sx_dim b, sx_dim *product); /* false: two symbols
 bool sx_dim_add(sx_dim a, sx_dim b, sx_dim *sum);          /* false: mixed symbols or overflow */
 bool sx_dim_divide(sx_dim a, sx_dim b, sx_dim *quotient);  /* exact division only */
 
-/* What the checker holds of every tensor: rank <= SX_RANK_MAX; each extent at least 1 (no empty tensors) and at most SX_EXTENT_MAX
- * for the largest value of its symbol; at most SX_ELEMENTS_MAX elements for the largest values of all symbols. */
+/* What the checker holds of every tensor: rank <= SX_RANK_MAX; each extent at least 1 (no empty tensors) and
+ * at most SX_EXTENT_MAX for the largest value of its symbol; at most SX_ELEMENTS_MAX elements for the largest
+ * values of all symbols. */
 typedef struct {
     sx_dtype dtype;
     uint32_t rank;
@@ -148,15 +149,16 @@ sx_code sx_attr_table_init(sx_ctx *cx, sx_attr_table *table);
  * FLOATs are compared by bits. */
 sx_code sx_attr_intern(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, sx_attr_id *id);
 uint64_t sx_attr_hash(const sx_attr *attr);
-/* A table of `count` rows for the caller to fill (those of a stored graph), all empty, and then what finds them by content. Row 0 stays
- * empty; others that do are found by nobody.  errors  SX_CORRUPT two rows are equal */
+/* A table of `count` rows for the caller to fill (those of a stored graph), all empty, and then what finds
+ * them by content. Row 0 stays empty; others that do are found by nobody.  errors  SX_CORRUPT two rows are equal */
 sx_code sx_attr_table_restore(sx_ctx *cx, sx_attr_table *table, uint32_t count);
 sx_code sx_attr_table_index(sx_ctx *cx, sx_attr_table *table);
 /* Row `id` under another name, which is borrowed: the caller sees to it that no other row is equal then. */
 sx_code sx_attr_table_rename(sx_ctx *cx, sx_attr_table *table, uint32_t id, sx_span name);
 bool sx_attr_equal(const sx_attr *a, const sx_attr *b);
-/* attr_bytes.c: as bytes that read back to an equal attribute. Reading moves `bytes` on and treats them as hostile: what the text parser
- * refuses is SX_CORRUPT; whether the attribute fits an operation is sx_infer_type's question. Bytes and names point into the input. */
+/* attr_bytes.c: as bytes that read back to an equal attribute. Reading moves `bytes` on and treats them as
+ * hostile: what the text parser refuses is SX_CORRUPT; whether the attribute fits an operation is
+ * sx_infer_type's question. Bytes and names point into the input. */
 void sx_attr_encode(const sx_attr *attr, sx_buf *to);
 sx_code sx_attr_decode(sx_ctx *cx, sx_span *bytes, uint32_t symbol_count, sx_attr *attr);
 static inline const sx_attr *sx_attr_get(const sx_attr_table *table, sx_attr_id id)
@@ -201,7 +203,8 @@ typedef struct {
 } sx_op_info;
 const sx_op_info *sx_op_info_of(sx_op op);
 bool sx_op_parse(sx_span name, sx_op *op);
-/* Element types an elementwise operation works on: a bit for each sx_dtype_class; 0 for other operations, compare, select, convert. */
+/* Element types an elementwise operation works on: a bit for each sx_dtype_class; 0 for other operations,
+ * compare, select, convert. */
 uint32_t sx_op_classes(sx_op op);
 static inline bool sx_op_is_elementwise(sx_op op)
 {
@@ -209,8 +212,8 @@ static inline bool sx_op_is_elementwise(sx_op op)
     return c >= SX_OPCLASS_UNARY && c <= SX_OPCLASS_CONVERT;
 }
 
-/* The one way to write an attribute of `op`: lists that are not there are empty, convert has no shape, a constant of equal elements is
- * its first element. Shares memory with `attr`. */
+/* The one way to write an attribute of `op`: lists that are not there are empty, convert has no shape, a
+ * constant of equal elements is its first element. Shares memory with `attr`. */
 sx_attr sx_attr_normal(sx_op op, const sx_attr *attr);
 
 /* ---- graphs ---- */
@@ -257,8 +260,8 @@ sx_code sx_graph_add_symbol(sx_ctx *cx, sx_graph *graph, sx_span name, int64_t l
                             uint32_t *symbol);
 /* `from`, node by node, over the attributes and symbols of `to`, whose name it takes: symbols are paired by number. */
 sx_code sx_graph_adopt(sx_ctx *cx, const sx_graph *from, const sx_graph *to, sx_graph **out);
-/* Appends a node: infers and checks its type. SX_INPUT names node, operation, axis and both sizes. attr.present is the operation's
- * set of attributes; it is stored as sx_attr_normal writes it. */
+/* Appends a node: infers and checks its type. SX_INPUT names node, operation, axis and both sizes.
+ * attr.present is the operation's set of attributes; it is stored as sx_attr_normal writes it. */
 sx_code sx_graph_add(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
                      const sx_node_id *input, uint32_t input_count, sx_node_id *id);
 sx_code sx_graph_add_output(sx_ctx *cx, sx_graph *graph, sx_span name, sx_node_id node);
@@ -294,16 +297,17 @@ sx_code sx_build_broadcast(sx_ctx *cx, sx_graph *g, sx_node_id a, const sx_ints 
 sx_code sx_build_reduce(sx_ctx *cx, sx_graph *g, sx_reducer reducer, sx_node_id a,
                         const sx_ints *dims, sx_node_id *id);
 
-/* check.c: the result type of an operation, or SX_INPUT / SX_UNIMPLEMENTED with a text that names operation, axis and both
- * sizes. `symbols` gives intervals and names for messages. The e-graph's type analysis is this function. */
+/* check.c: the result type of an operation, or SX_INPUT / SX_UNIMPLEMENTED with a text that names operation,
+ * axis and both sizes. `symbols` gives intervals and names for messages. The e-graph's type analysis is this
+ * function. */
 sx_code sx_infer_type(sx_ctx *cx, const sx_symbol *symbols, uint32_t symbol_count, sx_op op,
                       const sx_attr *attr, const sx_type *input, uint32_t input_count,
                       sx_type *result);
 /* The whole graph: ids, arities, attributes, types, symbols, outputs present. */
 sx_code sx_graph_check(sx_ctx *cx, const sx_graph *graph);
 
-/* bind.c: every symbol replaced by a value inside its interval. SX_INPUT names the symbol that is missing, unknown or out of
- * range, with the interval. */
+/* bind.c: every symbol replaced by a value inside its interval. SX_INPUT names the symbol that is missing,
+ * unknown or out of range, with the interval. */
 typedef struct {
     sx_span name;
     int64_t value;
@@ -311,9 +315,10 @@ typedef struct {
 sx_code sx_graph_bind(sx_ctx *cx, const sx_graph *graph, const sx_binding *binding,
                       uint32_t binding_count, sx_graph **bound);
 
-/* canon.c: the canonical form: nodes reachable from the outputs, plus all parameters, numbered in depth-first order from the
- * outputs (parameters first, in their order), identical nodes merged, inner names gone. Two programs that differ in node order,
- * dead code or duplicates have equal canonical text. Origins are left behind (origin.h). */
+/* canon.c: the canonical form: nodes reachable from the outputs, plus all parameters, numbered in depth-first
+ * order from the outputs (parameters first, in their order), identical nodes merged, inner names gone. Two
+ * programs that differ in node order, dead code or duplicates have equal canonical text. Origins are left
+ * behind (origin.h). */
 sx_code sx_graph_canon(sx_ctx *cx, const sx_graph *graph, sx_graph **canonical);
 /* BLAKE2b-256 of the canonical form (interface names included, weight values not part of a graph). */
 sx_code sx_graph_key(sx_ctx *cx, const sx_graph *graph, sx_key *key);
@@ -329,41 +334,48 @@ sx_code sx_graph_parse(sx_ctx *cx, sx_span text, sx_graph **graph);
 #define SX_TEXT_BYTES_MAX ((size_t)64 << 20)
 #define SX_TEXT_VERSION 1 /* the text starts with "sx 1" */
 
-/* compose.c: a composite (softmax, layer_norm, rms_norm, batch_norm, attention, log_softmax, relu, gelu, gelu_tanh, silu) as primitives
- * appended to `graph`. This decomposition is the meaning of the composite. */
+/* compose.c: a composite (softmax, layer_norm, rms_norm, batch_norm, attention, log_softmax, relu, gelu,
+ * gelu_tanh, silu) as primitives appended to `graph`. This decomposition is the meaning of the composite. */
 bool sx_op_is_composite(sx_op op);
 sx_code sx_decompose(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
                      const sx_node_id *input, uint32_t input_count, sx_node_id *result);
 
-/* eval_round.c: `value` rounded once to a float type, to nearest even; f64 returns it. f16 and bf16 overflow to infinity;
- * f8e4m3 and f8e5m2 (OCP 8-bit floating point specification, saturating) go to +-448 and +-57344, infinities too; NaN stays. */
+/* eval_round.c: `value` rounded once to a float type, to nearest even; f64 returns it. f16 and bf16 overflow
+ * to infinity; f8e4m3 and f8e5m2 (OCP 8-bit floating point specification, saturating) go to +-448 and +-57344,
+ * infinities too; NaN stays. */
 double sx_round(sx_dtype dtype, double value);
 
 /* eval.c: the interpreter, the oracle of everything else. One plain evaluator per primitive; composites through their
  * decomposition, fused through its body. */
 typedef enum {
     SX_EVAL_F64, /* floats as doubles, rounded to the stored type only at parameters and constants */
-    SX_EVAL_TYPED, /* each result rounded to its element type: the double result of libm or of an IEEE operation, rounded once
-                      (+ - * / sqrt are then the IEEE operations of the type). reduce and dot_general accumulate in f32 if the
-                      type is narrower and round once; dot_general is a chain of fused multiply-adds. */
-    SX_EVAL_MODP, /* exact arithmetic mod 2^31 - 1, equality is ==. + - * and / (by the inverse, x / 0 = 0) of floats, + - * of
-                      integers; constants are exact, 0.5 is the inverse of 2. Order (compare, maximum, minimum, abs, sign) is that
-                      of residues in [-(p-1)/2, (p-1)/2]: total and reversed by negation, but not kept by addition, so rules that
-                      add under a maximum are tested in POW2 or F64. Other functions are pseudo-random functions of their exact
-                      argument, with the symmetries of tanh, erf, sine, cosine, and rsqrt, logistic, ceil made from sqrt,
-                      exponential, floor. Conversions to floats and to wider integers keep the residue; others are pseudo-random. */
+    /* each result rounded to its element type: the double result of libm or of an IEEE operation,
+     * rounded once (+ - * / sqrt are then the IEEE operations of the type). reduce and dot_general
+     * accumulate in f32 if the type is narrower and round once; dot_general is a chain of fused
+     * multiply-adds. */
+    SX_EVAL_TYPED,
+    /* exact arithmetic mod 2^31 - 1, equality is ==. + - * and / (by the inverse, x / 0 = 0) of
+     * floats, + - * of integers; constants are exact, 0.5 is the inverse of 2. Order (compare,
+     * maximum, minimum, abs, sign) is that of residues in [-(p-1)/2, (p-1)/2]: total and reversed
+     * by negation, but not kept by addition, so rules that add under a maximum are tested in POW2
+     * or F64. Other functions are pseudo-random functions of their exact argument, with the
+     * symmetries of tanh, erf, sine, cosine, and rsqrt, logistic, ceil made from sqrt, exponential,
+     * floor. Conversions to floats and to wider integers keep the residue; others are
+     * pseudo-random. */
+    SX_EVAL_MODP,
     SX_EVAL_POW2, /* as F64; meant for inputs that are small powers of two, where sums are exact */
-    SX_EVAL_FIELDS /* exact arithmetic in two fields at once, mod p = 2147483579 = 2 q + 1 and mod q = 1073741789: as MODP, but
-                      exponential(x) = 4^(x mod q) mod p, so that sums of exponents are products; tanh and logistic follow from it. The
-                      second half of what an exponential gives, and of what is computed from it, is undefined. Order is that of the
-                      first half. */
+    /* exact arithmetic in two fields at once, mod p = 2147483579 = 2 q + 1 and mod q = 1073741789:
+     * as MODP, but exponential(x) = 4^(x mod q) mod p, so that sums of exponents are products; tanh
+     * and logistic follow from it. The second half of what an exponential gives, and of what is
+     * computed from it, is undefined. Order is that of the first half. */
+    SX_EVAL_FIELDS
 } sx_eval_mode;
 typedef struct {
     sx_type type; /* static */
-    void *
-        data; /* row-major. F64, TYPED, POW2: double for floats; int64_t for integers and bool. MODP: uint64_t residues
-                     for floats and integers, int64_t 0/1 for bool; FIELDS: the same with pairs, mod p in the lower 32 bits, mod q
-                     in the upper, bit 62: undefined there (sx_pair_equal) */
+    /* row-major. F64, TYPED, POW2: double for floats; int64_t for integers and bool. MODP: uint64_t
+     * residues for floats and integers, int64_t 0/1 for bool; FIELDS: the same with pairs, mod p in
+     * the lower 32 bits, mod q in the upper, bit 62: undefined there (sx_pair_equal) */
+    void *data;
 } sx_tensor;
 /* Equal in both halves, in the first alone where a second one is undefined. */
 bool sx_pair_equal(uint64_t x, uint64_t y);
@@ -373,8 +385,8 @@ bool sx_pair_equal(uint64_t x, uint64_t y);
 int64_t sx_tensor_elements(const sx_type *type);
 /* The same program with every composite replaced by its decomposition; `graph` itself where there is none. */
 sx_code sx_graph_expand(sx_ctx *cx, const sx_graph *graph, const sx_graph **expanded);
-/* Evaluates a static graph. argument[k] is the k-th parameter in node order. result[k] is output k, memory in cx's arena.
- * Fuel: one per scalar operation. */
+/* Evaluates a static graph. argument[k] is the k-th parameter in node order. result[k] is output k, memory in
+ * cx's arena. Fuel: one per scalar operation. */
 sx_code sx_graph_eval(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode,
                       const sx_tensor *argument, uint32_t argument_count, sx_tensor *result,
                       uint32_t result_count);

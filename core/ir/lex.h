@@ -1,8 +1,8 @@
 /* lex.h - tokens of the text form. Private to core/ir.
  *
- * Tokens: names [A-Za-z_][A-Za-z0-9_]*, values %[A-Za-z0-9_.]+, numbers, strings in double quotes, and { } ( ) [ ] , = : * +.
- * Blanks, tabs, line ends and comments from // to the end of the line separate tokens. The lexer is a value: a copy reads the same
- * text again.
+ * Tokens: names [A-Za-z_][A-Za-z0-9_]*, values %[A-Za-z0-9_.]+, numbers, strings in double quotes, and { } ( )
+ * [ ] , = : * +. Blanks, tabs, line ends and comments from // to the end of the line separate tokens. The
+ * lexer is a value: a copy reads the same text again.
  */
 #ifndef SX_CORE_IR_LEX_H
 #define SX_CORE_IR_LEX_H

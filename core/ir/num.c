@@ -83,8 +83,8 @@ uint64_t sx_num_encode(sx_dtype dtype, double value)
     if (fraction == 0.0) {
         return sign;
     }
-    /* Multiples of the last place; at most 2^(mantissa_bits + 1). Exact in double, so that nearbyint is the only rounding.
-     * The sum carries into the exponent by itself. */
+    /* Multiples of the last place; at most 2^(mantissa_bits + 1). Exact in double, so that nearbyint is the
+     * only rounding. The sum carries into the exponent by itself. */
     double places = nearbyint(ldexp(fraction, exponent - scale + f.mantissa_bits));
     uint64_t whole = (uint64_t)places;
     uint64_t bits = whole < (UINT64_C(1) << f.mantissa_bits)

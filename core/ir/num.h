@@ -1,8 +1,9 @@
 /* num.h - element types as bits: every format to and from double, rounding to nearest even.
  *
- * Formats: IEEE 754 binary16/32/64, bfloat16 (the upper half of binary32), OCP 8-bit floating point (revision 1.0, 2023): E5M2 as
- * IEEE with 5 exponent bits, E4M3 without infinities, 448 the largest, S.1111.111 the only NaN. Integers are two's complement,
- * bool is 0 or 1. Bits are the little-endian value of the stored element, zero above it.
+ * Formats: IEEE 754 binary16/32/64, bfloat16 (the upper half of binary32), OCP 8-bit floating point (revision
+ * 1.0, 2023): E5M2 as IEEE with 5 exponent bits, E4M3 without infinities, 448 the largest, S.1111.111 the only
+ * NaN. Integers are two's complement, bool is 0 or 1. Bits are the little-endian value of the stored element,
+ * zero above it.
  */
 #ifndef SX_CORE_IR_NUM_H
 #define SX_CORE_IR_NUM_H
@@ -10,8 +11,8 @@
 
 /* The value of an element of a float type; exact. */
 double sx_num_decode(sx_dtype dtype, uint64_t bits);
-/* The nearest element of a float type, ties to even, subnormals kept. Too large: infinity, or NaN in f8e4m3. NaN: the quiet NaN
- * with the sign of `value`. */
+/* The nearest element of a float type, ties to even, subnormals kept. Too large: infinity, or NaN in f8e4m3.
+ * NaN: the quiet NaN with the sign of `value`. */
 uint64_t sx_num_encode(sx_dtype dtype, double value);
 /* Any float type rounded through its format: decode(encode(value)). */
 double sx_num_round(sx_dtype dtype, double value);

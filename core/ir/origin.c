@@ -230,7 +230,8 @@ static sx_op last_op(const sx_graph *graph, const sx_node *node)
     return SX_OP_FUSED;
 }
 
-/* How well a node of `from` that depends on the same parameters fits: the type counts most. Composites may end in anything. */
+/* How well a node of `from` that depends on the same parameters fits: the type counts most. Composites may end
+ * in anything. */
 static uint32_t fit_of(const sx_node *from, const sx_node *to, sx_op last)
 {
     uint32_t fit =
@@ -280,8 +281,9 @@ static bool is_live(const finder *f, const uint64_t *set)
     return false;
 }
 
-/* Nodes of `from` where results come together that were made apart from what node t reads, and all behind them: what a node merges was
- * side by side, so it is before them. An example: of three contractions with the same left side, the products of two. */
+/* Nodes of `from` where results come together that were made apart from what node t reads, and all behind
+ * them: what a node merges was side by side, so it is before them. An example: of three contractions with the
+ * same left side, the products of two. */
 static void find_joined(const finder *f, uint32_t t)
 {
     const sx_node *reader = &f->to->node[t];

@@ -211,7 +211,8 @@ static sx_code parse_operand(sx_lexer *lex, uint32_t *operand)
     return SX_OK;
 }
 
-/* arg 0 | imm 0.5 | index 1 | reduce add 3 | dot 0 1 | online 2 3 | compare lt 1 2 | add 1 2, each with ": dtype" where it is not `dtype` */
+/* arg 0 | imm 0.5 | index 1 | reduce add 3 | dot 0 1 | online 2 3 | compare lt 1 2 | add 1 2, each with ":
+ * dtype" where it is not `dtype` */
 static sx_code parse_instr(sx_lexer *lex, sx_dtype dtype, sx_instr *in)
 {
     uint32_t operands = 1;

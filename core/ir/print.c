@@ -79,7 +79,8 @@ void sx_type_print(const sx_type *type, const sx_symbol *symbols, uint32_t symbo
     print_dims(type->dim, type->rank, symbols, symbol_count, text);
 }
 
-/* A whole number as it is, else the shortest decimal that reads back to the same bits; inf, -inf, nan; bits of any other NaN. */
+/* A whole number as it is, else the shortest decimal that reads back to the same bits; inf, -inf, nan; bits of
+ * any other NaN. */
 static void print_float(sx_dtype dtype, uint64_t bits, sx_buf *out)
 {
     double value = sx_num_decode(dtype, bits);

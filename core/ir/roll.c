@@ -29,8 +29,8 @@ typedef struct {
     uint32_t word_count, word_capacity, node_count, node_capacity;
     uint32_t outer_count, outer_capacity, result_count, result_capacity;
     uint32_t *seen; /* per node: 1 + the region whose reference `ref` holds */
-    uint32_t
-        *ref; /* number among the region's nodes, or EXTERNAL + number among its outer values */
+    /* number among the region's nodes, or EXTERNAL + number among its outer values */
+    uint32_t *ref;
     uint32_t *wanted;    /* per node: 1 where a later region or an output of the program reads it */
     uint32_t *region_of; /* per node that is a result: its region */
     uint32_t *number;    /* and its place among the results */
@@ -402,9 +402,9 @@ static sx_code read_regions(roller *r)
 
 /* ---- peeling: a layer that starts in the middle of its region ---- */
 
-/* Where the longest path enters a stack sideways (a decoder reads the encoder's result deeper than its own tokens), the first
- * layer shares a region with what comes before. It is found by walking down from the region's last value side by side with the
- * body that follows. */
+/* Where the longest path enters a stack sideways (a decoder reads the encoder's result deeper than its own
+ * tokens), the first layer shares a region with what comes before. It is found by walking down from the
+ * region's last value side by side with the body that follows. */
 typedef struct {
     const region *body;
     uint32_t *inner; /* per node of the body: what stands for it */
@@ -451,8 +451,8 @@ static bool match_node(roller *r, likeness *k, uint32_t i, const uint32_t *word)
     return true;
 }
 
-/* Whether the marked nodes of region `g` can follow its other ones: none of those reads a marked node (nor a copy of one), all marked
- * ones are of the region, and what is wanted of them is what is wanted of the body. */
+/* Whether the marked nodes of region `g` can follow its other ones: none of those reads a marked node (nor a
+ * copy of one), all marked ones are of the region, and what is wanted of them is what is wanted of the body. */
 static bool can_follow(const roller *r, const region *g, const likeness *k)
 {
     const sx_roll_levels *l = &r->level;

@@ -44,8 +44,8 @@ typedef struct {
 } sx_roll_value;
 typedef struct {
     uint32_t part;
-    const sx_roll_value
-        *argument; /* for each parameter of the part, a value of the program or of an earlier use */
+    /* for each parameter of the part, a value of the program or of an earlier use */
+    const sx_roll_value *argument;
 } sx_roll_use;
 typedef struct {
     const sx_graph *program; /* shares the attributes and symbols of the whole */
@@ -61,9 +61,9 @@ typedef struct {
     const sx_roll_value *output; /* of the whole, in its order */
 } sx_roll;
 
-/* Divides `graph` into parts. *roll is NULL if no repeated part is large enough (sx_roll_is_worth). The result is in cx's
- * arena and uses the table of attributes of `graph`, which must outlive it. Time and memory are linear in the
- * program, except for 64 passes over the longest path.
+/* Divides `graph` into parts. *roll is NULL if no repeated part is large enough (sx_roll_is_worth). The result
+ * is in cx's arena and uses the table of attributes of `graph`, which must outlive it. Time and memory are
+ * linear in the program, except for 64 passes over the longest path.
  *   errors   SX_NOMEM; SX_LIMIT a part with more than SX_OUTPUTS_MAX outputs */
 sx_code sx_roll_find(sx_ctx *cx, const sx_graph *graph, const sx_roll **roll);
 /* The same for a program on a mesh of devices, where node n is placed as places[n] says. Layers are equal only if their
@@ -71,9 +71,9 @@ sx_code sx_roll_find(sx_ctx *cx, const sx_graph *graph, const sx_roll **roll);
 sx_code sx_roll_find_placed(sx_ctx *cx, const sx_graph *graph, const sx_places *places,
                             const sx_roll **roll);
 
-/* Builds the whole program with program[p] in place of part p. It has the same parameters and outputs as the part, in the
- * same order, and the same table of attributes. Equal nodes are merged and dead ones dropped. If every program[p] is the
- * part itself, the result has the canonical form of roll->whole.
+/* Builds the whole program with program[p] in place of part p. It has the same parameters and outputs as the
+ * part, in the same order, and the same table of attributes. Equal nodes are merged and dead ones dropped. If
+ * every program[p] is the part itself, the result has the canonical form of roll->whole.
  *   errors   SX_INPUT the parameters or outputs of a program[p] are not those of the part */
 sx_code sx_roll_expand(sx_ctx *cx, const sx_roll *roll, const sx_graph *const *program,
                        sx_graph **whole);

@@ -124,8 +124,8 @@ static sx_code find_path(sx_ctx *cx, sx_roll_levels *l)
     return SX_OK;
 }
 
-/* Levels from the outputs down: first need, unless levels `spread` apart read it (then as soon as possible; NONE: any two levels
- * read it and it does not hang on the path), or the path does not need it at all (likewise). */
+/* Levels from the outputs down: first need, unless levels `spread` apart read it (then as soon as possible;
+ * NONE: any two levels read it and it does not hang on the path), or the path does not need it at all (likewise). */
 static void find_levels(finder *f, uint32_t spread)
 {
     sx_roll_levels *l = f->l;
@@ -351,8 +351,9 @@ static void find_widths(finder *f)
     }
 }
 
-/* How much is lost by a cut after level k: the values that cross it count most; then whether one more elementwise step would
- * have followed, and whether a step of another kind comes last, which an elementwise one could have followed. */
+/* How much is lost by a cut after level k: the values that cross it count most; then whether one more
+ * elementwise step would have followed, and whether a step of another kind comes last, which an elementwise
+ * one could have followed. */
 static uint32_t loss(const finder *f, uint32_t k)
 {
     uint32_t n = f->l->path[k];
@@ -395,8 +396,8 @@ static uint32_t count_windows(const finder *f, uint32_t k, uint32_t period)
     return count;
 }
 
-/* Marks the cuts of one run: between whole bodies, and before the first and after the last. At equal loss the phase that the rest of
- * the program has most often, then the last one. */
+/* Marks the cuts of one run: between whole bodies, and before the first and after the last. At equal loss the
+ * phase that the rest of the program has most often, then the last one. */
 static sx_code cut_run(finder *f, const run *r)
 {
     sx_roll_levels *l = f->l;

@@ -189,8 +189,8 @@ typedef struct {
     sx_ctx *cx;
     const sx_roll *roll;
     uint32_t use; /* the first of the two */
-    sx_roll_value
-        *given; /* values from outside, in order of first use: arguments of the joined use */
+    /* values from outside, in order of first use: arguments of the joined use */
+    sx_roll_value *given;
     uint32_t given_count;
     sx_roll_value *argument[2]; /* of the two, seen from inside */
     sx_roll_value *wanted;      /* values of the two that are read outside: {0 or 1, output} */

@@ -1,17 +1,21 @@
-/* shard.h - how the tensors of a program lie on a mesh of devices: declaration, text, transfer of placements through operations.
+/* shard.h - how the tensors of a program lie on a mesh of devices: declaration, text, transfer of placements
+ * through operations.
  *
- * A mesh has named axes; a device has one coordinate on each. A tensor has one placement per axis (words of PyTorch's DTensor):
+ * A mesh has named axes; a device has one coordinate on each. A tensor has one placement per axis (words of
+ * PyTorch's DTensor):
  *   S(d)    dimension d is cut into as many equal pieces as the axis has devices, piece k lies at coordinate k
  *   R       every device of the axis has all of it
  *   P(sum)  it is the sum, P(max) the maximum, P(min) the minimum of what the devices hold
- * Where several axes cut the same dimension, the axis declared first cuts first. What a program computes does not depend on placements:
- * values are global. The sharding of a graph says how its parameters lie (R where nothing is said) and how its outputs are wanted.
+ * Where several axes cut the same dimension, the axis declared first cuts first. What a program computes does
+ * not depend on placements: values are global. The sharding of a graph says how its parameters lie (R where
+ * nothing is said) and how its outputs are wanted.
  *
- * Along one axis, with everything as it lies along the others, an operation maps placements of its operands to a placement of its
- * result that needs no communication: a row. sx_shard_list gives them (a table for arithmetic, dimension by dimension for the rest), and
- * sx_shard_local_attr the operation that each device runs then. A value that is R is also S(d) (a device keeps its slice), P(max), P(min), and
- * P(sum) (all but the first device hold zeros): sx_shard_closure.
- * Papers: Xu et al. 2021 (GSPMD); Wang et al. 2019 (partial sums as a state of a tensor: SBP of OneFlow, Yuan et al. 2021).
+ * Along one axis, with everything as it lies along the others, an operation maps placements of its operands to
+ * a placement of its result that needs no communication: a row. sx_shard_list gives them (a table for
+ * arithmetic, dimension by dimension for the rest), and sx_shard_local_attr the operation that each device
+ * runs then. A value that is R is also S(d) (a device keeps its slice), P(max), P(min), and P(sum) (all but
+ * the first device hold zeros): sx_shard_closure. Papers: Xu et al. 2021 (GSPMD); Wang et al. 2019 (partial
+ * sums as a state of a tensor: SBP of OneFlow, Yuan et al. 2021).
  */
 #ifndef SX_CORE_IR_SHARD_H
 #define SX_CORE_IR_SHARD_H
@@ -59,8 +63,8 @@ sx_code sx_mesh_add_axis(sx_ctx *cx, sx_graph *graph, sx_span name, int64_t size
 /* The axis of that name; SX_MESH_AXES_MAX where there is none. */
 uint32_t sx_mesh_find_axis(const sx_graph *graph, sx_span name);
 /* Says how a parameter lies, or how an output is wanted; each in ascending order.
- *   errors   SX_INPUT a dimension the tensor does not have or that is not cut into equal pieces, a bool that is P (the text form refuses
- *            other parameters too; those of parts of a program may be). The
+ *   errors   SX_INPUT a dimension the tensor does not have or that is not cut into equal pieces, a bool that
+ *            is P (the text form refuses other parameters too; those of parts of a program may be). The
  *            extent of a symbolic dimension must have a value that is; sx_graph_bind looks at the one it gets. */
 sx_code sx_graph_place(sx_ctx *cx, sx_graph *graph, sx_node_id parameter, const sx_places *places);
 sx_code sx_graph_want(sx_ctx *cx, sx_graph *graph, uint32_t output, const sx_places *places);
@@ -68,9 +72,11 @@ sx_code sx_graph_want(sx_ctx *cx, sx_graph *graph, uint32_t output, const sx_pla
 sx_places sx_graph_places(const sx_graph *graph, uint32_t parameter);
 /* What is asked of an output; NULL: nothing. */
 const sx_places *sx_graph_wanted(const sx_graph *graph, uint32_t output);
-/* `to` gets the sharding of `from`: node n of it is image[n] of `to` (NULL: the same number), outputs have the same numbers. */
+/* `to` gets the sharding of `from`: node n of it is image[n] of `to` (NULL: the same number), outputs have the
+ * same numbers. */
 sx_code sx_sharding_copy(sx_ctx *cx, const sx_graph *from, const uint32_t *image, sx_graph *to);
-/* The same where `to` has the parameters and outputs of `from` in their order, among other nodes (what an optimiser gives). */
+/* The same where `to` has the parameters and outputs of `from` in their order, among other nodes (what an
+ * optimiser gives). */
 sx_code sx_sharding_restore(sx_ctx *cx, const sx_graph *from, sx_graph *to);
 /* The sharding of a graph once more, as sx_graph_check does. */
 sx_code sx_sharding_check(sx_ctx *cx, const sx_graph *graph);
@@ -105,7 +111,8 @@ uint32_t sx_shard_closure(uint32_t set, uint32_t possible);
 uint32_t sx_shard_transfer(const sx_shard_op *op, const uint32_t *set);
 
 /* What each device runs under a row: attribute and types with the pieces' extents. Types must be static.
- * Rows of a broadcast and a convolution in groups need their attributes changed, so does a slice; everything else runs as it is. */
+ * Rows of a broadcast and a convolution in groups need their attributes changed, so does a slice; everything
+ * else runs as it is. */
 void sx_shard_local_type(sx_type *type, sx_place place, int64_t size);
 void sx_shard_local_attr(const sx_shard_op *op, const sx_shard_row *row, sx_attr *local);
 

@@ -3,10 +3,10 @@
  * Three sources of rows, put together by the class of the operation:
  *   all R                  what every device computes alike
  *   dimensions             result dimension d is made of operand dimensions (one each, or none): all cut alike
- *   partial values         the table `algebra` for arithmetic; moving elements keeps sum, max and min; reductions along a cut dimension
- *                          make them; contractions are linear in each operand
- * Rounding: the sum of partial sums rounds in another order than the sum (reassociating). Conversions of partial sums are taken only
- * where they are exact. */
+ *   partial values         the table `algebra` for arithmetic; moving elements keeps sum, max and min;
+ *                          reductions along a cut dimension make them; contractions are linear in each operand
+ * Rounding: the sum of partial sums rounds in another order than the sum (reassociating). Conversions of
+ * partial sums are taken only where they are exact. */
 #include "core/ir/shard.h"
 
 #define ANY_OPERAND UINT32_MAX
@@ -128,7 +128,8 @@ static bool has(const sx_ints *list, uint32_t d)
 /* ---- elementwise ---- */
 
 enum { R = SX_PLACE_R, SUM = SX_PLACE_SUM, MAX = SX_PLACE_MAX, MIN = SX_PLACE_MIN };
-/* Order is kept by arithmetic on floats only: integers wrap. log, sqrt, rsqrt are left out: a part may lie outside their domain. */
+/* Order is kept by arithmetic on floats only: integers wrap. log, sqrt, rsqrt are left out: a part may lie
+ * outside their domain. */
 static const struct {
     uint8_t op;
     sx_place operand[3], result;

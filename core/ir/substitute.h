@@ -1,11 +1,12 @@
-/* substitute.h - symbols of an attribute replaced by other dimensions: binding, renumbering, types of a mesh's pieces. */
+/* substitute.h - symbols of an attribute replaced by other dimensions: binding, renumbering, types of a mesh's
+ * pieces. */
 #ifndef SX_CORE_IR_SUBSTITUTE_H
 #define SX_CORE_IR_SUBSTITUTE_H
 #include "core/ir/ir.h"
 
-/* `attr` of a node whose operand 0 has type `operand` (NULL for none), each symbol s as image[s]. Slice limits of -1 become the
- * extent where the dimension is now constant. The body, if any, is a copy in cx's arena; other spans are shared.
- * SX_LIMIT where a product overflows. */
+/* `attr` of a node whose operand 0 has type `operand` (NULL for none), each symbol s as image[s]. Slice limits
+ * of -1 become the extent where the dimension is now constant. The body, if any, is a copy in cx's arena;
+ * other spans are shared. SX_LIMIT where a product overflows. */
 sx_code sx_substitute(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *operand,
                       const sx_dim *image, sx_attr *result);
 #endif

@@ -1,17 +1,19 @@
-/* algebra.h - the values of a kernel program as terms: what a lane holds, written in elements of the inputs. Internal to core/judge.
+/* algebra.h - the values of a kernel program as terms: what a lane holds, written in elements of the inputs.
+ * Internal to core/judge.
  *
  *   form   an affine integer: constant + sum of coefficient * variable, every sum and product checked for overflow
- *   term   what one 32-bit lane holds: a constant, an element of an input at a form, an integer form, an operation on terms, or a
- *          run: a step applied again and again to an accumulator
+ *   term   what one 32-bit lane holds: a constant, an element of an input at a form, an integer form, an
+ *          operation on terms, or a run: a step applied again and again to an accumulator
  *
- * Both are hash-consed: equal ones have equal numbers, whole keys are compared and no hash is trusted. Number 0 is the constant form
- * zero, and no term. Variables are small numbers: those of the program, the lane, those bound by runs (named by how deep runs nest),
- * those of store records.
+ * Both are hash-consed: equal ones have equal numbers, whole keys are compared and no hash is trusted. Number
+ * 0 is the constant form zero, and no term. Variables are small numbers: those of the program, the lane, those
+ * bound by runs (named by how deep runs nest), those of store records.
  *
- * A run has a first value, a step that contains SX_TERM_ACC, and one to five counts, innermost first: the accumulator takes the step
- * for every value of the run's variables in row-major order. Runs are kept in normal form: counts of 1 are gone, neighbours that make one
- * arithmetic sequence are one, and a step that continues the run before it is part of it. So two chains with the same steps in the
- * same order are one number, however the program unrolled and tiled its loops.
+ * A run has a first value, a step that contains SX_TERM_ACC, and one to five counts, innermost first: the
+ * accumulator takes the step for every value of the run's variables in row-major order. Runs are kept in
+ * normal form: counts of 1 are gone, neighbours that make one arithmetic sequence are one, and a step that
+ * continues the run before it is part of it. So two chains with the same steps in the same order are one
+ * number, however the program unrolled and tiled its loops.
  *
  * Failure sticks in `refused`, with the reason; functions return 0 from then on. */
 #ifndef SX_CORE_JUDGE_ALGEBRA_H
@@ -124,7 +126,8 @@ uint32_t sx_term_scalar(sx_algebra *g, uint32_t form);
 uint32_t sx_term_element(sx_algebra *g, uint32_t buffer, uint8_t width, uint32_t form,
                          uint32_t index);
 uint32_t sx_term_hole(sx_algebra *g, uint32_t number, uint32_t lane_form);
-/* An operation in normal form: integer and mask operations on constants folded, factors in a fixed order, chains as runs. */
+/* An operation in normal form: integer and mask operations on constants folded, factors in a fixed order,
+ * chains as runs. */
 uint32_t sx_term_op(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t y, uint32_t z);
 uint32_t sx_term_op_imm2(sx_algebra *g, sx_lop op, int64_t imm2, uint32_t x);
 
@@ -135,8 +138,8 @@ uint32_t sx_term_subst(sx_algebra *g, uint32_t term, const sx_subst *s);
 /* The term with `var` that is `a` at 0 and `b` at 1, where they differ by constants in forms alone; else 0. */
 uint32_t sx_term_pair(sx_algebra *g, uint32_t a, uint32_t b, uint32_t var);
 uint32_t sx_form_pair(sx_algebra *g, uint32_t a, uint32_t b, uint32_t var); /* UINT32_MAX: no */
-/* The value behind a loop over `var` of `trip` iterations, of a register that held `first` before it, `hole` at the start of an
- * iteration and `last` at its end. */
+/* The value behind a loop over `var` of `trip` iterations, of a register that held `first` before it, `hole`
+ * at the start of an iteration and `last` at its end. */
 uint32_t sx_term_close(sx_algebra *g, uint32_t first, uint32_t hole, uint32_t last, uint32_t var,
                        int64_t trip);
 /* ---- between algebra.c, fold.c and run.c ---- */

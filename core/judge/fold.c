@@ -1,5 +1,6 @@
-/* fold.c - operations in normal form: integer and mask operations on known values, factors in a fixed order, integer maxima, and maxima
- * that keep NaN. Other float operations are never folded: both sides of a comparison keep the whole sequence. */
+/* fold.c - operations in normal form: integer and mask operations on known values, factors in a fixed order,
+ * integer maxima, and maxima that keep NaN. Other float operations are never folded: both sides of a
+ * comparison keep the whole sequence. */
 #include <math.h>
 #include <string.h>
 
@@ -136,8 +137,8 @@ static uint32_t fold_blend(sx_algebra *g, uint32_t mask, uint32_t x, uint32_t y)
     return 0;
 }
 
-/* With a known number one instruction keeps NaN, which gives its second operand where unordered or equal; zeros have two signs, so a
- * zero does not change places. */
+/* With a known number one instruction keeps NaN, which gives its second operand where unordered or equal;
+ * zeros have two signs, so a zero does not change places. */
 static uint32_t fold_order(sx_algebra *g, sx_lop op, uint32_t x, uint32_t y)
 {
     float value;
@@ -183,7 +184,8 @@ static uint32_t fold(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_
     return r;
 }
 
-/* The factors of a multiply-add are exchanged freely (which NaN it gives is not specified): elements by buffer, else by number. */
+/* The factors of a multiply-add are exchanged freely (which NaN it gives is not specified): elements by
+ * buffer, else by number. */
 static bool wants_exchange(const sx_algebra *g, uint32_t x, uint32_t y)
 {
     const sx_term *a = &g->term[x];

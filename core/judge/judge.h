@@ -1,12 +1,14 @@
 /* judge.h - is the emitted program of a kernel the one that was asked for?
  *
- * The program (core/loop) is walked once with its loop, grid and lane variables free. What comes out - which bytes it stores, and for each the
- * term over elements of the inputs - is compared with the fused body: every element of the result has exactly one final store, in
- * bounds, from one grid point; every read sees the store that the term names, of the same grid point; every contribution is there
- * once and in the order of the numerics plan; so grid points may run in any order, on any threads. README.md has the method, and what
- * is trusted. Nothing of the plan is read but the facts below, nothing of the lowering but its output.
+ * The program (core/loop) is walked once with its loop, grid and lane variables free. What comes out - which
+ * bytes it stores, and for each the term over elements of the inputs - is compared with the fused body: every
+ * element of the result has exactly one final store, in bounds, from one grid point; every read sees the store
+ * that the term names, of the same grid point; every contribution is there once and in the order of the
+ * numerics plan; so grid points may run in any order, on any threads. README.md has the method, and what is
+ * trusted. Nothing of the plan is read but the facts below, nothing of the lowering but its output.
  *
- * Pure: limits are counts, the same verdict on every machine. "Not proven" is not "wrong", but such a kernel is not used. */
+ * Pure: limits are counts, the same verdict on every machine. "Not proven" is not "wrong", but such a kernel
+ * is not used. */
 #ifndef SX_CORE_JUDGE_JUDGE_H
 #define SX_CORE_JUDGE_JUDGE_H
 #include "core/base/buf.h"
@@ -15,8 +17,8 @@
 typedef struct sx_judge sx_judge; /* tables that are used again from kernel to kernel */
 /* What of a plan belongs to the meaning of the kernel. */
 typedef struct {
-    int64_t
-        panel; /* contraction: columns of a panel of the packed right argument; 0: it is read where it lies */
+    /* contraction: columns of a panel of the packed right argument; 0: it is read where it lies */
+    int64_t panel;
     uint32_t argument; /* that comes in panels */
     int64_t keys;      /* online sum: keys per block */
 } sx_judge_facts;
@@ -30,8 +32,8 @@ bool sx_judge_reads(const sx_attr *fused, const sx_judge_facts *facts);
 /* Of the schedule of a contraction or an online sum; of other kernels nothing. */
 sx_judge_facts sx_judge_facts_of(const sx_schedule *schedule, sx_kernel_kind kind);
 sx_code sx_judge_make(sx_ctx *cx, sx_judge **judge);
-/* The kernel of a static fused node: buffers are the arguments in order, the result, the workspace. SX_OK with a verdict, also if
- * not proven; an error where the kernel fails sx_kernel_check or the node is not valid. */
+/* The kernel of a static fused node: buffers are the arguments in order, the result, the workspace. SX_OK with
+ * a verdict, also if not proven; an error where the kernel fails sx_kernel_check or the node is not valid. */
 sx_code sx_judge_kernel(sx_judge *judge, const sx_attr *fused, const sx_type *input,
                         uint32_t input_count, const sx_judge_facts *facts, const sx_kernel *kernel,
                         sx_verdict *verdict);

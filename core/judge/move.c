@@ -1,7 +1,8 @@
 /* move.c - moves: every place of the result is one element of an input.
  *
- * concatenate and gather walk rows of words (4 bytes where the elements allow it); reverse and pad walk elements. A record must lie
- * in one piece, or inside or outside of the operand, as a whole: what is cut is cut by the program. */
+ * concatenate and gather walk rows of words (4 bytes where the elements allow it); reverse and pad walk
+ * elements. A record must lie in one piece, or inside or outside of the operand, as a whole: what is cut is
+ * cut by the program. */
 #include <string.h>
 
 #include "core/judge/prove.h"

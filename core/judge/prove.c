@@ -1,9 +1,11 @@
-/* prove.c - what the parts of a kernel leave in its result, against the reference: a partition of the elements, each with its term.
+/* prove.c - what the parts of a kernel leave in its result, against the reference: a partition of the
+ * elements, each with its term.
  *
- * Inside a part a store that a later one covers is hidden. What is live gets the grid variables as dimensions: a variable that moves
- * no address would let two grid points write one place. Each live record is decoded into the dimensions of the result, which are
- * the point of the space where the reference is taken; the terms must be one. In bounds, different in each point, pairwise apart
- * and as many as there are elements: then each is written once. */
+ * Inside a part a store that a later one covers is hidden. What is live gets the grid variables as dimensions:
+ * a variable that moves no address would let two grid points write one place. Each live record is decoded into
+ * the dimensions of the result, which are the point of the space where the reference is taken; the terms must
+ * be one. In bounds, different in each point, pairwise apart and as many as there are elements: then each is
+ * written once. */
 #include "core/judge/prove.h"
 
 #include <stdio.h>

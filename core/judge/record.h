@@ -1,9 +1,10 @@
 /* record.h - what a part has written so far, as sets of places with the terms they hold. Internal to core/judge.
  *
- * A record is one set: bytes [address, address + width) hold `value` for every point of its store variables, which have the counts
- * 0 .. count - 1; address and value may use variables of open loops and of the grid too, at their present values. Different points have
- * different places: sorted by stride, each stride of the address is at least what the smaller ones reach together. Records stand in
- * the order of the text; where two meet, the later one holds. */
+ * A record is one set: bytes [address, address + width) hold `value` for every point of its store variables,
+ * which have the counts 0 .. count - 1; address and value may use variables of open loops and of the grid too,
+ * at their present values. Different points have different places: sorted by stride, each stride of the
+ * address is at least what the smaller ones reach together. Records stand in the order of the text; where two
+ * meet, the later one holds. */
 #ifndef SX_CORE_JUDGE_RECORD_H
 #define SX_CORE_JUDGE_RECORD_H
 #include "core/judge/algebra.h"
@@ -33,8 +34,8 @@ bool sx_record_close(sx_algebra *g, sx_record *record, uint32_t var, int64_t tri
 /* Sorts, drops and merges the store variables. False where two points share a place. */
 bool sx_record_normalise(sx_algebra *g, sx_record *record);
 
-/* Do the two never touch the same byte? Variables in scope are the same in both, but `var` (or SX_VAR_COUNT: none): equal in both, or
- * independent (`differ` 0), or the second's larger (1) or smaller (-1). */
+/* Do the two never touch the same byte? Variables in scope are the same in both, but `var` (or SX_VAR_COUNT:
+ * none): equal in both, or independent (`differ` 0), or the second's larger (1) or smaller (-1). */
 typedef enum { SX_VAR_SAME, SX_VAR_FREE, SX_VAR_LARGER, SX_VAR_SMALLER } sx_relation;
 bool sx_records_apart(sx_algebra *g, const sx_record *a, const sx_record *b, uint32_t var,
                       int64_t trip, sx_relation relation);

@@ -1,13 +1,14 @@
 /* reference.h - a fused body as terms at a point of its space: what a kernel must compute. Internal to core/judge.
  *
- * Derived from the attribute and the types alone, by code of this folder: strides, what varies along what, which argument is packed. */
+ * Derived from the attribute and the types alone, by code of this folder: strides, what varies along what,
+ * which argument is packed. */
 #ifndef SX_CORE_JUDGE_REFERENCE_H
 #define SX_CORE_JUDGE_REFERENCE_H
 #include "core/judge/judge.h"
 #include "core/judge/record.h"
 
-/* Dimensions of the space with more than one point; neighbours that are kept, and that every argument and the result walk as
- * one, are one. */
+/* Dimensions of the space with more than one point; neighbours that are kept, and that every argument and the
+ * result walk as one, are one. */
 typedef struct {
     uint32_t rank;
     int64_t extent[SX_RANK_MAX];
@@ -16,8 +17,8 @@ typedef struct {
     bool reduced[SX_RANK_MAX], inner[SX_RANK_MAX];
     uint32_t of[SX_RANK_MAX]; /* of each dimension of the attribute; UINT32_MAX: one point */
     int64_t offset[SX_FUSED_ARGS_MAX];
-    bool
-        along; /* rows: the last dimension (one that is kept, or reduced over several) is reduced */
+    /* rows: the last dimension (one that is kept, or reduced over several) is reduced */
+    bool along;
 } sx_body_space;
 
 /* Running reductions of an online sum, behind its last block. */
@@ -76,9 +77,11 @@ uint32_t sx_reference_online(sx_reference *r, const sx_instr *in); /* REDUCE bes
 uint32_t sx_reference_dot(sx_reference *r, const sx_instr *in);
 /* Byte of the element of argument `a` at the position. */
 uint32_t sx_reference_address(sx_reference *r, uint32_t a);
-/* Strides of the panels (elements): of each dimension (of `columns`: of whole panels), width times extents of the reduced ones. False: overflow. */
+/* Strides of the panels (elements): of each dimension (of `columns`: of whole panels), width times extents of
+ * the reduced ones. False: overflow. */
 bool sx_panel_strides(const sx_reference *r, int64_t stride[SX_RANK_MAX], int64_t *size);
-/* The step `next` of a chain from `first` over the dimensions of the set, innermost last; the positions are loop variables. */
+/* The step `next` of a chain from `first` over the dimensions of the set, innermost last; the positions are
+ * loop variables. */
 uint32_t sx_reference_loops(sx_reference *r, uint32_t first, uint32_t hole, uint32_t next,
                             uint32_t dims);
 uint32_t sx_reference_hole(sx_reference *r);

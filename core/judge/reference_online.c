@@ -1,8 +1,10 @@
-/* reference_online.c - online sums as terms, in the order of their numerics plan (core/loop/README.md): keys in blocks of facts.keys; the
- * running maximum m from the lowest finite number, the sum l and the weighted values a from 0. A block of keys gives
+/* reference_online.c - online sums as terms, in the order of their numerics plan (core/loop/README.md): keys
+ * in blocks of facts.keys; the running maximum m from the lowest finite number, the sum l and the weighted
+ * values a from 0. A block of keys gives
  *
  *   m' = maximum of m and its scores, one chain      weight of a key = e^(score - m')
- *   l' = l e^(m - m') and its weights, one chain     a' = a e^(m - m') and weight times value, one chain of multiply-adds
+ *   l' = l e^(m - m') and its weights, one chain
+ *   a' = a e^(m - m') and weight times value, one chain of multiply-adds
  *
  * and at the end sums are divided by the way of l / l, which is not a number for rows that are masked whole. */
 #include <float.h>

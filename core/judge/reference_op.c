@@ -1,5 +1,5 @@
-/* reference_op.c - elementwise operations as terms: the sequences of core/loop/math.c recorded once and read back; integers and masks
- * written out here. */
+/* reference_op.c - elementwise operations as terms: the sequences of core/loop/math.c recorded once and read
+ * back; integers and masks written out here. */
 #include <string.h>
 
 #include "core/judge/reference.h"

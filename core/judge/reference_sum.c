@@ -2,8 +2,9 @@
  *
  *   contraction   one chain of multiply-adds from +0 over ascending row-major steps of the reduced dimensions
  *   row across    one chain from the identity in the same order
- *   row along     the last dimension is reduced: 16 lanes x 4 accumulators, chunk c of 16 elements of the innermost axis to accumulator
- *                 c mod 4, the tail filled with the identity; (a0 + a1) + (a2 + a3); lanes folded by 8, 4, 2, 1 */
+ *   row along     the last dimension is reduced: 16 lanes x 4 accumulators, chunk c of 16 elements of the
+ *                 innermost axis to accumulator c mod 4, the tail filled with the identity; (a0 + a1) + (a2 +
+ *                 a3); lanes folded by 8, 4, 2, 1 */
 #include <math.h>
 #include <string.h>
 
@@ -107,7 +108,8 @@ static uint32_t identity(sx_reference *r, const sx_instr *in)
     return sx_term_constant(r->g, real ? bits : (uint32_t)i);
 }
 
-/* The value along a row at chunk `first` + 4 w (w a loop variable, or `whole` chunks behind: one tail), lane by lane. */
+/* The value along a row at chunk `first` + 4 w (w a loop variable, or `whole` chunks behind: one tail), lane
+ * by lane. */
 static uint32_t chunk_value(sx_reference *r, const sx_instr *in, uint32_t inner, bool loops,
                             int64_t chunk)
 {

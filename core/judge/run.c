@@ -1,8 +1,9 @@
 /* run.c - chains of steps in normal form.
  *
- * One sequence of steps has one form: the first place where it stops being arithmetic fixes the innermost count, and so on outwards. The
- * constructors keep to it, so order, number and completeness of a chain are one comparison. A false "different" is possible where a
- * program nests its loops in a way that these rules do not join; a false "equal" is not. */
+ * One sequence of steps has one form: the first place where it stops being arithmetic fixes the innermost
+ * count, and so on outwards. The constructors keep to it, so order, number and completeness of a chain are one
+ * comparison. A false "different" is possible where a program nests its loops in a way that these rules do not
+ * join; a false "equal" is not. */
 #include "core/judge/algebra.h"
 
 uint64_t sx_run_vars(uint32_t level)
@@ -122,8 +123,8 @@ static bool inner_equal(const sx_lin *a, const sx_lin *b, uint32_t depth)
     return true;
 }
 
-/* A chain that ends in `step` (with counts) behind the run or single step `*before`; true: *before is its first value, and step and
- * counts are those of both. */
+/* A chain that ends in `step` (with counts) behind the run or single step `*before`; true: *before is its
+ * first value, and step and counts are those of both. */
 static bool join(sx_algebra *g, uint32_t *before, uint32_t *step, uint32_t level, sx_lin *counts)
 {
     sx_term t = g->term[*before];

@@ -1,10 +1,11 @@
 /* walk.c - a part as terms and store records.
  *
- * Loops are walked once, with their variable free. What a register carries from one iteration to the next is a hole in the terms of the
- * body; behind the loop it is a run of the step that fills the hole. The stores of the body get the variable as one more dimension: right if
- * no iteration sees or overwrites what another one stores, which is checked when the loop closes (stores against stores, and reads that
- * took a store from before the loop against the stores of the body). Where that fails the loop carries memory: the part is walked again with that
- * loop unrolled. */
+ * Loops are walked once, with their variable free. What a register carries from one iteration to the next is a
+ * hole in the terms of the body; behind the loop it is a run of the step that fills the hole. The stores of
+ * the body get the variable as one more dimension: right if no iteration sees or overwrites what another one
+ * stores, which is checked when the loop closes (stores against stores, and reads that took a store from
+ * before the loop against the stores of the body). Where that fails the loop carries memory: the part is
+ * walked again with that loop unrolled. */
 #include "core/judge/walk.h"
 
 #include <string.h>
@@ -41,7 +42,8 @@ static void carry(sx_walk *w, uint32_t reg)
     w->carried[w->carried_count++] = (sx_carried){.reg = reg};
 }
 
-/* The registers that the body of the loop reads before it writes them, and writes; those it writes at all are then unknown behind it. */
+/* The registers that the body of the loop reads before it writes them, and writes; those it writes at all are
+ * then unknown behind it. */
 static void find_carried(sx_walk *w, uint32_t first, uint32_t end)
 {
     enum { READ = 1, WRITTEN = 2 };

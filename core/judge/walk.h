@@ -1,4 +1,5 @@
-/* walk.h - one part of a kernel walked with symbolic variables: every register a term, every store a record. Internal to core/judge. */
+/* walk.h - one part of a kernel walked with symbolic variables: every register a term, every store a record.
+ * Internal to core/judge. */
 #ifndef SX_CORE_JUDGE_WALK_H
 #define SX_CORE_JUDGE_WALK_H
 #include "core/judge/record.h"
@@ -54,7 +55,8 @@ typedef struct {
 
 #define SX_MANY 0x80000000u
 
-/* The stores of the part at a grid point (variables 0 to 2 free where the grid has several points) are in walk->stores. */
+/* The stores of the part at a grid point (variables 0 to 2 free where the grid has several points) are in
+ * walk->stores. */
 void sx_walk_part(sx_walk *w, sx_algebra *g, const sx_kernel *kernel, const sx_part *part);
 /* One elementwise instruction on register values (walk_op.c). */
 uint32_t sx_walk_elementwise(sx_walk *w, sx_lop op, uint32_t imm, const uint32_t operand[3]);

@@ -222,7 +222,8 @@ static bool answer(sx_walk *w, uint32_t buffer, uint32_t width, uint32_t form, u
     return false;
 }
 
-/* The lanes from `start` on that one record answers: up to the end, or where the last read was cut, or as many as there are. */
+/* The lanes from `start` on that one record answers: up to the end, or where the last read was cut, or as many
+ * as there are. */
 static uint32_t longest(sx_walk *w, uint32_t buffer, uint32_t width, uint32_t form, uint32_t start,
                         uint32_t lanes, uint32_t *value)
 {

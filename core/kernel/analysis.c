@@ -48,8 +48,9 @@ static void analyse_map(sx_analysis *a)
     a->column = a->lane;
 }
 
-/* Lanes run along the last dimension. The form follows from the space alone, whatever the extents of kept dimensions are (a batch of 1 is a
- * dimension too), and reduced dimensions are never merged (whether strides allow it may depend on kept extents). */
+/* Lanes run along the last dimension. The form follows from the space alone, whatever the extents of kept
+ * dimensions are (a batch of 1 is a dimension too), and reduced dimensions are never merged (whether strides
+ * allow it may depend on kept extents). */
 static void analyse_row(sx_analysis *a)
 {
     for (uint32_t d = 0; d < a->view.rank; d++) {
@@ -74,7 +75,8 @@ static bool only_left_has(const sx_analysis *a, uint32_t d)
     return !a->view.reduced[d] && a->view.stride[a->lhs][d] != 0 && a->view.stride[a->rhs][d] == 0;
 }
 
-/* Dimensions of one class may be merged: batch that both operands have, and kept dimensions that none has, are different ones. */
+/* Dimensions of one class may be merged: batch that both operands have, and kept dimensions that none has, are
+ * different ones. */
 static void classify(sx_analysis *a)
 {
     for (uint32_t d = 0; d < a->view.rank; d++) {
@@ -95,7 +97,8 @@ static bool is_packable(const sx_analysis *a)
     return readers == 1 && a->lhs != a->rhs;
 }
 
-/* The last dimension of the result runs across the lanes; the largest one that only the left argument has gives the rows of blocks. */
+/* The last dimension of the result runs across the lanes; the largest one that only the left argument has
+ * gives the rows of blocks. */
 static void analyse_dot(sx_analysis *a)
 {
     const sx_body *body = a->body;
@@ -172,8 +175,8 @@ static void find_query(sx_analysis *a)
     }
 }
 
-/* Rows: the longest kept dimension along which scores vary and keys and values do not. Columns: the last one along which values vary
- * and scores do not. What is neither is a loop around the kernel. */
+/* Rows: the longest kept dimension along which scores vary and keys and values do not. Columns: the last one
+ * along which values vary and scores do not. What is neither is a loop around the kernel. */
 static void find_rows_and_columns(sx_analysis *a)
 {
     uint32_t scores = a->varies[a->scores];
@@ -199,7 +202,8 @@ bool sx_analysis_is_turned(const sx_analysis *a, uint32_t argument, uint32_t dim
            a->view.stride[argument][dim] == 1;
 }
 
-/* Elements that are read lane by lane: those that lie apart along the rows and do not lie along the keys or the inner dimension. */
+/* Elements that are read lane by lane: those that lie apart along the rows and do not lie along the keys or
+ * the inner dimension. */
 static double scattered_elements(const sx_analysis *a)
 {
     double sum = 0;

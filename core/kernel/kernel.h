@@ -1,24 +1,28 @@
-/* kernel.h - what one kernel computes and how it is to be run: the analysis of a fused body, and the schedule as a value.
+/* kernel.h - what one kernel computes and how it is to be run: the analysis of a fused body, and the schedule
+ * as a value.
  *
- * The analysis is made once for a fused node with concrete extents; search, cost, legality, lowering and reports read it and derive
- * nothing of it again. It says which part (role) each dimension of the iteration space plays:
+ * The analysis is made once for a fused node with concrete extents; search, cost, legality, lowering and
+ * reports read it and derive nothing of it again. It says which part (role) each dimension of the iteration
+ * space plays:
  *
- *   role      letter  map kernel         row kernel             contraction                 online sum (attention)
- *   BATCH     b       -                  -                      kept, no other role         kept, no other role
- *   ROW       m       all but COLUMN     kept                   longest of the left operand rows of the scores (queries)
- *   COLUMN    n       contiguous, last   kept, across lanes     last of the result          columns of the values
- *   SUM       k       -                  reduced                reduced                      summed with the weights (keys)
- *   INNER     d       -                  -                      -                            reduced inside the scores
+ *   role    letter map kernel      row kernel    contraction                  online sum (attention)
+ *   BATCH   b      -               -             kept, no other role          kept, no other role
+ *   ROW     m      all but COLUMN  kept          longest of the left operand  rows of the scores (queries)
+ *   COLUMN  n      contiguous      kept, lanes   last of the result           columns of the values
+ *   SUM     k      -               reduced       reduced                      summed with the weights (keys)
+ *   INNER   d      -               -             -                            reduced inside the scores
  *
  * A schedule cuts these axes in pieces and says what walks the pieces (core/kernel/schedule.c has the text form):
  *
  *   grid(b, m/112, n/256) loop(n/32, m/14, k/4) register(k, m, n/16) lane(n) stage(arg1: memory)
  *
- * reads: a grid point covers 112 rows and 256 columns; inside it panels of 32 columns, strips of 14 rows and groups of 4 steps of k are
- * loops, outermost first; the 4 steps, 14 rows and 2 vectors of a group are unrolled in registers; a vector is 16 columns; argument 1 is
- * copied to memory in the order it is read (as panels of the 32 columns) by a launch of its own.
+ * reads: a grid point covers 112 rows and 256 columns; inside it panels of 32 columns, strips of 14 rows and
+ * groups of 4 steps of k are loops, outermost first; the 4 steps, 14 rows and 2 vectors of a group are
+ * unrolled in registers; a vector is 16 columns; argument 1 is copied to memory in the order it is read (as
+ * panels of the 32 columns) by a launch of its own.
  *
- * Compare: roles are the classes of BLAS and of linalg.contraction (MLIR); schedules are linear schedule trees (Verdoolaege 2014). */
+ * Compare: roles are the classes of BLAS and of linalg.contraction (MLIR); schedules are linear schedule trees
+ * (Verdoolaege 2014). */
 #ifndef SX_CORE_KERNEL_KERNEL_H
 #define SX_CORE_KERNEL_KERNEL_H
 #include "core/ir/fused.h"
@@ -43,8 +47,10 @@ typedef struct {
     bool last_reduced;
     uint32_t view_dim[SX_RANK_MAX]; /* of each dimension of the space; SX_NO_DIM: extent 1 */
 } sx_view;
-/* The view of a fused node, nothing merged. `symbol_value`: a value for each symbol; NULL where all extents are constants.
- *   errors   SX_INPUT arguments that do not fit; SX_UNIMPLEMENTED an empty dimension; SX_LIMIT more than SX_SPACE_MAX points */
+/* The view of a fused node, nothing merged. `symbol_value`: a value for each symbol; NULL where all extents
+ * are constants.
+ *   errors   SX_INPUT arguments that do not fit; SX_UNIMPLEMENTED an empty dimension; SX_LIMIT more than
+ *            SX_SPACE_MAX points */
 sx_code sx_view_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uint32_t input_count,
                      const int64_t *symbol_value, sx_view *view);
 void sx_view_merge(const sx_body *body, sx_view *view);
@@ -71,46 +77,49 @@ typedef struct {
     sx_kernel_kind kind;
     sx_view view;
     sx_role role[SX_RANK_MAX]; /* of each dimension of the view */
-    sx_role
-        space_role[SX_RANK_MAX]; /* of each dimension of the space; extents of 1 count as batch */
-    int64_t
-        extent[SX_ROLE_COUNT]; /* products over the dimensions of a role; 1 where there is none */
-    uint32_t varies
-        [SX_FUSED_INSTRS_MAX]; /* set of 1 << view dimension along which an instruction's value varies */
-    uint32_t reduced;          /* set of 1 << view dimension */
-    bool full;                 /* the result has the reduced dimensions too */
-    bool along;    /* row kernel: lanes run along the reduced dimensions, else across the rows */
-    uint32_t lane; /* dimension that runs across the lanes, or SX_NO_DIM */
+    /* of each dimension of the space; extents of 1 count as batch */
+    sx_role space_role[SX_RANK_MAX];
+    /* products over the dimensions of a role; 1 where there is none */
+    int64_t extent[SX_ROLE_COUNT];
+    /* set of 1 << view dimension along which an instruction's value varies */
+    uint32_t varies[SX_FUSED_INSTRS_MAX];
+    uint32_t reduced; /* set of 1 << view dimension */
+    bool full;        /* the result has the reduced dimensions too */
+    bool along;       /* row kernel: lanes run along the reduced dimensions, else across the rows */
+    uint32_t lane;    /* dimension that runs across the lanes, or SX_NO_DIM */
 
     /* The dimensions that blocks are cut from, or SX_NO_DIM: the longest row dimension, the last column, the keys. */
     uint32_t row, column, keys;
-    /* Contraction, and the scores of an online sum: its instruction, or SX_NO_INSTR, and the arguments it multiplies. `lhs` varies along
-     * the rows. They are exchanged where only the left one varies along the last dimension of the result (exact: a product commutes). */
+    /* Contraction, and the scores of an online sum: its instruction, or SX_NO_INSTR, and the arguments it
+     * multiplies. `lhs` varies along the rows. They are exchanged where only the left one varies along the
+     * last dimension of the result (exact: a product commutes). */
     uint32_t dot, lhs, rhs;
     bool swapped;
-    bool
-        lhs_by_lane; /* the left argument varies along the columns as well: batch runs across the lanes */
-    int64_t
-        rhs_copies; /* matrices [k, columns] of the right argument: its batch, and columns that are not blocked */
+    /* the left argument varies along the columns as well: batch runs across the lanes */
+    bool lhs_by_lane;
+    /* matrices [k, columns] of the right argument: its batch, and columns that are not blocked */
+    int64_t rhs_copies;
     bool rhs_direct; /* columns of the right argument are contiguous: panels are optional */
-    bool
-        rhs_packable; /* the contraction alone reads the right argument; else it is read where it lies */
+    /* the contraction alone reads the right argument; else it is read where it lies */
+    bool rhs_packable;
     /* Online sum: the instruction of the scores; the argument that is weighted, or SX_NO_INSTR. */
     uint32_t scores, value;
-    double
-        scattered; /* elements that are read lane by lane, because they lie apart along the rows */
+    /* elements that are read lane by lane, because they lie apart along the rows */
+    double scattered;
 
     /* Figures of the whole kernel. */
-    double
-        flops; /* useful operations: one for each elementwise instruction and point, two for each step of a contraction */
-    double
-        work; /* vector instructions, as elements: a function counts the length of its sequence (cost models) */
+    /* useful operations: one for each elementwise instruction and point, two for each step of a
+     * contraction */
+    double flops;
+    /* vector instructions, as elements: a function counts the length of its sequence (cost
+     * models) */
+    double work;
     double bytes;  /* distinct bytes read and written */
     double effort; /* bytes fetched: lines that are read in part count as whole ones, about */
-    uint32_t
-        program_length; /* instructions of the program for one element, long functions count 8 */
-    const char *
-        refusal; /* why no lowering takes the kernel, for people; NULL: nothing is known against it */
+    /* instructions of the program for one element, long functions count 8 */
+    uint32_t program_length;
+    /* why no lowering takes the kernel, for people; NULL: nothing is known against it */
+    const char *refusal;
 } sx_analysis;
 
 /* Analyses a fused node of which nothing is known yet. `fused` and `input` must outlive *analysis.
@@ -121,14 +130,16 @@ sx_code sx_analysis_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
 sx_code sx_analysis_of_checked(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
                                uint32_t input_count, const sx_type *result,
                                const int64_t *symbol_value, sx_analysis *analysis);
-/* The elementwise body over a box whose strides are in analysis->view, all else zero: for moves, which are no fused nodes. */
+/* The elementwise body over a box whose strides are in analysis->view, all else zero: for moves, which are no
+ * fused nodes. */
 void sx_analysis_of_box(const sx_body *body, sx_analysis *analysis);
 /* Is the function a long sequence of instructions: exp, tanh, ...? */
 bool sx_op_is_long(sx_op op);
-/* Vector instructions of an elementwise operation, about: one instruction counts 1, functions the length of a usual polynomial sequence
- * with its range reduction. */
+/* Vector instructions of an elementwise operation, about: one instruction counts 1, functions the length of a
+ * usual polynomial sequence with its range reduction. */
 double sx_op_weight(sx_op op);
-/* Do the elements of the argument lie side by side along `dim`, and apart along the rows? (Then squares are turned in registers.) */
+/* Do the elements of the argument lie side by side along `dim`, and apart along the rows? (Then squares are
+ * turned in registers.) */
 bool sx_analysis_is_turned(const sx_analysis *a, uint32_t argument, uint32_t dim);
 /* The innermost reduced dimension, or SX_NO_DIM. */
 uint32_t sx_view_inner_reduced(const sx_view *view);
@@ -140,7 +151,8 @@ typedef enum {
 #undef SX_BIND
     SX_BIND_COUNT
 } sx_bind;
-/* One level: the pieces of `axis` that the levels before left are cut in pieces of `step` elements, walked by `bind`. */
+/* One level: the pieces of `axis` that the levels before left are cut in pieces of `step` elements, walked by
+ * `bind`. */
 typedef struct {
     sx_role axis;
     sx_bind bind;
@@ -157,8 +169,8 @@ typedef struct {
 #define SX_SCHEDULE_STAGES_MAX 4
 #define SX_SCHEDULE_TEXT_MAX 512
 typedef struct {
-    sx_level level
-        [SX_SCHEDULE_LEVELS_MAX]; /* outermost first; levels of one axis have falling steps, the last step is 1 */
+    /* outermost first; levels of one axis have falling steps, the last step is 1 */
+    sx_level level[SX_SCHEDULE_LEVELS_MAX];
     uint32_t level_count;
     sx_stage_place stage[SX_SCHEDULE_STAGES_MAX];
     uint32_t stage_count;
@@ -188,7 +200,8 @@ void sx_schedule_print(const sx_schedule *s, sx_buf *text);
 /*   errors   SX_INPUT with the column and what was expected there */
 sx_code sx_schedule_parse(sx_ctx *cx, sx_span text, sx_schedule *s);
 
-/* Schedules of the forms that the lowerings of core/loop follow. Extents are those of the kernel's pieces, in elements. */
+/* Schedules of the forms that the lowerings of core/loop follow. Extents are those of the kernel's pieces, in
+ * elements. */
 typedef struct {
     uint32_t lanes;
     uint32_t block_rows;             /* of the register block */
@@ -208,7 +221,8 @@ void sx_schedule_online(const sx_online_tiles *tiles, sx_schedule *s);
 /* Map kernels and moves: `copies` vectors in straight line. */
 void sx_schedule_map(uint32_t lanes, int64_t rows, int64_t columns, uint32_t copies,
                      sx_schedule *s);
-/* Row kernels. Along the reduced dimensions the walk is that of the fixed virtual shape (SX_ROW_CHUNK elements at a time). */
+/* Row kernels. Along the reduced dimensions the walk is that of the fixed virtual shape (SX_ROW_CHUNK elements
+ * at a time). */
 #define SX_ROW_LANES 16       /* lanes of the fixed virtual shape of row reductions, */
 #define SX_ROW_ACCUMULATORS 4 /* and its accumulators, on every machine */
 #define SX_ROW_CHUNK (SX_ROW_LANES * SX_ROW_ACCUMULATORS)

@@ -81,7 +81,8 @@ static double flops_of(const sx_analysis *a)
     return flops;
 }
 
-/* A weighted sum: for each score a maximum, a power and an addition, once in the program; a multiply-add for each score and column. */
+/* A weighted sum: for each score a maximum, a power and an addition, once in the program; a multiply-add for
+ * each score and column. */
 static double work_of(const sx_analysis *a)
 {
     const sx_body *body = a->body;

@@ -1,8 +1,9 @@
-/* check.c - a kernel is well formed: nesting, scope, registers written before they are read, every access inside its buffer.
+/* check.c - a kernel is well formed: nesting, scope, registers written before they are read, every access
+ * inside its buffer.
  *
- * One walk over the text of each part. Variables have the interval [0, extent - 1]; integer registers carry an interval that
- * their instruction bounds. Before a loop body is walked, the integer registers written anywhere inside it lose their interval
- * (an earlier iteration may have left any value), so a bound never outlives its proof. */
+ * One walk over the text of each part. Variables have the interval [0, extent - 1]; integer registers carry an
+ * interval that their instruction bounds. Before a loop body is walked, the integer registers written anywhere
+ * inside it lose their interval (an earlier iteration may have left any value), so a bound never outlives its proof. */
 #include "core/loop/loop.h"
 
 #include <stdio.h>

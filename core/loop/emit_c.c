@@ -1,7 +1,8 @@
 /* emit_c.c - a kernel as C with GNU vector extensions: second opinion on the machine back ends, used by the tests.
  *
- * No headers. Every vector value is a variable of a 32- or 64-byte vector type; masks are integer vectors of 0 and -1. FMA is a
- * named instruction where the compiler has it, else fmaf lane by lane: never contraction, so compile with -ffp-contract=off. */
+ * No headers. Every vector value is a variable of a 32- or 64-byte vector type; masks are integer vectors of 0
+ * and -1. FMA is a named instruction where the compiler has it, else fmaf lane by lane: never contraction, so
+ * compile with -ffp-contract=off. */
 #include "core/loop/loop.h"
 
 static const char prologue[] =
@@ -50,7 +51,8 @@ static const char prologue[] =
     "INLINE i64 sload64(const u8 *p) { i64 v; __builtin_memcpy(&v, p, 8); return v; }\n"
     "INLINE i64 sclamp(i64 s, i64 n) { return s < 0 ? 0 : s > n - 1 ? n - 1 : s; }\n";
 
-/* How each instruction is written: %d result, %a %b %c vector, mask or integer operands, %p address, %n and %N immediates. */
+/* How each instruction is written: %d result, %a %b %c vector, mask or integer operands, %p address, %n and %N
+ * immediates. */
 static const char *const pattern[SX_LOP_COUNT] = {
     [SX_LOP_SET] = "splat(%nu)",
     [SX_LOP_MOV] = "%a",

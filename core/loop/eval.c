@@ -1,9 +1,10 @@
 /* eval.c - runs a kernel: the bit oracle of the machine back ends.
  *
- * Each part is decoded once (operands become pointers, addresses sparse lists of terms) and then run at every grid point. Float
- * instructions are single IEEE operations; fma is fmaf, one rounding. Fuel: one per executed instruction, taken before a grid
- * point runs, so that a kernel never runs longer than its budget. The workspace is filled with a pattern before every grid point:
- * a kernel that carries values from one point to the next is seen. */
+ * Each part is decoded once (operands become pointers, addresses sparse lists of terms) and then run at every
+ * grid point. Float instructions are single IEEE operations; fma is fmaf, one rounding. Fuel: one per executed
+ * instruction, taken before a grid point runs, so that a kernel never runs longer than its budget. The
+ * workspace is filled with a pattern before every grid point: a kernel that carries values from one point to
+ * the next is seen. */
 #include "core/loop/loop.h"
 
 #include <math.h>

@@ -1,24 +1,25 @@
 /* loop.h - the loop-nest IR, the bridge to machines: one kernel as structured loops over vector instructions.
  *
- * A kernel has buffers and one or more parts; a part is a program run once for every point of its grid. Points of the grids of all
- * parts of one kernel are independent: any order, any threads, same bits. All shapes are static: trip counts, steps and offsets
- * are constants. Sequential order inside a part is the textual order.
+ * A kernel has buffers and one or more parts; a part is a program run once for every point of its grid. Points
+ * of the grids of all parts of one kernel are independent: any order, any threads, same bits. All shapes are
+ * static: trip counts, steps and offsets are constants. Sequential order inside a part is the textual order.
  *
- * A program is a flat list of items: LOOP opens a counted loop over a fresh variable (0 .. trip - 1), END closes it, OP is an
- * instruction of ops.def. Registers are virtual and mutable, f32/int32 vectors of `lanes` lanes (8: AVX2, 16: AVX-512), lane masks,
- * and 64-bit integers. A register must be written before it is read, on the path of the text (a loop body runs at least once:
- * trip >= 1).
+ * A program is a flat list of items: LOOP opens a counted loop over a fresh variable (0 .. trip - 1), END
+ * closes it, OP is an instruction of ops.def. Registers are virtual and mutable, f32/int32 vectors of `lanes`
+ * lanes (8: AVX2, 16: AVX-512), lane masks, and 64-bit integers. A register must be written before it is read,
+ * on the path of the text (a loop body runs at least once: trip >= 1).
  *
- * Variables: 0, 1, 2 are the grid indices; a loop gets 3 + the number of loops open around it, so a variable is free again once its
- * loop is closed. An address is a buffer, a byte offset and a byte coefficient for each variable in scope, plus optionally an
- * integer register (bytes). Every access stays inside its buffer
- * for all variable values; sx_kernel_check proves it by interval arithmetic (accesses through an integer register: the register
- * must come from SCLAMP followed by SMUL, which bounds it).
+ * Variables: 0, 1, 2 are the grid indices; a loop gets 3 + the number of loops open around it, so a variable
+ * is free again once its loop is closed. An address is a buffer, a byte offset and a byte coefficient for each
+ * variable in scope, plus optionally an integer register (bytes). Every access stays inside its buffer
+ * for all variable values; sx_kernel_check proves it by interval arithmetic (accesses through an integer
+ * register: the register must come from SCLAMP followed by SMUL, which bounds it).
  *
  * NaN: which NaN (sign, payload) an arithmetic instruction makes is not specified; that it is one is.
  *
- * Determinism: the order of floating point operations on each element is in the program, and no instruction depends on lanes
- * being 8 or 16 apart from the count; row reductions use the fixed virtual shape of core/loop/lower_row.c on both widths.
+ * Determinism: the order of floating point operations on each element is in the program, and no instruction
+ * depends on lanes being 8 or 16 apart from the count; row reductions use the fixed virtual shape of
+ * core/loop/lower_row.c on both widths.
  */
 #ifndef SX_CORE_LOOP_LOOP_H
 #define SX_CORE_LOOP_LOOP_H
@@ -54,12 +55,13 @@ typedef struct {
     sx_item_kind kind;
     sx_lop op;    /* OP */
     uint32_t dst; /* OP: result register of the class in ops.def; LOOP and its END: the variable */
-    uint32_t
-        src[3]; /* OP: register operands in order of ops.def (immediates and addresses skipped) */
+    /* OP: register operands in order of ops.def (immediates and addresses skipped) */
+    uint32_t src[3];
     uint32_t addr; /* OP: index into part->addr, if it has an address */
     uint32_t imm;  /* OP: float bits of `f`, or the first `n` */
-    int64_t
-        imm2; /* OP: the second `n` (byte stride of loads; bound of swrap/sclamp/smul is here as their only n) */
+    /* OP: the second `n` (byte stride of loads; bound of swrap/sclamp/smul is here as their only
+     * n) */
+    int64_t imm2;
     int64_t trip; /* LOOP: iterations, >= 1 */
 } sx_item;
 /* Note: swrap, sclamp and smul have their immediate in imm2 (64 bits); all others have it in imm. */
@@ -78,8 +80,9 @@ typedef struct {
 
 typedef enum { SX_BUFFER_IN, SX_BUFFER_OUT, SX_BUFFER_WORKSPACE } sx_buffer_role;
 typedef struct {
-    sx_buffer_role
-        role; /* WORKSPACE: private to the thread, contents undefined at entry; at most one, the last buffer */
+    /* WORKSPACE: private to the thread, contents undefined at entry; at most one, the last
+     * buffer */
+    sx_buffer_role role;
     int64_t size; /* bytes that may be touched */
 } sx_loop_buffer;
 #define SX_LOOP_BUFFERS_MAX 20
@@ -91,8 +94,9 @@ typedef struct {
     uint32_t buffer_count;
     sx_part *part;
     uint32_t part_count;
-    uint64_t
-        numerics; /* hash of the numerics plan: equal ids must give equal bits (op, N, K, dtype; never M, tiles, lanes) */
+    /* hash of the numerics plan: equal ids must give equal bits (op, N, K, dtype; never M, tiles,
+     * lanes) */
+    uint64_t numerics;
     double flops; /* useful floating point operations of the whole kernel */
     double bytes; /* distinct bytes read and written */
 } sx_kernel;
@@ -119,41 +123,44 @@ uint32_t sx_loop_op(sx_loop_builder *b, sx_lop op, uint32_t dst, const sx_addr *
                     uint32_t y, uint32_t z, uint32_t imm, int64_t imm2);
 uint32_t sx_loop_set(sx_loop_builder *b, float value);
 
-/* math.c: elementwise operations as instruction sequences, written once and used by every kernel, so that a fused and an
- * unfused kernel agree bit for bit: exp, log, tanh, erf, logistic, gelu, sin ... Result register for operation `op` on x, y, z.
- * Accuracy of each is stated there and tested against libm. SX_UNIMPLEMENTED through b->code names the operation. */
+/* math.c: elementwise operations as instruction sequences, written once and used by every kernel, so that a
+ * fused and an unfused kernel agree bit for bit: exp, log, tanh, erf, logistic, gelu, sin ... Result register
+ * for operation `op` on x, y, z. Accuracy of each is stated there and tested against libm. SX_UNIMPLEMENTED
+ * through b->code names the operation. */
 uint32_t sx_loop_apply(sx_loop_builder *b, sx_op op, sx_direction direction, uint32_t x, uint32_t y,
                        uint32_t z);
-/* The maximum (SX_LOP_MAX) or minimum of x and y, NaN where either is, y where they are equal; in register `dst`, or a new one. */
+/* The maximum (SX_LOP_MAX) or minimum of x and y, NaN where either is, y where they are equal; in register
+ * `dst`, or a new one. */
 uint32_t sx_loop_order(sx_loop_builder *b, sx_lop lop, uint32_t dst, uint32_t x, uint32_t y);
 
-/* check.c: registers written before read, addresses inside buffers for all variable values, variables in scope, nesting, limits. */
+/* check.c: registers written before read, addresses inside buffers for all variable values, variables in
+ * scope, nesting, limits. */
 sx_code sx_kernel_check(sx_ctx *cx, const sx_kernel *kernel);
 /* print.c, parse.c: text that reads back */
 sx_code sx_kernel_print(sx_ctx *cx, const sx_kernel *kernel, sx_buf *text);
 sx_code sx_kernel_parse(sx_ctx *cx, sx_span text, sx_kernel **kernel);
-/* eval.c: runs every part at every grid point; the bit oracle of the machine back ends. buffer[k] has kernel->buffer[k].size bytes;
- * the workspace buffer is filled with a pattern before every grid point. Runs sx_kernel_check first. Fuel: one per instruction
- * executed. */
+/* eval.c: runs every part at every grid point; the bit oracle of the machine back ends. buffer[k] has
+ * kernel->buffer[k].size bytes; the workspace buffer is filled with a pattern before every grid point. Runs
+ * sx_kernel_check first. Fuel: one per instruction executed. */
 sx_code sx_kernel_eval(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer);
 /* emit_c.c: C11 with GNU vector extensions and explicit fma, no headers: one function per part,
  * `void NAME_pP(void *const *buffer, const long long *index, void *workspace)`. The tests' oracle for machine code. */
 sx_code sx_kernel_emit_c(sx_ctx *cx, const sx_kernel *kernel, sx_buf *text);
 
-/* Entry ABI of machine code, one entry per part: void entry(void *const *buffer, const int64_t index[3], void *workspace):
- * `buffer` without the workspace; SysV, leaf, MXCSR default on entry (the runtime's duty). */
+/* Entry ABI of machine code, one entry per part: void entry(void *const *buffer, const int64_t index[3], void
+ * *workspace): `buffer` without the workspace; SysV, leaf, MXCSR default on entry (the runtime's duty). */
 
-/* ---- lowerings: an analysed kernel under a schedule as a loop program. A schedule of a form that the lowering does not follow is
- * SX_UNIMPLEMENTED; one that needs too many registers SX_LIMIT. ---- */
+/* ---- lowerings: an analysed kernel under a schedule as a loop program. A schedule of a form that the
+ * lowering does not follow is SX_UNIMPLEMENTED; one that needs too many registers SX_LIMIT. ---- */
 /* Buffers of the kernel: arguments in order (the packed panels in place of a staged one), result, workspace. */
 sx_code sx_lower_fused(sx_ctx *cx, const char *name, const sx_analysis *analysis,
                        const sx_schedule *schedule, sx_kernel **kernel);
-/* The kernel that packs the right argument of a contraction: [batch][panel of columns][k][column], zeros beyond n; *packed_bytes is the
- * size of the packed buffer. Buffers: argument, packed result. */
+/* The kernel that packs the right argument of a contraction: [batch][panel of columns][k][column], zeros
+ * beyond n; *packed_bytes is the size of the packed buffer. Buffers: argument, packed result. */
 sx_code sx_lower_pack(sx_ctx *cx, const char *name, const sx_analysis *analysis,
                       const sx_schedule *schedule, sx_kernel **kernel, int64_t *packed_bytes);
-/* Moves, under a schedule of sx_schedule_map. concatenate and gather (runtime indices i32 or i64), 4-byte elements; reverse of one
- * input; pad of an input by a scalar. Buffers: inputs in order, result. */
+/* Moves, under a schedule of sx_schedule_map. concatenate and gather (runtime indices i32 or i64), 4-byte
+ * elements; reverse of one input; pad of an input by a scalar. Buffers: inputs in order, result. */
 sx_code sx_lower_concatenate(sx_ctx *cx, const char *name, const sx_attr *attr,
                              const sx_type *input, uint32_t input_count, const sx_type *result,
                              const sx_schedule *schedule, sx_kernel **kernel);

@@ -1,8 +1,8 @@
 /* lower.h - shared by the lowerings of this folder: positions in the space of the analysis, and program values there.
  *
- * A lowering walks the space by loops and grid variables. The position is an affine form per dimension of the view; addresses
- * of arguments and of the result follow from it. At a position, `vector_dim` runs across the lanes (SX_NO_DIM: all lanes equal)
- * and `valid` lanes are inside.
+ * A lowering walks the space by loops and grid variables. The position is an affine form per dimension of the
+ * view; addresses of arguments and of the result follow from it. At a position, `vector_dim` runs across the
+ * lanes (SX_NO_DIM: all lanes equal) and `valid` lanes are inside.
  */
 #ifndef SX_CORE_LOOP_LOWER_H
 #define SX_CORE_LOOP_LOWER_H
@@ -32,8 +32,8 @@ struct sx_lower {
     uint32_t valid; /* lanes */
     uint32_t reg[SX_FUSED_INSTRS_MAX];
     bool have[SX_FUSED_INSTRS_MAX]; /* reg is written at this position */
-    bool pinned
-        [SX_FUSED_INSTRS_MAX]; /* stays written when the position moves along the vector dimension or the reduced axes */
+    /* stays written when the position moves along the vector dimension or the reduced axes */
+    bool pinned[SX_FUSED_INSTRS_MAX];
     void *self; /* of the lowering */
 };
 
@@ -51,9 +51,9 @@ void sx_lower_store_out(sx_lower *l, uint32_t value,
                         sx_dtype dtype); /* `valid` lanes to the result */
 uint32_t sx_lower_constant(sx_lower *l, sx_dtype dtype, double value);
 
-/* lower_parts.c: the outer dimensions as grid and loops. A part has up to three grid variables: a dimension of its own (0), and two
- * axes that are cut in pieces (1, 2). `body` is called with the position at the start of the piece, inside all loops; `length` is
- * what it covers of the inner dimension. */
+/* lower_parts.c: the outer dimensions as grid and loops. A part has up to three grid variables: a dimension of
+ * its own (0), and two axes that are cut in pieces (1, 2). `body` is called with the position at the start of
+ * the piece, inside all loops; `length` is what it covers of the inner dimension. */
 typedef void (*sx_lower_body)(sx_lower *l, int64_t length);
 typedef struct {
     uint32_t dim;  /* SX_NO_DIM: one point */
@@ -69,16 +69,16 @@ typedef struct {
     uint32_t loop_count;
 } sx_part_plan;
 sx_code sx_lower_part(sx_lower *l, const sx_part_plan *plan, int64_t length, sx_lower_body body);
-/* All points of `outer` x tiles of `inner`: `rows` outer iterations per grid point (at least 1); the inner dimension (or SX_NO_DIM)
- * is cut in tiles of `tile` elements (0: all). Uneven cuts give up to four parts. */
+/* All points of `outer` x tiles of `inner`: `rows` outer iterations per grid point (at least 1); the inner
+ * dimension (or SX_NO_DIM) is cut in tiles of `tile` elements (0: all). Uneven cuts give up to four parts. */
 sx_code sx_lower_parts(sx_lower *l, const uint32_t *outer, uint32_t outer_count, int64_t rows,
                        uint32_t inner, int64_t tile, sx_lower_body body);
 /* Opens a loop that moves `dim` by `step` elements per iteration, unless trip is 1. */
 bool sx_lower_open(sx_lower *l, uint32_t dim, int64_t trip, int64_t step);
 void sx_lower_close(sx_lower *l, uint32_t dim, bool opened);
 
-/* lower_pack.c: replaces the strides of the right argument in `view` by those of panels of `width` columns: along the columns they hold for
- * whole panels only, a vector inside a panel adds its columns. */
+/* lower_pack.c: replaces the strides of the right argument in `view` by those of panels of `width` columns:
+ * along the columns they hold for whole panels only, a vector inside a panel adds its columns. */
 sx_code sx_lower_pack_view(sx_ctx *cx, const sx_analysis *analysis, int64_t width, sx_view *view,
                            int64_t *packed_bytes);
 /* Square blocks turned in registers. Row i of `lanes` registers has lane j; afterwards row j has lane i. The masks are

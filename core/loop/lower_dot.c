@@ -1,10 +1,11 @@
-/* lower_dot.c - contractions: a block of rows x vectors of columns in registers, one fused multiply-add chain per element over
- * ascending k from +0 (so that no choice of the schedule can change a bit), and the program behind it applied to the block.
+/* lower_dot.c - contractions: a block of rows x vectors of columns in registers, one fused multiply-add chain
+ * per element over ascending k from +0 (so that no choice of the schedule can change a bit), and the program
+ * behind it applied to the block.
  *
- * The last dimension of the result runs across the lanes (n); the largest dimension that only the left argument has gives the rows
- * of the block (m); all others are grid or loops. ceil(M / block_m) strips of nearly equal height: two heights at most. A long
- * program (exp, tanh ...) or one that needs more registers than the block leaves runs as a second pass over the block just
- * written: a store and a load of f32 are exact. */
+ * The last dimension of the result runs across the lanes (n); the largest dimension that only the left
+ * argument has gives the rows of the block (m); all others are grid or loops. ceil(M / block_m) strips of
+ * nearly equal height: two heights at most. A long program (exp, tanh ...) or one that needs more registers
+ * than the block leaves runs as a second pass over the block just written: a store and a load of f32 are exact. */
 #include "core/loop/lower.h"
 
 #include <string.h>
@@ -119,7 +120,8 @@ static void multiply(sx_lower *l, contraction *c, int64_t columns, uint32_t vect
     }
 }
 
-/* Where the raw value of vector `v` of row `r` waits for the second pass; `row_loop` is the loop variable over rows or SX_NO_DIM. */
+/* Where the raw value of vector `v` of row `r` waits for the second pass; `row_loop` is the loop variable over
+ * rows or SX_NO_DIM. */
 static sx_addr raw_address(const sx_lower *l, const contraction *c, uint32_t vectors, int64_t r,
                            uint32_t v, uint32_t row_loop)
 {
@@ -234,7 +236,8 @@ static void emit_strips(sx_lower *l, int64_t columns)
     }
 }
 
-/* One grid point: panels of columns outside, so that a panel of the right argument stays in cache while the strips pass. */
+/* One grid point: panels of columns outside, so that a panel of the right argument stays in cache while the
+ * strips pass. */
 static void emit_point(sx_lower *l, int64_t length)
 {
     contraction *c = l->self;

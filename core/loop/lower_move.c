@@ -1,4 +1,5 @@
-/* lower_move.c - concatenate and gather: rows of contiguous bytes copied, in words of 4 bytes where the elements allow it. */
+/* lower_move.c - concatenate and gather: rows of contiguous bytes copied, in words of 4 bytes where the
+ * elements allow it. */
 #include "core/loop/lower.h"
 
 #include <string.h>

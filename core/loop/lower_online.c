@@ -1,15 +1,17 @@
 /* lower_online.c - sums weighted by a softmax of scores that are made on the way: attention in one kernel.
  *
- * Lanes run across rows (queries): a score block is [key][row], so the running maximum and sum of a row stay in its lane and no
- * lane ever meets another: a row has the same bits whatever rows stand beside it. For a block of keys
- *   1  scores    keys x rows in registers over all of the inner dimensions: key elements broadcast, rows from a transposed copy
+ * Lanes run across rows (queries): a score block is [key][row], so the running maximum and sum of a row stay
+ * in its lane and no lane ever meets another: a row has the same bits whatever rows stand beside it. For a
+ * block of keys
+ *   1  scores    keys x rows in registers over all of the inner dimensions: key elements broadcast,
+ *                rows from a transposed copy
  *   2  program   what stands between the contraction and ONLINE (scale, mask ...), and the new maximum
  *   3  weights   e^(score - maximum) in place; the sum, rescaled by e^(old - new maximum)
  *   4  values    columns x rows of the result, rescaled, plus weights times value elements, which are broadcast
  * and at the end each row leaves with lanes along the columns, through the rest of the program. Keys are cut in the
- * blocks of the outer loop(k/..): part of the numerics plan. The maximum starts at the lowest finite number, so that rows whose first keys are all
- * masked by -inf have weights 0 there; rows masked whole give NaN as the definition does (sum 0).
- * Papers: Milakov, Gimelshein 2018; Dao 2022 (FlashAttention). */
+ * blocks of the outer loop(k/..): part of the numerics plan. The maximum starts at the lowest finite number,
+ * so that rows whose first keys are all masked by -inf have weights 0 there; rows masked whole give NaN as the
+ * definition does (sum 0). Papers: Milakov, Gimelshein 2018; Dao 2022 (FlashAttention). */
 #include "core/loop/lower.h"
 
 #include <float.h>
@@ -35,8 +37,8 @@ typedef struct {
     int64_t columns; /* of the running one */
     uint32_t acc[2 * BLOCK_MAX];
     uint32_t workspace;
-    uint32_t turned
-        [SX_FUSED_ARGS_MAX]; /* instructions whose elements lie along the keys: turned per block of keys */
+    /* instructions whose elements lie along the keys: turned per block of keys */
+    uint32_t turned[SX_FUSED_ARGS_MAX];
     uint32_t turned_count;
     int64_t turned_at[SX_FUSED_ARGS_MAX]; /* bytes */
     uint32_t mask[4];

@@ -1,8 +1,9 @@
-/* lower_pad.c - pad and reverse: the result cut in boxes, each of them one copy or one fill with strides of its own, written by the
- * lowering of elementwise kernels.
+/* lower_pad.c - pad and reverse: the result cut in boxes, each of them one copy or one fill with strides of
+ * its own, written by the lowering of elementwise kernels.
  *
- * An element of a padded tensor belongs to the outermost dimension along which it is padding: before the operand, behind it or
- * between its elements; outer dimensions walk the operand's places, inner ones everything. What is left are the operand's own. */
+ * An element of a padded tensor belongs to the outermost dimension along which it is padding: before the
+ * operand, behind it or between its elements; outer dimensions walk the operand's places, inner ones
+ * everything. What is left are the operand's own. */
 #include "core/loop/lower.h"
 
 #include <string.h>

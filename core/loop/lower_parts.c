@@ -1,8 +1,8 @@
 /* lower_parts.c - the outer dimensions of a space as grid variables and loops.
  *
- * A grid point covers `rows` iterations: the innermost outer dimensions as a whole in loops while they fit, the next one cut in
- * pieces, those left over one grid variable for the largest and loops for the rest. Pieces that do not divide the extent evenly
- * give a second part; so do tiles of the inner dimension. */
+ * A grid point covers `rows` iterations: the innermost outer dimensions as a whole in loops while they fit,
+ * the next one cut in pieces, those left over one grid variable for the largest and loops for the rest. Pieces
+ * that do not divide the extent evenly give a second part; so do tiles of the inner dimension. */
 #include "core/loop/lower.h"
 
 #include <string.h>

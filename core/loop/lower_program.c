@@ -1,5 +1,5 @@
-/* lower_program.c - values of a fused program at the position of a lowering: loads, constants, elementwise instructions. f32 goes
- * through math.c; int32 is held as integer lanes and bool as lane masks (bytes in memory). */
+/* lower_program.c - values of a fused program at the position of a lowering: loads, constants, elementwise
+ * instructions. f32 goes through math.c; int32 is held as integer lanes and bool as lane masks (bytes in memory). */
 #include "core/loop/lower.h"
 
 #include <math.h>
@@ -273,8 +273,8 @@ static bool is_number(const sx_instr *in)
     return in->kind == SX_BODY_IMM && isfinite(in->imm);
 }
 
-/* A maximum or minimum with a known number: one instruction, which gives its second operand where that is NaN or equal. Zeros have two
- * signs, so a zero stays in its place. */
+/* A maximum or minimum with a known number: one instruction, which gives its second operand where that is NaN
+ * or equal. Zeros have two signs, so a zero stays in its place. */
 static bool bounds(sx_lower *l, const sx_instr *in, uint32_t *result)
 {
     if (in->op != SX_OP_MAXIMUM && in->op != SX_OP_MINIMUM) {

@@ -1,15 +1,17 @@
 /* lower_row.c - kernels with reductions: softmax, norms, sums.
  *
  * A row is one point of the kept dimensions with all of the reduced ones. Two forms:
- *   along    the last dimension is reduced: lanes run along it. Fixed virtual shape on every machine: 16 lanes x 4 accumulators, chunk
- *            c of 16 elements goes to accumulator c mod 4, the tail is filled with the identity, then (a0 + a1) + (a2 + a3) and the
- *            lanes fold by 8, 4, 2, 1. With 8 lanes a virtual vector is two registers: the same bits.
+ *   along    the last dimension is reduced: lanes run along it. Fixed virtual shape on every machine: 16 lanes
+ *            x 4 accumulators, chunk c of 16 elements goes to accumulator c mod 4, the tail is filled with the
+ *            identity, then (a0 + a1) + (a2 + a3) and the lanes fold by 8, 4, 2, 1. With 8 lanes a virtual
+ *            vector is two registers: the same bits.
  *   across   the last dimension is kept: lanes run across rows, each row is one chain in ascending order.
- * The form follows from the space alone, whatever the extents of kept dimensions are (a batch of 1 is a dimension too), and reduced
- * dimensions are never merged (whether strides allow it may depend on kept extents): a row has the same bits in every batch.
- * Every REDUCE is one pass over the row, in the order of the program; a full result is a last pass. Long functions that several passes
- * need are computed once and kept: in the result's own row if the result is full, else in the workspace. With 8 lanes they also get a
- * pass of their own, since the accumulators take half of the registers. */
+ * The form follows from the space alone, whatever the extents of kept dimensions are (a batch of 1 is a
+ * dimension too), and reduced dimensions are never merged (whether strides allow it may depend on kept
+ * extents): a row has the same bits in every batch. Every REDUCE is one pass over the row, in the order of the
+ * program; a full result is a last pass. Long functions that several passes need are computed once and kept:
+ * in the result's own row if the result is full, else in the workspace. With 8 lanes they also get a pass of
+ * their own, since the accumulators take half of the registers. */
 #include "core/loop/lower.h"
 
 #include <math.h>
@@ -47,8 +49,8 @@ static uint32_t operands_of(const sx_instr *in, uint32_t operand[3])
     return in->kind == SX_BODY_APPLY ? sx_op_info_of(in->op)->input_max : 0;
 }
 
-/* Instructions that a pass for `target` evaluates at every element: what varies along the row, down to kept values. `edge`: the
- * row's constants that they use. */
+/* Instructions that a pass for `target` evaluates at every element: what varies along the row, down to kept
+ * values. `edge`: the row's constants that they use. */
 static void closure(const sx_lower *l, const rows *r, uint32_t target, bool inside[], bool edge[])
 {
     memset(inside, 0, SX_FUSED_INSTRS_MAX * sizeof(bool));
@@ -144,8 +146,8 @@ static void run_along(sx_lower *l, rows *r, chunk_body body)
     }
 }
 
-/* One pass over the row for `target`, evaluating `value` at every element. The constants of the row that it uses are made first,
- * outside its loops. */
+/* One pass over the row for `target`, evaluating `value` at every element. The constants of the row that it
+ * uses are made first, outside its loops. */
 static void run_pass(sx_lower *l, rows *r, uint32_t target, uint32_t value, chunk_body body)
 {
     bool inside[SX_FUSED_INSTRS_MAX];

@@ -1,13 +1,13 @@
 /* math.c - elementwise operations on f32 as instruction sequences, written once and used by every kernel.
  *
- * Largest error against the exact value, in units of the last place of the result (measured over dense, random and special
- * arguments by tests/core/loop/test_math.c, which holds these bounds):
- *   exp 1.1 (subnormal results too; +inf above 88.7228, exact 0 below -103.98), log 1.1, tanh 6, erf 6, logistic 2.5 where the
- *   result is normal, sqrt, divide 0.5, rsqrt 1.5, power 4, sine and cosine 2e-7 absolute for |x| <= 2^20 and NaN
- *   beyond.
+ * Largest error against the exact value, in units of the last place of the result (measured over dense, random
+ * and special arguments by tests/core/loop/test_math.c, which holds these bounds):
+ *   exp 1.1 (subnormal results too; +inf above 88.7228, exact 0 below -103.98), log 1.1, tanh 6, erf 6,
+ *   logistic 2.5 where the result is normal, sqrt, divide 0.5, rsqrt 1.5, power 4, sine and cosine 2e-7
+ *   absolute for |x| <= 2^20 and NaN beyond.
  * gelu, gelu_tanh and silu are the sequences of their decompositions: gelu x/2 (1 + erf(x / sqrt 2)), and so on.
- * NaN arguments give NaN. Polynomials and rational functions are minimax fits made for this file (Lawson's reweighted least
- * squares); the reduction of exp and log follows Cody and Waite 1980. */
+ * NaN arguments give NaN. Polynomials and rational functions are minimax fits made for this file (Lawson's
+ * reweighted least squares); the reduction of exp and log follows Cody and Waite 1980. */
 #include "core/loop/loop.h"
 
 #include <math.h>
@@ -66,8 +66,8 @@ static uint32_t power_of_two(sx_loop_builder *b, uint32_t i)
     return bin(b, SX_LOP_IADD, un_imm(b, SX_LOP_SHL, i, 23), bits(b, 0x3f800000u));
 }
 
-/* e^x = 2^n e^r, n = round(x / ln 2), |r| <= ln 2 / 2. The factor 2^n is applied in two halves, so that one rounding makes
- * subnormal results and overflow gives infinity. */
+/* e^x = 2^n e^r, n = round(x / ln 2), |r| <= ln 2 / 2. The factor 2^n is applied in two halves, so that one
+ * rounding makes subnormal results and overflow gives infinity. */
 static uint32_t make_exp(sx_loop_builder *b, uint32_t x)
 {
     static const float q[] = {0.49999994f, 0.1666652f, 0.041668408f, 0.008368899f, 0.0013814219f};
@@ -116,8 +116,8 @@ static uint32_t make_log(sx_loop_builder *b, uint32_t x)
     return tri(b, SX_LOP_BLEND, infinite, x, y);
 }
 
-/* x P(x^2) / Q(x^2) for |x| <= limit; the limits are the largest arguments up to which the quotient never exceeds 1 in f32, and
- * give exactly 1 there and beyond. */
+/* x P(x^2) / Q(x^2) for |x| <= limit; the limits are the largest arguments up to which the quotient never
+ * exceeds 1 in f32, and give exactly 1 there and beyond. */
 static uint32_t odd_rational(sx_loop_builder *b, uint32_t x, float limit, const float *p,
                              const float *q, uint32_t n)
 {
@@ -202,7 +202,8 @@ typedef struct {
     uint32_t high, low;
 } pair;
 
-/* log2 of a positive finite `a`: e + log2 m, log m = 2 s + s^3 C(s^2), s = (m - 1) / (m + 1) with its rounding error. */
+/* log2 of a positive finite `a`: e + log2 m, log m = 2 s + s^3 C(s^2), s = (m - 1) / (m + 1) with its rounding
+ * error. */
 static pair log2_pair(sx_loop_builder *b, uint32_t a)
 {
     static const float c[] = {0.6666667f, 0.40000126f, 0.28550342f, 0.23343362f};
@@ -260,7 +261,8 @@ static uint32_t exp2_product(sx_loop_builder *b, uint32_t y, pair log)
     return bin(b, SX_LOP_MUL, p, power_of_two(b, rest));
 }
 
-/* The cases of C11 F.10.4.4, from the rarest up: |x| = 0 or infinity, |x| = 1, the sign of odd powers, NaN, y = 0 and x = 1. */
+/* The cases of C11 F.10.4.4, from the rarest up: |x| = 0 or infinity, |x| = 1, the sign of odd powers, NaN, y
+ * = 0 and x = 1. */
 static uint32_t make_power(sx_loop_builder *b, uint32_t x, uint32_t y)
 {
     uint32_t a = bin(b, SX_LOP_AND, x, bits(b, 0x7fffffffu));

@@ -1,5 +1,5 @@
-/* parse.c - reads the text that print.c writes. Names and numbers are checked for form here and for meaning by sx_kernel_check,
- * which callers run on what they did not write themselves. */
+/* parse.c - reads the text that print.c writes. Names and numbers are checked for form here and for meaning by
+ * sx_kernel_check, which callers run on what they did not write themselves. */
 #include "core/loop/loop.h"
 
 #include <stdlib.h>

@@ -11,7 +11,8 @@ static bool before(const sx_lifetime *life, uint32_t a, uint32_t b)
     return life[a].size != life[b].size ? life[a].size > life[b].size : a < b;
 }
 
-/* The lowest offset at which `size` bytes collide with none of the placed tensors in `by_offset` that live at the same time. */
+/* The lowest offset at which `size` bytes collide with none of the placed tensors in `by_offset` that live at
+ * the same time. */
 static uint64_t lowest_gap(const sx_lifetime *life, const sx_lifetime *tensor,
                            const uint32_t *by_offset, uint32_t placed)
 {

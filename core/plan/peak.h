@@ -1,8 +1,8 @@
 /* peak.h - memory a program needs while it runs, before there is code for it.
  *
- * One kernel for each operation, in the order of the nodes; temporaries are placed as sx_plan_memory places them. Results that follow
- * from weights and constants, parameters and outputs are not temporaries; a reshape shares the memory of its operand. Packed copies
- * that code generation may add are not counted.
+ * One kernel for each operation, in the order of the nodes; temporaries are placed as sx_plan_memory places
+ * them. Results that follow from weights and constants, parameters and outputs are not temporaries; a reshape
+ * shares the memory of its operand. Packed copies that code generation may add are not counted.
  */
 #ifndef SX_CORE_PLAN_PEAK_H
 #define SX_CORE_PLAN_PEAK_H

@@ -1,12 +1,14 @@
 /* of_fused.c - the statements of a fused node, their original order, and the schedule its lowering follows.
  *
- * Original order: the instructions as whole-tensor operations, one after the other. The elementwise instructions between two levels
- * of reductions are one statement "Ek" over the whole space; each reduction is an initialisation "In" and an update "Un". Values live
- * in arrays of their own, indexed by the dimensions they vary along: the result, one for each group, one for each reduction. Arguments
- * are only read, so no dependence goes through them and they are left out.
+ * Original order: the instructions as whole-tensor operations, one after the other. The elementwise
+ * instructions between two levels of reductions are one statement "Ek" over the whole space; each reduction is
+ * an initialisation "In" and an update "Un". Values live in arrays of their own, indexed by the dimensions
+ * they vary along: the result, one for each group, one for each reduction. Arguments are only read, so no
+ * dependence goes through them and they are left out.
  *
- * Dimensions that play the same part are one (their row-major product): rows and reduced dimensions; for a contraction batch, rows,
- * columns and k. Nothing is lost, as values are indexed by whole dimensions only, and isl has fewer of them to work on. */
+ * Dimensions that play the same part are one (their row-major product): rows and reduced dimensions; for a
+ * contraction batch, rows, columns and k. Nothing is lost, as values are indexed by whole dimensions only, and
+ * isl has fewer of them to work on. */
 #include "core/poly/of_online.h"
 
 #include <stdio.h>

@@ -1,9 +1,10 @@
 /* of_online.c - the statements of an online sum, their original order, and the schedule of core/loop/lower_online.c.
  *
- * Dimensions that play the same part are one: batch, rows, columns, keys, inner. The scores are a contraction over inner (I0, U1)
- * and a program (E2); maximum, sum of weights and weighted values are one reduction over the keys (I3, U4) of triples, whose
- * operation is associative and commutative (core/egraph/rules_online.c), kept in ascending order all the same; R5 is the rest of the
- * program. Without a contraction I0 and U1 are not there. */
+ * Dimensions that play the same part are one: batch, rows, columns, keys, inner. The scores are a contraction
+ * over inner (I0, U1) and a program (E2); maximum, sum of weights and weighted values are one reduction over
+ * the keys (I3, U4) of triples, whose operation is associative and commutative (core/egraph/rules_online.c),
+ * kept in ascending order all the same; R5 is the rest of the program. Without a contraction I0 and U1 are not
+ * there. */
 #include "core/poly/of_online.h"
 
 #include <stdio.h>
@@ -61,7 +62,8 @@ static sx_affine along(uint32_t dim, int64_t tile)
     return form;
 }
 
-/* phase: 0 start, 1 blocks, 2 end; step of a block: 0 scores, 1 program and weights, 2 values; then what `inside` says. */
+/* phase: 0 start, 1 blocks, 2 end; step of a block: 0 scores, 1 program and weights, 2 values; then what
+ * `inside` says. */
 static void schedule(const builder *b, sx_poly_statement *statement, int64_t phase, int64_t step,
                      const sx_affine inside[4])
 {

@@ -1,10 +1,12 @@
-/* poly.h - the polyhedral guardrail: is this order of this kernel's statements legal? isl is used here and nowhere else.
+/* poly.h - the polyhedral guardrail: is this order of this kernel's statements legal? isl is used here and
+ * nowhere else.
  *
- * Statements have integer domains and affine accesses; dependences (RAW, WAR, WAW) are computed by isl dataflow analysis; a candidate
- * schedule is legal iff no dependence source is executed at or after its sink, and a loop run by unsynchronised threads carries no
- * dependence. Reordering a reduction is a separate licence, given only where the numerics plan allows it: strict legality is
- * determinism. An operation quota decides (never a clock), so the verdict is the same on every machine; out of quota means not
- * proven, which is not legal.
+ * Statements have integer domains and affine accesses; dependences (RAW, WAR, WAW) are computed by isl
+ * dataflow analysis; a candidate schedule is legal iff no dependence source is executed at or after its sink,
+ * and a loop run by unsynchronised threads carries no dependence. Reordering a reduction is a separate
+ * licence, given only where the numerics plan allows it: strict legality is determinism. An operation quota
+ * decides (never a clock), so the verdict is the same on every machine; out of quota means not proven, which
+ * is not legal.
  *
  * isl allocates outside the arena and aborts when memory is short: call this from worker processes only.
  * Papers: Feautrier 1991 (dataflow), Bondhugula 2008 (legality of tiling); isl manual, section dependence analysis.
@@ -20,8 +22,8 @@
 #define SX_POLY_ACCESSES_MAX 28u
 #define SX_POLY_TIME_DIMS_MAX 24u
 
-/* An affine form over the iteration variables of a statement: constant + sum of coef[d] * i[d]; with `div` > 1 the floor of the
- * form divided by it (a tile number). */
+/* An affine form over the iteration variables of a statement: constant + sum of coef[d] * i[d]; with `div` > 1
+ * the floor of the form divided by it (a tile number). */
 typedef struct {
     int64_t constant;
     int64_t coef[SX_RANK_MAX];
@@ -30,8 +32,8 @@ typedef struct {
 typedef struct {
     uint32_t array; /* arrays are numbers */
     bool write;
-    bool
-        by_dims; /* element [i[d] for d in dims]: cheap for isl; else the one-dimensional element `index` */
+    /* element [i[d] for d in dims]: cheap for isl; else the one-dimensional element `index` */
+    bool by_dims;
     uint32_t dims; /* set of 1 << dimension */
     sx_affine index;
 } sx_poly_access;
@@ -41,8 +43,8 @@ typedef struct {
     int64_t extent[SX_RANK_MAX];
     sx_poly_access access[SX_POLY_ACCESSES_MAX];
     uint32_t access_count;
-    bool
-        reduction; /* its self-dependence through `access[0]` may be reordered if the licence is given */
+    /* its self-dependence through `access[0]` may be reordered if the licence is given */
+    bool reduction;
     sx_affine order[SX_POLY_TIME_DIMS_MAX];    /* original execution order: time vector */
     sx_affine schedule[SX_POLY_TIME_DIMS_MAX]; /* candidate */
 } sx_poly_statement;
@@ -60,11 +62,12 @@ typedef struct {
     char text[240]; /* what was proven, or the violated dependence with its distance */
 } sx_poly_verdict;
 
-/* SX_OK with a verdict, also if not proven; SX_INPUT for a program beyond the limits above or one whose reduction has no
- * dependence at all (then the accesses are wrong). */
+/* SX_OK with a verdict, also if not proven; SX_INPUT for a program beyond the limits above or one whose
+ * reduction has no dependence at all (then the accesses are wrong). */
 sx_code sx_poly_legal(sx_ctx *cx, const sx_poly_program *program, sx_poly_verdict *verdict);
-/* The statements of a kernel in their original order (one statement per instruction that defines a value of the iteration, reductions as
- * initialisation and update), and the order in which its lowering walks them under `schedule`. */
+/* The statements of a kernel in their original order (one statement per instruction that defines a value of
+ * the iteration, reductions as initialisation and update), and the order in which its lowering walks them
+ * under `schedule`. */
 sx_code sx_poly_of_fused(sx_ctx *cx, const sx_analysis *analysis, const sx_schedule *schedule,
                          sx_poly_program *program);
 /* Verdicts already given, by the hash of the whole program: equal kernels of one request are judged once. */

@@ -1,5 +1,5 @@
-/* dot_space.c - the schedules of a contraction: register blocks, tiles of a grid point, unrolling, panels. What a phase drops for a
- * register block, or for its tiles, is dropped with all that would stand inside. */
+/* dot_space.c - the schedules of a contraction: register blocks, tiles of a grid point, unrolling, panels.
+ * What a phase drops for a register block, or for its tiles, is dropped with all that would stand inside. */
 #include "core/search/space.h"
 
 #define BLOCK_ROWS_MAX 14

@@ -1,5 +1,5 @@
-/* online_space.c - the schedules of an online sum. Keys per block are the same for every one: they belong to the numerics plan. Strips divide
- * them, so that blocks are made of whole strips. */
+/* online_space.c - the schedules of an online sum. Keys per block are the same for every one: they belong to
+ * the numerics plan. Strips divide them, so that blocks are made of whole strips. */
 #include "core/search/space.h"
 
 #define KEYS_PER_BLOCK 72

@@ -1,5 +1,5 @@
-/* row_space.c - the schedules of elementwise and row kernels: rows and columns of a grid point. They are bound by memory: points are neither
- * tiny nor few. */
+/* row_space.c - the schedules of elementwise and row kernels: rows and columns of a grid point. They are bound
+ * by memory: points are neither tiny nor few. */
 #include <math.h>
 
 #include "core/search/space.h"

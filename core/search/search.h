@@ -1,9 +1,9 @@
 /* search.h - the choice of a schedule for one kernel (level 2), by the analytical model of core/cost.
  *
- * Three phases over the space of schedules: roofline (drop what cannot fill the multiply-add pipeline), alignment (register blocks that fill
- * the vector unit and are not larger than the problem), resources (registers, L1 and L2 footprints). What is left is ranked by
- * sx_cost_schedule; ties go to the earlier candidate, so the same input gives the same ranking. No estimate lies below the roofline floor of
- * the whole problem.
+ * Three phases over the space of schedules: roofline (drop what cannot fill the multiply-add pipeline),
+ * alignment (register blocks that fill the vector unit and are not larger than the problem), resources
+ * (registers, L1 and L2 footprints). What is left is ranked by sx_cost_schedule; ties go to the earlier
+ * candidate, so the same input gives the same ranking. No estimate lies below the roofline floor of the whole problem.
  */
 #ifndef SX_CORE_SEARCH_SEARCH_H
 #define SX_CORE_SEARCH_SEARCH_H
@@ -26,14 +26,16 @@ typedef struct {
     double floor_ns; /* roofline floor of the kernel on this device */
 } sx_search_result;
 
-/* Ranks schedules for a kernel and keeps the `keep` (1 .. SX_SEARCH_KEEP) best of them. What a bound shows to be dearer than those is not
- * priced. `rhs_constant` as sx_cost_schedule. SX_UNIMPLEMENTED for devices without a code generator. */
+/* Ranks schedules for a kernel and keeps the `keep` (1 .. SX_SEARCH_KEEP) best of them. What a bound shows to
+ * be dearer than those is not priced. `rhs_constant` as sx_cost_schedule. SX_UNIMPLEMENTED for devices without
+ * a code generator. */
 sx_code sx_search_kernel(sx_ctx *cx, const sx_analysis *analysis, const sx_device *device,
                          bool rhs_constant, uint32_t keep, sx_search_result *result);
 
-/* price.c: what one node costs as a kernel of its own, under the schedule that the search would choose: the one price that level 1 extracts
- * by and level 2 reports. Operations that are one loop nest are lifted; the rest (concatenate, gather, pad ...) move bytes, and 0 for
- * parameter, constant and reshape. Symbols count as sx_cost_reference.
+/* price.c: what one node costs as a kernel of its own, under the schedule that the search would choose: the
+ * one price that level 1 extracts by and level 2 reports. Operations that are one loop nest are lifted; the
+ * rest (concatenate, gather, pad ...) move bytes, and 0 for parameter, constant and reshape. Symbols count as
+ * sx_cost_reference.
  *   constant  set of 1 << input, for the first SX_FUSED_ARGS_MAX: depends on weights alone
  *   errors    SX_LIMIT when sizes overflow */
 typedef struct {
@@ -46,6 +48,7 @@ typedef struct {
 } sx_price_subject;
 sx_code sx_price_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symbols,
                       uint32_t symbol_count, const sx_price_subject *subject, sx_cost *cost);
-/* The sum over a program, each node a kernel of its own; what depends on weights alone is done at load and counts nothing. */
+/* The sum over a program, each node a kernel of its own; what depends on weights alone is done at load and
+ * counts nothing. */
 sx_code sx_price_program(sx_ctx *cx, const sx_device *device, const sx_graph *graph, sx_cost *sum);
 #endif

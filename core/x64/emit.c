@@ -379,7 +379,8 @@ static sx_code put_part(sx_gen *g)
     return g->as->code;
 }
 
-/* A part is made with no register set aside; where selection found the need for scratch registers, once more with them. */
+/* A part is made with no register set aside; where selection found the need for scratch registers, once more
+ * with them. */
 static sx_code emit_part(sx_gen *g, sx_x64_kernel *out)
 {
     SX_TRY(sx_gen_analyse(g));

@@ -115,7 +115,8 @@ static uint32_t needed_sources(const sx_x64_uop *u)
     return one ? 1 : two ? 2 : micros[u->micro].sources;
 }
 
-/* Which sources are a, b, c: in order, from the one that the micro-operation begins with; the multiply-adds say it themselves. */
+/* Which sources are a, b, c: in order, from the one that the micro-operation begins with; the multiply-adds
+ * say it themselves. */
 static void order_sources(sx_x64_uop *u)
 {
     uint32_t wanted = micros[u->micro].sources;
@@ -238,7 +239,8 @@ static uint32_t slot_for(decoding *d, uint64_t offset)
     return e->at[offset] - 1;
 }
 
-/* Bytes that an instruction moves rsp down. Loops are back at their depth, so that the sum over all is enough for any path. */
+/* Bytes that an instruction moves rsp down. Loops are back at their depth, so that the sum over all is enough
+ * for any path. */
 static uint64_t stack_taken(const sx_x64_insn *insn)
 {
     bool moves = (insn->op == SX_X64_SUB || insn->op == SX_X64_ADD) &&
@@ -571,7 +573,8 @@ static uint64_t lane_bits(const sx_x64_uop *u, const sx_x64_vector *v)
     return bits;
 }
 
-/* The result into its register, where lanes out of the mask stay (or come from `stay`) or become zero, or into memory. */
+/* The result into its register, where lanes out of the mask stay (or come from `stay`) or become zero, or into
+ * memory. */
 static void put_result(machine *m, const sx_x64_uop *u, sx_x64_vector *result,
                        const sx_x64_vector *stay, uint64_t active)
 {

@@ -4,13 +4,18 @@
 /* X(name, place, register class, class by length, memory) */
 #define REG_SPECS(X) \
     X(Rq, REG, R64, 0, 0) X(Rd, REG, R32, 0, 0) X(Rk, REG, K, 0, 0) X(RX, REG, XMM, 0, 0) X(RY, REG, YMM, 0, 0) \
-    X(RZ, REG, ZMM, 0, 0) X(RV, REG, XMM, SX_REL_V, 0) X(VX, VVVV, XMM, 0, 0) X(VY, VVVV, YMM, 0, 0) X(VZ, VVVV, ZMM, 0, 0) \
+    X(RZ, REG, ZMM, 0, 0) X(RV, REG, XMM, SX_REL_V, 0) X(VX, VVVV, XMM, 0, 0) X(VY, VVVV, YMM, 0, 0) X(VZ, VVVV, \
+      ZMM, 0, 0) \
     X(VV, VVVV, XMM, SX_REL_V, 0) X(Vk, VVVV, K, 0, 0) X(Uq, RM, R64, 0, 0) X(Ud, RM, R32, 0, 0) X(Uk, RM, K, 0, 0) \
-    X(UX, RM, XMM, 0, 0) X(UY, RM, YMM, 0, 0) X(UZ, RM, ZMM, 0, 0) X(UV, RM, XMM, SX_REL_V, 0) X(UH, RM, XMM, SX_REL_H, 0) \
+    X(UX, RM, XMM, 0, 0) X(UY, RM, YMM, 0, 0) X(UZ, RM, ZMM, 0, 0) X(UV, RM, XMM, SX_REL_V, 0) X(UH, RM, XMM, \
+      SX_REL_H, 0) \
     X(UQ, RM, XMM, SX_REL_Q, 0) X(Wq, RM, R64, 0, 8) X(Wd, RM, R32, 0, 4) X(WX4, RM, XMM, 0, 4) X(WX8, RM, XMM, 0, 8) \
-    X(WX16, RM, XMM, 0, 16) X(WY, RM, YMM, 0, 32) X(WV, RM, XMM, SX_REL_V, SX_REL_V) X(WH, RM, XMM, SX_REL_H, SX_REL_H) \
-    X(WQ, RM, XMM, SX_REL_Q, SX_REL_Q) X(M1, RM, NONE, 0, 1) X(M2, RM, NONE, 0, 2) X(M4, RM, NONE, 0, 4) X(M8, RM, NONE, 0, 8) \
-    X(M16, RM, NONE, 0, 16) X(M32, RM, NONE, 0, 32) X(Mq, RM, NONE, 0, 8) X(Md, RM, NONE, 0, 4) X(MV, RM, NONE, 0, SX_REL_V) \
+    X(WX16, RM, XMM, 0, 16) X(WY, RM, YMM, 0, 32) X(WV, RM, XMM, SX_REL_V, SX_REL_V) X(WH, RM, XMM, SX_REL_H, \
+      SX_REL_H) \
+    X(WQ, RM, XMM, SX_REL_Q, SX_REL_Q) X(M1, RM, NONE, 0, 1) X(M2, RM, NONE, 0, 2) X(M4, RM, NONE, 0, 4) X(M8, \
+      RM, NONE, 0, 8) \
+    X(M16, RM, NONE, 0, 16) X(M32, RM, NONE, 0, 32) X(Mq, RM, NONE, 0, 8) X(Md, RM, NONE, 0, 4) X(MV, RM, NONE, \
+      0, SX_REL_V) \
     X(MH, RM, NONE, 0, SX_REL_H) X(MQ, RM, NONE, 0, SX_REL_Q) X(MA, RM, NONE, 0, SX_ADDRESS) X(Oq, OPCODE, R64, 0, 0) \
     X(Od, OPCODE, R32, 0, 0) X(Aq, RAX, R64, 0, 0) X(SV, IS4, XMM, SX_REL_V, 0)
 #define IMM_SPECS(X) \
@@ -58,7 +63,8 @@ const sx_x64_form sx_x64_forms[] = {
 };
 const uint32_t sx_x64_form_count = SX_COUNT(sx_x64_forms);
 
-/* FIRST_op is the row number of the op's first row: BACK_op steps the counter back so that the rows count on from there. */
+/* FIRST_op is the row number of the op's first row: BACK_op steps the counter back so that the rows count on
+ * from there. */
 enum {
 #define SX_X64_OP(op, ...) FIRST_##op, BACK_##op = FIRST_##op - 1,
 #define SX_X64_FORM(op, tag, ...) ROW_##op##_##tag,

@@ -83,7 +83,8 @@ typedef enum {
     X(NO) X(ALL) X(ONE) X(ALIGNED) X(OVER) X(SCALED) X(NEAREST) X(TOWARD_ZERO) X(BY_IMMEDIATE) \
     X(O132) X(O213) X(O231) X(ONE_132) X(ONE_213) X(ONE_231) /* fused multiply-add: which operands are multiplied */ \
     X(ALWAYS) X(B) X(AE) X(E) X(NE) X(BE) X(A) X(S) X(NS) X(L) X(GE) X(LE) X(G) /* conditions */ \
-    X(FIRST) X(SHUFFLE) X(LOW_PAIRS) X(HIGH_PAIRS) X(QUARTERS) X(HALVES) X(BLOCKS) X(HIGH_TO_LOW) X(ODD_TWICE) X(CHOOSE) \
+    X(FIRST) X(SHUFFLE) X(LOW_PAIRS) X(HIGH_PAIRS) X(QUARTERS) X(HALVES) X(BLOCKS) X(HIGH_TO_LOW) X(ODD_TWICE) \
+      X(CHOOSE) \
     X(EXTRACT_X) X(EXTRACT_Y) X(EXTRACT_1) X(INSERT_X) X(INSERT_Y) X(INSERT_1) X(INSERT_ZERO) \
     X(WITHIN) X(ACROSS) X(TWO_TABLES)
 /* clang-format on */
@@ -105,10 +106,10 @@ enum { SX_REL_V = -1, SX_REL_H = -2, SX_REL_Q = -3, SX_ADDRESS = -4 };
 /* An operand position of a row. */
 typedef struct {
     uint8_t place;
-    uint8_t
-        reg;    /* sx_x64_kind a register must have; NONE: no register here; vectors: see reg_rel */
-    int8_t rel; /* 0, or register class by vector length: SX_REL_* */
-    int8_t mem; /* bytes of a memory operand, 0 none, SX_REL_* or SX_ADDRESS */
+    /* sx_x64_kind a register must have; NONE: no register here; vectors: see reg_rel */
+    uint8_t reg;
+    int8_t rel;  /* 0, or register class by vector length: SX_REL_* */
+    int8_t mem;  /* bytes of a memory operand, 0 none, SX_REL_* or SX_ADDRESS */
     uint8_t imm; /* sx_x64_imm_kind */
 } sx_x64_spec;
 

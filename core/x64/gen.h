@@ -1,8 +1,9 @@
-/* gen.h - what the files of the code generator share: live.c (analysis), regalloc.c, select.c (vectors), emit.c (the rest).
+/* gen.h - what the files of the code generator share: live.c (analysis), regalloc.c, select.c (vectors),
+ * emit.c (the rest).
  *
- * Positions: item i executes at 2i + 1; what is set up once before an outermost loop (or before an item outside all loops) that starts
- * at item i happens at 2i. A live interval is [start, end] in positions, without holes, extended over every loop that it
- * enters with a value.
+ * Positions: item i executes at 2i + 1; what is set up once before an outermost loop (or before an item
+ * outside all loops) that starts at item i happens at 2i. A live interval is [start, end] in positions,
+ * without holes, extended over every loop that it enters with a value.
  */
 #ifndef SX_CORE_X64_GEN_H
 #define SX_CORE_X64_GEN_H
@@ -67,8 +68,8 @@ typedef struct {
     uint32_t index; /* constant, lane count or stream */
 } sx_setup;
 
-/* Order of intervals in the sets: vectors: registers, masks (8 lanes), constants. masks (16 lanes): registers, tail masks by lane
- * count. general: the three arguments, streams, counters of loops, integer registers. */
+/* Order of intervals in the sets: vectors: registers, masks (8 lanes), constants. masks (16 lanes): registers,
+ * tail masks by lane count. general: the three arguments, streams, counters of loops, integer registers. */
 enum { SX_ARG_BUFFER, SX_ARG_INDEX, SX_ARG_WORKSPACE, SX_ARG_COUNT };
 #define SX_GEN_SCRATCH_MAX 4
 typedef struct {
@@ -89,8 +90,8 @@ typedef struct {
     sx_constant *constant;
     uint32_t constant_count, constant_capacity;
     uint32_t *constant_of; /* by vector register: its constant, or NONE */
-    uint32_t *
-        fold_of; /* by vector register: the load item that its one reader takes as memory operand, or NONE */
+    /* by vector register: the load item that its one reader takes as memory operand, or NONE */
+    uint32_t *fold_of;
     sx_setup *setup;
     uint32_t setup_count;
     sx_live_set vector, mask, general;

@@ -89,7 +89,8 @@ GENERAL(GMUL)
     return r;
 }
 
-/* Shifts: the count is taken modulo the width; by zero nothing changes, flags neither. `last` is the bit shifted out last. */
+/* Shifts: the count is taken modulo the width; by zero nothing changes, flags neither. `last` is the bit
+ * shifted out last. */
 static uint64_t shifted(sx_x64_flags *flags, uint64_t r, uint32_t bits, uint32_t count, bool last,
                         bool overflow)
 {

@@ -1,5 +1,6 @@
-/* lanes.c - the formulas of lanes.def as functions, and the places of permutations. Portable C: the same bits on every machine
- * whose float and double are IEEE 754 and whose rounding mode is the default one; fma and fmaf round once (C11 7.12.13.1). */
+/* lanes.c - the formulas of lanes.def as functions, and the places of permutations. Portable C: the same bits
+ * on every machine whose float and double are IEEE 754 and whose rounding mode is the default one; fma and
+ * fmaf round once (C11 7.12.13.1). */
 #include <math.h>
 #include <string.h>
 
@@ -97,7 +98,8 @@ static uint64_t all_u64(bool set)
     return set ? UINT64_MAX : 0;
 }
 
-/* Predicates 0 to 31 of VCMPPS: for each of 16 whether it holds for less, equal, greater, unordered; signalling ones repeat. */
+/* Predicates 0 to 31 of VCMPPS: for each of 16 whether it holds for less, equal, greater, unordered;
+ * signalling ones repeat. */
 static bool predicate(double a, double b, uint32_t imm)
 {
     enum { LESS = 1, SAME = 2, MORE = 4, NONE = 8 };
@@ -123,8 +125,9 @@ static bool predicate(double a, double b, uint32_t imm)
     return (holds[imm & 15] & is) != 0;
 }
 
-/* To an integral value by the low bits of the immediate (4 to 7: the current mode, nearest even); SCALED: to a multiple of
- * 2^-(imm >> 4). A value of `digits` bits or more in front of the point is integral. Exact: scaling is by powers of two. */
+/* To an integral value by the low bits of the immediate (4 to 7: the current mode, nearest even); SCALED: to a
+ * multiple of 2^-(imm >> 4). A value of `digits` bits or more in front of the point is integral. Exact:
+ * scaling is by powers of two. */
 static double rounded(double a, int digits, uint32_t variant, uint32_t imm)
 {
     int scale = variant == SX_VARIANT_SCALED ? (int)(imm >> 4) : 0;
@@ -329,7 +332,8 @@ static void lane_LOOK_U8(const sx_x64_uop *u, sx_x64_vector *d, const sx_x64_vec
     }
 }
 
-/* Place of element i of `count` in the first source, or 128 more in the second. `part` is the number of elements in 16 bytes. */
+/* Place of element i of `count` in the first source, or 128 more in the second. `part` is the number of
+ * elements in 16 bytes. */
 static uint32_t pick_place(const sx_x64_uop *u, uint32_t i, uint32_t count, bool in_memory)
 {
     const uint32_t second = 128;

@@ -1,5 +1,5 @@
-/* live.c - analysis of a part before code is made: loops, address patterns, constants, loads that become memory operands, and the live
- * interval of everything that wants a register. */
+/* live.c - analysis of a part before code is made: loops, address patterns, constants, loads that become
+ * memory operands, and the live interval of everything that wants a register. */
 #include "core/x64/gen.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* regalloc.c - linear scan (Poletto and Sarkar 1999): intervals in order of start; without a free register the lightest interval that may
- * live in memory does, for all of its range. */
+/* regalloc.c - linear scan (Poletto and Sarkar 1999): intervals in order of start; without a free register the
+ * lightest interval that may live in memory does, for all of its range. */
 #include "core/x64/gen.h"
 
 #include <stdlib.h>
@@ -51,7 +51,8 @@ static uint32_t pick_free(const scan *s, const sx_live *live)
     return (uint32_t)__builtin_ctz(s->free);
 }
 
-/* The register of the lightest active interval that may move to memory and is lighter than `weight`; NONE if there is none. */
+/* The register of the lightest active interval that may move to memory and is lighter than `weight`; NONE if
+ * there is none. */
 static uint32_t pick_victim(const scan *s, uint64_t weight, bool may_keep)
 {
     uint32_t best = SX_GEN_NONE;

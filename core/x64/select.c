@@ -1,8 +1,8 @@
 /* select.c - vector and mask instructions of the loop IR as machine instructions.
  *
- * A source is a register, or memory: a constant without a register or a folded load. Where the machine wants a register, the
- * value goes to the destination if no other source is there, else to a scratch register; the first use of one only counts the need,
- * and the part is made again with the register set aside. */
+ * A source is a register, or memory: a constant without a register or a folded load. Where the machine wants a
+ * register, the value goes to the destination if no other source is there, else to a scratch register; the
+ * first use of one only counts the need, and the part is made again with the register set aside. */
 #include "core/x64/gen.h"
 
 #include <string.h>

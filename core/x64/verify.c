@@ -59,7 +59,8 @@ static bool names_rsp(const sx_x64_insn *insn)
     return false;
 }
 
-/* Memory operand: rip-relative loads stay in the blob, accesses off rsp in the frame, lea and prefetch touch nothing. */
+/* Memory operand: rip-relative loads stay in the blob, accesses off rsp in the frame, lea and prefetch touch
+ * nothing. */
 static sx_code check_mem(const walk *w, uint32_t at, const sx_x64_insn *insn, uint32_t index,
                          int32_t depth)
 {

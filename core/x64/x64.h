@@ -1,9 +1,9 @@
 /* x64.h - x86-64 machine code: assembler, decoder, printer and verifier, all from the one table ops.def.
  *
- * Written for generated tensor kernels: about 200 mnemonics in 400 forms (general registers, AVX2 + FMA + F16C, AVX-512 F/VL/BW/DQ).
- * Operands stand in Intel order. A text has one encoding (the first row of the table that fits); the decoder accepts only
- * that encoding, so decode(encode(x)) = x and encode(decode(bytes)) = bytes. GNU as is the oracle of the tests.
- * Sources: Intel SDM volume 2 (VEX, EVEX, disp8*N); System V x86-64 ABI.
+ * Written for generated tensor kernels: about 200 mnemonics in 400 forms (general registers, AVX2 + FMA +
+ * F16C, AVX-512 F/VL/BW/DQ). Operands stand in Intel order. A text has one encoding (the first row of the
+ * table that fits); the decoder accepts only that encoding, so decode(encode(x)) = x and encode(decode(bytes))
+ * = bytes. GNU as is the oracle of the tests. Sources: Intel SDM volume 2 (VEX, EVEX, disp8*N); System V x86-64 ABI.
  */
 #ifndef SX_CORE_X64_X64_H
 #define SX_CORE_X64_X64_H
@@ -19,7 +19,8 @@ typedef enum {
     SX_X64_OP_COUNT
 } sx_x64_op;
 
-/* What the processor must have. AVX2 means AVX2, FMA and F16C (x86-64-v3); AVX-512 adds F, VL, BW and DQ (x86-64-v4). */
+/* What the processor must have. AVX2 means AVX2, FMA and F16C (x86-64-v3); AVX-512 adds F, VL, BW and DQ
+ * (x86-64-v4). */
 typedef enum { SX_X64_AVX2, SX_X64_AVX512 } sx_x64_level;
 
 typedef enum {
@@ -36,7 +37,8 @@ typedef enum {
 } sx_x64_kind;
 
 /* clang-format off */
-enum { SX_RAX, SX_RCX, SX_RDX, SX_RBX, SX_RSP, SX_RBP, SX_RSI, SX_RDI, SX_R8, SX_R9, SX_R10, SX_R11, SX_R12, SX_R13, SX_R14, SX_R15 };
+enum { SX_RAX, SX_RCX, SX_RDX, SX_RBX, SX_RSP, SX_RBP, SX_RSI, SX_RDI,
+       SX_R8, SX_R9, SX_R10, SX_R11, SX_R12, SX_R13, SX_R14, SX_R15 };
 /* clang-format on */
 #define SX_X64_NO_REG 255 /* no index */
 #define SX_X64_RIP 254    /* base: address relative to the end of the instruction */
@@ -51,8 +53,9 @@ typedef struct {
     uint8_t mask;   /* operand 0: k1..k7; 0 none */
     bool zero;      /* operand 0: lanes out of the mask become zero instead of staying */
     bool broadcast; /* MEM: one element for all lanes */
-    uint32_t
-        label; /* LABEL, MEM with rip: label of the assembler, or NO_LABEL: disp counts from the instruction's end */
+    /* LABEL, MEM with rip: label of the assembler, or NO_LABEL: disp counts from the instruction's
+     * end */
+    uint32_t label;
     int32_t disp; /* MEM and LABEL */
     int64_t imm;
 } sx_x64_arg;
@@ -131,7 +134,8 @@ typedef struct {
 
 const char *sx_x64_op_text(sx_x64_op op);
 
-/* Fills in form, len and byte from op, arg_count and arg. Labels count as distance 0. False: no row of the table fits. */
+/* Fills in form, len and byte from op, arg_count and arg. Labels count as distance 0. False: no row of the
+ * table fits. */
 bool sx_x64_encode(sx_x64_insn *insn);
 
 /* Index of the table for decoding; plain data, about 4 KB, for the stack. */
@@ -140,7 +144,8 @@ typedef struct {
     uint16_t next[512];
 } sx_x64_decoder;
 void sx_x64_decoder_init(sx_x64_decoder *decoder);
-/* The instruction at the start of `bytes`. False: not one of the listed forms in its canonical encoding, or truncated. */
+/* The instruction at the start of `bytes`. False: not one of the listed forms in its canonical encoding, or
+ * truncated. */
 bool sx_x64_decode(const sx_x64_decoder *decoder, sx_span bytes, sx_x64_insn *insn);
 /* Intel syntax as GNU as reads it after ".intel_syntax noprefix". */
 void sx_x64_print(sx_buf *text, const sx_x64_insn *insn);
@@ -148,8 +153,9 @@ void sx_x64_print(sx_buf *text, const sx_x64_insn *insn);
 void sx_x64_print_code(sx_buf *text, sx_span blob, uint32_t offset, uint32_t size);
 
 /* ---- assembler ----
- * Appends to a blob. The first failure sticks (code, text in cx->error); sx_x64_finish returns it. Labels and constants live in
- * cx's arena. Offsets and alignment count from the start of `out`, which the loader maps at a page boundary.
+ * Appends to a blob. The first failure sticks (code, text in cx->error); sx_x64_finish returns it. Labels and
+ * constants live in cx's arena. Offsets and alignment count from the start of `out`, which the loader maps at
+ * a page boundary.
  */
 typedef struct {
     uint32_t at;  /* offset of the rel32 field in the blob */
@@ -186,7 +192,8 @@ void sx_x64_asm_init(sx_x64_asm *as, sx_ctx *cx, sx_x64_level level, SX_KEEP sx_
 uint32_t sx_x64_offset(const sx_x64_asm *as); /* of the next instruction */
 uint32_t sx_x64_label_make(sx_x64_asm *as);
 void sx_x64_label_put(sx_x64_asm *as, uint32_t label); /* binds it here; once */
-/* Label of a constant of `size` bytes (4..64, copied), placed behind the code by sx_x64_finish; equal ones are shared. */
+/* Label of a constant of `size` bytes (4..64, copied), placed behind the code by sx_x64_finish; equal ones are
+ * shared. */
 uint32_t sx_x64_const_put(sx_x64_asm *as, const void *bytes, uint32_t size, uint32_t align);
 void sx_x64_align(sx_x64_asm *as, uint32_t align); /* fills with nops: code falls through */
 void sx_x64_put(sx_x64_asm *as, sx_x64_op op, const sx_x64_arg *arg, uint32_t arg_count);
@@ -195,16 +202,17 @@ void sx_x64_put(sx_x64_asm *as, sx_x64_op op, const sx_x64_arg *arg, uint32_t ar
     sx_x64_put((as), SX_X64_##op, (const sx_x64_arg[]){__VA_ARGS__}, \
                (uint32_t)SX_COUNT(((const sx_x64_arg[]){__VA_ARGS__})))
 /* Places the constants (64-byte aligned, behind the code) and resolves all labels.
- *   errors   SX_INTERNAL an operand combination without a row, a label never bound; SX_UNIMPLEMENTED an AVX-512 form at level AVX2;
- *            SX_LIMIT blob, labels or constants; SX_NOMEM */
+ *   errors   SX_INTERNAL an operand combination without a row, a label never bound; SX_UNIMPLEMENTED an
+ *            AVX-512 form at level AVX2; SX_LIMIT blob, labels or constants; SX_NOMEM */
 sx_code sx_x64_finish(sx_x64_asm *as);
 
 /* ---- verifier ----
- * Walks the blob from every entry. Accepted: only listed forms of `level`; memory off any general register or, rip-relative and
- * then load only, inside the blob; direct jumps to starts of instructions; a stack that is back at its entry depth at every ret
- * and that only push, pop, add and sub rsp with constants move; stores off rsp stay in the frame. Refused with SX_INPUT and the
- * offset: everything else, in particular indirect or far jumps, calls, system instructions, code that runs off the blob.
- * It is a check of forms, not a proof that other addresses stay in their buffers.
+ * Walks the blob from every entry. Accepted: only listed forms of `level`; memory off any general register or,
+ * rip-relative and then load only, inside the blob; direct jumps to starts of instructions; a stack that is
+ * back at its entry depth at every ret and that only push, pop, add and sub rsp with constants move; stores
+ * off rsp stay in the frame. Refused with SX_INPUT and the offset: everything else, in particular indirect or
+ * far jumps, calls, system instructions, code that runs off the blob. It is a check of forms, not a proof that
+ * other addresses stay in their buffers.
  *   entry    offsets in the blob
  *   memory   cx's arena: 9 bytes per byte of blob
  *   errors   SX_INPUT what is refused; SX_LIMIT blob size; SX_NOMEM */

@@ -1,7 +1,9 @@
-/* bench.h - the benchmark program: `symplex-bench NAME [--case C] [--threads N] [--rounds N] [--json]`, `symplex-bench list`.
+/* bench.h - the benchmark program: `symplex-bench NAME [--case C] [--threads N] [--rounds N] [--json]`,
+ * `symplex-bench list`.
  *
- * Every figure is a row {bench, case, metric, value, unit, peer, peer_value, ratio}; a figure with a peer was measured in the same
- * run, interleaved with it. ratio = value / peer_value; below 1 ours is smaller. Medians over the rounds.
+ * Every figure is a row {bench, case, metric, value, unit, peer, peer_value, ratio}; a figure with a peer was
+ * measured in the same run, interleaved with it. ratio = value / peer_value; below 1 ours is smaller. Medians
+ * over the rounds.
  */
 #ifndef SX_TESTS_BENCH_BENCH_H
 #define SX_TESTS_BENCH_BENCH_H
@@ -21,8 +23,8 @@ typedef struct {
     bool stamps;         /* egraph: with the matcher that the tests compare with */
     bool no_peer;        /* egraph: egglog is not asked */
     bool inner; /* egraph: run the case in this process, print nothing (what valgrind runs) */
-    const char
-        *program;   /* search: name of a built-in program, or a file; NULL: all built-in ones */
+    /* search: name of a built-in program, or a file; NULL: all built-in ones */
+    const char *program;
     uint32_t steps; /* search: of each lane; 0: 4 */
     uint64_t fuel;  /* search: of a step; 0: 400 million */
 } sx_bench_options;
@@ -38,7 +40,8 @@ typedef struct {
 void sx_bench_put(const sx_bench_options *options, const sx_bench_row *row);
 uint64_t sx_bench_now_ns(void);
 double sx_bench_median(double *sample, uint32_t count); /* sorts */
-/* Is this case to be measured? Every case is asked about before anything is set up for it: this is how cases are listed. */
+/* Is this case to be measured? Every case is asked about before anything is set up for it: this is how cases
+ * are listed. */
 bool sx_bench_wants(const sx_bench_options *options, const char *case_name);
 
 /* One function for each benchmark; 0, or an exit status after a message on stderr. */

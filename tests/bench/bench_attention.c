@@ -1,5 +1,5 @@
-/* bench_attention.c - attention in steps, found to be one kernel, against the same program compiled without the rule `online` and
- * against another engine, in turns. */
+/* bench_attention.c - attention in steps, found to be one kernel, against the same program compiled without
+ * the rule `online` and against another engine, in turns. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

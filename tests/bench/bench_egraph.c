@@ -1,7 +1,8 @@
-/* bench_egraph.c - the e-graph engine on plain terms, against egglog in the same run where its Python package is installed.
+/* bench_egraph.c - the e-graph engine on plain terms, against egglog in the same run where its Python package
+ * is installed.
  *
- * Every case runs in a child process, so that its peak memory is its own; seconds are processor time of the saturation (user and
- * system, one thread), the program's terms included, reading rules not.
+ * Every case runs in a child process, so that its peak memory is its own; seconds are processor time of the
+ * saturation (user and system, one thread), the program's terms included, reading rules not.
  */
 #include <stdio.h>
 #include <stdlib.h>

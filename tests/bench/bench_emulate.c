@@ -1,4 +1,5 @@
-/* bench_emulate.c - the emulator of machine code: lanes and instructions a second of processor time, by kind of kernel. */
+/* bench_emulate.c - the emulator of machine code: lanes and instructions a second of processor time, by kind
+ * of kernel. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

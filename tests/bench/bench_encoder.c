@@ -1,5 +1,5 @@
-/* bench_encoder.c - the encoder block, one run at batch 8 and others, against another engine in the same run: the two take turns,
- * each running alone, with the same number of threads. */
+/* bench_encoder.c - the encoder block, one run at batch 8 and others, against another engine in the same run:
+ * the two take turns, each running alone, with the same number of threads. */
 #include <stdio.h>
 #include <stdlib.h>
 

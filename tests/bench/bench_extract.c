@@ -1,6 +1,6 @@
-/* bench_extract.c - the public extraction collection: cost, lower bound, proof and time of every file, beside the best known cost and
- * that of the collection's greedy extractor; and the tree optimum of all files together. Seconds, and the limit of 10 s a file, are
- * processor time of one thread; reading the files is not counted.
+/* bench_extract.c - the public extraction collection: cost, lower bound, proof and time of every file, beside
+ * the best known cost and that of the collection's greedy extractor; and the tree optimum of all files
+ * together. Seconds, and the limit of 10 s a file, are processor time of one thread; reading the files is not counted.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,9 @@
-/* bench_hit.c - a cached hit against a bare epoll echo that answers with the same number of bytes, in the same run, interleaved.
+/* bench_hit.c - a cached hit against a bare epoll echo that answers with the same number of bytes, in the same
+ * run, interleaved.
  *
- * The daemon is the real one with the test's compiler (sx-fake-symplexd): a hit never reaches a compiler. Both servers answer
- * from 64 payloads in turn, so that neither lives in the first-level cache. Clients are n sockets with one request each under way.
+ * The daemon is the real one with the test's compiler (sx-fake-symplexd): a hit never reaches a compiler. Both
+ * servers answer from 64 payloads in turn, so that neither lives in the first-level cache. Clients are n
+ * sockets with one request each under way.
  */
 #include "tests/bench/bench.h"
 
@@ -360,8 +362,8 @@ static void stop(pid_t pid, int number)
     }
 }
 
-/* Both servers run on one processor and the clients on another, where there are two: else the scheduler's choice of where each
- * server wakes up decides the ratio. Children inherit the choice. */
+/* Both servers run on one processor and the clients on another, where there are two: else the scheduler's
+ * choice of where each server wakes up decides the ratio. Children inherit the choice. */
 static void use_processor(bool servers)
 {
     static cpu_set_t allowed;

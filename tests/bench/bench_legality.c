@@ -1,5 +1,5 @@
-/* bench_legality.c - what the proof of an emitted kernel costs, kernel by kernel; isl on the template of the schedule beside it. Times are
- * processor time of the thread: they do not depend on what else runs. */
+/* bench_legality.c - what the proof of an emitted kernel costs, kernel by kernel; isl on the template of the
+ * schedule beside it. Times are processor time of the thread: they do not depend on what else runs. */
 #include <stdio.h>
 #include <time.h>
 

@@ -1,8 +1,10 @@
-/* bench_meet.c - what a stored program saves: loading its e-graph and finding an equal program in it, against saturating that program.
+/* bench_meet.c - what a stored program saves: loading its e-graph and finding an equal program in it, against
+ * saturating that program.
  *
- * Equal programs: "exchanged", every sum and product with its operands in the other order (the stored graph holds all of it), and
- * "respelled", differences as sums with a negated operand and relu as a maximum besides (nodes the graph does not hold, rounds of rewriting). Both
- * sides take turns in every round; a share is the median over the rounds of (load + insert) / saturate. */
+ * Equal programs: "exchanged", every sum and product with its operands in the other order (the stored graph
+ * holds all of it), and "respelled", differences as sums with a negated operand and relu as a maximum besides
+ * (nodes the graph does not hold, rounds of rewriting). Both sides take turns in every round; a share is the
+ * median over the rounds of (load + insert) / saturate. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

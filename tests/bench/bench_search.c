@@ -1,9 +1,11 @@
-/* bench_search.c - the lanes of a long search, step after step in this process: what more fuel brings on programs of several kinds.
+/* bench_search.c - the lanes of a long search, step after step in this process: what more fuel brings on
+ * programs of several kinds.
  *
- * A row for each step: the lane's best and its bound, fuel and seconds since the lane began (processor time of one thread), nodes, why the
- * step ended. `new`: the step found a program better than the lane's steps before it; its certificate is checked, outside the seconds.
- * Then for each program the best of all lanes beside what lane 0 finds in its first step: the usual search, where the fuel of a step
- * suffices for that. Symbols of built-in programs have values; those of a file have none.
+ * A row for each step: the lane's best and its bound, fuel and seconds since the lane began (processor time of
+ * one thread), nodes, why the step ended. `new`: the step found a program better than the lane's steps before
+ * it; its certificate is checked, outside the seconds. Then for each program the best of all lanes beside what
+ * lane 0 finds in its first step: the usual search, where the fuel of a step suffices for that. Symbols of
+ * built-in programs have values; those of a file have none.
  */
 #include <stdio.h>
 #include <string.h>

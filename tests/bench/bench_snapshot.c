@@ -1,4 +1,5 @@
-/* bench_snapshot.c - stored e-graphs: what it takes to store and load a million nodes. What a stored program saves: bench_meet.c. */
+/* bench_snapshot.c - stored e-graphs: what it takes to store and load a million nodes. What a stored program
+ * saves: bench_meet.c. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

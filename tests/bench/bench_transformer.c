@@ -1,5 +1,6 @@
-/* Level 1 on transformers of any depth: e-nodes, classes, processor time, bytes and why it stopped, equal layers rolled or not.
- * Rows "transformer-24" and "transformer-24-flat": hidden 768, 12 heads of 64, ffn 3072, 128 tokens, causal, symbolic batch, full table of rules. */
+/* Level 1 on transformers of any depth: e-nodes, classes, processor time, bytes and why it stopped, equal
+ * layers rolled or not. Rows "transformer-24" and "transformer-24-flat": hidden 768, 12 heads of 64, ffn 3072,
+ * 128 tokens, causal, symbolic batch, full table of rules. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* peer.h - another engine in a process of its own: it says its name on one line, then runs once for each line it gets and answers with
- * the nanoseconds it took. */
+/* peer.h - another engine in a process of its own: it says its name on one line, then runs once for each line
+ * it gets and answers with the nanoseconds it took. */
 #ifndef SX_TESTS_BENCH_PEER_H
 #define SX_TESTS_BENCH_PEER_H
 #include <stdio.h>

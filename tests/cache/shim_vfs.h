@@ -1,8 +1,9 @@
 /* shim_vfs.h - a SQLite VFS that fails on command and can lose power.
  *
- * Changes (write, sync, truncate, delete) are counted; from the n-th on, or only at the n-th, they fail with a chosen code. Power loss:
- * for each file the shim keeps what was synced (durable) and the changes since (pending); after the crash every file is made of its
- * durable bytes and a random subset of its pending changes, writes torn into sectors of 512 bytes. Mapped reads are off.
+ * Changes (write, sync, truncate, delete) are counted; from the n-th on, or only at the n-th, they fail with a
+ * chosen code. Power loss: for each file the shim keeps what was synced (durable) and the changes since
+ * (pending); after the crash every file is made of its durable bytes and a random subset of its pending
+ * changes, writes torn into sectors of 512 bytes. Mapped reads are off.
  */
 #ifndef SX_TESTS_CACHE_SHIM_VFS_H
 #define SX_TESTS_CACHE_SHIM_VFS_H

@@ -108,7 +108,8 @@ START_TEST(test_failing_disk_is_survived)
 }
 END_TEST
 
-/* The kernel's own refusal instead of the shim's: files may not grow past 2 MiB (EFBIG, and SIGXFSZ for who does not block it). */
+/* The kernel's own refusal instead of the shim's: files may not grow past 2 MiB (EFBIG, and SIGXFSZ for who
+ * does not block it). */
 START_TEST(test_file_size_limit)
 {
     bench b = bench_open(&(sx_cache_options){.ram_limit = 200000});
@@ -189,7 +190,8 @@ START_TEST(test_failing_reads_are_misses)
 }
 END_TEST
 
-/* Puts, replacements, hits, strikes, evictions, a quarantine; every few steps a flush. `synced` are those a power loss must spare. */
+/* Puts, replacements, hits, strikes, evictions, a quarantine; every few steps a flush. `synced` are those a
+ * power loss must spare. */
 #define NUMBERS 24
 static void work(bench *b, bool synced[NUMBERS])
 {

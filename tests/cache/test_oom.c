@@ -1,4 +1,5 @@
-/* Every allocation may fail, ours, SQLite's and zstd's: calls answer with a code, nothing accepted is lost, nothing served is wrong. */
+/* Every allocation may fail, ours, SQLite's and zstd's: calls answer with a code, nothing accepted is lost,
+ * nothing served is wrong. */
 #include "tests/cache/fixture.h"
 
 #include <errno.h>

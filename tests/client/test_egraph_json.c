@@ -111,7 +111,8 @@ START_TEST(test_too_deep)
 }
 END_TEST
 
-/* Every prefix, and bytes changed at random: an answer or an error, and what is accepted passes the check of a problem. */
+/* Every prefix, and bytes changed at random: an answer or an error, and what is accepted passes the check of a
+ * problem. */
 START_TEST(test_broken_text)
 {
     sx_rng rng = {sx_test_seed()};

@@ -1,4 +1,5 @@
-/* A module whose code was altered and whose checksums were repaired: its record is of other bytes, and every command says so. */
+/* A module whose code was altered and whose checksums were repaired: its record is of other bytes, and every
+ * command says so. */
 #include "client/record.h"
 
 #include <stdio.h>
@@ -119,8 +120,8 @@ START_TEST(no_key_and_another_key)
 }
 END_TEST
 
-/* The first place where an addition of the code can be made a subtraction so that it computes something else; the code is still one
- * of listed forms. */
+/* The first place where an addition of the code can be made a subtraction so that it computes something else;
+ * the code is still one of listed forms. */
 static bool alter_code(sx_module *altered, uint8_t *code)
 {
     for (uint64_t i = 0; i < altered->code_count; i++) {

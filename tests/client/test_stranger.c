@@ -1,5 +1,6 @@
-/* A process of another user that owns the socket: the library tells it nothing and takes nothing from it. As root the stranger is a real
- * second user; without root it is a process of ours that a client of another uid meets (sxc_connect_as). */
+/* A process of another user that owns the socket: the library tells it nothing and takes nothing from it. As
+ * root the stranger is a real second user; without root it is a process of ours that a client of another uid
+ * meets (sxc_connect_as). */
 #include "client/symplex.h"
 
 #include <signal.h>
@@ -89,7 +90,8 @@ static void hear(void *self, const char *text)
     (void)snprintf(said, sizeof(said), "%s", text);
 }
 
-/* The library with this socket: compiles in process and says `part` once; with DAEMON_ONLY it is an error that says it. */
+/* The library with this socket: compiles in process and says `part` once; with DAEMON_ONLY it is an error that
+ * says it. */
 static void library_refuses(const char *part)
 {
     symplex_options options = {.socket = path, .message = hear};

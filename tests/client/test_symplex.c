@@ -1,4 +1,5 @@
-/* The public library through its own header: compile in a process of our own, load, run, compare; what is wrong is told. */
+/* The public library through its own header: compile in a process of our own, load, run, compare; what is
+ * wrong is told. */
 #include "client/symplex.h"
 
 #include <stddef.h>

@@ -171,8 +171,8 @@ static inline sx_span stored_graph(const char *text)
     return bytes;
 }
 
-/* Two classes of a stored graph made one although they are not equal, in every section that names them: the checker of certificates does
- * not follow. */
+/* Two classes of a stored graph made one although they are not equal, in every section that names them: the
+ * checker of certificates does not follow. */
 static inline sx_span forged(sx_span stored, uint16_t op)
 {
     uint8_t *bytes = (uint8_t *)(uintptr_t)aligned(stored).ptr;

@@ -1,5 +1,6 @@
-/* Parts of programs meet stored ones: layers of one program serve another, of another depth, with another head or embedding; whole programs of
- * equal layers meet through their wiring; what is damaged is refused. The judge is the interpreter, and the checker of certificates. */
+/* Parts of programs meet stored ones: layers of one program serve another, of another depth, with another head
+ * or embedding; whole programs of equal layers meet through their wiring; what is damaged is refused. The
+ * judge is the interpreter, and the checker of certificates. */
 #include "tests/lib/test.h"
 
 #include <math.h>
@@ -569,8 +570,8 @@ static sx_span altered_kernels(sx_span stored)
     return (sx_span){bytes, stored.len};
 }
 
-/* The checker does not follow; where no certificate is asked for, the interpreter has the last word, and the program is compiled again
- * from nothing. */
+/* The checker does not follow; where no certificate is asked for, the interpreter has the last word, and the
+ * program is compiled again from nothing. */
 START_TEST(test_parts_verified)
 {
     sx_core_library library;
@@ -599,7 +600,8 @@ START_TEST(test_parts_verified)
 }
 END_TEST
 
-/* The same in a program of 5 GFLOP: what the wrong stored e-graph gives is refused, and the program compiled from nothing is handed out. */
+/* The same in a program of 5 GFLOP: what the wrong stored e-graph gives is refused, and the program compiled
+ * from nothing is handed out. */
 START_TEST(test_large_verified)
 {
     static const char text[] =

@@ -13,8 +13,8 @@
 #include "tests/lib/gen_transformer.h"
 #include "tests/lib/ir.h"
 
-/* Chains of matrices: all ways to put the parentheses. The first two are more than the usual limits hold; the last saturates at once, but no
- * best program is proven. */
+/* Chains of matrices: all ways to put the parentheses. The first two are more than the usual limits hold; the
+ * last saturates at once, but no best program is proven. */
 static const uint32_t chains[][14] = {
     {64, 16, 16, 16, 64, 32, 64, 64, 32, 16, 32, 128, 128},
     {64, 16, 16, 16, 64, 32, 64, 64, 32, 16, 32, 128, 128, 64},
@@ -226,7 +226,8 @@ START_TEST(test_same_bytes_again)
 }
 END_TEST
 
-/* Steps until the lane is done, at most `steps`: nothing gets worse, every module holds. The objective at the first and the last. */
+/* Steps until the lane is done, at most `steps`: nothing gets worse, every module holds. The objective at the
+ * first and the last. */
 static void run_lane(const sx_core_request *request, uint32_t lane, uint64_t fuel, uint32_t steps,
                      double *first, double *last)
 {

@@ -1,5 +1,5 @@
-/* One price: level 1 extracts by what level 2 says the chosen kernels cost, so that what a module is said to take is what was extracted, and
- * is never dearer than the program as it came. */
+/* One price: level 1 extracts by what level 2 says the chosen kernels cost, so that what a module is said to
+ * take is what was extracted, and is never dearer than the program as it came. */
 #include "tests/lib/test.h"
 
 #include <math.h>

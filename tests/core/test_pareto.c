@@ -1,5 +1,5 @@
-/* The front of estimated time and peak memory: a program where storing is faster and computing again is smaller; every point computes what the
- * input computes; objectives make small what they name. */
+/* The front of estimated time and peak memory: a program where storing is faster and computing again is
+ * smaller; every point computes what the input computes; objectives make small what they name. */
 #include "tests/lib/test.h"
 
 #include <string.h>

@@ -79,7 +79,8 @@ START_TEST(test_disabled_rule)
 }
 END_TEST
 
-/* For the largest batch the space of this contraction has 2^44 points, more than a tensor may have elements; for 2 it is small. */
+/* For the largest batch the space of this contraction has 2^44 points, more than a tensor may have elements;
+ * for 2 it is small. */
 START_TEST(test_large_space)
 {
     sx_ctx cx;

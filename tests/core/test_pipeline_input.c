@@ -1,4 +1,5 @@
-/* Requests that cannot be served get an error that names the object, the value and the limit; odd ones that can be are right. */
+/* Requests that cannot be served get an error that names the object, the value and the limit; odd ones that
+ * can be are right. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* Programs that equal a stored one meet it, in whatever way they are written, and get its extraction under their own names; others do not.
- * The judge is the interpreter: what comes back is evaluated against the program asked for. */
+/* Programs that equal a stored one meet it, in whatever way they are written, and get its extraction under
+ * their own names; others do not. The judge is the interpreter: what comes back is evaluated against the
+ * program asked for. */
 #include "tests/lib/test.h"
 
 #include <math.h>

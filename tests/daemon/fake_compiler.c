@@ -2,13 +2,16 @@
  *
  *   echo ...    a module that repeats program, target, dims and options       fail ...   an error of the program
  *   hold ...    goes on when the worker gets SIGUSR1                          spin ...   never ends
- *   crash ...   aborts          exit ...   leaves with status 3               alloc ...  takes memory until there is none
+ *   crash ...   aborts          exit ...   leaves with status 3
+ *   alloc ...   takes memory until there is none
  *   big N ...   a module of N bytes      wrong ...  a module that the check refuses
  *   fork ...    starts a process         open ...   opens a file              garbage ...  talks nonsense on its pipe
  *   mute ...    closes its pipe and lives on
- *   search LANES STEPS [words]   a search. A step digests the state before it; its objective is a number made of the digest.
+ *   search LANES STEPS [words]   a search. A step digests the state before it; its objective is a number made
+ *                                of the digest.
  *       hold        each step goes on when its worker gets SIGUSR1      crash=L:S  step S of lane L aborts
- *       fail=L:S    ... is an error of the program                      wrong=L:S  ... leaves a module that the check refuses
+ *       fail=L:S    ... is an error of the program
+ *       wrong=L:S   ... leaves a module that the check refuses
  *       huge=N      states of N bytes                                   deaf=L:S   ... answers with another step
  *       limit=L:S   ... finds its state too large, done with it         spin=L:S   ... never ends
  *   $FAKE_BUILD is another name of the build: states of one are of no use to the other

@@ -1,5 +1,6 @@
-/* Attention in steps, from the text to the numbers: one kernel on every target, the same as the interpreter also where rows are masked
- * by -inf or by very low numbers, and as the program without the rule; the bits of a row depend on nothing beside it. */
+/* Attention in steps, from the text to the numbers: one kernel on every target, the same as the interpreter
+ * also where rows are masked by -inf or by very low numbers, and as the program without the rule; the bits of
+ * a row depend on nothing beside it. */
 #include "tests/lib/test.h"
 
 #include <math.h>
@@ -24,7 +25,8 @@ static uint32_t output_of(const sxr_program *program)
     return t;
 }
 
-/* The program's result after one run, in `value`; `online` kernels must be there, and no contraction or row kernel beside one. */
+/* The program's result after one run, in `value`; `online` kernels must be there, and no contraction or row
+ * kernel beside one. */
 static uint64_t run_text(const char *text, const char *target, const char *disabled,
                          uint32_t online, float value[ELEMENTS_MAX])
 {

@@ -1,5 +1,5 @@
-/* The numerics contract: batch element 0 has the same bits whatever the batch size, the threads and the vector width; kernels with
- * equal numerics ids give equal bits. */
+/* The numerics contract: batch element 0 has the same bits whatever the batch size, the threads and the vector
+ * width; kernels with equal numerics ids give equal bits. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -67,8 +67,8 @@ static void compare(sx_ctx *cx, reference *r, const sxr_program *program, uint32
     }
 }
 
-/* The bits of the outputs of both runs are equal, so equal ids are borne out only where ids are equal: the sequence of numerics
- * ids of the kernels must not depend on the batch. */
+/* The bits of the outputs of both runs are equal, so equal ids are borne out only where ids are equal: the
+ * sequence of numerics ids of the kernels must not depend on the batch. */
 static void compare_numerics(reference *r, const sx_module *module, const char *label)
 {
     uint64_t id[64];
@@ -144,7 +144,8 @@ START_TEST(test_models)
 }
 END_TEST
 
-/* Programs in one line each: parameters x (f32[batch, S]) and constants of the template, the body, the batch axis of the result. */
+/* Programs in one line each: parameters x (f32[batch, S]) and constants of the template, the body, the batch
+ * axis of the result. */
 typedef struct {
     const char *name;
     const char *parameters;
@@ -265,7 +266,8 @@ START_TEST(test_small)
 }
 END_TEST
 
-/* Contractions of one input merged along their columns keep every bit: the sum of an element does not know how many columns there are. */
+/* Contractions of one input merged along their columns keep every bit: the sum of an element does not know how
+ * many columns there are. */
 static const char three_projections[] =
     "sx 1\ngraph \"g\" (batch in [1, 4096]) {\n" X2 MAT("w0", "200", "33") VEC("b0", "33")
         MAT("w1", "200", "33") MAT("w2", "200", "33") VEC("b1", "33")

@@ -1,5 +1,5 @@
-/* Convolutions, windows, padding and reversal compiled and run, against the interpreter: random instances of every rank, and what
- * becomes of whole programs. */
+/* Convolutions, windows, padding and reversal compiled and run, against the interpreter: random instances of
+ * every rank, and what becomes of whole programs. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -106,7 +106,8 @@ START_TEST(deep)
 }
 END_TEST
 
-/* What becomes of whole programs (tests/golden/egraph): one contraction at run time, besides it only the padding of its input. */
+/* What becomes of whole programs (tests/golden/egraph): one contraction at run time, besides it only the
+ * padding of its input. */
 static const struct {
     const char *name;
     uint64_t pads;

@@ -1,4 +1,5 @@
-/* The public collection with 10 s a file: never above the best known, never below what is proven, 9 of 10 files proven. */
+/* The public collection with 10 s a file: never above the best known, never below what is proven, 9 of 10
+ * files proven. */
 #include <stdio.h>
 #include <time.h>
 

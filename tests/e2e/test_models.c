@@ -1,5 +1,5 @@
-/* The committed models from ONNX to results: compiled for each batch and target, run on their real weights, compared with the
- * interpreter; the number of kernels says what was fused. */
+/* The committed models from ONNX to results: compiled for each batch and target, run on their real weights,
+ * compared with the interpreter; the number of kernels says what was fused. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* NaN through compiled modules: in each place of each operand in turn, of what takes the larger or the smaller of two, or bounds one. The
- * interpreter says where it has to come out, and for plain operations numpy.maximum and the operators of ONNX do: wherever it goes in. */
+/* NaN through compiled modules: in each place of each operand in turn, of what takes the larger or the smaller
+ * of two, or bounds one. The interpreter says where it has to come out, and for plain operations numpy.maximum
+ * and the operators of ONNX do: wherever it goes in. */
 #include "tests/lib/test.h"
 
 #include <math.h>
@@ -83,7 +84,8 @@ static void fill(float *f, uint64_t count, uint64_t seed)
     }
 }
 
-/* NaN in element `at` of input `which`: the module and the interpreter have the same elements NaN, and the others agree. */
+/* NaN in element `at` of input `which`: the module and the interpreter have the same elements NaN, and the
+ * others agree. */
 static void compare_at(sxr_program *program, const sx_graph *graph, const nan_program *p,
                        const uint32_t *input, uint32_t inputs, uint32_t which, uint64_t at)
 {

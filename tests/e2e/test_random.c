@@ -1,5 +1,5 @@
-/* Random programs: compiled for every target and run, against the interpreter; and every kernel of them as C by the system's compiler,
- * against its machine code, bit for bit.
+/* Random programs: compiled for every target and run, against the interpreter; and every kernel of them as C
+ * by the system's compiler, against its machine code, bit for bit.
  *
  * The reference is computed twice, with and without rounding to the element type: where the two differ an element is as
  * uncertain as their difference, and where they agree on whole numbers the result must be equal. */
@@ -19,7 +19,8 @@
 static const char *const targets[] = {"x86-64-v3", "x86-64-v4"};
 
 #define OP(name) (UINT64_C(1) << SX_OP_##name)
-/* Operations that no small change of an operand makes jump; sine and cosine are NaN beyond 2^20 and are left to their own tests. */
+/* Operations that no small change of an operand makes jump; sine and cosine are NaN beyond 2^20 and are left
+ * to their own tests. */
 static const uint64_t smooth =
     OP(NEGATE) | OP(ABS) | OP(EXP) | OP(LOG) | OP(SQRT) | OP(RSQRT) | OP(TANH) | OP(ERF) |
     OP(LOGISTIC) | OP(RELU) | OP(GELU) | OP(GELU_TANH) | OP(SILU) | OP(ADD) | OP(SUBTRACT) |
@@ -398,7 +399,8 @@ START_TEST(test_kernels_as_c)
 }
 END_TEST
 
-/* Verification must not refuse a right module: programs whose results are all rounding, or leave the range of their type. */
+/* Verification must not refuse a right module: programs whose results are all rounding, or leave the range of
+ * their type. */
 START_TEST(test_verified)
 {
     bool whole = _i != 0;

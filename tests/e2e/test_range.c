@@ -1,5 +1,5 @@
-/* Magnitudes at which values in between may overflow or vanish: compiled as a program comes out of `compile` by default, the result is
- * that of the program that was sent, computed in doubles. */
+/* Magnitudes at which values in between may overflow or vanish: compiled as a program comes out of `compile`
+ * by default, the result is that of the program that was sent, computed in doubles. */
 #include "tests/lib/test.h"
 
 #include <math.h>

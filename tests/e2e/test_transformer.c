@@ -1,5 +1,5 @@
-/* Transformers from text to results: layers that are equal share their kernels, so that depth adds launches and no code; every element of
- * the outputs is compared with the interpreter. */
+/* Transformers from text to results: layers that are equal share their kernels, so that depth adds launches
+ * and no code; every element of the outputs is compared with the interpreter. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

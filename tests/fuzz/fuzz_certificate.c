@@ -1,7 +1,8 @@
 /* fuzz_certificate.c - any bytes as a certificate: an error, or one whose two programs agree where they are evaluated.
  *
- * The first byte says what the rest is: 'c' a certificate as it stands; 'p' one proved part without its counts, its input, output and terms
- * apart by lines of "--", then its steps, so that a change of length does not end the reading. */
+ * The first byte says what the rest is: 'c' a certificate as it stands; 'p' one proved part without its
+ * counts, its input, output and terms apart by lines of "--", then its steps, so that a change of length does
+ * not end the reading. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -98,7 +99,8 @@ static sx_code evaluate(sx_ctx *cx, const sx_graph *graph, sx_tensor **result)
     return sx_graph_eval(cx, bound, SX_EVAL_F64, argument, count, *result, bound->output_count);
 }
 
-/* Finite numbers within a thousandth of the largest, and of each other's sign where they are large; special values are the checker's. */
+/* Finite numbers within a thousandth of the largest, and of each other's sign where they are large; special
+ * values are the checker's. */
 static void must_agree(const sx_tensor *a, const sx_tensor *b)
 {
     int64_t count = sx_tensor_elements(&a->type);

@@ -1,5 +1,5 @@
-/* fuzz_code.c - any bytes as machine code: the verifier says yes or no; what it accepts decodes, prints and encodes to the same bytes, and
- * runs in the emulator, which touches nothing but its regions. */
+/* fuzz_code.c - any bytes as machine code: the verifier says yes or no; what it accepts decodes, prints and
+ * encodes to the same bytes, and runs in the emulator, which touches nothing but its regions. */
 #include "core/x64/emulate.h"
 
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* fuzz_egraph_json.c - any bytes as an e-graph in JSON: an error, or a problem whose answer is a program not below its bound. */
+/* fuzz_egraph_json.c - any bytes as an e-graph in JSON: an error, or a problem whose answer is a program not
+ * below its bound. */
 #include "client/egraph_json.h"
 
 #include <stdint.h>

@@ -1,6 +1,7 @@
-/* fuzz_kernel.c - any bytes as text of a loop kernel: an error, or a kernel that prints and reads back. What the checker accepts runs
- * in the interpreter on buffers of exactly the stated sizes (an access outside is seen by the sanitizer), becomes C, and becomes
- * machine code that the verifier accepts, unless the registers do not suffice. */
+/* fuzz_kernel.c - any bytes as text of a loop kernel: an error, or a kernel that prints and reads back. What
+ * the checker accepts runs in the interpreter on buffers of exactly the stated sizes (an access outside is
+ * seen by the sanitizer), becomes C, and becomes machine code that the verifier accepts, unless the registers
+ * do not suffice. */
 #include <stdlib.h>
 #include <string.h>
 

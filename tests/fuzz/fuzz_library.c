@@ -1,6 +1,7 @@
-/* fuzz_library.c - any bytes as what is stored of a part, or of the wiring of parts: first byte 0 and 1 the rest as it is, 2 and 3 the rest as
- * words written over a good one (place, word); each also with its checksums made right. What is accepted can be met: every number in it
- * is followed, an answer passes the checks of programs, and a certificate is believed by nobody but its checker. */
+/* fuzz_library.c - any bytes as what is stored of a part, or of the wiring of parts: first byte 0 and 1 the
+ * rest as it is, 2 and 3 the rest as words written over a good one (place, word); each also with its checksums
+ * made right. What is accepted can be met: every number in it is followed, an answer passes the checks of
+ * programs, and a certificate is believed by nobody but its checker. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* fuzz_module.c - any bytes as a module: first as they are, then with every checksum made right, so that what lies behind the
- * checksums is reached. What is accepted is followed along every index as readers do, opened by the loader (nothing is run) and
- * written again: the second form must be accepted and write itself. */
+/* fuzz_module.c - any bytes as a module: first as they are, then with every checksum made right, so that what
+ * lies behind the checksums is reached. What is accepted is followed along every index as readers do, opened
+ * by the loader (nothing is run) and written again: the second form must be accepted and write itself. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* fuzz_snapshot.c - any bytes as a stored e-graph: first as they are, then with every checksum made right, so that what lies behind the
- * checksums is reached. What is accepted passes every check of the engine, grows under rules, is stored again and loads again. */
+/* fuzz_snapshot.c - any bytes as a stored e-graph: first as they are, then with every checksum made right, so
+ * that what lies behind the checksums is reached. What is accepted passes every check of the engine, grows
+ * under rules, is stored again and loads again. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* replay.c - runs a fuzz target over files without libFuzzer: every file of the folders given, whole, and cut short at a few
- * places. What a fuzzer once found is committed as a seed and stays tested in every build, with every compiler.
+/* replay.c - runs a fuzz target over files without libFuzzer: every file of the folders given, whole, and cut
+ * short at a few places. What a fuzzer once found is committed as a seed and stays tested in every build, with
+ * every compiler.
  *
  *   fuzz.fuzz_NAME FOLDER|FILE...
  */

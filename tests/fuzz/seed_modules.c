@@ -1,5 +1,5 @@
-/* seed_modules.c - writes the seeds of fuzz_module and fuzz_code: the hand-made module of the tests, modules compiled from small
- * programs, and the code in them.
+/* seed_modules.c - writes the seeds of fuzz_module and fuzz_code: the hand-made module of the tests, modules
+ * compiled from small programs, and the code in them.
  *
  *   sx-seed-modules tests/fuzz/seeds        (after a change of the format; commit what it writes)
  */

@@ -1,4 +1,5 @@
-/* attention_text.h - attention spelled out in steps, as exporters and people write it: programs as text for several tests. */
+/* attention_text.h - attention spelled out in steps, as exporters and people write it: programs as text for
+ * several tests. */
 #ifndef SX_TESTS_LIB_ATTENTION_TEXT_H
 #define SX_TESTS_LIB_ATTENTION_TEXT_H
 #include <stdint.h>

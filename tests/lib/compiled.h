@@ -1,7 +1,7 @@
 /* compiled.h - a program text compiled, its tensors filled by coordinates, run: for end-to-end tests.
  *
- * A tensor's element depends on the tensor's name and the element's coordinates alone, so that the same program at another extent
- * sees the same values wherever both have the element, whatever the layout.
+ * A tensor's element depends on the tensor's name and the element's coordinates alone, so that the same
+ * program at another extent sees the same values wherever both have the element, whatever the layout.
  */
 #ifndef SX_TESTS_LIB_COMPILED_H
 #define SX_TESTS_LIB_COMPILED_H
@@ -9,8 +9,10 @@
 #include "core/core.h"
 
 typedef enum {
-    SX_FILL_SMOOTH, /* floats in [-1, 1), weights scaled so that sums over their second-last dimension stay of order one */
-    SX_FILL_EXACT   /* whole numbers -2 .. 2: sums and products of a few are exact */
+    /* floats in [-1, 1), weights scaled so that sums over their second-last dimension stay of order
+     * one */
+    SX_FILL_SMOOTH,
+    SX_FILL_EXACT /* whole numbers -2 .. 2: sums and products of a few are exact */
 } sx_test_filling;
 
 typedef struct {
@@ -24,7 +26,8 @@ typedef struct {
 /* One module without verification; `module` is initialised by the caller. */
 sx_code sx_test_compile(sx_ctx *cx, const sx_test_request *request, sx_buf *module);
 void sx_test_fill(const sx_module *module, uint32_t tensor, sx_test_filling filling, void *memory);
-/* Opens a module and binds memory of the arena to inputs, weights and outputs (outputs hold a pattern). Fails the test otherwise. */
+/* Opens a module and binds memory of the arena to inputs, weights and outputs (outputs hold a pattern). Fails
+ * the test otherwise. */
 sxr_program *sx_test_open(sx_ctx *cx, sx_span module, uint32_t threads, sx_test_filling filling);
 /* Compile, open, run, compare with the interpreter (sxr_check_program); the program is left open. */
 sxr_program *sx_test_run(sx_ctx *cx, const sx_test_request *request, uint32_t threads);

@@ -1,7 +1,7 @@
 /* gen_graph.h - random well-typed graphs over all operations, for round trips and differential tests.
  *
- * Same seed and options, same graph. Shapes are small: at most `elements_max` elements per tensor for the largest values of the
- * symbols. Every graph passes sx_graph_check.
+ * Same seed and options, same graph. Shapes are small: at most `elements_max` elements per tensor for the
+ * largest values of the symbols. Every graph passes sx_graph_check.
  */
 #ifndef SX_TESTS_LIB_GEN_GRAPH_H
 #define SX_TESTS_LIB_GEN_GRAPH_H
@@ -27,7 +27,7 @@ sx_gen_options sx_gen_default(void);
 sx_graph *sx_gen_graph(sx_ctx *cx, sx_rng *rng, const sx_gen_options *options);
 /* A random value inside the interval of each symbol; `binding` has room for graph->symbol_count. */
 void sx_gen_binding(sx_rng *rng, const sx_graph *graph, sx_binding *binding);
-/* The same program written differently: nodes in another order (parameters keep theirs), duplicates, dead code, symbols in
- * another order, another graph name. */
+/* The same program written differently: nodes in another order (parameters keep theirs), duplicates, dead
+ * code, symbols in another order, another graph name. */
 sx_graph *sx_gen_disguise(sx_ctx *cx, sx_rng *rng, const sx_graph *graph);
 #endif

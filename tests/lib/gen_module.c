@@ -7,7 +7,8 @@
 void sx_gen_module_make(sx_gen_module_tables *t)
 {
     /* mov rax, [rdi+8]; mov rcx, [rsi+16]; vmovss xmm0, [rax+rcx*4]; vaddss is not among the forms, so: vaddps with the
-     * one element of w broadcast; vmovss [rax+rcx*4], xmm0; ret  (bytes checked against the assembler by the encoder's test) */
+     * one element of w broadcast; vmovss [rax+rcx*4], xmm0; ret  (bytes checked against the assembler by the
+     * encoder's test) */
     static const uint8_t code[] = {0x48, 0x8b, 0x47, 0x08, 0x48, 0x8b, 0x4e, 0x10, 0xc5, 0xfa, 0x10,
                                    0x04, 0x88, 0x48, 0x8b, 0x17, 0xc4, 0xe2, 0x79, 0x18, 0x0a, 0xc5,
                                    0xf8, 0x58, 0xc1, 0xc5, 0xfa, 0x11, 0x04, 0x88, 0xc3};

@@ -1,5 +1,5 @@
-/* gen_module.h - a small hand-made module: one kernel of known machine code that adds 1 to element g2 of its result for each grid
- * point, so that a runner that misses or repeats a point is caught. */
+/* gen_module.h - a small hand-made module: one kernel of known machine code that adds 1 to element g2 of its
+ * result for each grid point, so that a runner that misses or repeats a point is caught. */
 #ifndef SX_TESTS_LIB_GEN_MODULE_H
 #define SX_TESTS_LIB_GEN_MODULE_H
 #include "protocol/module.h"

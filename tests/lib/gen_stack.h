@@ -1,7 +1,8 @@
-/* gen_stack.h - random layers in a row: contractions with fresh weights, elementwise operations and transposes of 4 x 4 tensors.
+/* gen_stack.h - random layers in a row: contractions with fresh weights, elementwise operations and transposes
+ * of 4 x 4 tensors.
  *
- * One layer of 14 to 39 random steps is written 2 to 8 times; now and then a step is changed, a value of one layer is read by all that
- * follow, or becomes an output. Same seed, same graph; it is not canonical.
+ * One layer of 14 to 39 random steps is written 2 to 8 times; now and then a step is changed, a value of one
+ * layer is read by all that follow, or becomes an output. Same seed, same graph; it is not canonical.
  */
 #ifndef SX_TESTS_LIB_GEN_STACK_H
 #define SX_TESTS_LIB_GEN_STACK_H

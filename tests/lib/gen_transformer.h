@@ -1,7 +1,8 @@
-/* gen_transformer.h - transformers of any depth as program text, spelled as naive exporters spell them: norms, softmax, gelu and
- * silu in primitives, masks added to the scores, heads split by reshape and transpose.
+/* gen_transformer.h - transformers of any depth as program text, spelled as naive exporters spell them: norms,
+ * softmax, gelu and silu in primitives, masks added to the scores, heads split by reshape and transpose.
  *
- * Same options, same text. Pre-norm layers with residuals; the batch is symbolic; every weight is a parameter "d<layer>.<what>".
+ * Same options, same text. Pre-norm layers with residuals; the batch is symbolic; every weight is a parameter
+ * "d<layer>.<what>".
  */
 #ifndef SX_TESTS_LIB_GEN_TRANSFORMER_H
 #define SX_TESTS_LIB_GEN_TRANSFORMER_H
@@ -12,8 +13,8 @@
 #define SX_TRANSFORMER_LAYERS_MAX 500u
 typedef struct {
     uint32_t layers; /* of the decoder (or the only stack), at least 1 */
-    uint32_t
-        encoder_layers; /* 0: no encoder; else each decoder layer attends to the encoder's result, too */
+    /* 0: no encoder; else each decoder layer attends to the encoder's result, too */
+    uint32_t encoder_layers;
     uint32_t hidden, heads, ffn, seq, vocab; /* hidden a multiple of heads */
     bool layer_norm;                         /* else rms_norm */
     bool glu;                                /* silu(x g) * (x u), else gelu(x u + b) */

@@ -1,4 +1,5 @@
-/* gym.h - the public extraction collection in tests/data/extraction-gym: files, and what is known of them (README.md there). */
+/* gym.h - the public extraction collection in tests/data/extraction-gym: files, and what is known of them
+ * (README.md there). */
 #ifndef SX_TESTS_LIB_GYM_H
 #define SX_TESTS_LIB_GYM_H
 #include "client/egraph_json.h"

@@ -1,4 +1,5 @@
-/* ir.h - random operations and tensors for tests of the tensor program: valid by construction, repeatable from the seed. */
+/* ir.h - random operations and tensors for tests of the tensor program: valid by construction, repeatable from
+ * the seed. */
 #ifndef SX_TESTS_LIB_IR_H
 #define SX_TESTS_LIB_IR_H
 #include "core/base/rng.h"

@@ -5,7 +5,8 @@
 
 typedef sx_code (*sx_test_fused_visit)(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
                                        uint32_t input_count, void *self);
-/* Imports tests/models/NAME.onnx, compiles it for `target` with batch bound, and visits the fused nodes of what came of it. */
+/* Imports tests/models/NAME.onnx, compiles it for `target` with batch bound, and visits the fused nodes of
+ * what came of it. */
 sx_code sx_test_each_fused(sx_ctx *cx, const char *name, const char *target, int64_t batch,
                            sx_test_fused_visit visit, void *self);
 #endif

@@ -1,6 +1,7 @@
 /* shard_sim.h - devices along one mesh axis, played by the interpreter: tensors split and joined by their placement.
  *
- * Values are exact: residues mod p (SX_EVAL_MODP), or doubles and integers in SX_EVAL_F64 with small multiples of a quarter. */
+ * Values are exact: residues mod p (SX_EVAL_MODP), or doubles and integers in SX_EVAL_F64 with small multiples
+ * of a quarter. */
 #ifndef SX_TESTS_LIB_SHARD_SIM_H
 #define SX_TESTS_LIB_SHARD_SIM_H
 #include "core/base/rng.h"

@@ -117,7 +117,8 @@ static sx_code language_make_value(sx_ctx *cx, void *self, sx_eg *eg, uint32_t l
     return sx_terms_add_value(self, value, node);
 }
 
-/* Folds + - * / and powers; a result that is no small whole or half number is not kept (rounding would merge neighbours). */
+/* Folds + - * / and powers; a result that is no small whole or half number is not kept (rounding would merge
+ * neighbours). */
 static sx_code fact_make(sx_ctx *cx, void *self, const sx_eg *eg, uint32_t n, void *record)
 {
     (void)cx;

@@ -1,9 +1,9 @@
 /* terms.h - a small language of plain terms, to test and time the engine apart from tensors.
  *
- * Terms as text: (add x (mul 2 y)). An operation is any word, numbered in order of first mention; a leaf is a symbol or a number.
- * Rules are rows of the pattern language of core/egraph/match.h; (*any ...) matches a node of any operation, a number in a
- * pattern the class of that number. With `folds` a class knows its value (constant folding as an analysis): a class that holds
- * a number, and what arithmetic makes of such classes.
+ * Terms as text: (add x (mul 2 y)). An operation is any word, numbered in order of first mention; a leaf is a
+ * symbol or a number. Rules are rows of the pattern language of core/egraph/match.h; (*any ...) matches a node
+ * of any operation, a number in a pattern the class of that number. With `folds` a class knows its value
+ * (constant folding as an analysis): a class that holds a number, and what arithmetic makes of such classes.
  */
 #ifndef SX_TESTS_LIB_TERMS_H
 #define SX_TESTS_LIB_TERMS_H

@@ -1,4 +1,5 @@
-/* terms_math.c - the programs of the engine's public comparisons: math-micro, sums, egg's mathematics (MIT) with conditions. */
+/* terms_math.c - the programs of the engine's public comparisons: math-micro, sums, egg's mathematics (MIT)
+ * with conditions. */
 #include <math.h>
 
 #include "tests/lib/terms.h"

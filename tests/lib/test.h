@@ -23,13 +23,14 @@
     } while (0)
 
 /* Runs one suite; the exit status of the program. Check's own fork mode isolates the cases.
- * $SX_TARGET names an instruction set ("x86-64-v3", "x86-64-v4"): what executes code of the other one is left out, and where the
- * processor lacks it nothing is run and the status is SX_TEST_SKIPPED, after a line "SKIPPED: " with the reason. */
+ * $SX_TARGET names an instruction set ("x86-64-v3", "x86-64-v4"): what executes code of the other one is left
+ * out, and where the processor lacks it nothing is run and the status is SX_TEST_SKIPPED, after a line
+ * "SKIPPED: " with the reason. */
 int sx_test_main(Suite *suite);
 #define SX_TEST_SKIPPED 77
 
-/* May this run execute code for `target`? Without $SX_TARGET yes, and the test fails where the processor cannot: what was not
- * executed must not look as if it had passed. */
+/* May this run execute code for `target`? Without $SX_TARGET yes, and the test fails where the processor
+ * cannot: what was not executed must not look as if it had passed. */
 bool sx_test_can_run(const char *target);
 
 /* The seed of randomised tests: $SX_SEED or a fresh one; always printed. */

@@ -220,7 +220,8 @@ START_TEST(control_requests_are_small)
 }
 END_TEST
 
-/* Flip, cut and splice a valid request: never a crash, and what is accepted encodes to a message with the same meaning. */
+/* Flip, cut and splice a valid request: never a crash, and what is accepted encodes to a message with the same
+ * meaning. */
 START_TEST(mutations)
 {
     sx_rng rng = {sx_test_seed()};

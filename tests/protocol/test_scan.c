@@ -67,8 +67,8 @@ START_TEST(grammar)
 }
 END_TEST
 
-/* Random bytes biased to headers: whatever the walk accepts, msgpack-c decodes to the last byte; what msgpack-c refuses, so
- * does the walk. (The walk is stricter: extension types, depth.) */
+/* Random bytes biased to headers: whatever the walk accepts, msgpack-c decodes to the last byte; what
+ * msgpack-c refuses, so does the walk. (The walk is stricter: extension types, depth.) */
 START_TEST(agrees_with_msgpack)
 {
     sx_rng rng = {sx_test_seed()};

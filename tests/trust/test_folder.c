@@ -1,5 +1,5 @@
-/* Folders and peers: believed only when nobody else can put something in their place. The expected uid is given, so that the tests need no
- * second user: a folder of ours is another user's to somebody else. */
+/* Folders and peers: believed only when nobody else can put something in their place. The expected uid is
+ * given, so that the tests need no second user: a folder of ours is another user's to somebody else. */
 #include "trust/trust.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Programs written as ONNX and read back by the importer: equal values in exact arithmetic for random programs, for every committed
- * model as it is and as level 1 leaves it; refusals. */
+/* Programs written as ONNX and read back by the importer: equal values in exact arithmetic for random
+ * programs, for every committed model as it is and as level 1 leaves it; refusals. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -11,12 +11,13 @@
 #include "core/egraph/optimize.h"
 #include "tests/lib/test.h"
 
-/* The test data that comes with ONNX (package libonnx-testdata): each case is a model with inputs and expected outputs. Every case is
- * imported and run by the interpreter in typed mode. Refused (SX_UNIMPLEMENTED) is counted by itself and never as passed; everything
- * else that is not a correct result has failed. Tolerances are those of ONNX's own runner. SX_ONNX_CASE=name runs one case and
- * prints what happened; SX_ONNX_VERBOSE=1 prints the reason of each refusal; SX_ONNX_DATA=folder takes other data of the same layout,
- * without floors. With SX_ONNX_PROVE=1 every case that passed is optimised as well, to operations and to kernels: there must be a certificate of
- * either, and the checker must accept it. */
+/* The test data that comes with ONNX (package libonnx-testdata): each case is a model with inputs and expected
+ * outputs. Every case is imported and run by the interpreter in typed mode. Refused (SX_UNIMPLEMENTED) is
+ * counted by itself and never as passed; everything else that is not a correct result has failed. Tolerances
+ * are those of ONNX's own runner. SX_ONNX_CASE=name runs one case and prints what happened; SX_ONNX_VERBOSE=1
+ * prints the reason of each refusal; SX_ONNX_DATA=folder takes other data of the same layout, without floors.
+ * With SX_ONNX_PROVE=1 every case that passed is optimised as well, to operations and to kernels: there must
+ * be a certificate of either, and the checker must accept it. */
 
 #define DATA "/usr/share/libonnx-testdata/data"
 #define RELATIVE 1e-3
@@ -160,8 +161,8 @@ static bool is_used(const sx_graph *graph, uint32_t id)
     return false;
 }
 
-/* The argument for parameter `id`. The second operand of CastLike gives its element type only, and some data have another shape
- * there than the model says: zeros do for what no node reads. */
+/* The argument for parameter `id`. The second operand of CastLike gives its element type only, and some data
+ * have another shape there than the model says: zeros do for what no node reads. */
 static bool load_argument(onnx_case *c, const sx_onnx_model *model, const sx_graph *graph,
                           uint32_t id, sx_tensor *out)
 {

@@ -7,7 +7,8 @@
 #include "tests/client/import/onnx_make.h"
 #include "tests/lib/test.h"
 
-/* Operators against loops written here: shapes drawn at random, and meanings newer than the packaged test data (opset 18 on). */
+/* Operators against loops written here: shapes drawn at random, and meanings newer than the packaged test data
+ * (opset 18 on). */
 
 #define F SX_ONNX_FLOAT
 #define ARGUMENTS_MAX 4
@@ -349,7 +350,8 @@ START_TEST(test_rms_norm)
 }
 END_TEST
 
-/* Near 0 the formulas keep their relative error: e^x - 1, log(1 + x), sinh and the inverses would lose it if written naively. */
+/* Near 0 the formulas keep their relative error: e^x - 1, log(1 + x), sinh and the inverses would lose it if
+ * written naively. */
 START_TEST(test_small_arguments)
 {
     static const struct {

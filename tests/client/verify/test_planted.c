@@ -1,6 +1,7 @@
-/* Faults put into modules of a program of 5 GFLOP, one at a time, each refused: a wrong rewrite, a wrong epilogue, a tile that is not
- * written, a wrong pack, a wrong copy. Kernels that are looked at by themselves are right in most of them: what finds the fault is the
- * comparison of all outputs with the program as sent, so the comparison of kernels is switched off where it would be first. */
+/* Faults put into modules of a program of 5 GFLOP, one at a time, each refused: a wrong rewrite, a wrong
+ * epilogue, a tile that is not written, a wrong pack, a wrong copy. Kernels that are looked at by themselves
+ * are right in most of them: what finds the fault is the comparison of all outputs with the program as sent,
+ * so the comparison of kernels is switched off where it would be first. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -134,7 +135,8 @@ START_TEST(test_right)
 }
 END_TEST
 
-/* Level 1 that turns 0.125 into 0.1251, forgets a summand, or exchanges outputs: what is compiled is not what was sent. */
+/* Level 1 that turns 0.125 into 0.1251, forgets a summand, or exchanges outputs: what is compiled is not what
+ * was sent. */
 static const char *const rewrites[][3] = {
     {"data = 0.125", "data = 0.1251", "output z"},
     {"add(%m, %x)", "add(%m, %c)", "output z"},
@@ -262,8 +264,9 @@ static char *deep(sx_ctx *cx, const char *gain, uint32_t layers, uint32_t other)
     return copy;
 }
 
-/* 500 layers: with a gain of 1.8 most inputs lead f32 and double precision to other results altogether. Such a module is handed out as
- * imprecise, never refused. With 1.1 rounding dies out, and another weight in layer 490 is a fault. */
+/* 500 layers: with a gain of 1.8 most inputs lead f32 and double precision to other results altogether. Such a
+ * module is handed out as imprecise, never refused. With 1.1 rounding dies out, and another weight in layer
+ * 490 is a fault. */
 START_TEST(test_deep)
 {
     sx_ctx cx;

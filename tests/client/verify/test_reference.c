@@ -1,5 +1,5 @@
-/* The reference of verification is the interpreter, only faster: every operation in both modes, random programs, and contractions large
- * enough to have several panels, blocks and threads. */
+/* The reference of verification is the interpreter, only faster: every operation in both modes, random
+ * programs, and contractions large enough to have several panels, blocks and threads. */
 #include "tests/lib/test.h"
 
 #include <math.h>
@@ -143,8 +143,8 @@ START_TEST(test_operations)
 }
 END_TEST
 
-/* Typed results are the interpreter's to the bit; in double precision a fused multiply-add may turn a comparison, so that is not asked
- * of whole programs. */
+/* Typed results are the interpreter's to the bit; in double precision a fused multiply-add may turn a
+ * comparison, so that is not asked of whole programs. */
 #define GRAPHS 150
 START_TEST(test_programs)
 {

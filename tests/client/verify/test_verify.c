@@ -1,5 +1,5 @@
-/* Verification catches what it is there for: entries exchanged, code damaged, arguments exchanged, a program that says something
- * else than the code does; and it lets right modules pass. */
+/* Verification catches what it is there for: entries exchanged, code damaged, arguments exchanged, a program
+ * that says something else than the code does; and it lets right modules pass. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -60,8 +60,8 @@ static void fixture_fini(fixture *f)
     sx_ctx_fini(&f->cx);
 }
 
-/* One verification; its records in `check`, of which there are four: three kernels and the program. Where the program is compared it
- * is tried on all magnitudes before. */
+/* One verification; its records in `check`, of which there are four: three kernels and the program. Where the
+ * program is compared it is tried on all magnitudes before. */
 static sx_code verify_by(fixture *f, sx_ctx *cx, const sxr_verify_options *options,
                          sx_module_check check[4])
 {
@@ -229,7 +229,8 @@ START_TEST(test_output_altered)
 }
 END_TEST
 
-/* Numbers that leave the range of f32 on the way do not make a right module wrong, and wrong code behind them is still found. */
+/* Numbers that leave the range of f32 on the way do not make a right module wrong, and wrong code behind them
+ * is still found. */
 START_TEST(test_overflow)
 {
     static const char text[] =
@@ -321,7 +322,8 @@ START_TEST(test_rounding)
 }
 END_TEST
 
-/* x / (a b) is x / a / b as long as a b stays in range: right on numbers near one, and a warning on those of all magnitudes. */
+/* x / (a b) is x / a / b as long as a b stays in range: right on numbers near one, and a warning on those of
+ * all magnitudes. */
 #define QUOTIENTS(body)                                         \
     "sx 1\ngraph \"g\" () {\n"                                  \
     "%x = parameter {name = \"x\", weight = 0} : f32[24, 40]\n" \

@@ -1,7 +1,7 @@
 /* instances.h - random well-typed programs that a pattern matches: from the wanted type of the root down to parameters.
  *
- * Attributes are drawn so that types fit; names met again must fit the type they have, else the attempt is given up. Names that
- * stand for numbers in the rules (c, s, n, k, eps) become constants. */
+ * Attributes are drawn so that types fit; names met again must fit the type they have, else the attempt is
+ * given up. Names that stand for numbers in the rules (c, s, n, k, eps) become constants. */
 #ifndef SX_TESTS_CORE_EGRAPH_INSTANCES_H
 #define SX_TESTS_CORE_EGRAPH_INSTANCES_H
 #include <string.h>
@@ -37,8 +37,9 @@ typedef struct {
     bool any_float; /* element types: floats, no others */
     bool real;      /* f32 and f64, no others */
     bool reciprocal_count;
-    bool
-        online; /* sums weighted by a softmax: inner reductions are maxima over what the outermost one contracts */
+    /* sums weighted by a softmax: inner reductions are maxima over what the outermost one
+     * contracts */
+    bool online;
     sx_ints contract; /* of the last contraction or online_dot, in its first operand */
     bool symbolic;    /* extents may be stand-ins of symbols (rule_symbols.h) */
     bool far;         /* the names c and s are powers of two far from 1 */
@@ -419,8 +420,8 @@ static inline sx_code before_dot(generator *g, const sx_type *type, sx_attr *att
     return input[0].rank <= 5 && input[1].rank <= 5 ? SX_OK : GIVE_UP;
 }
 
-/* With v: as a contraction, and what follows repeats along the free dimensions of v. Without: a sum of the rows of the x met before,
- * or of a new one whose maximum comes next. */
+/* With v: as a contraction, and what follows repeats along the free dimensions of v. Without: a sum of the
+ * rows of the x met before, or of a new one whose maximum comes next. */
 static inline sx_code before_online(generator *g, const sx_part *part, const sx_type *type,
                                     sx_attr *attr, sx_type input[2])
 {

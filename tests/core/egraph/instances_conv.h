@@ -1,4 +1,5 @@
-/* instances_conv.h - attributes and operand types of windows, padding and batch_norm drawn for a wanted result (part of instances.h). */
+/* instances_conv.h - attributes and operand types of windows, padding and batch_norm drawn for a wanted result
+ * (part of instances.h). */
 #ifndef SX_TESTS_CORE_EGRAPH_INSTANCES_CONV_H
 #define SX_TESTS_CORE_EGRAPH_INSTANCES_CONV_H
 

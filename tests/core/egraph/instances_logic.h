@@ -1,9 +1,11 @@
-/* instances_logic.h - random programs for the rules of rules_logic.def: numbers that are not negative, unit matrices, lookups. */
+/* instances_logic.h - random programs for the rules of rules_logic.def: numbers that are not negative, unit
+ * matrices, lookups. */
 #ifndef SX_TESTS_CORE_EGRAPH_INSTANCES_LOGIC_H
 #define SX_TESTS_CORE_EGRAPH_INSTANCES_LOGIC_H
 #include "tests/core/egraph/instances.h"
 
-/* A whole number by a power of two: unsigned, an index, or of a narrower type without sign; now and then with a sign. */
+/* A whole number by a power of two: unsigned, an index, or of a narrower type without sign; now and then with
+ * a sign. */
 static inline sx_code make_remainder(generator *g, sx_node_id *id)
 {
     static const sx_dtype from[] = {SX_U8, SX_BOOL, SX_I8};

@@ -41,7 +41,8 @@ static inline sx_code generate_shared_dots(generator *g, bool left_shared, sx_no
     return SX_OK;
 }
 
-/* Contractions of one attribute and of equal types that share nothing; now and then one of other extents, or one that shares. */
+/* Contractions of one attribute and of equal types that share nothing; now and then one of other extents, or
+ * one that shares. */
 static inline sx_code make_dots_apart(generator *g, sx_node_id *id)
 {
     sx_type type = draw_type(g, 4);
@@ -64,7 +65,8 @@ static inline sx_code make_dots_apart(generator *g, sx_node_id *id)
     return SX_OK;
 }
 
-/* Equal strips of one value along one axis, seen with a dimension more or without the one that was cut, one behind the other. */
+/* Equal strips of one value along one axis, seen with a dimension more or without the one that was cut, one
+ * behind the other. */
 static inline sx_code generate_strips(generator *g, bool stacked, sx_node_id *id)
 {
     sx_type type = draw_type(g, 3);
@@ -262,7 +264,8 @@ static inline sx_code make_parts_repeated(generator *g, sx_node_id *id)
     return generate_parts(g, true, false, id);
 }
 
-/* Convolutions of one attribute: with the input shared and outputs of their own, or the kernels shared and images of their own. */
+/* Convolutions of one attribute: with the input shared and outputs of their own, or the kernels shared and
+ * images of their own. */
 static inline sx_code generate_shared_convolutions(generator *g, bool left_shared, sx_node_id *id)
 {
     sx_type type = draw_type(g, 0);

@@ -1,4 +1,5 @@
-/* makers_conv.h - random programs for the rules of rules_conv.def that want weights, channels and windows that agree. */
+/* makers_conv.h - random programs for the rules of rules_conv.def that want weights, channels and windows that
+ * agree. */
 #ifndef SX_TESTS_CORE_EGRAPH_MAKERS_CONV_H
 #define SX_TESTS_CORE_EGRAPH_MAKERS_CONV_H
 #include "tests/core/egraph/instances.h"

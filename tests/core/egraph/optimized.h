@@ -1,4 +1,5 @@
-/* optimized.h - what tests of whole programs share: optimise one, with a rule left out if wanted, and compare it to what it was. */
+/* optimized.h - what tests of whole programs share: optimise one, with a rule left out if wanted, and compare
+ * it to what it was. */
 #ifndef SX_TESTS_CORE_EGRAPH_OPTIMIZED_H
 #define SX_TESTS_CORE_EGRAPH_OPTIMIZED_H
 #include "tests/lib/test.h"

@@ -1,14 +1,16 @@
-/* range_trial.h - does a rule do to the range of intermediate values what range.def says of it? Tried, on programs of the rule's left side:
+/* range_trial.h - does a rule do to the range of intermediate values what range.def says of it? Tried, on
+ * programs of the rule's left side:
  *
- * Every parameter has a magnitude, one of those below, which go from the least normal number of f32 to the largest. A search looks for
- * magnitudes under which all values of the left side stay in range while some value of the right side leaves it: it starts at
- * random and changes one magnitude at a time, as long as the right side gets no nearer to its range. Values are those of the
- * interpreter in doubles, where nothing of this size overflows or vanishes.
- * There numbers of these magnitudes are drawn. Where the left side, computed in f32, is right (compared with itself in doubles), the
- * right side must be as well: it is not if it overflowed or vanished. A sum that cancels can be wrong on either side for another reason, so
- * what counts is the greater part of the draws.
- * "In range" leaves room of SX_RANGE_FACTOR, and of a bit more for the digits, at both ends; for CONTRACTS also for the number
- * of terms. What MOVES must be seen to break where the left side has all of the range but one bit. */
+ * Every parameter has a magnitude, one of those below, which go from the least normal number of f32 to the
+ * largest. A search looks for magnitudes under which all values of the left side stay in range while some
+ * value of the right side leaves it: it starts at random and changes one magnitude at a time, as long as the
+ * right side gets no nearer to its range. Values are those of the interpreter in doubles, where nothing of
+ * this size overflows or vanishes. There numbers of these magnitudes are drawn. Where the left side, computed
+ * in f32, is right (compared with itself in doubles), the right side must be as well: it is not if it
+ * overflowed or vanished. A sum that cancels can be wrong on either side for another reason, so what counts is
+ * the greater part of the draws. "In range" leaves room of SX_RANGE_FACTOR, and of a bit more for the digits,
+ * at both ends; for CONTRACTS also for the number of terms. What MOVES must be seen to break where the left
+ * side has all of the range but one bit. */
 #ifndef SX_TESTS_CORE_EGRAPH_RANGE_TRIAL_H
 #define SX_TESTS_CORE_EGRAPH_RANGE_TRIAL_H
 #include <math.h>
@@ -49,8 +51,8 @@ static inline bool is_float_node(const sx_graph *graph, uint32_t n)
     return sx_dtype_class_of(graph->node[n].type.dtype) == SX_CLASS_FLOAT;
 }
 
-/* Numbers of the magnitudes `bits`, one a parameter. `plain`: powers of two alone; else any digits and signs, and where `mixed`, one in
- * four elements has the magnitude of another parameter. */
+/* Numbers of the magnitudes `bits`, one a parameter. `plain`: powers of two alone; else any digits and signs,
+ * and where `mixed`, one in four elements has the magnitude of another parameter. */
 static inline sx_tensor *range_arguments(const range_case *c, const int *bits, bool plain,
                                          bool mixed)
 {
@@ -78,8 +80,8 @@ static inline sx_tensor *range_arguments(const range_case *c, const int *bits, b
     return argument;
 }
 
-/* How far the elements reach beyond the range of f32, in bits; negative: how far they stay within. What is zero or -inf in doubles is
- * meant to be. */
+/* How far the elements reach beyond the range of f32, in bits; negative: how far they stay within. What is
+ * zero or -inf in doubles is meant to be. */
 static inline double reach_of(const sx_tensor *tensor)
 {
     const double *f = tensor->data;
@@ -134,7 +136,8 @@ static inline nearness judge_element(double got, double wanted)
     return isfinite(got) && gap <= WRONG * fabs(wanted) ? UNCLEAR : IS_WRONG;
 }
 
-/* One draw: *judged, the left side is in range and right in some element; *broken, the right side is wrong in such a one. */
+/* One draw: *judged, the left side is in range and right in some element; *broken, the right side is wrong in
+ * such a one. */
 static inline void draw_numbers(const range_case *c, const int *bits, bool mixed, bool *judged,
                                 bool *broken)
 {

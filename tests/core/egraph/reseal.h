@@ -1,4 +1,5 @@
-/* reseal.h - the checksums of an altered snapshot made good again, so that tests and fuzzers reach what lies behind them. */
+/* reseal.h - the checksums of an altered snapshot made good again, so that tests and fuzzers reach what lies
+ * behind them. */
 #ifndef SX_TESTS_CORE_EGRAPH_RESEAL_H
 #define SX_TESTS_CORE_EGRAPH_RESEAL_H
 #include <string.h>

@@ -1,4 +1,5 @@
-/* rule_habits.h - how an instance of a rule is drawn and judged where its pattern alone does not say; one row a rule. */
+/* rule_habits.h - how an instance of a rule is drawn and judged where its pattern alone does not say; one row
+ * a rule. */
 #ifndef SX_TESTS_CORE_EGRAPH_RULE_HABITS_H
 #define SX_TESTS_CORE_EGRAPH_RULE_HABITS_H
 #include "tests/core/egraph/instances.h"

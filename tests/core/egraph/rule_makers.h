@@ -1,4 +1,5 @@
-/* rule_makers.h - random programs for rules whose left side does not say enough of them (any arity, attributes that must agree). */
+/* rule_makers.h - random programs for rules whose left side does not say enough of them (any arity, attributes
+ * that must agree). */
 #ifndef SX_TESTS_CORE_EGRAPH_RULE_MAKERS_H
 #define SX_TESTS_CORE_EGRAPH_RULE_MAKERS_H
 #include "tests/core/egraph/instances.h"
@@ -121,7 +122,8 @@ static inline sx_code make_choice(generator *g, sx_node_id *id)
     return sx_graph_add(g->cx, g->graph, SX_OP_SELECT, &attr, x, 3, id);
 }
 
-/* op(op(a, b), d), or op(a, op(b, d)), one of the three a number near 1, or two of them numbers far from it whose product is not. */
+/* op(op(a, b), d), or op(a, op(b, d)), one of the three a number near 1, or two of them numbers far from it
+ * whose product is not. */
 static inline sx_code make_three(generator *g, sx_op op, bool left, sx_node_id *id)
 {
     sx_type type = draw_type(g, 3);

@@ -1,9 +1,10 @@
 /* rule_symbols.h - one rule on random programs of symbolic extents, as it meets them in production.
  *
- * A program is drawn with two extents that no other extent is a multiple of (STAND_INS). Each of them becomes a symbol with an
- * interval of its own, the rule rewrites the symbolic program, and each pair of sides is evaluated at several bindings: both ends
- * of both intervals, 1 where it is inside, and equal values where the intervals meet. A program that cannot be written with
- * symbols (a concatenation of 4 and 7 is no stand-in for 11) is given up. */
+ * A program is drawn with two extents that no other extent is a multiple of (STAND_INS). Each of them becomes
+ * a symbol with an interval of its own, the rule rewrites the symbolic program, and each pair of sides is
+ * evaluated at several bindings: both ends of both intervals, 1 where it is inside, and equal values where the
+ * intervals meet. A program that cannot be written with symbols (a concatenation of 4 and 7 is no stand-in for
+ * 11) is given up. */
 #ifndef SX_TESTS_CORE_EGRAPH_RULE_SYMBOLS_H
 #define SX_TESTS_CORE_EGRAPH_RULE_SYMBOLS_H
 #include "tests/core/egraph/instances.h"

@@ -1,10 +1,10 @@
-/* rule_trial.h - one rule on random instances. The rule alone rewrites a random program its left side matches; each pair of nodes it
- * declares equal becomes a program of two outputs, which the interpreter evaluates.
+/* rule_trial.h - one rule on random instances. The rule alone rewrites a random program its left side matches;
+ * each pair of nodes it declares equal becomes a program of two outputs, which the interpreter evaluates.
  *
- * EXACT: equal bits on extreme values (infinities, NaN, zeros of both signs, subnormals, the largest) and equal residues.
- * REASSOCIATING: equal residues mod 2^31 - 1 and pairs mod 2147483579 and 1073741789, where exponentials have their algebra
- * (SX_EVAL_FIELDS), or equal doubles: within rounding, or exactly over small whole numbers where the
- * rule is about order. APPROXIMATE: within the bound its habit states.
+ * EXACT: equal bits on extreme values (infinities, NaN, zeros of both signs, subnormals, the largest) and
+ * equal residues. REASSOCIATING: equal residues mod 2^31 - 1 and pairs mod 2147483579 and 1073741789, where
+ * exponentials have their algebra (SX_EVAL_FIELDS), or equal doubles: within rounding, or exactly over small
+ * whole numbers where the rule is about order. APPROXIMATE: within the bound its habit states.
  * A rule whose instances the pattern alone does not draw has a habit (rule_habits.h). */
 #ifndef SX_TESTS_CORE_EGRAPH_RULE_TRIAL_H
 #define SX_TESTS_CORE_EGRAPH_RULE_TRIAL_H
@@ -27,8 +27,8 @@ typedef struct {
     uint32_t fired;   /* pairs compared */
     uint32_t exact;   /* of them with equal bits on extreme values */
     uint32_t modular; /* of them with equal residues */
-    uint32_t
-        fields; /* of them with equal pairs: a second prime, and exponents in a field of their own */
+    /* of them with equal pairs: a second prime, and exponents in a field of their own */
+    uint32_t fields;
     uint32_t ordered;  /* of them equal over small whole numbers */
     double worst;      /* deviation in doubles, in units of what is allowed */
     uint32_t refused;  /* unions of two types */
@@ -61,7 +61,8 @@ static inline sx_code generate_program(generator *g, const sx_pattern *pattern, 
 
 /* ---- both sides as programs ---- */
 
-/* Node n as a program over the smallest member of each class below it: the input's own terms, never the rewritten ones. */
+/* Node n as a program over the smallest member of each class below it: the input's own terms, never the
+ * rewritten ones. */
 static inline sx_node_id spell(sx_ctx *cx, const sx_tensors *t, uint32_t n, sx_graph *out,
                                uint32_t *done)
 {
@@ -91,7 +92,8 @@ static inline double compare(sx_ctx *cx, sx_rng *rng, const sx_graph *pair, sx_e
     return deviation(&result[0], &result[1], mode);
 }
 
-/* Small whole numbers for the parameters. Over the reals there is no quotient by zero, so a program that divides gets no zeros. */
+/* Small whole numbers for the parameters. Over the reals there is no quotient by zero, so a program that
+ * divides gets no zeros. */
 static inline fill_kind small_numbers(const sx_graph *pair)
 {
     for (uint32_t n = 0; n < pair->node_count; n++) {
@@ -146,8 +148,8 @@ static inline void keep_failure(sx_ctx *cx, const sx_graph *pair, verdict *v)
     sx_buf_fini(&text);
 }
 
-/* SX_PAIRS=FOLDER: pairs are written there instead, as RULE-K.sx, small ones of 32- and 64-bit floats, bytes and bools (tests/tools/
- * prove_rules.py). false: too large, or of another type. */
+/* SX_PAIRS=FOLDER: pairs are written there instead, as RULE-K.sx, small ones of 32- and 64-bit floats, bytes
+ * and bools (tests/tools/ prove_rules.py). false: too large, or of another type. */
 #define PAIR_ELEMENTS_MAX 48
 static inline bool write_pair(sx_ctx *cx, const sx_graph *pair, const char *folder,
                               const char *rule, uint32_t number)

@@ -1,5 +1,6 @@
-/* symbols.h - a small language of plain symbols, to test the engine apart from tensors: an operation is its name's place in a
- * list, leaves are (op "leaf", attr number), a value n in a pattern means the leaf with attr 1000 + n. */
+/* symbols.h - a small language of plain symbols, to test the engine apart from tensors: an operation is its
+ * name's place in a list, leaves are (op "leaf", attr number), a value n in a pattern means the leaf with attr
+ * 1000 + n. */
 #ifndef SX_TESTS_CORE_EGRAPH_SYMBOLS_H
 #define SX_TESTS_CORE_EGRAPH_SYMBOLS_H
 #include "core/egraph/match.h"

@@ -1,5 +1,5 @@
-/* Contractions that share nothing as one over their stacks: taken where many small ones cost more to start than to do, left where they
- * do not; heads of an attention written one by one become one kernel. */
+/* Contractions that share nothing as one over their stacks: taken where many small ones cost more to start
+ * than to do, left where they do not; heads of an attention written one by one become one kernel. */
 #include "tests/core/egraph/optimized.h"
 
 enum { SUMMED, JOINED, SHARED, CHAINED };
@@ -31,7 +31,8 @@ static sx_node_id product(maker *m, sx_node_id a, sx_node_id b, int64_t right)
     return id;
 }
 
-/* relu(x_i w_i) for `count` pairs; their sum, or all of them side by side; SHARED: one x; CHAINED: each x is the result before. */
+/* relu(x_i w_i) for `count` pairs; their sum, or all of them side by side; SHARED: one x; CHAINED: each x is
+ * the result before. */
 static sx_graph *make_experts(uint32_t count, int64_t rows, int64_t width, uint32_t form)
 {
     maker m = {0};

@@ -1,5 +1,5 @@
-/* Certificates: every golden program and random ones are certified and checked; a certificate that is altered anywhere in its argument
- * is refused. */
+/* Certificates: every golden program and random ones are certified and checked; a certificate that is altered
+ * anywhere in its argument is refused. */
 #include "tests/lib/test.h"
 
 #include <dirent.h>
@@ -117,8 +117,8 @@ static uint32_t random_programs(uint32_t usual)
     return asked != NULL ? (uint32_t)strtoul(asked, NULL, 10) : usual;
 }
 
-/* Programs full of constants that cancel, absorb and round: reassociating rules make one value both 0 and -0, or two neighbouring
- * numbers, and the argument must still be found. */
+/* Programs full of constants that cancel, absorb and round: reassociating rules make one value both 0 and -0,
+ * or two neighbouring numbers, and the argument must still be found. */
 static sx_graph *make_constants(sx_rng *rng, uint32_t count)
 {
     static const char *const value[] = {"0", "-0", "1", "-1", "0.1", "0.2", "0.3", "3", "0.5"};
@@ -202,7 +202,8 @@ START_TEST(test_constants)
 }
 END_TEST
 
-/* Programs in which a rule read another number of a class than its checker did, or one of two equal terms was passed over. */
+/* Programs in which a rule read another number of a class than its checker did, or one of two equal terms was
+ * passed over. */
 START_TEST(test_constants_once_unproved)
 {
     static const uint64_t seed[] = {100,  5255, 5890, 7180, 7271,  7484,
@@ -279,7 +280,8 @@ static void alter_step(uint32_t n, const char *line, sx_buf *out)
     }
 }
 
-/* Left out one at a time, no step of the slice can be missed: what is left does not prove the outputs equal, or a later step fails. */
+/* Left out one at a time, no step of the slice can be missed: what is left does not prove the outputs equal,
+ * or a later step fails. */
 START_TEST(test_every_step_counts)
 {
     certify(read_golden("layer_norm_1.sx"));

@@ -1,4 +1,5 @@
-/* What a certificate claims, evaluated: programs and steps that differ are refused, also where nothing else is asked. */
+/* What a certificate claims, evaluated: programs and steps that differ are refused, also where nothing else is
+ * asked. */
 #include <dirent.h>
 
 #include "core/egraph/certificate_eval.h"
@@ -41,7 +42,8 @@ static sx_code ask(uint32_t asked, char *why, size_t size)
 #define X "%0 = parameter {name = \"x\", weight = 0} : f32[4]\n"
 #define P(body) "sx 1\ngraph \"p\" {\n" X body "\n}\n"
 
-/* Steps that no rule makes, as a wrong row of the table would let them pass: without the check of steps only values can refuse. */
+/* Steps that no rule makes, as a wrong row of the table would let them pass: without the check of steps only
+ * values can refuse. */
 START_TEST(test_wrong_steps_are_refused_by_values)
 {
     static const struct {
@@ -125,7 +127,8 @@ static void certify(const sx_graph *in)
     ck_sx_ok(&cx, sx_optimize_certificate(&cx, &report, &text));
 }
 
-/* Each golden program: all of its certificate is evaluated; with one operation of the output replaced, values alone refuse it. */
+/* Each golden program: all of its certificate is evaluated; with one operation of the output replaced, values
+ * alone refuse it. */
 START_TEST(test_golden_certificates)
 {
     static const char *const other[][2] = {{"multiply(", "subtract("},

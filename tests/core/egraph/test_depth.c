@@ -1,5 +1,6 @@
-/* Depth costs next to nothing: 32 equal layers of every common kind take as many nodes as one, within 1.3 times, and come out as cheap as
- * 32 times one. Layers of fewer than SX_ROLL_BODY_NODES_MIN operations (a contraction, a bias, an activation) are among them. */
+/* Depth costs next to nothing: 32 equal layers of every common kind take as many nodes as one, within 1.3
+ * times, and come out as cheap as 32 times one. Layers of fewer than SX_ROLL_BODY_NODES_MIN operations (a
+ * contraction, a bias, an activation) are among them. */
 #include "tests/lib/test.h"
 
 #include "core/egraph/optimize.h"

@@ -37,7 +37,8 @@ static const sx_eg_limits roomy = {.rounds = 1000,
                                    .bytes = SIZE_MAX,
                                    .check = true};
 
-/* A term store with classes as plain labels: union relabels everything, closure runs over all pairs until nothing moves. */
+/* A term store with classes as plain labels: union relabels everything, closure runs over all pairs until
+ * nothing moves. */
 #define NAIVE_MAX 400
 typedef struct {
     uint16_t op;
@@ -289,7 +290,8 @@ START_TEST(test_late_union_far_below)
 }
 END_TEST
 
-/* A class becomes that of a number which was not there before: its parents see another child, though none of them moved. */
+/* A class becomes that of a number which was not there before: its parents see another child, though none of
+ * them moved. */
 START_TEST(test_late_number)
 {
     static const sx_rule rules[] = {{"one", SX_RULE_EXACT, "(mul ?a 1)", "?a", NULL}};
@@ -428,7 +430,8 @@ START_TEST(test_bad_rules_are_refused)
 }
 END_TEST
 
-/* A record: the smallest leaf number below; classes keep the smaller of two. Refuses to unite classes marked 7 and 8. */
+/* A record: the smallest leaf number below; classes keep the smaller of two. Refuses to unite classes marked 7
+ * and 8. */
 static sx_code least_make(sx_ctx *c, void *self, const sx_eg *graph, uint32_t n, void *record)
 {
     (void)c;

@@ -18,7 +18,8 @@ static void teardown(void)
     sx_ctx_fini(&cx);
 }
 
-/* A random graph: leaves, nodes above, a few unions (so that classes have several members and cycles exist), random costs. */
+/* A random graph: leaves, nodes above, a few unions (so that classes have several members and cycles exist),
+ * random costs. */
 static void make_random(sx_rng *rng, uint32_t size)
 {
     ck_sx_ok(&cx, sx_eg_init(&cx, &eg, NULL));

@@ -1,5 +1,5 @@
-/* Flash attention is found from attention in steps, by rules that know no attention: each of them is needed, and the kernel means what
- * the steps mean. The same rules find the logarithm of a sum of exponentials. */
+/* Flash attention is found from attention in steps, by rules that know no attention: each of them is needed,
+ * and the kernel means what the steps mean. The same rules find the logarithm of a sum of exponentials. */
 #include "tests/lib/test.h"
 
 #include <string.h>
@@ -61,7 +61,8 @@ static sx_graph *optimize(const sx_graph *in, const char *target, const char *di
     return out;
 }
 
-/* Kernels that depend on a parameter (others run once, at load), and those that are online sums with their scores computed inside. */
+/* Kernels that depend on a parameter (others run once, at load), and those that are online sums with their
+ * scores computed inside. */
 static void count_kernels(const sx_graph *graph, uint32_t *kernels, uint32_t *online)
 {
     bool *depends = SX_NEW_ARRAY(&cx, bool, graph->node_count);
@@ -188,7 +189,8 @@ START_TEST(test_every_step_is_needed)
 }
 END_TEST
 
-/* Weights that are a result themselves are stored anyway: summing from them is cheaper than a second pass over the scores. */
+/* Weights that are a result themselves are stored anyway: summing from them is cheaper than a second pass over
+ * the scores. */
 START_TEST(test_weights_wanted)
 {
     sx_graph *in = attention(SX_ATTENTION_SCALED, 256, 256, 32);

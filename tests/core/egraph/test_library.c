@@ -1,5 +1,5 @@
-/* Stored programs loaded with all attributes of their kernels and with those of chosen kernels only: the same graph, the same meetings;
- * what is left out is nobody's concern, what is read is checked. */
+/* Stored programs loaded with all attributes of their kernels and with those of chosen kernels only: the same
+ * graph, the same meetings; what is left out is nobody's concern, what is read is checked. */
 #include "tests/lib/test.h"
 
 #include <string.h>

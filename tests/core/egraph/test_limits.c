@@ -1,5 +1,5 @@
-/* Limits that hold: bytes are never exceeded while rounds run, whatever binds leaves a valid graph that a later call can finish, and programs
- * built to explode stop, keep the best program so far, and say why. */
+/* Limits that hold: bytes are never exceeded while rounds run, whatever binds leaves a valid graph that a
+ * later call can finish, and programs built to explode stop, keep the best program so far, and say why. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -92,7 +92,8 @@ static bool drop_log(void *self)
     return false;
 }
 
-/* Wherever in a round the log is lost, the rounds end with the same graphs: the rules that came before look again as well. */
+/* Wherever in a round the log is lost, the rounds end with the same graphs: the rules that came before look
+ * again as well. */
 START_TEST(test_a_lost_log_loses_nothing)
 {
     size_t most = 1;
@@ -166,7 +167,8 @@ static void optimize(const sx_buf *text, const sx_eg_limits *limits, sx_eg_stop 
                   sx_eg_stop_name(report.stop), sx_eg_stop_name(stop), report.nodes);
 }
 
-/* Each limit in turn on a program: the run stops for that reason, and what comes out is a program no dearer than the input. */
+/* Each limit in turn on a program: the run stops for that reason, and what comes out is a program no dearer
+ * than the input. */
 static void stop_by_each(const sx_buf *text)
 {
     sx_eg_limits limits = sx_optimize_defaults().limits;

@@ -1,5 +1,5 @@
-/* The matcher driven by what is new against the one by stamps, on random rules and graphs: the same graph after every round, and the same
- * matches, each found by the first once. */
+/* The matcher driven by what is new against the one by stamps, on random rules and graphs: the same graph
+ * after every round, and the same matches, each found by the first once. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -243,7 +243,8 @@ START_TEST(test_same_matches)
         uint32_t counts[2] = {settle(&sides[0], false), settle(&sides[1], false)};
         ck_assert_msg(counts[0] == counts[1], "trial %u: %u matches, by stamps %u", trial,
                       counts[0], counts[1]);
-        /* later nodes are numbered otherwise, as matches were applied in another order: of the given terms the rows are equal */
+        /* later nodes are numbered otherwise, as matches were applied in another order: of the given terms the
+         * rows are equal */
         uint32_t given[2] = {keep_given(&sides[0]), keep_given(&sides[1])};
         ck_assert_uint_eq(given[0], given[1]);
         ck_assert_int_eq(memcmp(sides[0].record, sides[1].record, given[0] * sizeof(record)), 0);
@@ -328,7 +329,8 @@ static bool same_node(const sx_eg *eg, uint32_t a, uint32_t b)
     return same;
 }
 
-/* Applies a reason of `s` in `eg`, where `of` are its nodes: the left side must match these nodes by what is equal there already. */
+/* Applies a reason of `s` in `eg`, where `of` are its nodes: the left side must match these nodes by what is
+ * equal there already. */
 static bool replay(side *s, sx_eg *eg, const uint32_t *of, const sx_eg_reason *reason)
 {
     const sx_eg_rule *rule = &s->set.rule[reason->rule];
@@ -358,8 +360,8 @@ static bool replay(side *s, sx_eg *eg, const uint32_t *of, const sx_eg_reason *r
     return false;
 }
 
-/* What a run united follows from its reasons in the order it had them: each rests on what came before it, and the edges of the forest
- * say no more. Returns how many there were. */
+/* What a run united follows from its reasons in the order it had them: each rests on what came before it, and
+ * the edges of the forest say no more. Returns how many there were. */
 static uint32_t ck_reasons(side *s, uint32_t trial)
 {
     sx_eg eg;

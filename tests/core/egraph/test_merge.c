@@ -1,4 +1,5 @@
-/* Several contractions as one: found where it pays, in linear space, never through a cycle, and equal to what was there before. */
+/* Several contractions as one: found where it pays, in linear space, never through a cycle, and equal to what
+ * was there before. */
 #include "tests/core/egraph/optimized.h"
 
 /* ---- where it pays ---- */
@@ -62,7 +63,8 @@ START_TEST(test_queries_keys_values)
 }
 END_TEST
 
-/* Branches of one image: biases and activations move to the merged convolution, and the concatenation is what comes out of it. */
+/* Branches of one image: biases and activations move to the merged convolution, and the concatenation is what
+ * comes out of it. */
 static const char branches[] =
     "sx 1\n"
     "graph \"branches\" (batch in [1, 64]) {\n"
@@ -102,7 +104,8 @@ START_TEST(test_branches_of_an_image)
 }
 END_TEST
 
-/* What squeezes through 1x1 and 3x3 kernels of one image (the fire module of SqueezeNet): side by side, or each read by something of its own. */
+/* What squeezes through 1x1 and 3x3 kernels of one image (the fire module of SqueezeNet): side by side, or
+ * each read by something of its own. */
 static sx_graph *make_fire(int64_t extent, bool joined)
 {
     char text[4096];
@@ -183,8 +186,8 @@ START_TEST(test_separable_branches)
 }
 END_TEST
 
-/* A gated unit: x W1 goes through silu, x W2 does not. Merged, x is read once, but the halves are written and read again where
- * the second contraction had the product as its epilogue: it pays where x is wider than both. */
+/* A gated unit: x W1 goes through silu, x W2 does not. Merged, x is read once, but the halves are written and
+ * read again where the second contraction had the product as its epilogue: it pays where x is wider than both. */
 static sx_graph *make_gated(int64_t width, int64_t inner)
 {
     char text[2048];
@@ -270,7 +273,8 @@ END_TEST
 
 /* ---- dependence ---- */
 
-/* What the first contraction makes is an operand of the second: one merged contraction would have to be ready before itself. */
+/* What the first contraction makes is an operand of the second: one merged contraction would have to be ready
+ * before itself. */
 START_TEST(test_dependent_members_stay_apart)
 {
     static const char text[] =
@@ -415,7 +419,8 @@ static sx_node_id pick(builder *b)
     return b->value[draw(&b->g, b->count)];
 }
 
-/* A contraction of two values as drawn, over the first pair of extents that agree; batched over an extent in front now and then. */
+/* A contraction of two values as drawn, over the first pair of extents that agree; batched over an extent in
+ * front now and then. */
 static bool add_dot(builder *b, sx_node_id left, sx_node_id right)
 {
     const sx_type *x = &sx_graph_node(b->g.graph, left)->type;
@@ -492,8 +497,9 @@ static sx_graph *make_outputs(sx_rng *rng)
     return b.g.graph;
 }
 
-/* Every value of the program computed by the last node of its class that stands on earlier ones alone: the merged form wherever there is
- * one. All of them must be what the program says, and what refers to itself is no program. */
+/* Every value of the program computed by the last node of its class that stands on earlier ones alone: the
+ * merged form wherever there is one. All of them must be what the program says, and what refers to itself is
+ * no program. */
 static void check_merged_forms(const sx_graph *in, uint64_t seed, uint32_t *merged)
 {
     sx_tensors t;

@@ -1,6 +1,7 @@
-/* The reduction behind online_dot over exact numbers: values are residues mod q, weights residues mod p = 2 q + 1, and e^x is g^x mod
- * p with g of order q, so that e^(a + b) = e^a e^b holds and false identities show. The maximum is replaced by an arbitrary shift:
- * what holds for every shift holds for the maximum (two fields as in Wu 2025, Mirage). */
+/* The reduction behind online_dot over exact numbers: values are residues mod q, weights residues mod p = 2 q
+ * + 1, and e^x is g^x mod p with g of order q, so that e^(a + b) = e^a e^b holds and false identities show.
+ * The maximum is replaced by an arbitrary shift: what holds for every shift holds for the maximum (two fields
+ * as in Wu 2025, Mirage). */
 #include "tests/lib/test.h"
 
 #include "core/base/rng.h"
@@ -115,7 +116,8 @@ START_TEST(test_monoid)
 }
 END_TEST
 
-/* Steps 1 to 5 together: blocks of any size, each with its own shift, against exp, sums and the division after the contraction. */
+/* Steps 1 to 5 together: blocks of any size, each with its own shift, against exp, sums and the division after
+ * the contraction. */
 START_TEST(test_blocks_give_softmax)
 {
     sx_rng rng = {seed};

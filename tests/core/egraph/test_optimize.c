@@ -1,6 +1,6 @@
-/* Level 1 from end to end: programs as exporters write them, one kernel for what is one kernel, every step of every proof replayed,
- * random programs compared with themselves. tests/golden/egraph/NAME.sx is a program, NAME.out what must come of it
- * (SX_GOLDEN=update rewrites it). */
+/* Level 1 from end to end: programs as exporters write them, one kernel for what is one kernel, every step of
+ * every proof replayed, random programs compared with themselves. tests/golden/egraph/NAME.sx is a program,
+ * NAME.out what must come of it (SX_GOLDEN=update rewrites it). */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -215,7 +215,8 @@ START_TEST(test_proofs_replay)
 }
 END_TEST
 
-/* The chain names every rule without which the result would not be: each of those, switched off, changes the program. */
+/* The chain names every rule without which the result would not be: each of those, switched off, changes the
+ * program. */
 START_TEST(test_proof_names_premises)
 {
     static const char *const needed[] = {"layer-norm", "power-two", "divide-root-broadcast"};
@@ -406,7 +407,8 @@ START_TEST(test_exploding_program)
 }
 END_TEST
 
-/* A very long program: larger than the limits from the start. It is answered all the same, by a whole program, with a whole proof. */
+/* A very long program: larger than the limits from the start. It is answered all the same, by a whole program,
+ * with a whole proof. */
 START_TEST(test_deep_program)
 {
     static const sx_op ops[] = {SX_OP_ADD, SX_OP_MULTIPLY, SX_OP_SUBTRACT};

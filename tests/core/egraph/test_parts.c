@@ -1,5 +1,5 @@
-/* Equal layers are worked on once: as many e-nodes for 32 layers as for one, the same cost as without rolling, the same values as
- * the input, and every part with its proof. */
+/* Equal layers are worked on once: as many e-nodes for 32 layers as for one, the same cost as without rolling,
+ * the same values as the input, and every part with its proof. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -153,8 +153,8 @@ START_TEST(test_same_as_flat)
         check_parameters(in, out);
         check_equal(in, out, 77 + layers);
         check_equal(flat, out, 78 + layers);
-        /* Projections of one encoder output in several layers merge only where one part holds them all; where parts of a merged
-         * value are outputs as well, local search ends at different places. */
+        /* Projections of one encoder output in several layers merge only where one part holds them all; where
+         * parts of a merged value are outputs as well, local search ends at different places. */
         bool near = options.encoder_layers > 0 || options.caches;
         double allowed = cost * (near ? 1.05 : 1.001);
         ck_assert_msg(report.cost_after_ns <= allowed,
@@ -259,8 +259,8 @@ START_TEST(test_limits)
 }
 END_TEST
 
-/* Layers that all read one matrix turned around. A layer by itself reads it as it lies, which costs less than to turn it first; but it
- * has to be turned only once. */
+/* Layers that all read one matrix turned around. A layer by itself reads it as it lies, which costs less than
+ * to turn it first; but it has to be turned only once. */
 static sx_graph *make_turned(uint32_t layers)
 {
     static const char dot[] =
@@ -288,8 +288,9 @@ static sx_graph *make_turned(uint32_t layers)
     return graph;
 }
 
-/* What the parts have used of the limits is gone when the program has to be searched again as a whole: limits that either search
- * by itself stays below are reached by both. Kernels count in report.nodes, but not against the limit of the rounds. */
+/* What the parts have used of the limits is gone when the program has to be searched again as a whole: limits
+ * that either search by itself stays below are reached by both. Kernels count in report.nodes, but not against
+ * the limit of the rounds. */
 START_TEST(test_limits_of_a_second_search)
 {
     sx_graph *in = make_turned(5);

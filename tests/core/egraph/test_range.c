@@ -1,4 +1,5 @@
-/* Every reassociating rule does to the range of intermediate values what range.def says. SX_RULE=name tries one rule only. */
+/* Every reassociating rule does to the range of intermediate values what range.def says. SX_RULE=name tries
+ * one rule only. */
 #include <errno.h>
 
 #include "tests/core/egraph/range_trial.h"

@@ -1,5 +1,5 @@
-/* The table of rules: every row parses and is well-typed; the harness that tries them (rule_trial.h) catches false rules. The rules
- * themselves are tried by test_rules_1.c to test_rules_4.c. */
+/* The table of rules: every row parses and is well-typed; the harness that tries them (rule_trial.h) catches
+ * false rules. The rules themselves are tried by test_rules_1.c to test_rules_4.c. */
 #include "core/egraph/typed.h"
 #include "tests/core/egraph/rule_trial.h"
 
@@ -112,7 +112,8 @@ START_TEST(test_false_specials_are_caught)
 }
 END_TEST
 
-/* The measure itself, on every pair of special values: only NaN is near NaN, only the same infinity near an infinity. */
+/* The measure itself, on every pair of special values: only NaN is near NaN, only the same infinity near an
+ * infinity. */
 START_TEST(test_gaps_of_special_values)
 {
     static const double value[] = {(double)NAN, HUGE_VAL, -HUGE_VAL, 0.0, -0.0, 1, DBL_MAX};
@@ -134,7 +135,8 @@ START_TEST(test_gaps_of_special_values)
 }
 END_TEST
 
-/* What two fields catch and doubles within their tolerance, or residues without algebra, do not: judged by pairs alone. */
+/* What two fields catch and doubles within their tolerance, or residues without algebra, do not: judged by
+ * pairs alone. */
 START_TEST(test_false_exponents_are_caught)
 {
     static const sx_rule rules[] = {
@@ -287,7 +289,8 @@ END_TEST
 
 typedef enum { AS_CONSTANT, EXCHANGED } confusion;
 
-/* The sum of a scalar's repetitions is x times the sum of as many ones, counted in dimensions that are not those of the sum. */
+/* The sum of a scalar's repetitions is x times the sum of as many ones, counted in dimensions that are not
+ * those of the sum. */
 static sx_code sum_of_ones(sx_rewrite *rw, confusion wrong)
 {
     sx_attr sum = sx_rewrite_attr(rw, 0);

@@ -284,7 +284,8 @@ static sx_graph *optimize(const sx_graph *graph, sx_optimize_report *report)
     return out;
 }
 
-/* Two products by rows, each brought together before it goes on: the sum of the partial sums is brought together once. */
+/* Two products by rows, each brought together before it goes on: the sum of the partial sums is brought
+ * together once. */
 START_TEST(test_sum_before_collective)
 {
     sx_optimize_report report;
@@ -308,8 +309,8 @@ START_TEST(test_sum_before_collective)
 }
 END_TEST
 
-/* (x + y) w, y a sum over parts: on one device the sum first. Where the parts of y lie on different devices and x lies in rows, x w + y w
- * brings together sixteen columns instead of a thousand. */
+/* (x + y) w, y a sum over parts: on one device the sum first. Where the parts of y lie on different devices
+ * and x lies in rows, x w + y w brings together sixteen columns instead of a thousand. */
 START_TEST(test_equal_form_with_less_communication)
 {
     sx_optimize_report report;
@@ -343,8 +344,8 @@ END_TEST
 
 /* ---- equal layers ---- */
 
-/* x + gelu(norm(x) w1 + b1) w2 + b2, `layers` times two such blocks of different width; w1 by columns, w2 by rows along tp, of layer `odd` the
- * other way round. */
+/* x + gelu(norm(x) w1 + b1) w2 + b2, `layers` times two such blocks of different width; w1 by columns, w2 by
+ * rows along tp, of layer `odd` the other way round. */
 static sx_graph *stack(uint32_t layers, uint32_t odd)
 {
     sx_buf text;

@@ -1,5 +1,5 @@
-/* Plans executed: every device of the mesh runs its steps in the interpreter, collectives are copied about, outputs are put together
- * and compared with the program on one device. */
+/* Plans executed: every device of the mesh runs its steps in the interpreter, collectives are copied about,
+ * outputs are put together and compared with the program on one device. */
 #include "tests/lib/test.h"
 
 #include <string.h>

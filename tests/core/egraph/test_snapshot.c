@@ -1,5 +1,5 @@
-/* Snapshots: what is stored comes back, a stored graph goes on growing as one that was never stored, and damaged or hostile bytes are
- * refused or make a graph that passes every check. */
+/* Snapshots: what is stored comes back, a stored graph goes on growing as one that was never stored, and
+ * damaged or hostile bytes are refused or make a graph that passes every check. */
 #include "tests/lib/test.h"
 
 #include <string.h>
@@ -131,7 +131,8 @@ static sx_code load(sx_span bytes, grown *g, const uint32_t **root, uint32_t *ro
     return sx_snapshot_load_roots(&cx, &s, &g->eg, root, root_count);
 }
 
-/* The engine's arithmetic on reasons must hold: walking up the forest from any node ends at the one root of its class. */
+/* The engine's arithmetic on reasons must hold: walking up the forest from any node ends at the one root of
+ * its class. */
 static void check_reasons(const grown *g)
 {
     for (uint32_t n = 0; n < g->eg.node_count; n++) {
@@ -145,8 +146,8 @@ static void check_reasons(const grown *g)
     }
 }
 
-/* Terms in two parts: one graph takes both at once, the other is stored after the first part (saturated, or stopped after one round)
- * and loaded before the second. */
+/* Terms in two parts: one graph takes both at once, the other is stored after the first part (saturated, or
+ * stopped after one round) and loaded before the second. */
 static void grow_both(sx_rng *rng, bool proofs, uint32_t rounds)
 {
     term t[TERMS_MAX];

@@ -1,5 +1,6 @@
-/* The substitutions of TASO (tests/data/taso-rules.txt): for each, an e-graph grown from its left side alone by the rules of this
- * project is searched for its right side; where it is not there, both sides are grown together. What was found once must stay found. */
+/* The substitutions of TASO (tests/data/taso-rules.txt): for each, an e-graph grown from its left side alone
+ * by the rules of this project is searched for its right side; where it is not there, both sides are grown
+ * together. What was found once must stay found. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

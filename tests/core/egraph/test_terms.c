@@ -1,4 +1,5 @@
-/* Node and class counts that egg, egglog and a prototype agree on (research of the field; math-micro is egglog's benchmark). */
+/* Node and class counts that egg, egglog and a prototype agree on (research of the field; math-micro is
+ * egglog's benchmark). */
 #include "tests/lib/test.h"
 
 #include <string.h>
@@ -69,7 +70,8 @@ START_TEST(test_sums)
 }
 END_TEST
 
-/* Matches whose right side is in its class already are not kept until the end of the search: their list would not fit into this. */
+/* Matches whose right side is in its class already are not kept until the end of the search: their list would
+ * not fit into this. */
 START_TEST(test_idle_matches_take_no_room)
 {
     sx_eg_limits limits = roomy;

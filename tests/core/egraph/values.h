@@ -100,8 +100,8 @@ static inline sx_code random_arguments(sx_ctx *cx, sx_rng *rng, const sx_graph *
 /* Zeros of two signs: one number, but not the same bits. */
 #define ZERO_SIGNS 1e-300
 
-/* How far y is from x: 0 for equal bits (all NaN are one), else relative to 1 + |x|. NaN is infinitely far from every number, and
- * an infinity from every other value. */
+/* How far y is from x: 0 for equal bits (all NaN are one), else relative to 1 + |x|. NaN is infinitely far
+ * from every number, and an infinity from every other value. */
 static inline double float_gap(double x, double y)
 {
     if (memcmp(&x, &y, sizeof(x)) == 0 || (isnan(x) && isnan(y))) {
@@ -116,7 +116,8 @@ static inline double float_gap(double x, double y)
     return fabs(x - y) / (1 + fabs(x));
 }
 
-/* Greatest deviation of two tensors: that of their floats; HUGE_VAL for other elements that differ, and for two types. */
+/* Greatest deviation of two tensors: that of their floats; HUGE_VAL for other elements that differ, and for
+ * two types. */
 static inline double deviation(const sx_tensor *a, const sx_tensor *b, sx_eval_mode mode)
 {
     int64_t count = sx_tensor_elements(&a->type);

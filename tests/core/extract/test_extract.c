@@ -80,7 +80,8 @@ static void draw(sx_rng *rng, const shape *s, sx_xt *p)
     ck_sx_ok(&cx, sx_xt_check(&cx, p));
 }
 
-/* ---- brute force: every choice for every class needed, in the order they come up; cycles are looked for at the end ---- */
+/* ---- brute force: every choice for every class needed, in the order they come up; cycles are looked for at
+ * the end ---- */
 
 typedef struct {
     const sx_xt *p;
@@ -274,8 +275,8 @@ START_TEST(test_tree_counts_each_reader)
 }
 END_TEST
 
-/* Layers in two forms each, every form read by both forms of the next layer: no class is needed by all programs, and the relaxation
- * halves from layer to layer; the cuts prove the least at once. */
+/* Layers in two forms each, every form read by both forms of the next layer: no class is needed by all
+ * programs, and the relaxation halves from layer to layer; the cuts prove the least at once. */
 START_TEST(test_layers_in_two_forms)
 {
     enum { LAYERS = 40, CLASSES = 2 * LAYERS + 1 };
@@ -306,7 +307,8 @@ START_TEST(test_layers_in_two_forms)
 }
 END_TEST
 
-/* Large classes of pairs of leaves, none of which stands in for another: what is compared within one class counts as it is done. */
+/* Large classes of pairs of leaves, none of which stands in for another: what is compared within one class
+ * counts as it is done. */
 START_TEST(test_large_classes_keep_the_fuel)
 {
     enum { LEAVES = 64, LARGE = 6, PAIRS = LEAVES * (LEAVES - 1) / 2 };
@@ -342,7 +344,8 @@ START_TEST(test_large_classes_keep_the_fuel)
 }
 END_TEST
 
-/* A chain of n classes, each reading the one before twice: the tree cost is 2^n - 1, beyond the doubles for n = 2000. */
+/* A chain of n classes, each reading the one before twice: the tree cost is 2^n - 1, beyond the doubles for n
+ * = 2000. */
 START_TEST(test_sums_beyond_the_doubles)
 {
     enum { N = 2000 };

@@ -1,5 +1,5 @@
-/* The public collection within little fuel: tree costs exact, DAG costs as good as the best known, proofs. The rest of its proofs is
- * in tests/e2e/test_extraction.c. */
+/* The public collection within little fuel: tree costs exact, DAG costs as good as the best known, proofs. The
+ * rest of its proofs is in tests/e2e/test_extraction.c. */
 #include <math.h>
 #include <string.h>
 

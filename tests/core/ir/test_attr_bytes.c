@@ -1,4 +1,5 @@
-/* Attributes as bytes read back equal, whatever the operation; cut or altered bytes are refused or read as some attribute. */
+/* Attributes as bytes read back equal, whatever the operation; cut or altered bytes are refused or read as
+ * some attribute. */
 #include "tests/lib/test.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* The interpreter: scalar operations against hand-computed tables, moving and combining operations against index loops. */
+/* The interpreter: scalar operations against hand-computed tables, moving and combining operations against
+ * index loops. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -180,7 +181,8 @@ START_TEST(conversions)
     ck_assert(converted(SX_F64, SX_F32, (cell){.f = 0.1}).f == (double)0.1f);
     ck_assert(converted(SX_F32, SX_BF16, (cell){.f = 257}).f == 256);
     ck_assert(converted(SX_F32, SX_F8E5M2, (cell){.f = INF}).f == 57344);
-    /* i64 -> f32 in one rounding: 2^60 + 2^36 + 1 lies above the middle of two floats, as a double it would be the middle */
+    /* i64 -> f32 in one rounding: 2^60 + 2^36 + 1 lies above the middle of two floats, as a double it would be
+     * the middle */
     int64_t trap = (INT64_C(1) << 60) + (INT64_C(1) << 36) + 1;
     ck_assert(converted(SX_I64, SX_F32, (cell){.i = trap}).f == (double)(float)trap);
     ck_assert(converted(SX_I64, SX_F32, (cell){.i = trap}).f == 0x1.000002p60);
@@ -417,7 +419,8 @@ START_TEST(contracting)
 }
 END_TEST
 
-/* A matrix product in each mode: doubles in order, a chain of fused multiply-adds in f32 rounded once, wrapping integers. */
+/* A matrix product in each mode: doubles in order, a chain of fused multiply-adds in f32 rounded once,
+ * wrapping integers. */
 START_TEST(contraction_arithmetic)
 {
     enum { M = 5, L = 37, C = 19 };

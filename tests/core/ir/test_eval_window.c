@@ -171,7 +171,8 @@ START_TEST(padding_is_multiplied)
 }
 END_TEST
 
-/* The elements under the window gathered in order, then combined by the interpreter's own reduce, which has its own tests. */
+/* The elements under the window gathered in order, then combined by the interpreter's own reduce, which has
+ * its own tests. */
 START_TEST(pooling)
 {
     sx_rng rng = {sx_test_seed()};

@@ -37,8 +37,8 @@ static uint32_t window_rank(const sx_test_op *t)
     return rank;
 }
 
-/* A lift may be refused only for a constant with more than one element, for an outer product without room for an axis, for windows
- * with padding or without room, and for groups of several output channels. */
+/* A lift may be refused only for a constant with more than one element, for an outer product without room for
+ * an axis, for windows with padding or without room, and for groups of several output channels. */
 static bool may_refuse(const sx_test_op *t)
 {
     if (t->op == SX_OP_DOT_GENERAL) {
@@ -125,7 +125,8 @@ START_TEST(lift_refuses)
 }
 END_TEST
 
-/* [batch, 8] . [8, 16] with a symbolic batch: strides and extents carry the symbol, the proof of ranges goes through. */
+/* [batch, 8] . [8, 16] with a symbolic batch: strides and extents carry the symbol, the proof of ranges goes
+ * through. */
 START_TEST(lift_symbolic_dot)
 {
     sx_ctx cx;

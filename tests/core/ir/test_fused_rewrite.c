@@ -1,6 +1,7 @@
-/* Rewrites of fused nodes keep their meaning: random nodes grow by absorbing views, inlining producers, becoming the producer of
- * an epilogue, splats and merged arguments, and every step is compared with the operations evaluated one by one. Values are
- * compared bit for bit, also in the rounding modes: no rewrite may change the order of a sum. */
+/* Rewrites of fused nodes keep their meaning: random nodes grow by absorbing views, inlining producers,
+ * becoming the producer of an epilogue, splats and merged arguments, and every step is compared with the
+ * operations evaluated one by one. Values are compared bit for bit, also in the rounding modes: no rewrite may
+ * change the order of a sum. */
 #include <stdio.h>
 #include <string.h>
 
@@ -538,8 +539,8 @@ START_TEST(symbolic_heads)
 }
 END_TEST
 
-/* Two symbols in one shape: [batch, length, 6] has strides, though its number of elements cannot be written. x . w + x, with the
- * reshape of w absorbed on the way. */
+/* Two symbols in one shape: [batch, length, 6] has strides, though its number of elements cannot be written. x
+ * . w + x, with the reshape of w absorbed on the way. */
 START_TEST(two_symbols)
 {
     sx_ctx cx;

@@ -1,5 +1,5 @@
-/* tests/golden/ir/NAME.sx is what the printer writes; tests/golden/ir/keys.txt has "NAME.sx KEY" for each. SX_GOLDEN=update
- * writes them anew from what the parser reads. */
+/* tests/golden/ir/NAME.sx is what the printer writes; tests/golden/ir/keys.txt has "NAME.sx KEY" for each.
+ * SX_GOLDEN=update writes them anew from what the parser reads. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Origins: the text carries them, keys do not know them, and nodes of an optimised program are traced to those of the original. What is
- * not supported is told at once. */
+/* Origins: the text carries them, keys do not know them, and nodes of an optimised program are traced to those
+ * of the original. What is not supported is told at once. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Rolling: equal layers are found whatever surrounds them, the pieces put together again are the program, word for word, and where
- * nothing repeats nothing is done. */
+/* Rolling: equal layers are found whatever surrounds them, the pieces put together again are the program, word
+ * for word, and where nothing repeats nothing is done. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -174,7 +174,8 @@ START_TEST(test_tapped)
 }
 END_TEST
 
-/* Two stacks side by side, layers written in turn or not: one is on the longest path, the other is left whole, to be cut in its turn. */
+/* Two stacks side by side, layers written in turn or not: one is on the longest path, the other is left whole,
+ * to be cut in its turn. */
 START_TEST(test_towers)
 {
     sx_transformer options = sx_transformer_default(5);

@@ -1,4 +1,5 @@
-/* Placements through operations: every row against the interpreter, device by device; rows that are missing are counted. */
+/* Placements through operations: every row against the interpreter, device by device; rows that are missing
+ * are counted. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Right kernels are proven: every candidate that the search may choose, for both lane counts, of nodes of every kind. */
+/* Right kernels are proven: every candidate that the search may choose, for both lane counts, of nodes of
+ * every kind. */
 #include "tests/core/judge/try.h"
 
 #include "core/search/search.h"

@@ -1,5 +1,6 @@
-/* Faults planted in emitted programs: each is refused by sx_kernel_check or by the judge, or the program is the same bit for bit all
- * the same, which the interpreter shows on random inputs. A mutant that is proven and differs is the one thing that must not be. */
+/* Faults planted in emitted programs: each is refused by sx_kernel_check or by the judge, or the program is
+ * the same bit for bit all the same, which the interpreter shows on random inputs. A mutant that is proven and
+ * differs is the one thing that must not be. */
 #include "tests/core/judge/try.h"
 
 #include "core/search/search.h"

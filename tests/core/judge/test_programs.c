@@ -1,10 +1,11 @@
-/* Programs written by hand: values that loops carry through memory and registers, reads of what nobody stored, grid points that meet. */
+/* Programs written by hand: values that loops carry through memory and registers, reads of what nobody stored,
+ * grid points that meet. */
 #include "tests/core/judge/try.h"
 
 typedef struct {
     const char *what;
-    const char
-        *body; /* of the one part; elements of the sum of b0 and b1 go to b2, b3 is the workspace */
+    /* of the one part; elements of the sum of b0 and b1 go to b2, b3 is the workspace */
+    const char *body;
     int64_t grid;
     bool right;
 } program;

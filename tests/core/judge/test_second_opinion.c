@@ -1,5 +1,6 @@
-/* isl on the facts that the judge has abstracted: the store records of proven kernels as statements that write one array, all of
- * their dimensions run by unsynchronised threads. isl finds no element written twice; with a record moved onto its neighbour it does. */
+/* isl on the facts that the judge has abstracted: the store records of proven kernels as statements that write
+ * one array, all of their dimensions run by unsynchronised threads. isl finds no element written twice; with a
+ * record moved onto its neighbour it does. */
 #include "tests/core/judge/try.h"
 
 #include "core/judge/prove.h"

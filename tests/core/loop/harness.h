@@ -1,4 +1,5 @@
-/* harness.h - kernels of the loop IR run through the system's C compiler, compared with the interpreter; shared by these tests. */
+/* harness.h - kernels of the loop IR run through the system's C compiler, compared with the interpreter;
+ * shared by these tests. */
 #ifndef SX_TESTS_CORE_LOOP_HARNESS_H
 #define SX_TESTS_CORE_LOOP_HARNESS_H
 #include "tests/lib/test.h"

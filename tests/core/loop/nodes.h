@@ -1,4 +1,5 @@
-/* nodes.h - fused nodes made by lifting and inlining operations, their inputs, the interpreter's answer, and kernels run on them. */
+/* nodes.h - fused nodes made by lifting and inlining operations, their inputs, the interpreter's answer, and
+ * kernels run on them. */
 #ifndef SX_TESTS_CORE_LOOP_NODES_H
 #define SX_TESTS_CORE_LOOP_NODES_H
 #include "tests/core/loop/harness.h"
@@ -63,7 +64,8 @@ SX_UNUSED static node unary(sx_ctx *cx, sx_op op, const node *x)
     return inlined(cx, &n, 0, x);
 }
 
-/* op(x, y) with y a tensor of type `y` broadcast along the dimensions it lacks (its dimensions are the last ones of x). */
+/* op(x, y) with y a tensor of type `y` broadcast along the dimensions it lacks (its dimensions are the last
+ * ones of x). */
 SX_UNUSED static node with_tensor(sx_ctx *cx, sx_op op, const node *x, sx_type y)
 {
     sx_attr attr = {.present = SX_A(dims) | SX_A(type)};

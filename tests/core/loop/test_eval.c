@@ -30,7 +30,8 @@ static void push(uint32_t *list, uint32_t *count, uint32_t size, maker *g, uint3
     }
 }
 
-/* An address in buffer 0 (floats), 1 (integers) or 2 (bytes) with `room` bytes behind it, using variables and offsets. */
+/* An address in buffer 0 (floats), 1 (integers) or 2 (bytes) with `room` bytes behind it, using variables and
+ * offsets. */
 static sx_addr address(maker *g, uint32_t buffer, uint32_t room)
 {
     sx_addr a = {.buffer = buffer, .index_reg = SX_NO_REG};

@@ -1,4 +1,5 @@
-/* Lowering, text, interpreter and C back end under every memory limit, and plans at their edges: an error or a kernel, no crash. */
+/* Lowering, text, interpreter and C back end under every memory limit, and plans at their edges: an error or a
+ * kernel, no crash. */
 #include "tests/core/loop/nodes.h"
 
 static node sample(sx_ctx *cx, uint32_t kind)

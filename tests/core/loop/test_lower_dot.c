@@ -1,5 +1,5 @@
-/* Contractions: against the interpreter (exactly, on small integers), every plan and both lane counts with the same bits, rows
- * with the same bits whatever the number of rows. */
+/* Contractions: against the interpreter (exactly, on small integers), every plan and both lane counts with the
+ * same bits, rows with the same bits whatever the number of rows. */
 #include "tests/core/loop/nodes.h"
 
 static const test_tiles plans[] = {

@@ -1,5 +1,5 @@
-/* Online sums: against the interpreter, every plan with the same bits, rows with the same bits whatever stands beside them, masks of
- * every kind, and machine code against the loop interpreter. */
+/* Online sums: against the interpreter, every plan with the same bits, rows with the same bits whatever stands
+ * beside them, masks of every kind, and machine code against the loop interpreter. */
 #include <float.h>
 
 #include "tests/core/loop/nodes.h"
@@ -58,8 +58,8 @@ static node online_node(sx_ctx *cx, const shape *s)
     return s->scores ? inlined(cx, &n, 0, &scores) : n;
 }
 
-/* Rows of the mask: none, a prefix longer than a block, every other key, all but the last, all of it; and finite ones that swallow every
- * score, up to the lowest number. */
+/* Rows of the mask: none, a prefix longer than a block, every other key, all but the last, all of it; and
+ * finite ones that swallow every score, up to the lowest number. */
 static void fill_mask(node *n, uint32_t a, int64_t rows, int64_t keys)
 {
     for (int64_t r = 0; r < rows; r++) {
@@ -161,7 +161,8 @@ START_TEST(test_against_interpreter)
 }
 END_TEST
 
-/* The body means what the operation means: no element is NaN where the definition has a number, and a row masked whole is NaN. */
+/* The body means what the operation means: no element is NaN where the definition has a number, and a row
+ * masked whole is NaN. */
 START_TEST(test_masked_rows)
 {
     sx_rng rng = {sx_test_seed()};

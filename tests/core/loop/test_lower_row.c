@@ -1,5 +1,5 @@
-/* Kernels with reductions: against the interpreter, over axes, shapes and plans; both lane counts give the same bits, and a row has
- * the same bits whatever the number of rows. */
+/* Kernels with reductions: against the interpreter, over axes, shapes and plans; both lane counts give the
+ * same bits, and a row has the same bits whatever the number of rows. */
 #include "tests/core/loop/nodes.h"
 
 static const test_tiles plans[] = {
@@ -169,7 +169,8 @@ START_TEST(test_batch_invariance)
 }
 END_TEST
 
-/* The fixed virtual shape, written out: 16 lanes x 4 accumulators, chunk c to accumulator c mod 4, fold by 8, 4, 2, 1. */
+/* The fixed virtual shape, written out: 16 lanes x 4 accumulators, chunk c to accumulator c mod 4, fold by 8,
+ * 4, 2, 1. */
 START_TEST(test_sum_order)
 {
     sx_rng rng = {sx_test_seed()};

@@ -1,4 +1,5 @@
-/* Lowered kernels as machine code between guard pages: the bits of the interpreter, and every kernel fits the registers. */
+/* Lowered kernels as machine code between guard pages: the bits of the interpreter, and every kernel fits the
+ * registers. */
 #include "tests/core/loop/nodes.h"
 #include "tests/core/x64/machine.h"
 

@@ -1,4 +1,5 @@
-/* The instruction sequences of math.c against libm in double precision: the error bounds stated at the head of that file. */
+/* The instruction sequences of math.c against libm in double precision: the error bounds stated at the head of
+ * that file. */
 #include "tests/core/loop/harness.h"
 
 #define COUNT 160000

@@ -1,5 +1,5 @@
-/* Statements and schedules of fused nodes: legal under every plan that the search returns; with a fault put in, refused with the
- * dependence that is violated. */
+/* Statements and schedules of fused nodes: legal under every plan that the search returns; with a fault put
+ * in, refused with the dependence that is violated. */
 #include "tests/core/loop/nodes.h"
 
 #include "core/poly/poly.h"

@@ -1,5 +1,5 @@
-/* The search: no estimate below the roofline floor, costs that grow with the problem, the same ranking for the same problem,
- * plans that fit the registers, and a candidate that runs right for every shape however odd. */
+/* The search: no estimate below the roofline floor, costs that grow with the problem, the same ranking for the
+ * same problem, plans that fit the registers, and a candidate that runs right for every shape however odd. */
 #include "tests/core/loop/nodes.h"
 
 #include "core/search/search.h"

@@ -88,7 +88,8 @@ SX_UNUSED static bool machine_has(sx_x64_level level)
     return sx_test_can_run(level == SX_X64_AVX2 ? "x86-64-v3" : "x86-64-v4");
 }
 
-/* Runs all parts at all grid points in the order of the interpreter; the workspace gets its pattern before each point. */
+/* Runs all parts at all grid points in the order of the interpreter; the workspace gets its pattern before
+ * each point. */
 SX_UNUSED static void machine_run(const sx_kernel *kernel, const sx_x64_kernel *code,
                                   const uint8_t *base, void *const *buffer)
 {

@@ -232,7 +232,8 @@ static void make_mask(maker *g)
     record(g->m, &g->mn, dst, made);
 }
 
-/* A byte offset in [0, 124], a multiple of 4. Kept registers are written once, so that their bound holds in loops too. */
+/* A byte offset in [0, 124], a multiple of 4. Kept registers are written once, so that their bound holds in
+ * loops too. */
 static void make_scalar(maker *g)
 {
     uint32_t s;

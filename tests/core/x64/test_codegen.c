@@ -88,7 +88,8 @@ static uint32_t fresh_constant(grid_maker *g, sx_lop lop)
     return sx_loop_set(&g->b, (float)g->constants * 0.03125f - 2.0f);
 }
 
-/* One instruction: bit k of `in_memory` makes operand k a constant, `same` says which operand is overwritten (3: none). */
+/* One instruction: bit k of `in_memory` makes operand k a constant, `same` says which operand is overwritten
+ * (3: none). */
 static void one_case(grid_maker *g, sx_lop lop, uint32_t count, uint32_t in_memory, uint32_t same,
                      uint32_t imm)
 {

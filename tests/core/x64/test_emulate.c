@@ -1,5 +1,5 @@
-/* The emulator against the processor: every form of ops.def alone, on random operands and special values; then wrong meanings, which
- * the same comparison must find; then whole kernels against the interpreter of core/loop. */
+/* The emulator against the processor: every form of ops.def alone, on random operands and special values; then
+ * wrong meanings, which the same comparison must find; then whole kernels against the interpreter of core/loop. */
 #include "tests/core/x64/machine.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Every form of ops.def, byte for byte against GNU as; decoder and printer against the encoder; the assembler's labels. */
+/* Every form of ops.def, byte for byte against GNU as; decoder and printer against the encoder; the
+ * assembler's labels. */
 #include "tests/core/x64/machine.h"
 
 #include <stdio.h>
@@ -19,7 +20,8 @@ typedef struct {
     sx_rng rng;
 } suite_data;
 
-/* Decoding gives the operands back; no shorter piece decodes. (No ck_assert in here: it writes to a pipe every time.) */
+/* Decoding gives the operands back; no shorter piece decodes. (No ck_assert in here: it writes to a pipe every
+ * time.) */
 static bool reads_back(const suite_data *data, const sx_x64_insn *insn)
 {
     sx_x64_insn back;

@@ -1,5 +1,5 @@
-/* Lowered operations as machine code: every kind of kernel, many plans, both instruction sets, against the interpreter of the loop IR
- * bit for bit, between guard pages. */
+/* Lowered operations as machine code: every kind of kernel, many plans, both instruction sets, against the
+ * interpreter of the loop IR bit for bit, between guard pages. */
 #include "tests/core/loop/nodes.h"
 #include "tests/core/x64/machine.h"
 

@@ -1,4 +1,5 @@
-/* Borders of the code generator: registers that do not suffice, far addresses, memory and blob limits, many of everything. */
+/* Borders of the code generator: registers that do not suffice, far addresses, memory and blob limits, many of
+ * everything. */
 #include <stdio.h>
 
 #include "tests/core/x64/machine.h"
@@ -98,7 +99,8 @@ START_TEST(too_many_masks)
         ck_sx_ok(&cx, sx_loop_end_part(&b));
         sx_x64_kernel code;
         sx_code result = machine_check(&cx, kernel, &code, simple_input, NULL);
-        /* seven masks leave no room for the mask of 13 lanes: it is made at each use, in a register that is then missing */
+        /* seven masks leave no room for the mask of 13 lanes: it is made at each use, in a register that is
+         * then missing */
         ck_assert_int_eq(result, SX_LIMIT);
         ck_assert_ptr_nonnull(strstr(cx.error.text, "mask registers in use"));
         sx_ctx_reset_error(&cx);
