@@ -64,6 +64,14 @@ sx_code sx_device_find(sx_ctx *cx, sx_span name, const sx_device **device)
                    name.ptr != NULL ? (const char *)name.ptr : "", known);
 }
 
+const sx_device *sx_device_class(const sx_device *device)
+{
+    for (uint32_t i = 0; device->isa != 0 && i < SX_COUNT(device_table); i++) {
+        device = device_table[i].isa > device->isa ? &device_table[i] : device;
+    }
+    return device;
+}
+
 double sx_device_compute_ns(const sx_device *device, double flops)
 {
     double peak = 2.0 * device->cores * device->lanes * device->fma_per_cycle * device->ghz;

@@ -750,7 +750,11 @@ sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *devic
                           sx_optimize_report *report)
 {
     *report = (sx_optimize_report){0};
-    sx_optimizer o = {.cx = cx, .in = in, .device = device, .options = options, .report = report};
+    sx_optimizer o = {.cx = cx,
+                      .in = in,
+                      .device = sx_device_class(device),
+                      .options = options,
+                      .report = report};
     sx_extracted best;
     SX_TRY(sx_optimize_rules(cx, options, o.enabled));
     SX_TRY(options->unfused ? refuse_fused(cx, in) : SX_OK);
@@ -788,7 +792,11 @@ sx_code sx_optimize_cost(sx_ctx *cx, const sx_graph *in, const sx_device *device
 {
     sx_optimize_report report = {0};
     sx_optimize_options options = {.objective = *objective};
-    sx_optimizer o = {.cx = cx, .in = in, .device = device, .options = &options, .report = &report};
+    sx_optimizer o = {.cx = cx,
+                      .in = in,
+                      .device = sx_device_class(device),
+                      .options = &options,
+                      .report = &report};
     SX_TRY(import(&o));
     *cost = report.objective_before;
     return SX_OK;
@@ -798,6 +806,6 @@ sx_code sx_optimize_node_costs(sx_ctx *cx, sx_tensors *t, const sx_device *devic
                                const sx_objective *objective, uint64_t **cost)
 {
     sx_optimize_options options = {.objective = *objective};
-    sx_optimizer o = {.cx = cx, .device = device, .options = &options, .t = t};
+    sx_optimizer o = {.cx = cx, .device = sx_device_class(device), .options = &options, .t = t};
     return sx_optimizer_costs(&o, SX_COST_KERNELS, cost);
 }

@@ -1,17 +1,19 @@
 /* optimize.h - level 1 as one stage: a program in, the cheapest equal program found out, with its report and its proof.
  *
- * 1. rounds of rewriting with the rules allowed (rules.def); 2. two programs are extracted, one under the
- *    costs of single kernels,
- * one under costs that foresee fusion; 3. both, and the input, are fused (fusion.def) into the same e-graph;
- * 4. the cheapest program is extracted, never worse than the input; 5. whatever single loop nest is left
- *    outside a kernel is lifted, so that the
- * result holds parameter, constant, reshape, concatenate, gather, pad, reverse and fused nodes only.
- * Before that, equal layers are found (core/ir/roll.h): the program is cut into parts, steps 1 to 5 are done
- * once for each distinct part, and the results are put together again, so that depth costs next to nothing. A
- * part is a program of its own and is cut again if it holds layers itself. Where nothing repeats, or where it
- * would not pay, the program is the only part. Parameters and outputs keep their names and order. Same input,
- * same options, same bytes out; symbolic extents count as sx_cost_reference of their interval, so the program
- * does not depend on the batch size bound later.
+ * 1. Rounds of rewriting with the rules allowed (rules.def).
+ * 2. Two programs are extracted, one under the costs of single kernels, one under costs that foresee fusion.
+ * 3. Both, and the input, are fused (fusion.def) into the same e-graph.
+ * 4. The cheapest program is extracted, never worse than the input.
+ * 5. Whatever single loop nest is left outside a kernel is lifted, so that the result holds parameter, constant, reshape,
+ *    concatenate, gather, pad, reverse and fused nodes only.
+ *
+ * Before that, equal layers are found (core/ir/roll.h): the program is cut into parts, steps 1 to 5 are done once for each
+ * distinct part, and the results are put together again, so that depth costs next to nothing. A part is a program of its own
+ * and is cut again if it holds layers itself. Where nothing repeats, or where it would not pay, the program is the only part.
+ *
+ * Prices are those of the device's class (sx_device_class): an x86-64 program is the same for every vector width, and so are
+ * its bits. Parameters and outputs keep their names and order. Same input, same options, same bytes out; symbolic extents
+ * count as sx_cost_reference of their interval, so the program does not depend on the batch size bound later.
  */
 #ifndef SX_CORE_EGRAPH_OPTIMIZE_H
 #define SX_CORE_EGRAPH_OPTIMIZE_H

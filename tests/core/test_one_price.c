@@ -51,8 +51,12 @@ START_TEST(test_module_takes_what_was_extracted)
         double took = image.info.cost_ns;
         /* level 1 counts in thousandths of a nanosecond, rounded up, and one or two more for each node */
         double slack = 0.005 * (double)(image.kernel.len / sizeof(sx_module_kernel)) + 1e-9 * took;
-        ck_assert_msg(fabs(took - search.cost_ns) <= slack, "%s for %s: %g ns, extracted %g",
-                      names[_i], targets[t], took, search.cost_ns);
+        const sx_device *device;
+        ck_sx_ok(&cx, sx_device_find(&cx, request.target, &device));
+        if (device == sx_device_class(device)) { /* by whose prices programs are chosen */
+            ck_assert_msg(fabs(took - search.cost_ns) <= slack, "%s for %s: %g ns, extracted %g",
+                          names[_i], targets[t], took, search.cost_ns);
+        }
         ck_assert_msg(took <= image.info.input_cost_ns + slack, "%s for %s: %g ns, as it came %g",
                       names[_i], targets[t], took, image.info.input_cost_ns);
         ck_assert_double_gt(took, 0);
