@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing from the distribution's packages, and what tests need of Python into build/venv, in the versions of
-# tests/requirements.txt; does nothing where all is there.
+# Installs what is missing from the distribution's packages, and what tests need of Python into build/venv, in the
+# versions of tests/requirements.txt; does nothing where all is there.
 #
 #   install-deps.sh             everything: building, testing, sanitizers, fuzzing
 #   install-deps.sh programs    only what building the programs needs
@@ -11,14 +11,15 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 packages=(
     gcc libc6-dev cmake ninja-build pkg-config
-    libuv1-dev libmsgpack-dev libisl-dev libsqlite3-dev libzstd-dev libsodium-dev libxxhash-dev uthash-dev libseccomp-dev
+    libuv1-dev libmsgpack-dev libisl-dev libsqlite3-dev libzstd-dev libsodium-dev libxxhash-dev uthash-dev
+    libseccomp-dev
     libinih-dev libhiredis-dev
     check libnng-dev
 )
 case "${1:-all}" in
 all)
-    packages+=(ccache g++ clang clang-format libclang-rt-14-dev binutils groff-base ca-certificates python3 python3-venv python3-z3
-        libonnx-testdata redis-server)
+    packages+=(ccache g++ clang clang-format libclang-rt-14-dev binutils groff-base ca-certificates
+        python3 python3-venv python3-z3 libonnx-testdata redis-server)
     ;;
 programs) ;;
 python) packages=() ;;
@@ -76,7 +77,8 @@ install_python() {
             -r "$root/tests/requirements.txt" && has_packages "$venv/bin/python3"; } >"$log" 2>&1; then
         tail -n 20 "$log" >&2
         rm -rf "$log" "$venv"
-        echo "install-deps: the packages of tests/requirements.txt could not be installed into build/venv, see above;" >&2
+        echo "install-deps: the packages of tests/requirements.txt could not be installed into build/venv," \
+            "see above;" >&2
         echo "install-deps: this needs a network with PyPI, or a pip that is configured for a mirror of it" >&2
         return 1
     fi

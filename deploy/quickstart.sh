@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# From a clean clone to a compiled model: installs what is missing, builds the two programs, starts a private daemon, compiles
-# tests/models/encoder.onnx, asks for it again (served from the cache), runs it against the reference interpreter, stops the daemon.
+# From a clean clone to a compiled model: installs what is missing, builds the two programs, starts a private daemon,
+# compiles tests/models/encoder.onnx, asks for it again (served from the cache), runs it against the reference
+# interpreter, stops the daemon.
 # Leaves build/release behind and nothing else. Needs no terminal; may be run as often as you like.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -68,7 +69,10 @@ printf '%s\n' "${cold//$scratch\//}"
 headline "compile again: served from the cache"
 again=$(show "${compile[@]}" "$scratch/again.sxm" 2>&1) || { printf '%s\n' "$again" >&2; exit 1; }
 printf '%s\n' "${again//$scratch\//}"
-grep -q 'from the cache' <<<"$again" || { echo "quickstart: the second request was not served from the cache" >&2; exit 1; }
+grep -q 'from the cache' <<<"$again" || {
+    echo "quickstart: the second request was not served from the cache" >&2
+    exit 1
+}
 
 cmp "$scratch/encoder.sxm" "$scratch/again.sxm"
 

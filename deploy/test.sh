@@ -5,8 +5,9 @@
 #   SX_QUICK=1 deploy/test.sh     without sanitizers and fuzzing
 #   SX_FUZZ_SECONDS=600 ...       longer runs of the fuzz targets (default 15 each)
 #
-# The last line is "N passed, N failed, N skipped": tests of all stages and fuzz targets. Only tests of an instruction set that this
-# processor lacks are skipped; the summary names them. SYMPLEX_ISA_MAX=x86-64-v3 hides AVX-512 from everything here.
+# The last line is "N passed, N failed, N skipped": tests of all stages and fuzz targets. Only tests of an instruction
+# set that this processor lacks are skipped; the summary names them. SYMPLEX_ISA_MAX=x86-64-v3 hides AVX-512
+# from everything here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=$(nproc)

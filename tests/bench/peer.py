@@ -1,4 +1,5 @@
-"""What the other sides of the benchmarks have in common: threads, an onnxruntime session, and answering a line of stdin with a time."""
+"""What the other sides of the benchmarks have in common: threads, an onnxruntime session, and answering a line
+of stdin with a time."""
 import os
 import sys
 import time
@@ -31,7 +32,8 @@ def uniform(generator, shape):
 
 
 def serve(make):
-    """Prints the name of the engine, or "none" where its packages are missing, then the nanoseconds of a run for each line of stdin."""
+    """Prints the name of the engine, or "none" where its packages are missing, then the nanoseconds of a run
+    for each line of stdin."""
     try:
         name, run = make()
     except ImportError as error:

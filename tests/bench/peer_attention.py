@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The other side of `symplex-bench attention`: attention in steps (MatMul, Mul, Softmax, MatMul) as an ONNX model run by onnxruntime,
-once for each line on stdin; answers with the nanoseconds it took. First line: name and version, or "none"."""
+"""The other side of `symplex-bench attention`: attention in steps (MatMul, Mul, Softmax, MatMul) as an ONNX
+model run by onnxruntime, once for each line on stdin; answers with the nanoseconds it took. First line: name
+and version, or "none"."""
 import sys
 
 from peer import runner_of, serve, session_of, set_threads, uniform

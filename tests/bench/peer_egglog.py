@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The other side of `symplex-bench egraph`: the same rules and terms in egglog. usage: peer_egglog.py math-micro ITERATIONS | ac
-LEAVES. Prints "name version; processor seconds; tuples of operations; peak bytes", or fails where the package is missing."""
+"""The other side of `symplex-bench egraph`: the same rules and terms in egglog. usage: peer_egglog.py
+math-micro ITERATIONS | ac LEAVES. Prints "name version; processor seconds; tuples of operations; peak bytes",
+or fails where the package is missing."""
 import importlib.metadata
 import resource
 import sys
@@ -40,7 +41,8 @@ MICRO_TERMS = """
 """
 SUM = """
 (datatype T (Num i64) (Add T T))
-(rewrite (Add a b) (Add b a)) (rewrite (Add a (Add b c)) (Add (Add a b) c)) (rewrite (Add (Add a b) c) (Add a (Add b c)))
+(rewrite (Add a b) (Add b a))
+(rewrite (Add a (Add b c)) (Add (Add a b) c)) (rewrite (Add (Add a b) c) (Add a (Add b c)))
 """
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The other side of `symplex-bench encoder`: runs the model with onnxruntime, once for each line on stdin, and answers with
-the nanoseconds it took. First line of output: name and version of the engine, or "none"."""
+"""The other side of `symplex-bench encoder`: runs the model with onnxruntime, once for each line on stdin, and
+answers with the nanoseconds it took. First line of output: name and version of the engine, or "none"."""
 import sys
 
 from peer import runner_of, serve, session_of, set_threads, uniform

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`symplex-bench search`: its rows agree with each other, the same run again gives them again but for the seconds; a program from a
-file; refusals."""
+"""`symplex-bench search`: its rows agree with each other, the same run again gives them again but for the
+seconds; a program from a file; refusals."""
 import json
 import os
 import subprocess

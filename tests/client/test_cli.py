@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""symplex-client as its users meet it: help, exit codes, JSON, and the whole way with the real daemon, on directories of their own."""
+"""symplex-client as its users meet it: help, exit codes, JSON, and the whole way with the real daemon, on
+directories of their own."""
 import array
 import concurrent.futures
 import json
@@ -36,11 +37,13 @@ graph "twice" (n in [1, 4096]) {
 def sx(*arguments, status=0, socket=None, seconds=60):
     """Runs the client; the finished process. `status` None: any."""
     environment = dict(os.environ, SYMPLEX_SOCKET=str(socket or NOBODY), XDG_STATE_HOME=str(TMP / "state"))
-    done = subprocess.run([CLIENT, *map(str, arguments)], capture_output=True, env=environment, timeout=seconds, cwd=TMP,
+    done = subprocess.run([CLIENT, *map(str, arguments)], capture_output=True, env=environment, timeout=seconds,
+                          cwd=TMP,
                           stdin=subprocess.DEVNULL)
     if status is not None and done.returncode != status:
         raise AssertionError("%s: exit %d, expected %d\n%s%s" % (" ".join(map(str, arguments)), done.returncode, status,
-                                                                 done.stdout[-2000:].decode(), done.stderr[-2000:].decode()))
+                                                                 done.stdout[-2000:].decode(),
+                                                                         done.stderr[-2000:].decode()))
     return done
 
 
@@ -96,7 +99,8 @@ def compile_to(name, *arguments, **more):
     return path, js("compile", *arguments, "-o", path, schema="compile", **more)
 
 
-COMMANDS = [c["name"] for c in json.loads(subprocess.run([CLIENT, "help", "--json"], capture_output=True).stdout)["commands"]]
+COMMANDS = [c["name"] for c in json.loads(subprocess.run([CLIENT, "help", "--json"],
+                                                         capture_output=True).stdout)["commands"]]
 NEEDS_DAEMON = ["cache ls", "cache show", "cache verify", "cache evict", "jobs", "status", "ping", "shutdown"]
 
 
@@ -164,7 +168,8 @@ def test_usage_errors():
 
 
 def test_options_before_the_command():
-    for arguments in (["--socket", NOBODY, "ping"], ["--socket=" + NOBODY, "--json", "ping"], ["--sock", NOBODY, "cache", "ls"],
+    for arguments in (["--socket", NOBODY, "ping"], ["--socket=" + NOBODY, "--json", "ping"],
+                      ["--sock", NOBODY, "cache", "ls"],
                       ["--json", "search", "show", "1", "--socket", NOBODY]):
         assert NOBODY in sx(*arguments, status=3).stderr.decode(), arguments
     sx("--no-daemon", "-d", "n=3", "--output", TMP / "before.sxm", "compile", twice())
@@ -191,7 +196,8 @@ def test_outputs_are_refused_before_the_work():
     module, _ = compile_to("ok.sxm", twice(), "-d", "n=2")
     error = error_of("run", module, "--random", 1, "--output", twice(), status=4)
     assert "is no folder" in error["message"], error
-    full = subprocess.run([CLIENT, "optimize", str(twice()), "--no-daemon"], stdout=open("/dev/full", "wb"), stderr=subprocess.PIPE)
+    full = subprocess.run([CLIENT, "optimize", str(twice()), "--no-daemon"], stdout=open("/dev/full", "wb"),
+                          stderr=subprocess.PIPE)
     assert full.returncode == 4 and b"standard output" in full.stderr and b"No space" in full.stderr, full
     assert not list(TMP.glob("*.part"))
 
@@ -232,7 +238,8 @@ def test_a_fifo_is_refused_and_never_waited_for():
     os.mkfifo(fifo)
     model.write_text(TWICE)
     sx("compile", model, "-d", "n=4", "--no-daemon", "-o", module)
-    for arguments in (["compile", fifo, "-o", TMP / "x.sxm"], ["optimize", fifo], ["egraph", fifo], ["extract", fifo], ["prove", fifo],
+    for arguments in (["compile", fifo, "-o", TMP / "x.sxm"], ["optimize", fifo], ["egraph", fifo],
+                      ["extract", fifo], ["prove", fifo],
                       ["run", fifo], ["run", module, "--input", "x=%s" % fifo], ["explain", fifo],
                       *([*name.split(), fifo] for name in ("module show", "module dump", "module check"))):
         error = error_of(*arguments, status=4, seconds=20)
@@ -255,7 +262,8 @@ def test_everything_that_is_not_supported_at_once():
                             node("Unique", ["x"], ["v"], "")], [x], [onnx.value_info("y", [4])]))
     message = error_of("compile", path, status=4)["message"]
     assert message.startswith(str(path) + ": 4 nodes are not supported at opset 17: "), message
-    for part in ("NonZero (2: '/a/NonZero', '/b/NonZero'): operator NonZero is not supported", "Relu (1: '/c/Relu'): attribute 'wrong'",
+    for part in ("NonZero (2: '/a/NonZero', '/b/NonZero'): operator NonZero is not supported",
+                 "Relu (1: '/c/Relu'): attribute 'wrong'",
                  "Unique (1: 'v'): operator Unique"):
         assert part in message, message
     assert "/b/Unique" not in message and "Add" not in message, message
@@ -280,7 +288,8 @@ def test_what_needs_no_daemon():
     rules = js("rules", schema="rules")["rules"]
     by_name = {r["name"]: r for r in rules}
     assert len(by_name) == len(rules) > 200
-    assert by_name["negate-negate"] == {"name": "negate-negate", "class": "exact", "range": "keeps", "left": "(negate (negate ?a))", "right": "?a"}
+    assert by_name["negate-negate"] == {"name": "negate-negate", "class": "exact", "range": "keeps",
+                                        "left": "(negate (negate ?a))", "right": "?a"}
     assert "right" not in by_name["slice-slice"] and "left" not in by_name["lift"]
     assert {r["class"] for r in rules} == {"exact", "reassociating", "approximate"}
     assert sx("rules").stdout.decode().count("\n") == len(rules) + 1
@@ -298,7 +307,8 @@ def test_what_needs_no_daemon():
 
 
 def test_range():
-    """By default no rule moves the range of values in between; with --range any they do, under another key, and are named."""
+    """By default no rule moves the range of values in between; with --range any they do, under another key,
+    and are named."""
     source = TMP / "quotients.sx"
     source.write_text("""sx 1
 graph "quotients" {
@@ -341,7 +351,8 @@ def test_doctor_asks_the_libraries_it_finds():
         "libnccl.so.2": "int ncclGetVersion(int*v){*v=22809;return 0;}",
     }
     for name, text in sources.items():
-        subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(folder / name)], input=text, text=True, check=True)
+        subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(folder / name)], input=text, text=True,
+                       check=True)
     toolkit = folder / "toolkit"
     (toolkit / "bin").mkdir(parents=True)
     ptxas, ran = toolkit / "bin" / "ptxas", folder / "ran"
@@ -356,13 +367,18 @@ def test_doctor_asks_the_libraries_it_finds():
         done = subprocess.run([CLIENT, "doctor", "--json"], capture_output=True, env=environment, timeout=30)
         assert not ran.exists(), "doctor ran a program of PATH"
         return {f["name"]: f for f in json.loads(done.stdout)["findings"]}
-    found = rows('{"cuda": {"name": "CUDA SDK", "version": "12.9.1"},\n "cuda_nvcc" : {\n "name" : "CUDA NVCC", "version" : "12.9.86"}}')
-    assert found["cuda-driver"]["detail"] == "libcuda.so.1, CUDA 12.4" and found["gpu"]["detail"] == "2 devices, first T0", found
-    assert found["nvjitlink"]["detail"] == "libnvJitLink.so.13, 13.7" and found["nccl"]["detail"] == "libnccl.so.2, 2.28.9"
+    found = rows('{"cuda": {"name": "CUDA SDK", "version": "12.9.1"},'
+                 '\n "cuda_nvcc" : {\n "name" : "CUDA NVCC", "version" : "12.9.86"}}')
+    assert found["cuda-driver"]["detail"] == "libcuda.so.1, CUDA 12.4", found
+    assert found["gpu"]["detail"] == "2 devices, first T0", found
+    assert found["nvjitlink"]["detail"] == "libnvJitLink.so.13, 13.7"
+    assert found["nccl"]["detail"] == "libnccl.so.2, 2.28.9"
     assert found["nvrtc"]["detail"] == "libnvrtc.so.13, version unknown"
     assert found["ptxas"]["detail"] == "%s, not run; version 12.9.86" % (folder / "ptxas")
-    for other in ("", '{"cuda_nvcc": {"version": "%s"}}' % ("1" * 40), '{"cuda_nvcc": {"version": 7}}', '{"cuda_nvcc": {"version": "1.2'):
-        assert rows(other)["ptxas"]["detail"] == "%s, not run; version unknown: no version.json above it" % (folder / "ptxas"), other
+    for other in ("", '{"cuda_nvcc": {"version": "%s"}}' % ("1" * 40), '{"cuda_nvcc": {"version": 7}}',
+                  '{"cuda_nvcc": {"version": "1.2'):
+        wanted = "%s, not run; version unknown: no version.json above it" % (folder / "ptxas")
+        assert rows(other)["ptxas"]["detail"] == wanted, other
 
 
 def test_in_process_says_so_once():
@@ -428,7 +444,8 @@ def test_equal_layers_are_searched_once():
     module, _ = compile_to("stack.sxm", source)
     assert "distinct, used %d times" % found[12]["uses"] in sx("explain", module).stdout.decode()
     alone = js("optimize", TMP / "twice.sx", schema="optimize")["search"]
-    assert alone["parts"] == alone["uses"] == 1 and "distinct, used" not in sx("explain", TMP / "twice.sxm").stdout.decode()
+    assert alone["parts"] == alone["uses"] == 1 and "distinct, used" not in sx("explain",
+            TMP / "twice.sxm").stdout.decode()
 
 
 def test_prove():
@@ -438,7 +455,8 @@ def test_prove():
     assert shown["holds"] and shown["steps"] == sum(rule["steps"] for rule in shown["rules"]) > 0
     assert js("optimize", source, schema="optimize")["proof"] == proof.read_text()
     evaluated = shown["evaluated"]
-    assert evaluated["steps"] == shown["steps"] and evaluated["outputs"] == evaluated["of_outputs"] > 0 and evaluated["deviation"] < 1e-9, evaluated
+    assert evaluated["steps"] == shown["steps"] and evaluated["deviation"] < 1e-9, evaluated
+    assert evaluated["outputs"] == evaluated["of_outputs"] > 0, evaluated
     text = sx("prove", proof).stdout.decode()
     assert "holds: " in text and "evaluated: %d of %d steps" % (shown["steps"], shown["steps"]) in text, text
     assert "not the program the proof ends at" in error_of("prove", proof, "--to", source, status=4)["message"]
@@ -484,7 +502,8 @@ def test_front():
         assert faster["estimate_ns"] < smaller["estimate_ns"] and faster["peak_bytes"] > smaller["peak_bytes"]
     assert "estimates for 8 cores of x86-64-v3" in sx(*asked).stderr.decode()
     lines = sx(*asked).stdout.decode().splitlines()
-    assert len(lines) == 1 + len(points) and lines[0].split() == ["POINT", "TIME", "US", "PEAK", "BYTES", "ENERGY", "UJ"]
+    assert len(lines) == 1 + len(points) and lines[0].split() == ["POINT", "TIME", "US", "PEAK", "BYTES", "ENERGY",
+            "UJ"]
     sx(*asked, "-o", picture)
     assert picture.read_text().count("<circle") == len(points) and picture.read_text().endswith("</svg>\n")
     sx(*asked, "--point", 2, "-o", small)
@@ -495,7 +514,8 @@ def test_front():
     broken = TMP / "broken.sx"
     broken.write_bytes(source.read_bytes()[:12] + b"\0" + source.read_bytes()[12:])
     assert "line 2:" in error_of("optimize", broken, status=4)["message"]  # it is text, not ONNX
-    assert "expected time, memory, energy or pareto" in error_of("optimize", source, "--objective", "size", status=4)["message"]
+    assert "expected time, memory, energy or pareto" in error_of("optimize", source, "--objective", "size",
+            status=4)["message"]
     assert "pareto" in error_of("compile", source, "--objective", "pareto", status=4)["message"]
 
 
@@ -549,7 +569,8 @@ def test_altered_modules():
     bad = TMP / "bad.sxm"
     for change in (data[:-1], data[:100], data[:64], b"SX", data + b"x", b"\x7fELF" + data[4:]):
         bad.write_bytes(change)
-        for command in (["run", "--random", "1"], ["explain"], ["module", "show"], ["module", "check"], ["module", "dump"]):
+        for command in (["run", "--random", "1"], ["explain"], ["module", "show"], ["module", "check"],
+                        ["module", "dump"]):
             error = error_of(*command, bad, status=4)
             assert error["code"] == "CORRUPT", error
     code = next(line for line in sx("module", "show", module).stdout.decode().splitlines() if " map " in line)
@@ -604,7 +625,8 @@ def test_explain_and_dump():
 
 
 def residual_network(blocks):
-    """Convolution, normalisation, ReLU, again without ReLU, addition, ReLU: as PyTorch exports a residual network, and its nodes' names."""
+    """Convolution, normalisation, ReLU, again without ReLU, addition, ReLU: as PyTorch exports a residual
+    network, and its nodes' names."""
     made, inits, names, last, c = [], [], [], "x", 4
 
     def weight(name, dims, low=0.0):
@@ -626,11 +648,13 @@ def residual_network(blocks):
             at = "/layer%d/%%s%d" % (b, half)
             w = weight("layer%d.conv%d.weight" % (b, half), [c, c, 3, 3])
             value = add("Conv", [value, w], (at % "conv") + "/Conv", kernel_shape=[3, 3], pads=[1, 1, 1, 1])
-            bn = [weight("layer%d.bn%d.%s" % (b, half, part), [c], low) for part, low in (("weight", 1.0), ("bias", 0.0), ("mean", 0.0), ("var", 1.0))]
+            bn = [weight("layer%d.bn%d.%s" % (b, half, part), [c], low)
+                  for part, low in (("weight", 1.0), ("bias", 0.0), ("mean", 0.0), ("var", 1.0))]
             value = add("BatchNormalization", [value, *bn], (at % "bn") + "/BatchNormalization", epsilon=1e-5)
             value = add("Relu", [value], (at % "relu") + "/Relu") if half == 1 else value
         last = add("Relu", [add("Add", [value, last], "/layer%d/Add" % b)], "/layer%d/Relu" % b)
-    graph = b"".join(onnx.block(1, n) for n in made) + onnx.block(2, "residual") + b"".join(onnx.block(5, i) for i in inits)
+    graph = b"".join(onnx.block(1, n) for n in made) + onnx.block(2, "residual") + b"".join(onnx.block(5, i)
+            for i in inits)
     graph += onnx.block(11, onnx.value_info("x", [1, c, 8, 8])) + onnx.block(12, onnx.value_info(last, [1, c, 8, 8]))
     return onnx.integer(1, 8) + onnx.block(8, onnx.block(1, "") + onnx.integer(2, 17)) + onnx.block(7, graph), names
 
@@ -659,7 +683,8 @@ def test_explain_on_one_screen():
         table = lines[next(i for i, line in enumerate(lines) if line.startswith("TIMES")) + 1:]
         first = table[0].split()
         rows = [line.split(None, 3) for line in table[:table.index("")]]
-        assert any(r[1:3] == ["contraction", "run"] and r[3].startswith("Conv BatchNormalization Relu ") and r[0] == str(blocks)
+        assert any(r[1:3] == ["contraction", "run"] and r[3].startswith("Conv BatchNormalization Relu ")
+                   and r[0] == str(blocks)
                    for r in rows), rows
         assert int(first[0]) > 0 and "Conv" in table[0] and "/layer" in table[0], table[0]
         assert "estimate" in text and "cores of x86-64-v" in text and "verified" in text
@@ -676,12 +701,14 @@ def test_run_tells_times_by_kernel_and_layer():
     ran = js("run", module, "--random", 1, "--check", "-n", 2, schema="run")
     layers = {launch["layer"] for launch in ran["launches"]}
     assert {name for name, op in names if op == "Conv"} <= layers <= {name for name, _ in names}, layers
-    assert ran["waited_ns"] >= ran["load_ns"] + ran["runs_ns"] + ran["check"]["ns"] and ran["runs_ns"] >= ran["first_ns"] > 0, ran
+    assert ran["waited_ns"] >= ran["load_ns"] + ran["runs_ns"] + ran["check"]["ns"], ran
+    assert ran["runs_ns"] >= ran["first_ns"] > 0, ran
     text = sx("run", module, "--random", 1, "-n", 2).stdout.decode()
     head, table = text.split("\n\n")
     rows = [line.split(None, 7) for line in table.splitlines()[1:]]
     assert "waited " in head and 0 < len(rows) <= 11, text
-    assert sum(int(row[2]) for row in rows) == len([launch for launch in ran["launches"] if not launch["prologue"]]), text
+    assert sum(int(row[2]) for row in rows) == len([launch for launch in ran["launches"]
+                                                    if not launch["prologue"]]), text
     assert any("/layer0/conv1/Conv and 5 more" in row[7] for row in rows), text
     times = [float(row[0]) for row in rows]
     assert times == sorted(times, reverse=True), times
@@ -818,7 +845,8 @@ def test_miss_hit_restart_hit():
             third, disk = compile_to("m5.sxm", *arguments, "--daemon-only", socket=daemon.path)
             assert disk["hit"] and disk["tier"] == "disk" and third.read_bytes() == again.read_bytes(), disk
             assert js("status", socket=daemon.path)["counters"]["compiles"] == 0
-            said = sx("compile", *arguments, "--daemon-only", "-o", third, socket=daemon.path).stderr.decode().splitlines()
+            said = sx("compile", *arguments, "--daemon-only", "-o", third,
+                      socket=daemon.path).stderr.decode().splitlines()
             assert len(said) == 1 and "from the cache (ram)" in said[0], said
         alone, here = compile_to("m6.sxm", *arguments)
         assert here["tier"] == "process" and here["key"] == miss["key"] and not here["hit"]
@@ -834,14 +862,16 @@ def test_miss_hit_restart_hit():
 
 
 def test_one_request_gives_the_same_bytes():
-    """In process and by two daemons that have seen nothing yet: no clock, process number or order of workers is in a module."""
+    """In process and by two daemons that have seen nothing yet: no clock, process number or order of workers
+    is in a module."""
     layers = TMP / "layers.sx"
     layers.write_text(stack(6))
     for name, *arguments in (("mlp", MLP, "-d", "batch=3"), ("layers", layers)):
         made = [compile_to("%s.%d.sxm" % (name, i), *arguments, "--no-daemon")[0].read_bytes() for i in range(2)]
         for i in range(2, 4):
             with Daemon(program="symplexd") as daemon:
-                made.append(compile_to("%s.%d.sxm" % (name, i), *arguments, "--daemon-only", socket=daemon.path)[0].read_bytes())
+                made.append(compile_to("%s.%d.sxm" % (name, i), *arguments, "--daemon-only",
+                                       socket=daemon.path)[0].read_bytes())
                 made.append(compile_to("%s.%d.sxm" % (name, i), *arguments, "--refresh", "--daemon-only",
                                        socket=daemon.path)[0].read_bytes())
         files = [of_file(module) for module in made]
@@ -856,14 +886,16 @@ def of_file(module):
 
 
 def test_who_verified():
-    """A daemon signs with the key of its own state directory: while it answers, its modules are verified; then its key is unknown."""
+    """A daemon signs with the key of its own state directory: while it answers, its modules are verified; then
+    its key is unknown."""
     source = TMP / "who.sx"
     source.write_text(TWICE)
     with Daemon(program="symplexd") as daemon:
         module, _ = compile_to("who.sxm", source, "-d", "n=4", "--daemon-only", socket=daemon.path)
         known = js("module", "check", module, socket=daemon.path, schema="module_check")
         assert known["record"] == "verified" and len(known["record_key"]) == 16 and not known["verified_again"], known
-        assert "verified by the daemon, these bytes" in sx("module", "check", module, socket=daemon.path).stdout.decode()
+        assert "verified by the daemon, these bytes" in sx("module", "check", module,
+                                                           socket=daemon.path).stdout.decode()
         assert js("run", module, "--random", "1", socket=daemon.path)["record"] == "verified"
         key = js("compile", source, "-d", "n=4", "-o", TMP / "x.sxm", socket=daemon.path)["key"]
         assert js("explain", key, socket=daemon.path)["record"] == "verified"
@@ -903,7 +935,8 @@ def test_service_commands():
     with Daemon(program="symplexd") as daemon:
         def ask(*arguments, **more):
             return js(*arguments, socket=daemon.path, **more)
-        keys = [ask("compile", source, "--daemon-only", "-d", "n=%d" % n, "-o", TMP / "t.sxm")["key"] for n in (1, 2, 3)]
+        keys = [ask("compile", source, "--daemon-only", "-d", "n=%d" % n, "-o", TMP / "t.sxm")["key"]
+                for n in (1, 2, 3)]
         assert ask("ping", schema="ping_result")["boot_id"]
         assert sx("ping", socket=daemon.path).stdout.startswith(b"alive")
         listed = ask("cache", "ls", schema="cache_list_result")
@@ -919,7 +952,8 @@ def test_service_commands():
         assert ask("cache", "show", keys[1][:12].upper()) == shown
         text = sx("cache", "show", keys[1], socket=daemon.path).stdout.decode()
         assert keys[1] in text and "n=2" in text
-        for key, status, code in (("0" * 64, 1, "ABSENT"), ("0" * 20, 1, "ABSENT"), ("xyz", 2, "USAGE"), ("abc", 2, "USAGE"),
+        for key, status, code in (("0" * 64, 1, "ABSENT"), ("0" * 20, 1, "ABSENT"), ("xyz", 2, "USAGE"),
+                                  ("abc", 2, "USAGE"),
                                   ("a" * 65, 2, "USAGE")):
             assert error_of("cache", "show", key, status=status, socket=daemon.path)["code"] == code
         verified = ask("cache", "verify", schema="cache_verify_result")
@@ -950,7 +984,8 @@ def test_service_commands():
         rows = {f["name"]: f for f in ask("doctor")["findings"]}
         assert rows["daemon"]["found"] and rows["socket"]["found"] and "mode 0600" in rows["socket"]["detail"], rows
         assert status["directory"] in rows["state-directory"]["detail"]
-        for arguments in (["compile", MLP], ["compile", source, "-d", "n=9999"], ["compile", MLP, "-d", "batch=1", "-t", "h100"]):
+        for arguments in (["compile", MLP], ["compile", source, "-d", "n=9999"],
+                          ["compile", MLP, "-d", "batch=1", "-t", "h100"]):
             error_of(*arguments, "--daemon-only", "-o", TMP / "t.sxm", status=4, socket=daemon.path)
         assert ask("shutdown", schema="shutdown_result")["state"] == "draining"
         assert daemon.process.wait(20) == 0

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""symplex-client extract as its users meet it: the answer as JSON and as text, checked against the file; refusals and exit codes."""
+"""symplex-client extract as its users meet it: the answer as JSON and as text, checked against the file;
+refusals and exit codes."""
 import json
 import os
 import pathlib
@@ -115,7 +116,8 @@ def test_round_trip():
             assert max(node["cost"] for node in nodes.values()) < 1e9, source
             answer = json.loads(run(graph, "--json").stdout)
             gap = abs(search["estimate_ns"] - answer["dag_cost"])
-            assert gap <= 1e-9 * answer["dag_cost"] or not (search["proven"] and answer["proven"]), (source, search, answer["dag_cost"])
+            assert gap <= 1e-9 * answer["dag_cost"] or not (search["proven"] and answer["proven"]), (source, search,
+                    answer["dag_cost"])
             proven += search["proven"] and answer["proven"]
             without += sum(node["subsumed"] for node in nodes.values())
             assert all(not nodes[choice["node"]]["subsumed"] for choice in answer["choices"])
@@ -125,9 +127,11 @@ def test_round_trip():
 def test_refusals():
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "g.json"
-        for text, part in (("", "byte 0"), ('{"nodes": {"a": {"eclass": "A", "cost": -1}}, "root_eclasses": ["A"]}', "cost -1"),
+        for text, part in (("", "byte 0"), ('{"nodes": {"a": {"eclass": "A", "cost": -1}}, "root_eclasses": ["A"]}',
+                                            "cost -1"),
                            ('{"nodes": {"a": {"eclass": "A"}}, "root_eclasses": ["B"]}', "root 'B' is no class"),
-                           ('{"nodes": {"a": {"eclass": "A", "children": ["a"]}}, "root_eclasses": ["A"]}', "no program")):
+                           ('{"nodes": {"a": {"eclass": "A", "children": ["a"]}}, "root_eclasses": ["A"]}',
+                            "no program")):
             path.write_text(text)
             done = run(path, "--json", status=4)
             error = json.loads(done.stdout)

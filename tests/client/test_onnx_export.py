@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""symplex-client optimize --onnx: the file is read back by the client itself, its proof holds, the checker of the package onnx accepts
-it, and onnxruntime gets from it what it gets from the model it came from."""
+"""symplex-client optimize --onnx: the file is read back by the client itself, its proof holds, the checker of
+the package onnx accepts it, and onnxruntime gets from it what it gets from the model it came from."""
 import json
 import os
 import pathlib
@@ -51,7 +51,8 @@ def compare(original, better, shape):
 
 def test_models(folder):
     for name, shape in MODELS.items():
-        source, better, proof = ROOT / "tests" / "models" / f"{name}.onnx", folder / f"{name}.onnx", folder / f"{name}.proof"
+        source = ROOT / "tests" / "models" / f"{name}.onnx"
+        better, proof = folder / f"{name}.onnx", folder / f"{name}.proof"
         assert sx("optimize", source, "--no-daemon", "--onnx", better, "--proof", proof).stdout == b""
         assert b"holds" in sx("prove", proof).stdout + sx("prove", proof).stderr
         again = sx("optimize", better, "--no-daemon", "--json").stdout  # our own importer reads it
@@ -77,7 +78,8 @@ def test_refusals(folder):
         done = sx("optimize", source, "--no-daemon", "--onnx", target, status=4)
         assert why in done.stderr, done.stderr
         assert not target.exists()
-    done = sx("optimize", ROOT / "tests/models/mlp.onnx", "--no-daemon", "--objective", "pareto", "--onnx", folder / "p", status=4)
+    done = sx("optimize", ROOT / "tests/models/mlp.onnx", "--no-daemon", "--objective", "pareto", "--onnx",
+              folder / "p", status=4)
     assert b"not with unfused" in done.stderr, done.stderr
 
 

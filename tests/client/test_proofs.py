@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every golden program and every model: optimised by the client, with a proof that holds between what went in and what came out."""
+"""Every golden program and every model: optimised by the client, with a proof that holds between what went in
+and what came out."""
 import json
 import os
 import pathlib

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Searches as their users meet them: optimize --budget and the search commands, with the real daemon and the real compiler."""
+"""Searches as their users meet them: optimize --budget and the search commands, with the real daemon and the
+real compiler."""
 import json
 import pathlib
 import re
@@ -20,19 +21,23 @@ STEPS = ("--search-fuel", "20000000")
 
 
 def sum_of_products(count):
-    """Products added one after the other, half of them on shared matrices: associativity and factoring have much to do."""
+    """Products added one after the other, half of them on shared matrices: associativity and factoring have
+    much to do."""
     half = max(1, count // 2)
     lines = ["sx 1", 'graph "sum" (n in [1, 64]) {']
     lines += ['    %%p%d = parameter {name = "p%d", weight = 0} : f32[n, 64]' % (i, i) for i in range(count)]
     lines += ['    %%w%d = parameter {name = "w%d", weight = 1} : f32[64, 64]' % (i, i) for i in range(half)]
-    lines += ["    %%d%d = dot_general(%%p%d, %%w%d) {lhs_contract = [1], rhs_contract = [0]} : f32[n, 64]" % (i, i, i % half)
+    lines += ["    %%d%d = dot_general(%%p%d, %%w%d) {lhs_contract = [1], rhs_contract = [0]} : f32[n, 64]" % (i, i,
+            i % half)
               for i in range(count)]
-    lines += ["    %%s%d = add(%%%s, %%d%d) : f32[n, 64]" % (i, "d0" if i == 1 else "s%d" % (i - 1), i) for i in range(1, count)]
+    lines += ["    %%s%d = add(%%%s, %%d%d) : f32[n, 64]" % (i, "d0" if i == 1 else "s%d" % (i - 1), i)
+              for i in range(1, count)]
     return "\n".join(lines + ['    return %%s%d as "y"' % (count - 1), "}", ""])
 
 
 TRADE = TMP / "trade.sx"
-TRADE.write_text(re.search(r'\nTRADE = """(.*?)"""', (ROOT / "tests" / "client" / "test_cli.py").read_text(), re.S).group(1))
+TRADE.write_text(re.search(r'\nTRADE = """(.*?)"""', (ROOT / "tests" / "client" / "test_cli.py").read_text(),
+                           re.S).group(1))
 SUM = TMP / "sum.sx"
 SUM.write_text(sum_of_products(10))
 FEW = TMP / "few.sx"
@@ -48,11 +53,13 @@ def environment(daemon):
 
 
 def sx(daemon, *arguments, status=0):
-    done = subprocess.run([CLIENT, *map(str, arguments)], capture_output=True, env=environment(daemon), timeout=100, cwd=TMP,
+    done = subprocess.run([CLIENT, *map(str, arguments)], capture_output=True, env=environment(daemon), timeout=100,
+                          cwd=TMP,
                           stdin=subprocess.DEVNULL)
     if done.returncode != status:
         raise AssertionError("%s: exit %d, expected %d\n%s%s" % (" ".join(map(str, arguments)), done.returncode, status,
-                                                                 done.stdout[-2000:].decode(), done.stderr[-2000:].decode()))
+                                                                 done.stdout[-2000:].decode(),
+                                                                         done.stderr[-2000:].decode()))
     return done
 
 
@@ -106,7 +113,8 @@ def test_front_and_onnx():
         asked = ("optimize", TRADE, "-t", "x86-64-v3", "--objective", "pareto")
         plain = [(p["estimate_ns"], p["peak_bytes"]) for p in js(daemon, *asked)["points"]]
         long = [(p["estimate_ns"], p["peak_bytes"]) for p in js(daemon, *asked, "--budget", "2m")["points"]]
-        assert len(long) >= 2 and all(any(t <= time and m <= peak for t, m in long) for time, peak in plain), (plain, long)
+        assert len(long) >= 2 and all(any(t <= time and m <= peak for t, m in long)
+                                      for time, peak in plain), (plain, long)
         done = sx(daemon, "optimize", MLP, "-d", "batch=4", "--budget", "2m", "--onnx", TMP / "mlp.onnx")
         assert b"done after" in done.stderr and (TMP / "mlp.onnx").stat().st_size > 1000
         sx(daemon, "search", "result", 2, MLP, "--onnx", TMP / "again.onnx")
@@ -116,7 +124,8 @@ def test_front_and_onnx():
 def test_ctrl_c_leaves_it_running():
     with real("--workers", "1") as daemon:
         SUM.with_name("large.sx").write_text(sum_of_products(20))
-        client = subprocess.Popen([CLIENT, "optimize", str(TMP / "large.sx"), "-d", "n=8", "--budget", "10m"], env=environment(daemon),
+        client = subprocess.Popen([CLIENT, "optimize", str(TMP / "large.sx"), "-d", "n=8", "--budget", "10m"],
+                                  env=environment(daemon),
                                   stderr=subprocess.PIPE, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         with daemon.client() as wire:
             until(lambda: wire.call("search.list")["searches"], "it is there")
@@ -137,7 +146,8 @@ def test_two_daemons_and_a_server():
     server = shutil.which("redis-server") or shutil.which("valkey-server")
     assert server is not None, "no redis-server or valkey-server is installed: run deploy/install-deps.sh"
     with real() as daemon:
-        sx(daemon, "optimize", SUM, "-d", "n=8", "--budget", "2m", "-o", TMP / "alone.sx", "--proof", TMP / "alone.proof")
+        sx(daemon, "optimize", SUM, "-d", "n=8", "--budget", "2m", "-o", TMP / "alone.sx", "--proof",
+           TMP / "alone.proof")
         lanes = js(daemon, "search", "show", 1)["lanes"]
     path = TMP / "redis.sock"
     redis = subprocess.Popen([server, "--port", "0", "--unixsocket", str(path), "--save", "", "--dir", str(TMP)],
@@ -148,7 +158,8 @@ def test_two_daemons_and_a_server():
             until(lambda: all("state=up" in d.log_text() for d in (owner, other)), "both reach the server")
             # two searches, so that lanes wait while the owner is busy
             second = int(sx(owner, "optimize", SUM, "-d", "n=8", "--budget", "2m", "--background").stdout)
-            sx(owner, "optimize", SUM, "-d", "n=8", "--budget", "2m", "-o", TMP / "shared.sx", "--proof", TMP / "shared.proof")
+            sx(owner, "optimize", SUM, "-d", "n=8", "--budget", "2m", "-o", TMP / "shared.sx", "--proof",
+               TMP / "shared.proof")
             sx(owner, "search", "wait", second, "-o", TMP / "second.sx")
             counters = owner.status()["counters"]
             assert counters["search_steps_given"] > 0, counters
@@ -165,7 +176,8 @@ def test_two_daemons_and_a_server():
 def test_wrong_usage():
     with real() as daemon:
         for budget in ("", "5", "m", "5w", "1.5h", "0s", "-3m", "31d", "9999999999999999999h"):
-            done = subprocess.run([CLIENT, "optimize", str(SUM), "-d", "n=8", "--budget=" + budget], capture_output=True,
+            done = subprocess.run([CLIENT, "optimize", str(SUM), "-d", "n=8", "--budget=" + budget],
+                                  capture_output=True,
                                   env=environment(daemon), timeout=20)
             assert done.returncode in (2, 4) and b"--budget" in done.stderr, (budget, done)
         assert b"--budget TIME is missing" in sx(daemon, "optimize", SUM, "--background", status=2).stderr

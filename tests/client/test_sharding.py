@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs on a mesh through the client: optimize says what is sent and gives the form that sends less, with its proof; compile leaves placements
-aside and says so; what the checker of placements refuses is refused."""
+"""Programs on a mesh through the client: optimize says what is sent and gives the form that sends less, with
+its proof; compile leaves placements aside and says so; what the checker of placements refuses is refused."""
 import json
 import os
 import pathlib

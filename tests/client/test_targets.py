@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A module is the same bytes whether the machine that made it has the instructions or not, but for the word in its record that says how
-its code was run; without them it does not run, and the error names what it needs and what is there. SX_TARGET: the instruction set;
-without it every one that this processor has."""
+"""A module is the same bytes whether the machine that made it has the instructions or not, but for the word in
+its record that says how its code was run; without them it does not run, and the error names what it needs and
+what is there. SX_TARGET: the instruction set; without it every one that this processor has."""
 import json
 import os
 import struct
@@ -27,7 +27,8 @@ def client(*arguments, hidden=None, expect=0):
     environment = dict(os.environ)
     if hidden is not None:
         environment["SYMPLEX_ISA_MAX"] = hidden
-    done = subprocess.run([CLIENT, *arguments], capture_output=True, text=True, timeout=300, check=False, env=environment)
+    done = subprocess.run([CLIENT, *arguments], capture_output=True, text=True, timeout=300, check=False,
+                          env=environment)
     if done.returncode != expect and expect is not None:
         sys.exit(f"{' '.join(arguments)}: exit {done.returncode}, expected {expect}\n{done.stdout}{done.stderr}")
     return done.stdout or done.stderr

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Another user's daemon: symplex-client takes nothing from it and compiles in process, says why, and fails with --daemon-only.
+"""Another user's daemon: symplex-client takes nothing from it and compiles in process, says why, and fails
+with --daemon-only.
 
-As root the other user is real (a uid without a name): it runs the real daemon in folders of its own. Without root the refusals that need no second
-user are tried here; those of owner and uid are in tests/trust/test_folder.c and tests/client/test_stranger.c with the expected uid given."""
+As root the other user is real (a uid without a name): it runs the real daemon in folders of its own. Without
+root the refusals that need no second user are tried here; those of owner and uid are in
+tests/trust/test_folder.c and tests/client/test_stranger.c with the expected uid given."""
 import json
 import pathlib
 import shutil
@@ -36,8 +38,10 @@ def user(uid):
 
 def sx(*arguments, status=0, uid=0, **environment):
     """Runs the client with nothing but this environment; the finished process."""
-    done = subprocess.run([TMP / "symplex-client", *map(str, arguments)], capture_output=True, timeout=60, stdin=subprocess.DEVNULL,
-                          env=dict(environment, PATH=os.environ["PATH"], XDG_STATE_HOME=str(TMP / "state")), **(user(uid) if uid else {}))
+    done = subprocess.run([TMP / "symplex-client", *map(str, arguments)], capture_output=True, timeout=60,
+                          stdin=subprocess.DEVNULL,
+                          env=dict(environment, PATH=os.environ["PATH"], XDG_STATE_HOME=str(TMP / "state")),
+                          **(user(uid) if uid else {}))
     assert done.returncode == status, (done.returncode, status, done.stdout, done.stderr)
     return done
 
@@ -61,7 +65,8 @@ class Hostile:
             made.chmod(mode)
             os.chown(made, HOSTILE, HOSTILE)
         self.log = open(TMP / "hostile.log", "wb")
-        self.process = subprocess.Popen([TMP / "symplexd", "--state", state, "--socket", self.path], stderr=self.log, env={}, **user(HOSTILE))
+        self.process = subprocess.Popen([TMP / "symplexd", "--state", state, "--socket", self.path],
+                                        stderr=self.log, env={}, **user(HOSTILE))
 
     def ready(self):
         assert self.process.poll() is None, (TMP / "hostile.log").read_text()
@@ -87,7 +92,8 @@ def refused(path, part, uid=0, out=TMP / "out.sxm"):
     tier, said = compiled(out, uid=uid, SYMPLEX_SOCKET=str(path))
     assert tier == "process", (tier, said)
     assert part in said and "; compiling in process" in said and said.count("socket:") == 1, said
-    for arguments in (["compile", SOURCE, "-o", out, "--daemon-only"], ["ping"], ["status"], ["explain", "abcdef0123"], ["shutdown"]):
+    for arguments in (["compile", SOURCE, "-o", out, "--daemon-only"], ["ping"], ["status"],
+                      ["explain", "abcdef0123"], ["shutdown"]):
         done = sx(arguments[0], "--json", *arguments[1:], status=4, uid=uid, SYMPLEX_SOCKET=str(path))
         error = json.loads(done.stdout)
         assert error["code"] == "DENIED" and part in error["message"], error
@@ -107,7 +113,8 @@ def test_folders_that_others_may_write():
 
 
 def test_the_variable_is_read():
-    done = sx("compile", SOURCE, "-o", TMP / "out.sxm", status=2, SYMPLEX_SOCKET=str(TMP / "none"), SYMPLEX_TRUST_UID="me")
+    done = sx("compile", SOURCE, "-o", TMP / "out.sxm", status=2, SYMPLEX_SOCKET=str(TMP / "none"),
+              SYMPLEX_TRUST_UID="me")
     assert b"SYMPLEX_TRUST_UID: 'me' is not a user id" in done.stderr, done.stderr
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A program that keeps more values alive than AVX2 has registers compiles, says so and computes the right thing. SX_TARGET: the
-instruction set; without it every one that this processor has."""
+"""A program that keeps more values alive than AVX2 has registers compiles, says so and computes the right
+thing. SX_TARGET: the instruction set; without it every one that this processor has."""
 import json
 import os
 import subprocess

@@ -1,4 +1,5 @@
-"""The real daemon with the real compiler: keys, hits, restarts, refusals. (What a module computes is tested elsewhere.)"""
+"""The real daemon with the real compiler: keys, hits, restarts, refusals. (What a module computes is tested
+elsewhere.)"""
 import shutil
 import struct
 from wire import *
@@ -95,15 +96,21 @@ def test_refusals():
     with real() as daemon, daemon.client() as client:
         refused(lambda: client.compile(""), "INPUT", "line 1:")
         refused(lambda: client.compile(LAYER.replace("relu", "rely"), dims={"batch": 8}), "INPUT", "line 9:")
-        refused(lambda: client.compile(LAYER.replace("f32[48, 32]", "f32[47, 32]"), dims={"batch": 8}), "INPUT", "line 6:")
+        refused(lambda: client.compile(LAYER.replace("f32[48, 32]", "f32[47, 32]"), dims={"batch": 8}), "INPUT",
+                "line 6:")
         refused(lambda: client.compile(LAYER, dims={"batch": 65}), "INPUT", "batch")
         refused(lambda: client.compile(LAYER, dims={"batch": 0}), "INPUT", "batch")
         refused(lambda: client.compile(LAYER), "INPUT", "batch")
-        refused(lambda: client.compile(LAYER, dims={"batch": 8}, target="pdp-11"), "INPUT ABSENT UNIMPLEMENTED", "pdp-11")
-        refused(lambda: client.compile(LAYER, dims={"batch": 8}, options={"speed": 11}), "INPUT", "'speed' is not known")
-        refused(lambda: client.compile(LAYER, dims={"batch": 8}, options={"no_reassociate": 1}), "INPUT", "not a boolean")
-        refused(lambda: client.compile(LAYER, dims={"batch": 8}, options={"range": "wide"}), "INPUT", "neither \"keep\" nor \"any\"")
-        refused(lambda: client.compile(LAYER, dims={"batch": 8}, options={"range": True}), "INPUT", "neither \"keep\" nor \"any\"")
+        refused(lambda: client.compile(LAYER, dims={"batch": 8}, target="pdp-11"), "INPUT ABSENT UNIMPLEMENTED",
+                "pdp-11")
+        refused(lambda: client.compile(LAYER, dims={"batch": 8}, options={"speed": 11}), "INPUT",
+                "'speed' is not known")
+        refused(lambda: client.compile(LAYER, dims={"batch": 8}, options={"no_reassociate": 1}), "INPUT",
+                "not a boolean")
+        refused(lambda: client.compile(LAYER, dims={"batch": 8}, options={"range": "wide"}), "INPUT",
+                "neither \"keep\" nor \"any\"")
+        refused(lambda: client.compile(LAYER, dims={"batch": 8}, options={"range": True}), "INPUT",
+                "neither \"keep\" nor \"any\"")
         counters = daemon.status()["counters"]
         assert counters["worker_died"] == 0, counters
 

@@ -1,5 +1,6 @@
-"""Programs built to explode, through the daemon and in the process of the client: every one is answered within the memory of a worker by a
-program no dearer than the input; explain says why the search ended; the proof that was stored with it holds."""
+"""Programs built to explode, through the daemon and in the process of the client: every one is answered within
+the memory of a worker by a program no dearer than the input; explain says why the search ended; the proof that
+was stored with it holds."""
 import glob
 import json
 import os
@@ -81,7 +82,8 @@ def check_search(name, search):
 
 def test_through_the_daemon():
     stops, seen = set(), set()
-    with Daemon("--worker-memory-mb", str(WORKER_MB), "--workers", "1", program="symplexd") as daemon, daemon.client() as client:
+    with Daemon("--worker-memory-mb", str(WORKER_MB), "--workers", "1",
+                program="symplexd") as daemon, daemon.client() as client:
         for name, text in PROGRAMS.items():
             client.socket.settimeout(120)
             client.call("optimize", {"ir": text})

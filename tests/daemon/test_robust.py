@@ -1,4 +1,5 @@
-"""What the daemon survives: hostile bytes, clients that vanish, workers that die, a full disk, kill -9, a second daemon."""
+"""What the daemon survives: hostile bytes, clients that vanish, workers that die, a full disk, kill -9, a
+second daemon."""
 import random
 import resource
 import shutil

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Searches of the daemon, over the wire, with the compiler that does what its program says: steps, budgets, restarts, limits."""
+"""Searches of the daemon, over the wire, with the compiler that does what its program says: steps, budgets,
+restarts, limits."""
 import resource
 import shutil
 import sqlite3

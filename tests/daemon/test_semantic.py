@@ -1,5 +1,6 @@
-"""Semantic hits through the real daemon: a program that equals a stored one, written in another way, is answered from the stored
-e-graph; so after a restart; damaged or foreign e-graphs are replaced; other options see nothing of it."""
+"""Semantic hits through the real daemon: a program that equals a stored one, written in another way, is
+answered from the stored e-graph; so after a restart; damaged or foreign e-graphs are replaced; other options
+see nothing of it."""
 import glob
 import json
 import os
@@ -53,11 +54,13 @@ def code_of(module):
 
 
 def check_module(module, folder):
-    """Ours to judge: the client runs it on random tensors and compares with the interpretation of the program it carries."""
+    """Ours to judge: the client runs it on random tensors and compares with the interpretation of the program
+    it carries."""
     path = os.path.join(folder, "m.sxm")
     with open(path, "wb") as file:
         file.write(module)
-    done = subprocess.run([CLIENT, "run", path, "--random", "7", "--check", "--repeat", "1"], capture_output=True, text=True)
+    done = subprocess.run([CLIENT, "run", path, "--random", "7", "--check", "--repeat", "1"], capture_output=True,
+                          text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -112,7 +115,8 @@ def layers(commuted, prefix, count=6):
     for i in range(count):
         lines.append("%%l%d = dot_general(%%%s, %%w%d) {lhs_contract = [1], rhs_contract = [0]}%s" % (i, value, i, of))
         name = "l%d" % i
-        for k, op in enumerate(["tanh", "exponential", "negate", "logistic", "abs", "tanh", "negate", "tanh", "abs", "tanh"]):
+        for k, op in enumerate(["tanh", "exponential", "negate", "logistic", "abs", "tanh", "negate", "tanh", "abs",
+                                "tanh"]):
             lines.append("%%m%d_%d = %s(%%%s)%s" % (i, k, op, name, of))
             name = "m%d_%d" % (i, k)
         pair = (name, value) if commuted else (value, name)
@@ -124,7 +128,8 @@ def layers(commuted, prefix, count=6):
 def look_at_parts(daemon, client):
     """symplex-client egraph of what is stored: the list of the parts, and each of them as an e-graph of its own."""
     def egraph(*arguments):
-        return subprocess.run([CLIENT, "egraph", *arguments, "--socket", str(daemon.path)], capture_output=True, text=True)
+        return subprocess.run([CLIENT, "egraph", *arguments, "--socket", str(daemon.path)], capture_output=True,
+                              text=True)
 
     keys = [e["key"].hex() for e in client.call("cache.list")["entries"] if e["kind"] == "egraph"]
     listed = {key: json.loads(egraph(key, "--json").stdout) for key in keys}
@@ -137,7 +142,8 @@ def look_at_parts(daemon, client):
     assert egraph(wired[0]).stdout.split()[:3] == ["PART", "USES", "PROGRAM"]
     picture = os.path.join(daemon.root, "g.svg")
     assert egraph(wired[0], "--part", "1", "-o", picture).returncode == 0 and open(picture).read(4) == "<svg"
-    assert egraph(wired[0], "-o", picture).returncode == 2 and egraph(wired[0], "--part", str(len(parts) + 1)).returncode == 2
+    assert egraph(wired[0], "-o", picture).returncode == 2 and egraph(wired[0], "--part",
+            str(len(parts) + 1)).returncode == 2
     single = next(key for key in keys if key not in wired)
     assert egraph(single, "--part", "1").returncode == 2
 

@@ -21,7 +21,8 @@ class Redis:
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen([SERVER, "--port", "0", "--unixsocket", self.path, "--save", "", "--appendonly", "no",
+        self.process = subprocess.Popen([SERVER, "--port", "0", "--unixsocket", self.path, "--save", "",
+                                         "--appendonly", "no",
                                          "--dir", self.root], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until(lambda: self.ask("PING") == "+PONG", "the server answers")
 
@@ -77,7 +78,8 @@ def held(daemon):
 
 
 def release(*daemons):
-    """Lets every held step go on, once. A worker that has gone on and is held again looks the same: its signal is only early."""
+    """Lets every held step go on, once. A worker that has gone on and is held again looks the same: its signal
+    is only early."""
     for daemon in daemons:
         for pid in held(daemon):
             os.kill(pid, signal.SIGUSR1)
@@ -112,11 +114,13 @@ def alone(program):
 def test_three_daemons_share_a_search():
     program = "search 5 6 hold"
     expected = alone(program)
-    with Redis() as redis, spread(redis) as owner, spread(redis) as second, spread(redis) as third, owner.client() as client:
+    with Redis() as redis, spread(redis) as owner, spread(redis) as second, spread(redis) as third, \
+            owner.client() as client:
         search = start(client, program)
         until(lambda: all(held(d) for d in (owner, second, third)), "each of the three has a step of it")
         others = sorted(d.status()["boot_id"] for d in (second, third))
-        until(lambda: sorted(lane["where"] for lane in show(owner, search)[1] if "where" in lane) == others, "the owner sees the leases")
+        until(lambda: sorted(lane["where"] for lane in show(owner, search)[1] if "where" in lane) == others,
+              "the owner sees the leases")
         assert show(owner, search)[0]["lanes_active"] == 3
         task = [w["task"] for w in second.status()["workers"] if "task" in w]
         assert len(task) == 1 and task[0].startswith(owner.status()["boot_id"] + "/%x/" % search), task
@@ -127,7 +131,8 @@ def test_three_daemons_share_a_search():
         assert given >= 2 and second.counter("search_steps_taken") >= 1 and third.counter("search_steps_taken") >= 1
         assert 0 < given <= second.counter("search_steps_taken") + third.counter("search_steps_taken")
         assert owner.counter("search_steps") == 30
-        left = until(lambda: not [k for k in redis.keys("symplex:1:*:*:*") if ":idle" not in k], "nothing is left on the server")
+        left = until(lambda: not [k for k in redis.keys("symplex:1:*:*:*") if ":idle" not in k],
+                     "nothing is left on the server")
         assert left
 
 
@@ -137,7 +142,8 @@ def test_a_daemon_dies_with_a_step():
     with Redis() as redis, spread(redis) as owner, spread(redis) as second, owner.client() as client:
         search = start(client, program)
         until(lambda: held(owner) and held(second), "both have a step")
-        stolen = until(lambda: [lane["lane"] for lane in show(owner, search)[1] if "where" in lane], "the owner sees the lease")
+        stolen = until(lambda: [lane["lane"] for lane in show(owner, search)[1] if "where" in lane],
+                       "the owner sees the lease")
         with spread(redis) as third:
             second.kill()
             until(lambda: held(third), "a third one takes steps")
@@ -194,7 +200,9 @@ def test_the_server_goes_and_comes_back():
 
 
 def test_another_build_takes_nothing():
-    with Redis() as redis, spread(redis) as owner, spread(redis, env={"FAKE_BUILD": "fake-2"}) as other, owner.client() as client:
+    with Redis() as redis, spread(redis) as owner, spread(redis,
+                                                          env={"FAKE_BUILD": "fake-2"}) as other, \
+            owner.client() as client:
         search = start(client, "search 4 2 hold")
         until(lambda: held(owner), "the owner has a step")
         assert run_to_end(owner, search, other)["state"] == "done"
@@ -214,7 +222,8 @@ def test_bytes_of_the_server_are_not_trusted():
     program = "search 4 3 hold"
     expected = alone(program)
     with Redis() as redis, spread(redis) as owner, owner.client() as client:
-        prefix = until(lambda: redis.keys("symplex:1:*") or redis.ask("SET", "x", "y") and [], "the owner tells its free places")[0]
+        prefix = until(lambda: redis.keys("symplex:1:*") or redis.ask("SET", "x", "y") and [],
+                       "the owner tells its free places")[0]
         prefix = ":".join(prefix.split(":")[:3]) + ":"
         boot = owner.status()["boot_id"]
         # names and tasks of a hostile peer: not names, no task, a task of another form

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The state directory is the daemon's own and closed to others: what is not is refused with path, owner and mode, before anything is opened in it."""
+"""The state directory is the daemon's own and closed to others: what is not is refused with path, owner and
+mode, before anything is opened in it."""
 import pathlib
 import shutil
 import subprocess
@@ -28,7 +29,8 @@ def names_in(folder):
 
 
 def refused(state, *parts, **more):
-    """The daemon ends with 4 (not permitted), says all of `parts`, and has put nothing into the directory (which it may have made)."""
+    """The daemon ends with 4 (not permitted), says all of `parts`, and has put nothing into the directory
+    (which it may have made)."""
     before = names_in(state)
     done = subprocess.run([BINARY / "symplexd", "--state", state, "--socket", TMP / "d.sock"], capture_output=True,
                           timeout=DEADLINE_S, env={"HOME": str(TMP)}, **more)
@@ -92,7 +94,8 @@ def test_of_another_user():
     TMP.chmod(0o755)
     for mode in (0o700, 0o755):
         state = folder("roots%o" % mode, mode)
-        done = subprocess.run([TMP / "symplexd", "--state", state, "--socket", "/nowhere/d.sock"], capture_output=True, timeout=DEADLINE_S,
+        done = subprocess.run([TMP / "symplexd", "--state", state, "--socket", "/nowhere/d.sock"],
+                              capture_output=True, timeout=DEADLINE_S,
                               env={}, user=OTHER, group=OTHER, extra_groups=[])
         assert done.returncode == 4 and b"state: folder %s" % str(state).encode() in done.stderr, done.stderr
 

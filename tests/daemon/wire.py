@@ -1,4 +1,5 @@
-"""wire.py - the client's half of symplex-rpc in plain Python, and daemons on private directories, for the tests of daemon/.
+"""wire.py - the client's half of symplex-rpc in plain Python, and daemons on private directories, for the
+tests of daemon/.
 
 Written from docs/PROTOCOL.md alone: it shares no code with protocol/, so it is a second opinion on the wire.
 """

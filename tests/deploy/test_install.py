@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The install: programs run from where they were put, a C program finds the library by pkg-config alone, the units name the daemon there."""
+"""The install: programs run from where they were put, a C program finds the library by pkg-config alone, the
+units name the daemon there."""
 import os
 import pathlib
 import re
@@ -50,7 +51,8 @@ with tempfile.TemporaryDirectory() as folder:
     for unit in ("user/symplexd.service", "system/symplexd@.service"):
         text = (prefix / "lib/systemd" / unit).read_text()
         assert f"ExecStart={prefix}/bin/symplexd " in text and "/usr/bin/symplexd" not in text, unit
-    for path in ("share/man/man1/symplex-client.1", "share/bash-completion/completions/symplex-client", "include/symplex.h"):
+    for path in ("share/man/man1/symplex-client.1", "share/bash-completion/completions/symplex-client",
+                 "include/symplex.h"):
         assert (prefix / path).stat().st_size > 0, path
 
     pkgconfig = next(prefix.glob("lib/**/symplex.pc")).parent

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What tests need of Python: the interpreter that runs this has the pinned versions, a test whose package is missing fails and says what
-to run, and deploy/install-deps.sh says so where it finds no packages to install."""
+"""What tests need of Python: the interpreter that runs this has the pinned versions, a test whose package is
+missing fails and says what to run, and deploy/install-deps.sh says so where it finds no packages to install."""
 import importlib.metadata
 import os
 import pathlib
@@ -14,12 +14,14 @@ REMEDY = "run deploy/install-deps.sh"
 
 
 def run(*command, **environment):
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, env=dict(os.environ, **environment),
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120,
+                          env=dict(os.environ, **environment),
                           check=False)
 
 
 def test_versions_are_the_pinned_ones():
-    pins = [line.split("==") for line in (ROOT / "tests/requirements.txt").read_text(encoding="ascii").split() if "==" in line]
+    pins = [line.split("==") for line in (ROOT / "tests/requirements.txt").read_text(encoding="ascii").split()
+            if "==" in line]
     assert {"egglog", "numpy", "onnx", "onnxruntime"} <= {name for name, _ in pins}
     for name, version in pins:
         try:
@@ -38,7 +40,8 @@ def test_which_interpreter():
         assert done.stdout.strip() == str(ROOT / "build/venv"), done
 
 
-# Programs that need more than Python itself, with a word of what is missing where there are no packages and no programs.
+# Programs that need more than Python itself, with a word of what is missing where there are no packages and no
+# programs.
 NEED = {
     "tests/client/test_onnx_export.py": ([], "numpy"),
     "tests/tools/prove_rules.py": ([], "z3"),
@@ -63,7 +66,8 @@ def test_no_network():
         for name in ("deploy/install-deps.sh", "tests/requirements.txt"):
             (pathlib.Path(folder) / name).parent.mkdir()
             shutil.copy(ROOT / name, pathlib.Path(folder) / name)
-        done = run(pathlib.Path(folder) / "deploy/install-deps.sh", "python", PIP_NO_INDEX="1", PIP_FIND_LINKS="", PIP_CONFIG_FILE="/dev/null")
+        done = run(pathlib.Path(folder) / "deploy/install-deps.sh", "python", PIP_NO_INDEX="1", PIP_FIND_LINKS="",
+                   PIP_CONFIG_FILE="/dev/null")
         assert done.returncode == 1 and "this needs a network with PyPI" in done.stderr, done
         assert "egglog==13.2.0" in done.stderr, done
         assert not (pathlib.Path(folder) / "build/venv").exists()

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Networks that people export (tests/models/networks), with random weights: each compiles, and `run` gives what onnxruntime gives.
+"""Networks that people export (tests/models/networks), with random weights: each compiles, and `run` gives
+what onnxruntime gives.
 
 usage: test_networks.py [NAME...]: names of networks, with -full for the published size.
 
-The tolerance follows the network. A sum of k products in single precision is the exact sum of terms that are off by about sqrt(k) u
-each, u = 2^-24. So onnxruntime is asked again with every weight off by that much at random: the spread of its results is the size of
-rounding in this network. Two engines differ by at most TOLERANCE spreads: 2 as both of them round, 2 as the worst of all elements is
-estimated from few draws, 2 for what has no weights (products of activations, functions that are right to a few u)."""
+The tolerance follows the network. A sum of k products in single precision is the exact sum of terms that are
+off by about sqrt(k) u each, u = 2^-24. So onnxruntime is asked again with every weight off by that much at
+random: the spread of its results is the size of rounding in this network. Two engines differ by at most
+TOLERANCE spreads: 2 as both of them round, 2 as the worst of all elements is estimated from few draws, 2 for
+what has no weights (products of activations, functions that are right to a few u)."""
 import os
 import pathlib
 import subprocess
@@ -35,7 +37,8 @@ CASES = {name: (name, True, (1, 3)) for name in make_networks.NETWORKS}
 CASES.update({name + "-full": (name, False, (1,)) for name in make_networks.NETWORKS})
 FULL = ["resnet50-full", "mobilenet_v3-full", "efficientnet_b0-full", "convnext_tiny-full"]
 
-# Cases that are refused today, with a word of the refusal. One that compiles fails the test until it is taken off this list.
+# Cases that are refused today, with a word of the refusal. One that compiles fails the test until it is taken
+# off this list.
 REFUSED = {
     "bert_base": "i64",  # the attention mask is i64 until it is cast
     "llama_block": "i64",  # places, and the extent that the scale of attention comes from, are i64 until they are cast
@@ -65,7 +68,8 @@ def feed_of(model, batch):
 def run_peer(model, feed):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feed)
+    return onnxruntime.InferenceSession(model.SerializeToString(), options,
+                                        providers=["CPUExecutionProvider"]).run(None, feed)
 
 
 def terms_of(model):
@@ -113,7 +117,8 @@ def altered(model):
     chosen = middle[len(middle) // 2]
 
     def change(name, values):
-        return values * (1 + 0.1 * (numpy.arange(values.size) % 100 == 0).reshape(values.shape)) if name == chosen else values
+        return values * (1 + 0.1 * (numpy.arange(values.size)
+                                    % 100 == 0).reshape(values.shape)) if name == chosen else values
     return with_weights(model, change)
 
 
@@ -148,10 +153,12 @@ def check(case, path, model, batch):
     allowed = tolerances(model, feed, expected)
     found, fault = distance(ours, expected), distance(run_peer(altered(model), feed), expected)
     for value, y, worst, most, planted in zip(model.graph.output, expected, found, allowed, fault):
-        print(f"{case}, batch {batch}: {value.name} of {y.size} elements up to {numpy.abs(y).max():.2g}: off by {worst:.1e}, allowed "
+        print(f"{case}, batch {batch}: {value.name} of {y.size} elements up to {numpy.abs(y).max():.2g}: off by "
+              f"{worst:.1e}, allowed "
               f"{most:.1e}; an altered weight {planted:.1e}; compiled in {seconds:.1f} s", flush=True)
         assert worst <= most, f"{case}: {value.name} is off by {worst}, allowed {most}"
-        assert planted > 4 * most, f"{case}: {value.name}: a weight that is off by a tenth would not be seen: {planted}, allowed {most}"
+        assert planted > 4 * most, \
+            f"{case}: {value.name}: a weight that is off by a tenth would not be seen: {planted}, allowed {most}"
 
 
 def main():

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the seeds of fuzz_wire, fuzz_onnx and fuzz_snapshot: valid inputs for the fuzzers to start from, made without the code under test.
-Seeds of fuzz_module come from sx-seed-modules, those of fuzz_parse are the programs of tests/golden, those of fuzz_certificate are what the
-client of $SX_BINARY_DIR proves of the small ones of tests/golden/egraph (left as they are without that variable).
+"""Writes the seeds of fuzz_wire, fuzz_onnx and fuzz_snapshot: valid inputs for the fuzzers to start from, made
+without the code under test. Seeds of fuzz_module come from sx-seed-modules, those of fuzz_parse are the
+programs of tests/golden, those of fuzz_certificate are what the client of $SX_BINARY_DIR proves of the small
+ones of tests/golden/egraph (left as they are without that variable).
 
   make_seeds.py            writes tests/fuzz/seeds
 """
@@ -28,21 +29,26 @@ graph "g" (n in [1, 8]) {
   return %0 as "y"
 }
 """
-COMPILE = {"ir": PROGRAM, "target": "x86-64-v3", "dims": {"n": 4}, "options": {"no_reassociate": True, "disabled_rules": "a,b"},
+COMPILE = {"ir": PROGRAM, "target": "x86-64-v3", "dims": {"n": 4},
+           "options": {"no_reassociate": True, "disabled_rules": "a,b"},
            "mode": "wait", "refresh": False, "wait_ms": 100}
 REQUESTS = [("hello", {"client": "seed"}), ("ping", {"data": b"\0\1\2"}), ("compile", COMPILE), ("optimize", COMPILE),
             ("get", {"key": KEY}), ("wait", {"job": 1, "seq": 2, "wait_ms": 3}), ("cancel", {"job": 1}), ("jobs", {}),
-            ("status", {}), ("ready", {}), ("cache.list", {"limit": 5}), ("cache.show", {"key": KEY}), ("cache.verify", {}),
+            ("status", {}), ("ready", {}), ("cache.list", {"limit": 5}), ("cache.show", {"key": KEY}),
+            ("cache.verify", {}),
             ("cache.evict", {"key": KEY}), ("shutdown", {"fast": True})]
 RESULTS = [
-    {"key": KEY, "state": "done", "tier": "ram", "cost_us": 5, "coalesced": False, "job": 1, "seq": 1, "module": b"SXMODULE"},
+    {"key": KEY, "state": "done", "tier": "ram", "cost_us": 5, "coalesced": False, "job": 1, "seq": 1,
+     "module": b"SXMODULE"},
     {"job": 1, "key": KEY, "state": "running", "seq": 1,
      "events": [{"seq": 1, "at_ms": 0, "stage": "saturate", "done": 1, "total": 2}]},
     {"boot_id": "b", "now_ms": 1, "data": b"x"},
-    {"server": "symplexd", "version": "0", "build": "b", "proto_min": 1, "proto_max": 1, "boot_id": "b", "pid": 1, "now_ms": 1,
+    {"server": "symplexd", "version": "0", "build": "b", "proto_min": 1, "proto_max": 1, "boot_id": "b", "pid": 1,
+     "now_ms": 1,
      "methods": {"ping": 1}, "limits": {"depth": 16}, "features": ["seccomp"]},
 ]
-ERROR = {"code": 3, "name": "INPUT", "msg": "graph: line 3", "hint": "Look there.", "retry": False, "where": "parse.c:1"}
+ERROR = {"code": 3, "name": "INPUT", "msg": "graph: line 3", "hint": "Look there.", "retry": False,
+         "where": "parse.c:1"}
 MESSAGE, FRAMES = 0, 1
 
 
@@ -61,7 +67,8 @@ graph "p" {
 # sqrt(x x) = |x|, with the right output, with another one, and with a step that makes it sqrt(-(x x))
 ROOT, ABS = '%2 = sqrt(%1) : f32[4]\nreturn %2 as "y"', '%2 = abs(%0) : f32[4]\nreturn %2 as "y"'
 NEGATIVE = '%2 = negate(%1) : f32[4]\n%3 = sqrt(%2) : f32[4]\nreturn %3 as "y"'
-TERMS = '%2 = sqrt(%1) : f32[4]\n%3 = abs(%0) : f32[4]\n%4 = negate(%1) : f32[4]\n%5 = sqrt(%4) : f32[4]\nreturn %2 as "y"'
+TERMS = '%2 = sqrt(%1) : f32[4]\n%3 = abs(%0) : f32[4]\n%4 = negate(%1) : f32[4]\n' \
+        '%5 = sqrt(%4) : f32[4]\nreturn %2 as "y"'
 
 
 def root_seed(name, output, step):
@@ -84,7 +91,8 @@ def client_certificate_seeds():
     with tempfile.TemporaryDirectory() as folder:
         for source in sorted((HERE.parent / "golden" / "egraph").glob("*.sx")):
             proof = pathlib.Path(folder) / "proof"
-            subprocess.run([client, "optimize", source, "--no-daemon", "-o", proof.with_suffix(".sx"), "--proof", proof], check=True, capture_output=True)
+            subprocess.run([client, "optimize", source, "--no-daemon", "-o", proof.with_suffix(".sx"), "--proof",
+                            proof], check=True, capture_output=True)
             text = proof.read_text()
             if len(text) > 12000:
                 continue
@@ -97,7 +105,8 @@ def client_certificate_seeds():
                     size = int(count.split()[1])
                     blocks.append(rest[:size])
                     rest = rest[size:]
-                write("fuzz_certificate", source.stem + ".apart", b"p" + "--\n".join(blocks + [rest.split("\n", 1)[1]]).encode())
+                write("fuzz_certificate", source.stem + ".apart",
+                      b"p" + "--\n".join(blocks + [rest.split("\n", 1)[1]]).encode())
 
 
 def wire_seeds():
@@ -123,7 +132,8 @@ def onnx_seeds():
     write("fuzz_onnx", "encoder.onnx", models.make_encoder()[1])
     models.CNN_SIDE = 4
     write("fuzz_onnx", "cnn.onnx", models.make_cnn()[1])
-    for op, inputs, attributes in (("Conv", ["x", "w"], {}), ("Slice", ["x", "a", "b"], {}), ("Gather", ["x", "a"], {"axis": 1}),
+    for op, inputs, attributes in (("Conv", ["x", "w"], {}), ("Slice", ["x", "a", "b"], {}),
+                                   ("Gather", ["x", "a"], {"axis": 1}),
                                    ("Concat", ["x", "x"], {"axis": 0}), ("Softmax", ["x"], {"axis": -1}),
                                    ("Transpose", ["x"], {"perm": [1, 0]}), ("ReduceSum", ["x", "a"], {"keepdims": 0}),
                                    ("Expand", ["x", "b"], {}), ("Clip", ["x"], {}), ("Split", ["x"], {"axis": 0}),
@@ -140,16 +150,19 @@ PAGE, RULES = 4096, bytes(range(32))
 
 
 def snapshot(nodes, classes, up, reasons, matched, journal, log, roots, choice):
-    """An e-graph as core/egraph/snapshot.h has it, but for the checksums, which the target makes good. A node: (op, attr, children)."""
+    """An e-graph as core/egraph/snapshot.h has it, but for the checksums, which the target makes good. A node:
+    (op, attr, children)."""
     words = lambda items: struct.pack(f"<{len(items)}I", *items)  # noqa: E731
-    live = [c == n or not any(nodes[m][:2] == nodes[n][:2] and [classes[x] for x in nodes[m][2]] == [classes[x] for x in nodes[n][2]]
+    live = [c == n or not any(nodes[m][:2] == nodes[n][:2]
+                              and [classes[x] for x in nodes[m][2]] == [classes[x] for x in nodes[n][2]]
                               for m in range(n)) for n, c in enumerate(classes)]
     made = [c for node in nodes for c in node[2]]
     section = {0: (8, b"".join(struct.pack("<IHBB", attr, op, len(children), not live[n])
                                for n, (op, attr, children) in enumerate(nodes))),
                1: (4, words([classes[c] for c in made])), 2: (4, words(classes)), 3: (4, words(made)),
                4: (4, words([u for u, _ in up])), 5: (4, words([r for _, r in up])),
-               6: (12, b"".join(words(r) for r in reasons)), 7: (4, words(matched)), 8: (8, b"".join(words(j) for j in journal)), 9: (4, words(log)),
+               6: (12, b"".join(words(r) for r in reasons)), 7: (4, words(matched)),
+               8: (8, b"".join(words(j) for j in journal)), 9: (4, words(log)),
                10: (4, words(roots)), 11: (8, b"".join(words(c) for c in choice))}
     table, body, at = b"", b"", PAGE
     for kind, (item, data) in section.items():
@@ -157,7 +170,8 @@ def snapshot(nodes, classes, up, reasons, matched, journal, log, roots, choice):
             table += struct.pack("<IIQQQ", kind, item, at, len(data), 0)
             body += data + bytes(-len(data) % PAGE)
             at += len(data) + -len(data) % PAGE
-    head = struct.pack("<8sIIQQ32sIIIIIIII", b"SXEGRAPH", 0x01020304, 4, at, 0, RULES, len(table) // 32, 0, len(nodes), len(made),
+    head = struct.pack("<8sIIQQ32sIIIIIIII", b"SXEGRAPH", 0x01020304, 4, at, 0, RULES, len(table) // 32, 0,
+                       len(nodes), len(made),
                        len(set(classes)), sum(live), len(journal), 1)
     return (head + table).ljust(PAGE, b"\0") + body
 
@@ -168,7 +182,8 @@ def snapshot_seeds():
     # a + b = b + a by rule 0
     write("fuzz_snapshot", "sum", snapshot(
         [(leaf, 0, []), (leaf, 1, []), (add, 0, [0, 1]), (add, 0, [1, 0])], [0, 1, 2, 2],
-        [alone(0), alone(1), (3, 0), alone(3)], [[0, 0, 1]], [2], [[4, 2], [3, 1]], [2, 3], [2], [[0, 0], [1, 1], [2, 3]]))
+        [alone(0), alone(1), (3, 0), alone(3)], [[0, 0, 1]], [2], [[4, 2], [3, 1]], [2, 3], [2],
+        [[0, 0], [1, 1], [2, 3]]))
     # a = b makes -a = -b: the second one is dead
     write("fuzz_snapshot", "congruence", snapshot(
         [(leaf, 0, []), (leaf, 1, []), (neg, 0, [0]), (neg, 0, [1])], [0, 0, 2, 2],

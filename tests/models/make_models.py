@@ -5,10 +5,10 @@
   make_models.py --check       makes them again in memory and compares the bytes; with numpy also the expected outputs
   make_models.py --reference   writes *.expected.npy: outputs computed in float64 by numpy, not by this project
 
-Weights come from splitmix64 (core/base/rng.h) with a fixed seed, scaled to keep activations near 1. The graphs are written the
-way exporters write them at opset 13: Gemm with transB, layer normalisation and GELU as primitives, heads split by Reshape with
-a shape computed from the input, so that an importer has folding and recognition to do.
-"""
+Weights come from splitmix64 (core/base/rng.h) with a fixed seed, scaled to keep activations near 1. The graphs
+are written the way exporters write them at opset 13: Gemm with transB, layer normalisation and GELU as
+primitives, heads split by Reshape with a shape computed from the input, so that an importer has folding and
+recognition to do. """
 import argparse
 import math
 import os
@@ -127,7 +127,8 @@ class Model:
         return name
 
     def finish(self, inputs, outputs):
-        """GraphProto: node 1, name 2, initializer 5, input 11, output 12. ModelProto: ir_version 1, producer 2, graph 7, opset 8."""
+        """GraphProto: node 1, name 2, initializer 5, input 11, output 12. ModelProto: ir_version 1, producer
+        2, graph 7, opset 8."""
         graph = b"".join(block(1, n) for n in self.nodes) + block(2, self.name)
         graph += b"".join(block(5, i) for i in self.initializers)
         graph += b"".join(block(11, value_info(n, d)) for n, d in inputs)
@@ -275,7 +276,8 @@ def cnn_reference(np, w):
                 for i, j, part in windows(x, k.shape[2], stride, 0.0))
         if not norm:
             return x
-        scale, bias, mean, variance = (w[f"{name}.norm.{p}"][:, None, None] for p in ("weight", "bias", "mean", "variance"))
+        scale, bias, mean, variance = (w[f"{name}.norm.{p}"][:, None, None]
+                                       for p in ("weight", "bias", "mean", "variance"))
         return (x - mean) / np.sqrt(variance + float(np.float32(EPSILON))) * scale + bias  # the attribute is f32
 
     def relu(x):
@@ -299,7 +301,8 @@ def reference(np, name, model):
 
     def norm(x, n):
         centred = x - x.mean(-1, keepdims=True)
-        return centred / np.sqrt((centred ** 2).mean(-1, keepdims=True) + w["epsilon"]) * w[n + ".weight"] + w[n + ".bias"]
+        return centred / np.sqrt((centred ** 2).mean(-1, keepdims=True) + w["epsilon"]) * w[n + ".weight"] + w[n
+                + ".bias"]
 
     def dense(x, n):
         return x @ w[n + ".weight"] + w[n + ".bias"]

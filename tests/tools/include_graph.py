@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Who includes whom, read off the sources. usage: include_graph.py [--dot | --files FOLDER]
 
-Without an option: each folder of the product with the folders that its files include, and how often; then the circles between files of
-one folder, each with its reason. --dot: the folders as a graph for graphviz. --files FOLDER: the units of one folder (x.c with x.h is
-the unit x) instead.
+Without an option: each folder of the product with the folders that its files include, and how often; then the
+circles between files of one folder, each with its reason. --dot: the folders as a graph for graphviz. --files
+FOLDER: the units of one folder (x.c with x.h is the unit x) instead.
 
-Exits 1 and says so where docs/ARCHITECTURE.md draws another picture than the sources, where folders include each other in a circle,
-and where files do so without a reason in CIRCLES below. tests/tools/test_tidy.py runs the same checks."""
+Exits 1 and says so where docs/ARCHITECTURE.md draws another picture than the sources, where folders include
+each other in a circle, and where files do so without a reason in CIRCLES below. tests/tools/test_tidy.py runs
+the same checks."""
 import collections
 import os
 import re
@@ -15,8 +16,9 @@ import sys
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 
-# Circles between units of one folder, and why they stay. A unit is x.c with x.h; headers alone are never in a circle. Most are of one
-# kind: x.h is what others include, y.h is what the files of the folder share and includes it for its types, x.c includes y.h.
+# Circles between units of one folder, and why they stay. A unit is x.c with x.h; headers alone are never in a
+# circle. Most are of one kind: x.h is what others include, y.h is what the files of the folder share and
+# includes it for its types, x.c includes y.h.
 CIRCLES = {
     ("cache/cache", "cache/hot", "cache/key", "cache/op", "cache/owner", "cache/store", "cache/writer"):
         "cache.h is what others include; the parts use its types, and cache.c opens and closes them",
@@ -36,7 +38,8 @@ CIRCLES = {
     ("core/ir/roll", "core/ir/roll_cut"):
         "roll.h is what others include; roll_cut.h is what its files share",
     ("core/pareto", "core/pipeline"):
-        "a point of the front is a run of the stages of pipeline.h, and the pipeline makes a front where one is asked for",
+        "a point of the front is a run of the stages of pipeline.h, and the pipeline makes a front where one is "
+        "asked for",
     ("core/search/search", "core/search/space"):
         "search.h has the types; space.c lists plans, search.c prices what it lists",
 }
@@ -44,7 +47,8 @@ CIRCLES = {
 
 def sources():
     """Path -> paths it includes, of the C files and tables of the product and of tests."""
-    names = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.c", "*.h", "*.def"], cwd=ROOT,
+    names = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.c", "*.h", "*.def"],
+                           cwd=ROOT,
                            check=True, capture_output=True, text=True).stdout.split()
     out = {}
     for name in names:
@@ -123,15 +127,19 @@ def findings(files, drawn, reasons):
     for folder in sorted(set(folders) | set(drawn)):
         real, allowed = set(folders.get(folder, ())), set(drawn.get(folder, ()))
         if folder not in drawn:
-            out.append(f"docs/ARCHITECTURE.md: no arrows of {folder}, which includes {', '.join(sorted(real)) or 'nothing'}")
+            includes = ", ".join(sorted(real)) or "nothing"
+            out.append(f"docs/ARCHITECTURE.md: no arrows of {folder}, which includes {includes}")
             continue
-        out += [f"docs/ARCHITECTURE.md: {folder} -> {t}, but no file there includes one of {t}" for t in sorted(allowed - real)]
-        out += [f"{folder} includes {t}, an arrow that docs/ARCHITECTURE.md does not draw" for t in sorted(real - allowed)]
+        out += [f"docs/ARCHITECTURE.md: {folder} -> {t}, but no file there includes one of {t}"
+                for t in sorted(allowed - real)]
+        out += [f"{folder} includes {t}, an arrow that docs/ARCHITECTURE.md does not draw"
+                for t in sorted(real - allowed)]
     out += [f"folders in a circle: {', '.join(group)}" for group in circles(folders)]
     found = circles(unit_graph(files))
     out += [f"files in a circle: {', '.join(group)} (open it, or give the reason in tests/tools/include_graph.py)"
             for group in found if group not in reasons]
-    out += [f"tests/tools/include_graph.py: {', '.join(group)} is no circle any more" for group in reasons if group not in found]
+    out += [f"tests/tools/include_graph.py: {', '.join(group)} is no circle any more" for group in reasons
+            if group not in found]
     headers = {p: [t for t in included if t.endswith(".h")] for p, included in files.items() if p.endswith(".h")}
     out += [f"headers in a circle: {', '.join(group)}" for group in circles(headers)]
     return out
@@ -152,7 +160,8 @@ def main():
     if sys.argv[1:] == ["--dot"]:
         print_dot(folders)
     elif sys.argv[1:2] == ["--files"] and len(sys.argv) == 3:
-        inside = {u: {t for t in targets if os.path.dirname(t) == sys.argv[2]} for u, targets in unit_graph(files).items()
+        inside = {u: {t for t in targets if os.path.dirname(t) == sys.argv[2]}
+                  for u, targets in unit_graph(files).items()
                   if os.path.dirname(u) == sys.argv[2]}
         if not inside:
             print(f"include_graph.py: no sources in {sys.argv[2]}", file=sys.stderr)

@@ -1,26 +1,30 @@
 #!/usr/bin/env python3
 """Proofs of rewrite rules at bounded rank, by Z3.
 
-The rule tests write pairs of programs, both sides of a rule on small random shapes (SX_PAIRS). Here every element of both
-results is written out as a term over the elements of the parameters, and
+The rule tests write pairs of programs, both sides of a rule on small random shapes (SX_PAIRS). Here every
+element of both results is written out as a term over the elements of the parameters, and
   1. equal terms are a proof for every element type: the same operations in the same order;
   2. integers and bools: Z3 over 8-bit vectors; 3. exact rules, element by element: Z3 over IEEE 754 half precision;
-  4. other rules: Z3 over the reals, divisors taken to be nonzero and roots to be of positive numbers; a constant is the simplest
+  4. other rules: Z3 over the reals, divisors taken to be nonzero and roots to be of positive numbers; a
+  constant is the simplest
      fraction it is the rounding of.
-All elements of a pair are compared; elements that are the same terms but for the names of what they read are proved once. What is
-assumed of divisors, roots and logarithms is shown to hold somewhere: a proof from assumptions that nothing satisfies fails the run,
-as a counterexample does. Z3 is bounded by its own count of steps, not by time, so that every machine writes the same table.
+All elements of a pair are compared; elements that are the same terms but for the names of what they read are
+proved once. What is assumed of divisors, roots and logarithms is shown to hold somewhere: a proof from
+assumptions that nothing satisfies fails the run, as a counterexample does. Z3 is bounded by its own count of
+steps, not by time, so that every machine writes the same table.
 
 usage: prove_rules.py [--rule NAME] [--verbose]
        prove_rules.py --write docs/RULES.md     the table anew
        prove_rules.py --check docs/RULES.md     the table anew, in memory: exit 1 where the file is another
 """
-import argparse, collections, concurrent.futures, difflib, fractions, itertools, json, os, re, select, signal, subprocess, sys, tempfile
+import argparse, collections, concurrent.futures, difflib, fractions, itertools, json, os, re, select, signal
+import subprocess, sys, tempfile
 
 try:
     import z3
 except ImportError:
-    sys.exit("the Python package z3 is not there: run deploy/install-deps.sh, then tests/tools/python.sh tests/tools/prove_rules.py")
+    sys.exit("the Python package z3 is not there: run deploy/install-deps.sh, then tests/tools/python.sh "
+             "tests/tools/prove_rules.py")
 
 BINARY = os.environ.get("SX_BINARY_DIR", "build/dev")
 SOURCE = os.environ.get("SX_SOURCE_DIR", ".")
@@ -57,7 +61,8 @@ def read_program(path):
         if match:
             name, op, inputs, attr, dtype, dims = match.groups()
             shape = tuple(int(d) for d in dims.split(",") if d.strip())
-            nodes.append((name, op, [i.strip()[1:] for i in (inputs or "").split(",") if i.strip()], attributes(attr), dtype, shape))
+            nodes.append((name, op, [i.strip()[1:] for i in (inputs or "").split(",") if i.strip()],
+                          attributes(attr), dtype, shape))
         elif line.strip().startswith("return"):
             outputs = re.findall(r"%(\w+) as", line)
         elif "%" in line:
@@ -75,7 +80,8 @@ def term(*key):
 
 
 def number(text):
-    return {"true": 1, "false": 0}.get(text) if text in ("true", "false") else float(text) if text in ("inf", "-inf", "nan") else fractions.Fraction(text)
+    return {"true": 1, "false": 0}.get(text) if text in ("true", "false") else float(text) if text in ("inf",
+            "-inf", "nan") else fractions.Fraction(text)
 
 
 def constant(dtype, value, negative=False):
@@ -93,7 +99,8 @@ class Tensor:
         self.at = {i: make(i) for i in positions(shape)}
 
 
-ELEMENTWISE = set("""negate abs exponential log sqrt rsqrt tanh erf logistic sine cosine floor ceil round_nearest_even sign not
+ELEMENTWISE = set("""negate abs exponential log sqrt rsqrt tanh erf logistic sine cosine floor ceil
+round_nearest_even sign not
 add subtract multiply divide power remainder maximum minimum and or xor select compare""".split())
 START = {"add": 0, "multiply": 1, "maximum": float("-inf"), "minimum": float("inf")}
 
@@ -157,12 +164,15 @@ def composite(op, x, attr, dtype, shape):
     if op == "silu":
         return each(lambda i: mul(main.at[i], apply("logistic", own, main.at[i])))
     if op == "gelu":
-        return each(lambda i: mul(mul(main.at[i], c(0.5)), apply("add", own, apply("erf", own, mul(main.at[i], c(0.70710678118654752440))), c(1))))
+        return each(lambda i: mul(mul(main.at[i], c(0.5)),
+                                  apply("add", own, apply("erf", own, mul(main.at[i], c(0.70710678118654752440))),
+                                        c(1))))
     if op == "gelu_tanh":
         def tanh_form(i):
             v = main.at[i]
             inner = apply("add", own, v, mul(mul(mul(v, v), v), c(0.044715)))
-            return mul(mul(v, c(0.5)), apply("add", own, apply("tanh", own, mul(inner, c(0.79788456080286535588))), c(1)))
+            return mul(mul(v, c(0.5)), apply("add", own, apply("tanh", own, mul(inner, c(0.79788456080286535588))),
+                                             c(1)))
         return each(tanh_form)
     if op not in ("softmax", "log_softmax", "layer_norm", "rms_norm"):
         raise Unknown(op)
@@ -189,7 +199,8 @@ def composite(op, x, attr, dtype, shape):
         return each(lambda i: mul(mul(main.at[i], root(main.at, i)), x[1].at[i[axis:]]))
     if op == "layer_norm":
         centred = {i: apply("subtract", own, main.at[i], mean(main.at, i)) for i in positions(shape)}
-        return each(lambda i: apply("add", own, mul(mul(centred[i], root(centred, i)), x[1].at[i[axis:]]), x[2].at[i[axis:]]))
+        return each(lambda i: apply("add", own, mul(mul(centred[i], root(centred, i)), x[1].at[i[axis:]]),
+                                    x[2].at[i[axis:]]))
     raise Unknown(op)
 
 
@@ -234,7 +245,8 @@ def evaluate(op, name, x, attr, dtype, shape):
         def known(i):
             text = values[flat(shape, i) if len(values) > 1 else 0]
             value = number(text)  # the shortest decimal that reads back as the number stored
-            value = rounded(dtype, fractions.Fraction(float(value))) if dtype in ("f32", "f64") and isinstance(value, fractions.Fraction) else value
+            value = rounded(dtype, fractions.Fraction(float(value))) if dtype in ("f32",
+                    "f64") and isinstance(value, fractions.Fraction) else value
             return constant(dtype, value, text.startswith("-"))
         return Tensor(dtype, shape, known)
     if op == "iota":
@@ -253,7 +265,8 @@ def evaluate(op, name, x, attr, dtype, shape):
         return Tensor(dtype, shape, lambda i: x[0].at[tuple(i[perm.index(d)] for d in range(len(perm)))])
     if op == "broadcast_in_dim":
         dims = [int(v) for v in attr.get("dims", [])]
-        return Tensor(dtype, shape, lambda i: x[0].at[tuple(0 if x[0].shape[k] == 1 else i[d] for k, d in enumerate(dims))])
+        return Tensor(dtype, shape, lambda i: x[0].at[tuple(0 if x[0].shape[k] == 1 else i[d]
+                                                            for k, d in enumerate(dims))])
     if op == "slice":
         start, stride = [int(v) for v in attr.get("start", [])], [int(v) for v in attr.get("stride", [])]
         return Tensor(dtype, shape, lambda i: x[0].at[tuple(start[d] + stride[d] * i[d] for d in range(len(i)))])
@@ -276,7 +289,8 @@ def evaluate(op, name, x, attr, dtype, shape):
     if op == "gather":
         axis, rank = int(attr["axis"]), len(x[1].shape)
         return Tensor(dtype, shape, lambda i: apply("gather", dtype, x[1].at[i[axis:axis + rank]],
-                                                    *(x[0].at[i[:axis] + (k,) + i[axis + rank:]] for k in range(x[0].shape[axis]))))
+                                                    *(x[0].at[i[:axis] + (k,) + i[axis + rank:]]
+                                                      for k in range(x[0].shape[axis]))))
     return composite(op, x, attr, dtype, shape)
 
 
@@ -328,9 +342,11 @@ class Reals:
         x = [self.of(o) for o in t[2:]]
         if op.startswith("compare_"):
             a, b = x
-            return {"eq": a == b, "ne": a != b, "lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b}[op[8:]] if dtype != "bool" else {"eq": a == b, "ne": a != b}[op[8:]]
+            return {"eq": a == b, "ne": a != b, "lt": a < b, "le": a <= b, "gt": a > b,
+                    "ge": a >= b}[op[8:]] if dtype != "bool" else {"eq": a == b, "ne": a != b}[op[8:]]
         if dtype == "bool":
-            table = {"and": z3.And, "or": z3.Or, "xor": z3.Xor, "not": z3.Not, "add": z3.Or, "multiply": z3.And, "step_add": z3.Or, "step_multiply": z3.And, "select": z3.If}
+            table = {"and": z3.And, "or": z3.Or, "xor": z3.Xor, "not": z3.Not, "add": z3.Or, "multiply": z3.And,
+                     "step_add": z3.Or, "step_multiply": z3.And, "select": z3.If}
             if op not in table:
                 raise Unknown(op)
             return table[op](*x)
@@ -378,7 +394,8 @@ class Reals:
             for _ in range(int(t[3][2])):
                 power = power * x[0]
             return power
-        if op == "power" and t[3][0] == "number" and t[3][2] in (-1, fractions.Fraction(1, 2), fractions.Fraction(-1, 2)):
+        if op == "power" and t[3][0] == "number" and t[3][2] in (-1, fractions.Fraction(1, 2),
+                fractions.Fraction(-1, 2)):
             self.side.append(x[0] > 0)
             return 1 / x[0] if t[3][2] == -1 else self.make(term("sqrt" if t[3][2] > 0 else "rsqrt", t[1], t[2]))
         return self.function(op, *x)
@@ -425,14 +442,20 @@ class Vectors(Reals):
             return self.of(t[3])
         x = [self.of(o) for o in t[2:]] if op != "convert" else []
         below = (lambda a, b: a < b) if signed else z3.ULT
-        table = {"add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b, "and": lambda a, b: a & b,
-                 "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b, "not": lambda a: ~a, "negate": lambda a: -a, "select": z3.If,
-                 "fma": lambda s, a, b: s + a * b, "maximum": lambda a, b: z3.If(below(b, a), a, b), "minimum": lambda a, b: z3.If(below(a, b), a, b),
-                 "abs": lambda a: z3.If(a < 0, -a, a) if signed else a, "floor": lambda a: a, "ceil": lambda a: a, "round_nearest_even": lambda a: a,
-                 "sign": lambda a: z3.If(below(z3.BitVecVal(0, 8), a), z3.BitVecVal(1, 8), z3.If(a == 0, z3.BitVecVal(0, 8), z3.BitVecVal(255, 8)))}
+        table = {"add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
+                 "and": lambda a, b: a & b,
+                 "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b, "not": lambda a: ~a, "negate": lambda a: -a,
+                 "select": z3.If,
+                 "fma": lambda s, a, b: s + a * b, "maximum": lambda a, b: z3.If(below(b, a), a, b),
+                 "minimum": lambda a, b: z3.If(below(a, b), a, b),
+                 "abs": lambda a: z3.If(a < 0, -a, a) if signed else a, "floor": lambda a: a, "ceil": lambda a: a,
+                 "round_nearest_even": lambda a: a,
+                 "sign": lambda a: z3.If(below(z3.BitVecVal(0, 8), a), z3.BitVecVal(1, 8),
+                                         z3.If(a == 0, z3.BitVecVal(0, 8), z3.BitVecVal(255, 8)))}
         if op.startswith("compare_"):
             a, b = x
-            return {"eq": a == b, "ne": a != b, "lt": below(a, b), "gt": below(b, a), "le": z3.Not(below(b, a)), "ge": z3.Not(below(a, b))}[op[8:]]
+            return {"eq": a == b, "ne": a != b, "lt": below(a, b), "gt": below(b, a), "le": z3.Not(below(b, a)),
+                    "ge": z3.Not(below(a, b))}[op[8:]]
         op = op[5:] if op.startswith("step_") else op
         if op not in table:
             raise Unknown(op)
@@ -456,17 +479,22 @@ class Halves(Reals):
         if op == "element":
             return z3.FP("%s%s" % (t[2], list(t[3])), self.SORT)
         mode = z3.RNE()
-        table = {"add": lambda a, b: z3.fpAdd(mode, a, b), "subtract": lambda a, b: z3.fpSub(mode, a, b), "multiply": lambda a, b: z3.fpMul(mode, a, b),
-                 "divide": lambda a, b: z3.fpDiv(mode, a, b), "negate": z3.fpNeg, "abs": z3.fpAbs, "sqrt": lambda a: z3.fpSqrt(mode, a),
+        table = {"add": lambda a, b: z3.fpAdd(mode, a, b), "subtract": lambda a, b: z3.fpSub(mode, a, b),
+                 "multiply": lambda a, b: z3.fpMul(mode, a, b),
+                 "divide": lambda a, b: z3.fpDiv(mode, a, b), "negate": z3.fpNeg, "abs": z3.fpAbs,
+                 "sqrt": lambda a: z3.fpSqrt(mode, a),
                  "rsqrt": lambda a: z3.fpDiv(mode, z3.FPVal(1, self.SORT), z3.fpSqrt(mode, a)),
                  "maximum": lambda a, b: z3.If(z3.Or(z3.fpIsNaN(a), z3.fpGT(a, b)), a, b),
-                 "minimum": lambda a, b: z3.If(z3.Or(z3.fpIsNaN(a), z3.fpLT(a, b)), a, b), "select": z3.If, "fma": lambda s, a, b: z3.fpFMA(mode, a, b, s),
-                 "floor": lambda a: z3.fpRoundToIntegral(z3.RTN(), a), "ceil": lambda a: z3.fpRoundToIntegral(z3.RTP(), a),
+                 "minimum": lambda a, b: z3.If(z3.Or(z3.fpIsNaN(a), z3.fpLT(a, b)), a, b), "select": z3.If,
+                 "fma": lambda s, a, b: z3.fpFMA(mode, a, b, s),
+                 "floor": lambda a: z3.fpRoundToIntegral(z3.RTN(), a),
+                 "ceil": lambda a: z3.fpRoundToIntegral(z3.RTP(), a),
                  "round_nearest_even": lambda a: z3.fpRoundToIntegral(z3.RNE(), a)}
         x = [self.of(o) for o in t[2:]] if op != "convert" else []
         if op.startswith("compare_"):
             a, b = x
-            return {"eq": z3.fpEQ(a, b), "ne": z3.Not(z3.fpEQ(a, b)), "lt": z3.fpLT(a, b), "le": z3.fpLEQ(a, b), "gt": z3.fpGT(a, b), "ge": z3.fpGEQ(a, b)}[op[8:]]
+            return {"eq": z3.fpEQ(a, b), "ne": z3.Not(z3.fpEQ(a, b)), "lt": z3.fpLT(a, b), "le": z3.fpLEQ(a, b),
+                    "gt": z3.fpGT(a, b), "ge": z3.fpGEQ(a, b)}[op[8:]]
         op = op[5:] if op.startswith("step_") else op
         if op not in table:
             raise Unknown(op)
@@ -483,7 +511,8 @@ def types_of(t, seen, types):
 
 
 def canonical(pair):
-    """The pair with elements named by the order in which they are met: what is proved of it is proved of every renaming."""
+    """The pair with elements named by the order in which they are met: what is proved of it is proved of every
+    renaming."""
     names, made = {}, {}
 
     def walk(t):
@@ -506,7 +535,8 @@ def solver_of(*assertions):
 
 
 def satisfiable(conversion):
-    """Does anything satisfy what is assumed? True, False, or None: no answer. Z3 finds few roots by itself: it is given elements."""
+    """Does anything satisfy what is assumed? True, False, or None: no answer. Z3 finds few roots by itself: it
+    is given elements."""
     if not conversion.side:
         return True
     outcome = solver_of(*conversion.side).check()
@@ -550,7 +580,8 @@ def has_functions(pairs):
         for t in pair:
             types_of(t, seen, types)
     for t in seen:
-        if t[0] in ("erf", "log", "sine", "cosine", "power", "remainder", "round_nearest_even", "gather", "convert", "exponential", "tanh", "logistic", "sqrt", "rsqrt"):
+        if t[0] in ("erf", "log", "sine", "cosine", "power", "remainder", "round_nearest_even", "gather", "convert",
+                    "exponential", "tanh", "logistic", "sqrt", "rsqrt"):
             free.add(t[0])
     return types, free
 
@@ -617,8 +648,10 @@ def judge(rule, folder):
     if len(proofs) == len(results):
         assert shown == total
         kinds = collections.Counter(proofs)
-        return "proved: %s; %d elements" % (", ".join("%s (%d)" % (k, kinds[k]) for k in GOOD if k in kinds), total), None
-    return "tested; %s%s" % (next(r for r in results if r not in GOOD), "; %d of %d elements proved" % (shown, total) if shown else ""), None
+        return "proved: %s; %d elements" % (", ".join("%s (%d)" % (k, kinds[k]) for k in GOOD if k in kinds),
+                                            total), None
+    return "tested; %s%s" % (next(r for r in results if r not in GOOD),
+                             "; %d of %d elements proved" % (shown, total) if shown else ""), None
 
 
 def judge_apart(rule, folder):
@@ -656,15 +689,23 @@ def row(rule, verdict):
 
 def report(rows, proved):
     lines = ["# Rewrite rules", "",
-             "Written by `python3 tests/tools/prove_rules.py --write docs/RULES.md`, and compared with what that writes by the test `tools/prove_rules`; `symplex-client rules` lists",
+             "Written by `python3 tests/tools/prove_rules.py --write docs/RULES.md`, and compared with what "
+             "that writes by the test `tools/prove_rules`; `symplex-client rules` lists",
              "the table of the program at hand.", "",
-             "Every rule is tested on 1,000 random instances (`tests/core/egraph/rule_trial.h`): `exact` ones bit for bit on extreme values, the others by",
-             "residues mod 2^31 - 1 and in two fields, mod 2147483579 and 1073741789, where exponentials have their algebra, or in doubles; and on 100 instances of symbolic extents. Beside that, up to %d small instances of each are written out element by element and proved equal for" % PAIRS,
-             "all values: by *same operations* in the same order (which holds for every element type), over *8-bit vectors*, over IEEE 754 *half precision*",
-             "or over the *reals* (divisors nonzero, arguments of roots positive, constants unrounded: shown to be satisfiable), by Z3 %s with %d of its steps for each element. A proof is one for the shapes" % (z3.get_version_string(), STEPS),
+             "Every rule is tested on 1,000 random instances (`tests/core/egraph/rule_trial.h`): `exact` ones "
+             "bit for bit on extreme values, the others by",
+             "residues mod 2^31 - 1 and in two fields, mod 2147483579 and 1073741789, where exponentials have "
+             "their algebra, or in doubles; and on 100 instances of symbolic extents. Beside that, up to %d "
+             "small instances of each are written out element by element and proved equal for" % PAIRS,
+             "all values: by *same operations* in the same order (which holds for every element type), over "
+             "*8-bit vectors*, over IEEE 754 *half precision*",
+             "or over the *reals* (divisors nonzero, arguments of roots positive, constants unrounded: shown to "
+             "be satisfiable), by Z3 %s with %d of its steps for each element. A proof is one for the shapes"
+             % (z3.get_version_string(), STEPS),
              "written out, of all elements: their number is given; where not all are proved, how many.", "",
              "%d of %d rules are proved so; of the others the last column says why not." % (proved, len(rows)), "",
-             "*range* is what a rule does to the values between operands and result ([IR.md](IR.md#the-range-of-values-in-between)); rules that move it are off unless asked for.", "",
+             "*range* is what a rule does to the values between operands and result "
+             "([IR.md](IR.md#the-range-of-values-in-between)); rules that move it are off unless asked for.", "",
              "| rule | class | range | left side | right side | proof |", "|---|---|---|---|---|---|"]
     lines += [row(rule, verdict) for rule, verdict in rows]
     return "\n".join(lines) + "\n"
@@ -697,7 +738,8 @@ def main():
     parser.add_argument("--rule")
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
-    listing = subprocess.run([os.path.join(BINARY, "bin", "symplex-client"), "rules", "--json"], check=True, capture_output=True)
+    listing = subprocess.run([os.path.join(BINARY, "bin", "symplex-client"), "rules", "--json"], check=True,
+                             capture_output=True)
     rules = [r for r in json.loads(listing.stdout)["rules"] if args.rule in (None, r["name"])]
     with tempfile.TemporaryDirectory() as folder:
         write_pairs(folder)

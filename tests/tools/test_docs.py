@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Holds the documentation to the tree. usage: test_docs.py [--update]
 
-Links and paths lead somewhere; each folder has a README; commands and options are those of `symplex-client help`; figures and counts of
-docs/TESTING.md are right within a tenth (--update writes them anew); its fuzz targets are those of the tree; every table of
-docs/PERFORMANCE.md and docs/perf names a benchmark and cases that `symplex-bench list` knows; tests that docs/TESTING.md
-says catch a fault are there. SX_BINARY_DIR: the build whose programs are asked
-(default build/release). Prints one line for each finding and exits 1 if there is any."""
+Links and paths lead somewhere; each folder has a README; commands and options are those of `symplex-client
+help`; figures and counts of docs/TESTING.md are right within a tenth (--update writes them anew); its fuzz
+targets are those of the tree; every table of docs/PERFORMANCE.md and docs/perf names a benchmark and cases
+that `symplex-bench list` knows; tests that docs/TESTING.md says catch a fault are there. SX_BINARY_DIR: the
+build whose programs are asked (default build/release). Prints one line for each finding and exits 1 if there is any."""
 import json
 import os
 import re
@@ -32,7 +32,8 @@ def lines_of(*command):
 
 
 def tracked():
-    return [n for n in lines_of("git", "ls-files", "--cached", "--others", "--exclude-standard") if n and os.path.isfile(os.path.join(ROOT, n))]
+    return [n for n in lines_of("git", "ls-files", "--cached", "--others", "--exclude-standard") if n
+            and os.path.isfile(os.path.join(ROOT, n))]
 
 
 # ---- links, paths, folders ----
@@ -131,7 +132,8 @@ def known_benches():
 # ---- tables of PERFORMANCE.md ----
 
 def check_tables(page, text, benches):
-    """A table with the columns bench and case names them in each row; above any other stands the command that makes it."""
+    """A table with the columns bench and case names them in each row; above any other stands the command that
+    makes it."""
     command = None
     header = None
     for number, line in enumerate(text.split("\n"), 1):
@@ -191,7 +193,8 @@ def figures(names):
 
 
 def check_figures(text, true, update):
-    """Rows "| name | ... | figure |" or "| name | figure | how |". Returns the text with the figures written anew where asked."""
+    """Rows "| name | ... | figure |" or "| name | figure | how |". Returns the text with the figures written
+    anew where asked."""
     out, seen = [], set()
     for line in text.split("\n"):
         cells = [c.strip() for c in line.strip("|").split("|")] if line.startswith("|") else []
@@ -204,7 +207,8 @@ def check_figures(text, true, update):
                 cells[at] = f"{true[name]:,}"
                 line = "| " + " | ".join(cells) + " |"
             elif abs(said - true[name]) > max(3, OFF_BY * true[name]):
-                findings.append(f"docs/TESTING.md: {name} is {true[name]:,}, not {said:,}: tests/tools/test_docs.py --update")
+                findings.append(f"docs/TESTING.md: {name} is {true[name]:,}, not {said:,}: "
+                                f"tests/tools/test_docs.py --update")
         out.append(line)
     findings.extend(f"docs/TESTING.md: no row of {name}" for name in sorted(set(true) - seen))
     return "\n".join(out)
@@ -232,7 +236,8 @@ def section(text, title):
 
 
 def check_tests_named(text):
-    """The column of tests in both tables: each names a file or folder; a name test_x that is no file stands in a file of its row."""
+    """The column of tests in both tables: each names a file or folder; a name test_x that is no file stands in
+    a file of its row."""
     for title in ("Layers and oracles", "Planted faults"):
         rows = [line for line in section(text, title).split("\n") if line.startswith("|")][2:]
         if not rows:
@@ -253,7 +258,8 @@ def check_tests_named(text):
 
 def check_settings(text):
     """SX_NAME in TESTING.md is read by some program or script."""
-    sources = lines_of("git", "grep", "--untracked", "-hoE", r"\bSX_[A-Z_]+\b", "--", "tests", "deploy", "core/base", "CMakeLists.txt")
+    sources = lines_of("git", "grep", "--untracked", "-hoE", r"\bSX_[A-Z_]+\b", "--", "tests", "deploy",
+                       "core/base", "CMakeLists.txt")
     for name in sorted(set(re.findall(r"\bSX_[A-Z_]+\b", text)) - set(sources)):
         findings.append(f"docs/TESTING.md: {name} is read nowhere")
 

@@ -61,9 +61,11 @@ def test_figures():
 
 
 def test_tests_named():
-    text = "\n## Layers and oracles\n| l | t | o |\n|---|---|---|\n| x | `core/ir`, `tests/core/ir/test_parse`, `test_text` | y |\n" \
+    text = "\n## Layers and oracles\n| l | t | o |\n|---|---|---|\n" \
+           "| x | `core/ir`, `tests/core/ir/test_parse`, `test_text` | y |\n" \
            "\n## Planted faults\n| f | t |\n|---|---|\n| a `b` | `%s` |\n\n## More\n"
-    for good in ("core.base.test_base", "tests/tools/test_sets.py`: `test_counts", "tools/test_sets.py", "e2e.test_bits.x86-64-v4"):
+    for good in ("core.base.test_base", "tests/tools/test_sets.py`: `test_counts", "tools/test_sets.py",
+                 "e2e.test_bits.x86-64-v4"):
         told(0, test_docs.check_tests_named, text % good)
     for bad in ("core.base.test_bases", "test_nothing", "tests/tools/test_sets.py`: `test_accounts"):
         told(1, test_docs.check_tests_named, text % bad)

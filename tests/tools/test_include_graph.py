@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""include_graph.py sees what is planted: on trees that are made here, and on the real one with one include more or less."""
+"""include_graph.py sees what is planted: on trees that are made here, and on the real one with one include
+more or less."""
 import sys
 
 sys.dont_write_bytecode = True
@@ -18,7 +19,8 @@ def told(word, changes, drawn=None, reasons=None):
 def test_made_trees():
     assert include_graph.findings(GOOD, DRAWN, {}) == []
     told("top includes other, an arrow that docs/ARCHITECTURE.md does not draw", {"top/t.c": ["other/o.h", "base/a.h"]})
-    told("top -> other, but no file there includes one of other", {}, {"base": [], "top": ["base", "other"], "other": []})
+    told("top -> other, but no file there includes one of other", {},
+         {"base": [], "top": ["base", "other"], "other": []})
     told("no arrows of new", {"new/n.c": ["base/a.h"]})
     told("folders in a circle: base, top", {"base/b.c": ["top/t.h"]})
     told("files in a circle: base/a, base/b", {"base/b.c": ["base/b.h", "base/a.h"]})

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The loader holds neither the compiler nor the interpreter: the objects of client/runtime, with all the objects of other archives
-that they need, define no function of those."""
+"""The loader holds neither the compiler nor the interpreter: the objects of client/runtime, with all the
+objects of other archives that they need, define no function of those."""
 import glob
 import os
 import subprocess
 import sys
 
-ABSENT = ["sx_core_compile", "sx_graph_eval", "sx_node_eval", "sx_optimize", "sx_lower_fused", "sx_x64_emit", "sx_poly_check_fused"]
+ABSENT = ["sx_core_compile", "sx_graph_eval", "sx_node_eval", "sx_optimize", "sx_lower_fused", "sx_x64_emit",
+          "sx_poly_check_fused"]
 THERE = ["sxr_run", "sx_module_decode"]  # or the test looks at nothing
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The table of rules in docs/RULES.md has the rows of the program at hand, and the prover of tests/tools/prove_rules.py refuses what it
-should: a proof from assumptions that nothing satisfies, and a difference in any one element."""
+"""The table of rules in docs/RULES.md has the rows of the program at hand, and the prover of
+tests/tools/prove_rules.py refuses what it should: a proof from assumptions that nothing satisfies, and a
+difference in any one element."""
 import json
 import os
 import pathlib
@@ -32,9 +33,11 @@ def test_rows_are_those_of_the_program():
         lines = file.read().splitlines()
     rows = [line for line in lines if line.startswith("| ")][1:]
     wanted = [prove_rules.row(rule, "") for rule in rules]
-    assert len(rows) == len(wanted), f"docs/RULES.md has {len(rows)} rules, the program {len(wanted)}: prove_rules.py --write docs/RULES.md"
+    assert len(rows) == len(wanted), \
+        f"docs/RULES.md has {len(rows)} rules, the program {len(wanted)}: prove_rules.py --write docs/RULES.md"
     for found, made in zip(rows, wanted):
-        assert found.startswith(made[:-len(" |")]), f"docs/RULES.md has drifted, prove_rules.py --write docs/RULES.md:\n{found}\n{made}"
+        assert found.startswith(made[:-len(" |")]), \
+            f"docs/RULES.md has drifted, prove_rules.py --write docs/RULES.md:\n{found}\n{made}"
     proved = sum("| proved: " in row for row in rows)
     assert any(line.startswith(f"{proved} of {len(rows)} rules are proved so") for line in lines), proved
 
@@ -81,7 +84,8 @@ def test_every_element_is_compared():
     %%n = negate(%%b) : f32[1]
     %%j = concatenate(%s) {axis = 0} : f32[20]
     %%l = add(%%x, %%x) : f32[20]
-    %%r = add(%%x, %%j) : f32[20]""" % (at, at, at, at + 1, at + 1, 19 - at, ", ".join((["%a"] if at > 0 else []) + ["%n"] + (["%c"] if at < 19 else [])))
+    %%r = add(%%x, %%j) : f32[20]""" % (at, at, at, at + 1, at + 1, 19 - at,
+                                        ", ".join((["%a"] if at > 0 else []) + ["%n"] + (["%c"] if at < 19 else [])))
         lines = [line for line in body.split("\n") if "f32[0]" not in line]
         for rule_class in ("exact", "reassociating"):
             outcome, _, count, _ = proof("\n".join(lines), rule_class)

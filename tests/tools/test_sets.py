@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What an instruction set that is missing does to a test: with AVX-512 hidden (SYMPLEX_ISA_MAX) a test of it is skipped with its reason, one that
-does not say which set it wants fails, and the counts of deploy/test.sh keep skipped, failed and passed apart."""
+"""What an instruction set that is missing does to a test: with AVX-512 hidden (SYMPLEX_ISA_MAX) a test of it
+is skipped with its reason, one that does not say which set it wants fails, and the counts of deploy/test.sh
+keep skipped, failed and passed apart."""
 import json
 import os
 import pathlib
@@ -20,7 +21,8 @@ SKIPPED = 77
 
 def run(*command, **environment):
     kept = {k: v for k, v in os.environ.items() if k not in ("SX_TARGET", "SYMPLEX_ISA_MAX")}
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=dict(kept, **environment), check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=dict(kept, **environment),
+                          check=False)
 
 
 def client(*arguments, **environment):
@@ -54,7 +56,8 @@ def test_product_obeys():
         done = client("run", module, "--random", "7", "-n", "1", SYMPLEX_ISA_MAX="none")
         assert done.returncode == 4 and "module is for ISA level x86-64-v3" in done.stderr, done
     found = json.loads(client("doctor", "--json", SYMPLEX_ISA_MAX="x86-64-v3").stdout)["findings"]
-    assert {f["name"]: f["detail"] for f in found}["isa"] == "x86-64-v3: AVX2 and FMA; at most SYMPLEX_ISA_MAX=x86-64-v3", found
+    assert {f["name"]: f["detail"]
+            for f in found}["isa"] == "x86-64-v3: AVX2 and FMA; at most SYMPLEX_ISA_MAX=x86-64-v3", found
 
 
 def test_daemon_obeys():
@@ -62,7 +65,8 @@ def test_daemon_obeys():
     limit = {"SYMPLEX_ISA_MAX": "x86-64-v3"}
     with Daemon(program="symplexd", env=limit) as daemon, tempfile.TemporaryDirectory() as folder:
         module = os.path.join(folder, "mlp.sxm")
-        done = run(str(BINARY / "symplex-client"), "compile", MLP, "-d", "batch=1", "--target", "native", "--daemon-only", "-o", module,
+        done = run(str(BINARY / "symplex-client"), "compile", MLP, "-d", "batch=1", "--target", "native",
+                   "--daemon-only", "-o", module,
                    SYMPLEX_SOCKET=str(daemon.path), **limit)
         assert done.returncode == 0, done
         assert "target     x86-64-v3" in client("explain", module).stdout

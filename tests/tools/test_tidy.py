@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Holds the house rules that a compiler does not: who may include whom, banned calls, sizes of files and functions, words that
-mark unfinished work, formatting. Prints one line for each finding and exits 1 if there is any."""
+"""Holds the house rules that a compiler does not: who may include whom, banned calls, sizes of files and
+functions, words that mark unfinished work, width of lines, declarations broken by a comment, formatting. Prints one
+line for each finding and exits 1 if there is any."""
 import os
 import re
 import subprocess
@@ -15,10 +16,16 @@ BANNED = ["strcpy", "strcat", "sprintf", "vsprintf", "strtok", "atoi", "atol", "
 IMPURE = ["malloc", "calloc", "realloc", "free", "getenv", "fopen", "clock_gettime", "rand"]
 # isl hands out strings that are released with free
 MALLOC_OK = {"core/base/base.h", "core/base/arena.c", "core/base/buf.c", "core/poly/legal.c"}
-UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|not implemented yet|for now\b|simulated for|placeholder|dummy", re.I)
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|not implemented yet|for now\b|simulated for|placeholder|dummy",
+                        re.I)
 FILE_LINES_MAX = 1000
 FUNCTION_LINES_MAX = 70
 TEST_LINES_MAX = 150  # a test with its table
+COLUMNS_MAX = 120
+PEOPLE_READ = (".c", ".h", ".def", ".py", ".sh", ".md")
+GENERATED = {"docs/RULES.md"}
+# clang-format breaks a declaration between type and name, or before the dimensions, when the comment behind it is long
+BROKEN = re.compile(r"^ +(?:const |struct |unsigned )*\w+(?: \w+)?(?: \*+)?\n +(?:\*?\w+)?(?:\[\w+\])*; */\*", re.M)
 
 findings = []
 
@@ -74,6 +81,39 @@ def check_functions(path, code):
             start = None
 
 
+def check_columns(path, text):
+    """Tables and indented text of Markdown are as wide as what they show."""
+    fenced = False
+    for number, line in enumerate(text.split("\n"), 1):
+        fenced ^= path.endswith(".md") and line.startswith("```")
+        shown = path.endswith(".md") and (fenced or line.startswith(("|", "    ")))
+        if len(line) > COLUMNS_MAX and not shown and path not in GENERATED:
+            report(path, number, f"{len(line)} columns, at most {COLUMNS_MAX}")
+
+
+def check_declarations(path, text):
+    for match in BROKEN.finditer(text):
+        number = text.count("\n", 0, match.start()) + 1
+        report(path, number, "a declaration broken between type and name: its comment belongs above it")
+
+
+def check_planted():
+    """The checks of lines find what they are for, and pass what they should."""
+    for text, wanted in (("x" * 120 + "\n" + "x" * 121, 1), ("short", 0)):
+        check_columns("planted.c", text)
+        assert len(findings) == wanted, findings
+        findings.clear()
+    for text in ("    " + "x" * 121, "| " + "x" * 121, "```\n" + "x" * 121 + "\n```"):
+        check_columns("planted.md", text)
+        assert not findings, findings
+    broken = ("    bool\n        reused; /* its module */", "    const sx_dim *\n        known; /* all */",
+              "    sx_dim stride\n        [SX_RANK_MAX]; /* elements */")
+    for text in (*broken, "    /* its module */\n    bool reused;\n", "    SX_PART_COUNT\n} sx_part; /* all */"):
+        check_declarations("planted.h", text)
+        assert len(findings) == (text in broken), (text, findings)
+        findings.clear()
+
+
 def check_format(paths):
     if subprocess.run(["sh", "-c", "command -v clang-format"], capture_output=True).returncode != 0:
         findings.append("clang-format is not installed, formatting was not checked: run deploy/install-deps.sh")
@@ -85,14 +125,18 @@ def check_format(paths):
 
 
 def main():
+    check_planted()
     c_files = []
     for path in tracked():
         if os.path.basename(path) in ("util.c", "util.h", "common.h", "common.c", "misc.c", "misc.h"):
             report(path, 1, "a name that says nothing")
-        if not path.endswith((".c", ".h", ".def", ".py", ".sh")):
+        if not path.endswith(PEOPLE_READ):
             continue
         with open(os.path.join(ROOT, path), encoding="utf-8") as file:
             text = file.read()
+        check_columns(path, text)
+        if path.endswith(".md"):
+            continue
         for number, line in enumerate(text.split("\n"), 1):
             if UNFINISHED.search(line) and not path.startswith("tests/"):
                 report(path, number, "a word that marks unfinished work")
@@ -101,11 +145,13 @@ def main():
             if text.count("\n") > FILE_LINES_MAX:
                 report(path, 1, f"{text.count(chr(10))} lines, at most {FILE_LINES_MAX}")
             check_includes(path, text)
+            check_declarations(path, text)
             code = without_comments_and_strings(text)
             check_calls(path, code)
             check_functions(path, code)
     check_format(c_files)
-    findings.extend(include_graph.findings(include_graph.sources(), include_graph.drawn_arrows(), include_graph.CIRCLES))
+    findings.extend(include_graph.findings(include_graph.sources(), include_graph.drawn_arrows(),
+                                           include_graph.CIRCLES))
     for line in findings:
         print(line)
     print(f"{len(c_files)} C files, {len(findings)} findings")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A rule table with an error in it ends the build: the program that writes the parsed rules while the project is built refuses such a row,
-names it, and the library of the rules depends on what it writes."""
+"""A rule table with an error in it ends the build: the program that writes the parsed rules while the project
+is built refuses such a row, names it, and the library of the rules depends on what it writes."""
 
 import os
 import subprocess

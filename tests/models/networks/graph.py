@@ -1,8 +1,10 @@
-"""An ONNX graph written node by node, with the names and the little idioms of PyTorch's TorchScript exporter (opset 17, evaluation mode).
+"""An ONNX graph written node by node, with the names and the little idioms of PyTorch's TorchScript exporter
+(opset 17, evaluation mode).
 
-Names follow the module: the node of layer1[0].conv1 is /layer1/layer1.0/conv1/Conv, its result ..._output_0, a second one Conv_1. Weights have
-their names of the state dictionary; those that the exporter folds (a convolution with its batch norm, the transposed weight of a linear
-layer) are called onnx::Conv_7 as there. Weights are random, from a seed, scaled so that activations stay near 1."""
+Names follow the module: the node of layer1[0].conv1 is /layer1/layer1.0/conv1/Conv, its result ..._output_0, a
+second one Conv_1. Weights have their names of the state dictionary; those that the exporter folds (a
+convolution with its batch norm, the transposed weight of a linear layer) are called onnx::Conv_7 as there.
+Weights are random, from a seed, scaled so that activations stay near 1."""
 import numpy
 from onnx import TensorProto, helper, numpy_helper
 
@@ -18,7 +20,8 @@ class Graph:
 
     # ---- names ----
     def scope(self, name):
-        """`with g.scope("layer1.0"):` the nodes of a module; nested modules say their whole path, as in the exporter."""
+        """`with g.scope("layer1.0"):` the nodes of a module; nested modules say their whole path, as in the
+        exporter."""
         return Scope(self, name)
 
     def op(self, kind, *inputs, outputs=1, **attributes):
@@ -72,10 +75,12 @@ class Graph:
         """`bias`: its name, and that of the weight; None: a batch norm was folded in."""
         fan = inside // groups * kernel * kernel
         spread = (2 / fan) ** 0.5 if spread is None else spread / fan**0.5
-        weight = self.weight(bias[0] if bias else self.fold("Conv"), outside, inside // groups, kernel, kernel, spread=spread)
+        weight = self.weight(bias[0] if bias else self.fold("Conv"), outside, inside // groups, kernel, kernel,
+                             spread=spread)
         shift = self.weight(bias[1] if bias else self.fold("Conv"), outside, spread=0.1)
         pad = (kernel - 1) // 2 if pad is None else pad
-        return self.op("Conv", x, weight, shift, dilations=[1, 1], group=groups, kernel_shape=[kernel] * 2, pads=[pad] * 4,
+        return self.op("Conv", x, weight, shift, dilations=[1, 1], group=groups, kernel_shape=[kernel] * 2,
+                       pads=[pad] * 4,
                        strides=[stride] * 2)
 
     def linear(self, x, name, inside, outside, bias=True, spread=1.0):
@@ -85,10 +90,12 @@ class Graph:
 
     def gemm(self, x, name, inside, outside):
         weight = self.weight(name + ".weight", outside, inside, spread=1 / inside**0.5)
-        return self.op("Gemm", x, weight, self.weight(name + ".bias", outside, spread=0.1), alpha=1.0, beta=1.0, transB=1)
+        return self.op("Gemm", x, weight, self.weight(name + ".bias", outside, spread=0.1), alpha=1.0, beta=1.0,
+                       transB=1)
 
     def layer_norm(self, x, name, width, epsilon):
-        return self.op("LayerNormalization", x, self.around(name + ".weight", width), self.weight(name + ".bias", width, spread=0.1),
+        return self.op("LayerNormalization", x, self.around(name + ".weight", width),
+                       self.weight(name + ".bias", width, spread=0.1),
                        axis=-1, epsilon=epsilon)
 
     def gelu(self, x):
@@ -122,14 +129,16 @@ class Graph:
         scale = self.op("Div", self.constant([1.0]), self.op("Sqrt", self.op("Cast", last, to=TensorProto.FLOAT)))
         scale = self.op("Cast", scale, to=TensorProto.FLOAT)
         keys = self.op("Transpose", k, perm=[0, 1, 3, 2])
-        scores = self.op("MatMul", self.op("Mul", q, self.op("Sqrt", scale)), self.op("Mul", keys, self.op("Sqrt", scale)))
+        scores = self.op("MatMul", self.op("Mul", q, self.op("Sqrt", scale)),
+                         self.op("Mul", keys, self.op("Sqrt", scale)))
         scores = scores if mask is None else self.op("Add", scores, mask)
         return self.op("MatMul", self.op("Softmax", scores, axis=-1), v)
 
     # ---- the file ----
     def model(self):
         graph = helper.make_graph(self.nodes, self.name, self.inputs, self.outputs, self.weights)
-        return helper.make_model(graph, producer_name="symplex tests", ir_version=8, opset_imports=[helper.make_opsetid("", OPSET)])
+        return helper.make_model(graph, producer_name="symplex tests", ir_version=8,
+                                 opset_imports=[helper.make_opsetid("", OPSET)])
 
 
 class Scope:

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Writes networks that people export, with random weights from a seed. usage: make_networks.py FOLDER [--small] [NAME...]
+"""Writes networks that people export, with random weights from a seed. usage: make_networks.py FOLDER
+[--small] [NAME...]
 
-Without a name: all of them. --small: reduced sizes of the same structure, for tests. Files are FOLDER/NAME.onnx, weights inside; they belong
-below build/ and are never committed. Needs the packages onnx and numpy alone."""
+Without a name: all of them. --small: reduced sizes of the same structure, for tests. Files are
+FOLDER/NAME.onnx, weights inside; they belong below build/ and are never committed. Needs the packages onnx and
+numpy alone."""
 import pathlib
 import sys
 
@@ -21,11 +23,14 @@ NETWORKS = {
     "resnet50": (vision.resnet50, {"size": 64, "width": 16, "blocks": (2, 2, 2, 2), "classes": 50}),
     "mobilenet_v3": (vision.mobilenet_v3, {"size": 64, "classes": 50, "last": 128}),
     "efficientnet_b0": (vision.efficientnet_b0, {"size": 64, "classes": 50, "last": 128}),
-    "convnext_tiny": (vision.convnext_tiny, {"size": 64, "widths": (24, 48, 96, 192), "blocks": (1, 1, 2, 1), "classes": 50}),
+    "convnext_tiny": (vision.convnext_tiny, {"size": 64, "widths": (24, 48, 96, 192), "blocks": (1, 1, 2, 1),
+                                             "classes": 50}),
     "vit_b_16": (vision.vit_b_16, {"size": 64, "width": 96, "heads": 4, "layers": 3, "hidden": 384, "classes": 50}),
-    "bert_base": (text.bert_base, {"length": 24, "width": 96, "heads": 4, "layers": 3, "hidden": 384, "vocabulary": 300}),
+    "bert_base": (text.bert_base, {"length": 24, "width": 96, "heads": 4, "layers": 3, "hidden": 384,
+                                   "vocabulary": 300}),
     "gpt2": (text.gpt2, {"length": 24, "width": 48, "heads": 4, "vocabulary": 300, "positions": 64}),
-    "gpt2_4": (lambda **sizes: text.gpt2(**dict({"layers": 4}, **sizes)), {"length": 24, "width": 96, "heads": 4, "vocabulary": 300,
+    "gpt2_4": (lambda **sizes: text.gpt2(**dict({"layers": 4}, **sizes)),
+               {"length": 24, "width": 96, "heads": 4, "vocabulary": 300,
                                                                           "positions": 64}),
     "llama_block": (text.llama_block, {"length": 24, "width": 128, "heads": 8, "shared": 2, "hidden": 352}),
 }

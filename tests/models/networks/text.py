@@ -1,4 +1,5 @@
-"""Networks of the transformers library, attention written out: BERT-base, GPT-2, a Llama block. Defaults are the published sizes."""
+"""Networks of the transformers library, attention written out: BERT-base, GPT-2, a Llama block. Defaults are
+the published sizes."""
 import numpy
 from onnx import TensorProto
 
@@ -44,7 +45,8 @@ def bert_base(length=128, width=768, heads=12, layers=12, hidden=3072, vocabular
 def bert_layer(g, x, mask, name, length, width, heads, hidden):
     with g.scope("attention"), g.scope("self"):
         batch = g.size(x, 0)
-        q, k, v = (split_heads(g, g.linear(x, f"{name}.attention.self.{part}", width, width), batch, length, heads, width // heads)
+        q, k, v = (split_heads(g, g.linear(x, f"{name}.attention.self.{part}", width, width), batch, length, heads,
+                               width // heads)
                    for part in ("query", "key", "value"))
         scores = g.op("MatMul", q, g.op("Transpose", k, perm=[0, 1, 3, 2]))
         scores = g.op("Div", scores, g.constant((width // heads) ** 0.5))
@@ -126,7 +128,8 @@ def rms_norm(g, x, name, width, epsilon):
 
 def rotary(g, length, width, base):
     """cos and sin of the angles, computed from the positions as the module does."""
-    frequency = g.array("rotary_emb.inv_freq", (base ** (-numpy.arange(0, width, 2) / width)).astype(numpy.float32).reshape(1, width // 2, 1))
+    frequency = g.array("rotary_emb.inv_freq", (base ** (-numpy.arange(0, width,
+            2) / width)).astype(numpy.float32).reshape(1, width // 2, 1))
     places = g.op("Unsqueeze", g.op("Range", g.index(0), g.index(length), g.index(1)), g.ints(0))
     places = g.op("Cast", g.op("Unsqueeze", places, g.ints(1)), to=TensorProto.FLOAT)
     angles = g.op("Transpose", g.op("MatMul", frequency, places), perm=[0, 2, 1])
@@ -156,7 +159,8 @@ def llama_block(length=128, width=4096, heads=32, shared=8, hidden=14336, base=5
     with g.scope("rotary_emb"):
         cos, sin = rotary(g, length, each, base)
     with g.scope("self_attn"):
-        q, k, v = (split_heads(g, g.linear(y, f"self_attn.{part}_proj", width, count * each, bias=False), batch, length, count, each)
+        q, k, v = (split_heads(g, g.linear(y, f"self_attn.{part}_proj", width, count * each, bias=False), batch,
+                               length, count, each)
                    for part, count in (("q", heads), ("k", shared), ("v", shared)))
         q, k = rotate(g, q, cos, sin, each), rotate(g, k, cos, sin, each)
         k, v = (repeat(g, part, batch, shared, heads // shared, length, each) for part in (k, v))

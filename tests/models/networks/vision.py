@@ -1,4 +1,5 @@
-"""Networks of torchvision: ResNet-50, MobileNetV3-large, EfficientNet-B0, ConvNeXt-tiny, ViT-B/16. Defaults are the published sizes."""
+"""Networks of torchvision: ResNet-50, MobileNetV3-large, EfficientNet-B0, ConvNeXt-tiny, ViT-B/16. Defaults
+are the published sizes."""
 from graph import Graph
 
 
@@ -39,7 +40,8 @@ def resnet50(size=224, width=64, blocks=(3, 4, 6, 3), classes=1000, seed=1):
 
 def bottleneck(g, x, inside, middle, stride, first):
     y = x
-    for name, a, b, kernel, step in (("1", inside, middle, 1, 1), ("2", middle, middle, 3, stride), ("3", middle, 4 * middle, 1, 1)):
+    for name, a, b, kernel, step in (("1", inside, middle, 1, 1), ("2", middle, middle, 3, stride),
+                                     ("3", middle, 4 * middle, 1, 1)):
         with g.scope("conv" + name):
             y = g.conv(y, a, b, kernel, stride=step, spread=None if name != "3" else 0.5)
         if name != "3":
@@ -55,9 +57,12 @@ def bottleneck(g, x, inside, middle, stride, first):
 
 # kernel, expanded, out, squeeze-and-excitation, hard-swish, stride
 MOBILENET_V3_LARGE = (
-    (3, 16, 16, False, False, 1), (3, 64, 24, False, False, 2), (3, 72, 24, False, False, 1), (5, 72, 40, True, False, 2),
-    (5, 120, 40, True, False, 1), (5, 120, 40, True, False, 1), (3, 240, 80, False, True, 2), (3, 200, 80, False, True, 1),
-    (3, 184, 80, False, True, 1), (3, 184, 80, False, True, 1), (3, 480, 112, True, True, 1), (3, 672, 112, True, True, 1),
+    (3, 16, 16, False, False, 1), (3, 64, 24, False, False, 2), (3, 72, 24, False, False, 1),
+    (5, 72, 40, True, False, 2),
+    (5, 120, 40, True, False, 1), (5, 120, 40, True, False, 1), (3, 240, 80, False, True, 2),
+    (3, 200, 80, False, True, 1),
+    (3, 184, 80, False, True, 1), (3, 184, 80, False, True, 1), (3, 480, 112, True, True, 1),
+    (3, 672, 112, True, True, 1),
     (5, 672, 160, True, True, 2), (5, 960, 160, True, True, 1), (5, 960, 160, True, True, 1))
 
 
@@ -101,7 +106,8 @@ def inverted(g, x, inside, kernel, expanded, outside, excite, activation, stride
 
 
 # expansion, kernel, stride, out, layers
-EFFICIENTNET_B0 = ((1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3), (6, 5, 1, 112, 3), (6, 5, 2, 192, 4), (6, 3, 1, 320, 1))
+EFFICIENTNET_B0 = ((1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3), (6, 5, 1, 112, 3),
+                   (6, 5, 2, 192, 4), (6, 3, 1, 320, 1))
 
 
 def efficientnet_b0(size=224, classes=1000, stages=EFFICIENTNET_B0, last=1280, seed=3):
@@ -159,7 +165,8 @@ def convnext_tiny(size=224, widths=(96, 192, 384, 768), blocks=(3, 3, 9, 3), cla
                 name = f"features.{2 * stage + 2}"
                 with g.scope(name):
                     x = norm_2d(g, x, name + ".0", width)
-                    x = g.conv(x, width, widths[stage + 1], 2, stride=2, pad=0, bias=(name + ".1.weight", name + ".1.bias"), spread=1)
+                    x = g.conv(x, width, widths[stage + 1], 2, stride=2, pad=0,
+                               bias=(name + ".1.weight", name + ".1.bias"), spread=1)
     with g.scope("avgpool"):
         x = g.op("GlobalAveragePool", x)
     with g.scope("classifier"):
