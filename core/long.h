@@ -1,7 +1,8 @@
-/* long.h - the state of a lane of a long search as bytes (core/core.h). Internal to core/.
+/* long.h - the state of one lane of a long search as bytes (core/core.h). Internal to core/.
  *
- *   sx_long_state, then at SX_LONG_STATE_BYTES what core/egraph/memory.h leaves
- * Words in the order of the machine, which `order` shows. The digest covers all bytes, itself zero.
+ * The bytes are a sx_long_state, padded to SX_LONG_STATE_BYTES, and then what core/egraph/memory.h writes.
+ * Numbers are in the byte order of the machine, which the field `order` shows. The digest covers all bytes; it
+ * is taken with zero in its own place.
  */
 #ifndef SX_CORE_LONG_H
 #define SX_CORE_LONG_H

@@ -9,10 +9,18 @@
  *   spread.c        steps offered to other daemons and taken from them
  *   exchange.c      the thread that talks to Redis for it
  *
- * A lane goes READY -> LOADING (its state is read, the request for the worker encoded) -> LOADED -> ACTIVE (in
- * a worker) -> STORING -> READY, DONE or OUT; instead of a worker here it may be AWAY: offered to other
- * daemons, and perhaps leased by one. What counts is what is stored: a lane is as its row in search.db says
- * until the next row is committed.
+ * A lane of a search is one of several ways of searching that go on side by side (core/core.h). It goes
+ * through these phases:
+ *
+ *   READY     its next step may begin
+ *   LOADING   its state is read from search.db, and the request for the worker is encoded
+ *   LOADED    it waits for a worker
+ *   ACTIVE    a worker of this daemon does the step
+ *   AWAY      instead of that, the step is offered to other daemons, and perhaps leased by one
+ *   STORING   the result is written
+ *
+ * and is then READY again, or ENDED. Only what is stored counts: until the next row is committed, a lane is as
+ * its row in search.db says.
  */
 #ifndef SX_DAEMON_SEARCH_H
 #define SX_DAEMON_SEARCH_H

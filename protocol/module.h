@@ -152,8 +152,8 @@ typedef struct {
 
 typedef struct {
     uint32_t kernel;
-    uint32_t arg_first,
-        arg_count; /* ARGS: tensor numbers, one for each buffer of the kernel but the workspace */
+    /* ARGS: tensor numbers, one for each buffer of the kernel but the workspace */
+    uint32_t arg_first, arg_count;
     uint32_t prologue; /* 1: runs once at load, 0: at each run */
 } sx_module_launch;
 

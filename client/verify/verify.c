@@ -125,8 +125,8 @@ typedef struct {
     sx_ctx *cx;
     sxr_program *program;
     sxr_executor executor;
-    uint8_t *result,
-        *touched; /* of an emulated launch: what it made, and which bytes of that it stored */
+    /* of an emulated launch: what it made, and which bytes of that it stored */
+    uint8_t *result, *touched;
     size_t result_bytes; /* room in each */
     const sx_module *module;
     const sx_graph *graph; /* the optimised program with its extents bound */

@@ -11,8 +11,8 @@ typedef struct {
     uint64_t points, finite;
     uint64_t wrong; /* only with `wide` are there any, and no error */
     bool imprecise;
-    double error,
-        bound; /* of the element that is furthest out, relative to the largest magnitude of its output */
+    /* of the element that is furthest out, relative to the largest magnitude of its output */
+    double error, bound;
     double spread; /* what rounding alone does to the program: the largest of all outputs */
 } sxv_whole;
 /* The outputs that are bound now, against the reference of `graph` on the inputs and weights that are bound now.

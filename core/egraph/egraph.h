@@ -18,8 +18,9 @@
  * 8 bytes of reasons, 8 bytes a hash slot; the arrays grow in place (sx_region_grow). Children are kept as
  * they were inserted and read through sx_eg_find. No pointers inside, nothing depends on addresses. Rebuilding
  * touches only parents of absorbed classes, and needs no memory: whatever limit stops a run, the graph can be
- * made valid. Papers: Willsey 2021 (egg); Downey, Sethi, Tarjan 1980; Detlefs, Nelson, Saxe 2005 (Simplify:
- * modification times).
+ * made valid.
+ * Papers: Willsey 2021 (egg); Downey, Sethi, Tarjan 1980; Detlefs, Nelson, Saxe 2005 (Simplify: modification
+ * times).
  */
 #ifndef SX_CORE_EGRAPH_EGRAPH_H
 #define SX_CORE_EGRAPH_EGRAPH_H
@@ -80,15 +81,19 @@ struct sx_eg {
     uint32_t wide_count, wide_capacity;
     uint64_t *slot; /* hash << 32 | node + 1; 0 is free */
     uint32_t slot_count, slot_used, slot_capacity;
-    /* links of the parents of absorbed classes, for rebuild: the list at work, */
+    /* For rebuild: lists of parents of absorbed classes. This is the list that is worked on. */
     uint32_t repair_head;
-    uint32_t repair[SX_EG_REPAIRS]; /* those that follow, from repair_at on round, */
+    /* A ring of the lists that follow; the first one is at repair_at. */
+    uint32_t repair[SX_EG_REPAIRS];
     uint32_t repair_at, repair_count;
-    uint32_t repair_tail; /* and the end of the last where others were put behind it */
-    uint32_t *learnt;     /* classes whose record changed, for rebuild */
+    /* The end of the last list, if others were appended to it because the ring was full. */
+    uint32_t repair_tail;
+    uint32_t *learnt; /* classes whose record changed, for rebuild */
     uint32_t learnt_count, learnt_capacity;
-    bool learn_moved; /* an absorbed class knew less: its parents hear of it as they are repaired */
-    bool learn_all;   /* no memory to note one: rebuild looks at all nodes */
+    /* An absorbed class had a record that says less than that of its new class. Its parents are told when they are
+     * repaired. */
+    bool learn_moved;
+    bool learn_all;    /* there was no memory to note a class: rebuild looks at all nodes */
     uint32_t *changed; /* nodes below `old_count` whose class, children or record changed */
     uint32_t changed_count, changed_capacity;
     uint32_t changed_lost; /* times the log was dropped: who had not read it starts from node 0 */

@@ -50,8 +50,8 @@ typedef struct {
     uint32_t *pick;
     uint32_t pick_count, pick_capacity;
     struct sx_eg_ruleset *set; /* NULL: their reasons are nobody's concern */
-    uint32_t reasons,
-        reason_nodes; /* that the unions of the round will add to it: the room is taken */
+    /* that the unions of the round will add to it: the room is taken */
+    uint32_t reasons, reason_nodes;
 } sx_eg_pending;
 
 typedef struct {
@@ -105,20 +105,22 @@ typedef struct {
     const struct sx_pattern *left;
     const struct sx_pattern *right;
     bool enabled;
-    uint32_t seen;         /* nodes it has looked at */
-    uint32_t seen_changed; /* entries of the log of changes */
-    /* sx_eg.changed_lost then: another number, and it looks at all nodes again */
+    uint32_t seen;         /* how many nodes it has looked at */
+    uint32_t seen_changed; /* how many entries of the log of changes it has looked at */
+    /* The value of sx_eg.changed_lost at that time. If it has another value now, entries of the log are lost and the
+     * rule looks at all nodes again. */
     uint32_t seen_lost;
-    uint32_t banned_to; /* first round in which it may search again */
-    uint32_t bans;
+    /* the first round in which the rule may search again after too many matches */
+    uint32_t banned_to;
+    uint32_t bans; /* how often it had too many */
     uint64_t match_count;
     uint64_t union_count;
 } sx_eg_rule;
 /* Why a union was made: the rule and the nodes its left side matched. Unions of the engine carry numbers of these. */
 typedef struct {
     uint32_t rule;
-    uint32_t node_first,
-        node_count; /* into sx_eg_ruleset.reason_node, in the order of the text; then those picked */
+    /* into sx_eg_ruleset.reason_node, in the order of the text; then those picked */
+    uint32_t node_first, node_count;
 } sx_eg_reason;
 typedef struct sx_eg_ruleset {
     sx_eg_language language;
@@ -175,15 +177,18 @@ const char *sx_eg_stop_name(sx_eg_stop stop);
 
 typedef struct {
     uint32_t rounds;
-    uint32_t nodes; /* of the graph, dead ones too */
-    /* of one rule in one round; more and the rule waits, with twice the allowance next time */
+    uint32_t nodes; /* in the graph, dead ones included */
+    /* Matches of one rule in one round. A rule that has more waits for some rounds, and is then allowed twice
+     * as many. */
     uint32_t matches;
-    uint64_t fuel; /* matching steps + added nodes */
-    size_t bytes; /* of the arena, taken since the call; never exceeded while matches are applied */
-    bool check;   /* sx_eg_check after every rebuild; always on in Debug builds */
-    /* match by modification stamps instead of triggers (slower; the oracle of the tests) */
+    uint64_t fuel; /* one for each step of matching and each node that is added */
+    /* Bytes taken from the arena since the call. It is never exceeded while matches are applied. */
+    size_t bytes;
+    bool check; /* run sx_eg_check after every rebuild; Debug builds always do */
+    /* Match by modification stamps instead of triggers. That is slower; it is the oracle of the tests. */
     bool stamps;
-    /* rules also open what others read: the graph holds more programs, and grows much faster */
+    /* Rules may also rewrite the inside of values that something else reads. The graph then holds more
+     * programs and grows much faster. */
     bool open;
 } sx_eg_limits;
 typedef struct {

@@ -1,14 +1,17 @@
-/* memory.h - what one search leaves for the next of the same program: the e-graph of each of its parts with
- * its proofs, the kernels that were tried, and the program chosen; the next search goes on there (optimize.h).
+/* memory.h - what one step of a long search leaves for the next one (optimize.h, core/long.c): for each part
+ * of the program its e-graph with proofs, the kernels that were tried, and the program that was chosen. The
+ * next step goes on there.
  *
- * Bytes: records one after the other, each at a multiple of SX_MEMORY_ALIGN, zeros between:
- *   sx_memory_record, the e-node of each node of the part (u32), first and last of each run of e-nodes that
- *   fusion made, then at a multiple of SX_MEMORY_ALIGN its snapshot (library.h)
- * Words in the order of the machine, as in a snapshot. The snapshots carry digests; the records are covered by
- * whoever keeps them.
+ * The bytes are a sequence of records, each at a multiple of SX_MEMORY_ALIGN, with zeros between them. A record is:
+ *   - sx_memory_record;
+ *   - for each node of the part the number of its e-node, 32 bits;
+ *   - the runs of e-nodes that fusion has made, each with its first number and its end;
+ *   - at a multiple of SX_MEMORY_ALIGN, the snapshot (library.h).
+ * Numbers are in the byte order of the machine. The snapshots carry digests; the records are covered by a digest of
+ * whoever stores them.
  *
- * The bytes are input like any other: sizes and numbers are checked before they are followed, and the e-nodes
- * of the part are compared with its nodes, operation, attribute and operands.
+ * The bytes are treated as input: sizes and numbers are checked before they are used, and the e-nodes of the part are
+ * compared with its nodes (operation, attribute and operands).
  */
 #ifndef SX_CORE_EGRAPH_MEMORY_H
 #define SX_CORE_EGRAPH_MEMORY_H

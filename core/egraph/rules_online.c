@@ -2,8 +2,8 @@
  *
  * online_dot is the reduction of the monoid on triples (m, l, o) with (m, l, o) + (n, k, p) =
  * (M, l e^(m - M) + k e^(n - M), o e^(m - M) + p e^(n - M)), M = max(m, n), neutral (-inf, 0, 0), e^(-inf -
- * -inf) = 0: associative and commutative, so that it may be cut in blocks of keys. Papers: Milakov, Gimelshein
- * 2018 (online softmax); Dao 2022. */
+ * -inf) = 0: associative and commutative, so that it may be cut in blocks of keys.
+ * Papers: Milakov, Gimelshein 2018 (online softmax); Dao 2022. */
 #include "core/egraph/rules.h"
 
 #include <string.h>

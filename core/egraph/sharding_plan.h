@@ -13,8 +13,8 @@
  * Of b bytes among n devices a device sends b (n-1)/n for an all-gather (b of the result), reduce-scatter or
  * all-to-all (b of the operand), twice that for an all-reduce, in log2 n steps, twice for an all-reduce.
  * Symbols count as sx_cost_reference, rounded up to what the cuts divide. Outputs of which nothing is asked
- * may lie in any way but P. Papers: Xu et al. 2021 (GSPMD); Zheng et al. 2022 (Alpa); Thakur, Rabenseifner,
- * Gropp 2005 (collectives). */
+ * may lie in any way but P.
+ * Papers: Xu et al. 2021 (GSPMD); Zheng et al. 2022 (Alpa); Thakur, Rabenseifner, Gropp 2005 (collectives). */
 #ifndef SX_CORE_EGRAPH_SHARDING_PLAN_H
 #define SX_CORE_EGRAPH_SHARDING_PLAN_H
 #include "core/egraph/sharding.h"

@@ -17,8 +17,8 @@ typedef struct {
 typedef struct {
     sx_ctx *cx;
     sx_roll_levels *l;
-    uint32_t *read_first,
-        *read_last;    /* per node: lowest and highest level that reads it, through copies */
+    /* per node: lowest and highest level that reads it, through copies */
+    uint32_t *read_first, *read_last;
     uint64_t *hash;    /* per node: its shape within its level */
     uint64_t *label;   /* per level */
     uint64_t *window;  /* per level: labels of one period from there */

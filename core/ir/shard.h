@@ -14,8 +14,9 @@
  * a placement of its result that needs no communication: a row. sx_shard_list gives them (a table for
  * arithmetic, dimension by dimension for the rest), and sx_shard_local_attr the operation that each device
  * runs then. A value that is R is also S(d) (a device keeps its slice), P(max), P(min), and P(sum) (all but
- * the first device hold zeros): sx_shard_closure. Papers: Xu et al. 2021 (GSPMD); Wang et al. 2019 (partial
- * sums as a state of a tensor: SBP of OneFlow, Yuan et al. 2021).
+ * the first device hold zeros): sx_shard_closure.
+ * Papers: Xu et al. 2021 (GSPMD); Wang et al. 2019 (partial sums as a state of a tensor: SBP of OneFlow, Yuan
+ * et al. 2021).
  */
 #ifndef SX_CORE_IR_SHARD_H
 #define SX_CORE_IR_SHARD_H

@@ -11,7 +11,8 @@
  * and at the end each row leaves with lanes along the columns, through the rest of the program. Keys are cut in the
  * blocks of the outer loop(k/..): part of the numerics plan. The maximum starts at the lowest finite number,
  * so that rows whose first keys are all masked by -inf have weights 0 there; rows masked whole give NaN as the
- * definition does (sum 0). Papers: Milakov, Gimelshein 2018; Dao 2022 (FlashAttention). */
+ * definition does (sum 0).
+ * Papers: Milakov, Gimelshein 2018; Dao 2022 (FlashAttention). */
 #include "core/loop/lower.h"
 
 #include <float.h>
