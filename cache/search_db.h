@@ -26,9 +26,9 @@ typedef struct {
     uint32_t state;
     uint64_t created_ms; /* since 1970 */
     uint64_t budget_us;
-    uint64_t used_us; /* time with a step under way */
-    uint64_t fuel;    /* of one step */
-    sx_key key;       /* of the compilation of the same request */
+    uint64_t used_us; /* the time during which a step was under way */
+    uint64_t fuel;    /* for one step */
+    sx_key key;       /* the key that the same request has as a compilation */
     char build[SX_SEARCH_BUILD_MAX];
     char why[SX_SEARCH_TEXT_MAX];
     sx_span request; /* encoded compile_args */
@@ -37,15 +37,15 @@ typedef struct {
 typedef struct {
     uint32_t lane;
     uint32_t state;
-    uint32_t step;     /* steps finished since its state was empty */
-    uint32_t deaths;   /* workers that died in the next step */
-    uint32_t restarts; /* times its state was thrown away */
+    uint32_t step;     /* how many steps were finished since the state was empty */
+    uint32_t deaths;   /* how many workers died while they did the next step */
+    uint32_t restarts; /* how often the state was thrown away */
     double objective, bound, time_ns;
     uint64_t peak_bytes, nodes, fuel, worked_us;
     char name[SX_SEARCH_NAME_MAX];
     char stop[SX_SEARCH_NAME_MAX];
     char why[SX_SEARCH_TEXT_MAX];
-    uint64_t state_bytes, best_bytes; /* 0: none */
+    uint64_t state_bytes, best_bytes; /* sizes of the two blobs; 0: there is none */
     sx_hash128 state_hash, best_hash;
 } sx_search_lane_record;
 

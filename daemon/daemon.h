@@ -12,32 +12,36 @@
 #include "protocol/message.h"
 #include "trust/seal.h"
 
-/* The key of a request and the named parts it was made of (in the context's arena). */
+/* The key of a request, and the named parts it was made of, which are in the arena of the ctx. */
 typedef struct {
     sx_key key;
     sx_cache_part part[SX_CACHE_PART_MAX];
     uint32_t part_count;
 } sxd_key;
 
-/* One step of one lane of a search (core/core.h). */
+/* What a worker needs to know to do one step of one lane of a search (core/core.h). */
 typedef struct {
     uint32_t lane;
     uint64_t fuel;
     sx_span state; /* empty: the first step; aligned to 64 */
 } sxd_step;
 
-/* A compiler. All functions are pure: no state of their own, any thread.
- *   key       on a pool thread of the daemon; must be safe on hostile input
- *   compile   in a worker process; result appended to `module`; may die
- *   optimize  in a worker process; text of the program appended to `text`; may die
- *   places    on a pool thread; where e-graphs of programs that may equal this one, and of its parts, are
- *             kept; NULL: none are
- *   twin      on a pool thread; the key that the program of a stored e-graph has under this request
- *   lanes     on a pool thread; names of the lanes of a search, in the context's arena; NULL: there are no searches
- *   step      in a worker process; one step; a state of another build is SX_ABSENT, a damaged one SX_CORRUPT;
- *             SX_LIMIT: the new state is too large, all else of `result` is there; may die
- *   merge     on a pool thread; the front of two modules of a search for "pareto"; NULL: the better one is the answer
- *   check     in the daemon; is `module` (aligned to 64 bytes) well formed, so that it may be stored? */
+/* A compiler, as the daemon sees it. The functions are pure: they keep no state of their own and may be called on any
+ * thread. Those that "may die" run in a worker process, which the daemon survives.
+ *
+ *   key       Computes the key of a request, on a thread of the pool. It must be safe on hostile input.
+ *   compile   Appends the module to `module`; in a worker; may die.
+ *   optimize  Appends the text of the optimised program to `text`; in a worker; may die.
+ *   places    Says under which keys e-graphs of equal programs, and of equal parts, would be stored; on a thread of
+ *             the pool. NULL: there are none.
+ *   twin      Computes the key that the program of a stored e-graph has under this request; on a thread of the pool.
+ *   lanes     Returns the names of the lanes of a search, in the arena of the ctx; on a thread of the pool. NULL: there
+ *             are no searches.
+ *   step      Does one step of a lane; in a worker; may die. SX_ABSENT: the state is of another build;
+ *             SX_CORRUPT: it is damaged; SX_LIMIT: the new state is too large, but the rest of `result` is valid.
+ *   merge     Merges two modules of a search for "pareto" to their common front; on a thread of the pool.
+ *             NULL: the better one is the answer.
+ *   check     Checks that `module`, aligned to 64 bytes, is well formed and may be stored; in the daemon. */
 typedef struct {
     const char *name;
     const char *(*build)(void); /* digest or version that changes whenever output may change */

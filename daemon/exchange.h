@@ -28,51 +28,54 @@
 typedef struct sxd_exchange sxd_exchange;
 typedef struct {
     const char *uri; /* unix:///path or tcp://host:port */
-    const char *id;  /* of this daemon, other with each start */
+    const char *id;  /* the name of this daemon; it has another one after each start */
     const char *build;
     int64_t lease_ms;
-    void (*wake)(void *self); /* called on the thread: an event is there */
+    void (*wake)(void *self); /* called on the thread when there is an event */
     void *self;
 } sxd_exchange_config;
 
+/* What the loop asks of the thread. Each order carries the name of the step. */
 typedef enum {
-    SXD_ORDER_OFFER,    /* name, body: a message of method STEP */
-    SXD_ORDER_WITHDRAW, /* name: not wanted any more */
-    SXD_ORDER_ANSWER,   /* name, body: the response, worked_us */
-    SXD_ORDER_DROP,     /* name: a step of others is given up */
+    SXD_ORDER_OFFER,    /* offer a step of ours; `body` is a message of method STEP */
+    SXD_ORDER_WITHDRAW, /* take an offer back */
+    SXD_ORDER_ANSWER,   /* hand in the result of a step of another daemon: `body`, `worked_us` */
+    SXD_ORDER_DROP,     /* give up a step of another daemon */
 } sxd_order_kind;
+/* What the thread tells the loop. */
 typedef enum {
-    SXD_EVENT_UP,
-    SXD_EVENT_DOWN,   /* offers and leases are forgotten */
-    SXD_EVENT_WANTED, /* count: free places of others */
-    SXD_EVENT_TAKEN,  /* name, body: frame for a worker, ticket */
-    SXD_EVENT_LEASED, /* name, who; who empty: nobody any more */
-    SXD_EVENT_RESULT, /* name, body: the response, worked_us */
-    SXD_EVENT_GONE,   /* name: the step of another is not wanted any more, or another has it */
+    SXD_EVENT_UP,     /* the server answers */
+    SXD_EVENT_DOWN,   /* it does not; offers and leases are forgotten */
+    SXD_EVENT_WANTED, /* other daemons have `count` free places */
+    SXD_EVENT_TAKEN, /* we have a step of another daemon: `name`, `ticket`, and the frame for a worker in `body` */
+    SXD_EVENT_LEASED, /* the daemon `who` works on our step `name`; nobody does if `who` is empty */
+    SXD_EVENT_RESULT, /* our step `name` has a result: `body`, `worked_us` */
+    SXD_EVENT_GONE, /* the step `name` of another daemon is not wanted any more, or somebody else has it */
 } sxd_exchange_kind;
 
-/* An order or an event. */
+/* An order or an event. The comments above say which fields are used. */
 typedef struct sxd_parcel {
     struct sxd_parcel *prev, *next;
     int kind;
     char name[SXD_NAME_MAX];
-    char who[SXD_NAME_MAX]; /* DOWN: why */
+    char who[SXD_NAME_MAX]; /* for SXD_EVENT_DOWN: why */
     uint32_t count;
     uint32_t ticket;
     uint64_t worked_us;
     sx_buf body;
 } sxd_parcel;
 void sxd_parcel_free(SX_TAKE sxd_parcel *parcel);
-/* NULL: no memory. `name` may be NULL. */
+/* Returns NULL if there is no memory. `name` may be NULL. */
 SX_GIVE(sxd_parcel_free) sxd_parcel *sxd_parcel_new(int kind, const char *name);
 
-/* carries out what was ordered; NULL is fine */
+/* Carries out what was ordered, then ends the thread. NULL is allowed. */
 void sxd_exchange_close(SX_TAKE sxd_exchange *exchange);
-/*   errors   SX_INPUT an address of another form; SX_NOMEM; SX_SYSTEM. A server that is not there is no error:
- *   it is tried again. */
+/* Starts the thread. It is not an error if the server does not answer; the thread tries again.
+ *   errors   SX_INPUT an address of another form; SX_NOMEM; SX_SYSTEM */
 sx_code sxd_exchange_open(sx_ctx *cx, const sxd_exchange_config *config, sxd_exchange **exchange);
 void sxd_exchange_order(sxd_exchange *exchange, SX_TAKE sxd_parcel *order);
-sxd_parcel *sxd_exchange_event(sxd_exchange *exchange); /* the oldest, yours; NULL: there is none */
-/* How many steps of others this daemon would take now. */
+/* Takes the oldest event, which then belongs to the caller. NULL: there is none. */
+sxd_parcel *sxd_exchange_event(sxd_exchange *exchange);
+/* Says how many steps of other daemons this one would take now. */
 void sxd_exchange_want(sxd_exchange *exchange, uint32_t count);
 #endif

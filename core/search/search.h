@@ -1,9 +1,11 @@
-/* search.h - the choice of a schedule for one kernel (level 2), by the analytical model of core/cost.
+/* search.h - chooses a schedule for one kernel (level 2) by the analytical model of core/cost.
  *
- * Three phases over the space of schedules: roofline (drop what cannot fill the multiply-add pipeline),
- * alignment (register blocks that fill the vector unit and are not larger than the problem), resources
- * (registers, L1 and L2 footprints). What is left is ranked by sx_cost_schedule; ties go to the earlier
- * candidate, so the same input gives the same ranking. No estimate lies below the roofline floor of the whole problem.
+ * All schedules of the kernel are enumerated. Three phases drop those that cannot be good:
+ *   roofline    the schedule cannot keep the multiply-add units busy
+ *   alignment   its register blocks do not fill the vector unit, or are larger than the problem
+ *   resources   it needs more registers, or more of the L1 and L2 caches, than there are
+ * The others are ranked by sx_cost_schedule; of equally cheap ones the first wins, so the same input gives the same
+ * ranking. No estimate lies below the roofline floor of the whole problem.
  */
 #ifndef SX_CORE_SEARCH_SEARCH_H
 #define SX_CORE_SEARCH_SEARCH_H
@@ -15,20 +17,21 @@ typedef struct {
     double cost_ns;
 } sx_search_candidate;
 typedef struct {
-    uint32_t keep;                            /* how many are kept */
-    sx_search_candidate best[SX_SEARCH_KEEP]; /* ascending cost */
+    uint32_t keep;                            /* how many candidates are kept */
+    sx_search_candidate best[SX_SEARCH_KEEP]; /* the cheapest ones, in ascending order of cost */
     uint32_t best_count;
-    uint32_t considered;       /* points of the space */
-    uint32_t dropped_bound;    /* dearer than those kept, whatever the rest of the schedule */
-    uint32_t dropped_roofline; /* by phase */
+    uint32_t considered; /* how many schedules the space has */
+    /* Schedules that were not priced, because a part of them alone costs more than those that are kept. */
+    uint32_t dropped_bound;
+    uint32_t dropped_roofline; /* this and the next two: schedules that were dropped, by phase */
     uint32_t dropped_alignment;
     uint32_t dropped_resources;
     double floor_ns; /* roofline floor of the kernel on this device */
 } sx_search_result;
 
-/* Ranks schedules for a kernel and keeps the `keep` (1 .. SX_SEARCH_KEEP) best of them. What a bound shows to
- * be dearer than those is not priced. `rhs_constant` as sx_cost_schedule. SX_UNIMPLEMENTED for devices without
- * a code generator. */
+/* Ranks the schedules of a kernel and keeps the `keep` (1 .. SX_SEARCH_KEEP) cheapest ones. `rhs_constant` is as for
+ * sx_cost_schedule.
+ *   errors   SX_UNIMPLEMENTED there is no code generator for the device */
 sx_code sx_search_kernel(sx_ctx *cx, const sx_analysis *analysis, const sx_device *device,
                          bool rhs_constant, uint32_t keep, sx_search_result *result);
 
