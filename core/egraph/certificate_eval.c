@@ -1,5 +1,6 @@
 #include "core/egraph/certificate_eval.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -124,8 +125,15 @@ static bool is_infinite(double x)
     return isinf(x);
 }
 
+/* Values are doubles here; numbers that an f32 holds with fewer digits, or not at all, are folded to others. */
+static bool leaves_f32(double x)
+{
+    return x != 0 && !isnan(x) && !isinf(x) &&
+           (fabs(x) < (double)FLT_MIN || fabs(x) > (double)FLT_MAX);
+}
+
 /* Why the value of a node depends on the order of operands and operations: it divides by zero; it
- * leaves the range of doubles, or orders a NaN. */
+ * leaves the range of its type, or orders a NaN. */
 #define BY_ZERO 1u
 #define BY_RANGE 2u
 
@@ -145,7 +153,9 @@ static uint8_t undefined_by(sx_op op, const sx_tensor *input, uint32_t input_cou
     case SX_OP_REDUCE_WINDOW: by = any_float(input, input_count, is_nan) ? BY_RANGE : 0; break;
     default: break;
     }
-    if (by == 0 && has_float(result, is_infinite) && !any_float(input, input_count, is_infinite)) {
+    bool wide = result->type.dtype == SX_F64;
+    bool leaves = has_float(result, is_infinite) && !any_float(input, input_count, is_infinite);
+    if (by == 0 && (leaves || (!wide && has_float(result, leaves_f32)))) {
         by = BY_RANGE;
     }
     return by;
