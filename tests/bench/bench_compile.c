@@ -1,10 +1,22 @@
-/* bench_compile.c - cold latency of the compiler by stage. */
+/* bench_compile.c - cold latency of the compiler by stage, each network once as it is compiled and once
+ * verified as well, in this process: neither a daemon nor a cache takes part. */
 #include <stdio.h>
-#include <string.h>
 
-#include "core/core.h"
+#include "client/runtime/cpu.h"
+#include "client/verify/verify.h"
 #include "tests/bench/bench.h"
-#include "tests/lib/model.h"
+#include "tests/bench/networks.h"
+
+#define ROUNDS_MAX 256u
+#define CX_BYTES ((size_t)8 << 30)
+#define MODULE_BYTES_MAX ((size_t)1 << 30)
+#define ISA_V4 4u
+
+typedef struct {
+    double total[ROUNDS_MAX], stage[SX_STAGE_MAX][ROUNDS_MAX];
+    const char *name[SX_STAGE_MAX];
+    uint32_t rounds, stages;
+} figures;
 
 static uint64_t clock_ns(void *self)
 {
@@ -12,58 +24,97 @@ static uint64_t clock_ns(void *self)
     return sx_bench_now_ns();
 }
 
-static int measure(const sx_bench_options *options, const char *model, int64_t batch)
+/* Compiles, and with `verified` verifies as daemon and client do. */
+static sx_code compile(sx_ctx *cx, const sx_bench_options *options, const sx_core_request *request,
+                       bool verified)
 {
-    double total[256], stage[SX_STAGE_MAX][256];
-    uint32_t rounds = options->rounds < 256 ? options->rounds : 256, stages = 0;
-    const char *name[SX_STAGE_MAX] = {NULL};
-    char label[64];
-    (void)snprintf(label, sizeof(label), "%s-batch%lld", model, (long long)batch);
-    if (!sx_bench_wants(options, label)) {
-        return 0;
-    }
-    for (uint32_t round = 0; round < rounds; round++) {
-        sx_ctx cx;
-        sx_ctx_init(&cx, (size_t)2 << 30);
-        sx_buf text;
-        sx_buf_init(&text, SX_TEXT_BYTES_MAX);
+    sx_code code;
+    if (verified) {
+        sx_buf module;
+        sx_buf_init(&module, MODULE_BYTES_MAX);
+        sxr_verify_options verify = SXR_VERIFY_DEFAULT;
+        verify.threads = options->threads;
+        code = sxr_compile_verified(cx, request, &verify, &module);
+        sx_buf_fini(&module);
+    } else {
         sx_image image;
         sx_image_init(&image);
-        sx_code code = sx_test_model_text(&cx, model, &text);
-        sx_binding binding = {SX_SPAN_LITERAL("batch"), batch};
-        sx_core_request request = {.ir = sx_buf_span(&text),
-                                   .target = SX_SPAN_LITERAL("x86-64-v4"),
-                                   .binding = &binding,
-                                   .binding_count = 1};
-        cx.now_ns = clock_ns;
-        uint64_t start = sx_bench_now_ns();
-        code = code == SX_OK ? sx_core_compile(&cx, &request, &image) : code;
-        total[round] = (double)(sx_bench_now_ns() - start) / 1e6;
+        code = sx_core_compile(cx, request, &image);
+        sx_image_fini(&image);
+    }
+    return code;
+}
+
+static sx_code measure_round(sx_ctx *cx, const sx_bench_options *options,
+                             const sx_bench_network *network, int64_t batch, bool verified,
+                             figures *f)
+{
+    sx_buf text;
+    sx_buf_init(&text, SX_TEXT_BYTES_MAX);
+    sx_code code = sx_bench_network_text(cx, network, &text);
+    sx_binding binding = {SX_SPAN_LITERAL("batch"), batch};
+    sx_core_request request = {.ir = sx_buf_span(&text),
+                               .target = SX_SPAN_LITERAL("x86-64-v4"),
+                               .binding = &binding,
+                               .binding_count = 1};
+    cx->now_ns = clock_ns;
+    uint64_t start = sx_bench_now_ns();
+    code = code == SX_OK ? compile(cx, options, &request, verified) : code;
+    f->total[f->rounds] = (double)(sx_bench_now_ns() - start) / 1e6;
+    f->stages = cx->stage_count;
+    for (uint32_t s = 0; s < f->stages; s++) {
+        f->name[s] = cx->stage[s].name;
+        f->stage[s][f->rounds] = (double)cx->stage[s].elapsed_ns / 1e6;
+    }
+    f->rounds++;
+    sx_buf_fini(&text);
+    return code;
+}
+
+static int measure(const sx_bench_options *options, const char *name, int64_t batch, bool verified)
+{
+    static figures f;
+    char label[64];
+    uint32_t rounds = options->rounds < ROUNDS_MAX ? options->rounds : ROUNDS_MAX;
+    (void)snprintf(label, sizeof(label), "%s-batch%lld%s", name, (long long)batch,
+                   verified ? "-verified" : "");
+    /* Code that cannot run here is emulated in part: that takes another time. */
+    if (!sx_bench_wants(options, label) || (verified && sxr_cpu_isa() < ISA_V4)) {
+        return 0;
+    }
+    const sx_bench_network *network = sx_bench_network_find(name);
+    SX_ASSERT(network != NULL);
+    for (f.rounds = 0; f.rounds < rounds;) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, CX_BYTES);
+        sx_code code = measure_round(&cx, options, network, batch, verified, &f);
         if (code != SX_OK) {
-            (void)fprintf(stderr, "symplex-bench: %s: %s\n", model, cx.error.text);
+            (void)fprintf(stderr, "symplex-bench: %s: %s\n", label, cx.error.text);
+        }
+        sx_ctx_fini(&cx);
+        if (code != SX_OK) {
             return sx_code_exit(code);
         }
-        stages = cx.stage_count;
-        for (uint32_t s = 0; s < stages; s++) {
-            name[s] = cx.stage[s].name;
-            stage[s][round] = (double)cx.stage[s].elapsed_ns / 1e6;
-        }
-        sx_image_fini(&image);
-        sx_buf_fini(&text);
-        sx_ctx_fini(&cx);
     }
-    sx_bench_put(options, &(sx_bench_row){"compile", label, "total", sx_bench_median(total, rounds),
-                                          "ms", NULL, 0});
-    for (uint32_t s = 0; s < stages; s++) {
-        sx_bench_put(options, &(sx_bench_row){"compile", label, name[s],
-                                              sx_bench_median(stage[s], rounds), "ms", NULL, 0});
+    sx_bench_put(options, &(sx_bench_row){"compile", label, "total",
+                                          sx_bench_median(f.total, rounds), "ms", NULL, 0});
+    for (uint32_t s = 0; s < f.stages; s++) {
+        double median = sx_bench_median(f.stage[s], rounds);
+        sx_bench_put(options, &(sx_bench_row){"compile", label, f.name[s], median, "ms", NULL, 0});
     }
     return 0;
 }
 
 int sx_bench_compile(const sx_bench_options *options)
 {
-    int status = measure(options, "mlp", 8);
-    status = status == 0 ? measure(options, "encoder", 8) : status;
-    return status == 0 ? measure(options, "encoder", 64) : status;
+    static const struct {
+        const char *network;
+        int64_t batch;
+    } cases[] = {{"mlp", 8},      {"encoder", 8},  {"encoder", 64}, {"encoder12", 8},
+                 {"resnet50", 1}, {"vit_b_16", 1}, {"gpt2_4", 1}};
+    int status = 0;
+    for (uint32_t i = 0; i < 2 * SX_COUNT(cases) && status == 0; i++) {
+        status = measure(options, cases[i / 2].network, cases[i / 2].batch, i % 2 == 1);
+    }
+    return status;
 }

@@ -273,6 +273,70 @@ static uint32_t embed(writer *w, char letter, const char *name)
     return binary(w, "add", found, spread(w, position, "1, 2", w->x), w->x);
 }
 
+/* An image of 3 channels, cut into squares by a convolution, each a row of its own; before them a row
+ * that is a weight. */
+static uint32_t embed_patches(writer *w)
+{
+    char type[64];
+    char call[160];
+    uint32_t p = w->o->patch, h = w->o->hidden, side = 1;
+    while ((side + 1) * (side + 1) < w->o->seq) {
+        side++;
+    }
+    SX_ASSERT(p > 0 && side * side + 1 == w->o->seq);
+    w->stack = 'd';
+    w->layer = 0;
+    (void)snprintf(type, sizeof(type), "f32[batch, 3, %u, %u]", side * p, side * p);
+    uint32_t image = input(w, "image", type);
+    (void)snprintf(type, sizeof(type), "f32[%u, 3, %u, %u]", h, p, p);
+    (void)snprintf(call, sizeof(call),
+                   "convolution(%%%u, %%%u) {stride = [%u, %u], low = [0, 0], high = [0, 0], "
+                   "dilation = [1, 1], groups = 1}",
+                   image, weight(w, "patches", type), p, p);
+    (void)snprintf(type, sizeof(type), "f32[batch, %u, %u, %u]", h, side, side);
+    uint32_t squares = put(w, call, type);
+    (void)snprintf(type, sizeof(type), "f32[batch, %u, %u]", h, side * side);
+    (void)snprintf(call, sizeof(call), "transpose(%%%u) {perm = [0, 2, 1]}",
+                   unary(w, "reshape", squares, type));
+    (void)snprintf(type, sizeof(type), "f32[batch, %u, %u]", side * side, h);
+    uint32_t rows = put(w, call, type);
+    (void)snprintf(type, sizeof(type), "f32[1, %u]", h);
+    uint32_t token = weight(w, "class", type);
+    (void)snprintf(type, sizeof(type), "f32[batch, 1, %u]", h);
+    (void)snprintf(call, sizeof(call), "concatenate(%%%u, %%%u) {axis = 1}",
+                   spread(w, token, "1, 2", type), rows);
+    uint32_t all = put(w, call, w->x);
+    (void)snprintf(type, sizeof(type), "f32[%u, %u]", w->o->seq, h);
+    return binary(w, "add", all, spread(w, weight(w, "position", type), "1, 2", w->x), w->x);
+}
+
+/* The mean over all rows, and a head of `vocab` columns. */
+static uint32_t classify(writer *w, uint32_t x)
+{
+    char row[64];
+    char type[64];
+    char call[160];
+    (void)snprintf(row, sizeof(row), "f32[batch, %u]", w->o->hidden);
+    uint32_t sum = reduce(w, "add", x, 1, row);
+    uint32_t mean = binary(w, "divide", sum, constant(w, w->o->seq, row), row);
+    (void)snprintf(type, sizeof(type), "f32[%u, %u]", w->o->hidden, w->o->vocab);
+    (void)snprintf(call, sizeof(call),
+                   "dot_general(%%%u, %%%u) {lhs_contract = [1], rhs_contract = [0]}", mean,
+                   weight(w, "head", type));
+    (void)snprintf(type, sizeof(type), "f32[batch, %u]", w->o->vocab);
+    return put(w, call, type);
+}
+
+/* A single stack on values or on an image. */
+static uint32_t plain_body(writer *w, uint32_t *cache)
+{
+    bool values = w->o->front == SX_TRANSFORMER_VALUES;
+    SX_ASSERT(w->o->encoder_layers == 0 && !w->o->towers);
+    uint32_t x = values ? input(w, "x", w->x) : embed_patches(w);
+    x = stack(w, 'd', w->o->layers, x, SX_TRANSFORMER_NONE, SX_TRANSFORMER_NONE, cache);
+    return values ? x : classify(w, norm(w, x, "last"));
+}
+
 static uint32_t make_mask(writer *w)
 {
     char square[64];
@@ -327,7 +391,9 @@ void sx_transformer_print(const sx_transformer *options, sx_buf *text)
     (void)snprintf(w.scores, sizeof(w.scores), "f32[batch, %u, %u, %u]", options->heads,
                    options->seq, options->seq);
     sx_buf_put_text(text, "sx 1\ngraph \"transformer\" (batch in [1, 64]) {\n");
-    uint32_t result = body(&w, options->caches ? cache : NULL);
+    uint32_t *kept = options->caches ? cache : NULL;
+    bool tokens = options->front == SX_TRANSFORMER_TOKENS;
+    uint32_t result = tokens ? body(&w, kept) : plain_body(&w, kept);
     sx_buf_print(text, "  return %%%u as \"logits\"", result);
     if (w.tapped != SX_TRANSFORMER_NONE) {
         sx_buf_print(text, ", %%%u as \"tapped\"", w.tapped);

@@ -10,8 +10,18 @@
 #include "core/ir/ir.h"
 
 #define SX_TRANSFORMER_NONE UINT32_MAX
+/* What the first layer reads. */
+typedef enum {
+    SX_TRANSFORMER_TOKENS, /* numbers of tokens, looked up; the result goes through a head of `vocab` columns */
+    SX_TRANSFORMER_VALUES, /* "x" [batch, seq, hidden] and no mask; the result is that of the last layer */
+    /* Squares of an image, a class token before them, no mask; the head reads the mean over all of
+     * them. `seq` is their number and one. */
+    SX_TRANSFORMER_PATCHES
+} sx_transformer_front;
 #define SX_TRANSFORMER_LAYERS_MAX 500u
 typedef struct {
+    sx_transformer_front front;
+    uint32_t patch;  /* PATCHES: pixels along a side of one; their number is a square */
     uint32_t layers; /* of the decoder (or the only stack), at least 1 */
     /* 0: no encoder; else each decoder layer attends to the encoder's result, too */
     uint32_t encoder_layers;
