@@ -25,8 +25,8 @@ typedef struct {
     bool inner; /* egraph: run the case in this process, print nothing (what valgrind runs) */
     /* search: name of a built-in program, or a file; NULL: all built-in ones */
     const char *program;
-    uint32_t steps; /* search: of each lane; 0: 4 */
-    uint64_t fuel;  /* search: of a step; 0: 400 million */
+    uint32_t steps; /* search: of each lane; 0: 4; ablation: 0: 2 */
+    uint64_t fuel;  /* search: of a step; 0: 400 million; ablation: 0: 50 million */
 } sx_bench_options;
 typedef struct {
     const char *bench, *case_name, *metric;
@@ -45,6 +45,7 @@ double sx_bench_median(double *sample, uint32_t count); /* sorts */
 bool sx_bench_wants(const sx_bench_options *options, const char *case_name);
 
 /* One function for each benchmark; 0, or an exit status after a message on stderr. */
+int sx_bench_ablation(const sx_bench_options *options);
 int sx_bench_attention(const sx_bench_options *options);
 int sx_bench_compile(const sx_bench_options *options);
 int sx_bench_egraph(const sx_bench_options *options);

@@ -13,10 +13,16 @@ typedef struct {
     int (*run)(const sx_bench_options *options);
 } bench;
 static const bench table[] = {
+    {"ablation",
+     "what level 1 is worth: as it came, fused only, all rules, a long search, less one group",
+     sx_bench_ablation},
     {"attention",
      "attention in steps as one kernel, against the same program without the rule, and onnxruntime",
      sx_bench_attention},
-    {"compile", "cold latency of the compiler by stage, for both models", sx_bench_compile},
+    {"compile",
+     "cold latency by stage, verified and not; vit_b_16 without slices (head on the mean of "
+     "tokens)",
+     sx_bench_compile},
     {"legality", "proof of each emitted kernel of a model, and isl on its schedule",
      sx_bench_legality},
     {"egraph",
@@ -103,7 +109,8 @@ static int usage(FILE *to, int status)
     (void)fprintf(to, "usage: symplex-bench NAME [--case C] [--threads N] [--rounds N] [--json]\n  "
                       "       [--iterations N] [--leaves N] [--layers N] [--instructions] "
                       "[--no-peer] [--no-proofs] [--stamps]    (egraph)\n"
-                      "       [--program NAME|FILE] [--steps N] [--fuel N]    (search)\n"
+                      "       [--steps N] [--fuel N]    (ablation, search)    "
+                      "[--program NAME|FILE]    (search)\n"
                       "       symplex-bench list\n");
     for (uint32_t i = 0; i < SX_COUNT(table); i++) {
         (void)fprintf(to, "  %-10s %s\n", table[i].name, table[i].help);
