@@ -32,8 +32,8 @@ const sx_device *sx_device_at(uint32_t index);
 /* SX_INPUT: unknown name, with the known ones; SX_UNIMPLEMENTED: known, but no code generator. */
 sx_code sx_device_find(sx_ctx *cx, sx_span name, const sx_device **device);
 
-/* The device by which level 1 chooses programs for all devices of one class: those whose kernels give the same
- * bits for the same program, so that the choice must not depend on which of them it is. x86-64: the widest level. */
+/* The device by whose prices level 1 chooses programs for all devices of a class: those whose kernels give the same
+ * bits for the same program, so that the choice must not depend on which of them it is. x86-64: the least level. */
 const sx_device *sx_device_class(const sx_device *device);
 
 double sx_device_compute_ns(const sx_device *device, double flops); /* at peak on all cores */

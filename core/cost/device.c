@@ -67,7 +67,8 @@ sx_code sx_device_find(sx_ctx *cx, sx_span name, const sx_device **device)
 const sx_device *sx_device_class(const sx_device *device)
 {
     for (uint32_t i = 0; device->isa != 0 && i < SX_COUNT(device_table); i++) {
-        device = device_table[i].isa > device->isa ? &device_table[i] : device;
+        bool narrower = device_table[i].isa != 0 && device_table[i].isa < device->isa;
+        device = narrower ? &device_table[i] : device;
     }
     return device;
 }

@@ -355,7 +355,7 @@ static double product_ns(int64_t m, int64_t inner, int64_t n)
 {
     int64_t extent[] = {m, inner, n};
     sx_cost cost;
-    ck_sx_ok(&cx, sx_price_program(&cx, device, make_chain(extent, 2), &cost));
+    ck_sx_ok(&cx, sx_price_program(&cx, sx_device_class(device), make_chain(extent, 2), &cost));
     return cost.cost_ns;
 }
 

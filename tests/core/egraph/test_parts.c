@@ -270,15 +270,15 @@ static sx_graph *make_turned(uint32_t layers)
     sx_buf_init(&text, 1 << 20);
     sx_buf_put_text(&text, "sx 1\ngraph \"turned\" {\n");
     for (uint32_t i = 0; i < layers + 2; i++) {
-        sx_buf_print(&text, "  %%%u = parameter {name = \"p%u\", weight = %d} : f32[512, 512]\n", i,
+        sx_buf_print(&text, "  %%%u = parameter {name = \"p%u\", weight = %d} : f32[256, 256]\n", i,
                      i, i > 1);
     }
-    sx_buf_print(&text, "  %%%u = transpose(%%1) {perm = [1, 0]} : f32[512, 512]\n", layers + 2);
+    sx_buf_print(&text, "  %%%u = transpose(%%1) {perm = [1, 0]} : f32[256, 256]\n", layers + 2);
     uint32_t turned = layers + 2;
     uint32_t last = 0;
     uint32_t n = turned + 1;
     for (uint32_t i = 0; i < 14 * layers; i++, n++) {
-        sx_buf_print(&text, "  %%%u = dot_general(%%%u, %%%u) %s : f32[512, 512]\n", n, last,
+        sx_buf_print(&text, "  %%%u = dot_general(%%%u, %%%u) %s : f32[256, 256]\n", n, last,
                      i % 14 == 0 ? turned : 2 + i / 14, dot);
         last = n;
     }
