@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/rng.h"
+#include "core/ir/fused.h"
 #include "core/ir/num.h"
 
 #define DRAWS 2u
@@ -22,6 +23,7 @@ typedef struct {
     void *free[SIZES];  /* lists of memory, linked by their first word */
     uint64_t work;      /* operations left */
     uint32_t draw;
+    double near; /* what values may deviate by */
 } runner;
 
 /* ---- arguments: the same for parameters of one name ---- */
@@ -132,13 +134,77 @@ static bool leaves_f32(double x)
            (fabs(x) < (double)FLT_MIN || fabs(x) > (double)FLT_MAX);
 }
 
+/* Rounding decides what a function that jumps gives where its argument is next to the jump, and what is left of a
+ * difference that is much smaller than its operands. `near` is what values may deviate by. */
+static bool near_whole(double x, double near)
+{
+    return x != nearbyint(x) && fabs(x - nearbyint(x)) <= near * (1 + fabs(x));
+}
+
+static bool is_close(sx_op op, double x, double y, double near)
+{
+    double large = fmax(fabs(x), fabs(y));
+    double gap = op == SX_OP_ADD ? fabs(x + y) : fabs(x - y);
+    return op == SX_OP_REMAINDER ? near_whole(x / y, near)
+                                 : isfinite(large) && gap != 0 && gap <= near * large;
+}
+
+static bool jumps_at(sx_op op, double x, double y, double near)
+{
+    switch ((int)op) {
+    case SX_OP_ADD:
+    case SX_OP_SUBTRACT:
+    case SX_OP_COMPARE:
+    case SX_OP_REMAINDER: return is_close(op, x, y, near);
+    case SX_OP_ROUND: return near_whole(x + 0.5, near);
+    case SX_OP_SIGN: return x != 0 && fabs(x) <= near;
+    default: return near_whole(x, near); /* floor, ceil, convert to a whole number */
+    }
+}
+
+/* Kernels are evaluated whole: where one jumps inside, it is not known how near. */
+static bool kernel_jumps(const sx_body *body)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        const sx_instr *in = &body->instr[i];
+        bool floats = in->kind == SX_BODY_APPLY &&
+                      sx_dtype_class_of(body->instr[in->x].dtype) == SX_CLASS_FLOAT;
+        bool jump = in->op == SX_OP_FLOOR || in->op == SX_OP_CEIL || in->op == SX_OP_ROUND ||
+                    in->op == SX_OP_SIGN || in->op == SX_OP_REMAINDER || in->op == SX_OP_COMPARE ||
+                    (in->op == SX_OP_CONVERT && sx_dtype_class_of(in->dtype) != SX_CLASS_FLOAT);
+        found = found || (floats && jump);
+    }
+    return found;
+}
+
+/* Is some element of the arguments next to a jump of the operation? */
+static bool jumps(sx_op op, const sx_tensor *input, const sx_tensor *result, double near)
+{
+    bool to_whole = op == SX_OP_CONVERT && sx_dtype_class_of(result->type.dtype) != SX_CLASS_FLOAT;
+    bool two =
+        op == SX_OP_ADD || op == SX_OP_SUBTRACT || op == SX_OP_COMPARE || op == SX_OP_REMAINDER;
+    bool one = op == SX_OP_FLOOR || op == SX_OP_CEIL || op == SX_OP_ROUND || op == SX_OP_SIGN;
+    if ((!to_whole && !two && !one) || sx_dtype_class_of(input[0].type.dtype) != SX_CLASS_FLOAT) {
+        return false;
+    }
+    const double *x = input[0].data;
+    const double *y = two ? input[1].data : input[0].data;
+    int64_t count = sx_tensor_elements(&input[0].type);
+    bool found = false;
+    for (int64_t k = 0; !found && k < count; k++) {
+        found = jumps_at(op, x[k], y[k], near);
+    }
+    return found;
+}
+
 /* Why the value of a node depends on the order of operands and operations: it divides by zero; it
- * leaves the range of its type, or orders a NaN. */
+ * leaves the range of its type, orders a NaN, or is next to a jump. */
 #define BY_ZERO 1u
 #define BY_RANGE 2u
 
 static uint8_t undefined_by(sx_op op, const sx_tensor *input, uint32_t input_count,
-                            const sx_tensor *result)
+                            const sx_tensor *result, double near)
 {
     uint8_t by = 0;
     switch ((int)op) {
@@ -155,6 +221,9 @@ static uint8_t undefined_by(sx_op op, const sx_tensor *input, uint32_t input_cou
     }
     bool wide = result->type.dtype == SX_F64;
     bool leaves = has_float(result, is_infinite) && !any_float(input, input_count, is_infinite);
+    if (by == 0 && jumps(op, input, result, near)) {
+        by = BY_RANGE;
+    }
     if (by == 0 && (leaves || (!wide && has_float(result, leaves_f32)))) {
         by = BY_RANGE;
     }
@@ -217,7 +286,8 @@ static sx_code run_node(runner *r, uint32_t n)
         draw_argument(attr, r->draw, &r->value[n]);
     } else if (r->known[n]) {
         memcpy(r->value[n].data, result.data, (size_t)elements * sizeof(double));
-        r->undefined[n] |= undefined_by(node->op, input, node->input_count, &result);
+        r->undefined[n] |= node->op == SX_OP_FUSED && kernel_jumps(attr->body) ? BY_RANGE : 0;
+        r->undefined[n] |= undefined_by(node->op, input, node->input_count, &result, r->near);
     }
     uint64_t spent = r->work - scratch.fuel + (uint64_t)elements;
     r->work -= spent < r->work ? spent : r->work;
@@ -391,6 +461,7 @@ static sx_code run_terms(trial *t, sx_ctx *values, const sx_graph *terms, uint32
 {
     runner r;
     SX_TRY(runner_init(t->cx, values, terms, draw, t->done->work, &r));
+    r.near = t->allowed;
     uint32_t *head = SX_NEW_ARRAY(t->cx, uint32_t, terms->node_count + 1);
     uint32_t *next = SX_NEW_ARRAY(t->cx, uint32_t, t->claim_count + 1);
     if (head == NULL || next == NULL) {
@@ -425,6 +496,7 @@ static sx_code run_program(trial *t, sx_ctx *values, const sx_graph *graph, uint
                            runner *r)
 {
     SX_TRY(runner_init(t->cx, values, graph, draw, t->done->work, r));
+    r->near = t->allowed;
     for (uint32_t i = 0; i < graph->output_count; i++) {
         r->last_use[graph->output[i].node.i] = UINT32_MAX;
     }

@@ -110,7 +110,9 @@ sx_code sx_view_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uin
     set_out_strides(view, sx_body_result_is_full(space, body));
     for (uint32_t a = 0; a < input_count; a++) {
         for (uint32_t d = 0; d < space->rank; d++) {
-            if (!value_of(body->access[a].stride[d], symbol_value, &view->stride[a][d])) {
+            bool moves = view->extent[d] >
+                         1; /* else its stride, which may be beyond all bounds, says nothing */
+            if (moves && !value_of(body->access[a].stride[d], symbol_value, &view->stride[a][d])) {
                 return SX_FAIL(cx, SX_INPUT, "fused: argument %u has a symbolic stride", a);
             }
         }
