@@ -139,10 +139,12 @@ static uint32_t apply_bool(sx_reference *r, const sx_instr *in, uint32_t x, uint
 
 static uint32_t bits_of(sx_reference *r, sx_dtype dtype, double value)
 {
-    float f = (float)value;
-    uint32_t bits = (uint32_t)(int32_t)value;
+    uint32_t bits = 0;
     if (dtype == SX_F32) {
+        float f = (float)value;
         memcpy(&bits, &f, sizeof(bits));
+    } else if (value >= -2147483648.0 && value <= 2147483647.0) { /* others are not lowered */
+        bits = (uint32_t)(int32_t)value;
     }
     return sx_term_constant(r->g, bits);
 }

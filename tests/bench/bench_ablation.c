@@ -346,7 +346,7 @@ static double difference(const sxr_program *first, const sxr_program *program)
             most = fabs((double)x[i]) > most ? fabs((double)x[i]) : most;
             apart = gap <= apart ? apart : gap;
             if (!isfinite(gap)) {
-                return INFINITY;
+                return HUGE_VAL;
             }
         }
         worst = apart > worst * most ? apart / most : worst;
@@ -362,7 +362,7 @@ static double run_ns(sx_ctx *cx, sxr_program *program)
     for (uint32_t i = 0; i < RUNS_PER_ROUND; i++) {
         uint64_t start = sx_bench_now_ns();
         if (sxr_run(cx, program, NULL) != SX_OK) {
-            return INFINITY; /* sx_bench_put refuses it */
+            return HUGE_VAL; /* sx_bench_put refuses it */
         }
         double elapsed = (double)(sx_bench_now_ns() - start);
         best = elapsed < best ? elapsed : best;
