@@ -307,8 +307,8 @@ sx_code sx_graph_adopt(sx_ctx *cx, const sx_graph *from, const sx_graph *to, sx_
         const sx_node *node = &from->node[i];
         sx_attr attr = *sx_graph_attr(from, node);
         sx_node_id id;
-        SX_TRY(sx_graph_add(cx, *out, node->op, &attr, from->input + node->input_first,
-                            node->input_count, &id));
+        const sx_node_id *input = node->input_count > 0 ? from->input + node->input_first : NULL;
+        SX_TRY(sx_graph_add(cx, *out, node->op, &attr, input, node->input_count, &id));
         SX_ASSERT(id.i == i);
     }
     for (uint32_t i = 0; i < from->output_count; i++) {
