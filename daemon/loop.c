@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "daemon/daemon.h"
 #include "daemon/search.h"
 #include "trust/trust.h"
 

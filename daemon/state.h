@@ -10,8 +10,8 @@
 #include <sys/types.h>
 #include <uv.h>
 
+#include "daemon/backend.h"
 #include "daemon/config.h"
-#include "daemon/daemon.h"
 #include "daemon/log.h"
 #include "protocol/protocol.h"
 
