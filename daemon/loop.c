@@ -10,7 +10,7 @@
 #include <utlist.h>
 
 #include "daemon/daemon.h"
-#include "daemon/search.h"
+#include "daemon/service/search.h"
 #include "trust/trust.h"
 
 #define SWEEP_MS 250

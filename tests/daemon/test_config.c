@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/config.h"
+#include "daemon/base/config.h"
 
 static sx_ctx cx;
 static sxd_config config;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "daemon/state.h"
+#include "daemon/base/state.h"
 
 static sxd_daemon *daemon_;
 static sxd_call *call;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "daemon/search.h"
+#include "daemon/service/search.h"
 
 #define LIST_ARENA_BYTES ((size_t)1 << 30)
 #define RETRY_MS 250

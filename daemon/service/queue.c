@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <utlist.h>
 
-#include "daemon/search.h"
+#include "daemon/service/search.h"
 
 #define KEPT_MAX 1024 /* finished jobs that can still be asked for */
 

@@ -4,7 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/search.h"
+#include "daemon/service/search.h"
 
 #define PROTO_VERSION 1
 #define LIST_DEFAULT 1000
@@ -132,7 +132,7 @@ static uint32_t own_counters(const sxd_daemon *daemon, sx_pair *out)
 {
     uint32_t n = 0;
 #define SXD_METRIC(name_, help) out[n++] = int_pair(#name_, daemon->metrics.name_);
-#include "daemon/metrics.def"
+#include "daemon/base/metrics.def"
 #undef SXD_METRIC
     out[n++] = int_pair("hits", daemon->metrics.hits_ram + daemon->metrics.hits_disk);
     out[n++] = int_pair("open_sessions", daemon->session_count);

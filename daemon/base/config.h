@@ -1,7 +1,7 @@
 /* config.h - settings: defaults, then configuration file, then environment, then command line; options.def
  * lists them. */
-#ifndef SX_DAEMON_CONFIG_H
-#define SX_DAEMON_CONFIG_H
+#ifndef SX_DAEMON_BASE_CONFIG_H
+#define SX_DAEMON_BASE_CONFIG_H
 #include "core/base/base.h"
 #include "core/base/buf.h"
 
@@ -10,7 +10,7 @@
 typedef struct {
 #define SXD_TEXT(name, default_, reload, help) char name[SXD_TEXT_MAX];
 #define SXD_INT(name, default_, least, most, reload, help) int64_t name;
-#include "daemon/options.def"
+#include "daemon/base/options.def"
 #undef SXD_TEXT
 #undef SXD_INT
 } sxd_options;
@@ -18,7 +18,7 @@ typedef struct {
 enum {
 #define SXD_TEXT(name, default_, reload, help) SXD_OPTION_##name,
 #define SXD_INT(name, default_, least, most, reload, help) SXD_OPTION_##name,
-#include "daemon/options.def"
+#include "daemon/base/options.def"
 #undef SXD_TEXT
 #undef SXD_INT
     SXD_OPTION_COUNT

@@ -1,4 +1,4 @@
-#include "daemon/config.h"
+#include "daemon/base/config.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -39,7 +39,7 @@ static const option_row table[SXD_OPTION_COUNT] = {
      .most = most_,                                             \
      .offset = offsetof(sxd_options, name_),                    \
      .live = (reload_) == LIVE},
-#include "daemon/options.def"
+#include "daemon/base/options.def"
 #undef SXD_TEXT
 #undef SXD_INT
 };

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/search.h"
+#include "daemon/service/search.h"
 
 #define ANSWER_BYTES_MAX (SX_CACHE_BLOB_MAX + ((size_t)1 << 20))
 #define BACKOFF_MS 100

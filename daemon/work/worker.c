@@ -1,4 +1,4 @@
-/* work.c - inside a worker process: read a request, compile, write the answer, again. */
+/* worker.c - inside a worker process: read a request, compile, write the answer, again. */
 #include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/search.h"
+#include "daemon/service/search.h"
 
 #define EGRAPH_BYTES_MAX ((size_t)64 << 20) /* all that one job leaves */
 #define EVENT_GAP_NS UINT64_C(100000000)    /* at most ten events a second within one stage */

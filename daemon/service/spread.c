@@ -9,7 +9,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "daemon/search.h"
+#include "daemon/service/search.h"
 
 static void order(sxd_daemon *daemon, int kind, const char *task, SX_TAKE sx_buf *body,
                   uint64_t worked_us)

@@ -16,8 +16,8 @@
  * task that it offered. What comes from the server is hostile until checked: names by form, bytes by size and
  * digest, messages by the decoder.
  */
-#ifndef SX_DAEMON_EXCHANGE_H
-#define SX_DAEMON_EXCHANGE_H
+#ifndef SX_DAEMON_SERVICE_EXCHANGE_H
+#define SX_DAEMON_SERVICE_EXCHANGE_H
 #include "core/base/buf.h"
 #include "core/base/hash.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "daemon/search.h"
+#include "daemon/service/search.h"
 
 /* ---- rows ---- */
 static int64_t to_i64(uint64_t value)

@@ -1,5 +1,5 @@
 /* search.c - the table of searches: which lane is next, and the end of a step. */
-#include "daemon/search.h"
+#include "daemon/service/search.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* log.h - one line of logfmt per event on stderr: ts, level, ev, then what the caller prints. */
-#ifndef SX_DAEMON_LOG_H
-#define SX_DAEMON_LOG_H
+#ifndef SX_DAEMON_BASE_LOG_H
+#define SX_DAEMON_BASE_LOG_H
 #include "core/base/base.h"
 
 typedef enum { SXD_ERROR, SXD_WARN, SXD_INFO, SXD_DEBUG } sxd_level;

@@ -22,11 +22,11 @@
  * and is then READY again, or ENDED. Only what is stored counts: until the next row is committed, a lane is as
  * its row in search.db says.
  */
-#ifndef SX_DAEMON_SEARCH_H
-#define SX_DAEMON_SEARCH_H
+#ifndef SX_DAEMON_SERVICE_SEARCH_H
+#define SX_DAEMON_SERVICE_SEARCH_H
 #include "cache/search_db.h"
-#include "daemon/exchange.h"
-#include "daemon/state.h"
+#include "daemon/service/exchange.h"
+#include "daemon/base/state.h"
 
 typedef struct sxd_search sxd_search;
 typedef struct sxd_op sxd_op;

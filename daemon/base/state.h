@@ -5,14 +5,14 @@
  *   search.h   long optimizations in steps
  *   pool.c     workers seen from the daemon         zygote.c    their parent     work.c   their inside     sandbox.c
  */
-#ifndef SX_DAEMON_STATE_H
-#define SX_DAEMON_STATE_H
+#ifndef SX_DAEMON_BASE_STATE_H
+#define SX_DAEMON_BASE_STATE_H
 #include <sys/types.h>
 #include <uv.h>
 
-#include "daemon/backend.h"
-#include "daemon/config.h"
-#include "daemon/log.h"
+#include "daemon/base/backend.h"
+#include "daemon/base/config.h"
+#include "daemon/base/log.h"
 #include "protocol/protocol.h"
 
 typedef struct sxd_daemon sxd_daemon;
@@ -25,7 +25,7 @@ typedef struct sxd_lane sxd_lane; /* search.h */
 /* ---- metrics.def ---- */
 typedef struct {
 #define SXD_METRIC(name, help) uint64_t name;
-#include "daemon/metrics.def"
+#include "daemon/base/metrics.def"
 #undef SXD_METRIC
     uint64_t by_method[SX_METHOD_COUNT];
 } sxd_metrics;

@@ -1,5 +1,5 @@
 /* exchange.c - the thread that talks to the server. */
-#include "daemon/exchange.h"
+#include "daemon/service/exchange.h"
 
 #include <hiredis/hiredis.h>
 #include <pthread.h>

@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "daemon/search.h"
+#include "daemon/service/search.h"
 
 #define WINDOW_BYTES ((size_t)1 << 20) /* output waiting, above which no further request is read */
 #define TRACE_BYTES_MAX 55             /* a W3C traceparent */

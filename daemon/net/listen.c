@@ -7,7 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/state.h"
+#include "daemon/base/state.h"
 #include "trust/trust.h"
 
 #define BACKLOG 512

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/state.h"
+#include "daemon/base/state.h"
 
 #define KEY_ARENA_BYTES ((size_t)1 << 30)
 #define RETRY_MS 1000

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/search.h"
+#include "daemon/service/search.h"
 
 #define BUDGET_MS_MAX (INT64_C(30) * 86400 * 1000)
 #define RETRY_MS 1000

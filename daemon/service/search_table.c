@@ -4,7 +4,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "daemon/search.h"
+#include "daemon/service/search.h"
 
 const char *sxd_search_state_name(uint32_t state)
 {

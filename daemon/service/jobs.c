@@ -3,7 +3,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "daemon/state.h"
+#include "daemon/base/state.h"
 
 static const bool allowed[SXD_JOB_STATE_COUNT][SXD_JOB_STATE_COUNT] = {
     [SXD_JOB_QUEUED] =

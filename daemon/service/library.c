@@ -8,7 +8,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "daemon/state.h"
+#include "daemon/base/state.h"
 
 #define PLACES_ARENA_BYTES ((size_t)1 << 30)
 #define TWIN_ARENA_BYTES ((size_t)1 << 26)
