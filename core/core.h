@@ -73,7 +73,7 @@ typedef struct {
     /* How many parts were not optimised because they equal stored ones. It is 1 for a program that is not
      * divided into parts and equals a stored one. */
     uint32_t parts_met;
-    bool met;       /* the program equals candidate[which] (core/egraph/meet.h, wiring.h) */
+    bool met;       /* the program equals candidate[which] (core/store/meet.h, wiring.h) */
     bool reused;    /* the module of that candidate was taken over, with the names exchanged */
     uint32_t which; /* valid if `met` */
     /* The rewrite rules on which the equality rests, separated by commas; in the arena. */
@@ -129,7 +129,7 @@ sx_code sx_core_places(sx_ctx *cx, const sx_core_request *request, sx_core_place
                        uint32_t *count);
 /* The key under which the module of a stored program would be found if it had been compiled with the target,
  * extents and options of this request.
- *   errors   SX_CORRUPT, SX_ABSENT as in core/egraph/snapshot.h */
+ *   errors   SX_CORRUPT, SX_ABSENT as in core/store/snapshot.h */
 sx_code sx_core_twin(sx_ctx *cx, const sx_core_request *request, sx_span egraph, sx_key *key);
 
 /* A part of a stored program: its digest, the family under which its e-graph is stored, and how often the program
@@ -177,7 +177,7 @@ sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *i
 /* The same, as the bytes of the module file. */
 sx_code sx_core_optimize_module(sx_ctx *cx, const sx_core_request *request, sx_buf *bytes);
 
-/* ---- long searches (core/long.c) ----
+/* ---- long searches (core/long/long.c) ----
  * A long search has several lanes: ways of searching that go on side by side and differ in their limits and seeds
  * (a portfolio). A lane is a chain of steps, and each step spends a bounded amount of fuel. Between two steps the
  * state of a lane is bytes, so any process on any machine with the same build can do the next step, also after
@@ -236,12 +236,12 @@ typedef struct {
     sx_core_steps *rule;   /* the rules that have steps, in the order of the table */
     uint32_t rule_count;
 } sx_core_proof;
-/* Checks a certificate and evaluates it (core/egraph/certificate.h).
+/* Checks a certificate and evaluates it (core/proof/certificate.h).
  *   errors   SX_INPUT the text is malformed, or a step does not hold; SX_INTERNAL two values differ although the
  *            steps say that they are equal */
 sx_code sx_core_prove(sx_ctx *cx, sx_span text, sx_core_proof *proof);
 
-/* Forms in which an e-graph is written for other tools and for people (core/egraph/export.h). */
+/* Forms in which an e-graph is written for other tools and for people (core/optimize/export.h). */
 typedef enum { SX_CORE_JSON, SX_CORE_DOT, SX_CORE_SVG } sx_core_form;
 /* Saturates the program of the request as a whole, without dividing it into parts, and writes its e-graph as a
  * snapshot. */
@@ -256,7 +256,7 @@ sx_code sx_core_egraph_print(sx_ctx *cx, sx_span snapshot, sx_span target, sx_co
  * side; both are NULL for a step from operations to kernels. */
 typedef struct {
     const char *name, *rule_class, *left, *right;
-    const char *range;     /* "keeps", "contracts", "folds" or "moves": core/egraph/range.def */
+    const char *range;     /* "keeps", "contracts", "folds" or "moves": core/rules/range.def */
     const char *range_why; /* NULL for "keeps" */
 } sx_core_rule;
 /* Finds rule number `index`; false if there are not so many. */

@@ -1,6 +1,6 @@
 /* mesh.c - how a program runs on its mesh, into the module: the plan of the optimised program beside that of
  * the input. */
-#include "core/egraph/sharding_plan.h"
+#include "core/shard/plan.h"
 #include "core/ir/check.h"
 #include "core/ir/shard.h"
 #include "core/pipeline.h"

@@ -2,7 +2,7 @@
 #ifndef SX_CORE_PARETO_H
 #define SX_CORE_PARETO_H
 #include "core/core.h"
-#include "core/egraph/optimize.h"
+#include "core/optimize/optimize.h"
 
 #define SX_PARETO_PRICES 12u
 /* Price `index` of a byte in the objective, beside 1 of a nanosecond: 0, then ascending. */

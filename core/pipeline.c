@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "core/egraph/certificate.h"
+#include "core/proof/certificate.h"
 #include "core/ir/shard.h"
 #include "core/pareto.h"
 #include "core/search/search.h"

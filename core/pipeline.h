@@ -3,8 +3,8 @@
 #define SX_CORE_PIPELINE_H
 #include "core/core.h"
 #include "core/cost/cost.h"
-#include "core/egraph/meet.h"
-#include "core/egraph/optimize.h"
+#include "core/store/meet.h"
+#include "core/optimize/optimize.h"
 #include "core/ir/fused.h"
 #include "core/ir/refusals.h"
 #include "core/loop/loop.h"

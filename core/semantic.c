@@ -2,10 +2,10 @@
  * extraction and its module. */
 #include <string.h>
 
-#include "core/egraph/export.h"
-#include "core/egraph/fragments.h"
-#include "core/egraph/pair.h"
-#include "core/egraph/wiring.h"
+#include "core/optimize/export.h"
+#include "core/optimize/fragments.h"
+#include "core/store/pair.h"
+#include "core/store/wiring.h"
 #include "core/pipeline.h"
 
 /* ---- options of level 1 ---- */

@@ -11,7 +11,7 @@
  * module where the bytes before are.
  *
  * A module without kernels is the answer to `optimize`: the programs, the report, and the certificate
- * (core/egraph/certificate.h) in PROOF.
+ * (core/proof/certificate.h) in PROOF.
  */
 #ifndef SX_PROTOCOL_MODULE_H
 #define SX_PROTOCOL_MODULE_H

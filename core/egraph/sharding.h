@@ -10,7 +10,6 @@
  * Papers: Willsey et al. 2021 (analyses); Xu et al. 2021 (GSPMD). */
 #ifndef SX_CORE_EGRAPH_SHARDING_H
 #define SX_CORE_EGRAPH_SHARDING_H
-#include "core/cost/cost.h"
 #include "core/egraph/tensor.h"
 #include "core/ir/shard.h"
 

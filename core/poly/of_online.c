@@ -2,7 +2,7 @@
  *
  * Dimensions that play the same part are one: batch, rows, columns, keys, inner. The scores are a contraction
  * over inner (I0, U1) and a program (E2); maximum, sum of weights and weighted values are one reduction over
- * the keys (I3, U4) of triples, whose operation is associative and commutative (core/egraph/rules_online.c),
+ * the keys (I3, U4) of triples, whose operation is associative and commutative (core/rules/online.c),
  * kept in ascending order all the same; R5 is the rest of the program. Without a contraction I0 and U1 are not
  * there. */
 #include "core/poly/of_online.h"

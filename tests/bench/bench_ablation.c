@@ -41,16 +41,16 @@
 #define SX_RULE_BUILD(id, name, rule_class, left, build) name ","
 #define SX_RULE_FUSION(id, name, rule_class, help) name ","
 static const char merging[] =
-#include "core/egraph/rules_merge.def"
+#include "core/rules/merge.def"
     ;
 static const char online[] =
-#include "core/egraph/rules_online.def"
+#include "core/rules/online.def"
     "attention-scaled-query,attention-scaled-key,fuse-scores,";
 static const char convolutions[] =
-#include "core/egraph/rules_conv.def"
+#include "core/rules/conv.def"
     ;
 static const char fusion[] =
-#include "core/egraph/fusion.def"
+#include "core/rules/fusion.def"
     ;
 #undef SX_RULE
 #undef SX_RULE_BUILD

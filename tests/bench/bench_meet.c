@@ -9,9 +9,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/egraph/fragments.h"
-#include "core/egraph/meet.h"
-#include "core/egraph/optimize.h"
+#include "core/optimize/fragments.h"
+#include "core/store/meet.h"
+#include "core/optimize/optimize.h"
 #include "tests/bench/bench.h"
 #include "tests/lib/gen_transformer.h"
 #include "tests/lib/model.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/egraph/snapshot.h"
+#include "core/store/snapshot.h"
 #include "tests/bench/bench.h"
 #include "tests/lib/terms.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/egraph/optimize.h"
+#include "core/optimize/optimize.h"
 #include "tests/bench/bench.h"
 #include "tests/lib/gen_transformer.h"
 

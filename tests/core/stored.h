@@ -5,7 +5,7 @@
 
 #include "core/base/rng.h"
 #include "core/core.h"
-#include "tests/core/egraph/reseal.h"
+#include "tests/core/store/reseal.h"
 #include "tests/lib/ir.h"
 #include "tests/lib/test.h"
 

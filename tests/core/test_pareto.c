@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "core/egraph/optimize.h"
+#include "core/optimize/optimize.h"
 #include "core/pareto.h"
 #include "core/plan/peak.h"
 

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "core/base/rng.h"
-#include "core/egraph/certificate_eval.h"
-#include "core/egraph/certificate_read.h"
+#include "core/proof/certificate_eval.h"
+#include "core/proof/certificate_read.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

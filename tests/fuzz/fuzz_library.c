@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "core/cost/cost.h"
-#include "core/egraph/keep.h"
-#include "core/egraph/pieces.h"
-#include "tests/core/egraph/reseal.h"
+#include "core/optimize/keep.h"
+#include "core/store/pieces.h"
+#include "tests/core/store/reseal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/egraph/snapshot.h"
-#include "tests/core/egraph/reseal.h"
-#include "tests/core/egraph/symbols.h"
+#include "core/store/snapshot.h"
+#include "tests/core/store/reseal.h"
+#include "tests/core/rules/symbols.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

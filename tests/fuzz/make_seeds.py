@@ -150,7 +150,7 @@ PAGE, RULES = 4096, bytes(range(32))
 
 
 def snapshot(nodes, classes, up, reasons, matched, journal, log, roots, choice):
-    """An e-graph as core/egraph/snapshot.h has it, but for the checksums, which the target makes good. A node:
+    """An e-graph as core/store/snapshot.h has it, but for the checksums, which the target makes good. A node:
     (op, attr, children)."""
     words = lambda items: struct.pack(f"<{len(items)}I", *items)  # noqa: E731
     live = [c == n or not any(nodes[m][:2] == nodes[n][:2]

@@ -24,22 +24,21 @@ CIRCLES = {
         "cache.h is what others include; the parts use its types, and cache.c opens and closes them",
     ("client/export/onnx_write", "client/export/onnx_writer"):
         "onnx_write.h is what others include; onnx_writer.h is what the files of the writer share",
-    ("core/egraph/certificate", "core/egraph/certificate_read"):
-        "certificate.h is the checker's interface; certificate_read.h is what its two files share",
-    ("core/egraph/optimize", "core/egraph/optimizer"):
-        "optimize.h is the stage as others see it; optimizer.h is what its files share",
-    ("core/egraph/rules", "core/egraph/rules_conv", "core/egraph/rules_logic", "core/egraph/rules_merge",
-     "core/egraph/rules_online"):
-        "rules.c holds the table; the others hold rules of it that are written in C, with the types of rules.h",
     ("core/egraph/sharding", "core/egraph/tensor"):
         "a node that tensor.c adds gets its placements from sharding.c, which walks the graph of tensor.h",
     ("core/ir/fused", "core/ir/fused_body"):
         "fused.h is what others include; fused_body.h is what its files share",
     ("core/ir/roll", "core/ir/roll_cut"):
         "roll.h is what others include; roll_cut.h is what its files share",
+    ("core/optimize/optimize", "core/optimize/optimizer"):
+        "optimize.h is the stage as others see it; optimizer.h is what its files share",
     ("core/pareto", "core/pipeline"):
         "a point of the front is a run of the stages of pipeline.h, and the pipeline makes a front where one is "
         "asked for",
+    ("core/proof/certificate", "core/proof/certificate_read"):
+        "certificate.h is the checker's interface; certificate_read.h is what its two files share",
+    ("core/rules/conv", "core/rules/logic", "core/rules/merge", "core/rules/online", "core/rules/rules"):
+        "rules.c holds the table; the others hold rules of it that are written in C, with the types of rules.h",
     ("core/search/search", "core/search/space"):
         "search.h has the types; space.c lists plans, search.c prices what it lists",
 }

@@ -692,7 +692,7 @@ def report(rows, proved):
              "Written by `python3 tests/tools/prove_rules.py --write docs/RULES.md`, and compared with what "
              "that writes by the test `tools/prove_rules`; `symplex-client rules` lists",
              "the table of the program at hand.", "",
-             "Every rule is tested on 1,000 random instances (`tests/core/egraph/rule_trial.h`): `exact` ones "
+             "Every rule is tested on 1,000 random instances (`tests/core/rules/rule_trial.h`): `exact` ones "
              "bit for bit on extreme values, the others by",
              "residues mod 2^31 - 1 and in two fields, mod 2147483579 and 1073741789, where exponentials have "
              "their algebra, or in doubles; and on 100 instances of symbolic extents. Beside that, up to %d "

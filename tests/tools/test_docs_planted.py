@@ -79,7 +79,7 @@ def test_lists():
     told(1, test_docs.check_fuzz_targets, table, [])
     told(0, test_docs.check_folders, ["core/base/base.h", "tests/core/base/test_base.c"])
     told(2, test_docs.check_folders, ["core/bare/bare.h", "tests/bare/deep/test_bare.c"])
-    told(0, test_docs.check_drawing, "core/pipeline.c, egraph/fragments.h")
+    told(0, test_docs.check_drawing, "core/pipeline.c, optimize/fragments.h")
     told(1, test_docs.check_drawing, "core/pipelines.c")
     told(1, test_docs.check_paths, "README.md", "`core/nothing.c`")
     told(1, test_docs.check_paths, "README.md", "[a](docs/NOTHING.md)")

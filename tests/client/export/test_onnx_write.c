@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "client/export/onnx_write.h"
-#include "core/egraph/optimize.h"
-#include "tests/core/egraph/values.h"
+#include "core/optimize/optimize.h"
+#include "tests/core/rules/values.h"
 #include "tests/lib/gen_graph.h"
 
 static sx_ctx cx;

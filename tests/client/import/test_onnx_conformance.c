@@ -7,8 +7,8 @@
 
 #include "client/import/import.h"
 #include "client/import/onnx_wire.h"
-#include "core/egraph/certificate.h"
-#include "core/egraph/optimize.h"
+#include "core/proof/certificate.h"
+#include "core/optimize/optimize.h"
 #include "tests/lib/test.h"
 
 /* The test data that comes with ONNX (package libonnx-testdata): each case is a model with inputs and expected

@@ -6,7 +6,7 @@
 #include "core/base/hash.h"
 #include "core/base/rng.h"
 #include "core/egraph/match.h"
-#include "tests/core/egraph/symbols.h"
+#include "tests/core/rules/symbols.h"
 
 static sx_ctx cx;
 static sx_eg eg;

@@ -9,7 +9,7 @@
 #include "core/base/rng.h"
 #include "core/egraph/match.h"
 #include "core/egraph/pattern.h"
-#include "tests/core/egraph/symbols.h"
+#include "tests/core/rules/symbols.h"
 
 #define RULES 5u
 #define TERMS 40u

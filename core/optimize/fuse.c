@@ -1,0 +1,441 @@
+#include "core/optimize/fuse.h"
+
+#include <string.h>
+
+#define SCRATCH_BYTES ((size_t)64 << 20)
+#define STEP_WORK \
+    64u /* of a step on a small body; numbering values goes with the square of its length */
+
+typedef struct {
+    uint32_t node[SX_FUSE_FORMS];
+    uint32_t count;
+} forms;
+
+typedef struct {
+    sx_ctx *cx;
+    sx_ctx scratch; /* bodies on the way, gone after each class; what is kept is interned in cx */
+    sx_tensors *t;
+    const uint32_t *choice;
+    const bool *enabled;
+    sx_fuse_pairs *pairs;
+    uint64_t *count;
+    uint64_t work;
+    uint32_t *readers; /* per class: operations that read it, through views */
+    forms *form;       /* per class */
+} fuser;
+
+/* A kernel while it grows. */
+typedef struct {
+    uint32_t node;
+    sx_attr attr;
+    uint32_t child[SX_FUSED_ARGS_MAX];
+    uint32_t count;
+} kernel;
+
+static sx_code pair(fuser *f, uint32_t from, uint32_t to, uint32_t producer, uint32_t rule)
+{
+    sx_fuse_pairs *p = f->pairs;
+    f->count[rule]++;
+    SX_TRY(sx_grow(f->cx, (void **)&p->word, &p->capacity, p->count + 4, sizeof(uint32_t)));
+    p->word[p->count++] = from;
+    p->word[p->count++] = to;
+    p->word[p->count++] = producer;
+    p->word[p->count++] = rule;
+    return SX_OK;
+}
+
+static kernel kernel_of(const fuser *f, uint32_t node)
+{
+    kernel k = {.node = node, .attr = *sx_tensors_attr(f->t, node)};
+    k.count = f->t->eg.node[node].arity;
+    SX_ASSERT(k.count <= SX_FUSED_ARGS_MAX && k.attr.body != NULL);
+    for (uint32_t a = 0; a < k.count; a++) {
+        k.child[a] = sx_eg_child(&f->t->eg, node, a);
+    }
+    return k;
+}
+
+static sx_kernel_kind kind_of(const fuser *f, uint32_t node)
+{
+    return sx_body_kernel_kind(sx_tensors_attr(f->t, node)->body);
+}
+
+/* The kernel, with `producer` (or SX_EG_NONE) inside, becomes the one with this attribute and these children,
+ * if it is well-typed and of the same type. */
+static sx_code advance(fuser *f, kernel *k, const sx_attr *attr, const uint32_t *child,
+                       uint32_t count, uint32_t producer, uint32_t rule, bool *taken)
+{
+    uint32_t node;
+    *taken = false;
+    SX_TRY(sx_tensors_add(f->cx, f->t, SX_OP_FUSED, attr, child, count, &node));
+    if (node == SX_EG_NONE ||
+        sx_tensors_fact(f->t, node)->type != sx_tensors_fact(f->t, k->node)->type) {
+        return SX_OK;
+    }
+    f->work += STEP_WORK + (uint64_t)attr->body->instr_count * attr->body->instr_count;
+    SX_TRY(pair(f, k->node, node, producer, rule));
+    k->node = node;
+    k->attr = *attr;
+    memmove(k->child, child, count * sizeof(*child));
+    k->count = count;
+    *taken = true;
+    return SX_OK;
+}
+
+/* Failures of a fusion step that mean "not this one". */
+static sx_code passed_over(fuser *f, sx_code code)
+{
+    if (code == SX_UNIMPLEMENTED || code == SX_INPUT) {
+        sx_ctx_reset_error(&f->scratch);
+        return SX_OK;
+    }
+    return code == SX_OK ? SX_OK : SX_FAIL(f->cx, code, "fusion: %s", f->scratch.error.text);
+}
+
+static uint32_t without(const kernel *k, uint32_t a, uint32_t *child)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < k->count; i++) {
+        if (i != a) {
+            child[count++] = k->child[i];
+        }
+    }
+    return count;
+}
+
+static sx_code try_value(fuser *f, kernel *k, uint32_t a, bool *taken)
+{
+    *taken = false;
+    const sx_fact *fact = sx_tensors_fact(f->t, k->child[a]);
+    if (fact->has_value == 0 || !f->enabled[SX_RULE_FUSE_VALUE]) {
+        return SX_OK;
+    }
+    sx_attr attr;
+    sx_code code = sx_fused_inline_splat(&f->scratch, &k->attr, a, fact->value, &attr);
+    if (code != SX_OK) {
+        return passed_over(f, code);
+    }
+    uint32_t child[SX_FUSED_ARGS_MAX];
+    uint32_t count = without(k, a, child);
+    return advance(f, k, &attr, child, count, SX_EG_NONE, SX_RULE_FUSE_VALUE, taken);
+}
+
+static bool is_view(sx_op op)
+{
+    return sx_op_info_of(op)->op_class == SX_OPCLASS_VIEW;
+}
+
+static sx_code try_view(fuser *f, kernel *k, uint32_t a, bool *taken)
+{
+    *taken = false;
+    uint32_t producer = f->choice[k->child[a]];
+    if (producer == SX_EG_NONE || !is_view(sx_tensors_op(f->t, producer)) ||
+        !f->enabled[SX_RULE_FUSE_VIEW]) {
+        return SX_OK;
+    }
+    uint32_t source = sx_eg_child(&f->t->eg, producer, 0);
+    sx_attr view = *sx_tensors_attr(f->t, producer);
+    sx_attr attr;
+    bool ok = false;
+    sx_code code = sx_fused_absorb_view(&f->scratch, &k->attr, a, sx_tensors_op(f->t, producer),
+                                        &view, sx_tensors_type(f->t, source),
+                                        sx_tensors_type(f->t, k->child[a]), &attr, &ok);
+    if (code != SX_OK || !ok) {
+        return passed_over(f, code);
+    }
+    uint32_t child[SX_FUSED_ARGS_MAX];
+    memcpy(child, k->child, sizeof(child));
+    child[a] = source;
+    return advance(f, k, &attr, child, k->count, producer, SX_RULE_FUSE_VIEW, taken);
+}
+
+static sx_code try_same(fuser *f, kernel *k, uint32_t a, bool *taken)
+{
+    *taken = false;
+    for (uint32_t b = 0; b < a && !*taken && f->enabled[SX_RULE_FUSE_SAME]; b++) {
+        sx_attr attr;
+        bool ok = false;
+        if (k->child[b] != k->child[a]) {
+            continue;
+        }
+        SX_TRY(passed_over(f, sx_fused_merge_args(&f->scratch, &k->attr, b, a, &attr, &ok)));
+        if (ok) {
+            uint32_t child[SX_FUSED_ARGS_MAX];
+            uint32_t count = without(k, a, child);
+            SX_TRY(advance(f, k, &attr, child, count, SX_EG_NONE, SX_RULE_FUSE_SAME, taken));
+        }
+    }
+    return SX_OK;
+}
+
+/* Kernel `producer` computed inside `k` where argument a was read. */
+static sx_code try_inline(fuser *f, kernel *k, uint32_t a, uint32_t producer, bool *taken)
+{
+    *taken = false;
+    sx_kernel_kind kind = kind_of(f, producer);
+    bool is_scores = kind == SX_KERNEL_DOT && sx_body_kernel_kind(k->attr.body) == SX_KERNEL_ONLINE;
+    uint32_t rule = kind == SX_KERNEL_MAP ? SX_RULE_FUSE_PRODUCER
+                    : is_scores           ? SX_RULE_FUSE_SCORES
+                                          : SX_RULE_FUSE_EPILOGUE;
+    kernel inner = kernel_of(f, producer);
+    if (!f->enabled[rule] || k->count - 1 + inner.count > SX_FUSED_ARGS_MAX) {
+        return SX_OK;
+    }
+    sx_attr attr;
+    bool ok = false;
+    sx_code code = sx_fused_inline(&f->scratch, &k->attr, a, &inner.attr,
+                                   sx_tensors_type(f->t, k->child[a]), &attr, &ok);
+    if (code != SX_OK || !ok) {
+        return passed_over(f, code);
+    }
+    uint32_t child[SX_FUSED_ARGS_MAX];
+    uint32_t count = without(k, a, child);
+    memcpy(&child[count], inner.child, inner.count * sizeof(*child));
+    return advance(f, k, &attr, child, count + inner.count, producer, rule, taken);
+}
+
+/* The elementwise kernel of a class that may be computed by its readers, or SX_EG_NONE. */
+static uint32_t map_form(const fuser *f, uint32_t class_, uint32_t readers_max)
+{
+    const forms *list = &f->form[class_];
+    if (sx_tensors_fact(f->t, class_)->is_weight != 0 || f->readers[class_] > readers_max) {
+        return SX_EG_NONE;
+    }
+    for (uint32_t i = 0; i < list->count; i++) {
+        const sx_body *body = sx_tensors_attr(f->t, list->node[i])->body;
+        if (sx_body_kernel_kind(body) == SX_KERNEL_MAP &&
+            (f->readers[class_] == 1 || body->instr_count <= SX_FUSE_REPEATED_MAX)) {
+            return list->node[i];
+        }
+    }
+    return SX_EG_NONE;
+}
+
+/* Takes every step that wins; elementwise producers with at most `readers_max` readers (0: none) are computed
+ * in place. */
+static sx_code grow(fuser *f, kernel *k, uint32_t readers_max)
+{
+    uint32_t a = 0;
+    while (a < k->count) {
+        bool taken;
+        SX_TRY(try_value(f, k, a, &taken));
+        if (!taken) {
+            SX_TRY(try_view(f, k, a, &taken));
+        }
+        if (!taken) {
+            SX_TRY(try_same(f, k, a, &taken));
+        }
+        uint32_t producer =
+            taken || readers_max == 0 ? SX_EG_NONE : map_form(f, k->child[a], readers_max);
+        if (producer != SX_EG_NONE) {
+            SX_TRY(try_inline(f, k, a, producer, &taken));
+        }
+        a += taken ? 0 : 1;
+    }
+    return SX_OK;
+}
+
+static void keep(forms *list, uint32_t node)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        if (list->node[i] == node) {
+            return;
+        }
+    }
+    if (list->count < SX_FUSE_FORMS) {
+        list->node[list->count++] = node;
+    }
+}
+
+/* The kernel as an epilogue of each contraction or row kernel that only it reads. */
+static sx_code add_epilogues(fuser *f, const kernel *k, forms *list)
+{
+    if (sx_body_kernel_kind(k->attr.body) != SX_KERNEL_MAP) {
+        return SX_OK;
+    }
+    for (uint32_t a = 0; a < k->count; a++) {
+        const forms *producers = &f->form[k->child[a]];
+        if (f->readers[k->child[a]] != 1 || sx_tensors_fact(f->t, k->child[a])->is_weight != 0) {
+            continue;
+        }
+        for (uint32_t i = 0; i < producers->count; i++) {
+            if (kind_of(f, producers->node[i]) == SX_KERNEL_MAP) {
+                continue;
+            }
+            kernel joined = *k;
+            bool taken;
+            SX_TRY(try_inline(f, &joined, a, producers->node[i], &taken));
+            if (taken) {
+                SX_TRY(grow(f, &joined, 0));
+                keep(list, joined.node);
+            }
+        }
+    }
+    return SX_OK;
+}
+
+/* The kernel, an online sum, with its scores computed inside. What stood between them and the sum was computed
+ * in place before. */
+static sx_code add_scores(fuser *f, const kernel *k, forms *list)
+{
+    for (uint32_t a = 0; a < k->count; a++) {
+        uint32_t class_ = k->child[a];
+        const forms *producers = &f->form[class_];
+        if (f->readers[class_] != 1 || sx_tensors_fact(f->t, class_)->is_weight != 0) {
+            continue;
+        }
+        for (uint32_t i = 0; i < producers->count; i++) {
+            if (kind_of(f, producers->node[i]) != SX_KERNEL_DOT) {
+                continue;
+            }
+            kernel joined = *k;
+            bool taken;
+            SX_TRY(try_inline(f, &joined, a, producers->node[i], &taken));
+            if (taken) {
+                SX_TRY(grow(f, &joined, 0));
+                keep(list, joined.node);
+            }
+        }
+    }
+    return SX_OK;
+}
+
+/* One operation as a kernel: lifted, or as it is if it is one already. */
+static sx_code lift_node(fuser *f, uint32_t n, kernel *k, bool *ok)
+{
+    *ok = false;
+    sx_tensors *t = f->t;
+    sx_op op = sx_tensors_op(t, n);
+    if (op == SX_OP_FUSED) {
+        *k = kernel_of(f, n);
+        *ok = true;
+        return SX_OK;
+    }
+    uint32_t arity = t->eg.node[n].arity;
+    if (op == SX_OP_PARAMETER || op == SX_OP_CONSTANT || op == SX_OP_RESHAPE ||
+        arity > SX_FUSED_ARGS_MAX || !f->enabled[SX_RULE_LIFT]) {
+        return SX_OK;
+    }
+    sx_type input[SX_FUSED_ARGS_MAX];
+    for (uint32_t i = 0; i < arity; i++) {
+        k->child[i] = sx_eg_child(&t->eg, n, i);
+        input[i] = *sx_tensors_type(t, k->child[i]);
+    }
+    sx_attr plain = *sx_tensors_attr(t, n);
+    sx_type result = *sx_tensors_type(t, n);
+    sx_attr attr;
+    sx_code code = sx_fused_lift(&f->scratch, op, &plain, input, arity, &result, &attr);
+    if (code != SX_OK) {
+        return passed_over(f, code);
+    }
+    k->node = n;
+    return advance(f, k, &attr, k->child, arity, SX_EG_NONE, SX_RULE_LIFT, ok);
+}
+
+/* A sum of weights without values, lifted as a row kernel before: as an online sum too, which can take in its
+ * scores. */
+static sx_code add_online(fuser *f, uint32_t n, forms *list)
+{
+    sx_tensors *t = f->t;
+    if (sx_tensors_op(t, n) != SX_OP_ONLINE_DOT || t->eg.node[n].arity != 1 ||
+        !f->enabled[SX_RULE_LIFT]) {
+        return SX_OK;
+    }
+    kernel k = {.node = n, .count = 1, .child = {sx_eg_child(&t->eg, n, 0)}};
+    sx_type input = *sx_tensors_type(t, k.child[0]);
+    sx_attr plain = *sx_tensors_attr(t, n);
+    sx_type result = *sx_tensors_type(t, n);
+    sx_attr attr;
+    bool taken = false;
+    sx_code code = sx_fused_lift_online(&f->scratch, &plain, &input, 1, &result, &attr);
+    if (code != SX_OK) {
+        return passed_over(f, code);
+    }
+    SX_TRY(advance(f, &k, &attr, k.child, 1, SX_EG_NONE, SX_RULE_LIFT, &taken));
+    if (taken) {
+        SX_TRY(grow(f, &k, 1));
+        SX_TRY(add_scores(f, &k, list));
+    }
+    return SX_OK;
+}
+
+static sx_code fuse_class(fuser *f, uint32_t class_)
+{
+    kernel base;
+    bool ok;
+    forms *list = &f->form[class_];
+    SX_TRY(lift_node(f, f->choice[class_], &base, &ok));
+    if (!ok) {
+        return SX_OK;
+    }
+    /* row kernels pay for what they compute in place: both ways stand */
+    kernel single = base;
+    SX_TRY(grow(f, &single, 1));
+    keep(list, single.node);
+    if (sx_body_kernel_kind(base.attr.body) == SX_KERNEL_ROW) {
+        kernel bare = base;
+        SX_TRY(grow(f, &bare, 0));
+        keep(list, bare.node);
+    }
+    if (sx_body_kernel_kind(base.attr.body) == SX_KERNEL_ONLINE) {
+        SX_TRY(add_scores(f, &single, list));
+    }
+    SX_TRY(add_online(f, f->choice[class_], list));
+    SX_TRY(add_epilogues(f, &single, list));
+    kernel repeated = single;
+    SX_TRY(grow(f, &repeated, SX_FUSE_READERS_MAX));
+    if (repeated.node != single.node) {
+        keep(list, repeated.node);
+        SX_TRY(add_epilogues(f, &repeated, list));
+    }
+    return SX_OK;
+}
+
+/* readers[c]: operations that read c, where a view of c counts as those that read the view. */
+static void count_readers(fuser *f, const uint32_t *order, uint32_t order_count,
+                          const uint32_t *root, uint32_t root_count)
+{
+    const sx_eg *eg = &f->t->eg;
+    for (uint32_t r = 0; r < root_count; r++) {
+        f->readers[sx_eg_find(eg, root[r])]++;
+    }
+    for (uint32_t i = order_count; i-- > 0;) {
+        uint32_t n = f->choice[order[i]];
+        uint32_t weight = is_view(sx_tensors_op(f->t, n)) ? f->readers[order[i]] : 1;
+        for (uint32_t k = 0; k < eg->node[n].arity; k++) {
+            uint32_t child = sx_eg_child(eg, n, k);
+            bool again = false;
+            for (uint32_t j = 0; j < k; j++) {
+                again = again || sx_eg_child(eg, n, j) == child;
+            }
+            f->readers[child] += again ? 0 : weight;
+        }
+    }
+}
+
+sx_code sx_fuse(sx_ctx *cx, sx_tensors *t, const uint32_t *choice, const uint32_t *order,
+                uint32_t order_count, const uint32_t *root, uint32_t root_count,
+                const bool *enabled, const sx_eg_limits *limits, uint64_t *fuel,
+                sx_fuse_pairs *pairs, uint64_t *count)
+{
+    fuser f = {
+        .cx = cx, .t = t, .choice = choice, .enabled = enabled, .pairs = pairs, .count = count};
+    f.readers = SX_NEW_ARRAY(cx, uint32_t, t->eg.node_count);
+    f.form = SX_NEW_ARRAY(cx, forms, t->eg.node_count);
+    if (f.readers == NULL || f.form == NULL) {
+        return cx->error.code;
+    }
+    count_readers(&f, order, order_count, root, root_count);
+    sx_code code = SX_OK;
+    size_t bytes_start = cx->arena.used_bytes;
+    for (uint32_t i = 0; i < order_count && code == SX_OK; i++) {
+        if (cx->arena.used_bytes - bytes_start >= limits->bytes || f.work >= *fuel) {
+            break; /* what comes after stays as it is */
+        }
+        sx_ctx_init(&f.scratch, SCRATCH_BYTES);
+        code = fuse_class(&f, order[i]);
+        sx_ctx_fini(&f.scratch);
+    }
+    *fuel -= f.work < *fuel ? f.work : *fuel;
+    return code;
+}

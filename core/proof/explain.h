@@ -1,0 +1,35 @@
+/* explain.h - why two nodes of an e-graph are equal: the reasons on the path between them in the forest, and
+ * those by which the left sides of these came to match, each once (Nieuwenhuis, Oliveras 2005).
+ */
+#ifndef SX_CORE_PROOF_EXPLAIN_H
+#define SX_CORE_PROOF_EXPLAIN_H
+#include "core/rules/rules.h"
+
+typedef struct {
+    sx_ctx *cx;
+    const sx_tensors *t;
+    const sx_eg_ruleset *set;
+    uint32_t *path; /* of the last sx_explain_path */
+    uint32_t path_count;
+    uint32_t *walked; /* per node: epoch of the walk up from the start of a path */
+    uint32_t walk_epoch;
+    uint32_t *explained; /* per node: epoch in which its edge of the forest was */
+    uint32_t epoch;      /* raise it to explain everything anew */
+    uint32_t *wanted;    /* pairs of nodes whose equality is still to be explained */
+    uint32_t wanted_count, wanted_capacity;
+    /* called for every reason of a rule, once an epoch */
+    sx_code (*found)(void *self, uint32_t reason);
+    void *self;
+} sx_explainer;
+
+sx_code sx_explain_init(sx_ctx *cx, const sx_tensors *t, const sx_eg_ruleset *set,
+                        sx_explainer *explainer);
+/* The nodes from `from` to `to` (of one class) along the forest, both included, into explainer->path. */
+void sx_explain_path(sx_explainer *explainer, uint32_t from, uint32_t to);
+/* Two neighbours of a path: reports the reason and notes its premises. */
+sx_code sx_explain_edge(sx_explainer *explainer, uint32_t a, uint32_t b);
+/* Notes an equality to be explained. */
+sx_code sx_explain_want(sx_explainer *explainer, uint32_t a, uint32_t b);
+/* Explains what is noted, and what that rests upon, until nothing is left. */
+sx_code sx_explain_run(sx_explainer *explainer);
+#endif

@@ -1,0 +1,224 @@
+/* Softmax and the sums weighted by it: the division behind the contraction, and one pass with a running maximum.
+ *
+ * online_dot is the reduction of the monoid on triples (m, l, o) with (m, l, o) + (n, k, p) =
+ * (M, l e^(m - M) + k e^(n - M), o e^(m - M) + p e^(n - M)), M = max(m, n), neutral (-inf, 0, 0), e^(-inf -
+ * -inf) = 0: associative and commutative, so that it may be cut in blocks of keys.
+ * Papers: Milakov, Gimelshein 2018 (online softmax); Dao 2022. */
+#include "core/rules/rules.h"
+
+#include <string.h>
+
+static bool contains(const sx_ints *list, int64_t value)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        if (list->v[i] == value) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Do `dims` and `others` name each of the dimensions below `rank` once? */
+static bool share_dims(const sx_ints *dims, const sx_ints *others, uint32_t rank)
+{
+    for (uint32_t d = 0; d < rank; d++) {
+        if (contains(dims, d) == contains(others, d)) {
+            return false;
+        }
+    }
+    return dims->count + others->count == rank;
+}
+
+/* softmax(x + b) = softmax(x) where b is one number for each row. */
+sx_code sx_rule_softmax_shift(sx_rewrite *rw)
+{
+    sx_op op = sx_tensors_op(sx_rewrite_tensors(rw), rw->node[1]);
+    sx_attr attr = sx_rewrite_attr(rw, 0);
+    sx_attr repeat = sx_rewrite_attr(rw, 2);
+    if ((op != SX_OP_ADD && op != SX_OP_SUBTRACT) ||
+        !sx_type_is_real(sx_rewrite_type(rw, rw->var[0])) || contains(&repeat.dims, attr.axis)) {
+        return SX_OK;
+    }
+    uint32_t node;
+    SX_TRY(sx_rewrite_add(rw, SX_OP_SOFTMAX, &attr, &rw->var[0], 1, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
+/* ---- division past a contraction ---- */
+
+/* Dimensions of one operand as the result of the contraction has them, in its order: batch, then free
+ * ascending; `at` is where the free ones begin in the result. */
+static void result_dims(const sx_ints *batch, const sx_ints *contract, uint32_t rank, uint32_t at,
+                        int64_t place[SX_RANK_MAX])
+{
+    for (uint32_t d = 0; d < rank; d++) {
+        place[d] = -1;
+        if (!contains(batch, d) && !contains(contract, d)) {
+            place[d] = at++;
+        }
+    }
+    for (uint32_t i = 0; i < batch->count; i++) {
+        place[batch->v[i]] = i;
+    }
+}
+
+/* (a / b) x = (a x) / b for a divisor along kept dimensions of a, which matched node `repeat` repeats. */
+static sx_code divide_after(sx_rewrite *rw, bool left, uint32_t a, uint32_t x, uint32_t repeat)
+{
+    uint32_t b = sx_eg_child(&sx_rewrite_tensors(rw)->eg, rw->node[repeat], 0);
+    sx_attr dot = sx_rewrite_attr(rw, 0);
+    sx_attr along = sx_rewrite_attr(rw, repeat);
+    sx_type a_type = *sx_rewrite_type(rw, a);
+    sx_type type = *sx_rewrite_type(rw, rw->node[0]);
+    const sx_ints *batch = left ? &dot.lhs_batch : &dot.rhs_batch;
+    const sx_ints *contract = left ? &dot.lhs_contract : &dot.rhs_contract;
+    if (!sx_type_is_real(&type)) {
+        return SX_OK;
+    }
+    uint32_t free_count = a_type.rank - batch->count - contract->count;
+    int64_t place[SX_RANK_MAX];
+    result_dims(batch, contract, a_type.rank, left ? batch->count : type.rank - free_count, place);
+    sx_attr moved = {.present = along.present, .type = type};
+    moved.dims.count = along.dims.count;
+    for (uint32_t i = 0; i < along.dims.count; i++) {
+        moved.dims.v[i] = place[along.dims.v[i]];
+        if (moved.dims.v[i] < 0 || (i > 0 && moved.dims.v[i] <= moved.dims.v[i - 1])) {
+            return SX_OK;
+        }
+    }
+    uint32_t child[2] = {left ? a : x, left ? x : a};
+    uint32_t node[2];
+    SX_TRY(sx_rewrite_add(rw, SX_OP_DOT_GENERAL, &dot, child, 2, &node[0]));
+    SX_TRY(sx_rewrite_add(rw, SX_OP_BROADCAST, &moved, &b, 1, &node[1]));
+    SX_TRY(sx_rewrite_add(rw, SX_OP_DIVIDE, NULL, node, 2, &node[0]));
+    return sx_rewrite_emit(rw, node[0]);
+}
+
+/* Is the dividend the exponential of what is at most 0, the difference from its maximum (matched nodes 4 and
+ * 5), and the divisor the sum of one row of it (6 and 7)? Then the weights are at most 1, and the sum of a row
+ * is at least 1. */
+static bool is_softmax(const sx_rewrite *rw)
+{
+    uint32_t rank = sx_rewrite_type(rw, rw->node[2])->rank;
+    sx_attr max_repeat = sx_rewrite_attr(rw, 4);
+    sx_attr max = sx_rewrite_attr(rw, 5);
+    sx_attr sum_repeat = sx_rewrite_attr(rw, 6);
+    sx_attr sum = sx_rewrite_attr(rw, 7);
+    return max.reducer == SX_MAX && sum.reducer == SX_SUM &&
+           share_dims(&max.dims, &max_repeat.dims, rank) &&
+           share_dims(&sum.dims, &sum_repeat.dims, rank) && sum.dims.count == max.dims.count &&
+           memcmp(sum.dims.v, max.dims.v, sum.dims.count * sizeof(sum.dims.v[0])) == 0;
+}
+
+/* names: e x v */
+sx_code sx_rule_dot_divide_left(sx_rewrite *rw)
+{
+    return is_softmax(rw) ? divide_after(rw, true, rw->var[0], rw->var[2], 6) : SX_OK;
+}
+
+/* names: v e x */
+sx_code sx_rule_dot_divide_right(sx_rewrite *rw)
+{
+    return is_softmax(rw) ? divide_after(rw, false, rw->var[1], rw->var[0], 6) : SX_OK;
+}
+
+sx_code sx_rule_dot_divide_far_left(sx_rewrite *rw)
+{
+    return divide_after(rw, true, rw->var[0], rw->var[2], 2);
+}
+
+sx_code sx_rule_dot_divide_far_right(sx_rewrite *rw)
+{
+    return divide_after(rw, false, rw->var[1], rw->var[0], 2);
+}
+
+/* ---- one pass ---- */
+
+#define ONLINE_ATTRS \
+    (SX_A(lhs_batch) | SX_A(rhs_batch) | SX_A(lhs_contract) | SX_A(rhs_contract) | SX_A(form))
+
+/* matched: the sum (a contraction or reduce), exponential, subtract, broadcast, reduce */
+sx_code sx_rule_online(sx_rewrite *rw)
+{
+    sx_tensors *t = sx_rewrite_tensors(rw);
+    uint32_t sum = rw->node[0];
+    uint32_t x = rw->var[0];
+    sx_attr outer = sx_rewrite_attr(rw, 0);
+    sx_attr repeat = sx_rewrite_attr(rw, 3);
+    sx_attr max = sx_rewrite_attr(rw, 4);
+    sx_type type = *sx_rewrite_type(rw, x);
+    sx_attr attr = {.present = ONLINE_ATTRS};
+    uint32_t child[2] = {x, SX_EG_NONE};
+    uint32_t arity = t->eg.node[sum].arity;
+    if (sx_tensors_op(t, sum) == SX_OP_DOT_GENERAL) {
+        attr.lhs_batch = outer.lhs_batch;
+        attr.rhs_batch = outer.rhs_batch;
+        attr.lhs_contract = outer.lhs_contract;
+        attr.rhs_contract = outer.rhs_contract;
+        child[1] = sx_eg_child(&t->eg, sum, 1);
+    } else if (outer.reducer == SX_SUM) {
+        attr.lhs_contract = outer.dims;
+    }
+    if (!sx_type_is_real(&type) || max.reducer != SX_MAX ||
+        attr.lhs_contract.count != max.dims.count ||
+        !share_dims(&max.dims, &repeat.dims, type.rank)) {
+        return SX_OK;
+    }
+    for (uint32_t i = 0; i < max.dims.count; i++) {
+        if (!contains(&attr.lhs_contract, max.dims.v[i])) {
+            return SX_OK;
+        }
+    }
+    uint32_t node;
+    SX_TRY(sx_rewrite_add(rw, SX_OP_ONLINE_DOT, &attr, child, arity, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
+/* Is the attribute of matched node `k`, which has x alone, that of the plain sum along the contracted
+ * dimensions of `attr`? */
+static bool sums_weights(const sx_rewrite *rw, uint32_t k, const sx_attr *attr)
+{
+    sx_attr sum = sx_rewrite_attr(rw, k);
+    bool same = sum.form == 0 && sum.lhs_contract.count == attr->lhs_contract.count;
+    for (uint32_t i = 0; i < sum.lhs_contract.count; i++) {
+        same = same && contains(&attr->lhs_contract, sum.lhs_contract.v[i]);
+    }
+    return same;
+}
+
+/* matched: divide, online_dot of x and v, broadcast, online_dot of x */
+sx_code sx_rule_online_mean(sx_rewrite *rw)
+{
+    sx_attr attr = sx_rewrite_attr(rw, 1);
+    sx_attr repeat = sx_rewrite_attr(rw, 2);
+    uint32_t rank = sx_rewrite_type(rw, rw->var[0])->rank;
+    int64_t place[SX_RANK_MAX];
+    if (attr.form != 0 || !sums_weights(rw, 3, &attr)) {
+        return SX_OK;
+    }
+    result_dims(&attr.lhs_batch, &attr.lhs_contract, rank, attr.lhs_batch.count, place);
+    for (uint32_t d = 0, k = 0; d < rank; d++) {
+        if (place[d] >= 0 && (k >= repeat.dims.count || repeat.dims.v[k++] != place[d])) {
+            return SX_OK;
+        }
+    }
+    attr.form = 1;
+    uint32_t node;
+    SX_TRY(sx_rewrite_add(rw, SX_OP_ONLINE_DOT, &attr, rw->var, 2, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
+/* matched: add, log, online_dot of x, reduce */
+sx_code sx_rule_online_log(sx_rewrite *rw)
+{
+    sx_attr attr = sx_rewrite_attr(rw, 2);
+    sx_attr max = sx_rewrite_attr(rw, 3);
+    sx_attr whole = {.lhs_contract = max.dims};
+    if (max.reducer != SX_MAX || !sums_weights(rw, 2, &whole)) {
+        return SX_OK;
+    }
+    attr.form = 2;
+    uint32_t node;
+    SX_TRY(sx_rewrite_add(rw, SX_OP_ONLINE_DOT, &attr, rw->var, 1, &node));
+    return sx_rewrite_emit(rw, node);
+}

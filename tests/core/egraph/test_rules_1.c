@@ -1,3 +1,0 @@
-/* Part 1 of 4 of the rules on random instances. */
-#define SHARD 0u
-#include "tests/core/egraph/rule_shard.h"

@@ -1,3 +1,0 @@
-/* Part 2 of 4 of the rules on random instances. */
-#define SHARD 1u
-#include "tests/core/egraph/rule_shard.h"

@@ -1,3 +1,0 @@
-/* Part 4 of 4 of the rules on random instances. */
-#define SHARD 3u
-#include "tests/core/egraph/rule_shard.h"
