@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "client/npy.h"
+#include "client/cli/npy.h"
 #include "core/base/rng.h"
 #include "tests/lib/gen_module.h"
 #include "tests/lib/test.h"

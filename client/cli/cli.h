@@ -1,0 +1,104 @@
+/* cli.h - what the commands of symplex-client share: parsed options, printing, exit codes. stdout is data,
+ * stderr is talk. */
+#ifndef SX_CLIENT_CLI_CLI_H
+#define SX_CLIENT_CLI_CLI_H
+#include "client/compile.h"
+#include "client/connection.h"
+#include "client/file.h"
+#include "client/cli/progress.h"
+
+typedef enum {
+#define SXC_OPTION(enumerator, name, letter, argument, repeated, help) SXC_##enumerator,
+#include "client/cli/options.def"
+#undef SXC_OPTION
+    SXC_OPTION_COUNT
+} sxc_option;
+
+#define SXC_REPEAT_MAX 256
+typedef struct {
+    const char *value[SXC_REPEAT_MAX];
+    uint32_t count;
+} sxc_values;
+typedef struct {
+    sx_ctx *cx;
+    sxc_values option[SXC_OPTION_COUNT]; /* count > 0: given; flags have the empty value */
+    const char *argument[8];
+    uint32_t argument_count;
+    uint64_t start_us; /* when the program began: people wait from then on */
+    sxc_progress progress;
+    bool json;
+    bool printed; /* the command's object or text is out: an error after it goes to stderr alone */
+} sxc_cli;
+
+/* A command returns SX_OK, or a code with cx->error set; main prints the error and turns the code into the
+ * exit status. */
+typedef sx_code (*sxc_command_function)(sxc_cli *cli);
+typedef struct {
+    const char *name, *arguments, *help;
+    sxc_command_function run;
+    uint32_t fewest, most;
+    uint64_t options; /* set of 1 << sxc_option */
+} sxc_command;
+extern const sxc_command sxc_commands[];
+extern const uint32_t sxc_command_count;
+typedef struct {
+    const char *name, *argument, *help;
+    char letter;
+    bool repeated;
+} sxc_option_row;
+extern const sxc_option_row sxc_options[SXC_OPTION_COUNT];
+
+#define SXC_COMMAND(name, function, arguments, fewest, most, options, help) \
+    sx_code function(sxc_cli *cli);
+#include "client/cli/commands.def"
+#undef SXC_COMMAND
+
+/* The command named by the words argv[1] and perhaps argv[2]; *words is how many it took. NULL: none. */
+const sxc_command *sxc_find_command(int argc, char *const *argv, int *words);
+sx_code sxc_unknown_command(sx_ctx *cx, const char *given); /* SX_USAGE, names the nearest */
+void sxc_print_command_help(const sxc_command *command);
+sx_code sxc_print_overview(sxc_cli *cli);
+
+static inline bool sxc_given(const sxc_cli *cli, sxc_option option)
+{
+    return cli->option[option].count > 0;
+}
+/* The last value given, or NULL. */
+static inline const char *sxc_value(const sxc_cli *cli, sxc_option option)
+{
+    const sxc_values *values = &cli->option[option];
+    return values->count > 0 ? values->value[values->count - 1] : NULL;
+}
+/* A whole number in [low, high]; `fallback` if the option is not given. */
+sx_code sxc_number(const sxc_cli *cli, sxc_option option, int64_t low, int64_t high,
+                   int64_t fallback, int64_t *value);
+sx_code sxc_parse_i64(sx_ctx *cx, const char *what, sx_span text, int64_t low, int64_t high,
+                      int64_t *value);
+
+/* cmd_service.c: the daemon of --socket; a whole key, or the one stored key that begins with these digits. */
+#define SXC_ANSWER_MS 30000 /* calls that the daemon answers from its tables */
+sx_code sxc_reach(sxc_cli *cli, sxc_connection **connection);
+/* One call to that daemon; the reply as JSON or by `print`. */
+typedef sx_code (*sxc_printer)(sxc_cli *cli, const void *reply, sx_buf *out);
+sx_code sxc_ask(sxc_cli *cli, sx_method method, const void *args, int timeout_ms,
+                sxc_printer print);
+sx_code sxc_read_key(sxc_cli *cli, sxc_connection *connection, const char *given, sx_key *key);
+
+/* Prints the bytes on stdout, with a newline behind if they end in none. */
+sx_code sxc_put(sxc_cli *cli, sx_buf *text);
+
+/* {"schema": "NAME/1", then fields: each prints a comma in front. */
+void sxc_json_begin(sx_buf *json, const char *schema);
+void sxc_json_end(sx_buf *json);
+void sxc_json_text(sx_buf *json, const char *name, sx_span text);
+void sxc_json_int(sx_buf *json, const char *name, int64_t value);
+void sxc_json_real(sx_buf *json, const char *name, double value);
+void sxc_json_bool(sx_buf *json, const char *name, bool value);
+void sxc_json_open(sx_buf *json, const char *name, char bracket); /* '[' or '{' */
+void sxc_json_close(sx_buf *json, char bracket);
+void sxc_json_item(sx_buf *json); /* a comma between items of an array, unless it is the first */
+
+/* A running figure for people: bytes or nanoseconds with a unit that fits. */
+void sxc_human_bytes(double bytes, char text[32]);
+void sxc_human_ns(double ns, char text[32]);
+#endif

@@ -1,0 +1,18 @@
+/* cmd_compile.h - what compile, optimize and search have in common. */
+#ifndef SX_CLIENT_CLI_CMD_COMPILE_H
+#define SX_CLIENT_CLI_CMD_COMPILE_H
+#include "client/cli/cli.h"
+
+/* The request and the way to the daemon, from --target, --dim, --objective, ... */
+/* --range: keep or any */
+sx_code sxc_read_range(sxc_cli *cli, bool *any);
+sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_options *options);
+/* Can --output, --onnx and --proof be written? SX_INPUT names the one that cannot. */
+sx_code sxc_check_outputs(sxc_cli *cli);
+/* What optimize answers, written where --output, --proof and --onnx say, or printed. `weights` NULL: there are none. */
+sx_code sxc_deliver(sxc_cli *cli, const sx_weights *weights, sx_span bytes,
+                    const sxc_compile_info *info);
+/* cmd_search.c: optimize as a search in the background, with --budget. */
+sx_code sxc_optimize_long(sxc_cli *cli, const sxc_source *source, const sx_core_request *request,
+                          const sxc_compile_options *options);
+#endif

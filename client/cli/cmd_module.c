@@ -1,0 +1,418 @@
+/* cmd_module.c - module show, module check: the tables of a module for people and as JSON. */
+#include <stdio.h>
+#include <string.h>
+
+#include "client/cli/cmd_module.h"
+#include "client/cli/table.h"
+
+#define TEXT_BYTES_MAX ((size_t)256 << 20)
+
+static sx_span text_of(const sx_module *module, sx_module_text text)
+{
+    return sx_module_string(module, text);
+}
+
+static sx_code put_type(sx_ctx *cx, const sx_module *module, uint64_t tensor, sx_buf *text)
+{
+    sx_type type;
+    SX_TRY(sxc_module_type(cx, module, tensor, &type));
+    sx_type_print(&type, NULL, 0, text);
+    return SX_OK;
+}
+
+void sxc_module_key(const sx_module *module, char text[SX_KEY_TEXT_SIZE])
+{
+    sx_key key;
+    memcpy(key.byte, module->info->key, sizeof(key.byte));
+    sx_key_print(&key, text);
+}
+
+/* ---- for people ---- */
+
+static void put_head(const sx_module *module, sx_buf *out)
+{
+    const sx_module_info *info = module->info;
+    char key[SX_KEY_TEXT_SIZE], arena[32], persistent[32], workspace[32];
+    sxc_module_key(module, key);
+    sxc_put_line(out, "program", text_of(module, info->name));
+    sxc_put_line(out, "target", text_of(module, info->target));
+    sxc_put_line(out, "key", sx_span_of(key));
+    sxc_put_line(out, "compiler", text_of(module, info->toolchain));
+    sx_buf_put_text(out, "extents   ");
+    for (uint64_t i = 0; i < module->symbol_count; i++) {
+        sx_buf_put_u8(out, ' ');
+        sxc_put_plain(out, text_of(module, module->symbol[i].name));
+        sx_buf_print(out, "=%lld", (long long)module->symbol[i].value);
+    }
+    sxc_human_bytes((double)info->arena_bytes, arena);
+    sxc_human_bytes((double)info->persistent_bytes, persistent);
+    sxc_human_bytes((double)info->workspace_bytes, workspace);
+    sx_buf_print(out, "\nnumerics   contract %u, ISA level x86-64-v%u\n", info->numerics,
+                 info->isa);
+    sx_buf_print(out, "memory     temporaries %s, persistent %s, each thread %s\n", arena,
+                 persistent, workspace);
+}
+
+static void put_offset(sxc_table *table, bool bound, uint64_t offset)
+{
+    if (bound) {
+        sxc_table_put(table, "-");
+    } else {
+        sxc_table_put(table, "%llu", (unsigned long long)offset);
+    }
+}
+
+static sx_code put_tensors(sx_ctx *cx, const sx_module *module, sx_buf *out)
+{
+    sxc_table table;
+    sxc_table_init(&table, cx, ">TENSOR|PLACE|>OFFSET|>BYTES|TYPE|NAME");
+    for (uint64_t i = 0; i < module->tensor_count; i++) {
+        const sx_module_tensor *tensor = &module->tensor[i];
+        bool bound = tensor->place == SX_TENSOR_INPUT || tensor->place == SX_TENSOR_OUTPUT ||
+                     tensor->offset == UINT64_MAX;
+        sx_buf type;
+        sx_buf_init(&type, 4096);
+        sx_code code = put_type(cx, module, i, &type);
+        sxc_table_put(&table, "%llu", (unsigned long long)i);
+        sxc_table_put(&table, "%s", sxc_module_place_name(tensor->place));
+        put_offset(&table, bound, tensor->offset);
+        sxc_table_put(&table, "%llu", (unsigned long long)tensor->size);
+        sxc_table_put_span(&table, sx_buf_span(&type));
+        sxc_table_put_span(&table, text_of(module, tensor->name));
+        sx_buf_fini(&type);
+        SX_TRY(code);
+    }
+    sx_buf_put_u8(out, '\n');
+    return sxc_table_print(&table, out);
+}
+
+static sx_code put_kernels(sx_ctx *cx, const sx_module *module, sx_buf *out)
+{
+    sxc_table table;
+    sxc_table_init(&table, cx, ">KERNEL|KIND|>PARTS|>CODE BYTES|NUMERICS|NAME");
+    for (uint64_t i = 0; i < module->kernel_count; i++) {
+        const sx_module_kernel *kernel = &module->kernel[i];
+        uint64_t bytes = 0;
+        for (uint32_t p = 0; p < kernel->part_count; p++) {
+            uint64_t part = kernel->part_first + p;
+            bytes += sxc_module_part_end(module, part) - module->part[part].entry;
+        }
+        sxc_table_put(&table, "%llu", (unsigned long long)i);
+        sxc_table_put(&table, "%s", sxc_module_kind_name(kernel->kind));
+        sxc_table_put(&table, "%u", kernel->part_count);
+        sxc_table_put(&table, "%llu", (unsigned long long)bytes);
+        sxc_table_put(&table, "%016llx", (unsigned long long)kernel->numerics);
+        sxc_table_put_span(&table, text_of(module, kernel->name));
+    }
+    sx_buf_put_u8(out, '\n');
+    return sxc_table_print(&table, out);
+}
+
+static sx_code put_launches(sx_ctx *cx, const sx_module *module, sx_buf *out)
+{
+    sxc_table table;
+    sxc_table_init(&table, cx, ">LAUNCH|WHEN|>KERNEL|NAME|TENSORS");
+    for (uint64_t i = 0; i < module->launch_count; i++) {
+        const sx_module_launch *launch = &module->launch[i];
+        sx_buf args;
+        sx_buf_init(&args, 4096);
+        for (uint32_t k = 0; k < launch->arg_count; k++) {
+            sx_buf_print(&args, "%s%u", k > 0 ? " " : "", module->arg[launch->arg_first + k]);
+        }
+        sxc_table_put(&table, "%llu", (unsigned long long)i);
+        sxc_table_put(&table, "%s", launch->prologue ? "load" : "run");
+        sxc_table_put(&table, "%u", launch->kernel);
+        sxc_table_put_span(&table, text_of(module, module->kernel[launch->kernel].name));
+        sxc_table_put_span(&table, sx_buf_span(&args));
+        sx_buf_fini(&args);
+    }
+    sx_buf_put_u8(out, '\n');
+    return sxc_table_print(&table, out);
+}
+
+/* How the code of a check was run. */
+static const char *code_of(const sx_module_check *check)
+{
+    return !check->passed ? "-" : check->emulated ? "emulated" : "executed";
+}
+
+sx_code sxc_put_checks(sx_ctx *cx, const sx_module *module, const sxc_record *record, sx_buf *out)
+{
+    bool verified = record->state == SXC_RECORD_VERIFIED;
+    sx_buf_put_text(out, "\nrecord     ");
+    sxc_record_print(record, out);
+    sx_buf_put_u8(out, '\n');
+    sxc_table table;
+    sxc_table_init(&table, cx, "CHECK|RESULT|CODE|>ELEMENTS|>ERROR|>ALLOWED");
+    for (uint64_t i = 0; i < module->check_count; i++) {
+        const sx_module_check *check = &module->check[i];
+        sxc_table_put_span(&table, text_of(module, check->name));
+        sxc_table_put(&table, "%s",
+                      check->passed == SX_CHECK_ABSENT      ? "did not run"
+                      : !verified                           ? "claimed"
+                      : check->passed == SX_CHECK_IMPRECISE ? "imprecise"
+                                                            : "passed");
+        sxc_table_put(&table, "%s", code_of(check));
+        sxc_table_put(&table, "%llu", (unsigned long long)check->points);
+        sxc_table_put(&table, "%.1e", check->error);
+        sxc_table_put(&table, "%.0e", check->tolerance);
+    }
+    sx_buf_put_u8(out, '\n');
+    return sxc_table_print(&table, out);
+}
+
+sx_code sxc_module_text(sx_ctx *cx, const sx_module *module, const sxc_record *record, sx_buf *out)
+{
+    put_head(module, out);
+    SX_TRY(put_tensors(cx, module, out));
+    SX_TRY(put_kernels(cx, module, out));
+    SX_TRY(put_launches(cx, module, out));
+    return sxc_put_checks(cx, module, record, out);
+}
+
+/* ---- JSON ---- */
+
+static sx_code json_tensor(sx_ctx *cx, const sx_module *module, uint64_t index, sx_buf *json)
+{
+    const sx_module_tensor *tensor = &module->tensor[index];
+    sx_type type;
+    SX_TRY(sxc_module_type(cx, module, index, &type));
+    sxc_json_open(json, NULL, '{');
+    sxc_json_text(json, "name", text_of(module, tensor->name));
+    sxc_json_text(json, "place", sx_span_of(sxc_module_place_name(tensor->place)));
+    sxc_json_text(json, "dtype", sx_span_of(sx_dtype_name(type.dtype)));
+    sxc_json_open(json, "shape", '[');
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        sxc_json_int(json, NULL, tensor->dim[d]);
+    }
+    sxc_json_close(json, ']');
+    if (tensor->place != SX_TENSOR_INPUT && tensor->place != SX_TENSOR_OUTPUT) {
+        sxc_json_bool(json, "carried", tensor->offset != UINT64_MAX);
+        if (tensor->offset != UINT64_MAX) {
+            sxc_json_int(json, "offset", (int64_t)tensor->offset);
+        }
+    }
+    sxc_json_int(json, "bytes", (int64_t)tensor->size);
+    sxc_json_close(json, '}');
+    return SX_OK;
+}
+
+static void json_kernel(const sx_module *module, const sx_module_kernel *kernel, sx_buf *json)
+{
+    char numerics[20];
+    (void)snprintf(numerics, sizeof(numerics), "%016llx", (unsigned long long)kernel->numerics);
+    sxc_json_open(json, NULL, '{');
+    sxc_json_text(json, "name", text_of(module, kernel->name));
+    sxc_json_text(json, "kind", sx_span_of(sxc_module_kind_name(kernel->kind)));
+    sxc_json_text(json, "numerics", sx_span_of(numerics));
+    sxc_json_open(json, "parts", '[');
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        uint64_t index = kernel->part_first + p;
+        const sx_module_part *part = &module->part[index];
+        sxc_json_open(json, NULL, '{');
+        sxc_json_int(json, "entry", (int64_t)part->entry);
+        sxc_json_int(json, "bytes", (int64_t)(sxc_module_part_end(module, index) - part->entry));
+        sxc_json_open(json, "grid", '[');
+        for (uint32_t d = 0; d < 3; d++) {
+            sxc_json_int(json, NULL, part->grid[d]);
+        }
+        sxc_json_close(json, ']');
+        sxc_json_close(json, '}');
+    }
+    sxc_json_close(json, ']');
+    sxc_json_close(json, '}');
+}
+
+static void json_launch(const sx_module *module, const sx_module_launch *launch, sx_buf *json)
+{
+    sxc_json_open(json, NULL, '{');
+    sxc_json_int(json, "kernel", launch->kernel);
+    sxc_json_bool(json, "prologue", launch->prologue != 0);
+    sxc_json_open(json, "tensors", '[');
+    for (uint32_t k = 0; k < launch->arg_count; k++) {
+        sxc_json_int(json, NULL, module->arg[launch->arg_first + k]);
+    }
+    sxc_json_close(json, ']');
+    sxc_json_close(json, '}');
+}
+
+void sxc_json_checks(sx_buf *json, const sx_module *module, const sxc_record *record)
+{
+    sxc_json_text(json, "record", sx_span_of(sxc_record_name(record)));
+    sxc_json_text(json, "record_key", sx_span_of(record->key));
+    sxc_json_open(json, "checks", '[');
+    for (uint64_t i = 0; i < module->check_count; i++) {
+        const sx_module_check *check = &module->check[i];
+        sxc_json_open(json, NULL, '{');
+        sxc_json_text(json, "name", text_of(module, check->name));
+        sxc_json_bool(json, "passed", check->passed != SX_CHECK_ABSENT);
+        sxc_json_bool(json, "imprecise", check->passed == SX_CHECK_IMPRECISE);
+        sxc_json_text(json, "code", sx_span_of(code_of(check)));
+        sxc_json_int(json, "elements", (int64_t)check->points);
+        sxc_json_real(json, "error", check->error);
+        sxc_json_real(json, "tolerance", check->tolerance);
+        sxc_json_close(json, '}');
+    }
+    sxc_json_close(json, ']');
+}
+
+void sxc_json_module_info(sx_buf *json, const sx_module *module)
+{
+    const sx_module_info *info = module->info;
+    char key[SX_KEY_TEXT_SIZE];
+    sxc_module_key(module, key);
+    sxc_json_text(json, "program", text_of(module, info->name));
+    sxc_json_text(json, "target", text_of(module, info->target));
+    sxc_json_text(json, "key", sx_span_of(key));
+    sxc_json_text(json, "toolchain", text_of(module, info->toolchain));
+    sxc_json_int(json, "isa", info->isa);
+    sxc_json_int(json, "numerics", info->numerics);
+    sxc_json_open(json, "extents", '{');
+    for (uint64_t i = 0; i < module->symbol_count; i++) {
+        sxc_json_item(json);
+        sx_json_text(json, text_of(module, module->symbol[i].name));
+        sx_buf_print(json, ":%lld", (long long)module->symbol[i].value);
+    }
+    sxc_json_close(json, '}');
+}
+
+static sx_code module_json(sx_ctx *cx, const sx_module *module, const sxc_record *record,
+                           sx_buf *json)
+{
+    const sx_module_info *info = module->info;
+    sxc_json_begin(json, "module");
+    sxc_json_module_info(json, module);
+    sxc_json_int(json, "arena_bytes", (int64_t)info->arena_bytes);
+    sxc_json_int(json, "persistent_bytes", (int64_t)info->persistent_bytes);
+    sxc_json_int(json, "workspace_bytes", (int64_t)info->workspace_bytes);
+    sxc_json_int(json, "code_bytes", (int64_t)module->code_count);
+    sxc_json_int(json, "constant_bytes", (int64_t)module->constants_count);
+    sxc_json_int(json, "weight_bytes", (int64_t)module->weights_count);
+    sxc_json_open(json, "tensors", '[');
+    for (uint64_t i = 0; i < module->tensor_count; i++) {
+        SX_TRY(json_tensor(cx, module, i, json));
+    }
+    sxc_json_close(json, ']');
+    sxc_json_open(json, "kernels", '[');
+    for (uint64_t i = 0; i < module->kernel_count; i++) {
+        json_kernel(module, &module->kernel[i], json);
+    }
+    sxc_json_close(json, ']');
+    sxc_json_open(json, "launches", '[');
+    for (uint64_t i = 0; i < module->launch_count; i++) {
+        json_launch(module, &module->launch[i], json);
+    }
+    sxc_json_close(json, ']');
+    sxc_json_checks(json, module, record);
+    sxc_json_end(json);
+    return sx_buf_check(cx, json, "JSON of the module");
+}
+
+/* ---- commands ---- */
+
+sx_code sxc_cmd_module_show(sxc_cli *cli)
+{
+    sxc_module_file file;
+    sxc_record record;
+    SX_TRY(sxc_module_file_open(cli->cx, cli->argument[0], true, &file));
+    sx_buf out;
+    sx_buf_init(&out, TEXT_BYTES_MAX);
+    sx_code code = sxc_record_read(cli->cx, &file.module, sxc_value(cli, SXC_SOCKET), &record);
+    if (code == SX_OK) {
+        code = cli->json ? module_json(cli->cx, &file.module, &record, &out)
+                         : sxc_module_text(cli->cx, &file.module, &record, &out);
+    }
+    code = code == SX_OK ? sxc_put(cli, &out) : code;
+    sx_buf_fini(&out);
+    sxc_module_file_close(&file);
+    return code;
+}
+
+static sx_code check_types(sx_ctx *cx, const sx_module *module)
+{
+    for (uint64_t i = 0; i < module->tensor_count; i++) {
+        sx_type type;
+        SX_TRY(sxc_module_type(cx, module, i, &type));
+    }
+    return SX_OK;
+}
+
+/* What module check found out. */
+typedef struct {
+    sxc_record record;
+    bool again; /* --code was given, and the code computes what the programs say */
+    sxc_code_check code;
+} findings;
+
+static void print_findings(const sxc_cli *cli, const sxc_module_file *file, const findings *found,
+                           sx_buf *out)
+{
+    const sx_module *module = &file->module;
+    if (cli->json) {
+        sxc_json_begin(out, "module_check");
+        sxc_json_bool(out, "valid", true);
+        sxc_json_int(out, "bytes", (int64_t)file->size);
+        sxc_json_int(out, "code_bytes", (int64_t)module->code_count);
+        sxc_json_int(out, "parts", (int64_t)module->part_count);
+        sxc_json_text(out, "record", sx_span_of(sxc_record_name(&found->record)));
+        sxc_json_text(out, "record_key", sx_span_of(found->record.key));
+        sxc_json_bool(out, "verified_again", found->again);
+        sxc_json_bool(out, "emulated", found->code.emulated);
+        sxc_json_bool(out, "confined", found->code.confined);
+        sxc_json_int(out, "comparisons", found->code.ran);
+        sxc_json_int(out, "elements", (int64_t)found->code.elements);
+        sxc_json_end(out);
+        return;
+    }
+    sx_buf_print(out, "%s: valid, %zu bytes, %llu of code in %llu parts\nrecord     ",
+                 cli->argument[0], file->size, (unsigned long long)module->code_count,
+                 (unsigned long long)module->part_count);
+    sxc_record_print(&found->record, out);
+    if (found->again) {
+        sx_buf_print(out,
+                     "\ncode       verified again just now (%s): %u comparisons of %llu elements, "
+                     "largest error %.1e; %u left out",
+                     found->code.emulated ? "emulated" : "executed", found->code.ran,
+                     (unsigned long long)found->code.elements, found->code.error,
+                     found->code.left_out);
+    }
+}
+
+/* Everything that makes the answer no. A record of other bytes does, unless the code itself was verified just now. */
+static sx_code examine(sxc_cli *cli, const sxc_module_file *file, findings *found)
+{
+    const sx_module *module = &file->module;
+    SX_TRY(check_types(cli->cx, module));
+    SX_TRY(sxc_module_check_code(cli->cx, module));
+    SX_TRY(sxc_record_read(cli->cx, module, sxc_value(cli, SXC_SOCKET), &found->record));
+    if (sxc_given(cli, SXC_CODE)) {
+        SX_TRY(sxc_verify_here(cli->cx, (sx_span){file->mapping, file->size}, &found->code));
+        found->again = true;
+        return SX_OK;
+    }
+    if (found->record.state == SXC_RECORD_ALTERED) {
+        sx_hint(cli->cx, "Verify what it computes: symplex-client module check --code (runs it)");
+        return SX_FAIL(cli->cx, SX_CORRUPT,
+                       "the verification record, signed by %s, does not fit these bytes",
+                       found->record.key);
+    }
+    return SX_OK;
+}
+
+sx_code sxc_cmd_module_check(sxc_cli *cli)
+{
+    sxc_module_file file;
+    findings found = {.again = false};
+    SX_TRY(sxc_module_file_open(cli->cx, cli->argument[0], true, &file));
+    sx_code code = examine(cli, &file, &found);
+    code = code == SX_OK ? SX_OK : sx_fail_in(cli->cx, "%s", cli->argument[0]);
+    sx_buf out;
+    sx_buf_init(&out, 65536);
+    if (code == SX_OK) {
+        print_findings(cli, &file, &found, &out);
+        code = sxc_put(cli, &out);
+    }
+    sx_buf_fini(&out);
+    sxc_module_file_close(&file);
+    return code;
+}

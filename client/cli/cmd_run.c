@@ -1,0 +1,355 @@
+/* cmd_run.c - run: executes a module on given or seeded tensors, writes outputs, compares with the program as sent. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client/cli/cmd_module.h"
+#include "client/cli/npy.h"
+#include "client/record.h"
+#include "client/verify/verify.h"
+
+typedef struct {
+    sxc_cli *cli;
+    sxr_program *program;
+    const sx_module *module;
+    uint64_t seed;
+    double best_ns, median_ns, first_ns;
+    double load_ns, runs_ns, check_ns; /* what the user waited for */
+    uint64_t check_fuel;               /* when the check began */
+    uint64_t *launch_ns;               /* of the fastest run */
+    sx_module_check check;
+    bool checked;
+    sxc_record record;
+} session;
+
+static sx_span name_of(const session *s, uint32_t tensor)
+{
+    return sx_module_string(s->module, s->module->tensor[tensor].name);
+}
+
+/* The file given for a tensor with NAME=FILE, or NULL; an unknown name is found by check_names. */
+static const char *file_for(const sxc_values *values, sx_span name)
+{
+    for (uint32_t i = 0; i < values->count; i++) {
+        const char *equals = strchr(values->value[i], '=');
+        if (equals != NULL && sx_span_equal((sx_span){(const uint8_t *)values->value[i],
+                                                      (size_t)(equals - values->value[i])},
+                                            name)) {
+            return equals + 1;
+        }
+    }
+    return NULL;
+}
+
+static sx_code check_names(session *s, sxc_option option, sx_module_place place)
+{
+    const sxc_values *values = &s->cli->option[option];
+    for (uint32_t i = 0; i < values->count; i++) {
+        const char *equals = strchr(values->value[i], '=');
+        size_t length = equals != NULL ? (size_t)(equals - values->value[i]) : 0;
+        if (equals == NULL ||
+            sxr_find(s->program, place, (sx_span){(const uint8_t *)values->value[i], length}) ==
+                UINT32_MAX) {
+            return SX_FAIL(s->cli->cx, SX_USAGE, "--%s %.80s: %s", sxc_options[option].name,
+                           values->value[i],
+                           equals == NULL ? "not of the form NAME=FILE.npy"
+                                          : "the module has none of that name");
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code load_tensor(session *s, uint32_t index, const char *path, void *memory)
+{
+    const sx_module_tensor *tensor = &s->module->tensor[index];
+    sxc_npy array;
+    SX_TRY(sxc_npy_read(s->cli->cx, path, &array));
+    bool same = array.type.dtype == tensor->dtype && array.type.rank == tensor->rank;
+    for (uint32_t d = 0; same && d < tensor->rank; d++) {
+        same = array.type.dim[d].scale == tensor->dim[d];
+    }
+    if (!same) {
+        sx_buf text;
+        sx_buf_init(&text, 4096);
+        sx_type_print(&array.type, NULL, 0, &text);
+        sx_buf_put_text(&text, ", the module has ");
+        sx_type want = {.dtype = (sx_dtype)tensor->dtype, .rank = tensor->rank};
+        for (uint32_t d = 0; d < tensor->rank; d++) {
+            want.dim[d] = sx_dim_of(tensor->dim[d]);
+        }
+        sx_type_print(&want, NULL, 0, &text);
+        sx_span name = name_of(s, index);
+        sx_code code = SX_FAIL(s->cli->cx, SX_INPUT, "tensor %.*s: %s is %.*s", (int)name.len,
+                               (const char *)name.ptr, path, (int)text.len, (const char *)text.ptr);
+        sx_buf_fini(&text);
+        return code;
+    }
+    memcpy(memory, array.bytes.ptr, array.bytes.len);
+    return SX_OK;
+}
+
+static sx_code bind_tensor(session *s, uint32_t index)
+{
+    const sx_module_tensor *tensor = &s->module->tensor[index];
+    bool weight = tensor->place == SX_TENSOR_WEIGHT, output = tensor->place == SX_TENSOR_OUTPUT;
+    if (!weight && !output && tensor->place != SX_TENSOR_INPUT) {
+        return SX_OK;
+    }
+    const char *path =
+        output ? NULL
+               : file_for(&s->cli->option[weight ? SXC_WEIGHT : SXC_INPUT], name_of(s, index));
+    if (weight && path == NULL && sxr_memory(s->program, index) != NULL) {
+        return SX_OK; /* the file carries it */
+    }
+    sx_span name = name_of(s, index);
+    if (!output && path == NULL && !sxc_given(s->cli, SXC_RANDOM)) {
+        sx_hint(s->cli->cx, "Give it with --%s, or fill what is missing with --random SEED.",
+                weight ? "weight" : "input");
+        return SX_FAIL(s->cli->cx, SX_USAGE, "%s %.*s is not given", weight ? "weight" : "input",
+                       (int)name.len, (const char *)name.ptr);
+    }
+    void *memory = sx_alloc(s->cli->cx, (size_t)tensor->size);
+    if (memory == NULL) {
+        return s->cli->cx->error.code;
+    }
+    if (path != NULL) {
+        SX_TRY(load_tensor(s, index, path, memory));
+    } else if (!output) {
+        sxr_fill_random(tensor, memory, s->seed + index);
+    }
+    return sxr_bind(s->cli->cx, s->program, index, memory, tensor->size);
+}
+
+static double now_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static sx_code execute(session *s, uint32_t repeat)
+{
+    double *sample = SX_NEW_ARRAY(s->cli->cx, double, repeat);
+    uint64_t *launch_ns = SX_NEW_ARRAY(s->cli->cx, uint64_t, (size_t)s->module->launch_count + 1);
+    s->launch_ns = SX_NEW_ARRAY(s->cli->cx, uint64_t, (size_t)s->module->launch_count + 1);
+    if (sample == NULL || launch_ns == NULL || s->launch_ns == NULL) {
+        return s->cli->cx->error.code;
+    }
+    double start = now_ns();
+    SX_TRY(sxr_run(s->cli->cx, s->program, s->launch_ns)); /* with the prologue */
+    s->first_ns = now_ns() - start;
+    s->best_ns = s->first_ns;
+    for (uint32_t i = 0; i < repeat; i++) {
+        start = now_ns();
+        SX_TRY(sxr_run(s->cli->cx, s->program, launch_ns));
+        sample[i] = now_ns() - start;
+        if (i == 0 || sample[i] < s->best_ns) {
+            s->best_ns = sample[i];
+            for (uint64_t k = 0; k < s->module->launch_count; k++) {
+                s->launch_ns[k] = s->module->launch[k].prologue ? s->launch_ns[k] : launch_ns[k];
+            }
+        }
+    }
+    qsort(sample, repeat, sizeof(*sample), compare_doubles);
+    s->median_ns = sample[repeat / 2];
+    return SX_OK;
+}
+
+/* Makes the folder of the outputs, before anything runs. */
+static sx_code make_folder(sx_ctx *cx, const char *folder)
+{
+    struct stat status;
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
+        return SX_FAIL(cx, SX_INPUT, "%s: cannot be made: %s", folder, strerror(errno));
+    }
+    if (stat(folder, &status) != 0 || !S_ISDIR(status.st_mode)) {
+        return SX_FAIL(cx, SX_INPUT, "%s: is no folder", folder);
+    }
+    if (access(folder, W_OK | X_OK) != 0) {
+        return SX_FAIL(cx, SX_INPUT, "%s: cannot be written: %s", folder, strerror(errno));
+    }
+    return SX_OK;
+}
+
+static sx_code write_outputs(session *s, const char *folder)
+{
+    for (uint32_t i = 0; i < s->module->tensor_count; i++) {
+        const sx_module_tensor *tensor = &s->module->tensor[i];
+        if (tensor->place != SX_TENSOR_OUTPUT) {
+            continue;
+        }
+        char path[4096], name[256];
+        sx_span text = name_of(s, i);
+        (void)snprintf(name, sizeof(name), "%.*s", (int)sx_min_i64((int64_t)text.len, 255),
+                       (const char *)text.ptr);
+        for (char *p = name; *p != '\0'; p++) {
+            *p = *p == '/' ? '_' : *p;
+        }
+        if (snprintf(path, sizeof(path), "%s/%s.npy", folder, name) >= (int)sizeof(path)) {
+            return SX_FAIL(s->cli->cx, SX_USAGE, "output path longer than %zu bytes", sizeof(path));
+        }
+        sx_type type = {.dtype = (sx_dtype)tensor->dtype, .rank = tensor->rank};
+        for (uint32_t d = 0; d < tensor->rank; d++) {
+            type.dim[d] = sx_dim_of(tensor->dim[d]);
+        }
+        sx_buf file;
+        sx_buf_init(&file, (size_t)16 << 30);
+        sx_code code = sxc_npy_print(
+            s->cli->cx, &type, (sx_span){sxr_memory(s->program, i), (size_t)tensor->size}, &file);
+        code = code == SX_OK ? sxc_write_file(s->cli->cx, path, sx_buf_span(&file)) : code;
+        sx_buf_fini(&file);
+        SX_TRY(code);
+    }
+    return SX_OK;
+}
+
+/* ---- report ---- */
+
+static sx_code report_json(session *s)
+{
+    sx_buf json;
+    sx_buf_init(&json, (size_t)16 << 20);
+    sxc_json_begin(&json, "run");
+    sxc_json_int(&json, "threads", sxr_threads(s->program));
+    sxc_json_real(&json, "first_ns", s->first_ns);
+    sxc_json_real(&json, "best_ns", s->best_ns);
+    sxc_json_real(&json, "median_ns", s->median_ns);
+    sxc_json_real(&json, "gflops", s->module->info->flops / s->best_ns);
+    sxc_json_real(&json, "load_ns", s->load_ns);
+    sxc_json_real(&json, "runs_ns", s->runs_ns);
+    sxc_json_real(&json, "waited_ns", (double)(sxc_now_us() - s->cli->start_us) * 1e3);
+    sx_code code = sxc_json_times(s->cli->cx, s->module, s->launch_ns, &json);
+    sxc_json_text(&json, "record", sx_span_of(sxc_record_name(&s->record)));
+    sxc_json_text(&json, "record_key", sx_span_of(s->record.key));
+    if (s->checked) {
+        sxc_json_open(&json, "check", '{');
+        sxc_json_bool(&json, "passed", s->check.passed != 0);
+        sxc_json_int(&json, "elements", (int64_t)s->check.points);
+        sxc_json_real(&json, "error", s->check.error);
+        sxc_json_real(&json, "tolerance", s->check.tolerance);
+        sxc_json_real(&json, "ns", s->check_ns);
+        sxc_json_close(&json, '}');
+    }
+    sxc_json_end(&json);
+    code = code == SX_OK ? sxc_put(s->cli, &json) : code;
+    sx_buf_fini(&json);
+    return code;
+}
+
+static sx_code report(session *s)
+{
+    if (s->cli->json) {
+        return report_json(s);
+    }
+    char best[32], median[32], first[32], waited[32], load[32], runs[32], check[32];
+    sxc_human_ns(s->best_ns, best);
+    sxc_human_ns(s->median_ns, median);
+    sxc_human_ns(s->first_ns, first);
+    sxc_human_ns((double)(sxc_now_us() - s->cli->start_us) * 1e3, waited);
+    sxc_human_ns(s->load_ns, load);
+    sxc_human_ns(s->runs_ns, runs);
+    sxc_human_ns(s->check_ns, check);
+    sx_buf out;
+    sx_buf_init(&out, (size_t)64 << 20);
+    sx_buf_print(&out,
+                 "run      best %s, median %s, first %s (with the prologue), %u threads, %.1f "
+                 "GFLOP/s\n",
+                 best, median, first, sxr_threads(s->program), s->module->info->flops / s->best_ns);
+    sx_buf_put_text(&out, "record   ");
+    sxc_record_print(&s->record, &out);
+    sx_buf_put_u8(&out, '\n');
+    if (s->checked) {
+        sx_buf_print(&out,
+                     "check    %s: %llu elements against the program as sent, largest "
+                     "error %.2e "
+                     "(allowed %.0e)\n",
+                     s->check.passed ? "passed" : "FAILED", (unsigned long long)s->check.points,
+                     s->check.error, s->check.tolerance);
+    }
+    sx_buf_print(&out, "waited   %s: load %s, runs %s%s%s\n", waited, load, runs,
+                 s->checked ? ", check " : "", s->checked ? check : "");
+    sx_code code =
+        sxc_put_times(s->cli->cx, s->module, s->launch_ns, sxc_given(s->cli, SXC_ALL), &out);
+    code = code == SX_OK ? sxc_put(s->cli, &out) : code;
+    sx_buf_fini(&out);
+    return code;
+}
+
+/* Asked by the reference between its steps: shows how far it is, and never stops it. */
+static bool show_check(void *self)
+{
+    session *s = self;
+    if (sxc_progress_due(&s->cli->progress)) {
+        double done = (double)(s->check_fuel - s->cli->cx->fuel);
+        sxc_progress_show(&s->cli->progress, "checking: %.0f million operations done again",
+                          done / 1e6);
+    }
+    return false;
+}
+
+static sx_code check(session *s)
+{
+    sx_ctx *cx = s->cli->cx;
+    double start = now_ns();
+    s->check_fuel = cx->fuel;
+    cx->cancelled = show_check;
+    cx->cancelled_self = s;
+    sxc_progress_begin(&s->cli->progress);
+    sx_code code = sxr_check_program(cx, s->program, &s->check);
+    sxc_progress_end(&s->cli->progress);
+    cx->cancelled = NULL;
+    s->check_ns = now_ns() - start;
+    s->checked = code == SX_OK || code == SX_MISMATCH;
+    return code;
+}
+
+static sx_code work(session *s, uint32_t repeat)
+{
+    SX_TRY(check_names(s, SXC_INPUT, SX_TENSOR_INPUT));
+    SX_TRY(check_names(s, SXC_WEIGHT, SX_TENSOR_WEIGHT));
+    for (uint32_t i = 0; i < s->module->tensor_count; i++) {
+        SX_TRY(bind_tensor(s, i));
+    }
+    if (sxc_given(s->cli, SXC_OUTPUT)) {
+        SX_TRY(make_folder(s->cli->cx, sxc_value(s->cli, SXC_OUTPUT)));
+    }
+    double start = now_ns();
+    s->load_ns = (double)(sxc_now_us() - s->cli->start_us) * 1e3;
+    SX_TRY(execute(s, repeat));
+    s->runs_ns = now_ns() - start;
+    if (sxc_given(s->cli, SXC_OUTPUT)) {
+        SX_TRY(write_outputs(s, sxc_value(s->cli, SXC_OUTPUT)));
+    }
+    sx_code compared = SX_OK;
+    if (sxc_given(s->cli, SXC_CHECK)) {
+        compared = check(s);
+    }
+    sx_code reported = compared == SX_OK || compared == SX_MISMATCH ? report(s) : SX_OK;
+    return compared != SX_OK ? compared : reported;
+}
+
+sx_code sxc_cmd_run(sxc_cli *cli)
+{
+    int64_t repeat, threads, seed;
+    SX_TRY(sxc_number(cli, SXC_REPEAT, 1, 1000000, 5, &repeat));
+    SX_TRY(sxc_number(cli, SXC_THREADS, 1, 256, 0, &threads));
+    SX_TRY(sxc_number(cli, SXC_RANDOM, 0, INT64_MAX, 0, &seed));
+    session s = {.cli = cli, .seed = (uint64_t)seed};
+    sxr_options options = {.threads = (uint32_t)threads};
+    SX_TRY(sxr_open_file(cli->cx, cli->argument[0], &options, &s.program));
+    s.module = sxr_module(s.program);
+    sx_code code = sxc_record_read(cli->cx, s.module, sxc_value(cli, SXC_SOCKET), &s.record);
+    code = code == SX_OK ? work(&s, (uint32_t)repeat) : code;
+    sxr_close(s.program);
+    return code;
+}

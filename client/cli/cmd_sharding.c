@@ -1,0 +1,91 @@
+/* cmd_sharding.c - how a program runs on its mesh, for people and as JSON. */
+#include "client/cli/cmd_module.h"
+#include "client/cli/table.h"
+
+static void put_side(sx_buf *out, const char *label, uint64_t collectives, double bytes,
+                     double collective_ns, double compute_ns)
+{
+    char sent[32], work[32];
+    sxc_human_ns(collective_ns, sent);
+    sxc_human_ns(compute_ns, work);
+    sx_buf_print(out, "%-10s %llu collective%s, %.0f bytes sent by a device, %s; work %s\n", label,
+                 (unsigned long long)collectives, collectives == 1 ? "" : "s", bytes, sent, work);
+}
+
+static bool is_collective(const sx_module_step *step)
+{
+    return step->sent_bytes > 0;
+}
+
+sx_code sxc_sharding_text(sx_ctx *cx, const sx_module *module, sx_buf *out)
+{
+    if (module->sharding_count == 0) {
+        return SX_OK;
+    }
+    const sx_module_sharding *sharding = &module->sharding[0];
+    sxc_put_line(out, "mesh", sx_module_string(module, sharding->mesh));
+    if (sharding->planned == 0) {
+        sx_buf_put_text(out, "placement  left aside: code for one device, values are whole\n");
+        return SX_OK;
+    }
+    put_side(out, "input", sharding->input_collectives, sharding->input_collective_bytes,
+             sharding->input_collective_ns, sharding->input_compute_ns);
+    put_side(out, "optimised", sharding->collectives, sharding->collective_bytes,
+             sharding->collective_ns, sharding->compute_ns);
+    sxc_table table;
+    sxc_table_init(&table, cx, "VALUE|COLLECTIVE|AXIS|FROM|TO|HOLDS|>SENT BYTES|>TIME US");
+    for (uint64_t i = 0; i < module->step_count; i++) {
+        const sx_module_step *step = &module->step[i];
+        if (is_collective(step)) {
+            sxc_table_put_span(&table, sx_module_string(module, step->value));
+            sxc_table_put_span(&table, sx_module_string(module, step->what));
+            sxc_table_put_span(&table, sx_module_string(module, step->axis));
+            sxc_table_put_span(&table, sx_module_string(module, step->from));
+            sxc_table_put_span(&table, sx_module_string(module, step->to));
+            sxc_table_put_span(&table, sx_module_string(module, step->local));
+            sxc_table_put(&table, "%.0f", step->sent_bytes);
+            sxc_table_put(&table, "%.2f", step->ns / 1e3);
+        }
+    }
+    return sharding->collectives > 0 ? sxc_table_print(&table, out) : SX_OK;
+}
+
+void sxc_json_sharding(sx_buf *json, const sx_module *module)
+{
+    if (module->sharding_count == 0) {
+        return;
+    }
+    const sx_module_sharding *sharding = &module->sharding[0];
+    sxc_json_open(json, "sharding", '{');
+    sxc_json_text(json, "mesh", sx_module_string(module, sharding->mesh));
+    sxc_json_bool(json, "planned", sharding->planned != 0);
+    if (sharding->planned != 0) {
+        sxc_json_bool(json, "proven", sharding->proven != 0);
+        sxc_json_int(json, "collectives", (int64_t)sharding->collectives);
+        sxc_json_real(json, "collective_bytes", sharding->collective_bytes);
+        sxc_json_real(json, "collective_ns", sharding->collective_ns);
+        sxc_json_real(json, "compute_ns", sharding->compute_ns);
+        sxc_json_int(json, "input_collectives", (int64_t)sharding->input_collectives);
+        sxc_json_real(json, "input_collective_bytes", sharding->input_collective_bytes);
+        sxc_json_real(json, "input_collective_ns", sharding->input_collective_ns);
+        sxc_json_real(json, "input_compute_ns", sharding->input_compute_ns);
+    }
+    sxc_json_open(json, "steps", '[');
+    for (uint64_t i = 0; i < module->step_count; i++) {
+        const sx_module_step *step = &module->step[i];
+        sxc_json_open(json, NULL, '{');
+        sxc_json_text(json, "value", sx_module_string(module, step->value));
+        sxc_json_text(json, "what", sx_module_string(module, step->what));
+        sxc_json_text(json, "axis", sx_module_string(module, step->axis));
+        sxc_json_text(json, "from", sx_module_string(module, step->from));
+        sxc_json_text(json, "to", sx_module_string(module, step->to));
+        sxc_json_text(json, "places", sx_module_string(module, step->places));
+        sxc_json_text(json, "local", sx_module_string(module, step->local));
+        sxc_json_int(json, "local_bytes", (int64_t)step->local_bytes);
+        sxc_json_real(json, "sent_bytes", step->sent_bytes);
+        sxc_json_real(json, "estimate_ns", step->ns);
+        sxc_json_close(json, '}');
+    }
+    sxc_json_close(json, ']');
+    sxc_json_close(json, '}');
+}
