@@ -15,7 +15,8 @@
 
 const char *sxc_native_target(void)
 {
-    return sxr_cpu_isa() >= 4 ? "x86-64-v4" : "x86-64-v3";
+    const sx_target *here = sxr_cpu_target();
+    return here != NULL ? here->name : sx_targets_all()->row[0]->name;
 }
 
 sx_span sxc_target(sx_span name)

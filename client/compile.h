@@ -33,7 +33,7 @@ typedef struct {
     char rules[1024];
 } sxc_compile_info;
 
-/* The highest ISA level of this processor as a target name; "x86-64-v3" where it has neither. */
+/* The name of the target that suits this processor best; of the first in the table where it executes none. */
 const char *sxc_native_target(void);
 /* Reads "native" as the above, everything else as it is. */
 sx_span sxc_target(sx_span name);

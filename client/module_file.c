@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/x64/x64.h"
+#include "core/target/target.h"
 
 void sxc_module_file_close(sxc_module_file *file)
 {
@@ -79,16 +79,13 @@ sx_code sxc_module_check_code(sx_ctx *cx, const sx_module *module)
     if (entry == NULL) {
         return cx->error.code;
     }
-    if (module->code_count > SX_X64_BLOB_MAX) {
-        return SX_FAIL(cx, SX_CORRUPT, "section code: %llu bytes, at most %zu",
-                       (unsigned long long)module->code_count, SX_X64_BLOB_MAX);
-    }
     for (uint64_t i = 0; i < module->part_count; i++) {
         entry[i] = (uint32_t)module->part[i].entry; /* inside the section: the decoder looked */
     }
     sx_span code = {module->code, (size_t)module->code_count};
-    sx_x64_level level = module->info->isa >= 4 ? SX_X64_AVX512 : SX_X64_AVX2;
-    if (sx_x64_check(cx, code, level, entry, (uint32_t)module->part_count) != SX_OK) {
+    const sx_target *target;
+    SX_TRY(sx_target_of_module(cx, NULL, module->info->isa, &target));
+    if (target->check(cx, target, code, entry, (uint32_t)module->part_count) != SX_OK) {
         sx_error error = cx->error;
         sx_ctx_reset_error(cx);
         return error.code != SX_INPUT ? SX_FAIL(cx, error.code, "%s", error.text)

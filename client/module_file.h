@@ -19,8 +19,7 @@ sx_code sxc_module_file_open(sx_ctx *cx, const char *path, bool checksums, sxc_m
 /* The same of bytes that came some other way; they are copied. */
 sx_code sxc_module_file_of(sx_ctx *cx, sx_span bytes, sxc_module_file *file);
 
-/* Every kernel's code decodes to listed instructions of the module's ISA level (core/x64/verify.c). SX_CORRUPT
- * names the offset. */
+/* Every kernel's code is code of the module's target and nothing else. SX_CORRUPT names the offset. */
 sx_code sxc_module_check_code(sx_ctx *cx, const sx_module *module);
 
 /* The static type of a tensor. SX_CORRUPT: an element type this program does not know. */

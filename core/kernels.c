@@ -5,12 +5,11 @@
 #include <string.h>
 
 #include "core/search/search.h"
-#include "core/x64/codegen.h"
 
 /* What is known of a kernel when its machine code has been made. */
 typedef struct {
     const sx_kernel *kernel;
-    const sx_x64_kernel *code;
+    const sx_target_code *code;
     sx_module_kernel record;
     const uint32_t *arg; /* tensor numbers */
     uint32_t arg_count;
@@ -40,12 +39,12 @@ static void use_tensor(sx_pipe *pipe, uint32_t index, bool written)
 
 /* Checks a kernel and appends its machine code; nothing is appended on failure. */
 static sx_code emit(sx_ctx *cx, sx_pipe *pipe, const sx_kernel *kernel, bool spills,
-                    sx_x64_kernel *code)
+                    sx_target_code *code)
 {
     size_t before = pipe->image->code.len;
     SX_TRY(sx_kernel_check(cx, kernel));
-    sx_code status = spills ? sx_x64_emit_spilling(cx, kernel, &pipe->image->code, code)
-                            : sx_x64_emit(cx, kernel, &pipe->image->code, code);
+    sx_code status = pipe->target->emit(cx, pipe->target, kernel, spills, &pipe->image->code, code);
+    SX_ASSERT(status != SX_OK || code->entry_count == kernel->part_count);
     if (status != SX_OK) {
         pipe->image->code.len = before;
     }
@@ -173,12 +172,15 @@ static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_schedu
     uint32_t rhs = s->analysis->rhs;
     char name[64];
     (void)snprintf(name, sizeof(name), "pack_%u", s->node);
+    const sx_lowering what = {
+        .kind = SX_LOWER_PACK, .name = name, .schedule = schedule, .analysis = s->analysis};
     sx_kernel *kernel;
-    int64_t bytes;
-    SX_TRY(sx_lower_pack(cx, name, s->analysis, schedule, &kernel, &bytes));
-    sx_x64_kernel code;
+    SX_TRY(sx_target_lower(cx, pipe->target, &what, &kernel));
+    uint64_t bytes = (uint64_t)kernel->buffer[1].size; /* of the panels */
+    SX_ASSERT(kernel->buffer_count == 2 && kernel->buffer[1].role == SX_BUFFER_OUT);
+    sx_target_code code;
     SX_TRY(emit(cx, pipe, kernel, false, &code));
-    SX_TRY(add_packed(cx, pipe, s, rhs, (uint64_t)bytes, packed));
+    SX_TRY(add_packed(cx, pipe, s, rhs, bytes, packed));
     bool constant = pipe->tensor[*packed].constant;
     uint32_t arg[2] = {s->tensor[rhs], *packed};
     double floor_ns = sx_device_move_ns(pipe->device, kernel->bytes);
@@ -196,7 +198,7 @@ static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_schedu
     s->tensor[rhs] = *packed;
     s->made->pack = pipe->kernel_count - 1;
     s->made->pack_input = rhs;
-    s->made->pack_bytes = (uint64_t)bytes;
+    s->made->pack_bytes = bytes;
     return SX_OK;
 }
 
@@ -219,10 +221,11 @@ static sx_code judge(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_sched
     if (!verdict->proven || facts.panel == 0) {
         return SX_OK;
     }
+    const sx_lowering what = {
+        .kind = SX_LOWER_PACK, .name = "pack", .schedule = schedule, .analysis = a};
     sx_kernel *panels;
-    int64_t bytes;
     sx_verdict packing;
-    SX_TRY(sx_lower_pack(cx, "pack", a, schedule, &panels, &bytes));
+    SX_TRY(sx_target_lower(cx, pipe->target, &what, &panels));
     SX_TRY(sx_judge_pack(pipe->judge, a->fused, s->type, s->count, &facts, panels, &packing));
     if (!packing.proven) {
         verdict->proven = false;
@@ -234,10 +237,12 @@ static sx_code judge(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_sched
 /* Tries one candidate; SX_OK with *accepted false where a guard refuses it (the reason is in `verdict`). */
 static sx_code try_schedule(sx_ctx *cx, sx_pipe *pipe, const subject *s,
                             const sx_schedule *schedule, bool spills, sx_verdict *verdict,
-                            sx_kernel **kernel, sx_x64_kernel *code, bool *accepted)
+                            sx_kernel **kernel, sx_target_code *code, bool *accepted)
 {
     *accepted = false;
-    sx_code status = sx_lower_fused(cx, s->name, s->analysis, schedule, kernel);
+    const sx_lowering what = {
+        .kind = SX_LOWER_FUSED, .name = s->name, .schedule = schedule, .analysis = s->analysis};
+    sx_code status = sx_target_lower(cx, pipe->target, &what, kernel);
     status = status == SX_OK ? judge(cx, pipe, s, schedule, *kernel, verdict) : status;
     if (status == SX_OK && !verdict->proven) {
         return SX_OK;
@@ -264,7 +269,7 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
         const sx_search_candidate *candidate = &search.best[c % search.best_count];
         bool spills = c >= search.best_count; /* none fits its registers: the last resort */
         sx_kernel *kernel;
-        sx_x64_kernel code;
+        sx_target_code code;
         bool accepted;
         SX_TRY(try_schedule(cx, pipe, s, &candidate->schedule, spills, &verdict, &kernel, &code,
                             &accepted));
@@ -315,19 +320,6 @@ static bool is_move(sx_op op)
     return op == SX_OP_CONCATENATE || op == SX_OP_GATHER || op == SX_OP_PAD || op == SX_OP_REVERSE;
 }
 
-static sx_code lower_move(sx_ctx *cx, const subject *s, sx_op op, const sx_attr *attr,
-                          const sx_type *type, const sx_schedule *schedule, sx_kernel **kernel)
-{
-    switch ((int)op) {
-    case SX_OP_GATHER:
-        return sx_lower_gather(cx, s->name, attr, s->type, s->count, type, schedule, kernel);
-    case SX_OP_PAD: return sx_lower_pad(cx, s->name, attr, s->type, type, schedule, kernel);
-    case SX_OP_REVERSE: return sx_lower_reverse(cx, s->name, attr, s->type, type, schedule, kernel);
-    }
-    SX_ASSERT(op == SX_OP_CONCATENATE);
-    return sx_lower_concatenate(cx, s->name, attr, s->type, s->count, type, schedule, kernel);
-}
-
 /* Concatenate, gather, pad, reverse and plain copies: there is nothing to choose. */
 static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, const sx_attr *attr,
                             const sx_type *type, uint32_t result)
@@ -337,16 +329,24 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
         row *= s->type[0].dim[d].scale;
     }
     sx_schedule schedule;
-    sx_schedule_map(pipe->lanes, sx_max_i64(1, COPY_PIECE_BYTES / row), COPY_PIECE_BYTES / 4,
-                    COPY_VECTORS, &schedule);
+    sx_schedule_map(pipe->target->vectors.lanes, sx_max_i64(1, COPY_PIECE_BYTES / row),
+                    COPY_PIECE_BYTES / 4, COPY_VECTORS, &schedule);
     sx_kernel *kernel;
-    SX_TRY(lower_move(cx, s, op, attr, type, &schedule, &kernel));
+    const sx_lowering move = {.kind = SX_LOWER_MOVE,
+                              .name = s->name,
+                              .schedule = &schedule,
+                              .op = op,
+                              .attr = attr,
+                              .input = s->type,
+                              .input_count = s->count,
+                              .result = type};
+    SX_TRY(sx_target_lower(cx, pipe->target, &move, &kernel));
     sx_verdict verdict;
     SX_TRY(sx_judge_move(pipe->judge, op, attr, s->type, s->count, type, kernel, &verdict));
     if (!verdict.proven) {
         return SX_FAIL(cx, SX_COMPILE, "kernel %s: %s", s->name, verdict.text);
     }
-    sx_x64_kernel code;
+    sx_target_code code;
     SX_TRY(emit(cx, pipe, kernel, false, &code));
     s->tensor[s->count] = result;
     double floor_ns = sx_device_move_ns(pipe->device, kernel->bytes);

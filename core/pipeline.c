@@ -356,6 +356,8 @@ static void put_report(sx_ctx *cx, const sx_core_request *request, sx_image *ima
 static sx_code put_info(sx_ctx *cx, sx_image *image, const sx_core_request *request,
                         const sx_graph *graph, const sx_device *device)
 {
+    const sx_target *target = sx_target_find(NULL, device->target);
+    SX_ASSERT(target != NULL);
     sx_key key;
     sx_span part[SX_PART_COUNT];
     SX_TRY(sx_core_key_of_graph(cx, graph, request, &key, part));
@@ -363,7 +365,7 @@ static sx_code put_info(sx_ctx *cx, sx_image *image, const sx_core_request *requ
     image->info.name = sx_module_put_text(&image->strings, graph->name);
     image->info.target = sx_module_put_text(&image->strings, sx_span_of(device->name));
     image->info.toolchain = sx_module_put_text(&image->strings, sx_span_of(sx_core_toolchain()));
-    image->info.isa = device->isa;
+    image->info.isa = target->number;
     for (uint32_t i = 0; i < request->binding_count; i++) {
         sx_module_symbol symbol = {
             .name = sx_module_put_text(&image->strings, request->binding[i].name),
@@ -424,7 +426,7 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
                     .better = better,
                     .origins = origins,
                     .device = device,
-                    .lanes = device->lanes,
+                    .target = sx_target_find(NULL, device->target),
                     .image = image,
                     .memo = SX_NEW(cx, sx_poly_memo)};
     if (pipe.memo == NULL) {

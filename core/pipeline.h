@@ -10,6 +10,7 @@
 #include "core/loop/loop.h"
 #include "core/judge/judge.h"
 #include "core/poly/poly.h"
+#include "core/target/target.h"
 
 /* One tensor of the module while places are decided. Reshapes share the tensor of their operand. */
 typedef struct {
@@ -23,7 +24,7 @@ typedef struct sx_pipe_made sx_pipe_made; /* kernels.c */
 typedef struct {
     const sx_graph *graph; /* optimised and bound: static */
     const sx_device *device;
-    uint32_t lanes;
+    const sx_target *target; /* that of the device */
     sx_image *image;
     uint32_t *tensor_of; /* [node] tensor number */
     sx_pipe_tensor *tensor;

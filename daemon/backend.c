@@ -4,19 +4,19 @@
 #include "core/core.h"
 #include "daemon/daemon.h"
 
-/* "native" is the best level of this processor; every other name is core's to know. */
+/* "native" is the best target of this processor; every other name is core's to know. */
 static sx_code read_target(sx_ctx *cx, const sx_compile_args *args, sx_span *target)
 {
     *target = SX_HAS(args, compile_args, target) ? args->target : SX_SPAN_LITERAL("native");
     if (!sx_span_is(*target, "native")) {
         return SX_OK;
     }
-    switch (sxr_cpu_isa()) {
-    case 4: *target = SX_SPAN_LITERAL("x86-64-v4"); return SX_OK;
-    case 3: *target = SX_SPAN_LITERAL("x86-64-v3"); return SX_OK;
-    default:
-        return SX_FAIL(cx, SX_UNIMPLEMENTED, "target native: this processor lacks AVX2 and FMA");
+    const sx_target *here = sxr_cpu_target();
+    if (here == NULL) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "target native: this processor executes no target");
     }
+    *target = sx_span_of(here->name);
+    return SX_OK;
 }
 
 static sx_code read_flag(sx_ctx *cx, const sx_pair *pair, bool *flag)

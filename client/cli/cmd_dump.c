@@ -17,7 +17,7 @@
 #include "client/cli/cmd_module.h"
 #include "client/cli/npy.h"
 #include "client/cli/table.h"
-#include "core/x64/x64.h"
+#include "core/target/target.h"
 
 #define TEXT_BYTES_MAX ((size_t)1 << 30)
 #define PATH_BYTES 4096
@@ -25,6 +25,7 @@
 typedef struct {
     sx_ctx *cx;
     const sx_module *module;
+    const sx_target *target; /* of the module */
     const char *folder;
     sx_buf list; /* of the files, for the manifest */
     uint32_t file_count;
@@ -78,56 +79,6 @@ static void safe_name(sx_span name, char out[81])
 
 /* ---- code ---- */
 
-/* Farthest place a branch of this instruction leads to, counted from the start of the code; 0 if it is none. */
-static uint64_t branch_target(const sx_x64_insn *insn, uint64_t at)
-{
-    for (uint32_t i = 0; i < insn->arg_count; i++) {
-        if (insn->arg[i].kind == SX_X64_LABEL) {
-            int64_t target = (int64_t)(at + insn->len) + insn->arg[i].disp;
-            return target > 0 ? (uint64_t)target : 0;
-        }
-    }
-    return 0;
-}
-
-static void put_bytes(sx_buf *out, sx_span bytes)
-{
-    sx_buf_put_text(out, "    .byte ");
-    for (size_t i = 0; i < bytes.len; i++) {
-        sx_buf_print(out, "%s0x%02x", i > 0 ? "," : "", bytes.ptr[i]);
-    }
-}
-
-/* Instructions up to the last return that no branch goes past; constants and padding behind it. */
-static void put_assembly(sx_buf *out, sx_span code, const char *symbol)
-{
-    sx_x64_decoder decoder;
-    sx_x64_decoder_init(&decoder);
-    sx_x64_insn insn;
-    uint64_t at = 0, farthest = 0;
-    bool ended = false;
-    sx_buf_print(out,
-                 "# void entry(void *const *buffer, const int64_t index[3], void *workspace)\n"
-                 "    .text\n    .globl %s\n    .balign 64\n%s:\n",
-                 symbol, symbol);
-    while (!ended && sx_x64_decode(&decoder, (sx_span){code.ptr + at, code.len - at}, &insn)) {
-        uint64_t target = branch_target(&insn, at);
-        farthest = target > farthest ? target : farthest;
-        put_bytes(out, (sx_span){code.ptr + at, insn.len});
-        sx_buf_print(out, " # %llx: ", (unsigned long long)at);
-        sx_x64_print(out, &insn);
-        sx_buf_put_u8(out, '\n');
-        at += insn.len;
-        ended = insn.op == SX_X64_RET && at > farthest;
-    }
-    while (at < code.len) {
-        size_t n = code.len - at < 16 ? (size_t)(code.len - at) : 16;
-        put_bytes(out, (sx_span){code.ptr + at, n});
-        sx_buf_print(out, " # %llx: data\n", (unsigned long long)at);
-        at += n;
-    }
-}
-
 static sx_code put_part(dump *d, uint64_t kernel, uint32_t part)
 {
     const sx_module *module = d->module;
@@ -145,7 +96,7 @@ static sx_code put_part(dump *d, uint64_t kernel, uint32_t part)
     SX_TRY(put_file(d, name, code));
     sx_buf text;
     sx_buf_init(&text, TEXT_BYTES_MAX);
-    put_assembly(&text, code, symbol);
+    d->target->print(d->target, code, symbol, &text);
     (void)snprintf(name, sizeof(name), "kernels/%s.s", symbol);
     sx_code result = sx_buf_check(d->cx, &text, "assembly text");
     result = result == SX_OK ? put_file(d, name, sx_buf_span(&text)) : result;
@@ -272,7 +223,8 @@ sx_code sxc_cmd_module_dump(sxc_cli *cli)
     SX_TRY(sxc_module_file_open(cli->cx, path, true, &file));
     dump d = {.cx = cli->cx, .module = &file.module, .folder = folder};
     sx_buf_init(&d.list, TEXT_BYTES_MAX);
-    sx_code code = put_all(&d);
+    sx_code code = sx_target_of_module(cli->cx, NULL, file.module.info->isa, &d.target);
+    code = code == SX_OK ? put_all(&d) : code;
     code = code == SX_OK ? report(cli, &d) : code;
     sx_buf_fini(&d.list);
     sxc_module_file_close(&file);

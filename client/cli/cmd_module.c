@@ -4,6 +4,7 @@
 
 #include "client/cli/cmd_module.h"
 #include "client/cli/table.h"
+#include "core/target/target.h"
 
 #define TEXT_BYTES_MAX ((size_t)256 << 20)
 
@@ -47,8 +48,9 @@ static void put_head(const sx_module *module, sx_buf *out)
     sxc_human_bytes((double)info->arena_bytes, arena);
     sxc_human_bytes((double)info->persistent_bytes, persistent);
     sxc_human_bytes((double)info->workspace_bytes, workspace);
-    sx_buf_print(out, "\nnumerics   contract %u, ISA level x86-64-v%u\n", info->numerics,
-                 info->isa);
+    const sx_target *target = sx_target_numbered(NULL, info->isa);
+    sx_buf_print(out, "\nnumerics   contract %u, code for %s\n", info->numerics,
+                 target != NULL ? target->name : "a machine that is not known here");
     sx_buf_print(out, "memory     temporaries %s, persistent %s, each thread %s\n", arena,
                  persistent, workspace);
 }

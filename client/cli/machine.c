@@ -60,12 +60,11 @@ void sxc_find_processor(sxc_findings *findings)
     char model[200] = "unknown";
     bool known = proc_value("/proc/cpuinfo", "model name", model, sizeof(model));
     sxc_finding_put(findings, "processor", known, false, "%s", model);
-    uint32_t isa = sxr_cpu_isa();
+    const sx_target *target = sxr_cpu_target();
     const char *limit = getenv("SYMPLEX_ISA_MAX");
-    sxc_finding_put(findings, "isa", isa >= 3, true, "%s%s%s",
-                    isa >= 4   ? "x86-64-v4: AVX-512 F, BW, DQ, VL"
-                    : isa == 3 ? "x86-64-v3: AVX2 and FMA"
-                               : "neither AVX2 and FMA nor AVX-512: modules do not run here",
+    sxc_finding_put(findings, "isa", target != NULL, true, "%s%s%s%s%s",
+                    target != NULL ? target->name : "no target: modules do not run here",
+                    target != NULL ? ": " : "", target != NULL ? target->text : "",
                     limit != NULL ? "; at most SYMPLEX_ISA_MAX=" : "", limit != NULL ? limit : "");
     sxc_finding_put(findings, "cores", sxc_cores() > 0, false, "%u usable of %ld", sxc_cores(),
                     sysconf(_SC_NPROCESSORS_ONLN));
@@ -73,44 +72,38 @@ void sxc_find_processor(sxc_findings *findings)
 
 /* ---- memory ---- */
 
-#if defined(__x86_64__)
-static const uint8_t answer_code[] = {0xb8, 0x2a, 0x00, 0x00, 0x00, 0xc3}; /* mov eax, 42; ret */
 static int run_answer(void *address)
 {
     int (*function)(void);
     memcpy(&function, &address, sizeof(function)); /* object to function pointer, as POSIX allows */
     return function();
 }
-#else
-static const uint8_t answer_code[] = {0};
-static int run_answer(void *address)
-{
-    (void)address;
-    return 0;
-}
-#endif
 
 /* The way the module loader takes: a memory file, written, sealed, mapped to execute. The step that failed, or NULL. */
 static const char *try_execute(void)
 {
     const char *failed = NULL;
+    sx_span code = sxr_cpu_answer();
+    if (code.len == 0) {
+        return "no code for this processor";
+    }
     int fd = memfd_create("symplex-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) {
         return "memfd_create";
     }
     void *mapping = MAP_FAILED;
-    if (write(fd, answer_code, sizeof(answer_code)) != (ssize_t)sizeof(answer_code)) {
+    if (write(fd, code.ptr, code.len) != (ssize_t)code.len) {
         failed = "write";
     } else if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
         failed = "seal";
     } else {
-        mapping = mmap(NULL, sizeof(answer_code), PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+        mapping = mmap(NULL, code.len, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
         failed = mapping == MAP_FAILED ? "mmap" : NULL;
     }
     if (mapping != MAP_FAILED) {
         errno = 0;
         failed = run_answer(mapping) == 42 ? NULL : "call";
-        (void)munmap(mapping, sizeof(answer_code));
+        (void)munmap(mapping, code.len);
     }
     (void)close(fd);
     return failed;

@@ -20,7 +20,7 @@ void sxc_finding_put(sxc_findings *findings, const char *name, bool found, bool 
                      const char *format, ...) SX_PRINTF(5, 6);
 
 uint32_t sxc_cores(void);                        /* that this process may use */
-void sxc_find_processor(sxc_findings *findings); /* model, ISA level, cores */
+void sxc_find_processor(sxc_findings *findings); /* model, target, cores */
 void sxc_find_memory(sxc_findings *findings); /* bytes; executable memory files, by running one */
 void sxc_find_libraries(sxc_findings *findings); /* versions of what this program is linked with */
 /* Driver, devices, nvJitLink, NVRTC, NCCL by dlopen; where ptxas lies. No program is run. */

@@ -1,27 +1,49 @@
 #include "client/runtime/cpu.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-static uint32_t level_of_processor(void)
-{
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-        return 4;
+static bool has_instructions(const sx_target *target)
+{
+    if (target == &sx_target_x86_64_v4) {
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     }
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 3 : 0;
-#else
-    return 0;
-#endif
+    return target == &sx_target_x86_64_v3 && __builtin_cpu_supports("avx2") &&
+           __builtin_cpu_supports("fma");
 }
+static const uint8_t answer[] = {0xb8, 0x2a, 0x00, 0x00, 0x00, 0xc3}; /* mov eax, 42; ret */
+#else
+static bool has_instructions(const sx_target *target)
+{
+    (void)target;
+    return false;
+}
+static const uint8_t answer[] = {0};
+#endif
 
-uint32_t sxr_cpu_isa(void)
+const sx_target *sxr_cpu_target(void)
 {
     const char *limit = getenv("SYMPLEX_ISA_MAX");
-    uint32_t most = limit == NULL || strcmp(limit, "x86-64-v4") == 0 ? 4
-                    : strcmp(limit, "x86-64-v3") == 0                ? 3
-                                                                     : 0;
-    uint32_t level = level_of_processor();
-    return level < most ? level : most;
+    const sx_target *most = limit != NULL ? sx_target_find(NULL, limit) : NULL;
+    const sx_targets *all = sx_targets_all();
+    const sx_target *best = NULL;
+    for (uint32_t i = 0; i < all->count; i++) {
+        const sx_target *row = all->row[i];
+        bool hidden = limit != NULL && (most == NULL || !sx_target_executes(most, row));
+        bool better = best == NULL || row->level > best->level;
+        best = !hidden && better && has_instructions(row) ? row : best;
+    }
+    return best;
+}
+
+bool sxr_cpu_executes(const sx_target *target)
+{
+    const sx_target *here = sxr_cpu_target();
+    return here != NULL && sx_target_executes(here, target);
+}
+
+sx_span sxr_cpu_answer(void)
+{
+    return (sx_span){answer, sizeof(answer) > 1 ? sizeof(answer) : 0};
 }

@@ -1,16 +1,21 @@
-/* cpu.h - what this processor can run, and its floating point control register. x86-64 only; elsewhere nothing
- * is supported. */
+/* cpu.h - the processor at hand: which targets it executes, and its floating point control register. This is the
+ * one place that asks the processor. x86-64 only; elsewhere nothing is executed. */
 #ifndef SX_CLIENT_RUNTIME_CPU_H
 #define SX_CLIENT_RUNTIME_CPU_H
-#include <stdint.h>
+#include "core/target/target.h"
 
 #define SXR_MXCSR_DEFAULT 0x1F80u /* round to nearest even, no flush to zero, exceptions masked */
 
-/* Highest ISA level of modules that run here: 4 AVX-512 (F, BW, DQ, VL), 3 AVX2 and FMA, 0 neither.
- * The environment variable SYMPLEX_ISA_MAX hides what is above the level that it names: "x86-64-v4",
- * "x86-64-v3", or anything else for none. Client, daemon and tests ask here alone, so that they behave as on a
- * processor without these instructions. */
-uint32_t sxr_cpu_isa(void);
+/* The target with the most instructions among those that this processor executes; NULL: it executes none.
+ * The environment variable SYMPLEX_ISA_MAX hides the targets above the one that it names; a name that no target
+ * has hides all. Client, daemon and tests ask here alone, so that they behave as on a processor without these
+ * instructions. */
+const sx_target *sxr_cpu_target(void);
+/* Does this processor execute the code of a target? */
+bool sxr_cpu_executes(const sx_target *target);
+/* Code of a function without arguments that returns 42, to see whether memory can be made executable; empty
+ * where no code is known. */
+sx_span sxr_cpu_answer(void);
 
 #if defined(__x86_64__)
 static inline uint32_t sxr_mxcsr_get(void)

@@ -13,7 +13,6 @@
 #include "client/runtime/cpu.h"
 #include "client/runtime/pool.h"
 #include "core/ir/ir.h"
-#include "core/x64/x64.h"
 
 typedef void (*kernel_entry)(void *const *buffer, const int64_t *index, void *workspace);
 
@@ -29,7 +28,8 @@ struct sxr_program {
     uint64_t workspace_stride;
     void **tensor; /* [tensor_count] where each lies; NULL while unbound */
     bool prologue_done;
-    bool runs_here; /* the processor has the module's instructions */
+    const sx_target *target; /* that the module is for */
+    bool runs_here;          /* the processor executes its code */
     sxr_pool *pool;
 };
 
@@ -90,9 +90,9 @@ out:
     return code;
 }
 
-/* Every entry leads through listed instructions only (core/x64/x64.h): a check of forms before anything is
- * made executable. */
-static sx_code check_code(sx_ctx *cx, const sx_module *module)
+/* Every entry leads through instructions of the target only: a check of forms before anything is made
+ * executable. */
+static sx_code check_code(sx_ctx *cx, const sx_module *module, const sx_target *target)
 {
     if (module->part_count > UINT32_MAX) {
         return SX_FAIL(cx, SX_CORRUPT, "module: %llu parts",
@@ -109,9 +109,8 @@ static sx_code check_code(sx_ctx *cx, const sx_module *module)
         }
         entry[i] = (uint32_t)module->part[i].entry;
     }
-    sx_x64_level level = module->info->isa >= 4 ? SX_X64_AVX512 : SX_X64_AVX2;
-    sx_code code = sx_x64_check(cx, (sx_span){module->code, (size_t)module->code_count}, level,
-                                entry, (uint32_t)module->part_count);
+    sx_code code = target->check(cx, target, (sx_span){module->code, (size_t)module->code_count},
+                                 entry, (uint32_t)module->part_count);
     if (code == SX_INPUT) { /* the bytes come from a file or a wire, not from the caller */
         cx->error.code = SX_CORRUPT;
         return SX_CORRUPT;
@@ -178,16 +177,15 @@ static sx_code check_types(sx_ctx *cx, const sx_module *module)
     return SX_OK;
 }
 
-static sx_code refuse_level(sx_ctx *cx, uint32_t level)
+static sx_code refuse_target(sx_ctx *cx, const sx_target *target)
 {
-    uint32_t isa = sxr_cpu_isa();
-    sx_code code =
-        SX_FAIL(cx, SX_UNIMPLEMENTED, "module is for ISA level x86-64-v%u, this processor has %s%u",
-                level, isa == 0 ? "no level from 3 on: " : "x86-64-v", isa);
+    const sx_target *here = sxr_cpu_target();
+    sx_code code = SX_FAIL(cx, SX_UNIMPLEMENTED, "module is for %s, this processor executes %s",
+                           target->name, here != NULL ? here->name : "no target");
     sx_hint(cx,
-            "Compile with --target native, or run it on a machine with x86-64-v%u. `doctor` shows "
+            "Compile with --target native, or run it on a machine with %s (%s). `doctor` shows "
             "what this machine has.",
-            level);
+            target->name, target->text);
     return code;
 }
 
@@ -196,9 +194,10 @@ static sx_code finish_open(sx_ctx *cx, sxr_program *program, const sxr_options *
     SX_TRY(sx_module_decode(cx, (sx_span){program->file, program->file_size},
                             !options->skip_checksums, &program->module));
     const sx_module *module = &program->module;
-    program->runs_here = module->info->isa <= sxr_cpu_isa();
+    SX_TRY(sx_target_of_module(cx, NULL, module->info->isa, &program->target));
+    program->runs_here = sxr_cpu_executes(program->target);
     if (!program->runs_here && !options->any_level) {
-        return refuse_level(cx, module->info->isa);
+        return refuse_target(cx, program->target);
     }
     program->tensor = calloc((size_t)module->tensor_count + 1, sizeof(*program->tensor));
     if (program->tensor == NULL) {
@@ -206,7 +205,7 @@ static sx_code finish_open(sx_ctx *cx, sxr_program *program, const sxr_options *
                        (unsigned long long)module->tensor_count);
     }
     SX_TRY(check_types(cx, module));
-    SX_TRY(check_code(cx, module));
+    SX_TRY(check_code(cx, module, program->target));
     if (program->runs_here) {
         SX_TRY(map_code(cx, program));
     }
@@ -295,6 +294,11 @@ void sxr_close(sxr_program *program)
 bool sxr_runs_here(const sxr_program *program)
 {
     return program->runs_here;
+}
+
+const sx_target *sxr_target(const sxr_program *program)
+{
+    return program->target;
 }
 
 const sx_module *sxr_module(const sxr_program *program)
@@ -433,7 +437,7 @@ sx_code sxr_run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
 {
     const sx_module *module = &program->module;
     if (!program->runs_here) {
-        return refuse_level(cx, module->info->isa);
+        return refuse_target(cx, program->target);
     }
     for (uint64_t i = 0; i < module->tensor_count; i++) {
         if (program->tensor[i] == NULL && module->tensor[i].size > 0) {

@@ -6,7 +6,7 @@
  */
 #ifndef SX_CLIENT_RUNTIME_RUNTIME_H
 #define SX_CLIENT_RUNTIME_RUNTIME_H
-#include "core/base/base.h"
+#include "core/target/target.h"
 #include "protocol/module.h"
 
 typedef struct sxr_program sxr_program;
@@ -19,15 +19,16 @@ typedef struct {
 } sxr_options;
 
 void sxr_close(SX_TAKE sxr_program *program); /* NULL is allowed */
-/* SX_CORRUPT: not a valid module; SX_UNIMPLEMENTED: this processor lacks the module's ISA level; SX_SYSTEM:
+/* SX_CORRUPT: not a valid module; SX_UNIMPLEMENTED: this processor does not execute the module's target; SX_SYSTEM:
  * file or memory. */
 sx_code sxr_open_file(sx_ctx *cx, const char *path, const sxr_options *options,
                       sxr_program **program);
 sx_code sxr_open_bytes(sx_ctx *cx, sx_span bytes, const sxr_options *options,
                        sxr_program **program); /* copies */
 
-/* The processor has the module's instructions; false only with `any_level`. */
+/* The processor executes the module's code; false only with `any_level`. */
 bool sxr_runs_here(const sxr_program *program);
+const sx_target *sxr_target(const sxr_program *program); /* that the module is for */
 
 const sx_module *sxr_module(const sxr_program *program);
 uint32_t sxr_threads(const sxr_program *program);

@@ -19,16 +19,18 @@ sx_code sxr_executor_make(sx_ctx *cx, sxr_program *program, sxr_executor *execut
     for (uint64_t i = 0; i < module->part_count; i++) {
         entry[i] = (uint32_t)module->part[i].entry; /* opening the module has checked it */
     }
-    return sx_x64_emulator_make(cx, (sx_span){module->code, (size_t)module->code_count}, entry,
-                                (uint32_t)module->part_count, sx_x64_meanings, &executor->emulator);
+    const sx_target *target = sxr_target(program);
+    executor->target = target;
+    return target->emulator_make(cx, target, (sx_span){module->code, (size_t)module->code_count},
+                                 entry, (uint32_t)module->part_count, &executor->emulator);
 }
 
 typedef struct {
     sxr_executor *executor;
     const sx_module_kernel *kernel;
     uint32_t launch, buffer_count;
-    sx_x64_region buffer[SX_X64_REGIONS_MAX], workspace;
-    char name[SX_X64_REGIONS_MAX][32];
+    sx_region buffer[SX_REGIONS_MAX], workspace;
+    char name[SX_REGIONS_MAX][32];
     int64_t points; /* of all parts */
 } emulation;
 
@@ -36,7 +38,7 @@ static void prepare(emulation *e, sxr_executor *executor, uint32_t index, void *
 {
     const sx_module *module = sxr_module(executor->program);
     const sx_module_launch *launch = &module->launch[index];
-    SX_ASSERT(launch->arg_count > 0 && launch->arg_count <= SX_X64_REGIONS_MAX);
+    SX_ASSERT(launch->arg_count > 0 && launch->arg_count <= SX_REGIONS_MAX);
     e->executor = executor;
     e->launch = index;
     e->kernel = &module->kernel[launch->kernel];
@@ -44,15 +46,15 @@ static void prepare(emulation *e, sxr_executor *executor, uint32_t index, void *
     for (uint32_t k = 0; k < launch->arg_count; k++) {
         uint32_t tensor = module->arg[launch->arg_first + k];
         (void)snprintf(e->name[k], sizeof(e->name[k]), "tensor %u", tensor);
-        e->buffer[k] = (sx_x64_region){.name = e->name[k],
-                                       .memory = buffer[k],
-                                       .size = module->tensor[tensor].size,
-                                       .writable = k + 1 == launch->arg_count};
+        e->buffer[k] = (sx_region){.name = e->name[k],
+                                   .memory = buffer[k],
+                                   .size = module->tensor[tensor].size,
+                                   .writable = k + 1 == launch->arg_count};
     }
-    e->workspace = (sx_x64_region){.name = "the workspace",
-                                   .memory = executor->workspace,
-                                   .size = module->info->workspace_bytes,
-                                   .writable = true};
+    e->workspace = (sx_region){.name = "the workspace",
+                               .memory = executor->workspace,
+                               .size = module->info->workspace_bytes,
+                               .writable = true};
     e->points = 0;
     for (uint32_t p = 0; p < e->kernel->part_count; p++) {
         const int64_t *grid = module->part[e->kernel->part_first + p].grid;
@@ -75,8 +77,8 @@ static sx_code emulate_point(const emulation *e, int64_t number)
                               i / part->grid[2] % part->grid[1], i % part->grid[2]};
     uint32_t mxcsr = sxr_mxcsr_get();
     sxr_mxcsr_set(SXR_MXCSR_DEFAULT);
-    sx_code code = sx_x64_emulate(x->cx, x->emulator, (uint32_t)part->entry, e->buffer,
-                                  e->buffer_count, index, &e->workspace);
+    sx_code code = x->target->emulate(x->cx, x->emulator, (uint32_t)part->entry, e->buffer,
+                                      e->buffer_count, index, &e->workspace);
     sxr_mxcsr_set(mxcsr);
     if (code == SX_INPUT) { /* the code is our own */
         sx_span name = sx_module_string(module, e->kernel->name);
@@ -107,9 +109,9 @@ sx_code sxr_execute_some(sxr_executor *executor, uint32_t launch, void *const *b
     emulation e;
     prepare(&e, executor, launch, buffer);
     e.buffer[e.buffer_count - 1].touched = touched;
-    uint64_t before = sx_x64_emulated(executor->emulator).instructions;
+    uint64_t before = executor->target->emulated(executor->emulator);
     SX_TRY(emulate_point(&e, e.points - 1));
-    uint64_t each = sx_x64_emulated(executor->emulator).instructions - before;
+    uint64_t each = executor->target->emulated(executor->emulator) - before;
     uint64_t affordable = instructions_max / (each > 0 ? each : 1);
     int64_t rest =
         e.points - 1; /* points 0 .. rest - 1 are still to be emulated, or some of them */

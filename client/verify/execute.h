@@ -1,5 +1,5 @@
 /* execute.h - runs the kernels of a module: on the processor where it has the instructions, else by the
- * emulator of core/x64.
+ * emulator of its target.
  *
  * Both give the same bits. Emulated code touches nothing but the tensors of its launch: an access outside is
  * an error that names the instruction, the byte and the tensor.
@@ -7,12 +7,12 @@
 #ifndef SX_CLIENT_VERIFY_EXECUTE_H
 #define SX_CLIENT_VERIFY_EXECUTE_H
 #include "client/runtime/runtime.h"
-#include "core/x64/emulate.h"
 
 typedef struct {
     sx_ctx *cx;
     sxr_program *program;
-    sx_x64_emulator *emulator; /* NULL: the processor runs the code */
+    const sx_target *target;
+    sx_emulator *emulator; /* NULL: the processor runs the code */
     uint8_t *workspace;
 } sxr_executor;
 

@@ -8,6 +8,8 @@
 #include <immintrin.h>
 #endif
 
+#include "client/runtime/cpu.h"
+
 #define ROWS 6         /* of a block: with two vectors of columns its sums fill twelve registers */
 #define COLUMNS_MAX 32 /* of a block: two vectors */
 #define STEPS 256 /* of k that a panel holds at once, so that it stays in the first cache level */
@@ -83,10 +85,10 @@ typedef struct {
 static blocks blocks_here(void)
 {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f")) {
+    if (sxr_cpu_executes(&sx_target_x86_64_v4)) {
         return (blocks){wide_f64, wide_f32, 16, 32};
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    if (sxr_cpu_executes(&sx_target_x86_64_v3)) {
         return (blocks){half_f64, half_f32, 8, 16};
     }
 #endif

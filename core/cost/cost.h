@@ -9,10 +9,13 @@
 #include "core/kernel/kernel.h"
 
 typedef struct {
-    const char *name; /* "x86-64-v3", "x86-64-v4", "h100", ... */
+    const char *name; /* "x86-64-v3", "h100", ... */
     const char *text; /* one line for people, with the source of the values */
-    /* ISA level of x86-64 modules: 3 or 4; 0: no code generator, requests get SX_UNIMPLEMENTED */
-    uint32_t isa;
+    /* The target of core/target whose code it runs. NULL: there is no code generator for it, and requests get
+     * SX_UNIMPLEMENTED. */
+    const char *target;
+    /* Devices of one class get the same program; see sx_device_class. */
+    const char *program_class;
     uint32_t cores;         /* cores or multiprocessors assumed by the model */
     uint32_t lanes;         /* f32 lanes of a vector register */
     uint32_t registers;     /* vector registers */
@@ -33,7 +36,8 @@ const sx_device *sx_device_at(uint32_t index);
 sx_code sx_device_find(sx_ctx *cx, sx_span name, const sx_device **device);
 
 /* The device by whose prices level 1 chooses programs for all devices of a class: those whose kernels give the same
- * bits for the same program, so that the choice must not depend on which of them it is. x86-64: the least level. */
+ * bits for the same program, so that the choice must not depend on which of them it is. It is the first of the class
+ * in the table. A device that is no row of the table belongs to the class of the rows with its target. */
 const sx_device *sx_device_class(const sx_device *device);
 
 double sx_device_compute_ns(const sx_device *device, double flops); /* at peak on all cores */

@@ -3,26 +3,27 @@
 #include <string.h>
 
 static const sx_device device_table[] = {
-#define SX_DEVICE(name_, isa_, cores_, lanes_, registers_, fma_, latency_, ghz_, l1_, l2_, l3_, \
-                  l2b_, memory_, launch_, link_, link_ns_, flop_pj_, byte_pj_, text_)           \
-    {.name = name_,                                                                             \
-     .text = text_,                                                                             \
-     .isa = isa_,                                                                               \
-     .cores = cores_,                                                                           \
-     .lanes = lanes_,                                                                           \
-     .registers = registers_,                                                                   \
-     .fma_per_cycle = fma_,                                                                     \
-     .fma_latency = latency_,                                                                   \
-     .ghz = ghz_,                                                                               \
-     .l1_bytes = l1_,                                                                           \
-     .l2_bytes = l2_,                                                                           \
-     .l3_bytes = l3_,                                                                           \
-     .l2_bytes_per_ns = l2b_,                                                                   \
-     .memory_bytes_per_ns = memory_,                                                            \
-     .launch_ns = launch_,                                                                      \
-     .link_bytes_per_ns = link_,                                                                \
-     .link_ns = link_ns_,                                                                       \
-     .flop_pj = flop_pj_,                                                                       \
+#define SX_DEVICE(name_, target_, class_, cores_, lanes_, registers_, fma_, latency_, ghz_, l1_, \
+                  l2_, l3_, l2b_, memory_, launch_, link_, link_ns_, flop_pj_, byte_pj_, text_)  \
+    {.name = name_,                                                                              \
+     .text = text_,                                                                              \
+     .target = target_,                                                                          \
+     .program_class = class_,                                                                    \
+     .cores = cores_,                                                                            \
+     .lanes = lanes_,                                                                            \
+     .registers = registers_,                                                                    \
+     .fma_per_cycle = fma_,                                                                      \
+     .fma_latency = latency_,                                                                    \
+     .ghz = ghz_,                                                                                \
+     .l1_bytes = l1_,                                                                            \
+     .l2_bytes = l2_,                                                                            \
+     .l3_bytes = l3_,                                                                            \
+     .l2_bytes_per_ns = l2b_,                                                                    \
+     .memory_bytes_per_ns = memory_,                                                             \
+     .launch_ns = launch_,                                                                       \
+     .link_bytes_per_ns = link_,                                                                 \
+     .link_ns = link_ns_,                                                                        \
+     .flop_pj = flop_pj_,                                                                        \
      .byte_pj = byte_pj_},
 #include "core/cost/devices.def"
 #undef SX_DEVICE
@@ -46,7 +47,7 @@ sx_code sx_device_find(sx_ctx *cx, sx_span name, const sx_device **device)
     for (uint32_t i = 0; i < SX_COUNT(device_table); i++) {
         const sx_device *candidate = &device_table[i];
         if (sx_span_is(name, candidate->name)) {
-            if (candidate->isa == 0) {
+            if (candidate->target == NULL) {
                 return SX_FAIL(cx, SX_UNIMPLEMENTED, "target %s: no code generator for this device",
                                candidate->name);
             }
@@ -66,9 +67,16 @@ sx_code sx_device_find(sx_ctx *cx, sx_span name, const sx_device **device)
 
 const sx_device *sx_device_class(const sx_device *device)
 {
-    for (uint32_t i = 0; device->isa != 0 && i < SX_COUNT(device_table); i++) {
-        bool narrower = device_table[i].isa != 0 && device_table[i].isa < device->isa;
-        device = narrower ? &device_table[i] : device;
+    const sx_device *row = NULL; /* with its target */
+    for (uint32_t i = 0; device->target != NULL && row == NULL && i < SX_COUNT(device_table); i++) {
+        const char *target = device_table[i].target;
+        row = target != NULL && strcmp(target, device->target) == 0 ? &device_table[i] : NULL;
+    }
+    for (uint32_t i = 0; row != NULL && i < SX_COUNT(device_table); i++) {
+        const char *name = device_table[i].program_class;
+        if (name != NULL && strcmp(name, row->program_class) == 0) {
+            return &device_table[i];
+        }
     }
     return device;
 }

@@ -158,7 +158,9 @@ typedef struct {
     sx_bind bind;
     int64_t step;
 } sx_level;
+const char *sx_bind_name(sx_bind bind);
 typedef enum { SX_SPACE_MEMORY, SX_SPACE_SHARED, SX_SPACE_COUNT } sx_space;
+const char *sx_space_name(sx_space space);
 /* An argument that is copied to `space` in the order the kernel reads it; `depth` copies are in flight. */
 typedef struct {
     uint32_t argument;

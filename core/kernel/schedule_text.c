@@ -17,6 +17,18 @@ static const char *const bind_name[] = {
 static const char *const space_name[SX_SPACE_COUNT] = {
     [SX_SPACE_MEMORY] = "memory", [SX_SPACE_SHARED] = "shared"};
 
+const char *sx_bind_name(sx_bind bind)
+{
+    SX_ASSERT(bind < SX_BIND_COUNT);
+    return bind_name[bind];
+}
+
+const char *sx_space_name(sx_space space)
+{
+    SX_ASSERT(space < SX_SPACE_COUNT);
+    return space_name[space];
+}
+
 void sx_schedule_print(const sx_schedule *s, sx_buf *text)
 {
     for (uint32_t i = 0; i < s->level_count; i++) {

@@ -393,6 +393,23 @@ static sx_code run_part(machine *m, const sx_part *part)
     return SX_OK;
 }
 
+sx_code sx_kernel_eval_point(sx_ctx *cx, const sx_kernel *kernel, uint32_t part,
+                             const int64_t index[3], void *const *buffer)
+{
+    SX_ASSERT(part < kernel->part_count);
+    SX_TRY(sx_kernel_check(cx, kernel));
+    const sx_part *p = &kernel->part[part];
+    machine m = {.cx = cx, .kernel = kernel, .buffer = buffer, .lanes = kernel->lanes};
+    SX_TRY(decode(&m, p));
+    SX_TRY(sx_spend(cx, point_cost(p)));
+    for (uint32_t d = 0; d < 3; d++) {
+        SX_ASSERT(index[d] >= 0 && index[d] < p->grid[d]);
+        m.variable[d] = index[d];
+    }
+    run_point(&m);
+    return SX_OK;
+}
+
 sx_code sx_kernel_eval(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer)
 {
     SX_TRY(sx_kernel_check(cx, kernel));

@@ -143,6 +143,9 @@ sx_code sx_kernel_parse(sx_ctx *cx, sx_span text, sx_kernel **kernel);
  * kernel->buffer[k].size bytes; the workspace buffer is filled with a pattern before every grid point. Runs
  * sx_kernel_check first. Fuel: one per instruction executed. */
 sx_code sx_kernel_eval(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer);
+/* The same for one point of the grid of one part. */
+sx_code sx_kernel_eval_point(sx_ctx *cx, const sx_kernel *kernel, uint32_t part,
+                             const int64_t index[3], void *const *buffer);
 /* emit_c.c: C11 with GNU vector extensions and explicit fma, no headers: one function per part,
  * `void NAME_pP(void *const *buffer, const long long *index, void *workspace)`. The tests' oracle for machine code. */
 sx_code sx_kernel_emit_c(sx_ctx *cx, const sx_kernel *kernel, sx_buf *text);
@@ -150,11 +153,22 @@ sx_code sx_kernel_emit_c(sx_ctx *cx, const sx_kernel *kernel, sx_buf *text);
 /* Entry ABI of machine code, one entry per part: void entry(void *const *buffer, const int64_t index[3], void
  * *workspace): `buffer` without the workspace; SysV, leaf, MXCSR default on entry (the runtime's duty). */
 
+/* The vector instructions that a program is lowered for. */
+typedef struct {
+    uint32_t lanes;      /* of 4 bytes */
+    uint32_t registers;  /* vector registers */
+    bool mask_registers; /* masks have registers of their own; else each takes a vector register */
+    /* How the instructions round, in a word: units of one class give the same bits for the same program,
+     * units of different classes never share the id of a numerics plan. */
+    const char *numerics;
+} sx_vector_unit;
+
 /* ---- lowerings: an analysed kernel under a schedule as a loop program. A schedule of a form that the
  * lowering does not follow is SX_UNIMPLEMENTED; one that needs too many registers SX_LIMIT. ---- */
 /* Buffers of the kernel: arguments in order (the packed panels in place of a staged one), result, workspace. */
-sx_code sx_lower_fused(sx_ctx *cx, const char *name, const sx_analysis *analysis,
-                       const sx_schedule *schedule, sx_kernel **kernel);
+sx_code sx_lower_fused(sx_ctx *cx, const sx_vector_unit *unit, const char *name,
+                       const sx_analysis *analysis, const sx_schedule *schedule,
+                       sx_kernel **kernel);
 /* The kernel that packs the right argument of a contraction: [batch][panel of columns][k][column], zeros
  * beyond n; *packed_bytes is the size of the packed buffer. Buffers: argument, packed result. */
 sx_code sx_lower_pack(sx_ctx *cx, const char *name, const sx_analysis *analysis,
@@ -171,4 +185,25 @@ sx_code sx_lower_reverse(sx_ctx *cx, const char *name, const sx_attr *attr, cons
                          const sx_type *result, const sx_schedule *schedule, sx_kernel **kernel);
 sx_code sx_lower_pad(sx_ctx *cx, const char *name, const sx_attr *attr, const sx_type *input,
                      const sx_type *result, const sx_schedule *schedule, sx_kernel **kernel);
+
+/* One of them, as a value. */
+typedef enum {
+    SX_LOWER_FUSED, /* an analysed kernel */
+    SX_LOWER_PACK,  /* the panels of a contraction's right argument */
+    SX_LOWER_MOVE   /* concatenate, gather, pad, reverse */
+} sx_lowering_kind;
+typedef struct {
+    sx_lowering_kind kind;
+    const char *name; /* of the kernel, for reports */
+    const sx_schedule *schedule;
+    const sx_analysis *analysis; /* FUSED, PACK */
+    /* MOVE: the operation, its attributes, the types of its inputs and of its result */
+    sx_op op;
+    const sx_attr *attr;
+    const sx_type *input;
+    uint32_t input_count;
+    const sx_type *result;
+} sx_lowering;
+sx_code sx_loop_lower(sx_ctx *cx, const sx_vector_unit *unit, const sx_lowering *what,
+                      sx_kernel **kernel);
 #endif

@@ -24,9 +24,10 @@ static sx_code add_buffers(sx_lower *l)
     return SX_OK;
 }
 
-sx_code sx_lower_fused(sx_ctx *cx, const char *name, const sx_analysis *a,
-                       const sx_schedule *schedule, sx_kernel **kernel)
+sx_code sx_lower_fused(sx_ctx *cx, const sx_vector_unit *unit, const char *name,
+                       const sx_analysis *a, const sx_schedule *schedule, sx_kernel **kernel)
 {
+    SX_ASSERT(unit->numerics != NULL && unit->registers > 0);
     sx_lower *l = SX_NEW(cx, sx_lower);
     if (l == NULL) {
         return cx->error.code;
@@ -35,9 +36,14 @@ sx_code sx_lower_fused(sx_ctx *cx, const char *name, const sx_analysis *a,
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: %s", name, a->refusal);
     }
     SX_TRY(sx_schedule_check(cx, schedule, a));
+    if (sx_schedule_lanes(schedule) != unit->lanes) {
+        return SX_FAIL(cx, SX_INPUT, "kernel %s: schedule of %u lanes for vectors of %u", name,
+                       sx_schedule_lanes(schedule), unit->lanes);
+    }
     *l = (sx_lower){.cx = cx,
                     .analysis = a,
                     .schedule = schedule,
+                    .unit = unit,
                     .body = a->fused->body,
                     .view = a->view,
                     .lanes = sx_schedule_lanes(schedule)};
@@ -55,4 +61,32 @@ sx_code sx_lower_fused(sx_ctx *cx, const char *name, const sx_analysis *a,
     SX_TRY(sx_kernel_check(cx, l->kernel));
     *kernel = l->kernel;
     return SX_OK;
+}
+
+static sx_code lower_move(sx_ctx *cx, const sx_lowering *w, sx_kernel **kernel)
+{
+    switch ((int)w->op) {
+    case SX_OP_GATHER:
+        return sx_lower_gather(cx, w->name, w->attr, w->input, w->input_count, w->result,
+                               w->schedule, kernel);
+    case SX_OP_PAD:
+        return sx_lower_pad(cx, w->name, w->attr, w->input, w->result, w->schedule, kernel);
+    case SX_OP_REVERSE:
+        return sx_lower_reverse(cx, w->name, w->attr, w->input, w->result, w->schedule, kernel);
+    }
+    SX_ASSERT(w->op == SX_OP_CONCATENATE);
+    return sx_lower_concatenate(cx, w->name, w->attr, w->input, w->input_count, w->result,
+                                w->schedule, kernel);
+}
+
+sx_code sx_loop_lower(sx_ctx *cx, const sx_vector_unit *unit, const sx_lowering *w,
+                      sx_kernel **kernel)
+{
+    int64_t bytes; /* of the panels: the size of their buffer */
+    switch (w->kind) {
+    case SX_LOWER_FUSED: return sx_lower_fused(cx, unit, w->name, w->analysis, w->schedule, kernel);
+    case SX_LOWER_PACK: return sx_lower_pack(cx, w->name, w->analysis, w->schedule, kernel, &bytes);
+    case SX_LOWER_MOVE: return lower_move(cx, w, kernel);
+    }
+    SX_UNREACHABLE();
 }

@@ -20,6 +20,7 @@ struct sx_lower {
     sx_loop_builder b;
     const sx_analysis *analysis; /* NULL in moves */
     const sx_schedule *schedule;
+    const sx_vector_unit *unit; /* NULL in packing and in moves, which neither round nor block */
     const sx_body *body;
     sx_view view; /* of the analysis; packing changes strides */
     sx_dtype arg_dtype[SX_FUSED_ARGS_MAX];

@@ -275,13 +275,13 @@ static uint32_t registers_needed(const sx_lower *l)
     uint32_t most = 0;
     for (uint32_t i = 0; i < count; i++) {
         if (instrs[i].kind == SX_BODY_APPLY && sx_op_is_long(instrs[i].op)) {
-            return 99;
+            return UINT32_MAX;
         }
         uint32_t live = instrs[i].kind == SX_BODY_APPLY ? 2 : 1; // the result and one constant
         for (uint32_t j = 0; j < i; j++) {
             bool counted =
                 j != l->analysis->dot && instrs[j].kind != SX_BODY_DOT && last_use[j] >= i;
-            live += counted && !(instrs[j].dtype == SX_BOOL && l->lanes == 16);
+            live += counted && !(instrs[j].dtype == SX_BOOL && l->unit->mask_registers);
         }
         most = live > most ? live : most;
     }
@@ -299,7 +299,7 @@ static const sx_level_form form[] = {
 static sx_code check_block(sx_lower *l, const contraction *c)
 {
     SX_TRY(sx_schedule_match(l->cx, l->schedule, form, SX_COUNT(form), l->kernel->name));
-    int64_t budget = l->lanes == 16 ? 32 : 16;
+    int64_t budget = l->unit->registers;
     int64_t vectors = c->panel / l->lanes;
     if (c->block > 31 || vectors > 31 || c->panel % l->lanes != 0 ||
         c->block * vectors + vectors + 2 > budget) {
@@ -363,7 +363,7 @@ static sx_code emit_height(sx_lower *l, contraction *c, int64_t start, int64_t c
 /* Raw blocks wait in the workspace for a second pass where the result cannot hold them. */
 static void plan_second_pass(sx_lower *l, contraction *c, uint32_t registers)
 {
-    c->second_pass = registers_needed(l) > (l->lanes == 16 ? 31 : 15) - registers;
+    c->second_pass = registers_needed(l) > l->unit->registers - 1 - registers;
     if (c->second_pass && l->out_dtype != SX_F32) {
         c->scratch =
             sx_kernel_add_buffer(l->kernel, SX_BUFFER_WORKSPACE, 4 * (int64_t)registers * l->lanes);

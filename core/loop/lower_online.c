@@ -694,7 +694,7 @@ static sx_code take_schedule(sx_lower *l, online *o)
     o->strip = sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 1);
     o->width = sx_schedule_step(s, SX_ROLE_ROW, SX_BIND_GRID, 0);
     int64_t vectors = o->width / l->lanes;
-    int64_t budget = l->lanes == 16 ? 32 : 16;
+    int64_t budget = l->unit->registers;
     if (o->strip != sx_schedule_step(s, SX_ROLE_COLUMN, SX_BIND_LOOP, 0)) {
         return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "kernel %s: strips of keys and columns that differ",
                        l->kernel->name);

@@ -10,8 +10,8 @@
  * dimension too), and reduced dimensions are never merged (whether strides allow it may depend on kept
  * extents): a row has the same bits in every batch. Every REDUCE is one pass over the row, in the order of the
  * program; a full result is a last pass. Long functions that several passes need are computed once and kept:
- * in the result's own row if the result is full, else in the workspace. With 8 lanes they also get a pass of
- * their own, since the accumulators take half of the registers. */
+ * in the result's own row if the result is full, else in the workspace. They also get a pass of
+ * their own where the accumulators take half of the registers. */
 #include "core/loop/lower.h"
 
 #include <math.h>
@@ -368,10 +368,11 @@ static void choose_slots(sx_lower *l, rows *r)
     for (uint32_t k = 0; k < r->axis_count; k++) {
         elements *= l->view.extent[r->axis[k]];
     }
+    bool crowded = 2 * SX_ROW_CHUNK / l->lanes >= l->unit->registers;
     int64_t size = 0;
     bool result_free = r->full && l->out_dtype == SX_F32;
     for (uint32_t i = 0; i <= last; i++) {
-        bool wanted = uses[i] >= 2 || (uses[i] == 1 && reduced[i] && l->lanes == 8);
+        bool wanted = uses[i] >= 2 || (uses[i] == 1 && reduced[i] && crowded);
         if (wanted && result_free) {
             r->slot[i] = SLOT_RESULT;
             result_free = false;

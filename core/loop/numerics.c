@@ -6,9 +6,10 @@
 uint64_t sx_lower_numerics(const sx_lower *l, sx_kernel_kind kind, const int64_t *extent,
                            uint32_t extent_count)
 {
-    uint64_t word[4 + SX_RANK_MAX + SX_FUSED_INSTRS_MAX * 9];
+    uint64_t word[5 + SX_RANK_MAX + SX_FUSED_INSTRS_MAX * 9];
     SX_ASSERT(extent_count <= SX_RANK_MAX + 1);
     uint32_t n = 0;
+    word[n++] = l->unit != NULL ? sx_hash64(sx_span_of(l->unit->numerics), 0) : 0; // a move
     word[n++] = (uint64_t)kind;
     word[n++] = (uint64_t)l->out_dtype;
     word[n++] = extent_count;

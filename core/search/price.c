@@ -85,7 +85,7 @@ sx_code sx_price_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symb
     int64_t value[SX_SYMBOLS_MAX];
     SX_TRY(sx_cost_node(cx, device, symbols, symbol_count, s->op, s->attr, s->input, s->input_count,
                         s->result, cost));
-    if (cost->cost_ns == 0 || device->isa == 0) {
+    if (cost->cost_ns == 0 || device->target == NULL) {
         return SX_OK;
     }
     for (uint32_t k = 0; k < symbol_count; k++) {

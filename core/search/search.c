@@ -40,7 +40,7 @@ sx_code sx_search_kernel(sx_ctx *cx, const sx_analysis *a, const sx_device *devi
     SX_ASSERT(keep_count >= 1 && keep_count <= SX_SEARCH_KEEP);
     *result = (sx_search_result){.keep = keep_count,
                                  .floor_ns = sx_device_floor_ns(device, a->work, a->bytes)};
-    if (device->isa == 0) {
+    if (device->target == NULL) {
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "target %s: no code generator", device->name);
     }
     sx_search_space space = {cx, device, a, rhs_constant, result};

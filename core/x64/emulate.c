@@ -61,7 +61,7 @@ typedef struct {
     bool returned;
     bool failed;
     uint32_t region_count;
-    sx_x64_region region[REGION_BUFFERS + SX_X64_REGIONS_MAX];
+    sx_region region[REGION_BUFFERS + SX_REGIONS_MAX];
 } machine;
 
 /* ---- decoding ---- */
@@ -333,7 +333,7 @@ static uint8_t *reach(machine *m, uint64_t address, uint32_t bytes, bool store)
 {
     uint64_t number = address >> REGION_SHIFT;
     int64_t at = (int64_t)(address & ((UINT64_C(1) << REGION_SHIFT) - 1)) - (int64_t)REGION_MIDDLE;
-    const sx_x64_region *r = number < m->region_count ? &m->region[number] : NULL;
+    const sx_region *r = number < m->region_count ? &m->region[number] : NULL;
     if (r != NULL && at >= 0 && (uint64_t)at + bytes <= r->size && (!store || r->writable)) {
         if (store && r->touched != NULL) {
             memset(r->touched + at, 1, bytes);
@@ -692,12 +692,12 @@ static uint64_t enter(machine *m, uint64_t *pointers, int64_t *index, uint32_t b
         const uint8_t *in;
         uint8_t *out;
     } blob = {e->blob.ptr};
-    m->region[REGION_CODE] = (sx_x64_region){"the code", blob.out, e->blob.len, false, NULL};
-    m->region[REGION_STACK] = (sx_x64_region){"the stack", e->stack, e->stack_bytes, true, NULL};
-    m->region[REGION_POINTERS] = (sx_x64_region){"the table of buffers", (uint8_t *)pointers,
-                                                 buffer_count * sizeof(*pointers), false, NULL};
+    m->region[REGION_CODE] = (sx_region){"the code", blob.out, e->blob.len, false, NULL};
+    m->region[REGION_STACK] = (sx_region){"the stack", e->stack, e->stack_bytes, true, NULL};
+    m->region[REGION_POINTERS] = (sx_region){"the table of buffers", (uint8_t *)pointers,
+                                             buffer_count * sizeof(*pointers), false, NULL};
     m->region[REGION_INDEX] =
-        (sx_x64_region){"the index", (uint8_t *)index, 3 * sizeof(*index), false, NULL};
+        (sx_region){"the index", (uint8_t *)index, 3 * sizeof(*index), false, NULL};
     memset(m->vector, 0xA7, sizeof(m->vector));
     memset(m->mask, 0xA7, sizeof(m->mask));
     for (uint32_t i = 0; i < 16; i++) {
@@ -714,20 +714,19 @@ static uint64_t enter(machine *m, uint64_t *pointers, int64_t *index, uint32_t b
     return rsp;
 }
 
-sx_code sx_x64_emulate(sx_ctx *cx, sx_x64_emulator *e, uint32_t entry, const sx_x64_region *buffer,
-                       uint32_t buffer_count, const int64_t index[3],
-                       const sx_x64_region *workspace)
+sx_code sx_x64_emulate(sx_ctx *cx, sx_x64_emulator *e, uint32_t entry, const sx_region *buffer,
+                       uint32_t buffer_count, const int64_t index[3], const sx_region *workspace)
 {
     SX_ASSERT(entry < e->blob.len && e->at[entry] != 0);
-    SX_ASSERT(buffer_count <= SX_X64_REGIONS_MAX);
+    SX_ASSERT(buffer_count <= SX_REGIONS_MAX);
     machine m;
     m.cx = cx;
     m.e = e;
     m.flags = (sx_x64_flags){0};
     m.returned = m.failed = false;
     m.region_count = REGION_BUFFERS + buffer_count;
-    m.region[0] = m.region[REGION_WORKSPACE] = (sx_x64_region){0};
-    uint64_t pointers[SX_X64_REGIONS_MAX];
+    m.region[0] = m.region[REGION_WORKSPACE] = (sx_region){0};
+    uint64_t pointers[SX_REGIONS_MAX];
     for (uint32_t k = 0; k < buffer_count; k++) {
         m.region[REGION_BUFFERS + k] = buffer[k];
         pointers[k] = region_address(REGION_BUFFERS + k);

@@ -14,19 +14,10 @@
  */
 #ifndef SX_CORE_X64_EMULATE_H
 #define SX_CORE_X64_EMULATE_H
+#include "core/target/target.h"
 #include "core/x64/form.h"
 
 typedef struct sx_x64_emulator sx_x64_emulator;
-
-typedef struct {
-    const char *name; /* in errors: "buffer 2" */
-    uint8_t *memory;
-    uint64_t size; /* bytes, below 2^47 */
-    bool writable;
-    uint8_t *touched; /* NULL, or `size` bytes that become 1 where code stores */
-} sx_x64_region;
-
-#define SX_X64_REGIONS_MAX 80
 
 /* Decodes everything that the entries reach. The code must have passed sx_x64_check with these entries.
  *   meaning  sx_x64_meanings; the tests give altered ones
@@ -43,8 +34,8 @@ sx_code sx_x64_emulator_make(sx_ctx *cx, sx_span blob, const uint32_t *entry, ui
  *             register of the caller that is lost: the offset of the instruction, the address and the region;
  *             SX_QUOTA, SX_CANCELLED */
 sx_code sx_x64_emulate(sx_ctx *cx, sx_x64_emulator *emulator, uint32_t entry,
-                       const sx_x64_region *buffer, uint32_t buffer_count, const int64_t index[3],
-                       const sx_x64_region *workspace);
+                       const sx_region *buffer, uint32_t buffer_count, const int64_t index[3],
+                       const sx_region *workspace);
 
 /* Instructions and lanes computed since the emulator was made. */
 typedef struct {

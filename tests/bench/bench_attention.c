@@ -19,7 +19,6 @@ typedef struct {
     sx_attention_kind kind;
     int64_t batch, sequence, width;
     const char *target;
-    uint32_t isa;
 } problem;
 
 static double run_ns(sx_ctx *cx, sxr_program *program)
@@ -153,14 +152,15 @@ static int measure(const sx_bench_options *options, const problem *p)
 int sx_bench_attention(const sx_bench_options *options)
 {
     static const problem problems[] = {
-        {"scaled-1024", SX_ATTENTION_SCALED, 4, 1024, 64, "x86-64-v4", 4},
-        {"causal-1024", SX_ATTENTION_CAUSAL, 4, 1024, 64, "x86-64-v4", 4},
-        {"masked-1024", SX_ATTENTION_MASKED, 4, 1024, 64, "x86-64-v4", 4},
-        {"scaled-1024-avx2", SX_ATTENTION_SCALED, 4, 1024, 64, "x86-64-v3", 3},
-        {"scaled-128", SX_ATTENTION_SCALED, 16, 128, 64, "x86-64-v4", 4},
+        {"scaled-1024", SX_ATTENTION_SCALED, 4, 1024, 64, "x86-64-v4"},
+        {"causal-1024", SX_ATTENTION_CAUSAL, 4, 1024, 64, "x86-64-v4"},
+        {"masked-1024", SX_ATTENTION_MASKED, 4, 1024, 64, "x86-64-v4"},
+        {"scaled-1024-avx2", SX_ATTENTION_SCALED, 4, 1024, 64, "x86-64-v3"},
+        {"scaled-128", SX_ATTENTION_SCALED, 16, 128, 64, "x86-64-v4"},
     };
     for (uint32_t i = 0; i < SX_COUNT(problems); i++) {
-        if (!sx_bench_wants(options, problems[i].name) || problems[i].isa > sxr_cpu_isa()) {
+        const sx_target *target = sx_target_find(NULL, problems[i].target);
+        if (!sx_bench_wants(options, problems[i].name) || !sxr_cpu_executes(target)) {
             continue;
         }
         int status = measure(options, &problems[i]);

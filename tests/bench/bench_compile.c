@@ -10,7 +10,6 @@
 #define ROUNDS_MAX 256u
 #define CX_BYTES ((size_t)8 << 30)
 #define MODULE_BYTES_MAX ((size_t)1 << 30)
-#define ISA_V4 4u
 
 typedef struct {
     double total[ROUNDS_MAX], stage[SX_STAGE_MAX][ROUNDS_MAX];
@@ -79,7 +78,7 @@ static int measure(const sx_bench_options *options, const char *name, int64_t ba
     (void)snprintf(label, sizeof(label), "%s-batch%lld%s", name, (long long)batch,
                    verified ? "-verified" : "");
     /* Code that cannot run here is emulated in part: that takes another time. */
-    if (!sx_bench_wants(options, label) || (verified && sxr_cpu_isa() < ISA_V4)) {
+    if (!sx_bench_wants(options, label) || (verified && !sxr_cpu_executes(&sx_target_x86_64_v4))) {
         return 0;
     }
     const sx_bench_network *network = sx_bench_network_find(name);

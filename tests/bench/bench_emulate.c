@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "client/verify/execute.h"
+#include "core/x64/emulate.h"
 #include "tests/bench/bench.h"
 #include "tests/lib/compiled.h"
 
@@ -72,11 +73,11 @@ static sx_code measure(sx_ctx *cx, const sx_bench_options *options, uint32_t ind
     double *lanes = SX_NEW_ARRAY(cx, double, options->rounds);
     double *instructions = SX_NEW_ARRAY(cx, double, options->rounds);
     for (uint32_t r = 0; r < options->rounds && cx->error.code == SX_OK; r++) {
-        sx_x64_work before = sx_x64_emulated(executor.emulator);
+        sx_x64_work before = sx_x64_emulated((const sx_x64_emulator *)executor.emulator);
         double start = processor_seconds();
         SX_TRY(run_all(&executor));
         double seconds = processor_seconds() - start;
-        sx_x64_work after = sx_x64_emulated(executor.emulator);
+        sx_x64_work after = sx_x64_emulated((const sx_x64_emulator *)executor.emulator);
         lanes[r] = (double)(after.lanes - before.lanes) / seconds / 1e6;
         instructions[r] = (double)(after.instructions - before.instructions) / seconds / 1e6;
     }

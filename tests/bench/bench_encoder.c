@@ -114,15 +114,15 @@ int sx_bench_encoder(const sx_bench_options *options)
     static const struct {
         const char *name;
         int64_t batch;
-        uint32_t isa;
         const char *target;
-    } cases[] = {{"batch8", 8, 4, "x86-64-v4"},
-                 {"batch8-avx2", 8, 3, "x86-64-v3"},
-                 {"batch1", 1, 4, "x86-64-v4"},
-                 {"batch1-avx2", 1, 3, "x86-64-v3"},
-                 {"batch64", 64, 4, "x86-64-v4"}};
+    } cases[] = {{"batch8", 8, "x86-64-v4"},
+                 {"batch8-avx2", 8, "x86-64-v3"},
+                 {"batch1", 1, "x86-64-v4"},
+                 {"batch1-avx2", 1, "x86-64-v3"},
+                 {"batch64", 64, "x86-64-v4"}};
     for (uint32_t i = 0; i < SX_COUNT(cases); i++) {
-        if (!sx_bench_wants(options, cases[i].name) || cases[i].isa > sxr_cpu_isa()) {
+        const sx_target *target = sx_target_find(NULL, cases[i].target);
+        if (!sx_bench_wants(options, cases[i].name) || !sxr_cpu_executes(target)) {
             continue;
         }
         int status = measure(options, cases[i].name, cases[i].batch, cases[i].target);

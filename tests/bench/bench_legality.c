@@ -8,6 +8,7 @@
 #include "core/search/search.h"
 #include "tests/bench/bench.h"
 #include "tests/lib/net.h"
+#include "tests/lib/unit.h"
 
 #define KERNELS_MAX 256
 static double now_us(void)
@@ -44,7 +45,7 @@ static sx_code visit(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uin
     SX_TRY(sx_search_kernel(cx, a, device, true, SX_SEARCH_KEEP, &search));
     const sx_schedule *schedule = &search.best[0].schedule;
     sx_judge_facts facts = sx_judge_facts_of(schedule, a->kind);
-    SX_TRY(sx_lower_fused(cx, "bench", a, schedule, &kernel));
+    SX_TRY(sx_lower_fused(cx, sx_test_unit(schedule), "bench", a, schedule, &kernel));
     uint32_t rounds = f->rounds < 64 ? f->rounds : 64;
     for (uint32_t r = 0; r < rounds; r++) {
         double start = now_us();

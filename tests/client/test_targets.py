@@ -80,7 +80,7 @@ def checked(module, target):
 
 def refused(module, target):
     said = client("run", module, "--random", "1", hidden=BELOW[target], expect=None)
-    wanted = [f"module is for ISA level {target}", "this processor has", "doctor"]
+    wanted = [f"module is for {target}", "this processor executes", "doctor"]
     if BELOW[target] != "none":
         wanted.append(BELOW[target])
     if any(word not in said for word in wanted):

@@ -34,12 +34,12 @@ static void check_reachable(sx_span blob)
 static void emulate(sx_ctx *cx, sx_span blob)
 {
     static uint8_t memory[BUFFERS][BYTES], own[BYTES];
-    sx_x64_region buffer[BUFFERS];
+    sx_region buffer[BUFFERS];
     for (uint32_t k = 0; k < BUFFERS; k++) {
-        buffer[k] = (sx_x64_region){"a buffer", memory[k], BYTES, k > 0, NULL};
+        buffer[k] = (sx_region){"a buffer", memory[k], BYTES, k > 0, NULL};
     }
     memset(memory, 1, sizeof(memory));
-    const sx_x64_region workspace = {"the workspace", own, BYTES, true, NULL};
+    const sx_region workspace = {"the workspace", own, BYTES, true, NULL};
     const int64_t index[3] = {0, 1, 0};
     const uint32_t entry = 0;
     sx_x64_emulator *emulator;

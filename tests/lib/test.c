@@ -10,19 +10,15 @@
 
 #include "client/runtime/cpu.h"
 
-static uint32_t level_of(const char *target)
-{
-    return strcmp(target, "x86-64-v4") == 0 ? 4 : strcmp(target, "x86-64-v3") == 0 ? 3 : 0;
-}
-
 bool sx_test_can_run(const char *target)
 {
     const char *only = getenv("SX_TARGET");
-    ck_assert_msg(level_of(target) != 0, "%s is no target that runs", target);
+    const sx_target *row = sx_target_find(NULL, target);
+    ck_assert_msg(row != NULL, "%s is no target that runs", target);
     if (only != NULL) {
         return strcmp(only, target) == 0;
     }
-    ck_assert_msg(sxr_cpu_isa() >= level_of(target),
+    ck_assert_msg(sxr_cpu_executes(row),
                   "this processor does not run %s: name one that it runs, SX_TARGET=x86-64-v3",
                   target);
     return true;
@@ -31,13 +27,15 @@ bool sx_test_can_run(const char *target)
 int sx_test_main(Suite *suite)
 {
     const char *only = getenv("SX_TARGET");
-    if (only != NULL && level_of(only) == 0) {
-        (void)fprintf(stderr, "SX_TARGET=%s: neither x86-64-v3 nor x86-64-v4\n", only);
+    const sx_target *row = only != NULL ? sx_target_find(NULL, only) : NULL;
+    const sx_target *here = sxr_cpu_target();
+    if (only != NULL && row == NULL) {
+        (void)fprintf(stderr, "SX_TARGET=%s: no target has this name\n", only);
         return EXIT_FAILURE;
     }
-    if (only != NULL && sxr_cpu_isa() < level_of(only)) {
+    if (row != NULL && !sxr_cpu_executes(row)) {
         printf("SKIPPED: instruction set %s: this processor has %s\n", only,
-               sxr_cpu_isa() == 3 ? "x86-64-v3" : "neither x86-64-v3 nor x86-64-v4");
+               here != NULL ? here->name : "none of the targets");
         return SX_TEST_SKIPPED;
     }
     SRunner *runner = srunner_create(suite);

@@ -31,7 +31,7 @@ def client(*arguments, **environment):
 
 def test_programs_skip():
     for command in ([str(BINARY / "core.test_pipeline")], [sys.executable, str(ROOT / "tests/core/test_spill.py")]):
-        for limit, has in (("x86-64-v3", "x86-64-v3"), ("none", "neither" if len(command) == 1 else "none")):
+        for limit, has in (("x86-64-v3", "x86-64-v3"), ("none", "none")):
             done = run(*command, SX_TARGET="x86-64-v4", SYMPLEX_ISA_MAX=limit)
             assert done.returncode == SKIPPED, done
             assert done.stdout.startswith("SKIPPED: instruction set x86-64-v4: this processor has " + has), done.stdout
@@ -54,7 +54,7 @@ def test_product_obeys():
         assert done.returncode == 0, done
         assert "target     x86-64-v3" in client("explain", module).stdout
         done = client("run", module, "--random", "7", "-n", "1", SYMPLEX_ISA_MAX="none")
-        assert done.returncode == 4 and "module is for ISA level x86-64-v3" in done.stderr, done
+        assert done.returncode == 4 and "module is for x86-64-v3" in done.stderr, done
     found = json.loads(client("doctor", "--json", SYMPLEX_ISA_MAX="x86-64-v3").stdout)["findings"]
     assert {f["name"]: f["detail"]
             for f in found}["isa"] == "x86-64-v3: AVX2 and FMA; at most SYMPLEX_ISA_MAX=x86-64-v3", found

@@ -4,6 +4,7 @@
 #include "tests/core/judge/try.h"
 
 #include "core/search/search.h"
+#include "tests/lib/unit.h"
 
 typedef enum {
     FAULT_COEFFICIENTS, /* of two variables exchanged in one address */
@@ -349,7 +350,7 @@ static void try_kernel(sx_ctx *cx, sx_judge *judge, const node *n, const sx_sche
     const sx_analysis *a = analysis_of(cx, n);
     s.facts = sx_judge_facts_of(plan, a->kind);
     ck_sx_ok(cx, pack ? sx_lower_pack(cx, "m", a, plan, &kernel, &size)
-                      : sx_lower_fused(cx, "m", a, plan, &kernel));
+                      : sx_lower_fused(cx, sx_test_unit(plan), "m", a, plan, &kernel));
     s.kernel = kernel;
     try_faults(&s);
 }

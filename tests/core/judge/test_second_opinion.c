@@ -6,6 +6,7 @@
 #include "core/judge/prove.h"
 #include "core/poly/poly.h"
 #include "core/search/search.h"
+#include "tests/lib/unit.h"
 
 /* Records as statements; false: one of more dimensions than a statement has. */
 static bool program_of(const sx_judge *j, sx_poly_program *p)
@@ -69,7 +70,8 @@ START_TEST(test_agrees)
         ck_sx_ok(&cx, sx_search_kernel(&cx, analysis, device, true, 1, &result));
         const sx_schedule *schedule = &result.best[0].schedule;
         sx_judge_facts facts = sx_judge_facts_of(schedule, analysis->kind);
-        ck_sx_ok(&cx, sx_lower_fused(&cx, "node", analysis, schedule, &kernel));
+        ck_sx_ok(&cx,
+                 sx_lower_fused(&cx, sx_test_unit(schedule), "node", analysis, schedule, &kernel));
         ck_sx_ok(&cx, sx_judge_kernel(judge, &n.fused, n.input, n.count, &facts, kernel, &verdict));
         ck_assert(verdict.proven);
         if (program_of(judge, &program)) {

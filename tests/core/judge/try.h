@@ -4,6 +4,7 @@
 #include "tests/core/loop/nodes.h"
 
 #include "core/judge/judge.h"
+#include "tests/lib/unit.h"
 
 /* The verdict on the kernel of `n` under the schedule, and on the packing kernel if there is one. */
 SX_UNUSED static void expect_proven(sx_ctx *cx, sx_judge *judge, const node *n,
@@ -13,7 +14,7 @@ SX_UNUSED static void expect_proven(sx_ctx *cx, sx_judge *judge, const node *n,
     sx_verdict verdict;
     const sx_analysis *a = analysis_of(cx, n);
     sx_judge_facts facts = sx_judge_facts_of(schedule, a->kind);
-    ck_sx_ok(cx, sx_lower_fused(cx, "node", a, schedule, &kernel));
+    ck_sx_ok(cx, sx_lower_fused(cx, sx_test_unit(schedule), "node", a, schedule, &kernel));
     ck_sx_ok(cx, sx_judge_kernel(judge, &n->fused, n->input, n->count, &facts, kernel, &verdict));
     ck_assert_msg(verdict.proven, "%s: lanes %u: %s", what, kernel->lanes, verdict.text);
     if (facts.panel > 0) {

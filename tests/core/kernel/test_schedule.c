@@ -1,5 +1,6 @@
 /* Schedules as values: text that reads back, what is refused and how it is named. */
 #include "tests/core/loop/nodes.h"
+#include "tests/lib/unit.h"
 
 static sx_ctx cx;
 
@@ -153,8 +154,8 @@ START_TEST(test_misfits)
         sx_schedule s;
         sx_kernel *kernel;
         ck_sx_ok(&cx, sx_schedule_parse(&cx, sx_span_of(misfit[i].text), &s));
-        ck_sx_fails(&cx, sx_lower_fused(&cx, "dot_7", a, &s, &kernel), misfit[i].code,
-                    misfit[i].error);
+        ck_sx_fails(&cx, sx_lower_fused(&cx, sx_test_unit(&s), "dot_7", a, &s, &kernel),
+                    misfit[i].code, misfit[i].error);
         sx_ctx_reset_error(&cx);
     }
 }
@@ -170,8 +171,9 @@ START_TEST(test_numerics_is_no_choice)
     sx_kernel *kernel;
     const char *text = "grid(m) loop(m, k/32) register(k/8) lane(k)";
     ck_sx_ok(&cx, sx_schedule_parse(&cx, sx_span_of(text), &s));
-    ck_sx_fails(&cx, sx_lower_fused(&cx, "row_1", analysis_of(&cx, &n), &s, &kernel), SX_INPUT,
-                "loop(k/32): the numerics plan has k/64");
+    ck_sx_fails(&cx,
+                sx_lower_fused(&cx, sx_test_unit(&s), "row_1", analysis_of(&cx, &n), &s, &kernel),
+                SX_INPUT, "loop(k/32): the numerics plan has k/64");
 }
 END_TEST
 

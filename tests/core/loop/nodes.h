@@ -5,6 +5,7 @@
 #include "tests/core/loop/harness.h"
 
 #include "core/judge/judge.h"
+#include "tests/lib/unit.h"
 
 typedef struct {
     sx_attr fused;
@@ -189,7 +190,7 @@ SX_UNUSED static sx_code lower_node(sx_ctx *cx, const char *name, const node *n,
     }
     SX_TRY(sx_analysis_make(cx, &n->fused, n->input, n->count, a));
     sx_schedule s = schedule_of(a, tiles);
-    return sx_lower_fused(cx, name, a, &s, kernel);
+    return sx_lower_fused(cx, sx_test_unit(&s), name, a, &s, kernel);
 }
 
 SX_UNUSED static sx_code pack_node(sx_ctx *cx, const node *n, const test_tiles *tiles,

@@ -368,9 +368,9 @@ static sx_code run_emulator(const piece *p, sx_ctx *cx, sx_x64_emulator *e, uint
     state in = p->in[k];
     memcpy(out, &p->in[k], sizeof(*out)); /* what the harness does not store is as before */
     memcpy(data, p->data_in[k], DATA);
-    sx_x64_region buffer[3] = {{"the state before", (uint8_t *)&in, sizeof(in), false, NULL},
-                               {"the state behind", (uint8_t *)out, sizeof(*out), true, NULL},
-                               {"the data", data, DATA, true, NULL}};
+    sx_region buffer[3] = {{"the state before", (uint8_t *)&in, sizeof(in), false, NULL},
+                           {"the state behind", (uint8_t *)out, sizeof(*out), true, NULL},
+                           {"the data", data, DATA, true, NULL}};
     const int64_t index[3] = {0};
     sx_code code = sx_x64_emulate(cx, e, 0, buffer, 3, index, NULL);
     addresses_from_data(p, k, out);

@@ -14,14 +14,14 @@ static sx_code emulate_kernel(sx_ctx *cx, const sx_kernel *kernel, const sx_x64_
     sx_x64_emulator *e;
     SX_TRY(sx_x64_emulator_make(cx, sx_buf_span(blob), code->entry, code->entry_count,
                                 sx_x64_meanings, &e));
-    sx_x64_region region[SX_LOOP_BUFFERS_MAX];
+    sx_region region[SX_LOOP_BUFFERS_MAX];
     uint32_t count = kernel->buffer_count;
     for (uint32_t k = 0; k < count; k++) {
         const sx_loop_buffer *b = &kernel->buffer[k];
-        region[k] = (sx_x64_region){.name = "a buffer",
-                                    .memory = memory[k],
-                                    .size = (uint64_t)b->size,
-                                    .writable = b->role != SX_BUFFER_IN};
+        region[k] = (sx_region){.name = "a buffer",
+                                .memory = memory[k],
+                                .size = (uint64_t)b->size,
+                                .writable = b->role != SX_BUFFER_IN};
     }
     bool has_work = kernel->buffer[count - 1].role == SX_BUFFER_WORKSPACE;
     uint32_t outside = count - (has_work ? 1 : 0);
@@ -165,7 +165,7 @@ static sx_code run_code(sx_ctx *cx, void (*put)(sx_x64_asm *as))
     uint32_t entry = 0;
     ck_sx_ok(cx, sx_x64_check(cx, sx_buf_span(&blob), SX_X64_AVX512, &entry, 1));
     uint8_t memory[64] = {0};
-    sx_x64_region buffer = {"buffer 0", memory, sizeof(memory), true, NULL};
+    sx_region buffer = {"buffer 0", memory, sizeof(memory), true, NULL};
     const int64_t index[3] = {0};
     sx_x64_emulator *e;
     sx_code code = sx_x64_emulator_make(cx, sx_buf_span(&blob), &entry, 1, sx_x64_meanings, &e);

@@ -1,0 +1,118 @@
+/* target.h - a machine as a struct: what it can compute with, and the functions that make code for it, check
+ * the bytes and run them elsewhere.
+ *
+ * Everything outside the folder of a machine (core/x64) goes through this struct. A new machine is a folder
+ * with one constant of this type and a row in targets.def; no switch anywhere names it. What a machine costs
+ * is not here: a device of core/cost names the target whose code it runs, and several devices may name one.
+ *
+ * The way of a kernel: an analysis and a schedule become a program of the loop IR (lower), the judge proves
+ * it, the program becomes bytes (emit), the bytes are checked before anything may execute them (check), and
+ * where the machine is not at hand they are emulated.
+ */
+#ifndef SX_CORE_TARGET_TARGET_H
+#define SX_CORE_TARGET_TARGET_H
+#include "core/loop/loop.h"
+
+typedef struct sx_target sx_target;
+
+/* ---- what is emitted ---- */
+typedef struct {
+    uint32_t entry[SX_PARTS_MAX]; /* offset of each part's function in the blob */
+    uint32_t entry_count;
+    uint32_t spill_count; /* vectors and masks that live on the stack */
+} sx_target_code;
+
+/* ---- what is emulated ---- */
+typedef struct sx_emulator sx_emulator; /* of the target that made it */
+
+/* Memory that emulated code may reach. */
+typedef struct {
+    const char *name; /* in errors: "buffer 2" */
+    uint8_t *memory;
+    uint64_t size; /* bytes, below 2^47 */
+    bool writable;
+    uint8_t *touched; /* NULL, or `size` bytes that become 1 where code stores */
+} sx_region;
+#define SX_REGIONS_MAX 80
+
+/* ---- instructions that multiply small matrices ---- */
+typedef struct {
+    const char *name;
+    sx_dtype factor, sum; /* element types of what is multiplied and of what it is added to */
+    uint32_t rows, columns, steps;
+    /* How it rounds: kernels of different classes never share a numerics plan. */
+    const char *numerics;
+} sx_matrix_instruction;
+
+struct sx_target {
+    const char *name; /* "x86-64-v3", "x86-64-v4", ... */
+    const char *text; /* for people: what the processor must have */
+    /* Machines of one family execute the code of the levels below their own. */
+    const char *family;
+    uint32_t level;
+    uint32_t number; /* in modules; never 0, never used again for another machine */
+    /* Its vector instructions; their numerics class is in here. */
+    sx_vector_unit vectors;
+    const sx_matrix_instruction *matrix;
+    uint32_t matrix_count;
+    uint32_t memory_types; /* set of 1 << sx_dtype: elements that kernels read and write */
+    uint32_t lane_types;   /* likewise: elements that instructions compute with */
+    uint32_t spaces;       /* set of 1 << sx_space: where arguments may be staged */
+    uint32_t bindings;     /* set of 1 << sx_bind: what the levels of a schedule may be bound to */
+
+    /* A program of the loop IR under this schedule; callers use sx_target_lower. Machines whose kernels are
+     * programs of one thread's vectors take sx_loop_lower.
+     *   errors   SX_UNIMPLEMENTED the kernel or the form of the schedule; SX_LIMIT it needs more registers */
+    sx_code (*lower)(sx_ctx *cx, const sx_target *target, const sx_lowering *what,
+                     sx_kernel **kernel);
+    /* Appends the code of a checked program to the blob; on failure the blob is as long as before. `spills`:
+     * registers may live on the stack, for a kernel of which no candidate fits.
+     *   errors   SX_LIMIT more registers than there are: the search takes the next candidate */
+    sx_code (*emit)(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel, bool spills,
+                    sx_buf *blob, sx_target_code *code);
+    /* Are these bytes code of this machine and nothing else, from every entry on?
+     *   errors   SX_INPUT what is refused, with the offset; SX_LIMIT the size of the blob */
+    sx_code (*check)(sx_ctx *cx, const sx_target *target, sx_span blob, const uint32_t *entry,
+                     uint32_t entry_count);
+    /* For code that has passed the check with these entries; the emulator lies in cx's arena. */
+    sx_code (*emulator_make)(sx_ctx *cx, const sx_target *target, sx_span blob,
+                             const uint32_t *entry, uint32_t entry_count, sx_emulator **emulator);
+    /* Calls an entry at one point of its grid, with the bits of the machine.
+     *   errors   SX_INPUT the code does what it may not; SX_QUOTA, SX_CANCELLED */
+    sx_code (*emulate)(sx_ctx *cx, sx_emulator *emulator, uint32_t entry, const sx_region *buffer,
+                       uint32_t buffer_count, const int64_t index[3], const sx_region *workspace);
+    /* Instructions that this emulator has run so far. */
+    uint64_t (*emulated)(const sx_emulator *emulator);
+    /* The code of one part as text that the machine's assembler reads; data behind the last instruction too. */
+    void (*print)(const sx_target *target, sx_span code, const char *symbol, sx_buf *text);
+};
+
+/* ---- the table ---- */
+#define SX_TARGET(symbol) extern const sx_target symbol;
+#include "core/target/targets.def"
+#undef SX_TARGET
+
+/* The machines that a compilation, or a reader of modules, knows. */
+typedef struct {
+    const sx_target *const *row;
+    uint32_t count;
+} sx_targets;
+/* Those of targets.def. */
+const sx_targets *sx_targets_all(void);
+/* NULL: none of this name, none of this number. `targets` NULL: those of targets.def. */
+const sx_target *sx_target_find(const sx_targets *targets, const char *name);
+const sx_target *sx_target_numbered(const sx_targets *targets, uint32_t number);
+/* The machine that a module is for.
+ *   errors   SX_UNIMPLEMENTED this program knows no machine of this number */
+sx_code sx_target_of_module(sx_ctx *cx, const sx_targets *targets, uint32_t number,
+                            const sx_target **target);
+/* Does a machine of target `machine` execute the code of target `code`? */
+bool sx_target_executes(const sx_target *machine, const sx_target *code);
+
+/* ---- lowering for a machine ---- */
+/* Lowers what this machine can take.
+ *   errors   SX_UNIMPLEMENTED an element type, a binding or a place of staging that the machine lacks, by
+ *            name; SX_INPUT a schedule of another number of lanes; and those of target->lower */
+sx_code sx_target_lower(sx_ctx *cx, const sx_target *target, const sx_lowering *what,
+                        sx_kernel **kernel);
+#endif

@@ -1,0 +1,262 @@
+/* The table of machines, and that each row of it - and one that only the tests know - lowers, emits, checks
+ * and emulates what the interpreter computes. */
+#include "tests/core/judge/try.h"
+#include "tests/core/target/toy.h"
+
+static sx_ctx cx;
+
+static void setup(void)
+{
+    sx_ctx_init(&cx, (size_t)1 << 28);
+}
+
+static void teardown(void)
+{
+    sx_ctx_fini(&cx);
+}
+
+/* Every row, then the machine of the tests. */
+static const sx_target *target_at(uint32_t i)
+{
+    const sx_targets *all = sx_targets_all();
+    return i < all->count ? all->row[i] : &toy_target;
+}
+
+static uint32_t target_count(void)
+{
+    return sx_targets_all()->count + 1;
+}
+
+START_TEST(test_table)
+{
+    const sx_targets *all = sx_targets_all();
+    ck_assert_uint_ge(all->count, 2);
+    for (uint32_t i = 0; i < target_count(); i++) {
+        const sx_target *a = target_at(i);
+        ck_assert_uint_ne(a->number, 0);
+        ck_assert(a->lower != NULL && a->emit != NULL && a->check != NULL && a->print != NULL);
+        ck_assert(a->emulator_make != NULL && a->emulate != NULL && a->emulated != NULL);
+        ck_assert(a->lane_types != 0 && (a->lane_types & ~a->memory_types) == 0);
+        for (uint32_t k = 0; k < i; k++) {
+            const sx_target *b = target_at(k);
+            ck_assert_str_ne(a->name, b->name);
+            ck_assert_uint_ne(a->number, b->number);
+            if (strcmp(a->family, b->family) == 0) {
+                ck_assert_uint_gt(a->level, b->level);
+                ck_assert(sx_target_executes(a, b) && !sx_target_executes(b, a));
+            } else {
+                ck_assert(!sx_target_executes(a, b) && !sx_target_executes(b, a));
+            }
+        }
+        ck_assert(sx_target_executes(a, a));
+    }
+    ck_assert_ptr_eq(sx_target_find(NULL, "toy"), NULL);
+    ck_assert_ptr_eq(sx_target_find(&toy_targets, "toy"), &toy_target);
+    ck_assert_ptr_eq(sx_target_find(NULL, all->row[1]->name), all->row[1]);
+    ck_assert_ptr_eq(sx_target_numbered(NULL, all->row[0]->number), all->row[0]);
+    const sx_target *found;
+    ck_sx_fails(&cx, sx_target_of_module(&cx, NULL, toy_target.number, &found), SX_UNIMPLEMENTED,
+                "machine 4711");
+}
+END_TEST
+
+/* ---- kernels of each kind through all functions of a row ---- */
+
+static sx_lowering lowering_of(const node *n, const sx_schedule *s)
+{
+    return (sx_lowering){
+        .kind = SX_LOWER_FUSED, .name = "k", .schedule = s, .analysis = analysis_of(&cx, n)};
+}
+
+static test_tiles tiles_for(const sx_target *target, const node *n)
+{
+    bool dot = analysis_of(&cx, n)->kind == SX_KERNEL_DOT;
+    return (test_tiles){.lanes = target->vectors.lanes,
+                        .block_m = 4,
+                        .block_nv = dot ? 2 : 1,
+                        .tile_m = 16,
+                        .tile_n = dot ? 48 : 64,
+                        .unroll_k = 2};
+}
+
+static sx_kernel *lowered(const sx_target *target, const node *n)
+{
+    test_tiles tiles = tiles_for(target, n);
+    sx_schedule s = schedule_of(analysis_of(&cx, n), &tiles);
+    sx_lowering what = lowering_of(n, &s);
+    sx_kernel *kernel;
+    ck_sx_ok(&cx, sx_target_lower(&cx, target, &what, &kernel));
+    return kernel;
+}
+
+static void make_regions(const sx_kernel *kernel, const node *n, sx_region *region)
+{
+    for (uint32_t k = 0; k < kernel->buffer_count; k++) {
+        size_t size = (size_t)kernel->buffer[k].size;
+        region[k] = (sx_region){.name = "a buffer",
+                                .memory = sx_alloc(&cx, size + 64),
+                                .size = size,
+                                .writable = kernel->buffer[k].role != SX_BUFFER_IN};
+        ck_assert_ptr_nonnull(region[k].memory);
+        memset(region[k].memory, 0x5a, size);
+        if (k < n->count) {
+            memcpy(region[k].memory, n->raw[k], bytes_of(&n->input[k]));
+        }
+    }
+}
+
+static void emulate_all(const sx_target *target, const sx_kernel *kernel, sx_span blob,
+                        const sx_target_code *code, sx_region *region)
+{
+    sx_emulator *emulator;
+    uint32_t count = kernel->buffer_count;
+    bool has_work = kernel->buffer[count - 1].role == SX_BUFFER_WORKSPACE;
+    ck_sx_ok(&cx,
+             target->emulator_make(&cx, target, blob, code->entry, code->entry_count, &emulator));
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        const int64_t *grid = kernel->part[p].grid;
+        for (int64_t i = grid[0] * grid[1] * grid[2]; i-- > 0;) {
+            const int64_t index[3] = {i / (grid[1] * grid[2]), i / grid[2] % grid[1], i % grid[2]};
+            ck_sx_ok(&cx, target->emulate(&cx, emulator, code->entry[p], region,
+                                          count - (has_work ? 1 : 0), index,
+                                          has_work ? &region[count - 1] : NULL));
+        }
+    }
+    ck_assert_uint_gt(target->emulated(emulator), 0);
+}
+
+/* The code passes its own check and gives the interpreter's bits; damaged, it does not pass. */
+static void try_code(const sx_target *target, const node *n)
+{
+    sx_kernel *kernel = lowered(target, n);
+    sx_buf blob, text;
+    sx_target_code code;
+    sx_buf_init(&blob, (size_t)1 << 24);
+    sx_buf_init(&text, (size_t)1 << 24);
+    ck_sx_ok(&cx, target->emit(&cx, target, kernel, false, &blob, &code));
+    ck_assert_uint_eq(code.entry_count, kernel->part_count);
+    ck_sx_ok(&cx, target->check(&cx, target, sx_buf_span(&blob), code.entry, code.entry_count));
+    target->print(target, sx_buf_span(&blob), "symbol", &text);
+    ck_assert_uint_gt(text.len, 0);
+    sx_region ours[SX_LOOP_BUFFERS_MAX], theirs[SX_LOOP_BUFFERS_MAX];
+    void *memory[SX_LOOP_BUFFERS_MAX];
+    make_regions(kernel, n, ours);
+    make_regions(kernel, n, theirs);
+    for (uint32_t k = 0; k < kernel->buffer_count; k++) {
+        memory[k] = theirs[k].memory;
+    }
+    emulate_all(target, kernel, sx_buf_span(&blob), &code, ours);
+    ck_sx_ok(&cx, sx_kernel_eval(&cx, kernel, memory));
+    ck_assert_mem_eq(ours[n->count].memory, theirs[n->count].memory, bytes_of(&n->result));
+    memset(blob.ptr + code.entry[0], 0, 4);
+    ck_sx_fails(&cx, target->check(&cx, target, sx_buf_span(&blob), code.entry, code.entry_count),
+                SX_INPUT, "");
+    sx_ctx_reset_error(&cx);
+    sx_buf_fini(&blob);
+    sx_buf_fini(&text);
+}
+
+START_TEST(test_code_of_every_row)
+{
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t i = 0; i < target_count(); i++) {
+        node n[] = {map_node(&cx, 3, 5, 37), dot_node(&cx, 9, 50, 21, SX_OP_RELU),
+                    row_node(&cx, SX_OP_SOFTMAX, 6, 70, 1), row_node(&cx, SX_OP_SOFTMAX, 70, 6, 0)};
+        for (uint32_t k = 0; k < SX_COUNT(n); k++) {
+            fill_inputs(&cx, &n[k], &rng, false);
+            try_code(target_at(i), &n[k]);
+        }
+    }
+}
+END_TEST
+
+/* ---- what a row refuses ---- */
+
+static void refuse(const sx_target *target, const char *schedule, sx_code code, const char *why)
+{
+    node n = dot_node(&cx, 9, 50, 21, SX_OP_RELU);
+    sx_schedule s;
+    sx_kernel *kernel;
+    ck_sx_ok(&cx, sx_schedule_parse(&cx, sx_span_of(schedule), &s));
+    sx_lowering what = lowering_of(&n, &s);
+    ck_sx_fails(&cx, sx_target_lower(&cx, target, &what, &kernel), code, why);
+    sx_ctx_reset_error(&cx);
+}
+
+START_TEST(test_refusals)
+{
+    const sx_target *target = sx_targets_all()->row[0];
+    refuse(target, "grid(b, m/8) warp(n/16) loop(n/16, m/4, k/2) register(k, m, n/8) lane(n)",
+           SX_UNIMPLEMENTED, "nothing to bind warp to");
+    refuse(
+        target,
+        "grid(b, m/8, n/16) loop(n/16, m/4, k/2) register(k, m, n/8) lane(n) stage(arg1: shared)",
+        SX_UNIMPLEMENTED, "stages nothing in shared");
+    refuse(target, "grid(b, m/8, n/64) loop(n/64, m/4, k/2) register(k, m, n/32) lane(n)", SX_INPUT,
+           "32 lanes");
+    sx_target narrow = *target;
+    narrow.memory_types = 1u << SX_BF16;
+    refuse(&narrow, "grid(b, m/8, n/16) loop(n/16, m/4, k/2) register(k, m, n/8) lane(n)",
+           SX_UNIMPLEMENTED, "has no f32 in memory");
+    sx_target small = *target;
+    small.vectors.registers = 8;
+    refuse(&small, "grid(b, m/8, n/16) loop(n/16, m/4, k/2) register(k, m, n/8) lane(n)", SX_LIMIT,
+           "more than 8 registers");
+}
+END_TEST
+
+/* Instructions that round differently never share the id of a numerics plan; the vector width is no difference. */
+START_TEST(test_numerics_class)
+{
+    node n[] = {map_node(&cx, 3, 5, 37), dot_node(&cx, 9, 50, 21, SX_OP_RELU),
+                row_node(&cx, SX_OP_SOFTMAX, 6, 70, 1), row_node(&cx, SX_OP_SOFTMAX, 70, 6, 0)};
+    for (uint32_t i = 0; i < target_count(); i++) {
+        for (uint32_t k = 0; k < i; k++) {
+            const sx_target *a = target_at(i), *b = target_at(k);
+            bool same = strcmp(a->vectors.numerics, b->vectors.numerics) == 0;
+            ck_assert(same == (strcmp(a->family, b->family) == 0));
+            for (uint32_t j = 0; j < SX_COUNT(n); j++) {
+                uint64_t x = lowered(a, &n[j])->numerics, y = lowered(b, &n[j])->numerics;
+                ck_assert_msg((x == y) == same, "%s and %s, kernel %u: %llx and %llx", a->name,
+                              b->name, j, (unsigned long long)x, (unsigned long long)y);
+            }
+        }
+    }
+}
+END_TEST
+
+/* Every type that a row says its lanes compute with has a kernel, and no other has. */
+START_TEST(test_lane_types)
+{
+    for (uint32_t i = 0; i < target_count(); i++) {
+        const sx_target *target = target_at(i);
+        for (uint32_t t = 0; t < SX_DTYPE_COUNT; t++) {
+            sx_type input[2] = {TYPE((sx_dtype)t, 33), TYPE((sx_dtype)t, 33)};
+            sx_attr none = {.present = 0};
+            node n = lift(&cx, t == SX_BOOL ? SX_OP_AND : SX_OP_ADD, &none, input, 2);
+            test_tiles tiles = tiles_for(target, &n);
+            sx_schedule s = schedule_of(analysis_of(&cx, &n), &tiles);
+            sx_lowering what = lowering_of(&n, &s);
+            sx_kernel *kernel;
+            bool lowers = sx_target_lower(&cx, target, &what, &kernel) == SX_OK;
+            sx_ctx_reset_error(&cx);
+            ck_assert_msg(lowers == (target->lane_types >> t & 1), "%s: %s %s", target->name,
+                          sx_dtype_name((sx_dtype)t), lowers ? "lowers" : "does not lower");
+        }
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("core.target");
+    TCase *cases = tcase_create("target");
+    tcase_add_checked_fixture(cases, setup, teardown);
+    tcase_add_test(cases, test_table);
+    tcase_add_test(cases, test_code_of_every_row);
+    tcase_add_test(cases, test_refusals);
+    tcase_add_test(cases, test_numerics_class);
+    tcase_add_test(cases, test_lane_types);
+    suite_add_tcase(suite, cases);
+    return sx_test_main(suite);
+}

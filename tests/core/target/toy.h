@@ -1,0 +1,151 @@
+/* toy.h - a machine of the tests: its code is the text of the loop program, its emulator the interpreter.
+ *
+ * It stands for a machine that the product does not know. Whatever works with it works with any row of
+ * core/target: nothing of it is named anywhere else. */
+#ifndef SX_TESTS_CORE_TARGET_TOY_H
+#define SX_TESTS_CORE_TARGET_TOY_H
+#include "core/target/target.h"
+
+#include <string.h>
+
+#define TOY_MAGIC 0x21594f54u /* "TOY!" */
+/* What stands at an entry: this, then the text of the kernel. */
+typedef struct {
+    uint32_t magic, part, text_size, reserved;
+} toy_head;
+
+static uint32_t toy_emitted, toy_run; /* how often it was asked */
+
+SX_UNUSED static sx_code toy_lower(sx_ctx *cx, const sx_target *target, const sx_lowering *what,
+                                   sx_kernel **kernel)
+{
+    return sx_loop_lower(cx, &target->vectors, what, kernel);
+}
+
+SX_UNUSED static sx_code toy_emit(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel,
+                                  bool spills, sx_buf *blob, sx_target_code *code)
+{
+    (void)target, (void)spills;
+    sx_buf text;
+    sx_buf_init(&text, (size_t)1 << 24);
+    sx_code status = sx_kernel_print(cx, kernel, &text);
+    *code = (sx_target_code){.entry_count = kernel->part_count};
+    for (uint32_t p = 0; status == SX_OK && p < kernel->part_count; p++) {
+        toy_head head = {.magic = TOY_MAGIC, .part = p, .text_size = (uint32_t)text.len};
+        sx_buf_pad(blob, 64);
+        code->entry[p] = (uint32_t)blob->len;
+        sx_buf_put(blob, &head, sizeof(head));
+        sx_buf_put(blob, text.ptr, text.len);
+    }
+    sx_buf_fini(&text);
+    toy_emitted++;
+    return status == SX_OK ? sx_buf_check(cx, blob, "toy code") : status;
+}
+
+SX_UNUSED static sx_code toy_read(sx_ctx *cx, sx_span blob, uint32_t entry, toy_head *head,
+                                  sx_kernel **kernel)
+{
+    if (entry > blob.len || blob.len - entry < sizeof(*head)) {
+        return SX_FAIL(cx, SX_INPUT, "toy code at %u: outside of %zu bytes", entry, blob.len);
+    }
+    memcpy(head, blob.ptr + entry, sizeof(*head));
+    if (head->magic != TOY_MAGIC || head->reserved != 0 ||
+        head->text_size > blob.len - entry - sizeof(*head)) {
+        return SX_FAIL(cx, SX_INPUT, "toy code at %u: no head", entry);
+    }
+    SX_TRY(
+        sx_kernel_parse(cx, (sx_span){blob.ptr + entry + sizeof(*head), head->text_size}, kernel));
+    SX_TRY(sx_kernel_check(cx, *kernel));
+    return head->part < (*kernel)->part_count
+               ? SX_OK
+               : SX_FAIL(cx, SX_INPUT, "toy code at %u: part %u", entry, head->part);
+}
+
+SX_UNUSED static sx_code toy_check(sx_ctx *cx, const sx_target *target, sx_span blob,
+                                   const uint32_t *entry, uint32_t entry_count)
+{
+    for (uint32_t i = 0; i < entry_count; i++) {
+        toy_head head;
+        sx_kernel *kernel;
+        SX_TRY(toy_read(cx, blob, entry[i], &head, &kernel));
+        if (kernel->lanes != target->vectors.lanes) {
+            return SX_FAIL(cx, SX_INPUT, "toy code at %u: %u lanes", entry[i], kernel->lanes);
+        }
+    }
+    return SX_OK;
+}
+
+typedef struct {
+    sx_span blob;
+    uint64_t run;
+} toy_emulator;
+
+SX_UNUSED static sx_code toy_emulator_make(sx_ctx *cx, const sx_target *target, sx_span blob,
+                                           const uint32_t *entry, uint32_t entry_count,
+                                           sx_emulator **emulator)
+{
+    (void)target, (void)entry, (void)entry_count;
+    toy_emulator *made = SX_NEW(cx, toy_emulator);
+    if (made == NULL) {
+        return cx->error.code;
+    }
+    made->blob = blob;
+    *emulator = (sx_emulator *)(void *)made;
+    return SX_OK;
+}
+
+SX_UNUSED static sx_code toy_emulate(sx_ctx *cx, sx_emulator *emulator, uint32_t entry,
+                                     const sx_region *buffer, uint32_t buffer_count,
+                                     const int64_t index[3], const sx_region *workspace)
+{
+    toy_emulator *toy = (toy_emulator *)(void *)emulator;
+    toy_head head;
+    sx_kernel *kernel;
+    void *memory[SX_LOOP_BUFFERS_MAX];
+    SX_TRY(toy_read(cx, toy->blob, entry, &head, &kernel));
+    for (uint32_t k = 0; k < kernel->buffer_count; k++) {
+        const sx_region *region = k < buffer_count ? &buffer[k] : workspace;
+        if (region == NULL || region->size < (uint64_t)kernel->buffer[k].size) {
+            return SX_FAIL(cx, SX_INPUT, "toy code at %u: buffer %u is too small", entry, k);
+        }
+        memory[k] = region->memory;
+    }
+    toy->run++;
+    toy_run++;
+    return sx_kernel_eval_point(cx, kernel, head.part, index, memory);
+}
+
+SX_UNUSED static uint64_t toy_emulated(const sx_emulator *emulator)
+{
+    return ((const toy_emulator *)(const void *)emulator)->run;
+}
+
+SX_UNUSED static void toy_print(const sx_target *target, sx_span code, const char *symbol,
+                                sx_buf *text)
+{
+    sx_buf_print(text, "%s: %s, %zu bytes\n", symbol, target->name, code.len);
+}
+
+/* Another class of rounding than any other row: no plan of it may share an id with theirs. */
+static const sx_target toy_target = {
+    .name = "toy",
+    .text = "the tests",
+    .family = "toy",
+    .level = 1,
+    .number = 4711,
+    .vectors = {.lanes = 8, .registers = 16, .mask_registers = true, .numerics = "toy"},
+    .memory_types = (1u << SX_DTYPE_COUNT) - 1,
+    .lane_types = 1u << SX_F32 | 1u << SX_I32 | 1u << SX_BOOL,
+    .spaces = 1u << SX_SPACE_MEMORY,
+    .bindings =
+        1u << SX_BIND_GRID | 1u << SX_BIND_LOOP | 1u << SX_BIND_REGISTER | 1u << SX_BIND_LANE,
+    .lower = toy_lower,
+    .emit = toy_emit,
+    .check = toy_check,
+    .emulator_make = toy_emulator_make,
+    .emulate = toy_emulate,
+    .emulated = toy_emulated,
+    .print = toy_print};
+static const sx_target *const toy_row[] = {&toy_target};
+static const sx_targets toy_targets = {toy_row, 1};
+#endif
