@@ -1,33 +1,56 @@
 /* session.c - connections: frames in, answers out, and everything a slow or hostile peer may try. */
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 #include <utlist.h>
 
-#include "daemon/service/search.h"
+#include "daemon/net/net.h"
 
 #define WINDOW_BYTES ((size_t)1 << 20) /* output waiting, above which no further request is read */
 #define TRACE_BYTES_MAX 55             /* a W3C traceparent */
 #define CALL_ARENA_BYTES ((size_t)96 << 20)
 
+struct sxd_session {
+    sxd_session *prev, *next; /* net->sessions */
+    sxd_net *net;
+    sxd_stream *stream;
+    sx_sp_reader reader;
+    sxd_call *calls; /* received, not answered */
+    sxd_principal principal;
+    uint64_t id;
+    uint64_t moved_ms; /* the last time that bytes moved, in either direction */
+    uint32_t inflight;
+    sx_buf rest;  /* read but not looked at: the window was full */
+    bool feeding; /* frames are being taken out right now */
+    bool ready;   /* hello exchanged */
+    bool reading; /* the stream is started */
+    bool woken;   /* sxd_net_wake looks at it next: there is room in the window, or it is doomed */
+    bool closing;
+    const char *doomed; /* why it will be closed before the loop waits again; NULL: it will not */
+};
+
+static void close_session(sxd_session *session, const char *why);
+
 /* ---- windows ---- */
+static size_t output_waiting(const sxd_session *session)
+{
+    return session->stream->class->waiting(session->stream);
+}
+
 /* May another request of this client be looked at? */
 static bool window_open(const sxd_session *session)
 {
     return !session->closing && session->doomed == NULL &&
-           session->inflight < (uint64_t)session->daemon->config.options.inflight_max &&
-           uv_stream_get_write_queue_size((const uv_stream_t *)&session->pipe) <= WINDOW_BYTES;
+           session->inflight < (uint64_t)session->net->base->config.options.inflight_max &&
+           output_waiting(session) <= WINDOW_BYTES;
 }
 
-/* There may be room again. Input is taken later, from `idle`, so that answering one call never runs another. */
+/* There may be room again. Input is taken later, from sxd_net_wake, so that answering one call never runs another. */
 static void resume(sxd_session *session)
 {
     if (window_open(session) && (!session->reading || session->rest.len > 0)) {
         session->woken = true;
-        sxd_daemon_wake(session->daemon);
+        sxd_base_wake(session->net->base);
     }
 }
 
@@ -36,7 +59,7 @@ static void doom(sxd_session *session, const char *why)
 {
     session->doomed = why;
     session->woken = true;
-    sxd_daemon_wake(session->daemon);
+    sxd_base_wake(session->net->base);
 }
 
 /* ---- calls ---- */
@@ -45,11 +68,6 @@ static void call_free(sxd_call *call)
     sx_buf_fini(&call->body);
     sx_ctx_fini(&call->cx);
     free(call);
-}
-
-static void on_timer_closed(uv_handle_t *handle)
-{
-    call_free(handle->data);
 }
 
 /* Takes the call off its session, which may be closed from then on without touching it. */
@@ -67,15 +85,8 @@ static sxd_session *detach(sxd_call *call)
 
 static void end_call(sxd_call *call)
 {
-    SX_ASSERT(call->session == NULL && !call->keying);
-    SX_ASSERT(call->job == NULL && call->search == NULL);
-    SX_ASSERT(call->timer_state != SXD_TIMER_CLOSING);
-    if (call->timer_state == SXD_TIMER_OPEN) {
-        call->timer_state = SXD_TIMER_CLOSING;
-        uv_close((uv_handle_t *)&call->timer, on_timer_closed);
-    } else {
-        call_free(call);
-    }
+    SX_ASSERT(call->session == NULL && !call->pinned);
+    call_free(call);
 }
 
 void sxd_call_drop(sxd_call *call)
@@ -93,26 +104,25 @@ static sxd_call *call_new(sxd_session *session)
     if (call == NULL) {
         return NULL;
     }
-    sxd_daemon *daemon = session->daemon;
-    call->daemon = daemon;
+    sxd_net *net = session->net;
+    call->net = net;
     call->session = session;
-    call->uid = session->uid;
-    call->id = ++daemon->next_call;
+    call->principal = session->principal;
+    call->id = ++net->next_call;
     call->start_ns = uv_hrtime();
     call->deadline_ms = UINT64_MAX;
-    call->hold_ms = UINT64_MAX;
     sx_ctx_init(&call->cx, CALL_ARENA_BYTES);
     call->body = session->reader.body; /* the call owns the frame from here on */
     sx_buf_init(&session->reader.body, session->reader.limit_bytes);
     session->inflight++;
     DL_APPEND(session->calls, call);
-    daemon->metrics.calls++;
+    net->base->metrics.calls++;
     return call;
 }
 
 /* ---- writing ---- */
 typedef struct {
-    uv_write_t request;
+    sxd_write write; /* first: the stream knows nothing but this */
     sxd_session *session;
     sx_buf head; /* frame head, id stack, message up to the tail */
     sx_blob *tail;
@@ -125,50 +135,52 @@ static void output_free(output *out)
     free(out);
 }
 
-static void on_written(uv_write_t *request, int status)
+static void on_written(sxd_write *write, const char *error)
 {
-    output *out = request->data;
+    output *out = (output *)write;
     sxd_session *session = out->session;
     output_free(out);
-    session->moved_ms = uv_now(&session->daemon->loop);
-    if (status == 0) {
+    session->moved_ms = sxd_base_now(session->net->base);
+    if (error == NULL) {
         resume(session);
     } else if (!session->closing) {
-        sxd_session_close(session, uv_err_name(status));
+        close_session(session, error);
     }
+}
+
+/* Hands `out` to the stream; false: it is freed, and the session is doomed. */
+static bool begin_write(sxd_session *session, SX_TAKE output *out, sx_span head, sx_span tail)
+{
+    SX_ASSERT(out->session == NULL && !session->closing);
+    out->session = session;
+    out->write = (sxd_write){.part = {head, tail}, .done = on_written};
+    if (!session->stream->class->write(session->stream, &out->write)) {
+        output_free(out);
+        doom(session, "cannot write");
+        return false;
+    }
+    return true;
 }
 
 /* Sends head and tail; both become the write's. `out->head` has SX_SP_HEAD_BYTES free in front. */
 static void send_output(sxd_session *session, output *out, size_t tail_bytes)
 {
-    sxd_daemon *daemon = session->daemon;
+    sxd_base *base = session->net->base;
     size_t body = out->head.len - SX_SP_HEAD_BYTES + tail_bytes;
+    sx_span tail = {0};
     sx_sp_head(body, out->head.ptr);
-    uv_buf_t bufs[2] = {
-        {.base = (char *)out->head.ptr, .len = out->head.len},
-        {.base = NULL, .len = 0},
-    };
     if (tail_bytes > 0) {
-        /* libuv does not write to it */
-        bufs[1].base = (char *)sx_blob_bytes(out->tail);
-        bufs[1].len = tail_bytes;
+        tail = (sx_span){sx_blob_bytes(out->tail), tail_bytes};
     }
-    out->session = session;
-    out->request.data = out;
-    if (uv_stream_get_write_queue_size((uv_stream_t *)&session->pipe) == 0) {
-        session->moved_ms = uv_now(&daemon->loop);
+    if (output_waiting(session) == 0) {
+        session->moved_ms = sxd_base_now(base);
     }
-    int error = uv_write(&out->request, (uv_stream_t *)&session->pipe, bufs, tail_bytes > 0 ? 2 : 1,
-                         on_written);
-    if (error != 0) {
-        output_free(out);
-        doom(session, "cannot write");
+    if (!begin_write(session, out, sx_buf_span(&out->head), tail)) {
         return;
     }
-    daemon->metrics.bytes_out += SX_SP_HEAD_BYTES + body;
-    size_t waiting = uv_stream_get_write_queue_size((uv_stream_t *)&session->pipe);
-    if (waiting > (uint64_t)daemon->config.options.output_mb << 20) {
-        daemon->metrics.stalled++;
+    base->metrics.bytes_out += SX_SP_HEAD_BYTES + body;
+    if (output_waiting(session) > (uint64_t)base->config.options.output_mb << 20) {
+        base->metrics.stalled++;
         doom(session, "too much output waiting");
     }
 }
@@ -191,7 +203,7 @@ static void log_call(const sxd_call *call, sx_code code)
     sxd_log(SXD_DEBUG, "call", "req=%llu method=%s code=%s uid=%u dur_us=%llu trace=%s",
             (unsigned long long)call->id,
             known ? sx_method_get(call->request.method)->name : "unknown", sx_code_name(code),
-            call->uid, (unsigned long long)((uv_hrtime() - call->start_ns) / 1000),
+            call->principal.space, (unsigned long long)((uv_hrtime() - call->start_ns) / 1000),
             call->trace[0] != '\0' ? call->trace : "none");
 }
 
@@ -225,7 +237,7 @@ void sxd_call_result(sxd_call *call, const void *result, sx_blob *tail)
 void sxd_call_fail(sxd_call *call, const sx_error *error, int64_t after_ms)
 {
     sxd_session *session = call->session;
-    call->daemon->metrics.errors++;
+    call->net->base->metrics.errors++;
     output *out = session != NULL && session->doomed == NULL ? output_new(call) : NULL;
     if (out == NULL) {
         sxd_call_drop(call);
@@ -259,15 +271,15 @@ static void on_frame(sxd_session *session)
 {
     sxd_call *call = call_new(session);
     if (call == NULL) {
-        sxd_session_close(session, "no memory for a call");
+        close_session(session, "no memory for a call");
         return;
     }
     sx_span stack;
     sx_span payload;
     sx_span body = sx_buf_span(&call->body);
     if (sx_sp_split(&call->cx, body, &stack, &payload) != SX_OK) {
-        session->daemon->metrics.protocol_errors++;
-        sxd_session_close(session, call->cx.error.text); /* drops the call as well */
+        session->net->base->metrics.protocol_errors++;
+        close_session(session, call->cx.error.text); /* drops the call as well */
         return;
     }
     memcpy(call->stack, stack.ptr, stack.len);
@@ -284,20 +296,20 @@ static void on_frame(sxd_session *session)
         sxd_call_drop(call);
         return;
     }
-    session->daemon->metrics.by_method[call->request.method]++;
+    session->net->base->metrics.by_method[call->request.method]++;
     if (SX_HAS(&call->request.meta, call_meta, tr)) {
         char quoted[SXD_QUOTE_MAX];
         sx_span trace = call->request.meta.tr;
         trace.len = trace.len < TRACE_BYTES_MAX ? trace.len : TRACE_BYTES_MAX;
         (void)snprintf(call->trace, sizeof(call->trace), "%s", sxd_quote(quoted, trace));
     }
-    sxd_call_dispatch(call);
+    session->net->server.serve(session->net->server.self, call);
 }
 
 static void on_bytes_bad(sxd_session *session, const sx_ctx *cx)
 {
-    session->daemon->metrics.protocol_errors++;
-    sxd_session_close(session, cx->error.text);
+    session->net->base->metrics.protocol_errors++;
+    close_session(session, cx->error.text);
 }
 
 static void feed(sxd_session *session, sx_span input)
@@ -321,36 +333,28 @@ static void feed(sxd_session *session, sx_span input)
         sx_buf_put_span(&session->rest, input);
         SX_ASSERT(session->rest.code != SX_LIMIT); /* at most one chunk is kept */
         if (session->rest.code != SX_OK) {
-            sxd_session_close(session, "no memory for input");
+            close_session(session, "no memory for input");
         }
     }
     sx_ctx_fini(&cx);
 }
 
-static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+static void on_bytes(void *self, sx_span bytes)
 {
-    (void)suggested;
-    sxd_session *session = handle->data;
-    buf->base = (char *)session->daemon->chunk;
-    buf->len = sizeof(session->daemon->chunk);
-}
-
-static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
-{
-    sxd_session *session = stream->data;
-    if (count < 0) {
-        sxd_session_close(session,
-                          count == UV_EOF ? "closed by the client" : uv_err_name((int)count));
-        return;
-    }
-    session->moved_ms = uv_now(&session->daemon->loop);
-    session->daemon->metrics.bytes_in += (uint64_t)count;
-    feed(session, (sx_span){(const uint8_t *)buf->base, (size_t)count});
+    sxd_session *session = self;
+    session->moved_ms = sxd_base_now(session->net->base);
+    session->net->base->metrics.bytes_in += bytes.len;
+    feed(session, bytes);
     /* While a window is full nothing is read, and so an end of the connection is not seen: the sweep looks for it. */
     if (!session->closing && !window_open(session) && session->reading) {
         session->reading = false;
-        (void)uv_read_stop(stream);
+        session->stream->class->stop(session->stream);
     }
+}
+
+static void on_end(void *self, const char *why)
+{
+    close_session(self, why);
 }
 
 /* Room in the window: first what was read already, then the socket. */
@@ -364,24 +368,24 @@ static void take_input(sxd_session *session)
     }
     if (!session->reading && window_open(session) && session->rest.len == 0) {
         session->reading = true;
-        if (uv_read_start((uv_stream_t *)&session->pipe, on_alloc, on_read) != 0) {
-            sxd_session_close(session, "cannot read");
+        if (!session->stream->class->start(session->stream)) {
+            close_session(session, "cannot read");
         }
     }
 }
 
-void sxd_session_wake(sxd_daemon *daemon)
+void sxd_net_wake(sxd_net *net)
 {
     sxd_session *session;
     sxd_session *next;
-    DL_FOREACH_SAFE(daemon->sessions, session, next)
+    DL_FOREACH_SAFE(net->sessions, session, next)
     {
         if (!session->woken) {
             continue;
         }
         session->woken = false;
         if (session->doomed != NULL) {
-            sxd_session_close(session, session->doomed);
+            close_session(session, session->doomed);
         } else {
             take_input(session);
         }
@@ -389,97 +393,92 @@ void sxd_session_wake(sxd_daemon *daemon)
 }
 
 /* ---- life ---- */
-static void on_closed(uv_handle_t *handle)
+static void on_closed(void *self)
 {
-    sxd_session *session = handle->data;
-    SX_ASSERT(session->calls == NULL);
+    sxd_session *session = self;
+    SX_ASSERT(session->calls == NULL && session->closing);
     sx_sp_reader_fini(&session->reader);
     sx_buf_fini(&session->rest);
     free(session);
 }
 
-void sxd_session_close(sxd_session *session, const char *why)
+static void close_session(sxd_session *session, const char *why)
 {
     if (session->closing) {
         return;
     }
-    sxd_daemon *daemon = session->daemon;
+    sxd_net *net = session->net;
     char quoted[SXD_QUOTE_MAX];
     sxd_log(SXD_DEBUG, "session-end", "session=%llu uid=%u pid=%d why=%s",
-            (unsigned long long)session->id, session->uid, session->pid,
+            (unsigned long long)session->id, session->principal.space, session->principal.pid,
             sxd_quote(quoted, sx_span_of(why)));
     session->closing = true;
-    DL_DELETE(daemon->sessions, session);
-    daemon->session_count--;
+    DL_DELETE(net->sessions, session);
+    net->session_count--;
     sxd_call *call;
     sxd_call *next;
     DL_FOREACH_SAFE(session->calls, call, next)
     {
-        if (call->keying) { /* the pool thread still reads it: freed when that ends */
+        if (call->pinned) { /* a pool thread still reads it: it is freed when that ends */
             DL_DELETE(session->calls, call);
             session->inflight--;
             call->session = NULL;
         } else {
-            if (call->job != NULL) {
-                sxd_queue_leave(call);
-            } else if (call->search != NULL) {
-                sxd_search_leave(call);
-            }
+            net->server.leave(net->server.self, call);
             sxd_call_drop(call);
         }
     }
-    uv_close((uv_handle_t *)&session->pipe, on_closed);
+    session->stream->class->close(session->stream);
 }
 
-/* Is the peer gone although nothing is read from it? */
-static bool peer_gone(sxd_session *session)
+void sxd_net_sweep(sxd_net *net)
 {
-    uv_os_fd_t fd;
-    if (uv_fileno((uv_handle_t *)&session->pipe, &fd) != 0) {
-        return true;
-    }
-    struct pollfd poll_fd = {.fd = fd, .events = POLLRDHUP};
-    return poll(&poll_fd, 1, 0) == 1;
-}
-
-void sxd_session_sweep(sxd_daemon *daemon)
-{
-    uint64_t now = uv_now(&daemon->loop);
-    uint64_t stall = (uint64_t)daemon->config.options.stall_ms;
+    uint64_t now = sxd_base_now(net->base);
+    uint64_t stall = (uint64_t)net->base->config.options.stall_ms;
     sxd_session *session;
     sxd_session *next;
-    DL_FOREACH_SAFE(daemon->sessions, session, next)
+    DL_FOREACH_SAFE(net->sessions, session, next)
     {
         bool partial = session->reading && sx_sp_reader_partial(&session->reader);
-        bool writing = uv_stream_get_write_queue_size((uv_stream_t *)&session->pipe) > 0;
+        bool writing = output_waiting(session) > 0;
         if ((partial || writing) && now - session->moved_ms > stall) {
-            daemon->metrics.stalled++;
-            sxd_session_close(session, writing ? "output makes no progress"
-                                               : "hello or frame makes no progress");
-        } else if (!session->reading && peer_gone(session)) {
-            sxd_session_close(session, "closed by the client");
+            net->base->metrics.stalled++;
+            close_session(session, writing ? "output makes no progress"
+                                           : "hello or frame makes no progress");
+        } else if (!session->reading && session->stream->class->gone(session->stream)) {
+            close_session(session, "closed by the client");
         }
     }
 }
 
-static void on_refused_closed(uv_handle_t *handle)
+bool sxd_net_writes(const sxd_net *net)
 {
-    free(handle->data);
+    const sxd_session *session;
+    DL_FOREACH(net->sessions, session)
+    {
+        if (output_waiting(session) > 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
-/* The other side's user, process; false when the kernel does not say. */
-static bool peer_of(sxd_session *session)
+void sxd_net_deafen(sxd_net *net)
 {
-    uv_os_fd_t fd;
-    struct ucred peer;
-    socklen_t size = sizeof(peer);
-    if (uv_fileno((uv_handle_t *)&session->pipe, &fd) != 0 ||
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
-        return false;
+    while (net->listeners != NULL) {
+        sxd_listener *listener = net->listeners;
+        LL_DELETE(net->listeners, listener);
+        listener->close(listener);
     }
-    session->uid = peer.uid;
-    session->pid = peer.pid;
-    return true;
+}
+
+void sxd_net_close(sxd_net *net, const char *why)
+{
+    sxd_net_deafen(net);
+    while (net->sessions != NULL) {
+        close_session(net->sessions, why);
+    }
+    SX_ASSERT(net->session_count == 0);
 }
 
 /* Sends our half of the SP hello. */
@@ -494,42 +493,40 @@ static void send_hello(sxd_session *session)
     sx_buf_init(&out->head, 64);
     sx_sp_hello(SX_SP_REP, hello);
     sx_buf_put(&out->head, hello, sizeof(hello));
-    uv_buf_t buf = {.base = (char *)out->head.ptr, .len = out->head.len};
-    out->session = session;
-    out->request.data = out;
-    if (uv_write(&out->request, (uv_stream_t *)&session->pipe, &buf, 1, on_written) != 0) {
+    if (out->head.code != SX_OK) {
         output_free(out);
-        doom(session, "cannot write");
+        doom(session, "no memory for a hello");
+        return;
     }
+    (void)begin_write(session, out, sx_buf_span(&out->head), (sx_span){0});
 }
 
-void sxd_session_accept(sxd_daemon *daemon)
+void sxd_session_open(sxd_net *net, sxd_stream *stream, const sxd_principal *principal)
 {
-    sxd_session *session = calloc(1, sizeof(*session));
+    static const sxd_stream_user user = {.bytes = on_bytes, .end = on_end, .closed = on_closed};
+    sxd_base *base = net->base;
+    bool welcome = sxd_principal_may(principal, SXD_MAY_USE) &&
+                   net->session_count < (uint64_t)base->config.options.clients_max;
+    sxd_session *session = welcome ? calloc(1, sizeof(*session)) : NULL;
     if (session == NULL) {
-        sxd_log(SXD_ERROR, "accept", "error=\"no memory\"");
+        base->metrics.sessions_refused++;
+        sxd_log(SXD_WARN, "session-refused", "uid=%u pid=%d open=%u%s", principal->space,
+                principal->pid, net->session_count, welcome ? " error=\"no memory\"" : "");
+        stream->class->close(stream);
         return;
     }
-    session->daemon = daemon;
-    (void)uv_pipe_init(&daemon->loop, &session->pipe, 0);
-    session->pipe.data = session;
-    bool taken = uv_accept((uv_stream_t *)&daemon->listener, (uv_stream_t *)&session->pipe) == 0;
-    bool known = taken && peer_of(session);
-    if (!known || (session->uid != getuid() && session->uid != 0) ||
-        daemon->session_count >= (uint64_t)daemon->config.options.clients_max) {
-        daemon->metrics.sessions_refused++;
-        sxd_log(SXD_WARN, "session-refused", "uid=%u pid=%d open=%u", session->uid, session->pid,
-                daemon->session_count);
-        uv_close((uv_handle_t *)&session->pipe, on_refused_closed);
-        return;
-    }
-    session->id = ++daemon->next_session;
-    session->moved_ms = uv_now(&daemon->loop);
+    stream->user = &user;
+    stream->self = session;
+    session->net = net;
+    session->stream = stream;
+    session->principal = *principal;
+    session->id = ++net->next_session;
+    session->moved_ms = sxd_base_now(base);
     sx_sp_reader_init(&session->reader, SX_SP_REQ, SX_RPC_REQUEST_BYTES_MAX + SXD_STACK_BYTES_MAX);
-    sx_buf_init(&session->rest, sizeof(daemon->chunk));
-    DL_APPEND(daemon->sessions, session);
-    daemon->session_count++;
-    daemon->metrics.sessions++;
+    sx_buf_init(&session->rest, sizeof(base->chunk));
+    DL_APPEND(net->sessions, session);
+    net->session_count++;
+    base->metrics.sessions++;
     send_hello(session);
     take_input(session);
 }

@@ -35,13 +35,13 @@ static void fail(sxd_call *call)
 /* ---- hello, ping, ready, shutdown ---- */
 static void serve_hello(sxd_call *call)
 {
-    const sxd_daemon *daemon = call->daemon;
-    const sxd_options *options = &daemon->config.options;
+    const sxd_service *service = sxd_service_of(call);
+    const sxd_options *options = &service->base->config.options;
     const sx_hello_args *args = call->request.args;
     if (SX_HAS(args, hello_args, client)) {
         char quoted[SXD_QUOTE_MAX];
         sxd_log(SXD_DEBUG, "hello", "req=%llu uid=%u client=%s", (unsigned long long)call->id,
-                call->uid, sxd_quote(quoted, args->client));
+                call->principal.space, sxd_quote(quoted, args->client));
     }
     sx_pair methods[SX_METHOD_COUNT];
     uint32_t method_count = 0;
@@ -71,10 +71,10 @@ static void serve_hello(sxd_call *call)
     sx_hello_result result = {
         .server = SX_SPAN_LITERAL("symplexd"),
         .version = SX_SPAN_LITERAL(SX_VERSION_TEXT),
-        .build = sx_span_of(daemon->backend->build()),
+        .build = sx_span_of(service->backend->build()),
         .proto_min = PROTO_VERSION,
         .proto_max = PROTO_VERSION,
-        .boot_id = sx_span_of(daemon->boot_id),
+        .boot_id = sx_span_of(service->base->boot_id),
         .pid = getpid(),
         .now_ms = now_ms(),
         .methods = {.items = methods, .count = method_count},
@@ -82,7 +82,7 @@ static void serve_hello(sxd_call *call)
         .features = {.items = features, .count = feature_count},
     };
     SX_PUT(&result, hello_result, verify_key,
-           ((sx_span){daemon->key.public_key, sizeof(daemon->key.public_key)}));
+           ((sx_span){service->key.public_key, sizeof(service->key.public_key)}));
     sxd_call_result(call, &result, NULL);
 }
 
@@ -90,7 +90,7 @@ static void serve_ping(sxd_call *call)
 {
     const sx_ping_args *args = call->request.args;
     sx_ping_result result = {
-        .boot_id = sx_span_of(call->daemon->boot_id),
+        .boot_id = sx_span_of(sxd_service_of(call)->base->boot_id),
         .now_ms = now_ms(),
     };
     if (SX_HAS(args, ping_args, data)) {
@@ -101,11 +101,11 @@ static void serve_ping(sxd_call *call)
 
 static void serve_ready(sxd_call *call)
 {
-    const sxd_daemon *daemon = call->daemon;
+    const sxd_service *service = sxd_service_of(call);
     const char *why = NULL;
-    if (daemon->phase != SXD_UP) {
+    if (service->base->phase != SXD_UP) {
         why = "draining";
-    } else if (!sxd_pool_alive(daemon)) {
+    } else if (!sxd_pool_alive(service)) {
         why = "no worker runs";
     }
     sx_ready_result result = {.ready = why == NULL};
@@ -118,28 +118,28 @@ static void serve_ready(sxd_call *call)
 static void serve_shutdown(sxd_call *call)
 {
     const sx_shutdown_args *args = call->request.args;
-    sxd_daemon *daemon = call->daemon;
+    sxd_service *service = sxd_service_of(call);
     bool fast = SX_HAS(args, shutdown_args, fast) && args->fast;
     sx_shutdown_result result = {.state = SX_SPAN_LITERAL("draining")};
     sxd_call_result(call, &result, NULL);
-    sxd_daemon_drain(daemon, fast);
+    service->drain(service->self, fast);
 }
 
 /* ---- status ---- */
 #define COUNTER_MAX 96
 
-static uint32_t own_counters(const sxd_daemon *daemon, sx_pair *out)
+static uint32_t own_counters(const sxd_service *service, sx_pair *out)
 {
     uint32_t n = 0;
-#define SXD_METRIC(name_, help) out[n++] = int_pair(#name_, daemon->metrics.name_);
+#define SXD_METRIC(name_, help) out[n++] = int_pair(#name_, service->base->metrics.name_);
 #include "daemon/base/metrics.def"
 #undef SXD_METRIC
-    out[n++] = int_pair("hits", daemon->metrics.hits_ram + daemon->metrics.hits_disk);
-    out[n++] = int_pair("open_sessions", daemon->session_count);
-    out[n++] = int_pair("active_jobs", daemon->active_count);
-    out[n++] = int_pair("searches_kept", daemon->search_count);
-    out[n++] = int_pair("searches_running", sxd_search_running(daemon));
-    out[n++] = int_pair("search_steps_active", daemon->step_count);
+    out[n++] = int_pair("hits", service->base->metrics.hits_ram + service->base->metrics.hits_disk);
+    out[n++] = int_pair("open_sessions", service->net->session_count);
+    out[n++] = int_pair("active_jobs", service->active_count);
+    out[n++] = int_pair("searches_kept", service->search_count);
+    out[n++] = int_pair("searches_running", sxd_search_running(service));
+    out[n++] = int_pair("search_steps_active", service->step_count);
     return n;
 }
 
@@ -165,11 +165,11 @@ static uint32_t cache_counters(const sx_cache_stats *stats, sx_pair *out)
     return n;
 }
 
-static uint32_t worker_rows(const sxd_daemon *daemon, sx_worker_row *rows)
+static uint32_t worker_rows(const sxd_service *service, sx_worker_row *rows)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < daemon->worker_count; i++) {
-        const sxd_worker *worker = &daemon->worker[i];
+    for (uint32_t i = 0; i < service->worker_count; i++) {
+        const sxd_worker *worker = &service->worker[i];
         const sxd_lane *lane = worker->lane;
         if (worker->state == SXD_WORKER_NONE) {
             continue;
@@ -194,7 +194,7 @@ static uint32_t worker_rows(const sxd_daemon *daemon, sx_worker_row *rows)
 
 static void serve_status(sxd_call *call)
 {
-    sxd_daemon *daemon = call->daemon;
+    sxd_service *service = sxd_service_of(call);
     sx_pair *counters = SX_NEW_ARRAY(&call->cx, sx_pair, COUNTER_MAX);
     char(*names)[40] = sx_alloc_array(&call->cx, SX_METHOD_COUNT, 40);
     sx_worker_row *rows = SX_NEW_ARRAY(&call->cx, sx_worker_row, SXD_WORKER_MAX);
@@ -203,33 +203,33 @@ static void serve_status(sxd_call *call)
         return;
     }
     sx_cache_stats stats;
-    sx_cache_stats_of(daemon->cache, &stats);
-    uint32_t n = own_counters(daemon, counters);
+    sx_cache_stats_of(service->cache, &stats);
+    uint32_t n = own_counters(service, counters);
     n += cache_counters(&stats, counters + n);
     for (uint32_t i = 0; i < SX_METHOD_COUNT; i++) {
         const sx_method_row *row = sx_method_get((sx_method)i);
         if (row->class != SX_CLASS_INNER) {
             (void)snprintf(names[i], 40, "call_%s", row->name);
-            counters[n++] = int_pair(names[i], daemon->metrics.by_method[i]);
+            counters[n++] = int_pair(names[i], service->base->metrics.by_method[i]);
         }
     }
     SX_ASSERT(n <= COUNTER_MAX);
     sx_status_result result = {
         .server = SX_SPAN_LITERAL("symplexd"),
         .version = SX_SPAN_LITERAL(SX_VERSION_TEXT),
-        .build = sx_span_of(daemon->backend->build()),
-        .boot_id = sx_span_of(daemon->boot_id),
+        .build = sx_span_of(service->backend->build()),
+        .boot_id = sx_span_of(service->base->boot_id),
         .pid = getpid(),
-        .state = sx_span_of(daemon->phase == SXD_UP ? "ready" : "draining"),
-        .uptime_ms = (int64_t)(uv_now(&daemon->loop) - daemon->start_ms),
-        .socket = sx_span_of(daemon->config.options.socket),
-        .directory = sx_span_of(daemon->config.options.state),
+        .state = sx_span_of(service->base->phase == SXD_UP ? "ready" : "draining"),
+        .uptime_ms = (int64_t)(sxd_base_now(service->base) - service->start_ms),
+        .socket = sx_span_of(service->base->config.options.socket),
+        .directory = sx_span_of(service->base->config.options.state),
         .store = sx_span_of(sx_cache_store_name(stats.store)),
         .store_error = sx_span_of(stats.error_text),
         .counters = {.items = counters, .count = n},
     };
     result.workers.items = rows;
-    result.workers.count = worker_rows(daemon, rows);
+    result.workers.count = worker_rows(service, rows);
     sxd_call_result(call, &result, NULL);
 }
 
@@ -278,8 +278,8 @@ static void serve_cache_list(sxd_call *call)
         return;
     }
     row_list list = {.rows = SX_NEW_ARRAY(&call->cx, sx_entry_row, (size_t)limit + 1)};
-    if (list.rows == NULL || sx_cache_list(&call->cx, call->daemon->cache, (uint32_t)limit + 1,
-                                           on_entry, &list) != SX_OK) {
+    if (list.rows == NULL || sx_cache_list(&call->cx, sxd_service_of(call)->cache,
+                                           (uint32_t)limit + 1, on_entry, &list) != SX_OK) {
         fail(call);
         return;
     }
@@ -295,8 +295,8 @@ static void serve_cache_show(sxd_call *call)
     sx_cache_info info;
     sx_cache_part *parts;
     uint32_t part_count;
-    if (sx_cache_show(&call->cx, call->daemon->cache, call->uid, &args->key, &info, &parts,
-                      &part_count) != SX_OK) {
+    if (sx_cache_show(&call->cx, sxd_service_of(call)->cache, call->principal.space, &args->key,
+                      &info, &parts, &part_count) != SX_OK) {
         fail(call);
         return;
     }
@@ -318,7 +318,7 @@ static void serve_cache_verify(sxd_call *call)
 {
     sx_cache_verification state = {.deep = true};
     while (!state.finished) {
-        if (sx_cache_verify(&call->cx, call->daemon->cache, 0, &state) != SX_OK) {
+        if (sx_cache_verify(&call->cx, sxd_service_of(call)->cache, 0, &state) != SX_OK) {
             fail(call);
             return;
         }
@@ -341,12 +341,13 @@ static void serve_cache_evict(sxd_call *call)
         sxd_call_refuse(call, SX_INPUT, 0, "cache.evict: either key or all");
         return;
     }
-    sx_cache_filter filter = {.by_ns = true, .ns = call->uid, .by_key = one, .pinned_too = one};
+    sx_cache_filter filter = {
+        .by_ns = true, .ns = call->principal.space, .by_key = one, .pinned_too = one};
     uint64_t count = 0;
     if (one) {
         filter.key = args->key;
     }
-    if (sx_cache_evict(&call->cx, call->daemon->cache, &filter, &count) != SX_OK) {
+    if (sx_cache_evict(&call->cx, sxd_service_of(call)->cache, &filter, &count) != SX_OK) {
         fail(call);
         return;
     }
@@ -354,11 +355,20 @@ static void serve_cache_evict(sxd_call *call)
     sxd_call_result(call, &result, NULL);
 }
 
+/* What a principal has to be allowed to call this method. */
+static uint32_t rights_for(sx_method method)
+{
+    bool manages = method == SX_METHOD_SHUTDOWN || method == SX_METHOD_CACHE_VERIFY ||
+                   method == SX_METHOD_CACHE_EVICT;
+    return manages ? SXD_MAY_USE | SXD_MAY_MANAGE : SXD_MAY_USE;
+}
+
 void sxd_call_dispatch(sxd_call *call)
 {
-    if (SX_HAS(&call->request.meta, call_meta, dl)) {
-        int64_t left = sx_max_i64(call->request.meta.dl, 0);
-        call->deadline_ms = uv_now(&call->daemon->loop) + (uint64_t)sx_min_i64(left, INT32_MAX);
+    if (!sxd_principal_may(&call->principal, rights_for(call->request.method))) {
+        sxd_call_refuse(call, SX_DENIED, 0, "%s: user %u may not do this",
+                        sx_method_get(call->request.method)->name, call->principal.space);
+        return;
     }
     switch (call->request.method) {
     case SX_METHOD_HELLO: serve_hello(call); return;

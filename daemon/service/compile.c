@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/base/state.h"
+#include "daemon/service/service.h"
 
 #define KEY_ARENA_BYTES ((size_t)1 << 30)
 #define RETRY_MS 1000
@@ -58,18 +58,18 @@ static sx_code digest_of(sx_ctx *cx, const sx_compile_args *args, sx_key *digest
     return code;
 }
 
-static sxd_memo *memo_set(sxd_daemon *daemon, const sx_key *request)
+static sxd_memo *memo_set(sxd_service *service, const sx_key *request)
 {
     uint32_t index = ((uint32_t)request->byte[0] | (uint32_t)request->byte[1] << 8) % SXD_MEMO_SETS;
-    return &daemon->memo[index * SXD_MEMO_WAYS];
+    return &service->memo[index * SXD_MEMO_WAYS];
 }
 
-static bool memo_find(sxd_daemon *daemon, const sx_key *request, sx_key *key)
+static bool memo_find(sxd_service *service, const sx_key *request, sx_key *key)
 {
-    sxd_memo *set = memo_set(daemon, request);
+    sxd_memo *set = memo_set(service, request);
     for (uint32_t i = 0; i < SXD_MEMO_WAYS; i++) {
         if (set[i].used != 0 && sx_key_equal(&set[i].request, request)) {
-            set[i].used = ++daemon->memo_clock;
+            set[i].used = ++service->memo_clock;
             *key = set[i].key;
             return true;
         }
@@ -77,9 +77,9 @@ static bool memo_find(sxd_daemon *daemon, const sx_key *request, sx_key *key)
     return false;
 }
 
-static void memo_put(sxd_daemon *daemon, const sx_key *request, const sx_key *key)
+static void memo_put(sxd_service *service, const sx_key *request, const sx_key *key)
 {
-    sxd_memo *set = memo_set(daemon, request);
+    sxd_memo *set = memo_set(service, request);
     uint32_t oldest = 0;
     for (uint32_t i = 0; i < SXD_MEMO_WAYS; i++) {
         if (sx_key_equal(&set[i].request, request)) {
@@ -88,7 +88,7 @@ static void memo_put(sxd_daemon *daemon, const sx_key *request, const sx_key *ke
         }
         oldest = set[i].used < set[oldest].used ? i : oldest;
     }
-    set[oldest] = (sxd_memo){.request = *request, .key = *key, .used = ++daemon->memo_clock};
+    set[oldest] = (sxd_memo){.request = *request, .key = *key, .used = ++service->memo_clock};
 }
 
 /* ---- answers from the cache ---- */
@@ -100,14 +100,15 @@ static const char *tier_name(sx_cache_tier tier)
 /* Answers the call from the cache; false when there is nothing. */
 static bool answer_hit(sxd_call *call, const sx_key *key, const sx_key *slot)
 {
-    sxd_daemon *daemon = call->daemon;
+    sxd_service *service = sxd_service_of(call);
     sx_blob *blob;
     sx_cache_info info;
-    if (sx_cache_get(daemon->cache, call->uid, slot, &blob, &info) != SX_OK) {
+    if (sx_cache_get(service->cache, call->principal.space, slot, &blob, &info) != SX_OK) {
         return false;
     }
-    *(info.tier == SX_TIER_RAM ? &daemon->metrics.hits_ram : &daemon->metrics.hits_disk) += 1;
-    sxd_daemon_touch_cache(daemon);
+    *(info.tier == SX_TIER_RAM ? &service->base->metrics.hits_ram
+                               : &service->base->metrics.hits_disk) += 1;
+    sxd_service_touch_cache(service);
     if (call->request.method == SX_METHOD_OPTIMIZE) {
         sx_optimize_result result = {
             .key = *key,
@@ -133,18 +134,19 @@ static bool answer_hit(sxd_call *call, const sx_key *key, const sx_key *slot)
 void sxd_get(sxd_call *call)
 {
     const sx_get_args *args = call->request.args;
-    sxd_daemon *daemon = call->daemon;
+    sxd_service *service = sxd_service_of(call);
     sx_blob *blob;
     sx_cache_info info;
-    if (sx_cache_get(daemon->cache, call->uid, &args->key, &blob, &info) != SX_OK) {
+    if (sx_cache_get(service->cache, call->principal.space, &args->key, &blob, &info) != SX_OK) {
         char text[SX_KEY_TEXT_SIZE];
         sx_key_print(&args->key, text);
-        daemon->metrics.absent++;
+        service->base->metrics.absent++;
         sxd_call_refuse(call, SX_ABSENT, 0, "get: no entry %s", text);
         return;
     }
-    *(info.tier == SX_TIER_RAM ? &daemon->metrics.hits_ram : &daemon->metrics.hits_disk) += 1;
-    sxd_daemon_touch_cache(daemon);
+    *(info.tier == SX_TIER_RAM ? &service->base->metrics.hits_ram
+                               : &service->base->metrics.hits_disk) += 1;
+    sxd_service_touch_cache(service);
     sx_get_result result = {
         .key = args->key,
         .tier = sx_span_of(tier_name(info.tier)),
@@ -172,24 +174,24 @@ static void accept_async(sxd_job *job, sxd_call *call, bool coalesced)
 /* Refuses what may not start a compilation; true when the call was answered. */
 static bool refuse_miss(sxd_call *call, const sx_key *slot, compile_mode mode, bool refresh)
 {
-    sxd_daemon *daemon = call->daemon;
+    sxd_service *service = sxd_service_of(call);
     char text[SX_KEY_TEXT_SIZE];
     sx_cache_strikes strikes;
-    sx_key_print(&call->key.key, text);
+    sx_key_print(&sxd_ask_of(call)->key.key, text);
     if (mode == MODE_HIT_ONLY) {
         sxd_call_refuse(call, SX_ABSENT, 0, "compile: no entry %s", text);
         return true;
     }
     if (refresh) {
-        (void)sx_cache_pardon(daemon->cache, slot); /* an explicit wish to try again */
-    } else if (sx_cache_is_quarantined(daemon->cache, slot, &strikes)) {
-        daemon->metrics.quarantined++;
+        (void)sx_cache_pardon(service->cache, slot); /* an explicit wish to try again */
+    } else if (sx_cache_is_quarantined(service->cache, slot, &strikes)) {
+        service->base->metrics.quarantined++;
         sxd_call_refuse(call, SX_QUARANTINED, 0, "compile: key %.16s killed %u workers: %s", text,
                         strikes.count, strikes.signature);
         return true;
     }
-    if (daemon->phase != SXD_UP) {
-        daemon->metrics.refused_busy++;
+    if (service->base->phase != SXD_UP) {
+        service->base->metrics.refused_busy++;
         sxd_call_refuse(call, SX_BUSY, RETRY_MS, "compile: the daemon is stopping");
         return true;
     }
@@ -199,20 +201,20 @@ static bool refuse_miss(sxd_call *call, const sx_key *slot, compile_mode mode, b
 static void start_or_join(sxd_call *call, const sx_key *slot, compile_mode mode,
                           const sxd_candidates *candidates)
 {
-    sxd_daemon *daemon = call->daemon;
-    int64_t queue_max = daemon->config.options.queue_max;
-    sxd_job *job = sxd_job_find_active(daemon, slot, call->uid);
+    sxd_service *service = sxd_service_of(call);
+    int64_t queue_max = service->base->config.options.queue_max;
+    sxd_job *job = sxd_job_find_active(service, slot, call->principal.space);
     bool coalesced = job != NULL;
     if (coalesced) {
         job->coalesced++;
-        daemon->metrics.coalesced++;
-    } else if (daemon->active_count >= queue_max) {
-        daemon->metrics.refused_busy++;
+        service->base->metrics.coalesced++;
+    } else if (service->active_count >= queue_max) {
+        service->base->metrics.refused_busy++;
         sxd_call_refuse(call, SX_BUSY, RETRY_MS, "queue: %u compilations, at most %lld",
-                        daemon->active_count, (long long)queue_max);
+                        service->active_count, (long long)queue_max);
         return;
     } else {
-        job = sxd_job_new(daemon, call, slot, candidates);
+        job = sxd_job_new(service, call, slot, candidates);
         if (job == NULL) {
             sxd_call_refuse(call, SX_NOMEM, RETRY_MS, "queue: no memory for a compilation");
             return;
@@ -227,45 +229,46 @@ static void start_or_join(sxd_call *call, const sx_key *slot, compile_mode mode,
     if (mode == MODE_ASYNC && call->request.method == SX_METHOD_COMPILE) {
         accept_async(job, call, coalesced);
     } else {
-        call->coalesced = coalesced;
+        sxd_ask_of(call)->coalesced = coalesced;
         sxd_queue_hold(job, call);
     }
-    sxd_queue_run(daemon);
+    sxd_queue_run(service);
 }
 
 /* The key is known, with its parts. */
 static void decide(sxd_call *call)
 {
     const sx_compile_args *args = call->request.args;
-    sxd_daemon *daemon = call->daemon;
+    sxd_service *service = sxd_service_of(call);
     compile_mode mode;
     bool known = read_mode(args, &mode);
     SX_ASSERT(known);
-    sx_key slot = slot_of(call->request.method, &call->key.key);
+    sx_key slot = slot_of(call->request.method, &sxd_ask_of(call)->key.key);
     bool refresh = wants_refresh(args);
-    if (!refresh && answer_hit(call, &call->key.key, &slot)) {
+    if (!refresh && answer_hit(call, &sxd_ask_of(call)->key.key, &slot)) {
         return;
     }
     if (mode == MODE_HIT_ONLY) {
-        daemon->metrics.absent++;
+        service->base->metrics.absent++;
     } else {
-        daemon->metrics.misses++;
+        service->base->metrics.misses++;
     }
     if (refuse_miss(call, &slot, mode, refresh)) {
         return;
     }
-    if (call->deadline_ms <= uv_now(&daemon->loop)) {
-        daemon->metrics.expired++;
+    if (call->deadline_ms <= sxd_base_now(service->base)) {
+        service->base->metrics.expired++;
         sxd_call_refuse(call, SX_TIMEOUT, 0, "compile: the deadline of the call passed");
         return;
     }
     if (SX_HAS(args, compile_args, wait_ms)) {
-        int64_t wait = sx_min_i64(sx_max_i64(args->wait_ms, 0), daemon->config.options.wait_ms);
-        call->hold_ms = uv_now(&daemon->loop) + (uint64_t)wait;
+        int64_t wait =
+            sx_min_i64(sx_max_i64(args->wait_ms, 0), service->base->config.options.wait_ms);
+        sxd_ask_of(call)->hold_ms = sxd_base_now(service->base) + (uint64_t)wait;
     }
     /* a job under way is joined at once; a new one may find that its program is known in other words */
-    bool keeps = daemon->backend->places != NULL && daemon->config.options.egraph_kb > 0;
-    if (keeps && !refresh && sxd_job_find_active(daemon, &slot, call->uid) == NULL) {
+    bool keeps = service->backend->places != NULL && service->base->config.options.egraph_kb > 0;
+    if (keeps && !refresh && sxd_job_find_active(service, &slot, call->principal.space) == NULL) {
         sxd_library_look(call);
         return;
     }
@@ -276,7 +279,7 @@ void sxd_compile_start(sxd_call *call, const sxd_candidates *candidates)
 {
     compile_mode mode;
     bool known = read_mode(call->request.args, &mode);
-    sx_key slot = slot_of(call->request.method, &call->key.key);
+    sx_key slot = slot_of(call->request.method, &sxd_ask_of(call)->key.key);
     SX_ASSERT(known && mode != MODE_HIT_ONLY);
     start_or_join(call, &slot, mode, candidates);
 }
@@ -303,15 +306,15 @@ static void run_key(uv_work_t *work)
 static sx_code take_key(sxd_call *call, const sxd_key *key)
 {
     SX_ASSERT(key->part_count <= SX_CACHE_PART_MAX);
-    call->key.key = key->key;
-    call->key.part_count = key->part_count;
+    sxd_ask_of(call)->key.key = key->key;
+    sxd_ask_of(call)->key.part_count = key->part_count;
     for (uint32_t i = 0; i < key->part_count; i++) {
         const char *name = sx_alloc_text(&call->cx, key->part[i].name);
         const char *value = sx_alloc_text(&call->cx, key->part[i].value);
         if (name == NULL || value == NULL) {
             return call->cx.error.code;
         }
-        call->key.part[i] = (sx_cache_part){
+        sxd_ask_of(call)->key.part[i] = (sx_cache_part){
             .name = {(const uint8_t *)name, key->part[i].name.len},
             .value = {(const uint8_t *)value, key->part[i].value.len},
         };
@@ -323,7 +326,7 @@ static void on_key(uv_work_t *work, int status)
 {
     keying *k = work->data;
     sxd_call *call = k->call;
-    sxd_daemon *daemon = call->daemon;
+    sxd_service *service = sxd_service_of(call);
     sx_error error = k->cx.error;
     sx_key request = k->request;
     bool remember = k->remember;
@@ -334,10 +337,10 @@ static void on_key(uv_work_t *work, int status)
     }
     sx_ctx_fini(&k->cx);
     free(k);
-    call->keying = false;
-    SX_ASSERT(daemon->keying_count > 0);
-    daemon->keying_count--;
-    daemon->metrics.keyed++;
+    call->pinned = false;
+    SX_ASSERT(service->keying_count > 0);
+    service->keying_count--;
+    service->base->metrics.keyed++;
     if (call->session == NULL) {
         sxd_call_drop(call); /* the client left meanwhile */
         return;
@@ -350,7 +353,7 @@ static void on_key(uv_work_t *work, int status)
         return;
     }
     if (remember) {
-        memo_put(daemon, &request, &call->key.key);
+        memo_put(service, &request, &sxd_ask_of(call)->key.key);
     }
     decide(call);
 }
@@ -358,30 +361,30 @@ static void on_key(uv_work_t *work, int status)
 /* `request`: digest for the memo; NULL: not to be remembered. */
 static void begin_keying(sxd_call *call, const sx_key *request)
 {
-    sxd_daemon *daemon = call->daemon;
+    sxd_service *service = sxd_service_of(call);
     keying *k = calloc(1, sizeof(*k));
     if (k == NULL) {
         sxd_call_refuse(call, SX_NOMEM, RETRY_MS, "compile: no memory");
         return;
     }
     k->call = call;
-    k->backend = daemon->backend;
+    k->backend = service->backend;
     k->remember = request != NULL;
     if (request != NULL) {
         k->request = *request;
     }
     k->work.data = k;
     sx_ctx_init(&k->cx, KEY_ARENA_BYTES);
-    call->keying = true;
-    daemon->keying_count++;
-    int error = uv_queue_work(&daemon->loop, &k->work, run_key, on_key);
+    call->pinned = true;
+    service->keying_count++;
+    int error = uv_queue_work(&service->base->loop, &k->work, run_key, on_key);
     SX_ASSERT(error == 0);
 }
 
 void sxd_compile(sxd_call *call)
 {
     const sx_compile_args *args = call->request.args;
-    sxd_daemon *daemon = call->daemon;
+    sxd_service *service = sxd_service_of(call);
     compile_mode mode;
     sx_key request;
     sx_key key;
@@ -397,8 +400,8 @@ void sxd_compile(sxd_call *call)
         sxd_call_fail(call, &call->cx.error, 0);
         return;
     }
-    if (memo_find(daemon, &request, &key)) {
-        daemon->metrics.memo_hits++;
+    if (memo_find(service, &request, &key)) {
+        service->base->metrics.memo_hits++;
         sx_key slot = slot_of(call->request.method, &key);
         if (!wants_refresh(args) && answer_hit(call, &key, &slot)) {
             return;

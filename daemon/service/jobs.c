@@ -3,7 +3,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "daemon/base/state.h"
+#include "daemon/service/service.h"
 
 static const bool allowed[SXD_JOB_STATE_COUNT][SXD_JOB_STATE_COUNT] = {
     [SXD_JOB_QUEUED] =
@@ -30,10 +30,10 @@ static bool active(const sxd_job *job)
 void sxd_job_check(const sxd_job *job)
 {
     uint32_t count = 0;
-    const sxd_call *call;
-    DL_FOREACH2(job->waiters, call, waiter_next)
+    const sxd_ask *ask;
+    DL_FOREACH(job->waiters, ask)
     {
-        SX_ASSERT(call->job == job);
+        SX_ASSERT(ask->job == job);
         count++;
     }
     SX_ASSERT(count == job->waiter_count);
@@ -42,7 +42,7 @@ void sxd_job_check(const sxd_job *job)
     SX_ASSERT((job->state == SXD_JOB_DONE) == (job->result != NULL));
     SX_ASSERT((job->state == SXD_JOB_FAILED || job->state == SXD_JOB_CANCELLED) ==
               (job->error.code != SX_OK));
-    SX_ASSERT(active(job) || !job->timer_open);
+    SX_ASSERT(active(job) || !sxd_alarm_is_set(&job->alarm));
     SX_ASSERT(job->state == SXD_JOB_QUEUED || (job->after == 0 && !job->looking));
 }
 
@@ -54,18 +54,18 @@ void sxd_job_move(sxd_job *job, sxd_job_state to)
     job->after = 0;
     job->looking = false;
     if (was && !active(job)) {
-        SX_ASSERT(job->daemon->active_count > 0);
-        job->daemon->active_count--;
-        job->end_ms = uv_now(&job->daemon->loop);
+        SX_ASSERT(job->service->active_count > 0);
+        job->service->active_count--;
+        job->end_ms = sxd_base_now(job->service->base);
         sx_buf_fini(&job->work);
     }
     sxd_job_check(job);
 }
 
-sxd_job *sxd_job_find(sxd_daemon *daemon, int64_t id)
+sxd_job *sxd_job_find(sxd_service *service, int64_t id)
 {
     sxd_job *job;
-    DL_FOREACH(daemon->jobs, job)
+    DL_FOREACH(service->jobs, job)
     {
         if (job->id == id) {
             return job;
@@ -74,10 +74,10 @@ sxd_job *sxd_job_find(sxd_daemon *daemon, int64_t id)
     return NULL;
 }
 
-sxd_job *sxd_job_find_active(sxd_daemon *daemon, const sx_key *slot, uint32_t uid)
+sxd_job *sxd_job_find_active(sxd_service *service, const sx_key *slot, uint32_t uid)
 {
     sxd_job *job;
-    DL_FOREACH(daemon->jobs, job)
+    DL_FOREACH(service->jobs, job)
     {
         if (active(job) && job->uid == uid && sx_key_equal(&job->slot, slot)) {
             return job;
@@ -112,7 +112,7 @@ void sxd_job_encode(sxd_job *job, const sx_compile_args *args, const sxd_candida
     work.request.items = &request;
     work.request.count = 1;
     if (job->library.wanted) {
-        SX_PUT(&work, work_args, egraph_bytes, job->daemon->config.options.egraph_kb * 1024);
+        SX_PUT(&work, work_args, egraph_bytes, job->service->base->config.options.egraph_kb * 1024);
         for (uint32_t i = 0; i < job->library.candidate_count; i++) {
             row[i].part = job->library.place[job->library.candidate[i].place].part;
             row[i].key = job->library.candidate[i].key;
@@ -156,7 +156,7 @@ static int64_t find_leader(const sxd_job *job)
     if (!own->wanted || (own->candidate_count > 0 && own->candidate[0].place == 0)) {
         return 0;
     }
-    DL_FOREACH(job->daemon->jobs, other)
+    DL_FOREACH(job->service->jobs, other)
     {
         if (active(other) && other->after == 0 && !other->looking && other->uid == job->uid &&
             other->library.wanted &&
@@ -167,7 +167,7 @@ static int64_t find_leader(const sxd_job *job)
     return 0;
 }
 
-sxd_job *sxd_job_new(sxd_daemon *daemon, sxd_call *call, const sx_key *slot,
+sxd_job *sxd_job_new(sxd_service *service, sxd_call *call, const sx_key *slot,
                      const sxd_candidates *candidates)
 {
     const sx_compile_args *args = call->request.args;
@@ -175,13 +175,13 @@ sxd_job *sxd_job_new(sxd_daemon *daemon, sxd_call *call, const sx_key *slot,
     if (job == NULL) {
         return NULL;
     }
-    job->daemon = daemon;
-    job->id = ++daemon->next_job & UINT32_MAX;
+    job->service = service;
+    job->id = ++service->next_job & UINT32_MAX;
     job->method = call->request.method;
-    job->key = call->key.key;
+    job->key = sxd_ask_of(call)->key.key;
     job->slot = *slot;
-    job->uid = call->uid;
-    job->born_ms = uv_now(&daemon->loop);
+    job->uid = call->principal.space;
+    job->born_ms = sxd_base_now(service->base);
     sx_span target = SX_HAS(args, compile_args, target) ? args->target : SX_SPAN_LITERAL("native");
     size_t shown = target.len < sizeof(job->target) - 1 ? target.len : sizeof(job->target) - 1;
     memcpy(job->target, target.ptr, shown);
@@ -191,51 +191,45 @@ sxd_job *sxd_job_new(sxd_daemon *daemon, sxd_call *call, const sx_key *slot,
         job->library = candidates->library;
     }
     sxd_job_encode(job, args, candidates);
-    if (job->work.code != SX_OK || copy_parts(job, &call->key) != SX_OK) {
+    if (job->work.code != SX_OK || copy_parts(job, &sxd_ask_of(call)->key) != SX_OK) {
         sx_buf_fini(&job->work);
         sx_ctx_fini(&job->cx);
         free(job);
         return NULL;
     }
     job->after = find_leader(job);
-    daemon->metrics.awaited += job->after != 0 ? 1 : 0;
-    DL_APPEND(daemon->jobs, job);
-    daemon->active_count++;
+    service->base->metrics.awaited += job->after != 0 ? 1 : 0;
+    DL_APPEND(service->jobs, job);
+    service->active_count++;
     sxd_job_check(job);
     return job;
-}
-
-static void on_timer_closed(uv_handle_t *handle)
-{
-    free(handle->data);
 }
 
 void sxd_job_free(sxd_job *job)
 {
     SX_ASSERT(!active(job) && job->waiters == NULL);
-    DL_DELETE(job->daemon->jobs, job);
+    DL_DELETE(job->service->jobs, job);
     sx_blob_free(job->result);
     sx_buf_fini(&job->work);
     sx_ctx_fini(&job->cx);
-    if (job->timer.data != NULL) { /* was started once */
-        uv_close((uv_handle_t *)&job->timer, on_timer_closed);
-    } else {
-        free(job);
-    }
+    free(job);
 }
 
 void sxd_job_hold(sxd_job *job, sxd_call *call)
 {
-    SX_ASSERT(call->job == NULL && !call->keying);
-    call->job = job;
-    DL_APPEND2(job->waiters, call, waiter_prev, waiter_next);
+    sxd_ask *ask = sxd_ask_of(call);
+    SX_ASSERT(ask->job == NULL && !call->pinned);
+    ask->job = job;
+    DL_APPEND(job->waiters, ask);
     job->waiter_count++;
 }
 
 void sxd_job_release(sxd_job *job, sxd_call *call)
 {
-    SX_ASSERT(call->job == job && job->waiter_count > 0);
-    DL_DELETE2(job->waiters, call, waiter_prev, waiter_next);
+    sxd_ask *ask = sxd_ask_of(call);
+    SX_ASSERT(ask->job == job && job->waiter_count > 0);
+    DL_DELETE(job->waiters, ask);
     job->waiter_count--;
-    call->job = NULL;
+    ask->job = NULL;
+    sxd_alarm_stop(job->service->base, &ask->alarm);
 }

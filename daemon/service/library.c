@@ -8,30 +8,30 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "daemon/base/state.h"
+#include "daemon/service/service.h"
 
 #define PLACES_ARENA_BYTES ((size_t)1 << 30)
 #define TWIN_ARENA_BYTES ((size_t)1 << 26)
 #define CANDIDATE_BYTES_MAX ((size_t)32 << 20) /* all of one job, with modules */
 
 /* ---- candidates ---- */
-static void log_damage(sxd_daemon *daemon, const sx_key *place, const char *why)
+static void log_damage(sxd_service *service, const sx_key *place, const char *why)
 {
     char key[SX_KEY_TEXT_SIZE];
     char quoted[SXD_QUOTE_MAX];
     sx_key_print(place, key);
-    daemon->metrics.egraphs_refused++;
+    service->base->metrics.egraphs_refused++;
     sxd_log(SXD_WARN, "egraph", "key=%.16s refused=%s", key, sxd_quote(quoted, sx_span_of(why)));
 }
 
 /* An entry of the user's; NULL: not there. *size: bytes left for candidates; *there: it is, even if it does not fit. */
-static sx_blob *take(sxd_daemon *daemon, uint32_t uid, const sx_key *key, uint32_t kind,
+static sx_blob *take(sxd_service *service, uint32_t uid, const sx_key *key, uint32_t kind,
                      size_t *size, bool *there)
 {
     sx_blob *blob;
     sx_cache_info info;
     *there = false;
-    if (sx_cache_get(daemon->cache, uid, key, &blob, &info) != SX_OK) {
+    if (sx_cache_get(service->cache, uid, key, &blob, &info) != SX_OK) {
         return NULL;
     }
     size_t bytes = sx_blob_span(blob).len;
@@ -47,7 +47,7 @@ static sx_blob *take(sxd_daemon *daemon, uint32_t uid, const sx_key *key, uint32
 /* ---- looking: places on a pool thread, entries here, names of the programs on a pool thread, modules here ---- */
 typedef struct {
     uv_work_t work_item;
-    sxd_daemon *daemon;
+    sxd_service *service;
     sxd_call *call; /* who asks, or NULL: */
     int64_t job;    /* a job that has waited for another */
     sx_buf work;    /* its request: args borrow from it */
@@ -62,16 +62,16 @@ typedef struct {
 
 static void take_egraph(looking *l, uint32_t place, uint32_t way)
 {
-    sxd_daemon *daemon = l->daemon;
+    sxd_service *service = l->service;
     sxd_library *library = &l->found.library;
     sx_key key = sx_core_entry(&library->place[place].family, way);
     sx_cache_stats before, after;
     bool there;
-    sx_cache_stats_of(daemon->cache, &before);
-    sx_blob *egraph = take(daemon, l->uid, &key, SXD_KIND_EGRAPH, &l->size_left, &there);
-    sx_cache_stats_of(daemon->cache, &after);
+    sx_cache_stats_of(service->cache, &before);
+    sx_blob *egraph = take(service, l->uid, &key, SXD_KIND_EGRAPH, &l->size_left, &there);
+    sx_cache_stats_of(service->cache, &after);
     if (after.corrupt > before.corrupt) {
-        log_damage(daemon, &key, "damaged in the store");
+        log_damage(service, &key, "damaged in the store");
     }
     library->taken[place] |= (there ? 1u : 0u) << way;
     if (egraph != NULL) {
@@ -117,13 +117,13 @@ static void find_modules(looking *l)
         sx_blob *module = NULL;
         if (i < twins && l->why[i] != NULL) {
             sx_key place = sx_core_entry(&library->place[0].family, library->candidate[i].way);
-            log_damage(l->daemon, &place, l->why[i]);
+            log_damage(l->service, &place, l->why[i]);
             library->taken[0] &= ~(1u << library->candidate[i].way);
             sx_blob_free(found->egraph[i]);
             continue;
         }
         if (i < twins) {
-            module = take(l->daemon, l->uid, &library->candidate[i].key, SXD_KIND_MODULE,
+            module = take(l->service, l->uid, &library->candidate[i].key, SXD_KIND_MODULE,
                           &l->size_left, &there);
         }
         library->candidate[kept] = library->candidate[i];
@@ -137,10 +137,10 @@ static void begin_work(looking *l, uv_work_cb run, uv_after_work_cb done, size_t
 {
     sx_ctx_init(&l->cx, arena_bytes);
     if (l->call != NULL) {
-        l->call->keying = true;
+        l->call->pinned = true;
     }
-    l->daemon->keying_count++;
-    int error = uv_queue_work(&l->daemon->loop, &l->work_item, run, done);
+    l->service->keying_count++;
+    int error = uv_queue_work(&l->service->base->loop, &l->work_item, run, done);
     SX_ASSERT(error == 0);
 }
 
@@ -159,14 +159,14 @@ static void free_looking(looking *l)
 static bool end_work(looking *l)
 {
     sxd_call *call = l->call;
-    sxd_daemon *daemon = l->daemon;
-    SX_ASSERT(daemon->keying_count > 0);
-    daemon->keying_count--;
+    sxd_service *service = l->service;
+    SX_ASSERT(service->keying_count > 0);
+    service->keying_count--;
     if (call == NULL) {
         return true;
     }
-    call->keying = false;
-    if (call->session != NULL && daemon->phase == SXD_UP) {
+    call->pinned = false;
+    if (call->session != NULL && service->base->phase == SXD_UP) {
         return true;
     }
     free_looking(l);
@@ -181,7 +181,7 @@ static bool end_work(looking *l)
 /* A job that has waited goes on with what was found. */
 static void resume(looking *l)
 {
-    sxd_job *job = sxd_job_find(l->daemon, l->job);
+    sxd_job *job = sxd_job_find(l->service, l->job);
     if (job == NULL || job->state != SXD_JOB_QUEUED || !job->looking) {
         return; /* cancelled meanwhile */
     }
@@ -194,7 +194,7 @@ static void resume(looking *l)
         const sx_error error = {.code = SX_NOMEM, .text = "queue: no memory for a compilation"};
         sxd_job_fail(job, &error);
     }
-    sxd_queue_run(l->daemon);
+    sxd_queue_run(l->service);
 }
 
 static void finish(looking *l)
@@ -224,8 +224,8 @@ static void run_twins(uv_work_t *work)
             l->why[i] = "no memory";
             continue;
         }
-        sx_code code = l->daemon->backend->twin(&l->cx, l->args, sx_blob_span(l->found.egraph[i]),
-                                                &library->candidate[i].key);
+        sx_code code = l->service->backend->twin(&l->cx, l->args, sx_blob_span(l->found.egraph[i]),
+                                                 &library->candidate[i].key);
         l->why[i] = NULL;
         if (code != SX_OK) {
             const char *why = sx_alloc_text(&l->cx, sx_span_of(l->cx.error.text));
@@ -250,7 +250,7 @@ static void run_places(uv_work_t *work)
 {
     looking *l = work->data;
     sxd_library *library = &l->found.library;
-    l->code = l->daemon->backend->places(&l->cx, l->args, library->place, &library->place_count);
+    l->code = l->service->backend->places(&l->cx, l->args, library->place, &library->place_count);
 }
 
 static void on_places(uv_work_t *work, int status)
@@ -273,16 +273,16 @@ static void on_places(uv_work_t *work, int status)
 
 void sxd_library_look(sxd_call *call)
 {
-    sxd_daemon *daemon = call->daemon;
+    sxd_service *service = sxd_service_of(call);
     looking *l = calloc(1, sizeof(*l));
     if (l == NULL) {
         sxd_compile_start(call, NULL);
         return;
     }
-    l->daemon = daemon;
+    l->service = service;
     l->call = call;
     l->args = call->request.args;
-    l->uid = call->uid;
+    l->uid = call->principal.space;
     l->work_item.data = l;
     begin_work(l, run_places, on_places, PLACES_ARENA_BYTES);
 }
@@ -298,7 +298,7 @@ static void look_again(sxd_job *job)
     SX_ASSERT(job->state == SXD_JOB_QUEUED && message.len >= SX_SP_HEAD_BYTES);
     sx_buf_init(&l->work, message.len);
     sx_buf_put(&l->work, message.ptr + SX_SP_HEAD_BYTES, message.len - SX_SP_HEAD_BYTES);
-    l->daemon = job->daemon;
+    l->service = job->service;
     l->job = job->id;
     l->uid = job->uid;
     l->work_item.data = l;
@@ -314,7 +314,7 @@ void sxd_library_release(sxd_job *job)
 {
     sxd_job *other;
     int64_t first = 0;
-    DL_FOREACH(job->daemon->jobs, other)
+    DL_FOREACH(job->service->jobs, other)
     {
         if (other->state != SXD_JOB_QUEUED || other->after != job->id) {
             continue;
@@ -350,7 +350,7 @@ static uint32_t choose_way(const sxd_job *job, uint32_t place, uint64_t refused)
 
 static void put_egraph(sxd_job *job, const sx_work_egraph *row, uint64_t refused)
 {
-    sxd_daemon *daemon = job->daemon;
+    sxd_service *service = job->service;
     const sxd_library *library = &job->library;
     uint32_t place = 0;
     while (place < library->place_count && !sx_key_equal(&library->place[place].part, &row->part)) {
@@ -370,11 +370,11 @@ static void put_egraph(sxd_job *job, const sx_work_egraph *row, uint64_t refused
         .part = job->made_of.part,
         .part_count = job->made_of.part_count,
     };
-    if (sx_cache_put(&cx, daemon->cache, &item) == SX_OK) {
-        daemon->metrics.egraphs_stored++;
+    if (sx_cache_put(&cx, service->cache, &item) == SX_OK) {
+        service->base->metrics.egraphs_stored++;
     } else {
         char quoted[SXD_QUOTE_MAX];
-        daemon->metrics.store_failed++;
+        service->base->metrics.store_failed++;
         sxd_log(SXD_WARN, "store", "job=%lld error=%s", (long long)job->id,
                 sxd_quote(quoted, sx_span_of(cx.error.text)));
     }
@@ -396,7 +396,7 @@ static uint64_t log_refused(sxd_job *job, const sx_work_result *result)
             why[len] = '\0';
             const sxd_candidate *candidate = &library->candidate[i];
             sx_key key = sx_core_entry(&library->place[candidate->place].family, candidate->way);
-            log_damage(job->daemon, &key, why);
+            log_damage(job->service, &key, why);
         }
     }
     return refused;
@@ -404,22 +404,22 @@ static uint64_t log_refused(sxd_job *job, const sx_work_result *result)
 
 static void note_meeting(sxd_job *job, const sx_work_result *result)
 {
-    sxd_daemon *daemon = job->daemon;
+    sxd_service *service = job->service;
     const sxd_library *library = &job->library;
     if (SX_HAS(result, work_result, parts_met) && result->parts_met > 0) {
-        daemon->metrics.parts_met += (uint64_t)result->parts_met;
+        service->base->metrics.parts_met += (uint64_t)result->parts_met;
     }
     if (!SX_HAS(result, work_result, met) || result->met < 0 ||
         result->met >= library->candidate_count || library->candidate[result->met].place != 0) {
-        daemon->metrics.semantic_misses += count_twins(library) > 0 ? 1 : 0;
+        service->base->metrics.semantic_misses += count_twins(library) > 0 ? 1 : 0;
         return;
     }
     char *rules = sx_alloc_text(&job->cx, result->rules);
     job->met = rules != NULL;
     job->met_key = library->candidate[result->met].key;
     job->rules = (sx_span){(const uint8_t *)rules, rules != NULL ? result->rules.len : 0};
-    daemon->metrics.semantic_hits++;
-    daemon->metrics.semantic_reused += result->reused ? 1 : 0;
+    service->base->metrics.semantic_hits++;
+    service->base->metrics.semantic_reused += result->reused ? 1 : 0;
     char key[SX_KEY_TEXT_SIZE];
     sx_key_print(&job->met_key, key);
     sxd_log(SXD_INFO, "semantic-hit", "job=%lld met=%.16s reused=%d", (long long)job->id, key,

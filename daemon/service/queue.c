@@ -44,7 +44,7 @@ static void answer_wait(sxd_job *job, sxd_call *call)
         .seq = job->seq,
     };
     result.events.items = rows;
-    result.events.count = events_after(job, call->seen_seq, rows);
+    result.events.count = events_after(job, sxd_ask_of(call)->seen_seq, rows);
     sx_blob *tail = NULL;
     if (job->state == SXD_JOB_DONE) {
         tail = sx_blob_share(job->result);
@@ -65,7 +65,7 @@ static void answer_compile(sxd_job *job, sxd_call *call)
         .state = sx_span_of(sxd_job_state_name(job->state)),
         .tier = SX_SPAN_LITERAL("none"),
     };
-    SX_PUT(&result, compile_result, coalesced, call->coalesced);
+    SX_PUT(&result, compile_result, coalesced, sxd_ask_of(call)->coalesced);
     SX_PUT(&result, compile_result, job, job->id);
     SX_PUT(&result, compile_result, seq, job->seq);
     sx_blob *tail = NULL;
@@ -84,7 +84,7 @@ static void answer_compile(sxd_job *job, sxd_call *call)
 /* Tells one caller how the job stands; the call is no waiter any more. */
 static void answer(sxd_job *job, sxd_call *call)
 {
-    SX_ASSERT(call->job == NULL);
+    SX_ASSERT(sxd_ask_of(call)->job == NULL);
     if (job->state == SXD_JOB_FAILED || job->state == SXD_JOB_CANCELLED) {
         sxd_call_fail(call, &job->error, 0);
     } else if (call->request.method == SX_METHOD_WAIT) {
@@ -113,12 +113,12 @@ static void answer(sxd_job *job, sxd_call *call)
 }
 
 /* ---- the end of a job ---- */
-static void drop_oldest_kept(sxd_daemon *daemon)
+static void drop_oldest_kept(sxd_service *service)
 {
     uint32_t kept = 0;
     sxd_job *job;
     sxd_job *oldest = NULL;
-    DL_FOREACH(daemon->jobs, job)
+    DL_FOREACH(service->jobs, job)
     {
         if (!active(job) && job->waiters == NULL) {
             oldest = oldest == NULL ? job : oldest;
@@ -133,36 +133,28 @@ static void drop_oldest_kept(sxd_daemon *daemon)
 /* The state has just become final: tell everybody, then forget or keep it. */
 static void end_job(sxd_job *job)
 {
-    sxd_daemon *daemon = job->daemon;
+    sxd_service *service = job->service;
     SX_ASSERT(!active(job));
     sxd_log(SXD_INFO, "job", "job=%lld state=%s code=%s cost_us=%lld waiters=%u coalesced=%u",
             (long long)job->id, sxd_job_state_name(job->state), sx_code_name(job->error.code),
             (long long)job->cost_us, job->waiter_count, job->coalesced);
     sxd_library_release(job);
     while (job->waiters != NULL) {
-        sxd_call *call = job->waiters;
+        sxd_call *call = job->waiters->call;
         sxd_job_release(job, call);
         answer(job, call);
     }
     if (!job->detached) {
         sxd_job_free(job);
     } else {
-        drop_oldest_kept(daemon);
-    }
-}
-
-static void stop_timer(sxd_job *job)
-{
-    if (job->timer_open) {
-        (void)uv_timer_stop(&job->timer);
-        job->timer_open = false;
+        drop_oldest_kept(service);
     }
 }
 
 /* Ends a job before its time; a running worker dies. */
 static void cancel_job(sxd_job *job, sx_code code, const char *text)
 {
-    stop_timer(job);
+    sxd_alarm_stop(job->service->base, &job->alarm);
     sxd_worker *worker = job->worker;
     job->worker = NULL;
     job->error = (sx_error){.code = code};
@@ -173,7 +165,7 @@ static void cancel_job(sxd_job *job, sx_code code, const char *text)
         worker->job = NULL;
         sxd_pool_kill(worker);
     }
-    job->daemon->metrics.cancelled++;
+    job->service->base->metrics.cancelled++;
     end_job(job);
 }
 
@@ -187,7 +179,7 @@ static void cancel_orphan(sxd_job *job)
 /* What a worker sent, checked, and signed where it is a module: the blob that is stored and handed out. */
 static sx_code make_result(sx_ctx *cx, const sxd_job *job, sx_span bytes, sx_blob **result)
 {
-    const sxd_backend *backend = job->daemon->backend;
+    const sxd_backend *backend = job->service->backend;
     bool module = job->method == SX_METHOD_COMPILE;
     bool sealed = module && backend->seal != NULL;
     sx_module_seal seal;
@@ -201,7 +193,7 @@ static sx_code make_result(sx_ctx *cx, const sxd_job *job, sx_span bytes, sx_blo
     sx_span copy = {sx_blob_bytes(blob), bytes.len}; /* aligned, as the wire is not */
     sx_code code = module ? backend->check(cx, copy) : SX_OK;
     if (code == SX_OK && sealed) {
-        code = backend->seal(cx, &job->daemon->key, copy, &seal);
+        code = backend->seal(cx, &job->service->key, copy, &seal);
         memcpy(sx_blob_bytes(blob) + bytes.len, &seal, code == SX_OK ? sizeof(seal) : 0);
     }
     if (code != SX_OK) {
@@ -214,7 +206,7 @@ static sx_code make_result(sx_ctx *cx, const sxd_job *job, sx_span bytes, sx_blo
 
 void sxd_job_finish(sxd_job *job, const sx_work_result *result)
 {
-    sxd_daemon *daemon = job->daemon;
+    sxd_service *service = job->service;
     sx_ctx cx;
     sx_ctx_init(&cx, (size_t)256 << 20);
     job->cost_us = (int64_t)((uv_hrtime() - job->start_ns) / 1000);
@@ -235,37 +227,37 @@ void sxd_job_finish(sxd_job *job, const sx_work_result *result)
         .part = job->made_of.part,
         .part_count = job->made_of.part_count,
     };
-    if (sx_cache_put(&cx, daemon->cache, &item) != SX_OK) {
-        daemon->metrics.store_failed++;
+    if (sx_cache_put(&cx, service->cache, &item) != SX_OK) {
+        service->base->metrics.store_failed++;
         char quoted[SXD_QUOTE_MAX];
         sxd_log(SXD_WARN, "store", "job=%lld error=%s", (long long)job->id,
                 sxd_quote(quoted, sx_span_of(cx.error.text)));
     }
     sx_ctx_fini(&cx);
     sxd_library_keep(job, result);
-    stop_timer(job);
+    sxd_alarm_stop(job->service->base, &job->alarm);
     job->worker = NULL;
     job->result = blob;
-    daemon->metrics.compiled++;
+    service->base->metrics.compiled++;
     sxd_job_move(job, SXD_JOB_DONE);
-    sxd_daemon_tick_cache(daemon);
+    sxd_service_tick_cache(service);
     end_job(job);
 }
 
 void sxd_job_fail(sxd_job *job, const sx_error *error)
 {
     SX_ASSERT(error->code != SX_OK);
-    stop_timer(job);
+    sxd_alarm_stop(job->service->base, &job->alarm);
     job->worker = NULL;
     job->error = *error;
-    job->daemon->metrics.failed++;
+    job->service->base->metrics.failed++;
     sxd_job_move(job, SXD_JOB_FAILED);
     end_job(job);
 }
 
 void sxd_job_lost(sxd_job *job, int status, bool known, int32_t pid)
 {
-    sxd_daemon *daemon = job->daemon;
+    sxd_service *service = job->service;
     char how[64] = "for an unknown reason";
     if (known && WIFSIGNALED(status)) {
         (void)snprintf(how, sizeof(how), "by signal %d", WTERMSIG(status));
@@ -282,14 +274,14 @@ void sxd_job_lost(sxd_job *job, int status, bool known, int32_t pid)
         sx_ctx cx;
         sx_ctx_init(&cx, 1 << 16);
         sx_cache_strikes strikes = {0};
-        (void)sx_cache_strike(&cx, daemon->cache, &job->slot, sx_span_of(signature), &strikes);
+        (void)sx_cache_strike(&cx, service->cache, &job->slot, sx_span_of(signature), &strikes);
         (void)snprintf(error.hint, sizeof(error.hint),
                        "This was strike %u for the key; a quarantined key is refused.",
                        strikes.count);
         sx_ctx_fini(&cx);
     }
     sxd_job_fail(job, &error);
-    sxd_daemon_tick_cache(daemon);
+    sxd_service_tick_cache(service);
 }
 
 void sxd_job_event(sxd_job *job, const sx_event_row *row)
@@ -297,17 +289,18 @@ void sxd_job_event(sxd_job *job, const sx_event_row *row)
     sxd_event *event = &job->event[job->seq % SXD_EVENT_MAX];
     *event = (sxd_event){
         .seq = ++job->seq,
-        .at_ms = (int64_t)(uv_now(&job->daemon->loop) - job->born_ms),
+        .at_ms = (int64_t)(sxd_base_now(job->service->base) - job->born_ms),
         .done = row->done,
         .total = row->total,
     };
     size_t n = row->stage.len < SXD_STAGE_TEXT_MAX - 1 ? row->stage.len : SXD_STAGE_TEXT_MAX - 1;
     memcpy(event->stage, row->stage.ptr, n);
     event->stage[sx_utf8_prefix((sx_span){row->stage.ptr, n})] = '\0';
-    sxd_call *call;
-    sxd_call *next;
-    DL_FOREACH_SAFE2(job->waiters, call, next, waiter_next)
+    sxd_ask *ask;
+    sxd_ask *next;
+    DL_FOREACH_SAFE(job->waiters, ask, next)
     {
+        sxd_call *call = ask->call;
         if (call->request.method == SX_METHOD_WAIT) {
             job->detached = true; /* who polls comes back */
             sxd_job_release(job, call);
@@ -317,56 +310,53 @@ void sxd_job_event(sxd_job *job, const sx_event_row *row)
 }
 
 /* ---- running ---- */
-static void on_compile_timeout(uv_timer_t *timer)
+static void on_compile_timeout(sxd_alarm *alarm)
 {
-    sxd_job *job = timer->data;
+    sxd_job *job = SXD_OWNER(sxd_job, alarm, alarm);
     char text[80];
     (void)snprintf(text, sizeof(text), "stopped after %lld ms, the limit compile_ms",
-                   (long long)job->daemon->config.options.compile_ms);
-    job->daemon->metrics.timeouts++;
+                   (long long)job->service->base->config.options.compile_ms);
+    job->service->base->metrics.timeouts++;
     cancel_job(job, SX_TIMEOUT, text);
 }
 
-void sxd_queue_run(sxd_daemon *daemon)
+void sxd_queue_run(sxd_service *service)
 {
     sxd_job *job;
-    DL_FOREACH(daemon->jobs, job)
+    DL_FOREACH(service->jobs, job)
     {
         if (job->state != SXD_JOB_QUEUED || job->after != 0 || job->looking) {
             continue;
         }
-        sxd_worker *worker = sxd_pool_idle(daemon);
+        sxd_worker *worker = sxd_pool_idle(service);
         if (worker == NULL) {
             return;
         }
-        (void)uv_timer_init(&daemon->loop, &job->timer);
-        job->timer.data = job;
-        job->timer_open = true;
-        (void)uv_timer_start(&job->timer, on_compile_timeout,
-                             (uint64_t)daemon->config.options.compile_ms, 0);
+        uint64_t limit_ms = (uint64_t)service->base->config.options.compile_ms;
+        sxd_alarm_set(service->base, &job->alarm, sxd_base_now(service->base) + limit_ms,
+                      on_compile_timeout);
         job->start_ns = uv_hrtime();
         job->worker = worker;
         worker->job = job;
-        daemon->metrics.compiles++;
+        service->base->metrics.compiles++;
         sxd_job_move(job, SXD_JOB_RUNNING);
         sxd_pool_give(worker, &job->work);
     }
-    sxd_search_run(daemon);
+    sxd_search_run(service);
 }
 
 /* ---- waiting ---- */
-static void on_hold_end(uv_timer_t *timer)
+static void on_hold_end(sxd_alarm *alarm)
 {
-    sxd_call *call = timer->data;
-    sxd_job *job = call->job;
-    if (job == NULL) {
-        return; /* answered in this very turn of the loop */
-    }
+    sxd_ask *ask = SXD_OWNER(sxd_ask, alarm, alarm);
+    sxd_call *call = ask->call;
+    sxd_job *job = ask->job;
+    SX_ASSERT(job != NULL);
     long long id = job->id;
     sxd_job_release(job, call);
-    if (call->deadline_ms <= uv_now(&call->daemon->loop)) {
+    if (call->deadline_ms <= sxd_base_now(sxd_service_of(call)->base)) {
         cancel_orphan(job); /* may free it */
-        call->daemon->metrics.expired++;
+        sxd_service_of(call)->base->metrics.expired++;
         sxd_call_refuse(call, SX_TIMEOUT, 0, "job %lld: the deadline of the call passed", id);
     } else {
         job->detached = true; /* the caller knows the number now and comes back */
@@ -376,22 +366,17 @@ static void on_hold_end(uv_timer_t *timer)
 
 void sxd_queue_hold(sxd_job *job, sxd_call *call)
 {
-    uint64_t now = uv_now(&call->daemon->loop);
-    uint64_t until = call->deadline_ms < call->hold_ms ? call->deadline_ms : call->hold_ms;
+    sxd_ask *ask = sxd_ask_of(call);
+    uint64_t until = call->deadline_ms < ask->hold_ms ? call->deadline_ms : ask->hold_ms;
     SX_ASSERT(active(job));
     sx_buf_fini(&call->body); /* the job has its own copy of what it needs */
     sxd_job_hold(job, call);
-    if (until != UINT64_MAX) {
-        (void)uv_timer_init(&call->daemon->loop, &call->timer);
-        call->timer.data = call;
-        call->timer_state = SXD_TIMER_OPEN;
-        (void)uv_timer_start(&call->timer, on_hold_end, until > now ? until - now : 0, 0);
-    }
+    sxd_alarm_set(job->service->base, &ask->alarm, until, on_hold_end);
 }
 
 void sxd_queue_leave(sxd_call *call)
 {
-    sxd_job *job = call->job;
+    sxd_job *job = sxd_ask_of(call)->job;
     SX_ASSERT(job != NULL);
     sxd_job_release(job, call);
     cancel_orphan(job);
@@ -399,10 +384,10 @@ void sxd_queue_leave(sxd_call *call)
 
 static sxd_job *find_for(sxd_call *call, int64_t id)
 {
-    sxd_job *job = sxd_job_find(call->daemon, id);
-    if (job == NULL || (job->uid != call->uid && call->uid != 0)) {
+    sxd_job *job = sxd_job_find(sxd_service_of(call), id);
+    if (job == NULL || !sxd_principal_sees(&call->principal, job->uid)) {
         sxd_call_refuse(call, SX_ABSENT, 0, "job %lld: not known since the start %s", (long long)id,
-                        call->daemon->boot_id);
+                        sxd_service_of(call)->base->boot_id);
         return NULL;
     }
     return job;
@@ -411,19 +396,19 @@ static sxd_job *find_for(sxd_call *call, int64_t id)
 void sxd_wait(sxd_call *call)
 {
     const sx_wait_args *args = call->request.args;
-    const sxd_options *options = &call->daemon->config.options;
+    const sxd_options *options = &sxd_service_of(call)->base->config.options;
     sxd_job *job = find_for(call, args->job);
     if (job == NULL) {
         return;
     }
     int64_t wait = SX_HAS(args, wait_args, wait_ms) ? args->wait_ms : options->wait_ms;
     wait = sx_min_i64(sx_max_i64(wait, 0), options->wait_ms);
-    call->seen_seq = SX_HAS(args, wait_args, seq) ? args->seq : 0;
-    if (!active(job) || job->seq > call->seen_seq || wait == 0) {
+    sxd_ask_of(call)->seen_seq = SX_HAS(args, wait_args, seq) ? args->seq : 0;
+    if (!active(job) || job->seq > sxd_ask_of(call)->seen_seq || wait == 0) {
         answer(job, call);
         return;
     }
-    call->hold_ms = uv_now(&call->daemon->loop) + (uint64_t)wait;
+    sxd_ask_of(call)->hold_ms = sxd_base_now(sxd_service_of(call)->base) + (uint64_t)wait;
     sxd_queue_hold(job, call);
 }
 
@@ -446,18 +431,21 @@ void sxd_cancel(sxd_call *call)
 
 void sxd_jobs(sxd_call *call)
 {
-    sxd_daemon *daemon = call->daemon;
+    sxd_service *service = sxd_service_of(call);
     sxd_job *job;
     uint32_t count = 0;
-    DL_COUNT(daemon->jobs, job, count);
+    DL_COUNT(service->jobs, job, count);
     sx_job_row *rows = SX_NEW_ARRAY(&call->cx, sx_job_row, count);
     if (rows == NULL) {
         sxd_call_fail(call, &call->cx.error, 0);
         return;
     }
     uint32_t n = 0;
-    DL_FOREACH(daemon->jobs, job)
+    DL_FOREACH(service->jobs, job)
     {
+        if (!sxd_principal_sees(&call->principal, job->uid)) {
+            continue;
+        }
         const char *stage = job->seq > 0 ? job->event[(job->seq - 1) % SXD_EVENT_MAX].stage : "";
         rows[n++] = (sx_job_row){
             .job = job->id,
@@ -468,7 +456,7 @@ void sxd_jobs(sxd_call *call)
             .waiters = job->waiter_count,
             .coalesced = job->coalesced,
             .detached = job->detached,
-            .age_ms = (int64_t)(uv_now(&daemon->loop) - job->born_ms),
+            .age_ms = (int64_t)(sxd_base_now(service->base) - job->born_ms),
             .uid = job->uid,
             .worker = job->worker != NULL ? job->worker->pid : 0,
             .stage = sx_span_of(stage),
@@ -480,13 +468,13 @@ void sxd_jobs(sxd_call *call)
     sxd_call_result(call, &result, NULL);
 }
 
-void sxd_queue_sweep(sxd_daemon *daemon)
+void sxd_queue_sweep(sxd_service *service)
 {
-    uint64_t now = uv_now(&daemon->loop);
-    uint64_t keep_ms = (uint64_t)daemon->config.options.job_keep_s * 1000;
+    uint64_t now = sxd_base_now(service->base);
+    uint64_t keep_ms = (uint64_t)service->base->config.options.job_keep_s * 1000;
     sxd_job *job;
     sxd_job *next;
-    DL_FOREACH_SAFE(daemon->jobs, job, next)
+    DL_FOREACH_SAFE(service->jobs, job, next)
     {
         if (!active(job) && now - job->end_ms >= keep_ms) {
             SX_ASSERT(job->waiters == NULL);
@@ -495,13 +483,13 @@ void sxd_queue_sweep(sxd_daemon *daemon)
     }
 }
 
-void sxd_queue_stop(sxd_daemon *daemon, const char *why)
+void sxd_queue_stop(sxd_service *service, const char *why)
 {
-    sxd_job *job = daemon->jobs;
+    sxd_job *job = service->jobs;
     while (job !=
            NULL) { /* a cancelled job leaves the table or stays final: start over each time */
         sxd_job *found = NULL;
-        DL_FOREACH(daemon->jobs, job)
+        DL_FOREACH(service->jobs, job)
         {
             if (active(job)) {
                 found = job;

@@ -40,13 +40,13 @@ static void check_lane(const sxd_lane *lane)
 
 void sxd_lane_move(sxd_lane *lane, sxd_lane_phase to)
 {
-    sxd_daemon *daemon = lane->search->daemon;
+    sxd_service *service = lane->search->service;
     SX_ASSERT(allowed[lane->phase][to]);
     if (sxd_lane_taken(lane, lane->phase) && !sxd_lane_taken(lane, to)) {
-        SX_ASSERT(daemon->step_count > 0);
-        daemon->step_count--;
+        SX_ASSERT(service->step_count > 0);
+        service->step_count--;
     } else if (!sxd_lane_taken(lane, lane->phase) && sxd_lane_taken(lane, to)) {
-        daemon->step_count++;
+        service->step_count++;
     }
     lane->phase = to;
     lane->offering = lane->offering && to == SXD_LANE_LOADING;
@@ -72,7 +72,7 @@ void sxd_lane_lease(sxd_lane *lane, const char *who)
     search->active += !was && who[0] != '\0' ? 1 : 0;
     search->active -= was && who[0] == '\0' ? 1 : 0;
     (void)snprintf(lane->who, sizeof(lane->who), "%s", who);
-    lane->away_ms = uv_now(&search->daemon->loop);
+    lane->away_ms = sxd_base_now(search->service->base);
 }
 
 /* The step of an ACTIVE lane is over; its time in microseconds. */
@@ -105,7 +105,7 @@ static void put_row(sxd_search *search)
     if (op != NULL) {
         op->run = run_row_put;
         op->done = on_row_put;
-        sxd_op_put(search->daemon, op);
+        sxd_op_put(search->service, op);
     }
 }
 
@@ -124,16 +124,16 @@ static void on_lane_put(sxd_op *op)
 {
     sxd_lane *lane = op->lane;
     sxd_search *search = op->search;
-    sxd_daemon *daemon = search->daemon;
+    sxd_service *service = search->service;
     if (op->code != SX_OK) {
-        if (!daemon->store_failing) {
+        if (!service->store_failing) {
             char quoted[SXD_QUOTE_MAX];
             sxd_log(SXD_ERROR, "search-store", "search=%lld lane=%u error=%s",
                     (long long)search->row.id, lane->row.lane,
                     sxd_quote(quoted, sx_span_of(op->cx.error.text)));
         }
-        daemon->store_failing = true;
-        daemon->metrics.search_stores_failed++;
+        service->store_failing = true;
+        service->base->metrics.search_stores_failed++;
         if (search->row.state !=
             SXD_SEARCH_RUNNING) { /* it has stopped meanwhile: the step is done again */
             lane->storing = NULL;
@@ -145,8 +145,8 @@ static void on_lane_put(sxd_op *op)
         sxd_search_changed(search);
         return;
     }
-    if (daemon->store_failing || op->tries > 0) {
-        daemon->store_failing = false;
+    if (service->store_failing || op->tries > 0) {
+        service->store_failing = false;
         sxd_log(SXD_INFO, "search-store", "search=%lld recovered", (long long)search->row.id);
         search->row.why[0] = '\0';
     }
@@ -154,7 +154,7 @@ static void on_lane_put(sxd_op *op)
     lane->row = op->lane_row;
     lane->storing = NULL;
     if (stepped) {
-        daemon->metrics.search_steps++;
+        service->base->metrics.search_steps++;
         sxd_log(SXD_DEBUG, "step", "search=%lld lane=%u step=%u objective=%g done=%d",
                 (long long)search->row.id, lane->row.lane, lane->row.step, lane->row.objective,
                 lane->row.state == SXD_LANE_DONE);
@@ -162,7 +162,7 @@ static void on_lane_put(sxd_op *op)
     sxd_lane_move(lane, lane->row.state == SXD_LANE_OPEN ? SXD_LANE_READY : SXD_LANE_ENDED);
     sxd_search_changed(search);
     sxd_search_settle(search);
-    sxd_search_run(daemon);
+    sxd_search_run(service);
 }
 
 static void store_lane(sxd_lane *lane, SX_TAKE sxd_op *op)
@@ -171,7 +171,7 @@ static void store_lane(sxd_lane *lane, SX_TAKE sxd_op *op)
     sxd_lane_move(lane, SXD_LANE_STORING);
     op->run = run_lane_put;
     op->done = on_lane_put;
-    sxd_op_put(lane->search->daemon, op);
+    sxd_op_put(lane->search->service, op);
 }
 
 static sxd_op *lane_op(sxd_lane *lane)
@@ -194,7 +194,7 @@ static void give_up(sxd_lane *lane, const char *why)
     if (op == NULL) {
         return;
     }
-    lane->search->daemon->metrics.search_lanes_out++;
+    lane->search->service->base->metrics.search_lanes_out++;
     sxd_log(SXD_WARN, "search-lane", "search=%lld lane=%u out=1 why=\"%.200s\"",
             (long long)lane->search->row.id, lane->row.lane, why);
     op->lane_row.state = SXD_LANE_OUT;
@@ -214,7 +214,7 @@ static void restart(sxd_lane *lane, const char *why)
     if (op == NULL) {
         return;
     }
-    lane->search->daemon->metrics.search_restarts++;
+    lane->search->service->base->metrics.search_restarts++;
     sxd_log(SXD_WARN, "search-lane", "search=%lld lane=%u restart=1 why=\"%.200s\"",
             (long long)lane->search->row.id, lane->row.lane, why);
     op->lane_row.step = 0;
@@ -235,11 +235,11 @@ static sx_blob *copy(sx_span bytes)
     return blob;
 }
 
-static uint64_t all_bytes(const sxd_daemon *daemon)
+static uint64_t all_bytes(const sxd_service *service)
 {
     uint64_t bytes = 0;
     const sxd_search *search;
-    DL_FOREACH(daemon->searches, search)
+    DL_FOREACH(service->searches, search)
     {
         bytes += sxd_search_bytes(search);
     }
@@ -249,9 +249,9 @@ static uint64_t all_bytes(const sxd_daemon *daemon)
 /* Is there room for what a step leaves? */
 static bool fits(const sxd_lane *lane, const sx_step_result *result, char *why, size_t size)
 {
-    const sxd_daemon *daemon = lane->search->daemon;
-    uint64_t limit = (uint64_t)daemon->config.options.search_mb << 20;
-    uint64_t others = all_bytes(daemon) - lane->row.state_bytes;
+    const sxd_service *service = lane->search->service;
+    uint64_t limit = (uint64_t)service->base->config.options.search_mb << 20;
+    uint64_t others = all_bytes(service) - lane->row.state_bytes;
     uint64_t wanted = result->state.len + result->module.len;
     if (others <= limit && wanted <= limit - others) {
         return true;
@@ -307,7 +307,7 @@ static void note_result(sxd_op *op, const sx_step_result *result, bool better)
 /* Blobs of the operation; false: no memory, or the module is none. */
 static bool take_bytes(sxd_op *op, const sx_step_result *result, bool better)
 {
-    sxd_daemon *daemon = op->search->daemon;
+    sxd_service *service = op->search->service;
     op->put_state = true;
     op->put_best = better;
     op->state = copy(result->state);
@@ -316,7 +316,7 @@ static bool take_bytes(sxd_op *op, const sx_step_result *result, bool better)
         (void)SX_FAIL(&op->cx, SX_NOMEM, "no memory for a state of %zu bytes", result->state.len);
         return false;
     }
-    return !better || daemon->backend->check(&op->cx, sx_blob_span(op->best)) == SX_OK;
+    return !better || service->backend->check(&op->cx, sx_blob_span(op->best)) == SX_OK;
 }
 
 /* A lane that began again finds once more what it had; the best stays. Lanes of a front make different things
@@ -395,21 +395,21 @@ void sxd_step_finish(sxd_lane *lane, const sx_step_result *result)
 
 void sxd_step_returned(sxd_lane *lane, const sx_step_result *result, uint64_t worked_us)
 {
-    sxd_daemon *daemon = lane->search->daemon;
+    sxd_service *service = lane->search->service;
     sxd_lane_lease(lane, "");
     if (result == NULL) {
         refuse(lane, true, "it failed there");
     } else {
         take_result(lane, result, worked_us);
-        daemon->metrics.search_steps_given += lane->phase == SXD_LANE_STORING ? 1 : 0;
+        service->base->metrics.search_steps_given += lane->phase == SXD_LANE_STORING ? 1 : 0;
     }
-    sxd_search_run(daemon);
+    sxd_search_run(service);
 }
 
 void sxd_step_fail(sxd_lane *lane, const sx_error *error)
 {
     (void)end_step(lane);
-    lane->search->daemon->metrics.search_steps_failed++;
+    lane->search->service->base->metrics.search_steps_failed++;
     bool state = error->code == SX_ABSENT || error->code == SX_CORRUPT;
     if (state && lane->row.state_bytes > 0) {
         restart(lane, error->text);
@@ -421,7 +421,7 @@ void sxd_step_fail(sxd_lane *lane, const sx_error *error)
 void sxd_step_lost(sxd_lane *lane, int status, bool known, int32_t pid)
 {
     uint64_t worked_us = end_step(lane);
-    lane->search->daemon->metrics.search_steps_failed++;
+    lane->search->service->base->metrics.search_steps_failed++;
     char why[128] = "its worker ended";
     if (known && WIFSIGNALED(status)) {
         (void)snprintf(why, sizeof(why), "worker %d ended by signal %d in step %u", pid,
@@ -518,17 +518,17 @@ void sxd_search_stop(sxd_search *search, sxd_search_state state, const char *why
 }
 
 /* Calls `each` for every lane, also those of other daemons. */
-static void for_each_lane(sxd_daemon *daemon, void (*each)(sxd_lane *lane))
+static void for_each_lane(sxd_service *service, void (*each)(sxd_lane *lane))
 {
     sxd_search *search;
-    DL_FOREACH(daemon->searches, search)
+    DL_FOREACH(service->searches, search)
     {
         for (uint32_t i = 0; i < search->lane_count; i++) {
             each(&search->lane[i]);
         }
     }
-    for (uint32_t i = 0; daemon->guests != NULL && i < daemon->guests->lane_count; i++) {
-        each(&daemon->guests->lane[i]);
+    for (uint32_t i = 0; service->guests != NULL && i < service->guests->lane_count; i++) {
+        each(&service->guests->lane[i]);
     }
 }
 
@@ -549,21 +549,21 @@ static void drain_lane(sxd_lane *lane)
     }
 }
 
-void sxd_search_drain(sxd_daemon *daemon)
+void sxd_search_drain(sxd_service *service)
 {
-    for_each_lane(daemon, drain_lane);
+    for_each_lane(service, drain_lane);
 }
 
-void sxd_search_stop_steps(sxd_daemon *daemon)
+void sxd_search_stop_steps(sxd_service *service)
 {
-    for_each_lane(daemon, leave);
+    for_each_lane(service, leave);
 }
 
 /* ---- lanes of another build ---- */
 static void run_prepare(sxd_op *op, sx_search_db *db)
 {
     (void)db;
-    op->code = op->daemon->backend->lanes(&op->cx, &op->request, &op->names, &op->lane_count);
+    op->code = op->service->backend->lanes(&op->cx, &op->request, &op->names, &op->lane_count);
     if (op->code == SX_OK && (op->lane_count < 1 || op->lane_count > SX_SEARCH_LANES_MAX)) {
         op->code =
             SX_FAIL(&op->cx, SX_LIMIT, "%u lanes, at most %d", op->lane_count, SX_SEARCH_LANES_MAX);
@@ -573,7 +573,7 @@ static void run_prepare(sxd_op *op, sx_search_db *db)
 static void on_prepare(sxd_op *op)
 {
     sxd_search *search = op->search;
-    sxd_daemon *daemon = search->daemon;
+    sxd_service *service = search->service;
     search->preparing = false;
     if (search->row.state != SXD_SEARCH_RUNNING) {
         return;
@@ -582,7 +582,7 @@ static void on_prepare(sxd_op *op)
         sxd_search_stop(search, SXD_SEARCH_FAILED, op->cx.error.text);
         return;
     }
-    (void)snprintf(search->row.build, sizeof(search->row.build), "%s", daemon->backend->build());
+    (void)snprintf(search->row.build, sizeof(search->row.build), "%s", service->backend->build());
     for (uint32_t i = 0; i < op->lane_count; i++) {
         sxd_lane *lane = &search->lane[i];
         if (i >= search->lane_count) {
@@ -608,10 +608,10 @@ static void on_prepare(sxd_op *op)
 
 void sxd_search_begin(sxd_search *search)
 {
-    sxd_daemon *daemon = search->daemon;
+    sxd_service *service = search->service;
     search->row.state = SXD_SEARCH_RUNNING;
     search->row.why[0] = '\0';
-    if (strcmp(search->row.build, daemon->backend->build()) == 0) {
+    if (strcmp(search->row.build, service->backend->build()) == 0) {
         return;
     }
     sxd_op *op = sxd_op_new(search, NULL);
@@ -622,7 +622,7 @@ void sxd_search_begin(sxd_search *search)
     search->preparing = true;
     op->run = run_prepare;
     op->done = on_prepare;
-    sxd_op_put(daemon, op);
+    sxd_op_put(service, op);
 }
 
 /* ---- which lane is next ---- */
@@ -654,7 +654,7 @@ static void on_load(sxd_op *op)
 {
     sxd_lane *lane = op->lane;
     sxd_search *search = op->search;
-    if (search->row.state != SXD_SEARCH_RUNNING || search->daemon->phase != SXD_UP) {
+    if (search->row.state != SXD_SEARCH_RUNNING || search->service->base->phase != SXD_UP) {
         sxd_lane_move(lane, SXD_LANE_READY);
     } else if (op->code == SX_CORRUPT) {
         restart(lane, op->cx.error.text);
@@ -674,24 +674,24 @@ static void on_load(sxd_op *op)
             sxd_lane_move(lane, SXD_LANE_LOADED);
         }
     }
-    sxd_search_run(search->daemon);
+    sxd_search_run(search->service);
 }
 
 static void load(sxd_lane *lane, bool offering)
 {
-    sxd_daemon *daemon = lane->search->daemon;
+    sxd_service *service = lane->search->service;
     sxd_op *op = sxd_op_new(lane->search, lane);
     if (op == NULL) {
         return; /* the sweep tries again */
     }
     lane->offering = offering;
-    lane->ticket = (uint32_t)(++daemon->next_job & UINT32_MAX);
+    lane->ticket = (uint32_t)(++service->next_job & UINT32_MAX);
     op->msgid = lane->ticket;
     op->run = run_load;
     op->done = on_load;
     sxd_lane_move(lane, SXD_LANE_LOADING);
-    daemon->search_turn = lane->search->row.id;
-    sxd_op_put(daemon, op);
+    service->search_turn = lane->search->row.id;
+    sxd_op_put(service, op);
 }
 
 void sxd_search_offer(sxd_lane *lane)
@@ -719,14 +719,14 @@ static sxd_lane *next_of(sxd_search *search)
 }
 
 /* The searches take turns. */
-sxd_lane *sxd_search_next(sxd_daemon *daemon)
+sxd_lane *sxd_search_next(sxd_service *service)
 {
     sxd_lane *first = NULL;
     sxd_search *search;
-    DL_FOREACH(daemon->searches, search)
+    DL_FOREACH(service->searches, search)
     {
         sxd_lane *lane = next_of(search);
-        if (lane != NULL && search->row.id > daemon->search_turn) {
+        if (lane != NULL && search->row.id > service->search_turn) {
             return lane;
         }
         first = first == NULL ? lane : first;
@@ -735,19 +735,19 @@ sxd_lane *sxd_search_next(sxd_daemon *daemon)
 }
 
 /* Workers for searches: as many as allowed, else all but one, so that a compilation finds one at once. */
-static uint32_t steps_max(const sxd_daemon *daemon)
+static uint32_t steps_max(const sxd_service *service)
 {
-    int64_t given = daemon->config.options.search_workers;
+    int64_t given = service->base->config.options.search_workers;
     if (given > 0) {
-        return given < daemon->worker_count ? (uint32_t)given : daemon->worker_count;
+        return given < service->worker_count ? (uint32_t)given : service->worker_count;
     }
-    return daemon->worker_count > 1 ? daemon->worker_count - 1 : 1;
+    return service->worker_count > 1 ? service->worker_count - 1 : 1;
 }
 
-static bool compilation_waits(const sxd_daemon *daemon)
+static bool compilation_waits(const sxd_service *service)
 {
     const sxd_job *job;
-    DL_FOREACH(daemon->jobs, job)
+    DL_FOREACH(service->jobs, job)
     {
         if (job->state == SXD_JOB_QUEUED) {
             return true;
@@ -774,28 +774,29 @@ static void give_step(sxd_lane *lane, sxd_worker *worker)
 static void give_loaded(sxd_lane *lane)
 {
     sxd_worker *worker =
-        lane->phase == SXD_LANE_LOADED ? sxd_pool_idle(lane->search->daemon) : NULL;
+        lane->phase == SXD_LANE_LOADED ? sxd_pool_idle(lane->search->service) : NULL;
     if (worker != NULL) {
         give_step(lane, worker);
     }
 }
 
-uint32_t sxd_search_room(const sxd_daemon *daemon)
+uint32_t sxd_search_room(const sxd_service *service)
 {
-    uint32_t most = steps_max(daemon);
-    bool full = daemon->phase != SXD_UP || compilation_waits(daemon) || daemon->step_count >= most;
-    return full ? 0 : most - daemon->step_count;
+    uint32_t most = steps_max(service);
+    bool full =
+        service->base->phase != SXD_UP || compilation_waits(service) || service->step_count >= most;
+    return full ? 0 : most - service->step_count;
 }
 
-void sxd_search_run(sxd_daemon *daemon)
+void sxd_search_run(sxd_service *service)
 {
-    bool any = daemon->searches != NULL || daemon->guests != NULL;
-    if (daemon->phase != SXD_UP || !any || compilation_waits(daemon)) {
+    bool any = service->searches != NULL || service->guests != NULL;
+    if (service->base->phase != SXD_UP || !any || compilation_waits(service)) {
         return;
     }
-    for_each_lane(daemon, give_loaded);
-    while (daemon->step_count < steps_max(daemon)) {
-        sxd_lane *lane = sxd_search_next(daemon);
+    for_each_lane(service, give_loaded);
+    while (service->step_count < steps_max(service)) {
+        sxd_lane *lane = sxd_search_next(service);
         if (lane == NULL) {
             break;
         }
@@ -804,14 +805,14 @@ void sxd_search_run(sxd_daemon *daemon)
             return;
         }
     }
-    sxd_spread_run(daemon);
+    sxd_spread_run(service);
 }
 
 /* ---- now and then ---- */
 static void check_deadline(sxd_lane *lane)
 {
-    sxd_daemon *daemon = lane->search->daemon;
-    uint64_t limit_ms = (uint64_t)daemon->config.options.compile_ms;
+    sxd_service *service = lane->search->service;
+    uint64_t limit_ms = (uint64_t)service->base->config.options.compile_ms;
     if (lane->phase != SXD_LANE_ACTIVE || (uv_hrtime() - lane->start_ns) / 1000000 < limit_ms) {
         return;
     }
@@ -821,7 +822,7 @@ static void check_deadline(sxd_lane *lane)
     sxd_worker *worker = lane->worker;
     uint64_t worked_us = end_step(lane);
     worker->lane = NULL;
-    daemon->metrics.search_steps_failed++;
+    service->base->metrics.search_steps_failed++;
     if (lane->guest) {
         sx_error error = {.code = SX_TIMEOUT};
         (void)snprintf(error.text, sizeof(error.text), "%s", why);
@@ -832,30 +833,30 @@ static void check_deadline(sxd_lane *lane)
     sxd_pool_kill(worker);
 }
 
-void sxd_search_sweep(sxd_daemon *daemon)
+void sxd_search_sweep(sxd_service *service)
 {
-    sxd_op_sweep(daemon);
-    for_each_lane(daemon, check_deadline);
+    sxd_op_sweep(service);
+    for_each_lane(service, check_deadline);
     sxd_search *search;
-    DL_FOREACH(daemon->searches, search)
+    DL_FOREACH(service->searches, search)
     {
         sxd_search_settle(search);
     }
-    sxd_search_run(daemon);
+    sxd_search_run(service);
 }
 
-uint32_t sxd_search_running(const sxd_daemon *daemon)
+uint32_t sxd_search_running(const sxd_service *service)
 {
     uint32_t n = 0;
     const sxd_search *search;
-    DL_FOREACH(daemon->searches, search)
+    DL_FOREACH(service->searches, search)
     {
         n += search->row.state == SXD_SEARCH_RUNNING ? 1 : 0;
     }
     return n;
 }
 
-bool sxd_search_busy(const sxd_daemon *daemon)
+bool sxd_search_busy(const sxd_service *service)
 {
-    return daemon->step_count > 0 || daemon->ops != NULL;
+    return service->step_count > 0 || service->ops != NULL;
 }

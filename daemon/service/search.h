@@ -26,9 +26,8 @@
 #define SX_DAEMON_SERVICE_SEARCH_H
 #include "cache/search_db.h"
 #include "daemon/service/exchange.h"
-#include "daemon/base/state.h"
+#include "daemon/service/service.h"
 
-typedef struct sxd_search sxd_search;
 typedef struct sxd_op sxd_op;
 
 /* The numbers are in the store. */
@@ -71,7 +70,7 @@ struct sxd_lane {
 
 struct sxd_search {
     sxd_search *prev, *next; /* daemon->searches, oldest first */
-    sxd_daemon *daemon;
+    sxd_service *service;
     sx_search_record row;    /* row.request is ours */
     sx_ctx cx;               /* request, decoded */
     sx_compile_args request; /* borrows from row.request */
@@ -83,7 +82,7 @@ struct sxd_search {
     uint32_t ops;     /* operations that point here */
     uint64_t mark_ns; /* active > 0: time is counted up to here */
     int64_t seq;
-    sxd_call *waiters;
+    sxd_ask *waiters;
     uint32_t waiter_count;
     bool preparing; /* its lanes are read again: another build */
     bool removing;
@@ -93,7 +92,7 @@ struct sxd_search {
 struct sxd_op {
     uv_work_t work;
     sxd_op *prev, *next;
-    sxd_daemon *daemon;
+    sxd_service *service;
     sxd_search *search; /* NULL: not made yet */
     sxd_lane *lane;
     sxd_call *call; /* answered by `done` */
@@ -120,22 +119,22 @@ struct sxd_op {
 /* ---- search_store.c ---- */
 /* Opens search.db and takes over what is in it; without it (cx->error says why) searches are refused and all
  * else works. */
-void sxd_search_open(sxd_daemon *daemon);
+void sxd_search_open(sxd_service *service);
 /* waits for the operation under way; the rest is dropped */
-void sxd_search_close(sxd_daemon *daemon);
+void sxd_search_close(sxd_service *service);
 sxd_op *sxd_op_new(sxd_search *search, sxd_lane *lane); /* NULL: no memory */
-void sxd_op_put(sxd_daemon *daemon, SX_TAKE sxd_op *op);
+void sxd_op_put(sxd_service *service, SX_TAKE sxd_op *op);
 void sxd_op_retry(sxd_op *op);        /* from `done`: keep it, and try again after a pause */
 void sxd_op_drop(SX_TAKE sxd_op *op); /* waits for its retry, or was not put */
 bool sxd_op_waits(const sxd_op *op);
-void sxd_op_sweep(sxd_daemon *daemon);
+void sxd_op_sweep(sxd_service *service);
 
 /* ---- search.c ---- */
 const char *sxd_search_state_name(uint32_t state);
-sxd_search *sxd_search_new(sxd_daemon *daemon, const sx_search_record *row,
+sxd_search *sxd_search_new(sxd_service *service, const sx_search_record *row,
                            const sx_search_lane_record *lane, uint32_t lane_count);
 void sxd_search_free(SX_TAKE sxd_search *search);
-sxd_search *sxd_search_find(sxd_daemon *daemon, int64_t id);
+sxd_search *sxd_search_find(sxd_service *service, int64_t id);
 uint64_t sxd_search_bytes(const sxd_search *search);
 uint64_t sxd_search_used_us(const sxd_search *search);
 const sxd_lane *sxd_search_best(const sxd_search *search); /* NULL: nothing found yet */
@@ -143,21 +142,23 @@ void sxd_search_settle(sxd_search *search); /* ended? spent? then says so, and s
 void sxd_search_stop(sxd_search *search, sxd_search_state state, const char *why);
 /* RUNNING from now on; reads the lanes again if it is of another build */
 void sxd_search_begin(sxd_search *search);
-void sxd_search_run(sxd_daemon *daemon); /* give steps to workers that have nothing better to do */
-void sxd_search_sweep(sxd_daemon *daemon);
-void sxd_search_stop_steps(sxd_daemon *daemon); /* the daemon ends: steps under way are given up */
-void sxd_search_drain(sxd_daemon *daemon);      /* no more steps */
-sxd_lane *sxd_search_next(sxd_daemon *daemon);  /* the lane whose turn it is; NULL: none */
-uint32_t sxd_search_room(const sxd_daemon *daemon); /* workers that could have a step now */
-void sxd_search_offer(sxd_lane *lane);              /* load it, then sxd_spread_put */
+void sxd_search_run(
+    sxd_service *service); /* give steps to workers that have nothing better to do */
+void sxd_search_sweep(sxd_service *service);
+void sxd_search_stop_steps(
+    sxd_service *service);                       /* the daemon ends: steps under way are given up */
+void sxd_search_drain(sxd_service *service);     /* no more steps */
+sxd_lane *sxd_search_next(sxd_service *service); /* the lane whose turn it is; NULL: none */
+uint32_t sxd_search_room(const sxd_service *service); /* workers that could have a step now */
+void sxd_search_offer(sxd_lane *lane);                /* load it, then sxd_spread_put */
 /* Would it have, or be about to have, a worker of ours in that phase? */
 bool sxd_lane_taken(const sxd_lane *lane, sxd_lane_phase phase);
 void sxd_lane_move(sxd_lane *lane, sxd_lane_phase to);
 void sxd_lane_let_go(sxd_lane *lane);                 /* gives up its step, wherever it is */
 void sxd_lane_lease(sxd_lane *lane, const char *who); /* AWAY: who works on it; empty: nobody */
 void sxd_step_returned(sxd_lane *lane, const sx_step_result *result, uint64_t worked_us);
-uint32_t sxd_search_running(const sxd_daemon *daemon);
-bool sxd_search_busy(const sxd_daemon *daemon); /* steps or operations under way */
+uint32_t sxd_search_running(const sxd_service *service);
+bool sxd_search_busy(const sxd_service *service); /* steps or operations under way */
 /* From the pool, about a step whose worker is already let go. */
 void sxd_step_event(sxd_lane *lane, const sx_event_row *row);
 uint64_t sxd_step_over(sxd_lane *lane); /* a guest's; microseconds of work */
@@ -166,9 +167,9 @@ void sxd_step_fail(sxd_lane *lane, const sx_error *error);
 void sxd_step_lost(sxd_lane *lane, int status, bool known, int32_t pid);
 
 /* ---- spread.c ---- */
-void sxd_spread_open(sxd_daemon *daemon);
-void sxd_spread_close(sxd_daemon *daemon);
-void sxd_spread_run(sxd_daemon *daemon); /* offer what may go, say what could come */
+void sxd_spread_open(sxd_service *service);
+void sxd_spread_close(sxd_service *service);
+void sxd_spread_run(sxd_service *service); /* offer what may go, say what could come */
 void sxd_spread_put(sxd_lane *lane, SX_TAKE sx_buf *frame); /* LOADING for others: it is loaded */
 void sxd_spread_withdraw(sxd_lane *lane);                   /* AWAY: it is not wanted any more */
 void sxd_spread_drop(sxd_lane *lane);                       /* a guest is given up */

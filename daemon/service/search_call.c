@@ -61,7 +61,7 @@ static void name_target(sxd_op *op)
 /* The lanes and the key of the request, and its row; on a pool thread. */
 static void run_start(sxd_op *op, sx_search_db *db)
 {
-    const sxd_backend *backend = op->daemon->backend;
+    const sxd_backend *backend = op->service->backend;
     sx_code code = backend->key(&op->cx, &op->request, &op->key);
     code =
         code == SX_OK ? backend->lanes(&op->cx, &op->request, &op->names, &op->lane_count) : code;
@@ -97,18 +97,18 @@ static void run_start(sxd_op *op, sx_search_db *db)
 
 static void on_start(sxd_op *op)
 {
-    sxd_daemon *daemon = op->daemon;
+    sxd_service *service = op->service;
     if (failed(op)) {
         return;
     }
-    sxd_search *search = sxd_search_new(daemon, &op->row, op->lanes, op->lane_count);
+    sxd_search *search = sxd_search_new(service, &op->row, op->lanes, op->lane_count);
     if (search == NULL) { /* it is stored, and runs from the next start of the daemon on */
         if (op->call != NULL) {
             refuse_memory(op->call);
         }
         return;
     }
-    daemon->metrics.searches++;
+    service->base->metrics.searches++;
     sxd_log(SXD_INFO, "search", "search=%lld state=running lanes=%u budget_ms=%llu uid=%u",
             (long long)search->row.id, search->lane_count,
             (unsigned long long)(search->row.budget_us / 1000), search->row.uid);
@@ -117,7 +117,7 @@ static void on_start(sxd_op *op)
             .search = search->row.id, .key = search->row.key, .lanes = search->lane_count};
         sxd_call_result(op->call, &result, NULL);
     }
-    sxd_search_run(daemon);
+    sxd_search_run(service);
 }
 
 static uint64_t now_ms(void)
@@ -130,20 +130,20 @@ static uint64_t now_ms(void)
 /* May another search be kept? */
 static bool admit(sxd_call *call)
 {
-    sxd_daemon *daemon = call->daemon;
-    int64_t most = daemon->config.options.search_max;
-    if (daemon->search_db == NULL) {
-        sxd_call_refuse(call, daemon->backend->lanes == NULL ? SX_UNIMPLEMENTED : SX_SYSTEM, 0,
-                        "searches: %s", daemon->search_error);
+    sxd_service *service = sxd_service_of(call);
+    int64_t most = service->base->config.options.search_max;
+    if (service->search_db == NULL) {
+        sxd_call_refuse(call, service->backend->lanes == NULL ? SX_UNIMPLEMENTED : SX_SYSTEM, 0,
+                        "searches: %s", service->search_error);
         return false;
     }
-    if (daemon->phase != SXD_UP) {
+    if (service->base->phase != SXD_UP) {
         sxd_call_refuse(call, SX_BUSY, RETRY_MS, "search: the daemon is stopping");
         return false;
     }
-    if (daemon->search_count + daemon->search_starting >= (uint64_t)most) {
+    if (service->search_count + service->search_starting >= (uint64_t)most) {
         sxd_call_refuse(call, SX_LIMIT, 0, "searches: %u kept, at most %lld (search_max)",
-                        daemon->search_count + daemon->search_starting, (long long)most);
+                        service->search_count + service->search_starting, (long long)most);
         return false;
     }
     return true;
@@ -151,15 +151,15 @@ static bool admit(sxd_call *call)
 
 static void on_start_counted(sxd_op *op)
 {
-    SX_ASSERT(op->daemon->search_starting > 0);
-    op->daemon->search_starting--;
+    SX_ASSERT(op->service->search_starting > 0);
+    op->service->search_starting--;
     on_start(op);
 }
 
 void sxd_search_start(sxd_call *call)
 {
     const sx_search_start_args *args = call->request.args;
-    sxd_daemon *daemon = call->daemon;
+    sxd_service *service = sxd_service_of(call);
     if (!check_budget(call, args->budget_ms) || !admit(call)) {
         return;
     }
@@ -179,18 +179,18 @@ void sxd_search_start(sxd_call *call)
         SX_PUT(&op->request, compile_args, options, args->options);
     }
     op->row = (sx_search_record){
-        .uid = call->uid,
+        .uid = call->principal.space,
         .state = SXD_SEARCH_RUNNING,
         .created_ms = now_ms(),
         .budget_us = (uint64_t)args->budget_ms * 1000,
-        .fuel = (uint64_t)daemon->config.options.search_fuel,
+        .fuel = (uint64_t)service->base->config.options.search_fuel,
     };
-    (void)snprintf(op->row.build, sizeof(op->row.build), "%s", daemon->backend->build());
+    (void)snprintf(op->row.build, sizeof(op->row.build), "%s", service->backend->build());
     op->call = call;
     op->run = run_start;
     op->done = on_start_counted;
-    daemon->search_starting++;
-    sxd_op_put(daemon, op);
+    service->search_starting++;
+    sxd_op_put(service, op);
 }
 
 /* ---- cancel, extend, remove ---- */
@@ -217,7 +217,7 @@ static void store_then_answer(sxd_search *search, sxd_call *call)
     op->call = call;
     op->run = run_put;
     op->done = on_put;
-    sxd_op_put(search->daemon, op);
+    sxd_op_put(search->service, op);
 }
 
 void sxd_search_cancel(sxd_call *call)
@@ -244,7 +244,7 @@ void sxd_search_extend(sxd_call *call)
     uint32_t state = search->row.state;
     uint64_t added = (uint64_t)args->budget_ms * 1000;
     uint64_t most = (uint64_t)BUDGET_MS_MAX * 1000;
-    if (call->daemon->phase != SXD_UP) {
+    if (sxd_service_of(call)->base->phase != SXD_UP) {
         sxd_call_refuse(call, SX_BUSY, RETRY_MS, "search: the daemon is stopping");
         return;
     }
@@ -264,7 +264,7 @@ void sxd_search_extend(sxd_call *call)
     }
     store_then_answer(search, call);
     sxd_search_changed(search);
-    sxd_search_run(search->daemon);
+    sxd_search_run(search->service);
 }
 
 static void run_remove(sxd_op *op, sx_search_db *db)
@@ -306,7 +306,7 @@ void sxd_search_remove(sxd_call *call)
     op->call = call;
     op->run = run_remove;
     op->done = on_remove;
-    sxd_op_put(search->daemon, op);
+    sxd_op_put(search->service, op);
 }
 
 /* ---- result ---- */
@@ -325,8 +325,8 @@ static sx_code merge_all(sxd_op *op, sx_search_db *db)
         sx_buf_init(&out, SX_CACHE_BLOB_MAX);
         sx_code code = sx_search_db_load(&cx, db, op->row.id, &op->lanes[i], SX_SEARCH_BEST, &blob);
         if (code == SX_OK && blob != NULL) {
-            code = op->daemon->backend->merge(&cx, &op->request, sx_blob_span(op->best),
-                                              sx_blob_span(blob), &out);
+            code = op->service->backend->merge(&cx, &op->request, sx_blob_span(op->best),
+                                               sx_blob_span(blob), &out);
         }
         sx_blob *merged =
             code == SX_OK && out.code == SX_OK && out.len > 0 ? sx_blob_new(out.len) : NULL;
@@ -361,7 +361,7 @@ static void run_result(sxd_op *op, sx_search_db *db)
     }
     op->lane_row = *best;
     op->code = sx_search_db_load(&op->cx, db, op->row.id, best, SX_SEARCH_BEST, &op->best);
-    if (op->code == SX_OK && op->front && op->daemon->backend->merge != NULL) {
+    if (op->code == SX_OK && op->front && op->service->backend->merge != NULL) {
         op->code = merge_all(op, db);
     }
 }
@@ -404,5 +404,5 @@ void sxd_search_result(sxd_call *call)
     op->call = call;
     op->run = run_result;
     op->done = on_result;
-    sxd_op_put(search->daemon, op);
+    sxd_op_put(search->service, op);
 }

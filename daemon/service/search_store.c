@@ -46,29 +46,29 @@ static void op_free(sxd_op *op)
 static void run_op(uv_work_t *work)
 {
     sxd_op *op = work->data;
-    sxd_daemon *daemon = op->daemon;
-    uv_mutex_lock(&daemon->search_lock);
-    if (daemon->search_db == NULL) {
+    sxd_service *service = op->service;
+    uv_mutex_lock(&service->search_lock);
+    if (service->search_db == NULL) {
         op->code = SX_FAIL(&op->cx, SX_SYSTEM, "search.db is closed");
     } else {
         op->code = SX_OK;
-        op->run(op, daemon->search_db);
+        op->run(op, service->search_db);
     }
-    uv_mutex_unlock(&daemon->search_lock);
+    uv_mutex_unlock(&service->search_lock);
 }
 
-static void start_next(sxd_daemon *daemon);
+static void start_next(sxd_service *service);
 
 /* The call of an operation is the loop's again; NULL: its client left. */
 static void take_call(sxd_op *op)
 {
     sxd_call *call = op->call;
-    if (call == NULL || !call->keying) {
+    if (call == NULL || !call->pinned) {
         return;
     }
-    call->keying = false;
-    SX_ASSERT(op->daemon->keying_count > 0);
-    op->daemon->keying_count--;
+    call->pinned = false;
+    SX_ASSERT(op->service->keying_count > 0);
+    op->service->keying_count--;
     if (call->session == NULL) {
         sxd_call_drop(call);
         op->call = NULL;
@@ -78,12 +78,12 @@ static void take_call(sxd_op *op)
 static void on_op(uv_work_t *work, int status)
 {
     sxd_op *op = work->data;
-    sxd_daemon *daemon = op->daemon;
-    SX_ASSERT(status == 0 && daemon->op_running && daemon->ops == op);
-    daemon->op_running = false;
-    DL_DELETE(daemon->ops, op);
+    sxd_service *service = op->service;
+    SX_ASSERT(status == 0 && service->op_running && service->ops == op);
+    service->op_running = false;
+    DL_DELETE(service->ops, op);
     take_call(op);
-    if (daemon->phase == SXD_DOWN) { /* its search is gone */
+    if (service->base->phase == SXD_DOWN) { /* its search is gone */
         if (op->call != NULL) {
             sxd_call_drop(op->call);
         }
@@ -98,39 +98,39 @@ static void on_op(uv_work_t *work, int status)
     if (op->retry_ms == 0) {
         op_free(op);
     }
-    start_next(daemon);
-    sxd_daemon_wake(daemon); /* a drain may wait for this */
+    start_next(service);
+    sxd_base_wake(service->base); /* a drain may wait for this */
 }
 
-static void start_next(sxd_daemon *daemon)
+static void start_next(sxd_service *service)
 {
-    if (daemon->op_running || daemon->ops == NULL || daemon->phase == SXD_DOWN) {
+    if (service->op_running || service->ops == NULL || service->base->phase == SXD_DOWN) {
         return;
     }
-    daemon->op_running = true;
-    int error = uv_queue_work(&daemon->loop, &daemon->ops->work, run_op, on_op);
+    service->op_running = true;
+    int error = uv_queue_work(&service->base->loop, &service->ops->work, run_op, on_op);
     SX_ASSERT(error == 0);
 }
 
-void sxd_op_put(sxd_daemon *daemon, sxd_op *op)
+void sxd_op_put(sxd_service *service, sxd_op *op)
 {
-    op->daemon = daemon;
+    op->service = service;
     SX_ASSERT(op->run != NULL && op->done != NULL);
     if (op->call != NULL) {
-        op->call->keying = true;
-        daemon->keying_count++;
+        op->call->pinned = true;
+        service->keying_count++;
     }
-    DL_APPEND(daemon->ops, op);
-    start_next(daemon);
+    DL_APPEND(service->ops, op);
+    start_next(service);
 }
 
 void sxd_op_retry(sxd_op *op)
 {
     uint32_t step = op->tries < RETRY_STEPS ? op->tries : RETRY_STEPS;
     op->tries++;
-    op->retry_ms = uv_now(&op->daemon->loop) + ((uint64_t)RETRY_MS << step);
+    op->retry_ms = sxd_base_now(op->service->base) + ((uint64_t)RETRY_MS << step);
     sx_ctx_reset_error(&op->cx);
-    DL_APPEND(op->daemon->op_retries, op);
+    DL_APPEND(op->service->op_retries, op);
 }
 
 bool sxd_op_waits(const sxd_op *op)
@@ -141,9 +141,9 @@ bool sxd_op_waits(const sxd_op *op)
 void sxd_op_drop(sxd_op *op)
 {
     if (sxd_op_waits(op)) {
-        DL_DELETE(op->daemon->op_retries, op);
+        DL_DELETE(op->service->op_retries, op);
     } else {
-        SX_ASSERT(op->daemon == NULL);
+        SX_ASSERT(op->service == NULL);
         if (op->search != NULL) {
             op->search->ops--;
         }
@@ -151,34 +151,34 @@ void sxd_op_drop(sxd_op *op)
     op_free(op);
 }
 
-void sxd_op_sweep(sxd_daemon *daemon)
+void sxd_op_sweep(sxd_service *service)
 {
-    uint64_t now = uv_now(&daemon->loop);
+    uint64_t now = sxd_base_now(service->base);
     sxd_op *op;
     sxd_op *next;
-    DL_FOREACH_SAFE(daemon->op_retries, op, next)
+    DL_FOREACH_SAFE(service->op_retries, op, next)
     {
         if (now >= op->retry_ms) {
-            DL_DELETE(daemon->op_retries, op);
+            DL_DELETE(service->op_retries, op);
             op->retry_ms = 0;
             if (op->search != NULL) {
                 op->search->ops++;
                 op->row = op->search->row; /* it may have been stopped meanwhile */
             }
-            sxd_op_put(daemon, op);
+            sxd_op_put(service, op);
         }
     }
 }
 
 /* ---- start and end ---- */
-static sx_code take_over(sx_ctx *cx, sxd_daemon *daemon)
+static sx_code take_over(sx_ctx *cx, sxd_service *service)
 {
     sx_search_found *found;
     uint32_t count;
-    SX_TRY(sx_search_db_list(cx, daemon->search_db, &found, &count));
+    SX_TRY(sx_search_db_list(cx, service->search_db, &found, &count));
     for (uint32_t i = 0; i < count; i++) {
         sxd_search *search =
-            sxd_search_new(daemon, &found[i].row, found[i].lane, found[i].lane_count);
+            sxd_search_new(service, &found[i].row, found[i].lane, found[i].lane_count);
         if (search == NULL) {
             return SX_FAIL(cx, SX_NOMEM, "search %lld: no memory", (long long)found[i].row.id);
         }
@@ -197,60 +197,60 @@ static sx_code take_over(sx_ctx *cx, sxd_daemon *daemon)
     return SX_OK;
 }
 
-void sxd_search_open(sxd_daemon *daemon)
+void sxd_search_open(sxd_service *service)
 {
     sx_ctx cx;
     sx_ctx_init(&cx, LIST_ARENA_BYTES);
-    int error = uv_mutex_init(&daemon->search_lock);
+    int error = uv_mutex_init(&service->search_lock);
     SX_ASSERT(error == 0);
     bool aside = false;
-    sx_code code =
-        daemon->backend->lanes == NULL
-            ? SX_FAIL(&cx, SX_UNIMPLEMENTED, "this compiler has no searches")
-            : sx_search_db_open(&cx, daemon->config.options.state, &daemon->search_db, &aside);
+    sx_code code = service->backend->lanes == NULL
+                       ? SX_FAIL(&cx, SX_UNIMPLEMENTED, "this compiler has no searches")
+                       : sx_search_db_open(&cx, service->base->config.options.state,
+                                           &service->search_db, &aside);
     if (aside) {
         sxd_log(SXD_ERROR, "search-db", "error=\"search.db was damaged: set aside\"");
     }
-    code = code == SX_OK ? take_over(&cx, daemon) : code;
+    code = code == SX_OK ? take_over(&cx, service) : code;
     if (code != SX_OK) {
         char quoted[SXD_QUOTE_MAX];
-        (void)snprintf(daemon->search_error, sizeof(daemon->search_error), "%s", cx.error.text);
+        (void)snprintf(service->search_error, sizeof(service->search_error), "%s", cx.error.text);
         sxd_log(code == SX_UNIMPLEMENTED ? SXD_INFO : SXD_ERROR, "search-db", "error=%s",
                 sxd_quote(quoted, sx_span_of(cx.error.text)));
-        sx_search_db_close(daemon->search_db);
-        daemon->search_db = NULL;
-        while (daemon->searches != NULL) {
-            sxd_search_free(daemon->searches);
+        sx_search_db_close(service->search_db);
+        service->search_db = NULL;
+        while (service->searches != NULL) {
+            sxd_search_free(service->searches);
         }
     }
     sx_ctx_fini(&cx);
 }
 
-void sxd_search_close(sxd_daemon *daemon)
+void sxd_search_close(sxd_service *service)
 {
-    SX_ASSERT(daemon->phase == SXD_DOWN);
-    uv_mutex_lock(&daemon->search_lock); /* waits for the operation under way */
-    sx_search_db_close(daemon->search_db);
-    daemon->search_db = NULL;
-    uv_mutex_unlock(&daemon->search_lock);
+    SX_ASSERT(service->base->phase == SXD_DOWN);
+    uv_mutex_lock(&service->search_lock); /* waits for the operation under way */
+    sx_search_db_close(service->search_db);
+    service->search_db = NULL;
+    uv_mutex_unlock(&service->search_lock);
     sxd_op *op;
     sxd_op *next;
-    DL_FOREACH_SAFE(daemon->ops, op, next)
+    DL_FOREACH_SAFE(service->ops, op, next)
     {
-        if (op == daemon->ops && daemon->op_running) {
+        if (op == service->ops && service->op_running) {
             continue; /* on_op frees it */
         }
-        DL_DELETE(daemon->ops, op);
+        DL_DELETE(service->ops, op);
         take_call(op);
         if (op->call != NULL) {
             sxd_call_drop(op->call);
         }
         op_free(op);
     }
-    while (daemon->op_retries != NULL) {
-        sxd_op_drop(daemon->op_retries);
+    while (service->op_retries != NULL) {
+        sxd_op_drop(service->op_retries);
     }
-    while (daemon->searches != NULL) {
-        sxd_search_free(daemon->searches);
+    while (service->searches != NULL) {
+        sxd_search_free(service->searches);
     }
 }

@@ -46,7 +46,7 @@ static bool read_request(sxd_search *search)
     return true;
 }
 
-sxd_search *sxd_search_new(sxd_daemon *daemon, const sx_search_record *row,
+sxd_search *sxd_search_new(sxd_service *service, const sx_search_record *row,
                            const sx_search_lane_record *lane, uint32_t lane_count)
 {
     sxd_search *search = calloc(1, sizeof(*search));
@@ -61,7 +61,7 @@ sxd_search *sxd_search_new(sxd_daemon *daemon, const sx_search_record *row,
     if (row->request.len > 0) {
         memcpy(request, row->request.ptr, row->request.len);
     }
-    search->daemon = daemon;
+    search->service = service;
     search->row = *row;
     search->row.request.ptr = request;
     search->lane = lanes;
@@ -77,18 +77,18 @@ sxd_search *sxd_search_new(sxd_daemon *daemon, const sx_search_record *row,
         search->row.state = SXD_SEARCH_FAILED;
         (void)snprintf(search->row.why, sizeof(search->row.why), "its request cannot be read");
     }
-    DL_APPEND(daemon->searches, search);
-    daemon->search_count++;
+    DL_APPEND(service->searches, search);
+    service->search_count++;
     return search;
 }
 
 void sxd_search_free(sxd_search *search)
 {
-    sxd_daemon *daemon = search->daemon;
+    sxd_service *service = search->service;
     SX_ASSERT(search->waiters == NULL && search->active == 0);
     sxd_op *op;
     sxd_op *next;
-    DL_FOREACH_SAFE(daemon->op_retries, op, next)
+    DL_FOREACH_SAFE(service->op_retries, op, next)
     {
         if (op->search == search) {
             sxd_op_drop(op);
@@ -97,21 +97,21 @@ void sxd_search_free(sxd_search *search)
     for (uint32_t i = 0; i < search->lane_count; i++) {
         sxd_lane *lane = &search->lane[i];
         SX_ASSERT(lane->worker == NULL);
-        daemon->step_count -= sxd_lane_taken(lane, lane->phase) ? 1 : 0;
+        service->step_count -= sxd_lane_taken(lane, lane->phase) ? 1 : 0;
         sx_buf_fini(&lane->frame);
     }
-    DL_DELETE(daemon->searches, search);
-    daemon->search_count--;
+    DL_DELETE(service->searches, search);
+    service->search_count--;
     sx_ctx_fini(&search->cx);
     free(search->lane);
     free((void *)(uintptr_t)search->row.request.ptr);
     free(search);
 }
 
-sxd_search *sxd_search_find(sxd_daemon *daemon, int64_t id)
+sxd_search *sxd_search_find(sxd_service *service, int64_t id)
 {
     sxd_search *search;
-    DL_FOREACH(daemon->searches, search)
+    DL_FOREACH(service->searches, search)
     {
         if (search->row.id == id) {
             return search;

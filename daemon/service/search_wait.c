@@ -113,18 +113,18 @@ static sx_lane_row lane_row_of(const sxd_lane *lane)
 
 static bool may_see(const sxd_call *call, const sxd_search *search)
 {
-    return (search->row.uid == call->uid || call->uid == 0) && !search->removing;
+    return sxd_principal_sees(&call->principal, search->row.uid) && !search->removing;
 }
 
 sxd_search *sxd_search_for(sxd_call *call, int64_t id)
 {
-    sxd_daemon *daemon = call->daemon;
-    if (daemon->search_db == NULL) {
-        sxd_call_refuse(call, daemon->backend->lanes == NULL ? SX_UNIMPLEMENTED : SX_SYSTEM, 0,
-                        "searches: %s", daemon->search_error);
+    sxd_service *service = sxd_service_of(call);
+    if (service->search_db == NULL) {
+        sxd_call_refuse(call, service->backend->lanes == NULL ? SX_UNIMPLEMENTED : SX_SYSTEM, 0,
+                        "searches: %s", service->search_error);
         return NULL;
     }
-    sxd_search *search = sxd_search_find(daemon, id);
+    sxd_search *search = sxd_search_find(service, id);
     if (search == NULL || !may_see(call, search)) {
         sxd_call_refuse(call, SX_ABSENT, 0, "search %lld: not known", (long long)id);
         return NULL;
@@ -134,8 +134,8 @@ sxd_search *sxd_search_for(sxd_call *call, int64_t id)
 
 void sxd_search_list(sxd_call *call)
 {
-    sxd_daemon *daemon = call->daemon;
-    sx_search_row *rows = SX_NEW_ARRAY(&call->cx, sx_search_row, daemon->search_count + 1);
+    sxd_service *service = sxd_service_of(call);
+    sx_search_row *rows = SX_NEW_ARRAY(&call->cx, sx_search_row, service->search_count + 1);
     if (rows == NULL) {
         sxd_call_fail(call, &call->cx.error, 0);
         return;
@@ -143,7 +143,7 @@ void sxd_search_list(sxd_call *call)
     sx_search_list_result result = {0};
     result.searches.items = rows;
     const sxd_search *search;
-    DL_FOREACH(daemon->searches, search)
+    DL_FOREACH(service->searches, search)
     {
         if (may_see(call, search)) {
             rows[result.searches.count++] = row_of(search);
@@ -184,34 +184,35 @@ static void answer(const sxd_search *search, sxd_call *call)
 
 static void release(sxd_search *search, sxd_call *call)
 {
-    SX_ASSERT(call->search == search && search->waiter_count > 0);
-    DL_DELETE2(search->waiters, call, waiter_prev, waiter_next);
+    sxd_ask *ask = sxd_ask_of(call);
+    SX_ASSERT(ask->search == search && search->waiter_count > 0);
+    DL_DELETE(search->waiters, ask);
     search->waiter_count--;
-    call->search = NULL;
+    ask->search = NULL;
+    sxd_alarm_stop(search->service->base, &ask->alarm);
 }
 
 void sxd_search_leave(sxd_call *call)
 {
-    release(call->search, call);
+    release(sxd_ask_of(call)->search, call);
 }
 
 void sxd_search_changed(sxd_search *search)
 {
     search->seq++;
     while (search->waiters != NULL) {
-        sxd_call *call = search->waiters;
+        sxd_call *call = search->waiters->call;
         release(search, call);
         answer(search, call);
     }
 }
 
-static void on_hold_end(uv_timer_t *timer)
+static void on_hold_end(sxd_alarm *alarm)
 {
-    sxd_call *call = timer->data;
-    sxd_search *search = call->search;
-    if (search == NULL) {
-        return; /* answered in this very turn of the loop */
-    }
+    sxd_ask *ask = SXD_OWNER(sxd_ask, alarm, alarm);
+    sxd_call *call = ask->call;
+    sxd_search *search = ask->search;
+    SX_ASSERT(search != NULL);
     release(search, call);
     answer(search, call);
 }
@@ -223,8 +224,8 @@ void sxd_search_wait(sxd_call *call)
     if (search == NULL) {
         return;
     }
-    sxd_daemon *daemon = call->daemon;
-    int64_t most = daemon->config.options.wait_ms;
+    sxd_service *service = sxd_service_of(call);
+    int64_t most = service->base->config.options.wait_ms;
     int64_t wait = SX_HAS(args, search_wait_args, wait_ms) ? args->wait_ms : most;
     wait = sx_min_i64(sx_max_i64(wait, 0), most);
     bool seen = SX_HAS(args, search_wait_args, seq) && args->seq == search->seq;
@@ -232,14 +233,11 @@ void sxd_search_wait(sxd_call *call)
         answer(search, call);
         return;
     }
-    uint64_t until = uv_now(&daemon->loop) + (uint64_t)wait;
+    uint64_t until = sxd_base_now(service->base) + (uint64_t)wait;
     until = call->deadline_ms < until ? call->deadline_ms : until;
-    call->search = search;
-    DL_APPEND2(search->waiters, call, waiter_prev, waiter_next);
+    sxd_ask *ask = sxd_ask_of(call);
+    ask->search = search;
+    DL_APPEND(search->waiters, ask);
     search->waiter_count++;
-    (void)uv_timer_init(&daemon->loop, &call->timer);
-    call->timer.data = call;
-    call->timer_state = SXD_TIMER_OPEN;
-    uint64_t now = uv_now(&daemon->loop);
-    (void)uv_timer_start(&call->timer, on_hold_end, until > now ? until - now : 0, 0);
+    sxd_alarm_set(service->base, &ask->alarm, until, on_hold_end);
 }

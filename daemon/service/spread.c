@@ -11,10 +11,10 @@
 
 #include "daemon/service/search.h"
 
-static void order(sxd_daemon *daemon, int kind, const char *task, SX_TAKE sx_buf *body,
+static void order(sxd_service *service, int kind, const char *task, SX_TAKE sx_buf *body,
                   uint64_t worked_us)
 {
-    sxd_parcel *parcel = daemon->exchange != NULL ? sxd_parcel_new(kind, task) : NULL;
+    sxd_parcel *parcel = service->exchange != NULL ? sxd_parcel_new(kind, task) : NULL;
     if (parcel == NULL) { /* the lease lapses, the offer is taken back in time */
         if (body != NULL) {
             sx_buf_fini(body);
@@ -26,38 +26,38 @@ static void order(sxd_daemon *daemon, int kind, const char *task, SX_TAKE sx_buf
         sx_buf_init(body, 0);
     }
     parcel->worked_us = worked_us;
-    sxd_exchange_order(daemon->exchange, parcel);
+    sxd_exchange_order(service->exchange, parcel);
 }
 
 /* ---- our lanes ---- */
 void sxd_spread_put(sxd_lane *lane, sx_buf *frame)
 {
-    sxd_daemon *daemon = lane->search->daemon;
-    if (!daemon->exchange_up || frame->len <= SX_SP_HEAD_BYTES) {
+    sxd_service *service = lane->search->service;
+    if (!service->exchange_up || frame->len <= SX_SP_HEAD_BYTES) {
         sx_buf_fini(frame);
         sxd_lane_move(lane, SXD_LANE_READY);
         return;
     }
-    (void)snprintf(lane->task, sizeof(lane->task), "%s/%llx/%x/%x", daemon->boot_id,
+    (void)snprintf(lane->task, sizeof(lane->task), "%s/%llx/%x/%x", service->base->boot_id,
                    (unsigned long long)lane->search->row.id, lane->row.lane, lane->row.step + 1);
     frame->len -= SX_SP_HEAD_BYTES; /* the message alone */
     memmove(frame->ptr, frame->ptr + SX_SP_HEAD_BYTES, frame->len);
     lane->who[0] = '\0';
-    lane->away_ms = uv_now(&daemon->loop);
+    lane->away_ms = sxd_base_now(service->base);
     sxd_lane_move(lane, SXD_LANE_AWAY);
-    order(daemon, SXD_ORDER_OFFER, lane->task, frame, 0);
+    order(service, SXD_ORDER_OFFER, lane->task, frame, 0);
 }
 
 void sxd_spread_withdraw(sxd_lane *lane)
 {
-    order(lane->search->daemon, SXD_ORDER_WITHDRAW, lane->task, NULL, 0);
+    order(lane->search->service, SXD_ORDER_WITHDRAW, lane->task, NULL, 0);
 }
 
 /* The lane that is away under this name; NULL: none. */
-static sxd_lane *find_away(sxd_daemon *daemon, const char *task)
+static sxd_lane *find_away(sxd_service *service, const char *task)
 {
     sxd_search *search;
-    DL_FOREACH(daemon->searches, search)
+    DL_FOREACH(service->searches, search)
     {
         for (uint32_t i = 0; i < search->lane_count; i++) {
             sxd_lane *lane = &search->lane[i];
@@ -69,9 +69,9 @@ static sxd_lane *find_away(sxd_daemon *daemon, const char *task)
     return NULL;
 }
 
-static void take_result(sxd_daemon *daemon, const sxd_parcel *event)
+static void take_result(sxd_service *service, const sxd_parcel *event)
 {
-    sxd_lane *lane = find_away(daemon, event->name);
+    sxd_lane *lane = find_away(service, event->name);
     if (lane == NULL) {
         return; /* done elsewhere meanwhile, or withdrawn */
     }
@@ -89,13 +89,13 @@ static void take_result(sxd_daemon *daemon, const sxd_parcel *event)
 }
 
 /* What nobody holds for too long is done here; counts what waits for a taker. */
-static uint32_t look_after(sxd_daemon *daemon)
+static uint32_t look_after(sxd_service *service)
 {
-    uint64_t now = uv_now(&daemon->loop);
-    uint64_t patience = (uint64_t)daemon->config.options.search_lease_ms * 2;
+    uint64_t now = sxd_base_now(service->base);
+    uint64_t patience = (uint64_t)service->base->config.options.search_lease_ms * 2;
     uint32_t waiting = 0;
     sxd_search *search;
-    DL_FOREACH(daemon->searches, search)
+    DL_FOREACH(service->searches, search)
     {
         for (uint32_t i = 0; i < search->lane_count; i++) {
             sxd_lane *lane = &search->lane[i];
@@ -107,8 +107,8 @@ static uint32_t look_after(sxd_daemon *daemon)
             }
         }
     }
-    for (uint32_t i = 0; i < daemon->guests->lane_count; i++) {
-        sxd_lane *lane = &daemon->guests->lane[i];
+    for (uint32_t i = 0; i < service->guests->lane_count; i++) {
+        sxd_lane *lane = &service->guests->lane[i];
         if (lane->phase == SXD_LANE_LOADED && now - lane->away_ms > patience) {
             sxd_lane_let_go(lane); /* compilations have all workers: others may be faster */
             sxd_spread_drop(lane);
@@ -118,10 +118,10 @@ static uint32_t look_after(sxd_daemon *daemon)
 }
 
 /* With a worker free here, a lane that nobody else holds yet comes back. True: one did. */
-static bool take_back(sxd_daemon *daemon)
+static bool take_back(sxd_service *service)
 {
     sxd_search *search;
-    DL_FOREACH(daemon->searches, search)
+    DL_FOREACH(service->searches, search)
     {
         for (uint32_t i = 0; i < search->lane_count; i++) {
             sxd_lane *lane = &search->lane[i];
@@ -134,34 +134,35 @@ static bool take_back(sxd_daemon *daemon)
     return false;
 }
 
-void sxd_spread_run(sxd_daemon *daemon)
+void sxd_spread_run(sxd_service *service)
 {
-    if (daemon->exchange == NULL) {
+    if (service->exchange == NULL) {
         return;
     }
-    if (sxd_search_room(daemon) > 0 && sxd_search_next(daemon) == NULL && take_back(daemon)) {
-        sxd_search_run(daemon); /* and here again, with one lane less away */
+    if (sxd_search_room(service) > 0 && sxd_search_next(service) == NULL && take_back(service)) {
+        sxd_search_run(service); /* and here again, with one lane less away */
         return;
     }
-    uint32_t waiting = look_after(daemon);
-    sxd_lane *lane = sxd_search_next(daemon);
+    uint32_t waiting = look_after(service);
+    sxd_lane *lane = sxd_search_next(service);
     /* its own lanes come first: while one waits nothing is taken */
-    sxd_exchange_want(daemon->exchange, lane == NULL ? sxd_search_room(daemon) : 0);
-    while (daemon->exchange_up && waiting < daemon->places_wanted && lane != NULL && !lane->home) {
+    sxd_exchange_want(service->exchange, lane == NULL ? sxd_search_room(service) : 0);
+    while (service->exchange_up && waiting < service->places_wanted && lane != NULL &&
+           !lane->home) {
         sxd_search_offer(lane);
         if (lane->phase != SXD_LANE_LOADING) {
             return;
         }
         waiting++;
-        lane = sxd_search_next(daemon);
+        lane = sxd_search_next(service);
     }
 }
 
 /* ---- steps of others ---- */
-static sxd_lane *find_guest(sxd_daemon *daemon, const char *task)
+static sxd_lane *find_guest(sxd_service *service, const char *task)
 {
-    for (uint32_t i = 0; i < daemon->guests->lane_count; i++) {
-        sxd_lane *lane = &daemon->guests->lane[i];
+    for (uint32_t i = 0; i < service->guests->lane_count; i++) {
+        sxd_lane *lane = &service->guests->lane[i];
         if (lane->phase != SXD_LANE_READY && strcmp(lane->task, task) == 0) {
             return lane;
         }
@@ -169,42 +170,42 @@ static sxd_lane *find_guest(sxd_daemon *daemon, const char *task)
     return NULL;
 }
 
-static void take_guest(sxd_daemon *daemon, sxd_parcel *event)
+static void take_guest(sxd_service *service, sxd_parcel *event)
 {
     sxd_lane *lane = NULL;
-    for (uint32_t i = 0; i < daemon->guests->lane_count && lane == NULL; i++) {
-        sxd_lane *place = &daemon->guests->lane[i];
+    for (uint32_t i = 0; i < service->guests->lane_count && lane == NULL; i++) {
+        sxd_lane *place = &service->guests->lane[i];
         lane = place->phase == SXD_LANE_READY ? place : NULL;
     }
-    if (lane == NULL || daemon->phase != SXD_UP) {
-        order(daemon, SXD_ORDER_DROP, event->name, NULL, 0);
+    if (lane == NULL || service->base->phase != SXD_UP) {
+        order(service, SXD_ORDER_DROP, event->name, NULL, 0);
         return;
     }
     (void)snprintf(lane->task, sizeof(lane->task), "%s", event->name);
     lane->ticket = event->ticket;
-    lane->away_ms = uv_now(&daemon->loop);
+    lane->away_ms = sxd_base_now(service->base);
     sxd_lane_move(lane, SXD_LANE_LOADING);
     lane->frame = event->body;
     sx_buf_init(&event->body, 0);
     sxd_lane_move(lane, SXD_LANE_LOADED);
     sxd_log(SXD_DEBUG, "search-spread", "task=%s taken=1", lane->task);
-    sxd_search_run(daemon);
+    sxd_search_run(service);
 }
 
 void sxd_spread_drop(sxd_lane *lane)
 {
-    order(lane->search->daemon, SXD_ORDER_DROP, lane->task, NULL, 0);
+    order(lane->search->service, SXD_ORDER_DROP, lane->task, NULL, 0);
 }
 
 void sxd_spread_answer(sxd_lane *lane, sx_span response, uint64_t worked_us)
 {
-    sxd_daemon *daemon = lane->search->daemon;
+    sxd_service *service = lane->search->service;
     sx_buf body;
     sx_buf_init(&body, SXD_EXCHANGE_BYTES_MAX);
     sx_buf_put_span(&body, response);
     if (body.code == SX_OK) {
-        daemon->metrics.search_steps_taken++;
-        order(daemon, SXD_ORDER_ANSWER, lane->task, &body, worked_us);
+        service->base->metrics.search_steps_taken++;
+        order(service, SXD_ORDER_ANSWER, lane->task, &body, worked_us);
     } else {
         sx_buf_fini(&body);
         sxd_spread_drop(lane);
@@ -217,20 +218,20 @@ void sxd_spread_fail(sxd_lane *lane, const sx_error *error, uint64_t worked_us)
     sx_buf body;
     sx_buf_init(&body, 1 << 16);
     sx_rpc_encode_error(&body, lane->ticket, error, 0);
-    order(lane->search->daemon, SXD_ORDER_ANSWER, lane->task, &body, worked_us);
+    order(lane->search->service, SXD_ORDER_ANSWER, lane->task, &body, worked_us);
     sxd_lane_move(lane, SXD_LANE_READY);
 }
 
 /* ---- events ---- */
 /* The server is gone: all goes on here. */
-static void go_alone(sxd_daemon *daemon, const char *why)
+static void go_alone(sxd_service *service, const char *why)
 {
     char quoted[SXD_QUOTE_MAX];
     sxd_log(SXD_WARN, "search-redis", "state=down error=%s", sxd_quote(quoted, sx_span_of(why)));
-    daemon->exchange_up = false;
-    daemon->places_wanted = 0;
+    service->exchange_up = false;
+    service->places_wanted = 0;
     sxd_search *search;
-    DL_FOREACH(daemon->searches, search)
+    DL_FOREACH(service->searches, search)
     {
         for (uint32_t i = 0; i < search->lane_count; i++) {
             if (search->lane[i].phase == SXD_LANE_AWAY) {
@@ -238,33 +239,33 @@ static void go_alone(sxd_daemon *daemon, const char *why)
             }
         }
     }
-    for (uint32_t i = 0; i < daemon->guests->lane_count; i++) {
-        sxd_lane_let_go(&daemon->guests->lane[i]);
+    for (uint32_t i = 0; i < service->guests->lane_count; i++) {
+        sxd_lane_let_go(&service->guests->lane[i]);
     }
 }
 
-static void take_event(sxd_daemon *daemon, sxd_parcel *event)
+static void take_event(sxd_service *service, sxd_parcel *event)
 {
     sxd_lane *lane;
     switch ((sxd_exchange_kind)event->kind) {
     case SXD_EVENT_UP:
-        sxd_log(SXD_INFO, "search-redis", "state=up id=%s", daemon->boot_id);
-        daemon->exchange_up = true;
+        sxd_log(SXD_INFO, "search-redis", "state=up id=%s", service->base->boot_id);
+        service->exchange_up = true;
         break;
-    case SXD_EVENT_DOWN: go_alone(daemon, event->who); break;
-    case SXD_EVENT_WANTED: daemon->places_wanted = event->count; break;
-    case SXD_EVENT_TAKEN: take_guest(daemon, event); break;
+    case SXD_EVENT_DOWN: go_alone(service, event->who); break;
+    case SXD_EVENT_WANTED: service->places_wanted = event->count; break;
+    case SXD_EVENT_TAKEN: take_guest(service, event); break;
     case SXD_EVENT_LEASED:
-        lane = find_away(daemon, event->name);
+        lane = find_away(service, event->name);
         if (lane != NULL) {
             sxd_log(SXD_DEBUG, "search-spread", "task=%s leased=%s", lane->task,
                     event->who[0] != '\0' ? event->who : "nobody");
             sxd_lane_lease(lane, event->who);
         }
         break;
-    case SXD_EVENT_RESULT: take_result(daemon, event); break;
+    case SXD_EVENT_RESULT: take_result(service, event); break;
     case SXD_EVENT_GONE:
-        lane = find_guest(daemon, event->name);
+        lane = find_guest(service, event->name);
         if (lane != NULL) {
             sxd_lane_let_go(lane);
         }
@@ -274,24 +275,24 @@ static void take_event(sxd_daemon *daemon, sxd_parcel *event)
 
 static void on_wake(uv_async_t *async)
 {
-    sxd_daemon *daemon = async->data;
+    sxd_service *service = async->data;
     sxd_parcel *event;
-    while (daemon->exchange != NULL && (event = sxd_exchange_event(daemon->exchange)) != NULL) {
-        take_event(daemon, event);
+    while (service->exchange != NULL && (event = sxd_exchange_event(service->exchange)) != NULL) {
+        take_event(service, event);
         sxd_parcel_free(event);
     }
-    sxd_search_run(daemon);
+    sxd_search_run(service);
 }
 
 /* Called on the exchange's thread. */
 static void wake(void *self)
 {
-    sxd_daemon *daemon = self;
-    (void)uv_async_send(&daemon->exchange_wake);
+    sxd_service *service = self;
+    (void)uv_async_send(&service->exchange_wake);
 }
 
 /* ---- open and close ---- */
-static bool make_guests(sxd_daemon *daemon)
+static bool make_guests(sxd_service *service)
 {
     sxd_search *guests = calloc(1, sizeof(*guests));
     sxd_lane *lanes = calloc(SXD_EXCHANGE_HELD_MAX, sizeof(*lanes));
@@ -300,37 +301,37 @@ static bool make_guests(sxd_daemon *daemon)
         free(lanes);
         return false;
     }
-    guests->daemon = daemon;
+    guests->service = service;
     guests->lane = lanes;
     guests->lane_count = SXD_EXCHANGE_HELD_MAX;
     for (uint32_t i = 0; i < guests->lane_count; i++) {
         lanes[i] = (sxd_lane){.search = guests, .guest = true, .row = {.state = SXD_LANE_OPEN}};
         sx_buf_init(&lanes[i].frame, SIZE_MAX);
     }
-    daemon->guests = guests;
+    service->guests = guests;
     return true;
 }
 
-void sxd_spread_open(sxd_daemon *daemon)
+void sxd_spread_open(sxd_service *service)
 {
-    const sxd_options *options = &daemon->config.options;
-    int error = uv_async_init(&daemon->loop, &daemon->exchange_wake, on_wake);
+    const sxd_options *options = &service->base->config.options;
+    int error = uv_async_init(&service->base->loop, &service->exchange_wake, on_wake);
     SX_ASSERT(error == 0);
-    daemon->exchange_wake.data = daemon;
-    if (options->search_redis[0] == '\0' || daemon->search_db == NULL || !make_guests(daemon)) {
+    service->exchange_wake.data = service;
+    if (options->search_redis[0] == '\0' || service->search_db == NULL || !make_guests(service)) {
         return;
     }
     sx_ctx cx;
     sx_ctx_init(&cx, 1 << 16);
     sxd_exchange_config config = {
         .uri = options->search_redis,
-        .id = daemon->boot_id,
-        .build = daemon->backend->build(),
+        .id = service->base->boot_id,
+        .build = service->backend->build(),
         .lease_ms = options->search_lease_ms,
         .wake = wake,
-        .self = daemon,
+        .self = service,
     };
-    if (sxd_exchange_open(&cx, &config, &daemon->exchange) != SX_OK) {
+    if (sxd_exchange_open(&cx, &config, &service->exchange) != SX_OK) {
         char quoted[SXD_QUOTE_MAX];
         sxd_log(SXD_ERROR, "search-redis", "error=%s",
                 sxd_quote(quoted, sx_span_of(cx.error.text)));
@@ -338,12 +339,12 @@ void sxd_spread_open(sxd_daemon *daemon)
     sx_ctx_fini(&cx);
 }
 
-void sxd_spread_close(sxd_daemon *daemon)
+void sxd_spread_close(sxd_service *service)
 {
-    sxd_exchange_close(daemon->exchange);
-    daemon->exchange = NULL;
-    sxd_search *guests = daemon->guests;
-    daemon->guests = NULL;
+    sxd_exchange_close(service->exchange);
+    service->exchange = NULL;
+    sxd_search *guests = service->guests;
+    service->guests = NULL;
     if (guests != NULL) {
         for (uint32_t i = 0; i < guests->lane_count; i++) {
             SX_ASSERT(guests->lane[i].phase == SXD_LANE_READY);

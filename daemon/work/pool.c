@@ -55,31 +55,32 @@ static void move(sxd_worker *worker, sxd_worker_state to)
 {
     SX_ASSERT(allowed[worker->state][to]);
     worker->state = to;
-    worker->since_ms = uv_now(&worker->daemon->loop);
+    worker->since_ms = sxd_base_now(worker->service->base);
     check_worker(worker);
 }
 
 /* ---- orders to the zygote ---- */
-static bool order(sxd_daemon *daemon, const sxd_zygote_message *message)
+static bool order(sxd_service *service, const sxd_zygote_message *message)
 {
-    return daemon->zygote_fd >= 0 && send(daemon->zygote_fd, message, sizeof(*message),
-                                          MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(*message);
+    return service->zygote_fd >= 0 &&
+           send(service->zygote_fd, message, sizeof(*message), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+               (ssize_t)sizeof(*message);
 }
 
 static void start_worker(sxd_worker *worker)
 {
-    sxd_daemon *daemon = worker->daemon;
-    const sxd_options *options = &daemon->config.options;
+    sxd_service *service = worker->service;
+    const sxd_options *options = &service->base->config.options;
     sxd_zygote_message message = {
         .op = SXD_ZYGOTE_SPAWN,
         .slot = worker->slot,
         .memory_bytes = (uint64_t)options->worker_memory_mb << 20,
         .cpu_s = (uint64_t)options->worker_cpu_s,
     };
-    if (order(daemon, &message)) {
+    if (order(service, &message)) {
         move(worker, SXD_WORKER_STARTING);
     } else {
-        worker->retry_ms = uv_now(&daemon->loop) + BACKOFF_MS;
+        worker->retry_ms = sxd_base_now(service->base) + BACKOFF_MS;
     }
 }
 
@@ -88,10 +89,10 @@ void sxd_pool_kill(sxd_worker *worker)
     sxd_zygote_message message = {.op = SXD_ZYGOTE_KILL, .slot = worker->slot, .pid = worker->pid};
     worker->expected = true;
     if (worker->state != SXD_WORKER_DYING) {
-        worker->daemon->metrics.worker_killed++;
+        worker->service->base->metrics.worker_killed++;
         move(worker, SXD_WORKER_DYING);
     }
-    (void)order(worker->daemon,
+    (void)order(worker->service,
                 &message); /* a zygote that cannot be reached is dead, and so are its workers */
 }
 
@@ -102,7 +103,7 @@ static void settle(sxd_worker *worker)
     if (worker->state != SXD_WORKER_DYING || worker->pipe_open || !worker->exited) {
         return;
     }
-    sxd_daemon *daemon = worker->daemon;
+    sxd_service *service = worker->service;
     sxd_job *job = worker->job;
     sxd_lane *lane = worker->lane;
     int32_t pid = worker->pid;
@@ -112,9 +113,9 @@ static void settle(sxd_worker *worker)
     uint32_t step = worker->failures < BACKOFF_STEPS ? worker->failures : BACKOFF_STEPS;
     bool useful = worker->jobs > 0 || worker->expected;
     worker->failures = useful ? 0 : worker->failures + 1;
-    worker->retry_ms = uv_now(&daemon->loop) + (useful ? 0 : (uint64_t)BACKOFF_MS << step);
+    worker->retry_ms = sxd_base_now(service->base) + (useful ? 0 : (uint64_t)BACKOFF_MS << step);
     if (!worker->expected) {
-        daemon->metrics.worker_died++;
+        service->base->metrics.worker_died++;
         sxd_log(SXD_WARN, "worker-died", "pid=%d status=%d job=%lld search=%lld", pid,
                 worker->status, job != NULL ? (long long)job->id : 0,
                 lane != NULL ? (long long)lane->search->row.id : 0);
@@ -126,7 +127,7 @@ static void settle(sxd_worker *worker)
     if (lane != NULL) {
         sxd_step_lost(lane, worker->status, worker->status_known, pid);
     }
-    sxd_pool_sweep(daemon);
+    sxd_pool_sweep(service);
 }
 
 static void on_pipe_closed(uv_handle_t *handle)
@@ -173,7 +174,7 @@ static void read_error(const sx_error_body *body, sx_error *error)
 /* Half of its processor time is used up, or it has done as much as one worker does. */
 static bool retires(const sxd_worker *worker)
 {
-    const sxd_options *options = &worker->daemon->config.options;
+    const sxd_options *options = &worker->service->base->config.options;
     return worker->jobs >= (uint64_t)options->worker_jobs ||
            worker->busy_ms >= (uint64_t)options->worker_cpu_s * 500;
 }
@@ -183,10 +184,10 @@ static void let_go(sxd_worker *worker)
 {
     worker->job = NULL;
     worker->lane = NULL;
-    worker->busy_ms += uv_now(&worker->daemon->loop) - worker->since_ms;
+    worker->busy_ms += sxd_base_now(worker->service->base) - worker->since_ms;
     if (retires(worker)) {
         worker->expected = true;
-        worker->daemon->metrics.worker_recycled++;
+        worker->service->base->metrics.worker_recycled++;
         close_pipe(worker); /* it exits at the end of its input */
     } else {
         move(worker, SXD_WORKER_IDLE);
@@ -195,7 +196,7 @@ static void let_go(sxd_worker *worker)
 
 static void on_answer(sxd_worker *worker, sx_ctx *cx, sx_span message)
 {
-    sxd_daemon *daemon = worker->daemon;
+    sxd_service *service = worker->service;
     sxd_job *job = worker->job;
     sxd_lane *lane = worker->lane;
     sx_rpc_response response;
@@ -233,7 +234,7 @@ static void on_answer(sxd_worker *worker, sx_ctx *cx, sx_span message)
     } else {
         sxd_job_finish(job, response.result);
     }
-    sxd_queue_run(daemon);
+    sxd_queue_run(service);
 }
 
 static void on_message(sxd_worker *worker, sx_span message)
@@ -261,8 +262,8 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     (void)suggested;
     sxd_worker *worker = handle->data;
-    buf->base = (char *)worker->daemon->chunk;
-    buf->len = sizeof(worker->daemon->chunk);
+    buf->base = (char *)worker->service->base->chunk;
+    buf->len = sizeof(worker->service->base->chunk);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
@@ -272,7 +273,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
         sxd_zygote_message message = {
             .op = SXD_ZYGOTE_KILL, .slot = worker->slot, .pid = worker->pid};
         close_pipe(worker);
-        (void)order(worker->daemon, &message); /* in case it closed its end and lives on */
+        (void)order(worker->service, &message); /* in case it closed its end and lives on */
         return;
     }
     sx_ctx cx;
@@ -292,11 +293,11 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 }
 
 /* ---- giving work ---- */
-sxd_worker *sxd_pool_idle(sxd_daemon *daemon)
+sxd_worker *sxd_pool_idle(sxd_service *service)
 {
-    for (uint32_t i = 0; i < daemon->worker_count; i++) {
-        if (daemon->worker[i].state == SXD_WORKER_IDLE) {
-            return &daemon->worker[i];
+    for (uint32_t i = 0; i < service->worker_count; i++) {
+        if (service->worker[i].state == SXD_WORKER_IDLE) {
+            return &service->worker[i];
         }
     }
     return NULL;
@@ -337,9 +338,9 @@ void sxd_pool_give(sxd_worker *worker, sx_buf *frame)
 }
 
 /* ---- answers of the zygote ---- */
-static void on_spawned(sxd_daemon *daemon, sxd_worker *worker, int32_t pid, int fd)
+static void on_spawned(sxd_service *service, sxd_worker *worker, int32_t pid, int fd)
 {
-    (void)uv_pipe_init(&daemon->loop, &worker->pipe, 0);
+    (void)uv_pipe_init(&service->base->loop, &worker->pipe, 0);
     worker->pipe.data = worker;
     worker->pipe_open = true;
     worker->pid = pid;
@@ -350,7 +351,7 @@ static void on_spawned(sxd_daemon *daemon, sxd_worker *worker, int32_t pid, int 
     worker->status_known = false;
     worker->expected = false;
     sx_sp_reader_init(&worker->reader, 0, ANSWER_BYTES_MAX);
-    daemon->metrics.worker_started++;
+    service->base->metrics.worker_started++;
     if (uv_pipe_open(&worker->pipe, fd) != 0 ||
         uv_read_start((uv_stream_t *)&worker->pipe, on_alloc, on_read) != 0) {
         sxd_pool_kill(worker);
@@ -358,7 +359,7 @@ static void on_spawned(sxd_daemon *daemon, sxd_worker *worker, int32_t pid, int 
         return;
     }
     move(worker, SXD_WORKER_IDLE);
-    sxd_queue_run(daemon);
+    sxd_queue_run(service);
 }
 
 static void on_exited(sxd_worker *worker, const sxd_zygote_message *message)
@@ -369,19 +370,19 @@ static void on_exited(sxd_worker *worker, const sxd_zygote_message *message)
     worker->exited = true;
     worker->status = message->status;
     worker->status_known = true;
-    worker->end_ms = uv_now(&worker->daemon->loop);
+    worker->end_ms = sxd_base_now(worker->service->base);
     settle(worker); /* else when the rest of the pipe is read */
 }
 
-static void on_zygote_message(sxd_daemon *daemon, const sxd_zygote_message *message, int fd)
+static void on_zygote_message(sxd_service *service, const sxd_zygote_message *message, int fd)
 {
     sxd_worker *worker =
-        message->slot < daemon->worker_count ? &daemon->worker[message->slot] : NULL;
+        message->slot < service->worker_count ? &service->worker[message->slot] : NULL;
     if (worker == NULL) {
         return;
     }
     if (message->op == SXD_ZYGOTE_SPAWNED && fd >= 0 && worker->state == SXD_WORKER_STARTING) {
-        on_spawned(daemon, worker, message->pid, fd);
+        on_spawned(service, worker, message->pid, fd);
         return;
     }
     if (fd >= 0) {
@@ -393,24 +394,24 @@ static void on_zygote_message(sxd_daemon *daemon, const sxd_zygote_message *mess
         sxd_log(SXD_ERROR, "worker-start", "slot=%u error=\"%s\"", worker->slot,
                 strerror(message->status));
         worker->failures++;
-        worker->retry_ms = uv_now(&daemon->loop) + ((uint64_t)BACKOFF_MS << BACKOFF_STEPS);
+        worker->retry_ms = sxd_base_now(service->base) + ((uint64_t)BACKOFF_MS << BACKOFF_STEPS);
         move(worker, SXD_WORKER_NONE);
     }
 }
 
 /* The zygote died: its workers die with it, and nobody tells their status. */
-static void on_zygote_gone(sxd_daemon *daemon)
+static void on_zygote_gone(sxd_service *service)
 {
-    sxd_log(SXD_ERROR, "zygote-died", "pid=%d", daemon->zygote_pid);
-    (void)uv_poll_stop(&daemon->zygote_poll);
-    uv_close((uv_handle_t *)&daemon->zygote_poll, NULL);
-    (void)close(daemon->zygote_fd);
-    daemon->zygote_fd = -1;
-    (void)kill(daemon->zygote_pid, SIGKILL);
-    (void)waitpid(daemon->zygote_pid, NULL, 0);
-    daemon->zygote_retry_ms = uv_now(&daemon->loop) + ZYGOTE_RETRY_MS;
-    for (uint32_t i = 0; i < daemon->worker_count; i++) {
-        sxd_worker *worker = &daemon->worker[i];
+    sxd_log(SXD_ERROR, "zygote-died", "pid=%d", service->zygote_pid);
+    (void)uv_poll_stop(&service->zygote_poll);
+    uv_close((uv_handle_t *)&service->zygote_poll, NULL);
+    (void)close(service->zygote_fd);
+    service->zygote_fd = -1;
+    (void)kill(service->zygote_pid, SIGKILL);
+    (void)waitpid(service->zygote_pid, NULL, 0);
+    service->zygote_retry_ms = sxd_base_now(service->base) + ZYGOTE_RETRY_MS;
+    for (uint32_t i = 0; i < service->worker_count; i++) {
+        sxd_worker *worker = &service->worker[i];
         if (worker->state == SXD_WORKER_STARTING) {
             move(worker, SXD_WORKER_NONE);
         } else if (worker->state != SXD_WORKER_NONE) {
@@ -423,7 +424,7 @@ static void on_zygote_gone(sxd_daemon *daemon)
 }
 
 /* One packet; 1 message, 0 nothing there, -1 the zygote is gone. */
-static int receive(sxd_daemon *daemon, sxd_zygote_message *message, int *fd)
+static int receive(sxd_service *service, sxd_zygote_message *message, int *fd)
 {
     struct iovec io = {.iov_base = message, .iov_len = sizeof(*message)};
     union {
@@ -437,7 +438,7 @@ static int receive(sxd_daemon *daemon, sxd_zygote_message *message, int *fd)
         .msg_controllen = sizeof(control.bytes),
     };
     *fd = -1;
-    ssize_t got = recvmsg(daemon->zygote_fd, &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    ssize_t got = recvmsg(service->zygote_fd, &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
         return 0;
     }
@@ -453,19 +454,19 @@ static int receive(sxd_daemon *daemon, sxd_zygote_message *message, int *fd)
 
 static void on_zygote(uv_poll_t *handle, int status, int events)
 {
-    sxd_daemon *daemon = handle->data;
+    sxd_service *service = handle->data;
     (void)events;
     int got = status < 0 ? -1 : 1;
-    for (uint32_t n = 0; got > 0 && n < SXD_WORKER_MAX && daemon->zygote_fd >= 0; n++) {
+    for (uint32_t n = 0; got > 0 && n < SXD_WORKER_MAX && service->zygote_fd >= 0; n++) {
         sxd_zygote_message message;
         int fd;
-        got = receive(daemon, &message, &fd);
+        got = receive(service, &message, &fd);
         if (got > 0) {
-            on_zygote_message(daemon, &message, fd);
+            on_zygote_message(service, &message, fd);
         }
     }
     if (got < 0) {
-        on_zygote_gone(daemon);
+        on_zygote_gone(service);
     }
 }
 
@@ -504,7 +505,7 @@ static int spawn_zygote(int fd, int32_t *pid)
     return error;
 }
 
-static sx_code open_zygote(sx_ctx *cx, sxd_daemon *daemon)
+static sx_code open_zygote(sx_ctx *cx, sxd_service *service)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
@@ -515,39 +516,39 @@ static sx_code open_zygote(sx_ctx *cx, sxd_daemon *daemon)
         (void)close(pair[1]);
         pair[1] = moved;
     }
-    int error = spawn_zygote(pair[1], &daemon->zygote_pid);
+    int error = spawn_zygote(pair[1], &service->zygote_pid);
     (void)close(pair[1]);
     if (error != 0) {
         (void)close(pair[0]);
         return SX_FAIL(cx, SX_SYSTEM, "zygote: cannot be started: %s", strerror(error));
     }
-    daemon->zygote_fd = pair[0];
-    (void)uv_poll_init(&daemon->loop, &daemon->zygote_poll, daemon->zygote_fd);
-    daemon->zygote_poll.data = daemon;
-    (void)uv_poll_start(&daemon->zygote_poll, UV_READABLE, on_zygote);
+    service->zygote_fd = pair[0];
+    (void)uv_poll_init(&service->base->loop, &service->zygote_poll, service->zygote_fd);
+    service->zygote_poll.data = service;
+    (void)uv_poll_start(&service->zygote_poll, UV_READABLE, on_zygote);
     return SX_OK;
 }
 
-sx_code sxd_pool_open(sx_ctx *cx, sxd_daemon *daemon)
+sx_code sxd_pool_open(sx_ctx *cx, sxd_service *service)
 {
-    daemon->zygote_fd = -1;
-    daemon->worker_count = (uint32_t)daemon->config.options.workers;
-    SX_ASSERT(daemon->worker_count <= SXD_WORKER_MAX);
-    for (uint32_t i = 0; i < daemon->worker_count; i++) {
-        daemon->worker[i] = (sxd_worker){.daemon = daemon, .slot = i};
+    service->zygote_fd = -1;
+    service->worker_count = (uint32_t)service->base->config.options.workers;
+    SX_ASSERT(service->worker_count <= SXD_WORKER_MAX);
+    for (uint32_t i = 0; i < service->worker_count; i++) {
+        service->worker[i] = (sxd_worker){.service = service, .slot = i};
     }
-    SX_TRY(open_zygote(cx, daemon));
-    sxd_pool_sweep(daemon);
+    SX_TRY(open_zygote(cx, service));
+    sxd_pool_sweep(service);
     return SX_OK;
 }
 
 /* Starts what is missing, repeats what was not heard, gives up on a zygote that does nothing. */
 static void sweep_worker(sxd_worker *worker, uint64_t now)
 {
-    sxd_daemon *daemon = worker->daemon;
+    sxd_service *service = worker->service;
     bool waits = worker->state == SXD_WORKER_STARTING ||
                  (worker->state == SXD_WORKER_DYING && !worker->exited);
-    if (daemon->zygote_fd < 0) {
+    if (service->zygote_fd < 0) {
         return;
     }
     if (worker->state == SXD_WORKER_NONE && now >= worker->retry_ms) {
@@ -555,64 +556,64 @@ static void sweep_worker(sxd_worker *worker, uint64_t now)
     } else if (worker->exited && worker->pipe_open && now - worker->end_ms > 1000) {
         close_pipe(worker); /* a descendant holds the other end */
     } else if (waits && now - worker->since_ms > ZYGOTE_PATIENCE_MS) {
-        sxd_log(SXD_ERROR, "zygote-hangs", "pid=%d", daemon->zygote_pid);
-        (void)kill(daemon->zygote_pid, SIGKILL); /* its socket ends: on_zygote_gone */
+        sxd_log(SXD_ERROR, "zygote-hangs", "pid=%d", service->zygote_pid);
+        (void)kill(service->zygote_pid, SIGKILL); /* its socket ends: on_zygote_gone */
     } else if (waits && worker->state == SXD_WORKER_DYING) {
         sxd_zygote_message message = {
             .op = SXD_ZYGOTE_KILL, .slot = worker->slot, .pid = worker->pid};
-        (void)order(daemon, &message);
+        (void)order(service, &message);
     }
 }
 
-void sxd_pool_sweep(sxd_daemon *daemon)
+void sxd_pool_sweep(sxd_service *service)
 {
-    uint64_t now = uv_now(&daemon->loop);
-    if (daemon->phase == SXD_DOWN) {
+    uint64_t now = sxd_base_now(service->base);
+    if (service->base->phase == SXD_DOWN) {
         return;
     }
-    if (daemon->zygote_fd < 0 && now >= daemon->zygote_retry_ms &&
-        uv_is_closing((uv_handle_t *)&daemon->zygote_poll) != 0) {
+    if (service->zygote_fd < 0 && now >= service->zygote_retry_ms &&
+        uv_is_closing((uv_handle_t *)&service->zygote_poll) != 0) {
         sx_ctx cx;
         sx_ctx_init(&cx, 1 << 12);
-        daemon->zygote_retry_ms = now + ZYGOTE_RETRY_MS;
-        daemon->metrics.zygote_restarts++;
-        if (open_zygote(&cx, daemon) != SX_OK) {
+        service->zygote_retry_ms = now + ZYGOTE_RETRY_MS;
+        service->base->metrics.zygote_restarts++;
+        if (open_zygote(&cx, service) != SX_OK) {
             sxd_log(SXD_ERROR, "zygote", "error=\"%s\"", cx.error.text);
         }
         sx_ctx_fini(&cx);
     }
-    for (uint32_t i = 0; i < daemon->worker_count; i++) {
-        sweep_worker(&daemon->worker[i], now);
+    for (uint32_t i = 0; i < service->worker_count; i++) {
+        sweep_worker(&service->worker[i], now);
     }
 }
 
-bool sxd_pool_alive(const sxd_daemon *daemon)
+bool sxd_pool_alive(const sxd_service *service)
 {
-    for (uint32_t i = 0; i < daemon->worker_count; i++) {
-        if (daemon->worker[i].state == SXD_WORKER_IDLE ||
-            daemon->worker[i].state == SXD_WORKER_BUSY) {
+    for (uint32_t i = 0; i < service->worker_count; i++) {
+        if (service->worker[i].state == SXD_WORKER_IDLE ||
+            service->worker[i].state == SXD_WORKER_BUSY) {
             return true;
         }
     }
     return false;
 }
 
-void sxd_pool_close(sxd_daemon *daemon)
+void sxd_pool_close(sxd_service *service)
 {
-    SX_ASSERT(daemon->phase == SXD_DOWN);
-    for (uint32_t i = 0; i < daemon->worker_count; i++) {
-        sxd_worker *worker = &daemon->worker[i];
+    SX_ASSERT(service->base->phase == SXD_DOWN);
+    for (uint32_t i = 0; i < service->worker_count; i++) {
+        sxd_worker *worker = &service->worker[i];
         worker->expected = true;
         worker->exited = true; /* nobody will tell */
         close_pipe(worker);
     }
-    if (daemon->zygote_fd >= 0) {
-        (void)uv_poll_stop(&daemon->zygote_poll);
-        uv_close((uv_handle_t *)&daemon->zygote_poll, NULL);
-        (void)close(daemon->zygote_fd);
-        daemon->zygote_fd = -1;
-        (void)kill(daemon->zygote_pid,
+    if (service->zygote_fd >= 0) {
+        (void)uv_poll_stop(&service->zygote_poll);
+        uv_close((uv_handle_t *)&service->zygote_poll, NULL);
+        (void)close(service->zygote_fd);
+        service->zygote_fd = -1;
+        (void)kill(service->zygote_pid,
                    SIGKILL); /* also when it is stopped; its workers die with it */
-        (void)waitpid(daemon->zygote_pid, NULL, 0);
+        (void)waitpid(service->zygote_pid, NULL, 0);
     }
 }

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "daemon/base/state.h"
+#include "daemon/service/service.h"
 
 #define FILE_BYTES_MAX ((rlim_t)1 << 30) /* stderr may be a file */
 

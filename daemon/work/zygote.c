@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/base/state.h"
+#include "daemon/service/service.h"
 
 typedef struct {
     const sxd_backend *backend;

@@ -6,9 +6,11 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "daemon/base/state.h"
+#include "daemon/service/service.h"
 
-static sxd_daemon *daemon_;
+static sxd_base *base;
+static sxd_net net;
+static sxd_service *service;
 static sxd_call *call;
 
 static sxd_call *new_call(const char *ir, uint32_t uid)
@@ -20,13 +22,16 @@ static sxd_call *new_call(const char *ir, uint32_t uid)
     args->ir = sx_span_of(ir);
     SX_PUT(args, compile_args, target,
            SX_SPAN_LITERAL("a target with a name of more than 32 bytes"));
-    fresh->daemon = daemon_;
-    fresh->uid = uid;
+    sxd_ask *ask = SX_NEW(&fresh->cx, sxd_ask);
+    ask->call = fresh;
+    fresh->self = ask;
+    fresh->net = &net;
+    fresh->principal = (sxd_principal){.space = uid, .rights = SXD_MAY_USE};
     fresh->request.method = SX_METHOD_COMPILE;
     fresh->request.args = args;
-    fresh->key.key.byte[0] = (uint8_t)ir[0];
-    fresh->key.part[0] = (sx_cache_part){SX_SPAN_LITERAL("program"), SX_SPAN_LITERAL("digest")};
-    fresh->key.part_count = 1;
+    ask->key.key.byte[0] = (uint8_t)ir[0];
+    ask->key.part[0] = (sx_cache_part){SX_SPAN_LITERAL("program"), SX_SPAN_LITERAL("digest")};
+    ask->key.part_count = 1;
     return fresh;
 }
 
@@ -38,22 +43,28 @@ static void free_call(sxd_call *old)
 
 static void setup(void)
 {
-    daemon_ = calloc(1, sizeof(*daemon_));
-    ck_assert_ptr_nonnull(daemon_);
-    ck_assert_int_eq(uv_loop_init(&daemon_->loop), 0);
+    service = calloc(1, sizeof(*service));
+    ck_assert_ptr_nonnull(service);
+    base = calloc(1, sizeof(*base));
+    ck_assert_ptr_nonnull(base);
+    ck_assert_int_eq(uv_loop_init(&base->loop), 0);
+    net = (sxd_net){.base = base, .server = {.self = service}};
+    service->base = base;
+    service->net = &net;
     call = new_call("program", 7);
 }
 
 static void teardown(void)
 {
     free_call(call);
-    ck_assert_int_eq(uv_loop_close(&daemon_->loop), 0);
-    free(daemon_);
+    ck_assert_int_eq(uv_loop_close(&base->loop), 0);
+    free(base);
+    free(service);
 }
 
 static sxd_job *new_job(void)
 {
-    sxd_job *job = sxd_job_new(daemon_, call, &call->key.key, NULL);
+    sxd_job *job = sxd_job_new(service, call, &sxd_ask_of(call)->key.key, NULL);
     ck_assert_ptr_nonnull(job);
     return job;
 }
@@ -68,18 +79,18 @@ static void cancel(sxd_job *job)
 START_TEST(find_by_key_and_user)
 {
     sxd_job *job = new_job();
-    ck_assert_ptr_eq(sxd_job_find_active(daemon_, &job->slot, 7), job);
-    ck_assert_ptr_null(sxd_job_find_active(daemon_, &job->slot, 8)); /* never across users */
+    ck_assert_ptr_eq(sxd_job_find_active(service, &job->slot, 7), job);
+    ck_assert_ptr_null(sxd_job_find_active(service, &job->slot, 8)); /* never across users */
     sx_key other = {{0}};
-    ck_assert_ptr_null(sxd_job_find_active(daemon_, &other, 7));
-    ck_assert_ptr_eq(sxd_job_find(daemon_, job->id), job);
-    ck_assert_ptr_null(sxd_job_find(daemon_, job->id + 1));
-    ck_assert_uint_eq(daemon_->active_count, 1);
+    ck_assert_ptr_null(sxd_job_find_active(service, &other, 7));
+    ck_assert_ptr_eq(sxd_job_find(service, job->id), job);
+    ck_assert_ptr_null(sxd_job_find(service, job->id + 1));
+    ck_assert_uint_eq(service->active_count, 1);
     job->error.code = SX_CANCELLED;
     sxd_job_move(job, SXD_JOB_CANCELLED);
-    ck_assert_ptr_null(sxd_job_find_active(daemon_, &job->slot, 7));
-    ck_assert_ptr_eq(sxd_job_find(daemon_, job->id), job);
-    ck_assert_uint_eq(daemon_->active_count, 0);
+    ck_assert_ptr_null(sxd_job_find_active(service, &job->slot, 7));
+    ck_assert_ptr_eq(sxd_job_find(service, job->id), job);
+    ck_assert_uint_eq(service->active_count, 0);
     sxd_job_free(job);
 }
 END_TEST
@@ -88,8 +99,8 @@ END_TEST
 START_TEST(copies)
 {
     sxd_call *first = new_call("echo copies", 7);
-    sxd_job *job = sxd_job_new(daemon_, first, &first->key.key, NULL);
-    memset(&first->key.part[0], 0xee, sizeof(first->key.part[0]));
+    sxd_job *job = sxd_job_new(service, first, &sxd_ask_of(first)->key.key, NULL);
+    memset(&sxd_ask_of(first)->key.part[0], 0xee, sizeof(sxd_ask_of(first)->key.part[0]));
     free_call(first);
     sx_ctx cx;
     sx_ctx_init(&cx, 1 << 16);
@@ -119,8 +130,8 @@ START_TEST(waiters)
     sxd_job_check(job);
     ck_assert_uint_eq(job->waiter_count, 2);
     sxd_job_release(job, call);
-    ck_assert_ptr_null(call->job);
-    ck_assert_ptr_eq(job->waiters, second);
+    ck_assert_ptr_null(sxd_ask_of(call)->job);
+    ck_assert_ptr_eq(job->waiters->call, second);
     sxd_job_release(job, second);
     sxd_job_check(job);
     free_call(second);

@@ -32,6 +32,8 @@ CIRCLES = {
         "roll.h is what others include; roll_cut.h is what its files share",
     ("core/optimize/optimize", "core/optimize/optimizer"):
         "optimize.h is the stage as others see it; optimizer.h is what its files share",
+    ("daemon/service/search", "daemon/service/service"):
+        "service.h is what others include; search.h is what the files of searches share, and service.c opens them",
     ("core/pareto", "core/pipeline"):
         "a point of the front is a run of the stages of pipeline.h, and the pipeline makes a front where one is "
         "asked for",

@@ -1,87 +1,36 @@
-/* state.h - everything the loop thread owns, and who calls whom inside daemon/. One thread; no locks.
+/* service.h - the methods of the protocol: what the daemon does for those who ask.
  *
- *   listen.c   socket in the file system            session.c   connections, frames, answers, back-pressure
- *   call.c     control methods                      queue.c     keys, hits, single flight, jobs, waiters
- *   search.h   long optimizations in steps
- *   pool.c     workers seen from the daemon         zygote.c    their parent     work.c   their inside     sandbox.c
+ *   service.c  from a call to its method; opening and closing; the clock of the cache
+ *   call.c     methods that only look
+ *   compile.c  from a request to its key, a hit or a job
+ *   library.c  stored e-graphs of programs that may equal the one asked for
+ *   queue.c    compilations under way and who waits for them      jobs.c   their table
+ *   search.h   optimisations of minutes or hours, in steps
  */
-#ifndef SX_DAEMON_BASE_STATE_H
-#define SX_DAEMON_BASE_STATE_H
-#include <sys/types.h>
-#include <uv.h>
-
+#ifndef SX_DAEMON_SERVICE_SERVICE_H
+#define SX_DAEMON_SERVICE_SERVICE_H
+#include "daemon/base/alarm.h"
 #include "daemon/base/backend.h"
-#include "daemon/base/config.h"
-#include "daemon/base/log.h"
-#include "protocol/protocol.h"
+#include "daemon/net/net.h"
 
-typedef struct sxd_daemon sxd_daemon;
-typedef struct sxd_session sxd_session;
-typedef struct sxd_call sxd_call;
+typedef struct sxd_service sxd_service;
 typedef struct sxd_job sxd_job;
 typedef struct sxd_worker sxd_worker;
-typedef struct sxd_lane sxd_lane; /* search.h */
+typedef struct sxd_search sxd_search; /* search.h */
+typedef struct sxd_lane sxd_lane;
 
-/* ---- metrics.def ---- */
-typedef struct {
-#define SXD_METRIC(name, help) uint64_t name;
-#include "daemon/base/metrics.def"
-#undef SXD_METRIC
-    uint64_t by_method[SX_METHOD_COUNT];
-} sxd_metrics;
-
-/* ---- one connection ---- */
-struct sxd_session {
-    sxd_session *prev, *next; /* daemon->sessions */
-    sxd_daemon *daemon;
-    uv_pipe_t pipe;
-    sx_sp_reader reader;
-    sxd_call *calls; /* received, not answered */
-    uint64_t id;
-    uint64_t moved_ms; /* last time bytes moved, in either direction */
-    uint32_t inflight;
-    uint32_t uid;
-    int32_t pid;
-    sx_buf rest;  /* read but not looked at: the window was full */
-    bool feeding; /* frames are being taken out right now */
-    bool ready;   /* hello exchanged */
-    bool reading; /* uv_read_start is on */
-    bool woken;   /* daemon->idle looks at it next: room in the window, or doomed */
-    bool closing;
-    const char *doomed; /* why it will be closed before the loop waits again; NULL: it will not */
-};
-
-/* ---- one request, from its frame to its answer ---- */
-#define SXD_TRACE_MAX 224
-#define SXD_STACK_BYTES_MAX (4 * SX_SP_STACK_MAX)
-typedef enum { SXD_TIMER_NONE, SXD_TIMER_OPEN, SXD_TIMER_CLOSING } sxd_timer_state;
-
-struct sxd_call {
-    sxd_call *prev, *next;               /* session->calls */
-    sxd_call *waiter_prev, *waiter_next; /* job->waiters */
-    sxd_daemon *daemon;
-    sxd_session *session;      /* NULL: the client went away while a pool thread works on the key */
-    sxd_job *job;              /* held for it */
-    struct sxd_search *search; /* or for this */
-    uint8_t stack[SXD_STACK_BYTES_MAX];
-    uint32_t stack_len;
-    uint32_t uid;
-    uint64_t id; /* request id of the log */
-    uint64_t start_ns;
-    uint64_t deadline_ms; /* loop time; UINT64_MAX: none */
-    uint64_t hold_ms;     /* loop time at which "still running" is answered; UINT64_MAX: never */
-    sx_buf body;          /* the frame; the decoded request borrows from it */
-    sx_ctx cx;
-    sx_rpc_request request;
+/* What the service keeps of a call until it is answered; call->self. */
+typedef struct sxd_ask {
+    struct sxd_ask *prev, *next; /* of those that wait for the same job or search */
+    sxd_call *call;
+    sxd_job *job;       /* it waits for this job */
+    sxd_search *search; /* or for this search */
+    sxd_alarm alarm;    /* set while it waits */
+    uint64_t hold_ms;   /* loop time at which "still running" is answered; UINT64_MAX: never */
     sxd_key key;
-    uv_timer_t timer;
-    sxd_timer_state timer_state;
-    /* meta.tr, quoted and cut: the body is gone when a held call is logged */
-    char trace[SXD_TRACE_MAX];
-    int64_t seen_seq; /* wait: newest event the client has */
-    bool keying;      /* a pool thread reads the request, or works for it */
+    int64_t seen_seq; /* the newest event that the client has */
     bool coalesced;
-};
+} sxd_ask;
 
 /* Kinds of cache entries. */
 enum { SXD_KIND_MODULE = 1, SXD_KIND_TEXT = 2, SXD_KIND_EGRAPH = 3 };
@@ -129,8 +78,8 @@ typedef enum {
 
 struct sxd_job {
     sxd_job *prev, *next; /* daemon->jobs, oldest first */
-    sxd_daemon *daemon;
-    sxd_call *waiters;
+    sxd_service *service;
+    sxd_ask *waiters;
     sxd_worker *worker; /* RUNNING */
     int64_t id;
     sxd_job_state state;
@@ -160,8 +109,7 @@ struct sxd_job {
     sx_error error;                 /* FAILED, CANCELLED */
     sxd_event event[SXD_EVENT_MAX]; /* ring: seq k lies at (k - 1) % SXD_EVENT_MAX */
     int64_t seq;                    /* newest */
-    uv_timer_t timer;               /* compile_ms */
-    bool timer_open;
+    sxd_alarm alarm;                /* RUNNING: compile_ms */
 };
 
 /* ---- one worker process ---- */
@@ -176,7 +124,7 @@ typedef enum {
 } sxd_worker_state;
 
 struct sxd_worker {
-    sxd_daemon *daemon;
+    sxd_service *service;
     sxd_worker_state state;
     uint32_t slot;
     int32_t pid;
@@ -206,29 +154,17 @@ typedef struct {
     uint64_t used; /* 0: free */
 } sxd_memo;
 
-typedef enum { SXD_UP, SXD_DRAINING, SXD_DOWN } sxd_phase;
-
-struct sxd_daemon {
-    uv_loop_t loop;
+struct sxd_service {
+    sxd_base *base;
+    sxd_net *net;
     const sxd_backend *backend;
-    int argc;
-    char **argv;
-    sxd_config config;
-    sxd_phase phase;
-    bool fast; /* do not finish compilations */
+    void (*drain)(void *self, bool fast); /* begins to stop the daemon; may be called again */
+    void *self;
     sx_cache *cache;
     sx_trust_key key; /* of the state directory: signs what workers verified */
-    uv_pipe_t listener;
-    bool listener_open;
-    uv_timer_t sweep; /* every 250 ms: stalls, finished jobs, drain, restarts of workers */
     uv_timer_t cache_timer;
     uv_async_t cache_wake;
-    /* runs once when a session is woken or the end may have come: nothing is closed in the middle
-     * of an answer */
-    uv_idle_t idle;
-    uv_signal_t signal_term, signal_int, signal_hup;
-    sxd_session *sessions;
-    uint32_t session_count;
+    uint64_t start_ms;
     sxd_job *jobs;
     uint32_t active_count; /* queued and running */
     uint32_t keying_count; /* calls on pool threads */
@@ -238,7 +174,7 @@ struct sxd_daemon {
     int zygote_fd;
     int32_t zygote_pid;
     uint64_t zygote_retry_ms;
-    struct sxd_search *searches; /* oldest first */
+    sxd_search *searches; /* oldest first */
     uint32_t search_count;
     uint32_t search_starting;      /* calls that are about to make one */
     uint32_t step_count;           /* lanes LOADING, LOADED and ACTIVE */
@@ -257,42 +193,41 @@ struct sxd_daemon {
     char search_error[SX_ERROR_TEXT_MAX]; /* why */
     sxd_memo *memo;                       /* SXD_MEMO_SETS * SXD_MEMO_WAYS */
     uint64_t memo_clock;
-    sxd_metrics metrics;
-    char boot_id[17];
-    uint64_t start_ms;
-    uint64_t drain_end_ms;
-    uint64_t idle_since_ms;
-    uint64_t next_session;
-    uint64_t next_call;
     int64_t next_job;
-    uint8_t chunk[65536]; /* bytes just read; used up before the next read */
 };
 
-/* ---- loop.c ---- */
-void sxd_daemon_drain(sxd_daemon *daemon, bool fast); /* begin to stop; may be called again */
-void sxd_daemon_wake(sxd_daemon *daemon);             /* run `idle` soon */
-void sxd_daemon_tick_cache(sxd_daemon *daemon);  /* after puts: let the cache hand over its batch */
-void sxd_daemon_touch_cache(sxd_daemon *daemon); /* after hits: tick before long */
+static inline sxd_service *sxd_service_of(const sxd_call *call)
+{
+    return call->net->server.self;
+}
 
-/* ---- listen.c ---- */
-/* Directory, stale socket, bind with mode 0600, listen. The caller holds the lock of the state directory.
- *   errors   SX_BUSY another daemon answers there; SX_DENIED directory of another user; SX_USAGE path too
- *            long; SX_SYSTEM */
-sx_code sxd_listen_open(sx_ctx *cx, sxd_daemon *daemon);
-void sxd_listen_close(sxd_daemon *daemon); /* also removes the socket file */
+static inline sxd_ask *sxd_ask_of(const sxd_call *call)
+{
+    return call->self;
+}
 
-/* ---- session.c ---- */
-void sxd_session_accept(sxd_daemon *daemon);
-void sxd_session_close(sxd_session *session, const char *why);
-void sxd_session_sweep(sxd_daemon *daemon);
-void sxd_session_wake(sxd_daemon *daemon); /* go on with the woken ones */
-/* Answer and free the call. With `tail`, a reference that becomes ours, its bytes are the last field of the result. */
-void sxd_call_result(SX_TAKE sxd_call *call, const void *result, SX_TAKE sx_blob *tail);
-void sxd_call_fail(SX_TAKE sxd_call *call, const sx_error *error, int64_t after_ms);
-/* Fail with one formatted line. */
-void sxd_call_refuse(SX_TAKE sxd_call *call, sx_code code, int64_t after_ms, const char *format,
-                     ...) SX_PRINTF(4, 5);
-void sxd_call_drop(SX_TAKE sxd_call *call); /* free without an answer: the client is gone */
+/* ---- service.c ---- */
+/* Opens the cache, whose lock says that the state directory is ours, then everything that lies there. `base`, `net`,
+ * `backend` and `drain` are set. What fails is not taken back: the process ends. */
+sx_code sxd_service_open(sx_ctx *cx, sxd_service *service);
+/* Takes calls from the net. */
+sxd_server sxd_service_server(sxd_service *service);
+void sxd_service_sweep(sxd_service *service);
+/* Is nothing under way that a stopping daemon waits for? */
+bool sxd_service_quiet(const sxd_service *service);
+/* Is nobody served, so that a daemon without clients may end? */
+bool sxd_service_idle(const sxd_service *service);
+/* The daemon drains: no step of a search begins any more. `fast`: what is under way is given up. */
+void sxd_service_drain(sxd_service *service, bool fast);
+/* Gives up everything that is under way; the callers are told `why`. */
+void sxd_service_halt(sxd_service *service, const char *why);
+/* After sxd_service_halt and the phase SXD_DOWN. Commits what is staged and gives the lock back. */
+void sxd_service_close(sxd_service *service);
+/* After the last callback of the loop: pool threads may have worked until then. */
+void sxd_service_fini(sxd_service *service);
+void sxd_service_tick_cache(
+    sxd_service *service); /* after puts: let the cache hand over its batch */
+void sxd_service_touch_cache(sxd_service *service); /* after hits: tick before long */
 
 /* ---- call.c ---- */
 void sxd_call_dispatch(SX_TAKE sxd_call *call);
@@ -316,13 +251,13 @@ void sxd_library_keep(sxd_job *job, const sx_work_result *result);
 void sxd_wait(SX_TAKE sxd_call *call);
 void sxd_cancel(SX_TAKE sxd_call *call);
 void sxd_jobs(SX_TAKE sxd_call *call);
-/* Hold the call until the job ends, call->hold_ms or call->deadline_ms. */
+/* Hold the call until the job ends, sxd_ask_of(call)->hold_ms or call->deadline_ms. */
 void sxd_queue_hold(sxd_job *job, SX_TAKE sxd_call *call);
 /* the client is gone: stop waiting; the job dies with its last waiter */
 void sxd_queue_leave(sxd_call *call);
-void sxd_queue_run(sxd_daemon *daemon); /* give queued jobs to idle workers */
-void sxd_queue_sweep(sxd_daemon *daemon);
-void sxd_queue_stop(sxd_daemon *daemon, const char *why); /* cancel everything */
+void sxd_queue_run(sxd_service *service); /* give queued jobs to idle workers */
+void sxd_queue_sweep(sxd_service *service);
+void sxd_queue_stop(sxd_service *service, const char *why); /* cancel everything */
 /* From the pool, about a running job whose worker is already let go. */
 void sxd_job_event(sxd_job *job, const sx_event_row *row);
 void sxd_job_finish(sxd_job *job, const sx_work_result *result);
@@ -332,26 +267,26 @@ void sxd_job_lost(sxd_job *job, int status, bool known, int32_t pid); /* the wor
 /* ---- jobs.c: the table ---- */
 const char *sxd_job_state_name(sxd_job_state state);
 /* `candidates` NULL: none, and no e-graph is wanted. */
-sxd_job *sxd_job_new(sxd_daemon *daemon, sxd_call *call, const sx_key *slot,
+sxd_job *sxd_job_new(sxd_service *service, sxd_call *call, const sx_key *slot,
                      const sxd_candidates *candidates);
 /* The request for the worker anew, with other candidates; what fails is in job->work. */
 void sxd_job_encode(sxd_job *job, const sx_compile_args *args, const sxd_candidates *candidates);
 void sxd_job_free(SX_TAKE sxd_job *job);
 void sxd_job_move(sxd_job *job, sxd_job_state to);
 void sxd_job_check(const sxd_job *job); /* the invariant; asserts */
-sxd_job *sxd_job_find(sxd_daemon *daemon, int64_t id);
-sxd_job *sxd_job_find_active(sxd_daemon *daemon, const sx_key *slot, uint32_t uid);
+sxd_job *sxd_job_find(sxd_service *service, int64_t id);
+sxd_job *sxd_job_find_active(sxd_service *service, const sx_key *slot, uint32_t uid);
 void sxd_job_hold(sxd_job *job, sxd_call *call);    /* add a waiter */
 void sxd_job_release(sxd_job *job, sxd_call *call); /* take it out */
 
 /* ---- pool.c ---- */
-sx_code sxd_pool_open(sx_ctx *cx, sxd_daemon *daemon);
-void sxd_pool_close(sxd_daemon *daemon);
-sxd_worker *sxd_pool_idle(sxd_daemon *daemon);                 /* NULL: none */
+sx_code sxd_pool_open(sx_ctx *cx, sxd_service *service);
+void sxd_pool_close(sxd_service *service);
+sxd_worker *sxd_pool_idle(sxd_service *service);               /* NULL: none */
 void sxd_pool_give(sxd_worker *worker, SX_TAKE sx_buf *frame); /* worker->job or lane is set */
 void sxd_pool_kill(sxd_worker *worker);
-void sxd_pool_sweep(sxd_daemon *daemon);
-bool sxd_pool_alive(const sxd_daemon *daemon); /* at least one worker is idle or busy */
+void sxd_pool_sweep(sxd_service *service);
+bool sxd_pool_alive(const sxd_service *service); /* at least one worker is idle or busy */
 const char *sxd_worker_state_name(sxd_worker_state state);
 
 /* ---- zygote.c: talk between daemon and zygote, SOCK_SEQPACKET, one struct a packet ---- */

@@ -1,0 +1,179 @@
+/* service.c - the service as a whole: opened, asked, swept, stopped, closed. */
+#include "daemon/service/service.h"
+
+#include <stdlib.h>
+
+#include "daemon/service/search.h"
+#include "trust/trust.h"
+
+#define TOUCH_MS 1000
+
+/* ---- the cache's clock ---- */
+static void on_cache_timer(uv_timer_t *timer)
+{
+    sxd_service_tick_cache(timer->data);
+}
+
+static void on_cache_wake(uv_async_t *async)
+{
+    sxd_service_tick_cache(async->data);
+}
+
+/* Called on the cache's writer thread. */
+static void wake_loop(void *self)
+{
+    sxd_service *service = self;
+    (void)uv_async_send(&service->cache_wake);
+}
+
+void sxd_service_tick_cache(sxd_service *service)
+{
+    if (service->base->phase == SXD_DOWN) {
+        return;
+    }
+    uint64_t next_us = sx_cache_tick(service->cache);
+    if (next_us == UINT64_MAX) {
+        (void)uv_timer_stop(&service->cache_timer);
+    } else {
+        (void)uv_timer_start(&service->cache_timer, on_cache_timer, next_us / 1000 + 1, 0);
+    }
+}
+
+void sxd_service_touch_cache(sxd_service *service)
+{
+    if (service->base->phase != SXD_DOWN &&
+        uv_is_active((uv_handle_t *)&service->cache_timer) == 0) {
+        (void)uv_timer_start(&service->cache_timer, on_cache_timer, TOUCH_MS, 0);
+    }
+}
+
+/* ---- calls ---- */
+static void serve(void *self, sxd_call *call)
+{
+    sxd_service *service = self;
+    sxd_ask *ask = SX_NEW(&call->cx, sxd_ask);
+    if (ask == NULL) {
+        sxd_call_fail(call, &call->cx.error, 0);
+        return;
+    }
+    *ask = (sxd_ask){.call = call, .hold_ms = UINT64_MAX};
+    call->self = ask;
+    if (SX_HAS(&call->request.meta, call_meta, dl)) {
+        int64_t left = sx_max_i64(call->request.meta.dl, 0);
+        call->deadline_ms = sxd_base_now(service->base) + (uint64_t)sx_min_i64(left, INT32_MAX);
+    }
+    sxd_call_dispatch(call);
+}
+
+static void leave(void *self, sxd_call *call)
+{
+    const sxd_ask *ask = call->self;
+    SX_ASSERT(self != NULL && !call->pinned);
+    if (ask == NULL) {
+        return; /* it was never served */
+    }
+    if (ask->job != NULL) {
+        sxd_queue_leave(call);
+    } else if (ask->search != NULL) {
+        sxd_search_leave(call);
+    }
+}
+
+sxd_server sxd_service_server(sxd_service *service)
+{
+    return (sxd_server){.serve = serve, .leave = leave, .self = service};
+}
+
+/* ---- open ---- */
+static sx_code open_cache(sx_ctx *cx, sxd_service *service)
+{
+    const sxd_options *options = &service->base->config.options;
+    sx_cache_options cache = {
+        .dir = options->state,
+        .size_limit = (uint64_t)options->cache_mb << 20,
+        .ram_limit = (uint64_t)options->cache_ram_mb << 20,
+        .wake = wake_loop,
+        .wake_self = service,
+    };
+    bool fine = uv_timer_init(&service->base->loop, &service->cache_timer) == 0 &&
+                uv_async_init(&service->base->loop, &service->cache_wake, on_cache_wake) == 0;
+    service->cache_timer.data = service->cache_wake.data = service;
+    if (!fine) {
+        return SX_FAIL(cx, SX_SYSTEM, "loop: handles cannot be opened");
+    }
+    return sx_cache_open(cx, &cache, &service->cache);
+}
+
+sx_code sxd_service_open(sx_ctx *cx, sxd_service *service)
+{
+    const char *state = service->base->config.options.state;
+    SX_ASSERT(service->net != NULL && service->backend != NULL && service->drain != NULL);
+    SX_TRY(sx_trust_make_folder(cx, "state", state));
+    service->memo = calloc((size_t)SXD_MEMO_SETS * SXD_MEMO_WAYS, sizeof(*service->memo));
+    if (service->memo == NULL) {
+        return SX_FAIL(cx, SX_NOMEM, "memo: no memory");
+    }
+    SX_TRY(open_cache(cx, service)); /* takes the lock of the state directory */
+    SX_TRY(sx_trust_key_open(cx, state, true, &service->key));
+    sxd_search_open(service);
+    sxd_spread_open(service);
+    service->start_ms = sxd_base_now(service->base);
+    return SX_OK;
+}
+
+/* ---- now and then, and the end ---- */
+void sxd_service_sweep(sxd_service *service)
+{
+    sxd_queue_sweep(service);
+    sxd_search_sweep(service);
+}
+
+bool sxd_service_quiet(const sxd_service *service)
+{
+    return service->active_count == 0 && service->keying_count == 0 && !sxd_search_busy(service);
+}
+
+bool sxd_service_idle(const sxd_service *service)
+{
+    return service->active_count == 0 && service->step_count == 0 &&
+           sxd_search_running(service) == 0;
+}
+
+void sxd_service_drain(sxd_service *service, bool fast)
+{
+    SX_ASSERT(service->base->phase == SXD_DRAINING);
+    sxd_search_drain(service);
+    if (fast) {
+        sxd_service_halt(service, "the daemon is stopping");
+    }
+}
+
+void sxd_service_halt(sxd_service *service, const char *why)
+{
+    sxd_queue_stop(service, why);
+    sxd_search_stop_steps(service);
+}
+
+void sxd_service_close(sxd_service *service)
+{
+    SX_ASSERT(service->base->phase == SXD_DOWN);
+    sxd_spread_close(service);
+    sxd_search_close(service);
+    while (service->jobs != NULL) {
+        sxd_job_free(service->jobs);
+    }
+    sx_cache_close(service->cache); /* its thread calls wake_loop until here */
+    service->cache = NULL;
+    uv_close((uv_handle_t *)&service->cache_timer, NULL);
+    uv_close((uv_handle_t *)&service->cache_wake, NULL);
+    uv_close((uv_handle_t *)&service->exchange_wake, NULL);
+}
+
+void sxd_service_fini(sxd_service *service)
+{
+    SX_ASSERT(service->keying_count == 0 && service->cache == NULL);
+    uv_mutex_destroy(&service->search_lock);
+    sx_trust_key_close(&service->key);
+    free(service->memo);
+    service->memo = NULL;
+}
