@@ -403,6 +403,22 @@ static sx_code launch_again(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_made *made,
     return SX_OK;
 }
 
+/* The fused node that is compiled. Level 1 leaves an operation as it is where its access cannot be written over
+ * symbols, for example a slice that begins at 3 * batch + 1. All extents are numbers here. */
+static sx_code lift(sx_ctx *cx, const sx_pipe *pipe, const subject *s, const sx_node *node,
+                    sx_attr *fused)
+{
+    const sx_attr *attr = sx_graph_attr(pipe->graph, node);
+    SX_ASSERT(!is_move(node->op));
+    sx_code code = sx_fused_lift(cx, node->op, attr, s->type, s->count, &node->type, fused);
+    if (code == SX_UNIMPLEMENTED) {
+        sx_ctx_reset_error(cx);
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "node %%%u: no code generator for %s", s->node,
+                       sx_op_info_of(node->op)->name);
+    }
+    return code;
+}
+
 static sx_code compile_subject(sx_ctx *cx, sx_pipe *pipe, subject *s, const sx_node *node,
                                uint32_t result)
 {
@@ -419,15 +435,13 @@ static sx_code compile_subject(sx_ctx *cx, sx_pipe *pipe, subject *s, const sx_n
         return compile_copy(cx, pipe, s, node->op, sx_graph_attr(pipe->graph, node), &node->type,
                             result);
     }
-    if (node->op != SX_OP_FUSED) {
-        return SX_FAIL(cx, SX_UNIMPLEMENTED, "node %%%u: no code generator for %s", s->node,
-                       sx_op_info_of(node->op)->name);
-    }
+    sx_attr *fused = SX_NEW(cx, sx_attr);
     sx_analysis *a = SX_NEW(cx, sx_analysis);
-    if (a == NULL) {
+    if (fused == NULL || a == NULL) {
         return cx->error.code;
     }
-    SX_TRY(sx_analysis_make(cx, sx_graph_attr(pipe->graph, node), s->type, s->count, a));
+    SX_TRY(lift(cx, pipe, s, node, fused));
+    SX_TRY(sx_analysis_make(cx, fused, s->type, s->count, a));
     s->analysis = a;
     sx_kernel_kind kernel_kind = a->kind;
     s->kind = kind[kernel_kind];

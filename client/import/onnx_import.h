@@ -75,6 +75,8 @@ sx_ox_value *sx_ox_input(const sx_ox *im, uint32_t k); /* NULL if left out */
 /* Input k in the graph; SX_OX_NONE if left out (no failure) or on failure. */
 sx_node_id sx_ox_in(sx_ox *im, uint32_t k);
 sx_node_id sx_ox_node_of(sx_ox *im, sx_ox_value *value);
+/* A constant of these elements; one element is kept where all are the same. `data` is borrowed. */
+sx_node_id sx_ox_add_constant(sx_ox *im, const sx_type *type, sx_span data);
 /* Input k as integers known now; SX_UNIMPLEMENTED otherwise, naming it `what`. */
 sx_code sx_ox_known(sx_ox *im, uint32_t k, const char *what, const sx_dim **element,
                     uint32_t *count);

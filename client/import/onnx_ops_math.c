@@ -138,6 +138,38 @@ static bool known_fits(const sx_ox_value *value, sx_dtype dtype)
     return dtype == SX_I64 || dtype == SX_I32;
 }
 
+#define EXACT_MAX (INT64_C(1) << 24) /* whole numbers up to this are floats */
+
+/* Are all elements whole numbers that f32 and f64 hold as they are? */
+static bool converts_exactly(const sx_ox_value *value, sx_dtype dtype)
+{
+    bool exact = dtype == SX_F32 || dtype == SX_F64;
+    for (uint32_t k = 0; exact && k < value->known_count; k++) {
+        sx_dim e = value->known[k];
+        exact = sx_dim_is_constant(e) && e.scale >= -EXACT_MAX && e.scale <= EXACT_MAX;
+    }
+    return exact && value->known_count > 0;
+}
+
+/* Known integers as a constant of f32 or f64. */
+static sx_node_id float_constant(sx_ox *im, const sx_ox_value *value, sx_dtype dtype)
+{
+    SX_ASSERT(dtype == SX_F32 || dtype == SX_F64);
+    uint32_t size = sx_dtype_bytes(dtype);
+    sx_type type = sx_ox_type_with(&value->type, dtype);
+    uint8_t *bytes = sx_alloc_array(im->cx, value->known_count, size);
+    if (bytes == NULL) {
+        im->code = im->cx->error.code;
+        return SX_OX_NONE;
+    }
+    for (uint32_t k = 0; k < value->known_count; k++) {
+        double wide = (double)value->known[k].scale;
+        float narrow = (float)wide;
+        memcpy(bytes + (size_t)k * size, dtype == SX_F64 ? (void *)&wide : (void *)&narrow, size);
+    }
+    return sx_ox_add_constant(im, &type, (sx_span){bytes, (size_t)value->known_count * size});
+}
+
 static sx_code cast_to(sx_ox *im, sx_dtype dtype)
 {
     const sx_ox_value *value = sx_ox_input(im, 0);
@@ -149,6 +181,9 @@ static sx_code cast_to(sx_ox *im, sx_dtype dtype)
     if (sx_ox_is_known(value) && known_fits(value, dtype)) {
         sx_type type = sx_ox_type_with(&value->type, dtype);
         return sx_ox_set_known(im, 0, &type, value->known, value->known_count);
+    }
+    if (sx_ox_is_known(value) && converts_exactly(value, dtype)) {
+        return sx_ox_set(im, 0, float_constant(im, value, dtype));
     }
     return sx_ox_set(im, 0, sx_ox_cast(im, sx_ox_in(im, 0), dtype));
 }

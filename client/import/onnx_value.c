@@ -240,8 +240,7 @@ static sx_node_id add_weight(sx_ox *im, const sx_ox_value *value)
     return sx_ox_add(im, SX_OP_PARAMETER, &attr, NULL, 0);
 }
 
-/* Data of a constant: one element where all are the same. */
-static sx_node_id add_constant(sx_ox *im, const sx_type *type, sx_span data)
+sx_node_id sx_ox_add_constant(sx_ox *im, const sx_type *type, sx_span data)
 {
     size_t size = sx_dtype_bytes(type->dtype);
     SX_ASSERT(data.len >= size && data.len % size == 0);
@@ -276,7 +275,8 @@ static sx_node_id add_known(sx_ox *im, const sx_ox_value *value)
             bytes[(size_t)k * size + b] = (uint8_t)((uint64_t)element.scale >> (8 * b));
         }
     }
-    return add_constant(im, &value->type, (sx_span){bytes, (size_t)value->known_count * size});
+    return sx_ox_add_constant(im, &value->type,
+                              (sx_span){bytes, (size_t)value->known_count * size});
 }
 
 sx_node_id sx_ox_node_of(sx_ox *im, sx_ox_value *value)
@@ -301,7 +301,7 @@ sx_node_id sx_ox_node_of(sx_ox *im, sx_ox_value *value)
         node = add_known(im, value);
     } else {
         SX_ASSERT(value->has_data);
-        node = add_constant(im, &value->type, value->data);
+        node = sx_ox_add_constant(im, &value->type, value->data);
     }
     value->has_node = im->code == SX_OK;
     value->node = node;

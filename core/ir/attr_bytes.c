@@ -65,7 +65,7 @@ static void put_body(sx_buf *to, const sx_body *body, uint32_t rank)
         for (uint32_t d = 0; d < rank; d++) {
             put_dim(to, body->access[a].stride[d]);
         }
-        put_u64(to, (uint64_t)body->access[a].offset.scale);
+        put_dim(to, body->access[a].offset);
     }
     for (uint32_t i = 0; i < body->instr_count; i++) {
         const sx_instr *in = &body->instr[i];
@@ -228,9 +228,7 @@ static void take_body(reader *r, const sx_body **made, uint32_t rank)
         for (uint32_t d = 0; d < rank; d++) {
             take_dim(r, &body->access[a].stride[d]);
         }
-        body->access[a].offset = sx_dim_of(0);
-        take_int(r, &body->access[a].offset.scale);
-        r->bad = r->bad || body->access[a].offset.scale < 0;
+        take_dim(r, &body->access[a].offset);
     }
     for (uint32_t i = 0; i < body->instr_count && !r->bad; i++) {
         take_instr(r, &body->instr[i]);

@@ -46,6 +46,7 @@ sx_code sx_substitute(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *
         for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
             SX_TRY(replace(cx, image, &body->access[a].stride[d]));
         }
+        SX_TRY(replace(cx, image, &body->access[a].offset));
     }
     result->body = body;
     return SX_OK;

@@ -347,13 +347,14 @@ static sx_code infer_fused(const sx_infer *in)
                        body == NULL ? 0 : body->arg_count, SX_FUSED_ARGS_MAX);
     }
     for (uint32_t a = 0; a < body->arg_count; a++) {
-        for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
-            sx_dim stride = body->access[a].stride[d];
-            if (!sx_dim_is_constant(stride) && stride.scale != 0 &&
-                stride.symbol >= in->symbol_count) {
+        for (uint32_t d = 0; d <= SX_RANK_MAX; d++) {
+            const sx_access *access = &body->access[a];
+            sx_dim dim = d < SX_RANK_MAX ? access->stride[d] : access->offset;
+            if (!sx_dim_is_constant(dim) && dim.scale != 0 && dim.symbol >= in->symbol_count) {
                 return SX_FAIL(in->cx, SX_INPUT,
-                               "%s: argument %u: stride %u has symbol %u, the graph has %u",
-                               in->name, a, d, stride.symbol, in->symbol_count);
+                               "%s: argument %u: a stride or its offset has symbol %u, the graph "
+                               "has %u",
+                               in->name, a, dim.symbol, in->symbol_count);
             }
         }
     }

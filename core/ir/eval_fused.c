@@ -503,16 +503,21 @@ static sx_code check_raw(sx_ctx *cx, const sx_type *type, sx_span raw, uint32_t 
     return SX_OK;
 }
 
+static bool is_number(sx_dim dim)
+{
+    return dim.scale == 0 || sx_dim_is_constant(dim);
+}
+
 static sx_code check_static(sx_ctx *cx, const sx_attr *attr, const sx_type *input, uint32_t count,
                             sx_type *result)
 {
     SX_TRY(sx_fused_infer(cx, attr, input, count, result));
     bool is_static = sx_type_is_static(&attr->type);
     for (uint32_t a = 0; a < count && is_static; a++) {
-        is_static = sx_type_is_static(&input[a]);
+        const sx_access *access = &attr->body->access[a];
+        is_static = sx_type_is_static(&input[a]) && is_number(access->offset);
         for (uint32_t d = 0; d < attr->type.rank && is_static; d++) {
-            is_static = attr->body->access[a].stride[d].scale == 0 ||
-                        sx_dim_is_constant(attr->body->access[a].stride[d]);
+            is_static = is_number(access->stride[d]);
         }
     }
     if (!is_static) {

@@ -314,8 +314,8 @@ static sx_code check_access(sx_ctx *cx, const sx_type *space, const sx_body *bod
                             const sx_type *input)
 {
     const sx_access *access = &body->access[a];
-    if (access->offset.scale < 0 || !sx_dim_is_constant(access->offset)) {
-        return SX_FAIL(cx, SX_INPUT, "fused: argument %u: offset %lld is negative or symbolic", a,
+    if (access->offset.scale < 0) {
+        return SX_FAIL(cx, SX_INPUT, "fused: argument %u: offset %lld is negative", a,
                        (long long)access->offset.scale);
     }
     for (uint32_t d = 0; d < SX_RANK_MAX; d++) {

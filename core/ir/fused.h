@@ -12,8 +12,8 @@
  *   space      The dimensions 0 .. rank - 1 of attr.type, which also gives the element type of the result. The
  *              dimensions in `axes` are reduced.
  *   argument   The element that a point reads has the row-major number offset + sum over d of stride[d] * i[d].
- *              Strides may be symbolic, and 0 for a broadcast. Every read lies inside the argument; a node for
- *              which this cannot be proved for all values of the symbols is refused.
+ *              Strides and the offset may be multiples of a symbol; a stride is 0 for a broadcast. Every read lies
+ *              inside the argument; a node for which this cannot be proved for all values of the symbols is refused.
  *   program    A list of instructions. Operands are earlier instructions, and every instruction except the last is
  *              used by a later one.
  *
@@ -79,7 +79,7 @@ typedef struct {
 typedef struct {
     /* For each dimension of the space, how many elements one step moves. It is never negative. */
     sx_dim stride[SX_RANK_MAX];
-    sx_dim offset; /* in elements; a constant */
+    sx_dim offset; /* in elements; never negative */
 } sx_access;
 struct sx_body {
     uint32_t arg_count;
@@ -120,9 +120,9 @@ sx_code sx_fused_infer(sx_ctx *cx, const sx_attr *attr, const sx_type *input, ui
  *
  * Window dimensions of extent 1 are left out. A sum over nothing gets a last dimension of extent 1.
  *   errors   SX_UNIMPLEMENTED for what is not a single loop nest: parameter, constant that is not one repeated value,
- *            reshape, concatenate, gather, reverse, pad, attention; a stride with two symbols, a slice with a symbolic
- *            offset, a window with padding, a convolution with groups of several output channels, and a
- *            space of more than SX_RANK_MAX dimensions */
+ *            reshape, concatenate, gather, reverse, pad, attention; a stride with two symbols, a slice whose offset is
+ *            no multiple of one symbol, a window with padding, a convolution with groups of several output
+ *            channels, and a space of more than SX_RANK_MAX dimensions */
 sx_code sx_fused_lift(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *input,
                       uint32_t input_count, const sx_type *result, sx_attr *fused);
 sx_code sx_fused_lift_online(sx_ctx *cx, const sx_attr *attr, const sx_type *input,

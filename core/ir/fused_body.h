@@ -43,8 +43,8 @@ bool sx_linear_is_nonnegative(const sx_linear *linear);
 /* ---- accesses ---- */
 /* True only if the access over the whole space reads inside a tensor of type `input`, whatever the symbols are. */
 bool sx_access_is_inside(const sx_type *space, const sx_access *access, const sx_type *input);
-/* The access with which a copy over `through` reads `source`: transpose, broadcast_in_dim, slice. False: no
- * constant offset, or strides that cannot be written. (reshape has none: it keeps flat indices.) */
+/* The access with which a copy over `through` reads `source`: transpose, broadcast_in_dim, slice. False:
+ * an offset or strides that cannot be written. (reshape has none: it keeps flat indices.) */
 bool sx_view_access(sx_op op, const sx_attr *view, const sx_type *source, const sx_type *through,
                     sx_access *access);
 
@@ -55,7 +55,7 @@ typedef struct {
     sx_dim extent[SX_RANK_MAX]; /* of merged dimension j */
     sx_dim step[SX_RANK_MAX];   /* row-major stride of merged dimension j */
     uint32_t last[SX_RANK_MAX]; /* innermost dimension of the tensor in merged dimension j */
-    sx_dim offset[SX_RANK_MAX]; /* constant */
+    sx_dim offset[SX_RANK_MAX];
     sx_dim digit[SX_RANK_MAX][SX_RANK_MAX]; /* [space dimension][merged dimension] */
 } sx_digits;
 /* The set of dimensions j of `tensor` that can be merged with the next one (dimensions of extent 1 left out)

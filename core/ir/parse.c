@@ -56,7 +56,7 @@ static sx_code define_value(parser *p, sx_span name, sx_node_id node)
     return SX_OK;
 }
 
-static sx_code parse_dim(sx_lexer *lex, const sx_graph *graph, sx_dim *dim)
+sx_code sx_parse_dim(sx_lexer *lex, const sx_graph *graph, sx_dim *dim)
 {
     *dim = sx_dim_of(1);
     if (lex->token.kind == SX_TOKEN_NUMBER) {
@@ -98,7 +98,7 @@ sx_code sx_parse_dims(sx_lexer *lex, const sx_graph *graph, sx_dim dim[SX_RANK_M
         if (*count == SX_RANK_MAX) {
             return sx_lex_fail(lex, SX_LIMIT, "more than %d dimensions", SX_RANK_MAX);
         }
-        SX_TRY(parse_dim(lex, graph, &dim[*count]));
+        SX_TRY(sx_parse_dim(lex, graph, &dim[*count]));
         (*count)++;
         SX_TRY(sx_lex_accept(lex, ',', &more));
     }

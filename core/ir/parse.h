@@ -6,6 +6,8 @@
 
 /* f32[batch, 784] */
 sx_code sx_parse_type(sx_lexer *lex, const sx_graph *graph, sx_type *type);
+/* 2*batch: an extent, a stride or an offset */
+sx_code sx_parse_dim(sx_lexer *lex, const sx_graph *graph, sx_dim *dim);
 /* [2*batch, 1]: extents or strides */
 sx_code sx_parse_dims(sx_lexer *lex, const sx_graph *graph, sx_dim dim[SX_RANK_MAX],
                       uint32_t *count);

@@ -150,7 +150,7 @@ static sx_code skip_data(sx_lexer *lex)
 
 /* ---- fused bodies ---- */
 
-/* args = [[1024, 1] + 5, ...] */
+/* args = [[1024, 1] + 5, [batch, 1] + 2*batch, ...] */
 static sx_code parse_accesses(sx_lexer *lex, const sx_graph *graph, uint32_t rank, sx_body *body)
 {
     SX_TRY(sx_lex_mark(lex, '='));
@@ -171,11 +171,7 @@ static sx_code parse_accesses(sx_lexer *lex, const sx_graph *graph, uint32_t ran
         access->offset = sx_dim_of(0);
         SX_TRY(sx_lex_accept(lex, '+', &offset));
         if (offset) {
-            SX_TRY(sx_lex_int(lex, &access->offset.scale));
-            if (access->offset.scale < 0) {
-                return sx_lex_fail(&at, SX_INPUT, "offset %lld, at least 0",
-                                   (long long)access->offset.scale);
-            }
+            SX_TRY(sx_parse_dim(lex, graph, &access->offset));
         }
         SX_TRY(sx_lex_accept(lex, ',', &more));
     }

@@ -228,7 +228,8 @@ static void print_body(const sx_attr *attr, const sx_symbol *symbols, uint32_t s
         sx_buf_put_text(out, a == 0 ? "args = [" : ", ");
         print_dims(body->access[a].stride, attr->type.rank, symbols, symbol_count, out);
         if (body->access[a].offset.scale != 0) {
-            sx_buf_print(out, " + %lld", (long long)body->access[a].offset.scale);
+            sx_buf_put_text(out, " + ");
+            print_dim(body->access[a].offset, symbols, symbol_count, out);
         }
     }
     sx_buf_put_text(out, body->arg_count > 0 ? "], " : "");

@@ -113,6 +113,9 @@ static sx_code make_space(sx_ctx *cx, sx_reference *r)
         s->rank++;
     }
     for (uint32_t a = 0; a < r->input_count; a++) {
+        if (!sx_dim_is_constant(r->body->access[a].offset)) {
+            return SX_FAIL(cx, SX_INPUT, "fused: argument %u has a symbolic offset", a);
+        }
         s->offset[a] = r->body->access[a].offset.scale;
     }
     find_varying(r);

@@ -35,7 +35,7 @@
 #include "core/egraph/match.h"
 
 #define SX_SNAPSHOT_MAGIC "SXEGRAPH"
-#define SX_SNAPSHOT_VERSION 4u
+#define SX_SNAPSHOT_VERSION 5u
 #define SX_SNAPSHOT_ORDER 0x01020304u
 #define SX_SNAPSHOT_PAGE 4096u
 #define SX_SNAPSHOT_SECTIONS_MAX 32u

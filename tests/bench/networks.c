@@ -26,8 +26,7 @@ static void print_resnet50(sx_buf *text)
 }
 
 /* ViT-B/16 on 224 pixels. Exporters take q, k and v out of one product, and the class token out of the
- * result, both by Gather with a number, a slice that has no kernel: here these are three products, and the
- * head reads the mean over all tokens. */
+ * result: here these are three products, and the head reads the mean over all tokens. */
 static void print_vit(sx_buf *text)
 {
     sx_transformer shape = sx_transformer_default(12);

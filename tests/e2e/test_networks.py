@@ -41,8 +41,6 @@ FULL = ["resnet50-full", "mobilenet_v3-full", "efficientnet_b0-full", "convnext_
 # off this list.
 REFUSED = {
     "bert_base": "i64",  # the attention mask is i64 until it is cast
-    "llama_block": "i64",  # places, and the extent that the scale of attention comes from, are i64 until they are cast
-    "vit_b_16": "slice",  # q, k and v are taken out of one product by Gather
 }
 
 

@@ -634,6 +634,7 @@ static sx_node_id add_copy(sx_ctx *cx, sx_rng *rng, const sx_graph *from, uint32
             for (uint32_t i = 0; i < SX_RANK_MAX; i++) {
                 renumber(&body->access[a].stride[i], symbol);
             }
+            renumber(&body->access[a].offset, symbol);
         }
         attr.body = body;
     }

@@ -56,6 +56,26 @@ static void want_text(fixture *f, const char *part, bool present)
     sx_buf_fini(&text);
 }
 
+/* A known extent cast to float, as in the scale of attention, is a number and no i64 tensor. */
+START_TEST(test_cast)
+{
+    fixture f;
+    begin(&f);
+    make_input(&f.m, "x", SX_ONNX_FLOAT, "batch,3,24");
+    make_node(&f.m, "Shape", "x", "shape");
+    make_ints(&f.m, "places", "2,1");
+    make_node(&f.m, "Gather", "shape,places", "extent");
+    make_attr_int(&f.m, "to", SX_ONNX_FLOAT);
+    make_node(&f.m, "Cast", "extent", "y");
+    make_output(&f.m, "y", SX_ONNX_FLOAT, "2");
+    ck_sx_ok(&f.cx, import(&f, 13));
+    want_type(&f, "f32[2]");
+    want_text(&f, "constant {data = [24, 3]} : f32[2]", true);
+    want_text(&f, "i64", false);
+    end(&f);
+}
+END_TEST
+
 /* batch and sequence from the input, as exporters split heads. */
 START_TEST(test_two_symbols)
 {
@@ -291,6 +311,7 @@ int main(void)
 {
     Suite *suite = suite_create("onnx fold");
     TCase *tcase = tcase_create("fold");
+    tcase_add_test(tcase, test_cast);
     tcase_add_test(tcase, test_two_symbols);
     tcase_add_test(tcase, test_where_equal_expand);
     tcase_add_test(tcase, test_arithmetic);

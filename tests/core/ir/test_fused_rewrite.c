@@ -474,6 +474,7 @@ static sx_attr bound_fused(sx_ctx *cx, const sx_attr *fused, int64_t value)
         for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
             body->access[a].stride[d] = bound_dim(body->access[a].stride[d], value);
         }
+        body->access[a].offset = bound_dim(body->access[a].offset, value);
     }
     bound.type = bound_type(&fused->type, value);
     bound.body = body;
@@ -535,6 +536,64 @@ START_TEST(symbolic_heads)
         sx_tensor found = sx_test_eval(&cx, SX_OP_FUSED, &bound, SX_EVAL_MODP, operand, 2);
         sx_test_tensor_equal(&y, &found, "heads");
     }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* Slices of [3, batch, 8]: the offset of the third is 16 batch, through a reshape too. One that begins at
+ * 8 batch + 2 cannot be written. The access one batch further is not inside. */
+START_TEST(symbolic_offset)
+{
+    sx_ctx cx;
+    sx_rng rng = {sx_test_seed()};
+    sx_ctx_init(&cx, (size_t)64 << 20);
+    sx_symbol symbol = {SX_SPAN_LITERAL("batch"), 1, 64};
+    sx_type x = {SX_F32, 3, {DIM(3), BATCH, DIM(8)}};
+    sx_type part = {SX_F32, 3, {DIM(1), BATCH, DIM(8)}};
+    sx_type heads = {SX_F32, 3, {BATCH, DIM(2), DIM(4)}};
+    sx_attr slice = {.present = sx_op_info_of(SX_OP_SLICE)->attrs,
+                     .start = {3, {2, 0, 0}},
+                     .limit = {3, {3, -1, 8}},
+                     .stride = {3, {1, 1, 1}}};
+    sx_attr reshape = type_attr(&heads);
+    sx_attr none = {.present = 0};
+    sx_attr consumer, joined, grown;
+    sx_type type;
+    bool ok;
+    ck_sx_ok(&cx, sx_fused_lift(&cx, SX_OP_ABS, &none, &heads, 1, &heads, &consumer));
+    ck_sx_ok(&cx, sx_fused_absorb_view(&cx, &consumer, 0, SX_OP_RESHAPE, &reshape, &part, &heads,
+                                       &joined, &ok));
+    ck_assert(ok);
+    ck_sx_ok(&cx,
+             sx_fused_absorb_view(&cx, &joined, 0, SX_OP_SLICE, &slice, &x, &part, &grown, &ok));
+    ck_assert(ok);
+    ck_sx_ok(&cx, sx_infer_type(&cx, &symbol, 1, SX_OP_FUSED, &grown, &x, 1, &type));
+    ck_assert(sx_dim_equal(grown.body->access[0].offset, ((sx_dim){16, 0})));
+    for (int64_t batch = 1; batch < 4; batch++) {
+        sx_tensor operand;
+        type = bound_type(&x, batch);
+        sx_test_tensor(&cx, &rng, SX_EVAL_MODP, &type, &operand);
+        sx_attr bound = bound_fused(&cx, &grown, batch), shape = type_attr(&heads);
+        shape.type = bound_type(&heads, batch);
+        slice.limit.v[1] = batch;
+        sx_tensor y = sx_test_eval(&cx, SX_OP_SLICE, &slice, SX_EVAL_MODP, &operand, 1);
+        y = sx_test_eval(&cx, SX_OP_RESHAPE, &shape, SX_EVAL_MODP, &y, 1);
+        y = sx_test_eval(&cx, SX_OP_ABS, &none, SX_EVAL_MODP, &y, 1);
+        sx_tensor found = sx_test_eval(&cx, SX_OP_FUSED, &bound, SX_EVAL_MODP, &operand, 1);
+        sx_test_tensor_equal(&y, &found, "slice");
+    }
+    sx_body *far = SX_NEW(&cx, sx_body);
+    ck_assert_ptr_nonnull(far);
+    sx_body_copy(far, grown.body);
+    far->access[0].offset.scale = 24;
+    grown.body = far;
+    ck_sx_fails(&cx, sx_infer_type(&cx, &symbol, 1, SX_OP_FUSED, &grown, &x, 1, &type), SX_INPUT,
+                "not shown to stay inside");
+    slice.start.v[0] = 1;
+    slice.start.v[2] = 2;
+    part = (sx_type){SX_F32, 3, {DIM(2), BATCH, DIM(6)}};
+    ck_sx_fails(&cx, sx_fused_lift(&cx, SX_OP_SLICE, &slice, &x, 1, &part, &grown),
+                SX_UNIMPLEMENTED, "slice");
     sx_ctx_fini(&cx);
 }
 END_TEST
@@ -615,6 +674,7 @@ int main(void)
     TCase *tcase = tcase_create("rewrite");
     tcase_add_test(tcase, random_growth);
     tcase_add_test(tcase, symbolic_heads);
+    tcase_add_test(tcase, symbolic_offset);
     tcase_add_test(tcase, two_symbols);
     tcase_add_test(tcase, not_affine);
     suite_add_tcase(suite, tcase);

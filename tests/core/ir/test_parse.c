@@ -250,7 +250,7 @@ START_TEST(test_bad_bodies)
         {"{type = f32[3], body = {args = [[1, 2]], code = [arg 0]}} : f32[3]",
          "2 strides, the space has rank 1", SX_OK},
         {"{type = f32[3], body = {args = [[1] + -1], code = [arg 0]}} : f32[3]",
-         "offset -1, at least 0", SX_OK},
+         "extent -1, at least 0", SX_OK},
         {"{type = f32[3], body = {axes = [8], code = [arg 0]}} : f32[3]", "axis 8 is no dimension",
          SX_OK},
         {"{type = f32[3], body = {axes = [0, 0], code = [arg 0]}} : f32[3]", "named twice", SX_OK},

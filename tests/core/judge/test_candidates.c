@@ -92,6 +92,87 @@ START_TEST(test_attention)
 }
 END_TEST
 
+/* The node with its argument `a` as a slice of a larger tensor, every `stride`-th of the last dimension. */
+static node sliced(sx_ctx *cx, const node *reader, uint32_t a, int64_t stride)
+{
+    node n = *reader;
+    const sx_type *through = &reader->input[a];
+    sx_attr attr = {.present = sx_op_info_of(SX_OP_SLICE)->attrs};
+    sx_type whole = *through;
+    bool ok;
+    for (uint32_t d = 0; d < through->rank; d++) {
+        int64_t step = d + 1 == through->rank ? stride : 1;
+        int64_t limit = 2 + (through->dim[d].scale - 1) * step + 1;
+        attr.start.v[d] = 2;
+        attr.limit.v[d] = limit;
+        attr.stride.v[d] = step;
+        whole.dim[d] = sx_dim_of(limit + 3);
+    }
+    attr.start.count = attr.limit.count = attr.stride.count = through->rank;
+    ck_sx_ok(cx, sx_fused_absorb_view(cx, &reader->fused, a, SX_OP_SLICE, &attr, &whole, through,
+                                      &n.fused, &ok));
+    ck_assert(ok);
+    n.input[a] = whole;
+    return n;
+}
+
+/* Each argument in turn is read one element later than the node says. */
+static void refuse_an_element_off(sx_ctx *cx, sx_judge *judge, const node *n, const char *what)
+{
+    const sx_device *device;
+    sx_search_result result;
+    for (uint32_t a = 0; a < n->count; a++) {
+        node off = *n;
+        sx_body *body = SX_NEW(cx, sx_body);
+        ck_assert_ptr_nonnull(body);
+        sx_body_copy(body, n->fused.body);
+        body->access[a].offset.scale++;
+        off.fused.body = body;
+        const sx_analysis *an = analysis_of(cx, &off);
+        ck_sx_ok(cx, sx_device_find(cx, sx_span_of(targets[a % 2]), &device));
+        ck_sx_ok(cx, sx_search_kernel(cx, an, device, true, 1, &result));
+        sx_kernel *kernel;
+        sx_verdict verdict;
+        const sx_schedule *schedule = &result.best[0].schedule;
+        sx_judge_facts facts = sx_judge_facts_of(schedule, an->kind);
+        ck_sx_ok(cx, sx_lower_fused(cx, sx_test_unit(schedule), "node", an, schedule, &kernel));
+        ck_sx_ok(cx,
+                 sx_judge_kernel(judge, &n->fused, n->input, n->count, &facts, kernel, &verdict));
+        if (facts.panel > 0 && a == facts.argument && verdict.proven) { /* the pack reads it */
+            int64_t size;
+            ck_sx_ok(cx, sx_lower_pack(cx, "pack", an, schedule, &kernel, &size));
+            ck_sx_ok(cx,
+                     sx_judge_pack(judge, &n->fused, n->input, n->count, &facts, kernel, &verdict));
+        }
+        ck_assert_msg(!verdict.proven, "%s: argument %u is read one element later", what, a);
+    }
+}
+
+/* Slices read by a map, row kernels, a contraction and an online sum. */
+START_TEST(test_slices)
+{
+    sx_ctx cx;
+    sx_judge *judge;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    ck_sx_ok(&cx, sx_judge_make(&cx, &judge));
+    static const int64_t extent[] = {2, 40, 100, 21, 9};
+    for (int64_t stride = 1; stride < 4; stride++) {
+        node nodes[] = {map_node(&cx, 5, 7, 40), row_node(&cx, SX_OP_SOFTMAX, 9, 70, 1),
+                        row_node(&cx, SX_OP_SOFTMAX, 9, 70, 0),
+                        dot_node(&cx, 33, 17, 50, SX_OP_RELU), attention_node(&cx, true, extent)};
+        for (uint32_t k = 0; k < SX_COUNT(nodes); k++) {
+            node n = nodes[k];
+            for (uint32_t a = 0; a < n.count; a++) {
+                n = sliced(&cx, &n, a, stride);
+            }
+            expect_candidates(&cx, judge, &n, "slice");
+            refuse_an_element_off(&cx, judge, &n, "slice");
+        }
+    }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 static sx_code expect_node(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uint32_t count,
                            void *self)
 {
@@ -121,6 +202,7 @@ int main(void)
     tcase_add_test(cases, test_dot);
     tcase_add_test(cases, test_row);
     tcase_add_test(cases, test_attention);
+    tcase_add_test(cases, test_slices);
     tcase_add_loop_test(cases, test_networks, 0, 3);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
