@@ -7,6 +7,7 @@
 #include "client/connection.h"
 #include "client/record.h"
 #include "client/runtime/cpu.h"
+#include "client/spawn.h"
 
 #define WAIT_MS 2000  /* one long poll */
 #define CALL_MS 30000 /* calls that the daemon answers at once */
@@ -193,7 +194,10 @@ static sx_code compile_local(call *c, bool optimize)
 {
     uint64_t start = now_us();
     (void)snprintf(c->info->tier, sizeof(c->info->tier), "process");
-    SX_TRY(sxc_compile_here(c->cx, c->request, c->options, optimize, c->result));
+    sxc_worker worker = {.program = c->options->program,
+                         .progress = c->options->progress,
+                         .self = c->options->progress_self};
+    SX_TRY(sxc_compile_here(c->cx, c->request, &worker, optimize, c->result));
     if (!optimize) {
         sxc_record_sign(c->cx, c->result);
     }

@@ -15,11 +15,12 @@ typedef struct {
     bool refresh; /* compile again and replace what is stored */
     /* Called once for each thing to say, such as "no daemon at ..., compiling in process"; may be NULL. */
     void (*message)(void *self, const char *text);
-    void (*progress)(void *self, const char *stage, uint64_t done,
-                     uint64_t total); /* may be NULL; stage NULL: a child is done */
-    void *self;                       /* of message */
-    void *progress_self;              /* of progress */
-    bool progress_forks; /* progress may be called in a forked child too: it shares the terminal */
+    /* Is called as the work goes on; may be NULL. */
+    void (*progress)(void *self, const char *stage, uint64_t done, uint64_t total);
+    void *self;          /* of message */
+    void *progress_self; /* of progress */
+    /* The symplex-client that compiles where no daemon does; NULL: it is looked for (spawn.h). */
+    const char *program;
 } sxc_compile_options;
 typedef struct {
     /* "ram", "disk": a hit; "none": compiled by the daemon; "process": compiled here */
@@ -49,19 +50,4 @@ sx_code sxc_optimize(sx_ctx *cx, const sxc_source *source, const sx_core_request
 /* The request as it travels: `request->ir` from `source`, "native" as it is here; arrays in cx's arena. */
 sx_code sxc_compile_args(sx_ctx *cx, const sxc_source *source, const sx_core_request *request,
                          sx_compile_args *args);
-
-/* fallback.c: the same in a forked child with limits of its own; its death is SX_WORKER. */
-sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request,
-                         const sxc_compile_options *options, bool optimize, sx_buf *result);
-/* Verifies the code of a module again, in such a child that is confined (confine.h): it is run on random
- * tensors and compared with the programs that the module carries.
- *   errors   SX_MISMATCH it computes something else, with what; SX_CORRUPT; SX_WORKER it died */
-typedef struct {
-    uint32_t ran, left_out; /* comparisons; left out: not within the budget */
-    uint64_t elements;
-    double error;  /* the largest */
-    bool emulated; /* this processor lacks its instructions */
-    bool confined; /* it could reach nothing; false in builds with sanitizers */
-} sxc_code_check;
-sx_code sxc_verify_here(sx_ctx *cx, sx_span module, sxc_code_check *check);
 #endif

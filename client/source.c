@@ -6,6 +6,7 @@
 
 #include "client/file.h"
 #include "client/kind.h"
+#include "protocol/module.h"
 
 /* ---- files ---- */
 

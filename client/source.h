@@ -2,7 +2,7 @@
 #ifndef SX_CLIENT_SOURCE_H
 #define SX_CLIENT_SOURCE_H
 #include "client/import/import.h"
-#include "core/core.h"
+#include "core/request/request.h"
 
 typedef struct {
     sx_graph *graph;

@@ -9,10 +9,11 @@
 #include "client/compile.h"
 #include "client/connection.h"
 #include "client/file.h"
+#include "client/job.h"
 #include "client/module_file.h"
 #include "client/runtime/pool.h"
 #include "client/runtime/runtime.h"
-#include "client/verify/verify.h"
+#include "client/spawn.h"
 
 #define ARENA_BYTES_MAX ((size_t)16 << 30)
 #define MODULE_BYTES_MAX ((size_t)2 << 30)
@@ -378,12 +379,6 @@ void symplex_module_close(symplex_module *module)
     free(module);
 }
 
-static bool is_interface(const sx_module_tensor *tensor)
-{
-    return tensor->place == SX_TENSOR_INPUT || tensor->place == SX_TENSOR_OUTPUT ||
-           tensor->place == SX_TENSOR_WEIGHT;
-}
-
 /* Numbers and names of the tensors of the interface. */
 static sx_code list_tensors(sx_ctx *cx, symplex_module *module)
 {
@@ -396,7 +391,7 @@ static sx_code list_tensors(sx_ctx *cx, symplex_module *module)
     }
     for (uint32_t i = 0; i < tables->tensor_count; i++) {
         const sx_module_tensor *tensor = &tables->tensor[i];
-        if (!is_interface(tensor)) {
+        if (!sxc_is_interface(tensor)) {
             continue;
         }
         sx_span name = sx_module_string(tables, tensor->name);
@@ -556,9 +551,10 @@ symplex_code symplex_module_check(symplex_module *module, symplex_check *check,
     }
     sx_ctx cx;
     sx_module_check made = {.passed = 0};
+    static const sxc_worker worker = {.program = NULL};
     begin(&cx);
     sx_code code = check_bound(&cx, module);
-    code = code == SX_OK ? sxr_check_program(&cx, module->program, &made) : code;
+    code = code == SX_OK ? sxc_check_here(&cx, module->program, &worker, &made) : code;
     if (check != NULL) {
         *check = (symplex_check){.passed = code == SX_OK,
                                  .elements = made.points,

@@ -74,7 +74,7 @@ typedef struct symplex_client symplex_client;
 typedef enum {
     SYMPLEX_DAEMON_AUTO, /* the daemon if one answers within 50 ms, else a process of our own */
     SYMPLEX_DAEMON_ONLY, /* SYMPLEX_NODAEMON if none answers, SYMPLEX_DENIED if it is a stranger's */
-    SYMPLEX_DAEMON_NEVER /* a process of our own: the caller is forked */
+    SYMPLEX_DAEMON_NEVER /* a process of our own: `symplex-client worker` is started */
 } symplex_daemon;
 
 typedef struct {
@@ -244,7 +244,7 @@ typedef struct {
     double tolerance;
 } symplex_check;
 /* The outputs as they are now against the reference interpreter on the inputs and weights as they are now:
- * slow. `check` may be NULL.
+ * slow, in a process of our own (symplex-client). `check` may be NULL.
  *   errors   SYMPLEX_MISMATCH beyond the tolerance, with output, element and both values; SYMPLEX_INPUT a
  *            tensor has no memory */
 SYMPLEX_API symplex_code symplex_module_check(symplex_module *module, symplex_check *check,

@@ -10,7 +10,7 @@
  */
 #ifndef SX_CORE_CORE_H
 #define SX_CORE_CORE_H
-#include "core/ir/ir.h"
+#include "core/request/request.h"
 #include "protocol/module.h"
 
 /* Under which keys the e-graph of a program, or of one of its parts (core/ir/roll.h), is stored and looked up. A
@@ -53,7 +53,7 @@ typedef struct {
 } sx_core_kept;
 /* What a compilation may use of earlier ones, and what it writes for later ones. The same request with the same
  * candidates gives the same bytes. With other candidates the module may hold another, equal program. */
-typedef struct {
+struct sx_core_library {
     /* Stored programs and parts; they are tried in this order. */
     const sx_core_candidate *candidate;
     uint32_t candidate_count;
@@ -82,45 +82,8 @@ typedef struct {
      * one of them was refused; in the arena. */
     uint64_t refused;
     sx_span why;
-} sx_core_library;
+};
 #define SX_CORE_CANDIDATES_MAX 48
-
-typedef struct {
-    sx_span ir;     /* the program in the text form of docs/IR.md */
-    sx_span target; /* the name of a device of core/cost: "x86-64-v3", "x86-64-v4", ... */
-    const sx_binding *binding; /* a value for every symbol */
-    uint32_t binding_count;
-    bool no_reassociate;    /* use only rules that keep every bit */
-    bool allow_approximate; /* use also rules with an error bound */
-    bool range_any; /* use also rules under which intermediate values may overflow or underflow */
-    /* For sx_core_optimize: the result consists of operations and not of kernels. Stored programs are not used. */
-    bool unfused;
-    sx_span disabled_rules; /* names of rules that are not used, separated by commas */
-    /* What is minimised: "" or "time", "memory", "energy"; for sx_core_optimize also "pareto". */
-    sx_span objective;
-    /* NULL: nothing is used of earlier compilations. The library is not part of the key. */
-    sx_core_library *library;
-} sx_core_request;
-
-/* The parts of a key. A change in any part changes the key. The parts are stored beside the entry, so that the
- * cache can say which part of a request is new when it has no answer. */
-typedef enum {
-    SX_PART_PROGRAM, /* the digest of the canonical program */
-    SX_PART_TARGET,
-    SX_PART_EXTENTS, /* "batch=8", sorted by name */
-    SX_PART_OPTIONS,
-    SX_PART_TOOLCHAIN, /* the version of the compiler and the digest of its sources */
-    SX_PART_RULES,     /* the digest of the table of rules */
-    SX_PART_COUNT
-} sx_core_part;
-const char *sx_core_part_name(sx_core_part part);
-/* Computes the key of a request and its parts, which lie in cx's arena.
- *   errors   SX_INPUT if the program cannot be parsed, with the message of the parser */
-sx_code sx_core_key(sx_ctx *cx, const sx_core_request *request, sx_key *key,
-                    sx_span part[SX_PART_COUNT]);
-/* The same for a program that is parsed already. */
-sx_code sx_core_key_of_graph(sx_ctx *cx, const sx_graph *graph, const sx_core_request *request,
-                             sx_key *key, sx_span part[SX_PART_COUNT]);
 
 /* The places of a request. Place 0 is that of the program, the others are those of its largest parts; there are
  * at most SX_CORE_PLACES_MAX.
@@ -261,7 +224,4 @@ typedef struct {
 } sx_core_rule;
 /* Finds rule number `index`; false if there are not so many. */
 bool sx_core_rule_find(uint32_t index, sx_core_rule *rule);
-
-/* Identifies this compiler: its version and the digest of its sources. */
-const char *sx_core_toolchain(void);
 #endif

@@ -9,14 +9,8 @@
 #include "core/ir/shard.h"
 #include "core/pareto.h"
 #include "core/search/search.h"
-#include "core_digest.h"
 
 #define CONSTANT_BYTES_MAX (INT64_C(1) << 30)
-
-const char *sx_core_toolchain(void)
-{
-    return "symplexd " SX_VERSION_TEXT " " SX_CORE_DIGEST;
-}
 
 /* ---- front: text to an optimised static graph ---- */
 

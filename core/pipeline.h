@@ -46,12 +46,6 @@ typedef struct {
     sx_refusals refusals;
 } sx_pipe;
 
-/* key.c: "reassociate=1 approximate=0 ..." */
-void sx_key_options(const sx_core_request *request, sx_buf *text);
-/* The same as sx_core_key for a program of which only the digest is known. */
-sx_code sx_key_of_program(sx_ctx *cx, const sx_key *program, const sx_core_request *request,
-                          sx_key *key, sx_span part[SX_PART_COUNT]);
-
 /* semantic.c: the request's library. Options of level 1 for this request. */
 sx_code sx_semantic_options(sx_ctx *cx, const sx_core_request *request,
                             sx_optimize_options *options);

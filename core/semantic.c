@@ -7,6 +7,7 @@
 #include "core/store/pair.h"
 #include "core/store/wiring.h"
 #include "core/pipeline.h"
+#include "core/rules/key.h"
 
 /* ---- options of level 1 ---- */
 
@@ -37,7 +38,7 @@ static sx_key rules_of(const sx_core_request *request)
     sx_buf options;
     sx_key rules = sx_rules_key();
     sx_buf_init(&options, 4096 + request->disabled_rules.len + request->objective.len);
-    sx_key_options(request, &options);
+    sx_core_key_options(request, &options);
     const sx_span part[] = {{rules.byte, sizeof(rules.byte)},
                             sx_buf_span(&options),
                             request->target,
@@ -186,7 +187,7 @@ sx_code sx_core_twin(sx_ctx *cx, const sx_core_request *request, sx_span egraph,
     sx_library_info info;
     sx_span part[SX_PART_COUNT];
     SX_TRY(read_info(cx, egraph, &rules, &info));
-    return sx_key_of_program(cx, &info.program, request, key, part);
+    return sx_core_key_of_program(cx, &info.program, request, key, part);
 }
 
 /* ---- meeting ---- */

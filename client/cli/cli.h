@@ -5,6 +5,7 @@
 #include "client/compile.h"
 #include "client/connection.h"
 #include "client/file.h"
+#include "client/spawn.h"
 #include "client/cli/progress.h"
 
 typedef enum {
@@ -74,6 +75,9 @@ sx_code sxc_number(const sxc_cli *cli, sxc_option option, int64_t low, int64_t h
                    int64_t fallback, int64_t *value);
 sx_code sxc_parse_i64(sx_ctx *cx, const char *what, sx_span text, int64_t low, int64_t high,
                       int64_t *value);
+
+/* cmd_worker.c: this very program, which compiles where no daemon does. */
+extern const sxc_worker sxc_own_worker;
 
 /* cmd_service.c: the daemon of --socket; a whole key, or the one stored key that begins with these digits. */
 #define SXC_ANSWER_MS 30000 /* calls that the daemon answers from its tables */

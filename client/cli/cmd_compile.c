@@ -14,9 +14,7 @@ static void say(void *self, const char *text)
 
 static void show_progress(void *self, const char *stage, uint64_t done, uint64_t total)
 {
-    if (stage == NULL) {
-        sxc_progress_end(self);
-    } else if (total > 0) {
+    if (total > 0) {
         sxc_progress_show(self, "%s %llu of %llu", stage, (unsigned long long)done,
                           (unsigned long long)total);
     } else {
@@ -71,7 +69,7 @@ sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_opt
                                      .message = say,
                                      .progress = show_progress,
                                      .progress_self = &cli->progress,
-                                     .progress_forks = true};
+                                     .program = sxc_own_worker.program};
     sxc_progress_begin(&cli->progress);
     if (sxc_given(cli, SXC_NO_DAEMON) && sxc_given(cli, SXC_DAEMON_ONLY)) {
         return SX_FAIL(cli->cx, SX_USAGE, "--no-daemon and --daemon-only exclude each other");

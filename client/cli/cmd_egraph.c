@@ -5,6 +5,7 @@
 #include "client/cli/cmd_module.h"
 #include "client/cli/entry.h"
 #include "client/source.h"
+#include "core/core.h"
 #include "client/cli/table.h"
 
 #define BYTES_MAX ((size_t)1 << 30)

@@ -301,6 +301,12 @@ const sx_target *sxr_target(const sxr_program *program)
     return program->target;
 }
 
+sx_span sxr_bytes(const sxr_program *program)
+{
+    SX_ASSERT(program != NULL && program->file != NULL);
+    return (sx_span){program->file, program->file_size};
+}
+
 const sx_module *sxr_module(const sxr_program *program)
 {
     return &program->module;

@@ -31,6 +31,8 @@ bool sxr_runs_here(const sxr_program *program);
 const sx_target *sxr_target(const sxr_program *program); /* that the module is for */
 
 const sx_module *sxr_module(const sxr_program *program);
+/* The bytes of the module file, as long as the program is open. */
+sx_span sxr_bytes(const sxr_program *program);
 uint32_t sxr_threads(const sxr_program *program);
 
 /* Number of the tensor with this place and name, or UINT32_MAX. Interface order is table order. */

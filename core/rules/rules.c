@@ -100,22 +100,6 @@ const char *sx_rule_class_text(uint32_t rule)
     return found;
 }
 
-sx_key sx_rules_key(void)
-{
-    sx_span part[5 * SX_RULE_COUNT];
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < SX_RULE_COUNT; i++) {
-        part[count++] = sx_span_of(sx_rule_name(i));
-        part[count++] = sx_span_of(sx_rule_class_name(sx_rule_class_of(i)));
-        part[count++] = sx_span_of(sx_rule_range_name(sx_rule_range_of(i)));
-        if (i < SX_RULE_ROUNDS_COUNT) {
-            part[count++] = sx_span_of(sx_rules[i].left);
-            part[count++] = sx_span_of(sx_rules[i].right);
-        }
-    }
-    return sx_key_of("rules", part, count);
-}
-
 bool sx_rule_find(sx_span name, uint32_t *rule)
 {
     for (uint32_t i = 0; i < SX_RULE_COUNT; i++) {

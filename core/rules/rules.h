@@ -37,8 +37,6 @@ const char *sx_rule_range_why(uint32_t rule); /* of range.def; NULL where the ru
 /* "reassociating", or with what it does to the range, if it does not keep it: "reassociating, folds" */
 const char *sx_rule_class_text(uint32_t rule);
 bool sx_rule_find(sx_span name, uint32_t *rule);
-/* Digest of the table, for keys of what was made with it: names, classes, sides. */
-sx_key sx_rules_key(void);
 
 /* Helpers of the build functions. */
 static inline sx_tensors *sx_rewrite_tensors(const sx_rewrite *rw)

@@ -2,7 +2,7 @@
 _symplex_client() {
     local current="${COMP_WORDS[COMP_CWORD]}" words=""
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="compile run explain optimize prove egraph extract module cache jobs search status ping shutdown doctor ops rules version help"
+        words="compile run explain optimize prove egraph extract module cache jobs search status ping shutdown doctor ops rules worker version help"
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
         return
     fi
@@ -42,6 +42,7 @@ _symplex_client() {
             "doctor "*) words="--help --json --socket" ;;
             "ops "*) words="--help --json" ;;
             "rules "*) words="--help --json" ;;
+            "worker "*) words="--help --json" ;;
             "version "*) words="--help --json" ;;
             "help "*) words="--help --json" ;;
         esac

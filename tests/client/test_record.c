@@ -11,6 +11,7 @@
 #include "client/compile.h"
 #include "client/file.h"
 #include "client/module_file.h"
+#include "client/spawn.h"
 #include "tests/lib/test.h"
 
 #define NOBODY "/nonexistent/d.sock"
@@ -22,6 +23,7 @@ static const char program_text[] = "sx 1\n"
                                    "    return %1 as \"y\"\n"
                                    "}\n";
 
+static const sxc_worker worker = {.program = NULL}; /* it is found beside this test */
 static sx_ctx cx;
 static char top[256], path[300];
 static sx_buf module;
@@ -97,7 +99,7 @@ START_TEST(what_was_compiled_here_is_verified)
     says(0, "module check", "", "verified here, these bytes (key ");
     says(0, "module check --code", "", "verified again just now (executed): 3 comparisons");
     sxc_code_check check;
-    ck_sx_ok(&cx, sxc_verify_here(&cx, sx_buf_span(&module), &check));
+    ck_sx_ok(&cx, sxc_verify_here(&cx, sx_buf_span(&module), &worker, &check));
     ck_assert_uint_eq(check.ran, 3);
     ck_assert(check.confined || SX_SANITIZED);
     says(0, "explain", "", "\nverified   ");
@@ -134,7 +136,7 @@ static bool alter_code(sx_module *altered, uint8_t *code)
         sx_buf_init(&bytes, (size_t)1 << 28);
         bool other = sxc_module_check_code(&cx, altered) == SX_OK &&
                      sx_module_encode(&cx, altered, &bytes) == SX_OK &&
-                     sxc_verify_here(&cx, sx_buf_span(&bytes), &check) == SX_MISMATCH;
+                     sxc_verify_here(&cx, sx_buf_span(&bytes), &worker, &check) == SX_MISMATCH;
         sx_ctx_reset_error(&cx);
         sx_buf_fini(&bytes);
         if (other) {

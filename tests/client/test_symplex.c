@@ -180,7 +180,14 @@ END_TEST
 typedef struct {
     uint32_t count;
     char text[512];
+    uint32_t stages; /* how often it was told how far the work is */
 } heard;
+static void listen_to_progress(void *self, const char *stage, uint64_t done, uint64_t total)
+{
+    heard *h = self;
+    ck_assert(stage[0] != '\0' && (total == 0 || done <= total));
+    h->stages++;
+}
 static void listen_to(void *self, const char *text)
 {
     heard *h = self;
@@ -201,7 +208,8 @@ START_TEST(text_from_memory_and_nobody_answers)
     heard h = {0};
     sx_test_mkdtemp(folder);
     (void)snprintf(path, sizeof(path), "%s/none.sock", folder);
-    symplex_options options = {.socket = path, .message = listen_to, .self = &h};
+    symplex_options options = {
+        .socket = path, .message = listen_to, .progress = listen_to_progress, .self = &h};
     symplex_client *automatic;
     symplex_dim dim = {"n", 5};
     symplex_program program = {
@@ -214,6 +222,7 @@ START_TEST(text_from_memory_and_nobody_answers)
     ck_ok(symplex_compile_file(automatic, &program, path, &info, &error));
     ck_assert_uint_eq(h.count, 1);
     ck_assert_ptr_nonnull(strstr(h.text, "none.sock"));
+    ck_assert_uint_gt(h.stages, 0); /* of the process that compiles, too */
     ck_assert_str_eq(info.tier, "process");
     ck_fails(symplex_ping(automatic, NULL, &error), SYMPLEX_NODAEMON, "none.sock");
     ck_ok(symplex_module_open_file(path, 1, &module, &error));

@@ -1,4 +1,4 @@
-#include "client/confine.h"
+#include "client/worker/confine.h"
 
 #include <errno.h>
 #include <linux/audit.h>
@@ -16,10 +16,12 @@
 #endif
 
 #ifdef THIS_ARCHITECTURE
-/* Memory, the descriptors that are there, the loader's memory file, clocks and the end. */
+/* Memory, the descriptors that are there (sendto: without an address that it could name, the socket is
+ * connected), the loader's memory file, clocks and the end. */
 static const uint32_t allowed[] = {
     SYS_read,
     SYS_write,
+    SYS_sendto,
     SYS_close,
     SYS_lseek,
     SYS_fcntl,

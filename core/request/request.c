@@ -1,7 +1,14 @@
-/* key.c - what a cache key is made of. */
-#include "core/pipeline.h"
+#include "core/request/request.h"
 
 #include "core/ir/check.h"
+#include "protocol/module.h"
+#include "core/rules/key.h"
+#include "core_digest.h"
+
+const char *sx_core_toolchain(void)
+{
+    return "symplexd " SX_VERSION_TEXT " " SX_CORE_DIGEST;
+}
 
 const char *sx_core_part_name(sx_core_part part)
 {
@@ -48,7 +55,7 @@ static sx_code copy_part(sx_ctx *cx, sx_buf *text, sx_span *part)
     return SX_OK;
 }
 
-void sx_key_options(const sx_core_request *request, sx_buf *text)
+void sx_core_key_options(const sx_core_request *request, sx_buf *text)
 {
     sx_span objective = request->objective.len > 0 ? request->objective : sx_span_of("time");
     sx_buf_print(
@@ -69,7 +76,7 @@ static sx_code collect(sx_ctx *cx, const sx_key *program, const sx_core_request 
     part[SX_PART_TARGET] = request->target;
     SX_TRY(print_extents(cx, request, text));
     SX_TRY(copy_part(cx, text, &part[SX_PART_EXTENTS]));
-    sx_key_options(request, text);
+    sx_core_key_options(request, text);
     SX_TRY(copy_part(cx, text, &part[SX_PART_OPTIONS]));
     part[SX_PART_TOOLCHAIN] = sx_span_of(sx_core_toolchain());
     sx_key rules = sx_rules_key();
@@ -82,11 +89,11 @@ sx_code sx_core_key_of_graph(sx_ctx *cx, const sx_graph *graph, const sx_core_re
 {
     sx_key program;
     SX_TRY(sx_graph_key(cx, graph, &program));
-    return sx_key_of_program(cx, &program, request, key, part);
+    return sx_core_key_of_program(cx, &program, request, key, part);
 }
 
-sx_code sx_key_of_program(sx_ctx *cx, const sx_key *program, const sx_core_request *request,
-                          sx_key *key, sx_span part[SX_PART_COUNT])
+sx_code sx_core_key_of_program(sx_ctx *cx, const sx_key *program, const sx_core_request *request,
+                               sx_key *key, sx_span part[SX_PART_COUNT])
 {
     sx_buf text;
     sx_buf_init(&text, (size_t)1 << 20);
@@ -104,19 +111,4 @@ sx_code sx_core_key(sx_ctx *cx, const sx_core_request *request, sx_key *key,
     sx_graph *graph;
     SX_TRY(sx_graph_parse(cx, request->ir, &graph));
     return sx_core_key_of_graph(cx, graph, request, key, part);
-}
-
-bool sx_core_rule_find(uint32_t index, sx_core_rule *rule)
-{
-    if (index >= SX_RULE_COUNT) {
-        return false;
-    }
-    bool in_rounds = index < SX_RULE_ROUNDS_COUNT;
-    *rule = (sx_core_rule){.name = sx_rule_name(index),
-                           .rule_class = sx_rule_class_name(sx_rule_class_of(index)),
-                           .range = sx_rule_range_name(sx_rule_range_of(index)),
-                           .range_why = sx_rule_range_why(index),
-                           .left = in_rounds ? sx_rules[index].left : NULL,
-                           .right = in_rounds ? sx_rules[index].right : NULL};
-    return true;
 }

@@ -1,5 +1,5 @@
 /* A confined process computes and answers, and can do nothing to anybody. */
-#include "client/confine.h"
+#include "client/worker/confine.h"
 
 #include <errno.h>
 #include <fcntl.h>

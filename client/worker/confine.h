@@ -1,6 +1,6 @@
 /* confine.h - a process that is about to run code of unknown origin: it may compute and answer, and nothing else. */
-#ifndef SX_CLIENT_CONFINE_H
-#define SX_CLIENT_CONFINE_H
+#ifndef SX_CLIENT_WORKER_CONFINE_H
+#define SX_CLIENT_WORKER_CONFINE_H
 #include "core/base/base.h"
 
 /* From here on this process holds no descriptor but `fd`, opens no file and no socket, starts no process and

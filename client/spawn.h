@@ -1,0 +1,48 @@
+/* spawn.h - work in a compile process of our own: `symplex-client worker` is started, asked one thing, and ends.
+ * Its death is SX_WORKER. */
+#ifndef SX_CLIENT_SPAWN_H
+#define SX_CLIENT_SPAWN_H
+#include "client/runtime/runtime.h"
+#include "core/request/request.h"
+
+typedef struct {
+    /* The program that is started. NULL: sxc_find_program looks for it. */
+    const char *program;
+    /* Is called in the thread that waits, as the work goes on. It may be NULL. */
+    void (*progress)(void *self, const char *stage, uint64_t done, uint64_t total);
+    void *self;
+} sxc_worker;
+
+#define SXC_PROGRAM_PATH_MAX 4160
+/* Finds symplex-client: $SYMPLEX_CLIENT, else in the folder of the library (of the running program, where it is
+ * linked into one), in ../bin or in ../../bin from there.
+ *   errors   SX_NODAEMON there is none: without a daemon nobody can compile */
+sx_code sxc_find_program(sx_ctx *cx, char path[SXC_PROGRAM_PATH_MAX]);
+
+/* Compiles and verifies a request whose text and target are filled in; or, with `optimize`, does level 1 alone. */
+sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request, const sxc_worker *worker,
+                         bool optimize, sx_buf *result);
+
+typedef struct {
+    /* How many comparisons were made, and how many were left out because they are beyond the limits. */
+    uint32_t ran, left_out;
+    uint64_t elements;
+    /* The largest one. */
+    double error;
+    /* This processor lacks the instructions of the module. */
+    bool emulated;
+    /* The process could reach nothing; false in builds with sanitizers. */
+    bool confined;
+} sxc_code_check;
+/* Verifies the code of a module again, confined (client/worker/confine.h): it is run on random tensors and compared
+ * with the programs that the module carries.
+ *   errors   SX_MISMATCH it computes something else, with what; SX_CORRUPT; SX_WORKER the process died */
+sx_code sxc_verify_here(sx_ctx *cx, sx_span module, const sxc_worker *worker,
+                        sxc_code_check *check);
+
+/* Compares the outputs that are bound now with the program that the module carries, on the inputs and weights that
+ * are bound now. Every tensor of the interface is bound.
+ *   errors   SX_MISMATCH, as sxr_check_program in client/verify/verify.h */
+sx_code sxc_check_here(sx_ctx *cx, const sxr_program *program, const sxc_worker *worker,
+                       sx_module_check *check);
+#endif

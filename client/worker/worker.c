@@ -1,0 +1,254 @@
+#include "client/worker/worker.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client/job.h"
+#include "client/spawn.h"
+#include "client/verify/verify.h"
+#include "client/worker/confine.h"
+
+#define MEMORY_BYTES ((size_t)4 << 30)
+#define CPU_SECONDS 3600
+
+typedef struct {
+    sx_ctx *cx;
+    int fd;
+    sxc_job job;
+    /* What stands behind the job: the program or module, aligned to 64 and the caller's to free. */
+    sx_span program;
+    sx_core_request request;
+    sx_buf result;
+} work;
+
+/* ---- reading ---- */
+
+static sx_code read_bytes(work *w, void *bytes, size_t size)
+{
+    return sxc_job_receive(w->fd, bytes, size)
+               ? SX_OK
+               : SX_FAIL(w->cx, SX_INPUT, "a job ends before all of it was said");
+}
+
+static sx_code read_text(work *w, uint64_t size, sx_span *text)
+{
+    if (size > SXC_JOB_TEXT_MAX) {
+        return SX_FAIL(w->cx, SX_LIMIT, "a text of %llu bytes in a job, at most %zu",
+                       (unsigned long long)size, SXC_JOB_TEXT_MAX);
+    }
+    char *copy = sx_alloc(w->cx, (size_t)size + 1);
+    if (copy == NULL) {
+        return w->cx->error.code;
+    }
+    *text = (sx_span){(const uint8_t *)copy, (size_t)size};
+    return read_bytes(w, copy, (size_t)size);
+}
+
+static sx_code read_program(work *w)
+{
+    size_t size = (size_t)w->job.program_size;
+    if (w->job.program_size > SXC_JOB_MODULE_MAX) {
+        return SX_FAIL(w->cx, SX_LIMIT, "a program of %llu bytes in a job",
+                       (unsigned long long)w->job.program_size);
+    }
+    uint8_t *bytes = aligned_alloc(64, (size + 64) / 64 * 64);
+    if (bytes == NULL) {
+        return SX_FAIL(w->cx, SX_NOMEM, "no memory for %zu bytes", size);
+    }
+    w->program = (sx_span){bytes, size};
+    return read_bytes(w, bytes, size);
+}
+
+static sx_code read_request(work *w)
+{
+    uint32_t flags = w->job.flags;
+    if (w->job.extent_count > SX_SYMBOLS_MAX) {
+        return SX_FAIL(w->cx, SX_LIMIT, "%u extents, at most %u", w->job.extent_count,
+                       SX_SYMBOLS_MAX);
+    }
+    w->request = (sx_core_request){
+        .ir = w->program,
+        .no_reassociate = (flags >> SXC_JOB_NO_REASSOCIATE & 1) != 0,
+        .allow_approximate = (flags >> SXC_JOB_APPROXIMATE & 1) != 0,
+        .range_any = (flags >> SXC_JOB_RANGE_ANY & 1) != 0,
+        .unfused = (flags >> SXC_JOB_UNFUSED & 1) != 0,
+    };
+    SX_TRY(read_text(w, w->job.target_size, &w->request.target));
+    SX_TRY(read_text(w, w->job.disabled_size, &w->request.disabled_rules));
+    SX_TRY(read_text(w, w->job.objective_size, &w->request.objective));
+    sx_binding *binding = SX_NEW_ARRAY(w->cx, sx_binding, (size_t)w->job.extent_count + 1);
+    if (binding == NULL) {
+        return w->cx->error.code;
+    }
+    for (uint32_t i = 0; i < w->job.extent_count; i++) {
+        sxc_job_extent extent;
+        SX_TRY(read_bytes(w, &extent, sizeof(extent)));
+        binding[i].value = extent.value;
+        SX_TRY(read_text(w, extent.name_size, &binding[i].name));
+    }
+    w->request.binding = binding;
+    w->request.binding_count = w->job.extent_count;
+    return SX_OK;
+}
+
+/* ---- answering ---- */
+
+static bool say(const work *w, sxc_word_kind kind, const void *bytes, size_t size)
+{
+    sxc_word word = {.kind = kind, .size = size};
+    return sxc_job_send(w->fd, &word, sizeof(word)) && sxc_job_send(w->fd, bytes, size);
+}
+
+static void on_progress(void *self, const char *stage, uint64_t done, uint64_t total)
+{
+    const work *w = self;
+    if (stage != NULL) {
+        sxc_word word = {
+            .kind = SXC_WORD_PROGRESS, .size = strnlen(stage, 63), .done = done, .total = total};
+        (void)(sxc_job_send(w->fd, &word, sizeof(word)) &&
+               sxc_job_send(w->fd, stage, (size_t)word.size));
+    }
+}
+
+static uint64_t now_ns(void *self)
+{
+    struct timespec now;
+    (void)self;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/* ---- the jobs ---- */
+
+static void limit(int resource, rlim_t value)
+{
+    struct rlimit rlimit = {value, value};
+    (void)setrlimit((__rlimit_resource_t)resource, &rlimit);
+}
+
+static sx_code compile(work *w)
+{
+    sxr_verify_options verify = SXR_VERIFY_DEFAULT;
+    SX_TRY(read_request(w));
+    return w->job.kind == SXC_JOB_OPTIMIZE
+               ? sx_core_optimize_module(w->cx, &w->request, &w->result)
+               : sxr_compile_verified(w->cx, &w->request, &verify, &w->result);
+}
+
+static sx_code verify_module(work *w)
+{
+    if (!sxc_confine(w->fd)) {
+        return SX_FAIL(w->cx, SX_SYSTEM, "this system cannot confine a process (seccomp)");
+    }
+    sxr_verify_options verify = SXR_VERIFY_DEFAULT;
+    verify.threads = 1; /* the confined process may start none */
+    sxc_code_check found = {.confined = access("/", F_OK) != 0 && errno == EPERM};
+    sx_image image; /* collects the comparisons */
+    sx_image_init(&image);
+    sx_code code = sxr_verify(w->cx, w->program, &verify, &image);
+    for (size_t at = 0; at < image.check.len; at += sizeof(sx_module_check)) {
+        sx_module_check check;
+        memcpy(&check, image.check.ptr + at, sizeof(check));
+        found.ran += check.passed;
+        found.left_out += 1 - check.passed;
+        found.elements += check.points;
+        found.emulated = found.emulated || check.emulated != 0;
+        found.error = check.error > found.error ? check.error : found.error;
+    }
+    sx_image_fini(&image);
+    sx_buf_put(&w->result, &found, sizeof(found));
+    return code;
+}
+
+/* Memory for the tensors of the interface, with their contents as they are said. */
+static sx_code read_tensors(work *w, sxr_program *program)
+{
+    const sx_module *module = sxr_module(program);
+    for (uint32_t i = 0; i < module->tensor_count; i++) {
+        const sx_module_tensor *tensor = &module->tensor[i];
+        if (!sxc_is_interface(tensor)) {
+            continue;
+        }
+        void *memory = sx_alloc(w->cx, (size_t)tensor->size);
+        if (memory == NULL) {
+            return w->cx->error.code;
+        }
+        SX_TRY(read_bytes(w, memory, (size_t)tensor->size));
+        SX_TRY(sxr_bind(w->cx, program, i, memory, tensor->size));
+    }
+    return SX_OK;
+}
+
+static sx_code check_outputs(work *w)
+{
+    sxr_program *program = NULL;
+    sx_module_check check = {0};
+    sxr_options options = {.any_level = true}; /* its code is not run */
+    SX_TRY(sxr_open_bytes(w->cx, w->program, &options, &program));
+    sx_code code = read_tensors(w, program);
+    code = code == SX_OK ? sxr_check_program(w->cx, program, &check) : code;
+    sxr_close(program);
+    sx_buf_put(&w->result, &check, sizeof(check));
+    return code;
+}
+
+static sx_code perform(work *w)
+{
+    char build[sizeof(w->job.build)] = "";
+    SX_TRY(read_bytes(w, &w->job, sizeof(w->job)));
+    (void)snprintf(build, sizeof(build), "%s", sx_core_toolchain());
+    if (memcmp(build, w->job.build, sizeof(build)) != 0) {
+        return SX_FAIL(w->cx, SX_USAGE, "symplex-client is of build %s, the library of another",
+                       build);
+    }
+    if (w->job.kind >= SXC_JOB_COUNT) {
+        return SX_FAIL(w->cx, SX_USAGE, "job of kind %u, known are 0 to %d", w->job.kind,
+                       SXC_JOB_COUNT - 1);
+    }
+    if (w->job.kind == SXC_JOB_CHECK) { /* it holds, and takes, as much as the caller */
+        w->cx->fuel = UINT64_MAX;
+    } else {
+        w->cx->arena.limit_bytes = MEMORY_BYTES;
+        if (!SX_SANITIZED) {
+            limit(RLIMIT_AS, MEMORY_BYTES * 2);
+        }
+    }
+    SX_TRY(read_program(w));
+    switch ((sxc_job_kind)w->job.kind) {
+    case SXC_JOB_COMPILE:
+    case SXC_JOB_OPTIMIZE: return compile(w);
+    case SXC_JOB_VERIFY: return verify_module(w);
+    case SXC_JOB_CHECK: return check_outputs(w);
+    case SXC_JOB_COUNT: break;
+    }
+    SX_UNREACHABLE();
+}
+
+int sxc_work(int fd)
+{
+    static sx_ctx cx;
+    work w = {.cx = &cx, .fd = fd};
+    pid_t parent = getppid();
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) {
+        return 1; /* it went away before it could be watched */
+    }
+    limit(RLIMIT_CORE, 0);
+    limit(RLIMIT_CPU, CPU_SECONDS);
+    sx_ctx_init(&cx, SXC_JOB_MODULE_MAX);
+    cx.now_ns = now_ns;
+    cx.progress = on_progress;
+    cx.progress_self = &w;
+    sx_buf_init(&w.result, SXC_JOB_RESULT_MAX);
+    sx_code code = perform(&w);
+    bool said = code == SX_OK ? say(&w, SXC_WORD_RESULT, w.result.ptr, w.result.len)
+                              : say(&w, SXC_WORD_ERROR, &cx.error, sizeof(cx.error));
+    return said ? 0 : 1; /* memory goes with the process */
+}

@@ -1,0 +1,60 @@
+/* request.h - what the compiler is asked, and the key under which the answer is stored.
+ *
+ * A request is a program as text, a target, a number for each symbolic extent, and options. Its key is a digest
+ * of all that decides the answer: of the canonical program, the target, the extents, the options, the sources of
+ * the compiler and the table of rules. Who only wants to know whether there is an answer needs this folder and
+ * no compiler.
+ */
+#ifndef SX_CORE_REQUEST_REQUEST_H
+#define SX_CORE_REQUEST_REQUEST_H
+#include "core/ir/ir.h"
+
+/* What earlier compilations left, and what this one leaves: core/core.h. */
+typedef struct sx_core_library sx_core_library;
+
+typedef struct {
+    sx_span ir;     /* the program in the text form of docs/IR.md */
+    sx_span target; /* the name of a device of core/cost: "x86-64-v3", "x86-64-v4", ... */
+    const sx_binding *binding; /* a value for every symbol */
+    uint32_t binding_count;
+    bool no_reassociate;    /* use only rules that keep every bit */
+    bool allow_approximate; /* use also rules with an error bound */
+    bool range_any; /* use also rules under which intermediate values may overflow or underflow */
+    /* For sx_core_optimize: the result consists of operations and not of kernels. Stored programs are not used. */
+    bool unfused;
+    sx_span disabled_rules; /* names of rules that are not used, separated by commas */
+    /* What is minimised: "" or "time", "memory", "energy"; for sx_core_optimize also "pareto". */
+    sx_span objective;
+    /* NULL: nothing is used of earlier compilations. The library is not part of the key. */
+    sx_core_library *library;
+} sx_core_request;
+
+/* The parts of a key. A change in any part changes the key. The parts are stored beside the entry, so that the
+ * cache can say which part of a request is new when it has no answer. */
+typedef enum {
+    SX_PART_PROGRAM, /* the digest of the canonical program */
+    SX_PART_TARGET,
+    SX_PART_EXTENTS, /* "batch=8", sorted by name */
+    SX_PART_OPTIONS,
+    SX_PART_TOOLCHAIN, /* the version of the compiler and the digest of its sources */
+    SX_PART_RULES,     /* the digest of the table of rules */
+    SX_PART_COUNT
+} sx_core_part;
+const char *sx_core_part_name(sx_core_part part);
+/* Computes the key of a request and its parts, which lie in cx's arena.
+ *   errors   SX_INPUT if the program cannot be parsed, with the message of the parser */
+sx_code sx_core_key(sx_ctx *cx, const sx_core_request *request, sx_key *key,
+                    sx_span part[SX_PART_COUNT]);
+/* The same for a program that is parsed already. */
+sx_code sx_core_key_of_graph(sx_ctx *cx, const sx_graph *graph, const sx_core_request *request,
+                             sx_key *key, sx_span part[SX_PART_COUNT]);
+
+/* The same as sx_core_key for a program of which only the digest is known. */
+sx_code sx_core_key_of_program(sx_ctx *cx, const sx_key *program, const sx_core_request *request,
+                               sx_key *key, sx_span part[SX_PART_COUNT]);
+/* Prints the options as they stand in the key: "reassociate=1 approximate=0 ...". */
+void sx_core_key_options(const sx_core_request *request, sx_buf *text);
+
+/* Identifies this compiler: its version and the digest of its sources. */
+const char *sx_core_toolchain(void);
+#endif

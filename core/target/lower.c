@@ -1,0 +1,50 @@
+#include "core/target/target.h"
+
+static sx_code check_types(sx_ctx *cx, const sx_target *target, const sx_lowering *what)
+{
+    bool move = what->kind == SX_LOWER_MOVE;
+    const sx_type *input = move ? what->input : what->analysis->input;
+    const sx_type *result = move ? what->result : &what->analysis->result;
+    uint32_t count = move ? what->input_count : what->analysis->input_count;
+    for (uint32_t k = 0; k <= count; k++) {
+        sx_dtype dtype = k < count ? input[k].dtype : result->dtype;
+        if ((target->memory_types >> dtype & 1) == 0) {
+            return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: target %s has no %s in memory",
+                           what->name, target->name, sx_dtype_name(dtype));
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code check_schedule(sx_ctx *cx, const sx_target *target, const sx_lowering *what)
+{
+    const sx_schedule *s = what->schedule;
+    for (uint32_t i = 0; i < s->level_count; i++) {
+        if ((target->bindings >> s->level[i].bind & 1) == 0) {
+            return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: target %s has nothing to bind %s to",
+                           what->name, target->name, sx_bind_name(s->level[i].bind));
+        }
+    }
+    for (uint32_t i = 0; i < s->stage_count; i++) {
+        if ((target->spaces >> s->stage[i].space & 1) == 0) {
+            return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: target %s stages nothing in %s",
+                           what->name, target->name, sx_space_name(s->stage[i].space));
+        }
+    }
+    if (sx_schedule_lanes(s) != target->vectors.lanes) {
+        return SX_FAIL(cx, SX_INPUT, "kernel %s: schedule of %u lanes, target %s has %u",
+                       what->name, sx_schedule_lanes(s), target->name, target->vectors.lanes);
+    }
+    return SX_OK;
+}
+
+sx_code sx_target_lower(sx_ctx *cx, const sx_target *target, const sx_lowering *what,
+                        sx_kernel **kernel)
+{
+    SX_ASSERT(what->kind == SX_LOWER_MOVE ? what->attr != NULL : what->analysis != NULL);
+    SX_TRY(check_types(cx, target, what));
+    SX_TRY(check_schedule(cx, target, what));
+    SX_TRY(target->lower(cx, target, what, kernel));
+    SX_ASSERT((*kernel)->lanes == target->vectors.lanes);
+    return SX_OK;
+}
