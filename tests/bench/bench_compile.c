@@ -1,11 +1,15 @@
-/* bench_compile.c - cold latency of the compiler by stage, each network once as it is compiled and once
- * verified as well, in this process: neither a daemon nor a cache takes part. */
+/* bench_compile.c - cold latency of the compiler, each network three times: as it is compiled and verified as
+ * well, by stage, in this process, where neither a daemon nor a cache takes part; and as a client waits for it,
+ * from a daemon that was just started and has nothing stored. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "client/runtime/cpu.h"
+#include "client/symplex.h"
 #include "client/verify/verify.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/networks.h"
+#include "tests/bench/server.h"
 
 #define ROUNDS_MAX 256u
 #define CX_BYTES ((size_t)8 << 30)
@@ -104,6 +108,63 @@ static int measure(const sx_bench_options *options, const char *name, int64_t ba
     return 0;
 }
 
+/* What a client waits for the module from a daemon with an empty cache: compiled and verified there. */
+static bool ask(const sx_bench_server *server, sx_span text, int64_t batch, double *waited_ms)
+{
+    symplex_options options = {.socket = server->socket, .daemon = SYMPLEX_DAEMON_ONLY};
+    symplex_dim dim = {"batch", batch};
+    symplex_program program = {
+        .bytes = text.ptr, .size = text.len, .target = "x86-64-v4", .dims = &dim, .dim_count = 1};
+    symplex_client *client = NULL;
+    symplex_error error = {0};
+    void *bytes = NULL;
+    size_t size = 0;
+    uint64_t start = sx_bench_now_ns();
+    symplex_code code = symplex_open(&options, &client, &error);
+    if (code == SYMPLEX_OK) {
+        code = symplex_compile(client, &program, &bytes, &size, NULL, &error);
+    }
+    *waited_ms = (double)(sx_bench_now_ns() - start) / 1e6;
+    if (code != SYMPLEX_OK) {
+        (void)fprintf(stderr, "symplex-bench: %s\n", error.text);
+    }
+    symplex_free(bytes);
+    symplex_close(client);
+    return code == SYMPLEX_OK;
+}
+
+static int measure_daemon(const sx_bench_options *options, const char *name, int64_t batch)
+{
+    static double waited[ROUNDS_MAX];
+    char label[64];
+    uint32_t rounds = options->rounds < ROUNDS_MAX ? options->rounds : ROUNDS_MAX;
+    (void)snprintf(label, sizeof(label), "%s-batch%lld-daemon", name, (long long)batch);
+    if (!sx_bench_wants(options, label) || !sxr_cpu_executes(&sx_target_x86_64_v4)) {
+        return 0;
+    }
+    sx_ctx cx;
+    sx_buf text;
+    sx_ctx_init(&cx, CX_BYTES);
+    sx_buf_init(&text, SX_TEXT_BYTES_MAX);
+    bool done = sx_bench_network_text(&cx, sx_bench_network_find(name), &text) == SX_OK;
+    for (uint32_t i = 0; done && i < rounds; i++) {
+        sx_bench_server server;
+        done = sx_bench_server_start("compile", "symplexd", &server);
+        if (done) {
+            done = ask(&server, sx_buf_span(&text), batch, &waited[i]);
+            sx_bench_server_stop(&server);
+        }
+    }
+    sx_buf_fini(&text);
+    sx_ctx_fini(&cx);
+    if (!done) {
+        return EXIT_FAILURE;
+    }
+    sx_bench_put(options, &(sx_bench_row){"compile", label, "waited",
+                                          sx_bench_median(waited, rounds), "ms", NULL, 0});
+    return 0;
+}
+
 int sx_bench_compile(const sx_bench_options *options)
 {
     static const struct {
@@ -114,6 +175,9 @@ int sx_bench_compile(const sx_bench_options *options)
     int status = 0;
     for (uint32_t i = 0; i < 2 * SX_COUNT(cases) && status == 0; i++) {
         status = measure(options, cases[i / 2].network, cases[i / 2].batch, i % 2 == 1);
+        if (status == 0 && i % 2 == 1) {
+            status = measure_daemon(options, cases[i / 2].network, cases[i / 2].batch);
+        }
     }
     return status;
 }

@@ -11,7 +11,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +22,7 @@
 #include <unistd.h>
 
 #include "protocol/protocol.h"
-#include "tests/lib/test.h"
-
-extern char **environ;
+#include "tests/bench/server.h"
 
 #define PAYLOADS 64
 #define PAYLOAD_BYTES 65536
@@ -39,18 +36,6 @@ typedef struct {
 } request_frame;
 
 /* ---- sockets ---- */
-static int connect_to(const char *path)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%.100s", path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
-        (void)close(fd);
-        return -1;
-    }
-    return fd;
-}
-
 static bool send_all(int fd, sx_span bytes)
 {
     while (bytes.len > 0) {
@@ -136,34 +121,7 @@ static pid_t start_echo(const char *path, size_t request_bytes, size_t frame_byt
     return pid;
 }
 
-/* ---- the daemon ---- */
-static pid_t start_daemon(const char *folder, const char *path)
-{
-    char state[300];
-    char socket_path[300];
-    (void)snprintf(state, sizeof(state), "%s/state", folder);
-    (void)snprintf(socket_path, sizeof(socket_path), "%s", path);
-    char program[] = SX_BINARY_DIR "/bin/sx-fake-symplexd";
-    char a[] = "--log-level";
-    char b[] = "0";
-    char c[] = "--state";
-    char d[] = "--socket";
-    char *arguments[] = {program, a, b, c, state, d, socket_path, NULL};
-    pid_t pid;
-    if (posix_spawn(&pid, program, NULL, NULL, arguments, environ) != 0) {
-        return -1;
-    }
-    for (uint32_t i = 0; i < 5000; i++) {
-        int fd = connect_to(path);
-        if (fd >= 0) {
-            (void)close(fd);
-            return pid;
-        }
-        (void)usleep(1000);
-    }
-    return -1;
-}
-
+/* ---- requests ---- */
 /* A frame that asks for program `index`; all have REQUEST_BYTES. */
 static void make_request(uint32_t index, uint8_t frame[REQUEST_BYTES])
 {
@@ -200,7 +158,7 @@ static bool open_peer(peer *p, const char *path, uint32_t clients, bool hello)
     p->clients = clients;
     for (uint32_t i = 0; i < clients; i++) {
         uint8_t bytes[SX_SP_HELLO_BYTES];
-        p->fd[i] = connect_to(path);
+        p->fd[i] = sx_bench_connect(path);
         sx_sp_hello(SX_SP_REQ, bytes);
         if (p->fd[i] < 0 || (hello && (!send_all(p->fd[i], (sx_span){bytes, sizeof(bytes)}) ||
                                        !receive_all(p->fd[i], bytes, sizeof(bytes))))) {
@@ -354,14 +312,6 @@ static size_t fill_cache(const char *path, const request_frame *request)
     return fine ? p.frame_bytes : 0;
 }
 
-static void stop(pid_t pid, int number)
-{
-    if (pid > 0) {
-        (void)kill(pid, number);
-        (void)waitpid(pid, NULL, 0);
-    }
-}
-
 /* Both servers run on one processor and the clients on another, where there are two: else the scheduler's
  * choice of where each server wakes up decides the ratio. Children inherit the choice. */
 static void use_processor(bool servers)
@@ -389,45 +339,39 @@ static void use_processor(bool servers)
 int sx_bench_hit(const sx_bench_options *options)
 {
     static request_frame request[PAYLOADS];
-    char folder[256];
-    char hit_path[300];
-    char echo_path[300];
+    sx_bench_server server;
+    char echo_path[SX_BENCH_PATH_MAX + 8];
     bool one = sx_bench_wants(options, "1-client");
     bool sixteen = sx_bench_wants(options, "16-clients");
     if (!one && !sixteen) {
         return EXIT_SUCCESS;
     }
-    const char *base = getenv("TMPDIR");
-    (void)snprintf(folder, sizeof(folder), "%.80s/sxbench.XXXXXX", base != NULL ? base : "/tmp");
-    if (mkdtemp(folder) == NULL) {
-        (void)fprintf(stderr, "bench hit: %s: %s\n", folder, strerror(errno));
-        return EXIT_FAILURE;
-    }
-    (void)snprintf(hit_path, sizeof(hit_path), "%s/d", folder);
-    (void)snprintf(echo_path, sizeof(echo_path), "%s/e", folder);
     for (uint32_t i = 0; i < PAYLOADS; i++) {
         make_request(i, request[i].bytes);
     }
     int status = EXIT_FAILURE;
     use_processor(true);
-    pid_t server = start_daemon(folder, hit_path);
-    size_t frame_bytes = server > 0 ? fill_cache(hit_path, request) : 0;
+    if (!sx_bench_server_start("hit", "sx-fake-symplexd", &server)) {
+        return EXIT_FAILURE;
+    }
+    (void)snprintf(echo_path, sizeof(echo_path), "%s/e", server.folder);
+    size_t frame_bytes = fill_cache(server.socket, request);
     pid_t echo = frame_bytes > 0 ? start_echo(echo_path, REQUEST_BYTES, frame_bytes) : -1;
     use_processor(false);
     if (echo > 0) {
         status = EXIT_SUCCESS;
         if (one) {
-            status = run_case(options, "1-client", 1, hit_path, echo_path, request);
+            status = run_case(options, "1-client", 1, server.socket, echo_path, request);
         }
         if (status == EXIT_SUCCESS && sixteen) {
-            status = run_case(options, "16-clients", 16, hit_path, echo_path, request);
+            status = run_case(options, "16-clients", 16, server.socket, echo_path, request);
         }
+        (void)kill(echo, SIGKILL);
+        (void)waitpid(echo, NULL, 0);
     }
     if (status != EXIT_SUCCESS) {
         (void)fprintf(stderr, "bench hit: a server did not answer: %s\n", strerror(errno));
     }
-    stop(echo, SIGKILL);
-    stop(server, SIGTERM);
-    sx_test_rmtree(folder);
+    sx_bench_server_stop(&server);
     return status;
 }
