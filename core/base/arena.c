@@ -63,6 +63,7 @@ static sx_arena_block *block_new(size_t payload, size_t previous)
 void *sx_alloc(sx_ctx *cx, size_t size)
 {
     sx_arena *arena = &cx->arena;
+    SX_ASSERT(arena->used_bytes <= arena->limit_bytes);
     size_t rounded = (size + 15) & ~(size_t)15;
     if (rounded < size || rounded > arena->limit_bytes - arena->used_bytes) {
         (void)SX_FAIL(cx, SX_NOMEM, "request needs more than %zu bytes of memory",
@@ -89,6 +90,7 @@ void *sx_alloc(sx_ctx *cx, size_t size)
 
 void *sx_alloc_array(sx_ctx *cx, size_t count, size_t size)
 {
+    SX_ASSERT(size > 0);
     size_t bytes;
     if (!sx_mul_size(count, size, &bytes)) {
         (void)SX_FAIL(cx, SX_NOMEM, "array of %zu items of %zu bytes overflows", count, size);
@@ -99,6 +101,7 @@ void *sx_alloc_array(sx_ctx *cx, size_t count, size_t size)
 
 char *sx_alloc_text(sx_ctx *cx, sx_span text)
 {
+    SX_ASSERT(text.ptr != NULL || text.len == 0);
     char *copy = sx_alloc(cx, text.len + 1);
     if (copy != NULL && text.len > 0) {
         memcpy(copy, text.ptr, text.len);
@@ -108,6 +111,7 @@ char *sx_alloc_text(sx_ctx *cx, sx_span text)
 
 sx_code sx_grow(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t need, size_t item_size)
 {
+    SX_ASSERT(item_size > 0 && (*array != NULL || *capacity == 0));
     if (need <= *capacity) {
         return SX_OK;
     }
@@ -133,9 +137,12 @@ sx_code sx_grow(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t need, siz
 sx_code sx_region_resize(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t count,
                          size_t item_size)
 {
+    SX_ASSERT(item_size > 0 && (*array != NULL || *capacity == 0));
     sx_arena *arena = &cx->arena;
+    SX_ASSERT(arena->used_bytes <= arena->limit_bytes);
     sx_arena_region *old = *array == NULL ? NULL : (sx_arena_region *)*array - 1;
     size_t old_size = old == NULL ? 0 : old->size;
+    SX_ASSERT(old_size >= *capacity * item_size);
     size_t size;
     if (!sx_mul_size(count, item_size, &size) || size > SIZE_MAX - sizeof(*old) - 16) {
         return SX_FAIL(cx, SX_NOMEM, "array of %u items of %zu bytes overflows", count, item_size);
@@ -171,6 +178,7 @@ sx_code sx_region_resize(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t 
 sx_code sx_region_grow(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t need,
                        size_t item_size)
 {
+    SX_ASSERT(item_size > 0 && (*array != NULL || *capacity == 0));
     if (need <= *capacity) {
         return SX_OK;
     }

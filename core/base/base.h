@@ -157,6 +157,19 @@ void sx_stage_end(sx_ctx *cx, uint32_t index, const char *stop, uint64_t items);
 SX_NORETURN void sx_panic(const char *file, int line, const char *what);
 #define SX_ASSERT(condition) ((condition) ? (void)0 : sx_panic(__FILE__, __LINE__, #condition))
 #define SX_UNREACHABLE() sx_panic(__FILE__, __LINE__, "unreachable")
+/* Marks the condition of a branch that only a bug can reach and that has a harmless way out:
+ *     if (SX_NEVER(index >= count)) { return NULL; }
+ * Debug builds (with the sanitizers among them) panic there, so that a test finds the bug; release builds take the
+ * way out; where coverage is measured the branch is not there, so that nobody writes tests for it. The condition
+ * is free of side effects. Where going on would give a wrong answer the thing is SX_ASSERT. */
+#if defined(SX_COVERAGE)
+#define SX_NEVER(condition) (false && (condition))
+#elif defined(SX_DEBUG)
+#define SX_NEVER(condition) \
+    ((condition) ? (sx_panic(__FILE__, __LINE__, "never: " #condition), true) : false)
+#else
+#define SX_NEVER(condition) (condition)
+#endif
 
 /* ---- checked arithmetic ---- */
 static inline bool sx_add_i64(int64_t a, int64_t b, int64_t *sum)

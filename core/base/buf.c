@@ -51,6 +51,7 @@ static bool reserve(sx_buf *buf, size_t more)
 
 void sx_buf_put(sx_buf *buf, const void *bytes, size_t len)
 {
+    SX_ASSERT(bytes != NULL || len == 0);
     if (len > 0 && reserve(buf, len)) {
         memcpy(buf->ptr + buf->len, bytes, len);
         buf->len += len;
@@ -59,6 +60,7 @@ void sx_buf_put(sx_buf *buf, const void *bytes, size_t len)
 
 uint8_t *sx_buf_room(sx_buf *buf, size_t len)
 {
+    SX_ASSERT(buf->len <= buf->capacity || buf->ptr == NULL);
     if (!reserve(buf, len)) {
         return NULL;
     }
@@ -127,11 +129,13 @@ void sx_buf_pad(sx_buf *buf, size_t alignment)
 
 sx_span sx_buf_span(const sx_buf *buf)
 {
+    SX_ASSERT(buf->ptr != NULL || buf->len == 0);
     return (sx_span){buf->ptr, buf->len};
 }
 
 sx_code sx_buf_check(sx_ctx *cx, const sx_buf *buf, const char *what)
 {
+    SX_ASSERT(buf->len <= buf->limit);
     if (buf->code == SX_LIMIT) {
         return SX_FAIL(cx, SX_LIMIT, "%s: more than %zu bytes", what, buf->limit);
     }

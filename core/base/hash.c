@@ -9,11 +9,13 @@
 
 uint64_t sx_hash64(sx_span bytes, uint64_t seed)
 {
+    SX_ASSERT(bytes.ptr != NULL || bytes.len == 0);
     return XXH3_64bits_withSeed(bytes.ptr, bytes.len, seed);
 }
 
 sx_hash128 sx_hash128_of(sx_span bytes)
 {
+    SX_ASSERT(bytes.ptr != NULL || bytes.len == 0);
     XXH128_hash_t hash = XXH3_128bits(bytes.ptr, bytes.len);
     return (sx_hash128){.low = hash.low64, .high = hash.high64};
 }
@@ -30,6 +32,7 @@ static void update_sized(crypto_generichash_blake2b_state *state, sx_span part)
 
 sx_key sx_key_of(const char *domain, const sx_span *parts, uint32_t part_count)
 {
+    SX_ASSERT(domain != NULL && (parts != NULL || part_count == 0));
     crypto_generichash_blake2b_state state;
     (void)crypto_generichash_blake2b_init(&state, NULL, 0, SX_KEY_BYTES);
     update_sized(&state, sx_span_of(domain));
@@ -69,6 +72,7 @@ static int hex_value(uint8_t c)
 
 bool sx_key_parse(sx_span text, sx_key *key)
 {
+    SX_ASSERT(text.ptr != NULL || text.len == 0);
     if (text.len != (size_t)2 * SX_KEY_BYTES) {
         return false;
     }

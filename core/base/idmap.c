@@ -51,6 +51,7 @@ sx_code sx_idmap_put(sx_ctx *cx, sx_idmap *map, uint64_t hash, uint32_t id)
             }
         }
     }
+    SX_ASSERT(map->used < map->slot_count / 2);
     place(map, (uint32_t)hash, id + 1);
     map->used++;
     return SX_OK;

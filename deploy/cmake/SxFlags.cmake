@@ -16,6 +16,7 @@ if(SX_SANITIZE)
 endif()
 if(SX_COVERAGE)
     target_compile_options(sx_flags INTERFACE --coverage)
+    target_compile_definitions(sx_flags INTERFACE SX_COVERAGE=1) # branches of SX_NEVER do not count
     target_link_options(sx_flags INTERFACE --coverage)
 endif()
 if(SX_FUZZ)

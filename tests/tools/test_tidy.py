@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Holds the house rules that a compiler does not: who may include whom, banned calls, sizes of files and
-functions, words that mark unfinished work, width of lines, declarations broken by a comment, formatting. Prints one
-line for each finding and exits 1 if there is any."""
+functions, words that mark unfinished work, width of lines, declarations broken by a comment, formatting,
+assertions. Prints one line for each finding and exits 1 if there is any."""
 import os
 import re
 import subprocess
 import sys
 
 sys.dont_write_bytecode = True
+import assertions  # noqa: E402
 import include_graph  # noqa: E402
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
@@ -38,14 +39,6 @@ def tracked():
     names = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
                            capture_output=True, text=True).stdout.split("\n")
     return [n for n in names if n and os.path.isfile(os.path.join(ROOT, n))]
-
-
-def without_comments_and_strings(text):
-    def blank(match):
-        return re.sub(r"[^\n]", " ", match.group(0))
-    text = re.sub(r"/\*.*?\*/", blank, text, flags=re.S)
-    text = re.sub(r"//[^\n]*", blank, text)
-    return re.sub(r'"(\\.|[^"\\\n])*"', blank, text)
 
 
 def check_includes(path, text):
@@ -98,7 +91,8 @@ def check_declarations(path, text):
 
 
 def check_planted():
-    """The checks of lines find what they are for, and pass what they should."""
+    """The checks find what they are for, and pass what they should."""
+    assertions.planted()
     for text, wanted in (("x" * 120 + "\n" + "x" * 121, 1), ("short", 0)):
         check_columns("planted.c", text)
         assert len(findings) == wanted, findings
@@ -126,7 +120,7 @@ def check_format(paths):
 
 def main():
     check_planted()
-    c_files = []
+    c_files, codes, tables = [], {}, []
     for path in tracked():
         if os.path.basename(path) in ("util.c", "util.h", "common.h", "common.c", "misc.c", "misc.h"):
             report(path, 1, "a name that says nothing")
@@ -140,16 +134,19 @@ def main():
         for number, line in enumerate(text.split("\n"), 1):
             if UNFINISHED.search(line) and not path.startswith("tests/"):
                 report(path, number, "a word that marks unfinished work")
+        if path.endswith(".def"):
+            tables.append(text)
         if path.endswith((".c", ".h")):
             c_files.append(path)
             if text.count("\n") > FILE_LINES_MAX:
                 report(path, 1, f"{text.count(chr(10))} lines, at most {FILE_LINES_MAX}")
             check_includes(path, text)
             check_declarations(path, text)
-            code = without_comments_and_strings(text)
+            code = codes[path] = assertions.without_comments_and_strings(text)
             check_calls(path, code)
             check_functions(path, code)
     check_format(c_files)
+    findings.extend(assertions.findings(codes, "\n".join(tables)))
     findings.extend(include_graph.findings(include_graph.sources(), include_graph.drawn_arrows(),
                                            include_graph.CIRCLES))
     for line in findings:

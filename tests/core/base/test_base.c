@@ -1,5 +1,6 @@
 #include "tests/lib/test.h"
 
+#include <signal.h>
 #include <string.h>
 
 #include "core/base/hash.h"
@@ -166,9 +167,91 @@ START_TEST(test_regions_hold_the_limit)
     }
     ck_sx_ok(&cx, sx_region_resize(&cx, (void **)&array[1], &capacity[1], 0, 4));
     ck_sx_ok(&cx, sx_region_grow(&cx, (void **)&array[0], &capacity[0], count + 1000, 4));
-    ck_sx_fails(&cx, sx_region_resize(&cx, (void **)&array[2], &capacity[2], UINT32_MAX, SIZE_MAX),
-                SX_NOMEM, "overflows");
+    void *fresh = NULL;
+    uint32_t none = 0;
+    ck_sx_fails(&cx, sx_region_resize(&cx, &fresh, &none, UINT32_MAX, SIZE_MAX), SX_NOMEM,
+                "overflows");
     sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* What becomes of a branch that only a bug reaches, in this build. */
+#ifdef SX_DEBUG
+static const bool debug = true;
+#else
+static const bool debug = false;
+#endif
+#ifdef SX_COVERAGE
+static const bool coverage = true;
+#else
+static const bool coverage = false;
+#endif
+
+static int asked;
+static int seven(void)
+{
+    asked++;
+    return 7;
+}
+
+/* The condition holds: the way out in Release, no branch where coverage is measured; in Debug a panic. */
+START_TEST(test_never_holds)
+{
+    bool taken = false;
+    if (SX_NEVER(seven() == 7)) {
+        taken = true;
+    }
+    ck_assert(!debug || coverage);
+    ck_assert_int_eq(taken, !coverage);
+    ck_assert_int_eq(asked, coverage ? 0 : 1);
+}
+END_TEST
+
+/* The condition does not hold: nothing happens, in any build. */
+START_TEST(test_never_fails)
+{
+    ck_assert(!SX_NEVER(seven() != 7));
+    ck_assert_int_eq(asked, coverage ? 0 : 1);
+}
+END_TEST
+
+/* ---- calls that the header forbids ---- */
+
+START_TEST(test_array_of_nothing)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1024);
+    (void)sx_alloc_array(&cx, 4, 0);
+}
+END_TEST
+
+START_TEST(test_limit_below_what_is_used)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1024);
+    (void)sx_alloc(&cx, 512);
+    cx.arena.limit_bytes = 256; /* the difference would wrap around */
+    (void)sx_alloc(&cx, 16);
+}
+END_TEST
+
+/* Items grew from 4 to 8 bytes between two calls: the old ones would be read past their end. */
+START_TEST(test_region_of_other_items)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1 << 20);
+    void *array = NULL;
+    uint32_t capacity = 0;
+    ck_sx_ok(&cx, sx_region_grow(&cx, &array, &capacity, 100, 4));
+    (void)sx_region_grow(&cx, &array, &capacity, 1000, 8);
+}
+END_TEST
+
+START_TEST(test_failure_without_code)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1024);
+    (void)SX_FAIL(&cx, SX_OK, "nothing failed");
 }
 END_TEST
 
@@ -185,6 +268,16 @@ int main(void)
     tcase_add_test(cases, test_buf_limit);
     tcase_add_test(cases, test_key_parts_are_separated);
     tcase_add_test(cases, test_idmap_against_scan);
+    tcase_add_test(cases, test_never_fails);
+    if (debug && !coverage) {
+        tcase_add_test_raise_signal(cases, test_never_holds, SIGABRT);
+    } else {
+        tcase_add_test(cases, test_never_holds);
+    }
+    tcase_add_test_raise_signal(cases, test_array_of_nothing, SIGABRT);
+    tcase_add_test_raise_signal(cases, test_limit_below_what_is_used, SIGABRT);
+    tcase_add_test_raise_signal(cases, test_region_of_other_items, SIGABRT);
+    tcase_add_test_raise_signal(cases, test_failure_without_code, SIGABRT);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""How many of the functions that other files call hold an assertion, read off the sources. usage:
+assertions.py [FOLDER]
+
+Without an argument: each folder with its share and the share that it must have. FOLDER: the functions of that folder
+that hold none. tests/tools/test_tidy.py refuses a folder that falls below its line in LEAST;
+docs/decisions/2026-11-22-assertions.md has the rule behind it.
+
+An assertion is SX_ASSERT, SX_NEVER, SX_UNREACHABLE, _Static_assert or a call of a function demand_*, which is what a
+file calls the checks that several of its functions share. A function that a table (*.def) names is called at one
+place, which asserts for all of its kind: it counts only if it holds an assertion of its own."""
+import collections
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+
+# Folder -> percent of its functions. A figure here may only rise; a folder without a line is held to the
+# line of the folder that it lies in, where there is one.
+LEAST = {
+    "cache": 15,
+    "client": 0,
+    "client/cli": 0,
+    "client/export": 5,
+    "client/import": 10,
+    "client/runtime": 20,
+    "client/verify": 15,
+    "client/worker": 0,
+    "core": 15,
+    "core/base": 52,
+    "core/cost": 40,
+    "core/egraph": 32,
+    "core/extract": 7,
+    "core/ir": 26,
+    "core/judge": 0,
+    "core/kernel": 15,
+    "core/long": 37,
+    "core/loop": 25,
+    "core/optimize": 11,
+    "core/plan": 50,
+    "core/poly": 0,
+    "core/proof": 25,
+    "core/rules": 25,
+    "core/search": 10,
+    "core/shard": 50,
+    "core/store": 15,
+    "core/target": 50,
+    "core/x64": 35,
+    "daemon": 0,
+    "daemon/base": 40,
+    "daemon/net": 20,
+    "daemon/service": 20,
+    "daemon/work": 25,
+    "protocol": 10,
+    "trust": 0,
+}
+
+ASSERTION = re.compile(r"\b(SX_ASSERT|SX_NEVER|SX_UNREACHABLE|_Static_assert|demand_\w+)\s*\(")
+FUNCTION = re.compile(r"^(?!static\b|typedef\b|#|\s|\})[^\n;{}=]*?\b(\w+)\([^;{}]*?\)\n\{\n(.*?)^\}", re.M | re.S)
+
+
+def functions(code):
+    """Name -> whether it asserts, of the functions with external linkage in `code`, which has no comments."""
+    return {name: bool(ASSERTION.search(body)) for name, body in FUNCTION.findall(code)}
+
+
+def missing(asserting, tabled):
+    """Names that hold no assertion and should; `tabled` are the names that tables mention."""
+    return [name for name, asserts in asserting.items() if not asserts and name not in tabled]
+
+
+def counts(sources, tables):
+    """Folder -> [with an assertion, all that count]; `sources`: path -> code without comments and strings."""
+    tabled = set(re.findall(r"\w+", tables))
+    out = collections.defaultdict(lambda: [0, 0])
+    for path, code in sources.items():
+        if path.endswith(".c") and not path.startswith("tests/"):
+            asserting = functions(code)
+            count = out[os.path.dirname(path)]
+            count[0] += sum(asserting.values())
+            count[1] += sum(asserting.values()) + len(missing(asserting, tabled))
+    return out
+
+
+def least_of(folder, least):
+    while folder and folder not in least:
+        folder = os.path.dirname(folder)
+    return least.get(folder, 0)
+
+
+def findings(sources, tables, least=None):
+    least = LEAST if least is None else least
+    found = []
+    for folder, (held, count) in sorted(counts(sources, tables).items()):
+        wanted = least_of(folder, least)
+        if 100 * held < wanted * count:
+            found.append(f"{folder}: {held} of {count} functions that others call hold an assertion, "
+                         f"{100 * held / count:.1f} %, at least {wanted} % wanted (tests/tools/assertions.py {folder})")
+    return found
+
+
+def planted():
+    """The check finds a share that falls, and passes one that does not."""
+    held = "sx_code sx_a_put(sx_a *a, uint32_t i)\n{\n    SX_ASSERT(i < a->count);\n    return SX_OK;\n}\n"
+    bare = "void sx_a_drop(sx_a *a,\n               uint32_t i)\n{\n    a->at[i] = 0;\n}\n"
+    own = "static void sx_a_hide(void)\n{\n}\n"
+    shared = "uint32_t sx_a_at(const sx_a *a)\n{\n    demand_open(a);\n    return a->at[0];\n}\n"
+    least = {"a": 100, "a/low": 50}
+    for files, tables, wanted in (({"a/x.c": held + own + shared}, "", 0), ({"a/x.c": held + bare}, "", 1),
+                                  ({"a/x.c": held + bare}, "SX_OP(drop, sx_a_drop)", 0), ({"b/x.c": bare}, "", 0),
+                                  ({"a/x.c": held, "a/y.c": bare}, "", 1), ({"a/new/x.c": bare}, "", 1),
+                                  ({"a/low/x.c": bare + held}, "", 0), ({"tests/a/x.c": bare}, "", 0)):
+        got = findings(files, tables, least)
+        assert len(got) == wanted, (files, got)
+
+
+def without_comments_and_strings(text):
+    def blank(match):
+        return re.sub(r"[^\n]", " ", match.group(0))
+    text = re.sub(r"/\*.*?\*/", blank, text, flags=re.S)
+    text = re.sub(r"//[^\n]*", blank, text)
+    return re.sub(r'"(\\.|[^"\\\n])*"', blank, text)
+
+
+def main():
+    names = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.c", "*.def"], cwd=ROOT,
+                           check=True, capture_output=True, text=True).stdout.split()
+    text = {}
+    for name in names:
+        path = os.path.join(ROOT, name)
+        if os.path.isfile(path):
+            with open(path, encoding="utf-8") as file:
+                text[name] = file.read()
+    sources = {name: without_comments_and_strings(code) for name, code in text.items() if name.endswith(".c")}
+    tables = "\n".join(code for name, code in text.items() if name.endswith(".def"))
+    if len(sys.argv) == 2:
+        for name, code in sources.items():
+            if os.path.dirname(name) == sys.argv[1]:
+                for function in missing(functions(code), set(re.findall(r"\w+", tables))):
+                    print(f"{name}: {function}")
+        return 0
+    for folder, (held, count) in sorted(counts(sources, tables).items()):
+        if count:
+            share, wanted = 100 * held // count, least_of(folder, LEAST)
+            print(f"{folder:24} {held:4} of {count:4} {share:3} %  at least {wanted:3} %")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
