@@ -4,7 +4,7 @@
  */
 #ifndef SX_DAEMON_DAEMON_H
 #define SX_DAEMON_DAEMON_H
-#include "daemon/base/backend.h"
+#include "daemon/work/backend.h"
 
 extern const sxd_backend sxd_backend_core; /* backend.c: the compiler of core/ */
 

@@ -18,6 +18,7 @@
 typedef struct {
     sxd_base base;
     sxd_net net;
+    sxd_work work;
     sxd_service service;
     int argc;
     char **argv;
@@ -37,7 +38,7 @@ static void go_down(process *p)
     sxd_service_halt(&p->service, "the daemon is stopping");
     sxd_net_close(&p->net, "the daemon is stopping");
     p->base.phase = SXD_DOWN;
-    sxd_pool_close(&p->service);
+    sxd_work_close(&p->work);
     sxd_service_close(&p->service);
     sxd_base_close(&p->base);
     uv_handle_t *handles[] = {
@@ -112,7 +113,7 @@ static void on_sweep(uv_timer_t *timer)
 {
     process *p = timer->data;
     sxd_net_sweep(&p->net);
-    sxd_pool_sweep(&p->service);
+    sxd_work_sweep(&p->work);
     sxd_service_sweep(&p->service);
     check_idle_exit(p);
     check_drain(p);
@@ -194,11 +195,11 @@ static sx_code start(sx_ctx *cx, process *p)
     SX_TRY(make_boot_id(cx, p->base.boot_id));
     SX_TRY(open_handles(cx, p));
     SX_TRY(sxd_service_open(cx, &p->service));
-    SX_TRY(sxd_pool_open(cx, &p->service));
+    SX_TRY(sxd_work_open(cx, &p->work));
     SX_TRY(sxd_unix_listen(cx, &p->net, options->socket));
     p->idle_since_ms = sxd_base_now(&p->base);
     sxd_log(SXD_INFO, "ready", "pid=%d socket=%s state=%s build=%s workers=%u seccomp=%s", getpid(),
-            options->socket, options->state, p->service.backend->build(), p->service.worker_count,
+            options->socket, options->state, p->service.backend->build(), p->work.worker_count,
             sxd_sandbox_filters() ? "yes" : "no");
     return SX_OK;
 }
@@ -207,8 +208,11 @@ static sx_code start(sx_ctx *cx, process *p)
 static void tie(process *p, const sxd_backend *backend)
 {
     p->net = (sxd_net){.base = &p->base, .server = sxd_service_server(&p->service)};
+    p->work = (sxd_work){
+        .base = &p->base, .room = sxd_service_room, .self = &p->service, .zygote_fd = -1};
     p->service.base = &p->base;
     p->service.net = &p->net;
+    p->service.work = &p->work;
     p->service.backend = backend;
     p->service.drain = drain;
     p->service.self = p;

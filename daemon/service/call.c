@@ -105,7 +105,7 @@ static void serve_ready(sxd_call *call)
     const char *why = NULL;
     if (service->base->phase != SXD_UP) {
         why = "draining";
-    } else if (!sxd_pool_alive(service)) {
+    } else if (!sxd_work_alive(service->work)) {
         why = "no worker runs";
     }
     sx_ready_result result = {.ready = why == NULL};
@@ -165,12 +165,24 @@ static uint32_t cache_counters(const sx_cache_stats *stats, sx_pair *out)
     return n;
 }
 
+static void put_lane(const sxd_lane *lane, sx_worker_row *row)
+{
+    row->search = lane->search->row.id;
+    if (lane->guest) {
+        SX_PUT(row, worker_row, task, sx_span_of(lane->task_name));
+    }
+    if (lane->stage[0] != '\0') {
+        SX_PUT(row, worker_row, stage, sx_span_of(lane->stage));
+    }
+}
+
 static uint32_t worker_rows(const sxd_service *service, sx_worker_row *rows)
 {
+    const sxd_work *work = service->work;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < service->worker_count; i++) {
-        const sxd_worker *worker = &service->worker[i];
-        const sxd_lane *lane = worker->lane;
+    for (uint32_t i = 0; i < work->worker_count; i++) {
+        const sxd_worker *worker = &work->worker[i];
+        sxd_task *task = worker->task;
         if (worker->state == SXD_WORKER_NONE) {
             continue;
         }
@@ -179,14 +191,11 @@ static uint32_t worker_rows(const sxd_service *service, sx_worker_row *rows)
             .pid = worker->pid,
             .state = sx_span_of(sxd_worker_state_name(worker->state)),
             .jobs = (int64_t)worker->jobs,
-            .job = worker->job != NULL ? worker->job->id : 0,
-            .search = lane != NULL ? lane->search->row.id : 0,
         };
-        if (lane != NULL && lane->guest) {
-            SX_PUT(row, worker_row, task, sx_span_of(lane->task));
-        }
-        if (lane != NULL && lane->stage[0] != '\0') {
-            SX_PUT(row, worker_row, stage, sx_span_of(lane->stage));
+        if (task != NULL && task->class == &sxd_job_class) {
+            row->job = SXD_OWNER(sxd_job, task, task)->id;
+        } else if (task != NULL && task->class == &sxd_step_class) {
+            put_lane(SXD_OWNER(sxd_lane, task, task), row);
         }
     }
     return n;

@@ -232,7 +232,7 @@ static void start_or_join(sxd_call *call, const sx_key *slot, compile_mode mode,
         sxd_ask_of(call)->coalesced = coalesced;
         sxd_queue_hold(job, call);
     }
-    sxd_queue_run(service);
+    sxd_work_run(service->work);
 }
 
 /* The key is known, with its parts. */
@@ -286,7 +286,7 @@ void sxd_compile_start(sxd_call *call, const sxd_candidates *candidates)
 
 /* ---- keys, on a pool thread ---- */
 typedef struct {
-    uv_work_t work;
+    sxd_task task;
     sxd_call *call;
     const sxd_backend *backend;
     sx_ctx cx; /* the program as read; freed before the call waits */
@@ -296,9 +296,9 @@ typedef struct {
     sx_code code;
 } keying;
 
-static void run_key(uv_work_t *work)
+static void run_key(sxd_task *task)
 {
-    keying *k = work->data;
+    keying *k = SXD_OWNER(keying, task, task);
     k->code = k->backend->key(&k->cx, k->call->request.args, &k->key);
 }
 
@@ -322,33 +322,28 @@ static sx_code take_key(sxd_call *call, const sxd_key *key)
     return SX_OK;
 }
 
-static void on_key(uv_work_t *work, int status)
+static void on_key(sxd_task *task, const sxd_end *end)
 {
-    keying *k = work->data;
+    keying *k = SXD_OWNER(keying, task, task);
     sxd_call *call = k->call;
     sxd_service *service = sxd_service_of(call);
     sx_error error = k->cx.error;
     sx_key request = k->request;
     bool remember = k->remember;
-    sx_code code = status == 0 ? k->code : SX_CANCELLED;
+    sx_code code = k->code;
+    SX_ASSERT(end->kind == SXD_END_DONE);
     if (code == SX_OK) {
         code = take_key(call, &k->key);
         error = call->cx.error;
     }
     sx_ctx_fini(&k->cx);
     free(k);
-    call->pinned = false;
-    SX_ASSERT(service->keying_count > 0);
-    service->keying_count--;
     service->base->metrics.keyed++;
-    if (call->session == NULL) {
-        sxd_call_drop(call); /* the client left meanwhile */
-        return;
+    if (!sxd_call_unpin(call)) {
+        return; /* the client left meanwhile */
     }
     if (code != SX_OK) {
-        if (error.code == SX_OK) {
-            error = (sx_error){.code = code, .text = "compile: the daemon is stopping"};
-        }
+        SX_ASSERT(error.code != SX_OK);
         sxd_call_fail(call, &error, 0);
         return;
     }
@@ -357,6 +352,8 @@ static void on_key(uv_work_t *work, int status)
     }
     decide(call);
 }
+
+static const sxd_task_class key_class = {.name = "key", .run = run_key, .end = on_key};
 
 /* `request`: digest for the memo; NULL: not to be remembered. */
 static void begin_keying(sxd_call *call, const sx_key *request)
@@ -373,12 +370,10 @@ static void begin_keying(sxd_call *call, const sx_key *request)
     if (request != NULL) {
         k->request = *request;
     }
-    k->work.data = k;
     sx_ctx_init(&k->cx, KEY_ARENA_BYTES);
-    call->pinned = true;
-    service->keying_count++;
-    int error = uv_queue_work(&service->base->loop, &k->work, run_key, on_key);
-    SX_ASSERT(error == 0);
+    sxd_call_pin(call);
+    sxd_task_init(&k->task, service->work, &key_class);
+    sxd_task_put(&k->task);
 }
 
 void sxd_compile(sxd_call *call)

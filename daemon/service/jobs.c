@@ -29,20 +29,12 @@ static bool active(const sxd_job *job)
 
 void sxd_job_check(const sxd_job *job)
 {
-    uint32_t count = 0;
-    const sxd_ask *ask;
-    DL_FOREACH(job->waiters, ask)
-    {
-        SX_ASSERT(ask->job == job);
-        count++;
-    }
-    SX_ASSERT(count == job->waiter_count);
-    SX_ASSERT((job->state == SXD_JOB_RUNNING) == (job->worker != NULL));
-    SX_ASSERT(job->worker == NULL || job->worker->job == job);
+    sxd_wait_check(&job->waiters);
+    SX_ASSERT((job->state == SXD_JOB_QUEUED) == (job->task.state == SXD_TASK_QUEUED));
+    SX_ASSERT((job->state == SXD_JOB_RUNNING) == (job->task.state == SXD_TASK_RUNNING));
     SX_ASSERT((job->state == SXD_JOB_DONE) == (job->result != NULL));
     SX_ASSERT((job->state == SXD_JOB_FAILED || job->state == SXD_JOB_CANCELLED) ==
               (job->error.code != SX_OK));
-    SX_ASSERT(active(job) || !sxd_alarm_is_set(&job->alarm));
     SX_ASSERT(job->state == SXD_JOB_QUEUED || (job->after == 0 && !job->looking));
 }
 
@@ -54,10 +46,10 @@ void sxd_job_move(sxd_job *job, sxd_job_state to)
     job->after = 0;
     job->looking = false;
     if (was && !active(job)) {
+        sxd_task_drop(&job->task);
         SX_ASSERT(job->service->active_count > 0);
         job->service->active_count--;
         job->end_ms = sxd_base_now(job->service->base);
-        sx_buf_fini(&job->work);
     }
     sxd_job_check(job);
 }
@@ -137,12 +129,13 @@ void sxd_job_encode(sxd_job *job, const sx_compile_args *args, const sxd_candida
     sx_rpc_encode_request(&message, (uint32_t)job->id, SX_METHOD_WORK, &work, NULL);
     uint8_t head[SX_SP_HEAD_BYTES];
     sx_sp_head(message.len, head);
-    sx_buf_fini(&job->work);
-    sx_buf_init(&job->work, SX_RPC_REQUEST_BYTES_MAX + 8192);
-    sx_buf_put(&job->work, head, sizeof(head));
-    sx_buf_put_span(&job->work, sx_buf_span(&message));
+    sx_buf *frame = &job->task.frame;
+    sx_buf_fini(frame);
+    sx_buf_init(frame, SX_RPC_REQUEST_BYTES_MAX + 8192);
+    sx_buf_put(frame, head, sizeof(head));
+    sx_buf_put_span(frame, sx_buf_span(&message));
     if (message.code != SX_OK) {
-        job->work.code = message.code;
+        frame->code = message.code;
     }
     sx_buf_fini(&message);
 }
@@ -190,9 +183,12 @@ sxd_job *sxd_job_new(sxd_service *service, sxd_call *call, const sx_key *slot,
     if (candidates != NULL) {
         job->library = candidates->library;
     }
+    job->waiters = (sxd_waiters){.base = service->base, .class = &sxd_job_waited};
+    sxd_task_init(&job->task, service->work, &sxd_job_class);
+    job->task.ticket = (uint32_t)job->id;
     sxd_job_encode(job, args, candidates);
-    if (job->work.code != SX_OK || copy_parts(job, &sxd_ask_of(call)->key) != SX_OK) {
-        sx_buf_fini(&job->work);
+    if (job->task.frame.code != SX_OK || copy_parts(job, &sxd_ask_of(call)->key) != SX_OK) {
+        sx_buf_fini(&job->task.frame);
         sx_ctx_fini(&job->cx);
         free(job);
         return NULL;
@@ -201,35 +197,23 @@ sxd_job *sxd_job_new(sxd_service *service, sxd_call *call, const sx_key *slot,
     service->base->metrics.awaited += job->after != 0 ? 1 : 0;
     DL_APPEND(service->jobs, job);
     service->active_count++;
+    sxd_task_put(&job->task);
+    sxd_job_ready(job);
     sxd_job_check(job);
     return job;
 }
 
+void sxd_job_ready(sxd_job *job)
+{
+    SX_ASSERT(job->state == SXD_JOB_QUEUED);
+    job->task.held = job->after != 0 || job->looking;
+}
+
 void sxd_job_free(sxd_job *job)
 {
-    SX_ASSERT(!active(job) && job->waiters == NULL);
+    SX_ASSERT(!active(job) && job->waiters.first == NULL);
     DL_DELETE(job->service->jobs, job);
     sx_blob_free(job->result);
-    sx_buf_fini(&job->work);
     sx_ctx_fini(&job->cx);
     free(job);
-}
-
-void sxd_job_hold(sxd_job *job, sxd_call *call)
-{
-    sxd_ask *ask = sxd_ask_of(call);
-    SX_ASSERT(ask->job == NULL && !call->pinned);
-    ask->job = job;
-    DL_APPEND(job->waiters, ask);
-    job->waiter_count++;
-}
-
-void sxd_job_release(sxd_job *job, sxd_call *call)
-{
-    sxd_ask *ask = sxd_ask_of(call);
-    SX_ASSERT(ask->job == job && job->waiter_count > 0);
-    DL_DELETE(job->waiters, ask);
-    job->waiter_count--;
-    ask->job = NULL;
-    sxd_alarm_stop(job->service->base, &ask->alarm);
 }

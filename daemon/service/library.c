@@ -46,7 +46,7 @@ static sx_blob *take(sxd_service *service, uint32_t uid, const sx_key *key, uint
 
 /* ---- looking: places on a pool thread, entries here, names of the programs on a pool thread, modules here ---- */
 typedef struct {
-    uv_work_t work_item;
+    sxd_task task;
     sxd_service *service;
     sxd_call *call; /* who asks, or NULL: */
     int64_t job;    /* a job that has waited for another */
@@ -133,15 +133,19 @@ static void find_modules(looking *l)
     library->candidate_count = kept;
 }
 
-static void begin_work(looking *l, uv_work_cb run, uv_after_work_cb done, size_t arena_bytes)
+static void begin_work(looking *l, const sxd_task_class *class, size_t arena_bytes)
 {
     sx_ctx_init(&l->cx, arena_bytes);
     if (l->call != NULL) {
-        l->call->pinned = true;
+        sxd_call_pin(l->call);
     }
-    l->service->keying_count++;
-    int error = uv_queue_work(&l->service->base->loop, &l->work_item, run, done);
-    SX_ASSERT(error == 0);
+    sxd_task_init(&l->task, l->service->work, class);
+    sxd_task_put(&l->task);
+}
+
+static looking *looking_of(sxd_task *task)
+{
+    return SXD_OWNER(looking, task, task);
 }
 
 static void free_looking(looking *l)
@@ -159,20 +163,16 @@ static void free_looking(looking *l)
 static bool end_work(looking *l)
 {
     sxd_call *call = l->call;
-    sxd_service *service = l->service;
-    SX_ASSERT(service->keying_count > 0);
-    service->keying_count--;
     if (call == NULL) {
         return true;
     }
-    call->pinned = false;
-    if (call->session != NULL && service->base->phase == SXD_UP) {
+    bool up = l->service->base->phase == SXD_UP;
+    bool there = sxd_call_unpin(call);
+    if (there && up) {
         return true;
     }
     free_looking(l);
-    if (call->session == NULL) {
-        sxd_call_drop(call); /* the client left meanwhile */
-    } else {
+    if (there) {
         sxd_call_refuse(call, SX_BUSY, 1000, "compile: the daemon is stopping");
     }
     return false;
@@ -190,26 +190,29 @@ static void resume(looking *l)
         job->library = l->found.library;
         sxd_job_encode(job, l->args, &l->found);
     }
-    if (job->work.code != SX_OK) {
+    if (job->task.frame.code != SX_OK) {
         const sx_error error = {.code = SX_NOMEM, .text = "queue: no memory for a compilation"};
         sxd_job_fail(job, &error);
+        return;
     }
-    sxd_queue_run(l->service);
+    sxd_job_ready(job);
 }
 
 static void finish(looking *l)
 {
+    sxd_work *work = l->service->work;
     if (l->call != NULL) {
         sxd_compile_start(l->call, l->found.library.wanted ? &l->found : NULL);
     } else {
         resume(l);
     }
     free_looking(l);
+    sxd_work_run(work);
 }
 
-static void run_twins(uv_work_t *work)
+static void run_twins(sxd_task *task)
 {
-    looking *l = work->data;
+    looking *l = looking_of(task);
     sxd_library *library = &l->found.library;
     uint32_t twins = count_twins(library);
     if (l->call == NULL) { /* the request that was encoded for the worker */
@@ -235,10 +238,10 @@ static void run_twins(uv_work_t *work)
     }
 }
 
-static void on_twins(uv_work_t *work, int status)
+static void on_twins(sxd_task *task, const sxd_end *end)
 {
-    looking *l = work->data;
-    SX_ASSERT(status == 0 || status == UV_ECANCELED);
+    looking *l = looking_of(task);
+    SX_ASSERT(end->kind == SXD_END_DONE);
     if (!end_work(l)) {
         return;
     }
@@ -246,30 +249,35 @@ static void on_twins(uv_work_t *work, int status)
     finish(l);
 }
 
-static void run_places(uv_work_t *work)
+static const sxd_task_class twins_class = {.name = "twins", .run = run_twins, .end = on_twins};
+
+static void run_places(sxd_task *task)
 {
-    looking *l = work->data;
+    looking *l = looking_of(task);
     sxd_library *library = &l->found.library;
     l->code = l->service->backend->places(&l->cx, l->args, library->place, &library->place_count);
 }
 
-static void on_places(uv_work_t *work, int status)
+static void on_places(sxd_task *task, const sxd_end *end)
 {
-    looking *l = work->data;
+    looking *l = looking_of(task);
+    SX_ASSERT(end->kind == SXD_END_DONE);
     if (!end_work(l)) {
         return;
     }
-    l->found.library.wanted = status == 0 && l->code == SX_OK;
+    l->found.library.wanted = l->code == SX_OK;
     if (l->found.library.wanted) {
         find_egraphs(l);
     }
     if (count_twins(&l->found.library) > 0) {
         sx_ctx_fini(&l->cx);
-        begin_work(l, run_twins, on_twins, TWIN_ARENA_BYTES);
+        begin_work(l, &twins_class, TWIN_ARENA_BYTES);
     } else {
         finish(l);
     }
 }
+
+static const sxd_task_class places_class = {.name = "places", .run = run_places, .end = on_places};
 
 void sxd_library_look(sxd_call *call)
 {
@@ -283,8 +291,7 @@ void sxd_library_look(sxd_call *call)
     l->call = call;
     l->args = call->request.args;
     l->uid = call->principal.space;
-    l->work_item.data = l;
-    begin_work(l, run_places, on_places, PLACES_ARENA_BYTES);
+    begin_work(l, &places_class, PLACES_ARENA_BYTES);
 }
 
 /* ---- programs alike, one after the other ---- */
@@ -292,22 +299,22 @@ static void look_again(sxd_job *job)
 {
     looking *l = calloc(1, sizeof(*l));
     if (l == NULL) {
-        return; /* it is compiled as it is */
+        sxd_job_ready(job); /* it is compiled as it is */
+        return;
     }
-    sx_span message = sx_buf_span(&job->work);
+    sx_span message = sx_buf_span(&job->task.frame);
     SX_ASSERT(job->state == SXD_JOB_QUEUED && message.len >= SX_SP_HEAD_BYTES);
     sx_buf_init(&l->work, message.len);
     sx_buf_put(&l->work, message.ptr + SX_SP_HEAD_BYTES, message.len - SX_SP_HEAD_BYTES);
     l->service = job->service;
     l->job = job->id;
     l->uid = job->uid;
-    l->work_item.data = l;
     l->found.library = job->library;
     l->found.library.candidate_count = 0;
     memset(l->found.library.taken, 0, sizeof(l->found.library.taken));
     find_egraphs(l);
     job->looking = true;
-    begin_work(l, run_twins, on_twins, TWIN_ARENA_BYTES);
+    begin_work(l, &twins_class, TWIN_ARENA_BYTES);
 }
 
 void sxd_library_release(sxd_job *job)

@@ -2,10 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <utlist.h>
 
-#include "daemon/service/search.h"
+#include "daemon/service/service.h"
 
 #define KEPT_MAX 1024 /* finished jobs that can still be asked for */
 
@@ -84,7 +83,7 @@ static void answer_compile(sxd_job *job, sxd_call *call)
 /* Tells one caller how the job stands; the call is no waiter any more. */
 static void answer(sxd_job *job, sxd_call *call)
 {
-    SX_ASSERT(sxd_ask_of(call)->job == NULL);
+    SX_ASSERT(sxd_ask_of(call)->waiter.of == NULL);
     if (job->state == SXD_JOB_FAILED || job->state == SXD_JOB_CANCELLED) {
         sxd_call_fail(call, &job->error, 0);
     } else if (call->request.method == SX_METHOD_WAIT) {
@@ -120,7 +119,7 @@ static void drop_oldest_kept(sxd_service *service)
     sxd_job *oldest = NULL;
     DL_FOREACH(service->jobs, job)
     {
-        if (!active(job) && job->waiters == NULL) {
+        if (!active(job) && job->waiters.first == NULL) {
             oldest = oldest == NULL ? job : oldest;
             kept++;
         }
@@ -137,12 +136,12 @@ static void end_job(sxd_job *job)
     SX_ASSERT(!active(job));
     sxd_log(SXD_INFO, "job", "job=%lld state=%s code=%s cost_us=%lld waiters=%u coalesced=%u",
             (long long)job->id, sxd_job_state_name(job->state), sx_code_name(job->error.code),
-            (long long)job->cost_us, job->waiter_count, job->coalesced);
+            (long long)job->cost_us, job->waiters.count, job->coalesced);
     sxd_library_release(job);
-    while (job->waiters != NULL) {
-        sxd_call *call = job->waiters->call;
-        sxd_job_release(job, call);
-        answer(job, call);
+    while (job->waiters.first != NULL) {
+        sxd_waiter *waiter = job->waiters.first;
+        sxd_wait_end(waiter);
+        answer(job, sxd_call_of(waiter));
     }
     if (!job->detached) {
         sxd_job_free(job);
@@ -151,27 +150,20 @@ static void end_job(sxd_job *job)
     }
 }
 
-/* Ends a job before its time; a running worker dies. */
+/* Ends a job before its time; its worker, if it has one, dies. */
 static void cancel_job(sxd_job *job, sx_code code, const char *text)
 {
-    sxd_alarm_stop(job->service->base, &job->alarm);
-    sxd_worker *worker = job->worker;
-    job->worker = NULL;
     job->error = (sx_error){.code = code};
     (void)snprintf(job->error.text, sizeof(job->error.text), "job %lld: %s", (long long)job->id,
                    text);
     sxd_job_move(job, SXD_JOB_CANCELLED);
-    if (worker != NULL) {
-        worker->job = NULL;
-        sxd_pool_kill(worker);
-    }
     job->service->base->metrics.cancelled++;
     end_job(job);
 }
 
 static void cancel_orphan(sxd_job *job)
 {
-    if (active(job) && job->waiters == NULL && !job->detached) {
+    if (active(job) && job->waiters.first == NULL && !job->detached) {
         cancel_job(job, SX_CANCELLED, "nobody waits for it");
     }
 }
@@ -204,12 +196,12 @@ static sx_code make_result(sx_ctx *cx, const sxd_job *job, sx_span bytes, sx_blo
     return SX_OK;
 }
 
-void sxd_job_finish(sxd_job *job, const sx_work_result *result)
+static void finish_job(sxd_job *job, const sx_work_result *result, uint64_t worked_us)
 {
     sxd_service *service = job->service;
     sx_ctx cx;
     sx_ctx_init(&cx, (size_t)256 << 20);
-    job->cost_us = (int64_t)((uv_hrtime() - job->start_ns) / 1000);
+    job->cost_us = (int64_t)worked_us;
     bool module = job->method == SX_METHOD_COMPILE;
     sx_blob *blob = NULL;
     if (make_result(&cx, job, result->bytes, &blob) != SX_OK) {
@@ -235,8 +227,6 @@ void sxd_job_finish(sxd_job *job, const sx_work_result *result)
     }
     sx_ctx_fini(&cx);
     sxd_library_keep(job, result);
-    sxd_alarm_stop(job->service->base, &job->alarm);
-    job->worker = NULL;
     job->result = blob;
     service->base->metrics.compiled++;
     sxd_job_move(job, SXD_JOB_DONE);
@@ -247,30 +237,23 @@ void sxd_job_finish(sxd_job *job, const sx_work_result *result)
 void sxd_job_fail(sxd_job *job, const sx_error *error)
 {
     SX_ASSERT(error->code != SX_OK);
-    sxd_alarm_stop(job->service->base, &job->alarm);
-    job->worker = NULL;
     job->error = *error;
     job->service->base->metrics.failed++;
     sxd_job_move(job, SXD_JOB_FAILED);
     end_job(job);
 }
 
-void sxd_job_lost(sxd_job *job, int status, bool known, int32_t pid)
+/* Its worker died, and it may be to blame. */
+static void lose_job(sxd_job *job, const sxd_end *end)
 {
     sxd_service *service = job->service;
-    char how[64] = "for an unknown reason";
-    if (known && WIFSIGNALED(status)) {
-        (void)snprintf(how, sizeof(how), "by signal %d", WTERMSIG(status));
-    } else if (known) {
-        (void)snprintf(how, sizeof(how), "with exit status %d", WEXITSTATUS(status));
-    }
     char signature[128];
-    (void)snprintf(signature, sizeof(signature), "%s in stage %s", how,
+    (void)snprintf(signature, sizeof(signature), "%s in stage %s", end->how,
                    job->seq > 0 ? job->event[(job->seq - 1) % SXD_EVENT_MAX].stage : "none");
     sx_error error = {.code = SX_WORKER, .file = __FILE__, .line = __LINE__};
-    (void)snprintf(error.text, sizeof(error.text), "worker %d ended %s during job %lld", pid, how,
-                   (long long)job->id);
-    if (known) { /* else its parent died, which says nothing about the program */
+    (void)snprintf(error.text, sizeof(error.text), "worker %d ended %s during job %lld", end->pid,
+                   end->how, (long long)job->id);
+    if (end->strike) {
         sx_ctx cx;
         sx_ctx_init(&cx, 1 << 16);
         sx_cache_strikes strikes = {0};
@@ -284,8 +267,24 @@ void sxd_job_lost(sxd_job *job, int status, bool known, int32_t pid)
     sxd_service_tick_cache(service);
 }
 
-void sxd_job_event(sxd_job *job, const sx_event_row *row)
+/* ---- what the task table tells ---- */
+static sxd_job *job_of(sxd_task *task)
 {
+    return SXD_OWNER(sxd_job, task, task);
+}
+
+static void on_begin(sxd_task *task)
+{
+    sxd_job *job = job_of(task);
+    sxd_base *base = job->service->base;
+    task->limit_ms = (uint64_t)base->config.options.compile_ms;
+    base->metrics.compiles++;
+    sxd_job_move(job, SXD_JOB_RUNNING);
+}
+
+static void on_event(sxd_task *task, const sx_event_row *row)
+{
+    sxd_job *job = job_of(task);
     sxd_event *event = &job->event[job->seq % SXD_EVENT_MAX];
     *event = (sxd_event){
         .seq = ++job->seq,
@@ -296,67 +295,49 @@ void sxd_job_event(sxd_job *job, const sx_event_row *row)
     size_t n = row->stage.len < SXD_STAGE_TEXT_MAX - 1 ? row->stage.len : SXD_STAGE_TEXT_MAX - 1;
     memcpy(event->stage, row->stage.ptr, n);
     event->stage[sx_utf8_prefix((sx_span){row->stage.ptr, n})] = '\0';
-    sxd_ask *ask;
-    sxd_ask *next;
-    DL_FOREACH_SAFE(job->waiters, ask, next)
+    sxd_waiter *waiter;
+    sxd_waiter *next;
+    DL_FOREACH_SAFE(job->waiters.first, waiter, next)
     {
-        sxd_call *call = ask->call;
+        sxd_call *call = sxd_call_of(waiter);
         if (call->request.method == SX_METHOD_WAIT) {
             job->detached = true; /* who polls comes back */
-            sxd_job_release(job, call);
+            sxd_wait_end(waiter);
             answer(job, call);
         }
     }
 }
 
-/* ---- running ---- */
-static void on_compile_timeout(sxd_alarm *alarm)
+static void on_end(sxd_task *task, const sxd_end *end)
 {
-    sxd_job *job = SXD_OWNER(sxd_job, alarm, alarm);
-    char text[80];
-    (void)snprintf(text, sizeof(text), "stopped after %lld ms, the limit compile_ms",
-                   (long long)job->service->base->config.options.compile_ms);
-    job->service->base->metrics.timeouts++;
-    cancel_job(job, SX_TIMEOUT, text);
+    sxd_job *job = job_of(task);
+    switch (end->kind) {
+    case SXD_END_DONE: finish_job(job, end->result, end->worked_us); return;
+    case SXD_END_FAILED: sxd_job_fail(job, &end->error); return;
+    case SXD_END_LOST: lose_job(job, end); return;
+    case SXD_END_EXPIRED:
+        job->service->base->metrics.timeouts++;
+        cancel_job(job, SX_TIMEOUT, end->error.text);
+        return;
+    }
 }
 
-void sxd_queue_run(sxd_service *service)
-{
-    sxd_job *job;
-    DL_FOREACH(service->jobs, job)
-    {
-        if (job->state != SXD_JOB_QUEUED || job->after != 0 || job->looking) {
-            continue;
-        }
-        sxd_worker *worker = sxd_pool_idle(service);
-        if (worker == NULL) {
-            return;
-        }
-        uint64_t limit_ms = (uint64_t)service->base->config.options.compile_ms;
-        sxd_alarm_set(service->base, &job->alarm, sxd_base_now(service->base) + limit_ms,
-                      on_compile_timeout);
-        job->start_ns = uv_hrtime();
-        job->worker = worker;
-        worker->job = job;
-        service->base->metrics.compiles++;
-        sxd_job_move(job, SXD_JOB_RUNNING);
-        sxd_pool_give(worker, &job->work);
-    }
-    sxd_search_run(service);
-}
+const sxd_task_class sxd_job_class = {.name = "compile",
+                                      .method = SX_METHOD_WORK,
+                                      .rank = SXD_RANK_COMPILE,
+                                      .begin = on_begin,
+                                      .event = on_event,
+                                      .end = on_end};
 
 /* ---- waiting ---- */
-static void on_hold_end(sxd_alarm *alarm)
+static void on_late(sxd_waiter *waiter)
 {
-    sxd_ask *ask = SXD_OWNER(sxd_ask, alarm, alarm);
-    sxd_call *call = ask->call;
-    sxd_job *job = ask->job;
-    SX_ASSERT(job != NULL);
+    sxd_call *call = sxd_call_of(waiter);
+    sxd_job *job = sxd_ask_of(call)->job;
     long long id = job->id;
-    sxd_job_release(job, call);
-    if (call->deadline_ms <= sxd_base_now(sxd_service_of(call)->base)) {
+    if (call->deadline_ms <= sxd_base_now(job->service->base)) {
+        job->service->base->metrics.expired++;
         cancel_orphan(job); /* may free it */
-        sxd_service_of(call)->base->metrics.expired++;
         sxd_call_refuse(call, SX_TIMEOUT, 0, "job %lld: the deadline of the call passed", id);
     } else {
         job->detached = true; /* the caller knows the number now and comes back */
@@ -364,22 +345,22 @@ static void on_hold_end(sxd_alarm *alarm)
     }
 }
 
+/* The client is gone: the job dies with its last waiter. */
+static void on_left(sxd_waiter *waiter)
+{
+    cancel_orphan(sxd_ask_of(sxd_call_of(waiter))->job);
+}
+
+const sxd_wait_class sxd_job_waited = {.late = on_late, .left = on_left};
+
 void sxd_queue_hold(sxd_job *job, sxd_call *call)
 {
     sxd_ask *ask = sxd_ask_of(call);
     uint64_t until = call->deadline_ms < ask->hold_ms ? call->deadline_ms : ask->hold_ms;
     SX_ASSERT(active(job));
     sx_buf_fini(&call->body); /* the job has its own copy of what it needs */
-    sxd_job_hold(job, call);
-    sxd_alarm_set(job->service->base, &ask->alarm, until, on_hold_end);
-}
-
-void sxd_queue_leave(sxd_call *call)
-{
-    sxd_job *job = sxd_ask_of(call)->job;
-    SX_ASSERT(job != NULL);
-    sxd_job_release(job, call);
-    cancel_orphan(job);
+    ask->job = job;
+    sxd_wait_begin(&job->waiters, &ask->waiter, until);
 }
 
 static sxd_job *find_for(sxd_call *call, int64_t id)
@@ -453,12 +434,12 @@ void sxd_jobs(sxd_call *call)
             .method = sx_span_of(sx_method_get(job->method)->name),
             .target = sx_span_of(job->target),
             .state = sx_span_of(sxd_job_state_name(job->state)),
-            .waiters = job->waiter_count,
+            .waiters = job->waiters.count,
             .coalesced = job->coalesced,
             .detached = job->detached,
             .age_ms = (int64_t)(sxd_base_now(service->base) - job->born_ms),
             .uid = job->uid,
-            .worker = job->worker != NULL ? job->worker->pid : 0,
+            .worker = job->task.worker != NULL ? job->task.worker->pid : 0,
             .stage = sx_span_of(stage),
         };
     }
@@ -477,7 +458,7 @@ void sxd_queue_sweep(sxd_service *service)
     DL_FOREACH_SAFE(service->jobs, job, next)
     {
         if (!active(job) && now - job->end_ms >= keep_ms) {
-            SX_ASSERT(job->waiters == NULL);
+            SX_ASSERT(job->waiters.first == NULL);
             sxd_job_free(job);
         }
     }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <utlist.h>
 
 #define DEATHS_MAX 2   /* workers that one step may take with it */
@@ -31,9 +30,8 @@ bool sxd_lane_taken(const sxd_lane *lane, sxd_lane_phase phase)
 
 static void check_lane(const sxd_lane *lane)
 {
-    SX_ASSERT((lane->phase == SXD_LANE_ACTIVE) == (lane->worker != NULL));
-    SX_ASSERT(lane->worker == NULL || lane->worker->lane == lane);
-    SX_ASSERT((lane->phase == SXD_LANE_LOADED) == (lane->frame.len > 0));
+    SX_ASSERT((lane->phase == SXD_LANE_ACTIVE) == (lane->task.state == SXD_TASK_RUNNING));
+    SX_ASSERT((lane->phase == SXD_LANE_LOADED) == (lane->task.state == SXD_TASK_QUEUED));
     SX_ASSERT((lane->phase == SXD_LANE_STORING) == (lane->storing != NULL));
     SX_ASSERT((lane->phase == SXD_LANE_ENDED) <= (lane->row.state != SXD_LANE_OPEN));
 }
@@ -75,15 +73,14 @@ void sxd_lane_lease(sxd_lane *lane, const char *who)
     lane->away_ms = sxd_base_now(search->service->base);
 }
 
-/* The step of an ACTIVE lane is over; its time in microseconds. */
-static uint64_t end_step(sxd_lane *lane)
+/* The step of an ACTIVE lane is over. */
+static void end_step(sxd_lane *lane)
 {
     sxd_search *search = lane->search;
     SX_ASSERT(lane->phase == SXD_LANE_ACTIVE && search->active > 0);
+    SX_ASSERT(lane->task.state == SXD_TASK_IDLE);
     count_time(search);
     search->active--;
-    lane->worker = NULL;
-    return (uv_hrtime() - lane->start_ns) / 1000;
 }
 
 /* ---- storing ---- */
@@ -162,7 +159,7 @@ static void on_lane_put(sxd_op *op)
     sxd_lane_move(lane, lane->row.state == SXD_LANE_OPEN ? SXD_LANE_READY : SXD_LANE_ENDED);
     sxd_search_changed(search);
     sxd_search_settle(search);
-    sxd_search_run(service);
+    sxd_work_run(service->work);
 }
 
 static void store_lane(sxd_lane *lane, SX_TAKE sxd_op *op)
@@ -374,25 +371,6 @@ static void take_result(sxd_lane *lane, const sx_step_result *result, uint64_t w
     store_lane(lane, op);
 }
 
-void sxd_step_event(sxd_lane *lane, const sx_event_row *row)
-{
-    (void)snprintf(lane->stage, sizeof(lane->stage), "%.*s",
-                   (int)sx_min_i64((int64_t)row->stage.len, SXD_STAGE_TEXT_MAX - 1),
-                   (const char *)row->stage.ptr);
-    lane->stage[sx_utf8_prefix(sx_span_of(lane->stage))] = '\0';
-}
-
-uint64_t sxd_step_over(sxd_lane *lane)
-{
-    return end_step(lane);
-}
-
-void sxd_step_finish(sxd_lane *lane, const sx_step_result *result)
-{
-    uint64_t worked_us = end_step(lane);
-    take_result(lane, result, worked_us);
-}
-
 void sxd_step_returned(sxd_lane *lane, const sx_step_result *result, uint64_t worked_us)
 {
     sxd_service *service = lane->search->service;
@@ -403,12 +381,11 @@ void sxd_step_returned(sxd_lane *lane, const sx_step_result *result, uint64_t wo
         take_result(lane, result, worked_us);
         service->base->metrics.search_steps_given += lane->phase == SXD_LANE_STORING ? 1 : 0;
     }
-    sxd_search_run(service);
+    sxd_work_run(service->work);
 }
 
-void sxd_step_fail(sxd_lane *lane, const sx_error *error)
+static void fail_step(sxd_lane *lane, const sx_error *error)
 {
-    (void)end_step(lane);
     lane->search->service->base->metrics.search_steps_failed++;
     bool state = error->code == SX_ABSENT || error->code == SX_CORRUPT;
     if (state && lane->row.state_bytes > 0) {
@@ -418,35 +395,93 @@ void sxd_step_fail(sxd_lane *lane, const sx_error *error)
     }
 }
 
-void sxd_step_lost(sxd_lane *lane, int status, bool known, int32_t pid)
+/* A step that killed DEATHS_MAX workers in a row is not tried again. */
+static void lose_step(sxd_lane *lane, const sxd_end *end)
 {
-    uint64_t worked_us = end_step(lane);
+    char why[128];
     lane->search->service->base->metrics.search_steps_failed++;
-    char why[128] = "its worker ended";
-    if (known && WIFSIGNALED(status)) {
-        (void)snprintf(why, sizeof(why), "worker %d ended by signal %d in step %u", pid,
-                       WTERMSIG(status), lane->row.step + 1);
-    } else if (known) {
-        (void)snprintf(why, sizeof(why), "worker %d ended with exit status %d in step %u", pid,
-                       WEXITSTATUS(status), lane->row.step + 1);
-    }
-    if (lane->guest) {
-        sx_error error = {.code = SX_WORKER};
-        (void)snprintf(error.text, sizeof(error.text), "%s", why);
-        sxd_spread_fail(lane, &error, worked_us);
-        return;
-    }
-    if (known && lane->row.deaths + 1 >= DEATHS_MAX) {
+    (void)snprintf(why, sizeof(why), "worker %d ended %s in step %u", end->pid, end->how,
+                   lane->row.step + 1);
+    if (end->strike && lane->row.deaths + 1 >= DEATHS_MAX) {
         give_up(lane, why);
         return;
     }
     sxd_op *op = lane_op(lane);
     if (op != NULL) {
-        op->lane_row.deaths += known ? 1 : 0; /* else its parent died, which says nothing */
+        op->lane_row.deaths += end->strike ? 1 : 0;
         (void)snprintf(op->lane_row.why, sizeof(op->lane_row.why), "%s", why);
         store_lane(lane, op);
     }
 }
+
+static void expire_step(sxd_lane *lane)
+{
+    char why[96];
+    lane->search->service->base->metrics.search_steps_failed++;
+    (void)snprintf(why, sizeof(why), "a step took more than %llu ms, the limit compile_ms",
+                   (unsigned long long)lane->task.limit_ms);
+    give_up(lane, why);
+}
+
+/* ---- what the task table tells ---- */
+static sxd_lane *lane_of(sxd_task *task)
+{
+    return SXD_OWNER(sxd_lane, task, task);
+}
+
+static void on_begin(sxd_task *task)
+{
+    sxd_lane *lane = lane_of(task);
+    sxd_search *search = lane->search;
+    task->limit_ms = (uint64_t)search->service->base->config.options.compile_ms;
+    count_time(search);
+    search->active++;
+    lane->stage[0] = '\0';
+    sxd_lane_move(lane, SXD_LANE_ACTIVE);
+}
+
+static void on_event(sxd_task *task, const sx_event_row *row)
+{
+    sxd_lane *lane = lane_of(task);
+    (void)snprintf(lane->stage, sizeof(lane->stage), "%.*s",
+                   (int)sx_min_i64((int64_t)row->stage.len, SXD_STAGE_TEXT_MAX - 1),
+                   (const char *)row->stage.ptr);
+    lane->stage[sx_utf8_prefix(sx_span_of(lane->stage))] = '\0';
+}
+
+/* A step of another daemon: its owner hears what became of it. */
+static void end_guest(sxd_lane *lane, const sxd_end *end)
+{
+    if (end->kind == SXD_END_DONE || end->kind == SXD_END_FAILED) {
+        sxd_spread_answer(lane, end->message, end->worked_us);
+    } else {
+        lane->search->service->base->metrics.search_steps_failed++;
+        sxd_spread_fail(lane, &end->error, end->worked_us);
+    }
+}
+
+static void on_end(sxd_task *task, const sxd_end *end)
+{
+    sxd_lane *lane = lane_of(task);
+    end_step(lane);
+    if (lane->guest) {
+        end_guest(lane, end);
+        return;
+    }
+    switch (end->kind) {
+    case SXD_END_DONE: take_result(lane, end->result, end->worked_us); return;
+    case SXD_END_FAILED: fail_step(lane, &end->error); return;
+    case SXD_END_LOST: lose_step(lane, end); return;
+    case SXD_END_EXPIRED: expire_step(lane); return;
+    }
+}
+
+const sxd_task_class sxd_step_class = {.name = "step",
+                                       .method = SX_METHOD_STEP,
+                                       .rank = SXD_RANK_STEP,
+                                       .begin = on_begin,
+                                       .event = on_event,
+                                       .end = on_end};
 
 /* ---- states of a search ---- */
 static void end_search(sxd_search *search, sxd_search_state state, const char *why)
@@ -489,19 +524,17 @@ void sxd_search_settle(sxd_search *search)
 
 void sxd_lane_let_go(sxd_lane *lane)
 {
-    sxd_worker *worker = lane->worker;
     if (lane->phase == SXD_LANE_AWAY) {
         sxd_lane_lease(lane, "");
         sxd_spread_withdraw(lane);
         sxd_lane_move(lane, SXD_LANE_READY);
     } else if (lane->phase == SXD_LANE_LOADED) {
-        sx_buf_fini(&lane->frame);
+        sxd_task_drop(&lane->task);
         sxd_lane_move(lane, SXD_LANE_READY);
     } else if (lane->phase == SXD_LANE_ACTIVE) {
-        (void)end_step(lane);
-        worker->lane = NULL;
+        sxd_task_drop(&lane->task);
+        end_step(lane);
         sxd_lane_move(lane, SXD_LANE_READY);
-        sxd_pool_kill(worker);
     } else if (lane->phase == SXD_LANE_STORING && sxd_op_waits(lane->storing)) {
         sxd_op_drop(lane->storing);
         lane->storing = NULL;
@@ -587,6 +620,7 @@ static void on_prepare(sxd_op *op)
         sxd_lane *lane = &search->lane[i];
         if (i >= search->lane_count) {
             *lane = (sxd_lane){.search = search, .row = {.lane = i, .state = SXD_LANE_OPEN}};
+            sxd_task_init(&lane->task, service->work, &sxd_step_class);
             search->lane_count = i + 1;
         }
         (void)snprintf(lane->row.name, sizeof(lane->row.name), "%.*s", (int)op->names[i].len,
@@ -670,11 +704,12 @@ static void on_load(sxd_op *op)
         if (lane->offering) {
             sxd_spread_put(lane, &frame);
         } else {
-            lane->frame = frame;
+            lane->task.frame = frame;
+            sxd_task_put(&lane->task);
             sxd_lane_move(lane, SXD_LANE_LOADED);
         }
     }
-    sxd_search_run(search->service);
+    sxd_work_run(search->service->work);
 }
 
 static void load(sxd_lane *lane, bool offering)
@@ -685,8 +720,8 @@ static void load(sxd_lane *lane, bool offering)
         return; /* the sweep tries again */
     }
     lane->offering = offering;
-    lane->ticket = (uint32_t)(++service->next_job & UINT32_MAX);
-    op->msgid = lane->ticket;
+    lane->task.ticket = (uint32_t)(++service->next_job & UINT32_MAX);
+    op->msgid = lane->task.ticket;
     op->run = run_load;
     op->done = on_load;
     sxd_lane_move(lane, SXD_LANE_LOADING);
@@ -739,62 +774,25 @@ static uint32_t steps_max(const sxd_service *service)
 {
     int64_t given = service->base->config.options.search_workers;
     if (given > 0) {
-        return given < service->worker_count ? (uint32_t)given : service->worker_count;
+        return given < service->work->worker_count ? (uint32_t)given : service->work->worker_count;
     }
-    return service->worker_count > 1 ? service->worker_count - 1 : 1;
-}
-
-static bool compilation_waits(const sxd_service *service)
-{
-    const sxd_job *job;
-    DL_FOREACH(service->jobs, job)
-    {
-        if (job->state == SXD_JOB_QUEUED) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void give_step(sxd_lane *lane, sxd_worker *worker)
-{
-    sxd_search *search = lane->search;
-    count_time(search);
-    search->active++;
-    lane->start_ns = uv_hrtime();
-    lane->stage[0] = '\0';
-    lane->worker = worker;
-    worker->lane = lane;
-    sx_buf frame = lane->frame;
-    sx_buf_init(&lane->frame, 0);
-    sxd_lane_move(lane, SXD_LANE_ACTIVE);
-    sxd_pool_give(worker, &frame);
-}
-
-static void give_loaded(sxd_lane *lane)
-{
-    sxd_worker *worker =
-        lane->phase == SXD_LANE_LOADED ? sxd_pool_idle(lane->search->service) : NULL;
-    if (worker != NULL) {
-        give_step(lane, worker);
-    }
+    return service->work->worker_count > 1 ? service->work->worker_count - 1 : 1;
 }
 
 uint32_t sxd_search_room(const sxd_service *service)
 {
     uint32_t most = steps_max(service);
-    bool full =
-        service->base->phase != SXD_UP || compilation_waits(service) || service->step_count >= most;
+    bool full = service->base->phase != SXD_UP || sxd_work_waits(service->work, SXD_RANK_COMPILE) ||
+                service->step_count >= most;
     return full ? 0 : most - service->step_count;
 }
 
-void sxd_search_run(sxd_service *service)
+void sxd_search_fill(sxd_service *service)
 {
     bool any = service->searches != NULL || service->guests != NULL;
-    if (service->base->phase != SXD_UP || !any || compilation_waits(service)) {
+    if (service->base->phase != SXD_UP || !any || sxd_work_waits(service->work, SXD_RANK_COMPILE)) {
         return;
     }
-    for_each_lane(service, give_loaded);
     while (service->step_count < steps_max(service)) {
         sxd_lane *lane = sxd_search_next(service);
         if (lane == NULL) {
@@ -809,40 +807,15 @@ void sxd_search_run(sxd_service *service)
 }
 
 /* ---- now and then ---- */
-static void check_deadline(sxd_lane *lane)
-{
-    sxd_service *service = lane->search->service;
-    uint64_t limit_ms = (uint64_t)service->base->config.options.compile_ms;
-    if (lane->phase != SXD_LANE_ACTIVE || (uv_hrtime() - lane->start_ns) / 1000000 < limit_ms) {
-        return;
-    }
-    char why[96];
-    (void)snprintf(why, sizeof(why), "a step took more than %llu ms, the limit compile_ms",
-                   (unsigned long long)limit_ms);
-    sxd_worker *worker = lane->worker;
-    uint64_t worked_us = end_step(lane);
-    worker->lane = NULL;
-    service->base->metrics.search_steps_failed++;
-    if (lane->guest) {
-        sx_error error = {.code = SX_TIMEOUT};
-        (void)snprintf(error.text, sizeof(error.text), "%s", why);
-        sxd_spread_fail(lane, &error, worked_us);
-    } else {
-        give_up(lane, why);
-    }
-    sxd_pool_kill(worker);
-}
-
 void sxd_search_sweep(sxd_service *service)
 {
     sxd_op_sweep(service);
-    for_each_lane(service, check_deadline);
     sxd_search *search;
     DL_FOREACH(service->searches, search)
     {
         sxd_search_settle(search);
     }
-    sxd_search_run(service);
+    sxd_work_run(service->work);
 }
 
 uint32_t sxd_search_running(const sxd_service *service)
@@ -854,9 +827,4 @@ uint32_t sxd_search_running(const sxd_service *service)
         n += search->row.state == SXD_SEARCH_RUNNING ? 1 : 0;
     }
     return n;
-}
-
-bool sxd_search_busy(const sxd_service *service)
-{
-    return service->step_count > 0 || service->ops != NULL;
 }

@@ -5,7 +5,7 @@
  *   search.c        which lane is next, and the end of a step
  *   search_call.c   the methods of the protocol
  *   search_wait.c   rows, and calls that wait
- *   search_store.c  one queue of operations on search.db, on pool threads
+ *   search_store.c  operations on search.db, one at a time on pool threads
  *   spread.c        steps offered to other daemons and taken from them
  *   exchange.c      the thread that talks to Redis for it
  *
@@ -54,13 +54,10 @@ struct sxd_lane {
     sxd_search *search;
     sx_search_lane_record row; /* as stored */
     sxd_lane_phase phase;
-    sxd_worker *worker;             /* ACTIVE */
-    uint32_t ticket;                /* of the request to the worker */
-    uint64_t start_ns;              /* ACTIVE */
+    sxd_task task;                  /* LOADED and ACTIVE: the step */
     char stage[SXD_STAGE_TEXT_MAX]; /* ACTIVE: that its worker told last */
-    sx_buf frame;                   /* LOADED */
     sxd_op *storing;                /* STORING */
-    char task[SXD_NAME_MAX];        /* AWAY; guest: what the step is called in the exchange */
+    char task_name[SXD_NAME_MAX];   /* AWAY; guest: what the step is called in the exchange */
     char who[SXD_NAME_MAX];         /* AWAY: the daemon that works on it; empty: nobody yet */
     uint64_t away_ms;               /* AWAY: loop time since which nobody does */
     bool guest;                     /* of daemon->guests: a step of another daemon */
@@ -82,16 +79,15 @@ struct sxd_search {
     uint32_t ops;     /* operations that point here */
     uint64_t mark_ns; /* active > 0: time is counted up to here */
     int64_t seq;
-    sxd_ask *waiters;
-    uint32_t waiter_count;
-    bool preparing; /* its lanes are read again: another build */
+    sxd_waiters waiters; /* calls */
+    bool preparing;      /* its lanes are read again: another build */
     bool removing;
 };
 
 /* One operation on the store: `run` on a pool thread, then `done` on the loop; in the order given. */
 struct sxd_op {
-    uv_work_t work;
-    sxd_op *prev, *next;
+    sxd_task task;       /* one at a time */
+    sxd_op *prev, *next; /* service->op_retries */
     sxd_service *service;
     sxd_search *search; /* NULL: not made yet */
     sxd_lane *lane;
@@ -142,8 +138,8 @@ void sxd_search_settle(sxd_search *search); /* ended? spent? then says so, and s
 void sxd_search_stop(sxd_search *search, sxd_search_state state, const char *why);
 /* RUNNING from now on; reads the lanes again if it is of another build */
 void sxd_search_begin(sxd_search *search);
-void sxd_search_run(
-    sxd_service *service); /* give steps to workers that have nothing better to do */
+/* Loads steps for workers that have nothing better to do. */
+void sxd_search_fill(sxd_service *service);
 void sxd_search_sweep(sxd_service *service);
 void sxd_search_stop_steps(
     sxd_service *service);                       /* the daemon ends: steps under way are given up */
@@ -158,13 +154,7 @@ void sxd_lane_let_go(sxd_lane *lane);                 /* gives up its step, wher
 void sxd_lane_lease(sxd_lane *lane, const char *who); /* AWAY: who works on it; empty: nobody */
 void sxd_step_returned(sxd_lane *lane, const sx_step_result *result, uint64_t worked_us);
 uint32_t sxd_search_running(const sxd_service *service);
-bool sxd_search_busy(const sxd_service *service); /* steps or operations under way */
-/* From the pool, about a step whose worker is already let go. */
-void sxd_step_event(sxd_lane *lane, const sx_event_row *row);
-uint64_t sxd_step_over(sxd_lane *lane); /* a guest's; microseconds of work */
-void sxd_step_finish(sxd_lane *lane, const sx_step_result *result);
-void sxd_step_fail(sxd_lane *lane, const sx_error *error);
-void sxd_step_lost(sxd_lane *lane, int status, bool known, int32_t pid);
+extern const sxd_task_class sxd_step_class;
 
 /* ---- spread.c ---- */
 void sxd_spread_open(sxd_service *service);
@@ -178,7 +168,7 @@ void sxd_spread_fail(sxd_lane *lane, const sx_error *error, uint64_t worked_us);
 
 /* ---- search_wait.c ---- */
 void sxd_search_changed(sxd_search *search); /* tells the waiters */
-void sxd_search_leave(sxd_call *call);       /* the client is gone */
+extern const sxd_wait_class sxd_search_waited;
 void sxd_search_list(SX_TAKE sxd_call *call);
 void sxd_search_show(SX_TAKE sxd_call *call);
 void sxd_search_wait(SX_TAKE sxd_call *call);

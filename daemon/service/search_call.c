@@ -117,7 +117,7 @@ static void on_start(sxd_op *op)
             .search = search->row.id, .key = search->row.key, .lanes = search->lane_count};
         sxd_call_result(op->call, &result, NULL);
     }
-    sxd_search_run(service);
+    sxd_work_run(service->work);
 }
 
 static uint64_t now_ms(void)
@@ -264,7 +264,7 @@ void sxd_search_extend(sxd_call *call)
     }
     store_then_answer(search, call);
     sxd_search_changed(search);
-    sxd_search_run(search->service);
+    sxd_work_run(search->service->work);
 }
 
 static void run_remove(sxd_op *op, sx_search_db *db)

@@ -1,5 +1,5 @@
-/* search_store.c - what searches want of search.db: a queue, one operation at a time on a pool thread, so that
- * the loop never waits for a disk. */
+/* search_store.c - what searches want of search.db: one operation at a time on a pool thread, so that the loop never
+ * waits for a disk. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,6 @@ sxd_op *sxd_op_new(sxd_search *search, sxd_lane *lane)
     }
     op->search = search;
     op->lane = lane;
-    op->work.data = op;
     sx_ctx_init(&op->cx, (size_t)1 << 30);
     sx_buf_init(&op->frame, SX_SEARCH_STATE_MAX + SX_RPC_REQUEST_BYTES_MAX + 65536);
     if (search != NULL) {
@@ -43,9 +42,14 @@ static void op_free(sxd_op *op)
     free(op);
 }
 
-static void run_op(uv_work_t *work)
+static sxd_op *op_of(sxd_task *task)
 {
-    sxd_op *op = work->data;
+    return SXD_OWNER(sxd_op, task, task);
+}
+
+static void run_op(sxd_task *task)
+{
+    sxd_op *op = op_of(task);
     sxd_service *service = op->service;
     uv_mutex_lock(&service->search_lock);
     if (service->search_db == NULL) {
@@ -57,33 +61,20 @@ static void run_op(uv_work_t *work)
     uv_mutex_unlock(&service->search_lock);
 }
 
-static void start_next(sxd_service *service);
-
-/* The call of an operation is the loop's again; NULL: its client left. */
+/* The call of an operation is the loop's again; it is forgotten if its client left. */
 static void take_call(sxd_op *op)
 {
-    sxd_call *call = op->call;
-    if (call == NULL || !call->pinned) {
-        return;
-    }
-    call->pinned = false;
-    SX_ASSERT(op->service->keying_count > 0);
-    op->service->keying_count--;
-    if (call->session == NULL) {
-        sxd_call_drop(call);
+    if (op->call != NULL && !sxd_call_unpin(op->call)) {
         op->call = NULL;
     }
 }
 
-static void on_op(uv_work_t *work, int status)
+static void on_op(sxd_task *task, const sxd_end *end)
 {
-    sxd_op *op = work->data;
-    sxd_service *service = op->service;
-    SX_ASSERT(status == 0 && service->op_running && service->ops == op);
-    service->op_running = false;
-    DL_DELETE(service->ops, op);
+    sxd_op *op = op_of(task);
+    SX_ASSERT(end->kind == SXD_END_DONE);
     take_call(op);
-    if (service->base->phase == SXD_DOWN) { /* its search is gone */
+    if (op->service->base->phase == SXD_DOWN) { /* its search is gone */
         if (op->call != NULL) {
             sxd_call_drop(op->call);
         }
@@ -98,30 +89,20 @@ static void on_op(uv_work_t *work, int status)
     if (op->retry_ms == 0) {
         op_free(op);
     }
-    start_next(service);
-    sxd_base_wake(service->base); /* a drain may wait for this */
 }
 
-static void start_next(sxd_service *service)
-{
-    if (service->op_running || service->ops == NULL || service->base->phase == SXD_DOWN) {
-        return;
-    }
-    service->op_running = true;
-    int error = uv_queue_work(&service->base->loop, &service->ops->work, run_op, on_op);
-    SX_ASSERT(error == 0);
-}
+static const sxd_task_class op_class = {
+    .name = "search.db", .serial = true, .run = run_op, .end = on_op};
 
 void sxd_op_put(sxd_service *service, sxd_op *op)
 {
     op->service = service;
     SX_ASSERT(op->run != NULL && op->done != NULL);
     if (op->call != NULL) {
-        op->call->pinned = true;
-        service->keying_count++;
+        sxd_call_pin(op->call);
     }
-    DL_APPEND(service->ops, op);
-    start_next(service);
+    sxd_task_init(&op->task, service->work, &op_class);
+    sxd_task_put(&op->task);
 }
 
 void sxd_op_retry(sxd_op *op)
@@ -233,14 +214,15 @@ void sxd_search_close(sxd_service *service)
     sx_search_db_close(service->search_db);
     service->search_db = NULL;
     uv_mutex_unlock(&service->search_lock);
-    sxd_op *op;
-    sxd_op *next;
-    DL_FOREACH_SAFE(service->ops, op, next)
+    sxd_task *task;
+    sxd_task *next;
+    DL_FOREACH_SAFE(service->work->tasks, task, next)
     {
-        if (op == service->ops && service->op_running) {
-            continue; /* on_op frees it */
+        if (task->class != &op_class || task->state != SXD_TASK_QUEUED) {
+            continue; /* on_op frees the one that runs */
         }
-        DL_DELETE(service->ops, op);
+        sxd_op *op = op_of(task);
+        sxd_task_drop(task);
         take_call(op);
         if (op->call != NULL) {
             sxd_call_drop(op->call);

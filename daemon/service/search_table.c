@@ -62,6 +62,7 @@ sxd_search *sxd_search_new(sxd_service *service, const sx_search_record *row,
         memcpy(request, row->request.ptr, row->request.len);
     }
     search->service = service;
+    search->waiters = (sxd_waiters){.base = service->base, .class = &sxd_search_waited};
     search->row = *row;
     search->row.request.ptr = request;
     search->lane = lanes;
@@ -71,7 +72,7 @@ sxd_search *sxd_search_new(sxd_service *service, const sx_search_record *row,
     for (uint32_t i = 0; i < lane_count; i++) {
         lanes[i] = (sxd_lane){.search = search, .row = lane[i]};
         lanes[i].phase = lane[i].state == SXD_LANE_OPEN ? SXD_LANE_READY : SXD_LANE_ENDED;
-        sx_buf_init(&lanes[i].frame, SIZE_MAX);
+        sxd_task_init(&lanes[i].task, service->work, &sxd_step_class);
     }
     if (!read_request(search) && search->row.state == SXD_SEARCH_RUNNING) {
         search->row.state = SXD_SEARCH_FAILED;
@@ -85,7 +86,7 @@ sxd_search *sxd_search_new(sxd_service *service, const sx_search_record *row,
 void sxd_search_free(sxd_search *search)
 {
     sxd_service *service = search->service;
-    SX_ASSERT(search->waiters == NULL && search->active == 0);
+    SX_ASSERT(search->waiters.first == NULL && search->active == 0);
     sxd_op *op;
     sxd_op *next;
     DL_FOREACH_SAFE(service->op_retries, op, next)
@@ -96,9 +97,9 @@ void sxd_search_free(sxd_search *search)
     }
     for (uint32_t i = 0; i < search->lane_count; i++) {
         sxd_lane *lane = &search->lane[i];
-        SX_ASSERT(lane->worker == NULL);
+        SX_ASSERT(lane->task.state != SXD_TASK_RUNNING);
         service->step_count -= sxd_lane_taken(lane, lane->phase) ? 1 : 0;
-        sx_buf_fini(&lane->frame);
+        sxd_task_drop(&lane->task);
     }
     DL_DELETE(service->searches, search);
     service->search_count--;

@@ -49,7 +49,7 @@ static sx_search_row row_of(const sxd_search *search)
         const sxd_lane *lane = &search->lane[i];
         worked_us += lane->row.worked_us;
         row.lanes_ended += lane->phase == SXD_LANE_ENDED ? 1 : 0;
-        row.lanes_active += lane->worker != NULL || lane->who[0] != '\0' ? 1 : 0;
+        row.lanes_active += lane->task.worker != NULL || lane->who[0] != '\0' ? 1 : 0;
         row.steps += lane->row.step;
     }
     row.worked_ms = to_i64(worked_us / 1000);
@@ -88,7 +88,7 @@ static sx_lane_row lane_row_of(const sxd_lane *lane)
         .fuel = to_i64(from->fuel),
         .worked_ms = to_i64(from->worked_us / 1000),
         .bytes = to_i64(from->state_bytes + from->best_bytes),
-        .worker = lane->worker != NULL ? lane->worker->pid : 0,
+        .worker = lane->task.worker != NULL ? lane->task.worker->pid : 0,
     };
     if (from->best_bytes > 0) {
         SX_PUT(&row, lane_row, objective, from->objective);
@@ -182,40 +182,29 @@ static void answer(const sxd_search *search, sxd_call *call)
     sxd_call_result(call, &result, NULL);
 }
 
-static void release(sxd_search *search, sxd_call *call)
-{
-    sxd_ask *ask = sxd_ask_of(call);
-    SX_ASSERT(ask->search == search && search->waiter_count > 0);
-    DL_DELETE(search->waiters, ask);
-    search->waiter_count--;
-    ask->search = NULL;
-    sxd_alarm_stop(search->service->base, &ask->alarm);
-}
-
-void sxd_search_leave(sxd_call *call)
-{
-    release(sxd_ask_of(call)->search, call);
-}
-
 void sxd_search_changed(sxd_search *search)
 {
     search->seq++;
-    while (search->waiters != NULL) {
-        sxd_call *call = search->waiters->call;
-        release(search, call);
-        answer(search, call);
+    while (search->waiters.first != NULL) {
+        sxd_waiter *waiter = search->waiters.first;
+        sxd_wait_end(waiter);
+        answer(search, sxd_call_of(waiter));
     }
 }
 
-static void on_hold_end(sxd_alarm *alarm)
+static void on_late(sxd_waiter *waiter)
 {
-    sxd_ask *ask = SXD_OWNER(sxd_ask, alarm, alarm);
-    sxd_call *call = ask->call;
-    sxd_search *search = ask->search;
-    SX_ASSERT(search != NULL);
-    release(search, call);
-    answer(search, call);
+    sxd_call *call = sxd_call_of(waiter);
+    answer(sxd_ask_of(call)->search, call);
 }
+
+/* A search goes on without anybody who waits for it. */
+static void on_left(sxd_waiter *waiter)
+{
+    SX_ASSERT(waiter->of == NULL);
+}
+
+const sxd_wait_class sxd_search_waited = {.late = on_late, .left = on_left};
 
 void sxd_search_wait(sxd_call *call)
 {
@@ -237,7 +226,5 @@ void sxd_search_wait(sxd_call *call)
     until = call->deadline_ms < until ? call->deadline_ms : until;
     sxd_ask *ask = sxd_ask_of(call);
     ask->search = search;
-    DL_APPEND(search->waiters, ask);
-    search->waiter_count++;
-    sxd_alarm_set(service->base, &ask->alarm, until, on_hold_end);
+    sxd_wait_begin(&search->waiters, &ask->waiter, until);
 }

@@ -67,21 +67,38 @@ static void serve(void *self, sxd_call *call)
 
 static void leave(void *self, sxd_call *call)
 {
-    const sxd_ask *ask = call->self;
+    sxd_ask *ask = call->self;
     SX_ASSERT(self != NULL && !call->pinned);
-    if (ask == NULL) {
-        return; /* it was never served */
+    if (ask != NULL) { /* else it was never served */
+        sxd_wait_leave(&ask->waiter);
     }
-    if (ask->job != NULL) {
-        sxd_queue_leave(call);
-    } else if (ask->search != NULL) {
-        sxd_search_leave(call);
+}
+
+void sxd_call_pin(sxd_call *call)
+{
+    SX_ASSERT(!call->pinned && sxd_ask_of(call)->waiter.of == NULL);
+    call->pinned = true;
+}
+
+bool sxd_call_unpin(sxd_call *call)
+{
+    SX_ASSERT(call->pinned);
+    call->pinned = false;
+    if (call->session != NULL) {
+        return true;
     }
+    sxd_call_drop(call);
+    return false;
 }
 
 sxd_server sxd_service_server(sxd_service *service)
 {
     return (sxd_server){.serve = serve, .leave = leave, .self = service};
+}
+
+void sxd_service_room(void *self)
+{
+    sxd_search_fill(self);
 }
 
 /* ---- open ---- */
@@ -130,7 +147,7 @@ void sxd_service_sweep(sxd_service *service)
 
 bool sxd_service_quiet(const sxd_service *service)
 {
-    return service->active_count == 0 && service->keying_count == 0 && !sxd_search_busy(service);
+    return service->active_count == 0 && service->step_count == 0 && sxd_work_idle(service->work);
 }
 
 bool sxd_service_idle(const sxd_service *service)
@@ -171,7 +188,7 @@ void sxd_service_close(sxd_service *service)
 
 void sxd_service_fini(sxd_service *service)
 {
-    SX_ASSERT(service->keying_count == 0 && service->cache == NULL);
+    SX_ASSERT(sxd_work_idle(service->work) && service->cache == NULL);
     uv_mutex_destroy(&service->search_lock);
     sx_trust_key_close(&service->key);
     free(service->memo);

@@ -9,24 +9,24 @@
  */
 #ifndef SX_DAEMON_SERVICE_SERVICE_H
 #define SX_DAEMON_SERVICE_SERVICE_H
-#include "daemon/base/alarm.h"
-#include "daemon/base/backend.h"
 #include "daemon/net/net.h"
+#include "daemon/work/work.h"
+
+/* Of tasks in workers: compilations come first. */
+enum { SXD_RANK_COMPILE = 0, SXD_RANK_STEP = 1 };
 
 typedef struct sxd_service sxd_service;
 typedef struct sxd_job sxd_job;
-typedef struct sxd_worker sxd_worker;
 typedef struct sxd_search sxd_search; /* search.h */
 typedef struct sxd_lane sxd_lane;
 
 /* What the service keeps of a call until it is answered; call->self. */
-typedef struct sxd_ask {
-    struct sxd_ask *prev, *next; /* of those that wait for the same job or search */
+typedef struct {
     sxd_call *call;
-    sxd_job *job;       /* it waits for this job */
-    sxd_search *search; /* or for this search */
-    sxd_alarm alarm;    /* set while it waits */
-    uint64_t hold_ms;   /* loop time at which "still running" is answered; UINT64_MAX: never */
+    sxd_waiter waiter; /* it waits for `job` or `search` */
+    sxd_job *job;
+    sxd_search *search;
+    uint64_t hold_ms; /* loop time at which "still running" is answered; UINT64_MAX: never */
     sxd_key key;
     int64_t seen_seq; /* the newest event that the client has */
     bool coalesced;
@@ -79,8 +79,8 @@ typedef enum {
 struct sxd_job {
     sxd_job *prev, *next; /* daemon->jobs, oldest first */
     sxd_service *service;
-    sxd_ask *waiters;
-    sxd_worker *worker; /* RUNNING */
+    sxd_waiters waiters; /* calls */
+    sxd_task task;       /* QUEUED and RUNNING; its frame is the request for the worker */
     int64_t id;
     sxd_job_state state;
     sx_method method; /* COMPILE or OPTIMIZE */
@@ -88,14 +88,11 @@ struct sxd_job {
     sx_key slot;      /* where the result is stored: the key, or one derived for OPTIMIZE */
     uint32_t uid;     /* of the first caller; namespace of the entry */
     char target[SXD_STAGE_TEXT_MAX];
-    sx_buf work; /* request for the worker, encoded */
-    sx_ctx cx;   /* parts */
+    sx_ctx cx; /* parts */
     sxd_key made_of;
-    uint32_t waiter_count;
     uint32_t coalesced;
     bool detached;
     uint64_t born_ms; /* loop time */
-    uint64_t start_ns;
     uint64_t end_ms;
     int64_t cost_us;
     sxd_library library;
@@ -109,40 +106,6 @@ struct sxd_job {
     sx_error error;                 /* FAILED, CANCELLED */
     sxd_event event[SXD_EVENT_MAX]; /* ring: seq k lies at (k - 1) % SXD_EVENT_MAX */
     int64_t seq;                    /* newest */
-    sxd_alarm alarm;                /* RUNNING: compile_ms */
-};
-
-/* ---- one worker process ---- */
-#define SXD_WORKER_MAX 64
-typedef enum {
-    SXD_WORKER_NONE,
-    SXD_WORKER_STARTING,
-    SXD_WORKER_IDLE,
-    SXD_WORKER_BUSY,
-    SXD_WORKER_DYING, /* killed, retired or found dead; waits for the end of its pipe and its exit status */
-    SXD_WORKER_STATE_COUNT
-} sxd_worker_state;
-
-struct sxd_worker {
-    sxd_service *service;
-    sxd_worker_state state;
-    uint32_t slot;
-    int32_t pid;
-    uv_pipe_t pipe;
-    bool pipe_open;
-    bool exited; /* reaped, or its parent is gone */
-    bool status_known;
-    int status;        /* as from waitpid */
-    uint64_t end_ms;   /* when it was reaped */
-    uint64_t since_ms; /* of this state */
-    bool expected;     /* we asked for its end: no strike */
-    sx_sp_reader reader;
-    sxd_job *job;     /* BUSY with a compilation */
-    sxd_lane *lane;   /* BUSY with a step of a search */
-    uint64_t busy_ms; /* of its life */
-    uint64_t jobs;
-    uint64_t retry_ms; /* NONE: loop time before which no new start is tried */
-    uint32_t failures; /* starts in a row that gave no answer to a job */
 };
 
 /* ---- keys of requests seen before: 4-way sets, oldest out ---- */
@@ -157,6 +120,7 @@ typedef struct {
 struct sxd_service {
     sxd_base *base;
     sxd_net *net;
+    sxd_work *work;
     const sxd_backend *backend;
     void (*drain)(void *self, bool fast); /* begins to stop the daemon; may be called again */
     void *self;
@@ -167,14 +131,7 @@ struct sxd_service {
     uint64_t start_ms;
     sxd_job *jobs;
     uint32_t active_count; /* queued and running */
-    uint32_t keying_count; /* calls on pool threads */
-    sxd_worker worker[SXD_WORKER_MAX];
-    uint32_t worker_count;
-    uv_poll_t zygote_poll;
-    int zygote_fd;
-    int32_t zygote_pid;
-    uint64_t zygote_retry_ms;
-    sxd_search *searches; /* oldest first */
+    sxd_search *searches;  /* oldest first */
     uint32_t search_count;
     uint32_t search_starting;      /* calls that are about to make one */
     uint32_t step_count;           /* lanes LOADING, LOADED and ACTIVE */
@@ -184,11 +141,9 @@ struct sxd_service {
     bool exchange_up;
     uint32_t places_wanted;    /* free places of other daemons */
     struct sxd_search *guests; /* lanes that hold steps of others; NULL: none can come */
-    struct sxd_op *ops;        /* the first one runs if op_running */
-    struct sxd_op *op_retries;
-    bool op_running;
-    bool store_failing;     /* the last operation found no room; said in the log */
-    uv_mutex_t search_lock; /* guards search_db: held while an operation runs, and to close it */
+    struct sxd_op *op_retries; /* operations on search.db that failed for want of room */
+    bool store_failing;        /* the last operation found no room; said in the log */
+    uv_mutex_t search_lock;    /* guards search_db: held while an operation runs, and to close it */
     struct sx_search_db *search_db;       /* NULL: there is none */
     char search_error[SX_ERROR_TEXT_MAX]; /* why */
     sxd_memo *memo;                       /* SXD_MEMO_SETS * SXD_MEMO_WAYS */
@@ -206,12 +161,24 @@ static inline sxd_ask *sxd_ask_of(const sxd_call *call)
     return call->self;
 }
 
+/* The call whose ask waits there. */
+static inline sxd_call *sxd_call_of(sxd_waiter *waiter)
+{
+    return SXD_OWNER(sxd_ask, waiter, waiter)->call;
+}
+
 /* ---- service.c ---- */
+/* A task on a pool thread works with the call from now on: the call stays, even if its client goes. */
+void sxd_call_pin(sxd_call *call);
+/* That is over. False: the client is gone, and the call is freed. */
+bool sxd_call_unpin(sxd_call *call);
 /* Opens the cache, whose lock says that the state directory is ours, then everything that lies there. `base`, `net`,
  * `backend` and `drain` are set. What fails is not taken back: the process ends. */
 sx_code sxd_service_open(sx_ctx *cx, sxd_service *service);
 /* Takes calls from the net. */
 sxd_server sxd_service_server(sxd_service *service);
+/* There is room for more work: work->room. */
+void sxd_service_room(void *self);
 void sxd_service_sweep(sxd_service *service);
 /* Is nothing under way that a stopping daemon waits for? */
 bool sxd_service_quiet(const sxd_service *service);
@@ -251,68 +218,26 @@ void sxd_library_keep(sxd_job *job, const sx_work_result *result);
 void sxd_wait(SX_TAKE sxd_call *call);
 void sxd_cancel(SX_TAKE sxd_call *call);
 void sxd_jobs(SX_TAKE sxd_call *call);
-/* Hold the call until the job ends, sxd_ask_of(call)->hold_ms or call->deadline_ms. */
+/* Hold the call until the job ends, hold_ms of the ask, or the deadline of the call. */
 void sxd_queue_hold(sxd_job *job, SX_TAKE sxd_call *call);
-/* the client is gone: stop waiting; the job dies with its last waiter */
-void sxd_queue_leave(sxd_call *call);
-void sxd_queue_run(sxd_service *service); /* give queued jobs to idle workers */
 void sxd_queue_sweep(sxd_service *service);
 void sxd_queue_stop(sxd_service *service, const char *why); /* cancel everything */
-/* From the pool, about a running job whose worker is already let go. */
-void sxd_job_event(sxd_job *job, const sx_event_row *row);
-void sxd_job_finish(sxd_job *job, const sx_work_result *result);
 void sxd_job_fail(sxd_job *job, const sx_error *error);
-void sxd_job_lost(sxd_job *job, int status, bool known, int32_t pid); /* the worker died */
+extern const sxd_task_class sxd_job_class;
+extern const sxd_wait_class sxd_job_waited;
 
 /* ---- jobs.c: the table ---- */
 const char *sxd_job_state_name(sxd_job_state state);
 /* `candidates` NULL: none, and no e-graph is wanted. */
 sxd_job *sxd_job_new(sxd_service *service, sxd_call *call, const sx_key *slot,
                      const sxd_candidates *candidates);
-/* The request for the worker anew, with other candidates; what fails is in job->work. */
+/* The request for the worker anew, with other candidates; what fails is in job->task.frame. */
 void sxd_job_encode(sxd_job *job, const sx_compile_args *args, const sxd_candidates *candidates);
+/* It may be given to a worker, unless it waits for another job. */
+void sxd_job_ready(sxd_job *job);
 void sxd_job_free(SX_TAKE sxd_job *job);
 void sxd_job_move(sxd_job *job, sxd_job_state to);
 void sxd_job_check(const sxd_job *job); /* the invariant; asserts */
 sxd_job *sxd_job_find(sxd_service *service, int64_t id);
 sxd_job *sxd_job_find_active(sxd_service *service, const sx_key *slot, uint32_t uid);
-void sxd_job_hold(sxd_job *job, sxd_call *call);    /* add a waiter */
-void sxd_job_release(sxd_job *job, sxd_call *call); /* take it out */
-
-/* ---- pool.c ---- */
-sx_code sxd_pool_open(sx_ctx *cx, sxd_service *service);
-void sxd_pool_close(sxd_service *service);
-sxd_worker *sxd_pool_idle(sxd_service *service);               /* NULL: none */
-void sxd_pool_give(sxd_worker *worker, SX_TAKE sx_buf *frame); /* worker->job or lane is set */
-void sxd_pool_kill(sxd_worker *worker);
-void sxd_pool_sweep(sxd_service *service);
-bool sxd_pool_alive(const sxd_service *service); /* at least one worker is idle or busy */
-const char *sxd_worker_state_name(sxd_worker_state state);
-
-/* ---- zygote.c: talk between daemon and zygote, SOCK_SEQPACKET, one struct a packet ---- */
-typedef enum {
-    SXD_ZYGOTE_SPAWN,
-    SXD_ZYGOTE_KILL,
-    SXD_ZYGOTE_SPAWNED,
-    SXD_ZYGOTE_FAILED,
-    SXD_ZYGOTE_EXITED
-} sxd_zygote_op;
-typedef struct {
-    uint32_t op;
-    uint32_t slot;
-    int32_t pid;
-    int32_t status;        /* EXITED: as from waitpid; FAILED: errno */
-    uint64_t memory_bytes; /* SPAWN: limits of the worker */
-    uint64_t cpu_s;
-} sxd_zygote_message;
-int sxd_zygote_main(const sxd_backend *backend, int64_t parent_pid);
-
-/* ---- work.c, sandbox.c ---- */
-#define SXD_WORK_FD 3 /* the worker's end of its pipe; the zygote's end of its socket */
-SX_NORETURN void sxd_work_main(const sxd_backend *backend, const sxd_zygote_message *limits);
-/* Close everything above SXD_WORK_FD, set limits, filter system calls; what is not available on the host is
- * left out and said in the log at start. */
-void sxd_sandbox_enter(const sxd_zygote_message *limits);
-bool sxd_sandbox_filters(void); /* does this build and host filter system calls? */
-bool sxd_sandbox_limits_memory(void);
 #endif

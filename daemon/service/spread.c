@@ -38,19 +38,20 @@ void sxd_spread_put(sxd_lane *lane, sx_buf *frame)
         sxd_lane_move(lane, SXD_LANE_READY);
         return;
     }
-    (void)snprintf(lane->task, sizeof(lane->task), "%s/%llx/%x/%x", service->base->boot_id,
-                   (unsigned long long)lane->search->row.id, lane->row.lane, lane->row.step + 1);
+    (void)snprintf(lane->task_name, sizeof(lane->task_name), "%s/%llx/%x/%x",
+                   service->base->boot_id, (unsigned long long)lane->search->row.id, lane->row.lane,
+                   lane->row.step + 1);
     frame->len -= SX_SP_HEAD_BYTES; /* the message alone */
     memmove(frame->ptr, frame->ptr + SX_SP_HEAD_BYTES, frame->len);
     lane->who[0] = '\0';
     lane->away_ms = sxd_base_now(service->base);
     sxd_lane_move(lane, SXD_LANE_AWAY);
-    order(service, SXD_ORDER_OFFER, lane->task, frame, 0);
+    order(service, SXD_ORDER_OFFER, lane->task_name, frame, 0);
 }
 
 void sxd_spread_withdraw(sxd_lane *lane)
 {
-    order(lane->search->service, SXD_ORDER_WITHDRAW, lane->task, NULL, 0);
+    order(lane->search->service, SXD_ORDER_WITHDRAW, lane->task_name, NULL, 0);
 }
 
 /* The lane that is away under this name; NULL: none. */
@@ -61,7 +62,7 @@ static sxd_lane *find_away(sxd_service *service, const char *task)
     {
         for (uint32_t i = 0; i < search->lane_count; i++) {
             sxd_lane *lane = &search->lane[i];
-            if (lane->phase == SXD_LANE_AWAY && strcmp(lane->task, task) == 0) {
+            if (lane->phase == SXD_LANE_AWAY && strcmp(lane->task_name, task) == 0) {
                 return lane;
             }
         }
@@ -140,7 +141,7 @@ void sxd_spread_run(sxd_service *service)
         return;
     }
     if (sxd_search_room(service) > 0 && sxd_search_next(service) == NULL && take_back(service)) {
-        sxd_search_run(service); /* and here again, with one lane less away */
+        sxd_work_run(service->work); /* and here again, with one lane less away */
         return;
     }
     uint32_t waiting = look_after(service);
@@ -163,7 +164,7 @@ static sxd_lane *find_guest(sxd_service *service, const char *task)
 {
     for (uint32_t i = 0; i < service->guests->lane_count; i++) {
         sxd_lane *lane = &service->guests->lane[i];
-        if (lane->phase != SXD_LANE_READY && strcmp(lane->task, task) == 0) {
+        if (lane->phase != SXD_LANE_READY && strcmp(lane->task_name, task) == 0) {
             return lane;
         }
     }
@@ -181,20 +182,21 @@ static void take_guest(sxd_service *service, sxd_parcel *event)
         order(service, SXD_ORDER_DROP, event->name, NULL, 0);
         return;
     }
-    (void)snprintf(lane->task, sizeof(lane->task), "%s", event->name);
-    lane->ticket = event->ticket;
+    (void)snprintf(lane->task_name, sizeof(lane->task_name), "%s", event->name);
+    lane->task.ticket = event->ticket;
     lane->away_ms = sxd_base_now(service->base);
     sxd_lane_move(lane, SXD_LANE_LOADING);
-    lane->frame = event->body;
+    lane->task.frame = event->body;
     sx_buf_init(&event->body, 0);
+    sxd_task_put(&lane->task);
     sxd_lane_move(lane, SXD_LANE_LOADED);
-    sxd_log(SXD_DEBUG, "search-spread", "task=%s taken=1", lane->task);
-    sxd_search_run(service);
+    sxd_log(SXD_DEBUG, "search-spread", "task=%s taken=1", lane->task_name);
+    sxd_work_run(service->work);
 }
 
 void sxd_spread_drop(sxd_lane *lane)
 {
-    order(lane->search->service, SXD_ORDER_DROP, lane->task, NULL, 0);
+    order(lane->search->service, SXD_ORDER_DROP, lane->task_name, NULL, 0);
 }
 
 void sxd_spread_answer(sxd_lane *lane, sx_span response, uint64_t worked_us)
@@ -205,7 +207,7 @@ void sxd_spread_answer(sxd_lane *lane, sx_span response, uint64_t worked_us)
     sx_buf_put_span(&body, response);
     if (body.code == SX_OK) {
         service->base->metrics.search_steps_taken++;
-        order(service, SXD_ORDER_ANSWER, lane->task, &body, worked_us);
+        order(service, SXD_ORDER_ANSWER, lane->task_name, &body, worked_us);
     } else {
         sx_buf_fini(&body);
         sxd_spread_drop(lane);
@@ -217,8 +219,8 @@ void sxd_spread_fail(sxd_lane *lane, const sx_error *error, uint64_t worked_us)
 {
     sx_buf body;
     sx_buf_init(&body, 1 << 16);
-    sx_rpc_encode_error(&body, lane->ticket, error, 0);
-    order(lane->search->service, SXD_ORDER_ANSWER, lane->task, &body, worked_us);
+    sx_rpc_encode_error(&body, lane->task.ticket, error, 0);
+    order(lane->search->service, SXD_ORDER_ANSWER, lane->task_name, &body, worked_us);
     sxd_lane_move(lane, SXD_LANE_READY);
 }
 
@@ -258,7 +260,7 @@ static void take_event(sxd_service *service, sxd_parcel *event)
     case SXD_EVENT_LEASED:
         lane = find_away(service, event->name);
         if (lane != NULL) {
-            sxd_log(SXD_DEBUG, "search-spread", "task=%s leased=%s", lane->task,
+            sxd_log(SXD_DEBUG, "search-spread", "task=%s leased=%s", lane->task_name,
                     event->who[0] != '\0' ? event->who : "nobody");
             sxd_lane_lease(lane, event->who);
         }
@@ -281,7 +283,7 @@ static void on_wake(uv_async_t *async)
         take_event(service, event);
         sxd_parcel_free(event);
     }
-    sxd_search_run(service);
+    sxd_work_run(service->work);
 }
 
 /* Called on the exchange's thread. */
@@ -306,7 +308,7 @@ static bool make_guests(sxd_service *service)
     guests->lane_count = SXD_EXCHANGE_HELD_MAX;
     for (uint32_t i = 0; i < guests->lane_count; i++) {
         lanes[i] = (sxd_lane){.search = guests, .guest = true, .row = {.state = SXD_LANE_OPEN}};
-        sx_buf_init(&lanes[i].frame, SIZE_MAX);
+        sxd_task_init(&lanes[i].task, service->work, &sxd_step_class);
     }
     service->guests = guests;
     return true;

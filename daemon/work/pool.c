@@ -10,7 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/service/search.h"
+#include "daemon/work/work.h"
+#include "daemon/work/zygote.h"
 
 #define ANSWER_BYTES_MAX (SX_CACHE_BLOB_MAX + ((size_t)1 << 20))
 #define BACKOFF_MS 100
@@ -43,44 +44,40 @@ static void check_worker(const sxd_worker *worker)
 {
     bool live = worker->state == SXD_WORKER_IDLE || worker->state == SXD_WORKER_BUSY;
     SX_ASSERT(!live || (worker->pipe_open && worker->pid > 0));
-    bool free = worker->job == NULL && worker->lane == NULL;
-    SX_ASSERT(worker->state != SXD_WORKER_IDLE || free);
-    SX_ASSERT(worker->state != SXD_WORKER_NONE || (!worker->pipe_open && free));
-    SX_ASSERT(worker->job == NULL || worker->job->worker == worker);
-    SX_ASSERT(worker->job == NULL || worker->lane == NULL);
-    SX_ASSERT(worker->lane == NULL || worker->lane->worker == worker);
+    SX_ASSERT(worker->state != SXD_WORKER_IDLE || worker->task == NULL);
+    SX_ASSERT(worker->state != SXD_WORKER_NONE || (!worker->pipe_open && worker->task == NULL));
+    SX_ASSERT(worker->task == NULL || worker->task->worker == worker);
 }
 
 static void move(sxd_worker *worker, sxd_worker_state to)
 {
     SX_ASSERT(allowed[worker->state][to]);
     worker->state = to;
-    worker->since_ms = sxd_base_now(worker->service->base);
+    worker->since_ms = sxd_base_now(worker->work->base);
     check_worker(worker);
 }
 
 /* ---- orders to the zygote ---- */
-static bool order(sxd_service *service, const sxd_zygote_message *message)
+static bool order(sxd_work *work, const sxd_zygote_message *message)
 {
-    return service->zygote_fd >= 0 &&
-           send(service->zygote_fd, message, sizeof(*message), MSG_NOSIGNAL | MSG_DONTWAIT) ==
-               (ssize_t)sizeof(*message);
+    return work->zygote_fd >= 0 && send(work->zygote_fd, message, sizeof(*message),
+                                        MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(*message);
 }
 
 static void start_worker(sxd_worker *worker)
 {
-    sxd_service *service = worker->service;
-    const sxd_options *options = &service->base->config.options;
+    sxd_work *work = worker->work;
+    const sxd_options *options = &work->base->config.options;
     sxd_zygote_message message = {
         .op = SXD_ZYGOTE_SPAWN,
         .slot = worker->slot,
         .memory_bytes = (uint64_t)options->worker_memory_mb << 20,
         .cpu_s = (uint64_t)options->worker_cpu_s,
     };
-    if (order(service, &message)) {
+    if (order(work, &message)) {
         move(worker, SXD_WORKER_STARTING);
     } else {
-        worker->retry_ms = sxd_base_now(service->base) + BACKOFF_MS;
+        worker->retry_ms = sxd_base_now(work->base) + BACKOFF_MS;
     }
 }
 
@@ -89,45 +86,60 @@ void sxd_pool_kill(sxd_worker *worker)
     sxd_zygote_message message = {.op = SXD_ZYGOTE_KILL, .slot = worker->slot, .pid = worker->pid};
     worker->expected = true;
     if (worker->state != SXD_WORKER_DYING) {
-        worker->service->base->metrics.worker_killed++;
+        worker->work->base->metrics.worker_killed++;
         move(worker, SXD_WORKER_DYING);
     }
-    (void)order(worker->service,
+    (void)order(worker->work,
                 &message); /* a zygote that cannot be reached is dead, and so are its workers */
 }
 
 /* ---- the end of a worker ---- */
-/* Pipe closed and exit status known: the job, if any, learns of it; the slot is free. */
+/* How a worker ended, and what that says about its task. */
+static void say_how(const sxd_worker *worker, char how[64], sxd_end *end)
+{
+    int status = worker->status;
+    end->strike =
+        worker->status_known; /* else its parent died, which says nothing about the task */
+    end->pid = worker->pid;
+    end->how = how;
+    if (end->strike && WIFSIGNALED(status)) {
+        (void)snprintf(how, 64, "by signal %d", WTERMSIG(status));
+    } else if (end->strike) {
+        (void)snprintf(how, 64, "with exit status %d", WEXITSTATUS(status));
+    } else {
+        (void)snprintf(how, 64, "for an unknown reason");
+    }
+    (void)snprintf(end->error.text, sizeof(end->error.text), "worker %d ended %s", end->pid, how);
+}
+
+/* Pipe closed and exit status known: the task, if any, learns of it; the slot is free. */
 static void settle(sxd_worker *worker)
 {
     if (worker->state != SXD_WORKER_DYING || worker->pipe_open || !worker->exited) {
         return;
     }
-    sxd_service *service = worker->service;
-    sxd_job *job = worker->job;
-    sxd_lane *lane = worker->lane;
-    int32_t pid = worker->pid;
-    worker->job = NULL;
-    worker->lane = NULL;
+    sxd_work *work = worker->work;
+    char how[64];
+    sxd_end end = {.kind = SXD_END_LOST, .error = {.code = SX_WORKER}};
+    say_how(worker, how, &end);
+    sxd_task *task = worker->task;
+    worker->task = NULL;
     worker->pid = 0;
     uint32_t step = worker->failures < BACKOFF_STEPS ? worker->failures : BACKOFF_STEPS;
     bool useful = worker->jobs > 0 || worker->expected;
     worker->failures = useful ? 0 : worker->failures + 1;
-    worker->retry_ms = sxd_base_now(service->base) + (useful ? 0 : (uint64_t)BACKOFF_MS << step);
+    worker->retry_ms = sxd_base_now(work->base) + (useful ? 0 : (uint64_t)BACKOFF_MS << step);
     if (!worker->expected) {
-        service->base->metrics.worker_died++;
-        sxd_log(SXD_WARN, "worker-died", "pid=%d status=%d job=%lld search=%lld", pid,
-                worker->status, job != NULL ? (long long)job->id : 0,
-                lane != NULL ? (long long)lane->search->row.id : 0);
+        work->base->metrics.worker_died++;
+        sxd_log(SXD_WARN, "worker-died", "pid=%d status=%d task=%s ticket=%u", end.pid,
+                worker->status, task != NULL ? task->class->name : "none",
+                task != NULL ? task->ticket : 0);
     }
     move(worker, SXD_WORKER_NONE);
-    if (job != NULL) {
-        sxd_job_lost(job, worker->status, worker->status_known, pid);
+    if (task != NULL) {
+        sxd_task_end(task, &end);
     }
-    if (lane != NULL) {
-        sxd_step_lost(lane, worker->status, worker->status_known, pid);
-    }
-    sxd_pool_sweep(service);
+    sxd_work_sweep(work);
 }
 
 static void on_pipe_closed(uv_handle_t *handle)
@@ -174,7 +186,7 @@ static void read_error(const sx_error_body *body, sx_error *error)
 /* Half of its processor time is used up, or it has done as much as one worker does. */
 static bool retires(const sxd_worker *worker)
 {
-    const sxd_options *options = &worker->service->base->config.options;
+    const sxd_options *options = &worker->work->base->config.options;
     return worker->jobs >= (uint64_t)options->worker_jobs ||
            worker->busy_ms >= (uint64_t)options->worker_cpu_s * 500;
 }
@@ -182,12 +194,10 @@ static bool retires(const sxd_worker *worker)
 /* The worker is free again, or leaves. */
 static void let_go(sxd_worker *worker)
 {
-    worker->job = NULL;
-    worker->lane = NULL;
-    worker->busy_ms += sxd_base_now(worker->service->base) - worker->since_ms;
+    worker->busy_ms += sxd_base_now(worker->work->base) - worker->since_ms;
     if (retires(worker)) {
         worker->expected = true;
-        worker->service->base->metrics.worker_recycled++;
+        worker->work->base->metrics.worker_recycled++;
         close_pipe(worker); /* it exits at the end of its input */
     } else {
         move(worker, SXD_WORKER_IDLE);
@@ -196,45 +206,31 @@ static void let_go(sxd_worker *worker)
 
 static void on_answer(sxd_worker *worker, sx_ctx *cx, sx_span message)
 {
-    sxd_service *service = worker->service;
-    sxd_job *job = worker->job;
-    sxd_lane *lane = worker->lane;
+    sxd_work *work = worker->work;
+    sxd_task *task = worker->task;
     sx_rpc_response response;
-    sx_method method = lane != NULL ? SX_METHOD_STEP : SX_METHOD_WORK;
+    sx_method method = task != NULL ? task->class->method : SX_METHOD_WORK;
     if (sx_rpc_decode_response(cx, message, method, &response) != SX_OK) {
         break_worker(worker, cx->error.text);
         return;
     }
-    bool ours = (job != NULL && response.msgid == (uint32_t)job->id) ||
-                (lane != NULL && response.msgid == lane->ticket);
-    if (worker->state != SXD_WORKER_BUSY || !ours) {
+    if (worker->state != SXD_WORKER_BUSY || task == NULL || response.msgid != task->ticket) {
         if (worker->state != SXD_WORKER_DYING) { /* an answer that crossed a kill is no fault */
             break_worker(worker, "answer to no job");
         }
         return;
     }
-    sx_error error;
+    sxd_end end = {.kind = SXD_END_DONE, .message = message};
     if (response.failed) {
-        read_error(&response.error, &error);
-    }
-    if (job != NULL) {
-        job->worker = NULL;
+        end.kind = SXD_END_FAILED;
+        read_error(&response.error, &end.error);
     } else {
-        lane->worker = NULL;
+        end.result = response.result;
     }
+    worker->task = NULL;
     let_go(worker);
-    if (lane != NULL && lane->guest) {
-        sxd_spread_answer(lane, message, sxd_step_over(lane));
-    } else if (lane != NULL && response.failed) {
-        sxd_step_fail(lane, &error);
-    } else if (lane != NULL) {
-        sxd_step_finish(lane, response.result);
-    } else if (response.failed) {
-        sxd_job_fail(job, &error);
-    } else {
-        sxd_job_finish(job, response.result);
-    }
-    sxd_queue_run(service);
+    sxd_task_end(task, &end);
+    sxd_work_run(work);
 }
 
 static void on_message(sxd_worker *worker, sx_span message)
@@ -249,10 +245,8 @@ static void on_message(sxd_worker *worker, sx_span message)
         if (sx_rpc_decode_request(&cx, message, &request) != SX_OK || !request.notice ||
             request.method != SX_METHOD_PROGRESS) {
             break_worker(worker, cx.error.code != SX_OK ? cx.error.text : "unknown notice");
-        } else if (worker->job != NULL) {
-            sxd_job_event(worker->job, request.args);
-        } else if (worker->lane != NULL) {
-            sxd_step_event(worker->lane, request.args);
+        } else if (worker->task != NULL && worker->task->class->event != NULL) {
+            worker->task->class->event(worker->task, request.args);
         }
     }
     sx_ctx_fini(&cx);
@@ -262,8 +256,8 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     (void)suggested;
     sxd_worker *worker = handle->data;
-    buf->base = (char *)worker->service->base->chunk;
-    buf->len = sizeof(worker->service->base->chunk);
+    buf->base = (char *)worker->work->base->chunk;
+    buf->len = sizeof(worker->work->base->chunk);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
@@ -273,7 +267,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
         sxd_zygote_message message = {
             .op = SXD_ZYGOTE_KILL, .slot = worker->slot, .pid = worker->pid};
         close_pipe(worker);
-        (void)order(worker->service, &message); /* in case it closed its end and lives on */
+        (void)order(worker->work, &message); /* in case it closed its end and lives on */
         return;
     }
     sx_ctx cx;
@@ -293,11 +287,11 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 }
 
 /* ---- giving work ---- */
-sxd_worker *sxd_pool_idle(sxd_service *service)
+sxd_worker *sxd_pool_idle(sxd_work *work)
 {
-    for (uint32_t i = 0; i < service->worker_count; i++) {
-        if (service->worker[i].state == SXD_WORKER_IDLE) {
-            return &service->worker[i];
+    for (uint32_t i = 0; i < work->worker_count; i++) {
+        if (work->worker[i].state == SXD_WORKER_IDLE) {
+            return &work->worker[i];
         }
     }
     return NULL;
@@ -318,7 +312,7 @@ static void on_given(uv_write_t *request, int status)
 
 void sxd_pool_give(sxd_worker *worker, sx_buf *frame)
 {
-    SX_ASSERT(worker->job != NULL || worker->lane != NULL);
+    SX_ASSERT(worker->task != NULL);
     move(worker, SXD_WORKER_BUSY);
     worker->jobs++;
     work_output *out = calloc(1, sizeof(*out));
@@ -338,9 +332,9 @@ void sxd_pool_give(sxd_worker *worker, sx_buf *frame)
 }
 
 /* ---- answers of the zygote ---- */
-static void on_spawned(sxd_service *service, sxd_worker *worker, int32_t pid, int fd)
+static void on_spawned(sxd_work *work, sxd_worker *worker, int32_t pid, int fd)
 {
-    (void)uv_pipe_init(&service->base->loop, &worker->pipe, 0);
+    (void)uv_pipe_init(&work->base->loop, &worker->pipe, 0);
     worker->pipe.data = worker;
     worker->pipe_open = true;
     worker->pid = pid;
@@ -351,7 +345,7 @@ static void on_spawned(sxd_service *service, sxd_worker *worker, int32_t pid, in
     worker->status_known = false;
     worker->expected = false;
     sx_sp_reader_init(&worker->reader, 0, ANSWER_BYTES_MAX);
-    service->base->metrics.worker_started++;
+    work->base->metrics.worker_started++;
     if (uv_pipe_open(&worker->pipe, fd) != 0 ||
         uv_read_start((uv_stream_t *)&worker->pipe, on_alloc, on_read) != 0) {
         sxd_pool_kill(worker);
@@ -359,7 +353,7 @@ static void on_spawned(sxd_service *service, sxd_worker *worker, int32_t pid, in
         return;
     }
     move(worker, SXD_WORKER_IDLE);
-    sxd_queue_run(service);
+    sxd_work_run(work);
 }
 
 static void on_exited(sxd_worker *worker, const sxd_zygote_message *message)
@@ -370,19 +364,18 @@ static void on_exited(sxd_worker *worker, const sxd_zygote_message *message)
     worker->exited = true;
     worker->status = message->status;
     worker->status_known = true;
-    worker->end_ms = sxd_base_now(worker->service->base);
+    worker->end_ms = sxd_base_now(worker->work->base);
     settle(worker); /* else when the rest of the pipe is read */
 }
 
-static void on_zygote_message(sxd_service *service, const sxd_zygote_message *message, int fd)
+static void on_zygote_message(sxd_work *work, const sxd_zygote_message *message, int fd)
 {
-    sxd_worker *worker =
-        message->slot < service->worker_count ? &service->worker[message->slot] : NULL;
+    sxd_worker *worker = message->slot < work->worker_count ? &work->worker[message->slot] : NULL;
     if (worker == NULL) {
         return;
     }
     if (message->op == SXD_ZYGOTE_SPAWNED && fd >= 0 && worker->state == SXD_WORKER_STARTING) {
-        on_spawned(service, worker, message->pid, fd);
+        on_spawned(work, worker, message->pid, fd);
         return;
     }
     if (fd >= 0) {
@@ -394,29 +387,29 @@ static void on_zygote_message(sxd_service *service, const sxd_zygote_message *me
         sxd_log(SXD_ERROR, "worker-start", "slot=%u error=\"%s\"", worker->slot,
                 strerror(message->status));
         worker->failures++;
-        worker->retry_ms = sxd_base_now(service->base) + ((uint64_t)BACKOFF_MS << BACKOFF_STEPS);
+        worker->retry_ms = sxd_base_now(work->base) + ((uint64_t)BACKOFF_MS << BACKOFF_STEPS);
         move(worker, SXD_WORKER_NONE);
     }
 }
 
 /* The zygote died: its workers die with it, and nobody tells their status. */
-static void on_zygote_gone(sxd_service *service)
+static void on_zygote_gone(sxd_work *work)
 {
-    sxd_log(SXD_ERROR, "zygote-died", "pid=%d", service->zygote_pid);
-    (void)uv_poll_stop(&service->zygote_poll);
-    uv_close((uv_handle_t *)&service->zygote_poll, NULL);
-    (void)close(service->zygote_fd);
-    service->zygote_fd = -1;
-    (void)kill(service->zygote_pid, SIGKILL);
-    (void)waitpid(service->zygote_pid, NULL, 0);
-    service->zygote_retry_ms = sxd_base_now(service->base) + ZYGOTE_RETRY_MS;
-    for (uint32_t i = 0; i < service->worker_count; i++) {
-        sxd_worker *worker = &service->worker[i];
+    sxd_log(SXD_ERROR, "zygote-died", "pid=%d", work->zygote_pid);
+    (void)uv_poll_stop(&work->zygote_poll);
+    uv_close((uv_handle_t *)&work->zygote_poll, NULL);
+    (void)close(work->zygote_fd);
+    work->zygote_fd = -1;
+    (void)kill(work->zygote_pid, SIGKILL);
+    (void)waitpid(work->zygote_pid, NULL, 0);
+    work->zygote_retry_ms = sxd_base_now(work->base) + ZYGOTE_RETRY_MS;
+    for (uint32_t i = 0; i < work->worker_count; i++) {
+        sxd_worker *worker = &work->worker[i];
         if (worker->state == SXD_WORKER_STARTING) {
             move(worker, SXD_WORKER_NONE);
         } else if (worker->state != SXD_WORKER_NONE) {
             worker->exited = true;
-            worker->expected = worker->expected || (worker->job == NULL && worker->lane == NULL);
+            worker->expected = worker->expected || worker->task == NULL;
             close_pipe(worker);
             settle(worker);
         }
@@ -424,7 +417,7 @@ static void on_zygote_gone(sxd_service *service)
 }
 
 /* One packet; 1 message, 0 nothing there, -1 the zygote is gone. */
-static int receive(sxd_service *service, sxd_zygote_message *message, int *fd)
+static int receive(sxd_work *work, sxd_zygote_message *message, int *fd)
 {
     struct iovec io = {.iov_base = message, .iov_len = sizeof(*message)};
     union {
@@ -438,7 +431,7 @@ static int receive(sxd_service *service, sxd_zygote_message *message, int *fd)
         .msg_controllen = sizeof(control.bytes),
     };
     *fd = -1;
-    ssize_t got = recvmsg(service->zygote_fd, &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    ssize_t got = recvmsg(work->zygote_fd, &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
         return 0;
     }
@@ -454,19 +447,19 @@ static int receive(sxd_service *service, sxd_zygote_message *message, int *fd)
 
 static void on_zygote(uv_poll_t *handle, int status, int events)
 {
-    sxd_service *service = handle->data;
+    sxd_work *work = handle->data;
     (void)events;
     int got = status < 0 ? -1 : 1;
-    for (uint32_t n = 0; got > 0 && n < SXD_WORKER_MAX && service->zygote_fd >= 0; n++) {
+    for (uint32_t n = 0; got > 0 && n < SXD_WORKER_MAX && work->zygote_fd >= 0; n++) {
         sxd_zygote_message message;
         int fd;
-        got = receive(service, &message, &fd);
+        got = receive(work, &message, &fd);
         if (got > 0) {
-            on_zygote_message(service, &message, fd);
+            on_zygote_message(work, &message, fd);
         }
     }
     if (got < 0) {
-        on_zygote_gone(service);
+        on_zygote_gone(work);
     }
 }
 
@@ -505,7 +498,7 @@ static int spawn_zygote(int fd, int32_t *pid)
     return error;
 }
 
-static sx_code open_zygote(sx_ctx *cx, sxd_service *service)
+static sx_code open_zygote(sx_ctx *cx, sxd_work *work)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
@@ -516,39 +509,39 @@ static sx_code open_zygote(sx_ctx *cx, sxd_service *service)
         (void)close(pair[1]);
         pair[1] = moved;
     }
-    int error = spawn_zygote(pair[1], &service->zygote_pid);
+    int error = spawn_zygote(pair[1], &work->zygote_pid);
     (void)close(pair[1]);
     if (error != 0) {
         (void)close(pair[0]);
         return SX_FAIL(cx, SX_SYSTEM, "zygote: cannot be started: %s", strerror(error));
     }
-    service->zygote_fd = pair[0];
-    (void)uv_poll_init(&service->base->loop, &service->zygote_poll, service->zygote_fd);
-    service->zygote_poll.data = service;
-    (void)uv_poll_start(&service->zygote_poll, UV_READABLE, on_zygote);
+    work->zygote_fd = pair[0];
+    (void)uv_poll_init(&work->base->loop, &work->zygote_poll, work->zygote_fd);
+    work->zygote_poll.data = work;
+    (void)uv_poll_start(&work->zygote_poll, UV_READABLE, on_zygote);
     return SX_OK;
 }
 
-sx_code sxd_pool_open(sx_ctx *cx, sxd_service *service)
+sx_code sxd_work_open(sx_ctx *cx, sxd_work *work)
 {
-    service->zygote_fd = -1;
-    service->worker_count = (uint32_t)service->base->config.options.workers;
-    SX_ASSERT(service->worker_count <= SXD_WORKER_MAX);
-    for (uint32_t i = 0; i < service->worker_count; i++) {
-        service->worker[i] = (sxd_worker){.service = service, .slot = i};
+    work->zygote_fd = -1;
+    work->worker_count = (uint32_t)work->base->config.options.workers;
+    SX_ASSERT(work->worker_count <= SXD_WORKER_MAX);
+    for (uint32_t i = 0; i < work->worker_count; i++) {
+        work->worker[i] = (sxd_worker){.work = work, .slot = i};
     }
-    SX_TRY(open_zygote(cx, service));
-    sxd_pool_sweep(service);
+    SX_TRY(open_zygote(cx, work));
+    sxd_work_sweep(work);
     return SX_OK;
 }
 
 /* Starts what is missing, repeats what was not heard, gives up on a zygote that does nothing. */
 static void sweep_worker(sxd_worker *worker, uint64_t now)
 {
-    sxd_service *service = worker->service;
+    sxd_work *work = worker->work;
     bool waits = worker->state == SXD_WORKER_STARTING ||
                  (worker->state == SXD_WORKER_DYING && !worker->exited);
-    if (service->zygote_fd < 0) {
+    if (work->zygote_fd < 0) {
         return;
     }
     if (worker->state == SXD_WORKER_NONE && now >= worker->retry_ms) {
@@ -556,64 +549,63 @@ static void sweep_worker(sxd_worker *worker, uint64_t now)
     } else if (worker->exited && worker->pipe_open && now - worker->end_ms > 1000) {
         close_pipe(worker); /* a descendant holds the other end */
     } else if (waits && now - worker->since_ms > ZYGOTE_PATIENCE_MS) {
-        sxd_log(SXD_ERROR, "zygote-hangs", "pid=%d", service->zygote_pid);
-        (void)kill(service->zygote_pid, SIGKILL); /* its socket ends: on_zygote_gone */
+        sxd_log(SXD_ERROR, "zygote-hangs", "pid=%d", work->zygote_pid);
+        (void)kill(work->zygote_pid, SIGKILL); /* its socket ends: on_zygote_gone */
     } else if (waits && worker->state == SXD_WORKER_DYING) {
         sxd_zygote_message message = {
             .op = SXD_ZYGOTE_KILL, .slot = worker->slot, .pid = worker->pid};
-        (void)order(service, &message);
+        (void)order(work, &message);
     }
 }
 
-void sxd_pool_sweep(sxd_service *service)
+void sxd_work_sweep(sxd_work *work)
 {
-    uint64_t now = sxd_base_now(service->base);
-    if (service->base->phase == SXD_DOWN) {
+    uint64_t now = sxd_base_now(work->base);
+    if (work->base->phase == SXD_DOWN) {
         return;
     }
-    if (service->zygote_fd < 0 && now >= service->zygote_retry_ms &&
-        uv_is_closing((uv_handle_t *)&service->zygote_poll) != 0) {
+    if (work->zygote_fd < 0 && now >= work->zygote_retry_ms &&
+        uv_is_closing((uv_handle_t *)&work->zygote_poll) != 0) {
         sx_ctx cx;
         sx_ctx_init(&cx, 1 << 12);
-        service->zygote_retry_ms = now + ZYGOTE_RETRY_MS;
-        service->base->metrics.zygote_restarts++;
-        if (open_zygote(&cx, service) != SX_OK) {
+        work->zygote_retry_ms = now + ZYGOTE_RETRY_MS;
+        work->base->metrics.zygote_restarts++;
+        if (open_zygote(&cx, work) != SX_OK) {
             sxd_log(SXD_ERROR, "zygote", "error=\"%s\"", cx.error.text);
         }
         sx_ctx_fini(&cx);
     }
-    for (uint32_t i = 0; i < service->worker_count; i++) {
-        sweep_worker(&service->worker[i], now);
+    for (uint32_t i = 0; i < work->worker_count; i++) {
+        sweep_worker(&work->worker[i], now);
     }
 }
 
-bool sxd_pool_alive(const sxd_service *service)
+bool sxd_work_alive(const sxd_work *work)
 {
-    for (uint32_t i = 0; i < service->worker_count; i++) {
-        if (service->worker[i].state == SXD_WORKER_IDLE ||
-            service->worker[i].state == SXD_WORKER_BUSY) {
+    for (uint32_t i = 0; i < work->worker_count; i++) {
+        if (work->worker[i].state == SXD_WORKER_IDLE || work->worker[i].state == SXD_WORKER_BUSY) {
             return true;
         }
     }
     return false;
 }
 
-void sxd_pool_close(sxd_service *service)
+void sxd_work_close(sxd_work *work)
 {
-    SX_ASSERT(service->base->phase == SXD_DOWN);
-    for (uint32_t i = 0; i < service->worker_count; i++) {
-        sxd_worker *worker = &service->worker[i];
+    SX_ASSERT(work->base->phase == SXD_DOWN);
+    for (uint32_t i = 0; i < work->worker_count; i++) {
+        sxd_worker *worker = &work->worker[i];
         worker->expected = true;
         worker->exited = true; /* nobody will tell */
         close_pipe(worker);
     }
-    if (service->zygote_fd >= 0) {
-        (void)uv_poll_stop(&service->zygote_poll);
-        uv_close((uv_handle_t *)&service->zygote_poll, NULL);
-        (void)close(service->zygote_fd);
-        service->zygote_fd = -1;
-        (void)kill(service->zygote_pid,
+    if (work->zygote_fd >= 0) {
+        (void)uv_poll_stop(&work->zygote_poll);
+        uv_close((uv_handle_t *)&work->zygote_poll, NULL);
+        (void)close(work->zygote_fd);
+        work->zygote_fd = -1;
+        (void)kill(work->zygote_pid,
                    SIGKILL); /* also when it is stopped; its workers die with it */
-        (void)waitpid(service->zygote_pid, NULL, 0);
+        (void)waitpid(work->zygote_pid, NULL, 0);
     }
 }

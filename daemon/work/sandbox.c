@@ -10,7 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "daemon/service/service.h"
+#include "daemon/work/work.h"
+#include "daemon/work/zygote.h"
 
 #define FILE_BYTES_MAX ((rlim_t)1 << 30) /* stderr may be a file */
 

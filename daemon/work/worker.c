@@ -6,8 +6,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/service/search.h"
+#include "cache/search_db.h"
+#include "daemon/work/zygote.h"
+#include "protocol/protocol.h"
 
+#define BYTES_ALIGNMENT ((size_t)64)        /* of e-graphs, modules and states */
 #define EGRAPH_BYTES_MAX ((size_t)64 << 20) /* all that one job leaves */
 #define EVENT_GAP_NS UINT64_C(100000000)    /* at most ten events a second within one stage */
 
@@ -75,11 +78,11 @@ static void on_progress(void *self, const char *stage, uint64_t done, uint64_t t
 /* Bytes of the message where the compiler wants them: aligned. */
 static sx_code align(sx_ctx *cx, sx_span *bytes)
 {
-    uint8_t *copy = sx_alloc(cx, bytes->len + SXD_BLOB_ALIGNMENT);
+    uint8_t *copy = sx_alloc(cx, bytes->len + BYTES_ALIGNMENT);
     if (copy == NULL) {
         return cx->error.code;
     }
-    copy += (SXD_BLOB_ALIGNMENT - (uintptr_t)copy % SXD_BLOB_ALIGNMENT) % SXD_BLOB_ALIGNMENT;
+    copy += (BYTES_ALIGNMENT - (uintptr_t)copy % BYTES_ALIGNMENT) % BYTES_ALIGNMENT;
     if (bytes->len > 0) {
         memcpy(copy, bytes->ptr, bytes->len);
     }

@@ -15,7 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/service/service.h"
+#include "daemon/work/work.h"
+#include "daemon/work/zygote.h"
 
 typedef struct {
     const sxd_backend *backend;

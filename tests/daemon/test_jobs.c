@@ -10,6 +10,7 @@
 
 static sxd_base *base;
 static sxd_net net;
+static sxd_work *table;
 static sxd_service *service;
 static sxd_call *call;
 
@@ -51,6 +52,10 @@ static void setup(void)
     net = (sxd_net){.base = base, .server = {.self = service}};
     service->base = base;
     service->net = &net;
+    table = calloc(1, sizeof(*table));
+    ck_assert_ptr_nonnull(table);
+    table->base = base;
+    service->work = table;
     call = new_call("program", 7);
 }
 
@@ -58,6 +63,8 @@ static void teardown(void)
 {
     free_call(call);
     ck_assert_int_eq(uv_loop_close(&base->loop), 0);
+    ck_assert(sxd_work_idle(table));
+    free(table);
     free(base);
     free(service);
 }
@@ -104,7 +111,7 @@ START_TEST(copies)
     free_call(first);
     sx_ctx cx;
     sx_ctx_init(&cx, 1 << 16);
-    sx_span frame = sx_buf_span(&job->work);
+    sx_span frame = sx_buf_span(&job->task.frame);
     sx_rpc_request request;
     sx_span message = {frame.ptr + SX_SP_HEAD_BYTES, frame.len - SX_SP_HEAD_BYTES};
     ck_sx_ok(&cx, sx_rpc_decode_request(&cx, message, &request));
@@ -121,21 +128,48 @@ START_TEST(copies)
 }
 END_TEST
 
+static void hold(sxd_job *job, sxd_call *waiting)
+{
+    sxd_ask_of(waiting)->job = job;
+    sxd_wait_begin(&job->waiters, &sxd_ask_of(waiting)->waiter, UINT64_MAX);
+}
+
 START_TEST(waiters)
 {
     sxd_job *job = new_job();
     sxd_call *second = new_call("other", 7);
-    sxd_job_hold(job, call);
-    sxd_job_hold(job, second);
+    hold(job, call);
+    hold(job, second);
+    job->detached = true;
     sxd_job_check(job);
-    ck_assert_uint_eq(job->waiter_count, 2);
-    sxd_job_release(job, call);
-    ck_assert_ptr_null(sxd_ask_of(call)->job);
-    ck_assert_ptr_eq(job->waiters->call, second);
-    sxd_job_release(job, second);
+    ck_assert_uint_eq(job->waiters.count, 2);
+    sxd_wait_leave(&sxd_ask_of(call)->waiter);
+    ck_assert_ptr_null(sxd_ask_of(call)->waiter.of);
+    ck_assert_ptr_eq(sxd_call_of(job->waiters.first), second);
+    sxd_wait_end(&sxd_ask_of(second)->waiter);
     sxd_job_check(job);
     free_call(second);
     cancel(job);
+}
+END_TEST
+
+/* A job that waits for another is in the table, holds back steps of searches, and is given to no worker. */
+START_TEST(held_in_the_table)
+{
+    sxd_job *job = new_job();
+    ck_assert(!job->task.held && sxd_work_waits(table, SXD_RANK_COMPILE));
+    job->after = 1;
+    sxd_job_ready(job);
+    ck_assert(job->task.held && sxd_work_waits(table, SXD_RANK_COMPILE));
+    job->after = 0;
+    job->looking = true;
+    sxd_job_ready(job);
+    ck_assert(job->task.held);
+    job->looking = false;
+    sxd_job_ready(job);
+    ck_assert(!job->task.held);
+    cancel(job);
+    ck_assert(!sxd_work_waits(table, SXD_RANK_STEP));
 }
 END_TEST
 
@@ -169,7 +203,7 @@ END_TEST
 START_TEST(freed_with_a_waiter)
 {
     sxd_job *job = new_job();
-    sxd_job_hold(job, call);
+    hold(job, call);
     job->error.code = SX_CANCELLED;
     sxd_job_move(job, SXD_JOB_CANCELLED);
     sxd_job_free(job);
@@ -184,6 +218,7 @@ int main(void)
     tcase_add_test(cases, find_by_key_and_user);
     tcase_add_test(cases, copies);
     tcase_add_test(cases, waiters);
+    tcase_add_test(cases, held_in_the_table);
     tcase_add_test_raise_signal(cases, done_without_running, SIGABRT);
     tcase_add_test_raise_signal(cases, running_without_worker, SIGABRT);
     tcase_add_test_raise_signal(cases, failed_without_reason, SIGABRT);

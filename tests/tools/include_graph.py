@@ -34,6 +34,8 @@ CIRCLES = {
         "optimize.h is the stage as others see it; optimizer.h is what its files share",
     ("daemon/service/search", "daemon/service/service"):
         "service.h is what others include; search.h is what the files of searches share, and service.c opens them",
+    ("daemon/work/task", "daemon/work/work"):
+        "work.h is what others include; task.c gives tasks to the workers of work.h",
     ("core/pareto", "core/pipeline"):
         "a point of the front is a run of the stages of pipeline.h, and the pipeline makes a front where one is "
         "asked for",

@@ -1,6 +1,6 @@
 /* backend.h - a compiler as the daemon sees it. */
-#ifndef SX_DAEMON_BASE_BACKEND_H
-#define SX_DAEMON_BASE_BACKEND_H
+#ifndef SX_DAEMON_WORK_BACKEND_H
+#define SX_DAEMON_WORK_BACKEND_H
 #include "cache/cache.h"
 #include "core/base/base.h"
 #include "core/base/buf.h"
