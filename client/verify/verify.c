@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/rng.h"
+#include "core/ir/eval.h"
 #include "core/ir/fused.h"
 #include "core/ir/num.h"
 #include "client/verify/draw.h"
@@ -13,6 +14,7 @@
 #include "client/verify/whole.h"
 
 #define KERNEL_POINTS 48u
+#define ROW_SHARE 4u /* elements that are sampled in one row of a kernel that reduces rows */
 #define KERNEL_POINTS_MAX 4096u
 #define EMULATED_INSTRUCTIONS_MAX UINT64_C(4000000)
 #define WIDE_FLOPS 1e7 /* programs up to this size are tried on all magnitudes, too, */
@@ -152,13 +154,38 @@ static uint32_t unpacked(const sx_module *module, uint32_t tensor)
     return tensor;
 }
 
-static void sample(verifier *v, int64_t elements, int64_t *position, uint32_t count)
+/* Elements of a result. `row` above 1: elements of one row of this length cost little more than one of them, because
+ * all need its reductions. */
+static void sample(verifier *v, int64_t elements, int64_t row, int64_t *position, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         position[i] = (int64_t)sx_rng_below(&v->rng, (uint64_t)elements);
     }
+    for (uint32_t i = 0; i < count && row > 1; i++) { /* four of each row that is drawn */
+        position[i] = position[i - i % ROW_SHARE] / row * row + position[i] % row;
+    }
     position[0] = 0; /* tails: the first and the last element are always among them */
     position[count - 1] = elements - 1;
+}
+
+/* Elements of a gather, without looking at the rest of a table that may be large. */
+static void gather_at(const sx_attr *attr, const sx_type type[2], const sx_span raw[2],
+                      const int64_t *position, uint32_t count, double *value)
+{
+    int64_t picks = sx_tensor_elements(&type[1]);
+    int64_t extent = type[0].dim[attr->axis].scale;
+    int64_t inner = 1;
+    for (uint32_t d = (uint32_t)attr->axis + 1; d < type[0].rank; d++) {
+        inner *= type[0].dim[d].scale;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        sx_cell pick =
+            sx_cell_load(SX_EVAL_F64, type[1].dtype, raw[1].ptr, position[i] / inner % picks);
+        int64_t at = pick.i < 0 ? pick.i + extent : pick.i;
+        at = sx_max_i64(0, sx_min_i64(at, extent - 1));
+        int64_t from = (position[i] / inner / picks * extent + at) * inner + position[i] % inner;
+        value[i] = element_value(&type[0], raw[0].ptr, (uint64_t)from);
+    }
 }
 
 static sx_code reference_at(verifier *v, sx_eval_mode mode, const sx_node *node,
@@ -178,6 +205,10 @@ static sx_code reference_at(verifier *v, sx_eval_mode mode, const sx_node *node,
     if (node->op == SX_OP_FUSED) {
         return sx_fused_eval_at(v->cx, attr, mode, type, raw, node->input_count, position, count,
                                 value);
+    }
+    if (node->op == SX_OP_GATHER) {
+        gather_at(attr, type, raw, position, count, value);
+        return SX_OK;
     }
     sx_tensor input[SX_INPUTS_MAX], result;
     for (uint32_t k = 0; k < node->input_count; k++) {
@@ -266,12 +297,21 @@ static sx_code verify_launch(verifier *v, uint32_t index)
     if (emulated) {
         SX_TRY(emulate_launch(v, index, &whole));
     }
-    sample(v, elements, position, count);
+    bool in_rows =
+        (kernel->kind == SX_MODULE_ROW || kernel->kind == SX_MODULE_ONLINE) && node->type.rank > 0;
+    int64_t row = in_rows ? node->type.dim[node->type.rank - 1].scale : 1;
+    sample(v, elements, row, position, count);
     if (!whole) {
         sample_touched(v, &node->type, position, count);
     }
     SX_TRY(reference_at(v, SX_EVAL_F64, node, launch, position, count, value));
-    SX_TRY(reference_at(v, SX_EVAL_TYPED, node, launch, position, count, typed));
+    sx_op_class op_class = sx_op_info_of(node->op)->op_class;
+    if (op_class == SX_OPCLASS_GATHER || op_class == SX_OPCLASS_CONCAT ||
+        op_class == SX_OPCLASS_MOVE) { /* elements move and none is rounded */
+        memcpy(typed, value, count * sizeof(*typed));
+    } else {
+        SX_TRY(reference_at(v, SX_EVAL_TYPED, node, launch, position, count, typed));
+    }
     if (!emulated) {
         SX_TRY(run_launch(v, index));
     }

@@ -191,10 +191,20 @@ static void step_along(frame *f, uint32_t d, int64_t by)
 }
 
 /* ---- running the program ---- */
+static double f32_at(const uint8_t *raw, int64_t index)
+{
+    float value;
+    memcpy(&value, raw + index * (int64_t)sizeof(value), sizeof(value));
+    return (double)value;
+}
+
 static sx_cell read_source(const frame *f, const source *s)
 {
     if (s->cell != NULL) {
         return s->cell[s->at];
+    }
+    if (s->dtype == SX_F32 && !sx_mode_is_exact(f->mode)) {
+        return (sx_cell){.f = f32_at(s->raw, s->at)};
     }
     return sx_cell_load(f->mode, s->dtype, s->raw, s->at);
 }
@@ -240,6 +250,31 @@ static sx_cell dot_line(const frame *f, const sx_instr *dot, uint32_t d, sx_cell
     return sum;
 }
 
+/* The same from stored elements of f32. */
+static sx_cell dot_raw_line(const frame *f, const sx_instr *dot, uint32_t d, sx_cell sum)
+{
+    const source *x = &f->source[f->body->instr[dot->x].x];
+    const source *y = &f->source[f->body->instr[dot->y].x];
+    float narrow = (float)sum.f;
+    for (int64_t i = 0; i < f->extent[d]; i++) {
+        double left = f32_at(x->raw, x->at + i * x->stride[d]);
+        double right = f32_at(y->raw, y->at + i * y->stride[d]);
+        if (f->mode == SX_EVAL_TYPED) {
+            narrow = fmaf((float)left, (float)right, narrow);
+        } else {
+            sum.f += left * right;
+        }
+    }
+    return f->mode == SX_EVAL_TYPED ? (sx_cell){.f = (double)narrow} : sum;
+}
+
+static bool is_raw_f32(const frame *f, uint32_t instr)
+{
+    const sx_instr *from = &f->body->instr[instr];
+    return from->kind == SX_BODY_ARG && f->source[from->x].cell == NULL &&
+           f->source[from->x].dtype == SX_F32;
+}
+
 /* The next iteration along the first `count` of `list`, the last one fastest; false, and back at the first,
  * after the last. */
 static bool next_along(frame *f, const dims *list, uint32_t count)
@@ -266,10 +301,13 @@ static sx_cell run_dot(frame *f, const sx_instr *dot, const dims *over, const st
     sx_cell sum = sx_reduce_open(f->mode, SX_SUM, dot->dtype);
     bool in_lines = !sx_mode_is_exact(f->mode) && sx_dtype_class_of(dot->dtype) == SX_CLASS_FLOAT &&
                     f->source[f->body->instr[dot->x].x].cell != NULL;
+    bool in_raw_lines = !sx_mode_is_exact(f->mode) && dot->dtype == SX_F32 && over->count > 0 &&
+                        is_raw_f32(f, dot->x) && is_raw_f32(f, dot->y);
     bool more = true;
     while (more) {
-        if (in_lines) {
-            sum = dot_line(f, dot, over->dim[over->count - 1], sum);
+        if (in_lines || in_raw_lines) {
+            uint32_t d = over->dim[over->count - 1];
+            sum = in_lines ? dot_line(f, dot, d, sum) : dot_raw_line(f, dot, d, sum);
             more = next_along(f, over, over->count - 1);
         } else {
             run_steps(f, before);

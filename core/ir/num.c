@@ -1,5 +1,6 @@
 #include "core/ir/num.h"
 
+#include <endian.h>
 #include <math.h>
 #include <string.h>
 
@@ -35,6 +36,13 @@ double sx_num_decode(sx_dtype dtype, uint64_t bits)
         memcpy(&value, &bits, sizeof(value));
         return value;
     }
+    if (dtype == SX_F32 &&
+        (bits & 0x7fffffff) <= 0x7f800000) { /* a number: as the machine has it */
+        uint32_t narrow = (uint32_t)bits;
+        float value;
+        memcpy(&value, &narrow, sizeof(value));
+        return (double)value;
+    }
     format f = format_of(dtype);
     uint64_t mantissa = bits & ((UINT64_C(1) << f.mantissa_bits) - 1);
     uint64_t exponent_max = (UINT64_C(1) << f.exponent_bits) - 1;
@@ -60,6 +68,12 @@ uint64_t sx_num_encode(sx_dtype dtype, double value)
     if (dtype == SX_F64 && !isnan(value)) {
         uint64_t bits;
         memcpy(&bits, &value, sizeof(bits));
+        return bits;
+    }
+    if (dtype == SX_F32 && !isnan(value)) {
+        float rounded = (float)value; /* to nearest, ties to even; beyond the range to infinity */
+        uint32_t bits;
+        memcpy(&bits, &rounded, sizeof(bits));
         return bits;
     }
     format f = format_of(dtype);
@@ -96,6 +110,9 @@ uint64_t sx_num_encode(sx_dtype dtype, double value)
 
 double sx_num_round(sx_dtype dtype, double value)
 {
+    if (dtype == SX_F32 && !isnan(value)) {
+        return (double)(float)value;
+    }
     return dtype == SX_F64 ? value : sx_num_decode(dtype, sx_num_encode(dtype, value));
 }
 
@@ -137,6 +154,11 @@ uint64_t sx_num_load(sx_dtype dtype, const uint8_t *bytes, size_t index)
 {
     size_t size = sx_dtype_bytes(dtype);
     uint64_t bits = 0;
+    if (size == sizeof(uint32_t)) {
+        uint32_t word;
+        memcpy(&word, bytes + index * sizeof(word), sizeof(word));
+        return le32toh(word);
+    }
     for (size_t i = size; i-- > 0;) {
         bits = bits << 8 | bytes[index * size + i];
     }
