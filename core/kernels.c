@@ -202,21 +202,12 @@ static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_schedu
     return SX_OK;
 }
 
-/* Is the emitted program the node's, and that of the kernel that packs for it? Where it does not read the
- * kernel, isl says whether the order of its schedule is legal. */
+/* Is the emitted program the node's, and that of the kernel that packs for it? */
 static sx_code judge(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_schedule *schedule,
                      const sx_kernel *kernel, sx_verdict *verdict)
 {
     const sx_analysis *a = s->analysis;
     sx_judge_facts facts = sx_judge_facts_of(schedule, a->kind);
-    if (!sx_judge_reads(a->fused, &facts)) {
-        sx_poly_verdict order;
-        SX_TRY(sx_poly_check_fused(cx, pipe->memo, a, schedule, &order));
-        verdict->proven = order.legal;
-        (void)snprintf(verdict->text, sizeof(verdict->text), "order of the schedule: %.200s",
-                       order.text);
-        return SX_OK;
-    }
     SX_TRY(sx_judge_kernel(pipe->judge, a->fused, s->type, s->count, &facts, kernel, verdict));
     if (!verdict->proven || facts.panel == 0) {
         return SX_OK;

@@ -421,11 +421,7 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
                     .origins = origins,
                     .device = device,
                     .target = sx_target_find(NULL, device->target),
-                    .image = image,
-                    .memo = SX_NEW(cx, sx_poly_memo)};
-    if (pipe.memo == NULL) {
-        return cx->error.code;
-    }
+                    .image = image};
     SX_TRY(sx_judge_make(cx, &pipe.judge));
     SX_TRY(compile_nodes(cx, &pipe));
     uint32_t stage = sx_stage_begin(cx, "places");

@@ -9,7 +9,6 @@
 #include "core/ir/refusals.h"
 #include "core/loop/loop.h"
 #include "core/judge/judge.h"
-#include "core/poly/poly.h"
 #include "core/target/target.h"
 
 /* One tensor of the module while places are decided. Reshapes share the tensor of their operand. */
@@ -35,8 +34,7 @@ typedef struct {
     sx_pipe_made *made;  /* nodes that have a kernel */
     uint32_t made_count, made_capacity;
     sx_idmap made_map;
-    sx_judge *judge;    /* of emitted programs */
-    sx_poly_memo *memo; /* polyhedral verdicts on schedules that the judge does not read */
+    sx_judge *judge; /* of emitted programs */
     /* for messages: the canonical program, what became of it (`graph` without extents), the user's names for
      * the nodes of the program (NULL: none), what the nodes of `graph` stand for (NULL: not asked yet), and
      * what is not supported */

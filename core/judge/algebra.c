@@ -271,22 +271,27 @@ static void derive(const sx_algebra *g, sx_term *t)
     t->vars = t->kind == SX_TERM_RUN ? 0 : g->form[t->form].vars;
     t->holes = t->kind == SX_TERM_HOLE;
     t->acc = t->kind == SX_TERM_ACC;
+    t->state = t->kind == SX_TERM_STATE;
+    t->recur = t->kind == SX_TERM_RECUR;
     t->level = 0;
+    bool binds = t->kind == SX_TERM_RUN || t->kind == SX_TERM_RECUR;
     for (uint32_t k = 0; k < 3; k++) {
         const sx_term *c = &g->term[t->child[k]];
         if (t->child[k] == 0) {
             continue;
         }
         uint64_t vars = c->vars;
-        if (t->kind == SX_TERM_RUN && k == 1) {
+        if (binds && k == 1) {
             vars &= ~sx_run_vars(t->imm);
         }
         t->vars |= vars;
         t->holes = t->holes || c->holes;
+        t->state = t->state || c->state;
+        t->recur = t->recur || c->recur;
         t->acc = t->acc || (c->acc && !(t->kind == SX_TERM_RUN && k == 1));
         t->level = c->level > t->level ? c->level : t->level;
     }
-    if (t->kind == SX_TERM_RUN && t->imm + 1 > t->level) {
+    if (binds && t->imm + 1 > t->level) {
         t->level = (uint8_t)(t->imm + 1);
     }
 }
@@ -364,7 +369,7 @@ uint32_t sx_term_hole(sx_algebra *g, uint32_t number, uint32_t lane_form)
 void sx_subst_begin(sx_algebra *g, sx_subst *s)
 {
     s->vars = 0;
-    s->hole = s->acc = s->first = 0;
+    s->hole = s->acc = s->first = s->state_count = 0;
     s->stamp = ++g->stamp;
 }
 
@@ -397,7 +402,7 @@ uint32_t sx_form_subst(sx_algebra *g, uint32_t form, const sx_subst *s)
     return sx_form_put(g, &lin);
 }
 
-static bool memo_find(sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t *result)
+bool sx_memo_find(const sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t *result)
 {
     if (term < g->memo_capacity && term < g->memo_capacity2 && g->memo_stamp[term] == s->stamp) {
         *result = g->memo[term];
@@ -406,7 +411,7 @@ static bool memo_find(sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t 
     return false;
 }
 
-static void memo_put(sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t result)
+void sx_memo_put(sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t result)
 {
     void *memo = g->memo;
     void *stamp = g->memo_stamp;
@@ -420,10 +425,35 @@ static void memo_put(sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t r
     g->memo_stamp[term] = s->stamp;
 }
 
+static uint32_t subst_op(sx_algebra *g, const sx_term *t, const sx_subst *s)
+{
+    uint32_t child[3];
+    for (uint32_t k = 0; k < 3; k++) {
+        child[k] = t->child[k] == 0 ? 0 : sx_term_subst(g, t->child[k], s);
+    }
+    return t->form != 0 ? sx_term_op_imm2(g, (sx_lop)t->op, g->form[t->form].constant, child[0])
+                        : sx_term_op(g, (sx_lop)t->op, t->imm, child[0], child[1], child[2]);
+}
+
+static uint32_t subst_run(sx_algebra *g, const sx_term *t, const sx_subst *s)
+{
+    sx_lin counts;
+    uint32_t first = sx_term_subst(g, t->child[0], s);
+    uint32_t step = t->child[1];
+    if (s->hole != 0 && g->term[step].holes) { /* the accumulator there is another one */
+        (void)sx_refuse(g, "a step reads the value that a loop carries");
+    }
+    sx_lin_get(g, t->form, &counts);
+    /* replacing an accumulator replaces no variable: the step, whose accumulator is its own, stays */
+    step = s->first != 0 ? step : sx_term_subst(g, step, s);
+    return sx_run_make(g, first, step, t->imm, &counts);
+}
+
 uint32_t sx_term_subst(sx_algebra *g, uint32_t term, const sx_subst *s)
 {
     sx_term t = g->term[term];
-    bool hit = (t.vars & s->vars) != 0 || (s->hole != 0 && t.holes) || (s->first != 0 && t.acc);
+    bool hit = (t.vars & s->vars) != 0 || (s->hole != 0 && t.holes) || (s->first != 0 && t.acc) ||
+               (s->state_count != 0 && t.state);
     if (g->refused || !hit) {
         return term;
     }
@@ -433,8 +463,13 @@ uint32_t sx_term_subst(sx_algebra *g, uint32_t term, const sx_subst *s)
     if (t.kind == SX_TERM_ACC) {
         return s->first;
     }
+    for (uint32_t k = 0; t.kind == SX_TERM_STATE && k < s->state_count; k++) {
+        if (term == s->state[k]) {
+            return s->part[k];
+        }
+    }
     uint32_t result;
-    if (memo_find(g, term, s, &result)) {
+    if (sx_memo_find(g, term, s, &result)) {
         return result;
     }
     switch ((sx_term_kind)t.kind) {
@@ -442,38 +477,29 @@ uint32_t sx_term_subst(sx_algebra *g, uint32_t term, const sx_subst *s)
         t.form = sx_form_subst(g, t.form, s);
         result = sx_term_int(g, t.form);
         break;
-    case SX_TERM_OP: {
-        uint32_t child[3];
+    case SX_TERM_OP: result = subst_op(g, &t, s); break;
+    case SX_TERM_RUN: result = subst_run(g, &t, s); break;
+    case SX_TERM_RECUR:
+        if (s->hole != 0 && (g->term[t.child[1]].holes || g->term[t.child[2]].holes)) {
+            (void)sx_refuse(g, "a recurrence reads the value that a loop carries");
+        }
         for (uint32_t k = 0; k < 3; k++) {
-            child[k] = t.child[k] == 0 ? 0 : sx_term_subst(g, t.child[k], s);
+            t.child[k] = t.child[k] == 0 ? 0 : sx_term_subst(g, t.child[k], s);
         }
-        result = t.form != 0 ? sx_term_op_imm2(g, (sx_lop)t.op, g->form[t.form].constant, child[0])
-                             : sx_term_op(g, (sx_lop)t.op, t.imm, child[0], child[1], child[2]);
+        result = sx_term_put(g, &t);
         break;
-    }
-    case SX_TERM_RUN: {
-        uint32_t first = sx_term_subst(g, t.child[0], s);
-        uint32_t step = t.child[1];
-        if (s->hole != 0 && g->term[step].holes) { /* the accumulator there is another one */
-            (void)sx_refuse(g, "a step reads the value that a loop carries");
-        }
-        sx_lin counts;
-        sx_lin_get(g, t.form, &counts);
-        /* replacing an accumulator replaces no variable: the step, whose accumulator is its own, stays */
-        step = s->first != 0 ? step : sx_term_subst(g, step, s);
-        result = sx_run_make(g, first, step, t.imm, &counts);
-        break;
-    }
     case SX_TERM_CONST:
     case SX_TERM_ELEMENT:
     case SX_TERM_HOLE:
     case SX_TERM_ACC:
+    case SX_TERM_STATE:
+    case SX_TERM_PART:
     default:
         t.child[0] = t.child[0] == 0 ? 0 : sx_term_subst(g, t.child[0], s);
         t.form = sx_form_subst(g, t.form, s);
         result = sx_term_put(g, &t);
         break;
     }
-    memo_put(g, term, s, result);
+    sx_memo_put(g, term, s, result);
     return result;
 }

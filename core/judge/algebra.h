@@ -3,7 +3,8 @@
  *
  *   form   an affine integer: constant + sum of coefficient * variable, every sum and product checked for overflow
  *   term   what one 32-bit lane holds: a constant, an element of an input at a form, an integer form, an
- *          operation on terms, or a run: a step applied again and again to an accumulator
+ *          operation on terms, a run: a step applied again and again to an accumulator, or a recurrence:
+ *          several values that step together, each step reading those before it
  *
  * Both are hash-consed: equal ones have equal numbers, whole keys are compared and no hash is trusted. Number
  * 0 is the constant form zero, and no term. Variables are small numbers: those of the program, the lane, those
@@ -14,6 +15,11 @@
  * normal form: counts of 1 are gone, neighbours that make one arithmetic sequence are one, and a step that
  * continues the run before it is part of it. So two chains with the same steps in the same order are one
  * number, however the program unrolled and tiled its loops.
+ *
+ * A recurrence is what a loop makes of memory that it carries. Parts have a first value and a step over the
+ * values of all parts before it (SX_TERM_PART); the term is the value of part 0 behind the loop, and the other
+ * parts are those that its step needs, in the order in which they are met. One part alone is a run where it
+ * can be one.
  *
  * Failure sticks in `refused`, with the reason; functions return 0 from then on. */
 #ifndef SX_CORE_JUDGE_ALGEBRA_H
@@ -53,11 +59,17 @@ typedef enum {
     SX_TERM_OP,   /* op, imm (and form for 64-bit immediates) on children */
     SX_TERM_HOLE, /* lane `form` of register imm at the start of an iteration */
     SX_TERM_ACC,  /* the accumulator of the run around it */
-    SX_TERM_RUN /* child[0] first value, child[1] step, form: the counts, imm: the level of its variables */
+    SX_TERM_RUN, /* child[0] first value, child[1] step, form: the counts, imm: the level of its variables */
+    SX_TERM_STATE, /* what byte `form` of carried table imm holds at the start of an iteration */
+    SX_TERM_PART,  /* part imm of the recurrence around it, at the start of an iteration */
+    /* child[0] first value of a part, child[1] its step, child[2] the parts behind it, form: the count, imm: the
+     * level of its variable */
+    SX_TERM_RECUR
 } sx_term_kind;
 typedef struct {
     uint8_t kind, op, width, level; /* level: of runs inside, 0 without */
     bool holes, acc;                /* has a hole, an accumulator that no run inside binds */
+    bool state, recur;              /* has a state, a recurrence */
     uint32_t imm;
     uint32_t child[3];
     uint32_t form;
@@ -95,6 +107,7 @@ typedef struct {
     int64_t low[SX_VAR_COUNT], high[SX_VAR_COUNT]; /* ranges of the variables in scope */
 } sx_algebra;
 
+#define SX_RECUR_PARTS 8u
 /* A parallel substitution. */
 typedef struct {
     uint64_t vars;
@@ -102,6 +115,9 @@ typedef struct {
     uint32_t hole; /* a term that becomes `acc`; 0: none */
     uint32_t acc;
     uint32_t first; /* what the free accumulator becomes; 0: stays */
+    uint32_t state_count;
+    uint32_t state[SX_RECUR_PARTS]; /* terms, and what they become */
+    uint32_t part[SX_RECUR_PARTS];
     uint32_t stamp;
 } sx_subst;
 
@@ -142,7 +158,18 @@ uint32_t sx_form_pair(sx_algebra *g, uint32_t a, uint32_t b, uint32_t var); /* U
  * at the start of an iteration and `last` at its end. */
 uint32_t sx_term_close(sx_algebra *g, uint32_t first, uint32_t hole, uint32_t last, uint32_t var,
                        int64_t trip);
-/* ---- between algebra.c, fold.c and run.c ---- */
+/* ---- recurrences (recur.c) ---- */
+uint32_t sx_term_state(sx_algebra *g, uint32_t table, uint32_t place);
+/* The first value and the step of a state; false: it is none of the loop. */
+typedef bool (*sx_define)(void *self, uint32_t state, uint32_t *first, uint32_t *step);
+/* The state `asked` behind a loop over `var` of `trip` iterations; 0 where no recurrence can be made of it. */
+uint32_t sx_term_recur(sx_algebra *g, uint32_t asked, sx_define define, void *self, uint32_t var,
+                       int64_t trip);
+
+/* ---- between algebra.c, fold.c, run.c and recur.c ---- */
+/* What was noted for a term under the running substitution. */
+bool sx_memo_find(const sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t *result);
+void sx_memo_put(sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t result);
 uint32_t sx_term_put(sx_algebra *g, const sx_term *key);
 /* Variables bound by runs of this level. */
 uint64_t sx_run_vars(uint32_t level);

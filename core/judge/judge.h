@@ -27,8 +27,6 @@ typedef struct {
     char text[240]; /* what was proven, or what could not be shown and where */
 } sx_verdict;
 
-/* Is the kernel of this node read? All are but online sums of more blocks of keys than the walk unrolls. */
-bool sx_judge_reads(const sx_attr *fused, const sx_judge_facts *facts);
 /* Of the schedule of a contraction or an online sum; of other kernels nothing. */
 sx_judge_facts sx_judge_facts_of(const sx_schedule *schedule, sx_kernel_kind kind);
 sx_code sx_judge_make(sx_ctx *cx, sx_judge **judge);

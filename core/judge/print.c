@@ -32,6 +32,11 @@ void sx_term_print(const sx_algebra *g, uint32_t term, uint32_t depth, sx_buf *t
     case SX_TERM_CONST: sx_buf_print(text, "0x%08x", t->imm); return;
     case SX_TERM_ACC: sx_buf_put_text(text, "acc"); return;
     case SX_TERM_HOLE: sx_buf_print(text, "hole%u", t->imm); return;
+    case SX_TERM_PART: sx_buf_print(text, "part%u", t->imm); return;
+    case SX_TERM_STATE: sx_buf_print(text, "state%u[", t->imm); break;
+    case SX_TERM_RECUR:
+        sx_buf_print(text, "recur%u %lld[", t->imm, (long long)g->form[t->form].constant);
+        break;
     case SX_TERM_ELEMENT: sx_buf_print(text, "b%u.%u[", t->imm, t->width); break;
     case SX_TERM_INT: sx_buf_put_text(text, "int["); break;
     case SX_TERM_RUN:
@@ -48,7 +53,7 @@ void sx_term_print(const sx_algebra *g, uint32_t term, uint32_t depth, sx_buf *t
                      t->imm);
         break;
     }
-    if (t->kind == SX_TERM_ELEMENT || t->kind == SX_TERM_INT) {
+    if (t->kind == SX_TERM_ELEMENT || t->kind == SX_TERM_INT || t->kind == SX_TERM_STATE) {
         print_form(g, t->form, text);
     }
     for (uint32_t k = 0; k < 3 && t->child[k] != 0; k++) {

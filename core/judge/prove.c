@@ -61,21 +61,6 @@ static bool split_dims(sx_algebra *g, sx_record *r, const sx_places *p)
     return !g->refused;
 }
 
-bool sx_judge_reads(const sx_attr *fused, const sx_judge_facts *facts)
-{
-    int64_t keys = 1;
-    if (sx_body_kernel_kind(fused->body) != SX_KERNEL_ONLINE) {
-        return true;
-    }
-    for (uint32_t d = 0; d < fused->type.rank; d++) {
-        bool summed = ((fused->body->axes & ~fused->body->inner) >> d & 1) != 0;
-        if (summed && !sx_mul_i64(keys, fused->type.dim[d].scale, &keys)) {
-            return false;
-        }
-    }
-    return facts->keys > 0 && keys / facts->keys <= SX_UNROLL_MAX;
-}
-
 sx_judge_facts sx_judge_facts_of(const sx_schedule *schedule, sx_kernel_kind kind)
 {
     sx_judge_facts facts = {0};

@@ -48,14 +48,18 @@ static uint32_t keys_of(sx_reference *r)
     return keys;
 }
 
-/* One block of `count` keys from `start` on. `value`: instruction that is weighted, or UINT32_MAX. */
+/* One block of `count` keys; the first is number `start` (form). `value`: instruction that is weighted, or
+ * UINT32_MAX. */
 static void add_block(sx_reference *r, sx_online_state *s, uint32_t scores, uint32_t value,
-                      uint32_t keys, int64_t start, int64_t count)
+                      uint32_t keys, uint32_t start, int64_t count)
 {
     sx_algebra *g = r->g;
     uint32_t var = keys == SX_RANK_MAX ? SX_LOOP_VARS_MAX - 2 : 3 + keys;
     if (keys != SX_RANK_MAX) {
-        r->position[keys] = sx_form_var(g, var, 1, start);
+        sx_lin lin;
+        sx_lin_get(g, start, &lin);
+        sx_lin_add(g, &lin, var, 1);
+        r->position[keys] = sx_form_put(g, &lin);
     }
     r->step = ++r->epoch;
     uint32_t score = sx_reference_value(r, scores);
@@ -73,6 +77,54 @@ static void add_block(sx_reference *r, sx_online_state *s, uint32_t scores, uint
                                  sx_term_op(g, SX_LOP_FMA, 0, element, weight, hole), var, count);
     }
     s->max = max;
+}
+
+/* Whole blocks of keys: the three carry each other from block to block. */
+#define BLOCK_VAR (SX_LOOP_VARS_MAX - 3u)
+#define TABLES 1000000u
+typedef struct {
+    sx_algebra *g;
+    uint32_t first[3], step[3];
+} block_steps;
+
+static bool define_block(void *self, uint32_t state, uint32_t *first, uint32_t *step)
+{
+    const block_steps *b = self;
+    uint32_t table = b->g->term[state].imm;
+    if (table < TABLES || table >= TABLES + 3) {
+        return false;
+    }
+    *first = b->first[table - TABLES];
+    *step = b->step[table - TABLES];
+    return true;
+}
+
+static void add_blocks(sx_reference *r, sx_online_state *s, uint32_t scores, uint32_t value,
+                       uint32_t keys, int64_t block, int64_t blocks)
+{
+    sx_algebra *g = r->g;
+    block_steps b = {.g = g, .first = {s->max, s->sum, s->value}};
+    uint32_t state[3];
+    for (uint32_t k = 0; k < 3; k++) {
+        state[k] = sx_term_state(g, TABLES + k, 0);
+    }
+    s->max = state[0];
+    s->sum = state[1];
+    s->value = state[2];
+    add_block(r, s, scores, value, keys, sx_form_var(g, BLOCK_VAR, block, 0), block);
+    b.step[0] = s->max;
+    b.step[1] = s->sum;
+    b.step[2] = s->value;
+    uint32_t made[3];
+    for (uint32_t k = 0; k < 3; k++) {
+        made[k] = sx_term_recur(g, state[k], define_block, &b, BLOCK_VAR, blocks);
+        if (made[k] == 0) {
+            (void)sx_refuse(g, "blocks of keys that are no recurrence");
+        }
+    }
+    s->max = made[0];
+    s->sum = made[1];
+    s->value = made[2];
 }
 
 /* The reductions at the position, made once for a point: all ONLINE stand over the same scores. */
@@ -97,14 +149,19 @@ static void find_state(sx_reference *r)
     uint32_t keys = keys_of(r);
     int64_t extent = keys == SX_RANK_MAX ? 1 : r->space.extent[keys];
     int64_t block = sx_min_i64(r->facts.keys, extent);
-    if (block < 1 || extent / block > SX_UNROLL_MAX) {
-        (void)sx_refuse(g, "%lld keys in blocks of %lld: more than %d blocks", (long long)extent,
-                        (long long)block, SX_UNROLL_MAX);
+    if (block < 1) {
+        (void)sx_refuse(g, "%lld keys in blocks of %lld", (long long)extent, (long long)block);
         return;
     }
     memcpy(saved, r->position, sizeof(saved));
-    for (int64_t start = 0; start < extent && !g->refused; start += block) {
-        add_block(r, s, scores, value, keys, start, sx_min_i64(block, extent - start));
+    int64_t blocks = extent / block;
+    if (blocks == 1) {
+        add_block(r, s, scores, value, keys, 0, block);
+    } else {
+        add_blocks(r, s, scores, value, keys, block, blocks);
+    }
+    if (extent % block != 0) {
+        add_block(r, s, scores, value, keys, sx_form_constant(g, blocks * block), extent % block);
     }
     memcpy(r->position, saved, sizeof(saved));
     r->step = step;

@@ -325,7 +325,8 @@ uint32_t sx_term_pair(sx_algebra *g, uint32_t a, uint32_t b, uint32_t var)
         return 0;
     }
     uint32_t form = sx_form_pair(g, x.form, y.form, var);
-    if (form == UINT32_MAX || (form != x.form && (x.kind == SX_TERM_RUN || x.kind == SX_TERM_OP))) {
+    if (form == UINT32_MAX || (form != x.form && (x.kind == SX_TERM_RUN || x.kind == SX_TERM_OP ||
+                                                  x.kind == SX_TERM_RECUR))) {
         return 0;
     }
     sx_pair_memo *memo = &g->pair[(a * 31 + b * 7 + var) % SX_PAIR_MEMO];
@@ -333,11 +334,11 @@ uint32_t sx_term_pair(sx_algebra *g, uint32_t a, uint32_t b, uint32_t var)
         return memo->result;
     }
     uint32_t result = 0;
-    if (x.kind == SX_TERM_ELEMENT || x.kind == SX_TERM_INT) {
+    if (x.kind == SX_TERM_ELEMENT || x.kind == SX_TERM_INT || x.kind == SX_TERM_STATE) {
         x.form = form;
         bool same = x.child[0] == y.child[0];
         result = !same ? 0 : x.kind == SX_TERM_INT ? sx_term_int(g, form) : sx_term_put(g, &x);
-    } else if (x.kind == SX_TERM_OP || x.kind == SX_TERM_RUN) {
+    } else if (x.kind == SX_TERM_OP || x.kind == SX_TERM_RUN || x.kind == SX_TERM_RECUR) {
         result = pair_children(g, x, &y, var);
     }
     *memo = (sx_pair_memo){a, b, var, result, g->generation};

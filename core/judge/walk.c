@@ -5,7 +5,7 @@
  * the body get the variable as one more dimension: right if no iteration sees or overwrites what another one
  * stores, which is checked when the loop closes (stores against stores, and reads that took a store from
  * before the loop against the stores of the body). Where that fails the loop carries memory: the part is
- * walked again with that loop unrolled. */
+ * walked again with states for what is carried (walk_state.c), or with that loop unrolled. */
 #include "core/judge/walk.h"
 
 #include <string.h>
@@ -182,28 +182,70 @@ static bool carries_memory(sx_walk *w, const sx_walk_loop *loop)
     return false;
 }
 
+/* The part is walked once more, with this loop in another way. */
+static void walk_again(sx_walk *w, const sx_walk_loop *loop, sx_walk_mode mode)
+{
+    SX_ASSERT(mode > w->mode[loop->item]);
+    w->again = true;
+    w->mode[loop->item] = (uint8_t)mode;
+    if (mode == SX_WALK_UNROLLED && loop->trip > SX_UNROLL_MAX) {
+        (void)sx_refuse(w->g, "item %u: a loop of %lld iterations carries memory in no known way",
+                        loop->item, (long long)loop->trip);
+    }
+}
+
+/* Behind the loop nobody knows what a term over its states is. */
+static void forget_states(sx_walk *w, sx_record *r)
+{
+    if (r->value != 0 && w->g->term[r->value].state) {
+        r->value = sx_term_hole(w->g, UINT32_MAX - 1, 0);
+    }
+}
+
+/* Does each iteration leave something of its states in places of its own? */
+static bool leaves_states(const sx_walk *w, const sx_walk_loop *loop)
+{
+    const sx_algebra *g = w->g;
+    bool found = false;
+    for (uint32_t k = loop->first_record; k < w->stores.count; k++) {
+        const sx_record *r = &w->stores.record[k];
+        bool moves = (g->form[r->address].vars & SX_VAR_BIT(loop->var)) != 0;
+        found = found || (moves && r->value != 0 && g->term[r->value].state);
+    }
+    return found;
+}
+
 static void close_memory(sx_walk *w, const sx_walk_loop *loop, uint32_t outer_first)
 {
     sx_algebra *g = w->g;
+    bool states = w->mode[loop->item] == SX_WALK_STATES;
+    uint32_t tables = loop->end_table - loop->first_table;
     if (carries_memory(w, loop)) {
-        w->again = true;
-        w->unroll[loop->item] = true;
-        if (loop->trip > SX_UNROLL_MAX) {
-            (void)sx_refuse(g, "item %u: a loop of %lld iterations carries memory, at most %d",
-                            loop->item, (long long)loop->trip, SX_UNROLL_MAX);
+        uint32_t before = w->places_count;
+        if (!states) {
+            sx_walk_find_places(w, loop);
         }
+        walk_again(w, loop, w->places_count > before ? SX_WALK_STATES : SX_WALK_UNROLLED);
+        return;
+    }
+    if (states && (leaves_states(w, loop) || !sx_walk_close_states(w, loop))) {
+        walk_again(w, loop, SX_WALK_UNROLLED);
         return;
     }
     uint32_t end = w->stores.count;
     w->stores.count = loop->first_record;
-    for (uint32_t k = loop->first_record; k < end && !g->refused; k++) {
+    for (uint32_t k = loop->first_record + tables; k < end && !g->refused; k++) {
         sx_record r = w->stores.record[k];
+        if (states) {
+            forget_states(w, &r);
+        }
         if (!sx_record_close(g, &r, loop->var, loop->trip)) {
             (void)sx_refuse(g, "item %u: iterations store to the same place", loop->item);
             return;
         }
         sx_records_put(g, &w->stores, outer_first, &r);
     }
+    sx_walk_leave_states(w, loop, outer_first);
     end = w->reads.count;
     w->reads.count = loop->first_read;
     for (uint32_t k = loop->first_read; k < end && !g->refused; k++) {
@@ -224,13 +266,26 @@ static void close_memory(sx_walk *w, const sx_walk_loop *loop, uint32_t outer_fi
 }
 
 /* ---- loops ---- */
+static bool has_states(const sx_walk *w, uint32_t value)
+{
+    sx_lanes lanes = {.count = 0};
+    bool found = false;
+    if (value != 0) {
+        sx_walk_get(w, value, &lanes);
+    }
+    for (uint32_t k = 0; k < lanes.count; k++) {
+        found = found || w->g->term[lanes.term[k]].state;
+    }
+    return found;
+}
+
 static void walk_loop(sx_walk *w, uint32_t at)
 {
     sx_algebra *g = w->g;
     const sx_item *item = &w->part->item[at];
     uint32_t end = w->end_of[at];
     uint32_t var = item->dst;
-    if (item->trip == 1 || w->unroll[at]) {
+    if (item->trip == 1 || w->mode[at] == SX_WALK_UNROLLED) {
         for (int64_t i = 0; i < item->trip && !g->refused && !w->again; i++) {
             w->known[var] = true;
             w->value[var] = i;
@@ -238,7 +293,17 @@ static void walk_loop(sx_walk *w, uint32_t at)
         }
         return;
     }
-    sx_walk_loop loop = {at, var, item->trip, w->stores.count, w->reads.count};
+    sx_walk_loop loop = {.item = at,
+                         .var = var,
+                         .trip = item->trip,
+                         .first_record = w->stores.count,
+                         .first_table = w->table_count,
+                         .end_table = w->table_count};
+    if (w->mode[at] == SX_WALK_STATES && !sx_walk_open_states(w, &loop)) {
+        walk_again(w, &loop, SX_WALK_UNROLLED);
+        return;
+    }
+    loop.first_read = w->reads.count;
     uint32_t first_carried = w->carried_count;
     uint32_t outer_first = w->loop_first;
     uint32_t outer_read = w->read_first;
@@ -276,7 +341,9 @@ static void walk_loop(sx_walk *w, uint32_t at)
     }
     for (uint32_t k = first_carried; k < end_carried; k++) { /* all before any is forgotten */
         sx_carried *c = &w->carried[k];
-        c->before = close_register(w, c, *reg_of(w, c->reg), var, item->trip);
+        uint32_t last = *reg_of(w, c->reg);
+        last = w->mode[at] == SX_WALK_STATES && has_states(w, last) ? 0 : last;
+        c->before = close_register(w, c, last, var, item->trip);
     }
     forget_written(w, at + 1, end);
     for (uint32_t k = first_carried; k < end_carried; k++) {
@@ -392,7 +459,7 @@ static void walk_items(sx_walk *w, uint32_t first, uint32_t end)
 }
 
 /* ---- a part ---- */
-static bool room(sx_walk *w, void **array, uint32_t *capacity, uint32_t need, size_t size)
+bool sx_walk_room(sx_walk *w, void **array, uint32_t *capacity, uint32_t need, size_t size)
 {
     if (need > *capacity && sx_grow(w->g->cx, array, capacity, need, size) != SX_OK) {
         (void)sx_refuse(w->g, "out of memory");
@@ -408,8 +475,8 @@ static bool prepare(sx_walk *w)
     for (uint32_t c = 0; c < 2; c++) {
         void *reg = w->reg[c];
         void *seen = w->seen[c];
-        if (!room(w, &reg, &w->reg_capacity[c], count[c], sizeof(uint32_t)) ||
-            !room(w, &seen, &w->seen_capacity[c], count[c], sizeof(uint32_t))) {
+        if (!sx_walk_room(w, &reg, &w->reg_capacity[c], count[c], sizeof(uint32_t)) ||
+            !sx_walk_room(w, &seen, &w->seen_capacity[c], count[c], sizeof(uint32_t))) {
             return false;
         }
         w->reg[c] = reg;
@@ -417,20 +484,22 @@ static bool prepare(sx_walk *w)
     }
     void *integer = w->integer;
     void *ends = w->end_of;
-    void *unroll = w->unroll;
-    if (!room(w, &integer, &w->integer_capacity, part->scalar_count + 1, sizeof(uint32_t)) ||
-        !room(w, &ends, &w->item_capacity, part->item_count + 1, sizeof(uint32_t)) ||
-        !room(w, &unroll, &w->unroll_capacity, part->item_count + 1, sizeof(bool))) {
+    void *mode = w->mode;
+    if (!sx_walk_room(w, &integer, &w->integer_capacity, part->scalar_count + 1,
+                      sizeof(uint32_t)) ||
+        !sx_walk_room(w, &ends, &w->item_capacity, part->item_count + 1, sizeof(uint32_t)) ||
+        !sx_walk_room(w, &mode, &w->mode_capacity, part->item_count + 1, sizeof(uint8_t))) {
         return false;
     }
     w->integer = integer;
     w->end_of = ends;
-    w->unroll = unroll;
+    w->mode = mode;
+    w->places_count = 0;
     uint32_t open[SX_LOOP_VARS_MAX];
     uint32_t depth = 0;
     for (uint32_t i = 0; i < part->item_count; i++) {
         if (part->item[i].kind == SX_ITEM_LOOP) {
-            w->unroll[i] = false;
+            w->mode[i] = SX_WALK_ONCE;
             open[depth++] = i;
         } else if (part->item[i].kind == SX_ITEM_END) {
             w->end_of[open[--depth]] = i;
@@ -451,7 +520,7 @@ void sx_walk_part(sx_walk *w, sx_algebra *g, const sx_kernel *kernel, const sx_p
     do {
         w->again = false;
         w->stores.count = w->reads.count = w->carried_count = w->many_count = 0;
-        w->open = w->loop_first = w->read_first = w->hole_count = 0;
+        w->open = w->loop_first = w->read_first = w->hole_count = w->table_count = 0;
         memset(w->reg[0], 0, (part->vector_count + 1) * sizeof(uint32_t));
         memset(w->reg[1], 0, (part->mask_count + 1) * sizeof(uint32_t));
         memset(w->integer, 0, (part->scalar_count + 1) * sizeof(uint32_t));

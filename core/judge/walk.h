@@ -17,8 +17,21 @@ typedef struct {
     uint32_t var;
     int64_t trip;
     uint32_t first_record, first_read;
+    uint32_t first_table, end_table;
 } sx_walk_loop;
 
+/* A set of places that a loop carries: found by the first walk of the loop, made a state by the next. */
+typedef struct {
+    uint32_t item; /* LOOP */
+    sx_record places;
+} sx_carried_places;
+typedef struct {
+    sx_record places; /* each with its state */
+    uint32_t first, step,
+        behind; /* terms over the store variables: before the loop, of an iteration, behind it */
+} sx_table;
+
+typedef enum { SX_WALK_ONCE, SX_WALK_STATES, SX_WALK_UNROLLED } sx_walk_mode;
 typedef struct {
     uint32_t reg; /* class << 28 | number */
     uint32_t hole;
@@ -39,13 +52,18 @@ typedef struct {
     uint32_t many_count, many_capacity;
     sx_records stores, reads;
     uint32_t *end_of; /* of each LOOP item: its END */
-    bool *unroll;     /* of each LOOP item */
-    uint32_t item_capacity, unroll_capacity;
+    uint8_t *mode;    /* of each LOOP item: sx_walk_mode */
+    uint32_t item_capacity, mode_capacity;
+    sx_carried_places *places;
+    uint32_t places_count, places_capacity;
+    /* of the open loops that are walked with states; the number of a table is that of its states */
+    sx_table *table;
+    uint32_t table_count, table_capacity;
     sx_carried *carried;
     uint32_t carried_count, carried_capacity;
     bool known[SX_LOOP_VARS_MAX]; /* the variable has one value: */
     int64_t value[SX_LOOP_VARS_MAX];
-    bool again; /* a loop carries memory: it is marked in `unroll`, walk the part once more */
+    bool again; /* a loop carries memory: its `mode` is another one now, walk the part once more */
     uint32_t loop_first; /* first record of the innermost open loop */
     uint32_t read_first; /* and its first read */
     uint32_t last_cut;   /* lane at which a read fell in two */
@@ -64,4 +82,15 @@ uint32_t sx_walk_put(sx_walk *w, const sx_lanes *lanes);
 void sx_walk_get(const sx_walk *w, uint32_t value, sx_lanes *lanes);
 uint32_t sx_walk_at(sx_walk *w, uint32_t term, uint32_t lane); /* the term with the lane fixed */
 void sx_walk_memory(sx_walk *w, const sx_item *item);
+
+/* ---- memory that loops carry (walk_state.c) ---- */
+/* Notes the places that the body stores anew in each iteration after it has read what was there. */
+void sx_walk_find_places(sx_walk *w, const sx_walk_loop *loop);
+/* At the start of an iteration these places hold states. False: what they hold before the loop is not known. */
+bool sx_walk_open_states(sx_walk *w, sx_walk_loop *loop);
+/* Finds what the tables hold behind the loop. False: they are no recurrence. */
+bool sx_walk_close_states(sx_walk *w, const sx_walk_loop *loop);
+/* Stores that, once all other stores of the body are closed. */
+void sx_walk_leave_states(sx_walk *w, const sx_walk_loop *loop, uint32_t outer_first);
+bool sx_walk_room(sx_walk *w, void **array, uint32_t *capacity, uint32_t need, size_t size);
 #endif

@@ -366,25 +366,13 @@ sx_code sx_poly_of_fused(sx_ctx *cx, const sx_analysis *a, const sx_schedule *sc
     return SX_OK;
 }
 
-sx_code sx_poly_check_fused(sx_ctx *cx, sx_poly_memo *memo, const sx_analysis *a,
-                            const sx_schedule *schedule, sx_poly_verdict *verdict)
+sx_code sx_poly_check_fused(sx_ctx *cx, const sx_analysis *a, const sx_schedule *schedule,
+                            sx_poly_verdict *verdict)
 {
     sx_poly_program *program = SX_NEW(cx, sx_poly_program);
     if (program == NULL) {
         return cx->error.code;
     }
     SX_TRY(sx_poly_of_fused(cx, a, schedule, program));
-    sx_hash128 hash = sx_hash128_of((sx_span){(const uint8_t *)program, sizeof(*program)});
-    for (uint32_t i = 0; memo != NULL && i < memo->count; i++) {
-        if (memo->hash[i].low == hash.low && memo->hash[i].high == hash.high) {
-            *verdict = memo->verdict[i];
-            return SX_OK;
-        }
-    }
-    SX_TRY(sx_poly_legal(cx, program, verdict));
-    if (memo != NULL && memo->count < SX_POLY_MEMO_MAX) {
-        memo->hash[memo->count] = hash;
-        memo->verdict[memo->count++] = *verdict;
-    }
-    return SX_OK;
+    return sx_poly_legal(cx, program, verdict);
 }

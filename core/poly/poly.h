@@ -13,7 +13,6 @@
  */
 #ifndef SX_CORE_POLY_POLY_H
 #define SX_CORE_POLY_POLY_H
-#include "core/base/hash.h"
 #include "core/loop/loop.h"
 
 #define SX_POLY_OPERATIONS_MAX \
@@ -70,14 +69,7 @@ sx_code sx_poly_legal(sx_ctx *cx, const sx_poly_program *program, sx_poly_verdic
  * under `schedule`. */
 sx_code sx_poly_of_fused(sx_ctx *cx, const sx_analysis *analysis, const sx_schedule *schedule,
                          sx_poly_program *program);
-/* Verdicts already given, by the hash of the whole program: equal kernels of one request are judged once. */
-#define SX_POLY_MEMO_MAX 64u
-typedef struct {
-    sx_hash128 hash[SX_POLY_MEMO_MAX];
-    sx_poly_verdict verdict[SX_POLY_MEMO_MAX];
-    uint32_t count;
-} sx_poly_memo;
-/* Both together; `memo` may be NULL. */
-sx_code sx_poly_check_fused(sx_ctx *cx, sx_poly_memo *memo, const sx_analysis *analysis,
-                            const sx_schedule *schedule, sx_poly_verdict *verdict);
+/* Both together. */
+sx_code sx_poly_check_fused(sx_ctx *cx, const sx_analysis *analysis, const sx_schedule *schedule,
+                            sx_poly_verdict *verdict);
 #endif

@@ -52,7 +52,7 @@ static sx_code visit(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uin
         SX_TRY(sx_judge_kernel(f->judge, fused, input, input_count, &facts, kernel, &verdict));
         us[r] = now_us() - start;
         start = now_us();
-        SX_TRY(sx_poly_check_fused(cx, NULL, a, schedule, &order));
+        SX_TRY(sx_poly_check_fused(cx, a, schedule, &order));
         isl[r] = now_us() - start;
     }
     f->us[f->count] = sx_bench_median(us, rounds);

@@ -86,8 +86,8 @@ START_TEST(test_plans_are_legal)
     sx_search_result plans = plans_of(&cx, &n, targets[_i % 2]);
     for (uint32_t p = 0; p < plans.best_count && p < 3; p++) {
         sx_poly_verdict verdict;
-        ck_sx_ok(&cx, sx_poly_check_fused(&cx, NULL, analysis_of(&cx, &n), &plans.best[p].schedule,
-                                          &verdict));
+        ck_sx_ok(&cx,
+                 sx_poly_check_fused(&cx, analysis_of(&cx, &n), &plans.best[p].schedule, &verdict));
         ck_assert_msg(verdict.legal && strncmp(verdict.text, "legal: ", 7) == 0, "plan %u: %s", p,
                       verdict.text);
     }
