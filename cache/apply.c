@@ -262,6 +262,8 @@ static bool apply_evict(sx_apply *apply, sx_op *op, sx_batch_result *result)
     }
     sx_store_bind_u64(remove, 4, filter->unused_since_us);
     (void)sqlite3_bind_int(remove, 5, filter->pinned_too);
+    (void)sqlite3_bind_int(remove, 6, filter->by_kind);
+    (void)sqlite3_bind_int64(remove, 7, filter->kind);
     if (!sx_store_run(&apply->store, remove, "evict")) {
         return false;
     }

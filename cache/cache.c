@@ -484,6 +484,7 @@ static bool filter_matches(const void *self, const sx_cache_info *info)
     const sx_cache_filter *filter = self;
     return (!filter->by_ns || info->ns == filter->ns) &&
            (!filter->by_key || sx_key_equal(&info->key, &filter->key)) &&
+           (!filter->by_kind || info->kind == filter->kind) &&
            (filter->unused_since_us == 0 || info->last_used_us < filter->unused_since_us) &&
            (filter->pinned_too || !info->pinned);
 }

@@ -201,8 +201,10 @@ sx_code sx_cache_explain(sx_ctx *cx, sx_cache *cache, uint32_t ns, const sx_cach
 typedef struct {
     bool by_ns;
     bool by_key;
+    bool by_kind;
     bool pinned_too;
     uint32_t ns;
+    uint32_t kind;
     sx_key key;
     uint64_t unused_since_us; /* last used before this moment; 0: any */
 } sx_cache_filter;

@@ -7,8 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/target/target.h"
-
 void sxc_module_file_close(sxc_module_file *file)
 {
     if (file->mapping != NULL) {
@@ -73,27 +71,6 @@ sx_code sxc_module_file_of(sx_ctx *cx, sx_span bytes, sxc_module_file *file)
     return code;
 }
 
-sx_code sxc_module_check_code(sx_ctx *cx, const sx_module *module)
-{
-    uint32_t *entry = SX_NEW_ARRAY(cx, uint32_t, module->part_count + 1);
-    if (entry == NULL) {
-        return cx->error.code;
-    }
-    for (uint64_t i = 0; i < module->part_count; i++) {
-        entry[i] = (uint32_t)module->part[i].entry; /* inside the section: the decoder looked */
-    }
-    sx_span code = {module->code, (size_t)module->code_count};
-    const sx_target *target;
-    SX_TRY(sx_target_of_module(cx, NULL, module->info->isa, &target));
-    if (target->check(cx, target, code, entry, (uint32_t)module->part_count) != SX_OK) {
-        sx_error error = cx->error;
-        sx_ctx_reset_error(cx);
-        return error.code != SX_INPUT ? SX_FAIL(cx, error.code, "%s", error.text)
-                                      : SX_FAIL(cx, SX_CORRUPT, "section code: %s", error.text);
-    }
-    return SX_OK;
-}
-
 sx_code sxc_module_type(sx_ctx *cx, const sx_module *module, uint64_t index, sx_type *type)
 {
     const sx_module_tensor *tensor = &module->tensor[index];
@@ -110,20 +87,6 @@ sx_code sxc_module_type(sx_ctx *cx, const sx_module *module, uint64_t index, sx_
         type->dim[d] = sx_dim_of(tensor->dim[d]);
     }
     return SX_OK;
-}
-
-const char *sxc_module_place_name(uint32_t place)
-{
-    static const char *const name[SX_TENSOR_PLACE_COUNT] = {"input",    "weight",     "output",
-                                                            "constant", "persistent", "temporary"};
-    return place < SX_TENSOR_PLACE_COUNT ? name[place] : "unknown";
-}
-
-const char *sxc_module_kind_name(uint32_t kind)
-{
-    static const char *const name[SX_MODULE_KERNEL_KIND_COUNT] = {"map",  "row",  "contraction",
-                                                                  "pack", "copy", "online"};
-    return kind < SX_MODULE_KERNEL_KIND_COUNT ? name[kind] : "unknown";
 }
 
 uint64_t sxc_module_part_end(const sx_module *module, uint64_t part)

@@ -19,13 +19,8 @@ sx_code sxc_module_file_open(sx_ctx *cx, const char *path, bool checksums, sxc_m
 /* The same of bytes that came some other way; they are copied. */
 sx_code sxc_module_file_of(sx_ctx *cx, sx_span bytes, sxc_module_file *file);
 
-/* Every kernel's code is code of the module's target and nothing else. SX_CORRUPT names the offset. */
-sx_code sxc_module_check_code(sx_ctx *cx, const sx_module *module);
-
 /* The static type of a tensor. SX_CORRUPT: an element type this program does not know. */
 sx_code sxc_module_type(sx_ctx *cx, const sx_module *module, uint64_t tensor, sx_type *type);
-const char *sxc_module_place_name(uint32_t place);
-const char *sxc_module_kind_name(uint32_t kind); /* of a kernel */
 /* End of the code of a part: the next entry, or the end of the section. */
 uint64_t sxc_module_part_end(const sx_module *module, uint64_t part);
 #endif

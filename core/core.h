@@ -110,8 +110,9 @@ sx_code sx_core_egraph_program(sx_ctx *cx, sx_span egraph, sx_key *program);
 /* A module while it is being made: tables that grow. */
 typedef struct {
     sx_module_info info;
-    sx_buf strings, symbol, tensor, kernel, part, launch, arg, stage, rewrite, check, search, rule,
-        proof, point, sharding, step, program, optimized, code, constants;
+    sx_buf strings, symbol, range, variant, guard, extent, tensor, kernel, part, launch, arg, stage,
+        rewrite, check, search, rule, proof, point, sharding, step, program, optimized, code,
+        constants;
     bool emulated; /* the checks that are added next ran on the emulator and not on the processor */
 } sx_image;
 void sx_image_init(sx_image *image);

@@ -6,10 +6,15 @@
 
 #include "core/search/search.h"
 
+typedef struct {
+    sx_target_code entries;
+    uint64_t offset, size; /* in CODE, with its constants */
+} emitted;
+
 /* What is known of a kernel when its machine code has been made. */
 typedef struct {
     const sx_kernel *kernel;
-    const sx_target_code *code;
+    const emitted *code;
     sx_module_kernel record;
     const uint32_t *arg; /* tensor numbers */
     uint32_t arg_count;
@@ -38,13 +43,15 @@ static void use_tensor(sx_pipe *pipe, uint32_t index, bool written)
 }
 
 /* Checks a kernel and appends its machine code; nothing is appended on failure. */
-static sx_code emit(sx_ctx *cx, sx_pipe *pipe, const sx_kernel *kernel, bool spills,
-                    sx_target_code *code)
+static sx_code emit(sx_ctx *cx, sx_pipe *pipe, const sx_kernel *kernel, bool spills, emitted *code)
 {
     size_t before = pipe->image->code.len;
     SX_TRY(sx_kernel_check(cx, kernel));
-    sx_code status = pipe->target->emit(cx, pipe->target, kernel, spills, &pipe->image->code, code);
-    SX_ASSERT(status != SX_OK || code->entry_count == kernel->part_count);
+    sx_code status =
+        pipe->target->emit(cx, pipe->target, kernel, spills, &pipe->image->code, &code->entries);
+    SX_ASSERT(status != SX_OK || code->entries.entry_count == kernel->part_count);
+    code->offset = before;
+    code->size = pipe->image->code.len - before;
     if (status != SX_OK) {
         pipe->image->code.len = before;
     }
@@ -57,7 +64,8 @@ static void launch(sx_pipe *pipe, uint32_t index, const uint32_t *arg, uint32_t 
 {
     sx_image *image = pipe->image;
     sx_module_kernel record;
-    sx_module_launch made = {.kernel = index,
+    sx_module_launch made = {.kind = SX_LAUNCH_KERNEL,
+                             .kernel = index,
                              .arg_first = (uint32_t)(image->arg.len / sizeof(uint32_t)),
                              .arg_count = arg_count,
                              .prologue = constant ? 1 : 0};
@@ -93,10 +101,17 @@ static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
     record.numerics = kernel->numerics;
     record.part_first = (uint32_t)(image->part.len / sizeof(sx_module_part));
     record.part_count = kernel->part_count;
+    record.form = sx_form_first(image->info.arch);
+    record.arch = image->info.arch;
+    record.level = image->info.level;
+    record.arg_count = done->arg_count;
+    record.result_count = 1;
+    record.code_offset = done->code->offset;
+    record.code_size = done->code->size;
     record.flops = kernel->flops;
     record.bytes = kernel->bytes;
     for (uint32_t p = 0; p < kernel->part_count; p++) {
-        sx_module_part part = {.entry = done->code->entry[p]};
+        sx_module_part part = {.entry = done->code->entries.entry[p]};
         memcpy(part.grid, kernel->part[p].grid, sizeof(part.grid));
         sx_buf_put(&image->part, &part, sizeof(part));
     }
@@ -178,7 +193,7 @@ static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_schedu
     SX_TRY(sx_target_lower(cx, pipe->target, &what, &kernel));
     uint64_t bytes = (uint64_t)kernel->buffer[1].size; /* of the panels */
     SX_ASSERT(kernel->buffer_count == 2 && kernel->buffer[1].role == SX_BUFFER_OUT);
-    sx_target_code code;
+    emitted code;
     SX_TRY(emit(cx, pipe, kernel, false, &code));
     SX_TRY(add_packed(cx, pipe, s, rhs, bytes, packed));
     bool constant = pipe->tensor[*packed].constant;
@@ -228,7 +243,7 @@ static sx_code judge(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_sched
 /* Tries one candidate; SX_OK with *accepted false where a guard refuses it (the reason is in `verdict`). */
 static sx_code try_schedule(sx_ctx *cx, sx_pipe *pipe, const subject *s,
                             const sx_schedule *schedule, bool spills, sx_verdict *verdict,
-                            sx_kernel **kernel, sx_target_code *code, bool *accepted)
+                            sx_kernel **kernel, emitted *code, bool *accepted)
 {
     *accepted = false;
     const sx_lowering what = {
@@ -260,7 +275,7 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
         const sx_search_candidate *candidate = &search.best[c % search.best_count];
         bool spills = c >= search.best_count; /* none fits its registers: the last resort */
         sx_kernel *kernel;
-        sx_target_code code;
+        emitted code;
         bool accepted;
         SX_TRY(try_schedule(cx, pipe, s, &candidate->schedule, spills, &verdict, &kernel, &code,
                             &accepted));
@@ -276,8 +291,8 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
         sx_buf plan;
         sx_buf_init(&plan, 1024);
         sx_schedule_print(&candidate->schedule, &plan);
-        if (code.spill_count > 0) {
-            sx_buf_print(&plan, ", %u vectors on the stack", code.spill_count);
+        if (code.entries.spill_count > 0) {
+            sx_buf_print(&plan, ", %u vectors on the stack", code.entries.spill_count);
         }
         finished done = {
             .kernel = kernel, .code = &code, .constant = pipe->tensor[result].constant};
@@ -287,7 +302,7 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
         done.record = (sx_module_kernel){
             .what = describe(pipe, a->body),
             .plan = sx_module_put_text(&pipe->image->strings, sx_buf_span(&plan)),
-            .poly = sx_module_put_text(&pipe->image->strings, sx_span_of(verdict.text)),
+            .verdict = sx_module_put_text(&pipe->image->strings, sx_span_of(verdict.text)),
             .kind = s->kind,
             .candidates = search.considered,
             .node = s->node,
@@ -337,7 +352,7 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
     if (!verdict.proven) {
         return SX_FAIL(cx, SX_COMPILE, "kernel %s: %s", s->name, verdict.text);
     }
-    sx_target_code code;
+    emitted code;
     SX_TRY(emit(cx, pipe, kernel, false, &code));
     s->tensor[s->count] = result;
     double floor_ns = sx_device_move_ns(pipe->device, kernel->bytes);
@@ -355,7 +370,7 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
         .cost_ns = floor_ns + pipe->device->launch_ns,
         .floor_ns = floor_ns,
         .what = sx_module_put_text(&pipe->image->strings, sx_span_of(what)),
-        .poly = sx_module_put_text(&pipe->image->strings, sx_span_of(verdict.text))};
+        .verdict = sx_module_put_text(&pipe->image->strings, sx_span_of(verdict.text))};
     return append(cx, pipe, &done);
 }
 

@@ -359,12 +359,19 @@ static sx_code put_info(sx_ctx *cx, sx_image *image, const sx_core_request *requ
     image->info.name = sx_module_put_text(&image->strings, graph->name);
     image->info.target = sx_module_put_text(&image->strings, sx_span_of(device->name));
     image->info.toolchain = sx_module_put_text(&image->strings, sx_span_of(sx_core_toolchain()));
-    image->info.isa = target->number;
+    uint32_t arch, level;
+    bool known = sx_level_find(target->name, &arch, &level);
+    SX_ASSERT(known); /* every target has a row in protocol/arch.def */
+    image->info.arch = arch;
+    image->info.level = level;
     for (uint32_t i = 0; i < request->binding_count; i++) {
         sx_module_symbol symbol = {
             .name = sx_module_put_text(&image->strings, request->binding[i].name),
-            .value = request->binding[i].value};
+            .range_first = i,
+            .range_count = 1};
+        sx_module_range range = {request->binding[i].value, request->binding[i].value, 1};
         sx_buf_put(&image->symbol, &symbol, sizeof(symbol));
+        sx_buf_put(&image->range, &range, sizeof(range));
     }
     return SX_OK;
 }

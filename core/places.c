@@ -24,7 +24,10 @@ sx_code sx_pipe_add_tensor(sx_ctx *cx, sx_pipe *pipe, sx_span name, const sx_typ
                                         .dtype = type->dtype,
                                         .rank = type->rank,
                                         .element_bytes = sx_dtype_bytes(type->dtype),
-                                        .size = size};
+                                        .size = size,
+                                        .variant = SX_MODULE_NONE,
+                                        .alias = SX_MODULE_NONE,
+                                        .initial = UINT64_MAX};
     for (uint32_t d = 0; d < type->rank; d++) {
         tensor->record.dim[d] = type->dim[d].scale;
     }
@@ -35,6 +38,17 @@ sx_code sx_pipe_add_tensor(sx_ctx *cx, sx_pipe *pipe, sx_span name, const sx_typ
 static uint64_t round_up(uint64_t size)
 {
     return (size + 63) & ~UINT64_C(63);
+}
+
+static void put_variant(sx_pipe *pipe)
+{
+    const sx_module_info *info = &pipe->image->info;
+    sx_module_variant variant = {.launch_count = pipe->launch_count,
+                                 .persistent_bytes = info->persistent_bytes,
+                                 .flops = info->flops,
+                                 .cost_ns = info->cost_ns,
+                                 .floor_ns = info->floor_ns};
+    sx_buf_put(&pipe->image->variant, &variant, sizeof(variant));
 }
 
 sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe)
@@ -48,6 +62,9 @@ sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe)
     uint64_t persistent = 0;
     for (uint32_t i = 0; i < pipe->tensor_count; i++) {
         sx_pipe_tensor *tensor = &pipe->tensor[i];
+        bool own = tensor->record.place == SX_TENSOR_PERSISTENT ||
+                   tensor->record.place == SX_TENSOR_TEMPORARY;
+        tensor->record.variant = own ? 0 : SX_MODULE_NONE;
         if (tensor->record.place == SX_TENSOR_PERSISTENT) {
             tensor->record.offset = persistent;
             persistent += round_up(tensor->record.size);
@@ -73,5 +90,6 @@ sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe)
     }
     pipe->image->info.arena_bytes = arena_bytes;
     pipe->image->info.persistent_bytes = persistent;
+    put_variant(pipe);
     return SX_OK;
 }

@@ -435,7 +435,7 @@ static sx_code put_tables(reuser *r)
         kernel.name = moved(r, kernel.name);
         kernel.what = moved(r, kernel.what);
         kernel.plan = moved(r, kernel.plan);
-        kernel.poly = moved(r, kernel.poly);
+        kernel.verdict = moved(r, kernel.verdict);
         sx_buf_put(&image->kernel, &kernel, sizeof(kernel));
     }
     for (uint32_t i = 0; i < module->arg_count; i++) {
@@ -452,6 +452,8 @@ static sx_code put_tables(reuser *r)
                (size_t)module->launch_count * sizeof(*module->launch));
     sx_buf_put(&image->code, module->code, (size_t)module->code_count);
     sx_buf_put(&image->constants, module->constants, (size_t)module->constants_count);
+    sx_buf_put(&image->variant, module->variant,
+               (size_t)module->variant_count * sizeof(*module->variant));
     const sx_module_info *info = module->info;
     image->info.arena_bytes = info->arena_bytes;
     image->info.persistent_bytes = info->persistent_bytes;
@@ -495,7 +497,7 @@ sx_code sx_semantic_reuse(sx_ctx *cx, const sx_core_request *request, const sx_g
     uint32_t stage = sx_stage_begin(cx, "reuse");
     sx_span bytes = library->candidate[library->which].module;
     sx_code code = sx_module_decode(cx, bytes, true, &module);
-    if (code == SX_OK && module.weights_count == 0) {
+    if (code == SX_OK && module.weights_count == 0 && module.variant_count == 1) {
         reuser r = {
             .cx = cx, .module = &module, .graph = graph, .meeting = meeting, .image = image};
         library->reused = true;

@@ -4,8 +4,13 @@
  *   header   64 bytes: sx_module_header
  *   sections section_count rows sx_module_section, then the payloads in file order, each aligned to 64 (CODE to 4096)
  * A table section is an array of one record type below; text lives in STRINGS and is named by sx_module_text.
- * The loader points into the bytes it is given (no copies) after it has checked every offset, count, index,
- * alignment and checksum, so a caller may follow any index of a loaded module without looking.
+ * Payloads stand in the order of their sections, and bytes between them are zero, so that equal tables give
+ * equal bytes. The loader points into the bytes it is given (no copies) after it has checked every offset,
+ * count, index, alignment and checksum, so a caller may follow any index of a loaded module without looking.
+ *
+ * A module has one or more *variants*: lists of launches, each with guards that say for which values of the
+ * symbolic extents and for which machines it serves. Inputs, weights, outputs, constants and state belong to
+ * all variants; temporary and persistent tensors belong to one.
  *
  * A seal may follow the file; it is no part of it (file_size does not count it), so two files are the same
  * module where the bytes before are.
@@ -18,12 +23,16 @@
 #include "core/base/base.h"
 #include "core/base/buf.h"
 #include "core/base/hash.h"
+#include "protocol/arch.h"
 
 #define SX_MODULE_MAGIC "SXMODULE"
-#define SX_MODULE_VERSION 2u
+#define SX_MODULE_VERSION 3u
 #define SX_MODULE_BYTES_MAX ((uint64_t)64 << 30)
 /* Version of the numerics contract: kernels of one version and one numerics id give equal bits. */
 #define SX_NUMERICS_VERSION 1u
+#define SX_MODULE_NONE UINT32_MAX /* an index that names nothing */
+#define SX_MODULE_ARGS_MAX 65u    /* of one launch */
+#define SX_MODULE_LOOPS_MAX 8u    /* loops inside each other */
 
 typedef struct {
     uint8_t magic[8];
@@ -31,7 +40,7 @@ typedef struct {
     uint32_t section_count;
     uint64_t file_size;
     uint64_t digest[2]; /* XXH3-128 of the section table */
-    uint8_t reserved[24];
+    uint8_t zero[24];
 } sx_module_header;
 
 /* SX_SECTION(ENUMERATOR, name in listings, record type, field of sx_module, alignment) */
@@ -57,7 +66,11 @@ typedef struct {
     SX_SECTION(WEIGHTS, "weights", uint8_t, weights, 64)               \
     SX_SECTION(POINTS, "points", sx_module_point, point, 64)           \
     SX_SECTION(SHARDING, "sharding", sx_module_sharding, sharding, 64) \
-    SX_SECTION(STEPS, "steps", sx_module_step, step, 64)
+    SX_SECTION(STEPS, "steps", sx_module_step, step, 64)               \
+    SX_SECTION(RANGES, "ranges", sx_module_range, range, 64)           \
+    SX_SECTION(VARIANTS, "variants", sx_module_variant, variant, 64)   \
+    SX_SECTION(GUARDS, "guards", sx_module_guard, guard, 64)           \
+    SX_SECTION(EXTENTS, "extents", sx_module_extent, extent, 64)
 
 typedef enum {
 #define SX_SECTION(enumerator, name, type, field, alignment) SX_MODULE_##enumerator,
@@ -83,30 +96,84 @@ typedef struct {
     sx_module_text target;    /* "x86-64-v3", "x86-64-v4" */
     sx_module_text toolchain; /* compiler version and rule-set digest */
     uint8_t key[SX_KEY_BYTES];
-    uint32_t isa;              /* 3: AVX2 + FMA; 4: AVX-512 F, BW, DQ, VL */
-    uint32_t numerics;         /* SX_NUMERICS_VERSION */
-    uint64_t arena_bytes;      /* temporaries of one run */
-    uint64_t persistent_bytes; /* results of the prologue */
-    uint64_t workspace_bytes;  /* private to each thread */
-    double flops;              /* useful, of one run */
-    double cost_ns;            /* estimated time of one run by the model */
-    double floor_ns;           /* roofline floor of the same: cost_ns >= floor_ns */
-    double input_cost_ns;      /* estimate of the program as it came, one kernel per operation */
+    uint32_t arch, level;      /* protocol/arch.def: the least machine that the module is for */
+    uint64_t numerics;         /* SX_NUMERICS_VERSION */
+    uint64_t arena_bytes;      /* temporaries of one run; all variants use the same memory */
+    uint64_t persistent_bytes; /* results of the prologues, of each variant its own */
+    uint64_t state_bytes;
+    uint64_t workspace_bytes; /* private to each thread */
+    /* The next four are of the first variant, or of the optimised program where there is no code. */
+    double flops;         /* useful, of one run */
+    double cost_ns;       /* estimated time of one run by the model */
+    double floor_ns;      /* roofline floor of the same: cost_ns >= floor_ns */
+    double input_cost_ns; /* estimate of the program as it came, one kernel per operation */
 } sx_module_info;
 
+/* ---- symbolic extents and variants ---- */
+
+/* The values low, low + step, ..., high. */
+typedef struct {
+    int64_t low, high, step;
+} sx_module_range;
+/* A symbolic extent and the values that it may have: those of its ranges, which ascend and lie apart. */
 typedef struct {
     sx_module_text name;
-    int64_t value;
+    uint32_t range_first, range_count;
 } sx_module_symbol;
 
 typedef enum {
-    SX_TENSOR_INPUT, /* bound at each run */
-    SX_TENSOR_WEIGHT, /* bound once; `offset` into WEIGHTS, or UINT64_MAX if the file does not carry it */
-    SX_TENSOR_OUTPUT,     /* memory given by the caller at each run */
-    SX_TENSOR_CONSTANT,   /* `offset` into CONSTANTS */
-    SX_TENSOR_PERSISTENT, /* made by the prologue; `offset` into the persistent area */
-    SX_TENSOR_TEMPORARY, /* `offset` into the arena; tensors that do not live at the same time may overlap */
-    SX_TENSOR_PLACE_COUNT
+    SX_GUARD_RANGE,     /* low <= value of symbol `subject` <= high */
+    SX_GUARD_DIVISIBLE, /* the value of symbol `subject` is a multiple of `low` */
+    SX_GUARD_EQUAL,     /* the value of symbol `subject` is `low` */
+    SX_GUARD_MACHINE,   /* the machine has architecture `subject` at level `low` or above */
+    SX_GUARD_KIND_COUNT
+} sx_module_guard_kind;
+typedef struct {
+    uint32_t kind, subject;
+    int64_t low, high; /* `high` is 0 where it says nothing above */
+} sx_module_guard;
+
+/* One way to run the program. The first variant all of whose guards hold is the one that runs; for all values
+ * that the symbols may have there is one, on the least machine. LAUNCHES are those of variant 0, then those of
+ * variant 1, and so on. */
+typedef struct {
+    sx_module_text name; /* "batch=8"; empty where there is only one */
+    uint32_t guard_first, guard_count;
+    uint32_t launch_first, launch_count;
+    /* Its part of the persistent area, behind those of the variants before. */
+    uint64_t persistent_offset, persistent_bytes;
+    double flops, cost_ns, floor_ns; /* as in sx_module_info */
+} sx_module_variant;
+
+/* What follows a symbol: its extent is scale * value / divisor, rounded up. In the record itself stands the
+ * largest that this can be. Rows ascend by (what, index, dimension). */
+typedef enum {
+    SX_EXTENT_TENSOR, /* dimension `dimension` of tensor `index`, an input or output; divisor 1 */
+    SX_EXTENT_PART,   /* grid dimension `dimension` of part `index` */
+    SX_EXTENT_LOOP,   /* how often launch `index` repeats its body; dimension 0 */
+    SX_EXTENT_KIND_COUNT
+} sx_module_extent_kind;
+typedef struct {
+    uint32_t what, index, dimension, symbol;
+    int64_t scale, divisor;
+} sx_module_extent;
+
+/* ---- tensors ---- */
+
+/* SX_PLACE(ENUMERATOR, name in listings) */
+#define SX_MODULE_PLACES(SX_PLACE)                                                                 \
+    SX_PLACE(INPUT, "input")           /* memory of the caller, at each run */                     \
+    SX_PLACE(WEIGHT, "weight")         /* bound once; in WEIGHTS, or nowhere: offset UINT64_MAX */ \
+    SX_PLACE(OUTPUT, "output")         /* memory of the caller, at each run */                     \
+    SX_PLACE(CONSTANT, "constant")     /* `offset` into CONSTANTS */                               \
+    SX_PLACE(PERSISTENT, "persistent") /* made by the prologue; `offset` into that area */         \
+    SX_PLACE(TEMPORARY, "temporary")   /* `offset` into the arena; may overlap in turn */          \
+    SX_PLACE(STATE, "state")           /* kept from run to run; `offset` into the state area */
+typedef enum {
+#define SX_PLACE(enumerator, name) SX_TENSOR_##enumerator,
+    SX_MODULE_PLACES(SX_PLACE)
+#undef SX_PLACE
+        SX_TENSOR_PLACE_COUNT
 } sx_module_place;
 
 #define SX_MODULE_RANK_MAX 8
@@ -117,51 +184,112 @@ typedef struct {
     uint32_t rank;
     uint32_t element_bytes;
     int64_t dim[SX_MODULE_RANK_MAX];
-    uint64_t offset; /* by place; multiple of 64 */
-    uint64_t size;   /* bytes; at least elements * element_bytes (packed tensors are larger) */
+    uint64_t offset;  /* by place; multiple of 64 */
+    uint64_t size;    /* bytes; at least elements * element_bytes (packed tensors are larger) */
+    uint32_t variant; /* of a temporary or persistent tensor: whose it is; else SX_MODULE_NONE */
+    /* An output may lie in the memory of an input, which the run then overwrites: the number of that input, of
+     * the same element type and size; else SX_MODULE_NONE. */
+    uint32_t alias;
+    /* Of state: where its first value lies in CONSTANTS; UINT64_MAX: it is zeros, and for all other tensors. */
+    uint64_t initial;
 } sx_module_tensor;
+
+/* ---- kernels and launches ---- */
+
+/* SX_KERNEL(ENUMERATOR, name in listings) */
+#define SX_MODULE_KERNELS(SX_KERNEL)                  \
+    SX_KERNEL(MAP, "map")                             \
+    SX_KERNEL(ROW, "row")                             \
+    SX_KERNEL(CONTRACTION, "contraction")             \
+    SX_KERNEL(PACK, "pack")                           \
+    SX_KERNEL(COPY, "copy") /* concatenate, gather */ \
+    SX_KERNEL(ONLINE, "online")
+typedef enum {
+#define SX_KERNEL(enumerator, name) SX_MODULE_##enumerator,
+    SX_MODULE_KERNELS(SX_KERNEL)
+#undef SX_KERNEL
+        SX_MODULE_KERNEL_KIND_COUNT
+} sx_module_kernel_kind;
 
 typedef struct {
     sx_module_text name;
-    sx_module_text what; /* the fused program in one line */
-    sx_module_text plan; /* tile choice in one line */
-    sx_module_text poly; /* what was proven of the kernel, in one line */
-    uint64_t numerics;   /* numerics plan id: equal ids give equal bits */
+    sx_module_text what;    /* the fused program in one line */
+    sx_module_text plan;    /* the schedule in one line */
+    sx_module_text verdict; /* what was proven of the emitted program, in one line */
+    uint64_t numerics;      /* numerics plan id: equal ids give equal bits */
     uint32_t part_first, part_count;
     uint32_t kind;       /* sx_module_kernel_kind */
     uint32_t candidates; /* plans the search looked at */
     uint32_t node;       /* line of OPTIMIZED: node number it computes */
-    uint32_t reserved;
+    uint32_t form;       /* of its code: sx_code_form */
+    uint32_t arch, level;
+    uint32_t arg_count;    /* buffers of each launch */
+    uint32_t result_count; /* the last so many of them are written, the others only read */
+    uint64_t code_offset, code_size; /* into CODE; holds the entries of its parts */
     double flops, bytes;
     double cost_ns, floor_ns;
 } sx_module_kernel;
-typedef enum {
-    SX_MODULE_MAP,
-    SX_MODULE_ROW,
-    SX_MODULE_CONTRACTION,
-    SX_MODULE_PACK,
-    SX_MODULE_COPY, /* concatenate, gather */
-    SX_MODULE_ONLINE,
-    SX_MODULE_KERNEL_KIND_COUNT
-} sx_module_kernel_kind;
 
 typedef struct {
     uint64_t entry; /* byte offset into CODE */
     int64_t grid[3];
 } sx_module_part;
 
+/* SX_LAUNCH(ENUMERATOR, name in listings) */
+#define SX_MODULE_LAUNCHES_OF(SX_LAUNCH) \
+    SX_LAUNCH(KERNEL, "kernel")          \
+    SX_LAUNCH(COPY, "copy")              \
+    SX_LAUNCH(FILL, "fill")              \
+    SX_LAUNCH(COLLECTIVE, "collective")  \
+    SX_LAUNCH(LOOP, "loop")              \
+    SX_LAUNCH(HOST, "host call")
+typedef enum {
+#define SX_LAUNCH(enumerator, name) SX_LAUNCH_##enumerator,
+    SX_MODULE_LAUNCHES_OF(SX_LAUNCH)
+#undef SX_LAUNCH
+        SX_LAUNCH_KIND_COUNT
+} sx_module_launch_kind;
+/* SX_COLLECTIVE(ENUMERATOR, name) */
+#define SX_MODULE_COLLECTIVES(SX_COLLECTIVE)                \
+    SX_COLLECTIVE(ALL_REDUCE_SUM, "all-reduce sum")         \
+    SX_COLLECTIVE(ALL_REDUCE_MAX, "all-reduce max")         \
+    SX_COLLECTIVE(ALL_REDUCE_MIN, "all-reduce min")         \
+    SX_COLLECTIVE(ALL_GATHER, "all-gather")                 \
+    SX_COLLECTIVE(REDUCE_SCATTER_SUM, "reduce-scatter sum") \
+    SX_COLLECTIVE(ALL_TO_ALL, "all-to-all")                 \
+    SX_COLLECTIVE(BROADCAST, "broadcast")
+typedef enum {
+#define SX_COLLECTIVE(enumerator, name) SX_COLLECTIVE_##enumerator,
+    SX_MODULE_COLLECTIVES(SX_COLLECTIVE)
+#undef SX_COLLECTIVE
+        SX_COLLECTIVE_COUNT
+} sx_module_collective;
+
+/* What each kind of launch does with its arguments:
+ *   kernel      runs it over its grid
+ *   copy        from argument 0 to argument 1, all of the latter
+ *   fill        each element of argument 0 gets the low bytes of `value`
+ *   collective  from argument 0 to argument 1, with the other devices along the mesh axis `name`
+ *   loop        runs the `body` launches behind it `value` times; argument 0, if there is one, is an i64
+ *               scalar that counts the rounds from 0
+ *   host call   the function `name` of the caller; the last `value` arguments are its results */
 typedef struct {
-    uint32_t kernel;
+    uint32_t kind;   /* sx_module_launch_kind */
+    uint32_t kernel; /* of a kernel launch; else SX_MODULE_NONE */
     /* ARGS: tensor numbers, one for each buffer of the kernel but the workspace */
     uint32_t arg_first, arg_count;
     uint32_t prologue; /* 1: runs once at load, 0: at each run */
+    uint32_t body;     /* of a loop; else 0 */
+    /* Of a fill, a loop and a host call, see above; of a collective its sx_module_collective; else 0. */
+    uint64_t value;
+    sx_module_text name; /* of a collective and a host call; else empty */
 } sx_module_launch;
+
+/* ---- the report ---- */
 
 typedef struct {
     sx_module_text name, stop;
     uint64_t items, fuel;
-    /* 0: a module says nothing of clocks, so that equal requests give equal bytes */
-    uint64_t reserved;
 } sx_module_stage;
 
 typedef struct {
@@ -260,13 +388,50 @@ sx_code sx_module_digest(sx_ctx *cx, const sx_module *module, sx_key *digest);
 /* Writes the file form, and the seal behind it if there is one. SX_LIMIT past SX_MODULE_BYTES_MAX. */
 sx_code sx_module_encode(sx_ctx *cx, const sx_module *module, sx_buf *bytes);
 /* Checks everything and points into `bytes`, which must be aligned to 64 and outlive the module. SX_CORRUPT
- * names section, record, value and limit. `checksums` false leaves out the digests of the WEIGHTS and CODE
- * payloads (a pass over the bytes). */
+ * names section, record, value and limit, or the extents that no variant serves; SX_NOMEM. `checksums` false
+ * leaves out the digests of the WEIGHTS and CODE payloads (a pass over the bytes). */
 sx_code sx_module_decode(sx_ctx *cx, sx_span bytes, bool checksums, sx_module *module);
 static inline sx_span sx_module_string(const sx_module *module, sx_module_text text)
 {
     return (sx_span){(const uint8_t *)module->strings + text.offset, text.size};
 }
+
+/* ---- what a reader of a checked module asks (module_variant.c) ---- */
+
+/* Is `value` one of those that the symbol may have? */
+bool sx_module_symbol_has(const sx_module *module, uint32_t symbol, int64_t value);
+/* The smallest value of a symbol, the largest, and whether they are the same. */
+int64_t sx_module_symbol_low(const sx_module *module, uint32_t symbol);
+int64_t sx_module_symbol_high(const sx_module *module, uint32_t symbol);
+bool sx_module_symbol_fixed(const sx_module *module, uint32_t symbol);
+/* "8", "1, 4, 8", "1 to 64 step 4". */
+void sx_module_symbol_print(const sx_module *module, uint32_t symbol, sx_buf *text);
+/* Does the machine have what variant `index` is guarded by, whatever the extents? */
+bool sx_module_machine_fits(const sx_module *module, uint32_t index, const sx_arch_set *machine);
+/* The variant that runs for these values of all symbols on this machine; SX_MODULE_NONE if there is none. */
+uint32_t sx_module_pick(const sx_module *module, const int64_t *value, const sx_arch_set *machine);
+/* "batch in 1 to 8, batch a multiple of 4, on x86-64-v4"; empty without guards. */
+void sx_module_guards_print(const sx_module *module, uint32_t variant, sx_buf *text);
+/* The rows of EXTENTS for a tensor, part or loop, by dimension. */
+const sx_module_extent *sx_module_extents_of(const sx_module *module, sx_module_extent_kind what,
+                                             uint32_t index, uint32_t *count);
+/* The extent that a row gives for this value of its symbol. */
+int64_t sx_module_extent_of(const sx_module_extent *extent, int64_t value);
+/* The kernel of a launch; NULL for a launch of another kind. */
+static inline const sx_module_kernel *sx_module_kernel_of(const sx_module *module, uint64_t launch)
+{
+    uint32_t kernel = module->launch[launch].kernel;
+    return kernel == SX_MODULE_NONE ? NULL : &module->kernel[kernel];
+}
+/* How many of the last arguments a launch writes. */
+uint32_t sx_module_results(const sx_module *module, const sx_module_launch *launch);
+/* Names of numbers in a checked module; "unknown" for others. */
+const char *sx_module_place_name(uint32_t place);
+const char *sx_module_kernel_kind_name(uint32_t kind);
+const char *sx_module_launch_name(uint32_t kind);
+/* What a launch does in a word: the kind of its kernel, or its own. */
+const char *sx_module_work_name(const sx_module *module, uint64_t launch);
+const char *sx_module_collective_name(uint64_t collective);
 
 /* Building: text is appended to a buffer that becomes STRINGS. */
 sx_module_text sx_module_put_text(sx_buf *strings, sx_span text);

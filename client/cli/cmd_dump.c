@@ -223,7 +223,8 @@ sx_code sxc_cmd_module_dump(sxc_cli *cli)
     SX_TRY(sxc_module_file_open(cli->cx, path, true, &file));
     dump d = {.cx = cli->cx, .module = &file.module, .folder = folder};
     sx_buf_init(&d.list, TEXT_BYTES_MAX);
-    sx_code code = sx_target_of_module(cli->cx, NULL, file.module.info->isa, &d.target);
+    sx_code code = sx_target_of_module(
+        cli->cx, NULL, sx_level_name(file.module.info->arch, file.module.info->level), &d.target);
     code = code == SX_OK ? put_all(&d) : code;
     code = code == SX_OK ? report(cli, &d) : code;
     sx_buf_fini(&d.list);

@@ -183,7 +183,7 @@ static sx_code put_kernels(sx_ctx *cx, const sx_module *module, sx_buf *out)
     for (uint64_t i = 0; i < module->kernel_count; i++) {
         const sx_module_kernel *kernel = &module->kernel[i];
         sxc_table_put(&table, "%llu", (unsigned long long)i);
-        sxc_table_put(&table, "%s", sxc_module_kind_name(kernel->kind));
+        sxc_table_put(&table, "%s", sx_module_kernel_kind_name(kernel->kind));
         sxc_table_put(&table, "%s", is_prologue(module, i) ? "load" : "run");
         sxc_table_put(&table, "%llu", (unsigned long long)count_launches(module, i));
         sxc_table_put(&table, "%.2f", kernel->cost_ns / 1e3);
@@ -203,7 +203,7 @@ static sx_code put_kernels(sx_ctx *cx, const sx_module *module, sx_buf *out)
         sx_buf_print(out, "\nkernel %llu, node %%%u\n", (unsigned long long)i, kernel->node);
         sxc_put_line(out, "  program", text_of(module, kernel->what));
         put_if_any(out, "  plan", text_of(module, kernel->plan));
-        put_if_any(out, "  legal", text_of(module, kernel->poly));
+        put_if_any(out, "  legal", text_of(module, kernel->verdict));
     }
     return SX_OK;
 }
@@ -231,13 +231,13 @@ static void json_kernel(const sx_module *module, uint64_t index, sx_buf *json)
     (void)snprintf(numerics, sizeof(numerics), "%016llx", (unsigned long long)kernel->numerics);
     sxc_json_open(json, NULL, '{');
     sxc_json_text(json, "name", text_of(module, kernel->name));
-    sxc_json_text(json, "kind", sx_span_of(sxc_module_kind_name(kernel->kind)));
+    sxc_json_text(json, "kind", sx_span_of(sx_module_kernel_kind_name(kernel->kind)));
     sxc_json_bool(json, "prologue", is_prologue(module, index));
     sxc_json_int(json, "launches", (int64_t)count_launches(module, index));
     sxc_json_int(json, "node", kernel->node);
     sxc_json_text(json, "program", text_of(module, kernel->what));
     sxc_json_text(json, "plan", text_of(module, kernel->plan));
-    sxc_json_text(json, "legal", text_of(module, kernel->poly));
+    sxc_json_text(json, "legal", text_of(module, kernel->verdict));
     sxc_json_text(json, "numerics", sx_span_of(numerics));
     sxc_json_int(json, "plans", kernel->candidates);
     sxc_json_real(json, "flops", kernel->flops);
@@ -319,7 +319,10 @@ static sx_code json_launches(sx_ctx *cx, sx_buf *json, const sx_module *module)
         uint32_t count;
         SX_TRY(sxc_layers_of_launch(cx, &layers, i, &origin, &count));
         sxc_json_open(json, NULL, '{');
-        sxc_json_int(json, "kernel", module->launch[i].kernel);
+        sxc_json_text(json, "kind", sx_span_of(sx_module_launch_name(module->launch[i].kind)));
+        if (sx_module_kernel_of(module, i) != NULL) {
+            sxc_json_int(json, "kernel", module->launch[i].kernel);
+        }
         sxc_json_bool(json, "prologue", module->launch[i].prologue != 0);
         sxc_json_open(json, "nodes", '[');
         for (uint32_t k = 0; k < count; k++) {

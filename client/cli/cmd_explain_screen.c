@@ -30,9 +30,10 @@ static sx_span text_of(const screen *s, sx_module_text text)
     return sx_module_string(s->module, text);
 }
 
-static const sx_module_kernel *kernel_of(const screen *s, uint64_t launch)
+static double cost_of(const screen *s, uint64_t launch)
 {
-    return &s->module->kernel[s->module->launch[launch].kernel];
+    const sx_module_kernel *kernel = sx_module_kernel_of(s->module, launch);
+    return kernel != NULL ? kernel->cost_ns : 0;
 }
 
 /* At most `most` bytes of a text, with "..." where some are left out. */
@@ -75,7 +76,8 @@ static void put_extents(screen *s)
     for (uint64_t i = 0; i < s->module->symbol_count; i++) {
         sx_buf_put_text(s->out, i == 0 ? " (" : ", ");
         sxc_put_plain(s->out, text_of(s, s->module->symbol[i].name));
-        sx_buf_print(s->out, "=%lld", (long long)s->module->symbol[i].value);
+        sx_buf_put_u8(s->out, '=');
+        sx_module_symbol_print(s->module, (uint32_t)i, s->out);
     }
     sx_buf_put_text(s->out, s->module->symbol_count > 0 ? ")" : "");
 }
@@ -108,7 +110,7 @@ static void put_head(screen *s)
 
 typedef struct {
     sx_span operators;
-    uint32_t kind;
+    const char *kind; /* of the work; static storage */
     bool prologue;
     uint32_t launches;
     double cost_ns;
@@ -137,7 +139,7 @@ static sx_code find_groups(screen *s, group **groups, uint32_t *count)
         sx_buf_fini(&text);
         SX_TRY(copy == NULL ? SX_NOMEM : code);
         group this = {.operators = sx_span_of(copy),
-                      .kind = kernel_of(s, i)->kind,
+                      .kind = sx_module_work_name(s->module, i),
                       .prologue = s->module->launch[i].prologue != 0};
         uint32_t at = 0;
         while (at < *count &&
@@ -158,7 +160,7 @@ static sx_code find_groups(screen *s, group **groups, uint32_t *count)
             found->last = layer;
         }
         found->launches++;
-        found->cost_ns += kernel_of(s, i)->cost_ns;
+        found->cost_ns += cost_of(s, i);
     }
     return SX_OK;
 }
@@ -188,7 +190,8 @@ static void put_name(screen *s, uint64_t launch, sx_buf *out)
     if (origin != NULL) {
         put_cut(out, origin->name, NAME_BYTES);
     } else {
-        put_cut(out, text_of(s, kernel_of(s, launch)->name), NAME_BYTES);
+        const sx_module_kernel *kernel = sx_module_kernel_of(s->module, launch);
+        put_cut(out, kernel != NULL ? text_of(s, kernel->name) : SX_SPAN_LITERAL("-"), NAME_BYTES);
     }
 }
 
@@ -223,7 +226,7 @@ static sx_code put_groups(screen *s)
         sx_buf_init(&names, 4096);
         put_names(s, g, &names);
         sxc_table_put(&table, "%u", g->launches);
-        sxc_table_put(&table, "%s", sxc_module_kind_name(g->kind));
+        sxc_table_put(&table, "%s", g->kind);
         sxc_table_put(&table, "%s", g->prologue ? "load" : "run");
         sxc_table_put_span(&table, g->operators.len > 0 ? g->operators : SX_SPAN_LITERAL("-"));
         put_cell(&table, &names);
@@ -414,11 +417,14 @@ static sx_code find_shares(screen *s, share **shares, uint32_t *count)
         return s->cx->error.code;
     }
     for (uint64_t i = s->module->launch_count; i-- > 0;) {
+        if (sx_module_kernel_of(s->module, i) == NULL) {
+            continue;
+        }
         share *at = &(*shares)[s->module->launch[i].kernel];
         if (!s->module->launch[i].prologue) {
             at->first = i;
             at->launches++;
-            at->cost_ns += kernel_of(s, i)->cost_ns;
+            at->cost_ns += cost_of(s, i);
         }
     }
     *count = 0;
@@ -454,7 +460,7 @@ static void put_share(screen *s, sxc_table *table, const share *row)
     sxc_table_put(table, "%.0f", total > 0 ? 100 * row->cost_ns / total : 0.0);
     sxc_table_put(table, "%.1f", kernel->floor_ns * row->launches / 1e3);
     sxc_table_put(table, "%u", row->kernel);
-    sxc_table_put(table, "%s", sxc_module_kind_name(kernel->kind));
+    sxc_table_put(table, "%s", sx_module_kernel_kind_name(kernel->kind));
     put_cell(table, &schedule);
     put_cell(table, &layer);
 }

@@ -4,7 +4,7 @@
 
 #include "client/cli/cmd_module.h"
 #include "client/cli/table.h"
-#include "core/target/target.h"
+#include "client/runtime/runtime.h"
 
 #define TEXT_BYTES_MAX ((size_t)256 << 20)
 
@@ -33,26 +33,28 @@ void sxc_module_key(const sx_module *module, char text[SX_KEY_TEXT_SIZE])
 static void put_head(const sx_module *module, sx_buf *out)
 {
     const sx_module_info *info = module->info;
-    char key[SX_KEY_TEXT_SIZE], arena[32], persistent[32], workspace[32];
+    char key[SX_KEY_TEXT_SIZE], arena[32], persistent[32], state[32], workspace[32];
     sxc_module_key(module, key);
     sxc_put_line(out, "program", text_of(module, info->name));
     sxc_put_line(out, "target", text_of(module, info->target));
     sxc_put_line(out, "key", sx_span_of(key));
     sxc_put_line(out, "compiler", text_of(module, info->toolchain));
     sx_buf_put_text(out, "extents   ");
-    for (uint64_t i = 0; i < module->symbol_count; i++) {
-        sx_buf_put_u8(out, ' ');
+    for (uint32_t i = 0; i < module->symbol_count; i++) {
+        sx_buf_put_text(out, i > 0 ? "; " : " ");
         sxc_put_plain(out, text_of(module, module->symbol[i].name));
-        sx_buf_print(out, "=%lld", (long long)module->symbol[i].value);
+        sx_buf_put_u8(out, '=');
+        sx_module_symbol_print(module, i, out);
     }
     sxc_human_bytes((double)info->arena_bytes, arena);
     sxc_human_bytes((double)info->persistent_bytes, persistent);
     sxc_human_bytes((double)info->workspace_bytes, workspace);
-    const sx_target *target = sx_target_numbered(NULL, info->isa);
-    sx_buf_print(out, "\nnumerics   contract %u, code for %s\n", info->numerics,
-                 target != NULL ? target->name : "a machine that is not known here");
-    sx_buf_print(out, "memory     temporaries %s, persistent %s, each thread %s\n", arena,
-                 persistent, workspace);
+    sxc_human_bytes((double)info->state_bytes, state);
+    sx_buf_print(out, "\nnumerics   contract %llu\nmachine    %s, from %s on\n",
+                 (unsigned long long)info->numerics, sx_arch_name(info->arch),
+                 sx_level_name(info->arch, info->level));
+    sx_buf_print(out, "memory     temporaries %s, persistent %s, state %s, each thread %s\n", arena,
+                 persistent, state, workspace);
 }
 
 static void put_offset(sxc_table *table, bool bound, uint64_t offset)
@@ -64,10 +66,69 @@ static void put_offset(sxc_table *table, bool bound, uint64_t offset)
     }
 }
 
+/* "in place of x", "begins as constants at 64", "begins as zeros", "variant 1". */
+static void put_note(const sx_module *module, const sx_module_tensor *tensor, sxc_table *table)
+{
+    if (tensor->alias != SX_MODULE_NONE) {
+        sx_span input = text_of(module, module->tensor[tensor->alias].name);
+        sxc_table_put(table, "in place of %.*s", (int)input.len, (const char *)input.ptr);
+    } else if (tensor->initial != UINT64_MAX) {
+        sxc_table_put(table, "begins as constants at %llu", (unsigned long long)tensor->initial);
+    } else if (tensor->place == SX_TENSOR_STATE) {
+        sxc_table_put(table, "begins as zeros");
+    } else if (tensor->variant != SX_MODULE_NONE && module->variant_count > 1) {
+        sxc_table_put(table, "variant %u", tensor->variant);
+    } else {
+        sxc_table_put(table, "-");
+    }
+}
+
+/* Extents that follow symbols: "tensor 0 dimension 0 = batch". */
+static void put_extents(const sx_module *module, sx_buf *out)
+{
+    static const char *const what[SX_EXTENT_KIND_COUNT] = {"tensor", "part", "loop"};
+    for (uint64_t i = 0; i < module->extent_count; i++) {
+        const sx_module_extent *row = &module->extent[i];
+        sx_span name = text_of(module, module->symbol[row->symbol].name);
+        sx_buf_print(out, "%s%s %u dimension %u = ", i == 0 ? "\n" : "", what[row->what],
+                     row->index, row->dimension);
+        if (row->scale > 1) {
+            sx_buf_print(out, "%lld * ", (long long)row->scale);
+        }
+        sxc_put_plain(out, name);
+        if (row->divisor > 1) {
+            sx_buf_print(out, " / %lld, rounded up", (long long)row->divisor);
+        }
+        sx_buf_put_u8(out, '\n');
+    }
+}
+
+static sx_code put_variants(sx_ctx *cx, const sx_module *module, sx_buf *out)
+{
+    sxc_table table;
+    sxc_table_init(&table, cx, ">VARIANT|>LAUNCHES|>ESTIMATE US|NAME|WHEN");
+    for (uint32_t v = 0; v < module->variant_count; v++) {
+        const sx_module_variant *variant = &module->variant[v];
+        sx_buf guards;
+        sx_buf_init(&guards, 65536);
+        sx_module_guards_print(module, v, &guards);
+        sxc_table_put(&table, "%u", v);
+        sxc_table_put(&table, "%u", variant->launch_count);
+        sxc_table_put(&table, "%.1f", variant->cost_ns / 1e3);
+        sxc_table_put_span(&table, variant->name.size > 0 ? text_of(module, variant->name)
+                                                          : SX_SPAN_LITERAL("-"));
+        sxc_table_put_span(&table,
+                           guards.len > 0 ? sx_buf_span(&guards) : SX_SPAN_LITERAL("always"));
+        sx_buf_fini(&guards);
+    }
+    sx_buf_put_u8(out, '\n');
+    return sxc_table_print(&table, out);
+}
+
 static sx_code put_tensors(sx_ctx *cx, const sx_module *module, sx_buf *out)
 {
     sxc_table table;
-    sxc_table_init(&table, cx, ">TENSOR|PLACE|>OFFSET|>BYTES|TYPE|NAME");
+    sxc_table_init(&table, cx, ">TENSOR|PLACE|>OFFSET|>BYTES|TYPE|NOTE|NAME");
     for (uint64_t i = 0; i < module->tensor_count; i++) {
         const sx_module_tensor *tensor = &module->tensor[i];
         bool bound = tensor->place == SX_TENSOR_INPUT || tensor->place == SX_TENSOR_OUTPUT ||
@@ -76,10 +137,11 @@ static sx_code put_tensors(sx_ctx *cx, const sx_module *module, sx_buf *out)
         sx_buf_init(&type, 4096);
         sx_code code = put_type(cx, module, i, &type);
         sxc_table_put(&table, "%llu", (unsigned long long)i);
-        sxc_table_put(&table, "%s", sxc_module_place_name(tensor->place));
+        sxc_table_put(&table, "%s", sx_module_place_name(tensor->place));
         put_offset(&table, bound, tensor->offset);
         sxc_table_put(&table, "%llu", (unsigned long long)tensor->size);
         sxc_table_put_span(&table, sx_buf_span(&type));
+        put_note(module, tensor, &table);
         sxc_table_put_span(&table, text_of(module, tensor->name));
         sx_buf_fini(&type);
         SX_TRY(code);
@@ -91,18 +153,17 @@ static sx_code put_tensors(sx_ctx *cx, const sx_module *module, sx_buf *out)
 static sx_code put_kernels(sx_ctx *cx, const sx_module *module, sx_buf *out)
 {
     sxc_table table;
-    sxc_table_init(&table, cx, ">KERNEL|KIND|>PARTS|>CODE BYTES|NUMERICS|NAME");
+    sxc_table_init(&table, cx,
+                   ">KERNEL|KIND|>PARTS|>RESULTS|>CODE BYTES|MACHINE|CODE|NUMERICS|NAME");
     for (uint64_t i = 0; i < module->kernel_count; i++) {
         const sx_module_kernel *kernel = &module->kernel[i];
-        uint64_t bytes = 0;
-        for (uint32_t p = 0; p < kernel->part_count; p++) {
-            uint64_t part = kernel->part_first + p;
-            bytes += sxc_module_part_end(module, part) - module->part[part].entry;
-        }
         sxc_table_put(&table, "%llu", (unsigned long long)i);
-        sxc_table_put(&table, "%s", sxc_module_kind_name(kernel->kind));
+        sxc_table_put(&table, "%s", sx_module_kernel_kind_name(kernel->kind));
         sxc_table_put(&table, "%u", kernel->part_count);
-        sxc_table_put(&table, "%llu", (unsigned long long)bytes);
+        sxc_table_put(&table, "%u", kernel->result_count);
+        sxc_table_put(&table, "%llu", (unsigned long long)kernel->code_size);
+        sxc_table_put(&table, "%s", sx_level_name(kernel->arch, kernel->level));
+        sxc_table_put(&table, "%s", sx_form_name(kernel->form));
         sxc_table_put(&table, "%016llx", (unsigned long long)kernel->numerics);
         sxc_table_put_span(&table, text_of(module, kernel->name));
     }
@@ -110,23 +171,56 @@ static sx_code put_kernels(sx_ctx *cx, const sx_module *module, sx_buf *out)
     return sxc_table_print(&table, out);
 }
 
+/* The kernel of a launch, or what takes its place: "0x3f800000", "4 times, 2 launches", "all-reduce sum along dp". */
+static void put_work(const sx_module *module, uint64_t index, sx_buf *text)
+{
+    const sx_module_launch *launch = &module->launch[index];
+    sx_span name = text_of(module, launch->name);
+    switch ((sx_module_launch_kind)launch->kind) {
+    case SX_LAUNCH_KERNEL:
+        sx_buf_print(text, "%u ", launch->kernel);
+        sxc_put_plain(text, text_of(module, module->kernel[launch->kernel].name));
+        return;
+    case SX_LAUNCH_FILL: sx_buf_print(text, "0x%llx", (unsigned long long)launch->value); return;
+    case SX_LAUNCH_LOOP:
+        sx_buf_print(text, "%llu times the next %u", (unsigned long long)launch->value,
+                     launch->body);
+        return;
+    case SX_LAUNCH_COLLECTIVE:
+        sx_buf_print(text, "%s along ", sx_module_collective_name(launch->value));
+        sxc_put_plain(text, name);
+        return;
+    case SX_LAUNCH_HOST: sxc_put_plain(text, name); return;
+    case SX_LAUNCH_COPY:
+    case SX_LAUNCH_KIND_COUNT: sx_buf_put_text(text, "-"); return;
+    }
+}
+
 static sx_code put_launches(sx_ctx *cx, const sx_module *module, sx_buf *out)
 {
     sxc_table table;
-    sxc_table_init(&table, cx, ">LAUNCH|WHEN|>KERNEL|NAME|TENSORS");
-    for (uint64_t i = 0; i < module->launch_count; i++) {
-        const sx_module_launch *launch = &module->launch[i];
-        sx_buf args;
-        sx_buf_init(&args, 4096);
-        for (uint32_t k = 0; k < launch->arg_count; k++) {
-            sx_buf_print(&args, "%s%u", k > 0 ? " " : "", module->arg[launch->arg_first + k]);
+    sxc_table_init(&table, cx, ">LAUNCH|>VARIANT|KIND|WHEN|WHAT|TENSORS");
+    for (uint32_t v = 0; v < module->variant_count; v++) {
+        const sx_module_variant *variant = &module->variant[v];
+        for (uint32_t n = 0; n < variant->launch_count; n++) {
+            uint64_t i = variant->launch_first + n;
+            const sx_module_launch *launch = &module->launch[i];
+            sx_buf args, work;
+            sx_buf_init(&args, 4096);
+            sx_buf_init(&work, 4096);
+            for (uint32_t k = 0; k < launch->arg_count; k++) {
+                sx_buf_print(&args, "%s%u", k > 0 ? " " : "", module->arg[launch->arg_first + k]);
+            }
+            put_work(module, i, &work);
+            sxc_table_put(&table, "%llu", (unsigned long long)i);
+            sxc_table_put(&table, "%u", v);
+            sxc_table_put(&table, "%s", sx_module_launch_name(launch->kind));
+            sxc_table_put(&table, "%s", launch->prologue ? "load" : "run");
+            sxc_table_put_span(&table, sx_buf_span(&work));
+            sxc_table_put_span(&table, sx_buf_span(&args));
+            sx_buf_fini(&args);
+            sx_buf_fini(&work);
         }
-        sxc_table_put(&table, "%llu", (unsigned long long)i);
-        sxc_table_put(&table, "%s", launch->prologue ? "load" : "run");
-        sxc_table_put(&table, "%u", launch->kernel);
-        sxc_table_put_span(&table, text_of(module, module->kernel[launch->kernel].name));
-        sxc_table_put_span(&table, sx_buf_span(&args));
-        sx_buf_fini(&args);
     }
     sx_buf_put_u8(out, '\n');
     return sxc_table_print(&table, out);
@@ -166,7 +260,9 @@ sx_code sxc_put_checks(sx_ctx *cx, const sx_module *module, const sxc_record *re
 sx_code sxc_module_text(sx_ctx *cx, const sx_module *module, const sxc_record *record, sx_buf *out)
 {
     put_head(module, out);
+    SX_TRY(put_variants(cx, module, out));
     SX_TRY(put_tensors(cx, module, out));
+    put_extents(module, out);
     SX_TRY(put_kernels(cx, module, out));
     SX_TRY(put_launches(cx, module, out));
     return sxc_put_checks(cx, module, record, out);
@@ -181,7 +277,7 @@ static sx_code json_tensor(sx_ctx *cx, const sx_module *module, uint64_t index, 
     SX_TRY(sxc_module_type(cx, module, index, &type));
     sxc_json_open(json, NULL, '{');
     sxc_json_text(json, "name", text_of(module, tensor->name));
-    sxc_json_text(json, "place", sx_span_of(sxc_module_place_name(tensor->place)));
+    sxc_json_text(json, "place", sx_span_of(sx_module_place_name(tensor->place)));
     sxc_json_text(json, "dtype", sx_span_of(sx_dtype_name(type.dtype)));
     sxc_json_open(json, "shape", '[');
     for (uint32_t d = 0; d < tensor->rank; d++) {
@@ -195,8 +291,58 @@ static sx_code json_tensor(sx_ctx *cx, const sx_module *module, uint64_t index, 
         }
     }
     sxc_json_int(json, "bytes", (int64_t)tensor->size);
+    if (tensor->variant != SX_MODULE_NONE) {
+        sxc_json_int(json, "variant", tensor->variant);
+    }
+    if (tensor->alias != SX_MODULE_NONE) {
+        sxc_json_text(json, "in_place_of", text_of(module, module->tensor[tensor->alias].name));
+    }
+    if (tensor->initial != UINT64_MAX) {
+        sxc_json_int(json, "initial", (int64_t)tensor->initial);
+    }
     sxc_json_close(json, '}');
     return SX_OK;
+}
+
+static void json_guard(const sx_module *module, const sx_module_guard *guard, sx_buf *json)
+{
+    static const char *const kind[SX_GUARD_KIND_COUNT] = {"range", "divisible", "equal", "machine"};
+    sxc_json_open(json, NULL, '{');
+    sxc_json_text(json, "kind", sx_span_of(kind[guard->kind]));
+    if (guard->kind == SX_GUARD_MACHINE) {
+        sxc_json_text(json, "architecture", sx_span_of(sx_arch_name(guard->subject)));
+        sxc_json_text(json, "level",
+                      sx_span_of(sx_level_name(guard->subject, (uint32_t)guard->low)));
+    } else {
+        sxc_json_text(json, "extent", text_of(module, module->symbol[guard->subject].name));
+        sxc_json_int(json, guard->kind == SX_GUARD_RANGE ? "low" : "value", guard->low);
+    }
+    if (guard->kind == SX_GUARD_RANGE) {
+        sxc_json_int(json, "high", guard->high);
+    }
+    sxc_json_close(json, '}');
+}
+
+void sxc_json_variants(sx_buf *json, const sx_module *module)
+{
+    sxc_json_open(json, "variants", '[');
+    for (uint64_t v = 0; v < module->variant_count; v++) {
+        const sx_module_variant *variant = &module->variant[v];
+        sxc_json_open(json, NULL, '{');
+        sxc_json_text(json, "name", text_of(module, variant->name));
+        sxc_json_int(json, "first_launch", variant->launch_first);
+        sxc_json_int(json, "launches", variant->launch_count);
+        sxc_json_real(json, "estimate_ns", variant->cost_ns);
+        sxc_json_real(json, "floor_ns", variant->floor_ns);
+        sxc_json_real(json, "flops", variant->flops);
+        sxc_json_open(json, "guards", '[');
+        for (uint32_t i = 0; i < variant->guard_count; i++) {
+            json_guard(module, &module->guard[variant->guard_first + i], json);
+        }
+        sxc_json_close(json, ']');
+        sxc_json_close(json, '}');
+    }
+    sxc_json_close(json, ']');
 }
 
 static void json_kernel(const sx_module *module, const sx_module_kernel *kernel, sx_buf *json)
@@ -205,8 +351,13 @@ static void json_kernel(const sx_module *module, const sx_module_kernel *kernel,
     (void)snprintf(numerics, sizeof(numerics), "%016llx", (unsigned long long)kernel->numerics);
     sxc_json_open(json, NULL, '{');
     sxc_json_text(json, "name", text_of(module, kernel->name));
-    sxc_json_text(json, "kind", sx_span_of(sxc_module_kind_name(kernel->kind)));
+    sxc_json_text(json, "kind", sx_span_of(sx_module_kernel_kind_name(kernel->kind)));
     sxc_json_text(json, "numerics", sx_span_of(numerics));
+    sxc_json_text(json, "code", sx_span_of(sx_form_name(kernel->form)));
+    sxc_json_text(json, "architecture", sx_span_of(sx_arch_name(kernel->arch)));
+    sxc_json_text(json, "level", sx_span_of(sx_level_name(kernel->arch, kernel->level)));
+    sxc_json_int(json, "arguments", kernel->arg_count);
+    sxc_json_int(json, "results", kernel->result_count);
     sxc_json_open(json, "parts", '[');
     for (uint32_t p = 0; p < kernel->part_count; p++) {
         uint64_t index = kernel->part_first + p;
@@ -228,8 +379,24 @@ static void json_kernel(const sx_module *module, const sx_module_kernel *kernel,
 static void json_launch(const sx_module *module, const sx_module_launch *launch, sx_buf *json)
 {
     sxc_json_open(json, NULL, '{');
-    sxc_json_int(json, "kernel", launch->kernel);
+    sxc_json_text(json, "kind", sx_span_of(sx_module_launch_name(launch->kind)));
+    if (launch->kind == SX_LAUNCH_KERNEL) {
+        sxc_json_int(json, "kernel", launch->kernel);
+    }
+    if (launch->kind == SX_LAUNCH_LOOP) {
+        sxc_json_int(json, "body", launch->body);
+    }
+    if (launch->kind == SX_LAUNCH_LOOP || launch->kind == SX_LAUNCH_FILL) {
+        sxc_json_int(json, "value", (int64_t)launch->value);
+    }
+    if (launch->kind == SX_LAUNCH_COLLECTIVE) {
+        sxc_json_text(json, "collective", sx_span_of(sx_module_collective_name(launch->value)));
+    }
+    if (launch->name.size > 0) {
+        sxc_json_text(json, "name", text_of(module, launch->name));
+    }
     sxc_json_bool(json, "prologue", launch->prologue != 0);
+    sxc_json_variants(json, module);
     sxc_json_open(json, "tensors", '[');
     for (uint32_t k = 0; k < launch->arg_count; k++) {
         sxc_json_int(json, NULL, module->arg[launch->arg_first + k]);
@@ -267,13 +434,17 @@ void sxc_json_module_info(sx_buf *json, const sx_module *module)
     sxc_json_text(json, "target", text_of(module, info->target));
     sxc_json_text(json, "key", sx_span_of(key));
     sxc_json_text(json, "toolchain", text_of(module, info->toolchain));
-    sxc_json_int(json, "isa", info->isa);
-    sxc_json_int(json, "numerics", info->numerics);
+    sxc_json_text(json, "architecture", sx_span_of(sx_arch_name(info->arch)));
+    sxc_json_text(json, "level", sx_span_of(sx_level_name(info->arch, info->level)));
+    sxc_json_int(json, "numerics", (int64_t)info->numerics);
     sxc_json_open(json, "extents", '{');
-    for (uint64_t i = 0; i < module->symbol_count; i++) {
+    for (uint32_t i = 0; i < module->symbol_count; i++) {
+        bool fixed = sx_module_symbol_fixed(module, i); /* then a number, else text: "1, 4 to 8" */
         sxc_json_item(json);
         sx_json_text(json, text_of(module, module->symbol[i].name));
-        sx_buf_print(json, ":%lld", (long long)module->symbol[i].value);
+        sx_buf_put_text(json, fixed ? ":" : ":\"");
+        sx_module_symbol_print(module, i, json);
+        sx_buf_put_text(json, fixed ? "" : "\"");
     }
     sxc_json_close(json, '}');
 }
@@ -286,10 +457,12 @@ static sx_code module_json(sx_ctx *cx, const sx_module *module, const sxc_record
     sxc_json_module_info(json, module);
     sxc_json_int(json, "arena_bytes", (int64_t)info->arena_bytes);
     sxc_json_int(json, "persistent_bytes", (int64_t)info->persistent_bytes);
+    sxc_json_int(json, "state_bytes", (int64_t)info->state_bytes);
     sxc_json_int(json, "workspace_bytes", (int64_t)info->workspace_bytes);
     sxc_json_int(json, "code_bytes", (int64_t)module->code_count);
     sxc_json_int(json, "constant_bytes", (int64_t)module->constants_count);
     sxc_json_int(json, "weight_bytes", (int64_t)module->weights_count);
+    sxc_json_variants(json, module);
     sxc_json_open(json, "tensors", '[');
     for (uint64_t i = 0; i < module->tensor_count; i++) {
         SX_TRY(json_tensor(cx, module, i, json));
@@ -385,7 +558,7 @@ static sx_code examine(sxc_cli *cli, const sxc_module_file *file, findings *foun
 {
     const sx_module *module = &file->module;
     SX_TRY(check_types(cli->cx, module));
-    SX_TRY(sxc_module_check_code(cli->cx, module));
+    SX_TRY(sxr_check_code(cli->cx, module));
     SX_TRY(sxc_record_read(cli->cx, module, sxc_value(cli, SXC_SOCKET), &found->record));
     if (sxc_given(cli, SXC_CODE)) {
         SX_TRY(sxc_verify_here(cli->cx, (sx_span){file->mapping, file->size}, &sxc_own_worker,

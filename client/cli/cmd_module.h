@@ -15,6 +15,8 @@ sx_code sxc_module_text(sx_ctx *cx, const sx_module *module, const sxc_record *r
 sx_code sxc_put_checks(sx_ctx *cx, const sx_module *module, const sxc_record *record, sx_buf *out);
 /* Fields of a JSON object: name, target, key, compiler, extents; and the verification record. */
 void sxc_json_module_info(sx_buf *json, const sx_module *module);
+/* Each variant with its guards. */
+void sxc_json_variants(sx_buf *json, const sx_module *module);
 void sxc_json_checks(sx_buf *json, const sx_module *module, const sxc_record *record);
 /* cmd_front.c: the Pareto front of a module: for people, as fields of a JSON object, as a picture. */
 sx_code sxc_front_text(sx_ctx *cx, const sx_module *module, sx_buf *out);

@@ -8,7 +8,8 @@
 #define OPERATOR_BYTES 40u
 
 typedef struct {
-    uint32_t kernel, launches;
+    uint32_t work; /* the number of a kernel; behind them, of a kind of launch without one */
+    uint32_t launches;
     uint64_t first; /* launch */
     uint64_t ns;    /* of all its launches */
 } row;
@@ -24,12 +25,13 @@ static sx_code put_row(sx_ctx *cx, const sxc_layers *layers, const row *r, uint6
                        sxc_table *table)
 {
     const sx_module *module = layers->module;
-    const sx_module_kernel *kernel = &module->kernel[r->kernel];
+    const sx_module_kernel *kernel = sx_module_kernel_of(module, r->first);
     const sx_origin *layer = sxc_layers_main(layers, r->first);
     sx_buf name, operators;
     sx_buf_init(&name, 4096);
     sx_buf_init(&operators, 4096);
-    put_cut(&name, layer != NULL ? layer->name : sx_module_string(module, kernel->name));
+    sx_span own = kernel != NULL ? sx_module_string(module, kernel->name) : SX_SPAN_LITERAL("-");
+    put_cut(&name, layer != NULL ? layer->name : own);
     if (r->launches > 1) {
         sx_buf_print(&name, " and %u more", r->launches - 1);
     }
@@ -38,8 +40,12 @@ static sx_code put_row(sx_ctx *cx, const sxc_layers *layers, const row *r, uint6
     sxc_table_put(table, "%.0f", total > 0 ? 100.0 * (double)r->ns / (double)total : 0.0);
     sxc_table_put(table, "%u", r->launches);
     sxc_table_put(table, "%s", module->launch[r->first].prologue != 0 ? "load" : "run");
-    sxc_table_put(table, "%u", r->kernel);
-    sxc_table_put(table, "%s", sxc_module_kind_name(kernel->kind));
+    if (kernel != NULL) {
+        sxc_table_put(table, "%u", r->work);
+    } else {
+        sxc_table_put(table, "-");
+    }
+    sxc_table_put(table, "%s", sx_module_work_name(module, r->first));
     sxc_table_put_span(table, operators.len > 0 ? sx_buf_span(&operators) : SX_SPAN_LITERAL("-"));
     sxc_table_put_span(table, sx_buf_span(&name));
     sx_buf_fini(&name);
@@ -47,21 +53,27 @@ static sx_code put_row(sx_ctx *cx, const sxc_layers *layers, const row *r, uint6
     return code;
 }
 
-/* Launches of a run, one row for each kernel, dearest first. */
+static uint32_t work_of(const sx_module *module, uint64_t launch)
+{
+    const sx_module_launch *l = &module->launch[launch];
+    return l->kernel != SX_MODULE_NONE ? l->kernel : (uint32_t)module->kernel_count + l->kind;
+}
+
+/* Launches of a run, one row for each kernel or kind of launch, dearest first. */
 static uint32_t by_kernel(const sx_module *module, const uint64_t *launch_ns, row *rows)
 {
     uint32_t count = 0;
     for (uint64_t i = module->launch_count; i-- > 0;) {
-        row *r = &rows[module->launch[i].kernel];
+        row *r = &rows[work_of(module, i)];
         if (module->launch[i].prologue == 0) {
             r->first = i;
             r->launches++;
             r->ns += launch_ns[i];
         }
     }
-    for (uint32_t k = 0; k < module->kernel_count; k++) {
+    for (uint32_t k = 0; k < module->kernel_count + SX_LAUNCH_KIND_COUNT; k++) {
         row moved = rows[k];
-        moved.kernel = k;
+        moved.work = k;
         if (moved.launches > 0) {
             uint32_t at = count++;
             for (; at > 0 && rows[at - 1].ns < moved.ns; at--) {
@@ -84,7 +96,7 @@ sx_code sxc_put_times(sx_ctx *cx, const sx_module *module, const uint64_t *launc
     }
     sxc_table table;
     sxc_table_init(&table, cx, ">TIME US|>%|>LAUNCHES|WHEN|>KERNEL|KIND|FOR|LAYER");
-    row *rows = SX_NEW_ARRAY(cx, row, (size_t)module->kernel_count + 1);
+    row *rows = SX_NEW_ARRAY(cx, row, (size_t)module->kernel_count + SX_LAUNCH_KIND_COUNT);
     if (rows == NULL) {
         return cx->error.code;
     }
@@ -93,7 +105,7 @@ sx_code sxc_put_times(sx_ctx *cx, const sx_module *module, const uint64_t *launc
         SX_TRY(put_row(cx, &layers, &rows[i], total, &table));
     }
     for (uint64_t i = 0; all && i < module->launch_count; i++) {
-        row one = {module->launch[i].kernel, 1, i, launch_ns[i]};
+        row one = {work_of(module, i), 1, i, launch_ns[i]};
         SX_TRY(put_row(cx, &layers, &one, total, &table));
     }
     sx_buf_put_u8(out, '\n');
@@ -115,14 +127,16 @@ sx_code sxc_json_times(sx_ctx *cx, const sx_module *module, const uint64_t *laun
     SX_TRY(sxc_layers_find(cx, module, &layers));
     sxc_json_open(json, "launches", '[');
     for (uint64_t i = 0; i < module->launch_count; i++) {
-        const sx_module_launch *launch = &module->launch[i];
+        const sx_module_kernel *kernel = sx_module_kernel_of(module, i);
         const sx_origin *layer = sxc_layers_main(&layers, i);
         sxc_json_open(json, NULL, '{');
+        sxc_json_text(json, "kind", sx_span_of(sx_module_launch_name(module->launch[i].kind)));
         sxc_json_text(json, "kernel",
-                      sx_module_string(module, module->kernel[launch->kernel].name));
+                      kernel != NULL ? sx_module_string(module, kernel->name)
+                                     : SX_SPAN_LITERAL(""));
         sxc_json_text(json, "layer", layer != NULL ? layer->name : SX_SPAN_LITERAL(""));
         sxc_json_text(json, "op", layer != NULL ? layer->op : SX_SPAN_LITERAL(""));
-        sxc_json_bool(json, "prologue", launch->prologue != 0);
+        sxc_json_bool(json, "prologue", module->launch[i].prologue != 0);
         sxc_json_int(json, "ns", (int64_t)launch_ns[i]);
         sxc_json_close(json, '}');
     }

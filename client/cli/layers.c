@@ -31,7 +31,11 @@ static void pair_launches(sxc_layers *layers)
     const sx_graph *graph = layers->optimised;
     uint32_t next = 0;
     for (uint64_t i = 0; i < module->launch_count; i++) {
-        const sx_module_kernel *kernel = &module->kernel[module->launch[i].kernel];
+        const sx_module_kernel *kernel = sx_module_kernel_of(module, i);
+        if (kernel == NULL) { /* it only moves what others made */
+            layers->node_of[i] = SX_ORIGIN_NONE;
+            continue;
+        }
         layers->node_of[i] = kernel->node < graph->node_count ? kernel->node : SX_ORIGIN_NONE;
         uint32_t at = next;
         while (at < graph->node_count &&

@@ -19,12 +19,16 @@ typedef struct {
 } sxr_options;
 
 void sxr_close(SX_TAKE sxr_program *program); /* NULL is allowed */
-/* SX_CORRUPT: not a valid module; SX_UNIMPLEMENTED: this processor does not execute the module's target; SX_SYSTEM:
- * file or memory. */
+/* SX_CORRUPT: not a valid module; SX_UNIMPLEMENTED: it is for another machine, or a variant that would run here
+ * has a launch or code of a kind that this runtime cannot run, by name; SX_SYSTEM: file or memory. */
 sx_code sxr_open_file(sx_ctx *cx, const char *path, const sxr_options *options,
                       sxr_program **program);
 sx_code sxr_open_bytes(sx_ctx *cx, sx_span bytes, const sxr_options *options,
                        sxr_program **program); /* copies */
+
+/* Every kernel's code for the module's architecture is code of its level and nothing else. SX_CORRUPT names
+ * the kernel and the offset. */
+sx_code sxr_check_code(sx_ctx *cx, const sx_module *module);
 
 /* The processor executes the module's code; false only with `any_level`. */
 bool sxr_runs_here(const sxr_program *program);
@@ -35,20 +39,53 @@ const sx_module *sxr_module(const sxr_program *program);
 sx_span sxr_bytes(const sxr_program *program);
 uint32_t sxr_threads(const sxr_program *program);
 
+/* ---- symbolic extents: they choose the variant ---- */
+
+/* Gives a symbol its value. A symbol that may have only one has it from the start. Inputs and outputs with an
+ * extent that changes are unbound.  errors  SX_INPUT no symbol of that name, or a value that the module does
+ * not serve */
+sx_code sxr_set_extent(sx_ctx *cx, sxr_program *program, sx_span name, int64_t value);
+/* The value of a symbol; 0 while it has none. */
+int64_t sxr_extent(const sxr_program *program, uint32_t symbol);
+/* The variant that runs; SX_MODULE_NONE until every symbol has a value. */
+uint32_t sxr_variant(const sxr_program *program);
+/* Bytes and extents of a tensor for the values of the symbols. Before they all have values: the largest. */
+uint64_t sxr_size(const sxr_program *program, uint32_t tensor);
+const int64_t *sxr_shape(const sxr_program *program, uint32_t tensor);
+
+/* ---- binding ---- */
+
 /* Number of the tensor with this place and name, or UINT32_MAX. Interface order is table order. */
 uint32_t sxr_find(const sxr_program *program, sx_module_place place, sx_span name);
 
 /* Binds memory of exactly the tensor's size to an input, output or weight; borrowed until rebound or close.
- * Rebinding a weight makes the prologue run again. SX_INPUT names the tensor and both sizes. */
+ * Rebinding a weight makes the prologues run again. SX_INPUT names the tensor and both sizes. */
 sx_code sxr_bind(sx_ctx *cx, sxr_program *program, uint32_t tensor, void *memory, uint64_t size);
-
-/* Runs the prologue if needed, then all launches. Every input, output and weight must be bound (SX_INPUT names
- * the first that is not). `launch_ns`: NULL, or one slot for each launch of the module, filled with wall times. */
-sx_code sxr_run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns);
+/* The input in whose memory an output lies, which a run overwrites; SX_MODULE_NONE: it has its own. Binding the
+ * input binds such an output; bound by itself it must be the same memory. */
+uint32_t sxr_alias(const sxr_program *program, uint32_t output);
 
 /* Where tensor `index` lies (bound or owned memory); NULL if it is not bound. Contents of temporaries are
  * those of the last launch that wrote there. */
 void *sxr_memory(const sxr_program *program, uint32_t tensor);
-/* One launch alone, with memory for each of its arguments given by the caller. */
+
+/* ---- state: tensors that the program keeps from run to run ---- */
+
+/* All state gets its first value, as when the module was opened. */
+void sxr_state_reset(sxr_program *program);
+/* Copies state out or in.  errors  SX_INPUT no state of that name, or another size */
+sx_code sxr_state_read(sx_ctx *cx, const sxr_program *program, sx_span name, void *memory,
+                       uint64_t size);
+sx_code sxr_state_write(sx_ctx *cx, sxr_program *program, sx_span name, const void *memory,
+                        uint64_t size);
+
+/* ---- running ---- */
+
+/* Runs the prologue of the variant if needed, then its launches. Every input, output and weight must be bound
+ * (SX_INPUT names the first that is not). `launch_ns`: NULL, or one slot for each launch of the module; those
+ * of the launches that ran are filled with wall times, inside a loop with the sum of all rounds. */
+sx_code sxr_run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns);
+
+/* One launch alone, but no loop, with memory for each of its arguments given by the caller. */
 void sxr_run_launch(sxr_program *program, uint32_t launch, void *const *buffer);
 #endif

@@ -90,7 +90,8 @@ static sx_code emulate_point(const emulation *e, int64_t number)
 
 sx_code sxr_execute(sxr_executor *executor, uint32_t launch, void *const *buffer)
 {
-    if (executor->emulator == NULL) {
+    bool kernel = sx_module_kernel_of(sxr_module(executor->program), launch) != NULL;
+    if (executor->emulator == NULL || !kernel) {
         sxr_run_launch(executor->program, launch, buffer);
         return SX_OK;
     }

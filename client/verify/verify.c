@@ -146,7 +146,8 @@ static uint32_t unpacked(const sx_module *module, uint32_t tensor)
 {
     for (uint64_t i = 0; i < module->launch_count; i++) {
         const sx_module_launch *launch = &module->launch[i];
-        if (module->kernel[launch->kernel].kind == SX_MODULE_PACK &&
+        const sx_module_kernel *kernel = sx_module_kernel_of(module, i);
+        if (kernel != NULL && kernel->kind == SX_MODULE_PACK &&
             module->arg[launch->arg_first + 1] == tensor) {
             return module->arg[launch->arg_first];
         }
@@ -280,12 +281,12 @@ static void sample_touched(verifier *v, const sx_type *type, int64_t *position, 
 static sx_code verify_launch(verifier *v, uint32_t index)
 {
     const sx_module_launch *launch = &v->module->launch[index];
-    const sx_module_kernel *kernel = &v->module->kernel[launch->kernel];
-    sx_span name = sx_module_string(v->module, kernel->name);
-    if (kernel->kind == SX_MODULE_PACK || kernel->node >= v->graph->node_count) {
-        /* a pack is compared through its contraction, a copied output through the program */
+    const sx_module_kernel *kernel = sx_module_kernel_of(v->module, index);
+    if (kernel == NULL || kernel->kind == SX_MODULE_PACK || kernel->node >= v->graph->node_count) {
+        /* a pack is compared through its contraction, what is only moved through the program */
         return run_launch(v, index);
     }
+    sx_span name = sx_module_string(v->module, kernel->name);
     const sx_node *node = sx_graph_node(v->graph, (sx_node_id){kernel->node});
     int64_t elements = sx_tensor_elements(&node->type);
     uint32_t count = elements < v->points ? (uint32_t)elements : v->points;
@@ -358,7 +359,7 @@ sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, sx_module_chec
     sxr_pool *pool;
     sxv_whole whole;
     *check = (sx_module_check){.passed = 1};
-    SX_TRY(sxv_bound_graph(cx, module, text, &graph));
+    SX_TRY(sxv_bound_graph(cx, program, text, &graph));
     SX_TRY(sxr_pool_new(cx, sxr_threads(program), &pool));
     sxv_reference reference = reference_of(pool);
     sx_code code = sxv_whole_compare(cx, program, graph, &reference, false, &whole);
@@ -538,8 +539,8 @@ static sx_code verify_program(verifier *v, const sxr_verify_options *options)
                        : (sx_span){(const uint8_t *)module->program, (size_t)module->program_count};
     sx_span optimized = {(const uint8_t *)module->optimized, (size_t)module->optimized_count};
     sx_graph *sent, *graph;
-    SX_TRY(sxv_bound_graph(v->cx, module, optimized, &graph));
-    SX_TRY(sxv_bound_graph(v->cx, module, text, &sent));
+    SX_TRY(sxv_bound_graph(v->cx, v->program, optimized, &graph));
+    SX_TRY(sxv_bound_graph(v->cx, v->program, text, &sent));
     v->graph = graph;
     bool with_whole = sxv_reference_flops(sent) <= options->program_flops;
     if (sxv_reference_flops(sent) <= fmin(WIDE_FLOPS, options->program_flops)) {

@@ -2,8 +2,9 @@
 
 #include <math.h>
 
-sx_code sxv_bound_graph(sx_ctx *cx, const sx_module *module, sx_span text, sx_graph **bound)
+sx_code sxv_bound_graph(sx_ctx *cx, const sxr_program *program, sx_span text, sx_graph **bound)
 {
+    const sx_module *module = sxr_module(program);
     sx_graph *graph;
     SX_TRY(sx_graph_parse(cx, text, &graph));
     sx_binding binding[SX_SYMBOLS_MAX];
@@ -11,9 +12,9 @@ sx_code sxv_bound_graph(sx_ctx *cx, const sx_module *module, sx_span text, sx_gr
         return SX_FAIL(cx, SX_CORRUPT, "module: %llu symbols, at most %u",
                        (unsigned long long)module->symbol_count, SX_SYMBOLS_MAX);
     }
-    for (uint64_t i = 0; i < module->symbol_count; i++) {
+    for (uint32_t i = 0; i < module->symbol_count; i++) {
         binding[i] =
-            (sx_binding){sx_module_string(module, module->symbol[i].name), module->symbol[i].value};
+            (sx_binding){sx_module_string(module, module->symbol[i].name), sxr_extent(program, i)};
     }
     graph->sharding = NULL; /* one device holds everything */
     return sx_graph_bind(cx, graph, binding, (uint32_t)module->symbol_count, bound);
@@ -31,7 +32,7 @@ static sx_code memory_of(sx_ctx *cx, const sxr_program *program, sx_module_place
 {
     size_t size = (size_t)sx_tensor_elements(type) * sx_dtype_bytes(type->dtype);
     uint32_t tensor = sxr_find(program, place, name);
-    if (tensor == UINT32_MAX || sxr_module(program)->tensor[tensor].size != size ||
+    if (tensor == UINT32_MAX || sxr_size(program, tensor) != size ||
         sxr_memory(program, tensor) == NULL) {
         return SX_FAIL(cx, SX_CORRUPT, "module: %s %.*s of the program has no tensor of %zu bytes",
                        place == SX_TENSOR_OUTPUT ? "output" : "parameter", (int)name.len,

@@ -4,8 +4,8 @@
 #include "client/runtime/runtime.h"
 #include "client/verify/compare.h"
 
-/* A text as a graph with the module's extents bound, as one device computes it. */
-sx_code sxv_bound_graph(sx_ctx *cx, const sx_module *module, sx_span text, sx_graph **bound);
+/* A text as a graph with the program's extents bound, as one device computes it. */
+sx_code sxv_bound_graph(sx_ctx *cx, const sxr_program *program, sx_span text, sx_graph **bound);
 
 typedef struct {
     uint64_t points, finite;

@@ -58,11 +58,13 @@ static sx_code copy_part(sx_ctx *cx, sx_buf *text, sx_span *part)
 void sx_core_key_options(const sx_core_request *request, sx_buf *text)
 {
     sx_span objective = request->objective.len > 0 ? request->objective : sx_span_of("time");
-    sx_buf_print(
-        text, "reassociate=%d approximate=%d range=%s disabled=%.*s objective=%.*s numerics=%u",
-        !request->no_reassociate, request->allow_approximate, request->range_any ? "any" : "keep",
-        (int)request->disabled_rules.len, (const char *)request->disabled_rules.ptr,
-        (int)objective.len, (const char *)objective.ptr, SX_NUMERICS_VERSION);
+    sx_buf_print(text,
+                 "reassociate=%d approximate=%d range=%s disabled=%.*s objective=%.*s numerics=%u "
+                 "module=%u",
+                 !request->no_reassociate, request->allow_approximate,
+                 request->range_any ? "any" : "keep", (int)request->disabled_rules.len,
+                 (const char *)request->disabled_rules.ptr, (int)objective.len,
+                 (const char *)objective.ptr, SX_NUMERICS_VERSION, SX_MODULE_VERSION);
     if (request->unfused) {
         sx_buf_put_text(text, " unfused=1");
     }

@@ -27,30 +27,18 @@ const sx_target *sx_target_find(const sx_targets *targets, const char *name)
     return NULL;
 }
 
-const sx_target *sx_target_numbered(const sx_targets *targets, uint32_t number)
-{
-    targets = targets != NULL ? targets : sx_targets_all();
-    for (uint32_t i = 0; i < targets->count; i++) {
-        SX_ASSERT(targets->row[i]->number != 0);
-        if (targets->row[i]->number == number) {
-            return targets->row[i];
-        }
-    }
-    return NULL;
-}
-
-sx_code sx_target_of_module(sx_ctx *cx, const sx_targets *targets, uint32_t number,
+sx_code sx_target_of_module(sx_ctx *cx, const sx_targets *targets, const char *name,
                             const sx_target **target)
 {
-    *target = sx_target_numbered(targets, number);
-    if (*target == NULL) {
-        return SX_FAIL(cx, SX_UNIMPLEMENTED, "module is for machine %u, which is not known here",
-                       number);
-    }
-    return SX_OK;
+    SX_ASSERT(target != NULL);
+    *target = sx_target_find(targets, name);
+    return *target != NULL ? SX_OK
+                           : SX_FAIL(cx, SX_UNIMPLEMENTED,
+                                     "module is for machine %s, which is not known here", name);
 }
 
 bool sx_target_executes(const sx_target *machine, const sx_target *code)
 {
+    SX_ASSERT(machine != NULL && code != NULL);
     return strcmp(machine->family, code->family) == 0 && code->level <= machine->level;
 }

@@ -50,7 +50,6 @@ struct sx_target {
     /* Machines of one family execute the code of the levels below their own. */
     const char *family;
     uint32_t level;
-    uint32_t number; /* in modules; never 0, never used again for another machine */
     /* Its vector instructions; their numerics class is in here. */
     sx_vector_unit vectors;
     const sx_matrix_instruction *matrix;
@@ -99,12 +98,11 @@ typedef struct {
 } sx_targets;
 /* Those of targets.def. */
 const sx_targets *sx_targets_all(void);
-/* NULL: none of this name, none of this number. `targets` NULL: those of targets.def. */
+/* NULL: none of this name. `targets` NULL: those of targets.def. */
 const sx_target *sx_target_find(const sx_targets *targets, const char *name);
-const sx_target *sx_target_numbered(const sx_targets *targets, uint32_t number);
-/* The machine that a module is for.
- *   errors   SX_UNIMPLEMENTED this program knows no machine of this number */
-sx_code sx_target_of_module(sx_ctx *cx, const sx_targets *targets, uint32_t number,
+/* The machine that a module is for, by its name in protocol/arch.def.
+ *   errors   SX_UNIMPLEMENTED this program knows no machine of this name */
+sx_code sx_target_of_module(sx_ctx *cx, const sx_targets *targets, const char *name,
                             const sx_target **target);
 /* Does a machine of target `machine` execute the code of target `code`? */
 bool sx_target_executes(const sx_target *machine, const sx_target *code);

@@ -102,6 +102,32 @@ void sxd_service_room(void *self)
 }
 
 /* ---- open ---- */
+
+/* Modules of other versions of the format are never asked for again: their keys have the version in them. */
+static void remove_old_modules(sx_ctx *cx, sxd_service *service)
+{
+    uint64_t removed = 0;
+    for (uint32_t version = 0; version < SX_MODULE_VERSION; version++) {
+        for (uint32_t kind = 1; kind <= 2; kind++) {
+            sx_cache_filter filter = {
+                .by_kind = true, .kind = kind + SXD_KINDS_OF_VERSION * version, .pinned_too = true};
+            uint64_t count = 0;
+            if (sx_cache_evict(cx, service->cache, &filter, &count) != SX_OK) {
+                char quoted[SXD_QUOTE_MAX];
+                sxd_log(SXD_WARN, "old-modules", "error=%s",
+                        sxd_quote(quoted, sx_span_of(cx->error.text)));
+                sx_ctx_reset_error(cx);
+                return;
+            }
+            removed += count;
+        }
+    }
+    if (removed > 0) {
+        sxd_log(SXD_INFO, "old-modules", "removed=%llu format=%u", (unsigned long long)removed,
+                SX_MODULE_VERSION);
+    }
+}
+
 static sx_code open_cache(sx_ctx *cx, sxd_service *service)
 {
     const sxd_options *options = &service->base->config.options;
@@ -118,7 +144,9 @@ static sx_code open_cache(sx_ctx *cx, sxd_service *service)
     if (!fine) {
         return SX_FAIL(cx, SX_SYSTEM, "loop: handles cannot be opened");
     }
-    return sx_cache_open(cx, &cache, &service->cache);
+    SX_TRY(sx_cache_open(cx, &cache, &service->cache));
+    remove_old_modules(cx, service);
+    return SX_OK;
 }
 
 sx_code sxd_service_open(sx_ctx *cx, sxd_service *service)

@@ -32,8 +32,14 @@ typedef struct {
     bool coalesced;
 } sxd_ask;
 
-/* Kinds of cache entries. */
-enum { SXD_KIND_MODULE = 1, SXD_KIND_TEXT = 2, SXD_KIND_EGRAPH = 3 };
+/* Kinds of cache entries. Those of modules have the version of the module format in them, so that entries of
+ * older versions are known and removed; the first two versions had the kinds 1 and 2. */
+#define SXD_KINDS_OF_VERSION 10u
+enum {
+    SXD_KIND_EGRAPH = 3,
+    SXD_KIND_MODULE = 1 + SXD_KINDS_OF_VERSION * SX_MODULE_VERSION,
+    SXD_KIND_TEXT = 2 + SXD_KINDS_OF_VERSION * SX_MODULE_VERSION /* answers to optimize */
+};
 #define SXD_BLOB_ALIGNMENT ((size_t)64)
 
 /* ---- e-graphs of programs, and parts, that may equal one: each family has a few places in the cache ---- */

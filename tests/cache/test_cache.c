@@ -164,6 +164,15 @@ START_TEST(test_blob_outlives_eviction_and_close)
     sx_cache_stats_of(b.cache, &stats);
     ck_assert_uint_ge(stats.ram_evicted, 30);
     uint64_t count = 0;
+    sx_key other = key_of(77, 0);
+    ck_sx_ok(&b.cx, sx_cache_put(&b.cx, b.cache,
+                                 &(sx_cache_item){.key = other,
+                                                  .ns = 1,
+                                                  .kind = 9,
+                                                  .bytes = SX_SPAN_LITERAL("of another kind")}));
+    sx_cache_filter nine = {.by_kind = true, .kind = 9};
+    ck_sx_ok(&b.cx, sx_cache_evict(&b.cx, b.cache, &nine, &count));
+    ck_assert_uint_eq(count, 1);
     ck_sx_ok(&b.cx, sx_cache_evict(&b.cx, b.cache, &(sx_cache_filter){0}, &count));
     ck_assert_uint_eq(count, 40);
     bench_close(&b);

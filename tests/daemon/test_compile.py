@@ -1,6 +1,9 @@
 """The real daemon with the real compiler: keys, hits, restarts, refusals. (What a module computes is tested
 elsewhere.)"""
+import glob
+import os
 import shutil
+import sqlite3
 import struct
 from wire import *
 
@@ -70,6 +73,25 @@ def test_compile_hit_restart():
         stored = client.compile(LAYER, dims={"batch": 8})
         assert stored["tier"] == "disk" and stored["module"] == fresh["module"]
         assert client.call("cache.verify")["bad"] == 0
+    shutil.rmtree(daemon.root)
+
+
+def test_modules_of_another_format_are_removed():
+    """Entries of an older module format are gone when the daemon is ready; others stay."""
+    with real() as daemon, daemon.client() as client:
+        keys = [client.compile(LAYER, dims={"batch": size})["key"] for size in (1, 2, 3)]
+        daemon.own_root = False
+    files = [p for p in glob.glob(os.path.join(daemon.root, "**", "*"), recursive=True) if os.path.isfile(p)]
+    store, = [p for p in files if open(p, "rb").read(15) == b"SQLite format 3" and "search" not in p]
+    base = sqlite3.connect(store)
+    assert base.execute("UPDATE entry SET kind = 1 WHERE key IN (?, ?)", keys[:2]).rowcount == 2
+    base.commit()
+    base.close()
+    with real(root=daemon.root) as after, after.client() as client:
+        there = {row["key"] for row in client.call("cache.list", {"limit": 100})["entries"]}
+        assert keys[2] in there and not there & set(keys[:2]), there
+        assert client.compile(LAYER, dims={"batch": 1})["tier"] == "none"
+        assert client.compile(LAYER, dims={"batch": 3})["tier"] == "disk"
     shutil.rmtree(daemon.root)
 
 

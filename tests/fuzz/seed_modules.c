@@ -76,6 +76,11 @@ START_TEST(test_write)
     sx_buf_init(&bytes, (size_t)1 << 20);
     sx_gen_module(&cx, &bytes);
     ck_assert(write_file(folder, "fuzz_module/hand_made.sxm", &bytes));
+    static sx_gen_module_tables rich;
+    sx_gen_module_make_rich(&rich);
+    sx_buf_clear(&bytes);
+    sx_gen_module_encode(&cx, &rich, &bytes);
+    ck_assert(write_file(folder, "fuzz_module/variants.sxm", &bytes));
     sx_buf_fini(&bytes);
     sx_ctx_fini(&cx);
     ck_assert(compile(folder, "ir/mlp", "x86-64-v3"));

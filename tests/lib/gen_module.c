@@ -2,9 +2,57 @@
 
 #include <string.h>
 
+#include "core/ir/ir.h"
 #include "tests/lib/test.h"
 
-void sx_gen_module_make(sx_gen_module_tables *t)
+#define ONE_F32 0x3f800000u
+#define TWO_F32 0x40000000u
+
+static sx_module_tensor tensor_of(uint32_t name, sx_module_place place, int64_t extent)
+{
+    return (sx_module_tensor){.name = {name, 1},
+                              .place = place,
+                              .rank = 1,
+                              .element_bytes = 4,
+                              .dim = {extent},
+                              .size = 4 * (uint64_t)extent,
+                              .dtype = SX_F32,
+                              .variant = SX_MODULE_NONE,
+                              .alias = SX_MODULE_NONE,
+                              .initial = UINT64_MAX};
+}
+
+/* The code adds element 0 of argument 0 to element g2 of argument 1. */
+static void put_kernel(sx_gen_module_tables *t, int64_t points)
+{
+    t->kernel[t->kernels] = (sx_module_kernel){.name = {3, 1},
+                                               .part_first = t->parts,
+                                               .part_count = 1,
+                                               .form = SX_FORM_X86_64,
+                                               .arch = SX_ARCH_X86_64,
+                                               .level = 3,
+                                               .arg_count = 2,
+                                               .result_count = 1,
+                                               .code_size = 31};
+    t->kernels++;
+    t->part[t->parts++] = (sx_module_part){.grid = {1, 1, points}};
+}
+
+static sx_module_launch *put_launch(sx_gen_module_tables *t, sx_module_launch_kind kind,
+                                    uint32_t arg_count, uint32_t a, uint32_t b)
+{
+    sx_module_launch *launch = &t->launch[t->launches++];
+    *launch = (sx_module_launch){
+        .kind = kind, .kernel = SX_MODULE_NONE, .arg_first = t->args, .arg_count = arg_count};
+    const uint32_t arg[2] = {a, b};
+    for (uint32_t k = 0; k < arg_count; k++) {
+        t->arg[t->args++] = arg[k];
+    }
+    t->variant[t->variants - 1].launch_count++;
+    return launch;
+}
+
+static void begin(sx_gen_module_tables *t)
 {
     /* mov rax, [rdi+8]; mov rcx, [rsi+16]; vmovss xmm0, [rax+rcx*4]; vaddss is not among the forms, so: vaddps with the
      * one element of w broadcast; vmovss [rax+rcx*4], xmm0; ret  (bytes checked against the assembler by the
@@ -13,57 +61,164 @@ void sx_gen_module_make(sx_gen_module_tables *t)
                                    0x04, 0x88, 0x48, 0x8b, 0x17, 0xc4, 0xe2, 0x79, 0x18, 0x0a, 0xc5,
                                    0xf8, 0x58, 0xc1, 0xc5, 0xfa, 0x11, 0x04, 0x88, 0xc3};
     memset(t, 0, sizeof(*t));
-    memcpy(t->strings, "xwyk", 4);
+    memcpy(t->strings, "xwykzdstpnab", 12);
     memcpy(t->code, code, sizeof(code));
-    float one = 1.0F;
+    float one = 1.0F, five = 5.0F;
     memcpy(t->weights, &one, sizeof(one));
-    t->info = (sx_module_info){.isa = 3, .numerics = SX_NUMERICS_VERSION};
-    t->tensor[0] = (sx_module_tensor){.name = {0, 1},
-                                      .place = SX_TENSOR_INPUT,
-                                      .rank = 1,
-                                      .element_bytes = 4,
-                                      .dim = {4},
-                                      .size = 16,
-                                      .dtype = 1};
-    t->tensor[1] = (sx_module_tensor){.name = {1, 1},
-                                      .place = SX_TENSOR_WEIGHT,
-                                      .rank = 1,
-                                      .element_bytes = 4,
-                                      .dim = {1},
-                                      .size = 4,
-                                      .dtype = 1};
-    t->tensor[2] = (sx_module_tensor){.name = {2, 1},
-                                      .place = SX_TENSOR_OUTPUT,
-                                      .rank = 1,
-                                      .element_bytes = 4,
-                                      .dim = {SX_GEN_POINTS},
-                                      .size = 4 * SX_GEN_POINTS,
-                                      .dtype = 1};
-    t->kernel[0] = (sx_module_kernel){.name = {3, 1}, .part_count = 1};
-    t->part[0] = (sx_module_part){.grid = {1, 1, SX_GEN_POINTS}};
-    t->launch[0] = (sx_module_launch){.kernel = 0, .arg_count = 2};
-    t->arg[0] = 1;
-    t->arg[1] = 2;
+    memcpy(t->constants, &five, sizeof(five));
+    t->info = (sx_module_info){
+        .name = {3, 1}, .arch = SX_ARCH_X86_64, .level = 3, .numerics = SX_NUMERICS_VERSION};
+}
+
+void sx_gen_module_make(sx_gen_module_tables *t)
+{
+    begin(t);
+    t->variants = 1;
+    t->tensor[0] = tensor_of(0, SX_TENSOR_INPUT, 4);
+    t->tensor[1] = tensor_of(1, SX_TENSOR_WEIGHT, 1);
+    t->tensor[2] = tensor_of(2, SX_TENSOR_OUTPUT, SX_GEN_POINTS);
+    t->tensors = 3;
+    put_kernel(t, SX_GEN_POINTS);
+    put_launch(t, SX_LAUNCH_KERNEL, 2, 1, 2)->kernel = 0;
+}
+
+static void put_rich_tensors(sx_gen_module_tables *t)
+{
+    t->tensor[SX_GEN_X] = tensor_of(0, SX_TENSOR_INPUT, 64);
+    t->tensor[SX_GEN_W] = tensor_of(1, SX_TENSOR_WEIGHT, 1);
+    t->tensor[SX_GEN_Y] = tensor_of(2, SX_TENSOR_OUTPUT, 64);
+    t->tensor[SX_GEN_Z] = tensor_of(4, SX_TENSOR_OUTPUT, 4);
+    t->tensor[SX_GEN_Z].alias = SX_GEN_D;
+    t->tensor[SX_GEN_D] = tensor_of(5, SX_TENSOR_INPUT, 4);
+    t->tensor[SX_GEN_S] = tensor_of(6, SX_TENSOR_STATE, 1);
+    t->tensor[SX_GEN_S].offset = 64;
+    t->tensor[SX_GEN_S].initial = 0;
+    t->tensor[SX_GEN_T] = tensor_of(7, SX_TENSOR_TEMPORARY, 64);
+    t->tensor[SX_GEN_T].variant = 0;
+    t->tensor[SX_GEN_ROUND] = tensor_of(7, SX_TENSOR_TEMPORARY, 1);
+    t->tensor[SX_GEN_ROUND].variant = 0;
+    t->tensor[SX_GEN_ROUND].offset = 256;
+    t->tensor[SX_GEN_ROUND].rank = 0;
+    t->tensor[SX_GEN_ROUND].dim[0] = 0;
+    t->tensor[SX_GEN_ROUND].element_bytes = 8;
+    t->tensor[SX_GEN_ROUND].size = 8;
+    t->tensor[SX_GEN_ROUND].dtype = SX_I64;
+    t->tensor[SX_GEN_P] = tensor_of(8, SX_TENSOR_PERSISTENT, 1);
+    t->tensor[SX_GEN_P].variant = 1;
+    t->tensor[SX_GEN_P].offset = 128;
+    t->tensors = 9;
+    t->info.arena_bytes = 320;
+    t->info.state_bytes = 128;
+    t->info.persistent_bytes = 192;
+}
+
+static void put_rich_launches(sx_gen_module_tables *t)
+{
+    t->variants = 1;
+    put_launch(t, SX_LAUNCH_FILL, 1, SX_GEN_T, 0)->value = ONE_F32;
+    put_launch(t, SX_LAUNCH_COPY, 2, SX_GEN_T, SX_GEN_Y);
+    sx_module_launch *outer = put_launch(t, SX_LAUNCH_LOOP, 1, SX_GEN_ROUND, 0);
+    outer->value = 3;
+    outer->body = 3;
+    put_launch(t, SX_LAUNCH_KERNEL, 2, SX_GEN_W, SX_GEN_Y)->kernel = 0;
+    sx_module_launch *inner = put_launch(t, SX_LAUNCH_LOOP, 0, 0, 0);
+    inner->value = 2;
+    inner->body = 1;
+    put_launch(t, SX_LAUNCH_KERNEL, 2, SX_GEN_W, SX_GEN_S)->kernel = 1;
+    put_launch(t, SX_LAUNCH_KERNEL, 2, SX_GEN_W, SX_GEN_Z)->kernel = 2;
+    t->variant[0].name = (sx_module_text){10, 1};
+    t->variants = 2;
+    t->variant[1].name = (sx_module_text){11, 1};
+    t->variant[1].launch_first = t->launches;
+    sx_module_launch *load = put_launch(t, SX_LAUNCH_FILL, 1, SX_GEN_P, 0);
+    load->value = TWO_F32;
+    load->prologue = 1;
+    put_launch(t, SX_LAUNCH_COPY, 2, SX_GEN_X, SX_GEN_Y);
+    put_launch(t, SX_LAUNCH_KERNEL, 2, SX_GEN_P, SX_GEN_S)->kernel = 1;
+    put_launch(t, SX_LAUNCH_KERNEL, 2, SX_GEN_W, SX_GEN_Z)->kernel = 2;
+}
+
+static void put_rich_variants(sx_gen_module_tables *t)
+{
+    t->symbol[0] = (sx_module_symbol){.name = {9, 1}, .range_count = 2};
+    t->symbols = 1;
+    t->range[0] = (sx_module_range){1, 8, 1};
+    t->range[1] = (sx_module_range){16, 64, 16};
+    t->ranges = 2;
+    t->guard[0] = (sx_module_guard){SX_GUARD_DIVISIBLE, 0, 4, 0};
+    t->guard[1] = (sx_module_guard){SX_GUARD_MACHINE, SX_ARCH_X86_64, 3, 0};
+    t->guard[2] = (sx_module_guard){SX_GUARD_RANGE, 0, 1, 8};
+    t->guards = 3;
+    t->variant[0].guard_count = 2;
+    t->variant[1].guard_first = 2;
+    t->variant[1].guard_count = 1;
+    t->variant[1].persistent_offset = 128;
+    t->variant[1].persistent_bytes = 64;
+    t->extent[0] = (sx_module_extent){SX_EXTENT_TENSOR, SX_GEN_X, 0, 0, 1, 1};
+    t->extent[1] = (sx_module_extent){SX_EXTENT_TENSOR, SX_GEN_Y, 0, 0, 1, 1};
+    t->extent[2] = (sx_module_extent){SX_EXTENT_PART, 0, 2, 0, 1, 1};
+    t->extents = 3;
+}
+
+void sx_gen_module_make_rich(sx_gen_module_tables *t)
+{
+    begin(t);
+    put_rich_tensors(t);
+    put_kernel(t, 64);
+    put_kernel(t, 1);
+    put_kernel(t, 4);
+    put_rich_launches(t);
+    put_rich_variants(t);
+    t->with_report = true;
 }
 
 sx_module sx_gen_module_view(const sx_gen_module_tables *t)
 {
+    uint32_t report = t->with_report ? 1 : 0;
     return (sx_module){.info = &t->info,
                        .info_count = 1,
                        .strings = t->strings,
                        .strings_count = 16,
+                       .symbol = t->symbol,
+                       .symbol_count = t->symbols,
+                       .range = t->range,
+                       .range_count = t->ranges,
+                       .variant = t->variant,
+                       .variant_count = t->variants,
+                       .guard = t->guard,
+                       .guard_count = t->guards,
+                       .extent = t->extent,
+                       .extent_count = t->extents,
                        .tensor = t->tensor,
-                       .tensor_count = 3,
+                       .tensor_count = t->tensors,
                        .kernel = t->kernel,
-                       .kernel_count = 1,
+                       .kernel_count = t->kernels,
                        .part = t->part,
-                       .part_count = 1,
+                       .part_count = t->parts,
                        .launch = t->launch,
-                       .launch_count = 1,
+                       .launch_count = t->launches,
                        .arg = t->arg,
-                       .arg_count = 2,
+                       .arg_count = t->args,
+                       .stage = &t->stage,
+                       .stage_count = report,
+                       .rewrite = &t->rewrite,
+                       .rewrite_count = report,
+                       .check = &t->check,
+                       .check_count = report,
+                       .search = &t->search,
+                       .search_count = report,
+                       .rule = &t->rule,
+                       .rule_count = report,
+                       .point = &t->point,
+                       .point_count = report,
+                       .sharding = &t->sharding,
+                       .sharding_count = report,
+                       .step = &t->step,
+                       .step_count = report,
                        .code = t->code,
                        .code_count = 31,
+                       .constants = t->constants,
+                       .constants_count = 64,
                        .weights = t->weights,
                        .weights_count = 64};
 }

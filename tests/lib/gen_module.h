@@ -1,5 +1,5 @@
-/* gen_module.h - a small hand-made module: one kernel of known machine code that adds 1 to element g2 of its
- * result for each grid point, so that a runner that misses or repeats a point is caught. */
+/* gen_module.h - hand-made modules of known machine code that adds argument 0 to element g2 of its result for
+ * each grid point, so that a runner that misses or repeats a point is caught. */
 #ifndef SX_TESTS_LIB_GEN_MODULE_H
 #define SX_TESTS_LIB_GEN_MODULE_H
 #include "protocol/module.h"
@@ -7,17 +7,55 @@
 #define SX_GEN_POINTS 1000
 typedef struct {
     sx_module_info info;
-    sx_module_tensor tensor[3]; /* input x, weight w, output y */
-    sx_module_kernel kernel[1];
-    sx_module_part part[1];
-    sx_module_launch launch[1];
-    uint32_t arg[2];
+    sx_module_symbol symbol[2];
+    sx_module_range range[4];
+    sx_module_variant variant[3];
+    sx_module_guard guard[8];
+    sx_module_extent extent[4];
+    sx_module_tensor tensor[12];
+    sx_module_kernel kernel[4];
+    sx_module_part part[4];
+    sx_module_launch launch[16];
+    uint32_t arg[40];
+    /* How many records of each table above there are. */
+    uint32_t symbols, ranges, variants, guards, extents, tensors, kernels, parts, launches, args;
+    /* One record of each table of the report, if `with_report`. */
+    bool with_report;
+    sx_module_stage stage;
+    sx_module_rewrite rewrite;
+    sx_module_check check;
+    sx_module_search search;
+    sx_module_rule rule;
+    sx_module_point point;
+    sx_module_sharding sharding;
+    sx_module_step step;
+    uint8_t constants[64];
     uint8_t weights[64];
     uint8_t code[64];
     char strings[16];
 } sx_gen_module_tables;
+
+/* Input x of 4, weight w = 1, output y of SX_GEN_POINTS; one kernel: y += w. */
 void sx_gen_module_make(sx_gen_module_tables *tables);
+
+/* All that a module of version 3 can say and this runtime runs. Symbol n is 1 to 8 or 16 to 64 step 16. Inputs
+ * x of n and d of 4; weight w = 1; outputs y of n and z of 4 in place of d; state s, one number, first 5.
+ *   variant 0, n a multiple of 4: y = 1 + 3 w; s += 6 w; z += w   (fill, copy, loops inside each other)
+ *   variant 1, n up to 8: y = x; s += 2; z += w                    (a fill in the prologue, a copy) */
+void sx_gen_module_make_rich(sx_gen_module_tables *tables);
+enum {
+    SX_GEN_X,
+    SX_GEN_W,
+    SX_GEN_Y,
+    SX_GEN_Z,
+    SX_GEN_D,
+    SX_GEN_S,
+    SX_GEN_T,
+    SX_GEN_ROUND,
+    SX_GEN_P
+};
+
 sx_module sx_gen_module_view(const sx_gen_module_tables *tables); /* points into them */
 void sx_gen_module_encode(sx_ctx *cx, const sx_gen_module_tables *tables, sx_buf *bytes);
-void sx_gen_module(sx_ctx *cx, sx_buf *bytes); /* both */
+void sx_gen_module(sx_ctx *cx, sx_buf *bytes); /* the first one, encoded */
 #endif

@@ -24,6 +24,8 @@ CIRCLES = {
         "cache.h is what others include; the parts use its types, and cache.c opens and closes them",
     ("client/export/onnx_write", "client/export/onnx_writer"):
         "onnx_write.h is what others include; onnx_writer.h is what the files of the writer share",
+    ("client/runtime/program", "client/runtime/runtime"):
+        "runtime.h is what others include; program.h is what its files share",
     ("core/egraph/sharding", "core/egraph/tensor"):
         "a node that tensor.c adds gets its placements from sharding.c, which walks the graph of tensor.h",
     ("core/ir/fused", "core/ir/fused_body"):
@@ -45,6 +47,8 @@ CIRCLES = {
         "rules.c holds the table; the others hold rules of it that are written in C, with the types of rules.h",
     ("core/search/search", "core/search/space"):
         "search.h has the types; space.c lists plans, search.c prices what it lists",
+    ("protocol/module", "protocol/module_check"):
+        "module.h is what others include; module_check.h is what its files share",
 }
 
 

@@ -123,7 +123,7 @@ static bool fits(const sx_module *module)
 /* The hand-made module with a seal, as it lies in `tables`. */
 static sx_module sealed(sx_buf *bytes)
 {
-    sx_gen_module_make(&tables);
+    sx_gen_module_make_rich(&tables);
     sx_buf_init(bytes, 1 << 20);
     sx_gen_module_encode(&cx, &tables, bytes);
     sx_buf copy;
@@ -197,11 +197,17 @@ START_TEST(no_other_bytes_fit)
         void *at;
         size_t size;
     } part[] = {{&tables.info, sizeof(tables.info)},
-                {tables.tensor, sizeof(tables.tensor)},
-                {tables.kernel, sizeof(tables.kernel)},
-                {tables.part, sizeof(tables.part)},
-                {tables.launch, sizeof(tables.launch)},
-                {tables.arg, sizeof(tables.arg)},
+                {tables.symbol, tables.symbols * sizeof(*tables.symbol)},
+                {tables.range, tables.ranges * sizeof(*tables.range)},
+                {tables.variant, tables.variants * sizeof(*tables.variant)},
+                {tables.guard, tables.guards * sizeof(*tables.guard)},
+                {tables.extent, tables.extents * sizeof(*tables.extent)},
+                {tables.tensor, tables.tensors * sizeof(*tables.tensor)},
+                {tables.kernel, tables.kernels * sizeof(*tables.kernel)},
+                {tables.part, tables.parts * sizeof(*tables.part)},
+                {tables.launch, tables.launches * sizeof(*tables.launch)},
+                {tables.arg, tables.args * sizeof(*tables.arg)},
+                {tables.constants, sizeof(tables.constants)},
                 {tables.code, module.code_count},
                 {tables.strings, sizeof(tables.strings)},
                 {module.seal.key, sizeof(module.seal.key) + sizeof(module.seal.signature)}};

@@ -6,6 +6,7 @@
 #include "client/runtime/cpu.h"
 #include "client/runtime/pool.h"
 #include "client/runtime/runtime.h"
+#include "core/ir/ir.h"
 #include "tests/lib/gen_module.h"
 
 typedef struct {
@@ -105,6 +106,318 @@ START_TEST(test_foreign_code_is_refused)
 }
 END_TEST
 
+/* ---- everything that the format can say, on the rich module of gen_module.h ---- */
+
+typedef struct {
+    sx_ctx cx;
+    sx_gen_module_tables tables;
+    sxr_program *program;
+    float x[64], y[64], d[4];
+} rich;
+
+static sx_code open_tables(rich *r)
+{
+    sx_buf bytes;
+    sx_buf_init(&bytes, 1 << 24);
+    sx_gen_module_encode(&r->cx, &r->tables, &bytes);
+    sxr_options options = {.threads = 2};
+    sx_code code = sxr_open_bytes(&r->cx, sx_buf_span(&bytes), &options, &r->program);
+    sx_buf_fini(&bytes);
+    return code;
+}
+
+static void begin(rich *r)
+{
+    sx_ctx_init(&r->cx, 1 << 24);
+    sx_gen_module_make_rich(&r->tables);
+    for (uint32_t i = 0; i < 64; i++) {
+        r->x[i] = (float)i;
+        r->y[i] = -1;
+    }
+    memset(r->d, 0, sizeof(r->d));
+}
+
+static void end(rich *r)
+{
+    sxr_close(r->program);
+    sx_ctx_fini(&r->cx);
+}
+
+/* Gives n a value and binds what follows it. */
+static void choose(rich *r, int64_t n)
+{
+    ck_sx_ok(&r->cx, sxr_set_extent(&r->cx, r->program, SX_SPAN_LITERAL("n"), n));
+    ck_sx_ok(&r->cx, sxr_bind(&r->cx, r->program, SX_GEN_X, r->x, 4 * (uint64_t)n));
+    ck_sx_ok(&r->cx, sxr_bind(&r->cx, r->program, SX_GEN_Y, r->y, 4 * (uint64_t)n));
+}
+
+static float state_of(rich *r)
+{
+    float value = -1;
+    ck_sx_ok(&r->cx, sxr_state_read(&r->cx, r->program, SX_SPAN_LITERAL("s"), &value, 4));
+    return value;
+}
+
+static void expect_y(const rich *r, uint32_t n, float first, float step)
+{
+    for (uint32_t i = 0; i < 64; i++) {
+        float want = i < n ? first + step * (float)i : -1.0F;
+        ck_assert_msg(r->y[i] == want, "y[%u] = %g, not %g", i, (double)r->y[i], (double)want);
+    }
+}
+
+START_TEST(test_variants_run_by_their_guards)
+{
+    rich r;
+    begin(&r);
+    ck_sx_ok(&r.cx, open_tables(&r));
+    ck_assert_uint_eq(sxr_variant(r.program), SX_MODULE_NONE);
+    ck_sx_ok(&r.cx, sxr_bind(&r.cx, r.program, SX_GEN_D, r.d, sizeof(r.d)));
+    ck_sx_fails(&r.cx, sxr_run(&r.cx, r.program, NULL), SX_INPUT,
+                "extent n has no value; the module serves 1 to 8, 16 to 64 step 16");
+    ck_sx_fails(&r.cx, sxr_bind(&r.cx, r.program, SX_GEN_X, r.x, 256), SX_INPUT, "has no value");
+    choose(&r, 48); /* a multiple of 4: variant 0 */
+    ck_assert_uint_eq(sxr_variant(r.program), 0);
+    ck_assert_uint_eq(sxr_size(r.program, SX_GEN_Y), 192);
+    ck_assert_int_eq(sxr_shape(r.program, SX_GEN_Y)[0], 48);
+    ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
+    expect_y(&r, 48, 4,
+             0); /* filled with 1, copied, and three times w added: n points of the grid */
+    memset(r.y, 0, sizeof(r.y));
+    for (uint32_t i = 0; i < 64; i++) {
+        r.y[i] = -1;
+    }
+    choose(&r, 7); /* variant 1 */
+    ck_assert_uint_eq(sxr_variant(r.program), 1);
+    ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
+    expect_y(&r, 7, 0, 1); /* a copy of x, of its 7 elements alone */
+    choose(&r, 8);
+    ck_assert_uint_eq(sxr_variant(r.program), 0); /* both serve: the first */
+    ck_sx_fails(&r.cx, sxr_set_extent(&r.cx, r.program, SX_SPAN_LITERAL("n"), 9), SX_INPUT,
+                "extent n has 9; the module serves 1 to 8");
+    ck_sx_fails(&r.cx, sxr_set_extent(&r.cx, r.program, SX_SPAN_LITERAL("m"), 9), SX_INPUT,
+                "no symbol of that name");
+    ck_assert_int_eq(sxr_extent(r.program, 0), 8);
+    ck_sx_ok(&r.cx, sxr_set_extent(&r.cx, r.program, SX_SPAN_LITERAL("n"), 4));
+    ck_sx_fails(&r.cx, sxr_run(&r.cx, r.program, NULL), SX_INPUT, "tensor x is not bound");
+    ck_sx_fails(&r.cx, sxr_bind(&r.cx, r.program, SX_GEN_X, r.x, 32), SX_INPUT,
+                "32 bytes given, it has 16");
+    end(&r);
+}
+END_TEST
+
+START_TEST(test_state_persists_and_can_be_set)
+{
+    rich r;
+    begin(&r);
+    ck_sx_ok(&r.cx, open_tables(&r));
+    ck_sx_ok(&r.cx, sxr_bind(&r.cx, r.program, SX_GEN_D, r.d, sizeof(r.d)));
+    ck_assert(state_of(&r) == 5.0F);
+    choose(&r, 16);
+    ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
+    ck_assert(state_of(&r) == 11.0F); /* two rounds in each of three */
+    choose(&r, 3);
+    ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
+    ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
+    ck_assert(state_of(&r) == 15.0F); /* all variants share it; the prologue gave 2 */
+    float value = 100;
+    ck_sx_ok(&r.cx, sxr_state_write(&r.cx, r.program, SX_SPAN_LITERAL("s"), &value, 4));
+    ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
+    ck_assert(state_of(&r) == 102.0F);
+    sxr_state_reset(r.program);
+    ck_assert(state_of(&r) == 5.0F);
+    ck_sx_fails(&r.cx, sxr_state_read(&r.cx, r.program, SX_SPAN_LITERAL("q"), &value, 4), SX_INPUT,
+                "state q: the module has none of that name");
+    ck_sx_fails(&r.cx, sxr_state_write(&r.cx, r.program, SX_SPAN_LITERAL("s"), &value, 3), SX_INPUT,
+                "state s: 3 bytes given, it has 4");
+    ck_sx_fails(&r.cx, sxr_bind(&r.cx, r.program, SX_GEN_S, &value, 4), SX_INPUT, "is internal");
+    end(&r);
+    begin(&r); /* without a first value it is zeros */
+    r.tables.tensor[SX_GEN_S].initial = UINT64_MAX;
+    ck_sx_ok(&r.cx, open_tables(&r));
+    ck_assert(state_of(&r) == 0.0F);
+    end(&r);
+}
+END_TEST
+
+START_TEST(test_output_in_place_of_an_input)
+{
+    rich r;
+    begin(&r);
+    ck_sx_ok(&r.cx, open_tables(&r));
+    choose(&r, 4);
+    float other[4] = {0};
+    ck_assert_uint_eq(sxr_alias(r.program, SX_GEN_Z), SX_GEN_D);
+    ck_assert_uint_eq(sxr_alias(r.program, SX_GEN_Y), SX_MODULE_NONE);
+    ck_sx_fails(&r.cx, sxr_bind(&r.cx, r.program, SX_GEN_Z, other, sizeof(other)), SX_INPUT,
+                "output z lies in the memory of input d: bind that");
+    ck_sx_ok(&r.cx, sxr_bind(&r.cx, r.program, SX_GEN_D, r.d, sizeof(r.d)));
+    ck_assert_ptr_eq(sxr_memory(r.program, SX_GEN_Z), r.d);
+    ck_sx_ok(&r.cx, sxr_bind(&r.cx, r.program, SX_GEN_Z, r.d, sizeof(r.d)));
+    for (uint32_t run = 1; run <= 3; run++) {
+        ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
+        ck_assert(r.d[0] == (float)run && r.d[3] == (float)run);
+    }
+    end(&r);
+}
+END_TEST
+
+/* The counter of a loop, a loop that follows a symbol, a fill of each width, and the times of launches. */
+START_TEST(test_loops_count_and_follow_symbols)
+{
+    rich r;
+    begin(&r);
+    sx_gen_module_tables *t = &r.tables;
+    t->launch[2].value = 16; /* the outer loop goes n / 4 times, rounded up: 16 at most */
+    t->extent[3] = (sx_module_extent){SX_EXTENT_LOOP, 2, 0, 0, 1, 4};
+    t->extents = 4;
+    ck_sx_ok(&r.cx, open_tables(&r));
+    ck_sx_ok(&r.cx, sxr_bind(&r.cx, r.program, SX_GEN_D, r.d, sizeof(r.d)));
+    choose(&r, 32);
+    uint64_t ns[16] = {0};
+    ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, ns));
+    expect_y(&r, 32, 1 + 8, 0);
+    int64_t counter;
+    memcpy(&counter, sxr_memory(r.program, SX_GEN_ROUND), sizeof(counter));
+    ck_assert_int_eq(counter, 7);
+    ck_assert(state_of(&r) == 5 + 16);
+    ck_assert(ns[0] > 0 && ns[3] > 0 && ns[5] > 0 && ns[2] == 0 && ns[8] == 0);
+    end(&r);
+}
+END_TEST
+
+START_TEST(test_fills_of_each_width)
+{
+    rich r;
+    begin(&r);
+    for (uint32_t bytes = 1; bytes <= 8; bytes *= 2) {
+        const uint64_t value = UINT64_C(0x1122334455667788) & (~UINT64_C(0) >> (64 - 8 * bytes));
+        sx_gen_module_tables *t = &r.tables;
+        sx_gen_module_make_rich(t);
+        t->tensor[SX_GEN_T].element_bytes = bytes;
+        t->tensor[SX_GEN_T].dtype = bytes == 8   ? SX_I64
+                                    : bytes == 4 ? SX_I32
+                                    : bytes == 2 ? SX_F16
+                                                 : SX_U8;
+        t->tensor[SX_GEN_T].dim[0] = 256 / bytes;
+        t->launch[0].value = value;
+        t->launch[1] = t->launch[0];
+        ck_sx_ok(&r.cx, open_tables(&r));
+        ck_sx_ok(&r.cx, sxr_bind(&r.cx, r.program, SX_GEN_D, r.d, sizeof(r.d)));
+        choose(&r, 16);
+        ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
+        const uint8_t *filled = sxr_memory(r.program, SX_GEN_T);
+        for (uint32_t i = 0; i < 256; i++) {
+            ck_assert_uint_eq(filled[i], (uint8_t)(value >> (8 * (i % bytes))));
+        }
+        sxr_close(r.program);
+    }
+    sx_ctx_fini(&r.cx);
+}
+END_TEST
+
+#define LARGE \
+    ((int64_t)100003) /* elements: more than a thread moves at a time, and not a multiple */
+
+START_TEST(test_large_copies_and_fills_are_whole)
+{
+    rich r;
+    begin(&r);
+    sx_gen_module_tables *t = &r.tables;
+    sx_gen_module_make(t); /* y filled, then copied over by x */
+    for (uint32_t i = 0; i < 3; i += 2) {
+        t->tensor[i].dim[0] = LARGE;
+        t->tensor[i].size = 4 * (uint64_t)LARGE;
+    }
+    t->launch[0].kind = SX_LAUNCH_FILL;
+    t->launch[0].kernel = SX_MODULE_NONE;
+    t->launch[0].arg_count = 1;
+    t->launch[0].value = 0x01020304;
+    t->arg[0] = 2;
+    ck_sx_ok(&r.cx, open_tables(&r));
+    uint32_t *x = sx_alloc(&r.cx, 4 * (size_t)LARGE), *y = sx_alloc(&r.cx, 4 * (size_t)LARGE);
+    ck_assert(x != NULL && y != NULL);
+    for (int64_t i = 0; i < LARGE; i++) {
+        x[i] = (uint32_t)i * 7;
+    }
+    ck_sx_ok(&r.cx, sxr_bind(&r.cx, r.program, 0, x, 4 * (uint64_t)LARGE));
+    ck_sx_ok(&r.cx, sxr_bind(&r.cx, r.program, 2, y, 4 * (uint64_t)LARGE));
+    ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
+    for (int64_t i = 0; i < LARGE; i++) {
+        ck_assert_uint_eq(y[i], 0x01020304);
+    }
+    sxr_close(r.program);
+    t->launch[0].kind = SX_LAUNCH_COPY;
+    t->launch[0].arg_count = 2;
+    t->launch[0].value = 0;
+    t->arg[0] = 0;
+    t->arg[1] = 2;
+    ck_sx_ok(&r.cx, open_tables(&r));
+    ck_sx_ok(&r.cx, sxr_bind(&r.cx, r.program, 0, x, 4 * (uint64_t)LARGE));
+    ck_sx_ok(&r.cx, sxr_bind(&r.cx, r.program, 2, y, 4 * (uint64_t)LARGE));
+    ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
+    ck_assert_int_eq(memcmp(x, y, 4 * (size_t)LARGE), 0);
+    end(&r);
+}
+END_TEST
+
+/* What the format knows and this runtime does not run, in a variant that would run here. */
+START_TEST(test_unknown_launches_are_refused_by_name)
+{
+    rich r;
+    begin(&r);
+    r.tables.launch[1] = (sx_module_launch){.kind = SX_LAUNCH_COLLECTIVE,
+                                            .kernel = SX_MODULE_NONE,
+                                            .arg_first = 1,
+                                            .arg_count = 2,
+                                            .value = SX_COLLECTIVE_ALL_GATHER,
+                                            .name = {10, 1}};
+    ck_sx_fails(&r.cx, open_tables(&r), SX_UNIMPLEMENTED,
+                "launch 1 is a collective, all-gather along a");
+    sx_gen_module_make_rich(&r.tables);
+    r.tables.launch[0] = (sx_module_launch){.kind = SX_LAUNCH_HOST,
+                                            .kernel = SX_MODULE_NONE,
+                                            .arg_count = 1,
+                                            .value = 1,
+                                            .name = {11, 1}};
+    ck_sx_fails(&r.cx, open_tables(&r), SX_UNIMPLEMENTED, "launch 0 is a host call, b");
+    sx_ctx_fini(&r.cx);
+}
+END_TEST
+
+/* A variant for another machine is passed over; a module for another machine is refused with both names. */
+START_TEST(test_machines)
+{
+    rich r;
+    begin(&r);
+    sx_gen_module_tables *t = &r.tables;
+    t->guard[1] = (sx_module_guard){SX_GUARD_MACHINE, SX_ARCH_NVIDIA, 90, 0};
+    t->guard[2].high = 64; /* variant 1 serves all */
+    t->kernel[3] = t->kernel[0];
+    t->kernel[3].form = SX_FORM_PTX;
+    t->kernel[3].arch = SX_ARCH_NVIDIA;
+    t->kernel[3].level = 80;
+    t->kernels = 4;
+    t->launch[3].kernel = 3;
+    ck_sx_ok(&r.cx, open_tables(&r));
+    ck_sx_ok(&r.cx, sxr_bind(&r.cx, r.program, SX_GEN_D, r.d, sizeof(r.d)));
+    choose(&r, 48);
+    ck_assert_uint_eq(sxr_variant(r.program), 1);
+    ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
+    expect_y(&r, 48, 0, 1);
+    sxr_close(r.program);
+    sx_gen_module_make(t);
+    t->info.arch = SX_ARCH_NVIDIA;
+    t->info.level = 90;
+    t->kernel[0].form = SX_FORM_CUBIN;
+    t->kernel[0].arch = SX_ARCH_NVIDIA;
+    t->kernel[0].level = 90;
+    ck_sx_fails(&r.cx, open_tables(&r), SX_UNIMPLEMENTED,
+                "module is for sm_90 (cubin), this processor executes x86-64-v");
+    sx_ctx_fini(&r.cx);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("client.runtime");
@@ -112,6 +425,14 @@ int main(void)
     tcase_add_test(cases, test_pool_covers_every_point_once);
     tcase_add_test(cases, test_run_touches_every_grid_point);
     tcase_add_loop_test(cases, test_foreign_code_is_refused, 0, 4);
+    tcase_add_test(cases, test_variants_run_by_their_guards);
+    tcase_add_test(cases, test_state_persists_and_can_be_set);
+    tcase_add_test(cases, test_output_in_place_of_an_input);
+    tcase_add_test(cases, test_loops_count_and_follow_symbols);
+    tcase_add_test(cases, test_fills_of_each_width);
+    tcase_add_test(cases, test_large_copies_and_fills_are_whole);
+    tcase_add_test(cases, test_unknown_launches_are_refused_by_name);
+    tcase_add_test(cases, test_machines);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

@@ -150,9 +150,16 @@ START_TEST(test_entries_exchanged)
     sx_module_part *b = &f.part[f.kernel[kernel_of(&f, "exponential")].part_first];
     ck_assert_mem_eq(a->grid, b->grid,
                      sizeof(a->grid)); /* or the exchange would leave the buffers */
-    uint64_t entry = a->entry;
+    sx_module_kernel *x = &f.kernel[kernel_of(&f, "tanh")];
+    sx_module_kernel *y = &f.kernel[kernel_of(&f, "exponential")];
+    const sx_module_kernel before = *x;
+    const uint64_t entry = a->entry;
     a->entry = b->entry;
     b->entry = entry;
+    x->code_offset = y->code_offset;
+    x->code_size = y->code_size;
+    y->code_offset = before.code_offset;
+    y->code_size = before.code_size;
     ck_sx_fails(&f.cx, verify(&f, -1), SX_INTERNAL, "the interpreter has");
     fixture_fini(&f);
 }

@@ -1,5 +1,6 @@
 /* The table of machines, and that each row of it - and one that only the tests know - lowers, emits, checks
  * and emulates what the interpreter computes. */
+#include "protocol/arch.h"
 #include "tests/core/judge/try.h"
 #include "tests/core/target/toy.h"
 
@@ -33,14 +34,12 @@ START_TEST(test_table)
     ck_assert_uint_ge(all->count, 2);
     for (uint32_t i = 0; i < target_count(); i++) {
         const sx_target *a = target_at(i);
-        ck_assert_uint_ne(a->number, 0);
         ck_assert(a->lower != NULL && a->emit != NULL && a->check != NULL && a->print != NULL);
         ck_assert(a->emulator_make != NULL && a->emulate != NULL && a->emulated != NULL);
         ck_assert(a->lane_types != 0 && (a->lane_types & ~a->memory_types) == 0);
         for (uint32_t k = 0; k < i; k++) {
             const sx_target *b = target_at(k);
             ck_assert_str_ne(a->name, b->name);
-            ck_assert_uint_ne(a->number, b->number);
             if (strcmp(a->family, b->family) == 0) {
                 ck_assert_uint_gt(a->level, b->level);
                 ck_assert(sx_target_executes(a, b) && !sx_target_executes(b, a));
@@ -53,10 +52,17 @@ START_TEST(test_table)
     ck_assert_ptr_eq(sx_target_find(NULL, "toy"), NULL);
     ck_assert_ptr_eq(sx_target_find(&toy_targets, "toy"), &toy_target);
     ck_assert_ptr_eq(sx_target_find(NULL, all->row[1]->name), all->row[1]);
-    ck_assert_ptr_eq(sx_target_numbered(NULL, all->row[0]->number), all->row[0]);
     const sx_target *found;
-    ck_sx_fails(&cx, sx_target_of_module(&cx, NULL, toy_target.number, &found), SX_UNIMPLEMENTED,
-                "machine 4711");
+    ck_sx_fails(&cx, sx_target_of_module(&cx, NULL, toy_target.name, &found), SX_UNIMPLEMENTED,
+                "machine toy");
+    for (uint32_t i = 0; i < all->count; i++) { /* module files know every machine by its name */
+        uint32_t arch, level;
+        ck_assert(sx_level_find(all->row[i]->name, &arch, &level));
+        ck_assert_str_eq(sx_arch_name(arch), all->row[i]->family);
+        ck_assert_uint_eq(level, all->row[i]->level);
+        ck_sx_ok(&cx, sx_target_of_module(&cx, NULL, all->row[i]->name, &found));
+        ck_assert_ptr_eq(found, all->row[i]);
+    }
 }
 END_TEST
 

@@ -132,7 +132,6 @@ static const sx_target toy_target = {
     .text = "the tests",
     .family = "toy",
     .level = 1,
-    .number = 4711,
     .vectors = {.lanes = 8, .registers = 16, .mask_registers = true, .numerics = "toy"},
     .memory_types = (1u << SX_DTYPE_COUNT) - 1,
     .lane_types = 1u << SX_F32 | 1u << SX_I32 | 1u << SX_BOOL,

@@ -1,0 +1,159 @@
+/* extents.c - values of symbolic extents, and what follows from them: variant, shapes, grids, rounds. */
+#include <stdio.h>
+#include <string.h>
+
+#include "client/runtime/program.h"
+
+/* The extents of the file, which are the largest. */
+static void take_largest(sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    for (uint64_t i = 0; i < module->tensor_count; i++) {
+        program->bytes[i] = module->tensor[i].size;
+        memcpy(program->dim[i], module->tensor[i].dim, sizeof(program->dim[i]));
+    }
+    for (uint64_t i = 0; i < module->launch_count; i++) {
+        program->rounds[i] = module->launch[i].value;
+    }
+    if (module->part_count > 0) {
+        memcpy(program->part, module->part, (size_t)module->part_count * sizeof(*program->part));
+    }
+}
+
+static uint64_t bytes_of(const sx_module_tensor *tensor, const int64_t *dim)
+{
+    uint64_t bytes = tensor->element_bytes;
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        bytes *= (uint64_t)dim[d]; /* at most the size in the file */
+    }
+    return bytes;
+}
+
+static void follow_symbols(sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    for (uint64_t i = 0; i < module->extent_count; i++) {
+        const sx_module_extent *row = &module->extent[i];
+        int64_t extent = sx_module_extent_of(row, program->value[row->symbol]);
+        switch ((sx_module_extent_kind)row->what) {
+        case SX_EXTENT_TENSOR:
+            program->dim[row->index][row->dimension] = extent;
+            program->bytes[row->index] =
+                bytes_of(&module->tensor[row->index], program->dim[row->index]);
+            break;
+        case SX_EXTENT_PART: program->part[row->index].grid[row->dimension] = extent; break;
+        case SX_EXTENT_LOOP: program->rounds[row->index] = (uint64_t)extent; break;
+        case SX_EXTENT_KIND_COUNT: SX_UNREACHABLE();
+        }
+    }
+}
+
+/* Once all symbols have values, the variant and all extents follow. */
+static void choose(sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    for (uint32_t s = 0; s < module->symbol_count; s++) {
+        if (program->value[s] == 0) {
+            return;
+        }
+    }
+    if (module->variant_count > 0) {
+        program->variant = sx_module_pick(module, program->value, &program->machine);
+        SX_ASSERT(program->variant < module->variant_count); /* the module has no hole */
+    }
+    take_largest(program);
+    follow_symbols(program);
+}
+
+void sxr_extents_init(sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    take_largest(program);
+    program->variant = SX_MODULE_NONE;
+    for (uint32_t s = 0; s < module->symbol_count; s++) {
+        if (sx_module_symbol_fixed(module, s)) {
+            program->value[s] = sx_module_symbol_low(module, s);
+        }
+    }
+    choose(program);
+}
+
+static sx_code refuse_value(sx_ctx *cx, const sxr_program *program, uint32_t symbol, int64_t value)
+{
+    sx_buf domain;
+    sx_buf_init(&domain, 65536);
+    sx_module_symbol_print(&program->module, symbol, &domain);
+    sx_span name = sx_module_string(&program->module, program->module.symbol[symbol].name);
+    int shown = domain.len < 200 ? (int)domain.len : 200;
+    char given[32] = "no value";
+    if (value != 0) {
+        (void)snprintf(given, sizeof(given), "%lld", (long long)value);
+    }
+    sx_code code =
+        SX_FAIL(cx, SX_INPUT, "extent %.*s has %s; the module serves %.*s", (int)name.len,
+                (const char *)name.ptr, given, shown, (const char *)domain.ptr);
+    sx_buf_fini(&domain);
+    return code;
+}
+
+sx_code sxr_extents_check(sx_ctx *cx, const sxr_program *program)
+{
+    for (uint32_t s = 0; s < program->module.symbol_count; s++) {
+        if (program->value[s] == 0) {
+            return refuse_value(cx, program, s, 0);
+        }
+    }
+    return SX_OK;
+}
+
+sx_code sxr_set_extent(sx_ctx *cx, sxr_program *program, sx_span name, int64_t value)
+{
+    const sx_module *module = &program->module;
+    uint32_t symbol = 0;
+    while (symbol < module->symbol_count &&
+           !sx_span_equal(sx_module_string(module, module->symbol[symbol].name), name)) {
+        symbol++;
+    }
+    if (symbol == module->symbol_count) {
+        return SX_FAIL(cx, SX_INPUT, "extent %.*s: the module has no symbol of that name",
+                       (int)sx_min_i64((int64_t)name.len, 200), (const char *)name.ptr);
+    }
+    if (value < 1 || !sx_module_symbol_has(module, symbol, value)) {
+        return refuse_value(cx, program, symbol, value);
+    }
+    if (program->value[symbol] == value) {
+        return SX_OK;
+    }
+    program->value[symbol] = value;
+    for (uint64_t i = 0; i < module->extent_count; i++) {
+        const sx_module_extent *row = &module->extent[i];
+        if (row->what == SX_EXTENT_TENSOR && row->symbol == symbol) {
+            program->tensor[row->index] = NULL;
+        }
+    }
+    choose(program);
+    return SX_OK;
+}
+
+int64_t sxr_extent(const sxr_program *program, uint32_t symbol)
+{
+    SX_ASSERT(symbol < program->module.symbol_count);
+    return program->value[symbol];
+}
+
+uint32_t sxr_variant(const sxr_program *program)
+{
+    return program->variant;
+}
+
+uint64_t sxr_size(const sxr_program *program, uint32_t tensor)
+{
+    SX_ASSERT(tensor < program->module.tensor_count);
+    return program->bytes[tensor];
+}
+
+const int64_t *sxr_shape(const sxr_program *program, uint32_t tensor)
+{
+    SX_ASSERT(tensor < program->module.tensor_count);
+    return program->dim[tensor];
+}

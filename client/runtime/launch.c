@@ -1,0 +1,236 @@
+/* launch.c - runs launches: kernels over their grids, copies, fills, loops. */
+#include <string.h>
+#include <time.h>
+
+#include "client/runtime/cpu.h"
+#include "client/runtime/program.h"
+
+typedef void (*kernel_entry)(void *const *buffer, const int64_t *index, void *workspace);
+
+/* ---- kernels ---- */
+
+typedef struct {
+    sxr_program *program;
+    const sx_module_kernel *kernel;
+    void *const *buffer;
+} grid_task;
+
+static int64_t part_points(const sx_module_part *part)
+{
+    return part->grid[0] * part->grid[1] * part->grid[2];
+}
+
+/* Points [first, last) of all parts laid end to end; the last grid dimension runs fastest. */
+static void run_points(void *self, uint32_t thread, int64_t first, int64_t last)
+{
+    const grid_task *task = self;
+    sxr_program *program = task->program;
+    void *workspace = program->workspace_stride == 0
+                          ? NULL
+                          : program->workspace + program->workspace_stride * thread;
+    int64_t base = 0;
+    for (uint32_t p = 0; p < task->kernel->part_count; p++) {
+        const sx_module_part *part = &program->part[task->kernel->part_first + p];
+        int64_t points = part_points(part);
+        int64_t begin = sx_max_i64(first - base, 0);
+        int64_t end = sx_min_i64(last - base, points);
+        kernel_entry entry;
+        void *address = program->code + part->entry;
+        memcpy(&entry, &address, sizeof(entry)); /* object to function pointer, as POSIX allows */
+        for (int64_t i = begin; i < end; i++) {
+            int64_t index[3] = {i / (part->grid[1] * part->grid[2]),
+                                i / part->grid[2] % part->grid[1], i % part->grid[2]};
+            entry(task->buffer, index, workspace);
+        }
+        base += points;
+    }
+}
+
+static void run_kernel(sxr_program *program, const sx_module_launch *launch, void *const *buffer)
+{
+    SX_ASSERT(program->runs_here);
+    grid_task task = {program, &program->module.kernel[launch->kernel], buffer};
+    int64_t points = 0;
+    for (uint32_t p = 0; p < task.kernel->part_count; p++) {
+        points += part_points(&program->part[task.kernel->part_first + p]);
+    }
+    uint32_t mxcsr = sxr_mxcsr_get();
+    sxr_mxcsr_set(SXR_MXCSR_DEFAULT);
+    sxr_pool_run(program->pool, run_points, &task, points);
+    sxr_mxcsr_set(mxcsr);
+}
+
+/* ---- copies and fills ---- */
+
+#define PIECE_BYTES ((uint64_t)65536) /* that one thread moves at a time; holds whole elements */
+
+typedef struct {
+    const uint8_t *from; /* of a copy */
+    uint8_t *to;
+    uint64_t bytes;
+    uint64_t value; /* of a fill: the element */
+    uint32_t element_bytes;
+} move_task;
+
+static void copy_pieces(void *self, uint32_t thread, int64_t first, int64_t last)
+{
+    const move_task *task = self;
+    (void)thread;
+    uint64_t begin = (uint64_t)first * PIECE_BYTES;
+    uint64_t end = (uint64_t)last * PIECE_BYTES;
+    end = end < task->bytes ? end : task->bytes;
+    memmove(task->to + begin, task->from + begin, (size_t)(end - begin));
+}
+
+static void fill_pieces(void *self, uint32_t thread, int64_t first, int64_t last)
+{
+    const move_task *task = self;
+    (void)thread;
+    uint64_t begin = (uint64_t)first * PIECE_BYTES;
+    uint64_t end = (uint64_t)last * PIECE_BYTES;
+    end = end < task->bytes ? end : task->bytes;
+    for (uint64_t i = begin; i < end; i += task->element_bytes) {
+        memcpy(task->to + i, &task->value, task->element_bytes);
+    }
+}
+
+static void run_move(sxr_program *program, uint32_t index, void *const *buffer)
+{
+    const sx_module_launch *launch = &program->module.launch[index];
+    bool copy = launch->kind == SX_LAUNCH_COPY;
+    uint32_t to = program->module.arg[launch->arg_first + (copy ? 1 : 0)];
+    move_task task = {.from = buffer[0],
+                      .to = buffer[copy ? 1 : 0],
+                      .bytes = program->bytes[to],
+                      .value = launch->value,
+                      .element_bytes = program->module.tensor[to].element_bytes};
+    int64_t pieces = (int64_t)((task.bytes + PIECE_BYTES - 1) / PIECE_BYTES);
+    sxr_pool_run(program->pool, copy ? copy_pieces : fill_pieces, &task, pieces);
+}
+
+void sxr_run_launch(sxr_program *program, uint32_t index, void *const *buffer)
+{
+    SX_ASSERT(index < program->module.launch_count);
+    const sx_module_launch *launch = &program->module.launch[index];
+    switch ((sx_module_launch_kind)launch->kind) {
+    case SX_LAUNCH_KERNEL: run_kernel(program, launch, buffer); return;
+    case SX_LAUNCH_COPY:
+    case SX_LAUNCH_FILL: run_move(program, index, buffer); return;
+    case SX_LAUNCH_LOOP:
+    case SX_LAUNCH_COLLECTIVE: /* refused when the module was opened */
+    case SX_LAUNCH_HOST:
+    case SX_LAUNCH_KIND_COUNT: break;
+    }
+    SX_UNREACHABLE();
+}
+
+/* ---- lists of launches ---- */
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static void run_one(sxr_program *program, uint32_t index, uint64_t *launch_ns)
+{
+    const sx_module *module = &program->module;
+    const sx_module_launch *launch = &module->launch[index];
+    void *buffer[SX_MODULE_ARGS_MAX];
+    for (uint32_t k = 0; k < launch->arg_count; k++) {
+        buffer[k] = program->tensor[module->arg[launch->arg_first + k]];
+    }
+    uint64_t start = launch_ns != NULL ? now_ns() : 0;
+    sxr_run_launch(program, index, buffer);
+    if (launch_ns != NULL) {
+        launch_ns[index] += now_ns() - start;
+    }
+}
+
+typedef struct {
+    uint32_t loop;  /* its launch */
+    uint64_t round; /* that its body is in */
+} loop_place;
+
+static void count_round(const sxr_program *program, const loop_place *at)
+{
+    const sx_module_launch *loop = &program->module.launch[at->loop];
+    if (loop->arg_count == 1) {
+        memcpy(program->tensor[program->module.arg[loop->arg_first]], &at->round,
+               sizeof(at->round));
+    }
+}
+
+/* Launches of the variant, of the prologue or of the run. Where a body ends, its loop decides what is next. */
+static void run_launches(sxr_program *program, uint32_t prologue, uint64_t *launch_ns)
+{
+    const sx_module *module = &program->module;
+    const sx_module_variant *variant = &module->variant[program->variant];
+    uint32_t end = variant->launch_first + variant->launch_count;
+    loop_place open[SX_MODULE_LOOPS_MAX];
+    uint32_t depth = 0;
+    for (uint32_t i = variant->launch_first; i < end || depth > 0;) {
+        loop_place *inner = depth > 0 ? &open[depth - 1] : NULL;
+        if (inner != NULL && i == inner->loop + 1 + module->launch[inner->loop].body) {
+            if (++inner->round < program->rounds[inner->loop]) {
+                count_round(program, inner);
+                i = inner->loop + 1;
+            } else {
+                depth--;
+            }
+            continue;
+        }
+        const sx_module_launch *launch = &module->launch[i];
+        if (launch->prologue != prologue) {
+            i += launch->kind == SX_LAUNCH_LOOP ? 1 + launch->body : 1;
+            continue;
+        }
+        if (launch->kind == SX_LAUNCH_LOOP) {
+            SX_ASSERT(depth < SX_MODULE_LOOPS_MAX);
+            open[depth] = (loop_place){.loop = i};
+            count_round(program, &open[depth++]);
+        } else {
+            run_one(program, i, launch_ns);
+        }
+        i++;
+    }
+}
+
+static sx_code check_bound(sx_ctx *cx, const sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    for (uint64_t i = 0; i < module->tensor_count; i++) {
+        if (program->tensor[i] == NULL && module->tensor[i].size > 0) {
+            sx_span name = sx_module_string(module, module->tensor[i].name);
+            return SX_FAIL(cx, SX_INPUT, "tensor %.*s is not bound", (int)name.len,
+                           (const char *)name.ptr);
+        }
+    }
+    return SX_OK;
+}
+
+sx_code sxr_run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
+{
+    const sx_module *module = &program->module;
+    if (!program->runs_here) {
+        return sxr_refuse_machine(cx, module);
+    }
+    if (module->variant_count == 0) {
+        return SX_OK;
+    }
+    SX_TRY(sxr_extents_check(cx, program));
+    SX_TRY(check_bound(cx, program));
+    const sx_module_variant *variant = &module->variant[program->variant];
+    bool *done = &program->prologue_done[program->variant];
+    for (uint32_t i = 0; launch_ns != NULL && i < variant->launch_count; i++) {
+        uint32_t index = variant->launch_first + i;
+        launch_ns[index] = *done && module->launch[index].prologue != 0 ? launch_ns[index] : 0;
+    }
+    if (!*done) {
+        run_launches(program, 1, launch_ns);
+        *done = true;
+    }
+    run_launches(program, 0, launch_ns);
+    return SX_OK;
+}

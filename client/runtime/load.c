@@ -1,0 +1,383 @@
+/* load.c - opening a module: its checks, its code made executable, its memory. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/runtime/cpu.h"
+#include "client/runtime/program.h"
+#include "core/ir/ir.h"
+
+static uint32_t usable_threads(uint32_t wanted)
+{
+    if (wanted != 0) {
+        return wanted;
+    }
+    cpu_set_t set;
+    int count = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    return count < 1 ? 1 : (count > (int)SXR_THREADS_MAX ? SXR_THREADS_MAX : (uint32_t)count);
+}
+
+/* Code goes through a sealed memory file: written through the descriptor, then mapped read-execute; never
+ * writable and executable. */
+static sx_code map_code(sx_ctx *cx, sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    if (module->code_count == 0) {
+        return SX_OK;
+    }
+    int fd = memfd_create("symplex-code", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) {
+        return SX_FAIL(cx, SX_SYSTEM, "memory file for %llu bytes of code: %s",
+                       (unsigned long long)module->code_count, strerror(errno));
+    }
+    sx_code code = SX_OK;
+    uint64_t written = 0;
+    while (written < module->code_count) {
+        ssize_t n = write(fd, module->code + written, (size_t)(module->code_count - written));
+        if (n <= 0) {
+            code = SX_FAIL(cx, SX_SYSTEM, "writing %llu bytes of code: %s",
+                           (unsigned long long)module->code_count, strerror(errno));
+            goto out;
+        }
+        written += (uint64_t)n;
+    }
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        code = SX_FAIL(cx, SX_SYSTEM, "sealing code: %s", strerror(errno));
+        goto out;
+    }
+    void *mapping =
+        mmap(NULL, (size_t)module->code_count, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+    if (mapping == MAP_FAILED) {
+        code = SX_FAIL(cx, SX_SYSTEM, "mapping %llu bytes of code: %s",
+                       (unsigned long long)module->code_count, strerror(errno));
+        sx_hint(
+            cx,
+            "The system may forbid executable memory files (vm.memfd_noexec, a service profile).");
+        goto out;
+    }
+    program->code = mapping;
+    program->code_size = (size_t)module->code_count;
+out:
+    (void)close(fd);
+    return code;
+}
+
+/* Every entry leads through instructions of the kernel's target only: a check of forms before anything is made
+ * executable. */
+static sx_code check_kernel_code(sx_ctx *cx, const sx_module *module, uint64_t index)
+{
+    const sx_module_kernel *kernel = &module->kernel[index];
+    const sx_target *target;
+    SX_TRY(sx_target_of_module(cx, NULL, sx_level_name(kernel->arch, kernel->level), &target));
+    uint32_t *entry = SX_NEW_ARRAY(cx, uint32_t, kernel->part_count);
+    if (entry == NULL) {
+        return cx->error.code;
+    }
+    if (kernel->code_size > UINT32_MAX) {
+        return SX_FAIL(cx, SX_CORRUPT, "module kernel %llu: %llu bytes of code, at most %u",
+                       (unsigned long long)index, (unsigned long long)kernel->code_size,
+                       UINT32_MAX);
+    }
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        entry[p] = (uint32_t)(module->part[kernel->part_first + p].entry - kernel->code_offset);
+    }
+    sx_span bytes = {module->code + kernel->code_offset, (size_t)kernel->code_size};
+    sx_code code = target->check(cx, target, bytes, entry, kernel->part_count);
+    if (code == SX_INPUT) { /* the bytes come from a file or a wire, not from the caller */
+        cx->error.code = SX_CORRUPT;
+        return sx_fail_in(cx, "module kernel %llu", (unsigned long long)index);
+    }
+    return code;
+}
+
+sx_code sxr_check_code(sx_ctx *cx, const sx_module *module)
+{
+    for (uint64_t i = 0; i < module->kernel_count; i++) {
+        if (module->kernel[i].arch == module->info->arch) { /* of others nothing is executed here */
+            SX_TRY(check_kernel_code(cx, module, i));
+        }
+    }
+    return SX_OK;
+}
+
+/* ---- memory ---- */
+
+static uint64_t whole_pages(uint64_t bytes)
+{
+    return (bytes + 4095) & ~(uint64_t)4095;
+}
+
+/* Where tensors of this place begin; NULL: in memory of the caller. */
+static uint8_t *base_of(const sxr_program *program, const sx_module_tensor *tensor)
+{
+    const sx_module *module = &program->module;
+    uint8_t *persistent = program->memory + whole_pages(module->info->arena_bytes);
+    switch ((sx_module_place)tensor->place) {
+    case SX_TENSOR_TEMPORARY: return program->memory;
+    case SX_TENSOR_PERSISTENT: return persistent;
+    case SX_TENSOR_STATE: return persistent + whole_pages(module->info->persistent_bytes);
+    case SX_TENSOR_CONSTANT:
+        return program->file + ((const uint8_t *)module->constants - program->file);
+    case SX_TENSOR_WEIGHT:
+        return tensor->offset == UINT64_MAX
+                   ? NULL
+                   : program->file + ((const uint8_t *)module->weights - program->file);
+    case SX_TENSOR_INPUT:
+    case SX_TENSOR_OUTPUT: return NULL;
+    case SX_TENSOR_PLACE_COUNT: break;
+    }
+    SX_UNREACHABLE();
+}
+
+static sx_code map_memory(sx_ctx *cx, sxr_program *program)
+{
+    const sx_module_info *info = program->module.info;
+    uint64_t threads = sxr_pool_threads(program->pool);
+    uint64_t areas = whole_pages(info->arena_bytes) + whole_pages(info->persistent_bytes) +
+                     whole_pages(info->state_bytes);
+    program->workspace_stride = whole_pages(info->workspace_bytes);
+    uint64_t total = areas + program->workspace_stride * threads;
+    if (total > 0) {
+        void *memory =
+            mmap(NULL, (size_t)total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) {
+            return SX_FAIL(cx, SX_NOMEM, "module needs %llu bytes of memory: %s",
+                           (unsigned long long)total, strerror(errno));
+        }
+        program->memory = memory;
+        program->memory_size = (size_t)total;
+        program->workspace = program->memory + areas;
+    }
+    for (uint64_t i = 0; i < program->module.tensor_count; i++) {
+        const sx_module_tensor *tensor = &program->module.tensor[i];
+        uint8_t *base = base_of(program, tensor);
+        program->tensor[i] = base == NULL ? NULL : base + tensor->offset;
+    }
+    sxr_state_reset(program);
+    return SX_OK;
+}
+
+/* An array of the program with an element for each record of a table; never of 0 bytes. */
+static sx_code make_array(sx_ctx *cx, uint64_t count, size_t size, void *array)
+{
+    void *memory = calloc((size_t)count + 1, size);
+    if (memory == NULL) {
+        return SX_FAIL(cx, SX_NOMEM, "no memory for %llu records", (unsigned long long)count);
+    }
+    memcpy(array, &memory, sizeof(memory));
+    return SX_OK;
+}
+
+static sx_code make_arrays(sx_ctx *cx, sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    SX_TRY(make_array(cx, module->tensor_count, sizeof(*program->tensor), &program->tensor));
+    SX_TRY(make_array(cx, module->variant_count, sizeof(bool), &program->prologue_done));
+    SX_TRY(make_array(cx, module->symbol_count, sizeof(*program->value), &program->value));
+    SX_TRY(make_array(cx, module->tensor_count, sizeof(*program->bytes), &program->bytes));
+    SX_TRY(make_array(cx, module->tensor_count, sizeof(*program->dim), &program->dim));
+    SX_TRY(make_array(cx, module->part_count, sizeof(*program->part), &program->part));
+    return make_array(cx, module->launch_count, sizeof(*program->rounds), &program->rounds);
+}
+
+/* ---- what this machine and this runtime can run ---- */
+
+/* Element types are known ones of the size the module says: who reads a tensor may index tables by them. */
+static sx_code check_types(sx_ctx *cx, const sx_module *module)
+{
+    for (uint64_t i = 0; i < module->tensor_count; i++) {
+        const sx_module_tensor *tensor = &module->tensor[i];
+        if (tensor->dtype >= SX_DTYPE_COUNT ||
+            sx_dtype_bytes((sx_dtype)tensor->dtype) != tensor->element_bytes) {
+            return SX_FAIL(cx, SX_CORRUPT,
+                           "tensor %llu: element type %u with %u bytes an element; %d types are "
+                           "known",
+                           (unsigned long long)i, tensor->dtype, tensor->element_bytes,
+                           SX_DTYPE_COUNT);
+        }
+    }
+    return SX_OK;
+}
+
+sx_code sxr_refuse_machine(sx_ctx *cx, const sx_module *module)
+{
+    const sx_target *here = sxr_cpu_target();
+    const char *wanted = sx_level_name(module->info->arch, module->info->level);
+    const sx_target *target = sx_target_find(NULL, wanted);
+    const char *form = module->kernel_count > 0 ? sx_form_name(module->kernel[0].form) : "no code";
+    sx_code code =
+        SX_FAIL(cx, SX_UNIMPLEMENTED, "module is for %s (%s), this processor executes %s", wanted,
+                form, here != NULL ? here->name : "no target");
+    sx_hint(cx,
+            "Compile with --target native, or run it on a machine with %s (%s). `doctor` shows "
+            "what this machine has.",
+            wanted, target != NULL ? target->text : sx_arch_name(module->info->arch));
+    return code;
+}
+
+static sx_code check_launch(sx_ctx *cx, const sx_module *module, uint32_t index)
+{
+    const sx_module_launch *launch = &module->launch[index];
+    sx_span name = sx_module_string(module, launch->name);
+    switch ((sx_module_launch_kind)launch->kind) {
+    case SX_LAUNCH_COLLECTIVE:
+        return SX_FAIL(
+            cx, SX_UNIMPLEMENTED,
+            "launch %u is a collective, %s along %.*s: this runtime has no other devices", index,
+            sx_module_collective_name(launch->value), (int)name.len, (const char *)name.ptr);
+    case SX_LAUNCH_HOST:
+        return SX_FAIL(cx, SX_UNIMPLEMENTED,
+                       "launch %u is a host call, %.*s: this runtime calls no functions", index,
+                       (int)name.len, (const char *)name.ptr);
+    case SX_LAUNCH_KERNEL:
+        /* Kernels of other architectures stand in variants that no machine of ours fits. */
+        SX_ASSERT(module->kernel[launch->kernel].form == SX_FORM_X86_64);
+        return SX_OK;
+    case SX_LAUNCH_COPY:
+    case SX_LAUNCH_FILL:
+    case SX_LAUNCH_LOOP: return SX_OK;
+    case SX_LAUNCH_KIND_COUNT: break;
+    }
+    SX_UNREACHABLE();
+}
+
+/* Of every variant that may run here, every launch; of the others, none. */
+static sx_code check_launches(sx_ctx *cx, const sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    for (uint32_t v = 0; v < module->variant_count; v++) {
+        const sx_module_variant *variant = &module->variant[v];
+        bool may = sx_module_machine_fits(module, v, &program->machine);
+        for (uint32_t i = 0; may && i < variant->launch_count; i++) {
+            SX_TRY(check_launch(cx, module, variant->launch_first + i));
+        }
+    }
+    return SX_OK;
+}
+
+/* A machine of this target runs the code of all lower levels of its family. */
+static sx_code check_machine(sx_ctx *cx, sxr_program *program, bool any_level)
+{
+    const sx_module *module = &program->module;
+    const sx_module_info *info = module->info;
+    const sx_target *here = sxr_cpu_target();
+    uint32_t arch, level;
+    if (here != NULL && sx_level_find(here->name, &arch, &level)) {
+        program->machine.level[arch] = level;
+    }
+    program->target = sx_target_find(NULL, sx_level_name(info->arch, info->level));
+    program->runs_here = program->machine.level[info->arch] >= info->level;
+    if (!program->runs_here && (!any_level || program->target == NULL)) {
+        return sxr_refuse_machine(cx, module);
+    }
+    if (!program->runs_here) {
+        program->machine.level[info->arch] = info->level;
+    }
+    return check_launches(cx, program);
+}
+
+static sx_code finish_open(sx_ctx *cx, sxr_program *program, const sxr_options *options)
+{
+    SX_TRY(sx_module_decode(cx, (sx_span){program->file, program->file_size},
+                            !options->skip_checksums, &program->module));
+    SX_TRY(check_machine(cx, program, options->any_level));
+    SX_TRY(check_types(cx, &program->module));
+    SX_TRY(sxr_check_code(cx, &program->module));
+    SX_TRY(make_arrays(cx, program));
+    if (program->runs_here) {
+        SX_TRY(map_code(cx, program));
+    }
+    SX_TRY(sxr_pool_new(cx, usable_threads(options->threads), &program->pool));
+    SX_TRY(map_memory(cx, program));
+    sxr_extents_init(program);
+    return SX_OK;
+}
+
+/* ---- opening ---- */
+
+static sx_code open_mapping(sx_ctx *cx, SX_TAKE void *mapping, size_t size,
+                            const sxr_options *options, sxr_program **out)
+{
+    static const sxr_options defaults = {0};
+    sxr_program *program = calloc(1, sizeof(*program));
+    if (program == NULL) {
+        (void)munmap(mapping, size);
+        return SX_FAIL(cx, SX_NOMEM, "no memory for %zu bytes", sizeof(*program));
+    }
+    program->file = mapping;
+    program->file_size = size;
+    sx_code code = finish_open(cx, program, options != NULL ? options : &defaults);
+    if (code != SX_OK) {
+        sxr_close(program);
+        return code;
+    }
+    *out = program;
+    return SX_OK;
+}
+
+sx_code sxr_open_bytes(sx_ctx *cx, sx_span bytes, const sxr_options *options, sxr_program **program)
+{
+    if (bytes.len == 0) {
+        return SX_FAIL(cx, SX_CORRUPT, "not a module: 0 bytes");
+    }
+    void *copy = mmap(NULL, bytes.len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (copy == MAP_FAILED) {
+        return SX_FAIL(cx, SX_NOMEM, "no memory for a module of %zu bytes", bytes.len);
+    }
+    memcpy(copy, bytes.ptr, bytes.len);
+    return open_mapping(cx, copy, bytes.len, options, program);
+}
+
+sx_code sxr_open_file(sx_ctx *cx, const char *path, const sxr_options *options,
+                      sxr_program **program)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* waits for no FIFO */
+    if (fd < 0) {
+        return SX_FAIL(cx, errno == ENOENT ? SX_INPUT : SX_SYSTEM, "%s: %s", path, strerror(errno));
+    }
+    struct stat status;
+    void *mapping = MAP_FAILED;
+    sx_code code = SX_OK;
+    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+        code = SX_FAIL(cx, SX_INPUT, "%s: not a regular file", path);
+    } else if (status.st_size <= 0) {
+        code = SX_FAIL(cx, SX_CORRUPT, "%s: not a module: 0 bytes", path);
+    } else {
+        mapping = mmap(NULL, (size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+        if (mapping == MAP_FAILED) {
+            code = SX_FAIL(cx, SX_SYSTEM, "%s: mapping %lld bytes: %s", path,
+                           (long long)status.st_size, strerror(errno));
+        }
+    }
+    (void)close(fd);
+    return code != SX_OK ? code
+                         : open_mapping(cx, mapping, (size_t)status.st_size, options, program);
+}
+
+void sxr_close(sxr_program *program)
+{
+    if (program == NULL) {
+        return;
+    }
+    sxr_pool_free(program->pool);
+    if (program->code != NULL) {
+        (void)munmap(program->code, program->code_size);
+    }
+    if (program->memory != NULL) {
+        (void)munmap(program->memory, program->memory_size);
+    }
+    (void)munmap(program->file, program->file_size);
+    free(program->tensor);
+    free(program->prologue_done);
+    free(program->value);
+    free(program->bytes);
+    free(program->dim);
+    free(program->part);
+    free(program->rounds);
+    free(program);
+}

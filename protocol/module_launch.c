@@ -1,0 +1,253 @@
+/* module_launch.c - launches: what each kind must say, and which tensors it may write. */
+#include "protocol/module_check.h"
+
+#define U(value) ((unsigned long long)(value))
+
+/* A launch that is checked, with what it is part of. */
+typedef struct {
+    sx_ctx *cx;
+    const sx_module *module;
+    const sx_module_variant *variant;
+    uint32_t variant_index, index;
+    const sx_module_launch *launch;
+    const uint32_t *arg;
+    /* What a machine that all guards of the variant hold on has at least. */
+    sx_arch_set machine;
+} place;
+
+#define BAD(p, format, ...)                                                    \
+    SX_FAIL((p)->cx, SX_CORRUPT, "module launch %u (%s): " format, (p)->index, \
+            sx_module_launch_name((p)->launch->kind), __VA_ARGS__)
+
+static const sx_module_tensor *tensor_of(const place *p, uint32_t arg)
+{
+    SX_ASSERT(arg < p->launch->arg_count);
+    return &p->module->tensor[p->arg[arg]];
+}
+
+/* ---- one function for each kind ---- */
+
+static sx_code check_kernel(const place *p)
+{
+    const sx_module_launch *launch = p->launch;
+    if (launch->kernel >= p->module->kernel_count) {
+        return BAD(p, "kernel %u, module has %llu", launch->kernel, U(p->module->kernel_count));
+    }
+    const sx_module_kernel *kernel = &p->module->kernel[launch->kernel];
+    if (launch->arg_count != kernel->arg_count) {
+        return BAD(p, "%u arguments, kernel %u has %u", launch->arg_count, launch->kernel,
+                   kernel->arg_count);
+    }
+    if (p->machine.level[kernel->arch] < kernel->level) {
+        const char *has = sx_level_name(kernel->arch, p->machine.level[kernel->arch]);
+        return BAD(p, "kernel %u needs %s, variant %u is for %s", launch->kernel,
+                   sx_level_name(kernel->arch, kernel->level), p->variant_index,
+                   has != NULL ? has
+                               : sx_level_name(p->module->info->arch, p->module->info->level));
+    }
+    return SX_OK;
+}
+
+static sx_code check_copy(const place *p)
+{
+    if (p->launch->arg_count != 2) {
+        return BAD(p, "%u arguments, expected 2", p->launch->arg_count);
+    }
+    const sx_module_tensor *from = tensor_of(p, 0), *to = tensor_of(p, 1);
+    bool enough = sx_module_follows_symbol(p->module, p->arg[0])
+                      ? sx_module_same_bytes(p->module, p->arg[0], p->arg[1])
+                      : from->size >= to->size;
+    if (!enough || p->arg[0] == p->arg[1] || from->dtype != to->dtype) {
+        return BAD(p, "tensor %u of %llu bytes to tensor %u of %llu, element types %u and %u",
+                   p->arg[0], U(from->size), p->arg[1], U(to->size), from->dtype, to->dtype);
+    }
+    return SX_OK;
+}
+
+static sx_code check_fill(const place *p)
+{
+    if (p->launch->arg_count != 1) {
+        return BAD(p, "%u arguments, expected 1", p->launch->arg_count);
+    }
+    uint32_t bytes = tensor_of(p, 0)->element_bytes;
+    if (bytes > 8 || (bytes < 8 && p->launch->value >> (8 * bytes) != 0)) {
+        return BAD(p, "value %llx for elements of %u bytes", U(p->launch->value), bytes);
+    }
+    return SX_OK;
+}
+
+static sx_code check_collective(const place *p)
+{
+    if (p->launch->arg_count != 2 || p->launch->value >= SX_COLLECTIVE_COUNT ||
+        p->launch->name.size == 0) {
+        return BAD(p, "collective %llu with %u arguments along an axis of %u letters",
+                   U(p->launch->value), p->launch->arg_count, p->launch->name.size);
+    }
+    return SX_OK;
+}
+
+static sx_code check_loop(const place *p)
+{
+    const sx_module_launch *launch = p->launch;
+    if (launch->value < 1 || launch->value > (uint64_t)SX_EXTENT_MAX || launch->arg_count > 1) {
+        return BAD(p, "%llu rounds, %u arguments", U(launch->value), launch->arg_count);
+    }
+    if (launch->arg_count == 1) {
+        const sx_module_tensor *counter = tensor_of(p, 0);
+        if (counter->size != 8 || counter->element_bytes != 8 ||
+            counter->place != SX_TENSOR_TEMPORARY) {
+            return BAD(p, "counts in tensor %u, a %s of %llu bytes; expected a temporary of 8",
+                       p->arg[0], sx_module_place_name(counter->place), U(counter->size));
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code check_host(const place *p)
+{
+    if (p->launch->name.size == 0 || p->launch->value > p->launch->arg_count) {
+        return BAD(p, "%llu results of %u arguments, name of %u letters", U(p->launch->value),
+                   p->launch->arg_count, p->launch->name.size);
+    }
+    return SX_OK;
+}
+
+static sx_code (*const check_kind[SX_LAUNCH_KIND_COUNT])(const place *p) = {
+    [SX_LAUNCH_KERNEL] = check_kernel, [SX_LAUNCH_COPY] = check_copy,
+    [SX_LAUNCH_FILL] = check_fill,     [SX_LAUNCH_COLLECTIVE] = check_collective,
+    [SX_LAUNCH_LOOP] = check_loop,     [SX_LAUNCH_HOST] = check_host};
+
+/* ---- what all of them must say ---- */
+
+uint32_t sx_module_results(const sx_module *module, const sx_module_launch *launch)
+{
+    switch ((sx_module_launch_kind)launch->kind) {
+    case SX_LAUNCH_KERNEL: return module->kernel[launch->kernel].result_count;
+    case SX_LAUNCH_COPY:
+    case SX_LAUNCH_FILL:
+    case SX_LAUNCH_COLLECTIVE: return 1;
+    case SX_LAUNCH_LOOP: return launch->arg_count;
+    case SX_LAUNCH_HOST: return (uint32_t)launch->value;
+    case SX_LAUNCH_KIND_COUNT: break;
+    }
+    SX_UNREACHABLE();
+}
+
+/* Fields that only some kinds have are empty in the others, so that equal launches have equal records. */
+static sx_code check_fields(const place *p)
+{
+    const sx_module_launch *launch = p->launch;
+    bool named = launch->kind == SX_LAUNCH_COLLECTIVE || launch->kind == SX_LAUNCH_HOST;
+    bool valued = launch->kind != SX_LAUNCH_KERNEL && launch->kind != SX_LAUNCH_COPY;
+    bool empty = (launch->kind == SX_LAUNCH_KERNEL || launch->kernel == SX_MODULE_NONE) &&
+                 (valued || launch->value == 0) && (named || launch->name.size == 0) &&
+                 (launch->kind == SX_LAUNCH_LOOP) == (launch->body > 0);
+    if (!empty || launch->prologue > 1) {
+        return BAD(p, "kernel %u, body %u, value %llu, name of %u letters, prologue %u",
+                   launch->kernel, launch->body, U(launch->value), launch->name.size,
+                   launch->prologue);
+    }
+    return SX_OK;
+}
+
+static sx_code check_args(const place *p)
+{
+    const sx_module_launch *launch = p->launch;
+    for (uint32_t k = 0; k < launch->arg_count; k++) {
+        uint32_t owner = p->module->tensor[p->arg[k]].variant;
+        if (owner != SX_MODULE_NONE && owner != p->variant_index) {
+            return BAD(p, "argument %u is tensor %u of variant %u, the launch is of variant %u", k,
+                       p->arg[k], owner, p->variant_index);
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code check_written(const place *p)
+{
+    const sx_module_launch *launch = p->launch;
+    uint32_t results = sx_module_results(p->module, launch);
+    for (uint32_t k = launch->arg_count - results; k < launch->arg_count; k++) {
+        uint32_t to = tensor_of(p, k)->place;
+        bool may = to == SX_TENSOR_TEMPORARY ||
+                   (launch->prologue == 1 ? to == SX_TENSOR_PERSISTENT
+                                          : to == SX_TENSOR_OUTPUT || to == SX_TENSOR_STATE);
+        if (!may) {
+            return BAD(p, "writes tensor %u, a %s, %s", p->arg[k], sx_module_place_name(to),
+                       launch->prologue == 1 ? "in the prologue" : "in a run");
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code check_launch(place *p)
+{
+    const sx_module_launch *launch = p->launch;
+    if (launch->kind >= SX_LAUNCH_KIND_COUNT) {
+        return BAD(p, "kind %u, %d are known", launch->kind, SX_LAUNCH_KIND_COUNT);
+    }
+    if (launch->arg_first > p->module->arg_count ||
+        launch->arg_count > p->module->arg_count - launch->arg_first ||
+        launch->arg_count > SX_MODULE_ARGS_MAX) {
+        return BAD(p, "arguments %u and %u more of %llu, at most %u", launch->arg_first,
+                   launch->arg_count, U(p->module->arg_count), SX_MODULE_ARGS_MAX);
+    }
+    p->arg = p->module->arg + launch->arg_first;
+    SX_TRY(check_fields(p));
+    SX_TRY(check_args(p));
+    SX_TRY(check_kind[launch->kind](p));
+    return check_written(p);
+}
+
+/* ---- loops ---- */
+
+/* The bodies of loops lie inside each other and inside the variant, and run when their loops do. */
+static sx_code check_nesting(place *p, uint32_t end)
+{
+    uint32_t open_end[SX_MODULE_LOOPS_MAX], open[SX_MODULE_LOOPS_MAX];
+    uint32_t depth = 0;
+    for (p->index = p->variant->launch_first; p->index < end; p->index++) {
+        p->launch = &p->module->launch[p->index];
+        while (depth > 0 && p->index >= open_end[depth - 1]) {
+            depth--;
+        }
+        uint32_t limit = depth > 0 ? open_end[depth - 1] : end;
+        if (depth > 0 && p->module->launch[open[depth - 1]].prologue != p->launch->prologue) {
+            return BAD(p, "prologue %u inside loop %u, which is not", p->launch->prologue,
+                       open[depth - 1]);
+        }
+        if (p->launch->kind != SX_LAUNCH_LOOP) {
+            continue;
+        }
+        if (p->launch->body > limit - p->index - 1 || depth == SX_MODULE_LOOPS_MAX) {
+            return BAD(p, "body of %u launches, %u are left; %u loops around it, at most %u",
+                       p->launch->body, limit - p->index - 1, depth, SX_MODULE_LOOPS_MAX);
+        }
+        open[depth] = p->index;
+        open_end[depth++] = p->index + 1 + p->launch->body;
+    }
+    return SX_OK;
+}
+
+sx_code sx_module_check_launches(sx_ctx *cx, const sx_module *module)
+{
+    for (uint32_t v = 0; v < module->variant_count; v++) {
+        place p = {.cx = cx, .module = module, .variant = &module->variant[v], .variant_index = v};
+        p.machine.level[module->info->arch] = module->info->level;
+        for (uint32_t i = 0; i < p.variant->guard_count; i++) {
+            const sx_module_guard *guard = &module->guard[p.variant->guard_first + i];
+            uint32_t *level =
+                guard->kind == SX_GUARD_MACHINE ? &p.machine.level[guard->subject] : NULL;
+            if (level != NULL && guard->low > *level) {
+                *level = (uint32_t)guard->low;
+            }
+        }
+        uint32_t end = p.variant->launch_first + p.variant->launch_count;
+        for (p.index = p.variant->launch_first; p.index < end; p.index++) {
+            p.launch = &module->launch[p.index];
+            SX_TRY(check_launch(&p));
+        }
+        SX_TRY(check_nesting(&p, end));
+    }
+    return SX_OK;
+}
