@@ -26,7 +26,8 @@ typedef struct sxd_write {
  *   write    Begins a write. False: it was not begun, and `done` will not be called.
  *   waiting  How many bytes of writes are not sent yet.
  *   gone     Has the peer closed the connection? It is asked while nothing is read.
- *   close    Ends all writes with an error, then calls user->closed if there is a user, and frees the stream. */
+ *   close    When the loop turns: ends all writes with an error, calls user->closed if there is a user, and frees the
+ *            stream. Nothing is called before this returns. */
 typedef struct {
     bool (*start)(sxd_stream *stream);
     void (*stop)(sxd_stream *stream);

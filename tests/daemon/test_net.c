@@ -10,7 +10,7 @@
 /* ---- a transport in memory ---- */
 typedef struct {
     sxd_stream stream; /* first */
-    bool reading, closed, refuses, gone;
+    bool reading, closed, finished, refuses, gone;
     sxd_write *pending; /* not done yet */
     uint8_t sent[4096];
     size_t sent_len;
@@ -74,9 +74,17 @@ static void pipe_close(sxd_stream *stream)
     pipe_ *p = (pipe_ *)stream;
     ck_assert(!p->closed);
     p->closed = true;
-    pipe_flush(p, "closed");
-    if (stream->user != NULL) {
-        stream->user->closed(stream->self);
+}
+
+/* A stream tells its user later, when the loop turns, that it is closed. */
+static void pipe_finish(pipe_ *p)
+{
+    if (p->closed && !p->finished) {
+        p->finished = true;
+        pipe_flush(p, "closed");
+        if (p->stream.user != NULL) {
+            p->stream.user->closed(p->stream.self);
+        }
     }
 }
 
@@ -135,6 +143,7 @@ static void setup(void)
 static void teardown(void)
 {
     sxd_net_close(&net, "the test ends");
+    pipe_finish(&peer);
     base->phase = SXD_DOWN;
     sxd_base_close(base);
     (void)uv_run(&base->loop, UV_RUN_DEFAULT);
@@ -145,6 +154,7 @@ static void teardown(void)
 static void turn(void)
 {
     (void)uv_run(&base->loop, UV_RUN_NOWAIT);
+    pipe_finish(&peer);
 }
 
 static void feed(const void *bytes, size_t len)
