@@ -335,8 +335,11 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
         row *= s->type[0].dim[d].scale;
     }
     sx_schedule schedule;
-    sx_schedule_map(pipe->target->vectors.lanes, sx_max_i64(1, COPY_PIECE_BYTES / row),
-                    COPY_PIECE_BYTES / 4, COPY_VECTORS, &schedule);
+    bool elements = op == SX_OP_PAD || op == SX_OP_REVERSE;
+    uint32_t lanes = pipe->target->vectors.lanes;
+    lanes = elements ? lanes * 4 / sx_move_lane_bytes(type->dtype) : lanes;
+    sx_schedule_map(lanes, sx_max_i64(1, COPY_PIECE_BYTES / row), COPY_PIECE_BYTES / 4,
+                    COPY_VECTORS, &schedule);
     sx_kernel *kernel;
     const sx_lowering move = {.kind = SX_LOWER_MOVE,
                               .name = s->name,

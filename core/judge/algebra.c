@@ -331,16 +331,24 @@ uint32_t sx_term_put(sx_algebra *g, const sx_term *key)
     return g->term_count++;
 }
 
-uint32_t sx_term_constant(sx_algebra *g, uint32_t bits)
+uint32_t sx_term_constant(sx_algebra *g, uint64_t bits)
 {
-    return sx_term_put(g, &(sx_term){.kind = SX_TERM_CONST, .imm = bits});
+    SX_ASSERT(g->wide || bits <= UINT32_MAX);
+    uint32_t high = bits >> 32 == 0 ? 0 : sx_form_constant(g, (int64_t)(bits >> 32));
+    return sx_term_put(g, &(sx_term){.kind = SX_TERM_CONST, .imm = (uint32_t)bits, .form = high});
+}
+
+uint64_t sx_term_bits(const sx_algebra *g, const sx_term *constant)
+{
+    return (uint64_t)g->form[constant->form].constant << 32 | constant->imm;
 }
 
 uint32_t sx_term_int(sx_algebra *g, uint32_t form)
 {
     const sx_form *f = &g->form[form];
     if (f->vars == 0) {
-        return sx_term_constant(g, (uint32_t)(uint64_t)f->constant);
+        uint64_t bits = (uint64_t)f->constant;
+        return sx_term_constant(g, g->wide ? bits : (uint32_t)bits);
     }
     return sx_term_put(g, &(sx_term){.kind = SX_TERM_INT, .form = form});
 }

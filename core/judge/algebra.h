@@ -2,7 +2,7 @@
  * Internal to core/judge.
  *
  *   form   an affine integer: constant + sum of coefficient * variable, every sum and product checked for overflow
- *   term   what one 32-bit lane holds: a constant, an element of an input at a form, an integer form, an
+ *   term   what one lane holds: a constant, an element of an input at a form, an integer form, an
  *          operation on terms, a run: a step applied again and again to an accumulator, or a recurrence:
  *          several values that step together, each step reading those before it
  *
@@ -53,9 +53,9 @@ typedef struct {
 } sx_form;
 
 typedef enum {
-    SX_TERM_CONST = 1, /* imm: the bits; of a mask 0 or 1 */
-    SX_TERM_ELEMENT, /* `width` bytes of buffer imm at byte `form` (plus integer child[0]), zero-extended */
-    SX_TERM_INT,  /* the low 32 bits of `form`; in integer registers all of them */
+    SX_TERM_CONST = 1, /* imm, and above it the constant of `form`: the bits; of a mask 0 or 1 */
+    SX_TERM_ELEMENT, /* what a load of type `width` makes of buffer imm at byte `form` (plus integer child[0]) */
+    SX_TERM_INT,  /* as many low bits of `form` as a lane has; in integer registers all of them */
     SX_TERM_OP,   /* op, imm (and form for 64-bit immediates) on children */
     SX_TERM_HOLE, /* lane `form` of register imm at the start of an iteration */
     SX_TERM_ACC,  /* the accumulator of the run around it */
@@ -89,6 +89,7 @@ typedef struct {
 
 typedef struct {
     sx_ctx *cx;
+    bool wide; /* lanes have 8 bytes, not 4 */
     bool refused;
     char why[160];
     sx_form *form;
@@ -136,9 +137,12 @@ uint32_t sx_form_var(sx_algebra *g, uint32_t variable, int64_t coefficient, int6
 bool sx_lin_range(sx_algebra *g, const sx_lin *lin, int64_t *low, int64_t *high);
 
 /* ---- terms ---- */
-uint32_t sx_term_constant(sx_algebra *g, uint32_t bits);
+uint32_t sx_term_constant(sx_algebra *g, uint64_t bits);
+uint64_t sx_term_bits(const sx_algebra *g, const sx_term *constant);
 uint32_t sx_term_int(sx_algebra *g, uint32_t form); /* a constant where the form is one */
 uint32_t sx_term_scalar(sx_algebra *g, uint32_t form);
+/* `width`: a sx_mem, or SX_WIDTH_SIGNED + bits of a load of an integer register: no other is equal to it */
+#define SX_WIDTH_SIGNED 64u
 uint32_t sx_term_element(sx_algebra *g, uint32_t buffer, uint8_t width, uint32_t form,
                          uint32_t index);
 uint32_t sx_term_hole(sx_algebra *g, uint32_t number, uint32_t lane_form);

@@ -6,11 +6,18 @@
 
 #include "core/judge/algebra.h"
 
-static bool is_constant(const sx_algebra *g, uint32_t term, uint32_t *bits)
+static bool is_constant(const sx_algebra *g, uint32_t term, uint64_t *bits)
 {
     const sx_term *t = &g->term[term];
-    *bits = t->imm;
-    return t->kind == SX_TERM_CONST;
+    bool known = t->kind == SX_TERM_CONST;
+    *bits = known ? sx_term_bits(g, t) : 0;
+    return known;
+}
+
+/* The integer of a lane's bits. */
+static int64_t lane_int(const sx_algebra *g, uint64_t bits)
+{
+    return g->wide ? (int64_t)bits : (int32_t)(uint32_t)bits;
 }
 
 /* The form of an integer term: a constant has one too. */
@@ -18,7 +25,7 @@ static bool int_form(sx_algebra *g, uint32_t term, sx_lin *lin)
 {
     const sx_term *t = &g->term[term];
     if (t->kind == SX_TERM_CONST) {
-        lin->constant = (int32_t)t->imm;
+        lin->constant = lane_int(g, sx_term_bits(g, t));
         lin->vars = 0;
         return true;
     }
@@ -29,7 +36,7 @@ static bool int_form(sx_algebra *g, uint32_t term, sx_lin *lin)
     return false;
 }
 
-/* Sums and shifts of forms: equal modulo 2^32. */
+/* Sums and shifts of forms: equal modulo what a lane holds. */
 static uint32_t fold_form(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t y)
 {
     sx_lin a, b, sum = {.constant = 0, .vars = 0};
@@ -38,6 +45,9 @@ static uint32_t fold_form(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, ui
     }
     if (!int_form(g, x, &a) || (op == SX_LOP_SHL ? a.vars == 0 : !int_form(g, y, &b))) {
         return 0;
+    }
+    if (op == SX_LOP_SHL && imm > 31) {
+        return 0; /* the coefficients would overflow */
     }
     if (op == SX_LOP_SHL) {
         sx_lin_add_lin(g, &sum, &a, INT64_C(1) << imm);
@@ -50,30 +60,36 @@ static uint32_t fold_form(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, ui
     return sx_term_int(g, sx_form_put(g, &sum));
 }
 
-static bool fold_bits(sx_lop op, uint32_t imm, uint32_t a, uint32_t b, uint32_t *r)
+static bool fold_bits(const sx_algebra *g, sx_lop op, uint32_t imm, uint64_t a, uint64_t b,
+                      uint64_t *r)
 {
+    int64_t x = lane_int(g, a);
+    int64_t y = lane_int(g, b);
     switch ((int)op) {
     case SX_LOP_AND:
-    case SX_LOP_MAND: *r = a & b; return true;
+    case SX_LOP_MAND: *r = a & b; break;
     case SX_LOP_OR:
-    case SX_LOP_MOR: *r = a | b; return true;
+    case SX_LOP_MOR: *r = a | b; break;
     case SX_LOP_XOR:
-    case SX_LOP_MXOR: *r = a ^ b; return true;
-    case SX_LOP_MNOT: *r = a ^ 1; return true;
-    case SX_LOP_IADD: *r = a + b; return true;
-    case SX_LOP_ISUB: *r = a - b; return true;
-    case SX_LOP_SHL: *r = a << imm; return true;
-    case SX_LOP_SHR: *r = a >> imm; return true;
-    case SX_LOP_IMAX: *r = (int32_t)a > (int32_t)b ? a : b; return true;
-    case SX_LOP_IMIN: *r = (int32_t)a > (int32_t)b ? b : a; return true;
-    case SX_LOP_ICMP: *r = imm == SX_EQ ? a == b : (int32_t)a > (int32_t)b; return true;
+    case SX_LOP_MXOR: *r = a ^ b; break;
+    case SX_LOP_MNOT: *r = a ^ 1; break;
+    case SX_LOP_IADD: *r = a + b; break;
+    case SX_LOP_ISUB: *r = a - b; break;
+    case SX_LOP_IMUL: *r = (a & UINT32_MAX) * (b & UINT32_MAX); break;
+    case SX_LOP_SHL: *r = a << imm; break;
+    case SX_LOP_SHR: *r = a >> imm; break;
+    case SX_LOP_IMAX: *r = x > y ? a : b; break;
+    case SX_LOP_IMIN: *r = x > y ? b : a; break;
+    case SX_LOP_ICMP: *r = imm == SX_EQ ? a == b : x > y; break;
     default: return false;
     }
+    *r = g->wide ? *r : (uint32_t)*r;
+    return true;
 }
 
 static uint32_t fold_mask(sx_algebra *g, sx_lop op, uint32_t x, uint32_t y)
 {
-    uint32_t bits;
+    uint64_t bits;
     if (op != SX_LOP_MAND && op != SX_LOP_MOR) {
         return 0;
     }
@@ -92,16 +108,23 @@ static bool is_byte_above_zero(const sx_algebra *g, sx_lop op, uint32_t imm, uin
 {
     const sx_term *a = &g->term[x];
     const sx_term *b = &g->term[y];
-    return op == SX_LOP_ICMP && imm == SX_GT && a->kind == SX_TERM_ELEMENT && a->width == 1 &&
-           b->kind == SX_TERM_CONST && b->imm == 0;
+    return op == SX_LOP_ICMP && imm == SX_GT && a->kind == SX_TERM_ELEMENT &&
+           a->width == SX_MEM_U8 && b->kind == SX_TERM_CONST && b->imm == 0 && b->form == 0;
 }
 
 /* Is it a known finite float? Infinities are what maxima start from: steps of a chain, which stay as they are. */
-static bool is_number(const sx_algebra *g, uint32_t term, float *value)
+static bool is_number(const sx_algebra *g, uint32_t term, double *value)
 {
-    uint32_t bits;
+    uint64_t bits;
     bool known = is_constant(g, term, &bits);
-    memcpy(value, &bits, sizeof(bits));
+    if (g->wide) {
+        memcpy(value, &bits, sizeof(bits));
+    } else {
+        uint32_t low = (uint32_t)bits;
+        float narrow;
+        memcpy(&narrow, &low, sizeof(low));
+        *value = (double)narrow;
+    }
     return known && isfinite(*value);
 }
 
@@ -114,7 +137,7 @@ static uint32_t fold_blend(sx_algebra *g, uint32_t mask, uint32_t x, uint32_t y)
     if (x == y) {
         return x;
     }
-    float value;
+    double value;
     bool asks_nan = m.kind == SX_TERM_OP && m.op == SX_LOP_CMP && m.imm == SX_NE &&
                     m.child[0] == x && m.child[1] == x;
     if (asks_nan && is_number(g, x, &value)) {
@@ -141,7 +164,7 @@ static uint32_t fold_blend(sx_algebra *g, uint32_t mask, uint32_t x, uint32_t y)
  * zeros have two signs, so a zero does not change places. */
 static uint32_t fold_order(sx_algebra *g, sx_lop op, uint32_t x, uint32_t y)
 {
-    float value;
+    double value;
     sx_lop plain = (int)op == SX_LOP_NMAX ? SX_LOP_MAX : SX_LOP_MIN;
     if ((int)op != SX_LOP_NMAX && (int)op != SX_LOP_NMIN) {
         return 0;
@@ -154,8 +177,9 @@ static uint32_t fold_order(sx_algebra *g, sx_lop op, uint32_t x, uint32_t y)
 
 static uint32_t fold(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t y, uint32_t z)
 {
-    uint32_t a = 0;
-    uint32_t b = 0;
+    uint64_t a = 0;
+    uint64_t b = 0;
+    uint64_t bits;
     uint32_t r;
     if (op == SX_LOP_BLEND) {
         return fold_blend(g, x, y, z);
@@ -164,8 +188,8 @@ static uint32_t fold(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_
         return x;
     }
     if (z == 0 && is_constant(g, x, &a) && (y == 0 || is_constant(g, y, &b)) &&
-        fold_bits(op, imm, a, b, &r)) {
-        return sx_term_constant(g, r);
+        fold_bits(g, op, imm, a, b, &bits)) {
+        return sx_term_constant(g, bits);
     }
     if (x == y && ((int)op == SX_LOP_IMAX || (int)op == SX_LOP_IMIN)) {
         return x;

@@ -1,8 +1,8 @@
 /* move.c - moves: every place of the result is one element of an input.
  *
- * concatenate and gather walk rows of words (4 bytes where the elements allow it); reverse and pad walk
- * elements. A record must lie in one piece, or inside or outside of the operand, as a whole: what is cut is
- * cut by the program. */
+ * concatenate and gather walk rows of words (4 bytes where all rows have whole ones, else elements); reverse
+ * and pad walk elements. A record must lie in one piece, or inside or outside of the operand, as a
+ * whole: what is cut is cut by the program. */
 #include <string.h>
 
 #include "core/judge/prove.h"
@@ -16,6 +16,7 @@ typedef struct {
     const sx_type *result;
     sx_places p;
     int64_t unit; /* bytes of a word */
+    sx_mem mem;   /* of a word, of which every bit is kept */
     int64_t row;  /* words of a row of the result (concatenate), of a picked row (gather) */
     int64_t piece[SX_LOOP_BUFFERS_MAX]; /* concatenate: words of a row of each input */
     uint32_t group[SX_RANK_MAX];        /* reverse: place of each dimension */
@@ -83,7 +84,7 @@ static uint32_t concatenate_value(void *self, const sx_final *f)
         sx_lin from = {.constant = -first * m->unit, .vars = 0};
         sx_lin_add_lin(g, &from, &word, m->unit);
         sx_lin_add_lin(g, &from, &row, m->unit * m->piece[k]);
-        return sx_term_element(g, k, (uint8_t)m->unit, sx_form_put(g, &from), 0);
+        return sx_term_element(g, k, (uint8_t)m->mem, sx_form_put(g, &from), 0);
     }
     return sx_refuse(g, "a store over two pieces");
 }
@@ -111,14 +112,15 @@ static uint32_t gather_value(void *self, const sx_final *f)
     int64_t index_bytes = sx_dtype_bytes(m->input[1].dtype);
     sx_lin at = {.constant = 0, .vars = 0};
     sx_lin_add_lin(g, &at, &pick, index_bytes);
-    uint32_t index = sx_term_element(g, 1, (uint8_t)(8 * index_bytes), sx_form_put(g, &at), 0);
+    uint32_t index =
+        sx_term_element(g, 1, (uint8_t)(SX_WIDTH_SIGNED + 8 * index_bytes), sx_form_put(g, &at), 0);
     index = sx_term_op_imm2(g, SX_LOP_SWRAP, extent, index);
     index = sx_term_op_imm2(g, SX_LOP_SCLAMP, extent, index);
     index = sx_term_op_imm2(g, SX_LOP_SMUL, m->unit * m->row, index);
     sx_lin from = {.constant = 0, .vars = 0};
     sx_lin_add_lin(g, &from, &word, m->unit);
     sx_lin_add_lin(g, &from, &before, extent * m->row * m->unit);
-    return sx_term_element(g, 0, (uint8_t)m->unit, sx_form_put(g, &from), index);
+    return sx_term_element(g, 0, (uint8_t)m->mem, sx_form_put(g, &from), index);
 }
 
 /* ---- elements ---- */
@@ -127,14 +129,7 @@ static uint32_t element_value(const move *m, uint32_t input, const sx_lin *eleme
     sx_algebra *g = &m->j->algebra;
     sx_lin from = {.constant = 0, .vars = 0};
     sx_lin_add_lin(g, &from, element, m->unit);
-    uint32_t value = sx_term_element(g, input, (uint8_t)m->unit, sx_form_put(g, &from), 0);
-    if (m->result->dtype != SX_BOOL) {
-        return value;
-    }
-    uint32_t zero = sx_term_constant(g, 0);
-    value = sx_term_op(g, SX_LOP_ICMP, SX_EQ, value, zero, 0);
-    value = sx_term_op(g, SX_LOP_MNOT, 0, value, 0, 0);
-    return sx_term_op(g, SX_LOP_BLEND, 0, value, sx_term_constant(g, 1), zero);
+    return sx_term_element(g, input, (uint8_t)m->mem, sx_form_put(g, &from), 0);
 }
 
 static bool is_reversed(const move *m, uint32_t d)
@@ -258,6 +253,21 @@ static bool is_static(const move *m)
     return ok;
 }
 
+/* Are the rows that are copied multiples of 4 bytes? */
+static bool rows_have_words(const move *m)
+{
+    uint32_t axis = (uint32_t)m->attr->axis;
+    int64_t bytes = sx_dtype_bytes(m->result->dtype);
+    if (m->op == SX_OP_GATHER) {
+        return bytes * product(&m->input[0], axis + 1, m->input[0].rank) % 4 == 0;
+    }
+    bool ok = true;
+    for (uint32_t k = 0; k < m->input_count; k++) {
+        ok = ok && bytes * product(&m->input[k], axis, m->input[k].rank) % 4 == 0;
+    }
+    return ok;
+}
+
 sx_code sx_judge_move(sx_judge *j, sx_op op, const sx_attr *attr, const sx_type *input,
                       uint32_t input_count, const sx_type *result, const sx_kernel *kernel,
                       sx_verdict *verdict)
@@ -274,7 +284,15 @@ sx_code sx_judge_move(sx_judge *j, sx_op op, const sx_attr *attr, const sx_type 
                        sx_op_info_of(op)->name);
     }
     bool words = op == SX_OP_CONCATENATE || op == SX_OP_GATHER;
-    m.unit = !words ? bytes : bytes % 4 == 0 ? 4 : 1;
+    m.unit = bytes;
+    if (words && (bytes % 4 == 0 || rows_have_words(&m))) {
+        m.unit = 4;
+    }
+    m.mem = m.unit == kernel->lane_bytes ? SX_MEM_LANE : m.unit == 2 ? SX_MEM_U16 : SX_MEM_U8;
+    if (m.unit > kernel->lane_bytes || (m.unit == 4 && kernel->lane_bytes == 8)) {
+        (void)sx_refuse(g, "words of %lld bytes in lanes of %u", (long long)m.unit,
+                        kernel->lane_bytes);
+    }
     for (uint32_t k = 0; k < input_count; k++) {
         size[k] = sx_tensor_elements(&input[k]) * sx_dtype_bytes(input[k].dtype);
     }
@@ -290,5 +308,5 @@ sx_code sx_judge_move(sx_judge *j, sx_op op, const sx_attr *attr, const sx_type 
         SX_TRY(sx_prove_stores(j, kernel, input_count, &m.p));
     }
     sx_prove_values(j, expected, &m);
-    return sx_prove_finish(j, &m.p, (uint32_t)m.unit, verdict);
+    return sx_prove_finish(j, &m.p, m.mem, verdict);
 }

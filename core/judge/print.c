@@ -29,7 +29,9 @@ void sx_term_print(const sx_algebra *g, uint32_t term, uint32_t depth, sx_buf *t
         return;
     }
     switch ((sx_term_kind)t->kind) {
-    case SX_TERM_CONST: sx_buf_print(text, "0x%08x", t->imm); return;
+    case SX_TERM_CONST:
+        sx_buf_print(text, "0x%08llx", (unsigned long long)sx_term_bits(g, t));
+        return;
     case SX_TERM_ACC: sx_buf_put_text(text, "acc"); return;
     case SX_TERM_HOLE: sx_buf_print(text, "hole%u", t->imm); return;
     case SX_TERM_PART: sx_buf_print(text, "part%u", t->imm); return;

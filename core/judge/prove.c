@@ -183,7 +183,7 @@ static bool are_apart(sx_algebra *g, const sx_final *a, const sx_final *b, const
     return false;
 }
 
-static bool is_partition(sx_judge *j, const sx_places *p, uint32_t width)
+static bool is_partition(sx_judge *j, const sx_places *p, sx_mem mem)
 {
     sx_algebra *g = &j->algebra;
     int64_t elements = 1;
@@ -198,8 +198,8 @@ static bool is_partition(sx_judge *j, const sx_places *p, uint32_t width)
             ok = ok && sx_mul_i64(size, j->made[i].record.count[k], &size);
         }
         ok = ok && sx_add_i64(sum, size, &sum);
-        if (j->made[i].record.width != width) {
-            (void)sx_refuse(g, "a store of elements of another size");
+        if (j->made[i].record.mem != mem) {
+            (void)sx_refuse(g, "a store of elements of another type");
             return false;
         }
         for (uint32_t k = 0; k < i; k++) {
@@ -336,16 +336,17 @@ sx_code sx_prove_begin(sx_judge *j, const sx_kernel *kernel, sx_verdict *verdict
     *verdict = (sx_verdict){.proven = false};
     SX_TRY(sx_kernel_check(j->cx, kernel));
     sx_algebra_reset(&j->algebra);
+    j->algebra.wide = kernel->lane_bytes == 8;
     j->live.count = 0;
     j->expected = 0;
     return SX_OK;
 }
 
-sx_code sx_prove_finish(sx_judge *j, const sx_places *p, uint32_t width, sx_verdict *verdict)
+sx_code sx_prove_finish(sx_judge *j, const sx_places *p, sx_mem mem, sx_verdict *verdict)
 {
     sx_algebra *g = &j->algebra;
     if (!g->refused) {
-        (void)is_partition(j, p, width);
+        (void)is_partition(j, p, mem);
     }
     if (j->cx->error.code != SX_OK) {
         return j->cx->error.code;
@@ -435,7 +436,7 @@ sx_code sx_judge_kernel(sx_judge *j, const sx_attr *fused, const sx_type *input,
         SX_TRY(sx_prove_stores(j, kernel, input_count, &p));
     }
     sx_prove_values(j, body_value, &(asked){r, &p});
-    return sx_prove_finish(j, &p, (uint32_t)sx_dtype_bytes(r->result_dtype), verdict);
+    return sx_prove_finish(j, &p, sx_loop_mem(r->result_dtype, kernel->lane_bytes), verdict);
 }
 
 /* ---- panels ---- */
@@ -498,7 +499,7 @@ static uint32_t packed_element(void *self, const sx_final *f)
     }
     uint32_t argument = r->packed;
     r->packed = UINT32_MAX; /* where it comes from it is not packed */
-    uint32_t element = sx_term_element(g, 0, 4, sx_reference_address(r, argument), 0);
+    uint32_t element = sx_term_element(g, 0, SX_MEM_LANE, sx_reference_address(r, argument), 0);
     r->packed = argument;
     return element;
 }
@@ -523,7 +524,7 @@ sx_code sx_judge_pack(sx_judge *j, const sx_attr *fused, const sx_type *input, u
         SX_TRY(sx_prove_stores(j, kernel, 1, &p));
     }
     sx_prove_values(j, packed_element, &(asked){r, &p});
-    return sx_prove_finish(j, &p, 4, verdict);
+    return sx_prove_finish(j, &p, SX_MEM_LANE, verdict);
 }
 
 void sx_judge_print(const sx_judge *j, sx_buf *text)

@@ -41,5 +41,5 @@ void sx_prove_ranges(sx_algebra *g, const sx_record *record, uint32_t first);
 typedef uint32_t (*sx_prove_value)(void *self, const sx_final *f);
 void sx_prove_values(sx_judge *j, sx_prove_value expected, void *self);
 /* The verdict, once the records are known to be a partition of elements of `width` bytes. */
-sx_code sx_prove_finish(sx_judge *j, const sx_places *p, uint32_t width, sx_verdict *verdict);
+sx_code sx_prove_finish(sx_judge *j, const sx_places *p, sx_mem mem, sx_verdict *verdict);
 #endif

@@ -384,7 +384,8 @@ static bool continues(sx_algebra *g, sx_record *q, const sx_record *r, uint32_t 
 #define CONSTANT_STRIDE 512 /* bytes from line to line of a block of constants, at most */
 static bool join(sx_algebra *g, const sx_record *q, const sx_record *r, sx_record *joined)
 {
-    if (q->buffer != r->buffer || q->width != r->width || (q->value == 0) != (r->value == 0) ||
+    if (q->buffer != r->buffer || q->width != r->width || q->mem != r->mem ||
+        (q->value == 0) != (r->value == 0) ||
         g->form[q->address].constant == g->form[r->address].constant) {
         return false;
     }

@@ -1,7 +1,8 @@
 /* record.h - what a part has written so far, as sets of places with the terms they hold. Internal to core/judge.
  *
- * A record is one set: bytes [address, address + width) hold `value` for every point of its store variables,
- * which have the counts 0 .. count - 1; address and value may use variables of open loops and of the grid too,
+ * A record is one set: bytes [address, address + width) hold `value`, stored as `mem`, for every point of its
+ * store variables, which have the counts 0 .. count - 1; address and value may use variables of open loops and
+ * of the grid too,
  * at their present values. Different points have different places: sorted by stride, each stride of the
  * address is at least what the smaller ones reach together. Records stand in the order of the text; where two
  * meet, the later one holds. */
@@ -12,6 +13,7 @@
 #define SX_RECORDS_MAX 4000u
 typedef struct {
     uint32_t buffer;
+    sx_mem mem;       /* how a store puts the lane in memory */
     uint32_t width;   /* bytes */
     uint32_t address; /* form */
     uint32_t value;   /* term; 0: a read */

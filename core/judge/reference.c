@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "core/ir/num.h"
+
 /* ---- the space ---- */
 static bool index_used(const sx_reference *r, uint32_t dim)
 {
@@ -162,6 +164,21 @@ static void find_panels(sx_reference *r)
     }
 }
 
+/* Lanes of 4 bytes hold no f64 and no i64. */
+static void find_wide(sx_reference *r)
+{
+    bool wide = sx_dtype_bytes(r->result_dtype) == 8;
+    for (uint32_t a = 0; a < r->input_count; a++) {
+        wide = wide || sx_dtype_bytes(r->input[a].dtype) == 8;
+    }
+    for (uint32_t i = 0; i < r->body->instr_count; i++) {
+        wide = wide || sx_dtype_bytes(r->body->instr[i].dtype) == 8;
+    }
+    if (wide && !r->g->wide) {
+        (void)sx_refuse(r->g, "elements of 8 bytes in lanes of 4");
+    }
+}
+
 sx_code sx_reference_begin(sx_ctx *cx, sx_reference *r, sx_algebra *g, const sx_attr *fused,
                            const sx_type *input, uint32_t input_count, const sx_judge_facts *facts)
 {
@@ -185,6 +202,7 @@ sx_code sx_reference_begin(sx_ctx *cx, sx_reference *r, sx_algebra *g, const sx_
     memset(r->memo_epoch, 0, sizeof(r->memo_epoch));
     SX_TRY(make_space(cx, r));
     find_panels(r);
+    find_wide(r);
     return SX_OK;
 }
 
@@ -273,48 +291,38 @@ uint32_t sx_reference_address(sx_reference *r, uint32_t a)
 /* ---- values ---- */
 static uint32_t argument(sx_reference *r, uint32_t a)
 {
-    sx_algebra *g = r->g;
     sx_dtype dtype = r->input[a].dtype;
-    if (dtype != SX_F32 && dtype != SX_I32 && dtype != SX_BOOL) {
-        return sx_refuse(g, "an argument of %s", sx_dtype_name(dtype));
+    uint32_t address = sx_reference_address(r, a);
+    if (a == r->packed) { /* panels hold lanes */
+        return sx_term_element(r->g, a, SX_MEM_LANE, address, 0);
     }
-    uint8_t width = dtype == SX_BOOL ? 1 : 4;
-    uint32_t element = sx_term_element(g, a, width, sx_reference_address(r, a), 0);
-    if (dtype != SX_BOOL) {
-        return element;
-    }
-    uint32_t zero = sx_term_op(g, SX_LOP_ICMP, SX_EQ, element, sx_term_constant(g, 0), 0);
-    return sx_term_op(g, SX_LOP_MNOT, 0, zero, 0, 0);
+    sx_mem mem = sx_loop_mem(dtype, r->g->wide ? 8 : 4);
+    return sx_reference_decode(r, dtype, sx_term_element(r->g, a, (uint8_t)mem, address, 0));
 }
 
-static uint32_t constant(sx_reference *r, const sx_instr *in)
+uint32_t sx_reference_constant(sx_reference *r, sx_dtype dtype, double value)
 {
-    if (in->dtype == SX_F32) {
-        float f = (float)in->imm;
-        uint32_t bits;
-        memcpy(&bits, &f, sizeof(bits));
-        return sx_term_constant(r->g, bits);
+    sx_algebra *g = r->g;
+    uint64_t bits = 0;
+    switch (sx_dtype_class_of(dtype)) {
+    case SX_CLASS_FLOAT:
+        bits = sx_num_encode(g->wide ? SX_F64 : SX_F32, sx_num_round(dtype, value));
+        break;
+    case SX_CLASS_INT: bits = sx_num_int_encode(g->wide ? SX_I64 : SX_I32, (int64_t)value); break;
+    case SX_CLASS_BOOL: bits = value != 0; break;
     }
-    if (in->dtype == SX_I32 && in->imm >= -2147483648.0 && in->imm <= 2147483647.0) {
-        return sx_term_constant(r->g, (uint32_t)(int32_t)in->imm);
-    }
-    if (in->dtype == SX_BOOL) {
-        return sx_term_constant(r->g, in->imm != 0);
-    }
-    return sx_refuse(r->g, "a constant of %s", sx_dtype_name(in->dtype));
+    return sx_term_constant(g, bits);
 }
 
 static uint32_t index_of(sx_reference *r, const sx_instr *in)
 {
     uint32_t d = r->space.of[in->x];
-    uint32_t value =
-        d == UINT32_MAX ? sx_term_constant(r->g, 0) : sx_term_int(r->g, r->position[d]);
-    if (in->dtype == SX_I32) {
-        return value;
+    if (d == UINT32_MAX) {
+        return sx_reference_constant(r, in->dtype, 0);
     }
-    return in->dtype == SX_F32 && d == UINT32_MAX ? sx_term_constant(r->g, 0)
-           : in->dtype == SX_F32                  ? sx_term_op(r->g, SX_LOP_I2F, 0, value, 0, 0)
-                                 : sx_refuse(r->g, "an index of %s", sx_dtype_name(in->dtype));
+    uint32_t operand[3] = {sx_term_int(r->g, r->position[d]), 0, 0};
+    sx_loop_step step = sx_loop_index_step(r->space.extent[d], in->dtype, r->g->wide ? 8 : 4);
+    return sx_reference_typed(r, &step, operand);
 }
 
 uint32_t sx_reference_value(sx_reference *r, uint32_t instr)
@@ -330,7 +338,7 @@ uint32_t sx_reference_value(sx_reference *r, uint32_t instr)
     uint32_t value = 0;
     switch (in->kind) {
     case SX_BODY_ARG: value = argument(r, in->x); break;
-    case SX_BODY_IMM: value = constant(r, in); break;
+    case SX_BODY_IMM: value = sx_reference_constant(r, in->dtype, in->imm); break;
     case SX_BODY_INDEX: value = index_of(r, in); break;
     case SX_BODY_REDUCE:
         value = r->online_kind ? sx_reference_online(r, in) : sx_reference_reduce(r, in);
@@ -357,9 +365,5 @@ uint32_t sx_reference_result(sx_reference *r)
     uint32_t last = r->body->instr_count - 1;
     sx_reference_move(r);
     uint32_t value = sx_reference_value(r, last);
-    if (r->result_dtype != SX_BOOL || r->g->refused) {
-        return value;
-    }
-    return sx_term_op(r->g, SX_LOP_BLEND, 0, value, sx_term_constant(r->g, 1),
-                      sx_term_constant(r->g, 0));
+    return sx_reference_encode(r, r->result_dtype, value);
 }

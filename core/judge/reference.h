@@ -27,11 +27,22 @@ typedef struct {
     uint32_t point; /* of which they are */
 } sx_online_state;
 
-/* One sequence of instructions for an operation of core/loop/math.c. */
+/* One sequence of instructions that core/loop/math.c or typed.c makes, for lanes of one width. */
+typedef enum { SX_SEQUENCE_STEP, SX_SEQUENCE_DECODE, SX_SEQUENCE_ENCODE } sx_sequence_kind;
 typedef struct {
+    sx_sequence_kind kind;
+    sx_loop_step step; /* coding: the type is `from` */
     uint32_t first, end, result;
-    bool made, mask;
-} sx_recorded;
+    bool failed;
+} sx_sequence;
+#define SX_SEQUENCES_MAX 512u
+typedef struct {
+    sx_kernel *scratch;
+    sx_loop_builder builder;
+    uint32_t operand[2][3]; /* registers that stand for the operands: vectors, masks */
+    sx_sequence *sequence;
+    uint32_t count, capacity;
+} sx_sequences;
 
 typedef struct {
     sx_algebra *g;
@@ -54,11 +65,7 @@ typedef struct {
     uint32_t holes;
     sx_online_state online;
     bool online_kind;
-    /* sequences of math.c, recorded once */
-    sx_kernel *scratch;
-    sx_loop_builder builder;
-    sx_recorded recorded[SX_OP_COUNT];
-    uint32_t operand[3], mask_operand;
+    sx_sequences recorded[2]; /* once: lanes of 4 and of 8 bytes */
     uint32_t *value[2];
     uint32_t value_capacity[2];
 } sx_reference;
@@ -72,6 +79,12 @@ void sx_reference_move(sx_reference *r); /* the position has changed */
 uint32_t sx_reference_result(sx_reference *r);
 uint32_t sx_reference_value(sx_reference *r, uint32_t instr);
 uint32_t sx_reference_apply(sx_reference *r, const sx_instr *in, const uint32_t operand[3]);
+/* An operation on types, the value of an element in memory, and what is stored for a value: the sequences of
+ * core/loop/typed.c, read back. */
+uint32_t sx_reference_typed(sx_reference *r, const sx_loop_step *step, const uint32_t operand[3]);
+uint32_t sx_reference_decode(sx_reference *r, sx_dtype dtype, uint32_t raw);
+uint32_t sx_reference_encode(sx_reference *r, sx_dtype dtype, uint32_t value);
+uint32_t sx_reference_constant(sx_reference *r, sx_dtype dtype, double value);
 uint32_t sx_reference_reduce(sx_reference *r, const sx_instr *in);
 uint32_t sx_reference_online(sx_reference *r, const sx_instr *in); /* REDUCE beside it, too */
 uint32_t sx_reference_dot(sx_reference *r, const sx_instr *in);

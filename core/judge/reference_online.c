@@ -170,7 +170,7 @@ static void find_state(sx_reference *r)
 uint32_t sx_reference_online(sx_reference *r, const sx_instr *in)
 {
     sx_algebra *g = r->g;
-    if (in->dtype != SX_F32 || r->body->instr[in->x].dtype != SX_F32) {
+    if (r->g->wide || in->dtype != SX_F32 || r->body->instr[in->x].dtype != SX_F32) {
         return sx_refuse(g, "an online sum of %s", sx_dtype_name(in->dtype));
     }
     if (r->online.point != r->point) {

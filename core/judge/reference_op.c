@@ -1,5 +1,5 @@
-/* reference_op.c - elementwise operations as terms: the sequences of core/loop/math.c recorded once and read
- * back; integers and masks written out here. */
+/* reference_op.c - elementwise operations as terms: the sequences of core/loop/typed.c recorded once and read
+ * back. */
 #include <string.h>
 
 #include "core/judge/reference.h"
@@ -7,55 +7,115 @@
 sx_code sx_reference_make(sx_ctx *cx, sx_reference *r)
 {
     memset(r, 0, sizeof(*r));
-    SX_TRY(sx_kernel_make(cx, "operations", 8, &r->scratch));
-    sx_loop_begin_part(&r->builder, cx, r->scratch, 1, 1, 1);
-    for (uint32_t k = 0; k < 3; k++) {
-        r->operand[k] = sx_loop_op(&r->builder, SX_LOP_SET, SX_NO_REG, NULL, SX_NO_REG, SX_NO_REG,
-                                   SX_NO_REG, 0, 0);
+    for (uint32_t wide = 0; wide < 2; wide++) {
+        sx_sequences *all = &r->recorded[wide];
+        sx_loop_builder *b = &all->builder;
+        SX_TRY(sx_kernel_make(cx, "operations", 8, wide != 0 ? 8 : 4, &all->scratch));
+        sx_loop_begin_part(b, cx, all->scratch, 1, 1, 1);
+        for (uint32_t k = 0; k < 3; k++) {
+            uint32_t v = sx_loop_bits(b, 0);
+            all->operand[0][k] = v;
+            all->operand[1][k] =
+                sx_loop_op(b, SX_LOP_ICMP, SX_NO_REG, NULL, v, v, SX_NO_REG, SX_EQ, 0);
+        }
+        SX_TRY(b->code);
     }
-    return r->builder.code;
+    return SX_OK;
 }
 
-static const sx_recorded *record(sx_reference *r, sx_op op)
+/* Is operand `k` of the sequence a lane mask? */
+static bool takes_mask(sx_sequence_kind kind, const sx_loop_step *step, uint32_t k)
 {
-    sx_recorded *made = &r->recorded[op];
-    sx_part *part = r->builder.part;
-    if (!made->made) {
-        made->first = part->item_count;
-        made->result =
-            sx_loop_apply(&r->builder, op, SX_EQ, r->operand[0], r->operand[1], r->operand[2]);
-        made->end = part->item_count;
-        made->made = r->builder.code == SX_OK;
-        if (!made->made) { /* an operation without a sequence: not ours to report */
-            sx_ctx_reset_error(r->builder.cx);
-            r->builder.code = SX_OK;
-            (void)sx_refuse(r->g, "%s has no sequence", sx_op_info_of(op)->name);
-            return NULL;
+    if (kind == SX_SEQUENCE_STEP && step->op == SX_OP_SELECT) {
+        return k == 0 || step->to == SX_BOOL;
+    }
+    return kind != SX_SEQUENCE_DECODE && step->from == SX_BOOL;
+}
+
+static bool gives_mask(sx_sequence_kind kind, const sx_loop_step *step)
+{
+    bool step_mask = kind == SX_SEQUENCE_STEP && step->to == SX_BOOL;
+    return step_mask || (kind == SX_SEQUENCE_DECODE && step->from == SX_BOOL);
+}
+
+static void make_sequence(sx_sequences *all, sx_sequence *made)
+{
+    sx_loop_builder *b = &all->builder;
+    uint32_t x[3];
+    for (uint32_t k = 0; k < 3; k++) {
+        x[k] = all->operand[takes_mask(made->kind, &made->step, k)][k];
+    }
+    made->first = b->part->item_count;
+    switch (made->kind) {
+    case SX_SEQUENCE_STEP: made->result = sx_loop_typed(b, &made->step, x[0], x[1], x[2]); break;
+    case SX_SEQUENCE_DECODE: made->result = sx_loop_decode(b, made->step.from, x[0]); break;
+    case SX_SEQUENCE_ENCODE: made->result = sx_loop_encode(b, made->step.from, x[0]); break;
+    }
+    made->end = b->part->item_count;
+    made->failed = b->code != SX_OK;
+    if (made->failed) { /* an operation without a sequence: not ours to report */
+        sx_ctx_reset_error(b->cx);
+        b->code = SX_OK;
+    }
+}
+
+static const sx_sequence *find_sequence(sx_reference *r, sx_sequence_kind kind,
+                                        const sx_loop_step *step)
+{
+    sx_sequences *all = &r->recorded[r->g->wide];
+    for (uint32_t i = 0; i < all->count; i++) {
+        const sx_sequence *s = &all->sequence[i];
+        if (s->kind == kind && s->step.op == step->op && s->step.from == step->from &&
+            s->step.to == step->to && s->step.direction == step->direction) {
+            return s;
         }
     }
+    void *array = all->sequence;
+    if (all->count == SX_SEQUENCES_MAX ||
+        sx_grow(r->g->cx, &array, &all->capacity, all->count + 1, sizeof(sx_sequence)) != SX_OK) {
+        (void)sx_refuse(r->g, "more than %u sequences", SX_SEQUENCES_MAX);
+        return NULL;
+    }
+    all->sequence = array;
+    sx_sequence *made = &all->sequence[all->count++];
+    *made = (sx_sequence){.kind = kind, .step = *step};
+    make_sequence(all, made);
+    return made;
+}
+
+/* Room for the values of all registers of the recorded sequences. */
+static bool make_values(sx_reference *r, const sx_part *part)
+{
     const uint32_t need[2] = {part->vector_count + 1, part->mask_count + 1};
     for (uint32_t c = 0; c < 2; c++) {
         void *array = r->value[c];
         if (need[c] > r->value_capacity[c] &&
             sx_grow(r->g->cx, &array, &r->value_capacity[c], need[c], sizeof(uint32_t)) != SX_OK) {
             (void)sx_refuse(r->g, "out of memory");
-            return NULL;
+            return false;
         }
         r->value[c] = array;
     }
-    return made;
+    return true;
 }
 
 /* A sequence of elementwise instructions on terms. */
-static uint32_t play(sx_reference *r, sx_op op, const uint32_t operand[3])
+static uint32_t play(sx_reference *r, sx_sequence_kind kind, const sx_loop_step *step,
+                     const uint32_t operand[3])
 {
-    const sx_recorded *seq = record(r, op);
-    if (seq == NULL) {
+    const sx_sequences *all = &r->recorded[r->g->wide];
+    const sx_sequence *seq = r->g->refused ? NULL : find_sequence(r, kind, step);
+    const sx_part *part = all->builder.part;
+    if (seq == NULL || !make_values(r, part)) {
         return 0;
     }
-    const sx_part *part = r->builder.part;
+    if (seq->failed) {
+        return sx_refuse(r->g, "%s of %s has no sequence", sx_op_info_of(step->op)->name,
+                         sx_dtype_name(step->from));
+    }
     for (uint32_t k = 0; k < 3; k++) {
-        r->value[0][r->operand[k]] = operand[k];
+        bool mask = takes_mask(kind, step, k);
+        r->value[mask][all->operand[mask][k]] = operand[k];
     }
     for (uint32_t i = seq->first; i < seq->end && !r->g->refused; i++) {
         const sx_item *item = &part->item[i];
@@ -70,145 +130,35 @@ static uint32_t play(sx_reference *r, sx_op op, const uint32_t operand[3])
         }
         SX_ASSERT(item->kind == SX_ITEM_OP && info->result != 's' && info->result != '-');
         uint32_t value = item->op == SX_LOP_SET
-                             ? sx_term_constant(r->g, item->imm)
+                             ? sx_term_constant(r->g, sx_item_bits(item))
                              : sx_term_op(r->g, item->op, item->imm, x[0], x[1], x[2]);
         r->value[info->result == 'm'][item->dst] = value;
     }
-    return r->g->refused ? 0 : r->value[0][seq->result];
+    return r->g->refused ? 0 : r->value[gives_mask(kind, step)][seq->result];
 }
 
-static uint32_t two(sx_reference *r, sx_lop op, uint32_t x, uint32_t y)
+uint32_t sx_reference_typed(sx_reference *r, const sx_loop_step *step, const uint32_t operand[3])
 {
-    return sx_term_op(r->g, op, 0, x, y, 0);
+    return play(r, SX_SEQUENCE_STEP, step, operand);
 }
 
-static uint32_t compare_int(sx_reference *r, sx_direction direction, uint32_t x, uint32_t y)
+uint32_t sx_reference_decode(sx_reference *r, sx_dtype dtype, uint32_t raw)
 {
-    bool turned = direction == SX_LT || direction == SX_GE;
-    bool negated = direction == SX_NE || direction == SX_LE || direction == SX_GE;
-    bool equal = direction == SX_EQ || direction == SX_NE;
-    uint32_t m =
-        sx_term_op(r->g, SX_LOP_ICMP, equal ? SX_EQ : SX_GT, turned ? y : x, turned ? x : y, 0);
-    return negated ? sx_term_op(r->g, SX_LOP_MNOT, 0, m, 0, 0) : m;
+    sx_loop_step step = {.from = dtype};
+    return play(r, SX_SEQUENCE_DECODE, &step, (const uint32_t[]){raw, 0, 0});
 }
 
-static uint32_t compare(sx_reference *r, const sx_instr *in, uint32_t x, uint32_t y)
+uint32_t sx_reference_encode(sx_reference *r, sx_dtype dtype, uint32_t value)
 {
-    sx_dtype dtype = r->body->instr[in->x].dtype;
-    if (dtype == SX_F32) {
-        return sx_term_op(r->g, SX_LOP_CMP, (uint32_t)in->direction, x, y, 0);
-    }
-    if (dtype == SX_I32) {
-        return compare_int(r, in->direction, x, y);
-    }
-    if (dtype == SX_BOOL && (in->direction == SX_EQ || in->direction == SX_NE)) {
-        uint32_t m = two(r, SX_LOP_MXOR, x, y);
-        return in->direction == SX_NE ? m : sx_term_op(r->g, SX_LOP_MNOT, 0, m, 0, 0);
-    }
-    return sx_refuse(r->g, "a comparison of %s", sx_dtype_name(dtype));
-}
-
-static uint32_t apply_int(sx_reference *r, const sx_instr *in, uint32_t x, uint32_t y)
-{
-    switch ((int)in->op) {
-    case SX_OP_ADD: return two(r, SX_LOP_IADD, x, y);
-    case SX_OP_SUBTRACT: return two(r, SX_LOP_ISUB, x, y);
-    case SX_OP_NEGATE: return two(r, SX_LOP_ISUB, sx_term_constant(r->g, 0), x);
-    case SX_OP_AND: return two(r, SX_LOP_AND, x, y);
-    case SX_OP_OR: return two(r, SX_LOP_OR, x, y);
-    case SX_OP_XOR: return two(r, SX_LOP_XOR, x, y);
-    case SX_OP_NOT: return two(r, SX_LOP_XOR, x, sx_term_constant(r->g, UINT32_MAX));
-    case SX_OP_MAXIMUM: return two(r, (sx_lop)SX_LOP_IMAX, x, y);
-    case SX_OP_MINIMUM: return two(r, (sx_lop)SX_LOP_IMIN, y, x);
-    default: return sx_refuse(r->g, "%s of integers", sx_op_info_of(in->op)->name);
-    }
-}
-
-static uint32_t apply_bool(sx_reference *r, const sx_instr *in, uint32_t x, uint32_t y)
-{
-    switch ((int)in->op) {
-    case SX_OP_ADD:
-    case SX_OP_OR: return two(r, SX_LOP_MOR, x, y);
-    case SX_OP_MULTIPLY:
-    case SX_OP_AND: return two(r, SX_LOP_MAND, x, y);
-    case SX_OP_XOR: return two(r, SX_LOP_MXOR, x, y);
-    case SX_OP_NOT: return sx_term_op(r->g, SX_LOP_MNOT, 0, x, 0, 0);
-    default: return sx_refuse(r->g, "%s of booleans", sx_op_info_of(in->op)->name);
-    }
-}
-
-static uint32_t bits_of(sx_reference *r, sx_dtype dtype, double value)
-{
-    uint32_t bits = 0;
-    if (dtype == SX_F32) {
-        float f = (float)value;
-        memcpy(&bits, &f, sizeof(bits));
-    } else if (value >= -2147483648.0 && value <= 2147483647.0) { /* others are not lowered */
-        bits = (uint32_t)(int32_t)value;
-    }
-    return sx_term_constant(r->g, bits);
-}
-
-static uint32_t convert(sx_reference *r, const sx_instr *in, uint32_t x)
-{
-    sx_algebra *g = r->g;
-    sx_dtype from = r->body->instr[in->x].dtype;
-    sx_dtype to = in->dtype;
-    bool known = (from == SX_F32 || from == SX_I32 || from == SX_BOOL) &&
-                 (to == SX_F32 || to == SX_I32 || to == SX_BOOL);
-    if (!known) {
-        return sx_refuse(g, "a conversion from %s to %s", sx_dtype_name(from), sx_dtype_name(to));
-    }
-    if (from == to) {
-        return x;
-    }
-    if (from == SX_BOOL) {
-        return sx_term_op(g, SX_LOP_BLEND, 0, x, bits_of(r, to, 1), bits_of(r, to, 0));
-    }
-    if (to == SX_BOOL) {
-        uint32_t zero = sx_term_constant(g, 0);
-        if (from == SX_F32) {
-            return sx_term_op(g, SX_LOP_CMP, SX_NE, x, zero, 0);
-        }
-        return sx_term_op(g, SX_LOP_MNOT, 0, sx_term_op(g, SX_LOP_ICMP, SX_EQ, x, zero, 0), 0, 0);
-    }
-    if (from == SX_I32) {
-        return sx_term_op(g, SX_LOP_I2F, 0, x, 0, 0);
-    }
-    /* toward zero, saturated, NaN to 0 */
-    uint32_t i = sx_term_op(g, SX_LOP_F2I, 0, x, 0, 0);
-    uint32_t above = sx_term_op(g, SX_LOP_CMP, SX_GE, x, bits_of(r, SX_F32, 2147483648.0), 0);
-    i = sx_term_op(g, SX_LOP_BLEND, 0, above, sx_term_constant(g, INT32_MAX), i);
-    uint32_t ordered = sx_term_op(g, SX_LOP_CMP, SX_EQ, x, x, 0);
-    return sx_term_op(g, SX_LOP_BLEND, 0, ordered, i, sx_term_constant(g, 0));
-}
-
-static uint32_t select_value(sx_reference *r, const sx_instr *in, const uint32_t operand[3])
-{
-    if (in->dtype != SX_BOOL) {
-        return sx_term_op(r->g, SX_LOP_BLEND, 0, operand[0], operand[1], operand[2]);
-    }
-    uint32_t taken = two(r, SX_LOP_MAND, operand[0], operand[1]);
-    uint32_t not_p = sx_term_op(r->g, SX_LOP_MNOT, 0, operand[0], 0, 0);
-    return two(r, SX_LOP_MOR, taken, two(r, SX_LOP_MAND, not_p, operand[2]));
+    sx_loop_step step = {.from = dtype};
+    return play(r, SX_SEQUENCE_ENCODE, &step, (const uint32_t[]){value, 0, 0});
 }
 
 uint32_t sx_reference_apply(sx_reference *r, const sx_instr *in, const uint32_t operand[3])
 {
-    if (r->g->refused) {
-        return 0;
+    sx_loop_step step = {in->op, in->direction, in->dtype, in->dtype};
+    if (in->op == SX_OP_COMPARE || in->op == SX_OP_CONVERT) {
+        step.from = r->body->instr[in->x].dtype;
     }
-    switch ((int)in->op) {
-    case SX_OP_COMPARE: return compare(r, in, operand[0], operand[1]);
-    case SX_OP_SELECT: return select_value(r, in, operand);
-    case SX_OP_CONVERT: return convert(r, in, operand[0]);
-    default: break;
-    }
-    switch ((int)in->dtype) {
-    case SX_F32: return play(r, in->op, operand);
-    case SX_I32: return apply_int(r, in, operand[0], operand[1]);
-    case SX_BOOL: return apply_bool(r, in, operand[0], operand[1]);
-    default:
-        return sx_refuse(r->g, "%s of %s", sx_op_info_of(in->op)->name, sx_dtype_name(in->dtype));
-    }
+    return sx_reference_typed(r, &step, operand);
 }

@@ -57,7 +57,7 @@ uint32_t sx_reference_dot(sx_reference *r, const sx_instr *in)
     sx_algebra *g = r->g;
     uint32_t saved[SX_RANK_MAX];
     uint32_t step = r->step;
-    if (in->dtype != SX_F32 || r->body->instr[in->x].dtype != SX_F32 ||
+    if (g->wide || in->dtype != SX_F32 || r->body->instr[in->x].dtype != SX_F32 ||
         r->body->instr[in->y].dtype != SX_F32) {
         return sx_refuse(g, "a contraction of %s", sx_dtype_name(in->dtype));
     }
@@ -189,7 +189,8 @@ uint32_t sx_reference_reduce(sx_reference *r, const sx_instr *in)
     uint32_t saved[SX_RANK_MAX];
     uint32_t step = r->step;
     uint32_t value;
-    if (in->dtype != SX_F32 && (in->dtype != SX_I32 || in->reducer == SX_PRODUCT)) {
+    bool known = in->dtype == SX_F32 || (in->dtype == SX_I32 && in->reducer != SX_PRODUCT);
+    if (g->wide || !known) {
         return sx_refuse(g, "a reduction of %s", sx_dtype_name(in->dtype));
     }
     enter(r, r->reduced, saved);

@@ -414,7 +414,7 @@ static void walk_op(sx_walk *w, const sx_item *item)
         return;
     }
     if (item->op == SX_LOP_SET) {
-        w->reg[0][item->dst] = sx_term_constant(g, item->imm);
+        w->reg[0][item->dst] = sx_term_constant(g, sx_item_bits(item));
         return;
     }
     if (item->op == SX_LOP_IOTA) {

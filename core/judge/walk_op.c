@@ -214,7 +214,12 @@ static bool answer(sx_walk *w, uint32_t buffer, uint32_t width, uint32_t form, u
             continue;
         }
         switch (sx_record_read(g, record, form, width, value)) {
-        case SX_READ_COVERED: note_read(w, buffer, width, form, first, end, k); return true;
+        case SX_READ_COVERED:
+            if (record->mem != SX_MEM_LANE) {
+                return false; /* what comes back is not the lane that went */
+            }
+            note_read(w, buffer, width, form, first, end, k);
+            return true;
         case SX_READ_APART: break;
         case SX_READ_UNKNOWN: return false;
         }
@@ -249,15 +254,18 @@ static uint32_t longest(sx_walk *w, uint32_t buffer, uint32_t width, uint32_t fo
 }
 
 /* `count` lanes from memory, the others 0; stride 0: all lanes alike. */
-static uint32_t load(sx_walk *w, const sx_addr *a, uint8_t width, int64_t stride, uint32_t count)
+static uint32_t load(sx_walk *w, const sx_addr *a, sx_mem mem, int64_t stride, uint32_t count)
 {
     sx_algebra *g = w->g;
+    uint32_t width = sx_mem_bytes(mem, w->kernel->lane_bytes);
     uint32_t index;
     uint32_t form = address_form(w, a, stride, &index);
     sx_lanes out = {.count = 0};
     uint32_t lanes = stride == 0 ? w->lanes : count;
     if (w->kernel->buffer[a->buffer].role == SX_BUFFER_IN) {
-        put_piece(&out, lanes, sx_term_element(g, a->buffer, width, form, index));
+        put_piece(&out, lanes, sx_term_element(g, a->buffer, (uint8_t)mem, form, index));
+    } else if (mem != SX_MEM_LANE) {
+        return sx_refuse(g, "item %u: a read that is narrower than a lane", w->at);
     } else {
         uint32_t value = 0;
         if (index != 0) {
@@ -309,9 +317,10 @@ static void compress(sx_walk *w, sx_lanes *lanes, uint32_t count)
     }
 }
 
-static void store(sx_walk *w, const sx_item *item, uint32_t width)
+static void store(sx_walk *w, const sx_item *item)
 {
     sx_algebra *g = w->g;
+    uint32_t width = sx_mem_bytes(item->mem, w->kernel->lane_bytes);
     const sx_addr *a = &w->part->addr[item->addr];
     uint32_t index;
     uint32_t form = address_form(w, a, width, &index);
@@ -331,7 +340,8 @@ static void store(sx_walk *w, const sx_item *item, uint32_t width)
     uint32_t start = 0;
     for (uint32_t k = 0; k < lanes.count && start < count && !g->refused; k++) {
         uint32_t end = lanes.end[k] < count ? lanes.end[k] : count;
-        sx_record r = {.buffer = a->buffer, .width = width, .value = lanes.term[k]};
+        sx_record r = {
+            .buffer = a->buffer, .mem = item->mem, .width = width, .value = lanes.term[k]};
         sx_subst s;
         sx_subst_begin(g, &s);
         bool several = end > start + 1;
@@ -355,19 +365,18 @@ void sx_walk_memory(sx_walk *w, const sx_item *item)
 {
     const sx_addr *a = &w->part->addr[item->addr];
     sx_algebra *g = w->g;
+    int64_t size = sx_mem_bytes(item->mem, w->kernel->lane_bytes);
     switch (item->op) {
-    case SX_LOP_LOAD: *vector(w, item->dst) = load(w, a, 4, 4, item->imm); break;
-    case SX_LOP_LOADB: *vector(w, item->dst) = load(w, a, 4, 0, w->lanes); break;
-    case SX_LOP_LOAD8: *vector(w, item->dst) = load(w, a, 1, 1, item->imm); break;
+    case SX_LOP_LOAD: *vector(w, item->dst) = load(w, a, item->mem, size, item->imm); break;
+    case SX_LOP_LOADB: *vector(w, item->dst) = load(w, a, item->mem, 0, w->lanes); break;
     case SX_LOP_LOADS:
         if (item->imm2 == 0 && item->imm < w->lanes) {
             (void)sx_refuse(g, "item %u: lanes of stride 0", w->at);
             break;
         }
-        *vector(w, item->dst) = load(w, a, 4, item->imm2, item->imm);
+        *vector(w, item->dst) = load(w, a, item->mem, item->imm2, item->imm);
         break;
-    case SX_LOP_STORE: store(w, item, 4); break;
-    case SX_LOP_STORE8: store(w, item, 1); break;
+    case SX_LOP_STORE: store(w, item); break;
     case SX_LOP_SLOAD32:
     case SX_LOP_SLOAD64: {
         uint32_t index;
@@ -376,8 +385,7 @@ void sx_walk_memory(sx_walk *w, const sx_item *item)
             (void)sx_refuse(g, "item %u: an integer that the part wrote itself", w->at);
             break;
         }
-        /* signed: widths of their own, so that no other read of the bytes is equal to it */
-        uint8_t width = item->op == SX_LOP_SLOAD32 ? 32 : 64;
+        uint8_t width = SX_WIDTH_SIGNED + (item->op == SX_LOP_SLOAD32 ? 32 : 64);
         w->integer[item->dst] = sx_term_element(g, a->buffer, width, form, 0);
         break;
     }

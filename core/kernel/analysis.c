@@ -262,10 +262,26 @@ static void collect(sx_analysis *a)
     }
 }
 
+static uint32_t lane_bytes(const sx_analysis *a)
+{
+    bool wide = sx_dtype_bytes(a->result.dtype) == 8;
+    for (uint32_t k = 0; k < a->input_count; k++) {
+        wide = wide || sx_dtype_bytes(a->input[k].dtype) == 8;
+    }
+    for (uint32_t i = 0; i < a->body->instr_count; i++) {
+        const sx_instr *in = &a->body->instr[i];
+        bool divides = in->kind == SX_BODY_APPLY && in->dtype == SX_I32 &&
+                       (in->op == SX_OP_DIVIDE || in->op == SX_OP_REMAINDER);
+        wide = wide || sx_dtype_bytes(in->dtype) == 8 || divides;
+    }
+    return wide ? 8 : 4;
+}
+
 void sx_analysis_of_box(const sx_body *body, sx_analysis *a)
 {
     a->body = body;
     a->kind = SX_KERNEL_MAP;
+    a->lane_bytes = sx_dtype_bytes(body->instr[0].dtype) == 8 ? 8 : 4;
     a->row = a->keys = SX_NO_DIM;
     a->dot = a->lhs = a->rhs = a->scores = a->value = SX_NO_INSTR;
     analyse_map(a);
@@ -284,6 +300,7 @@ sx_code sx_analysis_of_checked(sx_ctx *cx, const sx_attr *fused, const sx_type *
     a->input_count = input_count;
     a->result = *result;
     a->kind = sx_body_kernel_kind(body);
+    a->lane_bytes = lane_bytes(a);
     a->lane = a->row = a->column = a->keys = SX_NO_DIM;
     a->dot = a->lhs = a->rhs = a->scores = a->value = SX_NO_INSTR;
     SX_TRY(sx_view_make(cx, fused, input, input_count, symbol_value, &a->view));

@@ -87,6 +87,9 @@ typedef struct {
     bool full;        /* the result has the reduced dimensions too */
     bool along;       /* row kernel: lanes run along the reduced dimensions, else across the rows */
     uint32_t lane;    /* dimension that runs across the lanes, or SX_NO_DIM */
+    /* of a lane: 8 where a value, an input or the result is f64 or i64 (and for quotients of i32,
+     * which are made of doubles), else 4 */
+    uint32_t lane_bytes;
 
     /* The dimensions that blocks are cut from, or SX_NO_DIM: the longest row dimension, the last column, the keys. */
     uint32_t row, column, keys;

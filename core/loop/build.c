@@ -17,10 +17,37 @@ const sx_lop_info *sx_lop_info_of(sx_lop op)
     return &lop_table[op];
 }
 
-sx_code sx_kernel_make(sx_ctx *cx, const char *name, uint32_t lanes, sx_kernel **kernel)
+static const struct {
+    const char *name;
+    uint8_t bytes[2];
+} mem_table[SX_MEM_COUNT] = {
+#define SX_MEM(name_, enumerator, narrow, wide, help) \
+    [SX_MEM_##enumerator] = {#name_, {(narrow), (wide)}},
+#include "core/loop/mems.def"
+#undef SX_MEM
+};
+
+const char *sx_mem_name(sx_mem mem)
 {
-    if (lanes != 8 && lanes != 16) {
-        return SX_FAIL(cx, SX_INPUT, "kernel %.63s: %u lanes, allowed 8 and 16", name, lanes);
+    SX_ASSERT(mem < SX_MEM_COUNT);
+    return mem_table[mem].name;
+}
+
+uint32_t sx_mem_bytes(sx_mem mem, uint32_t lane_bytes)
+{
+    SX_ASSERT(mem < SX_MEM_COUNT && (lane_bytes == 4 || lane_bytes == 8));
+    return mem_table[mem].bytes[lane_bytes == 8];
+}
+
+sx_code sx_kernel_make(sx_ctx *cx, const char *name, uint32_t lanes, uint32_t lane_bytes,
+                       sx_kernel **kernel)
+{
+    uint64_t bytes = (uint64_t)lanes * lane_bytes;
+    if ((lane_bytes != 4 && lane_bytes != 8) || (bytes != 32 && bytes != 64)) {
+        return SX_FAIL(
+            cx, SX_INPUT,
+            "kernel %.63s: %u lanes of %u bytes, allowed are 8 and 16 of 4, 4 and 8 of 8", name,
+            lanes, lane_bytes);
     }
     sx_kernel *made = SX_NEW(cx, sx_kernel);
     if (made == NULL) {
@@ -32,6 +59,7 @@ sx_code sx_kernel_make(sx_ctx *cx, const char *name, uint32_t lanes, sx_kernel *
     }
     (void)snprintf(made->name, sizeof(made->name), "%.63s", name);
     made->lanes = lanes;
+    made->lane_bytes = lane_bytes;
     *kernel = made;
     return SX_OK;
 }
@@ -189,9 +217,35 @@ uint32_t sx_loop_op(sx_loop_builder *b, sx_lop op, uint32_t dst, const sx_addr *
     return dst;
 }
 
+uint32_t sx_loop_access(sx_loop_builder *b, sx_lop op, sx_mem mem, const sx_addr *addr, uint32_t x,
+                        uint32_t imm, int64_t imm2)
+{
+    uint32_t reg = sx_loop_op(b, op, SX_NO_REG, addr, x, SX_NO_REG, SX_NO_REG, imm, imm2);
+    if (b->code == SX_OK) {
+        b->part->item[b->part->item_count - 1].mem = mem;
+    }
+    return reg;
+}
+
+uint32_t sx_loop_bits(sx_loop_builder *b, uint64_t bits)
+{
+    SX_ASSERT(b->kernel->lane_bytes == 8 || bits <= UINT32_MAX);
+    return sx_loop_op(b, SX_LOP_SET, SX_NO_REG, NULL, SX_NO_REG, SX_NO_REG, SX_NO_REG,
+                      (uint32_t)bits, (int64_t)(bits >> 32));
+}
+
 uint32_t sx_loop_set(sx_loop_builder *b, float value)
 {
     uint32_t bits;
+    SX_ASSERT(b->kernel->lane_bytes == 4);
     memcpy(&bits, &value, sizeof(bits));
-    return sx_loop_op(b, SX_LOP_SET, SX_NO_REG, NULL, SX_NO_REG, SX_NO_REG, SX_NO_REG, bits, 0);
+    return sx_loop_bits(b, bits);
+}
+
+uint32_t sx_loop_set_wide(sx_loop_builder *b, double value)
+{
+    uint64_t bits;
+    SX_ASSERT(b->kernel->lane_bytes == 8);
+    memcpy(&bits, &value, sizeof(bits));
+    return sx_loop_bits(b, bits);
 }

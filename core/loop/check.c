@@ -47,23 +47,24 @@ static uint32_t class_index(char kind)
 }
 
 /* Bytes that an instruction touches from its address on. */
-static bool access_extent(const sx_item *item, uint32_t lanes, int64_t *low, int64_t *high)
+static bool access_extent(const sx_item *item, const sx_kernel *kernel, int64_t *low, int64_t *high)
 {
     int64_t n = item->imm;
+    uint32_t lanes = kernel->lanes;
+    int64_t size = item->mem < SX_MEM_COUNT ? sx_mem_bytes(item->mem, kernel->lane_bytes) : 0;
     *low = 0;
     switch (item->op) {
     case SX_LOP_LOAD:
-    case SX_LOP_STORE: *high = 4 * n; return n >= 1 && n <= lanes;
-    case SX_LOP_LOAD8:
-    case SX_LOP_STORE8: *high = n; return n >= 1 && n <= lanes;
+    case SX_LOP_STORE: *high = size * n; return size > 0 && n >= 1 && n <= lanes;
+    case SX_LOP_LOADB: *high = size; return size > 0;
     case SX_LOP_LOADS: {
         int64_t last = 0;
-        if (n < 1 || n > lanes || !sx_mul_i64(n - 1, item->imm2, &last) ||
+        if (size == 0 || n < 1 || n > lanes || !sx_mul_i64(n - 1, item->imm2, &last) ||
             last > SX_LOOP_BYTES_MAX || last < -SX_LOOP_BYTES_MAX) {
             return false;
         }
         *low = sx_min_i64(0, last);
-        *high = sx_max_i64(0, last) + 4;
+        *high = sx_max_i64(0, last) + size;
         return true;
     }
     case SX_LOP_SLOAD64: *high = 8; return true;
@@ -112,7 +113,7 @@ static sx_code check_address(walk *w, const sx_item *item, const sx_lop_info *in
              sx_add_i64(bytes.high, s.high, &bytes.high);
     }
     int64_t low, high;
-    if (!access_extent(item, w->kernel->lanes, &low, &high)) {
+    if (!access_extent(item, w->kernel, &low, &high)) {
         return WALK_FAIL(w, "%s: %u lanes or stride %lld out of range, %u lanes in a register",
                          info->name, item->imm, (long long)item->imm2, w->kernel->lanes);
     }
@@ -134,8 +135,12 @@ static bool immediate_ok(const walk *w, const sx_item *item)
     switch (item->op) {
     case SX_LOP_ROUND: return item->imm <= 3;
     case SX_LOP_SHL:
-    case SX_LOP_SHR:
-    case SX_LOP_SAR: return item->imm <= 31;
+    case SX_LOP_SHR: return item->imm < 8 * w->kernel->lane_bytes;
+    case SX_LOP_SAR: return item->imm <= 31 && w->kernel->lane_bytes == 4;
+    case SX_LOP_F2I:
+    case SX_LOP_I2F: return w->kernel->lane_bytes == 4;
+    case SX_LOP_SET:
+        return item->imm2 >= 0 && item->imm2 <= (w->kernel->lane_bytes == 8 ? UINT32_MAX : 0);
     case SX_LOP_CMP: return item->imm < SX_DIRECTION_COUNT;
     case SX_LOP_ICMP: return item->imm == SX_EQ || item->imm == SX_GT;
     case SX_LOP_SWAP:
@@ -314,9 +319,11 @@ static sx_code check_part(walk *w)
 
 sx_code sx_kernel_check(sx_ctx *cx, const sx_kernel *kernel)
 {
-    if (kernel->lanes != 8 && kernel->lanes != 16) {
-        return SX_FAIL(cx, SX_INPUT, "kernel %s: %u lanes, allowed 8 and 16", kernel->name,
-                       kernel->lanes);
+    uint64_t width = (uint64_t)kernel->lanes * kernel->lane_bytes;
+    if ((kernel->lane_bytes != 4 && kernel->lane_bytes != 8) || (width != 32 && width != 64)) {
+        return SX_FAIL(cx, SX_INPUT,
+                       "kernel %s: %u lanes of %u bytes, allowed are 8 and 16 of 4, 4 and 8 of 8",
+                       kernel->name, kernel->lanes, kernel->lane_bytes);
     }
     if (kernel->buffer_count > SX_LOOP_BUFFERS_MAX || kernel->part_count > SX_PARTS_MAX ||
         kernel->part_count == 0) {

@@ -5,30 +5,51 @@
  * compile with -ffp-contract=off. */
 #include "core/loop/loop.h"
 
+/* REAL, INT and UINT are the types of a lane, HALF_TYPE that of the float of half its width. */
 static const char prologue[] =
     "typedef unsigned char u8;\n"
     "typedef unsigned int u32;\n"
     "typedef long long i64;\n"
-    "typedef float vf __attribute__((vector_size(4 * LANES)));\n"
-    "typedef int vi __attribute__((vector_size(4 * LANES)));\n"
-    "typedef u32 vu __attribute__((vector_size(4 * LANES)));\n"
+    "typedef REAL vf __attribute__((vector_size(sizeof(REAL) * LANES)));\n"
+    "typedef INT vi __attribute__((vector_size(sizeof(INT) * LANES)));\n"
+    "typedef UINT vu __attribute__((vector_size(sizeof(UINT) * LANES)));\n"
     "#define INLINE static inline __attribute__((always_inline, unused))\n"
     "#define EACH(type, expression) type d; for (int i = 0; i < LANES; i++) "
     "d[i] = (expression); return d\n"
-    "INLINE vf splat(u32 u) { vu d = (vu){} + u; return (vf)d; }\n"
-    "INLINE vf load(const u8 *p, u32 n) { vf d = {}; __builtin_memcpy(&d, p, 4 * n); return d; }\n"
-    "INLINE vf loadb(const u8 *p) { u32 u; __builtin_memcpy(&u, p, 4); return splat(u); }\n"
-    "INLINE vf loads(const u8 *p, u32 n, i64 stride) { vu d = {}; for (u32 i = 0; i < n; i++) "
-    "{ u32 u; __builtin_memcpy(&u, p + i * stride, 4); d[i] = u; } return (vf)d; }\n"
-    "INLINE vf load8(const u8 *p, u32 n) { vu d = {}; for (u32 i = 0; i < n; i++) d[i] = p[i]; "
-    "return (vf)d; }\n"
-    "INLINE void store(u8 *p, vf a, u32 n) { __builtin_memcpy(p, &a, 4 * n); }\n"
-    "INLINE void store8(u8 *p, vf a, u32 n) { for (u32 i = 0; i < n; i++) p[i] = (u8)((vu)a)[i]; "
+    "INLINE vf splat(UINT u) { vu d = (vu){} + u; return (vf)d; }\n"
+    "INLINE UINT bits_of(REAL x) { UINT u; __builtin_memcpy(&u, &x, sizeof(u)); return u; }\n"
+    "#define ELEMENT(name, type, expression) \\\n"
+    "INLINE UINT get_##name(const u8 *p) { type u; __builtin_memcpy(&u, p, sizeof(u)); "
+    "return expression; } \\\n"
+    "INLINE vf load_##name(const u8 *p, u32 n) { vu d = {}; for (u32 i = 0; i < n; i++) "
+    "d[i] = get_##name(p + i * sizeof(type)); return (vf)d; } \\\n"
+    "INLINE vf loadb_##name(const u8 *p) { return splat(get_##name(p)); } \\\n"
+    "INLINE vf loads_##name(const u8 *p, u32 n, i64 stride) { vu d = {}; "
+    "for (u32 i = 0; i < n; i++) d[i] = get_##name(p + i * stride); return (vf)d; } \\\n"
+    "INLINE void store_##name(u8 *p, vf a, u32 n) { for (u32 i = 0; i < n; i++) "
+    "{ type u = put_##name(((vu)a)[i]); __builtin_memcpy(p + i * sizeof(type), &u, sizeof(u)); } "
     "}\n"
+    "#define put_lane(u) (u)\n"
+    "#define put_i32(u) (int)(u)\n"
+    "#define put_i16(u) (short)(u)\n"
+    "#define put_u16(u) (unsigned short)(u)\n"
+    "#define put_i8(u) (signed char)(u)\n"
+    "#define put_u8(u) (u8)(u)\n"
+    "INLINE HALF_TYPE put_half(UINT u) { REAL x; __builtin_memcpy(&x, &u, sizeof(x)); "
+    "return (HALF_TYPE)x; }\n"
+    "ELEMENT(lane, UINT, u)\n"
+    "ELEMENT(i32, int, (UINT)(INT)u)\n"
+    "ELEMENT(i16, short, (UINT)(INT)u)\n"
+    "ELEMENT(u16, unsigned short, u)\n"
+    "ELEMENT(i8, signed char, (UINT)(INT)u)\n"
+    "ELEMENT(u8, u8, u)\n"
+    "ELEMENT(half, HALF_TYPE, bits_of((REAL)u))\n"
     "INLINE vf pick(vi m, vf a, vf b) { return (vf)((m & (vi)a) | (~m & (vi)b)); }\n"
     "INLINE vf vmax(vf a, vf b) { return pick(a > b, a, b); }\n"
     "INLINE vf vmin(vf a, vf b) { return pick(a < b, a, b); }\n"
-    "#if LANES == 16 && defined(__AVX512F__)\n"
+    "#if WIDE\n"
+    "INLINE vf vfma(vf a, vf b, vf c) { EACH(vf, __builtin_fma(a[i], b[i], c[i])); }\n"
+    "#elif LANES == 16 && defined(__AVX512F__)\n"
     "INLINE vf vfma(vf a, vf b, vf c) "
     "{ return (vf)__builtin_ia32_vfmaddps512_mask(a, b, c, (unsigned short)-1, 4); }\n"
     "#elif LANES == 8 && defined(__FMA__)\n"
@@ -37,31 +58,31 @@ static const char prologue[] =
     "INLINE vf vfma(vf a, vf b, vf c) { EACH(vf, __builtin_fmaf(a[i], b[i], c[i])); }\n"
     "#endif\n"
     "INLINE vf vfnma(vf a, vf b, vf c) { return vfma(-a, b, c); }\n"
-    "INLINE vf vsqrt(vf a) { EACH(vf, __builtin_sqrtf(a[i])); }\n"
-    "INLINE vf vround0(vf a) { EACH(vf, __builtin_rintf(a[i])); }\n"
-    "INLINE vf vround1(vf a) { EACH(vf, __builtin_floorf(a[i])); }\n"
-    "INLINE vf vround2(vf a) { EACH(vf, __builtin_ceilf(a[i])); }\n"
-    "INLINE vf vround3(vf a) { EACH(vf, __builtin_truncf(a[i])); }\n"
+    "INLINE vf vsqrt(vf a) { EACH(vf, FUNCTION(sqrt)(a[i])); }\n"
+    "INLINE vf vround0(vf a) { EACH(vf, FUNCTION(rint)(a[i])); }\n"
+    "INLINE vf vround1(vf a) { EACH(vf, FUNCTION(floor)(a[i])); }\n"
+    "INLINE vf vround2(vf a) { EACH(vf, FUNCTION(ceil)(a[i])); }\n"
+    "INLINE vf vround3(vf a) { EACH(vf, FUNCTION(trunc)(a[i])); }\n"
+    "INLINE vf halve(vf a) { EACH(vf, (REAL)(HALF_TYPE)a[i]); }\n"
     "INLINE vf f2i(vf a) { vi d; for (int i = 0; i < LANES; i++) d[i] = a[i] >= -2147483648.0f && "
     "a[i] < 2147483648.0f ? (int)a[i] : -2147483647 - 1; return (vf)d; }\n"
     "INLINE vf i2f(vf a) { EACH(vf, (float)((vi)a)[i]); }\n"
     "INLINE vf swap(vf a, int n) { EACH(vf, a[i ^ n]); }\n"
-    "INLINE vf iota(u32 n) { vu d; for (u32 i = 0; i < LANES; i++) d[i] = i + n; return (vf)d; }\n"
+    "INLINE vf iota(u32 n) { vu d; for (u32 i = 0; i < LANES; i++) d[i] = (UINT)i + n; "
+    "return (vf)d; }\n"
     "INLINE i64 sload32(const u8 *p) { int v; __builtin_memcpy(&v, p, 4); return v; }\n"
     "INLINE i64 sload64(const u8 *p) { i64 v; __builtin_memcpy(&v, p, 8); return v; }\n"
     "INLINE i64 sclamp(i64 s, i64 n) { return s < 0 ? 0 : s > n - 1 ? n - 1 : s; }\n";
 
-/* How each instruction is written: %d result, %a %b %c vector, mask or integer operands, %p address, %n and %N
- * immediates. */
+/* How each instruction is written: %a %b %c vector, mask or integer operands, %p address, %m type in memory,
+ * %n and %N immediates, %k constant. */
 static const char *const pattern[SX_LOP_COUNT] = {
-    [SX_LOP_SET] = "splat(%nu)",
+    [SX_LOP_SET] = "splat(%k)",
     [SX_LOP_MOV] = "%a",
-    [SX_LOP_LOAD] = "load(%p, %n)",
-    [SX_LOP_LOADB] = "loadb(%p)",
-    [SX_LOP_LOADS] = "loads(%p, %n, %N)",
-    [SX_LOP_LOAD8] = "load8(%p, %n)",
-    [SX_LOP_STORE] = "store(%p, %a, %n)",
-    [SX_LOP_STORE8] = "store8(%p, %a, %n)",
+    [SX_LOP_LOAD] = "load_%m(%p, %n)",
+    [SX_LOP_LOADB] = "loadb_%m(%p)",
+    [SX_LOP_LOADS] = "loads_%m(%p, %n, %N)",
+    [SX_LOP_STORE] = "store_%m(%p, %a, %n)",
     [SX_LOP_PREFETCH] = "__builtin_prefetch(%p)",
     [SX_LOP_ADD] = "%a + %b",
     [SX_LOP_SUB] = "%a - %b",
@@ -78,6 +99,8 @@ static const char *const pattern[SX_LOP_COUNT] = {
     [SX_LOP_XOR] = "(vf)((vi)%a ^ (vi)%b)",
     [SX_LOP_IADD] = "(vf)((vu)%a + (vu)%b)",
     [SX_LOP_ISUB] = "(vf)((vu)%a - (vu)%b)",
+    [SX_LOP_IMUL] = "(vf)(((vu)%a & 0xffffffffu) * ((vu)%b & 0xffffffffu))",
+    [SX_LOP_HALVE] = "halve(%a)",
     [SX_LOP_SHL] = "(vf)((vu)%a << %n)",
     [SX_LOP_SHR] = "(vf)((vu)%a >> %n)",
     [SX_LOP_SAR] = "(vf)((vi)%a >> %n)",
@@ -99,7 +122,7 @@ static const char *const pattern[SX_LOP_COUNT] = {
     [SX_LOP_SWRAP] = "%a < 0 ? %a + %N : %a",
     [SX_LOP_SCLAMP] = "sclamp(%a, %N)",
     [SX_LOP_SMUL] = "(i64)((unsigned long long)%a * (unsigned long long)%N)",
-    [SX_LOP_S2V] = "splat((u32)%a)",
+    [SX_LOP_S2V] = "splat((UINT)%a)",
 };
 
 static void emit_address(sx_buf *text, const sx_addr *addr)
@@ -145,6 +168,8 @@ static void emit_op(sx_buf *text, const sx_part *part, const sx_item *item)
         case 'p': emit_address(text, &part->addr[item->addr]); break;
         case 'n': sx_buf_print(text, "%u", item->imm); break;
         case 'N': sx_buf_print(text, "%lldLL", (long long)item->imm2); break;
+        case 'm': sx_buf_put_text(text, sx_mem_name(item->mem)); break;
+        case 'k': sx_buf_print(text, "%lluu", (unsigned long long)sx_item_bits(item)); break;
         case 'o': sx_buf_put_text(text, direction[item->imm]); break;
         default: emit_operand(text, item, (uint32_t)(*p - 'a')); break;
         }
@@ -213,7 +238,14 @@ sx_code sx_kernel_emit_c(sx_ctx *cx, const sx_kernel *kernel, sx_buf *text)
     SX_TRY(check_name(cx, kernel));
     sx_buf_print(text, "/* %s: compile with -O2 -ffp-contract=off -fno-strict-aliasing */\n",
                  kernel->name);
-    sx_buf_print(text, "#define LANES %u\n", kernel->lanes);
+    bool wide = kernel->lane_bytes == 8;
+    sx_buf_print(text, "#define LANES %u\n#define WIDE %d\n", kernel->lanes, wide);
+    sx_buf_put_text(text, wide ? "#define REAL double\n#define INT long long\n"
+                                 "#define UINT unsigned long long\n#define HALF_TYPE float\n"
+                                 "#define FUNCTION(name) __builtin_##name\n"
+                               : "#define REAL float\n#define INT int\n#define UINT unsigned int\n"
+                                 "#define HALF_TYPE _Float16\n"
+                                 "#define FUNCTION(name) __builtin_##name##f\n");
     sx_buf_put_text(text, prologue);
     for (uint32_t p = 0; p < kernel->part_count; p++) {
         emit_part(text, kernel, p);

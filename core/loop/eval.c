@@ -5,6 +5,7 @@
  * instruction, taken before a grid point runs, so that a kernel never runs longer than its budget. The
  * workspace is filled with a pattern before every grid point: a kernel that carries values from one point to
  * the next is seen. */
+#include "core/ir/num.h"
 #include "core/loop/loop.h"
 
 #include <math.h>
@@ -15,6 +16,8 @@ typedef union {
     float f[LANES_MAX];
     uint32_t u[LANES_MAX];
     int32_t i[LANES_MAX];
+    double f64[LANES_MAX / 2]; /* lanes of 8 bytes */
+    uint64_t u64[LANES_MAX / 2];
 } vector;
 
 typedef struct {
@@ -24,6 +27,7 @@ typedef struct {
 typedef struct {
     sx_item_kind kind;
     sx_lop op;
+    sx_mem mem;
     uint32_t imm;
     int64_t imm2;
     vector *d, *a, *b, *c;  /* vector operands */
@@ -42,6 +46,7 @@ typedef struct {
     const sx_kernel *kernel;
     void *const *buffer;
     uint32_t lanes;
+    bool wide; /* lanes of 8 bytes */
     step *step;
     uint32_t step_count;
     term *term;
@@ -108,6 +113,7 @@ static sx_code decode(machine *m, const sx_part *part)
         step *s = &m->step[i];
         s->kind = item->kind;
         s->op = item->op;
+        s->mem = item->mem;
         s->imm = item->imm;
         s->imm2 = item->imm2;
         s->variable = item->kind == SX_ITEM_OP ? NULL : &m->variable[item->dst];
@@ -137,6 +143,75 @@ static uint8_t *address_of(const machine *m, const step *s)
     return (uint8_t *)(s->base + (uintptr_t)sum); // sx_kernel_check proved it inside the buffer
 }
 
+static void put_lane(const machine *m, vector *v, uint32_t lane, uint64_t bits)
+{
+    if (m->wide) {
+        v->u64[lane] = bits;
+    } else {
+        v->u[lane] = (uint32_t)bits;
+    }
+}
+
+static uint64_t double_bits(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+static double double_of(uint64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+static uint32_t float_bits(double value)
+{
+    return (uint32_t)sx_num_encode(SX_F32, value);
+}
+
+/* The lane of an element in memory. */
+static uint64_t extended(const machine *m, sx_mem mem, const uint8_t *p)
+{
+    uint64_t whole;
+    uint32_t word;
+    uint16_t half;
+    switch (mem) {
+    case SX_MEM_LANE:
+        if (m->wide) {
+            memcpy(&whole, p, 8);
+            return whole;
+        }
+        memcpy(&word, p, 4);
+        return word;
+    case SX_MEM_HALF:
+        if (m->wide) {
+            memcpy(&word, p, 4);
+            return double_bits(sx_num_decode(SX_F32, word));
+        }
+        memcpy(&half, p, 2);
+        return float_bits(sx_num_decode(SX_F16, half));
+    case SX_MEM_I32: memcpy(&word, p, 4); return (uint64_t)(int64_t)(int32_t)word;
+    case SX_MEM_I16: memcpy(&half, p, 2); return (uint64_t)(int64_t)(int16_t)half;
+    case SX_MEM_U16: memcpy(&half, p, 2); return half;
+    case SX_MEM_I8: return (uint64_t)(int64_t)(int8_t)*p;
+    case SX_MEM_U8: return *p;
+    case SX_MEM_COUNT: break;
+    }
+    SX_UNREACHABLE();
+}
+
+/* The element of a lane; its low bytes count. */
+static uint64_t narrowed(const machine *m, sx_mem mem, uint64_t lane)
+{
+    if (mem != SX_MEM_HALF) {
+        return lane;
+    }
+    return m->wide ? float_bits(double_of(lane))
+                   : sx_num_encode(SX_F16, sx_num_decode(SX_F32, lane));
+}
+
 static void run_memory(machine *m, const step *s)
 {
     if (s->op == SX_LOP_PREFETCH) {
@@ -144,35 +219,34 @@ static void run_memory(machine *m, const step *s)
     }
     uint8_t *p = address_of(m, s);
     uint32_t n = s->imm;
-    uint32_t word;
+    uint32_t size = sx_mem_bytes(s->mem, m->wide ? 8 : 4);
     int32_t narrow;
     switch (s->op) {
     case SX_LOP_LOAD:
-        memset(s->d, 0, sizeof(*s->d));
-        memcpy(s->d, p, (size_t)n * 4);
-        break;
-    case SX_LOP_LOADB:
-        memcpy(&word, p, 4);
-        for (uint32_t i = 0; i < LANES_MAX; i++) {
-            s->d->u[i] = word;
-        }
-        break;
     case SX_LOP_LOADS:
         memset(s->d, 0, sizeof(*s->d));
+        if (s->op == SX_LOP_LOAD && s->mem == SX_MEM_LANE) {
+            memcpy(s->d, p, (size_t)n * size);
+            break;
+        }
         for (uint32_t i = 0; i < n; i++) {
-            memcpy(&s->d->u[i], p + (int64_t)i * s->imm2, 4);
+            int64_t at = s->op == SX_LOP_LOAD ? size : s->imm2;
+            put_lane(m, s->d, i, extended(m, s->mem, p + (int64_t)i * at));
         }
         break;
-    case SX_LOP_LOAD8:
-        memset(s->d, 0, sizeof(*s->d));
-        for (uint32_t i = 0; i < n; i++) {
-            s->d->u[i] = p[i];
+    case SX_LOP_LOADB:
+        for (uint32_t i = 0; i < (m->wide ? LANES_MAX / 2 : LANES_MAX); i++) {
+            put_lane(m, s->d, i, extended(m, s->mem, p));
         }
         break;
-    case SX_LOP_STORE: memcpy(p, s->a, (size_t)n * 4); break;
-    case SX_LOP_STORE8:
+    case SX_LOP_STORE:
+        if (s->mem == SX_MEM_LANE) {
+            memcpy(p, s->a, (size_t)n * size);
+            break;
+        }
         for (uint32_t i = 0; i < n; i++) {
-            p[i] = (uint8_t)s->a->u[i];
+            uint64_t bits = narrowed(m, s->mem, m->wide ? s->a->u64[i] : s->a->u[i]);
+            memcpy(p + (size_t)i * size, &bits, size);
         }
         break;
     case SX_LOP_SLOAD32:
@@ -183,37 +257,42 @@ static void run_memory(machine *m, const step *s)
     }
 }
 
-static uint32_t compare_bits(const vector *a, const vector *b, uint32_t direction)
+static bool compare_floats(double x, double y, uint32_t direction)
 {
-    uint32_t bits = 0;
-    for (uint32_t i = 0; i < LANES_MAX; i++) {
-        float x = a->f[i];
-        float y = b->f[i];
-        bool set = false;
-        switch ((sx_direction)direction) {
-        case SX_EQ: set = x == y; break;
-        case SX_NE: set = !(x == y); break;
-        case SX_LT: set = x < y; break;
-        case SX_LE: set = x <= y; break;
-        case SX_GT: set = x > y; break;
-        case SX_GE: set = x >= y; break;
-        case SX_DIRECTION_COUNT: break;
-        }
-        bits |= (uint32_t)set << i;
+    switch ((sx_direction)direction) {
+    case SX_EQ: return x == y;
+    case SX_NE: return !(x == y);
+    case SX_LT: return x < y;
+    case SX_LE: return x <= y;
+    case SX_GT: return x > y;
+    case SX_GE: return x >= y;
+    case SX_DIRECTION_COUNT: break;
     }
-    return bits;
+    SX_UNREACHABLE();
+}
+
+static bool compare_ints(int64_t x, int64_t y, uint32_t direction)
+{
+    return direction == SX_EQ ? x == y : x > y;
 }
 
 static void run_mask(machine *m, const step *s)
 {
-    uint32_t all = m->lanes == 16 ? 0xffffu : 0xffu;
+    uint32_t all = (1u << m->lanes) - 1;
     uint32_t bits = 0;
     switch (s->op) {
-    case SX_LOP_CMP: bits = compare_bits(s->a, s->b, s->imm); break;
+    case SX_LOP_CMP:
+        for (uint32_t i = 0; i < m->lanes; i++) {
+            double x = m->wide ? s->a->f64[i] : (double)s->a->f[i];
+            double y = m->wide ? s->b->f64[i] : (double)s->b->f[i];
+            bits |= (uint32_t)compare_floats(x, y, s->imm) << i;
+        }
+        break;
     case SX_LOP_ICMP:
-        for (uint32_t i = 0; i < LANES_MAX; i++) {
-            bool set = s->imm == SX_EQ ? s->a->i[i] == s->b->i[i] : s->a->i[i] > s->b->i[i];
-            bits |= (uint32_t)set << i;
+        for (uint32_t i = 0; i < m->lanes; i++) {
+            int64_t x = m->wide ? (int64_t)s->a->u64[i] : s->a->i[i];
+            int64_t y = m->wide ? (int64_t)s->b->u64[i] : s->b->i[i];
+            bits |= (uint32_t)compare_ints(x, y, s->imm) << i;
         }
         break;
     case SX_LOP_MAND: bits = *s->ma & *s->mb; break;
@@ -279,6 +358,74 @@ static void run_float(const step *s)
     }
 }
 
+static uint32_t half_of(uint32_t bits)
+{
+    return float_bits(sx_num_round(SX_F16, sx_num_decode(SX_F32, bits)));
+}
+
+static double round_wide(double x, uint32_t mode)
+{
+    switch (mode) {
+    case 0: return rint(x);
+    case 1: return floor(x);
+    case 2: return ceil(x);
+    default: return trunc(x);
+    }
+}
+
+#define EACH_WIDE(expression)                      \
+    for (uint32_t i = 0; i < LANES_MAX / 2; i++) { \
+        expression;                                \
+    }                                              \
+    break
+
+static void run_float_wide(const step *s)
+{
+    double *d = s->d->f64;
+    const double *a = s->a->f64;
+    const double *b = s->b != NULL ? s->b->f64 : NULL;
+    const double *c = s->c != NULL ? s->c->f64 : NULL;
+    switch (s->op) {
+    case SX_LOP_ADD: EACH_WIDE(d[i] = a[i] + b[i]);
+    case SX_LOP_SUB: EACH_WIDE(d[i] = a[i] - b[i]);
+    case SX_LOP_MUL: EACH_WIDE(d[i] = a[i] * b[i]);
+    case SX_LOP_DIV: EACH_WIDE(d[i] = a[i] / b[i]);
+    case SX_LOP_MAX: EACH_WIDE(d[i] = a[i] > b[i] ? a[i] : b[i]);
+    case SX_LOP_MIN: EACH_WIDE(d[i] = a[i] < b[i] ? a[i] : b[i]);
+    case SX_LOP_SQRT: EACH_WIDE(d[i] = sqrt(a[i]));
+    case SX_LOP_FMA: EACH_WIDE(d[i] = fma(a[i], b[i], c[i]));
+    case SX_LOP_FNMA: EACH_WIDE(d[i] = fma(-a[i], b[i], c[i]));
+    default: EACH_WIDE(d[i] = round_wide(a[i], s->imm));
+    }
+}
+
+static void run_bits_wide(const machine *m, const step *s)
+{
+    uint64_t *d = s->d->u64;
+    const uint64_t *a = s->a != NULL ? s->a->u64 : NULL;
+    const uint64_t *b = s->b != NULL ? s->b->u64 : NULL;
+    const uint64_t low = UINT32_MAX;
+    vector old;
+    switch (s->op) {
+    case SX_LOP_SET: EACH_WIDE(d[i] = (uint64_t)s->imm2 << 32 | s->imm);
+    case SX_LOP_MOV: EACH_WIDE(d[i] = a[i]);
+    case SX_LOP_AND: EACH_WIDE(d[i] = a[i] & b[i]);
+    case SX_LOP_OR: EACH_WIDE(d[i] = a[i] | b[i]);
+    case SX_LOP_XOR: EACH_WIDE(d[i] = a[i] ^ b[i]);
+    case SX_LOP_IADD: EACH_WIDE(d[i] = a[i] + b[i]);
+    case SX_LOP_ISUB: EACH_WIDE(d[i] = a[i] - b[i]);
+    case SX_LOP_IMUL: EACH_WIDE(d[i] = (a[i] & low) * (b[i] & low));
+    case SX_LOP_SHL: EACH_WIDE(d[i] = a[i] << s->imm);
+    case SX_LOP_SHR: EACH_WIDE(d[i] = a[i] >> s->imm);
+    case SX_LOP_HALVE: EACH_WIDE(d[i] = double_bits(sx_num_round(SX_F32, double_of(a[i]))));
+    case SX_LOP_BLEND: EACH_WIDE(d[i] = (*s->ma >> i & 1) != 0 ? a[i] : b[i]);
+    case SX_LOP_SWAP: old = *s->a; EACH_WIDE(d[i] = old.u64[(i ^ s->imm) % m->lanes]);
+    case SX_LOP_BCAST0: old = *s->a; EACH_WIDE(d[i] = old.u64[0]);
+    case SX_LOP_IOTA: EACH_WIDE(d[i] = i + s->imm);
+    default: EACH_WIDE(d[i] = (uint64_t)*s->sa);
+    }
+}
+
 static void run_bits(const machine *m, const step *s)
 {
     uint32_t *d = s->d->u;
@@ -291,6 +438,8 @@ static void run_bits(const machine *m, const step *s)
     case SX_LOP_AND: EACH(d[i] = a[i] & b[i]);
     case SX_LOP_OR: EACH(d[i] = a[i] | b[i]);
     case SX_LOP_XOR: EACH(d[i] = a[i] ^ b[i]);
+    case SX_LOP_IMUL: EACH(d[i] = a[i] * b[i]);
+    case SX_LOP_HALVE: EACH(d[i] = half_of(a[i]));
     case SX_LOP_IADD: EACH(d[i] = a[i] + b[i]);
     case SX_LOP_ISUB: EACH(d[i] = a[i] - b[i]);
     case SX_LOP_SHL: EACH(d[i] = a[i] << s->imm);
@@ -313,7 +462,7 @@ static void run_op(machine *m, const step *s)
     if (s->op <= SX_LOP_PREFETCH && s->op >= SX_LOP_LOAD) {
         run_memory(m, s);
     } else if (s->op >= SX_LOP_ADD && s->op <= SX_LOP_ROUND) {
-        run_float(s);
+        (m->wide ? run_float_wide : run_float)(s);
     } else if (s->op >= SX_LOP_CMP && s->op <= SX_LOP_MNOT) {
         run_mask(m, s);
     } else if (s->op == SX_LOP_SLOAD32 || s->op == SX_LOP_SLOAD64) {
@@ -321,7 +470,7 @@ static void run_op(machine *m, const step *s)
     } else if (s->op >= SX_LOP_SVAR && s->op <= SX_LOP_SMUL) {
         run_scalar(m, s);
     } else {
-        run_bits(m, s);
+        (m->wide ? run_bits_wide : run_bits)(m, s);
     }
 }
 
@@ -414,7 +563,11 @@ sx_code sx_kernel_eval(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer)
 {
     SX_TRY(sx_kernel_check(cx, kernel));
     for (uint32_t p = 0; p < kernel->part_count; p++) {
-        machine m = {.cx = cx, .kernel = kernel, .buffer = buffer, .lanes = kernel->lanes};
+        machine m = {.cx = cx,
+                     .kernel = kernel,
+                     .buffer = buffer,
+                     .lanes = kernel->lanes,
+                     .wide = kernel->lane_bytes == 8};
         SX_TRY(run_part(&m, &kernel->part[p]));
     }
     return SX_OK;

@@ -5,9 +5,10 @@
  * static: trip counts, steps and offsets are constants. Sequential order inside a part is the textual order.
  *
  * A program is a flat list of items: LOOP opens a counted loop over a fresh variable (0 .. trip - 1), END
- * closes it, OP is an instruction of ops.def. Registers are virtual and mutable, f32/int32 vectors of `lanes`
- * lanes (8: AVX2, 16: AVX-512), lane masks, and 64-bit integers. A register must be written before it is read,
- * on the path of the text (a loop body runs at least once: trip >= 1).
+ * closes it, OP is an instruction of ops.def. Registers are virtual and mutable: vectors of `lanes` lanes of
+ * `lane_bytes` bytes (f32 and int32, or f64 and int64; 32 bytes in all: AVX2, 64: AVX-512), lane masks, and
+ * 64-bit integers. Elements in memory may be narrower than lanes: loads and stores say how (mems.def). A
+ * register must be written before it is read, on the path of the text (a loop body runs at least once: trip >= 1).
  *
  * Variables: 0, 1, 2 are the grid indices; a loop gets 3 + the number of loops open around it, so a variable
  * is free again once its loop is closed. An address is a buffer, a byte offset and a byte coefficient for each
@@ -18,7 +19,7 @@
  * NaN: which NaN (sign, payload) an arithmetic instruction makes is not specified; that it is one is.
  *
  * Determinism: the order of floating point operations on each element is in the program, and no instruction
- * depends on lanes being 8 or 16 apart from the count; row reductions use the fixed virtual shape of
+ * depends on the number of lanes apart from the count; row reductions use the fixed virtual shape of
  * core/loop/lower_row.c on both widths.
  */
 #ifndef SX_CORE_LOOP_LOOP_H
@@ -38,6 +39,16 @@ typedef struct {
 } sx_lop_info;
 const sx_lop_info *sx_lop_info_of(sx_lop op);
 
+/* How an element lies in memory. */
+typedef enum {
+#define SX_MEM(name, enumerator, narrow, wide, help) SX_MEM_##enumerator,
+#include "core/loop/mems.def"
+#undef SX_MEM
+    SX_MEM_COUNT
+} sx_mem;
+const char *sx_mem_name(sx_mem mem);
+uint32_t sx_mem_bytes(sx_mem mem, uint32_t lane_bytes); /* 0: not with such lanes */
+
 #define SX_LOOP_VARS_MAX 16 /* 3 grid variables and 13 open loops */
 #define SX_LOOP_ITEMS_MAX 200000u
 #define SX_LOOP_REGS_MAX 65536u /* of one class in one part */
@@ -54,13 +65,14 @@ typedef enum { SX_ITEM_OP, SX_ITEM_LOOP, SX_ITEM_END } sx_item_kind;
 typedef struct {
     sx_item_kind kind;
     sx_lop op;    /* OP */
+    sx_mem mem;   /* OP: loads and stores of vectors */
     uint32_t dst; /* OP: result register of the class in ops.def; LOOP and its END: the variable */
     /* OP: register operands in order of ops.def (immediates and addresses skipped) */
     uint32_t src[3];
     uint32_t addr; /* OP: index into part->addr, if it has an address */
-    uint32_t imm;  /* OP: float bits of `f`, or the first `n` */
-    /* OP: the second `n` (byte stride of loads; bound of swrap/sclamp/smul is here as their only
-     * n) */
+    uint32_t imm;  /* OP: the low 32 bits of `f`, or the first `n` */
+    /* OP: the high 32 bits of `f`; the second `n` (byte stride of loads; bound of
+     * swrap/sclamp/smul is here as their only n) */
     int64_t imm2;
     int64_t trip; /* LOOP: iterations, >= 1 */
 } sx_item;
@@ -89,7 +101,8 @@ typedef struct {
 #define SX_PARTS_MAX 64
 typedef struct {
     char name[64];  /* for reports: e.g. "dot_17" */
-    uint32_t lanes; /* 8 or 16 */
+    uint32_t lanes; /* 8 or 16 of 4 bytes, 4 or 8 of 8 bytes */
+    uint32_t lane_bytes;
     sx_loop_buffer buffer[SX_LOOP_BUFFERS_MAX];
     uint32_t buffer_count;
     sx_part *part;
@@ -101,6 +114,12 @@ typedef struct {
     double bytes; /* distinct bytes read and written */
 } sx_kernel;
 
+/* The constant that a SET makes. */
+static inline uint64_t sx_item_bits(const sx_item *item)
+{
+    return (uint64_t)item->imm2 << 32 | item->imm;
+}
+
 /* ---- build.c: how lowerings write programs. The first failure sticks in cx->error and in builder->code. ---- */
 typedef struct {
     sx_ctx *cx;
@@ -110,7 +129,13 @@ typedef struct {
     uint32_t open_count;
     sx_code code;
 } sx_loop_builder;
-sx_code sx_kernel_make(sx_ctx *cx, const char *name, uint32_t lanes, sx_kernel **kernel);
+sx_code sx_kernel_make(sx_ctx *cx, const char *name, uint32_t lanes, uint32_t lane_bytes,
+                       sx_kernel **kernel);
+/* Of a vector register: 32 or 64. */
+static inline uint32_t sx_kernel_vector_bytes(const sx_kernel *kernel)
+{
+    return kernel->lanes * kernel->lane_bytes;
+}
 uint32_t sx_kernel_add_buffer(sx_kernel *kernel, sx_buffer_role role, int64_t size);
 void sx_loop_begin_part(sx_loop_builder *b, sx_ctx *cx, sx_kernel *kernel, int64_t g0, int64_t g1,
                         int64_t g2);
@@ -121,7 +146,12 @@ uint32_t sx_loop_vector(sx_loop_builder *b); /* a fresh virtual register */
 /* One instruction; dst SX_NO_REG takes a fresh register of the result class. Returns the result register. */
 uint32_t sx_loop_op(sx_loop_builder *b, sx_lop op, uint32_t dst, const sx_addr *addr, uint32_t x,
                     uint32_t y, uint32_t z, uint32_t imm, int64_t imm2);
-uint32_t sx_loop_set(sx_loop_builder *b, float value);
+/* A load or store of vectors with elements of type `mem`; imm and imm2 as sx_loop_op. */
+uint32_t sx_loop_access(sx_loop_builder *b, sx_lop op, sx_mem mem, const sx_addr *addr, uint32_t x,
+                        uint32_t imm, int64_t imm2);
+uint32_t sx_loop_bits(sx_loop_builder *b, uint64_t bits);    /* a constant */
+uint32_t sx_loop_set(sx_loop_builder *b, float value);       /* lanes of 4 bytes */
+uint32_t sx_loop_set_wide(sx_loop_builder *b, double value); /* lanes of 8 bytes */
 
 /* math.c: elementwise operations as instruction sequences, written once and used by every kernel, so that a
  * fused and an unfused kernel agree bit for bit: exp, log, tanh, erf, logistic, gelu, sin ... Result register
@@ -129,6 +159,35 @@ uint32_t sx_loop_set(sx_loop_builder *b, float value);
  * through b->code names the operation. */
 uint32_t sx_loop_apply(sx_loop_builder *b, sx_op op, sx_direction direction, uint32_t x, uint32_t y,
                        uint32_t z);
+/* math_wide.c: the same on f64, kernels with lanes of 8 bytes. */
+uint32_t sx_loop_apply_wide(sx_loop_builder *b, sx_op op, uint32_t x, uint32_t y);
+
+/* ---- typed.c: elements of any type in lanes; errors through b->code ---- */
+/* How elements of a type lie in memory, */
+sx_mem sx_loop_mem(sx_dtype dtype, uint32_t lane_bytes);
+/* the value of what such a load gives, and what such a store takes for a value of the type. */
+uint32_t sx_loop_decode(sx_loop_builder *b, sx_dtype dtype, uint32_t raw);
+uint32_t sx_loop_encode(sx_loop_builder *b, sx_dtype dtype, uint32_t value);
+uint32_t sx_loop_constant(sx_loop_builder *b, sx_dtype dtype, double value);
+/* A lane's float rounded to a float type, as arithmetic of the type does: f8 saturates. */
+uint32_t sx_loop_round(sx_loop_builder *b, sx_dtype dtype, uint32_t x);
+/* An operation on operands of type `from` with a result of type `to`, which but for comparisons, conversions and
+ * the predicate of a select are the same. */
+typedef struct {
+    sx_op op;
+    sx_direction direction;
+    sx_dtype from, to;
+} sx_loop_step;
+uint32_t sx_loop_typed(sx_loop_builder *b, const sx_loop_step *step, uint32_t x, uint32_t y,
+                       uint32_t z);
+/* The conversion of an index below `extent`, held as an integer, to a type. One that every lane's float holds
+ * is as good as a u8: it is converted without rounding. */
+static inline sx_loop_step sx_loop_index_step(int64_t extent, sx_dtype to, uint32_t lane_bytes)
+{
+    bool small = extent <= 1 << 24 && sx_dtype_class_of(to) == SX_CLASS_FLOAT;
+    sx_dtype from = small ? SX_U8 : lane_bytes == 8 ? SX_I64 : SX_I32;
+    return (sx_loop_step){.op = SX_OP_CONVERT, .from = from, .to = to};
+}
 /* The maximum (SX_LOP_MAX) or minimum of x and y, NaN where either is, y where they are equal; in register
  * `dst`, or a new one. */
 uint32_t sx_loop_order(sx_loop_builder *b, sx_lop lop, uint32_t dst, uint32_t x, uint32_t y);
@@ -173,8 +232,18 @@ sx_code sx_lower_fused(sx_ctx *cx, const sx_vector_unit *unit, const char *name,
  * beyond n; *packed_bytes is the size of the packed buffer. Buffers: argument, packed result. */
 sx_code sx_lower_pack(sx_ctx *cx, const char *name, const sx_analysis *analysis,
                       const sx_schedule *schedule, sx_kernel **kernel, int64_t *packed_bytes);
-/* Moves, under a schedule of sx_schedule_map. concatenate and gather (runtime indices i32 or i64), 4-byte
- * elements; reverse of one input; pad of an input by a scalar. Buffers: inputs in order, result. */
+/* Moves of elements of any type, under a schedule of sx_schedule_map. concatenate and gather (runtime indices
+ * i32 or i64) copy rows with lanes of 4 bytes; reverse of one input, and pad of an input by a scalar, have
+ * lanes of sx_move_lane_bytes. Buffers: inputs in order, result. */
+static inline uint32_t sx_move_lane_bytes(sx_dtype dtype)
+{
+    return sx_dtype_bytes(dtype) == 8 ? 8 : 4;
+}
+/* Rows of `bytes` go in words of 4 bytes where that divides them all, else element by element. */
+static inline int64_t sx_move_unit(sx_dtype dtype, int64_t bytes)
+{
+    return bytes % 4 == 0 ? 4 : sx_dtype_bytes(dtype);
+}
 sx_code sx_lower_concatenate(sx_ctx *cx, const char *name, const sx_attr *attr,
                              const sx_type *input, uint32_t input_count, const sx_type *result,
                              const sx_schedule *schedule, sx_kernel **kernel);

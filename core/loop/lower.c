@@ -36,9 +36,10 @@ sx_code sx_lower_fused(sx_ctx *cx, const sx_vector_unit *unit, const char *name,
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: %s", name, a->refusal);
     }
     SX_TRY(sx_schedule_check(cx, schedule, a));
-    if (sx_schedule_lanes(schedule) != unit->lanes) {
+    uint32_t lanes = unit->lanes * 4 / a->lane_bytes;
+    if (sx_schedule_lanes(schedule) != lanes) {
         return SX_FAIL(cx, SX_INPUT, "kernel %s: schedule of %u lanes for vectors of %u", name,
-                       sx_schedule_lanes(schedule), unit->lanes);
+                       sx_schedule_lanes(schedule), lanes);
     }
     *l = (sx_lower){.cx = cx,
                     .analysis = a,
@@ -47,7 +48,10 @@ sx_code sx_lower_fused(sx_ctx *cx, const sx_vector_unit *unit, const char *name,
                     .body = a->fused->body,
                     .view = a->view,
                     .lanes = sx_schedule_lanes(schedule)};
-    SX_TRY(sx_kernel_make(cx, name, l->lanes, &l->kernel));
+    if (a->lane_bytes == 8 && a->kind != SX_KERNEL_MAP) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: f64 and i64 have no form here", name);
+    }
+    SX_TRY(sx_kernel_make(cx, name, l->lanes, a->lane_bytes, &l->kernel));
     SX_TRY(add_buffers(l));
     l->kernel->flops = a->flops;
     l->kernel->bytes = a->bytes;

@@ -18,7 +18,8 @@ struct sx_lower {
     sx_ctx *cx;
     sx_kernel *kernel;
     sx_loop_builder b;
-    const sx_analysis *analysis; /* NULL in moves */
+    const sx_analysis *analysis;
+    bool moves; /* elements keep their bits: nothing is computed */
     const sx_schedule *schedule;
     const sx_vector_unit *unit; /* NULL in packing and in moves, which neither round nor block */
     const sx_body *body;

@@ -1,5 +1,5 @@
-/* lower_move.c - concatenate and gather: rows of contiguous bytes copied, in words of 4 bytes where the
- * elements allow it. */
+/* lower_move.c - concatenate and gather: rows of contiguous bytes copied, in words of 4 bytes where all rows
+ * have whole ones, else element by element. */
 #include "core/loop/lower.h"
 
 #include <string.h>
@@ -9,30 +9,29 @@ typedef struct {
     sx_kernel *kernel;
     sx_loop_builder b;
     const sx_schedule *schedule;
-    int64_t unit; /* bytes: 4 or 1 */
+    int64_t unit; /* bytes: 4, 2 or 1 */
+    sx_mem mem;   /* of a unit */
 } mover;
 
-static sx_code mover_init(mover *m, sx_ctx *cx, const char *name, sx_dtype dtype,
+/* `rows`: a length in bytes that is a multiple of 4 where that of all rows is. */
+static sx_code mover_init(mover *m, sx_ctx *cx, const char *name, sx_dtype dtype, int64_t rows,
                           const sx_schedule *schedule)
 {
     memset(m, 0, sizeof(*m));
     m->cx = cx;
     m->schedule = schedule;
-    m->unit = sx_dtype_bytes(dtype) % 4 == 0 ? 4 : 1;
+    m->unit = sx_move_unit(dtype, rows);
+    m->mem = m->unit == 4 ? SX_MEM_LANE : m->unit == 2 ? SX_MEM_U16 : SX_MEM_U8;
     SX_TRY(sx_lower_match_map(cx, schedule, name));
-    SX_TRY(sx_kernel_make(cx, name, sx_schedule_lanes(schedule), &m->kernel));
+    SX_TRY(sx_kernel_make(cx, name, sx_schedule_lanes(schedule), 4, &m->kernel));
     m->kernel->numerics = sx_hash64(SX_SPAN_LITERAL("move"), 0); // rounds nothing
     return SX_OK;
 }
 
 static void copy_vector(mover *m, const sx_addr *from, const sx_addr *to, uint32_t count)
 {
-    uint32_t none = SX_NO_REG;
-    bool words = m->unit == 4;
-    uint32_t v = sx_loop_op(&m->b, words ? SX_LOP_LOAD : SX_LOP_LOAD8, none, from, none, none, none,
-                            count, 0);
-    (void)sx_loop_op(&m->b, words ? SX_LOP_STORE : SX_LOP_STORE8, none, to, v, none, none, count,
-                     0);
+    uint32_t v = sx_loop_access(&m->b, SX_LOP_LOAD, m->mem, from, SX_NO_REG, count, 0);
+    (void)sx_loop_access(&m->b, SX_LOP_STORE, m->mem, to, v, count, 0);
 }
 
 /* `units` consecutive units, as many vectors per iteration as the schedule says. */
@@ -138,10 +137,15 @@ sx_code sx_lower_concatenate(sx_ctx *cx, const char *name, const sx_attr *attr,
                        SX_LOOP_BUFFERS_MAX - 1);
     }
     mover m;
-    SX_TRY(mover_init(&m, cx, name, result->dtype, schedule));
     SX_TRY(check_static(cx, name, result, attr->axis));
     uint32_t axis = (uint32_t)attr->axis;
     int64_t bytes = sx_dtype_bytes(result->dtype);
+    int64_t lengths = 0;
+    for (uint32_t k = 0; k < input_count; k++) {
+        bool fits = sx_type_is_static(&input[k]) && input[k].rank == result->rank;
+        lengths |= fits ? bytes * product(&input[k], axis, input[k].rank) : 0;
+    }
+    SX_TRY(mover_init(&m, cx, name, result->dtype, lengths, schedule));
     int64_t total = bytes * sx_tensor_elements(result);
     int64_t sum = 0;
     for (uint32_t k = 0; k < input_count; k++) {
@@ -214,7 +218,6 @@ sx_code sx_lower_gather(sx_ctx *cx, const char *name, const sx_attr *attr, const
     if (input_count != 2) {
         return SX_FAIL(cx, SX_INPUT, "kernel %s: %u inputs, expected 2", name, input_count);
     }
-    SX_TRY(mover_init(&m, cx, name, result->dtype, schedule));
     SX_TRY(check_static(cx, name, &input[0], attr->axis));
     if (!sx_type_is_static(result) || !sx_type_is_static(&input[1]) ||
         sx_tensor_elements(result) < 1) {
@@ -235,6 +238,7 @@ sx_code sx_lower_gather(sx_ctx *cx, const char *name, const sx_attr *attr, const
         return SX_FAIL(cx, SX_INPUT, "kernel %s: %lld rows of %lld bytes do not fit %lld bytes",
                        name, (long long)(before * picks), (long long)row, (long long)total);
     }
+    SX_TRY(mover_init(&m, cx, name, result->dtype, row, schedule));
     int64_t index_bytes = sx_dtype_bytes(input[1].dtype);
     (void)sx_kernel_add_buffer(m.kernel, SX_BUFFER_IN, bytes * sx_tensor_elements(&input[0]));
     (void)sx_kernel_add_buffer(m.kernel, SX_BUFFER_IN, index_bytes * picks);

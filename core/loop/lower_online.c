@@ -193,8 +193,8 @@ static void each_sum(sx_lower *l, online *o, int64_t count, online_body body)
 static void turn(sx_lower *l, const online *o, uint32_t argument, uint32_t dim,
                  const sx_affine *line, int64_t count, int64_t table)
 {
-    uint32_t none = SX_NO_REG;
-    sx_lop get = l->arg_dtype[argument] == SX_BOOL ? SX_LOP_LOAD8 : SX_LOP_LOAD;
+    sx_dtype dtype = l->arg_dtype[argument];
+    sx_mem mem = sx_loop_mem(dtype, 4);
     for (uint32_t v = 0; v < o->vectors; v++) {
         uint32_t row[16];
         for (uint32_t r = 0; r < l->lanes; r++) {
@@ -202,8 +202,8 @@ static void turn(sx_lower *l, const online *o, uint32_t argument, uint32_t dim,
             shift(l, o->row, at);
             sx_addr from = sx_lower_arg_address(l, argument);
             row[r] = at >= o->rows ? sx_loop_set(&l->b, 0.0f)
-                                   : sx_loop_op(&l->b, get, none, &from, none, none, none,
-                                                (uint32_t)count, 0);
+                                   : sx_loop_access(&l->b, SX_LOP_LOAD, mem, &from, SX_NO_REG,
+                                                    (uint32_t)count, 0);
             shift(l, o->row, -at);
         }
         sx_lower_turn(l, row, o->mask);

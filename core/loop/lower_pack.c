@@ -239,7 +239,7 @@ sx_code sx_lower_pack(sx_ctx *cx, const char *name, const sx_analysis *a,
                     .lanes = lanes,
                     .vector_dim = a->column,
                     .self = &p};
-    SX_TRY(sx_kernel_make(cx, name, lanes, &l->kernel));
+    SX_TRY(sx_kernel_make(cx, name, lanes, 4, &l->kernel));
     p.packed = l->view;
     SX_TRY(sx_lower_pack_view(cx, a, p.width, &p.packed, packed_bytes));
     for (uint32_t k = 0; k < a->input_count; k++) {

@@ -27,8 +27,9 @@ static sx_code begin(sx_ctx *cx, const char *name, const sx_type *input, uint32_
     *l = (sx_lower){.cx = cx,
                     .schedule = schedule,
                     .lanes = sx_schedule_lanes(schedule),
+                    .moves = true,
                     .out_dtype = result->dtype};
-    SX_TRY(sx_kernel_make(cx, name, l->lanes, &l->kernel));
+    SX_TRY(sx_kernel_make(cx, name, l->lanes, sx_move_lane_bytes(result->dtype), &l->kernel));
     for (uint32_t k = 0; k <= input_count; k++) {
         const sx_type *type = k < input_count ? &input[k] : result;
         if (!sx_type_is_static(type) || type->dtype != result->dtype) {

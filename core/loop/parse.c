@@ -202,6 +202,28 @@ static sx_code find_op(reader *r, sx_lop *op)
     return expected(r, "an instruction");
 }
 
+/* ".u8" behind the name of a load or store. */
+static sx_code read_mem(reader *r, sx_item *item)
+{
+    if (r->p == r->end || *r->p != '.') {
+        return SX_OK;
+    }
+    bool vectors = item->op == SX_LOP_LOAD || item->op == SX_LOP_LOADB ||
+                   item->op == SX_LOP_LOADS || item->op == SX_LOP_STORE;
+    size_t n = 1;
+    while (r->p + n < r->end && is_name(r->p[n])) {
+        n++;
+    }
+    for (uint32_t m = 0; m < SX_MEM_COUNT && vectors; m++) {
+        if (sx_span_is((sx_span){r->p + 1, n - 1}, sx_mem_name((sx_mem)m))) {
+            item->mem = (sx_mem)m;
+            r->p += n;
+            return SX_OK;
+        }
+    }
+    return expected(r, "a type in memory");
+}
+
 static sx_code read_operands(reader *r, sx_part *part, sx_item *item)
 {
     uint32_t operand = 0;
@@ -216,8 +238,9 @@ static sx_code read_operands(reader *r, sx_part *part, sx_item *item)
             SX_TRY(read_address(r, part, &item->addr));
         } else if (*p == 'f') {
             uint64_t bits = 0;
-            SX_TRY(read_hex(r, UINT32_MAX, &bits));
+            SX_TRY(read_hex(r, UINT64_MAX, &bits));
             item->imm = (uint32_t)bits;
+            item->imm2 = (int64_t)(bits >> 32);
         } else if (*p == 'n' && immediate++ == 0 && !wide) {
             SX_TRY(read_u32(r, UINT32_MAX, &item->imm));
         } else if (*p == 'n') {
@@ -243,6 +266,7 @@ static sx_code read_op(reader *r, sx_part *part, sx_item *item)
         SX_TRY(need(r, "="));
     }
     SX_TRY(find_op(r, &item->op));
+    SX_TRY(read_mem(r, item));
     char made = sx_lop_info_of(item->op)->result;
     if (made != (result ? kind : '-')) {
         return expected(r, "an instruction with this kind of result");
@@ -343,7 +367,7 @@ sx_code sx_kernel_parse(sx_ctx *cx, sx_span text, sx_kernel **kernel)
     uint32_t lanes = 0;
     SX_TRY(need(&r, "lanes"));
     SX_TRY(read_u32(&r, 16, &lanes));
-    SX_TRY(sx_kernel_make(cx, name, lanes, kernel));
+    SX_TRY(sx_kernel_make(cx, name, lanes, take(&r, "wide") ? 8 : 4, kernel));
     SX_TRY(need(&r, "numerics"));
     SX_TRY(read_hex(&r, UINT64_MAX, &(*kernel)->numerics));
     SX_TRY(need(&r, "flops"));

@@ -1,10 +1,12 @@
 /* print.c - a kernel as text that reads back (core/loop/parse.c):
  *
+ * Lanes of 8 bytes are "lanes 8 wide"; loads and stores whose elements are not as wide as lanes name their type.
+ *
  *   kernel "dot_17" lanes 16 numerics 0x00000000000000ab flops 1.5 bytes 2.5 {
  *     buffer in 4096
  *     part 4 1 1 registers 3 0 1 {
  *       loop v3 10 {
- *         x0 = load b0[16 + 4*v3 + s0], 16
+ *         x0 = load.u8 b0[16 + 4*v3 + s0], 16
  *         x2 = fma x0, x1, x2
  *         store b1[0], x2, 16
  *       }
@@ -38,6 +40,9 @@ static void print_op(sx_buf *text, const sx_part *part, const sx_item *item)
         sx_buf_print(text, "%c%u = ", info->result == 'v' ? 'x' : info->result, item->dst);
     }
     sx_buf_put_text(text, info->name);
+    if (item->mem != SX_MEM_LANE) {
+        sx_buf_print(text, ".%s", sx_mem_name(item->mem));
+    }
     uint32_t operand = 0;
     uint32_t immediate = 0;
     const char *separator = " ";
@@ -46,7 +51,7 @@ static void print_op(sx_buf *text, const sx_part *part, const sx_item *item)
         separator = ", ";
         switch (*p) {
         case 'A': print_address(text, &part->addr[item->addr]); break;
-        case 'f': sx_buf_print(text, "0x%08x", item->imm); break;
+        case 'f': sx_buf_print(text, "0x%08llx", (unsigned long long)sx_item_bits(item)); break;
         case 'n':
             if (immediate++ == 0 && !imm_is_wide(item->op)) {
                 sx_buf_print(text, "%u", item->imm);
@@ -87,9 +92,9 @@ static void print_part(sx_buf *text, const sx_part *part)
 sx_code sx_kernel_print(sx_ctx *cx, const sx_kernel *kernel, sx_buf *text)
 {
     static const char *const role_name[] = {"in", "out", "workspace"};
-    sx_buf_print(text, "kernel \"%s\" lanes %u numerics 0x%016llx flops %.17g bytes %.17g {\n",
-                 kernel->name, kernel->lanes, (unsigned long long)kernel->numerics, kernel->flops,
-                 kernel->bytes);
+    sx_buf_print(text, "kernel \"%s\" lanes %u%s numerics 0x%016llx flops %.17g bytes %.17g {\n",
+                 kernel->name, kernel->lanes, kernel->lane_bytes == 8 ? " wide" : "",
+                 (unsigned long long)kernel->numerics, kernel->flops, kernel->bytes);
     for (uint32_t k = 0; k < kernel->buffer_count; k++) {
         sx_buf_print(text, "  buffer %s %lld\n", role_name[kernel->buffer[k].role],
                      (long long)kernel->buffer[k].size);

@@ -16,6 +16,16 @@ static sx_code check_types(sx_ctx *cx, const sx_target *target, const sx_lowerin
     return SX_OK;
 }
 
+/* Lanes of this kernel: vectors are counted in lanes of 4 bytes. */
+static uint32_t lanes_of(const sx_target *target, const sx_lowering *what)
+{
+    bool elements = what->op == SX_OP_PAD || what->op == SX_OP_REVERSE;
+    uint32_t bytes = what->kind != SX_LOWER_MOVE ? what->analysis->lane_bytes
+                     : elements                  ? sx_move_lane_bytes(what->result->dtype)
+                                                 : 4;
+    return target->vectors.lanes * 4 / bytes;
+}
+
 static sx_code check_schedule(sx_ctx *cx, const sx_target *target, const sx_lowering *what)
 {
     const sx_schedule *s = what->schedule;
@@ -31,9 +41,10 @@ static sx_code check_schedule(sx_ctx *cx, const sx_target *target, const sx_lowe
                            what->name, target->name, sx_space_name(s->stage[i].space));
         }
     }
-    if (sx_schedule_lanes(s) != target->vectors.lanes) {
+    uint32_t lanes = lanes_of(target, what);
+    if (sx_schedule_lanes(s) != lanes) {
         return SX_FAIL(cx, SX_INPUT, "kernel %s: schedule of %u lanes, target %s has %u",
-                       what->name, sx_schedule_lanes(s), target->name, target->vectors.lanes);
+                       what->name, sx_schedule_lanes(s), target->name, lanes);
     }
     return SX_OK;
 }
@@ -45,6 +56,6 @@ sx_code sx_target_lower(sx_ctx *cx, const sx_target *target, const sx_lowering *
     SX_TRY(check_types(cx, target, what));
     SX_TRY(check_schedule(cx, target, what));
     SX_TRY(target->lower(cx, target, what, kernel));
-    SX_ASSERT((*kernel)->lanes == target->vectors.lanes);
+    SX_ASSERT((*kernel)->lanes == lanes_of(target, what));
     return SX_OK;
 }

@@ -1,9 +1,9 @@
 /* codegen.h - machine code of a kernel of the loop IR (core/loop/loop.h).
  *
  * One function per part, entry ABI as loop.h states: void entry(void *const *buffer, const int64_t index[3],
- * void *workspace), SysV, leaf, position independent. 8 lanes give AVX2 + FMA code, 16 lanes AVX-512 (F, VL,
- * BW, DQ). Every instruction of the loop IR becomes the same IEEE operation, so results equal the
- * interpreter's bit for bit (but for which NaN comes out).
+ * void *workspace), SysV, leaf, position independent. Vectors of 32 bytes give AVX2 + FMA + F16C code, of
+ * 64 bytes AVX-512 (F, VL, BW, DQ). Every instruction of the loop IR becomes the same IEEE operation, so
+ * results equal the interpreter's bit for bit (but for which NaN comes out).
  *
  *   registers   vectors and masks by linear scan over live intervals; constants that find no register become
  *               memory operands; sx_x64_emit never spills a vector: a program that needs more is no candidate
@@ -28,8 +28,8 @@ typedef struct {
     uint32_t spill_count; /* vectors and masks on the stack, sum of the parts; 0 from sx_x64_emit */
 } sx_x64_kernel;
 
-/* Level that a lane count needs: 8 AVX2, 16 AVX-512. */
-sx_x64_level sx_x64_level_of(uint32_t lanes);
+/* Level that vectors need: of 32 bytes AVX2, of 64 bytes AVX-512. */
+sx_x64_level sx_x64_level_of(uint32_t vector_bytes);
 
 /* Appends code and constants of all parts to `blob`; on failure `blob` is as long as before.
  *   memory   analysis in cx's arena: about 150 bytes per instruction

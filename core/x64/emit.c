@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-sx_x64_level sx_x64_level_of(uint32_t lanes)
+sx_x64_level sx_x64_level_of(uint32_t vector_bytes)
 {
-    return lanes == 16 ? SX_X64_AVX512 : SX_X64_AVX2;
+    return vector_bytes == 64 ? SX_X64_AVX512 : SX_X64_AVX2;
 }
 
 static bool fits32(int64_t value)
@@ -350,10 +350,11 @@ static void assign_set(sx_gen *g, sx_live_set *set, uint32_t count, uint32_t slo
 static sx_code assign_slots(sx_gen *g)
 {
     g->slot_count = 0;
-    assign_set(g, &g->vector, g->first_constant, g->lanes / 2);
-    g->spill_count = g->slot_count / (g->lanes / 2);
+    uint32_t slots = g->zmm ? 8 : 4;
+    assign_set(g, &g->vector, g->first_constant, slots);
+    g->spill_count = g->slot_count / slots;
     uint32_t before = g->slot_count;
-    assign_set(g, &g->mask, g->lanes == 16 ? g->first_tail : 0, 1);
+    assign_set(g, &g->mask, g->zmm ? g->first_tail : 0, 1);
     g->spill_count += g->slot_count - before;
     assign_set(g, &g->general, g->general.count, 1);
     if (g->slot_count > SX_GEN_SLOTS_MAX) {
@@ -366,7 +367,7 @@ static sx_code assign_slots(sx_gen *g)
 static sx_code put_part(sx_gen *g)
 {
     SX_ASSERT(g->vector_scratch <= SX_GEN_SCRATCH_MAX && g->mask_scratch <= SX_GEN_SCRATCH_MAX);
-    uint32_t all = g->lanes == 16 ? UINT32_MAX : 0xFFFF;
+    uint32_t all = g->zmm ? UINT32_MAX : 0xFFFF;
     g->vector.allowed = all >> g->vector_scratch;
     g->mask.allowed = 0xFEU & 0xFFU >> g->mask_scratch; /* k0 cannot be a write mask */
     SX_TRY(sx_gen_allocate(g, &g->vector, "vector"));
@@ -421,6 +422,8 @@ static sx_code emit_parts(sx_ctx *cx, const sx_kernel *kernel, bool spills, sx_b
                     .part = &kernel->part[p],
                     .part_index = p,
                     .lanes = kernel->lanes,
+                    .wide = kernel->lane_bytes == 8,
+                    .zmm = sx_kernel_vector_bytes(kernel) == 64,
                     .spills = spills,
                     .as = &as};
         SX_TRY(emit_part(&g, out));
@@ -433,7 +436,7 @@ static sx_code emit(sx_ctx *cx, const sx_kernel *kernel, bool spills, sx_buf *bl
 {
     SX_TRY(sx_kernel_check(cx, kernel));
     memset(out, 0, sizeof(*out));
-    out->level = sx_x64_level_of(kernel->lanes);
+    out->level = sx_x64_level_of(sx_kernel_vector_bytes(kernel));
     out->entry_count = kernel->part_count;
     size_t start = blob->len;
     sx_code code = emit_parts(cx, kernel, spills, blob, out);

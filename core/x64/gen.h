@@ -58,7 +58,7 @@ typedef struct {
 typedef enum { SX_CONSTANT_SET, SX_CONSTANT_IOTA } sx_constant_kind;
 typedef struct {
     sx_constant_kind kind;
-    uint32_t bits; /* SET: all lanes; IOTA: lane 0 */
+    uint64_t bits; /* SET: all lanes; IOTA: lane 0 */
 } sx_constant;
 
 typedef enum { SX_SETUP_CONSTANT, SX_SETUP_TAIL, SX_SETUP_STREAM } sx_setup_kind;
@@ -68,7 +68,7 @@ typedef struct {
     uint32_t index; /* constant, lane count or stream */
 } sx_setup;
 
-/* Order of intervals in the sets: vectors: registers, masks (8 lanes), constants. masks (16 lanes): registers,
+/* Order of intervals in the sets: vectors: registers, masks (32 bytes), constants. masks (64 bytes): registers,
  * tail masks by lane count. general: the three arguments, streams, counters of loops, integer registers. */
 enum { SX_ARG_BUFFER, SX_ARG_INDEX, SX_ARG_WORKSPACE, SX_ARG_COUNT };
 #define SX_GEN_SCRATCH_MAX 4
@@ -78,6 +78,8 @@ typedef struct {
     const sx_part *part;
     uint32_t part_index;
     uint32_t lanes;
+    bool wide; /* lanes of 8 bytes */
+    bool zmm;  /* vectors of 64 bytes, masks in registers of their own; else 32 bytes */
     sx_x64_asm *as;
     sx_gen_loop *loop;
     uint32_t loop_count;
@@ -111,6 +113,8 @@ typedef struct {
 
 /* live.c: loops, streams, constants, foldable loads, live intervals. */
 sx_code sx_gen_analyse(sx_gen *g);
+/* Does a load or store of so many elements go through a mask register (vectors of 64 bytes)? */
+bool sx_gen_needs_tail(const sx_gen *g, const sx_item *item);
 /* regalloc.c: a register or memory for every interval of a set. SX_LIMIT names `what`. */
 sx_code sx_gen_allocate(const sx_gen *g, sx_live_set *set, const char *what);
 /* select.c: vector and mask instructions. */

@@ -50,7 +50,9 @@ static sx_code find_loops(sx_gen *g)
 static sx_code find_constant(sx_gen *g, const sx_item *item, uint32_t *index)
 {
     SX_TRY(sx_spend(g->cx, g->constant_count / 16 + 1));
-    sx_constant wanted = {item->op == SX_LOP_SET ? SX_CONSTANT_SET : SX_CONSTANT_IOTA, item->imm};
+    bool set = item->op == SX_LOP_SET;
+    sx_constant wanted = {set ? SX_CONSTANT_SET : SX_CONSTANT_IOTA,
+                          set ? sx_item_bits(item) : item->imm};
     for (uint32_t i = 0; i < g->constant_count; i++) {
         if (g->constant[i].kind == wanted.kind && g->constant[i].bits == wanted.bits) {
             *index = i;
@@ -94,6 +96,7 @@ static bool takes_memory(const sx_item *item, uint32_t which)
     case SX_LOP_OR:
     case SX_LOP_XOR:
     case SX_LOP_IADD:
+    case SX_LOP_IMUL:
     case SX_LOP_FMA:
     case SX_LOP_FNMA: return true;
     case SX_LOP_SUB:
@@ -144,7 +147,7 @@ static bool may_move(const sx_gen *g, uint32_t from, uint32_t to)
     }
     for (uint32_t i = from + 1; i < to; i++) {
         const sx_item *item = &g->part->item[i];
-        if (item->kind != SX_ITEM_OP || item->op == SX_LOP_STORE || item->op == SX_LOP_STORE8) {
+        if (item->kind != SX_ITEM_OP || item->op == SX_LOP_STORE) {
             return false;
         }
         if (index_reg != SX_NO_REG && sx_lop_info_of(item->op)->result == 's' &&
@@ -174,8 +177,9 @@ static sx_code find_constants_and_folds(sx_gen *g)
         if (item->kind != SX_ITEM_OP) {
             continue;
         }
-        bool load = (item->op == SX_LOP_LOAD && item->imm == g->lanes) ||
-                    (item->op == SX_LOP_LOADB && g->lanes == 16);
+        bool load =
+            item->mem == SX_MEM_LANE && ((item->op == SX_LOP_LOAD && item->imm == g->lanes) ||
+                                         (item->op == SX_LOP_LOADB && g->zmm));
         if ((item->op == SX_LOP_SET || item->op == SX_LOP_IOTA) && c.defs[item->dst] == 1) {
             SX_TRY(find_constant(g, item, &g->constant_of[item->dst]));
         } else if (load && c.defs[item->dst] == 1 && c.uses[item->dst] == 1) {
@@ -339,7 +343,7 @@ static sx_code init_set(sx_gen *g, sx_live_set *set, uint32_t count, uint32_t al
 
 static sx_code init_sets(sx_gen *g)
 {
-    bool wide = g->lanes == 16;
+    bool wide = g->zmm;
     g->first_mask = g->part->vector_count;
     g->first_constant = g->first_mask + (wide ? 0 : g->part->mask_count);
     SX_TRY(
@@ -393,19 +397,15 @@ static sx_code note_vector_read(sx_gen *g, uint32_t reg, uint32_t at)
 
 static sx_live *mask_live(const sx_gen *g, uint32_t reg)
 {
-    return g->lanes == 16 ? &g->mask.live[reg] : &g->vector.live[g->first_mask + reg];
+    return g->zmm ? &g->mask.live[reg] : &g->vector.live[g->first_mask + reg];
 }
 
-/* Lane counts that have a plain load or store; others need a mask. */
-static bool needs_tail(const sx_gen *g, const sx_item *item)
+/* Whole vectors, and of whole lanes 1, 2, 4 and 8, have plain moves. */
+bool sx_gen_needs_tail(const sx_gen *g, const sx_item *item)
 {
     uint32_t n = item->imm;
-    switch (item->op) {
-    case SX_LOP_LOAD:
-    case SX_LOP_STORE: return g->lanes == 16 && n != 1 && n != 2 && n != 4 && n != 8 && n != 16;
-    case SX_LOP_STORE8: return g->lanes == 16 && n != 16;
-    default: return false;
-    }
+    bool plain = n == g->lanes || (item->mem == SX_MEM_LANE && (n & (n - 1)) == 0);
+    return g->zmm && (item->op == SX_LOP_LOAD || item->op == SX_LOP_STORE) && !plain;
 }
 
 static sx_code note_reads(sx_gen *g, const sx_item *item, uint32_t i)
@@ -423,7 +423,7 @@ static sx_code note_reads(sx_gen *g, const sx_item *item, uint32_t i)
     if (item->op == SX_LOP_SVAR) {
         SX_TRY(note_address(g, i, i));
     }
-    if (needs_tail(g, item)) {
+    if (sx_gen_needs_tail(g, item)) {
         note_hoisted(g, &g->mask.live[g->first_tail + item->imm], i);
     }
     return SX_OK;
@@ -538,7 +538,7 @@ sx_code sx_gen_analyse(sx_gen *g)
         return g->cx->error.code;
     }
     list_setups(g, &g->vector, g->first_constant, g->constant_count, SX_SETUP_CONSTANT);
-    list_setups(g, &g->mask, g->first_tail, g->lanes == 16 ? 17 : 0, SX_SETUP_TAIL);
+    list_setups(g, &g->mask, g->first_tail, g->zmm ? 17 : 0, SX_SETUP_TAIL);
     list_setups(g, &g->general, g->first_stream, g->stream_count, SX_SETUP_STREAM);
     qsort(g->setup, g->setup_count, sizeof(*g->setup), compare_setups);
     return SX_OK;

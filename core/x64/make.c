@@ -13,7 +13,7 @@ sx_code sx_x64_target_emit(sx_ctx *cx, const sx_target *target, const sx_kernel 
                            bool spills, sx_buf *blob, sx_target_code *code)
 {
     sx_x64_kernel made;
-    SX_ASSERT(kernel->lanes == target->vectors.lanes);
+    SX_ASSERT(sx_kernel_vector_bytes(kernel) == 4 * target->vectors.lanes);
     SX_TRY(spills ? sx_x64_emit_spilling(cx, kernel, blob, &made)
                   : sx_x64_emit(cx, kernel, blob, &made));
     *code = (sx_target_code){.entry_count = made.entry_count, .spill_count = made.spill_count};

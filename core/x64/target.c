@@ -15,8 +15,7 @@ static sx_code check(sx_ctx *cx, const sx_target *target, sx_span blob, const ui
 
 /* Every instruction of the loop IR is one IEEE operation at every level, so all levels give the same bits. */
 #define NUMERICS "ieee-fma"
-#define IN_MEMORY ((1u << SX_DTYPE_COUNT) - 1) /* moves take every type */
-#define IN_LANES (1u << SX_F32 | 1u << SX_I32 | 1u << SX_BOOL)
+#define ALL_TYPES ((1u << SX_DTYPE_COUNT) - 1)
 #define BINDINGS \
     (1u << SX_BIND_GRID | 1u << SX_BIND_LOOP | 1u << SX_BIND_REGISTER | 1u << SX_BIND_LANE)
 
@@ -36,8 +35,8 @@ const sx_target sx_target_x86_64_v3 = {
     .family = "x86-64",
     .level = 3,
     .vectors = {.lanes = 8, .registers = 16, .mask_registers = false, .numerics = NUMERICS},
-    .memory_types = IN_MEMORY,
-    .lane_types = IN_LANES,
+    .memory_types = ALL_TYPES,
+    .lane_types = ALL_TYPES,
     .spaces = 1u << SX_SPACE_MEMORY,
     .bindings = BINDINGS,
     .check = check,
@@ -49,8 +48,8 @@ const sx_target sx_target_x86_64_v4 = {
     .family = "x86-64",
     .level = 4,
     .vectors = {.lanes = 16, .registers = 32, .mask_registers = true, .numerics = NUMERICS},
-    .memory_types = IN_MEMORY,
-    .lane_types = IN_LANES,
+    .memory_types = ALL_TYPES,
+    .lane_types = ALL_TYPES,
     .spaces = 1u << SX_SPACE_MEMORY,
     .bindings = BINDINGS,
     .check = check,

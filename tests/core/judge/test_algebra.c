@@ -20,7 +20,7 @@ static void open_fixture(fixture *f)
 /* Element of buffer 0 at coefficient * variable + constant. */
 static uint32_t element(sx_algebra *g, uint32_t var, int64_t coefficient, int64_t constant)
 {
-    return sx_term_element(g, 0, 4, sx_form_var(g, var, coefficient, constant), 0);
+    return sx_term_element(g, 0, SX_MEM_LANE, sx_form_var(g, var, coefficient, constant), 0);
 }
 
 static uint32_t add(sx_algebra *g, uint32_t sum, uint32_t x)
@@ -42,7 +42,8 @@ static uint32_t sum_of(sx_algebra *g, uint32_t first, int64_t from, int64_t step
         sum = sx_term_close(g, first, hole, next, 3, count / inner);
     }
     for (int64_t k = count / inner * inner; k < count; k++) {
-        sum = add(g, sum, sx_term_element(g, 0, 4, sx_form_constant(g, from + k * step), 0));
+        sum = add(g, sum,
+                  sx_term_element(g, 0, SX_MEM_LANE, sx_form_constant(g, from + k * step), 0));
     }
     return sum;
 }
@@ -89,7 +90,8 @@ START_TEST(test_nested_runs)
             sx_lin lin = {.constant = 0, .vars = 0};
             sx_lin_add(g, &lin, 4, 1000);
             sx_lin_add(g, &lin, 5, 4);
-            uint32_t next = add(g, hole, sx_term_element(g, 0, 4, sx_form_put(g, &lin), 0));
+            uint32_t next =
+                add(g, hole, sx_term_element(g, 0, SX_MEM_LANE, sx_form_put(g, &lin), 0));
             next = sx_term_close(g, hole, hole, next, 5, n);
             ck_assert_uint_eq(sx_term_close(g, zero, hole, next, 4, rows), straight);
             ck_assert_uint_eq(sum_of(g, zero, 0, 4, n * rows, 1), flat);
@@ -206,7 +208,8 @@ START_TEST(test_records_join)
     ck_assert_int_eq(
         sx_record_read(g, &list.record[0], sx_form_constant(g, 400 * 3 + 4 * 11), 4, &value),
         SX_READ_COVERED);
-    ck_assert_uint_eq(value, sx_term_element(g, 0, 4, sx_form_constant(g, 96 * 3 + 44), 0));
+    ck_assert_uint_eq(value,
+                      sx_term_element(g, 0, SX_MEM_LANE, sx_form_constant(g, 96 * 3 + 44), 0));
     ck_assert_int_eq(sx_record_read(g, &list.record[0], sx_form_constant(g, 96), 4, &value),
                      SX_READ_APART);
     ck_assert_int_eq(sx_record_read(g, &list.record[0], sx_form_constant(g, 94), 4, &value),

@@ -152,7 +152,7 @@ static bool plant_in_item(sx_part *part, fault f, uint32_t at, sx_rng *rng)
         return op && (blend || strncmp(operands, "vv", 2) == 0) && item->src[a] != item->src[a + 1];
     }
     case FAULT_NO_STORE:
-        if (!op || (item->op != SX_LOP_STORE && item->op != SX_LOP_STORE8)) {
+        if (!op || item->op != SX_LOP_STORE) {
             return false;
         }
         drop_item(part, at);

@@ -124,7 +124,7 @@ SX_UNUSED static sx_tensor oracle(sx_ctx *cx, const node *n)
 
 /* The free numbers of a schedule of any kind of kernel, as tests like to write them; 0: a default. */
 typedef struct {
-    uint32_t lanes;
+    uint32_t lanes;    /* of 4 bytes; of 8 bytes half as many */
     uint32_t block_m;  /* rows of a register block; online: keys and columns */
     uint32_t block_nv; /* vectors of columns; online: of rows */
     int64_t tile_m;    /* rows of a grid point */
@@ -153,16 +153,17 @@ SX_UNUSED static const sx_schedule *move_schedule(sx_ctx *cx, const test_tiles *
 SX_UNUSED static sx_schedule schedule_of(const sx_analysis *a, const test_tiles *t)
 {
     sx_schedule s = {.level_count = 0};
+    uint32_t lanes = t->lanes * 4 / a->lane_bytes;
     int64_t rows = sx_max_i64(1, t->tile_m);
     int64_t columns = t->tile_n > 0 ? t->tile_n : SX_EXTENT_MAX;
     switch (a->kind) {
     case SX_KERNEL_MAP:
-        sx_schedule_map(t->lanes, rows, columns, a->program_length <= 4 ? 4 : 2, &s);
+        sx_schedule_map(lanes, rows, columns, a->program_length <= 4 ? 4 : 2, &s);
         break;
-    case SX_KERNEL_ROW: sx_schedule_row(t->lanes, a->along, rows, columns, &s); break;
+    case SX_KERNEL_ROW: sx_schedule_row(lanes, a->along, rows, columns, &s); break;
     case SX_KERNEL_DOT:
         sx_schedule_contraction(
-            &(sx_contraction_tiles){.lanes = t->lanes,
+            &(sx_contraction_tiles){.lanes = lanes,
                                     .block_rows = t->block_m,
                                     .block_vectors = t->block_nv,
                                     .tile_rows = rows,
@@ -174,7 +175,7 @@ SX_UNUSED static sx_schedule schedule_of(const sx_analysis *a, const test_tiles 
     case SX_KERNEL_ONLINE:
         sx_schedule_online(
             &(sx_online_tiles){
-                .lanes = t->lanes, .strip = t->block_m, .vectors = t->block_nv, .keys = t->tile_n},
+                .lanes = lanes, .strip = t->block_m, .vectors = t->block_nv, .keys = t->tile_n},
             &s);
         break;
     }
@@ -190,7 +191,7 @@ SX_UNUSED static sx_code lower_node(sx_ctx *cx, const char *name, const node *n,
     }
     SX_TRY(sx_analysis_make(cx, &n->fused, n->input, n->count, a));
     sx_schedule s = schedule_of(a, tiles);
-    return sx_lower_fused(cx, sx_test_unit(&s), name, a, &s, kernel);
+    return sx_lower_fused(cx, sx_test_unit_of(tiles->lanes), name, a, &s, kernel);
 }
 
 SX_UNUSED static sx_code pack_node(sx_ctx *cx, const node *n, const test_tiles *tiles,

@@ -44,6 +44,9 @@ static const fault faults[] = {
     {"m0 = cmp x0, x1, 2", "m0 = cmp x0, x1, 6", "cmp: immediate 6"},
     {"m0 = cmp x0, x1, 2", "m0 = mnot m0", "register m0 read before"},
     {"b0[512 + s2]", "b0[512 + s1 + 4*v3]", "variable 3, which is not in scope"},
+    {"load b0[512 + s2], 8", "load.i32 b0[512 + s2], 8", "load: 8 lanes"}, /* no such lanes */
+    {"store b2[32], x2, 8", "store.u16 b2[49], x2, 8", "store touches bytes [49, 65) of buffer 2"},
+    {"x2 = swap x2, 4", "x2 = set 0x100000000", "set: immediate"},
     {"swap x2, 4", "swap x2, 8", "swap: immediate 8"},
     {"swap x2, 4", "swap x2, 3", "swap: immediate 3"},
     {"registers 3 1 3", "registers 2 1 3", "result register v2 of 2"},
@@ -54,7 +57,7 @@ static const fault faults[] = {
     {"loop v3 4 {", "loop v3 1099511627776 {", "touches bytes"},
     {"buffer workspace 64\n", "buffer workspace 64\n  buffer in 4\n", "workspace is buffer 2 of 4"},
     {"buffer in 1024", "buffer in 70368744177665", "70368744177665, allowed 0 to"},
-    {"lanes 8", "lanes 4", "4 lanes, allowed 8 and 16"},
+    {"lanes 8", "lanes 4", "4 lanes of 4 bytes"},
     /* the bound of s2 is proved before the loop but lost inside it */
     {"x1 = load b0[0 + 256*v0 + 8*v1 + 32*v3], 8",
      "x1 = load b0[512 + s2], 8 s0 = sload64 b0[0] s2 = smul s0, 4", "load touches bytes"},
@@ -105,7 +108,7 @@ START_TEST(test_bounds_are_tight)
             sx_ctx_init(&cx, 1 << 22);
             sx_kernel *kernel;
             sx_loop_builder b;
-            ck_sx_ok(&cx, sx_kernel_make(&cx, "t", 8, &kernel));
+            ck_sx_ok(&cx, sx_kernel_make(&cx, "t", 8, 4, &kernel));
             (void)sx_kernel_add_buffer(kernel, SX_BUFFER_IN, 7 * 9 * 4 + 4 * (int64_t)n - slack);
             sx_loop_begin_part(&b, &cx, kernel, 3, 1, 1);
             uint32_t v = sx_loop_open(&b, 10);
@@ -129,8 +132,8 @@ START_TEST(test_builder_limits)
     sx_ctx_init(&cx, (size_t)256 << 20);
     sx_kernel *kernel;
     sx_loop_builder b;
-    ck_sx_fails(&cx, sx_kernel_make(&cx, "t", 4, &kernel), SX_INPUT, "4 lanes");
-    ck_sx_ok(&cx, sx_kernel_make(&cx, "t", 8, &kernel));
+    ck_sx_fails(&cx, sx_kernel_make(&cx, "t", 4, 4, &kernel), SX_INPUT, "4 lanes");
+    ck_sx_ok(&cx, sx_kernel_make(&cx, "t", 8, 4, &kernel));
     sx_loop_begin_part(&b, &cx, kernel, 1, 1, 1);
     for (uint32_t k = 0; k < 14; k++) {
         (void)sx_loop_open(&b, 2);

@@ -59,11 +59,15 @@ static uint32_t op(maker *g, sx_lop o, const sx_addr *a, uint32_t x, uint32_t y,
 static void random_memory(maker *g, sx_lop o)
 {
     uint32_t n = 1 + below(g, g->lanes);
-    bool bytes = o == SX_LOP_LOAD8;
+    bool bytes = o == SX_LOP_LOAD && below(g, 3) == 0;
     uint32_t buffer = bytes ? 2 : below(g, 2);
     sx_addr a = address(g, buffer, 64);
     uint32_t r = op(g, o, &a, SX_NO_REG, SX_NO_REG, SX_NO_REG, n,
                     o == SX_LOP_LOADS ? 4 * (int64_t)below(g, 12) : 0);
+    if (bytes) {
+        static const sx_mem mems[] = {SX_MEM_U8, SX_MEM_I8, SX_MEM_U16, SX_MEM_I16};
+        g->b.part->item[g->b.part->item_count - 1].mem = mems[below(g, SX_COUNT(mems))];
+    }
     if (buffer == 0) {
         push(g->f, &g->fn, 64, g, r);
     } else {
@@ -137,8 +141,7 @@ static void random_vector(maker *g, sx_lop o)
 static void random_op(maker *g)
 {
     sx_lop o = (sx_lop)below(g, SX_LOP_COUNT);
-    if (o == SX_LOP_STORE || o == SX_LOP_STORE8 || o == SX_LOP_PREFETCH ||
-        (o >= SX_LOP_SWRAP && o <= SX_LOP_S2V)) {
+    if (o == SX_LOP_STORE || o == SX_LOP_PREFETCH || (o >= SX_LOP_SWRAP && o <= SX_LOP_S2V)) {
         return; // made elsewhere
     }
     char result = sx_lop_info_of(o)->result;
@@ -165,14 +168,15 @@ static void store(maker *g, uint32_t reg, uint32_t buffer)
     a.offset = size * 16 * g->stored++;
     a.coef[0] = size * 16 * 40 * 3;
     a.coef[1] = size * 16 * 40;
-    (void)op(g, buffer == 5 ? SX_LOP_STORE8 : SX_LOP_STORE, &a, reg, SX_NO_REG, SX_NO_REG, n, 0);
+    g->used[SX_LOP_STORE] = true;
+    (void)sx_loop_access(&g->b, SX_LOP_STORE, buffer == 5 ? SX_MEM_U8 : SX_MEM_LANE, &a, reg, n, 0);
 }
 
 static sx_kernel *random_kernel(sx_ctx *cx, sx_rng *rng, const char *name, uint32_t lanes,
                                 bool used[SX_LOP_COUNT])
 {
     sx_kernel *kernel;
-    ck_sx_ok(cx, sx_kernel_make(cx, name, lanes, &kernel));
+    ck_sx_ok(cx, sx_kernel_make(cx, name, lanes, 4, &kernel));
     (void)sx_kernel_add_buffer(kernel, SX_BUFFER_IN, IN_LANES * 4);
     (void)sx_kernel_add_buffer(kernel, SX_BUFFER_IN, IN_LANES * 4);
     (void)sx_kernel_add_buffer(kernel, SX_BUFFER_IN, IN_LANES * 4);

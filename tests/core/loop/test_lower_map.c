@@ -159,11 +159,12 @@ START_TEST(test_refused)
     sx_type x[2] = {TYPE(SX_F64, 4), TYPE(SX_F64, 4)};
     node n = lift(&cx, SX_OP_ADD, &none, x, 2);
     sx_kernel *kernel;
-    ck_sx_fails(&cx, lower_node(&cx, "k", &n, &plans[0], &kernel), SX_UNIMPLEMENTED, "f64");
-    x[0] = x[1] = TYPE(SX_I32, 4);
-    n = lift(&cx, SX_OP_MULTIPLY, &none, x, 2);
+    n = lift(&cx, SX_OP_ERF, &none, x, 1);
+    ck_sx_fails(&cx, lower_node(&cx, "k", &n, &plans[0], &kernel), SX_UNIMPLEMENTED, "erf on f64");
+    x[0] = x[1] = TYPE(SX_I64, 4);
+    n = lift(&cx, SX_OP_DIVIDE, &none, x, 2);
     ck_sx_fails(&cx, lower_node(&cx, "k", &n, &plans[0], &kernel), SX_UNIMPLEMENTED,
-                "multiply on i32");
+                "divide on i64");
     sx_ctx_fini(&cx);
 }
 END_TEST

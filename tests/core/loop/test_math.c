@@ -203,7 +203,7 @@ static void fill(sx_rng *rng, float *x)
 static sx_kernel *make(sx_ctx *cx, sx_op op, uint32_t lanes)
 {
     sx_kernel *kernel;
-    ck_sx_ok(cx, sx_kernel_make(cx, "math", lanes, &kernel));
+    ck_sx_ok(cx, sx_kernel_make(cx, "math", lanes, 4, &kernel));
     sx_addr a[3] = {{.index_reg = SX_NO_REG}, {.index_reg = SX_NO_REG}, {.index_reg = SX_NO_REG}};
     for (uint32_t k = 0; k < 3; k++) {
         a[k].buffer =
@@ -330,7 +330,7 @@ START_TEST(test_refused)
     sx_ctx_init(&cx, 1 << 22);
     sx_kernel *kernel;
     sx_loop_builder b;
-    ck_sx_ok(&cx, sx_kernel_make(&cx, "math", 8, &kernel));
+    ck_sx_ok(&cx, sx_kernel_make(&cx, "math", 8, 4, &kernel));
     sx_loop_begin_part(&b, &cx, kernel, 1, 1, 1);
     uint32_t x = sx_loop_set(&b, 1.0f);
     (void)sx_loop_apply(&b, SX_OP_REMAINDER, SX_EQ, x, x, SX_NO_REG);

@@ -68,7 +68,7 @@ SX_UNUSED static sx_code toy_check(sx_ctx *cx, const sx_target *target, sx_span 
         toy_head head;
         sx_kernel *kernel;
         SX_TRY(toy_read(cx, blob, entry[i], &head, &kernel));
-        if (kernel->lanes != target->vectors.lanes) {
+        if (sx_kernel_vector_bytes(kernel) != 4 * target->vectors.lanes) {
             return SX_FAIL(cx, SX_INPUT, "toy code at %u: %u lanes", entry[i], kernel->lanes);
         }
     }
@@ -134,7 +134,7 @@ static const sx_target toy_target = {
     .level = 1,
     .vectors = {.lanes = 8, .registers = 16, .mask_registers = true, .numerics = "toy"},
     .memory_types = (1u << SX_DTYPE_COUNT) - 1,
-    .lane_types = 1u << SX_F32 | 1u << SX_I32 | 1u << SX_BOOL,
+    .lane_types = (1u << SX_DTYPE_COUNT) - 1,
     .spaces = 1u << SX_SPACE_MEMORY,
     .bindings =
         1u << SX_BIND_GRID | 1u << SX_BIND_LOOP | 1u << SX_BIND_REGISTER | 1u << SX_BIND_LANE,

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "core/ir/num.h"
 #include "core/loop/loop.h"
 #include "core/x64/codegen.h"
 
@@ -113,18 +114,21 @@ SX_UNUSED static void machine_run(const sx_kernel *kernel, const sx_x64_kernel *
     }
 }
 
-/* Equal as 32-bit words, any NaN equal to any NaN; the index of the first difference or -1. */
+/* The float type that buffers are compared as; others than the result's hold no two NaN that differ. */
+SX_UNUSED static sx_dtype machine_dtype = SX_F32;
+
+/* Equal as elements, any NaN equal to any NaN; the index of the first difference or -1. */
 SX_UNUSED static int64_t machine_compare(const uint8_t *a, const uint8_t *b, size_t size)
 {
-    for (size_t i = 0; i + 4 <= size; i += 4) {
-        float x, y;
-        memcpy(&x, a + i, 4);
-        memcpy(&y, b + i, 4);
-        if (memcmp(a + i, b + i, 4) != 0 && !(isnan(x) && isnan(y))) {
+    size_t step = sx_dtype_bytes(machine_dtype);
+    for (size_t i = 0; i + step <= size; i += step) {
+        double x = sx_num_decode(machine_dtype, sx_num_load(machine_dtype, a + i, 0));
+        double y = sx_num_decode(machine_dtype, sx_num_load(machine_dtype, b + i, 0));
+        if (memcmp(a + i, b + i, step) != 0 && !(isnan(x) && isnan(y))) {
             return (int64_t)i;
         }
     }
-    size_t rest = size % 4;
+    size_t rest = size % step;
     return rest != 0 && memcmp(a + size - rest, b + size - rest, rest) != 0 ? (int64_t)(size - rest)
                                                                             : -1;
 }

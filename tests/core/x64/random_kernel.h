@@ -133,7 +133,12 @@ static void make_float(maker *g)
     case 9:
     case 10: made = op(g, SX_LOP_FMA, dst, NULL, pick_f(g), pick_f(g), pick_f(g), 0, 0); break;
     case 11: made = op(g, SX_LOP_FNMA, dst, NULL, pick_f(g), pick_f(g), pick_f(g), 0, 0); break;
-    case 12: made = op(g, SX_LOP_ROUND, dst, NULL, pick_f(g), 0, 0, below(g, 4), 0); break;
+    case 12: {
+        uint32_t how = below(g, 5);
+        made =
+            op(g, how == 4 ? SX_LOP_HALVE : SX_LOP_ROUND, dst, NULL, pick_f(g), 0, 0, how % 4, 0);
+        break;
+    }
     case 13:
         if (g->mn > 0) {
             made =
@@ -180,11 +185,12 @@ static void make_int(maker *g)
         break;
     case 3:
         a = address(g, 2, 0, n, 1);
-        made = op(g, SX_LOP_LOAD8, dst, &a, 0, 0, 0, n, 0);
+        made = op(g, SX_LOP_LOAD, dst, &a, 0, 0, 0, n, 0);
+        g->b.part->item[g->b.part->item_count - 1].mem = SX_MEM_U8;
         break;
     case 4:
     case 5:
-        made = op(g, (sx_lop)(SX_LOP_AND + below(g, 5)), dst, NULL, pick_i(g), pick_i(g), 0, 0, 0);
+        made = op(g, (sx_lop)(SX_LOP_AND + below(g, 6)), dst, NULL, pick_i(g), pick_i(g), 0, 0, 0);
         break;
     case 6:
     case 7:
@@ -265,7 +271,7 @@ static void make_store(maker *g)
     case 0:
         if (g->in > 0) {
             a = address(g, 4, 0, n, 1);
-            (void)op(g, SX_LOP_STORE8, 0, &a, pick_i(g), 0, 0, n, 0);
+            (void)sx_loop_access(&g->b, SX_LOP_STORE, SX_MEM_U8, &a, pick_i(g), n, 0);
             break;
         }
         a = address(g, 0, 0, 4, 4);
@@ -330,7 +336,7 @@ SX_UNUSED static sx_kernel *make_kernel(maker *g, sx_ctx *cx, uint32_t lanes, ui
     char name[32];
     (void)snprintf(name, sizeof(name), "random_%u", number);
     sx_kernel *kernel;
-    ck_sx_ok(cx, sx_kernel_make(cx, name, lanes, &kernel));
+    ck_sx_ok(cx, sx_kernel_make(cx, name, lanes, 4, &kernel));
     static const sx_buffer_role roles[] = {SX_BUFFER_IN,  SX_BUFFER_IN,  SX_BUFFER_IN,
                                            SX_BUFFER_OUT, SX_BUFFER_OUT, SX_BUFFER_OUT,
                                            SX_BUFFER_OUT};

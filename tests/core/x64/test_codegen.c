@@ -148,7 +148,7 @@ static void operand_grid(uint32_t lanes, bool floats, bool crowded)
     sx_ctx cx;
     sx_ctx_init(&cx, (size_t)1 << 28);
     sx_kernel *kernel;
-    ck_sx_ok(&cx, sx_kernel_make(&cx, "grid", lanes, &kernel));
+    ck_sx_ok(&cx, sx_kernel_make(&cx, "grid", lanes, 4, &kernel));
     (void)sx_kernel_add_buffer(kernel, SX_BUFFER_IN, 2 * 192);
     (void)sx_kernel_add_buffer(kernel, SX_BUFFER_OUT, 64 * 1024);
     grid_maker g = {.stores = 0};

@@ -116,7 +116,7 @@ START_TEST(short_buffers_are_refused)
     sx_ctx cx;
     sx_ctx_init(&cx, (size_t)1 << 28);
     sx_kernel *kernel;
-    ck_sx_ok(&cx, sx_kernel_make(&cx, "copy", 16, &kernel));
+    ck_sx_ok(&cx, sx_kernel_make(&cx, "copy", 16, 4, &kernel));
     (void)sx_kernel_add_buffer(kernel, SX_BUFFER_IN, 52);
     (void)sx_kernel_add_buffer(kernel, SX_BUFFER_OUT, 52);
     sx_loop_builder b;

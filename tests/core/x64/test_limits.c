@@ -14,7 +14,7 @@ static sx_kernel *sums(sx_ctx *cx, uint32_t lanes, uint32_t count)
 {
     sx_kernel *kernel;
     sx_loop_builder b;
-    ck_sx_ok(cx, sx_kernel_make(cx, "sums", lanes, &kernel));
+    ck_sx_ok(cx, sx_kernel_make(cx, "sums", lanes, 4, &kernel));
     (void)sx_kernel_add_buffer(kernel, SX_BUFFER_IN, 64 * 8);
     (void)sx_kernel_add_buffer(kernel, SX_BUFFER_OUT, 64 * (int64_t)count);
     sx_loop_begin_part(&b, cx, kernel, 1, 1, 1);
@@ -79,7 +79,7 @@ START_TEST(too_many_masks)
     for (uint32_t count = 7; count <= 8; count++) {
         sx_kernel *kernel;
         sx_loop_builder b;
-        ck_sx_ok(&cx, sx_kernel_make(&cx, "masks", 16, &kernel));
+        ck_sx_ok(&cx, sx_kernel_make(&cx, "masks", 16, 4, &kernel));
         (void)sx_kernel_add_buffer(kernel, SX_BUFFER_IN, 64);
         (void)sx_kernel_add_buffer(kernel, SX_BUFFER_OUT, 64);
         sx_loop_begin_part(&b, &cx, kernel, 1, 1, 1);
@@ -121,7 +121,7 @@ START_TEST(far_addresses)
     sx_kernel *kernel;
     sx_loop_builder b;
     uint32_t lanes = _i == 0 ? 8 : 16;
-    ck_sx_ok(&cx, sx_kernel_make(&cx, "far", lanes, &kernel));
+    ck_sx_ok(&cx, sx_kernel_make(&cx, "far", lanes, 4, &kernel));
     (void)sx_kernel_add_buffer(kernel, SX_BUFFER_IN, size);
     (void)sx_kernel_add_buffer(kernel, SX_BUFFER_OUT, 8 * 64);
     sx_loop_begin_part(&b, &cx, kernel, 2, 1, 1);
@@ -186,7 +186,7 @@ START_TEST(more_pointers_than_registers)
     sx_ctx_init(&cx, (size_t)1 << 26);
     sx_kernel *kernel;
     sx_loop_builder b;
-    ck_sx_ok(&cx, sx_kernel_make(&cx, "pointers", 8, &kernel));
+    ck_sx_ok(&cx, sx_kernel_make(&cx, "pointers", 8, 4, &kernel));
     (void)sx_kernel_add_buffer(kernel, SX_BUFFER_IN, 1 << 16);
     (void)sx_kernel_add_buffer(kernel, SX_BUFFER_OUT, 1 << 16);
     sx_loop_begin_part(&b, &cx, kernel, 2, 2, 2);
