@@ -93,6 +93,7 @@ static double bound_of(const rule *r, double unit, const measure *group, const m
 void sxv_compare(const sxv_pair *pair, const void *memory, bool wide, sxv_comparison *c)
 {
     const sx_type *type = &pair->exact.type;
+    SX_ASSERT(pair->exact.data != NULL && pair->typed.data != NULL && memory != NULL);
     int64_t elements = sx_tensor_elements(type);
     double unit = unit_of(type->dtype);
     measure whole = measure_of(pair, 0, elements);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/verify/fast.h"
 #include "client/verify/multiply.h"
 #include "client/verify/step.h"
 
@@ -92,8 +93,8 @@ static void side_fini(side *s)
     free(s->step);
 }
 
-static void load_side(const void *self, int64_t batch, int64_t k, int64_t first, int64_t count,
-                      double *out)
+SXV_LEVELS static void load_side(const void *self, int64_t batch, int64_t k, int64_t first,
+                                 int64_t count, double *out)
 {
     const side *s = self;
     const int64_t *at = s->free + first;
@@ -181,8 +182,32 @@ static void load_weights(const void *self, int64_t batch, int64_t k, int64_t fir
 {
     const convolution *c = self;
     int64_t row = batch % c->groups * c->outputs + first;
-    for (int64_t i = 0; i < count; i++) {
-        out[i] = sxv_float_at(c->w, (row + i) * c->length + k);
+    for (int64_t i = 0; i < count && c->w->cell != NULL; i++) {
+        out[i] = c->w->cell[(row + i) * c->length + k].f;
+    }
+    for (int64_t i = 0; i < count && c->w->cell == NULL; i++) {
+        out[i] = (double)c->w->raw[(row + i) * c->length + k];
+    }
+}
+
+/* Places column .. column + count of one line of the result, read from line `at` of the input (negative: padding). */
+SXV_LEVELS static void load_line(const convolution *c, int64_t at, int64_t column, int64_t count,
+                                 int64_t shift, double *out)
+{
+    int64_t stride = c->stride[2];
+    /* the places whose column in the input lies in [0, in) */
+    int64_t low = shift < 0 ? sx_ceil_div_i64(-shift, stride) : 0;
+    int64_t high = c->in[2] > shift ? sx_ceil_div_i64(c->in[2] - shift, stride) : 0;
+    low = at < 0 ? count : sx_min_i64(sx_max_i64(low - column, 0), count);
+    high = at < 0 ? count : sx_min_i64(sx_max_i64(high - column, low), count);
+    memset(out, 0, (size_t)low * sizeof(*out));
+    memset(out + high, 0, (size_t)(count - high) * sizeof(*out));
+    int64_t from = at + shift + column * stride;
+    for (int64_t i = low; i < high && c->x->cell != NULL; i++) {
+        out[i] = c->x->cell[from + i * stride].f;
+    }
+    for (int64_t i = low; i < high && c->x->cell == NULL; i++) {
+        out[i] = (double)c->x->raw[from + i * stride];
     }
 }
 
@@ -201,18 +226,18 @@ static void load_places(const void *self, int64_t batch, int64_t k, int64_t firs
     int64_t column = first % c->out[2];
     int64_t row = first / c->out[2] % c->out[1];
     int64_t slab = first / c->out[2] / c->out[1];
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count;) {
         int64_t z = slab * c->stride[0] + shift[0];
         int64_t y = row * c->stride[1] + shift[1];
-        int64_t x = column * c->stride[2] + shift[2];
-        bool inside = z >= 0 && z < c->in[0] && y >= 0 && y < c->in[1] && x >= 0 && x < c->in[2];
-        out[i] = inside ? sxv_float_at(c->x, base + (z * c->in[1] + y) * c->in[2] + x) : 0;
-        if (++column == c->out[2]) {
-            column = 0;
-            if (++row == c->out[1]) {
-                row = 0;
-                slab++;
-            }
+        int64_t some = sx_min_i64(count - i, c->out[2] - column);
+        bool inside = z >= 0 && z < c->in[0] && y >= 0 && y < c->in[1];
+        load_line(c, inside ? base + (z * c->in[1] + y) * c->in[2] : -1, column, some, shift[2],
+                  out + i);
+        i += some;
+        column = 0;
+        if (++row == c->out[1]) {
+            row = 0;
+            slab++;
         }
     }
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "client/verify/fast.h"
 #include "core/base/hash.h"
 #include "core/ir/eval.h"
 #include "core/ir/num.h"
@@ -196,26 +197,39 @@ static inline float element(const filling *f, int64_t i)
     return negated ? -value : value;
 }
 
-/* The magnitude of the run of elements that i lies in. */
-static double magnitude(const filling *f, int64_t i)
+/* The magnitude of a run of elements. */
+static double magnitude(const filling *f, uint32_t part)
 {
-    uint32_t part = (uint32_t)(i * SXV_DRAW_PARTS / f->elements);
     return ldexp(1, (int)(mixed(f->seed + (part + 1) * UINT32_C(0x9E3779B1)) % 253) - 126);
 }
 
-static void fill(void *self, uint32_t thread, int64_t first, int64_t last)
+/* Elements of f32, times `scale`. */
+SXV_LEVELS static void fill_f32(const filling *f, double scale, int64_t first, int64_t last)
 {
-    const filling *f = self;
-    (void)thread;
-    if (f->dtype == SX_F32 && !f->recipe->wide) {
-        float *to = f->memory;
+    float *to = f->memory;
+    filling own = *f; /* what the loop reads cannot be what it writes */
+    sxv_recipe recipe = *f->recipe;
+    own.recipe = &recipe;
+    if (scale == 1 && !recipe.either_sign) {
         for (int64_t i = first; i < last; i++) {
-            to[i] = element(f, i);
+            to[i] = (float)recipe.low + (float)recipe.width * fraction(own.seed, i);
         }
         return;
     }
     for (int64_t i = first; i < last; i++) {
-        double value = (double)element(f, i) * (f->recipe->wide ? magnitude(f, i) : 1);
+        to[i] = (float)((double)element(&own, i) * scale);
+    }
+}
+
+/* Elements of one magnitude. */
+static void fill_part(const filling *f, double scale, int64_t first, int64_t last)
+{
+    if (f->dtype == SX_F32) {
+        fill_f32(f, scale, first, last);
+        return;
+    }
+    for (int64_t i = first; i < last; i++) {
+        double value = (double)element(f, i) * scale;
         uint64_t bits = 0;
         if (sx_dtype_class_of(f->dtype) == SX_CLASS_FLOAT) {
             bits = sx_num_encode(f->dtype, sx_num_round(f->dtype, value));
@@ -228,9 +242,24 @@ static void fill(void *self, uint32_t thread, int64_t first, int64_t last)
     }
 }
 
+static void fill(void *self, uint32_t thread, int64_t first, int64_t last)
+{
+    const filling *f = self;
+    (void)thread;
+    while (first < last) {
+        int64_t part = f->recipe->wide ? first * SXV_DRAW_PARTS / f->elements : 0;
+        int64_t end =
+            f->recipe->wide ? sx_ceil_div_i64((part + 1) * f->elements, SXV_DRAW_PARTS) : last;
+        end = sx_min_i64(end, last);
+        fill_part(f, f->recipe->wide ? magnitude(f, (uint32_t)part) : 1, first, end);
+        first = end;
+    }
+}
+
 void sxv_draw(sxr_pool *pool, const sxv_recipe *recipe, sx_dtype dtype, int64_t elements,
               uint64_t seed, void *memory)
 {
+    SX_ASSERT(elements >= 0 && dtype < SX_DTYPE_COUNT && (memory != NULL || elements == 0));
     uint64_t own = sx_hash64(recipe->name, seed);
     filling f = {recipe, dtype, (uint32_t)own ^ (uint32_t)(own >> 32), elements, memory};
     sxr_pool_run(pool, fill, &f, elements);

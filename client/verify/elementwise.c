@@ -2,6 +2,7 @@
  * interpreter's scalars for the rest. */
 #include <math.h>
 
+#include "client/verify/fast.h"
 #include "client/verify/step.h"
 
 typedef enum { ROUND_NEVER, ROUND_F32, ROUND_OTHER } rounding;
@@ -29,7 +30,7 @@ static rounding rounding_of(const sxv_step *s)
     } while (0)
 
 /* Elements [first, last) of an operation on floats; false: not one of the usual ones. */
-static bool run_floats(const sxv_step *s, int64_t first, int64_t last)
+SXV_LEVELS static bool run_floats(const sxv_step *s, int64_t first, int64_t last)
 {
     rounding how = rounding_of(s);
     const sx_cell *x = s->input[0].cell;
@@ -62,7 +63,8 @@ static bool is_order(const sxv_step *s)
 }
 
 /* The larger or smaller of two numbers; what becomes of NaN is the interpreter's matter. */
-static void run_order(const sxv_step *s, const sx_scalar_op *op, int64_t first, int64_t last)
+SXV_LEVELS static void run_order(const sxv_step *s, const sx_scalar_op *op, int64_t first,
+                                 int64_t last)
 {
     const sx_cell *x = s->input[0].cell;
     const sx_cell *y = s->input[1].cell;

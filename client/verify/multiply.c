@@ -9,6 +9,7 @@
 #endif
 
 #include "client/runtime/cpu.h"
+#include "client/verify/fast.h"
 
 #define ROWS 6         /* of a block: with two vectors of columns its sums fill twelve registers */
 #define COLUMNS_MAX 32 /* of a block: two vectors */
@@ -99,7 +100,7 @@ static blocks blocks_here(void)
 typedef struct {
     const sxv_product *p;
     blocks block;
-    int64_t row_blocks, columns, panels; /* columns of a panel */
+    int64_t row_blocks, columns, bands; /* columns of a panel */
     union {
         void *any;
         double *f64;
@@ -108,7 +109,7 @@ typedef struct {
 } product;
 
 /* Blocks [first, last) of all batches. */
-static void pack_left(void *self, uint32_t thread, int64_t first, int64_t last)
+SXV_LEVELS static void pack_left(void *self, uint32_t thread, int64_t first, int64_t last)
 {
     const product *w = self;
     const sxv_product *p = w->p;
@@ -142,8 +143,8 @@ static void pack_left(void *self, uint32_t thread, int64_t first, int64_t last)
             }                                                                   \
         }                                                                       \
     }
-static void exchange(bool narrow, bool out, int64_t rows, int64_t columns, int64_t width,
-                     void *tile, double *to, int64_t stride)
+SXV_LEVELS static void exchange(bool narrow, bool out, int64_t rows, int64_t columns, int64_t width,
+                                void *tile, double *to, int64_t stride)
 {
     if (narrow) {
         EXCHANGE(float)
@@ -175,34 +176,55 @@ static void multiply_panel(const product *w, int64_t batch, int64_t column, int6
     }
 }
 
-/* Panels [first, last) of all batches. */
-static void run_panels(void *self, uint32_t thread, int64_t first, int64_t last)
+/* Panels of one batch that lie side by side. They are packed together: steps of the right operand are far from each
+ * other in memory, and each is read in one piece then. */
+#define BAND 8
+typedef struct {
+    union {
+        double f64[BAND][STEPS * COLUMNS_MAX / 2];
+        float f32[BAND][STEPS * COLUMNS_MAX];
+    };
+} band;
+
+SXV_LEVELS static void pack_band(const product *w, int64_t batch, int64_t column, int64_t k,
+                                 int64_t steps, band *to)
+{
+    const sxv_product *p = w->p;
+    double row[BAND * COLUMNS_MAX] = {0};
+    int64_t count = sx_min_i64(BAND * w->columns, p->columns - column);
+    int64_t panels = sx_ceil_div_i64(count, w->columns);
+    for (int64_t s = 0; s < steps; s++) {
+        p->load_right(p->right, batch, k + s, column, count, row);
+        for (int64_t n = 0; n < panels; n++) {
+            const double *from = row + n * w->columns;
+            for (int64_t j = 0; p->narrow && j < w->columns; j++) {
+                to->f32[n][s * w->columns + j] = (float)from[j];
+            }
+            for (int64_t j = 0; !p->narrow && j < w->columns; j++) {
+                to->f64[n][s * w->columns + j] = from[j];
+            }
+        }
+    }
+}
+
+/* Bands [first, last) of all batches. */
+static void run_bands(void *self, uint32_t thread, int64_t first, int64_t last)
 {
     const product *w = self;
     const sxv_product *p = w->p;
-    double wide[STEPS * COLUMNS_MAX / 2];
-    float narrow[STEPS * COLUMNS_MAX];
-    double row[COLUMNS_MAX] = {0};
+    band packed;
     (void)thread;
     for (int64_t i = first; i < last; i++) {
-        int64_t batch = i / w->panels;
-        int64_t column = i % w->panels * w->columns;
-        int64_t count = sx_min_i64(w->columns, p->columns - column);
-        memset(row, 0, sizeof(row));
+        int64_t batch = i / w->bands;
+        int64_t column = i % w->bands * BAND * w->columns;
         for (int64_t k = 0; k < p->length; k += STEPS) {
             int64_t steps = sx_min_i64(STEPS, p->length - k);
-            for (int64_t s = 0; s < steps; s++) {
-                p->load_right(p->right, batch, k + s, column, count, row);
-                for (int64_t j = 0; j < w->columns; j++) {
-                    if (p->narrow) {
-                        narrow[s * w->columns + j] = (float)row[j];
-                    } else {
-                        wide[s * w->columns + j] = row[j];
-                    }
-                }
+            pack_band(w, batch, column, k, steps, &packed);
+            for (int64_t n = 0; n < BAND && column + n * w->columns < p->columns; n++) {
+                multiply_panel(w, batch, column + n * w->columns, k, steps,
+                               p->narrow ? (const void *)packed.f32[n]
+                                         : (const void *)packed.f64[n]);
             }
-            multiply_panel(w, batch, column, k, steps,
-                           p->narrow ? (const void *)narrow : (const void *)wide);
         }
     }
 }
@@ -213,7 +235,7 @@ sx_code sxv_multiply(sx_ctx *cx, sxr_pool *pool, const sxv_product *p)
     SX_ASSERT(p->batch > 0 && p->rows > 0 && p->columns > 0 && p->length > 0);
     w.row_blocks = sx_ceil_div_i64(p->rows, ROWS);
     w.columns = p->narrow ? w.block.columns_f32 : w.block.columns_f64;
-    w.panels = sx_ceil_div_i64(p->columns, w.columns);
+    w.bands = sx_ceil_div_i64(p->columns, w.columns * BAND);
     SX_ASSERT(w.columns <= (p->narrow ? COLUMNS_MAX : COLUMNS_MAX / 2));
     size_t element = p->narrow ? sizeof(float) : sizeof(double);
     size_t count = (size_t)(p->batch * w.row_blocks * p->length) * ROWS;
@@ -222,7 +244,7 @@ sx_code sxv_multiply(sx_ctx *cx, sxr_pool *pool, const sxv_product *p)
         return SX_FAIL(cx, SX_NOMEM, "reference: no memory for %zu elements", count);
     }
     sxr_pool_run(pool, pack_left, &w, p->batch * w.row_blocks);
-    sxr_pool_run(pool, run_panels, &w, p->batch * w.panels);
+    sxr_pool_run(pool, run_bands, &w, p->batch * w.bands);
     free(w.left.any);
     return SX_OK;
 }

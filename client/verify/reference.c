@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/verify/fast.h"
 #include "client/verify/step.h"
 
 typedef struct {
@@ -102,6 +103,20 @@ static void share(walk *w, value *v)
 }
 
 /* ---- parameters ---- */
+typedef struct {
+    const float *from;
+    sx_cell *to;
+} widening;
+
+SXV_LEVELS static void widen(void *self, uint32_t thread, int64_t first, int64_t last)
+{
+    const widening *w = self;
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
+        w->to[i].f = (double)w->from[i];
+    }
+}
+
 static sx_code unpack(walk *w, const sx_type *type, value *v)
 {
     if (v->cells[0] != NONE) {
@@ -110,11 +125,9 @@ static sx_code unpack(walk *w, const sx_type *type, value *v)
     SX_TRY(take_cells(w, type, &v->cells[0]));
     sx_cell *cell = cells_of(w, v, 0);
     int64_t elements = sx_tensor_elements(type);
-    const float *narrow = (const void *)v->raw.ptr;
     if (type->dtype == SX_F32) {
-        for (int64_t i = 0; i < elements; i++) {
-            cell[i].f = (double)narrow[i];
-        }
+        widening all = {(const void *)v->raw.ptr, cell};
+        sxr_pool_run(w->how->pool, widen, &all, elements);
     } else {
         for (int64_t i = 0; i < elements; i++) {
             cell[i] = sx_cell_load(SX_EVAL_F64, type->dtype, v->raw.ptr, i);
@@ -325,6 +338,7 @@ sx_code sxv_reference_run(sx_ctx *cx, const sxv_reference *reference, const sx_g
                           const sxv_reader *reader)
 {
     walk w = {.cx = cx, .how = reference, .reader = reader};
+    SX_ASSERT(reader->parameter != NULL && reader->output != NULL && reference->bytes_max > 0);
     SX_TRY(sx_graph_expand(cx, graph, &w.graph));
     w.value = SX_NEW_ARRAY(cx, value, w.graph->node_count + 1);
     w.last_use = SX_NEW_ARRAY(cx, uint32_t, w.graph->node_count + 1);

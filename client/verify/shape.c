@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/verify/fast.h"
 #include "client/verify/step.h"
 
 static void strides_of(const sx_type *type, int64_t stride[SX_RANK_MAX])
@@ -45,7 +46,7 @@ static bool view_of(const sxv_step *s, view *v)
 }
 
 /* Rows [first, last) of the result: everything but its last dimension. */
-static void run_view(void *self, uint32_t thread, int64_t first, int64_t last)
+SXV_LEVELS static void run_view(void *self, uint32_t thread, int64_t first, int64_t last)
 {
     const view *v = self;
     const sx_type *type = v->s->type;

@@ -29,6 +29,7 @@
 void sxr_fill_random(const sx_module_tensor *tensor, void *memory, uint64_t seed)
 {
     sx_rng rng = {seed};
+    SX_ASSERT(memory != NULL && tensor->element_bytes > 0);
     uint64_t count = tensor->size / tensor->element_bytes;
     float scale = tensor->rank >= 2 ? sqrtf(3.0F / (float)tensor->dim[tensor->rank - 2]) : 1.0F;
     for (uint64_t i = 0; i < count; i++) {
@@ -137,6 +138,7 @@ typedef struct {
     uint64_t emulated_max; /* instructions of a launch */
     sx_image *image;
     sxr_pool *pool;
+    void **bound; /* [tensor_count] memory that was made for the interface */
     /* part of some result was not emulated: the outputs are not those of the program */
     bool replaced;
 } verifier;
@@ -392,9 +394,12 @@ static sx_code bind_random(verifier *v, const sx_graph *sent, uint64_t seed, boo
             continue;
         }
         void *memory = sxr_memory(v->program, i); /* of an earlier draw */
-        memory = memory != NULL ? memory : sx_alloc(v->cx, (size_t)tensor->size);
         if (memory == NULL) {
-            return v->cx->error.code;
+            memory = v->bound[i] = malloc((size_t)tensor->size + 1);
+        }
+        if (memory == NULL) {
+            return SX_FAIL(v->cx, SX_NOMEM, "no memory for a tensor of %llu bytes",
+                           (unsigned long long)tensor->size);
         }
         for (uint32_t k = 0; given && k < count; k++) {
             any = sx_span_equal(recipe[k].name, name) ? recipe[k] : any;
@@ -577,15 +582,24 @@ sx_code sxr_verify(sx_ctx *cx, sx_span module, const sxr_verify_options *options
     v.module = sxr_module(v.program);
     sx_code code = sxr_pool_new(cx, sxr_threads(v.program), &v.pool);
     code = code == SX_OK ? sxr_executor_make(cx, v.program, &v.executor) : code;
+    v.bound = calloc((size_t)v.module->tensor_count + 1, sizeof(*v.bound));
+    if (code == SX_OK && v.bound == NULL) {
+        code = SX_FAIL(cx, SX_NOMEM, "no memory for a list of tensors");
+    }
     image->emulated = v.executor.emulator != NULL;
     code = code == SX_OK ? verify_program(&v, options) : code;
     sx_stage_end(cx, stage, code == SX_OK ? "done" : "failed",
                  v.image->check.len / sizeof(sx_module_check));
     cx->fuel = fuel;
+    uint32_t count = (uint32_t)v.module->tensor_count;
     sxr_pool_free(v.pool);
     sxr_close(v.program);
     free(v.result);
     free(v.touched);
+    for (uint32_t i = 0; v.bound != NULL && i < count; i++) {
+        free(v.bound[i]);
+    }
+    free(v.bound);
     return code;
 }
 
