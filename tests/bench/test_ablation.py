@@ -32,6 +32,16 @@ assert len(groups) == 5 and all(name.startswith("without ") for name in groups),
 for name in ("without convolutions", "without attention"):
     assert f"the same program: {name}" in rows and f"run: {name}" not in rows, name
 
+# In the encoder every variant is another program: one that is compiled with the rules of another shows here.
+rows = rows_of("ablation", "--case", "encoder-batch8", "--steps", "1", "--fuel", "1000000", "--threads", "1")
+launches = {name: rows[f"launches: {name}"]["value"] for name in VARIANTS}
+model = {name: rows[f"model: {name}"]["value"] for name in VARIANTS}
+assert launches["all rules"] < launches["fused only"] < launches["as it came"], launches
+assert model["all rules"] < 0.95 * model["fused only"] and model["fused only"] < 0.95 * model["as it came"], model
+for name in ("composites", "attention", "merging", "reassociation"):
+    assert model["all rules"] < rows[f"model: without {name}"]["value"] < model["as it came"], (name, rows)
+assert "the same program: without convolutions" in rows, rows
+
 for case in ("mlp-batch8", "mlp-batch8-verified"):
     rows = rows_of("compile", "--case", case)
     verified = case.endswith("-verified")
