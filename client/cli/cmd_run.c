@@ -17,6 +17,7 @@ typedef struct {
     sxr_program *program;
     const sx_module *module;
     uint64_t seed;
+    sxr_draws *draws; /* NULL: nothing was drawn */
     double best_ns, median_ns, first_ns;
     double load_ns, runs_ns, check_ns; /* what the user waited for */
     uint64_t check_fuel;               /* when the check began */
@@ -119,7 +120,10 @@ static sx_code bind_tensor(session *s, uint32_t index)
     if (path != NULL) {
         SX_TRY(load_tensor(s, index, path, memory));
     } else if (!output) {
-        sxr_fill_random(tensor, memory, s->seed + index);
+        if (s->draws == NULL) {
+            SX_TRY(sxr_draws_make(s->cli->cx, s->program, &s->draws));
+        }
+        sxr_draws_fill(s->draws, index, s->seed, memory);
     }
     return sxr_bind(s->cli->cx, s->program, index, memory, tensor->size);
 }
@@ -350,6 +354,7 @@ sx_code sxc_cmd_run(sxc_cli *cli)
     s.module = sxr_module(s.program);
     sx_code code = sxc_record_read(cli->cx, s.module, sxc_value(cli, SXC_SOCKET), &s.record);
     code = code == SX_OK ? work(&s, (uint32_t)repeat) : code;
+    sxr_draws_end(s.draws);
     sxr_close(s.program);
     return code;
 }

@@ -115,6 +115,7 @@ void sxv_compare(const sxv_pair *pair, const void *memory, bool wide, sxv_compar
                                   : off <= bound ? SXV_IMPRECISE
                                                  : SXV_WRONG;
             c->finite += isfinite(want) ? 1 : 0;
+            c->nan += isnan(want) ? 1 : 0;
             c->wrong += verdict == SXV_WRONG ? 1 : 0;
             c->verdict = verdict > c->verdict ? verdict : c->verdict;
             if (ratio > ratio_worst) {

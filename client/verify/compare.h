@@ -28,6 +28,7 @@ typedef struct {
     sxv_verdict verdict;
     uint64_t points;  /* elements compared */
     uint64_t finite;  /* of them, those that are finite in double precision */
+    uint64_t nan;     /* of them, those that are no number */
     uint64_t wrong;   /* of them, those that are further off than their bound */
     uint64_t worst;   /* element that is furthest from the reference, measured by its bound */
     double got, want; /* there */

@@ -167,6 +167,16 @@ sx_code sxv_draw_recipes(sx_ctx *cx, const sx_graph *graph, sxv_recipe **recipe,
     return SX_OK;
 }
 
+sxv_recipe sxv_recipe_of(const sxv_recipe *recipe, uint32_t count, sx_span name)
+{
+    for (uint32_t k = 0; k < count; k++) {
+        if (sx_span_equal(recipe[k].name, name)) {
+            return recipe[k];
+        }
+    }
+    return (sxv_recipe){.name = name, .low = -1, .width = 2, .integers = 2};
+}
+
 /* ---- elements ---- */
 typedef struct {
     const sxv_recipe *recipe;

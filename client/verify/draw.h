@@ -23,6 +23,8 @@ typedef struct {
 } sxv_recipe;
 /* One for each parameter of a static graph, in node order; memory in cx's arena. */
 sx_code sxv_draw_recipes(sx_ctx *cx, const sx_graph *graph, sxv_recipe **recipe, uint32_t *count);
+/* That of the parameter `name`; of a tensor that the program does not know, one that suits any. */
+sxv_recipe sxv_recipe_of(const sxv_recipe *recipe, uint32_t count, sx_span name);
 /* Fills `elements` elements; the same seed and recipe give the same ones with any pool. */
 void sxv_draw(sxr_pool *pool, const sxv_recipe *recipe, sx_dtype dtype, int64_t elements,
               uint64_t seed, void *memory);

@@ -369,6 +369,14 @@ sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, sx_module_chec
     check->points = whole.points;
     check->error = whole.error;
     check->tolerance = whole.bound;
+    if (code == SX_OK && sxv_whole_says_nothing(&whole)) {
+        sx_hint(cx, "Other inputs may give numbers: --random draws some on which the program means "
+                    "something.");
+        code = SX_FAIL(cx, SX_INPUT,
+                       "nothing was compared: on these inputs all %llu elements of the outputs are "
+                       "NaN in the program as sent",
+                       (unsigned long long)whole.points);
+    }
     check->passed = code == SX_OK ? 1 : 0;
     return code;
 }
@@ -385,7 +393,6 @@ static sx_code bind_random(verifier *v, const sx_graph *sent, uint64_t seed, boo
     for (uint32_t i = 0; i < v->module->tensor_count; i++) {
         const sx_module_tensor *tensor = &v->module->tensor[i];
         sx_span name = sx_module_string(v->module, tensor->name);
-        sxv_recipe any = {.name = name, .low = -1, .width = 2, .integers = 2};
         bool given = tensor->place == SX_TENSOR_INPUT || tensor->place == SX_TENSOR_WEIGHT;
         if (tensor->place == SX_TENSOR_TEMPORARY || tensor->place == SX_TENSOR_PERSISTENT) {
             memset(sxr_memory(v->program, i), PATTERN, (size_t)tensor->size);
@@ -401,11 +408,9 @@ static sx_code bind_random(verifier *v, const sx_graph *sent, uint64_t seed, boo
             return SX_FAIL(v->cx, SX_NOMEM, "no memory for a tensor of %llu bytes",
                            (unsigned long long)tensor->size);
         }
-        for (uint32_t k = 0; given && k < count; k++) {
-            any = sx_span_equal(recipe[k].name, name) ? recipe[k] : any;
-        }
-        any.wide = wide;
         if (given) {
+            sxv_recipe any = sxv_recipe_of(recipe, count, name);
+            any.wide = wide;
             sxv_draw(v->pool, &any, (sx_dtype)tensor->dtype,
                      (int64_t)(tensor->size / tensor->element_bytes), seed, memory);
         } else {
@@ -472,6 +477,12 @@ static sx_code verify_draw(verifier *v, const sx_graph *sent, uint64_t seed, boo
         char text[256];
         (void)snprintf(text, sizeof(text), "%s: %.200s", whole_name, v->cx->error.text);
         sx_ctx_reset_error(v->cx);
+        sx_image_add_check(v->image, text, SX_CHECK_ABSENT, 0, 0, 0);
+        return SX_OK;
+    }
+    if (code == SX_OK && sxv_whole_says_nothing(&whole)) {
+        char text[160];
+        (void)snprintf(text, sizeof(text), "%s: every element is NaN on random inputs", whole_name);
         sx_image_add_check(v->image, text, SX_CHECK_ABSENT, 0, 0, 0);
         return SX_OK;
     }

@@ -60,6 +60,7 @@ static sx_code take_output(sx_ctx *cx, void *self, const sx_output *output, cons
     sxv_compare(pair, memory.ptr, c->wide, &got);
     whole->points += got.points;
     whole->finite += got.finite;
+    whole->nan += got.nan;
     whole->wrong += got.wrong;
     whole->imprecise = whole->imprecise || got.verdict == SXV_IMPRECISE;
     whole->spread = fmax(whole->spread, got.spread);

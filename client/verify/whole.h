@@ -8,13 +8,18 @@
 sx_code sxv_bound_graph(sx_ctx *cx, const sxr_program *program, sx_span text, sx_graph **bound);
 
 typedef struct {
-    uint64_t points, finite;
+    uint64_t points, finite, nan;
     uint64_t wrong; /* only with `wide` are there any, and no error */
     bool imprecise;
     /* of the element that is furthest out, relative to the largest magnitude of its output */
     double error, bound;
     double spread; /* what rounding alone does to the program: the largest of all outputs */
 } sxv_whole;
+/* NaN agrees with NaN whatever the code does: is there nothing else? */
+static inline bool sxv_whole_says_nothing(const sxv_whole *whole)
+{
+    return whole->points > 0 && whole->nan == whole->points;
+}
 /* The outputs that are bound now, against the reference of `graph` on the inputs and weights that are bound now.
  *   errors   SX_MISMATCH names output, element, both values and the bound; SX_CORRUPT a parameter or output
  *            has no tensor of its size; those of sxv_reference_run */

@@ -1,0 +1,46 @@
+/* inputs.c - random inputs and weights of a module, by what its program uses them for (draw.h). */
+#include "client/verify/draw.h"
+#include "client/verify/verify.h"
+#include "client/verify/whole.h"
+
+struct sxr_draws {
+    const sx_module *module;
+    sxr_pool *pool;
+    sxv_recipe *recipe;
+    uint32_t count;
+};
+
+sx_code sxr_draws_make(sx_ctx *cx, const sxr_program *program, sxr_draws **made)
+{
+    const sx_module *module = sxr_module(program);
+    sx_span text = {(const uint8_t *)module->program, (size_t)module->program_count};
+    sx_graph *graph;
+    sxr_draws *draws = SX_NEW(cx, sxr_draws);
+    if (draws == NULL) {
+        return cx->error.code;
+    }
+    draws->module = module;
+    SX_TRY(sxv_bound_graph(cx, program, text, &graph));
+    SX_TRY(sxv_draw_recipes(cx, graph, &draws->recipe, &draws->count));
+    SX_TRY(sxr_pool_new(cx, sxr_threads(program), &draws->pool));
+    *made = draws;
+    return SX_OK;
+}
+
+void sxr_draws_end(sxr_draws *draws)
+{
+    if (draws != NULL) {
+        sxr_pool_free(draws->pool);
+        draws->pool = NULL;
+    }
+}
+
+void sxr_draws_fill(const sxr_draws *draws, uint32_t index, uint64_t seed, void *memory)
+{
+    const sx_module_tensor *tensor = &draws->module->tensor[index];
+    sx_span name = sx_module_string(draws->module, tensor->name);
+    sxv_recipe recipe = sxv_recipe_of(draws->recipe, draws->count, name);
+    SX_ASSERT(draws->pool != NULL && tensor->element_bytes > 0);
+    sxv_draw(draws->pool, &recipe, (sx_dtype)tensor->dtype,
+             (int64_t)(tensor->size / tensor->element_bytes), seed, memory);
+}
