@@ -308,6 +308,7 @@ static void walk_loop(sx_walk *w, uint32_t at)
     uint32_t outer_first = w->loop_first;
     uint32_t outer_read = w->read_first;
     w->known[var] = false;
+    w->loop_of[var] = at;
     g->low[var] = 0;
     g->high[var] = item->trip - 1;
     find_carried(w, at + 1, end);
@@ -526,6 +527,7 @@ void sx_walk_part(sx_walk *w, sx_algebra *g, const sx_kernel *kernel, const sx_p
         memset(w->integer, 0, (part->scalar_count + 1) * sizeof(uint32_t));
         for (uint32_t v = 0; v < SX_LOOP_VARS_MAX; v++) {
             w->known[v] = v >= 3 || part->grid[v] == 1;
+            w->loop_of[v] = UINT32_MAX;
             w->value[v] = 0;
             g->low[v] = 0;
             g->high[v] = v < 3 ? part->grid[v] - 1 : 0;

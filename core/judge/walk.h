@@ -63,7 +63,8 @@ typedef struct {
     uint32_t carried_count, carried_capacity;
     bool known[SX_LOOP_VARS_MAX]; /* the variable has one value: */
     int64_t value[SX_LOOP_VARS_MAX];
-    bool again; /* a loop carries memory: its `mode` is another one now, walk the part once more */
+    uint32_t loop_of[SX_LOOP_VARS_MAX]; /* LOOP item of the variable where that is free */
+    bool again; /* a loop needs another `mode`, which it has now: walk the part once more */
     uint32_t loop_first; /* first record of the innermost open loop */
     uint32_t read_first; /* and its first read */
     uint32_t last_cut;   /* lane at which a read fell in two */

@@ -253,6 +253,29 @@ static uint32_t longest(sx_walk *w, uint32_t buffer, uint32_t width, uint32_t fo
     return start;
 }
 
+/* Iterations of a loop may read stores that have no common form, of which one is known for each iteration alone:
+ * the part is walked again with the shortest loop of this address unrolled. False: there is none. */
+static bool unroll_for(sx_walk *w, uint32_t form)
+{
+    int64_t shortest = SX_UNROLL_MAX + 1;
+    uint32_t item = 0;
+    for (uint32_t var = 0; var < SX_LOOP_VARS_MAX; var++) {
+        uint32_t at = w->loop_of[var];
+        bool free = (w->g->form[form].vars & SX_VAR_BIT(var)) != 0 && !w->known[var];
+        if (free && at != UINT32_MAX && w->part->item[at].trip < shortest) {
+            shortest = w->part->item[at].trip;
+            item = at;
+        }
+    }
+    if (shortest > SX_UNROLL_MAX) {
+        return false;
+    }
+    SX_ASSERT(w->mode[item] != SX_WALK_UNROLLED);
+    w->mode[item] = SX_WALK_UNROLLED;
+    w->again = true;
+    return true;
+}
+
 /* `count` lanes from memory, the others 0; stride 0: all lanes alike. */
 static uint32_t load(sx_walk *w, const sx_addr *a, sx_mem mem, int64_t stride, uint32_t count)
 {
@@ -273,6 +296,9 @@ static uint32_t load(sx_walk *w, const sx_addr *a, sx_mem mem, int64_t stride, u
         }
         for (uint32_t start = 0; start < lanes && !g->refused;) {
             uint32_t end = longest(w, a->buffer, width, form, start, lanes, &value);
+            if (end == start && !g->refused && unroll_for(w, form)) {
+                return 0;
+            }
             if (end == start) {
                 return sx_refuse(g, "item %u: no store before it is known to be what it reads",
                                  w->at);

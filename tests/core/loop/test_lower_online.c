@@ -142,9 +142,9 @@ static shape random_shape(sx_rng *rng, uint32_t round)
     return s;
 }
 
-START_TEST(test_against_interpreter)
+static void against_interpreter(uint64_t seed)
 {
-    sx_rng rng = {sx_test_seed()};
+    sx_rng rng = {seed};
     for (uint32_t round = 0; round < 24; round++) {
         sx_ctx cx;
         sx_ctx_init(&cx, SX_ARENA_DEFAULT);
@@ -158,6 +158,18 @@ START_TEST(test_against_interpreter)
         check_node(&cx, &n, &s, what);
         sx_ctx_fini(&cx);
     }
+}
+
+START_TEST(test_against_interpreter)
+{
+    against_interpreter(sx_test_seed());
+}
+END_TEST
+
+/* Here a loop reads stores that have no common form: those of its first iteration were joined with others. */
+START_TEST(test_reads_without_common_form)
+{
+    against_interpreter(UINT64_C(1795393818008678));
 }
 END_TEST
 
@@ -330,6 +342,7 @@ int main(void)
     Suite *suite = suite_create("core.loop.lower_online");
     TCase *cases = tcase_create("online");
     tcase_add_test(cases, test_against_interpreter);
+    tcase_add_test(cases, test_reads_without_common_form);
     tcase_add_test(cases, test_masked_rows);
     tcase_add_test(cases, test_rows_alone);
     tcase_add_test(cases, test_machine_code);
