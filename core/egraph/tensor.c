@@ -1,6 +1,7 @@
 #include "core/egraph/sharding.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/ir/num.h"
@@ -112,19 +113,63 @@ uint32_t sx_tensors_values(const sx_tensors *t, const sx_fact *fact, double valu
     return count;
 }
 
-/* Puts a number into a list that is ascending by bits, once; a full list stays as it is. */
-static void put_value(sx_value_set *set, double value)
+static int by_bits(const void *a, const void *b)
 {
-    uint64_t bits, held;
-    uint32_t at = set->count;
-    memcpy(&bits, &value, sizeof(bits));
-    for (; at > 0; at--) {
-        memcpy(&held, &set->value[at - 1], sizeof(held));
-        if (held == bits) {
-            return;
+    uint64_t x, y;
+    memcpy(&x, a, sizeof(x));
+    memcpy(&y, b, sizeof(y));
+    return (x > y) - (x < y);
+}
+
+sx_code sx_tensors_name_values(sx_ctx *cx, sx_tensors *t, const sx_graph *graph)
+{
+    double *named = SX_NEW_ARRAY(cx, double, graph->node_count + 1);
+    uint32_t count = 0;
+    if (named == NULL) {
+        return cx->error.code;
+    }
+    SX_ASSERT(t->eg.node_count == 0);
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const sx_node *node = &graph->node[n];
+        if (node->op == SX_OP_CONSTANT &&
+            constant_value(sx_graph_attr(graph, node), &named[count])) {
+            count++;
         }
-        if (held < bits) {
-            break;
+    }
+    qsort(named, count, sizeof(*named), by_bits);
+    t->named = named;
+    t->named_count = count;
+    return SX_OK;
+}
+
+static bool is_named(const sx_tensors *t, double value)
+{
+    return t->named_count > 0 &&
+           bsearch(&value, t->named, t->named_count, sizeof(value), by_bits) != NULL;
+}
+
+/* Puts a number into a list that is ascending by bits, once. A full list stays as it is, but for a number that
+ * a constant names: numbers that steps arrive at are not lost to their neighbours. */
+static void put_value(const sx_tensors *t, sx_value_set *set, double value)
+{
+    uint32_t at = set->count;
+    int order = 1;
+    SX_ASSERT(set->count <= SX_VALUES_MAX);
+    while (at > 0 && (order = by_bits(&set->value[at - 1], &value)) > 0) {
+        at--;
+    }
+    if (at > 0 && order == 0) {
+        return;
+    }
+    if (set->count == SX_VALUES_MAX && is_named(t, value)) {
+        uint32_t gone = SX_VALUES_MAX;
+        while (gone > 0 && is_named(t, set->value[gone - 1])) {
+            gone--;
+        }
+        if (gone > 0) {
+            memmove(&set->value[gone - 1], &set->value[gone], (set->count - gone) * sizeof(double));
+            set->count--;
+            at -= at >= gone ? 1 : 0;
         }
     }
     if (set->count < SX_VALUES_MAX) {
@@ -185,7 +230,7 @@ static sx_code find_values(sx_ctx *cx, sx_tensors *t, uint32_t n, const sx_type 
         }
         fact->value = fact->has_value != 0 ? fact->value : value;
         fact->has_value = 1;
-        put_value(&set, value);
+        put_value(t, &set, value);
     }
     return intern_values(cx, t, &set, &fact->others);
 }
@@ -327,7 +372,7 @@ static sx_code join_values(sx_ctx *cx, sx_tensors *t, sx_fact *a, const sx_fact 
     for (uint32_t k = 0; k < 2; k++) {
         uint32_t count = sx_tensors_values(t, side[k], value);
         for (uint32_t i = 0; i < count; i++) {
-            put_value(&set, value[i]);
+            put_value(t, &set, value[i]);
         }
     }
     SX_TRY(intern_values(cx, t, &set, &others));

@@ -25,7 +25,7 @@ _Static_assert(sizeof(sx_fact) == 16, "a fact is 16 bytes");
 
 /* Reassociating rules make one class both 0 and -0, or neighbouring numbers. Searching goes by the first
  * number known of a class; a checker must know all of them, whatever the order in which it learns them. */
-#define SX_VALUES_MAX 32u /* of one class; more are not kept */
+#define SX_VALUES_MAX 32u /* of one class; of more, those that a constant names are kept first */
 #define SX_VALUE_SETS_MAX 65000u
 typedef struct {
     uint32_t count; /* 2 or more, ascending by their bits */
@@ -43,8 +43,11 @@ typedef struct {
     /* what was inferred before: operation, attribute, arity, result, types of the children */
     uint32_t *typing;
     uint32_t typing_count, typing_capacity;
-    sx_idmap typing_map;  /* places in `typing` */
-    bool all_values;      /* set before the first node: all numbers of a class are kept */
+    sx_idmap typing_map; /* places in `typing` */
+    bool all_values;     /* set before the first node: all numbers of a class are kept */
+    /* with it: the numbers that stand somewhere as constants, ascending by their bits */
+    const double *named;
+    uint32_t named_count;
     sx_value_set *values; /* the first is none */
     uint32_t values_count, values_capacity;
     sx_idmap values_map;
@@ -72,6 +75,8 @@ static inline const sx_fact *sx_tensors_fact(const sx_tensors *t, uint32_t node)
     return (const sx_fact *)sx_eg_record(&t->eg, node);
 }
 /* The numbers a class was shown to be, the first known one first.  Result: how many, 0 where none is known */
+/* Sets `named` to the numbers of the constants of `graph`, which will be added. */
+sx_code sx_tensors_name_values(sx_ctx *cx, sx_tensors *t, const sx_graph *graph);
 uint32_t sx_tensors_values(const sx_tensors *t, const sx_fact *fact, double value[SX_VALUES_MAX]);
 static inline const sx_type *sx_tensors_type(const sx_tensors *t, uint32_t node)
 {

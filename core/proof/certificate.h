@@ -29,10 +29,11 @@
  * reader of the IR; every left side is matched again, node by node, modulo the equalities checked so far,
  * which it closes under congruence by itself; right sides are built again by the rule. A term that
  * reassociating rules make several numbers (0 and -0, or neighbours) is each of them, whichever the search
- * went by. It ends by finding every output of the first program equal to that of the same name of the second.
- * A divided part holds if its pieces, as they went in, make its input, and as they came out, its output, at
- * the types they were proved for. Whoever reads a certificate also has both programs and every step evaluated,
- * which asks nothing of the rules.
+ * went by; of very many, those that stand as constants among the terms are remembered first. It ends by
+ * finding every output of the first program equal to that of the same name of the second. A divided part
+ * holds if its pieces, as they went in, make its input, and as they came out, its output, at the types they
+ * were proved for. Whoever reads a certificate also has both programs and every step evaluated, which asks
+ * nothing of the rules.
  */
 #ifndef SX_CORE_PROOF_CERTIFICATE_H
 #define SX_CORE_PROOF_CERTIFICATE_H

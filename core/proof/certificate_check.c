@@ -765,6 +765,7 @@ sx_code sx_proof_check_part(sx_proof_reader *r, sx_certificate *certificate, sx_
     SX_TRY(same_interface(c, *input, terms));
     SX_TRY(sx_tensors_init(cx, &c->t, *input));
     c->t.all_values = true;
+    SX_TRY(sx_tensors_name_values(cx, &c->t, terms));
     SX_TRY(add_program(c, *input, &input_node));
     SX_TRY(add_program(c, *output, &output_node));
     SX_TRY(add_program(c, terms, &c->term));
