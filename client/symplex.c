@@ -39,6 +39,7 @@ _Static_assert(SYMPLEX_RANK_MAX == SX_MODULE_RANK_MAX, "symplex.h: rank");
 struct symplex_client {
     char socket[SXC_PATH_MAX];
     symplex_options options; /* options.socket is not used */
+    char *failure;           /* the whole text of the last call, if it failed; from malloc */
 };
 
 struct symplex_module {
@@ -56,6 +57,16 @@ static void begin(sx_ctx *cx)
     cx->fuel = UINT64_MAX;
 }
 
+/* As much as fits; "..." at the end says that it was cut. */
+static void copy_text(char *to, size_t size, const char *text)
+{
+    SX_ASSERT(size > 3);
+    size_t length = strnlen(text, size);
+    bool cut = length == size;
+    memcpy(to, text, cut ? size - 4 : length);
+    memcpy(to + (cut ? size - 4 : length), cut ? "..." : "", cut ? 4 : 1);
+}
+
 /* Releases the context and tells the caller how the call ended. */
 static symplex_code finish(sx_ctx *cx, sx_code code, symplex_error *error)
 {
@@ -64,14 +75,23 @@ static symplex_code finish(sx_ctx *cx, sx_code code, symplex_error *error)
             (symplex_error){.code = (symplex_code)sx_code_wire(code), .name = sx_code_name(code)};
         if (code != SX_OK) {
             const char *text = cx->error.text[0] != '\0' ? cx->error.text : sx_code_text(code);
-            (void)snprintf(error->text, sizeof(error->text), "%.*s", (int)sizeof(error->text) - 1,
-                           text);
-            (void)snprintf(error->hint, sizeof(error->hint), "%.*s", (int)sizeof(error->hint) - 1,
-                           cx->error.hint);
+            copy_text(error->text, sizeof(error->text), text);
+            copy_text(error->hint, sizeof(error->hint), cx->error.hint);
         }
     }
     sx_ctx_fini(cx);
     return (symplex_code)sx_code_wire(code);
+}
+
+/* The same for a call with a client, which keeps the whole text. */
+static symplex_code finish_for(symplex_client *client, sx_ctx *cx, sx_code code,
+                               symplex_error *error)
+{
+    SX_ASSERT(client != NULL);
+    const char *text = cx->error.text[0] != '\0' ? cx->error.text : sx_code_text(code);
+    free(client->failure);
+    client->failure = code == SX_OK ? NULL : strdup(text);
+    return finish(cx, code, error);
 }
 
 static symplex_code misuse(symplex_error *error, const char *text)
@@ -95,7 +115,15 @@ void symplex_free(void *bytes)
 
 void symplex_close(symplex_client *client)
 {
-    free(client);
+    if (client != NULL) {
+        free(client->failure);
+        free(client);
+    }
+}
+
+const char *symplex_client_error(const symplex_client *client)
+{
+    return client != NULL && client->failure != NULL ? client->failure : "";
 }
 
 static sx_code open_client(sx_ctx *cx, const symplex_options *options, symplex_client *client)
@@ -171,7 +199,7 @@ symplex_code symplex_ping(symplex_client *client, symplex_server *server, symple
         copy_span(server->boot_id, sizeof(server->boot_id), hello->boot_id);
     }
     sxc_disconnect(connection);
-    return finish(&cx, code, error);
+    return finish_for(client, &cx, code, error);
 }
 
 /* ---- compiling ---- */
@@ -299,7 +327,7 @@ symplex_code symplex_compile(symplex_client *client, const symplex_program *prog
     } else {
         sx_buf_fini(&out);
     }
-    return finish(&cx, code, error);
+    return finish_for(client, &cx, code, error);
 }
 
 symplex_code symplex_compile_file(symplex_client *client, const symplex_program *program,
@@ -315,7 +343,7 @@ symplex_code symplex_compile_file(symplex_client *client, const symplex_program 
     sx_code code = compile(&cx, client, program, &out, info);
     code = code == SX_OK ? sxc_write_file(&cx, path, sx_buf_span(&out)) : code;
     sx_buf_fini(&out);
-    return finish(&cx, code, error);
+    return finish_for(client, &cx, code, error);
 }
 
 /* The extracted program out of the module without kernels, NUL-terminated. */
@@ -360,7 +388,7 @@ symplex_code symplex_optimize(symplex_client *client, const symplex_program *pro
     code = code == SX_OK ? take_program(&cx, sx_buf_span(&module), text, size) : code;
     sx_buf_fini(&module);
     sxc_source_fini(&source);
-    return finish(&cx, code, error);
+    return finish_for(client, &cx, code, error);
 }
 
 /* ---- modules ---- */

@@ -58,8 +58,10 @@ typedef enum {
 typedef struct {
     symplex_code code;
     const char *name; /* "INPUT", ...; static storage */
-    char text[480];   /* one line: object, value, limit */
-    char hint[480];   /* advice, may be empty */
+    /* One line: object, value, limit. What is longer ends in "..."; symplex_client_error has all of it. */
+    char text[480];
+    /* Advice; it may be empty. */
+    char hint[480];
 } symplex_error;
 
 /* "0.1.0": of the library in use; the macros above are of the header. Static storage. */
@@ -90,6 +92,10 @@ typedef struct {
 
 /* NULL is allowed. */
 SYMPLEX_API void symplex_close(symplex_client *client);
+/* The whole text of the last call with this client, if that call failed, else "": symplex_error.text ends after 479
+ * bytes, and a model with many operators that are not supported is refused with all of their names. The text belongs
+ * to the client and lives until the next call with it. NULL is allowed and gives "". */
+SYMPLEX_API const char *symplex_client_error(const symplex_client *client);
 /* *client is yours (symplex_close). `options` NULL: defaults; its text is copied. Connections are made by each
  * call and last as long as it does, so a client survives restarts of the daemon. Nothing is taken from a
  * process of another user than the caller, root and $SYMPLEX_TRUST_UID, nor through a folder that others may

@@ -296,6 +296,29 @@ START_TEST(wrong_programs)
 }
 END_TEST
 
+/* A refusal that names what does not fit into symplex_error. */
+START_TEST(long_refusals_are_there_as_a_whole)
+{
+    char path[1024];
+    (void)snprintf(path, sizeof(path), "/nonexistent/%0800d/model.onnx", 0);
+    symplex_program program = {.path = path, .target = TARGET};
+    void *bytes;
+    size_t size;
+    ck_assert_str_eq(symplex_client_error(NULL), "");
+    ck_assert_str_eq(symplex_client_error(client), "");
+    ck_fails(symplex_compile(client, &program, &bytes, &size, NULL, &error), SYMPLEX_INPUT, "...");
+    ck_assert_uint_eq(strlen(error.text), sizeof(error.text) - 1);
+    ck_assert_int_eq(strncmp(error.text, symplex_client_error(client), sizeof(error.text) - 4), 0);
+    ck_assert_ptr_nonnull(strstr(symplex_client_error(client), "model.onnx: No such file"));
+    symplex_dim dim = {"n", 5};
+    symplex_program right = {
+        .bytes = twice, .size = sizeof(twice) - 1, .target = TARGET, .dims = &dim, .dim_count = 1};
+    ck_ok(symplex_compile(client, &right, &bytes, &size, NULL, &error));
+    symplex_free(bytes);
+    ck_assert_str_eq(symplex_client_error(client), "");
+}
+END_TEST
+
 START_TEST(wrong_modules)
 {
     symplex_dim dim = {"n", 64};
@@ -398,6 +421,7 @@ int main(void)
     tcase_add_test(all, callers_may_be_large);
     tcase_add_test(all, text_from_memory_and_nobody_answers);
     tcase_add_test(all, wrong_programs);
+    tcase_add_test(all, long_refusals_are_there_as_a_whole);
     tcase_add_test(all, wrong_modules);
     tcase_add_test(all, unknown_element_types);
     tcase_add_test(all, wrong_calls);
