@@ -271,6 +271,7 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
     SX_TRY(sx_search_kernel(cx, a, pipe->device, rhs_constant, SX_SEARCH_KEEP, &search));
     pipe->candidates += search.considered;
     sx_verdict verdict = {.text = "no candidate"};
+    bool proven = false;
     for (uint32_t c = 0; c < 2 * search.best_count; c++) {
         const sx_search_candidate *candidate = &search.best[c % search.best_count];
         bool spills = c >= search.best_count; /* none fits its registers: the last resort */
@@ -279,6 +280,7 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
         bool accepted;
         SX_TRY(try_schedule(cx, pipe, s, &candidate->schedule, spills, &verdict, &kernel, &code,
                             &accepted));
+        proven = proven || verdict.proven;
         if (!accepted) {
             continue;
         }
@@ -312,6 +314,7 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
         SX_ASSERT(done.record.cost_ns >= done.record.floor_ns);
         return append(cx, pipe, &done);
     }
+    pipe->unproven = !proven;
     return SX_FAIL(cx, SX_COMPILE, "kernel %s: none of %u candidates is usable; last: %s", s->name,
                    search.best_count, verdict.text);
 }

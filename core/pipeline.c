@@ -3,6 +3,7 @@
  *   lowering, proof, machine code) -> places -> tables. */
 #include "core/pipeline.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/proof/certificate.h"
@@ -38,13 +39,22 @@ static bool wants_front(const sx_core_request *request)
 }
 
 /* The cheapest equal program; *meeting says whether a stored one answered. */
+/* Kernels of which no schedule could be proven: the program is extracted again without them. */
+#define REFUSED_MAX 8u
+typedef struct {
+    const sx_attr *attr[REFUSED_MAX];
+    uint32_t count;
+} refused_kernels;
+
 static sx_code optimise(sx_ctx *cx, const sx_core_request *request, const sx_device *device,
-                        const sx_graph *graph, bool certify, sx_graph **better,
-                        sx_optimize_report *report, sx_meeting *meeting)
+                        const sx_graph *graph, bool certify, const refused_kernels *refused,
+                        sx_graph **better, sx_optimize_report *report, sx_meeting *meeting)
 {
     sx_optimize_options options;
     SX_TRY(sx_semantic_options(cx, request, &options));
     options.with_certificate = certify;
+    options.refused = refused->attr;
+    options.refused_count = refused->count;
     SX_TRY(sx_semantic_find(cx, request, graph, device, &options, better, report));
     if (*better == NULL) {
         uint32_t stage = sx_stage_begin(cx, "saturate");
@@ -197,6 +207,7 @@ static sx_code compile_nodes(sx_ctx *cx, sx_pipe *pipe)
         }
         sx_code code = compile_one(cx, pipe, (sx_node_id){i}, output_tensor);
         if (code != SX_OK) {
+            pipe->unproven_node = pipe->unproven ? i : UINT32_MAX;
             SX_TRY(sx_pipe_refuse(cx, pipe, (sx_node_id){i}, code));
         }
     }
@@ -279,9 +290,15 @@ static void put_rewrites(sx_image *image, const sx_core_library *library,
 }
 
 /* Why the search ended, and whether it had to be made twice. */
-static sx_module_text put_stop(sx_buf *strings, const sx_optimize_report *report)
+static sx_module_text put_stop(sx_buf *strings, const sx_optimize_report *report, uint32_t refused)
 {
     sx_module_text text = sx_module_put_text(strings, sx_span_of(sx_eg_stop_name(report->stop)));
+    if (refused > 0) {
+        char more[80];
+        (void)snprintf(more, sizeof(more), "; extracted again without %u kernel%s not proven",
+                       refused, refused == 1 ? "" : "s");
+        text.size += sx_module_put_text(strings, sx_span_of(more)).size;
+    }
     if (report->searched_again) {
         text.size += sx_module_put_text(strings, SX_SPAN_LITERAL("; searched again as a whole, its "
                                                                  "parts came out dearer"))
@@ -290,10 +307,10 @@ static sx_module_text put_stop(sx_buf *strings, const sx_optimize_report *report
     return text;
 }
 
-static void put_search(sx_image *image, const sx_optimize_report *report)
+static void put_search(sx_image *image, const sx_optimize_report *report, uint32_t refused)
 {
     sx_module_search record = {
-        .stop = put_stop(&image->strings, report),
+        .stop = put_stop(&image->strings, report, refused),
         .unproved = sx_module_put_text(&image->strings, sx_span_of(report->unproved)),
         .rounds = report->rounds,
         .nodes = report->nodes,
@@ -337,9 +354,9 @@ static void put_stages(sx_ctx *cx, sx_image *image)
 }
 
 static void put_report(sx_ctx *cx, const sx_core_request *request, sx_image *image,
-                       const sx_optimize_report *report)
+                       const sx_optimize_report *report, uint32_t refused)
 {
-    put_search(image, report);
+    put_search(image, report, refused);
     if (request->library != NULL && request->library->met) {
         sx_semantic_report(request->library, image);
     }
@@ -384,17 +401,95 @@ static sx_code print_named(sx_ctx *cx, const sx_graph *graph, sx_origins *origin
     return sx_graph_print(cx, &named, text);
 }
 
-sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *image)
-{
+/* A program that is being compiled. */
+typedef struct {
+    const sx_core_request *request;
     const sx_device *device;
-    sx_graph *graph, *better, *bound;
+    const sx_graph *graph; /* canonical, with placements */
     sx_origins *origins;
+    refused_kernels refused;
+    bool again; /* one more kernel is refused: the program is to be extracted without it */
+} compilation;
+
+/* Where no candidate of a fused kernel was proven, the program is tried without that kernel; not where it was
+ * refused before, which says that nothing else computes what it does. */
+static void refuse_kernel(compilation *c, const sx_pipe *pipe)
+{
+    const sx_node *node = &pipe->better->node[pipe->unproven_node];
+    const sx_attr *attr = sx_graph_attr(pipe->better, node);
+    bool known = node->op != SX_OP_FUSED || c->refused.count == REFUSED_MAX;
+    for (uint32_t i = 0; i < c->refused.count && !known; i++) {
+        known = sx_type_equal(&attr->type, &c->refused.attr[i]->type) &&
+                sx_body_equal(attr->body, c->refused.attr[i]->body);
+    }
+    if (!known) {
+        c->refused.attr[c->refused.count++] = attr;
+        c->again = true;
+    }
+}
+
+/* SX_OK with `again` where another round is needed; the image is then of no use. */
+static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
+{
+    const sx_core_request *request = c->request;
+    sx_graph *better, *bound;
     sx_optimize_report report;
     sx_meeting meeting;
-    SX_TRY(sx_device_find(cx, request->target, &device));
-    SX_TRY(read_program(cx, request->ir, &graph, &origins));
-    sx_graph here = *graph;
+    sx_graph here = *c->graph;
     here.sharding = NULL; /* one device holds everything */
+    c->again = false;
+    SX_TRY(optimise(cx, request, c->device, &here, false, &c->refused, &better, &report, &meeting));
+    SX_TRY(sx_pipe_mesh(cx, request, c->device, c->graph, NULL, image));
+    bool done;
+    SX_TRY(put_info(cx, image, request, c->graph, c->device));
+    SX_TRY(sx_semantic_reuse(cx, request, c->graph, &meeting, image, &done));
+    sx_cost as_it_came;
+    SX_TRY(sx_graph_bind(cx, &here, request->binding, request->binding_count, &bound));
+    SX_TRY(sx_price_program(cx, c->device, bound, &as_it_came));
+    image->info.input_cost_ns = as_it_came.cost_ns;
+    if (done) {
+        put_search(image, &report, 0);
+        put_stages(cx, image);
+        sx_buf_clear(&image->program);
+        SX_TRY(print_named(cx, c->graph, c->origins, &image->program));
+        return sx_buf_check(cx, &image->strings, "module strings");
+    }
+    SX_TRY(sx_graph_bind(cx, better, request->binding, request->binding_count, &bound));
+    SX_ASSERT(bound->node_count == better->node_count);
+    sx_pipe pipe = {.graph = bound,
+                    .program = c->graph,
+                    .better = better,
+                    .origins = c->origins,
+                    .device = c->device,
+                    .target = sx_target_find(NULL, c->device->target),
+                    .unproven_node = UINT32_MAX,
+                    .image = image};
+    SX_TRY(sx_judge_make(cx, &pipe.judge));
+    sx_code code = compile_nodes(cx, &pipe);
+    if (code == SX_COMPILE && pipe.unproven_node != UINT32_MAX) {
+        refuse_kernel(c, &pipe);
+    }
+    if (code != SX_OK) {
+        return c->again ? SX_OK : code;
+    }
+    uint32_t stage = sx_stage_begin(cx, "places");
+    SX_TRY(sx_pipe_place(cx, &pipe));
+    sx_stage_end(cx, stage, "done", pipe.tensor_count);
+    SX_TRY(print_named(cx, c->graph, c->origins, &image->program));
+    SX_TRY(sx_graph_print(cx, better, &image->optimized));
+    put_report(cx, request, image, &report, c->refused.count);
+    return sx_buf_check(cx, &image->strings, "module strings");
+}
+
+sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *image)
+{
+    compilation c = {.request = request};
+    sx_graph *graph, *bound;
+    SX_TRY(sx_device_find(cx, request->target, &c.device));
+    SX_TRY(read_program(cx, request->ir, &graph, &c.origins));
+    c.graph = graph;
+    sx_graph here = *graph;
+    here.sharding = NULL;
     SX_TRY(sx_graph_bind(cx, &here, request->binding, request->binding_count,
                          &bound)); /* refuse early */
     if (wants_front(request)) {
@@ -405,39 +500,19 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
         return SX_FAIL(cx, SX_INPUT,
                        "unfused gives operations, not kernels: optimize, not compile");
     }
-    SX_TRY(optimise(cx, request, device, &here, false, &better, &report, &meeting));
-    SX_TRY(sx_pipe_mesh(cx, request, device, graph, NULL, image));
-    bool done;
-    SX_TRY(put_info(cx, image, request, graph, device));
-    SX_TRY(sx_semantic_reuse(cx, request, graph, &meeting, image, &done));
-    sx_cost as_it_came;
-    SX_TRY(sx_price_program(cx, device, bound, &as_it_came));
-    image->info.input_cost_ns = as_it_came.cost_ns;
-    if (done) {
-        put_search(image, &report);
-        put_stages(cx, image);
-        sx_buf_clear(&image->program);
-        SX_TRY(print_named(cx, graph, origins, &image->program));
-        return sx_buf_check(cx, &image->strings, "module strings");
+    uint32_t stages = cx->stage_count;
+    SX_TRY(compile_round(cx, &c, image));
+    while (c.again) { /* REFUSED_MAX times at most */
+        sx_core_request alone = *request;
+        alone.library = NULL; /* what is stored was made with that kernel */
+        c.request = &alone;
+        sx_ctx_reset_error(cx);
+        cx->stage_count = stages;
+        sx_image_fini(image);
+        sx_image_init(image);
+        SX_TRY(compile_round(cx, &c, image));
     }
-    SX_TRY(sx_graph_bind(cx, better, request->binding, request->binding_count, &bound));
-    SX_ASSERT(bound->node_count == better->node_count);
-    sx_pipe pipe = {.graph = bound,
-                    .program = graph,
-                    .better = better,
-                    .origins = origins,
-                    .device = device,
-                    .target = sx_target_find(NULL, device->target),
-                    .image = image};
-    SX_TRY(sx_judge_make(cx, &pipe.judge));
-    SX_TRY(compile_nodes(cx, &pipe));
-    uint32_t stage = sx_stage_begin(cx, "places");
-    SX_TRY(sx_pipe_place(cx, &pipe));
-    sx_stage_end(cx, stage, "done", pipe.tensor_count);
-    SX_TRY(print_named(cx, graph, origins, &image->program));
-    SX_TRY(sx_graph_print(cx, better, &image->optimized));
-    put_report(cx, request, image, &report);
-    return sx_buf_check(cx, &image->strings, "module strings");
+    return SX_OK;
 }
 
 /* The module of level 1: certificate, programs, report. */
@@ -451,7 +526,7 @@ static sx_code put_optimized(sx_ctx *cx, const sx_core_request *request, const s
     image->info.cost_ns = report->cost_after_ns;
     SX_TRY(sx_graph_print(cx, graph, &image->program));
     SX_TRY(sx_graph_print(cx, better, &image->optimized));
-    put_report(cx, request, image, report);
+    put_report(cx, request, image, report, 0);
     return sx_buf_check(cx, &image->strings, "module strings");
 }
 
@@ -460,6 +535,7 @@ sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *i
     const sx_device *device;
     sx_graph *graph, *better;
     sx_optimize_report report;
+    const refused_kernels none = {.count = 0};
     sx_meeting meeting;
     SX_TRY(sx_device_find(cx, request->target, &device));
     SX_TRY(read_program(cx, request->ir, &graph, NULL));
@@ -470,7 +546,7 @@ sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *i
         }
         own.unfused = true;
     }
-    SX_TRY(optimise(cx, &own, device, graph, true, &better, &report, &meeting));
+    SX_TRY(optimise(cx, &own, device, graph, true, &none, &better, &report, &meeting));
     SX_TRY(sx_sharding_restore(cx, graph, better));
     SX_TRY(sx_pipe_mesh(cx, request, device, graph, better, image));
     if (wants_front(request)) {

@@ -34,7 +34,9 @@ typedef struct {
     sx_pipe_made *made;  /* nodes that have a kernel */
     uint32_t made_count, made_capacity;
     sx_idmap made_map;
-    sx_judge *judge; /* of emitted programs */
+    sx_judge *judge;        /* of emitted programs */
+    bool unproven;          /* no candidate of the last kernel was proven */
+    uint32_t unproven_node; /* at which compiling stopped for that, or UINT32_MAX */
     /* for messages: the canonical program, what became of it (`graph` without extents), the user's names for
      * the nodes of the program (NULL: none), what the nodes of `graph` stand for (NULL: not asked yet), and
      * what is not supported */

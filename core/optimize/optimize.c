@@ -155,6 +155,46 @@ static sx_code node_cost(sx_optimizer *o, uint32_t n, bool foresee, uint64_t *co
     return SX_OK;
 }
 
+static bool is_refused(const sx_optimize_options *options, const sx_attr *attr)
+{
+    bool refused = false;
+    for (uint32_t i = 0; i < options->refused_count && !refused; i++) {
+        refused = sx_type_equal(&attr->type, &options->refused[i]->type) &&
+                  sx_body_equal(attr->body, options->refused[i]->body);
+    }
+    return refused;
+}
+
+/* Was the kernel refused that the node is, or the one that an online sum becomes at the end? Other operations stay:
+ * nothing else computes what they do. */
+static sx_code find_refused(sx_optimizer *o, uint32_t n, bool *refused)
+{
+    const sx_tensors *t = o->t;
+    const sx_attr *attr = sx_tensors_attr(t, n);
+    sx_type input[SX_EG_ARITY_MAX];
+    uint32_t arity = t->eg.node[n].arity;
+    *refused = false;
+    if (o->options->refused_count == 0 || sx_tensors_op(t, n) != SX_OP_ONLINE_DOT) {
+        *refused = sx_tensors_op(t, n) == SX_OP_FUSED && is_refused(o->options, attr);
+        return SX_OK;
+    }
+    for (uint32_t k = 0; k < arity; k++) {
+        input[k] = *sx_tensors_type(t, sx_eg_child(&t->eg, n, k));
+    }
+    sx_ctx scratch;
+    sx_attr lifted;
+    sx_ctx_init(&scratch, SCRATCH_BYTES);
+    sx_code code = sx_fused_lift(&scratch, SX_OP_ONLINE_DOT, attr, input, arity,
+                                 sx_tensors_type(t, n), &lifted);
+    *refused = code == SX_OK && is_refused(o->options, &lifted);
+    if (code == SX_OK && !*refused) {
+        code = sx_fused_lift_online(&scratch, attr, input, arity, sx_tensors_type(t, n), &lifted);
+        *refused = code == SX_OK && is_refused(o->options, &lifted);
+    }
+    sx_ctx_fini(&scratch);
+    return code == SX_NOMEM ? SX_FAIL(o->cx, SX_NOMEM, "node %u: no memory to lift it", n) : SX_OK;
+}
+
 /* Has the node no kernel of its own? Its parts, or itself without padding, stand beside it in the class. */
 static sx_code lacks_kernel(sx_optimizer *o, uint32_t n, bool *lacks)
 {
@@ -164,7 +204,9 @@ static sx_code lacks_kernel(sx_optimizer *o, uint32_t n, bool *lacks)
         *lacks = op == SX_OP_ATTENTION || op == SX_OP_ONLINE_DOT || op == SX_OP_FUSED;
         return SX_OK;
     }
-    *lacks = op == SX_OP_ATTENTION ||
+    bool refused;
+    SX_TRY(find_refused(o, n, &refused));
+    *lacks = op == SX_OP_ATTENTION || refused ||
              (op == SX_OP_ONLINE_DOT && (sx_tensors_attr(t, n)->lhs_contract.count != 1 ||
                                          sx_tensors_type(t, n)->dtype != SX_F32));
     if (op != SX_OP_CONVOLUTION && op != SX_OP_REDUCE_WINDOW) {

@@ -78,6 +78,10 @@ typedef struct sx_optimize_options {
     /* Default false. If true, the result consists of operations: steps 3 and 5 are left out, and step 4 goes
      * by the costs that assume fusion. The costs in the report are those of single kernels all the same. */
     bool unfused;
+    /* Kernels that may not be in the result: nobody could prove their programs. What they were fused from stands
+     * beside them. */
+    const sx_attr *const *refused;
+    uint32_t refused_count;
     /* An empty buffer that receives the e-graph of a program that is not divided (library.h). It stays empty if the
      * e-graph is larger than the limit of the buffer. NULL: not wanted. */
     sx_buf *snapshot;
