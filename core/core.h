@@ -85,11 +85,11 @@ struct sx_core_library {
 };
 #define SX_CORE_CANDIDATES_MAX 48
 
-/* The places of a request. Place 0 is that of the program, the others are those of its largest parts; there are
+/* The places of a request. `program` is what sx_core_read made of it; NULL: it is read here. Place 0 is that of the program, the others are those of its largest parts; there are
  * at most SX_CORE_PLACES_MAX.
  *   errors   as sx_core_key */
-sx_code sx_core_places(sx_ctx *cx, const sx_core_request *request, sx_core_place *place,
-                       uint32_t *count);
+sx_code sx_core_places(sx_ctx *cx, const sx_core_request *request, const sx_core_program *program,
+                       sx_core_place *place, uint32_t *count);
 /* The key under which the module of a stored program would be found if it had been compiled with the target,
  * extents and options of this request.
  *   errors   SX_CORRUPT, SX_ABSENT as in core/store/snapshot.h */

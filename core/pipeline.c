@@ -369,9 +369,12 @@ static sx_code put_info(sx_ctx *cx, sx_image *image, const sx_core_request *requ
 {
     const sx_target *target = sx_target_find(NULL, device->target);
     SX_ASSERT(target != NULL);
-    sx_key key;
+    sx_key key, program;
     sx_span part[SX_PART_COUNT];
-    SX_TRY(sx_core_key_of_graph(cx, graph, request, &key, part));
+    sx_graph unnamed = *graph;
+    unnamed.name = (sx_span){0}; /* that of a person, which read_program put back */
+    SX_TRY(sx_graph_key_canonical(cx, &unnamed, &program));
+    SX_TRY(sx_core_key_of_program(cx, &program, request, &key, part));
     memcpy(image->info.key, key.byte, sizeof(key.byte));
     image->info.name = sx_module_put_text(&image->strings, graph->name);
     image->info.target = sx_module_put_text(&image->strings, sx_span_of(device->name));

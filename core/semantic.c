@@ -104,15 +104,32 @@ static uint32_t largest_piece(const sx_pieces *pieces, const bool *taken)
     return best;
 }
 
-sx_code sx_core_places(sx_ctx *cx, const sx_core_request *request, sx_core_place *place,
-                       uint32_t *count)
+/* The pieces of a program as it was read, or is read here. */
+static sx_code find_pieces(sx_ctx *cx, const sx_core_request *request,
+                           const sx_core_program *program, sx_pieces *pieces)
 {
-    sx_graph *graph, *canonical;
+    sx_core_program own;
+    if (program == NULL) {
+        SX_TRY(sx_core_read(cx, request, &own));
+        program = &own;
+    }
+    if (program->canonical->sharding == NULL) {
+        SX_TRY(sx_pieces_cut(cx, program->canonical, pieces));
+        pieces->piece[0].key = program->digest;
+        return SX_OK;
+    }
+    sx_graph here = *program->canonical;
+    sx_graph *canonical;
+    here.sharding = NULL; /* no part of what it computes */
+    SX_TRY(sx_graph_canon(cx, &here, &canonical));
+    return sx_pieces_find(cx, canonical, pieces);
+}
+
+sx_code sx_core_places(sx_ctx *cx, const sx_core_request *request, const sx_core_program *program,
+                       sx_core_place *place, uint32_t *count)
+{
     sx_pieces pieces;
-    SX_TRY(sx_graph_parse(cx, request->ir, &graph));
-    graph->sharding = NULL; /* no part of what it computes */
-    SX_TRY(sx_graph_canon(cx, graph, &canonical));
-    SX_TRY(sx_pieces_find(cx, canonical, &pieces));
+    SX_TRY(find_pieces(cx, request, program, &pieces));
     bool *taken = SX_NEW_ARRAY(cx, bool, (size_t)pieces.count + 1);
     if (taken == NULL) {
         return cx->error.code;

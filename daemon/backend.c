@@ -117,7 +117,13 @@ static sx_code core_key(sx_ctx *cx, const sx_compile_args *args, sxd_key *key)
     sx_span part[SX_PART_COUNT];
     _Static_assert(SX_PART_COUNT <= SX_CACHE_PART_MAX, "a key fits the part table");
     SX_TRY(read_request(cx, args, &request));
-    SX_TRY(sx_core_key(cx, &request, &key->key, part));
+    sx_core_program *program = SX_NEW(cx, sx_core_program);
+    if (program == NULL) {
+        return cx->error.code;
+    }
+    SX_TRY(sx_core_read(cx, &request, program));
+    SX_TRY(sx_core_key_of_program(cx, &program->digest, &request, &key->key, part));
+    key->program = program;
     key->part_count = SX_PART_COUNT;
     for (uint32_t i = 0; i < SX_PART_COUNT; i++) {
         SX_TRY(short_part(cx, &part[i]));
@@ -148,12 +154,12 @@ static sx_code core_optimize(sx_ctx *cx, const sx_compile_args *args, sx_core_li
     return sx_core_optimize_module(cx, &request, module);
 }
 
-static sx_code core_places(sx_ctx *cx, const sx_compile_args *args, sx_core_place *place,
-                           uint32_t *count)
+static sx_code core_places(sx_ctx *cx, const sx_compile_args *args, const void *program,
+                           sx_core_place *place, uint32_t *count)
 {
     sx_core_request request;
     SX_TRY(read_request(cx, args, &request));
-    return sx_core_places(cx, &request, place, count);
+    return sx_core_places(cx, &request, program, place, count);
 }
 
 static sx_code core_twin(sx_ctx *cx, const sx_compile_args *args, sx_span egraph, sx_key *key)

@@ -185,6 +185,11 @@ sx_code sx_graph_key(sx_ctx *cx, const sx_graph *graph, sx_key *key)
 {
     sx_graph *canonical;
     SX_TRY(sx_graph_canon(cx, graph, &canonical));
+    return sx_graph_key_canonical(cx, canonical, key);
+}
+
+sx_code sx_graph_key_canonical(sx_ctx *cx, const sx_graph *canonical, sx_key *key)
+{
     sx_buf text;
     sx_buf_init(&text, 2 * SX_TEXT_BYTES_MAX);
     sx_code code = sx_graph_print(cx, canonical, &text);

@@ -322,6 +322,8 @@ sx_code sx_graph_bind(sx_ctx *cx, const sx_graph *graph, const sx_binding *bindi
 sx_code sx_graph_canon(sx_ctx *cx, const sx_graph *graph, sx_graph **canonical);
 /* BLAKE2b-256 of the canonical form (interface names included, weight values not part of a graph). */
 sx_code sx_graph_key(sx_ctx *cx, const sx_graph *graph, sx_key *key);
+/* The same for a graph that is as sx_graph_canon made it, without a name. */
+sx_code sx_graph_key_canonical(sx_ctx *cx, const sx_graph *canonical, sx_key *key);
 
 /* print.c, parse.c: text that reads back to an equal graph. Errors of parse: SX_INPUT "line L:C: ...". */
 sx_code sx_graph_print(sx_ctx *cx, const sx_graph *graph, sx_buf *text);

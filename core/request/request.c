@@ -110,7 +110,16 @@ sx_code sx_core_key_of_program(sx_ctx *cx, const sx_key *program, const sx_core_
 sx_code sx_core_key(sx_ctx *cx, const sx_core_request *request, sx_key *key,
                     sx_span part[SX_PART_COUNT])
 {
-    sx_graph *graph;
+    sx_core_program program;
+    SX_TRY(sx_core_read(cx, request, &program));
+    return sx_core_key_of_program(cx, &program.digest, request, key, part);
+}
+
+sx_code sx_core_read(sx_ctx *cx, const sx_core_request *request, sx_core_program *program)
+{
+    sx_graph *graph, *canonical;
     SX_TRY(sx_graph_parse(cx, request->ir, &graph));
-    return sx_core_key_of_graph(cx, graph, request, key, part);
+    SX_TRY(sx_graph_canon(cx, graph, &canonical));
+    program->canonical = canonical;
+    return sx_graph_key_canonical(cx, canonical, &program->digest);
 }

@@ -41,6 +41,14 @@ typedef enum {
     SX_PART_COUNT
 } sx_core_part;
 const char *sx_core_part_name(sx_core_part part);
+/* The program of a request, read once for everything that the request needs of it. */
+typedef struct {
+    const sx_graph *canonical;
+    sx_key digest; /* of the canonical program: SX_PART_PROGRAM */
+} sx_core_program;
+/* Reads the program of a request into cx's arena.
+ *   errors   SX_INPUT if the program cannot be parsed, with the message of the parser */
+sx_code sx_core_read(sx_ctx *cx, const sx_core_request *request, sx_core_program *program);
 /* Computes the key of a request and its parts, which lie in cx's arena.
  *   errors   SX_INPUT if the program cannot be parsed, with the message of the parser */
 sx_code sx_core_key(sx_ctx *cx, const sx_core_request *request, sx_key *key,

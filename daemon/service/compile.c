@@ -235,8 +235,8 @@ static void start_or_join(sxd_call *call, const sx_key *slot, compile_mode mode,
     sxd_work_run(service->work);
 }
 
-/* The key is known, with its parts. */
-static void decide(sxd_call *call)
+/* The key is known, with its parts. The program may be known in other words: then sxd_library_look gets `reading`. */
+static void decide(sxd_call *call, sxd_reading **reading)
 {
     const sx_compile_args *args = call->request.args;
     sxd_service *service = sxd_service_of(call);
@@ -269,7 +269,8 @@ static void decide(sxd_call *call)
     /* a job under way is joined at once; a new one may find that its program is known in other words */
     bool keeps = service->backend->places != NULL && service->base->config.options.egraph_kb > 0;
     if (keeps && !refresh && sxd_job_find_active(service, &slot, call->principal.space) == NULL) {
-        sxd_library_look(call);
+        sxd_library_look(call, *reading);
+        *reading = NULL;
         return;
     }
     start_or_join(call, &slot, mode, NULL);
@@ -285,13 +286,20 @@ void sxd_compile_start(sxd_call *call, const sxd_candidates *candidates)
 }
 
 /* ---- keys, on a pool thread ---- */
+void sxd_reading_free(sxd_reading *reading)
+{
+    if (reading != NULL) {
+        sx_ctx_fini(&reading->cx);
+        free(reading);
+    }
+}
+
 typedef struct {
     sxd_task task;
     sxd_call *call;
     const sxd_backend *backend;
-    sx_ctx cx; /* the program as read; freed before the call waits */
-    sxd_key key;
-    sx_key request; /* for the memo, when `remember` */
+    sxd_reading *reading; /* freed before the call waits for a job */
+    sx_key request;       /* for the memo, when `remember` */
     bool remember;
     sx_code code;
 } keying;
@@ -299,7 +307,7 @@ typedef struct {
 static void run_key(sxd_task *task)
 {
     keying *k = SXD_OWNER(keying, task, task);
-    k->code = k->backend->key(&k->cx, k->call->request.args, &k->key);
+    k->code = k->backend->key(&k->reading->cx, k->call->request.args, &k->reading->key);
 }
 
 /* The key and copies of its parts, into the call. */
@@ -327,30 +335,29 @@ static void on_key(sxd_task *task, const sxd_end *end)
     keying *k = SXD_OWNER(keying, task, task);
     sxd_call *call = k->call;
     sxd_service *service = sxd_service_of(call);
-    sx_error error = k->cx.error;
+    sxd_reading *reading = k->reading;
+    sx_error error = reading->cx.error;
     sx_key request = k->request;
     bool remember = k->remember;
     sx_code code = k->code;
     SX_ASSERT(end->kind == SXD_END_DONE);
     if (code == SX_OK) {
-        code = take_key(call, &k->key);
+        code = take_key(call, &reading->key);
         error = call->cx.error;
     }
-    sx_ctx_fini(&k->cx);
     free(k);
     service->base->metrics.keyed++;
-    if (!sxd_call_unpin(call)) {
-        return; /* the client left meanwhile */
-    }
-    if (code != SX_OK) {
+    bool there = sxd_call_unpin(call);
+    if (there && code == SX_OK) {
+        if (remember) {
+            memo_put(service, &request, &sxd_ask_of(call)->key.key);
+        }
+        decide(call, &reading);
+    } else if (there) {
         SX_ASSERT(error.code != SX_OK);
         sxd_call_fail(call, &error, 0);
-        return;
-    }
-    if (remember) {
-        memo_put(service, &request, &sxd_ask_of(call)->key.key);
-    }
-    decide(call);
+    } /* else the client left meanwhile */
+    sxd_reading_free(reading);
 }
 
 static const sxd_task_class key_class = {.name = "key", .run = run_key, .end = on_key};
@@ -360,7 +367,10 @@ static void begin_keying(sxd_call *call, const sx_key *request)
 {
     sxd_service *service = sxd_service_of(call);
     keying *k = calloc(1, sizeof(*k));
-    if (k == NULL) {
+    sxd_reading *reading = calloc(1, sizeof(*reading));
+    if (k == NULL || reading == NULL) {
+        free(k);
+        free(reading);
         sxd_call_refuse(call, SX_NOMEM, RETRY_MS, "compile: no memory");
         return;
     }
@@ -370,7 +380,8 @@ static void begin_keying(sxd_call *call, const sx_key *request)
     if (request != NULL) {
         k->request = *request;
     }
-    sx_ctx_init(&k->cx, KEY_ARENA_BYTES);
+    sx_ctx_init(&reading->cx, KEY_ARENA_BYTES);
+    k->reading = reading;
     sxd_call_pin(call);
     sxd_task_init(&k->task, service->work, &key_class);
     sxd_task_put(&k->task);

@@ -52,6 +52,7 @@ typedef struct {
     int64_t job;    /* a job that has waited for another */
     sx_buf work;    /* its request: args borrow from it */
     const sx_compile_args *args;
+    sxd_reading *reading; /* of the call; NULL: it is not needed any more */
     uint32_t uid;
     sx_ctx cx; /* of the work under way */
     sx_code code;
@@ -155,6 +156,7 @@ static void free_looking(looking *l)
         sx_blob_free(l->found.module[i]);
     }
     sx_ctx_fini(&l->cx);
+    sxd_reading_free(l->reading);
     sx_buf_fini(&l->work);
     free(l);
 }
@@ -255,7 +257,8 @@ static void run_places(sxd_task *task)
 {
     looking *l = looking_of(task);
     sxd_library *library = &l->found.library;
-    l->code = l->service->backend->places(&l->cx, l->args, library->place, &library->place_count);
+    l->code = l->service->backend->places(&l->cx, l->args, l->reading->key.program, library->place,
+                                          &library->place_count);
 }
 
 static void on_places(sxd_task *task, const sxd_end *end)
@@ -265,6 +268,8 @@ static void on_places(sxd_task *task, const sxd_end *end)
     if (!end_work(l)) {
         return;
     }
+    sxd_reading_free(l->reading);
+    l->reading = NULL;
     l->found.library.wanted = l->code == SX_OK;
     if (l->found.library.wanted) {
         find_egraphs(l);
@@ -279,17 +284,19 @@ static void on_places(sxd_task *task, const sxd_end *end)
 
 static const sxd_task_class places_class = {.name = "places", .run = run_places, .end = on_places};
 
-void sxd_library_look(sxd_call *call)
+void sxd_library_look(sxd_call *call, sxd_reading *reading)
 {
     sxd_service *service = sxd_service_of(call);
     looking *l = calloc(1, sizeof(*l));
     if (l == NULL) {
+        sxd_reading_free(reading);
         sxd_compile_start(call, NULL);
         return;
     }
     l->service = service;
     l->call = call;
     l->args = call->request.args;
+    l->reading = reading;
     l->uid = call->principal.space;
     begin_work(l, &places_class, PLACES_ARENA_BYTES);
 }

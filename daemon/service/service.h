@@ -20,6 +20,14 @@ typedef struct sxd_job sxd_job;
 typedef struct sxd_search sxd_search; /* search.h */
 typedef struct sxd_lane sxd_lane;
 
+/* What a pool thread made of a request: the key, and the program as it was read, which lies in `cx`. */
+typedef struct {
+    sx_ctx cx;
+    sxd_key key;
+} sxd_reading;
+/* NULL is allowed. */
+void sxd_reading_free(SX_TAKE sxd_reading *reading);
+
 /* What the service keeps of a call until it is answered; call->self. */
 typedef struct {
     sxd_call *call;
@@ -213,7 +221,7 @@ void sxd_compile_start(SX_TAKE sxd_call *call, const sxd_candidates *candidates)
 
 /* ---- library.c: e-graphs of stored programs ---- */
 /* Finds where such programs are kept (on a pool thread) and goes on with sxd_compile_start. */
-void sxd_library_look(SX_TAKE sxd_call *call);
+void sxd_library_look(SX_TAKE sxd_call *call, SX_TAKE sxd_reading *reading);
 /* `job` has ended: those that wait for it look for what it left; or, where it failed, one of them goes first
  * and the others wait for that one. */
 void sxd_library_release(sxd_job *job);

@@ -12,6 +12,9 @@
 /* The key of a request, and the named parts it was made of, which are in the arena of the ctx. */
 typedef struct {
     sx_key key;
+    /* The program as it was read for the key, for `places` of the same backend; in the arena of the ctx. NULL: the
+     * backend keeps none. */
+    const void *program;
     sx_cache_part part[SX_CACHE_PART_MAX];
     uint32_t part_count;
 } sxd_key;
@@ -30,7 +33,7 @@ typedef struct {
  *   compile   Appends the module to `module`; in a worker; may die.
  *   optimize  Appends the text of the optimised program to `text`; in a worker; may die.
  *   places    Says under which keys e-graphs of equal programs, and of equal parts, would be stored; on a thread of
- *             the pool. NULL: there are none.
+ *             the pool. `program` is that of sxd_key, so that the program is read once. NULL: there are none.
  *   twin      Computes the key that the program of a stored e-graph has under this request; on a thread of the pool.
  *   lanes     Returns the names of the lanes of a search, in the arena of the ctx; on a thread of the pool. NULL: there
  *             are no searches.
@@ -47,8 +50,8 @@ typedef struct {
                        sx_buf *module);
     sx_code (*optimize)(sx_ctx *cx, const sx_compile_args *args, sx_core_library *library,
                         sx_buf *text);
-    sx_code (*places)(sx_ctx *cx, const sx_compile_args *args, sx_core_place *place,
-                      uint32_t *count);
+    sx_code (*places)(sx_ctx *cx, const sx_compile_args *args, const void *program,
+                      sx_core_place *place, uint32_t *count);
     sx_code (*twin)(sx_ctx *cx, const sx_compile_args *args, sx_span egraph, sx_key *key);
     sx_code (*lanes)(sx_ctx *cx, const sx_compile_args *args, sx_span **names, uint32_t *count);
     sx_code (*step)(sx_ctx *cx, const sx_compile_args *args, const sxd_step *step,

@@ -44,7 +44,7 @@ static inline void set_places(const char *text, sx_core_library *library)
     sx_core_request request = request_of(text, &batch_4, library);
     sx_core_place *place = SX_NEW_ARRAY(&cx, sx_core_place, SX_CORE_PLACES_MAX);
     sx_core_candidate *candidate = SX_NEW_ARRAY(&cx, sx_core_candidate, SX_CORE_CANDIDATES_MAX);
-    ck_sx_ok(&cx, sx_core_places(&cx, &request, place, &library->place_count));
+    ck_sx_ok(&cx, sx_core_places(&cx, &request, NULL, place, &library->place_count));
     for (uint32_t i = 0; i < library->candidate_count; i++) {
         candidate[i] = library->candidate[i];
         if (sx_key_equal(&candidate[i].part, &(sx_key){{0}})) {

@@ -140,7 +140,7 @@ static void family_of(const sx_core_request *request, sx_key *family)
 {
     sx_core_place place[SX_CORE_PLACES_MAX];
     uint32_t count;
-    ck_sx_ok(&cx, sx_core_places(&cx, request, place, &count));
+    ck_sx_ok(&cx, sx_core_places(&cx, request, NULL, place, &count));
     ck_assert_uint_eq(count, 1); /* nothing in them repeats */
     *family = place[0].family;
 }
