@@ -85,8 +85,8 @@ struct sx_core_library {
 };
 #define SX_CORE_CANDIDATES_MAX 48
 
-/* The places of a request. `program` is what sx_core_read made of it; NULL: it is read here. Place 0 is that of the program, the others are those of its largest parts; there are
- * at most SX_CORE_PLACES_MAX.
+/* The places of a request. Place 0 is that of the program, the others are those of its largest parts; there are
+ * at most SX_CORE_PLACES_MAX. `program` is what sx_core_read made of it; NULL: it is read here.
  *   errors   as sx_core_key */
 sx_code sx_core_places(sx_ctx *cx, const sx_core_request *request, const sx_core_program *program,
                        sx_core_place *place, uint32_t *count);

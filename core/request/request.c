@@ -98,6 +98,7 @@ sx_code sx_core_key_of_program(sx_ctx *cx, const sx_key *program, const sx_core_
                                sx_key *key, sx_span part[SX_PART_COUNT])
 {
     sx_buf text;
+    SX_ASSERT(program != NULL && key != NULL);
     sx_buf_init(&text, (size_t)1 << 20);
     sx_code code = collect(cx, program, request, &text, part);
     sx_buf_fini(&text);
@@ -118,8 +119,10 @@ sx_code sx_core_key(sx_ctx *cx, const sx_core_request *request, sx_key *key,
 sx_code sx_core_read(sx_ctx *cx, const sx_core_request *request, sx_core_program *program)
 {
     sx_graph *graph, *canonical;
+    SX_ASSERT(program != NULL);
     SX_TRY(sx_graph_parse(cx, request->ir, &graph));
     SX_TRY(sx_graph_canon(cx, graph, &canonical));
+    SX_ASSERT(canonical->name.len == 0); /* names of people are no part of a key */
     program->canonical = canonical;
     return sx_graph_key_canonical(cx, canonical, &program->digest);
 }

@@ -127,6 +127,7 @@ void sxd_op_sweep(sxd_service *service);
 
 /* ---- search.c ---- */
 const char *sxd_search_state_name(uint32_t state);
+/* NULL: no memory. A request that cannot be read makes a search that has failed. */
 sxd_search *sxd_search_new(sxd_service *service, const sx_search_record *row,
                            const sx_search_lane_record *lane, uint32_t lane_count);
 void sxd_search_free(SX_TAKE sxd_search *search);

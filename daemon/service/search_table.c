@@ -74,7 +74,15 @@ sxd_search *sxd_search_new(sxd_service *service, const sx_search_record *row,
         lanes[i].phase = lane[i].state == SXD_LANE_OPEN ? SXD_LANE_READY : SXD_LANE_ENDED;
         sxd_task_init(&lanes[i].task, service->work, &sxd_step_class);
     }
-    if (!read_request(search) && search->row.state == SXD_SEARCH_RUNNING) {
+    bool readable = read_request(search);
+    if (!readable && search->cx.error.code == SX_NOMEM) { /* that says nothing about the search */
+        sx_ctx_fini(&search->cx);
+        free(search);
+        free(request);
+        free(lanes);
+        return NULL;
+    }
+    if (!readable && search->row.state == SXD_SEARCH_RUNNING) {
         search->row.state = SXD_SEARCH_FAILED;
         (void)snprintf(search->row.why, sizeof(search->row.why), "its request cannot be read");
     }
