@@ -45,18 +45,43 @@ typedef struct {
 
 /* ---- the request on the wire ---- */
 
+/* The first value of each symbol goes into `dims`; each further one is a line NAME=N of `more`. */
+static sx_code fill_dims(sx_ctx *cx, const sx_core_request *request, sx_pair *dims, uint32_t *count,
+                         sx_span *more)
+{
+    sx_buf lines;
+    sx_buf_init(&lines, (size_t)1 << 20);
+    for (uint32_t i = 0; i < request->binding_count; i++) {
+        const sx_binding *binding = &request->binding[i];
+        bool again = false;
+        for (uint32_t k = 0; k < *count; k++) {
+            again = again || sx_span_equal(dims[k].name, binding->name);
+        }
+        if (!again) {
+            dims[(*count)++] =
+                (sx_pair){.name = binding->name, .kind = SX_VALUE_INT, .integer = binding->value};
+            continue;
+        }
+        sx_buf_put_span(&lines, binding->name);
+        sx_buf_print(&lines, "=%lld\n", (long long)binding->value);
+    }
+    sx_code code = sx_buf_check(cx, &lines, "values of dimensions");
+    const char *copy = code == SX_OK ? sx_alloc_text(cx, sx_buf_span(&lines)) : NULL;
+    *more = (sx_span){(const uint8_t *)copy, lines.len};
+    sx_buf_fini(&lines);
+    return copy != NULL ? SX_OK : cx->error.code;
+}
+
 static sx_code fill_args(sx_ctx *cx, const sx_core_request *request, sx_compile_args *args)
 {
     sx_pair *dims = SX_NEW_ARRAY(cx, sx_pair, request->binding_count + 1);
-    sx_pair *options = SX_NEW_ARRAY(cx, sx_pair, 6);
+    sx_pair *options = SX_NEW_ARRAY(cx, sx_pair, 7);
     if (dims == NULL || options == NULL) {
         return cx->error.code;
     }
-    for (uint32_t i = 0; i < request->binding_count; i++) {
-        dims[i] = (sx_pair){.name = request->binding[i].name,
-                            .kind = SX_VALUE_INT,
-                            .integer = request->binding[i].value};
-    }
+    uint32_t dim_count = 0, option_count = 5;
+    sx_span more;
+    SX_TRY(fill_dims(cx, request, dims, &dim_count, &more));
     options[0] = (sx_pair){.name = SX_SPAN_LITERAL("no_reassociate"),
                            .kind = SX_VALUE_BOOL,
                            .flag = request->no_reassociate};
@@ -71,12 +96,18 @@ static sx_code fill_args(sx_ctx *cx, const sx_core_request *request, sx_compile_
     options[4] = (sx_pair){.name = SX_SPAN_LITERAL("range"),
                            .kind = SX_VALUE_TEXT,
                            .text = sx_span_of(request->range_any ? "any" : "keep")};
-    options[5] = (sx_pair){
-        .name = SX_SPAN_LITERAL("unfused"), .kind = SX_VALUE_BOOL, .flag = request->unfused};
+    if (request->unfused) {
+        options[option_count++] =
+            (sx_pair){.name = SX_SPAN_LITERAL("unfused"), .kind = SX_VALUE_BOOL, .flag = true};
+    }
+    if (more.len > 0) {
+        options[option_count++] =
+            (sx_pair){.name = SX_SPAN_LITERAL("more_dims"), .kind = SX_VALUE_TEXT, .text = more};
+    }
     args->ir = request->ir;
     SX_PUT(args, compile_args, target, request->target);
-    SX_PUT(args, compile_args, dims, ((sx_pairs){dims, request->binding_count}));
-    SX_PUT(args, compile_args, options, ((sx_pairs){options, request->unfused ? 6 : 5}));
+    SX_PUT(args, compile_args, dims, ((sx_pairs){dims, dim_count}));
+    SX_PUT(args, compile_args, options, ((sx_pairs){options, option_count}));
     return SX_OK;
 }
 

@@ -77,9 +77,9 @@ static void launch(sx_pipe *pipe, uint32_t index, const uint32_t *arg, uint32_t 
     }
     sx_buf_put(&image->launch, &made, sizeof(made));
     if (!constant) {
-        image->info.flops += record.flops;
-        image->info.cost_ns += record.cost_ns;
-        image->info.floor_ns += record.floor_ns;
+        pipe->flops += record.flops;
+        pipe->cost_ns += record.cost_ns;
+        pipe->floor_ns += record.floor_ns;
     }
     pipe->launch_count++;
 }

@@ -67,6 +67,25 @@ static sx_code optimise(sx_ctx *cx, const sx_core_request *request, const sx_dev
 
 /* ---- tensors of leaves ---- */
 
+/* An earlier variant has the same constant: the elements at `offset` are not needed. */
+static bool share_constant(const sx_pipe *pipe, const sx_type *type, uint64_t offset,
+                           uint32_t *index)
+{
+    const sx_buf *data = &pipe->image->constants;
+    bool same = false;
+    for (uint32_t i = 0; pipe->variant > 0 && i < pipe->tensor_count && !same; i++) {
+        const sx_module_tensor *other = &pipe->tensor[i].record;
+        same = other->place == SX_TENSOR_CONSTANT && other->dtype == (uint32_t)type->dtype &&
+               other->rank == type->rank && other->size == data->len - offset &&
+               memcmp(data->ptr + other->offset, data->ptr + offset, (size_t)other->size) == 0;
+        for (uint32_t d = 0; same && d < type->rank; d++) {
+            same = other->dim[d] == type->dim[d].scale;
+        }
+        *index = i;
+    }
+    return same;
+}
+
 /* A constant's elements: one element given fills the tensor. */
 static sx_code put_constant(sx_ctx *cx, sx_pipe *pipe, const sx_node *node, const sx_attr *attr,
                             sx_node_id id)
@@ -88,6 +107,10 @@ static sx_code put_constant(sx_ctx *cx, sx_pipe *pipe, const sx_node *node, cons
         sx_buf_put_span(data, attr->data);
     }
     SX_TRY(sx_buf_check(cx, data, "constants"));
+    if (share_constant(pipe, &node->type, offset, &pipe->tensor_of[id.i])) {
+        data->len = offset;
+        return SX_OK;
+    }
     SX_TRY(sx_pipe_add_tensor(cx, pipe, SX_SPAN_LITERAL("constant"), &node->type,
                               data->len - offset, SX_TENSOR_CONSTANT, &pipe->tensor_of[id.i]));
     sx_pipe_tensor *tensor = &pipe->tensor[pipe->tensor_of[id.i]];
@@ -99,8 +122,8 @@ static sx_code put_constant(sx_ctx *cx, sx_pipe *pipe, const sx_node *node, cons
 static sx_code put_parameter(sx_ctx *cx, sx_pipe *pipe, const sx_node *node, const sx_attr *attr,
                              sx_node_id id)
 {
-    uint64_t size = (uint64_t)sx_tensor_elements(&node->type) * sx_dtype_bytes(node->type.dtype);
-    SX_TRY(sx_pipe_add_tensor(cx, pipe, attr->name, &node->type, size,
+    const sx_type *symbolic = &sx_graph_node(pipe->better, id)->type;
+    SX_TRY(sx_pipe_add_shared(cx, pipe, attr->name, &node->type, symbolic,
                               attr->weight ? SX_TENSOR_WEIGHT : SX_TENSOR_INPUT,
                               &pipe->tensor_of[id.i]));
     sx_pipe_tensor *tensor = &pipe->tensor[pipe->tensor_of[id.i]];
@@ -129,6 +152,14 @@ static uint32_t output_of_node(const sx_pipe *pipe, sx_node_id id)
     return UINT32_MAX;
 }
 
+static sx_code add_output(sx_ctx *cx, sx_pipe *pipe, uint32_t output, uint32_t *index)
+{
+    const sx_output *its = &pipe->graph->output[output];
+    const sx_type *type = &sx_graph_node(pipe->graph, its->node)->type;
+    const sx_type *symbolic = &sx_graph_node(pipe->better, pipe->better->output[output].node)->type;
+    return sx_pipe_add_shared(cx, pipe, its->name, type, symbolic, SX_TENSOR_OUTPUT, index);
+}
+
 static sx_code compile_node(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor)
 {
     const sx_graph *graph = pipe->graph;
@@ -141,20 +172,16 @@ static sx_code compile_node(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *
     }
     uint32_t output = output_of_node(pipe, id);
     sx_module_place place = constant ? SX_TENSOR_PERSISTENT : SX_TENSOR_TEMPORARY;
-    sx_span name = SX_SPAN_LITERAL("");
-    const sx_type *type = &node->type;
-    if (output != UINT32_MAX && !constant) {
-        place = SX_TENSOR_OUTPUT;
-        name = graph->output[output].name;
-        type = &sx_graph_node(graph, graph->output[output].node)->type;
-    }
     uint32_t result;
-    SX_TRY(sx_pipe_add_tensor(cx, pipe, name, type, size, place, &result));
+    if (output != UINT32_MAX && !constant) {
+        SX_TRY(add_output(cx, pipe, output, &result));
+        output_tensor[output] = result;
+    } else {
+        SX_TRY(
+            sx_pipe_add_tensor(cx, pipe, SX_SPAN_LITERAL(""), &node->type, size, place, &result));
+    }
     pipe->tensor[result].constant = constant;
     pipe->tensor_of[id.i] = result;
-    if (place == SX_TENSOR_OUTPUT) {
-        output_tensor[output] = result;
-    }
     return sx_pipe_kernel(cx, pipe, id, result);
 }
 
@@ -167,10 +194,8 @@ static sx_code copy_outputs(sx_ctx *cx, sx_pipe *pipe, const uint32_t *output_te
             continue;
         }
         const sx_type *type = &sx_graph_node(graph, graph->output[k].node)->type;
-        uint64_t size = (uint64_t)sx_tensor_elements(type) * sx_dtype_bytes(type->dtype);
         uint32_t to;
-        SX_TRY(
-            sx_pipe_add_tensor(cx, pipe, graph->output[k].name, type, size, SX_TENSOR_OUTPUT, &to));
+        SX_TRY(add_output(cx, pipe, k, &to));
         SX_TRY(sx_pipe_copy(cx, pipe, pipe->tensor_of[graph->output[k].node.i], to, type));
     }
     return SX_OK;
@@ -200,7 +225,6 @@ static sx_code compile_nodes(sx_ctx *cx, sx_pipe *pipe)
         return cx->error.code;
     }
     memset(output_tensor, 0xff, (graph->output_count + 1) * sizeof(*output_tensor));
-    uint32_t stage = sx_stage_begin(cx, "kernels");
     for (uint32_t i = 0; i < graph->node_count; i++) {
         if (cx->progress != NULL) {
             cx->progress(cx->progress_self, "kernels", i, graph->node_count);
@@ -212,8 +236,36 @@ static sx_code compile_nodes(sx_ctx *cx, sx_pipe *pipe)
         }
     }
     SX_TRY(sx_refusals_end(cx, &pipe->refusals));
-    SX_TRY(copy_outputs(cx, pipe, output_tensor));
+    return copy_outputs(cx, pipe, output_tensor);
+}
+
+/* One variant after the other, with kernels of its own. */
+static sx_code compile_variants(sx_ctx *cx, sx_pipe *pipe)
+{
+    sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, pipe->variants->symbol_count + 1);
+    if (binding == NULL) {
+        return cx->error.code;
+    }
+    pipe->binding = binding;
+    uint32_t stage = sx_stage_begin(cx, "kernels");
+    for (uint32_t v = 0; v < pipe->variants->count; v++) {
+        sx_graph *bound;
+        pipe->variant = v;
+        pipe->launch_first = pipe->launch_count;
+        pipe->flops = pipe->cost_ns = pipe->floor_ns = 0;
+        pipe->made_count = 0;
+        pipe->made_map = (sx_idmap){0};
+        sx_pipe_variant_binding(pipe->variants, v, binding);
+        SX_TRY(sx_graph_bind(cx, pipe->better, binding, pipe->variants->symbol_count, &bound));
+        SX_ASSERT(bound->node_count == pipe->better->node_count);
+        pipe->graph = bound;
+        SX_TRY(compile_nodes(cx, pipe));
+        SX_TRY(sx_pipe_place(cx, pipe));
+    }
     sx_stage_end(cx, stage, "done", pipe->kernel_count);
+    stage = sx_stage_begin(cx, "places");
+    SX_TRY(sx_pipe_put_tensors(cx, pipe));
+    sx_stage_end(cx, stage, "done", pipe->tensor_count);
     return SX_OK;
 }
 
@@ -384,15 +436,9 @@ static sx_code put_info(sx_ctx *cx, sx_image *image, const sx_core_request *requ
     SX_ASSERT(known); /* every target has a row in protocol/arch.def */
     image->info.arch = arch;
     image->info.level = level;
-    for (uint32_t i = 0; i < request->binding_count; i++) {
-        sx_module_symbol symbol = {
-            .name = sx_module_put_text(&image->strings, request->binding[i].name),
-            .range_first = i,
-            .range_count = 1};
-        sx_module_range range = {request->binding[i].value, request->binding[i].value, 1};
-        sx_buf_put(&image->symbol, &symbol, sizeof(symbol));
-        sx_buf_put(&image->range, &range, sizeof(range));
-    }
+    sx_pipe_variants variants;
+    SX_TRY(sx_pipe_variants_make(cx, request, &variants));
+    sx_pipe_put_symbols(&variants, image);
     return SX_OK;
 }
 
@@ -404,12 +450,30 @@ static sx_code print_named(sx_ctx *cx, const sx_graph *graph, sx_origins *origin
     return sx_graph_print(cx, &named, text);
 }
 
+/* The program for the extents of each variant; *first is that of the first. */
+static sx_code bind_each(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph,
+                         sx_pipe_variants *variants, sx_graph **first)
+{
+    SX_TRY(sx_pipe_variants_make(cx, request, variants));
+    sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, variants->symbol_count + 1);
+    if (binding == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t v = variants->count; v-- > 0;) {
+        sx_pipe_variant_binding(variants, v, binding);
+        SX_TRY(sx_graph_bind(cx, graph, binding, variants->symbol_count, first));
+    }
+    return SX_OK;
+}
+
 /* A program that is being compiled. */
 typedef struct {
     const sx_core_request *request;
     const sx_device *device;
     const sx_graph *graph; /* canonical, with placements */
     sx_origins *origins;
+    sx_pipe_variants variants;
+    sx_graph *bound; /* for the extents of the first variant */
     refused_kernels refused;
     bool again; /* one more kernel is refused: the program is to be extracted without it */
 } compilation;
@@ -435,7 +499,7 @@ static void refuse_kernel(compilation *c, const sx_pipe *pipe)
 static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
 {
     const sx_core_request *request = c->request;
-    sx_graph *better, *bound;
+    sx_graph *better;
     sx_optimize_report report;
     sx_meeting meeting;
     sx_graph here = *c->graph;
@@ -443,12 +507,13 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
     c->again = false;
     SX_TRY(optimise(cx, request, c->device, &here, false, &c->refused, &better, &report, &meeting));
     SX_TRY(sx_pipe_mesh(cx, request, c->device, c->graph, NULL, image));
-    bool done;
+    bool done = false;
     SX_TRY(put_info(cx, image, request, c->graph, c->device));
-    SX_TRY(sx_semantic_reuse(cx, request, c->graph, &meeting, image, &done));
+    if (c->variants.count == 1) {
+        SX_TRY(sx_semantic_reuse(cx, request, c->graph, &meeting, image, &done));
+    }
     sx_cost as_it_came;
-    SX_TRY(sx_graph_bind(cx, &here, request->binding, request->binding_count, &bound));
-    SX_TRY(sx_price_program(cx, c->device, bound, &as_it_came));
+    SX_TRY(sx_price_program(cx, c->device, c->bound, &as_it_came));
     image->info.input_cost_ns = as_it_came.cost_ns;
     if (done) {
         put_search(image, &report, 0);
@@ -457,9 +522,7 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
         SX_TRY(print_named(cx, c->graph, c->origins, &image->program));
         return sx_buf_check(cx, &image->strings, "module strings");
     }
-    SX_TRY(sx_graph_bind(cx, better, request->binding, request->binding_count, &bound));
-    SX_ASSERT(bound->node_count == better->node_count);
-    sx_pipe pipe = {.graph = bound,
+    sx_pipe pipe = {.variants = &c->variants,
                     .program = c->graph,
                     .better = better,
                     .origins = c->origins,
@@ -468,16 +531,13 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
                     .unproven_node = UINT32_MAX,
                     .image = image};
     SX_TRY(sx_judge_make(cx, &pipe.judge));
-    sx_code code = compile_nodes(cx, &pipe);
+    sx_code code = compile_variants(cx, &pipe);
     if (code == SX_COMPILE && pipe.unproven_node != UINT32_MAX) {
         refuse_kernel(c, &pipe);
     }
     if (code != SX_OK) {
         return c->again ? SX_OK : code;
     }
-    uint32_t stage = sx_stage_begin(cx, "places");
-    SX_TRY(sx_pipe_place(cx, &pipe));
-    sx_stage_end(cx, stage, "done", pipe.tensor_count);
     SX_TRY(print_named(cx, c->graph, c->origins, &image->program));
     SX_TRY(sx_graph_print(cx, better, &image->optimized));
     put_report(cx, request, image, &report, c->refused.count);
@@ -487,14 +547,13 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
 sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *image)
 {
     compilation c = {.request = request};
-    sx_graph *graph, *bound;
+    sx_graph *graph;
     SX_TRY(sx_device_find(cx, request->target, &c.device));
     SX_TRY(read_program(cx, request->ir, &graph, &c.origins));
     c.graph = graph;
     sx_graph here = *graph;
     here.sharding = NULL;
-    SX_TRY(sx_graph_bind(cx, &here, request->binding, request->binding_count,
-                         &bound)); /* refuse early */
+    SX_TRY(bind_each(cx, request, &here, &c.variants, &c.bound)); /* refuse early */
     if (wants_front(request)) {
         return SX_FAIL(cx, SX_INPUT,
                        "objective \"pareto\" gives several programs: optimize, not compile");

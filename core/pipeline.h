@@ -17,7 +17,21 @@ typedef struct {
     bool constant;        /* depends on weights and constants alone: made by the prologue */
     uint32_t first, last; /* launches that write and last read it */
     bool alive;           /* is used by some launch or is part of the interface */
+    /* Of an input, weight or output: its type with symbolic extents; else NULL. */
+    const sx_type *symbolic;
 } sx_pipe_tensor;
+
+/* The values that a request gives a symbol, ascending. */
+typedef struct {
+    sx_span name;
+    int64_t *value;
+    uint32_t count;
+} sx_pipe_values;
+typedef struct {
+    sx_pipe_values *symbol;
+    uint32_t symbol_count;
+    uint32_t count; /* of combinations: variants of the module */
+} sx_pipe_variants;
 
 typedef struct sx_pipe_made sx_pipe_made; /* kernels.c */
 typedef struct {
@@ -25,7 +39,12 @@ typedef struct {
     const sx_device *device;
     const sx_target *target; /* that of the device */
     sx_image *image;
-    uint32_t *tensor_of; /* [node] tensor number */
+    const sx_pipe_variants *variants;
+    uint32_t variant;                /* the one that is made */
+    const sx_binding *binding;       /* [variants->symbol_count] its extents */
+    uint32_t launch_first;           /* of its launches */
+    double flops, cost_ns, floor_ns; /* of its run */
+    uint32_t *tensor_of;             /* [node] tensor number */
     sx_pipe_tensor *tensor;
     uint32_t tensor_count, tensor_capacity;
     uint32_t launch_count;
@@ -78,10 +97,26 @@ sx_code sx_pipe_search(sx_ctx *cx, const sx_core_request *request,
 sx_code sx_pipe_mesh(sx_ctx *cx, const sx_core_request *request, const sx_device *device,
                      const sx_graph *input, const sx_graph *better, sx_image *image);
 
+/* variants.c. The values of each symbol and how many variants they make.
+ *   errors   SX_INPUT one value twice; SX_LIMIT too many */
+sx_code sx_pipe_variants_make(sx_ctx *cx, const sx_core_request *request,
+                              sx_pipe_variants *variants);
+/* The extents of a variant, one for each symbol. */
+void sx_pipe_variant_binding(const sx_pipe_variants *variants, uint32_t variant,
+                             sx_binding *binding);
+void sx_pipe_put_symbols(const sx_pipe_variants *variants, sx_image *image);
+/* Writes the record of the variant that has been made, with its guards. */
+void sx_pipe_put_variant(sx_pipe *pipe, uint64_t persistent_offset, uint64_t persistent_bytes);
+/* An input, weight or output: the one that an earlier variant made, or a new one. */
+sx_code sx_pipe_add_shared(sx_ctx *cx, sx_pipe *pipe, sx_span name, const sx_type *type,
+                           const sx_type *symbolic, sx_module_place place, uint32_t *index);
+/* Writes TENSORS, and EXTENTS for those that follow a symbol with several values. */
+sx_code sx_pipe_put_tensors(sx_ctx *cx, sx_pipe *pipe);
+
 /* places.c */
 sx_code sx_pipe_add_tensor(sx_ctx *cx, sx_pipe *pipe, sx_span name, const sx_type *type,
                            uint64_t size, sx_module_place place, uint32_t *index);
-/* Decides offsets of temporaries and persistent tensors and writes the TENSORS table. */
+/* Decides offsets of temporaries and persistent tensors of this variant and writes its record. */
 sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe);
 
 /* kernels.c: code for one node: search, lowering, proof, machine code, launch. Tensors of the inputs exist. A node that

@@ -17,6 +17,7 @@ sx_code sx_pipe_add_tensor(sx_ctx *cx, sx_pipe *pipe, sx_span name, const sx_typ
     SX_TRY(
         sx_grow(cx, &array, &pipe->tensor_capacity, pipe->tensor_count + 1, sizeof(*pipe->tensor)));
     pipe->tensor = array;
+    bool own = place == SX_TENSOR_PERSISTENT || place == SX_TENSOR_TEMPORARY;
     sx_pipe_tensor *tensor = &pipe->tensor[pipe->tensor_count];
     *tensor = (sx_pipe_tensor){.first = UINT32_MAX};
     tensor->record = (sx_module_tensor){.name = sx_module_put_text(&pipe->image->strings, name),
@@ -25,7 +26,7 @@ sx_code sx_pipe_add_tensor(sx_ctx *cx, sx_pipe *pipe, sx_span name, const sx_typ
                                         .rank = type->rank,
                                         .element_bytes = sx_dtype_bytes(type->dtype),
                                         .size = size,
-                                        .variant = SX_MODULE_NONE,
+                                        .variant = own ? pipe->variant : SX_MODULE_NONE,
                                         .alias = SX_MODULE_NONE,
                                         .initial = UINT64_MAX};
     for (uint32_t d = 0; d < type->rank; d++) {
@@ -40,17 +41,6 @@ static uint64_t round_up(uint64_t size)
     return (size + 63) & ~UINT64_C(63);
 }
 
-static void put_variant(sx_pipe *pipe)
-{
-    const sx_module_info *info = &pipe->image->info;
-    sx_module_variant variant = {.launch_count = pipe->launch_count,
-                                 .persistent_bytes = info->persistent_bytes,
-                                 .flops = info->flops,
-                                 .cost_ns = info->cost_ns,
-                                 .floor_ns = info->floor_ns};
-    sx_buf_put(&pipe->image->variant, &variant, sizeof(variant));
-}
-
 sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe)
 {
     sx_lifetime *life = SX_NEW_ARRAY(cx, sx_lifetime, pipe->tensor_count);
@@ -58,13 +48,14 @@ sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe)
     if (life == NULL || of == NULL) {
         return cx->error.code;
     }
+    sx_module_info *info = &pipe->image->info;
     uint32_t count = 0;
-    uint64_t persistent = 0;
+    uint64_t before = round_up(info->persistent_bytes), persistent = before;
     for (uint32_t i = 0; i < pipe->tensor_count; i++) {
         sx_pipe_tensor *tensor = &pipe->tensor[i];
-        bool own = tensor->record.place == SX_TENSOR_PERSISTENT ||
-                   tensor->record.place == SX_TENSOR_TEMPORARY;
-        tensor->record.variant = own ? 0 : SX_MODULE_NONE;
+        if (tensor->record.variant != pipe->variant) {
+            continue;
+        }
         if (tensor->record.place == SX_TENSOR_PERSISTENT) {
             tensor->record.offset = persistent;
             persistent += round_up(tensor->record.size);
@@ -85,11 +76,13 @@ sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe)
     for (uint32_t k = 0; k < count; k++) {
         pipe->tensor[of[k]].record.offset = life[k].offset;
     }
-    for (uint32_t i = 0; i < pipe->tensor_count; i++) {
-        sx_buf_put(&pipe->image->tensor, &pipe->tensor[i].record, sizeof(sx_module_tensor));
+    info->arena_bytes = arena_bytes > info->arena_bytes ? arena_bytes : info->arena_bytes;
+    info->persistent_bytes = persistent;
+    sx_pipe_put_variant(pipe, before, persistent - before);
+    if (pipe->variant == 0) {
+        info->flops = pipe->flops;
+        info->cost_ns = pipe->cost_ns;
+        info->floor_ns = pipe->floor_ns;
     }
-    pipe->image->info.arena_bytes = arena_bytes;
-    pipe->image->info.persistent_bytes = persistent;
-    put_variant(pipe);
     return SX_OK;
 }

@@ -39,6 +39,43 @@ static sx_code read_range(sx_ctx *cx, const sx_pair *pair, bool *any)
     return SX_OK;
 }
 
+/* Lines NAME=N: further values of symbols, for modules with several variants. */
+static sx_code read_more_dims(sx_ctx *cx, const sx_pair *pair, sx_core_request *request)
+{
+    sx_span rest = pair->kind == SX_VALUE_TEXT ? pair->text : (sx_span){NULL, 0};
+    uint32_t lines = 0;
+    for (size_t i = 0; i < rest.len; i++) {
+        lines += rest.ptr[i] == '\n' ? 1 : 0;
+    }
+    sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, request->binding_count + lines + 1);
+    if (binding == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t i = 0; i < request->binding_count; i++) {
+        binding[i] = request->binding[i];
+    }
+    while (rest.len > 0) {
+        size_t end = 0, equals = 0;
+        for (; end < rest.len && rest.ptr[end] != '\n'; end++) {
+            equals = rest.ptr[end] == '=' ? end : equals;
+        }
+        sx_binding *next = &binding[request->binding_count];
+        *next = (sx_binding){.name = {rest.ptr, equals}};
+        bool fits = end < rest.len && equals > 0 && end > equals + 1 && end < equals + 15;
+        for (size_t i = equals + 1; i < end && fits; i++) {
+            fits = rest.ptr[i] >= '0' && rest.ptr[i] <= '9';
+            next->value = next->value * 10 + (rest.ptr[i] - '0');
+        }
+        if (!fits) {
+            return SX_FAIL(cx, SX_INPUT, "option 'more_dims' has a line that is not NAME=N");
+        }
+        request->binding_count++;
+        rest = (sx_span){rest.ptr + end + 1, rest.len - end - 1};
+    }
+    request->binding = binding;
+    return SX_OK;
+}
+
 static sx_code read_option(sx_ctx *cx, const sx_pair *pair, sx_core_request *request)
 {
     if (sx_span_is(pair->name, "no_reassociate")) {
@@ -49,6 +86,9 @@ static sx_code read_option(sx_ctx *cx, const sx_pair *pair, sx_core_request *req
     }
     if (sx_span_is(pair->name, "range")) {
         return read_range(cx, pair, &request->range_any);
+    }
+    if (sx_span_is(pair->name, "more_dims")) {
+        return read_more_dims(cx, pair, request);
     }
     if (sx_span_is(pair->name, "unfused")) {
         return read_flag(cx, pair, &request->unfused);

@@ -22,27 +22,44 @@ static void show_progress(void *self, const char *stage, uint64_t done, uint64_t
     }
 }
 
-/* --dim NAME=N, each once. */
-static sx_code read_dims(sxc_cli *cli, sx_core_request *request)
+static uint32_t count_values(const sxc_values *given)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < given->count; i++) {
+        count++;
+        for (const char *p = given->value[i]; *p != '\0'; p++) {
+            count += *p == ',' ? 1 : 0;
+        }
+    }
+    return count;
+}
+
+sx_code sxc_read_dims(sxc_cli *cli, const sx_binding **bindings, uint32_t *count)
 {
     const sxc_values *given = &cli->option[SXC_DIM];
-    sx_binding *binding = SX_NEW_ARRAY(cli->cx, sx_binding, given->count + 1);
+    sx_binding *binding = SX_NEW_ARRAY(cli->cx, sx_binding, count_values(given) + 1);
     if (binding == NULL) {
         return cli->cx->error.code;
     }
+    *count = 0;
     for (uint32_t i = 0; i < given->count; i++) {
         const char *equals = strchr(given->value[i], '=');
         if (equals == NULL || equals == given->value[i]) {
             return SX_FAIL(cli->cx, SX_USAGE, "--dim %.60s is not of the form NAME=N",
                            given->value[i]);
         }
-        binding[i].name =
-            (sx_span){(const uint8_t *)given->value[i], (size_t)(equals - given->value[i])};
-        SX_TRY(sxc_parse_i64(cli->cx, given->value[i], sx_span_of(equals + 1), 1, SX_EXTENT_MAX,
-                             &binding[i].value));
+        sx_span name = {(const uint8_t *)given->value[i], (size_t)(equals - given->value[i])};
+        for (const char *value = equals + 1; value != NULL;) {
+            const char *comma = strchr(value, ',');
+            size_t size = comma != NULL ? (size_t)(comma - value) : strlen(value);
+            sx_binding *next = &binding[(*count)++];
+            next->name = name;
+            SX_TRY(sxc_parse_i64(cli->cx, given->value[i], (sx_span){(const uint8_t *)value, size},
+                                 1, SX_EXTENT_MAX, &next->value));
+            value = comma != NULL ? comma + 1 : NULL;
+        }
     }
-    request->binding = binding;
-    request->binding_count = given->count;
+    *bindings = binding;
     return SX_OK;
 }
 
@@ -90,7 +107,7 @@ sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_opt
         code = copy == NULL ? cli->cx->error.code : SX_OK;
     }
     sx_buf_fini(&rules);
-    return code == SX_OK ? read_dims(cli, request) : code;
+    return code == SX_OK ? sxc_read_dims(cli, &request->binding, &request->binding_count) : code;
 }
 
 /* FILE.sxm beside the program if no output is named. */

@@ -4,6 +4,8 @@
 #include "client/cli/cli.h"
 
 /* The request and the way to the daemon, from --target, --dim, --objective, ... */
+/* --dim NAME=N and NAME=N,N,...: every value, in the order given. */
+sx_code sxc_read_dims(sxc_cli *cli, const sx_binding **bindings, uint32_t *count);
 /* --range: keep or any */
 sx_code sxc_read_range(sxc_cli *cli, bool *any);
 sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_options *options);

@@ -30,6 +30,27 @@ static sx_span text_of(const screen *s, sx_module_text text)
     return sx_module_string(s->module, text);
 }
 
+/* Of a module with several variants the first is shown; module show has all. */
+static uint64_t launches_of(const screen *s)
+{
+    return s->module->variant_count > 0 ? s->module->variant[0].launch_count : 0;
+}
+
+/* Estimates of all variants, where there are several. */
+static void put_variants(screen *s)
+{
+    for (uint64_t v = 0; v < s->module->variant_count && s->module->variant_count > 1; v++) {
+        const sx_module_variant *variant = &s->module->variant[v];
+        char cost[32], floor[32];
+        sxc_human_ns(variant->cost_ns, cost);
+        sxc_human_ns(variant->floor_ns, floor);
+        sx_buf_put_text(s->out, v == 0 ? "variants   " : "           ");
+        sxc_put_plain(s->out, text_of(s, variant->name));
+        sx_buf_print(s->out, ": %s a run, floor %s%s\n", cost, floor,
+                     v == 0 ? "; what follows is of this one" : "");
+    }
+}
+
 static double cost_of(const screen *s, uint64_t launch)
 {
     const sx_module_kernel *kernel = sx_module_kernel_of(s->module, launch);
@@ -127,11 +148,11 @@ static bool same_layer(const sx_origin *a, const sx_origin *b)
 static sx_code find_groups(screen *s, group **groups, uint32_t *count)
 {
     *count = 0;
-    *groups = SX_NEW_ARRAY(s->cx, group, (size_t)s->module->launch_count + 1);
+    *groups = SX_NEW_ARRAY(s->cx, group, (size_t)launches_of(s) + 1);
     if (*groups == NULL) {
         return s->cx->error.code;
     }
-    for (uint64_t i = 0; i < s->module->launch_count; i++) {
+    for (uint64_t i = 0; i < launches_of(s); i++) {
         sx_buf text;
         sx_buf_init(&text, 4096);
         sx_code code = sxc_layers_operators(s->cx, &s->layers, i, OPERATOR_BYTES, &text);
@@ -247,14 +268,14 @@ static sx_code put_groups(screen *s)
 static sx_code put_gone(screen *s)
 {
     const sx_origins *origins = s->layers.program->origins;
-    if (origins == NULL || s->module->launch_count == 0) {
+    if (origins == NULL || launches_of(s) == 0) {
         return SX_OK;
     }
     bool *there = SX_NEW_ARRAY(s->cx, bool, origins->count + 1);
     if (there == NULL) {
         return s->cx->error.code;
     }
-    for (uint64_t i = 0; i < s->module->launch_count; i++) {
+    for (uint64_t i = 0; i < launches_of(s); i++) {
         const sx_origin **origin;
         uint32_t count;
         SX_TRY(sxc_layers_of_launch(s->cx, &s->layers, i, &origin, &count));
@@ -286,7 +307,7 @@ static sx_code put_gone(screen *s)
 static uint64_t count_prologue(const screen *s)
 {
     uint64_t count = 0;
-    for (uint64_t i = 0; i < s->module->launch_count; i++) {
+    for (uint64_t i = 0; i < launches_of(s); i++) {
         count += s->module->launch[i].prologue != 0 ? 1 : 0;
     }
     return count;
@@ -297,7 +318,7 @@ static sx_code put_made(screen *s)
     uint64_t load = count_prologue(s);
     sx_buf_print(s->out, "\n%llu kernels, launched %llu times a run",
                  (unsigned long long)s->module->kernel_count,
-                 (unsigned long long)(s->module->launch_count - load));
+                 (unsigned long long)(launches_of(s) - load));
     if (load > 0) {
         sx_buf_print(s->out, " and %llu times at load", (unsigned long long)load);
     }
@@ -416,7 +437,7 @@ static sx_code find_shares(screen *s, share **shares, uint32_t *count)
     if (*shares == NULL) {
         return s->cx->error.code;
     }
-    for (uint64_t i = s->module->launch_count; i-- > 0;) {
+    for (uint64_t i = launches_of(s); i-- > 0;) {
         if (sx_module_kernel_of(s->module, i) == NULL) {
             continue;
         }
@@ -544,6 +565,7 @@ sx_code sxc_explain_screen(sx_ctx *cx, const sx_module *module, const sxc_record
     screen s = {.cx = cx, .module = module, .record = record, .out = out};
     SX_TRY(sxc_layers_find(cx, module, &s.layers));
     put_head(&s);
+    put_variants(&s);
     SX_TRY(sxc_sharding_text(cx, module, out));
     put_search(&s);
     SX_TRY(put_rules(&s));

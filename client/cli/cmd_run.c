@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/cli/cmd_compile.h"
 #include "client/cli/cmd_module.h"
 #include "client/cli/npy.h"
 #include "client/record.h"
@@ -71,7 +72,7 @@ static sx_code load_tensor(session *s, uint32_t index, const char *path, void *m
     SX_TRY(sxc_npy_read(s->cli->cx, path, &array));
     bool same = array.type.dtype == tensor->dtype && array.type.rank == tensor->rank;
     for (uint32_t d = 0; same && d < tensor->rank; d++) {
-        same = array.type.dim[d].scale == tensor->dim[d];
+        same = array.type.dim[d].scale == sxr_shape(s->program, index)[d];
     }
     if (!same) {
         sx_buf text;
@@ -80,7 +81,7 @@ static sx_code load_tensor(session *s, uint32_t index, const char *path, void *m
         sx_buf_put_text(&text, ", the module has ");
         sx_type want = {.dtype = (sx_dtype)tensor->dtype, .rank = tensor->rank};
         for (uint32_t d = 0; d < tensor->rank; d++) {
-            want.dim[d] = sx_dim_of(tensor->dim[d]);
+            want.dim[d] = sx_dim_of(sxr_shape(s->program, index)[d]);
         }
         sx_type_print(&want, NULL, 0, &text);
         sx_span name = name_of(s, index);
@@ -97,7 +98,8 @@ static sx_code bind_tensor(session *s, uint32_t index)
 {
     const sx_module_tensor *tensor = &s->module->tensor[index];
     bool weight = tensor->place == SX_TENSOR_WEIGHT, output = tensor->place == SX_TENSOR_OUTPUT;
-    if (!weight && !output && tensor->place != SX_TENSOR_INPUT) {
+    bool in_place = output && sxr_alias(s->program, index) != SX_MODULE_NONE; /* of an input */
+    if ((!weight && !output && tensor->place != SX_TENSOR_INPUT) || in_place) {
         return SX_OK;
     }
     const char *path =
@@ -113,7 +115,8 @@ static sx_code bind_tensor(session *s, uint32_t index)
         return SX_FAIL(s->cli->cx, SX_USAGE, "%s %.*s is not given", weight ? "weight" : "input",
                        (int)name.len, (const char *)name.ptr);
     }
-    void *memory = sx_alloc(s->cli->cx, (size_t)tensor->size);
+    uint64_t size = sxr_size(s->program, index);
+    void *memory = sx_alloc(s->cli->cx, (size_t)size);
     if (memory == NULL) {
         return s->cli->cx->error.code;
     }
@@ -125,7 +128,7 @@ static sx_code bind_tensor(session *s, uint32_t index)
         }
         sxr_draws_fill(s->draws, index, s->seed, memory);
     }
-    return sxr_bind(s->cli->cx, s->program, index, memory, tensor->size);
+    return sxr_bind(s->cli->cx, s->program, index, memory, size);
 }
 
 static double now_ns(void)
@@ -204,12 +207,13 @@ static sx_code write_outputs(session *s, const char *folder)
         }
         sx_type type = {.dtype = (sx_dtype)tensor->dtype, .rank = tensor->rank};
         for (uint32_t d = 0; d < tensor->rank; d++) {
-            type.dim[d] = sx_dim_of(tensor->dim[d]);
+            type.dim[d] = sx_dim_of(sxr_shape(s->program, i)[d]);
         }
         sx_buf file;
         sx_buf_init(&file, (size_t)16 << 30);
         sx_code code = sxc_npy_print(
-            s->cli->cx, &type, (sx_span){sxr_memory(s->program, i), (size_t)tensor->size}, &file);
+            s->cli->cx, &type,
+            (sx_span){sxr_memory(s->program, i), (size_t)sxr_size(s->program, i)}, &file);
         code = code == SX_OK ? sxc_write_file(s->cli->cx, path, sx_buf_span(&file)) : code;
         sx_buf_fini(&file);
         SX_TRY(code);
@@ -218,6 +222,14 @@ static sx_code write_outputs(session *s, const char *folder)
 }
 
 /* ---- report ---- */
+
+static double flops_of(const session *s)
+{
+    uint32_t variant = sxr_variant(s->program);
+    return variant != SX_MODULE_NONE && variant < s->module->variant_count
+               ? s->module->variant[variant].flops
+               : s->module->info->flops;
+}
 
 static sx_code report_json(session *s)
 {
@@ -228,7 +240,7 @@ static sx_code report_json(session *s)
     sxc_json_real(&json, "first_ns", s->first_ns);
     sxc_json_real(&json, "best_ns", s->best_ns);
     sxc_json_real(&json, "median_ns", s->median_ns);
-    sxc_json_real(&json, "gflops", s->module->info->flops / s->best_ns);
+    sxc_json_real(&json, "gflops", flops_of(s) / s->best_ns);
     sxc_json_real(&json, "load_ns", s->load_ns);
     sxc_json_real(&json, "runs_ns", s->runs_ns);
     sxc_json_real(&json, "waited_ns", (double)(sxc_now_us() - s->cli->start_us) * 1e3);
@@ -268,7 +280,7 @@ static sx_code report(session *s)
     sx_buf_print(&out,
                  "run      best %s, median %s, first %s (with the prologue), %u threads, %.1f "
                  "GFLOP/s\n",
-                 best, median, first, sxr_threads(s->program), s->module->info->flops / s->best_ns);
+                 best, median, first, sxr_threads(s->program), flops_of(s) / s->best_ns);
     sx_buf_put_text(&out, "record   ");
     sxc_record_print(&s->record, &out);
     sx_buf_put_u8(&out, '\n');
@@ -317,8 +329,35 @@ static sx_code check(session *s)
     return code;
 }
 
+/* --dim chooses the variant of a module with several. */
+static sx_code set_extents(session *s)
+{
+    const sx_binding *binding;
+    uint32_t count;
+    SX_TRY(sxc_read_dims(s->cli, &binding, &count));
+    for (uint32_t i = 0; i < count; i++) {
+        SX_TRY(sxr_set_extent(s->cli->cx, s->program, binding[i].name, binding[i].value));
+    }
+    for (uint32_t i = 0; i < s->module->symbol_count; i++) {
+        if (sxr_extent(s->program, i) == 0) {
+            sx_span name = sx_module_string(s->module, s->module->symbol[i].name);
+            sx_buf values;
+            sx_buf_init(&values, 200);
+            sx_module_symbol_print(s->module, i, &values);
+            sx_hint(s->cli->cx, "The module serves %.*s.", (int)values.len,
+                    (const char *)values.ptr);
+            sx_buf_fini(&values);
+            return SX_FAIL(s->cli->cx, SX_USAGE, "dimension %.*s has no value: --dim %.*s=N",
+                           (int)name.len, (const char *)name.ptr, (int)name.len,
+                           (const char *)name.ptr);
+        }
+    }
+    return SX_OK;
+}
+
 static sx_code work(session *s, uint32_t repeat)
 {
+    SX_TRY(set_extents(s));
     SX_TRY(check_names(s, SXC_INPUT, SX_TENSOR_INPUT));
     SX_TRY(check_names(s, SXC_WEIGHT, SX_TENSOR_WEIGHT));
     for (uint32_t i = 0; i < s->module->tensor_count; i++) {

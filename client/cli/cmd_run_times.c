@@ -74,7 +74,8 @@ static uint32_t by_kernel(const sx_module *module, const uint64_t *launch_ns, ro
     for (uint32_t k = 0; k < module->kernel_count + SX_LAUNCH_KIND_COUNT; k++) {
         row moved = rows[k];
         moved.work = k;
-        if (moved.launches > 0) {
+        bool ran = moved.ns > 0 || module->variant_count < 2; /* or it is of another variant */
+        if (moved.launches > 0 && ran) {
             uint32_t at = count++;
             for (; at > 0 && rows[at - 1].ns < moved.ns; at--) {
                 rows[at] = rows[at - 1];
@@ -106,6 +107,9 @@ sx_code sxc_put_times(sx_ctx *cx, const sx_module *module, const uint64_t *launc
     }
     for (uint64_t i = 0; all && i < module->launch_count; i++) {
         row one = {work_of(module, i), 1, i, launch_ns[i]};
+        if (launch_ns[i] == 0 && module->variant_count > 1) {
+            continue;
+        }
         SX_TRY(put_row(cx, &layers, &one, total, &table));
     }
     sx_buf_put_u8(out, '\n');

@@ -48,7 +48,7 @@ static void prepare(emulation *e, sxr_executor *executor, uint32_t index, void *
         (void)snprintf(e->name[k], sizeof(e->name[k]), "tensor %u", tensor);
         e->buffer[k] = (sx_region){.name = e->name[k],
                                    .memory = buffer[k],
-                                   .size = module->tensor[tensor].size,
+                                   .size = sxr_size(executor->program, tensor),
                                    .writable = k + 1 == launch->arg_count};
     }
     e->workspace = (sx_region){.name = "the workspace",

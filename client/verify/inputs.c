@@ -4,7 +4,7 @@
 #include "client/verify/whole.h"
 
 struct sxr_draws {
-    const sx_module *module;
+    const sxr_program *program;
     sxr_pool *pool;
     sxv_recipe *recipe;
     uint32_t count;
@@ -19,7 +19,7 @@ sx_code sxr_draws_make(sx_ctx *cx, const sxr_program *program, sxr_draws **made)
     if (draws == NULL) {
         return cx->error.code;
     }
-    draws->module = module;
+    draws->program = program;
     SX_TRY(sxv_bound_graph(cx, program, text, &graph));
     SX_TRY(sxv_draw_recipes(cx, graph, &draws->recipe, &draws->count));
     SX_TRY(sxr_pool_new(cx, sxr_threads(program), &draws->pool));
@@ -37,10 +37,11 @@ void sxr_draws_end(sxr_draws *draws)
 
 void sxr_draws_fill(const sxr_draws *draws, uint32_t index, uint64_t seed, void *memory)
 {
-    const sx_module_tensor *tensor = &draws->module->tensor[index];
-    sx_span name = sx_module_string(draws->module, tensor->name);
+    const sx_module *module = sxr_module(draws->program);
+    const sx_module_tensor *tensor = &module->tensor[index];
+    sx_span name = sx_module_string(module, tensor->name);
     sxv_recipe recipe = sxv_recipe_of(draws->recipe, draws->count, name);
     SX_ASSERT(draws->pool != NULL && tensor->element_bytes > 0);
     sxv_draw(draws->pool, &recipe, (sx_dtype)tensor->dtype,
-             (int64_t)(tensor->size / tensor->element_bytes), seed, memory);
+             (int64_t)(sxr_size(draws->program, index) / tensor->element_bytes), seed, memory);
 }

@@ -137,6 +137,7 @@ typedef struct {
     uint32_t points;
     uint64_t emulated_max; /* instructions of a launch */
     sx_image *image;
+    uint32_t variant; /* the one that is verified */
     sxr_pool *pool;
     void **bound; /* [tensor_count] memory that was made for the interface */
     /* part of some result was not emulated: the outputs are not those of the program */
@@ -159,6 +160,18 @@ static uint32_t unpacked(const sx_module *module, uint32_t tensor)
 
 /* Elements of a result. `row` above 1: elements of one row of this length cost little more than one of them, because
  * all need its reductions. */
+/* Adds a row to the record; of a module with several variants it says of which. */
+static void add_check(verifier *v, const char *name, sx_module_verdict verdict, uint64_t points,
+                      double error, double tolerance)
+{
+    char text[400];
+    sx_span variant = sx_module_string(v->module, v->module->variant[v->variant].name);
+    bool several = v->module->variant_count > 1;
+    (void)snprintf(text, sizeof(text), "%.*s%s%.250s", several ? (int)variant.len : 0,
+                   (const char *)variant.ptr, several ? ": " : "", name);
+    sx_image_add_check(v->image, text, verdict, points, error, tolerance);
+}
+
 static void sample(verifier *v, int64_t elements, int64_t row, int64_t *position, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -321,7 +334,7 @@ static sx_code verify_launch(verifier *v, uint32_t index)
     uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
     void *memory = sxr_memory(v->program, result);
     if (emulated) {
-        memcpy(memory, v->result, (size_t)v->module->tensor[result].size);
+        memcpy(memory, v->result, (size_t)sxr_size(v->program, result));
         v->replaced = v->replaced || !whole;
     }
     comparison c = {0};
@@ -339,8 +352,7 @@ static sx_code verify_launch(verifier *v, uint32_t index)
     char text[128];
     (void)snprintf(text, sizeof(text), "kernel %.*s at sampled elements", (int)name.len,
                    (const char *)name.ptr);
-    sx_image_add_check(v->image, text, SX_CHECK_PASSED, c.points, relative(&c),
-                       SXR_KERNEL_TOLERANCE);
+    add_check(v, text, SX_CHECK_PASSED, c.points, relative(&c), SXR_KERNEL_TOLERANCE);
     return SX_OK;
 }
 
@@ -353,6 +365,28 @@ static sxv_reference reference_of(sxr_pool *pool)
 
 static const char whole_name[] = "program as sent, all outputs";
 
+/* Programs have no state and no loops: what a module does with them has nothing to be compared with. */
+static sx_code refuse_effects(sx_ctx *cx, const sx_module *module)
+{
+    for (uint64_t i = 0; i < module->tensor_count; i++) {
+        if (module->tensor[i].place == SX_TENSOR_STATE ||
+            module->tensor[i].alias != SX_MODULE_NONE) {
+            return SX_FAIL(cx, SX_UNIMPLEMENTED,
+                           "tensor %llu is state, or lies in place of an input: no comparison with "
+                           "a program is known",
+                           (unsigned long long)i);
+        }
+    }
+    for (uint64_t i = 0; i < module->launch_count; i++) {
+        if (module->launch[i].kind == SX_LAUNCH_LOOP) {
+            return SX_FAIL(cx, SX_UNIMPLEMENTED,
+                           "launch %llu is a loop: no comparison with a program is known",
+                           (unsigned long long)i);
+        }
+    }
+    return SX_OK;
+}
+
 sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, sx_module_check *check)
 {
     const sx_module *module = sxr_module(program);
@@ -361,6 +395,7 @@ sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, sx_module_chec
     sxr_pool *pool;
     sxv_whole whole;
     *check = (sx_module_check){.passed = 1};
+    SX_TRY(refuse_effects(cx, module));
     SX_TRY(sxv_bound_graph(cx, program, text, &graph));
     SX_TRY(sxr_pool_new(cx, sxr_threads(program), &pool));
     sxv_reference reference = reference_of(pool);
@@ -401,6 +436,9 @@ static sx_code bind_random(verifier *v, const sx_graph *sent, uint64_t seed, boo
             continue;
         }
         void *memory = sxr_memory(v->program, i); /* of an earlier draw */
+        memory =
+            memory != NULL ? memory : v->bound[i]; /* of another variant: room for the largest */
+        uint64_t size = sxr_size(v->program, i);
         if (memory == NULL) {
             memory = v->bound[i] = malloc((size_t)tensor->size + 1);
         }
@@ -412,25 +450,31 @@ static sx_code bind_random(verifier *v, const sx_graph *sent, uint64_t seed, boo
             sxv_recipe any = sxv_recipe_of(recipe, count, name);
             any.wide = wide;
             sxv_draw(v->pool, &any, (sx_dtype)tensor->dtype,
-                     (int64_t)(tensor->size / tensor->element_bytes), seed, memory);
+                     (int64_t)(size / tensor->element_bytes), seed, memory);
         } else {
-            memset(memory, PATTERN, (size_t)tensor->size);
+            memset(memory, PATTERN, (size_t)size);
         }
-        SX_TRY(sxr_bind(v->cx, v->program, i, memory, tensor->size));
+        SX_TRY(sxr_bind(v->cx, v->program, i, memory, size));
+    }
+    return SX_OK;
+}
+
+static sx_code each_launch(verifier *v, sx_code (*work)(verifier *v, uint32_t launch))
+{
+    const sx_module_variant *variant = &v->module->variant[v->variant];
+    for (uint32_t phase = 2; phase-- > 0;) { /* prologue, then run */
+        for (uint32_t i = 0; i < variant->launch_count; i++) {
+            if (v->module->launch[variant->launch_first + i].prologue == phase) {
+                SX_TRY(work(v, variant->launch_first + i));
+            }
+        }
     }
     return SX_OK;
 }
 
 static sx_code verify_launches(verifier *v)
 {
-    for (uint32_t phase = 2; phase-- > 0;) { /* prologue, then run */
-        for (uint32_t i = 0; i < v->module->launch_count; i++) {
-            if (v->module->launch[i].prologue == phase) {
-                SX_TRY(verify_launch(v, i));
-            }
-        }
-    }
-    return SX_OK;
+    return each_launch(v, verify_launch);
 }
 
 /* Does some operation on floats jump? Then an element may fall on the other side of a step by rounding alone. */
@@ -466,7 +510,7 @@ static sx_code verify_draw(verifier *v, const sx_graph *sent, uint64_t seed, boo
         (void)snprintf(why, sizeof(why), "%s: %s", whole_name,
                        with_whole ? "the emulator ran a part only"
                                   : "more operations than verification may take");
-        sx_image_add_check(v->image, why, SX_CHECK_ABSENT, 0, 0, 0);
+        add_check(v, why, SX_CHECK_ABSENT, 0, 0, 0);
         return SX_OK;
     }
     sxv_reference reference = reference_of(v->pool);
@@ -477,13 +521,13 @@ static sx_code verify_draw(verifier *v, const sx_graph *sent, uint64_t seed, boo
         char text[256];
         (void)snprintf(text, sizeof(text), "%s: %.200s", whole_name, v->cx->error.text);
         sx_ctx_reset_error(v->cx);
-        sx_image_add_check(v->image, text, SX_CHECK_ABSENT, 0, 0, 0);
+        add_check(v, text, SX_CHECK_ABSENT, 0, 0, 0);
         return SX_OK;
     }
     if (code == SX_OK && sxv_whole_says_nothing(&whole)) {
         char text[160];
         (void)snprintf(text, sizeof(text), "%s: every element is NaN on random inputs", whole_name);
-        sx_image_add_check(v->image, text, SX_CHECK_ABSENT, 0, 0, 0);
+        add_check(v, text, SX_CHECK_ABSENT, 0, 0, 0);
         return SX_OK;
     }
     if (code == SX_OK) {
@@ -498,22 +542,15 @@ static sx_code verify_draw(verifier *v, const sx_graph *sent, uint64_t seed, boo
             (void)snprintf(text + used, sizeof(text) - (size_t)used, "; %llu are not finite",
                            (unsigned long long)(whole.points - whole.finite));
         }
-        sx_image_add_check(v->image, text, coarse ? SX_CHECK_IMPRECISE : SX_CHECK_PASSED,
-                           whole.points, whole.error, whole.bound);
+        add_check(v, text, coarse ? SX_CHECK_IMPRECISE : SX_CHECK_PASSED, whole.points, whole.error,
+                  whole.bound);
     }
     return code;
 }
 
 static sx_code run_launches(verifier *v)
 {
-    for (uint32_t phase = 2; phase-- > 0;) { /* prologue, then run */
-        for (uint32_t i = 0; i < v->module->launch_count; i++) {
-            if (v->module->launch[i].prologue == phase) {
-                SX_TRY(run_launch(v, i));
-            }
-        }
-    }
-    return SX_OK;
+    return each_launch(v, run_launch);
 }
 
 /* Magnitudes that differ from part to part of every input and weight, over the whole range of f32. What is
@@ -542,8 +579,8 @@ static sx_code verify_wide(verifier *v, const sx_graph *sent, uint64_t seed)
                        "; %llu elements are not those of the program as sent",
                        (unsigned long long)whole.wrong);
     }
-    sx_image_add_check(v->image, text, whole.wrong > 0 ? SX_CHECK_IMPRECISE : SX_CHECK_PASSED,
-                       points, whole.wrong > 0 ? whole.error : 0, whole.bound);
+    add_check(v, text, whole.wrong > 0 ? SX_CHECK_IMPRECISE : SX_CHECK_PASSED, points,
+              whole.wrong > 0 ? whole.error : 0, whole.bound);
     return SX_OK;
 }
 
@@ -577,6 +614,48 @@ static sx_code verify_program(verifier *v, const sxr_verify_options *options)
     return code;
 }
 
+#define TRIES_MAX 4096u /* values that are tried to find some for which a variant runs */
+
+/* Gives the symbols values for which the variant runs, out of the ends of their ranges. */
+static sx_code choose_extents(verifier *v, bool *found)
+{
+    const sx_module *module = v->module;
+    uint64_t tries = 1;
+    for (uint32_t s = 0; s < module->symbol_count; s++) {
+        tries = tries > TRIES_MAX ? tries : tries * 2 * module->symbol[s].range_count;
+    }
+    *found = false;
+    for (uint64_t n = 0; n < tries && n < TRIES_MAX && !*found; n++) {
+        uint64_t digits = n;
+        for (uint32_t s = 0; s < module->symbol_count; s++) {
+            const sx_module_symbol *symbol = &module->symbol[s];
+            const sx_module_range *range =
+                &module->range[symbol->range_first + digits / 2 % symbol->range_count];
+            SX_TRY(sxr_set_extent(v->cx, v->program, sx_module_string(module, symbol->name),
+                                  digits % 2 == 0 ? range->low : range->high));
+            digits /= 2 * (uint64_t)symbol->range_count;
+        }
+        *found = sxr_variant(v->program) == v->variant;
+    }
+    return SX_OK;
+}
+
+static sx_code verify_variants(verifier *v, const sxr_verify_options *options)
+{
+    SX_TRY(refuse_effects(v->cx, v->module));
+    for (v->variant = 0; v->variant < v->module->variant_count; v->variant++) {
+        bool found;
+        v->replaced = false;
+        SX_TRY(choose_extents(v, &found));
+        if (found) {
+            SX_TRY(verify_program(v, options));
+        } else {
+            add_check(v, "no extents were found for which it runs here", SX_CHECK_ABSENT, 0, 0, 0);
+        }
+    }
+    return SX_OK;
+}
+
 sx_code sxr_verify(sx_ctx *cx, sx_span module, const sxr_verify_options *options, sx_image *image)
 {
     uint32_t points = options->kernel_points == 0 ? KERNEL_POINTS : options->kernel_points;
@@ -598,7 +677,7 @@ sx_code sxr_verify(sx_ctx *cx, sx_span module, const sxr_verify_options *options
         code = SX_FAIL(cx, SX_NOMEM, "no memory for a list of tensors");
     }
     image->emulated = v.executor.emulator != NULL;
-    code = code == SX_OK ? verify_program(&v, options) : code;
+    code = code == SX_OK ? verify_variants(&v, options) : code;
     sx_stage_end(cx, stage, code == SX_OK ? "done" : "failed",
                  v.image->check.len / sizeof(sx_module_check));
     cx->fuel = fuel;

@@ -20,25 +20,32 @@ const char *sx_core_part_name(sx_core_part part)
     return name[part];
 }
 
-/* "batch=8 heads=4": in order of name, so that the order of the request does not matter. */
+static int compare_bindings(const sx_binding *a, const sx_binding *b)
+{
+    int names = sx_span_compare(a->name, b->name);
+    return names != 0 ? names : (a->value > b->value) - (a->value < b->value);
+}
+
+/* "batch=8 heads=4": in order of name and value, so that the order of the request does not matter. */
 static sx_code print_extents(sx_ctx *cx, const sx_core_request *request, sx_buf *text)
 {
-    sx_span last = {NULL, 0};
+    const sx_binding *last = NULL;
     for (uint32_t n = 0; n < request->binding_count; n++) {
         const sx_binding *next = NULL;
         for (uint32_t i = 0; i < request->binding_count; i++) {
             const sx_binding *binding = &request->binding[i];
-            bool later = last.ptr == NULL || sx_span_compare(binding->name, last) > 0;
-            if (later && (next == NULL || sx_span_compare(binding->name, next->name) < 0)) {
+            bool later = last == NULL || compare_bindings(binding, last) > 0;
+            if (later && (next == NULL || compare_bindings(binding, next) < 0)) {
                 next = binding;
             }
         }
         if (next == NULL) {
-            return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" is bound twice", sx_short_name(last).text);
+            return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" is bound twice",
+                           sx_short_name(last->name).text);
         }
         sx_buf_print(text, "%s%.*s=%lld", n > 0 ? " " : "", (int)next->name.len,
                      (const char *)next->name.ptr, (long long)next->value);
-        last = next->name;
+        last = next;
     }
     return SX_OK;
 }

@@ -15,7 +15,9 @@ typedef struct sx_core_library sx_core_library;
 typedef struct {
     sx_span ir;     /* the program in the text form of docs/IR.md */
     sx_span target; /* the name of a device of core/cost: "x86-64-v3", "x86-64-v4", ... */
-    const sx_binding *binding; /* a value for every symbol */
+    /* A value for every symbol. For code a symbol may stand here several times: the module then has a variant for
+     * each combination of values. */
+    const sx_binding *binding;
     uint32_t binding_count;
     bool no_reassociate;    /* use only rules that keep every bit */
     bool allow_approximate; /* use also rules with an error bound */
@@ -34,7 +36,7 @@ typedef struct {
 typedef enum {
     SX_PART_PROGRAM, /* the digest of the canonical program */
     SX_PART_TARGET,
-    SX_PART_EXTENTS, /* "batch=8", sorted by name */
+    SX_PART_EXTENTS, /* "batch=8", sorted by name and value */
     SX_PART_OPTIONS,
     SX_PART_TOOLCHAIN, /* the version of the compiler and the digest of its sources */
     SX_PART_RULES,     /* the digest of the table of rules */

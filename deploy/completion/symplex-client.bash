@@ -28,7 +28,7 @@ _symplex_client() {
             "search extend") words="--help --json --socket --budget" ;;
             "search remove") words="--help --json --socket" ;;
             "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --no-weights --exact --approximate --range --disable-rule --refresh" ;;
-            "run "*) words="--help --json --socket --output --random --input --weight --check --repeat --threads --all" ;;
+            "run "*) words="--help --json --socket --dim --output --random --input --weight --check --repeat --threads --all" ;;
             "explain "*) words="--help --json --socket --all" ;;
             "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --point --budget --background --onnx --proof --exact --approximate --range --disable-rule" ;;
             "prove "*) words="--help --json --socket --from --to" ;;

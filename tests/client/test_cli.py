@@ -136,6 +136,26 @@ complete_words symplex-client cache ls --li
     assert page.stderr == b"", page.stderr
 
 
+def test_variants():
+    """One module for several values of a dimension: run takes the one that is named, and compares it."""
+    module = str(TMP / "variants.sxm")
+    sx("compile", MLP, "-d", "batch=1,4", "--no-daemon", "-o", module)
+    unset = error_of("run", module, "--random", "7", status=2)
+    assert "dimension batch has no value" in unset["message"] and "1, 4" in unset["hint"], unset
+    other = error_of("run", module, "--random", "7", "-d", "batch=3", status=4)
+    assert "extent batch has 3; the module serves 1, 4" in other["message"], other
+    for batch in (1, 4):
+        ran = json.loads(sx("run", module, "--random", "7", "--check", "-d", f"batch={batch}", "--json").stdout)
+        assert ran["check"]["passed"] and ran["check"]["elements"] == 10 * batch, ran
+    shown = json.loads(sx("module", "show", module, "--json").stdout)
+    assert [v["name"] for v in shown["variants"]] == ["batch=1", "batch=4"], shown["variants"]
+    assert shown["variants"][1]["guards"] == [{"kind": "equal", "extent": "batch", "value": 4}], shown["variants"]
+    assert shown["extents"] == {"batch": "1, 4"} and {v["kind"] for v in shown["launches"]} == {"kernel"}
+    assert b"VARIANT  LAUNCHES" in sx("module", "show", module).stdout
+    assert b"variants   batch=1: " in sx("explain", module).stdout
+    assert b"valid" in sx("module", "check", "--code", module).stdout
+
+
 def test_usage_errors():
     def told(part, *arguments):
         error = error_of(*arguments, status=2)

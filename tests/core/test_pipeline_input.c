@@ -165,7 +165,7 @@ START_TEST(test_refused)
 }
 END_TEST
 
-/* The key of the first of two values must not answer for both. */
+/* The key of the first of two values must not answer for both, and their order says nothing. */
 START_TEST(test_key_of_repeated_symbol)
 {
     sx_ctx cx;
@@ -179,6 +179,14 @@ START_TEST(test_key_of_repeated_symbol)
     sx_span part[SX_PART_COUNT];
     ck_sx_ok(&cx, sx_core_key(&cx, &request, &key, part));
     request.binding_count = 2;
+    sx_key both, turned;
+    ck_sx_ok(&cx, sx_core_key(&cx, &request, &both, part));
+    ck_assert(!sx_key_equal(&both, &key) && sx_span_is(part[SX_PART_EXTENTS], "batch=8 batch=9"));
+    binding[0].value = 9;
+    binding[1].value = 8;
+    ck_sx_ok(&cx, sx_core_key(&cx, &request, &turned, part));
+    ck_assert(sx_key_equal(&both, &turned));
+    binding[1].value = 9;
     ck_sx_fails(&cx, sx_core_key(&cx, &request, &key, part), SX_INPUT,
                 "symbol \"batch\" is bound twice");
     sx_ctx_fini(&cx);

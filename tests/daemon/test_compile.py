@@ -76,6 +76,20 @@ def test_compile_hit_restart():
     shutil.rmtree(daemon.root)
 
 
+def test_several_values_of_a_dimension():
+    """One module with a variant for each value, under one key whatever their order."""
+    with real() as daemon, daemon.client() as client:
+        first = client.compile(LAYER, dims={"batch": 8}, options={"more_dims": "batch=2\nbatch=5\n"})
+        assert first["tier"] == "none"
+        again = client.compile(LAYER, dims={"batch": 5}, options={"more_dims": "batch=8\nbatch=2\n"})
+        assert again["tier"] == "ram" and again["key"] == first["key"] and again["module"] == first["module"]
+        parts = {p["name"]: p["value"] for p in client.call("cache.show", {"key": first["key"]})["parts"]}
+        assert parts["extents"] == b"batch=2 batch=5 batch=8", parts
+        for wrong in ("batch", "batch=", "=3\n", "batch=3", "batch=x\n", "batch=99999999999999\n"):
+            refused(lambda: client.compile(LAYER, dims={"batch": 8}, options={"more_dims": wrong}), "INPUT", "NAME=N")
+        refused(lambda: client.compile(LAYER, dims={"batch": 8}, options={"more_dims": "batch=8\n"}), "INPUT", "twice")
+
+
 def test_modules_of_another_format_are_removed():
     """Entries of an older module format are gone when the daemon is ready; others stay."""
     with real() as daemon, daemon.client() as client:

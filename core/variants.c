@@ -1,0 +1,203 @@
+/* variants.c - a request may give a symbol several values: each combination is a variant of the module. */
+#include "core/pipeline.h"
+
+#include "core/ir/check.h"
+
+#define VARIANTS_MAX 64u
+
+/* Puts a value into the ascending list of its symbol. */
+static sx_code put_value(sx_ctx *cx, sx_pipe_values *symbol, int64_t value)
+{
+    uint32_t at = symbol->count;
+    while (at > 0 && symbol->value[at - 1] >= value) {
+        at--;
+    }
+    if (at < symbol->count && symbol->value[at] == value) {
+        return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" has the value %lld twice",
+                       sx_short_name(symbol->name).text, (long long)value);
+    }
+    for (uint32_t i = symbol->count; i > at; i--) {
+        symbol->value[i] = symbol->value[i - 1];
+    }
+    symbol->value[at] = value;
+    symbol->count++;
+    return SX_OK;
+}
+
+sx_code sx_pipe_variants_make(sx_ctx *cx, const sx_core_request *request,
+                              sx_pipe_variants *variants)
+{
+    uint32_t most = request->binding_count;
+    *variants =
+        (sx_pipe_variants){.count = 1, .symbol = SX_NEW_ARRAY(cx, sx_pipe_values, most + 1)};
+    if (variants->symbol == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t i = 0; i < most; i++) {
+        const sx_binding *binding = &request->binding[i];
+        uint32_t s = 0;
+        while (s < variants->symbol_count &&
+               !sx_span_equal(variants->symbol[s].name, binding->name)) {
+            s++;
+        }
+        sx_pipe_values *symbol = &variants->symbol[s];
+        if (s == variants->symbol_count) {
+            variants->symbol_count++;
+            symbol->name = binding->name;
+            symbol->value = SX_NEW_ARRAY(cx, int64_t, most);
+        }
+        if (symbol->value == NULL) {
+            return cx->error.code;
+        }
+        SX_TRY(put_value(cx, symbol, binding->value));
+    }
+    for (uint32_t s = 0; s < variants->symbol_count; s++) {
+        if (variants->symbol[s].count > VARIANTS_MAX / variants->count) {
+            return SX_FAIL(cx, SX_LIMIT, "symbol \"%s\" with %u values makes more than %u variants",
+                           sx_short_name(variants->symbol[s].name).text, variants->symbol[s].count,
+                           VARIANTS_MAX);
+        }
+        variants->count *= variants->symbol[s].count;
+    }
+    return SX_OK;
+}
+
+void sx_pipe_variant_binding(const sx_pipe_variants *variants, uint32_t variant,
+                             sx_binding *binding)
+{
+    SX_ASSERT(variant < variants->count);
+    for (uint32_t s = variants->symbol_count; s-- > 0;) { /* the last symbol counts fastest */
+        const sx_pipe_values *symbol = &variants->symbol[s];
+        binding[s] = (sx_binding){symbol->name, symbol->value[variant % symbol->count]};
+        variant /= symbol->count;
+    }
+}
+
+void sx_pipe_put_symbols(const sx_pipe_variants *variants, sx_image *image)
+{
+    for (uint32_t s = 0; s < variants->symbol_count; s++) {
+        const sx_pipe_values *symbol = &variants->symbol[s];
+        sx_module_symbol record = {.name = sx_module_put_text(&image->strings, symbol->name),
+                                   .range_first =
+                                       (uint32_t)(image->range.len / sizeof(sx_module_range)),
+                                   .range_count = symbol->count};
+        sx_buf_put(&image->symbol, &record, sizeof(record));
+        for (uint32_t i = 0; i < symbol->count; i++) {
+            sx_module_range range = {symbol->value[i], symbol->value[i], 1};
+            sx_buf_put(&image->range, &range, sizeof(range));
+        }
+    }
+}
+
+/* "batch=4 heads=2", and a guard for each symbol with several values. */
+static void put_guards(const sx_pipe *pipe, sx_module_variant *variant)
+{
+    sx_image *image = pipe->image;
+    variant->guard_first = (uint32_t)(image->guard.len / sizeof(sx_module_guard));
+    variant->name.offset = (uint32_t)image->strings.len;
+    for (uint32_t s = 0; s < pipe->variants->symbol_count; s++) {
+        if (pipe->variants->symbol[s].count == 1) {
+            continue;
+        }
+        sx_module_guard guard = {
+            .kind = SX_GUARD_EQUAL, .subject = s, .low = pipe->binding[s].value};
+        sx_buf_put(&image->guard, &guard, sizeof(guard));
+        sx_buf_put_text(&image->strings, variant->guard_count++ > 0 ? " " : "");
+        sx_buf_put_span(&image->strings, pipe->binding[s].name);
+        sx_buf_print(&image->strings, "=%lld", (long long)guard.low);
+    }
+    variant->name.size = (uint32_t)image->strings.len - variant->name.offset;
+}
+
+void sx_pipe_put_variant(sx_pipe *pipe, uint64_t persistent_offset, uint64_t persistent_bytes)
+{
+    sx_module_variant variant = {.launch_first = pipe->launch_first,
+                                 .launch_count = pipe->launch_count - pipe->launch_first,
+                                 .persistent_offset = persistent_offset,
+                                 .persistent_bytes = persistent_bytes,
+                                 .flops = pipe->flops,
+                                 .cost_ns = pipe->cost_ns,
+                                 .floor_ns = pipe->floor_ns};
+    put_guards(pipe, &variant);
+    sx_buf_put(&pipe->image->variant, &variant, sizeof(variant));
+}
+
+/* ---- tensors of all variants ---- */
+
+/* The interface tensor of this place and name that an earlier variant made; UINT32_MAX if there is none. */
+static uint32_t find_shared(const sx_pipe *pipe, sx_module_place place, sx_span name)
+{
+    for (uint32_t i = 0; i < pipe->tensor_count; i++) {
+        const sx_module_tensor *record = &pipe->tensor[i].record;
+        sx_span its = {pipe->image->strings.ptr + record->name.offset, record->name.size};
+        if (record->place == (uint32_t)place && sx_span_equal(its, name)) {
+            return i;
+        }
+    }
+    return UINT32_MAX;
+}
+
+sx_code sx_pipe_add_shared(sx_ctx *cx, sx_pipe *pipe, sx_span name, const sx_type *type,
+                           const sx_type *symbolic, sx_module_place place, uint32_t *index)
+{
+    uint64_t size = (uint64_t)sx_tensor_elements(type) * sx_dtype_bytes(type->dtype);
+    *index = pipe->variant > 0 ? find_shared(pipe, place, name) : UINT32_MAX;
+    if (*index == UINT32_MAX) {
+        SX_TRY(sx_pipe_add_tensor(cx, pipe, name, type, size, place, index));
+    }
+    sx_pipe_tensor *tensor = &pipe->tensor[*index];
+    SX_ASSERT(tensor->record.rank == type->rank);
+    tensor->symbolic = symbolic;
+    for (uint32_t d = 0; d < type->rank; d++) {
+        tensor->record.dim[d] = sx_max_i64(tensor->record.dim[d], type->dim[d].scale);
+    }
+    tensor->record.size = size > tensor->record.size ? size : tensor->record.size;
+    return SX_OK;
+}
+
+/* The number of a symbol of the program among those of the request. */
+static uint32_t symbol_of(const sx_pipe *pipe, uint32_t symbol)
+{
+    uint32_t s = 0;
+    while (s < pipe->variants->symbol_count &&
+           !sx_span_equal(pipe->variants->symbol[s].name, pipe->better->symbol[symbol].name)) {
+        s++;
+    }
+    SX_ASSERT(s < pipe->variants->symbol_count); /* or the program would not be bound */
+    return s;
+}
+
+static sx_code put_extents(sx_ctx *cx, const sx_pipe *pipe, uint32_t index)
+{
+    const sx_pipe_tensor *tensor = &pipe->tensor[index];
+    for (uint32_t d = 0; tensor->symbolic != NULL && d < tensor->record.rank; d++) {
+        sx_dim dim = tensor->symbolic->dim[d];
+        uint32_t symbol = sx_dim_is_constant(dim) ? 0 : symbol_of(pipe, dim.symbol);
+        if (sx_dim_is_constant(dim) || pipe->variants->symbol[symbol].count == 1) {
+            continue;
+        }
+        if (tensor->record.place == SX_TENSOR_WEIGHT) {
+            sx_span name = pipe->variants->symbol[symbol].name;
+            return SX_FAIL(cx, SX_UNIMPLEMENTED,
+                           "a weight has an extent that follows \"%s\": give it one value",
+                           sx_short_name(name).text);
+        }
+        sx_module_extent row = {.what = SX_EXTENT_TENSOR,
+                                .index = index,
+                                .dimension = d,
+                                .symbol = symbol,
+                                .scale = dim.scale,
+                                .divisor = 1};
+        sx_buf_put(&pipe->image->extent, &row, sizeof(row));
+    }
+    return SX_OK;
+}
+
+sx_code sx_pipe_put_tensors(sx_ctx *cx, sx_pipe *pipe)
+{
+    for (uint32_t i = 0; i < pipe->tensor_count; i++) {
+        SX_TRY(put_extents(cx, pipe, i));
+        sx_buf_put(&pipe->image->tensor, &pipe->tensor[i].record, sizeof(sx_module_tensor));
+    }
+    return SX_OK;
+}

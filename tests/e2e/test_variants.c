@@ -1,0 +1,218 @@
+/* A request that gives symbols several values makes one module with a variant for each combination: each
+ * computes the program, bit for bit what the module for these extents alone computes. */
+#include "tests/lib/test.h"
+
+#include <string.h>
+
+#include "client/verify/verify.h"
+#include "tests/lib/compiled.h"
+
+/* A constant, a weight that is packed, an output that is an input, and one that two symbols shape. */
+static const char text[] =
+    "sx 1\ngraph \"layer\" (batch in [1, 64], n in [1, 100]) {\n"
+    "%x = parameter {name = \"x\", weight = 0} : f32[batch, 48]\n"
+    "%s = parameter {name = \"s\", weight = 0} : f32[n]\n"
+    "%w = parameter {name = \"w\", weight = 1} : f32[48, 32]\n"
+    "%c = constant {data = 0x3f000000} : f32[32]\n"
+    "%0 = dot_general(%x, %w) {lhs_contract = [1], rhs_contract = [0]} : f32[batch, 32]\n"
+    "%1 = broadcast_in_dim(%c) {dims = [1]} : f32[batch, 32]\n"
+    "%2 = add(%0, %1) : f32[batch, 32]\n"
+    "%3 = tanh(%2) : f32[batch, 32]\n"
+    "%4 = exponential(%s) : f32[n]\n"
+    "return %3 as \"y\", %4 as \"e\", %x as \"same\"\n}\n";
+
+#define BINDING(name_, value_)                            \
+    {                                                     \
+        .name = SX_SPAN_LITERAL(name_), .value = (value_) \
+    }
+
+static sx_code compile(sx_ctx *cx, const sx_binding *binding, uint32_t count, bool verified,
+                       sx_buf *module)
+{
+    cx->stage_count = 0; /* several requests, one context */
+    sx_core_request request = {.ir = sx_span_of(text),
+                               .target = SX_SPAN_LITERAL("x86-64-v3"),
+                               .binding = binding,
+                               .binding_count = count};
+    if (verified) {
+        sxr_verify_options options = SXR_VERIFY_DEFAULT;
+        return sxr_compile_verified(cx, &request, &options, module);
+    }
+    sx_image image;
+    sx_image_init(&image);
+    sx_code code = sx_core_compile(cx, &request, &image);
+    code = code == SX_OK ? sx_image_encode(cx, &image, module) : code;
+    sx_image_fini(&image);
+    return code;
+}
+
+/* Runs a program for these extents on the values that sx_test_fill draws; all outputs into one buffer. */
+static void run(sx_ctx *cx, sxr_program *program, int64_t batch, int64_t n, sx_buf *out)
+{
+    ck_sx_ok(cx, sxr_set_extent(cx, program, SX_SPAN_LITERAL("batch"), batch));
+    ck_sx_ok(cx, sxr_set_extent(cx, program, SX_SPAN_LITERAL("n"), n));
+    const sx_module *module = sxr_module(program);
+    for (uint32_t i = 0; i < module->tensor_count; i++) {
+        sx_module_tensor tensor = module->tensor[i];
+        if (tensor.place > SX_TENSOR_OUTPUT) {
+            continue;
+        }
+        memcpy(tensor.dim, sxr_shape(program, i), sizeof(tensor.dim));
+        tensor.size = sxr_size(program, i);
+        void *memory = sx_alloc(cx, (size_t)tensor.size);
+        ck_assert_ptr_nonnull(memory);
+        sx_module one = *module;
+        one.tensor = &tensor;
+        if (tensor.place != SX_TENSOR_OUTPUT) {
+            sx_test_fill(&one, 0, SX_FILL_SMOOTH, memory);
+        }
+        ck_sx_ok(cx, sxr_bind(cx, program, i, memory, tensor.size));
+    }
+    ck_sx_ok(cx, sxr_run(cx, program, NULL));
+    static const char *const names[] = {"y", "e", "same"};
+    for (uint32_t k = 0; k < 3; k++) {
+        uint32_t index = sxr_find(program, SX_TENSOR_OUTPUT, sx_span_of(names[k]));
+        sx_buf_put(out, sxr_memory(program, index), (size_t)sxr_size(program, index));
+    }
+    sx_module_check check;
+    ck_sx_ok(cx, sxr_check_program(cx, program, &check));
+    ck_assert_uint_eq(check.points, (uint64_t)(batch * 32 + n + batch * 48));
+}
+
+START_TEST(test_each_variant_is_the_program)
+{
+    const sx_binding several[] = {BINDING("batch", 33), BINDING("n", 7), BINDING("batch", 1),
+                                  BINDING("n", 100), BINDING("batch", 4)};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    cx.fuel = SX_FUEL_DEFAULT;
+    sx_buf bytes, got, want;
+    sx_buf_init(&bytes, (size_t)1 << 26);
+    sx_buf_init(&got, (size_t)1 << 26);
+    sx_buf_init(&want, (size_t)1 << 26);
+    ck_sx_ok(&cx, compile(&cx, several, 5, false, &bytes));
+    sxr_program *program;
+    ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, &program));
+    const sx_module *module = sxr_module(program);
+    ck_assert_uint_eq(module->variant_count, 6);
+    ck_assert(sx_span_is(sx_module_string(module, module->variant[3].name), "batch=4 n=100"));
+    static const int64_t batches[] = {1, 4, 33}, sizes[] = {7, 100};
+    uint32_t weights = 0;
+    for (uint32_t i = 0; i < module->tensor_count; i++) { /* all variants have the same */
+        weights += module->tensor[i].place == SX_TENSOR_WEIGHT ? 1 : 0;
+    }
+    ck_assert_uint_eq(weights, 1);
+    for (uint32_t round = 0; round < 12; round++) { /* in some order, each twice */
+        uint32_t v = round * 5 % 6;
+        sx_binding alone[] = {BINDING("batch", batches[v / 2]), BINDING("n", sizes[v % 2])};
+        sx_buf_clear(&got);
+        sx_buf_clear(&want);
+        run(&cx, program, alone[0].value, alone[1].value, &got);
+        ck_assert_uint_eq(sxr_variant(program), v);
+        sxr_program *other;
+        sx_buf single;
+        sx_buf_init(&single, (size_t)1 << 26);
+        ck_sx_ok(&cx, compile(&cx, alone, 2, false, &single));
+        ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&single), NULL, &other));
+        run(&cx, other, alone[0].value, alone[1].value, &want);
+        ck_assert(sx_span_equal(sx_buf_span(&got), sx_buf_span(&want)));
+        sxr_close(other);
+        sx_buf_fini(&single);
+    }
+    ck_sx_fails(&cx, sxr_set_extent(&cx, program, SX_SPAN_LITERAL("batch"), 2), SX_INPUT,
+                "extent batch has 2; the module serves 1, 4, 33");
+    sxr_close(program);
+    sx_buf_fini(&bytes);
+    sx_buf_fini(&got);
+    sx_buf_fini(&want);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* Each variant is compared with the program as sent, and says so; a fault in one alone is found. */
+START_TEST(test_each_variant_is_verified)
+{
+    const sx_binding two[] = {BINDING("batch", 4), BINDING("batch", 8), BINDING("n", 3)};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    cx.fuel = SX_FUEL_DEFAULT;
+    sx_buf bytes;
+    sx_buf_init(&bytes, (size_t)1 << 26);
+    ck_sx_ok(&cx, compile(&cx, two, 3, true, &bytes));
+    sxr_program *program;
+    ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, &program));
+    const sx_module *module = sxr_module(program);
+    uint32_t whole[2] = {0, 0};
+    for (uint64_t i = 0; i < module->check_count; i++) {
+        sx_span name = sx_module_string(module, module->check[i].name);
+        whole[0] += sx_span_is(name, "batch=4: program as sent, all outputs") ? 1 : 0;
+        whole[1] += sx_span_is(name, "batch=8: program as sent, all outputs") ? 1 : 0;
+        ck_assert_uint_eq(module->check[i].passed, SX_CHECK_PASSED);
+    }
+    ck_assert_uint_eq(whole[0], 1);
+    ck_assert_uint_eq(whole[1], 1);
+    sx_module altered = *module; /* the tanh of the second variant reads what it is not given */
+    uint32_t arg[256];
+    ck_assert_uint_le(module->arg_count, SX_COUNT(arg));
+    memcpy(arg, module->arg, module->arg_count * sizeof(*arg));
+    altered.arg = arg;
+    uint32_t x = sxr_find(program, SX_TENSOR_INPUT, SX_SPAN_LITERAL("s"));
+    uint32_t changed = 0;
+    for (uint32_t i = module->variant[1].launch_first; i < module->launch_count; i++) {
+        const sx_module_launch *launch = &module->launch[i];
+        uint32_t to = module->arg[launch->arg_first + launch->arg_count - 1];
+        if (to == sxr_find(program, SX_TENSOR_OUTPUT, SX_SPAN_LITERAL("e"))) {
+            arg[launch->arg_first] = sxr_find(program, SX_TENSOR_INPUT, SX_SPAN_LITERAL("x"));
+            changed += x != arg[launch->arg_first] ? 1 : 0;
+        }
+    }
+    ck_assert_uint_eq(changed, 1);
+    sx_buf wrong;
+    sx_buf_init(&wrong, (size_t)1 << 26);
+    ck_sx_ok(&cx, sx_module_encode(&cx, &altered, &wrong));
+    sx_image image;
+    sx_image_init(&image);
+    sxr_verify_options options = SXR_VERIFY_DEFAULT;
+    ck_sx_fails(&cx, sxr_verify(&cx, sx_buf_span(&wrong), &options, &image), SX_INTERNAL, "");
+    sx_image_fini(&image);
+    sxr_close(program);
+    sx_buf_fini(&wrong);
+    sx_buf_fini(&bytes);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+START_TEST(test_refusals)
+{
+    const sx_binding twice[] = {BINDING("batch", 4), BINDING("batch", 4), BINDING("n", 3)};
+    const sx_binding outside[] = {BINDING("batch", 4), BINDING("batch", 65), BINDING("n", 3)};
+    sx_binding many[130];
+    for (uint32_t i = 0; i < 128; i++) {
+        many[i] = i < 64 ? (sx_binding)BINDING("batch", 1 + i) : (sx_binding)BINDING("n", i - 63);
+    }
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    cx.fuel = SX_FUEL_DEFAULT;
+    sx_buf bytes;
+    sx_buf_init(&bytes, (size_t)1 << 26);
+    ck_sx_fails(&cx, compile(&cx, twice, 3, false, &bytes), SX_INPUT,
+                "symbol \"batch\" has the value 4 twice");
+    ck_sx_fails(&cx, compile(&cx, outside, 3, false, &bytes), SX_INPUT, "65");
+    ck_sx_fails(&cx, compile(&cx, many, 128, false, &bytes), SX_LIMIT,
+                "symbol \"n\" with 64 values makes more than 64 variants");
+    sx_buf_fini(&bytes);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("e2e.variants");
+    TCase *cases = tcase_create("variants");
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, test_each_variant_is_the_program);
+    tcase_add_test(cases, test_each_variant_is_verified);
+    tcase_add_test(cases, test_refusals);
+    suite_add_tcase(suite, cases);
+    return sx_test_main(suite);
+}
