@@ -53,7 +53,7 @@ static void make_sequence(sx_sequences *all, sx_sequence *made)
     }
     made->end = b->part->item_count;
     made->failed = b->code != SX_OK;
-    if (made->failed) { /* an operation without a sequence: not ours to report */
+    if (b->code == SX_UNIMPLEMENTED) { /* an operation without a sequence: not ours to report */
         sx_ctx_reset_error(b->cx);
         b->code = SX_OK;
     }

@@ -403,6 +403,30 @@ START_TEST(test_damage)
 }
 END_TEST
 
+/* At every shortage of memory the reader says so, and takes no right certificate for a wrong one. */
+START_TEST(test_short_of_memory)
+{
+    enum { SWEEP = 150 };
+    sx_ctx fresh;
+    sx_certificate found;
+    certify(read_golden("layer_norm_1.sx"));
+    sx_ctx_init(&fresh, (size_t)1 << 30);
+    ck_sx_ok(&fresh, sx_certificate_check(&fresh, sx_buf_span(&text), &found));
+    size_t enough = fresh.arena.used_bytes;
+    sx_ctx_fini(&fresh);
+    uint32_t short_of = 0;
+    for (size_t k = 0; k <= SWEEP; k++) {
+        sx_ctx_init(&fresh, enough / SWEEP * k);
+        sx_code code = sx_certificate_check(&fresh, sx_buf_span(&text), &found);
+        ck_assert_msg(code == SX_OK || code == SX_NOMEM, "%zu bytes: %s: %s", enough / SWEEP * k,
+                      sx_code_name(code), fresh.error.text);
+        short_of += code == SX_NOMEM ? 1 : 0;
+        sx_ctx_fini(&fresh);
+    }
+    ck_assert_uint_gt(short_of, SWEEP / 2);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("core.proof.certificate");
@@ -416,6 +440,7 @@ int main(void)
     tcase_add_test(cases, test_other_programs_are_refused);
     tcase_add_test(cases, test_number_of_several);
     tcase_add_test(cases, test_damage);
+    tcase_add_test(cases, test_short_of_memory);
     suite_add_tcase(suite, cases);
     TCase *random = tcase_create("random");
     tcase_add_checked_fixture(random, setup, teardown);
