@@ -253,7 +253,7 @@ static void tell_machine(sxc_cli *cli, const sx_module *module)
 {
     sx_buf machine;
     sx_buf_init(&machine, 4096);
-    sxc_put_machine(module, &machine);
+    sxc_put_machine(module, true, &machine);
     if (!cli->json && machine.len > 0) {
         (void)fprintf(stderr, "estimates for %.*s\n", (int)machine.len, (const char *)machine.ptr);
     }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "client/cli/cmd_module.h"
+#include "client/cli/estimate.h"
 #include "client/cli/entry.h"
 #include "client/cli/layers.h"
 #include "client/cli/machine.h"
@@ -18,24 +19,19 @@ static sx_span text_of(const sx_module *module, sx_module_text text)
 
 /* ---- for people, everything ---- */
 
-static void put_totals(const sx_module *module, sx_buf *out)
+static void put_totals(const sx_module *module, const sxc_estimate *estimate, sx_buf *out)
 {
     const sx_module_info *info = module->info;
-    char cost[32], floor[32], before[32], key[SX_KEY_TEXT_SIZE];
-    sxc_human_ns(info->cost_ns, cost);
-    sxc_human_ns(info->floor_ns, floor);
+    char before[32], key[SX_KEY_TEXT_SIZE];
     sxc_human_ns(info->input_cost_ns, before);
     sxc_module_key(module, key);
     sxc_put_line(out, "program", text_of(module, info->name));
     sxc_put_line(out, "target", text_of(module, info->target));
     sxc_put_line(out, "key", sx_span_of(key));
     sxc_put_line(out, "compiler", text_of(module, info->toolchain));
-    sx_buf_print(out, "estimate   %s a run, for ", cost);
-    sxc_put_machine(module, out);
-    sx_buf_print(out, "\n           roofline floor %s (%.2fx)", floor,
-                 info->floor_ns > 0 ? info->cost_ns / info->floor_ns : 0.0);
+    sxc_estimate_print(module, estimate, out);
     if (info->input_cost_ns > 0) {
-        sx_buf_print(out, "; as it came %s, one kernel per operation", before);
+        sxc_estimate_print_before(estimate, before, out);
     }
     sx_buf_print(out, "\nwork       %.4g MFLOP\n", info->flops / 1e6);
 }
@@ -173,7 +169,7 @@ static void put_if_any(sx_buf *out, const char *label, sx_span text)
     }
 }
 
-static sx_code put_kernels(sx_ctx *cx, const sx_module *module, sx_buf *out)
+static sx_code put_kernels(sx_ctx *cx, const sx_module *module, const sxc_estimate *e, sx_buf *out)
 {
     sxc_table table;
     sxc_table_init(
@@ -186,10 +182,9 @@ static sx_code put_kernels(sx_ctx *cx, const sx_module *module, sx_buf *out)
         sxc_table_put(&table, "%s", sx_module_kernel_kind_name(kernel->kind));
         sxc_table_put(&table, "%s", is_prologue(module, i) ? "load" : "run");
         sxc_table_put(&table, "%llu", (unsigned long long)count_launches(module, i));
-        sxc_table_put(&table, "%.2f", kernel->cost_ns / 1e3);
-        sxc_table_put(&table, "%.2f", kernel->floor_ns / 1e3);
-        sxc_table_put(&table, "%.2f",
-                      kernel->floor_ns > 0 ? kernel->cost_ns / kernel->floor_ns : 0.0);
+        sxc_table_put(&table, "%.2f", e->cost_ns[i] / 1e3);
+        sxc_table_put(&table, "%.2f", e->floor_ns[i] / 1e3);
+        sxc_table_put(&table, "%.2f", e->floor_ns[i] > 0 ? e->cost_ns[i] / e->floor_ns[i] : 0.0);
         sxc_table_put(&table, "%.3f", kernel->flops / 1e6);
         sxc_table_put(&table, "%.1f", kernel->bytes / 1e3);
         sxc_table_put(&table, "%u", kernel->candidates);
@@ -211,13 +206,15 @@ static sx_code put_kernels(sx_ctx *cx, const sx_module *module, sx_buf *out)
 static sx_code explain_text(sx_ctx *cx, const sx_module *module, const sxc_record *record,
                             sx_buf *out)
 {
-    put_totals(module, out);
+    sxc_estimate estimate;
+    SX_TRY(sxc_estimate_make(cx, module, record, 0, &estimate));
+    put_totals(module, &estimate, out);
     SX_TRY(sxc_sharding_text(cx, module, out));
     SX_TRY(put_stages(cx, module, out));
     SX_TRY(put_search(cx, module, out));
     sxc_put_range(module, out);
     put_rewrites(module, out);
-    SX_TRY(put_kernels(cx, module, out));
+    SX_TRY(put_kernels(cx, module, &estimate, out));
     SX_TRY(sxc_put_checks(cx, module, record, out));
     return sx_buf_check(cx, out, "explanation");
 }
@@ -363,6 +360,12 @@ static sx_code explain_json(sx_ctx *cx, const sx_module *module, const sxc_recor
     sxc_json_real(json, "flops", info->flops);
     sxc_json_real(json, "estimate_ns", info->cost_ns);
     sxc_json_real(json, "floor_ns", info->floor_ns);
+    sxc_estimate here;
+    SX_TRY(sxc_estimate_make(cx, module, record, 0, &here));
+    if (here.adapted) {
+        sxc_json_real(json, "estimate_here_ns", here.run_cost_ns);
+        sxc_json_real(json, "floor_here_ns", here.run_floor_ns);
+    }
     sxc_json_real(json, "input_estimate_ns", info->input_cost_ns);
     json_machine(json, module);
     sxc_json_report(json, module);

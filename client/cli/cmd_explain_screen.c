@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/cli/cmd_module.h"
+#include "client/cli/estimate.h"
 #include "client/cli/layers.h"
 #include "client/cli/machine.h"
 #include "client/cli/table.h"
@@ -22,6 +23,7 @@ typedef struct {
     const sx_module *module;
     const sxc_record *record;
     sxc_layers layers;
+    sxc_estimate estimate;
     sx_buf *out;
 } screen;
 
@@ -54,7 +56,7 @@ static void put_variants(screen *s)
 static double cost_of(const screen *s, uint64_t launch)
 {
     const sx_module_kernel *kernel = sx_module_kernel_of(s->module, launch);
-    return kernel != NULL ? kernel->cost_ns : 0;
+    return kernel != NULL ? s->estimate.cost_ns[s->module->launch[launch].kernel] : 0;
 }
 
 /* At most `most` bytes of a text, with "..." where some are left out. */
@@ -77,7 +79,7 @@ const sx_device *sxc_device_of(sx_span target)
     return NULL;
 }
 
-void sxc_put_machine(const sx_module *module, sx_buf *out)
+void sxc_put_machine(const sx_module *module, bool with_here, sx_buf *out)
 {
     sx_span target = sx_module_string(module, module->info->target);
     const sx_device *device = sxc_device_of(target);
@@ -87,7 +89,7 @@ void sxc_put_machine(const sx_module *module, sx_buf *out)
     uint32_t here = sxc_cores();
     sx_buf_print(out, "%u cores of %s at %.1f GHz with %.0f GB/s", device->cores, device->name,
                  device->ghz, device->memory_bytes_per_ns);
-    if (here != device->cores) {
+    if (with_here && here != device->cores) {
         sx_buf_print(out, "; this machine has %u", here);
     }
 }
@@ -106,9 +108,7 @@ static void put_extents(screen *s)
 static void put_head(screen *s)
 {
     const sx_module_info *info = s->module->info;
-    char cost[32], floor[32], before[32], key[SX_KEY_TEXT_SIZE];
-    sxc_human_ns(info->cost_ns, cost);
-    sxc_human_ns(info->floor_ns, floor);
+    char before[32], key[SX_KEY_TEXT_SIZE];
     sxc_human_ns(info->input_cost_ns, before);
     sxc_module_key(s->module, key);
     sx_buf_put_text(s->out, "program    ");
@@ -117,12 +117,10 @@ static void put_head(screen *s)
     sx_buf_put_u8(s->out, '\n');
     sxc_put_line(s->out, "target", text_of(s, info->target));
     sxc_put_line(s->out, "key", sx_span_of(key));
-    sx_buf_print(s->out, "estimate   %s a run, for ", cost);
-    sxc_put_machine(s->module, s->out);
-    sx_buf_print(s->out, "\n           roofline floor %s (%.2fx), %.4g MFLOP", floor,
-                 info->floor_ns > 0 ? info->cost_ns / info->floor_ns : 0.0, info->flops / 1e6);
+    sxc_estimate_print(s->module, &s->estimate, s->out);
+    sx_buf_print(s->out, ", %.4g MFLOP", info->flops / 1e6);
     if (info->input_cost_ns > 0) {
-        sx_buf_print(s->out, "; as it came %s, one kernel per operation", before);
+        sxc_estimate_print_before(&s->estimate, before, s->out);
     }
     sx_buf_put_u8(s->out, '\n');
 }
@@ -476,10 +474,10 @@ static void put_share(screen *s, sxc_table *table, const share *row)
     }
     put_cut(&schedule, kernel->plan.size > 0 ? text_of(s, kernel->plan) : text_of(s, kernel->what),
             SCHEDULE_BYTES);
-    double total = s->module->info->cost_ns;
+    double total = s->estimate.run_cost_ns;
     sxc_table_put(table, "%.1f", row->cost_ns / 1e3);
     sxc_table_put(table, "%.0f", total > 0 ? 100 * row->cost_ns / total : 0.0);
-    sxc_table_put(table, "%.1f", kernel->floor_ns * row->launches / 1e3);
+    sxc_table_put(table, "%.1f", s->estimate.floor_ns[row->kernel] * row->launches / 1e3);
     sxc_table_put(table, "%u", row->kernel);
     sxc_table_put(table, "%s", sx_module_kernel_kind_name(kernel->kind));
     put_cell(table, &schedule);
@@ -564,6 +562,7 @@ sx_code sxc_explain_screen(sx_ctx *cx, const sx_module *module, const sxc_record
 {
     screen s = {.cx = cx, .module = module, .record = record, .out = out};
     SX_TRY(sxc_layers_find(cx, module, &s.layers));
+    SX_TRY(sxc_estimate_make(cx, module, record, 0, &s.estimate));
     put_head(&s);
     put_variants(&s);
     SX_TRY(sxc_sharding_text(cx, module, out));

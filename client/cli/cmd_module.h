@@ -31,7 +31,7 @@ sx_code sxc_explain_screen(sx_ctx *cx, const sx_module *module, const sxc_record
                            sx_buf *out);
 /* The machine that the estimates of a module are for: "8 cores of x86-64-v4 at 2.6 GHz with 41 GB/s; this
  * machine has 2". */
-void sxc_put_machine(const sx_module *module, sx_buf *out);
+void sxc_put_machine(const sx_module *module, bool with_here, sx_buf *out);
 const sx_device *sxc_device_of(sx_span target); /* NULL: of another build */
 /* cmd_run_times.c: what each launch took, by kernel (the ten dearest), or all of them one by one; as fields of
  * a JSON object. */

@@ -602,6 +602,27 @@ def test_altered_modules():
     error_of("run", bad, status=4)
 
 
+def test_estimates_are_for_the_cores_at_hand():
+    module, _ = compile_to("cores.sxm", ENCODER, "-d", "batch=8")
+
+    def explained(cores, *more, state="state"):
+        environment = dict(os.environ, SYMPLEX_SOCKET=NOBODY, XDG_STATE_HOME=str(TMP / state))
+        return subprocess.run([CLIENT, "explain", str(module), *more], capture_output=True, env=environment, check=True,
+                              preexec_fn=lambda: os.sched_setaffinity(0, cores), text=True).stdout
+    usable = sorted(os.sched_getaffinity(0))
+    one = json.loads(explained(usable[:1], "--json"))
+    assert one["estimated_for"]["cores"] > 1 and one["estimated_for"]["cores_here"] == 1
+    assert one["estimate_here_ns"] > 2 * one["estimate_ns"] and one["floor_here_ns"] > 2 * one["floor_ns"], one
+    assert one["estimate_here_ns"] >= one["floor_here_ns"]
+    assert " a run on the 1 core of this machine; " in explained(usable[:1]) + explained(usable[:1], "--all")
+    if len(usable) > 1 and one["estimated_for"]["cores"] != 2:
+        two = json.loads(explained(usable[:2], "--json"))
+        assert 1.5 < one["estimate_here_ns"] / two["estimate_here_ns"] <= 2.01, (one, two)
+    stranger = json.loads(explained(usable[:1], "--json", state="another"))
+    assert "estimate_here_ns" not in stranger and stranger["estimate_ns"] == one["estimate_ns"]
+    assert " a run, for " in explained(usable[:1], state="another")
+
+
 def test_explain_and_dump():
     module, made = compile_to("mlp.sxm", MLP, "-d", "batch=4")
     explained = js("explain", module, schema="explain")
@@ -622,7 +643,7 @@ def test_explain_and_dump():
     machine = explained["estimated_for"]
     assert machine["name"].startswith("x86-64-v") and machine["cores_here"] == len(os.sched_getaffinity(0)), machine
     for shown in (text, sx("explain", module).stdout.decode()):
-        assert "for %d cores of %s at" % (machine["cores"], machine["name"]) in shown
+        assert "%d cores of %s at" % (machine["cores"], machine["name"]) in shown
     folder = TMP / "dumped"
     dumped = js("module", "dump", module, "-o", folder, schema="module_dump")
     files = [p for p in folder.rglob("*") if p.is_file()]
