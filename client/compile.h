@@ -5,32 +5,41 @@
 #include "protocol/message.h"
 
 typedef enum {
-    SXC_MODE_AUTO, /* the daemon if one answers that is to be believed, else in process */
-    SXC_MODE_ONLY, /* SX_NODAEMON if none answers, SX_DENIED if it is a stranger's */
-    SXC_MODE_NEVER /* in process */
+    /* The daemon compiles if one answers that is to be believed, else a process of our own. */
+    SXC_MODE_AUTO,
+    /* SX_NODAEMON if no daemon answers, SX_DENIED if it is a stranger's. */
+    SXC_MODE_ONLY,
+    /* A process of our own compiles. */
+    SXC_MODE_NEVER
 } sxc_daemon_mode;
 typedef struct {
-    const char *socket; /* NULL: the default path */
+    /* Where the daemon listens. NULL: the default path. */
+    const char *socket;
     sxc_daemon_mode daemon;
-    bool refresh; /* compile again and replace what is stored */
-    /* Called once for each thing to say, such as "no daemon at ..., compiling in process"; may be NULL. */
+    /* Compile again and replace what is stored. */
+    bool refresh;
+    /* Is called once for each thing to say, such as "no daemon at ..., compiling in process"; may be NULL. */
     void (*message)(void *self, const char *text);
     /* Is called as the work goes on; may be NULL. */
     void (*progress)(void *self, const char *stage, uint64_t done, uint64_t total);
-    void *self;          /* of message */
-    void *progress_self; /* of progress */
-    /* The symplex-client that compiles where no daemon does; NULL: it is looked for (spawn.h). */
+    /* What the two functions above are called with. */
+    void *self;
+    void *progress_self;
+    /* The symplex-client that compiles where no daemon does. NULL: it is looked for (spawn.h). */
     const char *program;
 } sxc_compile_options;
 typedef struct {
-    /* "ram", "disk": a hit; "none": compiled by the daemon; "process": compiled here */
+    /* "ram" and "disk" are hits of the daemon's cache; "none": the daemon compiled; "process": we did. */
     char tier[16];
-    uint64_t cost_us;  /* what compiling took, then or now */
-    uint64_t total_us; /* what this call took */
+    /* What compiling took, whether it was now or earlier. */
+    uint64_t cost_us;
+    /* What this call took. */
+    uint64_t total_us;
     sx_key key;
-    bool met;       /* a semantic hit: the program was found equal to a stored one */
-    sx_key met_key; /* which */
-    /* by which rules, separated by commas, cut at the end; empty: the same terms */
+    /* A semantic hit: the program was found equal to a stored one, whose key is the next field. */
+    bool met;
+    sx_key met_key;
+    /* The rules by which it is equal, separated by commas and cut at the end. Empty: it has the same terms. */
     char rules[1024];
 } sxc_compile_info;
 

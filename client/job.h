@@ -30,7 +30,8 @@ typedef enum {
 /* What is asked. Behind it come the texts of a request, then its extents as sxc_job_extent, each followed by a
  * name; or a module. */
 typedef struct {
-    char build[64]; /* sx_core_toolchain, cut at the end */
+    /* The build of the library: sx_core_toolchain, cut at the end. */
+    char build[64];
     uint32_t kind;
     /* A set of 1 << sxc_job_flag. */
     uint32_t flags;
@@ -57,7 +58,8 @@ typedef enum { SXC_WORD_PROGRESS, SXC_WORD_RESULT, SXC_WORD_ERROR } sxc_word_kin
 typedef struct {
     uint32_t kind;
     uint32_t reserved;
-    uint64_t size; /* bytes that follow */
+    /* How many bytes follow. */
+    uint64_t size;
     /* Of PROGRESS: as in sx_ctx. */
     uint64_t done, total;
 } sxc_word;

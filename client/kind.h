@@ -4,8 +4,10 @@
 #include "core/base/base.h"
 
 typedef enum {
-    SXC_KIND_TEXT, /* the text form of a program, docs/IR.md */
-    SXC_KIND_ONNX  /* may be an ONNX model: a protocol buffer whose first field a model has */
+    /* The text form of a program (docs/IR.md). */
+    SXC_KIND_TEXT,
+    /* It may be an ONNX model: it is a protocol buffer whose first field is one that a model has. */
+    SXC_KIND_ONNX
 } sxc_kind;
 
 #define SXC_KIND_BYTES \

@@ -5,7 +5,8 @@
 #include "protocol/module.h"
 
 typedef struct {
-    sx_module module; /* points into the mapping */
+    /* Its tables point into the mapping. */
+    sx_module module;
     void *mapping;
     size_t size;
 } sxc_module_file;

@@ -5,16 +5,23 @@
 #include "trust/seal.h"
 
 typedef enum {
-    SXC_RECORD_NONE,     /* no kernels, nothing was run */
-    SXC_RECORD_UNSIGNED, /* nobody answers for it */
-    SXC_RECORD_ALTERED,  /* the signature is of other bytes */
-    SXC_RECORD_UNKNOWN,  /* it fits, by a key that is neither ours nor the daemon's */
-    SXC_RECORD_VERIFIED  /* it fits, by our key or by that of the daemon we believe */
+    /* The module has no kernels, so nothing was run. */
+    SXC_RECORD_NONE,
+    /* Nobody answers for it. */
+    SXC_RECORD_UNSIGNED,
+    /* The signature is of other bytes. */
+    SXC_RECORD_ALTERED,
+    /* The signature fits, but its key is neither ours nor that of the daemon. */
+    SXC_RECORD_UNKNOWN,
+    /* The signature fits, and its key is ours or that of the daemon that we believe. */
+    SXC_RECORD_VERIFIED
 } sxc_record_state;
 typedef struct {
     sxc_record_state state;
-    bool daemon; /* verified: the key is the daemon's, and another than that of our state folder */
-    char key[SX_TRUST_KEY_NAME_SIZE]; /* who signed; empty without a signature */
+    /* Only for VERIFIED: the key is that of the daemon, and another than that of our state folder. */
+    bool daemon;
+    /* The name of the key that signed. It is empty without a signature. */
+    char key[SX_TRUST_KEY_NAME_SIZE];
 } sxc_record;
 
 #define SXC_FOLDER_MAX 4096

@@ -6,9 +6,12 @@
 
 typedef struct {
     sx_graph *graph;
-    /* bytes lie in the mapped file or the caller's memory; NULL for .sx */
+    /* Their bytes lie in the mapped file or in the memory of the caller. NULL: the program is a .sx text, which
+     * carries none. */
     const sx_weights *weights;
-    sx_buf text; /* text form of the graph: what travels */
+    /* The text form of the graph. This is what travels to the compiler. */
+    sx_buf text;
+    /* The open file of an ONNX model, or NULL. */
     sx_onnx_file *file;
 } sxc_source;
 

@@ -14,9 +14,11 @@
 #define SXC_EGRAPH_BYTES_MAX ((size_t)1 << 30)
 
 typedef struct {
-    sx_xt problem;       /* passed sx_xt_check */
-    sx_span *class_name; /* [class_count] */
-    sx_span *node_name;  /* [node_count] */
+    /* It has passed sx_xt_check. */
+    sx_xt problem;
+    /* [class_count] and [node_count]: the ids that the text gave them. */
+    sx_span *class_name;
+    sx_span *node_name;
 } sxc_egraph;
 
 /* Everything in cx's arena, or borrowed from `text`.

@@ -13,7 +13,8 @@ typedef struct {
     const sx_module *module;
     const sx_graph *program, *optimised;
     sx_descent descent;
-    uint32_t *node_of; /* [launches] node of `optimised`, or SX_ORIGIN_NONE */
+    /* [launches] The node of `optimised` that each launch computes, or SX_ORIGIN_NONE. */
+    uint32_t *node_of;
 } sxc_layers;
 
 /* In cx's arena; the module is borrowed.  errors  SX_CORRUPT its programs cannot be read */

@@ -5,9 +5,11 @@
 
 #define SXC_FINDINGS_MAX 32
 typedef struct {
-    const char *name; /* static storage */
+    /* What was looked for; static storage. */
+    const char *name;
     bool found;
-    bool needed; /* nothing runs without it */
+    /* Nothing runs where it is missing. */
+    bool needed;
     char detail[256];
 } sxc_finding;
 typedef struct {

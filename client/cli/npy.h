@@ -5,8 +5,10 @@
 #include "core/ir/ir.h"
 
 typedef struct {
-    sx_type type;  /* static */
-    sx_span bytes; /* row-major elements, in cx's arena */
+    /* All of its extents are numbers. */
+    sx_type type;
+    /* The elements in row-major order; they lie in cx's arena. */
+    sx_span bytes;
 } sxc_npy;
 /* SX_INPUT: missing file, malformed header, Fortran order, big endian, element type without counterpart, size
  * that does not fit. */

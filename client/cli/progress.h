@@ -10,8 +10,11 @@
 uint64_t sxc_now_us(void); /* monotonic */
 
 typedef struct {
-    bool terminal; /* else nothing is ever shown */
+    /* The error stream is a terminal. Nothing is ever shown elsewhere. */
+    bool terminal;
+    /* A line stands there now. */
     bool shown;
+    /* When the work began, and when the next line is due. */
     uint64_t start_us, next_us;
 } sxc_progress;
 

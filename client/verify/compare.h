@@ -26,15 +26,15 @@
 typedef enum { SXV_RIGHT, SXV_IMPRECISE, SXV_WRONG } sxv_verdict;
 typedef struct {
     sxv_verdict verdict;
-    uint64_t points;  /* elements compared */
-    uint64_t finite;  /* of them, those that are finite in double precision */
-    uint64_t nan;     /* of them, those that are no number */
-    uint64_t wrong;   /* of them, those that are further off than their bound */
-    uint64_t worst;   /* element that is furthest from the reference, measured by its bound */
-    double got, want; /* there */
-    double error;     /* there, relative to the largest magnitude of the tensor */
-    double bound;     /* what is not wrong there, relative to the same */
-    double spread;    /* largest difference of the two references, relative to the same */
+    /* How many elements were compared; how many of them are finite in double precision, are NaN there, and are
+     * further off than their bound. */
+    uint64_t points, finite, nan, wrong;
+    /* The element that is furthest from the reference, measured by its bound, and its two values. */
+    uint64_t worst;
+    double got, want;
+    /* Its deviation, the deviation that would not be wrong there, and the largest difference of the two references:
+     * all relative to the largest magnitude of the tensor. */
+    double error, bound, spread;
 } sxv_comparison;
 
 /* `memory` holds stored elements of the type. `wide`: magnitudes differ from group to group, so M plays no part. */

@@ -14,12 +14,15 @@
 
 #define SXV_DRAW_PARTS 8
 typedef struct {
-    sx_span name;      /* of the parameter */
-    double low, width; /* floats are in [low, low + width), */
-    bool either_sign;  /* and half of them are negated */
-    /* the tensor is cut in SXV_DRAW_PARTS runs of elements, each times 2^-126 to 2^126 */
+    /* The name of the parameter. */
+    sx_span name;
+    /* Floats are in [low, low + width), and with `either_sign` half of them are negated. */
+    double low, width;
+    bool either_sign;
+    /* The tensor is cut in SXV_DRAW_PARTS runs of elements, and each run is multiplied by 2^-126 to 2^126. */
     bool wide;
-    uint64_t integers; /* bound of integers */
+    /* Integers are below this. */
+    uint64_t integers;
 } sxv_recipe;
 /* One for each parameter of a static graph, in node order; memory in cx's arena. */
 sx_code sxv_draw_recipes(sx_ctx *cx, const sx_graph *graph, sxv_recipe **recipe, uint32_t *count);

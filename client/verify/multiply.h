@@ -18,8 +18,10 @@ typedef struct {
     int64_t batch, rows, columns, length; /* length: steps of k */
     sxv_load load_left, load_right;
     const void *left, *right;
-    bool narrow;    /* sums in f32 */
-    double *result; /* [batch][rows][columns] */
+    /* Sums are carried in f32. */
+    bool narrow;
+    /* [batch][rows][columns] */
+    double *result;
 } sxv_product;
 
 /*   memory   malloc, about one operand; returned before the end

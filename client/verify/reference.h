@@ -30,7 +30,8 @@ typedef struct {
 
 typedef struct {
     sxr_pool *pool;
-    size_t bytes_max; /* of tensors alive at once */
+    /* Tensors that are alive at once may have this many bytes together. */
+    size_t bytes_max;
 } sxv_reference;
 
 /* `graph` is static.  errors  SX_LIMIT more than bytes_max; SX_NOMEM; those of the interpreter and of the reader */

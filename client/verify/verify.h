@@ -26,14 +26,18 @@
 #define SXR_VERIFY_DEFAULT ((sxr_verify_options){.seed = 1, .program_flops = 4e12})
 
 typedef struct {
-    uint64_t seed;          /* of inputs, weights and sampled elements */
-    uint32_t kernel_points; /* elements compared per kernel; 0: 48 */
-    /* the whole program is compared if it has at most this many; negative: never */
+    /* Inputs, weights and the elements that are sampled follow from it. */
+    uint64_t seed;
+    /* How many elements of each kernel are compared; 0: 48. */
+    uint32_t kernel_points;
+    /* The whole program is compared if it has at most this many operations; negative: never. */
     double program_flops;
-    /* instructions of a launch that are emulated; 0: 4 million. Beyond: some points of its grid */
+    /* A launch with more instructions than this is emulated at some points of its grid alone; 0: 4 million. */
     uint64_t emulated_max;
-    uint32_t threads; /* of module and reference; 0: as many as the process may use */
-    sx_span program;  /* text as it was sent; empty: the canonical one that the module holds */
+    /* Threads of the module and of the reference; 0: as many as the process may use. */
+    uint32_t threads;
+    /* The text as it was sent. Empty: the canonical one that the module holds. */
+    sx_span program;
 } sxr_verify_options;
 
 /* Fills memory of a tensor with seeded values: floats in [-1, 1) scaled so that sums over its first dimension

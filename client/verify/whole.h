@@ -9,11 +9,14 @@ sx_code sxv_bound_graph(sx_ctx *cx, const sxr_program *program, sx_span text, sx
 
 typedef struct {
     uint64_t points, finite, nan;
-    uint64_t wrong; /* only with `wide` are there any, and no error */
+    /* Elements that are beyond their bound. Only with `wide` they are counted and are no error. */
+    uint64_t wrong;
     bool imprecise;
-    /* of the element that is furthest out, relative to the largest magnitude of its output */
+    /* The deviation and the bound of the element that is furthest out, relative to the largest magnitude of its
+     * output. */
     double error, bound;
-    double spread; /* what rounding alone does to the program: the largest of all outputs */
+    /* What rounding alone does to the program: the largest spread of all outputs. */
+    double spread;
 } sxv_whole;
 /* NaN agrees with NaN whatever the code does: is there nothing else? */
 static inline bool sxv_whole_says_nothing(const sxv_whole *whole)
