@@ -112,15 +112,22 @@ static uint64_t whole_pages(uint64_t bytes)
     return (bytes + 4095) & ~(uint64_t)4095;
 }
 
+/* A place in the memory of the program; NULL where it needs none. */
+static uint8_t *memory_at(const sxr_program *program, uint64_t offset)
+{
+    return program->memory != NULL ? program->memory + offset : NULL;
+}
+
 /* Where tensors of this place begin; NULL: in memory of the caller. */
 static uint8_t *base_of(const sxr_program *program, const sx_module_tensor *tensor)
 {
     const sx_module *module = &program->module;
-    uint8_t *persistent = program->memory + whole_pages(module->info->arena_bytes);
+    uint64_t persistent = whole_pages(module->info->arena_bytes);
+    uint64_t state = persistent + whole_pages(module->info->persistent_bytes);
     switch ((sx_module_place)tensor->place) {
     case SX_TENSOR_TEMPORARY: return program->memory;
-    case SX_TENSOR_PERSISTENT: return persistent;
-    case SX_TENSOR_STATE: return persistent + whole_pages(module->info->persistent_bytes);
+    case SX_TENSOR_PERSISTENT: return memory_at(program, persistent);
+    case SX_TENSOR_STATE: return memory_at(program, state);
     case SX_TENSOR_CONSTANT:
         return program->file + ((const uint8_t *)module->constants - program->file);
     case SX_TENSOR_WEIGHT:
