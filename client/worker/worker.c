@@ -22,8 +22,9 @@ typedef struct {
     sx_ctx *cx;
     int fd;
     sxc_job job;
-    /* What stands behind the job: the program or module, aligned to 64 and the caller's to free. */
+    /* What stands behind the job: the program or module, aligned to 64; and its memory. */
     sx_span program;
+    uint8_t *bytes;
     sx_core_request request;
     sx_buf result;
 } work;
@@ -62,6 +63,7 @@ static sx_code read_program(work *w)
     if (bytes == NULL) {
         return SX_FAIL(w->cx, SX_NOMEM, "no memory for %zu bytes", size);
     }
+    w->bytes = bytes;
     w->program = (sx_span){bytes, size};
     return read_bytes(w, bytes, size);
 }
@@ -250,5 +252,8 @@ int sxc_work(int fd)
     sx_code code = perform(&w);
     bool said = code == SX_OK ? say(&w, SXC_WORD_RESULT, w.result.ptr, w.result.len)
                               : say(&w, SXC_WORD_ERROR, &cx.error, sizeof(cx.error));
-    return said ? 0 : 1; /* memory goes with the process */
+    sx_buf_fini(&w.result);
+    free(w.bytes);
+    sx_ctx_fini(&cx);
+    return said ? 0 : 1;
 }
