@@ -1,8 +1,9 @@
 /* estimate.h - the estimates of a module for the cores at hand.
  *
- * A module is compiled for a device of the table, with the cores that it has there, so that the same request gives the
- * same bytes everywhere. What a person waits depends on the cores that this process may use: each kernel of the module is
- * priced again, under its own schedule, for a device that differs in the number of cores alone.
+ * A module is compiled for a device of the table, with the cores that it has there, so that the same request
+ * gives the same bytes everywhere. What a person waits depends on the cores that this process may use: each
+ * kernel of the module is priced again, under its own schedule, for a device that differs in the number of
+ * cores alone.
  */
 #ifndef SX_CLIENT_CLI_ESTIMATE_H
 #define SX_CLIENT_CLI_ESTIMATE_H
