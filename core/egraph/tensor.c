@@ -107,6 +107,7 @@ uint32_t sx_tensors_values(const sx_tensors *t, const sx_fact *fact, double valu
     const sx_value_set *set = fact->others != 0 ? &t->values[fact->others] : NULL;
     for (uint32_t i = 0; set != NULL && i < set->count; i++) {
         if (memcmp(&set->value[i], &fact->value, sizeof(double)) != 0) {
+            SX_ASSERT(count < SX_VALUES_MAX);
             value[count++] = set->value[i];
         }
     }
@@ -154,15 +155,15 @@ static void put_value(const sx_tensors *t, sx_value_set *set, double value)
 {
     uint32_t at = set->count;
     int order = 1;
-    SX_ASSERT(set->count <= SX_VALUES_MAX);
+    SX_ASSERT(set->count <= SX_VALUES_KEPT);
     while (at > 0 && (order = by_bits(&set->value[at - 1], &value)) > 0) {
         at--;
     }
     if (at > 0 && order == 0) {
         return;
     }
-    if (set->count == SX_VALUES_MAX && is_named(t, value)) {
-        uint32_t gone = SX_VALUES_MAX;
+    if (set->count == SX_VALUES_KEPT && is_named(t, value)) {
+        uint32_t gone = SX_VALUES_KEPT;
         while (gone > 0 && is_named(t, set->value[gone - 1])) {
             gone--;
         }
@@ -172,7 +173,7 @@ static void put_value(const sx_tensors *t, sx_value_set *set, double value)
             at -= at >= gone ? 1 : 0;
         }
     }
-    if (set->count < SX_VALUES_MAX) {
+    if (set->count < SX_VALUES_KEPT) {
         memmove(&set->value[at + 1], &set->value[at], (set->count - at) * sizeof(double));
         set->value[at] = value;
         set->count++;

@@ -26,10 +26,11 @@ _Static_assert(sizeof(sx_fact) == 16, "a fact is 16 bytes");
 /* Reassociating rules make one class both 0 and -0, or neighbouring numbers. Searching goes by the first
  * number known of a class; a checker must know all of them, whatever the order in which it learns them. */
 #define SX_VALUES_MAX 32u /* of one class; of more, those that a constant names are kept first */
+#define SX_VALUES_KEPT (SX_VALUES_MAX - 1) /* in a set, beside the first number known */
 #define SX_VALUE_SETS_MAX 65000u
 typedef struct {
     uint32_t count; /* 2 or more, ascending by their bits */
-    double value[SX_VALUES_MAX];
+    double value[SX_VALUES_KEPT];
 } sx_value_set;
 
 typedef struct {
