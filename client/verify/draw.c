@@ -207,10 +207,23 @@ static inline float element(const filling *f, int64_t i)
     return negated ? -value : value;
 }
 
+/* Numbers from 2^-n to 2^n are normal ones of the type. */
+static uint32_t exponent_max(sx_dtype dtype)
+{
+    switch ((int)dtype) {
+    case SX_F16:
+    case SX_F8E5M2: return 14;
+    case SX_F8E4M3: return 6;
+    default: return 126; /* of f64, too: what is made of it may be an f32 */
+    }
+}
+
 /* The magnitude of a run of elements. */
 static double magnitude(const filling *f, uint32_t part)
 {
-    return ldexp(1, (int)(mixed(f->seed + (part + 1) * UINT32_C(0x9E3779B1)) % 253) - 126);
+    uint32_t most = exponent_max(f->dtype);
+    uint32_t drawn = mixed(f->seed + (part + 1) * UINT32_C(0x9E3779B1)) % (2 * most + 1);
+    return ldexp(1, (int)drawn - (int)most);
 }
 
 /* Elements of f32, times `scale`. */

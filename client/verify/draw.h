@@ -19,7 +19,8 @@ typedef struct {
     /* Floats are in [low, low + width), and with `either_sign` half of them are negated. */
     double low, width;
     bool either_sign;
-    /* The tensor is cut in SXV_DRAW_PARTS runs of elements, and each run is multiplied by 2^-126 to 2^126. */
+    /* The tensor is cut in SXV_DRAW_PARTS runs of elements, and each run is multiplied by 2^-126 to 2^126,
+     * or as far as the type has normal numbers. */
     bool wide;
     /* Integers are below this. */
     uint64_t integers;

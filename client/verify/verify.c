@@ -37,9 +37,11 @@ void sxr_fill_random(const sx_module_tensor *tensor, void *memory, uint64_t seed
         if (tensor->dtype == SX_F32) {
             float value = sx_rng_f32(&rng) * (tensor->place == SX_TENSOR_WEIGHT ? scale : 1.0F);
             memcpy(at, &value, sizeof(value));
-        } else if (tensor->dtype == SX_F64) {
-            double value = (double)sx_rng_f32(&rng);
-            memcpy(at, &value, sizeof(value));
+        } else if (sx_dtype_class_of((sx_dtype)tensor->dtype) == SX_CLASS_FLOAT) {
+            double value =
+                (double)(sx_rng_f32(&rng) * (tensor->place == SX_TENSOR_WEIGHT ? scale : 1.0F));
+            uint64_t bits = sx_num_encode((sx_dtype)tensor->dtype, value);
+            sx_num_store((sx_dtype)tensor->dtype, at, 0, bits);
         } else {
             uint64_t value = sx_rng_below(&rng, tensor->dtype == SX_BOOL ? 2 : 16);
             memcpy(at, &value, tensor->element_bytes);

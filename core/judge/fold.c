@@ -160,6 +160,15 @@ static uint32_t fold_blend(sx_algebra *g, uint32_t mask, uint32_t x, uint32_t y)
     return 0;
 }
 
+/* Nothing times a number is nothing: what lanes behind the last element of a load become. */
+static uint32_t fold_nothing(sx_algebra *g, sx_lop op, uint32_t x, uint32_t y)
+{
+    uint64_t bits;
+    double factor;
+    bool ok = op == SX_LOP_MUL && is_constant(g, x, &bits) && bits == 0 && is_number(g, y, &factor);
+    return ok && factor > 0 ? x : 0;
+}
+
 /* With a known number one instruction keeps NaN, which gives its second operand where unordered or equal;
  * zeros have two signs, so a zero does not change places. */
 static uint32_t fold_order(sx_algebra *g, sx_lop op, uint32_t x, uint32_t y)
@@ -195,6 +204,7 @@ static uint32_t fold(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_
         return x;
     }
     r = fold_order(g, op, x, y);
+    r = r == 0 ? fold_nothing(g, op, x, y) : r;
     r = r == 0 ? fold_form(g, op, imm, x, y) : r;
     r = r == 0 ? fold_mask(g, op, x, y) : r;
     if (r == 0 && op == SX_LOP_MNOT) {

@@ -428,7 +428,7 @@ sx_code sx_judge_kernel(sx_judge *j, const sx_attr *fused, const sx_type *input,
         if (a == r->packed && !sx_panel_strides(r, stride, &size[a])) {
             (void)sx_refuse(g, "the panels are too large");
         }
-        size[a] *= a == r->packed ? 4 : 1;
+        size[a] *= a == r->packed ? kernel->lane_bytes : 1;
     }
     size[input_count] = r->result_bytes;
     if (sx_prove_buffers(g, kernel, input_count, size)) {
@@ -449,7 +449,8 @@ static bool panel_places(sx_reference *r, sx_places *p)
         return false;
     }
     p->count = 1;
-    p->stride[0] = 4;
+    int64_t lane = r->g->wide ? 8 : 4; /* panels hold lanes */
+    p->stride[0] = lane;
     p->extent[0] = panel;
     p->dim[0] = SX_RANK_MAX;
     for (uint32_t group = 0; group < 3; group++) { /* reduced dimensions, panels, the others */
@@ -459,7 +460,7 @@ static bool panel_places(sx_reference *r, sx_places *p)
             int64_t extent = r->space.extent[d];
             extent = columns ? sx_ceil_div_i64(extent, panel) : extent;
             if (of == group && stride[d] != 0 && extent > 1) {
-                p->stride[p->count] = 4 * stride[d];
+                p->stride[p->count] = lane * stride[d];
                 p->extent[p->count] = extent;
                 p->dim[p->count++] = d;
             }
@@ -499,9 +500,11 @@ static uint32_t packed_element(void *self, const sx_final *f)
     }
     uint32_t argument = r->packed;
     r->packed = UINT32_MAX; /* where it comes from it is not packed */
-    uint32_t element = sx_term_element(g, 0, SX_MEM_LANE, sx_reference_address(r, argument), 0);
+    sx_dtype dtype = r->input[argument].dtype;
+    sx_mem mem = sx_loop_mem(dtype, g->wide ? 8 : 4);
+    uint32_t address = sx_reference_address(r, argument);
     r->packed = argument;
-    return element;
+    return sx_reference_decode(r, dtype, sx_term_element(g, 0, (uint8_t)mem, address, 0));
 }
 
 sx_code sx_judge_pack(sx_judge *j, const sx_attr *fused, const sx_type *input, uint32_t input_count,
@@ -516,11 +519,8 @@ sx_code sx_judge_pack(sx_judge *j, const sx_attr *fused, const sx_type *input, u
         int64_t stride[SX_RANK_MAX];
         int64_t size[2] = {bytes_of(&input[r->packed]), 0};
         (void)sx_panel_strides(r, stride, &size[1]);
-        size[1] *= 4;
+        size[1] *= kernel->lane_bytes;
         (void)sx_prove_buffers(g, kernel, 1, size);
-        if (input[r->packed].dtype != SX_F32) {
-            (void)sx_refuse(g, "panels of %s", sx_dtype_name(input[r->packed].dtype));
-        }
         SX_TRY(sx_prove_stores(j, kernel, 1, &p));
     }
     sx_prove_values(j, packed_element, &(asked){r, &p});

@@ -236,7 +236,7 @@ bool sx_panel_strides(const sx_reference *r, int64_t stride[SX_RANK_MAX], int64_
             ok = ok && sx_mul_i64(*size, s->extent[d], size);
         }
     }
-    return ok && *size <= SX_LOOP_BYTES_MAX / 4;
+    return ok && *size <= SX_LOOP_BYTES_MAX / (r->g->wide ? 8 : 4);
 }
 
 /* The packed element: the column number splits in panel and column of it, as the variables do. */
@@ -265,7 +265,7 @@ static uint32_t panel_address(sx_reference *r)
         sx_lin_add_lin(g, &lin, &digit[1], stride[d]);
     }
     sx_lin bytes = {.constant = 0, .vars = 0};
-    sx_lin_add_lin(g, &bytes, &lin, 4);
+    sx_lin_add_lin(g, &bytes, &lin, g->wide ? 8 : 4);
     return sx_form_put(g, &bytes);
 }
 

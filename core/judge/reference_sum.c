@@ -2,15 +2,16 @@
  *
  *   contraction   one chain of multiply-adds from +0 over ascending row-major steps of the reduced dimensions
  *   row across    one chain from the identity in the same order
- *   row along     the last dimension is reduced: 16 lanes x 4 accumulators, chunk c of 16 elements of the
- *                 innermost axis to accumulator c mod 4, the tail filled with the identity; (a0 + a1) + (a2 +
- *                 a3); lanes folded by 8, 4, 2, 1 */
+ *   row along     the last dimension is reduced: 16 lanes (of 8 bytes: 8) x 4 accumulators, chunk c of as many
+ *                 elements of the innermost axis to accumulator c mod 4, the tail filled with the identity;
+ *                 (a0 + a1) + (a2 + a3); lanes folded by halves */
 #include <math.h>
 #include <string.h>
 
+#include "core/ir/num.h"
 #include "core/judge/reference.h"
 
-#define LANES 16u
+#define LANES_MAX 16u /* of 4 bytes; of 8 bytes half as many */
 #define ACCUMULATORS 4u
 
 uint32_t sx_reference_hole(sx_reference *r)
@@ -52,15 +53,29 @@ static void leave(sx_reference *r, const uint32_t saved[SX_RANK_MAX], uint32_t s
     r->step = step;
 }
 
+/* The low 32 bits of both decide the low 32 of the product; of i64 all count. */
+static uint32_t product_of(sx_reference *r, sx_dtype dtype, uint32_t x, uint32_t y)
+{
+    sx_loop_step step = {.op = SX_OP_MULTIPLY, .from = dtype, .to = dtype};
+    return dtype == SX_I64 ? sx_reference_typed(r, &step, (const uint32_t[]){x, y, 0})
+                           : sx_term_op(r->g, SX_LOP_IMUL, 0, x, y, 0);
+}
+
+/* A sum in a lane's own type as an element of another: rounded, wrapped, or another number than 0. */
+static uint32_t closed(sx_reference *r, sx_dtype dtype, uint32_t sum)
+{
+    if (dtype == SX_BOOL) {
+        return sx_reference_decode(r, dtype, sum);
+    }
+    sx_loop_step step = sx_loop_close_step(dtype, r->g->wide ? 8 : 4);
+    return sx_reference_typed(r, &step, (const uint32_t[]){sum, 0, 0});
+}
+
 uint32_t sx_reference_dot(sx_reference *r, const sx_instr *in)
 {
     sx_algebra *g = r->g;
     uint32_t saved[SX_RANK_MAX];
     uint32_t step = r->step;
-    if (g->wide || in->dtype != SX_F32 || r->body->instr[in->x].dtype != SX_F32 ||
-        r->body->instr[in->y].dtype != SX_F32) {
-        return sx_refuse(g, "a contraction of %s", sx_dtype_name(in->dtype));
-    }
     uint32_t dims = 0; /* under an online sum the inner ones alone */
     for (uint32_t d = 0; d < r->space.rank; d++) {
         bool summed = r->online_kind ? r->space.inner[d] : r->space.reduced[d];
@@ -70,19 +85,35 @@ uint32_t sx_reference_dot(sx_reference *r, const sx_instr *in)
     enter(r, dims, saved);
     uint32_t x = sx_reference_value(r, in->x);
     uint32_t y = sx_reference_value(r, in->y);
-    uint32_t next = sx_term_op(g, SX_LOP_FMA, 0, x, y, hole);
+    uint32_t next;
+    if (sx_dtype_class_of(in->dtype) == SX_CLASS_FLOAT) {
+        next = sx_term_op(g, SX_LOP_FMA, 0, x, y, hole);
+    } else {
+        next = sx_term_op(g, SX_LOP_IADD, 0, hole, product_of(r, in->dtype, x, y), 0);
+    }
     uint32_t sum = sx_reference_loops(r, sx_term_constant(g, 0), hole, next, dims);
     leave(r, saved, step);
-    return sum;
+    return closed(r, in->dtype, sum);
 }
 
 static uint32_t combine(sx_reference *r, const sx_instr *in, uint32_t x, uint32_t y)
 {
     sx_algebra *g = r->g;
-    bool real = in->dtype == SX_F32;
+    bool real = sx_dtype_class_of(in->dtype) == SX_CLASS_FLOAT;
+    bool truth = in->dtype == SX_BOOL; /* 0 and 1: the greater is or, the lesser and */
     switch (in->reducer) {
-    case SX_SUM: return sx_term_op(g, real ? SX_LOP_ADD : SX_LOP_IADD, 0, x, y, 0);
-    case SX_PRODUCT: return sx_term_op(g, SX_LOP_MUL, 0, x, y, 0);
+    case SX_SUM:
+        return sx_term_op(g,
+                          real    ? SX_LOP_ADD
+                          : truth ? (sx_lop)SX_LOP_IMAX
+                                  : SX_LOP_IADD,
+                          0, x, y, 0);
+    case SX_PRODUCT:
+        return sx_term_op(g,
+                          real    ? SX_LOP_MUL
+                          : truth ? (sx_lop)SX_LOP_IMIN
+                                  : SX_LOP_IMUL,
+                          0, x, y, 0);
     case SX_MAX: /* the accumulator where equal */
         return real ? sx_term_op(g, (sx_lop)SX_LOP_NMAX, 0, y, x, 0)
                     : sx_term_op(g, (sx_lop)SX_LOP_IMAX, 0, x, y, 0);
@@ -96,16 +127,31 @@ static uint32_t combine(sx_reference *r, const sx_instr *in, uint32_t x, uint32_
 
 static uint32_t identity(sx_reference *r, const sx_instr *in)
 {
-    bool real = in->dtype == SX_F32;
-    float f = in->reducer == SX_PRODUCT ? 1 : 0;
-    int32_t i = 0;
-    uint32_t bits;
-    if (in->reducer == SX_MAX || in->reducer == SX_MIN) {
-        f = in->reducer == SX_MAX ? -INFINITY : INFINITY;
-        i = in->reducer == SX_MAX ? INT32_MIN : INT32_MAX;
+    sx_dtype_class of = sx_dtype_class_of(in->dtype);
+    bool max = in->reducer == SX_MAX;
+    bool order = max || in->reducer == SX_MIN;
+    double f = order ? (max ? -HUGE_VAL : HUGE_VAL) : in->reducer == SX_PRODUCT;
+    int64_t i = in->reducer == SX_PRODUCT;
+    if (order && of == SX_CLASS_INT) {
+        i = max ? sx_num_int_min(in->dtype) : sx_num_int_max(in->dtype);
     }
-    memcpy(&bits, &f, sizeof(bits));
-    return sx_term_constant(r->g, real ? bits : (uint32_t)i);
+    bool wide = r->g->wide;
+    return sx_term_constant(r->g, of == SX_CLASS_FLOAT
+                                      ? sx_num_encode(wide ? SX_F64 : SX_F32, f)
+                                      : sx_num_int_encode(wide ? SX_I64 : SX_I32, i));
+}
+
+/* What is accumulated at the position: of a bool 0 or 1. */
+static uint32_t operand_of(sx_reference *r, const sx_instr *in)
+{
+    uint32_t value = sx_reference_value(r, in->x);
+    return in->dtype == SX_BOOL ? sx_reference_encode(r, SX_BOOL, value) : value;
+}
+
+/* Lanes of the virtual shape. */
+static uint32_t lanes_of(const sx_reference *r)
+{
+    return r->g->wide ? LANES_MAX / 2 : LANES_MAX;
 }
 
 /* The value along a row at chunk `first` + 4 w (w a loop variable, or `whole` chunks behind: one tail), lane
@@ -114,14 +160,15 @@ static uint32_t chunk_value(sx_reference *r, const sx_instr *in, uint32_t inner,
                             int64_t chunk)
 {
     sx_algebra *g = r->g;
-    sx_lin lin = {.constant = chunk * LANES, .vars = 0};
+    uint32_t lanes = lanes_of(r);
+    sx_lin lin = {.constant = chunk * lanes, .vars = 0};
     if (loops) {
-        sx_lin_add(g, &lin, loop_var(inner), (int64_t)LANES * ACCUMULATORS);
+        sx_lin_add(g, &lin, loop_var(inner), (int64_t)lanes * ACCUMULATORS);
     }
     sx_lin_add(g, &lin, SX_VAR_LANE, 1);
     r->position[inner] = sx_form_put(g, &lin);
     r->step = ++r->epoch;
-    return sx_reference_value(r, in->x);
+    return operand_of(r, in);
 }
 
 /* Accumulator `c` of the lanes that have an element in the tail chunk (`in_tail`), or of the others. */
@@ -130,7 +177,7 @@ static uint32_t accumulator(sx_reference *r, const sx_instr *in, uint32_t inner,
 {
     sx_algebra *g = r->g;
     int64_t length = r->space.extent[inner];
-    int64_t whole = length / LANES;
+    int64_t whole = length / lanes_of(r);
     int64_t count = whole / ACCUMULATORS + (c < whole % ACCUMULATORS);
     uint32_t hole = sx_reference_hole(r);
     uint32_t next = hole;
@@ -138,7 +185,7 @@ static uint32_t accumulator(sx_reference *r, const sx_instr *in, uint32_t inner,
         next = combine(r, in, hole, chunk_value(r, in, inner, true, c));
         next = sx_term_close(g, hole, hole, next, loop_var(inner), count);
     }
-    if (length % LANES != 0 && whole % ACCUMULATORS == c) {
+    if (length % lanes_of(r) != 0 && whole % ACCUMULATORS == c) {
         uint32_t value = in_tail ? chunk_value(r, in, inner, false, whole) : identity(r, in);
         next = combine(r, in, next, value);
     }
@@ -158,8 +205,9 @@ static uint32_t reduce_along(sx_reference *r, const sx_instr *in)
     sx_algebra *g = r->g;
     uint32_t inner = 31u - (uint32_t)__builtin_clz(r->reduced);
     uint32_t outer = r->reduced & ~(1u << inner);
-    int64_t tail = r->space.extent[inner] % LANES;
-    uint32_t lane[LANES];
+    uint32_t lanes = lanes_of(r);
+    int64_t tail = r->space.extent[inner] % lanes;
+    uint32_t lane[LANES_MAX];
     uint32_t both[2]; /* lanes with an element in the tail, and those without */
     for (uint32_t k = 0; k < 2; k++) {
         uint32_t acc[ACCUMULATORS];
@@ -172,10 +220,10 @@ static uint32_t reduce_along(sx_reference *r, const sx_instr *in)
             break;
         }
     }
-    for (uint32_t i = 0; i < LANES; i++) {
+    for (uint32_t i = 0; i < lanes; i++) {
         lane[i] = at_lane(g, both[i >= tail && tail != 0], i);
     }
-    for (uint32_t n = LANES / 2; n > 0; n /= 2) {
+    for (uint32_t n = lanes / 2; n > 0; n /= 2) {
         for (uint32_t i = 0; i < n; i++) {
             lane[i] = combine(r, in, lane[i], lane[i + n]);
         }
@@ -185,22 +233,17 @@ static uint32_t reduce_along(sx_reference *r, const sx_instr *in)
 
 uint32_t sx_reference_reduce(sx_reference *r, const sx_instr *in)
 {
-    sx_algebra *g = r->g;
     uint32_t saved[SX_RANK_MAX];
     uint32_t step = r->step;
     uint32_t value;
-    bool known = in->dtype == SX_F32 || (in->dtype == SX_I32 && in->reducer != SX_PRODUCT);
-    if (g->wide || !known) {
-        return sx_refuse(g, "a reduction of %s", sx_dtype_name(in->dtype));
-    }
     enter(r, r->reduced, saved);
     if (r->space.along && r->reduced != 0) {
         value = reduce_along(r, in);
     } else {
         uint32_t hole = sx_reference_hole(r);
-        uint32_t next = combine(r, in, hole, sx_reference_value(r, in->x));
+        uint32_t next = combine(r, in, hole, operand_of(r, in));
         value = sx_reference_loops(r, identity(r, in), hole, next, r->reduced);
     }
     leave(r, saved, step);
-    return value;
+    return closed(r, in->dtype, value);
 }

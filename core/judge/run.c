@@ -24,6 +24,7 @@ uint32_t sx_run_operand(sx_lop op)
     case SX_LOP_ADD:
     case SX_LOP_MUL:
     case SX_LOP_IADD:
+    case SX_LOP_IMUL:
     case SX_LOP_IMAX:
     case SX_LOP_IMIN: return 0;
     case SX_LOP_MAX:

@@ -313,6 +313,9 @@ sx_code sx_analysis_of_checked(sx_ctx *cx, const sx_attr *fused, const sx_type *
     case SX_KERNEL_DOT: analyse_dot(a); break;
     case SX_KERNEL_ONLINE: analyse_online(a); break;
     }
+    if (a->kind == SX_KERNEL_ONLINE && a->lane_bytes == 8) {
+        a->refusal = "online sum beside f64 or i64";
+    }
     find_varies(body, &a->view, a->varies);
     collect(a);
     sx_analysis_count_work(a);

@@ -228,8 +228,9 @@ void sx_schedule_map(uint32_t lanes, int64_t rows, int64_t columns, uint32_t cop
                      sx_schedule *s);
 /* Row kernels. Along the reduced dimensions the walk is that of the fixed virtual shape (SX_ROW_CHUNK elements
  * at a time). */
-#define SX_ROW_LANES 16       /* lanes of the fixed virtual shape of row reductions, */
+#define SX_ROW_BYTES 64 /* of the lanes of the fixed virtual shape of row reductions: 16 or 8, */
 #define SX_ROW_ACCUMULATORS 4 /* and its accumulators, on every machine */
-#define SX_ROW_CHUNK (SX_ROW_LANES * SX_ROW_ACCUMULATORS)
-void sx_schedule_row(uint32_t lanes, bool along, int64_t rows, int64_t columns, sx_schedule *s);
+#define SX_ROW_CHUNK(lane_bytes) (SX_ROW_BYTES / (lane_bytes)*SX_ROW_ACCUMULATORS)
+void sx_schedule_row(uint32_t lanes, uint32_t lane_bytes, bool along, int64_t rows, int64_t columns,
+                     sx_schedule *s);
 #endif

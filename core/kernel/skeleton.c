@@ -54,13 +54,14 @@ void sx_schedule_map(uint32_t lanes, int64_t rows, int64_t columns, uint32_t cop
     add(s, SX_BIND_LANE, SX_ROLE_COLUMN, 1);
 }
 
-void sx_schedule_row(uint32_t lanes, bool along, int64_t rows, int64_t columns, sx_schedule *s)
+void sx_schedule_row(uint32_t lanes, uint32_t lane_bytes, bool along, int64_t rows, int64_t columns,
+                     sx_schedule *s)
 {
     *s = (sx_schedule){.level_count = 0};
     add(s, SX_BIND_GRID, SX_ROLE_ROW, rows);
     if (along) {
         add(s, SX_BIND_LOOP, SX_ROLE_ROW, 1);
-        add(s, SX_BIND_LOOP, SX_ROLE_SUM, SX_ROW_CHUNK);
+        add(s, SX_BIND_LOOP, SX_ROLE_SUM, SX_ROW_CHUNK(lane_bytes));
         add(s, SX_BIND_REGISTER, SX_ROLE_SUM, lanes);
         add(s, SX_BIND_LANE, SX_ROLE_SUM, 1);
     } else {

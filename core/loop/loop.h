@@ -188,6 +188,14 @@ static inline sx_loop_step sx_loop_index_step(int64_t extent, sx_dtype to, uint3
     sx_dtype from = small ? SX_U8 : lane_bytes == 8 ? SX_I64 : SX_I32;
     return (sx_loop_step){.op = SX_OP_CONVERT, .from = from, .to = to};
 }
+/* What makes an element of a type of a sum that was made in a lane's own float or integer. */
+static inline sx_loop_step sx_loop_close_step(sx_dtype to, uint32_t lane_bytes)
+{
+    bool real = sx_dtype_class_of(to) == SX_CLASS_FLOAT;
+    sx_dtype narrow = real ? SX_F32 : SX_I32;
+    sx_dtype wide = real ? SX_F64 : SX_I64;
+    return (sx_loop_step){.op = SX_OP_CONVERT, .from = lane_bytes == 8 ? wide : narrow, .to = to};
+}
 /* The maximum (SX_LOP_MAX) or minimum of x and y, NaN where either is, y where they are equal; in register
  * `dst`, or a new one. */
 uint32_t sx_loop_order(sx_loop_builder *b, sx_lop lop, uint32_t dst, uint32_t x, uint32_t y);

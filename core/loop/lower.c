@@ -14,7 +14,8 @@ static sx_code add_buffers(sx_lower *l)
     for (uint32_t k = 0; k < a->input_count; k++) {
         const sx_type *type = &a->input[k];
         int64_t size = sx_tensor_elements(type) * sx_dtype_bytes(type->dtype);
-        l->arg_dtype[k] = type->dtype;
+        sx_dtype lane = a->lane_bytes == 8 ? SX_F64 : SX_F32; /* panels hold them */
+        l->arg_dtype[k] = k == staged ? lane : type->dtype;
         l->arg_buffer[k] =
             sx_kernel_add_buffer(l->kernel, SX_BUFFER_IN, k == staged ? packed : size);
     }
@@ -48,9 +49,6 @@ sx_code sx_lower_fused(sx_ctx *cx, const sx_vector_unit *unit, const char *name,
                     .body = a->fused->body,
                     .view = a->view,
                     .lanes = sx_schedule_lanes(schedule)};
-    if (a->lane_bytes == 8 && a->kind != SX_KERNEL_MAP) {
-        return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: f64 and i64 have no form here", name);
-    }
     SX_TRY(sx_kernel_make(cx, name, l->lanes, a->lane_bytes, &l->kernel));
     SX_TRY(add_buffers(l));
     l->kernel->flops = a->flops;

@@ -49,9 +49,15 @@ sx_addr sx_lower_out_address(const sx_lower *l);
 void sx_lower_move(sx_lower *l); /* the position moved: forgets all values but the pinned ones */
 uint32_t sx_lower_value(sx_lower *l, uint32_t instr);
 uint32_t sx_lower_load(sx_lower *l, uint32_t argument);
+/* `count` elements of the argument that lie side by side from the position on. */
+uint32_t sx_lower_load_along(sx_lower *l, uint32_t argument, uint32_t count);
 void sx_lower_store_out(sx_lower *l, uint32_t value,
                         sx_dtype dtype); /* `valid` lanes to the result */
 uint32_t sx_lower_constant(sx_lower *l, sx_dtype dtype, double value);
+/* The result of a reduction or contraction, of a lane's own float or integer: rounded to the type, or wrapped. */
+uint32_t sx_lower_rounded(sx_lower *l, sx_dtype dtype, uint32_t value);
+/* The float type that fills a lane: elements of it can hold what was not rounded yet. */
+bool sx_lower_is_lane_float(const sx_lower *l, sx_dtype dtype);
 
 /* lower_parts.c: the outer dimensions as grid and loops. A part has up to three grid variables: a dimension of
  * its own (0), and two axes that are cut in pieces (1, 2). `body` is called with the position at the start of

@@ -5,7 +5,7 @@
  * The last dimension of the result runs across the lanes (n); the largest dimension that only the left
  * argument has gives the rows of the block (m); all others are grid or loops. ceil(M / block_m) strips of
  * nearly equal height: two heights at most. A long program (exp, tanh ...) or one that needs more registers
- * than the block leaves runs as a second pass over the block just written: a store and a load of f32 are exact. */
+ * than the block leaves runs as a second pass over the block just written: a store and a load of lanes are exact. */
 #include "core/loop/lower.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ typedef struct {
     int64_t unroll;
     int64_t block; /* rows of the register block, at most */
     bool second_pass;
-    uint32_t scratch; /* buffer of raw blocks if the result is not f32 */
+    uint32_t scratch; /* buffer of raw blocks if the result is narrower than a lane */
     uint32_t acc[BLOCK_MAX];
 } contraction;
 
@@ -47,9 +47,9 @@ static uint32_t valid_lanes(const sx_lower *l, int64_t columns, uint32_t v)
 /* Vector `v` of the right argument's columns at the position. */
 static uint32_t load_right(sx_lower *l, const contraction *c, int64_t columns, uint32_t v)
 {
-    if (c->packed) {
+    if (c->packed) { /* panels hold lanes */
         sx_addr a = sx_lower_arg_address(l, l->analysis->rhs);
-        a.offset += 4 * (int64_t)v * l->lanes;
+        a.offset += (int64_t)l->kernel->lane_bytes * v * l->lanes;
         return sx_loop_op(&l->b, SX_LOP_LOAD, SX_NO_REG, &a, SX_NO_REG, SX_NO_REG, SX_NO_REG,
                           l->lanes, 0);
     }
@@ -59,6 +59,22 @@ static uint32_t load_right(sx_lower *l, const contraction *c, int64_t columns, u
     uint32_t r = sx_lower_load(l, l->analysis->rhs);
     set_at(l, c->n_dim, start);
     return r;
+}
+
+/* acc += x * y: of floats in one rounding, of integers modulo the lane. */
+static void add_product(sx_lower *l, uint32_t acc, uint32_t x, uint32_t y)
+{
+    sx_dtype dtype = l->body->instr[l->analysis->dot].dtype;
+    uint32_t none = SX_NO_REG;
+    if (sx_dtype_class_of(dtype) == SX_CLASS_FLOAT) {
+        (void)sx_loop_op(&l->b, SX_LOP_FMA, acc, NULL, x, y, acc, 0, 0);
+        return;
+    }
+    sx_loop_step step = {.op = SX_OP_MULTIPLY, .from = dtype, .to = dtype};
+    uint32_t product = dtype == SX_I64
+                           ? sx_loop_typed(&l->b, &step, x, y, none)
+                           : sx_loop_op(&l->b, SX_LOP_IMUL, none, NULL, x, y, none, 0, 0);
+    (void)sx_loop_op(&l->b, SX_LOP_IADD, acc, NULL, acc, product, none, 0, 0);
 }
 
 /* One step of k for the whole block. */
@@ -80,17 +96,18 @@ static void multiply_step(sx_lower *l, const contraction *c, int64_t columns, ui
                 left = sx_lower_load(l, l->analysis->lhs);
             }
             uint32_t acc = c->acc[r * vectors + v];
-            (void)sx_loop_op(&l->b, SX_LOP_FMA, acc, NULL, left, right[v], acc, 0, 0);
+            add_product(l, acc, left, right[v]);
         }
         set_at(l, c->n_dim, column);
     }
     set_at(l, c->m_dim, row);
 }
 
-static void multiply(sx_lower *l, contraction *c, int64_t columns, uint32_t vectors)
+/* The accumulators of a block over all steps of k. */
+static void accumulate(sx_lower *l, contraction *c, int64_t columns, uint32_t vectors)
 {
     for (uint32_t i = 0; i < c->height * vectors; i++) {
-        c->acc[i] = sx_loop_set(&l->b, 0.0f);
+        c->acc[i] = sx_loop_bits(&l->b, 0);
     }
     if (c->kcount == 0) {
         multiply_step(l, c, columns, vectors);
@@ -120,18 +137,28 @@ static void multiply(sx_lower *l, contraction *c, int64_t columns, uint32_t vect
     }
 }
 
+static void multiply(sx_lower *l, contraction *c, int64_t columns, uint32_t vectors)
+{
+    sx_dtype dtype = l->body->instr[l->analysis->dot].dtype;
+    accumulate(l, c, columns, vectors);
+    for (uint32_t i = 0; i < c->height * vectors; i++) {
+        c->acc[i] = sx_lower_rounded(l, dtype, c->acc[i]);
+    }
+}
+
 /* Where the raw value of vector `v` of row `r` waits for the second pass; `row_loop` is the loop variable over
  * rows or SX_NO_DIM. */
 static sx_addr raw_address(const sx_lower *l, const contraction *c, uint32_t vectors, int64_t r,
                            uint32_t v, uint32_t row_loop)
 {
-    if (l->out_dtype == SX_F32) {
+    if (sx_lower_is_lane_float(l, l->out_dtype)) {
         return sx_lower_out_address(l);
     }
+    int64_t vector = (int64_t)l->kernel->lane_bytes * l->lanes;
     sx_addr a = {.buffer = c->scratch, .index_reg = SX_NO_REG};
-    a.offset = 4 * (int64_t)l->lanes * (r * vectors + v);
+    a.offset = vector * (r * vectors + v);
     if (row_loop != SX_NO_DIM) {
-        a.coef[row_loop] = 4 * (int64_t)l->lanes * vectors;
+        a.coef[row_loop] = vector * vectors;
     }
     return a;
 }
@@ -154,7 +181,7 @@ static void pin_column_argument(sx_lower *l, const contraction *c, bool may)
     sx_lower_move(l);
     for (uint32_t i = l->analysis->dot + 1; may && i < l->body->instr_count; i++) {
         const sx_instr *in = &l->body->instr[i];
-        if (in->kind == SX_BODY_ARG && in->dtype == SX_F32 &&
+        if (in->kind == SX_BODY_ARG && in->dtype != SX_BOOL &&
             (c->m_dim == SX_NO_DIM || (l->analysis->varies[i] >> c->m_dim & 1) == 0)) {
             (void)sx_lower_value(l, i);
             l->pinned[i] = true;
@@ -309,15 +336,6 @@ static sx_code check_block(sx_lower *l, const contraction *c)
             "of %u lanes",
             l->kernel->name, (long long)c->block, (long long)c->panel, (long long)budget, l->lanes);
     }
-    const sx_dtype dtype[] = {l->arg_dtype[l->analysis->lhs], l->arg_dtype[l->analysis->rhs],
-                              l->body->instr[l->analysis->dot].dtype};
-    for (uint32_t k = 0; k < SX_COUNT(dtype); k++) {
-        if (dtype[k] != SX_F32) {
-            return SX_FAIL(l->cx, SX_UNIMPLEMENTED,
-                           "kernel %s: contraction of %s has no vector form", l->kernel->name,
-                           sx_dtype_name(dtype[k]));
-        }
-    }
     return SX_OK;
 }
 
@@ -364,9 +382,9 @@ static sx_code emit_height(sx_lower *l, contraction *c, int64_t start, int64_t c
 static void plan_second_pass(sx_lower *l, contraction *c, uint32_t registers)
 {
     c->second_pass = registers_needed(l) > l->unit->registers - 1 - registers;
-    if (c->second_pass && l->out_dtype != SX_F32) {
-        c->scratch =
-            sx_kernel_add_buffer(l->kernel, SX_BUFFER_WORKSPACE, 4 * (int64_t)registers * l->lanes);
+    if (c->second_pass && !sx_lower_is_lane_float(l, l->out_dtype)) {
+        c->scratch = sx_kernel_add_buffer(l->kernel, SX_BUFFER_WORKSPACE,
+                                          (int64_t)l->kernel->lane_bytes * registers * l->lanes);
     }
 }
 

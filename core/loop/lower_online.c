@@ -194,16 +194,17 @@ static void turn(sx_lower *l, const online *o, uint32_t argument, uint32_t dim,
                  const sx_affine *line, int64_t count, int64_t table)
 {
     sx_dtype dtype = l->arg_dtype[argument];
-    sx_mem mem = sx_loop_mem(dtype, 4);
     for (uint32_t v = 0; v < o->vectors; v++) {
         uint32_t row[16];
         for (uint32_t r = 0; r < l->lanes; r++) {
             int64_t at = (int64_t)v * l->lanes + r;
             shift(l, o->row, at);
             sx_addr from = sx_lower_arg_address(l, argument);
-            row[r] = at >= o->rows ? sx_loop_set(&l->b, 0.0f)
-                                   : sx_loop_access(&l->b, SX_LOP_LOAD, mem, &from, SX_NO_REG,
-                                                    (uint32_t)count, 0);
+            row[r] = at >= o->rows ? sx_loop_bits(&l->b, 0)
+                     : dtype == SX_BOOL /* turned as a byte */
+                         ? sx_loop_access(&l->b, SX_LOP_LOAD, SX_MEM_U8, &from, SX_NO_REG,
+                                          (uint32_t)count, 0)
+                         : sx_lower_load_along(l, argument, (uint32_t)count);
             shift(l, o->row, -at);
         }
         sx_lower_turn(l, row, o->mask);
@@ -669,9 +670,7 @@ static void find_turned(const sx_lower *l, online *o)
         for (uint32_t k = 0; k < count; k++) {
             needed[operand[k]] = true;
         }
-        bool holds = in->dtype == SX_F32 || in->dtype == SX_I32 || in->dtype == SX_BOOL;
-        if (in->kind == SX_BODY_ARG && holds &&
-            sx_analysis_is_turned(l->analysis, in->x, o->keys)) {
+        if (in->kind == SX_BODY_ARG && sx_analysis_is_turned(l->analysis, in->x, o->keys)) {
             o->turned[o->turned_count++] = i;
         }
     }

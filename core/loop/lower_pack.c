@@ -32,11 +32,11 @@ sx_code sx_lower_pack_view(sx_ctx *cx, const sx_analysis *a, int64_t width, sx_v
         }
     }
     view->offset[a->rhs] = 0;
-    if (!ok || size > SX_LOOP_BYTES_MAX / 4) {
+    if (!ok || size > SX_LOOP_BYTES_MAX / a->lane_bytes) {
         return SX_FAIL(cx, SX_LIMIT, "fused: packed panels of argument %u exceed %lld bytes",
                        a->rhs, (long long)SX_LOOP_BYTES_MAX);
     }
-    *packed_bytes = 4 * size;
+    *packed_bytes = a->lane_bytes * size;
     return SX_OK;
 }
 
@@ -44,6 +44,19 @@ typedef struct {
     sx_view packed; /* strides of the panels */
     int64_t width;
 } packing;
+
+/* Column `column` of the panel at the position, of which the view is in force: panels hold lanes. */
+static sx_addr panel_address(sx_lower *l, int64_t column)
+{
+    uint32_t rhs = l->analysis->rhs;
+    sx_dtype dtype = l->arg_dtype[rhs];
+    l->arg_dtype[rhs] = l->kernel->lane_bytes == 8 ? SX_F64 : SX_F32; /* of that size */
+    sx_addr to = sx_lower_arg_address(l, rhs);
+    l->arg_dtype[rhs] = dtype;
+    to.buffer = 1;
+    to.offset += l->kernel->lane_bytes * column;
+    return to;
+}
 
 /* One row of a panel: `length` columns, zeros up to the width. */
 static void emit_panel_row(sx_lower *l, const packing *p, int64_t length)
@@ -53,13 +66,11 @@ static void emit_panel_row(sx_lower *l, const packing *p, int64_t length)
     int64_t start = n == SX_NO_DIM ? 0 : l->at[n].constant;
     for (int64_t column = 0; column < p->width; column += l->lanes) {
         l->view = p->packed;
-        sx_addr to = sx_lower_arg_address(l, l->analysis->rhs);
-        to.buffer = 1;
-        to.offset += 4 * column;
+        sx_addr to = panel_address(l, column);
         l->view = source;
         uint32_t value;
         if (column >= length) {
-            value = sx_loop_set(&l->b, 0.0f);
+            value = sx_loop_bits(&l->b, 0);
         } else {
             l->valid = (uint32_t)sx_min_i64(l->lanes, length - column);
             if (n != SX_NO_DIM) {
@@ -118,10 +129,8 @@ static void emit_turned_block(sx_lower *l, const packing *p, int64_t length, uin
         uint32_t row[16];
         for (uint32_t j = 0; j < l->lanes; j++) {
             l->at[n].constant = start + column + j;
-            sx_addr from = sx_lower_arg_address(l, l->analysis->rhs);
-            row[j] = column + j >= length ? sx_loop_set(&l->b, 0.0f)
-                                          : sx_loop_op(&l->b, SX_LOP_LOAD, SX_NO_REG, &from,
-                                                       SX_NO_REG, SX_NO_REG, SX_NO_REG, count, 0);
+            row[j] = column + j >= length ? sx_loop_bits(&l->b, 0)
+                                          : sx_lower_load_along(l, l->analysis->rhs, count);
         }
         l->at[n].constant = start;
         if (column < length) {
@@ -131,9 +140,7 @@ static void emit_turned_block(sx_lower *l, const packing *p, int64_t length, uin
         l->view = p->packed;
         for (uint32_t i = 0; i < count; i++) {
             l->at[k_dim].constant = k_start + i;
-            sx_addr to = sx_lower_arg_address(l, l->analysis->rhs);
-            to.buffer = 1;
-            to.offset += 4 * column;
+            sx_addr to = panel_address(l, column);
             (void)sx_loop_op(&l->b, SX_LOP_STORE, SX_NO_REG, &to, row[i], SX_NO_REG, SX_NO_REG,
                              l->lanes, 0);
         }
@@ -226,7 +233,7 @@ sx_code sx_lower_pack(sx_ctx *cx, const char *name, const sx_analysis *a,
         return cx->error.code;
     }
     if (a->kind != SX_KERNEL_DOT || lanes == 0 || p.width < 1 || p.width % lanes != 0 ||
-        p.width / lanes > 31 || a->input[a->rhs].dtype != SX_F32) {
+        p.width / lanes > 31) {
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: panels of %lld columns of %s", name,
                        (long long)p.width,
                        a->kind == SX_KERNEL_DOT ? sx_dtype_name(a->input[a->rhs].dtype) : "no dot");
@@ -239,13 +246,13 @@ sx_code sx_lower_pack(sx_ctx *cx, const char *name, const sx_analysis *a,
                     .lanes = lanes,
                     .vector_dim = a->column,
                     .self = &p};
-    SX_TRY(sx_kernel_make(cx, name, lanes, 4, &l->kernel));
+    SX_TRY(sx_kernel_make(cx, name, lanes, a->lane_bytes, &l->kernel));
     p.packed = l->view;
     SX_TRY(sx_lower_pack_view(cx, a, p.width, &p.packed, packed_bytes));
     for (uint32_t k = 0; k < a->input_count; k++) {
         l->arg_dtype[k] = a->input[k].dtype;
     }
-    int64_t source = 4 * sx_tensor_elements(&a->input[a->rhs]);
+    int64_t source = sx_dtype_bytes(a->input[a->rhs].dtype) * sx_tensor_elements(&a->input[a->rhs]);
     (void)sx_kernel_add_buffer(l->kernel, SX_BUFFER_IN, source);
     (void)sx_kernel_add_buffer(l->kernel, SX_BUFFER_OUT, *packed_bytes);
     l->kernel->bytes = (double)source + (double)*packed_bytes;

@@ -87,6 +87,28 @@ uint32_t sx_lower_load(sx_lower *l, uint32_t argument)
     return l->moves ? raw : sx_loop_decode(&l->b, dtype, raw);
 }
 
+uint32_t sx_lower_load_along(sx_lower *l, uint32_t argument, uint32_t count)
+{
+    sx_dtype dtype = l->arg_dtype[argument];
+    sx_addr a = sx_lower_arg_address(l, argument);
+    uint32_t raw = sx_loop_access(&l->b, SX_LOP_LOAD, mem_of(l, dtype), &a, SX_NO_REG, count, 0);
+    return sx_loop_decode(&l->b, dtype, raw);
+}
+
+uint32_t sx_lower_rounded(sx_lower *l, sx_dtype dtype, uint32_t value)
+{
+    if (dtype == SX_BOOL) {
+        return sx_loop_decode(&l->b, SX_BOOL, value);
+    }
+    sx_loop_step step = sx_loop_close_step(dtype, l->kernel->lane_bytes);
+    return sx_loop_typed(&l->b, &step, value, SX_NO_REG, SX_NO_REG);
+}
+
+bool sx_lower_is_lane_float(const sx_lower *l, sx_dtype dtype)
+{
+    return dtype == (l->kernel->lane_bytes == 8 ? SX_F64 : SX_F32);
+}
+
 uint32_t sx_lower_constant(sx_lower *l, sx_dtype dtype, double value)
 {
     return sx_loop_constant(&l->b, dtype, value);

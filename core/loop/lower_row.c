@@ -2,9 +2,9 @@
  *
  * A row is one point of the kept dimensions with all of the reduced ones. Two forms:
  *   along    the last dimension is reduced: lanes run along it. Fixed virtual shape on every machine: 16 lanes
- *            x 4 accumulators, chunk c of 16 elements goes to accumulator c mod 4, the tail is filled with the
- *            identity, then (a0 + a1) + (a2 + a3) and the lanes fold by 8, 4, 2, 1. With 8 lanes a virtual
- *            vector is two registers: the same bits.
+ *            (of 8 bytes: 8) x 4 accumulators, chunk c of as many elements goes to accumulator c mod 4, the
+ *            tail is filled with the identity, then (a0 + a1) + (a2 + a3) and the lanes fold by halves. With
+ *            vectors of 32 bytes a virtual one is two registers: the same bits.
  *   across   the last dimension is kept: lanes run across rows, each row is one chain in ascending order.
  * The form follows from the space alone, whatever the extents of kept dimensions are (a batch of 1 is a
  * dimension too), and reduced dimensions are never merged (whether strides allow it may depend on kept
@@ -12,6 +12,7 @@
  * program; a full result is a last pass. Long functions that several passes need are computed once and kept:
  * in the result's own row if the result is full, else in the workspace. They also get a pass of
  * their own where the accumulators take half of the registers. */
+#include "core/ir/num.h"
 #include "core/loop/lower.h"
 
 #include <math.h>
@@ -24,6 +25,8 @@ typedef struct {
     uint32_t axis[SX_RANK_MAX]; /* reduced dimensions, outermost first */
     uint32_t axis_count;
     bool along;
+    uint32_t lanes;  /* of the virtual shape */
+    uint32_t halves; /* registers of a virtual vector */
     bool full;
     uint32_t reduced; /* set of view dimensions */
     slot_kind slot[SX_FUSED_INSTRS_MAX];
@@ -81,7 +84,7 @@ static sx_addr slot_address(const sx_lower *l, const rows *r, uint32_t instr)
         return sx_lower_out_address(l);
     }
     sx_addr a = {.buffer = r->workspace, .offset = r->slot_offset[instr], .index_reg = SX_NO_REG};
-    int64_t stride = r->along ? 4 : 4 * (int64_t)l->lanes;
+    int64_t stride = (int64_t)l->kernel->lane_bytes * (r->along ? 1 : l->lanes);
     for (uint32_t k = r->axis_count; k-- > 0;) {
         const sx_affine *at = &l->at[r->axis[k]];
         a.offset += stride * at->constant;
@@ -117,7 +120,7 @@ static void run_chunk(sx_lower *l, rows *r, int64_t offset, int64_t length, uint
                       chunk_body body)
 {
     uint32_t inner = r->axis[r->axis_count - 1];
-    for (uint32_t half = 0; half < SX_ROW_LANES / l->lanes; half++) {
+    for (uint32_t half = 0; half < r->halves; half++) {
         int64_t left = length - (int64_t)half * l->lanes;
         l->at[inner].constant = offset + (int64_t)half * l->lanes;
         l->valid = (uint32_t)sx_max_i64(0, sx_min_i64(left, l->lanes));
@@ -130,18 +133,19 @@ static void run_along(sx_lower *l, rows *r, chunk_body body)
 {
     uint32_t inner = r->axis[r->axis_count - 1];
     int64_t length = l->view.extent[inner];
-    int64_t whole = length / SX_ROW_LANES;
+    int64_t lanes = r->lanes;
+    int64_t whole = length / lanes;
     int64_t groups = whole / SX_ROW_ACCUMULATORS;
-    int64_t step = SX_ROW_LANES * SX_ROW_ACCUMULATORS;
+    int64_t step = lanes * SX_ROW_ACCUMULATORS;
     if (groups > 0) {
         bool opened = sx_lower_open(l, inner, groups, step);
         for (uint32_t c = 0; c < SX_ROW_ACCUMULATORS; c++) {
-            run_chunk(l, r, (int64_t)c * SX_ROW_LANES, SX_ROW_LANES, c, body);
+            run_chunk(l, r, c * lanes, lanes, c, body);
         }
         sx_lower_close(l, inner, opened);
     }
-    for (int64_t c = groups * SX_ROW_ACCUMULATORS; c * SX_ROW_LANES < length; c++) {
-        run_chunk(l, r, c * SX_ROW_LANES, sx_min_i64(SX_ROW_LANES, length - c * SX_ROW_LANES),
+    for (int64_t c = groups * SX_ROW_ACCUMULATORS; c * lanes < length; c++) {
+        run_chunk(l, r, c * lanes, sx_min_i64(lanes, length - c * lanes),
                   (uint32_t)(c % SX_ROW_ACCUMULATORS), body);
     }
 }
@@ -203,7 +207,8 @@ static void result_chunk(sx_lower *l, rows *r, uint32_t accumulator, uint32_t ha
 }
 
 /* ---- reductions ---- */
-/* The accumulator x and y. A NaN in y replaces it and stays, the first of equals stays too. */
+/* The accumulator x and y. A NaN in y replaces it and stays, the first of equals stays too. Floats are summed up as
+ * those of lanes; integers wrap in the end. */
 static uint32_t combine(sx_lower *l, sx_reducer reducer, sx_dtype dtype, uint32_t dst, uint32_t x,
                         uint32_t y)
 {
@@ -212,29 +217,42 @@ static uint32_t combine(sx_lower *l, sx_reducer reducer, sx_dtype dtype, uint32_
                                                     [SX_MAX] = SX_LOP_MAX,
                                                     [SX_MIN] = SX_LOP_MIN};
     uint32_t none = SX_NO_REG;
-    if (dtype == SX_F32) {
-        return reducer == SX_MAX || reducer == SX_MIN
-                   ? sx_loop_order(&l->b, floats[reducer], dst, y, x)
-                   : sx_loop_op(&l->b, floats[reducer], dst, NULL, x, y, none, 0, 0);
+    bool order = reducer == SX_MAX || reducer == SX_MIN;
+    if (sx_dtype_class_of(dtype) == SX_CLASS_FLOAT) {
+        return order ? sx_loop_order(&l->b, floats[reducer], dst, y, x)
+                     : sx_loop_op(&l->b, floats[reducer], dst, NULL, x, y, none, 0, 0);
     }
-    if (reducer == SX_SUM) {
-        return sx_loop_op(&l->b, SX_LOP_IADD, dst, NULL, x, y, none, 0, 0);
+    if (!order && dtype != SX_BOOL) {
+        sx_lop op = reducer == SX_SUM ? SX_LOP_IADD : SX_LOP_IMUL;
+        return sx_loop_op(&l->b, op, dst, NULL, x, y, none, 0, 0);
     }
     uint32_t greater = sx_loop_op(&l->b, SX_LOP_ICMP, none, NULL, x, y, none, SX_GT, 0);
-    bool max = reducer == SX_MAX;
+    bool max = reducer == SX_MAX || reducer == SX_SUM; /* of 0 and 1: or */
     return sx_loop_op(&l->b, SX_LOP_BLEND, dst, NULL, greater, max ? x : y, max ? y : x, 0, 0);
 }
 
-static double identity(sx_reducer reducer, sx_dtype dtype)
+/* What a reduction starts from, as the bits of a lane. */
+static uint32_t identity(sx_lower *l, sx_reducer reducer, sx_dtype dtype)
 {
-    switch (reducer) {
-    case SX_PRODUCT: return 1;
-    case SX_MAX: return dtype == SX_F32 ? -(double)INFINITY : (double)INT32_MIN;
-    case SX_MIN: return dtype == SX_F32 ? (double)INFINITY : (double)INT32_MAX;
-    case SX_SUM:
-    case SX_REDUCER_COUNT:
-    default: return 0;
+    bool wide = l->kernel->lane_bytes == 8;
+    double f = reducer == SX_PRODUCT ? 1 : 0;
+    int64_t i = reducer == SX_PRODUCT;
+    if (reducer == SX_MAX || reducer == SX_MIN) {
+        f = reducer == SX_MAX ? -(double)INFINITY : (double)INFINITY;
+        i = sx_dtype_class_of(dtype) != SX_CLASS_INT ? 0
+            : reducer == SX_MAX                      ? sx_num_int_min(dtype)
+                                                     : sx_num_int_max(dtype);
     }
+    bool real = sx_dtype_class_of(dtype) == SX_CLASS_FLOAT;
+    return sx_loop_bits(&l->b, real ? sx_num_encode(wide ? SX_F64 : SX_F32, f)
+                                    : sx_num_int_encode(wide ? SX_I64 : SX_I32, i));
+}
+
+/* An operand as it is accumulated: bools as 0 and 1. */
+static uint32_t operand(sx_lower *l, const rows *r, const sx_instr *in)
+{
+    uint32_t value = element(l, r, in->x);
+    return in->dtype == SX_BOOL ? sx_loop_encode(&l->b, SX_BOOL, value) : value;
 }
 
 static void reduce_chunk(sx_lower *l, rows *r, uint32_t accumulator, uint32_t half)
@@ -244,13 +262,12 @@ static void reduce_chunk(sx_lower *l, rows *r, uint32_t accumulator, uint32_t ha
     uint32_t acc = r->acc[accumulator][half];
     uint32_t none = SX_NO_REG;
     if (r->along && l->valid < l->lanes) {
-        uint32_t fill = sx_lower_constant(l, dtype, identity(in->reducer, dtype));
+        uint32_t fill = identity(l, in->reducer, dtype);
         uint32_t value = fill;
         if (l->valid > 0) {
-            value = element(l, r, in->x);
+            value = operand(l, r, in);
             uint32_t lane = sx_loop_op(&l->b, SX_LOP_IOTA, none, NULL, none, none, none, 0, 0);
-            uint32_t count =
-                sx_loop_op(&l->b, SX_LOP_SET, none, NULL, none, none, none, l->valid, 0);
+            uint32_t count = sx_loop_bits(&l->b, l->valid);
             uint32_t in_row =
                 sx_loop_op(&l->b, SX_LOP_ICMP, none, NULL, count, lane, none, SX_GT, 0);
             value = sx_loop_op(&l->b, SX_LOP_BLEND, none, NULL, in_row, value, fill, 0, 0);
@@ -258,7 +275,7 @@ static void reduce_chunk(sx_lower *l, rows *r, uint32_t accumulator, uint32_t ha
         (void)combine(l, in->reducer, dtype, acc, acc, value);
         return;
     }
-    (void)combine(l, in->reducer, dtype, acc, acc, element(l, r, in->x));
+    (void)combine(l, in->reducer, dtype, acc, acc, operand(l, r, in));
 }
 
 /* The value of the row from its accumulators, in all lanes. */
@@ -269,16 +286,16 @@ static uint32_t fold(sx_lower *l, const rows *r, sx_reducer reducer, sx_dtype dt
         return r->acc[0][0];
     }
     uint32_t half[2] = {none, none};
-    for (uint32_t h = 0; h < SX_ROW_LANES / l->lanes; h++) {
+    for (uint32_t h = 0; h < r->halves; h++) {
         uint32_t low = combine(l, reducer, dtype, none, r->acc[0][h], r->acc[1][h]);
         uint32_t high = combine(l, reducer, dtype, none, r->acc[2][h], r->acc[3][h]);
         half[h] = combine(l, reducer, dtype, none, low, high);
     }
     uint32_t v = half[0];
-    if (l->lanes == 8) {
+    if (r->halves == 2) {
         v = combine(l, reducer, dtype, none, v, half[1]);
     }
-    for (uint32_t n = l->lanes == 16 ? 8 : 4; n > 0; n /= 2) {
+    for (uint32_t n = l->lanes / 2; n > 0; n /= 2) {
         uint32_t other = sx_loop_op(&l->b, SX_LOP_SWAP, none, NULL, v, none, none, n, 0);
         v = combine(l, reducer, dtype, none, v, other);
     }
@@ -289,14 +306,14 @@ static void reduce(sx_lower *l, rows *r, uint32_t instr)
 {
     const sx_instr *in = &l->body->instr[instr];
     uint32_t accumulators = r->along ? SX_ROW_ACCUMULATORS : 1;
-    uint32_t halves = r->along ? SX_ROW_LANES / l->lanes : 1;
+    uint32_t halves = r->along ? r->halves : 1;
     for (uint32_t a = 0; a < accumulators; a++) {
         for (uint32_t h = 0; h < halves; h++) {
-            r->acc[a][h] = sx_lower_constant(l, in->dtype, identity(in->reducer, in->dtype));
+            r->acc[a][h] = identity(l, in->reducer, in->dtype);
         }
     }
     run_pass(l, r, instr, in->x, reduce_chunk);
-    l->reg[instr] = fold(l, r, in->reducer, in->dtype);
+    l->reg[instr] = sx_lower_rounded(l, in->dtype, fold(l, r, in->reducer, in->dtype));
     l->have[instr] = true;
     l->pinned[instr] = true;
 }
@@ -357,8 +374,8 @@ static void choose_slots(sx_lower *l, rows *r)
         closure(l, r, is_reduce ? l->body->instr[p].x : p, inside, edge);
         for (uint32_t i = 0; i <= p; i++) {
             const sx_instr *in = &l->body->instr[i];
-            if (inside[i] && in->kind == SX_BODY_APPLY && in->dtype == SX_F32 &&
-                sx_op_is_long(in->op)) {
+            if (inside[i] && in->kind == SX_BODY_APPLY &&
+                sx_dtype_class_of(in->dtype) == SX_CLASS_FLOAT && sx_op_is_long(in->op)) {
                 uses[i]++;
                 reduced[i] = reduced[i] || is_reduce;
             }
@@ -368,18 +385,18 @@ static void choose_slots(sx_lower *l, rows *r)
     for (uint32_t k = 0; k < r->axis_count; k++) {
         elements *= l->view.extent[r->axis[k]];
     }
-    bool crowded = 2 * SX_ROW_CHUNK / l->lanes >= l->unit->registers;
+    bool crowded = 2 * SX_ROW_ACCUMULATORS * r->halves >= l->unit->registers;
     int64_t size = 0;
-    bool result_free = r->full && l->out_dtype == SX_F32;
+    bool result_free = r->full && sx_lower_is_lane_float(l, l->out_dtype);
     for (uint32_t i = 0; i <= last; i++) {
         bool wanted = uses[i] >= 2 || (uses[i] == 1 && reduced[i] && crowded);
         if (wanted && result_free) {
             r->slot[i] = SLOT_RESULT;
             result_free = false;
-        } else if (wanted && elements <= (KEPT_BYTES_MAX - size) / 4) {
+        } else if (wanted && elements <= (KEPT_BYTES_MAX - size) / l->kernel->lane_bytes) {
             r->slot[i] = SLOT_WORKSPACE;
             r->slot_offset[i] = size;
-            size += 4 * elements;
+            size += l->kernel->lane_bytes * elements;
         }
     }
     if (size > 0) {
@@ -416,12 +433,10 @@ static sx_code check_types(sx_lower *l)
 {
     for (uint32_t i = 0; i < l->body->instr_count; i++) {
         const sx_instr *in = &l->body->instr[i];
-        bool ok = in->kind != SX_BODY_REDUCE || in->dtype == SX_F32 ||
-                  (in->dtype == SX_I32 && in->reducer != SX_PRODUCT);
-        if (!ok) {
-            return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "kernel %s: %s of %s has no vector form",
-                           l->kernel->name, in->reducer == SX_PRODUCT ? "product" : "reduction",
-                           sx_dtype_name(in->dtype));
+        bool reduces = in->kind == SX_BODY_REDUCE;
+        if (reduces && in->dtype == SX_I64 && in->reducer == SX_PRODUCT) {
+            return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "kernel %s: product of i64 has no vector form",
+                           l->kernel->name);
         }
     }
     return SX_OK;
@@ -446,9 +461,9 @@ static sx_code check_schedule(sx_lower *l, const rows *r)
     }
     SX_TRY(sx_schedule_match(l->cx, l->schedule, form_along, SX_COUNT(form_along), name));
     int64_t chunk = sx_schedule_step(l->schedule, SX_ROLE_SUM, SX_BIND_LOOP, 0);
-    if (chunk != SX_ROW_CHUNK) {
+    if (chunk != SX_ROW_CHUNK(l->kernel->lane_bytes)) {
         return SX_FAIL(l->cx, SX_INPUT, "kernel %s: loop(k/%lld): the numerics plan has k/%d", name,
-                       (long long)chunk, SX_ROW_CHUNK);
+                       (long long)chunk, SX_ROW_CHUNK((int)l->kernel->lane_bytes));
     }
     return SX_OK;
 }
@@ -461,6 +476,8 @@ sx_code sx_lower_row(sx_lower *l)
     uint32_t outer[SX_RANK_MAX];
     uint32_t outer_count = 0;
     int64_t extent[SX_RANK_MAX + 1];
+    r.lanes = SX_ROW_BYTES / l->kernel->lane_bytes;
+    r.halves = r.lanes / l->lanes;
     r.along = l->analysis->along;
     r.full = l->analysis->full;
     r.reduced = l->analysis->reduced;

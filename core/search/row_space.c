@@ -37,7 +37,7 @@ static sx_code price_rows(sx_search_space *space, int64_t columns)
             if (a->kind == SX_KERNEL_MAP) {
                 sx_schedule_map(device->lanes, rows, columns, copies(a), &schedule);
             } else {
-                sx_schedule_row(device->lanes, a->along, rows, columns, &schedule);
+                sx_schedule_row(device->lanes, a->lane_bytes, a->along, rows, columns, &schedule);
             }
             SX_TRY(sx_search_price(space, &schedule));
         }

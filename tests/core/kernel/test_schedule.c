@@ -56,9 +56,9 @@ START_TEST(test_skeletons)
     ck_assert_int_eq(sx_schedule_step(&s, SX_ROLE_SUM, SX_BIND_LOOP, 1), 6);
     sx_schedule_map(8, 3, 4096, 2, &s);
     check_text(&s, "grid(m/3, n/4096) loop(m, n/16) register(n/8) lane(n)");
-    sx_schedule_row(16, true, 5, 1, &s);
+    sx_schedule_row(16, 4, true, 5, 1, &s);
     check_text(&s, "grid(m/5) loop(m, k/64) register(k/16) lane(k)");
-    sx_schedule_row(8, false, 5, 100, &s);
+    sx_schedule_row(8, 4, false, 5, 100, &s);
     check_text(&s, "grid(m/5, n/100) loop(m, n/8, k) register(n/8) lane(n)");
 }
 END_TEST

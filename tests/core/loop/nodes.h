@@ -160,7 +160,7 @@ SX_UNUSED static sx_schedule schedule_of(const sx_analysis *a, const test_tiles 
     case SX_KERNEL_MAP:
         sx_schedule_map(lanes, rows, columns, a->program_length <= 4 ? 4 : 2, &s);
         break;
-    case SX_KERNEL_ROW: sx_schedule_row(lanes, a->along, rows, columns, &s); break;
+    case SX_KERNEL_ROW: sx_schedule_row(lanes, a->lane_bytes, a->along, rows, columns, &s); break;
     case SX_KERNEL_DOT:
         sx_schedule_contraction(
             &(sx_contraction_tiles){.lanes = lanes,

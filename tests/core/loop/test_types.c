@@ -1,4 +1,4 @@
-/* Every element type in elementwise kernels: conversions between all pairs and arithmetic, with the bits of the
+/* Every element type in every kind of kernel: conversions between all pairs and arithmetic with the bits of the
  * interpreter, as machine code for every instruction set and by the emulator of loop programs. */
 #include "tests/core/loop/nodes.h"
 #include "tests/core/x64/machine.h"
@@ -165,6 +165,8 @@ static bool both_tiny(sx_dtype dtype, uint64_t a, uint64_t b)
     return fabs(sx_num_decode(dtype, a)) <= normal && fabs(sx_num_decode(dtype, b)) <= normal;
 }
 
+static bool machine_packs; /* contractions read packed panels */
+
 /* Runs the node with vectors of the set, and finds each element equal (error 0), or within `ulps` units of the
  * last place. */
 static void expect(sx_ctx *cx, node *n, double ulps, const char *what)
@@ -172,7 +174,10 @@ static void expect(sx_ctx *cx, node *n, double ulps, const char *what)
     machine_dtype = is_real(n->result.dtype) ? n->result.dtype : SX_F32;
     sx_buf bytes = typed_bytes(cx, n);
     for (uint32_t vector = 32; vector <= 64; vector *= 2) {
-        test_tiles tiles = {.lanes = vector / 4, .tile_m = 2, .tile_n = 64};
+        test_tiles tiles = {.lanes = vector / 4, .tile_m = 8, .tile_n = 64, .block_m = 3};
+        tiles.block_nv = vector / 32;
+        tiles.unroll_k = 2;
+        tiles.packed_b = machine_packs;
         const uint8_t *got = run_node(cx, n, &tiles, run_both, NULL, NULL);
         for (size_t i = 0; i < (size_t)sx_tensor_elements(&n->result); i++) {
             uint64_t a = sx_num_load(n->result.dtype, got, i);
@@ -199,8 +204,9 @@ START_TEST(test_conversions)
 {
     sx_dtype from = dtypes[_i % (int)TYPES];
     sx_rng rng = {sx_test_seed()};
-    int64_t count = sx_dtype_bytes(from) == 2 ? 65536 + 13 : 700 + 13;
     for (uint32_t t = 0; t < TYPES; t++) {
+        bool whole = sx_dtype_bytes(from) == 2 && sx_dtype_bytes(dtypes[t]) <= 4;
+        int64_t count = whole ? 65536 + 13 : 700 + 13; /* all of a narrow type */
         sx_ctx cx;
         sx_ctx_init(&cx, (size_t)1 << 28);
         char what[64];
@@ -306,6 +312,105 @@ START_TEST(test_indices)
     fill(&cx, &n, &rng);
     expect(&cx, &n, 0, "index");
     sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* Floats of one sign that a sum of some hundred of them does not take out of the type; integers of all sizes. */
+static void fill_for_sums(sx_ctx *cx, node *n, sx_rng *rng)
+{
+    fill(cx, n, rng);
+    for (uint32_t k = 0; k < n->count; k++) {
+        sx_dtype dtype = n->input[k].dtype;
+        for (int64_t i = 0; i < sx_tensor_elements(&n->input[k]) && is_real(dtype); i++) {
+            double value = 0.25 + fabs((double)sx_rng_f32(rng));
+            sx_num_store(dtype, n->raw[k], (size_t)i, sx_num_encode(dtype, value));
+        }
+    }
+}
+
+/* Sums in another order than the interpreter's: one rounding of a narrow type, as many units as terms of a wide one. */
+static double ulps_of_sum(sx_dtype dtype, int64_t terms)
+{
+    return !is_real(dtype) ? 0 : sx_dtype_bytes(dtype) < 4 ? 1 : (double)terms;
+}
+
+START_TEST(test_reductions)
+{
+    sx_dtype dtype = dtypes[_i % (int)TYPES];
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t k = 0; k < 2 * SX_REDUCER_COUNT; k++) {
+        sx_reducer reducer = (sx_reducer)(k / 2);
+        bool order = reducer == SX_MAX || reducer == SX_MIN;
+        bool missing = dtype == SX_I64 && reducer == SX_PRODUCT;
+        if ((dtype == SX_BOOL && order) || missing) {
+            continue;
+        }
+        sx_ctx cx;
+        sx_ctx_init(&cx, (size_t)1 << 28);
+        char what[64];
+        bool product = reducer == SX_PRODUCT && is_real(dtype); /* of few: it stays in the type */
+        int64_t length = product ? 5 : 197;
+        sx_type x = k % 2 == 0 ? TYPE(dtype, 7, length) : TYPE(dtype, length, 37);
+        sx_attr attr = {.present = SX_A(dims) | SX_A(reducer), .reducer = reducer};
+        attr.dims = (sx_ints){1, {k % 2 == 0 ? 1 : 0}};
+        node n = lift(&cx, SX_OP_REDUCE, &attr, &x, 1);
+        (void)snprintf(what, sizeof(what), "reduction %u of %s", k, sx_dtype_name(dtype));
+        fill_for_sums(&cx, &n, &rng);
+        expect(&cx, &n, order ? 0 : ulps_of_sum(dtype, length), what);
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
+/* Softmax and a norm, which keep what several passes need. */
+START_TEST(test_rows)
+{
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t t = 0; t < 6; t++) {
+        for (uint32_t k = 0; k < 3; k++) {
+            sx_ctx cx;
+            sx_ctx_init(&cx, (size_t)1 << 28);
+            char what[64];
+            sx_attr attr = {.present = SX_A(axis), .axis = k == 1 ? 0 : 1, .eps = 1e-5};
+            attr.present |= k == 2 ? SX_A(eps) : 0;
+            sx_type x[2] = {TYPE(dtypes[t], 6, 150), TYPE(dtypes[t], 150)};
+            node n = lift(&cx, k == 2 ? SX_OP_RMS_NORM : SX_OP_SOFTMAX, &attr, x, k == 2 ? 2 : 1);
+            (void)snprintf(what, sizeof(what), "row %u of %s", k, sx_dtype_name(dtypes[t]));
+            fill_for_sums(&cx, &n, &rng);
+            expect(&cx, &n, sx_dtype_bytes(dtypes[t]) < 4 ? 1 : 200, what);
+            sx_ctx_fini(&cx);
+        }
+    }
+}
+END_TEST
+
+/* Contractions, packed and not, of rows that are contiguous along the columns or along the sum, with a bias. */
+START_TEST(test_contractions)
+{
+    sx_dtype dtype = dtypes[_i % (int)TYPES];
+    sx_rng rng = {sx_test_seed()};
+    if (dtype == SX_BOOL) {
+        return;
+    }
+    for (uint32_t k = 0; k < 4; k++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, (size_t)1 << 28);
+        char what[64];
+        bool turned = k / 2 != 0;
+        sx_attr attr = {.present = SX_A(lhs_batch) | SX_A(rhs_batch) | SX_A(lhs_contract) |
+                                   SX_A(rhs_contract)};
+        attr.lhs_contract = (sx_ints){1, {1}};
+        attr.rhs_contract = (sx_ints){1, {turned ? 1 : 0}};
+        sx_type x[2] = {TYPE(dtype, 9, 35), turned ? TYPE(dtype, 41, 35) : TYPE(dtype, 35, 41)};
+        node n = lift(&cx, SX_OP_DOT_GENERAL, &attr, x, 2);
+        n = with_tensor(&cx, SX_OP_ADD, &n, TYPE(dtype, 41));
+        machine_packs = k % 2 != 0;
+        (void)snprintf(what, sizeof(what), "contraction %u of %s", k, sx_dtype_name(dtype));
+        fill_for_sums(&cx, &n, &rng);
+        expect(&cx, &n, ulps_of_sum(dtype, 2 * 35), what);
+        machine_packs = false;
+        sx_ctx_fini(&cx);
+    }
 }
 END_TEST
 
@@ -434,6 +539,9 @@ int main(void)
     tcase_add_loop_test(cases, test_choices, 0, (int)TYPES);
     tcase_add_loop_test(cases, test_indices, 0, (int)TYPES);
     tcase_add_loop_test(cases, test_moves, 0, (int)TYPES);
+    tcase_add_loop_test(cases, test_reductions, 0, (int)TYPES);
+    tcase_add_loop_test(cases, test_contractions, 0, (int)TYPES);
+    tcase_add_test(cases, test_rows);
     tcase_add_test(cases, test_functions);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
