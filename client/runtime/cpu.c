@@ -3,8 +3,20 @@
 #include <stdlib.h>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
+
+/* Conversions of f16; clang's builtin does not know the name. */
+static bool has_f16c(void)
+{
+    uint32_t a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
 static bool has_instructions(const sx_target *target)
 {
+    if (!has_f16c()) {
+        return false;
+    }
     if (target == &sx_target_x86_64_v4) {
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");

@@ -293,19 +293,6 @@ static uint32_t small_to_int(sx_loop_builder *b, uint32_t x)
     return bin(b, SX_LOP_ISUB, x, sx_loop_bits(b, MAGIC));
 }
 
-/* Toward zero; by 0 it is -1. The float quotient of integers of so few bits is never rounded to a whole number
- * that it is not: it lies at least 1 / |y| beside it. */
-static uint32_t divide_int(sx_loop_builder *b, sx_dtype dtype, uint32_t x, uint32_t y)
-{
-    if (8 * sx_dtype_bytes(dtype) > (is_wide(b) ? 32 : 16)) {
-        return refuse(b, "divide", dtype);
-    }
-    uint32_t q = bin(b, SX_LOP_DIV, small_to_real(b, x), small_to_real(b, y));
-    uint32_t zero = compare_with(b, SX_LOP_ICMP, y, whole(b, 0), SX_EQ);
-    q = blend(b, zero, real(b, -1), un_imm(b, SX_LOP_ROUND, q, 3));
-    return small_to_int(b, q);
-}
-
 static uint32_t multiply_int(sx_loop_builder *b, sx_dtype dtype, uint32_t x, uint32_t y)
 {
     uint32_t low = bin(b, SX_LOP_IMUL, x, y);
@@ -315,6 +302,66 @@ static uint32_t multiply_int(sx_loop_builder *b, sx_dtype dtype, uint32_t x, uin
     uint32_t cross = bin(b, SX_LOP_IADD, bin(b, SX_LOP_IMUL, un_imm(b, SX_LOP_SHR, x, 32), y),
                          bin(b, SX_LOP_IMUL, x, un_imm(b, SX_LOP_SHR, y, 32)));
     return bin(b, SX_LOP_IADD, low, un_imm(b, SX_LOP_SHL, cross, 32));
+}
+
+/* A whole double of less than 2^63 in size as an i64: its multiple of 2^32 and the rest. */
+static uint32_t real_to_long(sx_loop_builder *b, uint32_t x)
+{
+    uint32_t high = bin(b, SX_LOP_MUL, x, sx_loop_set_wide(b, 0x1p-32));
+    high = un_imm(b, SX_LOP_ROUND, high, 1);
+    uint32_t low =
+        sx_loop_op(b, SX_LOP_FNMA, SX_NO_REG, NULL, high, sx_loop_set_wide(b, 0x1p32), x, 0, 0);
+    high = un_imm(b, SX_LOP_SHL, small_to_int(b, high), 32);
+    return bin(b, SX_LOP_IADD, high, small_to_int(b, low));
+}
+
+/* A u64 as a double with one rounding: its halves as the low bits of 2^52 and of 2^84. */
+static uint32_t unsigned_to_real(sx_loop_builder *b, uint32_t x)
+{
+    uint32_t low = bin(b, SX_LOP_AND, x, sx_loop_bits(b, UINT32_MAX));
+    low = bin(b, SX_LOP_OR, low, sx_loop_bits(b, UINT64_C(0x4330000000000000)));
+    uint32_t high = un_imm(b, SX_LOP_SHR, x, 32);
+    high = bin(b, SX_LOP_OR, high, sx_loop_bits(b, UINT64_C(0x4530000000000000)));
+    high = bin(b, SX_LOP_SUB, high, sx_loop_set_wide(b, 0x1p84 + 0x1p52));
+    return bin(b, SX_LOP_ADD, high, low);
+}
+
+/* The quotient of the magnitudes in two estimates by doubles, of which the four roundings and a factor make none too
+ * large. The first leaves less than y and 2^14, the second less than 2 y: one more at most is missing. */
+static uint32_t divide_long(sx_loop_builder *b, uint32_t x, uint32_t y)
+{
+    uint32_t none = whole(b, 0);
+    uint32_t x_below = is_negative(b, x);
+    uint32_t y_below = is_negative(b, y);
+    uint32_t rest = blend(b, x_below, bin(b, SX_LOP_ISUB, none, x), x);
+    uint32_t by = blend(b, y_below, bin(b, SX_LOP_ISUB, none, y), y);
+    uint32_t divisor = unsigned_to_real(b, by);
+    uint32_t q = none;
+    for (uint32_t k = 0; k < 2; k++) {
+        uint32_t part = bin(b, SX_LOP_MUL, unsigned_to_real(b, rest), real(b, 1 - 0x1p-50));
+        part = un_imm(b, SX_LOP_ROUND, bin(b, SX_LOP_DIV, part, divisor), 1);
+        part = real_to_long(b, part);
+        q = bin(b, SX_LOP_IADD, q, part);
+        rest = bin(b, SX_LOP_ISUB, rest, multiply_int(b, SX_I64, part, by));
+    }
+    uint32_t enough = un(b, SX_LOP_MNOT, is_negative(b, bin(b, SX_LOP_ISUB, rest, by)));
+    q = blend(b, enough, bin(b, SX_LOP_IADD, q, whole(b, 1)), q);
+    q = blend(b, bin(b, SX_LOP_MXOR, x_below, y_below), bin(b, SX_LOP_ISUB, none, q), q);
+    return blend(b, compare_with(b, SX_LOP_ICMP, y, none, SX_EQ), whole(b, -1), q);
+}
+
+/* Toward zero; by 0 it is -1. The float quotient of integers of so few bits is never rounded to a whole number
+ * that it is not: it lies at least 1 / |y| beside it. */
+static uint32_t divide_int(sx_loop_builder *b, sx_dtype dtype, uint32_t x, uint32_t y)
+{
+    if (dtype == SX_I64) {
+        return divide_long(b, x, y);
+    }
+    SX_ASSERT(8 * sx_dtype_bytes(dtype) <= (is_wide(b) ? 32 : 16));
+    uint32_t q = bin(b, SX_LOP_DIV, small_to_real(b, x), small_to_real(b, y));
+    uint32_t zero = compare_with(b, SX_LOP_ICMP, y, whole(b, 0), SX_EQ);
+    q = blend(b, zero, real(b, -1), un_imm(b, SX_LOP_ROUND, q, 3));
+    return small_to_int(b, q);
 }
 
 static uint32_t sign_int(sx_loop_builder *b, uint32_t x)
@@ -445,17 +492,6 @@ static uint32_t int_to_float(sx_loop_builder *b, sx_dtype from, sx_dtype to, uin
         x = small_to_real(b, x);
     }
     return sx_loop_round(b, to, x);
-}
-
-/* A whole double of less than 2^63 in size as an i64: its multiple of 2^32 and the rest. */
-static uint32_t real_to_long(sx_loop_builder *b, uint32_t x)
-{
-    uint32_t high = bin(b, SX_LOP_MUL, x, sx_loop_set_wide(b, 0x1p-32));
-    high = un_imm(b, SX_LOP_ROUND, high, 1);
-    uint32_t low =
-        sx_loop_op(b, SX_LOP_FNMA, SX_NO_REG, NULL, high, sx_loop_set_wide(b, 0x1p32), x, 0, 0);
-    high = un_imm(b, SX_LOP_SHL, small_to_int(b, high), 32);
-    return bin(b, SX_LOP_IADD, high, small_to_int(b, low));
 }
 
 /* Toward zero, saturated, NaN to 0. */

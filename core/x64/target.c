@@ -31,7 +31,7 @@ static sx_code check(sx_ctx *cx, const sx_target *target, sx_span blob, const ui
 
 const sx_target sx_target_x86_64_v3 = {
     .name = "x86-64-v3",
-    .text = "AVX2 and FMA",
+    .text = "AVX2, FMA and F16C",
     .family = "x86-64",
     .level = 3,
     .vectors = {.lanes = 8, .registers = 16, .mask_registers = false, .numerics = NUMERICS},

@@ -231,9 +231,8 @@ static bool takes(sx_op op, sx_dtype dtype)
     if (is_real(dtype)) {
         return !bits && op != SX_OP_REMAINDER;
     }
-    bool divides = op == SX_OP_DIVIDE || op == SX_OP_REMAINDER;
     bool whole = op == SX_OP_FLOOR || op == SX_OP_CEIL || op == SX_OP_ROUND;
-    return !whole && op != SX_OP_SQRT && op != SX_OP_RSQRT && !(divides && dtype == SX_I64);
+    return !whole && op != SX_OP_SQRT && op != SX_OP_RSQRT;
 }
 
 START_TEST(test_arithmetic)
