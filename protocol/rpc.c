@@ -112,6 +112,7 @@ static sx_code decode_outcome(sx_ctx *cx, const msgpack_object *root, sx_method 
 sx_code sx_rpc_decode_response(sx_ctx *cx, sx_span message, sx_method method,
                                sx_rpc_response *response)
 {
+    SX_ASSERT(method < SX_METHOD_COUNT);
     *response = (sx_rpc_response){0};
     msgpack_unpacked unpacked;
     sx_code code = sx_object_unpack(cx, message, &unpacked);
@@ -139,6 +140,7 @@ sx_code sx_rpc_raise(sx_ctx *cx, const sx_error_body *error)
 void sx_rpc_encode_request(sx_buf *buf, uint32_t msgid, sx_method method, const void *args,
                            const sx_call_meta *meta)
 {
+    SX_ASSERT(method < SX_METHOD_COUNT && args != NULL);
     const sx_method_row *row = sx_method_get(method);
     msgpack_packer packer;
     sx_object_packer(&packer, buf);
@@ -155,6 +157,7 @@ void sx_rpc_encode_request(sx_buf *buf, uint32_t msgid, sx_method method, const 
 
 void sx_rpc_encode_notice(sx_buf *buf, sx_method method, const void *args)
 {
+    SX_ASSERT(method < SX_METHOD_COUNT && args != NULL);
     const sx_method_row *row = sx_method_get(method);
     msgpack_packer packer;
     sx_object_packer(&packer, buf);
@@ -168,6 +171,7 @@ void sx_rpc_encode_notice(sx_buf *buf, sx_method method, const void *args)
 void sx_rpc_encode_result(sx_buf *buf, uint32_t msgid, sx_method method, const void *result,
                           sx_span *tail)
 {
+    SX_ASSERT(method < SX_METHOD_COUNT && result != NULL);
     msgpack_packer packer;
     sx_object_packer(&packer, buf);
     (void)msgpack_pack_array(&packer, 4);
@@ -187,6 +191,7 @@ static sx_span clean(const char *text)
 
 void sx_rpc_encode_error(sx_buf *buf, uint32_t msgid, const sx_error *error, int64_t after_ms)
 {
+    SX_ASSERT(error->code != SX_OK);
     SX_ASSERT(error->code != SX_OK);
     char where[128] = "";
     sx_error_body body = {

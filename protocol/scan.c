@@ -135,6 +135,7 @@ static sx_code read_header(sx_ctx *cx, sx_span message, size_t offset, header *h
 
 sx_code sx_scan(sx_ctx *cx, sx_span message, uint32_t *nodes)
 {
+    SX_ASSERT(message.ptr != NULL || message.len == 0);
     uint64_t open[SX_SCAN_DEPTH_MAX]; /* values still to come in each open container */
     uint32_t depth = 0;
     uint32_t count = 0;

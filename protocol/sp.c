@@ -24,6 +24,7 @@ void sx_sp_head(uint64_t body_bytes, uint8_t head[SX_SP_HEAD_BYTES])
 
 void sx_sp_reader_init(sx_sp_reader *reader, uint16_t peer, size_t limit_bytes)
 {
+    SX_ASSERT(limit_bytes > 0);
     *reader = (sx_sp_reader){
         .peer = peer,
         .limit_bytes = limit_bytes,

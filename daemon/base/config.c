@@ -277,6 +277,7 @@ static sx_code fill_paths(sx_ctx *cx, sxd_options *options)
 
 sx_code sxd_config_load(sx_ctx *cx, int argc, char *const *argv, sxd_config *config)
 {
+    SX_ASSERT(argc >= 1 && argv != NULL && config != NULL);
     memset(config, 0, sizeof(*config));
     for (uint32_t i = 0; i < SXD_OPTION_COUNT; i++) {
         SX_TRY(set_option(cx, config, i, table[i].default_text, SXD_FROM_DEFAULT, SX_INTERNAL));

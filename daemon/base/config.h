@@ -35,20 +35,22 @@ typedef enum { SXD_RUN, SXD_HELP, SXD_VERSION, SXD_CHECK_CONFIG, SXD_PRINT_CONFI
 typedef struct {
     sxd_options options;
     sxd_origin origin[SXD_OPTION_COUNT];
-    char file[SXD_TEXT_MAX]; /* that was read; empty: none */
+    char file[SXD_TEXT_MAX]; /* the configuration file that was read; empty: none */
     sxd_action action;
 } sxd_config;
 
-/* Read all sources. `argv` is left as it is, so that a reload reads the same arguments again.
+/* Reads all sources. `argv` is left as it is, so that a reload reads the same arguments again.
  *   errors   SX_USAGE wrong argument or environment value; SX_INPUT configuration file (text names file, line,
  *            key, value and limits); SX_SYSTEM file named on the command line cannot be read */
 sx_code sxd_config_load(sx_ctx *cx, int argc, char *const *argv, sxd_config *config);
 
-/* Take over what may change while running from `fresh`; every difference is reported to `report` (may be NULL). */
+/* Takes over from `fresh` what may change while the daemon runs. Every difference is reported to `report`, which may be
+ * NULL. */
 void sxd_config_apply(sxd_config *config, const sxd_config *fresh,
                       void (*report)(void *self, const char *name, bool applied), void *self);
 
+/* Prints the usage. */
 void sxd_config_help(sx_buf *buf);
-/* name = value, one a line, with the origin as a comment: can be read back as a configuration file. */
+/* Prints "name = value" lines with the origin of each as a comment. They can be read back as a configuration file. */
 void sxd_config_print(const sxd_config *config, sx_buf *buf);
 #endif

@@ -8,6 +8,7 @@ static sxd_level highest = SXD_INFO; /* set by the loop thread only */
 
 void sxd_log_set(sxd_level level)
 {
+    SX_ASSERT(level <= SXD_DEBUG);
     highest = level;
 }
 
@@ -37,6 +38,7 @@ const char *sxd_quote(char out[SXD_QUOTE_MAX], sx_span text)
 
 void sxd_log(sxd_level level, const char *event, const char *format, ...)
 {
+    SX_ASSERT(level <= SXD_DEBUG && event != NULL);
     static const char *const names[] = {"error", "warn", "info", "debug"};
     if (level > highest) {
         return;

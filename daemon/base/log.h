@@ -5,11 +5,12 @@
 
 typedef enum { SXD_ERROR, SXD_WARN, SXD_INFO, SXD_DEBUG } sxd_level;
 
-void sxd_log_set(sxd_level level); /* nothing above it is printed */
-/* `format` prints key=value pairs; values that others chose go through sxd_quote. */
+/* Nothing above this level is printed from now on. */
+void sxd_log_set(sxd_level level);
+/* Prints one line. `format` prints key=value pairs; values that others chose go through sxd_quote. */
 void sxd_log(sxd_level level, const char *event, const char *format, ...) SX_PRINTF(3, 4);
 
 #define SXD_QUOTE_MAX 512
-/* `text` as a quoted logfmt value, cut to fit; returns `out`. */
+/* Writes `text` as a quoted logfmt value, cut to fit, and returns `out`. */
 const char *sxd_quote(char out[SXD_QUOTE_MAX], sx_span text);
 #endif

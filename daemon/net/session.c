@@ -18,7 +18,8 @@ struct sxd_session {
     sxd_call *calls; /* received, not answered */
     sxd_principal principal;
     uint64_t id;
-    uint64_t moved_ms; /* the last time that bytes moved, in either direction */
+    uint64_t moved_ms;     /* the last time that bytes moved, in either direction */
+    size_t waiting_before; /* output that waited at the last sweep */
     uint32_t inflight;
     sx_buf rest;  /* read but not looked at: the window was full */
     bool feeding; /* frames are being taken out right now */
@@ -91,6 +92,7 @@ static void end_call(sxd_call *call)
 
 void sxd_call_drop(sxd_call *call)
 {
+    SX_ASSERT(!call->pinned);
     sxd_session *session = detach(call);
     end_call(call);
     if (session != NULL) {
@@ -236,6 +238,7 @@ void sxd_call_result(sxd_call *call, const void *result, sx_blob *tail)
 
 void sxd_call_fail(sxd_call *call, const sx_error *error, int64_t after_ms)
 {
+    SX_ASSERT(error->code != SX_OK);
     sxd_session *session = call->session;
     call->net->base->metrics.errors++;
     output *out = session != NULL && session->doomed == NULL ? output_new(call) : NULL;
@@ -258,6 +261,7 @@ void sxd_call_fail(sxd_call *call, const sx_error *error, int64_t after_ms)
 
 void sxd_call_refuse(sxd_call *call, sx_code code, int64_t after_ms, const char *format, ...)
 {
+    SX_ASSERT(code != SX_OK && after_ms >= 0);
     sx_error error = {.code = code};
     va_list arguments;
     va_start(arguments, format);
@@ -440,7 +444,12 @@ void sxd_net_sweep(sxd_net *net)
     DL_FOREACH_SAFE(net->sessions, session, next)
     {
         bool partial = session->reading && sx_sp_reader_partial(&session->reader);
-        bool writing = output_waiting(session) > 0;
+        size_t waiting = output_waiting(session);
+        bool writing = waiting > 0;
+        if (waiting < session->waiting_before) { /* a part of a long answer went */
+            session->moved_ms = now;
+        }
+        session->waiting_before = waiting;
         if ((partial || writing) && now - session->moved_ms > stall) {
             net->base->metrics.stalled++;
             close_session(session, writing ? "output makes no progress"
@@ -503,6 +512,7 @@ static void send_hello(sxd_session *session)
 
 void sxd_session_open(sxd_net *net, sxd_stream *stream, const sxd_principal *principal)
 {
+    SX_ASSERT(stream->class != NULL && stream->user == NULL);
     static const sxd_stream_user user = {.bytes = on_bytes, .end = on_end, .closed = on_closed};
     sxd_base *base = net->base;
     bool welcome = sxd_principal_may(principal, SXD_MAY_USE) &&

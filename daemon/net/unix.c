@@ -249,6 +249,7 @@ static sx_code address_of(sx_ctx *cx, const char *path, struct sockaddr_un *addr
 
 sx_code sxd_unix_listen(sx_ctx *cx, sxd_net *net, const char *path)
 {
+    SX_ASSERT(net->server.serve != NULL && path[0] != '\0');
     struct sockaddr_un address;
     SX_TRY(address_of(cx, path, &address));
     unix_listener *l = calloc(1, sizeof(*l));

@@ -374,6 +374,7 @@ static uint32_t rights_for(sx_method method)
 
 void sxd_call_dispatch(sxd_call *call)
 {
+    SX_ASSERT(call->self != NULL && call->request.args != NULL);
     if (!sxd_principal_may(&call->principal, rights_for(call->request.method))) {
         sxd_call_refuse(call, SX_DENIED, 0, "%s: user %u may not do this",
                         sx_method_get(call->request.method)->name, call->principal.space);

@@ -133,6 +133,7 @@ static bool answer_hit(sxd_call *call, const sx_key *key, const sx_key *slot)
 
 void sxd_get(sxd_call *call)
 {
+    SX_ASSERT(call->request.method == SX_METHOD_GET);
     const sx_get_args *args = call->request.args;
     sxd_service *service = sxd_service_of(call);
     sx_blob *blob;
@@ -389,6 +390,8 @@ static void begin_keying(sxd_call *call, const sx_key *request)
 
 void sxd_compile(sxd_call *call)
 {
+    SX_ASSERT(call->request.method == SX_METHOD_COMPILE ||
+              call->request.method == SX_METHOD_OPTIMIZE);
     const sx_compile_args *args = call->request.args;
     sxd_service *service = sxd_service_of(call);
     compile_mode mode;

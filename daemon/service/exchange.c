@@ -723,6 +723,7 @@ void sxd_exchange_close(sxd_exchange *exchange)
 
 sx_code sxd_exchange_open(sx_ctx *cx, const sxd_exchange_config *config, sxd_exchange **opened)
 {
+    SX_ASSERT(config->lease_ms > 0 && config->wake != NULL);
     sxd_exchange *exchange = calloc(1, sizeof(*exchange));
     if (exchange == NULL) {
         return SX_FAIL(cx, SX_NOMEM, "search_redis: no memory");
@@ -755,6 +756,7 @@ sx_code sxd_exchange_open(sx_ctx *cx, const sxd_exchange_config *config, sxd_exc
 
 void sxd_exchange_order(sxd_exchange *exchange, sxd_parcel *order)
 {
+    SX_ASSERT(order->name[0] != '\0');
     (void)pthread_mutex_lock(&exchange->mutex);
     DL_APPEND(exchange->orders, order);
     (void)pthread_cond_signal(&exchange->changed);

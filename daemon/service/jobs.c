@@ -97,6 +97,7 @@ static sx_code copy_parts(sxd_job *job, const sxd_key *key)
 
 void sxd_job_encode(sxd_job *job, const sx_compile_args *args, const sxd_candidates *candidates)
 {
+    SX_ASSERT(!job->library.wanted || candidates != NULL);
     sx_compile_args request = *args;
     sx_work_args work = {.optimize = job->method == SX_METHOD_OPTIMIZE};
     sx_work_candidate row[SX_CORE_CANDIDATES_MAX] = {{0}};

@@ -286,6 +286,7 @@ static const sxd_task_class places_class = {.name = "places", .run = run_places,
 
 void sxd_library_look(sxd_call *call, sxd_reading *reading)
 {
+    SX_ASSERT(reading != NULL && !call->pinned);
     sxd_service *service = sxd_service_of(call);
     looking *l = calloc(1, sizeof(*l));
     if (l == NULL) {

@@ -376,6 +376,7 @@ static sxd_job *find_for(sxd_call *call, int64_t id)
 
 void sxd_wait(sxd_call *call)
 {
+    SX_ASSERT(call->request.method == SX_METHOD_WAIT);
     const sx_wait_args *args = call->request.args;
     const sxd_options *options = &sxd_service_of(call)->base->config.options;
     sxd_job *job = find_for(call, args->job);
@@ -395,6 +396,7 @@ void sxd_wait(sxd_call *call)
 
 void sxd_cancel(sxd_call *call)
 {
+    SX_ASSERT(call->request.method == SX_METHOD_CANCEL);
     const sx_cancel_args *args = call->request.args;
     sxd_job *job = find_for(call, args->job);
     if (job == NULL) {

@@ -373,6 +373,7 @@ static void take_result(sxd_lane *lane, const sx_step_result *result, uint64_t w
 
 void sxd_step_returned(sxd_lane *lane, const sx_step_result *result, uint64_t worked_us)
 {
+    SX_ASSERT(lane->phase == SXD_LANE_AWAY && !lane->guest);
     sxd_service *service = lane->search->service;
     sxd_lane_lease(lane, "");
     if (result == NULL) {
@@ -544,6 +545,7 @@ void sxd_lane_let_go(sxd_lane *lane)
 
 void sxd_search_stop(sxd_search *search, sxd_search_state state, const char *why)
 {
+    SX_ASSERT(state != SXD_SEARCH_RUNNING);
     for (uint32_t i = 0; i < search->lane_count; i++) {
         sxd_lane_let_go(&search->lane[i]);
     }
@@ -731,6 +733,7 @@ static void load(sxd_lane *lane, bool offering)
 
 void sxd_search_offer(sxd_lane *lane)
 {
+    SX_ASSERT(lane->phase == SXD_LANE_READY && !lane->guest);
     load(lane, true);
 }
 

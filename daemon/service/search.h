@@ -52,130 +52,165 @@ typedef enum {
 
 struct sxd_lane {
     sxd_search *search;
-    sx_search_lane_record row; /* as stored */
+    sx_search_lane_record row; /* as it is stored */
     sxd_lane_phase phase;
     sxd_task task;                  /* LOADED and ACTIVE: the step */
-    char stage[SXD_STAGE_TEXT_MAX]; /* ACTIVE: that its worker told last */
-    sxd_op *storing;                /* STORING */
-    char task_name[SXD_NAME_MAX];   /* AWAY; guest: what the step is called in the exchange */
-    char who[SXD_NAME_MAX];         /* AWAY: the daemon that works on it; empty: nobody yet */
-    uint64_t away_ms;               /* AWAY: loop time since which nobody does */
-    bool guest;                     /* of daemon->guests: a step of another daemon */
-    bool offering;                  /* LOADING for others */
-    bool home;                      /* a step of it failed elsewhere: not offered any more */
+    char stage[SXD_STAGE_TEXT_MAX]; /* ACTIVE: the stage that its worker told last */
+    sxd_op *storing;                /* STORING: the operation that writes the result */
+    char task_name[SXD_NAME_MAX];   /* AWAY, or a guest: what the step is called in the exchange */
+    char who[SXD_NAME_MAX];         /* AWAY: the daemon that works on it; empty: none yet */
+    uint64_t away_ms;               /* AWAY: the loop time since which nobody works on it */
+    bool guest;                     /* of service->guests: it holds a step of another daemon */
+    bool offering;                  /* LOADING, to be offered to other daemons */
+    bool home; /* a step of it failed elsewhere, so it is not offered any more */
 };
 
 struct sxd_search {
-    sxd_search *prev, *next; /* daemon->searches, oldest first */
+    sxd_search *prev, *next; /* service->searches, oldest first */
     sxd_service *service;
-    sx_search_record row;    /* row.request is ours */
-    sx_ctx cx;               /* request, decoded */
+    sx_search_record row;    /* as it is stored; row.request belongs to the search */
+    sx_ctx cx;               /* owns the decoded request */
     sx_compile_args request; /* borrows from row.request */
     char objective[SXD_STAGE_TEXT_MAX];
     char target[SXD_STAGE_TEXT_MAX];
     sxd_lane *lane; /* [lane_count], at most SX_SEARCH_LANES_MAX */
     uint32_t lane_count;
-    uint32_t active;  /* lanes LOADED to a worker: ACTIVE */
-    uint32_t ops;     /* operations that point here */
-    uint64_t mark_ns; /* active > 0: time is counted up to here */
-    int64_t seq;
+    uint32_t active;     /* lanes that somebody works on: ACTIVE, or AWAY with a holder */
+    uint32_t ops;        /* operations on search.db that point here */
+    uint64_t mark_ns;    /* active > 0: the time used is counted up to here */
+    int64_t seq;         /* grows with each change that callers are told of */
     sxd_waiters waiters; /* calls */
-    bool preparing;      /* its lanes are read again: another build */
-    bool removing;
+    bool preparing;      /* its lanes are made anew, because it is of another build */
+    bool removing;       /* its row is being deleted, and it is not shown any more */
 };
 
-/* One operation on the store: `run` on a pool thread, then `done` on the loop; in the order given. */
+/* One operation on search.db: `run` on a pool thread, then `done` on the loop. Operations are carried out one at a
+ * time, in the order in which they were put. `done` finds the outcome in op->code and frees nothing. */
 struct sxd_op {
-    sxd_task task;       /* one at a time */
+    sxd_task task;
     sxd_op *prev, *next; /* service->op_retries */
     sxd_service *service;
-    sxd_search *search; /* NULL: not made yet */
-    sxd_lane *lane;
-    sxd_call *call; /* answered by `done` */
+    sxd_search *search; /* NULL: it is not made yet */
+    sxd_lane *lane;     /* NULL: it is about the search alone */
+    sxd_call *call;     /* the call that `done` answers, or NULL */
     void (*run)(sxd_op *op, sx_search_db *db);
-    void (*done)(sxd_op *op); /* op->code; frees nothing of op */
+    void (*done)(sxd_op *op);
     sx_ctx cx;
     sx_code code;
-    sx_search_record row;
+    sx_search_record row; /* of the search and of the lane, when the operation was made */
     sx_search_lane_record lane_row;
     sx_compile_args request;
-    uint64_t retry_ms; /* failed for want of room: loop time of the next try; 0: not waiting */
+    /* It failed for want of room: the loop time of the next try; 0: it does not wait for one. */
+    uint64_t retry_ms;
     uint32_t tries;
+    /* What of a lane is written beside its row. */
     bool put_state, put_best, drop_state;
     sx_blob *state, *best;
-    sx_buf frame;
-    sx_span *names;               /* [lane_count] */
+    sx_buf frame;   /* the request for a worker, or the encoded request of a new search */
+    sx_span *names; /* [lane_count] */
     sx_search_lane_record *lanes; /* [lane_count] */
     bool front;                   /* the result is that of all lanes together */
     uint32_t lane_count;
     sxd_key key;
-    uint32_t msgid;
+    uint32_t msgid; /* of the request in the frame */
 };
 
 /* ---- search_store.c ---- */
-/* Opens search.db and takes over what is in it; without it (cx->error says why) searches are refused and all
- * else works. */
+/* Opens search.db and takes over the searches that are in it. If it cannot, searches are refused with the reason, and
+ * everything else works. */
 void sxd_search_open(sxd_service *service);
-/* waits for the operation under way; the rest is dropped */
+/* Waits for the operation under way; the rest is dropped. */
 void sxd_search_close(sxd_service *service);
-sxd_op *sxd_op_new(sxd_search *search, sxd_lane *lane); /* NULL: no memory */
+/* Makes an operation with copies of the rows of `search` and `lane`, which may be NULL. NULL: no memory. */
+sxd_op *sxd_op_new(sxd_search *search, sxd_lane *lane);
 void sxd_op_put(sxd_service *service, SX_TAKE sxd_op *op);
-void sxd_op_retry(sxd_op *op);        /* from `done`: keep it, and try again after a pause */
-void sxd_op_drop(SX_TAKE sxd_op *op); /* waits for its retry, or was not put */
+/* Called by `done`: the operation is kept, and tried again after a pause. */
+void sxd_op_retry(sxd_op *op);
+/* Frees an operation that was not put, or that waits for its next try. */
+void sxd_op_drop(SX_TAKE sxd_op *op);
+/* Does it wait for its next try? */
 bool sxd_op_waits(const sxd_op *op);
+/* Puts the operations again whose pause is over. */
 void sxd_op_sweep(sxd_service *service);
 
-/* ---- search.c ---- */
+/* ---- search_table.c ---- */
 const char *sxd_search_state_name(uint32_t state);
-/* NULL: no memory. A request that cannot be read makes a search that has failed. */
+/* Makes a search of what is stored. NULL: no memory. A request that cannot be read makes a search that has failed. */
 sxd_search *sxd_search_new(sxd_service *service, const sx_search_record *row,
                            const sx_search_lane_record *lane, uint32_t lane_count);
 void sxd_search_free(SX_TAKE sxd_search *search);
+/* NULL: there is none. */
 sxd_search *sxd_search_find(sxd_service *service, int64_t id);
+/* How many bytes of the store it takes. */
 uint64_t sxd_search_bytes(const sxd_search *search);
+/* How much of its budget is used. */
 uint64_t sxd_search_used_us(const sxd_search *search);
-const sxd_lane *sxd_search_best(const sxd_search *search); /* NULL: nothing found yet */
-void sxd_search_settle(sxd_search *search); /* ended? spent? then says so, and stores it */
+/* The lane that has found the best program; NULL: none has found any. */
+const sxd_lane *sxd_search_best(const sxd_search *search);
+
+/* ---- search.c ---- */
+/* If all its lanes have ended, or its budget is used up, it is stored as done, failed or spent. */
+void sxd_search_settle(sxd_search *search);
+/* Ends a search before its time. */
 void sxd_search_stop(sxd_search *search, sxd_search_state state, const char *why);
-/* RUNNING from now on; reads the lanes again if it is of another build */
+/* It is RUNNING from now on. If it is of another build, its lanes are made anew. */
 void sxd_search_begin(sxd_search *search);
 /* Loads steps for workers that have nothing better to do. */
 void sxd_search_fill(sxd_service *service);
 void sxd_search_sweep(sxd_service *service);
-void sxd_search_stop_steps(
-    sxd_service *service);                       /* the daemon ends: steps under way are given up */
-void sxd_search_drain(sxd_service *service);     /* no more steps */
-sxd_lane *sxd_search_next(sxd_service *service); /* the lane whose turn it is; NULL: none */
-uint32_t sxd_search_room(const sxd_service *service); /* workers that could have a step now */
-void sxd_search_offer(sxd_lane *lane);                /* load it, then sxd_spread_put */
-/* Would it have, or be about to have, a worker of ours in that phase? */
+/* The daemon ends: steps under way are given up. */
+void sxd_search_stop_steps(sxd_service *service);
+/* The daemon drains: steps that no worker has yet are given up. */
+void sxd_search_drain(sxd_service *service);
+/* The lane whose turn it is; NULL: none waits. */
+sxd_lane *sxd_search_next(sxd_service *service);
+/* How many workers could have a step now. */
+uint32_t sxd_search_room(const sxd_service *service);
+/* Loads the step of a lane and offers it to other daemons (sxd_spread_put). */
+void sxd_search_offer(sxd_lane *lane);
+/* Would the lane have, or be about to have, a worker of this daemon in that phase? */
 bool sxd_lane_taken(const sxd_lane *lane, sxd_lane_phase phase);
+/* Moves along the table of allowed phases, and asserts what has to hold in the new one. */
 void sxd_lane_move(sxd_lane *lane, sxd_lane_phase to);
-void sxd_lane_let_go(sxd_lane *lane);                 /* gives up its step, wherever it is */
-void sxd_lane_lease(sxd_lane *lane, const char *who); /* AWAY: who works on it; empty: nobody */
+/* The lane gives up its step, wherever that is. */
+void sxd_lane_let_go(sxd_lane *lane);
+/* AWAY: `who` works on the step now; empty: nobody does. */
+void sxd_lane_lease(sxd_lane *lane, const char *who);
+/* AWAY: the step has come back. `result` NULL: it failed there. */
 void sxd_step_returned(sxd_lane *lane, const sx_step_result *result, uint64_t worked_us);
+/* How many searches are running. */
 uint32_t sxd_search_running(const sxd_service *service);
 extern const sxd_task_class sxd_step_class;
 
 /* ---- spread.c ---- */
 void sxd_spread_open(sxd_service *service);
 void sxd_spread_close(sxd_service *service);
-void sxd_spread_run(sxd_service *service); /* offer what may go, say what could come */
-void sxd_spread_put(sxd_lane *lane, SX_TAKE sx_buf *frame); /* LOADING for others: it is loaded */
-void sxd_spread_withdraw(sxd_lane *lane);                   /* AWAY: it is not wanted any more */
-void sxd_spread_drop(sxd_lane *lane);                       /* a guest is given up */
-void sxd_spread_answer(sxd_lane *lane, sx_span response, uint64_t worked_us); /* a guest is done */
+/* Offers what may go to other daemons, and tells them how much of theirs could come. */
+void sxd_spread_run(sxd_service *service);
+/* Offers the step of a LOADING lane, whose request for a worker is `frame`. */
+void sxd_spread_put(sxd_lane *lane, SX_TAKE sx_buf *frame);
+/* AWAY: the step is not wanted any more. */
+void sxd_spread_withdraw(sxd_lane *lane);
+/* A step of another daemon is given up. */
+void sxd_spread_drop(sxd_lane *lane);
+/* A step of another daemon is done: its owner gets the answer of the worker. */
+void sxd_spread_answer(sxd_lane *lane, sx_span response, uint64_t worked_us);
+/* A step of another daemon failed. */
 void sxd_spread_fail(sxd_lane *lane, const sx_error *error, uint64_t worked_us);
 
 /* ---- search_wait.c ---- */
-void sxd_search_changed(sxd_search *search); /* tells the waiters */
+/* Something changed: everybody who waits for the search is told. */
+void sxd_search_changed(sxd_search *search);
 extern const sxd_wait_class sxd_search_waited;
+/* The methods search.list, search.show and search.wait. */
 void sxd_search_list(SX_TAKE sxd_call *call);
 void sxd_search_show(SX_TAKE sxd_call *call);
 void sxd_search_wait(SX_TAKE sxd_call *call);
-sxd_search *sxd_search_for(sxd_call *call, int64_t id); /* NULL: the call is answered */
+/* The search of this number, if the caller may see it. NULL: the call is answered. */
+sxd_search *sxd_search_for(sxd_call *call, int64_t id);
 
 /* ---- search_call.c ---- */
+/* The methods that change searches, and the result. */
 void sxd_search_start(SX_TAKE sxd_call *call);
 void sxd_search_result(SX_TAKE sxd_call *call);
 void sxd_search_cancel(SX_TAKE sxd_call *call);

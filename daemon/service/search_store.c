@@ -14,6 +14,7 @@
 /* ---- operations ---- */
 sxd_op *sxd_op_new(sxd_search *search, sxd_lane *lane)
 {
+    SX_ASSERT(lane == NULL || lane->search == search);
     sxd_op *op = calloc(1, sizeof(*op));
     if (op == NULL) {
         return NULL;

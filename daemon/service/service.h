@@ -50,48 +50,53 @@ enum {
 };
 #define SXD_BLOB_ALIGNMENT ((size_t)64)
 
-/* ---- e-graphs of programs, and parts, that may equal one: each family has a few places in the cache ---- */
+/* ---- stored e-graphs of programs, or of parts, that may equal what is asked for ---- */
 #define SXD_LIBRARY_WAYS SX_CORE_WAYS
+/* A stored e-graph that goes with the job. The worker finds out whether its program really is equal. */
 typedef struct {
-    uint32_t place, way;
-    sx_key key; /* what it is called: the key of its module; of a part, of its entry */
+    uint32_t place; /* for which of sxd_library.place it is */
+    uint32_t way;   /* which entry of that family it is */
+    sx_key key;     /* its name in reports: the key of its module, or, for a part, of its entry */
 } sxd_candidate;
+/* Where the e-graphs of one program and of its parts lie, and what was found there. */
 typedef struct {
     bool wanted; /* e-graphs are kept, and the places are known */
     sx_core_place place[SX_CORE_PLACES_MAX];
     uint32_t place_count;
-    uint32_t taken[SX_CORE_PLACES_MAX]; /* sets of 1 << way: there is an entry */
+    /* For each place the set of 1 << way of the entries that exist, also of those that were too large to go along. */
+    uint32_t taken[SX_CORE_PLACES_MAX];
     sxd_candidate candidate[SX_CORE_CANDIDATES_MAX];
     uint32_t candidate_count;
 } sxd_library;
+/* The same with the bytes, which are needed until the request for the worker is encoded. */
 typedef struct {
     sxd_library library;
     sx_blob *egraph[SX_CORE_CANDIDATES_MAX];
-    sx_blob *module[SX_CORE_CANDIDATES_MAX]; /* NULL: not there */
+    sx_blob *module[SX_CORE_CANDIDATES_MAX]; /* NULL: it is not in the cache, or of a part */
 } sxd_candidates;
 
-/* ---- one compilation ---- */
-#define SXD_EVENT_MAX 64
+/* ---- one compilation, with everybody who asked for it ---- */
+#define SXD_EVENT_MAX 64 /* events that a job remembers */
 #define SXD_STAGE_TEXT_MAX 32
+/* A worker told how far it is. */
 typedef struct {
-    int64_t seq;
-    int64_t at_ms;
-    int64_t done;
-    int64_t total;
+    int64_t seq;         /* 1, 2, ... within the job */
+    int64_t at_ms;       /* since the job was made */
+    int64_t done, total; /* as the stage counts */
     char stage[SXD_STAGE_TEXT_MAX];
 } sxd_event;
 
 typedef enum {
-    SXD_JOB_QUEUED,
-    SXD_JOB_RUNNING,
+    SXD_JOB_QUEUED,  /* it waits for a worker, or for a job of a program like its own */
+    SXD_JOB_RUNNING, /* a worker has it */
     SXD_JOB_DONE,
     SXD_JOB_FAILED,
-    SXD_JOB_CANCELLED,
+    SXD_JOB_CANCELLED, /* by a call, by a deadline, because nobody waits, or because the daemon stops */
     SXD_JOB_STATE_COUNT
 } sxd_job_state;
 
 struct sxd_job {
-    sxd_job *prev, *next; /* daemon->jobs, oldest first */
+    sxd_job *prev, *next; /* service->jobs, oldest first */
     sxd_service *service;
     sxd_waiters waiters; /* calls */
     sxd_task task;       /* QUEUED and RUNNING; its frame is the request for the worker */
@@ -100,35 +105,37 @@ struct sxd_job {
     sx_method method; /* COMPILE or OPTIMIZE */
     sx_key key;       /* of the compilation */
     sx_key slot;      /* where the result is stored: the key, or one derived for OPTIMIZE */
-    uint32_t uid;     /* of the first caller; namespace of the entry */
+    uint32_t uid;     /* the space of the first caller, and of the entry in the cache */
     char target[SXD_STAGE_TEXT_MAX];
-    sx_ctx cx; /* parts */
-    sxd_key made_of;
-    uint32_t coalesced;
-    bool detached;
-    uint64_t born_ms; /* loop time */
-    uint64_t end_ms;
-    int64_t cost_us;
+    sx_ctx cx;          /* owns the bytes of `made_of` and `rules` */
+    sxd_key made_of;    /* the parts of the key, stored beside the entry */
+    uint32_t coalesced; /* calls that found it under way */
+    bool detached;      /* somebody knows its number and may come back: it lives without waiters */
+    uint64_t born_ms;   /* loop time */
+    uint64_t end_ms;    /* loop time at which its state became final */
+    int64_t cost_us;    /* DONE: how long the worker took */
     sxd_library library;
-    /* QUEUED: it waits for the end of this job, of a program like its own; 0: for a worker alone */
+    /* QUEUED: it waits for the end of the job of this number, whose program is like its own, because what that job
+     * leaves may serve it. 0: it waits for nothing but a worker. */
     int64_t after;
-    bool looking;                   /* QUEUED: a pool thread looks at what that job left */
-    bool met;                       /* DONE: equal to a stored program */
-    sx_key met_key;                 /* which */
-    sx_span rules;                  /* why; in cx */
-    sx_blob *result;                /* DONE */
-    sx_error error;                 /* FAILED, CANCELLED */
-    sxd_event event[SXD_EVENT_MAX]; /* ring: seq k lies at (k - 1) % SXD_EVENT_MAX */
-    int64_t seq;                    /* newest */
+    bool looking;    /* QUEUED: a pool thread looks at what that job left */
+    bool met;        /* DONE: its program equals a stored one */
+    sx_key met_key;  /* met: the key of the stored one */
+    sx_span rules;   /* met: the rules by which they are equal */
+    sx_blob *result; /* DONE */
+    sx_error error;  /* FAILED, CANCELLED */
+    /* A ring of the newest events: number k lies at (k - 1) % SXD_EVENT_MAX. */
+    sxd_event event[SXD_EVENT_MAX];
+    int64_t seq; /* of the newest event; 0: there is none */
 };
 
-/* ---- keys of requests seen before: 4-way sets, oldest out ---- */
+/* ---- keys of requests that were seen before: a 4-way set-associative table, least recently used out ---- */
 #define SXD_MEMO_SETS 1024
 #define SXD_MEMO_WAYS 4
 typedef struct {
-    sx_key request;
+    sx_key request; /* a digest of the request as it came */
     sx_key key;
-    uint64_t used; /* 0: free */
+    uint64_t used; /* memo_clock when it was used last; 0: the place is free */
 } sxd_memo;
 
 struct sxd_service {
@@ -143,24 +150,26 @@ struct sxd_service {
     uv_timer_t cache_timer;
     uv_async_t cache_wake;
     uint64_t start_ms;
-    sxd_job *jobs;
-    uint32_t active_count; /* queued and running */
+    sxd_job *jobs;         /* those under way and those that can still be asked for, oldest first */
+    uint32_t active_count; /* jobs QUEUED and RUNNING */
     sxd_search *searches;  /* oldest first */
     uint32_t search_count;
-    uint32_t search_starting;      /* calls that are about to make one */
+    uint32_t search_starting;      /* calls that are about to make a search */
     uint32_t step_count;           /* lanes LOADING, LOADED and ACTIVE */
-    int64_t search_turn;           /* number of the search that got the last step */
-    struct sxd_exchange *exchange; /* NULL: this daemon alone */
+    int64_t search_turn;           /* the number of the search that got the last step */
+    struct sxd_exchange *exchange; /* NULL: this daemon shares no steps */
     uv_async_t exchange_wake;
-    bool exchange_up;
-    uint32_t places_wanted;    /* free places of other daemons */
-    struct sxd_search *guests; /* lanes that hold steps of others; NULL: none can come */
-    struct sxd_op *op_retries; /* operations on search.db that failed for want of room */
-    bool store_failing;        /* the last operation found no room; said in the log */
-    uv_mutex_t search_lock;    /* guards search_db: held while an operation runs, and to close it */
+    bool exchange_up;       /* the server answers */
+    uint32_t places_wanted; /* how many steps other daemons would take */
+    sxd_search *guests;     /* its lanes hold steps of other daemons; NULL: none can come */
+    /* Operations on search.db that failed for want of room, and are tried again. */
+    struct sxd_op *op_retries;
+    bool store_failing; /* the last operation found no room, and the log says so */
+    /* Guards search_db: a pool thread holds it while an operation runs, and the loop to close the store. */
+    uv_mutex_t search_lock;
     struct sx_search_db *search_db;       /* NULL: there is none */
-    char search_error[SX_ERROR_TEXT_MAX]; /* why */
-    sxd_memo *memo;                       /* SXD_MEMO_SETS * SXD_MEMO_WAYS */
+    char search_error[SX_ERROR_TEXT_MAX]; /* why there is none */
+    sxd_memo *memo;                       /* [SXD_MEMO_SETS * SXD_MEMO_WAYS] */
     uint64_t memo_clock;
     int64_t next_job;
 };
@@ -206,15 +215,18 @@ void sxd_service_halt(sxd_service *service, const char *why);
 void sxd_service_close(sxd_service *service);
 /* After the last callback of the loop: pool threads may have worked until then. */
 void sxd_service_fini(sxd_service *service);
-void sxd_service_tick_cache(
-    sxd_service *service); /* after puts: let the cache hand over its batch */
-void sxd_service_touch_cache(sxd_service *service); /* after hits: tick before long */
+/* Lets the cache hand its batch to the writer, if it is time; to be called after puts. */
+void sxd_service_tick_cache(sxd_service *service);
+/* The same before long; to be called after hits, whose times of use are written, too. */
+void sxd_service_touch_cache(sxd_service *service);
 
 /* ---- call.c ---- */
+/* Calls the function that serves the method, if the principal may call it. */
 void sxd_call_dispatch(SX_TAKE sxd_call *call);
 
 /* ---- compile.c: from a request to its key, a hit or a job ---- */
-void sxd_compile(SX_TAKE sxd_call *call); /* compile, optimize */
+/* The methods compile and optimize, and get. */
+void sxd_compile(SX_TAKE sxd_call *call);
 void sxd_get(SX_TAKE sxd_call *call);
 /* The end of a miss: joins a job or starts one. `candidates` as in sxd_job_new. */
 void sxd_compile_start(SX_TAKE sxd_call *call, const sxd_candidates *candidates);
@@ -222,36 +234,43 @@ void sxd_compile_start(SX_TAKE sxd_call *call, const sxd_candidates *candidates)
 /* ---- library.c: e-graphs of stored programs ---- */
 /* Finds where such programs are kept (on a pool thread) and goes on with sxd_compile_start. */
 void sxd_library_look(SX_TAKE sxd_call *call, SX_TAKE sxd_reading *reading);
-/* `job` has ended: those that wait for it look for what it left; or, where it failed, one of them goes first
- * and the others wait for that one. */
+/* `job` has ended. If it is DONE, those that wait for it look for what it left; else one of them goes first and the
+ * others wait for that one. */
 void sxd_library_release(sxd_job *job);
-/* What a worker said and left: counters, log, the e-graph into the cache. */
+/* Takes over what a worker said and left: counts and logs it, and puts e-graphs into the cache. */
 void sxd_library_keep(sxd_job *job, const sx_work_result *result);
 
 /* ---- queue.c: jobs under way and who waits for them ---- */
+/* The methods wait, cancel and jobs. */
 void sxd_wait(SX_TAKE sxd_call *call);
 void sxd_cancel(SX_TAKE sxd_call *call);
 void sxd_jobs(SX_TAKE sxd_call *call);
-/* Hold the call until the job ends, hold_ms of the ask, or the deadline of the call. */
+/* Holds the call until the job ends, or hold_ms of the ask or the deadline of the call is reached. */
 void sxd_queue_hold(sxd_job *job, SX_TAKE sxd_call *call);
+/* Forgets jobs that ended long ago. */
 void sxd_queue_sweep(sxd_service *service);
-void sxd_queue_stop(sxd_service *service, const char *why); /* cancel everything */
+/* Cancels all jobs under way. */
+void sxd_queue_stop(sxd_service *service, const char *why);
+/* The job failed, and everybody who waits for it hears why. It may be freed. */
 void sxd_job_fail(sxd_job *job, const sx_error *error);
 extern const sxd_task_class sxd_job_class;
 extern const sxd_wait_class sxd_job_waited;
 
 /* ---- jobs.c: the table ---- */
 const char *sxd_job_state_name(sxd_job_state state);
-/* `candidates` NULL: none, and no e-graph is wanted. */
+/* Makes a job of a call, and its task, which is put into the table. Its request for the worker, and the parts of the
+ * key, are copies. `candidates` NULL: there are none, and no e-graph is wanted. Returns NULL if there is no memory. */
 sxd_job *sxd_job_new(sxd_service *service, sxd_call *call, const sx_key *slot,
                      const sxd_candidates *candidates);
-/* The request for the worker anew, with other candidates; what fails is in job->task.frame. */
+/* Writes the request for the worker anew, with other candidates. A failure stays in job->task.frame. */
 void sxd_job_encode(sxd_job *job, const sx_compile_args *args, const sxd_candidates *candidates);
 /* It may be given to a worker, unless it waits for another job. */
 void sxd_job_ready(sxd_job *job);
 void sxd_job_free(SX_TAKE sxd_job *job);
 void sxd_job_move(sxd_job *job, sxd_job_state to);
-void sxd_job_check(const sxd_job *job); /* the invariant; asserts */
+/* Asserts that state, task, waiters and result agree. */
+void sxd_job_check(const sxd_job *job);
+/* NULL: there is none. The second one finds the job under way that makes this entry. */
 sxd_job *sxd_job_find(sxd_service *service, int64_t id);
 sxd_job *sxd_job_find_active(sxd_service *service, const sx_key *slot, uint32_t uid);
 #endif

@@ -83,6 +83,7 @@ static void start_worker(sxd_worker *worker)
 
 void sxd_pool_kill(sxd_worker *worker)
 {
+    SX_ASSERT(worker->state != SXD_WORKER_NONE);
     sxd_zygote_message message = {.op = SXD_ZYGOTE_KILL, .slot = worker->slot, .pid = worker->pid};
     worker->expected = true;
     if (worker->state != SXD_WORKER_DYING) {

@@ -135,6 +135,7 @@ static void close_others(void)
 
 void sxd_sandbox_enter(const sxd_zygote_message *limits)
 {
+    SX_ASSERT(limits->memory_bytes > 0 && limits->cpu_s > 0);
     close_others();
     limit(RLIMIT_CORE, 0, 0);
     limit(RLIMIT_CPU, limits->cpu_s, limits->cpu_s + 1);

@@ -202,6 +202,7 @@ bool sxd_work_idle(const sxd_work *work)
 
 void sxd_work_run(sxd_work *work)
 {
+    SX_ASSERT(work->room != NULL);
     sxd_worker *worker = sxd_pool_idle(work);
     sxd_task *task;
     DL_FOREACH(work->tasks, task)

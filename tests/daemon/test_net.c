@@ -14,6 +14,7 @@ typedef struct {
     sxd_write *pending; /* not done yet */
     uint8_t sent[4096];
     size_t sent_len;
+    size_t gone_out; /* of the write that waits */
     uint32_t write_count;
 } pipe_;
 
@@ -60,8 +61,9 @@ static void pipe_flush(pipe_ *p, const char *error)
 
 static size_t pipe_waiting(const sxd_stream *stream)
 {
-    const sxd_write *write = ((const pipe_ *)stream)->pending;
-    return write != NULL ? write->part[0].len + write->part[1].len : 0;
+    const pipe_ *p = (const pipe_ *)stream;
+    const sxd_write *write = p->pending;
+    return write != NULL ? write->part[0].len + write->part[1].len - p->gone_out : 0;
 }
 
 static bool pipe_gone(sxd_stream *stream)
@@ -301,6 +303,33 @@ START_TEST(gone_while_full)
 }
 END_TEST
 
+/* A peer that reads slowly is no peer that reads nothing. */
+START_TEST(slow_reader)
+{
+    static const uint8_t ping[] = PING(1);
+    open_peer();
+    feed(ping, sizeof(ping));
+    base->config.options.stall_ms = 1;
+    sxd_call_refuse(kept[0], SX_BUSY, 0, "a long answer");
+    sxd_net_sweep(&net);
+    for (peer.gone_out = 1; peer.gone_out < 8; peer.gone_out++) {
+        uint64_t now = sxd_base_now(base);
+        while (sxd_base_now(base) < now + 3) {
+            uv_update_time(&base->loop);
+        }
+        sxd_net_sweep(&net);
+        ck_assert(!peer.closed);
+    }
+    uint64_t now = sxd_base_now(base);
+    while (sxd_base_now(base) < now + 3) {
+        uv_update_time(&base->loop);
+    }
+    peer.gone_out--; /* as the last sweep saw it */
+    sxd_net_sweep(&net);
+    ck_assert(peer.closed);
+}
+END_TEST
+
 START_TEST(principals)
 {
     sxd_principal self = sxd_principal_of_process(7, 1, 7);
@@ -327,6 +356,7 @@ int main(void)
     tcase_add_test(cases, broken_output);
     tcase_add_test(cases, no_protocol);
     tcase_add_test(cases, gone_while_full);
+    tcase_add_test(cases, slow_reader);
     tcase_add_test(cases, principals);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);

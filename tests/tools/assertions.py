@@ -49,11 +49,11 @@ LEAST = {
     "core/target": 50,
     "core/x64": 35,
     "daemon": 0,
-    "daemon/base": 40,
-    "daemon/net": 20,
-    "daemon/service": 20,
-    "daemon/work": 25,
-    "protocol": 10,
+    "daemon/base": 60,
+    "daemon/net": 50,
+    "daemon/service": 35,
+    "daemon/work": 50,
+    "protocol": 30,
     "trust": 0,
 }
 
