@@ -16,8 +16,8 @@
 
 const char *sxc_native_target(void)
 {
-    const sx_target *here = sxr_cpu_target();
-    return here != NULL ? here->name : sx_targets_all()->row[0]->name;
+    const sx_machine *here = sxr_cpu_machine();
+    return here != NULL ? here->name : sx_machines_all()->row[0]->name;
 }
 
 sx_span sxc_target(sx_span name)

@@ -10,7 +10,9 @@
  */
 #ifndef SX_CORE_CORE_H
 #define SX_CORE_CORE_H
+#include "core/cost/device.h"
 #include "core/request/request.h"
+#include "core/target/target.h"
 #include "protocol/module.h"
 
 /* Under which keys the e-graph of a program, or of one of its parts (core/ir/roll.h), is stored and looked up. A
@@ -84,6 +86,12 @@ struct sx_core_library {
     sx_span why;
 };
 #define SX_CORE_CANDIDATES_MAX 48
+
+/* The device of a request and the target whose code it runs.
+ *   errors   SX_INPUT an unknown name, a description that is refused, a device that contradicts its target;
+ *            SX_UNIMPLEMENTED there is no code generator for it */
+sx_code sx_core_device(sx_ctx *cx, const sx_core_request *request, const sx_device **device,
+                       const sx_target **target);
 
 /* The places of a request. Place 0 is that of the program, the others are those of its largest parts; there are
  * at most SX_CORE_PLACES_MAX. `program` is what sx_core_read made of it; NULL: it is read here.

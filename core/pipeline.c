@@ -13,6 +13,33 @@
 
 #define CONSTANT_BYTES_MAX (INT64_C(1) << 30)
 
+/* ---- the machine ---- */
+
+sx_code sx_core_device(sx_ctx *cx, const sx_core_request *request, const sx_device **device,
+                       const sx_target **target)
+{
+    const sx_device *d;
+    SX_TRY(request->device.len > 0 ? sx_device_parse(cx, request->device, &d)
+                                   : sx_device_find(cx, request->target, &d));
+    if (d->target == NULL) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "device %s: no code generator for target none",
+                       d->name);
+    }
+    const sx_target *t = sx_target_find(request->targets, d->target);
+    if (t == NULL) {
+        return SX_FAIL(cx, SX_INPUT, "device %s: target %s is unknown", d->name, d->target);
+    }
+    if (d->lanes != t->vectors.lanes || d->registers != t->vectors.registers) {
+        return SX_FAIL(cx, SX_INPUT,
+                       "device %s: lanes %u and registers %u, its target %s has %u and %u", d->name,
+                       d->lanes, d->registers, t->machine->name, t->vectors.lanes,
+                       t->vectors.registers);
+    }
+    *device = d;
+    *target = t;
+    return SX_OK;
+}
+
 /* ---- front: text to an optimised static graph ---- */
 
 /* `origins` NULL: nobody asks where the nodes come from. */
@@ -419,7 +446,7 @@ static void put_report(sx_ctx *cx, const sx_core_request *request, sx_image *ima
 static sx_code put_info(sx_ctx *cx, sx_image *image, const sx_core_request *request,
                         const sx_graph *graph, const sx_device *device)
 {
-    const sx_target *target = sx_target_find(NULL, device->target);
+    const sx_target *target = sx_target_find(request->targets, device->target);
     SX_ASSERT(target != NULL);
     sx_key key, program;
     sx_span part[SX_PART_COUNT];
@@ -432,7 +459,7 @@ static sx_code put_info(sx_ctx *cx, sx_image *image, const sx_core_request *requ
     image->info.target = sx_module_put_text(&image->strings, sx_span_of(device->name));
     image->info.toolchain = sx_module_put_text(&image->strings, sx_span_of(sx_core_toolchain()));
     uint32_t arch, level;
-    bool known = sx_level_find(target->name, &arch, &level);
+    bool known = sx_level_find(target->machine->name, &arch, &level);
     SX_ASSERT(known); /* every target has a row in protocol/arch.def */
     image->info.arch = arch;
     image->info.level = level;
@@ -470,6 +497,7 @@ static sx_code bind_each(sx_ctx *cx, const sx_core_request *request, const sx_gr
 typedef struct {
     const sx_core_request *request;
     const sx_device *device;
+    const sx_target *target;
     const sx_graph *graph; /* canonical, with placements */
     sx_origins *origins;
     sx_pipe_variants variants;
@@ -527,7 +555,7 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
                     .better = better,
                     .origins = c->origins,
                     .device = c->device,
-                    .target = sx_target_find(NULL, c->device->target),
+                    .target = c->target,
                     .unproven_node = UINT32_MAX,
                     .image = image};
     SX_TRY(sx_judge_make(cx, &pipe.judge));
@@ -548,7 +576,7 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
 {
     compilation c = {.request = request};
     sx_graph *graph;
-    SX_TRY(sx_device_find(cx, request->target, &c.device));
+    SX_TRY(sx_core_device(cx, request, &c.device, &c.target));
     SX_TRY(read_program(cx, request->ir, &graph, &c.origins));
     c.graph = graph;
     sx_graph here = *graph;
@@ -595,11 +623,12 @@ static sx_code put_optimized(sx_ctx *cx, const sx_core_request *request, const s
 sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *image)
 {
     const sx_device *device;
+    const sx_target *target;
     sx_graph *graph, *better;
     sx_optimize_report report;
     const refused_kernels none = {.count = 0};
     sx_meeting meeting;
-    SX_TRY(sx_device_find(cx, request->target, &device));
+    SX_TRY(sx_core_device(cx, request, &device, &target));
     SX_TRY(read_program(cx, request->ir, &graph, NULL));
     sx_core_request own = *request;
     if (graph->sharding != NULL) { /* collectives stand between operations, not inside kernels */
@@ -621,7 +650,8 @@ sx_code sx_pipe_search(sx_ctx *cx, const sx_core_request *request,
                        const sx_optimize_options *options, sx_pipe_found *found, sx_image *image)
 {
     sx_graph *graph, *better;
-    SX_TRY(sx_device_find(cx, request->target, &found->device));
+    const sx_target *target;
+    SX_TRY(sx_core_device(cx, request, &found->device, &target));
     SX_TRY(read_program(cx, request->ir, &graph, NULL));
     uint32_t stage = sx_stage_begin(cx, "saturate");
     SX_TRY(sx_optimize(cx, graph, found->device, options, &better, &found->report));

@@ -33,19 +33,21 @@ static sx_code split_names(sx_ctx *cx, sx_span text, const sx_span **names, uint
 }
 
 /* What gives the numbers in an e-graph their meaning, and its extraction its worth. */
-static sx_key rules_of(const sx_core_request *request)
+static sx_code rules_of(sx_ctx *cx, const sx_core_request *request, sx_key *key)
 {
     sx_buf options;
+    sx_span device;
     sx_key rules = sx_rules_key();
+    SX_TRY(sx_core_key_device(cx, request, &device));
     sx_buf_init(&options, 4096 + request->disabled_rules.len + request->objective.len);
     sx_core_key_options(request, &options);
     const sx_span part[] = {{rules.byte, sizeof(rules.byte)},
                             sx_buf_span(&options),
-                            request->target,
+                            device,
                             sx_span_of(sx_core_toolchain())};
-    sx_key key = sx_key_of("e-graph rules", part, SX_COUNT(part));
+    *key = sx_key_of("e-graph rules", part, SX_COUNT(part));
     sx_buf_fini(&options);
-    return key;
+    return SX_OK;
 }
 
 sx_code sx_semantic_options(sx_ctx *cx, const sx_core_request *request,
@@ -62,7 +64,7 @@ sx_code sx_semantic_options(sx_ctx *cx, const sx_core_request *request,
     if (request->objective.len > 0 && !sx_span_is(request->objective, "pareto")) {
         SX_TRY(sx_objective_find(cx, request->objective, &options->objective));
     }
-    options->snapshot_rules = rules_of(request);
+    SX_TRY(rules_of(cx, request, &options->snapshot_rules));
     return split_names(cx, request->disabled_rules, &options->disabled, &options->disabled_count);
 }
 
@@ -75,7 +77,8 @@ static sx_code place_of(sx_ctx *cx, const sx_core_request *request, const sx_pie
     uint64_t value, shape;
     SX_TRY(sx_library_value(cx, piece->program, SX_CORE_VALUE_STEPS, &known, &value));
     SX_TRY(sx_pair_shape(cx, piece->program, &shape));
-    sx_key rules = rules_of(request);
+    sx_key rules;
+    SX_TRY(rules_of(cx, request, &rules));
     sx_buf types;
     sx_buf_init(&types, SX_TEXT_BYTES_MAX);
     sx_code code = sx_library_family(cx, piece->program, &types);
@@ -200,9 +203,10 @@ sx_code sx_core_wiring(sx_ctx *cx, sx_span egraph, sx_core_wired **part, uint32_
 
 sx_code sx_core_twin(sx_ctx *cx, const sx_core_request *request, sx_span egraph, sx_key *key)
 {
-    sx_key rules = rules_of(request);
+    sx_key rules;
     sx_library_info info;
     sx_span part[SX_PART_COUNT];
+    SX_TRY(rules_of(cx, request, &rules));
     SX_TRY(read_info(cx, egraph, &rules, &info));
     return sx_core_key_of_program(cx, &info.program, request, key, part);
 }
@@ -539,10 +543,11 @@ sx_code sx_semantic_reuse(sx_ctx *cx, const sx_core_request *request, const sx_g
 sx_code sx_core_egraph(sx_ctx *cx, const sx_core_request *request, sx_buf *snapshot)
 {
     const sx_device *device;
+    const sx_target *machine;
     sx_graph *graph, *canonical, *better;
     sx_optimize_options options;
     sx_optimize_report report;
-    SX_TRY(sx_device_find(cx, request->target, &device));
+    SX_TRY(sx_core_device(cx, request, &device, &machine));
     SX_TRY(sx_graph_parse(cx, request->ir, &graph));
     graph->sharding = NULL; /* kernels are those of one device */
     SX_TRY(sx_graph_canon(cx, graph, &canonical));

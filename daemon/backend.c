@@ -11,7 +11,7 @@ static sx_code read_target(sx_ctx *cx, const sx_compile_args *args, sx_span *tar
     if (!sx_span_is(*target, "native")) {
         return SX_OK;
     }
-    const sx_target *here = sxr_cpu_target();
+    const sx_machine *here = sxr_cpu_machine();
     if (here == NULL) {
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "target native: this processor executes no target");
     }

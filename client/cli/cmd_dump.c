@@ -223,8 +223,12 @@ sx_code sxc_cmd_module_dump(sxc_cli *cli)
     SX_TRY(sxc_module_file_open(cli->cx, path, true, &file));
     dump d = {.cx = cli->cx, .module = &file.module, .folder = folder};
     sx_buf_init(&d.list, TEXT_BYTES_MAX);
-    sx_code code = sx_target_of_module(
-        cli->cx, NULL, sx_level_name(file.module.info->arch, file.module.info->level), &d.target);
+    const sx_module_info *info = file.module.info;
+    const sx_machine *machine;
+    sx_code code =
+        sx_machine_of_module(cli->cx, NULL, sx_level_name(info->arch, info->level), &machine);
+    d.target = code == SX_OK ? sx_target_of(NULL, machine) : NULL;
+    SX_ASSERT(code != SX_OK || d.target != NULL);
     code = code == SX_OK ? put_all(&d) : code;
     code = code == SX_OK ? report(cli, &d) : code;
     sx_buf_fini(&d.list);

@@ -558,7 +558,7 @@ static sx_code examine(sxc_cli *cli, const sxc_module_file *file, findings *foun
 {
     const sx_module *module = &file->module;
     SX_TRY(check_types(cli->cx, module));
-    SX_TRY(sxr_check_code(cli->cx, module));
+    SX_TRY(sxr_check_code(cli->cx, NULL, module));
     SX_TRY(sxc_record_read(cli->cx, module, sxc_value(cli, SXC_SOCKET), &found->record));
     if (sxc_given(cli, SXC_CODE)) {
         SX_TRY(sxc_verify_here(cli->cx, (sx_span){file->mapping, file->size}, &sxc_own_worker,

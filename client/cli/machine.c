@@ -60,7 +60,7 @@ void sxc_find_processor(sxc_findings *findings)
     char model[200] = "unknown";
     bool known = proc_value("/proc/cpuinfo", "model name", model, sizeof(model));
     sxc_finding_put(findings, "processor", known, false, "%s", model);
-    const sx_target *target = sxr_cpu_target();
+    const sx_machine *target = sxr_cpu_machine();
     const char *limit = getenv("SYMPLEX_ISA_MAX");
     sxc_finding_put(findings, "isa", target != NULL, true, "%s%s%s%s%s",
                     target != NULL ? target->name : "no target: modules do not run here",

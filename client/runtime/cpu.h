@@ -1,18 +1,19 @@
-/* cpu.h - the processor at hand: which targets it executes, and its floating point control register. This is the
+/* cpu.h - the processor at hand: whose code it executes, and its floating point control register. This is the
  * one place that asks the processor. x86-64 only; elsewhere nothing is executed. */
 #ifndef SX_CLIENT_RUNTIME_CPU_H
 #define SX_CLIENT_RUNTIME_CPU_H
-#include "core/target/target.h"
+#include "core/target/machine.h"
 
 #define SXR_MXCSR_DEFAULT 0x1F80u /* round to nearest even, no flush to zero, exceptions masked */
 
-/* The target with the most instructions among those that this processor executes; NULL: it executes none.
- * The environment variable SYMPLEX_ISA_MAX hides the targets above the one that it names; a name that no target
+/* The machine of core/target with the most instructions among those whose code this processor executes; NULL: it
+ * executes none.
+ * The environment variable SYMPLEX_ISA_MAX hides the machines above the one that it names; a name that no machine
  * has hides all. Client, daemon and tests ask here alone, so that they behave as on a processor without these
  * instructions. */
-const sx_target *sxr_cpu_target(void);
-/* Does this processor execute the code of a target? */
-bool sxr_cpu_executes(const sx_target *target);
+const sx_machine *sxr_cpu_machine(void);
+/* Does this processor execute code that was made for this machine? */
+bool sxr_cpu_executes(const sx_machine *machine);
 /* Code of a function without arguments that returns 42, to see whether memory can be made executable; empty
  * where no code is known. */
 sx_span sxr_cpu_answer(void);

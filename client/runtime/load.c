@@ -67,13 +67,15 @@ out:
     return code;
 }
 
-/* Every entry leads through instructions of the kernel's target only: a check of forms before anything is made
+/* Every entry leads through instructions of the kernel's machine only: a check of forms before anything is made
  * executable. */
-static sx_code check_kernel_code(sx_ctx *cx, const sx_module *module, uint64_t index)
+static sx_code check_kernel_code(sx_ctx *cx, const sx_machines *machines, const sx_module *module,
+                                 uint64_t index)
 {
     const sx_module_kernel *kernel = &module->kernel[index];
-    const sx_target *target;
-    SX_TRY(sx_target_of_module(cx, NULL, sx_level_name(kernel->arch, kernel->level), &target));
+    const sx_machine *machine;
+    SX_TRY(
+        sx_machine_of_module(cx, machines, sx_level_name(kernel->arch, kernel->level), &machine));
     uint32_t *entry = SX_NEW_ARRAY(cx, uint32_t, kernel->part_count);
     if (entry == NULL) {
         return cx->error.code;
@@ -87,7 +89,7 @@ static sx_code check_kernel_code(sx_ctx *cx, const sx_module *module, uint64_t i
         entry[p] = (uint32_t)(module->part[kernel->part_first + p].entry - kernel->code_offset);
     }
     sx_span bytes = {module->code + kernel->code_offset, (size_t)kernel->code_size};
-    sx_code code = target->check(cx, target, bytes, entry, kernel->part_count);
+    sx_code code = machine->check(cx, machine, bytes, entry, kernel->part_count);
     if (code == SX_INPUT) { /* the bytes come from a file or a wire, not from the caller */
         cx->error.code = SX_CORRUPT;
         return sx_fail_in(cx, "module kernel %llu", (unsigned long long)index);
@@ -95,11 +97,11 @@ static sx_code check_kernel_code(sx_ctx *cx, const sx_module *module, uint64_t i
     return code;
 }
 
-sx_code sxr_check_code(sx_ctx *cx, const sx_module *module)
+sx_code sxr_check_code(sx_ctx *cx, const sx_machines *machines, const sx_module *module)
 {
     for (uint64_t i = 0; i < module->kernel_count; i++) {
         if (module->kernel[i].arch == module->info->arch) { /* of others nothing is executed here */
-            SX_TRY(check_kernel_code(cx, module, i));
+            SX_TRY(check_kernel_code(cx, machines, module, i));
         }
     }
     return SX_OK;
@@ -213,9 +215,9 @@ static sx_code check_types(sx_ctx *cx, const sx_module *module)
 
 sx_code sxr_refuse_machine(sx_ctx *cx, const sx_module *module)
 {
-    const sx_target *here = sxr_cpu_target();
+    const sx_machine *here = sxr_cpu_machine();
     const char *wanted = sx_level_name(module->info->arch, module->info->level);
-    const sx_target *target = sx_target_find(NULL, wanted);
+    const sx_machine *machine = sx_machine_find(NULL, wanted);
     const char *form = module->kernel_count > 0 ? sx_form_name(module->kernel[0].form) : "no code";
     sx_code code =
         SX_FAIL(cx, SX_UNIMPLEMENTED, "module is for %s (%s), this processor executes %s", wanted,
@@ -223,7 +225,7 @@ sx_code sxr_refuse_machine(sx_ctx *cx, const sx_module *module)
     sx_hint(cx,
             "Compile with --target native, or run it on a machine with %s (%s). `doctor` shows "
             "what this machine has.",
-            wanted, target != NULL ? target->text : sx_arch_name(module->info->arch));
+            wanted, machine != NULL ? machine->text : sx_arch_name(module->info->arch));
     return code;
 }
 
@@ -243,7 +245,7 @@ static sx_code check_launch(sx_ctx *cx, const sx_module *module, uint32_t index)
                        (int)name.len, (const char *)name.ptr);
     case SX_LAUNCH_KERNEL:
         /* Kernels of other architectures stand in variants that no machine of ours fits. */
-        SX_ASSERT(module->kernel[launch->kernel].form == SX_FORM_X86_64);
+        SX_ASSERT(module->kernel[launch->kernel].arch == module->info->arch);
         return SX_OK;
     case SX_LAUNCH_COPY:
     case SX_LAUNCH_FILL:
@@ -267,19 +269,19 @@ static sx_code check_launches(sx_ctx *cx, const sxr_program *program)
     return SX_OK;
 }
 
-/* A machine of this target runs the code of all lower levels of its family. */
+/* A machine runs the code of all lower levels of its family. */
 static sx_code check_machine(sx_ctx *cx, sxr_program *program, bool any_level)
 {
     const sx_module *module = &program->module;
     const sx_module_info *info = module->info;
-    const sx_target *here = sxr_cpu_target();
+    const sx_machine *here = sxr_cpu_machine();
     uint32_t arch, level;
     if (here != NULL && sx_level_find(here->name, &arch, &level)) {
         program->machine.level[arch] = level;
     }
-    program->target = sx_target_find(NULL, sx_level_name(info->arch, info->level));
+    program->made_for = sx_machine_find(program->machines, sx_level_name(info->arch, info->level));
     program->runs_here = program->machine.level[info->arch] >= info->level;
-    if (!program->runs_here && (!any_level || program->target == NULL)) {
+    if (!program->runs_here && (!any_level || program->made_for == NULL)) {
         return sxr_refuse_machine(cx, module);
     }
     if (!program->runs_here) {
@@ -292,9 +294,10 @@ static sx_code finish_open(sx_ctx *cx, sxr_program *program, const sxr_options *
 {
     SX_TRY(sx_module_decode(cx, (sx_span){program->file, program->file_size},
                             !options->skip_checksums, &program->module));
+    program->machines = options->machines;
     SX_TRY(check_machine(cx, program, options->any_level));
     SX_TRY(check_types(cx, &program->module));
-    SX_TRY(sxr_check_code(cx, &program->module));
+    SX_TRY(sxr_check_code(cx, program->machines, &program->module));
     SX_TRY(make_arrays(cx, program));
     if (program->runs_here) {
         SX_TRY(map_code(cx, program));

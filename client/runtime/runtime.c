@@ -10,9 +10,9 @@ bool sxr_runs_here(const sxr_program *program)
     return program->runs_here;
 }
 
-const sx_target *sxr_target(const sxr_program *program)
+const sx_machine *sxr_machine(const sxr_program *program)
 {
-    return program->target;
+    return program->made_for;
 }
 
 sx_span sxr_bytes(const sxr_program *program)

@@ -6,7 +6,7 @@
  */
 #ifndef SX_CLIENT_RUNTIME_RUNTIME_H
 #define SX_CLIENT_RUNTIME_RUNTIME_H
-#include "core/target/target.h"
+#include "core/target/machine.h"
 #include "protocol/module.h"
 
 typedef struct sxr_program sxr_program;
@@ -16,6 +16,7 @@ typedef struct {
     /* also a module for instructions that this processor lacks: it opens and binds, but does not
      * run */
     bool any_level;
+    const sx_machines *machines; /* NULL: those of core/target; tests know others */
 } sxr_options;
 
 void sxr_close(SX_TAKE sxr_program *program); /* NULL is allowed */
@@ -28,11 +29,11 @@ sx_code sxr_open_bytes(sx_ctx *cx, sx_span bytes, const sxr_options *options,
 
 /* Every kernel's code for the module's architecture is code of its level and nothing else. SX_CORRUPT names
  * the kernel and the offset. */
-sx_code sxr_check_code(sx_ctx *cx, const sx_module *module);
+sx_code sxr_check_code(sx_ctx *cx, const sx_machines *machines, const sx_module *module);
 
 /* The processor executes the module's code; false only with `any_level`. */
 bool sxr_runs_here(const sxr_program *program);
-const sx_target *sxr_target(const sxr_program *program); /* that the module is for */
+const sx_machine *sxr_machine(const sxr_program *program); /* that the module is for */
 
 const sx_module *sxr_module(const sxr_program *program);
 /* The bytes of the module file, as long as the program is open. */

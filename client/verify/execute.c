@@ -4,7 +4,8 @@
 
 #include "client/runtime/cpu.h"
 
-sx_code sxr_executor_make(sx_ctx *cx, sxr_program *program, sxr_executor *executor)
+sx_code sxr_executor_make(sx_ctx *cx, const sx_targets *targets, sxr_program *program,
+                          sxr_executor *executor)
 {
     const sx_module *module = sxr_module(program);
     *executor = (sxr_executor){.cx = cx, .program = program};
@@ -19,7 +20,8 @@ sx_code sxr_executor_make(sx_ctx *cx, sxr_program *program, sxr_executor *execut
     for (uint64_t i = 0; i < module->part_count; i++) {
         entry[i] = (uint32_t)module->part[i].entry; /* opening the module has checked it */
     }
-    const sx_target *target = sxr_target(program);
+    const sx_target *target = sx_target_of(targets, sxr_machine(program));
+    SX_ASSERT(target != NULL);
     executor->target = target;
     return target->emulator_make(cx, target, (sx_span){module->code, (size_t)module->code_count},
                                  entry, (uint32_t)module->part_count, &executor->emulator);

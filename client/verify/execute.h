@@ -7,6 +7,7 @@
 #ifndef SX_CLIENT_VERIFY_EXECUTE_H
 #define SX_CLIENT_VERIFY_EXECUTE_H
 #include "client/runtime/runtime.h"
+#include "core/target/target.h"
 
 typedef struct {
     sx_ctx *cx;
@@ -16,8 +17,9 @@ typedef struct {
     uint8_t *workspace;
 } sxr_executor;
 
-/* For a program opened with `any_level`. Memory of the emulator in cx's arena. */
-sx_code sxr_executor_make(sx_ctx *cx, sxr_program *program, sxr_executor *executor);
+/* For a program opened with `any_level`; `targets` as in sx_core_request. Memory of the emulator in cx's arena. */
+sx_code sxr_executor_make(sx_ctx *cx, const sx_targets *targets, sxr_program *program,
+                          sxr_executor *executor);
 
 /* One launch on these buffers, one for each of its arguments. SX_INTERNAL: emulated code does what it may not. */
 sx_code sxr_execute(sxr_executor *executor, uint32_t launch, void *const *buffer);

@@ -86,10 +86,10 @@ typedef struct {
 static blocks blocks_here(void)
 {
 #if defined(__x86_64__)
-    if (sxr_cpu_executes(&sx_target_x86_64_v4)) {
+    if (sxr_cpu_executes(&sx_machine_x86_64_v4)) {
         return (blocks){wide_f64, wide_f32, 16, 32};
     }
-    if (sxr_cpu_executes(&sx_target_x86_64_v3)) {
+    if (sxr_cpu_executes(&sx_machine_x86_64_v3)) {
         return (blocks){half_f64, half_f32, 8, 16};
     }
 #endif

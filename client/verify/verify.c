@@ -19,6 +19,7 @@
 #define EMULATED_INSTRUCTIONS_MAX UINT64_C(4000000)
 #define WIDE_FLOPS 1e7 /* programs up to this size are tried on all magnitudes, too, */
 #define WIDE_DRAWS 4   /* so often */
+#define MACHINES_MAX 16
 #define DRAWS 3        /* of a program that rounding alone may lead elsewhere: */
 #define AMPLIFIED 1e-5 /* it jumps, or rounding makes more than this of the largest magnitude */
 #define PATTERN \
@@ -667,13 +668,20 @@ sx_code sxr_verify(sx_ctx *cx, sx_span module, const sxr_verify_options *options
                   .emulated_max = options->emulated_max == 0 ? EMULATED_INSTRUCTIONS_MAX
                                                              : options->emulated_max,
                   .image = image};
-    sxr_options open = {.threads = options->threads, .any_level = true};
+    const sx_targets *targets = options->targets != NULL ? options->targets : sx_targets_all();
+    const sx_machine *machine[MACHINES_MAX];
+    const sx_machines machines = {machine, targets->count};
+    SX_ASSERT(targets->count <= MACHINES_MAX);
+    for (uint32_t i = 0; i < targets->count; i++) {
+        machine[i] = targets->row[i]->machine;
+    }
+    sxr_options open = {.threads = options->threads, .any_level = true, .machines = &machines};
     uint64_t fuel = cx->fuel; /* what is left is for the compiler, should it have to start again */
     uint32_t stage = sx_stage_begin(cx, "verify");
     SX_TRY(sxr_open_bytes(cx, module, &open, &v.program));
     v.module = sxr_module(v.program);
     sx_code code = sxr_pool_new(cx, sxr_threads(v.program), &v.pool);
-    code = code == SX_OK ? sxr_executor_make(cx, v.program, &v.executor) : code;
+    code = code == SX_OK ? sxr_executor_make(cx, options->targets, v.program, &v.executor) : code;
     v.bound = calloc((size_t)v.module->tensor_count + 1, sizeof(*v.bound));
     if (code == SX_OK && v.bound == NULL) {
         code = SX_FAIL(cx, SX_NOMEM, "no memory for a list of tensors");
@@ -704,6 +712,7 @@ static sx_code compile_once(sx_ctx *cx, const sx_core_request *request,
     code = code == SX_OK ? sx_image_encode(cx, &image, module) : code;
     sxr_verify_options how = *options;
     how.program = request->ir;
+    how.targets = request->targets;
     code = code == SX_OK ? sxr_verify(cx, sx_buf_span(module), &how, &image) : code;
     if (code == SX_OK) {
         sx_buf_clear(module);

@@ -36,6 +36,8 @@ typedef struct {
     uint64_t emulated_max;
     /* Threads of the module and of the reference; 0: as many as the process may use. */
     uint32_t threads;
+    /* As in sx_core_request. */
+    const struct sx_targets *targets;
     /* The text as it was sent. Empty: the canonical one that the module holds. */
     sx_span program;
 } sxr_verify_options;

@@ -1,4 +1,4 @@
-/* cost.h - devices as data, and what work costs on them: roofline floors and per-node estimates.
+/* cost.h - what work costs on a device: roofline floors and per-node estimates.
  *
  * Times are nanoseconds as doubles, for the whole device (all cores). No estimate is below the roofline floor
  * max(flops / peak, bytes / bandwidth) of the whole problem (Williams, Waterman, Patterson 2009); estimates
@@ -6,44 +6,11 @@
  */
 #ifndef SX_CORE_COST_COST_H
 #define SX_CORE_COST_COST_H
+#include "core/cost/device.h"
 #include "core/kernel/kernel.h"
 
-typedef struct {
-    const char *name; /* "x86-64-v3", "h100", ... */
-    const char *text; /* one line for people, with the source of the values */
-    /* The target of core/target whose code it runs. NULL: there is no code generator for it, and requests get
-     * SX_UNIMPLEMENTED. */
-    const char *target;
-    /* Devices of one class get the same program; see sx_device_class. */
-    const char *program_class;
-    uint32_t cores;         /* cores or multiprocessors assumed by the model */
-    uint32_t lanes;         /* f32 lanes of a vector register */
-    uint32_t registers;     /* vector registers */
-    uint32_t fma_per_cycle; /* vector multiply-adds started per cycle and core */
-    uint32_t fma_latency;   /* cycles */
-    double ghz;
-    double l1_bytes, l2_bytes, l3_bytes; /* per core, per core, shared */
-    double l2_bytes_per_ns;              /* per core */
-    double memory_bytes_per_ns;          /* device */
-    double launch_ns;                    /* per kernel */
-    double link_bytes_per_ns, link_ns;   /* to other devices: sent by one; a step of a collective */
-    double flop_pj, byte_pj; /* energy of an operation, of a byte moved to or from memory */
-} sx_device;
-
-uint32_t sx_device_count(void);
-const sx_device *sx_device_at(uint32_t index);
-/* SX_INPUT: unknown name, with the known ones; SX_UNIMPLEMENTED: known, but no code generator. */
-sx_code sx_device_find(sx_ctx *cx, sx_span name, const sx_device **device);
-
-/* The device by whose prices level 1 chooses programs for all devices of a class: those whose kernels give the same
- * bits for the same program, so that the choice must not depend on which of them it is. It is the first of the class
- * in the table. A device that is no row of the table belongs to the class of the rows with its target. */
-const sx_device *sx_device_class(const sx_device *device);
-
-double sx_device_compute_ns(const sx_device *device, double flops); /* at peak on all cores */
-double sx_device_move_ns(const sx_device *device, double bytes);    /* at memory bandwidth */
-double sx_device_floor_ns(const sx_device *device, double flops, double bytes);
-
+/* No schedule of the kernel takes less: its work at the best rate for its type, or its bytes. */
+double sx_cost_floor(const sx_device *device, const sx_analysis *analysis);
 /* Estimated time of a kernel under a schedule, launch included; not below the roofline floor of its work and
  * bytes. The schedule is one that a lowering takes. `rhs_constant`: the right argument of a contraction
  * depends on weights alone, so packing it costs nothing at run time. */
@@ -61,9 +28,10 @@ double sx_cost_block_bound(const sx_device *device, const sx_analysis *analysis,
                            const sx_contraction_tiles *tiles);
 
 typedef struct {
-    double flops;    /* weighted: a transcendental counts as the instructions of its sequence */
-    double bytes;    /* distinct bytes read and written */
-    double floor_ns; /* roofline */
+    sx_dtype arithmetic; /* the type that most of it is computed in */
+    double flops;        /* weighted: a transcendental counts as the instructions of its sequence */
+    double bytes;        /* distinct bytes read and written */
+    double floor_ns;     /* roofline */
     double energy_nj;
     /* estimate as one kernel, launch included; 0 for parameter, constant and reshape */
     double cost_ns;

@@ -1,56 +1,25 @@
-#include "core/cost/cost.h"
+/* device.c - devices found by name, and the laws that follow from their values. */
+#include "core/cost/device.h"
 
 #include <string.h>
 
-static const sx_device device_table[] = {
-#define SX_DEVICE(name_, target_, class_, cores_, lanes_, registers_, fma_, latency_, ghz_, l1_, \
-                  l2_, l3_, l2b_, memory_, launch_, link_, link_ns_, flop_pj_, byte_pj_, text_)  \
-    {.name = name_,                                                                              \
-     .text = text_,                                                                              \
-     .target = target_,                                                                          \
-     .program_class = class_,                                                                    \
-     .cores = cores_,                                                                            \
-     .lanes = lanes_,                                                                            \
-     .registers = registers_,                                                                    \
-     .fma_per_cycle = fma_,                                                                      \
-     .fma_latency = latency_,                                                                    \
-     .ghz = ghz_,                                                                                \
-     .l1_bytes = l1_,                                                                            \
-     .l2_bytes = l2_,                                                                            \
-     .l3_bytes = l3_,                                                                            \
-     .l2_bytes_per_ns = l2b_,                                                                    \
-     .memory_bytes_per_ns = memory_,                                                             \
-     .launch_ns = launch_,                                                                       \
-     .link_bytes_per_ns = link_,                                                                 \
-     .link_ns = link_ns_,                                                                        \
-     .flop_pj = flop_pj_,                                                                        \
-     .byte_pj = byte_pj_},
-#include "core/cost/devices.def"
-#undef SX_DEVICE
-};
-
-uint32_t sx_device_count(void)
+const char *sx_unit_name(sx_unit unit)
 {
-    return (uint32_t)SX_COUNT(device_table);
+    static const char *const name[SX_UNIT_COUNT] = {
+        [SX_UNIT_VECTOR] = "vector", [SX_UNIT_TENSOR] = "tensor", [SX_UNIT_AMX] = "amx"};
+    SX_ASSERT(unit < SX_UNIT_COUNT);
+    return name[unit];
 }
 
-const sx_device *sx_device_at(uint32_t index)
-{
-    SX_ASSERT(index < SX_COUNT(device_table));
-    return &device_table[index];
-}
+/* ---- the table ---- */
 
-sx_code sx_device_find(sx_ctx *cx, sx_span name, const sx_device **device)
+sx_code sx_device_find_any(sx_ctx *cx, sx_span name, const sx_device **device)
 {
     char known[256];
     size_t used = 0;
-    for (uint32_t i = 0; i < SX_COUNT(device_table); i++) {
-        const sx_device *candidate = &device_table[i];
+    for (uint32_t i = 0; i < sx_device_count(); i++) {
+        const sx_device *candidate = sx_device_at(i);
         if (sx_span_is(name, candidate->name)) {
-            if (candidate->target == NULL) {
-                return SX_FAIL(cx, SX_UNIMPLEMENTED, "target %s: no code generator for this device",
-                               candidate->name);
-            }
             *device = candidate;
             return SX_OK;
         }
@@ -65,27 +34,95 @@ sx_code sx_device_find(sx_ctx *cx, sx_span name, const sx_device **device)
                    name.ptr != NULL ? (const char *)name.ptr : "", known);
 }
 
+sx_code sx_device_find(sx_ctx *cx, sx_span name, const sx_device **device)
+{
+    SX_ASSERT(device != NULL);
+    SX_TRY(sx_device_find_any(cx, name, device));
+    if ((*device)->target == NULL) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "target %s: no code generator for this device",
+                       (*device)->name);
+    }
+    return SX_OK;
+}
+
 const sx_device *sx_device_class(const sx_device *device)
 {
     const sx_device *row = NULL; /* with its target */
-    for (uint32_t i = 0; device->target != NULL && row == NULL && i < SX_COUNT(device_table); i++) {
-        const char *target = device_table[i].target;
-        row = target != NULL && strcmp(target, device->target) == 0 ? &device_table[i] : NULL;
+    SX_ASSERT(device != NULL);
+    for (uint32_t i = 0; device->target != NULL && row == NULL && i < sx_device_count(); i++) {
+        const char *target = sx_device_at(i)->target;
+        row = target != NULL && strcmp(target, device->target) == 0 ? sx_device_at(i) : NULL;
     }
-    for (uint32_t i = 0; row != NULL && i < SX_COUNT(device_table); i++) {
-        const char *name = device_table[i].program_class;
+    for (uint32_t i = 0; row != NULL && i < sx_device_count(); i++) {
+        const char *name = sx_device_at(i)->program_class;
         if (name != NULL && strcmp(name, row->program_class) == 0) {
-            return &device_table[i];
+            return sx_device_at(i);
         }
     }
     return device;
 }
 
-double sx_device_compute_ns(const sx_device *device, double flops)
+/* ---- rates ---- */
+
+/* The best rate of this very type; 0: none. */
+static double rate_of(const sx_device *device, sx_dtype dtype, bool contraction)
+{
+    double best = 0;
+    for (uint32_t i = 0; i < device->rate_count; i++) {
+        const sx_rate *rate = &device->rate[i];
+        bool fits = rate->dtype == dtype && (contraction || rate->unit == SX_UNIT_VECTOR);
+        best = fits && rate->flops_per_ns > best ? rate->flops_per_ns : best;
+    }
+    return best;
+}
+
+/* The type in which lanes compute with elements of a narrow one. */
+static sx_dtype widened(sx_dtype dtype)
+{
+    switch (dtype) {
+    case SX_BF16:
+    case SX_F16:
+    case SX_F8E4M3:
+    case SX_F8E5M2: return SX_F32;
+    case SX_I8:
+    case SX_U8:
+    case SX_BOOL: return SX_I32;
+    default: return dtype;
+    }
+}
+
+/* Of f32 on lanes: the product, not the rounded figure of a data sheet. */
+static double lanes_rate(const sx_device *device)
 {
     double peak = 2.0 * device->cores * device->lanes * device->fma_per_cycle * device->ghz;
     SX_ASSERT(peak > 0);
-    return flops / peak;
+    return peak;
+}
+
+double sx_device_rate(const sx_device *device, sx_dtype dtype, bool contraction)
+{
+    double rate = rate_of(device, dtype, contraction);
+    if (rate > 0 && dtype != SX_F32) {
+        return rate;
+    }
+    dtype = widened(dtype);
+    rate = rate_of(device, dtype, contraction);
+    double lanes = lanes_rate(device);
+    if (dtype == SX_F32) {
+        return rate > lanes ? rate : lanes; /* a matrix unit may take f32 */
+    }
+    return rate > 0 ? rate : sx_dtype_bytes(dtype) > 4 ? lanes / 2 : lanes;
+}
+
+double sx_device_compute_ns(const sx_device *device, sx_dtype dtype, bool contraction, double flops)
+{
+    SX_ASSERT(flops >= 0);
+    return flops / sx_device_rate(device, dtype, contraction);
+}
+
+double sx_device_slower(const sx_device *device, sx_dtype dtype)
+{
+    return dtype == SX_F32 ? 1 : lanes_rate(device) / sx_device_rate(device, dtype, false);
 }
 
 double sx_device_move_ns(const sx_device *device, double bytes)
@@ -94,9 +131,41 @@ double sx_device_move_ns(const sx_device *device, double bytes)
     return bytes / device->memory_bytes_per_ns;
 }
 
-double sx_device_floor_ns(const sx_device *device, double flops, double bytes)
+double sx_device_floor_ns(const sx_device *device, sx_dtype dtype, bool contraction, double flops,
+                          double bytes)
 {
-    double compute = sx_device_compute_ns(device, flops);
+    double compute = sx_device_compute_ns(device, dtype, contraction, flops);
     double move = sx_device_move_ns(device, bytes);
     return compute > move ? compute : move;
+}
+
+/* ---- blocks of threads ---- */
+
+uint32_t sx_device_thread_registers(const sx_device *device, uint32_t threads)
+{
+    SX_ASSERT(device->block_threads > 0 && threads > 0);
+    if (threads > device->block_threads) {
+        return 0;
+    }
+    uint32_t each = device->register_file / threads / device->register_step * device->register_step;
+    return each < device->registers ? each : device->registers;
+}
+
+uint32_t sx_device_resident_blocks(const sx_device *device, uint32_t threads, uint32_t registers,
+                                   double shared_bytes)
+{
+    uint32_t step = device->register_step;
+    SX_ASSERT(step > 0 && threads > 0);
+    uint32_t taken = (registers + step - 1) / step * step * threads;
+    if (registers > sx_device_thread_registers(device, threads) ||
+        shared_bytes > device->shared_block_bytes) {
+        return 0;
+    }
+    uint32_t blocks = device->core_blocks;
+    uint32_t by_threads = device->core_threads / threads;
+    uint32_t by_registers = taken > 0 ? device->register_file / taken : blocks;
+    double by_shared = shared_bytes > 0 ? device->shared_bytes / shared_bytes : (double)blocks;
+    blocks = by_threads < blocks ? by_threads : blocks;
+    blocks = by_registers < blocks ? by_registers : blocks;
+    return by_shared < (double)blocks ? (uint32_t)by_shared : blocks;
 }

@@ -65,6 +65,7 @@ static sx_code cost_fused(sx_ctx *cx, const scope *s, const sx_device *device, c
         value[k] = sx_cost_reference(&s->symbol[k]);
     }
     SX_TRY(sx_analysis_of_checked(cx, attr, input, input_count, result, value, &a));
+    cost->arithmetic = a.arithmetic;
     cost->flops = a.work;
     cost->bytes = a.bytes;
     *effort = a.effort;
@@ -181,6 +182,30 @@ static void cost_plain(const scope *s, const sx_device *device, sx_op op, const 
     }
 }
 
+/* May a unit that multiplies matrices compute it? */
+static bool is_contraction(sx_op op, const sx_attr *attr)
+{
+    if (op == SX_OP_FUSED) {
+        sx_kernel_kind kind = sx_body_kernel_kind(attr->body);
+        return kind == SX_KERNEL_DOT || kind == SX_KERNEL_ONLINE;
+    }
+    sx_op_class c = sx_op_info_of(op)->op_class;
+    return c == SX_OPCLASS_DOT || c == SX_OPCLASS_CONV || op == SX_OP_ATTENTION ||
+           op == SX_OP_ONLINE_DOT;
+}
+
+/* Operations that compute with floats and choose by truth values or integers are operations of floats. */
+static sx_dtype arithmetic_of(const sx_type *input, uint32_t input_count, const sx_type *result)
+{
+    sx_dtype found = result->dtype;
+    for (uint32_t k = 0; k < input_count; k++) {
+        bool wider = sx_dtype_class_of(input[k].dtype) == SX_CLASS_FLOAT &&
+                     sx_dtype_class_of(found) != SX_CLASS_FLOAT;
+        found = wider || found == SX_BOOL ? input[k].dtype : found;
+    }
+    return found;
+}
+
 sx_code sx_cost_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symbols,
                      uint32_t symbol_count, sx_op op, const sx_attr *attr, const sx_type *input,
                      uint32_t input_count, const sx_type *result, sx_cost *cost)
@@ -196,17 +221,20 @@ sx_code sx_cost_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symbo
         SX_TRY(cost_fused(cx, &s, device, attr, input, input_count, result, cost, &effort, &waste));
     } else {
         cost_plain(&s, device, op, attr, input, input_count, result, cost, &waste);
+        cost->arithmetic = arithmetic_of(input, input_count, result);
         effort = op == SX_OP_TRANSPOSE ? cost->bytes * SCATTERED_READ : cost->bytes;
     }
+    bool matrix = is_contraction(op, attr);
     cost->energy_nj = (cost->flops * device->flop_pj + cost->bytes * device->byte_pj) / 1000;
-    cost->floor_ns = sx_device_floor_ns(device, cost->flops, cost->bytes);
+    cost->floor_ns = sx_device_floor_ns(device, cost->arithmetic, matrix, cost->flops, cost->bytes);
     if (!isfinite(cost->floor_ns) || cost->floor_ns > 1e18) {
         return SX_FAIL(cx, SX_LIMIT, "%s: would take %g s, at most 1e9 s", sx_op_info_of(op)->name,
                        cost->floor_ns * 1e-9);
     }
     double launches = op == SX_OP_ATTENTION ? ATTENTION_KERNELS : 1;
     cost->cost_ns =
-        launches * device->launch_ns + sx_device_floor_ns(device, cost->flops * waste, effort);
+        launches * device->launch_ns +
+        sx_device_floor_ns(device, cost->arithmetic, matrix, cost->flops * waste, effort);
     SX_ASSERT(cost->cost_ns >= cost->floor_ns);
     return SX_OK;
 }

@@ -20,6 +20,12 @@
 #define LINE_BYTES 64.0
 #define SCORE_CYCLES 8.0 /* power, maximum, sum: per vector of scores */
 
+double sx_cost_floor(const sx_device *device, const sx_analysis *a)
+{
+    bool contraction = a->kind == SX_KERNEL_DOT || a->kind == SX_KERNEL_ONLINE;
+    return sx_device_floor_ns(device, a->arithmetic, contraction, a->work, a->bytes);
+}
+
 /* ---- contractions ---- */
 
 /* The next whole number of a positive one below 2^53. */
@@ -37,7 +43,7 @@ static double strip_cycles(const sx_device *device, const sx_analysis *a,
     double vectors = t->block_vectors;
     double width = vectors * t->lanes;
     double k = (double)a->extent[SX_ROLE_SUM];
-    double fma = rows * vectors / device->fma_per_cycle;
+    double fma = rows * vectors / device->fma_per_cycle * sx_device_slower(device, a->arithmetic);
     double loads = (rows + vectors) / LOADS_PER_CYCLE;
     double loop = 2.0 / t->unroll;
     double cycles = fmax(fmax(fma, device->fma_latency), loads) + 0.25 * loop;
@@ -78,7 +84,7 @@ void sx_cost_contractions(const sx_device *device, const sx_analysis *a,
     double strips = whole(m / row_tiles / t->block_rows);
     double cycles = strips * panels * strip_cycles(device, a, t, m / row_tiles / strips);
     double points = (double)a->extent[SX_ROLE_BATCH] * row_tiles;
-    double floor_ns = sx_device_floor_ns(device, a->work, a->bytes);
+    double floor_ns = sx_cost_floor(device, a);
     bool packs = t->panels != UINT32_MAX && !rhs_constant;
     double beside = device->launch_ns + (packs ? pack_ns(device, a, width) : 0);
     for (uint32_t c = 0; c < count; c++) {
@@ -155,7 +161,8 @@ static double price_online(const pricing *p)
     double inner = p->a->dot != SX_NO_INSTR ? extent(p, SX_ROLE_INNER) : 0;
     double columns = extent(p, SX_ROLE_COLUMN);
     /* a strip of keys (or columns): as many broadcasts and the vectors of rows feed strip * vectors multiply-adds */
-    double fma = strip * vectors / device->fma_per_cycle;
+    double slower = sx_device_slower(device, p->a->arithmetic);
+    double fma = strip * vectors / device->fma_per_cycle * slower;
     double loads = (strip + vectors) / LOADS_PER_CYCLE;
     double each = fmax(fmax(fma, loads), device->fma_latency) / strip;
     double cycles = keys * ((inner + columns) * each + SCORE_CYCLES * vectors) +
@@ -178,8 +185,8 @@ static double price_rows(const pricing *p)
     double along = a->lane == SX_NO_DIM ? 1 : (double)a->view.extent[a->lane];
     double vectors = a->lane == SX_NO_DIM ? p->lanes : ceil(along / p->lanes) * p->lanes / along;
     double bytes = fmax(a->effort, points * LINE_BYTES * (a->input_count + 1));
-    double work =
-        fmax(sx_device_compute_ns(device, a->work) * vectors, sx_device_move_ns(device, bytes));
+    double work = fmax(sx_device_compute_ns(device, a->arithmetic, false, a->work) * vectors,
+                       sx_device_move_ns(device, bytes));
     double rounds = ceil(points / device->cores);
     double imbalance = rounds * device->cores / points;
     return work * imbalance + rounds * POINT_NS;
@@ -196,5 +203,5 @@ double sx_cost_schedule(const sx_device *device, const sx_analysis *a, const sx_
     }
     pricing p = {device, a, s, (double)sx_schedule_lanes(s)};
     double time = a->kind == SX_KERNEL_ONLINE ? price_online(&p) : price_rows(&p);
-    return fmax(time, sx_device_floor_ns(device, a->work, a->bytes)) + device->launch_ns;
+    return fmax(time, sx_cost_floor(device, a)) + device->launch_ns;
 }

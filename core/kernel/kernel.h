@@ -121,6 +121,8 @@ typedef struct {
     double effort; /* bytes fetched: lines that are read in part count as whole ones, about */
     /* instructions of the program for one element, long functions count 8 */
     uint32_t program_length;
+    /* The type that most of it is computed in; of a contraction the type of what it multiplies. */
+    sx_dtype arithmetic;
     /* why no lowering takes the kernel, for people; NULL: nothing is known against it */
     const char *refusal;
 } sx_analysis;

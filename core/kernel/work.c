@@ -132,9 +132,30 @@ static bool is_contiguous(const sx_analysis *a, uint32_t argument)
     return !moves;
 }
 
+/* Kernels that compute with floats and count with integers are kernels of floats. */
+static sx_dtype arithmetic_of(const sx_analysis *a)
+{
+    static const sx_dtype widest_first[] = {SX_F64, SX_I64, SX_F32};
+    const sx_body *body = a->body;
+    if (a->dot != SX_NO_INSTR) {
+        return body->instr[body->instr[a->dot].x].dtype;
+    }
+    uint32_t seen = 0;
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        seen |= 1u << body->instr[i].dtype;
+    }
+    for (uint32_t k = 0; k < SX_COUNT(widest_first); k++) {
+        if ((seen >> widest_first[k] & 1) != 0) {
+            return widest_first[k];
+        }
+    }
+    return body->instr[body->instr_count - 1].dtype;
+}
+
 void sx_analysis_count_work(sx_analysis *a)
 {
     const sx_body *body = a->body;
+    a->arithmetic = arithmetic_of(a);
     a->flops = flops_of(a);
     a->work = work_of(a);
     double result = 1;

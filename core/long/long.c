@@ -91,7 +91,8 @@ static sx_code options_of(sx_ctx *cx, const sx_core_request *request, const lane
                           const sx_long_state *s, uint64_t fuel, sx_optimize_options *options)
 {
     const sx_device *device;
-    SX_TRY(sx_device_find(cx, request->target, &device));
+    const sx_target *target;
+    SX_TRY(sx_core_device(cx, request, &device, &target));
     SX_TRY(sx_semantic_options(cx, request, options));
     sx_eg_limits *limits = &options->limits;
     bool usual = s->level == 0 && 2 * limits->fuel <= ROUNDS_SHARE(fuel) &&

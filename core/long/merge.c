@@ -90,7 +90,8 @@ sx_code sx_core_long_merge(sx_ctx *cx, const sx_core_request *request, sx_span a
     sx_span part[SX_PART_COUNT];
     sx_module first, second;
     double goal[2];
-    SX_TRY(sx_device_find(cx, request->target, &m.device));
+    const sx_target *target;
+    SX_TRY(sx_core_device(cx, request, &m.device, &target));
     if (request->objective.len > 0 && !front) {
         SX_TRY(sx_objective_find(cx, request->objective, &m.objective));
     }

@@ -122,7 +122,8 @@ static void foresee_fused(const sx_optimizer *o, uint32_t n, const sx_cost *esti
         *ns = o->device->launch_ns / FUSED_SHARE;
         *nj = *kept = 0;
     } else if (is_fusible(op) && !follows_copies(o->t, n)) {
-        *ns = sx_device_compute_ns(o->device, estimate->flops) + *ns / FUSED_SHARE;
+        *ns = sx_device_compute_ns(o->device, estimate->arithmetic, false, estimate->flops) +
+              *ns / FUSED_SHARE;
         *nj = (estimate->flops * o->device->flop_pj +
                estimate->bytes / FUSED_SHARE * o->device->byte_pj) /
               1000;

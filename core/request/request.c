@@ -77,12 +77,31 @@ void sx_core_key_options(const sx_core_request *request, sx_buf *text)
     }
 }
 
+sx_code sx_core_key_device(sx_ctx *cx, const sx_core_request *request, sx_span *text)
+{
+    SX_ASSERT(text != NULL);
+    *text = request->target;
+    if (request->device.len == 0) {
+        return SX_OK;
+    }
+    char digest[SX_KEY_TEXT_SIZE];
+    sx_key key = sx_key_of("device", &request->device, 1);
+    sx_buf line;
+    sx_buf_init(&line, 4096);
+    sx_key_print(&key, digest);
+    sx_buf_put_span(&line, request->target);
+    sx_buf_print(&line, " %s", digest);
+    sx_code code = copy_part(cx, &line, text);
+    sx_buf_fini(&line);
+    return code;
+}
+
 static sx_code collect(sx_ctx *cx, const sx_key *program, const sx_core_request *request,
                        sx_buf *text, sx_span part[SX_PART_COUNT])
 {
     sx_buf_put(text, program->byte, sizeof(program->byte));
     SX_TRY(copy_part(cx, text, &part[SX_PART_PROGRAM]));
-    part[SX_PART_TARGET] = request->target;
+    SX_TRY(sx_core_key_device(cx, request, &part[SX_PART_TARGET]));
     SX_TRY(print_extents(cx, request, text));
     SX_TRY(copy_part(cx, text, &part[SX_PART_EXTENTS]));
     sx_core_key_options(request, text);

@@ -15,6 +15,11 @@ typedef struct sx_core_library sx_core_library;
 typedef struct {
     sx_span ir;     /* the program in the text form of docs/IR.md */
     sx_span target; /* the name of a device of core/cost: "x86-64-v3", "x86-64-v4", ... */
+    /* Empty, or the description of a device that is no row of the table (docs/DEVICES.md); it counts and not
+     * `target`, which then is a name for people. Both are part of the key. */
+    sx_span device;
+    /* NULL: the targets of core/target; tests know others. Not part of the key. */
+    const struct sx_targets *targets;
     /* A value for every symbol. For code a symbol may stand here several times: the module then has a variant for
      * each combination of values. */
     const sx_binding *binding;
@@ -59,6 +64,9 @@ sx_code sx_core_key(sx_ctx *cx, const sx_core_request *request, sx_key *key,
 sx_code sx_core_key_of_graph(sx_ctx *cx, const sx_graph *graph, const sx_core_request *request,
                              sx_key *key, sx_span part[SX_PART_COUNT]);
 
+/* What the key says of the device: its name, and of one that is no row of the table a digest of its description;
+ * in cx's arena. */
+sx_code sx_core_key_device(sx_ctx *cx, const sx_core_request *request, sx_span *text);
 /* The same as sx_core_key for a program of which only the digest is known. */
 sx_code sx_core_key_of_program(sx_ctx *cx, const sx_key *program, const sx_core_request *request,
                                sx_key *key, sx_span part[SX_PART_COUNT]);

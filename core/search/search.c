@@ -41,8 +41,7 @@ sx_code sx_search_kernel(sx_ctx *cx, const sx_analysis *a, const sx_device *devi
     sx_device of_lanes = *device; /* f64 and i64: half as many in a vector */
     of_lanes.lanes = device->lanes * 4 / a->lane_bytes;
     device = &of_lanes;
-    *result = (sx_search_result){.keep = keep_count,
-                                 .floor_ns = sx_device_floor_ns(device, a->work, a->bytes)};
+    *result = (sx_search_result){.keep = keep_count, .floor_ns = sx_cost_floor(device, a)};
     if (device->target == NULL) {
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "target %s: no code generator", device->name);
     }

@@ -10,7 +10,7 @@ static sx_code check_types(sx_ctx *cx, const sx_target *target, const sx_lowerin
         sx_dtype dtype = k < count ? input[k].dtype : result->dtype;
         if ((target->memory_types >> dtype & 1) == 0) {
             return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: target %s has no %s in memory",
-                           what->name, target->name, sx_dtype_name(dtype));
+                           what->name, target->machine->name, sx_dtype_name(dtype));
         }
     }
     return SX_OK;
@@ -32,19 +32,19 @@ static sx_code check_schedule(sx_ctx *cx, const sx_target *target, const sx_lowe
     for (uint32_t i = 0; i < s->level_count; i++) {
         if ((target->bindings >> s->level[i].bind & 1) == 0) {
             return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: target %s has nothing to bind %s to",
-                           what->name, target->name, sx_bind_name(s->level[i].bind));
+                           what->name, target->machine->name, sx_bind_name(s->level[i].bind));
         }
     }
     for (uint32_t i = 0; i < s->stage_count; i++) {
         if ((target->spaces >> s->stage[i].space & 1) == 0) {
             return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: target %s stages nothing in %s",
-                           what->name, target->name, sx_space_name(s->stage[i].space));
+                           what->name, target->machine->name, sx_space_name(s->stage[i].space));
         }
     }
     uint32_t lanes = lanes_of(target, what);
     if (sx_schedule_lanes(s) != lanes) {
         return SX_FAIL(cx, SX_INPUT, "kernel %s: schedule of %u lanes, target %s has %u",
-                       what->name, sx_schedule_lanes(s), target->name, lanes);
+                       what->name, sx_schedule_lanes(s), target->machine->name, lanes);
     }
     return SX_OK;
 }

@@ -1,10 +1,10 @@
-/* table.c - the rows of targets.def, and what is asked of any row. */
-#include <string.h>
-
+/* table.c - the targets of targets.def. */
 #include "core/target/target.h"
 
+#include <string.h>
+
 static const sx_target *const rows[] = {
-#define SX_TARGET(symbol) &(symbol),
+#define SX_TARGET(row) &sx_target_##row,
 #include "core/target/targets.def"
 #undef SX_TARGET
 };
@@ -20,25 +20,21 @@ const sx_target *sx_target_find(const sx_targets *targets, const char *name)
     SX_ASSERT(name != NULL);
     targets = targets != NULL ? targets : sx_targets_all();
     for (uint32_t i = 0; i < targets->count; i++) {
-        if (strcmp(targets->row[i]->name, name) == 0) {
+        if (strcmp(targets->row[i]->machine->name, name) == 0) {
             return targets->row[i];
         }
     }
     return NULL;
 }
 
-sx_code sx_target_of_module(sx_ctx *cx, const sx_targets *targets, const char *name,
-                            const sx_target **target)
+const sx_target *sx_target_of(const sx_targets *targets, const sx_machine *machine)
 {
-    SX_ASSERT(target != NULL);
-    *target = sx_target_find(targets, name);
-    return *target != NULL ? SX_OK
-                           : SX_FAIL(cx, SX_UNIMPLEMENTED,
-                                     "module is for machine %s, which is not known here", name);
-}
-
-bool sx_target_executes(const sx_target *machine, const sx_target *code)
-{
-    SX_ASSERT(machine != NULL && code != NULL);
-    return strcmp(machine->family, code->family) == 0 && code->level <= machine->level;
+    SX_ASSERT(machine != NULL);
+    targets = targets != NULL ? targets : sx_targets_all();
+    for (uint32_t i = 0; i < targets->count; i++) {
+        if (strcmp(targets->row[i]->machine->name, machine->name) == 0) {
+            return targets->row[i];
+        }
+    }
+    return NULL;
 }

@@ -12,6 +12,7 @@
 #ifndef SX_CORE_TARGET_TARGET_H
 #define SX_CORE_TARGET_TARGET_H
 #include "core/loop/loop.h"
+#include "core/target/machine.h"
 
 typedef struct sx_target sx_target;
 
@@ -45,11 +46,7 @@ typedef struct {
 } sx_matrix_instruction;
 
 struct sx_target {
-    const char *name; /* "x86-64-v3", "x86-64-v4", ... */
-    const char *text; /* for people: what the processor must have */
-    /* Machines of one family execute the code of the levels below their own. */
-    const char *family;
-    uint32_t level;
+    const sx_machine *machine; /* its name, its place among others, and the check of its code */
     /* Its vector instructions; their numerics class is in here. */
     sx_vector_unit vectors;
     const sx_matrix_instruction *matrix;
@@ -69,10 +66,6 @@ struct sx_target {
      *   errors   SX_LIMIT more registers than there are: the search takes the next candidate */
     sx_code (*emit)(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel, bool spills,
                     sx_buf *blob, sx_target_code *code);
-    /* Are these bytes code of this machine and nothing else, from every entry on?
-     *   errors   SX_INPUT what is refused, with the offset; SX_LIMIT the size of the blob */
-    sx_code (*check)(sx_ctx *cx, const sx_target *target, sx_span blob, const uint32_t *entry,
-                     uint32_t entry_count);
     /* For code that has passed the check with these entries; the emulator lies in cx's arena. */
     sx_code (*emulator_make)(sx_ctx *cx, const sx_target *target, sx_span blob,
                              const uint32_t *entry, uint32_t entry_count, sx_emulator **emulator);
@@ -87,12 +80,12 @@ struct sx_target {
 };
 
 /* ---- the table ---- */
-#define SX_TARGET(symbol) extern const sx_target symbol;
+#define SX_TARGET(row) extern const sx_target sx_target_##row;
 #include "core/target/targets.def"
 #undef SX_TARGET
 
-/* The machines that a compilation, or a reader of modules, knows. */
-typedef struct {
+/* The targets that a compilation knows. */
+typedef struct sx_targets {
     const sx_target *const *row;
     uint32_t count;
 } sx_targets;
@@ -100,12 +93,8 @@ typedef struct {
 const sx_targets *sx_targets_all(void);
 /* NULL: none of this name. `targets` NULL: those of targets.def. */
 const sx_target *sx_target_find(const sx_targets *targets, const char *name);
-/* The machine that a module is for, by its name in protocol/arch.def.
- *   errors   SX_UNIMPLEMENTED this program knows no machine of this name */
-sx_code sx_target_of_module(sx_ctx *cx, const sx_targets *targets, const char *name,
-                            const sx_target **target);
-/* Does a machine of target `machine` execute the code of target `code`? */
-bool sx_target_executes(const sx_target *machine, const sx_target *code);
+/* The one that makes code for this machine; NULL: none. */
+const sx_target *sx_target_of(const sx_targets *targets, const sx_machine *machine);
 
 /* ---- lowering for a machine ---- */
 /* Lowers what this machine can take.

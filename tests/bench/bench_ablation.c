@@ -485,7 +485,7 @@ int sx_bench_ablation(const sx_bench_options *options)
                  {"gpt2_4_small-batch1", "gpt2_4_small", 1}};
     int status = 0;
     for (uint32_t i = 0; i < SX_COUNT(cases) && status == 0; i++) {
-        if (!sx_bench_wants(options, cases[i].name) || sxr_cpu_target() == NULL) {
+        if (!sx_bench_wants(options, cases[i].name) || sxr_cpu_machine() == NULL) {
             continue;
         }
         sx_ctx cx;
@@ -494,7 +494,7 @@ int sx_bench_ablation(const sx_bench_options *options)
                       .name = cases[i].name,
                       .network = sx_bench_network_find(cases[i].network),
                       .batch = cases[i].batch,
-                      .target = sxr_cpu_target()->name};
+                      .target = sxr_cpu_machine()->name};
         SX_ASSERT(a.network != NULL);
         sx_buf_init(&a.text, SX_TEXT_BYTES_MAX);
         sx_code code = measure(&cx, &a);

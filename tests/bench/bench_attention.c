@@ -159,7 +159,7 @@ int sx_bench_attention(const sx_bench_options *options)
         {"scaled-128", SX_ATTENTION_SCALED, 16, 128, 64, "x86-64-v4"},
     };
     for (uint32_t i = 0; i < SX_COUNT(problems); i++) {
-        const sx_target *target = sx_target_find(NULL, problems[i].target);
+        const sx_machine *target = sx_machine_find(NULL, problems[i].target);
         if (!sx_bench_wants(options, problems[i].name) || !sxr_cpu_executes(target)) {
             continue;
         }

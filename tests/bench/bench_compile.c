@@ -82,7 +82,7 @@ static int measure(const sx_bench_options *options, const char *name, int64_t ba
     (void)snprintf(label, sizeof(label), "%s-batch%lld%s", name, (long long)batch,
                    verified ? "-verified" : "");
     /* Code that cannot run here is emulated in part: that takes another time. */
-    if (!sx_bench_wants(options, label) || (verified && !sxr_cpu_executes(&sx_target_x86_64_v4))) {
+    if (!sx_bench_wants(options, label) || (verified && !sxr_cpu_executes(&sx_machine_x86_64_v4))) {
         return 0;
     }
     const sx_bench_network *network = sx_bench_network_find(name);
@@ -139,7 +139,7 @@ static int measure_daemon(const sx_bench_options *options, const char *name, int
     char label[64];
     uint32_t rounds = options->rounds < ROUNDS_MAX ? options->rounds : ROUNDS_MAX;
     (void)snprintf(label, sizeof(label), "%s-batch%lld-daemon", name, (long long)batch);
-    if (!sx_bench_wants(options, label) || !sxr_cpu_executes(&sx_target_x86_64_v4)) {
+    if (!sx_bench_wants(options, label) || !sxr_cpu_executes(&sx_machine_x86_64_v4)) {
         return 0;
     }
     sx_ctx cx;

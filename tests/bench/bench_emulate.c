@@ -69,7 +69,7 @@ static sx_code measure(sx_ctx *cx, const sx_bench_options *options, uint32_t ind
             SX_TRY(sxr_bind(cx, executor.program, i, memory, module->tensor[i].size));
         }
     }
-    SX_TRY(sxr_executor_make(cx, executor.program, &executor));
+    SX_TRY(sxr_executor_make(cx, NULL, executor.program, &executor));
     double *lanes = SX_NEW_ARRAY(cx, double, options->rounds);
     double *instructions = SX_NEW_ARRAY(cx, double, options->rounds);
     for (uint32_t r = 0; r < options->rounds && cx->error.code == SX_OK; r++) {

@@ -121,7 +121,7 @@ int sx_bench_encoder(const sx_bench_options *options)
                  {"batch1-avx2", 1, "x86-64-v3"},
                  {"batch64", 64, "x86-64-v4"}};
     for (uint32_t i = 0; i < SX_COUNT(cases); i++) {
-        const sx_target *target = sx_target_find(NULL, cases[i].target);
+        const sx_machine *target = sx_machine_find(NULL, cases[i].target);
         if (!sx_bench_wants(options, cases[i].name) || !sxr_cpu_executes(target)) {
             continue;
         }

@@ -135,7 +135,7 @@ static bool alter_code(sx_module *altered, uint8_t *code)
         sx_buf bytes;
         sxc_code_check check;
         sx_buf_init(&bytes, (size_t)1 << 28);
-        bool other = sxr_check_code(&cx, altered) == SX_OK &&
+        bool other = sxr_check_code(&cx, NULL, altered) == SX_OK &&
                      sx_module_encode(&cx, altered, &bytes) == SX_OK &&
                      sxc_verify_here(&cx, sx_buf_span(&bytes), &worker, &check) == SX_MISMATCH;
         sx_ctx_reset_error(&cx);

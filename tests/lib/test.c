@@ -13,7 +13,7 @@
 bool sx_test_can_run(const char *target)
 {
     const char *only = getenv("SX_TARGET");
-    const sx_target *row = sx_target_find(NULL, target);
+    const sx_machine *row = sx_machine_find(NULL, target);
     ck_assert_msg(row != NULL, "%s is no target that runs", target);
     if (only != NULL) {
         return strcmp(only, target) == 0;
@@ -27,8 +27,8 @@ bool sx_test_can_run(const char *target)
 int sx_test_main(Suite *suite)
 {
     const char *only = getenv("SX_TARGET");
-    const sx_target *row = only != NULL ? sx_target_find(NULL, only) : NULL;
-    const sx_target *here = sxr_cpu_target();
+    const sx_machine *row = only != NULL ? sx_machine_find(NULL, only) : NULL;
+    const sx_machine *here = sxr_cpu_machine();
     if (only != NULL && row == NULL) {
         (void)fprintf(stderr, "SX_TARGET=%s: no target has this name\n", only);
         return EXIT_FAILURE;

@@ -37,7 +37,7 @@ START_TEST(test_devices)
     for (uint32_t i = 0; i < SX_COUNT(vendor); i++) {
         for (uint32_t k = 0; k < sx_device_count(); k++) {
             if (strcmp(sx_device_at(k)->name, vendor[i].name) == 0) {
-                double tflops = 1 / sx_device_compute_ns(sx_device_at(k), 1) / 1000;
+                double tflops = 1 / sx_device_compute_ns(sx_device_at(k), SX_F32, false, 1) / 1000;
                 ck_assert_double_eq_tol(tflops, vendor[i].tflops, 0.01 * vendor[i].tflops);
             }
         }

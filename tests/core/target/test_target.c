@@ -34,34 +34,42 @@ START_TEST(test_table)
     ck_assert_uint_ge(all->count, 2);
     for (uint32_t i = 0; i < target_count(); i++) {
         const sx_target *a = target_at(i);
-        ck_assert(a->lower != NULL && a->emit != NULL && a->check != NULL && a->print != NULL);
+        ck_assert(a->lower != NULL && a->emit != NULL && a->machine->check != NULL &&
+                  a->print != NULL);
         ck_assert(a->emulator_make != NULL && a->emulate != NULL && a->emulated != NULL);
         ck_assert(a->lane_types != 0 && (a->lane_types & ~a->memory_types) == 0);
         for (uint32_t k = 0; k < i; k++) {
             const sx_target *b = target_at(k);
-            ck_assert_str_ne(a->name, b->name);
-            if (strcmp(a->family, b->family) == 0) {
-                ck_assert_uint_gt(a->level, b->level);
-                ck_assert(sx_target_executes(a, b) && !sx_target_executes(b, a));
+            ck_assert_str_ne(a->machine->name, b->machine->name);
+            if (strcmp(a->machine->family, b->machine->family) == 0) {
+                ck_assert_uint_gt(a->machine->level, b->machine->level);
+                ck_assert(sx_machine_executes(a->machine, b->machine) &&
+                          !sx_machine_executes(b->machine, a->machine));
             } else {
-                ck_assert(!sx_target_executes(a, b) && !sx_target_executes(b, a));
+                ck_assert(!sx_machine_executes(a->machine, b->machine) &&
+                          !sx_machine_executes(b->machine, a->machine));
             }
         }
-        ck_assert(sx_target_executes(a, a));
+        ck_assert(sx_machine_executes(a->machine, a->machine));
     }
-    ck_assert_ptr_eq(sx_target_find(NULL, "toy"), NULL);
-    ck_assert_ptr_eq(sx_target_find(&toy_targets, "toy"), &toy_target);
-    ck_assert_ptr_eq(sx_target_find(NULL, all->row[1]->name), all->row[1]);
-    const sx_target *found;
-    ck_sx_fails(&cx, sx_target_of_module(&cx, NULL, toy_target.name, &found), SX_UNIMPLEMENTED,
-                "machine toy");
+    ck_assert_ptr_eq(sx_target_find(NULL, toy_machine.name), NULL);
+    ck_assert_ptr_eq(sx_target_find(&toy_targets, toy_machine.name), &toy_target);
+    ck_assert_ptr_eq(sx_target_find(NULL, all->row[1]->machine->name), all->row[1]);
+    ck_assert_uint_eq(all->count, sx_machines_all()->count);
+    ck_assert_ptr_eq(sx_target_of(NULL, &toy_machine), NULL);
+    const sx_machine *found;
+    ck_sx_fails(&cx, sx_machine_of_module(&cx, NULL, toy_machine.name, &found), SX_UNIMPLEMENTED,
+                "machine sm_90");
     for (uint32_t i = 0; i < all->count; i++) { /* module files know every machine by its name */
         uint32_t arch, level;
-        ck_assert(sx_level_find(all->row[i]->name, &arch, &level));
-        ck_assert_str_eq(sx_arch_name(arch), all->row[i]->family);
-        ck_assert_uint_eq(level, all->row[i]->level);
-        ck_sx_ok(&cx, sx_target_of_module(&cx, NULL, all->row[i]->name, &found));
-        ck_assert_ptr_eq(found, all->row[i]);
+        const sx_machine *machine = all->row[i]->machine;
+        ck_assert(sx_level_find(machine->name, &arch, &level));
+        ck_assert_str_eq(sx_arch_name(arch), machine->family);
+        ck_assert_uint_eq(level, machine->level);
+        ck_sx_ok(&cx, sx_machine_of_module(&cx, NULL, machine->name, &found));
+        ck_assert_ptr_eq(found, machine);
+        ck_assert_ptr_eq(sx_machines_all()->row[i], machine);
+        ck_assert_ptr_eq(sx_target_of(NULL, machine), all->row[i]);
     }
 }
 END_TEST
@@ -141,7 +149,8 @@ static void try_code(const sx_target *target, const node *n)
     sx_buf_init(&text, (size_t)1 << 24);
     ck_sx_ok(&cx, target->emit(&cx, target, kernel, false, &blob, &code));
     ck_assert_uint_eq(code.entry_count, kernel->part_count);
-    ck_sx_ok(&cx, target->check(&cx, target, sx_buf_span(&blob), code.entry, code.entry_count));
+    ck_sx_ok(&cx, target->machine->check(&cx, target->machine, sx_buf_span(&blob), code.entry,
+                                         code.entry_count));
     target->print(target, sx_buf_span(&blob), "symbol", &text);
     ck_assert_uint_gt(text.len, 0);
     sx_region ours[SX_LOOP_BUFFERS_MAX], theirs[SX_LOOP_BUFFERS_MAX];
@@ -155,7 +164,9 @@ static void try_code(const sx_target *target, const node *n)
     ck_sx_ok(&cx, sx_kernel_eval(&cx, kernel, memory));
     ck_assert_mem_eq(ours[n->count].memory, theirs[n->count].memory, bytes_of(&n->result));
     memset(blob.ptr + code.entry[0], 0, 4);
-    ck_sx_fails(&cx, target->check(&cx, target, sx_buf_span(&blob), code.entry, code.entry_count),
+    ck_sx_fails(&cx,
+                target->machine->check(&cx, target->machine, sx_buf_span(&blob), code.entry,
+                                       code.entry_count),
                 SX_INPUT, "");
     sx_ctx_reset_error(&cx);
     sx_buf_fini(&blob);
@@ -220,11 +231,12 @@ START_TEST(test_numerics_class)
         for (uint32_t k = 0; k < i; k++) {
             const sx_target *a = target_at(i), *b = target_at(k);
             bool same = strcmp(a->vectors.numerics, b->vectors.numerics) == 0;
-            ck_assert(same == (strcmp(a->family, b->family) == 0));
+            ck_assert(same == (strcmp(a->machine->family, b->machine->family) == 0));
             for (uint32_t j = 0; j < SX_COUNT(n); j++) {
                 uint64_t x = lowered(a, &n[j])->numerics, y = lowered(b, &n[j])->numerics;
-                ck_assert_msg((x == y) == same, "%s and %s, kernel %u: %llx and %llx", a->name,
-                              b->name, j, (unsigned long long)x, (unsigned long long)y);
+                ck_assert_msg((x == y) == same, "%s and %s, kernel %u: %llx and %llx",
+                              a->machine->name, b->machine->name, j, (unsigned long long)x,
+                              (unsigned long long)y);
             }
         }
     }
@@ -246,8 +258,9 @@ START_TEST(test_lane_types)
             sx_kernel *kernel;
             bool lowers = sx_target_lower(&cx, target, &what, &kernel) == SX_OK;
             sx_ctx_reset_error(&cx);
-            ck_assert_msg(lowers == (target->lane_types >> t & 1), "%s: %s %s", target->name,
-                          sx_dtype_name((sx_dtype)t), lowers ? "lowers" : "does not lower");
+            ck_assert_msg(lowers == (target->lane_types >> t & 1), "%s: %s %s",
+                          target->machine->name, sx_dtype_name((sx_dtype)t),
+                          lowers ? "lowers" : "does not lower");
         }
     }
 }

@@ -1,0 +1,40 @@
+/* machine.h - what is known of a machine without the compiler: its name, which others execute its code, and the
+ * check of that code. The loader of modules needs no more. */
+#ifndef SX_CORE_TARGET_MACHINE_H
+#define SX_CORE_TARGET_MACHINE_H
+#include "core/base/base.h"
+
+typedef struct sx_machine sx_machine;
+struct sx_machine {
+    /* "x86-64-v3", ...: a level of protocol/arch.def, which is how modules name it. */
+    const char *name;
+    const char *text; /* for people: what the processor must have */
+    /* Machines of one family execute the code of the levels below their own. */
+    const char *family;
+    uint32_t level;
+    /* Are these bytes code of this machine and nothing else, from every entry on?
+     *   errors   SX_INPUT what is refused, with the offset; SX_LIMIT the size of the blob */
+    sx_code (*check)(sx_ctx *cx, const sx_machine *machine, sx_span blob, const uint32_t *entry,
+                     uint32_t entry_count);
+};
+
+#define SX_TARGET(row) extern const sx_machine sx_machine_##row;
+#include "core/target/targets.def"
+#undef SX_TARGET
+
+/* The machines that a reader of modules knows. */
+typedef struct {
+    const sx_machine *const *row;
+    uint32_t count;
+} sx_machines;
+/* Those of targets.def. */
+const sx_machines *sx_machines_all(void);
+/* NULL: none of this name. `machines` NULL: those of targets.def. */
+const sx_machine *sx_machine_find(const sx_machines *machines, const char *name);
+/* The machine that a module is for, by its name in protocol/arch.def.
+ *   errors   SX_UNIMPLEMENTED this program knows no machine of this name */
+sx_code sx_machine_of_module(sx_ctx *cx, const sx_machines *machines, const char *name,
+                             const sx_machine **machine);
+/* Does `machine` execute code that was made for `code`? */
+bool sx_machine_executes(const sx_machine *machine, const sx_machine *code);
+#endif
