@@ -75,7 +75,7 @@ static sx_code fill_dims(sx_ctx *cx, const sx_core_request *request, sx_pair *di
 static sx_code fill_args(sx_ctx *cx, const sx_core_request *request, sx_compile_args *args)
 {
     sx_pair *dims = SX_NEW_ARRAY(cx, sx_pair, request->binding_count + 1);
-    sx_pair *options = SX_NEW_ARRAY(cx, sx_pair, 7);
+    sx_pair *options = SX_NEW_ARRAY(cx, sx_pair, 8);
     if (dims == NULL || options == NULL) {
         return cx->error.code;
     }
@@ -103,6 +103,10 @@ static sx_code fill_args(sx_ctx *cx, const sx_core_request *request, sx_compile_
     if (more.len > 0) {
         options[option_count++] =
             (sx_pair){.name = SX_SPAN_LITERAL("more_dims"), .kind = SX_VALUE_TEXT, .text = more};
+    }
+    if (request->device.len > 0) {
+        options[option_count++] = (sx_pair){
+            .name = SX_SPAN_LITERAL("device"), .kind = SX_VALUE_TEXT, .text = request->device};
     }
     args->ir = request->ir;
     SX_PUT(args, compile_args, target, request->target);

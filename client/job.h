@@ -39,8 +39,9 @@ typedef struct {
     uint32_t reserved;
     /* Bytes of the program text, or of the module. */
     uint64_t program_size;
-    /* Bytes of the name of the target, of the disabled rules, and of the objective, in this order. */
-    uint64_t target_size, disabled_size, objective_size;
+    /* Bytes of the name of the target, of the description of the device, of the disabled rules, and of the objective,
+     * in this order. */
+    uint64_t target_size, device_size, disabled_size, objective_size;
 } sxc_job;
 typedef enum {
     SXC_JOB_NO_REASSOCIATE,

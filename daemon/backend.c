@@ -100,6 +100,13 @@ static sx_code read_option(sx_ctx *cx, const sx_pair *pair, sx_core_request *req
         request->disabled_rules = pair->text;
         return SX_OK;
     }
+    if (sx_span_is(pair->name, "device")) {
+        if (pair->kind != SX_VALUE_TEXT) {
+            return SX_FAIL(cx, SX_INPUT, "option 'device' is not text");
+        }
+        request->device = pair->text;
+        return SX_OK;
+    }
     if (sx_span_is(pair->name, "objective")) {
         if (pair->kind != SX_VALUE_TEXT) {
             return SX_FAIL(cx, SX_INPUT, "option 'objective' is not text");

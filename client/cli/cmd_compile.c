@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/cli/cmd_compile.h"
+#include "core/core.h"
 #include "client/cli/cmd_module.h"
 #include "client/export/onnx_write.h"
 
@@ -81,6 +82,16 @@ sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_opt
                                  .allow_approximate = sxc_given(cli, SXC_APPROXIMATE),
                                  .objective = sx_span_of(sxc_value(cli, SXC_OBJECTIVE))};
     SX_TRY(sxc_read_range(cli, &request->range_any));
+    const sx_device *device;
+    SX_TRY(sxc_read_device(cli, &device, &request->device));
+    if (device != NULL && target != NULL) {
+        return SX_FAIL(cli->cx, SX_USAGE, "--target and --device exclude each other");
+    }
+    if (device != NULL) {
+        request->target = sx_span_of(device->name);
+        const sx_target *machine;
+        SX_TRY(sx_core_device(cli->cx, request, &device, &machine)); /* refused before all else */
+    }
     *options = (sxc_compile_options){.socket = sxc_value(cli, SXC_SOCKET),
                                      .refresh = sxc_given(cli, SXC_REFRESH),
                                      .message = say,

@@ -2,12 +2,15 @@
 #ifndef SX_CLIENT_CLI_CMD_COMPILE_H
 #define SX_CLIENT_CLI_CMD_COMPILE_H
 #include "client/cli/cli.h"
+#include "core/cost/device.h"
 
 /* The request and the way to the daemon, from --target, --dim, --objective, ... */
 /* --dim NAME=N and NAME=N,N,...: every value, in the order given. */
 sx_code sxc_read_dims(sxc_cli *cli, const sx_binding **bindings, uint32_t *count);
 /* --range: keep or any */
 sx_code sxc_read_range(sxc_cli *cli, bool *any);
+/* cmd_targets.c: --device as a device and as its text, both in cx's arena; NULL and empty where it is not given. */
+sx_code sxc_read_device(sxc_cli *cli, const sx_device **device, sx_span *canonical);
 sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_options *options);
 /* Can --output, --onnx and --proof be written? SX_INPUT names the one that cannot. */
 sx_code sxc_check_outputs(sxc_cli *cli);

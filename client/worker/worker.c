@@ -83,6 +83,7 @@ static sx_code read_request(work *w)
         .unfused = (flags >> SXC_JOB_UNFUSED & 1) != 0,
     };
     SX_TRY(read_text(w, w->job.target_size, &w->request.target));
+    SX_TRY(read_text(w, w->job.device_size, &w->request.device));
     SX_TRY(read_text(w, w->job.disabled_size, &w->request.disabled_rules));
     SX_TRY(read_text(w, w->job.objective_size, &w->request.objective));
     sx_binding *binding = SX_NEW_ARRAY(w->cx, sx_binding, (size_t)w->job.extent_count + 1);

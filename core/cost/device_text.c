@@ -244,7 +244,8 @@ void sx_device_print(const sx_device *device, sx_buf *text)
             sx_buf_put_u8(text, '\n');
         }
     }
-    sx_buf_print(text, "rate f32 vector %.9g GFLOP/s\n", sx_device_rate(device, SX_F32, false));
+    sx_buf_print(text, "# rate f32 vector follows: %.9g GFLOP/s\n",
+                 sx_device_rate(device, SX_F32, false));
     for (uint32_t i = 0; i < device->rate_count; i++) {
         const sx_rate *rate = &device->rate[i];
         sx_buf_print(text, "rate %s %s ", sx_dtype_name(rate->dtype), sx_unit_name(rate->unit));

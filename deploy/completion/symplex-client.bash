@@ -2,7 +2,7 @@
 _symplex_client() {
     local current="${COMP_WORDS[COMP_CWORD]}" words=""
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="compile run explain optimize prove egraph extract module cache jobs search status ping shutdown doctor ops rules worker version help"
+        words="compile run explain optimize prove egraph extract module cache jobs search status ping shutdown doctor targets ops rules worker version help"
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
         return
     fi
@@ -27,10 +27,10 @@ _symplex_client() {
             "search cancel") words="--help --json --socket" ;;
             "search extend") words="--help --json --socket --budget" ;;
             "search remove") words="--help --json --socket" ;;
-            "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --no-weights --exact --approximate --range --disable-rule --refresh" ;;
+            "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --output --objective --no-weights --exact --approximate --range --disable-rule --refresh" ;;
             "run "*) words="--help --json --socket --dim --output --random --input --weight --check --repeat --threads --all" ;;
             "explain "*) words="--help --json --socket --all" ;;
-            "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --output --objective --point --budget --background --onnx --proof --exact --approximate --range --disable-rule" ;;
+            "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --output --objective --point --budget --background --onnx --proof --exact --approximate --range --disable-rule" ;;
             "prove "*) words="--help --json --socket --from --to" ;;
             "egraph "*) words="--help --json --socket --target --output --exact --approximate --range --part" ;;
             "extract "*) words="--help --json --fuel --seconds" ;;
@@ -40,6 +40,7 @@ _symplex_client() {
             "ping "*) words="--help --json --socket" ;;
             "shutdown "*) words="--help --json --socket --fast" ;;
             "doctor "*) words="--help --json --socket" ;;
+            "targets "*) words="--help --json --device" ;;
             "ops "*) words="--help --json" ;;
             "rules "*) words="--help --json" ;;
             "worker "*) words="--help --json" ;;
