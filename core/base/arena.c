@@ -66,6 +66,7 @@ void *sx_alloc(sx_ctx *cx, size_t size)
     SX_ASSERT(arena->used_bytes <= arena->limit_bytes);
     size_t rounded = (size + 15) & ~(size_t)15;
     if (rounded < size || rounded > arena->limit_bytes - arena->used_bytes) {
+        arena->refused_bytes = rounded;
         (void)SX_FAIL(cx, SX_NOMEM, "request needs more than %zu bytes of memory",
                       arena->limit_bytes);
         return NULL;
@@ -149,6 +150,7 @@ sx_code sx_region_resize(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t 
     }
     size = (size + 15) & ~(size_t)15;
     if (size > old_size && size - old_size > arena->limit_bytes - arena->used_bytes) {
+        arena->refused_bytes = size - old_size;
         return SX_FAIL(cx, SX_NOMEM, "request needs more than %zu bytes of memory",
                        arena->limit_bytes);
     }

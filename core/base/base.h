@@ -65,6 +65,7 @@ typedef struct {
     sx_arena_region *region; /* arrays that grow in place, see sx_region_grow */
     size_t used_bytes;       /* handed out, with alignment */
     size_t limit_bytes;      /* sx_alloc and sx_region_grow fail beyond it */
+    size_t refused_bytes;    /* what the last of them that failed had asked for */
 } sx_arena;
 
 void sx_arena_init(sx_arena *arena, size_t limit_bytes);

@@ -281,17 +281,6 @@ static inline void link_parent(sx_eg *eg, uint32_t class_, uint32_t link)
     eg->node[class_].tie = SX_EG_ROOT | link;
 }
 
-uint64_t sx_eg_ops(const sx_eg *eg, uint32_t class_)
-{
-    uint64_t ops = 0;
-    uint32_t n = class_;
-    do {
-        ops |= UINT64_C(1) << eg->node[n].op;
-        n = eg->node[n].member;
-    } while (n != class_);
-    return ops;
-}
-
 uint32_t sx_eg_lookup(const sx_eg *eg, uint16_t op, uint32_t attr, const uint32_t *child,
                       uint32_t arity)
 {
@@ -649,6 +638,7 @@ sx_code sx_eg_union(sx_ctx *cx, sx_eg *eg, uint32_t a, uint32_t b, uint32_t reas
     }
     sx_eg_node *kept = &eg->node[keep];
     sx_eg_node *dropped = &eg->node[drop];
+    SX_ASSERT(eg->class_count > 1 && sx_eg_is_class(eg, drop));
     queue_parents(eg, dropped->tie & ~SX_EG_ROOT);
     dropped->tie = keep;
     uint32_t swap = kept->member;
@@ -826,6 +816,7 @@ sx_code sx_eg_rebuild(sx_ctx *cx, sx_eg *eg)
     }
     eg->learnt_count = 0;
     eg->learn_moved = false;
+    SX_ASSERT(sx_eg_is_rebuilt(eg));
     return SX_OK;
 }
 
@@ -986,6 +977,8 @@ static sx_code restore_records(sx_ctx *cx, sx_eg *eg)
 
 sx_code sx_eg_restore_end(sx_ctx *cx, sx_eg *eg)
 {
+    SX_ASSERT(eg->node_count + 1 ==
+              eg->node_capacity); /* as many as sx_eg_restore_begin was told */
     SX_TRY(restore_table(cx, eg));
     for (uint32_t n = 0; n < eg->node_count; n++) {
         const sx_eg_node *node = &eg->node[n];

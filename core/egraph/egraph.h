@@ -210,7 +210,17 @@ static inline uint32_t sx_eg_member_next(const sx_eg *eg, uint32_t node)
     return eg->node[node].member;
 }
 /* Operations of the members of a class, one bit each. */
-uint64_t sx_eg_ops(const sx_eg *eg, uint32_t class_);
+static inline uint64_t sx_eg_ops(const sx_eg *eg, uint32_t class_)
+{
+    SX_ASSERT(class_ < eg->node_count);
+    uint64_t ops = 0;
+    uint32_t n = class_;
+    do {
+        ops |= UINT64_C(1) << eg->node[n].op;
+        n = eg->node[n].member;
+    } while (n != class_);
+    return ops;
+}
 
 /* Parents of a class: for (l = sx_eg_parent_first(eg, c); l != SX_EG_LINK_END; l = sx_eg_parent_next(eg, l));
  * dead ones among them; a node that has the class twice as a child comes twice, newest first. */

@@ -62,6 +62,7 @@ static bool walk_class(sx_walker *w, const sx_eg *eg, const uint64_t *cost, cons
 bool sx_walker_run(sx_walker *walker, const sx_eg *eg, const uint64_t *cost, const uint32_t *root,
                    uint32_t root_count, const uint32_t *choice, uint64_t *total)
 {
+    SX_ASSERT(walker->epoch < UINT32_MAX / 2 - 1); /* marks are made of twice the epoch */
     walker->epoch++;
     walker->order_count = 0;
     *total = 0;
@@ -179,6 +180,7 @@ sx_code sx_eg_extract(sx_ctx *cx, const sx_eg *eg, const sx_extraction *wanted,
     adapter a = {0};
     sx_xt_answer answer;
     SX_ASSERT(sx_eg_is_rebuilt(eg));
+    SX_ASSERT(wanted->root_count > 0);
     SX_TRY(number_all(cx, eg, &a, wanted->root_count));
     fill_nodes(eg, &a, wanted->cost);
     SX_TRY(fill_rest(cx, eg, &a, wanted));

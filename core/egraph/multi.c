@@ -38,6 +38,7 @@ void sx_rewrite_turn(sx_rewrite *rw, uint32_t i)
 
 void sx_multi_begin(sx_multi *m, const sx_eg *eg)
 {
+    SX_ASSERT(sx_eg_is_rebuilt(eg));
     m->node_limit = eg->node_count;
     m->run_count = 0;
 }
@@ -83,6 +84,7 @@ sx_code sx_multi_reason(sx_ctx *cx, const sx_multi *m, sx_eg_ruleset *set, uint3
 sx_code sx_multi_instance(sx_ctx *cx, sx_eg *eg, const sx_eg_ruleset *set, uint32_t rule,
                           uint32_t *match, uint32_t count, sx_eg_pending *pairs)
 {
+    SX_ASSERT(rule < set->rule_count && sx_multi_is(set->rule[rule].left));
     const sx_eg_rule *r = &set->rule[rule];
     sx_match_list found = {.word = match, .match_count = count};
     sx_bucket bucket = {.found = &found, .count = count, .bind_count = r->left->bind_count};
@@ -365,6 +367,7 @@ sx_code sx_rewrite_independent(sx_rewrite *rw, const uint32_t *from, uint32_t co
 sx_code sx_rewrite_independent_of(sx_rewrite *rw, const uint32_t *from, uint32_t count,
                                   const uint32_t *member, uint32_t member_count, bool *independent)
 {
+    SX_ASSERT(rw->bucket != NULL && member_count <= rw->bucket->count);
     sx_bucket *b = rw->bucket;
     sx_multi *m = b->multi;
     const sx_eg *eg = rw->eg;
@@ -403,6 +406,7 @@ sx_code sx_rewrite_independent_of(sx_rewrite *rw, const uint32_t *from, uint32_t
 sx_code sx_multi_apply(sx_multi *m, sx_eg_ruleset *set, sx_match_list *found, sx_rewrite *rw,
                        uint64_t fuel_limit, uint64_t *fuel)
 {
+    SX_ASSERT(rw->rule < set->rule_count && sx_multi_is(set->rule[rw->rule].left));
     const sx_eg_rule *rule = &set->rule[rw->rule];
     joiner j = {m, &set->language, rule, found, rw, fuel_limit, fuel};
     sx_bucket bucket = {

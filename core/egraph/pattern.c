@@ -424,6 +424,7 @@ sx_code sx_pattern_build(sx_ctx *cx, sx_eg *eg, const sx_eg_language *language,
                          const sx_pattern *right, const uint32_t *match_node,
                          const uint32_t *match_var, uint32_t *node)
 {
+    SX_ASSERT(right->root < right->part_count);
     return build_part(cx, eg, language, right, right->root, match_node, match_var, node);
 }
 
@@ -507,6 +508,7 @@ sx_code sx_pattern_build_batch(sx_ctx *cx, sx_eg *eg, const sx_eg_language *lang
                                const sx_pattern *right, const uint32_t *match, uint32_t stride,
                                uint32_t bind_count, uint32_t count, uint32_t *node)
 {
+    SX_ASSERT(count <= SX_EG_BATCH && bind_count <= stride);
     builder b;
     begin_parts(&b, eg, right, match, stride, bind_count, count);
     for (uint32_t p = right->part_count; p-- > 0;) {

@@ -43,6 +43,7 @@ sx_code sx_eg_reason_add(sx_ctx *cx, sx_eg_ruleset *set, uint32_t rule, const ui
                          uint32_t node_count, const uint32_t *pick, uint32_t pick_count,
                          uint32_t *reason)
 {
+    SX_ASSERT(node_count > 0 && (pick != NULL || pick_count == 0));
     SX_TRY(sx_region_grow(cx, (void **)&set->reason, &set->reason_capacity, set->reason_count + 1,
                           sizeof(sx_eg_reason)));
     SX_TRY(sx_region_grow(cx, (void **)&set->reason_node, &set->reason_node_capacity,
@@ -75,6 +76,7 @@ static sx_code reserve_reasons(sx_ctx *cx, sx_eg_pending *pending, uint32_t coun
 
 bool sx_rewrite_pick(const sx_rewrite *rewrite, uint32_t node)
 {
+    SX_ASSERT(node < rewrite->eg->node_count);
     sx_rewrite_picks *picks = rewrite->picks;
     if (picks == NULL) {
         return true;
@@ -108,6 +110,7 @@ static sx_code put_picks(sx_rewrite *rewrite, uint32_t *at)
 sx_code sx_rewrite_pair(sx_rewrite *rewrite, uint32_t from, uint32_t to)
 {
     sx_eg_pending *pending = rewrite->pending;
+    SX_ASSERT(pending->count % SX_PENDING_WORDS == 0);
     if (sx_eg_find(rewrite->eg, from) == sx_eg_find(rewrite->eg, to)) {
         return SX_OK;
     }
@@ -581,6 +584,7 @@ sx_code sx_eg_saturate(sx_ctx *cx, sx_eg *eg, sx_eg_ruleset *set, const sx_eg_li
     sx_code code = run_rounds(&r);
     cx->arena.limit_bytes = r.bytes_outside;
     SX_TRY(code);
+    SX_ASSERT(sx_eg_is_rebuilt(eg));
     for (uint32_t i = 0; i < set->rule_count; i++) {
         sx_match_list *found = &r.found[i];
         if (found->word != NULL) {

@@ -4,6 +4,7 @@
 
 sx_code sx_tensors_mesh_make(sx_ctx *cx, const sx_graph *program, sx_tensors_mesh **mesh)
 {
+    SX_ASSERT(program->sharding != NULL);
     sx_tensors_mesh *m = SX_NEW(cx, sx_tensors_mesh);
     if (m == NULL) {
         return cx->error.code;
@@ -27,6 +28,7 @@ sx_code sx_tensors_mesh_make(sx_ctx *cx, const sx_graph *program, sx_tensors_mes
 
 void sx_tensors_mesh_sets(const sx_tensors *t, uint32_t n, const sx_type *type, uint32_t *set)
 {
+    SX_ASSERT(t->mesh != NULL && n < t->eg.node_count);
     const sx_tensors_mesh *mesh = t->mesh;
     const sx_eg_node *node = &t->eg.node[n];
     const sx_sharding *sharding = mesh->program->sharding;

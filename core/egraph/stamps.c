@@ -86,6 +86,7 @@ static sx_code search_rule(sx_stamps *s, sx_search *q, uint32_t index)
 
 sx_code sx_stamps_run(sx_stamps *s, sx_search *q, bool *done)
 {
+    SX_ASSERT(sx_eg_is_rebuilt(q->eg));
     s->since = (sx_eg_position){SX_EG_NONE, SX_EG_NONE};
     for (uint32_t i = 0; i < q->set->rule_count && q->work < q->work_limit; i++) {
         if (!q->wanted[i]) {

@@ -416,6 +416,7 @@ static sx_code join_facts(sx_ctx *cx, void *self, void *into, const void *from, 
 
 void sx_tensors_begin(sx_tensors *t, const sx_graph *graph, sx_eg_analysis *analysis)
 {
+    SX_ASSERT(graph->attrs != NULL && graph->symbol_count <= SX_SYMBOLS_MAX);
     *t = (sx_tensors){
         .attrs = graph->attrs, .symbol = graph->symbol, .symbol_count = graph->symbol_count};
     *analysis = (sx_eg_analysis){sizeof(sx_fact), t, make_fact, join_facts};
@@ -468,6 +469,7 @@ static sx_code add_interned(sx_ctx *cx, sx_tensors *t, uint16_t op, uint32_t att
 sx_code sx_tensors_add(sx_ctx *cx, sx_tensors *t, sx_op op, const sx_attr *attr,
                        const uint32_t *child, uint32_t arity, uint32_t *node)
 {
+    SX_ASSERT(op < SX_OP_COUNT && (child != NULL || arity == 0));
     sx_attr_id id = {0};
     if (attr != NULL) {
         sx_attr kept = sx_attr_normal(op, attr);
@@ -479,6 +481,7 @@ sx_code sx_tensors_add(sx_ctx *cx, sx_tensors *t, sx_op op, const sx_attr *attr,
 sx_code sx_tensors_add_value(sx_ctx *cx, sx_tensors *t, const sx_type *type, double value,
                              uint32_t *node)
 {
+    SX_ASSERT(type->dtype < SX_DTYPE_COUNT && type->rank <= SX_RANK_MAX);
     uint64_t bits;
     *node = SX_EG_NONE;
     if (sx_dtype_class_of(type->dtype) == SX_CLASS_FLOAT) {
@@ -610,6 +613,7 @@ static void print_body(const sx_attr *attr, sx_buf *text)
 void sx_tensors_print(const sx_tensors *t, const uint32_t *choice, uint32_t node, uint32_t depth,
                       sx_buf *text)
 {
+    SX_ASSERT(node < t->eg.node_count);
     const sx_eg_node *n = &t->eg.node[node];
     if (n->arity == 0) {
         print_leaf(t, node, text);

@@ -845,6 +845,7 @@ static sx_code grow_bits(sx_trigger *t, uint64_t **bits, uint32_t *capacity, uin
 
 sx_code sx_trigger_run(sx_trigger *t, sx_search *q, bool *done)
 {
+    SX_ASSERT(sx_eg_is_rebuilt(q->eg) && q->set->rule_count == t->set->rule_count);
     uint32_t words = q->eg->node_count / 64 + 1;
     SX_TRY(grow_bits(t, &t->changed, &t->changed_capacity, words));
     SX_TRY(grow_bits(t, &t->hub, &t->hub_capacity, words));

@@ -158,6 +158,7 @@ static sx_code check_side(typing *t, const sx_pattern *left, bool is_right)
 sx_code sx_rule_typed(sx_ctx *cx, const char *rule_name, const sx_pattern *left,
                       const sx_pattern *right)
 {
+    SX_ASSERT(left->root < left->part_count);
     uint32_t count = SX_PATTERN_NAMES_MAX + left->part_count;
     count += right != NULL ? right->part_count : 0;
     typing t = {.cx = cx, .rule_name = rule_name, .side_name = "left", .side = left};

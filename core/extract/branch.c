@@ -263,6 +263,7 @@ sx_code sx_xt_branch(xt *x, xt_part *part, uint64_t limit, uint32_t depth, xt_ou
     if (p.best.cost < p.best.bound) {
         p.best.bound = p.best.cost;
     }
+    SX_ASSERT(p.best.bound <= p.best.cost);
     *outcome = p.best;
     return SX_OK;
 }

@@ -358,6 +358,7 @@ static void begin(search *s)
 sx_code sx_xt_descend(xt *x, const xt_part *part, xt_program *best)
 {
     xt_mark mark = sx_xt_mark(x);
+    uint64_t before = best->cost;
     search s = {.x = x, .p = part, .best = best};
     bool better = best->cost != XT_NEVER;
     SX_TRY(search_init(&s));
@@ -384,6 +385,7 @@ sx_code sx_xt_descend(xt *x, const xt_part *part, xt_program *best)
             better = better || taken;
         }
     }
+    SX_ASSERT(best->cost <= before);
     sx_xt_release(x, mark);
     return SX_OK;
 }
@@ -391,6 +393,7 @@ sx_code sx_xt_descend(xt *x, const xt_part *part, xt_program *best)
 sx_code sx_xt_polish(xt *x, const xt_part *part, xt_program *best)
 {
     xt_mark mark = sx_xt_mark(x);
+    uint64_t before = best->cost;
     search s = {.x = x, .p = part, .best = best};
     SX_TRY(search_init(&s));
     begin(&s);
@@ -404,6 +407,7 @@ sx_code sx_xt_polish(xt *x, const xt_part *part, xt_program *best)
             refresh_defaults(&s);
         }
     }
+    SX_ASSERT(best->cost <= before);
     sx_xt_release(x, mark);
     return SX_OK;
 }

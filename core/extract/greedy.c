@@ -162,6 +162,7 @@ static void sweep(greedy *g, uint32_t order)
 sx_code sx_xt_greedy(xt *x, const xt_part *part, xt_program *best)
 {
     xt_mark mark = sx_xt_mark(x);
+    uint64_t before = best->cost;
     sx_xt view;
     sx_xt_tree tree;
     xt_program try_;
@@ -182,6 +183,7 @@ sx_code sx_xt_greedy(xt *x, const xt_part *part, xt_program *best)
             SX_TRY(offer(x, part, &try_, best));
         }
     }
+    SX_ASSERT(best->cost <= before);
     sx_xt_release(x, mark);
     return SX_OK;
 }

@@ -11,6 +11,7 @@
 
 void *sx_xt_take(xt *x, size_t count, size_t size)
 {
+    SX_ASSERT(size > 0 && x->pool.at <= x->pool.block_count);
     xt_pool *p = &x->pool;
     size_t bytes;
     if (!sx_mul_size(count, size, &bytes) || bytes > SIZE_MAX - 63) {
@@ -81,6 +82,8 @@ sx_code sx_xt_join(xt *x, uint32_t a, uint32_t b, uint32_t *rope)
         *rope = a == SX_XT_NONE ? b : a;
         return SX_OK;
     }
+    SX_ASSERT(a < x->problem->node_count + x->join_count &&
+              b < x->problem->node_count + x->join_count);
     if (x->join_count >= SX_XT_NONE - 1 - x->problem->node_count) {
         return SX_FAIL(x->cx, SX_LIMIT, "extraction: %u joins of choices", x->join_count);
     }
@@ -93,6 +96,7 @@ sx_code sx_xt_join(xt *x, uint32_t a, uint32_t b, uint32_t *rope)
 
 sx_code sx_xt_write_rope(xt *x, uint32_t rope, const uint32_t *owner, uint32_t *choice)
 {
+    SX_ASSERT(rope == SX_XT_NONE || rope < x->problem->node_count + x->join_count);
     xt_mark mark = sx_xt_mark(x);
     uint32_t leaves = x->problem->node_count;
     uint32_t *stack = XT_TAKE(x, uint32_t, (size_t)x->join_count * 2 + 2);
@@ -122,6 +126,7 @@ sx_code sx_xt_write_rope(xt *x, uint32_t rope, const uint32_t *owner, uint32_t *
 sx_code sx_xt_part_make(xt *x, xt_part *part, uint32_t class_count, uint32_t node_count,
                         uint32_t edge_count)
 {
+    SX_ASSERT(edge_count < UINT32_MAX / 2); /* half as many again and 64 fit in 32 bits */
     *part =
         (xt_part){.class_count = class_count, .node_count = node_count, .paid_rope = SX_XT_NONE};
     part->child_capacity = edge_count + edge_count / 2 + 64;
@@ -162,6 +167,7 @@ sx_code sx_xt_part_copy(xt *x, const xt_part *from, const uint8_t *keep, xt_part
         }
         to->node_first[c + 1] = nodes;
     }
+    SX_ASSERT(nodes <= from->node_count && edges <= to->child_capacity);
     to->node_count = nodes;
     return SX_OK;
 }
@@ -201,6 +207,7 @@ sx_code sx_xt_part_pick(xt *x, const xt_part *from, const uint32_t *label, uint3
         }
         to->node_first[++classes] = nodes;
     }
+    SX_ASSERT(classes == to->class_count && nodes == to->node_count);
     return SX_OK;
 }
 
@@ -325,6 +332,7 @@ sx_code sx_xt_program_walk(xt *x, const xt_part *part, xt_program *program)
                 walk_from(part, program, seen, stack, next, c);
     }
     program->cost = whole ? program->cost : XT_NEVER;
+    SX_ASSERT(program->count <= part->class_count);
     (void)sx_xt_spend(x, program->count);
     sx_xt_release(x, mark);
     return SX_OK;

@@ -145,5 +145,6 @@ sx_code sx_xt_walk_run(sx_ctx *cx, const sx_xt *problem, const uint32_t *choice,
         uint32_t root = problem->root[r];
         walk->whole = w.mark[root] == DONE || walk_class(&w, problem, choice, root, walk);
     }
+    SX_ASSERT(walk->order_count <= problem->class_count);
     return SX_OK;
 }

@@ -271,6 +271,7 @@ static uint64_t round_up(const relaxer *l, double bound, uint64_t limit)
 sx_code sx_xt_relax(xt *x, const xt_part *part, uint64_t limit, uint32_t rounds, uint8_t *kills,
                     double *reduced, uint64_t *bound, uint32_t *kill_count)
 {
+    SX_ASSERT(part->words > 0); /* the part is open, and small enough for sets */
     xt_mark mark = sx_xt_mark(x);
     relaxer l = {.x = x, .p = part};
     *bound = 0;

@@ -385,12 +385,14 @@ sx_code sx_xt_solve(sx_ctx *cx, const sx_xt *problem, const sx_xt_options *optio
 {
     sx_ctx scratch; /* memory that goes when the answer is there */
     const sx_arena *arena = &cx->arena;
+    SX_ASSERT(problem->root_count > 0 && arena->used_bytes <= arena->limit_bytes);
     sx_ctx_init(&scratch, arena->limit_bytes - arena->used_bytes);
     scratch.cancelled = cx->cancelled;
     scratch.cancelled_self = cx->cancelled_self;
     xt x = {.cx = &scratch, .problem = problem, .options = options, .budget = options->fuel};
     *answer = (sx_xt_answer){0};
     sx_code code = run(&x, cx, answer);
+    SX_ASSERT(code != SX_OK || answer->lower_bound <= answer->dag_cost);
     if (code != SX_OK) {
         const sx_error *e = &scratch.error;
         (void)sx_fail(cx, code, e->file, e->line, "%s", e->text);

@@ -106,6 +106,7 @@ static void *room_for(sx_ctx *cx, xt *x, size_t count, size_t size)
 sx_code sx_xt_searcher_init(sx_ctx *cx, xt *x, xt_searcher *s, const sx_xt *problem,
                             sx_xt_tree *tree)
 {
+    SX_ASSERT(problem->node_first[problem->class_count] == problem->node_count);
     size_t classes = (size_t)problem->class_count + 1;
     size_t nodes = (size_t)problem->node_count + 1;
     *s = (searcher){.p = problem, .tree = tree};
@@ -134,6 +135,7 @@ sx_code sx_xt_searcher_init(sx_ctx *cx, xt *x, xt_searcher *s, const sx_xt *prob
 
 void sx_xt_searcher_run(xt_searcher *s, const uint8_t *paid)
 {
+    SX_ASSERT(s->heap_count == 0); /* the last run emptied it */
     const sx_xt *p = s->p;
     for (uint32_t c = 0; c < p->class_count; c++) {
         s->tree->cost[c] = (double)INFINITY;

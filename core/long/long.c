@@ -301,6 +301,7 @@ static sx_code do_step(sx_ctx *cx, stepper *p)
 
 sx_code sx_core_long_step(sx_ctx *cx, const sx_core_step *step, sx_core_step_result *result)
 {
+    SX_ASSERT(step->request != NULL && result->state != NULL);
     uint32_t count;
     sx_core_request request = *step->request;
     sx_core_step own = *step;

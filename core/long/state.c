@@ -51,6 +51,7 @@ static sx_code check(sx_ctx *cx, const sx_core_step *step, const sx_key *key,
 
 sx_code sx_long_state_read(sx_ctx *cx, const sx_core_step *step, sx_long_state *state)
 {
+    SX_ASSERT(step->state.ptr != NULL || step->state.len == 0);
     sx_key key;
     SX_TRY(key_of(cx, step, &key));
     if (step->state.len == 0) {

@@ -8,6 +8,7 @@
 /* e-nodes that fusion made in an earlier search: where operations are wanted they are not there. */
 sx_code sx_optimizer_known_kernels(sx_optimizer *o, bool **kernel)
 {
+    SX_ASSERT(o->known == NULL || o->known->node_count <= o->t->eg.node_count);
     const sx_memory_graph *known = o->known;
     *kernel = SX_NEW_ARRAY(o->cx, bool, o->t->eg.node_count + 1);
     if (*kernel == NULL) {
@@ -24,6 +25,7 @@ sx_code sx_optimizer_known_kernels(sx_optimizer *o, bool **kernel)
 /* The program an earlier search chose, where it chose one. A node that died since has a living equal. */
 void sx_optimizer_known_choice(const sx_optimizer *o, uint32_t *start)
 {
+    SX_ASSERT(o->known != NULL && o->known->node_count <= o->t->eg.node_count);
     const sx_eg *eg = &o->t->eg;
     const uint32_t *choice = o->known->graph.choice;
     for (uint32_t c = o->known->node_count; c-- > 0;) { /* of classes that became one, the first */
@@ -100,6 +102,7 @@ static sx_code draw_program(sx_optimizer *o, const uint64_t *cost, uint64_t seed
  * before. */
 sx_code sx_optimizer_fuse_samples(sx_optimizer *o)
 {
+    SX_ASSERT(sx_eg_is_rebuilt(&o->t->eg));
     const sx_optimize_options *options = o->options;
     uint32_t nodes = o->t->eg.node_count;
     uint32_t most = SAMPLED_NODES_MAX / (nodes + 1) + 1;
@@ -135,6 +138,7 @@ sx_code sx_optimizer_fuse_samples(sx_optimizer *o)
 /* What the next search goes on with. */
 sx_code sx_optimizer_leave(sx_optimizer *o, const uint32_t *choice, uint32_t kernel_first)
 {
+    SX_ASSERT(o->options->memory != NULL && kernel_first <= o->t->eg.node_count);
     uint32_t known = o->known != NULL ? o->known->run_count : 0;
     sx_memory_run *run = SX_NEW_ARRAY(o->cx, sx_memory_run, known + 1);
     if (run == NULL) {

@@ -105,6 +105,7 @@ static void put_json_node(exporter *e, uint32_t n, bool first)
 
 sx_code sx_export_json(sx_ctx *cx, const sx_library_graph *graph, const uint64_t *cost, sx_buf *out)
 {
+    SX_ASSERT(sx_eg_is_rebuilt(&graph->t.eg));
     exporter e = start(cx, graph, cost, out);
     bool first = true;
     sx_buf_put_text(out, "{\"nodes\":{");
@@ -155,6 +156,7 @@ static void put_dot_class(exporter *e, uint32_t class_)
 
 sx_code sx_export_dot(sx_ctx *cx, const sx_library_graph *graph, const uint64_t *cost, sx_buf *out)
 {
+    SX_ASSERT(sx_eg_is_rebuilt(&graph->t.eg));
     exporter e = start(cx, graph, cost, out);
     sx_buf_put_text(out, "digraph egraph {\n  compound=true; rankdir=BT; fontname=sans;\n");
     for (uint32_t c = 0; c < e.eg->node_count; c++) {

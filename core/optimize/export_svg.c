@@ -152,6 +152,7 @@ static sx_code put_class(sx_ctx *cx, picture *p, uint32_t class_, bool edges)
 
 sx_code sx_export_svg(sx_ctx *cx, const sx_library_graph *graph, const uint64_t *cost, sx_buf *out)
 {
+    SX_ASSERT(sx_eg_is_rebuilt(&graph->t.eg));
     (void)cost;
     picture p = {.graph = graph, .eg = &graph->t.eg, .out = out};
     if (p.eg->class_count > SX_EXPORT_PICTURE_CLASSES_MAX) {

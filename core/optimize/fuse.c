@@ -418,6 +418,7 @@ sx_code sx_fuse(sx_ctx *cx, sx_tensors *t, const uint32_t *choice, const uint32_
                 const bool *enabled, const sx_eg_limits *limits, uint64_t *fuel,
                 sx_fuse_pairs *pairs, uint64_t *count)
 {
+    SX_ASSERT(order_count <= t->eg.node_count && root_count > 0);
     fuser f = {
         .cx = cx, .t = t, .choice = choice, .enabled = enabled, .pairs = pairs, .count = count};
     f.readers = SX_NEW_ARRAY(cx, uint32_t, t->eg.node_count);

@@ -4,6 +4,7 @@
 
 const sx_optimize_place *sx_keep_place(const sx_optimize_keeper *keeper, const sx_key *part)
 {
+    SX_ASSERT(keeper->place != NULL || keeper->place_count == 0);
     for (uint32_t i = 0; i < keeper->place_count; i++) {
         if (sx_key_equal(&keeper->place[i].part, part)) {
             return &keeper->place[i];
@@ -14,6 +15,7 @@ const sx_optimize_place *sx_keep_place(const sx_optimize_keeper *keeper, const s
 
 bool sx_keep_has(const sx_optimize_keeper *keeper, const sx_key *part)
 {
+    SX_ASSERT(keeper->kept_count <= keeper->place_count);
     for (uint32_t i = 0; i < keeper->kept_count; i++) {
         if (sx_key_equal(&keeper->kept[i].part, part)) {
             return true;

@@ -23,6 +23,7 @@ sx_optimize_options sx_optimize_defaults(void)
 
 sx_code sx_optimize_rules(sx_ctx *cx, const sx_optimize_options *options, bool *enabled)
 {
+    SX_ASSERT(options->disabled != NULL || options->disabled_count == 0);
     for (uint32_t r = 0; r < SX_RULE_COUNT; r++) {
         sx_rule_class rule_class = sx_rule_class_of(r);
         enabled[r] = rule_class == SX_RULE_EXACT ||
@@ -540,6 +541,7 @@ sx_code sx_optimizer_extract(sx_optimizer *o, sx_cost_kind kind, const uint64_t 
                             .start = start,
                             .fuel = fuel};
     SX_TRY(sx_eg_extract(o->cx, &o->t->eg, &wanted, best));
+    SX_ASSERT(best->lower_bound <= best->cost);
     o->report->extract_fuel += best->fuel;
     return SX_OK;
 }
@@ -556,6 +558,7 @@ static sx_code extract(sx_optimizer *o, sx_cost_kind kind, uint64_t fuel, sx_ext
 sx_code sx_optimizer_fuse(sx_optimizer *o, const uint32_t *choice, bool again,
                           const uint32_t *before, bool *fresh)
 {
+    SX_ASSERT(o->tried_count <= o->t->eg.node_count);
     sx_walker walker;
     uint64_t total;
     *fresh = false;

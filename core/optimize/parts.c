@@ -653,6 +653,7 @@ sx_code sx_optimize_certificate(sx_ctx *cx, const sx_optimize_report *report, sx
         number[i] = count - 1;
     }
     code = code == SX_OK ? sx_buf_check(cx, &parts, "certificate") : code;
+    SX_ASSERT(text->len == 0);
     sx_buf_print(text, "symplex-proof 1\nparts %u\n", count);
     sx_buf_put_span(text, sx_buf_span(&parts));
     sx_buf_put_text(text, "end\n");

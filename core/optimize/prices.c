@@ -62,6 +62,7 @@ static sx_code ask(sx_optimizer *o, uint32_t n, uint32_t constant, sx_cost *cost
 
 sx_code sx_optimizer_price(sx_optimizer *o, uint32_t n, sx_cost *cost)
 {
+    SX_ASSERT(n < o->t->eg.node_count);
     if (o->prices == NULL) {
         o->prices = SX_NEW(o->cx, struct sx_prices);
         if (o->prices == NULL) {

@@ -56,6 +56,7 @@ sx_code sx_plan_peak(sx_ctx *cx, const sx_graph *graph, uint64_t *peak_bytes)
             life[lives++] = (sx_lifetime){.size = size, .first = n, .last = n};
         }
     }
+    SX_ASSERT(lives <= count);
     uint64_t floor_bytes;
     return sx_plan_memory(cx, life, lives, peak_bytes, &floor_bytes);
 }

@@ -884,6 +884,7 @@ static sx_code read_space(sx_ctx *cx, const sx_plan_space *space, const uint32_t
 
 sx_code sx_plan_cost(sx_ctx *cx, const sx_plan_space *space, const uint32_t *choice, double *ns)
 {
+    SX_ASSERT(space->t->mesh != NULL && sx_eg_is_rebuilt(&space->t->eg));
     const sx_tensors *t = space->t;
     sx_walker walker;
     uint64_t total;
@@ -903,6 +904,7 @@ sx_code sx_plan_cost(sx_ctx *cx, const sx_plan_space *space, const uint32_t *cho
 sx_code sx_plan_propose(sx_ctx *cx, const sx_plan_space *space, uint32_t axis, uint32_t *choice,
                         bool *found)
 {
+    SX_ASSERT(space->t->mesh != NULL && sx_eg_is_rebuilt(&space->t->eg));
     const sx_tensors *t = space->t;
     place_program p;
     *found = is_used(t->mesh->program->sharding, axis);

@@ -94,6 +94,7 @@ sx_code sx_library_store(sx_ctx *cx, const sx_tensors *t, const sx_eg_ruleset *s
                          const uint32_t *choice, sx_eg_stop stop, const sx_library_info *info,
                          const sx_key *rules, sx_buf *bytes)
 {
+    SX_ASSERT(bytes->len == 0 && sx_eg_is_rebuilt(&t->eg));
     tables to;
     sx_snapshot_source source = {
         .rules = *rules, .stop = stop, .with_proofs = true, .set = set, .choice = choice};
@@ -311,6 +312,7 @@ sx_code sx_library_load(sx_ctx *cx, sx_span bytes, const sx_key *rules, sx_libra
         cx->error.code = SX_CORRUPT; /* whatever is wrong with a program is damage here */
         code = SX_CORRUPT;
     }
+    SX_ASSERT(code != SX_OK || sx_eg_is_rebuilt(&graph->t.eg));
     return code;
 }
 
@@ -376,6 +378,7 @@ sx_code sx_library_family(sx_ctx *cx, const sx_graph *program, sx_buf *text)
         const sx_node *node = sx_graph_node(program, program->output[i].node);
         SX_TRY(print_type(cx, 'o', &node->type, &line[count++]));
     }
+    SX_ASSERT(count <= program->node_count + program->output_count);
     sort_lines(line, count);
     for (uint32_t i = 0; i < program->symbol_count; i++) {
         sx_buf_print(text, "[%lld,%lld]", (long long)program->symbol[i].low,
@@ -473,6 +476,7 @@ sx_code sx_library_value(sx_ctx *cx, const sx_graph *program, uint64_t steps, bo
     *known = false;
     *value = 0;
     cx->fuel = steps < fuel ? steps : fuel;
+    SX_ASSERT(cx->fuel <= steps);
     sx_code code = find_value(cx, program, steps, known, value);
     cx->fuel = fuel;
     if (code == SX_QUOTA) { /* too long: no value, and no failure */

@@ -196,6 +196,7 @@ sx_code sx_meeting_name_rules(sx_ctx *cx, sx_meeting *meeting)
             sx_buf_print(&text, "%s%s", text.len > 0 ? ", " : "", sx_rule_name(r));
         }
     }
+    SX_ASSERT(text.code == SX_OK); /* all names together are shorter */
     char *copy = sx_alloc_text(cx, sx_buf_span(&text));
     meeting->rules = (sx_span){(const uint8_t *)copy, text.len};
     sx_buf_fini(&text);

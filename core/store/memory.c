@@ -44,6 +44,7 @@ static bool take_part(sx_span *rest, sx_memory_part *part)
 sx_code sx_memory_open(sx_ctx *cx, sx_span before, const sx_key *rules, sx_buf *after,
                        sx_memory *memory)
 {
+    SX_ASSERT(after->len % SX_MEMORY_ALIGN == 0 && (before.ptr != NULL || before.len == 0));
     void *array = NULL;
     uint32_t capacity = 0;
     *memory = (sx_memory){.rules = *rules, .after = after};
@@ -163,6 +164,7 @@ static sx_code put_part(sx_ctx *cx, sx_memory *memory, const sx_memory_record *r
 
 sx_code sx_memory_put(sx_ctx *cx, sx_memory *memory, const sx_memory_source *source)
 {
+    SX_ASSERT(memory->after->len <= memory->after->limit && source->program->node_count > 0);
     sx_memory_record record = {.node_count = source->program->node_count,
                                .run_count = source->run_count};
     sx_library_info info = {0};

@@ -67,7 +67,7 @@ typedef struct {
 } sx_memory_source;
 
 /* `before`: bytes an earlier search left, aligned to 64, borrowed; empty: nothing is remembered. `after` is
- * initialised and empty.
+ * initialised, and what it holds already is a multiple of SX_MEMORY_ALIGN long: records go behind it.
  *   errors   SX_CORRUPT names the record */
 sx_code sx_memory_open(sx_ctx *cx, sx_span before, const sx_key *rules, sx_buf *after,
                        sx_memory *memory);

@@ -19,6 +19,7 @@ sx_code sx_pair_list(sx_ctx *cx, const sx_graph *graph, uint32_t **list, uint32_
 
 bool sx_pair_same_kind(const sx_graph *a, uint32_t x, const sx_graph *b, uint32_t y)
 {
+    SX_ASSERT(x < a->node_count && y < b->node_count);
     return sx_graph_attr(a, &a->node[x])->weight == sx_graph_attr(b, &b->node[y])->weight &&
            sx_type_equal(&a->node[x].type, &b->node[y].type);
 }
@@ -236,6 +237,7 @@ sx_code sx_pair_parameters(sx_ctx *cx, const sx_graph *here, const sx_graph *the
     *paired = false;
     SX_TRY(sx_pair_list(cx, here, &p.here_list, &p.count));
     SX_TRY(sx_pair_list(cx, there, &p.there_list, &there_count));
+    SX_ASSERT(p.count <= here->node_count && there_count <= there->node_count);
     p.parameter_of = SX_NEW_ARRAY(cx, uint32_t, (size_t)p.count + 1);
     p.taken = SX_NEW_ARRAY(cx, bool, (size_t)p.count + 1);
     p.here_tag = SX_NEW_ARRAY(cx, uint64_t, (size_t)p.count + 1);

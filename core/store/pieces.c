@@ -77,6 +77,7 @@ sx_code sx_pieces_cut(sx_ctx *cx, const sx_graph *graph, sx_pieces *pieces)
 sx_code sx_pieces_find_placed(sx_ctx *cx, const sx_graph *graph, const sx_places *places,
                               sx_pieces *pieces)
 {
+    SX_ASSERT(places == NULL || graph->sharding != NULL);
     finder f = {.cx = cx, .pieces = pieces, .places = places};
     uint32_t first = 0;
     uint32_t depth_max = places != NULL ? 1 : SX_PIECES_DEPTH_MAX;

@@ -346,6 +346,7 @@ static sx_code check_section(sx_ctx *cx, sx_span bytes, const sx_snapshot_sectio
 
 sx_code sx_snapshot_open(sx_ctx *cx, sx_span bytes, const sx_key *rules, sx_snapshot *snapshot)
 {
+    SX_ASSERT(bytes.ptr != NULL || bytes.len == 0);
     *snapshot = (sx_snapshot){.bytes = bytes};
     SX_TRY(check_header(cx, bytes, rules, &snapshot->header));
     uint64_t end = SX_SNAPSHOT_PAGE;
@@ -362,6 +363,7 @@ sx_code sx_snapshot_open(sx_ctx *cx, sx_span bytes, const sx_key *rules, sx_snap
 
 sx_code sx_snapshot_rules(sx_ctx *cx, sx_span bytes, sx_key *rules)
 {
+    SX_ASSERT(bytes.ptr != NULL || bytes.len == 0);
     sx_snapshot_header header;
     if (bytes.len < sizeof(header) || memcmp(bytes.ptr, SX_SNAPSHOT_MAGIC, 8) != 0) {
         return SX_FAIL(cx, SX_CORRUPT, "not an e-graph: %zu bytes without the magic", bytes.len);
@@ -541,6 +543,7 @@ static sx_code read_columns(sx_ctx *cx, const sx_snapshot *snapshot, bool proofs
 sx_code sx_snapshot_load(sx_ctx *cx, const sx_snapshot *snapshot, const sx_eg_analysis *analysis,
                          sx_eg *eg)
 {
+    SX_ASSERT(snapshot->bytes.len >= SX_SNAPSHOT_PAGE); /* it was opened */
     const sx_snapshot_header *h = &snapshot->header;
     bool proofs = (h->flags & FLAG_PROOFS) != 0;
     columns c;
@@ -718,6 +721,7 @@ sx_code sx_snapshot_load_set(sx_ctx *cx, const sx_snapshot *snapshot, sx_eg *eg,
 sx_code sx_snapshot_load_roots(sx_ctx *cx, const sx_snapshot *snapshot, const sx_eg *eg,
                                const uint32_t **root, uint32_t *root_count)
 {
+    SX_ASSERT(snapshot->header.node_count == eg->node_count); /* its own graph, nothing added yet */
     sx_span bytes;
     SX_TRY(sx_snapshot_section_of(cx, snapshot, SX_SNAPSHOT_ROOT, 4, &bytes, root_count));
     *root = (const void *)bytes.ptr;
@@ -733,6 +737,7 @@ sx_code sx_snapshot_load_roots(sx_ctx *cx, const sx_snapshot *snapshot, const sx
 sx_code sx_snapshot_load_choice(sx_ctx *cx, const sx_snapshot *snapshot, const sx_eg *eg,
                                 uint32_t **choice)
 {
+    SX_ASSERT(snapshot->header.node_count == eg->node_count); /* its own graph, nothing added yet */
     sx_span bytes;
     uint32_t count;
     SX_TRY(sx_snapshot_section_of(cx, snapshot, SX_SNAPSHOT_CHOICE, sizeof(sx_snapshot_choice),

@@ -74,6 +74,7 @@ static sx_code list_words(sx_ctx *cx, const sx_roll *roll, const sx_wired_part *
 sx_code sx_wiring_store(sx_ctx *cx, const sx_roll *roll, const sx_wired_part *part,
                         const sx_library_info *info, const sx_key *rules, sx_buf *bytes)
 {
+    SX_ASSERT(part != NULL || roll->part_count == 0);
     sx_wiring_header h = {.version = SX_WIRING_VERSION,
                           .part_count = roll->part_count,
                           .use_count = roll->use_count,
@@ -101,6 +102,7 @@ sx_code sx_wiring_store(sx_ctx *cx, const sx_roll *roll, const sx_wired_part *pa
 
 bool sx_wiring_is(sx_span bytes)
 {
+    SX_ASSERT(bytes.ptr != NULL || bytes.len == 0);
     return bytes.len >= 8 && memcmp(bytes.ptr, SX_WIRING_MAGIC, 8) == 0;
 }
 
@@ -168,6 +170,7 @@ static sx_code check_words(sx_ctx *cx, sx_wiring *b)
 
 sx_code sx_wiring_open(sx_ctx *cx, sx_span bytes, const sx_key *rules, sx_wiring *wiring)
 {
+    SX_ASSERT((uintptr_t)bytes.ptr % 8 == 0);
     sx_wiring_header h;
     SX_TRY(check_header(cx, bytes, rules, &h));
     *wiring = (sx_wiring){.header = h,
@@ -258,6 +261,7 @@ static bool same_outputs(comparison *w, uint32_t *output_of, bool *taken)
 sx_code sx_wiring_alike(sx_ctx *cx, const sx_wiring *wiring, const sx_roll *roll,
                         const sx_wired_part *part, sx_meeting *whole, bool *alike)
 {
+    SX_ASSERT(wiring->use_first != NULL && (part != NULL || roll->part_count == 0));
     const sx_wiring_header *h = &wiring->header;
     uint32_t parameters = count_parameters(roll->whole);
     *alike = false;

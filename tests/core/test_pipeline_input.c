@@ -1,5 +1,6 @@
 /* Requests that cannot be served get an error that names the object, the value and the limit; odd ones that
  * can be are right. */
+#include "tests/lib/sweep.h"
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -195,24 +196,17 @@ END_TEST
 
 static const refusal good = {GOOD, "x86-64-v3", {"batch"}, {8}, NULL, SX_OK, ""};
 
+static sx_code compile_good(sx_ctx *cx, void *self)
+{
+    (void)self;
+    return compile(cx, &good);
+}
+
 /* Memory ends at every size up to what is enough: SX_NOMEM each time. */
 START_TEST(test_memory)
 {
-    bool enough = false;
-    uint32_t refused = 0;
-    for (size_t limit = 1024; !enough && limit < SX_ARENA_DEFAULT; limit += limit / 3) {
-        sx_ctx cx;
-        sx_ctx_init(&cx, limit);
-        sx_code code = compile(&cx, &good);
-        ck_assert_msg(code == SX_OK || code == SX_NOMEM, "%zu bytes: %s (%s)", limit,
-                      sx_code_name(code), cx.error.text);
-        ck_assert_uint_le(cx.arena.used_bytes, limit);
-        enough = code == SX_OK;
-        refused += !enough;
-        sx_ctx_fini(&cx);
-    }
-    ck_assert(enough);
-    ck_assert_uint_ge(refused, 10);
+    (void)sx_test_oom(&(sx_test_sweep){
+        .name = "pipeline", .work = compile_good, .from = 1024, .part = 1.0 / 3, .fails_min = 10});
 }
 END_TEST
 

@@ -31,21 +31,21 @@ LEAST = {
     "core": 15,
     "core/base": 52,
     "core/cost": 40,
-    "core/egraph": 32,
-    "core/extract": 7,
+    "core/egraph": 78,
+    "core/extract": 64,
     "core/ir": 26,
     "core/judge": 0,
     "core/kernel": 15,
-    "core/long": 37,
+    "core/long": 62,
     "core/loop": 25,
-    "core/optimize": 11,
-    "core/plan": 50,
+    "core/optimize": 69,
+    "core/plan": 100,
     "core/poly": 0,
     "core/proof": 25,
     "core/rules": 25,
     "core/search": 10,
-    "core/shard": 50,
-    "core/store": 15,
+    "core/shard": 100,
+    "core/store": 72,
     "core/target": 50,
     "core/x64": 35,
     "daemon": 0,
@@ -58,7 +58,7 @@ LEAST = {
 }
 
 ASSERTION = re.compile(r"\b(SX_ASSERT|SX_NEVER|SX_UNREACHABLE|_Static_assert|demand_\w+)\s*\(")
-FUNCTION = re.compile(r"^(?!static\b|typedef\b|#|\s|\})[^\n;{}=]*?\b(\w+)\([^;{}]*?\)\n\{\n(.*?)^\}", re.M | re.S)
+FUNCTION = re.compile(r"^(?!static\b|typedef\b|#|\s|\})[^\n;{}=(]+[ *](\w+)\([^;{}]*?\)\n\{\n(.*?)^\}", re.M | re.S)
 
 
 def functions(code):
@@ -106,6 +106,7 @@ def planted():
     held = "sx_code sx_a_put(sx_a *a, uint32_t i)\n{\n    SX_ASSERT(i < a->count);\n    return SX_OK;\n}\n"
     bare = "void sx_a_drop(sx_a *a,\n               uint32_t i)\n{\n    a->at[i] = 0;\n}\n"
     own = "static void sx_a_hide(void)\n{\n}\n"
+    own += "static inline __attribute__((always_inline)) sx_code\na_find(const sx_a *a)\n{\n}\n"
     shared = "uint32_t sx_a_at(const sx_a *a)\n{\n    demand_open(a);\n    return a->at[0];\n}\n"
     least = {"a": 100, "a/low": 50}
     for files, tables, wanted in (({"a/x.c": held + own + shared}, "", 0), ({"a/x.c": held + bare}, "", 1),

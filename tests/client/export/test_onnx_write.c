@@ -1,5 +1,6 @@
 /* Programs written as ONNX and read back by the importer: equal values in exact arithmetic for random
  * programs, for every committed model as it is and as level 1 leaves it; refusals. */
+#include "tests/lib/sweep.h"
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -278,6 +279,48 @@ START_TEST(test_refusals)
 }
 END_TEST
 
+static sx_code write_once(sx_ctx *c, void *self)
+{
+    sx_graph *graph;
+    sx_buf out;
+    SX_TRY(sx_graph_parse(c, *(const sx_span *)self, &graph));
+    sx_buf_init(&out, SX_ONNX_FILE_MAX);
+    sx_code code = sx_onnx_write(c, graph, NULL, &out);
+    ck_assert(code != SX_OK || out.len > 0);
+    sx_buf_fini(&out);
+    return code;
+}
+
+/* Memory and room for the file end at every place: a code, and no file that is cut short. */
+START_TEST(test_out_of_memory)
+{
+    sx_rng rng = {sx_test_seed()};
+    sx_gen_options options = sx_gen_default();
+    sx_buf text;
+    sx_buf_init(&text, (size_t)1 << 20);
+    sx_graph *graph;
+    sx_code code;
+    do { /* one that ONNX can say */
+        sx_buf_clear(&file);
+        sx_ctx_reset_error(&cx);
+        graph = sx_gen_graph(&cx, &rng, &options);
+        code = sx_onnx_write(&cx, graph, NULL, &file);
+        ck_assert(code == SX_OK || code == SX_UNIMPLEMENTED);
+    } while (code != SX_OK);
+    ck_sx_ok(&cx, sx_graph_print(&cx, graph, &text));
+    sx_span span = sx_buf_span(&text);
+    (void)sx_test_oom(
+        &(sx_test_sweep){.name = "write", .work = write_once, .self = &span, .fails_min = 20});
+    for (size_t limit = 0; limit < file.len; limit += 1 + file.len / 97) {
+        sx_buf out;
+        sx_buf_init(&out, limit);
+        ck_sx_fails(&cx, sx_onnx_write(&cx, graph, NULL, &out), SX_LIMIT, "more than");
+        sx_buf_fini(&out);
+    }
+    sx_buf_fini(&text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("client.export.onnx_write");
@@ -287,6 +330,7 @@ int main(void)
     tcase_add_loop_test(cases, test_models, 0, (int)SX_COUNT(models));
     tcase_add_loop_test(cases, test_better_models, 0, (int)SX_COUNT(models));
     tcase_add_test(cases, test_refusals);
+    tcase_add_test(cases, test_out_of_memory);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

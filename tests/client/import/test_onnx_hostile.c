@@ -6,6 +6,7 @@
 #include "client/import/import.h"
 #include "core/base/rng.h"
 #include "tests/client/import/onnx_make.h"
+#include "tests/lib/sweep.h"
 #include "tests/lib/test.h"
 
 /* What is not a model, or not one that can be imported: an error that names the thing, never a crash. */
@@ -531,24 +532,22 @@ START_TEST(test_flips)
 }
 END_TEST
 
+static sx_code import_bytes(sx_ctx *cx, void *self)
+{
+    sx_graph *graph;
+    sx_weights *weights;
+    return sx_onnx_import(cx, *(const sx_span *)self, NULL, &graph, &weights);
+}
+
 /* Runs out of memory or fuel at every stage: an error each time. */
 START_TEST(test_small_budgets)
 {
     sx_buf buf;
     sx_buf_init(&buf, 8 << 20);
     sx_test_read_file(model_path[1], &buf);
-    uint32_t succeeded = 0;
-    for (size_t limit = 1024; limit < (8u << 20) && succeeded == 0; limit += limit / 16) {
-        sx_ctx cx;
-        sx_ctx_init(&cx, limit);
-        sx_graph *graph;
-        sx_weights *weights;
-        sx_code code = sx_onnx_import(&cx, sx_buf_span(&buf), NULL, &graph, &weights);
-        ck_assert_msg(code == SX_OK || code == SX_NOMEM, "%s", cx.error.text);
-        succeeded += code == SX_OK;
-        sx_ctx_fini(&cx);
-    }
-    ck_assert_uint_gt(succeeded, 0);
+    sx_span span = sx_buf_span(&buf);
+    (void)sx_test_oom(&(sx_test_sweep){
+        .name = model_path[1], .work = import_bytes, .self = &span, .part = 0.02, .fails_min = 50});
     for (uint64_t fuel = 0; fuel < 200; fuel += 7) {
         sx_ctx cx;
         sx_ctx_init(&cx, 64 << 20);

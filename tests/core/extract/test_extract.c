@@ -4,6 +4,7 @@
 
 #include "core/base/rng.h"
 #include "core/extract/extract.h"
+#include "tests/lib/sweep.h"
 #include "tests/lib/test.h"
 
 static sx_ctx cx;
@@ -428,6 +429,35 @@ START_TEST(test_deadline_and_cancel)
 }
 END_TEST
 
+static sx_code solve_once(sx_ctx *c, void *self)
+{
+    const sx_xt *p = self;
+    sx_xt_options options = {.fuel = 2000000};
+    sx_xt_answer answer;
+    sx_xt_walk walk;
+    SX_TRY(sx_xt_check(c, p));
+    SX_TRY(sx_xt_solve(c, p, &options, &answer));
+    SX_TRY(sx_xt_walk_run(c, p, answer.choice, &walk));
+    ck_assert(walk.whole);
+    return SX_OK;
+}
+
+/* Memory ends on every rung of the ladder. */
+START_TEST(test_memory)
+{
+    static const shape large = {.classes = 150, .nodes_max = 5, .arity_max = 3, .back = 5};
+    sx_rng rng = {sx_test_seed()};
+    sx_xt p;
+    sx_xt_tree tree;
+    do {
+        draw(&rng, &large, &p);
+        ck_sx_ok(&cx, sx_xt_tree_run(&cx, &p, &tree));
+    } while (!isfinite(tree.total));
+    (void)sx_test_oom(&(sx_test_sweep){
+        .name = "extraction", .work = solve_once, .self = &p, .part = 1.0 / 24, .fails_min = 20});
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("core.extract");
@@ -441,6 +471,7 @@ int main(void)
     tcase_add_test(cases, test_sums_beyond_the_doubles);
     tcase_add_test(cases, test_refusals);
     tcase_add_test(cases, test_deadline_and_cancel);
+    tcase_add_test(cases, test_memory);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

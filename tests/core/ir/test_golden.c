@@ -1,5 +1,6 @@
 /* tests/golden/ir/NAME.sx is what the printer writes; tests/golden/ir/keys.txt has "NAME.sx KEY" for each.
  * SX_GOLDEN=update writes them anew from what the parser reads. */
+#include "tests/lib/sweep.h"
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -185,33 +186,59 @@ START_TEST(test_flips)
 }
 END_TEST
 
+/* Parsed, keyed, bound and printed. */
+static sx_code whole_way(sx_ctx *cx, void *self)
+{
+    sx_graph *graph;
+    sx_graph *bound;
+    sx_key key;
+    sx_binding binding[SX_SYMBOLS_MAX];
+    sx_buf out;
+    SX_TRY(sx_graph_parse(cx, *(const sx_span *)self, &graph));
+    SX_TRY(sx_graph_key(cx, graph, &key));
+    for (uint32_t i = 0; i < graph->symbol_count; i++) {
+        binding[i] = (sx_binding){graph->symbol[i].name, graph->symbol[i].high};
+    }
+    SX_TRY(sx_graph_bind(cx, graph, binding, graph->symbol_count, &bound));
+    sx_buf_init(&out, (size_t)1 << 24);
+    sx_code code = sx_graph_print(cx, bound, &out);
+    sx_buf_fini(&out);
+    return code;
+}
+
 /* Memory ends at every step of the way: an error, never a crash. */
 START_TEST(test_memory_sweep)
 {
     sx_buf text;
     read_golden(files[_i], &text);
-    bool done = false;
-    for (size_t limit = 512; !done; limit += limit / 16 + 64) {
-        sx_ctx cx;
-        sx_ctx_init(&cx, limit);
-        sx_graph *graph;
-        sx_graph *bound;
-        sx_key key;
-        sx_binding binding[SX_SYMBOLS_MAX];
-        sx_code code = sx_graph_parse(&cx, sx_buf_span(&text), &graph);
-        code = code == SX_OK ? sx_graph_key(&cx, graph, &key) : code;
-        for (uint32_t i = 0; code == SX_OK && i < graph->symbol_count; i++) {
-            binding[i] = (sx_binding){graph->symbol[i].name, graph->symbol[i].high};
-        }
-        code =
-            code == SX_OK ? sx_graph_bind(&cx, graph, binding, graph->symbol_count, &bound) : code;
-        ck_assert_msg(code == SX_OK || code == SX_NOMEM, "%s at %zu bytes: %s", files[_i], limit,
-                      cx.error.text);
-        ck_assert_int_eq(code, cx.error.code);
-        ck_assert_uint_lt(limit, 256 << 20);
-        done = code == SX_OK;
-        sx_ctx_fini(&cx);
+    sx_span span = sx_buf_span(&text);
+    (void)sx_test_oom(&(sx_test_sweep){
+        .name = files[_i], .work = whole_way, .self = &span, .part = 0.02, .fails_min = 20});
+    sx_buf_fini(&text);
+}
+END_TEST
+
+/* Room for the text ends at every byte: SX_LIMIT, and never a text that is cut short. */
+START_TEST(test_room_sweep)
+{
+    sx_buf text;
+    sx_ctx cx;
+    sx_graph *graph;
+    read_golden(files[_i], &text);
+    sx_ctx_init(&cx, (size_t)1 << 24);
+    ck_sx_ok(&cx, sx_graph_parse(&cx, sx_buf_span(&text), &graph));
+    sx_buf whole;
+    sx_buf_init(&whole, (size_t)1 << 24);
+    ck_sx_ok(&cx, sx_graph_print(&cx, graph, &whole));
+    for (size_t limit = 0; limit < whole.len; limit += 1 + whole.len / 199) {
+        sx_buf out;
+        sx_buf_init(&out, limit);
+        ck_sx_fails(&cx, sx_graph_print(&cx, graph, &out), SX_LIMIT, "more than");
+        ck_assert_uint_le(out.len, limit);
+        sx_buf_fini(&out);
     }
+    sx_buf_fini(&whole);
+    sx_ctx_fini(&cx);
     sx_buf_fini(&text);
 }
 END_TEST
@@ -225,6 +252,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_truncations, 0, (int)SX_COUNT(files));
     tcase_add_loop_test(tcase, test_flips, 0, (int)SX_COUNT(files));
     tcase_add_loop_test(tcase, test_memory_sweep, 0, (int)SX_COUNT(files));
+    tcase_add_loop_test(tcase, test_room_sweep, 0, (int)SX_COUNT(files));
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }
