@@ -71,6 +71,7 @@ static bool set_pending(sx_cache *cache, sx_op *op)
 
 void sx_owner_stage(sx_cache *cache, sx_op *op)
 {
+    SX_ASSERT(op->next == NULL); /* it is in no other list */
     if (cache->staged.rows == 0) {
         cache->staged_since_us = sx_owner_now(cache);
     }
@@ -449,6 +450,8 @@ static sx_code stage_put(sx_ctx *cx, sx_cache *cache, sx_blob *blob, const sx_ca
 
 sx_code sx_cache_put(sx_ctx *cx, sx_cache *cache, const sx_cache_item *item)
 {
+    SX_ASSERT((item->bytes.ptr != NULL || item->bytes.len == 0) &&
+              (item->part != NULL || item->part_count == 0));
     if (cache->closing) {
         return SX_FAIL(cx, SX_BUSY, "the cache is closing");
     }

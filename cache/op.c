@@ -71,6 +71,8 @@ uint64_t sx_op_bytes(const sx_op *op)
 
 void sx_op_list_append(sx_op_list *list, sx_op *op)
 {
+    SX_ASSERT((list->first == NULL) == (list->last == NULL) &&
+              (list->first == NULL) == (list->rows == 0));
     op->next = NULL;
     if (list->last != NULL) {
         list->last->next = op;
@@ -88,6 +90,7 @@ sx_op *sx_op_list_take(sx_op_list *list)
     if (op == NULL) {
         return NULL;
     }
+    SX_ASSERT(list->rows > 0 && list->bytes >= sx_op_bytes(op));
     list->first = op->next;
     if (list->first == NULL) {
         list->last = NULL;
@@ -100,6 +103,7 @@ sx_op *sx_op_list_take(sx_op_list *list)
 
 void sx_op_list_move(sx_op_list *from, sx_op_list *to, uint64_t rows, uint64_t bytes)
 {
+    SX_ASSERT(from != to);
     uint64_t moved_bytes = 0;
     for (uint64_t i = 0; i < rows && from->first != NULL; i++) {
         moved_bytes += sx_op_bytes(from->first);

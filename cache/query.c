@@ -82,6 +82,7 @@ static void settle_quietly(sx_cache *cache)
 sx_code sx_cache_list(sx_ctx *cx, sx_cache *cache, uint32_t limit,
                       bool (*each)(void *self, const sx_cache_info *info), void *self)
 {
+    SX_ASSERT(each != NULL); /* it is not called where nothing is stored */
     gathering all = {.cx = cx};
     settle_quietly(cache);
     if (cache->reader.db != NULL) {
@@ -267,6 +268,7 @@ static void complete_stored(sx_cache *cache, completion *c)
 
 sx_code sx_cache_complete(sx_ctx *cx, sx_cache *cache, uint32_t ns, sx_span digits, sx_key *key)
 {
+    SX_ASSERT(digits.ptr != NULL || digits.len == 0);
     completion c = {.ns = ns};
     if (digits.len < DIGITS_MIN || digits.len > (size_t)2 * SX_KEY_BYTES) {
         return SX_FAIL(cx, SX_INPUT, "cache key of %zu digits, %d to %d are needed", digits.len,
@@ -365,6 +367,7 @@ static sx_code pick_nearest(sx_ctx *cx, sx_cache *cache, uint32_t ns, const sx_c
 sx_code sx_cache_explain(sx_ctx *cx, sx_cache *cache, uint32_t ns, const sx_cache_part *part,
                          uint32_t part_count, sx_cache_explanation *explanation)
 {
+    SX_ASSERT(part != NULL || part_count == 0);
     *explanation = (sx_cache_explanation){0};
     if (part_count > SX_CACHE_PART_MAX) {
         return SX_FAIL(cx, SX_LIMIT, "cache key of %u parts, at most %d", part_count,

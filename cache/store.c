@@ -216,6 +216,7 @@ void sx_store_bind_ident(sqlite3_stmt *statement, const sx_ident *ident)
 
 void sx_store_bind_span(sqlite3_stmt *statement, int index, sx_span span)
 {
+    SX_ASSERT(index > 0 && (span.ptr != NULL || span.len == 0));
     if (span.len == 0) {
         (void)sqlite3_bind_zeroblob(statement, index, 0);
     } else {
@@ -225,12 +226,14 @@ void sx_store_bind_span(sqlite3_stmt *statement, int index, sx_span span)
 
 void sx_store_bind_u64(sqlite3_stmt *statement, int index, uint64_t value)
 {
+    SX_ASSERT(index > 0);
     uint64_t capped = value <= INT64_MAX ? value : INT64_MAX;
     (void)sqlite3_bind_int64(statement, index, (sqlite3_int64)capped);
 }
 
 sx_span sx_store_column_span(sqlite3_stmt *statement, int column)
 {
+    SX_ASSERT(column >= 0 && column < sqlite3_column_count(statement));
     const void *bytes = sqlite3_column_blob(statement, column);
     int size = sqlite3_column_bytes(statement, column);
     return (sx_span){bytes, bytes != NULL && size > 0 ? (size_t)size : 0};
@@ -238,6 +241,7 @@ sx_span sx_store_column_span(sqlite3_stmt *statement, int column)
 
 uint64_t sx_store_column_u64(sqlite3_stmt *statement, int column)
 {
+    SX_ASSERT(column >= 0 && column < sqlite3_column_count(statement));
     int64_t value = sqlite3_column_int64(statement, column);
     return value > 0 ? (uint64_t)value : 0;
 }
@@ -275,6 +279,7 @@ static void put_le(uint8_t *to, uint64_t value, uint32_t bytes)
 void sx_store_checksum(const sx_cache_info *info, uint32_t encoding, sx_span stored,
                        uint8_t xxh[16])
 {
+    SX_ASSERT(stored.ptr != NULL || stored.len == 0);
     uint8_t head[SX_KEY_BYTES + 12 + 56];
     sx_hash128 content = sx_hash128_of(stored);
     memcpy(head, info->key.byte, SX_KEY_BYTES);

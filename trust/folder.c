@@ -123,6 +123,7 @@ static sx_code step(walk *w, size_t end, bool *again)
 sx_code sx_trust_folder(sx_ctx *cx, const char *what, const char *path, const sx_trust *trust,
                         mode_t forbidden)
 {
+    SX_ASSERT(path != NULL && (forbidden & ~(mode_t)07777) == 0);
     walk w = {.cx = cx, .what = what, .trust = trust, .forbidden = forbidden};
     SX_TRY(begin(&w, path));
     for (size_t end = 1; end <= w.length; end++) {
@@ -163,6 +164,7 @@ static sx_code make_all(sx_ctx *cx, const char *what, const char *path)
 
 sx_code sx_trust_make_folder(sx_ctx *cx, const char *what, const char *path)
 {
+    SX_ASSERT(what != NULL && path != NULL);
     sx_trust us = {.self = geteuid(), .also = geteuid()};
     struct stat status;
     sx_code code = sx_trust_folder(cx, what, path, &us, 0077);
@@ -173,7 +175,10 @@ sx_code sx_trust_make_folder(sx_ctx *cx, const char *what, const char *path)
         code = sx_trust_folder(cx, what, path, &us, 0077);
     }
     SX_TRY(code);
-    if (stat(path, &status) != 0 || status.st_uid != us.self) {
+    if (stat(path, &status) != 0) {
+        return SX_FAIL(cx, SX_SYSTEM, "%s: folder %s: %s", what, path, strerror(errno));
+    }
+    if (status.st_uid != us.self) {
         return SX_FAIL(cx, SX_DENIED, "%s: folder %s belongs to user %u (mode %04o), we are %u",
                        what, path, status.st_uid, status.st_mode & 07777u, us.self);
     }

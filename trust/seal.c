@@ -28,10 +28,15 @@ static sx_code read_key(sx_ctx *cx, const char *path, sx_trust_key *key)
         return SX_FAIL(cx, errno == ENOENT ? SX_ABSENT : SX_DENIED, "key %s: %s", path,
                        strerror(errno));
     }
-    bool ours = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
+    bool known = fstat(fd, &status) == 0;
+    bool ours = known && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
                 (status.st_mode & 0077) == 0;
     ssize_t size = ours ? read(fd, seed, sizeof(seed)) : 0;
+    int error = errno;
     (void)close(fd);
+    if (!known || size < 0) {
+        return SX_FAIL(cx, SX_SYSTEM, "key %s cannot be read: %s", path, strerror(error));
+    }
     if (!ours) {
         return SX_FAIL(cx, SX_DENIED, "key %s: owner %u, mode %04o; a key is ours and closed", path,
                        status.st_uid, status.st_mode & 07777u);
@@ -68,6 +73,7 @@ static sx_code make_key(sx_ctx *cx, const char *path)
 
 sx_code sx_trust_key_open(sx_ctx *cx, const char *folder, bool make, sx_trust_key *key)
 {
+    SX_ASSERT(folder != NULL);
     char path[PATH_MAX];
     sx_trust us = {.self = geteuid(), .also = geteuid()};
     if (snprintf(path, sizeof(path), "%s/" SX_TRUST_KEY_FILE, folder) >= (int)sizeof(path)) {
@@ -120,6 +126,7 @@ static sx_code fill(sx_ctx *cx, const sx_module *module, signed_bytes *bytes)
 
 sx_code sx_trust_seal(sx_ctx *cx, const sx_trust_key *key, sx_span module, sx_module_seal *seal)
 {
+    SX_ASSERT((uintptr_t)module.ptr % 64 == 0); /* as the loader wants it */
     sx_module tables;
     signed_bytes bytes;
     SX_TRY(sx_module_decode(cx, module, false, &tables));

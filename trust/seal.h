@@ -17,7 +17,8 @@ typedef struct {
 } sx_trust_key;
 
 /* The key of a folder that is ours and closed to others; `make`: made where it is missing, with the folder.
- *   errors   SX_ABSENT there is none; SX_DENIED folder or file are not ours alone; SX_CORRUPT no key; SX_SYSTEM */
+ *   errors   SX_ABSENT there is none; SX_DENIED folder or file are not ours alone; SX_CORRUPT no key; SX_SYSTEM it
+ *            cannot be made or read */
 sx_code sx_trust_key_open(sx_ctx *cx, const char *folder, bool make, sx_trust_key *key);
 void sx_trust_key_close(sx_trust_key *key); /* forgets the secret */
 void sx_trust_key_name(const uint8_t public_key[32], char name[SX_TRUST_KEY_NAME_SIZE]);

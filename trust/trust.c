@@ -25,6 +25,7 @@ sx_code sx_trust_of_process(sx_ctx *cx, sx_trust *trust)
 
 sx_code sx_trust_peer(sx_ctx *cx, const char *path, int fd, const sx_trust *trust)
 {
+    SX_ASSERT(fd >= 0);
     struct ucred peer;
     socklen_t size = sizeof(peer);
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || size != sizeof(peer)) {

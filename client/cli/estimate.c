@@ -65,8 +65,8 @@ static void price(sx_ctx *cx, const sx_module *module, const sx_graph *graph, co
         read_schedule(cx, sx_module_string(module, kernel->plan), &analysis, &schedule)) {
         double there = sx_cost_schedule(e->device, &analysis, &schedule, true);
         double now = sx_cost_schedule(here, &analysis, &schedule, true);
-        double floor_there = sx_device_floor_ns(e->device, analysis.work, analysis.bytes);
-        double floor_now = sx_device_floor_ns(here, analysis.work, analysis.bytes);
+        double floor_there = sx_cost_floor(e->device, &analysis);
+        double floor_now = sx_cost_floor(here, &analysis);
         SX_ASSERT(there > 0 && now > 0);
         e->cost_ns[index] *= now / there;
         e->floor_ns[index] *= floor_there > 0 ? floor_now / floor_there : 1;

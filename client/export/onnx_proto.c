@@ -29,12 +29,14 @@ static void put_tag(sx_buf *to, uint32_t field, sx_wire_type type)
 
 void sx_pb_int(sx_buf *to, uint32_t field, int64_t value)
 {
+    SX_ASSERT(field > 0); /* fields are numbered from 1 */
     put_tag(to, field, SX_WIRE_VARINT);
     put_varint(to, (uint64_t)value);
 }
 
 void sx_pb_bytes(sx_buf *to, uint32_t field, sx_span bytes)
 {
+    SX_ASSERT(field > 0 && (bytes.ptr != NULL || bytes.len == 0));
     put_tag(to, field, SX_WIRE_BYTES);
     put_varint(to, bytes.len);
     sx_buf_put_span(to, bytes);
@@ -110,6 +112,7 @@ void sx_pb_attr_text(sx_buf *node, const char *name, const char *value)
 
 void sx_pb_attr_ints(sx_buf *node, const char *name, const int64_t *value, uint32_t count)
 {
+    SX_ASSERT(value != NULL || count == 0);
     sx_buf attr;
     begin_attr(&attr, name);
     for (uint32_t i = 0; i < count; i++) {
@@ -123,6 +126,7 @@ void sx_pb_attr_ints(sx_buf *node, const char *name, const int64_t *value, uint3
 void sx_pb_tensor(sx_buf *to, uint32_t field, sx_span name, sx_dtype dtype, const int64_t *dim,
                   uint32_t rank, sx_span bytes)
 {
+    SX_ASSERT(rank <= SX_RANK_MAX && (bytes.ptr != NULL || bytes.len == 0));
     sx_buf head;
     sx_buf_init(&head, SMALL_BYTES);
     for (uint32_t d = 0; d < rank; d++) {
@@ -146,6 +150,7 @@ void sx_pb_tensor(sx_buf *to, uint32_t field, sx_span name, sx_dtype dtype, cons
 void sx_pb_value_info(sx_buf *to, uint32_t field, sx_span name, const sx_type *type,
                       const sx_symbol *symbol)
 {
+    SX_ASSERT(field > 0 && type->rank <= SX_RANK_MAX);
     sx_buf shape, tensor, outer, info;
     sx_buf_init(&shape, SMALL_BYTES);
     for (uint32_t d = 0; d < type->rank; d++) {

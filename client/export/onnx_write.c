@@ -28,6 +28,7 @@ sx_span sx_ow_fresh(sx_ow *w)
 
 sx_span sx_ow_result(sx_ow *w)
 {
+    SX_ASSERT(w->at < w->graph->node_count);
     return w->wanted[w->at].len > 0 ? w->wanted[w->at] : sx_ow_fresh(w);
 }
 
@@ -44,6 +45,8 @@ void sx_ow_input(sx_ow *w, sx_span name)
 
 void sx_ow_end(sx_ow *w, const char *type, sx_span output)
 {
+    SX_ASSERT(output.len > 0 ||
+              w->cx->error.code != SX_OK); /* a node without a result is nobody's */
     sx_pb_bytes(&w->part, 2, output);
     sx_pb_bytes(&w->part, 4, sx_span_of(type));
     if (w->node.code == SX_OK && w->part.code != SX_OK) {
@@ -66,6 +69,7 @@ sx_span sx_ow_apply(sx_ow *w, const char *type, sx_span a, sx_span b)
 
 sx_span sx_ow_tensor(sx_ow *w, const sx_type *type, sx_span bytes)
 {
+    SX_ASSERT(type->rank <= SX_RANK_MAX);
     sx_span name = sx_ow_fresh(w);
     int64_t dim[SX_RANK_MAX];
     for (uint32_t d = 0; d < type->rank; d++) {
@@ -126,6 +130,7 @@ static sx_code extent(sx_ow *w, sx_dim dim, sx_span *name)
 
 sx_code sx_ow_shape(sx_ow *w, const sx_dim *dim, uint32_t rank, sx_span *name)
 {
+    SX_ASSERT(rank <= SX_RANK_MAX);
     int64_t value[SX_RANK_MAX];
     sx_span piece[SX_RANK_MAX];
     bool constant = true;

@@ -44,6 +44,7 @@ sx_type sx_ox_type_with(const sx_type *shape, sx_dtype dtype)
 
 sx_ints sx_ox_dims_from(uint32_t first, uint32_t rank)
 {
+    SX_ASSERT(rank <= SX_RANK_MAX);
     sx_ints dims = {0};
     for (uint32_t k = first; k < rank; k++) {
         dims.v[dims.count++] = k;
@@ -88,6 +89,7 @@ sx_node_id sx_ox_splat(sx_ox *im, const sx_type *type, double value)
 
 bool sx_ox_common_shape(sx_ox *im, const sx_type *a, const sx_type *b, sx_type *shape)
 {
+    SX_ASSERT(a->rank <= SX_RANK_MAX && b->rank <= SX_RANK_MAX);
     uint32_t rank = a->rank > b->rank ? a->rank : b->rank;
     sx_type out = {.dtype = a->dtype, .rank = rank};
     for (uint32_t k = 0; k < rank; k++) {
@@ -124,6 +126,7 @@ static sx_span splat_of(const sx_ox *im, sx_node_id a)
 
 sx_node_id sx_ox_broadcast_in(sx_ox *im, sx_node_id a, const sx_ints *dims, const sx_type *shape)
 {
+    SX_ASSERT(dims->count <= SX_RANK_MAX);
     if (im->code != SX_OK) {
         return SX_OX_NONE;
     }
@@ -169,6 +172,7 @@ sx_node_id sx_ox_reshape(sx_ox *im, sx_node_id a, const sx_type *shape)
 
 sx_node_id sx_ox_transpose(sx_ox *im, sx_node_id a, const sx_ints *perm)
 {
+    SX_ASSERT(perm->count <= SX_RANK_MAX);
     bool identity = true;
     for (uint32_t k = 0; k < perm->count; k++) {
         identity &= perm->v[k] == k;
@@ -242,6 +246,7 @@ sx_node_id sx_ox_cmp_with(sx_ox *im, sx_direction direction, sx_node_id a, doubl
 
 sx_node_id sx_ox_cast(sx_ox *im, sx_node_id a, sx_dtype dtype)
 {
+    SX_ASSERT(dtype < SX_DTYPE_COUNT);
     const sx_type *type = sx_ox_type(im, a);
     if (im->code != SX_OK || type->dtype == dtype) {
         return a;
@@ -269,6 +274,7 @@ sx_node_id sx_ox_log1p(sx_ox *im, sx_node_id x)
 
 sx_node_id sx_ox_reduce(sx_ox *im, sx_reducer reducer, sx_node_id a, const sx_ints *dims, bool keep)
 {
+    SX_ASSERT(dims->count <= SX_RANK_MAX);
     if (im->code != SX_OK) {
         return SX_OX_NONE;
     }
@@ -286,6 +292,7 @@ sx_node_id sx_ox_reduce(sx_ox *im, sx_reducer reducer, sx_node_id a, const sx_in
 
 sx_node_id sx_ox_mean(sx_ox *im, sx_node_id a, const sx_ints *dims, bool keep)
 {
+    SX_ASSERT(dims->count <= SX_RANK_MAX);
     if (im->code != SX_OK) {
         return SX_OX_NONE;
     }
@@ -324,6 +331,7 @@ sx_node_id sx_ox_gather(sx_ox *im, sx_node_id a, sx_node_id index, uint32_t axis
 sx_node_id sx_ox_slice_axis(sx_ox *im, sx_node_id a, uint32_t axis, int64_t start, int64_t limit,
                             int64_t stride)
 {
+    SX_ASSERT(axis < SX_RANK_MAX);
     if (im->code != SX_OK) {
         return SX_OX_NONE;
     }

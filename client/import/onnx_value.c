@@ -13,6 +13,7 @@ static bool same_name(const void *self, uint32_t id, const void *probe)
 
 sx_ox_value *sx_ox_lookup(const sx_ox *im, sx_span name)
 {
+    SX_ASSERT(name.ptr != NULL || name.len == 0);
     uint32_t id = sx_idmap_find(&im->names, sx_hash64(name, 0), same_name, im, &name);
     return id == SX_IDMAP_NONE ? NULL : im->value[id];
 }
@@ -406,6 +407,7 @@ sx_code sx_ox_set_value(sx_ox *im, uint32_t k, const sx_ox_value *value)
 
 const sx_onnx_attr *sx_ox_attr(sx_ox *im, const char *name)
 {
+    SX_ASSERT(im->node->attr_count <= SX_ONNX_ATTRIBUTES_MAX);
     for (uint32_t k = 0; k < im->node->attr_count; k++) {
         if (sx_span_is(im->node->attr[k].name, name)) {
             im->attr_read |= UINT64_C(1) << k;
@@ -471,6 +473,7 @@ sx_code sx_ox_attr_ints(sx_ox *im, const char *name, int64_t *value, uint32_t mo
 
 sx_code sx_ox_axis(sx_ox *im, int64_t axis, uint32_t rank, uint32_t *index)
 {
+    SX_ASSERT(rank <= SX_RANK_MAX);
     int64_t extent = rank;
     if (axis < -extent || axis >= extent) {
         return SX_OX_FAIL(im, SX_INPUT, "axis %lld of a tensor of rank %u", (long long)axis, rank);

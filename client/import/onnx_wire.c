@@ -6,11 +6,13 @@
 
 sx_wire sx_wire_of(sx_span file)
 {
+    SX_ASSERT(file.ptr != NULL || file.len == 0);
     return (sx_wire){file.ptr, file};
 }
 
 sx_wire sx_wire_in(const sx_wire *outer, sx_span message)
 {
+    SX_ASSERT(message.ptr != NULL || message.len == 0);
     return (sx_wire){outer->file, message};
 }
 
@@ -653,6 +655,7 @@ const char *sx_onnx_type_kind_name(sx_onnx_type_kind kind)
 {
     static const char *const name[] = {"absent",        "tensor",   "sequence", "map",
                                        "sparse tensor", "optional", "unknown"};
+    SX_ASSERT(kind < SX_COUNT(name));
     return name[kind];
 }
 

@@ -92,6 +92,7 @@ static void put_body(sx_buf *to, const sx_body *body, uint32_t rank)
 
 void sx_attr_encode(const sx_attr *attr, sx_buf *to)
 {
+    SX_ASSERT(attr->present < UINT64_C(1) << SX_ATTR_COUNT);
     sx_buf_put_u32(to, attr->present);
 #define SX_ATTR(name, kind, help)          \
     if ((attr->present & SX_A(name)) != 0) \
@@ -247,6 +248,7 @@ static void take_body(reader *r, const sx_body **made, uint32_t rank)
 
 sx_code sx_attr_decode(sx_ctx *cx, sx_span *bytes, uint32_t symbol_count, sx_attr *attr)
 {
+    SX_ASSERT(symbol_count <= SX_SYMBOLS_MAX);
     reader r = {.cx = cx, .rest = *bytes, .symbol_count = symbol_count};
     *attr = (sx_attr){0};
     take(&r, &attr->present, sizeof(attr->present));

@@ -6,6 +6,7 @@
 sx_code sx_build_parameter(sx_ctx *cx, sx_graph *g, const char *name, bool weight,
                            const sx_type *type, sx_node_id *id)
 {
+    SX_ASSERT(type->rank <= SX_RANK_MAX);
     sx_attr attr = {.present = SX_A(name) | SX_A(weight) | SX_A(type),
                     .name = sx_span_of(name),
                     .weight = weight ? 1 : 0,
@@ -50,6 +51,7 @@ sx_code sx_build_binary(sx_ctx *cx, sx_graph *g, sx_op op, sx_node_id a, sx_node
 
 sx_code sx_build_reshape(sx_ctx *cx, sx_graph *g, sx_node_id a, const sx_type *type, sx_node_id *id)
 {
+    SX_ASSERT(type->rank <= SX_RANK_MAX);
     sx_attr attr = {.present = SX_A(type), .type = *type};
     return sx_graph_add(cx, g, SX_OP_RESHAPE, &attr, &a, 1, id);
 }
@@ -57,6 +59,7 @@ sx_code sx_build_reshape(sx_ctx *cx, sx_graph *g, sx_node_id a, const sx_type *t
 sx_code sx_build_transpose(sx_ctx *cx, sx_graph *g, sx_node_id a, const sx_ints *perm,
                            sx_node_id *id)
 {
+    SX_ASSERT(perm->count <= SX_RANK_MAX);
     sx_attr attr = {.present = SX_A(perm), .perm = *perm};
     return sx_graph_add(cx, g, SX_OP_TRANSPOSE, &attr, &a, 1, id);
 }
@@ -64,6 +67,7 @@ sx_code sx_build_transpose(sx_ctx *cx, sx_graph *g, sx_node_id a, const sx_ints 
 sx_code sx_build_broadcast(sx_ctx *cx, sx_graph *g, sx_node_id a, const sx_ints *dims,
                            const sx_type *type, sx_node_id *id)
 {
+    SX_ASSERT(dims->count <= SX_RANK_MAX && type->rank <= SX_RANK_MAX);
     sx_attr attr = {.present = SX_A(dims) | SX_A(type), .dims = *dims, .type = *type};
     return sx_graph_add(cx, g, SX_OP_BROADCAST, &attr, &a, 1, id);
 }
@@ -71,6 +75,7 @@ sx_code sx_build_broadcast(sx_ctx *cx, sx_graph *g, sx_node_id a, const sx_ints 
 sx_code sx_build_reduce(sx_ctx *cx, sx_graph *g, sx_reducer reducer, sx_node_id a,
                         const sx_ints *dims, sx_node_id *id)
 {
+    SX_ASSERT(dims->count <= SX_RANK_MAX && reducer < SX_REDUCER_COUNT);
     sx_attr attr = {.present = SX_A(dims) | SX_A(reducer), .dims = *dims, .reducer = reducer};
     return sx_graph_add(cx, g, SX_OP_REDUCE, &attr, &a, 1, id);
 }

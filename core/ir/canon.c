@@ -161,6 +161,8 @@ sx_code sx_graph_canon(sx_ctx *cx, const sx_graph *graph, sx_graph **canonical)
     canon c = {.cx = cx, .from = graph};
     SX_TRY(make_canonical(&c));
     *canonical = c.to;
+    SX_ASSERT((*canonical)->node_count <= graph->node_count &&
+              (*canonical)->output_count == graph->output_count);
     return SX_OK;
 }
 
@@ -170,6 +172,7 @@ sx_code sx_graph_canon_origins(sx_ctx *cx, const sx_graph *graph, sx_graph **can
     canon c = {.cx = cx, .from = graph};
     SX_TRY(make_canonical(&c));
     *canonical = c.to;
+    SX_ASSERT((*canonical)->output_count == graph->output_count);
     sx_graph names = {0};                            /* takes the origins alone */
     for (uint32_t i = graph->node_count; i-- > 0;) { /* of merged nodes the first is the last */
         const sx_origin *origin = sx_origin_find(graph->origins, i);

@@ -173,6 +173,7 @@ sx_code sx_infer_slice(const sx_infer *in)
 
 sx_code sx_infer_concatenate(const sx_infer *in)
 {
+    SX_ASSERT(in->input_count > 0); /* the table of operations holds the least number */
     SX_TRY(sx_check_axis(in, in->input[0].rank));
     *in->result = in->input[0];
     sx_dim *sum = &in->result->dim[in->attr->axis];

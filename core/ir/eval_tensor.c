@@ -17,6 +17,7 @@ int64_t sx_tensor_elements(const sx_type *type)
 sx_code sx_tensor_make(sx_ctx *cx, const sx_type *type, sx_tensor *tensor)
 {
     int64_t elements = sx_tensor_elements(type);
+    SX_ASSERT(elements > 0);
     SX_TRY(sx_spend(cx, (uint64_t)elements));
     tensor->type = *type;
     tensor->data = SX_NEW_ARRAY(cx, sx_cell, (size_t)elements);
@@ -49,6 +50,7 @@ sx_cell sx_cell_load(sx_eval_mode mode, sx_dtype dtype, const uint8_t *raw, int6
 sx_code sx_tensor_unpack(sx_ctx *cx, const sx_type *type, sx_eval_mode mode, sx_span raw,
                          sx_tensor *tensor)
 {
+    SX_ASSERT(raw.ptr != NULL || raw.len == 0);
     uint32_t size = sx_dtype_bytes(type->dtype);
     int64_t elements = sx_tensor_elements(type);
     if (raw.len % size != 0 || raw.len / size != (uint64_t)elements) {

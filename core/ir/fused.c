@@ -129,6 +129,7 @@ bool sx_body_equal(const sx_body *a, const sx_body *b)
 /* ---- building ---- */
 void sx_body_copy(sx_body *to, const sx_body *from)
 {
+    SX_ASSERT(from->arg_count <= SX_FUSED_ARGS_MAX && from->instr_count <= SX_FUSED_INSTRS_MAX);
     memcpy(to, from, offsetof(sx_body, access));
     memcpy(to->access, from->access, from->arg_count * sizeof(from->access[0]));
     memcpy(to->instr, from->instr, from->instr_count * sizeof(from->instr[0]));
@@ -202,6 +203,7 @@ void sx_body_trim(sx_body *body, uint32_t result)
 
 void sx_body_vary(const sx_body *body, uint32_t rank, uint32_t vary[SX_FUSED_INSTRS_MAX])
 {
+    SX_ASSERT(rank <= SX_RANK_MAX && body->instr_count <= SX_FUSED_INSTRS_MAX);
     for (uint32_t i = 0; i < body->instr_count; i++) {
         const sx_instr *instr = &body->instr[i];
         uint32_t set = 0;
@@ -242,6 +244,7 @@ void sx_body_shape(const sx_type *space, const sx_body *body, sx_type *result)
 
 void sx_body_wrap(const sx_type *space, const sx_body *body, sx_attr *fused)
 {
+    SX_ASSERT(space->rank <= SX_RANK_MAX && body->instr_count > 0);
     memset(fused, 0, sizeof(*fused));
     fused->present = SX_A(type) | SX_A(body);
     fused->type = *space;

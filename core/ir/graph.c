@@ -21,6 +21,7 @@ static sx_code copy_name(sx_ctx *cx, const char *what, size_t least, sx_span nam
 
 sx_code sx_graph_make(sx_ctx *cx, sx_span name, sx_attr_table *attrs, sx_graph **graph)
 {
+    SX_ASSERT(name.ptr != NULL || name.len == 0);
     sx_graph *g = SX_NEW(cx, sx_graph);
     if (g == NULL) {
         return cx->error.code;
@@ -41,6 +42,7 @@ sx_code sx_graph_make(sx_ctx *cx, sx_span name, sx_attr_table *attrs, sx_graph *
 sx_code sx_graph_add_symbol(sx_ctx *cx, sx_graph *graph, sx_span name, int64_t low, int64_t high,
                             uint32_t *symbol)
 {
+    SX_ASSERT(name.ptr != NULL || name.len == 0);
     if (graph->symbol_count >= SX_SYMBOLS_MAX) {
         return SX_FAIL(cx, SX_LIMIT, "symbol \"%s\": more than %u symbols",
                        sx_short_name(name).text, SX_SYMBOLS_MAX);
@@ -70,6 +72,7 @@ sx_code sx_graph_add_symbol(sx_ctx *cx, sx_graph *graph, sx_span name, int64_t l
 
 sx_attr sx_attr_normal(sx_op op, const sx_attr *attr)
 {
+    SX_ASSERT(op < SX_OP_COUNT);
     sx_attr out = *attr;
     uint32_t carried = sx_op_info_of(op)->attrs;
     uint32_t lists = 0;
@@ -149,6 +152,7 @@ static sx_code infer_node(sx_ctx *cx, const sx_graph *graph, sx_op op, const sx_
 sx_code sx_graph_add(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
                      const sx_node_id *input, uint32_t input_count, sx_node_id *id)
 {
+    SX_ASSERT(input != NULL || input_count == 0);
     if (op >= SX_OP_COUNT) {
         return SX_FAIL(cx, SX_INPUT, "node %u: operation number %u, at most %d", graph->node_count,
                        (unsigned)op, SX_OP_COUNT - 1);
@@ -177,6 +181,7 @@ sx_code sx_graph_add(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
 
 sx_code sx_graph_add_output(sx_ctx *cx, sx_graph *graph, sx_span name, sx_node_id node)
 {
+    SX_ASSERT(name.ptr != NULL || name.len == 0);
     if (graph->output_count >= SX_OUTPUTS_MAX) {
         return SX_FAIL(cx, SX_LIMIT, "output \"%s\": more than %u outputs",
                        sx_short_name(name).text, SX_OUTPUTS_MAX);

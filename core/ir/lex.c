@@ -151,6 +151,7 @@ sx_code sx_lex_next(sx_lexer *lex)
 
 sx_code sx_lex_init(sx_ctx *cx, sx_lexer *lex, sx_span text)
 {
+    SX_ASSERT(text.ptr != NULL || text.len == 0);
     *lex = (sx_lexer){.cx = cx, .text = text, .line = 1};
     return sx_lex_next(lex);
 }

@@ -400,10 +400,12 @@ static sx_code parse(sx_ctx *cx, sx_span text, bool named, sx_graph **graph)
 
 sx_code sx_graph_parse(sx_ctx *cx, sx_span text, sx_graph **graph)
 {
+    SX_ASSERT(text.ptr != NULL || text.len == 0);
     return parse(cx, text, false, graph);
 }
 
 sx_code sx_graph_parse_named(sx_ctx *cx, sx_span text, sx_graph **graph)
 {
+    SX_ASSERT(text.ptr != NULL || text.len == 0);
     return parse(cx, text, true, graph);
 }

@@ -75,6 +75,7 @@ static void print_dims(const sx_dim *dim, uint32_t count, const sx_symbol *symbo
 void sx_type_print(const sx_type *type, const sx_symbol *symbols, uint32_t symbol_count,
                    sx_buf *text)
 {
+    SX_ASSERT(type->rank <= SX_RANK_MAX && (symbols != NULL || symbol_count == 0));
     sx_buf_put_text(text, sx_dtype_name(type->dtype));
     print_dims(type->dim, type->rank, symbols, symbol_count, text);
 }
@@ -267,6 +268,7 @@ static void print_body(const sx_attr *attr, const sx_symbol *symbols, uint32_t s
 void sx_attr_print(const sx_attr *attr, const sx_symbol *symbols, uint32_t symbol_count,
                    sx_buf *out)
 {
+    SX_ASSERT(symbols != NULL || symbol_count == 0);
     bool first = true;
 #define SX_ATTR(field, kind, help)                                    \
     if ((attr->present & SX_A(field)) != 0 && !EMPTY_##kind(field)) { \

@@ -236,6 +236,7 @@ static sx_code find_part(roller *r, region *g)
 
 sx_code sx_roll_copy_symbols(sx_ctx *cx, const sx_graph *from, sx_graph *to)
 {
+    SX_ASSERT(to->symbol_count == 0); /* or their numbers would be others */
     for (uint32_t i = 0; i < from->symbol_count; i++) {
         const sx_symbol *s = &from->symbol[i];
         uint32_t symbol;
@@ -643,6 +644,7 @@ sx_code sx_roll_find(sx_ctx *cx, const sx_graph *graph, const sx_roll **found)
 sx_code sx_roll_find_placed(sx_ctx *cx, const sx_graph *graph, const sx_places *places,
                             const sx_roll **found)
 {
+    SX_ASSERT(places == NULL || graph->sharding != NULL);
     *found = NULL;
     roller r = {.cx = cx, .places = places};
     if (graph->output_count == 0) {

@@ -183,6 +183,7 @@ static const sx_places *find(const sx_placed *list, uint32_t count, uint32_t ind
 
 sx_places sx_graph_places(const sx_graph *graph, uint32_t parameter)
 {
+    SX_ASSERT(parameter < graph->node_count);
     const sx_sharding *s = graph->sharding;
     const sx_places *found = s != NULL ? find(s->parameter, s->parameter_count, parameter) : NULL;
     return found != NULL ? *found : sx_places_none();
@@ -190,6 +191,7 @@ sx_places sx_graph_places(const sx_graph *graph, uint32_t parameter)
 
 const sx_places *sx_graph_wanted(const sx_graph *graph, uint32_t output)
 {
+    SX_ASSERT(output < graph->output_count);
     const sx_sharding *s = graph->sharding;
     return s != NULL ? find(s->output, s->output_count, output) : NULL;
 }

@@ -30,6 +30,7 @@ static bool divides(const sx_shard_op *op, sx_dim dim)
 
 uint32_t sx_shard_possible(const sx_type *type, int64_t size, const int64_t *multiple)
 {
+    SX_ASSERT(size > 0);
     const sx_shard_op op = {.size = size, .multiple = multiple};
     uint32_t set = SX_PLACE_BIT(SX_PLACE_R);
     for (uint32_t d = 0; d < type->rank; d++) {

@@ -43,6 +43,7 @@ sx_code sx_rules_set(sx_ctx *cx, sx_tensors *t, sx_eg_ruleset *set)
 
 const char *sx_rule_name(uint32_t rule)
 {
+    SX_ASSERT(rule < SX_RULE_COUNT || rule >= SX_EG_RULE_GIVEN);
     if (rule < SX_RULE_ROUNDS_COUNT) {
         return sx_rules[rule].name;
     }
@@ -54,6 +55,7 @@ const char *sx_rule_name(uint32_t rule)
 
 sx_rule_class sx_rule_class_of(uint32_t rule)
 {
+    SX_ASSERT(rule < SX_RULE_COUNT || rule >= SX_EG_RULE_GIVEN);
     if (rule < SX_RULE_ROUNDS_COUNT) {
         return sx_rules[rule].rule_class;
     }
@@ -102,6 +104,7 @@ const char *sx_rule_class_text(uint32_t rule)
 
 bool sx_rule_find(sx_span name, uint32_t *rule)
 {
+    SX_ASSERT(name.ptr != NULL || name.len == 0);
     for (uint32_t i = 0; i < SX_RULE_COUNT; i++) {
         if (sx_span_is(name, sx_rule_name(i))) {
             *rule = i;
@@ -114,6 +117,7 @@ bool sx_rule_find(sx_span name, uint32_t *rule)
 sx_code sx_rewrite_add(sx_rewrite *rw, sx_op op, const sx_attr *attr, const uint32_t *child,
                        uint32_t arity, uint32_t *node)
 {
+    SX_ASSERT(op < SX_OP_COUNT && arity <= SX_EG_ARITY_MAX);
     uint32_t made = SX_EG_NONE; /* `node` may be one of `child` */
     bool all = true;
     for (uint32_t k = 0; k < arity; k++) {
@@ -128,6 +132,7 @@ sx_code sx_rewrite_add(sx_rewrite *rw, sx_op op, const sx_attr *attr, const uint
 
 sx_code sx_rewrite_reshape(sx_rewrite *rw, uint32_t x, const sx_type *type, uint32_t *node)
 {
+    SX_ASSERT(type->rank <= SX_RANK_MAX);
     *node = x;
     if (x == SX_EG_NONE || sx_type_equal(sx_rewrite_type(rw, x), type)) {
         return SX_OK;
@@ -170,6 +175,7 @@ sx_code sx_rewrite_emit_value(sx_rewrite *rw, double value)
 
 sx_attr sx_slice_whole(const sx_type *type)
 {
+    SX_ASSERT(type->rank <= SX_RANK_MAX);
     sx_attr attr = {.present = SX_A(start) | SX_A(limit) | SX_A(stride)};
     attr.start.count = attr.limit.count = attr.stride.count = type->rank;
     for (uint32_t d = 0; d < type->rank; d++) {
@@ -182,6 +188,7 @@ sx_attr sx_slice_whole(const sx_type *type)
 sx_code sx_rewrite_cut(sx_rewrite *rw, uint32_t x, uint32_t axis, int64_t start, int64_t extent,
                        uint32_t *node)
 {
+    SX_ASSERT(axis < SX_RANK_MAX && start >= 0 && extent > 0);
     *node = SX_EG_NONE;
     if (x == SX_EG_NONE) {
         return SX_OK;
@@ -209,6 +216,7 @@ bool sx_rewrite_is_factor_near_one(const sx_rewrite *rw, uint32_t class_)
 
 bool sx_rewrite_is_private(const sx_rewrite *rw, uint32_t k)
 {
+    SX_ASSERT(k < SX_PATTERN_NODES_MAX);
     const sx_eg *eg = &sx_rewrite_tensors(rw)->eg;
     uint32_t root = sx_eg_find(eg, rw->node[0]);
     uint32_t class_ = sx_eg_find(eg, rw->node[k]);
@@ -228,6 +236,7 @@ bool sx_rewrite_is_private(const sx_rewrite *rw, uint32_t k)
 
 uint32_t sx_rewrite_member(const sx_rewrite *rw, uint32_t class_, sx_op op)
 {
+    SX_ASSERT(op < SX_OP_COUNT);
     const sx_eg *eg = &sx_rewrite_tensors(rw)->eg;
     uint32_t first = sx_eg_find(eg, class_);
     uint32_t n = first;
@@ -253,6 +262,7 @@ bool sx_type_is_wider(const sx_type *wide, const sx_type *narrow, uint32_t place
 
 bool sx_slice_axis(const sx_attr *slice, const sx_type *whole, uint32_t *axis)
 {
+    SX_ASSERT(slice->start.count == whole->rank && slice->limit.count == whole->rank);
     uint32_t cuts = 0;
     for (uint32_t d = 0; d < whole->rank; d++) {
         bool all = slice->start.v[d] == 0 &&

@@ -20,11 +20,11 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 # Folder -> percent of its functions. A figure here may only rise; a folder without a line is held to the
 # line of the folder that it lies in, where there is one.
 LEAST = {
-    "cache": 15,
+    "cache": 30,
     "client": 0,
     "client/cli": 0,
-    "client/export": 5,
-    "client/import": 10,
+    "client/export": 31,
+    "client/import": 30,
     "client/runtime": 20,
     "client/verify": 15,
     "client/worker": 0,
@@ -33,7 +33,7 @@ LEAST = {
     "core/cost": 40,
     "core/egraph": 78,
     "core/extract": 64,
-    "core/ir": 26,
+    "core/ir": 40,
     "core/judge": 0,
     "core/kernel": 15,
     "core/long": 62,
@@ -42,7 +42,7 @@ LEAST = {
     "core/plan": 100,
     "core/poly": 0,
     "core/proof": 25,
-    "core/rules": 25,
+    "core/rules": 50,
     "core/search": 10,
     "core/shard": 100,
     "core/store": 72,
@@ -54,7 +54,7 @@ LEAST = {
     "daemon/service": 35,
     "daemon/work": 50,
     "protocol": 30,
-    "trust": 0,
+    "trust": 55,
 }
 
 ASSERTION = re.compile(r"\b(SX_ASSERT|SX_NEVER|SX_UNREACHABLE|_Static_assert|demand_\w+)\s*\(")
