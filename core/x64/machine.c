@@ -12,8 +12,11 @@ static sx_code check(sx_ctx *cx, const sx_machine *machine, sx_span blob, const 
     return sx_x64_check(cx, blob, level, entry, entry_count);
 }
 
-const sx_machine sx_machine_x86_64_v3 = {
-    .name = "x86-64-v3", .text = "AVX2, FMA and F16C", .family = "x86-64", .level = 3, .check = check};
+const sx_machine sx_machine_x86_64_v3 = {.name = "x86-64-v3",
+                                         .text = "AVX2, FMA and F16C",
+                                         .family = "x86-64",
+                                         .level = 3,
+                                         .check = check};
 
 const sx_machine sx_machine_x86_64_v4 = {.name = "x86-64-v4",
                                          .text = "AVX-512 F, BW, DQ, VL",
