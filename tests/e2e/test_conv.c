@@ -53,7 +53,7 @@ static void run_one(sx_rng *rng, sx_op op, const char *target)
     sx_buf_init(&module, (size_t)1 << 28);
     sx_code code = sx_test_compile(&cx, &request, &module);
     ck_assert_msg(code == SX_OK, "%s\n%s", cx.error.text, request.text);
-    sxr_program *program = sx_test_open(&cx, sx_buf_span(&module), 2, SX_FILL_SMOOTH);
+    sxr_program *program = sx_test_open(&cx, sx_buf_span(&module), 2, SX_FILL_DRAWN);
     sx_module_check check;
     ck_sx_ok(&cx, sxr_run(&cx, program, NULL));
     code = sxr_check_program(&cx, program, &check);
@@ -125,8 +125,10 @@ START_TEST(one_kernel)
         sx_buf_init(&text, 1 << 20);
         sx_test_read_file(path, &text);
         sx_buf_put_u8(&text, 0);
-        sx_test_request request = {
-            .text = (const char *)text.ptr, .target = targets[k % 2], .batch = 1 + k / 2 * 4};
+        sx_test_request request = {.text = (const char *)text.ptr,
+                                   .target = targets[k % 2],
+                                   .batch = 1 + k / 2 * 4,
+                                   .drawn = true};
         if (sx_test_can_run(targets[k % 2])) {
             sxr_program *program = sx_test_run(&cx, &request, 2);
             const sx_module *module = sxr_module(program);

@@ -74,6 +74,10 @@ sxr_program *sx_test_open(sx_ctx *cx, sx_span bytes, uint32_t threads, sx_test_f
     sxr_options options = {.threads = threads};
     ck_sx_ok(cx, sxr_open_bytes(cx, bytes, &options, &program));
     const sx_module *module = sxr_module(program);
+    sxr_draws *draws = NULL;
+    if (filling == SX_FILL_DRAWN) {
+        ck_sx_ok(cx, sxr_draws_make(cx, program, &draws));
+    }
     for (uint32_t i = 0; i < module->tensor_count; i++) {
         const sx_module_tensor *tensor = &module->tensor[i];
         if (tensor->place != SX_TENSOR_INPUT && tensor->place != SX_TENSOR_OUTPUT &&
@@ -83,11 +87,14 @@ sxr_program *sx_test_open(sx_ctx *cx, sx_span bytes, uint32_t threads, sx_test_f
         void *memory = sx_alloc(cx, (size_t)tensor->size);
         ck_assert_ptr_nonnull(memory);
         memset(memory, 0xA5, (size_t)tensor->size);
-        if (tensor->place != SX_TENSOR_OUTPUT) {
+        if (tensor->place != SX_TENSOR_OUTPUT && draws != NULL) {
+            sxr_draws_fill(draws, i, 17, memory);
+        } else if (tensor->place != SX_TENSOR_OUTPUT) {
             sx_test_fill(module, i, filling, memory);
         }
         ck_sx_ok(cx, sxr_bind(cx, program, i, memory, tensor->size));
     }
+    sxr_draws_end(draws);
     return program;
 }
 
@@ -96,7 +103,8 @@ sxr_program *sx_test_run(sx_ctx *cx, const sx_test_request *request, uint32_t th
     sx_buf module;
     sx_buf_init(&module, (size_t)1 << 30);
     ck_sx_ok(cx, sx_test_compile(cx, request, &module));
-    sxr_program *program = sx_test_open(cx, sx_buf_span(&module), threads, SX_FILL_SMOOTH);
+    sxr_program *program = sx_test_open(cx, sx_buf_span(&module), threads,
+                                        request->drawn ? SX_FILL_DRAWN : SX_FILL_SMOOTH);
     sx_buf_fini(&module);
     ck_sx_ok(cx, sxr_run(cx, program, NULL));
     sx_module_check check;

@@ -12,7 +12,9 @@ typedef enum {
     /* floats in [-1, 1), weights scaled so that sums over their second-last dimension stay of order
      * one */
     SX_FILL_SMOOTH,
-    SX_FILL_EXACT /* whole numbers -2 .. 2: sums and products of a few are exact */
+    SX_FILL_EXACT, /* whole numbers -2 .. 2: sums and products of a few are exact */
+    /* as run --random draws them: positive under a root; elements do not follow coordinates */
+    SX_FILL_DRAWN
 } sx_test_filling;
 
 typedef struct {
@@ -21,6 +23,7 @@ typedef struct {
     int64_t batch;      /* value of the symbol "batch"; 0: the program has no symbol */
     const char *disabled;
     bool range_any; /* also rules that move the range of values in between */
+    bool drawn;     /* sx_test_run: SX_FILL_DRAWN instead of SX_FILL_SMOOTH */
 } sx_test_request;
 
 /* One module without verification; `module` is initialised by the caller. */

@@ -57,7 +57,7 @@ def test_product_obeys():
         assert done.returncode == 4 and "module is for x86-64-v3" in done.stderr, done
     found = json.loads(client("doctor", "--json", SYMPLEX_ISA_MAX="x86-64-v3").stdout)["findings"]
     assert {f["name"]: f["detail"]
-            for f in found}["isa"] == "x86-64-v3: AVX2 and FMA; at most SYMPLEX_ISA_MAX=x86-64-v3", found
+            for f in found}["isa"] == "x86-64-v3: AVX2, FMA and F16C; at most SYMPLEX_ISA_MAX=x86-64-v3", found
 
 
 def test_daemon_obeys():

@@ -35,13 +35,19 @@ static inline sx_graph *parse(const char *text)
     return graph;
 }
 
+/* `rule`: one name, or two with a comma between; NULL: none. */
 static inline sx_graph *optimize_without(const sx_graph *in, const char *rule)
 {
     sx_graph *out;
     sx_optimize_options options = sx_optimize_defaults();
-    sx_span disabled[] = {sx_span_of(rule != NULL ? rule : "")};
+    sx_span disabled[2] = {sx_span_of(rule != NULL ? rule : "")};
+    const char *comma = rule != NULL ? strchr(rule, ',') : NULL;
+    if (comma != NULL) {
+        disabled[0].len = (size_t)(comma - rule);
+        disabled[1] = sx_span_of(comma + 1);
+    }
     options.disabled = disabled;
-    options.disabled_count = rule != NULL ? 1 : 0;
+    options.disabled_count = rule == NULL ? 0 : comma == NULL ? 1 : 2;
     ck_sx_ok(&cx, sx_optimize(&cx, in, device, &options, &out, &report));
     ck_sx_ok(&cx, sx_graph_check(&cx, out));
     return out;
