@@ -233,6 +233,27 @@ static bool wants_exchange(const sx_algebra *g, uint32_t x, uint32_t y)
     return x > y;
 }
 
+static bool is_product(const sx_algebra *g, uint32_t term)
+{
+    const sx_term *t = &g->term[term];
+    return t->kind == SX_TERM_OP && t->op == SX_LOP_IMUL && !t->holes && !t->acc;
+}
+
+/* Factors of an integer product that is added are exchanged like those of a multiply-add. Products that are
+ * multiplied on keep their order, which is that of a run. */
+static uint32_t ordered_product(sx_algebra *g, uint32_t term)
+{
+    sx_term key = g->term[term];
+    if (!is_product(g, term) || !wants_exchange(g, key.child[0], key.child[1])) {
+        return term;
+    }
+    sx_term exchanged = {.kind = SX_TERM_OP,
+                         .op = SX_LOP_IMUL,
+                         .imm = key.imm,
+                         .child = {key.child[1], key.child[0], key.child[2]}};
+    return sx_term_put(g, &exchanged);
+}
+
 uint32_t sx_term_op(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t y, uint32_t z)
 {
     if (g->refused) {
@@ -243,7 +264,13 @@ uint32_t sx_term_op(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t
         return known;
     }
     uint32_t at = sx_run_operand(op);
-    if ((op == SX_LOP_FMA || op == SX_LOP_FNMA) && wants_exchange(g, x, y)) {
+    bool exchanges = op == SX_LOP_FMA || op == SX_LOP_FNMA;
+    if (op == SX_LOP_IADD) {
+        x = ordered_product(g, x);
+        y = ordered_product(g, y);
+        exchanges = is_product(g, x) && is_product(g, y); /* the halves of a 64-bit product */
+    }
+    if (exchanges && wants_exchange(g, x, y)) {
         uint32_t other = x;
         x = y;
         y = other;

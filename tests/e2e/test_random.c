@@ -13,7 +13,6 @@
 #include "core/x64/codegen.h"
 #include "tests/lib/compiled.h"
 #include "tests/lib/gen_graph.h"
-#include "tests/lib/unit.h"
 
 #define BYTES_MAX ((size_t)1 << 26)
 #define GRAPHS 120
@@ -306,7 +305,9 @@ static void collect_launch(collection *all, sxr_program *program, const sx_graph
     sx_span text = sx_module_string(module, record->plan);
     ck_assert_msg(plan != NULL, "no plan %.*s", (int)text.len, (const char *)text.ptr);
     sx_kernel *kernel;
-    ck_sx_ok(&all->cx, sx_lower_fused(&all->cx, sx_test_unit(plan), "k", a, plan, &kernel));
+    const sx_target *target = sx_target_find(NULL, device->name);
+    ck_assert_ptr_nonnull(target);
+    ck_sx_ok(&all->cx, sx_lower_fused(&all->cx, &target->vectors, "k", a, plan, &kernel));
     ck_assert_uint_eq(kernel->numerics, record->numerics);
     add_case(all, kernel, buffer, launch->arg_count);
 }

@@ -53,6 +53,13 @@ static const program programs[] = {
      "%1 = relu(%0) : T[1, 8, 9, 9]\n"
      "return %1 as \"y\"\n",
      true},
+    {"grouped convolution", /* the weights are the left factor */
+     "%x = parameter {name = \"x\", weight = 0} : T[1, 4, 1, 1]\n"
+     "%w = parameter {name = \"w\", weight = 1} : T[4, 1, 3, 1]\n"
+     "%0 = convolution(%x, %w) {stride = [3, 1], low = [0, 1], high = [2, 0], dilation = [1, 1], "
+     "groups = 4} : T[1, 4, 1, 2]\n"
+     "return %0 as \"y\"\n",
+     false},
     {"conversions",
      "%x = parameter {name = \"x\", weight = 0} : T[5, 33]\n"
      "%0 = convert(%x) : f32[5, 33]\n"

@@ -617,7 +617,7 @@ def prove(path, rule_class):
 def write_pairs(folder):
     count = 0
     for shard in range(1, 5):
-        program = os.path.join(BINARY, "bin", "core.egraph.test_rules_%d" % shard)
+        program = os.path.join(BINARY, "bin", "core.rules.test_rules_%d" % shard)
         env = dict(os.environ, SX_PAIRS=folder, SX_INSTANCES=str(PAIRS), SX_SEED="5", CK_DEFAULT_TIMEOUT="200")
         subprocess.run([program], env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return count
