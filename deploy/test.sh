@@ -6,17 +6,16 @@
 #   SX_FUZZ_SECONDS=600 ...       longer runs of the fuzz targets (default 15 each)
 #   SX_SEED=N deploy/test.sh      the randomised tests start at N
 #
-# Randomised tests take their seed from the commit: each commit tries other programs, and one commit gives the
-# same verdict wherever it is tested. ctest by itself draws a fresh seed each time.
+# Randomised tests take their seed from the day of the commit: each day tries other programs, and one commit gives
+# the same verdict wherever it is tested. ctest by itself draws a fresh seed each time.
 # The last line is "N passed, N failed, N skipped": tests of all stages and fuzz targets. Only tests of an instruction
 # set that this processor lacks are skipped; the summary names them. SYMPLEX_ISA_MAX=x86-64-v3 hides AVX-512
 # from everything here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=$(nproc)
-if [ -z "${SX_SEED:-}" ] && commit=$(git rev-parse --short=12 HEAD 2>/dev/null); then
-    SX_SEED=$((16#${commit:0:12}))
-    export SX_SEED
+if [ -z "${SX_SEED:-}" ] && day=$(TZ=UTC git log -1 --format=%cd --date=format-local:%Y%m%d 2>/dev/null); then
+    export SX_SEED=$day
 fi
 fuzz_seconds=${SX_FUZZ_SECONDS:-15}
 passed=0
