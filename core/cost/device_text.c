@@ -104,8 +104,13 @@ static double get(const sx_device *device, const field *f)
 static void set(sx_device *device, const field *f, double value)
 {
     uint8_t *at = (uint8_t *)device + f->offset;
-    uint32_t count = (uint32_t)value;
-    memcpy(at, f->size == sizeof(count) ? (const void *)&count : (const void *)&value, f->size);
+    if (f->size == sizeof(uint32_t)) {
+        SX_ASSERT(value >= 0 && value <= UINT32_MAX);
+        uint32_t count = (uint32_t)value;
+        memcpy(at, &count, sizeof(count));
+        return;
+    }
+    memcpy(at, &value, sizeof(value));
 }
 
 /* ---- numbers ---- */
