@@ -151,7 +151,7 @@ int main(void)
 {
     Suite *suite = suite_create("kill");
     TCase *cases = tcase_create("kill");
-    tcase_set_timeout(cases, 60);
+    tcase_set_timeout(cases, 400);
     tcase_add_test(cases, test_kill_9);
     tcase_add_test(cases, test_lock_is_free_after_kill);
     suite_add_tcase(suite, cases);

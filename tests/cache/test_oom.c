@@ -237,7 +237,7 @@ int main(void)
 {
     Suite *suite = suite_create("oom");
     TCase *cases = tcase_create("oom");
-    tcase_set_timeout(cases, 60);
+    tcase_set_timeout(cases, 400);
     tcase_add_test(cases, test_one_allocation_fails);
     tcase_add_test(cases, test_all_later_allocations_fail);
     suite_add_tcase(suite, cases);

@@ -202,7 +202,7 @@ int main(void)
     Suite *suite = suite_create("core.pareto");
     TCase *cases = tcase_create("pareto");
     tcase_add_checked_fixture(cases, setup, teardown);
-    tcase_set_timeout(cases, 60);
+    tcase_set_timeout(cases, 400);
     tcase_add_test(cases, test_storing_against_computing_again);
     tcase_add_test(cases, test_objectives);
     tcase_add_test(cases, test_memory_is_held);

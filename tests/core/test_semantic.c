@@ -342,7 +342,7 @@ int main(void)
     Suite *suite = suite_create("semantic");
     TCase *tc = tcase_create("semantic");
     tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_set_timeout(tc, 60);
+    tcase_set_timeout(tc, 400);
     tcase_add_loop_test(tc, test_meetings, 0, SX_COUNT(meetings));
     tcase_add_test(tc, test_family);
     tcase_add_test(tc, test_module_reused);

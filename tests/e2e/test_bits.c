@@ -330,7 +330,7 @@ int main(void)
 {
     Suite *suite = suite_create("e2e.bits");
     TCase *cases = tcase_create("bits");
-    tcase_set_timeout(cases, 60);
+    tcase_set_timeout(cases, 400);
     tcase_add_loop_test(cases, test_models, 0, (int)SX_COUNT(models));
     tcase_add_loop_test(cases, test_small, 0, (int)SX_COUNT(list));
     tcase_add_test(cases, test_merged_columns);

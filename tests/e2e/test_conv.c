@@ -154,7 +154,7 @@ int main(void)
 {
     Suite *suite = suite_create("e2e.conv");
     TCase *cases = tcase_create("conv");
-    tcase_set_timeout(cases, 60);
+    tcase_set_timeout(cases, 400);
     tcase_add_loop_test(cases, random_instances, 0, (int)SX_COUNT(ops));
     tcase_add_test(cases, deep);
     tcase_add_loop_test(cases, one_kernel, 0, (int)SX_COUNT(single));

@@ -430,7 +430,7 @@ int main(void)
 {
     Suite *suite = suite_create("e2e.random");
     TCase *cases = tcase_create("random");
-    tcase_set_timeout(cases, 60); /* two of them wait for the system compiler */
+    tcase_set_timeout(cases, 400); /* two of them wait for the system compiler */
     tcase_add_loop_test(cases, test_programs, 0, 4);
     tcase_add_loop_test(cases, test_kernels_as_c, 0, 4);
     tcase_add_loop_test(cases, test_verified, 0, 2);

@@ -174,7 +174,7 @@ int main(void)
 {
     Suite *suite = suite_create("e2e/slices");
     TCase *cases = tcase_create("slices");
-    tcase_set_timeout(cases, 120);
+    tcase_set_timeout(cases, 400);
     tcase_add_loop_test(cases, test_against_the_interpreter, 0, (int)SX_COUNT(programs));
     tcase_add_test(cases, test_slices_are_read_in_place);
     tcase_add_loop_test(cases, test_an_element_off_is_refused, 0, (int)SX_COUNT(programs));

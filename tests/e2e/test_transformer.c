@@ -101,7 +101,7 @@ int main(void)
 {
     Suite *suite = suite_create("e2e.transformer");
     TCase *tcase = tcase_create("transformer");
-    tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(tcase, 400);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, test_results, 0, 3);
     tcase_add_test(tcase, test_depth_adds_no_code);

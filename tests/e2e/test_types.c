@@ -153,7 +153,7 @@ int main(void)
 {
     Suite *suite = suite_create("e2e.types");
     TCase *cases = tcase_create("types");
-    tcase_set_timeout(cases, 120);
+    tcase_set_timeout(cases, 400);
     tcase_add_loop_test(cases, test_types, 0, (int)SX_COUNT(types));
     tcase_add_loop_test(cases, test_embedding, 0, 2);
     suite_add_tcase(suite, cases);

@@ -209,7 +209,7 @@ int main(void)
 {
     Suite *suite = suite_create("e2e.variants");
     TCase *cases = tcase_create("variants");
-    tcase_set_timeout(cases, 60);
+    tcase_set_timeout(cases, 400);
     tcase_add_test(cases, test_each_variant_is_the_program);
     tcase_add_test(cases, test_each_variant_is_verified);
     tcase_add_test(cases, test_refusals);

@@ -403,7 +403,7 @@ int main(void)
 {
     Suite *suite = suite_create("onnx conformance");
     TCase *tcase = tcase_create("groups");
-    tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(tcase, 400);
     tcase_add_loop_test(tcase, test_group, 0, SX_COUNT(groups));
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);

@@ -673,7 +673,7 @@ int main(void)
 {
     Suite *suite = suite_create("onnx hostile");
     TCase *tcase = tcase_create("hostile");
-    tcase_set_timeout(tcase, 60);
+    tcase_set_timeout(tcase, 400);
     tcase_add_loop_test(tcase, test_bad_model, 0, SX_COUNT(bad));
     tcase_add_loop_test(tcase, test_garbage, 0, SX_COUNT(garbage));
     tcase_add_loop_test(tcase, test_truncation, 0, 2);

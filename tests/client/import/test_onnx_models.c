@@ -227,7 +227,7 @@ int main(void)
 {
     Suite *suite = suite_create("onnx models");
     TCase *tcase = tcase_create("models");
-    tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(tcase, 400);
     tcase_add_test(tcase, test_mlp);
     tcase_add_test(tcase, test_cnn);
     tcase_add_test(tcase, test_encoder);

@@ -311,7 +311,7 @@ int main(void)
 {
     Suite *suite = suite_create("verify.planted");
     TCase *cases = tcase_create("planted");
-    tcase_set_timeout(cases, 100);
+    tcase_set_timeout(cases, 400);
     tcase_add_test(cases, test_right);
     tcase_add_loop_test(cases, test_rewrite, 0, (int)SX_COUNT(rewrites));
     tcase_add_test(cases, test_epilogue);
@@ -320,7 +320,7 @@ int main(void)
     tcase_add_loop_test(cases, test_copy, 0, 2);
     suite_add_tcase(suite, cases);
     TCase *depth = tcase_create("depth");
-    tcase_set_timeout(depth, 100);
+    tcase_set_timeout(depth, 400);
     tcase_add_loop_test(depth, test_deep, 0, 2);
     suite_add_tcase(suite, depth);
     return sx_test_main(suite);

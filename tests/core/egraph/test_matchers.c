@@ -437,7 +437,7 @@ int main(void)
 {
     Suite *suite = suite_create("core.egraph.matchers");
     TCase *cases = tcase_create("matchers");
-    tcase_set_timeout(cases, 60);
+    tcase_set_timeout(cases, 400);
     tcase_add_test(cases, test_same_matches);
     tcase_add_test(cases, test_each_match_once);
     tcase_add_test(cases, test_unions_at_once);

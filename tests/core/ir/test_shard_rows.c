@@ -539,7 +539,7 @@ int main(void)
 {
     Suite *suite = suite_create("ir/shard_rows");
     TCase *tcase = tcase_create("rows");
-    tcase_set_timeout(tcase, 60);
+    tcase_set_timeout(tcase, 400);
     tcase_add_test(tcase, test_rows_hold);
     tcase_add_test(tcase, test_none_is_missing);
     tcase_add_test(tcase, test_wrong_entries_are_seen);

@@ -547,7 +547,7 @@ int main(void)
     tcase_add_checked_fixture(steps, setup, teardown);
     tcase_add_test(steps, test_first_step_is_the_usual_search);
     tcase_add_test(steps, test_same_bytes_again);
-    tcase_set_timeout(steps, 100);
+    tcase_set_timeout(steps, 400);
     tcase_add_test(steps, test_longer_is_better);
     tcase_add_test(steps, test_other_lanes_find_more);
     tcase_add_test(steps, test_little_fuel);

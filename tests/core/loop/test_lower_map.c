@@ -173,7 +173,7 @@ int main(void)
 {
     Suite *suite = suite_create("loop.map");
     TCase *cases = tcase_create("map");
-    tcase_set_timeout(cases, 60);
+    tcase_set_timeout(cases, 400);
     tcase_add_test(cases, test_shapes_and_views);
     tcase_add_test(cases, test_functions);
     tcase_add_test(cases, test_integers);

@@ -341,7 +341,7 @@ int main(void)
 {
     Suite *suite = suite_create("core.loop.lower_online");
     TCase *cases = tcase_create("online");
-    tcase_set_timeout(cases, 60);
+    tcase_set_timeout(cases, 400);
     tcase_add_test(cases, test_against_interpreter);
     tcase_add_test(cases, test_reads_without_common_form);
     tcase_add_test(cases, test_masked_rows);

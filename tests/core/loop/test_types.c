@@ -534,7 +534,7 @@ int main(void)
 {
     Suite *suite = suite_create("loop.types");
     TCase *cases = tcase_create("types");
-    tcase_set_timeout(cases, 60);
+    tcase_set_timeout(cases, 400);
     tcase_add_loop_test(cases, test_conversions, 0, (int)TYPES);
     tcase_add_loop_test(cases, test_arithmetic, 0, (int)TYPES);
     tcase_add_loop_test(cases, test_choices, 0, (int)TYPES);

@@ -176,7 +176,7 @@ int main(void)
 {
     Suite *suite = suite_create("core.optimize.depth");
     TCase *cases = tcase_create("depth");
-    tcase_set_timeout(cases, 60);
+    tcase_set_timeout(cases, 400);
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_loop_test(cases, test_depth, 0, SX_COUNT(kinds));
     suite_add_tcase(suite, cases);

@@ -641,7 +641,7 @@ int main(void)
     Suite *suite = suite_create("fragments");
     TCase *tc = tcase_create("fragments");
     tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_set_timeout(tc, 60);
+    tcase_set_timeout(tc, 400);
     tcase_add_loop_test(tc, test_layers_commuted, 0, SX_COUNT(depths));
     tcase_add_loop_test(tc, test_layers_association, 0, SX_COUNT(depths));
     tcase_add_test(tc, test_layers_module_reused);

@@ -773,7 +773,7 @@ int main(void)
     random_seed = sx_test_seed();
     Suite *suite = suite_create("core.optimize.optimize");
     TCase *cases = tcase_create("optimize");
-    tcase_set_timeout(cases, 60);
+    tcase_set_timeout(cases, 400);
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_loop_test(cases, test_golden, 0, (int)SX_COUNT(golden));
     tcase_add_loop_test(cases, test_unfused, 0, SX_COUNT(golden));

@@ -338,7 +338,7 @@ int main(void)
 {
     Suite *suite = suite_create("core.optimize.parts");
     TCase *cases = tcase_create("parts");
-    tcase_set_timeout(cases, 60);
+    tcase_set_timeout(cases, 400);
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_loop_test(cases, test_depth_costs_nothing, 0, KINDS);
     tcase_add_loop_test(cases, test_same_as_flat, 0, KINDS);

@@ -432,7 +432,7 @@ int main(void)
     Suite *suite = suite_create("core.proof.certificate");
     TCase *cases = tcase_create("certificate");
     tcase_add_checked_fixture(cases, setup, teardown);
-    tcase_set_timeout(cases, 60);
+    tcase_set_timeout(cases, 400);
     tcase_add_test(cases, test_golden_programs);
     tcase_add_test(cases, test_layers);
     tcase_add_test(cases, test_every_step_counts);

@@ -268,7 +268,7 @@ int main(void)
     Suite *suite = suite_create("core.rules.batch");
     TCase *cases = tcase_create("batch");
     tcase_add_checked_fixture(cases, setup, teardown);
-    tcase_set_timeout(cases, 60);
+    tcase_set_timeout(cases, 400);
     tcase_add_test(cases, test_many_small_ones);
     tcase_add_test(cases, test_few_large_ones);
     tcase_add_test(cases, test_heads_one_by_one);

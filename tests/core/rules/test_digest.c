@@ -50,7 +50,7 @@ int main(void)
 {
     Suite *suite = suite_create("core.rules_digest");
     TCase *cases = tcase_create("rules_digest");
-    tcase_set_timeout(cases, 60);
+    tcase_set_timeout(cases, 400);
     tcase_add_test(cases, test_long_lists);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);

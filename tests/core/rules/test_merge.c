@@ -578,7 +578,7 @@ int main(void)
     Suite *suite = suite_create("core.rules.merge");
     TCase *cases = tcase_create("merge");
     tcase_add_checked_fixture(cases, setup, teardown);
-    tcase_set_timeout(cases, 60);
+    tcase_set_timeout(cases, 400);
     tcase_add_test(cases, test_queries_keys_values);
     tcase_add_test(cases, test_branches_of_an_image);
     tcase_add_test(cases, test_fire_module);

@@ -286,7 +286,7 @@ int main(void)
 {
     Suite *suite = suite_create("shard/sharding_plan");
     TCase *tcase = tcase_create("plan");
-    tcase_set_timeout(tcase, 60);
+    tcase_set_timeout(tcase, 400);
     tcase_add_test(tcase, test_plans_compute_the_program);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);

@@ -421,7 +421,7 @@ int main(void)
     Suite *suite = suite_create("shard/sharding");
     TCase *tcase = tcase_create("analysis");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_set_timeout(tcase, 60);
+    tcase_set_timeout(tcase, 400);
     tcase_add_test(tcase, test_analysis_is_the_fixpoint);
     tcase_add_test(tcase, test_sets_of_a_block);
     tcase_add_test(tcase, test_equal_forms_know_more);

@@ -273,7 +273,7 @@ int main(void)
     Suite *suite = suite_create("library");
     TCase *tc = tcase_create("library");
     tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_set_timeout(tc, 60);
+    tcase_set_timeout(tc, 400);
     tcase_add_test(tc, test_same_meetings);
     tcase_add_test(tc, test_altered_attributes);
     tcase_add_test(tc, test_altered_lengths);

@@ -393,7 +393,7 @@ int main(void)
     Suite *suite = suite_create("snapshot");
     TCase *tc = tcase_create("snapshot");
     tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_set_timeout(tc, 60);
+    tcase_set_timeout(tc, 400);
     tcase_add_test(tc, test_extended_equals_one_go);
     tcase_add_test(tc, test_counts);
     tcase_add_test(tc, test_altered);

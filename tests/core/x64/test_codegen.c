@@ -210,7 +210,7 @@ int main(void)
 {
     Suite *suite = suite_create("x64.codegen");
     TCase *tcase = tcase_create("codegen");
-    tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(tcase, 400);
     tcase_add_loop_test(tcase, operands_in_memory, 0, 8);
     tcase_add_test(tcase, random_kernels_avx2);
     tcase_add_test(tcase, random_kernels_avx512);

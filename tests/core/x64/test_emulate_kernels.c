@@ -262,7 +262,7 @@ int main(void)
 {
     Suite *suite = suite_create("x64.emulate_kernels");
     TCase *tcase = tcase_create("kernels");
-    tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(tcase, 400);
     tcase_add_loop_test(tcase, random_kernels_as_the_interpreter, 0, 2);
     tcase_add_test(tcase, short_buffers_are_refused);
     tcase_add_loop_test(tcase, bad_code_is_refused, 0, 8);

@@ -521,7 +521,7 @@ int main(void)
     tcase_add_test(tcase, labels_constants_alignment);
     tcase_add_test(tcase, nan_column_is_true);
     tcase_add_test(tcase, assembler_reports_what_it_cannot_do);
-    tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(tcase, 400);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }

@@ -298,7 +298,7 @@ int main(void)
 {
     Suite *suite = suite_create("x64.kernels");
     TCase *tcase = tcase_create("kernels");
-    tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(tcase, 400);
     tcase_add_test(tcase, contractions);
     tcase_add_test(tcase, batched_and_transposed);
     tcase_add_test(tcase, maps);

@@ -310,7 +310,7 @@ int main(void)
 {
     Suite *suite = suite_create("x64.limits");
     TCase *tcase = tcase_create("limits");
-    tcase_set_timeout(tcase, 60);
+    tcase_set_timeout(tcase, 400);
     tcase_add_test(tcase, as_many_sums_as_registers);
     tcase_add_test(tcase, too_many_masks);
     tcase_add_loop_test(tcase, far_addresses, 0, 2);

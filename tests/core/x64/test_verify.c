@@ -205,7 +205,7 @@ int main(void)
     Suite *suite = suite_create("x64.verify");
     TCase *tcase = tcase_create("verify");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_set_timeout(tcase, 60);
+    tcase_set_timeout(tcase, 400);
     tcase_add_test(tcase, accepts_what_the_assembler_makes);
     tcase_add_test(tcase, mask_registers_need_avx512);
     tcase_add_test(tcase, refuses_every_truncation);
