@@ -42,7 +42,7 @@ LEAST = {
     "core/plan": 100,
     "core/poly": 0,
     "core/proof": 25,
-    "core/rules": 50,
+    "core/rules": 45,
     "core/search": 10,
     "core/shard": 100,
     "core/store": 72,
