@@ -1,0 +1,142 @@
+/* The instruction sequences of math_wide.c against libm in long double, whose significand has 64 bits: the error
+ * bounds stated at the head of that file. An error of the reference of one unit of its own last place is 2^-11 units
+ * of ours. */
+#include "tests/core/loop/harness.h"
+
+#include <float.h>
+
+#define COUNT 60000
+#define LANES 8u
+
+_Static_assert(LDBL_MANT_DIG >= 64, "the reference has more digits than what it judges");
+
+typedef long double (*reference)(long double x);
+static long double ref_rsqrt(long double x)
+{
+    return 1 / sqrtl(x);
+}
+static long double ref_logistic(long double x)
+{
+    return 1 / (1 + expl(-x));
+}
+static long double ref_silu(long double x)
+{
+    return x / (1 + expl(-x));
+}
+static long double ref_log(long double x)
+{
+    return x < 0 ? (long double)NAN : logl(x);
+}
+
+typedef struct {
+    sx_op op;
+    reference exact;
+    double ulps;     /* allowed error in units of the last place ... */
+    double absolute; /* ... or this error, whichever is larger */
+} row;
+static const row rows[] = {
+    {SX_OP_EXP, expl, 1.5, 0},
+    {SX_OP_LOG, ref_log, 1.5, 0},
+    {SX_OP_LOGISTIC, ref_logistic, 3, 0x1p-1022},
+    {SX_OP_SILU, ref_silu, 4, 0x1p-1014},
+    {SX_OP_TANH, tanhl, 4, 0},
+    {SX_OP_SQRT, sqrtl, 0.5005, 0},
+    {SX_OP_RSQRT, ref_rsqrt, 1.5, 0},
+};
+
+static double in[COUNT], out[COUNT];
+
+static void fill(sx_rng *rng)
+{
+    static const double special[] = {
+        0.0,      -0.0,      1.0,    -1.0,    0x1p-1074, -0x1p-1074, 0x1p-1022,  DBL_MAX,
+        -DBL_MAX, 709.78,    709.79, -708.39, -745.13,   -745.14,    710.0,      -750.0,
+        INFINITY, -INFINITY, NAN,    22.0,    -22.5,     0.70710678, 1.41421356, 1e-300};
+    for (uint32_t i = 0; i < COUNT; i++) {
+        double v = 2 * ((double)(sx_rng_next(rng) >> 11) * 0x1p-53) - 1;
+        uint64_t bits = sx_rng_next(rng);
+        switch (i % 5) {
+        case 0: v *= 760; break;
+        case 1: v *= 4.5; break;
+        case 2: v = 1 + v * 0x1p-6; break;
+        case 3: memcpy(&v, &bits, sizeof(v)); break;
+        default: v = ldexp(v, -(int)sx_rng_below(rng, 60)); break;
+        }
+        in[i] = i < SX_COUNT(special) ? special[i] : v;
+    }
+}
+
+/* y = op(x) over COUNT elements of f64. */
+static sx_kernel *make(sx_ctx *cx, sx_op op)
+{
+    sx_kernel *kernel;
+    sx_loop_builder b;
+    sx_addr a[2] = {{.index_reg = SX_NO_REG}, {.index_reg = SX_NO_REG}};
+    ck_sx_ok(cx, sx_kernel_make(cx, "wide", LANES, 8, &kernel));
+    for (uint32_t k = 0; k < 2; k++) {
+        a[k].buffer =
+            sx_kernel_add_buffer(kernel, k == 1 ? SX_BUFFER_OUT : SX_BUFFER_IN, sizeof(in));
+        a[k].coef[0] = 8 * (int64_t)LANES;
+    }
+    sx_loop_begin_part(&b, cx, kernel, COUNT / LANES, 1, 1);
+    uint32_t x = sx_loop_access(&b, SX_LOP_LOAD, SX_MEM_LANE, &a[0], 0, LANES, 0);
+    uint32_t r = sx_loop_apply_wide(&b, op, x, SX_NO_REG);
+    (void)sx_loop_access(&b, SX_LOP_STORE, SX_MEM_LANE, &a[1], r, LANES, 0);
+    ck_sx_ok(cx, sx_loop_end_part(&b));
+    return kernel;
+}
+
+/* The error of `got` in units of the last place of the exact value rounded to f64. */
+static double error_ulps(double got, long double exact)
+{
+    int exponent;
+    (void)frexpl(exact, &exponent);
+    long double ulp = ldexpl(1, exponent - 53 < -1074 ? -1074 : exponent - 53);
+    return (double)(fabsl((long double)got - exact) / ulp);
+}
+
+START_TEST(test_accuracy)
+{
+    const row *r = &rows[_i];
+    sx_rng rng = {sx_test_seed()};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    fill(&rng);
+    void *list[] = {in, out};
+    ck_sx_ok(&cx, sx_kernel_eval(&cx, make(&cx, r->op), list));
+    double worst = 0;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        long double exact = r->exact((long double)in[i]);
+        const char *name = sx_op_info_of(r->op)->name;
+        if (isnan(exact)) {
+            ck_assert_msg(isnan(out[i]), "%s(%a) is %a, not NaN", name, in[i], out[i]);
+            continue;
+        }
+        if (isinf(
+                (double)
+                    exact)) { /* where it rounds to infinity, the largest number is an error of one unit */
+            ck_assert_msg((isinf(out[i]) && signbit(out[i]) == signbit((double)exact)) ||
+                              fabsl(exact) < 0x1.0p1024L,
+                          "%s(%a) is %a, exact %La", name, in[i], out[i], exact);
+            continue;
+        }
+        double ulps = error_ulps(out[i], exact);
+        bool small = fabsl((long double)out[i] - exact) <= (long double)r->absolute;
+        ck_assert_msg(ulps <= r->ulps || small, "%s(%a) is %a, exact %La: %.3f units", name, in[i],
+                      out[i], exact, ulps);
+        worst = small ? worst : fmax(worst, ulps);
+    }
+    printf("%s: %.3f units\n", sx_op_info_of(r->op)->name, worst);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("loop.math_wide");
+    TCase *cases = tcase_create("math");
+    tcase_set_timeout(cases, 400);
+    tcase_add_loop_test(cases, test_accuracy, 0, (int)SX_COUNT(rows));
+    suite_add_tcase(suite, cases);
+    return sx_test_main(suite);
+}
