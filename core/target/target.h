@@ -2,8 +2,9 @@
  * the bytes and run them elsewhere.
  *
  * Everything outside the folder of a machine (core/x64) goes through this struct. A new machine is a folder
- * with one constant of this type and a row in targets.def; no switch anywhere names it. What a machine costs
- * is not here: a device of core/cost names the target whose code it runs, and several devices may name one.
+ * with one constant of this type, a row in targets.def, and its name in protocol/arch.def; no switch anywhere
+ * names it. What a machine costs is not here: a device of core/cost names the target whose code it runs, and
+ * several devices may name one.
  *
  * The way of a kernel: an analysis and a schedule become a program of the loop IR (lower), the judge proves
  * it, the program becomes bytes (emit), the bytes are checked before anything may execute them (check), and

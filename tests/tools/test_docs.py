@@ -67,8 +67,9 @@ def check_folders(names):
     folders = {os.path.dirname(n) for n in names if n.endswith((".c", ".h", ".def", ".py", ".sh", ".cmake"))}
     folders = {"/".join(f.split("/")[:2]) if f.startswith("tests/") else f for f in folders}
     for folder in sorted(folders - {"deploy/cmake"}):
-        if not exists(os.path.join(folder, "README.md")):
-            findings.append(f"{folder} has no README.md")
+        page = os.path.join(folder, "README.md")
+        if not exists(page) or os.path.getsize(os.path.join(ROOT, page)) == 0:
+            findings.append(f"{folder} has no README.md, or an empty one")
 
 
 # ---- commands ----
