@@ -3,8 +3,10 @@
  * Contraction, per core: a strip of h rows by v vectors needs for each k step h*v multiply-adds (at
  * fma_per_cycle, but not faster than the latency of one chain) and h + v loads at two a cycle. The panel of
  * the right argument is read once for each strip, from L1 where it fits half of it, else from L2; the rows of
- * the left argument once for each panel. Grid points are dealt to cores in whole numbers. Compare Low et al.
- * 2016, "Analytical modeling is enough for high-performance BLIS".
+ * the left argument once for each panel. What does not stay in L2 comes from the level behind it, a panel for
+ * each tile of rows, a strip for each batch and tile; a core waits for what its first use does not hide. Grid
+ * points are dealt to cores in whole numbers. Compare Low et al. 2016, "Analytical modeling is enough for
+ * high-performance BLIS".
  *
  * Online sum: rows to lanes, two register-blocked contractions for each block of keys. Map and row kernels are
  * bound by memory. */
@@ -47,14 +49,59 @@ static double strip_cycles(const sx_device *device, const sx_analysis *a,
     double loads = (rows + vectors) / LOADS_PER_CYCLE;
     double loop = 2.0 / t->unroll;
     double cycles = fmax(fmax(fma, device->fma_latency), loads) + 0.25 * loop;
-    double panel_bytes = k * width * 4;
-    double row_step = packed ? width * 4 : (double)a->extent[SX_ROLE_COLUMN] * 4;
+    double panel_bytes = k * width * a->lane_bytes;
+    double row_step = (packed ? width : (double)a->extent[SX_ROLE_COLUMN]) * a->lane_bytes;
     bool in_l1 = panel_bytes <= device->l1_bytes / 2 && (packed || row_step < 2048);
     double feed = in_l1 ? 0 : panel_bytes / device->l2_bytes_per_ns * device->ghz;
     double strided = row_step <= 1024  ? 1.04
                      : row_step < 4096 ? 1.12
                                        : 1.25; /* few lines of each page: no prefetch */
     return fmax(k * cycles, feed) * (packed ? 1.0 : strided) + STRIP_CYCLES + rows * vectors;
+}
+
+static double least(double x, double y)
+{
+    return x < y ? x : y;
+}
+
+/* Bytes of an argument that are read, about: windows of a convolution overlap, rows of a slice lie apart. */
+static double distinct_bytes(const sx_analysis *a, uint32_t argument)
+{
+    double span = 1, product = 1;
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        double extent = (double)a->view.extent[d];
+        double stride = (double)a->view.stride[argument][d];
+        span += stride * (extent - 1);
+        product *= stride > 0 ? extent : 1;
+    }
+    return (double)sx_dtype_bytes(a->input[argument].dtype) * least(span, product);
+}
+
+/* What one core takes for all strips of a tile of rows by all panels. Operands that do not stay in L2 come from
+ * the level that the cores share: a panel of the right argument while the first strip runs over it, the rows of a
+ * strip while it runs over the first panel. The longer of fetching and computing counts. */
+static double sweep_ns(const sx_device *device, const sx_analysis *a, const sx_contraction_tiles *t,
+                       double strips, double panels)
+{
+    SX_ASSERT(strips >= 1 && panels >= 1);
+    double m = (double)a->extent[SX_ROLE_ROW], n = (double)a->extent[SX_ROLE_COLUMN];
+    double row_tiles = whole(m / (double)t->tile_rows);
+    double strip = strip_cycles(device, a, t, m / row_tiles / strips) / device->ghz;
+    double rate = device->l3_bytes_per_ns;
+    if (!(rate > 0)) {
+        return strips * panels * strip;
+    }
+    double room = device->l2_bytes / 2;
+    double row_bytes = a->lane_bytes * (double)a->extent[SX_ROLE_SUM];
+    double rhs = row_bytes * n; /* of one batch */
+    rhs = t->panels == UINT32_MAX ? least(rhs, distinct_bytes(a, a->rhs)) : rhs;
+    double lhs = distinct_bytes(a, a->lhs);
+    double panel_fetch = rhs <= room ? 0 : rhs / panels / rate;
+    double rows_fetch = lhs <= room ? 0 : least(row_bytes * m, lhs) / row_tiles / strips / rate;
+    double first = fmax(strip, panel_fetch + rows_fetch);
+    double first_strip = (panels - 1) * fmax(strip, panel_fetch);
+    double first_panel = (strips - 1) * fmax(strip, rows_fetch);
+    return first + first_strip + first_panel + (strips - 1) * (panels - 1) * strip;
 }
 
 static double overlapped(const sx_device *device, const sx_analysis *a, double computing)
@@ -66,7 +113,7 @@ static double overlapped(const sx_device *device, const sx_analysis *a, double c
 static double pack_ns(const sx_device *device, const sx_analysis *a, double width)
 {
     double panels = whole((double)a->extent[SX_ROLE_COLUMN] / width);
-    double rows = 4 * (double)a->rhs_copies * (double)a->extent[SX_ROLE_SUM];
+    double rows = a->lane_bytes * (double)a->rhs_copies * (double)a->extent[SX_ROLE_SUM];
     double packed = rows * panels * width;
     double source = rows * (double)a->extent[SX_ROLE_COLUMN];
     double copying = 2 * packed / (device->l2_bytes_per_ns * device->cores);
@@ -82,7 +129,7 @@ void sx_cost_contractions(const sx_device *device, const sx_analysis *a,
     double panels = whole(n / width);
     double row_tiles = whole(m / (double)t->tile_rows);
     double strips = whole(m / row_tiles / t->block_rows);
-    double cycles = strips * panels * strip_cycles(device, a, t, m / row_tiles / strips);
+    double sweep = sweep_ns(device, a, t, strips, panels);
     double points = (double)a->extent[SX_ROLE_BATCH] * row_tiles;
     double floor_ns = sx_cost_floor(device, a);
     bool packs = t->panels != UINT32_MAX && !rhs_constant;
@@ -90,7 +137,7 @@ void sx_cost_contractions(const sx_device *device, const sx_analysis *a,
     for (uint32_t c = 0; c < count; c++) {
         double column_tiles = whole(n / (double)tile_columns[c]);
         double rounds = whole(points * column_tiles / device->cores); /* the slowest core */
-        double time = rounds * (cycles / column_tiles / device->ghz + POINT_NS);
+        double time = rounds * (sweep / column_tiles + POINT_NS);
         ns[c] = fmax(overlapped(device, a, time), floor_ns) + beside;
     }
 }

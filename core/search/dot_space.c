@@ -28,12 +28,7 @@ static uint32_t *block_phase(sx_search_space *space, uint32_t rows, uint32_t vec
     if (width >= padded_columns(space) + device->lanes || m < (int64_t)rows) {
         return &result->dropped_alignment; /* larger than the problem */
     }
-    /* independent chains that cannot fill the pipeline, where a wider block exists */
-    double chains = (double)rows * vectors;
-    double needed = (double)device->fma_per_cycle * device->fma_latency;
-    double possible = (double)m * (double)(padded_columns(space) / device->lanes);
-    bool starves = chains < needed / 2 && possible >= needed && chains < possible;
-    return starves ? &result->dropped_roofline : NULL;
+    return NULL;
 }
 
 /* The ways of reading the right argument; columns that lie apart are slow to read in place. */
@@ -53,7 +48,8 @@ static uint32_t ways_of(const sx_analysis *a, uint32_t panels[2])
 static uint32_t *rows_phase(sx_search_space *space, int64_t rows, uint32_t block)
 {
     int64_t m = space->a->extent[SX_ROLE_ROW];
-    double bytes = (double)sx_min_i64(rows, m) * (double)space->a->extent[SX_ROLE_SUM] * 4;
+    double bytes =
+        (double)sx_min_i64(rows, m) * (double)space->a->extent[SX_ROLE_SUM] * space->a->lane_bytes;
     if (bytes > space->device->l2_bytes / 2 && rows > 16) {
         return &space->result->dropped_resources; /* they are read again for each panel */
     }

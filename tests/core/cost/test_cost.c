@@ -191,6 +191,36 @@ START_TEST(test_fused_contraction)
 }
 END_TEST
 
+/* Rows in tiles of 4 over a right argument of 12.8 MB, which stays in no L2: its panels come from the shared
+ * level once for each of the 16 tiles, which takes longer than the products of 4 rows. In tiles of 64 rows they
+ * come once. */
+START_TEST(test_operands_that_come_again)
+{
+    sx_type input[2] = {shape(SX_F32, 2, 64, 256, 0), shape(SX_F32, 2, 256, 12544, 0)};
+    sx_type result = shape(SX_F32, 2, 64, 12544, 0);
+    sx_attr fused, attr = {.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs};
+    attr.lhs_contract = (sx_ints){1, {1}};
+    attr.rhs_contract = (sx_ints){1, {0}};
+    ck_sx_ok(&cx, sx_fused_lift(&cx, SX_OP_DOT_GENERAL, &attr, input, 2, &result, &fused));
+    sx_analysis a;
+    ck_sx_ok(&cx, sx_analysis_make(&cx, &fused, input, 2, &a));
+    sx_contraction_tiles tiles = {.lanes = device->lanes,
+                                  .block_rows = 4,
+                                  .block_vectors = 2,
+                                  .tile_rows = 4,
+                                  .unroll = 4,
+                                  .panels = UINT32_MAX};
+    int64_t columns = 8 * 2 * (int64_t)device->lanes;
+    double low, high;
+    sx_cost_contractions(device, &a, &tiles, &columns, 1, true, &low);
+    tiles.tile_rows = 64;
+    sx_cost_contractions(device, &a, &tiles, &columns, 1, true, &high);
+    double bytes = 16 * 4.0 * 256 * 12544;
+    ck_assert_double_gt(low, bytes / (device->l3_bytes_per_ns * device->cores));
+    ck_assert_double_gt(low, 1.5 * high);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("core.cost");
@@ -202,6 +232,7 @@ int main(void)
     tcase_add_test(cases, test_nodes);
     tcase_add_test(cases, test_reference_extent);
     tcase_add_test(cases, test_fused_contraction);
+    tcase_add_test(cases, test_operands_that_come_again);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }
