@@ -47,6 +47,10 @@ struct symplex_module {
     uint32_t *tensor; /* [count] numbers in the module of the tensors of the interface */
     char **name;      /* [count] */
     size_t count;
+    symplex_symbol *symbol; /* [symbol_count] without their values */
+    char **symbol_name;     /* [symbol_count] */
+    symplex_range *range;   /* of all symbols */
+    size_t symbol_count;
 };
 
 /* ---- calls ---- */
@@ -401,7 +405,13 @@ void symplex_module_close(symplex_module *module)
     for (size_t i = 0; module->name != NULL && i < module->count; i++) {
         free(module->name[i]);
     }
+    for (size_t i = 0; i < module->symbol_count; i++) {
+        free(module->symbol_name[i]);
+    }
     sxr_close(module->program);
+    free(module->symbol_name);
+    free(module->symbol);
+    free(module->range);
     free(module->name);
     free(module->tensor);
     free(module);
@@ -419,7 +429,7 @@ static sx_code list_tensors(sx_ctx *cx, symplex_module *module)
     }
     for (uint32_t i = 0; i < tables->tensor_count; i++) {
         const sx_module_tensor *tensor = &tables->tensor[i];
-        if (!sxc_is_interface(tensor)) {
+        if (!sxc_is_interface(tensor) && tensor->place != SX_TENSOR_STATE) {
             continue;
         }
         sx_span name = sx_module_string(tables, tensor->name);
@@ -429,6 +439,37 @@ static sx_code list_tensors(sx_ctx *cx, symplex_module *module)
             return SX_FAIL(cx, SX_NOMEM, "no memory for the name of tensor %u", i);
         }
         module->count++;
+    }
+    return SX_OK;
+}
+
+/* Names of the symbols, and the values that they may have. */
+static sx_code list_symbols(sx_ctx *cx, symplex_module *module)
+{
+    const sx_module *tables = sxr_module(module->program);
+    module->symbol = calloc((size_t)tables->symbol_count + 1, sizeof(*module->symbol));
+    module->range = calloc((size_t)tables->range_count + 1, sizeof(*module->range));
+    module->symbol_name = calloc((size_t)tables->symbol_count + 1, sizeof(*module->symbol_name));
+    if (module->symbol == NULL || module->range == NULL || module->symbol_name == NULL) {
+        return SX_FAIL(cx, SX_NOMEM, "no memory for %llu symbols",
+                       (unsigned long long)tables->symbol_count);
+    }
+    for (uint64_t i = 0; i < tables->range_count; i++) {
+        const sx_module_range *from = &tables->range[i];
+        module->range[i] = (symplex_range){from->low, from->high, from->step};
+    }
+    for (uint64_t i = 0; i < tables->symbol_count; i++) {
+        const sx_module_symbol *from = &tables->symbol[i];
+        sx_span name = sx_module_string(tables, from->name);
+        module->symbol_name[i] = strndup((const char *)name.ptr, name.len);
+        module->symbol[i] = (symplex_symbol){.name = module->symbol_name[i],
+                                             .range = module->range + from->range_first,
+                                             .range_count = from->range_count};
+        module->symbol_count++;
+        if (module->symbol_name[i] == NULL) {
+            return SX_FAIL(cx, SX_NOMEM, "no memory for the name of symbol %llu",
+                           (unsigned long long)i);
+        }
     }
     return SX_OK;
 }
@@ -453,6 +494,7 @@ static symplex_code open_module(const char *path, sx_span bytes, uint32_t thread
                             : sxr_open_bytes(&cx, bytes, &options, &made->program);
     }
     code = code == SX_OK ? list_tensors(&cx, made) : code;
+    code = code == SX_OK ? list_symbols(&cx, made) : code;
     if (code == SX_OK) {
         *module = made;
     } else {
@@ -485,7 +527,16 @@ void symplex_module_describe(const symplex_module *module, symplex_module_info *
     *info = (symplex_module_info){.threads = sxr_threads(module->program),
                                   .flops = tables->info->flops,
                                   .estimate_ns = tables->info->cost_ns,
-                                  .floor_ns = tables->info->floor_ns};
+                                  .floor_ns = tables->info->floor_ns,
+                                  .variant_count = (uint32_t)tables->variant_count};
+    uint32_t chosen = sxr_variant(module->program);
+    if (chosen != SX_MODULE_NONE) {
+        const sx_module_variant *variant = &tables->variant[chosen];
+        info->flops = variant->flops;
+        info->estimate_ns = variant->cost_ns;
+        info->floor_ns = variant->floor_ns;
+        copy_span(info->variant, sizeof(info->variant), sx_module_string(tables, variant->name));
+    }
     sx_key key;
     memcpy(key.byte, tables->info->key, sizeof(key.byte));
     sx_key_print(&key, info->key);
@@ -501,7 +552,18 @@ static symplex_role role_of(const sx_module_tensor *tensor)
 {
     return tensor->place == SX_TENSOR_INPUT    ? SYMPLEX_INPUT_TENSOR
            : tensor->place == SX_TENSOR_OUTPUT ? SYMPLEX_OUTPUT_TENSOR
+           : tensor->place == SX_TENSOR_STATE  ? SYMPLEX_STATE_TENSOR
                                                : SYMPLEX_WEIGHT_TENSOR;
+}
+
+/* The number in the interface of tensor `index` of the module. */
+static size_t number_of(const symplex_module *module, uint32_t index)
+{
+    size_t number = 0;
+    while (number < module->count && module->tensor[number] != index) {
+        number++;
+    }
+    return number < module->count ? number : SYMPLEX_NO_TENSOR;
 }
 
 symplex_code symplex_module_tensor(const symplex_module *module, size_t index,
@@ -510,16 +572,18 @@ symplex_code symplex_module_tensor(const symplex_module *module, size_t index,
     if (module == NULL || tensor == NULL || index >= module->count) {
         return misuse(error, "symplex_module_tensor: no tensor of that number");
     }
-    const sx_module_tensor *from = &sxr_module(module->program)->tensor[module->tensor[index]];
+    uint32_t inside = module->tensor[index];
+    const sx_module_tensor *from = &sxr_module(module->program)->tensor[inside];
     *tensor = (symplex_tensor){.name = module->name[index],
                                .role = role_of(from),
                                .dtype = (symplex_dtype)from->dtype,
                                .dtype_name = sx_dtype_name((sx_dtype)from->dtype),
                                .rank = from->rank,
-                               .size = (size_t)from->size,
-                               .bound = sxr_memory(module->program, module->tensor[index]) != NULL};
+                               .size = (size_t)sxr_size(module->program, inside),
+                               .bound = sxr_memory(module->program, inside) != NULL,
+                               .alias = number_of(module, sxr_alias(module->program, inside))};
     for (uint32_t d = 0; d < from->rank; d++) {
-        tensor->shape[d] = from->dim[d];
+        tensor->shape[d] = sxr_shape(module->program, inside)[d];
     }
     sx_ctx cx;
     begin(&cx);
@@ -538,11 +602,72 @@ size_t symplex_module_find(const symplex_module *module, symplex_role role, cons
     return SYMPLEX_NO_TENSOR;
 }
 
+/* ---- symbols ---- */
+
+size_t symplex_module_symbol_count(const symplex_module *module)
+{
+    return module->symbol_count;
+}
+
+symplex_code symplex_module_symbol(const symplex_module *module, size_t index,
+                                   symplex_symbol *symbol, symplex_error *error)
+{
+    if (module == NULL || symbol == NULL || index >= module->symbol_count) {
+        return misuse(error, "symplex_module_symbol: no symbol of that number");
+    }
+    sx_ctx cx;
+    begin(&cx);
+    *symbol = module->symbol[index];
+    symbol->value = sxr_extent(module->program, (uint32_t)index);
+    return finish(&cx, SX_OK, error);
+}
+
+/* Nothing is set before everything may be. */
+static sx_code check_choice(sx_ctx *cx, const symplex_module *module, const symplex_dim *dims,
+                            size_t dim_count)
+{
+    for (size_t i = 0; i < dim_count; i++) {
+        if (dims[i].name == NULL) {
+            return SX_FAIL(cx, SX_USAGE, "dimension without a name: %lld",
+                           (long long)dims[i].value);
+        }
+        SX_TRY(sxr_extent_allowed(cx, module->program, sx_span_of(dims[i].name), dims[i].value));
+        for (size_t k = 0; k < i; k++) {
+            if (strcmp(dims[k].name, dims[i].name) == 0) {
+                return SX_FAIL(cx, SX_USAGE, "dimension %.200s: given twice, %lld and %lld",
+                               dims[i].name, (long long)dims[k].value, (long long)dims[i].value);
+            }
+        }
+    }
+    return SX_OK;
+}
+
+symplex_code symplex_module_choose(symplex_module *module, const symplex_dim *dims,
+                                   size_t dim_count, symplex_error *error)
+{
+    if (module == NULL || (dims == NULL && dim_count > 0)) {
+        return misuse(error, "symplex_module_choose: module and dimensions are needed");
+    }
+    sx_ctx cx;
+    begin(&cx);
+    sx_code code = check_choice(&cx, module, dims, dim_count);
+    for (size_t i = 0; code == SX_OK && i < dim_count; i++) {
+        code = sxr_set_extent(&cx, module->program, sx_span_of(dims[i].name), dims[i].value);
+    }
+    return finish(&cx, code, error);
+}
+
+/* ---- memory ---- */
+
 symplex_code symplex_module_bind(symplex_module *module, size_t index, void *memory, size_t size,
                                  symplex_error *error)
 {
     if (module == NULL || index >= module->count) {
         return misuse(error, "symplex_module_bind: no tensor of that number");
+    }
+    if (sxr_module(module->program)->tensor[module->tensor[index]].place == SX_TENSOR_STATE) {
+        return misuse(error, "symplex_module_bind: state lies in the module; it is read and "
+                             "written by symplex_module_state_read and _write");
     }
     sx_ctx cx;
     begin(&cx);
@@ -590,4 +715,41 @@ symplex_code symplex_module_check(symplex_module *module, symplex_check *check,
                                  .tolerance = made.tolerance};
     }
     return finish(&cx, code, error);
+}
+
+/* ---- state ---- */
+
+symplex_code symplex_module_state_read(const symplex_module *module, size_t index, void *memory,
+                                       size_t size, symplex_error *error)
+{
+    if (module == NULL || index >= module->count) {
+        return misuse(error, "symplex_module_state_read: no tensor of that number");
+    }
+    sx_ctx cx;
+    begin(&cx);
+    sx_code code = sxr_state_read(&cx, module->program, module->tensor[index], memory, size);
+    return finish(&cx, code, error);
+}
+
+symplex_code symplex_module_state_write(symplex_module *module, size_t index, const void *memory,
+                                        size_t size, symplex_error *error)
+{
+    if (module == NULL || index >= module->count) {
+        return misuse(error, "symplex_module_state_write: no tensor of that number");
+    }
+    sx_ctx cx;
+    begin(&cx);
+    sx_code code = sxr_state_write(&cx, module->program, module->tensor[index], memory, size);
+    return finish(&cx, code, error);
+}
+
+symplex_code symplex_module_state_reset(symplex_module *module, symplex_error *error)
+{
+    if (module == NULL) {
+        return misuse(error, "symplex_module_state_reset: no module");
+    }
+    sx_ctx cx;
+    begin(&cx);
+    sxr_state_reset(module->program);
+    return finish(&cx, SX_OK, error);
 }

@@ -12,6 +12,10 @@
  *     symplex_module_bind(module, symplex_module_find(module, SYMPLEX_OUTPUT_TENSOR, "y"), y, sizeof(y), &error);
  *     symplex_module_run(module, &error);
  *
+ *     symplex_dim dims[] = {{"batch", 1}, {"batch", 4}, {"batch", 16}};     one module for several batch sizes:
+ *     ...                                                                   after loading, before binding,
+ *     symplex_module_choose(module, &dims[1], 1, &error);                   it is told which one runs
+ *
  * Every function that can fail returns SYMPLEX_OK or a code and fills in *error; `error` may be NULL. The
  * library prints nothing, has no global state and starts threads only to run modules. A handle is used by one
  * thread at a time; different handles are independent. Text is NUL-terminated UTF-8. Structures that are given
@@ -116,7 +120,9 @@ typedef struct {
 SYMPLEX_API symplex_code symplex_ping(symplex_client *client, symplex_server *server,
                                       symplex_error *error);
 
-/* The value of a symbolic dimension: at least 1. */
+/* The value of a symbolic dimension: at least 1. A program is compiled for several values of a dimension if its name
+ * stands there several times: the module has a variant for each value, or for each combination of several such
+ * dimensions, and symplex_module_choose says which one runs. */
 typedef struct {
     const char *name;
     int64_t value;
@@ -173,7 +179,8 @@ typedef struct symplex_module symplex_module;
 typedef enum {
     SYMPLEX_INPUT_TENSOR,  /* read at each run */
     SYMPLEX_OUTPUT_TENSOR, /* written at each run */
-    SYMPLEX_WEIGHT_TENSOR /* read at the first run after it was bound; bound already if the module carries it */
+    SYMPLEX_WEIGHT_TENSOR, /* read at the first run after it was bound; bound already if the module carries it */
+    SYMPLEX_STATE_TENSOR /* kept by the module from run to run, which may change it; never bound */
 } symplex_role;
 typedef enum {
     SYMPLEX_F64,
@@ -199,15 +206,23 @@ typedef struct {
     int64_t shape[SYMPLEX_RANK_MAX];
     size_t size; /* bytes */
     int bound;   /* 1: has memory */
+    /* Of an output that lies in the memory of an input, which a run therefore overwrites: the number of that input.
+     * Binding the input binds this output. Else SYMPLEX_NO_TENSOR. */
+    size_t alias;
 } symplex_tensor;
+#define SYMPLEX_NO_TENSOR SIZE_MAX
 
 typedef struct {
     char key[65];    /* as in symplex_compiled */
     char target[32]; /* "x86-64-v3", ... */
     uint32_t threads;
+    /* The next three are of the variant that runs; while none is chosen, of the first one. */
     double flops;       /* useful floating point operations of one run */
     double estimate_ns; /* of one run, by the compiler's model of the target */
     double floor_ns;    /* roofline floor of the same */
+    uint32_t variant_count;
+    /* The name of the variant that runs, "batch=4"; empty while none is chosen, and where there is only one. */
+    char variant[64];
 } symplex_module_info;
 
 /* NULL is allowed. Memory that was bound stays the caller's. */
@@ -224,23 +239,52 @@ SYMPLEX_API symplex_code symplex_module_open_file(const char *path, uint32_t thr
                                                   symplex_module **module, symplex_error *error);
 
 SYMPLEX_API void symplex_module_describe(const symplex_module *module, symplex_module_info *info);
-/* Tensors of the interface, numbered from 0: inputs, weights and outputs in the order of the module. */
+/* Tensors of the interface, numbered from 0: inputs, weights, outputs and state in the order of the module. */
 SYMPLEX_API size_t symplex_module_tensor_count(const symplex_module *module);
-/* SYMPLEX_USAGE: no tensor of that number. */
+/* Shape and size are those for the values of the symbols; while a symbol has no value, the largest that they can
+ * become.
+ *   errors   SYMPLEX_USAGE no tensor of that number */
 SYMPLEX_API symplex_code symplex_module_tensor(const symplex_module *module, size_t index,
                                                symplex_tensor *tensor, symplex_error *error);
 /* The number of the tensor with this role and name, or SYMPLEX_NO_TENSOR (which bind refuses with SYMPLEX_USAGE). */
-#define SYMPLEX_NO_TENSOR SIZE_MAX
 SYMPLEX_API size_t symplex_module_find(const symplex_module *module, symplex_role role,
                                        const char *name);
 
+/* The values low, low + step, ..., high. */
+typedef struct {
+    int64_t low, high, step;
+} symplex_range;
+/* A symbolic dimension of the program, such as batch, and the values that the module serves. */
+typedef struct {
+    const char *name; /* lives as long as the module */
+    /* [range_count] which ascend and lie apart, at least one; they live as long as the module */
+    const symplex_range *range;
+    size_t range_count;
+    /* The value that was chosen; 0: none yet. Where only one is served it is chosen from the start. */
+    int64_t value;
+} symplex_symbol;
+/* Symbols are numbered from 0. */
+SYMPLEX_API size_t symplex_module_symbol_count(const symplex_module *module);
+/* SYMPLEX_USAGE: no symbol of that number. */
+SYMPLEX_API symplex_code symplex_module_symbol(const symplex_module *module, size_t index,
+                                               symplex_symbol *symbol, symplex_error *error);
+/* Gives symbols their values: all of `dims`, or none of them if one is refused. A module runs when every symbol has a
+ * value; shapes and sizes of inputs and outputs follow. Those whose shape depends on a symbol that gets another value
+ * lose their memory and are bound again; the others, weights and state stay as they are. It may be called as often as
+ * one likes: what the first run with a variant does with the weights is kept.
+ *   errors   SYMPLEX_USAGE a dimension without a name, or given twice; SYMPLEX_INPUT no symbol of that name, or a value
+ *            that the module does not serve, with those that it does */
+SYMPLEX_API symplex_code symplex_module_choose(symplex_module *module, const symplex_dim *dims,
+                                               size_t dim_count, symplex_error *error);
+
 /* Gives memory to a tensor: borrowed until it is bound again or the module is closed. `size` is that of the
  * tensor. Alignment is free.
- *   errors   SYMPLEX_USAGE no tensor of that number; SYMPLEX_INPUT another size, with both */
+ *   errors   SYMPLEX_USAGE no tensor of that number, or it is state; SYMPLEX_INPUT another size, with both; a symbol
+ *            that its shape depends on has no value; other memory for an output than that of the input it lies in */
 SYMPLEX_API symplex_code symplex_module_bind(symplex_module *module, size_t index, void *memory,
                                              size_t size, symplex_error *error);
 /* Runs once; returns when the outputs are written. Work on weights alone is done by the first run.
- *   errors   SYMPLEX_INPUT a tensor has no memory, named */
+ *   errors   SYMPLEX_INPUT a tensor has no memory or a symbol no value, named */
 SYMPLEX_API symplex_code symplex_module_run(symplex_module *module, symplex_error *error);
 
 typedef struct {
@@ -255,6 +299,20 @@ typedef struct {
  *            tensor has no memory */
 SYMPLEX_API symplex_code symplex_module_check(symplex_module *module, symplex_check *check,
                                               symplex_error *error);
+
+/* State: tensors that a module keeps from run to run, the same for all variants. They begin with the values that the
+ * module holds for them. `index` is the number of a tensor with the role SYMPLEX_STATE_TENSOR, `size` its bytes; the
+ * memory is the caller's and only used during the call.
+ *   errors   SYMPLEX_USAGE no tensor of that number, or it is not state; no memory; SYMPLEX_INPUT another size, with
+ *            both */
+SYMPLEX_API symplex_code symplex_module_state_read(const symplex_module *module, size_t index,
+                                                   void *memory, size_t size, symplex_error *error);
+SYMPLEX_API symplex_code symplex_module_state_write(symplex_module *module, size_t index,
+                                                    const void *memory, size_t size,
+                                                    symplex_error *error);
+/* All state gets its first values, as when the module was opened.
+ *   errors   SYMPLEX_USAGE no module */
+SYMPLEX_API symplex_code symplex_module_state_reset(symplex_module *module, symplex_error *error);
 
 #ifdef __cplusplus
 }

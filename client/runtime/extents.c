@@ -78,7 +78,9 @@ void sxr_extents_init(sxr_program *program)
     choose(program);
 }
 
-static sx_code refuse_value(sx_ctx *cx, const sxr_program *program, uint32_t symbol, int64_t value)
+/* `value` NULL: none was given. */
+static sx_code refuse_value(sx_ctx *cx, const sxr_program *program, uint32_t symbol,
+                            const int64_t *value)
 {
     sx_buf domain;
     sx_buf_init(&domain, 65536);
@@ -86,8 +88,8 @@ static sx_code refuse_value(sx_ctx *cx, const sxr_program *program, uint32_t sym
     sx_span name = sx_module_string(&program->module, program->module.symbol[symbol].name);
     int shown = domain.len < 200 ? (int)domain.len : 200;
     char given[32] = "no value";
-    if (value != 0) {
-        (void)snprintf(given, sizeof(given), "%lld", (long long)value);
+    if (value != NULL) {
+        (void)snprintf(given, sizeof(given), "%lld", (long long)*value);
     }
     sx_code code =
         SX_FAIL(cx, SX_INPUT, "extent %.*s has %s; the module serves %.*s", (int)name.len,
@@ -100,27 +102,44 @@ sx_code sxr_extents_check(sx_ctx *cx, const sxr_program *program)
 {
     for (uint32_t s = 0; s < program->module.symbol_count; s++) {
         if (program->value[s] == 0) {
-            return refuse_value(cx, program, s, 0);
+            return refuse_value(cx, program, s, NULL);
         }
     }
     return SX_OK;
+}
+
+/* The number of the symbol of this name, if it may have this value. */
+static sx_code find_symbol(sx_ctx *cx, const sxr_program *program, sx_span name, int64_t value,
+                           uint32_t *symbol)
+{
+    const sx_module *module = &program->module;
+    uint32_t s = 0;
+    while (s < module->symbol_count &&
+           !sx_span_equal(sx_module_string(module, module->symbol[s].name), name)) {
+        s++;
+    }
+    if (s == module->symbol_count) {
+        return SX_FAIL(cx, SX_INPUT, "extent %.*s: the module has no symbol of that name",
+                       (int)sx_min_i64((int64_t)name.len, 200), (const char *)name.ptr);
+    }
+    if (value < 1 || !sx_module_symbol_has(module, s, value)) {
+        return refuse_value(cx, program, s, &value);
+    }
+    *symbol = s;
+    return SX_OK;
+}
+
+sx_code sxr_extent_allowed(sx_ctx *cx, const sxr_program *program, sx_span name, int64_t value)
+{
+    uint32_t symbol;
+    return find_symbol(cx, program, name, value, &symbol);
 }
 
 sx_code sxr_set_extent(sx_ctx *cx, sxr_program *program, sx_span name, int64_t value)
 {
     const sx_module *module = &program->module;
     uint32_t symbol = 0;
-    while (symbol < module->symbol_count &&
-           !sx_span_equal(sx_module_string(module, module->symbol[symbol].name), name)) {
-        symbol++;
-    }
-    if (symbol == module->symbol_count) {
-        return SX_FAIL(cx, SX_INPUT, "extent %.*s: the module has no symbol of that name",
-                       (int)sx_min_i64((int64_t)name.len, 200), (const char *)name.ptr);
-    }
-    if (value < 1 || !sx_module_symbol_has(module, symbol, value)) {
-        return refuse_value(cx, program, symbol, value);
-    }
+    SX_TRY(find_symbol(cx, program, name, value, &symbol));
     if (program->value[symbol] == value) {
         return SX_OK;
     }

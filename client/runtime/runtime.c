@@ -119,38 +119,38 @@ void sxr_state_reset(sxr_program *program)
     }
 }
 
-static sx_code find_state(sx_ctx *cx, const sxr_program *program, sx_span name, uint64_t size,
-                          void **memory)
+static sx_code check_state(sx_ctx *cx, const sxr_program *program, uint32_t index,
+                           const void *memory, uint64_t size)
 {
-    uint32_t index = sxr_find(program, SX_TENSOR_STATE, name);
+    SX_ASSERT(index < program->module.tensor_count);
+    const sx_module_tensor *tensor = &program->module.tensor[index];
+    sx_span name = sx_module_string(&program->module, tensor->name);
     int shown = (int)sx_min_i64((int64_t)name.len, 200);
-    if (index == UINT32_MAX) {
-        return SX_FAIL(cx, SX_INPUT, "state %.*s: the module has none of that name", shown,
-                       (const char *)name.ptr);
+    if (tensor->place != SX_TENSOR_STATE || memory == NULL) {
+        return SX_FAIL(cx, SX_USAGE, "tensor %.*s: %s", shown, (const char *)name.ptr,
+                       memory == NULL ? "no memory is given" : "it is not state");
     }
-    if (size != program->module.tensor[index].size) {
+    if (size != tensor->size) {
         return SX_FAIL(cx, SX_INPUT, "state %.*s: %llu bytes given, it has %llu", shown,
                        (const char *)name.ptr, (unsigned long long)size,
-                       (unsigned long long)program->module.tensor[index].size);
+                       (unsigned long long)tensor->size);
     }
-    *memory = program->tensor[index];
+    SX_ASSERT(program->tensor[index] != NULL);
     return SX_OK;
 }
 
-sx_code sxr_state_read(sx_ctx *cx, const sxr_program *program, sx_span name, void *memory,
+sx_code sxr_state_read(sx_ctx *cx, const sxr_program *program, uint32_t tensor, void *memory,
                        uint64_t size)
 {
-    void *state = NULL;
-    SX_TRY(find_state(cx, program, name, size, &state));
-    memcpy(memory, state, (size_t)size);
+    SX_TRY(check_state(cx, program, tensor, memory, size));
+    memcpy(memory, program->tensor[tensor], (size_t)size);
     return SX_OK;
 }
 
-sx_code sxr_state_write(sx_ctx *cx, sxr_program *program, sx_span name, const void *memory,
+sx_code sxr_state_write(sx_ctx *cx, sxr_program *program, uint32_t tensor, const void *memory,
                         uint64_t size)
 {
-    void *state = NULL;
-    SX_TRY(find_state(cx, program, name, size, &state));
-    memcpy(state, memory, (size_t)size);
+    SX_TRY(check_state(cx, program, tensor, memory, size));
+    memcpy(program->tensor[tensor], memory, (size_t)size);
     return SX_OK;
 }

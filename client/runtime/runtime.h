@@ -42,6 +42,8 @@ uint32_t sxr_threads(const sxr_program *program);
 
 /* ---- symbolic extents: they choose the variant ---- */
 
+/* SX_OK if the symbol may get this value.  errors  as sxr_set_extent */
+sx_code sxr_extent_allowed(sx_ctx *cx, const sxr_program *program, sx_span name, int64_t value);
 /* Gives a symbol its value. A symbol that may have only one has it from the start. Inputs and outputs with an
  * extent that changes are unbound.  errors  SX_INPUT no symbol of that name, or a value that the module does
  * not serve */
@@ -74,10 +76,11 @@ void *sxr_memory(const sxr_program *program, uint32_t tensor);
 
 /* All state gets its first value, as when the module was opened. */
 void sxr_state_reset(sxr_program *program);
-/* Copies state out or in.  errors  SX_INPUT no state of that name, or another size */
-sx_code sxr_state_read(sx_ctx *cx, const sxr_program *program, sx_span name, void *memory,
+/* Copies the state tensor of this number (sxr_find) out or in.  errors  SX_USAGE the tensor is not state, or
+ * there is no memory; SX_INPUT another size */
+sx_code sxr_state_read(sx_ctx *cx, const sxr_program *program, uint32_t tensor, void *memory,
                        uint64_t size);
-sx_code sxr_state_write(sx_ctx *cx, sxr_program *program, sx_span name, const void *memory,
+sx_code sxr_state_write(sx_ctx *cx, sxr_program *program, uint32_t tensor, const void *memory,
                         uint64_t size);
 
 /* ---- running ---- */

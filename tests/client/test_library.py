@@ -4,6 +4,7 @@ that a program which loads and runs modules holds neither it nor isl, the e-grap
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import struct
@@ -17,6 +18,7 @@ from wire import *  # noqa: E402
 
 CLIENT = BINARY / "symplex-client"
 EXAMPLE = BINARY / "symplex-example"
+BATCHES = BINARY / "symplex-example-batches"
 LIBRARY = BINARY.parent / "lib" / "libsymplex.so"
 MLP = str(ROOT / "tests" / "models" / "mlp.onnx")
 TMP = pathlib.Path(tempfile.mkdtemp(prefix="sxlib."))
@@ -79,6 +81,23 @@ def test_who_compiles_without_a_daemon():
     assert "the compile process died" in said, said
     said = example(1, SYMPLEX_CLIENT=script("killed", "kill -KILL $$"))
     assert "the compile process died of signal 9" in said, said
+
+
+def test_one_module_for_several_batches():
+    said = example(0, program=BATCHES)
+    for batch in 1, 4, 16:
+        assert "batch=%-3d x f32[%d, 784], %d bytes; y f32[%d, 10], %d bytes" % (
+            batch, batch, 4 * 784 * batch, batch, 40 * batch) in said, said
+    assert "refused   extent batch has 7; the module serves 1, 4, 16" in said, said
+
+
+def test_the_library_exports_what_the_header_declares():
+    header = (ROOT / "client" / "symplex.h").read_text()
+    declared = set(re.findall(r"^SYMPLEX_API [^;(]*?(symplex_\w+)\(", header, re.MULTILINE))
+    listing = subprocess.run(["nm", "-D", "--defined-only", str(LIBRARY)], capture_output=True, text=True, check=True)
+    exported = {line.split()[-1] for line in listing.stdout.splitlines() if line.split()[-1].startswith("symplex_")}
+    assert declared == exported, declared ^ exported
+    assert "symplex_module_choose" in exported and len(exported) > 25
 
 
 def test_installed_beside_the_program_or_without_it():

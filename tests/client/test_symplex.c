@@ -394,6 +394,176 @@ START_TEST(unknown_element_types)
 }
 END_TEST
 
+/* ---- symbols, donated inputs, state ---- */
+
+/* The module of gen_module.h that has all of them: y of n; z in place of d, one more in each run; state s. */
+static symplex_module *open_rich(void)
+{
+    sx_ctx cx;
+    sx_gen_module_tables tables;
+    symplex_module *module;
+    sx_buf bytes;
+    sx_ctx_init(&cx, (size_t)1 << 20);
+    sx_buf_init(&bytes, (size_t)1 << 20);
+    sx_gen_module_make_rich(&tables);
+    sx_gen_module_encode(&cx, &tables, &bytes);
+    ck_ok(symplex_module_open(bytes.ptr, bytes.len, 1, &module, &error));
+    sx_buf_fini(&bytes);
+    sx_ctx_fini(&cx);
+    return module;
+}
+
+static void choose(symplex_module *module, int64_t n)
+{
+    symplex_dim dim = {"n", n};
+    ck_ok(symplex_module_choose(module, &dim, 1, &error));
+}
+
+static symplex_tensor tensor_of(const symplex_module *module, symplex_role role, const char *name)
+{
+    symplex_tensor tensor;
+    ck_ok(symplex_module_tensor(module, symplex_module_find(module, role, name), &tensor, &error));
+    return tensor;
+}
+
+START_TEST(extents_are_chosen)
+{
+    symplex_module *module = open_rich();
+    symplex_module_info info;
+    symplex_symbol n;
+    float x[64] = {0}, y[64], d[4] = {0};
+    ck_assert_uint_eq(symplex_module_symbol_count(module), 1);
+    ck_ok(symplex_module_symbol(module, 0, &n, &error));
+    ck_assert_str_eq(n.name, "n");
+    ck_assert_int_eq(n.value, 0);
+    ck_assert_uint_eq(n.range_count, 2);
+    ck_assert(n.range[0].low == 1 && n.range[0].high == 8 && n.range[0].step == 1);
+    ck_assert(n.range[1].low == 16 && n.range[1].high == 64 && n.range[1].step == 16);
+    ck_fails(symplex_module_symbol(module, 1, &n, &error), SYMPLEX_USAGE, "no symbol");
+    symplex_tensor tensor = tensor_of(module, SYMPLEX_INPUT_TENSOR, "x"); /* the largest, so far */
+    ck_assert(tensor.size == 256 && tensor.shape[0] == 64 && tensor.alias == SYMPLEX_NO_TENSOR);
+    size_t in = symplex_module_find(module, SYMPLEX_INPUT_TENSOR, "x");
+    ck_fails(symplex_module_bind(module, in, x, 256, &error), SYMPLEX_INPUT, "n has no value");
+    bind_floats(module, SYMPLEX_INPUT_TENSOR, "d", d, 4);
+    ck_fails(symplex_module_run(module, &error), SYMPLEX_INPUT, "extent n has no value");
+    symplex_module_describe(module, &info);
+    ck_assert(info.variant_count == 2 && info.variant[0] == '\0');
+    for (int64_t value = 48; value >= 7; value -= 41) {
+        choose(module, value);
+        tensor = tensor_of(module, SYMPLEX_OUTPUT_TENSOR, "y");
+        ck_assert(tensor.size == 4 * (size_t)value && tensor.shape[0] == value && !tensor.bound);
+        bind_floats(module, SYMPLEX_INPUT_TENSOR, "x", x, (size_t)value);
+        bind_floats(module, SYMPLEX_OUTPUT_TENSOR, "y", y, (size_t)value);
+        ck_ok(symplex_module_run(module, &error));
+        ck_assert(y[value - 1] == (value == 48 ? 4.0F : 0.0F));
+        symplex_module_describe(module, &info);
+        ck_assert(info.variant[0] != '\0' || value == 7);
+    }
+    ck_ok(symplex_module_symbol(module, 0, &n, &error));
+    ck_assert_int_eq(n.value, 7);
+    symplex_module_close(module);
+}
+END_TEST
+
+/* A choice that is refused changes nothing: neither values nor memory. */
+START_TEST(wrong_choices)
+{
+    static const struct {
+        symplex_dim dim[2];
+        size_t count;
+        symplex_code code;
+        const char *part;
+    } row[] = {
+        {{{"n", 9}}, 1, SYMPLEX_INPUT, "extent n has 9; the module serves 1 to 8, 16 to 64"},
+        {{{"n", 0}}, 1, SYMPLEX_INPUT, "extent n has 0; the module serves"},
+        {{{"n", INT64_MIN}}, 1, SYMPLEX_INPUT, "extent n has -9223372036854775808"},
+        {{{"m", 4}}, 1, SYMPLEX_INPUT, "extent m: the module has no symbol"},
+        {{{"n", 4}, {"m", 4}}, 2, SYMPLEX_INPUT, "extent m: the module has no symbol"},
+        {{{"n", 4}, {"n", 5}}, 2, SYMPLEX_USAGE, "dimension n: given twice, 4 and 5"},
+        {{{"n", 4}, {NULL, 5}}, 2, SYMPLEX_USAGE, "without a name: 5"},
+    };
+    symplex_module *module = open_rich();
+    float x[8] = {0};
+    choose(module, 8);
+    bind_floats(module, SYMPLEX_INPUT_TENSOR, "x", x, 8);
+    for (size_t i = 0; i < SX_COUNT(row); i++) {
+        symplex_symbol n;
+        ck_fails(symplex_module_choose(module, row[i].dim, row[i].count, &error), row[i].code,
+                 row[i].part);
+        ck_ok(symplex_module_symbol(module, 0, &n, &error));
+        ck_assert_int_eq(n.value, 8);
+        ck_assert_int_eq(tensor_of(module, SYMPLEX_INPUT_TENSOR, "x").bound, 1);
+    }
+    ck_fails(symplex_module_choose(module, NULL, 1, &error), SYMPLEX_USAGE, "are needed");
+    ck_fails(symplex_module_choose(NULL, NULL, 0, &error), SYMPLEX_USAGE, "are needed");
+    ck_ok(symplex_module_choose(module, NULL, 0, &error));
+    symplex_module_close(module);
+}
+END_TEST
+
+START_TEST(an_output_in_place_of_an_input)
+{
+    symplex_module *module = open_rich();
+    float x[4] = {0}, y[4], d[4] = {0}, other[4];
+    symplex_tensor z = tensor_of(module, SYMPLEX_OUTPUT_TENSOR, "z");
+    size_t in = symplex_module_find(module, SYMPLEX_INPUT_TENSOR, "d");
+    ck_assert_uint_eq(z.alias, in);
+    ck_assert_int_eq(z.bound, 0);
+    ck_assert_uint_eq(tensor_of(module, SYMPLEX_INPUT_TENSOR, "d").alias, SYMPLEX_NO_TENSOR);
+    choose(module, 4);
+    bind_floats(module, SYMPLEX_INPUT_TENSOR, "x", x, 4);
+    bind_floats(module, SYMPLEX_OUTPUT_TENSOR, "y", y, 4);
+    bind_floats(module, SYMPLEX_INPUT_TENSOR, "d", d, 4);
+    ck_assert_int_eq(tensor_of(module, SYMPLEX_OUTPUT_TENSOR, "z").bound, 1);
+    size_t out = symplex_module_find(module, SYMPLEX_OUTPUT_TENSOR, "z");
+    ck_fails(symplex_module_bind(module, out, other, 16, &error), SYMPLEX_INPUT,
+             "output z lies in the memory of input d");
+    for (int run = 1; run <= 3; run++) {
+        ck_ok(symplex_module_run(module, &error));
+        ck_assert(d[0] == (float)run && d[3] == (float)run);
+    }
+    symplex_module_close(module);
+}
+END_TEST
+
+START_TEST(state_is_read_set_and_reset)
+{
+    symplex_module *module = open_rich();
+    float x[16] = {0}, y[16], d[4] = {0}, value = 0;
+    size_t s = symplex_module_find(module, SYMPLEX_STATE_TENSOR, "s");
+    symplex_tensor state = tensor_of(module, SYMPLEX_STATE_TENSOR, "s");
+    ck_assert(state.size == 4 && state.dtype == SYMPLEX_F32 && state.bound == 1);
+    bind_floats(module, SYMPLEX_INPUT_TENSOR, "d", d, 4);
+    for (int64_t n = 16; n >= 3; n -= 13) { /* both variants add to it, by 6 and by 2 */
+        choose(module, n);
+        bind_floats(module, SYMPLEX_INPUT_TENSOR, "x", x, (size_t)n);
+        bind_floats(module, SYMPLEX_OUTPUT_TENSOR, "y", y, (size_t)n);
+        ck_ok(symplex_module_run(module, &error));
+        ck_ok(symplex_module_state_read(module, s, &value, 4, &error));
+        ck_assert(value == (n == 16 ? 11.0F : 13.0F));
+    }
+    value = 100;
+    ck_ok(symplex_module_state_write(module, s, &value, 4, &error));
+    ck_ok(symplex_module_run(module, &error));
+    ck_ok(symplex_module_state_read(module, s, &value, 4, &error));
+    ck_assert(value == 102.0F);
+    ck_ok(symplex_module_state_reset(module, &error));
+    ck_ok(symplex_module_state_read(module, s, &value, 4, &error));
+    ck_assert(value == 5.0F);
+    size_t in = symplex_module_find(module, SYMPLEX_INPUT_TENSOR, "x");
+    ck_fails(symplex_module_bind(module, s, &value, 4, &error), SYMPLEX_USAGE, "state lies in");
+    ck_fails(symplex_module_state_read(module, in, &value, 4, &error), SYMPLEX_USAGE,
+             "tensor x: it is not state");
+    ck_fails(symplex_module_state_write(module, s, &value, 8, &error), SYMPLEX_INPUT,
+             "state s: 8 bytes given, it has 4");
+    ck_fails(symplex_module_state_write(module, s, NULL, 4, &error), SYMPLEX_USAGE, "no memory");
+    ck_fails(symplex_module_state_read(module, 99, &value, 4, &error), SYMPLEX_USAGE, "no tensor");
+    ck_fails(symplex_module_state_write(NULL, s, &value, 4, &error), SYMPLEX_USAGE, "no tensor");
+    ck_fails(symplex_module_state_reset(NULL, &error), SYMPLEX_USAGE, "no module");
+    symplex_module_close(module);
+}
+END_TEST
+
 START_TEST(wrong_calls)
 {
     symplex_options options = {.daemon = (symplex_daemon)7};
@@ -424,6 +594,10 @@ int main(void)
     tcase_add_test(all, long_refusals_are_there_as_a_whole);
     tcase_add_test(all, wrong_modules);
     tcase_add_test(all, unknown_element_types);
+    tcase_add_test(all, extents_are_chosen);
+    tcase_add_test(all, wrong_choices);
+    tcase_add_test(all, an_output_in_place_of_an_input);
+    tcase_add_test(all, state_is_read_set_and_reset);
     tcase_add_test(all, wrong_calls);
     suite_add_tcase(suite, all);
     return sx_test_main(suite);

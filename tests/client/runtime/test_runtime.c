@@ -154,7 +154,7 @@ static void choose(rich *r, int64_t n)
 static float state_of(rich *r)
 {
     float value = -1;
-    ck_sx_ok(&r->cx, sxr_state_read(&r->cx, r->program, SX_SPAN_LITERAL("s"), &value, 4));
+    ck_sx_ok(&r->cx, sxr_state_read(&r->cx, r->program, SX_GEN_S, &value, 4));
     return value;
 }
 
@@ -221,14 +221,16 @@ START_TEST(test_state_persists_and_can_be_set)
     ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
     ck_assert(state_of(&r) == 15.0F); /* all variants share it; the prologue gave 2 */
     float value = 100;
-    ck_sx_ok(&r.cx, sxr_state_write(&r.cx, r.program, SX_SPAN_LITERAL("s"), &value, 4));
+    ck_sx_ok(&r.cx, sxr_state_write(&r.cx, r.program, SX_GEN_S, &value, 4));
     ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
     ck_assert(state_of(&r) == 102.0F);
     sxr_state_reset(r.program);
     ck_assert(state_of(&r) == 5.0F);
-    ck_sx_fails(&r.cx, sxr_state_read(&r.cx, r.program, SX_SPAN_LITERAL("q"), &value, 4), SX_INPUT,
-                "state q: the module has none of that name");
-    ck_sx_fails(&r.cx, sxr_state_write(&r.cx, r.program, SX_SPAN_LITERAL("s"), &value, 3), SX_INPUT,
+    ck_sx_fails(&r.cx, sxr_state_read(&r.cx, r.program, SX_GEN_X, &value, 4), SX_USAGE,
+                "tensor x: it is not state");
+    ck_sx_fails(&r.cx, sxr_state_read(&r.cx, r.program, SX_GEN_S, NULL, 4), SX_USAGE,
+                "tensor s: no memory is given");
+    ck_sx_fails(&r.cx, sxr_state_write(&r.cx, r.program, SX_GEN_S, &value, 3), SX_INPUT,
                 "state s: 3 bytes given, it has 4");
     ck_sx_fails(&r.cx, sxr_bind(&r.cx, r.program, SX_GEN_S, &value, 4), SX_INPUT, "is internal");
     end(&r);
