@@ -97,7 +97,7 @@ def test_the_library_exports_what_the_header_declares():
     listing = subprocess.run(["nm", "-D", "--defined-only", str(LIBRARY)], capture_output=True, text=True, check=True)
     exported = {line.split()[-1] for line in listing.stdout.splitlines() if line.split()[-1].startswith("symplex_")}
     assert declared == exported, declared ^ exported
-    assert "symplex_module_choose" in exported and len(exported) > 25
+    assert "symplex_module_choose" in exported
 
 
 def test_installed_beside_the_program_or_without_it():
