@@ -39,16 +39,24 @@ uint32_t sx_mem_bytes(sx_mem mem, uint32_t lane_bytes)
     return mem_table[mem].bytes[lane_bytes == 8];
 }
 
+sx_code sx_kernel_check_lanes(sx_ctx *cx, const char *name, uint32_t lanes, uint32_t lane_bytes)
+{
+    SX_ASSERT(name != NULL);
+    uint64_t bytes = (uint64_t)lanes * lane_bytes;
+    bool element = lane_bytes == 4 || lane_bytes == 8;
+    if (!element || (bytes != 32 && bytes != 64 && lanes != SX_LOOP_LANES_MAX)) {
+        return SX_FAIL(cx, SX_INPUT,
+                       "kernel %.63s: %u lanes of %u bytes, allowed are 8, 16 and %d of 4, "
+                       "4, 8 and %d of 8",
+                       name, lanes, lane_bytes, SX_LOOP_LANES_MAX, SX_LOOP_LANES_MAX);
+    }
+    return SX_OK;
+}
+
 sx_code sx_kernel_make(sx_ctx *cx, const char *name, uint32_t lanes, uint32_t lane_bytes,
                        sx_kernel **kernel)
 {
-    uint64_t bytes = (uint64_t)lanes * lane_bytes;
-    if ((lane_bytes != 4 && lane_bytes != 8) || (bytes != 32 && bytes != 64)) {
-        return SX_FAIL(
-            cx, SX_INPUT,
-            "kernel %.63s: %u lanes of %u bytes, allowed are 8 and 16 of 4, 4 and 8 of 8", name,
-            lanes, lane_bytes);
-    }
+    SX_TRY(sx_kernel_check_lanes(cx, name, lanes, lane_bytes));
     sx_kernel *made = SX_NEW(cx, sx_kernel);
     if (made == NULL) {
         return cx->error.code;

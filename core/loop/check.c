@@ -319,12 +319,7 @@ static sx_code check_part(walk *w)
 
 sx_code sx_kernel_check(sx_ctx *cx, const sx_kernel *kernel)
 {
-    uint64_t width = (uint64_t)kernel->lanes * kernel->lane_bytes;
-    if ((kernel->lane_bytes != 4 && kernel->lane_bytes != 8) || (width != 32 && width != 64)) {
-        return SX_FAIL(cx, SX_INPUT,
-                       "kernel %s: %u lanes of %u bytes, allowed are 8 and 16 of 4, 4 and 8 of 8",
-                       kernel->name, kernel->lanes, kernel->lane_bytes);
-    }
+    SX_TRY(sx_kernel_check_lanes(cx, kernel->name, kernel->lanes, kernel->lane_bytes));
     if (kernel->buffer_count > SX_LOOP_BUFFERS_MAX || kernel->part_count > SX_PARTS_MAX ||
         kernel->part_count == 0) {
         return SX_FAIL(cx, SX_INPUT, "kernel %s: %u buffers, at most %d; %u parts, 1 to %d",

@@ -11,14 +11,15 @@
 #include <math.h>
 #include <string.h>
 
-#define LANES_MAX 16
+/* The lanes of the kernel are used, the others hold anything. */
 typedef union {
-    float f[LANES_MAX];
-    uint32_t u[LANES_MAX];
-    int32_t i[LANES_MAX];
-    double f64[LANES_MAX / 2]; /* lanes of 8 bytes */
-    uint64_t u64[LANES_MAX / 2];
+    float f[SX_LOOP_LANES_MAX];
+    uint32_t u[SX_LOOP_LANES_MAX];
+    int32_t i[SX_LOOP_LANES_MAX];
+    double f64[SX_LOOP_LANES_MAX]; /* lanes of 8 bytes */
+    uint64_t u64[SX_LOOP_LANES_MAX];
 } vector;
+_Static_assert(SX_LOOP_LANES_MAX <= 32, "a mask has 32 bits");
 
 typedef struct {
     int64_t *variable;
@@ -235,7 +236,7 @@ static void run_memory(machine *m, const step *s)
         }
         break;
     case SX_LOP_LOADB:
-        for (uint32_t i = 0; i < (m->wide ? LANES_MAX / 2 : LANES_MAX); i++) {
+        for (uint32_t i = 0; i < m->lanes; i++) {
             put_lane(m, s->d, i, extended(m, s->mem, p));
         }
         break;
@@ -278,7 +279,7 @@ static bool compare_ints(int64_t x, int64_t y, uint32_t direction)
 
 static void run_mask(machine *m, const step *s)
 {
-    uint32_t all = (1u << m->lanes) - 1;
+    uint32_t all = UINT32_MAX >> (32 - m->lanes);
     uint32_t bits = 0;
     switch (s->op) {
     case SX_LOP_CMP:
@@ -332,13 +333,13 @@ static int32_t to_int(float x)
     return x >= -2147483648.0f && x < 2147483648.0f ? (int32_t)x : INT32_MIN;
 }
 
-#define EACH(expression)                       \
-    for (uint32_t i = 0; i < LANES_MAX; i++) { \
-        expression;                            \
-    }                                          \
+#define EACH(expression)                      \
+    for (uint32_t i = 0; i < m->lanes; i++) { \
+        expression;                           \
+    }                                         \
     break
 
-static void run_float(const step *s)
+static void run_float(const machine *m, const step *s)
 {
     float *d = s->d->f;
     const float *a = s->a->f;
@@ -373,29 +374,23 @@ static double round_wide(double x, uint32_t mode)
     }
 }
 
-#define EACH_WIDE(expression)                      \
-    for (uint32_t i = 0; i < LANES_MAX / 2; i++) { \
-        expression;                                \
-    }                                              \
-    break
-
-static void run_float_wide(const step *s)
+static void run_float_wide(const machine *m, const step *s)
 {
     double *d = s->d->f64;
     const double *a = s->a->f64;
     const double *b = s->b != NULL ? s->b->f64 : NULL;
     const double *c = s->c != NULL ? s->c->f64 : NULL;
     switch (s->op) {
-    case SX_LOP_ADD: EACH_WIDE(d[i] = a[i] + b[i]);
-    case SX_LOP_SUB: EACH_WIDE(d[i] = a[i] - b[i]);
-    case SX_LOP_MUL: EACH_WIDE(d[i] = a[i] * b[i]);
-    case SX_LOP_DIV: EACH_WIDE(d[i] = a[i] / b[i]);
-    case SX_LOP_MAX: EACH_WIDE(d[i] = a[i] > b[i] ? a[i] : b[i]);
-    case SX_LOP_MIN: EACH_WIDE(d[i] = a[i] < b[i] ? a[i] : b[i]);
-    case SX_LOP_SQRT: EACH_WIDE(d[i] = sqrt(a[i]));
-    case SX_LOP_FMA: EACH_WIDE(d[i] = fma(a[i], b[i], c[i]));
-    case SX_LOP_FNMA: EACH_WIDE(d[i] = fma(-a[i], b[i], c[i]));
-    default: EACH_WIDE(d[i] = round_wide(a[i], s->imm));
+    case SX_LOP_ADD: EACH(d[i] = a[i] + b[i]);
+    case SX_LOP_SUB: EACH(d[i] = a[i] - b[i]);
+    case SX_LOP_MUL: EACH(d[i] = a[i] * b[i]);
+    case SX_LOP_DIV: EACH(d[i] = a[i] / b[i]);
+    case SX_LOP_MAX: EACH(d[i] = a[i] > b[i] ? a[i] : b[i]);
+    case SX_LOP_MIN: EACH(d[i] = a[i] < b[i] ? a[i] : b[i]);
+    case SX_LOP_SQRT: EACH(d[i] = sqrt(a[i]));
+    case SX_LOP_FMA: EACH(d[i] = fma(a[i], b[i], c[i]));
+    case SX_LOP_FNMA: EACH(d[i] = fma(-a[i], b[i], c[i]));
+    default: EACH(d[i] = round_wide(a[i], s->imm));
     }
 }
 
@@ -407,22 +402,22 @@ static void run_bits_wide(const machine *m, const step *s)
     const uint64_t low = UINT32_MAX;
     vector old;
     switch (s->op) {
-    case SX_LOP_SET: EACH_WIDE(d[i] = (uint64_t)s->imm2 << 32 | s->imm);
-    case SX_LOP_MOV: EACH_WIDE(d[i] = a[i]);
-    case SX_LOP_AND: EACH_WIDE(d[i] = a[i] & b[i]);
-    case SX_LOP_OR: EACH_WIDE(d[i] = a[i] | b[i]);
-    case SX_LOP_XOR: EACH_WIDE(d[i] = a[i] ^ b[i]);
-    case SX_LOP_IADD: EACH_WIDE(d[i] = a[i] + b[i]);
-    case SX_LOP_ISUB: EACH_WIDE(d[i] = a[i] - b[i]);
-    case SX_LOP_IMUL: EACH_WIDE(d[i] = (a[i] & low) * (b[i] & low));
-    case SX_LOP_SHL: EACH_WIDE(d[i] = a[i] << s->imm);
-    case SX_LOP_SHR: EACH_WIDE(d[i] = a[i] >> s->imm);
-    case SX_LOP_HALVE: EACH_WIDE(d[i] = double_bits(sx_num_round(SX_F32, double_of(a[i]))));
-    case SX_LOP_BLEND: EACH_WIDE(d[i] = (*s->ma >> i & 1) != 0 ? a[i] : b[i]);
-    case SX_LOP_SWAP: old = *s->a; EACH_WIDE(d[i] = old.u64[(i ^ s->imm) % m->lanes]);
-    case SX_LOP_BCAST0: old = *s->a; EACH_WIDE(d[i] = old.u64[0]);
-    case SX_LOP_IOTA: EACH_WIDE(d[i] = i + s->imm);
-    default: EACH_WIDE(d[i] = (uint64_t)*s->sa);
+    case SX_LOP_SET: EACH(d[i] = (uint64_t)s->imm2 << 32 | s->imm);
+    case SX_LOP_MOV: EACH(d[i] = a[i]);
+    case SX_LOP_AND: EACH(d[i] = a[i] & b[i]);
+    case SX_LOP_OR: EACH(d[i] = a[i] | b[i]);
+    case SX_LOP_XOR: EACH(d[i] = a[i] ^ b[i]);
+    case SX_LOP_IADD: EACH(d[i] = a[i] + b[i]);
+    case SX_LOP_ISUB: EACH(d[i] = a[i] - b[i]);
+    case SX_LOP_IMUL: EACH(d[i] = (a[i] & low) * (b[i] & low));
+    case SX_LOP_SHL: EACH(d[i] = a[i] << s->imm);
+    case SX_LOP_SHR: EACH(d[i] = a[i] >> s->imm);
+    case SX_LOP_HALVE: EACH(d[i] = double_bits(sx_num_round(SX_F32, double_of(a[i]))));
+    case SX_LOP_BLEND: EACH(d[i] = (*s->ma >> i & 1) != 0 ? a[i] : b[i]);
+    case SX_LOP_SWAP: old = *s->a; EACH(d[i] = old.u64[(i ^ s->imm) % m->lanes]);
+    case SX_LOP_BCAST0: old = *s->a; EACH(d[i] = old.u64[0]);
+    case SX_LOP_IOTA: EACH(d[i] = i + s->imm);
+    default: EACH(d[i] = (uint64_t)*s->sa);
     }
 }
 
@@ -462,7 +457,7 @@ static void run_op(machine *m, const step *s)
     if (s->op <= SX_LOP_PREFETCH && s->op >= SX_LOP_LOAD) {
         run_memory(m, s);
     } else if (s->op >= SX_LOP_ADD && s->op <= SX_LOP_ROUND) {
-        (m->wide ? run_float_wide : run_float)(s);
+        (m->wide ? run_float_wide : run_float)(m, s);
     } else if (s->op >= SX_LOP_CMP && s->op <= SX_LOP_MNOT) {
         run_mask(m, s);
     } else if (s->op == SX_LOP_SLOAD32 || s->op == SX_LOP_SLOAD64) {
@@ -542,13 +537,23 @@ static sx_code run_part(machine *m, const sx_part *part)
     return SX_OK;
 }
 
+static machine machine_of(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer)
+{
+    SX_ASSERT(kernel->lanes >= 1 && kernel->lanes <= SX_LOOP_LANES_MAX);
+    return (machine){.cx = cx,
+                     .kernel = kernel,
+                     .buffer = buffer,
+                     .lanes = kernel->lanes,
+                     .wide = kernel->lane_bytes == 8};
+}
+
 sx_code sx_kernel_eval_point(sx_ctx *cx, const sx_kernel *kernel, uint32_t part,
                              const int64_t index[3], void *const *buffer)
 {
     SX_ASSERT(part < kernel->part_count);
     SX_TRY(sx_kernel_check(cx, kernel));
     const sx_part *p = &kernel->part[part];
-    machine m = {.cx = cx, .kernel = kernel, .buffer = buffer, .lanes = kernel->lanes};
+    machine m = machine_of(cx, kernel, buffer);
     SX_TRY(decode(&m, p));
     SX_TRY(sx_spend(cx, point_cost(p)));
     for (uint32_t d = 0; d < 3; d++) {
@@ -563,11 +568,7 @@ sx_code sx_kernel_eval(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer)
 {
     SX_TRY(sx_kernel_check(cx, kernel));
     for (uint32_t p = 0; p < kernel->part_count; p++) {
-        machine m = {.cx = cx,
-                     .kernel = kernel,
-                     .buffer = buffer,
-                     .lanes = kernel->lanes,
-                     .wide = kernel->lane_bytes == 8};
+        machine m = machine_of(cx, kernel, buffer);
         SX_TRY(run_part(&m, &kernel->part[p]));
     }
     return SX_OK;

@@ -6,9 +6,11 @@
  *
  * A program is a flat list of items: LOOP opens a counted loop over a fresh variable (0 .. trip - 1), END
  * closes it, OP is an instruction of ops.def. Registers are virtual and mutable: vectors of `lanes` lanes of
- * `lane_bytes` bytes (f32 and int32, or f64 and int64; 32 bytes in all: AVX2, 64: AVX-512), lane masks, and
- * 64-bit integers. Elements in memory may be narrower than lanes: loads and stores say how (mems.def). A
- * register must be written before it is read, on the path of the text (a loop body runs at least once: trip >= 1).
+ * `lane_bytes` bytes (f32 and int32, or f64 and int64), lane masks, and 64-bit integers. A machine with vector
+ * registers has 32 bytes in each (AVX2) or 64 (AVX-512), so as many lanes as fit; on a machine whose lanes are
+ * threads a vector is a register of each of the 32 threads of a warp, whatever the size of an element. Elements
+ * in memory may be narrower than lanes: loads and stores say how (mems.def). A register must be written before it
+ * is read, on the path of the text (a loop body runs at least once: trip >= 1).
  *
  * Variables: 0, 1, 2 are the grid indices; a loop gets 3 + the number of loops open around it, so a variable
  * is free again once its loop is closed. An address is a buffer, a byte offset and a byte coefficient for each
@@ -20,7 +22,7 @@
  *
  * Determinism: the order of floating point operations on each element is in the program, and no instruction
  * depends on the number of lanes apart from the count; row reductions use the fixed virtual shape of
- * core/loop/lower_row.c on both widths.
+ * core/loop/lower_row.c on every width.
  */
 #ifndef SX_CORE_LOOP_LOOP_H
 #define SX_CORE_LOOP_LOOP_H
@@ -49,7 +51,8 @@ typedef enum {
 const char *sx_mem_name(sx_mem mem);
 uint32_t sx_mem_bytes(sx_mem mem, uint32_t lane_bytes); /* 0: not with such lanes */
 
-#define SX_LOOP_VARS_MAX 16 /* 3 grid variables and 13 open loops */
+#define SX_LOOP_LANES_MAX 32 /* a mask is as many bits */
+#define SX_LOOP_VARS_MAX 16  /* 3 grid variables and 13 open loops */
 #define SX_LOOP_ITEMS_MAX 200000u
 #define SX_LOOP_REGS_MAX 65536u /* of one class in one part */
 #define SX_LOOP_BYTES_MAX (INT64_C(1) << 46)
@@ -101,7 +104,7 @@ typedef struct {
 #define SX_PARTS_MAX 64
 typedef struct {
     char name[64];  /* for reports: e.g. "dot_17" */
-    uint32_t lanes; /* 8 or 16 of 4 bytes, 4 or 8 of 8 bytes */
+    uint32_t lanes; /* 8 or 16 of 4 bytes, 4 or 8 of 8 bytes, or 32 of either */
     uint32_t lane_bytes;
     sx_loop_buffer buffer[SX_LOOP_BUFFERS_MAX];
     uint32_t buffer_count;
@@ -129,9 +132,12 @@ typedef struct {
     uint32_t open_count;
     sx_code code;
 } sx_loop_builder;
+/* Are there kernels with so many lanes of so many bytes?
+ *   errors   SX_INPUT no, with what is allowed */
+sx_code sx_kernel_check_lanes(sx_ctx *cx, const char *name, uint32_t lanes, uint32_t lane_bytes);
 sx_code sx_kernel_make(sx_ctx *cx, const char *name, uint32_t lanes, uint32_t lane_bytes,
                        sx_kernel **kernel);
-/* Of a vector register: 32 or 64. */
+/* Of a vector register: 32 or 64; 128 or 256 where lanes are threads. */
 static inline uint32_t sx_kernel_vector_bytes(const sx_kernel *kernel)
 {
     return kernel->lanes * kernel->lane_bytes;

@@ -366,7 +366,7 @@ sx_code sx_kernel_parse(sx_ctx *cx, sx_span text, sx_kernel **kernel)
     SX_TRY(need(&r, "\""));
     uint32_t lanes = 0;
     SX_TRY(need(&r, "lanes"));
-    SX_TRY(read_u32(&r, 16, &lanes));
+    SX_TRY(read_u32(&r, SX_LOOP_LANES_MAX, &lanes));
     SX_TRY(sx_kernel_make(cx, name, lanes, take(&r, "wide") ? 8 : 4, kernel));
     SX_TRY(need(&r, "numerics"));
     SX_TRY(read_hex(&r, UINT64_MAX, &(*kernel)->numerics));

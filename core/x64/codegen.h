@@ -36,7 +36,8 @@ sx_x64_level sx_x64_level_of(uint32_t vector_bytes);
  *   fuel     about 20 per instruction
  *   errors   those of sx_kernel_check; SX_LIMIT: a part needs more vector or mask registers than there are
  *            (the search then takes another candidate), more than 1024 address patterns or constants, a
- *            pointer step beyond 63 bits; blob limit */
+ *            pointer step beyond 63 bits; blob limit; SX_UNIMPLEMENTED: vectors of other than 32 or 64
+ *            bytes */
 sx_code sx_x64_emit(sx_ctx *cx, const sx_kernel *kernel, sx_buf *blob, sx_x64_kernel *out);
 /* The same, but vectors and masks may live on the stack: for a kernel of which no candidate fits. Same bits,
  * slower code. */

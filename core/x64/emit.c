@@ -435,8 +435,14 @@ static sx_code emit(sx_ctx *cx, const sx_kernel *kernel, bool spills, sx_buf *bl
                     sx_x64_kernel *out)
 {
     SX_TRY(sx_kernel_check(cx, kernel));
+    uint32_t bytes = sx_kernel_vector_bytes(kernel);
+    if (bytes != 32 && bytes != 64) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED,
+                       "kernel %s: no vector register has %u lanes of %u bytes", kernel->name,
+                       kernel->lanes, kernel->lane_bytes);
+    }
     memset(out, 0, sizeof(*out));
-    out->level = sx_x64_level_of(sx_kernel_vector_bytes(kernel));
+    out->level = sx_x64_level_of(bytes);
     out->entry_count = kernel->part_count;
     size_t start = blob->len;
     sx_code code = emit_parts(cx, kernel, spills, blob, out);

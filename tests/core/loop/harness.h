@@ -56,15 +56,16 @@ SX_UNUSED static void harness_add(harness *h, sx_ctx *cx, const sx_kernel *kerne
 SX_UNUSED static void harness_build(harness *h, const char *optimise)
 {
     char command[10240];
-    (void)snprintf(command, sizeof(command),
-                   "cd %s && gcc %s -w -shared -fPIC -ffp-contract=off -fno-strict-aliasing "
-                   "-fno-math-errno %s -o all.so %s -lm",
-                   h->folder, optimise,
-                   sxr_cpu_executes(&sx_machine_x86_64_v4)
-                       ? "-mfma -mavx2 -mavx512f -mavx512vl -mavx512bw -mavx512dq"
-                   : sxr_cpu_executes(&sx_machine_x86_64_v3) ? "-mfma -mavx2"
-                                                             : "",
-                   h->sources);
+    (void)snprintf(
+        command, sizeof(command),
+        "cd %s && gcc %s -w -Wno-psabi -shared -fPIC -ffp-contract=off -fno-strict-aliasing "
+        "-fno-math-errno %s -o all.so %s -lm",
+        h->folder, optimise,
+        sxr_cpu_executes(&sx_machine_x86_64_v4)
+            ? "-mfma -mavx2 -mavx512f -mavx512vl -mavx512bw -mavx512dq"
+        : sxr_cpu_executes(&sx_machine_x86_64_v3) ? "-mfma -mavx2"
+                                                  : "",
+        h->sources);
     ck_assert_msg(system(command) == 0, "failed: %s", command);
     char path[512];
     (void)snprintf(path, sizeof(path), "%s/all.so", h->folder);

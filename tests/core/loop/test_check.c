@@ -81,6 +81,63 @@ START_TEST(test_legal_kernel_passes)
 }
 END_TEST
 
+/* What a kernel with 32 lanes may do and one with 16 may not, and lanes that no kernel has. */
+START_TEST(test_lane_counts)
+{
+    static const struct {
+        uint32_t lanes, bytes, access, exchange;
+        const char *error;
+    } rows[] = {
+        {8, 4, 8, 4, NULL},
+        {16, 4, 16, 8, NULL},
+        {32, 4, 32, 16, NULL},
+        {4, 8, 4, 2, NULL},
+        {8, 8, 8, 4, NULL},
+        {32, 8, 32, 16, NULL},
+        {32, 4, 33, 16, "load: 33 lanes"},
+        {32, 8, 33, 16, "load: 33 lanes"},
+        {32, 4, 32, 32, "swap: immediate 32"},
+        {16, 4, 17, 8, "load: 17 lanes"},
+        {16, 4, 16, 16, "swap: immediate 16"},
+        {64, 4, 4, 4, "64 lanes of 4 bytes, allowed are 8, 16 and 32 of 4, 4, 8 and 32 of 8"},
+        {16, 8, 4, 4, "16 lanes of 8 bytes"},
+        {24, 4, 4, 4, "24 lanes of 4 bytes"},
+        {4, 4, 4, 4, "4 lanes of 4 bytes"},
+        {2, 8, 1, 1, "2 lanes of 8 bytes"},
+        {32, 2, 4, 4, "32 lanes of 2 bytes"},
+        {0, 4, 1, 1, "0 lanes of 4 bytes"},
+    };
+    for (uint32_t k = 0; k < SX_COUNT(rows); k++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, 1 << 22);
+        sx_kernel *kernel, *of_eight;
+        sx_loop_builder b;
+        uint32_t none = SX_NO_REG;
+        sx_addr a = {.buffer = 0, .index_reg = none};
+        sx_code code = sx_kernel_make(&cx, "k", rows[k].lanes, rows[k].bytes, &kernel);
+        if (code == SX_OK) {
+            (void)sx_kernel_add_buffer(kernel, SX_BUFFER_IN, 1024);
+            sx_loop_begin_part(&b, &cx, kernel, 1, 1, 1);
+            uint32_t x = sx_loop_op(&b, SX_LOP_LOAD, none, &a, none, none, none, rows[k].access, 0);
+            (void)sx_loop_op(&b, SX_LOP_SWAP, none, NULL, x, none, none, rows[k].exchange, 0);
+            ck_sx_ok(&cx, sx_loop_end_part(&b));
+            code = sx_kernel_check(&cx, kernel);
+        }
+        ck_assert_msg((code == SX_OK) == (rows[k].error == NULL), "row %u: %s", k, cx.error.text);
+        ck_assert_msg(code == SX_OK || strstr(cx.error.text, rows[k].error) != NULL, "row %u: %s",
+                      k, cx.error.text);
+        sx_ctx_reset_error(&cx); /* the checker looks for itself */
+        ck_sx_ok(&cx, sx_kernel_make(&cx, "k", 8, 4, &of_eight));
+        sx_loop_begin_part(&b, &cx, of_eight, 1, 1, 1);
+        of_eight->lanes = rows[k].lanes;
+        of_eight->lane_bytes = rows[k].bytes;
+        bool there = code == SX_OK || strstr(rows[k].error, "lanes of") == NULL;
+        ck_assert_msg((sx_kernel_check(&cx, of_eight) == SX_OK) == there, "row %u", k);
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 START_TEST(test_fault_is_refused)
 {
     const fault *f = &faults[_i];
@@ -153,6 +210,7 @@ int main(void)
     Suite *suite = suite_create("loop.check");
     TCase *cases = tcase_create("check");
     tcase_add_test(cases, test_legal_kernel_passes);
+    tcase_add_test(cases, test_lane_counts);
     tcase_add_loop_test(cases, test_fault_is_refused, 0, (int)SX_COUNT(faults));
     tcase_add_test(cases, test_bounds_are_tight);
     tcase_add_test(cases, test_builder_limits);

@@ -1,9 +1,11 @@
 /* Random kernels over every instruction: the interpreter and compiled C agree to the bit; text reads back. */
 #include "tests/core/loop/harness.h"
 
-#define IN_LANES 512
-#define OUT_LANES 4096
-#define KERNELS 14
+#define IN_LANES 1024
+#define OUT_LANES 8192
+#define KERNELS 15
+
+static const uint32_t lane_counts[] = {16, 8, 16, 8, 32};
 
 typedef struct {
     sx_loop_builder b;
@@ -118,7 +120,7 @@ static void random_vector(maker *g, sx_lop o)
     const char *operands = sx_lop_info_of(o)->operands;
     bool integer = (o >= SX_LOP_AND && o <= SX_LOP_SAR) || o == SX_LOP_IOTA || o == SX_LOP_F2I;
     uint32_t imm = o == SX_LOP_ROUND  ? below(g, 4)
-                   : o == SX_LOP_SWAP ? 1u << below(g, g->lanes == 16 ? 4 : 3)
+                   : o == SX_LOP_SWAP ? 1u << below(g, (uint32_t)__builtin_ctz(g->lanes))
                    : o == SX_LOP_IOTA ? below(g, 100)
                    : o == SX_LOP_SET  ? 0x3f800000u + below(g, 1u << 24)
                                       : below(g, 32);
@@ -165,9 +167,9 @@ static void store(maker *g, uint32_t reg, uint32_t buffer)
     uint32_t n = 1 + below(g, g->lanes);
     sx_addr a = {.buffer = buffer, .index_reg = SX_NO_REG};
     int64_t size = buffer == 5 ? 1 : 4;
-    a.offset = size * 16 * g->stored++;
-    a.coef[0] = size * 16 * 40 * 3;
-    a.coef[1] = size * 16 * 40;
+    a.offset = size * g->lanes * g->stored++;
+    a.coef[0] = size * g->lanes * 40 * 3;
+    a.coef[1] = size * g->lanes * 40;
     g->used[SX_LOP_STORE] = true;
     (void)sx_loop_access(&g->b, SX_LOP_STORE, buffer == 5 ? SX_MEM_U8 : SX_MEM_LANE, &a, reg, n, 0);
 }
@@ -264,7 +266,7 @@ START_TEST(test_eval_is_compiled_c)
     for (uint32_t k = 0; k < KERNELS; k++) {
         char name[32];
         (void)snprintf(name, sizeof(name), "random_%u", k);
-        kernel[k] = random_kernel(&cx, &rng, name, k % 2 == 0 ? 16 : 8, used);
+        kernel[k] = random_kernel(&cx, &rng, name, lane_counts[k % 5], used);
         harness_add(&h, &cx, kernel[k]);
     }
     for (uint32_t k = 0; k < SX_LOP_COUNT; k++) {
@@ -301,7 +303,7 @@ START_TEST(test_text_reads_back)
     sx_ctx_init(&cx, SX_ARENA_DEFAULT);
     for (uint32_t k = 0; k < 20; k++) {
         bool used[SX_LOP_COUNT] = {false};
-        sx_kernel *kernel = random_kernel(&cx, &rng, "text", k % 2 == 0 ? 16 : 8, used);
+        sx_kernel *kernel = random_kernel(&cx, &rng, "text", lane_counts[k % 5], used);
         kernel->flops = 1e9 / 3;
         kernel->bytes = 12345;
         kernel->numerics = sx_rng_next(&rng);
@@ -347,6 +349,56 @@ START_TEST(test_text_reads_back)
 }
 END_TEST
 
+static double number(const uint8_t *bytes, bool wide, uint32_t i)
+{
+    float f;
+    double d;
+    memcpy(&f, bytes + (wide ? 0 : 4 * i), 4);
+    memcpy(&d, bytes + (wide ? 8 * i : 0), 8);
+    return wide ? d : (double)f;
+}
+
+/* One point by itself gives what the whole grid gives, with lanes of both widths and 32 of them too. */
+START_TEST(test_points_one_by_one)
+{
+    static const uint32_t lanes[] = {8, 16, 32, 4, 8, 32}; /* the last three are of 8 bytes */
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1 << 24);
+    for (uint32_t k = 0; k < SX_COUNT(lanes); k++) {
+        char text[512];
+        sx_kernel *kernel;
+        uint8_t in[512] = {0}, whole[512], points[512];
+        uint32_t n = lanes[k], bytes = n * (k < 3 ? 4 : 8);
+        (void)snprintf(text, sizeof(text),
+                       "kernel \"p\" lanes %u%s numerics 0x0 flops 0 bytes 0 { buffer in 512\n"
+                       "buffer out 512 part 2 1 1 registers 4 2 0 { x0 = load b0[0 + %u*v0], %u\n"
+                       "x1 = swap x0, %u x2 = add x0, x1 m0 = cmp x0, x1, 2 m1 = mnot m0\n"
+                       "x3 = blend m1, x2, x0 store b1[0 + %u*v0], x3, %u } }",
+                       n, k < 3 ? "" : " wide", bytes, n, n / 2, bytes, n);
+        /* no NaN; what one point orders so, the other orders else */
+        for (uint32_t i = 0; i < bytes; i++) {
+            in[i] = (uint8_t)(i * 37 % 61);
+            in[bytes + i] = (uint8_t)(60 - in[i]);
+        }
+        memset(whole, 0, sizeof(whole));
+        memset(points, 0, sizeof(points));
+        ck_sx_ok(&cx, sx_kernel_parse(&cx, sx_span_of(text), &kernel));
+        ck_sx_ok(&cx, sx_kernel_eval(&cx, kernel, (void *[]){in, whole}));
+        for (int64_t p = 2; p-- > 0;) {
+            const int64_t index[3] = {p, 0, 0};
+            ck_sx_ok(&cx, sx_kernel_eval_point(&cx, kernel, 0, index, (void *[]){in, points}));
+        }
+        ck_assert_mem_eq(whole, points, sizeof(whole));
+        for (uint32_t i = 0; i < 2 * n; i++) { /* the lesser of two as it is, of others the sum */
+            double x = number(in, k >= 3, i), y = number(in, k >= 3, i ^ n / 2);
+            double sum = k >= 3 ? x + y : (double)(float)(x + y);
+            ck_assert_double_eq(number(whole, k >= 3, i), x < y ? x : sum);
+        }
+    }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 START_TEST(test_eval_spends_fuel)
 {
     sx_ctx cx;
@@ -368,8 +420,10 @@ int main(void)
 {
     Suite *suite = suite_create("loop.eval");
     TCase *cases = tcase_create("eval");
+    tcase_set_timeout(cases, 120); /* gcc takes its time for vectors of 32 lanes */
     tcase_add_loop_test(cases, test_eval_is_compiled_c, 0, 2);
     tcase_add_test(cases, test_text_reads_back);
+    tcase_add_test(cases, test_points_one_by_one);
     tcase_add_test(cases, test_eval_spends_fuel);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);

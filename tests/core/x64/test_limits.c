@@ -180,6 +180,33 @@ START_TEST(far_addresses)
 }
 END_TEST
 
+/* Kernels of machines whose lanes are threads. */
+START_TEST(vectors_of_other_machines)
+{
+    for (uint32_t bytes = 4; bytes <= 8; bytes += 4) {
+        sx_ctx cx;
+        sx_kernel *kernel;
+        sx_loop_builder b;
+        sx_buf blob;
+        sx_x64_kernel code;
+        sx_ctx_init(&cx, (size_t)1 << 26);
+        sx_buf_init(&blob, 1 << 20);
+        ck_sx_ok(&cx, sx_kernel_make(&cx, "warp", 32, bytes, &kernel));
+        (void)sx_kernel_add_buffer(kernel, SX_BUFFER_OUT, 256);
+        sx_loop_begin_part(&b, &cx, kernel, 1, 1, 1);
+        sx_addr to = at(0, 0);
+        uint32_t x = sx_loop_bits(&b, 1);
+        (void)sx_loop_op(&b, SX_LOP_STORE, 0, &to, x, 0, 0, 32, 0);
+        ck_sx_ok(&cx, sx_loop_end_part(&b));
+        ck_sx_fails(&cx, sx_x64_emit(&cx, kernel, &blob, &code), SX_UNIMPLEMENTED,
+                    "no vector register has 32 lanes");
+        ck_assert_uint_eq(blob.len, 0);
+        sx_buf_fini(&blob);
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 START_TEST(more_pointers_than_registers)
 {
     sx_ctx cx;
@@ -314,6 +341,7 @@ int main(void)
     tcase_add_test(tcase, as_many_sums_as_registers);
     tcase_add_test(tcase, too_many_masks);
     tcase_add_loop_test(tcase, far_addresses, 0, 2);
+    tcase_add_test(tcase, vectors_of_other_machines);
     tcase_add_test(tcase, more_pointers_than_registers);
     tcase_add_test(tcase, out_of_memory_everywhere);
     tcase_add_test(tcase, blob_limit_and_fuel);
