@@ -34,7 +34,7 @@ sx_code sx_object_unpack(sx_ctx *cx, sx_span bytes, msgpack_unpacked *unpacked)
     if (got == MSGPACK_UNPACK_NOMEM_ERROR) {
         return SX_FAIL(cx, SX_NOMEM, "message: no memory to unpack %zu bytes", bytes.len);
     }
-    if (got != MSGPACK_UNPACK_SUCCESS || offset != bytes.len) {
+    if (SX_NEVER(got != MSGPACK_UNPACK_SUCCESS || offset != bytes.len)) {
         return SX_FAIL(cx, SX_INTERNAL, "message: scan and msgpack-c disagree at byte %zu of %zu",
                        offset, bytes.len);
     }

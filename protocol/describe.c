@@ -16,7 +16,7 @@ static const char *type_name(const sx_field *field)
     case SX_TYPE_TEXTS: return "array of text";
     case SX_TYPE_ITEMS: return "array of";
     }
-    return "?";
+    SX_UNREACHABLE();
 }
 
 static void describe_message(sx_buf *buf, const sx_message *message)

@@ -170,8 +170,7 @@ static const sx_step *step_above(const sx_pattern *left, uint32_t reg)
             return &left->step[i];
         }
     }
-    SX_ASSERT(false);
-    return NULL;
+    SX_UNREACHABLE();
 }
 
 /* Classes that hold a node of `ops` whose child `slot` is a class of frontier 0, into frontier 1; the two

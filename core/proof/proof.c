@@ -118,7 +118,8 @@ sx_code sx_choice_graph(sx_ctx *cx, const sx_tensors *t, const sx_graph *input,
     sx_walker walker;
     uint64_t total;
     SX_TRY(sx_walker_init(cx, &t->eg, &walker));
-    if (!sx_walker_run(&walker, &t->eg, NULL, root, input->output_count, choice, &total)) {
+    bool whole = sx_walker_run(&walker, &t->eg, NULL, root, input->output_count, choice, &total);
+    if (SX_NEVER(!whole)) {
         return SX_FAIL(cx, SX_INTERNAL, "e-graph: the chosen program has a cycle or a hole");
     }
     return graph_of(cx, t, input, root, choice, &walker, lift, graph,
@@ -341,7 +342,8 @@ sx_code sx_proof_make(sx_ctx *cx, const sx_tensors *t, const sx_eg_ruleset *set,
     sx_walker goal;
     uint64_t total;
     SX_TRY(sx_walker_init(cx, &t->eg, &goal));
-    if (!sx_walker_run(&goal, &t->eg, NULL, root, input->output_count, target, &total)) {
+    bool whole = sx_walker_run(&goal, &t->eg, NULL, root, input->output_count, target, &total);
+    if (SX_NEVER(!whole)) {
         return SX_FAIL(cx, SX_INTERNAL, "proof: the target is no program");
     }
     for (uint32_t i = 0; i < goal.order_count; i++) {

@@ -372,7 +372,7 @@ static void on_exited(sxd_worker *worker, const sxd_zygote_message *message)
 static void on_zygote_message(sxd_work *work, const sxd_zygote_message *message, int fd)
 {
     sxd_worker *worker = message->slot < work->worker_count ? &work->worker[message->slot] : NULL;
-    if (worker == NULL) {
+    if (SX_NEVER(worker == NULL)) {
         return;
     }
     if (message->op == SXD_ZYGOTE_SPAWNED && fd >= 0 && worker->state == SXD_WORKER_STARTING) {

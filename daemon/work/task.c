@@ -84,8 +84,7 @@ static bool first_of_class(const sxd_task *task)
             return other == task;
         }
     }
-    SX_ASSERT(false); /* it is in the table itself */
-    return false;
+    SX_UNREACHABLE(); /* it is in the table itself */
 }
 
 bool sxd_work_waits(const sxd_work *work, uint32_t rank)

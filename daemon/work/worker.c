@@ -97,7 +97,7 @@ static sx_code read_library(sx_ctx *cx, const sx_work_args *args, sx_core_librar
     if (candidate == NULL) {
         return cx->error.code;
     }
-    if (count > SX_CORE_CANDIDATES_MAX) {
+    if (SX_NEVER(count > SX_CORE_CANDIDATES_MAX)) {
         return SX_FAIL(cx, SX_INTERNAL, "worker: %u candidates, at most %d", count,
                        SX_CORE_CANDIDATES_MAX);
     }
@@ -120,7 +120,7 @@ static sx_code read_places(sx_ctx *cx, const sx_work_args *args, sx_core_library
     if (place == NULL) {
         return cx->error.code;
     }
-    if (count > SX_CORE_PLACES_MAX) {
+    if (SX_NEVER(count > SX_CORE_PLACES_MAX)) {
         return SX_FAIL(cx, SX_INTERNAL, "worker: %u places, at most %d", count, SX_CORE_PLACES_MAX);
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -138,12 +138,12 @@ static sx_code read_places(sx_ctx *cx, const sx_work_args *args, sx_core_library
 static sx_code work_on(sx_ctx *cx, const sxd_backend *backend, const sx_rpc_request *request,
                        sx_core_library *library, sx_buf *bytes)
 {
-    if (request->method != SX_METHOD_WORK) {
+    if (SX_NEVER(request->method != SX_METHOD_WORK)) {
         return SX_FAIL(cx, SX_INTERNAL, "worker: method '%s'",
                        sx_method_get(request->method)->name);
     }
     const sx_work_args *args = request->args;
-    if (args->request.count != 1) {
+    if (SX_NEVER(args->request.count != 1)) {
         return SX_FAIL(cx, SX_INTERNAL, "worker: %u requests in one", args->request.count);
     }
     SX_TRY(read_library(cx, args, library));
@@ -213,8 +213,8 @@ static void serve_work(sx_ctx *cx, const sxd_backend *backend, const sx_rpc_requ
 static sx_code step_on(sx_ctx *cx, const sxd_backend *backend, const sx_step_args *args,
                        sx_core_step_result *result)
 {
-    if (args->request.count != 1 || args->lane < 0 || args->lane >= SX_SEARCH_LANES_MAX ||
-        args->fuel < 1) {
+    if (SX_NEVER(args->request.count != 1 || args->lane < 0 || args->lane >= SX_SEARCH_LANES_MAX ||
+                 args->fuel < 1)) {
         return SX_FAIL(cx, SX_INTERNAL, "worker: a step of %u requests, lane %lld",
                        args->request.count, (long long)args->lane);
     }

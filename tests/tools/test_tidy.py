@@ -147,6 +147,7 @@ def main():
             check_functions(path, code)
     check_format(c_files)
     findings.extend(assertions.findings(codes, "\n".join(tables)))
+    findings.extend(assertions.marks(codes))
     findings.extend(include_graph.findings(include_graph.sources(), include_graph.drawn_arrows(),
                                            include_graph.CIRCLES))
     for line in findings:
