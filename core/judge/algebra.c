@@ -1,4 +1,4 @@
-/* algebra.c - hash-consed forms and terms, and substitution. */
+/* algebra.c - hash-consed forms and terms. */
 #include "core/judge/algebra.h"
 
 #include <stdio.h>
@@ -66,10 +66,9 @@ static uint64_t form_hash(const sx_algebra *g, uint32_t number)
 
 static uint64_t term_hash(const sx_term *t)
 {
-    uint64_t hash = mix((uint64_t)t->kind | (uint64_t)t->op << 8 | (uint64_t)t->width << 16 |
-                            (uint64_t)t->imm << 32,
-                        (uint64_t)t->child[0] | (uint64_t)t->child[1] << 32);
-    return mix(hash, (uint64_t)t->child[2] | (uint64_t)t->form << 32);
+    uint64_t word[SX_TERM_KEY / 8];
+    memcpy(word, t, sizeof(word));
+    return mix(mix(word[0], word[1]), word[2]);
 }
 
 /* Twice the slots once half of them are taken. */
@@ -101,17 +100,35 @@ static bool grow(sx_algebra *g, void **array, uint32_t *capacity, uint32_t need,
     return true;
 }
 
+/* Room for terms, and for a note on each. */
+static bool grow_terms(sx_algebra *g, uint32_t need)
+{
+    if (need <= g->term_capacity && need <= g->memo_capacity) {
+        return true;
+    }
+    void *terms = g->term;
+    void *memo = g->memo;
+    if (!grow(g, &terms, &g->term_capacity, need, sizeof(sx_term))) {
+        return false;
+    }
+    g->term = terms;
+    if (!grow(g, &memo, &g->memo_capacity, g->term_capacity, sizeof(sx_memo))) {
+        return false;
+    }
+    g->memo = memo;
+    return true;
+}
+
 void sx_algebra_reset(sx_algebra *g)
 {
     g->refused = false;
     g->why[0] = '\0';
     g->generation++;
     g->form_count = g->coef_count = g->term_count = 0;
-    sx_lin zero = {0};
+    sx_lin zero;
+    sx_lin_init(&zero, 0);
     SX_ASSERT(sx_form_put(g, &zero) == 0 || g->refused);
-    void *terms = g->term;
-    if (grow(g, &terms, &g->term_capacity, 1, sizeof(sx_term))) {
-        g->term = terms;
+    if (grow_terms(g, 1)) {
         memset(&g->term[0], 0, sizeof(g->term[0]));
         g->term_count = 1;
     }
@@ -156,6 +173,22 @@ void sx_lin_add_lin(sx_algebra *g, sx_lin *lin, const sx_lin *other, int64_t fac
         uint32_t v = (uint32_t)__builtin_ctzll(left);
         ok = ok && sx_mul_i64(other->coef[v], factor, &product);
         sx_lin_add(g, lin, v, ok ? product : 0);
+    }
+    if (!ok) {
+        (void)sx_refuse(g, "a form overflows");
+    }
+}
+
+void sx_lin_add_form(sx_algebra *g, sx_lin *lin, uint32_t form, int64_t factor)
+{
+    const sx_form *f = &g->form[form];
+    uint32_t at = f->first;
+    int64_t product = 0;
+    bool ok = sx_mul_i64(f->constant, factor, &product);
+    sx_lin_add_constant(g, lin, product);
+    for (uint64_t left = f->vars; left != 0; left &= left - 1) {
+        ok = ok && sx_mul_i64(g->coef[at++], factor, &product);
+        sx_lin_add(g, lin, (uint32_t)__builtin_ctzll(left), ok ? product : 0);
     }
     if (!ok) {
         (void)sx_refuse(g, "a form overflows");
@@ -258,13 +291,6 @@ bool sx_lin_range(sx_algebra *g, const sx_lin *lin, int64_t *low, int64_t *high)
 }
 
 /* ---- terms ---- */
-static bool term_same(const sx_term *a, const sx_term *b)
-{
-    return a->kind == b->kind && a->op == b->op && a->width == b->width && a->imm == b->imm &&
-           a->child[0] == b->child[0] && a->child[1] == b->child[1] && a->child[2] == b->child[2] &&
-           a->form == b->form;
-}
-
 /* What follows from the key: free variables, holes, level. */
 static void derive(const sx_algebra *g, sx_term *t)
 {
@@ -308,18 +334,16 @@ uint32_t sx_term_put(sx_algebra *g, const sx_term *key)
         if (slot >> 32 != g->generation) {
             break;
         }
-        if (term_same(&g->term[(uint32_t)slot], key)) {
+        if (memcmp(&g->term[(uint32_t)slot], key, SX_TERM_KEY) == 0) {
             return (uint32_t)slot;
         }
     }
-    void *terms = g->term;
     if (g->term_count >= SX_TERMS_MAX) {
         return sx_refuse(g, "more than %u terms", SX_TERMS_MAX);
     }
-    if (!grow(g, &terms, &g->term_capacity, g->term_count + 1, sizeof(sx_term))) {
+    if (!grow_terms(g, g->term_count + 1)) {
         return 0;
     }
-    g->term = terms;
     make_room(g, TABLE_TERM, g->term_count);
     if (g->refused) {
         return 0;
@@ -371,143 +395,4 @@ uint32_t sx_term_element(sx_algebra *g, uint32_t buffer, uint8_t width, uint32_t
 uint32_t sx_term_hole(sx_algebra *g, uint32_t number, uint32_t lane_form)
 {
     return sx_term_put(g, &(sx_term){.kind = SX_TERM_HOLE, .imm = number, .form = lane_form});
-}
-
-/* ---- substitution ---- */
-void sx_subst_begin(sx_algebra *g, sx_subst *s)
-{
-    s->vars = 0;
-    s->hole = s->acc = s->first = s->state_count = 0;
-    s->stamp = ++g->stamp;
-}
-
-void sx_subst_var(sx_subst *s, uint32_t variable, uint32_t form)
-{
-    s->vars |= SX_VAR_BIT(variable);
-    s->form[variable] = form;
-}
-
-uint32_t sx_form_subst(sx_algebra *g, uint32_t form, const sx_subst *s)
-{
-    if ((g->form[form].vars & s->vars) == 0 || g->refused) {
-        return form;
-    }
-    sx_lin lin;
-    sx_lin_get(g, form, &lin);
-    uint64_t hit = lin.vars & s->vars;
-    int64_t factor[SX_VAR_COUNT];
-    for (uint64_t left = hit; left != 0; left &= left - 1) {
-        uint32_t v = (uint32_t)__builtin_ctzll(left);
-        factor[v] = lin.coef[v];
-    }
-    lin.vars &= ~hit;
-    for (uint64_t left = hit; left != 0; left &= left - 1) {
-        uint32_t v = (uint32_t)__builtin_ctzll(left);
-        sx_lin by;
-        sx_lin_get(g, s->form[v], &by);
-        sx_lin_add_lin(g, &lin, &by, factor[v]);
-    }
-    return sx_form_put(g, &lin);
-}
-
-bool sx_memo_find(const sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t *result)
-{
-    if (term < g->memo_capacity && term < g->memo_capacity2 && g->memo_stamp[term] == s->stamp) {
-        *result = g->memo[term];
-        return true;
-    }
-    return false;
-}
-
-void sx_memo_put(sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t result)
-{
-    void *memo = g->memo;
-    void *stamp = g->memo_stamp;
-    if (!grow(g, &memo, &g->memo_capacity, term + 1, sizeof(uint32_t)) ||
-        !grow(g, &stamp, &g->memo_capacity2, term + 1, sizeof(uint32_t))) {
-        return;
-    }
-    g->memo = memo;
-    g->memo_stamp = stamp;
-    g->memo[term] = result;
-    g->memo_stamp[term] = s->stamp;
-}
-
-static uint32_t subst_op(sx_algebra *g, const sx_term *t, const sx_subst *s)
-{
-    uint32_t child[3];
-    for (uint32_t k = 0; k < 3; k++) {
-        child[k] = t->child[k] == 0 ? 0 : sx_term_subst(g, t->child[k], s);
-    }
-    return t->form != 0 ? sx_term_op_imm2(g, (sx_lop)t->op, g->form[t->form].constant, child[0])
-                        : sx_term_op(g, (sx_lop)t->op, t->imm, child[0], child[1], child[2]);
-}
-
-static uint32_t subst_run(sx_algebra *g, const sx_term *t, const sx_subst *s)
-{
-    sx_lin counts;
-    uint32_t first = sx_term_subst(g, t->child[0], s);
-    uint32_t step = t->child[1];
-    if (s->hole != 0 && g->term[step].holes) { /* the accumulator there is another one */
-        (void)sx_refuse(g, "a step reads the value that a loop carries");
-    }
-    sx_lin_get(g, t->form, &counts);
-    /* replacing an accumulator replaces no variable: the step, whose accumulator is its own, stays */
-    step = s->first != 0 ? step : sx_term_subst(g, step, s);
-    return sx_run_make(g, first, step, t->imm, &counts);
-}
-
-uint32_t sx_term_subst(sx_algebra *g, uint32_t term, const sx_subst *s)
-{
-    sx_term t = g->term[term];
-    bool hit = (t.vars & s->vars) != 0 || (s->hole != 0 && t.holes) || (s->first != 0 && t.acc) ||
-               (s->state_count != 0 && t.state);
-    if (g->refused || !hit) {
-        return term;
-    }
-    if (s->hole != 0 && term == s->hole) {
-        return s->acc;
-    }
-    if (t.kind == SX_TERM_ACC) {
-        return s->first;
-    }
-    for (uint32_t k = 0; t.kind == SX_TERM_STATE && k < s->state_count; k++) {
-        if (term == s->state[k]) {
-            return s->part[k];
-        }
-    }
-    uint32_t result;
-    if (sx_memo_find(g, term, s, &result)) {
-        return result;
-    }
-    switch ((sx_term_kind)t.kind) {
-    case SX_TERM_INT:
-        t.form = sx_form_subst(g, t.form, s);
-        result = sx_term_int(g, t.form);
-        break;
-    case SX_TERM_OP: result = subst_op(g, &t, s); break;
-    case SX_TERM_RUN: result = subst_run(g, &t, s); break;
-    case SX_TERM_RECUR:
-        if (s->hole != 0 && (g->term[t.child[1]].holes || g->term[t.child[2]].holes)) {
-            (void)sx_refuse(g, "a recurrence reads the value that a loop carries");
-        }
-        for (uint32_t k = 0; k < 3; k++) {
-            t.child[k] = t.child[k] == 0 ? 0 : sx_term_subst(g, t.child[k], s);
-        }
-        result = sx_term_put(g, &t);
-        break;
-    case SX_TERM_CONST:
-    case SX_TERM_ELEMENT:
-    case SX_TERM_HOLE:
-    case SX_TERM_ACC:
-    case SX_TERM_STATE:
-    case SX_TERM_PART:
-    default:
-        t.child[0] = t.child[0] == 0 ? 0 : sx_term_subst(g, t.child[0], s);
-        t.form = sx_form_subst(g, t.form, s);
-        result = sx_term_put(g, &t);
-        break;
-    }
-    sx_memo_put(g, term, s, result);
-    return result;
 }

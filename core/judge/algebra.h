@@ -66,15 +66,19 @@ typedef enum {
      * level of its variable */
     SX_TERM_RECUR
 } sx_term_kind;
+/* The first SX_TERM_KEY bytes are the key, compared as a whole; the others follow from it. */
 typedef struct {
-    uint8_t kind, op, width, level; /* level: of runs inside, 0 without */
-    bool holes, acc;                /* has a hole, an accumulator that no run inside binds */
-    bool state, recur;              /* has a state, a recurrence */
+    uint8_t kind, op, width, zero;
     uint32_t imm;
     uint32_t child[3];
     uint32_t form;
-    uint64_t vars; /* free ones */
+    uint64_t vars;     /* free ones */
+    uint8_t level;     /* of runs inside, 0 without */
+    bool holes, acc;   /* has a hole, an accumulator that no run inside binds */
+    bool state, recur; /* has a state, a recurrence */
 } sx_term;
+#define SX_TERM_KEY 24u
+_Static_assert(offsetof(sx_term, vars) == SX_TERM_KEY, "the key of a term has no gaps");
 /* Integer maximum and minimum, which programs write as a blend by a comparison. */
 #define SX_LOP_IMAX ((int)SX_LOP_COUNT)
 #define SX_LOP_IMIN ((int)SX_LOP_COUNT + 1)
@@ -86,6 +90,9 @@ typedef struct {
     uint32_t a, b, var, result, stamp;
 } sx_pair_memo;
 #define SX_PAIR_MEMO 1024u
+typedef struct {
+    uint32_t stamp, result;
+} sx_memo;
 
 typedef struct {
     sx_ctx *cx;
@@ -101,8 +108,8 @@ typedef struct {
     uint64_t *slot[2]; /* hash tables of forms and terms: generation << 32 | number */
     uint32_t slot_count[2];
     uint32_t generation;
-    uint32_t *memo, *memo_stamp; /* of each term: its substitution under the running one */
-    uint32_t memo_capacity, memo_capacity2;
+    sx_memo *memo; /* of each term: its substitution under the running one */
+    uint32_t memo_capacity;
     uint32_t stamp;
     sx_pair_memo *pair;
     int64_t low[SX_VAR_COUNT], high[SX_VAR_COUNT]; /* ranges of the variables in scope */
@@ -127,9 +134,15 @@ void sx_algebra_reset(sx_algebra *g); /* forgets all forms and terms */
 uint32_t sx_refuse(sx_algebra *g, const char *format, ...) SX_PRINTF(2, 3); /* 0 */
 
 /* ---- forms ---- */
+static inline void sx_lin_init(sx_lin *lin, int64_t constant)
+{
+    lin->constant = constant;
+    lin->vars = 0;
+}
 void sx_lin_get(const sx_algebra *g, uint32_t form, sx_lin *lin);
 void sx_lin_add(sx_algebra *g, sx_lin *lin, uint32_t variable, int64_t coefficient);
 void sx_lin_add_lin(sx_algebra *g, sx_lin *lin, const sx_lin *other, int64_t factor);
+void sx_lin_add_form(sx_algebra *g, sx_lin *lin, uint32_t form, int64_t factor);
 void sx_lin_add_constant(sx_algebra *g, sx_lin *lin, int64_t value);
 uint32_t sx_form_put(sx_algebra *g, const sx_lin *lin);
 uint32_t sx_form_constant(sx_algebra *g, int64_t value);
@@ -155,6 +168,8 @@ void sx_subst_begin(sx_algebra *g, sx_subst *s);
 void sx_subst_var(sx_subst *s, uint32_t variable, uint32_t form);
 uint32_t sx_form_subst(sx_algebra *g, uint32_t form, const sx_subst *s);
 uint32_t sx_term_subst(sx_algebra *g, uint32_t term, const sx_subst *s);
+/* The term at `outer` = 0, where it depends on inner + factor * outer alone; else 0. */
+uint32_t sx_term_flat(sx_algebra *g, uint32_t term, uint32_t inner, uint32_t outer, int64_t factor);
 /* The term with `var` that is `a` at 0 and `b` at 1, where they differ by constants in forms alone; else 0. */
 uint32_t sx_term_pair(sx_algebra *g, uint32_t a, uint32_t b, uint32_t var);
 uint32_t sx_form_pair(sx_algebra *g, uint32_t a, uint32_t b, uint32_t var); /* UINT32_MAX: no */
@@ -170,16 +185,25 @@ typedef bool (*sx_define)(void *self, uint32_t state, uint32_t *first, uint32_t 
 uint32_t sx_term_recur(sx_algebra *g, uint32_t asked, sx_define define, void *self, uint32_t var,
                        int64_t trip);
 
-/* ---- between algebra.c, fold.c, run.c and recur.c ---- */
+/* ---- between algebra.c, subst.c, fold.c, run.c and recur.c ---- */
 /* What was noted for a term under the running substitution. */
 bool sx_memo_find(const sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t *result);
 void sx_memo_put(sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t result);
 uint32_t sx_term_put(sx_algebra *g, const sx_term *key);
+/* Puts the factors of an operation in their fixed order, where they may be exchanged. */
+void sx_term_exchange(sx_algebra *g, sx_term *key);
 /* Variables bound by runs of this level. */
 uint64_t sx_run_vars(uint32_t level);
-/* A run in normal form. counts: the constant is how many there are, coefficient k is count k. */
+/* How often the step of a run is taken, innermost count first. In the form of a run the constant is how many
+ * counts there are, and coefficient k is count k. */
+typedef struct {
+    uint32_t depth;
+    int64_t count[SX_RUN_DEPTH + 1];
+} sx_counts;
+void sx_counts_get(const sx_algebra *g, uint32_t form, sx_counts *counts);
+/* A run in normal form. */
 uint32_t sx_run_make(sx_algebra *g, uint32_t first, uint32_t step, uint32_t level,
-                     const sx_lin *counts);
+                     const sx_counts *counts);
 /* Which operand of an operation may accumulate, or 3. */
 uint32_t sx_run_operand(sx_lop op);
 /* The operation `key`, whose operand `at` accumulates, as a part of the run that the operand is; 0: it is none. */

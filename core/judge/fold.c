@@ -39,10 +39,8 @@ static bool int_form(sx_algebra *g, uint32_t term, sx_lin *lin)
 /* Sums and shifts of forms: equal modulo what a lane holds. */
 static uint32_t fold_form(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t y)
 {
-    sx_lin a, b, sum = {.constant = 0, .vars = 0};
-    if (op != SX_LOP_IADD && op != SX_LOP_ISUB && op != SX_LOP_SHL) {
-        return 0;
-    }
+    sx_lin a, b, sum;
+    sx_lin_init(&sum, 0);
     if (!int_form(g, x, &a) || (op == SX_LOP_SHL ? a.vars == 0 : !int_form(g, y, &b))) {
         return 0;
     }
@@ -90,9 +88,6 @@ static bool fold_bits(const sx_algebra *g, sx_lop op, uint32_t imm, uint64_t a, 
 static uint32_t fold_mask(sx_algebra *g, sx_lop op, uint32_t x, uint32_t y)
 {
     uint64_t bits;
-    if (op != SX_LOP_MAND && op != SX_LOP_MOR) {
-        return 0;
-    }
     for (uint32_t k = 0; k < 2; k++) {
         uint32_t known = k == 0 ? x : y;
         uint32_t other = k == 0 ? y : x;
@@ -104,12 +99,12 @@ static uint32_t fold_mask(sx_algebra *g, sx_lop op, uint32_t x, uint32_t y)
 }
 
 /* A byte is not negative: greater than zero is not equal to zero. */
-static bool is_byte_above_zero(const sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t y)
+static bool is_byte_above_zero(const sx_algebra *g, uint32_t imm, uint32_t x, uint32_t y)
 {
     const sx_term *a = &g->term[x];
     const sx_term *b = &g->term[y];
-    return op == SX_LOP_ICMP && imm == SX_GT && a->kind == SX_TERM_ELEMENT &&
-           a->width == SX_MEM_U8 && b->kind == SX_TERM_CONST && b->imm == 0 && b->form == 0;
+    return imm == SX_GT && a->kind == SX_TERM_ELEMENT && a->width == SX_MEM_U8 &&
+           b->kind == SX_TERM_CONST && b->imm == 0 && b->form == 0;
 }
 
 /* Is it a known finite float? Infinities are what maxima start from: steps of a chain, which stay as they are. */
@@ -161,11 +156,11 @@ static uint32_t fold_blend(sx_algebra *g, uint32_t mask, uint32_t x, uint32_t y)
 }
 
 /* Nothing times a number is nothing: what lanes behind the last element of a load become. */
-static uint32_t fold_nothing(sx_algebra *g, sx_lop op, uint32_t x, uint32_t y)
+static uint32_t fold_nothing(sx_algebra *g, uint32_t x, uint32_t y)
 {
     uint64_t bits;
     double factor;
-    bool ok = op == SX_LOP_MUL && is_constant(g, x, &bits) && bits == 0 && is_number(g, y, &factor);
+    bool ok = is_constant(g, x, &bits) && bits == 0 && is_number(g, y, &factor);
     return ok && factor > 0 ? x : 0;
 }
 
@@ -175,13 +170,25 @@ static uint32_t fold_order(sx_algebra *g, sx_lop op, uint32_t x, uint32_t y)
 {
     double value;
     sx_lop plain = (int)op == SX_LOP_NMAX ? SX_LOP_MAX : SX_LOP_MIN;
-    if ((int)op != SX_LOP_NMAX && (int)op != SX_LOP_NMIN) {
-        return 0;
-    }
     if (is_number(g, x, &value)) {
         return sx_term_op(g, plain, 0, x, y, 0);
     }
     return is_number(g, y, &value) && value != 0 ? sx_term_op(g, plain, 0, y, x, 0) : 0;
+}
+
+static uint32_t fold_not(const sx_algebra *g, uint32_t x)
+{
+    const sx_term *t = &g->term[x];
+    return t->kind == SX_TERM_OP && t->op == SX_LOP_MNOT ? t->child[0] : 0;
+}
+
+static uint32_t fold_compare(sx_algebra *g, uint32_t imm, uint32_t x, uint32_t y)
+{
+    if (!is_byte_above_zero(g, imm, x, y)) {
+        return 0;
+    }
+    uint32_t zero = sx_term_op(g, SX_LOP_ICMP, SX_EQ, x, y, 0);
+    return sx_term_op(g, SX_LOP_MNOT, 0, zero, 0, 0);
 }
 
 static uint32_t fold(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t y, uint32_t z)
@@ -189,7 +196,6 @@ static uint32_t fold(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_
     uint64_t a = 0;
     uint64_t b = 0;
     uint64_t bits;
-    uint32_t r;
     if (op == SX_LOP_BLEND) {
         return fold_blend(g, x, y, z);
     }
@@ -200,22 +206,21 @@ static uint32_t fold(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_
         fold_bits(g, op, imm, a, b, &bits)) {
         return sx_term_constant(g, bits);
     }
-    if (x == y && ((int)op == SX_LOP_IMAX || (int)op == SX_LOP_IMIN)) {
-        return x;
+    switch ((int)op) {
+    case SX_LOP_IMAX:
+    case SX_LOP_IMIN: return x == y ? x : 0;
+    case SX_LOP_NMAX:
+    case SX_LOP_NMIN: return fold_order(g, op, x, y);
+    case SX_LOP_MUL: return fold_nothing(g, x, y);
+    case SX_LOP_IADD:
+    case SX_LOP_ISUB:
+    case SX_LOP_SHL: return fold_form(g, op, imm, x, y);
+    case SX_LOP_MAND:
+    case SX_LOP_MOR: return fold_mask(g, op, x, y);
+    case SX_LOP_MNOT: return fold_not(g, x);
+    case SX_LOP_ICMP: return fold_compare(g, imm, x, y);
+    default: return 0;
     }
-    r = fold_order(g, op, x, y);
-    r = r == 0 ? fold_nothing(g, op, x, y) : r;
-    r = r == 0 ? fold_form(g, op, imm, x, y) : r;
-    r = r == 0 ? fold_mask(g, op, x, y) : r;
-    if (r == 0 && op == SX_LOP_MNOT) {
-        const sx_term *t = &g->term[x];
-        r = t->kind == SX_TERM_OP && t->op == SX_LOP_MNOT ? t->child[0] : 0;
-    }
-    if (r == 0 && is_byte_above_zero(g, op, imm, x, y)) {
-        uint32_t zero = sx_term_op(g, SX_LOP_ICMP, SX_EQ, x, y, 0);
-        r = sx_term_op(g, SX_LOP_MNOT, 0, zero, 0, 0);
-    }
-    return r;
 }
 
 /* The factors of a multiply-add are exchanged freely (which NaN it gives is not specified): elements by
@@ -254,6 +259,22 @@ static uint32_t ordered_product(sx_algebra *g, uint32_t term)
     return sx_term_put(g, &exchanged);
 }
 
+void sx_term_exchange(sx_algebra *g, sx_term *key)
+{
+    bool exchanges = key->op == SX_LOP_FMA || key->op == SX_LOP_FNMA;
+    if (key->op == SX_LOP_IADD) {
+        key->child[0] = ordered_product(g, key->child[0]);
+        key->child[1] = ordered_product(g, key->child[1]);
+        /* the halves of a 64-bit product */
+        exchanges = is_product(g, key->child[0]) && is_product(g, key->child[1]);
+    }
+    if (exchanges && wants_exchange(g, key->child[0], key->child[1])) {
+        uint32_t other = key->child[0];
+        key->child[0] = key->child[1];
+        key->child[1] = other;
+    }
+}
+
 uint32_t sx_term_op(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t y, uint32_t z)
 {
     if (g->refused) {
@@ -264,18 +285,8 @@ uint32_t sx_term_op(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t
         return known;
     }
     uint32_t at = sx_run_operand(op);
-    bool exchanges = op == SX_LOP_FMA || op == SX_LOP_FNMA;
-    if (op == SX_LOP_IADD) {
-        x = ordered_product(g, x);
-        y = ordered_product(g, y);
-        exchanges = is_product(g, x) && is_product(g, y); /* the halves of a 64-bit product */
-    }
-    if (exchanges && wants_exchange(g, x, y)) {
-        uint32_t other = x;
-        x = y;
-        y = other;
-    }
     sx_term key = {.kind = SX_TERM_OP, .op = (uint8_t)op, .imm = imm, .child = {x, y, z}};
+    sx_term_exchange(g, &key);
     uint32_t joined = at < 3 ? sx_run_continue(g, &key, at) : 0;
     return joined != 0 ? joined : sx_term_put(g, &key);
 }
@@ -287,7 +298,8 @@ uint32_t sx_term_op_imm2(sx_algebra *g, sx_lop op, int64_t imm2, uint32_t x)
     }
     sx_term key = {.kind = SX_TERM_OP, .op = (uint8_t)op, .child = {x, 0, 0}};
     if (op == SX_LOP_SMUL && g->term[x].kind == SX_TERM_INT) {
-        sx_lin lin, product = {.constant = 0, .vars = 0};
+        sx_lin lin, product;
+        sx_lin_init(&product, 0);
         sx_lin_get(g, g->term[x].form, &lin);
         sx_lin_add_lin(g, &product, &lin, imm2);
         return sx_term_scalar(g, sx_form_put(g, &product));

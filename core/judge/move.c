@@ -48,7 +48,9 @@ static sx_lin number_of(const move *m, const sx_final *f, uint32_t dim)
             return f->digit[k];
         }
     }
-    return (sx_lin){.constant = 0, .vars = 0};
+    sx_lin zero;
+    sx_lin_init(&zero, 0);
+    return zero;
 }
 
 /* ---- rows of words ---- */
@@ -81,7 +83,8 @@ static uint32_t concatenate_value(void *self, const sx_final *f)
         if (low < first || high >= first + m->piece[k]) {
             continue;
         }
-        sx_lin from = {.constant = -first * m->unit, .vars = 0};
+        sx_lin from;
+        sx_lin_init(&from, -first * m->unit);
         sx_lin_add_lin(g, &from, &word, m->unit);
         sx_lin_add_lin(g, &from, &row, m->unit * m->piece[k]);
         return sx_term_element(g, k, (uint8_t)m->mem, sx_form_put(g, &from), 0);
@@ -110,14 +113,16 @@ static uint32_t gather_value(void *self, const sx_final *f)
     sx_lin before = number_of(m, f, PLACE_BEFORE);
     int64_t extent = m->input[0].dim[m->attr->axis].scale;
     int64_t index_bytes = sx_dtype_bytes(m->input[1].dtype);
-    sx_lin at = {.constant = 0, .vars = 0};
+    sx_lin at;
+    sx_lin_init(&at, 0);
     sx_lin_add_lin(g, &at, &pick, index_bytes);
     uint32_t index =
         sx_term_element(g, 1, (uint8_t)(SX_WIDTH_SIGNED + 8 * index_bytes), sx_form_put(g, &at), 0);
     index = sx_term_op_imm2(g, SX_LOP_SWRAP, extent, index);
     index = sx_term_op_imm2(g, SX_LOP_SCLAMP, extent, index);
     index = sx_term_op_imm2(g, SX_LOP_SMUL, m->unit * m->row, index);
-    sx_lin from = {.constant = 0, .vars = 0};
+    sx_lin from;
+    sx_lin_init(&from, 0);
     sx_lin_add_lin(g, &from, &word, m->unit);
     sx_lin_add_lin(g, &from, &before, extent * m->row * m->unit);
     return sx_term_element(g, 0, (uint8_t)m->mem, sx_form_put(g, &from), index);
@@ -127,7 +132,8 @@ static uint32_t gather_value(void *self, const sx_final *f)
 static uint32_t element_value(const move *m, uint32_t input, const sx_lin *element)
 {
     sx_algebra *g = &m->j->algebra;
-    sx_lin from = {.constant = 0, .vars = 0};
+    sx_lin from;
+    sx_lin_init(&from, 0);
     sx_lin_add_lin(g, &from, element, m->unit);
     return sx_term_element(g, input, (uint8_t)m->mem, sx_form_put(g, &from), 0);
 }
@@ -162,7 +168,8 @@ static uint32_t reverse_value(void *self, const sx_final *f)
 {
     const move *m = self;
     sx_algebra *g = &m->j->algebra;
-    sx_lin element = {.constant = 0, .vars = 0};
+    sx_lin element;
+    sx_lin_init(&element, 0);
     for (uint32_t k = 0; k < m->p.count; k++) {
         int64_t stride = m->p.stride[k] / m->unit;
         bool reversed = m->p.dim[k] % 2 != 0;
@@ -197,8 +204,10 @@ static pad_place place_in_operand(const move *m, uint32_t d, sx_lin *at)
     if (high < 0 || low > last) {
         return PAD_OUTSIDE;
     }
-    sx_lin whole = {.constant = 0, .vars = 0};
-    sx_lin rest = {.constant = 0, .vars = 0};
+    sx_lin whole;
+    sx_lin_init(&whole, 0);
+    sx_lin rest;
+    sx_lin_init(&rest, 0);
     int64_t quotient = at->constant / step - (at->constant % step < 0);
     whole.constant = quotient;
     rest.constant = at->constant - quotient * step;
@@ -225,14 +234,16 @@ static uint32_t pad_value(void *self, const sx_final *f)
 {
     const move *m = self;
     sx_algebra *g = &m->j->algebra;
-    sx_lin element = {.constant = 0, .vars = 0};
+    sx_lin element;
+    sx_lin_init(&element, 0);
     int64_t stride = 1;
     bool known = true;
     for (uint32_t d = m->result->rank; d-- > 0;) {
         sx_lin at = number_of(m, f, d);
         pad_place place = place_in_operand(m, d, &at);
         if (place == PAD_OUTSIDE) {
-            sx_lin scalar = {.constant = 0, .vars = 0};
+            sx_lin scalar;
+            sx_lin_init(&scalar, 0);
             return element_value(m, 1, &scalar);
         }
         known = known && place == PAD_INSIDE;

@@ -47,7 +47,8 @@ static bool split_dims(sx_algebra *g, sx_record *r, const sx_places *p)
         if (r->dims >= SX_STORE_DIMS) {
             return false;
         }
-        sx_lin sum = {.constant = 0, .vars = 0};
+        sx_lin sum;
+        sx_lin_init(&sum, 0);
         sx_lin_add(g, &sum, SX_VAR_STORE + v, 1);
         sx_lin_add(g, &sum, SX_VAR_STORE + r->dims, extent / q);
         sx_subst s;
@@ -170,7 +171,8 @@ static bool are_apart(sx_algebra *g, const sx_final *a, const sx_final *b, const
     sx_prove_ranges(g, &b->record, SX_VAR_RUN);
     for (uint32_t d = 0; d < p->count; d++) {
         sx_lin difference = a->digit[d];
-        sx_lin renamed = {.constant = b->digit[d].constant, .vars = 0};
+        sx_lin renamed;
+        sx_lin_init(&renamed, b->digit[d].constant);
         for (uint64_t left = b->digit[d].vars; left != 0; left &= left - 1) {
             uint32_t v = (uint32_t)__builtin_ctzll(left);
             sx_lin_add(g, &renamed, v - SX_VAR_STORE + SX_VAR_RUN, b->digit[d].coef[v]);
@@ -476,7 +478,8 @@ static uint32_t packed_element(void *self, const sx_final *f)
     sx_reference *r = a->r;
     const sx_places *p = a->p;
     sx_algebra *g = r->g;
-    sx_lin column = {.constant = 0, .vars = 0};
+    sx_lin column;
+    sx_lin_init(&column, 0);
     memset(r->position, 0, sizeof(r->position));
     for (uint32_t k = 0; k < p->count; k++) {
         uint32_t d = p->dim[k];

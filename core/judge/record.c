@@ -110,7 +110,8 @@ bool sx_records_apart(sx_algebra *g, const sx_record *a, const sx_record *b, uin
     for (uint32_t k = 0; k < a->dims; k++) {
         set_range(g, store_var(k), a->count[k]);
     }
-    sx_lin renamed = {.constant = other.constant, .vars = 0};
+    sx_lin renamed;
+    sx_lin_init(&renamed, other.constant);
     for (uint64_t left = other.vars; left != 0; left &= left - 1) {
         uint32_t v = (uint32_t)__builtin_ctzll(left);
         uint32_t to = v;
@@ -279,19 +280,17 @@ static bool merge_dims(sx_algebra *g, sx_record *r, uint32_t k)
         !sx_mul_i64(r->count[k], r->count[k + 1], &product)) {
         return false;
     }
-    sx_subst zero, sum;
+    uint32_t flat = 0;
+    if (r->value != 0) {
+        flat = sx_term_flat(g, r->value, store_var(k), store_var(k + 1), r->count[k]);
+        if (flat == 0) {
+            return false;
+        }
+    }
+    sx_subst zero;
     sx_subst_begin(g, &zero);
     sx_subst_var(&zero, store_var(k + 1), 0);
-    uint32_t flat = swap_value(g, r->value, &zero);
     uint32_t address = sx_form_subst(g, r->address, &zero);
-    sx_lin both = {.constant = 0, .vars = 0};
-    sx_lin_add(g, &both, store_var(k), 1);
-    sx_lin_add(g, &both, store_var(k + 1), r->count[k]);
-    sx_subst_begin(g, &sum);
-    sx_subst_var(&sum, store_var(k), sx_form_put(g, &both));
-    if (swap_value(g, flat, &sum) != r->value) {
-        return false;
-    }
     r->count[k] = product;
     r->value = flat;
     r->address = address;

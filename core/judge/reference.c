@@ -244,7 +244,8 @@ static uint32_t panel_address(sx_reference *r)
 {
     sx_algebra *g = r->g;
     int64_t stride[SX_RANK_MAX], size;
-    sx_lin lin = {.constant = 0, .vars = 0};
+    sx_lin lin;
+    sx_lin_init(&lin, 0);
     if (!sx_panel_strides(r, stride, &size)) {
         return sx_refuse(g, "the panels are too large");
     }
@@ -264,7 +265,8 @@ static uint32_t panel_address(sx_reference *r)
         sx_lin_add_lin(g, &lin, &digit[0], 1);
         sx_lin_add_lin(g, &lin, &digit[1], stride[d]);
     }
-    sx_lin bytes = {.constant = 0, .vars = 0};
+    sx_lin bytes;
+    sx_lin_init(&bytes, 0);
     sx_lin_add_lin(g, &bytes, &lin, g->wide ? 8 : 4);
     return sx_form_put(g, &bytes);
 }
@@ -275,7 +277,8 @@ uint32_t sx_reference_address(sx_reference *r, uint32_t a)
     if (a == r->packed) {
         return panel_address(r);
     }
-    sx_lin lin = {.constant = r->space.offset[a], .vars = 0};
+    sx_lin lin;
+    sx_lin_init(&lin, r->space.offset[a]);
     for (uint32_t d = 0; d < r->space.rank; d++) {
         if (r->space.stride[a][d] != 0) {
             sx_lin at;
@@ -283,7 +286,8 @@ uint32_t sx_reference_address(sx_reference *r, uint32_t a)
             sx_lin_add_lin(g, &lin, &at, r->space.stride[a][d]);
         }
     }
-    sx_lin bytes = {.constant = 0, .vars = 0};
+    sx_lin bytes;
+    sx_lin_init(&bytes, 0);
     sx_lin_add_lin(g, &bytes, &lin, sx_dtype_bytes(r->input[a].dtype));
     return sx_form_put(g, &bytes);
 }

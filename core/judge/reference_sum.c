@@ -161,7 +161,8 @@ static uint32_t chunk_value(sx_reference *r, const sx_instr *in, uint32_t inner,
 {
     sx_algebra *g = r->g;
     uint32_t lanes = lanes_of(r);
-    sx_lin lin = {.constant = chunk * lanes, .vars = 0};
+    sx_lin lin;
+    sx_lin_init(&lin, chunk * lanes);
     if (loops) {
         sx_lin_add(g, &lin, loop_var(inner), (int64_t)lanes * ACCUMULATORS);
     }

@@ -54,27 +54,41 @@ static bool escapes(const sx_algebra *g, uint32_t term, uint32_t level, uint32_t
     return (g->term[term].vars & sx_run_vars(level) & ~bound) != 0;
 }
 
-static int64_t count_of(const sx_lin *counts, uint32_t k)
+void sx_counts_get(const sx_algebra *g, uint32_t form, sx_counts *counts)
 {
-    return (counts->vars & SX_VAR_BIT(k)) != 0 ? counts->coef[k] : 0;
+    const sx_form *f = &g->form[form];
+    uint32_t at = f->first;
+    SX_ASSERT(f->constant >= 0 && f->constant <= SX_RUN_DEPTH);
+    counts->depth = (uint32_t)f->constant;
+    for (uint32_t k = 0; k < counts->depth; k++) {
+        counts->count[k] = (f->vars >> k & 1) != 0 ? g->coef[at++] : 0;
+    }
 }
 
-static void set_count(sx_lin *counts, uint32_t k, int64_t value)
+static uint32_t counts_form(sx_algebra *g, const sx_counts *counts)
 {
-    counts->coef[k] = value;
-    counts->vars |= SX_VAR_BIT(k);
-    counts->constant = counts->constant > (int64_t)k ? counts->constant : (int64_t)k + 1;
+    sx_lin lin;
+    sx_lin_init(&lin, counts->depth);
+    for (uint32_t k = 0; k < counts->depth; k++) {
+        sx_lin_add(g, &lin, k, counts->count[k]);
+    }
+    return sx_form_put(g, &lin);
+}
+
+static void push_count(sx_counts *counts, int64_t value)
+{
+    SX_ASSERT(counts->depth <= SX_RUN_DEPTH);
+    counts->count[counts->depth++] = value;
 }
 
 /* Counts of 1 go: their variable is 0. */
-static uint32_t drop_ones(sx_algebra *g, uint32_t step, uint32_t level, sx_lin *counts)
+static uint32_t drop_ones(sx_algebra *g, uint32_t step, uint32_t level, sx_counts *counts)
 {
     sx_subst s;
     uint32_t kept = 0;
-    uint32_t depth = (uint32_t)counts->constant;
     sx_subst_begin(g, &s);
-    for (uint32_t k = 0; k < depth; k++) {
-        int64_t count = count_of(counts, k);
+    for (uint32_t k = 0; k < counts->depth; k++) {
+        int64_t count = counts->count[k];
         if (count == 1) {
             sx_subst_var(&s, run_var(level, k), 0);
             continue;
@@ -82,42 +96,32 @@ static uint32_t drop_ones(sx_algebra *g, uint32_t step, uint32_t level, sx_lin *
         if (kept != k) {
             sx_subst_var(&s, run_var(level, k), sx_form_var(g, run_var(level, kept), 1, 0));
         }
-        counts->coef[kept++] = count;
+        counts->count[kept++] = count;
     }
-    counts->constant = kept;
-    counts->vars = (UINT64_C(1) << kept) - 1;
+    counts->depth = kept;
     return s.vars == 0 ? step : sx_term_subst(g, step, &s);
 }
 
 /* Variables k and k + 1 as one, where they make one arithmetic sequence. */
-static bool merge_at(sx_algebra *g, uint32_t *step, uint32_t level, sx_lin *counts, uint32_t k)
+static bool merge_at(sx_algebra *g, uint32_t *step, uint32_t level, sx_counts *counts, uint32_t k)
 {
     uint32_t inner = run_var(level, k);
     uint32_t outer = run_var(level, k + 1);
-    sx_subst s;
-    sx_subst_begin(g, &s);
-    sx_subst_var(&s, outer, 0);
-    uint32_t flat = sx_term_subst(g, *step, &s);
-    sx_lin sum = {.constant = 0, .vars = 0};
-    sx_lin_add(g, &sum, inner, 1);
-    sx_lin_add(g, &sum, outer, count_of(counts, k));
-    sx_subst_begin(g, &s);
-    sx_subst_var(&s, inner, sx_form_put(g, &sum));
     int64_t product;
-    if (sx_term_subst(g, flat, &s) != *step ||
-        !sx_mul_i64(count_of(counts, k), count_of(counts, k + 1), &product)) {
+    uint32_t flat = sx_term_flat(g, *step, inner, outer, counts->count[k]);
+    if (flat == 0 || !sx_mul_i64(counts->count[k], counts->count[k + 1], &product)) {
         return false;
     }
-    counts->coef[k] = product;
-    counts->coef[k + 1] = 1;
+    counts->count[k] = product;
+    counts->count[k + 1] = 1;
     *step = drop_ones(g, flat, level, counts);
     return true;
 }
 
-static bool inner_equal(const sx_lin *a, const sx_lin *b, uint32_t depth)
+static bool inner_equal(const sx_counts *a, const sx_counts *b, uint32_t depth)
 {
     for (uint32_t k = 0; k < depth; k++) {
-        if (count_of(a, k) != count_of(b, k)) {
+        if (a->count[k] != b->count[k]) {
             return false;
         }
     }
@@ -126,17 +130,17 @@ static bool inner_equal(const sx_lin *a, const sx_lin *b, uint32_t depth)
 
 /* A chain that ends in `step` (with counts) behind the run or single step `*before`; true: *before is its
  * first value, and step and counts are those of both. */
-static bool join(sx_algebra *g, uint32_t *before, uint32_t *step, uint32_t level, sx_lin *counts)
+static bool join(sx_algebra *g, uint32_t *before, uint32_t *step, uint32_t level, sx_counts *counts)
 {
     sx_term t = g->term[*before];
-    sx_lin old = {.constant = 0, .vars = 0};
+    sx_counts old = {.depth = 0};
     uint32_t old_step;
     uint32_t first;
     uint32_t at = t.kind == SX_TERM_OP ? sx_run_operand((sx_lop)t.op) : 3;
     if (t.kind == SX_TERM_RUN && t.imm == level) {
         first = t.child[0];
         old_step = t.child[1];
-        sx_lin_get(g, t.form, &old);
+        sx_counts_get(g, t.form, &old);
     } else if (at < 3 && g->term[*step].kind == SX_TERM_OP && g->term[*step].op == t.op) {
         first = t.child[at];
         for (uint32_t k = 0; k < 3; k++) { /* its other operands are no part of the chain */
@@ -152,16 +156,16 @@ static bool join(sx_algebra *g, uint32_t *before, uint32_t *step, uint32_t level
     } else {
         return false;
     }
-    uint32_t m = (uint32_t)counts->constant;
-    uint32_t n = (uint32_t)old.constant;
+    uint32_t m = counts->depth;
+    uint32_t n = old.depth;
     if (g->refused || escapes(g, *step, level, m) || escapes(g, old_step, level, n)) {
         return false;
     }
     if (n == m + 1 && inner_equal(&old, counts, m)) {
         uint32_t last = run_var(level, m);
-        if (shifted(g, old_step, last, 0, count_of(&old, m)) == *step) {
+        if (shifted(g, old_step, last, 0, old.count[m]) == *step) {
             *counts = old;
-            counts->coef[m]++;
+            counts->count[m]++;
             *step = old_step;
             *before = first;
             return true;
@@ -169,8 +173,8 @@ static bool join(sx_algebra *g, uint32_t *before, uint32_t *step, uint32_t level
     }
     if (n == m && m > 0 && inner_equal(&old, counts, m - 1)) {
         uint32_t last = run_var(level, m - 1);
-        if (shifted(g, old_step, last, 1, count_of(&old, m - 1)) == *step) {
-            counts->coef[m - 1] += count_of(&old, m - 1);
+        if (shifted(g, old_step, last, 1, old.count[m - 1]) == *step) {
+            counts->count[m - 1] += old.count[m - 1];
             *step = old_step;
             *before = first;
             return true;
@@ -180,7 +184,7 @@ static bool join(sx_algebra *g, uint32_t *before, uint32_t *step, uint32_t level
         uint32_t last = run_var(level, n);
         if (shifted(g, *step, last, 0, -1) == old_step) {
             *step = shifted(g, *step, last, 1, -1);
-            counts->coef[n]++;
+            counts->count[n]++;
             *before = first;
             return true;
         }
@@ -188,7 +192,7 @@ static bool join(sx_algebra *g, uint32_t *before, uint32_t *step, uint32_t level
     if (n == m && m < SX_RUN_DEPTH && inner_equal(&old, counts, m)) {
         uint32_t pair = sx_term_pair(g, old_step, *step, run_var(level, m));
         if (pair != 0) {
-            set_count(counts, m, 2);
+            push_count(counts, 2);
             *step = pair;
             *before = first;
             return true;
@@ -207,19 +211,19 @@ static uint32_t once(sx_algebra *g, uint32_t first, uint32_t step)
 }
 
 uint32_t sx_run_make(sx_algebra *g, uint32_t first, uint32_t step, uint32_t level,
-                     const sx_lin *counts)
+                     const sx_counts *counts)
 {
-    sx_lin c = *counts;
+    sx_counts c = *counts;
     if (g->refused) {
         return 0;
     }
-    if (level >= SX_RUN_LEVELS || c.constant > SX_RUN_DEPTH || g->term[step].level > level ||
-        escapes(g, step, level, (uint32_t)c.constant)) {
+    if (level >= SX_RUN_LEVELS || c.depth > SX_RUN_DEPTH || g->term[step].level > level ||
+        escapes(g, step, level, c.depth)) {
         return sx_refuse(g, "runs nest too deeply");
     }
     for (bool again = true; again && !g->refused;) {
         step = drop_ones(g, step, level, &c);
-        for (uint32_t k = 0; k + 1 < (uint32_t)c.constant;) {
+        for (uint32_t k = 0; k + 1 < c.depth;) {
             k = merge_at(g, &step, level, &c, k) ? 0 : k + 1;
         }
         again = join(g, &first, &step, level, &c);
@@ -227,13 +231,13 @@ uint32_t sx_run_make(sx_algebra *g, uint32_t first, uint32_t step, uint32_t leve
     if (g->refused) {
         return 0;
     }
-    if (c.constant == 0) {
+    if (c.depth == 0) {
         return once(g, first, step);
     }
     return sx_term_put(g, &(sx_term){.kind = SX_TERM_RUN,
                                      .imm = level,
                                      .child = {first, step, 0},
-                                     .form = sx_form_put(g, &c)});
+                                     .form = counts_form(g, &c)});
 }
 
 uint32_t sx_run_continue(sx_algebra *g, const sx_term *key, uint32_t at)
@@ -258,7 +262,7 @@ uint32_t sx_run_continue(sx_algebra *g, const sx_term *key, uint32_t at)
     step.child[at] = sx_term_put(g, &(sx_term){.kind = SX_TERM_ACC});
     uint32_t one = sx_term_put(g, &step);
     uint32_t level = g->term[one].level;
-    sx_lin counts = {.constant = 0, .vars = 0};
+    sx_counts counts = {.depth = 0};
     if (g->refused || !join(g, &before, &one, level, &counts)) {
         return 0;
     }
@@ -362,18 +366,18 @@ uint32_t sx_term_close(sx_algebra *g, uint32_t first, uint32_t hole, uint32_t la
         return sx_refuse(g, "a loop mixes the values that it carries");
     }
     sx_term t = g->term[step];
-    sx_lin counts = {.constant = 0, .vars = 0};
+    sx_counts counts = {.depth = 0};
     uint32_t level = t.level;
     if (t.kind == SX_TERM_RUN && g->term[t.child[0]].kind == SX_TERM_ACC) {
         level = t.imm;
         step = t.child[1];
-        sx_lin_get(g, t.form, &counts);
+        sx_counts_get(g, t.form, &counts);
     }
-    uint32_t depth = (uint32_t)counts.constant;
+    uint32_t depth = counts.depth;
     if (g->refused || depth >= SX_RUN_DEPTH || level >= SX_RUN_LEVELS) {
         return sx_refuse(g, "runs nest too deeply");
     }
-    set_count(&counts, depth, trip);
+    push_count(&counts, trip);
     sx_subst_begin(g, &s);
     sx_subst_var(&s, var, sx_form_var(g, run_var(level, depth), 1, 0));
     return sx_run_make(g, first, sx_term_subst(g, step, &s), level, &counts);

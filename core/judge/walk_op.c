@@ -131,7 +131,8 @@ static uint32_t *vector(sx_walk *w, uint32_t number)
 static uint32_t address_form(sx_walk *w, const sx_addr *a, int64_t stride, uint32_t *index)
 {
     sx_algebra *g = w->g;
-    sx_lin lin = {.constant = a->offset, .vars = 0};
+    sx_lin lin;
+    sx_lin_init(&lin, a->offset);
     *index = 0;
     for (uint32_t v = 0; v < SX_LOOP_VARS_MAX; v++) {
         int64_t product = 0;

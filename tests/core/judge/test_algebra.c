@@ -87,7 +87,8 @@ START_TEST(test_nested_runs)
                 flat = sum_of(g, flat, 4 * n * r, 4, n, 1);
             }
             uint32_t hole = sx_term_hole(g, 1, 0);
-            sx_lin lin = {.constant = 0, .vars = 0};
+            sx_lin lin;
+            sx_lin_init(&lin, 0);
             sx_lin_add(g, &lin, 4, 1000);
             sx_lin_add(g, &lin, 5, 4);
             uint32_t next =
@@ -243,6 +244,103 @@ START_TEST(test_order_of_records)
 }
 END_TEST
 
+#define POOL 40u
+/* Terms of all kinds of operations over variables 0, 1 and 2, which stand for the forms `at`. The same seed
+ * gives the same terms: chains, runs, operations whose factors are exchanged, and those that fold. */
+static void build(sx_algebra *g, uint64_t seed, const uint32_t at[3], uint32_t pool[POOL])
+{
+    static const sx_lop op[] = {SX_LOP_ADD,  SX_LOP_MUL,  SX_LOP_FMA, SX_LOP_MAX,
+                                SX_LOP_IADD, SX_LOP_IMUL, SX_LOP_SUB, SX_LOP_BLEND};
+    sx_rng rng = {seed};
+    for (uint32_t k = 0; k < POOL; k++) {
+        uint32_t kind = k < 8 ? 0 : (uint32_t)sx_rng_below(&rng, 8);
+        uint32_t x = k == 0 ? 0 : pool[sx_rng_below(&rng, k)];
+        uint32_t y = k == 0 ? 0 : pool[sx_rng_below(&rng, k)];
+        uint32_t z = k == 0 ? 0 : pool[sx_rng_below(&rng, k)];
+        sx_lin lin;
+        sx_lin_init(&lin, 4 * (int64_t)sx_rng_below(&rng, 8));
+        for (uint32_t v = 0; v < 3; v++) {
+            sx_lin_add_form(g, &lin, at[v], 4 * (int64_t)sx_rng_below(&rng, 3));
+        }
+        uint32_t form = sx_form_put(g, &lin);
+        if (kind == 0) {
+            pool[k] = sx_term_element(g, (uint32_t)sx_rng_below(&rng, 2), SX_MEM_LANE, form, 0);
+        } else if (kind == 1) {
+            pool[k] = sx_term_int(g, form);
+        } else if (kind == 2) { /* a chain over a variable of its own, which the run binds */
+            uint32_t hole = sx_term_hole(g, k, 0);
+            sx_lin_add(g, &lin, 9, 32);
+            uint32_t next = sx_term_element(g, 0, SX_MEM_LANE, sx_form_put(g, &lin), 0);
+            next = add(g, add(g, hole, next), g->term[x].holes ? pool[0] : x);
+            pool[k] = sx_term_close(g, y, hole, next, 9, 2 + (int64_t)sx_rng_below(&rng, 3));
+        } else {
+            sx_lop which = op[sx_rng_below(&rng, SX_COUNT(op))];
+            bool three = which == SX_LOP_FMA || which == SX_LOP_BLEND;
+            pool[k] = sx_term_op(g, which, 0, x, y, three ? z : 0);
+        }
+    }
+}
+
+/* Terms made over other names for their variables are the terms under a substitution by these names, though that
+ * does not make them anew: it keeps the normal form, without which right kernels are refused. */
+START_TEST(test_renaming_keeps_the_normal_form)
+{
+    uint64_t seed = sx_test_seed();
+    for (uint32_t round = 0; round < 60; round++) {
+        fixture f;
+        open_fixture(&f);
+        sx_algebra *g = &f.g;
+        uint32_t before[POOL], after[POOL];
+        uint32_t plain[3], at[3];
+        sx_subst s;
+        sx_subst_begin(g, &s);
+        for (uint32_t v = 0; v < 3; v++) {
+            uint32_t to = round % 3 == 0 ? 4 + (v + round) % 3 : round % 3 == 1 ? (v + 1) % 3 : v;
+            sx_lin lin;
+            sx_lin_init(&lin, (int64_t)(round % 7));
+            sx_lin_add(g, &lin, to, 1 + round % 5);
+            if (round % 4 == 3 && v == 1) {
+                sx_lin_add(g, &lin, 8, 3);
+            }
+            plain[v] = sx_form_var(g, v, 1, 0);
+            at[v] = sx_form_put(g, &lin);
+            sx_subst_var(&s, v, at[v]);
+        }
+        build(g, seed + round, plain, before);
+        build(g, seed + round, at, after);
+        for (uint32_t k = 0; k < POOL; k++) {
+            ck_assert_msg(sx_term_subst(g, before[k], &s) == after[k] || g->refused,
+                          "round %u, term %u", round, k);
+        }
+        ck_assert_msg(!g->refused || strstr(g->why, "too deeply") != NULL, "%s", g->why);
+        sx_ctx_fini(&f.cx);
+    }
+}
+END_TEST
+
+/* Two variables are one where each form has the second as often as it must; else they stay two. */
+START_TEST(test_flat_terms)
+{
+    fixture f;
+    open_fixture(&f);
+    sx_algebra *g = &f.g;
+    sx_lin lin;
+    sx_lin_init(&lin, 20);
+    sx_lin_add(g, &lin, 3, 4);
+    sx_lin_add(g, &lin, 5, 24);
+    uint32_t x = sx_term_element(g, 0, SX_MEM_LANE, sx_form_put(g, &lin), 0);
+    uint32_t sum = add(g, x, element(g, 9, 4, 0));
+    ck_assert_uint_eq(sx_term_flat(g, sum, 3, 5, 6),
+                      add(g, element(g, 3, 4, 20), element(g, 9, 4, 0)));
+    ck_assert_uint_eq(sx_term_flat(g, sum, 3, 5, 5), 0);
+    ck_assert_uint_eq(sx_term_flat(g, add(g, x, element(g, 3, 4, 0)), 3, 5, 6), 0);
+    ck_assert_uint_eq(sx_term_flat(g, add(g, x, element(g, 5, 24, 0)), 3, 5, 6), 0);
+    ck_assert_uint_eq(sx_term_flat(g, element(g, 9, 4, 0), 3, 5, 6), element(g, 9, 4, 0));
+    ck_assert(!g->refused);
+    sx_ctx_fini(&f.cx);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("judge/algebra");
@@ -254,6 +352,8 @@ int main(void)
     tcase_add_test(cases, test_sets_that_meet);
     tcase_add_test(cases, test_records_join);
     tcase_add_test(cases, test_order_of_records);
+    tcase_add_test(cases, test_renaming_keeps_the_normal_form);
+    tcase_add_test(cases, test_flat_terms);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }
