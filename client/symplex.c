@@ -26,8 +26,8 @@
     _Static_assert((int)SYMPLEX_##name == (wire), "symplex.h: number of " #name);
 #include "core/base/codes.def"
 #undef SX_CODE
-#define SX_DTYPE(name, enumerator, bytes, class) \
-    _Static_assert((int)SYMPLEX_##enumerator == (int)SX_##enumerator, "symplex.h: " #name);
+#define SX_DTYPE(name, enumerator, number, bytes, class) \
+    _Static_assert((int)SYMPLEX_##enumerator == (number), "symplex.h: number of " #name);
 #include "core/ir/dtypes.def"
 #undef SX_DTYPE
 _Static_assert(SYMPLEX_VERSION_MAJOR == SX_VERSION_MAJOR &&

@@ -183,17 +183,17 @@ typedef enum {
     SYMPLEX_STATE_TENSOR /* kept by the module from run to run, which may change it; never bound */
 } symplex_role;
 typedef enum {
-    SYMPLEX_F64,
-    SYMPLEX_F32,
-    SYMPLEX_BF16,
-    SYMPLEX_F16,
-    SYMPLEX_F8E4M3,
-    SYMPLEX_F8E5M2,
-    SYMPLEX_I64,
-    SYMPLEX_I32,
-    SYMPLEX_I8,
-    SYMPLEX_U8,
-    SYMPLEX_BOOL /* one byte, 0 or 1 */
+    SYMPLEX_F64 = 0,
+    SYMPLEX_F32 = 1,
+    SYMPLEX_BF16 = 2,
+    SYMPLEX_F16 = 3,
+    SYMPLEX_F8E4M3 = 4,
+    SYMPLEX_F8E5M2 = 5,
+    SYMPLEX_I64 = 6,
+    SYMPLEX_I32 = 7,
+    SYMPLEX_I8 = 8,
+    SYMPLEX_U8 = 9,
+    SYMPLEX_BOOL = 10 /* one byte, 0 or 1 */
 } symplex_dtype;
 
 typedef struct {

@@ -180,7 +180,7 @@ typedef enum {
 typedef struct {
     sx_module_text name; /* interface name, or the node's name in OPTIMIZED */
     uint32_t place;
-    uint32_t dtype; /* row of core/ir/dtypes.def */
+    uint32_t dtype; /* number in core/ir/dtypes.def */
     uint32_t rank;
     uint32_t element_bytes;
     int64_t dim[SX_MODULE_RANK_MAX];

@@ -22,7 +22,7 @@
 
 /* ---- types ---- */
 typedef enum {
-#define SX_DTYPE(name, enumerator, bytes, class_) SX_##enumerator,
+#define SX_DTYPE(name, enumerator, number, bytes, class_) SX_##enumerator = (number),
 #include "core/ir/dtypes.def"
 #undef SX_DTYPE
     SX_DTYPE_COUNT

@@ -6,8 +6,18 @@ typedef struct {
     sx_dtype_class dtype_class;
 } dtype_row;
 
+/* Each number from 0 on belongs to one row: two rows of one number would initialise one element twice, which is an
+ * error, too. */
+enum {
+    DTYPE_ROWS = 0
+#define SX_DTYPE(name, enumerator, number, bytes, class_) +1
+#include "core/ir/dtypes.def"
+#undef SX_DTYPE
+};
+_Static_assert(DTYPE_ROWS == (int)SX_DTYPE_COUNT, "dtypes.def: the numbers have no hole");
+
 static const dtype_row dtype_table[SX_DTYPE_COUNT] = {
-#define SX_DTYPE(name_, enumerator_, bytes_, class_) \
+#define SX_DTYPE(name_, enumerator_, number_, bytes_, class_) \
     [SX_##enumerator_] = {.name = #name_, .bytes = bytes_, .dtype_class = SX_CLASS_##class_},
 #include "core/ir/dtypes.def"
 #undef SX_DTYPE

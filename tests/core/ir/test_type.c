@@ -22,6 +22,18 @@ START_TEST(test_dtypes)
 }
 END_TEST
 
+/* Files outlive their programs: what a number meant once it means for ever. */
+START_TEST(test_dtype_numbers)
+{
+    static const char *const name[] = {"f64", "f32", "bf16", "f16", "f8e4m3", "f8e5m2",
+                                       "i64", "i32", "i8",   "u8",  "bool"};
+    ck_assert_uint_eq(SX_DTYPE_COUNT, SX_COUNT(name));
+    for (uint32_t i = 0; i < SX_COUNT(name); i++) {
+        ck_assert_str_eq(sx_dtype_name((sx_dtype)i), name[i]);
+    }
+}
+END_TEST
+
 START_TEST(test_dims)
 {
     sx_dim batch = {1, 0};
@@ -229,6 +241,7 @@ int main(void)
     Suite *suite = suite_create("ir/type");
     TCase *tcase = tcase_create("type");
     tcase_add_test(tcase, test_dtypes);
+    tcase_add_test(tcase, test_dtype_numbers);
     tcase_add_test(tcase, test_dims);
     tcase_add_test(tcase, test_elements_and_strides);
     tcase_add_test(tcase, test_op_table);
