@@ -70,6 +70,7 @@ static void launch(sx_pipe *pipe, uint32_t index, const uint32_t *arg, uint32_t 
                              .arg_count = arg_count,
                              .prologue = constant ? 1 : 0};
     SX_ASSERT(index < pipe->kernel_count);
+    pipe->kernel_last = index;
     memcpy(&record, image->kernel.ptr + index * sizeof(record), sizeof(record));
     for (uint32_t k = 0; k < arg_count; k++) {
         sx_buf_put(&image->arg, &arg[k], sizeof(uint32_t));
@@ -84,7 +85,7 @@ static void launch(sx_pipe *pipe, uint32_t index, const uint32_t *arg, uint32_t 
     pipe->launch_count++;
 }
 
-/* Appends parts, kernel and launch. */
+/* Appends parts, kernel and launch; the launch alone where an earlier variant has the kernel. */
 static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
 {
     sx_image *image = pipe->image;
@@ -97,7 +98,6 @@ static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
     }
     SX_ASSERT(buffers == done->arg_count);
     sx_module_kernel record = done->record;
-    record.name = sx_module_put_text(&image->strings, sx_span_of(kernel->name));
     record.numerics = kernel->numerics;
     record.part_first = (uint32_t)(image->part.len / sizeof(sx_module_part));
     record.part_count = kernel->part_count;
@@ -110,15 +110,26 @@ static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
     record.code_size = done->code->size;
     record.flops = kernel->flops;
     record.bytes = kernel->bytes;
+    sx_module_part *part = SX_NEW_ARRAY(cx, sx_module_part, kernel->part_count);
+    if (part == NULL) {
+        return cx->error.code;
+    }
     for (uint32_t p = 0; p < kernel->part_count; p++) {
-        sx_module_part part = {.entry = done->code->entries.entry[p]};
-        memcpy(part.grid, kernel->part[p].grid, sizeof(part.grid));
-        sx_buf_put(&image->part, &part, sizeof(part));
+        part[p].entry = done->code->entries.entry[p];
+        memcpy(part[p].grid, kernel->part[p].grid, sizeof(part[p].grid));
     }
     for (uint32_t k = 0; k < done->arg_count; k++) {
         SX_ASSERT((uint64_t)kernel->buffer[k].size <= pipe->tensor[done->arg[k]].record.size);
         SX_ASSERT((kernel->buffer[k].role == SX_BUFFER_OUT) == (k + 1 == done->arg_count));
     }
+    uint32_t index;
+    SX_TRY(sx_pipe_share_kernel(cx, pipe, &record, part, &index));
+    if (index != SX_MODULE_NONE) {
+        launch(pipe, index, done->arg, done->arg_count, done->constant);
+        return SX_OK;
+    }
+    record.name = sx_module_put_text(&image->strings, sx_span_of(kernel->name));
+    sx_buf_put(&image->part, part, kernel->part_count * sizeof(*part));
     sx_buf_put(&image->kernel, &record, sizeof(record));
     pipe->kernel_count++;
     SX_TRY(sx_buf_check(cx, &image->kernel, "kernels"));
@@ -211,7 +222,7 @@ static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_schedu
         .what = sx_module_put_text(&pipe->image->strings, SX_SPAN_LITERAL("pack panels"))};
     SX_TRY(append(cx, pipe, &done));
     s->tensor[rhs] = *packed;
-    s->made->pack = pipe->kernel_count - 1;
+    s->made->pack = pipe->kernel_last;
     s->made->pack_input = rhs;
     s->made->pack_bytes = bytes;
     return SX_OK;
@@ -482,7 +493,7 @@ sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t result
         return launch_again(cx, pipe, &pipe->made[twin], &s, result);
     }
     SX_TRY(compile_subject(cx, pipe, &s, node, result));
-    made.kernel = pipe->kernel_count - 1;
+    made.kernel = pipe->kernel_last;
     void *array = pipe->made;
     SX_TRY(sx_grow(cx, &array, &pipe->made_capacity, pipe->made_count + 1, sizeof(made)));
     pipe->made = array;

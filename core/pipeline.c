@@ -266,7 +266,7 @@ static sx_code compile_nodes(sx_ctx *cx, sx_pipe *pipe)
     return copy_outputs(cx, pipe, output_tensor);
 }
 
-/* One variant after the other, with kernels of its own. */
+/* One variant after the other; what they have in common is kept once. */
 static sx_code compile_variants(sx_ctx *cx, sx_pipe *pipe)
 {
     sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, pipe->variants->symbol_count + 1);
@@ -291,6 +291,8 @@ static sx_code compile_variants(sx_ctx *cx, sx_pipe *pipe)
     }
     sx_stage_end(cx, stage, "done", pipe->kernel_count);
     stage = sx_stage_begin(cx, "places");
+    SX_TRY(sx_pipe_share_results(cx, pipe));
+    SX_TRY(sx_pipe_place_persistent(cx, pipe));
     SX_TRY(sx_pipe_put_tensors(cx, pipe));
     sx_stage_end(cx, stage, "done", pipe->tensor_count);
     return SX_OK;

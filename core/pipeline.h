@@ -49,8 +49,10 @@ typedef struct {
     uint32_t tensor_count, tensor_capacity;
     uint32_t launch_count;
     uint32_t kernel_count;
-    uint32_t candidates; /* plans looked at, all kernels */
-    sx_pipe_made *made;  /* nodes that have a kernel */
+    uint32_t kernel_last; /* that of the last launch */
+    sx_idmap code_map;    /* kernels by their code */
+    uint32_t candidates;  /* plans looked at, all kernels */
+    sx_pipe_made *made;   /* nodes that have a kernel */
     uint32_t made_count, made_capacity;
     sx_idmap made_map;
     sx_judge *judge;        /* of emitted programs */
@@ -106,7 +108,7 @@ void sx_pipe_variant_binding(const sx_pipe_variants *variants, uint32_t variant,
                              sx_binding *binding);
 void sx_pipe_put_symbols(const sx_pipe_variants *variants, sx_image *image);
 /* Writes the record of the variant that has been made, with its guards. */
-void sx_pipe_put_variant(sx_pipe *pipe, uint64_t persistent_offset, uint64_t persistent_bytes);
+void sx_pipe_put_variant(sx_pipe *pipe);
 /* An input, weight or output: the one that an earlier variant made, or a new one. */
 sx_code sx_pipe_add_shared(sx_ctx *cx, sx_pipe *pipe, sx_span name, const sx_type *type,
                            const sx_type *symbolic, sx_module_place place, uint32_t *index);
@@ -116,8 +118,19 @@ sx_code sx_pipe_put_tensors(sx_ctx *cx, sx_pipe *pipe);
 /* places.c */
 sx_code sx_pipe_add_tensor(sx_ctx *cx, sx_pipe *pipe, sx_span name, const sx_type *type,
                            uint64_t size, sx_module_place place, uint32_t *index);
-/* Decides offsets of temporaries and persistent tensors of this variant and writes its record. */
+/* Decides offsets of the temporaries of this variant and writes its record. */
 sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe);
+/* Decides offsets of the persistent tensors of all variants: first those that they share. */
+sx_code sx_pipe_place_persistent(sx_ctx *cx, sx_pipe *pipe);
+
+/* share.c. A kernel whose code has been appended: *index is that of an equal one of the module, and the code is
+ * taken back; or SX_MODULE_NONE, and the kernel is to be appended as number pipe->kernel_count. `part` are its
+ * parts, which need not be in the image. */
+sx_code sx_pipe_share_kernel(sx_ctx *cx, sx_pipe *pipe, const sx_module_kernel *record,
+                             const sx_module_part *part, uint32_t *index);
+/* When all variants have their launches: tensors that prologues make in the same way become one, of all variants.
+ * Tensors have other numbers afterwards. */
+sx_code sx_pipe_share_results(sx_ctx *cx, sx_pipe *pipe);
 
 /* kernels.c: code for one node: search, lowering, proof, machine code, launch. Tensors of the inputs exist. A node that
  * equals an earlier one but for which tensors it reads is another launch of the same kernel. */

@@ -50,16 +50,12 @@ sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe)
     }
     sx_module_info *info = &pipe->image->info;
     uint32_t count = 0;
-    uint64_t before = round_up(info->persistent_bytes), persistent = before;
     for (uint32_t i = 0; i < pipe->tensor_count; i++) {
         sx_pipe_tensor *tensor = &pipe->tensor[i];
         if (tensor->record.variant != pipe->variant) {
             continue;
         }
-        if (tensor->record.place == SX_TENSOR_PERSISTENT) {
-            tensor->record.offset = persistent;
-            persistent += round_up(tensor->record.size);
-        } else if (tensor->record.place == SX_TENSOR_TEMPORARY) {
+        if (tensor->record.place == SX_TENSOR_TEMPORARY) {
             SX_ASSERT(tensor->first != UINT32_MAX);
             of[count] = i;
             life[count++] = (sx_lifetime){
@@ -68,21 +64,51 @@ sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe)
     }
     uint64_t arena_bytes, floor_bytes;
     SX_TRY(sx_plan_memory(cx, life, count, &arena_bytes, &floor_bytes));
-    if (arena_bytes > SX_MODULE_BYTES_MAX || persistent > SX_MODULE_BYTES_MAX) {
-        return SX_FAIL(cx, SX_LIMIT, "%llu bytes of temporaries, %llu persistent, at most %llu",
-                       (unsigned long long)arena_bytes, (unsigned long long)persistent,
-                       (unsigned long long)SX_MODULE_BYTES_MAX);
+    if (arena_bytes > SX_MODULE_BYTES_MAX) {
+        return SX_FAIL(cx, SX_LIMIT, "%llu bytes of temporaries, at most %llu",
+                       (unsigned long long)arena_bytes, (unsigned long long)SX_MODULE_BYTES_MAX);
     }
     for (uint32_t k = 0; k < count; k++) {
         pipe->tensor[of[k]].record.offset = life[k].offset;
     }
     info->arena_bytes = arena_bytes > info->arena_bytes ? arena_bytes : info->arena_bytes;
-    info->persistent_bytes = persistent;
-    sx_pipe_put_variant(pipe, before, persistent - before);
+    sx_pipe_put_variant(pipe);
     if (pipe->variant == 0) {
         info->flops = pipe->flops;
         info->cost_ns = pipe->cost_ns;
         info->floor_ns = pipe->floor_ns;
     }
+    return SX_OK;
+}
+
+/* Places those of one variant, or with SX_MODULE_NONE those of all, from *end on. */
+static void place_behind(sx_pipe *pipe, uint32_t variant, uint64_t *end)
+{
+    for (uint32_t i = 0; i < pipe->tensor_count && *end <= SX_MODULE_BYTES_MAX; i++) {
+        sx_module_tensor *tensor = &pipe->tensor[i].record;
+        if (tensor->place == SX_TENSOR_PERSISTENT && tensor->variant == variant) {
+            tensor->offset = *end;
+            *end += round_up(tensor->size);
+        }
+    }
+}
+
+sx_code sx_pipe_place_persistent(sx_ctx *cx, sx_pipe *pipe)
+{
+    sx_buf *records = &pipe->image->variant;
+    uint64_t end = 0;
+    SX_ASSERT(records->len == pipe->variants->count * sizeof(sx_module_variant));
+    place_behind(pipe, SX_MODULE_NONE, &end);
+    for (uint32_t v = 0; v < pipe->variants->count; v++) {
+        sx_module_variant *variant = (sx_module_variant *)(void *)records->ptr + v;
+        variant->persistent_offset = end;
+        place_behind(pipe, v, &end);
+        variant->persistent_bytes = end - variant->persistent_offset;
+    }
+    if (end > SX_MODULE_BYTES_MAX) {
+        return SX_FAIL(cx, SX_LIMIT, "%llu bytes of persistent tensors, at most %llu",
+                       (unsigned long long)end, (unsigned long long)SX_MODULE_BYTES_MAX);
+    }
+    pipe->image->info.persistent_bytes = end;
     return SX_OK;
 }

@@ -109,12 +109,10 @@ static void put_guards(const sx_pipe *pipe, sx_module_variant *variant)
     variant->name.size = (uint32_t)image->strings.len - variant->name.offset;
 }
 
-void sx_pipe_put_variant(sx_pipe *pipe, uint64_t persistent_offset, uint64_t persistent_bytes)
+void sx_pipe_put_variant(sx_pipe *pipe)
 {
     sx_module_variant variant = {.launch_first = pipe->launch_first,
                                  .launch_count = pipe->launch_count - pipe->launch_first,
-                                 .persistent_offset = persistent_offset,
-                                 .persistent_bytes = persistent_bytes,
                                  .flops = pipe->flops,
                                  .cost_ns = pipe->cost_ns,
                                  .floor_ns = pipe->floor_ns};

@@ -10,7 +10,7 @@
  *
  * A module has one or more *variants*: lists of launches, each with guards that say for which values of the
  * symbolic extents and for which machines it serves. Inputs, weights, outputs, constants and state belong to
- * all variants; temporary and persistent tensors belong to one.
+ * all variants, temporary tensors to one; persistent tensors to one, or to all that make them in the same way.
  *
  * A seal may follow the file; it is no part of it (file_size does not count it), so two files are the same
  * module where the bytes before are.
@@ -26,7 +26,7 @@
 #include "protocol/arch.h"
 
 #define SX_MODULE_MAGIC "SXMODULE"
-#define SX_MODULE_VERSION 3u
+#define SX_MODULE_VERSION 4u
 #define SX_MODULE_BYTES_MAX ((uint64_t)64 << 30)
 /* Version of the numerics contract: kernels of one version and one numerics id give equal bits. */
 #define SX_NUMERICS_VERSION 1u
@@ -140,7 +140,7 @@ typedef struct {
     sx_module_text name; /* "batch=8"; empty where there is only one */
     uint32_t guard_first, guard_count;
     uint32_t launch_first, launch_count;
-    /* Its part of the persistent area, behind those of the variants before. */
+    /* Its part of the persistent area, behind the shared tensors and the parts of the variants before. */
     uint64_t persistent_offset, persistent_bytes;
     double flops, cost_ns, floor_ns; /* as in sx_module_info */
 } sx_module_variant;
@@ -184,9 +184,12 @@ typedef struct {
     uint32_t rank;
     uint32_t element_bytes;
     int64_t dim[SX_MODULE_RANK_MAX];
-    uint64_t offset;  /* by place; multiple of 64 */
-    uint64_t size;    /* bytes; at least elements * element_bytes (packed tensors are larger) */
-    uint32_t variant; /* of a temporary or persistent tensor: whose it is; else SX_MODULE_NONE */
+    uint64_t offset; /* by place; multiple of 64 */
+    uint64_t size;   /* bytes; at least elements * element_bytes (packed tensors are larger) */
+    /* Of a temporary or persistent tensor: whose it is. SX_MODULE_NONE for all others, and for a persistent one
+     * that several variants share: all launches that write it are of one kernel on the same weights, constants
+     * and shared tensors, and each variant that reads it has such a launch in its prologue. */
+    uint32_t variant;
     /* An output may lie in the memory of an input, which the run then overwrites: the number of that input, of
      * the same element type and size; else SX_MODULE_NONE. */
     uint32_t alias;
@@ -425,6 +428,8 @@ static inline const sx_module_kernel *sx_module_kernel_of(const sx_module *modul
 }
 /* How many of the last arguments a launch writes. */
 uint32_t sx_module_results(const sx_module *module, const sx_module_launch *launch);
+/* Does the launch make a tensor that all variants share? Then it need not be done again for another of them. */
+bool sx_module_shares_result(const sx_module *module, const sx_module_launch *launch);
 /* Names of numbers in a checked module; "unknown" for others. */
 const char *sx_module_place_name(uint32_t place);
 const char *sx_module_kernel_kind_name(uint32_t kind);

@@ -200,6 +200,10 @@ static void area_of(const sx_module *module, const sx_module_tensor *tensor, uin
     case SX_TENSOR_TEMPORARY: *limit = module->info->arena_bytes; return;
     case SX_TENSOR_STATE: *limit = module->info->state_bytes; return;
     case SX_TENSOR_PERSISTENT:
+        if (tensor->variant == SX_MODULE_NONE) { /* before those of the first variant */
+            *limit = module->variant[0].persistent_offset;
+            return;
+        }
         *base = module->variant[tensor->variant].persistent_offset;
         *limit = *base + module->variant[tensor->variant].persistent_bytes;
         return;
@@ -211,8 +215,11 @@ static void area_of(const sx_module *module, const sx_module_tensor *tensor, uin
 static sx_code check_place(sx_ctx *cx, const sx_module *module, uint64_t index)
 {
     const sx_module_tensor *tensor = &module->tensor[index];
-    bool own = tensor->place == SX_TENSOR_TEMPORARY || tensor->place == SX_TENSOR_PERSISTENT;
-    if (own ? tensor->variant >= module->variant_count : tensor->variant != SX_MODULE_NONE) {
+    bool may_be_all = tensor->place != SX_TENSOR_TEMPORARY;
+    bool may_be_own = !may_be_all || tensor->place == SX_TENSOR_PERSISTENT;
+    if (tensor->variant == SX_MODULE_NONE
+            ? !may_be_all
+            : !may_be_own || tensor->variant >= module->variant_count) {
         return BAD(cx, "tensor", index, "%s of variant %u, module has %llu",
                    sx_module_place_name(tensor->place), tensor->variant, U(module->variant_count));
     }

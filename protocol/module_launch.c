@@ -1,6 +1,8 @@
 /* module_launch.c - launches: what each kind must say, and which tensors it may write. */
 #include "protocol/module_check.h"
 
+#include <string.h>
+
 #define U(value) ((unsigned long long)(value))
 
 /* A launch that is checked, with what it is part of. */
@@ -229,8 +231,114 @@ static sx_code check_nesting(place *p, uint32_t end)
     return SX_OK;
 }
 
+/* ---- results of prologues that all variants share ---- */
+
+static bool is_shared(const sx_module *module, uint32_t tensor)
+{
+    return module->tensor[tensor].place == SX_TENSOR_PERSISTENT &&
+           module->tensor[tensor].variant == SX_MODULE_NONE;
+}
+
+bool sx_module_shares_result(const sx_module *module, const sx_module_launch *launch)
+{
+    return launch->kind == SX_LAUNCH_KERNEL &&
+           is_shared(module, module->arg[launch->arg_first + launch->arg_count - 1]);
+}
+
+/* Nothing that a run or a variant brings along has a part in what the launch makes. */
+static bool is_same_for_all(const place *p)
+{
+    const sx_module *module = p->module;
+    const sx_module_launch *launch = p->launch;
+    bool same = launch->kind == SX_LAUNCH_KERNEL;
+    for (uint32_t k = 0; same && k < launch->arg_count; k++) {
+        uint32_t from = tensor_of(p, k)->place;
+        same = is_shared(module, p->arg[k]) ||
+               (k + sx_module_results(module, launch) < launch->arg_count &&
+                (from == SX_TENSOR_WEIGHT || from == SX_TENSOR_CONSTANT));
+    }
+    const sx_module_kernel *kernel = same ? &module->kernel[launch->kernel] : NULL;
+    for (uint32_t k = 0; same && k < kernel->part_count; k++) {
+        uint32_t rows;
+        (void)sx_module_extents_of(module, SX_EXTENT_PART, kernel->part_first + k, &rows);
+        same = rows == 0;
+    }
+    return same;
+}
+
+static bool is_same_launch(const place *p, const sx_module_launch *other)
+{
+    const sx_module_launch *launch = p->launch;
+    return other->kernel == launch->kernel && other->arg_count == launch->arg_count &&
+           memcmp(p->module->arg + other->arg_first, p->arg, launch->arg_count * sizeof(*p->arg)) ==
+               0;
+}
+
+/* What is known of the shared tensors. */
+typedef struct {
+    uint32_t *writer; /* [tensor_count] the first launch that writes it; SX_MODULE_NONE: none yet */
+    uint32_t *made_in; /* [tensor_count] 1 + the last variant whose prologue has written it */
+} shared_tensors;
+
+/* Whichever variant runs first makes a shared tensor for all, so that all must make the same of it. */
+static sx_code check_shared(const place *p, bool in_loop, shared_tensors *shared)
+{
+    const sx_module_launch *launch = p->launch;
+    uint32_t first_result = launch->arg_count - sx_module_results(p->module, launch);
+    for (uint32_t k = 0; k < launch->arg_count; k++) {
+        uint32_t tensor = p->arg[k];
+        if (!is_shared(p->module, tensor)) {
+            continue;
+        }
+        if (k < first_result) {
+            if (shared->made_in[tensor] != p->variant_index + 1) {
+                return BAD(p,
+                           "reads tensor %u, which all variants share, before variant %u makes it",
+                           tensor, p->variant_index);
+            }
+            continue;
+        }
+        uint32_t writer = shared->writer[tensor];
+        if (in_loop || !is_same_for_all(p)) {
+            return BAD(p, "writes tensor %u, which all variants share, from what not all have",
+                       tensor);
+        }
+        if (writer != SX_MODULE_NONE && !is_same_launch(p, &p->module->launch[writer])) {
+            return BAD(p, "writes tensor %u, which all variants share, otherwise than launch %u",
+                       tensor, writer);
+        }
+        shared->writer[tensor] = writer != SX_MODULE_NONE ? writer : p->index;
+        shared->made_in[tensor] = p->variant_index + 1;
+    }
+    return SX_OK;
+}
+
+/* The prologue of the variant, then its run. */
+static sx_code check_sharing(place *p, uint32_t end, shared_tensors *shared)
+{
+    for (uint32_t phase = 2; phase-- > 0;) {
+        uint32_t loop_end = 0; /* of the outermost loop */
+        for (p->index = p->variant->launch_first; p->index < end; p->index++) {
+            p->launch = &p->module->launch[p->index];
+            p->arg = p->module->arg + p->launch->arg_first;
+            bool in_loop = p->index < loop_end;
+            loop_end = in_loop ? loop_end : p->index + 1 + p->launch->body;
+            if (p->launch->prologue == phase) {
+                SX_TRY(check_shared(p, in_loop, shared));
+            }
+        }
+    }
+    return SX_OK;
+}
+
 sx_code sx_module_check_launches(sx_ctx *cx, const sx_module *module)
 {
+    shared_tensors shared = {.writer = SX_NEW_ARRAY(cx, uint32_t, module->tensor_count + 1),
+                             .made_in = SX_NEW_ARRAY(cx, uint32_t, module->tensor_count + 1)};
+    if (shared.writer == NULL || shared.made_in == NULL) {
+        return cx->error.code;
+    }
+    memset(shared.writer, 0xff, (size_t)module->tensor_count * sizeof(*shared.writer));
     for (uint32_t v = 0; v < module->variant_count; v++) {
         place p = {.cx = cx, .module = module, .variant = &module->variant[v], .variant_index = v};
         p.machine.level[module->info->arch] = module->info->level;
@@ -248,6 +356,7 @@ sx_code sx_module_check_launches(sx_ctx *cx, const sx_module *module)
             SX_TRY(check_launch(&p));
         }
         SX_TRY(check_nesting(&p, end));
+        SX_TRY(check_sharing(&p, end, &shared));
     }
     return SX_OK;
 }

@@ -66,7 +66,7 @@ static void put_offset(sxc_table *table, bool bound, uint64_t offset)
     }
 }
 
-/* "in place of x", "begins as constants at 64", "begins as zeros", "variant 1". */
+/* "in place of x", "begins as constants at 64", "begins as zeros", "variant 1", "all variants". */
 static void put_note(const sx_module *module, const sx_module_tensor *tensor, sxc_table *table)
 {
     if (tensor->alias != SX_MODULE_NONE) {
@@ -78,6 +78,8 @@ static void put_note(const sx_module *module, const sx_module_tensor *tensor, sx
         sxc_table_put(table, "begins as zeros");
     } else if (tensor->variant != SX_MODULE_NONE && module->variant_count > 1) {
         sxc_table_put(table, "variant %u", tensor->variant);
+    } else if (tensor->place == SX_TENSOR_PERSISTENT && module->variant_count > 1) {
+        sxc_table_put(table, "all variants");
     } else {
         sxc_table_put(table, "-");
     }

@@ -148,6 +148,19 @@ static void run_one(sxr_program *program, uint32_t index, uint64_t *launch_ns)
     }
 }
 
+/* A tensor that all variants share is made once. */
+static void run_prologue(sxr_program *program, uint32_t index, uint64_t *launch_ns)
+{
+    const sx_module *module = &program->module;
+    const sx_module_launch *launch = &module->launch[index];
+    bool shared = sx_module_shares_result(module, launch);
+    uint32_t result = shared ? module->arg[launch->arg_first + launch->arg_count - 1] : 0;
+    if (!shared || !program->made[result]) {
+        run_one(program, index, launch_ns);
+        program->made[result] = shared || program->made[result];
+    }
+}
+
 typedef struct {
     uint32_t loop;  /* its launch */
     uint64_t round; /* that its body is in */
@@ -190,6 +203,8 @@ static void run_launches(sxr_program *program, uint32_t prologue, uint64_t *laun
             SX_ASSERT(depth < SX_MODULE_LOOPS_MAX);
             open[depth] = (loop_place){.loop = i};
             count_round(program, &open[depth++]);
+        } else if (prologue == 1) {
+            run_prologue(program, i, launch_ns);
         } else {
             run_one(program, i, launch_ns);
         }

@@ -187,6 +187,7 @@ static sx_code make_arrays(sx_ctx *cx, sxr_program *program)
     const sx_module *module = &program->module;
     SX_TRY(make_array(cx, module->tensor_count, sizeof(*program->tensor), &program->tensor));
     SX_TRY(make_array(cx, module->variant_count, sizeof(bool), &program->prologue_done));
+    SX_TRY(make_array(cx, module->tensor_count, sizeof(bool), &program->made));
     SX_TRY(make_array(cx, module->symbol_count, sizeof(*program->value), &program->value));
     SX_TRY(make_array(cx, module->tensor_count, sizeof(*program->bytes), &program->bytes));
     SX_TRY(make_array(cx, module->tensor_count, sizeof(*program->dim), &program->dim));
@@ -384,6 +385,7 @@ void sxr_close(sxr_program *program)
     (void)munmap(program->file, program->file_size);
     free(program->tensor);
     free(program->prologue_done);
+    free(program->made);
     free(program->value);
     free(program->bytes);
     free(program->dim);

@@ -15,9 +15,10 @@ struct sxr_program {
     uint8_t *workspace;
     uint64_t workspace_stride;
     sxr_pool *pool;
-    void **tensor;               /* [tensor_count] where each lies; NULL while unbound */
-    bool *prologue_done;         /* [variant_count] */
-    const sx_machine *made_for;  /* the machine that the module is for */
+    void **tensor;              /* [tensor_count] where each lies; NULL while unbound */
+    bool *prologue_done;        /* [variant_count] */
+    bool *made;                 /* [tensor_count] of those that all variants share: by a prologue */
+    const sx_machine *made_for; /* the machine that the module is for */
     const sx_machines *machines; /* those that may be named; NULL: all of core/target */
     bool runs_here;              /* the processor executes its code */
     /* What variants are chosen for: this machine, or, where it lacks the module's instructions and the module

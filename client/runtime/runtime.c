@@ -85,6 +85,7 @@ sx_code sxr_bind(sx_ctx *cx, sxr_program *program, uint32_t index, void *memory,
     }
     if (tensor->place == SX_TENSOR_WEIGHT && module->variant_count > 0) {
         memset(program->prologue_done, 0, (size_t)module->variant_count * sizeof(bool));
+        memset(program->made, 0, (size_t)module->tensor_count * sizeof(bool));
     }
     return SX_OK;
 }

@@ -85,9 +85,10 @@ sx_code sxr_state_write(sx_ctx *cx, sxr_program *program, uint32_t tensor, const
 
 /* ---- running ---- */
 
-/* Runs the prologue of the variant if needed, then its launches. Every input, output and weight must be bound
- * (SX_INPUT names the first that is not). `launch_ns`: NULL, or one slot for each launch of the module; those
- * of the launches that ran are filled with wall times, inside a loop with the sum of all rounds. */
+/* Runs the prologue of the variant if needed, without what another variant's has made for all, then its launches.
+ * Every input, output and weight must be bound (SX_INPUT names the first that is not). `launch_ns`: NULL, or one
+ * slot for each launch of the module; those of the launches that ran are filled with wall times, inside a loop
+ * with the sum of all rounds. */
 sx_code sxr_run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns);
 
 /* One launch alone, but no loop, with memory for each of its arguments given by the caller. */

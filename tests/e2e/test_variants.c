@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/verify/verify.h"
+#include "core/base/rng.h"
 #include "tests/lib/compiled.h"
 
 /* A constant, a weight that is packed, an output that is an input, and one that two symbols shape. */
@@ -182,6 +183,132 @@ START_TEST(test_each_variant_is_verified)
 }
 END_TEST
 
+/* ---- what variants have in common is there once ---- */
+
+/* y = tanh(x k) with a constant matrix k of 48 * 64 numbers, and z = x w with a weight. */
+static void put_heavy(sx_buf *out)
+{
+    sx_buf_put_text(out, "sx 1\ngraph \"heavy\" (batch in [1, 64]) {\n"
+                         "%x = parameter {name = \"x\", weight = 0} : f32[batch, 48]\n"
+                         "%w = parameter {name = \"w\", weight = 1} : f32[48, 64]\n"
+                         "%k = constant {data = \"");
+    sx_rng rng = {7};
+    for (uint32_t i = 0; i < 48 * 64; i++) {
+        float value = sx_rng_f32(&rng);
+        uint8_t byte[4];
+        memcpy(byte, &value, sizeof(byte));
+        for (uint32_t k = 0; k < 4; k++) {
+            sx_buf_print(out, "%02x", byte[k]);
+        }
+    }
+    sx_buf_put_text(out, "\"} : f32[48, 64]\n"
+                         "%0 = dot_general(%x, %k) {lhs_contract = [1], rhs_contract = [0]} : "
+                         "f32[batch, 64]\n"
+                         "%1 = tanh(%0) : f32[batch, 64]\n"
+                         "%2 = dot_general(%x, %w) {lhs_contract = [1], rhs_contract = [0]} : "
+                         "f32[batch, 64]\n"
+                         "return %1 as \"y\", %2 as \"z\"\n}\n");
+}
+
+#define HEAVY_BYTES ((uint64_t)48 * 64 * 4)
+
+static void compile_heavy(sx_ctx *cx, const sx_binding *binding, uint32_t count, sx_buf *module,
+                          sxr_program **program)
+{
+    sx_buf heavy;
+    sx_image image;
+    sx_buf_init(&heavy, (size_t)1 << 20);
+    put_heavy(&heavy);
+    cx->stage_count = 0;
+    sx_core_request request = {.ir = sx_buf_span(&heavy),
+                               .target = SX_SPAN_LITERAL("x86-64-v3"),
+                               .binding = binding,
+                               .binding_count = count};
+    sx_image_init(&image);
+    ck_sx_ok(cx, sx_core_compile(cx, &request, &image));
+    ck_sx_ok(cx, sx_image_encode(cx, &image, module));
+    ck_sx_ok(cx, sxr_open_bytes(cx, sx_buf_span(module), NULL, program));
+    sx_image_fini(&image);
+    sx_buf_fini(&heavy);
+}
+
+/* Constants, packed constants and packed weights of three variants are those of one. */
+START_TEST(test_variants_share_constants_and_packed_weights)
+{
+    const sx_binding three[] = {BINDING("batch", 32), BINDING("batch", 48), BINDING("batch", 64)};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    cx.fuel = SX_FUEL_DEFAULT;
+    sx_buf one_bytes, bytes;
+    sxr_program *one, *several;
+    sx_buf_init(&one_bytes, (size_t)1 << 26);
+    sx_buf_init(&bytes, (size_t)1 << 26);
+    compile_heavy(&cx, three, 1, &one_bytes, &one);
+    compile_heavy(&cx, three, 3, &bytes, &several);
+    const sx_module *alone = sxr_module(one), *together = sxr_module(several);
+    ck_assert_uint_eq(together->variant_count, 3);
+    ck_assert_uint_ge(alone->constants_count, HEAVY_BYTES);
+    ck_assert_uint_eq(together->constants_count, alone->constants_count);
+    ck_assert_uint_ge(alone->info->persistent_bytes, 2 * HEAVY_BYTES);
+    ck_assert_uint_eq(together->info->persistent_bytes, alone->info->persistent_bytes);
+    uint32_t packs = 0, shared = 0;
+    for (uint64_t i = 0; i < together->kernel_count; i++) {
+        packs += together->kernel[i].kind == SX_MODULE_PACK ? 1 : 0;
+    }
+    for (uint64_t i = 0; i < together->tensor_count; i++) {
+        const sx_module_tensor *tensor = &together->tensor[i];
+        bool persistent = tensor->place == SX_TENSOR_PERSISTENT;
+        shared += persistent && tensor->variant == SX_MODULE_NONE ? 1 : 0;
+    }
+    ck_assert_uint_eq(packs, 2);
+    ck_assert_uint_ge(shared, 2);
+    sxr_close(one);
+    sxr_close(several);
+    sx_buf_fini(&one_bytes);
+    sx_buf_fini(&bytes);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* The packed weight of the second variant is said to be the packed constant, which has the same shape. */
+START_TEST(test_wrong_sharing_is_caught)
+{
+    const sx_binding two[] = {BINDING("batch", 32), BINDING("batch", 64)};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    cx.fuel = SX_FUEL_DEFAULT;
+    sx_buf bytes, wrong;
+    sxr_program *program, *none;
+    sx_buf_init(&bytes, (size_t)1 << 26);
+    sx_buf_init(&wrong, (size_t)1 << 26);
+    compile_heavy(&cx, two, 2, &bytes, &program);
+    sx_module altered = *sxr_module(program);
+    uint32_t arg[256], packed[2], count = 0;
+    ck_assert_uint_le(altered.arg_count, SX_COUNT(arg));
+    memcpy(arg, altered.arg, altered.arg_count * sizeof(*arg));
+    altered.arg = arg;
+    const sx_module_variant *second = &altered.variant[1];
+    for (uint32_t i = 0; i < second->launch_count; i++) {
+        const sx_module_launch *launch = &altered.launch[second->launch_first + i];
+        if (altered.kernel[launch->kernel].kind == SX_MODULE_PACK) {
+            ck_assert_uint_lt(count, 2);
+            packed[count++] = launch->arg_first + 1;
+        }
+    }
+    ck_assert_uint_eq(count, 2);
+    uint32_t kept = arg[packed[0]]; /* each takes the place of the other, as two equal ones would */
+    arg[packed[0]] = arg[packed[1]];
+    arg[packed[1]] = kept;
+    ck_sx_ok(&cx, sx_module_encode(&cx, &altered, &wrong));
+    ck_sx_fails(&cx, sxr_open_bytes(&cx, sx_buf_span(&wrong), NULL, &none), SX_CORRUPT,
+                "which all variants share, otherwise than launch");
+    sxr_close(program);
+    sx_buf_fini(&bytes);
+    sx_buf_fini(&wrong);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 START_TEST(test_refusals)
 {
     const sx_binding twice[] = {BINDING("batch", 4), BINDING("batch", 4), BINDING("n", 3)};
@@ -212,6 +339,8 @@ int main(void)
     tcase_set_timeout(cases, 400);
     tcase_add_test(cases, test_each_variant_is_the_program);
     tcase_add_test(cases, test_each_variant_is_verified);
+    tcase_add_test(cases, test_variants_share_constants_and_packed_weights);
+    tcase_add_test(cases, test_wrong_sharing_is_caught);
     tcase_add_test(cases, test_refusals);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);

@@ -172,6 +172,41 @@ void sx_gen_module_make_rich(sx_gen_module_tables *t)
     t->with_report = true;
 }
 
+void sx_gen_module_make_shared(sx_gen_module_tables *t)
+{
+    begin(t);
+    t->tensor[SX_GEN_SHARED_X] = tensor_of(0, SX_TENSOR_INPUT, 2);
+    t->tensor[SX_GEN_SHARED_W] = tensor_of(1, SX_TENSOR_WEIGHT, 1);
+    t->tensor[SX_GEN_SHARED_C] = tensor_of(3, SX_TENSOR_CONSTANT, 1);
+    t->tensor[SX_GEN_SHARED_Y] = tensor_of(2, SX_TENSOR_OUTPUT, 2);
+    t->tensor[SX_GEN_SHARED_Q] = tensor_of(8, SX_TENSOR_PERSISTENT, 1);
+    t->tensors = 5;
+    t->info.persistent_bytes = 64;
+    put_kernel(t, 1);
+    put_kernel(t, 2);
+    t->symbol[0] = (sx_module_symbol){.name = {9, 1}, .range_count = 1};
+    t->range[0] = (sx_module_range){1, 2, 1};
+    t->symbols = t->ranges = 1;
+    t->extent[0] = (sx_module_extent){SX_EXTENT_TENSOR, SX_GEN_SHARED_X, 0, 0, 1, 1};
+    t->extent[1] = (sx_module_extent){SX_EXTENT_TENSOR, SX_GEN_SHARED_Y, 0, 0, 1, 1};
+    t->extents = 2;
+    t->guards = 2;
+    for (uint32_t v = 0; v < 2; v++) {
+        t->guard[v] = (sx_module_guard){SX_GUARD_EQUAL, 0, v + 1, 0};
+        t->variant[v] = (sx_module_variant){.name = {10 + v, 1},
+                                            .guard_first = v,
+                                            .guard_count = 1,
+                                            .launch_first = t->launches,
+                                            .persistent_offset = 64};
+        t->variants = v + 1;
+        sx_module_launch *load =
+            put_launch(t, SX_LAUNCH_KERNEL, 2, SX_GEN_SHARED_W, SX_GEN_SHARED_Q);
+        load->kernel = 0;
+        load->prologue = 1;
+        put_launch(t, SX_LAUNCH_KERNEL, 2, SX_GEN_SHARED_Q, SX_GEN_SHARED_Y)->kernel = v;
+    }
+}
+
 sx_module sx_gen_module_view(const sx_gen_module_tables *t)
 {
     uint32_t report = t->with_report ? 1 : 0;

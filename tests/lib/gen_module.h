@@ -38,7 +38,7 @@ typedef struct {
 /* Input x of 4, weight w = 1, output y of SX_GEN_POINTS; one kernel: y += w. */
 void sx_gen_module_make(sx_gen_module_tables *tables);
 
-/* All that a module of version 3 can say and this runtime runs. Symbol n is 1 to 8 or 16 to 64 step 16. Inputs
+/* All that a module can say and this runtime runs. Symbol n is 1 to 8 or 16 to 64 step 16. Inputs
  * x of n and d of 4; weight w = 1; outputs y of n and z of 4 in place of d; state s, one number, first 5.
  *   variant 0, n a multiple of 4: y = 1 + 3 w; s += 6 w; z += w   (fill, copy, loops inside each other)
  *   variant 1, n up to 8: y = x; s += 2; z += w                    (a fill in the prologue, a copy) */
@@ -54,6 +54,11 @@ enum {
     SX_GEN_ROUND,
     SX_GEN_P
 };
+
+/* Two variants that share what their prologues make. Symbol n is 1 or 2; input x of n; weight w = 1; constant 5;
+ * outputs y of n; q, persistent: each variant has the launches q += w in its prologue and y += q. */
+void sx_gen_module_make_shared(sx_gen_module_tables *tables);
+enum { SX_GEN_SHARED_X, SX_GEN_SHARED_W, SX_GEN_SHARED_C, SX_GEN_SHARED_Y, SX_GEN_SHARED_Q };
 
 sx_module sx_gen_module_view(const sx_gen_module_tables *tables); /* points into them */
 void sx_gen_module_encode(sx_ctx *cx, const sx_gen_module_tables *tables, sx_buf *bytes);

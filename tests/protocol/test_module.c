@@ -108,10 +108,10 @@ static void mend(front *f)
 }
 
 #define LAYOUT_FAULTS(FAULT)                                                                    \
-    FAULT(old_version, f->header.version = 2,                                                   \
-          "module format 2, this program reads 3; compile it again")                            \
-    FAULT(new_version, f->header.version = 4,                                                   \
-          "module format 4, this program reads 3; it was made by a newer program")              \
+    FAULT(old_version, f->header.version = 3,                                                   \
+          "module format 3, this program reads 4; compile it again")                            \
+    FAULT(new_version, f->header.version = 5,                                                   \
+          "module format 5, this program reads 4; it was made by a newer program")              \
     FAULT(magic, f->header.magic[0] = 'X', "not a module")                                      \
     FAULT(header_zero, f->header.zero[23] = 1, "byte 63 of the header is not zero")             \
     FAULT(section_count, f->header.section_count = 3, "3 sections")                             \
@@ -400,6 +400,61 @@ START_TEST(test_text_outside_the_strings_is_refused)
 }
 END_TEST
 
+/* ---- what variants share: a tensor that not all of them would make alike ---- */
+
+static const sx_module_launch fill_of_shared = {.kind = SX_LAUNCH_FILL,
+                                                .kernel = SX_MODULE_NONE,
+                                                .prologue = 1,
+                                                .arg_first = 1,
+                                                .arg_count = 1};
+static const sx_module_launch loop_in_prologue = {
+    .kind = SX_LAUNCH_LOOP, .kernel = SX_MODULE_NONE, .prologue = 1, .value = 2, .body = 1};
+static const sx_module_extent grid_of_first = {SX_EXTENT_PART, 0, 2, 0, 1, 1};
+
+#define SHARED_FAULTS(FAULT)                                                                       \
+    FAULT(other_source, t->arg[4] = SX_GEN_SHARED_C, "share, otherwise than launch 0")             \
+    FAULT(other_kernel, t->launch[2].kernel = 1, "share, otherwise than launch 0")                 \
+    FAULT(other_result, t->arg[5] = SX_GEN_SHARED_Y, "writes tensor 3, a output, in the prologue") \
+    FAULT(not_made, t->launch[2] = t->launch[3], "launch 2 (kernel): reads tensor 4, which all")   \
+    FAULT(from_itself, t->arg[0] = SX_GEN_SHARED_Q, "launch 0 (kernel): reads tensor 4, which")    \
+    FAULT(from_input, t->arg[0] = SX_GEN_SHARED_X, "share, from what not all have")                \
+    FAULT(by_a_fill, t->launch[0] = fill_of_shared, "share, from what not all have")               \
+    FAULT(in_a_loop, (t->launch[1] = t->launch[0], t->launch[0] = loop_in_prologue),               \
+          "launch 1 (kernel): writes tensor 4, which all variants share, from what not all")       \
+    FAULT(grid, (t->part[0].grid[2] = 2, t->extents = 3, t->extent[2] = grid_of_first),            \
+          "share, from what not all have")                                                         \
+    FAULT(outside, t->variant[0].persistent_offset = 0, "at 0, its area is 0 to 0")
+
+#define FAULT(name, statement, text)                   \
+    static void shared_##name(sx_gen_module_tables *t) \
+    {                                                  \
+        statement;                                     \
+    }
+SHARED_FAULTS(FAULT)
+#undef FAULT
+static const struct {
+    const char *name;
+    void (*make)(sx_gen_module_tables *t);
+    const char *text;
+} shared_faults[] = {
+#define FAULT(name, statement, text) {#name, shared_##name, text},
+    SHARED_FAULTS(FAULT)
+#undef FAULT
+};
+
+START_TEST(test_wrong_sharing_is_refused)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1 << 24);
+    sx_gen_module_tables t;
+    sx_gen_module_make_shared(&t);
+    ck_sx_ok(&cx, decode_tables(&cx, &t));
+    shared_faults[_i].make(&t);
+    ck_sx_fails(&cx, decode_tables(&cx, &t), SX_CORRUPT, shared_faults[_i].text);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 /* Loops inside each other, up to the limit and one beyond. */
 START_TEST(test_depth_of_loops)
 {
@@ -623,6 +678,7 @@ int main(void)
     tcase_add_loop_test(cases, test_layout_faults_are_refused, 0, SX_COUNT(layout_faults));
     tcase_add_test(cases, test_bytes_behind_the_last_section_are_refused);
     tcase_add_loop_test(cases, test_record_faults_are_refused, 0, SX_COUNT(record_faults));
+    tcase_add_loop_test(cases, test_wrong_sharing_is_refused, 0, SX_COUNT(shared_faults));
     tcase_add_test(cases, test_text_outside_the_strings_is_refused);
     tcase_add_test(cases, test_depth_of_loops);
     tcase_add_test(cases, test_holes_are_those_of_brute_force);

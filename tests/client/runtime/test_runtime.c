@@ -242,6 +242,34 @@ START_TEST(test_state_persists_and_can_be_set)
 }
 END_TEST
 
+/* What two variants share is made by the one that runs first, and anew when a weight is bound. */
+START_TEST(test_shared_results_are_made_once)
+{
+    rich r;
+    sx_ctx_init(&r.cx, 1 << 24);
+    sx_gen_module_make_shared(&r.tables);
+    ck_sx_ok(&r.cx, open_tables(&r));
+    float x[2] = {0}, weight = 1;
+    for (uint32_t round = 1; round <= 4; round++) { /* each run of the launch q += w shows in q */
+        int64_t n = 1 + round % 2;
+        uint64_t ns[4] = {7, 7, 7, 7};
+        float y[2] = {0, 0};
+        ck_sx_ok(&r.cx, sxr_set_extent(&r.cx, r.program, SX_SPAN_LITERAL("n"), n));
+        ck_sx_ok(&r.cx, sxr_bind(&r.cx, r.program, SX_GEN_SHARED_X, x, 4 * (uint64_t)n));
+        ck_sx_ok(&r.cx, sxr_bind(&r.cx, r.program, SX_GEN_SHARED_Y, y, 4 * (uint64_t)n));
+        if (round == 3) {
+            ck_sx_ok(&r.cx, sxr_bind(&r.cx, r.program, SX_GEN_SHARED_W, &weight, 4));
+        }
+        ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, ns));
+        ck_assert_uint_eq(sxr_variant(r.program), (uint32_t)n - 1);
+        ck_assert_msg(y[n - 1] == (round < 3 ? 1.0F : 2.0F), "round %u: %g", round,
+                      (double)y[n - 1]);
+        ck_assert((ns[2 * (n - 1)] > 0) == (round % 2 == 1)); /* was the prologue's launch run? */
+    }
+    end(&r);
+}
+END_TEST
+
 START_TEST(test_output_in_place_of_an_input)
 {
     rich r;
@@ -430,6 +458,7 @@ int main(void)
     tcase_add_test(cases, test_variants_run_by_their_guards);
     tcase_add_test(cases, test_state_persists_and_can_be_set);
     tcase_add_test(cases, test_output_in_place_of_an_input);
+    tcase_add_test(cases, test_shared_results_are_made_once);
     tcase_add_test(cases, test_loops_count_and_follow_symbols);
     tcase_add_test(cases, test_fills_of_each_width);
     tcase_add_test(cases, test_large_copies_and_fills_are_whole);
