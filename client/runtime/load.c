@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "client/runtime/cpu.h"
+#include "client/runtime/pages.h"
 #include "client/runtime/program.h"
 #include "core/ir/ir.h"
 
@@ -152,13 +153,11 @@ static sx_code map_memory(sx_ctx *cx, sxr_program *program)
     program->workspace_stride = whole_pages(info->workspace_bytes);
     uint64_t total = areas + program->workspace_stride * threads;
     if (total > 0) {
-        void *memory =
-            mmap(NULL, (size_t)total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (memory == MAP_FAILED) {
+        program->memory = sxr_pages((size_t)total);
+        if (program->memory == NULL) {
             return SX_FAIL(cx, SX_NOMEM, "module needs %llu bytes of memory: %s",
                            (unsigned long long)total, strerror(errno));
         }
-        program->memory = memory;
         program->memory_size = (size_t)total;
         program->workspace = program->memory + areas;
     }
@@ -379,9 +378,7 @@ void sxr_close(sxr_program *program)
     if (program->code != NULL) {
         (void)munmap(program->code, program->code_size);
     }
-    if (program->memory != NULL) {
-        (void)munmap(program->memory, program->memory_size);
-    }
+    sxr_pages_free(program->memory, program->memory_size);
     (void)munmap(program->file, program->file_size);
     free(program->tensor);
     free(program->prologue_done);

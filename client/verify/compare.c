@@ -2,10 +2,9 @@
 
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
-#include "core/ir/eval.h"
-#include "core/ir/num.h"
+#include "client/verify/fast.h"
+#include "client/verify/moved.h"
 
 #define SMALLEST 0x1p-143 /* 64 of the smallest numbers of f32 */
 
@@ -16,6 +15,7 @@ typedef struct {
 } rule;
 static const rule right_rule = {16, 64, 4};
 static const rule wrong_rule = {64, 1024, 16};
+static const rule rounded_rule = {0, 48, 3}; /* against the rounded elements */
 
 /* Half a unit in the last place of 1; 0 for integers and bools. */
 static double unit_of(sx_dtype dtype)
@@ -31,22 +31,19 @@ static double unit_of(sx_dtype dtype)
     return 0;
 }
 
-static double number_at(const sx_tensor *tensor, int64_t i)
+static double exact_at(const sxv_pair *pair, int64_t i)
 {
-    const sx_cell *cell = tensor->data;
-    bool is_float = sx_dtype_class_of(tensor->type.dtype) == SX_CLASS_FLOAT;
-    return is_float ? cell[i].f : (double)cell[i].i;
+    bool is_float = sx_dtype_class_of(pair->type->dtype) == SX_CLASS_FLOAT;
+    return is_float ? pair->exact[i].f : (double)pair->exact[i].i;
 }
 
-static double stored_at(const sx_type *type, const void *memory, int64_t i)
+static double typed_at(const sxv_pair *pair, int64_t i)
 {
-    float narrow;
-    if (type->dtype == SX_F32) {
-        memcpy(&narrow, (const uint8_t *)memory + i * 4, sizeof(narrow));
-        return (double)narrow;
+    if (pair->typed_f32 != NULL) {
+        return (double)pair->typed_f32[i];
     }
-    sx_cell cell = sx_cell_load(SX_EVAL_F64, type->dtype, memory, i);
-    return sx_dtype_class_of(type->dtype) == SX_CLASS_FLOAT ? cell.f : (double)cell.i;
+    bool is_float = sx_dtype_class_of(pair->type->dtype) == SX_CLASS_FLOAT;
+    return is_float ? pair->typed[i].f : (double)pair->typed[i].i;
 }
 
 /* How far an element is off; infinite where no distance says it. */
@@ -76,7 +73,7 @@ static measure measure_of(const sxv_pair *pair, int64_t first, int64_t last)
 {
     measure m = {0};
     for (int64_t i = first; i < last; i++) {
-        include(&m, number_at(&pair->exact, i), number_at(&pair->typed, i));
+        include(&m, exact_at(pair, i), typed_at(pair, i));
     }
     return m;
 }
@@ -85,31 +82,104 @@ static measure measure_of(const sxv_pair *pair, int64_t first, int64_t last)
 static double bound_of(const rule *r, double unit, const measure *group, const measure *whole)
 {
     double step = fmin(unit, 0x1p-24);
-    double own = unit > step ? 4 * unit : 0;
+    double own = unit > step ? (r->spreads > 0 ? 4 : 3) * unit : 0;
     return r->spreads * group->spread + (r->units * step + own) * group->magnitude +
            r->units_whole * step * whole->magnitude + (unit > 0 ? SMALLEST : 0);
 }
 
+/* ---- against the rounded elements alone ---- */
+typedef struct {
+    double magnitude, off;
+    bool finite; /* all of both */
+} rounded_group;
+
+SXV_LEVELS static rounded_group measure_f32(const float *typed, const float *got, int64_t count)
+{
+    double magnitude = 0;
+    double off = 0;
+    double sum = 0; /* 0, or NaN where anything is not finite */
+    for (int64_t i = 0; i < count; i++) {
+        double want = (double)typed[i];
+        double far = fabs((double)got[i] - want);
+        magnitude = fabs(want) > magnitude ? fabs(want) : magnitude;
+        off = far > off ? far : off;
+        sum += far * 0 + want * 0;
+    }
+    return (rounded_group){magnitude, off, sum == 0};
+}
+
+static rounded_group measure_rounded(const sxv_pair *pair, const void *memory, int64_t first,
+                                     int64_t last)
+{
+    rounded_group g = {.finite = true};
+    if (pair->typed_f32 != NULL) {
+        return measure_f32(pair->typed_f32 + first, (const float *)memory + first, last - first);
+    }
+    for (int64_t i = first; i < last; i++) {
+        double want = typed_at(pair, i);
+        double got = sxv_element(pair->type->dtype, memory, i);
+        g.magnitude = fmax(g.magnitude, fabs(want));
+        g.off = fmax(g.off, fabs(got - want));
+        g.finite = g.finite && isfinite(got) && isfinite(want);
+    }
+    return g;
+}
+
+static void compare_rounded(const sxv_pair *pair, const void *memory, bool wide, sxv_comparison *c)
+{
+    int64_t elements = sx_tensor_elements(pair->type);
+    double unit = unit_of(pair->type->dtype);
+    double scale = 0;
+    for (int64_t first = 0; first < elements; first += SXV_GROUP) {
+        int64_t last = sx_min_i64(first + SXV_GROUP, elements);
+        rounded_group g = measure_rounded(pair, memory, first, last);
+        scale = fmax(scale, g.magnitude);
+        c->verdict = g.finite ? c->verdict : SXV_UNKNOWN;
+    }
+    measure whole = {.magnitude = wide ? 0 : scale};
+    double ratio_worst = -1;
+    for (int64_t first = 0; first < elements && c->verdict == SXV_RIGHT; first += SXV_GROUP) {
+        int64_t last = sx_min_i64(first + SXV_GROUP, elements);
+        rounded_group g = measure_rounded(pair, memory, first, last);
+        measure m = {.magnitude = g.magnitude};
+        double bound = bound_of(&rounded_rule, unit, &m, &whole);
+        double ratio = g.off == 0 ? 0 : g.off / fmax(bound, DBL_MIN);
+        c->verdict = g.off <= bound ? SXV_RIGHT : SXV_UNKNOWN;
+        if (ratio > ratio_worst) {
+            ratio_worst = ratio;
+            c->error = g.off / (scale > 0 ? scale : 1);
+            c->bound = bound / (scale > 0 ? scale : 1);
+        }
+    }
+    c->finite = c->verdict == SXV_RIGHT ? c->points : 0;
+}
+
+/* ---- against both ---- */
 void sxv_compare(const sxv_pair *pair, const void *memory, bool wide, sxv_comparison *c)
 {
-    const sx_type *type = &pair->exact.type;
-    SX_ASSERT(pair->exact.data != NULL && pair->typed.data != NULL && memory != NULL);
+    const sx_type *type = pair->type;
     int64_t elements = sx_tensor_elements(type);
+    SX_ASSERT(memory != NULL && (pair->typed == NULL) != (pair->typed_f32 == NULL));
+    *c = (sxv_comparison){.points = (uint64_t)elements};
+    if (pair->exact == NULL) {
+        compare_rounded(pair, memory, wide, c);
+        return;
+    }
     double unit = unit_of(type->dtype);
     measure whole = measure_of(pair, 0, elements);
     double scale = whole.magnitude > 0 ? whole.magnitude : 1;
     double ratio_worst = -1;
     whole.magnitude = wide ? 0 : whole.magnitude;
-    *c = (sxv_comparison){.points = (uint64_t)elements, .spread = whole.spread / scale};
+    c->spread = whole.spread / scale;
     for (int64_t first = 0; first < elements; first += SXV_GROUP) {
         int64_t last = sx_min_i64(first + SXV_GROUP, elements);
         measure m = measure_of(pair, first, last);
         double right = bound_of(&right_rule, unit, &m, &whole);
         double bound = bound_of(&wrong_rule, unit, &m, &whole);
         for (int64_t i = first; i < last; i++) {
-            double want = number_at(&pair->exact, i);
-            double got = stored_at(type, memory, i);
-            double off = distance(got, want, number_at(&pair->typed, i));
+            double want = exact_at(pair, i);
+            double got = sxv_element(type->dtype, memory, i);
+            double off = distance(got, want, typed_at(pair, i));
             double ratio = off == 0 ? 0 : off / fmax(bound, DBL_MIN);
             sxv_verdict verdict = off <= right   ? SXV_RIGHT
                                   : off <= bound ? SXV_IMPRECISE

@@ -11,7 +11,14 @@
  *   by at most  64 s + 1024 u m + 16 u M   is imprecise: a right program whose rewriting rounds more than the original;
  *   by more                                is wrong.
  *
- * To both come 64 of the smallest numbers of f32, for results that leave the range downwards.
+ * Where the reference has only the rounded elements, s is not known. An element that is off them
+ *
+ *   by at most  48 u m + 3 u M             is right: it is right by the first line above, whatever s is
+ *
+ * and nothing is said of any other, nor of those that are not finite there: double precision has to tell. (An element
+ * that is off by s from double precision is off by s more than from the rounded one, and m and M are off by s.)
+ *
+ * To all come 64 of the smallest numbers of f32, for results that leave the range downwards.
  *
  * An element that is not finite in double precision must be the same infinity or NaN; where only the rounded
  * one is not finite (the range was left on the way), the element may be either. Integers and bools are equal
@@ -23,11 +30,12 @@
 
 #define SXV_GROUP 64
 
-typedef enum { SXV_RIGHT, SXV_IMPRECISE, SXV_WRONG } sxv_verdict;
+/* SXV_UNKNOWN: the rounded elements do not tell. */
+typedef enum { SXV_RIGHT, SXV_IMPRECISE, SXV_WRONG, SXV_UNKNOWN } sxv_verdict;
 typedef struct {
     sxv_verdict verdict;
     /* How many elements were compared; how many of them are finite in double precision, are NaN there, and are
-     * further off than their bound. */
+     * further off than their bound. Without double precision the first two are said of the rounded elements. */
     uint64_t points, finite, nan, wrong;
     /* The element that is furthest from the reference, measured by its bound, and its two values. */
     uint64_t worst;

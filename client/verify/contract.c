@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "client/verify/fast.h"
-#include "client/verify/multiply.h"
 #include "client/verify/step.h"
 
 static bool is_narrow(const sxv_step *s)
@@ -35,6 +34,7 @@ static void strides_of(const sx_type *type, int64_t stride[SX_RANK_MAX])
 typedef struct {
     const sxv_operand *x;
     int64_t *batch, *free, *step;
+    bool ascending; /* `step` is; `free` always is */
     int64_t batch_count, free_count, step_count;
 } side;
 
@@ -76,6 +76,10 @@ static sx_code side_make(sx_ctx *cx, const sxv_operand *x, const sx_ints *batch,
             rest.v[rest.count++] = d;
         }
     }
+    out->ascending = true;
+    for (uint32_t k = 1; k < contract->count; k++) {
+        out->ascending = out->ascending && contract->v[k - 1] < contract->v[k];
+    }
     out->x = x;
     out->batch = offsets_of(x->type, batch, &out->batch_count);
     out->free = offsets_of(x->type, &rest, &out->free_count);
@@ -93,29 +97,67 @@ static void side_fini(side *s)
     free(s->step);
 }
 
-SXV_LEVELS static void load_side(const void *self, int64_t batch, int64_t k, int64_t first,
-                                 int64_t count, double *out)
+/* `count` elements into floats or doubles; `place` is said of element i. */
+#define LOAD(operand, place)                      \
+    do {                                          \
+        const sx_cell *cell = (operand)->cell;    \
+        const float *raw = (operand)->raw;        \
+        float *f32 = out;                         \
+        double *f64 = out;                        \
+        if (cell == NULL && narrow) {             \
+            for (int64_t i = 0; i < count; i++) { \
+                f32[i] = raw[place];              \
+            }                                     \
+        } else if (cell == NULL) {                \
+            for (int64_t i = 0; i < count; i++) { \
+                f64[i] = (double)raw[place];      \
+            }                                     \
+        } else if (narrow) {                      \
+            for (int64_t i = 0; i < count; i++) { \
+                f32[i] = (float)cell[place].f;    \
+            }                                     \
+        } else {                                  \
+            for (int64_t i = 0; i < count; i++) { \
+                f64[i] = cell[place].f;           \
+            }                                     \
+        }                                         \
+    } while (0)
+
+SXV_LEVELS static void load_run(const sxv_operand *x, bool narrow, int64_t first, int64_t count,
+                                void *out)
+{
+    LOAD(x, first + i);
+}
+
+SXV_LEVELS static void load_listed(const sxv_operand *x, bool narrow, int64_t base,
+                                   const int64_t *at, int64_t count, void *out)
+{
+    LOAD(x, base + at[i]);
+}
+
+static void load_offsets(const sxv_operand *x, bool narrow, bool ascending, int64_t base,
+                         const int64_t *at, int64_t count, void *out)
+{
+    if (ascending && at[count - 1] - at[0] == count - 1) { /* all lie side by side */
+        load_run(x, narrow, base + at[0], count, out);
+    } else {
+        load_listed(x, narrow, base, at, count, out);
+    }
+}
+
+static void load_left(const void *self, bool narrow, int64_t batch, int64_t k, int64_t row,
+                      int64_t count, void *out)
 {
     const side *s = self;
-    const int64_t *at = s->free + first;
-    int64_t base = s->batch[batch] + s->step[k];
-    bool together = at[count - 1] - at[0] == count - 1; /* ascending, so all of them are */
-    if (s->x->cell != NULL && together) {
-        memcpy(out, &s->x->cell[base + at[0]], (size_t)count * sizeof(*out));
-    } else if (s->x->cell != NULL) {
-        for (int64_t i = 0; i < count; i++) {
-            out[i] = s->x->cell[base + at[i]].f;
-        }
-    } else if (together) {
-        const float *from = s->x->raw + base + at[0];
-        for (int64_t i = 0; i < count; i++) {
-            out[i] = (double)from[i];
-        }
-    } else {
-        for (int64_t i = 0; i < count; i++) {
-            out[i] = (double)s->x->raw[base + at[i]];
-        }
-    }
+    load_offsets(s->x, narrow, s->ascending, s->batch[batch] + s->free[row], s->step + k, count,
+                 out);
+}
+
+static void load_right(const void *self, bool narrow, int64_t batch, int64_t k, int64_t column,
+                       int64_t count, void *out)
+{
+    const side *s = self;
+    load_offsets(s->x, narrow, true, s->batch[batch] + s->step[k], s->free + column, count, out);
 }
 
 static sx_code dot(const sxv_step *s)
@@ -131,12 +173,14 @@ static sx_code dot(const sxv_step *s)
                                .rows = left.free_count,
                                .columns = right.free_count,
                                .length = left.step_count,
-                               .load_left = load_side,
-                               .load_right = load_side,
+                               .load_left = load_left,
+                               .load_right = load_right,
                                .left = &left,
                                .right = &right,
                                .narrow = is_narrow(s),
-                               .result = (double *)s->result};
+                               .result = (double *)s->result,
+                               .result_f32 = s->narrow,
+                               .scratch = s->scratch};
         code = sxv_multiply(s->cx, s->pool, &product);
     }
     side_fini(&left);
@@ -153,6 +197,8 @@ typedef struct {
     int64_t in[SPATIAL], window[SPATIAL], out[SPATIAL];
     int64_t stride[SPATIAL], low[SPATIAL], dilation[SPATIAL];
     int64_t length;
+    /* A window of one element, no padding and no stride: places of result and input are the same. */
+    bool plain;
 } convolution;
 
 static convolution convolution_of(const sxv_step *s)
@@ -163,6 +209,7 @@ static convolution convolution_of(const sxv_step *s)
     c.channels = c.w->type->dim[1].scale;
     c.outputs = c.w->type->dim[0].scale / c.groups;
     c.length = c.channels;
+    c.plain = true;
     for (uint32_t d = 0; d < SPATIAL; d++) {
         bool there = d >= missing;
         uint32_t k = there ? d - missing : 0;
@@ -173,56 +220,66 @@ static convolution convolution_of(const sxv_step *s)
         c.low[d] = there ? attr->low.v[k] : 0;
         c.dilation[d] = there ? attr->dilation.v[k] : 1;
         c.length *= c.window[d];
+        c.plain =
+            c.plain && c.window[d] == 1 && c.stride[d] == 1 && c.low[d] == 0 && c.in[d] == c.out[d];
     }
     return c;
 }
 
-static void load_weights(const void *self, int64_t batch, int64_t k, int64_t first, int64_t count,
-                         double *out)
+static void load_weights(const void *self, bool narrow, int64_t batch, int64_t k, int64_t row,
+                         int64_t count, void *out)
 {
     const convolution *c = self;
-    int64_t row = batch % c->groups * c->outputs + first;
-    for (int64_t i = 0; i < count && c->w->cell != NULL; i++) {
-        out[i] = c->w->cell[(row + i) * c->length + k].f;
-    }
-    for (int64_t i = 0; i < count && c->w->cell == NULL; i++) {
-        out[i] = (double)c->w->raw[(row + i) * c->length + k];
+    load_run(c->w, narrow, (batch % c->groups * c->outputs + row) * c->length + k, count, out);
+}
+
+SXV_LEVELS static void load_strided(const sxv_operand *x, bool narrow, int64_t from, int64_t stride,
+                                    int64_t count, void *out)
+{
+    if (stride == 1) {
+        LOAD(x, from + i);
+    } else {
+        LOAD(x, from + i * stride);
     }
 }
 
 /* Places column .. column + count of one line of the result, read from line `at` of the input (negative: padding). */
-SXV_LEVELS static void load_line(const convolution *c, int64_t at, int64_t column, int64_t count,
-                                 int64_t shift, double *out)
+static void load_line(const convolution *c, bool narrow, int64_t at, int64_t column, int64_t count,
+                      int64_t shift, void *out)
 {
     int64_t stride = c->stride[2];
+    size_t each = narrow ? sizeof(float) : sizeof(double);
+    uint8_t *to = out;
     /* the places whose column in the input lies in [0, in) */
     int64_t low = shift < 0 ? sx_ceil_div_i64(-shift, stride) : 0;
     int64_t high = c->in[2] > shift ? sx_ceil_div_i64(c->in[2] - shift, stride) : 0;
     low = at < 0 ? count : sx_min_i64(sx_max_i64(low - column, 0), count);
     high = at < 0 ? count : sx_min_i64(sx_max_i64(high - column, low), count);
-    memset(out, 0, (size_t)low * sizeof(*out));
-    memset(out + high, 0, (size_t)(count - high) * sizeof(*out));
-    int64_t from = at + shift + column * stride;
-    for (int64_t i = low; i < high && c->x->cell != NULL; i++) {
-        out[i] = c->x->cell[from + i * stride].f;
-    }
-    for (int64_t i = low; i < high && c->x->cell == NULL; i++) {
-        out[i] = (double)c->x->raw[from + i * stride];
+    memset(to, 0, (size_t)low * each);
+    memset(to + (size_t)high * each, 0, (size_t)(count - high) * each);
+    if (high > low) {
+        load_strided(c->x, narrow, at + shift + (column + low) * stride, stride, high - low,
+                     to + (size_t)low * each);
     }
 }
 
-static void load_places(const void *self, int64_t batch, int64_t k, int64_t first, int64_t count,
-                        double *out)
+static void load_places(const void *self, bool narrow, int64_t batch, int64_t k, int64_t first,
+                        int64_t count, void *out)
 {
     const convolution *c = self;
     int64_t shift[SPATIAL];
     int64_t rest = k;
+    size_t each = narrow ? sizeof(float) : sizeof(double);
     for (uint32_t d = SPATIAL; d-- > 0;) {
         shift[d] = rest % c->window[d] * c->dilation[d] - c->low[d];
         rest /= c->window[d];
     }
     int64_t plane = c->in[0] * c->in[1] * c->in[2];
     int64_t base = (batch * c->channels + rest) * plane; /* batch: image and group */
+    if (c->plain) {
+        load_run(c->x, narrow, base + first, count, out);
+        return;
+    }
     int64_t column = first % c->out[2];
     int64_t row = first / c->out[2] % c->out[1];
     int64_t slab = first / c->out[2] / c->out[1];
@@ -231,8 +288,8 @@ static void load_places(const void *self, int64_t batch, int64_t k, int64_t firs
         int64_t y = row * c->stride[1] + shift[1];
         int64_t some = sx_min_i64(count - i, c->out[2] - column);
         bool inside = z >= 0 && z < c->in[0] && y >= 0 && y < c->in[1];
-        load_line(c, inside ? base + (z * c->in[1] + y) * c->in[2] : -1, column, some, shift[2],
-                  out + i);
+        load_line(c, narrow, inside ? base + (z * c->in[1] + y) * c->in[2] : -1, column, some,
+                  shift[2], (uint8_t *)out + (size_t)i * each);
         i += some;
         column = 0;
         if (++row == c->out[1]) {
@@ -254,7 +311,9 @@ static sx_code convolve(const sxv_step *s)
                            .left = &c,
                            .right = &c,
                            .narrow = is_narrow(s),
-                           .result = (double *)s->result};
+                           .result = (double *)s->result,
+                           .result_f32 = s->narrow,
+                           .scratch = s->scratch};
     SX_TRY(sxv_multiply(s->cx, s->pool, &product));
     round_result(s);
     return SX_OK;

@@ -1,7 +1,6 @@
 #include "client/verify/multiply.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -9,6 +8,7 @@
 #endif
 
 #include "client/runtime/cpu.h"
+#include "client/runtime/pages.h"
 #include "client/verify/fast.h"
 
 #define ROWS 6         /* of a block: with two vectors of columns its sums fill twelve registers */
@@ -96,11 +96,35 @@ static blocks blocks_here(void)
     return (blocks){plain_f64, plain_f32, PLAIN_COLUMNS, PLAIN_COLUMNS};
 }
 
+/* ---- memory ---- */
+void sxv_scratch_free(sxv_scratch *scratch)
+{
+    sxr_pages_free(scratch->memory, scratch->bytes);
+    *scratch = (sxv_scratch){0};
+}
+
+static sx_code scratch_grow(sx_ctx *cx, sxv_scratch *scratch, size_t bytes)
+{
+    if (bytes > scratch->bytes) {
+        sxv_scratch_free(scratch);
+        scratch->memory = sxr_pages(bytes);
+        if (scratch->memory == NULL) {
+            return SX_FAIL(cx, SX_NOMEM, "reference: no memory for %zu bytes", bytes);
+        }
+        scratch->bytes = bytes;
+    }
+    return SX_OK;
+}
+
 /* ---- the product: the left operand packed as a whole, panels of the right one by whoever multiplies them ---- */
+#define BAND \
+    8 /* panels that lie side by side are packed together: each step is read in one piece */
 typedef struct {
     const sxv_product *p;
     blocks block;
-    int64_t row_blocks, columns, bands; /* columns of a panel */
+    int64_t row_blocks, columns; /* columns of a panel */
+    /* A task is some panels, of `parts` runs of row blocks one. */
+    int64_t panels, bands, parts;
     union {
         void *any;
         double *f64;
@@ -108,77 +132,110 @@ typedef struct {
     } left; /* [batch][row block][k][ROWS], zeros beyond the last row */
 } product;
 
+/* Lines of k turned into one row for each k; lines that are not there are zeros. */
+#define INTERLEAVE(element)                                                      \
+    do {                                                                         \
+        element line[ROWS][STEPS] = {{0}};                                       \
+        element *to = (element *)out;                                            \
+        for (int64_t r = 0; r < count; r++) {                                    \
+            p->load_left(p->left, p->narrow, batch, k, row + r, steps, line[r]); \
+        }                                                                        \
+        for (int64_t s = 0; s < steps; s++) {                                    \
+            for (int64_t r = 0; r < ROWS; r++) {                                 \
+                to[s * ROWS + r] = line[r][s];                                   \
+            }                                                                    \
+        }                                                                        \
+    } while (0)
+SXV_LEVELS static void pack_rows(const sxv_product *p, int64_t batch, int64_t row, int64_t k,
+                                 int64_t steps, void *out)
+{
+    int64_t count = sx_min_i64(ROWS, p->rows - row);
+    if (p->narrow) {
+        INTERLEAVE(float);
+    } else {
+        INTERLEAVE(double);
+    }
+}
+
 /* Blocks [first, last) of all batches. */
-SXV_LEVELS static void pack_left(void *self, uint32_t thread, int64_t first, int64_t last)
+static void pack_left(void *self, uint32_t thread, int64_t first, int64_t last)
 {
     const product *w = self;
     const sxv_product *p = w->p;
-    double row[ROWS] = {0};
     (void)thread;
     for (int64_t i = first; i < last; i++) {
-        int64_t start = i % w->row_blocks * ROWS;
-        int64_t count = sx_min_i64(ROWS, p->rows - start);
-        int64_t at = i * p->length * ROWS;
-        for (int64_t k = 0; k < p->length; k++, at += ROWS) {
-            p->load_left(p->left, i / w->row_blocks, k, start, count, row);
-            for (int64_t r = 0; r < ROWS; r++) {
-                if (p->narrow) {
-                    w->left.f32[at + r] = (float)row[r];
-                } else {
-                    w->left.f64[at + r] = row[r];
-                }
+        for (int64_t k = 0; k < p->length; k += STEPS) {
+            int64_t at = (i * p->length + k) * ROWS;
+            pack_rows(p, i / w->row_blocks, i % w->row_blocks * ROWS, k,
+                      sx_min_i64(STEPS, p->length - k),
+                      p->narrow ? (void *)(w->left.f32 + at) : (void *)(w->left.f64 + at));
+        }
+    }
+}
+
+/* One tile of the result, from or to the sums. */
+typedef union {
+    double *f64;
+    float *f32;
+} tile_memory;
+
+SXV_LEVELS static void exchange(const product *w, bool out, int64_t at, int64_t rows,
+                                int64_t columns, tile_memory tile)
+{
+    const sxv_product *p = w->p;
+    if (p->result_f32 != NULL) {
+        for (int64_t i = 0; i < rows; i++) {
+            float *to = p->result_f32 + at + i * p->columns;
+            float *sum = tile.f32 + i * w->columns;
+            memcpy(out ? to : sum, out ? sum : to, (size_t)columns * sizeof(*to));
+        }
+    } else if (!p->narrow) {
+        for (int64_t i = 0; i < rows; i++) {
+            double *to = p->result + at + i * p->columns;
+            double *sum = tile.f64 + i * w->columns;
+            memcpy(out ? to : sum, out ? sum : to, (size_t)columns * sizeof(*to));
+        }
+    } else {
+        for (int64_t i = 0; i < rows; i++) {
+            double *to = p->result + at + i * p->columns;
+            float *sum = tile.f32 + i * w->columns;
+            for (int64_t j = 0; out && j < columns; j++) {
+                to[j] = (double)sum[j];
+            }
+            for (int64_t j = 0; !out && j < columns; j++) {
+                sum[j] = (float)to[j];
             }
         }
     }
 }
 
-/* One tile of the result, in doubles, from or to the narrow or wide sums. */
-#define EXCHANGE(element)                                                       \
-    for (int64_t i = 0; i < rows; i++) {                                        \
-        for (int64_t j = 0; j < columns; j++) {                                 \
-            if (out) {                                                          \
-                to[i * stride + j] = (double)((element *)tile)[i * width + j];  \
-            } else {                                                            \
-                ((element *)tile)[i * width + j] = (element)to[i * stride + j]; \
-            }                                                                   \
-        }                                                                       \
-    }
-SXV_LEVELS static void exchange(bool narrow, bool out, int64_t rows, int64_t columns, int64_t width,
-                                void *tile, double *to, int64_t stride)
-{
-    if (narrow) {
-        EXCHANGE(float)
-    } else {
-        EXCHANGE(double)
-    }
-}
-
-/* All rows of one panel through the steps that it holds. */
-static void multiply_panel(const product *w, int64_t batch, int64_t column, int64_t k,
-                           int64_t steps, const void *panel)
+/* Row blocks [first, last) of one panel through the steps that it holds. */
+static void multiply_panel(const product *w, int64_t batch, int64_t first, int64_t last,
+                           int64_t column, int64_t k, int64_t steps, const void *panel)
 {
     const sxv_product *p = w->p;
     int64_t columns = sx_min_i64(w->columns, p->columns - column);
-    for (int64_t b = 0; b < w->row_blocks; b++) {
-        double tile[ROWS * COLUMNS_MAX] = {0}; /* as floats where sums are narrow */
+    for (int64_t b = first; b < last; b++) {
+        double sums[ROWS * COLUMNS_MAX / 2]; /* or twice as many floats */
+        tile_memory tile = {sums};
         int64_t rows = sx_min_i64(ROWS, p->rows - b * ROWS);
         int64_t left = ((batch * w->row_blocks + b) * p->length + k) * ROWS;
-        double *to = p->result + (batch * p->rows + b * ROWS) * p->columns + column;
+        int64_t at = (batch * p->rows + b * ROWS) * p->columns + column;
+        if (k == 0 || rows < ROWS || columns < w->columns) {
+            memset(sums, 0, sizeof(sums));
+        }
         if (k > 0) {
-            exchange(p->narrow, false, rows, columns, w->columns, tile, to, p->columns);
+            exchange(w, false, at, rows, columns, tile);
         }
         if (p->narrow) {
-            w->block.f32(steps, w->left.f32 + left, panel, (float *)tile);
+            w->block.f32(steps, w->left.f32 + left, panel, tile.f32);
         } else {
-            w->block.f64(steps, w->left.f64 + left, panel, tile);
+            w->block.f64(steps, w->left.f64 + left, panel, tile.f64);
         }
-        exchange(p->narrow, true, rows, columns, w->columns, tile, to, p->columns);
+        exchange(w, true, at, rows, columns, tile);
     }
 }
 
-/* Panels of one batch that lie side by side. They are packed together: steps of the right operand are far from each
- * other in memory, and each is read in one piece then. */
-#define BAND 8
 typedef struct {
     union {
         double f64[BAND][STEPS * COLUMNS_MAX / 2];
@@ -186,42 +243,42 @@ typedef struct {
     };
 } band;
 
-SXV_LEVELS static void pack_band(const product *w, int64_t batch, int64_t column, int64_t k,
-                                 int64_t steps, band *to)
+/* Steps [k, k + steps) of `panels` panels from `column`; columns beyond the last are zeros. */
+SXV_LEVELS static void pack_band(const product *w, int64_t batch, int64_t column, int64_t panels,
+                                 int64_t k, int64_t steps, band *to)
 {
     const sxv_product *p = w->p;
-    double row[BAND * COLUMNS_MAX] = {0};
-    int64_t count = sx_min_i64(BAND * w->columns, p->columns - column);
-    int64_t panels = sx_ceil_div_i64(count, w->columns);
+    double row[BAND * COLUMNS_MAX / 2] = {0}; /* or twice as many floats */
+    const size_t bytes = (size_t)w->columns * (p->narrow ? sizeof(float) : sizeof(double));
+    int64_t count = sx_min_i64(panels * w->columns, p->columns - column);
     for (int64_t s = 0; s < steps; s++) {
-        p->load_right(p->right, batch, k + s, column, count, row);
+        p->load_right(p->right, p->narrow, batch, k + s, column, count, row);
         for (int64_t n = 0; n < panels; n++) {
-            const double *from = row + n * w->columns;
-            for (int64_t j = 0; p->narrow && j < w->columns; j++) {
-                to->f32[n][s * w->columns + j] = (float)from[j];
-            }
-            for (int64_t j = 0; !p->narrow && j < w->columns; j++) {
-                to->f64[n][s * w->columns + j] = from[j];
-            }
+            uint8_t *panel = p->narrow ? (uint8_t *)to->f32[n] : (uint8_t *)to->f64[n];
+            memcpy(panel + (size_t)s * bytes, (const uint8_t *)row + (size_t)n * bytes, bytes);
         }
     }
 }
 
-/* Bands [first, last) of all batches. */
-static void run_bands(void *self, uint32_t thread, int64_t first, int64_t last)
+/* Tasks [first, last). */
+static void run_tasks(void *self, uint32_t thread, int64_t first, int64_t last)
 {
     const product *w = self;
     const sxv_product *p = w->p;
     band packed;
     (void)thread;
     for (int64_t i = first; i < last; i++) {
-        int64_t batch = i / w->bands;
-        int64_t column = i % w->bands * BAND * w->columns;
+        int64_t batch = i / w->parts / w->bands;
+        int64_t column = i / w->parts % w->bands * w->panels * w->columns;
+        int64_t part = i % w->parts;
+        int64_t from = part * w->row_blocks / w->parts;
+        int64_t to = (part + 1) * w->row_blocks / w->parts;
+        int64_t panels = sx_min_i64(w->panels, sx_ceil_div_i64(p->columns - column, w->columns));
         for (int64_t k = 0; k < p->length; k += STEPS) {
             int64_t steps = sx_min_i64(STEPS, p->length - k);
-            pack_band(w, batch, column, k, steps, &packed);
-            for (int64_t n = 0; n < BAND && column + n * w->columns < p->columns; n++) {
-                multiply_panel(w, batch, column + n * w->columns, k, steps,
+            pack_band(w, batch, column, panels, k, steps, &packed);
+            for (int64_t n = 0; n < panels; n++) {
+                multiply_panel(w, batch, from, to, column + n * w->columns, k, steps,
                                p->narrow ? (const void *)packed.f32[n]
                                          : (const void *)packed.f64[n]);
             }
@@ -229,22 +286,35 @@ static void run_bands(void *self, uint32_t thread, int64_t first, int64_t last)
     }
 }
 
+#define TASKS_PER_THREAD 4
+#define ROW_BLOCKS_MIN 16 /* fewer are not worth a panel that is packed for them alone */
+
+/* Few columns are cut in narrower bands, then the rows in parts, so that all threads have work. */
+static void divide(product *w, uint32_t threads)
+{
+    int64_t wanted = sx_ceil_div_i64((int64_t)threads * TASKS_PER_THREAD, w->p->batch);
+    int64_t panels = sx_ceil_div_i64(w->p->columns, w->columns);
+    w->panels = sx_max_i64(1, sx_min_i64(BAND, panels / wanted));
+    w->bands = sx_ceil_div_i64(panels, w->panels);
+    int64_t parts = sx_min_i64(wanted / w->bands, w->row_blocks / ROW_BLOCKS_MIN);
+    w->parts = threads > 1 ? sx_max_i64(1, parts) : 1;
+}
+
 sx_code sxv_multiply(sx_ctx *cx, sxr_pool *pool, const sxv_product *p)
 {
     product w = {.p = p, .block = blocks_here()};
     SX_ASSERT(p->batch > 0 && p->rows > 0 && p->columns > 0 && p->length > 0);
+    SX_ASSERT((p->result == NULL) != (p->result_f32 == NULL));
+    SX_ASSERT(p->narrow || p->result != NULL);
     w.row_blocks = sx_ceil_div_i64(p->rows, ROWS);
     w.columns = p->narrow ? w.block.columns_f32 : w.block.columns_f64;
-    w.bands = sx_ceil_div_i64(p->columns, w.columns * BAND);
     SX_ASSERT(w.columns <= (p->narrow ? COLUMNS_MAX : COLUMNS_MAX / 2));
+    divide(&w, sxr_pool_threads(pool));
     size_t element = p->narrow ? sizeof(float) : sizeof(double);
     size_t count = (size_t)(p->batch * w.row_blocks * p->length) * ROWS;
-    w.left.any = malloc(count * element);
-    if (w.left.any == NULL) {
-        return SX_FAIL(cx, SX_NOMEM, "reference: no memory for %zu elements", count);
-    }
+    SX_TRY(scratch_grow(cx, p->scratch, count * element));
+    w.left.any = p->scratch->memory;
     sxr_pool_run(pool, pack_left, &w, p->batch * w.row_blocks);
-    sxr_pool_run(pool, run_bands, &w, p->batch * w.bands);
-    free(w.left.any);
+    sxr_pool_run(pool, run_tasks, &w, p->batch * w.bands * w.parts);
     return SX_OK;
 }

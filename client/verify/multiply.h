@@ -10,21 +10,31 @@
 #define SX_CLIENT_VERIFY_MULTIPLY_H
 #include "client/runtime/pool.h"
 
-/* Elements of one step k of an operand, at `count` consecutive rows (left) or columns (right) from `first`, as
- * doubles. */
-typedef void (*sxv_load)(const void *self, int64_t batch, int64_t k, int64_t first, int64_t count,
-                         double *out);
+/* Some elements of an operand, as floats where `narrow` is set, else as doubles: of the left one `count` steps from
+ * `k` of row `at`; of the right one, at step `k`, `count` columns from `at`. */
+typedef void (*sxv_load)(const void *self, bool narrow, int64_t batch, int64_t k, int64_t at,
+                         int64_t count, void *out);
+
+/* Memory that is used again from product to product; all zeros at first. */
+typedef struct {
+    void *memory;
+    size_t bytes;
+} sxv_scratch;
+void sxv_scratch_free(sxv_scratch *scratch);
+
 typedef struct {
     int64_t batch, rows, columns, length; /* length: steps of k */
     sxv_load load_left, load_right;
     const void *left, *right;
     /* Sums are carried in f32. */
     bool narrow;
-    /* [batch][rows][columns] */
+    /* [batch][rows][columns]: doubles, or floats where sums are narrow. One of them is there. */
     double *result;
+    float *result_f32;
+    sxv_scratch *scratch;
 } sxv_product;
 
-/*   memory   malloc, about one operand; returned before the end
+/*   memory   `scratch` holds one operand
  *   errors   SX_NOMEM */
 sx_code sxv_multiply(sx_ctx *cx, sxr_pool *pool, const sxv_product *product);
 #endif

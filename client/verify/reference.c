@@ -1,10 +1,11 @@
 #include "client/verify/reference.h"
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "client/runtime/pages.h"
 #include "client/verify/fast.h"
 #include "client/verify/step.h"
+
+typedef enum { EXACT, TYPED, MODES } mode;
+static const sx_eval_mode eval_mode[MODES] = {SX_EVAL_F64, SX_EVAL_TYPED};
 
 typedef struct {
     void *data;
@@ -12,11 +13,15 @@ typedef struct {
     uint32_t users; /* values that hold it; 0: free */
 } block;
 
-/* The value of a node: cells of both modes (equal numbers: the same block), or f32 elements of a parameter
- * that nobody needed as cells yet. */
+/* The value of a node in both modes: block numbers, NONE where there is none. In TYPED mode a block of an f32 tensor
+ * holds floats, every other one cells; equal cells are the same block. Elements of a parameter stay where they are
+ * (`raw`), until somebody needs them as cells. A
+ * broadcast or a constant is not written out before somebody needs it so: `step` says where its elements are found
+ * (sxv_operand). */
 typedef struct {
     sx_span raw;
-    uint32_t cells[2]; /* block numbers, by mode: 0 exact, 1 typed; NONE */
+    uint32_t block[MODES];
+    const int64_t *step;
 } value;
 #define NONE UINT32_MAX
 
@@ -30,9 +35,8 @@ typedef struct {
     block *block;
     uint32_t block_count, block_capacity;
     size_t bytes; /* of blocks, free ones too */
+    sxv_scratch scratch;
 } walk;
-
-static const sx_eval_mode mode_of[2] = {SX_EVAL_F64, SX_EVAL_TYPED};
 
 /* ---- memory ---- */
 static sx_code take_block(walk *w, size_t bytes, uint32_t *number)
@@ -49,7 +53,7 @@ static sx_code take_block(walk *w, size_t bytes, uint32_t *number)
          i++) { /* room is made of what is free */
         if (w->block[i].users == 0) {
             w->bytes -= w->block[i].bytes;
-            free(w->block[i].data);
+            sxr_pages_free(w->block[i].data, w->block[i].bytes);
             w->block[i] = (block){0};
         }
     }
@@ -62,7 +66,7 @@ static sx_code take_block(walk *w, size_t bytes, uint32_t *number)
         SX_TRY(sx_grow(w->cx, &array, &w->block_capacity, w->block_count + 1, sizeof(block)));
         w->block = array;
         best = w->block_count;
-        w->block[best] = (block){malloc(bytes), bytes, 0};
+        w->block[best] = (block){sxr_pages(bytes), bytes, 0};
         if (w->block[best].data == NULL) {
             return SX_FAIL(w->cx, SX_NOMEM, "reference: no memory for %zu bytes", bytes);
         }
@@ -74,66 +78,78 @@ static sx_code take_block(walk *w, size_t bytes, uint32_t *number)
     return SX_OK;
 }
 
-static sx_code take_cells(walk *w, const sx_type *type, uint32_t *number)
+static bool is_narrow(const sx_type *type, mode m)
 {
-    return take_block(w, (size_t)sx_tensor_elements(type) * sizeof(sx_cell), number);
+    return m == TYPED && type->dtype == SX_F32;
+}
+
+static sx_code take_result(walk *w, const sx_type *type, mode m, uint32_t *number)
+{
+    size_t each = is_narrow(type, m) ? sizeof(float) : sizeof(sx_cell);
+    return take_block(w, (size_t)sx_tensor_elements(type) * each, number);
 }
 
 static void give_value(walk *w, value *v)
 {
-    for (uint32_t m = 0; m < 2; m++) {
-        if (v->cells[m] != NONE) {
-            SX_ASSERT(w->block[v->cells[m]].users > 0);
-            w->block[v->cells[m]].users--;
-            v->cells[m] = NONE;
+    for (mode m = EXACT; m < MODES; m++) {
+        if (v->block[m] != NONE) {
+            SX_ASSERT(w->block[v->block[m]].users > 0);
+            w->block[v->block[m]].users--;
+            v->block[m] = NONE;
         }
     }
 }
 
-static sx_cell *cells_of(const walk *w, const value *v, uint32_t mode)
+static void share(walk *w, value *v, mode from)
 {
-    return w->block[v->cells[mode]].data;
+    v->block[MODES - 1 - from] = v->block[from];
+    w->block[v->block[from]].users++;
 }
 
-/* The same block for both modes. */
-static void share(walk *w, value *v)
+/* The value in the form of a mode: its block, or the elements that a parameter came with. */
+static sxv_operand operand_of(const walk *w, uint32_t node, mode m)
 {
-    v->cells[1] = v->cells[0];
-    w->block[v->cells[0]].users++;
+    const sx_type *type = &w->graph->node[node].type;
+    const value *v = &w->value[node];
+    const void *data = v->block[m] != NONE ? w->block[v->block[m]].data : NULL;
+    const void *elements = data != NULL ? data : v->raw.ptr;
+    bool raw = data == NULL || is_narrow(type, m);
+    SX_ASSERT(elements != NULL && (!raw || type->dtype == SX_F32));
+    return (sxv_operand){type, raw ? NULL : elements, raw ? elements : NULL, v->step};
 }
 
 /* ---- parameters ---- */
 typedef struct {
-    const float *from;
+    const sx_type *type;
+    const void *from;
     sx_cell *to;
 } widening;
 
 SXV_LEVELS static void widen(void *self, uint32_t thread, int64_t first, int64_t last)
 {
     const widening *w = self;
+    const float *from = w->from;
     (void)thread;
-    for (int64_t i = first; i < last; i++) {
-        w->to[i].f = (double)w->from[i];
+    for (int64_t i = first; i < last && w->type->dtype == SX_F32; i++) {
+        w->to[i].f = (double)from[i];
+    }
+    for (int64_t i = first; i < last && w->type->dtype != SX_F32; i++) {
+        w->to[i] = sx_cell_load(SX_EVAL_F64, w->type->dtype, w->from, i);
     }
 }
 
+/* Elements of a parameter as cells: f32 (which only outputs need so) for the mode EXACT, other types for both. */
 static sx_code unpack(walk *w, const sx_type *type, value *v)
 {
-    if (v->cells[0] != NONE) {
+    if (v->block[EXACT] != NONE || v->raw.ptr == NULL) {
         return SX_OK;
     }
-    SX_TRY(take_cells(w, type, &v->cells[0]));
-    sx_cell *cell = cells_of(w, v, 0);
-    int64_t elements = sx_tensor_elements(type);
-    if (type->dtype == SX_F32) {
-        widening all = {(const void *)v->raw.ptr, cell};
-        sxr_pool_run(w->how->pool, widen, &all, elements);
-    } else {
-        for (int64_t i = 0; i < elements; i++) {
-            cell[i] = sx_cell_load(SX_EVAL_F64, type->dtype, v->raw.ptr, i);
-        }
+    SX_TRY(take_result(w, type, EXACT, &v->block[EXACT]));
+    widening all = {type, v->raw.ptr, w->block[v->block[EXACT]].data};
+    sxr_pool_run(w->how->pool, widen, &all, sx_tensor_elements(type));
+    if (type->dtype != SX_F32) {
+        share(w, v, EXACT);
     }
-    share(w, v);
     return SX_OK;
 }
 
@@ -163,33 +179,45 @@ static bool only_moves(sx_op op)
     }
 }
 
-bool sxv_takes_raw(sx_op op)
-{
-    return op == SX_OP_DOT_GENERAL || op == SX_OP_CONVOLUTION || op == SX_OP_GATHER ||
-           op == SX_OP_TRANSPOSE || op == SX_OP_BROADCAST || op == SX_OP_SLICE;
-}
-
 /* By the interpreter, in a memory of its own. */
-static sx_code interpret(const sxv_step *s)
+static sx_code interpret(const sxv_step *s, sx_ctx *own)
 {
-    sx_ctx own;
     sx_tensor input[SX_INPUTS_MAX];
     sx_tensor result;
-    sx_ctx_init(&own, SIZE_MAX / 2);
-    own.fuel = UINT64_MAX;
     for (uint32_t k = 0; k < s->input_count; k++) {
+        const sxv_operand *x = &s->input[k];
         union { /* the interpreter only reads */
             const sx_cell *read;
-            void *any;
-        } data = {s->input[k].cell};
-        input[k] = (sx_tensor){*s->input[k].type, data.any};
+            sx_cell *write;
+        } data = {x->cell};
+        int64_t elements = sx_tensor_elements(x->type);
+        if (x->cell == NULL) {
+            data.write = SX_NEW_ARRAY(own, sx_cell, (size_t)elements + 1);
+            if (data.write == NULL) {
+                return own->error.code;
+            }
+            widening all = {x->type, x->raw, data.write};
+            sxr_pool_run(s->pool, widen, &all, elements);
+        }
+        input[k] = (sx_tensor){*x->type, data.write};
     }
-    sx_code code =
-        sx_node_eval(&own, s->op, s->attr, s->mode, input, s->input_count, s->type, &result);
-    if (code == SX_OK) {
-        memcpy(s->result, result.data, (size_t)sx_tensor_elements(s->type) * sizeof(sx_cell));
-    } else {
-        s->cx->error = s->cx->error.code == SX_OK ? own.error : s->cx->error;
+    SX_TRY(sx_node_eval(own, s->op, s->attr, s->mode, input, s->input_count, s->type, &result));
+    const sx_cell *cell = result.data;
+    int64_t elements = sx_tensor_elements(s->type);
+    for (int64_t i = 0; i < elements; i++) {
+        sxv_put(s, i, cell[i]);
+    }
+    return SX_OK;
+}
+
+static sx_code interpret_alone(const sxv_step *s)
+{
+    sx_ctx own;
+    sx_ctx_init(&own, SIZE_MAX / 2);
+    own.fuel = UINT64_MAX;
+    sx_code code = interpret(s, &own);
+    if (code != SX_OK && s->cx->error.code == SX_OK) {
+        s->cx->error = own.error;
     }
     sx_ctx_fini(&own);
     return code;
@@ -198,79 +226,187 @@ static sx_code interpret(const sxv_step *s)
 sx_code sxv_step_run(const sxv_step *step)
 {
     bool done = false;
+    if (sxv_is_elementwise(step->op)) {
+        return sxv_step_elementwise(step);
+    }
     switch (sx_op_info_of(step->op)->op_class) {
-    case SX_OPCLASS_UNARY:
-    case SX_OPCLASS_BINARY:
-    case SX_OPCLASS_COMPARE:
-    case SX_OPCLASS_SELECT:
-    case SX_OPCLASS_CONVERT: return sxv_step_elementwise(step);
     case SX_OPCLASS_VIEW:
     case SX_OPCLASS_GATHER:
+    case SX_OPCLASS_CONCAT:
     case SX_OPCLASS_REDUCE:
     case SX_OPCLASS_WINDOW: SX_TRY(sxv_step_shape(step, &done)); break;
     case SX_OPCLASS_DOT:
     case SX_OPCLASS_CONV: SX_TRY(sxv_step_contract(step, &done)); break;
-    case SX_OPCLASS_LEAF:
-    case SX_OPCLASS_CONCAT:
-    case SX_OPCLASS_MOVE:
-    case SX_OPCLASS_COMPOSITE:
-    case SX_OPCLASS_FUSED: break;
+    default: break;
     }
-    return done ? SX_OK : interpret(step);
+    return done ? SX_OK : interpret_alone(step);
 }
 
-static sx_code run_mode(walk *w, const sx_node *node, value *v, uint32_t mode)
+static sxv_step step_of(walk *w, const sx_node *node, mode m, void *result)
 {
-    SX_TRY(take_cells(w, &node->type, &v->cells[mode]));
-    sxv_step step = {.cx = w->cx,
-                     .pool = w->how->pool,
-                     .op = node->op,
-                     .attr = sx_graph_attr(w->graph, node),
-                     .mode = mode_of[mode],
-                     .input_count = node->input_count,
-                     .type = &node->type,
-                     .result = cells_of(w, v, mode)};
+    bool narrow = is_narrow(&node->type, m);
+    return (sxv_step){.cx = w->cx,
+                      .pool = w->how->pool,
+                      .op = node->op,
+                      .attr = sx_graph_attr(w->graph, node),
+                      .mode = eval_mode[m],
+                      .type = &node->type,
+                      .result = narrow ? NULL : result,
+                      .narrow = narrow ? result : NULL,
+                      .scratch = &w->scratch};
+}
+
+static sx_code run_mode(walk *w, const sx_node *node, value *v, mode m)
+{
+    SX_TRY(take_result(w, &node->type, m, &v->block[m]));
+    sxv_step step = step_of(w, node, m, w->block[v->block[m]].data);
+    step.input_count = node->input_count;
     for (uint32_t k = 0; k < node->input_count; k++) {
-        uint32_t from = sx_graph_input(w->graph, node, k).i;
-        const value *x = &w->value[from];
-        step.input[k] = (sxv_operand){
-            .type = &w->graph->node[from].type,
-            .cell = x->cells[0] != NONE ? cells_of(w, x, mode) : NULL,
-            .raw = x->cells[0] != NONE ? NULL : (const float *)(const void *)x->raw.ptr};
+        step.input[k] = operand_of(w, sx_graph_input(w->graph, node, k).i, m);
+        SX_ASSERT(step.input[k].step == NULL || sxv_is_elementwise(node->op));
     }
     return sxv_step_run(&step);
 }
 
+/* ---- elements that are repeated ---- */
+
+/* Every element of the type is the first. */
+static const int64_t one_for_all[SX_RANK_MAX];
+
+/* A constant of one value: that value. */
+static sx_code run_splat(walk *w, const sx_node *node, value *v)
+{
+    const sx_type one = {.dtype = node->type.dtype};
+    const uint8_t *data = sx_graph_attr(w->graph, node)->data.ptr;
+    bool shared = one.dtype != SX_F32;
+    for (mode m = w->how->exact && !shared ? EXACT : TYPED; m < MODES; m++) {
+        SX_TRY(take_result(w, &one, m, &v->block[m]));
+        void *to = w->block[v->block[m]].data;
+        sx_cell cell = sx_cell_load(SX_EVAL_F64, one.dtype, data, 0);
+        if (is_narrow(&one, m)) {
+            *(float *)to = (float)cell.f;
+        } else {
+            *(sx_cell *)to = cell;
+        }
+    }
+    if (shared) {
+        share(w, v, TYPED);
+    }
+    v->step = one_for_all;
+    return SX_OK;
+}
+
+/* Writes all elements out. */
+static sx_code make_dense(walk *w, uint32_t n)
+{
+    const sx_node *node = &w->graph->node[n];
+    value *v = &w->value[n];
+    value dense = {.block = {NONE, NONE}};
+    if (v->step == NULL) {
+        return SX_OK;
+    }
+    bool shared = node->type.dtype != SX_F32 && v->block[EXACT] == v->block[TYPED];
+    for (mode m = w->how->exact && !shared ? EXACT : TYPED; m < MODES; m++) {
+        SX_TRY(take_result(w, &node->type, m, &dense.block[m]));
+        sxv_step step = step_of(w, node, m, w->block[dense.block[m]].data);
+        step.input[0] = operand_of(w, n, m);
+        sxv_step_spread(&step);
+    }
+    if (shared) {
+        share(w, &dense, TYPED);
+    }
+    give_value(w, v);
+    *v = dense;
+    return SX_OK;
+}
+
+/* The value of the operand, whoever reads it first. */
+static void take_over(walk *w, const value *from, value *v)
+{
+    *v = *from;
+    for (mode m = EXACT; m < MODES; m++) {
+        if (v->block[m] != NONE) {
+            w->block[v->block[m]].users++;
+        }
+    }
+}
+
+static sx_code run_broadcast(walk *w, const sx_node *node, const value *from, value *v)
+{
+    const sx_type *source = &sx_graph_node(w->graph, sx_graph_input(w->graph, node, 0))->type;
+    const sx_ints *dims = &sx_graph_attr(w->graph, node)->dims;
+    int64_t *step = SX_NEW_ARRAY(w->cx, int64_t, SX_RANK_MAX);
+    int64_t stride = 1;
+    if (step == NULL) {
+        return w->cx->error.code;
+    }
+    for (uint32_t d = source->rank; d-- > 0;) {
+        int64_t own = from->step != NULL ? from->step[d] : stride;
+        step[dims->v[d]] = source->dim[d].scale == 1 ? 0 : own;
+        stride *= source->dim[d].scale;
+    }
+    take_over(w, from, v);
+    v->step = step;
+    return SX_OK;
+}
+
+/* Constants of one value, and views that need no elements of their own. */
+static sx_code run_lazily(walk *w, const sx_node *node, value *v, bool *done)
+{
+    const sx_attr *attr = sx_graph_attr(w->graph, node);
+    *done = true;
+    if (node->op == SX_OP_CONSTANT && attr->data.len == sx_dtype_bytes(node->type.dtype)) {
+        return run_splat(w, node, v);
+    }
+    if (node->op == SX_OP_BROADCAST || node->op == SX_OP_RESHAPE) {
+        uint32_t from = sx_graph_input(w->graph, node, 0).i;
+        if (w->graph->node[from].type.dtype != SX_F32) {
+            SX_TRY(unpack(w, &w->graph->node[from].type, &w->value[from]));
+        }
+        if (node->op == SX_OP_BROADCAST) {
+            return run_broadcast(w, node, &w->value[from], v);
+        }
+        if (w->value[from].step != one_for_all) {
+            SX_TRY(make_dense(w, from));
+        }
+        take_over(w, &w->value[from], v);
+        return SX_OK;
+    }
+    *done = false;
+    return SX_OK;
+}
+
 static sx_code run_node(walk *w, const sx_node *node, value *v)
 {
-    bool same = true; /* are the operands of both modes the same? */
+    bool same = node->type.dtype != SX_F32; /* are operands and results of both modes the same? */
     bool floats = sx_dtype_class_of(node->type.dtype) == SX_CLASS_FLOAT;
+    bool done;
+    SX_TRY(run_lazily(w, node, v, &done));
+    if (done) {
+        return SX_OK;
+    }
     for (uint32_t k = 0; k < node->input_count; k++) {
         uint32_t from = sx_graph_input(w->graph, node, k).i;
         value *x = &w->value[from];
         const sx_type *type = &w->graph->node[from].type;
-        if (node->op == SX_OP_RESHAPE && x->cells[0] == NONE) { /* still nobody's cells */
-            v->raw = x->raw;
-            return SX_OK;
-        }
-        if (type->dtype != SX_F32 || !sxv_takes_raw(node->op)) {
+        if (type->dtype != SX_F32) {
             SX_TRY(unpack(w, type, x));
         }
-        same = same && x->cells[0] == x->cells[1];
+        if (!sxv_is_elementwise(node->op)) {
+            SX_TRY(make_dense(w, from));
+        }
+        same = same && x->block[EXACT] == x->block[TYPED];
         floats = floats || sx_dtype_class_of(type->dtype) == SX_CLASS_FLOAT;
     }
-    if (node->op == SX_OP_RESHAPE) {
-        *v = w->value[sx_graph_input(w->graph, node, 0).i];
-        w->block[v->cells[0]].users++;
-        w->block[v->cells[1]].users++;
-        return SX_OK;
-    }
-    SX_TRY(run_mode(w, node, v, 0));
     if (same && (only_moves(node->op) || !floats)) {
-        share(w, v);
+        SX_TRY(run_mode(w, node, v, TYPED));
+        share(w, v, TYPED);
         return SX_OK;
     }
-    return run_mode(w, node, v, 1);
+    if (w->how->exact) {
+        SX_TRY(run_mode(w, node, v, EXACT));
+    }
+    return run_mode(w, node, v, TYPED);
 }
 
 static sx_code put_outputs(walk *w, uint32_t n)
@@ -281,9 +417,13 @@ static sx_code put_outputs(walk *w, uint32_t n)
             continue;
         }
         const sx_type *type = &w->graph->node[n].type;
-        value *v = &w->value[n];
-        SX_TRY(unpack(w, type, v));
-        sxv_pair pair = {{*type, cells_of(w, v, 0)}, {*type, cells_of(w, v, 1)}};
+        SX_TRY(make_dense(w, n));
+        if (type->dtype != SX_F32 || w->how->exact) {
+            SX_TRY(unpack(w, type, &w->value[n]));
+        }
+        sxv_operand typed = operand_of(w, n, TYPED);
+        const sx_cell *exact = w->how->exact ? operand_of(w, n, EXACT).cell : NULL;
+        sxv_pair pair = {type, exact, typed.cell, typed.raw};
         SX_TRY(w->reader->output(w->cx, w->reader->self, output, &pair));
     }
     return SX_OK;
@@ -348,7 +488,7 @@ sx_code sxv_reference_run(sx_ctx *cx, const sxv_reference *reference, const sx_g
     for (uint32_t n = 0; n < w.graph->node_count; n++) {
         const sx_node *node = &w.graph->node[n];
         SX_ASSERT(sx_type_is_static(&node->type));
-        w.value[n] = (value){.cells = {NONE, NONE}};
+        w.value[n] = (value){.block = {NONE, NONE}};
         w.last_use[n] = n;
         for (uint32_t k = 0; k < node->input_count; k++) {
             w.last_use[sx_graph_input(w.graph, node, k).i] = n;
@@ -356,8 +496,9 @@ sx_code sxv_reference_run(sx_ctx *cx, const sxv_reference *reference, const sx_g
     }
     sx_code code = run_nodes(&w);
     for (uint32_t i = 0; i < w.block_count; i++) {
-        free(w.block[i].data);
+        sxr_pages_free(w.block[i].data, w.block[i].bytes);
     }
+    sxv_scratch_free(&w.scratch);
     return code;
 }
 

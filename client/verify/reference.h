@@ -1,22 +1,25 @@
-/* reference.h - the program as it was sent, evaluated twice side by side, one operation at a time.
+/* reference.h - the program as it was sent, evaluated one operation at a time.
  *
- * `exact` is the interpreter's F64 mode: floats in double precision. `typed` is its TYPED mode: each result
- * rounded to its element type, sums carried in f32. Their difference is what rounding alone does to the
- * program, so it is the measure of how far a right module may be off. Nothing of the compiler takes part:
- * operations are plain C (element by element, multiply.h for contractions and convolutions) or the
- * interpreter's own; composites are their decompositions. Tests hold every operation here to the interpreter.
+ * `typed` is the interpreter's TYPED mode: each result rounded to its element type, sums carried in f32.
+ * `exact`, where it is asked for, is its F64 mode beside it: floats in double precision. Their difference is what
+ * rounding alone does to the program, so it is the measure of how far a right module may be off. Nothing of the
+ * compiler takes part: operations are plain C (element by element, multiply.h for contractions and convolutions) or
+ * the interpreter's own; composites are their decompositions. Tests hold every operation here to the interpreter.
  *
- * A tensor is freed after its last reader, so the memory is that of the tensors alive at once, 16 bytes for
- * each element.
+ * A tensor is freed after its last reader, so the memory is that of the tensors alive at once: for each element of
+ * f32 4 bytes, and 8 with `exact`; for each element of other types 8 for each of the two.
  */
 #ifndef SX_CLIENT_VERIFY_REFERENCE_H
 #define SX_CLIENT_VERIFY_REFERENCE_H
 #include "client/runtime/pool.h"
-#include "core/ir/ir.h"
+#include "core/ir/eval.h"
 
-/* Results of one node in the form of the interpreter; both are the same memory where no rounding came between. */
+/* Results of one node: cells as the interpreter has them, but `typed` of f32 as floats. */
 typedef struct {
-    sx_tensor exact, typed;
+    const sx_type *type;
+    const sx_cell *exact; /* NULL: not asked for */
+    const sx_cell *typed; /* one of the two */
+    const float *typed_f32;
 } sxv_pair;
 
 /* Who asks for a reference: it gives the elements of parameters and takes outputs, each as soon as it is there. */
@@ -32,6 +35,8 @@ typedef struct {
     sxr_pool *pool;
     /* Tensors that are alive at once may have this many bytes together. */
     size_t bytes_max;
+    /* In double precision, too: three times the work. */
+    bool exact;
 } sxv_reference;
 
 /* `graph` is static.  errors  SX_LIMIT more than bytes_max; SX_NOMEM; those of the interpreter and of the reader */

@@ -29,24 +29,47 @@ static bool view_of(const sxv_step *s, view *v)
     for (uint32_t d = 0; d < source->rank; d++) {
         switch ((int)s->op) {
         case SX_OP_TRANSPOSE: v->step[d] = stride[s->attr->perm.v[d]]; break;
-        case SX_OP_BROADCAST:
-            v->step[s->attr->dims.v[d]] = source->dim[d].scale == 1 ? 0 : stride[d];
-            break;
         case SX_OP_SLICE:
             v->step[d] = stride[d] * s->attr->stride.v[d];
             v->offset += stride[d] * s->attr->start.v[d];
             break;
         }
     }
-    if (s->op == SX_OP_RESHAPE) {
-        strides_of(s->type, v->step);
-    }
-    return s->op == SX_OP_TRANSPOSE || s->op == SX_OP_BROADCAST || s->op == SX_OP_SLICE ||
-           s->op == SX_OP_RESHAPE;
+    return s->op == SX_OP_TRANSPOSE || s->op == SX_OP_SLICE;
+}
+
+/* A run of elements, and one element repeated, are what most rows are. */
+#define COPY(value)                           \
+    do {                                      \
+        if (step == 1) {                      \
+            for (int64_t i = 0; i < n; i++) { \
+                int64_t at = i;               \
+                to[i] = value;                \
+            }                                 \
+        } else {                              \
+            for (int64_t i = 0; i < n; i++) { \
+                int64_t at = i * step;        \
+                to[i] = value;                \
+            }                                 \
+        }                                     \
+    } while (0)
+SXV_LEVELS static void copy_floats(float *to, const float *from, int64_t n, int64_t step)
+{
+    COPY(from[at]);
+}
+
+SXV_LEVELS static void copy_cells(sx_cell *to, const sx_cell *from, int64_t n, int64_t step)
+{
+    COPY(from[at]);
+}
+
+SXV_LEVELS static void copy_widened(sx_cell *to, const float *from, int64_t n, int64_t step)
+{
+    COPY((sx_cell){.f = (double)from[at]});
 }
 
 /* Rows [first, last) of the result: everything but its last dimension. */
-SXV_LEVELS static void run_view(void *self, uint32_t thread, int64_t first, int64_t last)
+static void run_view(void *self, uint32_t thread, int64_t first, int64_t last)
 {
     const view *v = self;
     const sx_type *type = v->s->type;
@@ -61,12 +84,12 @@ SXV_LEVELS static void run_view(void *self, uint32_t thread, int64_t first, int6
             at += rest % type->dim[d].scale * v->step[d];
             rest /= type->dim[d].scale;
         }
-        sx_cell *to = v->s->result + row * length;
-        for (int64_t i = 0; i < length && x->cell != NULL; i++) {
-            to[i] = x->cell[at + i * step];
-        }
-        for (int64_t i = 0; i < length && x->cell == NULL; i++) {
-            to[i].f = (double)x->raw[at + i * step];
+        if (v->s->narrow != NULL) {
+            copy_floats(v->s->narrow + row * length, x->raw + at, length, step);
+        } else if (x->cell != NULL) {
+            copy_cells(v->s->result + row * length, x->cell + at, length, step);
+        } else {
+            copy_widened(v->s->result + row * length, x->raw + at, length, step);
         }
     }
 }
@@ -89,11 +112,7 @@ static void run_gather(void *self, uint32_t thread, int64_t first, int64_t last)
         at = at < 0 ? at + extent : at;
         at = sx_max_i64(0, sx_min_i64(at, extent - 1));
         int64_t from = (k / inner / picks * extent + at) * inner + k % inner;
-        if (s->input[0].cell != NULL) {
-            s->result[k] = s->input[0].cell[from];
-        } else {
-            s->result[k].f = (double)s->input[0].raw[from];
-        }
+        sxv_put(s, k, sxv_cell_at(&s->input[0], from));
     }
 }
 
@@ -105,46 +124,97 @@ typedef struct {
     int64_t step[SX_RANK_MAX]; /* in the operand, for each dimension of the result */
 } reduction;
 
-static sx_cell reduce_one(const sxv_step *s, const sx_cell *from, const int64_t *offset,
-                          int64_t count)
+/* One step of a sum, maximum or minimum of floats. */
+static inline double combined(sx_reducer reducer, bool narrow, double sum, double x)
+{
+    if (reducer == SX_SUM) {
+        return narrow ? (double)((float)sum + (float)x) : sum + x;
+    }
+    if (x != x || sum != sum) {
+        return sum != sum ? sum : x; /* NaN stays */
+    }
+    return (reducer == SX_MAX ? x > sum : x < sum) ? x : sum;
+}
+
+#define TOGETHER \
+    8 /* results that are reduced side by side: each is a chain of operations that wait for another */
+#define REDUCE(reducer, element)                                 \
+    for (int64_t k = 0; k < count; k++) {                        \
+        for (int64_t i = 0; i < TOGETHER; i++) {                 \
+            sum[i] = combined(reducer, narrow, sum[i], element); \
+        }                                                        \
+    }
+#define REDUCE_ALL(element)                  \
+    if (s->attr->reducer == SX_SUM) {        \
+        REDUCE(SX_SUM, element)              \
+    } else if (s->attr->reducer == SX_MAX) { \
+        REDUCE(SX_MAX, element)              \
+    } else {                                 \
+        REDUCE(SX_MIN, element)              \
+    }
+/* TOGETHER results, whose first elements are numbers `at`. */
+static void reduce_floats(const sxv_step *s, const int64_t at[TOGETHER], const int64_t *offset,
+                          int64_t count, double sum[TOGETHER])
+{
+    const sxv_operand *x = &s->input[0];
+    bool narrow = s->mode == SX_EVAL_TYPED && s->type->dtype != SX_F64;
+    if (x->cell != NULL) {
+        REDUCE_ALL(x->cell[at[i] + offset[k]].f)
+    } else {
+        REDUCE_ALL((double)x->raw[at[i] + offset[k]])
+    }
+}
+
+static sx_cell reduce_one(const sxv_step *s, int64_t at, const int64_t *offset, int64_t count)
 {
     sx_dtype dtype = s->type->dtype;
     sx_reducer reducer = s->attr->reducer;
-    sx_cell sum = sx_reduce_open(s->mode, reducer, dtype);
-    if (sx_dtype_class_of(dtype) != SX_CLASS_FLOAT || reducer == SX_PRODUCT) {
-        for (int64_t k = 0; k < count; k++) {
-            sum = sx_reduce_step(s->mode, reducer, dtype, sum, from[offset[k]]);
-        }
-        return sx_reduce_close(s->mode, dtype, sum);
-    }
     bool narrow = s->mode == SX_EVAL_TYPED && dtype != SX_F64;
+    sx_cell sum = sx_reduce_open(s->mode, reducer, dtype);
     for (int64_t k = 0; k < count; k++) {
-        double x = from[offset[k]].f;
-        if (reducer == SX_SUM) {
-            sum.f = narrow ? (double)((float)sum.f + (float)x) : sum.f + x;
-        } else if (x != x || sum.f != sum.f) {
-            sum = sx_reduce_step(s->mode, reducer, dtype, sum, from[offset[k]]);
+        sx_cell x = sxv_cell_at(&s->input[0], at + offset[k]);
+        if (sx_dtype_class_of(dtype) != SX_CLASS_FLOAT || reducer == SX_PRODUCT) {
+            sum = sx_reduce_step(s->mode, reducer, dtype, sum, x);
         } else {
-            bool better = reducer == SX_MAX ? x > sum.f : x < sum.f;
-            sum.f = better ? x : sum.f;
+            sum.f = combined(reducer, narrow, sum.f, x.f);
         }
     }
     return sx_reduce_close(s->mode, dtype, sum);
 }
 
+static int64_t first_element(const reduction *r, int64_t i)
+{
+    const sx_type *type = r->s->type;
+    int64_t at = 0;
+    for (uint32_t d = type->rank; d-- > 0;) {
+        at += i % type->dim[d].scale * r->step[d];
+        i /= type->dim[d].scale;
+    }
+    return at;
+}
+
 static void run_reduce(void *self, uint32_t thread, int64_t first, int64_t last)
 {
     const reduction *r = self;
-    const sx_type *type = r->s->type;
+    const sxv_step *s = r->s;
+    sx_dtype dtype = s->type->dtype;
+    bool floats = sx_dtype_class_of(dtype) == SX_CLASS_FLOAT && s->attr->reducer != SX_PRODUCT;
+    int64_t i = first;
     (void)thread;
-    for (int64_t i = first; i < last; i++) {
-        int64_t at = 0;
-        int64_t rest = i;
-        for (uint32_t d = type->rank; d-- > 0;) {
-            at += rest % type->dim[d].scale * r->step[d];
-            rest /= type->dim[d].scale;
+    for (; floats && i + TOGETHER <= last; i += TOGETHER) {
+        int64_t at[TOGETHER];
+        double sum[TOGETHER];
+        for (int64_t k = 0; k < TOGETHER; k++) {
+            at[k] = first_element(r, i + k);
+            sum[k] = sx_reduce_open(s->mode, s->attr->reducer, dtype).f;
         }
-        r->s->result[i] = reduce_one(r->s, r->s->input[0].cell + at, r->offset, r->count);
+        reduce_floats(s, at, r->offset, r->count, sum);
+        for (int64_t k = 0; k < TOGETHER; k++) {
+            sxv_put(s, i + k, sx_reduce_close(s->mode, dtype, (sx_cell){.f = sum[k]}));
+        }
+    }
+    for (; i < last; i++) {
+        sxv_put(s, i, reduce_one(s, first_element(r, i), r->offset, r->count));
     }
 }
 
@@ -225,8 +295,66 @@ static void run_window(void *self, uint32_t thread, int64_t first, int64_t last)
                 index[d] = 0;
             }
         }
-        w->s->result[i] = reduce_one(w->s, w->s->input[0].cell, offset, count);
+        sxv_put(w->s, i, reduce_one(w->s, 0, offset, count));
     }
+}
+
+/* ---- operands one after the other ---- */
+typedef struct {
+    const sxv_step *s;
+    int64_t row,
+        offset; /* elements of one row of the result, and where those of this operand begin */
+    const sxv_operand *x;
+    int64_t length; /* of a row of the operand */
+} joining;
+
+static void run_join(void *self, uint32_t thread, int64_t first, int64_t last)
+{
+    const joining *j = self;
+    size_t length = (size_t)j->length;
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
+        int64_t to = i * j->row + j->offset;
+        if (j->s->narrow != NULL) {
+            memcpy(j->s->narrow + to, j->x->raw + i * j->length, length * sizeof(float));
+        } else if (j->x->cell != NULL) {
+            memcpy(j->s->result + to, j->x->cell + i * j->length, length * sizeof(sx_cell));
+        } else {
+            copy_widened(j->s->result + to, j->x->raw + i * j->length, j->length, 1);
+        }
+    }
+}
+
+static void join(const sxv_step *s)
+{
+    int64_t inner = 1;
+    joining j = {.s = s};
+    for (uint32_t d = (uint32_t)s->attr->axis + 1; d < s->type->rank; d++) {
+        inner *= s->type->dim[d].scale;
+    }
+    j.row = s->type->dim[s->attr->axis].scale * inner;
+    for (uint32_t k = 0; k < s->input_count; k++) {
+        j.x = &s->input[k];
+        j.length = j.x->type->dim[s->attr->axis].scale * inner;
+        sxr_pool_run(s->pool, run_join, &j, sx_tensor_elements(s->type) / j.row);
+        j.offset += j.length;
+    }
+    SX_ASSERT(j.offset == j.row);
+}
+
+static void run_rows(view *v)
+{
+    const sx_type *type = v->s->type;
+    int64_t length = type->rank > 0 ? type->dim[type->rank - 1].scale : 1;
+    sxr_pool_run(v->s->pool, run_view, v, sx_tensor_elements(type) / length);
+}
+
+void sxv_step_spread(const sxv_step *s)
+{
+    view v = {.s = s};
+    SX_ASSERT(s->input[0].step != NULL);
+    memcpy(v.step, s->input[0].step, s->type->rank * sizeof(v.step[0]));
+    run_rows(&v);
 }
 
 sx_code sxv_step_shape(const sxv_step *step, bool *done)
@@ -236,6 +364,10 @@ sx_code sxv_step_shape(const sxv_step *step, bool *done)
     *done = true;
     if (s.op == SX_OP_GATHER) {
         sxr_pool_run(s.pool, run_gather, &s, sx_tensor_elements(s.type));
+        return SX_OK;
+    }
+    if (s.op == SX_OP_CONCATENATE) {
+        join(&s);
         return SX_OK;
     }
     if (s.op == SX_OP_REDUCE) {
@@ -255,8 +387,7 @@ sx_code sxv_step_shape(const sxv_step *step, bool *done)
     }
     *done = view_of(&s, &v);
     if (*done) {
-        int64_t length = s.type->rank > 0 ? s.type->dim[s.type->rank - 1].scale : 1;
-        sxr_pool_run(s.pool, run_view, &v, sx_tensor_elements(s.type) / length);
+        run_rows(&v);
     }
     return SX_OK;
 }

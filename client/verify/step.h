@@ -1,15 +1,18 @@
 /* step.h - inside client/verify: one operation of the reference in one of its two modes, and who carries it out. */
 #ifndef SX_CLIENT_VERIFY_STEP_H
 #define SX_CLIENT_VERIFY_STEP_H
-#include "client/runtime/pool.h"
+#include "client/verify/multiply.h"
 #include "core/ir/eval.h"
 
-/* An operand in the form of the interpreter (cells), or as f32 in the memory of the one who gave it (`raw`;
- * cell NULL then). */
+/* An operand in the form of the interpreter (cells), or as f32 (`raw`; cell NULL then). In TYPED mode every f32 tensor
+ * is raw, and no other is; in F64 mode those of parameters may be. */
 typedef struct {
     const sx_type *type;
     const sx_cell *cell;
     const float *raw;
+    /* Not NULL: the elements are spread, and that at index i is number i . step of those there are (0 where they are
+     * repeated along a dimension). Only element by element operations, and sxv_step_spread, take such operands. */
+    const int64_t *step;
 } sxv_operand;
 
 typedef struct {
@@ -21,22 +24,37 @@ typedef struct {
     sxv_operand input[SX_INPUTS_MAX];
     uint32_t input_count;
     const sx_type *type;
+    /* One of them is there, as for operands. */
     sx_cell *result;
+    float *narrow;
+    /* Memory for packed operands, which grows as it is needed. */
+    sxv_scratch *scratch;
 } sxv_step;
 
-/* May the operands of this operation be raw? */
-bool sxv_takes_raw(sx_op op);
 /* Carries the step out.  errors  SX_NOMEM; those of the interpreter */
 sx_code sxv_step_run(const sxv_step *step);
 
-/* Elements as numbers, whatever the operand's form. */
-static inline double sxv_float_at(const sxv_operand *x, int64_t i)
+/* An element, whatever the operand's form. */
+static inline sx_cell sxv_cell_at(const sxv_operand *x, int64_t i)
 {
-    return x->cell != NULL ? x->cell[i].f : (double)x->raw[i];
+    return x->cell != NULL ? x->cell[i] : (sx_cell){.f = (double)x->raw[i]};
+}
+
+/* One element of the result. */
+static inline void sxv_put(const sxv_step *s, int64_t i, sx_cell value)
+{
+    if (s->narrow != NULL) {
+        s->narrow[i] = (float)value.f;
+    } else {
+        s->result[i] = value;
+    }
 }
 
 /* elementwise.c, shape.c, contract.c: *done false: not an operation, or types, of theirs. */
 sx_code sxv_step_elementwise(const sxv_step *step);
 sx_code sxv_step_shape(const sxv_step *step, bool *done);
 sx_code sxv_step_contract(const sxv_step *step, bool *done);
+bool sxv_is_elementwise(sx_op op);
+/* shape.c: the elements of a spread operand, one for each of its type. */
+void sxv_step_spread(const sxv_step *step);
 #endif

@@ -5,13 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/runtime/pages.h"
+#include "client/verify/draw.h"
+#include "client/verify/execute.h"
+#include "client/verify/moved.h"
+#include "client/verify/whole.h"
 #include "core/base/rng.h"
 #include "core/ir/eval.h"
 #include "core/ir/fused.h"
 #include "core/ir/num.h"
-#include "client/verify/draw.h"
-#include "client/verify/execute.h"
-#include "client/verify/whole.h"
 
 #define KERNEL_POINTS 48u
 #define ROW_SHARE 4u /* elements that are sampled in one row of a kernel that reduces rows */
@@ -20,6 +22,7 @@
 #define WIDE_FLOPS 1e7 /* programs up to this size are tried on all magnitudes, too, */
 #define WIDE_DRAWS 4   /* so often */
 #define MACHINES_MAX 16
+#define INTERFACE_ALIGN 64u
 #define DRAWS 3        /* of a program that rounding alone may lead elsewhere: */
 #define AMPLIFIED 1e-5 /* it jumps, or rounding makes more than this of the largest magnitude */
 #define PATTERN \
@@ -100,31 +103,6 @@ static double relative(const comparison *c)
     return c->error == 0 ? 0 : c->error / (c->scale > 0 ? c->scale : 1);
 }
 
-static double element_value(const sx_type *type, const void *memory, uint64_t element)
-{
-    const uint8_t *at = (const uint8_t *)memory + element * sx_dtype_bytes(type->dtype);
-    float f32;
-    double f64;
-    int64_t i64;
-    int32_t i32;
-    switch (type->dtype) {
-    case SX_F32: memcpy(&f32, at, 4); return (double)f32;
-    case SX_F64: memcpy(&f64, at, 8); return f64;
-    case SX_I64: memcpy(&i64, at, 8); return (double)i64;
-    case SX_I32: memcpy(&i32, at, 4); return (double)i32;
-    case SX_I8: return (double)(int8_t)*at;
-    case SX_U8:
-    case SX_BOOL: return (double)*at;
-    case SX_BF16:
-    case SX_F16:
-    case SX_F8E4M3:
-    case SX_F8E5M2:
-        return sx_num_decode(type->dtype, sx_num_load(type->dtype, memory, (size_t)element));
-    case SX_DTYPE_COUNT: break;
-    }
-    SX_UNREACHABLE();
-}
-
 /* ---- kernels at sampled elements ---- */
 
 typedef struct {
@@ -142,7 +120,10 @@ typedef struct {
     sx_image *image;
     uint32_t variant; /* the one that is verified */
     sxr_pool *pool;
-    void **bound; /* [tensor_count] memory that was made for the interface */
+    /* Memory of the interface, one place for each of its tensors, NULL for the others: [tensor_count] */
+    void **bound;
+    uint8_t *interface;
+    size_t interface_bytes;
     /* part of some result was not emulated: the outputs are not those of the program */
     bool replaced;
 } verifier;
@@ -187,26 +168,6 @@ static void sample(verifier *v, int64_t elements, int64_t row, int64_t *position
     position[count - 1] = elements - 1;
 }
 
-/* Elements of a gather, without looking at the rest of a table that may be large. */
-static void gather_at(const sx_attr *attr, const sx_type type[2], const sx_span raw[2],
-                      const int64_t *position, uint32_t count, double *value)
-{
-    int64_t picks = sx_tensor_elements(&type[1]);
-    int64_t extent = type[0].dim[attr->axis].scale;
-    int64_t inner = 1;
-    for (uint32_t d = (uint32_t)attr->axis + 1; d < type[0].rank; d++) {
-        inner *= type[0].dim[d].scale;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        sx_cell pick =
-            sx_cell_load(SX_EVAL_F64, type[1].dtype, raw[1].ptr, position[i] / inner % picks);
-        int64_t at = pick.i < 0 ? pick.i + extent : pick.i;
-        at = sx_max_i64(0, sx_min_i64(at, extent - 1));
-        int64_t from = (position[i] / inner / picks * extent + at) * inner + position[i] % inner;
-        value[i] = element_value(&type[0], raw[0].ptr, (uint64_t)from);
-    }
-}
-
 static sx_code reference_at(verifier *v, sx_eval_mode mode, const sx_node *node,
                             const sx_module_launch *launch, const int64_t *position, uint32_t count,
                             double *value)
@@ -225,8 +186,7 @@ static sx_code reference_at(verifier *v, sx_eval_mode mode, const sx_node *node,
         return sx_fused_eval_at(v->cx, attr, mode, type, raw, node->input_count, position, count,
                                 value);
     }
-    if (node->op == SX_OP_GATHER) {
-        gather_at(attr, type, raw, position, count, value);
+    if (sxv_moved_at(node, attr, type, raw, position, count, value)) {
         return SX_OK;
     }
     sx_tensor input[SX_INPUTS_MAX], result;
@@ -342,7 +302,7 @@ static sx_code verify_launch(verifier *v, uint32_t index)
     }
     comparison c = {0};
     for (uint32_t i = 0; i < count; i++) {
-        double got = element_value(&node->type, memory, (uint64_t)position[i]);
+        double got = sxv_element(node->type.dtype, memory, position[i]);
         compare(&c, (uint64_t)position[i], got, value[i], typed[i]);
     }
     if (!(relative(&c) <= SXR_KERNEL_TOLERANCE)) {
@@ -423,6 +383,48 @@ sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, sx_module_chec
 
 /* Random inputs and weights on which the program means something (draw.h). Whatever is to be written shall be
  * seen to be written: outputs and the module's own tensors begin as a pattern. */
+static void write_pattern(void *self, uint32_t thread, int64_t first, int64_t last)
+{
+    (void)thread;
+    memset((uint8_t *)self + first, PATTERN, (size_t)(last - first));
+}
+
+static bool is_given(const sx_module_tensor *tensor)
+{
+    return tensor->place == SX_TENSOR_INPUT || tensor->place == SX_TENSOR_WEIGHT;
+}
+
+/* Places for inputs, weights and outputs of every variant, in one mapping. */
+static sx_code make_interface(verifier *v)
+{
+    size_t count = (size_t)v->module->tensor_count;
+    v->bound = calloc(count + 1, sizeof(*v->bound));
+    if (v->bound == NULL) {
+        return SX_FAIL(v->cx, SX_NOMEM, "no memory for a list of tensors");
+    }
+    for (uint32_t pass = 0; pass < 2; pass++) { /* first how much, then where */
+        size_t at = 0;
+        for (size_t i = 0; i < count; i++) {
+            const sx_module_tensor *tensor = &v->module->tensor[i];
+            if (!is_given(tensor) && tensor->place != SX_TENSOR_OUTPUT) {
+                continue;
+            }
+            if (pass == 1) {
+                v->bound[i] = v->interface + at;
+            }
+            at += ((size_t)tensor->size + INTERFACE_ALIGN) & ~(size_t)(INTERFACE_ALIGN - 1);
+        }
+        v->interface_bytes = at;
+        if (pass == 0 && at > 0) {
+            v->interface = sxr_pages(at);
+            if (v->interface == NULL) {
+                return SX_FAIL(v->cx, SX_NOMEM, "no memory for tensors of %zu bytes", at);
+            }
+        }
+    }
+    return SX_OK;
+}
+
 static sx_code bind_random(verifier *v, const sx_graph *sent, uint64_t seed, bool wide)
 {
     sxv_recipe *recipe;
@@ -431,31 +433,21 @@ static sx_code bind_random(verifier *v, const sx_graph *sent, uint64_t seed, boo
     for (uint32_t i = 0; i < v->module->tensor_count; i++) {
         const sx_module_tensor *tensor = &v->module->tensor[i];
         sx_span name = sx_module_string(v->module, tensor->name);
-        bool given = tensor->place == SX_TENSOR_INPUT || tensor->place == SX_TENSOR_WEIGHT;
+        uint64_t size = sxr_size(v->program, i);
         if (tensor->place == SX_TENSOR_TEMPORARY || tensor->place == SX_TENSOR_PERSISTENT) {
-            memset(sxr_memory(v->program, i), PATTERN, (size_t)tensor->size);
+            sxr_pool_run(v->pool, write_pattern, sxr_memory(v->program, i), (int64_t)tensor->size);
         }
-        if (!given && tensor->place != SX_TENSOR_OUTPUT) {
+        void *memory = v->bound[i];
+        if (memory == NULL) {
             continue;
         }
-        void *memory = sxr_memory(v->program, i); /* of an earlier draw */
-        memory =
-            memory != NULL ? memory : v->bound[i]; /* of another variant: room for the largest */
-        uint64_t size = sxr_size(v->program, i);
-        if (memory == NULL) {
-            memory = v->bound[i] = malloc((size_t)tensor->size + 1);
-        }
-        if (memory == NULL) {
-            return SX_FAIL(v->cx, SX_NOMEM, "no memory for a tensor of %llu bytes",
-                           (unsigned long long)tensor->size);
-        }
-        if (given) {
+        if (is_given(tensor)) {
             sxv_recipe any = sxv_recipe_of(recipe, count, name);
             any.wide = wide;
             sxv_draw(v->pool, &any, (sx_dtype)tensor->dtype,
                      (int64_t)(size / tensor->element_bytes), seed, memory);
         } else {
-            memset(memory, PATTERN, (size_t)size);
+            sxr_pool_run(v->pool, write_pattern, memory, (int64_t)size);
         }
         SX_TRY(sxr_bind(v->cx, v->program, i, memory, size));
     }
@@ -682,24 +674,18 @@ sx_code sxr_verify(sx_ctx *cx, sx_span module, const sxr_verify_options *options
     v.module = sxr_module(v.program);
     sx_code code = sxr_pool_new(cx, sxr_threads(v.program), &v.pool);
     code = code == SX_OK ? sxr_executor_make(cx, options->targets, v.program, &v.executor) : code;
-    v.bound = calloc((size_t)v.module->tensor_count + 1, sizeof(*v.bound));
-    if (code == SX_OK && v.bound == NULL) {
-        code = SX_FAIL(cx, SX_NOMEM, "no memory for a list of tensors");
-    }
+    code = code == SX_OK ? make_interface(&v) : code;
     image->emulated = v.executor.emulator != NULL;
     code = code == SX_OK ? verify_variants(&v, options) : code;
     sx_stage_end(cx, stage, code == SX_OK ? "done" : "failed",
                  v.image->check.len / sizeof(sx_module_check));
     cx->fuel = fuel;
-    uint32_t count = (uint32_t)v.module->tensor_count;
     sxr_pool_free(v.pool);
     sxr_close(v.program);
     free(v.result);
     free(v.touched);
-    for (uint32_t i = 0; v.bound != NULL && i < count; i++) {
-        free(v.bound[i]);
-    }
     free(v.bound);
+    sxr_pages_free(v.interface, v.interface_bytes);
     return code;
 }
 

@@ -100,7 +100,8 @@ static sx_code verify(fixture *f, const char *sent)
         const sx_module_check *last = &check[image.check.len / sizeof(*check) - 1];
         ck_assert_uint_eq(last->passed, SX_CHECK_PASSED);
         ck_assert_uint_eq(last->points, 3 * 512 * 1024);
-        ck_assert(last->error < 1e-5 && last->tolerance < 1e-3);
+        ck_assert(last->error < 1e-5 &&
+                  last->tolerance < 1e-5); /* as the rounded reference allows */
     }
     sx_image_fini(&image);
     return code;

@@ -1,0 +1,22 @@
+#include "client/runtime/pages.h"
+
+#include <sys/mman.h>
+
+void sxr_pages_free(void *memory, size_t size)
+{
+    if (memory != NULL) {
+        SX_ASSERT(size > 0);
+        (void)munmap(memory, size);
+    }
+}
+
+void *sxr_pages(size_t size)
+{
+    SX_ASSERT(size > 0);
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        return NULL;
+    }
+    (void)madvise(memory, size, MADV_HUGEPAGE); /* a wish: small pages will do */
+    return memory;
+}

@@ -1,0 +1,92 @@
+/* What is right by the rounded reference alone is right by both references, whatever rounding does. */
+#include "tests/lib/test.h"
+
+#include <math.h>
+
+#include "client/verify/compare.h"
+#include "core/base/rng.h"
+
+#define ELEMENTS 1000
+typedef struct {
+    sx_cell exact[ELEMENTS];
+    float typed[ELEMENTS], got[ELEMENTS];
+    sx_type type;
+} fixture;
+
+static sxv_comparison compare(const fixture *f, bool exact, bool wide)
+{
+    sxv_comparison result;
+    sxv_pair pair = {&f->type, exact ? f->exact : NULL, NULL, f->typed};
+    sxv_compare(&pair, f->got, wide, &result);
+    return result;
+}
+
+/* Elements of many magnitudes, rounded ones that are off by `spread` units, got ones by `off` from those. */
+static void fixture_make(fixture *f, sx_rng *rng, double spread, double off)
+{
+    f->type = (sx_type){.dtype = SX_F32, .rank = 1, .dim = {sx_dim_of(ELEMENTS)}};
+    for (uint32_t i = 0; i < ELEMENTS; i++) {
+        double magnitude = ldexp(1, -(int)(i / 100));
+        double value = (double)sx_rng_f32(rng) * magnitude;
+        double rounded = value + (double)sx_rng_f32(rng) * spread * 0x1p-24 * magnitude;
+        f->exact[i].f = value;
+        f->typed[i] = (float)rounded;
+        f->got[i] =
+            (float)((double)f->typed[i] + (double)sx_rng_f32(rng) * off * 0x1p-24 * magnitude);
+    }
+}
+
+START_TEST(test_rounded_is_stricter)
+{
+    static fixture f;
+    sx_rng rng = {sx_test_seed()};
+    uint32_t right = 0;
+    uint32_t unknown = 0;
+    for (uint32_t i = 0; i < 2000; i++) {
+        bool wide = i % 2 == 1;
+        fixture_make(&f, &rng, ldexp(1, (int)sx_rng_below(&rng, 16)),
+                     ldexp(1, (int)sx_rng_below(&rng, 10)));
+        sxv_comparison rounded = compare(&f, false, wide);
+        ck_assert(rounded.verdict == SXV_RIGHT || rounded.verdict == SXV_UNKNOWN);
+        right += rounded.verdict == SXV_RIGHT;
+        unknown += rounded.verdict == SXV_UNKNOWN;
+        if (rounded.verdict == SXV_RIGHT) {
+            ck_assert_int_eq(compare(&f, true, wide).verdict, SXV_RIGHT);
+            ck_assert(rounded.error <= rounded.bound && rounded.finite == ELEMENTS);
+        }
+    }
+    ck_assert_uint_gt(right, 100);
+    ck_assert_uint_gt(unknown, 100);
+}
+END_TEST
+
+/* One element in the middle that is off, not finite, or not finite in the rounded reference. */
+START_TEST(test_one_element)
+{
+    static fixture f;
+    static const float wrong[] = {0.5F, 1e-5F, -1e-5F, (float)NAN, (float)INFINITY};
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t i = 0; i < SX_COUNT(wrong); i++) {
+        uint32_t at = (uint32_t)sx_rng_below(&rng, ELEMENTS);
+        fixture_make(&f, &rng, 1, 0);
+        f.got[at] = f.typed[at];
+        ck_assert_int_eq(compare(&f, false, false).verdict, SXV_RIGHT);
+        f.got[at] += wrong[i];
+        ck_assert_int_eq(compare(&f, false, false).verdict, SXV_UNKNOWN);
+        fixture_make(&f, &rng, 1, 0);
+        f.typed[at] = f.got[at] = i % 2 == 0 ? (float)NAN : (float)INFINITY;
+        ck_assert_int_eq(compare(&f, false, false).verdict, SXV_UNKNOWN);
+        ck_assert_int_eq(compare(&f, true, false).verdict, SXV_RIGHT); /* the range was left */
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("verify.compare");
+    TCase *cases = tcase_create("compare");
+    tcase_add_test(cases, test_rounded_is_stricter);
+    tcase_add_test(cases, test_one_element);
+    suite_add_tcase(suite, cases);
+    return sx_test_main(suite);
+}
