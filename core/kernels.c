@@ -350,8 +350,8 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
     }
     sx_schedule schedule;
     bool elements = op == SX_OP_PAD || op == SX_OP_REVERSE;
-    uint32_t lanes = pipe->target->vectors.lanes;
-    lanes = elements ? lanes * 4 / sx_move_lane_bytes(type->dtype) : lanes;
+    uint32_t lane_bytes = elements ? sx_move_lane_bytes(type->dtype) : 4;
+    uint32_t lanes = sx_vector_unit_lanes(&pipe->target->vectors, lane_bytes);
     sx_schedule_map(lanes, sx_max_i64(1, COPY_PIECE_BYTES / row), COPY_PIECE_BYTES / 4,
                     COPY_VECTORS, &schedule);
     sx_kernel *kernel;

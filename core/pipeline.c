@@ -35,6 +35,14 @@ sx_code sx_core_device(sx_ctx *cx, const sx_core_request *request, const sx_devi
                        d->lanes, d->registers, t->machine->name, t->vectors.lanes,
                        t->vectors.registers);
     }
+    uint32_t wide = sx_device_lanes(d, 8);
+    if (wide != sx_vector_unit_lanes(&t->vectors, 8)) {
+        return SX_FAIL(
+            cx, SX_INPUT,
+            "device %s: %u lanes of 8 bytes, its target %s has %u: devices whose lanes are "
+            "threads have the laws of blocks, others have none",
+            d->name, wide, t->machine->name, sx_vector_unit_lanes(&t->vectors, 8));
+    }
     *device = d;
     *target = t;
     return SX_OK;

@@ -76,6 +76,12 @@ static double rate_of(const sx_device *device, sx_dtype dtype, bool contraction)
     return best;
 }
 
+uint32_t sx_device_lanes(const sx_device *device, uint32_t bytes)
+{
+    SX_ASSERT(bytes == 4 || bytes == 8);
+    return device->block_threads != 0 ? device->lanes : device->lanes * 4 / bytes;
+}
+
 /* The type in which lanes compute with elements of a narrow one. */
 static sx_dtype widened(sx_dtype dtype)
 {

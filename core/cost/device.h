@@ -64,6 +64,9 @@ void sx_device_print(const sx_device *device, sx_buf *text);
 sx_code sx_device_check(sx_ctx *cx, const sx_device *device);
 
 /* ---- laws ---- */
+/* Lanes of elements of so many bytes: a thread holds an element of any size in each lane, while a vector register
+ * has as many bytes as its f32 lanes. Devices with the laws of blocks have threads. */
+uint32_t sx_device_lanes(const sx_device *device, uint32_t bytes);
 /* Operations in a nanosecond at peak on all cores. A contraction may use any unit, anything else the lanes. A
  * narrow float is computed in f32 where no unit takes it, a narrow integer in i32. */
 double sx_device_rate(const sx_device *device, sx_dtype dtype, bool contraction);

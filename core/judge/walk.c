@@ -357,7 +357,7 @@ static void walk_loop(sx_walk *w, uint32_t at)
 static uint32_t swap_lanes(sx_walk *w, uint32_t value, uint32_t distance)
 {
     sx_lanes in, out = {.count = 0};
-    uint32_t term[16];
+    uint32_t term[SX_LOOP_LANES_MAX];
     if ((value & SX_MANY) == 0 && (w->g->term[value].vars & SX_VAR_BIT(SX_VAR_LANE)) == 0) {
         return value;
     }

@@ -8,8 +8,8 @@
 /* What a register holds, lane by lane: pieces of lanes with one term each, which may use the lane variable. */
 typedef struct {
     uint8_t count;
-    uint8_t end[16]; /* first lane behind the piece */
-    uint32_t term[16];
+    uint8_t end[SX_LOOP_LANES_MAX]; /* first lane behind the piece */
+    uint32_t term[SX_LOOP_LANES_MAX];
 } sx_lanes;
 
 typedef struct {

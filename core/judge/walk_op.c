@@ -1,6 +1,8 @@
 /* walk_op.c - single instructions of the walk: elementwise ones piece by piece of lanes, loads, stores. */
 #include "core/judge/walk.h"
 
+#include <string.h>
+
 uint32_t sx_walk_at(sx_walk *w, uint32_t term, uint32_t lane)
 {
     sx_algebra *g = w->g;
@@ -15,8 +17,11 @@ uint32_t sx_walk_at(sx_walk *w, uint32_t term, uint32_t lane)
 
 void sx_walk_get(const sx_walk *w, uint32_t value, sx_lanes *lanes)
 {
-    if ((value & SX_MANY) != 0) {
-        *lanes = w->many[value & ~SX_MANY];
+    if ((value & SX_MANY) != 0) { /* the pieces that there are: most values have few */
+        const sx_lanes *from = &w->many[value & ~SX_MANY];
+        lanes->count = from->count;
+        memcpy(lanes->end, from->end, from->count * sizeof(from->end[0]));
+        memcpy(lanes->term, from->term, from->count * sizeof(from->term[0]));
         return;
     }
     lanes->count = 1;
@@ -27,7 +32,8 @@ void sx_walk_get(const sx_walk *w, uint32_t value, sx_lanes *lanes)
 /* A piece of one lane has the lane fixed; equal neighbours are one piece. */
 uint32_t sx_walk_put(sx_walk *w, const sx_lanes *lanes)
 {
-    sx_lanes made = {.count = 0};
+    sx_lanes made;
+    made.count = 0;
     uint32_t start = 0;
     for (uint32_t k = 0; k < lanes->count; k++) {
         uint32_t term = lanes->term[k];
@@ -49,7 +55,10 @@ uint32_t sx_walk_put(sx_walk *w, const sx_lanes *lanes)
         return sx_refuse(w->g, "out of memory");
     }
     w->many = array;
-    w->many[w->many_count] = made;
+    sx_lanes *kept = &w->many[w->many_count];
+    kept->count = made.count;
+    memcpy(kept->end, made.end, made.count * sizeof(made.end[0]));
+    memcpy(kept->term, made.term, made.count * sizeof(made.term[0]));
     return SX_MANY | w->many_count++;
 }
 
@@ -82,8 +91,9 @@ static void put_piece(sx_lanes *lanes, uint32_t end, uint32_t term)
 uint32_t sx_walk_elementwise(sx_walk *w, sx_lop op, uint32_t imm, const uint32_t operand[3])
 {
     sx_algebra *g = w->g;
-    sx_lanes in[3], out = {.count = 0};
+    sx_lanes in[3], out;
     uint32_t at[3] = {0};
+    out.count = 0;
     bool plain = ((operand[0] | operand[1] | operand[2]) & SX_MANY) == 0;
     bool by_lane = folds_by_lane(op);
     if (plain && !(by_lane && is_pattern(g, operand[0]) && is_pattern(g, operand[1]))) {
@@ -284,7 +294,8 @@ static uint32_t load(sx_walk *w, const sx_addr *a, sx_mem mem, int64_t stride, u
     uint32_t width = sx_mem_bytes(mem, w->kernel->lane_bytes);
     uint32_t index;
     uint32_t form = address_form(w, a, stride, &index);
-    sx_lanes out = {.count = 0};
+    sx_lanes out;
+    out.count = 0;
     uint32_t lanes = stride == 0 ? w->lanes : count;
     if (w->kernel->buffer[a->buffer].role == SX_BUFFER_IN) {
         put_piece(&out, lanes, sx_term_element(g, a->buffer, (uint8_t)mem, form, index));

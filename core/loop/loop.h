@@ -228,13 +228,21 @@ sx_code sx_kernel_emit_c(sx_ctx *cx, const sx_kernel *kernel, sx_buf *text);
 
 /* The vector instructions that a program is lowered for. */
 typedef struct {
-    uint32_t lanes;      /* of 4 bytes */
+    uint32_t lanes; /* of 4 bytes */
+    /* Each lane is a thread, whose registers hold one element of any size; else a register has a number of
+     * bytes, and half as many lanes of 8. */
+    bool threads;
     uint32_t registers;  /* vector registers */
     bool mask_registers; /* masks have registers of their own; else each takes a vector register */
     /* How the instructions round, in a word: units of one class give the same bits for the same program,
      * units of different classes never share the id of a numerics plan. */
     const char *numerics;
 } sx_vector_unit;
+static inline uint32_t sx_vector_unit_lanes(const sx_vector_unit *unit, uint32_t lane_bytes)
+{
+    SX_ASSERT(unit->lanes > 0 && (lane_bytes == 4 || lane_bytes == 8));
+    return unit->threads ? unit->lanes : unit->lanes * 4 / lane_bytes;
+}
 
 /* ---- lowerings: an analysed kernel under a schedule as a loop program. A schedule of a form that the
  * lowering does not follow is SX_UNIMPLEMENTED; one that needs too many registers SX_LIMIT. ---- */

@@ -37,7 +37,7 @@ sx_code sx_lower_fused(sx_ctx *cx, const sx_vector_unit *unit, const char *name,
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: %s", name, a->refusal);
     }
     SX_TRY(sx_schedule_check(cx, schedule, a));
-    uint32_t lanes = unit->lanes * 4 / a->lane_bytes;
+    uint32_t lanes = sx_vector_unit_lanes(unit, a->lane_bytes);
     if (sx_schedule_lanes(schedule) != lanes) {
         return SX_FAIL(cx, SX_INPUT, "kernel %s: schedule of %u lanes for vectors of %u", name,
                        sx_schedule_lanes(schedule), lanes);

@@ -85,14 +85,20 @@ sx_code sx_lower_parts(sx_lower *l, const uint32_t *outer, uint32_t outer_count,
 bool sx_lower_open(sx_lower *l, uint32_t dim, int64_t trip, int64_t step);
 void sx_lower_close(sx_lower *l, uint32_t dim, bool opened);
 
+/* Registers that the blocks of contractions and online sums may take, where a machine has more. */
+#define SX_BLOCK_REGISTERS_MAX 256
+
 /* lower_pack.c: replaces the strides of the right argument in `view` by those of panels of `width` columns:
  * along the columns they hold for whole panels only, a vector inside a panel adds its columns. */
 sx_code sx_lower_pack_view(sx_ctx *cx, const sx_analysis *analysis, int64_t width, sx_view *view,
                            int64_t *packed_bytes);
 /* Square blocks turned in registers. Row i of `lanes` registers has lane j; afterwards row j has lane i. The masks are
  * those of the stages: stage s exchanges what differs in bit s of row and lane. */
-void sx_lower_turn_masks(sx_lower *l, uint32_t mask[4]);
-void sx_lower_turn(sx_lower *l, uint32_t row[16], const uint32_t mask[4]);
+#define SX_TURN_STAGES 5
+_Static_assert(1 << SX_TURN_STAGES == SX_LOOP_LANES_MAX, "a stage for each bit of a lane's number");
+void sx_lower_turn_masks(sx_lower *l, uint32_t mask[SX_TURN_STAGES]);
+void sx_lower_turn(sx_lower *l, uint32_t row[SX_LOOP_LANES_MAX],
+                   const uint32_t mask[SX_TURN_STAGES]);
 
 /* The form of schedule that elementwise kernels and moves take. */
 sx_code sx_lower_match_map(sx_ctx *cx, const sx_schedule *schedule, const char *name);

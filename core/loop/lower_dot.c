@@ -24,7 +24,7 @@ typedef struct {
     int64_t block; /* rows of the register block, at most */
     bool second_pass;
     uint32_t scratch; /* buffer of raw blocks if the result is narrower than a lane */
-    uint32_t acc[BLOCK_MAX];
+    uint32_t acc[SX_BLOCK_REGISTERS_MAX];
 } contraction;
 
 static void set_at(sx_lower *l, uint32_t dim, int64_t constant)
@@ -326,7 +326,7 @@ static const sx_level_form form[] = {
 static sx_code check_block(sx_lower *l, const contraction *c)
 {
     SX_TRY(sx_schedule_match(l->cx, l->schedule, form, SX_COUNT(form), l->kernel->name));
-    int64_t budget = l->unit->registers;
+    int64_t budget = sx_min_i64(l->unit->registers, SX_BLOCK_REGISTERS_MAX);
     int64_t vectors = c->panel / l->lanes;
     if (c->block > 31 || vectors > 31 || c->panel % l->lanes != 0 ||
         c->block * vectors + vectors + 2 > budget) {

@@ -36,13 +36,13 @@ typedef struct {
     sx_affine local; /* key inside its block */
     int64_t strip;   /* keys, and columns, of a register block */
     int64_t columns; /* of the running one */
-    uint32_t acc[2 * BLOCK_MAX];
+    uint32_t acc[SX_BLOCK_REGISTERS_MAX];
     uint32_t workspace;
     /* instructions whose elements lie along the keys: turned per block of keys */
     uint32_t turned[SX_FUSED_ARGS_MAX];
     uint32_t turned_count;
     int64_t turned_at[SX_FUSED_ARGS_MAX]; /* bytes */
-    uint32_t mask[4];
+    uint32_t mask[SX_TURN_STAGES];
     int64_t query_at, score_at, result_at, max_at, total_at, rescale_at; /* bytes */
 } online;
 
@@ -195,7 +195,7 @@ static void turn(sx_lower *l, const online *o, uint32_t argument, uint32_t dim,
 {
     sx_dtype dtype = l->arg_dtype[argument];
     for (uint32_t v = 0; v < o->vectors; v++) {
-        uint32_t row[16];
+        uint32_t row[SX_LOOP_LANES_MAX];
         for (uint32_t r = 0; r < l->lanes; r++) {
             int64_t at = (int64_t)v * l->lanes + r;
             shift(l, o->row, at);
@@ -693,7 +693,7 @@ static sx_code take_schedule(sx_lower *l, online *o)
     o->strip = sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 1);
     o->width = sx_schedule_step(s, SX_ROLE_ROW, SX_BIND_GRID, 0);
     int64_t vectors = o->width / l->lanes;
-    int64_t budget = l->unit->registers;
+    int64_t budget = sx_min_i64(l->unit->registers, SX_BLOCK_REGISTERS_MAX);
     if (o->strip != sx_schedule_step(s, SX_ROLE_COLUMN, SX_BIND_LOOP, 0)) {
         return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "kernel %s: strips of keys and columns that differ",
                        l->kernel->name);

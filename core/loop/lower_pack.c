@@ -87,7 +87,7 @@ static void emit_panel_row(sx_lower *l, const packing *p, int64_t length)
 }
 
 /* ---- panels of a matrix that is contiguous along k: square blocks turned in registers ---- */
-void sx_lower_turn_masks(sx_lower *l, uint32_t mask[4])
+void sx_lower_turn_masks(sx_lower *l, uint32_t mask[SX_TURN_STAGES])
 {
     uint32_t none = SX_NO_REG;
     uint32_t lane = sx_loop_op(&l->b, SX_LOP_IOTA, none, NULL, none, none, none, 0, 0);
@@ -99,7 +99,8 @@ void sx_lower_turn_masks(sx_lower *l, uint32_t mask[4])
     }
 }
 
-void sx_lower_turn(sx_lower *l, uint32_t row[16], const uint32_t mask[4])
+void sx_lower_turn(sx_lower *l, uint32_t row[SX_LOOP_LANES_MAX],
+                   const uint32_t mask[SX_TURN_STAGES])
 {
     uint32_t none = SX_NO_REG;
     for (uint32_t k = 0; 1u << k < l->lanes; k++) {
@@ -120,13 +121,13 @@ void sx_lower_turn(sx_lower *l, uint32_t row[16], const uint32_t mask[4])
 
 /* `count` steps of k from the position on, for all columns of the panel. */
 static void emit_turned_block(sx_lower *l, const packing *p, int64_t length, uint32_t k_dim,
-                              uint32_t count, const uint32_t mask[4])
+                              uint32_t count, const uint32_t mask[SX_TURN_STAGES])
 {
     uint32_t n = l->analysis->column;
     int64_t start = l->at[n].constant;
     int64_t k_start = l->at[k_dim].constant;
     for (int64_t column = 0; column < p->width; column += l->lanes) {
-        uint32_t row[16];
+        uint32_t row[SX_LOOP_LANES_MAX];
         for (uint32_t j = 0; j < l->lanes; j++) {
             l->at[n].constant = start + column + j;
             row[j] = column + j >= length ? sx_loop_bits(&l->b, 0)
@@ -153,7 +154,7 @@ static void emit_turned_panel(sx_lower *l, int64_t length)
 {
     const packing *p = l->self;
     uint32_t k_dim = sx_view_inner_reduced(&l->view);
-    uint32_t mask[4];
+    uint32_t mask[SX_TURN_STAGES];
     sx_lower_turn_masks(l, mask);
     bool opened[SX_RANK_MAX];
     for (uint32_t d = 0; d < l->view.rank; d++) {

@@ -4,7 +4,8 @@
  *   along    the last dimension is reduced: lanes run along it. Fixed virtual shape on every machine: 16 lanes
  *            (of 8 bytes: 8) x 4 accumulators, chunk c of as many elements goes to accumulator c mod 4, the
  *            tail is filled with the identity, then (a0 + a1) + (a2 + a3) and the lanes fold by halves. With
- *            vectors of 32 bytes a virtual one is two registers: the same bits.
+ *            vectors of 32 bytes a virtual one is two registers; with 32 lanes a register is two of them, a0 beside
+ *            a1 and a2 beside a3 (of 8 bytes: all four), added by an exchange: the same bits.
  *   across   the last dimension is kept: lanes run across rows, each row is one chain in ascending order.
  * The form follows from the space alone, whatever the extents of kept dimensions are (a batch of 1 is a
  * dimension too), and reduced dimensions are never merged (whether strides allow it may depend on kept
@@ -26,7 +27,8 @@ typedef struct {
     uint32_t axis_count;
     bool along;
     uint32_t lanes;  /* of the virtual shape */
-    uint32_t halves; /* registers of a virtual vector */
+    uint32_t halves; /* registers of a virtual vector, */
+    uint32_t share;  /* or virtual vectors side by side in a register: one of the two is 1 */
     bool full;
     uint32_t reduced; /* set of view dimensions */
     slot_kind slot[SX_FUSED_INSTRS_MAX];
@@ -115,7 +117,8 @@ static uint32_t element(sx_lower *l, const rows *r, uint32_t target)
 }
 
 /* ---- passes ---- */
-/* `body` for the chunk at `offset` of the innermost axis, `length` elements of it inside. */
+/* `body` for the chunk at `offset` of the innermost axis, or the chunks that share registers, `length` elements of
+ * it inside. */
 static void run_chunk(sx_lower *l, rows *r, int64_t offset, int64_t length, uint32_t accumulator,
                       chunk_body body)
 {
@@ -137,16 +140,17 @@ static void run_along(sx_lower *l, rows *r, chunk_body body)
     int64_t whole = length / lanes;
     int64_t groups = whole / SX_ROW_ACCUMULATORS;
     int64_t step = lanes * SX_ROW_ACCUMULATORS;
+    int64_t once = lanes * r->share;
     if (groups > 0) {
         bool opened = sx_lower_open(l, inner, groups, step);
-        for (uint32_t c = 0; c < SX_ROW_ACCUMULATORS; c++) {
-            run_chunk(l, r, c * lanes, lanes, c, body);
+        for (uint32_t c = 0; c < SX_ROW_ACCUMULATORS; c += r->share) {
+            run_chunk(l, r, c * lanes, once, c / r->share, body);
         }
         sx_lower_close(l, inner, opened);
     }
-    for (int64_t c = groups * SX_ROW_ACCUMULATORS; c * lanes < length; c++) {
-        run_chunk(l, r, c * lanes, sx_min_i64(lanes, length - c * lanes),
-                  (uint32_t)(c % SX_ROW_ACCUMULATORS), body);
+    for (int64_t c = groups * SX_ROW_ACCUMULATORS; c * lanes < length; c += r->share) {
+        run_chunk(l, r, c * lanes, sx_min_i64(once, length - c * lanes),
+                  (uint32_t)(c % SX_ROW_ACCUMULATORS) / r->share, body);
     }
 }
 
@@ -255,27 +259,68 @@ static uint32_t operand(sx_lower *l, const rows *r, const sx_instr *in)
     return in->dtype == SX_BOOL ? sx_loop_encode(&l->b, SX_BOOL, value) : value;
 }
 
+/* The lanes below `count`. */
+static uint32_t first_lanes(sx_lower *l, uint32_t count)
+{
+    uint32_t none = SX_NO_REG;
+    uint32_t lane = sx_loop_op(&l->b, SX_LOP_IOTA, none, NULL, none, none, none, 0, 0);
+    uint32_t end = sx_loop_bits(&l->b, count);
+    return sx_loop_op(&l->b, SX_LOP_ICMP, none, NULL, end, lane, none, SX_GT, 0);
+}
+
+/* The end of a row. A chunk of the virtual shape is filled with the identity; where a register holds several, the
+ * lanes of those that the row does not reach keep what they have. */
+static void reduce_tail(sx_lower *l, const rows *r, const sx_instr *in, uint32_t acc)
+{
+    uint32_t none = SX_NO_REG;
+    uint32_t reached = (l->valid + r->lanes - 1) / r->lanes * r->lanes; /* lanes */
+    bool fills = l->valid == 0 || l->valid != reached;
+    uint32_t fill = fills ? identity(l, in->reducer, in->dtype) : none;
+    uint32_t value = l->valid > 0 ? operand(l, r, in) : fill;
+    if (l->valid > 0 && fills) {
+        uint32_t in_row = first_lanes(l, l->valid);
+        value = sx_loop_op(&l->b, SX_LOP_BLEND, none, NULL, in_row, value, fill, 0, 0);
+    }
+    bool all = r->share == 1 || reached == l->lanes;
+    uint32_t sum = combine(l, in->reducer, in->dtype, all ? acc : none, acc, value);
+    if (!all) {
+        (void)sx_loop_op(&l->b, SX_LOP_BLEND, acc, NULL, first_lanes(l, reached), sum, acc, 0, 0);
+    }
+}
+
 static void reduce_chunk(sx_lower *l, rows *r, uint32_t accumulator, uint32_t half)
 {
     const sx_instr *in = &l->body->instr[r->target];
-    sx_dtype dtype = in->dtype;
     uint32_t acc = r->acc[accumulator][half];
-    uint32_t none = SX_NO_REG;
     if (r->along && l->valid < l->lanes) {
-        uint32_t fill = identity(l, in->reducer, dtype);
-        uint32_t value = fill;
-        if (l->valid > 0) {
-            value = operand(l, r, in);
-            uint32_t lane = sx_loop_op(&l->b, SX_LOP_IOTA, none, NULL, none, none, none, 0, 0);
-            uint32_t count = sx_loop_bits(&l->b, l->valid);
-            uint32_t in_row =
-                sx_loop_op(&l->b, SX_LOP_ICMP, none, NULL, count, lane, none, SX_GT, 0);
-            value = sx_loop_op(&l->b, SX_LOP_BLEND, none, NULL, in_row, value, fill, 0, 0);
-        }
-        (void)combine(l, in->reducer, dtype, acc, acc, value);
-        return;
+        reduce_tail(l, r, in, acc);
+    } else {
+        (void)combine(l, in->reducer, in->dtype, acc, acc, operand(l, r, in));
     }
-    (void)combine(l, in->reducer, dtype, acc, acc, operand(l, r, in));
+}
+
+/* Lane i of `v` with lane i ^ distance. */
+static uint32_t exchanged(sx_lower *l, sx_reducer reducer, sx_dtype dtype, uint32_t v,
+                          uint32_t distance)
+{
+    uint32_t none = SX_NO_REG;
+    uint32_t other = sx_loop_op(&l->b, SX_LOP_SWAP, none, NULL, v, none, none, distance, 0);
+    return combine(l, reducer, dtype, none, v, other);
+}
+
+/* The virtual accumulators as one, in the first lanes of a register that holds several. */
+static uint32_t fold_shared(sx_lower *l, const rows *r, sx_reducer reducer, sx_dtype dtype)
+{
+    uint32_t sum = SX_NO_REG;
+    SX_ASSERT(r->share * r->lanes == l->lanes && r->share <= SX_ROW_ACCUMULATORS);
+    for (uint32_t a = 0; a < SX_ROW_ACCUMULATORS / r->share; a++) {
+        uint32_t v = r->acc[a][0];
+        for (uint32_t n = r->lanes; n < l->lanes; n *= 2) {
+            v = exchanged(l, reducer, dtype, v, n);
+        }
+        sum = a == 0 ? v : combine(l, reducer, dtype, SX_NO_REG, sum, v);
+    }
+    return sum;
 }
 
 /* The value of the row from its accumulators, in all lanes. */
@@ -286,18 +331,17 @@ static uint32_t fold(sx_lower *l, const rows *r, sx_reducer reducer, sx_dtype dt
         return r->acc[0][0];
     }
     uint32_t half[2] = {none, none};
-    for (uint32_t h = 0; h < r->halves; h++) {
+    for (uint32_t h = 0; r->share == 1 && h < r->halves; h++) {
         uint32_t low = combine(l, reducer, dtype, none, r->acc[0][h], r->acc[1][h]);
         uint32_t high = combine(l, reducer, dtype, none, r->acc[2][h], r->acc[3][h]);
         half[h] = combine(l, reducer, dtype, none, low, high);
     }
-    uint32_t v = half[0];
+    uint32_t v = r->share == 1 ? half[0] : fold_shared(l, r, reducer, dtype);
     if (r->halves == 2) {
         v = combine(l, reducer, dtype, none, v, half[1]);
     }
-    for (uint32_t n = l->lanes / 2; n > 0; n /= 2) {
-        uint32_t other = sx_loop_op(&l->b, SX_LOP_SWAP, none, NULL, v, none, none, n, 0);
-        v = combine(l, reducer, dtype, none, v, other);
+    for (uint32_t n = (l->lanes < r->lanes ? l->lanes : r->lanes) / 2; n > 0; n /= 2) {
+        v = exchanged(l, reducer, dtype, v, n);
     }
     return sx_loop_op(&l->b, SX_LOP_BCAST0, none, NULL, v, none, none, 0, 0);
 }
@@ -305,7 +349,7 @@ static uint32_t fold(sx_lower *l, const rows *r, sx_reducer reducer, sx_dtype dt
 static void reduce(sx_lower *l, rows *r, uint32_t instr)
 {
     const sx_instr *in = &l->body->instr[instr];
-    uint32_t accumulators = r->along ? SX_ROW_ACCUMULATORS : 1;
+    uint32_t accumulators = r->along ? SX_ROW_ACCUMULATORS / r->share : 1;
     uint32_t halves = r->along ? r->halves : 1;
     for (uint32_t a = 0; a < accumulators; a++) {
         for (uint32_t h = 0; h < halves; h++) {
@@ -385,7 +429,8 @@ static void choose_slots(sx_lower *l, rows *r)
     for (uint32_t k = 0; k < r->axis_count; k++) {
         elements *= l->view.extent[r->axis[k]];
     }
-    bool crowded = 2 * SX_ROW_ACCUMULATORS * r->halves >= l->unit->registers;
+    uint32_t accumulators = SX_ROW_ACCUMULATORS / r->share * r->halves;
+    bool crowded = 2 * accumulators >= l->unit->registers;
     int64_t size = 0;
     bool result_free = r->full && sx_lower_is_lane_float(l, l->out_dtype);
     for (uint32_t i = 0; i <= last; i++) {
@@ -477,7 +522,8 @@ sx_code sx_lower_row(sx_lower *l)
     uint32_t outer_count = 0;
     int64_t extent[SX_RANK_MAX + 1];
     r.lanes = SX_ROW_BYTES / l->kernel->lane_bytes;
-    r.halves = r.lanes / l->lanes;
+    r.halves = l->lanes < r.lanes ? r.lanes / l->lanes : 1;
+    r.share = l->lanes > r.lanes ? l->lanes / r.lanes : 1;
     r.along = l->analysis->along;
     r.full = l->analysis->full;
     r.reduced = l->analysis->reduced;

@@ -38,8 +38,8 @@ sx_code sx_search_kernel(sx_ctx *cx, const sx_analysis *a, const sx_device *devi
                          bool rhs_constant, uint32_t keep_count, sx_search_result *result)
 {
     SX_ASSERT(keep_count >= 1 && keep_count <= SX_SEARCH_KEEP);
-    sx_device of_lanes = *device; /* f64 and i64: half as many in a vector */
-    of_lanes.lanes = device->lanes * 4 / a->lane_bytes;
+    sx_device of_lanes = *device; /* f64 and i64: half as many in a vector register */
+    of_lanes.lanes = sx_device_lanes(device, a->lane_bytes);
     device = &of_lanes;
     *result = (sx_search_result){.keep = keep_count, .floor_ns = sx_cost_floor(device, a)};
     if (device->target == NULL) {

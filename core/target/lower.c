@@ -16,14 +16,14 @@ static sx_code check_types(sx_ctx *cx, const sx_target *target, const sx_lowerin
     return SX_OK;
 }
 
-/* Lanes of this kernel: vectors are counted in lanes of 4 bytes. */
+/* Lanes of this kernel, by the size of an element. */
 static uint32_t lanes_of(const sx_target *target, const sx_lowering *what)
 {
     bool elements = what->op == SX_OP_PAD || what->op == SX_OP_REVERSE;
     uint32_t bytes = what->kind != SX_LOWER_MOVE ? what->analysis->lane_bytes
                      : elements                  ? sx_move_lane_bytes(what->result->dtype)
                                                  : 4;
-    return target->vectors.lanes * 4 / bytes;
+    return sx_vector_unit_lanes(&target->vectors, bytes);
 }
 
 static sx_code check_schedule(sx_ctx *cx, const sx_target *target, const sx_lowering *what)

@@ -19,7 +19,7 @@ typedef struct {
     uint32_t bits; /* if known */
 } tagged;
 typedef struct {
-    tagged lane[16];
+    tagged lane[SX_LOOP_LANES_MAX];
 } tagged_lanes;
 typedef struct {
     tagged value; /* of the element that begins here */
@@ -139,7 +139,7 @@ static void tag_memory(provenance *p, const sx_item *item)
     int64_t at = tag_address(p, a);
     uint32_t width = sx_mem_bytes(item->mem, 4);
     tagged_lanes out;
-    for (uint32_t i = 0; i < 16; i++) {
+    for (uint32_t i = 0; i < SX_LOOP_LANES_MAX; i++) {
         out.lane[i] = tag_known(0);
     }
     switch ((int)item->op) {
@@ -152,7 +152,7 @@ static void tag_memory(provenance *p, const sx_item *item)
         p->vector[item->dst] = out;
         break;
     case SX_LOP_LOADB:
-        for (uint32_t i = 0; i < 16; i++) {
+        for (uint32_t i = 0; i < SX_LOOP_LANES_MAX; i++) {
             out.lane[i] = tag_load(p, a->buffer, at, item->mem, width);
         }
         p->vector[item->dst] = out;
@@ -189,7 +189,7 @@ static bool tag_integer(provenance *p, const sx_item *item)
     case SX_LOP_S2V:
     case SX_LOP_SET:
     case SX_LOP_IOTA:
-        for (uint32_t i = 0; i < 16; i++) {
+        for (uint32_t i = 0; i < SX_LOOP_LANES_MAX; i++) {
             uint32_t bits = item->op == SX_LOP_S2V   ? (uint32_t)(uint64_t)s
                             : item->op == SX_LOP_SET ? item->imm
                                                      : item->imm + i;

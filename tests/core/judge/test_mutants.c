@@ -26,12 +26,13 @@ typedef enum {
     FAULT_ORDER, /* two neighbouring instructions exchanged */
     FAULT_REGISTER,
     FAULT_BUFFER,
+    FAULT_DISTANCE, /* lanes exchanged with others */
     FAULT_COUNT
 } fault;
 static const char *const fault_names[FAULT_COUNT] = {
-    "coefficients", "trip - 1", "trip + 1", "grid step", "lanes",  "no step",
-    "stride",       "no reset", "operands", "no store",  "offset", "constant",
-    "operation",    "order",    "register", "buffer"};
+    "coefficients", "trip - 1", "trip + 1", "grid step", "lanes",   "no step",
+    "stride",       "no reset", "operands", "no store",  "offset",  "constant",
+    "operation",    "order",    "register", "buffer",    "distance"};
 
 static uint32_t planted[FAULT_COUNT], by_check[FAULT_COUNT], by_judge[FAULT_COUNT],
     equal[FAULT_COUNT], traced[FAULT_COUNT];
@@ -188,6 +189,9 @@ static bool plant_in_item(sx_part *part, fault f, uint32_t at, sx_rng *rng)
         }
         item->src[operands[0] == 'm' ? 1 : 0] = (uint32_t)sx_rng_below(rng, part->vector_count);
         return true;
+    case FAULT_DISTANCE:
+        item->imm = sx_rng_below(rng, 2) == 0 ? item->imm * 2 : item->imm / 2;
+        return op && item->op == SX_LOP_SWAP;
     case FAULT_COEFFICIENTS:
     case FAULT_GRID_STEP:
     case FAULT_STRIDE:
@@ -388,6 +392,8 @@ static void try_kernel(sx_ctx *cx, sx_judge *judge, const node *n, const sx_sche
     try_faults(&s);
 }
 
+#define NODES 9
+#define NODE_ATTENTION 8
 static node node_of(sx_ctx *cx, uint32_t which, sx_rng *rng)
 {
     int64_t a = 1 + (int64_t)sx_rng_below(rng, 20);
@@ -401,14 +407,13 @@ static node node_of(sx_ctx *cx, uint32_t which, sx_rng *rng)
     case 4: return batched_node(cx, a % 3 + 1, a, b, c);
     case 5: return row_node(cx, SX_OP_SOFTMAX, a, c, 1);
     case 6: return row_node(cx, SX_OP_SOFTMAX, b, c, 0);
-    case 8: {
+    case NODE_ATTENTION: {
         const int64_t extent[5] = {2, a, c + 60, b % 9 + 1, b % 5 + 1};
         return attention_node(cx, a % 2 == 0, extent);
     }
     default: return row_node(cx, SX_OP_LAYER_NORM, a, 3 * c, 1);
     }
 }
-#define NODES 9
 
 static void print_figures(void)
 {
@@ -460,7 +465,7 @@ static void try_move(sx_ctx *cx, sx_judge *judge, sx_op op, sx_rng *rng)
         attr.interior = (sx_ints){3, {0, (int64_t)sx_rng_below(rng, 2), 0}};
     }
     ck_sx_ok(cx, sx_infer_type(cx, NULL, 0, op, &attr, n.input, n.count, &n.result));
-    const test_tiles tiles = {.lanes = sx_rng_below(rng, 2) == 0 ? 8 : 16,
+    const test_tiles tiles = {.lanes = 8u << sx_rng_below(rng, 3),
                               .tile_m = 1 + (int64_t)sx_rng_below(rng, 4)};
     subject t = {.cx = cx,
                  .judge = judge,
@@ -490,17 +495,21 @@ END_TEST
 
 START_TEST(test_mutants)
 {
-    static const char *const targets[] = {"x86-64-v3", "x86-64-v4"};
+    static const char *const targets[] = {"x86-64-v3", "x86-64-v4", "warp"};
     sx_rng rng = {sx_test_seed() + (uint64_t)_i};
-    for (uint32_t round = 0; round < 4; round++) {
+    uint32_t devices = _i == NODE_ATTENTION ? 2 : 3; /* with 32 lanes it has some 10,000 items */
+    for (uint32_t round = 0; round < 2 + devices; round++) {
         sx_ctx cx;
         sx_judge *judge;
-        const sx_device *device;
         sx_search_result result;
         sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        const sx_device warp = sx_test_warp_device(&cx);
+        const sx_device *device = &warp;
         ck_sx_ok(&cx, sx_judge_make(&cx, &judge));
         node n = node_of(&cx, (uint32_t)_i, &rng);
-        ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of(targets[round % 2]), &device));
+        if (strcmp(targets[round % devices], warp.target) != 0) {
+            ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of(targets[round % devices]), &device));
+        }
         ck_sx_ok(&cx, sx_search_kernel(&cx, analysis_of(&cx, &n), device, true, SX_SEARCH_KEEP,
                                        &result));
         const sx_schedule *plan = &result.best[sx_rng_below(&rng, result.best_count)].schedule;

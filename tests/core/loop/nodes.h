@@ -124,7 +124,7 @@ SX_UNUSED static sx_tensor oracle(sx_ctx *cx, const node *n)
 
 /* The free numbers of a schedule of any kind of kernel, as tests like to write them; 0: a default. */
 typedef struct {
-    uint32_t lanes;    /* of 4 bytes; of 8 bytes half as many */
+    uint32_t lanes;    /* of 4 bytes; of 8 bytes half as many where they are no threads */
     uint32_t block_m;  /* rows of a register block; online: keys and columns */
     uint32_t block_nv; /* vectors of columns; online: of rows */
     int64_t tile_m;    /* rows of a grid point */
@@ -153,7 +153,7 @@ SX_UNUSED static const sx_schedule *move_schedule(sx_ctx *cx, const test_tiles *
 SX_UNUSED static sx_schedule schedule_of(const sx_analysis *a, const test_tiles *t)
 {
     sx_schedule s = {.level_count = 0};
-    uint32_t lanes = t->lanes * 4 / a->lane_bytes;
+    uint32_t lanes = sx_vector_unit_lanes(sx_test_unit_of(t->lanes), a->lane_bytes);
     int64_t rows = sx_max_i64(1, t->tile_m);
     int64_t columns = t->tile_n > 0 ? t->tile_n : SX_EXTENT_MAX;
     switch (a->kind) {

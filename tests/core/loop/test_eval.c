@@ -420,7 +420,6 @@ int main(void)
 {
     Suite *suite = suite_create("loop.eval");
     TCase *cases = tcase_create("eval");
-    tcase_set_timeout(cases, 120); /* gcc takes its time for vectors of 32 lanes */
     tcase_add_loop_test(cases, test_eval_is_compiled_c, 0, 2);
     tcase_add_test(cases, test_text_reads_back);
     tcase_add_test(cases, test_points_one_by_one);

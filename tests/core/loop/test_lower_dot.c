@@ -10,6 +10,7 @@ static const test_tiles plans[] = {
     {.lanes = 16, .block_m = 1, .block_nv = 8, .tile_m = 3, .tile_n = 1, .unroll_k = 8},
     {.lanes = 8, .block_m = 1, .block_nv = 1},
     {.lanes = 16, .block_m = 12, .block_nv = 2, .tile_n = 32, .unroll_k = 3, .packed_b = true},
+    {.lanes = 32, .block_m = 5, .block_nv = 2, .tile_m = 12, .tile_n = 64, .packed_b = true},
 };
 
 static bool packable(const node *n, sx_ctx *cx)

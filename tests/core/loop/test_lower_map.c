@@ -1,4 +1,4 @@
-/* Maps: against the interpreter, over shapes, views and plans; both lane counts give the same bits. */
+/* Maps: against the interpreter, over shapes, views and plans; all lane counts give the same bits. */
 #include "tests/core/loop/nodes.h"
 
 static const test_tiles plans[] = {
@@ -7,6 +7,7 @@ static const test_tiles plans[] = {
     {.lanes = 16, .tile_m = 5, .tile_n = 40},
     {.lanes = 8, .tile_m = 1000, .tile_n = 7},
     {.lanes = 16, .tile_m = 1000000, .tile_n = 1000000},
+    {.lanes = 32, .tile_m = 2, .tile_n = 100},
 };
 
 static void check_node(sx_ctx *cx, node *n, sx_rng *rng, double tolerance, const char *what)

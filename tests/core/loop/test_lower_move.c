@@ -5,6 +5,7 @@ static const test_tiles plans[] = {
     {.lanes = 16, .tile_m = 1},
     {.lanes = 8, .tile_m = 3, .tile_n = 50},
     {.lanes = 16, .tile_m = 1000, .tile_n = 1},
+    {.lanes = 32, .tile_m = 2, .tile_n = 70},
 };
 
 /* Raw bytes of the interpreter's answer. */

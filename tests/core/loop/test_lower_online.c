@@ -11,6 +11,7 @@ static const test_tiles plans[] = {
     {.lanes = 16, .block_m = 6, .block_nv = 4, .tile_m = 1, .tile_n = 24},
     {.lanes = 8, .block_m = 1, .block_nv = 1, .tile_m = 1, .tile_n = 24},
     {.lanes = 16, .block_m = 24, .block_nv = 1, .tile_m = 3, .tile_n = 24},
+    {.lanes = 32, .block_m = 6, .block_nv = 2, .tile_m = 1, .tile_n = 24},
 };
 
 typedef struct {
@@ -240,7 +241,9 @@ static void run_machine(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer
     void *copy[SX_LOOP_BUFFERS_MAX];
     (void)self;
     memcpy(copy, buffer, sizeof(void *) * kernel->buffer_count);
-    ck_sx_ok(cx, machine_check(cx, kernel, &code, copy_in, copy));
+    if (sx_kernel_vector_bytes(kernel) <= 64) { /* x86-64 has no wider ones */
+        ck_sx_ok(cx, machine_check(cx, kernel, &code, copy_in, copy));
+    }
     ck_sx_ok(cx, sx_kernel_eval(cx, kernel, buffer));
 }
 

@@ -1,4 +1,4 @@
-/* Kernels with reductions: against the interpreter, over axes, shapes and plans; both lane counts give the
+/* Kernels with reductions: against the interpreter, over axes, shapes and plans; all lane counts give the
  * same bits, and a row has the same bits whatever the number of rows. */
 #include "tests/core/loop/nodes.h"
 
@@ -7,6 +7,7 @@ static const test_tiles plans[] = {
     {.lanes = 8, .tile_m = 1},
     {.lanes = 8, .tile_m = 7, .tile_n = 3},
     {.lanes = 16, .tile_m = 1000000, .tile_n = 20},
+    {.lanes = 32, .tile_m = 3, .tile_n = 40},
 };
 
 static void check_node(sx_ctx *cx, node *n, sx_rng *rng, double tolerance, const char *what)

@@ -77,6 +77,7 @@ START_TEST(test_bits)
     static const test_tiles plans[] = {
         {.lanes = 16, .block_m = 14, .block_nv = 2, .tile_m = 28, .tile_n = 64, .unroll_k = 4},
         {.lanes = 8, .block_m = 6, .block_nv = 2, .tile_m = 5, .unroll_k = 2, .packed_b = true},
+        {.lanes = 32, .tile_m = 5},
     };
     sx_rng rng = {sx_test_seed()};
     sx_ctx cx;
@@ -90,7 +91,9 @@ START_TEST(test_bits)
             row_node(&cx, SX_OP_SOFTMAX, 9, 21, 0),     row_node(&cx, SX_OP_LAYER_NORM, 3, 100, 1),
             row_node(&cx, SX_OP_LOG_SOFTMAX, 2, 16, 1),
         };
-        for (uint32_t k = 0; k < SX_COUNT(list); k++) {
+        uint32_t first =
+            plans[p].lanes == 32 ? 3 : 0; /* gcc takes long for blocks of such vectors */
+        for (uint32_t k = first; k < SX_COUNT(list); k++) {
             fill_inputs(&cx, &list[k], &rng, false);
             (void)run_node(&cx, &list[k], &plans[p], collect, &all, NULL);
         }
