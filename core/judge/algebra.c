@@ -50,7 +50,14 @@ static void put_slot(sx_algebra *g, uint32_t table, uint64_t hash, uint32_t numb
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
-    return hash ^ hash >> 29;
+    return hash ^ hash >> 32;
+}
+
+/* The low bits of a product know nothing of the high bits of its factors: once more, with those below. */
+static uint64_t finish(uint64_t hash)
+{
+    hash *= UINT64_C(0xD6E8FEB86659FD93);
+    return hash ^ hash >> 32;
 }
 
 static uint64_t form_hash(const sx_algebra *g, uint32_t number)
@@ -61,33 +68,14 @@ static uint64_t form_hash(const sx_algebra *g, uint32_t number)
     for (uint32_t k = 0; k < n; k++) {
         hash = mix(hash, (uint64_t)g->coef[f->first + k]);
     }
-    return hash;
+    return finish(hash);
 }
 
 static uint64_t term_hash(const sx_term *t)
 {
     uint64_t word[SX_TERM_KEY / 8];
     memcpy(word, t, sizeof(word));
-    return mix(mix(word[0], word[1]), word[2]);
-}
-
-/* Twice the slots once half of them are taken. */
-static void make_room(sx_algebra *g, uint32_t table, uint32_t count)
-{
-    if (2 * (count + 1) <= g->slot_count[table]) {
-        return;
-    }
-    uint64_t *slot = SX_NEW_ARRAY(g->cx, uint64_t, 2 * (size_t)g->slot_count[table]);
-    if (slot == NULL) {
-        (void)sx_refuse(g, "out of memory");
-        return;
-    }
-    g->slot[table] = slot;
-    g->slot_count[table] *= 2;
-    for (uint32_t k = 0; k < count; k++) {
-        uint64_t hash = table == TABLE_FORM ? form_hash(g, k) : term_hash(&g->term[k]);
-        put_slot(g, table, hash, k);
-    }
+    return finish(mix(mix(word[0], word[1]), word[2]));
 }
 
 static bool grow(sx_algebra *g, void **array, uint32_t *capacity, uint32_t need, size_t size)
@@ -100,15 +88,62 @@ static bool grow(sx_algebra *g, void **array, uint32_t *capacity, uint32_t need,
     return true;
 }
 
-/* Room for terms, and for a note on each. */
-static bool grow_terms(sx_algebra *g, uint32_t need)
+/* Twice the slots once half of them are taken. */
+static bool grow_slots(sx_algebra *g, uint32_t table, uint32_t count)
 {
-    if (need <= g->term_capacity && need <= g->memo_capacity) {
+    if (2 * (count + 1) <= g->slot_count[table]) {
         return true;
     }
+    uint64_t *slot = SX_NEW_ARRAY(g->cx, uint64_t, 2 * (size_t)g->slot_count[table]);
+    if (slot == NULL) {
+        (void)sx_refuse(g, "out of memory");
+        return false;
+    }
+    g->slot[table] = slot;
+    g->slot_count[table] *= 2;
+    for (uint32_t k = 0; k < count; k++) {
+        uint64_t hash = table == TABLE_FORM ? form_hash(g, k) : term_hash(&g->term[k]);
+        put_slot(g, table, hash, k);
+    }
+    return true;
+}
+
+static void set_room(sx_algebra *g, uint32_t table, uint32_t capacity, uint32_t most)
+{
+    uint32_t half = g->slot_count[table] / 2 - 1;
+    capacity = capacity < most ? capacity : most;
+    g->room[table] = capacity < half ? capacity : half;
+}
+
+/* Room for one more form. */
+static bool grow_forms(sx_algebra *g)
+{
+    void *forms = g->form;
+    if (g->form_count >= SX_FORMS_MAX) {
+        (void)sx_refuse(g, "more than %u forms", SX_FORMS_MAX);
+        return false;
+    }
+    if (!grow(g, &forms, &g->form_capacity, g->form_count + 1, sizeof(sx_form))) {
+        return false;
+    }
+    g->form = forms;
+    if (!grow_slots(g, TABLE_FORM, g->form_count)) {
+        return false;
+    }
+    set_room(g, TABLE_FORM, g->form_capacity, SX_FORMS_MAX);
+    return true;
+}
+
+/* Room for one more term, and for a note on each. */
+static bool grow_terms(sx_algebra *g)
+{
     void *terms = g->term;
     void *memo = g->memo;
-    if (!grow(g, &terms, &g->term_capacity, need, sizeof(sx_term))) {
+    if (g->term_count >= SX_TERMS_MAX) {
+        (void)sx_refuse(g, "more than %u terms", SX_TERMS_MAX);
+        return false;
+    }
+    if (!grow(g, &terms, &g->term_capacity, g->term_count + 1, sizeof(sx_term))) {
         return false;
     }
     g->term = terms;
@@ -116,6 +151,10 @@ static bool grow_terms(sx_algebra *g, uint32_t need)
         return false;
     }
     g->memo = memo;
+    if (!grow_slots(g, TABLE_TERM, g->term_count)) {
+        return false;
+    }
+    set_room(g, TABLE_TERM, g->term_capacity, SX_TERMS_MAX);
     return true;
 }
 
@@ -128,9 +167,11 @@ void sx_algebra_reset(sx_algebra *g)
     sx_lin zero;
     sx_lin_init(&zero, 0);
     SX_ASSERT(sx_form_put(g, &zero) == 0 || g->refused);
-    if (grow_terms(g, 1)) {
+    if (g->room[TABLE_TERM] > 0 || grow_terms(g)) {
         memset(&g->term[0], 0, sizeof(g->term[0]));
         g->term_count = 1;
+        uint32_t acc = sx_term_put(g, &(sx_term){.kind = SX_TERM_ACC});
+        SX_ASSERT(acc == SX_TERM_THE_ACC || g->refused);
     }
 }
 
@@ -195,8 +236,9 @@ void sx_lin_add_form(sx_algebra *g, sx_lin *lin, uint32_t form, int64_t factor)
     }
 }
 
-static bool form_equal(const sx_algebra *g, const sx_form *f, const sx_lin *lin)
+bool sx_form_equal(const sx_algebra *g, uint32_t form, const sx_lin *lin)
 {
+    const sx_form *f = &g->form[form];
     if (f->constant != lin->constant || f->vars != lin->vars) {
         return false;
     }
@@ -220,31 +262,24 @@ uint32_t sx_form_put(sx_algebra *g, const sx_lin *lin)
         hash = mix(hash, (uint64_t)lin->coef[__builtin_ctzll(left)]);
         n++;
     }
+    hash = finish(hash);
     uint32_t mask = g->slot_count[TABLE_FORM] - 1;
     for (uint32_t at = (uint32_t)hash & mask;; at = (at + 1) & mask) {
         uint64_t slot = g->slot[TABLE_FORM][at];
         if (slot >> 32 != g->generation) {
             break;
         }
-        if (form_equal(g, &g->form[(uint32_t)slot], lin)) {
+        if (sx_form_equal(g, (uint32_t)slot, lin)) {
             return (uint32_t)slot;
         }
     }
-    void *forms = g->form;
     void *coefs = g->coef;
-    if (g->form_count >= SX_FORMS_MAX) {
-        return sx_refuse(g, "more than %u forms", SX_FORMS_MAX);
-    }
-    if (!grow(g, &forms, &g->form_capacity, g->form_count + 1, sizeof(sx_form)) ||
-        !grow(g, &coefs, &g->coef_capacity, g->coef_count + n, sizeof(int64_t))) {
+    if ((g->form_count >= g->room[TABLE_FORM] && !grow_forms(g)) ||
+        (g->coef_count + n > g->coef_capacity &&
+         !grow(g, &coefs, &g->coef_capacity, g->coef_count + n, sizeof(int64_t)))) {
         return 0;
     }
-    g->form = forms;
     g->coef = coefs;
-    make_room(g, TABLE_FORM, g->form_count);
-    if (g->refused) {
-        return 0;
-    }
     g->form[g->form_count] =
         (sx_form){.constant = lin->constant, .vars = lin->vars, .first = g->coef_count};
     for (uint64_t left = lin->vars; left != 0; left &= left - 1) {
@@ -291,34 +326,36 @@ bool sx_lin_range(sx_algebra *g, const sx_lin *lin, int64_t *low, int64_t *high)
 }
 
 /* ---- terms ---- */
-/* What follows from the key: free variables, holes, level. */
+/* What follows from the key: free variables, marks, level. A child that is none is term 0, which has nothing. */
 static void derive(const sx_algebra *g, sx_term *t)
 {
-    t->vars = t->kind == SX_TERM_RUN ? 0 : g->form[t->form].vars;
-    t->holes = t->kind == SX_TERM_HOLE;
-    t->acc = t->kind == SX_TERM_ACC;
-    t->state = t->kind == SX_TERM_STATE;
-    t->recur = t->kind == SX_TERM_RECUR;
-    t->level = 0;
-    bool binds = t->kind == SX_TERM_RUN || t->kind == SX_TERM_RECUR;
-    for (uint32_t k = 0; k < 3; k++) {
-        const sx_term *c = &g->term[t->child[k]];
-        if (t->child[k] == 0) {
-            continue;
-        }
-        uint64_t vars = c->vars;
-        if (binds && k == 1) {
-            vars &= ~sx_run_vars(t->imm);
-        }
-        t->vars |= vars;
-        t->holes = t->holes || c->holes;
-        t->state = t->state || c->state;
-        t->recur = t->recur || c->recur;
-        t->acc = t->acc || (c->acc && !(t->kind == SX_TERM_RUN && k == 1));
-        t->level = c->level > t->level ? c->level : t->level;
-    }
-    if (binds && t->imm + 1 > t->level) {
-        t->level = (uint8_t)(t->imm + 1);
+    const sx_term *x = &g->term[t->child[0]];
+    const sx_term *y = &g->term[t->child[1]];
+    const sx_term *z = &g->term[t->child[2]];
+    t->vars = x->vars | y->vars | z->vars | g->form[t->form].vars;
+    t->marks = x->marks | y->marks | z->marks;
+    t->level = x->level > y->level ? x->level : y->level;
+    t->level = z->level > t->level ? z->level : t->level;
+    switch ((sx_term_kind)t->kind) {
+    case SX_TERM_HOLE: t->holes = true; break;
+    case SX_TERM_ACC: t->acc = true; break;
+    case SX_TERM_STATE: t->state = true; break;
+    case SX_TERM_RUN: /* its form are the counts; its step has an accumulator of its own */
+        t->vars = x->vars | (y->vars & ~sx_run_vars(t->imm)) | z->vars;
+        t->acc = x->acc || z->acc;
+        t->level = t->imm + 1 > t->level ? (uint8_t)(t->imm + 1) : t->level;
+        break;
+    case SX_TERM_RECUR:
+        t->recur = true;
+        t->vars = x->vars | (y->vars & ~sx_run_vars(t->imm)) | z->vars;
+        t->level = t->imm + 1 > t->level ? (uint8_t)(t->imm + 1) : t->level;
+        break;
+    case SX_TERM_CONST:
+    case SX_TERM_ELEMENT:
+    case SX_TERM_INT:
+    case SX_TERM_OP:
+    case SX_TERM_PART:
+    default: break;
     }
 }
 
@@ -338,14 +375,7 @@ uint32_t sx_term_put(sx_algebra *g, const sx_term *key)
             return (uint32_t)slot;
         }
     }
-    if (g->term_count >= SX_TERMS_MAX) {
-        return sx_refuse(g, "more than %u terms", SX_TERMS_MAX);
-    }
-    if (!grow_terms(g, g->term_count + 1)) {
-        return 0;
-    }
-    make_room(g, TABLE_TERM, g->term_count);
-    if (g->refused) {
+    if (g->term_count >= g->room[TABLE_TERM] && !grow_terms(g)) {
         return 0;
     }
     sx_term *t = &g->term[g->term_count];

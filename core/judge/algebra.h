@@ -72,13 +72,19 @@ typedef struct {
     uint32_t imm;
     uint32_t child[3];
     uint32_t form;
-    uint64_t vars;     /* free ones */
-    uint8_t level;     /* of runs inside, 0 without */
-    bool holes, acc;   /* has a hole, an accumulator that no run inside binds */
-    bool state, recur; /* has a state, a recurrence */
+    uint64_t vars; /* free ones */
+    union {
+        struct {
+            bool holes, acc;   /* has a hole, an accumulator that no run inside binds */
+            bool state, recur; /* has a state, a recurrence */
+        };
+        uint32_t marks; /* all four */
+    };
+    uint8_t level; /* of runs inside, 0 without */
 } sx_term;
 #define SX_TERM_KEY 24u
 _Static_assert(offsetof(sx_term, vars) == SX_TERM_KEY, "the key of a term has no gaps");
+#define SX_TERM_THE_ACC 1u /* the number of the one accumulator term */
 /* Integer maximum and minimum, which programs write as a blend by a comparison. */
 #define SX_LOP_IMAX ((int)SX_LOP_COUNT)
 #define SX_LOP_IMIN ((int)SX_LOP_COUNT + 1)
@@ -107,11 +113,16 @@ typedef struct {
     uint32_t term_count, term_capacity;
     uint64_t *slot[2]; /* hash tables of forms and terms: generation << 32 | number */
     uint32_t slot_count[2];
+    uint32_t room[2]; /* forms and terms that there may be before a table or an array must grow */
     uint32_t generation;
     sx_memo *memo; /* of each term: its substitution under the running one */
     uint32_t memo_capacity;
     uint32_t stamp;
     sx_pair_memo *pair;
+    struct {
+        uint32_t term, var, generation;
+        bool yes;
+    } plain;                                       /* the last answer of is_plain (subst.c) */
     int64_t low[SX_VAR_COUNT], high[SX_VAR_COUNT]; /* ranges of the variables in scope */
 } sx_algebra;
 
@@ -168,6 +179,11 @@ void sx_subst_begin(sx_algebra *g, sx_subst *s);
 void sx_subst_var(sx_subst *s, uint32_t variable, uint32_t form);
 uint32_t sx_form_subst(sx_algebra *g, uint32_t form, const sx_subst *s);
 uint32_t sx_term_subst(sx_algebra *g, uint32_t term, const sx_subst *s);
+/* The term at a value of the variable. */
+uint32_t sx_term_fix(sx_algebra *g, uint32_t term, uint32_t var, int64_t value);
+/* Is `b` what `a` becomes? Of substitutions of variables alone. */
+bool sx_form_becomes(sx_algebra *g, uint32_t a, uint32_t b, const sx_subst *s);
+bool sx_term_becomes(sx_algebra *g, uint32_t a, uint32_t b, const sx_subst *s);
 /* The term at `outer` = 0, where it depends on inner + factor * outer alone; else 0. */
 uint32_t sx_term_flat(sx_algebra *g, uint32_t term, uint32_t inner, uint32_t outer, int64_t factor);
 /* The term with `var` that is `a` at 0 and `b` at 1, where they differ by constants in forms alone; else 0. */
@@ -185,11 +201,26 @@ typedef bool (*sx_define)(void *self, uint32_t state, uint32_t *first, uint32_t 
 uint32_t sx_term_recur(sx_algebra *g, uint32_t asked, sx_define define, void *self, uint32_t var,
                        int64_t trip);
 
-/* ---- between algebra.c, subst.c, fold.c, run.c and recur.c ---- */
+/* ---- between algebra.c, subst.c, image.c, fold.c, run.c and recur.c ---- */
 /* What was noted for a term under the running substitution. */
-bool sx_memo_find(const sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t *result);
-void sx_memo_put(sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t result);
+static inline bool sx_memo_find(const sx_algebra *g, uint32_t term, const sx_subst *s,
+                                uint32_t *result)
+{
+    SX_ASSERT(term < g->memo_capacity);
+    *result = g->memo[term].result;
+    return g->memo[term].stamp == s->stamp;
+}
+
+static inline void sx_memo_put(sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t result)
+{
+    SX_ASSERT(term < g->memo_capacity);
+    g->memo[term] = (sx_memo){s->stamp, result};
+}
+
 uint32_t sx_term_put(sx_algebra *g, const sx_term *key);
+bool sx_form_equal(const sx_algebra *g, uint32_t form, const sx_lin *lin);
+/* Does the substitution only give other names to what is in the term (subst.c)? */
+bool sx_subst_renames(const sx_algebra *g, uint32_t term, const sx_subst *s);
 /* Puts the factors of an operation in their fixed order, where they may be exchanged. */
 void sx_term_exchange(sx_algebra *g, sx_term *key);
 /* Variables bound by runs of this level. */

@@ -328,6 +328,37 @@ bool sx_record_normalise(sx_algebra *g, sx_record *r)
     return !g->refused;
 }
 
+/* A loop that goes on where a store variable ends, in place and value, makes that variable longer: what
+ * merge_dims would find once the loop's variable is a store variable of its own. */
+static bool continue_dim(sx_algebra *g, sx_record *r, uint32_t var, int64_t trip)
+{
+    sx_lin lin;
+    sx_lin_get(g, r->address, &lin);
+    for (uint32_t k = 0; k < r->dims; k++) {
+        int64_t reach_of_k, product;
+        if ((lin.vars & SX_VAR_BIT(store_var(k))) == 0 ||
+            !sx_mul_i64(lin.coef[store_var(k)], r->count[k], &reach_of_k) ||
+            lin.coef[var] != reach_of_k || !sx_mul_i64(r->count[k], trip, &product)) {
+            continue;
+        }
+        uint32_t flat = 0;
+        if (r->value != 0) {
+            flat = sx_term_flat(g, r->value, store_var(k), var, r->count[k]);
+            if (flat == 0) {
+                continue;
+            }
+        }
+        sx_subst s;
+        sx_subst_begin(g, &s);
+        sx_subst_var(&s, var, 0);
+        r->address = sx_form_subst(g, r->address, &s);
+        r->value = flat;
+        r->count[k] = product;
+        return true;
+    }
+    return false;
+}
+
 bool sx_record_close(sx_algebra *g, sx_record *r, uint32_t var, int64_t trip)
 {
     sx_subst s;
@@ -337,6 +368,9 @@ bool sx_record_close(sx_algebra *g, sx_record *r, uint32_t var, int64_t trip)
         sx_subst_var(&s, var, sx_form_constant(g, trip - 1));
         r->value = swap_value(g, r->value, &s);
         return !g->refused;
+    }
+    if (continue_dim(g, r, var, trip)) {
+        return sx_record_normalise(g, r);
     }
     if (r->dims >= SX_STORE_DIMS) {
         (void)sx_refuse(g, "a record of more than %u dimensions", SX_STORE_DIMS);
@@ -352,7 +386,8 @@ bool sx_record_close(sx_algebra *g, sx_record *r, uint32_t var, int64_t trip)
 /* ---- joining ---- */
 static bool same_after(sx_algebra *g, const sx_record *q, const sx_record *r, const sx_subst *s)
 {
-    return sx_form_subst(g, q->address, s) == r->address && swap_value(g, q->value, s) == r->value;
+    return sx_form_becomes(g, q->address, r->address, s) &&
+           sx_term_becomes(g, q->value, r->value, s);
 }
 
 /* `r` is the next slice of `q` along dimension k: one of the same rank, or one point. */

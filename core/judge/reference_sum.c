@@ -193,14 +193,6 @@ static uint32_t accumulator(sx_reference *r, const sx_instr *in, uint32_t inner,
     return sx_reference_loops(r, identity(r, in), hole, next, outer);
 }
 
-static uint32_t at_lane(sx_algebra *g, uint32_t term, uint32_t lane)
-{
-    sx_subst s;
-    sx_subst_begin(g, &s);
-    sx_subst_var(&s, SX_VAR_LANE, sx_form_constant(g, lane));
-    return sx_term_subst(g, term, &s);
-}
-
 static uint32_t reduce_along(sx_reference *r, const sx_instr *in)
 {
     sx_algebra *g = r->g;
@@ -222,7 +214,7 @@ static uint32_t reduce_along(sx_reference *r, const sx_instr *in)
         }
     }
     for (uint32_t i = 0; i < lanes; i++) {
-        lane[i] = at_lane(g, both[i >= tail && tail != 0], i);
+        lane[i] = sx_term_fix(g, both[i >= tail && tail != 0], SX_VAR_LANE, i);
     }
     for (uint32_t n = lanes / 2; n > 0; n /= 2) {
         for (uint32_t i = 0; i < n; i++) {

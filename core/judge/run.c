@@ -47,6 +47,19 @@ static uint32_t shifted(sx_algebra *g, uint32_t term, uint32_t var, int64_t coef
     return sx_term_subst(g, term, &s);
 }
 
+/* Is `b` the term with the variable shifted so? */
+static bool is_shifted(sx_algebra *g, uint32_t term, uint32_t var, int64_t coefficient,
+                       int64_t constant, uint32_t b)
+{
+    sx_subst s;
+    if ((g->term[term].vars & SX_VAR_BIT(var)) == 0) {
+        return term == b;
+    }
+    sx_subst_begin(g, &s);
+    sx_subst_var(&s, var, sx_form_var(g, var, coefficient, constant));
+    return sx_term_becomes(g, term, b, &s);
+}
+
 /* Does the term use other variables of the level than the first `depth`? Then they belong to a run around it. */
 static bool escapes(const sx_algebra *g, uint32_t term, uint32_t level, uint32_t depth)
 {
@@ -86,8 +99,14 @@ static uint32_t drop_ones(sx_algebra *g, uint32_t step, uint32_t level, sx_count
 {
     sx_subst s;
     uint32_t kept = 0;
+    while (kept < counts->depth && counts->count[kept] != 1) {
+        kept++;
+    }
+    if (kept == counts->depth) {
+        return step;
+    }
     sx_subst_begin(g, &s);
-    for (uint32_t k = 0; k < counts->depth; k++) {
+    for (uint32_t k = kept; k < counts->depth; k++) {
         int64_t count = counts->count[k];
         if (count == 1) {
             sx_subst_var(&s, run_var(level, k), 0);
@@ -148,7 +167,7 @@ static bool join(sx_algebra *g, uint32_t *before, uint32_t *step, uint32_t level
                 return false;
             }
         }
-        t.child[at] = sx_term_put(g, &(sx_term){.kind = SX_TERM_ACC});
+        t.child[at] = SX_TERM_THE_ACC;
         old_step = sx_term_put(g, &t);
         if (g->term[old_step].level != level) {
             return false;
@@ -163,7 +182,7 @@ static bool join(sx_algebra *g, uint32_t *before, uint32_t *step, uint32_t level
     }
     if (n == m + 1 && inner_equal(&old, counts, m)) {
         uint32_t last = run_var(level, m);
-        if (shifted(g, old_step, last, 0, old.count[m]) == *step) {
+        if (is_shifted(g, old_step, last, 0, old.count[m], *step)) {
             *counts = old;
             counts->count[m]++;
             *step = old_step;
@@ -173,7 +192,7 @@ static bool join(sx_algebra *g, uint32_t *before, uint32_t *step, uint32_t level
     }
     if (n == m && m > 0 && inner_equal(&old, counts, m - 1)) {
         uint32_t last = run_var(level, m - 1);
-        if (shifted(g, old_step, last, 1, old.count[m - 1]) == *step) {
+        if (is_shifted(g, old_step, last, 1, old.count[m - 1], *step)) {
             counts->count[m - 1] += old.count[m - 1];
             *step = old_step;
             *before = first;
@@ -182,7 +201,7 @@ static bool join(sx_algebra *g, uint32_t *before, uint32_t *step, uint32_t level
     }
     if (m == n + 1 && inner_equal(&old, counts, n)) {
         uint32_t last = run_var(level, n);
-        if (shifted(g, *step, last, 0, -1) == old_step) {
+        if (is_shifted(g, *step, last, 0, -1, old_step)) {
             *step = shifted(g, *step, last, 1, -1);
             counts->count[n]++;
             *before = first;
@@ -259,7 +278,7 @@ uint32_t sx_run_continue(sx_algebra *g, const sx_term *key, uint32_t at)
     if (!same) {
         return 0;
     }
-    step.child[at] = sx_term_put(g, &(sx_term){.kind = SX_TERM_ACC});
+    step.child[at] = SX_TERM_THE_ACC;
     uint32_t one = sx_term_put(g, &step);
     uint32_t level = g->term[one].level;
     sx_counts counts = {.depth = 0};
@@ -358,27 +377,39 @@ uint32_t sx_term_close(sx_algebra *g, uint32_t first, uint32_t hole, uint32_t la
     if (g->refused || last == hole) {
         return first;
     }
-    sx_subst_begin(g, &s);
-    s.hole = hole;
-    s.acc = sx_term_put(g, &(sx_term){.kind = SX_TERM_ACC});
-    uint32_t step = sx_term_subst(g, last, &s);
-    if (!g->refused && g->term[step].holes) {
-        return sx_refuse(g, "a loop mixes the values that it carries");
-    }
-    sx_term t = g->term[step];
+    sx_term t = g->term[last];
     sx_counts counts = {.depth = 0};
     uint32_t level = t.level;
-    if (t.kind == SX_TERM_RUN && g->term[t.child[0]].kind == SX_TERM_ACC) {
+    bool inner = t.kind == SX_TERM_RUN && t.child[0] == hole; /* the loop goes around a run */
+    if (inner) {
         level = t.imm;
-        step = t.child[1];
         sx_counts_get(g, t.form, &counts);
     }
     uint32_t depth = counts.depth;
-    if (g->refused || depth >= SX_RUN_DEPTH || level >= SX_RUN_LEVELS) {
+    if (depth >= SX_RUN_DEPTH || level >= SX_RUN_LEVELS) {
         return sx_refuse(g, "runs nest too deeply");
+    }
+    if (inner && depth > 0 && !g->term[t.child[1]].holes) { /* the loop may continue the run */
+        int64_t product;
+        int64_t count = counts.count[depth - 1];
+        uint32_t flat = sx_term_flat(g, t.child[1], run_var(level, depth - 1), var, count);
+        if (flat != 0 && sx_mul_i64(count, trip, &product)) {
+            counts.count[depth - 1] = product;
+            return sx_run_make(g, first, flat, level, &counts);
+        }
     }
     push_count(&counts, trip);
     sx_subst_begin(g, &s);
+    s.hole = hole;
+    s.acc = SX_TERM_THE_ACC;
     sx_subst_var(&s, var, sx_form_var(g, run_var(level, depth), 1, 0));
-    return sx_run_make(g, first, sx_term_subst(g, step, &s), level, &counts);
+    /* the step of a run has an accumulator of its own, and must not read that of the loop */
+    if (inner && g->term[t.child[1]].holes) {
+        return sx_refuse(g, "a step reads the value that a loop carries");
+    }
+    uint32_t step = sx_term_subst(g, inner ? t.child[1] : last, &s);
+    if (!g->refused && g->term[step].holes) {
+        return sx_refuse(g, "a loop mixes the values that it carries");
+    }
+    return sx_run_make(g, first, step, level, &counts);
 }

@@ -23,41 +23,78 @@ void sx_subst_var(sx_subst *s, uint32_t variable, uint32_t form)
     s->form[variable] = form;
 }
 
-uint32_t sx_form_subst(sx_algebra *g, uint32_t form, const sx_subst *s)
+/* What a form becomes that has variables of the substitution. */
+static void form_image(sx_algebra *g, uint32_t form, const sx_subst *s, sx_lin *lin)
 {
     const sx_form *f = &g->form[form];
     uint64_t hit = f->vars & s->vars;
-    if (hit == 0 || g->refused) {
-        return form;
-    }
-    sx_lin lin;
     int64_t factor[SX_VAR_COUNT];
     uint32_t at = f->first;
-    sx_lin_init(&lin, f->constant);
+    sx_lin_init(lin, f->constant);
     for (uint64_t left = f->vars; left != 0; left &= left - 1) {
         uint32_t v = (uint32_t)__builtin_ctzll(left);
-        int64_t *to = (hit >> v & 1) != 0 ? factor : lin.coef;
+        int64_t *to = (hit >> v & 1) != 0 ? factor : lin->coef;
         to[v] = g->coef[at++];
     }
-    lin.vars = f->vars & ~hit;
+    lin->vars = f->vars & ~hit;
     for (uint64_t left = hit; left != 0; left &= left - 1) {
         uint32_t v = (uint32_t)__builtin_ctzll(left);
-        sx_lin_add_form(g, &lin, s->form[v], factor[v]);
+        sx_lin_add_form(g, lin, s->form[v], factor[v]);
     }
+}
+
+uint32_t sx_form_subst(sx_algebra *g, uint32_t form, const sx_subst *s)
+{
+    sx_lin lin;
+    if ((g->form[form].vars & s->vars) == 0 || g->refused) {
+        return form;
+    }
+    form_image(g, form, s, &lin);
     return sx_form_put(g, &lin);
 }
 
-bool sx_memo_find(const sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t *result)
+/* The commonest question: one variable is replaced, by a constant or by itself and a constant. */
+static bool one_becomes(const sx_algebra *g, uint32_t a, uint32_t b, const sx_subst *s, bool *same)
 {
-    SX_ASSERT(term < g->memo_capacity);
-    *result = g->memo[term].result;
-    return g->memo[term].stamp == s->stamp;
+    const sx_form *x = &g->form[a];
+    const sx_form *y = &g->form[b];
+    uint64_t hit = x->vars & s->vars;
+    const sx_form *to = &g->form[s->form[__builtin_ctzll(hit)]];
+    bool keeps = to->vars == hit && g->coef[to->first] == 1;
+    if ((hit & (hit - 1)) != 0 || (to->vars != 0 && !keeps)) {
+        return false;
+    }
+    const int64_t *p = &g->coef[x->first];
+    const int64_t *q = &g->coef[y->first];
+    int64_t factor = 0;
+    *same = y->vars == (keeps ? x->vars : x->vars & ~hit);
+    for (uint64_t left = x->vars; *same && left != 0; left &= left - 1) {
+        bool here = (left & (0 - left)) == hit;
+        factor = here ? *p : factor;
+        if (!here || keeps) {
+            *same = *p == *q++;
+        }
+        p++;
+    }
+    int64_t constant;
+    bool ok =
+        sx_mul_i64(factor, to->constant, &constant) && sx_add_i64(constant, x->constant, &constant);
+    *same = *same && constant == y->constant;
+    return ok || !*same;
 }
 
-void sx_memo_put(sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t result)
+bool sx_form_becomes(sx_algebra *g, uint32_t a, uint32_t b, const sx_subst *s)
 {
-    SX_ASSERT(term < g->memo_capacity);
-    g->memo[term] = (sx_memo){s->stamp, result};
+    sx_lin lin;
+    bool same;
+    if ((g->form[a].vars & s->vars) == 0) {
+        return a == b;
+    }
+    if (one_becomes(g, a, b, s, &same)) {
+        return same;
+    }
+    form_image(g, a, s, &lin);
+    return !g->refused && sx_form_equal(g, b, &lin);
 }
 
 /* ---- renaming ---- */
@@ -85,11 +122,21 @@ static bool is_renaming(const sx_algebra *g, const sx_term *t, const sx_subst *s
     return true;
 }
 
+bool sx_subst_renames(const sx_algebra *g, uint32_t term, const sx_subst *s)
+{
+    return is_renaming(g, &g->term[term], s);
+}
+
+/* Nothing of the term is replaced. */
+static bool stays(const sx_term *t, const sx_subst *s)
+{
+    return (t->vars & s->vars) == 0 && !(s->hole != 0 && t->holes);
+}
+
 static uint32_t rename_term(sx_algebra *g, uint32_t term, const sx_subst *s)
 {
     const sx_term *t = &g->term[term];
-    bool holes = s->hole != 0 && t->holes;
-    if (((t->vars & s->vars) == 0 && !holes) || g->refused) {
+    if (stays(t, s) || g->refused) {
         return term;
     }
     if (term == s->hole) {
@@ -101,13 +148,16 @@ static uint32_t rename_term(sx_algebra *g, uint32_t term, const sx_subst *s)
     }
     sx_term key = *t;
     bool binds = key.kind == SX_TERM_RUN || key.kind == SX_TERM_RECUR;
-    if (binds && holes && (g->term[key.child[1]].holes || g->term[key.child[2]].holes)) {
+    if (binds && s->hole != 0 && (g->term[key.child[1]].holes || g->term[key.child[2]].holes)) {
         return sx_refuse(g, "a step reads the value that a loop carries");
     }
     for (uint32_t k = 0; k < 3; k++) {
-        key.child[k] = key.child[k] == 0 ? 0 : rename_term(g, key.child[k], s);
+        uint32_t child = key.child[k];
+        if (!stays(&g->term[child], s)) { /* term 0, which is none, has nothing to replace */
+            key.child[k] = sx_memo_find(g, child, s, &result) ? result : rename_term(g, child, s);
+        }
     }
-    if (!binds && key.form != 0) { /* that of a run are its counts */
+    if (key.form != 0 && !binds) { /* that of a run are its counts */
         key.form = sx_form_subst(g, key.form, s);
     }
     if (key.kind == SX_TERM_OP) {
@@ -199,6 +249,76 @@ uint32_t sx_term_subst(sx_algebra *g, uint32_t term, const sx_subst *s)
     }
     sx_memo_put(g, term, s, result);
     return result;
+}
+
+/* ---- one value for a variable ---- */
+/* May two operands, at some value of a variable, differ by constants alone? */
+static bool alike(const sx_algebra *g, uint32_t x, uint32_t y)
+{
+    const sx_term *t = &g->term[x];
+    const sx_term *u = &g->term[y];
+    return t->kind == u->kind && t->op == u->op && t->imm == u->imm;
+}
+
+/* The step `t` of a chain behind `before`, which may be a link of the same chain: could they join? */
+static bool may_join(const sx_algebra *g, const sx_term *t, uint32_t before)
+{
+    uint32_t at = t->kind == SX_TERM_OP ? sx_run_operand((sx_lop)t->op) : 3;
+    const sx_term *last = &g->term[before];
+    last = last->kind == SX_TERM_RUN ? &g->term[last->child[1]] : last;
+    if (at == 3 || last->kind != SX_TERM_OP || last->op != t->op) {
+        return false;
+    }
+    uint32_t k = at == 0 ? 1 : 0;
+    bool straight = alike(g, t->child[k], last->child[k]);
+    bool other = at == 2 && alike(g, t->child[0], last->child[1]);
+    return straight || other;
+}
+
+/* Does a value for the variable fold no operation and join no chain, whatever the value is? Integers of the variable
+ * become known, a choice between two elements may become one between equal ones, and links of a chain may come
+ * to differ by constants. */
+static bool is_plain(sx_algebra *g, uint32_t term, uint32_t var, const sx_subst *visit)
+{
+    const sx_term *t = &g->term[term];
+    uint32_t seen;
+    if ((t->vars & SX_VAR_BIT(var)) == 0 || sx_memo_find(g, term, visit, &seen)) {
+        return true; /* the first that is not ends the walk */
+    }
+    sx_memo_put(g, term, visit, term);
+    bool operation = t->kind == SX_TERM_OP;
+    bool chooses = operation && (t->op == SX_LOP_BLEND || (int)t->op == SX_LOP_IMAX ||
+                                 (int)t->op == SX_LOP_IMIN);
+    uint32_t at = operation ? sx_run_operand((sx_lop)t->op) : 3;
+    if (t->kind == SX_TERM_INT || t->kind == SX_TERM_RECUR || chooses ||
+        (at < 3 && may_join(g, t, t->child[at])) ||
+        (t->kind == SX_TERM_RUN && may_join(g, &g->term[t->child[1]], t->child[0]))) {
+        return false;
+    }
+    for (uint32_t k = 0; k < 3; k++) {
+        if (t->child[k] != 0 && !is_plain(g, t->child[k], var, visit)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+uint32_t sx_term_fix(sx_algebra *g, uint32_t term, uint32_t var, int64_t value)
+{
+    sx_subst s;
+    if ((g->term[term].vars & SX_VAR_BIT(var)) == 0 || g->refused) {
+        return term;
+    }
+    if (g->plain.term != term || g->plain.var != var || g->plain.generation != g->generation) {
+        sx_subst_begin(g, &s);
+        g->plain.term = term;
+        g->plain.var = var;
+        g->plain.generation = g->generation;
+        g->plain.yes = is_plain(g, term, var, &s);
+    }
+    sx_subst_begin(g, &s);
+    sx_subst_var(&s, var, sx_form_constant(g, value));
+    return g->plain.yes ? rename_term(g, term, &s) : sx_term_subst(g, term, &s);
 }
 
 /* ---- two variables that are one ---- */

@@ -12,19 +12,31 @@
 
 static void walk_items(sx_walk *w, uint32_t first, uint32_t end);
 
+/* What the table of instructions says about registers, once for all walks. */
+static void read_table(sx_walk *w)
+{
+    for (uint32_t op = 0; op < SX_LOP_COUNT; op++) {
+        const sx_lop_info *info = sx_lop_info_of((sx_lop)op);
+        sx_walk_op *o = &w->op[op];
+        *o = (sx_walk_op){.result = info->result, .memory = info->operands[0] == 'A'};
+        for (const char *p = info->operands; *p != '\0'; p++) {
+            if (*p == 'v' || *p == 'm' || *p == 's') {
+                SX_ASSERT(o->reads < SX_COUNT(o->class));
+                o->class[o->reads++] = *p == 'v' ? 0 : *p == 'm' ? 1 : 2;
+            }
+        }
+    }
+}
+
 /* Which registers an instruction reads: class (0 vector, 1 mask, 2 integer) << 28 | number. */
 static uint32_t reads_of(const sx_walk *w, const sx_item *item, uint32_t reg[4])
 {
-    uint32_t n = 0;
-    uint32_t operand = 0;
-    const sx_lop_info *info = sx_lop_info_of(item->op);
-    for (const char *p = info->operands; *p != '\0'; p++) {
-        if (*p == 'v' || *p == 'm' || *p == 's') {
-            uint32_t class = *p == 'v' ? 0 : *p == 'm' ? 1 : 2;
-            reg[n++] = class << 28 | item->src[operand++];
-        }
+    const sx_walk_op *o = &w->op[item->op];
+    uint32_t n = o->reads;
+    for (uint32_t k = 0; k < n; k++) {
+        reg[k] = (uint32_t)o->class[k] << 28 | item->src[k];
     }
-    if (info->operands[0] == 'A' && w->part->addr[item->addr].index_reg != SX_NO_REG) {
+    if (o->memory && w->part->addr[item->addr].index_reg != SX_NO_REG) {
         reg[n++] = 2u << 28 | w->part->addr[item->addr].index_reg;
     }
     return n;
@@ -42,49 +54,90 @@ static void carry(sx_walk *w, uint32_t reg)
     w->carried[w->carried_count++] = (sx_carried){.reg = reg};
 }
 
-/* The registers that the body of the loop reads before it writes them, and writes; those it writes at all are
- * then unknown behind it. */
-static void find_carried(sx_walk *w, uint32_t first, uint32_t end)
+/* What find_carried knows of the loops that are open, and of the registers. */
+typedef struct {
+    uint32_t start[SX_LOOP_VARS_MAX]; /* items of the open loops, outermost first */
+    uint32_t first[SX_LOOP_VARS_MAX]; /* of their reads in `read` */
+    uint32_t open;
+    uint32_t count; /* of `read` */
+} carried_scan;
+
+static bool put_read(sx_walk *w, carried_scan *scan, uint32_t loop, uint32_t reg)
 {
-    enum { READ = 1, WRITTEN = 2 };
-    uint32_t read = 2 * ++w->scans;
-    uint32_t written = read + 1;
-    uint32_t from = w->carried_count;
-    for (uint32_t i = first; i < end && !w->g->refused; i++) {
+    void *array = w->read;
+    if (!sx_walk_room(w, &array, &w->read_capacity, scan->count + 1, sizeof(sx_loop_read))) {
+        return false;
+    }
+    w->read = array;
+    w->read[scan->count++] = (sx_loop_read){loop, reg};
+    return true;
+}
+
+/* A register that is read at item `at`: not yet written in the innermost loops, so it comes from before them. Where
+ * it was read before in a loop, that loop and those around it know. */
+static void scan_read(sx_walk *w, carried_scan *scan, uint32_t at, uint32_t reg)
+{
+    sx_reg_scan *seen = &w->seen[reg >> 28][reg & 0xFFFFFFFu];
+    for (uint32_t k = scan->open; k-- > 0;) {
+        if (seen->written > scan->start[k] || seen->read > scan->start[k] ||
+            !put_read(w, scan, k, reg)) {
+            break;
+        }
+    }
+    seen->read = at;
+}
+
+/* The innermost loop ends: of its reads those are kept that it writes as well. */
+static void scan_end(sx_walk *w, carried_scan *scan)
+{
+    uint32_t loop = --scan->open;
+    uint32_t start = scan->start[loop];
+    uint32_t kept = scan->first[loop];
+    sx_loop_carries *carries = &w->carries[start];
+    carries->first = w->carried_reg_count;
+    for (uint32_t k = scan->first[loop]; k < scan->count; k++) {
+        const sx_loop_read read = w->read[k];
+        void *array = w->carried_reg;
+        if (read.loop != loop) {
+            w->read[kept++] = read;
+        } else if (w->seen[read.reg >> 28][read.reg & 0xFFFFFFFu].written > start &&
+                   sx_walk_room(w, &array, &w->carried_reg_capacity, w->carried_reg_count + 1,
+                                sizeof(uint32_t))) {
+            w->carried_reg = array;
+            w->carried_reg[w->carried_reg_count++] = read.reg;
+        }
+    }
+    carries->count = w->carried_reg_count - carries->first;
+    scan->count = kept;
+}
+
+/* Of each loop, the registers that its body reads before it writes them, and writes. One pass over the part. */
+static void find_carried(sx_walk *w)
+{
+    carried_scan scan = {.open = 0};
+    w->carried_reg_count = 0;
+    for (uint32_t i = 0; i < w->part->item_count && !w->g->refused; i++) {
         const sx_item *item = &w->part->item[i];
         uint32_t reg[4];
-        if (item->kind != SX_ITEM_OP) {
-            continue;
-        }
-        uint32_t n = reads_of(w, item, reg);
-        for (uint32_t k = 0; k < n; k++) {
-            uint32_t class = reg[k] >> 28;
-            uint32_t *seen = class < 2 ? &w->seen[class][reg[k] & 0xFFFFFFFu] : NULL;
-            if (seen != NULL && *seen != read && *seen != written) {
-                *seen = read;
-                carry(w, reg[k]);
-            }
-        }
-        char result = sx_lop_info_of(item->op)->result;
-        if (result == 'v' || result == 'm') {
-            uint32_t *seen = &w->seen[result == 'm'][item->dst];
-            if (*seen == read) { /* read first, and written: it is carried */
-                for (uint32_t k = from; k < w->carried_count; k++) {
-                    if (w->carried[k].reg == ((result == 'm' ? 1u << 28 : 0) | item->dst)) {
-                        w->carried[k].hole = UINT32_MAX;
-                    }
+        if (item->kind == SX_ITEM_LOOP) {
+            SX_ASSERT(scan.open < SX_LOOP_VARS_MAX);
+            scan.start[scan.open] = i;
+            scan.first[scan.open++] = scan.count;
+        } else if (item->kind == SX_ITEM_END) {
+            scan_end(w, &scan);
+        } else if (scan.open > 0) {
+            uint32_t n = reads_of(w, item, reg);
+            for (uint32_t k = 0; k < n; k++) {
+                if (reg[k] >> 28 < 2) {
+                    scan_read(w, &scan, i, reg[k]);
                 }
             }
-            *seen = written;
+            char result = w->op[item->op].result;
+            if (result == 'v' || result == 'm') {
+                w->seen[result == 'm'][item->dst].written = i;
+            }
         }
     }
-    uint32_t kept = from;
-    for (uint32_t k = from; k < w->carried_count; k++) {
-        if (w->carried[k].hole == UINT32_MAX) {
-            w->carried[kept++] = w->carried[k];
-        }
-    }
-    w->carried_count = kept;
 }
 
 static uint32_t *reg_of(sx_walk *w, uint32_t reg)
@@ -96,7 +149,7 @@ static void forget_written(sx_walk *w, uint32_t first, uint32_t end)
 {
     for (uint32_t i = first; i < end; i++) {
         const sx_item *item = &w->part->item[i];
-        char result = item->kind == SX_ITEM_OP ? sx_lop_info_of(item->op)->result : '-';
+        char result = item->kind == SX_ITEM_OP ? w->op[item->op].result : '-';
         if (result == 's') {
             w->integer[item->dst] = 0;
         } else if (result != '-') {
@@ -279,6 +332,30 @@ static bool has_states(const sx_walk *w, uint32_t value)
     return found;
 }
 
+/* At the start of an iteration, carried registers hold what nobody knows: holes. Integers are not carried. */
+static void open_registers(sx_walk *w, uint32_t at, uint32_t end)
+{
+    sx_algebra *g = w->g;
+    const sx_loop_carries *carries = &w->carries[at];
+    for (uint32_t i = at + 1; w->part->scalar_count > 0 && i < end; i++) {
+        const sx_item *inside = &w->part->item[i];
+        if (inside->kind == SX_ITEM_OP && w->op[inside->op].result == 's') {
+            w->integer[inside->dst] = 0;
+        }
+    }
+    for (uint32_t k = 0; k < carries->count; k++) {
+        carry(w, w->carried_reg[carries->first + k]);
+        if (g->refused) {
+            return;
+        }
+        sx_carried *c = &w->carried[w->carried_count - 1];
+        c->before = *reg_of(w, c->reg);
+        c->hole = w->hole_count++;
+        uint32_t lane = sx_form_var(g, SX_VAR_LANE, 1, 0);
+        *reg_of(w, c->reg) = c->before == 0 ? 0 : sx_term_hole(g, c->hole, lane);
+    }
+}
+
 static void walk_loop(sx_walk *w, uint32_t at)
 {
     sx_algebra *g = w->g;
@@ -311,21 +388,8 @@ static void walk_loop(sx_walk *w, uint32_t at)
     w->loop_of[var] = at;
     g->low[var] = 0;
     g->high[var] = item->trip - 1;
-    find_carried(w, at + 1, end);
+    open_registers(w, at, end);
     uint32_t end_carried = w->carried_count;
-    for (uint32_t i = at + 1; i < end; i++) { /* integers are not carried: not known */
-        const sx_item *inside = &w->part->item[i];
-        if (inside->kind == SX_ITEM_OP && sx_lop_info_of(inside->op)->result == 's') {
-            w->integer[inside->dst] = 0;
-        }
-    }
-    for (uint32_t k = first_carried; k < end_carried; k++) {
-        sx_carried *c = &w->carried[k];
-        c->before = *reg_of(w, c->reg);
-        c->hole = w->hole_count++;
-        uint32_t lane = sx_form_var(g, SX_VAR_LANE, 1, 0);
-        *reg_of(w, c->reg) = c->before == 0 ? 0 : sx_term_hole(g, c->hole, lane);
-    }
     w->loop_first = w->stores.count;
     w->read_first = w->reads.count;
     w->open++;
@@ -402,11 +466,11 @@ static void walk_integer(sx_walk *w, const sx_item *item)
 static void walk_op(sx_walk *w, const sx_item *item)
 {
     sx_algebra *g = w->g;
-    const sx_lop_info *info = sx_lop_info_of(item->op);
+    const sx_walk_op *info = &w->op[item->op];
     if (item->op == SX_LOP_PREFETCH) {
         return;
     }
-    if (info->operands[0] == 'A') {
+    if (info->memory) {
         sx_walk_memory(w, item);
         return;
     }
@@ -472,29 +536,37 @@ bool sx_walk_room(sx_walk *w, void **array, uint32_t *capacity, uint32_t need, s
 static bool prepare(sx_walk *w)
 {
     const sx_part *part = w->part;
+    if (w->op[SX_LOP_SET].result == 0) {
+        read_table(w);
+    }
     const uint32_t count[2] = {part->vector_count + 1, part->mask_count + 1};
     for (uint32_t c = 0; c < 2; c++) {
         void *reg = w->reg[c];
         void *seen = w->seen[c];
         if (!sx_walk_room(w, &reg, &w->reg_capacity[c], count[c], sizeof(uint32_t)) ||
-            !sx_walk_room(w, &seen, &w->seen_capacity[c], count[c], sizeof(uint32_t))) {
+            !sx_walk_room(w, &seen, &w->seen_capacity[c], count[c], sizeof(sx_reg_scan))) {
             return false;
         }
         w->reg[c] = reg;
         w->seen[c] = seen;
+        memset(w->seen[c], 0, count[c] * sizeof(sx_reg_scan));
     }
     void *integer = w->integer;
     void *ends = w->end_of;
     void *mode = w->mode;
+    void *carries = w->carries;
     if (!sx_walk_room(w, &integer, &w->integer_capacity, part->scalar_count + 1,
                       sizeof(uint32_t)) ||
         !sx_walk_room(w, &ends, &w->item_capacity, part->item_count + 1, sizeof(uint32_t)) ||
-        !sx_walk_room(w, &mode, &w->mode_capacity, part->item_count + 1, sizeof(uint8_t))) {
+        !sx_walk_room(w, &mode, &w->mode_capacity, part->item_count + 1, sizeof(uint8_t)) ||
+        !sx_walk_room(w, &carries, &w->carries_capacity, part->item_count + 1,
+                      sizeof(sx_loop_carries))) {
         return false;
     }
     w->integer = integer;
     w->end_of = ends;
     w->mode = mode;
+    w->carries = carries;
     w->places_count = 0;
     uint32_t open[SX_LOOP_VARS_MAX];
     uint32_t depth = 0;
@@ -506,7 +578,8 @@ static bool prepare(sx_walk *w)
             w->end_of[open[--depth]] = i;
         }
     }
-    return true;
+    find_carried(w);
+    return !w->g->refused;
 }
 
 void sx_walk_part(sx_walk *w, sx_algebra *g, const sx_kernel *kernel, const sx_part *part)

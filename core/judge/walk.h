@@ -38,6 +38,25 @@ typedef struct {
     uint32_t before; /* register value at the start of the loop */
 } sx_carried;
 
+/* Of an instruction: classes of the registers that it reads (0 vector, 1 mask, 2 integer), of its result. */
+typedef struct {
+    uint8_t reads, class[4];
+    char result; /* as in ops.def; never 0 */
+    bool memory; /* it has an address */
+} sx_walk_op;
+
+/* Items that read and write a register last, in a loop; item 0 is the start. */
+typedef struct {
+    uint32_t read, written;
+} sx_reg_scan;
+typedef struct {
+    uint32_t loop, reg;
+} sx_loop_read;
+/* Of a LOOP item: its registers among `carried_reg`. */
+typedef struct {
+    uint32_t first, count;
+} sx_loop_carries;
+
 typedef struct {
     sx_algebra *g;
     const sx_kernel *kernel;
@@ -45,8 +64,8 @@ typedef struct {
     uint32_t lanes;
     uint32_t *reg[2];  /* vectors and masks: a term, or SX_MANY | index into `many`; 0: not known */
     uint32_t *integer; /* terms */
-    uint32_t *seen[2]; /* scratch of the scan of a loop: number of the scan */
-    uint32_t scans, hole_count;
+    sx_reg_scan *seen[2]; /* of the registers, for the scan for what loops carry */
+    uint32_t hole_count;
     uint32_t reg_capacity[2], seen_capacity[2], integer_capacity;
     sx_lanes *many;
     uint32_t many_count, many_capacity;
@@ -54,6 +73,10 @@ typedef struct {
     uint32_t *end_of; /* of each LOOP item: its END */
     uint8_t *mode;    /* of each LOOP item: sx_walk_mode */
     uint32_t item_capacity, mode_capacity;
+    sx_loop_carries *carries; /* of each LOOP item */
+    uint32_t *carried_reg;    /* class << 28 | number, in the order in which they are read */
+    sx_loop_read *read;       /* scratch: read before they were written, in loops that are open */
+    uint32_t carries_capacity, carried_reg_capacity, carried_reg_count, read_capacity;
     sx_carried_places *places;
     uint32_t places_count, places_capacity;
     /* of the open loops that are walked with states; the number of a table is that of its states */
@@ -70,6 +93,7 @@ typedef struct {
     uint32_t last_cut;   /* lane at which a read fell in two */
     uint32_t open;       /* symbolic loops */
     uint32_t at;         /* item */
+    sx_walk_op op[SX_LOP_COUNT];
 } sx_walk;
 
 #define SX_MANY 0x80000000u

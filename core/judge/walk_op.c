@@ -5,14 +5,7 @@
 
 uint32_t sx_walk_at(sx_walk *w, uint32_t term, uint32_t lane)
 {
-    sx_algebra *g = w->g;
-    if ((g->term[term].vars & SX_VAR_BIT(SX_VAR_LANE)) == 0) {
-        return term;
-    }
-    sx_subst s;
-    sx_subst_begin(g, &s);
-    sx_subst_var(&s, SX_VAR_LANE, sx_form_constant(g, lane));
-    return sx_term_subst(g, term, &s);
+    return sx_term_fix(w->g, term, SX_VAR_LANE, lane);
 }
 
 void sx_walk_get(const sx_walk *w, uint32_t value, sx_lanes *lanes)
@@ -149,8 +142,9 @@ static uint32_t address_form(sx_walk *w, const sx_addr *a, int64_t stride, uint3
         if (a->coef[v] == 0) {
             continue;
         }
-        if (!w->known[v]) {
-            sx_lin_add(g, &lin, v, a->coef[v]);
+        if (!w->known[v]) { /* each variable once */
+            lin.coef[v] = a->coef[v];
+            lin.vars |= SX_VAR_BIT(v);
         } else if (sx_mul_i64(a->coef[v], w->value[v], &product)) {
             sx_lin_add_constant(g, &lin, product);
         } else {

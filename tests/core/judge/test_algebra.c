@@ -318,6 +318,77 @@ START_TEST(test_renaming_keeps_the_normal_form)
 }
 END_TEST
 
+/* A value for a variable: the way that makes nothing anew gives the term that the other way gives. And whether a
+ * term becomes another is the same question as whether the term that is made is the other. */
+START_TEST(test_values_for_variables)
+{
+    uint64_t seed = sx_test_seed();
+    uint32_t same = 0;
+    uint32_t not_same = 0;
+    for (uint32_t round = 0; round < 60; round++) {
+        fixture f;
+        open_fixture(&f);
+        sx_algebra *g = &f.g;
+        uint32_t pool[POOL];
+        uint32_t plain[3];
+        for (uint32_t v = 0; v < 3; v++) {
+            plain[v] = sx_form_var(g, v, 1, 0);
+        }
+        build(g, seed + round, plain, pool);
+        uint32_t shift = sx_form_var(g, 1, 1, 4 * (round % 5));
+        for (uint32_t k = 0; k < POOL && !g->refused; k++) {
+            sx_subst s;
+            sx_subst_begin(g, &s);
+            sx_subst_var(&s, round % 3, round % 2 == 0 ? sx_form_constant(g, 3) : shift);
+            uint32_t made = sx_term_subst(g, pool[k], &s);
+            if (g->refused) { /* runs that nest too deeply */
+                break;
+            }
+            if (round % 2 == 0) {
+                ck_assert_uint_eq(sx_term_fix(g, pool[k], round % 3, 3), made);
+            }
+            for (uint32_t j = 0; j < POOL; j++) {
+                sx_subst_begin(g, &s); /* no notes of the term that was made */
+                ck_assert(sx_term_becomes(g, pool[k], pool[j], &s) == (pool[j] == pool[k]));
+                sx_subst_begin(g, &s);
+                sx_subst_var(&s, round % 3, round % 2 == 0 ? sx_form_constant(g, 3) : shift);
+                ck_assert(sx_term_becomes(g, pool[k], pool[j], &s) == (pool[j] == made));
+                same += pool[j] == made;
+                not_same += pool[j] != made;
+            }
+            sx_subst_begin(g, &s);
+            sx_subst_var(&s, round % 3, round % 2 == 0 ? sx_form_constant(g, 3) : shift);
+            ck_assert(sx_term_becomes(g, pool[k], made, &s));
+        }
+        sx_ctx_fini(&f.cx);
+    }
+    ck_assert_uint_gt(same, 0);
+    ck_assert_uint_gt(not_same, 0);
+}
+END_TEST
+
+/* Links of a chain that have no common form become a run where a value of the variable gives them one, and a choice
+ * between two elements no choice. */
+START_TEST(test_values_that_join)
+{
+    fixture f;
+    open_fixture(&f);
+    sx_algebra *g = &f.g;
+    uint32_t zero = sx_term_constant(g, 0);
+    uint32_t links = add(g, add(g, zero, element(g, 3, 4, 0)), element(g, 3, 8, 0));
+    uint32_t joined = add(g, add(g, zero, element(g, 0, 0, 4)), element(g, 0, 0, 8));
+    ck_assert_uint_eq(sx_term_fix(g, links, 3, 1), joined);
+    uint32_t mask = sx_term_op(g, SX_LOP_CMP, SX_GT, element(g, 4, 4, 0), zero, 0);
+    uint32_t choice =
+        sx_term_op(g, SX_LOP_BLEND, 0, mask, element(g, 3, 4, 4), element(g, 3, 8, 0));
+    ck_assert_uint_eq(sx_term_fix(g, choice, 3, 1), element(g, 0, 0, 8));
+    ck_assert_uint_eq(sx_term_fix(g, sx_term_int(g, sx_form_var(g, 3, 4, 0)), 3, 1),
+                      sx_term_constant(g, 4));
+    ck_assert(!g->refused);
+    sx_ctx_fini(&f.cx);
+}
+END_TEST
+
 /* Two variables are one where each form has the second as often as it must; else they stay two. */
 START_TEST(test_flat_terms)
 {
@@ -353,6 +424,8 @@ int main(void)
     tcase_add_test(cases, test_records_join);
     tcase_add_test(cases, test_order_of_records);
     tcase_add_test(cases, test_renaming_keeps_the_normal_form);
+    tcase_add_test(cases, test_values_for_variables);
+    tcase_add_test(cases, test_values_that_join);
     tcase_add_test(cases, test_flat_terms);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
