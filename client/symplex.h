@@ -193,7 +193,8 @@ typedef enum {
     SYMPLEX_I32 = 7,
     SYMPLEX_I8 = 8,
     SYMPLEX_U8 = 9,
-    SYMPLEX_BOOL = 10 /* one byte, 0 or 1 */
+    SYMPLEX_BOOL = 10, /* one byte, 0 or 1 */
+    SYMPLEX_I16 = 11
 } symplex_dtype;
 
 typedef struct {

@@ -12,8 +12,8 @@
 static const struct {
     const char *code;
     sx_dtype dtype;
-} kinds[] = {{"<f8", SX_F64}, {"<f4", SX_F32}, {"<f2", SX_F16}, {"<i8", SX_I64},
-             {"<i4", SX_I32}, {"|i1", SX_I8},  {"|u1", SX_U8},  {"|b1", SX_BOOL}};
+} kinds[] = {{"<f8", SX_F64}, {"<f4", SX_F32}, {"<f2", SX_F16}, {"<i8", SX_I64}, {"<i4", SX_I32},
+             {"<i2", SX_I16}, {"|i1", SX_I8},  {"|u1", SX_U8},  {"|b1", SX_BOOL}};
 
 /* ---- header: a Python dictionary {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } ---- */
 
@@ -50,7 +50,7 @@ static sx_code parse_kind(sx_ctx *cx, const char *name, sx_span text, sx_type *t
             return SX_OK;
         }
     }
-    return SX_FAIL(cx, SX_INPUT, "%s: element type %.*s; read are <f8 <f4 <f2 <i8 <i4 i1 u1 b1",
+    return SX_FAIL(cx, SX_INPUT, "%s: element type %.*s; read are <f8 <f4 <f2 <i8 <i4 <i2 i1 u1 b1",
                    name, (int)sx_min_i64((int64_t)text.len, 12), (const char *)text.ptr);
 }
 

@@ -5,7 +5,7 @@
 #define D(dtype) (1u << SX_##dtype)
 #define REALS (D(F16) | D(F32) | D(F64))
 #define FLOATS (REALS | D(BF16))
-#define SIGNED (D(I64) | D(I32) | D(I8))
+#define SIGNED (D(I64) | D(I32) | D(I16) | D(I8))
 #define INTS (SIGNED | D(U8))
 #define NUMBERS (FLOATS | INTS)
 #define ANY (NUMBERS | D(BOOL))
@@ -212,8 +212,8 @@ static sx_code write_reduce(sx_ow *w)
         uint32_t dtypes;
     } by[SX_REDUCER_COUNT] = {[SX_SUM] = {"ReduceSum", FLOATS | D(I64) | D(I32)},
                               [SX_PRODUCT] = {"ReduceProd", FLOATS | D(I64) | D(I32)},
-                              [SX_MAX] = {"ReduceMax", NUMBERS},
-                              [SX_MIN] = {"ReduceMin", NUMBERS}};
+                              [SX_MAX] = {"ReduceMax", NUMBERS & ~D(I16)},
+                              [SX_MIN] = {"ReduceMin", NUMBERS & ~D(I16)}};
     const sx_attr *attr = sx_ow_attr(w);
     sx_dtype dtype = sx_ow_type(w, 0)->dtype;
     if (!has(by[attr->reducer].dtypes, dtype)) {

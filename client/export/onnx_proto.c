@@ -62,6 +62,7 @@ sx_onnx_dtype sx_pb_dtype(sx_dtype dtype)
                                                          [SX_F8E5M2] = SX_ONNX_FLOAT8E5M2,
                                                          [SX_I64] = SX_ONNX_INT64,
                                                          [SX_I32] = SX_ONNX_INT32,
+                                                         [SX_I16] = SX_ONNX_INT16,
                                                          [SX_I8] = SX_ONNX_INT8,
                                                          [SX_U8] = SX_ONNX_UINT8,
                                                          [SX_BOOL] = SX_ONNX_BOOL};

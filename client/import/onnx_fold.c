@@ -1,4 +1,5 @@
 #include "client/import/onnx_import.h"
+#include "core/ir/num.h"
 
 /* Arithmetic on elements that are constants of any sign or extents scale * symbol with scale > 0. Each returns
  * false where the result cannot be written that way. */
@@ -206,13 +207,7 @@ static bool fits(sx_dim a, sx_dtype dtype)
     if (!sx_dim_is_constant(a)) {
         return dtype == SX_I64 || dtype == SX_I32;
     }
-    switch (sx_dtype_bytes(dtype)) {
-    case 8: return true;
-    case 4: return a.scale >= INT32_MIN && a.scale <= INT32_MAX;
-    default:
-        return dtype == SX_I8 ? a.scale >= INT8_MIN && a.scale <= INT8_MAX
-                              : a.scale >= 0 && a.scale <= (dtype == SX_BOOL ? 1 : UINT8_MAX);
-    }
+    return a.scale >= sx_num_int_min(dtype) && a.scale <= sx_num_int_max(dtype);
 }
 
 static bool inputs_known(const sx_ox *im, uint32_t count)

@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "client/import/onnx_import.h"
+#include "core/ir/num.h"
 
 /* Products of matrices, and what is built from them. */
 
@@ -514,7 +515,7 @@ sx_code sx_ox_quantize(sx_ox *im)
     int64_t axis;
     SX_TRY(sx_ox_attr_int(im, "axis", 1, &axis));
     sx_dtype dtype = sx_ox_input(im, 2) == NULL ? SX_U8 : sx_ox_input(im, 2)->type.dtype;
-    if (dtype != SX_U8 && dtype != SX_I8) {
+    if (sx_dtype_class_of(dtype) != SX_CLASS_INT || sx_dtype_bytes(dtype) > 2) {
         return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "quantisation to %s", sx_dtype_name(dtype));
     }
     sx_node_id x = sx_ox_in(im, 0);
@@ -525,7 +526,7 @@ sx_code sx_ox_quantize(sx_ox *im)
         sx_node_id zero = sx_ox_cast(im, sx_ox_in(im, 2), sx_ox_type(im, x)->dtype);
         x = sx_ox_bin(im, SX_OP_ADD, x, along_axis(im, zero, x, axis));
     }
-    x = sx_ox_from(im, SX_OP_MAXIMUM, dtype == SX_U8 ? 0.0 : -128.0, x);
-    x = sx_ox_from(im, SX_OP_MINIMUM, dtype == SX_U8 ? 255.0 : 127.0, x);
+    x = sx_ox_from(im, SX_OP_MAXIMUM, (double)sx_num_int_min(dtype), x);
+    x = sx_ox_from(im, SX_OP_MINIMUM, (double)sx_num_int_max(dtype), x);
     return sx_ox_set(im, 0, sx_ox_cast(im, x, dtype));
 }

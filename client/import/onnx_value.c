@@ -57,6 +57,7 @@ sx_code sx_ox_dtype(sx_ox *im, int64_t data_type, sx_dtype *dtype)
                {SX_ONNX_FLOAT8E5M2, SX_F8E5M2},
                {SX_ONNX_INT64, SX_I64},
                {SX_ONNX_INT32, SX_I32},
+               {SX_ONNX_INT16, SX_I16},
                {SX_ONNX_INT8, SX_I8},
                {SX_ONNX_UINT8, SX_U8},
                {SX_ONNX_BOOL, SX_BOOL}};
@@ -77,9 +78,11 @@ static int64_t read_int(const uint8_t *bytes, sx_dtype dtype)
 {
     int64_t wide;
     int32_t narrow;
+    int16_t half;
     switch (dtype) {
     case SX_I64: memcpy(&wide, bytes, sizeof(wide)); return wide;
     case SX_I32: memcpy(&narrow, bytes, sizeof(narrow)); return narrow;
+    case SX_I16: memcpy(&half, bytes, sizeof(half)); return half;
     case SX_I8: return (int8_t)bytes[0];
     case SX_U8:
     case SX_BOOL: return bytes[0];

@@ -259,7 +259,7 @@ static void fill_part(const filling *f, double scale, int64_t first, int64_t las
         } else {
             uint64_t bound = f->recipe->integers;
             bits = (uint64_t)((double)fraction(f->seed, i) * (double)bound);
-            bits = f->dtype == SX_I8 || f->dtype == SX_U8 ? bits & 127 : bits;
+            bits &= (uint64_t)sx_num_int_max(f->dtype);
         }
         sx_num_store(f->dtype, f->memory, (size_t)i, bits);
     }

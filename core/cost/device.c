@@ -90,6 +90,7 @@ static sx_dtype widened(sx_dtype dtype)
     case SX_F16:
     case SX_F8E4M3:
     case SX_F8E5M2: return SX_F32;
+    case SX_I16:
     case SX_I8:
     case SX_U8:
     case SX_BOOL: return SX_I32;

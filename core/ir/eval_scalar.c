@@ -8,6 +8,7 @@ static int64_t wrap(sx_dtype dtype, uint64_t value)
     switch ((int)dtype) {
     case SX_I64: return (int64_t)value;
     case SX_I32: return (int32_t)(uint32_t)value;
+    case SX_I16: return (int16_t)(uint16_t)value;
     case SX_I8: return (int8_t)(uint8_t)value;
     case SX_U8: return (uint8_t)value;
     }

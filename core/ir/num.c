@@ -21,6 +21,7 @@ static format format_of(sx_dtype dtype)
     case SX_F8E5M2: return (format){5, 2, true};
     case SX_I64:
     case SX_I32:
+    case SX_I16:
     case SX_I8:
     case SX_U8:
     case SX_BOOL:
@@ -122,7 +123,7 @@ int64_t sx_num_int_min(sx_dtype dtype)
     if (dtype == SX_U8 || dtype == SX_BOOL) {
         return 0;
     }
-    return dtype == SX_I64 ? INT64_MIN : (dtype == SX_I32 ? INT32_MIN : INT8_MIN);
+    return -sx_num_int_max(dtype) - 1;
 }
 
 int64_t sx_num_int_max(sx_dtype dtype)
@@ -131,7 +132,7 @@ int64_t sx_num_int_max(sx_dtype dtype)
     if (dtype == SX_U8 || dtype == SX_BOOL) {
         return dtype == SX_U8 ? UINT8_MAX : 1;
     }
-    return dtype == SX_I64 ? INT64_MAX : (dtype == SX_I32 ? INT32_MAX : INT8_MAX);
+    return INT64_MAX >> (64 - 8 * sx_dtype_bytes(dtype));
 }
 
 int64_t sx_num_int_decode(sx_dtype dtype, uint64_t bits)

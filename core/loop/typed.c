@@ -165,6 +165,7 @@ sx_mem sx_loop_mem(sx_dtype dtype, uint32_t lane_bytes)
     case SX_I32: return wide ? SX_MEM_I32 : SX_MEM_LANE;
     case SX_F16: return wide ? SX_MEM_U16 : SX_MEM_HALF;
     case SX_BF16: return SX_MEM_U16;
+    case SX_I16: return SX_MEM_I16;
     case SX_I8: return SX_MEM_I8;
     case SX_F8E4M3:
     case SX_F8E5M2:

@@ -62,6 +62,75 @@ def test_models(folder):
         compare(source, better, shape)
 
 
+def integers(dtype):
+    """x, y -> (x + y) y - w, of which the larger to x, and x rounded as f32 halves; wraps in the type."""
+    helper, number = onnx.helper, onnx.helper.np_dtype_to_tensor_dtype(numpy.dtype(dtype))
+    weight = numpy.arange(-3, 4).astype(dtype)
+    half = numpy.array(0.5, numpy.float32)
+    nodes = [helper.make_node("Add", ["x", "y"], ["sum"]), helper.make_node("Mul", ["sum", "y"], ["product"]),
+             helper.make_node("Sub", ["product", "w"], ["rest"]), helper.make_node("Greater", ["rest", "x"], ["more"]),
+             helper.make_node("Where", ["more", "rest", "x"], ["a"]),
+             helper.make_node("Cast", ["x"], ["float"], to=onnx.TensorProto.FLOAT),
+             helper.make_node("Mul", ["float", "half"], ["halves"]),
+             helper.make_node("Cast", ["halves"], ["b"], to=number)]
+    shape = [5, 7]
+    graph = helper.make_graph(
+        nodes, "integers", [helper.make_tensor_value_info(n, number, shape) for n in "xy"],
+        [helper.make_tensor_value_info(n, number, shape) for n in "ab"],
+        [onnx.numpy_helper.from_array(weight, "w"), onnx.numpy_helper.from_array(half, "half")])
+    random, info = numpy.random.default_rng(11), numpy.iinfo(dtype)
+    x, y = (random.integers(info.min, info.max, shape, dtype, endpoint=True) for _ in "xy")
+    rest = (x + y) * y - weight
+    wanted = {"a": numpy.where(rest > x, rest, x), "b": (x.astype(numpy.float32) * half).astype(dtype)}
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), {"x": x, "y": y}, wanted
+
+
+def test_integers(folder):
+    """Models of small integers, from the file to the results and back to ONNX."""
+    for dtype in ("int16", "int8", "uint8", "int32"):
+        model, inputs, wanted = integers(dtype)
+        source, better = folder / f"{dtype}.onnx", folder / f"{dtype}.better.onnx"
+        onnx.save(model, str(source))
+        sx("optimize", source, "--no-daemon", "--onnx", better)
+        onnx.checker.check_model(str(better), full_check=True)
+        for path in (source, better):
+            sx("compile", path, "--no-daemon", "-o", folder / "m.sxm")
+            arguments = []
+            for name, value in inputs.items():
+                numpy.save(folder / f"{name}.npy", value)
+                arguments += ["--input", f"{name}={folder / name}.npy"]
+            sx("run", folder / "m.sxm", *arguments, "--check", "--output", folder / "results")
+            for name, value in wanted.items():
+                got = numpy.load(folder / "results" / f"{name}.npy")
+                assert got.dtype == value.dtype and (got == value).all(), (path, name, got, value)
+
+
+def test_quantised(folder):
+    """QuantizeLinear to each small type saturates at its ends; DequantizeLinear comes back."""
+    helper = onnx.helper
+    for dtype, zero in (("int8", 3), ("uint8", 100), ("int16", -1000)):
+        scale, zero, info = numpy.array(0.25, numpy.float32), numpy.array(zero, dtype), numpy.iinfo(dtype)
+        nodes = [helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+                 helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"])]
+        number = helper.np_dtype_to_tensor_dtype(numpy.dtype(dtype))
+        graph = helper.make_graph(
+            nodes, "quantised", [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [6])],
+            [helper.make_tensor_value_info("q", number, [6]),
+             helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [6])],
+            [onnx.numpy_helper.from_array(scale, "scale"), onnx.numpy_helper.from_array(zero, "zero")])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10),
+                  str(folder / "q.onnx"))
+        x = numpy.array([-1e6, -1.125, 0, 0.375, 7.0, 1e6], numpy.float32)
+        numpy.save(folder / "x.npy", x)
+        sx("compile", folder / "q.onnx", "--no-daemon", "-o", folder / "q.sxm")
+        sx("run", folder / "q.sxm", "--input", f"x={folder / 'x.npy'}", "--check", "--output", folder / "results")
+        q = numpy.clip(numpy.rint(x / scale) + float(zero), info.min, info.max).astype(dtype)
+        y = (q.astype(numpy.float32) - float(zero)) * scale
+        for name, value in (("q", q), ("y", y)):
+            got = numpy.load(folder / "results" / f"{name}.npy")
+            assert got.dtype == value.dtype and (got == value).all(), (dtype, name, got, value)
+
+
 def test_text_beside_it(folder):
     """-o writes the same operations as text."""
     text = folder / "mlp.sx"
@@ -87,6 +156,8 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         test_models(folder)
+        test_integers(folder)
+        test_quantised(folder)
         test_text_beside_it(folder)
         test_refusals(folder)
 

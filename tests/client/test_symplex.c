@@ -378,7 +378,7 @@ START_TEST(unknown_element_types)
     sx_buf bytes;
     sx_ctx_init(&cx, (size_t)1 << 20);
     sx_buf_init(&bytes, (size_t)1 << 20);
-    static const uint32_t dtype[] = {SYMPLEX_F32, SYMPLEX_BOOL + 1, UINT32_MAX, SYMPLEX_F64};
+    static const uint32_t dtype[] = {SYMPLEX_F32, SYMPLEX_I16 + 1, UINT32_MAX, SYMPLEX_F64};
     for (size_t i = 0; i < SX_COUNT(dtype); i++) {
         sx_gen_module_make(&tables);
         tables.tensor[2].dtype = dtype[i];

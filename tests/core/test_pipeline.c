@@ -107,8 +107,8 @@ START_TEST(test_copies)
     if (!sx_test_can_run(targets[_i])) {
         return;
     }
-    static const char *const dtypes[] = {"f32", "f64", "f16", "bf16", "f8e4m3",
-                                         "i64", "i32", "i8",  "u8",   "bool"};
+    static const char *const dtypes[] = {"f32", "f64", "f16", "bf16", "f8e4m3", "i64",
+                                         "i32", "i16", "i8",  "u8",   "bool"};
     for (uint32_t t = 0; t < SX_COUNT(dtypes); t++) {
         const char *d = dtypes[t];
         char text[2048];

@@ -74,8 +74,9 @@ static const program programs[] = {
 static const struct {
     const char *name;
     bool is_float;
-} types[] = {{"f64", true},    {"f32", true},  {"bf16", true}, {"f16", true}, {"f8e4m3", true},
-             {"f8e5m2", true}, {"i64", false}, {"i32", false}, {"i8", false}, {"u8", false}};
+} types[] = {{"f64", true},    {"f32", true},    {"bf16", true}, {"f16", true},
+             {"f8e4m3", true}, {"f8e5m2", true}, {"i64", false}, {"i32", false},
+             {"i16", false},   {"i8", false},    {"u8", false}};
 
 /* The text with the type in the place of each T in front of an extent. */
 static void write_text(sx_buf *text, const char *body, const char *type)

@@ -32,7 +32,8 @@ PAIRS = 4  # of a rule
 STEPS = 2000000  # of Z3 for an element: its own count, the same on every machine
 SECONDS = 200  # of a rule, where Z3 does not keep to that
 FLOAT = {"f64", "f32", "bf16", "f16", "f8e4m3", "f8e5m2"}
-INTEGER = {"i8": (-128, 127), "i32": (-(1 << 31), (1 << 31) - 1), "i64": (-(1 << 63), (1 << 63) - 1), "u8": (0, 255)}
+INTEGER = {"u8": (0, 255), "i8": (-128, 127), "i16": (-(1 << 15), (1 << 15) - 1),
+           "i32": (-(1 << 31), (1 << 31) - 1), "i64": (-(1 << 63), (1 << 63) - 1)}
 
 
 class Unknown(Exception):

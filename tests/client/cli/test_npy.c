@@ -33,7 +33,8 @@ static sx_span file_of(const char *header, size_t payload)
 
 START_TEST(round_trip)
 {
-    static const sx_dtype dtype[] = {SX_F64, SX_F32, SX_F16, SX_I64, SX_I32, SX_I8, SX_U8, SX_BOOL};
+    static const sx_dtype dtype[] = {SX_F64, SX_F32, SX_F16, SX_I64, SX_I32,
+                                     SX_I16, SX_I8,  SX_U8,  SX_BOOL};
     sx_rng rng = {sx_test_seed()};
     for (int round = 0; round < 500; round++) {
         sx_type type = {.dtype = dtype[sx_rng_below(&rng, SX_COUNT(dtype))],

@@ -81,6 +81,7 @@ static bool element_size(int64_t data_type, sx_dtype *dtype)
     case SX_ONNX_FLOAT8E5M2: *dtype = SX_F8E5M2; return true;
     case SX_ONNX_INT64: *dtype = SX_I64; return true;
     case SX_ONNX_INT32: *dtype = SX_I32; return true;
+    case SX_ONNX_INT16: *dtype = SX_I16; return true;
     case SX_ONNX_INT8: *dtype = SX_I8; return true;
     case SX_ONNX_UINT8: *dtype = SX_U8; return true;
     case SX_ONNX_BOOL: *dtype = SX_BOOL; return true;

@@ -135,7 +135,7 @@ START_TEST(test_elementwise)
         BAD(SELECT, "operand 2 is i32, operand 1 is f32", "bool[4] f32[4] i32[4]"),
         BAD(SELECT, "operand 0 has extent 1, operand 1 has 4", "bool[1] f32[4] f32[4]"),
         BAD(SELECT, "operand 0 has rank 0", "bool[] f32[4] f32[4]"),
-        BAD_A(CONVERT, "element type 11, at most 10", (.type = {.dtype = SX_DTYPE_COUNT}), "f32[4]"),
+        BAD_A(CONVERT, "element type 12, at most 11", (.type = {.dtype = SX_DTYPE_COUNT}), "f32[4]"),
         BAD_A(CONVERT, "shape of type", (.type = T(I8, 1, C(5))), "f32[4]"),
     };
     run_cases(cases, SX_COUNT(cases));

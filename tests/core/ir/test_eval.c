@@ -120,6 +120,9 @@ static const int_row int_rows[] = {
     {SX_OP_NOT, SX_U8, 5, 0, 250},
     {SX_OP_NOT, SX_BOOL, 1, 0, 0},
     {SX_OP_ADD, SX_I8, 127, 1, -128},
+    {SX_OP_ADD, SX_I16, 32767, 1, -32768},
+    {SX_OP_NEGATE, SX_I16, -32768, 0, -32768},
+    {SX_OP_DIVIDE, SX_I16, -32768, -1, -32768},
     {SX_OP_ADD, SX_U8, 255, 1, 0},
     {SX_OP_ADD, SX_I64, INT64_MAX, 1, INT64_MIN},
     {SX_OP_ADD, SX_BOOL, 1, 1, 1},
@@ -175,7 +178,10 @@ START_TEST(conversions)
     ck_assert_int_eq(converted(SX_F64, SX_I64, (cell){.f = 1e300}).i, INT64_MAX);
     ck_assert_int_eq(converted(SX_F64, SX_I64, (cell){.f = -INF}).i, INT64_MIN);
     ck_assert_int_eq(converted(SX_F64, SX_BOOL, (cell){.f = 0.5}).i, 1);
+    ck_assert_int_eq(converted(SX_F32, SX_I16, (cell){.f = 1e6}).i, 32767);
+    ck_assert_int_eq(converted(SX_F32, SX_I16, (cell){.f = -INF}).i, -32768);
     ck_assert_int_eq(converted(SX_I32, SX_I8, (cell){.i = 300}).i, 44);
+    ck_assert_int_eq(converted(SX_I32, SX_I16, (cell){.i = 70000}).i, 4464);
     ck_assert_int_eq(converted(SX_I64, SX_BOOL, (cell){.i = 256}).i, 1);
     ck_assert_int_eq(converted(SX_BOOL, SX_I32, (cell){.i = 1}).i, 1);
     ck_assert(converted(SX_F64, SX_F32, (cell){.f = 0.1}).f == (double)0.1f);

@@ -26,7 +26,7 @@ END_TEST
 START_TEST(test_dtype_numbers)
 {
     static const char *const name[] = {"f64", "f32", "bf16", "f16", "f8e4m3", "f8e5m2",
-                                       "i64", "i32", "i8",   "u8",  "bool"};
+                                       "i64", "i32", "i8",   "u8",  "bool",   "i16"};
     ck_assert_uint_eq(SX_DTYPE_COUNT, SX_COUNT(name));
     for (uint32_t i = 0; i < SX_COUNT(name); i++) {
         ck_assert_str_eq(sx_dtype_name((sx_dtype)i), name[i]);

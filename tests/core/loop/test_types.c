@@ -6,7 +6,7 @@
 #include "core/ir/num.h"
 
 static const sx_dtype dtypes[] = {SX_F64, SX_F32, SX_BF16, SX_F16, SX_F8E4M3, SX_F8E5M2,
-                                  SX_I64, SX_I32, SX_I8,   SX_U8,  SX_BOOL};
+                                  SX_I64, SX_I32, SX_I16,  SX_I8,  SX_U8,     SX_BOOL};
 #define TYPES SX_COUNT(dtypes)
 
 static bool is_real(sx_dtype dtype)

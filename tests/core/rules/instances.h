@@ -76,8 +76,8 @@ static inline sx_dim draw_image(generator *g)
 
 static inline sx_dtype draw_dtype(generator *g)
 {
-    static const sx_dtype dtypes[] = {SX_F32,  SX_F32,  SX_F32, SX_F64, SX_I32, SX_I32,
-                                      SX_BOOL, SX_BF16, SX_F16, SX_I8,  SX_U8,  SX_I64};
+    static const sx_dtype dtypes[] = {SX_F32,  SX_F32, SX_F32, SX_F64, SX_I32, SX_I32, SX_BOOL,
+                                      SX_BF16, SX_F16, SX_I8,  SX_U8,  SX_I64, SX_I16};
     static const sx_dtype floats[] = {SX_F32, SX_F64, SX_BF16, SX_F16};
     if (g->narrow) {
         return g->narrow_dtype;
