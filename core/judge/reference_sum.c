@@ -109,11 +109,8 @@ static uint32_t combine(sx_reference *r, const sx_instr *in, uint32_t x, uint32_
                                   : SX_LOP_IADD,
                           0, x, y, 0);
     case SX_PRODUCT:
-        return sx_term_op(g,
-                          real    ? SX_LOP_MUL
-                          : truth ? (sx_lop)SX_LOP_IMIN
-                                  : SX_LOP_IMUL,
-                          0, x, y, 0);
+        return real || truth ? sx_term_op(g, real ? SX_LOP_MUL : (sx_lop)SX_LOP_IMIN, 0, x, y, 0)
+                             : product_of(r, in->dtype, x, y);
     case SX_MAX: /* the accumulator where equal */
         return real ? sx_term_op(g, (sx_lop)SX_LOP_NMAX, 0, y, x, 0)
                     : sx_term_op(g, (sx_lop)SX_LOP_IMAX, 0, x, y, 0);

@@ -226,6 +226,11 @@ static uint32_t combine(sx_lower *l, sx_reducer reducer, sx_dtype dtype, uint32_
         return order ? sx_loop_order(&l->b, floats[reducer], dst, y, x)
                      : sx_loop_op(&l->b, floats[reducer], dst, NULL, x, y, none, 0, 0);
     }
+    if (reducer == SX_PRODUCT && dtype == SX_I64) {
+        sx_loop_step step = {.op = SX_OP_MULTIPLY, .from = dtype, .to = dtype};
+        uint32_t product = sx_loop_typed(&l->b, &step, x, y, none);
+        return sx_loop_op(&l->b, SX_LOP_MOV, dst, NULL, product, none, none, 0, 0);
+    }
     if (!order && dtype != SX_BOOL) {
         sx_lop op = reducer == SX_SUM ? SX_LOP_IADD : SX_LOP_IMUL;
         return sx_loop_op(&l->b, op, dst, NULL, x, y, none, 0, 0);
@@ -474,19 +479,6 @@ static void emit_point(sx_lower *l, int64_t length)
     }
 }
 
-static sx_code check_types(sx_lower *l)
-{
-    for (uint32_t i = 0; i < l->body->instr_count; i++) {
-        const sx_instr *in = &l->body->instr[i];
-        bool reduces = in->kind == SX_BODY_REDUCE;
-        if (reduces && in->dtype == SX_I64 && in->reducer == SX_PRODUCT) {
-            return SX_FAIL(l->cx, SX_UNIMPLEMENTED, "kernel %s: product of i64 has no vector form",
-                           l->kernel->name);
-        }
-    }
-    return SX_OK;
-}
-
 static const sx_level_form form_along[] = {
     {SX_ROLE_ROW, SX_BIND_GRID},     {SX_ROLE_ROW, SX_BIND_LOOP}, {SX_ROLE_SUM, SX_BIND_LOOP},
     {SX_ROLE_SUM, SX_BIND_REGISTER}, {SX_ROLE_SUM, SX_BIND_LANE},
@@ -517,7 +509,6 @@ sx_code sx_lower_row(sx_lower *l)
 {
     rows r;
     memset(&r, 0, sizeof(r));
-    SX_TRY(check_types(l));
     uint32_t outer[SX_RANK_MAX];
     uint32_t outer_count = 0;
     int64_t extent[SX_RANK_MAX + 1];

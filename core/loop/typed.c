@@ -365,6 +365,34 @@ static uint32_t divide_int(sx_loop_builder *b, sx_dtype dtype, uint32_t x, uint3
     return small_to_int(b, q);
 }
 
+/* By squaring: a bit of the exponent takes its power of the base or leaves it. Wrapping goes through products, so
+ * that it is done in the end. A negative exponent gives the truncated quotient: 1, -1 or 0. */
+static uint32_t power_int(sx_loop_builder *b, sx_dtype dtype, uint32_t x, uint32_t y)
+{
+    bool has_sign = sx_num_int_min(dtype) < 0;
+    uint32_t bits = 8 * sx_dtype_bytes(dtype) - (has_sign ? 1 : 0);
+    uint32_t one = whole(b, 1);
+    uint32_t odd = one;
+    uint32_t power = x;
+    uint32_t result = one;
+    for (uint32_t k = 0; k < bits; k++) {
+        uint32_t bit = whole(b, INT64_C(1) << k);
+        uint32_t taken = compare_with(b, SX_LOP_ICMP, bin(b, SX_LOP_AND, y, bit), bit, SX_EQ);
+        odd = k == 0 ? taken : odd;
+        result = blend(b, taken, multiply_int(b, dtype, result, power), result);
+        power = k + 1 < bits ? multiply_int(b, dtype, power, power) : power;
+    }
+    result = wrap(b, dtype, result);
+    if (!has_sign) {
+        return result;
+    }
+    uint32_t minus = whole(b, -1);
+    uint32_t below = blend(b, compare_with(b, SX_LOP_ICMP, x, one, SX_EQ), one, whole(b, 0));
+    uint32_t turns = compare_with(b, SX_LOP_ICMP, x, minus, SX_EQ);
+    below = blend(b, turns, blend(b, odd, minus, one), below);
+    return blend(b, is_negative(b, y), below, result);
+}
+
 static uint32_t sign_int(sx_loop_builder *b, uint32_t x)
 {
     uint32_t above = compare_with(b, SX_LOP_ICMP, x, whole(b, 0), SX_GT);
@@ -393,6 +421,7 @@ static uint32_t apply_int(sx_loop_builder *b, sx_op op, sx_dtype dtype, uint32_t
     case SX_OP_MAXIMUM: return blend(b, compare_with(b, SX_LOP_ICMP, x, y, SX_GT), x, y);
     case SX_OP_MINIMUM: return blend(b, compare_with(b, SX_LOP_ICMP, y, x, SX_GT), x, y);
     case SX_OP_DIVIDE: return wrap(b, dtype, divide_int(b, dtype, x, y));
+    case SX_OP_POWER: return power_int(b, dtype, x, y);
     case SX_OP_REMAINDER:
         quotient = divide_int(b, dtype, x, y);
         return wrap(b, dtype, bin(b, SX_LOP_ISUB, x, multiply_int(b, dtype, y, quotient)));
@@ -545,9 +574,50 @@ static bool is_exact(sx_op op, sx_dtype dtype)
     case SX_OP_ROUND:
     case SX_OP_RELU:
     case SX_OP_MAXIMUM:
-    case SX_OP_MINIMUM: return dtype != SX_F8E5M2;
+    case SX_OP_MINIMUM:
+    case SX_OP_REMAINDER: return dtype != SX_F8E5M2;
     default: return false;
     }
+}
+
+/* c times 2^exponent, in steps that a lane's float can hold: infinite only where the product is too large. */
+static uint32_t scale_up(sx_loop_builder *b, uint32_t c, uint32_t exponent)
+{
+    while (exponent > 0) {
+        uint32_t part = exponent < lane_bias(b) ? exponent : lane_bias(b);
+        c = bin(b, SX_LOP_MUL, c, real(b, ldexp(1, (int)part)));
+        exponent -= part;
+    }
+    return c;
+}
+
+/* x - y trunc(x / y) without rounding, with the sign of x: long division with digits of as many bits as a lane's
+ * significand has (p), from the most significant. A step takes trunc(r / d) d from r < 2^p d, d = 2^(k p) |y|.
+ * The rounded quotient is at most one too large and the difference is a multiple of the last place of d that is
+ * smaller than d: exact, and d is added where it is negative. Where d is beyond the range there is nothing to
+ * take. x infinite, y zero and NaN give NaN by themselves, but for x and y infinite. */
+static uint32_t remainder_float(sx_loop_builder *b, sx_dtype dtype, uint32_t x, uint32_t y)
+{
+    format f = {11, 52, false, 0};
+    (void)format_of(dtype, &f);
+    uint32_t bias = (1u << (f.exponent_bits - 1)) - 1;
+    uint32_t places = lane_mantissa(b) + 1;
+    uint32_t range = 2 * bias + f.mantissa_bits + 1; /* |x / y| < 2^range; f8e4m3 needs the 1 */
+    uint32_t infinity = infinity_bits(b);
+    uint32_t size = magnitude(b, x);
+    uint32_t divisor = magnitude(b, y);
+    uint32_t r = size;
+    for (uint32_t k = (range + places - 1) / places; k-- > 0;) {
+        uint32_t d = scale_up(b, divisor, k * places);
+        uint32_t digit = un_imm(b, SX_LOP_ROUND, bin(b, SX_LOP_DIV, r, d), 3);
+        uint32_t rest = sx_loop_op(b, SX_LOP_FNMA, SX_NO_REG, NULL, digit, d, r, 0, 0);
+        uint32_t below = compare_with(b, SX_LOP_CMP, rest, real(b, 0), SX_LT);
+        rest = blend(b, below, bin(b, SX_LOP_ADD, rest, d), rest);
+        r = blend(b, compare_with(b, SX_LOP_CMP, d, infinity, SX_EQ), r, rest);
+    }
+    uint32_t infinite = compare_with(b, SX_LOP_CMP, size, infinity, SX_EQ);
+    r = blend(b, infinite, real(b, (double)NAN), r);
+    return bin(b, SX_LOP_OR, r, bin(b, SX_LOP_AND, x, sign_bit(b)));
 }
 
 static uint32_t apply_float(sx_loop_builder *b, const sx_loop_step *step, uint32_t x, uint32_t y,
@@ -556,6 +626,9 @@ static uint32_t apply_float(sx_loop_builder *b, const sx_loop_step *step, uint32
     if (step->op == SX_OP_RSQRT && step->to != SX_F64) { /* the root is rounded, too */
         uint32_t root = sx_loop_round(b, step->to, un(b, SX_LOP_SQRT, x));
         return bin(b, SX_LOP_DIV, real(b, 1), root);
+    }
+    if (step->op == SX_OP_REMAINDER) {
+        return remainder_float(b, step->to, x, y);
     }
     return is_wide(b) ? sx_loop_apply_wide(b, step->op, x, y)
                       : sx_loop_apply(b, step->op, step->direction, x, y, z);

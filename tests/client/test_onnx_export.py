@@ -131,6 +131,52 @@ def test_quantised(folder):
             assert got.dtype == value.dtype and (got == value).all(), (dtype, name, got, value)
 
 
+def wrapped_power(x, y):
+    """x to the power y modulo the type, with Python's integers."""
+    bits = x.dtype.itemsize * 8
+    found = [pow(int(a), int(b), 1 << bits) for a, b in zip(x.flat, y.flat)]
+    return numpy.array([v - (1 << bits) if v >> (bits - 1) else v for v in found], x.dtype).reshape(x.shape)
+
+
+def test_remainders(folder):
+    """Mod of both conventions, powers and products of integers, compiled, against numpy."""
+    helper, shape = onnx.helper, [4, 33]
+    for dtype in ("float32", "float64", "float16", "int64", "int32", "int16", "uint8"):
+        random, real = numpy.random.default_rng(5), dtype.startswith("float")
+        number = helper.np_dtype_to_tensor_dtype(numpy.dtype(dtype))
+        if real:
+            x, y = (numpy.ldexp(random.uniform(-1, 1, shape), random.integers(-12, 15, shape)).astype(dtype)
+                    for _ in "xy")
+        else:
+            info = numpy.iinfo(dtype)
+            x, y = (random.integers(info.min, info.max, shape, dtype, endpoint=True) for _ in "xy")
+        y[y == 0] = 3
+        nodes = [helper.make_node("Mod", ["x", "y"], ["a"], fmod=1)]
+        wanted = {"a": numpy.fmod(x, y)}
+        if not real:
+            nodes.append(helper.make_node("Mod", ["x", "y"], ["b"]))
+            wanted["b"] = numpy.mod(x, y)
+        if dtype in ("int64", "int32"):
+            small = (numpy.abs(y) % 97).astype(dtype)
+            nodes += [helper.make_node("Pow", ["x", "small"], ["c"]),
+                      helper.make_node("ReduceProd", ["x"], ["d"], axes=[1], keepdims=0)]
+            wanted |= {"c": wrapped_power(x, small), "d": numpy.prod(x, axis=1, dtype=dtype)}
+        weights = [onnx.numpy_helper.from_array(small, "small")] if "c" in wanted else []
+        outputs = [helper.make_tensor_value_info(n, number, v.shape) for n, v in wanted.items()]
+        graph = helper.make_graph(nodes, "rest", [helper.make_tensor_value_info(n, number, shape) for n in "xy"],
+                                  outputs, weights)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+                  str(folder / "rest.onnx"))
+        numpy.save(folder / "x.npy", x)
+        numpy.save(folder / "y.npy", y)
+        sx("compile", folder / "rest.onnx", "--no-daemon", "-o", folder / "rest.sxm")
+        sx("run", folder / "rest.sxm", "--input", f"x={folder / 'x.npy'}", "--input", f"y={folder / 'y.npy'}",
+           "--check", "--output", folder / "results")
+        for name, value in wanted.items():
+            got = numpy.load(folder / "results" / f"{name}.npy")
+            assert got.dtype == value.dtype and (got == value).all(), (dtype, name, got, value)
+
+
 def test_text_beside_it(folder):
     """-o writes the same operations as text."""
     text = folder / "mlp.sx"
@@ -158,6 +204,7 @@ def main():
         test_models(folder)
         test_integers(folder)
         test_quantised(folder)
+        test_remainders(folder)
         test_text_beside_it(folder)
         test_refusals(folder)
 
