@@ -283,6 +283,10 @@ void sxd_compile_start(sxd_call *call, const sxd_candidates *candidates)
     bool known = read_mode(call->request.args, &mode);
     sx_key slot = slot_of(call->request.method, &sxd_ask_of(call)->key.key);
     SX_ASSERT(known && mode != MODE_HIT_ONLY);
+    /* while candidates were looked for, the same request of somebody else may have come to its end */
+    if (!wants_refresh(call->request.args) && answer_hit(call, &sxd_ask_of(call)->key.key, &slot)) {
+        return;
+    }
     start_or_join(call, &slot, mode, candidates);
 }
 

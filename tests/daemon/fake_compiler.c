@@ -14,6 +14,8 @@
  *       wrong=L:S   ... leaves a module that the check refuses
  *       huge=N      states of N bytes                                   deaf=L:S   ... answers with another step
  *       limit=L:S   ... finds its state too large, done with it         spin=L:S   ... never ends
+ *   $FAKE_LOOK is a folder: the daemon looks for stored programs, which are none. Look-up N, from 1, makes the file N
+ *       there and goes on when there is a file N.go.
  *   $FAKE_BUILD is another name of the build: states of one are of no use to the other
  */
 #include <errno.h>
@@ -194,6 +196,26 @@ static sx_code fake_check(sx_ctx *cx, sx_span module)
                                        : SX_FAIL(cx, SX_CORRUPT, "module: %zu bytes", module.len);
 }
 
+static sx_code fake_places(sx_ctx *cx, const sx_compile_args *args, const void *program,
+                           sx_core_place *place, uint32_t *count)
+{
+    static _Atomic uint32_t looks;
+    char path[4096];
+    const struct timespec pause = {.tv_nsec = 1000000};
+    uint32_t number = ++looks;
+    (void)args, (void)program, (void)place;
+    *count = 0;
+    (void)snprintf(path, sizeof(path), "%s/%u", getenv("FAKE_LOOK"), number);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    SX_ASSERT(fd >= 0);
+    (void)close(fd);
+    (void)snprintf(path, sizeof(path), "%s/%u.go", getenv("FAKE_LOOK"), number);
+    while (access(path, F_OK) != 0) {
+        (void)nanosleep(&pause, NULL);
+    }
+    return SX_FAIL(cx, SX_UNIMPLEMENTED, "no stored programs");
+}
+
 static const char *fake_build(void)
 {
     const char *build = getenv("FAKE_BUILD");
@@ -336,7 +358,7 @@ static sx_code fake_merge(sx_ctx *cx, const sx_compile_args *args, sx_span a, sx
 
 int main(int argc, char **argv)
 {
-    static const sxd_backend fake = {
+    static sxd_backend fake = {
         .name = "fake",
         .build = fake_build,
         .key = fake_key,
@@ -347,5 +369,6 @@ int main(int argc, char **argv)
         .step = fake_step,
         .merge = fake_merge,
     };
+    fake.places = getenv("FAKE_LOOK") != NULL ? fake_places : NULL;
     return sxd_main(argc, argv, &fake);
 }

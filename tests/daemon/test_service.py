@@ -1,6 +1,8 @@
 """What the daemon promises to well-behaved clients: hits, single flight, jobs, cancelling, limits, draining, reload."""
+import pathlib
 import shutil
 import subprocess
+import tempfile
 from wire import *
 
 
@@ -80,6 +82,24 @@ def test_sixteen_callers_one_compilation():
         assert counters["compiles"] == 1 and counters["coalesced"] == 15, counters
         for client in clients:
             client.close()
+
+
+def test_same_request_during_a_look():
+    """The module is made and stored while an equal request still looks for stored programs."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="sxd.look."))
+    with Daemon(env={"FAKE_LOOK": str(folder)}) as daemon, daemon.client() as early, daemon.client() as late:
+        for number, client in (("1", early), ("2", late)):
+            client.send("compile", {"ir": "echo twice"})
+            until((folder / number).exists, "look-up %s has begun" % number)
+        (folder / "1.go").touch()
+        first = early.receive()[2]
+        (folder / "2.go").touch()
+        second = late.receive()[2]
+        assert first["tier"] == "none" and second["tier"] == "ram", (first, second)
+        assert first["module"] == second["module"]
+        counters = daemon.status()["counters"]
+        assert counters["compiles"] == 1 and counters["hits_ram"] == 1, counters
+    shutil.rmtree(folder)
 
 
 def test_many_calls_on_one_connection():
