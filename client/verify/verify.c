@@ -9,6 +9,7 @@
 #include "client/verify/draw.h"
 #include "client/verify/execute.h"
 #include "client/verify/moved.h"
+#include "client/verify/reduced.h"
 #include "client/verify/whole.h"
 #include "core/base/rng.h"
 #include "core/ir/eval.h"
@@ -117,6 +118,7 @@ typedef struct {
     sx_rng rng;
     uint32_t points;
     uint64_t emulated_max; /* instructions of a launch */
+    size_t reference_bytes;
     sx_image *image;
     uint32_t variant; /* the one that is verified */
     sxr_pool *pool;
@@ -126,6 +128,11 @@ typedef struct {
     size_t interface_bytes;
     /* part of some result was not emulated: the outputs are not those of the program */
     bool replaced;
+    /* The program is too large to be compared whole: `written` elements were seen to be stored. */
+    bool large;
+    uint64_t written;
+    /* This is the module at smaller extents of another one (reduced.h). */
+    bool reduced;
 } verifier;
 
 /* The tensor that an argument was packed from, or the argument itself. */
@@ -254,6 +261,54 @@ static void sample_touched(verifier *v, const sx_type *type, int64_t *position, 
     }
 }
 
+static void write_pattern(void *self, uint32_t thread, int64_t first, int64_t last)
+{
+    (void)thread;
+    memset((uint8_t *)self + first, PATTERN, (size_t)(last - first));
+}
+
+/* Can one see what this launch stores? Not where its result lies over an operand, nor in single bytes. */
+static bool is_watched(const verifier *v, const sx_module_launch *launch)
+{
+    const uint32_t *arg = v->module->arg + launch->arg_first;
+    uint32_t result = arg[launch->arg_count - 1];
+    const uint8_t *to = sxr_memory(v->program, result);
+    bool apart = v->module->tensor[result].element_bytes > 1;
+    for (uint32_t k = 0; k + 1 < launch->arg_count; k++) {
+        const uint8_t *from = sxr_memory(v->program, arg[k]);
+        apart = apart && (from + sxr_size(v->program, arg[k]) <= to ||
+                          to + sxr_size(v->program, result) <= from);
+    }
+    return apart;
+}
+
+/* Runs a launch; of a large program every element must be written that is to be written. */
+static sx_code run_watched(verifier *v, uint32_t index)
+{
+    const sx_module_launch *launch = &v->module->launch[index];
+    uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
+    size_t bytes = v->module->tensor[result].element_bytes;
+    uint64_t elements = sxr_size(v->program, result) / bytes;
+    const uint8_t *memory = sxr_memory(v->program, result);
+    const uint64_t pattern = UINT64_C(0x0101010101010101) * PATTERN;
+    if (!v->large || !is_watched(v, launch)) {
+        return run_launch(v, index);
+    }
+    SX_ASSERT(bytes <= sizeof(pattern));
+    sxr_pool_run(v->pool, write_pattern, sxr_memory(v->program, result),
+                 (int64_t)(elements * bytes));
+    SX_TRY(run_launch(v, index));
+    for (uint64_t i = 0; i < elements; i++) {
+        if (memcmp(memory + i * bytes, &pattern, bytes) == 0) {
+            return SX_FAIL(v->cx, SX_INTERNAL,
+                           "launch %u: element %llu of tensor %u is not written", index,
+                           (unsigned long long)i, result);
+        }
+    }
+    v->written += elements;
+    return SX_OK;
+}
+
 /* Runs one launch and compares it. The reference comes first: a result may take the place of a tensor that
  * only an earlier pack launch had to read. */
 static sx_code verify_launch(verifier *v, uint32_t index)
@@ -292,7 +347,7 @@ static sx_code verify_launch(verifier *v, uint32_t index)
         SX_TRY(reference_at(v, SX_EVAL_TYPED, node, launch, position, count, typed));
     }
     if (!emulated) {
-        SX_TRY(run_launch(v, index));
+        SX_TRY(run_watched(v, index));
     }
     uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
     void *memory = sxr_memory(v->program, result);
@@ -321,9 +376,10 @@ static sx_code verify_launch(verifier *v, uint32_t index)
 
 /* ---- the whole program ---- */
 
-static sxv_reference reference_of(sxr_pool *pool)
+static sxv_reference reference_of(sxr_pool *pool, size_t bytes_max)
 {
-    return (sxv_reference){.pool = pool, .bytes_max = SXR_REFERENCE_BYTES};
+    return (sxv_reference){.pool = pool,
+                           .bytes_max = bytes_max > 0 ? bytes_max : SXR_REFERENCE_BYTES};
 }
 
 static const char whole_name[] = "program as sent, all outputs";
@@ -361,7 +417,7 @@ sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, sx_module_chec
     SX_TRY(refuse_effects(cx, module));
     SX_TRY(sxv_bound_graph(cx, program, text, &graph));
     SX_TRY(sxr_pool_new(cx, sxr_threads(program), &pool));
-    sxv_reference reference = reference_of(pool);
+    sxv_reference reference = reference_of(pool, 0);
     sx_code code = sxv_whole_compare(cx, program, graph, &reference, false, &whole);
     sxr_pool_free(pool);
     check->points = whole.points;
@@ -383,12 +439,6 @@ sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, sx_module_chec
 
 /* Random inputs and weights on which the program means something (draw.h). Whatever is to be written shall be
  * seen to be written: outputs and the module's own tensors begin as a pattern. */
-static void write_pattern(void *self, uint32_t thread, int64_t first, int64_t last)
-{
-    (void)thread;
-    memset((uint8_t *)self + first, PATTERN, (size_t)(last - first));
-}
-
 static bool is_given(const sx_module_tensor *tensor)
 {
     return tensor->place == SX_TENSOR_INPUT || tensor->place == SX_TENSOR_WEIGHT;
@@ -493,6 +543,134 @@ static bool jumps(const sx_graph *graph)
     return false;
 }
 
+/* ---- programs that are too large to be compared whole ---- */
+
+static sx_node_id root_of(const sx_graph *graph, uint32_t output)
+{
+    sx_node_id id = graph->output[output].node;
+    while (sx_graph_node(graph, id)->op == SX_OP_RESHAPE) {
+        id = sx_graph_input(graph, sx_graph_node(graph, id), 0);
+    }
+    return id;
+}
+
+/* The tensor that an output is a copy of: a parameter, or an earlier output; UINT32_MAX: of none. */
+static uint32_t copied_from(const verifier *v, uint32_t output)
+{
+    const sx_graph *graph = v->graph;
+    sx_node_id root = root_of(graph, output);
+    const sx_node *node = sx_graph_node(graph, root);
+    if (node->op == SX_OP_PARAMETER) {
+        const sx_attr *attr = sx_graph_attr(graph, node);
+        return sxr_find(v->program, attr->weight ? SX_TENSOR_WEIGHT : SX_TENSOR_INPUT, attr->name);
+    }
+    for (uint32_t k = 0; k < output; k++) {
+        if (root_of(graph, k).i == root.i) {
+            return sxr_find(v->program, SX_TENSOR_OUTPUT, graph->output[k].name);
+        }
+    }
+    return UINT32_MAX;
+}
+
+/* Outputs that are copies, all of their elements. What kernels compute is sampled. */
+static sx_code verify_copies(verifier *v)
+{
+    uint64_t copied = 0;
+    for (uint32_t k = 0; k < v->graph->output_count; k++) {
+        sx_span name = v->graph->output[k].name;
+        uint32_t to = sxr_find(v->program, SX_TENSOR_OUTPUT, name);
+        uint32_t from = copied_from(v, k);
+        if (from == UINT32_MAX) {
+            continue;
+        }
+        size_t size = (size_t)sxr_size(v->program, from);
+        if (to == UINT32_MAX || sxr_size(v->program, to) != size ||
+            memcmp(sxr_memory(v->program, to), sxr_memory(v->program, from), size) != 0) {
+            return SX_FAIL(v->cx, SX_INTERNAL, "output %.*s is not the copy that it should be",
+                           (int)name.len, (const char *)name.ptr);
+        }
+        copied += size / v->module->tensor[from].element_bytes;
+    }
+    if (v->written > 0) {
+        add_check(v, "every element of what kernels compute is written", SX_CHECK_PASSED,
+                  v->written, 0, 0);
+    }
+    if (copied > 0) {
+        add_check(v, "outputs that are copies", SX_CHECK_PASSED, copied, 0, 0);
+    }
+    return SX_OK;
+}
+
+/* The row of the whole program, in a record of its own. */
+static const sx_module_check *whole_row(const sx_image *image, sx_span *name)
+{
+    const sx_module_check *check = (const void *)image->check.ptr;
+    const sx_module_check *found = NULL;
+    for (size_t i = 0; i < image->check.len / sizeof(*check); i++) {
+        *name = (sx_span){image->strings.ptr + check[i].name.offset, check[i].name.size};
+        if (name->len >= sizeof(whole_name) - 1 &&
+            memcmp(name->ptr, whole_name, sizeof(whole_name) - 1) == 0) {
+            found = &check[i];
+            break;
+        }
+    }
+    return found;
+}
+
+static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_options *options,
+                             bool reduced, sx_image *image);
+
+/* The optimised program at smaller extents against the program as sent. */
+static sx_code compare_reduced(verifier *v, sx_ctx *own, const sxr_verify_options *options,
+                               sx_span text, sxv_reduced *reduced, sx_buf *module, sx_image *image)
+{
+    sxr_verify_options how = *options;
+    how.program = text;
+    sx_code code = sxv_reduced_compile(own, v->program, text, options->program_flops,
+                                       options->targets, module, reduced);
+    if (code != SX_OK && code != SX_NOMEM) { /* no extents, then: the module is as good as it was */
+        (void)snprintf(reduced->text, sizeof(reduced->text), "%.90s", own->error.text);
+        sx_ctx_reset_error(own);
+        reduced->found = false;
+        code = SX_OK;
+    }
+    return code == SX_OK && reduced->found
+               ? verify_module(own, sx_buf_span(module), &how, true, image)
+               : code;
+}
+
+static sx_code verify_reduced(verifier *v, const sxr_verify_options *options, sx_span text)
+{
+    sx_ctx own;
+    sx_buf module;
+    sx_image image;
+    sxv_reduced reduced;
+    sx_span name;
+    char row[300];
+    sx_ctx_init(&own, v->cx->arena.limit_bytes);
+    sx_buf_init(&module, (size_t)1 << 30);
+    sx_image_init(&image);
+    own.fuel = v->cx->fuel;
+    sx_code code = compare_reduced(v, &own, options, text, &reduced, &module, &image);
+    const sx_module_check *check = code == SX_OK ? whole_row(&image, &name) : NULL;
+    if (check != NULL) {
+        (void)snprintf(row, sizeof(row), "optimised program at %s against %.*s", reduced.text,
+                       (int)name.len, (const char *)name.ptr);
+        add_check(v, row, (sx_module_verdict)check->passed, check->points, check->error,
+                  check->tolerance);
+    } else if (code == SX_OK) {
+        (void)snprintf(row, sizeof(row), "optimised program at smaller extents: %s", reduced.text);
+        add_check(v, row, SX_CHECK_ABSENT, 0, 0, 0);
+    } else {
+        v->cx->error = own.error;
+        code = sx_fail_in(v->cx, "at %s", reduced.text);
+    }
+    sx_image_fini(&image);
+    sx_buf_fini(&module);
+    sx_ctx_fini(&own);
+    return code;
+}
+
 /* One draw: inputs, every launch, all outputs. */
 static sx_code verify_draw(verifier *v, const sx_graph *sent, uint64_t seed, bool with_whole,
                            bool *amplifies)
@@ -508,12 +686,13 @@ static sx_code verify_draw(verifier *v, const sx_graph *sent, uint64_t seed, boo
         add_check(v, why, SX_CHECK_ABSENT, 0, 0, 0);
         return SX_OK;
     }
-    sxv_reference reference = reference_of(v->pool);
+    sxv_reference reference = reference_of(v->pool, v->reference_bytes);
     sxv_whole whole;
     sx_code code = sxv_whole_compare(v->cx, v->program, sent, &reference, false, &whole);
     *amplifies = whole.spread > AMPLIFIED;
     if (code == SX_LIMIT) { /* the reason is the name of the row */
         char text[256];
+        v->large = true;
         (void)snprintf(text, sizeof(text), "%s: %.200s", whole_name, v->cx->error.text);
         sx_ctx_reset_error(v->cx);
         add_check(v, text, SX_CHECK_ABSENT, 0, 0, 0);
@@ -553,7 +732,7 @@ static sx_code run_launches(verifier *v)
  * digits, where the program as sent does not. */
 static sx_code verify_wide(verifier *v, const sx_graph *sent, uint64_t seed)
 {
-    sxv_reference reference = reference_of(v->pool);
+    sxv_reference reference = reference_of(v->pool, v->reference_bytes);
     sxv_whole whole = {0};
     uint64_t points = 0;
     char text[160] = "magnitudes from 1e-38 to 1e38";
@@ -596,11 +775,16 @@ static sx_code verify_program(verifier *v, const sxr_verify_options *options)
     }
     size_t checks = v->image->check.len;
     bool amplifies;
+    v->large = !with_whole && options->program_flops >= 0 && !v->reduced;
     sx_code code = verify_draw(v, sent, options->seed, with_whole, &amplifies);
     for (uint64_t i = 1; code == SX_MISMATCH && i < DRAWS && (amplifies || jumps(sent)); i++) {
         sx_ctx_reset_error(v->cx); /* a fault stays one on other numbers */
         v->image->check.len = checks;
         code = verify_draw(v, sent, options->seed + i, with_whole, &amplifies);
+    }
+    if (code == SX_OK && v->large && !v->reduced && v->executor.emulator == NULL) {
+        SX_TRY(verify_copies(v));
+        code = verify_reduced(v, options, text);
     }
     if (code == SX_MISMATCH) {
         v->cx->error.code = SX_INTERNAL; /* a wrong module is our fault, not an answer */
@@ -651,7 +835,8 @@ static sx_code verify_variants(verifier *v, const sxr_verify_options *options)
     return SX_OK;
 }
 
-sx_code sxr_verify(sx_ctx *cx, sx_span module, const sxr_verify_options *options, sx_image *image)
+static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_options *options,
+                             bool reduced, sx_image *image)
 {
     uint32_t points = options->kernel_points == 0 ? KERNEL_POINTS : options->kernel_points;
     verifier v = {.cx = cx,
@@ -659,7 +844,9 @@ sx_code sxr_verify(sx_ctx *cx, sx_span module, const sxr_verify_options *options
                   .points = points < KERNEL_POINTS_MAX ? points : KERNEL_POINTS_MAX,
                   .emulated_max = options->emulated_max == 0 ? EMULATED_INSTRUCTIONS_MAX
                                                              : options->emulated_max,
-                  .image = image};
+                  .reference_bytes = options->reference_bytes,
+                  .image = image,
+                  .reduced = reduced};
     const sx_targets *targets = options->targets != NULL ? options->targets : sx_targets_all();
     const sx_machine *machine[MACHINES_MAX];
     const sx_machines machines = {machine, targets->count};
@@ -687,6 +874,12 @@ sx_code sxr_verify(sx_ctx *cx, sx_span module, const sxr_verify_options *options
     free(v.bound);
     sxr_pages_free(v.interface, v.interface_bytes);
     return code;
+}
+
+sx_code sxr_verify(sx_ctx *cx, sx_span module, const sxr_verify_options *options, sx_image *image)
+{
+    SX_ASSERT(options != NULL && image != NULL);
+    return verify_module(cx, module, options, false, image);
 }
 
 static sx_code compile_once(sx_ctx *cx, const sx_core_request *request,

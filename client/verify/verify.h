@@ -2,7 +2,7 @@
  *
  * Random inputs are drawn on which the program means something (draw.h), and the module runs on them. Two
  * comparisons: all elements of all outputs with those of the program as it came in the request, before
- * canonical form and rewriting (reference.h, compare.h), at any size that memory allows; and, so that a fault
+ * canonical form and rewriting (reference.h, compare.h), up to a size; and, so that a fault
  * has a place, each kernel at sampled elements with the node it was made of, on the very inputs it was run
  * with. The first is the judgement, for fresh modules and for those taken over from a stored program alike.
  *
@@ -30,8 +30,12 @@ typedef struct {
     uint64_t seed;
     /* How many elements of each kernel are compared; 0: 48. */
     uint32_t kernel_points;
-    /* The whole program is compared if it has at most this many operations; negative: never. */
+    /* The whole program is compared if it has at most this many operations; negative: never. What is larger, or
+     * takes more memory, is compared at smaller extents (reduced.h); every element that its kernels compute is seen to
+     * be written, unless only memory is short; and outputs that are copies are compared with what they copy. */
     double program_flops;
+    /* Memory of the reference; 0: SXR_REFERENCE_BYTES. */
+    size_t reference_bytes;
     /* A launch with more instructions than this is emulated at some points of its grid alone; 0: 4 million. */
     uint64_t emulated_max;
     /* Threads of the module and of the reference; 0: as many as the process may use. */
