@@ -14,9 +14,12 @@
 /* One tensor of the module while places are decided. Reshapes share the tensor of their operand. */
 typedef struct {
     sx_module_tensor record;
-    bool constant;        /* depends on weights and constants alone: made by the prologue */
-    uint32_t first, last; /* launches that write and last read it */
-    bool alive;           /* is used by some launch or is part of the interface */
+    /* It depends on weights and constants alone, so the prologue makes it. */
+    bool constant;
+    /* The first launch that writes it, and the last one that reads it. */
+    uint32_t first, last;
+    /* Some launch uses it, or it belongs to the interface. */
+    bool alive;
     /* Of an input, weight or output: its type with symbolic extents; else NULL. */
     const sx_type *symbolic;
 } sx_pipe_tensor;
@@ -30,34 +33,48 @@ typedef struct {
 typedef struct {
     sx_pipe_values *symbol;
     uint32_t symbol_count;
-    uint32_t count; /* of combinations: variants of the module */
+    /* How many combinations of values there are: one variant of the module for each. */
+    uint32_t count;
 } sx_pipe_variants;
 
-typedef struct sx_pipe_made sx_pipe_made; /* kernels.c */
+/* A node and the kernel made of it; kernels.c. */
+typedef struct sx_pipe_made sx_pipe_made;
 typedef struct {
-    const sx_graph *graph; /* optimised and bound: static */
+    /* The program after level 1, with constant extents. */
+    const sx_graph *graph;
     const sx_device *device;
-    const sx_target *target; /* that of the device */
+    /* The target of the device. */
+    const sx_target *target;
     sx_image *image;
     const sx_pipe_variants *variants;
-    uint32_t variant;                /* the one that is made */
-    const sx_binding *binding;       /* [variants->symbol_count] its extents */
-    uint32_t launch_first;           /* of its launches */
-    double flops, cost_ns, floor_ns; /* of its run */
-    uint32_t *tensor_of;             /* [node] tensor number */
+    /* The number of the variant that is being made. */
+    uint32_t variant;
+    /* [variants->symbol_count] the extents of this variant. */
+    const sx_binding *binding;
+    /* The first launch of this variant. */
+    uint32_t launch_first;
+    /* Operations, estimate and floor of one run of this variant. */
+    double flops, cost_ns, floor_ns;
+    /* For each node the number of its tensor. */
+    uint32_t *tensor_of;
     sx_pipe_tensor *tensor;
     uint32_t tensor_count, tensor_capacity;
     uint32_t launch_count;
     uint32_t kernel_count;
     uint32_t kernel_last; /* that of the last launch */
     sx_idmap code_map;    /* kernels by their code */
-    uint32_t candidates;  /* plans looked at, all kernels */
-    sx_pipe_made *made;   /* nodes that have a kernel */
+    /* How many schedules were looked at, over all kernels. */
+    uint32_t candidates;
+    /* The nodes that have a kernel. */
+    sx_pipe_made *made;
     uint32_t made_count, made_capacity;
     sx_idmap made_map;
-    sx_judge *judge;        /* of emitted programs */
-    bool unproven;          /* no candidate of the last kernel was proven */
-    uint32_t unproven_node; /* at which compiling stopped for that, or UINT32_MAX */
+    /* The judge of emitted programs. */
+    sx_judge *judge;
+    /* No candidate of the last kernel was proven. */
+    bool unproven;
+    /* The node at which compiling stopped for that, or UINT32_MAX. */
+    uint32_t unproven_node;
     /* for messages: the canonical program, what became of it (`graph` without extents), the user's names for
      * the nodes of the program (NULL: none), what the nodes of `graph` stand for (NULL: not asked yet), and
      * what is not supported */

@@ -1,5 +1,5 @@
-/* cli.h - what the commands of symplex-client share: parsed options, printing, exit codes. stdout is data,
- * stderr is talk. */
+/* cli.h - what the commands of symplex-client share: parsed options, printing, exit codes. Results go to stdout;
+ * messages to people go to stderr. */
 #ifndef SX_CLIENT_CLI_CLI_H
 #define SX_CLIENT_CLI_CLI_H
 #include "client/compile.h"
@@ -22,13 +22,16 @@ typedef struct {
 } sxc_values;
 typedef struct {
     sx_ctx *cx;
-    sxc_values option[SXC_OPTION_COUNT]; /* count > 0: given; flags have the empty value */
+    /* An option was given if its count is above 0. A flag has the empty text as its value. */
+    sxc_values option[SXC_OPTION_COUNT];
     const char *argument[8];
     uint32_t argument_count;
-    uint64_t start_us; /* when the program began: people wait from then on */
+    /* When the program began, since people wait from then on. */
+    uint64_t start_us;
     sxc_progress progress;
     bool json;
-    bool printed; /* the command's object or text is out: an error after it goes to stderr alone */
+    /* The object or the text of the command is out. An error after that goes to stderr alone. */
+    bool printed;
 } sxc_cli;
 
 /* A command returns SX_OK, or a code with cx->error set; main prints the error and turns the code into the
@@ -37,8 +40,10 @@ typedef sx_code (*sxc_command_function)(sxc_cli *cli);
 typedef struct {
     const char *name, *arguments, *help;
     sxc_command_function run;
+    /* How many arguments it takes. */
     uint32_t fewest, most;
-    uint64_t options; /* set of 1 << sxc_option */
+    /* The options that it knows, a set of 1 << sxc_option. */
+    uint64_t options;
 } sxc_command;
 extern const sxc_command sxc_commands[];
 extern const uint32_t sxc_command_count;
@@ -56,7 +61,8 @@ extern const sxc_option_row sxc_options[SXC_OPTION_COUNT];
 
 /* The command named by the words argv[1] and perhaps argv[2]; *words is how many it took. NULL: none. */
 const sxc_command *sxc_find_command(int argc, char *const *argv, int *words);
-sx_code sxc_unknown_command(sx_ctx *cx, const char *given); /* SX_USAGE, names the nearest */
+/* Fails with SX_USAGE; the text names the command that is spelled most like the given one. */
+sx_code sxc_unknown_command(sx_ctx *cx, const char *given);
 void sxc_print_command_help(const sxc_command *command);
 sx_code sxc_print_overview(sxc_cli *cli);
 
@@ -79,30 +85,36 @@ sx_code sxc_parse_i64(sx_ctx *cx, const char *what, sx_span text, int64_t low, i
 /* cmd_worker.c: this very program, which compiles where no daemon does. */
 extern const sxc_worker sxc_own_worker;
 
-/* cmd_service.c: the daemon of --socket; a whole key, or the one stored key that begins with these digits. */
-#define SXC_ANSWER_MS 30000 /* calls that the daemon answers from its tables */
+/* ---- cmd_service.c ---- */
+
+/* How long a call may take that the daemon answers from its tables. */
+#define SXC_ANSWER_MS 30000
+/* Connects to the daemon of --socket. */
 sx_code sxc_reach(sxc_cli *cli, sxc_connection **connection);
-/* One call to that daemon; the reply as JSON or by `print`. */
+/* Makes one call to that daemon, and prints the reply: with --json as it came, else by `print`. */
 typedef sx_code (*sxc_printer)(sxc_cli *cli, const void *reply, sx_buf *out);
 sx_code sxc_ask(sxc_cli *cli, sx_method method, const void *args, int timeout_ms,
                 sxc_printer print);
+/* Reads a key: all of its digits, or so many that only one stored key begins with them. */
 sx_code sxc_read_key(sxc_cli *cli, sxc_connection *connection, const char *given, sx_key *key);
 
-/* Prints the bytes on stdout, with a newline behind if they end in none. */
+/* Prints the bytes on stdout, and a newline if they do not end with one. */
 sx_code sxc_put(sxc_cli *cli, sx_buf *text);
 
-/* {"schema": "NAME/1", then fields: each prints a comma in front. */
+/* An object begins with {"schema": "NAME/1"; each field that follows prints its comma in front. */
 void sxc_json_begin(sx_buf *json, const char *schema);
 void sxc_json_end(sx_buf *json);
 void sxc_json_text(sx_buf *json, const char *name, sx_span text);
 void sxc_json_int(sx_buf *json, const char *name, int64_t value);
 void sxc_json_real(sx_buf *json, const char *name, double value);
 void sxc_json_bool(sx_buf *json, const char *name, bool value);
-void sxc_json_open(sx_buf *json, const char *name, char bracket); /* '[' or '{' */
+/* Begins an array or an object inside: `bracket` is '[' or '{'. */
+void sxc_json_open(sx_buf *json, const char *name, char bracket);
 void sxc_json_close(sx_buf *json, char bracket);
-void sxc_json_item(sx_buf *json); /* a comma between items of an array, unless it is the first */
+/* Comes before each item of an array: prints a comma, unless it is the first. */
+void sxc_json_item(sx_buf *json);
 
-/* A running figure for people: bytes or nanoseconds with a unit that fits. */
+/* A figure for people, in the largest unit of which there is at least one: "3.1 MiB", "8.64 ms". */
 void sxc_human_bytes(double bytes, char text[32]);
 void sxc_human_ns(double ns, char text[32]);
 #endif

@@ -6,32 +6,45 @@
 
 struct sxr_program {
     sx_module module;
-    uint8_t *file; /* the module's bytes: a mapping */
+    /* The bytes of the module, as a mapping. */
+    uint8_t *file;
     size_t file_size;
-    uint8_t *code; /* executable mapping of the CODE section */
+    /* The section CODE, as a mapping that can be executed. */
+    uint8_t *code;
     size_t code_size;
-    uint8_t *memory; /* arena, persistent area, state, workspaces: one mapping */
+    /* One mapping for temporaries, persistent tensors, state and workspaces. */
+    uint8_t *memory;
     size_t memory_size;
     uint8_t *workspace;
     uint64_t workspace_stride;
     sxr_pool *pool;
-    void **tensor;              /* [tensor_count] where each lies; NULL while unbound */
-    bool *prologue_done;        /* [variant_count] */
-    bool *made;                 /* [tensor_count] of those that all variants share: by a prologue */
-    const sx_machine *made_for; /* the machine that the module is for */
-    const sx_machines *machines; /* those that may be named; NULL: all of core/target */
-    bool runs_here;              /* the processor executes its code */
+    /* [tensor_count] where each tensor lies; NULL while it is not bound. */
+    void **tensor;
+    /* [variant_count] the prologue of the variant has run since its weights were bound. */
+    bool *prologue_done;
+    bool *made; /* [tensor_count] of those that all variants share: by a prologue */
+    /* The machine that the module is for. */
+    const sx_machine *made_for;
+    /* The machines that a module may name; NULL: all of core/target. */
+    const sx_machines *machines;
+    /* The processor executes the code. */
+    bool runs_here;
     /* What variants are chosen for: this machine, or, where it lacks the module's instructions and the module
      * was opened all the same, the least machine that has them. */
     sx_arch_set machine;
-    int64_t *value; /* [symbol_count] 0 while none is given */
-    /* The variant for these values; SX_MODULE_NONE until all symbols have one. Before, what follows here is as
-     * in the file: the largest. */
+    /* [symbol_count] the value of each symbol; 0 while it has none. */
+    int64_t *value;
+    /* The variant for these values; SX_MODULE_NONE until all symbols have one. What follows is for the variant;
+     * until there is one it is as in the file, which has the largest. */
     uint32_t variant;
-    uint64_t *bytes;                    /* [tensor_count] */
-    int64_t (*dim)[SX_MODULE_RANK_MAX]; /* [tensor_count] */
-    sx_module_part *part;               /* [part_count] the grids */
-    uint64_t *rounds;                   /* [launch_count] of loops */
+    /* [tensor_count] how large each tensor is. */
+    uint64_t *bytes;
+    /* [tensor_count] its extents. */
+    int64_t (*dim)[SX_MODULE_RANK_MAX];
+    /* [part_count] the parts of kernels with their grids. */
+    sx_module_part *part;
+    /* [launch_count] how many rounds a loop has. */
+    uint64_t *rounds;
 };
 
 /* extents.c: what does not follow a symbol, and a value for each symbol that can have but one. */

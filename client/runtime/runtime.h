@@ -11,29 +11,33 @@
 
 typedef struct sxr_program sxr_program;
 typedef struct {
-    uint32_t threads;    /* 0: as many as the process may use */
-    bool skip_checksums; /* of code and weights; the tables are always checked */
-    /* also a module for instructions that this processor lacks: it opens and binds, but does not
-     * run */
+    /* How many threads run the points of a grid; 0: as many as the process may use. */
+    uint32_t threads;
+    /* Checksums of code and weights are not looked at. Those of the tables always are. */
+    bool skip_checksums;
+    /* A module for instructions that this processor lacks is opened too. It can be bound, and not run. */
     bool any_level;
-    const sx_machines *machines; /* NULL: those of core/target; tests know others */
+    /* The machines that a module may be for. NULL: those of core/target; tests know others. */
+    const sx_machines *machines;
 } sxr_options;
 
 void sxr_close(SX_TAKE sxr_program *program); /* NULL is allowed */
-/* SX_CORRUPT: not a valid module; SX_UNIMPLEMENTED: it is for another machine, or a variant that would run here
- * has a launch or code of a kind that this runtime cannot run, by name; SX_SYSTEM: file or memory. */
+/* Opens a module, the second one from a copy of its bytes.
+ *   errors   SX_CORRUPT not a valid module; SX_UNIMPLEMENTED it is for another machine, or a variant that would run
+ *            here has a launch or code of a kind that this runtime cannot run, by name; SX_SYSTEM file or memory */
 sx_code sxr_open_file(sx_ctx *cx, const char *path, const sxr_options *options,
                       sxr_program **program);
 sx_code sxr_open_bytes(sx_ctx *cx, sx_span bytes, const sxr_options *options,
-                       sxr_program **program); /* copies */
+                       sxr_program **program);
 
 /* Every kernel's code for the module's architecture is code of its level and nothing else. SX_CORRUPT names
  * the kernel and the offset. */
 sx_code sxr_check_code(sx_ctx *cx, const sx_machines *machines, const sx_module *module);
 
-/* The processor executes the module's code; false only with `any_level`. */
+/* Does the processor execute the code of the module? False only with `any_level`. */
 bool sxr_runs_here(const sxr_program *program);
-const sx_machine *sxr_machine(const sxr_program *program); /* that the module is for */
+/* The machine that the module is for. */
+const sx_machine *sxr_machine(const sxr_program *program);
 
 const sx_module *sxr_module(const sxr_program *program);
 /* The bytes of the module file, as long as the program is open. */

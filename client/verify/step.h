@@ -20,7 +20,8 @@ typedef struct {
     sxr_pool *pool;
     sx_op op;
     const sx_attr *attr;
-    sx_eval_mode mode; /* SX_EVAL_F64 or SX_EVAL_TYPED */
+    /* SX_EVAL_F64 or SX_EVAL_TYPED. */
+    sx_eval_mode mode;
     sxv_operand input[SX_INPUTS_MAX];
     uint32_t input_count;
     const sx_type *type;
@@ -50,7 +51,8 @@ static inline void sxv_put(const sxv_step *s, int64_t i, sx_cell value)
     }
 }
 
-/* elementwise.c, shape.c, contract.c: *done false: not an operation, or types, of theirs. */
+/* The three that sxv_step_run asks, in elementwise.c, shape.c and contract.c. Where *done is false, they do not know
+ * the operation or its types, and the interpreter carries the step out. */
 sx_code sxv_step_elementwise(const sxv_step *step);
 sx_code sxv_step_shape(const sxv_step *step, bool *done);
 sx_code sxv_step_contract(const sxv_step *step, bool *done);

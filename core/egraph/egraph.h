@@ -42,21 +42,29 @@ typedef struct {
     uint32_t attr;
     uint8_t op;
     uint8_t arity;
-    uint8_t dead; /* an equal node of the same class stands for it */
-    /* of a class: operations among its members, op modulo 8 (a hint: more than there are) */
+    /* True: an equal node of the same class stands for this one, which matching passes over. */
+    uint8_t dead;
+    /* Of a node that names a class: a set of bits, one for each operation among the members of the class, taken
+     * modulo 8. It may hold more than there are. */
     uint8_t ops;
-    uint32_t kid[SX_EG_INLINE]; /* children as inserted; arity > 2: kid[0] is the first of wide[] */
-    uint32_t next[SX_EG_INLINE]; /* the next parent of the child's class */
-    uint32_t tie; /* of a class: SX_EG_ROOT | its first parent; else a smaller node of the class */
-    uint32_t member; /* ring of the members of a class */
+    /* The children as they were inserted. With more than two, kid[0] is the first of them in wide[]. */
+    uint32_t kid[SX_EG_INLINE];
+    /* For each child: the next node in the list of parents of its class. */
+    uint32_t next[SX_EG_INLINE];
+    /* Of a node that names a class: SX_EG_ROOT with its first parent. Of any other: a smaller node of its class. */
+    uint32_t tie;
+    /* The next member of the class; the members are a ring. */
+    uint32_t member;
 } sx_eg_node;
 _Static_assert(sizeof(sx_eg_node) == 32, "a node is 32 bytes");
 typedef struct {
     uint32_t kid, next, owner;
 } sx_eg_wide;
 typedef struct {
-    uint32_t up;   /* the node this one was united with; itself at the root of the forest */
-    uint32_t rule; /* reason given to sx_eg_union */
+    /* The node that this one was united with; itself at the root of the forest of reasons. */
+    uint32_t up;
+    /* The reason that was given to sx_eg_union. */
+    uint32_t rule;
 } sx_eg_why;
 
 #define SX_EG_REPAIRS 64u /* a power of two */
@@ -66,7 +74,8 @@ typedef struct sx_eg sx_eg;
  * merges what two equal classes know: *changed when `into` learnt something. A join that fails (say, unequal
  * types) refuses the union. */
 typedef struct {
-    size_t size; /* bytes of a record, a multiple of 8; 0: no analysis */
+    /* How many bytes a record has, a multiple of 8; 0: there is no analysis. */
+    size_t size;
     void *self;
     sx_code (*make)(sx_ctx *cx, void *self, const sx_eg *eg, uint32_t node, void *record);
     sx_code (*join)(sx_ctx *cx, void *self, void *into, const void *from, bool *changed);
@@ -74,12 +83,16 @@ typedef struct {
 
 struct sx_eg {
     sx_eg_node *node;
-    sx_eg_why *why;  /* node_count; NULL with `unproven` */
-    uint8_t *record; /* node_count records */
+    /* [node_count] NULL where no reasons are kept (`unproven`). */
+    sx_eg_why *why;
+    /* [node_count] the records, of analysis.size bytes each. */
+    uint8_t *record;
     uint32_t node_count, node_capacity, why_capacity, record_capacity;
-    sx_eg_wide *wide; /* children of nodes with more than two */
+    /* The children of nodes that have more than two. */
+    sx_eg_wide *wide;
     uint32_t wide_count, wide_capacity;
-    uint64_t *slot; /* hash << 32 | node + 1; 0 is free */
+    /* The hash table: hash << 32 | node + 1; a slot that is 0 is free. */
+    uint64_t *slot;
     uint32_t slot_count, slot_used, slot_capacity;
     /* For rebuild: lists of parents of absorbed classes. This is the list that is worked on. */
     uint32_t repair_head;
@@ -88,21 +101,28 @@ struct sx_eg {
     uint32_t repair_at, repair_count;
     /* The end of the last list, if others were appended to it because the ring was full. */
     uint32_t repair_tail;
-    uint32_t *learnt; /* classes whose record changed, for rebuild */
+    /* Classes whose record has changed; rebuild tells their parents. */
+    uint32_t *learnt;
     uint32_t learnt_count, learnt_capacity;
     /* An absorbed class had a record that says less than that of its new class. Its parents are told when they are
      * repaired. */
     bool learn_moved;
-    bool learn_all;    /* there was no memory to note a class: rebuild looks at all nodes */
-    uint32_t *changed; /* nodes below `old_count` whose class, children or record changed */
+    /* There was no memory to note a class, so rebuild looks at all nodes. */
+    bool learn_all;
+    /* The log for matchers: nodes below `old_count` whose class, children or record has changed. */
+    uint32_t *changed;
     uint32_t changed_count, changed_capacity;
-    uint32_t changed_lost; /* times the log was dropped: who had not read it starts from node 0 */
-    uint32_t old_count;    /* nodes that some matcher has seen; later ones are new to all */
-    uint32_t class_count;  /* roots */
-    uint32_t live_count;   /* nodes that are not dead */
+    /* How often the log was thrown away. A matcher that had not read it looks at all nodes again. */
+    uint32_t changed_lost;
+    /* Nodes that some matcher has seen; the nodes after them are new to all. */
+    uint32_t old_count;
+    uint32_t class_count;
+    /* Nodes that are not dead. */
+    uint32_t live_count;
     uint64_t union_count;
     sx_eg_analysis analysis;
-    bool unproven; /* no reasons are kept; set before the first node (to measure what they cost) */
+    /* No reasons are kept. It is set before the first node, to measure what reasons cost. */
+    bool unproven;
 };
 
 /* An empty graph; `analysis` may be NULL. Memory in cx's arena. */

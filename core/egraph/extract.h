@@ -13,20 +13,27 @@
 #define SX_COST_MAX (UINT64_C(1) << 60) /* costs above count as this */
 
 typedef struct {
-    const uint64_t *cost; /* [node_count] */
-    const uint32_t *root; /* nodes whose classes are wanted */
+    /* [node_count] what each node costs. */
+    const uint64_t *cost;
+    /* The nodes whose classes the program must compute. */
+    const uint32_t *root;
     uint32_t root_count;
-    const uint32_t *start; /* [node_count] a choice to beat, per class, or NULL */
-    uint64_t fuel;         /* as sx_xt_options.fuel */
+    /* [node_count] for each class the node that a known program has chosen, which is to be beaten; or NULL. */
+    const uint32_t *start;
+    /* As sx_xt_options.fuel. */
+    uint64_t fuel;
 } sx_extraction;
 typedef struct {
-    /* [node_count] per class: the node chosen, SX_EG_NONE where the program does not need the
-     * class */
+    /* [node_count] for each class the node that was chosen; SX_EG_NONE where the program does not need the
+     * class. */
     uint32_t *choice;
     uint64_t cost;
-    uint64_t lower_bound; /* no program of this graph costs less */
-    bool proven;          /* no cheaper program exists in this graph */
-    uint64_t fuel;        /* spent */
+    /* No program of this graph costs less. */
+    uint64_t lower_bound;
+    /* It was shown that no program of this graph is cheaper. */
+    bool proven;
+    /* How much fuel was spent. */
+    uint64_t fuel;
 } sx_extracted;
 
 /* errors   SX_INTERNAL no program exists for the roots */
@@ -34,13 +41,17 @@ sx_code sx_eg_extract(sx_ctx *cx, const sx_eg *eg, const sx_extraction *wanted,
                       sx_extracted *result);
 /* Walks programs of one graph again and again without allocating. */
 typedef struct {
-    uint32_t *mark; /* per class: 2 * epoch while open, 2 * epoch + 1 when done */
+    /* For each class: 2 * epoch while it is open, 2 * epoch + 1 when it is done. */
+    uint32_t *mark;
     uint32_t *stack;
-    uint32_t *next;  /* per stack slot: next child */
-    uint32_t *order; /* classes of the last program walked, children first */
+    /* For each slot of the stack: the child that comes next. */
+    uint32_t *next;
+    /* The classes of the program that was walked last, children first. */
+    uint32_t *order;
     uint32_t order_count;
     uint32_t epoch;
-    uint64_t work; /* nodes and edges seen so far */
+    /* How many nodes and edges were looked at so far. */
+    uint64_t work;
 } sx_walker;
 sx_code sx_walker_init(sx_ctx *cx, const sx_eg *eg, sx_walker *walker);
 /* The program a choice makes; false on a cycle or a hole. `cost` NULL: every node costs 1. */

@@ -29,29 +29,34 @@ typedef struct {
     uint8_t arity;
     bool any_arity;
     uint64_t ops;
-    uint8_t hint; /* of ops, as in sx_eg_node.ops */
+    /* The set `ops` as sx_eg_node.ops has it. */
+    uint8_t hint;
     double value;
 } sx_step;
 
 typedef struct sx_pattern {
-    const sx_part *part; /* as many as there are, and so below */
+    /* As many as `part_count` says; the arrays below likewise. */
+    const sx_part *part;
     uint32_t part_count;
     uint32_t root;
-    sx_span name[SX_PATTERN_NAMES_MAX]; /* of classes */
+    /* The names that stand for classes, such as ?x. */
+    sx_span name[SX_PATTERN_NAMES_MAX];
     uint32_t name_count;
     sx_span attr_name[SX_PATTERN_NAMES_MAX];
-    uint8_t attr_bind[SX_PATTERN_NAMES_MAX]; /* the bind that first names the attribute */
+    /* The bind that first names the attribute. */
+    uint8_t attr_bind[SX_PATTERN_NAMES_MAX];
     uint32_t attr_name_count;
-    /* left sides only */
+    /* What follows is of left sides alone. */
     const sx_step *step;
     uint32_t step_count;
     uint32_t bind_count;
     uint32_t reg_count;
     uint8_t name_reg[SX_PATTERN_NAMES_MAX];
-    /* of each register but 0: the matched node whose child it is, and which */
+    /* For each register but 0: the matched node that it is a child of, and which child. */
     const uint8_t *reg_bind;
     const uint8_t *reg_slot;
-    uint32_t depth; /* levels of nodes: 1 for (op ?x) */
+    /* How many levels of nodes it has: 1 for (op ?x). */
+    uint32_t depth;
 } sx_pattern;
 
 /* `left` NULL: a left side (compiled to steps); else a right side over the names of `left`. */
@@ -70,9 +75,12 @@ typedef struct {
     uint32_t *word;
     uint32_t count, capacity;
     uint32_t match_count;
-    uint32_t idle;         /* found, but without effect: their right side is in the class already */
-    uint32_t looked;       /* matches of the list that were asked about it, or passed over */
-    uint32_t pass, passed; /* matches to pass over; the last time it was so many */
+    /* Matches that were found and would change nothing: their right side is in the class already. */
+    uint32_t idle;
+    /* Matches of the list that were asked about this, or passed over. */
+    uint32_t looked;
+    /* How many matches are passed over next, and how many were the last time. */
+    uint32_t pass, passed;
 } sx_match_list;
 sx_code sx_pattern_search(sx_ctx *cx, const sx_eg *eg, const sx_eg_language *language,
                           const sx_pattern *pattern, uint32_t root, uint32_t match_limit,
@@ -103,12 +111,17 @@ typedef struct {
     sx_ctx *cx;
     const sx_eg *eg;
     const sx_eg_ruleset *set;
-    sx_match_list *found; /* per rule: what it finds */
-    const bool *wanted;   /* per rule: may it look in this round */
-    bool *over; /* per rule: set when it found more than its limit; the list is then of no use */
-    const uint32_t *limit; /* per rule: matches */
+    /* For each rule, what it finds. */
+    sx_match_list *found;
+    /* For each rule: may it look in this round? */
+    const bool *wanted;
+    /* For each rule: is set when it found more than its limit, which makes its list useless. */
+    bool *over;
+    /* For each rule, how many matches it may find. */
+    const uint32_t *limit;
     uint64_t work, work_limit;
-    bool drops; /* may leave out matches without effect */
+    /* The search may leave out matches that would change nothing. */
+    bool drops;
 } sx_search;
 typedef struct sx_stamps sx_stamps;
 sx_code sx_stamps_make(sx_ctx *cx, sx_stamps **stamps);

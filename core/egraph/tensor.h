@@ -14,12 +14,14 @@
 #include "core/ir/ir.h"
 
 typedef struct {
-    uint32_t type; /* number in sx_tensors.type */
+    /* The number of its type in sx_tensors.type. */
+    uint32_t type;
     uint8_t has_value;
     uint8_t is_weight;
-    /* 0, or where in sx_tensors.values the numbers are that the class was shown to be */
+    /* 0, or where sx_tensors.values holds the other numbers that the class was shown to be. */
     uint16_t others;
-    double value; /* the first of them that was known */
+    /* The first number that the class was known to be. */
+    double value;
 } sx_fact;
 _Static_assert(sizeof(sx_fact) == 16, "a fact is 16 bytes");
 
@@ -29,7 +31,8 @@ _Static_assert(sizeof(sx_fact) == 16, "a fact is 16 bytes");
 #define SX_VALUES_KEPT (SX_VALUES_MAX - 1) /* in a set, beside the first number known */
 #define SX_VALUE_SETS_MAX 65000u
 typedef struct {
-    uint32_t count; /* 2 or more, ascending by their bits */
+    /* At least 2; the numbers ascend by their bits. */
+    uint32_t count;
     double value[SX_VALUES_KEPT];
 } sx_value_set;
 
@@ -38,23 +41,28 @@ typedef struct {
     sx_attr_table *attrs;
     const sx_symbol *symbol;
     uint32_t symbol_count;
-    sx_type *type; /* interned */
+    /* Each type stands here once. */
+    sx_type *type;
     uint32_t type_count, type_capacity;
     sx_idmap type_map;
-    /* what was inferred before: operation, attribute, arity, result, types of the children */
+    /* What was inferred before. A row has operation, attribute, arity, result, and the types of the children. */
     uint32_t *typing;
     uint32_t typing_count, typing_capacity;
-    sx_idmap typing_map; /* places in `typing` */
-    bool all_values;     /* set before the first node: all numbers of a class are kept */
-    /* with it: the numbers that stand somewhere as constants, ascending by their bits */
+    /* Finds a row of `typing` by its contents. */
+    sx_idmap typing_map;
+    /* All numbers of a class are kept, and not the first one alone. It is set before the first node. */
+    bool all_values;
+    /* With all_values: the numbers that stand somewhere as constants, ascending by their bits. */
     const double *named;
     uint32_t named_count;
-    sx_value_set *values; /* the first is none */
+    /* The first of them stands for "no other number". */
+    sx_value_set *values;
     uint32_t values_count, values_capacity;
     sx_idmap values_map;
-    /* attributes of kernels may be missing: such a node is of the type of its class (library.h) */
+    /* Attributes of kernels may be missing. Such a node has the type of its class (library.h). */
     bool partial;
-    struct sx_tensors_mesh *mesh; /* sharding.h; NULL: one device */
+    /* The mesh of devices (sharding.h); NULL: there is one device. */
+    struct sx_tensors_mesh *mesh;
 } sx_tensors;
 
 /* An empty e-graph over the attributes and symbols of `graph`, which must outlive it. */

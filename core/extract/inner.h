@@ -19,13 +19,19 @@ typedef struct {
 typedef struct {
     const sx_xt *p;
     sx_xt_tree *tree;
-    uint32_t *owner;        /* per node: its class */
-    uint32_t *pending;      /* per node: children not settled, each occurrence */
-    double *sum;            /* per node: cost and what its settled children cost */
+    /* For each node, its class. */
+    uint32_t *owner;
+    /* For each node: how many children are not settled, each occurrence counted. */
+    uint32_t *pending;
+    /* For each node: what it costs together with its settled children. */
+    double *sum;
     uint32_t *reader_first; /* [class_count + 1] */
-    uint32_t *reader;       /* nodes that read the class, each occurrence */
-    bool *settled;          /* per class */
-    uint32_t *last;         /* per node, or NULL: its dearest child, the only one that counts */
+    /* The nodes that read a class, once for each occurrence; [reader_first[class], reader_first[class + 1]). */
+    uint32_t *reader;
+    /* For each class: its cheapest node is known. */
+    bool *settled;
+    /* For each node its dearest child, the only one that counts; or NULL. */
+    uint32_t *last;
     xt_item *heap;
     uint32_t heap_count;
 } xt_searcher;
@@ -35,8 +41,9 @@ typedef struct {
     uint8_t *block[XT_BLOCKS_MAX];
     size_t block_bytes[XT_BLOCKS_MAX];
     uint32_t block_count;
-    uint32_t at; /* block in use */
-    size_t used; /* bytes of it */
+    /* The block that is in use, and how many of its bytes are. */
+    uint32_t at;
+    size_t used;
 } xt_pool;
 typedef struct {
     uint32_t at;
@@ -51,14 +58,19 @@ typedef struct {
     sx_ctx *cx;
     const sx_xt *problem;
     const sx_xt_options *options;
-    double unit;    /* what 1 is worth in costs of the problem */
-    uint64_t grain; /* all costs are multiples of it, >= 1 */
+    /* What 1 is worth in costs of the problem. */
+    double unit;
+    /* All costs are multiples of it; it is at least 1. */
+    uint64_t grain;
     uint64_t work;
-    uint64_t budget;    /* no more work than this: a share of the fuel */
-    uint64_t next_poll; /* work at which the deadline is asked next */
+    /* A share of the fuel: no more work than this is done. */
+    uint64_t budget;
+    /* The amount of work at which the deadline is asked next. */
+    uint64_t next_poll;
     bool expired, cancelled;
     xt_pool pool;
-    xt_join *join; /* ropes above node_count */
+    /* Ropes are numbers: below node_count a node, above it join[number - node_count]. */
+    xt_join *join;
     uint32_t join_count, join_capacity;
 } xt;
 
@@ -103,19 +115,25 @@ typedef struct {
     uint32_t *edge_first; /* [node_count + 1] */
     uint32_t *child;      /* each class once for a node, never the node's own */
     uint32_t child_capacity;
-    uint64_t *cost;  /* per node; of forced classes: above the cheapest */
-    uint32_t *rope;  /* per node */
-    uint8_t *forced; /* per class: every program holds it */
-    uint64_t paid;   /* cost of what is decided */
+    /* For each node; for nodes of forced classes what they cost above the cheapest of the class. */
+    uint64_t *cost;
+    /* For each node the nodes of the problem that it stands for. */
+    uint32_t *rope;
+    /* For each class: every program holds it. */
+    uint8_t *forced;
+    /* What the nodes cost that are decided. */
+    uint64_t paid;
     uint32_t paid_rope;
-    /* of the last reduction that changed nothing */
-    uint32_t words;  /* of one set of classes; 0: too many classes for sets */
-    uint64_t *need;  /* per class: set of classes every program of it holds, itself among them */
+    /* What follows is what the last reduction left that changed nothing. */
+    /* How many words a set of classes has; 0: there are too many classes for sets. */
+    uint32_t words;
+    /* For each class: the set of classes that every program of it holds, itself among them. */
+    uint64_t *need;
     uint32_t *order; /* classes, children first where no cycle forbids */
 } xt_part;
 sx_code sx_xt_part_make(xt *x, xt_part *part, uint32_t class_count, uint32_t node_count,
                         uint32_t edge_count);
-/* The part with the nodes of `keep` alone (per node; NULL: all). */
+/* The part with those nodes alone for which `keep` is not 0; NULL: with all. */
 sx_code sx_xt_part_copy(xt *x, const xt_part *from, const uint8_t *keep, xt_part *to);
 /* The part as a problem without roots, for the tree search; the arrays are shared but for the costs. */
 sx_code sx_xt_view_of(xt *x, const xt_part *part, sx_xt *view);
@@ -124,18 +142,23 @@ static inline uint32_t sx_xt_edges(const xt_part *part)
     return part->edge_first[part->node_count];
 }
 
-/* A program of a part: choice per class, cost without `paid`. */
+/* A program of a part. Its cost is without `paid`. */
 typedef struct {
-    uint32_t *choice; /* per class: node, or SX_XT_NONE */
-    uint32_t *order;  /* classes of the program, children first */
+    /* For each class the node that was chosen, or SX_XT_NONE. */
+    uint32_t *choice;
+    /* The classes of the program, children first. */
+    uint32_t *order;
     uint32_t count;
-    uint64_t cost; /* XT_NEVER: none */
+    /* XT_NEVER: there is no program. */
+    uint64_t cost;
 } xt_program;
 sx_code sx_xt_program_make(xt *x, const xt_part *part, xt_program *program);
-/* Fills order, count and cost from choice; cost XT_NEVER on a cycle or hole. */
+/* Fills in order, count and cost from the choice. The cost is XT_NEVER where the choice has a cycle, or lacks a class
+ * that it needs. */
 sx_code sx_xt_program_walk(xt *x, const xt_part *part, xt_program *program);
 
-/* The part's tree optimum and greedy sets in fixed orders: the best DAG cost of all. `best` is made already. */
+/* The best program, by its cost as a graph with sharing, of those that the tree optimum and greedy sets in a few fixed
+ * orders give. `best` was made before. */
 sx_code sx_xt_greedy(xt *x, const xt_part *part, xt_program *best);
 /* Changes one class at a time, or all readers of one, while that gains. */
 sx_code sx_xt_descend(xt *x, const xt_part *part, xt_program *best);
@@ -158,15 +181,18 @@ sx_code sx_xt_relax(xt *x, const xt_part *part, uint64_t limit, uint32_t rounds,
 sx_code sx_xt_cuts(xt *x, const xt_part *part, uint64_t limit, uint8_t *kills, uint64_t *bound,
                    uint32_t *kill_count);
 
-/* Independent pieces of an open part: label per class (counted from 0). */
+/* Divides an open part into pieces that do not depend on each other; label[class] is the number of its piece. */
 sx_code sx_xt_split(xt *x, const xt_part *part, uint32_t *label, uint32_t *count);
 sx_code sx_xt_part_pick(xt *x, const xt_part *from, const uint32_t *label, uint32_t wanted,
                         xt_part *to);
 
 typedef struct {
-    uint64_t cost;  /* of the best found (with paid), XT_NEVER: none within the limit */
-    uint64_t bound; /* no program of the part costs less (with paid) */
-    uint32_t rope;  /* of the best found */
+    /* What the best program that was found costs, with `paid`; XT_NEVER: there is none within the limit. */
+    uint64_t cost;
+    /* No program of the part costs less, with `paid`. */
+    uint64_t bound;
+    /* The nodes of that program. */
+    uint32_t rope;
 } xt_outcome;
 /* Branch and reduce until the best within `limit` is proven or the budget is used up. `part` is used up. */
 sx_code sx_xt_branch(xt *x, xt_part *part, uint64_t limit, uint32_t depth, xt_outcome *outcome);

@@ -35,17 +35,21 @@
 typedef struct {
     uint32_t rank;
     int64_t extent[SX_RANK_MAX];
-    int64_t stride[SX_FUSED_ARGS_MAX][SX_RANK_MAX]; /* elements */
-    int64_t offset[SX_FUSED_ARGS_MAX];              /* elements */
-    int64_t out_stride[SX_RANK_MAX]; /* elements; 0 along dimensions the result lacks */
-    int64_t out_offset;              /* elements */
-    uint32_t klass[SX_RANK_MAX];     /* dimensions of different classes are never merged */
+    /* Strides and offsets are in elements. */
+    int64_t stride[SX_FUSED_ARGS_MAX][SX_RANK_MAX];
+    int64_t offset[SX_FUSED_ARGS_MAX];
+    /* 0 along dimensions that the result does not have. */
+    int64_t out_stride[SX_RANK_MAX];
+    int64_t out_offset;
+    /* Dimensions of different classes are never merged. */
+    uint32_t klass[SX_RANK_MAX];
     bool reduced[SX_RANK_MAX];
     /* Reduced by the DOT under an ONLINE; never merged with other reduced ones. */
     bool inner[SX_RANK_MAX];
     /* Of the space: its last dimension that is kept, or reduced over more than one element, is reduced. */
     bool last_reduced;
-    uint32_t view_dim[SX_RANK_MAX]; /* of each dimension of the space; SX_NO_DIM: extent 1 */
+    /* For each dimension of the space the dimension of the view; SX_NO_DIM where its extent is 1. */
+    uint32_t view_dim[SX_RANK_MAX];
 } sx_view;
 /* The view of a fused node, nothing merged. `symbol_value`: a value for each symbol; NULL where all extents
  * are constants.
@@ -69,26 +73,32 @@ char sx_role_letter(sx_role role);
 typedef struct {
     /* What was analysed; borrowed. */
     const sx_attr *fused;
-    const sx_body *body; /* of `fused` */
+    /* The body of `fused`. */
+    const sx_body *body;
     const sx_type *input;
     uint32_t input_count;
     sx_type result;
 
     sx_kernel_kind kind;
     sx_view view;
-    sx_role role[SX_RANK_MAX]; /* of each dimension of the view */
-    /* of each dimension of the space; extents of 1 count as batch */
+    /* The role of each dimension of the view. */
+    sx_role role[SX_RANK_MAX];
+    /* The role of each dimension of the space; one of extent 1 counts as batch. */
     sx_role space_role[SX_RANK_MAX];
-    /* products over the dimensions of a role; 1 where there is none */
+    /* For each role the product of the extents of its dimensions; 1 where it has none. */
     int64_t extent[SX_ROLE_COUNT];
-    /* set of 1 << view dimension along which an instruction's value varies */
+    /* For each instruction the dimensions of the view along which its value varies, a set of 1 << dimension. */
     uint32_t varies[SX_FUSED_INSTRS_MAX];
-    uint32_t reduced; /* set of 1 << view dimension */
-    bool full;        /* the result has the reduced dimensions too */
-    bool along;       /* row kernel: lanes run along the reduced dimensions, else across the rows */
-    uint32_t lane;    /* dimension that runs across the lanes, or SX_NO_DIM */
-    /* of a lane: 8 where a value, an input or the result is f64 or i64 (and for quotients of i32,
-     * which are made of doubles), else 4 */
+    /* The dimensions of the view that are reduced, a set of 1 << dimension. */
+    uint32_t reduced;
+    /* The result has the reduced dimensions too. */
+    bool full;
+    /* Of a row kernel: lanes run along the reduced dimensions, and not across the rows. */
+    bool along;
+    /* The dimension that runs across the lanes, or SX_NO_DIM. */
+    uint32_t lane;
+    /* How many bytes a lane has: 8 where a value, an input or the result is f64 or i64, and for quotients of
+     * i32, which are made of doubles; else 4. */
     uint32_t lane_bytes;
 
     /* The dimensions that blocks are cut from, or SX_NO_DIM: the longest row dimension, the last column, the keys. */
@@ -98,32 +108,35 @@ typedef struct {
      * last dimension of the result (exact: a product commutes). */
     uint32_t dot, lhs, rhs;
     bool swapped;
-    /* the left argument varies along the columns as well: batch runs across the lanes */
+    /* The left argument varies along the columns as well; then batch runs across the lanes. */
     bool lhs_by_lane;
-    /* matrices [k, columns] of the right argument: its batch, and columns that are not blocked */
+    /* How many matrices [k, columns] the right argument holds: one for each point of the batch, and of the
+     * columns that are not blocked. */
     int64_t rhs_copies;
-    bool rhs_direct; /* columns of the right argument are contiguous: panels are optional */
-    /* the contraction alone reads the right argument; else it is read where it lies */
+    /* Columns of the right argument are contiguous, so that panels are optional. */
+    bool rhs_direct;
+    /* The contraction alone reads the right argument. Otherwise it is read where it lies. */
     bool rhs_packable;
     /* Online sum: the instruction of the scores; the argument that is weighted, or SX_NO_INSTR. */
     uint32_t scores, value;
-    /* elements that are read lane by lane, because they lie apart along the rows */
+    /* Elements that are read lane by lane, because they lie apart along the rows. */
     double scattered;
 
-    /* Figures of the whole kernel. */
-    /* useful operations: one for each elementwise instruction and point, two for each step of a
-     * contraction */
+    /* What follows is of the whole kernel. */
+    /* Useful operations: one for each elementwise instruction and point, two for each step of a contraction. */
     double flops;
-    /* vector instructions, as elements: a function counts the length of its sequence (cost
-     * models) */
+    /* Vector instructions, counted in elements: a function counts the length of its sequence. Cost models use
+     * it. */
     double work;
-    double bytes;  /* distinct bytes read and written */
-    double effort; /* bytes fetched: lines that are read in part count as whole ones, about */
-    /* instructions of the program for one element, long functions count 8 */
+    /* Distinct bytes that are read and written. */
+    double bytes;
+    /* Bytes that are fetched; lines of which a part is read count as whole ones, about. */
+    double effort;
+    /* Instructions of the program for one element; long functions count 8. */
     uint32_t program_length;
     /* The type that most of it is computed in; of a contraction the type of what it multiplies. */
     sx_dtype arithmetic;
-    /* why no lowering takes the kernel, for people; NULL: nothing is known against it */
+    /* Why no lowering takes the kernel, for people. NULL: nothing is known against it. */
     const char *refusal;
 } sx_analysis;
 
@@ -211,18 +224,25 @@ sx_code sx_schedule_parse(sx_ctx *cx, sx_span text, sx_schedule *s);
  * elements. */
 typedef struct {
     uint32_t lanes;
-    uint32_t block_rows;             /* of the register block */
-    uint32_t block_vectors;          /* of columns of the register block */
-    int64_t tile_rows, tile_columns; /* of a grid point */
-    uint32_t unroll;                 /* steps of k in straight line */
-    uint32_t panels;                 /* argument that comes in panels, or UINT32_MAX */
+    /* The rows of the register block, and the vectors of columns that it has. */
+    uint32_t block_rows;
+    uint32_t block_vectors;
+    /* What one point of the grid computes. */
+    int64_t tile_rows, tile_columns;
+    /* How many steps of k stand in straight line. */
+    uint32_t unroll;
+    /* The argument that comes in panels, or UINT32_MAX. */
+    uint32_t panels;
 } sx_contraction_tiles;
 void sx_schedule_contraction(const sx_contraction_tiles *tiles, sx_schedule *s);
 typedef struct {
     uint32_t lanes;
-    uint32_t strip;   /* keys, and columns, of a register block */
-    uint32_t vectors; /* of rows: a grid point covers as many */
-    int64_t keys;     /* of a block: part of the numerics plan */
+    /* How many keys, and how many columns, a register block has. */
+    uint32_t strip;
+    /* How many vectors of rows a register block has; a point of the grid covers as many. */
+    uint32_t vectors;
+    /* How many keys a block has. This belongs to the numerics plan. */
+    int64_t keys;
 } sx_online_tiles;
 void sx_schedule_online(const sx_online_tiles *tiles, sx_schedule *s);
 /* Map kernels and moves: `copies` vectors in straight line. */
@@ -230,8 +250,8 @@ void sx_schedule_map(uint32_t lanes, int64_t rows, int64_t columns, uint32_t cop
                      sx_schedule *s);
 /* Row kernels. Along the reduced dimensions the walk is that of the fixed virtual shape (SX_ROW_CHUNK elements
  * at a time). */
-#define SX_ROW_BYTES 64 /* of the lanes of the fixed virtual shape of row reductions: 16 or 8, */
-#define SX_ROW_ACCUMULATORS 4 /* and its accumulators, on every machine */
+#define SX_ROW_BYTES 64       /* bytes of a vector of that shape, on every machine: 16 or 8 lanes */
+#define SX_ROW_ACCUMULATORS 4 /* vectors that are summed side by side */
 #define SX_ROW_CHUNK(lane_bytes) (SX_ROW_BYTES / (lane_bytes)*SX_ROW_ACCUMULATORS)
 void sx_schedule_row(uint32_t lanes, uint32_t lane_bytes, bool along, int64_t rows, int64_t columns,
                      sx_schedule *s);

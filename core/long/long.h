@@ -21,15 +21,20 @@
 typedef struct {
     uint8_t magic[8];
     uint32_t order, version;
-    uint64_t size;   /* of the whole state, bytes */
-    uint64_t digest; /* XXH3-64 */
-    sx_key key;      /* of build, request, lane */
+    /* How many bytes the whole state has. */
+    uint64_t size;
+    /* The XXH3-64 of all bytes, taken with zero in this field. */
+    uint64_t digest;
+    /* A digest of build, request and lane: a state serves no other. */
+    sx_key key;
     uint32_t lane, step, level, flags;
     uint64_t fuel, nodes;
     double objective, bound, time_ns;
-    double goal; /* what the lane makes small, of its best */
+    /* What the lane makes small, of the best program so far. */
+    double goal;
     uint64_t peak_bytes;
-    uint32_t idle; /* steps since the last better program */
+    /* How many steps ended without a better program, one after the other. */
+    uint32_t idle;
     uint8_t unused[SX_LONG_STATE_BYTES - 140];
 } sx_long_state;
 _Static_assert(sizeof(sx_long_state) == SX_LONG_STATE_BYTES, "head of a state");

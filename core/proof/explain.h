@@ -9,15 +9,20 @@ typedef struct {
     sx_ctx *cx;
     const sx_tensors *t;
     const sx_eg_ruleset *set;
-    uint32_t *path; /* of the last sx_explain_path */
+    /* The nodes of the last sx_explain_path. */
+    uint32_t *path;
     uint32_t path_count;
-    uint32_t *walked; /* per node: epoch of the walk up from the start of a path */
+    /* For each node: the epoch in which the walk up from the start of a path came by. */
+    uint32_t *walked;
     uint32_t walk_epoch;
-    uint32_t *explained; /* per node: epoch in which its edge of the forest was */
-    uint32_t epoch;      /* raise it to explain everything anew */
-    uint32_t *wanted;    /* pairs of nodes whose equality is still to be explained */
+    /* For each node: the epoch in which its edge of the forest was explained. */
+    uint32_t *explained;
+    /* Raise it to explain everything anew. */
+    uint32_t epoch;
+    /* Pairs of nodes whose equality is still to be explained. */
+    uint32_t *wanted;
     uint32_t wanted_count, wanted_capacity;
-    /* called for every reason of a rule, once an epoch */
+    /* Is called for every reason of a rule, once in each epoch. */
     sx_code (*found)(void *self, uint32_t reason);
     void *self;
 } sx_explainer;

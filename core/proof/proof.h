@@ -18,20 +18,29 @@
 #define SX_PROOF_STEPS_MAX 4096u
 
 typedef struct {
-    /* class rewritten; SX_EG_NONE: all uses of `from` become uses of the earlier `to` */
+    /* The class that is rewritten. SX_EG_NONE: all uses of the node `from` become uses of the earlier node `to`. */
     uint32_t place;
-    uint32_t from, to;               /* nodes of it, before and after */
-    uint32_t rule_first, rule_count; /* into sx_proof.rule: first those that rewrite this place, */
-    uint32_t rule_direct;  /* so many, then those that made their left sides match below it */
-    sx_span before, after; /* text, arena */
+    /* The node that is chosen for the class before the step, and the one after it. */
+    uint32_t from, to;
+    /* The rules of the step are sx_proof.rule[rule_first] and those behind it, rule_count in all. The first
+     * rule_direct of them rewrite this place; the others made their left sides match below it. */
+    uint32_t rule_first, rule_count;
+    uint32_t rule_direct;
+    /* Both as text, in the arena. */
+    sx_span before, after;
 } sx_proof_step;
 typedef struct {
-    const sx_tensors *tensors; /* must outlive the proof */
+    /* It must outlive the proof. */
+    const sx_tensors *tensors;
     const sx_graph *input;
-    const uint32_t *input_node; /* e-node of every node of the input */
-    const uint32_t *root;       /* e-nodes of the outputs */
-    const uint32_t *start;      /* per class: the node chosen once equal values are merged */
-    uint32_t merge_count;       /* steps that merge; they come first */
+    /* The e-node of each node of the input. */
+    const uint32_t *input_node;
+    /* The e-nodes of the outputs. */
+    const uint32_t *root;
+    /* For each class: the node that is chosen once equal values are merged. */
+    const uint32_t *start;
+    /* How many steps merge equal values; they come first. */
+    uint32_t merge_count;
     sx_proof_step *step;
     uint32_t step_count, step_capacity;
     uint32_t *rule;

@@ -32,25 +32,35 @@ typedef enum {
 const char *sx_plan_kind_name(sx_plan_kind kind); /* "compute", ..., "all-to-all" */
 
 typedef struct {
-    uint32_t node; /* whose value it is */
+    /* The node whose value is made or moved. */
+    uint32_t node;
     sx_plan_kind kind;
-    uint32_t axis;     /* of all but COMPUTE */
-    sx_place from, to; /* likewise */
-    sx_places places;  /* of the value after the step */
-    sx_type local;     /* what a device holds of it */
-    double bytes;      /* sent by a device */
+    /* The axis of the mesh along which it is moved, and how it lies before and after; not for COMPUTE. */
+    uint32_t axis;
+    sx_place from, to;
+    /* How the value lies after the step. */
+    sx_places places;
+    /* What one device holds of it. */
+    sx_type local;
+    /* How many bytes one device sends. */
+    double bytes;
     double ns;
-    const sx_attr *attr;                   /* COMPUTE: of the operation on the pieces */
-    uint32_t operand_first, operand_count; /* steps, in sx_plan.operand */
+    /* Of COMPUTE: the attributes of the operation on the pieces. */
+    const sx_attr *attr;
+    /* The operands are sx_plan.operand[operand_first] and those behind it, numbers of steps. */
+    uint32_t operand_first, operand_count;
 } sx_plan_step;
 typedef struct {
-    sx_plan_step *step; /* operands first; parameters among them */
+    /* Operands stand before the steps that use them; parameters are among them. */
+    sx_plan_step *step;
     uint32_t step_count;
     uint32_t *operand;
-    uint32_t *output; /* [output_count of the graph] the step that makes it */
+    /* [output_count of the graph] the step that makes each output. */
+    uint32_t *output;
     double compute_ns, collective_ns, collective_bytes;
     uint32_t collective_count;
-    bool proven; /* along each axis, given those planned before */
+    /* The plan is the cheapest along each axis, given those that were planned before it. */
+    bool proven;
 } sx_plan;
 
 /* Plans `graph` as it is; it has a sharding.
@@ -64,8 +74,10 @@ sx_code sx_plan_make(sx_ctx *cx, const sx_graph *graph, const sx_device *device,
 typedef struct {
     const sx_tensors *t;
     const sx_device *device;
-    const uint64_t *cost; /* [node_count], SX_COST_NEVER for nodes not to be used */
-    const uint32_t *root; /* nodes of the outputs of t->mesh->program, in their order */
+    /* [node_count] SX_COST_NEVER for nodes that are not to be used. */
+    const uint64_t *cost;
+    /* The nodes of the outputs of t->mesh->program, in their order. */
+    const uint32_t *root;
     uint64_t fuel;
 } sx_plan_space;
 /* What the program of a choice costs on the mesh; INFINITY where the choice has a cycle. */

@@ -21,8 +21,10 @@
 #define SX_MEMORY_PARTS_MAX 4096u
 
 typedef struct {
-    sx_key program; /* sx_graph_key of the part */
-    uint64_t size;  /* of the snapshot, bytes */
+    /* The sx_graph_key of the part. */
+    sx_key program;
+    /* How many bytes the snapshot has. */
+    uint64_t size;
     uint32_t node_count;
     uint32_t run_count;
 } sx_memory_record;
@@ -33,34 +35,41 @@ typedef struct {
 #define SX_MEMORY_RUNS_MAX 1024u
 typedef struct {
     sx_memory_record record;
-    const uint32_t *node; /* borrowed, as what follows */
+    /* Borrowed from the bytes of the record, as is what follows. */
+    const uint32_t *node;
     const sx_memory_run *run;
     sx_span snapshot;
 } sx_memory_part;
 typedef struct sx_memory {
-    sx_key rules; /* digest the snapshots are stored under */
+    /* The digest of the rules by which the snapshots were made. */
+    sx_key rules;
     const sx_memory_part *part;
     uint32_t part_count;
-    /* takes what is left for the next search; once it is full it is emptied, and `full` */
+    /* Takes what is left for the next step. Once it is full it is emptied, and `full` is set. */
     sx_buf *after;
     bool full;
 } sx_memory;
 /* A part's e-graph as it was left. */
 typedef struct {
     sx_library_graph graph;
-    sx_graph *program; /* the part over the graph's attributes */
-    uint32_t *node;    /* e-node of each of its nodes */
+    /* The part, with the attributes of the graph. */
+    sx_graph *program;
+    /* The e-node of each of its nodes. */
+    uint32_t *node;
     const sx_memory_run *run;
     uint32_t run_count;
-    uint32_t node_count; /* e-nodes, as it was left */
+    /* How many e-nodes the graph had when it was left. */
+    uint32_t node_count;
 } sx_memory_graph;
 /* What is left of a part. */
 typedef struct {
     const sx_tensors *t;
     const sx_eg_ruleset *set;
     const sx_graph *program;
-    const uint32_t *node;   /* its node i is e-node node[i] */
-    const uint32_t *choice; /* per class */
+    /* Node i of the program is e-node node[i]. */
+    const uint32_t *node;
+    /* For each class the node that was chosen. */
+    const uint32_t *choice;
     const sx_memory_run *run;
     uint32_t run_count;
     sx_eg_stop stop;

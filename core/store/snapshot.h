@@ -58,23 +58,31 @@ typedef enum {
 
 typedef struct {
     uint8_t magic[8];
-    uint32_t order;   /* SX_SNAPSHOT_ORDER as this machine writes it */
-    uint32_t version; /* SX_SNAPSHOT_VERSION */
-    uint64_t size;    /* bytes of the whole snapshot */
-    uint64_t digest;  /* XXH3-64 of the header page, this field zero */
+    /* SX_SNAPSHOT_ORDER as the machine that made it writes it. */
+    uint32_t order;
+    /* SX_SNAPSHOT_VERSION. */
+    uint32_t version;
+    /* How many bytes the whole snapshot has. */
+    uint64_t size;
+    /* The XXH3-64 of the page of the header, taken with zero in this field. */
+    uint64_t digest;
     uint8_t rules[SX_KEY_BYTES];
     uint32_t section_count;
-    uint32_t stop; /* sx_eg_stop of the rounds that made it */
+    /* The sx_eg_stop with which the rounds of rewriting ended. */
+    uint32_t stop;
     uint32_t node_count, edge_count, class_count, live_count;
-    uint32_t rule_count; /* journals */
-    uint32_t flags;      /* bit 0: with proofs */
+    /* How many journals there are: one for each rule. */
+    uint32_t rule_count;
+    /* Bit 0: proofs are in it. */
+    uint32_t flags;
 } sx_snapshot_header;
 typedef struct {
     uint32_t kind;
     uint32_t item_size; /* bytes of one record */
-    uint64_t offset;    /* multiple of SX_SNAPSHOT_PAGE */
-    uint64_t size;      /* bytes */
-    uint64_t digest;    /* XXH3-64 */
+    /* A multiple of SX_SNAPSHOT_PAGE. */
+    uint64_t offset;
+    uint64_t size;   /* bytes */
+    uint64_t digest; /* XXH3-64 */
 } sx_snapshot_section;
 typedef struct {
     uint32_t attr;
@@ -98,14 +106,17 @@ typedef struct {
     sx_key rules;
     sx_eg_stop stop;
     bool with_proofs;
-    const sx_eg_ruleset *set; /* journals and reasons; NULL: reasons are the caller's own numbers */
-    const uint32_t *root;     /* nodes */
+    /* Its journals and reasons are stored. NULL: reasons are the caller's own numbers. */
+    const sx_eg_ruleset *set;
+    /* The nodes of the outputs. */
+    const uint32_t *root;
     uint32_t root_count;
-    const uint32_t *choice; /* [node_count] per class: node or SX_EG_NONE; NULL: none stored */
+    /* [node_count] for each class the chosen node or SX_EG_NONE. NULL: no choice is stored. */
+    const uint32_t *choice;
     const sx_snapshot_part *part;
     uint32_t part_count;
 } sx_snapshot_source;
-/* Appends nothing to what `bytes` holds already: it must be empty. `eg` is rebuilt.
+/* `bytes` must be empty, and `eg` rebuilt.
  *   errors   SX_LIMIT past the limit of `bytes`; SX_NOMEM */
 sx_code sx_snapshot_store(sx_ctx *cx, const sx_eg *eg, const sx_snapshot_source *source,
                           sx_buf *bytes);
@@ -115,7 +126,8 @@ sx_code sx_snapshot_store(sx_ctx *cx, const sx_eg *eg, const sx_snapshot_source 
 /* A snapshot whose header, table and digests are good; points into the bytes, which must outlive it. */
 typedef struct {
     sx_snapshot_header header;
-    sx_snapshot_section section[SX_SNAPSHOT_SECTIONS_MAX]; /* by kind; size 0: not there */
+    /* Indexed by kind; a section that is not there has size 0. */
+    sx_snapshot_section section[SX_SNAPSHOT_SECTIONS_MAX];
     sx_span bytes;
 } sx_snapshot;
 /*   errors   SX_CORRUPT says which field or section; SX_ABSENT made by other rules or another version of the form */

@@ -27,19 +27,22 @@ typedef struct {
     char magic[8];
     uint32_t version, part_count, use_count, output_count, parameter_count, word_count;
     uint64_t size;
-    uint64_t digest; /* sx_hash64 of all, taken with zero here */
+    /* The sx_hash64 of all bytes, taken with zero in its own place. */
+    uint64_t digest;
     sx_key rules;
     sx_library_info info;
 } sx_wiring_header;
 typedef struct {
-    sx_key program; /* sx_graph_key of the stored part */
-    sx_key family;  /* where it is kept (core/core.h) */
+    /* The sx_graph_key of the stored part. */
+    sx_key program;
+    /* The family under which it is stored (core/core.h). */
+    sx_key family;
 } sx_wiring_part;
 typedef struct {
     sx_wiring_header header;
     const sx_wiring_part *part;
     const uint32_t *word;
-    /* [use_count + 1] where the words of each begin; the last: of the outputs */
+    /* [use_count + 1] where the words of each use begin; the last entry: where those of the outputs do. */
     uint32_t *use_first;
 } sx_wiring;
 
