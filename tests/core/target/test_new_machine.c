@@ -1,5 +1,5 @@
-/* A machine that the product does not know, from the request to the verified module: a new machine is a row and
- * a folder, and no switch anywhere. */
+/* Machines that the product does not know, from the request to the verified module: a new machine is a row and
+ * a folder, and no switch anywhere. One of them is a warp of 32 lanes. */
 #include "tests/core/target/toy.h"
 #include "tests/lib/test.h"
 
@@ -48,6 +48,34 @@ static sx_device toy_device(void)
     return device;
 }
 
+/* Kernels of every kind but contractions, on elements of 8 bytes and on narrow ones. */
+static const char typed_program[] = "sx 1\n"
+                                    "graph \"typed\" () {\n"
+                                    "  %x = parameter {name = \"x\", weight = 0} : f64[19, 45]\n"
+                                    "  %h = parameter {name = \"h\", weight = 0} : bf16[19, 45]\n"
+                                    "  %i = parameter {name = \"i\", weight = 0} : i64[7]\n"
+                                    "  %s = reduce(%x) {dims = [1], reducer = add} : f64[19]\n"
+                                    "  %m = reduce(%h) {dims = [1], reducer = maximum} : bf16[19]\n"
+                                    "  %w = convert(%m) : f64[19]\n"
+                                    "  %t = multiply(%s, %w) : f64[19]\n"
+                                    "  %g = gather(%x, %i) {axis = 0} : f64[7, 45]\n"
+                                    "  %r = reverse(%g) {dims = [1]} : f64[7, 45]\n"
+                                    "  %p = softmax(%h) {axis = 1} : bf16[19, 45]\n"
+                                    "  %c = concatenate(%p, %h) {axis = 0} : bf16[38, 45]\n"
+                                    "  return %t as \"t\", %r as \"r\", %c as \"c\"\n"
+                                    "}\n";
+
+/* A GPU of the table, with the name of a target. */
+static sx_device warp_device(void)
+{
+    const sx_device *row;
+    ck_sx_ok(&cx, sx_device_find_any(&cx, SX_SPAN_LITERAL("h100"), &row));
+    sx_device device = *row;
+    device.name = "warpbox";
+    device.target = toy_warp_machine.name;
+    return device;
+}
+
 /* `device` NULL: the request names one. */
 static sx_core_request request_for(const sx_device *device, const sx_targets *targets)
 {
@@ -78,14 +106,15 @@ static void decode(const sx_buf *bytes, sx_module *module)
 
 START_TEST(test_from_request_to_verified_module)
 {
-    sx_device device = toy_device();
+    sx_device device = _i == 0 ? toy_device() : warp_device();
     sx_core_request request = request_for(&device, &toy_targets);
+    char why[64];
     sx_buf bytes;
     sx_module module;
     sx_buf_init(&bytes, (size_t)1 << 28);
     ck_sx_ok(&cx, sxr_compile_verified(&cx, &request, &verify_all, &bytes));
     decode(&bytes, &module);
-    ck_assert(sx_span_is(sx_module_string(&module, module.info->target), "toybox"));
+    ck_assert(sx_span_is(sx_module_string(&module, module.info->target), device.name));
     ck_assert_uint_eq(toy_emitted, module.kernel_count);
     ck_assert_uint_ge(module.kernel_count, 3);
     ck_assert_uint_ge(toy_run, module.part_count);
@@ -97,8 +126,27 @@ START_TEST(test_from_request_to_verified_module)
     ck_assert(module.check[0].points > 0 && module.check[0].points % (38 * 36) == 0);
     /* A program that does not know the machine says so, and runs nothing. */
     sxr_program *loaded;
+    (void)snprintf(why, sizeof(why), "module is for %s (PTX text), this processor executes",
+                   device.target);
     ck_sx_fails(&cx, sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, &loaded), SX_UNIMPLEMENTED,
-                "module is for sm_90 (PTX text), this processor executes");
+                why);
+    sx_buf_fini(&bytes);
+}
+END_TEST
+
+START_TEST(test_types_of_a_warp)
+{
+    sx_device device = warp_device();
+    sx_core_request request = request_for(&device, &toy_targets);
+    sx_buf bytes;
+    sx_module module;
+    request.ir = sx_span_of(typed_program);
+    sx_buf_init(&bytes, (size_t)1 << 28);
+    ck_sx_ok(&cx, sxr_compile_verified(&cx, &request, &verify_all, &bytes));
+    decode(&bytes, &module);
+    ck_assert_uint_ge(module.kernel_count, 5);
+    ck_assert_uint_eq(module.check[0].passed, SX_CHECK_PASSED);
+    ck_assert_uint_ge(module.check[0].points, 19 + 7 * 45 + 38 * 45);
     sx_buf_fini(&bytes);
 }
 END_TEST
@@ -155,18 +203,26 @@ START_TEST(test_ids_hold_the_class)
 {
     sx_device device = toy_device();
     sx_core_request toy = request_for(&device, &toy_targets);
+    sx_device warp_row = warp_device();
+    sx_core_request warp = request_for(&warp_row, &toy_targets);
     sx_core_request v3 = request_for(NULL, NULL), v4 = v3;
     v3.target = SX_SPAN_LITERAL("x86-64-v3");
     v4.target = SX_SPAN_LITERAL("x86-64-v4");
-    uint64_t a[16], b[16], c[16];
+    uint64_t a[16], b[16], c[16], d[16];
     uint32_t shared = 0, rounding = 0;
     uint32_t na = ids_of(&v3, a), nb = ids_of(&v4, b), nc = ids_of(&toy, c);
+    uint32_t nd = ids_of(&warp, d);
     for (uint32_t i = 0; i < na; i++) {
         bool found = a[i] == 0;
         for (uint32_t k = 0; k < nb; k++) {
             found = found || a[i] == b[k];
         }
         ck_assert(found);
+        found = a[i] == 0;
+        for (uint32_t k = 0; k < nd; k++) {
+            found = found || a[i] == d[k];
+        }
+        ck_assert_msg(found, "kernel %u of x86-64 has another plan than that of 32 lanes", i);
         rounding += a[i] != 0;
         for (uint32_t k = 0; k < nc; k++) {
             shared += a[i] != 0 && a[i] == c[k];
@@ -193,6 +249,14 @@ START_TEST(test_devices_that_contradict_their_target)
     ck_sx_fails(&cx, sx_core_device(&cx, &request, &found, &target), SX_INPUT,
                 "lanes 16 and registers 16, its target sm_90 has 8 and 16");
     device.lanes = 8;
+    sx_device gpu = warp_device(); /* its lanes are threads, those of the target are not */
+    gpu.target = toy_machine.name;
+    gpu.lanes = 8;
+    gpu.registers = 16;
+    request = request_for(&gpu, &toy_targets);
+    ck_sx_fails(&cx, sx_core_device(&cx, &request, &found, &target), SX_INPUT,
+                "8 lanes of 8 bytes, its target sm_90 has 4");
+    device = toy_device();
     device.cores = 70000;
     request = request_for(&device, &toy_targets);
     ck_sx_fails(&cx, sx_core_device(&cx, &request, &found, &target), SX_INPUT,
@@ -238,7 +302,8 @@ int main(void)
     Suite *suite = suite_create("core.target.new_machine");
     TCase *cases = tcase_create("new_machine");
     tcase_add_checked_fixture(cases, setup, teardown);
-    tcase_add_test(cases, test_from_request_to_verified_module);
+    tcase_add_loop_test(cases, test_from_request_to_verified_module, 0, 2);
+    tcase_add_test(cases, test_types_of_a_warp);
     tcase_add_test(cases, test_wrong_machine_is_refused);
     tcase_add_test(cases, test_ids_hold_the_class);
     tcase_add_test(cases, test_devices_that_contradict_their_target);

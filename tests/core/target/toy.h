@@ -1,7 +1,8 @@
-/* toy.h - a machine of the tests: its code is the text of the loop program, its emulator the interpreter.
+/* toy.h - machines of the tests: their code is the text of the loop program, their emulator the interpreter.
  *
- * It stands for a machine that the product does not know. Whatever works with it works with any row of
- * core/target: nothing of it is named anywhere else. */
+ * They stand for machines that the product does not know. Whatever works with them works with any row of
+ * core/target: nothing of them is named anywhere else. One has vector registers and rounds in a way of its own;
+ * the other is a warp: its 32 lanes are threads, with the instructions of IEEE 754 and so the bits of x86-64. */
 #ifndef SX_TESTS_CORE_TARGET_TOY_H
 #define SX_TESTS_CORE_TARGET_TOY_H
 #include "core/target/target.h"
@@ -9,6 +10,9 @@
 #include <string.h>
 
 #define TOY_VECTOR_BYTES 32
+#define TOY_WARP_LANES 32
+#define TOY_LEVEL 90
+#define TOY_WARP_LEVEL 100    /* executes the code of the other too */
 #define TOY_MAGIC 0x21594f54u /* "TOY!" */
 /* What stands at an entry: this, then the text of the kernel. */
 typedef struct {
@@ -69,7 +73,8 @@ SX_UNUSED static sx_code toy_check(sx_ctx *cx, const sx_machine *machine, sx_spa
         toy_head head;
         sx_kernel *kernel;
         SX_TRY(toy_read(cx, blob, entry[i], &head, &kernel));
-        if (sx_kernel_vector_bytes(kernel) != TOY_VECTOR_BYTES || machine->level != 90) {
+        bool warp = kernel->lanes == TOY_WARP_LANES && machine->level >= TOY_WARP_LEVEL;
+        if (sx_kernel_vector_bytes(kernel) != TOY_VECTOR_BYTES && !warp) {
             return SX_FAIL(cx, SX_INPUT, "toy code at %u: %u lanes", entry[i], kernel->lanes);
         }
     }
@@ -127,10 +132,18 @@ SX_UNUSED static void toy_print(const sx_target *target, sx_span code, const cha
     sx_buf_print(text, "%s: %s, %zu bytes\n", symbol, target->machine->name, code.len);
 }
 
+/* Names that module files know and no code generator of the product has. */
+static const sx_machine toy_machine = {.name = "sm_90",
+                                       .text = "the tests",
+                                       .family = "nvidia",
+                                       .level = TOY_LEVEL,
+                                       .check = toy_check};
+static const sx_machine toy_warp_machine = {.name = "sm_100",
+                                            .text = "the tests, with threads",
+                                            .family = "nvidia",
+                                            .level = TOY_WARP_LEVEL,
+                                            .check = toy_check};
 /* Another class of rounding than any other row: no plan of it may share an id with theirs. */
-/* A name that module files know and no code generator of the product has. */
-static const sx_machine toy_machine = {
-    .name = "sm_90", .text = "the tests", .family = "nvidia", .level = 90, .check = toy_check};
 static const sx_target toy_target = {
     .machine = &toy_machine,
     .vectors = {.lanes = 8, .registers = 16, .mask_registers = true, .numerics = "toy"},
@@ -145,6 +158,23 @@ static const sx_target toy_target = {
     .emulate = toy_emulate,
     .emulated = toy_emulated,
     .print = toy_print};
-static const sx_target *const toy_row[] = {&toy_target};
-static const sx_targets toy_targets = {toy_row, 1};
+static const sx_target toy_warp = {.machine = &toy_warp_machine,
+                                   .vectors = {.lanes = TOY_WARP_LANES,
+                                               .threads = true,
+                                               .registers = 255,
+                                               .mask_registers = true,
+                                               .numerics = "ieee-fma"},
+                                   .memory_types = (1u << SX_DTYPE_COUNT) - 1,
+                                   .lane_types = (1u << SX_DTYPE_COUNT) - 1,
+                                   .spaces = 1u << SX_SPACE_MEMORY,
+                                   .bindings = 1u << SX_BIND_GRID | 1u << SX_BIND_LOOP |
+                                               1u << SX_BIND_REGISTER | 1u << SX_BIND_LANE,
+                                   .lower = toy_lower,
+                                   .emit = toy_emit,
+                                   .emulator_make = toy_emulator_make,
+                                   .emulate = toy_emulate,
+                                   .emulated = toy_emulated,
+                                   .print = toy_print};
+static const sx_target *const toy_row[] = {&toy_target, &toy_warp};
+static const sx_targets toy_targets = {toy_row, 2};
 #endif
