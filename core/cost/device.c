@@ -82,6 +82,13 @@ uint32_t sx_device_lanes(const sx_device *device, uint32_t bytes)
     return device->block_threads != 0 ? device->lanes : device->lanes * 4 / bytes;
 }
 
+double sx_device_points(const sx_device *device)
+{
+    SX_ASSERT(device->cores > 0 && device->lanes > 0);
+    uint32_t warps = device->core_threads / device->lanes; /* 0: cores have no threads */
+    return (double)device->cores * (warps > 0 ? warps : 1);
+}
+
 /* The type in which lanes compute with elements of a narrow one. */
 static sx_dtype widened(sx_dtype dtype)
 {

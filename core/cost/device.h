@@ -77,6 +77,9 @@ double sx_device_floor_ns(const sx_device *device, sx_dtype dtype, bool contract
                           double bytes);
 /* Times longer that the lanes need for an operation of this type than for one of f32. */
 double sx_device_slower(const sx_device *device, sx_dtype dtype);
+/* Points of a kernel's grid that run at once: one on a core, or as many warps as all cores hold threads for. A
+ * device moves and computes as fast as it can when that many run; each of them has its share. */
+double sx_device_points(const sx_device *device);
 /* Registers that each thread of a block may have; 0: the block has too many threads. Of devices with the laws of
  * blocks (block_threads is not 0). */
 uint32_t sx_device_thread_registers(const sx_device *device, uint32_t threads);

@@ -9,7 +9,8 @@
  * high-performance BLIS".
  *
  * Online sum: rows to lanes, two register-blocked contractions for each block of keys. Map and row kernels are
- * bound by memory. */
+ * bound by memory; where lanes are threads, a grid point is a warp, and all the warps that the cores hold at once
+ * are needed to hide the time that memory takes to answer, so each has its share of the bandwidth alone. */
 #include <math.h>
 
 #include "core/cost/cost.h"
@@ -234,8 +235,9 @@ static double price_rows(const pricing *p)
     double bytes = fmax(a->effort, points * LINE_BYTES * (a->input_count + 1));
     double work = fmax(sx_device_compute_ns(device, a->arithmetic, false, a->work) * vectors,
                        sx_device_move_ns(device, bytes));
-    double rounds = ceil(points / device->cores);
-    double imbalance = rounds * device->cores / points;
+    double at_once = sx_device_points(device);
+    double rounds = ceil(points / at_once);
+    double imbalance = rounds * at_once / points;
     return work * imbalance + rounds * POINT_NS;
 }
 

@@ -1,5 +1,6 @@
 /* row_space.c - the schedules of elementwise and row kernels: rows and columns of a grid point. They are bound
- * by memory: points are neither tiny nor few. */
+ * by memory: points are neither tiny nor few. Where lanes are threads a point costs no call, and as many are wanted
+ * as warps run at once: there they may be as small as the vectors in straight line. */
 #include <math.h>
 
 #include "core/search/space.h"
@@ -13,6 +14,11 @@
 static uint32_t copies(const sx_analysis *a)
 {
     return a->program_length <= 4 ? 4 : a->program_length <= 12 ? 2 : 1;
+}
+
+static bool calls_points(const sx_device *device)
+{
+    return device->block_threads == 0;
 }
 
 /* Grid points of `columns` columns and, from 1 on, powers of two of rows. */
@@ -29,7 +35,8 @@ static sx_code price_rows(sx_search_space *space, int64_t columns)
         double point_bytes = a->bytes / ((double)all * tiles) * (double)rows;
         if (rows > 1 && point_bytes > device->l2_bytes / 2 && points < 4.0 * device->cores) {
             SX_TRY(sx_search_drop(space, &result->dropped_resources, 1));
-        } else if (!last && point_bytes < POINT_BYTES / 32 && points > 64.0 * device->cores) {
+        } else if (calls_points(device) && !last && point_bytes < POINT_BYTES / 32 &&
+                   points > 64.0 * device->cores) {
             /* the call would cost as much as the work */
             SX_TRY(sx_search_drop(space, &result->dropped_alignment, 1));
         } else {
@@ -53,7 +60,11 @@ sx_code sx_search_rows(sx_search_space *space)
     int64_t all = a->extent[SX_ROLE_COLUMN];
     bool map = a->kind == SX_KERNEL_MAP;
     int64_t most = map ? MAP_COLUMNS_MAX : SX_EXTENT_MAX;
-    for (int64_t columns = map ? MAP_COLUMNS_MIN : space->device->lanes;; columns *= 4) {
+    int64_t lanes = space->device->lanes;
+    int64_t least = !map                          ? lanes
+                    : calls_points(space->device) ? MAP_COLUMNS_MIN
+                                                  : lanes * copies(a);
+    for (int64_t columns = least;; columns *= 4) {
         bool last = columns >= all || columns >= most;
         SX_TRY(price_rows(space, sx_min_i64(columns, all)));
         if (last) {

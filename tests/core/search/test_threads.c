@@ -1,0 +1,152 @@
+/* Map, row and move kernels on devices whose lanes are threads, with a code generator and without: no price lies
+ * below its floor, and a large kernel takes about the time that its bytes take, a small one that of some launches. */
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+
+#include "core/search/search.h"
+#include "tests/lib/unit.h"
+
+static sx_type shape(sx_dtype dtype, uint32_t rank, int64_t a, int64_t b)
+{
+    sx_type type = {.dtype = dtype, .rank = rank};
+    type.dim[0] = sx_dim_of(a);
+    type.dim[1] = sx_dim_of(b);
+    return type;
+}
+
+typedef struct {
+    const char *what;
+    sx_op op;
+    sx_dtype dtype;
+    double reads, writes; /* times the bytes of the first input, by hand */
+    double most;          /* of a large one, in times of its bytes */
+} kernel_case;
+static const kernel_case cases[] = {
+    {"map of f32", SX_OP_NEGATE, SX_F32, 1, 1, 1.1},
+    {"map of f64", SX_OP_ABS, SX_F64, 1, 1, 1.1},
+    {"map of bf16", SX_OP_ADD, SX_BF16, 2, 1, 1.1},
+    {"map of i64", SX_OP_MULTIPLY, SX_I64, 2, 1, 1.1},
+    {"exp of f32", SX_OP_EXP, SX_F32, 1, 1, 1.1},
+    {"row sums of f32", SX_OP_REDUCE, SX_F32, 1, 0, 1.1},
+    {"row sums of f64", SX_OP_REDUCE, SX_F64, 1, 0, 1.1},
+    {"softmax of f32", SX_OP_SOFTMAX, SX_F32, 1, 1, 1.1},
+    {"reverse of f32", SX_OP_REVERSE, SX_F32, 1, 1, 1.1},
+    {"concatenate of i8", SX_OP_CONCATENATE, SX_I8, 2, 2, 1.1},
+};
+
+static sx_cost price(sx_ctx *cx, const sx_device *device, const kernel_case *c, int64_t rows,
+                     int64_t columns)
+{
+    sx_attr attr = {.present = sx_op_info_of(c->op)->attrs, .reducer = SX_SUM};
+    sx_type input[2] = {shape(c->dtype, 2, rows, columns), shape(c->dtype, 2, rows, columns)};
+    attr.dims = (sx_ints){1, {1}};
+    attr.axis = 1;
+    bool two = c->op == SX_OP_ADD || c->op == SX_OP_MULTIPLY || c->op == SX_OP_CONCATENATE;
+    sx_type result;
+    sx_cost cost;
+    ck_sx_ok(cx, sx_infer_type(cx, NULL, 0, c->op, &attr, input, two ? 2 : 1, &result));
+    sx_price_subject subject = {
+        .op = c->op, .attr = &attr, .input = input, .input_count = two ? 2 : 1, .result = &result};
+    ck_sx_ok(cx, sx_price_node(cx, device, NULL, 0, &subject, &cost));
+    return cost;
+}
+
+static void check_device(sx_ctx *cx, const sx_device *device)
+{
+    for (uint32_t k = 0; k < SX_COUNT(cases); k++) {
+        const kernel_case *c = &cases[k];
+        double moved = (c->reads + c->writes) * sx_dtype_bytes(c->dtype);
+        double last = 0;
+        for (int64_t rows = 1; rows <= 1 << 18; rows *= 8) {
+            sx_cost cost = price(cx, device, c, rows, 4096);
+            double bytes = moved * 4096.0 * (double)rows;
+            double move = bytes / device->memory_bytes_per_ns;
+            ck_assert_msg(cost.cost_ns >= cost.floor_ns && cost.floor_ns > 0, "%s, %s of %lld rows",
+                          device->name, c->what, (long long)rows);
+            ck_assert_msg(cost.cost_ns >= device->launch_ns && cost.cost_ns >= 0.99 * move,
+                          "%s, %s of %lld rows: %g ns, its bytes %g", device->name, c->what,
+                          (long long)rows, cost.cost_ns, move);
+            ck_assert_msg(cost.cost_ns >= last, "%s, %s: more rows take less", device->name,
+                          c->what);
+            last = cost.cost_ns;
+            bool summed = c->op == SX_OP_REDUCE || c->op == SX_OP_SOFTMAX; /* a row: one warp */
+            if (rows == 1 && !summed) {
+                ck_assert_msg(cost.cost_ns <= 3 * device->launch_ns,
+                              "%s, a small %s: %g ns, a launch %g", device->name, c->what,
+                              cost.cost_ns, device->launch_ns);
+            }
+            if (rows == 1 << 18) { /* gigabytes: their way from memory and back */
+                ck_assert_msg(cost.cost_ns <= c->most * move + device->launch_ns,
+                              "%s, a large %s: %g ns, its bytes %g", device->name, c->what,
+                              cost.cost_ns, move);
+            }
+        }
+    }
+}
+
+START_TEST(test_prices)
+{
+    sx_ctx cx;
+    uint32_t devices = 0;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    for (uint32_t i = 0; i < sx_device_count(); i++) {
+        if (sx_device_at(i)->block_threads != 0) {
+            ck_assert_ptr_eq(sx_device_at(i)->target, NULL);
+            check_device(&cx, sx_device_at(i));
+            devices++;
+        }
+    }
+    ck_assert_uint_ge(devices, 5);
+    const sx_device warp = sx_test_warp_device(&cx);
+    check_device(&cx, &warp);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* A device whose lanes are threads is full when all its warps run: few of them take as long as many, and a large
+ * kernel is cut in about that many points, or more. */
+START_TEST(test_few_warps)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    const sx_device warp = sx_test_warp_device(&cx);
+    double at_once = sx_device_points(&warp);
+    ck_assert_double_eq(at_once, 132.0 * 64);
+    const kernel_case *sums = &cases[5];
+    ck_assert_int_eq(sums->op, SX_OP_REDUCE);
+    sx_cost one = price(&cx, &warp, sums, 1, 4096);
+    sx_cost full = price(&cx, &warp, sums, 132 * 64, 4096);
+    double share = 4.0 * 4096 / (warp.memory_bytes_per_ns / at_once); /* its bytes, by hand */
+    ck_assert_double_eq_tol(one.cost_ns - warp.launch_ns, share, 0.01 * share);
+    ck_assert_double_eq_tol(one.cost_ns, full.cost_ns, 0.05 * full.cost_ns);
+    for (uint32_t k = 0; k < 5; k++) { /* the maps */
+        sx_attr none = {.present = 0};
+        sx_attr fused;
+        sx_type x[2] = {shape(cases[k].dtype, 2, 4096, 4096), shape(cases[k].dtype, 2, 4096, 4096)};
+        uint32_t count = cases[k].reads > 1 ? 2 : 1;
+        sx_analysis *a = SX_NEW(&cx, sx_analysis);
+        sx_search_result found;
+        ck_sx_ok(&cx, sx_fused_lift(&cx, cases[k].op, &none, x, count, &x[0], &fused));
+        ck_sx_ok(&cx, sx_analysis_make(&cx, &fused, x, count, a));
+        ck_sx_ok(&cx, sx_search_kernel(&cx, a, &warp, false, 1, &found));
+        const sx_schedule *s = &found.best[0].schedule;
+        int64_t rows = sx_schedule_step(s, SX_ROLE_ROW, SX_BIND_GRID, 0);
+        int64_t columns = sx_schedule_step(s, SX_ROLE_COLUMN, SX_BIND_GRID, 0);
+        double points = 4096.0 * 4096.0 / (double)(rows * columns);
+        ck_assert_uint_eq(sx_schedule_lanes(s), 32);
+        ck_assert_msg(points >= 0.9 * at_once, "%s: %g points", cases[k].what, points);
+    }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("search/threads");
+    TCase *tcase = tcase_create("threads");
+    tcase_add_test(tcase, test_prices);
+    tcase_add_test(tcase, test_few_warps);
+    suite_add_tcase(suite, tcase);
+    return sx_test_main(suite);
+}
