@@ -60,6 +60,27 @@ static const program programs[] = {
      "groups = 4} : T[1, 4, 1, 2]\n"
      "return %0 as \"y\"\n",
      false},
+    {"functions",
+     "%x = parameter {name = \"x\", weight = 0} : T[5, 33]\n"
+     "%y = parameter {name = \"y\", weight = 0} : T[5, 33]\n"
+     "%0 = erf(%x) : T[5, 33]\n"
+     "%1 = gelu(%y) : T[5, 33]\n"
+     "%2 = gelu_tanh(%x) : T[5, 33]\n"
+     "%3 = sine(%x) : T[5, 33]\n"
+     "%4 = cosine(%y) : T[5, 33]\n"
+     "%5 = abs(%x) : T[5, 33]\n"
+     "%6 = power(%5, %y) : T[5, 33]\n"
+     "%7 = remainder(%x, %y) : T[5, 33]\n"
+     "return %0 as \"a\", %1 as \"b\", %2 as \"c\", %3 as \"d\", %4 as \"e\", %6 as \"f\", %7 as "
+     "\"g\"\n",
+     true},
+    {"integers",
+     "%x = parameter {name = \"x\", weight = 0} : T[5, 33]\n"
+     "%y = parameter {name = \"y\", weight = 0} : T[5, 33]\n"
+     "%0 = remainder(%x, %y) : T[5, 33]\n"
+     "%1 = reduce(%x) {dims = [1], reducer = multiply} : T[5]\n"
+     "return %0 as \"a\", %1 as \"b\"\n",
+     false},
     {"conversions",
      "%x = parameter {name = \"x\", weight = 0} : T[5, 33]\n"
      "%0 = convert(%x) : f32[5, 33]\n"

@@ -534,7 +534,8 @@ START_TEST(test_functions)
     static const struct {
         sx_op op;
         double ulps;
-    } rows[] = {{SX_OP_EXP, 2}, {SX_OP_LOG, 2}, {SX_OP_TANH, 4}, {SX_OP_LOGISTIC, 4}};
+    } rows[] = {
+        {SX_OP_EXP, 2}, {SX_OP_LOG, 2}, {SX_OP_TANH, 4}, {SX_OP_LOGISTIC, 4}, {SX_OP_ERF, 3}};
     sx_rng rng = {sx_test_seed()};
     for (uint32_t t = 0; t < 6; t++) {
         for (uint32_t k = 0; k < SX_COUNT(rows); k++) {
