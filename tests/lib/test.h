@@ -36,6 +36,13 @@ bool sx_test_can_run(const char *target);
 /* The seed of randomised tests: $SX_SEED or a fresh one; always printed. */
 uint64_t sx_test_seed(void);
 
+/* How many random trials a test makes: `usual` of them, and a quarter under sanitizers. There each takes five to ten
+ * times as long and looks for something else; what a result means is tried in full by the release build. */
+static inline uint32_t sx_test_trials(uint32_t usual)
+{
+    return SX_SANITIZED ? (usual + 3) / 4 : usual;
+}
+
 /* A fresh folder under $TMPDIR, removed by sx_test_rmtree. */
 void sx_test_mkdtemp(char path[256]);
 void sx_test_rmtree(const char *path);

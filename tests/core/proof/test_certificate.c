@@ -114,7 +114,7 @@ END_TEST
 static uint32_t random_programs(uint32_t usual)
 {
     const char *asked = getenv("SX_PROGRAMS");
-    return asked != NULL ? (uint32_t)strtoul(asked, NULL, 10) : usual;
+    return asked != NULL ? (uint32_t)strtoul(asked, NULL, 10) : sx_test_trials(usual);
 }
 
 /* Programs full of constants that cancel, absorb and round: reassociating rules make one value both 0 and -0,

@@ -15,7 +15,8 @@ START_TEST(test_rules_hold)
 {
     const char *only = getenv("SX_RULE");
     const char *wanted = getenv("SX_INSTANCES");
-    uint32_t instances = wanted != NULL ? (uint32_t)strtoul(wanted, NULL, 10) : INSTANCES;
+    uint32_t instances =
+        wanted != NULL ? (uint32_t)strtoul(wanted, NULL, 10) : sx_test_trials(INSTANCES);
     static verdict v;
     for (uint32_t r = SHARD + SHARDS * (uint32_t)_i; r < SX_RULE_ROUNDS_COUNT;
          r += SHARDS * SLICES) {
@@ -44,7 +45,8 @@ START_TEST(test_rules_hold_on_symbols)
 {
     const char *only = getenv("SX_RULE");
     const char *wanted = getenv("SX_INSTANCES");
-    uint32_t instances = (wanted != NULL ? (uint32_t)strtoul(wanted, NULL, 10) : INSTANCES) / 10;
+    uint32_t instances =
+        (wanted != NULL ? (uint32_t)strtoul(wanted, NULL, 10) : sx_test_trials(INSTANCES)) / 10;
     static verdict v;
     for (uint32_t r = SHARD + SHARDS * (uint32_t)_i;
          r < SX_RULE_ROUNDS_COUNT && getenv("SX_PAIRS") == NULL; r += SHARDS * SLICES) {

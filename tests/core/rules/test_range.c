@@ -67,7 +67,8 @@ START_TEST(test_rules_keep_their_range)
         if (rule->rule_class == SX_RULE_EXACT || (only != NULL && strcmp(only, rule->name) != 0)) {
             continue;
         }
-        try_rule_range(rule, &h, range, range == SX_RANGE_MOVES ? 8 * PROGRAMS : PROGRAMS, &v);
+        try_rule_range(rule, &h, range,
+                       range == SX_RANGE_MOVES ? 8 * PROGRAMS : sx_test_trials(PROGRAMS), &v);
         const char *again = program_invocation_name;
         if (range == SX_RANGE_MOVES) {
             ck_assert_msg(v.broken > 0,

@@ -806,8 +806,10 @@ int main(void)
     tcase_set_timeout(tcase, 240);
     tcase_add_test(tcase, forms_agree_with_the_processor_avx2);
     tcase_add_test(tcase, forms_agree_with_the_processor_avx512);
-    tcase_add_test(tcase, wrong_meanings_are_found_avx2);
-    tcase_add_test(tcase, wrong_meanings_are_found_avx512);
+    if (!SX_SANITIZED) { /* thousands of emulators, which differ in numbers and not in memory */
+        tcase_add_test(tcase, wrong_meanings_are_found_avx2);
+        tcase_add_test(tcase, wrong_meanings_are_found_avx512);
+    }
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }
