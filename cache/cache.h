@@ -166,8 +166,8 @@ typedef struct {
     char signature[SX_CACHE_SIGNATURE_MAX]; /* of the last strike */
 } sx_cache_strikes;
 
-/* Notes that compiling `key` killed a worker. `signature` is one line of text, cut at the limit. `strikes` may
- * be NULL. */
+/* Notes that work under `key`, a compilation or a step of a search, killed a worker. `signature` is one line of text,
+ * cut at the limit. `strikes` may be NULL. */
 sx_code sx_cache_strike(sx_ctx *cx, sx_cache *cache, const sx_key *key, sx_span signature,
                         sx_cache_strikes *strikes);
 /* True when the key has strike_limit strikes younger than the TTL; fills `strikes` (may be NULL) when there is

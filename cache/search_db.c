@@ -159,11 +159,13 @@ static void put_hash(sx_buf *buf, sx_hash128 hash)
     put_u64(buf, hash.high);
 }
 
+#define ONCE_DEATHS \
+    0u /* earlier builds counted dead workers here; the cache does (cache.h, strikes) */
 #define LANE_ROW_BYTES (4 * 5 + 8 * 9 + 2 * SX_SEARCH_NAME_MAX + SX_SEARCH_TEXT_MAX + 32)
 
 static void encode_lane(const sx_search_lane_record *lane, sx_buf *buf)
 {
-    const uint32_t small[] = {lane->lane, lane->state, lane->step, lane->deaths, lane->restarts};
+    const uint32_t small[] = {lane->lane, lane->state, lane->step, ONCE_DEATHS, lane->restarts};
     const uint64_t large[] = {lane->peak_bytes, lane->nodes,       lane->fuel,
                               lane->worked_us,  lane->state_bytes, lane->best_bytes};
     for (size_t i = 0; i < SX_COUNT(small); i++) {
@@ -216,7 +218,8 @@ static bool decode_lane(sx_span bytes, sx_search_lane_record *lane)
     if (bytes.len != LANE_ROW_BYTES) {
         return false;
     }
-    uint32_t *small[] = {&lane->lane, &lane->state, &lane->step, &lane->deaths, &lane->restarts};
+    uint32_t once_deaths;
+    uint32_t *small[] = {&lane->lane, &lane->state, &lane->step, &once_deaths, &lane->restarts};
     uint64_t *large[] = {&lane->peak_bytes, &lane->nodes,       &lane->fuel,
                          &lane->worked_us,  &lane->state_bytes, &lane->best_bytes};
     for (size_t i = 0; i < SX_COUNT(small); i++) {

@@ -38,7 +38,6 @@ typedef struct {
     uint32_t lane;
     uint32_t state;
     uint32_t step;     /* how many steps were finished since the state was empty */
-    uint32_t deaths;   /* how many workers died while they did the next step */
     uint32_t restarts; /* how often the state was thrown away */
     double objective, bound, time_ns;
     uint64_t peak_bytes, nodes, fuel, worked_us;

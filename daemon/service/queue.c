@@ -254,14 +254,9 @@ static void lose_job(sxd_job *job, const sxd_end *end)
     (void)snprintf(error.text, sizeof(error.text), "worker %d ended %s during job %lld", end->pid,
                    end->how, (long long)job->id);
     if (end->strike) {
-        sx_ctx cx;
-        sx_ctx_init(&cx, 1 << 16);
-        sx_cache_strikes strikes = {0};
-        (void)sx_cache_strike(&cx, service->cache, &job->slot, sx_span_of(signature), &strikes);
         (void)snprintf(error.hint, sizeof(error.hint),
                        "This was strike %u for the key; a quarantined key is refused.",
-                       strikes.count);
-        sx_ctx_fini(&cx);
+                       sxd_service_strike(service, &job->slot, signature));
     }
     sxd_job_fail(job, &error);
     sxd_service_tick_cache(service);

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <utlist.h>
 
-#define DEATHS_MAX 2   /* workers that one step may take with it */
 #define RESTARTS_MAX 4 /* times that one lane begins again */
 
 static const bool allowed[SXD_LANE_PHASE_COUNT][SXD_LANE_PHASE_COUNT] = {
@@ -215,7 +214,6 @@ static void restart(sxd_lane *lane, const char *why)
     sxd_log(SXD_WARN, "search-lane", "search=%lld lane=%u restart=1 why=\"%.200s\"",
             (long long)lane->search->row.id, lane->row.lane, why);
     op->lane_row.step = 0;
-    op->lane_row.deaths = 0;
     op->lane_row.restarts++;
     op->drop_state = true;
     (void)snprintf(op->lane_row.why, sizeof(op->lane_row.why), "began again: %.200s", why);
@@ -284,7 +282,6 @@ static void note_result(sxd_op *op, const sx_step_result *result, bool better)
 {
     sx_search_lane_record *row = &op->lane_row;
     row->step = (uint32_t)result->step;
-    row->deaths = 0;
     row->bound = result->bound;
     row->nodes = (uint64_t)result->nodes;
     row->fuel = (uint64_t)result->fuel;
@@ -396,20 +393,36 @@ static void fail_step(sxd_lane *lane, const sx_error *error)
     }
 }
 
-/* A step that killed DEATHS_MAX workers in a row is not tried again. */
+/* What the strikes of a step are counted under, as those of a compilation are under its key. */
+static sx_key step_key(const sxd_lane *lane)
+{
+    const sx_search_record *search = &lane->search->row;
+    const uint64_t which[] = {(uint64_t)search->id, lane->row.lane, lane->row.restarts,
+                              lane->row.step};
+    const sx_span part[] = {{search->key.byte, SX_KEY_BYTES},
+                            {(const uint8_t *)which, sizeof(which)},
+                            sx_span_of(search->build)};
+    return sx_key_of("search step", part, SX_COUNT(part));
+}
+
+/* A step that is quarantined, because it killed as many workers as a compilation may, is not tried again. */
 static void lose_step(sxd_lane *lane, const sxd_end *end)
 {
     char why[128];
-    lane->search->service->base->metrics.search_steps_failed++;
+    sxd_service *service = lane->search->service;
+    service->base->metrics.search_steps_failed++;
     (void)snprintf(why, sizeof(why), "worker %d ended %s in step %u", end->pid, end->how,
                    lane->row.step + 1);
-    if (end->strike && lane->row.deaths + 1 >= DEATHS_MAX) {
+    sx_key key = step_key(lane);
+    if (end->strike) {
+        (void)sxd_service_strike(service, &key, why);
+    }
+    if (sx_cache_is_quarantined(service->cache, &key, NULL)) {
         give_up(lane, why);
         return;
     }
     sxd_op *op = lane_op(lane);
     if (op != NULL) {
-        op->lane_row.deaths += end->strike ? 1 : 0;
         (void)snprintf(op->lane_row.why, sizeof(op->lane_row.why), "%s", why);
         store_lane(lane, op);
     }

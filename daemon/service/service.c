@@ -26,6 +26,18 @@ static void wake_loop(void *self)
     (void)uv_async_send(&service->cache_wake);
 }
 
+uint32_t sxd_service_strike(sxd_service *service, const sx_key *key, const char *signature)
+{
+    SX_ASSERT(service->cache != NULL && signature[0] != '\0');
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1 << 16);
+    sx_cache_strikes strikes = {0};
+    sx_code code = sx_cache_strike(&cx, service->cache, key, sx_span_of(signature), &strikes);
+    sx_ctx_fini(&cx);
+    sxd_service_tick_cache(service);
+    return code == SX_OK ? strikes.count : 0;
+}
+
 void sxd_service_tick_cache(sxd_service *service)
 {
     if (service->base->phase == SXD_DOWN) {

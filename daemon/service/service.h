@@ -215,6 +215,9 @@ void sxd_service_halt(sxd_service *service, const char *why);
 void sxd_service_close(sxd_service *service);
 /* After the last callback of the loop: pool threads may have worked until then. */
 void sxd_service_fini(sxd_service *service);
+/* Notes that work under `key`, a compilation or a step of a search, killed a worker; `signature` says how. This is
+ * the one place where strikes are counted. Returns how many the key has now; 0: there was no memory to note it. */
+uint32_t sxd_service_strike(sxd_service *service, const sx_key *key, const char *signature);
 /* Lets the cache hand its batch to the writer, if it is time; to be called after puts. */
 void sxd_service_tick_cache(sxd_service *service);
 /* The same before long; to be called after hits, whose times of use are written, too. */

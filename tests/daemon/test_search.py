@@ -279,6 +279,7 @@ def test_lanes_are_given_up():
         assert "module" in lanes[3]["why"] and "objective" not in lanes[3]
         counters = daemon.status()["counters"]
         assert counters["worker_died"] == 2 and counters["search_lanes_out"] == 4 and counters["failed"] == 0, counters
+        assert daemon.counter("cache_struck_keys") == 1 # the step's: strikes are counted where those of keys are
         assert client.call("search.result", {"search": search})["objective"] == row["best"]
         alone = start(client, "search 1 2 fail=0:1")
         row = ended(client, alone)
