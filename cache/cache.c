@@ -309,6 +309,7 @@ sx_code sx_owner_settle(sx_ctx *cx, sx_cache *cache, bool sync)
 
 sx_code sx_cache_flush(sx_ctx *cx, sx_cache *cache, sx_cache_level level)
 {
+    SX_ASSERT(level == SX_CACHE_COMMITTED || level == SX_CACHE_SYNCED);
     return sx_owner_settle(cx, cache, level == SX_CACHE_SYNCED);
 }
 

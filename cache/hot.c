@@ -100,6 +100,7 @@ bool sx_hot_put(sx_hot *hot, sx_blob *blob, const sx_cache_info *info)
     hot->bytes += charge_of(entry);
     hot->count++;
     make_room(hot);
+    SX_ASSERT(hot->bytes <= hot->limit);
     return true;
 }
 
@@ -119,6 +120,7 @@ sx_blob *sx_hot_hit(sx_hot *hot, const sx_ident *ident, uint64_t now_us, sx_cach
     }
     entry->unsaved++;
     entry->info.hits++;
+    SX_ASSERT(hot->used == entry && entry->blob != NULL);
     if (entry->info.last_used_us < now_us) {
         entry->info.last_used_us = now_us;
     }
@@ -190,6 +192,7 @@ bool sx_hot_take_dirty(sx_hot *hot, sx_ident *ident, uint64_t *hits, uint64_t *l
     if (entry == NULL) {
         return false;
     }
+    SX_ASSERT(entry->is_dirty && entry->unsaved > 0);
     *ident = entry->ident;
     *hits = entry->unsaved;
     *last_used_us = entry->info.last_used_us;

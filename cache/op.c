@@ -17,6 +17,7 @@ void sx_op_free(sx_op *op)
 
 sx_op *sx_op_new(sx_op_type type, const sx_ident *ident)
 {
+    SX_ASSERT(type != SX_OP_PUT); /* sx_op_new_put makes those */
     sx_op *op = calloc(1, sizeof(*op));
     if (op != NULL) {
         op->type = type;

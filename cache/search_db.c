@@ -78,6 +78,19 @@ static sx_code execute(sx_ctx *cx, sx_search_db *db, const char *sql, const char
     return sqlite3_exec(db->db, sql, NULL, NULL, NULL) == SQLITE_OK ? SX_OK : fail(cx, db, what);
 }
 
+/* No transaction is open. One is left over only where there was no memory to take it back; that is done now. */
+static sx_code idle(sx_ctx *cx, sx_search_db *db)
+{
+    SX_ASSERT(db->db != NULL);
+    return sqlite3_get_autocommit(db->db) != 0 ? SX_OK : execute(cx, db, "ROLLBACK", "take back");
+}
+
+static sx_code begin(sx_ctx *cx, sx_search_db *db)
+{
+    SX_TRY(idle(cx, db));
+    return execute(cx, db, "BEGIN IMMEDIATE", "begin");
+}
+
 /* Reset and without bindings; NULL: cx->error says why. */
 static sqlite3_stmt *prepare(sx_ctx *cx, sx_search_db *db, statement which)
 {
@@ -413,7 +426,9 @@ static sx_code list_lanes(sx_ctx *cx, sx_search_db *db, sx_search_found *found)
 sx_code sx_search_db_lanes(sx_ctx *cx, sx_search_db *db, int64_t id, sx_search_lane_record **lane,
                            uint32_t *count)
 {
+    SX_ASSERT(id > 0);
     sx_search_found found = {.row = {.id = id}};
+    SX_TRY(idle(cx, db));
     SX_TRY(list_lanes(cx, db, &found));
     *lane = found.lane;
     *count = found.lane_count;
@@ -456,10 +471,11 @@ static sx_code take_search(sx_ctx *cx, sqlite3_stmt *s, sx_search_found *found)
 
 sx_code sx_search_db_list(sx_ctx *cx, sx_search_db *db, sx_search_found **found, uint32_t *count)
 {
-    sqlite3_stmt *s = prepare(cx, db, LIST);
     uint32_t capacity = 0;
     *found = NULL;
     *count = 0;
+    SX_TRY(idle(cx, db));
+    sqlite3_stmt *s = prepare(cx, db, LIST);
     if (s == NULL) {
         return cx->error.code;
     }
@@ -486,6 +502,7 @@ sx_code sx_search_db_list(sx_ctx *cx, sx_search_db *db, sx_search_found **found,
 sx_code sx_search_db_load(sx_ctx *cx, sx_search_db *db, int64_t id,
                           const sx_search_lane_record *lane, sx_search_part part, sx_blob **blob)
 {
+    SX_ASSERT(id > 0 && lane->lane < SX_SEARCH_LANES_MAX && part <= SX_SEARCH_BEST);
     uint64_t size = part == SX_SEARCH_STATE ? lane->state_bytes : lane->best_bytes;
     sx_hash128 hash = part == SX_SEARCH_STATE ? lane->state_hash : lane->best_hash;
     const char *name = part == SX_SEARCH_STATE ? "state" : "best";
@@ -493,6 +510,7 @@ sx_code sx_search_db_load(sx_ctx *cx, sx_search_db *db, int64_t id,
     if (size == 0) {
         return SX_OK;
     }
+    SX_TRY(idle(cx, db));
     sqlite3_stmt *s = prepare(cx, db, BLOB);
     if (s == NULL) {
         return cx->error.code;
@@ -596,7 +614,7 @@ static sx_code finish(sx_ctx *cx, sx_search_db *db, sx_code code)
         code = execute(cx, db, "COMMIT", "commit");
     }
     if (code != SX_OK) {
-        (void)sqlite3_exec(db->db, "ROLLBACK", NULL, NULL, NULL);
+        (void)sqlite3_exec(db->db, "ROLLBACK", NULL, NULL, NULL); /* where it fails, see idle */
     }
     return code;
 }
@@ -605,7 +623,7 @@ sx_code sx_search_db_add(sx_ctx *cx, sx_search_db *db, sx_search_record *row,
                          const sx_search_lane_record *lane, uint32_t lane_count)
 {
     SX_ASSERT(lane_count > 0 && lane_count <= SX_SEARCH_LANES_MAX);
-    SX_TRY(execute(cx, db, "BEGIN IMMEDIATE", "begin"));
+    SX_TRY(begin(cx, db));
     sx_code code = put_search(cx, db, row, ADD);
     row->id = sqlite3_last_insert_rowid(db->db);
     for (uint32_t i = 0; code == SX_OK && i < lane_count; i++) {
@@ -617,6 +635,8 @@ sx_code sx_search_db_add(sx_ctx *cx, sx_search_db *db, sx_search_record *row,
 
 sx_code sx_search_db_put(sx_ctx *cx, sx_search_db *db, const sx_search_record *row)
 {
+    SX_ASSERT(row->id > 0);
+    SX_TRY(idle(cx, db));
     return put_search(cx, db, row, PUT);
 }
 
@@ -624,6 +644,7 @@ sx_code sx_search_db_put_lane(sx_ctx *cx, sx_search_db *db, const sx_search_reco
                               sx_search_lane_record *lane, const sx_span *state,
                               const sx_span *best)
 {
+    SX_ASSERT(row->id > 0 && lane->lane < SX_SEARCH_LANES_MAX);
     if (state != NULL) {
         lane->state_bytes = state->len;
         lane->state_hash = sx_hash128_of(*state);
@@ -632,7 +653,7 @@ sx_code sx_search_db_put_lane(sx_ctx *cx, sx_search_db *db, const sx_search_reco
         lane->best_bytes = best->len;
         lane->best_hash = sx_hash128_of(*best);
     }
-    SX_TRY(execute(cx, db, "BEGIN IMMEDIATE", "begin"));
+    SX_TRY(begin(cx, db));
     sx_code code = put_search(cx, db, row, PUT);
     code = code == SX_OK ? put_lane_row(cx, db, row->id, lane) : code;
     code = code == SX_OK ? put_blob(cx, db, row->id, lane->lane, SX_SEARCH_BEST, best) : code;
@@ -642,8 +663,9 @@ sx_code sx_search_db_put_lane(sx_ctx *cx, sx_search_db *db, const sx_search_reco
 
 sx_code sx_search_db_remove(sx_ctx *cx, sx_search_db *db, int64_t id)
 {
+    SX_ASSERT(id > 0);
     static const statement each[] = {REMOVE_BLOBS, REMOVE_LANES, REMOVE};
-    SX_TRY(execute(cx, db, "BEGIN IMMEDIATE", "begin"));
+    SX_TRY(begin(cx, db));
     sx_code code = SX_OK;
     for (uint32_t i = 0; code == SX_OK && i < SX_COUNT(each); i++) {
         sqlite3_stmt *s = prepare(cx, db, each[i]);

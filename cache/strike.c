@@ -109,6 +109,7 @@ sx_code sx_cache_strike(sx_ctx *cx, sx_cache *cache, const sx_key *key, sx_span 
     if (!insert(cache, key, &fresh)) {
         return SX_FAIL(cx, SX_NOMEM, "cache strikes: no memory for one more");
     }
+    SX_ASSERT(fresh.count > 0 && find(cache, key) != NULL);
     stage(cache, SX_OP_STRIKE, key, &fresh);
     if (strikes != NULL) {
         *strikes = fresh;
@@ -118,6 +119,7 @@ sx_code sx_cache_strike(sx_ctx *cx, sx_cache *cache, const sx_key *key, sx_span 
 
 bool sx_cache_is_quarantined(sx_cache *cache, const sx_key *key, sx_cache_strikes *strikes)
 {
+    SX_ASSERT(cache->options.strike_limit > 0);
     const sx_strike_entry *entry = find_living(cache, key);
     if (entry == NULL) {
         return false;
@@ -172,4 +174,5 @@ void sx_strike_fini(sx_cache *cache)
     while (cache->strike != NULL) {
         drop(cache, cache->strike);
     }
+    SX_ASSERT(cache->strike_count == 0);
 }

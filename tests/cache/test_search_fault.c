@@ -21,12 +21,14 @@ static sx_search_db *db;
 /* ---- memory of SQLite ---- */
 static struct {
     sqlite3_mem_methods real;
-    uint64_t left, failures; /* allocations until the one that fails, it included; 0: none fails */
+    uint64_t left;  /* allocations until the first that fails, it included; 0: none fails */
+    uint64_t burst; /* how many fail one after the other */
+    uint64_t failures;
 } memory;
 
 static bool memory_fails(void)
 {
-    bool fails = memory.left == 1;
+    bool fails = memory.left > 0 && memory.left <= memory.burst;
     memory.left -= memory.left > 0 ? 1 : 0;
     memory.failures += fails ? 1 : 0;
     return fails;
@@ -161,6 +163,7 @@ static bool open_store(void)
         ck_assert_msg(code == SX_SYSTEM || code == SX_NOMEM, "open: %s (%s)", sx_code_name(code),
                       cx.error.text);
         sx_ctx_reset_error(&cx);
+        memory.left = 0;
         ck_sx_ok(&cx, sx_search_db_open(&cx, dir, &db, &aside));
     }
     ck_assert(!aside); /* a disk that fails is no damaged file */
@@ -176,7 +179,7 @@ static uint32_t run(uint64_t at, int code, bool *failed)
     sx_ctx_init(&cx, (size_t)16 << 20);
     sx_test_mkdtemp(dir);
     if (code == SQLITE_NOMEM) {
-        memory.left = at;
+        memory.left = at + memory.burst - 1;
     } else {
         shim_fail(at, false, code);
     }
@@ -188,6 +191,7 @@ static uint32_t run(uint64_t at, int code, bool *failed)
                           (unsigned long long)at, i, sx_code_name(got), cx.error.text);
             sx_ctx_reset_error(&cx);
             said++;
+            memory.left = 0; /* there is room again */
             check_contents(i);
             ck_sx_ok(&cx, operate(i));
         }
@@ -207,22 +211,27 @@ static uint32_t run(uint64_t at, int code, bool *failed)
     return said;
 }
 
-static const int codes[] = {SQLITE_FULL, SQLITE_IOERR_WRITE, SQLITE_NOMEM};
+static const struct {
+    int code;
+    uint64_t burst; /* allocations that fail one after the other: taking back fails, too */
+} modes[] = {{SQLITE_FULL, 1}, {SQLITE_IOERR_WRITE, 1}, {SQLITE_NOMEM, 1}, {SQLITE_NOMEM, 50}};
 
 START_TEST(everything_fails_once)
 {
     uint32_t said = 0;
     bool failed = true;
     install();
+    memory.burst = modes[_i].burst;
     for (uint32_t i = 0; i < SX_COUNT(state); i++) {
         memset(state[i], (int)i + 1, sizeof(state[i]));
     }
     uint32_t points = 0;
-    uint32_t stride = codes[_i] == SQLITE_NOMEM ? 5 : 1; /* allocations are many: a fifth of them */
+    uint32_t stride =
+        modes[_i].code == SQLITE_NOMEM ? 5 : 1; /* allocations are many: a fifth of them */
     sx_rng rng = {.state = sx_test_seed()};
     for (uint64_t at = 1 + sx_rng_below(&rng, stride); failed; at += stride) {
         ck_assert_uint_lt(points, POINTS_MAX);
-        said += run(at, codes[_i], &failed);
+        said += run(at, modes[_i].code, &failed);
         points += failed ? 1 : 0;
     }
     printf("%u points, %u failures told\n", points, said);
@@ -236,7 +245,7 @@ int main(void)
 {
     Suite *suite = suite_create("cache.search_fault");
     TCase *cases = tcase_create("fault");
-    tcase_add_loop_test(cases, everything_fails_once, 0, SX_COUNT(codes));
+    tcase_add_loop_test(cases, everything_fails_once, 0, SX_COUNT(modes));
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

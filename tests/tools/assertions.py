@@ -22,7 +22,7 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 # Folder -> percent of its functions. A figure here may only rise; a folder without a line is held to the
 # line of the folder that it lies in, where there is one.
 LEAST = {
-    "cache": 30,
+    "cache": 43,
     "client": 0,
     "client/cli": 0,
     "client/export": 31,
