@@ -14,9 +14,5 @@ void *sxr_pages(size_t size)
 {
     SX_ASSERT(size > 0);
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-        return NULL;
-    }
-    (void)madvise(memory, size, MADV_HUGEPAGE); /* a wish: small pages will do */
-    return memory;
+    return memory == MAP_FAILED ? NULL : memory;
 }

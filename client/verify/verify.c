@@ -175,7 +175,7 @@ static void sample(verifier *v, int64_t elements, int64_t row, int64_t *position
     position[count - 1] = elements - 1;
 }
 
-static sx_code reference_at(verifier *v, sx_eval_mode mode, const sx_node *node,
+static sx_code reference_at(const verifier *v, sx_ctx *cx, sx_eval_mode mode, const sx_node *node,
                             const sx_module_launch *launch, const int64_t *position, uint32_t count,
                             double *value)
 {
@@ -190,7 +190,7 @@ static sx_code reference_at(verifier *v, sx_eval_mode mode, const sx_node *node,
     }
     const sx_attr *attr = sx_graph_attr(v->graph, node);
     if (node->op == SX_OP_FUSED) {
-        return sx_fused_eval_at(v->cx, attr, mode, type, raw, node->input_count, position, count,
+        return sx_fused_eval_at(cx, attr, mode, type, raw, node->input_count, position, count,
                                 value);
     }
     if (sxv_moved_at(node, attr, type, raw, position, count, value)) {
@@ -198,14 +198,76 @@ static sx_code reference_at(verifier *v, sx_eval_mode mode, const sx_node *node,
     }
     sx_tensor input[SX_INPUTS_MAX], result;
     for (uint32_t k = 0; k < node->input_count; k++) {
-        SX_TRY(sx_tensor_unpack(v->cx, &type[k], mode, raw[k], &input[k]));
+        SX_TRY(sx_tensor_unpack(cx, &type[k], mode, raw[k], &input[k]));
     }
-    SX_TRY(
-        sx_node_eval(v->cx, node->op, attr, mode, input, node->input_count, &node->type, &result));
+    SX_TRY(sx_node_eval(cx, node->op, attr, mode, input, node->input_count, &node->type, &result));
     bool is_float = sx_dtype_class_of(node->type.dtype) == SX_CLASS_FLOAT;
     for (uint32_t i = 0; i < count; i++) {
         value[i] = is_float ? ((const double *)result.data)[position[i]]
                             : (double)((const int64_t *)result.data)[position[i]];
+    }
+    return SX_OK;
+}
+
+/* Sampled elements of a launch by the interpreter, in both modes, some elements on each thread. */
+#define SAMPLE_PARTS_MAX 16u
+typedef struct {
+    const verifier *v;
+    const sx_node *node;
+    const sx_module_launch *launch;
+    const int64_t *position;
+    uint32_t count, parts;
+    double *value[2];                     /* in double precision, and rounded */
+    sx_error error[2 * SAMPLE_PARTS_MAX]; /* of each task */
+} sampling;
+
+static void run_samples(void *self, uint32_t thread, int64_t first, int64_t last)
+{
+    static const sx_eval_mode mode[2] = {SX_EVAL_F64, SX_EVAL_TYPED};
+    sampling *s = self;
+    uint32_t each = (s->count + s->parts - 1) / s->parts;
+    each = (each + ROW_SHARE - 1) / ROW_SHARE * ROW_SHARE; /* rows are not divided */
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
+        sx_ctx own;
+        uint32_t from = (uint32_t)(i / 2) * each;
+        uint32_t count = from < s->count ? s->count - from : 0;
+        sx_ctx_init(&own, s->v->cx->arena.limit_bytes);
+        own.fuel = UINT64_MAX;
+        if (count > 0 &&
+            reference_at(s->v, &own, mode[i % 2], s->node, s->launch, s->position + from,
+                         count < each ? count : each, s->value[i % 2] + from) != SX_OK) {
+            s->error[i] = own.error;
+        }
+        sx_ctx_fini(&own);
+    }
+}
+
+/* `modes`: 1 in double precision alone, 2 both. */
+static sx_code sample_reference(verifier *v, const sx_node *node, const sx_module_launch *launch,
+                                const int64_t *position, uint32_t count, uint32_t modes,
+                                double *value, double *typed)
+{
+    uint32_t threads = sxr_pool_threads(v->pool);
+    sampling s = {.v = v,
+                  .node = node,
+                  .launch = launch,
+                  .position = position,
+                  .count = count,
+                  .parts = threads < SAMPLE_PARTS_MAX ? threads : SAMPLE_PARTS_MAX,
+                  .value = {value, typed}};
+    SX_ASSERT(modes == 1 || modes == 2);
+    s.parts = node->op == SX_OP_FUSED && modes == 2 ? s.parts : 1;
+    if (modes == 1) {
+        run_samples(&s, 0, 0, 1);
+    } else {
+        sxr_pool_run(v->pool, run_samples, &s, 2 * (int64_t)s.parts);
+    }
+    for (uint32_t i = 0; i < 2 * s.parts; i++) {
+        if (s.error[i].code != SX_OK) {
+            v->cx->error = s.error[i];
+            return s.error[i].code;
+        }
     }
     return SX_OK;
 }
@@ -338,13 +400,12 @@ static sx_code verify_launch(verifier *v, uint32_t index)
     if (!whole) {
         sample_touched(v, &node->type, position, count);
     }
-    SX_TRY(reference_at(v, SX_EVAL_F64, node, launch, position, count, value));
     sx_op_class op_class = sx_op_info_of(node->op)->op_class;
-    if (op_class == SX_OPCLASS_GATHER || op_class == SX_OPCLASS_CONCAT ||
-        op_class == SX_OPCLASS_MOVE) { /* elements move and none is rounded */
+    bool moves = op_class == SX_OPCLASS_GATHER || op_class == SX_OPCLASS_CONCAT ||
+                 op_class == SX_OPCLASS_MOVE; /* and none is rounded */
+    SX_TRY(sample_reference(v, node, launch, position, count, moves ? 1 : 2, value, typed));
+    if (moves) {
         memcpy(typed, value, count * sizeof(*typed));
-    } else {
-        SX_TRY(reference_at(v, SX_EVAL_TYPED, node, launch, position, count, typed));
     }
     if (!emulated) {
         SX_TRY(run_watched(v, index));
