@@ -98,6 +98,7 @@ sx_ox_value *sx_ox_lookup(const sx_ox *im, sx_span name);
  * meaning is overlooked. */
 const sx_onnx_attr *sx_ox_attr(sx_ox *im, const char *name);
 sx_code sx_ox_attr_int(sx_ox *im, const char *name, int64_t fallback, int64_t *value);
+/* Attributes are f32, and so is the value of one that is absent. */
 sx_code sx_ox_attr_float(sx_ox *im, const char *name, double fallback, double *value);
 sx_code sx_ox_attr_text(sx_ox *im, const char *name, const char *fallback, sx_span *value);
 /* *count is UINT32_MAX if the attribute is absent. */

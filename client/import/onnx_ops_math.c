@@ -473,7 +473,8 @@ sx_code sx_ox_hard_sigmoid(sx_ox *im)
 sx_code sx_ox_hard_swish(sx_ox *im)
 {
     sx_node_id x = sx_ox_in(im, 0);
-    sx_node_id gate = sx_ox_with(im, SX_OP_MULTIPLY, x, 1.0 / 6.0);
+    /* the standard's body is HardSigmoid with alpha = 1/6, an attribute and so f32 */
+    sx_node_id gate = sx_ox_with(im, SX_OP_MULTIPLY, x, (double)(float)(1.0 / 6.0));
     gate = clamp(im, sx_ox_with(im, SX_OP_ADD, gate, 0.5), 0.0, 1.0);
     return sx_ox_set(im, 0, mul(im, x, gate));
 }

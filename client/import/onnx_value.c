@@ -443,7 +443,7 @@ sx_code sx_ox_attr_float(sx_ox *im, const char *name, double fallback, double *v
 {
     const sx_onnx_attr *attr;
     SX_TRY(find_attr(im, name, SX_ONNX_ATTR_FLOAT, &attr));
-    *value = attr == NULL ? fallback : (double)attr->f;
+    *value = (double)(attr == NULL ? (float)fallback : attr->f);
     return SX_OK;
 }
 
