@@ -211,6 +211,11 @@ static sx_code lacks_kernel(sx_optimizer *o, uint32_t n, bool *lacks)
     *lacks = op == SX_OP_ATTENTION || refused ||
              (op == SX_OP_ONLINE_DOT && (sx_tensors_attr(t, n)->lhs_contract.count != 1 ||
                                          sx_tensors_type(t, n)->dtype != SX_F32));
+    if (op ==
+        SX_OP_DOT_GENERAL) { /* its space has the dimensions of the result and the contracted ones */
+        uint32_t rank = sx_tensors_type(t, n)->rank + sx_tensors_attr(t, n)->lhs_contract.count;
+        *lacks = *lacks || rank > SX_RANK_MAX;
+    }
     if (op != SX_OP_CONVOLUTION && op != SX_OP_REDUCE_WINDOW) {
         return SX_OK;
     }

@@ -101,6 +101,28 @@ START_TEST(test_large_space)
 }
 END_TEST
 
+/* Dimensions of extent 1 are free to add, until a contraction has more than a kernel can walk; another form is taken. */
+START_TEST(test_ranks_that_grow)
+{
+    static const char text[] =
+        "sx 1\ngraph \"g\" {\n"
+        "  %0 = parameter {name = \"x\", weight = 0} : f32[1, 5, 1, 7]\n"
+        "  %1 = log_softmax(%0) {axis = 0} : f32[1, 5, 1, 7]\n"
+        "  %2 = transpose(%1) {perm = [0, 1, 3, 2]} : f32[1, 5, 7, 1]\n"
+        "  %3 = dot_general(%1, %2) {lhs_batch = [0, 1], rhs_batch = [0, 1], lhs_contract = [3], "
+        "rhs_contract = [2]} : f32[1, 5, 1, 1]\n"
+        "  return %3 as \"y\"\n}\n";
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    sx_buf module;
+    sx_buf_init(&module, BYTES_MAX);
+    sx_test_request request = {.text = text, .target = targets[_i]};
+    ck_sx_ok(&cx, sx_test_compile(&cx, &request, &module));
+    sx_buf_fini(&module);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 /* Concatenate and gather are kernels of their own, for every element type and in the prologue too. */
 START_TEST(test_copies)
 {
@@ -286,6 +308,7 @@ int main(void)
     TCase *cases = tcase_create("pipeline");
     tcase_add_loop_test(cases, test_one_kernel, 0, 2);
     tcase_add_loop_test(cases, test_disabled_rule, 0, 2);
+    tcase_add_loop_test(cases, test_ranks_that_grow, 0, 2);
     tcase_add_loop_test(cases, test_large_space, 0, 2);
     tcase_add_loop_test(cases, test_copies, 0, 2);
     tcase_add_loop_test(cases, test_text_to_code, 0, 2);
