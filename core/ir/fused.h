@@ -101,6 +101,9 @@ bool sx_body_combines(const sx_instr *instr);
 uint32_t sx_body_operand_count(const sx_instr *instr);
 uint64_t sx_body_hash(const sx_body *body);
 bool sx_body_equal(const sx_body *a, const sx_body *b);
+/* Does a kernel of the body need lanes of 8 bytes: for values of f64 and i64, and quotients of i32, which are made of
+ * doubles? */
+bool sx_body_is_wide(const sx_body *body);
 /* Does the last instruction vary along the reduced dimensions, so that the result has the shape of the whole space? */
 bool sx_body_result_is_full(const sx_type *space, const sx_body *body);
 /* Computes the type of the result and checks the rules above.
@@ -138,7 +141,7 @@ sx_code sx_fused_absorb_view(sx_ctx *cx, const sx_attr *consumer, uint32_t a, sx
 /* Argument `a` of `consumer` is the result, of type `through`, of the fused node `producer`. Returns one node
  * that computes both. Its arguments are those of the consumer without `a`, then those of the producer; equal
  * ones are not merged (sx_fused_merge_args does that). *ok is false where it would compute a reduction more
- * than once. It is allowed for:
+ * than once, or where results would have other bits than those of two nodes (fused_bits.c). It is allowed for:
  *
  *   - a producer that is a map, under any affine access. Into an operand of a DOT, or the second operand of an
  *     ONLINE, it goes only if it is a copy.

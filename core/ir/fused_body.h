@@ -21,6 +21,8 @@ void sx_body_trim(sx_body *body, uint32_t result);
 /* vary[i]: set of the space dimensions that instruction i varies along (REDUCE, DOT and ONLINE clear `axes`, a
  * DOT under an ONLINE clears `inner`). */
 void sx_body_vary(const sx_body *body, uint32_t rank, uint32_t vary[SX_FUSED_INSTRS_MAX]);
+/* May these instructions stand in one kernel without changing a bit of what they give in kernels of their own? */
+bool sx_body_keeps_bits(const sx_body *body);
 /* Sets `fused` to the attribute of a fused node. */
 void sx_body_wrap(const sx_type *space, const sx_body *body, sx_attr *fused);
 /* The shape of the result of a body that has passed sx_fused_infer, without its checks. */

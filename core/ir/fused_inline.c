@@ -599,6 +599,7 @@ sx_code sx_fused_inline(sx_ctx *cx, const sx_attr *consumer, uint32_t a, const s
     *ok = is_map      ? inline_map(consumer, a, producer, through, to)
           : is_scores ? inline_scores(consumer, a, producer, through, to, &space)
                       : inline_reduction(consumer, a, producer, through, to, &space);
+    *ok = *ok && sx_body_keeps_bits(to);
     if (*ok) {
         sx_body_wrap(&space, to, fused);
     }

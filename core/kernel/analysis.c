@@ -264,15 +264,9 @@ static void collect(sx_analysis *a)
 
 static uint32_t lane_bytes(const sx_analysis *a)
 {
-    bool wide = sx_dtype_bytes(a->result.dtype) == 8;
+    bool wide = sx_dtype_bytes(a->result.dtype) == 8 || sx_body_is_wide(a->body);
     for (uint32_t k = 0; k < a->input_count; k++) {
         wide = wide || sx_dtype_bytes(a->input[k].dtype) == 8;
-    }
-    for (uint32_t i = 0; i < a->body->instr_count; i++) {
-        const sx_instr *in = &a->body->instr[i];
-        bool divides = in->kind == SX_BODY_APPLY && in->dtype == SX_I32 &&
-                       (in->op == SX_OP_DIVIDE || in->op == SX_OP_REMAINDER);
-        wide = wide || sx_dtype_bytes(in->dtype) == 8 || divides;
     }
     return wide ? 8 : 4;
 }

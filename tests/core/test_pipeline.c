@@ -101,7 +101,7 @@ START_TEST(test_large_space)
 }
 END_TEST
 
-/* Dimensions of extent 1 are free to add, until a contraction has more than a kernel can walk; another form is taken. */
+/* Dimensions of extent 1 cost nothing, until a contraction has more than a kernel can walk: another form is taken. */
 START_TEST(test_ranks_that_grow)
 {
     static const char text[] =

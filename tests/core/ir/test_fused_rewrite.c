@@ -668,6 +668,45 @@ START_TEST(not_affine)
 }
 END_TEST
 
+/* `inner`, an operation on floats, and `outer` on its result and, if `two`, on a parameter: may they
+ * be one kernel? */
+static bool may_share(sx_op inner, sx_op outer, sx_direction direction, sx_dtype result, bool two)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, (size_t)64 << 20);
+    sx_type x = {SX_F32, 2, {DIM(5), DIM(6)}};
+    sx_type through = inner == SX_OP_REDUCE ? (sx_type){SX_F32, 1, {DIM(5)}} : x;
+    sx_type to = through;
+    to.dtype = result;
+    sx_type both[2] = {through, through};
+    sx_attr first = {.present = sx_op_info_of(inner)->attrs, .dims = {1, {1}}};
+    first.reducer = direction == SX_NE ? SX_MAX : SX_SUM;
+    sx_attr second = {.present = sx_op_info_of(outer)->attrs, .type = to, .direction = direction};
+    sx_attr producer, consumer, grown;
+    bool ok;
+    ck_sx_ok(&cx, sx_fused_lift(&cx, inner, &first, &x, 1, &through, &producer));
+    ck_sx_ok(&cx, sx_fused_lift(&cx, outer, &second, both, two ? 2 : 1, &to, &consumer));
+    ck_sx_ok(&cx, sx_fused_inline(&cx, &consumer, 0, &producer, &through, &grown, &ok));
+    sx_ctx_fini(&cx);
+    return ok;
+}
+
+/* What would have other bits in a kernel with something else stays in one of its own (fused_bits.c). */
+START_TEST(bits_stay)
+{
+    ck_assert(!may_share(SX_OP_TANH, SX_OP_CONVERT, SX_EQ, SX_F64, false));
+    ck_assert(!may_share(SX_OP_TANH, SX_OP_CONVERT, SX_EQ, SX_I64, false));
+    ck_assert(may_share(SX_OP_TANH, SX_OP_CONVERT, SX_EQ, SX_F16, false));
+    ck_assert(may_share(SX_OP_ABS, SX_OP_CONVERT, SX_EQ, SX_F64, false));
+    ck_assert(!may_share(SX_OP_REDUCE, SX_OP_CONVERT, SX_EQ, SX_F64, false)); /* a sum */
+    ck_assert(may_share(SX_OP_REDUCE, SX_OP_CONVERT, SX_NE, SX_F64, false));  /* a maximum */
+    ck_assert(!may_share(SX_OP_TANH, SX_OP_COMPARE, SX_EQ, SX_BOOL, true));
+    ck_assert(!may_share(SX_OP_TANH, SX_OP_COMPARE, SX_NE, SX_BOOL, true));
+    ck_assert(may_share(SX_OP_TANH, SX_OP_COMPARE, SX_LT, SX_BOOL, true));
+    ck_assert(may_share(SX_OP_ABS, SX_OP_COMPARE, SX_EQ, SX_BOOL, true));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fused rewrite");
@@ -677,6 +716,7 @@ int main(void)
     tcase_add_test(tcase, symbolic_offset);
     tcase_add_test(tcase, two_symbols);
     tcase_add_test(tcase, not_affine);
+    tcase_add_test(tcase, bits_stay);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }
