@@ -37,6 +37,8 @@ typedef struct {
     size_t bytes_max;
     /* In double precision, too: three times the work. */
     bool exact;
+    /* With `exact`: rounded results of f64 are moved by a unit in the last place, so that the two differ there, too. */
+    bool moved;
 } sxv_reference;
 
 /* `graph` is static.  errors  SX_LIMIT more than bytes_max; SX_NOMEM; those of the interpreter and of the reader */

@@ -102,11 +102,13 @@ sx_code sxv_whole_compare(sx_ctx *cx, const sxr_program *program, const sx_graph
     sxv_reference how = *reference;
     bool unknown;
     how.exact = false;
+    how.moved = false;
     sx_code code = compare(cx, program, graph, &how, wide, whole, &unknown);
     if (!unknown) {
         return code;
     }
     sx_ctx_reset_error(cx);
     how.exact = true;
+    how.moved = true;
     return compare(cx, program, graph, &how, wide, whole, &unknown);
 }

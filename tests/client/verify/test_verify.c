@@ -305,6 +305,13 @@ static const char *const rounded[] = {
     "%b = negate(%a) : f32[6, 5]\n%y = exponential(%b) : f32[6, 5]\n", /* 0 or less than any f32 */
     "%b = add(%x, %a) : f32[6, 5]\n%y = subtract(%b, %a) : f32[6, 5]\n", /* nothing of x is left */
     "%b = log(%x) : f32[6, 5]\n%y = reduce(%b) {dims = [1], reducer = minimum} : f32[6]\n",
+    /* f64: what is left of 1e6 when 1 is added to it and taken away again, as a norm does */
+    ("%b = convert(%x) : f64[6, 5]\n%s = constant {data = 1e-7} : f64[6, 5]\n"
+     "%c = multiply(%b, %s) : f64[6, 5]\n%t = tanh(%b) : f64[6, 5]\n%d = multiply(%t, %t) : f64[6, "
+     "5]\n"
+     "%one = constant {data = 1} : f64[6, 5]\n%e = add(%c, %one) : f64[6, 5]\n"
+     "%f = divide(%e, %d) : f64[6, 5]\n%g = multiply(%f, %d) : f64[6, 5]\n"
+     "%y = subtract(%g, %one) : f64[6, 5]\n"),
 };
 
 START_TEST(test_rounding)
