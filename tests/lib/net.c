@@ -23,23 +23,29 @@ static sx_code visit_nodes(sx_ctx *cx, sx_span text, const sx_binding *binding,
     return SX_OK;
 }
 
+sx_code sx_test_each_fused_of(sx_ctx *cx, sx_span text, const char *target, int64_t batch,
+                              sx_test_fused_visit visit, void *self)
+{
+    sx_image image;
+    sx_image_init(&image);
+    sx_binding binding = {SX_SPAN_LITERAL("batch"), batch};
+    sx_core_request request = {
+        .ir = text, .target = sx_span_of(target), .binding = &binding, .binding_count = 1};
+    sx_code code = sx_core_compile(cx, &request, &image);
+    code = code == SX_OK ? visit_nodes(cx, sx_buf_span(&image.optimized), &binding, visit, self)
+                         : code;
+    sx_image_fini(&image);
+    return code;
+}
+
 sx_code sx_test_each_fused(sx_ctx *cx, const char *name, const char *target, int64_t batch,
                            sx_test_fused_visit visit, void *self)
 {
     sx_buf text;
-    sx_image image;
     sx_buf_init(&text, SX_TEXT_BYTES_MAX);
-    sx_image_init(&image);
-    sx_binding binding = {SX_SPAN_LITERAL("batch"), batch};
     sx_code code = sx_test_model_text(cx, name, &text);
-    sx_core_request request = {.ir = sx_buf_span(&text),
-                               .target = sx_span_of(target),
-                               .binding = &binding,
-                               .binding_count = 1};
-    code = code == SX_OK ? sx_core_compile(cx, &request, &image) : code;
-    code = code == SX_OK ? visit_nodes(cx, sx_buf_span(&image.optimized), &binding, visit, self)
+    code = code == SX_OK ? sx_test_each_fused_of(cx, sx_buf_span(&text), target, batch, visit, self)
                          : code;
-    sx_image_fini(&image);
     sx_buf_fini(&text);
     return code;
 }

@@ -7,6 +7,8 @@ typedef sx_code (*sx_test_fused_visit)(sx_ctx *cx, const sx_attr *fused, const s
                                        uint32_t input_count, void *self);
 /* Imports tests/models/NAME.onnx, compiles it for `target` with batch bound, and visits the fused nodes of
  * what came of it. */
+sx_code sx_test_each_fused_of(sx_ctx *cx, sx_span text, const char *target, int64_t batch,
+                              sx_test_fused_visit visit, void *self); /* of a program text */
 sx_code sx_test_each_fused(sx_ctx *cx, const char *name, const char *target, int64_t batch,
                            sx_test_fused_visit visit, void *self);
 #endif
