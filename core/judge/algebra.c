@@ -292,9 +292,16 @@ uint32_t sx_form_put(sx_algebra *g, const sx_lin *lin)
 uint32_t sx_form_constant(sx_algebra *g, int64_t value)
 {
     sx_lin lin;
-    lin.constant = value;
-    lin.vars = 0;
-    return sx_form_put(g, &lin);
+    bool small = value >= 0 && value < (int64_t)SX_SMALL_FORMS;
+    if (small && g->small[value].stamp == g->generation && !g->refused) {
+        return g->small[value].result;
+    }
+    sx_lin_init(&lin, value);
+    uint32_t form = sx_form_put(g, &lin);
+    if (small && !g->refused) {
+        g->small[value] = (sx_memo){g->generation, form};
+    }
+    return form;
 }
 
 uint32_t sx_form_var(sx_algebra *g, uint32_t variable, int64_t coefficient, int64_t constant)

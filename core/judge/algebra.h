@@ -99,6 +99,7 @@ typedef struct {
 typedef struct {
     uint32_t stamp, result;
 } sx_memo;
+#define SX_SMALL_FORMS 64u
 
 typedef struct {
     sx_ctx *cx;
@@ -119,6 +120,7 @@ typedef struct {
     uint32_t memo_capacity;
     uint32_t stamp;
     sx_pair_memo *pair;
+    sx_memo small[SX_SMALL_FORMS]; /* forms of the constants 0, 1 .. (lanes), by generation */
     struct {
         uint32_t term, var, generation;
         bool yes;

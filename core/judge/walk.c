@@ -420,7 +420,7 @@ static void walk_loop(sx_walk *w, uint32_t at)
 /* ---- instructions ---- */
 static uint32_t swap_lanes(sx_walk *w, uint32_t value, uint32_t distance)
 {
-    sx_lanes in, out = {.count = 0};
+    sx_lanes in, out;
     uint32_t term[SX_LOOP_LANES_MAX];
     if ((value & SX_MANY) == 0 && (w->g->term[value].vars & SX_VAR_BIT(SX_VAR_LANE)) == 0) {
         return value;
@@ -591,6 +591,8 @@ void sx_walk_part(sx_walk *w, sx_algebra *g, const sx_kernel *kernel, const sx_p
     if (!prepare(w)) {
         return;
     }
+    sx_subst_begin(g, &w->whole);
+    sx_subst_var(&w->whole, SX_VAR_LANE, sx_form_var(g, SX_VAR_STORE, 1, 0));
     do {
         w->again = false;
         w->stores.count = w->reads.count = w->carried_count = w->many_count = 0;

@@ -57,6 +57,13 @@ typedef struct {
     uint32_t first, count;
 } sx_loop_carries;
 
+/* What was found for a term at single lanes: blocks that are turned in registers ask again and again. */
+#define SX_FIXED_LANES 64u
+typedef struct {
+    uint32_t term, generation;
+    uint32_t at[SX_LOOP_LANES_MAX]; /* 0: not asked yet */
+} sx_fixed_lanes;
+
 typedef struct {
     sx_algebra *g;
     const sx_kernel *kernel;
@@ -94,6 +101,8 @@ typedef struct {
     uint32_t open;       /* symbolic loops */
     uint32_t at;         /* item */
     sx_walk_op op[SX_LOP_COUNT];
+    sx_fixed_lanes fixed[SX_FIXED_LANES];
+    sx_subst whole; /* of stores from lane 0 on: the lane as a store variable */
 } sx_walk;
 
 #define SX_MANY 0x80000000u
@@ -105,7 +114,13 @@ void sx_walk_part(sx_walk *w, sx_algebra *g, const sx_kernel *kernel, const sx_p
 uint32_t sx_walk_elementwise(sx_walk *w, sx_lop op, uint32_t imm, const uint32_t operand[3]);
 uint32_t sx_walk_put(sx_walk *w, const sx_lanes *lanes);
 void sx_walk_get(const sx_walk *w, uint32_t value, sx_lanes *lanes);
-uint32_t sx_walk_at(sx_walk *w, uint32_t term, uint32_t lane); /* the term with the lane fixed */
+uint32_t sx_walk_fix(sx_walk *w, uint32_t term, uint32_t lane);
+/* The term with the lane fixed. */
+static inline uint32_t sx_walk_at(sx_walk *w, uint32_t term, uint32_t lane)
+{
+    bool moves = (w->g->term[term].vars & SX_VAR_BIT(SX_VAR_LANE)) != 0;
+    return moves ? sx_walk_fix(w, term, lane) : term;
+}
 void sx_walk_memory(sx_walk *w, const sx_item *item);
 
 /* ---- memory that loops carry (walk_state.c) ---- */

@@ -3,9 +3,29 @@
 
 #include <string.h>
 
-uint32_t sx_walk_at(sx_walk *w, uint32_t term, uint32_t lane)
+uint32_t sx_walk_fix(sx_walk *w, uint32_t term, uint32_t lane)
 {
-    return sx_term_fix(w->g, term, SX_VAR_LANE, lane);
+    sx_fixed_lanes *fixed = &w->fixed[term % SX_FIXED_LANES];
+    SX_ASSERT(lane < SX_COUNT(fixed->at));
+    if (fixed->term != term || fixed->generation != w->g->generation) {
+        *fixed = (sx_fixed_lanes){.term = term, .generation = w->g->generation};
+    }
+    if (fixed->at[lane] == 0) {
+        fixed->at[lane] = sx_term_fix(w->g, term, SX_VAR_LANE, lane);
+    }
+    return fixed->at[lane];
+}
+
+/* The pieces of a value where they stand, or the one piece in `whole`. Until the next sx_walk_put. */
+static const sx_lanes *view(const sx_walk *w, uint32_t value, sx_lanes *whole)
+{
+    if ((value & SX_MANY) != 0) {
+        return &w->many[value & ~SX_MANY];
+    }
+    whole->count = 1;
+    whole->end[0] = (uint8_t)w->lanes;
+    whole->term[0] = value;
+    return whole;
 }
 
 void sx_walk_get(const sx_walk *w, uint32_t value, sx_lanes *lanes)
@@ -81,10 +101,27 @@ static void put_piece(sx_lanes *lanes, uint32_t end, uint32_t term)
     lanes->term[lanes->count++] = term;
 }
 
+/* The operation on lanes start .. end - 1; of a known choice the operand that is chosen. */
+static uint32_t piece(sx_walk *w, sx_lop op, uint32_t imm, uint32_t x[3], uint32_t start,
+                      uint32_t end)
+{
+    sx_algebra *g = w->g;
+    bool one = end == start + 1;
+    if (op == SX_LOP_BLEND && g->term[x[0]].kind == SX_TERM_CONST) {
+        uint32_t chosen = g->term[x[0]].imm != 0 ? x[1] : x[2];
+        return one ? sx_walk_at(w, chosen, start) : chosen;
+    }
+    for (uint32_t k = 0; one && k < 3; k++) {
+        x[k] = sx_walk_at(w, x[k], start);
+    }
+    return sx_term_op(g, op, imm, x[0], x[1], x[2]);
+}
+
 uint32_t sx_walk_elementwise(sx_walk *w, sx_lop op, uint32_t imm, const uint32_t operand[3])
 {
     sx_algebra *g = w->g;
-    sx_lanes in[3], out;
+    sx_lanes one[3], out;
+    const sx_lanes *in[3];
     uint32_t at[3] = {0};
     out.count = 0;
     bool plain = ((operand[0] | operand[1] | operand[2]) & SX_MANY) == 0;
@@ -92,15 +129,16 @@ uint32_t sx_walk_elementwise(sx_walk *w, sx_lop op, uint32_t imm, const uint32_t
     if (plain && !(by_lane && is_pattern(g, operand[0]) && is_pattern(g, operand[1]))) {
         return sx_term_op(g, op, imm, operand[0], operand[1], operand[2]);
     }
+    out.count = 0;
     for (uint32_t k = 0; k < 3; k++) {
-        sx_walk_get(w, operand[k], &in[k]);
+        in[k] = view(w, operand[k], &one[k]);
     }
     for (uint32_t start = 0; start < w->lanes && !g->refused;) {
         uint32_t end = w->lanes;
         uint32_t x[3];
         for (uint32_t k = 0; k < 3; k++) {
-            end = in[k].end[at[k]] < end ? in[k].end[at[k]] : end;
-            x[k] = in[k].term[at[k]];
+            end = in[k]->end[at[k]] < end ? in[k]->end[at[k]] : end;
+            x[k] = in[k]->term[at[k]];
         }
         if (by_lane && is_pattern(g, x[0]) && is_pattern(g, x[1])) {
             for (uint32_t i = start; i < end; i++) {
@@ -109,15 +147,10 @@ uint32_t sx_walk_elementwise(sx_walk *w, sx_lop op, uint32_t imm, const uint32_t
                     sx_term_op(g, op, imm, sx_walk_at(w, x[0], i), sx_walk_at(w, x[1], i), 0));
             }
         } else {
-            if (end == start + 1) {
-                for (uint32_t k = 0; k < 3; k++) {
-                    x[k] = sx_walk_at(w, x[k], start);
-                }
-            }
-            put_piece(&out, end, sx_term_op(g, op, imm, x[0], x[1], x[2]));
+            put_piece(&out, end, piece(w, op, imm, x, start, end));
         }
         for (uint32_t k = 0; k < 3; k++) {
-            at[k] += in[k].end[at[k]] == end && end < w->lanes;
+            at[k] += in[k]->end[at[k]] == end && end < w->lanes;
         }
         start = end;
     }
@@ -319,6 +352,15 @@ static uint32_t load(sx_walk *w, const sx_addr *a, sx_mem mem, int64_t stride, u
     return g->refused ? 0 : sx_walk_put(w, &out);
 }
 
+/* Is `value` what the term is at the lane? */
+static bool is_at(sx_walk *w, uint32_t term, uint32_t lane, uint32_t value)
+{
+    sx_subst s;
+    sx_subst_begin(w->g, &s);
+    sx_subst_var(&s, SX_VAR_LANE, sx_form_constant(w->g, lane));
+    return sx_term_becomes(w->g, term, value, &s);
+}
+
 /* Pieces of lanes that differ by their lane alone become one. */
 static void compress(sx_walk *w, sx_lanes *lanes, uint32_t count)
 {
@@ -337,7 +379,7 @@ static void compress(sx_walk *w, sx_lanes *lanes, uint32_t count)
             sx_subst_var(&s, SX_VAR_LANE, sx_form_var(g, SX_VAR_LANE, 1, -(int64_t)start));
             term = sx_term_subst(g, pair, &s);
             while (k < lanes->count && lanes->end[k] == end + 1 &&
-                   sx_walk_at(w, term, end) == lanes->term[k]) {
+                   is_at(w, term, end, lanes->term[k])) {
                 end = lanes->end[k++];
             }
         }
@@ -374,13 +416,18 @@ static void store(sx_walk *w, const sx_item *item)
         uint32_t end = lanes.end[k] < count ? lanes.end[k] : count;
         sx_record r = {
             .buffer = a->buffer, .mem = item->mem, .width = width, .value = lanes.term[k]};
-        sx_subst s;
-        sx_subst_begin(g, &s);
         bool several = end > start + 1;
-        sx_subst_var(&s, SX_VAR_LANE,
-                     several ? sx_form_var(g, SX_VAR_STORE, 1, start) : sx_form_constant(g, start));
-        r.address = sx_form_subst(g, form, &s);
-        r.value = sx_term_subst(g, r.value, &s);
+        sx_subst one;
+        const sx_subst *s = &w->whole; /* what was found for the stores before holds for this one */
+        if (start > 0 || !several) {
+            sx_subst_begin(g, &one);
+            sx_subst_var(&one, SX_VAR_LANE,
+                         several ? sx_form_var(g, SX_VAR_STORE, 1, start)
+                                 : sx_form_constant(g, start));
+            s = &one;
+        }
+        r.address = sx_form_subst(g, form, s);
+        r.value = sx_term_subst(g, r.value, s);
         r.dims = several;
         r.count[0] = (int64_t)end - start;
         if (g->term[r.value].holes) {
