@@ -36,7 +36,7 @@ typedef struct {
     /* What this call took. */
     uint64_t total_us;
     sx_key key;
-    /* A semantic hit: the program was found equal to a stored one, whose key is the next field. */
+    /* The program met a stored one, whose key is the next field: the rules make the two equal. */
     bool met;
     sx_key met_key;
     /* The rules by which it is equal, separated by commas and cut at the end. Empty: it has the same terms. */

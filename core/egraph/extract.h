@@ -18,7 +18,7 @@ typedef struct {
     /* The nodes whose classes the program must compute. */
     const uint32_t *root;
     uint32_t root_count;
-    /* [node_count] for each class the node that a known program has chosen, which is to be beaten; or NULL. */
+    /* [node_count] for each class the node of a program at hand, which is to be beaten; or NULL. */
     const uint32_t *start;
     /* As sx_xt_options.fuel. */
     uint64_t fuel;

@@ -1,4 +1,4 @@
-/* meet.h - finds out whether a program equals a stored one: a semantic cache hit.
+/* meet.h - finds out whether a program meets a stored one, which then answers for it: a hit by meaning.
  *
  * First the parameters of the two programs are paired (pair.h). Then the new program is inserted into the stored
  * e-graph, operands first, with the stored parameters in place of its own; hashing finds the nodes that are already

@@ -49,12 +49,12 @@ sx_code sx_memory_open(sx_ctx *cx, sx_span before, const sx_key *rules, sx_buf *
     uint32_t capacity = 0;
     *memory = (sx_memory){.rules = *rules, .after = after};
     if ((uintptr_t)before.ptr % SX_MEMORY_ALIGN != 0) {
-        return SX_FAIL(cx, SX_CORRUPT, "remembered e-graphs: not aligned to %u", SX_MEMORY_ALIGN);
+        return SX_FAIL(cx, SX_CORRUPT, "memory of a search: not aligned to %u", SX_MEMORY_ALIGN);
     }
     while (before.len > 0) {
         sx_memory_part part;
         if (memory->part_count >= SX_MEMORY_PARTS_MAX || !take_part(&before, &part)) {
-            return SX_FAIL(cx, SX_CORRUPT, "remembered e-graph %u: cut short, or over %u",
+            return SX_FAIL(cx, SX_CORRUPT, "memory of a search: record %u: cut short, or over %u",
                            memory->part_count, SX_MEMORY_PARTS_MAX);
         }
         SX_TRY(sx_grow(cx, &array, &capacity, memory->part_count + 1, sizeof(part)));
@@ -79,7 +79,7 @@ static sx_code check_nodes(sx_ctx *cx, const sx_memory_graph *g)
         }
         if (!same) {
             return SX_FAIL(cx, SX_CORRUPT,
-                           "remembered e-graph: node %u of the part is not e-node %u", i, n);
+                           "memory of a search: node %u of the part is not e-node %u", i, n);
         }
     }
     return SX_OK;
@@ -91,7 +91,7 @@ static sx_code check_runs(sx_ctx *cx, const sx_memory_graph *g)
         if (g->run_count > SX_MEMORY_RUNS_MAX || g->run[i].first > g->run[i].end ||
             g->run[i].end > g->graph.t.eg.node_count) {
             return SX_FAIL(cx, SX_CORRUPT,
-                           "remembered e-graph: kernels from %u to %u of %u e-nodes",
+                           "memory of a search: kernels from %u to %u of %u e-nodes",
                            g->run[i].first, g->run[i].end, g->graph.t.eg.node_count);
         }
     }
@@ -124,14 +124,14 @@ sx_code sx_memory_find(sx_ctx *cx, const sx_memory *memory, const sx_graph *prog
         return cx->error.code;
     }
     if (part->record.node_count != program->node_count) {
-        return SX_FAIL(cx, SX_CORRUPT, "remembered e-graph: of %u nodes, the part has %u",
+        return SX_FAIL(cx, SX_CORRUPT, "memory of a search: of %u nodes, the part has %u",
                        part->record.node_count, program->node_count);
     }
     memcpy(node, part->node, program->node_count * sizeof(uint32_t));
     g->node = node;
     SX_TRY(sx_library_load(cx, part->snapshot, &memory->rules, SX_LIBRARY_ALL, &g->graph));
     if (g->graph.interface->symbol_count != program->symbol_count) {
-        return SX_FAIL(cx, SX_CORRUPT, "remembered e-graph: %u symbols, the part has %u",
+        return SX_FAIL(cx, SX_CORRUPT, "memory of a search: %u symbols, the part has %u",
                        g->graph.interface->symbol_count, program->symbol_count);
     }
     SX_TRY(sx_graph_adopt(cx, program, g->graph.interface, &g->program));
@@ -159,7 +159,7 @@ static sx_code put_part(sx_ctx *cx, sx_memory *memory, const sx_memory_record *r
         sx_buf_clear(after);
         return SX_OK;
     }
-    return sx_buf_check(cx, after, "remembered e-graphs");
+    return sx_buf_check(cx, after, "memory of a search");
 }
 
 sx_code sx_memory_put(sx_ctx *cx, sx_memory *memory, const sx_memory_source *source)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Holds the house rules that a compiler does not: who may include whom, banned calls, sizes of files and
-functions, words that mark unfinished work, width of lines, declarations broken by a comment, formatting,
-assertions. Prints one line for each finding and exits 1 if there is any."""
+"""Holds the house rules that a compiler does not: who may include whom, banned calls, sizes of files and functions,
+words that mark unfinished work or that the glossary replaces, width of lines, declarations broken by a comment,
+formatting, assertions. Prints one line for each finding and exits 1 if there is any."""
 import os
 import re
 import subprocess
@@ -19,6 +19,16 @@ IMPURE = ["malloc", "calloc", "realloc", "free", "getenv", "fopen", "clock_getti
 MALLOC_OK = {"core/base/base.h", "core/base/arena.c", "core/base/buf.c", "core/poly/legal.c"}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|not implemented yet|for now\b|simulated for|placeholder|dummy",
                         re.I)
+# Words that docs/GLOSSARY.md ("One word of several") replaces, where a pattern can tell; what to write instead.
+RETIRED = ((re.compile(r"\b(?:known|remembered|kept) (?:programs?|e-graphs?|modules?)\b", re.I), "stored"),
+           (re.compile(r"\bsemantic (?:cache )?(?:hit|match)", re.I), "meeting"),
+           (re.compile(r"\bequivalent programs?\b(?=.*\b(?:rules?|stored)\b)", re.I), "equal"),
+           (re.compile(r"\b(?:similar|related) (?:programs?|parts?)\b", re.I), "likes"),
+           (re.compile(r"\b(?:legal|safe) kernels?\b", re.I), "proven"),
+           (re.compile(r"\bcache (?:row|record)s?\b|\b(?:row|record)s? of the cache\b", re.I), "entry"),
+           (re.compile(r"\bsignature of (?:a|the) module\b", re.I), "seal"),
+           (re.compile(r"\b(?:plan of a kernel|kernel plan)s?\b", re.I), "schedule"))
+OTHER_WORDS = ("docs/GLOSSARY.md", "docs/decisions/", "tests/")
 FILE_LINES_MAX = 1000
 FUNCTION_LINES_MAX = 70
 TEST_LINES_MAX = 150  # a test with its table
@@ -84,6 +94,16 @@ def check_columns(path, text):
             report(path, number, f"{len(line)} columns, at most {COLUMNS_MAX}")
 
 
+def check_words(path, text):
+    if path.startswith(OTHER_WORDS):
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        for pattern, use in RETIRED:
+            match = pattern.search(line)
+            if match:
+                report(path, number, f"'{match.group(0)}': docs/GLOSSARY.md has another word, {use}")
+
+
 def check_declarations(path, text):
     for match in BROKEN.finditer(text):
         number = text.count("\n", 0, match.start()) + 1
@@ -99,6 +119,13 @@ def check_planted():
         findings.clear()
     for text in ("    " + "x" * 121, "| " + "x" * 121, "```\n" + "x" * 121 + "\n```"):
         check_columns("planted.md", text)
+        assert not findings, findings
+    for text, wanted in (("a remembered e-graph", 1), ("a Semantic hit", 1), ("all legal kernels", 1),
+                         ("the same program again", 0), ("what is known of programs", 0), ("a stored program", 0)):
+        check_words("core/planted.c", text)
+        assert len(findings) == wanted, (text, findings)
+        findings.clear()
+        check_words("docs/decisions/planted.md", text)
         assert not findings, findings
     broken = ("    bool\n        reused; /* its module */", "    const sx_dim *\n        known; /* all */",
               "    sx_dim stride\n        [SX_RANK_MAX]; /* elements */")
@@ -129,6 +156,7 @@ def main():
         with open(os.path.join(ROOT, path), encoding="utf-8") as file:
             text = file.read()
         check_columns(path, text)
+        check_words(path, text)
         if path.endswith(".md"):
             continue
         for number, line in enumerate(text.split("\n"), 1):
