@@ -137,10 +137,12 @@ typedef struct {
 #define SYMPLEX_RANGE_ANY 16u
 
 typedef struct {
-    const char *path;   /* an ONNX model or a program as text (docs/IR.md), told apart by content */
-    const void *bytes;  /* or, with `path` NULL, such a file in memory; borrowed for the call */
-    size_t size;        /* of `bytes` */
-    const char *target; /* NULL: "native"; else "x86-64-v3", "x86-64-v4", ... */
+    const char *path;  /* an ONNX model or a program as text (docs/IR.md), told apart by content */
+    const void *bytes; /* or, with `path` NULL, such a file in memory; borrowed for the call */
+    size_t size;       /* of `bytes` */
+    /* NULL: "native"; else "x86-64-v3", "x86-64-v4", ..., or several with commas between them: the module then has code
+     * for each, and symplex_module_open takes the best that the processor executes. */
+    const char *target;
     const symplex_dim *dims;
     size_t dim_count;
     uint32_t flags;             /* SYMPLEX_EXACT | ... */
@@ -215,14 +217,15 @@ typedef struct {
 
 typedef struct {
     char key[65];    /* as in symplex_compiled */
-    char target[32]; /* "x86-64-v3", ... */
+    char target[32]; /* "x86-64-v3", "x86-64-v3,x86-64-v4", ... */
     uint32_t threads;
     /* The next three are of the variant that runs; while none is chosen, of the first one. */
     double flops;       /* useful floating point operations of one run */
     double estimate_ns; /* of one run, by the compiler's model of the target */
     double floor_ns;    /* roofline floor of the same */
     uint32_t variant_count;
-    /* The name of the variant that runs, "batch=4"; empty while none is chosen, and where there is only one. */
+    /* The name of the variant that runs, "batch=4" or "batch=4 x86-64-v4"; empty while none is chosen, and where there
+     * is only one. */
     char variant[64];
 } symplex_module_info;
 

@@ -101,9 +101,9 @@ static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
     record.numerics = kernel->numerics;
     record.part_first = (uint32_t)(image->part.len / sizeof(sx_module_part));
     record.part_count = kernel->part_count;
-    record.form = sx_form_first(image->info.arch);
-    record.arch = image->info.arch;
-    record.level = image->info.level;
+    record.form = sx_form_first(pipe->machine->arch);
+    record.arch = pipe->machine->arch;
+    record.level = pipe->machine->level;
     record.arg_count = done->arg_count;
     record.result_count = 1;
     record.code_offset = done->code->offset;

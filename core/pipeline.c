@@ -13,41 +13,6 @@
 
 #define CONSTANT_BYTES_MAX (INT64_C(1) << 30)
 
-/* ---- the machine ---- */
-
-sx_code sx_core_device(sx_ctx *cx, const sx_core_request *request, const sx_device **device,
-                       const sx_target **target)
-{
-    const sx_device *d;
-    SX_TRY(request->device.len > 0 ? sx_device_parse(cx, request->device, &d)
-                                   : sx_device_find(cx, request->target, &d));
-    if (d->target == NULL) {
-        return SX_FAIL(cx, SX_UNIMPLEMENTED, "device %s: no code generator for target none",
-                       d->name);
-    }
-    const sx_target *t = sx_target_find(request->targets, d->target);
-    if (t == NULL) {
-        return SX_FAIL(cx, SX_INPUT, "device %s: target %s is unknown", d->name, d->target);
-    }
-    if (d->lanes != t->vectors.lanes || d->registers != t->vectors.registers) {
-        return SX_FAIL(cx, SX_INPUT,
-                       "device %s: lanes %u and registers %u, its target %s has %u and %u", d->name,
-                       d->lanes, d->registers, t->machine->name, t->vectors.lanes,
-                       t->vectors.registers);
-    }
-    uint32_t wide = sx_device_lanes(d, 8);
-    if (wide != sx_vector_unit_lanes(&t->vectors, 8)) {
-        return SX_FAIL(
-            cx, SX_INPUT,
-            "device %s: %u lanes of 8 bytes, its target %s has %u: devices whose lanes are "
-            "threads have the laws of blocks, others have none",
-            d->name, wide, t->machine->name, sx_vector_unit_lanes(&t->vectors, 8));
-    }
-    *device = d;
-    *target = t;
-    return SX_OK;
-}
-
 /* ---- front: text to an optimised static graph ---- */
 
 /* `origins` NULL: nobody asks where the nodes come from. */
@@ -286,6 +251,9 @@ static sx_code compile_variants(sx_ctx *cx, sx_pipe *pipe)
     for (uint32_t v = 0; v < pipe->variants->count; v++) {
         sx_graph *bound;
         pipe->variant = v;
+        pipe->machine = sx_pipe_variant_machine(pipe->variants, v);
+        pipe->device = pipe->machine->device;
+        pipe->target = pipe->machine->target;
         pipe->launch_first = pipe->launch_count;
         pipe->flops = pipe->cost_ns = pipe->floor_ns = 0;
         pipe->made_count = 0;
@@ -453,11 +421,23 @@ static void put_report(sx_ctx *cx, const sx_core_request *request, sx_image *ima
     put_stages(cx, image);
 }
 
-static sx_code put_info(sx_ctx *cx, sx_image *image, const sx_core_request *request,
-                        const sx_graph *graph, const sx_device *device)
+/* The names of the devices, the least one first. */
+static sx_module_text put_target(sx_image *image, const sx_pipe_variants *variants)
 {
-    const sx_target *target = sx_target_find(request->targets, device->target);
-    SX_ASSERT(target != NULL);
+    sx_module_text text = {.offset = (uint32_t)image->strings.len};
+    for (uint32_t m = variants->machine_count; m-- > 0;) {
+        sx_buf_print(&image->strings, "%s%s", m + 1 < variants->machine_count ? "," : "",
+                     variants->machine[m].device->name);
+    }
+    text.size = (uint32_t)image->strings.len - text.offset;
+    return text;
+}
+
+static sx_code put_info(sx_ctx *cx, sx_image *image, const sx_core_request *request,
+                        const sx_graph *graph)
+{
+    sx_pipe_variants variants;
+    SX_TRY(sx_pipe_variants_make(cx, request, &variants));
     sx_key key, program;
     sx_span part[SX_PART_COUNT];
     sx_graph unnamed = *graph;
@@ -466,15 +446,11 @@ static sx_code put_info(sx_ctx *cx, sx_image *image, const sx_core_request *requ
     SX_TRY(sx_core_key_of_program(cx, &program, request, &key, part));
     memcpy(image->info.key, key.byte, sizeof(key.byte));
     image->info.name = sx_module_put_text(&image->strings, graph->name);
-    image->info.target = sx_module_put_text(&image->strings, sx_span_of(device->name));
+    image->info.target = put_target(image, &variants);
     image->info.toolchain = sx_module_put_text(&image->strings, sx_span_of(sx_core_toolchain()));
-    uint32_t arch, level;
-    bool known = sx_level_find(target->machine->name, &arch, &level);
-    SX_ASSERT(known); /* every target has a row in protocol/arch.def */
-    image->info.arch = arch;
-    image->info.level = level;
-    sx_pipe_variants variants;
-    SX_TRY(sx_pipe_variants_make(cx, request, &variants));
+    const sx_pipe_machine *least = &variants.machine[variants.machine_count - 1];
+    image->info.arch = least->arch;
+    image->info.level = least->level;
     sx_pipe_put_symbols(&variants, image);
     return SX_OK;
 }
@@ -488,15 +464,14 @@ static sx_code print_named(sx_ctx *cx, const sx_graph *graph, sx_origins *origin
 }
 
 /* The program for the extents of each variant; *first is that of the first. */
-static sx_code bind_each(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph,
-                         sx_pipe_variants *variants, sx_graph **first)
+static sx_code bind_each(sx_ctx *cx, const sx_graph *graph, const sx_pipe_variants *variants,
+                         sx_graph **first)
 {
-    SX_TRY(sx_pipe_variants_make(cx, request, variants));
     sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, variants->symbol_count + 1);
     if (binding == NULL) {
         return cx->error.code;
     }
-    for (uint32_t v = variants->count; v-- > 0;) {
+    for (uint32_t v = variants->count / variants->machine_count; v-- > 0;) {
         sx_pipe_variant_binding(variants, v, binding);
         SX_TRY(sx_graph_bind(cx, graph, binding, variants->symbol_count, first));
     }
@@ -506,9 +481,8 @@ static sx_code bind_each(sx_ctx *cx, const sx_core_request *request, const sx_gr
 /* A program that is being compiled. */
 typedef struct {
     const sx_core_request *request;
-    const sx_device *device;
-    const sx_target *target;
-    const sx_graph *graph; /* canonical, with placements */
+    const sx_device *device; /* by whose prices level 1 chooses: the best one */
+    const sx_graph *graph;   /* canonical, with placements */
     sx_origins *origins;
     sx_pipe_variants variants;
     sx_graph *bound; /* for the extents of the first variant */
@@ -546,7 +520,7 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
     SX_TRY(optimise(cx, request, c->device, &here, false, &c->refused, &better, &report, &meeting));
     SX_TRY(sx_pipe_mesh(cx, request, c->device, c->graph, NULL, image));
     bool done = false;
-    SX_TRY(put_info(cx, image, request, c->graph, c->device));
+    SX_TRY(put_info(cx, image, request, c->graph));
     if (c->variants.count == 1) {
         SX_TRY(sx_semantic_reuse(cx, request, c->graph, &meeting, image, &done));
     }
@@ -564,8 +538,6 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
                     .program = c->graph,
                     .better = better,
                     .origins = c->origins,
-                    .device = c->device,
-                    .target = c->target,
                     .unproven_node = UINT32_MAX,
                     .image = image};
     SX_TRY(sx_judge_make(cx, &pipe.judge));
@@ -586,12 +558,13 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
 {
     compilation c = {.request = request};
     sx_graph *graph;
-    SX_TRY(sx_core_device(cx, request, &c.device, &c.target));
+    SX_TRY(sx_pipe_variants_make(cx, request, &c.variants));
+    c.device = c.variants.machine[0].device;
     SX_TRY(read_program(cx, request->ir, &graph, &c.origins));
     c.graph = graph;
     sx_graph here = *graph;
     here.sharding = NULL;
-    SX_TRY(bind_each(cx, request, &here, &c.variants, &c.bound)); /* refuse early */
+    SX_TRY(bind_each(cx, &here, &c.variants, &c.bound)); /* refuse early */
     if (wants_front(request)) {
         return SX_FAIL(cx, SX_INPUT,
                        "objective \"pareto\" gives several programs: optimize, not compile");
@@ -616,12 +589,12 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
 }
 
 /* The module of level 1: certificate, programs, report. */
-static sx_code put_optimized(sx_ctx *cx, const sx_core_request *request, const sx_device *device,
-                             const sx_graph *graph, const sx_graph *better,
-                             const sx_optimize_report *report, sx_image *image)
+static sx_code put_optimized(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph,
+                             const sx_graph *better, const sx_optimize_report *report,
+                             sx_image *image)
 {
     SX_TRY(sx_optimize_certificate(cx, report, &image->proof));
-    SX_TRY(put_info(cx, image, request, graph, device));
+    SX_TRY(put_info(cx, image, request, graph));
     image->info.input_cost_ns = report->cost_before_ns;
     image->info.cost_ns = report->cost_after_ns;
     SX_TRY(sx_graph_print(cx, graph, &image->program));
@@ -653,7 +626,7 @@ sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *i
     if (wants_front(request)) {
         SX_TRY(sx_core_pareto(cx, request, device, image));
     }
-    return put_optimized(cx, request, device, graph, better, &report, image);
+    return put_optimized(cx, request, graph, better, &report, image);
 }
 
 sx_code sx_pipe_search(sx_ctx *cx, const sx_core_request *request,
@@ -669,7 +642,7 @@ sx_code sx_pipe_search(sx_ctx *cx, const sx_core_request *request,
     SX_TRY(sx_graph_check(cx, better));
     sx_stage_end(cx, stage, sx_eg_stop_name(found->report.stop), found->report.nodes);
     found->better = better;
-    return put_optimized(cx, request, found->device, graph, better, &found->report, image);
+    return put_optimized(cx, request, graph, better, &found->report, image);
 }
 
 sx_code sx_core_prove(sx_ctx *cx, sx_span text, sx_core_proof *proof)

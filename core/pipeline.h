@@ -30,10 +30,20 @@ typedef struct {
     int64_t *value;
     uint32_t count;
 } sx_pipe_values;
+/* A machine that code is made for, as protocol/arch.def numbers it. */
+typedef struct {
+    const sx_device *device;
+    const sx_target *target; /* that of the device */
+    uint32_t arch, level;
+} sx_pipe_machine;
+/* The variants of a module: for each machine, the best one first, all combinations of values. */
 typedef struct {
     sx_pipe_values *symbol;
     uint32_t symbol_count;
-    /* How many combinations of values there are: one variant of the module for each. */
+    /* They are of one architecture, and the last one is the least. */
+    sx_pipe_machine *machine;
+    uint32_t machine_count;
+    /* How many combinations of machines and values there are: one variant of the module for each. */
     uint32_t count;
 } sx_pipe_variants;
 
@@ -42,13 +52,14 @@ typedef struct sx_pipe_made sx_pipe_made;
 typedef struct {
     /* The program after level 1, with constant extents. */
     const sx_graph *graph;
-    const sx_device *device;
-    /* The target of the device. */
-    const sx_target *target;
     sx_image *image;
     const sx_pipe_variants *variants;
     /* The number of the variant that is being made. */
     uint32_t variant;
+    /* The machine for which it is made, with its device and target. */
+    const sx_pipe_machine *machine;
+    const sx_device *device;
+    const sx_target *target;
     /* [variants->symbol_count] the extents of this variant. */
     const sx_binding *binding;
     /* The first launch of this variant. */
@@ -116,10 +127,17 @@ sx_code sx_pipe_search(sx_ctx *cx, const sx_core_request *request,
 sx_code sx_pipe_mesh(sx_ctx *cx, const sx_core_request *request, const sx_device *device,
                      const sx_graph *input, const sx_graph *better, sx_image *image);
 
-/* variants.c. The values of each symbol and how many variants they make.
- *   errors   SX_INPUT one value twice; SX_LIMIT too many */
+/* machines.c: the machines of a request, the best one first.
+ *   errors   as sx_core_device; SX_INPUT two that nothing tells apart, or of two architectures */
+sx_code sx_pipe_machines(sx_ctx *cx, const sx_core_request *request, sx_pipe_machine **machine,
+                         uint32_t *count);
+
+/* variants.c. The machines and the values of each symbol, and how many variants they make.
+ *   errors   SX_INPUT one value twice; SX_LIMIT too many; those of sx_pipe_machines */
 sx_code sx_pipe_variants_make(sx_ctx *cx, const sx_core_request *request,
                               sx_pipe_variants *variants);
+/* The machine of a variant. */
+const sx_pipe_machine *sx_pipe_variant_machine(const sx_pipe_variants *variants, uint32_t variant);
 /* The extents of a variant, one for each symbol. */
 void sx_pipe_variant_binding(const sx_pipe_variants *variants, uint32_t variant,
                              sx_binding *binding);

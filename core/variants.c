@@ -1,4 +1,5 @@
-/* variants.c - a request may give a symbol several values: each combination is a variant of the module. */
+/* variants.c - a request may give a symbol several values, and name several machines: each combination is a
+ * variant of the module. */
 #include "core/pipeline.h"
 
 #include "core/ir/check.h"
@@ -28,11 +29,12 @@ sx_code sx_pipe_variants_make(sx_ctx *cx, const sx_core_request *request,
                               sx_pipe_variants *variants)
 {
     uint32_t most = request->binding_count;
-    *variants =
-        (sx_pipe_variants){.count = 1, .symbol = SX_NEW_ARRAY(cx, sx_pipe_values, most + 1)};
+    *variants = (sx_pipe_variants){.symbol = SX_NEW_ARRAY(cx, sx_pipe_values, most + 1)};
     if (variants->symbol == NULL) {
         return cx->error.code;
     }
+    SX_TRY(sx_pipe_machines(cx, request, &variants->machine, &variants->machine_count));
+    variants->count = variants->machine_count;
     for (uint32_t i = 0; i < most; i++) {
         const sx_binding *binding = &request->binding[i];
         uint32_t s = 0;
@@ -62,6 +64,12 @@ sx_code sx_pipe_variants_make(sx_ctx *cx, const sx_core_request *request,
     return SX_OK;
 }
 
+const sx_pipe_machine *sx_pipe_variant_machine(const sx_pipe_variants *variants, uint32_t variant)
+{
+    SX_ASSERT(variant < variants->count);
+    return &variants->machine[variant / (variants->count / variants->machine_count)];
+}
+
 void sx_pipe_variant_binding(const sx_pipe_variants *variants, uint32_t variant,
                              sx_binding *binding)
 {
@@ -89,7 +97,16 @@ void sx_pipe_put_symbols(const sx_pipe_variants *variants, sx_image *image)
     }
 }
 
-/* "batch=4 heads=2", and a guard for each symbol with several values. */
+static void put_guard(sx_image *image, sx_module_variant *variant, const sx_module_guard *guard)
+{
+    sx_buf_put(&image->guard, guard, sizeof(*guard));
+    sx_buf_put_text(&image->strings,
+                    image->strings.len > variant->name.offset ? " " : ""); /* between two names */
+    variant->guard_count++;
+}
+
+/* "batch=4 heads=2 x86-64-v4": a guard for each symbol with several values, and one for the machine unless it is
+ * the least. With several machines each name has one. */
 static void put_guards(const sx_pipe *pipe, sx_module_variant *variant)
 {
     sx_image *image = pipe->image;
@@ -101,10 +118,19 @@ static void put_guards(const sx_pipe *pipe, sx_module_variant *variant)
         }
         sx_module_guard guard = {
             .kind = SX_GUARD_EQUAL, .subject = s, .low = pipe->binding[s].value};
-        sx_buf_put(&image->guard, &guard, sizeof(guard));
-        sx_buf_put_text(&image->strings, variant->guard_count++ > 0 ? " " : "");
+        put_guard(image, variant, &guard);
         sx_buf_put_span(&image->strings, pipe->binding[s].name);
         sx_buf_print(&image->strings, "=%lld", (long long)guard.low);
+    }
+    const sx_pipe_machine *machine = pipe->machine;
+    if (machine->level > image->info.level) {
+        sx_module_guard guard = {
+            .kind = SX_GUARD_MACHINE, .subject = machine->arch, .low = machine->level};
+        put_guard(image, variant, &guard);
+        sx_buf_put_text(&image->strings, machine->device->name);
+    } else if (pipe->variants->machine_count > 1) {
+        sx_buf_print(&image->strings, "%s%s", image->strings.len > variant->name.offset ? " " : "",
+                     machine->device->name);
     }
     variant->name.size = (uint32_t)image->strings.len - variant->name.offset;
 }

@@ -106,7 +106,7 @@ static uint64_t count_uses(const sx_module *module, sx_span rule)
 }
 
 /* The rules used that do not keep the range of intermediate values: their class says so after a comma. */
-void sxc_put_range(const sx_module *module, sx_buf *out)
+void sxc_put_range(const sx_module *module, const char *before, sx_buf *out)
 {
     bool any = false;
     for (uint64_t i = 0; i < module->rule_count; i++) {
@@ -118,8 +118,8 @@ void sxc_put_range(const sx_module *module, sx_buf *out)
         }
         uint64_t uses = comma < class_.len ? count_uses(module, name) : 0;
         if (uses > 0) {
-            sx_buf_print(out, "%s%.*s (%.*s) %llu", any ? ", " : "\nrange      ", (int)name.len,
-                         (const char *)name.ptr, (int)(class_.len - comma - 2),
+            sx_buf_print(out, "%s%s%.*s (%.*s) %llu", any ? "" : before, any ? ", " : "range      ",
+                         (int)name.len, (const char *)name.ptr, (int)(class_.len - comma - 2),
                          (const char *)class_.ptr + comma + 2, (unsigned long long)uses);
             any = true;
         }
@@ -212,7 +212,7 @@ static sx_code explain_text(sx_ctx *cx, const sx_module *module, const sxc_recor
     SX_TRY(sxc_sharding_text(cx, module, out));
     SX_TRY(put_stages(cx, module, out));
     SX_TRY(put_search(cx, module, out));
-    sxc_put_range(module, out);
+    sxc_put_range(module, "\n", out);
     put_rewrites(module, out);
     SX_TRY(put_kernels(cx, module, &estimate, out));
     SX_TRY(sxc_put_checks(cx, module, record, out));

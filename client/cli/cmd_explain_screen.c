@@ -71,6 +71,12 @@ static void put_cut(sx_buf *out, sx_span text, size_t most)
 
 const sx_device *sxc_device_of(sx_span target)
 {
+    size_t begin =
+        target.len; /* of several machines the last is the best, for which the estimates are */
+    while (begin > 0 && target.ptr[begin - 1] != ',') {
+        begin--;
+    }
+    target = (sx_span){target.ptr + begin, target.len - begin};
     for (uint32_t i = 0; i < sx_device_count(); i++) {
         if (sx_span_is(target, sx_device_at(i)->name)) {
             return sx_device_at(i);
@@ -568,7 +574,7 @@ sx_code sxc_explain_screen(sx_ctx *cx, const sx_module *module, const sxc_record
     SX_TRY(sxc_sharding_text(cx, module, out));
     put_search(&s);
     SX_TRY(put_rules(&s));
-    sxc_put_range(module, out);
+    sxc_put_range(module, "", out);
     if (module->kernel_count > 0) {
         SX_TRY(put_made(&s));
         SX_TRY(put_shares(&s));

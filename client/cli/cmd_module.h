@@ -25,20 +25,22 @@ void sxc_front_svg(const sx_module *module, sx_buf *out);
 /* Stages, the search of the e-graph, what each rule did, and the chain of rewrites. */
 void sxc_json_report(sx_buf *json, const sx_module *module);
 /* The rules used that do not keep the range of intermediate values, in one line; nothing where all do. */
-void sxc_put_range(const sx_module *module, sx_buf *out);
+/* A line after `before`, or nothing. */
+void sxc_put_range(const sx_module *module, const char *before, sx_buf *out);
 /* cmd_explain_screen.c: what was made of the program, in the user's names, on one screen. */
 sx_code sxc_explain_screen(sx_ctx *cx, const sx_module *module, const sxc_record *record,
                            sx_buf *out);
 /* The machine that the estimates of a module are for: "8 cores of x86-64-v4 at 2.6 GHz with 41 GB/s; this
  * machine has 2". */
 void sxc_put_machine(const sx_module *module, bool with_here, sx_buf *out);
-const sx_device *sxc_device_of(sx_span target); /* NULL: of another build */
-/* cmd_run_times.c: what each launch took, by kernel (the ten dearest), or all of them one by one; as fields of
- * a JSON object. */
-sx_code sxc_put_times(sx_ctx *cx, const sx_module *module, const uint64_t *launch_ns, bool all,
-                      sx_buf *out);
-sx_code sxc_json_times(sx_ctx *cx, const sx_module *module, const uint64_t *launch_ns,
-                       sx_buf *json);
+/* The device of this name, or the last of several; NULL: of another build. */
+const sx_device *sxc_device_of(sx_span target);
+/* cmd_run_times.c: what each launch of the variant that ran took, by kernel (the ten dearest), or all of them one
+ * by one; as fields of a JSON object. */
+sx_code sxc_put_times(sx_ctx *cx, const sx_module *module, const sx_module_variant *ran,
+                      const uint64_t *launch_ns, bool all, sx_buf *out);
+sx_code sxc_json_times(sx_ctx *cx, const sx_module *module, const sx_module_variant *ran,
+                       const uint64_t *launch_ns, sx_buf *json);
 /* cmd_sharding.c: how it runs on a mesh; nothing without one. */
 sx_code sxc_sharding_text(sx_ctx *cx, const sx_module *module, sx_buf *out);
 void sxc_json_sharding(sx_buf *json, const sx_module *module);

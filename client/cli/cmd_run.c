@@ -10,6 +10,7 @@
 #include "client/cli/cmd_compile.h"
 #include "client/cli/cmd_module.h"
 #include "client/cli/npy.h"
+#include "client/cli/table.h"
 #include "client/record.h"
 #include "client/verify/verify.h"
 
@@ -223,28 +224,45 @@ static sx_code write_outputs(session *s, const char *folder)
 
 /* ---- report ---- */
 
-static double flops_of(const session *s)
+/* The variant that ran; of a module without any, none of its launches. */
+static sx_module_variant variant_of(const session *s)
 {
     uint32_t variant = sxr_variant(s->program);
-    return variant != SX_MODULE_NONE && variant < s->module->variant_count
-               ? s->module->variant[variant].flops
-               : s->module->info->flops;
+    return variant < s->module->variant_count
+               ? s->module->variant[variant]
+               : (sx_module_variant){.flops = s->module->info->flops};
+}
+
+/* "variant": its name, and "extents": the value of each symbol. */
+static void json_variant(const session *s, const sx_module_variant *ran, sx_buf *json)
+{
+    const sx_module *module = s->module;
+    sxc_json_text(json, "variant", sx_module_string(module, ran->name));
+    sxc_json_open(json, "extents", '{');
+    for (uint32_t i = 0; i < module->symbol_count; i++) {
+        sxc_json_item(json);
+        sx_json_text(json, sx_module_string(module, module->symbol[i].name));
+        sx_buf_print(json, ":%lld", (long long)sxr_extent(s->program, i));
+    }
+    sxc_json_close(json, '}');
 }
 
 static sx_code report_json(session *s)
 {
     sx_buf json;
+    sx_module_variant ran = variant_of(s);
     sx_buf_init(&json, (size_t)16 << 20);
     sxc_json_begin(&json, "run");
+    json_variant(s, &ran, &json);
     sxc_json_int(&json, "threads", sxr_threads(s->program));
     sxc_json_real(&json, "first_ns", s->first_ns);
     sxc_json_real(&json, "best_ns", s->best_ns);
     sxc_json_real(&json, "median_ns", s->median_ns);
-    sxc_json_real(&json, "gflops", flops_of(s) / s->best_ns);
+    sxc_json_real(&json, "gflops", ran.flops / s->best_ns);
     sxc_json_real(&json, "load_ns", s->load_ns);
     sxc_json_real(&json, "runs_ns", s->runs_ns);
     sxc_json_real(&json, "waited_ns", (double)(sxc_now_us() - s->cli->start_us) * 1e3);
-    sx_code code = sxc_json_times(s->cli->cx, s->module, s->launch_ns, &json);
+    sx_code code = sxc_json_times(s->cli->cx, s->module, &ran, s->launch_ns, &json);
     sxc_json_text(&json, "record", sx_span_of(sxc_record_name(&s->record)));
     sxc_json_text(&json, "record_key", sx_span_of(s->record.key));
     if (s->checked) {
@@ -276,11 +294,17 @@ static sx_code report(session *s)
     sxc_human_ns(s->runs_ns, runs);
     sxc_human_ns(s->check_ns, check);
     sx_buf out;
+    sx_module_variant ran = variant_of(s);
     sx_buf_init(&out, (size_t)64 << 20);
+    if (s->module->variant_count > 1) {
+        sx_buf_put_text(&out, "variant  ");
+        sxc_put_plain(&out, sx_module_string(s->module, ran.name));
+        sx_buf_put_u8(&out, '\n');
+    }
     sx_buf_print(&out,
                  "run      best %s, median %s, first %s (with the prologue), %u threads, %.1f "
                  "GFLOP/s\n",
-                 best, median, first, sxr_threads(s->program), flops_of(s) / s->best_ns);
+                 best, median, first, sxr_threads(s->program), ran.flops / s->best_ns);
     sx_buf_put_text(&out, "record   ");
     sxc_record_print(&s->record, &out);
     sx_buf_put_u8(&out, '\n');
@@ -295,7 +319,7 @@ static sx_code report(session *s)
     sx_buf_print(&out, "waited   %s: load %s, runs %s%s%s\n", waited, load, runs,
                  s->checked ? ", check " : "", s->checked ? check : "");
     sx_code code =
-        sxc_put_times(s->cli->cx, s->module, s->launch_ns, sxc_given(s->cli, SXC_ALL), &out);
+        sxc_put_times(s->cli->cx, s->module, &ran, s->launch_ns, sxc_given(s->cli, SXC_ALL), &out);
     code = code == SX_OK ? sxc_put(s->cli, &out) : code;
     sx_buf_fini(&out);
     return code;

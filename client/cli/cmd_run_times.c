@@ -60,10 +60,11 @@ static uint32_t work_of(const sx_module *module, uint64_t launch)
 }
 
 /* Launches of a run, one row for each kernel or kind of launch, dearest first. */
-static uint32_t by_kernel(const sx_module *module, const uint64_t *launch_ns, row *rows)
+static uint32_t by_kernel(const sx_module *module, const sx_module_variant *ran,
+                          const uint64_t *launch_ns, row *rows)
 {
     uint32_t count = 0;
-    for (uint64_t i = module->launch_count; i-- > 0;) {
+    for (uint32_t i = ran->launch_first + ran->launch_count; i-- > ran->launch_first;) {
         row *r = &rows[work_of(module, i)];
         if (module->launch[i].prologue == 0) {
             r->first = i;
@@ -74,8 +75,7 @@ static uint32_t by_kernel(const sx_module *module, const uint64_t *launch_ns, ro
     for (uint32_t k = 0; k < module->kernel_count + SX_LAUNCH_KIND_COUNT; k++) {
         row moved = rows[k];
         moved.work = k;
-        bool ran = moved.ns > 0 || module->variant_count < 2; /* or it is of another variant */
-        if (moved.launches > 0 && ran) {
+        if (moved.launches > 0) {
             uint32_t at = count++;
             for (; at > 0 && rows[at - 1].ns < moved.ns; at--) {
                 rows[at] = rows[at - 1];
@@ -86,13 +86,14 @@ static uint32_t by_kernel(const sx_module *module, const uint64_t *launch_ns, ro
     return count;
 }
 
-sx_code sxc_put_times(sx_ctx *cx, const sx_module *module, const uint64_t *launch_ns, bool all,
-                      sx_buf *out)
+sx_code sxc_put_times(sx_ctx *cx, const sx_module *module, const sx_module_variant *ran,
+                      const uint64_t *launch_ns, bool all, sx_buf *out)
 {
     sxc_layers layers;
     SX_TRY(sxc_layers_find(cx, module, &layers));
     uint64_t total = 0;
-    for (uint64_t i = 0; i < module->launch_count; i++) {
+    uint32_t end = ran->launch_first + ran->launch_count;
+    for (uint32_t i = ran->launch_first; i < end; i++) {
         total += module->launch[i].prologue == 0 ? launch_ns[i] : 0;
     }
     sxc_table table;
@@ -101,15 +102,12 @@ sx_code sxc_put_times(sx_ctx *cx, const sx_module *module, const uint64_t *launc
     if (rows == NULL) {
         return cx->error.code;
     }
-    uint32_t count = all ? 0 : by_kernel(module, launch_ns, rows);
+    uint32_t count = all ? 0 : by_kernel(module, ran, launch_ns, rows);
     for (uint32_t i = 0; i < count && i < KERNELS_SHOWN; i++) {
         SX_TRY(put_row(cx, &layers, &rows[i], total, &table));
     }
-    for (uint64_t i = 0; all && i < module->launch_count; i++) {
+    for (uint32_t i = ran->launch_first; all && i < end; i++) {
         row one = {work_of(module, i), 1, i, launch_ns[i]};
-        if (launch_ns[i] == 0 && module->variant_count > 1) {
-            continue;
-        }
         SX_TRY(put_row(cx, &layers, &one, total, &table));
     }
     sx_buf_put_u8(out, '\n');
@@ -125,12 +123,13 @@ sx_code sxc_put_times(sx_ctx *cx, const sx_module *module, const uint64_t *launc
     return sx_buf_check(cx, out, "times");
 }
 
-sx_code sxc_json_times(sx_ctx *cx, const sx_module *module, const uint64_t *launch_ns, sx_buf *json)
+sx_code sxc_json_times(sx_ctx *cx, const sx_module *module, const sx_module_variant *ran,
+                       const uint64_t *launch_ns, sx_buf *json)
 {
     sxc_layers layers;
     SX_TRY(sxc_layers_find(cx, module, &layers));
     sxc_json_open(json, "launches", '[');
-    for (uint64_t i = 0; i < module->launch_count; i++) {
+    for (uint32_t i = ran->launch_first; i < ran->launch_first + ran->launch_count; i++) {
         const sx_module_kernel *kernel = sx_module_kernel_of(module, i);
         const sx_origin *layer = sxc_layers_main(&layers, i);
         sxc_json_open(json, NULL, '{');

@@ -48,8 +48,8 @@ static void follow_symbols(sxr_program *program)
     }
 }
 
-/* Once all symbols have values, the variant and all extents follow. */
-static void choose(sxr_program *program)
+/* Once all symbols have values. */
+void sxr_extents_follow(sxr_program *program)
 {
     const sx_module *module = &program->module;
     for (uint32_t s = 0; s < module->symbol_count; s++) {
@@ -75,7 +75,7 @@ void sxr_extents_init(sxr_program *program)
             program->value[s] = sx_module_symbol_low(module, s);
         }
     }
-    choose(program);
+    sxr_extents_follow(program);
 }
 
 /* `value` NULL: none was given. */
@@ -150,7 +150,7 @@ sx_code sxr_set_extent(sx_ctx *cx, sxr_program *program, sx_span name, int64_t v
             program->tensor[row->index] = NULL;
         }
     }
-    choose(program);
+    sxr_extents_follow(program);
     return SX_OK;
 }
 

@@ -48,7 +48,7 @@ static void run_points(void *self, uint32_t thread, int64_t first, int64_t last)
 
 static void run_kernel(sxr_program *program, const sx_module_launch *launch, void *const *buffer)
 {
-    SX_ASSERT(program->runs_here);
+    SX_ASSERT(sxr_runs_here(program));
     grid_task task = {program, &program->module.kernel[launch->kernel], buffer};
     int64_t points = 0;
     for (uint32_t p = 0; p < task.kernel->part_count; p++) {
@@ -228,7 +228,7 @@ static sx_code check_bound(sx_ctx *cx, const sxr_program *program)
 sx_code sxr_run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
 {
     const sx_module *module = &program->module;
-    if (!program->runs_here) {
+    if (!sxr_runs_here(program)) {
         return sxr_refuse_machine(cx, module);
     }
     if (module->variant_count == 0) {

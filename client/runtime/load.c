@@ -277,7 +277,7 @@ static sx_code check_machine(sx_ctx *cx, sxr_program *program, bool any_level)
     const sx_machine *here = sxr_cpu_machine();
     uint32_t arch, level;
     if (here != NULL && sx_level_find(here->name, &arch, &level)) {
-        program->machine.level[arch] = level;
+        program->machine.level[arch] = program->here.level[arch] = level;
     }
     program->made_for = sx_machine_find(program->machines, sx_level_name(info->arch, info->level));
     program->runs_here = program->machine.level[info->arch] >= info->level;
@@ -288,6 +288,21 @@ static sx_code check_machine(sx_ctx *cx, sxr_program *program, bool any_level)
         program->machine.level[info->arch] = info->level;
     }
     return check_launches(cx, program);
+}
+
+sx_code sxr_choose_machine(sx_ctx *cx, sxr_program *program, uint32_t level)
+{
+    const sx_module_info *info = program->module.info;
+    const char *name = sx_level_name(info->arch, level);
+    const sx_machine *machine = name != NULL ? sx_machine_find(program->machines, name) : NULL;
+    if (level < info->level || machine == NULL) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "module is for %s, not for %s",
+                       sx_level_name(info->arch, info->level), name != NULL ? name : "unknown");
+    }
+    program->made_for = machine;
+    program->machine.level[info->arch] = level;
+    sxr_extents_follow(program);
+    return SX_OK;
 }
 
 static sx_code finish_open(sx_ctx *cx, sxr_program *program, const sxr_options *options)

@@ -23,14 +23,16 @@ struct sxr_program {
     /* [variant_count] the prologue of the variant has run since its weights were bound. */
     bool *prologue_done;
     bool *made; /* [tensor_count] of those that all variants share: by a prologue */
-    /* The machine that the module is for. */
+    /* The least machine that the module is for, or what sxr_choose_machine said. */
     const sx_machine *made_for;
     /* The machines that a module may name; NULL: all of core/target. */
     const sx_machines *machines;
-    /* The processor executes the code. */
+    /* The processor executes code of the module's least machine. */
     bool runs_here;
+    /* What the processor executes. */
+    sx_arch_set here;
     /* What variants are chosen for: this machine, or, where it lacks the module's instructions and the module
-     * was opened all the same, the least machine that has them. */
+     * was opened all the same, the least machine that has them, or that of sxr_choose_machine. */
     sx_arch_set machine;
     /* [symbol_count] the value of each symbol; 0 while it has none. */
     int64_t *value;
@@ -49,6 +51,8 @@ struct sxr_program {
 
 /* extents.c: what does not follow a symbol, and a value for each symbol that can have but one. */
 void sxr_extents_init(sxr_program *program);
+/* The variant and all extents for the values and the machine as they are now. */
+void sxr_extents_follow(sxr_program *program);
 /* SX_INPUT names the first symbol without a value, and those that it may have. */
 sx_code sxr_extents_check(sx_ctx *cx, const sxr_program *program);
 /* load.c. SX_UNIMPLEMENTED: the machine that the module is for, and what this one has. */

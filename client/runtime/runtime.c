@@ -7,7 +7,9 @@
 
 bool sxr_runs_here(const sxr_program *program)
 {
-    return program->runs_here;
+    return program->runs_here &&
+           (program->variant == SX_MODULE_NONE ||
+            sx_module_machine_fits(&program->module, program->variant, &program->here));
 }
 
 const sx_machine *sxr_machine(const sxr_program *program)

@@ -34,10 +34,15 @@ sx_code sxr_open_bytes(sx_ctx *cx, sx_span bytes, const sxr_options *options,
  * the kernel and the offset. */
 sx_code sxr_check_code(sx_ctx *cx, const sx_machines *machines, const sx_module *module);
 
-/* Does the processor execute the code of the module? False only with `any_level`. */
+/* Does the processor execute the code of the variant that was chosen, or of the module while none is? False only with
+ * `any_level` or after sxr_choose_machine. */
 bool sxr_runs_here(const sxr_program *program);
-/* The machine that the module is for. */
+/* The least machine that the module is for, or what sxr_choose_machine said. */
 const sx_machine *sxr_machine(const sxr_program *program);
+/* Variants are chosen as on a machine of this level of the module's architecture, for verification: what the
+ * processor cannot execute is refused by sxr_run, and sxr_run_launch must not be asked to run it.
+ *   errors   SX_UNIMPLEMENTED the level is below the least of the module, or nothing here knows it */
+sx_code sxr_choose_machine(sx_ctx *cx, sxr_program *program, uint32_t level);
 
 const sx_module *sxr_module(const sxr_program *program);
 /* The bytes of the module file, as long as the program is open. */

@@ -1,6 +1,7 @@
 #include "client/verify/reduced.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "client/verify/reference.h"
 
@@ -33,13 +34,22 @@ static void choose(const sxr_program *program, const sx_graph *graph, int64_t wi
     }
 }
 
+/* Of a module for several machines, the one whose code is compared. */
+static sx_span target_of(const sxr_program *program)
+{
+    const sx_module *module = sxr_module(program);
+    sx_span target = sx_module_string(module, module->info->target);
+    bool several = target.len > 0 && memchr(target.ptr, ',', target.len) != NULL;
+    return several ? sx_span_of(sxr_machine(program)->name) : target;
+}
+
 static sx_code compile(sx_ctx *cx, const sxr_program *program, const sx_binding *binding,
                        uint32_t count, const sx_targets *targets, sx_buf *bytes)
 {
     const sx_module *module = sxr_module(program);
     sx_core_request request = {
         .ir = {(const uint8_t *)module->optimized, (size_t)module->optimized_count},
-        .target = sx_module_string(module, module->info->target),
+        .target = target_of(program),
         .targets = targets,
         .binding = binding,
         .binding_count = count,

@@ -121,6 +121,7 @@ typedef struct {
     size_t reference_bytes;
     sx_image *image;
     uint32_t variant; /* the one that is verified */
+    uint32_t level;   /* of the machine that the executor was made for */
     sxr_pool *pool;
     /* Memory of the interface, one place for each of its tensors, NULL for the others: [tensor_count] */
     void **bound;
@@ -880,13 +881,35 @@ static sx_code choose_extents(verifier *v, bool *found)
     return SX_OK;
 }
 
+/* The variant runs as on the least machine that has what it needs: another may take a variant before it. Where the
+ * processor is less than that, the variant is emulated. */
+static sx_code choose_variant(verifier *v, const sxr_verify_options *options, bool *found)
+{
+    const sx_module *module = v->module;
+    const sx_module_variant *variant = &module->variant[v->variant];
+    uint32_t level = module->info->level;
+    for (uint32_t i = 0; i < variant->guard_count; i++) {
+        const sx_module_guard *guard = &module->guard[variant->guard_first + i];
+        bool machine = guard->kind == SX_GUARD_MACHINE && guard->subject == module->info->arch;
+        level = machine && guard->low > level ? (uint32_t)guard->low : level;
+    }
+    SX_TRY(sxr_choose_machine(v->cx, v->program, level));
+    SX_TRY(choose_extents(v, found));
+    if (v->executor.program == NULL || v->level != level) {
+        SX_TRY(sxr_executor_make(v->cx, options->targets, v->program, &v->executor));
+        v->level = level;
+    }
+    v->image->emulated = v->executor.emulator != NULL;
+    return SX_OK;
+}
+
 static sx_code verify_variants(verifier *v, const sxr_verify_options *options)
 {
     SX_TRY(refuse_effects(v->cx, v->module));
     for (v->variant = 0; v->variant < v->module->variant_count; v->variant++) {
         bool found;
         v->replaced = false;
-        SX_TRY(choose_extents(v, &found));
+        SX_TRY(choose_variant(v, options, &found));
         if (found) {
             SX_TRY(verify_program(v, options));
         } else {
@@ -921,9 +944,7 @@ static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_option
     SX_TRY(sxr_open_bytes(cx, module, &open, &v.program));
     v.module = sxr_module(v.program);
     sx_code code = sxr_pool_new(cx, sxr_threads(v.program), &v.pool);
-    code = code == SX_OK ? sxr_executor_make(cx, options->targets, v.program, &v.executor) : code;
     code = code == SX_OK ? make_interface(&v) : code;
-    image->emulated = v.executor.emulator != NULL;
     code = code == SX_OK ? verify_variants(&v, options) : code;
     sx_stage_end(cx, stage, code == SX_OK ? "done" : "failed",
                  v.image->check.len / sizeof(sx_module_check));

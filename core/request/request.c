@@ -77,12 +77,85 @@ void sx_core_key_options(const sx_core_request *request, sx_buf *text)
     }
 }
 
+#define TARGETS_MAX 16u
+
+/* Puts a name into its place. */
+static sx_code put_name(sx_ctx *cx, sx_span *name, uint32_t *count, sx_span one)
+{
+    uint32_t at = *count;
+    while (at > 0 && sx_span_compare(name[at - 1], one) > 0) {
+        at--;
+    }
+    if (one.len == 0 || (at > 0 && sx_span_equal(name[at - 1], one))) {
+        return SX_FAIL(cx, SX_INPUT, "targets: %s",
+                       one.len == 0 ? "a name between commas is empty"
+                                    : "one name stands there twice");
+    }
+    for (uint32_t i = *count; i > at; i--) {
+        name[i] = name[i - 1];
+    }
+    name[at] = one;
+    (*count)++;
+    return SX_OK;
+}
+
+sx_code sx_core_target_names(sx_ctx *cx, const sx_core_request *request, sx_span **name,
+                             uint32_t *count)
+{
+    sx_span text = request->target;
+    uint32_t most = 1;
+    for (size_t i = 0; i < text.len; i++) {
+        most += text.ptr[i] == ',' ? 1 : 0;
+    }
+    *count = 0;
+    if (most > TARGETS_MAX && request->device.len == 0) {
+        return SX_FAIL(cx, SX_LIMIT, "%u targets, at most %u", most, TARGETS_MAX);
+    }
+    *name = SX_NEW_ARRAY(cx, sx_span, most);
+    if (*name == NULL) {
+        return cx->error.code;
+    }
+    if (request->device.len > 0 || most == 1) {
+        (*name)[(*count)++] = text;
+        return SX_OK;
+    }
+    for (size_t begin = 0, end = 0; begin <= text.len; begin = end + 1) {
+        for (end = begin; end < text.len && text.ptr[end] != ',';) {
+            end++;
+        }
+        SX_TRY(put_name(cx, *name, count, (sx_span){text.ptr + begin, end - begin}));
+    }
+    SX_ASSERT(*count == most);
+    return SX_OK;
+}
+
+/* The names with commas between them. */
+static sx_code join_names(sx_ctx *cx, const sx_core_request *request, sx_span *text)
+{
+    sx_span *name;
+    uint32_t count;
+    SX_TRY(sx_core_target_names(cx, request, &name, &count));
+    if (count == 1) {
+        *text = *name;
+        return SX_OK;
+    }
+    sx_buf line;
+    sx_buf_init(&line, (size_t)1 << 20);
+    for (uint32_t i = 0; i < count; i++) {
+        sx_buf_put_text(&line, i > 0 ? "," : "");
+        sx_buf_put_span(&line, name[i]);
+    }
+    sx_code code = copy_part(cx, &line, text);
+    sx_buf_fini(&line);
+    return code;
+}
+
 sx_code sx_core_key_device(sx_ctx *cx, const sx_core_request *request, sx_span *text)
 {
     SX_ASSERT(text != NULL);
     *text = request->target;
     if (request->device.len == 0) {
-        return SX_OK;
+        return join_names(cx, request, text);
     }
     char digest[SX_KEY_TEXT_SIZE];
     sx_key key = sx_key_of("device", &request->device, 1);

@@ -13,8 +13,10 @@
 typedef struct sx_core_library sx_core_library;
 
 typedef struct {
-    sx_span ir;     /* the program in the text form of docs/IR.md */
-    sx_span target; /* the name of a device of core/cost: "x86-64-v3", "x86-64-v4", ... */
+    sx_span ir; /* the program in the text form of docs/IR.md */
+    /* The name of a device of core/cost: "x86-64-v3", "x86-64-v4", ... For code it may be several, separated by
+     * commas: the module then has variants for each, and their order does not matter. */
+    sx_span target;
     /* Empty, or the description of a device that is no row of the table (docs/DEVICES.md); it counts and not
      * `target`, which then is a name for people. Both are part of the key. */
     sx_span device;
@@ -64,6 +66,10 @@ sx_code sx_core_key(sx_ctx *cx, const sx_core_request *request, sx_key *key,
 sx_code sx_core_key_of_graph(sx_ctx *cx, const sx_graph *graph, const sx_core_request *request,
                              sx_key *key, sx_span part[SX_PART_COUNT]);
 
+/* The names in `target`, in order of their text, in cx's arena; one where there is a description.
+ *   errors   SX_INPUT an empty name, or one name twice */
+sx_code sx_core_target_names(sx_ctx *cx, const sx_core_request *request, sx_span **name,
+                             uint32_t *count);
 /* What the key says of the device: its name, and of one that is no row of the table a digest of its description;
  * in cx's arena. */
 sx_code sx_core_key_device(sx_ctx *cx, const sx_core_request *request, sx_span *text);

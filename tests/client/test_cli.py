@@ -147,6 +147,9 @@ def test_variants():
     for batch in (1, 4):
         ran = json.loads(sx("run", module, "--random", "7", "--check", "-d", f"batch={batch}", "--json").stdout)
         assert ran["check"]["passed"] and ran["check"]["elements"] == 10 * batch, ran
+        assert ran["variant"] == f"batch={batch}" and ran["extents"] == {"batch": batch}, ran
+    told = sx("run", module, "--random", "7", "-d", "batch=4", "-n", "1").stdout
+    assert told.startswith(b"variant  batch=4\nrun "), told
     shown = json.loads(sx("module", "show", module, "--json").stdout)
     assert [v["name"] for v in shown["variants"]] == ["batch=1", "batch=4"], shown["variants"]
     assert shown["variants"][1]["guards"] == [{"kind": "equal", "extent": "batch", "value": 4}], shown["variants"]

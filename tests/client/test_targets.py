@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A module is the same bytes whether the machine that made it has the instructions or not, but for the word in
 its record that says how its code was run; without them it does not run, and the error names what it needs and
-what is there. SX_TARGET: the instruction set; without it every one that this processor has."""
+what is there. A module for several levels runs the best code that the machine has.
+SX_TARGET: the instruction set; without it every one that this processor has."""
 import json
 import os
 import struct
@@ -87,6 +88,59 @@ def refused(module, target):
         sys.exit(f"run of {target} where there is {BELOW[target]}: {said}")
 
 
+def outputs(module, hidden, folder):
+    """Name of the variant that ran, and the bytes of its output."""
+    ran = json.loads(client("run", module, "--random", "7", "--check", "--output", folder, "--json", "-n", "1", "--dim",
+                            "batch=8", hidden=hidden))
+    assert ran["check"]["passed"] and ran["extents"] == {"batch": 8}, ran
+    variants = json.loads(client("module", "show", module, "--json"))["variants"]
+    chosen = [v for v in variants if v["name"] == ran["variant"]]
+    assert len(chosen) == 1 and len(ran["launches"]) == chosen[0]["launches"], ran
+    data = b""
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), "rb") as file:
+            data += file.read()
+    assert data
+    return ran["variant"], data
+
+
+def several(folder, target):
+    """One module for both levels: each machine runs its own code, and gets the bits of a module for it alone."""
+    source = os.path.join(GOLDEN, "ir/mlp.sx")
+    both, turned, alone = (os.path.join(folder, name + ".sxm") for name in ("both", "turned", "alone"))
+    for path, names in ((both, "x86-64-v3,x86-64-v4"), (turned, "x86-64-v4,x86-64-v3"), (alone, target)):
+        client("compile", source, "--no-daemon", "--target", names, "--dim", "batch=2,8", "-o", path, hidden=target)
+    assert sections(both) == sections(turned), "the order of names matters"
+    shown = json.loads(client("module", "show", both, "--json"))
+    assert shown["target"] == "x86-64-v3,x86-64-v4" and shown["level"] == "x86-64-v3", shown
+    assert [v["name"] for v in shown["variants"]] == ["batch=2 x86-64-v4", "batch=8 x86-64-v4", "batch=2 x86-64-v3",
+                                                      "batch=8 x86-64-v3"], shown["variants"]
+    guard = {"kind": "machine", "architecture": "x86-64", "level": "x86-64-v4"}
+    assert [guard in v["guards"] for v in shown["variants"]] == [True, True, False, False], shown["variants"]
+    for level in ("x86-64-v3", "x86-64-v4"):  # every variant was compared as a whole, and how its code was run is told
+        whole = [check for check in records(both) if f"{level}: program as sent, all outputs" in check["name"]]
+        how = "executed" if level <= target else "emulated"
+        assert len(whole) == 2 and all(check["passed"] and check["code"] == how for check in whole), whole
+    variant, data = outputs(both, target, os.path.join(folder, "of_both"))
+    assert variant == "batch=8 " + target, variant
+    assert data == outputs(alone, target, os.path.join(folder, "of_one"))[1], "other bits"
+    said = client("run", both, "--random", "1", "--dim", "batch=8", hidden="none", expect=None)
+    assert "module is for x86-64-v3" in said and "no target" in said, said
+    assert "verified again just now" in client("module", "check", "--code", both, hidden=target)
+
+
+def wrong_lists():
+    source = os.path.join(GOLDEN, "ir/mlp.sx")
+    for names, part in (("x86-64-v3,", "a name between commas is empty"), ("x86-64-v3,x86-64-v3", "stands there twice"),
+                        ("x86-64-v3,h100", "h100"), ("x86-64-v3,z80", "'z80' is unknown"),
+                        (",".join(f"t{i}" for i in range(17)), "17 targets, at most 16")):
+        said = client("compile", source, "--no-daemon", "--target", names, "--dim", "batch=2", "-o", os.devnull,
+                      expect=None)
+        assert part in said, (names, said)
+    said = client("optimize", source, "--no-daemon", "--target", "x86-64-v3,x86-64-v4", "-o", os.devnull, expect=None)
+    assert "only compile takes several" in said, said
+
+
 def main():
     findings = json.loads(client("doctor", "--json", expect=None) or "{}")
     level = {f["name"]: f["detail"] for f in findings.get("findings", [])}.get("isa", "")[:9]
@@ -101,6 +155,8 @@ def main():
                 module = compare(folder, name, dims, target)
             checked(module, target)
             refused(module, target)
+            several(folder, target)
+    wrong_lists()
     print("ok")
     return 0
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "client/runtime/cpu.h"
 #include "client/verify/verify.h"
 #include "core/base/rng.h"
 #include "tests/lib/compiled.h"
@@ -309,6 +310,94 @@ START_TEST(test_wrong_sharing_is_caught)
 }
 END_TEST
 
+/* ---- several machines ---- */
+
+static sx_key key_for(sx_ctx *cx, const char *targets)
+{
+    sx_key key;
+    sx_span part[SX_PART_COUNT];
+    sx_core_request request = {.ir = sx_span_of(text), .target = sx_span_of(targets)};
+    ck_sx_ok(cx, sx_core_key(cx, &request, &key, part));
+    return key;
+}
+
+START_TEST(test_order_of_machines_is_not_in_the_key)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    sx_key both = key_for(&cx, "x86-64-v3,x86-64-v4"), turned = key_for(&cx, "x86-64-v4,x86-64-v3");
+    sx_key one = key_for(&cx, "x86-64-v3"), other = key_for(&cx, "x86-64-v4");
+    ck_assert_mem_eq(both.byte, turned.byte, SX_KEY_BYTES);
+    ck_assert_mem_ne(both.byte, one.byte, SX_KEY_BYTES);
+    ck_assert_mem_ne(both.byte, other.byte, SX_KEY_BYTES);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* In this variant exp(s) is computed of x, which has other elements. How many launches were changed. */
+static uint32_t read_another(const sx_module *module, uint32_t variant, uint32_t x, uint32_t s,
+                             uint32_t *arg)
+{
+    const sx_module_variant *v = &module->variant[variant];
+    uint32_t changed = 0;
+    for (uint32_t i = v->launch_first; i < v->launch_first + v->launch_count; i++) {
+        const sx_module_launch *launch = &module->launch[i];
+        if (module->arg[launch->arg_first] == s) {
+            arg[launch->arg_first] = x;
+            changed++;
+        }
+    }
+    return changed;
+}
+
+/* A fault in the code of one machine alone is found, whatever machine looks for it. */
+START_TEST(test_each_machine_is_verified)
+{
+    const sx_binding one[] = {BINDING("batch", 4), BINDING("n", 3)};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    cx.fuel = SX_FUEL_DEFAULT;
+    sx_core_request request = {.ir = sx_span_of(text),
+                               .target = SX_SPAN_LITERAL("x86-64-v3,x86-64-v4"),
+                               .binding = one,
+                               .binding_count = 2};
+    sx_image image;
+    sx_buf bytes;
+    sxr_program *program;
+    sxr_verify_options options = SXR_VERIFY_DEFAULT;
+    sx_buf_init(&bytes, (size_t)1 << 26);
+    sx_image_init(&image);
+    ck_sx_ok(&cx, sx_core_compile(&cx, &request, &image));
+    ck_sx_ok(&cx, sx_image_encode(&cx, &image, &bytes));
+    ck_sx_ok(&cx, sxr_verify(&cx, sx_buf_span(&bytes), &options, &image));
+    sx_image_fini(&image);
+    ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, &program));
+    const sx_module *module = sxr_module(program);
+    ck_assert_uint_eq(module->variant_count, 2);
+    ck_assert_uint_eq(sxr_variant(program), sxr_cpu_executes(&sx_machine_x86_64_v4) ? 0 : 1);
+    for (uint32_t v = 0; v < 2; v++) {
+        uint32_t arg[256];
+        sx_module altered = *module;
+        sx_buf wrong;
+        ck_assert_uint_le(module->arg_count, SX_COUNT(arg));
+        memcpy(arg, module->arg, module->arg_count * sizeof(*arg));
+        altered.arg = arg;
+        uint32_t x = sxr_find(program, SX_TENSOR_INPUT, SX_SPAN_LITERAL("x"));
+        uint32_t s = sxr_find(program, SX_TENSOR_INPUT, SX_SPAN_LITERAL("s"));
+        ck_assert_uint_eq(read_another(module, v, x, s, arg), 1);
+        sx_buf_init(&wrong, (size_t)1 << 26);
+        sx_image_init(&image);
+        ck_sx_ok(&cx, sx_module_encode(&cx, &altered, &wrong));
+        ck_sx_fails(&cx, sxr_verify(&cx, sx_buf_span(&wrong), &options, &image), SX_INTERNAL, "");
+        sx_image_fini(&image);
+        sx_buf_fini(&wrong);
+    }
+    sxr_close(program);
+    sx_buf_fini(&bytes);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 START_TEST(test_refusals)
 {
     const sx_binding twice[] = {BINDING("batch", 4), BINDING("batch", 4), BINDING("n", 3)};
@@ -341,6 +430,8 @@ int main(void)
     tcase_add_test(cases, test_each_variant_is_verified);
     tcase_add_test(cases, test_variants_share_constants_and_packed_weights);
     tcase_add_test(cases, test_wrong_sharing_is_caught);
+    tcase_add_test(cases, test_order_of_machines_is_not_in_the_key);
+    tcase_add_test(cases, test_each_machine_is_verified);
     tcase_add_test(cases, test_refusals);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
