@@ -127,14 +127,14 @@ static const refusal refusals[] = {
     {GOOD, "x86-64-v3", {"batch"}, {8}, "no-such-rule", SX_INPUT, "no-such-rule"},
     {GOOD, "x86-64-v3", {"batch"}, {8}, "softmax,,no-such", SX_INPUT, "no-such"},
     /* operations without machine code */
-    {HEAD "%x = parameter {name = \"x\", weight = 0} : f64[batch, 32]\n"
-          "%y = erf(%x) : f64[batch, 32]\n" END,
+    {HEAD X "%i = parameter {name = \"i\", weight = 0} : i8[4]\n"
+            "%y = gather(%x, %i) {axis = 0} : f32[4, 32]\n" END,
      "x86-64-v3",
      {"batch"},
      {8},
      NULL,
      SX_UNIMPLEMENTED,
-     "erf on f64"},
+     "indices of i8"},
 };
 
 static sx_code compile(sx_ctx *cx, const refusal *r)

@@ -152,24 +152,6 @@ START_TEST(test_integers)
 }
 END_TEST
 
-START_TEST(test_refused)
-{
-    sx_ctx cx;
-    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
-    sx_attr none = {.present = 0};
-    sx_type x[2] = {TYPE(SX_F64, 4), TYPE(SX_F64, 4)};
-    node n = lift(&cx, SX_OP_ADD, &none, x, 2);
-    sx_kernel *kernel;
-    n = lift(&cx, SX_OP_ERF, &none, x, 1);
-    ck_sx_fails(&cx, lower_node(&cx, "k", &n, &plans[0], &kernel), SX_UNIMPLEMENTED, "erf on f64");
-    x[0] = x[1] = TYPE(SX_I64, 4);
-    n = lift(&cx, SX_OP_POWER, &none, x, 2);
-    ck_sx_fails(&cx, lower_node(&cx, "k", &n, &plans[0], &kernel), SX_UNIMPLEMENTED,
-                "power on i64");
-    sx_ctx_fini(&cx);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("loop.map");
@@ -178,7 +160,6 @@ int main(void)
     tcase_add_test(cases, test_shapes_and_views);
     tcase_add_test(cases, test_functions);
     tcase_add_test(cases, test_integers);
-    tcase_add_test(cases, test_refused);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }
