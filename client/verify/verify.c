@@ -7,9 +7,8 @@
 
 #include "client/runtime/pages.h"
 #include "client/verify/draw.h"
-#include "client/verify/execute.h"
-#include "client/verify/moved.h"
 #include "client/verify/reduced.h"
+#include "client/verify/verifier.h"
 #include "client/verify/whole.h"
 #include "core/base/rng.h"
 #include "core/ir/eval.h"
@@ -17,8 +16,6 @@
 #include "core/ir/num.h"
 
 #define KERNEL_POINTS 48u
-#define ROW_SHARE 4u /* elements that are sampled in one row of a kernel that reduces rows */
-#define KERNEL_POINTS_MAX 4096u
 #define EMULATED_INSTRUCTIONS_MAX UINT64_C(4000000)
 #define WIDE_FLOPS 1e7 /* programs up to this size are tried on all magnitudes, too, */
 #define WIDE_DRAWS 4   /* so often */
@@ -26,8 +23,6 @@
 #define INTERFACE_ALIGN 64u
 #define DRAWS 3        /* of a program that rounding alone may lead elsewhere: */
 #define AMPLIFIED 1e-5 /* it jumps, or rounding makes more than this of the largest magnitude */
-#define PATTERN \
-    0x7E /* in every byte of what is not written yet: 8e37 in f32, no bool, no small integer */
 
 /* ---- random tensors ---- */
 
@@ -54,107 +49,8 @@ void sxr_fill_random(const sx_module_tensor *tensor, void *memory, uint64_t seed
     }
 }
 
-/* ---- comparing ---- */
-
-typedef struct {
-    /* largest absolute difference; infinite where one side is not finite and the other differs */
-    double error;
-    double scale; /* largest finite magnitude of the reference */
-    uint64_t points;
-    uint64_t worst;   /* element with the largest difference */
-    double got, want; /* there */
-} comparison;
-
-#define ROUNDING_SPREAD 64.0 /* a kernel may round this often what the interpreter rounds once */
-
-/* `want` is computed in double precision, `typed` with each result rounded to its element type. Where they
- * agree an element is certain; where rounding alone moves it (cancellation, a range left on the way), it is as
- * uncertain as their difference. */
-static double difference_of(double got, double want, double typed)
-{
-    bool as_want = got == want || (isnan(got) && isnan(want));
-    bool as_typed = got == typed || (isnan(got) && isnan(typed));
-    if (as_want || as_typed || (isfinite(want) && !isfinite(typed) && !isfinite(got))) {
-        return 0;
-    }
-    if (!isfinite(got) || !isfinite(want)) {
-        return (double)INFINITY;
-    }
-    double spread = isfinite(typed) ? fabs(want - typed) : 0;
-    return fmax(0, fabs(got - want) - ROUNDING_SPREAD * spread);
-}
-
-static void compare(comparison *c, uint64_t element, double got, double want, double typed)
-{
-    c->points++;
-    double difference = difference_of(got, want, typed);
-    if (isfinite(want) && isfinite(typed) && fabs(want) > c->scale) {
-        c->scale = fabs(want);
-    }
-    if (difference > c->error || c->points == 1) {
-        c->error = difference;
-        c->worst = element;
-        c->got = got;
-        c->want = want;
-    }
-}
-
-static double relative(const comparison *c)
-{
-    return c->error == 0 ? 0 : c->error / (c->scale > 0 ? c->scale : 1);
-}
-
-/* ---- kernels at sampled elements ---- */
-
-typedef struct {
-    sx_ctx *cx;
-    sxr_program *program;
-    sxr_executor executor;
-    /* of an emulated launch: what it made, and which bytes of that it stored */
-    uint8_t *result, *touched;
-    size_t result_bytes; /* room in each */
-    const sx_module *module;
-    const sx_graph *graph; /* the optimised program with its extents bound */
-    sx_rng rng;
-    uint32_t points;
-    uint64_t emulated_max; /* instructions of a launch */
-    size_t reference_bytes;
-    sx_image *image;
-    uint32_t variant; /* the one that is verified */
-    uint32_t level;   /* of the machine that the executor was made for */
-    sxr_pool *pool;
-    /* Memory of the interface, one place for each of its tensors, NULL for the others: [tensor_count] */
-    void **bound;
-    uint8_t *interface;
-    size_t interface_bytes;
-    /* part of some result was not emulated: the outputs are not those of the program */
-    bool replaced;
-    /* The program is too large to be compared whole: `written` elements were seen to be stored. */
-    bool large;
-    uint64_t written;
-    /* This is the module at smaller extents of another one (reduced.h). */
-    bool reduced;
-} verifier;
-
-/* The tensor that an argument was packed from, or the argument itself. */
-static uint32_t unpacked(const sx_module *module, uint32_t tensor)
-{
-    for (uint64_t i = 0; i < module->launch_count; i++) {
-        const sx_module_launch *launch = &module->launch[i];
-        const sx_module_kernel *kernel = sx_module_kernel_of(module, i);
-        if (kernel != NULL && kernel->kind == SX_MODULE_PACK &&
-            module->arg[launch->arg_first + 1] == tensor) {
-            return module->arg[launch->arg_first];
-        }
-    }
-    return tensor;
-}
-
-/* Elements of a result. `row` above 1: elements of one row of this length cost little more than one of them, because
- * all need its reductions. */
-/* Adds a row to the record; of a module with several variants it says of which. */
-static void add_check(verifier *v, const char *name, sx_module_verdict verdict, uint64_t points,
-                      double error, double tolerance)
+void sxv_add_check(sxv_verifier *v, const char *name, sx_module_verdict verdict, uint64_t points,
+                   double error, double tolerance)
 {
     char text[400];
     sx_span variant = sx_module_string(v->module, v->module->variant[v->variant].name);
@@ -162,278 +58,6 @@ static void add_check(verifier *v, const char *name, sx_module_verdict verdict, 
     (void)snprintf(text, sizeof(text), "%.*s%s%.250s", several ? (int)variant.len : 0,
                    (const char *)variant.ptr, several ? ": " : "", name);
     sx_image_add_check(v->image, text, verdict, points, error, tolerance);
-}
-
-static void sample(verifier *v, int64_t elements, int64_t row, int64_t *position, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        position[i] = (int64_t)sx_rng_below(&v->rng, (uint64_t)elements);
-    }
-    for (uint32_t i = 0; i < count && row > 1; i++) { /* four of each row that is drawn */
-        position[i] = position[i - i % ROW_SHARE] / row * row + position[i] % row;
-    }
-    position[0] = 0; /* tails: the first and the last element are always among them */
-    position[count - 1] = elements - 1;
-}
-
-static sx_code reference_at(const verifier *v, sx_ctx *cx, sx_eval_mode mode, const sx_node *node,
-                            const sx_module_launch *launch, const int64_t *position, uint32_t count,
-                            double *value)
-{
-    sx_type type[SX_INPUTS_MAX];
-    sx_span raw[SX_INPUTS_MAX];
-    for (uint32_t k = 0; k < node->input_count; k++) {
-        type[k] = sx_graph_node(v->graph, sx_graph_input(v->graph, node, k))->type;
-        uint32_t tensor = unpacked(v->module, v->module->arg[launch->arg_first + k]);
-        size_t size = (size_t)sx_tensor_elements(&type[k]) * sx_dtype_bytes(type[k].dtype);
-        SX_ASSERT(size <= v->module->tensor[tensor].size);
-        raw[k] = (sx_span){sxr_memory(v->program, tensor), size};
-    }
-    const sx_attr *attr = sx_graph_attr(v->graph, node);
-    if (node->op == SX_OP_FUSED) {
-        return sx_fused_eval_at(cx, attr, mode, type, raw, node->input_count, position, count,
-                                value);
-    }
-    if (sxv_moved_at(node, attr, type, raw, position, count, value)) {
-        return SX_OK;
-    }
-    sx_tensor input[SX_INPUTS_MAX], result;
-    for (uint32_t k = 0; k < node->input_count; k++) {
-        SX_TRY(sx_tensor_unpack(cx, &type[k], mode, raw[k], &input[k]));
-    }
-    SX_TRY(sx_node_eval(cx, node->op, attr, mode, input, node->input_count, &node->type, &result));
-    bool is_float = sx_dtype_class_of(node->type.dtype) == SX_CLASS_FLOAT;
-    for (uint32_t i = 0; i < count; i++) {
-        value[i] = is_float ? ((const double *)result.data)[position[i]]
-                            : (double)((const int64_t *)result.data)[position[i]];
-    }
-    return SX_OK;
-}
-
-/* Sampled elements of a launch by the interpreter, in both modes, some elements on each thread. */
-#define SAMPLE_PARTS_MAX 16u
-typedef struct {
-    const verifier *v;
-    const sx_node *node;
-    const sx_module_launch *launch;
-    const int64_t *position;
-    uint32_t count, parts;
-    double *value[2];                     /* in double precision, and rounded */
-    sx_error error[2 * SAMPLE_PARTS_MAX]; /* of each task */
-} sampling;
-
-static void run_samples(void *self, uint32_t thread, int64_t first, int64_t last)
-{
-    static const sx_eval_mode mode[2] = {SX_EVAL_F64, SX_EVAL_TYPED};
-    sampling *s = self;
-    uint32_t each = (s->count + s->parts - 1) / s->parts;
-    each = (each + ROW_SHARE - 1) / ROW_SHARE * ROW_SHARE; /* rows are not divided */
-    (void)thread;
-    for (int64_t i = first; i < last; i++) {
-        sx_ctx own;
-        uint32_t from = (uint32_t)(i / 2) * each;
-        uint32_t count = from < s->count ? s->count - from : 0;
-        sx_ctx_init(&own, s->v->cx->arena.limit_bytes);
-        own.fuel = UINT64_MAX;
-        if (count > 0 &&
-            reference_at(s->v, &own, mode[i % 2], s->node, s->launch, s->position + from,
-                         count < each ? count : each, s->value[i % 2] + from) != SX_OK) {
-            s->error[i] = own.error;
-        }
-        sx_ctx_fini(&own);
-    }
-}
-
-/* `modes`: 1 in double precision alone, 2 both. */
-static sx_code sample_reference(verifier *v, const sx_node *node, const sx_module_launch *launch,
-                                const int64_t *position, uint32_t count, uint32_t modes,
-                                double *value, double *typed)
-{
-    uint32_t threads = sxr_pool_threads(v->pool);
-    sampling s = {.v = v,
-                  .node = node,
-                  .launch = launch,
-                  .position = position,
-                  .count = count,
-                  .parts = threads < SAMPLE_PARTS_MAX ? threads : SAMPLE_PARTS_MAX,
-                  .value = {value, typed}};
-    SX_ASSERT(modes == 1 || modes == 2);
-    s.parts = node->op == SX_OP_FUSED && modes == 2 ? s.parts : 1;
-    if (modes == 1) {
-        run_samples(&s, 0, 0, 1);
-    } else {
-        sxr_pool_run(v->pool, run_samples, &s, 2 * (int64_t)s.parts);
-    }
-    for (uint32_t i = 0; i < 2 * s.parts; i++) {
-        if (s.error[i].code != SX_OK) {
-            v->cx->error = s.error[i];
-            return s.error[i].code;
-        }
-    }
-    return SX_OK;
-}
-
-static sx_code run_launch(verifier *v, uint32_t index)
-{
-    const sx_module_launch *launch = &v->module->launch[index];
-    void *buffer[65];
-    for (uint32_t k = 0; k < launch->arg_count; k++) {
-        buffer[k] = sxr_memory(v->program, v->module->arg[launch->arg_first + k]);
-    }
-    return sxr_execute(&v->executor, index, buffer);
-}
-
-/* Emulates a launch beside its result's memory, which may hold what the reference still reads. Large launches
- * are emulated in part: the rest of the result is random. `whole` false: only where v->touched is set may it
- * be compared. */
-static sx_code emulate_launch(verifier *v, uint32_t index, bool *whole)
-{
-    const sx_module_launch *launch = &v->module->launch[index];
-    void *buffer[65];
-    for (uint32_t k = 0; k < launch->arg_count; k++) {
-        buffer[k] = sxr_memory(v->program, v->module->arg[launch->arg_first + k]);
-    }
-    const sx_module_tensor *tensor =
-        &v->module->tensor[v->module->arg[launch->arg_first + launch->arg_count - 1]];
-    if (tensor->size > v->result_bytes) {
-        free(v->result);
-        free(v->touched);
-        v->result_bytes = (size_t)tensor->size;
-        v->result = malloc(v->result_bytes);
-        v->touched = malloc(v->result_bytes);
-        if (v->result == NULL || v->touched == NULL) {
-            return SX_FAIL(v->cx, SX_NOMEM, "no memory for a result of %zu bytes", v->result_bytes);
-        }
-    }
-    sxr_fill_random(tensor, v->result, v->rng.state); /* draws nothing: as where code is executed */
-    memset(v->touched, 0, (size_t)tensor->size);
-    buffer[launch->arg_count - 1] = v->result;
-    return sxr_execute_some(&v->executor, index, buffer, v->emulated_max, v->touched, whole);
-}
-
-/* Elements of a result that was emulated in part: each drawn one, or the next behind it that was stored. */
-static void sample_touched(verifier *v, const sx_type *type, int64_t *position, uint32_t count)
-{
-    int64_t elements = sx_tensor_elements(type);
-    size_t bytes = sx_dtype_bytes(type->dtype);
-    for (uint32_t i = 0; i < count; i++) {
-        int64_t tries = elements;
-        while (v->touched[(size_t)position[i] * bytes] == 0 && tries-- > 0) {
-            position[i] = position[i] + 1 < elements ? position[i] + 1 : 0;
-        }
-    }
-}
-
-static void write_pattern(void *self, uint32_t thread, int64_t first, int64_t last)
-{
-    (void)thread;
-    memset((uint8_t *)self + first, PATTERN, (size_t)(last - first));
-}
-
-/* Can one see what this launch stores? Not where its result lies over an operand, nor in single bytes. */
-static bool is_watched(const verifier *v, const sx_module_launch *launch)
-{
-    const uint32_t *arg = v->module->arg + launch->arg_first;
-    uint32_t result = arg[launch->arg_count - 1];
-    const uint8_t *to = sxr_memory(v->program, result);
-    bool apart = v->module->tensor[result].element_bytes > 1;
-    for (uint32_t k = 0; k + 1 < launch->arg_count; k++) {
-        const uint8_t *from = sxr_memory(v->program, arg[k]);
-        apart = apart && (from + sxr_size(v->program, arg[k]) <= to ||
-                          to + sxr_size(v->program, result) <= from);
-    }
-    return apart;
-}
-
-/* Runs a launch; of a large program every element must be written that is to be written. */
-static sx_code run_watched(verifier *v, uint32_t index)
-{
-    const sx_module_launch *launch = &v->module->launch[index];
-    uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
-    size_t bytes = v->module->tensor[result].element_bytes;
-    uint64_t elements = sxr_size(v->program, result) / bytes;
-    const uint8_t *memory = sxr_memory(v->program, result);
-    const uint64_t pattern = UINT64_C(0x0101010101010101) * PATTERN;
-    if (!v->large || !is_watched(v, launch)) {
-        return run_launch(v, index);
-    }
-    SX_ASSERT(bytes <= sizeof(pattern));
-    sxr_pool_run(v->pool, write_pattern, sxr_memory(v->program, result),
-                 (int64_t)(elements * bytes));
-    SX_TRY(run_launch(v, index));
-    for (uint64_t i = 0; i < elements; i++) {
-        if (memcmp(memory + i * bytes, &pattern, bytes) == 0) {
-            return SX_FAIL(v->cx, SX_INTERNAL,
-                           "launch %u: element %llu of tensor %u is not written", index,
-                           (unsigned long long)i, result);
-        }
-    }
-    v->written += elements;
-    return SX_OK;
-}
-
-/* Runs one launch and compares it. The reference comes first: a result may take the place of a tensor that
- * only an earlier pack launch had to read. */
-static sx_code verify_launch(verifier *v, uint32_t index)
-{
-    const sx_module_launch *launch = &v->module->launch[index];
-    const sx_module_kernel *kernel = sx_module_kernel_of(v->module, index);
-    if (kernel == NULL || kernel->kind == SX_MODULE_PACK || kernel->node >= v->graph->node_count) {
-        /* a pack is compared through its contraction, what is only moved through the program */
-        return run_launch(v, index);
-    }
-    sx_span name = sx_module_string(v->module, kernel->name);
-    const sx_node *node = sx_graph_node(v->graph, (sx_node_id){kernel->node});
-    int64_t elements = sx_tensor_elements(&node->type);
-    uint32_t count = elements < v->points ? (uint32_t)elements : v->points;
-    int64_t position[KERNEL_POINTS_MAX];
-    double value[KERNEL_POINTS_MAX];
-    double typed[KERNEL_POINTS_MAX]; /* with the range and rounding of the element types */
-    bool emulated = v->executor.emulator != NULL;
-    bool whole = true;
-    if (emulated) {
-        SX_TRY(emulate_launch(v, index, &whole));
-    }
-    bool in_rows =
-        (kernel->kind == SX_MODULE_ROW || kernel->kind == SX_MODULE_ONLINE) && node->type.rank > 0;
-    int64_t row = in_rows ? node->type.dim[node->type.rank - 1].scale : 1;
-    sample(v, elements, row, position, count);
-    if (!whole) {
-        sample_touched(v, &node->type, position, count);
-    }
-    sx_op_class op_class = sx_op_info_of(node->op)->op_class;
-    bool moves = op_class == SX_OPCLASS_GATHER || op_class == SX_OPCLASS_CONCAT ||
-                 op_class == SX_OPCLASS_MOVE; /* and none is rounded */
-    SX_TRY(sample_reference(v, node, launch, position, count, moves ? 1 : 2, value, typed));
-    if (moves) {
-        memcpy(typed, value, count * sizeof(*typed));
-    }
-    if (!emulated) {
-        SX_TRY(run_watched(v, index));
-    }
-    uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
-    void *memory = sxr_memory(v->program, result);
-    if (emulated) {
-        memcpy(memory, v->result, (size_t)sxr_size(v->program, result));
-        v->replaced = v->replaced || !whole;
-    }
-    comparison c = {0};
-    for (uint32_t i = 0; i < count; i++) {
-        double got = sxv_element(node->type.dtype, memory, position[i]);
-        compare(&c, (uint64_t)position[i], got, value[i], typed[i]);
-    }
-    if (!(relative(&c) <= SXR_KERNEL_TOLERANCE)) {
-        return SX_FAIL(v->cx, SX_INTERNAL,
-                       "kernel %.*s: element %llu is %.9g, the interpreter has %.9g (error %.2e, "
-                       "allowed %.0e)",
-                       (int)name.len, (const char *)name.ptr, (unsigned long long)c.worst, c.got,
-                       c.want, relative(&c), SXR_KERNEL_TOLERANCE);
-    }
-    char text[128];
-    (void)snprintf(text, sizeof(text), "kernel %.*s at sampled elements", (int)name.len,
-                   (const char *)name.ptr);
-    add_check(v, text, SX_CHECK_PASSED, c.points, relative(&c), SXR_KERNEL_TOLERANCE);
-    return SX_OK;
 }
 
 /* ---- the whole program ---- */
@@ -507,7 +131,7 @@ static bool is_given(const sx_module_tensor *tensor)
 }
 
 /* Places for inputs, weights and outputs of every variant, in one mapping. */
-static sx_code make_interface(verifier *v)
+static sx_code make_interface(sxv_verifier *v)
 {
     size_t count = (size_t)v->module->tensor_count;
     v->bound = calloc(count + 1, sizeof(*v->bound));
@@ -537,7 +161,7 @@ static sx_code make_interface(verifier *v)
     return SX_OK;
 }
 
-static sx_code bind_random(verifier *v, const sx_graph *sent, uint64_t seed, bool wide)
+static sx_code bind_random(sxv_verifier *v, const sx_graph *sent, uint64_t seed, bool wide)
 {
     sxv_recipe *recipe;
     uint32_t count;
@@ -547,7 +171,8 @@ static sx_code bind_random(verifier *v, const sx_graph *sent, uint64_t seed, boo
         sx_span name = sx_module_string(v->module, tensor->name);
         uint64_t size = sxr_size(v->program, i);
         if (tensor->place == SX_TENSOR_TEMPORARY || tensor->place == SX_TENSOR_PERSISTENT) {
-            sxr_pool_run(v->pool, write_pattern, sxr_memory(v->program, i), (int64_t)tensor->size);
+            sxr_pool_run(v->pool, sxv_write_pattern, sxr_memory(v->program, i),
+                         (int64_t)tensor->size);
         }
         void *memory = v->bound[i];
         if (memory == NULL) {
@@ -559,14 +184,14 @@ static sx_code bind_random(verifier *v, const sx_graph *sent, uint64_t seed, boo
             sxv_draw(v->pool, &any, (sx_dtype)tensor->dtype,
                      (int64_t)(size / tensor->element_bytes), seed, memory);
         } else {
-            sxr_pool_run(v->pool, write_pattern, memory, (int64_t)size);
+            sxr_pool_run(v->pool, sxv_write_pattern, memory, (int64_t)size);
         }
         SX_TRY(sxr_bind(v->cx, v->program, i, memory, size));
     }
     return SX_OK;
 }
 
-static sx_code each_launch(verifier *v, sx_code (*work)(verifier *v, uint32_t launch))
+static sx_code each_launch(sxv_verifier *v, sx_code (*work)(sxv_verifier *v, uint32_t launch))
 {
     const sx_module_variant *variant = &v->module->variant[v->variant];
     for (uint32_t phase = 2; phase-- > 0;) { /* prologue, then run */
@@ -579,9 +204,9 @@ static sx_code each_launch(verifier *v, sx_code (*work)(verifier *v, uint32_t la
     return SX_OK;
 }
 
-static sx_code verify_launches(verifier *v)
+static sx_code verify_launches(sxv_verifier *v)
 {
-    return each_launch(v, verify_launch);
+    return each_launch(v, sxv_verify_launch);
 }
 
 /* Does some operation on floats jump? Then an element may fall on the other side of a step by rounding alone. */
@@ -617,7 +242,7 @@ static sx_node_id root_of(const sx_graph *graph, uint32_t output)
 }
 
 /* The tensor that an output is a copy of: a parameter, or an earlier output; UINT32_MAX: of none. */
-static uint32_t copied_from(const verifier *v, uint32_t output)
+static uint32_t copied_from(const sxv_verifier *v, uint32_t output)
 {
     const sx_graph *graph = v->graph;
     sx_node_id root = root_of(graph, output);
@@ -635,7 +260,7 @@ static uint32_t copied_from(const verifier *v, uint32_t output)
 }
 
 /* Outputs that are copies, all of their elements. What kernels compute is sampled. */
-static sx_code verify_copies(verifier *v)
+static sx_code verify_copies(sxv_verifier *v)
 {
     uint64_t copied = 0;
     for (uint32_t k = 0; k < v->graph->output_count; k++) {
@@ -654,11 +279,11 @@ static sx_code verify_copies(verifier *v)
         copied += size / v->module->tensor[from].element_bytes;
     }
     if (v->written > 0) {
-        add_check(v, "every element of what kernels compute is written", SX_CHECK_PASSED,
-                  v->written, 0, 0);
+        sxv_add_check(v, "every element of what kernels compute is written", SX_CHECK_PASSED,
+                      v->written, 0, 0);
     }
     if (copied > 0) {
-        add_check(v, "outputs that are copies", SX_CHECK_PASSED, copied, 0, 0);
+        sxv_add_check(v, "outputs that are copies", SX_CHECK_PASSED, copied, 0, 0);
     }
     return SX_OK;
 }
@@ -683,7 +308,7 @@ static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_option
                              bool reduced, sx_image *image);
 
 /* The optimised program at smaller extents against the program as sent. */
-static sx_code compare_reduced(verifier *v, sx_ctx *own, const sxr_verify_options *options,
+static sx_code compare_reduced(sxv_verifier *v, sx_ctx *own, const sxr_verify_options *options,
                                sx_span text, sxv_reduced *reduced, sx_buf *module, sx_image *image)
 {
     sxr_verify_options how = *options;
@@ -701,7 +326,7 @@ static sx_code compare_reduced(verifier *v, sx_ctx *own, const sxr_verify_option
                : code;
 }
 
-static sx_code verify_reduced(verifier *v, const sxr_verify_options *options, sx_span text)
+static sx_code verify_reduced(sxv_verifier *v, const sxr_verify_options *options, sx_span text)
 {
     sx_ctx own;
     sx_buf module;
@@ -718,11 +343,11 @@ static sx_code verify_reduced(verifier *v, const sxr_verify_options *options, sx
     if (check != NULL) {
         (void)snprintf(row, sizeof(row), "optimised program at %s against %.*s", reduced.text,
                        (int)name.len, (const char *)name.ptr);
-        add_check(v, row, (sx_module_verdict)check->passed, check->points, check->error,
-                  check->tolerance);
+        sxv_add_check(v, row, (sx_module_verdict)check->passed, check->points, check->error,
+                      check->tolerance);
     } else if (code == SX_OK) {
         (void)snprintf(row, sizeof(row), "optimised program at smaller extents: %s", reduced.text);
-        add_check(v, row, SX_CHECK_ABSENT, 0, 0, 0);
+        sxv_add_check(v, row, SX_CHECK_ABSENT, 0, 0, 0);
     } else {
         v->cx->error = own.error;
         code = sx_fail_in(v->cx, "at %s", reduced.text);
@@ -734,7 +359,7 @@ static sx_code verify_reduced(verifier *v, const sxr_verify_options *options, sx
 }
 
 /* One draw: inputs, every launch, all outputs. */
-static sx_code verify_draw(verifier *v, const sx_graph *sent, uint64_t seed, bool with_whole,
+static sx_code verify_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed, bool with_whole,
                            bool *amplifies)
 {
     *amplifies = false;
@@ -745,7 +370,7 @@ static sx_code verify_draw(verifier *v, const sx_graph *sent, uint64_t seed, boo
         (void)snprintf(why, sizeof(why), "%s: %s", whole_name,
                        with_whole ? "the emulator ran a part only"
                                   : "more operations than verification may take");
-        add_check(v, why, SX_CHECK_ABSENT, 0, 0, 0);
+        sxv_add_check(v, why, SX_CHECK_ABSENT, 0, 0, 0);
         return SX_OK;
     }
     sxv_reference reference = reference_of(v->pool, v->reference_bytes);
@@ -757,13 +382,13 @@ static sx_code verify_draw(verifier *v, const sx_graph *sent, uint64_t seed, boo
         v->large = true;
         (void)snprintf(text, sizeof(text), "%s: %.200s", whole_name, v->cx->error.text);
         sx_ctx_reset_error(v->cx);
-        add_check(v, text, SX_CHECK_ABSENT, 0, 0, 0);
+        sxv_add_check(v, text, SX_CHECK_ABSENT, 0, 0, 0);
         return SX_OK;
     }
     if (code == SX_OK && sxv_whole_says_nothing(&whole)) {
         char text[160];
         (void)snprintf(text, sizeof(text), "%s: every element is NaN on random inputs", whole_name);
-        add_check(v, text, SX_CHECK_ABSENT, 0, 0, 0);
+        sxv_add_check(v, text, SX_CHECK_ABSENT, 0, 0, 0);
         return SX_OK;
     }
     if (code == SX_OK) {
@@ -778,21 +403,21 @@ static sx_code verify_draw(verifier *v, const sx_graph *sent, uint64_t seed, boo
             (void)snprintf(text + used, sizeof(text) - (size_t)used, "; %llu are not finite",
                            (unsigned long long)(whole.points - whole.finite));
         }
-        add_check(v, text, coarse ? SX_CHECK_IMPRECISE : SX_CHECK_PASSED, whole.points, whole.error,
-                  whole.bound);
+        sxv_add_check(v, text, coarse ? SX_CHECK_IMPRECISE : SX_CHECK_PASSED, whole.points,
+                      whole.error, whole.bound);
     }
     return code;
 }
 
-static sx_code run_launches(verifier *v)
+static sx_code run_launches(sxv_verifier *v)
 {
-    return each_launch(v, run_launch);
+    return each_launch(v, sxv_run_launch);
 }
 
 /* Magnitudes that differ from part to part of every input and weight, over the whole range of f32. What is
  * found is a warning: the module is right where the numbers stay near to one, but leaves the range, or loses
  * digits, where the program as sent does not. */
-static sx_code verify_wide(verifier *v, const sx_graph *sent, uint64_t seed)
+static sx_code verify_wide(sxv_verifier *v, const sx_graph *sent, uint64_t seed)
 {
     sxv_reference reference = reference_of(v->pool, v->reference_bytes);
     sxv_whole whole = {0};
@@ -815,12 +440,12 @@ static sx_code verify_wide(verifier *v, const sx_graph *sent, uint64_t seed)
                        "; %llu elements are not those of the program as sent",
                        (unsigned long long)whole.wrong);
     }
-    add_check(v, text, whole.wrong > 0 ? SX_CHECK_IMPRECISE : SX_CHECK_PASSED, points,
-              whole.wrong > 0 ? whole.error : 0, whole.bound);
+    sxv_add_check(v, text, whole.wrong > 0 ? SX_CHECK_IMPRECISE : SX_CHECK_PASSED, points,
+                  whole.wrong > 0 ? whole.error : 0, whole.bound);
     return SX_OK;
 }
 
-static sx_code verify_program(verifier *v, const sxr_verify_options *options)
+static sx_code verify_program(sxv_verifier *v, const sxr_verify_options *options)
 {
     const sx_module *module = v->module;
     sx_span text = options->program.len > 0
@@ -858,7 +483,7 @@ static sx_code verify_program(verifier *v, const sxr_verify_options *options)
 #define TRIES_MAX 4096u /* values that are tried to find some for which a variant runs */
 
 /* Gives the symbols values for which the variant runs, out of the ends of their ranges. */
-static sx_code choose_extents(verifier *v, bool *found)
+static sx_code choose_extents(sxv_verifier *v, bool *found)
 {
     const sx_module *module = v->module;
     uint64_t tries = 1;
@@ -883,7 +508,7 @@ static sx_code choose_extents(verifier *v, bool *found)
 
 /* The variant runs as on the least machine that has what it needs: another may take a variant before it. Where the
  * processor is less than that, the variant is emulated. */
-static sx_code choose_variant(verifier *v, const sxr_verify_options *options, bool *found)
+static sx_code choose_variant(sxv_verifier *v, const sxr_verify_options *options, bool *found)
 {
     const sx_module *module = v->module;
     const sx_module_variant *variant = &module->variant[v->variant];
@@ -903,7 +528,7 @@ static sx_code choose_variant(verifier *v, const sxr_verify_options *options, bo
     return SX_OK;
 }
 
-static sx_code verify_variants(verifier *v, const sxr_verify_options *options)
+static sx_code verify_variants(sxv_verifier *v, const sxr_verify_options *options)
 {
     SX_TRY(refuse_effects(v->cx, v->module));
     for (v->variant = 0; v->variant < v->module->variant_count; v->variant++) {
@@ -913,7 +538,8 @@ static sx_code verify_variants(verifier *v, const sxr_verify_options *options)
         if (found) {
             SX_TRY(verify_program(v, options));
         } else {
-            add_check(v, "no extents were found for which it runs here", SX_CHECK_ABSENT, 0, 0, 0);
+            sxv_add_check(v, "no extents were found for which it runs here", SX_CHECK_ABSENT, 0, 0,
+                          0);
         }
     }
     return SX_OK;
@@ -923,14 +549,14 @@ static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_option
                              bool reduced, sx_image *image)
 {
     uint32_t points = options->kernel_points == 0 ? KERNEL_POINTS : options->kernel_points;
-    verifier v = {.cx = cx,
-                  .rng = {options->seed},
-                  .points = points < KERNEL_POINTS_MAX ? points : KERNEL_POINTS_MAX,
-                  .emulated_max = options->emulated_max == 0 ? EMULATED_INSTRUCTIONS_MAX
-                                                             : options->emulated_max,
-                  .reference_bytes = options->reference_bytes,
-                  .image = image,
-                  .reduced = reduced};
+    sxv_verifier v = {.cx = cx,
+                      .rng = {options->seed},
+                      .points = points < SXV_KERNEL_POINTS_MAX ? points : SXV_KERNEL_POINTS_MAX,
+                      .emulated_max = options->emulated_max == 0 ? EMULATED_INSTRUCTIONS_MAX
+                                                                 : options->emulated_max,
+                      .reference_bytes = options->reference_bytes,
+                      .image = image,
+                      .reduced = reduced};
     const sx_targets *targets = options->targets != NULL ? options->targets : sx_targets_all();
     const sx_machine *machine[MACHINES_MAX];
     const sx_machines machines = {machine, targets->count};

@@ -1,0 +1,356 @@
+/* kernels.c - single kernels of a module on random inputs, compared with the interpreter at sampled elements. */
+#include "client/verify/verifier.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/verify/moved.h"
+#include "core/ir/eval.h"
+#include "core/ir/fused.h"
+
+#define ROW_SHARE 4u /* elements that are sampled in one row of a kernel that reduces rows */
+#define PATTERN \
+    0x7E /* in every byte of what is not written yet: 8e37 in f32, no bool, no small integer */
+
+/* ---- comparing ---- */
+
+typedef struct {
+    /* largest absolute difference; infinite where one side is not finite and the other differs */
+    double error;
+    double scale; /* largest finite magnitude of the reference */
+    uint64_t points;
+    uint64_t worst;   /* element with the largest difference */
+    double got, want; /* there */
+} comparison;
+
+#define ROUNDING_SPREAD 64.0 /* a kernel may round this often what the interpreter rounds once */
+
+/* `want` is computed in double precision, `typed` with each result rounded to its element type. Where they
+ * agree an element is certain; where rounding alone moves it (cancellation, a range left on the way), it is as
+ * uncertain as their difference. */
+static double difference_of(double got, double want, double typed)
+{
+    bool as_want = got == want || (isnan(got) && isnan(want));
+    bool as_typed = got == typed || (isnan(got) && isnan(typed));
+    if (as_want || as_typed || (isfinite(want) && !isfinite(typed) && !isfinite(got))) {
+        return 0;
+    }
+    if (!isfinite(got) || !isfinite(want)) {
+        return (double)INFINITY;
+    }
+    double spread = isfinite(typed) ? fabs(want - typed) : 0;
+    return fmax(0, fabs(got - want) - ROUNDING_SPREAD * spread);
+}
+
+static void compare(comparison *c, uint64_t element, double got, double want, double typed)
+{
+    c->points++;
+    double difference = difference_of(got, want, typed);
+    if (isfinite(want) && isfinite(typed) && fabs(want) > c->scale) {
+        c->scale = fabs(want);
+    }
+    if (difference > c->error || c->points == 1) {
+        c->error = difference;
+        c->worst = element;
+        c->got = got;
+        c->want = want;
+    }
+}
+
+static double relative(const comparison *c)
+{
+    return c->error == 0 ? 0 : c->error / (c->scale > 0 ? c->scale : 1);
+}
+
+/* ---- sampling ---- */
+
+/* The tensor that an argument was packed from, or the argument itself. */
+static uint32_t unpacked(const sx_module *module, uint32_t tensor)
+{
+    for (uint64_t i = 0; i < module->launch_count; i++) {
+        const sx_module_launch *launch = &module->launch[i];
+        const sx_module_kernel *kernel = sx_module_kernel_of(module, i);
+        if (kernel != NULL && kernel->kind == SX_MODULE_PACK &&
+            module->arg[launch->arg_first + 1] == tensor) {
+            return module->arg[launch->arg_first];
+        }
+    }
+    return tensor;
+}
+
+/* Elements of a result. `row` above 1: elements of one row of this length cost little more than one of them, because
+ * all need its reductions. */
+static void sample(sxv_verifier *v, int64_t elements, int64_t row, int64_t *position,
+                   uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        position[i] = (int64_t)sx_rng_below(&v->rng, (uint64_t)elements);
+    }
+    for (uint32_t i = 0; i < count && row > 1; i++) { /* four of each row that is drawn */
+        position[i] = position[i - i % ROW_SHARE] / row * row + position[i] % row;
+    }
+    position[0] = 0; /* tails: the first and the last element are always among them */
+    position[count - 1] = elements - 1;
+}
+
+static sx_code reference_at(const sxv_verifier *v, sx_ctx *cx, sx_eval_mode mode,
+                            const sx_node *node, const sx_module_launch *launch,
+                            const int64_t *position, uint32_t count, double *value)
+{
+    sx_type type[SX_INPUTS_MAX];
+    sx_span raw[SX_INPUTS_MAX];
+    for (uint32_t k = 0; k < node->input_count; k++) {
+        type[k] = sx_graph_node(v->graph, sx_graph_input(v->graph, node, k))->type;
+        uint32_t tensor = unpacked(v->module, v->module->arg[launch->arg_first + k]);
+        size_t size = (size_t)sx_tensor_elements(&type[k]) * sx_dtype_bytes(type[k].dtype);
+        SX_ASSERT(size <= v->module->tensor[tensor].size);
+        raw[k] = (sx_span){sxr_memory(v->program, tensor), size};
+    }
+    const sx_attr *attr = sx_graph_attr(v->graph, node);
+    if (node->op == SX_OP_FUSED) {
+        return sx_fused_eval_at(cx, attr, mode, type, raw, node->input_count, position, count,
+                                value);
+    }
+    if (sxv_moved_at(node, attr, type, raw, position, count, value)) {
+        return SX_OK;
+    }
+    sx_tensor input[SX_INPUTS_MAX], result;
+    for (uint32_t k = 0; k < node->input_count; k++) {
+        SX_TRY(sx_tensor_unpack(cx, &type[k], mode, raw[k], &input[k]));
+    }
+    SX_TRY(sx_node_eval(cx, node->op, attr, mode, input, node->input_count, &node->type, &result));
+    bool is_float = sx_dtype_class_of(node->type.dtype) == SX_CLASS_FLOAT;
+    for (uint32_t i = 0; i < count; i++) {
+        value[i] = is_float ? ((const double *)result.data)[position[i]]
+                            : (double)((const int64_t *)result.data)[position[i]];
+    }
+    return SX_OK;
+}
+
+/* Sampled elements of a launch by the interpreter, in both modes, some elements on each thread. */
+#define SAMPLE_PARTS_MAX 16u
+typedef struct {
+    const sxv_verifier *v;
+    const sx_node *node;
+    const sx_module_launch *launch;
+    const int64_t *position;
+    uint32_t count, parts;
+    double *value[2];                     /* in double precision, and rounded */
+    sx_error error[2 * SAMPLE_PARTS_MAX]; /* of each task */
+} sampling;
+
+static void run_samples(void *self, uint32_t thread, int64_t first, int64_t last)
+{
+    static const sx_eval_mode mode[2] = {SX_EVAL_F64, SX_EVAL_TYPED};
+    sampling *s = self;
+    uint32_t each = (s->count + s->parts - 1) / s->parts;
+    each = (each + ROW_SHARE - 1) / ROW_SHARE * ROW_SHARE; /* rows are not divided */
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
+        sx_ctx own;
+        uint32_t from = (uint32_t)(i / 2) * each;
+        uint32_t count = from < s->count ? s->count - from : 0;
+        sx_ctx_init(&own, s->v->cx->arena.limit_bytes);
+        own.fuel = UINT64_MAX;
+        if (count > 0 &&
+            reference_at(s->v, &own, mode[i % 2], s->node, s->launch, s->position + from,
+                         count < each ? count : each, s->value[i % 2] + from) != SX_OK) {
+            s->error[i] = own.error;
+        }
+        sx_ctx_fini(&own);
+    }
+}
+
+/* `modes`: 1 in double precision alone, 2 both. */
+static sx_code sample_reference(sxv_verifier *v, const sx_node *node,
+                                const sx_module_launch *launch, const int64_t *position,
+                                uint32_t count, uint32_t modes, double *value, double *typed)
+{
+    uint32_t threads = sxr_pool_threads(v->pool);
+    sampling s = {.v = v,
+                  .node = node,
+                  .launch = launch,
+                  .position = position,
+                  .count = count,
+                  .parts = threads < SAMPLE_PARTS_MAX ? threads : SAMPLE_PARTS_MAX,
+                  .value = {value, typed}};
+    SX_ASSERT(modes == 1 || modes == 2);
+    s.parts = node->op == SX_OP_FUSED && modes == 2 ? s.parts : 1;
+    if (modes == 1) {
+        run_samples(&s, 0, 0, 1);
+    } else {
+        sxr_pool_run(v->pool, run_samples, &s, 2 * (int64_t)s.parts);
+    }
+    for (uint32_t i = 0; i < 2 * s.parts; i++) {
+        if (s.error[i].code != SX_OK) {
+            v->cx->error = s.error[i];
+            return s.error[i].code;
+        }
+    }
+    return SX_OK;
+}
+
+sx_code sxv_run_launch(sxv_verifier *v, uint32_t index)
+{
+    const sx_module_launch *launch = &v->module->launch[index];
+    void *buffer[65];
+    for (uint32_t k = 0; k < launch->arg_count; k++) {
+        buffer[k] = sxr_memory(v->program, v->module->arg[launch->arg_first + k]);
+    }
+    return sxr_execute(&v->executor, index, buffer);
+}
+
+/* Emulates a launch beside its result's memory, which may hold what the reference still reads. Large launches
+ * are emulated in part: the rest of the result is random. `whole` false: only where v->touched is set may it
+ * be compared. */
+static sx_code emulate_launch(sxv_verifier *v, uint32_t index, bool *whole)
+{
+    const sx_module_launch *launch = &v->module->launch[index];
+    void *buffer[65];
+    for (uint32_t k = 0; k < launch->arg_count; k++) {
+        buffer[k] = sxr_memory(v->program, v->module->arg[launch->arg_first + k]);
+    }
+    const sx_module_tensor *tensor =
+        &v->module->tensor[v->module->arg[launch->arg_first + launch->arg_count - 1]];
+    if (tensor->size > v->result_bytes) {
+        free(v->result);
+        free(v->touched);
+        v->result_bytes = (size_t)tensor->size;
+        v->result = malloc(v->result_bytes);
+        v->touched = malloc(v->result_bytes);
+        if (v->result == NULL || v->touched == NULL) {
+            return SX_FAIL(v->cx, SX_NOMEM, "no memory for a result of %zu bytes", v->result_bytes);
+        }
+    }
+    sxr_fill_random(tensor, v->result, v->rng.state); /* draws nothing: as where code is executed */
+    memset(v->touched, 0, (size_t)tensor->size);
+    buffer[launch->arg_count - 1] = v->result;
+    return sxr_execute_some(&v->executor, index, buffer, v->emulated_max, v->touched, whole);
+}
+
+/* Elements of a result that was emulated in part: each drawn one, or the next behind it that was stored. */
+static void sample_touched(sxv_verifier *v, const sx_type *type, int64_t *position, uint32_t count)
+{
+    int64_t elements = sx_tensor_elements(type);
+    size_t bytes = sx_dtype_bytes(type->dtype);
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t tries = elements;
+        while (v->touched[(size_t)position[i] * bytes] == 0 && tries-- > 0) {
+            position[i] = position[i] + 1 < elements ? position[i] + 1 : 0;
+        }
+    }
+}
+
+void sxv_write_pattern(void *self, uint32_t thread, int64_t first, int64_t last)
+{
+    (void)thread;
+    memset((uint8_t *)self + first, PATTERN, (size_t)(last - first));
+}
+
+/* Can one see what this launch stores? Not where its result lies over an operand, nor in single bytes. */
+static bool is_watched(const sxv_verifier *v, const sx_module_launch *launch)
+{
+    const uint32_t *arg = v->module->arg + launch->arg_first;
+    uint32_t result = arg[launch->arg_count - 1];
+    const uint8_t *to = sxr_memory(v->program, result);
+    bool apart = v->module->tensor[result].element_bytes > 1;
+    for (uint32_t k = 0; k + 1 < launch->arg_count; k++) {
+        const uint8_t *from = sxr_memory(v->program, arg[k]);
+        apart = apart && (from + sxr_size(v->program, arg[k]) <= to ||
+                          to + sxr_size(v->program, result) <= from);
+    }
+    return apart;
+}
+
+/* Runs a launch; of a large program every element must be written that is to be written. */
+static sx_code run_watched(sxv_verifier *v, uint32_t index)
+{
+    const sx_module_launch *launch = &v->module->launch[index];
+    uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
+    size_t bytes = v->module->tensor[result].element_bytes;
+    uint64_t elements = sxr_size(v->program, result) / bytes;
+    const uint8_t *memory = sxr_memory(v->program, result);
+    const uint64_t pattern = UINT64_C(0x0101010101010101) * PATTERN;
+    if (!v->large || !is_watched(v, launch)) {
+        return sxv_run_launch(v, index);
+    }
+    SX_ASSERT(bytes <= sizeof(pattern));
+    sxr_pool_run(v->pool, sxv_write_pattern, sxr_memory(v->program, result),
+                 (int64_t)(elements * bytes));
+    SX_TRY(sxv_run_launch(v, index));
+    for (uint64_t i = 0; i < elements; i++) {
+        if (memcmp(memory + i * bytes, &pattern, bytes) == 0) {
+            return SX_FAIL(v->cx, SX_INTERNAL,
+                           "launch %u: element %llu of tensor %u is not written", index,
+                           (unsigned long long)i, result);
+        }
+    }
+    v->written += elements;
+    return SX_OK;
+}
+
+/* Runs one launch and compares it. The reference comes first: a result may take the place of a tensor that
+ * only an earlier pack launch had to read. */
+sx_code sxv_verify_launch(sxv_verifier *v, uint32_t index)
+{
+    const sx_module_launch *launch = &v->module->launch[index];
+    const sx_module_kernel *kernel = sx_module_kernel_of(v->module, index);
+    if (kernel == NULL || kernel->kind == SX_MODULE_PACK || kernel->node >= v->graph->node_count) {
+        /* a pack is compared through its contraction, what is only moved through the program */
+        return sxv_run_launch(v, index);
+    }
+    sx_span name = sx_module_string(v->module, kernel->name);
+    const sx_node *node = sx_graph_node(v->graph, (sx_node_id){kernel->node});
+    int64_t elements = sx_tensor_elements(&node->type);
+    uint32_t count = elements < v->points ? (uint32_t)elements : v->points;
+    int64_t position[SXV_KERNEL_POINTS_MAX];
+    double value[SXV_KERNEL_POINTS_MAX];
+    double typed[SXV_KERNEL_POINTS_MAX]; /* with the range and rounding of the element types */
+    bool emulated = v->executor.emulator != NULL;
+    bool whole = true;
+    if (emulated) {
+        SX_TRY(emulate_launch(v, index, &whole));
+    }
+    bool in_rows =
+        (kernel->kind == SX_MODULE_ROW || kernel->kind == SX_MODULE_ONLINE) && node->type.rank > 0;
+    int64_t row = in_rows ? node->type.dim[node->type.rank - 1].scale : 1;
+    sample(v, elements, row, position, count);
+    if (!whole) {
+        sample_touched(v, &node->type, position, count);
+    }
+    sx_op_class op_class = sx_op_info_of(node->op)->op_class;
+    bool moves = op_class == SX_OPCLASS_GATHER || op_class == SX_OPCLASS_CONCAT ||
+                 op_class == SX_OPCLASS_MOVE; /* and none is rounded */
+    SX_TRY(sample_reference(v, node, launch, position, count, moves ? 1 : 2, value, typed));
+    if (moves) {
+        memcpy(typed, value, count * sizeof(*typed));
+    }
+    if (!emulated) {
+        SX_TRY(run_watched(v, index));
+    }
+    uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
+    void *memory = sxr_memory(v->program, result);
+    if (emulated) {
+        memcpy(memory, v->result, (size_t)sxr_size(v->program, result));
+        v->replaced = v->replaced || !whole;
+    }
+    comparison c = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        double got = sxv_element(node->type.dtype, memory, position[i]);
+        compare(&c, (uint64_t)position[i], got, value[i], typed[i]);
+    }
+    if (!(relative(&c) <= SXR_KERNEL_TOLERANCE)) {
+        return SX_FAIL(v->cx, SX_INTERNAL,
+                       "kernel %.*s: element %llu is %.9g, the interpreter has %.9g (error %.2e, "
+                       "allowed %.0e)",
+                       (int)name.len, (const char *)name.ptr, (unsigned long long)c.worst, c.got,
+                       c.want, relative(&c), SXR_KERNEL_TOLERANCE);
+    }
+    char text[128];
+    (void)snprintf(text, sizeof(text), "kernel %.*s at sampled elements", (int)name.len,
+                   (const char *)name.ptr);
+    sxv_add_check(v, text, SX_CHECK_PASSED, c.points, relative(&c), SXR_KERNEL_TOLERANCE);
+    return SX_OK;
+}

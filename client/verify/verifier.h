@@ -1,0 +1,51 @@
+/* verifier.h - inside client/verify: what the verification of one variant of a module knows while it runs, and its
+ * work on single kernels (kernels.c). */
+#ifndef SX_CLIENT_VERIFY_VERIFIER_H
+#define SX_CLIENT_VERIFY_VERIFIER_H
+#include "client/runtime/pool.h"
+#include "client/verify/execute.h"
+#include "client/verify/verify.h"
+#include "core/base/rng.h"
+
+#define SXV_KERNEL_POINTS_MAX 4096u /* elements of one kernel that are compared */
+
+typedef struct {
+    sx_ctx *cx;
+    sxr_program *program;
+    sxr_executor executor;
+    /* of an emulated launch: what it made, and which bytes of that it stored */
+    uint8_t *result, *touched;
+    size_t result_bytes; /* room in each */
+    const sx_module *module;
+    const sx_graph *graph; /* the optimised program with its extents bound */
+    sx_rng rng;
+    uint32_t points;
+    uint64_t emulated_max; /* instructions of a launch */
+    size_t reference_bytes;
+    sx_image *image;
+    uint32_t variant; /* the one that is verified */
+    uint32_t level;   /* of the machine that the executor was made for */
+    sxr_pool *pool;
+    /* Memory of the interface, one place for each of its tensors, NULL for the others: [tensor_count] */
+    void **bound;
+    uint8_t *interface;
+    size_t interface_bytes;
+    /* part of some result was not emulated: the outputs are not those of the program */
+    bool replaced;
+    /* The program is too large to be compared whole: `written` elements were seen to be stored. */
+    bool large;
+    uint64_t written;
+    /* This is the module at smaller extents of another one (reduced.h). */
+    bool reduced;
+} sxv_verifier;
+
+/* Adds a row to the record; of a module with several variants it says of which. */
+void sxv_add_check(sxv_verifier *v, const char *name, sx_module_verdict verdict, uint64_t points,
+                   double error, double tolerance);
+sx_code sxv_run_launch(sxv_verifier *v, uint32_t index);
+/* Runs a launch and compares its kernel at v->points elements.
+ *   errors   SX_INTERNAL the kernel gives something else than the interpreter, or leaves elements unwritten */
+sx_code sxv_verify_launch(sxv_verifier *v, uint32_t index);
+/* A task of the pool: writes over bytes of memory that somebody is to write, so that one sees where nobody did. */
+void sxv_write_pattern(void *memory, uint32_t thread, int64_t first, int64_t last);
+#endif
