@@ -187,7 +187,7 @@ sx_code sx_eg_extract(sx_ctx *cx, const sx_eg *eg, const sx_extraction *wanted,
     SX_TRY(sx_xt_check(cx, &a.problem));
     sx_xt_options options = {.fuel = wanted->fuel, .start = wanted->start != NULL ? a.start : NULL};
     sx_code code = sx_xt_solve(cx, &a.problem, &options, &answer);
-    if (SX_NEVER(code == SX_INPUT)) {
+    if (code == SX_INPUT) {
         sx_ctx_reset_error(cx);
         return SX_FAIL(cx, SX_INTERNAL, "e-graph of %u nodes holds no program for its roots",
                        eg->node_count);
