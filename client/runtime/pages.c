@@ -1,6 +1,12 @@
 #include "client/runtime/pages.h"
 
+#include <stdint.h>
 #include <sys/mman.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#define PAGE ((uintptr_t)4096)
 
 void sxr_pages_free(void *memory, size_t size)
 {
@@ -15,4 +21,15 @@ void *sxr_pages(size_t size)
     SX_ASSERT(size > 0);
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
+}
+
+void sxr_pages_touch(void *memory, size_t size)
+{
+    SX_ASSERT(memory != NULL || size == 0);
+    uintptr_t from = ((uintptr_t)memory + PAGE - 1) & ~(PAGE - 1);
+    uintptr_t to = ((uintptr_t)memory + size) & ~(PAGE - 1);
+    if (from < to) { /* a kernel before 5.14 refuses, and pages come one by one */
+        (void)madvise((uint8_t *)memory + (from - (uintptr_t)memory), to - from,
+                      MADV_POPULATE_WRITE);
+    }
 }

@@ -10,4 +10,8 @@
 void sxr_pages_free(SX_TAKE void *memory, size_t size); /* NULL is allowed */
 /* `size` is above 0. NULL: there is none. */
 void *sxr_pages(size_t size);
+/* Memory that is about to be written gets all of its pages at once, which costs half of what it costs to fault them
+ * in one by one. Best in pieces that a cache holds (SXR_TOUCH_BYTES). */
+#define SXR_TOUCH_BYTES ((size_t)512 << 10)
+void sxr_pages_touch(void *memory, size_t size);
 #endif

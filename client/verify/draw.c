@@ -1,5 +1,7 @@
 #include "client/verify/draw.h"
 
+#include "client/runtime/pages.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -268,12 +270,15 @@ static void fill_part(const filling *f, double scale, int64_t first, int64_t las
 static void fill(void *self, uint32_t thread, int64_t first, int64_t last)
 {
     const filling *f = self;
+    int64_t bytes = sx_dtype_bytes(f->dtype);
+    int64_t piece = (int64_t)SXR_TOUCH_BYTES / bytes;
     (void)thread;
     while (first < last) {
         int64_t part = f->recipe->wide ? first * SXV_DRAW_PARTS / f->elements : 0;
         int64_t end =
             f->recipe->wide ? sx_ceil_div_i64((part + 1) * f->elements, SXV_DRAW_PARTS) : last;
-        end = sx_min_i64(end, last);
+        end = sx_min_i64(sx_min_i64(end, last), first + piece);
+        sxr_pages_touch((uint8_t *)f->memory + first * bytes, (size_t)((end - first) * bytes));
         fill_part(f, f->recipe->wide ? magnitude(f, (uint32_t)part) : 1, first, end);
         first = end;
     }

@@ -112,6 +112,12 @@ SXV_LEVELS static void load_run(const sxv_operand *x, int64_t from, int64_t step
         for (int64_t i = 0; i < count; i++) {
             to[i] = repeated;
         }
+    } else if (x->cell == NULL && step == 1) {
+        const float *restrict raw = x->raw + from;
+        sx_cell *restrict cell = to;
+        for (int64_t i = 0; i < count; i++) {
+            cell[i].f = (double)raw[i];
+        }
     } else if (x->cell == NULL) {
         for (int64_t i = 0; i < count; i++) {
             to[i].f = (double)x->raw[from + i * step];

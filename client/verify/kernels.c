@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/runtime/pages.h"
 #include "client/verify/moved.h"
 #include "core/ir/eval.h"
 #include "core/ir/fused.h"
@@ -246,7 +247,11 @@ static void sample_touched(sxv_verifier *v, const sx_type *type, int64_t *positi
 void sxv_write_pattern(void *self, uint32_t thread, int64_t first, int64_t last)
 {
     (void)thread;
-    memset((uint8_t *)self + first, PATTERN, (size_t)(last - first));
+    for (int64_t end; first < last; first = end) {
+        end = sx_min_i64(first + (int64_t)SXR_TOUCH_BYTES, last);
+        sxr_pages_touch((uint8_t *)self + first, (size_t)(end - first));
+        memset((uint8_t *)self + first, PATTERN, (size_t)(end - first));
+    }
 }
 
 /* Can one see what this launch stores? Not where its result lies over an operand, nor in single bytes. */
