@@ -33,6 +33,11 @@ uint32_t sxr_threads(const sxr_program *program)
     return sxr_pool_threads(program->pool);
 }
 
+sxr_pool *sxr_pool_of(const sxr_program *program)
+{
+    return program->pool;
+}
+
 uint32_t sxr_find(const sxr_program *program, sx_module_place place, sx_span name)
 {
     const sx_module *module = &program->module;

@@ -48,6 +48,8 @@ const sx_module *sxr_module(const sxr_program *program);
 /* The bytes of the module file, as long as the program is open. */
 sx_span sxr_bytes(const sxr_program *program);
 uint32_t sxr_threads(const sxr_program *program);
+/* The program's threads, for other work between its runs: two pools would wait in each other's way. */
+struct sxr_pool *sxr_pool_of(const sxr_program *program);
 
 /* ---- symbolic extents: they choose the variant ---- */
 

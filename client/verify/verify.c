@@ -97,15 +97,12 @@ sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, sx_module_chec
     const sx_module *module = sxr_module(program);
     sx_span text = {(const uint8_t *)module->program, (size_t)module->program_count};
     sx_graph *graph;
-    sxr_pool *pool;
     sxv_whole whole;
     *check = (sx_module_check){.passed = 1};
     SX_TRY(refuse_effects(cx, module));
     SX_TRY(sxv_bound_graph(cx, program, text, &graph));
-    SX_TRY(sxr_pool_new(cx, sxr_threads(program), &pool));
-    sxv_reference reference = reference_of(pool, 0);
+    sxv_reference reference = reference_of(sxr_pool_of(program), 0);
     sx_code code = sxv_whole_compare(cx, program, graph, &reference, false, &whole);
-    sxr_pool_free(pool);
     check->points = whole.points;
     check->error = whole.error;
     check->tolerance = whole.bound;
@@ -569,13 +566,12 @@ static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_option
     uint32_t stage = sx_stage_begin(cx, "verify");
     SX_TRY(sxr_open_bytes(cx, module, &open, &v.program));
     v.module = sxr_module(v.program);
-    sx_code code = sxr_pool_new(cx, sxr_threads(v.program), &v.pool);
-    code = code == SX_OK ? make_interface(&v) : code;
+    v.pool = sxr_pool_of(v.program);
+    sx_code code = make_interface(&v);
     code = code == SX_OK ? verify_variants(&v, options) : code;
     sx_stage_end(cx, stage, code == SX_OK ? "done" : "failed",
                  v.image->check.len / sizeof(sx_module_check));
     cx->fuel = fuel;
-    sxr_pool_free(v.pool);
     sxr_close(v.program);
     free(v.result);
     free(v.touched);
