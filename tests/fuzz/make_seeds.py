@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seeds of fuzz_wire, fuzz_onnx and fuzz_snapshot: valid inputs for the fuzzers to start from, made
-without the code under test. Seeds of fuzz_module come from sx-seed-modules, those of fuzz_parse are the
+"""Writes the seeds of fuzz_wire, fuzz_onnx, fuzz_snapshot and fuzz_cubin: valid inputs for the fuzzers to start from,
+made without the code under test. Seeds of fuzz_module come from sx-seed-modules, those of fuzz_parse are the
 programs of tests/golden, those of fuzz_certificate are what the client of $SX_BINARY_DIR proves of the small
 ones of tests/golden/egraph (left as they are without that variable).
 
@@ -16,8 +16,9 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
-sys.path[:0] = [str(HERE.parent / "models"), str(HERE.parent / "daemon")]
+sys.path[:0] = [str(HERE.parent / "models"), str(HERE.parent / "daemon"), str(HERE)]
 os.environ.setdefault("SX_BINARY_DIR", "/nowhere")
+import cubin_seed  # noqa: E402
 import make_models as models  # noqa: E402
 import wire  # noqa: E402
 
@@ -191,7 +192,13 @@ def snapshot_seeds():
     write("fuzz_snapshot", "empty", snapshot([], [], [], [], [], [[0, 0], [0, 0]], [], [], []))
 
 
+def cubin_seeds():
+    for name, data in cubin_seed.SEEDS.items():
+        write("fuzz_cubin", name + ".cubin", data)
+
+
 wire_seeds()
 onnx_seeds()
+cubin_seeds()
 snapshot_seeds()
 certificate_seeds()
