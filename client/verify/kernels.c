@@ -8,6 +8,7 @@
 
 #include "client/runtime/pages.h"
 #include "client/verify/moved.h"
+#include "client/verify/verify.h"
 #include "core/ir/eval.h"
 #include "core/ir/fused.h"
 
@@ -107,7 +108,7 @@ static sx_code reference_at(const sxv_verifier *v, sx_ctx *cx, sx_eval_mode mode
         uint32_t tensor = unpacked(v->module, v->module->arg[launch->arg_first + k]);
         size_t size = (size_t)sx_tensor_elements(&type[k]) * sx_dtype_bytes(type[k].dtype);
         SX_ASSERT(size <= v->module->tensor[tensor].size);
-        raw[k] = (sx_span){sxr_memory(v->program, tensor), size};
+        raw[k] = (sx_span){sxv_memory(v, tensor), size};
     }
     const sx_attr *attr = sx_graph_attr(v->graph, node);
     if (node->op == SX_OP_FUSED) {
@@ -198,7 +199,7 @@ sx_code sxv_run_launch(sxv_verifier *v, uint32_t index)
     const sx_module_launch *launch = &v->module->launch[index];
     void *buffer[65];
     for (uint32_t k = 0; k < launch->arg_count; k++) {
-        buffer[k] = sxr_memory(v->program, v->module->arg[launch->arg_first + k]);
+        buffer[k] = sxv_memory(v, v->module->arg[launch->arg_first + k]);
     }
     return sxr_execute(&v->executor, index, buffer);
 }
@@ -211,7 +212,7 @@ static sx_code emulate_launch(sxv_verifier *v, uint32_t index, bool *whole)
     const sx_module_launch *launch = &v->module->launch[index];
     void *buffer[65];
     for (uint32_t k = 0; k < launch->arg_count; k++) {
-        buffer[k] = sxr_memory(v->program, v->module->arg[launch->arg_first + k]);
+        buffer[k] = sxv_memory(v, v->module->arg[launch->arg_first + k]);
     }
     const sx_module_tensor *tensor =
         &v->module->tensor[v->module->arg[launch->arg_first + launch->arg_count - 1]];
@@ -259,10 +260,10 @@ static bool is_watched(const sxv_verifier *v, const sx_module_launch *launch)
 {
     const uint32_t *arg = v->module->arg + launch->arg_first;
     uint32_t result = arg[launch->arg_count - 1];
-    const uint8_t *to = sxr_memory(v->program, result);
+    const uint8_t *to = sxv_memory(v, result);
     bool apart = v->module->tensor[result].element_bytes > 1;
     for (uint32_t k = 0; k + 1 < launch->arg_count; k++) {
-        const uint8_t *from = sxr_memory(v->program, arg[k]);
+        const uint8_t *from = sxv_memory(v, arg[k]);
         apart = apart && (from + sxr_size(v->program, arg[k]) <= to ||
                           to + sxr_size(v->program, result) <= from);
     }
@@ -276,14 +277,13 @@ static sx_code run_watched(sxv_verifier *v, uint32_t index)
     uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
     size_t bytes = v->module->tensor[result].element_bytes;
     uint64_t elements = sxr_size(v->program, result) / bytes;
-    const uint8_t *memory = sxr_memory(v->program, result);
+    const uint8_t *memory = sxv_memory(v, result);
     const uint64_t pattern = UINT64_C(0x0101010101010101) * PATTERN;
     if (!v->large || !is_watched(v, launch)) {
         return sxv_run_launch(v, index);
     }
     SX_ASSERT(bytes <= sizeof(pattern));
-    sxr_pool_run(v->pool, sxv_write_pattern, sxr_memory(v->program, result),
-                 (int64_t)(elements * bytes));
+    sxr_pool_run(v->pool, sxv_write_pattern, sxv_memory(v, result), (int64_t)(elements * bytes));
     SX_TRY(sxv_run_launch(v, index));
     for (uint64_t i = 0; i < elements; i++) {
         if (memcmp(memory + i * bytes, &pattern, bytes) == 0) {
@@ -336,7 +336,7 @@ sx_code sxv_verify_launch(sxv_verifier *v, uint32_t index)
         SX_TRY(run_watched(v, index));
     }
     uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
-    void *memory = sxr_memory(v->program, result);
+    void *memory = sxv_memory(v, result);
     if (emulated) {
         memcpy(memory, v->result, (size_t)sxr_size(v->program, result));
         v->replaced = v->replaced || !whole;

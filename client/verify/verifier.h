@@ -4,10 +4,32 @@
 #define SX_CLIENT_VERIFY_VERIFIER_H
 #include "client/runtime/pool.h"
 #include "client/verify/execute.h"
-#include "client/verify/verify.h"
 #include "core/base/rng.h"
+#include "core/core.h"
 
 #define SXV_KERNEL_POINTS_MAX 4096u /* elements of one kernel that are compared */
+
+/* Memory for the panels of one weight at a time. */
+typedef struct {
+    void *memory;
+    size_t bytes;
+    bool used;
+} sxv_room;
+
+/* places.h */
+typedef struct {
+    /* [tensor] memory of a tensor of the interface, or of panels while they are needed; NULL: where the program has
+     * it, or nowhere. */
+    void **at;
+    /* Inputs, outputs and small weights; and the runs of random elements on which large weights are windows. */
+    uint8_t *own, *shared;
+    size_t own_bytes, shared_bytes;
+    /* [tensor] the launch that makes it when it is read, and the last one of the variant that reads it;
+     * SX_MODULE_NONE: none. */
+    uint32_t *pack, *last;
+    sxv_room *room;
+    uint32_t room_count;
+} sxv_places;
 
 typedef struct {
     sx_ctx *cx;
@@ -26,10 +48,7 @@ typedef struct {
     uint32_t variant; /* the one that is verified */
     uint32_t level;   /* of the machine that the executor was made for */
     sxr_pool *pool;
-    /* Memory of the interface, one place for each of its tensors, NULL for the others: [tensor_count] */
-    void **bound;
-    uint8_t *interface;
-    size_t interface_bytes;
+    sxv_places places;
     /* part of some result was not emulated: the outputs are not those of the program */
     bool replaced;
     /* The program is too large to be compared whole: `written` elements were seen to be stored. */
@@ -46,6 +65,12 @@ sx_code sxv_run_launch(sxv_verifier *v, uint32_t index);
 /* Runs a launch and compares its kernel at v->points elements.
  *   errors   SX_INTERNAL the kernel gives something else than the interpreter, or leaves elements unwritten */
 sx_code sxv_verify_launch(sxv_verifier *v, uint32_t index);
+/* Where the tensor lies now. */
+static inline void *sxv_memory(const sxv_verifier *v, uint32_t tensor)
+{
+    void *own = v->places.at[tensor];
+    return own != NULL ? own : sxr_memory(v->program, tensor);
+}
 /* A task of the pool: writes over bytes of memory that somebody is to write, so that one sees where nobody did. */
 void sxv_write_pattern(void *memory, uint32_t thread, int64_t first, int64_t last);
 #endif

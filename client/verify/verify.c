@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/runtime/pages.h"
-#include "client/verify/draw.h"
+#include "client/verify/places.h"
 #include "client/verify/reduced.h"
 #include "client/verify/verifier.h"
 #include "client/verify/whole.h"
@@ -20,7 +19,6 @@
 #define WIDE_FLOPS 1e7 /* programs up to this size are tried on all magnitudes, too, */
 #define WIDE_DRAWS 4   /* so often */
 #define MACHINES_MAX 16
-#define INTERFACE_ALIGN 64u
 #define DRAWS 3        /* of a program that rounding alone may lead elsewhere: */
 #define AMPLIFIED 1e-5 /* it jumps, or rounding makes more than this of the largest magnitude */
 
@@ -120,90 +118,9 @@ sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, sx_module_chec
 
 /* ---- verification of a fresh module ---- */
 
-/* Random inputs and weights on which the program means something (draw.h). Whatever is to be written shall be
- * seen to be written: outputs and the module's own tensors begin as a pattern. */
-static bool is_given(const sx_module_tensor *tensor)
-{
-    return tensor->place == SX_TENSOR_INPUT || tensor->place == SX_TENSOR_WEIGHT;
-}
-
-/* Places for inputs, weights and outputs of every variant, in one mapping. */
-static sx_code make_interface(sxv_verifier *v)
-{
-    size_t count = (size_t)v->module->tensor_count;
-    v->bound = calloc(count + 1, sizeof(*v->bound));
-    if (v->bound == NULL) {
-        return SX_FAIL(v->cx, SX_NOMEM, "no memory for a list of tensors");
-    }
-    for (uint32_t pass = 0; pass < 2; pass++) { /* first how much, then where */
-        size_t at = 0;
-        for (size_t i = 0; i < count; i++) {
-            const sx_module_tensor *tensor = &v->module->tensor[i];
-            if (!is_given(tensor) && tensor->place != SX_TENSOR_OUTPUT) {
-                continue;
-            }
-            if (pass == 1) {
-                v->bound[i] = v->interface + at;
-            }
-            at += ((size_t)tensor->size + INTERFACE_ALIGN) & ~(size_t)(INTERFACE_ALIGN - 1);
-        }
-        v->interface_bytes = at;
-        if (pass == 0 && at > 0) {
-            v->interface = sxr_pages(at);
-            if (v->interface == NULL) {
-                return SX_FAIL(v->cx, SX_NOMEM, "no memory for tensors of %zu bytes", at);
-            }
-        }
-    }
-    return SX_OK;
-}
-
-static sx_code bind_random(sxv_verifier *v, const sx_graph *sent, uint64_t seed, bool wide)
-{
-    sxv_recipe *recipe;
-    uint32_t count;
-    SX_TRY(sxv_draw_recipes(v->cx, sent, &recipe, &count));
-    for (uint32_t i = 0; i < v->module->tensor_count; i++) {
-        const sx_module_tensor *tensor = &v->module->tensor[i];
-        sx_span name = sx_module_string(v->module, tensor->name);
-        uint64_t size = sxr_size(v->program, i);
-        if (tensor->place == SX_TENSOR_TEMPORARY || tensor->place == SX_TENSOR_PERSISTENT) {
-            sxr_pool_run(v->pool, sxv_write_pattern, sxr_memory(v->program, i),
-                         (int64_t)tensor->size);
-        }
-        void *memory = v->bound[i];
-        if (memory == NULL) {
-            continue;
-        }
-        if (is_given(tensor)) {
-            sxv_recipe any = sxv_recipe_of(recipe, count, name);
-            any.wide = wide;
-            sxv_draw(v->pool, &any, (sx_dtype)tensor->dtype,
-                     (int64_t)(size / tensor->element_bytes), seed, memory);
-        } else {
-            sxr_pool_run(v->pool, sxv_write_pattern, memory, (int64_t)size);
-        }
-        SX_TRY(sxr_bind(v->cx, v->program, i, memory, size));
-    }
-    return SX_OK;
-}
-
-static sx_code each_launch(sxv_verifier *v, sx_code (*work)(sxv_verifier *v, uint32_t launch))
-{
-    const sx_module_variant *variant = &v->module->variant[v->variant];
-    for (uint32_t phase = 2; phase-- > 0;) { /* prologue, then run */
-        for (uint32_t i = 0; i < variant->launch_count; i++) {
-            if (v->module->launch[variant->launch_first + i].prologue == phase) {
-                SX_TRY(work(v, variant->launch_first + i));
-            }
-        }
-    }
-    return SX_OK;
-}
-
 static sx_code verify_launches(sxv_verifier *v)
 {
-    return each_launch(v, sxv_verify_launch);
+    return sxv_each_launch(v, sxv_verify_launch);
 }
 
 /* Does some operation on floats jump? Then an element may fall on the other side of a step by rounding alone. */
@@ -360,7 +277,7 @@ static sx_code verify_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed,
                            bool *amplifies)
 {
     *amplifies = false;
-    SX_TRY(bind_random(v, sent, seed, false));
+    SX_TRY(sxv_bind_random(v, sent, seed, false));
     SX_TRY(verify_launches(v));
     if (!with_whole || v->replaced) {
         char why[160];
@@ -408,7 +325,7 @@ static sx_code verify_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed,
 
 static sx_code run_launches(sxv_verifier *v)
 {
-    return each_launch(v, sxv_run_launch);
+    return sxv_each_launch(v, sxv_run_launch);
 }
 
 /* Magnitudes that differ from part to part of every input and weight, over the whole range of f32. What is
@@ -421,7 +338,7 @@ static sx_code verify_wide(sxv_verifier *v, const sx_graph *sent, uint64_t seed)
     uint64_t points = 0;
     char text[160] = "magnitudes from 1e-38 to 1e38";
     for (uint64_t draw = 0; draw < WIDE_DRAWS && whole.wrong == 0; draw++) {
-        SX_TRY(bind_random(v, sent, seed + draw, true));
+        SX_TRY(sxv_bind_random(v, sent, seed + draw, true));
         SX_TRY(run_launches(v));
         sx_code code = sxv_whole_compare(v->cx, v->program, sent, &reference, true, &whole);
         if (code == SX_LIMIT) { /* more memory than there is: said of the whole, too */
@@ -453,6 +370,7 @@ static sx_code verify_program(sxv_verifier *v, const sxr_verify_options *options
     SX_TRY(sxv_bound_graph(v->cx, v->program, optimized, &graph));
     SX_TRY(sxv_bound_graph(v->cx, v->program, text, &sent));
     v->graph = graph;
+    sxv_places_plan(v);
     bool with_whole = sxv_reference_flops(sent) <= options->program_flops;
     if (sxv_reference_flops(sent) <= fmin(WIDE_FLOPS, options->program_flops)) {
         SX_TRY(verify_wide(v, sent, options->seed));
@@ -567,7 +485,7 @@ static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_option
     SX_TRY(sxr_open_bytes(cx, module, &open, &v.program));
     v.module = sxr_module(v.program);
     v.pool = sxr_pool_of(v.program);
-    sx_code code = make_interface(&v);
+    sx_code code = sxv_places_make(&v);
     code = code == SX_OK ? verify_variants(&v, options) : code;
     sx_stage_end(cx, stage, code == SX_OK ? "done" : "failed",
                  v.image->check.len / sizeof(sx_module_check));
@@ -575,8 +493,7 @@ static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_option
     sxr_close(v.program);
     free(v.result);
     free(v.touched);
-    free(v.bound);
-    sxr_pages_free(v.interface, v.interface_bytes);
+    sxv_places_fini(&v);
     return code;
 }
 

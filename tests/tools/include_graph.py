@@ -32,8 +32,6 @@ CIRCLES = {
         "fused.h is what others include; fused_body.h is what its files share",
     ("core/ir/roll", "core/ir/roll_cut"):
         "roll.h is what others include; roll_cut.h is what its files share",
-    ("client/verify/verifier", "client/verify/verify"):
-        "verify.h is what others include; verifier.h is what its files share",
     ("core/optimize/optimize", "core/optimize/optimizer"):
         "optimize.h is the stage as others see it; optimizer.h is what its files share",
     ("daemon/service/search", "daemon/service/service"):

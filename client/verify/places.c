@@ -1,0 +1,376 @@
+#include "client/verify/places.h"
+
+#include <stdlib.h>
+
+#include "client/runtime/pages.h"
+
+#define ALIGN ((size_t)64)
+/* Weights of so many bytes are windows. */
+#define WINDOW_BYTES_MIN ((size_t)1 << 20)
+/* From window to window: a prime number of lines of the cache, far from multiples of usual rows, so that the rows of
+ * two windows are no rows of each other. */
+#define SHIFT ((size_t)331 * ALIGN)
+
+static size_t aligned(uint64_t bytes)
+{
+    return ((size_t)bytes + ALIGN - 1) & ~(ALIGN - 1);
+}
+
+static bool is_given(const sx_module_tensor *tensor)
+{
+    return tensor->place == SX_TENSOR_INPUT || tensor->place == SX_TENSOR_WEIGHT;
+}
+
+/* ---- places of their own ---- */
+
+static void *grown_pages(void *memory, size_t *have, size_t bytes)
+{
+    if (bytes > *have) {
+        sxr_pages_free(memory, *have);
+        memory = sxr_pages(bytes);
+        *have = memory != NULL ? bytes : 0;
+    }
+    return memory;
+}
+
+sx_code sxv_places_make(sxv_verifier *v)
+{
+    sxv_places *p = &v->places;
+    size_t count = (size_t)v->module->tensor_count + 1;
+    p->at = calloc(count, sizeof(*p->at));
+    p->pack = calloc(count, sizeof(*p->pack));
+    p->last = calloc(count, sizeof(*p->last));
+    if (p->at == NULL || p->pack == NULL || p->last == NULL) {
+        return SX_FAIL(v->cx, SX_NOMEM, "no memory for a list of tensors");
+    }
+    return SX_OK;
+}
+
+void sxv_places_fini(sxv_verifier *v)
+{
+    sxv_places *p = &v->places;
+    for (uint32_t i = 0; i < p->room_count; i++) {
+        sxr_pages_free(p->room[i].memory, p->room[i].bytes);
+    }
+    sxr_pages_free(p->own, p->own_bytes);
+    sxr_pages_free(p->shared, p->shared_bytes);
+    free(p->room);
+    free(p->at);
+    free(p->pack);
+    free(p->last);
+    *p = (sxv_places){0};
+}
+
+/* ---- windows ---- */
+
+/* The weights that are drawn in one way: `count` windows, of which the last ends at `bytes`. */
+typedef struct {
+    sxv_recipe recipe;
+    uint32_t dtype, element_bytes, count;
+    size_t bytes, offset;
+} run;
+
+static bool is_window(const sx_module_tensor *tensor, bool wide)
+{
+    return !wide && tensor->place == SX_TENSOR_WEIGHT && tensor->size >= WINDOW_BYTES_MIN;
+}
+
+static run *run_of(run *list, uint32_t *count, const sx_module_tensor *tensor,
+                   const sxv_recipe *recipe)
+{
+    for (uint32_t i = 0; i < *count; i++) {
+        const sxv_recipe *other = &list[i].recipe;
+        if (list[i].dtype == tensor->dtype && other->low == recipe->low &&
+            other->width == recipe->width && other->either_sign == recipe->either_sign &&
+            other->integers == recipe->integers) {
+            return &list[i];
+        }
+    }
+    list[*count] =
+        (run){.recipe = *recipe, .dtype = tensor->dtype, .element_bytes = tensor->element_bytes};
+    return &list[(*count)++];
+}
+
+typedef struct {
+    const sxv_recipe *recipe; /* of the parameters of the program */
+    uint32_t recipe_count;
+    uint64_t seed;
+    bool wide;
+    run *run;
+    uint32_t run_count;
+} draw;
+
+static sxv_recipe recipe_of(const sxv_verifier *v, const draw *d, uint32_t tensor)
+{
+    sx_span name = sx_module_string(v->module, v->module->tensor[tensor].name);
+    sxv_recipe recipe = sxv_recipe_of(d->recipe, d->recipe_count, name);
+    recipe.wide = d->wide;
+    return recipe;
+}
+
+/* Where in its run each window begins, how long the runs are, and memory for them with their elements. */
+static sx_code draw_runs(sxv_verifier *v, draw *d)
+{
+    sxv_places *p = &v->places;
+    size_t bytes = 0;
+    d->run = SX_NEW_ARRAY(v->cx, run, (size_t)v->module->tensor_count + 1);
+    if (d->run == NULL) {
+        return v->cx->error.code;
+    }
+    for (uint32_t i = 0; i < v->module->tensor_count; i++) {
+        const sx_module_tensor *tensor = &v->module->tensor[i];
+        if (is_window(tensor, d->wide)) {
+            sxv_recipe recipe = recipe_of(v, d, i);
+            run *r = run_of(d->run, &d->run_count, tensor, &recipe);
+            size_t end = r->count++ * SHIFT + aligned(tensor->size);
+            r->bytes = end > r->bytes ? end : r->bytes;
+        }
+    }
+    for (uint32_t i = 0; i < d->run_count; i++) {
+        d->run[i].offset = bytes;
+        d->run[i].count = 0;
+        bytes += d->run[i].bytes;
+    }
+    p->shared = grown_pages(p->shared, &p->shared_bytes, bytes);
+    if (p->shared == NULL && bytes > 0) {
+        return SX_FAIL(v->cx, SX_NOMEM, "no memory for weights of %zu bytes", bytes);
+    }
+    for (uint32_t i = 0; i < d->run_count; i++) {
+        const run *r = &d->run[i];
+        sxv_draw(v->pool, &r->recipe, (sx_dtype)r->dtype, (int64_t)(r->bytes / r->element_bytes),
+                 d->seed, p->shared + r->offset);
+    }
+    return SX_OK;
+}
+
+/* Memory for the tensors of the interface that are no windows. */
+static sx_code make_own(sxv_verifier *v, bool wide)
+{
+    sxv_places *p = &v->places;
+    for (uint32_t pass = 0; pass < 2; pass++) { /* first how much, then where */
+        size_t at = 0;
+        for (uint32_t i = 0; i < v->module->tensor_count; i++) {
+            const sx_module_tensor *tensor = &v->module->tensor[i];
+            if ((is_given(tensor) && !is_window(tensor, wide)) ||
+                tensor->place == SX_TENSOR_OUTPUT) {
+                p->at[i] = pass == 1 ? p->own + at : NULL;
+                at += aligned(tensor->size + 1);
+            }
+        }
+        p->own = grown_pages(p->own, &p->own_bytes, at);
+        if (p->own == NULL && at > 0) {
+            return SX_FAIL(v->cx, SX_NOMEM, "no memory for tensors of %zu bytes", at);
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code bind_tensor(sxv_verifier *v, draw *d, uint32_t i)
+{
+    const sx_module_tensor *tensor = &v->module->tensor[i];
+    sxv_places *p = &v->places;
+    uint64_t size = sxr_size(v->program, i);
+    if (is_given(tensor)) {
+        sxv_recipe recipe = recipe_of(v, d, i);
+        if (is_window(tensor, d->wide)) {
+            run *r = run_of(d->run, &d->run_count, tensor, &recipe);
+            p->at[i] = p->shared + r->offset + r->count++ * SHIFT;
+        } else {
+            sxv_draw(v->pool, &recipe, (sx_dtype)tensor->dtype,
+                     (int64_t)(size / tensor->element_bytes), d->seed, p->at[i]);
+        }
+    } else {
+        sxr_pool_run(v->pool, sxv_write_pattern, p->at[i], (int64_t)size);
+    }
+    return sxr_bind(v->cx, v->program, i, p->at[i], size);
+}
+
+/* Of the variant. Temporaries lie over each other, so their memory is written once. */
+static void hide_own_tensors(sxv_verifier *v)
+{
+    uint8_t *first = NULL;
+    uint8_t *last = NULL;
+    for (uint32_t i = 0; i < v->module->tensor_count; i++) {
+        const sx_module_tensor *tensor = &v->module->tensor[i];
+        uint8_t *memory = sxr_memory(v->program, i);
+        if (tensor->variant != v->variant && tensor->variant != SX_MODULE_NONE) {
+            continue;
+        }
+        if (tensor->place == SX_TENSOR_TEMPORARY) {
+            first = first == NULL || memory < first ? memory : first;
+            last = last == NULL || memory + tensor->size > last ? memory + tensor->size : last;
+        } else if (tensor->place == SX_TENSOR_PERSISTENT && v->places.pack[i] == SX_MODULE_NONE) {
+            sxr_pool_run(v->pool, sxv_write_pattern, memory, (int64_t)tensor->size);
+        }
+    }
+    if (first != NULL) {
+        sxr_pool_run(v->pool, sxv_write_pattern, first, (int64_t)(last - first));
+    }
+}
+
+sx_code sxv_bind_random(sxv_verifier *v, const sx_graph *sent, uint64_t seed, bool wide)
+{
+    draw d = {.seed = seed, .wide = wide};
+    sxv_recipe *recipe;
+    SX_TRY(sxv_draw_recipes(v->cx, sent, &recipe, &d.recipe_count));
+    d.recipe = recipe;
+    SX_TRY(make_own(v, wide));
+    SX_TRY(draw_runs(v, &d));
+    hide_own_tensors(v);
+    for (uint32_t i = 0; i < v->module->tensor_count; i++) {
+        const sx_module_tensor *tensor = &v->module->tensor[i];
+        if (is_given(tensor) || tensor->place == SX_TENSOR_OUTPUT) {
+            SX_TRY(bind_tensor(v, &d, i));
+        }
+    }
+    return SX_OK;
+}
+
+/* ---- packed weights ---- */
+
+/* Does the memory of this persistent tensor belong to it alone? */
+static bool is_apart(const sx_module *module, uint32_t tensor)
+{
+    const sx_module_tensor *one = &module->tensor[tensor];
+    for (uint32_t i = 0; i < module->tensor_count; i++) {
+        const sx_module_tensor *other = &module->tensor[i];
+        if (i != tensor && other->place == SX_TENSOR_PERSISTENT &&
+            one->offset < other->offset + other->size && other->offset < one->offset + one->size) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_pack(const sx_module *module, uint32_t index)
+{
+    const sx_module_launch *launch = &module->launch[index];
+    const sx_module_kernel *kernel = sx_module_kernel_of(module, index);
+    if (kernel == NULL || kernel->kind != SX_MODULE_PACK || launch->prologue != 1 ||
+        launch->arg_count != 2 || kernel->result_count != 1) {
+        return false;
+    }
+    const uint32_t *arg = module->arg + launch->arg_first;
+    uint32_t from = module->tensor[arg[0]].place;
+    return (from == SX_TENSOR_WEIGHT || from == SX_TENSOR_CONSTANT) &&
+           module->tensor[arg[1]].place == SX_TENSOR_PERSISTENT && is_apart(module, arg[1]);
+}
+
+void sxv_places_plan(sxv_verifier *v)
+{
+    const sx_module *module = v->module;
+    const sx_module_variant *variant = &module->variant[v->variant];
+    sxv_places *p = &v->places;
+    for (uint32_t i = 0; i < module->tensor_count; i++) {
+        p->at[i] = NULL;
+        p->pack[i] = p->last[i] = SX_MODULE_NONE;
+    }
+    for (uint32_t i = 0; i < p->room_count; i++) {
+        p->room[i].used = false;
+    }
+    for (uint32_t k = 0; k < variant->launch_count; k++) {
+        uint32_t index = variant->launch_first + k;
+        if (is_pack(module, index)) {
+            p->pack[module->arg[module->launch[index].arg_first + 1]] = index;
+        }
+    }
+    for (uint32_t k = 0; k < variant->launch_count; k++) { /* who else writes one, or reads it */
+        uint32_t index = variant->launch_first + k;
+        const sx_module_launch *launch = &module->launch[index];
+        uint32_t results = sx_module_results(module, launch);
+        for (uint32_t a = 0; a < launch->arg_count; a++) {
+            uint32_t tensor = module->arg[launch->arg_first + a];
+            bool writes = a + results >= launch->arg_count;
+            if (writes && p->pack[tensor] != index) {
+                p->pack[tensor] = SX_MODULE_NONE;
+            } else if (!writes) { /* those of the run come after those of the prologue */
+                bool later = p->last[tensor] == SX_MODULE_NONE || launch->prologue == 0 ||
+                             module->launch[p->last[tensor]].prologue == 1;
+                p->last[tensor] = later ? index : p->last[tensor];
+            }
+        }
+    }
+}
+
+/* Memory of a panel tensor: the least that is free, or new, which begins as a pattern. */
+static sx_code take_room(sxv_verifier *v, uint32_t tensor, void **memory)
+{
+    sxv_places *p = &v->places;
+    size_t bytes = (size_t)v->module->tensor[tensor].size;
+    uint32_t best = UINT32_MAX;
+    SX_ASSERT(bytes > 0);
+    for (uint32_t i = 0; i < p->room_count; i++) {
+        const sxv_room *room = &p->room[i];
+        if (!room->used && room->bytes >= bytes && room->bytes / 2 <= bytes &&
+            (best == UINT32_MAX || room->bytes < p->room[best].bytes)) {
+            best = i;
+        }
+    }
+    if (best == UINT32_MAX) {
+        void *array = realloc(p->room, (p->room_count + 1) * sizeof(*p->room));
+        void *pages = array != NULL ? sxr_pages(bytes) : NULL;
+        p->room = array != NULL ? array : p->room;
+        if (pages == NULL) {
+            return SX_FAIL(v->cx, SX_NOMEM, "no memory for panels of %zu bytes", bytes);
+        }
+        best = p->room_count++;
+        p->room[best] = (sxv_room){pages, bytes, false};
+        sxr_pool_run(v->pool, sxv_write_pattern, pages, (int64_t)bytes);
+    }
+    p->room[best].used = true;
+    *memory = p->room[best].memory;
+    return SX_OK;
+}
+
+/* What the launch reads is packed, if it is not yet. */
+static sx_code pack_operands(sxv_verifier *v, const sx_module_launch *launch,
+                             sx_code (*work)(sxv_verifier *v, uint32_t launch))
+{
+    sxv_places *p = &v->places;
+    for (uint32_t a = 0; a < launch->arg_count; a++) {
+        uint32_t tensor = v->module->arg[launch->arg_first + a];
+        if (p->pack[tensor] != SX_MODULE_NONE && p->at[tensor] == NULL) {
+            SX_TRY(take_room(v, tensor, &p->at[tensor]));
+            SX_TRY(work(v, p->pack[tensor]));
+        }
+    }
+    return SX_OK;
+}
+
+/* What no launch behind this one reads is given back. */
+static void give_operands(sxv_verifier *v, uint32_t index)
+{
+    const sx_module_launch *launch = &v->module->launch[index];
+    sxv_places *p = &v->places;
+    for (uint32_t a = 0; a < launch->arg_count; a++) {
+        uint32_t tensor = v->module->arg[launch->arg_first + a];
+        if (p->pack[tensor] == SX_MODULE_NONE || p->last[tensor] != index) {
+            continue;
+        }
+        for (uint32_t i = 0; i < p->room_count; i++) {
+            p->room[i].used = p->room[i].used && p->room[i].memory != p->at[tensor];
+        }
+        p->at[tensor] = NULL;
+    }
+}
+
+sx_code sxv_each_launch(sxv_verifier *v, sx_code (*work)(sxv_verifier *v, uint32_t launch))
+{
+    const sx_module *module = v->module;
+    const sx_module_variant *variant = &module->variant[v->variant];
+    for (uint32_t phase = 2; phase-- > 0;) { /* prologue, then run */
+        for (uint32_t k = 0; k < variant->launch_count; k++) {
+            uint32_t index = variant->launch_first + k;
+            const sx_module_launch *launch = &module->launch[index];
+            uint32_t result =
+                launch->arg_count > 0 ? module->arg[launch->arg_first + launch->arg_count - 1] : 0;
+            bool later = launch->arg_count > 0 && v->places.pack[result] == index;
+            if (launch->prologue == phase && !later) {
+                SX_TRY(pack_operands(v, launch, work));
+                SX_TRY(work(v, index));
+                give_operands(v, index);
+            }
+        }
+    }
+    return SX_OK;
+}
