@@ -98,10 +98,41 @@ bool sx_lin_avoids(sx_algebra *g, const sx_lin *form, int64_t low, int64_t high)
     return false;
 }
 
+void sx_bytes_reached(const sx_algebra *g, uint32_t address, uint32_t width, uint32_t dims,
+                      const int64_t *count, int64_t *low, int64_t *end)
+{
+    const sx_form *f = &g->form[address];
+    const int64_t *coef = &g->coef[f->first];
+    bool ok = sx_add_i64(f->constant, width, end);
+    *low = f->constant;
+    for (uint64_t left = f->vars; ok && left != 0; left &= left - 1) {
+        uint32_t v = (uint32_t)__builtin_ctzll(left);
+        bool counted = v >= SX_VAR_STORE && v - SX_VAR_STORE < dims;
+        int64_t at_low = 0;
+        int64_t at_high = 0;
+        ok = sx_mul_i64(*coef, counted ? 0 : g->low[v], &at_low) &&
+             sx_mul_i64(*coef, counted ? count[v - SX_VAR_STORE] - 1 : g->high[v], &at_high) &&
+             sx_add_i64(*low, sx_min_i64(at_low, at_high), low) &&
+             sx_add_i64(*end, sx_max_i64(at_low, at_high), end);
+        coef++;
+    }
+    if (!ok) {
+        *low = INT64_MIN;
+        *end = INT64_MAX;
+    }
+}
+
+/* Both are in lists. */
+static bool far_apart(const sx_record *a, const sx_record *b)
+{
+    SX_ASSERT(a->low < a->end && b->low < b->end);
+    return a->buffer != b->buffer || a->end <= b->low || b->end <= a->low;
+}
+
 bool sx_records_apart(sx_algebra *g, const sx_record *a, const sx_record *b, uint32_t var,
                       int64_t trip, sx_relation relation)
 {
-    if (a->buffer != b->buffer) {
+    if (far_apart(a, b)) {
         return true;
     }
     sx_lin d, other;
@@ -451,6 +482,11 @@ static bool join(sx_algebra *g, const sx_record *q, const sx_record *r, sx_recor
     return (q->value == 0) == (joined->value == 0) && sx_record_normalise(g, joined);
 }
 
+static void set_bytes(const sx_algebra *g, sx_record *r)
+{
+    sx_bytes_reached(g, r->address, r->width, r->dims, r->count, &r->low, &r->end);
+}
+
 void sx_records_push(sx_algebra *g, sx_records *list, const sx_record *record)
 {
     void *array = list->record;
@@ -463,7 +499,8 @@ void sx_records_push(sx_algebra *g, sx_records *list, const sx_record *record)
         return;
     }
     list->record = array;
-    list->record[list->count++] = *record;
+    list->record[list->count] = *record;
+    set_bytes(g, &list->record[list->count++]);
 }
 
 #define JOIN_BACK 24u
@@ -477,6 +514,7 @@ void sx_records_put(sx_algebra *g, sx_records *list, uint32_t first, const sx_re
         sx_record joined;
         if (join(g, older, &list->record[at], &joined)) {
             *older = joined;
+            set_bytes(g, older);
             memmove(&list->record[at], &list->record[at + 1],
                     (list->count - at - 1) * sizeof(sx_record));
             list->count--;

@@ -19,6 +19,8 @@ typedef struct {
     uint32_t value;   /* term; 0: a read */
     uint32_t from;    /* a read: the record that answered it, when it did */
     uint32_t dims;
+    /* Of a record in a list: every byte of it is in [low, end), whatever the variables in scope are. */
+    int64_t low, end;
     int64_t count[SX_STORE_DIMS];
 } sx_record;
 
@@ -45,6 +47,10 @@ bool sx_records_apart(sx_algebra *g, const sx_record *a, const sx_record *b, uin
 /* Writes `form` as strides times digits, each within its count; strides ascend. False: it does not fit. */
 bool sx_decode(sx_algebra *g, const sx_lin *form, const int64_t *stride, const int64_t *count,
                uint32_t dims, sx_lin *digit);
+/* The bytes [low, end) in which `width` bytes at `address` lie, whatever the variables in scope are: `dims` store
+ * variables have the counts given, the others their ranges. All bytes where that overflows. */
+void sx_bytes_reached(const sx_algebra *g, uint32_t address, uint32_t width, uint32_t dims,
+                      const int64_t *count, int64_t *low, int64_t *end);
 typedef enum { SX_READ_COVERED, SX_READ_APART, SX_READ_UNKNOWN } sx_read;
 /* What a read of `width` bytes at `address` sees of the record. */
 sx_read sx_record_read(sx_algebra *g, const sx_record *record, uint32_t address, uint32_t width,

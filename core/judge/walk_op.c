@@ -246,9 +246,11 @@ static bool answer(sx_walk *w, uint32_t buffer, uint32_t width, uint32_t form, u
     sx_algebra *g = w->g;
     g->low[SX_VAR_LANE] = first;
     g->high[SX_VAR_LANE] = end - 1;
+    int64_t low_byte, end_byte;
+    sx_bytes_reached(g, form, width, 0, NULL, &low_byte, &end_byte);
     for (uint32_t k = w->stores.count; k-- > 0 && !g->refused;) {
         const sx_record *record = &w->stores.record[k];
-        if (record->buffer != buffer) {
+        if (record->buffer != buffer || record->end <= low_byte || end_byte <= record->low) {
             continue;
         }
         switch (sx_record_read(g, record, form, width, value)) {

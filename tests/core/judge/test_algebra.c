@@ -205,6 +205,9 @@ START_TEST(test_records_join)
     ck_assert_uint_eq(list.record[0].dims, 2);
     ck_assert_int_eq(list.record[0].count[0], 24);
     ck_assert_int_eq(list.record[0].count[1], 5);
+    ck_assert_int_eq(list.record[0].low,
+                     0); /* of the joined record, not of the first that was put */
+    ck_assert_int_eq(list.record[0].end, 400 * 4 + 96);
     uint32_t value = 0;
     ck_assert_int_eq(
         sx_record_read(g, &list.record[0], sx_form_constant(g, 400 * 3 + 4 * 11), 4, &value),
@@ -222,6 +225,46 @@ START_TEST(test_records_join)
     sx_lin_add(g, &lin, 3, 28);
     r.address = sx_form_put(g, &lin);
     ck_assert(!sx_record_close(g, &r, 3, 4));
+    sx_ctx_fini(&f.cx);
+}
+END_TEST
+
+/* Every point is looked at: the bytes that are reached begin with the first of them and end with the last. */
+START_TEST(test_bytes_reached)
+{
+    fixture f;
+    open_fixture(&f);
+    sx_algebra *g = &f.g;
+    sx_rng rng = {sx_test_seed()};
+    const int64_t count[2] = {3, 5};
+    int64_t low, end;
+    g->low[3] = -2;
+    g->high[3] = 4;
+    g->low[SX_VAR_STORE] = g->high[SX_VAR_STORE] = 99; /* of another record */
+    for (uint32_t round = 0; round < 200; round++) {
+        int64_t c[4]; /* constant, loop variable, two store variables */
+        sx_lin lin;
+        for (uint32_t k = 0; k < 4; k++) {
+            c[k] = (int64_t)sx_rng_below(&rng, 200) - 100;
+        }
+        sx_lin_init(&lin, c[0]);
+        sx_lin_add(g, &lin, 3, c[1]);
+        sx_lin_add(g, &lin, SX_VAR_STORE, c[2]);
+        sx_lin_add(g, &lin, SX_VAR_STORE + 1, c[3]);
+        sx_bytes_reached(g, sx_form_put(g, &lin), 4, 2, count, &low, &end);
+        int64_t first = INT64_MAX;
+        int64_t last = INT64_MIN;
+        for (int64_t point = 0; point < 7 * 3 * 5; point++) {
+            int64_t at =
+                c[0] + c[1] * (point % 7 - 2) + c[2] * (point / 7 % 3) + c[3] * (point / 21);
+            first = sx_min_i64(first, at);
+            last = sx_max_i64(last, at);
+        }
+        ck_assert_msg(low == first && end == last + 4, "round %u", round);
+    }
+    sx_bytes_reached(g, sx_form_var(g, 3, INT64_MAX / 2, 0), 4, 0, NULL, &low, &end);
+    ck_assert_msg(low == INT64_MIN && end == INT64_MAX, "a range that overflows is no range");
+    ck_assert(!g->refused);
     sx_ctx_fini(&f.cx);
 }
 END_TEST
@@ -421,6 +464,7 @@ int main(void)
     tcase_add_test(cases, test_carried_values_that_mix);
     tcase_add_test(cases, test_overflow);
     tcase_add_test(cases, test_sets_that_meet);
+    tcase_add_test(cases, test_bytes_reached);
     tcase_add_test(cases, test_records_join);
     tcase_add_test(cases, test_order_of_records);
     tcase_add_test(cases, test_renaming_keeps_the_normal_form);
