@@ -4,6 +4,7 @@
 
 #include "client/verify/fast.h"
 #include "client/verify/step.h"
+#include "core/ir/num.h"
 
 typedef enum { ROUND_NEVER, ROUND_F32, ROUND_OTHER } rounding;
 

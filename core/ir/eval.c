@@ -275,45 +275,6 @@ static sx_code take_argument(sx_ctx *cx, sx_eval_mode mode, uint32_t k, const sx
     return SX_OK;
 }
 
-/* ---- composites become primitives first ---- */
-sx_code sx_graph_expand(sx_ctx *cx, const sx_graph *graph, const sx_graph **expanded)
-{
-    bool any = false;
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        any = any || sx_op_is_composite(graph->node[n].op);
-    }
-    *expanded = graph;
-    if (!any) {
-        return SX_OK;
-    }
-    sx_graph *made;
-    SX_TRY(sx_graph_make(cx, graph->name, NULL, &made));
-    sx_node_id *renamed = SX_NEW_ARRAY(cx, sx_node_id, graph->node_count);
-    if (renamed == NULL) {
-        return cx->error.code;
-    }
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        const sx_node *node = &graph->node[n];
-        const sx_attr *attr = sx_graph_attr(graph, node);
-        sx_node_id input[SX_INPUTS_MAX];
-        SX_ASSERT(node->input_count <= SX_INPUTS_MAX);
-        for (uint32_t k = 0; k < node->input_count; k++) {
-            input[k] = renamed[sx_graph_input(graph, node, k).i];
-        }
-        if (sx_op_is_composite(node->op)) {
-            SX_TRY(sx_decompose(cx, made, node->op, attr, input, node->input_count, &renamed[n]));
-        } else {
-            SX_TRY(sx_graph_add(cx, made, node->op, attr, input, node->input_count, &renamed[n]));
-        }
-    }
-    for (uint32_t k = 0; k < graph->output_count; k++) {
-        sx_node_id node = renamed[graph->output[k].node.i];
-        SX_TRY(sx_graph_add_output(cx, made, graph->output[k].name, node));
-    }
-    *expanded = made;
-    return SX_OK;
-}
-
 /* ---- memory: a tensor's cells are used again after its last reader ---- */
 #define FREE_MAX 64
 typedef struct {

@@ -16,8 +16,6 @@ typedef union {
 _Static_assert(sizeof(sx_cell) == 8, "a cell is 8 bytes");
 
 /* ---- stored elements (eval_tensor.c; the formats are in core/ir/num.h) ---- */
-/* The value of one stored little-endian element as a double; false for integers that a double cannot hold. */
-bool sx_element_value(sx_dtype dtype, const uint8_t *raw, double *value);
 /* Element `index` of packed elements. */
 sx_cell sx_cell_load(sx_eval_mode mode, sx_dtype dtype, const uint8_t *raw, int64_t index);
 

@@ -3,17 +3,6 @@
 #include "core/ir/eval.h"
 #include "core/ir/num.h"
 
-int64_t sx_tensor_elements(const sx_type *type)
-{
-    int64_t elements = 1;
-    for (uint32_t d = 0; d < type->rank; d++) {
-        SX_ASSERT(sx_dim_is_constant(type->dim[d]));
-        bool fits = sx_mul_i64(elements, type->dim[d].scale, &elements);
-        SX_ASSERT(fits && elements <= SX_ELEMENTS_MAX);
-    }
-    return elements;
-}
-
 sx_code sx_tensor_make(sx_ctx *cx, const sx_type *type, sx_tensor *tensor)
 {
     int64_t elements = sx_tensor_elements(type);
@@ -22,18 +11,6 @@ sx_code sx_tensor_make(sx_ctx *cx, const sx_type *type, sx_tensor *tensor)
     tensor->type = *type;
     tensor->data = SX_NEW_ARRAY(cx, sx_cell, (size_t)elements);
     return tensor->data == NULL ? cx->error.code : SX_OK;
-}
-
-bool sx_element_value(sx_dtype dtype, const uint8_t *raw, double *value)
-{
-    uint64_t bits = sx_num_load(dtype, raw, 0);
-    if (sx_dtype_class_of(dtype) == SX_CLASS_FLOAT) {
-        *value = sx_num_decode(dtype, bits);
-        return true;
-    }
-    int64_t number = sx_num_int_decode(dtype, bits);
-    *value = (double)number;
-    return number >= -(INT64_C(1) << 53) && number <= INT64_C(1) << 53;
 }
 
 sx_cell sx_cell_load(sx_eval_mode mode, sx_dtype dtype, const uint8_t *raw, int64_t index)

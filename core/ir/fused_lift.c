@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "core/ir/compose.h"
-#include "core/ir/eval.h"
 #include "core/ir/fused_body.h"
 #include "core/ir/num.h"
 

@@ -69,6 +69,8 @@ typedef struct {
 bool sx_type_equal(const sx_type *a, const sx_type *b);
 bool sx_type_same_shape(const sx_type *a, const sx_type *b);
 bool sx_type_is_static(const sx_type *type);
+/* Elements of a static type. */
+int64_t sx_tensor_elements(const sx_type *type);
 /* Product of the extents (0 if one of them is 0); false if it has two symbols or its scale exceeds SX_ELEMENTS_MAX. */
 bool sx_type_elements(const sx_type *type, sx_dim *elements);
 /* Row-major strides in elements; false if one of them has two symbols or exceeds SX_ELEMENTS_MAX. [a, b, 4] has strides
@@ -341,11 +343,8 @@ sx_code sx_graph_parse(sx_ctx *cx, sx_span text, sx_graph **graph);
 bool sx_op_is_composite(sx_op op);
 sx_code sx_decompose(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
                      const sx_node_id *input, uint32_t input_count, sx_node_id *result);
-
-/* eval_round.c: `value` rounded once to a float type, to nearest even; f64 returns it. f16 and bf16 overflow
- * to infinity; f8e4m3 and f8e5m2 (OCP 8-bit floating point specification, saturating) go to +-448 and +-57344,
- * infinities too; NaN stays. */
-double sx_round(sx_dtype dtype, double value);
+/* The same program with every composite replaced by its decomposition; `graph` itself where there is none. */
+sx_code sx_graph_expand(sx_ctx *cx, const sx_graph *graph, const sx_graph **expanded);
 
 /* eval.c: the interpreter, the oracle of everything else. One plain evaluator per primitive; composites through their
  * decomposition, fused through its body. */
@@ -383,10 +382,6 @@ typedef struct {
 bool sx_pair_equal(uint64_t x, uint64_t y);
 #define SX_FIELD_P UINT64_C(2147483579)
 #define SX_FIELD_Q UINT64_C(1073741789)
-/* Elements of a static type. */
-int64_t sx_tensor_elements(const sx_type *type);
-/* The same program with every composite replaced by its decomposition; `graph` itself where there is none. */
-sx_code sx_graph_expand(sx_ctx *cx, const sx_graph *graph, const sx_graph **expanded);
 /* Evaluates a static graph. argument[k] is the k-th parameter in node order. result[k] is output k, memory in
  * cx's arena. Fuel: one per scalar operation. */
 sx_code sx_graph_eval(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode,

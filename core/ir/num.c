@@ -173,3 +173,36 @@ void sx_num_store(sx_dtype dtype, uint8_t *bytes, size_t index, uint64_t bits)
         bytes[index * size + i] = (uint8_t)(bits >> (8 * i));
     }
 }
+
+bool sx_element_value(sx_dtype dtype, const uint8_t *raw, double *value)
+{
+    uint64_t bits = sx_num_load(dtype, raw, 0);
+    if (sx_dtype_class_of(dtype) == SX_CLASS_FLOAT) {
+        *value = sx_num_decode(dtype, bits);
+        return true;
+    }
+    int64_t number = sx_num_int_decode(dtype, bits);
+    *value = (double)number;
+    return number >= -(INT64_C(1) << 53) && number <= INT64_C(1) << 53;
+}
+
+static double largest(sx_dtype dtype)
+{
+    return dtype == SX_F8E4M3 ? 448 : 57344;
+}
+
+double sx_round(sx_dtype dtype, double value)
+{
+    if (dtype == SX_F64) {
+        return value;
+    }
+    if (dtype == SX_F32) {
+        return (double)(float)value;
+    }
+    double rounded = sx_num_round(dtype, value);
+    bool saturates = dtype == SX_F8E4M3 || dtype == SX_F8E5M2;
+    if (saturates && !isnan(value) && !isfinite(rounded)) {
+        return copysign(largest(dtype), value);
+    }
+    return rounded;
+}

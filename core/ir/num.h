@@ -25,4 +25,10 @@ uint64_t sx_num_int_encode(sx_dtype dtype, int64_t value);
 /* Element `index` of packed little-endian elements, and back. */
 uint64_t sx_num_load(sx_dtype dtype, const uint8_t *bytes, size_t index);
 void sx_num_store(sx_dtype dtype, uint8_t *bytes, size_t index, uint64_t bits);
+/* The value of one stored little-endian element as a double; false for integers that a double cannot hold. */
+bool sx_element_value(sx_dtype dtype, const uint8_t *raw, double *value);
+/* `value` rounded once to a float type as the arithmetic of a program rounds, to nearest even. f64 returns it. f16 and
+ * bf16 overflow to infinity; f8e4m3 and f8e5m2 (OCP 8-bit floating point specification, saturating) go to +-448 and
+ * +-57344, infinities too; NaN stays. */
+double sx_round(sx_dtype dtype, double value);
 #endif

@@ -164,3 +164,14 @@ bool sx_type_strides(const sx_type *type, sx_dim stride[SX_RANK_MAX])
     }
     return true;
 }
+
+int64_t sx_tensor_elements(const sx_type *type)
+{
+    int64_t elements = 1;
+    for (uint32_t d = 0; d < type->rank; d++) {
+        SX_ASSERT(sx_dim_is_constant(type->dim[d]));
+        bool fits = sx_mul_i64(elements, type->dim[d].scale, &elements);
+        SX_ASSERT(fits && elements <= SX_ELEMENTS_MAX);
+    }
+    return elements;
+}

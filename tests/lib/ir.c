@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/ir/num.h"
 #include "tests/lib/test.h"
 
 static uint32_t below(sx_rng *rng, uint32_t bound)

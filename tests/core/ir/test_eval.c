@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/ir/num.h"
 #include "tests/lib/ir.h"
 #include "tests/lib/test.h"
 

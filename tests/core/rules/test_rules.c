@@ -1,6 +1,7 @@
 /* The table of rules: every row parses and is well-typed; the harness that tries them (rule_trial.h) catches
  * false rules. The rules themselves are tried by test_rules_1.c to test_rules_4.c. */
 #include "core/egraph/typed.h"
+#include "core/ir/num.h"
 #include "tests/core/rules/rule_trial.h"
 
 static uint64_t seed;

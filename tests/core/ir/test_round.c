@@ -144,7 +144,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("eval round");
+    Suite *suite = suite_create("round");
     TCase *tcase = tcase_create("round");
     tcase_add_test(tcase, every_pattern_is_kept);
     tcase_add_test(tcase, every_middle_goes_to_even);
