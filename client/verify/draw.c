@@ -7,7 +7,6 @@
 
 #include "client/verify/fast.h"
 #include "core/base/hash.h"
-#include "core/ir/eval.h"
 #include "core/ir/num.h"
 
 /* ---- what parameters are used for ---- */

@@ -10,7 +10,6 @@
 #include "client/verify/verifier.h"
 #include "client/verify/whole.h"
 #include "core/base/rng.h"
-#include "core/ir/eval.h"
 #include "core/ir/fused.h"
 #include "core/ir/num.h"
 

@@ -1,4 +1,4 @@
-#include "core/ir/eval.h"
+#include "core/ir/cell.h"
 
 #include <string.h>
 

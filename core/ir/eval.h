@@ -1,99 +1,70 @@
-/* eval.h - inside core/ir: the interpreter's scalars: elements as 8-byte cells, rounding, one scalar operation
- * in each mode.
+/* eval.h - the interpreter: what a program means, and the oracle of everything that compiles one.
  *
- * A cell holds what sx_tensor.data holds: F64, TYPED, POW2: `f` for floats, `i` for integers and bool; MODP:
- * `u`, a residue, for floats and integers, `i` 0 or 1 for bool.
+ * Each primitive has one plain evaluator. A composite is evaluated through its decomposition, a fused node through
+ * its body. Nothing here is fast for its own sake, and nothing of it is shared with what it judges.
  */
 #ifndef SX_CORE_IR_EVAL_H
 #define SX_CORE_IR_EVAL_H
-#include "core/ir/fused.h"
+#include "core/ir/ir.h"
 
-typedef union {
-    double f;
-    int64_t i;
-    uint64_t u;
-} sx_cell;
-_Static_assert(sizeof(sx_cell) == 8, "a cell is 8 bytes");
-
-/* ---- stored elements (eval_tensor.c; the formats are in core/ir/num.h) ---- */
-/* Element `index` of packed elements. */
-sx_cell sx_cell_load(sx_eval_mode mode, sx_dtype dtype, const uint8_t *raw, int64_t index);
-
-/* ---- exact arithmetic mod 2^31 - 1 (eval_modp.c) ---- */
-#define SX_MODULUS UINT64_C(2147483647)
-/* Any finite double is m * 2^e, hence a residue; infinities and NaN have fixed ones, inf and -inf opposite. */
-uint64_t sx_residue_of(double value);
-uint64_t sx_residue_of_int(int64_t value);
-static inline uint64_t sx_residue_fold(uint64_t x) /* x mod p for any x */
-{
-    x = (x & SX_MODULUS) + (x >> 31);
-    x = (x & SX_MODULUS) + (x >> 31);
-    return x >= SX_MODULUS ? x - SX_MODULUS : x;
-}
-/* x as a number in [-(p-1)/2, (p-1)/2]: the order of MODP, under which negation reverses order. */
-int64_t sx_residue_balanced(uint64_t x);
-uint64_t sx_residue_apply(sx_op op, bool is_float, uint64_t x, uint64_t y);
-uint64_t sx_residue_convert(sx_dtype from, sx_dtype to, uint64_t x);
-
-/* ---- exact arithmetic mod p and mod q (eval_fields.c) ---- */
-bool sx_pair_check(uint64_t x); /* both halves defined and in range */
-uint64_t sx_pair_of(double value);
-uint64_t sx_pair_of_int(int64_t value);
-int64_t sx_pair_balanced(uint64_t x);
-uint64_t sx_pair_apply(sx_op op, bool is_float, uint64_t x, uint64_t y);
-uint64_t sx_pair_multiply(uint64_t x, uint64_t y);
-uint64_t sx_pair_convert(sx_dtype from, sx_dtype to, uint64_t x);
-/* Are floats and integers residues in this mode? What a constant is then, and its place in the order. */
-static inline bool sx_mode_is_exact(sx_eval_mode mode)
-{
-    return mode == SX_EVAL_MODP || mode == SX_EVAL_FIELDS;
-}
-static inline uint64_t sx_exact_of(sx_eval_mode mode, double value)
-{
-    return mode == SX_EVAL_MODP ? sx_residue_of(value) : sx_pair_of(value);
-}
-static inline int64_t sx_exact_balanced(sx_eval_mode mode, uint64_t x)
-{
-    return mode == SX_EVAL_MODP ? sx_residue_balanced(x) : sx_pair_balanced(x);
-}
-
-/* ---- scalar operations (eval_scalar.c) ---- */
-sx_cell sx_cell_of(sx_eval_mode mode, sx_dtype dtype,
-                   double value); /* as a constant of that type */
-sx_cell sx_cell_of_int(sx_eval_mode mode, sx_dtype dtype, int64_t value);
-/* `from` is the type of x (select: of y), `to` of the result. */
+typedef enum {
+    SX_EVAL_F64, /* floats as doubles, rounded to the stored type only at parameters and constants */
+    /* each result rounded to its element type: the double result of libm or of an IEEE operation,
+     * rounded once (+ - * / sqrt are then the IEEE operations of the type). reduce and dot_general
+     * accumulate in f32 if the type is narrower and round once; dot_general is a chain of fused
+     * multiply-adds. */
+    SX_EVAL_TYPED,
+    /* exact arithmetic mod 2^31 - 1, equality is ==. + - * and / (by the inverse, x / 0 = 0) of
+     * floats, + - * of integers; constants are exact, 0.5 is the inverse of 2. Order (compare,
+     * maximum, minimum, abs, sign) is that of residues in [-(p-1)/2, (p-1)/2]: total and reversed
+     * by negation, but not kept by addition, so rules that add under a maximum are tested in POW2
+     * or F64. Other functions are pseudo-random functions of their exact argument, with the
+     * symmetries of tanh, erf, sine, cosine, and rsqrt, logistic, ceil made from sqrt, exponential,
+     * floor. Conversions to floats and to wider integers keep the residue; others are
+     * pseudo-random. */
+    SX_EVAL_MODP,
+    SX_EVAL_POW2, /* as F64; meant for inputs that are small powers of two, where sums are exact */
+    /* exact arithmetic in two fields at once, mod p = 2147483579 = 2 q + 1 and mod q = 1073741789:
+     * as MODP, but exponential(x) = 4^(x mod q) mod p, so that sums of exponents are products; tanh
+     * and logistic follow from it. The second half of what an exponential gives, and of what is
+     * computed from it, is undefined. Order is that of the first half. */
+    SX_EVAL_FIELDS
+} sx_eval_mode;
 typedef struct {
-    sx_op op;
-    sx_direction direction;
-    sx_dtype from, to;
-} sx_scalar_op;
-/* One elementwise primitive (no composite) that sx_infer_type admits. */
-sx_cell sx_cell_apply(sx_eval_mode mode, const sx_scalar_op *op, sx_cell x, sx_cell y, sx_cell z);
+    sx_type type; /* static */
+    /* row-major. F64, TYPED, POW2: double for floats; int64_t for integers and bool. MODP: uint64_t
+     * residues for floats and integers, int64_t 0/1 for bool; FIELDS: the same with pairs, mod p in
+     * the lower 32 bits, mod q in the upper, bit 62: undefined there (sx_pair_equal) */
+    void *data;
+} sx_tensor;
+/* Equal in both halves, in the first alone where a second one is undefined. */
+bool sx_pair_equal(uint64_t x, uint64_t y);
+#define SX_FIELD_P UINT64_C(2147483579)
+#define SX_FIELD_Q UINT64_C(1073741789)
+/* Evaluates a static graph. argument[k] is the k-th parameter in node order. result[k] is output k, memory in
+ * cx's arena. Fuel: one per scalar operation. */
+sx_code sx_graph_eval(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode,
+                      const sx_tensor *argument, uint32_t argument_count, sx_tensor *result,
+                      uint32_t result_count);
+/* One node of a static graph, inputs given; the same rules. */
+sx_code sx_node_eval(sx_ctx *cx, sx_op op, const sx_attr *attr, sx_eval_mode mode,
+                     const sx_tensor *input, uint32_t input_count, const sx_type *type,
+                     sx_tensor *result);
+/* Raw little-endian elements of `type` (as stored in files and buffers) from and to the interpreter's form. */
+sx_code sx_tensor_unpack(sx_ctx *cx, const sx_type *type, sx_eval_mode mode, sx_span raw,
+                         sx_tensor *tensor);
+sx_code sx_tensor_pack(sx_ctx *cx, const sx_tensor *tensor, sx_buf *raw);
 
-/* Reductions run in ascending order from the neutral element (0, 1, lowest, highest). In TYPED mode they
- * accumulate in f32 where the type is narrower and round once in `close`. A maximum or minimum of anything
- * that is NaN is NaN, in whatever order. */
-sx_dtype sx_accumulator(sx_dtype dtype);
-sx_cell sx_reduce_open(sx_eval_mode mode, sx_reducer reducer, sx_dtype dtype);
-sx_cell sx_reduce_step(sx_eval_mode mode, sx_reducer reducer, sx_dtype dtype, sx_cell sum,
-                       sx_cell x);
-sx_cell sx_reduce_close(sx_eval_mode mode, sx_dtype dtype, sx_cell sum);
-/* sum + x * y from sx_reduce_open(.., SX_SUM, ..): a fused multiply-add in TYPED, multiply and add of doubles
- * in F64 and POW2. */
-sx_cell sx_dot_step(sx_eval_mode mode, sx_dtype dtype, sx_cell sum, sx_cell x, sx_cell y);
-
-/* ---- operations on tensors ---- */
-/* Room for the elements of a static type, cells zeroed; spends one unit of fuel per element. */
-sx_code sx_tensor_make(sx_ctx *cx, const sx_type *type, sx_tensor *tensor);
-sx_code sx_eval_dot(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_tensor *input,
-                    const sx_type *type, sx_tensor *result);
-/* eval_window.c; result->type is known, its cells are there. Fuel: one per element moved, combined or multiplied. */
-sx_code sx_eval_reverse(sx_ctx *cx, const sx_attr *attr, const sx_tensor *input, sx_tensor *result);
-sx_code sx_eval_pad(sx_ctx *cx, const sx_attr *attr, const sx_tensor *input, sx_tensor *result);
-sx_code sx_eval_window(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_tensor *input,
-                       sx_tensor *result);
-sx_code sx_eval_convolution(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode,
-                            const sx_tensor *input, sx_tensor *result);
-sx_code sx_eval_fused(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_tensor *input,
-                      uint32_t input_count, const sx_type *type, sx_tensor *result);
+/* Evaluates single elements of a static fused node, to check compiled kernels that are too large to be
+ * evaluated as a whole.
+ *   mode      F64 for references; TYPED rounds as the element types do (the chain of a DOT bit for bit)
+ *   raw       the stored little-endian elements of each input, all of them; borrowed
+ *   position  row-major numbers of elements of the result; neighbours in one row share its reductions
+ *   value     receives one double for each position
+ *   fuel      1 + instructions for each point that is visited: the reduction length for each position of a
+ *             contraction, a whole row for each row that is visited
+ *   errors    SX_INPUT the node is not valid or not static, the bytes do not fit a type, a position is outside */
+sx_code sx_fused_eval_at(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_type *input,
+                         const sx_span *raw, uint32_t input_count, const int64_t *position,
+                         uint32_t position_count, double *value);
 #endif

@@ -1,6 +1,6 @@
 #include <math.h>
 
-#include "core/ir/eval.h"
+#include "core/ir/cell.h"
 
 /* The operands as matrices: left [batch][rows][length], right [batch][length][columns]. */
 typedef struct {

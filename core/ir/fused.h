@@ -164,17 +164,4 @@ sx_code sx_fused_inline_splat(sx_ctx *cx, const sx_attr *consumer, uint32_t a, d
  * differ. */
 sx_code sx_fused_merge_args(sx_ctx *cx, const sx_attr *attr, uint32_t keep, uint32_t drop,
                             sx_attr *fused, bool *ok);
-
-/* eval_fused.c: evaluates single elements of a static fused node, to check compiled kernels that are too large to be
- * evaluated as a whole.
- *   mode      F64 for references; TYPED rounds as the element types do (the chain of a DOT bit for bit)
- *   raw       the stored little-endian elements of each input, all of them; borrowed
- *   position  row-major numbers of elements of the result; neighbours in one row share its reductions
- *   value     receives one double for each position
- *   fuel      1 + instructions for each point that is visited: the reduction length for each position of a
- *             contraction, a whole row for each row that is visited
- *   errors    SX_INPUT the node is not valid or not static, the bytes do not fit a type, a position is outside */
-sx_code sx_fused_eval_at(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_type *input,
-                         const sx_span *raw, uint32_t input_count, const int64_t *position,
-                         uint32_t position_count, double *value);
 #endif

@@ -1,4 +1,4 @@
-/* ir.h - the tensor program: a graph in SSA form over typed tensors, its text, its checker, its interpreter.
+/* ir.h - the tensor program: a graph in SSA form over typed tensors, its text, its checker.
  *
  * A graph is arrays; nodes are named by sx_node_id, and a node's inputs have smaller ids (so the array is in
  * topological order and cycles cannot be written down). Every node has one result. Attributes are interned:
@@ -345,54 +345,4 @@ sx_code sx_decompose(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
                      const sx_node_id *input, uint32_t input_count, sx_node_id *result);
 /* The same program with every composite replaced by its decomposition; `graph` itself where there is none. */
 sx_code sx_graph_expand(sx_ctx *cx, const sx_graph *graph, const sx_graph **expanded);
-
-/* eval.c: the interpreter, the oracle of everything else. One plain evaluator per primitive; composites through their
- * decomposition, fused through its body. */
-typedef enum {
-    SX_EVAL_F64, /* floats as doubles, rounded to the stored type only at parameters and constants */
-    /* each result rounded to its element type: the double result of libm or of an IEEE operation,
-     * rounded once (+ - * / sqrt are then the IEEE operations of the type). reduce and dot_general
-     * accumulate in f32 if the type is narrower and round once; dot_general is a chain of fused
-     * multiply-adds. */
-    SX_EVAL_TYPED,
-    /* exact arithmetic mod 2^31 - 1, equality is ==. + - * and / (by the inverse, x / 0 = 0) of
-     * floats, + - * of integers; constants are exact, 0.5 is the inverse of 2. Order (compare,
-     * maximum, minimum, abs, sign) is that of residues in [-(p-1)/2, (p-1)/2]: total and reversed
-     * by negation, but not kept by addition, so rules that add under a maximum are tested in POW2
-     * or F64. Other functions are pseudo-random functions of their exact argument, with the
-     * symmetries of tanh, erf, sine, cosine, and rsqrt, logistic, ceil made from sqrt, exponential,
-     * floor. Conversions to floats and to wider integers keep the residue; others are
-     * pseudo-random. */
-    SX_EVAL_MODP,
-    SX_EVAL_POW2, /* as F64; meant for inputs that are small powers of two, where sums are exact */
-    /* exact arithmetic in two fields at once, mod p = 2147483579 = 2 q + 1 and mod q = 1073741789:
-     * as MODP, but exponential(x) = 4^(x mod q) mod p, so that sums of exponents are products; tanh
-     * and logistic follow from it. The second half of what an exponential gives, and of what is
-     * computed from it, is undefined. Order is that of the first half. */
-    SX_EVAL_FIELDS
-} sx_eval_mode;
-typedef struct {
-    sx_type type; /* static */
-    /* row-major. F64, TYPED, POW2: double for floats; int64_t for integers and bool. MODP: uint64_t
-     * residues for floats and integers, int64_t 0/1 for bool; FIELDS: the same with pairs, mod p in
-     * the lower 32 bits, mod q in the upper, bit 62: undefined there (sx_pair_equal) */
-    void *data;
-} sx_tensor;
-/* Equal in both halves, in the first alone where a second one is undefined. */
-bool sx_pair_equal(uint64_t x, uint64_t y);
-#define SX_FIELD_P UINT64_C(2147483579)
-#define SX_FIELD_Q UINT64_C(1073741789)
-/* Evaluates a static graph. argument[k] is the k-th parameter in node order. result[k] is output k, memory in
- * cx's arena. Fuel: one per scalar operation. */
-sx_code sx_graph_eval(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode,
-                      const sx_tensor *argument, uint32_t argument_count, sx_tensor *result,
-                      uint32_t result_count);
-/* One node of a static graph, inputs given; the same rules. */
-sx_code sx_node_eval(sx_ctx *cx, sx_op op, const sx_attr *attr, sx_eval_mode mode,
-                     const sx_tensor *input, uint32_t input_count, const sx_type *type,
-                     sx_tensor *result);
-/* Raw little-endian elements of `type` (as stored in files and buffers) from and to the interpreter's form. */
-sx_code sx_tensor_unpack(sx_ctx *cx, const sx_type *type, sx_eval_mode mode, sx_span raw,
-                         sx_tensor *tensor);
-sx_code sx_tensor_pack(sx_ctx *cx, const sx_tensor *tensor, sx_buf *raw);
 #endif

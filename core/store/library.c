@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/base/rng.h"
+#include "core/ir/eval.h"
 #include "core/store/pair.h"
 
 enum {

@@ -1,4 +1,5 @@
 /* SX_EVAL_FIELDS: two fields at once, in which exponentials have their algebra. */
+#include "core/ir/cell.h"
 #include "tests/lib/test.h"
 
 #include <stdio.h>

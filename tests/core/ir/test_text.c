@@ -1,3 +1,4 @@
+#include "core/ir/eval.h"
 #include "tests/lib/test.h"
 
 #include <stdio.h>
