@@ -9,7 +9,7 @@
 #include "client/runtime/pages.h"
 #include "client/verify/moved.h"
 #include "client/verify/verify.h"
-#include "core/ir/cell.h"
+#include "core/eval/cell.h"
 #include "core/ir/fused.h"
 
 #define ROW_SHARE 4u /* elements that are sampled in one row of a kernel that reduces rows */

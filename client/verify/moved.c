@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "core/ir/cell.h"
+#include "core/eval/cell.h"
 #include "core/ir/num.h"
 
 double sxv_element(sx_dtype dtype, const void *memory, int64_t element)

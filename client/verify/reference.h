@@ -12,7 +12,7 @@
 #ifndef SX_CLIENT_VERIFY_REFERENCE_H
 #define SX_CLIENT_VERIFY_REFERENCE_H
 #include "client/runtime/pool.h"
-#include "core/ir/cell.h"
+#include "core/eval/cell.h"
 
 /* Results of one node: cells as the interpreter has them, but `typed` of f32 as floats. */
 typedef struct {

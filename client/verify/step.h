@@ -2,7 +2,7 @@
 #ifndef SX_CLIENT_VERIFY_STEP_H
 #define SX_CLIENT_VERIFY_STEP_H
 #include "client/verify/multiply.h"
-#include "core/ir/cell.h"
+#include "core/eval/cell.h"
 
 /* An operand in the form of the interpreter (cells), or as f32 (`raw`; cell NULL then). In TYPED mode every f32 tensor
  * is raw, and no other is; in F64 mode those of parameters may be. */

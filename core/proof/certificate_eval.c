@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/base/rng.h"
-#include "core/ir/eval.h"
+#include "core/eval/eval.h"
 #include "core/ir/fused.h"
 #include "core/ir/num.h"
 

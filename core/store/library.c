@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/base/rng.h"
-#include "core/ir/eval.h"
+#include "core/eval/eval.h"
 #include "core/store/pair.h"
 
 enum {

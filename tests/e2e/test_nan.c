@@ -1,7 +1,7 @@
 /* NaN through compiled modules: in each place of each operand in turn, of what takes the larger or the smaller
  * of two, or bounds one. The interpreter says where it has to come out, and for plain operations numpy.maximum
  * and the operators of ONNX do: wherever it goes in. */
-#include "core/ir/eval.h"
+#include "core/eval/eval.h"
 #include "tests/lib/test.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
  *
  * The reference is computed twice, with and without rounding to the element type: where the two differ an element is as
  * uncertain as their difference, and where they agree on whole numbers the result must be equal. */
-#include "core/ir/eval.h"
+#include "core/eval/eval.h"
 #include "tests/core/loop/harness.h"
 
 #include "client/verify/verify.h"

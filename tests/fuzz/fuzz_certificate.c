@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/base/rng.h"
-#include "core/ir/eval.h"
+#include "core/eval/eval.h"
 #include "core/proof/certificate_eval.h"
 #include "core/proof/certificate_read.h"
 

@@ -3,7 +3,7 @@
 #ifndef SX_TESTS_LIB_IR_H
 #define SX_TESTS_LIB_IR_H
 #include "core/base/rng.h"
-#include "core/ir/eval.h"
+#include "core/eval/eval.h"
 #include "core/ir/fused.h"
 #include "core/ir/ir.h"
 

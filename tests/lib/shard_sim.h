@@ -5,7 +5,7 @@
 #ifndef SX_TESTS_LIB_SHARD_SIM_H
 #define SX_TESTS_LIB_SHARD_SIM_H
 #include "core/base/rng.h"
-#include "core/ir/eval.h"
+#include "core/eval/eval.h"
 #include "core/ir/shard.h"
 
 #define SX_SIM_DEVICES_MAX 4u

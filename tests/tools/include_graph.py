@@ -28,6 +28,8 @@ CIRCLES = {
         "runtime.h is what others include; program.h is what its files share",
     ("core/egraph/sharding", "core/egraph/tensor"):
         "a node that tensor.c adds gets its placements from sharding.c, which walks the graph of tensor.h",
+    ("core/eval/cell", "core/eval/eval"):
+        "eval.h is what others include; cell.h is what its files share",
     ("core/ir/fused", "core/ir/fused_body"):
         "fused.h is what others include; fused_body.h is what its files share",
     ("core/ir/roll", "core/ir/roll_cut"):

@@ -7,7 +7,7 @@
 
 #include "client/import/import.h"
 #include "client/import/onnx_wire.h"
-#include "core/ir/eval.h"
+#include "core/eval/eval.h"
 #include "core/proof/certificate.h"
 #include "core/optimize/optimize.h"
 #include "tests/lib/test.h"

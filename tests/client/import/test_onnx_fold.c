@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "client/import/import.h"
-#include "core/ir/eval.h"
+#include "core/eval/eval.h"
 #include "tests/client/import/onnx_make.h"
 #include "tests/lib/test.h"
 

@@ -4,7 +4,7 @@
 
 #include "client/import/import.h"
 #include "core/base/rng.h"
-#include "core/ir/eval.h"
+#include "core/eval/eval.h"
 #include "tests/lib/test.h"
 
 /* The two committed models through importer and interpreter, against outputs that numpy computed in float64

@@ -4,7 +4,7 @@
 
 #include "client/import/import.h"
 #include "core/base/rng.h"
-#include "core/ir/eval.h"
+#include "core/eval/eval.h"
 #include "tests/client/import/onnx_make.h"
 #include "tests/lib/test.h"
 

@@ -1,4 +1,4 @@
-#include "core/ir/eval.h"
+#include "core/eval/eval.h"
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * kernels run on them. */
 #ifndef SX_TESTS_CORE_LOOP_NODES_H
 #define SX_TESTS_CORE_LOOP_NODES_H
-#include "core/ir/eval.h"
+#include "core/eval/eval.h"
 #include "tests/core/loop/harness.h"
 
 #include "core/judge/judge.h"

@@ -15,7 +15,7 @@
 #define SX_TESTS_CORE_RULES_RANGE_TRIAL_H
 #include <math.h>
 
-#include "core/ir/eval.h"
+#include "core/eval/eval.h"
 #include "tests/core/rules/rule_trial.h"
 
 #define STARTS 14u

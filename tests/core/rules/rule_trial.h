@@ -8,7 +8,7 @@
  * A rule whose instances the pattern alone does not draw has a habit (rule_habits.h). */
 #ifndef SX_TESTS_CORE_RULES_RULE_TRIAL_H
 #define SX_TESTS_CORE_RULES_RULE_TRIAL_H
-#include "core/ir/eval.h"
+#include "core/eval/eval.h"
 #include "tests/lib/test.h"
 
 #include <math.h>

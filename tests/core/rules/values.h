@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/base/rng.h"
-#include "core/ir/eval.h"
+#include "core/eval/eval.h"
 #include "core/ir/ir.h"
 #include "core/ir/num.h"
 

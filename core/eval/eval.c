@@ -1,4 +1,4 @@
-#include "core/ir/cell.h"
+#include "core/eval/cell.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/ir/cell.h"
+#include "core/eval/cell.h"
 #include "core/ir/fused_body.h"
 
 #define ROW_LENGTH_MAX (INT64_C(1) << 50) /* times the instructions: fits the fuel's integers */

@@ -3,8 +3,8 @@
  * Each primitive has one plain evaluator. A composite is evaluated through its decomposition, a fused node through
  * its body. Nothing here is fast for its own sake, and nothing of it is shared with what it judges.
  */
-#ifndef SX_CORE_IR_EVAL_H
-#define SX_CORE_IR_EVAL_H
+#ifndef SX_CORE_EVAL_EVAL_H
+#define SX_CORE_EVAL_EVAL_H
 #include "core/ir/ir.h"
 
 typedef enum {

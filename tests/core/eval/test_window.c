@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/ir/eval.h"
+#include "core/eval/eval.h"
 #include "tests/lib/ir.h"
 #include "tests/lib/test.h"
 
@@ -294,7 +294,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("ir/eval_window");
+    Suite *suite = suite_create("window");
     TCase *tcase = tcase_create("windows");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, moving);

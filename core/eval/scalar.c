@@ -1,6 +1,6 @@
 #include <math.h>
 
-#include "core/ir/cell.h"
+#include "core/eval/cell.h"
 #include "core/ir/num.h"
 
 static int64_t wrap(sx_dtype dtype, uint64_t value)

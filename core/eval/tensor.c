@@ -1,6 +1,6 @@
 #include <math.h>
 
-#include "core/ir/cell.h"
+#include "core/eval/cell.h"
 #include "core/ir/num.h"
 
 sx_code sx_tensor_make(sx_ctx *cx, const sx_type *type, sx_tensor *tensor)

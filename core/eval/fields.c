@@ -1,7 +1,7 @@
 #include <math.h>
 
 #include "core/base/rng.h"
-#include "core/ir/cell.h"
+#include "core/eval/cell.h"
 #include "core/ir/num.h"
 
 /* p = 2 q + 1, both prime; 4 has order q mod p, so e^x = 4^(x mod q) mod p makes e^(a + b) = e^a e^b (Wu 2025,

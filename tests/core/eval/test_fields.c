@@ -1,5 +1,5 @@
 /* SX_EVAL_FIELDS: two fields at once, in which exponentials have their algebra. */
-#include "core/ir/cell.h"
+#include "core/eval/cell.h"
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -124,7 +124,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("core.ir.eval_fields");
+    Suite *suite = suite_create("fields");
     TCase *cases = tcase_create("fields");
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, test_exponents_add);

@@ -1,7 +1,7 @@
 #include <math.h>
 
 #include "core/base/rng.h"
-#include "core/ir/cell.h"
+#include "core/eval/cell.h"
 #include "core/ir/num.h"
 
 #define P SX_MODULUS

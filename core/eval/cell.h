@@ -4,9 +4,9 @@
  * A cell holds what sx_tensor.data holds: F64, TYPED, POW2: `f` for floats, `i` for integers and bool; MODP:
  * `u`, a residue, for floats and integers, `i` 0 or 1 for bool.
  */
-#ifndef SX_CORE_IR_CELL_H
-#define SX_CORE_IR_CELL_H
-#include "core/ir/eval.h"
+#ifndef SX_CORE_EVAL_CELL_H
+#define SX_CORE_EVAL_CELL_H
+#include "core/eval/eval.h"
 
 typedef union {
     double f;
@@ -15,11 +15,11 @@ typedef union {
 } sx_cell;
 _Static_assert(sizeof(sx_cell) == 8, "a cell is 8 bytes");
 
-/* ---- stored elements (eval_tensor.c; the formats are in core/ir/num.h) ---- */
+/* ---- stored elements (tensor.c; the formats are in core/ir/num.h) ---- */
 /* Element `index` of packed elements. */
 sx_cell sx_cell_load(sx_eval_mode mode, sx_dtype dtype, const uint8_t *raw, int64_t index);
 
-/* ---- exact arithmetic mod 2^31 - 1 (eval_modp.c) ---- */
+/* ---- exact arithmetic mod 2^31 - 1 (modp.c) ---- */
 #define SX_MODULUS UINT64_C(2147483647)
 /* Any finite double is m * 2^e, hence a residue; infinities and NaN have fixed ones, inf and -inf opposite. */
 uint64_t sx_residue_of(double value);
@@ -35,7 +35,7 @@ int64_t sx_residue_balanced(uint64_t x);
 uint64_t sx_residue_apply(sx_op op, bool is_float, uint64_t x, uint64_t y);
 uint64_t sx_residue_convert(sx_dtype from, sx_dtype to, uint64_t x);
 
-/* ---- exact arithmetic mod p and mod q (eval_fields.c) ---- */
+/* ---- exact arithmetic mod p and mod q (fields.c) ---- */
 bool sx_pair_check(uint64_t x); /* both halves defined and in range */
 uint64_t sx_pair_of(double value);
 uint64_t sx_pair_of_int(int64_t value);
@@ -57,7 +57,7 @@ static inline int64_t sx_exact_balanced(sx_eval_mode mode, uint64_t x)
     return mode == SX_EVAL_MODP ? sx_residue_balanced(x) : sx_pair_balanced(x);
 }
 
-/* ---- scalar operations (eval_scalar.c) ---- */
+/* ---- scalar operations (scalar.c) ---- */
 sx_cell sx_cell_of(sx_eval_mode mode, sx_dtype dtype,
                    double value); /* as a constant of that type */
 sx_cell sx_cell_of_int(sx_eval_mode mode, sx_dtype dtype, int64_t value);
@@ -87,7 +87,7 @@ sx_cell sx_dot_step(sx_eval_mode mode, sx_dtype dtype, sx_cell sum, sx_cell x, s
 sx_code sx_tensor_make(sx_ctx *cx, const sx_type *type, sx_tensor *tensor);
 sx_code sx_eval_dot(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_tensor *input,
                     const sx_type *type, sx_tensor *result);
-/* eval_window.c; result->type is known, its cells are there. Fuel: one per element moved, combined or multiplied. */
+/* window.c; result->type is known, its cells are there. Fuel: one per element moved, combined or multiplied. */
 sx_code sx_eval_reverse(sx_ctx *cx, const sx_attr *attr, const sx_tensor *input, sx_tensor *result);
 sx_code sx_eval_pad(sx_ctx *cx, const sx_attr *attr, const sx_tensor *input, sx_tensor *result);
 sx_code sx_eval_window(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_tensor *input,

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/ir/eval.h"
+#include "core/eval/eval.h"
 #include "tests/lib/ir.h"
 #include "tests/lib/test.h"
 
@@ -245,7 +245,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("eval graph");
+    Suite *suite = suite_create("graph");
     TCase *tcase = tcase_create("graph");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, small_network);

@@ -1,6 +1,6 @@
 #include <math.h>
 
-#include "core/ir/cell.h"
+#include "core/eval/cell.h"
 
 /* The operands as matrices: left [batch][rows][length], right [batch][length][columns]. */
 typedef struct {

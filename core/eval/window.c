@@ -1,7 +1,7 @@
-/* eval_window.c - reverse, pad, sliding windows: plain index loops. */
+/* window.c - reverse, pad, sliding windows: plain index loops. */
 #include <math.h>
 
-#include "core/ir/cell.h"
+#include "core/eval/cell.h"
 
 static void strides_of(const sx_type *type, int64_t stride[SX_RANK_MAX])
 {
