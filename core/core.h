@@ -15,7 +15,7 @@
 #include "core/target/target.h"
 #include "protocol/module.h"
 
-/* Under which keys the e-graph of a program, or of one of its parts (core/ir/roll.h), is stored and looked up. A
+/* Under which keys the e-graph of a program, or of one of its parts (core/roll/roll.h), is stored and looked up. A
  * part is, for example, the transformer layer that a model repeats twelve times. */
 typedef struct {
     /* The digest of the canonical program, or of the part. */

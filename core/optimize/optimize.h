@@ -8,7 +8,7 @@
  *   5. Operations that are a single loop nest and are not in a kernel yet become one. The result consists of
  *      parameter, constant, reshape, concatenate, gather, pad, reverse and fused nodes only.
  *
- * Before that the program is searched for equal layers (core/ir/roll.h) and divided into parts. Steps 1 to 5
+ * Before that the program is searched for equal layers (core/roll/roll.h) and divided into parts. Steps 1 to 5
  * are done once for each distinct part, and the results are put together, so that a deep model costs little
  * more than one layer. A part that itself has equal layers is divided again. If nothing repeats, or it would
  * not pay, the program is the only part.
@@ -22,7 +22,7 @@
 #define SX_CORE_OPTIMIZE_OPTIMIZE_H
 #include "core/cost/cost.h"
 #include "core/proof/proof.h"
-#include "core/ir/roll.h"
+#include "core/roll/roll.h"
 
 /* What is minimised: a weighted sum of nanoseconds, of bytes of results that are kept in memory, and of nanojoules. */
 typedef struct {

@@ -1,11 +1,11 @@
-/* pieces.h - a program, its distinct parts (core/ir/roll.h), and the parts of those, in one list.
+/* pieces.h - a program, its distinct parts (core/roll/roll.h), and the parts of those, in one list.
  *
  * Each of them is called a piece. Pieces are optimised, stored and compared with stored ones one at a time. For
  * example, a model of twelve equal layers has two pieces: the whole model, and one layer.
  */
 #ifndef SX_CORE_STORE_PIECES_H
 #define SX_CORE_STORE_PIECES_H
-#include "core/ir/roll.h"
+#include "core/roll/roll.h"
 
 #define SX_PIECES_DEPTH_MAX 4u /* parts within parts */
 

@@ -1,4 +1,4 @@
-/* wiring.h - how a program is put together from its parts (core/ir/roll.h), as bytes to be stored.
+/* wiring.h - how a program is put together from its parts (core/roll/roll.h), as bytes to be stored.
  *
  * The parts have entries of their own: an e-graph (library.h), or a wiring again if the part is itself divided. So a
  * model of twelve equal layers is stored as the e-graph of one layer and the wiring that uses it twelve times.
@@ -17,7 +17,7 @@
 #ifndef SX_CORE_STORE_WIRING_H
 #define SX_CORE_STORE_WIRING_H
 #include "core/store/meet.h"
-#include "core/ir/roll.h"
+#include "core/roll/roll.h"
 
 #define SX_WIRING_MAGIC "SXWIRING"
 #define SX_WIRING_VERSION 1u

@@ -45,6 +45,7 @@ LEAST = {
     "core/plan": 100,
     "core/poly": 0,
     "core/proof": 25,
+    "core/roll": 42,
     "core/rules": 45,
     "core/search": 10,
     "core/shard": 100,

@@ -32,8 +32,6 @@ CIRCLES = {
         "eval.h is what others include; cell.h is what its files share",
     ("core/ir/fused", "core/ir/fused_body"):
         "fused.h is what others include; fused_body.h is what its files share",
-    ("core/ir/roll", "core/ir/roll_cut"):
-        "roll.h is what others include; roll_cut.h is what its files share",
     ("core/optimize/optimize", "core/optimize/optimizer"):
         "optimize.h is the stage as others see it; optimizer.h is what its files share",
     ("daemon/service/search", "daemon/service/service"):
@@ -47,6 +45,8 @@ CIRCLES = {
         "certificate.h is the checker's interface; certificate_read.h is what its two files share",
     ("core/rules/conv", "core/rules/logic", "core/rules/merge", "core/rules/online", "core/rules/rules"):
         "rules.c holds the table; the others hold rules of it that are written in C, with the types of rules.h",
+    ("core/roll/cut", "core/roll/roll"):
+        "roll.h is what others include; cut.h is what its files share",
     ("core/search/search", "core/search/space"):
         "search.h has the types; space.c lists plans, search.c prices what it lists",
     ("protocol/module", "protocol/module_check"):

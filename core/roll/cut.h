@@ -1,7 +1,7 @@
-/* roll_cut.h - where to cut a program into layers, and what the files of rolling share. Private to them. */
-#ifndef SX_CORE_IR_ROLL_CUT_H
-#define SX_CORE_IR_ROLL_CUT_H
-#include "core/ir/roll.h"
+/* cut.h - where to cut a program into layers, and what the files of rolling share. Private to them. */
+#ifndef SX_CORE_ROLL_CUT_H
+#define SX_CORE_ROLL_CUT_H
+#include "core/roll/roll.h"
 
 typedef struct {
     const sx_graph *graph;

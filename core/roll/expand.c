@@ -1,9 +1,9 @@
-#include "core/ir/roll.h"
+#include "core/roll/roll.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "core/ir/roll_cut.h"
+#include "core/roll/cut.h"
 
 typedef struct {
     sx_ctx *cx;

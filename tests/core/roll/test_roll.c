@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/ir/roll.h"
+#include "core/roll/roll.h"
 #include "tests/lib/gen_graph.h"
 #include "tests/lib/gen_stack.h"
 #include "tests/lib/gen_transformer.h"
@@ -308,7 +308,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("core.ir.roll");
+    Suite *suite = suite_create("roll");
     TCase *tcase = tcase_create("roll");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, test_layers, 0, 5);

@@ -1,9 +1,9 @@
-#include "core/ir/roll.h"
+#include "core/roll/roll.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "core/ir/roll_cut.h"
+#include "core/roll/cut.h"
 
 #define NONE UINT32_MAX
 #define PEELS_MAX 2u

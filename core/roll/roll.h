@@ -18,8 +18,8 @@
  *
  * Papers: Main, Lorentz 1984 (repetitions in strings); Luminal's loop rolling has the same aim.
  */
-#ifndef SX_CORE_IR_ROLL_H
-#define SX_CORE_IR_ROLL_H
+#ifndef SX_CORE_ROLL_ROLL_H
+#define SX_CORE_ROLL_ROLL_H
 #include "core/ir/shard.h"
 
 #define SX_ROLL_PARTS_MAX 256u /* distinct parts; a program with more is not divided */

@@ -1,4 +1,4 @@
-#include "core/ir/roll_cut.h"
+#include "core/roll/cut.h"
 
 #include <string.h>
 
