@@ -100,6 +100,14 @@ typedef struct {
     uint32_t stamp, result;
 } sx_memo;
 #define SX_SMALL_FORMS 64u
+/* A substitution of few variables that was made before. */
+#define SX_SUBST_SHARED 4u
+typedef struct {
+    uint64_t vars;
+    uint32_t form[SX_SUBST_SHARED]; /* what the variables become, in ascending order */
+    uint32_t generation, stamp;
+} sx_subst_known;
+#define SX_SUBSTS_KNOWN 64u
 
 typedef struct {
     sx_ctx *cx;
@@ -119,6 +127,7 @@ typedef struct {
     sx_memo *memo; /* of each term: its substitution under the running one */
     uint32_t memo_capacity;
     uint32_t stamp;
+    sx_subst_known known[SX_SUBSTS_KNOWN];
     sx_pair_memo *pair;
     sx_memo small[SX_SMALL_FORMS]; /* forms of the constants 0, 1 .. (lanes), by generation */
     struct {
@@ -140,6 +149,10 @@ typedef struct {
     uint32_t state[SX_RECUR_PARTS]; /* terms, and what they become */
     uint32_t part[SX_RECUR_PARTS];
     uint32_t stamp;
+    /* Stamps of notes on terms in which variables alone are replaced, where `shares`: several variables, or one. */
+    uint32_t shared;
+    uint32_t single[SX_VAR_COUNT];
+    bool shares;
 } sx_subst;
 
 sx_code sx_algebra_init(sx_ctx *cx, sx_algebra *g);
@@ -179,6 +192,8 @@ uint32_t sx_term_op_imm2(sx_algebra *g, sx_lop op, int64_t imm2, uint32_t x);
 
 void sx_subst_begin(sx_algebra *g, sx_subst *s);
 void sx_subst_var(sx_subst *s, uint32_t variable, uint32_t form);
+/* Once all variables are there: what was found for them before, in an equal substitution, holds for this one. */
+void sx_subst_share(sx_algebra *g, sx_subst *s);
 uint32_t sx_form_subst(sx_algebra *g, uint32_t form, const sx_subst *s);
 uint32_t sx_term_subst(sx_algebra *g, uint32_t term, const sx_subst *s);
 /* The term at a value of the variable. */
@@ -204,19 +219,31 @@ uint32_t sx_term_recur(sx_algebra *g, uint32_t asked, sx_define define, void *se
                        int64_t trip);
 
 /* ---- between algebra.c, subst.c, image.c, fold.c, run.c and recur.c ---- */
+/* The stamp of notes on a term: a hole, an accumulator or a state is replaced by this substitution alone. */
+static inline uint32_t sx_memo_stamp(const sx_algebra *g, uint32_t term, const sx_subst *s)
+{
+    const sx_term *t = &g->term[term];
+    uint64_t hit = t->vars & s->vars;
+    if (!s->shares || (s->hole != 0 && t->holes) || (s->first != 0 && t->acc) ||
+        (s->state_count != 0 && t->state)) {
+        return s->stamp;
+    }
+    return hit != 0 && (hit & (hit - 1)) == 0 ? s->single[__builtin_ctzll(hit)] : s->shared;
+}
+
 /* What was noted for a term under the running substitution. */
 static inline bool sx_memo_find(const sx_algebra *g, uint32_t term, const sx_subst *s,
                                 uint32_t *result)
 {
     SX_ASSERT(term < g->memo_capacity);
     *result = g->memo[term].result;
-    return g->memo[term].stamp == s->stamp;
+    return g->memo[term].stamp == sx_memo_stamp(g, term, s);
 }
 
 static inline void sx_memo_put(sx_algebra *g, uint32_t term, const sx_subst *s, uint32_t result)
 {
     SX_ASSERT(term < g->memo_capacity);
-    g->memo[term] = (sx_memo){s->stamp, result};
+    g->memo[term] = (sx_memo){sx_memo_stamp(g, term, s), result};
 }
 
 uint32_t sx_term_put(sx_algebra *g, const sx_term *key);

@@ -240,6 +240,7 @@ sx_read sx_record_read(sx_algebra *g, const sx_record *record, uint32_t address,
         for (uint32_t k = 0; k < record->dims; k++) {
             sx_subst_var(&s, store_var(k), sx_form_put(g, &digit[k]));
         }
+        sx_subst_share(g, &s);
         *value = record->value == 0 ? 0 : sx_term_subst(g, record->value, &s);
         return SX_READ_COVERED;
     }
@@ -408,6 +409,7 @@ bool sx_record_close(sx_algebra *g, sx_record *r, uint32_t var, int64_t trip)
         return false;
     }
     sx_subst_var(&s, var, sx_form_var(g, store_var(r->dims), 1, 0));
+    sx_subst_share(g, &s);
     r->address = sx_form_subst(g, r->address, &s);
     r->value = swap_value(g, r->value, &s);
     r->count[r->dims++] = trip;

@@ -111,6 +111,7 @@ uint32_t sx_term_recur(sx_algebra *g, uint32_t asked, sx_define define, void *se
     }
     uint32_t bound = SX_VAR_RUN + level * SX_RUN_DEPTH;
     sx_subst_var(&s, var, sx_form_var(g, bound, 1, 0));
+    sx_subst_share(g, &s);
     uint32_t rest = 0;
     uint32_t count = sx_form_constant(g, trip);
     for (uint32_t k = list.count; k-- > 0;) {

@@ -403,6 +403,7 @@ uint32_t sx_term_close(sx_algebra *g, uint32_t first, uint32_t hole, uint32_t la
     s.hole = hole;
     s.acc = SX_TERM_THE_ACC;
     sx_subst_var(&s, var, sx_form_var(g, run_var(level, depth), 1, 0));
+    sx_subst_share(g, &s);
     /* the step of a run has an accumulator of its own, and must not read that of the loop */
     if (inner && g->term[t.child[1]].holes) {
         return sx_refuse(g, "a step reads the value that a loop carries");

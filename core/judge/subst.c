@@ -8,6 +8,8 @@
  * exchanged (rename_term), and only the order of factors, which goes by number, is found again. A result that
  * was not in normal form would be a kernel that is refused, never one that is wrongly proven: the image of a
  * term under a substitution has the same value in every form. */
+#include <string.h>
+
 #include "core/judge/algebra.h"
 
 void sx_subst_begin(sx_algebra *g, sx_subst *s)
@@ -15,12 +17,47 @@ void sx_subst_begin(sx_algebra *g, sx_subst *s)
     s->vars = 0;
     s->hole = s->acc = s->first = s->state_count = 0;
     s->stamp = ++g->stamp;
+    s->shares = false;
 }
 
 void sx_subst_var(sx_subst *s, uint32_t variable, uint32_t form)
 {
     s->vars |= SX_VAR_BIT(variable);
     s->form[variable] = form;
+}
+
+/* The stamp of an equal substitution that was made before, or one of its own. */
+static uint32_t known_stamp(sx_algebra *g, const sx_subst *s, uint64_t vars)
+{
+    sx_subst_known own = {.vars = vars, .generation = g->generation};
+    uint64_t hash = vars;
+    uint32_t n = 0;
+    for (uint64_t left = vars; left != 0; left &= left - 1) {
+        SX_ASSERT(n < SX_SUBST_SHARED);
+        own.form[n] = s->form[__builtin_ctzll(left)];
+        hash = (hash ^ own.form[n++]) * UINT64_C(0x9E3779B97F4A7C15);
+    }
+    sx_subst_known *known = &g->known[(hash >> 32) % SX_SUBSTS_KNOWN];
+    if (known->generation != own.generation || known->vars != vars ||
+        memcmp(known->form, own.form, sizeof(own.form)) != 0) {
+        own.stamp = ++g->stamp;
+        *known = own;
+    }
+    return known->stamp;
+}
+
+void sx_subst_share(sx_algebra *g, sx_subst *s)
+{
+    uint32_t n = (uint32_t)__builtin_popcountll(s->vars);
+    s->shares = n > 0 && n <= SX_SUBST_SHARED;
+    if (!s->shares) {
+        return;
+    }
+    s->shared = known_stamp(g, s, s->vars);
+    for (uint64_t left = s->vars; left != 0; left &= left - 1) {
+        uint32_t v = (uint32_t)__builtin_ctzll(left);
+        s->single[v] = n == 1 ? s->shared : known_stamp(g, s, SX_VAR_BIT(v));
+    }
 }
 
 /* What a form becomes that has variables of the substitution. */

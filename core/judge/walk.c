@@ -593,6 +593,7 @@ void sx_walk_part(sx_walk *w, sx_algebra *g, const sx_kernel *kernel, const sx_p
     }
     sx_subst_begin(g, &w->whole);
     sx_subst_var(&w->whole, SX_VAR_LANE, sx_form_var(g, SX_VAR_STORE, 1, 0));
+    sx_subst_share(g, &w->whole);
     do {
         w->again = false;
         w->stores.count = w->reads.count = w->carried_count = w->many_count = 0;

@@ -426,6 +426,7 @@ static void store(sx_walk *w, const sx_item *item)
             sx_subst_var(&one, SX_VAR_LANE,
                          several ? sx_form_var(g, SX_VAR_STORE, 1, start)
                                  : sx_form_constant(g, start));
+            sx_subst_share(g, &one);
             s = &one;
         }
         r.address = sx_form_subst(g, form, s);

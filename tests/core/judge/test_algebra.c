@@ -361,6 +361,74 @@ START_TEST(test_renaming_keeps_the_normal_form)
 }
 END_TEST
 
+#define ASKED 120u
+typedef struct {
+    uint32_t term, to[3], hole;
+    uint32_t vars; /* bits of those that are replaced */
+} asked_subst;
+
+static uint32_t answer_to(sx_algebra *g, const asked_subst *a, bool share)
+{
+    sx_subst s;
+    sx_subst_begin(g, &s);
+    for (uint32_t v = 0; v < 3; v++) {
+        if ((a->vars >> v & 1) != 0) {
+            sx_subst_var(&s, v, a->to[v]);
+        }
+    }
+    s.hole = a->hole;
+    s.acc = SX_TERM_THE_ACC;
+    if (share) {
+        sx_subst_share(g, &s);
+    }
+    return sx_term_subst(g, a->term, &s);
+}
+
+/* What was found under one substitution is used under an equal one, whatever was asked between. */
+START_TEST(test_equal_substitutions_share)
+{
+    sx_rng rng = {sx_test_seed()};
+    uint32_t moved = 0;
+    for (uint32_t round = 0; round < 30; round++) {
+        fixture f;
+        open_fixture(&f);
+        sx_algebra *g = &f.g;
+        uint32_t plain[3], to[4], hole[2], pool[POOL], got[ASKED];
+        asked_subst asked[ASKED];
+        for (uint32_t v = 0; v < 4; v++) {
+            plain[v % 3] = sx_form_var(g, v % 3, 1, 0);
+            to[v] = v == 0 ? sx_form_constant(g, 3) : sx_form_var(g, v + 3, 2, v);
+        }
+        build(g, sx_rng_next(&rng), plain, pool);
+        hole[0] = sx_term_hole(g, 100, 0);
+        hole[1] = sx_term_hole(g, 101, 0);
+        for (uint32_t k = 0; k < ASKED; k++) {
+            asked_subst *a = &asked[k];
+            a->vars = 1 + (uint32_t)sx_rng_below(&rng, 7);
+            for (uint32_t v = 0; v < 3; v++) {
+                a->to[v] = to[sx_rng_below(&rng, 4)];
+            }
+            uint32_t which = (uint32_t)sx_rng_below(&rng, 4);
+            a->term = pool[sx_rng_below(&rng, 8)];
+            a->hole = which < 2 ? hole[which] : 0;
+            if (which < 2) {
+                uint32_t other =
+                    hole[sx_rng_below(&rng, 2)]; /* often not the one that is replaced */
+                a->term = sx_term_op(g, SX_LOP_SUB, 0, other, a->term, 0);
+            }
+            a->term = sx_term_op(g, SX_LOP_SUB, 0, a->term, pool[sx_rng_below(&rng, POOL)], 0);
+            got[k] = answer_to(g, a, true);
+        }
+        for (uint32_t k = 0; k < ASKED && !g->refused; k++) {
+            ck_assert_uint_eq(got[k], answer_to(g, &asked[k], false));
+            moved += got[k] != asked[k].term;
+        }
+        sx_ctx_fini(&f.cx);
+    }
+    ck_assert_uint_gt(moved, 1000);
+}
+END_TEST
+
 /* A value for a variable: the way that makes nothing anew gives the term that the other way gives. And whether a
  * term becomes another is the same question as whether the term that is made is the other. */
 START_TEST(test_values_for_variables)
@@ -468,6 +536,7 @@ int main(void)
     tcase_add_test(cases, test_records_join);
     tcase_add_test(cases, test_order_of_records);
     tcase_add_test(cases, test_renaming_keeps_the_normal_form);
+    tcase_add_test(cases, test_equal_substitutions_share);
     tcase_add_test(cases, test_values_for_variables);
     tcase_add_test(cases, test_values_that_join);
     tcase_add_test(cases, test_flat_terms);
