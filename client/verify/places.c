@@ -1,6 +1,7 @@
 #include "client/verify/places.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/runtime/pages.h"
 
@@ -38,9 +39,9 @@ sx_code sxv_places_make(sxv_verifier *v)
     sxv_places *p = &v->places;
     size_t count = (size_t)v->module->tensor_count + 1;
     p->at = calloc(count, sizeof(*p->at));
-    p->pack = calloc(count, sizeof(*p->pack));
-    p->last = calloc(count, sizeof(*p->last));
-    if (p->at == NULL || p->pack == NULL || p->last == NULL) {
+    p->maker = calloc(count, sizeof(*p->maker));
+    p->left = calloc(count, sizeof(*p->left));
+    if (p->at == NULL || p->maker == NULL || p->left == NULL) {
         return SX_FAIL(v->cx, SX_NOMEM, "no memory for a list of tensors");
     }
     return SX_OK;
@@ -56,8 +57,8 @@ void sxv_places_fini(sxv_verifier *v)
     sxr_pages_free(p->shared, p->shared_bytes);
     free(p->room);
     free(p->at);
-    free(p->pack);
-    free(p->last);
+    free(p->maker);
+    free(p->left);
     *p = (sxv_places){0};
 }
 
@@ -199,7 +200,7 @@ static void hide_own_tensors(sxv_verifier *v)
         if (tensor->place == SX_TENSOR_TEMPORARY) {
             first = first == NULL || memory < first ? memory : first;
             last = last == NULL || memory + tensor->size > last ? memory + tensor->size : last;
-        } else if (tensor->place == SX_TENSOR_PERSISTENT && v->places.pack[i] == SX_MODULE_NONE) {
+        } else if (tensor->place == SX_TENSOR_PERSISTENT && v->places.maker[i] == SX_MODULE_NONE) {
             sxr_pool_run(v->pool, sxv_write_pattern, memory, (int64_t)tensor->size);
         }
     }
@@ -226,7 +227,7 @@ sx_code sxv_bind_random(sxv_verifier *v, const sx_graph *sent, uint64_t seed, bo
     return SX_OK;
 }
 
-/* ---- packed weights ---- */
+/* ---- what the prologue makes ---- */
 
 /* Does the memory of this persistent tensor belong to it alone? */
 static bool is_apart(const sx_module *module, uint32_t tensor)
@@ -242,18 +243,69 @@ static bool is_apart(const sx_module *module, uint32_t tensor)
     return true;
 }
 
-static bool is_pack(const sx_module *module, uint32_t index)
+/* May the launch wait until somebody reads its result? So far every persistent tensor has been looked at that launches
+ * before it make. */
+static bool may_wait(const sxv_verifier *v, uint32_t index)
 {
+    const sx_module *module = v->module;
     const sx_module_launch *launch = &module->launch[index];
     const sx_module_kernel *kernel = sx_module_kernel_of(module, index);
-    if (kernel == NULL || kernel->kind != SX_MODULE_PACK || launch->prologue != 1 ||
-        launch->arg_count != 2 || kernel->result_count != 1) {
+    if (kernel == NULL || launch->prologue != 1 || kernel->result_count != 1) {
         return false;
     }
     const uint32_t *arg = module->arg + launch->arg_first;
-    uint32_t from = module->tensor[arg[0]].place;
-    return (from == SX_TENSOR_WEIGHT || from == SX_TENSOR_CONSTANT) &&
-           module->tensor[arg[1]].place == SX_TENSOR_PERSISTENT && is_apart(module, arg[1]);
+    uint32_t result = arg[launch->arg_count - 1];
+    for (uint32_t a = 0; a + 1 < launch->arg_count; a++) {
+        uint32_t from = module->tensor[arg[a]].place;
+        if (from != SX_TENSOR_WEIGHT && from != SX_TENSOR_CONSTANT &&
+            v->places.maker[arg[a]] == SX_MODULE_NONE) {
+            return false;
+        }
+    }
+    return module->tensor[result].place == SX_TENSOR_PERSISTENT && is_apart(module, result);
+}
+
+/* The number of launches of the variant that write the tensor. */
+static uint32_t writers(const sxv_verifier *v, uint32_t tensor)
+{
+    const sx_module *module = v->module;
+    const sx_module_variant *variant = &module->variant[v->variant];
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < variant->launch_count; k++) {
+        const sx_module_launch *launch = &module->launch[variant->launch_first + k];
+        uint32_t results = sx_module_results(module, launch);
+        for (uint32_t a = launch->arg_count - results; a < launch->arg_count; a++) {
+            count += module->arg[launch->arg_first + a] == tensor ? 1 : 0;
+        }
+    }
+    return count;
+}
+
+/* The tensor that waits, or SX_MODULE_NONE, of which this one is the panels: samples of a kernel that reads the panels
+ * are computed from it (kernels.c). */
+static uint32_t source_of(const sxv_verifier *v, uint32_t tensor)
+{
+    uint32_t maker = v->places.maker[tensor];
+    const sx_module_kernel *kernel =
+        maker != SX_MODULE_NONE ? sx_module_kernel_of(v->module, maker) : NULL;
+    if (kernel == NULL || kernel->kind != SX_MODULE_PACK) {
+        return SX_MODULE_NONE;
+    }
+    uint32_t source = v->module->arg[v->module->launch[maker].arg_first];
+    return v->places.maker[source] != SX_MODULE_NONE ? source : SX_MODULE_NONE;
+}
+
+/* Adds `by` to the count of readers of each tensor that the launch needs. */
+static void count_readers(sxv_verifier *v, uint32_t index, uint32_t *count, int32_t by)
+{
+    const sx_module_launch *launch = &v->module->launch[index];
+    uint32_t results = sx_module_results(v->module, launch);
+    for (uint32_t a = 0; a + results < launch->arg_count; a++) {
+        uint32_t tensor = v->module->arg[launch->arg_first + a];
+        for (; tensor != SX_MODULE_NONE; tensor = source_of(v, tensor)) {
+            count[tensor] += (uint32_t)by;
+        }
+    }
 }
 
 void sxv_places_plan(sxv_verifier *v)
@@ -263,37 +315,24 @@ void sxv_places_plan(sxv_verifier *v)
     sxv_places *p = &v->places;
     for (uint32_t i = 0; i < module->tensor_count; i++) {
         p->at[i] = NULL;
-        p->pack[i] = p->last[i] = SX_MODULE_NONE;
+        p->maker[i] = SX_MODULE_NONE;
     }
     for (uint32_t i = 0; i < p->room_count; i++) {
-        p->room[i].used = false;
+        p->room[i].tensor = SX_MODULE_NONE;
     }
     for (uint32_t k = 0; k < variant->launch_count; k++) {
         uint32_t index = variant->launch_first + k;
-        if (is_pack(module, index)) {
-            p->pack[module->arg[module->launch[index].arg_first + 1]] = index;
-        }
-    }
-    for (uint32_t k = 0; k < variant->launch_count; k++) { /* who else writes one, or reads it */
-        uint32_t index = variant->launch_first + k;
         const sx_module_launch *launch = &module->launch[index];
-        uint32_t results = sx_module_results(module, launch);
-        for (uint32_t a = 0; a < launch->arg_count; a++) {
-            uint32_t tensor = module->arg[launch->arg_first + a];
-            bool writes = a + results >= launch->arg_count;
-            if (writes && p->pack[tensor] != index) {
-                p->pack[tensor] = SX_MODULE_NONE;
-            } else if (!writes) { /* those of the run come after those of the prologue */
-                bool later = p->last[tensor] == SX_MODULE_NONE || launch->prologue == 0 ||
-                             module->launch[p->last[tensor]].prologue == 1;
-                p->last[tensor] = later ? index : p->last[tensor];
-            }
+        if (may_wait(v, index)) {
+            uint32_t result = module->arg[launch->arg_first + launch->arg_count - 1];
+            p->maker[result] = writers(v, result) == 1 ? index : SX_MODULE_NONE;
         }
     }
 }
 
-/* Memory of a panel tensor: the least that is free, or new, which begins as a pattern. */
-static sx_code take_room(sxv_verifier *v, uint32_t tensor, void **memory)
+/* Memory for a tensor: the least that is free, or new, which begins as a pattern. What was in it before is no less
+ * wrong. */
+static sx_code take_room(sxv_verifier *v, uint32_t tensor)
 {
     sxv_places *p = &v->places;
     size_t bytes = (size_t)v->module->tensor[tensor].size;
@@ -301,7 +340,7 @@ static sx_code take_room(sxv_verifier *v, uint32_t tensor, void **memory)
     SX_ASSERT(bytes > 0);
     for (uint32_t i = 0; i < p->room_count; i++) {
         const sxv_room *room = &p->room[i];
-        if (!room->used && room->bytes >= bytes && room->bytes / 2 <= bytes &&
+        if (room->tensor == SX_MODULE_NONE && room->bytes >= bytes && room->bytes / 2 <= bytes &&
             (best == UINT32_MAX || room->bytes < p->room[best].bytes)) {
             best = i;
         }
@@ -311,64 +350,74 @@ static sx_code take_room(sxv_verifier *v, uint32_t tensor, void **memory)
         void *pages = array != NULL ? sxr_pages(bytes) : NULL;
         p->room = array != NULL ? array : p->room;
         if (pages == NULL) {
-            return SX_FAIL(v->cx, SX_NOMEM, "no memory for panels of %zu bytes", bytes);
+            return SX_FAIL(v->cx, SX_NOMEM, "no memory for a tensor of %zu bytes", bytes);
         }
         best = p->room_count++;
-        p->room[best] = (sxv_room){pages, bytes, false};
+        p->room[best] = (sxv_room){pages, bytes, SX_MODULE_NONE};
         sxr_pool_run(v->pool, sxv_write_pattern, pages, (int64_t)bytes);
     }
-    p->room[best].used = true;
-    *memory = p->room[best].memory;
+    p->room[best].tensor = tensor;
+    p->at[tensor] = p->room[best].memory;
     return SX_OK;
 }
 
-/* What the launch reads is packed, if it is not yet. */
-static sx_code pack_operands(sxv_verifier *v, const sx_module_launch *launch,
-                             sx_code (*work)(sxv_verifier *v, uint32_t launch))
+/* What nobody needs any more is given back. */
+static void give_rooms(sxv_verifier *v)
 {
     sxv_places *p = &v->places;
-    for (uint32_t a = 0; a < launch->arg_count; a++) {
-        uint32_t tensor = v->module->arg[launch->arg_first + a];
-        if (p->pack[tensor] != SX_MODULE_NONE && p->at[tensor] == NULL) {
-            SX_TRY(take_room(v, tensor, &p->at[tensor]));
-            SX_TRY(work(v, p->pack[tensor]));
+    for (uint32_t i = 0; i < p->room_count; i++) {
+        uint32_t tensor = p->room[i].tensor;
+        if (tensor != SX_MODULE_NONE && p->left[tensor] == 0) {
+            p->at[tensor] = NULL;
+            p->room[i].tensor = SX_MODULE_NONE;
         }
     }
-    return SX_OK;
 }
 
-/* What no launch behind this one reads is given back. */
-static void give_operands(sxv_verifier *v, uint32_t index)
+typedef sx_code (*launch_work)(sxv_verifier *v, uint32_t launch);
+
+/* A launch, and before it those that make what it reads. They stand before it in the module, so this ends. */
+static sx_code run_in_turn(sxv_verifier *v, uint32_t index, launch_work work)
 {
     const sx_module_launch *launch = &v->module->launch[index];
     sxv_places *p = &v->places;
     for (uint32_t a = 0; a < launch->arg_count; a++) {
         uint32_t tensor = v->module->arg[launch->arg_first + a];
-        if (p->pack[tensor] == SX_MODULE_NONE || p->last[tensor] != index) {
-            continue;
+        uint32_t maker = p->maker[tensor];
+        if (maker != SX_MODULE_NONE && maker != index && p->at[tensor] == NULL) {
+            SX_ASSERT(v->module->launch[maker].prologue == 1);
+            SX_TRY(run_in_turn(v, maker, work));
         }
-        for (uint32_t i = 0; i < p->room_count; i++) {
-            p->room[i].used = p->room[i].used && p->room[i].memory != p->at[tensor];
-        }
-        p->at[tensor] = NULL;
     }
+    uint32_t result =
+        launch->arg_count > 0 ? v->module->arg[launch->arg_first + launch->arg_count - 1] : 0;
+    if (launch->arg_count > 0 && p->maker[result] == index) {
+        SX_TRY(take_room(v, result));
+    }
+    SX_TRY(work(v, index));
+    count_readers(v, index, p->left, -1);
+    give_rooms(v);
+    return SX_OK;
 }
 
-sx_code sxv_each_launch(sxv_verifier *v, sx_code (*work)(sxv_verifier *v, uint32_t launch))
+sx_code sxv_each_launch(sxv_verifier *v, launch_work work)
 {
     const sx_module *module = v->module;
     const sx_module_variant *variant = &module->variant[v->variant];
+    sxv_places *p = &v->places;
+    memset(p->left, 0, (size_t)module->tensor_count * sizeof(*p->left));
+    for (uint32_t k = 0; k < variant->launch_count; k++) {
+        count_readers(v, variant->launch_first + k, p->left, 1);
+    }
     for (uint32_t phase = 2; phase-- > 0;) { /* prologue, then run */
         for (uint32_t k = 0; k < variant->launch_count; k++) {
             uint32_t index = variant->launch_first + k;
             const sx_module_launch *launch = &module->launch[index];
             uint32_t result =
                 launch->arg_count > 0 ? module->arg[launch->arg_first + launch->arg_count - 1] : 0;
-            bool later = launch->arg_count > 0 && v->places.pack[result] == index;
-            if (launch->prologue == phase && !later) {
-                SX_TRY(pack_operands(v, launch, work));
-                SX_TRY(work(v, index));
-                give_operands(v, index);
+            bool waits = launch->arg_count > 0 && p->maker[result] == index;
+            if (launch->prologue == phase && !waits) {
+                SX_TRY(run_in_turn(v, index, work));
             }
         }
     }

@@ -9,24 +9,24 @@
 
 #define SXV_KERNEL_POINTS_MAX 4096u /* elements of one kernel that are compared */
 
-/* Memory for the panels of one weight at a time. */
+/* Memory for one tensor at a time; SX_MODULE_NONE: it is free. */
 typedef struct {
     void *memory;
     size_t bytes;
-    bool used;
+    uint32_t tensor;
 } sxv_room;
 
 /* places.h */
 typedef struct {
-    /* [tensor] memory of a tensor of the interface, or of panels while they are needed; NULL: where the program has
-     * it, or nowhere. */
+    /* [tensor] memory of a tensor of the interface, or of one that is in a room; NULL: where the program has it, or
+     * nowhere. */
     void **at;
     /* Inputs, outputs and small weights; and the runs of random elements on which large weights are windows. */
     uint8_t *own, *shared;
     size_t own_bytes, shared_bytes;
-    /* [tensor] the launch that makes it when it is read, and the last one of the variant that reads it;
-     * SX_MODULE_NONE: none. */
-    uint32_t *pack, *last;
+    /* [tensor] the launch of the prologue that makes it when somebody reads it; SX_MODULE_NONE: none. */
+    uint32_t *maker;
+    uint32_t *left; /* [tensor] how many launches are still to read it */
     sxv_room *room;
     uint32_t room_count;
 } sxv_places;
@@ -51,6 +51,9 @@ typedef struct {
     sxv_places places;
     /* part of some result was not emulated: the outputs are not those of the program */
     bool replaced;
+    /* All outputs will be compared. */
+    bool with_whole;
+    bool *seen; /* [kernel] one of its launches in this variant was compared */
     /* The program is too large to be compared whole: `written` elements were seen to be stored. */
     bool large;
     uint64_t written;

@@ -117,11 +117,6 @@ sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, sx_module_chec
 
 /* ---- verification of a fresh module ---- */
 
-static sx_code verify_launches(sxv_verifier *v)
-{
-    return sxv_each_launch(v, sxv_verify_launch);
-}
-
 /* Does some operation on floats jump? Then an element may fall on the other side of a step by rounding alone. */
 static bool jumps(const sx_graph *graph)
 {
@@ -271,60 +266,65 @@ static sx_code verify_reduced(sxv_verifier *v, const sxr_verify_options *options
     return code;
 }
 
-/* One draw: inputs, every launch, all outputs. */
-static sx_code verify_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed, bool with_whole,
-                           bool *amplifies)
+static sx_code run_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed)
 {
-    *amplifies = false;
+    memset(v->seen, 0, (size_t)v->module->kernel_count * sizeof(*v->seen));
     SX_TRY(sxv_bind_random(v, sent, seed, false));
-    SX_TRY(verify_launches(v));
-    if (!with_whole || v->replaced) {
-        char why[160];
-        (void)snprintf(why, sizeof(why), "%s: %s", whole_name,
-                       with_whole ? "the emulator ran a part only"
-                                  : "more operations than verification may take");
-        sxv_add_check(v, why, SX_CHECK_ABSENT, 0, 0, 0);
-        return SX_OK;
-    }
-    sxv_reference reference = reference_of(v->pool, v->reference_bytes);
-    sxv_whole whole;
-    sx_code code = sxv_whole_compare(v->cx, v->program, sent, &reference, false, &whole);
-    *amplifies = whole.spread > AMPLIFIED;
-    if (code == SX_LIMIT) { /* the reason is the name of the row */
-        char text[256];
-        v->large = true;
-        (void)snprintf(text, sizeof(text), "%s: %.200s", whole_name, v->cx->error.text);
-        sx_ctx_reset_error(v->cx);
-        sxv_add_check(v, text, SX_CHECK_ABSENT, 0, 0, 0);
-        return SX_OK;
-    }
-    if (code == SX_OK && sxv_whole_says_nothing(&whole)) {
-        char text[160];
-        (void)snprintf(text, sizeof(text), "%s: every element is NaN on random inputs", whole_name);
-        sxv_add_check(v, text, SX_CHECK_ABSENT, 0, 0, 0);
-        return SX_OK;
-    }
-    if (code == SX_OK) {
-        char text[160];
-        bool coarse = whole.imprecise || whole.error > SXR_PRECISE;
-        int used = snprintf(text, sizeof(text), "%s", whole_name);
-        if (coarse) {
-            used += snprintf(text + used, sizeof(text) - (size_t)used,
-                             "; rounding alone is off by %.1e", whole.spread);
-        }
-        if (whole.finite < whole.points) {
-            (void)snprintf(text + used, sizeof(text) - (size_t)used, "; %llu are not finite",
-                           (unsigned long long)(whole.points - whole.finite));
-        }
-        sxv_add_check(v, text, coarse ? SX_CHECK_IMPRECISE : SX_CHECK_PASSED, whole.points,
-                      whole.error, whole.bound);
-    }
-    return code;
+    return sxv_each_launch(v, sxv_verify_launch);
 }
 
-static sx_code run_launches(sxv_verifier *v)
+/* The row of a comparison that was made. */
+static void add_whole(sxv_verifier *v, const sxv_whole *whole)
 {
-    return sxv_each_launch(v, sxv_run_launch);
+    char text[160];
+    bool coarse = whole->imprecise || whole->error > SXR_PRECISE;
+    int used = snprintf(text, sizeof(text), "%s", whole_name);
+    if (coarse) {
+        used += snprintf(text + used, sizeof(text) - (size_t)used,
+                         "; rounding alone is off by %.1e", whole->spread);
+    }
+    if (whole->finite < whole->points) {
+        (void)snprintf(text + used, sizeof(text) - (size_t)used, "; %llu are not finite",
+                       (unsigned long long)(whole->points - whole->finite));
+    }
+    sxv_add_check(v, text, coarse ? SX_CHECK_IMPRECISE : SX_CHECK_PASSED, whole->points,
+                  whole->error, whole->bound);
+}
+
+/* One draw: inputs, every launch, all outputs. Where these say nothing after all, every launch once more, as of a
+ * program that is not compared whole. */
+static sx_code verify_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed, bool *amplifies)
+{
+    char why[256] = "more operations than verification may take";
+    size_t checks = v->image->check.len;
+    *amplifies = false;
+    SX_TRY(run_draw(v, sent, seed));
+    if (v->with_whole && v->replaced) {
+        (void)snprintf(why, sizeof(why), "the emulator ran a part only");
+    } else if (v->with_whole) {
+        sxv_reference reference = reference_of(v->pool, v->reference_bytes);
+        sxv_whole whole;
+        sx_code code = sxv_whole_compare(v->cx, v->program, sent, &reference, false, &whole);
+        *amplifies = whole.spread > AMPLIFIED;
+        if (code == SX_LIMIT) {
+            (void)snprintf(why, sizeof(why), "%.250s", v->cx->error.text);
+            sx_ctx_reset_error(v->cx);
+        } else if (code == SX_OK && sxv_whole_says_nothing(&whole)) {
+            (void)snprintf(why, sizeof(why), "every element is NaN on random inputs");
+        } else {
+            SX_TRY(code);
+            add_whole(v, &whole);
+            return SX_OK;
+        }
+        v->with_whole = false;
+        v->large = code == SX_LIMIT && !v->reduced;
+        v->image->check.len = checks;
+        SX_TRY(run_draw(v, sent, seed));
+    }
+    char text[320];
+    (void)snprintf(text, sizeof(text), "%s: %s", whole_name, why);
+    sxv_add_check(v, text, SX_CHECK_ABSENT, 0, 0, 0);
+    return SX_OK;
 }
 
 /* Magnitudes that differ from part to part of every input and weight, over the whole range of f32. What is
@@ -338,7 +338,7 @@ static sx_code verify_wide(sxv_verifier *v, const sx_graph *sent, uint64_t seed)
     char text[160] = "magnitudes from 1e-38 to 1e38";
     for (uint64_t draw = 0; draw < WIDE_DRAWS && whole.wrong == 0; draw++) {
         SX_TRY(sxv_bind_random(v, sent, seed + draw, true));
-        SX_TRY(run_launches(v));
+        SX_TRY(sxv_each_launch(v, sxv_run_launch));
         sx_code code = sxv_whole_compare(v->cx, v->program, sent, &reference, true, &whole);
         if (code == SX_LIMIT) { /* more memory than there is: said of the whole, too */
             sx_ctx_reset_error(v->cx);
@@ -370,18 +370,18 @@ static sx_code verify_program(sxv_verifier *v, const sxr_verify_options *options
     SX_TRY(sxv_bound_graph(v->cx, v->program, text, &sent));
     v->graph = graph;
     sxv_places_plan(v);
-    bool with_whole = sxv_reference_flops(sent) <= options->program_flops;
+    v->with_whole = sxv_reference_flops(sent) <= options->program_flops;
     if (sxv_reference_flops(sent) <= fmin(WIDE_FLOPS, options->program_flops)) {
         SX_TRY(verify_wide(v, sent, options->seed));
     }
     size_t checks = v->image->check.len;
     bool amplifies;
-    v->large = !with_whole && options->program_flops >= 0 && !v->reduced;
-    sx_code code = verify_draw(v, sent, options->seed, with_whole, &amplifies);
+    v->large = !v->with_whole && options->program_flops >= 0 && !v->reduced;
+    sx_code code = verify_draw(v, sent, options->seed, &amplifies);
     for (uint64_t i = 1; code == SX_MISMATCH && i < DRAWS && (amplifies || jumps(sent)); i++) {
         sx_ctx_reset_error(v->cx); /* a fault stays one on other numbers */
         v->image->check.len = checks;
-        code = verify_draw(v, sent, options->seed + i, with_whole, &amplifies);
+        code = verify_draw(v, sent, options->seed + i, &amplifies);
     }
     if (code == SX_OK && v->large && !v->reduced && v->executor.emulator == NULL) {
         SX_TRY(verify_copies(v));
@@ -484,7 +484,9 @@ static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_option
     SX_TRY(sxr_open_bytes(cx, module, &open, &v.program));
     v.module = sxr_module(v.program);
     v.pool = sxr_pool_of(v.program);
-    sx_code code = sxv_places_make(&v);
+    v.seen = calloc((size_t)v.module->kernel_count + 1, sizeof(*v.seen));
+    sx_code code = v.seen != NULL ? sxv_places_make(&v)
+                                  : SX_FAIL(cx, SX_NOMEM, "no memory for a list of kernels");
     code = code == SX_OK ? verify_variants(&v, options) : code;
     sx_stage_end(cx, stage, code == SX_OK ? "done" : "failed",
                  v.image->check.len / sizeof(sx_module_check));
@@ -492,6 +494,7 @@ static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_option
     sxr_close(v.program);
     free(v.result);
     free(v.touched);
+    free(v.seen);
     sxv_places_fini(&v);
     return code;
 }

@@ -28,11 +28,12 @@
 typedef struct {
     /* Inputs, weights and the elements that are sampled follow from it. */
     uint64_t seed;
-    /* How many elements of each kernel are compared; 0: 48. */
+    /* How many elements of each kernel are compared; 0: 48. Further launches of a kernel get at most 8 where all
+     * outputs are compared, too. */
     uint32_t kernel_points;
     /* The whole program is compared if it has at most this many operations; negative: never. What is larger, or
      * takes more memory, is compared at smaller extents (reduced.h); every element that its kernels compute is seen to
-     * be written, unless only memory is short; and outputs that are copies are compared with what they copy. */
+     * be written; and outputs that are copies are compared with what they copy. */
     double program_flops;
     /* Memory of the reference; 0: SXR_REFERENCE_BYTES. */
     size_t reference_bytes;

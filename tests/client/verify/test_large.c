@@ -133,6 +133,8 @@ START_TEST(test_memory)
     ck_assert_uint_eq(row(&f, "program as sent, all outputs: reference: tensors")->passed,
                       SX_CHECK_ABSENT);
     ck_assert_uint_eq(row(&f, reduced_row)->passed, SX_CHECK_PASSED);
+    ck_assert_uint_eq(row(&f, "every element of what kernels compute is written")->points,
+                      BATCH * (128 + 64));
     fixture_fini(&f);
 }
 END_TEST
