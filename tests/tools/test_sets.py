@@ -81,6 +81,7 @@ CASES = [
     ("cannot be started", CASE % ("a", "notrun", '<skipped message="Unable to find executable"/>', MISSING), "0 1 0"),
     ("switched off", CASE % ("a", "disabled", "", ""), "0 1 0"),
     ("lacks the set", CASE % ("a", "notrun", SKIP, "noise\n" + MISSING), "0 0 1"),
+    ("lacks the toolkit", CASE % ("a", "notrun", SKIP, "SKIPPED: CUDA toolkit: no ptxas"), "0 0 1"),
     ("lacks a package", CASE % ("a", "notrun", SKIP, "SKIPPED: onnx is not installed"), "0 1 0"),
     ("says nothing", CASE % ("a", "notrun", SKIP, ""), "0 1 0"),
 ]
