@@ -51,6 +51,7 @@ LEAST = {
     "core/shard": 100,
     "core/store": 72,
     "core/target": 50,
+    "core/tile": 80,
     "core/x64": 35,
     "daemon": 0,
     "daemon/base": 60,
