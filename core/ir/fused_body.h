@@ -1,4 +1,5 @@
-/* fused_body.h - inside core/ir: making and rewriting the bodies of fused nodes, affine accesses, symbolic bounds.
+/* fused_body.h - making and rewriting the bodies of fused nodes: instructions, affine accesses, symbolic bounds. For
+ * core/ir, the interpreter and what makes fused nodes.
  *
  * Invariant kept by every rewrite: equal instructions are one instruction (value numbering), every instruction
  * is used, the result is the last one. sx_fused_infer refuses bodies with unused instructions, so equal
@@ -45,10 +46,6 @@ bool sx_linear_is_nonnegative(const sx_linear *linear);
 /* ---- accesses ---- */
 /* True only if the access over the whole space reads inside a tensor of type `input`, whatever the symbols are. */
 bool sx_access_is_inside(const sx_type *space, const sx_access *access, const sx_type *input);
-/* The access with which a copy over `through` reads `source`: transpose, broadcast_in_dim, slice. False:
- * an offset or strides that cannot be written. (reshape has none: it keeps flat indices.) */
-bool sx_view_access(sx_op op, const sx_attr *view, const sx_type *source, const sx_type *through,
-                    sx_access *access);
 
 /* Digits of a flat access over a tensor: for every merged dimension j of the tensor, flat = sum over j of
  * step[j] * digit_j with digit_j = offset[j] + sum over d of digit[d][j] * i[d], each digit inside [0, extent[j]). */

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "core/ir/fuse.h"
+
 #define SCRATCH_BYTES ((size_t)64 << 20)
 #define STEP_WORK \
     64u /* of a step on a small body; numbering values goes with the square of its length */

@@ -1,3 +1,4 @@
+#include "core/ir/fuse.h"
 #include "core/optimize/optimizer.h"
 
 #include <math.h>

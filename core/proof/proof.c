@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "core/ir/fuse.h"
 #include "core/proof/explain.h"
 
 /* ---- programs of choices ---- */

@@ -1,3 +1,4 @@
+#include "core/ir/fuse.h"
 #include "tests/lib/test.h"
 
 #include <string.h>

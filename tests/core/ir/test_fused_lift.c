@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/ir/fuse.h"
 #include "tests/lib/ir.h"
 #include "tests/lib/test.h"
 

@@ -1,0 +1,70 @@
+/* fuse.h - making and growing fused nodes: an operation becomes one, a view or a producer goes into one.
+ *
+ * The rewrites never change the order or the rounding of arithmetic, so results are equal bit for bit. They
+ * return a body without duplicate or unused instructions, but an argument may be left that no instruction reads. The
+ * result passes sx_fused_infer, with one exception: with two symbols in a shape the proof that reads stay inside can
+ * fail. Callers treat SX_INPUT there as "the rewrite does not apply". What to fuse is decided elsewhere (core/optimize/fuse.h).
+ */
+#ifndef SX_CORE_IR_FUSE_H
+#define SX_CORE_IR_FUSE_H
+#include "core/ir/fused.h"
+
+/* Turns one operation into a fused node over its own inputs. A fused node is returned as it is.
+ *
+ *   softmax, layer_norm, rms_norm, reduce   row kernels
+ *   reduce_window   a row kernel over [result without its last dimension, window, last dimension]
+ *   dot_general     a contraction over [batch, left free, right free, contracted in the order of the attribute]
+ *   convolution     a contraction over [n, o, places .., c, window ..]
+ *   views           copies whose access does the work
+ *   online_dot      with v an online kernel; without v the row kernel of its definition, or an online kernel by
+ *                   sx_fused_lift_online
+ *
+ * Window dimensions of extent 1 are left out. A sum over nothing gets a last dimension of extent 1.
+ *   errors   SX_UNIMPLEMENTED for what is not a single loop nest: parameter, constant that is not one repeated value,
+ *            reshape, concatenate, gather, reverse, pad, attention; a stride with two symbols, a slice whose offset is
+ *            no multiple of one symbol, a window with padding, a convolution with groups of several output
+ *            channels, and a space of more than SX_RANK_MAX dimensions */
+sx_code sx_fused_lift(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *input,
+                      uint32_t input_count, const sx_type *result, sx_attr *fused);
+sx_code sx_fused_lift_online(sx_ctx *cx, const sx_attr *attr, const sx_type *input,
+                             uint32_t input_count, const sx_type *result, sx_attr *fused);
+
+/* Argument `a` of `consumer` is the result, of type `through`, of the view operation `op` with attribute `view` on a
+ * tensor of type `source`. Returns the consumer with an access that reads the source directly. *ok is false if the
+ * combined access is not affine. */
+sx_code sx_fused_absorb_view(sx_ctx *cx, const sx_attr *consumer, uint32_t a, sx_op op,
+                             const sx_attr *view, const sx_type *source, const sx_type *through,
+                             sx_attr *fused, bool *ok);
+
+/* Argument `a` of `consumer` is the result, of type `through`, of the fused node `producer`. Returns one node
+ * that computes both. Its arguments are those of the consumer without `a`, then those of the producer; equal
+ * ones are not merged (sx_fused_merge_args does that). *ok is false where it would compute a reduction more
+ * than once, or where results would have other bits than those of two nodes (fused_bits.c). It is allowed for:
+ *
+ *   - a producer that is a map, under any affine access. Into an operand of a DOT, or the second operand of an
+ *     ONLINE, it goes only if it is a copy.
+ *   - a producer that is a row kernel or a contraction, if the consumer is a map that reads each element once. A
+ *     straight read keeps the space of the producer. A permuted read, or one through a reshape that splits
+ *     dimensions or merges dimensions that the producer reads contiguously, gives the space [dimensions of the
+ *     consumer, reduced dimensions]; for a row kernel with a full result only if the order of summation stays.
+ *   - a contraction that computes the scores of an ONLINE, unless both its operands vary along the keys. Its reduced
+ *     dimensions come last and become `inner`. */
+sx_code sx_fused_inline(sx_ctx *cx, const sx_attr *consumer, uint32_t a, const sx_attr *producer,
+                        const sx_type *through, sx_attr *fused, bool *ok);
+
+/* Replaces argument `a`, all of whose elements are `imm`, by that constant; the argument disappears.
+ *   errors   SX_UNIMPLEMENTED for an operand of a DOT, or if the result would no longer vary along the reduced
+ *            dimensions */
+sx_code sx_fused_inline_splat(sx_ctx *cx, const sx_attr *consumer, uint32_t a, double imm,
+                              sx_attr *fused);
+
+/* Merges arguments `keep` and `drop` (keep < drop), which are the same tensor. *ok is false if their accesses
+ * differ. */
+sx_code sx_fused_merge_args(sx_ctx *cx, const sx_attr *attr, uint32_t keep, uint32_t drop,
+                            sx_attr *fused, bool *ok);
+
+/* The access with which a copy over `through` reads `source`: transpose, broadcast_in_dim, slice. False:
+ * an offset or strides that cannot be written. (reshape has none: it keeps flat indices.) */
+bool sx_view_access(sx_op op, const sx_attr *view, const sx_type *source, const sx_type *through,
+                    sx_access *access);
+#endif
