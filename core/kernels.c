@@ -1,5 +1,5 @@
 /* kernels.c - one node of the optimised program becomes machine code and a launch. */
-#include "core/ir/fuse.h"
+#include "core/fuse/fuse.h"
 #include "core/pipeline.h"
 
 #include <stdio.h>

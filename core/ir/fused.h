@@ -6,8 +6,8 @@
  * [8, 64] is the space [8, 64], the accesses 64 * i0 + i1 and i1, and the program ARG 0, ARG 1, add, IMM 0, maximum.
  *
  * Every primitive operation except parameter, constant, reshape, concatenate and gather can be turned into a fused
- * node (sx_fused_lift in core/ir/fuse.h; the others that cannot are listed there). Fused nodes then grow: a view becomes part of an
- * access, an elementwise producer or consumer becomes part of the program.
+ * node (sx_fused_lift in core/fuse/fuse.h; the others that cannot are listed there). Fused nodes then grow: a view
+ * becomes part of an access, an elementwise producer or consumer becomes part of the program.
  *
  *   space      The dimensions 0 .. rank - 1 of attr.type, which also gives the element type of the result. The
  *              dimensions in `axes` are reduced.

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "core/ir/fuse.h"
+#include "core/fuse/fuse.h"
 
 #define SCRATCH_BYTES ((size_t)64 << 20)
 #define STEP_WORK \

@@ -1,9 +1,9 @@
-#include "core/ir/fuse.h"
 #include "core/optimize/optimizer.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "core/fuse/fuse.h"
 #include "core/proof/certificate.h"
 #include "core/shard/plan.h"
 #include "core/ir/check.h"

@@ -1,7 +1,7 @@
 /* The checker of one proved part. It keeps two records of what has been shown: `rep`, its own union-find over
  * terms, closed under congruence as sets are joined; and an e-graph of the same terms and equalities, in which
  * right sides are built. A step is decided by `rep` alone; at the end both must agree. */
-#include "core/ir/fuse.h"
+#include "core/fuse/fuse.h"
 #include "core/proof/certificate_read.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "core/ir/fuse.h"
+#include "core/fuse/fuse.h"
 #include "core/proof/explain.h"
 
 /* ---- programs of choices ---- */

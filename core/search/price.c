@@ -1,5 +1,5 @@
 /* price.c - one node as a kernel of its own, priced under the schedule that the search would choose. */
-#include "core/ir/fuse.h"
+#include "core/fuse/fuse.h"
 #include "core/search/search.h"
 
 #define SCRATCH_BYTES ((size_t)1 << 20) /* one lifted body */

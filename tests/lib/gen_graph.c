@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/ir/fuse.h"
+#include "core/fuse/fuse.h"
 #include "core/ir/fused.h"
 #include "core/ir/num.h"
 #include "tests/lib/test.h"

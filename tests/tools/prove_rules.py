@@ -714,7 +714,7 @@ def report(rows, proved):
 
 def verdict_of(rule, folder):
     if "left" not in rule:
-        return "tested (tests/core/ir/test_fused_rewrite.c)", None
+        return "tested (tests/core/fuse/test_rewrite.c)", None
     if rule["class"] == "approximate":
         return "tested: its bound on a sweep", None
     return judge_apart(rule, folder)

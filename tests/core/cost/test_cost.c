@@ -1,4 +1,4 @@
-#include "core/ir/fuse.h"
+#include "core/fuse/fuse.h"
 #include "tests/lib/test.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/eval/eval.h"
-#include "core/ir/fuse.h"
+#include "core/fuse/fuse.h"
 #include "tests/lib/ir.h"
 #include "tests/lib/test.h"
 

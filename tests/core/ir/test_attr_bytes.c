@@ -1,6 +1,6 @@
 /* Attributes as bytes read back equal, whatever the operation; cut or altered bytes are refused or read as
  * some attribute. */
-#include "core/ir/fuse.h"
+#include "core/fuse/fuse.h"
 #include "tests/lib/test.h"
 
 #include <string.h>

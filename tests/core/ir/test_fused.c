@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/ir/fuse.h"
+#include "core/fuse/fuse.h"
 #include "tests/lib/ir.h"
 #include "tests/lib/test.h"
 

@@ -1,6 +1,6 @@
 /* Right kernels are proven: every candidate that the search may choose, for every lane count, of nodes of
  * every kind. */
-#include "core/ir/fuse.h"
+#include "core/fuse/fuse.h"
 #include "tests/core/judge/try.h"
 
 #include "core/search/search.h"

@@ -3,7 +3,7 @@
 #ifndef SX_TESTS_CORE_LOOP_NODES_H
 #define SX_TESTS_CORE_LOOP_NODES_H
 #include "core/eval/eval.h"
-#include "core/ir/fuse.h"
+#include "core/fuse/fuse.h"
 #include "tests/core/loop/harness.h"
 
 #include "core/judge/judge.h"

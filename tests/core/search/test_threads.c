@@ -1,6 +1,6 @@
 /* Map, row and move kernels on devices whose lanes are threads, with a code generator and without: no price lies
  * below its floor, and a large kernel takes about the time that its bytes take, a small one that of some launches. */
-#include "core/ir/fuse.h"
+#include "core/fuse/fuse.h"
 #include "tests/lib/test.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "core/ir/fuse.h"
+#include "core/fuse/fuse.h"
 #include "core/ir/fused_body.h"
 #include "core/ir/num.h"
 

@@ -1,12 +1,13 @@
 /* fuse.h - making and growing fused nodes: an operation becomes one, a view or a producer goes into one.
  *
- * The rewrites never change the order or the rounding of arithmetic, so results are equal bit for bit. They
- * return a body without duplicate or unused instructions, but an argument may be left that no instruction reads. The
- * result passes sx_fused_infer, with one exception: with two symbols in a shape the proof that reads stay inside can
- * fail. Callers treat SX_INPUT there as "the rewrite does not apply". What to fuse is decided elsewhere (core/optimize/fuse.h).
+ * The rewrites never change the order or the rounding of arithmetic, so results are equal bit for bit. They return a
+ * body without duplicate or unused instructions, but an argument may be left that no instruction reads. The result
+ * passes sx_fused_infer, with one exception: with two symbols in a shape the proof that reads stay inside can fail.
+ * Callers treat SX_INPUT there as "the rewrite does not apply". What to fuse is decided elsewhere
+ * (core/optimize/fuse.h).
  */
-#ifndef SX_CORE_IR_FUSE_H
-#define SX_CORE_IR_FUSE_H
+#ifndef SX_CORE_FUSE_FUSE_H
+#define SX_CORE_FUSE_FUSE_H
 #include "core/ir/fused.h"
 
 /* Turns one operation into a fused node over its own inputs. A fused node is returned as it is.

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "core/ir/compose.h"
-#include "core/ir/fuse.h"
+#include "core/fuse/fuse.h"
 #include "core/ir/fused_body.h"
 #include "core/ir/num.h"
 

@@ -1,4 +1,4 @@
-#include "core/ir/fuse.h"
+#include "core/fuse/fuse.h"
 #include "core/ir/fused_body.h"
 
 static bool transpose_access(const sx_attr *view, const sx_type *source, const sx_type *through,

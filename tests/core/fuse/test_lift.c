@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/ir/fuse.h"
+#include "core/fuse/fuse.h"
 #include "tests/lib/ir.h"
 #include "tests/lib/test.h"
 
@@ -182,7 +182,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("fused lift");
+    Suite *suite = suite_create("lift");
     TCase *tcase = tcase_create("lift");
     tcase_add_test(tcase, lift_of_every_operation);
     tcase_add_test(tcase, lift_refuses);

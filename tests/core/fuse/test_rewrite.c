@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/ir/fuse.h"
+#include "core/fuse/fuse.h"
 #include "tests/lib/ir.h"
 #include "tests/lib/test.h"
 
@@ -710,7 +710,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("fused rewrite");
+    Suite *suite = suite_create("rewrite");
     TCase *tcase = tcase_create("rewrite");
     tcase_add_test(tcase, random_growth);
     tcase_add_test(tcase, symbolic_heads);
