@@ -72,10 +72,20 @@ static sx_code fill_dims(sx_ctx *cx, const sx_core_request *request, sx_pair *di
     return copy != NULL ? SX_OK : cx->error.code;
 }
 
+/* A limit that is not the usual one. */
+static void put_limit(sx_pair *options, uint32_t *count, const char *name, uint64_t limit)
+{
+    SX_ASSERT(limit <= SX_VERIFY_LIMIT_MAX);
+    if (limit > 0) {
+        options[(*count)++] =
+            (sx_pair){.name = sx_span_of(name), .kind = SX_VALUE_INT, .integer = (int64_t)limit};
+    }
+}
+
 static sx_code fill_args(sx_ctx *cx, const sx_core_request *request, sx_compile_args *args)
 {
     sx_pair *dims = SX_NEW_ARRAY(cx, sx_pair, request->binding_count + 1);
-    sx_pair *options = SX_NEW_ARRAY(cx, sx_pair, 8);
+    sx_pair *options = SX_NEW_ARRAY(cx, sx_pair, 10);
     if (dims == NULL || options == NULL) {
         return cx->error.code;
     }
@@ -108,6 +118,8 @@ static sx_code fill_args(sx_ctx *cx, const sx_core_request *request, sx_compile_
         options[option_count++] = (sx_pair){
             .name = SX_SPAN_LITERAL("device"), .kind = SX_VALUE_TEXT, .text = request->device};
     }
+    put_limit(options, &option_count, "verify_flops", request->verify_flops);
+    put_limit(options, &option_count, "verify_bytes", request->verify_bytes);
     args->ir = request->ir;
     SX_PUT(args, compile_args, target, request->target);
     SX_PUT(args, compile_args, dims, ((sx_pairs){dims, dim_count}));

@@ -42,6 +42,8 @@ typedef struct {
     /* Bytes of the name of the target, of the description of the device, of the disabled rules, and of the objective,
      * in this order. */
     uint64_t target_size, device_size, disabled_size, objective_size;
+    /* As in sx_core_request. */
+    uint64_t verify_flops, verify_bytes;
 } sxc_job;
 typedef enum {
     SXC_JOB_NO_REASSOCIATE,

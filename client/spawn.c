@@ -228,6 +228,8 @@ sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request, const sxc_w
                 (uint32_t)request->allow_approximate << SXC_JOB_APPROXIMATE |
                 (uint32_t)request->range_any << SXC_JOB_RANGE_ANY |
                 (uint32_t)request->unfused << SXC_JOB_UNFUSED;
+    job.verify_flops = request->verify_flops;
+    job.verify_bytes = request->verify_bytes;
     job.extent_count = request->binding_count;
     job.target_size = request->target.len;
     job.device_size = request->device.len;

@@ -39,6 +39,17 @@ static sx_code read_range(sx_ctx *cx, const sx_pair *pair, bool *any)
     return SX_OK;
 }
 
+static sx_code read_limit(sx_ctx *cx, const sx_pair *pair, uint64_t *limit)
+{
+    if (pair->kind != SX_VALUE_INT || pair->integer < 1 ||
+        (uint64_t)pair->integer > SX_VERIFY_LIMIT_MAX) {
+        return SX_FAIL(cx, SX_INPUT, "option '%.*s' is not a number from 1 to 2^60",
+                       (int)pair->name.len, (const char *)pair->name.ptr);
+    }
+    *limit = (uint64_t)pair->integer;
+    return SX_OK;
+}
+
 /* Lines NAME=N: further values of symbols, for modules with several variants. */
 static sx_code read_more_dims(sx_ctx *cx, const sx_pair *pair, sx_core_request *request)
 {
@@ -86,6 +97,12 @@ static sx_code read_option(sx_ctx *cx, const sx_pair *pair, sx_core_request *req
     }
     if (sx_span_is(pair->name, "range")) {
         return read_range(cx, pair, &request->range_any);
+    }
+    if (sx_span_is(pair->name, "verify_flops")) {
+        return read_limit(cx, pair, &request->verify_flops);
+    }
+    if (sx_span_is(pair->name, "verify_bytes")) {
+        return read_limit(cx, pair, &request->verify_bytes);
     }
     if (sx_span_is(pair->name, "more_dims")) {
         return read_more_dims(cx, pair, request);

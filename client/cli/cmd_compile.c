@@ -64,6 +64,28 @@ sx_code sxc_read_dims(sxc_cli *cli, const sx_binding **bindings, uint32_t *count
     return SX_OK;
 }
 
+sx_code sxc_read_amount(sxc_cli *cli, sxc_option option, uint64_t kilo, uint64_t *amount)
+{
+    static const char unit[] = "KMGTP";
+    const char *given = sxc_value(cli, option);
+    sx_span digits = sx_span_of(given);
+    uint64_t factor = 1;
+    int64_t count;
+    *amount = 0;
+    if (digits.len == 0) {
+        return SX_OK;
+    }
+    const char *last = strchr(unit, given[digits.len - 1]);
+    for (size_t k = 0; last != NULL && k <= (size_t)(last - unit); k++) {
+        factor *= kilo;
+    }
+    digits.len -= last != NULL ? 1 : 0;
+    SX_TRY(sxc_parse_i64(cli->cx, option == SXC_VERIFY_FLOPS ? "--verify-flops" : "--verify-memory",
+                         digits, 1, (int64_t)(SX_VERIFY_LIMIT_MAX / factor), &count));
+    *amount = (uint64_t)count * factor;
+    return SX_OK;
+}
+
 sx_code sxc_read_range(sxc_cli *cli, bool *any)
 {
     const char *range = sxc_value(cli, SXC_RANGE);
@@ -82,6 +104,8 @@ sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_opt
                                  .allow_approximate = sxc_given(cli, SXC_APPROXIMATE),
                                  .objective = sx_span_of(sxc_value(cli, SXC_OBJECTIVE))};
     SX_TRY(sxc_read_range(cli, &request->range_any));
+    SX_TRY(sxc_read_amount(cli, SXC_VERIFY_FLOPS, 1000, &request->verify_flops));
+    SX_TRY(sxc_read_amount(cli, SXC_VERIFY_MEMORY, 1024, &request->verify_bytes));
     const sx_device *device;
     SX_TRY(sxc_read_device(cli, &device, &request->device));
     if (device != NULL && target != NULL) {

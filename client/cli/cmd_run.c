@@ -23,6 +23,7 @@ typedef struct {
     double best_ns, median_ns, first_ns;
     double load_ns, runs_ns, check_ns; /* what the user waited for */
     uint64_t check_fuel;               /* when the check began */
+    size_t check_bytes;                /* memory that the check may take; 0: as usual */
     uint64_t *launch_ns;               /* of the fastest run */
     sx_module_check check;
     bool checked;
@@ -345,8 +346,11 @@ static sx_code check(session *s)
     cx->cancelled = show_check;
     cx->cancelled_self = s;
     sxc_progress_begin(&s->cli->progress);
-    sx_code code = sxr_check_program(cx, s->program, &s->check);
+    sx_code code = sxr_check_program(cx, s->program, s->check_bytes, &s->check);
     sxc_progress_end(&s->cli->progress);
+    if (code == SX_LIMIT && cx->error.hint[0] == '\0') {
+        sx_hint(cx, "--verify-memory SIZE lets the comparison take more.");
+    }
     cx->cancelled = NULL;
     s->check_ns = now_ns() - start;
     s->checked = code == SX_OK || code == SX_MISMATCH;
@@ -411,7 +415,9 @@ sx_code sxc_cmd_run(sxc_cli *cli)
     SX_TRY(sxc_number(cli, SXC_REPEAT, 1, 1000000, 5, &repeat));
     SX_TRY(sxc_number(cli, SXC_THREADS, 1, 256, 0, &threads));
     SX_TRY(sxc_number(cli, SXC_RANDOM, 0, INT64_MAX, 0, &seed));
-    session s = {.cli = cli, .seed = (uint64_t)seed};
+    uint64_t check_bytes;
+    SX_TRY(sxc_read_amount(cli, SXC_VERIFY_MEMORY, 1024, &check_bytes));
+    session s = {.cli = cli, .seed = (uint64_t)seed, .check_bytes = (size_t)check_bytes};
     sxr_options options = {.threads = (uint32_t)threads};
     SX_TRY(sxr_open_file(cli->cx, cli->argument[0], &options, &s.program));
     s.module = sxr_module(s.program);

@@ -485,9 +485,22 @@ static double node_flops(const sx_graph *graph, const sx_node *node)
     return each * (double)sx_tensor_elements(&node->type);
 }
 
+/* Tells how much is done, in steps of a hundredth at least. */
+static void tell(const walk *w, double done, double total, double *told)
+{
+    if (w->cx->progress != NULL && done >= *told + total / 100) {
+        w->cx->progress(w->cx->progress_self, "verify", (uint64_t)(done / 1e6),
+                        (uint64_t)(total / 1e6));
+        *told = done;
+    }
+}
+
 static sx_code run_nodes(walk *w)
 {
     const sx_graph *graph = w->graph;
+    double total = sxv_reference_flops(graph);
+    double done = 0;
+    double told = 0;
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const sx_node *node = &graph->node[n];
         value *v = &w->value[n];
@@ -496,6 +509,8 @@ static sx_code run_nodes(walk *w)
         SX_TRY(sx_spend(w->cx, flops < (double)w->cx->fuel / 2 ? (uint64_t)flops : 0));
         SX_TRY(node->op == SX_OP_PARAMETER ? run_parameter(w, node, v) : run_node(w, node, v));
         SX_TRY(put_outputs(w, n));
+        done += flops;
+        tell(w, done, total, &told);
         for (uint32_t k = 0; k <= node->input_count; k++) {
             uint32_t of = k < node->input_count ? sx_graph_input(graph, node, k).i : n;
             if (w->last_use[of] == n) {

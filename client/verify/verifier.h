@@ -53,7 +53,8 @@ typedef struct {
     bool replaced;
     /* All outputs will be compared. */
     bool with_whole;
-    bool *seen; /* [kernel] one of its launches in this variant was compared */
+    bool *seen;              /* [kernel] one of its launches in this variant was compared */
+    double flops, flops_max; /* of the program as sent, and as many as the comparison may take */
     /* The program is too large to be compared whole: `written` elements were seen to be stored. */
     bool large;
     uint64_t written;

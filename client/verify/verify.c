@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "client/verify/places.h"
 #include "client/verify/reduced.h"
@@ -89,7 +91,29 @@ static sx_code refuse_effects(sx_ctx *cx, const sx_module *module)
     return SX_OK;
 }
 
-sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, sx_module_check *check)
+/* Memory that nobody has would end the process in the middle of a comparison. */
+static sx_code refuse_memory(sx_ctx *cx, uint64_t bytes)
+{
+    struct rlimit space;
+    long pages = sysconf(_SC_PHYS_PAGES);
+    uint64_t machine = pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) : UINT64_MAX;
+    if (bytes > machine) {
+        return SX_FAIL(cx, SX_LIMIT,
+                       "verification: %llu MiB of memory wanted, the machine has %llu",
+                       (unsigned long long)(bytes >> 20), (unsigned long long)(machine >> 20));
+    }
+    if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY &&
+        bytes > space.rlim_cur) {
+        sx_hint(cx, "Workers of a daemon have what its setting worker_memory_mb says.");
+        return SX_FAIL(
+            cx, SX_LIMIT, "verification: %llu MiB of memory wanted, this process may have %llu",
+            (unsigned long long)(bytes >> 20), (unsigned long long)(space.rlim_cur >> 20));
+    }
+    return SX_OK;
+}
+
+sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, size_t reference_bytes,
+                          sx_module_check *check)
 {
     const sx_module *module = sxr_module(program);
     sx_span text = {(const uint8_t *)module->program, (size_t)module->program_count};
@@ -97,8 +121,9 @@ sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, sx_module_chec
     sxv_whole whole;
     *check = (sx_module_check){.passed = 1};
     SX_TRY(refuse_effects(cx, module));
+    SX_TRY(refuse_memory(cx, reference_bytes));
     SX_TRY(sxv_bound_graph(cx, program, text, &graph));
-    sxv_reference reference = reference_of(sxr_pool_of(program), 0);
+    sxv_reference reference = reference_of(sxr_pool_of(program), reference_bytes);
     sx_code code = sxv_whole_compare(cx, program, graph, &reference, false, &whole);
     check->points = whole.points;
     check->error = whole.error;
@@ -295,7 +320,10 @@ static void add_whole(sxv_verifier *v, const sxv_whole *whole)
  * program that is not compared whole. */
 static sx_code verify_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed, bool *amplifies)
 {
-    char why[256] = "more operations than verification may take";
+    char why[256];
+    (void)snprintf(why, sizeof(why),
+                   "more operations than verification may take, %.3g, at most %.3g", v->flops,
+                   fmax(0, v->flops_max));
     size_t checks = v->image->check.len;
     *amplifies = false;
     SX_TRY(run_draw(v, sent, seed));
@@ -370,8 +398,10 @@ static sx_code verify_program(sxv_verifier *v, const sxr_verify_options *options
     SX_TRY(sxv_bound_graph(v->cx, v->program, text, &sent));
     v->graph = graph;
     sxv_places_plan(v);
-    v->with_whole = sxv_reference_flops(sent) <= options->program_flops;
-    if (sxv_reference_flops(sent) <= fmin(WIDE_FLOPS, options->program_flops)) {
+    v->flops = sxv_reference_flops(sent);
+    v->flops_max = options->program_flops;
+    v->with_whole = v->flops <= v->flops_max;
+    if (v->flops <= fmin(WIDE_FLOPS, v->flops_max)) {
         SX_TRY(verify_wide(v, sent, options->seed));
     }
     size_t checks = v->image->check.len;
@@ -515,6 +545,11 @@ static sx_code compile_once(sx_ctx *cx, const sx_core_request *request,
     sxr_verify_options how = *options;
     how.program = request->ir;
     how.targets = request->targets;
+    how.program_flops = fmax(how.program_flops, (double)request->verify_flops);
+    if (request->verify_bytes >
+        (how.reference_bytes > 0 ? how.reference_bytes : SXR_REFERENCE_BYTES)) {
+        how.reference_bytes = (size_t)request->verify_bytes;
+    }
     code = code == SX_OK ? sxr_verify(cx, sx_buf_span(module), &how, &image) : code;
     if (code == SX_OK) {
         sx_buf_clear(module);
@@ -527,6 +562,7 @@ static sx_code compile_once(sx_ctx *cx, const sx_core_request *request,
 sx_code sxr_compile_verified(sx_ctx *cx, const sx_core_request *request,
                              const sxr_verify_options *options, sx_buf *module)
 {
+    SX_TRY(refuse_memory(cx, request->verify_bytes));
     sx_code code = compile_once(cx, request, options, module);
     sx_core_library *library = request->library;
     if (code == SX_INTERNAL && library != NULL && library->parts_met > 0) {

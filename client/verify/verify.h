@@ -61,15 +61,18 @@ void sxr_draws_fill(const sxr_draws *draws, uint32_t tensor, uint64_t seed, void
 void sxr_draws_end(sxr_draws *draws); /* NULL is allowed */
 
 /* The outputs now bound, against the embedded program on the inputs and weights now bound. SX_MISMATCH, with
- * output, element, both values and the bound, if one is wrong; `check` is filled in either way.  errors
- * SX_LIMIT the reference needs more memory than it has; SX_INPUT all elements are NaN, so that nothing was compared */
-sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, sx_module_check *check);
+ * output, element, both values and the bound, if one is wrong; `check` is filled in either way.
+ *   reference_bytes  memory of the reference; 0: SXR_REFERENCE_BYTES
+ *   errors           SX_LIMIT the reference needs more; SX_INPUT all elements are NaN, so that nothing was compared */
+sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, size_t reference_bytes,
+                          sx_module_check *check);
 
 /* Runs the module on random tensors and appends to image->check what was compared. SX_INTERNAL if a kernel or
  * an output is wrong: such a module must not be handed out. One that is only imprecise is, and its record says so. */
 sx_code sxr_verify(sx_ctx *cx, sx_span module, const sxr_verify_options *options, sx_image *image);
 
-/* Compile, verify, encode with the verification record: what a worker does. If what came of a stored program
+/* Compile, verify, encode with the verification record: what a worker does. Limits of the request count where they are
+ * above those of `options`; SX_LIMIT if this process cannot have so much memory. If what came of a stored program
  * is not the program of this request, it is compiled from nothing. */
 sx_code sxr_compile_verified(sx_ctx *cx, const sx_core_request *request,
                              const sxr_verify_options *options, sx_buf *module);

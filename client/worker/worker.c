@@ -81,6 +81,8 @@ static sx_code read_request(work *w)
         .allow_approximate = (flags >> SXC_JOB_APPROXIMATE & 1) != 0,
         .range_any = (flags >> SXC_JOB_RANGE_ANY & 1) != 0,
         .unfused = (flags >> SXC_JOB_UNFUSED & 1) != 0,
+        .verify_flops = w->job.verify_flops,
+        .verify_bytes = w->job.verify_bytes,
     };
     SX_TRY(read_text(w, w->job.target_size, &w->request.target));
     SX_TRY(read_text(w, w->job.device_size, &w->request.device));
@@ -196,7 +198,7 @@ static sx_code check_outputs(work *w)
     sxr_options options = {.any_level = true}; /* its code is not run */
     SX_TRY(sxr_open_bytes(w->cx, w->program, &options, &program));
     sx_code code = read_tensors(w, program);
-    code = code == SX_OK ? sxr_check_program(w->cx, program, &check) : code;
+    code = code == SX_OK ? sxr_check_program(w->cx, program, 0, &check) : code;
     sxr_close(program);
     sx_buf_put(&w->result, &check, sizeof(check));
     return code;
@@ -211,6 +213,9 @@ static sx_code perform(work *w)
         return SX_FAIL(w->cx, SX_USAGE, "symplex-client is of build %s, the library of another",
                        build);
     }
+    if (w->job.verify_flops > SX_VERIFY_LIMIT_MAX || w->job.verify_bytes > SX_VERIFY_LIMIT_MAX) {
+        return SX_FAIL(w->cx, SX_LIMIT, "a job with limits of verification beyond 2^60");
+    }
     if (w->job.kind >= SXC_JOB_COUNT) {
         return SX_FAIL(w->cx, SX_USAGE, "job of kind %u, known are 0 to %d", w->job.kind,
                        SXC_JOB_COUNT - 1);
@@ -220,7 +225,7 @@ static sx_code perform(work *w)
     } else {
         w->cx->arena.limit_bytes = MEMORY_BYTES;
         if (!SX_SANITIZED) {
-            limit(RLIMIT_AS, MEMORY_BYTES * 2);
+            limit(RLIMIT_AS, MEMORY_BYTES * 2 + w->job.verify_bytes);
         }
     }
     SX_TRY(read_program(w));

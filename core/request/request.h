@@ -12,6 +12,9 @@
 /* What earlier compilations left, and what this one leaves: core/core.h. */
 typedef struct sx_core_library sx_core_library;
 
+/* No limit of the verification is above this. */
+#define SX_VERIFY_LIMIT_MAX (UINT64_C(1) << 60)
+
 typedef struct {
     sx_span ir; /* the program in the text form of docs/IR.md */
     /* The name of a device of core/cost: "x86-64-v3", "x86-64-v4", ... For code it may be several, separated by
@@ -31,6 +34,9 @@ typedef struct {
     bool range_any; /* use also rules under which intermediate values may overflow or underflow */
     /* For sx_core_optimize: the result consists of operations and not of kernels. Stored programs are not used. */
     bool unfused;
+    /* Limits of the comparison of all outputs (client/verify), as far as they are above the usual ones: operations, and
+     * bytes of memory. 0: the usual one. They decide what a module's record can say, so they are part of the key. */
+    uint64_t verify_flops, verify_bytes;
     sx_span disabled_rules; /* names of rules that are not used, separated by commas */
     /* What is minimised: "" or "time", "memory", "energy"; for sx_core_optimize also "pareto". */
     sx_span objective;

@@ -27,8 +27,8 @@ _symplex_client() {
             "search cancel") words="--help --json --socket" ;;
             "search extend") words="--help --json --socket --budget" ;;
             "search remove") words="--help --json --socket" ;;
-            "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --output --objective --no-weights --exact --approximate --range --disable-rule --refresh" ;;
-            "run "*) words="--help --json --socket --dim --output --random --input --weight --check --repeat --threads --all" ;;
+            "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --output --objective --no-weights --exact --approximate --range --disable-rule --refresh --verify-flops --verify-memory" ;;
+            "run "*) words="--help --json --socket --dim --output --random --input --weight --check --verify-memory --repeat --threads --all" ;;
             "explain "*) words="--help --json --socket --all" ;;
             "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --output --objective --point --budget --background --onnx --proof --exact --approximate --range --disable-rule" ;;
             "prove "*) words="--help --json --socket --from --to" ;;

@@ -205,7 +205,7 @@ static void check_module(const char *asked, sx_span bytes)
     const sx_module *module = sxr_module(program);
     sx_module_check check;
     ck_sx_ok(&cx, sxr_run(&cx, program, NULL));
-    ck_sx_ok(&cx, sxr_check_program(&cx, program, &check));
+    ck_sx_ok(&cx, sxr_check_program(&cx, program, 0, &check));
     sx_key key;
     sx_span part[SX_PART_COUNT];
     sx_core_request request = request_of(asked, &batch_4, NULL);

@@ -56,7 +56,7 @@ static void run_one(sx_rng *rng, sx_op op, const char *target)
     sxr_program *program = sx_test_open(&cx, sx_buf_span(&module), 2, SX_FILL_DRAWN);
     sx_module_check check;
     ck_sx_ok(&cx, sxr_run(&cx, program, NULL));
-    code = sxr_check_program(&cx, program, &check);
+    code = sxr_check_program(&cx, program, 0, &check);
     ck_assert_msg(code == SX_OK, "%s\n%s", cx.error.text, request.text);
     sxr_close(program);
     sx_buf_fini(&module);

@@ -88,7 +88,7 @@ static void check_model(const char *name, const char *target, int64_t batch, uin
     ck_sx_ok(&cx, sxr_run(&cx, program, NULL));
     sx_module_check check;
     cx.fuel = UINT64_C(1) << 50;
-    ck_sx_ok(&cx, sxr_check_program(&cx, program, &check));
+    ck_sx_ok(&cx, sxr_check_program(&cx, program, 0, &check));
     printf("%s %s batch %lld: %llu elements, error %.1e\n", name, target, (long long)batch,
            (unsigned long long)check.points, check.error);
     ck_assert_uint_gt(check.points, 0);

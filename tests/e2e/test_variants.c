@@ -77,7 +77,7 @@ static void run(sx_ctx *cx, sxr_program *program, int64_t batch, int64_t n, sx_b
         sx_buf_put(out, sxr_memory(program, index), (size_t)sxr_size(program, index));
     }
     sx_module_check check;
-    ck_sx_ok(cx, sxr_check_program(cx, program, &check));
+    ck_sx_ok(cx, sxr_check_program(cx, program, 0, &check));
     ck_assert_uint_eq(check.points, (uint64_t)(batch * 32 + n + batch * 48));
 }
 

@@ -108,7 +108,7 @@ sxr_program *sx_test_run(sx_ctx *cx, const sx_test_request *request, uint32_t th
     sx_buf_fini(&module);
     ck_sx_ok(cx, sxr_run(cx, program, NULL));
     sx_module_check check;
-    ck_sx_ok(cx, sxr_check_program(cx, program, &check));
+    ck_sx_ok(cx, sxr_check_program(cx, program, 0, &check));
     return program;
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "client/verify/verify.h"
 #include "tests/lib/compiled.h"
@@ -246,6 +247,146 @@ START_TEST(test_copy)
 }
 END_TEST
 
+/* ---- limits that a request raises ---- */
+
+static sx_code compile_verified(sx_ctx *cx, const char *text, const sxr_verify_options *options,
+                                uint64_t flops, uint64_t bytes, sx_buf *module)
+{
+    sx_binding batch = {SX_SPAN_LITERAL("batch"), BATCH};
+    sx_core_request request = {.ir = sx_span_of(text),
+                               .target = SX_SPAN_LITERAL("x86-64-v3"),
+                               .binding = &batch,
+                               .binding_count = 1,
+                               .verify_flops = flops,
+                               .verify_bytes = bytes};
+    return sxr_compile_verified(cx, &request, options, module);
+}
+
+/* The row of the whole program in the record of a module that was compiled so. */
+static sx_module_check whole_row(uint64_t flops, uint64_t bytes)
+{
+    static const sxr_verify_options small = {
+        .seed = 1, .program_flops = 5e5, .reference_bytes = 16 << 10};
+    sx_ctx cx;
+    sx_buf bytes_of;
+    sx_module module;
+    sx_module_check found = {.passed = UINT32_MAX};
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    sx_buf_init(&bytes_of, (size_t)1 << 26);
+    ck_sx_ok(&cx, compile_verified(&cx, right_text, &small, flops, bytes, &bytes_of));
+    void *copy = aligned_alloc(64, (bytes_of.len + 63) & ~(size_t)63);
+    ck_assert_ptr_nonnull(copy);
+    memcpy(copy, bytes_of.ptr, bytes_of.len);
+    ck_sx_ok(&cx, sx_module_decode(&cx, (sx_span){copy, bytes_of.len}, true, &module));
+    for (uint64_t i = 0; i < module.check_count; i++) {
+        sx_span name = sx_module_string(&module, module.check[i].name);
+        if (name.len >= 28 && memcmp(name.ptr, "program as sent, all outputs", 28) == 0) {
+            found = module.check[i];
+        }
+    }
+    free(copy);
+    sx_buf_fini(&bytes_of);
+    sx_ctx_fini(&cx);
+    return found;
+}
+
+START_TEST(test_raised)
+{
+    ck_assert_uint_eq(whole_row(0, 0).passed, SX_CHECK_ABSENT);
+    ck_assert_uint_eq(whole_row(100000000, 0).passed, SX_CHECK_ABSENT); /* memory is short, still */
+    ck_assert_uint_eq(whole_row(0, 1 << 20).passed, SX_CHECK_ABSENT);
+    ck_assert_uint_eq(whole_row(100000000, 1 << 20).passed, SX_CHECK_PASSED);
+    ck_assert_uint_eq(whole_row(100000000, 1 << 20).points, 2 * BATCH * 64);
+}
+END_TEST
+
+/* More memory than there is, is refused before anything is compiled. */
+START_TEST(test_memory_that_is_not_there)
+{
+    sx_ctx cx;
+    sx_buf module;
+    const sxr_verify_options usual = SXR_VERIFY_DEFAULT;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    sx_buf_init(&module, (size_t)1 << 26);
+    ck_sx_fails(&cx, compile_verified(&cx, right_text, &usual, 0, UINT64_C(1) << 50, &module),
+                SX_LIMIT, "1073741824 MiB of memory wanted, the machine has");
+    if (!SX_SANITIZED) { /* these need more address space than any machine has */
+        struct rlimit space = {(rlim_t)3 << 30, (rlim_t)3 << 30};
+        ck_assert_int_eq(setrlimit(RLIMIT_AS, &space), 0);
+        ck_sx_fails(&cx,
+                    compile_verified(&cx, right_text, &usual, 0, (UINT64_C(3) << 30) + 1, &module),
+                    SX_LIMIT, "3072 MiB of memory wanted, this process may have 3072");
+    }
+    sx_buf_fini(&module);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+typedef struct {
+    uint64_t calls, last, total, stop_at, passes;
+} watching;
+
+static void watch(void *self, const char *stage, uint64_t done, uint64_t total)
+{
+    watching *w = self;
+    if (strcmp(stage, "verify") == 0 && total > 0) {
+        w->passes += done < w->last ? 1 : 0; /* rounded, and in double precision if need be */
+        ck_assert_uint_le(w->passes, 1);
+        ck_assert_uint_le(done, total);
+        w->calls++;
+        w->last = done;
+        w->total = total;
+    }
+}
+
+static bool stops(void *self)
+{
+    const watching *w = self;
+    return w->stop_at > 0 && w->calls >= w->stop_at;
+}
+
+/* A comparison says how far it is, and ends when it is told to. */
+START_TEST(test_progress)
+{
+    sx_ctx cx;
+    sx_buf module;
+    sx_buf text;
+    const sxr_verify_options usual = SXR_VERIFY_DEFAULT;
+    watching w = {.stop_at = _i == 0 ? 0 : 5};
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    sx_buf_init(&module, (size_t)1 << 26);
+    sx_buf_init(&text, (size_t)1 << 20);
+    sx_buf_print(&text, "sx 1\ngraph \"g\" (batch in [1, 4096]) {\n"
+                        "%%x0 = parameter {name = \"x\", weight = 0} : f32[batch, 128]\n"
+                        "%%w = parameter {name = \"w\", weight = 1} : f32[128, 128]\n");
+    for (uint32_t i = 0; i < 20; i++) {
+        sx_buf_print(&text,
+                     "%%d%u = dot_general(%%x%u, %%w) " CONTRACT " : f32[batch, 128]\n"
+                     "%%x%u = tanh(%%d%u) : f32[batch, 128]\n",
+                     i, i, i + 1, i);
+    }
+    sx_buf_print(&text, "return %%x20 as \"y\"\n}\n");
+    cx.progress = watch;
+    cx.progress_self = &w;
+    cx.cancelled = stops;
+    cx.cancelled_self = &w;
+    sx_code code =
+        compile_verified(&cx, sx_alloc_text(&cx, sx_buf_span(&text)), &usual, 0, 0, &module);
+    if (_i == 0) {
+        ck_sx_ok(&cx, code);
+        ck_assert_uint_ge(w.calls, 20);
+        ck_assert_uint_eq(w.last, w.total);
+    } else {
+        ck_sx_fails(&cx, code, SX_CANCELLED, "cancelled");
+        ck_assert_uint_eq(w.calls, 5);
+        ck_assert_uint_lt(w.last, w.total);
+    }
+    sx_buf_fini(&text);
+    sx_buf_fini(&module);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("verify.large");
@@ -258,6 +399,9 @@ int main(void)
     tcase_add_test(cases, test_epilogue);
     tcase_add_test(cases, test_tile);
     tcase_add_test(cases, test_copy);
+    tcase_add_test(cases, test_raised);
+    tcase_add_test(cases, test_memory_that_is_not_there);
+    tcase_add_loop_test(cases, test_progress, 0, 2);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

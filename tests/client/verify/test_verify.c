@@ -229,7 +229,8 @@ START_TEST(test_output_altered)
     float *d = sxr_memory(program, index);
     d[17] += 0.01F;
     sx_module_check check;
-    ck_sx_fails(&cx, sxr_check_program(&cx, program, &check), SX_MISMATCH, "output d: element 17");
+    ck_sx_fails(&cx, sxr_check_program(&cx, program, 0, &check), SX_MISMATCH,
+                "output d: element 17");
     ck_assert_uint_eq(check.passed, 0);
     sxr_close(program);
     sx_ctx_fini(&cx);
