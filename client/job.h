@@ -24,6 +24,9 @@ typedef enum {
     /* Module, and the bytes of each input, weight and output in the order of its table -> sx_module_check: the
      * outputs are compared with the program that the module carries. */
     SXC_JOB_CHECK,
+    /* PTX text -> sxa_result as bytes (client/assemble/assemble.h). The target is that of the assembler; in place of
+     * the description of a device stands the folder of the toolkit, or nothing. */
+    SXC_JOB_ASSEMBLE,
     SXC_JOB_COUNT
 } sxc_job_kind;
 
@@ -36,7 +39,8 @@ typedef struct {
     /* A set of 1 << sxc_job_flag. */
     uint32_t flags;
     uint32_t extent_count;
-    uint32_t reserved;
+    /* The sxa_tool that is to assemble. */
+    uint32_t tool;
     /* Bytes of the program text, or of the module. */
     uint64_t program_size;
     /* Bytes of the name of the target, of the description of the device, of the disabled rules, and of the objective,

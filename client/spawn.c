@@ -278,6 +278,20 @@ sx_code sxc_verify_here(sx_ctx *cx, sx_span module, const sxc_worker *worker, sx
     return code;
 }
 
+sx_code sxc_assemble_here(sx_ctx *cx, const sxc_assembling *what, const sxc_worker *worker,
+                          sx_buf *result)
+{
+    sxc_job job = job_of(SXC_JOB_ASSEMBLE, what->ptx.len);
+    job.tool = what->tool;
+    job.target_size = what->target.len;
+    job.device_size = what->toolkit.len;
+    piece pieces[] = {{&job, sizeof(job)},
+                      {what->ptx.ptr, what->ptx.len},
+                      {what->target.ptr, what->target.len},
+                      {what->toolkit.ptr, what->toolkit.len}};
+    return run(cx, worker, pieces, SX_COUNT(pieces), result);
+}
+
 sx_code sxc_check_here(sx_ctx *cx, const sxr_program *program, const sxc_worker *worker,
                        sx_module_check *check)
 {

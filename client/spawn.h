@@ -40,6 +40,18 @@ typedef struct {
 sx_code sxc_verify_here(sx_ctx *cx, sx_span module, const sxc_worker *worker,
                         sxc_code_check *check);
 
+typedef struct {
+    sx_span ptx, target;
+    /* Folder of the CUDA toolkit; empty: where client/assemble/toolkit.h looks. */
+    sx_span toolkit;
+    /* The number of an sxa_tool. */
+    uint32_t tool;
+} sxc_assembling;
+/* Assembles PTX text; the result as bytes, for sxa_result_decode.
+ *   errors   those of sxa_assemble; SX_WORKER the process died, as nvJitLink can let it */
+sx_code sxc_assemble_here(sx_ctx *cx, const sxc_assembling *what, const sxc_worker *worker,
+                          sx_buf *result);
+
 /* Compares the outputs that are bound now with the program that the module carries, on the inputs and weights that
  * are bound now. Every tensor of the interface is bound.
  *   errors   SX_MISMATCH, as sxr_check_program in client/verify/verify.h */

@@ -76,11 +76,12 @@ static sx_code choose(sx_ctx *cx, sx_span ptx, const sxa_options *options, sxa_t
         return SX_OK;
     }
     if (options->with != SXA_ANY) {
-        return sxa_absent(cx, options->toolkit, sxa_tool_name(*tool), found->refused);
+        return sxa_absent(cx, options->toolkit, *tool == SXA_PTXAS ? "no ptxas" : "no nvJitLink",
+                          found->refused);
     }
     if (dropped) {
         return sxa_absent(cx, options->toolkit,
-                          "ptxas, which setmaxnreg needs (nvJitLink drops it)", found->refused);
+                          "no ptxas, which setmaxnreg needs (nvJitLink drops it),", found->refused);
     }
     *tool = SXA_PTXAS;
     sxa_find(cx, *tool, options->toolkit, found);

@@ -215,7 +215,7 @@ sx_code sxa_absent(sx_ctx *cx, const char *folder, const char *what, const char 
     sx_hint(cx, "Install the CUDA toolkit 12 or 13 (nvJitLink or ptxas of it are enough) and name "
                 "its folder "
                 "in CUDA_HOME. PTX can also stay text, which the driver compiles where it runs.");
-    return SX_FAIL(cx, SX_ABSENT, "no assembler for PTX: %s is not in %.300s%s%.400s", what,
+    return SX_FAIL(cx, SX_ABSENT, "%s in %.300s%s%.400s", what,
                    folder != NULL ? folder
                                   : "$CUDA_HOME, $CUDA_PATH, the system's libraries or " STANDARD,
                    refused[0] != '\0' ? "; refused: " : "", refused);

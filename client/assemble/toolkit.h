@@ -27,6 +27,6 @@ typedef struct {
 
 /* Looks for nvJitLink or ptxas: below `folder` alone where one is named. */
 void sxa_find(sx_ctx *cx, sxa_tool tool, const char *folder, sxa_found *found);
-/* SX_ABSENT: neither lies there; says where it looked and what to install. */
+/* SX_ABSENT: `what` ("no ptxas"), where it was looked for, what was refused, and what to install. */
 sx_code sxa_absent(sx_ctx *cx, const char *folder, const char *what, const char *refused);
 #endif

@@ -164,6 +164,6 @@ sx_code sxc_cmd_doctor(sxc_cli *cli)
         find_directory(&findings, directory);
     }
     sxc_find_libraries(&findings);
-    sxc_find_cuda(&findings);
+    sxc_find_cuda(cli->cx, &findings);
     return report(cli, &findings);
 }

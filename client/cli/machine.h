@@ -26,5 +26,5 @@ void sxc_find_processor(sxc_findings *findings); /* model, target, cores */
 void sxc_find_memory(sxc_findings *findings); /* bytes; executable memory files, by running one */
 void sxc_find_libraries(sxc_findings *findings); /* versions of what this program is linked with */
 /* Driver, devices, nvJitLink, NVRTC, NCCL by dlopen; where ptxas lies. No program is run. */
-void sxc_find_cuda(sxc_findings *findings);
+void sxc_find_cuda(sx_ctx *cx, sxc_findings *findings);
 #endif

@@ -1,13 +1,9 @@
 /* machine_cuda.c - CUDA as it lies on this machine: no library of it is linked, each is opened by name and
  * asked; no program of it is run. */
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "client/assemble/toolkit.h"
 #include "client/cli/machine.h"
 
 #define NAMES_MAX 4
@@ -120,80 +116,36 @@ static void put_nccl(sxc_findings *findings)
     }
 }
 
-/* ---- ptxas ---- */
+/* ---- assemblers ---- */
 
-static bool find_program(const char *program, char *path, size_t size)
+/* Those that `ptx assemble` would take; a program is no file to run for a look, so its version is what is written in
+ * it. */
+static void put_assembler(sx_ctx *cx, sxc_findings *findings, sxa_tool tool)
 {
-    const char *at = getenv("PATH");
-    while (at != NULL && *at != '\0') {
-        size_t length = strcspn(at, ":");
-        if (length > 0 && snprintf(path, size, "%.*s/%s", (int)length, at, program) < (int)size &&
-            access(path, X_OK) == 0) {
-            return true;
-        }
-        at += length + (at[length] == ':');
+    sxa_found found;
+    const char *name = sxa_tool_name(tool);
+    bool program = tool == SXA_PTXAS;
+    sxa_find(cx, tool, NULL, &found);
+    if (found.found) {
+        sxc_finding_put(findings, name, true, false, "%.160s, %s%.32s", found.path,
+                        program ? "not run; version " : "",
+                        found.version[0] != '\0' ? found.version
+                        : program                ? "unknown"
+                                                 : "version unknown");
+    } else {
+        sxc_finding_put(findings, name, false, false, "%s; CUDA_HOME names a toolkit%s%.160s",
+                        program ? "PATH is not looked at" : "no libnvJitLink.so.13",
+                        found.refused[0] != '\0' ? "; refused: " : "", found.refused);
     }
-    return false;
 }
 
-/* Reads a file of a few kilobytes as text; "" if there is none. */
-static void read_small(const char *path, char *text, size_t size)
+void sxc_find_cuda(sx_ctx *cx, sxc_findings *findings)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ssize_t got = fd >= 0 ? read(fd, text, size - 1) : 0;
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    text[got > 0 ? got : 0] = '\0';
-}
-
-/* The version of the compiler in a toolkit's version.json: {"cuda_nvcc": {..., "version": "13.0.48"}}. */
-static bool version_of(char *text, char version[32])
-{
-    char *at = strstr(text, "\"cuda_nvcc\"");
-    at = at != NULL ? strstr(at, "\"version\"") : NULL;
-    at = at != NULL ? strchr(at + sizeof("\"version\"") - 1, '"') : NULL;
-    size_t length = at != NULL ? strspn(at + 1, "0123456789.") : 0;
-    if (length == 0 || length >= 32 || at[1 + length] != '"') {
-        return false;
-    }
-    (void)snprintf(version, 32, "%.*s", (int)length, at + 1);
-    return true;
-}
-
-/* Says where it lies; a program is no file to run for a look, so the version is what its toolkit has written down. */
-static void put_ptxas(sxc_findings *findings)
-{
-    char path[PATH_MAX], real[PATH_MAX], file[PATH_MAX + 32], text[65536], version[32];
-    if (!find_program("ptxas", path, sizeof(path))) {
-        sxc_finding_put(findings, "ptxas", false, false, "not in PATH");
-        return;
-    }
-    (void)snprintf(real, sizeof(real), "%s", path);
-    char *resolved = realpath(path, NULL);
-    if (resolved != NULL) {
-        (void)snprintf(real, sizeof(real), "%s", resolved);
-        free(resolved);
-    }
-    char *slash = strrchr(real, '/');
-    SX_ASSERT(slash != NULL); /* find_program puts one in */
-    *slash = '\0';
-    (void)snprintf(file, sizeof(file), "%s/../version.json", real);
-    read_small(file, text, sizeof(text));
-    bool known = version_of(text, version);
-    sxc_finding_put(findings, "ptxas", true, false, "%.160s, not run; version %s", path,
-                    known ? version : "unknown: no version.json above it");
-}
-
-void sxc_find_cuda(sxc_findings *findings)
-{
-    static const char *const linker[NAMES_MAX] = {"libnvJitLink.so.13", "libnvJitLink.so.12",
-                                                  "libnvJitLink.so"};
     static const char *const compiler[NAMES_MAX] = {"libnvrtc.so.13", "libnvrtc.so.12",
                                                     "libnvrtc.so.11.2", "libnvrtc.so"};
     put_driver(findings);
-    put_pair(findings, "nvjitlink", linker, "nvJitLinkVersion");
+    put_assembler(cx, findings, SXA_NVJITLINK);
     put_pair(findings, "nvrtc", compiler, "nvrtcVersion");
-    put_ptxas(findings);
+    put_assembler(cx, findings, SXA_PTXAS);
     put_nccl(findings);
 }

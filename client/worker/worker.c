@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/assemble/assemble.h"
 #include "client/job.h"
 #include "client/spawn.h"
 #include "client/verify/verify.h"
@@ -17,6 +18,8 @@
 
 #define MEMORY_BYTES ((size_t)4 << 30)
 #define CPU_SECONDS 3600
+/* An assembler in this process can be stopped with the process alone. */
+#define ASSEMBLE_SECONDS 120
 
 typedef struct {
     sx_ctx *cx;
@@ -204,6 +207,24 @@ static sx_code check_outputs(work *w)
     return code;
 }
 
+static sx_code assemble(work *w)
+{
+    sx_span target, toolkit;
+    sxa_result result;
+    SX_TRY(read_text(w, w->job.target_size, &target));
+    SX_TRY(read_text(w, w->job.device_size, &toolkit));
+    if (w->job.tool >= SXA_TOOL_COUNT) {
+        return SX_FAIL(w->cx, SX_USAGE, "assembler %u, known are 0 to %d", w->job.tool,
+                       SXA_TOOL_COUNT - 1);
+    }
+    sxa_options options = {.with = (sxa_tool)w->job.tool,
+                           .toolkit = toolkit.len > 0 ? (const char *)toolkit.ptr : NULL};
+    (void)alarm(ASSEMBLE_SECONDS);
+    SX_TRY(sxa_assemble(w->cx, w->program, (const char *)target.ptr, &options, &result));
+    sxa_result_encode(&result, &w->result);
+    return sx_buf_check(w->cx, &w->result, "cubin");
+}
+
 static sx_code perform(work *w)
 {
     char build[sizeof(w->job.build)] = "";
@@ -234,6 +255,7 @@ static sx_code perform(work *w)
     case SXC_JOB_OPTIMIZE: return compile(w);
     case SXC_JOB_VERIFY: return verify_module(w);
     case SXC_JOB_CHECK: return check_outputs(w);
+    case SXC_JOB_ASSEMBLE: return assemble(w);
     case SXC_JOB_COUNT: break;
     }
     SX_UNREACHABLE();

@@ -2,13 +2,14 @@
 _symplex_client() {
     local current="${COMP_WORDS[COMP_CWORD]}" words=""
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="compile run explain optimize prove egraph extract module cache jobs search status ping shutdown doctor targets ops rules worker version help"
+        words="compile run explain optimize prove egraph extract module ptx cache jobs search status ping shutdown doctor targets ops rules worker version help"
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
         return
     fi
     if [ "$COMP_CWORD" -eq 2 ]; then
         case "${COMP_WORDS[1]} " in
             "module "*) words="show dump check" ;;
+            "ptx "*) words="assemble show" ;;
             "cache "*) words="ls show verify evict" ;;
         esac
     fi
@@ -17,6 +18,8 @@ _symplex_client() {
             "module show") words="--help --json --socket" ;;
             "module dump") words="--help --json --output" ;;
             "module check") words="--help --json --socket --code" ;;
+            "ptx assemble") words="--help --json --target --output --with --toolkit --on --shared" ;;
+            "ptx show") words="--help --json --on --shared" ;;
             "cache ls") words="--help --json --socket --limit" ;;
             "cache show") words="--help --json --socket" ;;
             "cache verify") words="--help --json --socket" ;;

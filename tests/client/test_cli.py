@@ -264,7 +264,8 @@ def test_a_fifo_is_refused_and_never_waited_for():
     for arguments in (["compile", fifo, "-o", TMP / "x.sxm"], ["optimize", fifo], ["egraph", fifo],
                       ["extract", fifo], ["prove", fifo],
                       ["run", fifo], ["run", module, "--input", "x=%s" % fifo], ["explain", fifo],
-                      *([*name.split(), fifo] for name in ("module show", "module dump", "module check"))):
+                      *([*name.split(), fifo] for name in ("module show", "module dump", "module check", "ptx show")),
+                      ["ptx", "assemble", fifo, "-t", "sm_80"]):
         error = error_of(*arguments, status=4, seconds=20)
         assert "fifo" in error["message"] and "regular file" in error["message"], (arguments, error)
 
@@ -379,29 +380,87 @@ def test_doctor_asks_the_libraries_it_finds():
     toolkit = folder / "toolkit"
     (toolkit / "bin").mkdir(parents=True)
     ptxas, ran = toolkit / "bin" / "ptxas", folder / "ran"
-    ptxas.write_text("#!/bin/sh\ntouch '%s'\nexec sleep 600\n" % ran)
-    ptxas.chmod(0o755)
-    (folder / "ptxas").symlink_to(ptxas)
 
-    def rows(version):
-        (toolkit / "version.json").write_text(version)
+    def rows(version, mode=0o755):
+        ptxas.write_text("#!/bin/sh\ntouch '%s'\nexec sleep 600\n# %s\n" % (ran, version))
+        ptxas.chmod(mode)
         environment = dict(os.environ, SYMPLEX_SOCKET=NOBODY, LD_LIBRARY_PATH=str(folder),
-                           PATH=str(folder) + ":" + os.environ["PATH"])
+                           PATH=str(toolkit / "bin") + ":" + os.environ["PATH"], CUDA_HOME=str(toolkit))
         done = subprocess.run([CLIENT, "doctor", "--json"], capture_output=True, env=environment, timeout=30)
-        assert not ran.exists(), "doctor ran a program of PATH"
+        assert not ran.exists(), "doctor ran ptxas"
         return {f["name"]: f for f in json.loads(done.stdout)["findings"]}
-    found = rows('{"cuda": {"name": "CUDA SDK", "version": "12.9.1"},'
-                 '\n "cuda_nvcc" : {\n "name" : "CUDA NVCC", "version" : "12.9.86"}}')
+    found = rows("Cuda compilation tools, release 12.9, V12.9.86")
     assert found["cuda-driver"]["detail"] == "libcuda.so.1, CUDA 12.4", found
     assert found["gpu"]["detail"] == "2 devices, first T0", found
     assert found["nvjitlink"]["detail"] == "libnvJitLink.so.13, 13.7"
     assert found["nccl"]["detail"] == "libnccl.so.2, 2.28.9"
     assert found["nvrtc"]["detail"] == "libnvrtc.so.13, version unknown"
-    assert found["ptxas"]["detail"] == "%s, not run; version 12.9.86" % (folder / "ptxas")
-    for other in ("", '{"cuda_nvcc": {"version": "%s"}}' % ("1" * 40), '{"cuda_nvcc": {"version": 7}}',
-                  '{"cuda_nvcc": {"version": "1.2'):
-        wanted = "%s, not run; version unknown: no version.json above it" % (folder / "ptxas")
-        assert rows(other)["ptxas"]["detail"] == wanted, other
+    assert found["ptxas"]["detail"] == "%s, not run; version 12.9.86" % ptxas
+    for other in ("", "Cuda compilation tools, release ", "Cuda compilation tools, release 12.9, Vx"):
+        assert rows(other)["ptxas"]["detail"] == "%s, not run; version unknown" % ptxas, other
+    row = rows("", 0o777)["ptxas"]  # others could write to it: this one is not taken
+    assert str(ptxas) + "," not in row["detail"], row
+    assert row["found"] == os.access("/usr/local/cuda/bin/ptxas", os.X_OK), row
+
+
+SEED = ROOT / "tests" / "fuzz" / "seeds" / "fuzz_cubin" / "hopper.cubin"
+
+
+def refused(part, *arguments):
+    error = error_of(*arguments, status=4)
+    assert part in error["message"], error
+
+
+def test_ptx_show():
+    """The seed is written by tests/fuzz/cubin_seed.py."""
+    cubin = js("ptx", "show", SEED, schema="cubin")
+    assert (cubin["target"], cubin["tool"], cubin["toolkit"]) == ("sm_90a", "ptxas", "13.0.88"), cubin
+    ring = {k["name"]: k for k in cubin["kernels"]}["ring"]
+    wanted = {"registers": 154, "registers_max": 224, "frame_bytes": 16, "stack_bytes": 24, "spills": 3,
+              "shared_bytes": 4104, "barriers": 5, "mbarriers": 2, "block": [96, 3, 1], "block_max": [],
+              "cluster": [2, 1, 1], "cluster_explicit": True, "parameter_bytes": 20192, "code_bytes": 896}
+    assert {name: ring[name] for name in wanted} == wanted, ring
+    assert [(p["offset"], p["size"]) for p in ring["parameters"]] == [(0, 8), (64, 128), (192, 20000)]
+    text = sx("ptx", "show", SEED).stdout.decode()
+    assert "sm_90a, 2.8 KiB, by ptxas, CUDA 13.0.88, 2 kernels" in text and "z_second" in text, text
+    sx("ptx", "show", SEED, "--on", "h100", "--shared", 232448 - 4104)
+    done = sx("ptx", "show", SEED, "--on", "h100", "--shared", 232448 - 4103, status=4)
+    assert b"a block of h100 has at most 232448" in done.stderr and b"ring" in done.stdout, done
+    assert b"a cluster of 2 blocks" in sx("ptx", "show", SEED, "--on", "a100", status=4).stderr
+    refused("nowhere.cubin", "ptx", "show", "/nowhere.cubin")
+    refused("no cubin", "ptx", "show", MLP)
+    for wrong in (["--shared", "5"], ["--on", "x86-64-v3"], ["--on", "h100", "--shared", "-1"]):
+        sx("ptx", "show", SEED, *wrong, status=2)
+    refused("h1000", "ptx", "show", SEED, "--on", "h1000")
+
+
+def test_ptx_assemble_with_assemblers_of_the_test():
+    """None; one that crashes in the process that assembles; a program that makes a known cubin."""
+    ptx, toolkit, output = TMP / "text.ptx", TMP / "assemblers", TMP / "made.cubin"
+    ptx.write_text(".version 8.0\n.target sm_90a\n")
+    (toolkit / "bin").mkdir(parents=True)
+    (toolkit / "lib").mkdir()
+    arguments = ["ptx", "assemble", ptx, "--toolkit", toolkit, "-t", "sm_90a", "-o", output]
+    done = sx(*arguments, status=1)
+    assert b"neither nvJitLink nor ptxas in %s" % str(toolkit).encode() in done.stderr, done.stderr
+    assert b"Install the CUDA toolkit" in done.stderr
+    library = str(toolkit / "lib" / "libnvJitLink.so.13")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], check=True, text=True,
+                   input="int nvJitLinkVersion(void) { __builtin_trap(); }")
+    done = sx(*arguments, status=6)
+    assert b"the compile process died of signal" in done.stderr and b"--with ptxas" in done.stderr, done.stderr
+    program = toolkit / "bin" / "ptxas"
+    program.write_text("#!/bin/sh\ncat '%s' >/proc/self/fd/4\n" % SEED)
+    program.chmod(0o755)
+    done = sx(*arguments, "--with", "ptxas", status=4)  # the seed says that it spills
+    assert b"failure    spill: kernel ring: 3 instructions" in done.stdout, done.stdout
+    assert b"spill: kernel ring" in done.stderr and not output.exists(), done.stderr
+    cubin = js(*arguments, "--with", "ptxas", schema="cubin", status=4)
+    assert cubin["with"] == "ptxas" and cubin["failures"] == 1 and cubin["findings"][0]["failure"], cubin
+    for wrong in (["-t", "h100"], []):
+        sx("ptx", "assemble", ptx, *wrong, status=2)
+    refused("no assembler gcc", "ptx", "assemble", ptx, "-t", "sm_80", "--with", "gcc")
+    refused("nowhere.ptx", "ptx", "assemble", "/nowhere.ptx", "-t", "sm_80")
 
 
 def test_in_process_says_so_once():
