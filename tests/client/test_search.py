@@ -53,7 +53,7 @@ def environment(daemon):
 
 
 def sx(daemon, *arguments, status=0):
-    done = subprocess.run([CLIENT, *map(str, arguments)], capture_output=True, env=environment(daemon), timeout=100,
+    done = subprocess.run([CLIENT, *map(str, arguments)], capture_output=True, env=environment(daemon), timeout=300,
                           cwd=TMP,
                           stdin=subprocess.DEVNULL)
     if done.returncode != status:
