@@ -64,30 +64,41 @@ static void prepare(emulation *e, sxr_executor *executor, uint32_t index, void *
     }
 }
 
-/* Point `number` of all parts laid end to end. */
-static sx_code emulate_point(const emulation *e, int64_t number)
+/* Points of all parts laid end to end, from `first` on. */
+static sx_code emulate_points(const emulation *e, int64_t first, int64_t count)
 {
     sxr_executor *x = e->executor;
     const sx_module *module = sxr_module(x->program);
     const sx_module_part *part = &module->part[e->kernel->part_first];
-    int64_t i = number;
-    while (i >= part->grid[0] * part->grid[1] * part->grid[2]) {
-        i -= part->grid[0] * part->grid[1] * part->grid[2];
-        part++;
+    while (count > 0) {
+        int64_t points = part->grid[0] * part->grid[1] * part->grid[2];
+        if (first >= points) {
+            first -= points;
+            part++;
+            continue;
+        }
+        int64_t here = sx_min_i64(count, points - first);
+        const sx_emulation what = {.entry = (uint32_t)part->entry,
+                                   .grid = {part->grid[0], part->grid[1], part->grid[2]},
+                                   .first = first,
+                                   .count = here,
+                                   .buffer = e->buffer,
+                                   .buffer_count = e->buffer_count,
+                                   .workspace = &e->workspace};
+        uint32_t mxcsr = sxr_mxcsr_get();
+        sxr_mxcsr_set(SXR_MXCSR_DEFAULT);
+        sx_code code = x->target->emulate(x->cx, x->emulator, &what);
+        sxr_mxcsr_set(mxcsr);
+        if (code == SX_INPUT) { /* the code is our own */
+            sx_span name = sx_module_string(module, e->kernel->name);
+            x->cx->error.code = SX_INTERNAL;
+            return sx_fail_in(x->cx, "kernel %.*s", (int)name.len, (const char *)name.ptr);
+        }
+        SX_TRY(code);
+        count -= here;
+        first += here;
     }
-    const int64_t index[3] = {i / (part->grid[1] * part->grid[2]),
-                              i / part->grid[2] % part->grid[1], i % part->grid[2]};
-    uint32_t mxcsr = sxr_mxcsr_get();
-    sxr_mxcsr_set(SXR_MXCSR_DEFAULT);
-    sx_code code = x->target->emulate(x->cx, x->emulator, (uint32_t)part->entry, e->buffer,
-                                      e->buffer_count, index, &e->workspace);
-    sxr_mxcsr_set(mxcsr);
-    if (code == SX_INPUT) { /* the code is our own */
-        sx_span name = sx_module_string(module, e->kernel->name);
-        x->cx->error.code = SX_INTERNAL;
-        return sx_fail_in(x->cx, "kernel %.*s", (int)name.len, (const char *)name.ptr);
-    }
-    return code;
+    return SX_OK;
 }
 
 sx_code sxr_execute(sxr_executor *executor, uint32_t launch, void *const *buffer)
@@ -99,10 +110,7 @@ sx_code sxr_execute(sxr_executor *executor, uint32_t launch, void *const *buffer
     }
     emulation e;
     prepare(&e, executor, launch, buffer);
-    for (int64_t i = 0; i < e.points; i++) {
-        SX_TRY(emulate_point(&e, i));
-    }
-    return SX_OK;
+    return emulate_points(&e, 0, e.points);
 }
 
 sx_code sxr_execute_some(sxr_executor *executor, uint32_t launch, void *const *buffer,
@@ -113,15 +121,18 @@ sx_code sxr_execute_some(sxr_executor *executor, uint32_t launch, void *const *b
     prepare(&e, executor, launch, buffer);
     e.buffer[e.buffer_count - 1].touched = touched;
     uint64_t before = executor->target->emulated(executor->emulator);
-    SX_TRY(emulate_point(&e, e.points - 1));
+    SX_TRY(emulate_points(&e, e.points - 1, 1));
     uint64_t each = executor->target->emulated(executor->emulator) - before;
     uint64_t affordable = instructions_max / (each > 0 ? each : 1);
     int64_t rest =
         e.points - 1; /* points 0 .. rest - 1 are still to be emulated, or some of them */
     *whole = (uint64_t)rest <= affordable;
-    int64_t count = *whole ? rest : sx_max_i64((int64_t)affordable, 1);
+    if (*whole) {
+        return emulate_points(&e, 0, rest);
+    }
+    int64_t count = sx_max_i64((int64_t)affordable, 1);
     for (int64_t i = 0; i < count; i++) {
-        SX_TRY(emulate_point(&e, *whole ? i : (int64_t)((double)i / (double)count * (double)rest)));
+        SX_TRY(emulate_points(&e, (int64_t)((double)i / (double)count * (double)rest), 1));
     }
     return SX_OK;
 }

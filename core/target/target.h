@@ -37,6 +37,23 @@ typedef struct {
 } sx_region;
 #define SX_REGIONS_MAX 80
 
+/* What is run: `count` points of the grid of a part, counted with the last index fastest, from `first` on. */
+typedef struct {
+    uint32_t entry;
+    int64_t grid[3];
+    int64_t first, count;
+    const sx_region *buffer;
+    uint32_t buffer_count;
+    const sx_region *workspace; /* NULL: none */
+} sx_emulation;
+/* The indices of a point. */
+static inline void sx_emulation_index(const sx_emulation *what, int64_t point, int64_t index[3])
+{
+    index[0] = point / (what->grid[1] * what->grid[2]);
+    index[1] = point / what->grid[2] % what->grid[1];
+    index[2] = point % what->grid[2];
+}
+
 /* ---- instructions that multiply small matrices ---- */
 typedef struct {
     const char *name;
@@ -70,10 +87,9 @@ struct sx_target {
     /* For code that has passed the check with these entries; the emulator lies in cx's arena. */
     sx_code (*emulator_make)(sx_ctx *cx, const sx_target *target, sx_span blob,
                              const uint32_t *entry, uint32_t entry_count, sx_emulator **emulator);
-    /* Calls an entry at one point of its grid, with the bits of the machine.
+    /* Runs an entry at points of its grid, with the bits of the machine.
      *   errors   SX_INPUT the code does what it may not; SX_QUOTA, SX_CANCELLED */
-    sx_code (*emulate)(sx_ctx *cx, sx_emulator *emulator, uint32_t entry, const sx_region *buffer,
-                       uint32_t buffer_count, const int64_t index[3], const sx_region *workspace);
+    sx_code (*emulate)(sx_ctx *cx, sx_emulator *emulator, const sx_emulation *what);
     /* Instructions that this emulator has run so far. */
     uint64_t (*emulated)(const sx_emulator *emulator);
     /* The code of one part as text that the machine's assembler reads; data behind the last instruction too. */

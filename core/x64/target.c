@@ -34,11 +34,15 @@ static sx_code emulator_make(sx_ctx *cx, const sx_target *target, sx_span blob,
     return SX_OK;
 }
 
-static sx_code emulate(sx_ctx *cx, sx_emulator *emulator, uint32_t entry, const sx_region *buffer,
-                       uint32_t buffer_count, const int64_t index[3], const sx_region *workspace)
+static sx_code emulate(sx_ctx *cx, sx_emulator *emulator, const sx_emulation *what)
 {
-    return sx_x64_emulate(cx, (sx_x64_emulator *)emulator, entry, buffer, buffer_count, index,
-                          workspace);
+    for (int64_t i = 0; i < what->count; i++) {
+        int64_t index[3];
+        sx_emulation_index(what, what->first + i, index);
+        SX_TRY(sx_x64_emulate(cx, (sx_x64_emulator *)emulator, what->entry, what->buffer,
+                              what->buffer_count, index, what->workspace));
+    }
+    return SX_OK;
 }
 
 static uint64_t emulated(const sx_emulator *emulator)

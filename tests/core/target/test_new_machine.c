@@ -152,12 +152,10 @@ START_TEST(test_types_of_a_warp)
 END_TEST
 
 /* The machine computes something else: no module. */
-static sx_code emulate_wrong(sx_ctx *wrong, sx_emulator *emulator, uint32_t entry,
-                             const sx_region *buffer, uint32_t buffer_count, const int64_t index[3],
-                             const sx_region *workspace)
+static sx_code emulate_wrong(sx_ctx *wrong, sx_emulator *emulator, const sx_emulation *what)
 {
-    SX_TRY(toy_emulate(wrong, emulator, entry, buffer, buffer_count, index, workspace));
-    const sx_region *result = &buffer[buffer_count - 1];
+    SX_TRY(toy_emulate(wrong, emulator, what));
+    const sx_region *result = &what->buffer[what->buffer_count - 1];
     float first;
     memcpy(&first, result->memory, sizeof(first));
     first = first * 1.25f + 1;

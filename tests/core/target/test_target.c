@@ -130,11 +130,17 @@ static void emulate_all(const sx_target *target, const sx_kernel *kernel, sx_spa
              target->emulator_make(&cx, target, blob, code->entry, code->entry_count, &emulator));
     for (uint32_t p = 0; p < kernel->part_count; p++) {
         const int64_t *grid = kernel->part[p].grid;
-        for (int64_t i = grid[0] * grid[1] * grid[2]; i-- > 0;) {
-            const int64_t index[3] = {i / (grid[1] * grid[2]), i / grid[2] % grid[1], i % grid[2]};
-            ck_sx_ok(&cx, target->emulate(&cx, emulator, code->entry[p], region,
-                                          count - (has_work ? 1 : 0), index,
-                                          has_work ? &region[count - 1] : NULL));
+        int64_t points = grid[0] * grid[1] * grid[2];
+        sx_emulation what = {.entry = code->entry[p],
+                             .grid = {grid[0], grid[1], grid[2]},
+                             .buffer = region,
+                             .buffer_count = count - (has_work ? 1 : 0),
+                             .workspace = has_work ? &region[count - 1] : NULL};
+        /* The last ones first: their order must not matter. */
+        for (int64_t end = points; end > 0; end = what.first) {
+            what.first = end > 3 ? end / 2 : 0;
+            what.count = end - what.first;
+            ck_sx_ok(&cx, target->emulate(&cx, emulator, &what));
         }
     }
     ck_assert_uint_gt(target->emulated(emulator), 0);

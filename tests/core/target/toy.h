@@ -100,25 +100,28 @@ SX_UNUSED static sx_code toy_emulator_make(sx_ctx *cx, const sx_target *target, 
     return SX_OK;
 }
 
-SX_UNUSED static sx_code toy_emulate(sx_ctx *cx, sx_emulator *emulator, uint32_t entry,
-                                     const sx_region *buffer, uint32_t buffer_count,
-                                     const int64_t index[3], const sx_region *workspace)
+SX_UNUSED static sx_code toy_emulate(sx_ctx *cx, sx_emulator *emulator, const sx_emulation *what)
 {
     toy_emulator *toy = (toy_emulator *)(void *)emulator;
     toy_head head;
     sx_kernel *kernel;
     void *memory[SX_LOOP_BUFFERS_MAX];
-    SX_TRY(toy_read(cx, toy->blob, entry, &head, &kernel));
+    SX_TRY(toy_read(cx, toy->blob, what->entry, &head, &kernel));
     for (uint32_t k = 0; k < kernel->buffer_count; k++) {
-        const sx_region *region = k < buffer_count ? &buffer[k] : workspace;
+        const sx_region *region = k < what->buffer_count ? &what->buffer[k] : what->workspace;
         if (region == NULL || region->size < (uint64_t)kernel->buffer[k].size) {
-            return SX_FAIL(cx, SX_INPUT, "toy code at %u: buffer %u is too small", entry, k);
+            return SX_FAIL(cx, SX_INPUT, "toy code at %u: buffer %u is too small", what->entry, k);
         }
         memory[k] = region->memory;
     }
-    toy->run++;
-    toy_run++;
-    return sx_kernel_eval_point(cx, kernel, head.part, index, memory);
+    for (int64_t i = 0; i < what->count; i++) {
+        int64_t index[3];
+        sx_emulation_index(what, what->first + i, index);
+        toy->run++;
+        toy_run++;
+        SX_TRY(sx_kernel_eval_point(cx, kernel, head.part, index, memory));
+    }
+    return SX_OK;
 }
 
 SX_UNUSED static uint64_t toy_emulated(const sx_emulator *emulator)
