@@ -36,7 +36,7 @@ typedef struct {
     uint64_t shared_bytes;
     /* What the driver reserves of the shared memory of each block; 0 before sm_90. */
     uint32_t shared_reserved_bytes;
-    /* Named barriers (16 where one is chosen by a register), and places in the code that use an mbarrier. */
+    /* Named barriers (16 where one is chosen by a register), and instructions that initialise an mbarrier. */
     uint32_t barriers, mbarriers;
     /* Launch bounds: .maxntid and .reqntid. */
     sx_cubin_dim block_max, block;

@@ -226,6 +226,7 @@ END_TEST
 
 typedef struct {
     const char *name, *target;
+    sxa_tool with;
     sx_ctx own;
     sx_hash128 hash;
     sx_code code;
@@ -236,7 +237,7 @@ static void *work(void *self)
     job *j = self;
     for (uint32_t i = 0; i < 3; i++) {
         sxa_result result;
-        sxa_options options = {.with = SXA_NVJITLINK};
+        sxa_options options = {.with = j->with};
         sx_ctx_init(&j->own, (size_t)1 << 26);
         j->code = sxa_assemble(&j->own, read_text(&j->own, j->name), j->target, &options, &result);
         j->hash = j->code == SX_OK ? sx_hash128_of(result.cubin) : j->hash;
@@ -247,10 +248,11 @@ static void *work(void *self)
 
 START_TEST(test_several_threads)
 {
-    static job jobs[] = {{.name = "plain", .target = "sm_80"},
-                         {.name = "cluster", .target = "sm_90a"},
-                         {.name = "spill", .target = "sm_80"},
-                         {.name = "plain", .target = "sm_120"}};
+    static job jobs[] = {{.name = "plain", .target = "sm_80", .with = SXA_NVJITLINK},
+                         {.name = "cluster", .target = "sm_90a", .with = SXA_NVJITLINK},
+                         {.name = "spill", .target = "sm_80", .with = SXA_PTXAS},
+                         {.name = "spill", .target = "sm_80", .with = SXA_NVJITLINK},
+                         {.name = "wgmma", .target = "sm_90a", .with = SXA_PTXAS}};
     pthread_t thread[SX_COUNT(jobs)];
     for (uint32_t i = 0; i < SX_COUNT(jobs); i++) {
         ck_assert_int_eq(pthread_create(&thread[i], NULL, work, &jobs[i]), 0);
@@ -259,7 +261,7 @@ START_TEST(test_several_threads)
         sxa_result alone;
         ck_assert_int_eq(pthread_join(thread[i], NULL), 0);
         ck_assert_int_eq(jobs[i].code, SX_OK);
-        ck_sx_ok(&cx, assemble(&cx, jobs[i].name, jobs[i].target, SXA_NVJITLINK, &alone));
+        ck_sx_ok(&cx, assemble(&cx, jobs[i].name, jobs[i].target, jobs[i].with, &alone));
         sx_hash128 hash = sx_hash128_of(alone.cubin);
         ck_assert(hash.low == jobs[i].hash.low && hash.high == jobs[i].hash.high);
     }
