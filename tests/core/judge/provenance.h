@@ -34,6 +34,8 @@ typedef struct {
     tagged_lanes *vector, *mask;
     int64_t *integer;
     int64_t variable[SX_LOOP_VARS_MAX];
+    bool
+        own_index; /* an index was read where no input lies: nobody knows which element was meant */
 } provenance;
 
 static uint64_t tag_mix(uint64_t a, uint64_t b)
@@ -165,11 +167,13 @@ static void tag_memory(provenance *p, const sx_item *item)
         break;
     case SX_LOP_SLOAD32: {
         int32_t narrow;
+        p->own_index = p->own_index || p->kernel->buffer[a->buffer].role != SX_BUFFER_IN;
         memcpy(&narrow, (const uint8_t *)p->input[a->buffer] + at, 4);
         p->integer[item->dst] = narrow;
         break;
     }
     case SX_LOP_SLOAD64:
+        p->own_index = p->own_index || p->kernel->buffer[a->buffer].role != SX_BUFFER_IN;
         memcpy(&p->integer[item->dst], (const uint8_t *)p->input[a->buffer] + at, 8);
         break;
     default: break;
@@ -303,6 +307,7 @@ SX_UNUSED static uint64_t *provenance_of(const sx_kernel *kernel, void *const *i
             ck_assert_ptr_nonnull(made);
             for (int64_t i = 0; i < *size; i++) {
                 made[i] = tag_mix(p.memory[b][i].value.tag, p.memory[b][i].width);
+                made[i] = p.own_index ? tag_mix(made[i], 1) : made[i];
             }
         }
         free(p.memory[b]);
