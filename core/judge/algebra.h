@@ -33,9 +33,10 @@
 #define SX_RUN_DEPTH 5u
 #define SX_VAR_STORE 47u
 #define SX_STORE_DIMS 16u
+#define SX_VAR_ROW 63u
 #define SX_VAR_COUNT 64u
 _Static_assert(SX_VAR_RUN + SX_RUN_LEVELS * SX_RUN_DEPTH == SX_VAR_STORE, "run variables");
-_Static_assert(SX_VAR_STORE + SX_STORE_DIMS < SX_VAR_COUNT, "variables fit a set of 64");
+_Static_assert(SX_VAR_STORE + SX_STORE_DIMS == SX_VAR_ROW, "variables fit a set of 64");
 #define SX_TERMS_MAX 400000u
 #define SX_FORMS_MAX 200000u
 #define SX_VAR_BIT(variable) (UINT64_C(1) << (variable))
@@ -149,10 +150,12 @@ typedef struct {
     uint32_t state[SX_RECUR_PARTS]; /* terms, and what they become */
     uint32_t part[SX_RECUR_PARTS];
     uint32_t stamp;
-    /* Stamps of notes on terms in which variables alone are replaced, where `shares`: several variables, or one. */
+    /* Where `shares`: stamps of notes on terms in which variables alone are replaced, which have none of the marks
+     * `own`. `single` is for terms with one of `several` variables. */
+    bool shares, several;
+    uint32_t own;
     uint32_t shared;
     uint32_t single[SX_VAR_COUNT];
-    bool shares;
 } sx_subst;
 
 sx_code sx_algebra_init(sx_ctx *cx, sx_algebra *g);
@@ -222,13 +225,16 @@ uint32_t sx_term_recur(sx_algebra *g, uint32_t asked, sx_define define, void *se
 /* The stamp of notes on a term: a hole, an accumulator or a state is replaced by this substitution alone. */
 static inline uint32_t sx_memo_stamp(const sx_algebra *g, uint32_t term, const sx_subst *s)
 {
-    const sx_term *t = &g->term[term];
-    uint64_t hit = t->vars & s->vars;
-    if (!s->shares || (s->hole != 0 && t->holes) || (s->first != 0 && t->acc) ||
-        (s->state_count != 0 && t->state)) {
+    if (!s->shares) {
         return s->stamp;
     }
-    return hit != 0 && (hit & (hit - 1)) == 0 ? s->single[__builtin_ctzll(hit)] : s->shared;
+    const sx_term *t = &g->term[term];
+    uint64_t hit = t->vars & s->vars;
+    if ((t->marks & s->own) != 0) {
+        return s->stamp;
+    }
+    bool single = s->several && hit != 0 && (hit & (hit - 1)) == 0;
+    return single ? s->single[__builtin_ctzll(hit)] : s->shared;
 }
 
 /* What was noted for a term under the running substitution. */

@@ -489,42 +489,62 @@ static void set_bytes(const sx_algebra *g, sx_record *r)
     sx_bytes_reached(g, r->address, r->width, r->dims, r->count, &r->low, &r->end);
 }
 
-void sx_records_push(sx_algebra *g, sx_records *list, const sx_record *record)
+/* Appends it; its bytes are not known yet. */
+static bool append(sx_algebra *g, sx_records *list, const sx_record *record)
 {
     void *array = list->record;
     if (list->count >= SX_RECORDS_MAX) {
         (void)sx_refuse(g, "more than %u store records", SX_RECORDS_MAX);
-        return;
+        return false;
     }
     if (sx_grow(g->cx, &array, &list->capacity, list->count + 1, sizeof(sx_record)) != SX_OK) {
         (void)sx_refuse(g, "out of memory");
-        return;
+        return false;
     }
     list->record = array;
-    list->record[list->count] = *record;
-    set_bytes(g, &list->record[list->count++]);
+    list->record[list->count++] = *record;
+    return true;
+}
+
+void sx_records_push(sx_algebra *g, sx_records *list, const sx_record *record)
+{
+    if (append(g, list, record)) {
+        set_bytes(g, &list->record[list->count - 1]);
+    }
 }
 
 #define JOIN_BACK 24u
 void sx_records_put(sx_algebra *g, sx_records *list, uint32_t first, const sx_record *record)
 {
-    sx_records_push(g, list, record);
+    if (!append(g, list, record)) {
+        return;
+    }
     uint32_t at = list->count - 1;
     uint32_t tried = 0;
+    bool has_bytes = false;
     for (uint32_t q = at; q-- > first && tried < JOIN_BACK && !g->refused; tried++) {
         sx_record *older = &list->record[q];
         sx_record joined;
         if (join(g, older, &list->record[at], &joined)) {
             *older = joined;
-            set_bytes(g, older);
             memmove(&list->record[at], &list->record[at + 1],
                     (list->count - at - 1) * sizeof(sx_record));
             list->count--;
             at = q;
             tried = 0;
-        } else if (record->value != 0 &&
-                   !sx_records_apart(g, older, &list->record[at], SX_VAR_COUNT, 1, SX_VAR_SAME)) {
+            has_bytes = false;
+            continue;
+        }
+        if (!has_bytes) { /* they are not asked for while it goes on joining */
+            set_bytes(g, &list->record[at]);
+            has_bytes = true;
+        }
+        if (record->value != 0 &&
+            !sx_records_apart(g, older, &list->record[at], SX_VAR_COUNT, 1, SX_VAR_SAME)) {
             return;
         }
+    }
+    if (!has_bytes) {
+        set_bytes(g, &list->record[at]);
     }
 }

@@ -53,10 +53,16 @@ void sx_subst_share(sx_algebra *g, sx_subst *s)
     if (!s->shares) {
         return;
     }
+    sx_term own = {.marks = 0};
+    own.holes = s->hole != 0;
+    own.acc = s->first != 0;
+    own.state = s->state_count != 0;
+    s->own = own.marks;
+    s->several = n > 1;
     s->shared = known_stamp(g, s, s->vars);
-    for (uint64_t left = s->vars; left != 0; left &= left - 1) {
+    for (uint64_t left = s->vars; s->several && left != 0; left &= left - 1) {
         uint32_t v = (uint32_t)__builtin_ctzll(left);
-        s->single[v] = n == 1 ? s->shared : known_stamp(g, s, SX_VAR_BIT(v));
+        s->single[v] = known_stamp(g, s, SX_VAR_BIT(v));
     }
 }
 
@@ -191,7 +197,7 @@ static uint32_t rename_term(sx_algebra *g, uint32_t term, const sx_subst *s)
     for (uint32_t k = 0; k < 3; k++) {
         uint32_t child = key.child[k];
         if (!stays(&g->term[child], s)) { /* term 0, which is none, has nothing to replace */
-            key.child[k] = sx_memo_find(g, child, s, &result) ? result : rename_term(g, child, s);
+            key.child[k] = rename_term(g, child, s);
         }
     }
     if (key.form != 0 && !binds) { /* that of a run are its counts */

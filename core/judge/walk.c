@@ -163,13 +163,14 @@ static uint32_t close_register(sx_walk *w, const sx_carried *c, uint32_t last, u
                                int64_t trip)
 {
     sx_algebra *g = w->g;
-    sx_lanes before, after, out = {.count = 0};
+    sx_lanes before, after, out;
     sx_subst s;
     if (c->before == 0 || last == 0) {
         return 0;
     }
     sx_walk_get(w, c->before, &before);
     sx_walk_get(w, last, &after);
+    out.count = 0;
     uint32_t i = 0;
     uint32_t j = 0;
     for (uint32_t start = 0; start < w->lanes && !g->refused;) {
@@ -319,10 +320,11 @@ static void close_memory(sx_walk *w, const sx_walk_loop *loop, uint32_t outer_fi
 }
 
 /* ---- loops ---- */
-static bool has_states(const sx_walk *w, uint32_t value)
+static bool has_states(sx_walk *w, uint32_t value)
 {
-    sx_lanes lanes = {.count = 0};
+    sx_lanes lanes;
     bool found = false;
+    lanes.count = 0;
     if (value != 0) {
         sx_walk_get(w, value, &lanes);
     }
@@ -418,28 +420,6 @@ static void walk_loop(sx_walk *w, uint32_t at)
 }
 
 /* ---- instructions ---- */
-static uint32_t swap_lanes(sx_walk *w, uint32_t value, uint32_t distance)
-{
-    sx_lanes in, out;
-    uint32_t term[SX_LOOP_LANES_MAX];
-    if ((value & SX_MANY) == 0 && (w->g->term[value].vars & SX_VAR_BIT(SX_VAR_LANE)) == 0) {
-        return value;
-    }
-    sx_walk_get(w, value, &in);
-    uint32_t start = 0;
-    for (uint32_t k = 0; k < in.count; k++) {
-        for (; start < in.end[k]; start++) {
-            term[start] = sx_walk_at(w, in.term[k], start);
-        }
-    }
-    for (uint32_t i = 0; i < w->lanes; i++) {
-        out.end[i] = (uint8_t)(i + 1);
-        out.term[i] = term[(i ^ distance) % w->lanes];
-    }
-    out.count = (uint8_t)w->lanes;
-    return w->g->refused ? 0 : sx_walk_put(w, &out);
-}
-
 static void walk_integer(sx_walk *w, const sx_item *item)
 {
     sx_algebra *g = w->g;
@@ -500,7 +480,7 @@ static void walk_op(sx_walk *w, const sx_item *item)
     uint32_t *dst = &w->reg[info->result == 'm'][item->dst];
     sx_lanes lanes;
     switch ((int)item->op) {
-    case SX_LOP_SWAP: *dst = swap_lanes(w, operand[0], item->imm); break;
+    case SX_LOP_SWAP: *dst = sx_walk_swap(w, operand[0], item->imm); break;
     case SX_LOP_BCAST0:
         sx_walk_get(w, operand[0], &lanes);
         *dst = sx_walk_at(w, lanes.term[0], 0);

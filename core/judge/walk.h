@@ -6,9 +6,14 @@
 
 #define SX_UNROLL_MAX 64
 /* What a register holds, lane by lane: pieces of lanes with one term each, which may use the lane variable. */
+#define SX_LANE_OWN 0xFFu
 typedef struct {
     uint8_t count;
+    bool moved;                     /* some lane of `at` is not SX_LANE_OWN */
     uint8_t end[SX_LOOP_LANES_MAX]; /* first lane behind the piece */
+    /* The lane at which the term is meant: the lane itself (SX_LANE_OWN), or, in a piece of one lane, another one,
+     * from where the lane was moved. */
+    uint8_t at[SX_LOOP_LANES_MAX];
     uint32_t term[SX_LOOP_LANES_MAX];
 } sx_lanes;
 
@@ -57,12 +62,18 @@ typedef struct {
     uint32_t first, count;
 } sx_loop_carries;
 
-/* What was found for a term at single lanes: blocks that are turned in registers ask again and again. */
+/* What was found for a term at single lanes: sums across lanes ask for each of them several times. */
 #define SX_FIXED_LANES 64u
 typedef struct {
     uint32_t term, generation;
-    uint32_t at[SX_LOOP_LANES_MAX]; /* 0: not asked yet */
+    uint32_t at[SX_LOOP_LANES_MAX]; /* by lane; 0: not asked yet */
 } sx_fixed_lanes;
+
+/* The last rows of a block that was turned, and what they are as one term: 0, if they are not. */
+typedef struct {
+    uint32_t generation, count, one;
+    uint32_t row[SX_LOOP_LANES_MAX];
+} sx_rows;
 
 typedef struct {
     sx_algebra *g;
@@ -102,6 +113,7 @@ typedef struct {
     uint32_t at;         /* item */
     sx_walk_op op[SX_LOP_COUNT];
     sx_fixed_lanes fixed[SX_FIXED_LANES];
+    sx_rows rows;
     sx_subst whole; /* of stores from lane 0 on: the lane as a store variable */
 } sx_walk;
 
@@ -112,15 +124,20 @@ typedef struct {
 void sx_walk_part(sx_walk *w, sx_algebra *g, const sx_kernel *kernel, const sx_part *part);
 /* One elementwise instruction on register values (walk_op.c). */
 uint32_t sx_walk_elementwise(sx_walk *w, sx_lop op, uint32_t imm, const uint32_t operand[3]);
+/* ---- lanes (walk_lanes.c) ---- */
+/* A value of these pieces, none of which is moved. */
 uint32_t sx_walk_put(sx_walk *w, const sx_lanes *lanes);
-void sx_walk_get(const sx_walk *w, uint32_t value, sx_lanes *lanes);
-uint32_t sx_walk_fix(sx_walk *w, uint32_t term, uint32_t lane);
+/* The pieces of a value, none moved: where they stand until the next value is put, or in `whole`; or a copy. */
+const sx_lanes *sx_walk_view(sx_walk *w, uint32_t value, sx_lanes *whole);
+void sx_walk_get(sx_walk *w, uint32_t value, sx_lanes *lanes);
+/* The same for the first `count` lanes, where pieces that differ by their lane alone are one. */
+void sx_walk_get_joined(sx_walk *w, uint32_t value, uint32_t count, sx_lanes *lanes);
+/* Lane i of the result is lane i ^ distance of the value. */
+uint32_t sx_walk_swap(sx_walk *w, uint32_t value, uint32_t distance);
+/* Lanes of x where the mask is set, of y elsewhere; 0 where the mask is not known. */
+uint32_t sx_walk_choose(sx_walk *w, uint32_t mask, uint32_t x, uint32_t y);
 /* The term with the lane fixed. */
-static inline uint32_t sx_walk_at(sx_walk *w, uint32_t term, uint32_t lane)
-{
-    bool moves = (w->g->term[term].vars & SX_VAR_BIT(SX_VAR_LANE)) != 0;
-    return moves ? sx_walk_fix(w, term, lane) : term;
-}
+uint32_t sx_walk_at(sx_walk *w, uint32_t term, uint32_t lane);
 void sx_walk_memory(sx_walk *w, const sx_item *item);
 
 /* ---- memory that loops carry (walk_state.c) ---- */

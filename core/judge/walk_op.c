@@ -3,78 +3,6 @@
 
 #include <string.h>
 
-uint32_t sx_walk_fix(sx_walk *w, uint32_t term, uint32_t lane)
-{
-    sx_fixed_lanes *fixed = &w->fixed[term % SX_FIXED_LANES];
-    SX_ASSERT(lane < SX_COUNT(fixed->at));
-    if (fixed->term != term || fixed->generation != w->g->generation) {
-        *fixed = (sx_fixed_lanes){.term = term, .generation = w->g->generation};
-    }
-    if (fixed->at[lane] == 0) {
-        fixed->at[lane] = sx_term_fix(w->g, term, SX_VAR_LANE, lane);
-    }
-    return fixed->at[lane];
-}
-
-/* The pieces of a value where they stand, or the one piece in `whole`. Until the next sx_walk_put. */
-static const sx_lanes *view(const sx_walk *w, uint32_t value, sx_lanes *whole)
-{
-    if ((value & SX_MANY) != 0) {
-        return &w->many[value & ~SX_MANY];
-    }
-    whole->count = 1;
-    whole->end[0] = (uint8_t)w->lanes;
-    whole->term[0] = value;
-    return whole;
-}
-
-void sx_walk_get(const sx_walk *w, uint32_t value, sx_lanes *lanes)
-{
-    if ((value & SX_MANY) != 0) { /* the pieces that there are: most values have few */
-        const sx_lanes *from = &w->many[value & ~SX_MANY];
-        lanes->count = from->count;
-        memcpy(lanes->end, from->end, from->count * sizeof(from->end[0]));
-        memcpy(lanes->term, from->term, from->count * sizeof(from->term[0]));
-        return;
-    }
-    lanes->count = 1;
-    lanes->end[0] = (uint8_t)w->lanes;
-    lanes->term[0] = value;
-}
-
-/* A piece of one lane has the lane fixed; equal neighbours are one piece. */
-uint32_t sx_walk_put(sx_walk *w, const sx_lanes *lanes)
-{
-    sx_lanes made;
-    made.count = 0;
-    uint32_t start = 0;
-    for (uint32_t k = 0; k < lanes->count; k++) {
-        uint32_t term = lanes->term[k];
-        term = lanes->end[k] == start + 1 ? sx_walk_at(w, term, start) : term;
-        start = lanes->end[k];
-        if (made.count > 0 && made.term[made.count - 1] == term) {
-            made.end[made.count - 1] = lanes->end[k];
-            continue;
-        }
-        made.end[made.count] = lanes->end[k];
-        made.term[made.count++] = term;
-    }
-    if (made.count == 1) {
-        return made.term[0];
-    }
-    void *array = w->many;
-    if (w->g->refused || sx_grow(w->g->cx, &array, &w->many_capacity, w->many_count + 1,
-                                 sizeof(sx_lanes)) != SX_OK) {
-        return sx_refuse(w->g, "out of memory");
-    }
-    w->many = array;
-    sx_lanes *kept = &w->many[w->many_count];
-    kept->count = made.count;
-    memcpy(kept->end, made.end, made.count * sizeof(made.end[0]));
-    memcpy(kept->term, made.term, made.count * sizeof(made.term[0]));
-    return SX_MANY | w->many_count++;
-}
-
 /* Known in every lane by itself: constants and integers of the lane alone. */
 static bool is_pattern(const sx_algebra *g, uint32_t term)
 {
@@ -129,9 +57,15 @@ uint32_t sx_walk_elementwise(sx_walk *w, sx_lop op, uint32_t imm, const uint32_t
     if (plain && !(by_lane && is_pattern(g, operand[0]) && is_pattern(g, operand[1]))) {
         return sx_term_op(g, op, imm, operand[0], operand[1], operand[2]);
     }
+    if (op == SX_LOP_BLEND) {
+        uint32_t chosen = sx_walk_choose(w, operand[0], operand[1], operand[2]);
+        if (chosen != 0 || g->refused) {
+            return chosen;
+        }
+    }
     out.count = 0;
     for (uint32_t k = 0; k < 3; k++) {
-        in[k] = view(w, operand[k], &one[k]);
+        in[k] = sx_walk_view(w, operand[k], &one[k]);
     }
     for (uint32_t start = 0; start < w->lanes && !g->refused;) {
         uint32_t end = w->lanes;
@@ -354,45 +288,6 @@ static uint32_t load(sx_walk *w, const sx_addr *a, sx_mem mem, int64_t stride, u
     return g->refused ? 0 : sx_walk_put(w, &out);
 }
 
-/* Is `value` what the term is at the lane? */
-static bool is_at(sx_walk *w, uint32_t term, uint32_t lane, uint32_t value)
-{
-    sx_subst s;
-    sx_subst_begin(w->g, &s);
-    sx_subst_var(&s, SX_VAR_LANE, sx_form_constant(w->g, lane));
-    return sx_term_becomes(w->g, term, value, &s);
-}
-
-/* Pieces of lanes that differ by their lane alone become one. */
-static void compress(sx_walk *w, sx_lanes *lanes, uint32_t count)
-{
-    sx_algebra *g = w->g;
-    sx_lanes out = {.count = 0};
-    uint32_t start = 0;
-    for (uint32_t k = 0; k < lanes->count && start < count;) {
-        uint32_t end = lanes->end[k];
-        uint32_t term = lanes->term[k];
-        bool one = end == start + 1 && k + 1 < lanes->count && lanes->end[k + 1] == end + 1;
-        uint32_t pair = one ? sx_term_pair(g, term, lanes->term[k + 1], SX_VAR_LANE) : 0;
-        k++;
-        if (pair != 0 && end < count) { /* at lane `start` the variable is `start`, not 0 */
-            sx_subst s;
-            sx_subst_begin(g, &s);
-            sx_subst_var(&s, SX_VAR_LANE, sx_form_var(g, SX_VAR_LANE, 1, -(int64_t)start));
-            term = sx_term_subst(g, pair, &s);
-            while (k < lanes->count && lanes->end[k] == end + 1 &&
-                   is_at(w, term, end, lanes->term[k])) {
-                end = lanes->end[k++];
-            }
-        }
-        put_piece(&out, end, term);
-        start = end;
-    }
-    if (start >= count) {
-        *lanes = out;
-    }
-}
-
 static void store(sx_walk *w, const sx_item *item)
 {
     sx_algebra *g = w->g;
@@ -409,10 +304,7 @@ static void store(sx_walk *w, const sx_item *item)
                                    : "of a value of a closed loop");
         return;
     }
-    sx_walk_get(w, value, &lanes);
-    if (lanes.end[0] < count) {
-        compress(w, &lanes, count);
-    }
+    sx_walk_get_joined(w, value, count, &lanes);
     uint32_t start = 0;
     for (uint32_t k = 0; k < lanes.count && start < count && !g->refused; k++) {
         uint32_t end = lanes.end[k] < count ? lanes.end[k] : count;
