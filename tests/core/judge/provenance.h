@@ -34,8 +34,8 @@ typedef struct {
     tagged_lanes *vector, *mask;
     int64_t *integer;
     int64_t variable[SX_LOOP_VARS_MAX];
-    bool
-        own_index; /* an index was read where no input lies: nobody knows which element was meant */
+    /* An index was read where no input lies: nobody knows which element was meant. */
+    bool own_index;
 } provenance;
 
 static uint64_t tag_mix(uint64_t a, uint64_t b)
