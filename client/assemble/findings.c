@@ -205,11 +205,12 @@ static sx_span line_of(sx_span text, uint32_t number)
     return line;
 }
 
-/* Bytes that could move a cursor become '?'. */
+/* Bytes that could move a cursor become '?', ends of lines blanks. */
 static size_t put_plain(char *text, size_t size, size_t length, sx_span part, size_t most)
 {
     for (size_t i = 0; i < part.len && i < most && length + 1 < size; i++) {
-        text[length++] = part.ptr[i] >= ' ' && part.ptr[i] != 127 ? (char)part.ptr[i] : '?';
+        bool plain = part.ptr[i] >= ' ' && part.ptr[i] != 127;
+        text[length++] = part.ptr[i] == '\n' ? ' ' : plain ? (char)part.ptr[i] : '?';
     }
     text[length] = '\0';
     return length;
@@ -256,7 +257,10 @@ sx_code sxa_fail_with_log(sx_ctx *cx, const char *tool, sx_span log, sx_span ptx
             length = put_plain(text, sizeof(text), length, sx_span_of("`"), 1);
         }
     }
-    if (errors == 0) {
+    if (errors == 0) { /* in words of its own */
+        while (log.len > 0 && log.ptr[log.len - 1] <= ' ') {
+            log.len--;
+        }
         (void)put_plain(text, sizeof(text), 0, log, 400);
     }
     if (errors > SHOWN_MAX) {

@@ -174,8 +174,10 @@ START_TEST(test_errors_show_the_line)
     make_ptxas(
         "for i in 1 2 3 4 5 6 7; do echo \"ptxas f, line $i; error   : wrong\"; done\nexit 1");
     ck_sx_fails(&cx, assemble(SXA_ANY, 0, &result), SX_COMPILE, "line 4: wrong; and 3 more");
-    make_ptxas("printf 'something\\033[2J else'\nexit 9");
-    ck_sx_fails(&cx, assemble(SXA_ANY, 0, &result), SX_COMPILE, "something?[2J else");
+    make_ptxas("printf 'something\\033[2J\\nelse\\n\\n'\nexit 9");
+    ck_sx_fails(&cx, assemble(SXA_ANY, 0, &result), SX_COMPILE, "text: something?[2J else");
+    make_ptxas("exit 9");
+    ck_sx_fails(&cx, assemble(SXA_ANY, 0, &result), SX_COMPILE, "ptxas refuses the text");
 }
 END_TEST
 
