@@ -317,11 +317,50 @@ static uint64_t count_prologue(const screen *s)
     return count;
 }
 
+/* Marks the kernels that launches of variant `index` run. */
+static void mark_kernels(const sx_module *module, uint64_t index, bool *marked)
+{
+    SX_ASSERT(index < module->variant_count);
+    const sx_module_variant *variant = &module->variant[index];
+    for (uint64_t i = 0; i < variant->launch_count; i++) {
+        uint64_t launch = variant->launch_first + i;
+        if (sx_module_kernel_of(module, launch) != NULL) {
+            marked[module->launch[launch].kernel] = true;
+        }
+    }
+}
+
+/* "9 kernels", those of the variant that is shown; where there are others, how many of the nine they use too, and
+ * how many the module has. */
+static sx_code put_kernel_count(screen *s)
+{
+    const sx_module *module = s->module;
+    bool *here = SX_NEW_ARRAY(s->cx, bool, (size_t)module->kernel_count + 1);
+    bool *elsewhere = SX_NEW_ARRAY(s->cx, bool, (size_t)module->kernel_count + 1);
+    if (here == NULL || elsewhere == NULL) {
+        return s->cx->error.code;
+    }
+    for (uint64_t v = 0; v < module->variant_count; v++) {
+        mark_kernels(module, v, v == 0 ? here : elsewhere);
+    }
+    uint64_t count = 0, shared = 0;
+    for (uint64_t k = 0; k < module->kernel_count; k++) {
+        count += here[k] ? 1 : 0;
+        shared += here[k] && elsewhere[k] ? 1 : 0;
+    }
+    sx_buf_print(s->out, "\n%llu kernel%s", (unsigned long long)count, count == 1 ? "" : "s");
+    if (module->variant_count > 1) {
+        sx_buf_print(s->out, " in this variant (%llu of them in others too; %llu in the module)",
+                     (unsigned long long)shared, (unsigned long long)module->kernel_count);
+    }
+    return SX_OK;
+}
+
 static sx_code put_made(screen *s)
 {
     uint64_t load = count_prologue(s);
-    sx_buf_print(s->out, "\n%llu kernels, launched %llu times a run",
-                 (unsigned long long)s->module->kernel_count,
+    SX_TRY(put_kernel_count(s));
+    sx_buf_print(s->out, ", launched %llu times a run",
                  (unsigned long long)(launches_of(s) - load));
     if (load > 0) {
         sx_buf_print(s->out, " and %llu times at load", (unsigned long long)load);

@@ -155,7 +155,13 @@ def test_variants():
     assert shown["variants"][1]["guards"] == [{"kind": "equal", "extent": "batch", "value": 4}], shown["variants"]
     assert shown["extents"] == {"batch": "1, 4"} and {v["kind"] for v in shown["launches"]} == {"kernel"}
     assert b"VARIANT  LAUNCHES" in sx("module", "show", module).stdout
-    assert b"variants   batch=1: " in sx("explain", module).stdout
+    used = [{k["kernel"] for k in shown["launches"][v["first_launch"]:v["first_launch"] + v["launches"]]}
+            for v in shown["variants"]]
+    assert used[0] != set(range(len(shown["kernels"]))), "a variant with kernels of its own is wanted here"
+    screen = sx("explain", module).stdout.decode()
+    assert "variants   batch=1: " in screen, screen
+    assert f"{len(used[0])} kernels in this variant ({len(used[0] & used[1])} of them in others too; " \
+           f"{len(shown['kernels'])} in the module), launched " in screen, screen
     assert b"valid" in sx("module", "check", "--code", module).stdout
 
 
