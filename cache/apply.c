@@ -98,7 +98,7 @@ static bool put_stored(sx_apply *apply, sx_op *op, sx_span stored, uint32_t enco
     return insert_entry(apply, &info, id, encoding, xxh) && insert_parts(apply, op, id);
 }
 
-static bool apply_put(sx_apply *apply, sx_op *op, sx_batch_result *result)
+static bool apply_put(sx_apply *apply, sx_op *op)
 {
     sqlite3_stmt *row = sx_store_statement(&apply->store, SX_SQL_GENERATION);
     if (row == NULL) {
@@ -115,7 +115,6 @@ static bool apply_put(sx_apply *apply, sx_op *op, sx_batch_result *result)
         if (!sx_apply_remove(apply, &op->ident)) {
             return false;
         }
-        result->replaced++;
     } else if (step != SQLITE_DONE) {
         return false;
     }
@@ -286,7 +285,7 @@ static bool apply_pin(sx_apply *apply, const sx_op *op)
 static bool apply_op(sx_apply *apply, sx_op *op, sx_batch_result *result)
 {
     switch (op->type) {
-    case SX_OP_PUT: return apply_put(apply, op, result);
+    case SX_OP_PUT: return apply_put(apply, op);
     case SX_OP_TOUCH: return apply_touch(apply, op);
     case SX_OP_QUARANTINE:
         return move_to_quarantine(apply, &op->ident, op->u.quarantine.at_us,

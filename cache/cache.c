@@ -169,7 +169,6 @@ static void take_committed(sx_cache *cache, const sx_batch_result *result)
     cache->pause_us = 0;
     cache->wants_batch = result->more;
     stats->commits++;
-    stats->replaced += result->replaced;
     stats->evicted_size += result->evicted_size;
     stats->evicted_quota += result->evicted_quota;
     stats->evicted_request += result->evicted_request;
@@ -475,7 +474,6 @@ sx_code sx_cache_put(sx_ctx *cx, sx_cache *cache, const sx_cache_item *item)
                           .pinned = item->pinned};
     (void)sx_hot_put(&cache->hot, blob, &info);
     cache->stats.puts++;
-    cache->stats.put_bytes += info.size;
     sx_code code = stage_put(cx, cache, blob, &info, item);
     sx_blob_free(blob);
     return code;

@@ -183,21 +183,6 @@ sx_code sx_cache_list(sx_ctx *cx, sx_cache *cache, uint32_t limit,
 sx_code sx_cache_show(sx_ctx *cx, sx_cache *cache, uint32_t ns, const sx_key *key,
                       sx_cache_info *info, sx_cache_part **part, uint32_t *part_count);
 
-/* The one key of the namespace that starts with these hex digits (at least 4). SX_INPUT no hex, too short, or
- * several keys; SX_ABSENT none. */
-sx_code sx_cache_complete(sx_ctx *cx, sx_cache *cache, uint32_t ns, sx_span digits, sx_key *key);
-
-typedef struct {
-    sx_cache_info nearest;
-    uint32_t same; /* parts equal in name and value */
-    /* bit k: part k of the request is absent in `nearest` or has another value */
-    uint32_t different;
-} sx_cache_explanation;
-/* Why is there no entry of these parts: the stored entry of the namespace that shares the earliest part, and
- * of those the most. SX_ABSENT: none shares any part. */
-sx_code sx_cache_explain(sx_ctx *cx, sx_cache *cache, uint32_t ns, const sx_cache_part *part,
-                         uint32_t part_count, sx_cache_explanation *explanation);
-
 typedef struct {
     bool by_ns;
     bool by_key;
@@ -241,10 +226,10 @@ typedef struct {
     sx_cache_store_state store;
     uint64_t hits_ram, hits_disk, misses;
     uint64_t saved_us; /* sum of the costs of all hits */
-    uint64_t puts, put_bytes;
+    uint64_t puts;
     uint64_t put_dropped;                 /* kept in RAM only: queue full */
     uint64_t evicted_size, evicted_quota; /* by the store's limits */
-    uint64_t evicted_request, replaced;   /* by sx_cache_evict, by a put of the same key */
+    uint64_t evicted_request;             /* by sx_cache_evict */
     uint64_t ram_evicted;                 /* left the RAM tier */
     uint64_t corrupt;                     /* damaged entries found */
     uint64_t errors;                      /* failed reads and failed batches */

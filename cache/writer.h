@@ -26,7 +26,7 @@ typedef struct {
     sx_code code;
     bool more;   /* limits are still exceeded: give another batch, an empty one will do */
     bool synced; /* asked for and done */
-    uint64_t replaced, evicted_size, evicted_quota, evicted_request;
+    uint64_t evicted_size, evicted_quota, evicted_request;
     uint64_t entries, bytes, quarantined; /* of the store, after the commit */
     char text[SX_CACHE_ERROR_MAX];        /* why code is not SX_OK */
 } sx_batch_result;

@@ -33,12 +33,11 @@ struct sx_pipe_made {
     uint64_t pack_bytes; /* and the size of the result */
 };
 
-static void use_tensor(sx_pipe *pipe, uint32_t index, bool written)
+static void use_tensor(sx_pipe *pipe, uint32_t index)
 {
     sx_pipe_tensor *tensor = &pipe->tensor[index];
-    tensor->alive = true;
-    if (written || tensor->first == UINT32_MAX) {
-        tensor->first = tensor->first == UINT32_MAX ? pipe->launch_count : tensor->first;
+    if (tensor->first == UINT32_MAX) {
+        tensor->first = pipe->launch_count;
     }
     tensor->last = pipe->launch_count;
 }
@@ -75,7 +74,7 @@ static void launch(sx_pipe *pipe, uint32_t index, const uint32_t *arg, uint32_t 
     memcpy(&record, image->kernel.ptr + index * sizeof(record), sizeof(record));
     for (uint32_t k = 0; k < arg_count; k++) {
         sx_buf_put(&image->arg, &arg[k], sizeof(uint32_t));
-        use_tensor(pipe, arg[k], k + 1 == arg_count);
+        use_tensor(pipe, arg[k]);
     }
     sx_buf_put(&image->launch, &made, sizeof(made));
     if (!constant) {
@@ -281,7 +280,6 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
     bool rhs_constant = a->kind == SX_KERNEL_DOT && pipe->tensor[s->tensor[a->rhs]].constant;
     sx_search_result search;
     SX_TRY(sx_search_kernel(cx, a, pipe->device, rhs_constant, SX_SEARCH_KEEP, &search));
-    pipe->candidates += search.considered;
     sx_verdict verdict = {.text = "no candidate"};
     bool proven = false;
     for (uint32_t c = 0; c < 2 * search.best_count; c++) {

@@ -16,10 +16,8 @@ typedef struct {
     sx_module_tensor record;
     /* It depends on weights and constants alone, so the prologue makes it. */
     bool constant;
-    /* The first launch that writes it, and the last one that reads it. */
+    /* The first and the last launch that reads or writes it. */
     uint32_t first, last;
-    /* Some launch uses it, or it belongs to the interface. */
-    bool alive;
     /* Of an input, weight or output: its type with symbolic extents; else NULL. */
     const sx_type *symbolic;
 } sx_pipe_tensor;
@@ -74,8 +72,6 @@ typedef struct {
     uint32_t kernel_count;
     uint32_t kernel_last; /* that of the last launch */
     sx_idmap code_map;    /* kernels by their code */
-    /* How many schedules were looked at, over all kernels. */
-    uint32_t candidates;
     /* The nodes that have a kernel. */
     sx_pipe_made *made;
     uint32_t made_count, made_capacity;

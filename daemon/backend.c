@@ -273,7 +273,6 @@ static sx_code core_check(sx_ctx *cx, sx_span bytes)
 }
 
 const sxd_backend sxd_backend_core = {
-    .name = "core",
     .build = sx_core_toolchain,
     .key = core_key,
     .compile = core_compile,

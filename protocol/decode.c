@@ -245,15 +245,3 @@ sx_code sx_object_decode(sx_ctx *cx, const sx_message *message, const msgpack_ob
     }
     return SX_OK;
 }
-
-sx_code sx_message_decode(sx_ctx *cx, const sx_message *message, sx_span bytes, void *out)
-{
-    SX_ASSERT(message != NULL && out != NULL);
-    msgpack_unpacked unpacked;
-    sx_code code = sx_object_unpack(cx, bytes, &unpacked);
-    if (code == SX_OK) {
-        code = sx_object_decode(cx, message, &unpacked.data, out);
-    }
-    msgpack_unpacked_destroy(&unpacked);
-    return code;
-}

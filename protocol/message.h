@@ -133,11 +133,6 @@ typedef struct {
 const sx_method_row *sx_method_get(sx_method method);
 bool sx_method_find(sx_span name, sx_method *method);
 
-/* Decode one map that sx_scan has accepted into `out` (zeroed struct of `message`).
- *   memory   arrays in cx's arena; spans point into `bytes`
- *   errors   SX_INPUT not a map, missing or double key, wrong type, text not UTF-8; names message and key */
-sx_code sx_message_decode(sx_ctx *cx, const sx_message *message, sx_span bytes, void *out);
-
 /* Append the map of `in` to `buf` (failure sticks in buf). With `tail` not NULL and a last field that is a
  * present BIN, the bytes of that field are left out and returned in *tail, to be sent behind `buf`; else *tail
  * is empty. */

@@ -9,7 +9,9 @@
  * and bytes of the tree point into `bytes` and outlive it. */
 sx_code sx_object_unpack(sx_ctx *cx, sx_span bytes, msgpack_unpacked *unpacked);
 
-/* sx_message_decode on a tree. */
+/* Decode one map of the tree into `out` (zeroed struct of `message`).
+ *   memory   arrays in cx's arena; spans point into the bytes that the tree was made of
+ *   errors   SX_INPUT not a map, missing or double key, wrong type, text not UTF-8; names message and key */
 sx_code sx_object_decode(sx_ctx *cx, const sx_message *message, const msgpack_object *object,
                          void *out);
 

@@ -37,7 +37,6 @@ static bool walk_class(sx_walker *w, const sx_eg *eg, const uint64_t *cost, cons
         if (n == SX_EG_NONE || (cost != NULL && cost[n] == SX_COST_NEVER)) {
             return false;
         }
-        w->work++;
         if (w->next[top] < eg->node[n].arity) {
             uint32_t child = sx_eg_child(eg, n, w->next[top]++);
             if (w->mark[child] == open) {

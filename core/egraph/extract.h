@@ -50,8 +50,6 @@ typedef struct {
     uint32_t *order;
     uint32_t order_count;
     uint32_t epoch;
-    /* How many nodes and edges were looked at so far. */
-    uint64_t work;
 } sx_walker;
 sx_code sx_walker_init(sx_ctx *cx, const sx_eg *eg, sx_walker *walker);
 /* The program a choice makes; false on a cycle or a hole. `cost` NULL: every node costs 1. */

@@ -25,8 +25,7 @@ typedef struct {
     xt *x;
     const xt_part *p;
     uint32_t row_count;
-    uint32_t *row_to; /* per row: class d; rows of class c are row_first[c] .. row_first[c + 1) */
-    uint32_t *row_first;   /* [class_count + 1] */
+    uint32_t *row_to;      /* per row: class d */
     uint32_t *entry_first; /* [node_count + 1] */
     uint32_t *entry;       /* rows a node takes part in */
     double *weight;        /* per row */

@@ -39,21 +39,16 @@ sx_code sx_build_scalar(sx_ctx *cx, sx_graph *g, const sx_type *type, double val
 
 sx_code sx_build_unary(sx_ctx *cx, sx_graph *g, sx_op op, sx_node_id a, sx_node_id *id)
 {
+    SX_ASSERT(op < SX_OP_COUNT);
     return sx_graph_add(cx, g, op, &(sx_attr){0}, &a, 1, id);
 }
 
 sx_code sx_build_binary(sx_ctx *cx, sx_graph *g, sx_op op, sx_node_id a, sx_node_id b,
                         sx_node_id *id)
 {
+    SX_ASSERT(op < SX_OP_COUNT);
     sx_node_id input[2] = {a, b};
     return sx_graph_add(cx, g, op, &(sx_attr){0}, input, 2, id);
-}
-
-sx_code sx_build_reshape(sx_ctx *cx, sx_graph *g, sx_node_id a, const sx_type *type, sx_node_id *id)
-{
-    SX_ASSERT(type->rank <= SX_RANK_MAX);
-    sx_attr attr = {.present = SX_A(type), .type = *type};
-    return sx_graph_add(cx, g, SX_OP_RESHAPE, &attr, &a, 1, id);
 }
 
 sx_code sx_build_transpose(sx_ctx *cx, sx_graph *g, sx_node_id a, const sx_ints *perm,

@@ -290,8 +290,6 @@ sx_code sx_build_scalar(sx_ctx *cx, sx_graph *g, const sx_type *type, double val
 sx_code sx_build_unary(sx_ctx *cx, sx_graph *g, sx_op op, sx_node_id a, sx_node_id *id);
 sx_code sx_build_binary(sx_ctx *cx, sx_graph *g, sx_op op, sx_node_id a, sx_node_id b,
                         sx_node_id *id);
-sx_code sx_build_reshape(sx_ctx *cx, sx_graph *g, sx_node_id a, const sx_type *type,
-                         sx_node_id *id);
 sx_code sx_build_transpose(sx_ctx *cx, sx_graph *g, sx_node_id a, const sx_ints *perm,
                            sx_node_id *id);
 sx_code sx_build_broadcast(sx_ctx *cx, sx_graph *g, sx_node_id a, const sx_ints *dims,

@@ -19,7 +19,6 @@ typedef struct {
     sx_mem mem;   /* of a word, of which every bit is kept */
     int64_t row;  /* words of a row of the result (concatenate), of a picked row (gather) */
     int64_t piece[SX_LOOP_BUFFERS_MAX]; /* concatenate: words of a row of each input */
-    uint32_t group[SX_RANK_MAX];        /* reverse: place of each dimension */
 } move;
 
 static int64_t product(const sx_type *type, uint32_t first, uint32_t end)

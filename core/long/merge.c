@@ -5,7 +5,6 @@
 #include "core/pareto.h"
 
 typedef struct {
-    const sx_core_request *request;
     const sx_device *device;
     sx_objective objective;
     sx_key key;
@@ -85,7 +84,7 @@ static sx_code copy(sx_ctx *cx, sx_span bytes, sx_buf *out)
 sx_code sx_core_long_merge(sx_ctx *cx, const sx_core_request *request, sx_span a, sx_span b,
                            sx_buf *out)
 {
-    merger m = {.request = request, .objective = {.time = 1}};
+    merger m = {.objective = {.time = 1}};
     bool front = sx_span_is(request->objective, "pareto");
     sx_span part[SX_PART_COUNT];
     sx_module first, second;

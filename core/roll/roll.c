@@ -636,13 +636,8 @@ static sx_code fill_roll(roller *r, sx_roll *roll)
     return SX_OK;
 }
 
-sx_code sx_roll_find(sx_ctx *cx, const sx_graph *graph, const sx_roll **found)
-{
-    return sx_roll_find_placed(cx, graph, NULL, found);
-}
-
-sx_code sx_roll_find_placed(sx_ctx *cx, const sx_graph *graph, const sx_places *places,
-                            const sx_roll **found)
+sx_code sx_roll_find(sx_ctx *cx, const sx_graph *graph, const sx_places *places,
+                     const sx_roll **found)
 {
     SX_ASSERT(places == NULL || graph->sharding != NULL);
     *found = NULL;

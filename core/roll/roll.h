@@ -64,12 +64,12 @@ typedef struct {
 /* Divides `graph` into parts. *roll is NULL if no repeated part is large enough (sx_roll_is_worth). The result
  * is in cx's arena and uses the table of attributes of `graph`, which must outlive it. Time and memory are
  * linear in the program, except for 64 passes over the longest path.
+ *   places   NULL, or for a program on a mesh of devices how each node is placed. Layers are then equal only if their
+ *            inputs and outputs are placed alike, and every part has the mesh and the placements of its parameters and
+ *            outputs.
  *   errors   SX_NOMEM; SX_LIMIT a part with more than SX_OUTPUTS_MAX outputs */
-sx_code sx_roll_find(sx_ctx *cx, const sx_graph *graph, const sx_roll **roll);
-/* The same for a program on a mesh of devices, where node n is placed as places[n] says. Layers are equal only if their
- * inputs and outputs are placed alike. Every part has the mesh and the placements of its parameters and outputs. */
-sx_code sx_roll_find_placed(sx_ctx *cx, const sx_graph *graph, const sx_places *places,
-                            const sx_roll **roll);
+sx_code sx_roll_find(sx_ctx *cx, const sx_graph *graph, const sx_places *places,
+                     const sx_roll **roll);
 
 /* Builds the whole program with program[p] in place of part p. It has the same parameters and outputs as the
  * part, in the same order, and the same table of attributes. Equal nodes are merged and dead ones dropped. If

@@ -26,8 +26,6 @@
 #include "core/rules/rules.h"
 #include "core/store/snapshot.h"
 
-#define SX_LIBRARY_OUTPUTS_MAX SX_OUTPUTS_MAX
-
 typedef struct {
     sx_key program; /* sx_graph_key of the stored program */
     double cost_before_ns, cost_after_ns;

@@ -28,8 +28,6 @@ typedef struct sx_meeting {
     uint64_t fuel;            /* spent */
     /* If it was asked for: the certificate that `better` equals the new program; in the arena. */
     sx_span certificate;
-    /* the e-graph says that they are equal, but the checker of the certificate does not agree */
-    bool refused;
 } sx_meeting;
 
 /* Which attributes of the stored e-graph sx_meet needs (sx_library_load). */

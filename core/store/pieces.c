@@ -44,7 +44,7 @@ static sx_code cut(finder *f, uint32_t number)
 {
     sx_ctx *cx = f->cx;
     const sx_roll *roll;
-    SX_TRY(sx_roll_find_placed(cx, f->pieces->piece[number].program, f->places, &roll));
+    SX_TRY(sx_roll_find(cx, f->pieces->piece[number].program, f->places, &roll));
     if (roll == NULL) {
         return SX_OK;
     }

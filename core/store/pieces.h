@@ -26,7 +26,7 @@ typedef struct {
 sx_code sx_pieces_find(sx_ctx *cx, const sx_graph *graph, sx_pieces *pieces);
 /* The same without the key of piece 0. To compute that key takes as long as all the rest. */
 sx_code sx_pieces_cut(sx_ctx *cx, const sx_graph *graph, sx_pieces *pieces);
-/* The same as sx_pieces_cut for a program on a mesh, whose values lie as `places` says (sx_roll_find_placed). Parts are
+/* The same as sx_pieces_cut for a program on a mesh, whose values lie as `places` says (sx_roll_find). Parts are
  * not divided again. */
 sx_code sx_pieces_find_placed(sx_ctx *cx, const sx_graph *graph, const sx_places *places,
                               sx_pieces *pieces);

@@ -21,7 +21,6 @@ typedef struct {
     sx_x64_level level;           /* what the code needs */
     uint32_t entry[SX_PARTS_MAX]; /* offset of every part's function in the blob, multiple of 64 */
     uint32_t entry_count;
-    uint32_t code_bytes;     /* with constants and alignment */
     uint32_t vector_count;   /* vector registers used, largest of the parts */
     uint32_t slot_count;     /* stack slots of 8 bytes, largest of the parts */
     uint32_t constant_count; /* constants used as memory operands, sum of the parts */

@@ -450,7 +450,6 @@ static sx_code emit(sx_ctx *cx, const sx_kernel *kernel, bool spills, sx_buf *bl
         blob->len = start; /* half a kernel is none */
         return code;
     }
-    out->code_bytes = (uint32_t)(blob->len - start);
     return SX_OK;
 }
 

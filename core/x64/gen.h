@@ -30,7 +30,6 @@ typedef struct {
     uint32_t count;
     uint32_t allowed; /* set of 1 << register */
     uint32_t used;
-    uint32_t spilled;
 } sx_live_set;
 
 typedef struct {

@@ -80,7 +80,6 @@ static sx_code place(const sx_gen *g, scan *s, uint32_t index, const char *what)
         uint32_t reg = pick_victim(s, live->weight, live->spillable);
         if (reg == SX_GEN_NONE && live->spillable) {
             live->reg = -1;
-            s->set->spilled++;
             return SX_OK;
         }
         if (reg == SX_GEN_NONE) {
@@ -90,7 +89,6 @@ static sx_code place(const sx_gen *g, scan *s, uint32_t index, const char *what)
                            __builtin_popcount(s->set->allowed), what);
         }
         s->set->live[s->active[reg]].reg = -1;
-        s->set->spilled++;
         s->active[reg] = SX_GEN_NONE;
         s->free |= 1U << reg;
     }
@@ -105,7 +103,6 @@ static sx_code place(const sx_gen *g, scan *s, uint32_t index, const char *what)
 sx_code sx_gen_allocate(const sx_gen *g, sx_live_set *set, const char *what)
 {
     set->used = 0;
-    set->spilled = 0;
     uint32_t count = 0;
     entry *order = SX_NEW_ARRAY(g->cx, entry, (size_t)set->count + 1);
     if (order == NULL) {

@@ -23,7 +23,6 @@ struct sxd_session {
     uint32_t inflight;
     sx_buf rest;  /* read but not looked at: the window was full */
     bool feeding; /* frames are being taken out right now */
-    bool ready;   /* hello exchanged */
     bool reading; /* the stream is started */
     bool woken;   /* sxd_net_wake looks at it next: there is room in the window, or it is doomed */
     bool closing;
@@ -326,8 +325,6 @@ static void feed(sxd_session *session, sx_span input)
     while (event != SX_SP_MORE && window_open(session)) {
         if (sx_sp_reader_feed(&cx, &session->reader, &input, &event) != SX_OK) {
             on_bytes_bad(session, &cx);
-        } else if (event == SX_SP_READY) {
-            session->ready = true;
         } else if (event == SX_SP_FRAME) {
             on_frame(session);
         }

@@ -48,7 +48,6 @@ enum {
     SXD_KIND_MODULE = 1 + SXD_KINDS_OF_VERSION * SX_MODULE_VERSION,
     SXD_KIND_TEXT = 2 + SXD_KINDS_OF_VERSION * SX_MODULE_VERSION /* answers to optimize */
 };
-#define SXD_BLOB_ALIGNMENT ((size_t)64)
 
 /* ---- stored e-graphs of programs, or of parts, that may equal what is asked for ---- */
 #define SXD_LIBRARY_WAYS SX_CORE_WAYS

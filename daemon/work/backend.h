@@ -43,7 +43,6 @@ typedef struct {
  *             NULL: the better one is the answer.
  *   check     Checks that `module`, aligned to 64 bytes, is well formed and may be stored; in the daemon. */
 typedef struct {
-    const char *name;
     const char *(*build)(void); /* digest or version that changes whenever output may change */
     sx_code (*key)(sx_ctx *cx, const sx_compile_args *args, sxd_key *key);
     sx_code (*compile)(sx_ctx *cx, const sx_compile_args *args, sx_core_library *library,

@@ -378,44 +378,6 @@ START_TEST(test_pin_later)
 }
 END_TEST
 
-START_TEST(test_keys_are_completed)
-{
-    bench b = bench_open(NULL);
-    sx_key key[3] = {key_of(1, 0), key_of(2, 0)};
-    key[2] = key[0];
-    key[2].byte[2] ^= 0x01; /* the first five digits are those of key 0 */
-    for (uint32_t i = 0; i < 3; i++) {
-        put_ok(&b, 4, key[i], (const uint8_t *)"x", 1, 1);
-    }
-    char text[SX_KEY_TEXT_SIZE];
-    sx_key_print(&key[0], text);
-    for (uint32_t round = 0; round < 2; round++) {
-        sx_key found;
-        ck_sx_ok(&b.cx, sx_cache_complete(&b.cx, b.cache, 4, sx_span_of(text), &found));
-        ck_assert(sx_key_equal(&found, &key[0]));
-        for (size_t length = 4; length <= 64; length++) {
-            sx_span digits = {(const uint8_t *)text, length};
-            if (length < 6) {
-                ck_sx_fails(&b.cx, sx_cache_complete(&b.cx, b.cache, 4, digits, &found), SX_INPUT,
-                            "more than one");
-            } else {
-                ck_sx_ok(&b.cx, sx_cache_complete(&b.cx, b.cache, 4, digits, &found));
-                ck_assert(sx_key_equal(&found, &key[0]));
-            }
-            ck_sx_fails(&b.cx, sx_cache_complete(&b.cx, b.cache, 5, digits, &found), SX_ABSENT,
-                        "none in namespace 5");
-        }
-        bench_restart(&b);
-    }
-    sx_key found;
-    ck_sx_fails(&b.cx, sx_cache_complete(&b.cx, b.cache, 4, sx_span_of("abc"), &found), SX_INPUT,
-                "3 digits");
-    ck_sx_fails(&b.cx, sx_cache_complete(&b.cx, b.cache, 4, sx_span_of("xyz12"), &found), SX_INPUT,
-                "hexadecimal");
-    bench_close(&b);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("limits");
@@ -428,7 +390,6 @@ int main(void)
     tcase_add_test(cases, test_list_orders_by_use);
     tcase_add_test(cases, test_evict_filters);
     tcase_add_test(cases, test_pin_later);
-    tcase_add_test(cases, test_keys_are_completed);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

@@ -111,15 +111,11 @@ static void look_around(bench *b)
     sx_cache_info info;
     sx_cache_part *part;
     uint32_t count;
-    sx_cache_explanation why;
     sx_cache_verification check = {.deep = true};
     sx_key key = key_of(3, 0);
     sx_key other = key_of(77, 0);
-    sx_cache_part asked = {SX_SPAN_LITERAL("program"), SX_SPAN_LITERAL("abc")};
     (void)sx_cache_list(&b->cx, b->cache, 100, ignore, NULL);
     (void)sx_cache_show(&b->cx, b->cache, 0, &key, &info, &part, &count);
-    (void)sx_cache_explain(&b->cx, b->cache, 0, &asked, 1, &why);
-    (void)sx_cache_complete(&b->cx, b->cache, 0, SX_SPAN_LITERAL("0123"), &other);
     (void)sx_cache_pin(&b->cx, b->cache, 0, &key, true);
     (void)sx_cache_strike(&b->cx, b->cache, &other, SX_SPAN_LITERAL("x"), NULL);
     (void)sx_cache_verify(&b->cx, b->cache, 0, &check);

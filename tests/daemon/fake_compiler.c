@@ -359,7 +359,6 @@ static sx_code fake_merge(sx_ctx *cx, const sx_compile_args *args, sx_span a, sx
 int main(int argc, char **argv)
 {
     static sxd_backend fake = {
-        .name = "fake",
         .build = fake_build,
         .key = fake_key,
         .compile = fake_compile,

@@ -34,7 +34,7 @@ static const char *fake_build(void)
     return "fake";
 }
 
-static const sxd_backend backend = {.name = "fake", .build = fake_build, .compile = fake_compile};
+static const sxd_backend backend = {.build = fake_build, .compile = fake_compile};
 
 /* ---- tasks ---- */
 typedef struct {

@@ -513,7 +513,8 @@ static bool make_view(maker *m, sx_node_id x, sx_node_id *id)
             flat.dim[1] = flat.dim[0];
             flat.dim[0] = sx_dim_of(1);
         }
-        return sx_build_reshape(&cx, m->graph, x, &flat, id) == SX_OK;
+        sx_attr attr = {.present = SX_A(type), .type = flat};
+        return sx_graph_add(&cx, m->graph, SX_OP_RESHAPE, &attr, &x, 1, id) == SX_OK;
     }
     if (draw(m, 2) == 0) {
         sx_ints perm = {.count = type.rank};

@@ -26,7 +26,7 @@ static void teardown(void)
 static const sx_roll *roll_of(const sx_graph *graph)
 {
     const sx_roll *roll;
-    ck_sx_ok(&cx, sx_roll_find(&cx, graph, &roll));
+    ck_sx_ok(&cx, sx_roll_find(&cx, graph, NULL, &roll));
     if (roll != NULL && getenv("SX_SHOW") != NULL) {
         for (uint32_t u = 0; u < roll->use_count; u++) {
             printf("%u(%u) ", roll->use[u].part, roll->part[roll->use[u].part].node_count);

@@ -51,7 +51,7 @@ static sx_code wire(sx_ctx *c, sx_buf *out)
     sx_wired_part part[SX_ROLL_PARTS_MAX] = {0};
     sx_library_info info = {0};
     SX_TRY(program_of(c, sx_buf_span(&deep), &program));
-    SX_TRY(sx_roll_find(c, program, &roll));
+    SX_TRY(sx_roll_find(c, program, NULL, &roll));
     ck_assert_ptr_nonnull(roll);
     return sx_wiring_store(c, roll, part, &info, &rules, out);
 }
