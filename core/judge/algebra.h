@@ -50,38 +50,58 @@ typedef struct {
 typedef struct {
     int64_t constant;
     uint64_t vars;
-    uint32_t first; /* of the coefficients, one for each variable in ascending order */
+    /* Where its coefficients begin in the algebra's `coef`: one for each variable, in ascending order. */
+    uint32_t first;
 } sx_form;
 
 typedef enum {
-    SX_TERM_CONST = 1, /* imm, and above it the constant of `form`: the bits; of a mask 0 or 1 */
-    SX_TERM_ELEMENT, /* what a load of type `width` makes of buffer imm at byte `form` (plus integer child[0]) */
-    SX_TERM_INT,  /* as many low bits of `form` as a lane has; in integer registers all of them */
-    SX_TERM_OP,   /* op, imm (and form for 64-bit immediates) on children */
-    SX_TERM_HOLE, /* lane `form` of register imm at the start of an iteration */
-    SX_TERM_ACC,  /* the accumulator of the run around it */
-    SX_TERM_RUN, /* child[0] first value, child[1] step, form: the counts, imm: the level of its variables */
-    SX_TERM_STATE, /* what byte `form` of carried table imm holds at the start of an iteration */
-    SX_TERM_PART,  /* part imm of the recurrence around it, at the start of an iteration */
-    /* child[0] first value of a part, child[1] its step, child[2] the parts behind it, form: the count, imm: the
-     * level of its variable */
+    /* A constant. `imm` is the low half of its bits, the constant of `form` the high half; a mask is 0 or 1. */
+    SX_TERM_CONST = 1,
+    /* What a load of type `width` makes of buffer `imm` at byte `form`. Where child[0] is not 0, that integer is
+     * added to the byte. */
+    SX_TERM_ELEMENT,
+    /* The integer `form`: in a lane as many of its low bits as the lane has, in an integer register all of them. */
+    SX_TERM_INT,
+    /* The operation `op` with the immediate `imm`, or `form` where that has 64 bits, on the children. */
+    SX_TERM_OP,
+    /* What lane `form` of carried register `imm` holds at the start of an iteration. */
+    SX_TERM_HOLE,
+    /* The accumulator of the run around it. */
+    SX_TERM_ACC,
+    /* A run: child[0] is its first value, child[1] its step, `form` its counts (sx_counts), `imm` its level. */
+    SX_TERM_RUN,
+    /* What byte `form` of carried table `imm` holds at the start of an iteration. */
+    SX_TERM_STATE,
+    /* What part `imm` of the recurrence around it holds at the start of an iteration. */
+    SX_TERM_PART,
+    /* A recurrence. child[0] is the first value of a part and child[1] its step; child[2] is the recurrence of the
+     * parts behind it, or 0. `form` is the count of iterations, `imm` the level of the loop's variable. */
     SX_TERM_RECUR
 } sx_term_kind;
-/* The first SX_TERM_KEY bytes are the key, compared as a whole; the others follow from it. */
+/* The first SX_TERM_KEY bytes are the key, which is compared as a whole; the other fields follow from it. */
 typedef struct {
+    /* `kind` is a sx_term_kind, `op` a sx_lop or one of SX_LOP_IMAX .., `width` a sx_mem; `zero` is always 0. */
     uint8_t kind, op, width, zero;
     uint32_t imm;
+    /* Numbers of terms; 0 where there is no such child. */
     uint32_t child[3];
+    /* The number of a form. */
     uint32_t form;
-    uint64_t vars; /* free ones */
+    /* The variables that are free in the term, a set of SX_VAR_BIT. */
+    uint64_t vars;
     union {
         struct {
-            bool holes, acc;   /* has a hole, an accumulator that no run inside binds */
-            bool state, recur; /* has a state, a recurrence */
+            /* The term has a hole; an accumulator that no run inside the term binds. */
+            bool holes, acc;
+            /* The term has a state; a recurrence. */
+            bool state, recur;
         };
-        uint32_t marks; /* all four */
+        /* All four at once. */
+        uint32_t marks;
     };
-    uint8_t level; /* of runs inside, 0 without */
+    /* One more than the highest level of the runs and recurrences inside, 0 where there are none. A run around the
+     * term takes this level, so that its variables are others than theirs. */
+    uint8_t level;
 } sx_term;
 #define SX_TERM_KEY 24u
 _Static_assert(offsetof(sx_term, vars) == SX_TERM_KEY, "the key of a term has no gaps");
@@ -93,10 +113,15 @@ _Static_assert(offsetof(sx_term, vars) == SX_TERM_KEY, "the key of a term has no
 #define SX_LOP_NMAX ((int)SX_LOP_COUNT + 2)
 #define SX_LOP_NMIN ((int)SX_LOP_COUNT + 3)
 
+/* An answer of sx_term_pair that is kept. */
 typedef struct {
-    uint32_t a, b, var, result, stamp;
+    uint32_t a, b, var; /* what was asked */
+    uint32_t result;
+    /* The generation of the algebra in which it was asked. */
+    uint32_t stamp;
 } sx_pair_memo;
 #define SX_PAIR_MEMO 1024u
+/* A note of a result. It holds where `stamp` is that of the question: of a substitution, or the generation. */
 typedef struct {
     uint32_t stamp, result;
 } sx_memo;
@@ -104,51 +129,72 @@ typedef struct {
 /* A substitution of few variables that was made before. */
 #define SX_SUBST_SHARED 4u
 typedef struct {
+    /* The variables that it replaces, and what they become, in ascending order. */
     uint64_t vars;
-    uint32_t form[SX_SUBST_SHARED]; /* what the variables become, in ascending order */
+    uint32_t form[SX_SUBST_SHARED];
+    /* The generation of the algebra in which it was made, and the stamp of its notes. */
     uint32_t generation, stamp;
 } sx_subst_known;
 #define SX_SUBSTS_KNOWN 64u
 
+/* All forms and terms of one proof. The arrays lie in the arena of `cx` and are used again by the next proof. */
 typedef struct {
     sx_ctx *cx;
-    bool wide; /* lanes have 8 bytes, not 4 */
+    /* A lane has 8 bytes, and not 4. */
+    bool wide;
+    /* The proof has failed, and why, for people. */
     bool refused;
     char why[160];
     sx_form *form;
     uint32_t form_count, form_capacity;
+    /* The coefficients of all forms, one form after the other. */
     int64_t *coef;
     uint32_t coef_count, coef_capacity;
     sx_term *term;
     uint32_t term_count, term_capacity;
-    uint64_t *slot[2]; /* hash tables of forms and terms: generation << 32 | number */
+    /* Hash tables of forms and of terms: generation << 32 | number. A slot of an older generation is empty. */
+    uint64_t *slot[2];
     uint32_t slot_count[2];
-    uint32_t room[2]; /* forms and terms that there may be before a table or an array must grow */
+    /* How many forms and terms there may be before a table or an array must grow. */
+    uint32_t room[2];
+    /* Counts the proofs: what an older one left is not cleared, but has an older number. */
     uint32_t generation;
-    sx_memo *memo; /* of each term: its substitution under the running one */
+    /* For each term what it became under the substitution whose stamp stands beside it. */
+    sx_memo *memo;
     uint32_t memo_capacity;
+    /* The last stamp that was given to a substitution. */
     uint32_t stamp;
+    /* Found by what they do (sx_subst_share). */
     sx_subst_known known[SX_SUBSTS_KNOWN];
+    /* Found by a hash of what was asked; SX_PAIR_MEMO of them. */
     sx_pair_memo *pair;
-    sx_memo small[SX_SMALL_FORMS]; /* forms of the constants 0, 1 .. (lanes), by generation */
+    /* The forms of the constants 0, 1 .., stamped with the generation: lanes ask for them all the time. */
+    sx_memo small[SX_SMALL_FORMS];
+    /* The last answer of is_plain (subst.c). */
     struct {
         uint32_t term, var, generation;
         bool yes;
-    } plain;                                       /* the last answer of is_plain (subst.c) */
-    int64_t low[SX_VAR_COUNT], high[SX_VAR_COUNT]; /* ranges of the variables in scope */
+    } plain;
+    /* The least and the greatest value of each variable that is in scope. */
+    int64_t low[SX_VAR_COUNT], high[SX_VAR_COUNT];
 } sx_algebra;
 
 #define SX_RECUR_PARTS 8u
-/* A parallel substitution. */
+/* A substitution: all that it names is replaced at once. */
 typedef struct {
+    /* The variables that are replaced, and the form that each becomes; other entries have no meaning. */
     uint64_t vars;
     uint32_t form[SX_VAR_COUNT];
-    uint32_t hole; /* a term that becomes `acc`; 0: none */
+    /* A hole, and the term that it becomes. No hole is replaced where it is 0. */
+    uint32_t hole;
     uint32_t acc;
-    uint32_t first; /* what the free accumulator becomes; 0: stays */
+    /* The term that the free accumulator becomes; 0: it stays. */
+    uint32_t first;
+    /* States, and the terms that they become. */
     uint32_t state_count;
-    uint32_t state[SX_RECUR_PARTS]; /* terms, and what they become */
+    uint32_t state[SX_RECUR_PARTS];
     uint32_t part[SX_RECUR_PARTS];
+    /* The number of this substitution, under which notes on terms are made. */
     uint32_t stamp;
     /* Where `shares`: stamps of notes on terms in which variables alone are replaced, which have none of the marks
      * `own`. `single` is for terms with one of `several` variables. */

@@ -5,7 +5,7 @@
  * element of the result has exactly one final store, in bounds, from one grid point; every read sees the store
  * that the term names, of the same grid point; every contribution is there once and in the order of the
  * numerics plan; so grid points may run in any order, on any threads. README.md has the method, and what is
- * trusted. Nothing of the plan is read but the facts below, nothing of the lowering but its output.
+ * trusted. Nothing of the schedule is read but the facts below, nothing of the lowering but its output.
  *
  * Pure: limits are counts, the same verdict on every machine. "Not proven" is not "wrong", but such a kernel
  * is not used. */
@@ -14,17 +14,22 @@
 #include "core/base/buf.h"
 #include "core/loop/loop.h"
 
-typedef struct sx_judge sx_judge; /* tables that are used again from kernel to kernel */
-/* What of a plan belongs to the meaning of the kernel. */
+/* Tables that are used again from kernel to kernel. They lie in the arena of the ctx it was made with. */
+typedef struct sx_judge sx_judge;
+/* What of a schedule belongs to the meaning of the kernel: the program alone does not say how its right argument is
+ * packed, nor which blocks its numerics plan names. */
 typedef struct {
-    /* contraction: columns of a panel of the packed right argument; 0: it is read where it lies */
+    /* Of a contraction: how many columns a panel of the packed right argument has; 0: it is read where it lies. */
     int64_t panel;
-    uint32_t argument; /* that comes in panels */
-    int64_t keys;      /* online sum: keys per block */
+    /* The number of the argument that comes in panels. */
+    uint32_t argument;
+    /* Of an online sum: how many keys a block has. */
+    int64_t keys;
 } sx_judge_facts;
 typedef struct {
     bool proven;
-    char text[240]; /* what was proven, or what could not be shown and where */
+    /* What was proven, or what could not be shown and where; ends with a NUL. */
+    char text[240];
 } sx_verdict;
 
 /* Of the schedule of a contraction or an online sum; of other kernels nothing. */

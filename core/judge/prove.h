@@ -1,4 +1,6 @@
-/* prove.h - between prove.c and move.c. */
+/* prove.h - what the proofs of fused kernels (prove.c) and of moves (move.c) share: the parts of a kernel are walked,
+ * the stores that stay are located in the result, and each is compared with what must be there. Internal to
+ * core/judge. */
 #ifndef SX_CORE_JUDGE_PROVE_H
 #define SX_CORE_JUDGE_PROVE_H
 #include "core/judge/reference.h"
@@ -7,14 +9,18 @@
 /* Dimensions that the stores of a result must lie along. */
 typedef struct {
     uint32_t count;
-    int64_t stride[SX_STORE_DIMS]; /* bytes, ascending */
+    /* How many bytes lie between neighbours; ascending. */
+    int64_t stride[SX_STORE_DIMS];
     int64_t extent[SX_STORE_DIMS];
-    uint32_t dim[SX_STORE_DIMS]; /* of the space; panels: SX_RANK_MAX is the panel's column */
+    /* The dimension of the space that it is. Of panels, SX_RANK_MAX is the column inside a panel. */
+    uint32_t dim[SX_STORE_DIMS];
 } sx_places;
 
+/* A set of stores that no later one hides. */
 typedef struct {
     sx_record record;
-    sx_lin digit[SX_RANK_MAX + 1]; /* of each place, over its store variables */
+    /* Its index along each dimension of the places, as a form over its store variables. */
+    sx_lin digit[SX_RANK_MAX + 1];
 } sx_final;
 
 struct sx_judge {
@@ -22,11 +28,14 @@ struct sx_judge {
     sx_algebra algebra;
     sx_reference reference;
     sx_walk walk;
+    /* Stores to the result that no later one hides, with the variables of the grid as store variables; and the same
+     * once they are located, one for one. */
     sx_records live;
     sx_final *made;
     uint32_t made_capacity;
-    sx_places places;  /* of the last kernel, for sx_judge_print */
-    uint32_t expected; /* value of the record that differs, for sx_judge_print */
+    /* For sx_judge_print: the places of the last kernel, and the term that the record which differs had to hold. */
+    sx_places places;
+    uint32_t expected;
 };
 
 /* Checks the kernel and forgets the one before. */

@@ -1,11 +1,10 @@
 /* record.h - what a part has written so far, as sets of places with the terms they hold. Internal to core/judge.
  *
  * A record is one set: bytes [address, address + width) hold `value`, stored as `mem`, for every point of its
- * store variables, which have the counts 0 .. count - 1; address and value may use variables of open loops and
- * of the grid too,
- * at their present values. Different points have different places: sorted by stride, each stride of the
- * address is at least what the smaller ones reach together. Records stand in the order of the text; where two
- * meet, the later one holds. */
+ * store variables. Store variable k runs from 0 to count[k] - 1. Address and value may use variables of open loops
+ * and of the grid too, which mean their present values. Different points have different places: sorted by stride,
+ * each stride of the address is at least what the smaller ones reach together. Records stand in the order of the
+ * text; where two meet, the later one holds. */
 #ifndef SX_CORE_JUDGE_RECORD_H
 #define SX_CORE_JUDGE_RECORD_H
 #include "core/judge/algebra.h"
@@ -13,11 +12,17 @@
 #define SX_RECORDS_MAX 4000u
 typedef struct {
     uint32_t buffer;
-    sx_mem mem;       /* how a store puts the lane in memory */
-    uint32_t width;   /* bytes */
-    uint32_t address; /* form */
-    uint32_t value;   /* term; 0: a read */
-    uint32_t from;    /* a read: the record that answered it, when it did */
+    /* How the store puts a lane in memory. */
+    sx_mem mem;
+    /* How many bytes one point has. */
+    uint32_t width;
+    /* The form of the first byte of a point. */
+    uint32_t address;
+    /* The term that is stored. 0: the record is of a read. */
+    uint32_t value;
+    /* Of a read: the number of the record that answered it, at that time. */
+    uint32_t from;
+    /* How many store variables there are. */
     uint32_t dims;
     /* Of a record in a list: every byte of it is in [low, end), whatever the variables in scope are. */
     int64_t low, end;

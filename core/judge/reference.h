@@ -1,7 +1,7 @@
 /* reference.h - a fused body as terms at a point of its space: what a kernel must compute. Internal to core/judge.
  *
- * Derived from the attribute and the types alone, by code of this folder: strides, what varies along what,
- * which argument is packed. */
+ * It is derived from the attribute and the types alone, by code of this folder: strides, what varies along what,
+ * which argument is packed. Nothing of the analysis that the lowerings use is read (core/kernel). */
 #ifndef SX_CORE_JUDGE_REFERENCE_H
 #define SX_CORE_JUDGE_REFERENCE_H
 #include "core/judge/judge.h"
@@ -12,34 +12,46 @@
 typedef struct {
     uint32_t rank;
     int64_t extent[SX_RANK_MAX];
-    int64_t stride[SX_FUSED_ARGS_MAX][SX_RANK_MAX]; /* elements */
-    int64_t out_stride[SX_RANK_MAX];                /* elements; 0: not in the result */
-    bool reduced[SX_RANK_MAX], inner[SX_RANK_MAX];
-    uint32_t of[SX_RANK_MAX]; /* of each dimension of the attribute; UINT32_MAX: one point */
+    /* Strides and offsets are in elements. */
+    int64_t stride[SX_FUSED_ARGS_MAX][SX_RANK_MAX];
     int64_t offset[SX_FUSED_ARGS_MAX];
-    /* rows: the last dimension (one that is kept, or reduced over several) is reduced */
+    /* 0 along dimensions that the result does not have. */
+    int64_t out_stride[SX_RANK_MAX];
+    /* `inner`: reduced inside the scores of an online sum. */
+    bool reduced[SX_RANK_MAX], inner[SX_RANK_MAX];
+    /* For each dimension of the attribute the dimension of this space; UINT32_MAX where it has one point. */
+    uint32_t of[SX_RANK_MAX];
+    /* Of rows: the last dimension (of those that are kept, or reduced over several points) is reduced. */
     bool along;
 } sx_body_space;
 
 /* Running reductions of an online sum, behind its last block. */
 typedef struct {
+    /* Terms: the maximum of the scores, the sum of the weights, the weighted sum of the values. */
     uint32_t max, sum, value;
-    uint32_t point; /* of which they are */
+    /* The number of the point at which they are so. */
+    uint32_t point;
 } sx_online_state;
 
-/* One sequence of instructions that core/loop/math.c or typed.c makes, for lanes of one width. */
+/* One sequence of instructions that core/loop/math.c or typed.c makes, for lanes of one width: an operation, the
+ * reading of an element, or the storing of one. */
 typedef enum { SX_SEQUENCE_STEP, SX_SEQUENCE_DECODE, SX_SEQUENCE_ENCODE } sx_sequence_kind;
 typedef struct {
     sx_sequence_kind kind;
-    sx_loop_step step; /* coding: the type is `from` */
+    /* The operation; of DECODE and ENCODE only its `from` is used, the type of the element. */
+    sx_loop_step step;
+    /* Its items in the scratch kernel are first .. end - 1; `result` is the register that it leaves. */
     uint32_t first, end, result;
+    /* There is no such sequence: the operation is not implemented. */
     bool failed;
 } sx_sequence;
 #define SX_SEQUENCES_MAX 512u
+/* The sequences that were recorded so far. They are written one behind the other into a kernel that is never run. */
 typedef struct {
     sx_kernel *scratch;
     sx_loop_builder builder;
-    uint32_t operand[2][3]; /* registers that stand for the operands: vectors, masks */
+    /* Registers that stand for the three operands: vectors, and masks. */
+    uint32_t operand[2][3];
     sx_sequence *sequence;
     uint32_t count, capacity;
 } sx_sequences;
@@ -54,18 +66,29 @@ typedef struct {
     int64_t result_bytes;
     sx_judge_facts facts;
     sx_body_space space;
-    uint32_t varies[SX_FUSED_INSTRS_MAX]; /* sets of dimensions of `space` */
-    uint32_t reduced;                     /* set of dimensions */
-    uint32_t columns;               /* dimension of the columns of a contraction, or SX_RANK_MAX */
-    uint32_t packed;                /* argument in panels, or UINT32_MAX */
-    uint32_t position[SX_RANK_MAX]; /* forms */
+    /* The dimensions of `space` along which the value of each instruction varies, a set of 1 << dimension. */
+    uint32_t varies[SX_FUSED_INSTRS_MAX];
+    /* The dimensions of `space` that are reduced, a set of 1 << dimension. */
+    uint32_t reduced;
+    /* The dimension of the columns of a contraction, or SX_RANK_MAX. */
+    uint32_t columns;
+    /* The argument that comes in panels, or UINT32_MAX. */
+    uint32_t packed;
+    /* Where the body is evaluated: a form for each dimension of `space`. */
+    uint32_t position[SX_RANK_MAX];
+    /* The value of each instruction, which holds while `memo_epoch` is the number of the position: `point`, or, of an
+     * instruction that varies along reduced dimensions, `step`. Each move takes the next number from `epoch`. */
     uint32_t memo[SX_FUSED_INSTRS_MAX];
     uint32_t memo_epoch[SX_FUSED_INSTRS_MAX];
-    uint32_t epoch, point, step; /* of the point, of the position along the reduced dimensions */
+    uint32_t epoch, point, step;
+    /* How many holes were made. */
     uint32_t holes;
     sx_online_state online;
+    /* The kernel is an online sum. */
     bool online_kind;
-    sx_sequences recorded[2]; /* once: lanes of 4 and of 8 bytes */
+    /* For lanes of 4 and of 8 bytes. What is recorded stays from kernel to kernel. */
+    sx_sequences recorded[2];
+    /* While a sequence is read back: the terms of its vector and mask registers. */
     uint32_t *value[2];
     uint32_t value_capacity[2];
 } sx_reference;

@@ -17,47 +17,64 @@ typedef struct {
     uint32_t term[SX_LOOP_LANES_MAX];
 } sx_lanes;
 
+/* A loop that is walked with its variable free. */
 typedef struct {
+    /* Its LOOP item, its variable, and how many iterations it has. */
     uint32_t item;
     uint32_t var;
     int64_t trip;
+    /* Where the stores and the reads of its body begin in the lists of the walk. */
     uint32_t first_record, first_read;
+    /* Its tables, if it is walked with states: first_table .. end_table - 1. */
     uint32_t first_table, end_table;
 } sx_walk_loop;
 
 /* A set of places that a loop carries: found by the first walk of the loop, made a state by the next. */
 typedef struct {
-    uint32_t item; /* LOOP */
+    /* The LOOP item. */
+    uint32_t item;
     sx_record places;
 } sx_carried_places;
+/* Such places while their loop is walked with states. */
 typedef struct {
-    sx_record places; /* each with its state */
-    uint32_t first, step,
-        behind; /* terms over the store variables: before the loop, of an iteration, behind it */
+    /* The value of each place is its state. */
+    sx_record places;
+    /* Terms over the store variables of `places`: what a place holds before the loop, what an iteration makes of it,
+     * and what it holds behind the loop. */
+    uint32_t first, step, behind;
 } sx_table;
 
+/* How a loop is walked: once; once, with states for the memory that it carries; or iteration by iteration. */
 typedef enum { SX_WALK_ONCE, SX_WALK_STATES, SX_WALK_UNROLLED } sx_walk_mode;
+/* A register that a loop carries from one iteration to the next. */
 typedef struct {
-    uint32_t reg; /* class << 28 | number */
+    /* Its class (0 vector, 1 mask) << 28 | its number. */
+    uint32_t reg;
+    /* The number of its hole. */
     uint32_t hole;
-    uint32_t before; /* register value at the start of the loop */
+    /* The value that it had before the loop. */
+    uint32_t before;
 } sx_carried;
 
-/* Of an instruction: classes of the registers that it reads (0 vector, 1 mask, 2 integer), of its result. */
+/* What the table of instructions says of one. */
 typedef struct {
+    /* How many registers it reads, and the class of each: 0 vector, 1 mask, 2 integer. */
     uint8_t reads, class[4];
-    char result; /* as in ops.def; never 0 */
-    bool memory; /* it has an address */
+    /* The class of its result, as a letter of ops.def; never 0. */
+    char result;
+    /* It has an address. */
+    bool memory;
 } sx_walk_op;
 
-/* Items that read and write a register last, in a loop; item 0 is the start. */
+/* The last items that read and that wrote a register; 0: none so far. */
 typedef struct {
     uint32_t read, written;
 } sx_reg_scan;
+/* A register that the open loop number `loop` (0 is the outermost) reads before it writes it. */
 typedef struct {
     uint32_t loop, reg;
 } sx_loop_read;
-/* Of a LOOP item: its registers among `carried_reg`. */
+/* The registers that a loop carries: `count` of `carried_reg`, from `first` on. */
 typedef struct {
     uint32_t first, count;
 } sx_loop_carries;
@@ -75,46 +92,66 @@ typedef struct {
     uint32_t row[SX_LOOP_LANES_MAX];
 } sx_rows;
 
+/* The walk over one part. The arrays lie in the arena of the algebra and are used again for the next part. */
 typedef struct {
     sx_algebra *g;
     const sx_kernel *kernel;
     const sx_part *part;
     uint32_t lanes;
-    uint32_t *reg[2];  /* vectors and masks: a term, or SX_MANY | index into `many`; 0: not known */
-    uint32_t *integer; /* terms */
-    sx_reg_scan *seen[2]; /* of the registers, for the scan for what loops carry */
+    /* What vector and mask registers hold: a term, or SX_MANY | index into `many`; 0: nobody knows. */
+    uint32_t *reg[2];
+    /* What integer registers hold: terms; 0: nobody knows. */
+    uint32_t *integer;
+    /* For each vector and mask register, while it is found out what loops carry. */
+    sx_reg_scan *seen[2];
+    /* The number of the next hole. */
     uint32_t hole_count;
     uint32_t reg_capacity[2], seen_capacity[2], integer_capacity;
+    /* Values whose lanes are not alike. */
     sx_lanes *many;
     uint32_t many_count, many_capacity;
+    /* What the part has stored so far, and what it has read of its own stores inside open loops. */
     sx_records stores, reads;
-    uint32_t *end_of; /* of each LOOP item: its END */
-    uint8_t *mode;    /* of each LOOP item: sx_walk_mode */
-    uint32_t item_capacity, mode_capacity;
-    sx_loop_carries *carries; /* of each LOOP item */
-    uint32_t *carried_reg;    /* class << 28 | number, in the order in which they are read */
-    sx_loop_read *read;       /* scratch: read before they were written, in loops that are open */
-    uint32_t carries_capacity, carried_reg_capacity, carried_reg_count, read_capacity;
+    /* For each LOOP item: its END item; its sx_walk_mode; what it carries in registers. */
+    uint32_t *end_of;
+    uint8_t *mode;
+    sx_loop_carries *carries;
+    uint32_t item_capacity, mode_capacity, carries_capacity;
+    /* Registers that loops carry (class << 28 | number), loop by loop, in the order in which they are read. */
+    uint32_t *carried_reg;
+    /* While that is found out: registers that were read before they were written, in the loops that are open. */
+    sx_loop_read *read;
+    uint32_t carried_reg_capacity, carried_reg_count, read_capacity;
+    /* Memory that loops carry, as far as walks of the part have found it. */
     sx_carried_places *places;
     uint32_t places_count, places_capacity;
-    /* of the open loops that are walked with states; the number of a table is that of its states */
+    /* Tables of the open loops that are walked with states; states name them by their number. */
     sx_table *table;
     uint32_t table_count, table_capacity;
+    /* Registers that the open loops carry. */
     sx_carried *carried;
     uint32_t carried_count, carried_capacity;
-    bool known[SX_LOOP_VARS_MAX]; /* the variable has one value: */
+    /* Whether a variable of the program has one value (its loop is unrolled, or has one iteration), and which. */
+    bool known[SX_LOOP_VARS_MAX];
     int64_t value[SX_LOOP_VARS_MAX];
-    uint32_t loop_of[SX_LOOP_VARS_MAX]; /* LOOP item of the variable where that is free */
-    bool again; /* a loop needs another `mode`, which it has now: walk the part once more */
-    uint32_t loop_first; /* first record of the innermost open loop */
-    uint32_t read_first; /* and its first read */
-    uint32_t last_cut;   /* lane at which a read fell in two */
-    uint32_t open;       /* symbolic loops */
-    uint32_t at;         /* item */
+    /* The LOOP item of each variable that is free; UINT32_MAX: it is no loop's. */
+    uint32_t loop_of[SX_LOOP_VARS_MAX];
+    /* A loop needs another mode, which it has by now: the part is to be walked once more. */
+    bool again;
+    /* Where the stores and the reads of the innermost open loop begin. */
+    uint32_t loop_first;
+    uint32_t read_first;
+    /* The lane at which a read fell into two records last: the next one often does so at the same. */
+    uint32_t last_cut;
+    /* How many loops with a free variable are open. */
+    uint32_t open;
+    /* The item that is walked. */
+    uint32_t at;
     sx_walk_op op[SX_LOP_COUNT];
     sx_fixed_lanes fixed[SX_FIXED_LANES];
     sx_rows rows;
-    sx_subst whole; /* of stores from lane 0 on: the lane as a store variable */
+    /* What makes the lane a store variable, for stores from lane 0 on. */
+    sx_subst whole;
 } sx_walk;
 
 #define SX_MANY 0x80000000u
