@@ -34,6 +34,7 @@ typedef enum {
 #undef SX_LOP
     SX_LOP_COUNT
 } sx_lop;
+/* A row of ops.def, which explains the letters of `operands` and `result`. */
 typedef struct {
     const char *name;
     const char *operands;
@@ -58,63 +59,79 @@ uint32_t sx_mem_bytes(sx_mem mem, uint32_t lane_bytes); /* 0: not with such lane
 #define SX_LOOP_BYTES_MAX (INT64_C(1) << 46)
 #define SX_NO_REG UINT32_MAX
 typedef struct {
+    /* The number of the buffer in the kernel. */
     uint32_t buffer;
-    int64_t offset;                 /* bytes */
-    int64_t coef[SX_LOOP_VARS_MAX]; /* bytes per step of each variable */
-    uint32_t index_reg;             /* integer register added (bytes), or SX_NO_REG */
+    /* All that follows is in bytes: where it begins, what each variable is multiplied by, and an integer register that
+     * is added (or SX_NO_REG). */
+    int64_t offset;
+    int64_t coef[SX_LOOP_VARS_MAX];
+    uint32_t index_reg;
 } sx_addr;
 
 typedef enum { SX_ITEM_OP, SX_ITEM_LOOP, SX_ITEM_END } sx_item_kind;
 typedef struct {
     sx_item_kind kind;
-    sx_lop op;    /* OP */
-    sx_mem mem;   /* OP: loads and stores of vectors */
-    uint32_t dst; /* OP: result register of the class in ops.def; LOOP and its END: the variable */
-    /* OP: register operands in order of ops.def (immediates and addresses skipped) */
+    /* Of an OP, as all fields without another word. */
+    sx_lop op;
+    /* How the elements of a load or store of vectors lie in memory. */
+    sx_mem mem;
+    /* The register of the result, of the class that ops.def names. Of a LOOP and its END: the variable. */
+    uint32_t dst;
+    /* The registers that it reads, in the order of ops.def, which has immediates and addresses between them. */
     uint32_t src[3];
-    uint32_t addr; /* OP: index into part->addr, if it has an address */
-    uint32_t imm;  /* OP: the low 32 bits of `f`, or the first `n` */
-    /* OP: the high 32 bits of `f`; the second `n` (byte stride of loads; bound of
-     * swrap/sclamp/smul is here as their only n) */
+    /* Where its address stands in part->addr, if it has one. */
+    uint32_t addr;
+    /* The immediates of ops.def. `imm` is the first `n`, or the low half of the bits `f`. `imm2` is the high half of
+     * `f`, or the second `n`: the bytes from lane to lane of a load. swrap, sclamp and smul have their one immediate
+     * in imm2, because it has 64 bits. */
+    uint32_t imm;
     int64_t imm2;
-    int64_t trip; /* LOOP: iterations, >= 1 */
+    /* Of a LOOP: how many iterations it has, at least 1. */
+    int64_t trip;
 } sx_item;
-/* Note: swrap, sclamp and smul have their immediate in imm2 (64 bits); all others have it in imm. */
 
+/* A program that is run once for every point of its grid. */
 typedef struct {
-    int64_t grid[3]; /* points per grid dimension, >= 1 */
+    /* How many points each dimension of the grid has, at least 1. */
+    int64_t grid[3];
     sx_item *item;
     uint32_t item_count, item_capacity;
     sx_addr *addr;
     uint32_t addr_count, addr_capacity;
-    uint32_t vector_count; /* virtual registers used of each class */
+    /* How many virtual registers of each class it uses: vectors, masks, 64-bit integers. */
+    uint32_t vector_count;
     uint32_t mask_count;
     uint32_t scalar_count;
-    uint32_t var_count; /* highest variable in use + 1, at least 3 */
+    /* One more than the highest variable in use, at least 3. */
+    uint32_t var_count;
 } sx_part;
 
 typedef enum { SX_BUFFER_IN, SX_BUFFER_OUT, SX_BUFFER_WORKSPACE } sx_buffer_role;
 typedef struct {
-    /* WORKSPACE: private to the thread, contents undefined at entry; at most one, the last
-     * buffer */
+    /* The workspace belongs to one thread, and what it holds at entry is undefined. There is at most one; it is the
+     * last buffer. */
     sx_buffer_role role;
-    int64_t size; /* bytes that may be touched */
+    /* How many bytes may be touched. */
+    int64_t size;
 } sx_loop_buffer;
 #define SX_LOOP_BUFFERS_MAX 20
 #define SX_PARTS_MAX 64
 typedef struct {
-    char name[64];  /* for reports: e.g. "dot_17" */
-    uint32_t lanes; /* 8 or 16 of 4 bytes, 4 or 8 of 8 bytes, or 32 of either */
+    /* For reports, for instance "dot_17". */
+    char name[64];
+    /* Vectors have 8 or 16 lanes of 4 bytes, 4 or 8 lanes of 8 bytes, or 32 lanes of either. */
+    uint32_t lanes;
     uint32_t lane_bytes;
     sx_loop_buffer buffer[SX_LOOP_BUFFERS_MAX];
     uint32_t buffer_count;
     sx_part *part;
     uint32_t part_count;
-    /* hash of the numerics plan: equal ids must give equal bits (op, N, K, dtype; never M, tiles,
-     * lanes) */
+    /* The id of the numerics plan, a hash. Kernels with equal ids give equal bits: it holds operations, types and the
+     * extents that sums depend on, but no tiles, no number of rows and no lanes. */
     uint64_t numerics;
-    double flops; /* useful floating point operations of the whole kernel */
-    double bytes; /* distinct bytes read and written */
+    /* Of the whole kernel: useful floating point operations, and distinct bytes that are read and written. */
+    double flops;
+    double bytes;
 } sx_kernel;
 
 /* The constant that a SET makes. */
@@ -127,9 +144,12 @@ static inline uint64_t sx_item_bits(const sx_item *item)
 typedef struct {
     sx_ctx *cx;
     sx_kernel *kernel;
-    sx_part *part;                   /* the open part */
-    uint32_t open[SX_LOOP_VARS_MAX]; /* item indices of the open loops */
+    /* The part that is written. */
+    sx_part *part;
+    /* The LOOP items of the open loops, outermost first. */
+    uint32_t open[SX_LOOP_VARS_MAX];
     uint32_t open_count;
+    /* The first failure; what is asked after it does nothing. */
     sx_code code;
 } sx_loop_builder;
 /* Are there kernels with so many lanes of so many bytes?
@@ -228,12 +248,15 @@ sx_code sx_kernel_emit_c(sx_ctx *cx, const sx_kernel *kernel, sx_buf *text);
 
 /* The vector instructions that a program is lowered for. */
 typedef struct {
-    uint32_t lanes; /* of 4 bytes */
+    /* How many lanes of 4 bytes a register has. */
+    uint32_t lanes;
     /* Each lane is a thread, whose registers hold one element of any size; else a register has a number of
      * bytes, and half as many lanes of 8. */
     bool threads;
-    uint32_t registers;  /* vector registers */
-    bool mask_registers; /* masks have registers of their own; else each takes a vector register */
+    /* How many vector registers there are. */
+    uint32_t registers;
+    /* Masks have registers of their own. Otherwise each takes a vector register. */
+    bool mask_registers;
     /* How the instructions round, in a word: units of one class give the same bits for the same program,
      * units of different classes never share the id of a numerics plan. */
     const char *numerics;
@@ -285,10 +308,12 @@ typedef enum {
 } sx_lowering_kind;
 typedef struct {
     sx_lowering_kind kind;
-    const char *name; /* of the kernel, for reports */
+    /* The name of the kernel, for reports. */
+    const char *name;
     const sx_schedule *schedule;
-    const sx_analysis *analysis; /* FUSED, PACK */
-    /* MOVE: the operation, its attributes, the types of its inputs and of its result */
+    /* Of FUSED and PACK. */
+    const sx_analysis *analysis;
+    /* Of MOVE: the operation, its attributes, the types of its inputs and of its result. */
     sx_op op;
     const sx_attr *attr;
     const sx_type *input;

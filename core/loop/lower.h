@@ -8,6 +8,7 @@
 #define SX_CORE_LOOP_LOWER_H
 #include "core/loop/loop.h"
 
+/* An integer that moves with loops: a constant, and a coefficient for each variable of the program. */
 typedef struct {
     int64_t constant;
     int64_t coef[SX_LOOP_VARS_MAX];
@@ -19,24 +20,33 @@ struct sx_lower {
     sx_kernel *kernel;
     sx_loop_builder b;
     const sx_analysis *analysis;
-    bool moves; /* elements keep their bits: nothing is computed */
+    /* Elements keep their bits, because nothing is computed. */
+    bool moves;
     const sx_schedule *schedule;
-    const sx_vector_unit *unit; /* NULL in packing and in moves, which neither round nor block */
+    /* NULL where panels are packed and in moves, which neither round nor have register blocks. */
+    const sx_vector_unit *unit;
     const sx_body *body;
-    sx_view view; /* of the analysis; packing changes strides */
+    /* That of the analysis; where an argument is packed, with the strides of its panels. */
+    sx_view view;
+    /* For each argument its type, and the buffer of the kernel in which it lies. */
     sx_dtype arg_dtype[SX_FUSED_ARGS_MAX];
     uint32_t arg_buffer[SX_FUSED_ARGS_MAX];
     sx_dtype out_dtype;
     uint32_t out_buffer;
     uint32_t lanes;
-    sx_affine at[SX_RANK_MAX]; /* position */
+    /* The position: an index along each dimension of the view. */
+    sx_affine at[SX_RANK_MAX];
+    /* The dimension that runs across the lanes, or SX_NO_DIM. */
     uint32_t vector_dim;
-    uint32_t valid; /* lanes */
+    /* How many lanes, from the first on, are inside the space. */
+    uint32_t valid;
+    /* For each instruction of the body: the register of its value, and whether it is written at this position. */
     uint32_t reg[SX_FUSED_INSTRS_MAX];
-    bool have[SX_FUSED_INSTRS_MAX]; /* reg is written at this position */
-    /* stays written when the position moves along the vector dimension or the reduced axes */
+    bool have[SX_FUSED_INSTRS_MAX];
+    /* It stays written when the position moves along the vector dimension or along reduced dimensions. */
     bool pinned[SX_FUSED_INSTRS_MAX];
-    void *self; /* of the lowering */
+    /* What the lowering at work keeps beside this; its own type. */
+    void *self;
 };
 
 /* numerics.c: the id of the numerics plan; `extent`: what of the reduced dimensions the bits depend on. */
@@ -64,15 +74,21 @@ bool sx_lower_is_lane_float(const sx_lower *l, sx_dtype dtype);
  * the piece, inside all loops; `length` is what it covers of the inner dimension. */
 typedef void (*sx_lower_body)(sx_lower *l, int64_t length);
 typedef struct {
-    uint32_t dim;  /* SX_NO_DIM: one point */
-    int64_t start; /* of the first point */
-    int64_t count; /* points */
-    int64_t step;  /* elements from point to point */
+    /* The dimension that is cut; SX_NO_DIM: there is one point. */
+    uint32_t dim;
+    /* The index of the first point, how many points there are, and how many elements lie from one to the next. */
+    int64_t start;
+    int64_t count;
+    int64_t step;
 } sx_grid_axis;
+/* What one part covers. */
 typedef struct {
-    uint32_t own;               /* dimension with grid variable 0, or SX_NO_DIM */
-    sx_grid_axis axis[2];       /* grid variables 1 and 2 */
-    uint32_t loop[SX_RANK_MAX]; /* dimensions walked by loops, outermost first */
+    /* The dimension that has grid variable 0 for itself, or SX_NO_DIM. */
+    uint32_t own;
+    /* What grid variables 1 and 2 walk. */
+    sx_grid_axis axis[2];
+    /* The dimensions that loops walk, outermost first, and how many iterations each loop has. */
+    uint32_t loop[SX_RANK_MAX];
     int64_t trip[SX_RANK_MAX];
     uint32_t loop_count;
 } sx_part_plan;
