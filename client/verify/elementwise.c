@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "client/verify/fast.h"
+#include "client/verify/narrow.h"
 #include "client/verify/step.h"
 #include "core/ir/num.h"
 
@@ -130,24 +131,34 @@ SXV_LEVELS static void load_run(const sxv_operand *x, int64_t from, int64_t step
     }
 }
 
-/* Elements of a spread operand, row by row of its type. */
-static void load_spread(const sxv_operand *x, int64_t first, int64_t count, sx_cell *room)
+/* Elements of a spread operand that lie `step` apart, from number `at` of those there are. */
+typedef struct {
+    int64_t at, step, count;
+} spread_run;
+
+/* From element `first` on, `count` at most: the rest of a row of its type. */
+static spread_run spread_run_of(const sxv_operand *x, int64_t first, int64_t count)
 {
     const sx_type *type = x->type;
     uint32_t inner = type->rank > 0 ? type->rank - 1 : 0;
     int64_t length = type->rank > 0 ? type->dim[inner].scale : 1;
-    int64_t step = type->rank > 0 ? x->step[inner] : 0;
-    for (int64_t i = 0; i < count;) {
-        int64_t column = (first + i) % length;
-        int64_t rest = (first + i) / length;
-        int64_t some = sx_min_i64(length - column, count - i);
-        int64_t at = column * step;
-        for (uint32_t d = inner; d-- > 0;) {
-            at += rest % type->dim[d].scale * x->step[d];
-            rest /= type->dim[d].scale;
-        }
-        load_run(x, at, step, some, room + i);
-        i += some;
+    spread_run run = {.step = type->rank > 0 ? x->step[inner] : 0};
+    int64_t rest = first / length;
+    run.count = sx_min_i64(length - first % length, count);
+    run.at = first % length * run.step;
+    for (uint32_t d = inner; d-- > 0;) {
+        run.at += rest % type->dim[d].scale * x->step[d];
+        rest /= type->dim[d].scale;
+    }
+    return run;
+}
+
+static void load_spread(const sxv_operand *x, int64_t first, int64_t count, sx_cell *room)
+{
+    spread_run run;
+    for (int64_t i = 0; i < count; i += run.count) {
+        run = spread_run_of(x, first + i, count - i);
+        load_run(x, run.at, run.step, run.count, room + i);
     }
 }
 
@@ -192,6 +203,54 @@ static void run(void *self, uint32_t thread, int64_t first, int64_t last)
     }
 }
 
+/* ---- f32 throughout ---- */
+
+typedef struct {
+    const sxv_step *s;
+    sxv_narrow narrow;
+} narrow_step;
+
+/* Elements of a spread operand in a row, each `step` behind the other. */
+SXV_LEVELS static void load_floats(const float *from, int64_t step, int64_t count, float *to)
+{
+    if (step == 0) {
+        for (int64_t i = 0; i < count; i++) {
+            to[i] = *from;
+        }
+    } else {
+        for (int64_t i = 0; i < count; i++) {
+            to[i] = from[i * step];
+        }
+    }
+}
+
+static const float *floats_of(const sxv_operand *x, int64_t first, int64_t count, float *room)
+{
+    spread_run run;
+    if (x->step == NULL) {
+        return x->raw + first;
+    }
+    for (int64_t i = 0; i < count; i += run.count) {
+        run = spread_run_of(x, first + i, count - i);
+        load_floats(x->raw + run.at, run.step, run.count, room + i);
+    }
+    return room;
+}
+
+static void run_narrow(void *self, uint32_t thread, int64_t first, int64_t last)
+{
+    const narrow_step *n = self;
+    const sxv_step *s = n->s;
+    float room[2][CHUNK];
+    (void)thread;
+    for (int64_t i = first; i < last; i += CHUNK) {
+        int64_t count = sx_min_i64(CHUNK, last - i);
+        const float *x = floats_of(&s->input[0], i, count, room[0]);
+        const float *y = s->input_count > 1 ? floats_of(&s->input[1], i, count, room[1]) : x;
+        sxv_narrow_run(&n->narrow, x, y, count, s->narrow + i);
+    }
+}
+
 bool sxv_is_elementwise(sx_op op)
 {
     switch (sx_op_info_of(op)->op_class) {
@@ -207,7 +266,16 @@ bool sxv_is_elementwise(sx_op op)
 sx_code sxv_step_elementwise(const sxv_step *step)
 {
     sxv_step s = *step;
+    narrow_step n = {.s = &s};
+    bool floats = s.narrow != NULL;
     SX_ASSERT(s.input_count >= 1 && s.input_count <= 3);
-    sxr_pool_run(s.pool, run, &s, sx_tensor_elements(s.type));
+    for (uint32_t k = 0; k < s.input_count; k++) {
+        floats = floats && s.input[k].cell == NULL;
+    }
+    if (floats && sxv_narrow_make(s.op, &n.narrow)) {
+        sxr_pool_run(s.pool, run_narrow, &n, sx_tensor_elements(s.type));
+    } else {
+        sxr_pool_run(s.pool, run, &s, sx_tensor_elements(s.type));
+    }
     return SX_OK;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/verify/narrow.h"
 #include "client/verify/reference.h"
 #include "tests/lib/gen_graph.h"
 #include "tests/lib/ir.h"
@@ -246,6 +247,73 @@ START_TEST(test_memory)
 }
 END_TEST
 
+/* ---- operations on f32 that are carried out in f32 ---- */
+
+/* What the C library says of doubles, rounded once. */
+static float by_library(sx_op op, double x, double y)
+{
+    switch ((int)op) {
+    case SX_OP_NEGATE: return (float)-x;
+    case SX_OP_ABS: return (float)fabs(x);
+    case SX_OP_SQRT: return (float)sqrt(x);
+    case SX_OP_ADD: return (float)(x + y);
+    case SX_OP_SUBTRACT: return (float)(x - y);
+    case SX_OP_MULTIPLY: return (float)(x * y);
+    case SX_OP_DIVIDE: return (float)(x / y);
+    case SX_OP_EXP: return (float)exp(x);
+    case SX_OP_LOGISTIC: return (float)(1 / (1 + exp(-x)));
+    case SX_OP_ERF: return (float)erf(x);
+    case SX_OP_TANH: return (float)tanh(x);
+    default: ck_abort_msg("operation %d", (int)op);
+    }
+    return 0;
+}
+
+/* Of any exponent, or near one; now and then one of the ends of the range. */
+static float draw_float(sx_rng *rng, uint32_t kind)
+{
+    static const float ends[] = {
+        0, -0.0F, 1, -1, 0x1p-149F, 0x1p-126F, 0x1.fffffep-127F, 0x1.fffffep127F, 4, 9.0625F, 80};
+    uint32_t bits = (uint32_t)sx_rng_next(rng);
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    if (kind == 0) {
+        return value;
+    }
+    if (kind == 1) {
+        return ends[bits % SX_COUNT(ends)] * (bits >> 31 != 0 ? -1.0F : 1.0F);
+    }
+    return sx_rng_f32(rng) * (kind == 2 ? 4.5F : 20.0F);
+}
+
+#define NARROW (1 << 18)
+#define NARROW_ROW 1001
+START_TEST(test_narrow)
+{
+    static const sx_op op[] = {SX_OP_NEGATE,   SX_OP_ABS,      SX_OP_SQRT,   SX_OP_ADD,
+                               SX_OP_SUBTRACT, SX_OP_MULTIPLY, SX_OP_DIVIDE, SX_OP_EXP,
+                               SX_OP_LOGISTIC, SX_OP_ERF,      SX_OP_TANH};
+    static sxv_narrow narrow;
+    float x[NARROW_ROW], y[NARROW_ROW], got[NARROW_ROW];
+    sx_rng rng = {sx_test_seed()};
+    ck_assert(sxv_narrow_make(op[_i], &narrow));
+    for (uint32_t n = 0; n < sx_test_trials(NARROW / NARROW_ROW); n++) {
+        for (uint32_t i = 0; i < NARROW_ROW; i++) {
+            x[i] = draw_float(&rng, (n + i) % 8 < 2 ? (n + i) % 8 : 2 + n % 2);
+            y[i] = draw_float(&rng, i % 3);
+        }
+        sxv_narrow_run(&narrow, x, y, NARROW_ROW, got);
+        for (uint32_t i = 0; i < NARROW_ROW; i++) {
+            float want = by_library(op[_i], (double)x[i], (double)y[i]);
+            bool same = memcmp(&got[i], &want, sizeof(want)) == 0 || (isnan(want) && isnan(got[i]));
+            ck_assert_msg(same, "%s(%a, %a) is %a, the library has %a", sx_op_info_of(op[_i])->name,
+                          (double)x[i], (double)y[i], (double)got[i], (double)want);
+        }
+    }
+    ck_assert(!sxv_narrow_make(SX_OP_LOG, &narrow) && !sxv_narrow_make(SX_OP_MAXIMUM, &narrow));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("verify.reference");
@@ -254,6 +322,7 @@ int main(void)
     tcase_add_test(cases, test_programs);
     tcase_add_loop_test(cases, test_large, 0, (int)SX_COUNT(large));
     tcase_add_test(cases, test_memory);
+    tcase_add_loop_test(cases, test_narrow, 0, 11);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }
