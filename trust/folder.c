@@ -137,6 +137,26 @@ sx_code sx_trust_folder(sx_ctx *cx, const char *what, const char *path, const sx
     return SX_OK;
 }
 
+sx_code sx_trust_file(sx_ctx *cx, const char *what, const char *path, const sx_trust *trust)
+{
+    char folder[PATH_MAX];
+    struct stat status;
+    SX_ASSERT(path != NULL && path[0] == '/' && trust != NULL);
+    int length = snprintf(folder, sizeof(folder), "%s", path);
+    if (length < 0 || (size_t)length >= sizeof(folder) || lstat(path, &status) != 0 ||
+        !S_ISREG(status.st_mode)) {
+        return SX_FAIL(cx, SX_ABSENT, "%s: %.300s is no regular file", what, path);
+    }
+    bool ours = status.st_uid == 0 || status.st_uid == trust->self || status.st_uid == trust->also;
+    if (!ours || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+        return SX_FAIL(cx, SX_DENIED, "%s: %.300s: mode %04o, owner %u", what, path,
+                       status.st_mode & 07777u, status.st_uid);
+    }
+    char *slash = strrchr(folder, '/');
+    slash[slash == folder ? 1 : 0] = '\0';
+    return sx_trust_folder(cx, what, folder, trust, S_IWOTH);
+}
+
 static sx_code make_all(sx_ctx *cx, const char *what, const char *path)
 {
     char part[PATH_MAX];

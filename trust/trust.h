@@ -29,6 +29,11 @@ sx_code sx_trust_of_process(sx_ctx *cx, sx_trust *trust);
 sx_code sx_trust_folder(sx_ctx *cx, const char *what, const char *path, const sx_trust *trust,
                         mode_t forbidden);
 
+/* May this file be believed? `path` is absolute, without links: what realpath says. It is a regular file of the
+ * superuser or of `trust`, which others cannot write to, in a folder that may be believed.
+ *   errors   SX_ABSENT it is no regular file; SX_DENIED, with owner and mode; SX_SYSTEM */
+sx_code sx_trust_file(sx_ctx *cx, const char *what, const char *path, const sx_trust *trust);
+
 /* A folder that is the effective user's own and closed to everybody else: made with mode 0700 where it is
  * missing, its parents too.
  *   errors   SX_DENIED, with path, owner and mode, as above and when it belongs to root instead of us;

@@ -49,27 +49,21 @@ static void refuse(sxa_found *found, const char *why)
 /* Is it a file that nobody else can exchange? */
 static bool is_trusted(sx_ctx *cx, const char *path, bool program, sxa_found *found)
 {
-    char folder[PATH_MAX], why[PATH_MAX + 80];
+    char why[PATH_MAX + 80];
     struct stat status;
     sx_trust trust = {geteuid(), geteuid()};
-    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode)) {
-        return false;
-    }
-    (void)snprintf(folder, sizeof(folder), "%s", path);
-    char *slash = strrchr(folder, '/');
-    SX_ASSERT(slash != NULL && slash != folder);
-    *slash = '\0';
-    bool ours = status.st_uid == 0 || status.st_uid == trust.self;
-    if (!ours || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0 ||
-        (program && access(path, X_OK) != 0)) {
-        (void)snprintf(why, sizeof(why), "%s: mode %04o, owner %u", path, status.st_mode & 07777u,
-                       status.st_uid);
-        refuse(found, why);
-        return false;
-    }
-    if (sx_trust_folder(cx, "toolkit", folder, &trust, S_IWOTH) != SX_OK) {
-        refuse(found, cx->error.text);
+    sx_code code = sx_trust_file(cx, "toolkit", path, &trust);
+    if (code != SX_OK) {
+        if (code != SX_ABSENT) {
+            refuse(found, cx->error.text);
+        }
         sx_ctx_reset_error(cx);
+        return false;
+    }
+    if (program && access(path, X_OK) != 0) {
+        unsigned mode = stat(path, &status) == 0 ? status.st_mode & 07777u : 0;
+        (void)snprintf(why, sizeof(why), "%s: mode %04o", path, mode);
+        refuse(found, why);
         return false;
     }
     return true;

@@ -163,6 +163,29 @@ START_TEST(peers)
 }
 END_TEST
 
+START_TEST(files)
+{
+    char path[300], link_path[300];
+    (void)snprintf(path, sizeof(path), "%s/library", top);
+    (void)snprintf(link_path, sizeof(link_path), "%s/link", top);
+    ck_sx_fails(&cx, sx_trust_file(&cx, "library", path, &us), SX_ABSENT, "is no regular file");
+    FILE *file = fopen(path, "w");
+    ck_assert(file != NULL && fclose(file) == 0 && chmod(path, 0644) == 0);
+    ck_assert_int_eq(symlink(path, link_path), 0);
+    ck_sx_ok(&cx, sx_trust_file(&cx, "library", path, &us));
+    ck_sx_fails(&cx, sx_trust_file(&cx, "library", link_path, &us), SX_ABSENT, "no regular file");
+    ck_sx_fails(&cx, sx_trust_file(&cx, "library", top, &us), SX_ABSENT, "no regular file");
+    ck_assert_int_eq(chmod(path, 0664), 0);
+    ck_sx_fails(&cx, sx_trust_file(&cx, "library", path, &us), SX_DENIED, "mode 0664");
+    ck_assert(chmod(path, 0644) == 0 && chmod(top, 0702) == 0);
+    ck_sx_fails(&cx, sx_trust_file(&cx, "library", path, &us), SX_DENIED, "others may");
+    ck_assert_int_eq(chmod(top, 0700), 0);
+    if (geteuid() != 0) { /* what is root's is believed by everybody */
+        ck_sx_fails(&cx, sx_trust_file(&cx, "library", path, &others), SX_DENIED, "owner");
+    }
+}
+END_TEST
+
 START_TEST(the_variable)
 {
     sx_trust trust;
@@ -192,6 +215,7 @@ int main(void)
     tcase_add_test(cases, links);
     tcase_add_test(cases, owners);
     tcase_add_test(cases, peers);
+    tcase_add_test(cases, files);
     tcase_add_test(cases, the_variable);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);

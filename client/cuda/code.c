@@ -1,0 +1,106 @@
+/* code.c - PTX text made code of the GPU by its driver, and launched. */
+#include <string.h>
+
+#include "client/cuda/gpu.h"
+
+/* Numbers of cuda.h. */
+enum { OPTION_ERROR_LOG = 5, OPTION_ERROR_LOG_BYTES = 6, LOG_BYTES = 4096 };
+
+/* Reads "7.0" behind ".version " at the head of the text. */
+static bool read_version(sx_span text, uint32_t *major, uint32_t *minor)
+{
+    static const char word[] = ".version ";
+    size_t n = sizeof(word) - 1;
+    if (text.len < n + 3 || memcmp(text.ptr, word, n) != 0) {
+        return false;
+    }
+    const uint8_t *p = text.ptr + n;
+    *major = (uint32_t)(p[0] - '0');
+    *minor = (uint32_t)(p[2] - '0');
+    return *major < 10 && *minor < 10 && p[1] == '.';
+}
+
+/* The first CUDA whose driver takes a version of PTX, as the driver numbers it: "PTX ISA", release notes. */
+static uint32_t driver_for(uint32_t major, uint32_t minor)
+{
+    SX_ASSERT(major < 10 && minor < 10);
+    if (major < 7) {
+        return 11000; /* older than all that is supported */
+    }
+    if (major == 8 && minor >= 6) { /* 8.5 serves 12.5 and 12.6 */
+        return 12010 + 10 * minor;
+    }
+    return 1000 * (major + 4) + 10 * minor;
+}
+
+static sx_code check_driver(sx_ctx *cx, const sxg_gpu *gpu, sx_span text)
+{
+    uint32_t major, minor;
+    if (!read_version(text, &major, &minor)) {
+        return SX_FAIL(cx, SX_CORRUPT, "code for the GPU: not PTX text");
+    }
+    uint32_t need = driver_for(major, minor);
+    if (gpu->info.driver < need) {
+        sx_hint(cx, "Install a newer NVIDIA driver.");
+        return SX_FAIL(cx, SX_UNIMPLEMENTED,
+                       "PTX %u.%u needs a driver of CUDA %u.%u, this one is of CUDA %u.%u", major,
+                       minor, need / 1000, need % 1000 / 10, gpu->info.driver / 1000,
+                       gpu->info.driver % 1000 / 10);
+    }
+    return SX_OK;
+}
+
+sx_code sxg_load(sx_ctx *cx, sxg_gpu *gpu, sx_span text, void **module)
+{
+    char log[LOG_BYTES] = "";
+    int option[] = {OPTION_ERROR_LOG, OPTION_ERROR_LOG_BYTES};
+    void *value[2] = {log, NULL};
+    unsigned bytes = LOG_BYTES;
+    SX_ASSERT(text.len > 0 && text.ptr[text.len] == 0);
+    SX_TRY(check_driver(cx, gpu, text));
+    memcpy(&value[1], &bytes, sizeof(bytes)); /* the number stands in the pointer's place */
+    int status = gpu->driver.module_load(module, text.ptr, 2, option, value);
+    log[LOG_BYTES - 1] = '\0';
+    if (status != 0 && log[0] != '\0') {
+        *module = NULL;
+        return SX_FAIL(cx, SX_COMPILE, "the CUDA driver refuses the code (error %d): %.350s",
+                       status, log);
+    }
+    return status == 0 ? SX_OK : sxg_fail(cx, gpu, "loading code on the GPU", status);
+}
+
+void sxg_unload(sxg_gpu *gpu, void *module)
+{
+    if (module != NULL) {
+        (void)gpu->driver.module_unload(module);
+    }
+}
+
+sx_code sxg_function_find(sx_ctx *cx, sxg_gpu *gpu, void *module, const char *name,
+                          uint32_t threads, sxg_function *function)
+{
+    int blocks = 0;
+    SX_ASSERT(module != NULL && threads >= 32 && threads <= 1024);
+    int status = gpu->driver.module_function(&function->handle, module, name);
+    if (status == 0) {
+        status = gpu->driver.function_occupancy(&blocks, function->handle, (int)threads, 0);
+    }
+    if (status != 0) {
+        return sxg_fail(cx, gpu, name, status);
+    }
+    if (blocks < 1) {
+        return SX_FAIL(cx, SX_LIMIT, "%.200s: no block of %u threads fits on GPU %d (%s)", name,
+                       threads, gpu->info.ordinal, gpu->info.name);
+    }
+    function->blocks_max = (uint32_t)blocks * gpu->info.processors;
+    return SX_OK;
+}
+
+sx_code sxg_launch(sx_ctx *cx, sxg_gpu *gpu, const sxg_function *function, uint32_t blocks,
+                   uint32_t warps, void **parameter)
+{
+    SX_ASSERT(blocks > 0 && warps > 0 && warps <= 32);
+    int status = gpu->driver.launch(function->handle, blocks, 1, 1, 32, warps, 1, 0, gpu->stream,
+                                    parameter, NULL);
+    return status == 0 ? SX_OK : sxg_fail(cx, gpu, "launching a kernel", status);
+}

@@ -1,0 +1,71 @@
+/* cuda.h - one NVIDIA GPU by its driver: memory, code, launches, times.
+ *
+ * Whatever is called between sxg_enter and sxg_leave is done on one stream, in order; results of launches are
+ * there after sxg_sync. The caller's own context is current again after sxg_leave.
+ *
+ * A GPU that has failed in the middle of its work has lost what was in its memory: the error is kept, and every
+ * later call on this sxg_gpu fails with it.
+ */
+#ifndef SX_CLIENT_CUDA_CUDA_H
+#define SX_CLIENT_CUDA_CUDA_H
+#include "core/base/base.h"
+
+typedef struct sxg_gpu sxg_gpu;
+typedef struct {
+    char name[128];
+    int ordinal;
+    uint32_t capability; /* 80: compute capability 8.0 */
+    uint32_t driver;     /* 12040: CUDA 12.4 */
+    uint32_t processors; /* streaming multiprocessors */
+} sxg_info;
+
+/* The first GPU whose compute capability is enough. Nothing is kept.
+ *   errors   SX_ABSENT no driver, no GPU; SX_UNIMPLEMENTED the GPUs that there are have less, or the driver
+ *            lacks a function; SX_DENIED the driver's file is not trusted; SX_SYSTEM */
+sx_code sxg_find(sx_ctx *cx, uint32_t capability, sxg_info *info);
+void sxg_close(SX_TAKE sxg_gpu *gpu); /* NULL is allowed; frees what is left of memory and code */
+/* The same GPU with a stream of its own.  errors  as sxg_find, and SX_NOMEM */
+sx_code sxg_open(sx_ctx *cx, uint32_t capability, sxg_gpu **gpu);
+const sxg_info *sxg_info_of(const sxg_gpu *gpu);
+
+/* Makes the GPU current for the calls below.  errors  SX_SYSTEM, the kept error of a GPU that is lost, too */
+sx_code sxg_enter(sx_ctx *cx, sxg_gpu *gpu);
+void sxg_leave(sxg_gpu *gpu);
+
+/* ---- memory ---- */
+
+/* `what` is for the error.  errors  SX_NOMEM with the bytes that were wanted and those that are free */
+sx_code sxg_alloc(sx_ctx *cx, sxg_gpu *gpu, const char *what, uint64_t bytes, uint64_t *at);
+void sxg_free(sxg_gpu *gpu, uint64_t at); /* 0 is allowed */
+/* Memory of the host may be used again when sxg_upload returns, and holds the bytes after sxg_sync. */
+sx_code sxg_upload(sx_ctx *cx, sxg_gpu *gpu, uint64_t to, const void *from, uint64_t bytes);
+sx_code sxg_download(sx_ctx *cx, sxg_gpu *gpu, void *to, uint64_t from, uint64_t bytes);
+sx_code sxg_copy(sx_ctx *cx, sxg_gpu *gpu, uint64_t to, uint64_t from, uint64_t bytes);
+/* Fills with one element of 1, 2, 4 or 8 bytes, again and again; `bytes` is a multiple of that. */
+sx_code sxg_fill(sx_ctx *cx, sxg_gpu *gpu, uint64_t to, uint64_t bytes, uint64_t element,
+                 uint32_t element_bytes);
+sx_code sxg_sync(sx_ctx *cx, sxg_gpu *gpu);
+
+/* ---- code ---- */
+
+typedef struct {
+    void *handle;
+    uint32_t blocks_max; /* that the GPU holds at once, with the threads of sxg_function */
+} sxg_function;
+/* The driver compiles PTX text for the GPU. A NUL stands behind `text`.
+ *   errors   SX_UNIMPLEMENTED the text is for a newer driver, with both versions; SX_COMPILE the driver refuses
+ *            it, with what it says */
+sx_code sxg_load(sx_ctx *cx, sxg_gpu *gpu, sx_span text, void **module);
+void sxg_unload(sxg_gpu *gpu, void *module); /* NULL is allowed */
+sx_code sxg_function_find(sx_ctx *cx, sxg_gpu *gpu, void *module, const char *name,
+                          uint32_t threads, sxg_function *function);
+/* Blocks of 32 x warps threads. */
+sx_code sxg_launch(sx_ctx *cx, sxg_gpu *gpu, const sxg_function *function, uint32_t blocks,
+                   uint32_t warps, void **parameter);
+
+/* ---- time ---- */
+
+/* Nanoseconds that the GPU needs for what is called in between; waits for its end. */
+sx_code sxg_time_begin(sx_ctx *cx, sxg_gpu *gpu);
+sx_code sxg_time_end(sx_ctx *cx, sxg_gpu *gpu, uint64_t *ns);
+#endif

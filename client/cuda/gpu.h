@@ -1,0 +1,19 @@
+/* gpu.h - inside client/cuda: a GPU that is open. */
+#ifndef SX_CLIENT_CUDA_GPU_H
+#define SX_CLIENT_CUDA_GPU_H
+#include "client/cuda/cuda.h"
+#include "client/cuda/driver.h"
+
+struct sxg_gpu {
+    sxg_driver driver;
+    sxg_info info;
+    int device;
+    void *context; /* the primary one of the device, which others of this process may use, too */
+    void *stream;
+    void *event[2];
+    char lost[512]; /* the error that ended its use; "" before */
+};
+
+/* A call has failed: the error, which is kept if the GPU is lost by it. */
+sx_code sxg_fail(sx_ctx *cx, sxg_gpu *gpu, const char *what, int status);
+#endif

@@ -1,0 +1,586 @@
+/* driver.c - a CUDA driver for tests: memory of the host at addresses that only it knows, everything at once.
+ *
+ * $SX_FAKE_CUDA says what it is like, read at each cuInit; words are separated by spaces:
+ *   version=12040     what cuDriverGetVersion says (13000)
+ *   capability=80     of its GPU (90)
+ *   gpus=1            how many GPUs, of which all but the first have one more; 0: none
+ *   memory=BYTES      of a GPU (1 GiB)
+ *   fail=NAME:N:CODE  the N-th call of the function NAME answers CODE
+ *
+ * It is stricter than a driver: it ends the process where memory, code, streams or events are left when the last
+ * user of the context has gone, where a context is popped that was not pushed, and at addresses that it gave to
+ * nobody in copies. Compiled with SX_FAKE_OLD it lacks cuOccupancyMaxActiveBlocksPerMultiprocessor. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/base.h"
+#include "core/ptx/ptx.h"
+
+#define API __attribute__((visibility("default"))) int
+#define ALLOCATIONS_MAX 64
+#define MODULES_MAX 512
+#define FUNCTIONS_MAX 2048
+#define FUNCTION_NAMES_MAX 40
+#define DEPTH_MAX 8
+
+/* Numbers of cuda.h. */
+enum {
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    NO_DEVICE = 100,
+    INVALID_DEVICE = 101,
+    INVALID_CONTEXT = 201,
+    INVALID_PTX = 218,
+    NOT_FOUND = 500,
+    ILLEGAL_ADDRESS = 700,
+    OUT_OF_RESOURCES = 701,
+    LAUNCH_FAILED = 719,
+    NOT_SUPPORTED = 801
+};
+
+typedef struct {
+    uint64_t at; /* 0: free */
+    uint8_t *bytes;
+    size_t size;
+} allocation;
+
+typedef struct {
+    bool used;
+    sx_ctx cx;
+    sx_ptx_module *ptx;
+} code_module;
+
+typedef struct {
+    code_module *module;
+    const sx_ptx_kernel *kernel;
+} kernel_function;
+
+static struct {
+    bool started;
+    int version, capability, gpus, lost;
+    size_t memory, used;
+    char fail_name[64];
+    uint32_t fail_nth;
+    int fail_code;
+    const char *name[FUNCTION_NAMES_MAX]; /* of functions that were called, and how often */
+    uint32_t calls[FUNCTION_NAMES_MAX];
+    uint32_t users, depth; /* of the context */
+    uint32_t streams, events;
+    uint64_t next; /* address */
+    allocation allocated[ALLOCATIONS_MAX];
+    code_module module[MODULES_MAX];
+    kernel_function function[FUNCTIONS_MAX];
+    uint32_t function_count;
+    char context, stream, event; /* only their addresses matter */
+} driver;
+
+_Noreturn static void die(const char *why)
+{
+    (void)fprintf(stderr, "fake CUDA driver: %s\n", why);
+    abort();
+}
+
+/* ---- what goes wrong ---- */
+
+/* Counts the call; the error that it has to answer, or 0. */
+static int enter(const char *name, bool needs_context)
+{
+    uint32_t i = 0;
+    while (i < FUNCTION_NAMES_MAX && driver.name[i] != NULL && strcmp(driver.name[i], name) != 0) {
+        i++;
+    }
+    if (i == FUNCTION_NAMES_MAX) {
+        die("too many functions");
+    }
+    driver.name[i] = name;
+    driver.calls[i]++;
+    if (!driver.started) {
+        return NOT_INITIALIZED;
+    }
+    if (needs_context && driver.depth == 0) {
+        return INVALID_CONTEXT;
+    }
+    if (driver.lost != 0 && needs_context) {
+        return driver.lost;
+    }
+    if (strcmp(name, driver.fail_name) == 0 && driver.calls[i] == driver.fail_nth) {
+        bool lasts = driver.fail_code >= ILLEGAL_ADDRESS && driver.fail_code != OUT_OF_RESOURCES &&
+                     driver.fail_code <= LAUNCH_FAILED;
+        driver.lost = lasts ? driver.fail_code : 0;
+        return driver.fail_code;
+    }
+    return 0;
+}
+#define ENTER(needs_context)                           \
+    do {                                               \
+        int entered_ = enter(__func__, needs_context); \
+        if (entered_ != 0) {                           \
+            return entered_;                           \
+        }                                              \
+    } while (0)
+
+static long word_of(const char *text, const char *key, long usual)
+{
+    const char *at = text != NULL ? strstr(text, key) : NULL;
+    return at != NULL ? strtol(at + strlen(key), NULL, 10) : usual;
+}
+
+static void read_settings(void)
+{
+    const char *text = getenv("SX_FAKE_CUDA");
+    const char *fail = text != NULL ? strstr(text, "fail=") : NULL;
+    driver.version = (int)word_of(text, "version=", 13000);
+    driver.capability = (int)word_of(text, "capability=", 90);
+    driver.gpus = (int)word_of(text, "gpus=", 1);
+    driver.memory = (size_t)word_of(text, "memory=", 1L << 30);
+    driver.fail_name[0] = '\0';
+    if (fail != NULL && sscanf(fail, "fail=%60[A-Za-z0-9_]:%u:%d", driver.fail_name,
+                               &driver.fail_nth, &driver.fail_code) != 3) {
+        die("fail=NAME:N:CODE");
+    }
+    memset(driver.calls, 0, sizeof(driver.calls));
+    driver.lost = 0;
+}
+
+/* ---- devices and contexts ---- */
+
+API cuInit(unsigned flags);
+API cuInit(unsigned flags)
+{
+    read_settings();
+    driver.started = true;
+    driver.next = driver.next == 0 ? UINT64_C(0x7f0000000000) : driver.next;
+    ENTER(false);
+    return flags != 0 ? INVALID_VALUE : driver.gpus == 0 ? NO_DEVICE : 0;
+}
+
+API cuDriverGetVersion(int *version);
+API cuDriverGetVersion(int *version)
+{
+    ENTER(false);
+    *version = driver.version;
+    return 0;
+}
+
+API cuDeviceGetCount(int *count);
+API cuDeviceGetCount(int *count)
+{
+    ENTER(false);
+    *count = driver.gpus;
+    return 0;
+}
+
+API cuDeviceGet(int *device, int ordinal);
+API cuDeviceGet(int *device, int ordinal)
+{
+    ENTER(false);
+    *device = ordinal;
+    return ordinal < 0 || ordinal >= driver.gpus ? INVALID_DEVICE : 0;
+}
+
+API cuDeviceGetName(char *name, int size, int device);
+API cuDeviceGetName(char *name, int size, int device)
+{
+    ENTER(false);
+    (void)snprintf(name, (size_t)size, "Fake %d", device);
+    return 0;
+}
+
+API cuDeviceGetAttribute(int *value, int attribute, int device);
+API cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    int capability = driver.capability + (device > 0 ? 1 : 0);
+    ENTER(false);
+    *value = attribute == 16 ? 2 : attribute == 75 ? capability / 10 : capability % 10;
+    return attribute == 16 || attribute == 75 || attribute == 76 ? 0 : INVALID_VALUE;
+}
+
+API cuDevicePrimaryCtxRetain(void **context, int device);
+API cuDevicePrimaryCtxRetain(void **context, int device)
+{
+    (void)device;
+    ENTER(false);
+    *context = &driver.context;
+    driver.users++;
+    return 0;
+}
+
+API cuDevicePrimaryCtxRelease_v2(int device);
+API cuDevicePrimaryCtxRelease_v2(int device)
+{
+    (void)device;
+    if (driver.users == 0) {
+        die("a context is released that nobody has");
+    }
+    if (--driver.users > 0) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < ALLOCATIONS_MAX; i++) {
+        if (driver.allocated[i].at != 0) {
+            die("memory is left");
+        }
+    }
+    for (uint32_t i = 0; i < MODULES_MAX; i++) {
+        if (driver.module[i].used) {
+            die("code is left");
+        }
+    }
+    if (driver.streams > 0 || driver.events > 0 || driver.depth > 0) {
+        die("a stream or an event is left, or the context is current");
+    }
+    return 0;
+}
+
+API cuCtxPushCurrent_v2(void *context);
+API cuCtxPushCurrent_v2(void *context)
+{
+    ENTER(false);
+    if (context != &driver.context || driver.depth == DEPTH_MAX) {
+        die("not a context, or pushed too often");
+    }
+    driver.depth++;
+    return 0;
+}
+
+API cuCtxPopCurrent_v2(void **context);
+API cuCtxPopCurrent_v2(void **context)
+{
+    if (driver.depth == 0) {
+        die("a context is popped that was not pushed");
+    }
+    driver.depth--;
+    *context = &driver.context;
+    return 0;
+}
+
+/* ---- memory ---- */
+
+static allocation *find(uint64_t at)
+{
+    for (uint32_t i = 0; i < ALLOCATIONS_MAX; i++) {
+        allocation *a = &driver.allocated[i];
+        if (a->at != 0 && at >= a->at && at - a->at < a->size) {
+            return a;
+        }
+    }
+    return NULL;
+}
+
+/* So many bytes from an address on. */
+static uint8_t *bytes_at(uint64_t at, size_t count)
+{
+    allocation *a = find(at);
+    if (a == NULL || count > a->size - (at - a->at)) {
+        die("an address that belongs to nobody");
+    }
+    return a->bytes + (at - a->at);
+}
+
+API cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes);
+API cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    ENTER(true);
+    *total_bytes = driver.memory;
+    *free_bytes = driver.memory - driver.used;
+    return 0;
+}
+
+API cuMemAlloc_v2(uint64_t *at, size_t bytes);
+API cuMemAlloc_v2(uint64_t *at, size_t bytes)
+{
+    uint32_t i = 0;
+    ENTER(true);
+    while (i < ALLOCATIONS_MAX && driver.allocated[i].at != 0) {
+        i++;
+    }
+    if (bytes == 0) {
+        return INVALID_VALUE;
+    }
+    if (i == ALLOCATIONS_MAX || bytes > driver.memory - driver.used) {
+        return OUT_OF_MEMORY;
+    }
+    uint8_t *memory = malloc(bytes); /* as on a device, nothing is known of what it holds */
+    if (memory == NULL) {
+        return OUT_OF_MEMORY;
+    }
+    memset(memory, 0xa5, bytes);
+    driver.allocated[i] = (allocation){.at = driver.next, .bytes = memory, .size = bytes};
+    driver.next += ((bytes >> 16) + 2) << 16; /* nothing lies behind it */
+    driver.used += bytes;
+    *at = driver.allocated[i].at;
+    return 0;
+}
+
+API cuMemFree_v2(uint64_t at);
+API cuMemFree_v2(uint64_t at)
+{
+    allocation *a = find(at);
+    if (a == NULL || a->at != at) {
+        die("memory is freed that is not there");
+    }
+    free(a->bytes);
+    driver.used -= a->size;
+    *a = (allocation){.at = 0};
+    ENTER(true);
+    return 0;
+}
+
+API cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream);
+API cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream)
+{
+    (void)stream;
+    ENTER(true);
+    memcpy(bytes_at(to, bytes), from, bytes);
+    return 0;
+}
+
+API cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream);
+API cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream)
+{
+    (void)stream;
+    ENTER(true);
+    memcpy(to, bytes_at(from, bytes), bytes);
+    return 0;
+}
+
+API cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *stream);
+API cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *stream)
+{
+    (void)stream;
+    ENTER(true);
+    uint8_t *target = bytes_at(to, bytes);
+    const uint8_t *source = bytes_at(from, bytes);
+    if (target < source + bytes && source < target + bytes) {
+        die("a copy onto itself");
+    }
+    memcpy(target, source, bytes);
+    return 0;
+}
+
+static void fill(uint64_t at, const void *value, size_t size, size_t count)
+{
+    uint8_t *bytes = bytes_at(at, size * count);
+    for (size_t i = 0; i < count; i++) {
+        memcpy(bytes + i * size, value, size);
+    }
+}
+
+API cuMemsetD8Async(uint64_t at, unsigned char value, size_t count, void *stream);
+API cuMemsetD8Async(uint64_t at, unsigned char value, size_t count, void *stream)
+{
+    (void)stream;
+    ENTER(true);
+    fill(at, &value, sizeof(value), count);
+    return 0;
+}
+
+API cuMemsetD16Async(uint64_t at, unsigned short value, size_t count, void *stream);
+API cuMemsetD16Async(uint64_t at, unsigned short value, size_t count, void *stream)
+{
+    (void)stream;
+    ENTER(true);
+    fill(at, &value, sizeof(value), count);
+    return 0;
+}
+
+API cuMemsetD32Async(uint64_t at, unsigned value, size_t count, void *stream);
+API cuMemsetD32Async(uint64_t at, unsigned value, size_t count, void *stream)
+{
+    (void)stream;
+    ENTER(true);
+    fill(at, &value, sizeof(value), count);
+    return 0;
+}
+
+/* ---- code ---- */
+
+API cuModuleLoadDataEx(void **module, const void *image, unsigned option_count, int *option,
+                       void **value);
+API cuModuleLoadDataEx(void **module, const void *image, unsigned option_count, int *option,
+                       void **value)
+{
+    uint32_t i = 0;
+    ENTER(true);
+    while (i < MODULES_MAX && driver.module[i].used) {
+        i++;
+    }
+    if (i == MODULES_MAX || option_count != 2 || option[0] != 5 || option[1] != 6) {
+        die("too much code, or options that it does not know");
+    }
+    code_module *made = &driver.module[i];
+    sx_ctx_init(&made->cx, (size_t)1 << 30);
+    sx_span text = {image, strlen(image)};
+    sx_code code = sx_ptx_parse(&made->cx, text, &made->ptx);
+    code = code == SX_OK ? sx_ptx_check(&made->cx, made->ptx) : code;
+    if (code == SX_OK && (int)made->ptx->target > driver.capability) {
+        code = SX_FAIL(&made->cx, SX_INPUT, "code for sm_%u", made->ptx->target);
+    }
+    if (code != SX_OK) {
+        unsigned bytes;
+        memcpy(&bytes, &value[1], sizeof(bytes));
+        (void)snprintf(value[0], bytes, "ptxas fatal: %s", made->cx.error.text);
+        sx_ctx_fini(&made->cx);
+        return INVALID_PTX;
+    }
+    made->used = true;
+    *module = made;
+    return 0;
+}
+
+API cuModuleUnload(void *module);
+API cuModuleUnload(void *module)
+{
+    code_module *gone = module;
+    if (!gone->used) {
+        die("code is unloaded that is not there");
+    }
+    for (uint32_t i = 0; i < driver.function_count; i++) {
+        if (driver.function[i].module == gone) {
+            driver.function[i].kernel = NULL;
+        }
+    }
+    gone->used = false;
+    sx_ctx_fini(&gone->cx);
+    return 0;
+}
+
+API cuModuleGetFunction(void **function, void *module, const char *name);
+API cuModuleGetFunction(void **function, void *module, const char *name)
+{
+    code_module *from = module;
+    ENTER(true);
+    for (uint32_t k = 0; k < from->ptx->kernel_count; k++) {
+        if (strcmp(from->ptx->kernel[k].name, name) == 0) {
+            if (driver.function_count == FUNCTIONS_MAX) {
+                die("too many functions");
+            }
+            kernel_function *f = &driver.function[driver.function_count++];
+            *f = (kernel_function){from, &from->ptx->kernel[k]};
+            *function = f;
+            return 0;
+        }
+    }
+    return NOT_FOUND;
+}
+
+#ifndef SX_FAKE_OLD
+API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int threads,
+                                                size_t shared_bytes);
+API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int threads,
+                                                size_t shared_bytes)
+{
+    (void)function;
+    ENTER(true);
+    *blocks = threads <= 1024 && shared_bytes == 0 ? 2 : 0;
+    return 0;
+}
+#endif
+
+API cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                   void *stream, void **parameter, void **extra);
+API cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                   void *stream, void **parameter, void **extra)
+{
+    const kernel_function *f = function;
+    (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z;
+    (void)shared_bytes, (void)stream, (void)parameter, (void)extra;
+    ENTER(true);
+    if (f->kernel == NULL) {
+        die("a kernel whose code is unloaded");
+    }
+    return NOT_SUPPORTED; /* there is no interpreter in it yet */
+}
+
+/* ---- streams and events ---- */
+
+API cuStreamCreate(void **stream, unsigned flags);
+API cuStreamCreate(void **stream, unsigned flags)
+{
+    (void)flags;
+    ENTER(true);
+    driver.streams++;
+    *stream = &driver.stream;
+    return 0;
+}
+
+API cuStreamSynchronize(void *stream);
+API cuStreamSynchronize(void *stream)
+{
+    (void)stream;
+    ENTER(true);
+    return 0;
+}
+
+API cuStreamDestroy_v2(void *stream);
+API cuStreamDestroy_v2(void *stream)
+{
+    (void)stream;
+    driver.streams--;
+    return 0;
+}
+
+API cuEventCreate(void **event, unsigned flags);
+API cuEventCreate(void **event, unsigned flags)
+{
+    (void)flags;
+    ENTER(true);
+    driver.events++;
+    *event = &driver.event;
+    return 0;
+}
+
+API cuEventRecord(void *event, void *stream);
+API cuEventRecord(void *event, void *stream)
+{
+    (void)event, (void)stream;
+    ENTER(true);
+    return 0;
+}
+
+API cuEventSynchronize(void *event);
+API cuEventSynchronize(void *event)
+{
+    (void)event;
+    ENTER(true);
+    return 0;
+}
+
+/* Every piece of work takes 2 microseconds. */
+API cuEventElapsedTime(float *ms, void *begin, void *end);
+API cuEventElapsedTime(float *ms, void *begin, void *end)
+{
+    (void)begin, (void)end;
+    ENTER(true);
+    *ms = 0.002F;
+    return 0;
+}
+
+API cuEventDestroy_v2(void *event);
+API cuEventDestroy_v2(void *event)
+{
+    (void)event;
+    driver.events--;
+    return 0;
+}
+
+/* ---- errors ---- */
+
+API cuGetErrorName(int code, const char **name);
+API cuGetErrorName(int code, const char **name)
+{
+    *name = code == LAUNCH_FAILED     ? "CUDA_ERROR_LAUNCH_FAILED"
+            : code == ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+                                      : "CUDA_ERROR_OF_A_TEST";
+    return 0;
+}
+
+API cuGetErrorString(int code, const char **text);
+API cuGetErrorString(int code, const char **text)
+{
+    *text = "said by the fake driver";
+    return code == 999 ? INVALID_VALUE : 0;
+}
