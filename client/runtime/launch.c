@@ -1,4 +1,4 @@
-/* launch.c - runs launches: kernels over their grids, copies, fills, loops. */
+/* launch.c - launches on the processor: kernels over their grids, copies, fills. */
 #include <string.h>
 #include <time.h>
 
@@ -124,7 +124,7 @@ void sxr_run_launch(sxr_program *program, uint32_t index, void *const *buffer)
     SX_UNREACHABLE();
 }
 
-/* ---- lists of launches ---- */
+/* ---- as a way to run a program ---- */
 
 static uint64_t now_ns(void)
 {
@@ -133,119 +133,28 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-static void run_one(sxr_program *program, uint32_t index, uint64_t *launch_ns)
+static sx_code launch(sx_ctx *cx, sxr_program *program, uint32_t index, uint64_t *ns)
 {
     const sx_module *module = &program->module;
-    const sx_module_launch *launch = &module->launch[index];
+    const sx_module_launch *row = &module->launch[index];
     void *buffer[SX_MODULE_ARGS_MAX];
-    for (uint32_t k = 0; k < launch->arg_count; k++) {
-        buffer[k] = program->tensor[module->arg[launch->arg_first + k]];
+    (void)cx;
+    for (uint32_t k = 0; k < row->arg_count; k++) {
+        buffer[k] = program->tensor[module->arg[row->arg_first + k]];
     }
-    uint64_t start = launch_ns != NULL ? now_ns() : 0;
+    uint64_t start = ns != NULL ? now_ns() : 0;
     sxr_run_launch(program, index, buffer);
-    if (launch_ns != NULL) {
-        launch_ns[index] += now_ns() - start;
-    }
-}
-
-/* A tensor that all variants share is made once. */
-static void run_prologue(sxr_program *program, uint32_t index, uint64_t *launch_ns)
-{
-    const sx_module *module = &program->module;
-    const sx_module_launch *launch = &module->launch[index];
-    bool shared = sx_module_shares_result(module, launch);
-    uint32_t result = shared ? module->arg[launch->arg_first + launch->arg_count - 1] : 0;
-    if (!shared || !program->made[result]) {
-        run_one(program, index, launch_ns);
-        program->made[result] = shared || program->made[result];
-    }
-}
-
-typedef struct {
-    uint32_t loop;  /* its launch */
-    uint64_t round; /* that its body is in */
-} loop_place;
-
-static void count_round(const sxr_program *program, const loop_place *at)
-{
-    const sx_module_launch *loop = &program->module.launch[at->loop];
-    if (loop->arg_count == 1) {
-        memcpy(program->tensor[program->module.arg[loop->arg_first]], &at->round,
-               sizeof(at->round));
-    }
-}
-
-/* Launches of the variant, of the prologue or of the run. Where a body ends, its loop decides what is next. */
-static void run_launches(sxr_program *program, uint32_t prologue, uint64_t *launch_ns)
-{
-    const sx_module *module = &program->module;
-    const sx_module_variant *variant = &module->variant[program->variant];
-    uint32_t end = variant->launch_first + variant->launch_count;
-    loop_place open[SX_MODULE_LOOPS_MAX];
-    uint32_t depth = 0;
-    for (uint32_t i = variant->launch_first; i < end || depth > 0;) {
-        loop_place *inner = depth > 0 ? &open[depth - 1] : NULL;
-        if (inner != NULL && i == inner->loop + 1 + module->launch[inner->loop].body) {
-            if (++inner->round < program->rounds[inner->loop]) {
-                count_round(program, inner);
-                i = inner->loop + 1;
-            } else {
-                depth--;
-            }
-            continue;
-        }
-        const sx_module_launch *launch = &module->launch[i];
-        if (launch->prologue != prologue) {
-            i += launch->kind == SX_LAUNCH_LOOP ? 1 + launch->body : 1;
-            continue;
-        }
-        if (launch->kind == SX_LAUNCH_LOOP) {
-            SX_ASSERT(depth < SX_MODULE_LOOPS_MAX);
-            open[depth] = (loop_place){.loop = i};
-            count_round(program, &open[depth++]);
-        } else if (prologue == 1) {
-            run_prologue(program, i, launch_ns);
-        } else {
-            run_one(program, i, launch_ns);
-        }
-        i++;
-    }
-}
-
-static sx_code check_bound(sx_ctx *cx, const sxr_program *program)
-{
-    const sx_module *module = &program->module;
-    for (uint64_t i = 0; i < module->tensor_count; i++) {
-        if (program->tensor[i] == NULL && module->tensor[i].size > 0) {
-            sx_span name = sx_module_string(module, module->tensor[i].name);
-            return SX_FAIL(cx, SX_INPUT, "tensor %.*s is not bound", (int)name.len,
-                           (const char *)name.ptr);
-        }
+    if (ns != NULL) {
+        *ns += now_ns() - start;
     }
     return SX_OK;
 }
 
-sx_code sxr_run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
+static sx_code count_round(sx_ctx *cx, sxr_program *program, uint32_t tensor, uint64_t round)
 {
-    const sx_module *module = &program->module;
-    if (!sxr_runs_here(program)) {
-        return sxr_refuse_machine(cx, module);
-    }
-    if (module->variant_count == 0) {
-        return SX_OK;
-    }
-    SX_TRY(sxr_extents_check(cx, program));
-    SX_TRY(check_bound(cx, program));
-    const sx_module_variant *variant = &module->variant[program->variant];
-    bool *done = &program->prologue_done[program->variant];
-    for (uint32_t i = 0; launch_ns != NULL && i < variant->launch_count; i++) {
-        uint32_t index = variant->launch_first + i;
-        launch_ns[index] = *done && module->launch[index].prologue != 0 ? launch_ns[index] : 0;
-    }
-    if (!*done) {
-        run_launches(program, 1, launch_ns);
-        *done = true;
-    }
-    run_launches(program, 0, launch_ns);
+    (void)cx;
+    memcpy(program->tensor[tensor], &round, sizeof(round));
     return SX_OK;
 }
+
+const sxr_way sxr_way_cpu = {.launch = launch, .count_round = count_round};

@@ -310,6 +310,7 @@ static sx_code finish_open(sx_ctx *cx, sxr_program *program, const sxr_options *
     SX_TRY(sx_module_decode(cx, (sx_span){program->file, program->file_size},
                             !options->skip_checksums, &program->module));
     program->machines = options->machines;
+    program->way = &sxr_way_cpu;
     SX_TRY(check_machine(cx, program, options->any_level));
     SX_TRY(check_types(cx, &program->module));
     SX_TRY(sxr_check_code(cx, program->machines, &program->module));

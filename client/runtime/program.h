@@ -4,6 +4,19 @@
 #include "client/runtime/pool.h"
 #include "client/runtime/runtime.h"
 
+/* How the launches of a program are run. */
+typedef struct {
+    /* Before the first launch of a run; NULL: there is nothing to do. */
+    sx_code (*begin)(sx_ctx *cx, sxr_program *program);
+    /* One kernel, copy or fill. `ns`: NULL, or where its time is added. */
+    sx_code (*launch)(sx_ctx *cx, sxr_program *program, uint32_t index, uint64_t *ns);
+    /* Which round a loop is in, for the tensor that counts them. */
+    sx_code (*count_round)(sx_ctx *cx, sxr_program *program, uint32_t tensor, uint64_t round);
+    /* After the last launch, or after the first that failed, whose code it passes on. May be NULL. */
+    sx_code (*end)(sx_ctx *cx, sxr_program *program, sx_code code);
+} sxr_way;
+extern const sxr_way sxr_way_cpu; /* launch.c */
+
 struct sxr_program {
     sx_module module;
     /* The bytes of the module, as a mapping. */
@@ -17,6 +30,7 @@ struct sxr_program {
     size_t memory_size;
     uint8_t *workspace;
     uint64_t workspace_stride;
+    const sxr_way *way;
     sxr_pool *pool;
     /* [tensor_count] where each tensor lies; NULL while it is not bound. */
     void **tensor;

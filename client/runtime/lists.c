@@ -1,0 +1,119 @@
+/* lists.c - runs the launches of a variant, loops among them, in the way of the program. */
+#include <string.h>
+
+#include "client/runtime/program.h"
+
+/* A tensor that all variants share is made once. */
+static sx_code run_prologue(sx_ctx *cx, sxr_program *program, uint32_t index, uint64_t *ns)
+{
+    const sx_module *module = &program->module;
+    const sx_module_launch *launch = &module->launch[index];
+    bool shared = sx_module_shares_result(module, launch);
+    uint32_t result = shared ? module->arg[launch->arg_first + launch->arg_count - 1] : 0;
+    if (!shared || !program->made[result]) {
+        SX_TRY(program->way->launch(cx, program, index, ns));
+        program->made[result] = shared || program->made[result];
+    }
+    return SX_OK;
+}
+
+typedef struct {
+    uint32_t loop;  /* its launch */
+    uint64_t round; /* that its body is in */
+} loop_place;
+
+static sx_code count_round(sx_ctx *cx, sxr_program *program, const loop_place *at)
+{
+    const sx_module_launch *loop = &program->module.launch[at->loop];
+    if (loop->arg_count == 1) {
+        return program->way->count_round(cx, program, program->module.arg[loop->arg_first],
+                                         at->round);
+    }
+    return SX_OK;
+}
+
+/* Launches of the variant, of the prologue or of the run. Where a body ends, its loop decides what is next. */
+static sx_code run_launches(sx_ctx *cx, sxr_program *program, uint32_t prologue,
+                            uint64_t *launch_ns)
+{
+    const sx_module *module = &program->module;
+    const sx_module_variant *variant = &module->variant[program->variant];
+    uint32_t end = variant->launch_first + variant->launch_count;
+    loop_place open[SX_MODULE_LOOPS_MAX];
+    uint32_t depth = 0;
+    for (uint32_t i = variant->launch_first; i < end || depth > 0;) {
+        loop_place *inner = depth > 0 ? &open[depth - 1] : NULL;
+        if (inner != NULL && i == inner->loop + 1 + module->launch[inner->loop].body) {
+            if (++inner->round < program->rounds[inner->loop]) {
+                SX_TRY(count_round(cx, program, inner));
+                i = inner->loop + 1;
+            } else {
+                depth--;
+            }
+            continue;
+        }
+        const sx_module_launch *launch = &module->launch[i];
+        if (launch->prologue != prologue) {
+            i += launch->kind == SX_LAUNCH_LOOP ? 1 + launch->body : 1;
+            continue;
+        }
+        if (launch->kind == SX_LAUNCH_LOOP) {
+            SX_ASSERT(depth < SX_MODULE_LOOPS_MAX);
+            open[depth] = (loop_place){.loop = i};
+            SX_TRY(count_round(cx, program, &open[depth++]));
+        } else {
+            uint64_t *ns = launch_ns != NULL ? &launch_ns[i] : NULL;
+            SX_TRY(prologue == 1 ? run_prologue(cx, program, i, ns)
+                                 : program->way->launch(cx, program, i, ns));
+        }
+        i++;
+    }
+    return SX_OK;
+}
+
+static sx_code check_bound(sx_ctx *cx, const sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    for (uint64_t i = 0; i < module->tensor_count; i++) {
+        if (program->tensor[i] == NULL && module->tensor[i].size > 0) {
+            sx_span name = sx_module_string(module, module->tensor[i].name);
+            return SX_FAIL(cx, SX_INPUT, "tensor %.*s is not bound", (int)name.len,
+                           (const char *)name.ptr);
+        }
+    }
+    return SX_OK;
+}
+
+/* The prologue where it has not run for these weights, then the rest. */
+static sx_code run_variant(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
+{
+    bool *done = &program->prologue_done[program->variant];
+    if (!*done) {
+        SX_TRY(run_launches(cx, program, 1, launch_ns));
+        *done = true;
+    }
+    return run_launches(cx, program, 0, launch_ns);
+}
+
+sx_code sxr_run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
+{
+    const sx_module *module = &program->module;
+    if (!sxr_runs_here(program)) {
+        return sxr_refuse_machine(cx, module);
+    }
+    if (module->variant_count == 0) {
+        return SX_OK;
+    }
+    SX_TRY(sxr_extents_check(cx, program));
+    SX_TRY(check_bound(cx, program));
+    const sx_module_variant *variant = &module->variant[program->variant];
+    bool done = program->prologue_done[program->variant];
+    for (uint32_t i = 0; launch_ns != NULL && i < variant->launch_count; i++) {
+        uint32_t index = variant->launch_first + i;
+        launch_ns[index] = done && module->launch[index].prologue != 0 ? launch_ns[index] : 0;
+    }
+    const sxr_way *way = program->way;
+    SX_TRY(way->begin != NULL ? way->begin(cx, program) : SX_OK);
+    sx_code code = run_variant(cx, program, launch_ns);
+    return way->end != NULL ? way->end(cx, program, code) : code;
+}
