@@ -72,6 +72,16 @@ static sx_code check_modes(sx_ctx *cx, const sx_layout *layout)
                            (unsigned long long)next[side], SX_LAYOUT_SIDE_MAX);
         }
     }
+    for (uint32_t home = 0; home < SX_HOME_COUNT; home++) {
+        uint64_t count = UINT64_C(1) << layout->bits[home];
+        for (uint32_t i = 0; i < layout->mode_count && count <= SX_LAYOUT_COUNT_MAX; i++) {
+            count *= layout->mode[i].home == home ? layout->mode[i].extent : 1U;
+        }
+        if (count > SX_LAYOUT_COUNT_MAX) {
+            return SX_FAIL(cx, SX_LIMIT, "layout: %s of more than %u", sx_home_name((sx_home)home),
+                           SX_LAYOUT_COUNT_MAX);
+        }
+    }
     return SX_OK;
 }
 

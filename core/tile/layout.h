@@ -22,8 +22,9 @@ typedef enum { SX_SIDE_ROW, SX_SIDE_COLUMN } sx_side;
 
 #define SX_LAYOUT_BITS_MAX 20
 #define SX_LAYOUT_MODES_MAX 3
-#define SX_LAYOUT_SIDE_BITS_MAX 15 /* of each side of the linear part */
-#define SX_LAYOUT_SIDE_MAX 32768   /* of each side of the whole tile */
+#define SX_LAYOUT_COUNT_MAX (1U << SX_LAYOUT_BITS_MAX) /* registers of a thread, warps, ranks */
+#define SX_LAYOUT_SIDE_BITS_MAX 15                     /* of each side of the linear part */
+#define SX_LAYOUT_SIDE_MAX 32768                       /* of each side of the whole tile */
 
 /* A position in the tile: row in the high half. */
 #define SX_AT(row, column) ((uint32_t)(row) << 16 | (uint32_t)(column))

@@ -155,7 +155,8 @@ static bool merge_modes(sx_layout *layout, uint32_t at)
     }
     sx_layout_mode *low = &layout->mode[at], *high = &layout->mode[at + 1];
     if (low->home != high->home || high->row != low->row * low->extent ||
-        high->column != low->column * low->extent) {
+        high->column != low->column * low->extent ||
+        (uint32_t)low->extent * high->extent > UINT16_MAX) {
         return false;
     }
     low->extent = (uint16_t)(low->extent * high->extent);

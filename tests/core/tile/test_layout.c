@@ -153,6 +153,7 @@ static const struct {
     {"tile 16x8 mode 3 reg c8 mode 2 warp c16",
      "mode 1 steps by 16, the tile before it ends at 24"},
     {"tile 16x8 mode 30000 reg c8", "makes a side of 240000, at most 32768"},
+    {"tile 16x8 mode 32768 warp 0 mode 64 warp 0", "warp of more than 1048576"},
     {"tile 16x8 mode 3 reg c8 mode 3 reg c24 mode 3 reg r16 mode 3 reg r48", "more than 3 modes"},
     {"tile 16x8 reg 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0", "more than 20 columns"},
 };
@@ -305,6 +306,9 @@ START_TEST(test_normal_and_transpose)
     sx_layout folded = sx_layout_normal(&twelve),
               want = parsed("tile 64x32 reg c1 c8 c16 mode 3 reg c32");
     ck_assert(sx_layout_equal(&folded, &want));
+    twelve = parsed("tile 1x1 mode 729 rank 0 mode 729 rank 0"); /* one mode has 16 bits */
+    folded = sx_layout_normal(&twelve);
+    ck_assert(sx_layout_equal(&folded, &twelve));
     twelve = parsed("tile 64x8 reg c1 mode 2 reg c8 mode 6 reg c16");
     folded = sx_layout_normal(&twelve);
     ck_assert(sx_layout_equal(&folded, &want));
