@@ -423,7 +423,6 @@ sx_code sxc_cmd_run(sxc_cli *cli)
     s.module = sxr_module(s.program);
     sx_code code = sxc_record_read(cli->cx, s.module, sxc_value(cli, SXC_SOCKET), &s.record);
     code = code == SX_OK ? work(&s, (uint32_t)repeat) : code;
-    sxr_draws_end(s.draws);
     sxr_close(s.program);
     return code;
 }

@@ -5,7 +5,6 @@
 
 struct sxr_draws {
     const sxr_program *program;
-    sxr_pool *pool;
     sxv_recipe *recipe;
     uint32_t count;
 };
@@ -22,17 +21,8 @@ sx_code sxr_draws_make(sx_ctx *cx, const sxr_program *program, sxr_draws **made)
     draws->program = program;
     SX_TRY(sxv_bound_graph(cx, program, text, &graph));
     SX_TRY(sxv_draw_recipes(cx, graph, &draws->recipe, &draws->count));
-    SX_TRY(sxr_pool_new(cx, sxr_threads(program), &draws->pool));
     *made = draws;
     return SX_OK;
-}
-
-void sxr_draws_end(sxr_draws *draws)
-{
-    if (draws != NULL) {
-        sxr_pool_free(draws->pool);
-        draws->pool = NULL;
-    }
 }
 
 void sxr_draws_fill(const sxr_draws *draws, uint32_t index, uint64_t seed, void *memory)
@@ -41,7 +31,7 @@ void sxr_draws_fill(const sxr_draws *draws, uint32_t index, uint64_t seed, void 
     const sx_module_tensor *tensor = &module->tensor[index];
     sx_span name = sx_module_string(module, tensor->name);
     sxv_recipe recipe = sxv_recipe_of(draws->recipe, draws->count, name);
-    SX_ASSERT(draws->pool != NULL && tensor->element_bytes > 0);
-    sxv_draw(draws->pool, &recipe, (sx_dtype)tensor->dtype,
+    SX_ASSERT(memory != NULL && tensor->element_bytes > 0);
+    sxv_draw(sxr_pool_of(draws->program), &recipe, (sx_dtype)tensor->dtype,
              (int64_t)(sxr_size(draws->program, index) / tensor->element_bytes), seed, memory);
 }

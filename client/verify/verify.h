@@ -52,13 +52,12 @@ typedef struct {
 void sxr_fill_random(const sx_module_tensor *tensor, void *memory, uint64_t seed);
 
 /* Random inputs and weights on which the program of a module means something: what comes under a root is positive, sums
- * keep their order of magnitude, indices lie in their table (draw.h). The memory is cx's; sxr_draws_end ends the
- * threads. */
+ * keep their order of magnitude, indices lie in their table (draw.h). The memory is cx's; the threads are the
+ * program's, which must not run meanwhile. */
 typedef struct sxr_draws sxr_draws;
 sx_code sxr_draws_make(sx_ctx *cx, const sxr_program *program, sxr_draws **draws);
 /* The elements of one tensor of the interface. */
 void sxr_draws_fill(const sxr_draws *draws, uint32_t tensor, uint64_t seed, void *memory);
-void sxr_draws_end(sxr_draws *draws); /* NULL is allowed */
 
 /* The outputs now bound, against the embedded program on the inputs and weights now bound. SX_MISMATCH, with
  * output, element, both values and the bound, if one is wrong; `check` is filled in either way.

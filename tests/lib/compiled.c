@@ -94,7 +94,6 @@ sxr_program *sx_test_open(sx_ctx *cx, sx_span bytes, uint32_t threads, sx_test_f
         }
         ck_sx_ok(cx, sxr_bind(cx, program, i, memory, tensor->size));
     }
-    sxr_draws_end(draws);
     return program;
 }
 
