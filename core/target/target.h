@@ -19,9 +19,11 @@ typedef struct sx_target sx_target;
 
 /* ---- what is emitted ---- */
 typedef struct {
-    uint32_t entry[SX_PARTS_MAX]; /* offset of each part's function in the blob */
+    /* Where the function of each part begins in the blob. */
+    uint32_t entry[SX_PARTS_MAX];
     uint32_t entry_count;
-    uint32_t spill_count; /* vectors and masks that live on the stack */
+    /* How many vectors and masks live on the stack. */
+    uint32_t spill_count;
 } sx_target_code;
 
 /* ---- what is emulated ---- */
@@ -29,11 +31,14 @@ typedef struct sx_emulator sx_emulator; /* of the target that made it */
 
 /* Memory that emulated code may reach. */
 typedef struct {
-    const char *name; /* in errors: "buffer 2" */
+    /* What errors call it, for instance "buffer 2". */
+    const char *name;
+    /* `size` bytes, fewer than 2^47. */
     uint8_t *memory;
-    uint64_t size; /* bytes, below 2^47 */
+    uint64_t size;
     bool writable;
-    uint8_t *touched; /* NULL, or `size` bytes that become 1 where code stores */
+    /* NULL, or `size` bytes that become 1 where code stores. */
+    uint8_t *touched;
 } sx_region;
 #define SX_REGIONS_MAX 80
 
@@ -57,7 +62,9 @@ static inline void sx_emulation_index(const sx_emulation *what, int64_t point, i
 /* ---- instructions that multiply small matrices ---- */
 typedef struct {
     const char *name;
-    sx_dtype factor, sum; /* element types of what is multiplied and of what it is added to */
+    /* The element types of what is multiplied, and of what the products are added to. */
+    sx_dtype factor, sum;
+    /* It adds to [rows, columns] the product of [rows, steps] and [steps, columns]. */
     uint32_t rows, columns, steps;
     /* How it rounds: kernels of different classes never share a numerics plan. */
     const char *numerics;
@@ -69,10 +76,13 @@ struct sx_target {
     sx_vector_unit vectors;
     const sx_matrix_instruction *matrix;
     uint32_t matrix_count;
-    uint32_t memory_types; /* set of 1 << sx_dtype: elements that kernels read and write */
-    uint32_t lane_types;   /* likewise: elements that instructions compute with */
-    uint32_t spaces;       /* set of 1 << sx_space: where arguments may be staged */
-    uint32_t bindings;     /* set of 1 << sx_bind: what the levels of a schedule may be bound to */
+    /* Types of elements that kernels read and write, and that instructions compute with: sets of 1 << sx_dtype. */
+    uint32_t memory_types;
+    uint32_t lane_types;
+    /* Where arguments may be staged, a set of 1 << sx_space. */
+    uint32_t spaces;
+    /* What the levels of a schedule may be bound to, a set of 1 << sx_bind. */
+    uint32_t bindings;
 
     /* A program of the loop IR under this schedule; callers use sx_target_lower. Machines whose kernels are
      * programs of one thread's vectors take sx_loop_lower.

@@ -18,13 +18,18 @@
 #include "core/x64/x64.h"
 
 typedef struct {
-    sx_x64_level level;           /* what the code needs */
-    uint32_t entry[SX_PARTS_MAX]; /* offset of every part's function in the blob, multiple of 64 */
+    /* What the processor must have. */
+    sx_x64_level level;
+    /* Where the function of each part begins in the blob, a multiple of 64. */
+    uint32_t entry[SX_PARTS_MAX];
     uint32_t entry_count;
-    uint32_t vector_count;   /* vector registers used, largest of the parts */
-    uint32_t slot_count;     /* stack slots of 8 bytes, largest of the parts */
-    uint32_t constant_count; /* constants used as memory operands, sum of the parts */
-    uint32_t spill_count; /* vectors and masks on the stack, sum of the parts; 0 from sx_x64_emit */
+    /* Vector registers, and stack slots of 8 bytes, of the part that uses most. */
+    uint32_t vector_count;
+    uint32_t slot_count;
+    /* Of all parts together: constants that are memory operands, and vectors and masks that live on the stack.
+     * sx_x64_emit puts none there. */
+    uint32_t constant_count;
+    uint32_t spill_count;
 } sx_x64_kernel;
 
 /* Level that vectors need: of 32 bytes AVX2, of 64 bytes AVX-512. */

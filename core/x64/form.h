@@ -1,4 +1,7 @@
-/* form.h - the rows of ops.def as data: shared by encoder, decoder, printer, verifier and the tests. */
+/* form.h - the rows of ops.def as data: shared by encoder, decoder, printer, verifier, emulator and the tests.
+ *
+ * A form is one way to write an instruction: a row. The names of the enumerators below are the words of the table,
+ * whose head explains them (encoding, map, pp, lengths, digit, tuple, flags, nan). */
 #ifndef SX_CORE_X64_FORM_H
 #define SX_CORE_X64_FORM_H
 #include "core/x64/x64.h"
@@ -34,14 +37,15 @@ enum { SX_FLAG_N = 0, SX_FLAG_K = 1, SX_FLAG_KZ = 3, SX_FLAG_S = 4, SX_FLAG_KS =
 enum { SX_FLAG_MASK = 1, SX_FLAG_ZERO = 2, SX_FLAG_STORE = 4 };
 typedef enum { SX_NAN_NONE, SX_NAN_FIRST, SX_NAN_SECOND, SX_NAN_FMA } sx_x64_nan;
 
+/* Where an operand stands in the bytes of an instruction. */
 typedef enum {
     SX_PLACE_NONE,
     SX_PLACE_REG,    /* ModRM.reg */
     SX_PLACE_VVVV,   /* VEX.vvvv */
     SX_PLACE_RM,     /* ModRM.rm */
-    SX_PLACE_OPCODE, /* low opcode bits */
-    SX_PLACE_RAX,    /* implied */
-    SX_PLACE_IS4,    /* immediate bits 7..4 */
+    SX_PLACE_OPCODE, /* the low three bits of the opcode */
+    SX_PLACE_RAX,    /* nowhere: it is always rax */
+    SX_PLACE_IS4,    /* bits 7 to 4 of the immediate */
     SX_PLACE_IMM,
     SX_PLACE_BRANCH
 } sx_x64_place;
@@ -95,29 +99,39 @@ typedef enum {
         SX_VARIANT_COUNT
 } sx_x64_variant;
 
+/* What a mnemonic means: a sx_x64_micro, a sx_x64_element and a sx_x64_variant. */
+/* What a mnemonic means: a sx_x64_micro, a sx_x64_element and a sx_x64_variant. */
 typedef struct {
     uint8_t micro, element, variant;
 } sx_x64_meaning;
+/* By mnemonic. */
+/* By mnemonic. */
 extern const sx_x64_meaning sx_x64_meanings[SX_X64_OP_COUNT];
 
-/* Sizes relative to the vector length of the instruction. */
+/* Sizes relative to the vector length of the instruction: all of it, half, a quarter; or no memory but its address. */
 enum { SX_REL_V = -1, SX_REL_H = -2, SX_REL_Q = -3, SX_ADDRESS = -4 };
 
 /* An operand position of a row. */
 typedef struct {
+    /* A sx_x64_place. */
     uint8_t place;
-    /* sx_x64_kind a register must have; NONE: no register here; vectors: see reg_rel */
+    /* The sx_x64_kind that a register must have; SX_X64_NONE: there can be no register here. */
     uint8_t reg;
-    int8_t rel;  /* 0, or register class by vector length: SX_REL_* */
-    int8_t mem;  /* bytes of a memory operand, 0 none, SX_REL_* or SX_ADDRESS */
-    uint8_t imm; /* sx_x64_imm_kind */
+    /* SX_REL_*: the register is a vector of this share of the vector length, whatever `reg` is; 0: it is not. */
+    int8_t rel;
+    /* How many bytes a memory operand has, or SX_REL_* or SX_ADDRESS; 0: there can be no memory here. */
+    int8_t mem;
+    /* A sx_x64_imm_kind. */
+    uint8_t imm;
 } sx_x64_spec;
 
+/* A row of ops.def, with its columns under their names; `op` is its mnemonic. */
 typedef struct {
     uint16_t op;
     uint8_t encoding, map, pp, w, lengths, opcode;
     int8_t digit;
-    uint8_t spec[SX_X64_ARG_MAX]; /* index into sx_x64_specs */
+    /* For each operand the number of its position in sx_x64_specs. */
+    uint8_t spec[SX_X64_ARG_MAX];
     uint8_t tuple, flags, nan;
 } sx_x64_form;
 

@@ -14,42 +14,58 @@
 #define SX_GEN_CONSTANTS_MAX 1024u
 #define SX_GEN_SLOTS_MAX 32768u
 
+/* The live interval of a value, and the register that it gets. */
 typedef struct {
-    uint32_t start, end; /* start == SX_GEN_NONE: never used */
-    uint32_t last;       /* item of the latest occurrence during analysis */
-    uint64_t weight;     /* uses, times 8 per loop around them */
-    uint32_t hint[3];    /* intervals whose register suits if they end where this starts */
-    uint32_t want;       /* register preferred; NONE */
+    /* Positions; `start` is SX_GEN_NONE where the value is never used. */
+    uint32_t start, end;
+    /* While the part is analysed: the last item so far in which the value occurs. */
+    uint32_t last;
+    /* How often it is used, each use times 8 for every loop around it. */
+    uint64_t weight;
+    /* Intervals whose register suits this one, if they end where it starts; SX_GEN_NONE: fewer. */
+    uint32_t hint[3];
+    /* The register that it should have, or SX_GEN_NONE. */
+    uint32_t want;
+    /* It may live on the stack. */
     bool spillable;
-    int32_t reg;   /* -1: in memory (constant pool or stack) */
-    uint32_t slot; /* stack slot when reg is -1 */
+    /* -1: it is in memory, in stack slot `slot` or among the constants. */
+    int32_t reg;
+    uint32_t slot;
 } sx_live;
 
+/* The intervals that share one class of registers. */
 typedef struct {
     sx_live *live;
     uint32_t count;
-    uint32_t allowed; /* set of 1 << register */
+    /* The registers that may be taken, and those that were, sets of 1 << register. */
+    uint32_t allowed;
     uint32_t used;
 } sx_live_set;
 
 typedef struct {
-    uint32_t start, end; /* items LOOP and END */
-    uint32_t parent;     /* loop index or NONE */
-    uint32_t depth;      /* 1 outermost */
+    /* Its LOOP and END items. */
+    uint32_t start, end;
+    /* The number of the loop around it, or SX_GEN_NONE; how many loops there are with it, 1 for an outermost one. */
+    uint32_t parent;
+    uint32_t depth;
     uint32_t variable;
     int64_t trip;
-    uint32_t first_step; /* head of the list of streams that this loop advances: index into steps */
+    /* The first of the streams that this loop advances, a number in `step` of sx_gen. */
+    uint32_t first_step;
+    /* The label of its first instruction. */
     uint32_t label;
     bool innermost;
 } sx_gen_loop;
 
-/* A pointer: buffer + base + sum of coefficient * variable; with no buffer, the value of a variable. */
+/* A pointer that loops advance: buffer + base + sum of coefficient * variable, in bytes. Where `buffer` is
+ * SX_STREAM_VALUE it is an integer, the sum alone. */
 #define SX_STREAM_VALUE UINT32_MAX
 typedef struct {
     uint32_t buffer;
     int64_t base;
     int64_t coef[SX_LOOP_VARS_MAX];
 } sx_stream;
+/* A stream in the list of a loop, and the number of the next one, or SX_GEN_NONE. */
 typedef struct {
     uint32_t stream, next;
 } sx_step;
@@ -57,14 +73,17 @@ typedef struct {
 typedef enum { SX_CONSTANT_SET, SX_CONSTANT_IOTA } sx_constant_kind;
 typedef struct {
     sx_constant_kind kind;
-    uint64_t bits; /* SET: all lanes; IOTA: lane 0 */
+    /* SET: the bits of every lane. IOTA: those of lane 0; each lane has one more than the lane before it. */
+    uint64_t bits;
 } sx_constant;
 
 typedef enum { SX_SETUP_CONSTANT, SX_SETUP_TAIL, SX_SETUP_STREAM } sx_setup_kind;
+/* What is put into a register before the item at a position. */
 typedef struct {
     uint32_t position;
     sx_setup_kind kind;
-    uint32_t index; /* constant, lane count or stream */
+    /* By kind: the number of a constant, how many lanes a tail mask has, or the number of a stream. */
+    uint32_t index;
 } sx_setup;
 
 /* Order of intervals in the sets: vectors: registers, masks (32 bytes), constants. masks (64 bytes): registers,
@@ -77,34 +96,44 @@ typedef struct {
     const sx_part *part;
     uint32_t part_index;
     uint32_t lanes;
-    bool wide; /* lanes of 8 bytes */
-    bool zmm;  /* vectors of 64 bytes, masks in registers of their own; else 32 bytes */
+    /* Lanes have 8 bytes, not 4. */
+    bool wide;
+    /* Vectors have 64 bytes, and masks registers of their own. Otherwise vectors have 32 bytes. */
+    bool zmm;
     sx_x64_asm *as;
     sx_gen_loop *loop;
     uint32_t loop_count;
-    uint32_t *item_loop; /* innermost loop around each item; LOOP and END: their own */
+    /* For each item the innermost loop around it; LOOP and END have their own. */
+    uint32_t *item_loop;
     sx_stream *stream;
     uint32_t stream_count, stream_capacity;
-    uint32_t *item_stream; /* of OP items with an address and of svar */
+    /* For each OP item with an address, and each svar, its stream. */
+    uint32_t *item_stream;
     sx_step *step;
     uint32_t step_count, step_capacity;
     sx_constant *constant;
     uint32_t constant_count, constant_capacity;
-    uint32_t *constant_of; /* by vector register: its constant, or NONE */
-    /* by vector register: the load item that its one reader takes as memory operand, or NONE */
+    /* For each virtual vector register its constant, or SX_GEN_NONE. */
+    uint32_t *constant_of;
+    /* For each virtual vector register the load that its one reader takes as memory operand, or SX_GEN_NONE. */
     uint32_t *fold_of;
     sx_setup *setup;
     uint32_t setup_count;
     sx_live_set vector, mask, general;
-    uint32_t first_mask, first_constant;                /* in vector */
-    uint32_t first_tail;                                /* in mask */
-    uint32_t first_stream, first_counter, first_scalar; /* in general */
+    /* Where the kinds of intervals begin: in `vector`, in `mask`, and in `general`. */
+    uint32_t first_mask, first_constant;
+    uint32_t first_tail;
+    uint32_t first_stream, first_counter, first_scalar;
     uint32_t slot_count, spill_count;
-    uint32_t vector_scratch, mask_scratch; /* how many registers are set aside */
-    uint32_t vector_need, mask_need;       /* found while selecting; a retry sets them aside */
-    uint32_t vector_taken, mask_taken;     /* by the instruction in hand */
-    uint32_t result_taken; /* scratch register of a result that lives on the stack, or NONE */
-    bool spills;           /* vectors and masks may live on the stack */
+    /* Scratch registers, vectors and masks: how many are set aside, how many the instructions turned out to need (if
+     * that is more, the part is generated again), and how many the instruction in hand has taken. */
+    uint32_t vector_scratch, mask_scratch;
+    uint32_t vector_need, mask_need;
+    uint32_t vector_taken, mask_taken;
+    /* The scratch register of a result that lives on the stack, or SX_GEN_NONE. */
+    uint32_t result_taken;
+    /* Vectors and masks may live on the stack. */
+    bool spills;
 } sx_gen;
 
 #define SX_RAX_SCRATCH SX_RAX

@@ -1,4 +1,4 @@
-/* uop.h - the emulator's inside: decoded instructions and the state they change. */
+/* uop.h - the emulator's inside: decoded instructions, and the state that they change. Internal to core/x64. */
 #ifndef SX_CORE_X64_UOP_H
 #define SX_CORE_X64_UOP_H
 #include "core/x64/form.h"
@@ -16,10 +16,11 @@ typedef union {
     double f64[8];
 } sx_x64_vector;
 
-/* Bits of flags and of the set of flags that are defined. */
 enum { SX_CARRY = 1, SX_ZERO = 2, SX_SIGN = 4, SX_OVERFLOW = 8, SX_FLAGS_ALL = 15 };
 typedef struct {
+    /* The flags that are 1. */
     uint32_t set;
+    /* The flags that have a value: the manual leaves some undefined behind some instructions. */
     uint32_t defined;
 } sx_x64_flags;
 
@@ -32,14 +33,20 @@ typedef uint64_t sx_x64_general_run(const sx_x64_uop *u, sx_x64_flags *flags, ui
 
 /* An operand: a register, an immediate, or memory at a sum. */
 typedef struct {
-    uint8_t kind; /* sx_x64_kind, NONE without operand */
+    /* A sx_x64_kind; SX_X64_NONE: there is no operand. */
+    uint8_t kind;
+    /* The register, or the base of an address where `based`. */
     uint8_t reg;
-    uint8_t index; /* SX_X64_NO_REG: none */
-    uint8_t shift; /* of the index */
-    bool based;    /* reg takes part in the address */
+    /* The register that is shifted left by `shift` and added to the address; SX_X64_NO_REG: none. */
+    uint8_t index;
+    uint8_t shift;
+    bool based;
+    /* One element of memory is taken for all lanes. */
     bool broadcast;
-    uint8_t bytes; /* accessed in memory */
-    uint64_t disp; /* added to the address; the immediate */
+    /* How many bytes are accessed in memory. */
+    uint8_t bytes;
+    /* What is added to the address; or the immediate. */
+    uint64_t disp;
 } sx_x64_place_of;
 
 #define SX_X64_PICK_ZERO \
@@ -47,22 +54,32 @@ typedef struct {
 struct sx_x64_uop {
     sx_x64_lane_run *lane;
     sx_x64_general_run *general;
-    uint32_t offset; /* of the instruction in the blob */
-    uint32_t next;   /* micro-operation that follows */
-    uint32_t target; /* of a jump */
+    /* Where the instruction stands in the blob. */
+    uint32_t offset;
+    /* The numbers of the micro-operations that follow: usually, and where a jump is taken. */
+    uint32_t next;
+    uint32_t target;
+    /* As in sx_x64_meaning. */
     uint8_t micro, element, variant;
-    uint8_t mask; /* k register of a write mask, 0 none */
+    /* The k register of a write mask, 0 for none; lanes out of it become zero where `zero`, and stay otherwise. */
+    uint8_t mask;
     bool zero;
     uint8_t imm;
-    uint8_t lanes;     /* computed */
-    uint8_t size;      /* bytes of an element of the result */
-    uint8_t from_size; /* and of the sources */
-    uint8_t arg_count; /* operands in `arg` */
-    uint8_t source[3]; /* operands that are vector sources */
+    /* How many lanes are computed. */
+    uint8_t lanes;
+    /* How many bytes an element of the result has, and one of the sources. */
+    uint8_t size;
+    uint8_t from_size;
+    /* How many operands `arg` has. */
+    uint8_t arg_count;
+    /* Which operands are vector sources, and in which order they are a, b and c of the formula. */
+    uint8_t source[3];
     uint8_t source_count;
-    bool whole;       /* memory is accessed whole, whatever the mask */
-    uint8_t order[3]; /* of the sources as a, b, c */
+    /* Memory is accessed as a whole, whatever the mask. */
+    bool whole;
+    uint8_t order[3];
     sx_x64_place_of arg[SX_X64_ARG_MAX];
+    /* Of a permutation: for each element of the result the element of the first source, or as SX_X64_PICK_ZERO says. */
     uint8_t pick[64];
 };
 
