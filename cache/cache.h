@@ -62,8 +62,8 @@ sx_key sx_cache_key_make(const sx_cache_key_fields *fields, sx_cache_part part[S
 
 /* ---- opening ---- */
 typedef struct {
-    uint32_t ns;
-    uint64_t bytes; /* 0: no limit */
+    uint32_t ns;    /* the namespace */
+    uint64_t bytes; /* how much it may take of the store; 0: no limit */
 } sx_cache_quota;
 
 typedef struct {
@@ -74,14 +74,17 @@ typedef struct {
     uint64_t ns_quota;           /* bytes of each namespace not named below; 0: no limit */
     const sx_cache_quota *quota; /* copied */
     uint32_t quota_count;
-    uint32_t batch_us;          /* a staged put waits at most this long; 0: 20 ms */
-    uint32_t batch_rows;        /* or until so many are staged; 0: 64 */
-    uint32_t touch_us;          /* hits and last_used are written this often; 0: 1 s */
-    uint32_t strike_limit;      /* strikes that quarantine a key; 0: 2 */
-    uint64_t strike_ttl_us;     /* a strike is forgotten after; 0: 24 h */
-    uint64_t (*now_us)(void *); /* microseconds since 1970; NULL: the system's clock */
+    uint32_t batch_us;      /* a staged put waits at most this long; 0: 20 ms */
+    uint32_t batch_rows;    /* or until so many are staged; 0: 64 */
+    uint32_t touch_us;      /* hits and last_used are written this often; 0: 1 s */
+    uint32_t strike_limit;  /* strikes that quarantine a key; 0: 2 */
+    uint64_t strike_ttl_us; /* a strike is forgotten after; 0: 24 h */
+    /* Returns microseconds since 1970; it is called with `now_self`. NULL: the system's clock. */
+    uint64_t (*now_us)(void *);
     void *now_self;
-    void (*wake)(void *); /* called on the writer thread when a tick has something to collect */
+    /* Called on the writer thread, with `wake_self`, when sx_cache_tick has something to collect. It must do no more
+     * than to see that the owner thread calls sx_cache_tick. */
+    void (*wake)(void *);
     void *wake_self;
     const char *vfs;  /* SQLite VFS; NULL: the default one */
     bool without_map; /* no memory map of the store: slower reads, but a media error is no SIGBUS */
@@ -105,14 +108,14 @@ typedef enum { SX_TIER_RAM, SX_TIER_DISK } sx_cache_tier;
 
 typedef struct {
     sx_key key;
-    uint32_t ns;
-    uint32_t kind;
+    uint32_t ns;           /* the namespace; entries of different ones never meet */
+    uint32_t kind;         /* a number of the caller's, for the type of the contents */
     uint64_t size;         /* bytes as put */
     uint64_t stored_size;  /* bytes in the store, after compression; 0 while not stored */
     uint64_t cost_us;      /* what it took to make */
     uint64_t created_us;   /* since 1970 */
     uint64_t last_used_us; /* since 1970 */
-    uint64_t hits;
+    uint64_t hits;         /* how often it was found since it was put */
     /* 1 for the first put of this key, then one more for each; 0 while not stored */
     uint64_t generation;
     bool pinned;        /* never evicted by size or quota */
@@ -129,11 +132,12 @@ typedef struct {
     sx_key key;
     uint32_t ns;
     uint32_t kind;
-    uint64_t cost_us;
-    sx_span bytes; /* copied, at most SX_CACHE_BLOB_MAX */
+    uint64_t cost_us; /* what it took to make; of two entries alike the dearer one stays longer */
+    sx_span bytes;    /* copied, at most SX_CACHE_BLOB_MAX */
+    /* The named parts that the key was made of, for people who ask what an entry is; copied. */
     const sx_cache_part *part;
     uint32_t part_count; /* at most SX_CACHE_PART_MAX */
-    bool pinned;
+    bool pinned;         /* never evicted by size or quota */
     /* Called once if put returned SX_OK, from tick, flush or close: SX_OK committed, else why it was given up;
      * from put itself with SX_ABSENT when there is no store to write. NULL: no one asks. */
     void (*done)(void *self, sx_code code);
@@ -161,8 +165,9 @@ sx_code sx_cache_flush(sx_ctx *cx, sx_cache *cache, sx_cache_level level);
 
 /* ---- keys that kill workers ---- */
 typedef struct {
+    /* How many there were; all are forgotten when the last one is older than the TTL. */
     uint32_t count;
-    uint64_t last_us;
+    uint64_t last_us;                       /* when the last one came, since 1970 */
     char signature[SX_CACHE_SIGNATURE_MAX]; /* of the last strike */
 } sx_cache_strikes;
 
@@ -184,10 +189,11 @@ sx_code sx_cache_show(sx_ctx *cx, sx_cache *cache, uint32_t ns, const sx_key *ke
                       sx_cache_info *info, sx_cache_part **part, uint32_t *part_count);
 
 typedef struct {
+    /* Which of the conditions `ns`, `key` and `kind` are given. */
     bool by_ns;
     bool by_key;
     bool by_kind;
-    bool pinned_too;
+    bool pinned_too; /* pinned entries go, too */
     uint32_t ns;
     uint32_t kind;
     sx_key key;
@@ -200,13 +206,14 @@ sx_code sx_cache_evict(sx_ctx *cx, sx_cache *cache, const sx_cache_filter *filte
 /* Full check in slices: zero the struct, call until `finished`. Each call reads at most `rows` entries (0:
  * all). Damaged entries go to quarantine. */
 typedef struct {
-    bool deep; /* set by the caller: also check the pages of the database at the end */
-    bool finished;
-    uint64_t ok;
+    bool deep;              /* set by the caller: also check the pages of the database at the end */
+    bool finished;          /* everything was looked at, and the figures below are final */
+    uint64_t ok;            /* entries without damage */
     uint64_t corrupt;       /* moved to quarantine */
     uint64_t orphans;       /* blobs without a row, at the end */
     uint32_t damaged_pages; /* 1: SQLite's own check found the file malformed */
-    sx_key after_key;       /* cursor */
+    /* For sx_cache_verify alone: the entry at which the last call ended, once there was a call. */
+    sx_key after_key;
     uint32_t after_ns;
     bool started;
 } sx_cache_verification;
@@ -224,9 +231,10 @@ const char *sx_cache_store_name(sx_cache_store_state state); /* "none", "ok", ..
 
 typedef struct {
     sx_cache_store_state store;
+    /* Answers of sx_cache_get by where they came from, since the cache was opened; so are all counts of events. */
     uint64_t hits_ram, hits_disk, misses;
-    uint64_t saved_us; /* sum of the costs of all hits */
-    uint64_t puts;
+    uint64_t saved_us;                    /* sum of the costs of all hits */
+    uint64_t puts;                        /* puts that were accepted */
     uint64_t put_dropped;                 /* kept in RAM only: queue full */
     uint64_t evicted_size, evicted_quota; /* by the store's limits */
     uint64_t evicted_request;             /* by sx_cache_evict */

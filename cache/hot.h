@@ -13,11 +13,12 @@ typedef struct {
     sx_hot_entry *table; /* uthash head */
     sx_hot_entry *used;  /* utlist: most recent first */
     sx_hot_entry *dirty; /* utlist: with unsaved hits */
-    uint64_t count;
-    uint64_t bytes;
-    uint64_t limit;
+    uint64_t count;      /* entries */
+    uint64_t bytes;      /* what they take together, each with a fixed charge for its row */
+    uint64_t limit;      /* `bytes` is never above it */
+    /* How many entries have left to make room for others. */
     uint64_t evicted;
-    /* called before an entry with unsaved hits leaves by eviction */
+    /* Called, with `self`, before an entry with unsaved hits leaves by eviction, so that the hits are not lost. */
     void (*leaving)(void *self, const sx_ident *ident, uint64_t hits, uint64_t last_used_us);
     void *self;
 } sx_hot;

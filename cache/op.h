@@ -22,29 +22,31 @@ typedef enum {
 
 typedef struct sx_op sx_op;
 struct sx_op {
-    sx_op *next;
+    sx_op *next; /* of the list that it is in */
     sx_op_type type;
-    sx_code code; /* set by the writer: why this one was given up */
-    sx_ident ident;
+    sx_code code;   /* set by the writer: why this one was given up; SX_OK: it was not */
+    sx_ident ident; /* of the entry; a strike and a pardon use its key alone */
     union {
         struct {
             sx_blob *blob; /* one reference */
             sx_cache_info info;
-            const sx_cache_part *part; /* behind the struct, with their bytes */
+            /* The parts of the key. They and their bytes lie behind this struct, in the same piece of memory. */
+            const sx_cache_part *part;
             uint32_t part_count;
-            void (*done)(void *self, sx_code code);
+            void (*done)(void *self, sx_code code); /* as in sx_cache_item */
             void *done_self;
-            uint64_t stored_size; /* set by the writer */
-            uint64_t generation;  /* set by the writer */
+            uint64_t stored_size; /* set by the writer; as in sx_cache_info */
+            uint64_t generation;  /* set by the writer; as in sx_cache_info */
         } put;
         struct {
-            uint64_t hits;
-            uint64_t last_used_us;
+            uint64_t hits;         /* to be added to those of the row */
+            uint64_t last_used_us; /* since 1970 */
         } touch;
         struct {
-            uint64_t at_us;
+            uint64_t at_us;     /* when the damage was seen, since 1970 */
             const char *reason; /* static storage */
-            uint8_t xxh[16];    /* the row that was seen; another one is left alone */
+            /* The checksum of the row that was seen, if it could be read. A row with another one is left alone. */
+            uint8_t xxh[16];
             bool has_xxh;
         } quarantine;
         sx_cache_strikes strike;
@@ -61,8 +63,8 @@ struct sx_op {
 typedef struct {
     sx_op *first;
     sx_op *last;
-    uint64_t rows;
-    uint64_t bytes;
+    uint64_t rows;  /* operations in the list */
+    uint64_t bytes; /* what they charge to the queue (sx_op_bytes) */
 } sx_op_list;
 
 void sx_op_free(SX_TAKE sx_op *op);

@@ -13,28 +13,44 @@
 typedef struct sx_strike_entry sx_strike_entry;
 
 struct sx_cache {
-    sx_cache_options options; /* defaults filled in; quota copied */
+    /* As given to sx_cache_open, with the defaults filled in and the quotas copied. */
+    sx_cache_options options;
+    /* The file of the store; empty without a directory. */
     char path[SX_CACHE_PATH_MAX];
-    int lock_fd; /* -1: none */
+    /* Holds the lock of the directory; -1: there is none. */
+    int lock_fd;
     sx_cache_store_state state;
-    sx_store reader; /* db NULL: cannot read the store */
+    /* The connection for reading; its `db` is NULL if the store cannot be read. */
+    sx_store reader;
+    /* NULL: there is no store that takes changes. */
     sx_writer *writer;
+    /* The RAM tier. */
     sx_hot hot;
+    /* Changes that go to the writer with the next batch, in the order in which they came. */
     sx_op_list staged;
-    /* hits on their way: staged together, after touch_us or when they are many */
+    /* Hits that are not staged yet. They are staged together, after options.touch_us or when they are many. */
     sx_op_list touches;
+    /* The batch that the writer has. It has none unless `busy`. */
     sx_batch in_flight;
     bool busy;
+    /* sx_cache_close was called: nothing new is staged. */
     bool closing;
-    bool wants_batch;         /* limits to be enforced, also with nothing staged */
-    sx_op *pending;           /* uthash by ident */
-    uint64_t staged_since_us; /* when the first staged operation came */
-    uint64_t touched_us;      /* when hits were staged last */
-    uint64_t retry_us;        /* not before, while failing */
-    uint64_t pause_us;        /* the last pause, doubled by each failure */
-    sx_strike_entry *strike;  /* uthash by key, oldest first */
+    /* The store is over its limits: the writer gets a batch even if nothing is staged. */
+    bool wants_batch;
+    /* uthash by identity: see the invariants above. */
+    sx_op *pending;
+    /* When the first of the staged operations came, and when hits were staged last. */
+    uint64_t staged_since_us;
+    uint64_t touched_us;
+    /* While the store fails: when the next batch may be tried, and how long the last pause was, which each failure
+     * doubles. */
+    uint64_t retry_us;
+    uint64_t pause_us;
+    /* uthash by key, oldest first: keys whose work killed a worker. */
+    sx_strike_entry *strike;
     uint64_t strike_count;
-    sx_cache_stats stats; /* counters; gauges are filled in by sx_cache_stats_of */
+    /* Counts of events. Its sizes and numbers of entries are filled in by sx_cache_stats_of alone. */
+    sx_cache_stats stats;
 };
 
 uint64_t sx_owner_now(const sx_cache *cache);

@@ -21,29 +21,33 @@
 
 /* What changes of a search, and what does not. States are the daemon's numbers. */
 typedef struct {
-    int64_t id; /* 1, 2, ...; never given twice */
-    uint32_t uid;
-    uint32_t state;
-    uint64_t created_ms; /* since 1970 */
-    uint64_t budget_us;
-    uint64_t used_us; /* the time during which a step was under way */
-    uint64_t fuel;    /* for one step */
-    sx_key key;       /* the key that the same request has as a compilation */
-    char build[SX_SEARCH_BUILD_MAX];
-    char why[SX_SEARCH_TEXT_MAX];
-    sx_span request; /* encoded compile_args */
+    int64_t id;                      /* 1, 2, ...; never given twice */
+    uint32_t uid;                    /* the user it belongs to */
+    uint32_t state;                  /* sxd_search_state of the daemon */
+    uint64_t created_ms;             /* since 1970 */
+    uint64_t budget_us;              /* it ends when so much time is used */
+    uint64_t used_us;                /* the time during which a step was under way */
+    uint64_t fuel;                   /* for one step */
+    sx_key key;                      /* the key that the same request has as a compilation */
+    char build[SX_SEARCH_BUILD_MAX]; /* the build of the compiler that its states are of */
+    char why[SX_SEARCH_TEXT_MAX];    /* why it ended; empty: it goes on, or is done */
+    sx_span request;                 /* encoded compile_args */
 } sx_search_record;
 
 typedef struct {
-    uint32_t lane;
-    uint32_t state;
+    uint32_t lane;     /* its number within the search */
+    uint32_t state;    /* sxd_lane_fate of the daemon */
     uint32_t step;     /* how many steps were finished since the state was empty */
     uint32_t restarts; /* how often the state was thrown away */
+    /* Of the best program so far: the value of the objective, and its estimated time and peak memory. `bound` is what
+     * no program of the lane can beat, by the same objective; not finite: not known. */
     double objective, bound, time_ns;
-    uint64_t peak_bytes, nodes, fuel, worked_us;
-    char name[SX_SEARCH_NAME_MAX];
-    char stop[SX_SEARCH_NAME_MAX];
-    char why[SX_SEARCH_TEXT_MAX];
+    uint64_t peak_bytes;
+    uint64_t nodes;                   /* of its e-graph */
+    uint64_t fuel, worked_us;         /* spent on all its steps together */
+    char name[SX_SEARCH_NAME_MAX];    /* of the way of searching */
+    char stop[SX_SEARCH_NAME_MAX];    /* why its last step ended */
+    char why[SX_SEARCH_TEXT_MAX];     /* why it was given up, or had to begin again; else empty */
     uint64_t state_bytes, best_bytes; /* sizes of the two blobs; 0: there is none */
     sx_hash128 state_hash, best_hash;
 } sx_search_lane_record;

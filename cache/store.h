@@ -32,10 +32,10 @@ typedef enum {
 } sx_sql;
 
 typedef struct {
-    sqlite3 *db; /* NULL: closed */
-    sqlite3_stmt *statement[SX_SQL_COUNT];
+    sqlite3 *db;                           /* NULL: closed */
+    sqlite3_stmt *statement[SX_SQL_COUNT]; /* prepared when they are first used */
     ZSTD_DCtx *unpack;
-    int code;                      /* extended result of the last failure */
+    int code;                      /* SQLite's extended result code of the last failure */
     char text[SX_CACHE_ERROR_MAX]; /* what failed and how */
 } sx_store;
 
@@ -78,9 +78,9 @@ bool sx_store_column_info(sqlite3_stmt *statement, sx_cache_info *info);
 /* Loads, checks and unpacks. SX_OK; SX_ABSENT; SX_CORRUPT (`why` names it, `xxh` holds the row's checksum
  * field); SX_SYSTEM (store->text); SX_NOMEM. */
 typedef struct {
-    const char *why;
-    uint8_t xxh[16];
-    bool has_xxh;
+    const char *why; /* static storage */
+    uint8_t xxh[16]; /* what the row says its checksum is */
+    bool has_xxh;    /* the row says so; else `xxh` is not valid */
 } sx_store_damage;
 sx_code sx_store_load(sx_store *store, const sx_ident *ident, sx_blob **blob, sx_cache_info *info,
                       sx_store_damage *damage);

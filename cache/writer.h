@@ -9,23 +9,29 @@
 #include "cache/op.h"
 
 typedef struct {
-    const char *path; /* borrowed for the writer's life */
+    /* The file of the store; borrowed for the writer's life. */
+    const char *path;
+    /* The SQLite VFS; NULL: the default one. */
     const char *vfs;
+    /* The store is read through a memory map. */
     bool map;
+    /* These are the options of the same name (sx_cache_options); the quotas are borrowed for the writer's life. */
     uint64_t size_limit;
     uint64_t ns_quota;
-    const sx_cache_quota *quota; /* borrowed */
+    const sx_cache_quota *quota;
     uint32_t quota_count;
+    /* Called on the writer thread, with `wake_self`, when a batch is finished. */
     void (*wake)(void *self);
     void *wake_self;
 } sx_writer_config;
 
 typedef struct {
-    /* SX_OK committed; SX_SYSTEM nothing was, try later; SX_CORRUPT the file is malformed, do
-     * not */
+    /* SX_OK: it is committed. SX_SYSTEM: nothing of it is; it may be tried later. SX_CORRUPT: the file is malformed,
+     * and trying again is of no use. */
     sx_code code;
     bool more;   /* limits are still exceeded: give another batch, an empty one will do */
-    bool synced; /* asked for and done */
+    bool synced; /* the batch asked for it, and all is on the medium */
+    /* Entries that this batch evicted: by the limit of the store, by quotas, by operations EVICT. */
     uint64_t evicted_size, evicted_quota, evicted_request;
     uint64_t entries, bytes, quarantined; /* of the store, after the commit */
     char text[SX_CACHE_ERROR_MAX];        /* why code is not SX_OK */
@@ -51,11 +57,13 @@ bool sx_writer_take(sx_writer *writer, bool wait);
 /* ---- apply.c, evict.c: run on the writer thread ---- */
 typedef struct {
     const sx_writer_config *config;
-    sx_store store;
-    ZSTD_CCtx *pack;
-    double clock;      /* of GreedyDual-Size */
-    double clock_kept; /* as stored in meta */
-    bool has_stock;    /* clock and usage were taken since the store was opened */
+    sx_store store;  /* the connection for writing */
+    ZSTD_CCtx *pack; /* compresses what is put */
+    /* The clock of GreedyDual-Size: the score of the entry that was evicted last. New scores are counted from it. */
+    double clock;
+    double clock_kept; /* as the table `meta` has it */
+    /* The clock, and how much each namespace takes, were read since the store was opened. */
+    bool has_stock;
 } sx_apply;
 void sx_apply_run(sx_apply *apply, sx_batch *batch);
 /* Brings namespaces and the whole under their limits, within the open transaction. False: the store failed. */

@@ -142,7 +142,7 @@ typedef struct {
     uint32_t launch_first, launch_count;
     /* Its part of the persistent area, behind the shared tensors and the parts of the variants before. */
     uint64_t persistent_offset, persistent_bytes;
-    double flops, cost_ns, floor_ns; /* as in sx_module_info */
+    double flops, cost_ns, floor_ns; /* of one run; as in sx_module_info */
 } sx_module_variant;
 
 /* What follows a symbol: its extent is scale * value / divisor, rounded up. In the record itself stands the
@@ -229,12 +229,13 @@ typedef struct {
     uint32_t arg_count;    /* buffers of each launch */
     uint32_t result_count; /* the last so many of them are written, the others only read */
     uint64_t code_offset, code_size; /* into CODE; holds the entries of its parts */
-    double flops, bytes;
-    double cost_ns, floor_ns;
+    double flops, bytes;      /* of one launch: operations, and bytes read and written at least */
+    double cost_ns, floor_ns; /* of one launch: the estimate, and what the machine allows at best */
 } sx_module_kernel;
 
 typedef struct {
     uint64_t entry; /* byte offset into CODE */
+    /* How many points it is run for along each dimension, independent of each other. */
     int64_t grid[3];
 } sx_module_part;
 
@@ -291,35 +292,39 @@ typedef struct {
 /* ---- the report ---- */
 
 typedef struct {
-    sx_module_text name, stop;
-    uint64_t items, fuel;
+    sx_module_text name;  /* "saturate", "search", ... */
+    sx_module_text stop;  /* why it ended */
+    uint64_t items, fuel; /* what it went through, in its own unit, and the operations it spent */
 } sx_module_stage;
 
 typedef struct {
-    sx_module_text rule, before, after;
+    sx_module_text rule; /* its name */
+    sx_module_text before,
+        after; /* the operation that it replaced, and the one it put there, as text */
 } sx_module_rewrite;
 
 /* How the e-graph was searched; one record, or none. */
 typedef struct {
     sx_module_text stop; /* "saturated", or the limit that bound */
+    /* Rounds of rewriting; nodes and classes of the e-graph at the end; operations spent. */
     uint64_t rounds, nodes, classes, fuel;
     /* why there is no certificate; empty if there is, or none was asked for */
     sx_module_text unproved;
     uint64_t proven; /* 1: no cheaper program is in the e-graph */
-    double input_cost_ns, cost_ns,
-        /* of the program as it came, as it went out, and what no program in the e-graph beats; 0:
-         * not known */
-        bound_ns;
-    uint64_t parts, uses; /* distinct programs searched, and of how many of them the whole is put
-                             together: 1 and 1 where nothing repeats */
+    /* Estimates of a run of the program as it came, and as it went out; and what no program in the e-graph beats, 0:
+     * not known. */
+    double input_cost_ns, cost_ns, bound_ns;
+    /* How many distinct programs were searched, and of how many of them the whole is put together: 1 and 1 where
+     * nothing repeats. */
+    uint64_t parts, uses;
 } sx_module_search;
 
 typedef struct {
     sx_module_text name;
-    /* "exact", "reassociating", "approximate"; with ", moves" and the like if the range is not
-     * kept */
+    /* "exact", "reassociating", "approximate"; with ", moves" and the like if the range of intermediate values is not
+     * kept (docs/RULES.md). */
     sx_module_text rule_class;
-    uint64_t matches, unions;
+    uint64_t matches, unions; /* how often it matched, and how often that made two classes one */
 } sx_module_rule;
 
 /* A program on a mesh of devices: how it runs there, for one device. One record, or none without a mesh; all
@@ -328,10 +333,11 @@ typedef struct {
     sx_module_text mesh; /* "dp = 4, tp = 8" */
     uint32_t planned;    /* 1: the optimised program has the STEPS */
     uint32_t proven;     /* 1: no plan is faster along each axis, given those before */
-    uint64_t collectives, input_collectives;         /* of the program, of the input */
-    double collective_bytes, input_collective_bytes; /* sent by a device */
-    double collective_ns, input_collective_ns;
-    double compute_ns, input_compute_ns; /* each operation a kernel */
+    /* Each figure twice, of one run: of the optimised program, and of the program as it came. */
+    uint64_t collectives, input_collectives;         /* how many collectives it has */
+    double collective_bytes, input_collective_bytes; /* what one device sends for them */
+    double collective_ns, input_collective_ns;       /* and how long that takes, by the model */
+    double compute_ns, input_compute_ns; /* everything else, each operation a kernel of its own */
 } sx_module_sharding;
 /* A step of the plan: an operation on the pieces, or a collective along an axis. */
 typedef struct {
@@ -341,13 +347,14 @@ typedef struct {
     sx_module_text from, to; /* likewise: "P(sum)", "R" */
     sx_module_text places;   /* of the value after it: "{dp = S(0)}" */
     sx_module_text local;    /* what a device holds: "f32[16, 512]" */
-    uint64_t local_bytes;
-    double sent_bytes, ns;
+    uint64_t local_bytes;    /* the same in bytes */
+    double sent_bytes,
+        ns; /* what one device sends for the step; how long the step takes, by the model */
 } sx_module_step;
 
 /* One program of a Pareto front. */
 typedef struct {
-    sx_module_text program;
+    sx_module_text program;    /* its text (docs/IR.md) */
     double time_ns, energy_nj; /* of a run, by the model */
     uint64_t peak_bytes;       /* of temporaries, as they are placed */
 } sx_module_point;

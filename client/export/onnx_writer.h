@@ -6,18 +6,23 @@
 
 typedef struct {
     sx_ctx *cx;
-    const sx_graph *graph;
-    const sx_weights *weights;
-    sx_buf node, initializer, input, output; /* fields of GraphProto */
-    sx_buf part;                             /* the NodeProto under way */
-    sx_span *name;                           /* [node] of its result; empty: not written */
-    sx_span *thin; /* [node] a value that broadcasts to the result, dimensions aligned at the end */
-    sx_span *wanted;                /* [node] the output that it is; empty: none */
-    uint8_t *needs;                 /* [node] set of SX_OW_* */
-    sx_span symbol[SX_SYMBOLS_MAX]; /* its value, i64[1]; empty: not written */
-    uint32_t fresh;                 /* names given */
-    char prefix[SX_NAME_MAX + 3];   /* no name at the interface starts with it */
-    uint32_t at;                    /* the node being written */
+    const sx_graph *graph;     /* what is written; borrowed */
+    const sx_weights *weights; /* the values of its parameters that are weights; borrowed */
+    sx_buf node, initializer, input,
+        output;    /* the repeated fields of GraphProto, as far as they are written */
+    sx_buf part;   /* the NodeProto under way */
+    sx_span *name; /* [node] the name of its result; empty: not written */
+    /* [node] the name of a value that broadcasts to the result, dimensions aligned at the end; empty: there is none.
+     * Elementwise operators of ONNX broadcast by themselves, so they can read it in place of the result. */
+    sx_span *thin;
+    sx_span *wanted; /* [node] the name of the output that it is; empty: it is none */
+    uint8_t *needs;  /* [node] in which forms it is read: a set of SX_OW_FULL and SX_OW_THIN */
+    /* The name of a value i64[1] that holds the symbol; empty: not written. */
+    sx_span symbol[SX_SYMBOLS_MAX];
+    uint32_t fresh; /* how many fresh names were given */
+    /* How fresh names begin. No name at the interface of the program begins so. */
+    char prefix[SX_NAME_MAX + 3];
+    uint32_t at; /* the number of the node that is being written */
 } sx_ow;
 #define SX_OW_FULL 1u
 #define SX_OW_THIN 2u

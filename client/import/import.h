@@ -31,20 +31,22 @@
 /* The interval of a named dimension. */
 typedef struct {
     sx_span name;
-    int64_t low, high;
+    int64_t low, high; /* both are allowed values; 1 <= low <= high */
 } sx_onnx_interval;
 /* An input whose value is known when importing (a shape, axes): it is no parameter of the graph. */
 typedef struct {
     sx_span name;
     sx_span bytes; /* row-major little-endian elements of the input's type */
 } sx_onnx_fixed;
+/* All arrays are borrowed during the import. */
 typedef struct {
-    const sx_onnx_interval *interval;
+    const sx_onnx_interval *interval; /* of dimensions that are not to have the default one */
     uint32_t interval_count;
     const sx_onnx_fixed *fixed;
     uint32_t fixed_count;
-    /* The bytes of the file `location` next to the model, for tensors kept there; they must outlive the graph.
-     * NULL: such tensors are refused. `location` is a relative path without "..". */
+    /* Gives the bytes of the file `location` next to the model, for tensors whose data is kept there. The bytes must
+     * outlive the graph and the weights. `location` is a relative path without "..". It is called with
+     * `external_self`. NULL: such tensors are refused. */
     sx_code (*external)(void *self, sx_ctx *cx, sx_span location, sx_span *bytes);
     void *external_self;
 } sx_onnx_options;

@@ -21,14 +21,17 @@ typedef struct {
     sx_span name;
     sx_type type; /* extents >= 1, but 0 is possible for known integers */
     bool has_node;
-    sx_node_id node;
-    bool is_weight; /* data becomes a parameter when used */
-    bool has_data;  /* data is valid */
-    sx_span data;   /* all elements */
-    /* all elements of an integer or bool value, or NULL; scale may be negative if constant */
+    sx_node_id node; /* where it is in the graph, if `has_node` */
+    /* It becomes a parameter, and not a constant, when an operator needs it in the graph. */
+    bool is_weight;
+    bool has_data;
+    sx_span data; /* if `has_data`: all its elements, row-major and little-endian */
+    /* All elements of an integer or bool value, row-major; NULL: they are not known. The scale of a constant may be
+     * negative. */
     const sx_dim *known;
     uint32_t known_count;
-    bool refused; /* a node that is not supported would make it: nothing else is valid */
+    /* It would come from a node that is not supported, and no field but the name is valid. */
+    bool refused;
 } sx_ox_value;
 
 typedef struct sx_ox sx_ox;
@@ -37,30 +40,31 @@ typedef struct {
     const char *name;
     int64_t since; /* opset from which this entry holds, up to the next entry of the same name */
     sx_ox_handler handler;
-    uint32_t input_min, input_max;
-    int arg; /* handler's own: an operation, a kind */
+    uint32_t input_min, input_max; /* how many inputs a node may name */
+    int arg; /* for the handler, so that several entries share one: an operation, a kind */
 } sx_ox_entry;
 
 struct sx_ox {
     sx_ctx *cx;
-    const sx_onnx_options *options;
+    const sx_onnx_options *options; /* NULL: all defaults */
     const sx_onnx_model *model;
-    sx_graph *graph;
-    sx_weights *weights;
-    sx_ox_value **value;
+    sx_graph *graph;     /* what has been imported so far */
+    sx_weights *weights; /* those of its parameters that are weights */
+    sx_ox_value **value; /* every tensor name that has been declared so far */
     uint32_t value_count, value_capacity;
-    sx_idmap names;
-    uint32_t anonymous_count; /* symbols made for dimensions without a name */
-    sx_code code;             /* sticky */
-    sx_refusals refusals;     /* nodes that are not supported; */
+    sx_idmap names;           /* the number of a value by its name */
+    uint32_t anonymous_count; /* symbols that were made for dimensions without a name */
+    sx_code code;             /* the first failure; after it the sx_ox_ functions do nothing */
+    sx_refusals refusals;     /* all nodes that are not supported, for one message */
     uint32_t refused_index;   /* the last of them */
-    /* the node being imported */
+    /* The node that is being imported; so are the fields below. */
     const sx_onnx_node *node;
     uint32_t node_index;
     const sx_ox_entry *entry;
     sx_ox_value *input[SX_OX_INPUTS_MAX]; /* NULL: left out */
     uint32_t input_count;
-    uint64_t attr_read; /* set of attributes of the node that the handler looked at */
+    /* The attributes that the handler looked at, a set of 1 << number. One that it does not know is refused. */
+    uint64_t attr_read;
 };
 _Static_assert(SX_ONNX_ATTRIBUTES_MAX <= 64, "set of attributes of a node");
 

@@ -105,7 +105,8 @@ typedef enum {
 typedef struct {
     sx_span name;
     sx_onnx_attr_type type;
-    bool is_reference; /* names an attribute of an enclosing function */
+    bool is_reference; /* it names an attribute of an enclosing function */
+    /* Which of the next ones holds the value is said by `type`. */
     float f;
     int64_t i;
     sx_span s;
@@ -113,7 +114,7 @@ typedef struct {
     const float *floats;
     const int64_t *ints;
     const sx_span *strings;
-    uint32_t count; /* of floats, ints or strings */
+    uint32_t count; /* how many items the one of floats, ints and strings has that `type` names */
 } sx_onnx_attr;
 
 typedef struct {
@@ -171,7 +172,7 @@ typedef struct {
     int64_t opset;           /* of the standard domain; 0 if not imported */
     sx_span foreign_domain;  /* some other imported domain; empty if none */
     uint32_t function_count; /* local functions */
-    uint32_t training_count;
+    uint32_t training_count; /* TrainingInfoProto messages */
     bool has_graph;
     sx_onnx_graph graph;
 } sx_onnx_model;

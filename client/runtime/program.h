@@ -28,15 +28,19 @@ struct sxr_program {
     /* One mapping for temporaries, persistent tensors, state and workspaces. */
     uint8_t *memory;
     size_t memory_size;
+    /* Inside `memory`: where the workspace of thread 0 begins, and how many bytes lie between one thread's and the
+     * next one's. A kernel uses it for what it cannot hold in registers. */
     uint8_t *workspace;
     uint64_t workspace_stride;
     const sxr_way *way;
+    /* The threads that run the points of a grid. */
     sxr_pool *pool;
     /* [tensor_count] where each tensor lies; NULL while it is not bound. */
     void **tensor;
     /* [variant_count] the prologue of the variant has run since its weights were bound. */
     bool *prologue_done;
-    bool *made; /* [tensor_count] of those that all variants share: by a prologue */
+    /* [tensor_count] of a tensor that several variants share: some variant's prologue has made it. */
+    bool *made;
     /* The least machine that the module is for, or what sxr_choose_machine said. */
     const sx_machine *made_for;
     /* The machines that a module may name; NULL: all of core/target. */
