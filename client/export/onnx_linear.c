@@ -113,6 +113,7 @@ static sx_code write_einsum(sx_ow *w)
  * has; else Einsum. */
 sx_code sx_ow_dot(sx_ow *w)
 {
+    SX_ASSERT(sx_ow_node(w)->op == SX_OP_DOT_GENERAL);
     const sx_attr *attr = sx_ow_attr(w);
     sx_dtype dtype = sx_ow_type(w, 0)->dtype;
     operand a = arrange(&attr->lhs_batch, &attr->lhs_contract, sx_ow_type(w, 0)->rank, true);
@@ -153,6 +154,7 @@ static void put_window(sx_ow *w, const int64_t *low, const int64_t *high, const 
 
 sx_code sx_ow_convolution(sx_ow *w)
 {
+    SX_ASSERT(sx_ow_node(w)->op == SX_OP_CONVOLUTION);
     const sx_attr *attr = sx_ow_attr(w);
     sx_dtype dtype = sx_ow_type(w, 0)->dtype;
     if (!is_real(dtype)) {
@@ -230,6 +232,7 @@ static sx_span window_size(sx_ow *w)
 
 sx_code sx_ow_window(sx_ow *w)
 {
+    SX_ASSERT(sx_ow_node(w)->op == SX_OP_REDUCE_WINDOW);
     const sx_attr *attr = sx_ow_attr(w);
     const sx_type *type = &sx_ow_node(w)->type;
     sx_reducer reducer = attr->reducer;

@@ -35,6 +35,7 @@ static sx_code expand(sx_ow *w, const sx_dim *thin, uint32_t thin_rank)
 
 sx_code sx_ow_constant(sx_ow *w)
 {
+    SX_ASSERT(sx_ow_node(w)->op == SX_OP_CONSTANT);
     const sx_type *type = &sx_ow_node(w)->type;
     sx_span data = sx_ow_attr(w)->data;
     if (!sx_ow_has_thin(w->graph, w->at)) {
@@ -84,6 +85,7 @@ static sx_code count_up(sx_ow *w, sx_dim count, sx_span *name)
 
 sx_code sx_ow_iota(sx_ow *w)
 {
+    SX_ASSERT(sx_ow_node(w)->op == SX_OP_IOTA);
     const sx_type *type = &sx_ow_node(w)->type;
     uint32_t axis = (uint32_t)sx_ow_attr(w)->axis;
     int64_t to[SX_RANK_MAX];
@@ -109,6 +111,7 @@ sx_code sx_ow_iota(sx_ow *w)
 
 sx_code sx_ow_broadcast(sx_ow *w)
 {
+    SX_ASSERT(sx_ow_node(w)->op == SX_OP_BROADCAST);
     const sx_type *type = &sx_ow_node(w)->type;
     const sx_type *from = sx_ow_type(w, 0);
     const sx_ints *dims = &sx_ow_attr(w)->dims;
@@ -135,6 +138,7 @@ sx_code sx_ow_broadcast(sx_ow *w)
 
 sx_code sx_ow_reshape(sx_ow *w)
 {
+    SX_ASSERT(sx_ow_node(w)->op == SX_OP_RESHAPE);
     const sx_type *type = &sx_ow_node(w)->type;
     int64_t to[SX_RANK_MAX];
     uint32_t symbolic = 0;
@@ -161,6 +165,7 @@ sx_code sx_ow_reshape(sx_ow *w)
 
 sx_code sx_ow_transpose(sx_ow *w)
 {
+    SX_ASSERT(sx_ow_node(w)->op == SX_OP_TRANSPOSE);
     const sx_ints *perm = &sx_ow_attr(w)->perm;
     if (perm->count == 0) {
         w->name[w->at] = sx_ow_value(w, 0);
@@ -194,6 +199,7 @@ static void put_slice(sx_ow *w, const int64_t *start, const int64_t *end, const 
 
 sx_code sx_ow_slice(sx_ow *w)
 {
+    SX_ASSERT(sx_ow_node(w)->op == SX_OP_SLICE);
     const sx_attr *attr = sx_ow_attr(w);
     const sx_type *from = sx_ow_type(w, 0);
     int64_t start[SX_RANK_MAX], end[SX_RANK_MAX], axis[SX_RANK_MAX], step[SX_RANK_MAX];
@@ -219,6 +225,7 @@ sx_code sx_ow_slice(sx_ow *w)
 
 sx_code sx_ow_reverse(sx_ow *w)
 {
+    SX_ASSERT(sx_ow_node(w)->op == SX_OP_REVERSE);
     const sx_ints *dims = &sx_ow_attr(w)->dims;
     int64_t start[SX_RANK_MAX], end[SX_RANK_MAX], step[SX_RANK_MAX];
     if (dims->count == 0) {
@@ -235,6 +242,7 @@ sx_code sx_ow_reverse(sx_ow *w)
 
 sx_code sx_ow_pad(sx_ow *w)
 {
+    SX_ASSERT(sx_ow_node(w)->op == SX_OP_PAD);
     const sx_attr *attr = sx_ow_attr(w);
     uint32_t rank = sx_ow_node(w)->type.rank;
     int64_t pads[2 * SX_RANK_MAX];

@@ -78,6 +78,7 @@ static void write_all(sx_ow *w, const char *type, sx_span output)
 
 bool sx_ow_has_thin(const sx_graph *graph, uint32_t n)
 {
+    SX_ASSERT(n < graph->node_count);
     const sx_node *node = &graph->node[n];
     const sx_attr *attr = sx_graph_attr(graph, node);
     switch (node->op) {
@@ -92,6 +93,7 @@ bool sx_ow_has_thin(const sx_graph *graph, uint32_t n)
 /* The result takes its shape from an operand read whole: the first if none has to be. */
 bool sx_ow_reads_thin(const sx_graph *graph, const sx_node *node, uint32_t k)
 {
+    SX_ASSERT(k < node->input_count);
     if (!sx_op_is_elementwise(node->op) || node->input_count < 2 ||
         !sx_ow_has_thin(graph, sx_graph_input(graph, node, k).i)) {
         return false;
@@ -354,6 +356,12 @@ static sx_code write_move(sx_ow *w)
 
 sx_code sx_ow_write_node(sx_ow *w)
 {
+    SX_ASSERT(w->at < w->graph->node_count);
+    for (uint32_t k = 0; k < sx_ow_node(w)->input_count; k++) { /* at most SX_INPUTS_MAX */
+        uint32_t child = sx_ow_child(w, k);
+        bool out_of_memory = w->cx->error.code != SX_OK; /* then names are empty */
+        SX_ASSERT(w->name[child].len > 0 || w->thin[child].len > 0 || out_of_memory);
+    }
     switch (sx_ow_node(w)->op) {
     case SX_OP_CONSTANT: return sx_ow_constant(w);
     case SX_OP_IOTA:

@@ -10,6 +10,7 @@
 
 sx_code sx_ow_fail(sx_ow *w, const char *file, int line, const char *format, ...)
 {
+    SX_ASSERT(w->at < w->graph->node_count);
     char text[SX_ERROR_TEXT_MAX];
     va_list args;
     va_start(args, format);

@@ -166,6 +166,7 @@ static sx_code find_external(void *self, sx_ctx *cx, sx_span location, sx_span *
 sx_code sx_onnx_file_import(sx_ctx *cx, sx_onnx_file *file, const sx_onnx_options *options,
                             sx_graph **graph, sx_weights **weights)
 {
+    SX_ASSERT(file != NULL); /* it could not be opened */
     sx_onnx_options with = {0};
     if (options != NULL) {
         with = *options;

@@ -28,6 +28,7 @@ const sx_ox_entry *sx_ox_find(sx_span name, int64_t opset, bool *known)
 
 const sx_weight *sx_weights_find(const sx_weights *weights, sx_span name)
 {
+    SX_ASSERT(weights->count <= weights->capacity);
     for (uint32_t k = 0; k < weights->count; k++) {
         if (sx_span_equal(weights->weight[k].name, name)) {
             return &weights->weight[k];
@@ -521,6 +522,8 @@ static sx_code import_model(sx_ox *im)
 sx_code sx_onnx_import(sx_ctx *cx, sx_span file, const sx_onnx_options *options, sx_graph **graph,
                        sx_weights **weights)
 {
+    SX_ASSERT(options == NULL || options->interval_count == 0 || options->interval != NULL);
+    SX_ASSERT(options == NULL || options->fixed_count == 0 || options->fixed != NULL);
     sx_onnx_model *model = SX_NEW(cx, sx_onnx_model);
     sx_ox *im = SX_NEW(cx, sx_ox);
     if (model == NULL || im == NULL) {

@@ -31,12 +31,14 @@ const char *sx_ox_dim_text(const sx_ox *im, sx_dim dim, char text[SX_OX_DIM_TEXT
 
 const sx_type *sx_ox_type(const sx_ox *im, sx_node_id a)
 {
+    SX_ASSERT(a.i == UINT32_MAX || a.i < im->graph->node_count);
     static const sx_type scalar = {.dtype = SX_F32, .rank = 0};
     return a.i == UINT32_MAX ? &scalar : &sx_graph_node(im->graph, a)->type;
 }
 
 sx_type sx_ox_type_with(const sx_type *shape, sx_dtype dtype)
 {
+    SX_ASSERT(shape->rank <= SX_RANK_MAX && dtype < SX_DTYPE_COUNT);
     sx_type type = *shape;
     type.dtype = dtype;
     return type;
@@ -73,11 +75,13 @@ sx_node_id sx_ox_add(sx_ox *im, sx_op op, const sx_attr *attr, const sx_node_id 
 
 sx_node_id sx_ox_un(sx_ox *im, sx_op op, sx_node_id a)
 {
+    SX_ASSERT(sx_op_is_elementwise(op));
     return sx_ox_add(im, op, NULL, &a, 1);
 }
 
 sx_node_id sx_ox_splat(sx_ox *im, const sx_type *type, double value)
 {
+    SX_ASSERT(type->rank <= SX_RANK_MAX && type->dtype < SX_DTYPE_COUNT);
     sx_node_id id;
     if (im->code != SX_OK || failed(im, sx_build_scalar(im->cx, im->graph, type, value, &id))) {
         return SX_OX_NONE;
@@ -145,6 +149,7 @@ sx_node_id sx_ox_broadcast_in(sx_ox *im, sx_node_id a, const sx_ints *dims, cons
 
 sx_node_id sx_ox_broadcast(sx_ox *im, sx_node_id a, const sx_type *shape)
 {
+    SX_ASSERT(shape->rank <= SX_RANK_MAX);
     const sx_type *type = sx_ox_type(im, a);
     if (im->code != SX_OK || sx_type_same_shape(type, shape)) {
         return a;
@@ -162,6 +167,7 @@ sx_node_id sx_ox_broadcast(sx_ox *im, sx_node_id a, const sx_type *shape)
 
 sx_node_id sx_ox_reshape(sx_ox *im, sx_node_id a, const sx_type *shape)
 {
+    SX_ASSERT(shape->rank <= SX_RANK_MAX);
     if (im->code != SX_OK || sx_type_same_shape(sx_ox_type(im, a), shape)) {
         return a;
     }
@@ -200,6 +206,7 @@ static bool align(sx_ox *im, sx_node_id *a, sx_node_id *b)
 
 sx_node_id sx_ox_bin(sx_ox *im, sx_op op, sx_node_id a, sx_node_id b)
 {
+    SX_ASSERT(sx_op_is_elementwise(op));
     if (!align(im, &a, &b)) {
         return SX_OX_NONE;
     }
@@ -209,6 +216,7 @@ sx_node_id sx_ox_bin(sx_ox *im, sx_op op, sx_node_id a, sx_node_id b)
 
 sx_node_id sx_ox_cmp(sx_ox *im, sx_direction direction, sx_node_id a, sx_node_id b)
 {
+    SX_ASSERT(direction < SX_DIRECTION_COUNT);
     if (!align(im, &a, &b)) {
         return SX_OX_NONE;
     }
@@ -316,6 +324,7 @@ sx_node_id sx_ox_mean(sx_ox *im, sx_node_id a, const sx_ints *dims, bool keep)
 
 sx_node_id sx_ox_iota(sx_ox *im, const sx_type *shape, sx_dtype dtype, uint32_t axis)
 {
+    SX_ASSERT(axis < shape->rank);
     sx_attr attr = {
         .present = SX_A(axis) | SX_A(type), .axis = axis, .type = sx_ox_type_with(shape, dtype)};
     return sx_ox_add(im, SX_OP_IOTA, &attr, NULL, 0);
@@ -323,6 +332,7 @@ sx_node_id sx_ox_iota(sx_ox *im, const sx_type *shape, sx_dtype dtype, uint32_t 
 
 sx_node_id sx_ox_gather(sx_ox *im, sx_node_id a, sx_node_id index, uint32_t axis)
 {
+    SX_ASSERT(im->code != SX_OK || axis < sx_ox_type(im, a)->rank);
     sx_node_id input[2] = {a, index};
     sx_attr attr = {.present = SX_A(axis), .axis = axis};
     return sx_ox_add(im, SX_OP_GATHER, &attr, input, 2);

@@ -222,6 +222,7 @@ static bool inputs_known(const sx_ox *im, uint32_t count)
 
 sx_code sx_ox_fold_binary(sx_ox *im, sx_op op, bool *done)
 {
+    SX_ASSERT(sx_op_is_elementwise(op));
     fold_result out;
     *done = false;
     if (!inputs_known(im, 2) || im->input[0]->type.dtype != im->input[1]->type.dtype ||
@@ -241,6 +242,7 @@ sx_code sx_ox_fold_binary(sx_ox *im, sx_op op, bool *done)
 
 sx_code sx_ox_fold_compare(sx_ox *im, sx_direction direction, bool *done)
 {
+    SX_ASSERT(direction < SX_DIRECTION_COUNT);
     fold_result out;
     *done = false;
     if (!inputs_known(im, 2) || !fold_shape(im, 2, SX_BOOL, &out)) {

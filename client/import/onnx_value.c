@@ -20,6 +20,7 @@ sx_ox_value *sx_ox_lookup(const sx_ox *im, sx_span name)
 
 sx_code sx_ox_declare(sx_ox *im, const sx_ox_value *value)
 {
+    SX_ASSERT(value->has_node || value->has_data || value->known != NULL || value->refused);
     sx_ctx *cx = im->cx;
     if (value->name.len == 0) {
         return SX_OX_FAIL(im, SX_INPUT, "a tensor without a name");
@@ -197,6 +198,7 @@ static sx_code fetch_external(sx_ox *im, sx_onnx_tensor *tensor)
 sx_code sx_ox_value_of_tensor(sx_ox *im, const sx_onnx_tensor *tensor, sx_span name, bool weight,
                               sx_ox_value *value)
 {
+    SX_ASSERT(tensor->rank <= SX_RANK_MAX);
     sx_onnx_tensor copy = *tensor;
     copy.name = name;
     memset(value, 0, sizeof(*value));
@@ -316,6 +318,7 @@ sx_node_id sx_ox_node_of(sx_ox *im, sx_ox_value *value)
 
 sx_ox_value *sx_ox_input(const sx_ox *im, uint32_t k)
 {
+    SX_ASSERT(im->input_count <= SX_OX_INPUTS_MAX);
     return k < im->input_count ? im->input[k] : NULL;
 }
 
@@ -328,6 +331,7 @@ sx_node_id sx_ox_in(sx_ox *im, uint32_t k)
 sx_code sx_ox_known(sx_ox *im, uint32_t k, const char *what, const sx_dim **element,
                     uint32_t *count)
 {
+    SX_ASSERT(im->node != NULL && k < SX_OX_INPUTS_MAX);
     const sx_ox_value *value = sx_ox_input(im, k);
     if (value == NULL) {
         return SX_OX_FAIL(im, SX_INPUT, "%s (input %u) is missing", what, k);
@@ -344,6 +348,7 @@ sx_code sx_ox_known(sx_ox *im, uint32_t k, const char *what, const sx_dim **elem
 sx_code sx_ox_known_ints(sx_ox *im, uint32_t k, const char *what, int64_t *element, uint32_t most,
                          uint32_t *count)
 {
+    SX_ASSERT(most > 0);
     const sx_dim *known;
     SX_TRY(sx_ox_known(im, k, what, &known, count));
     if (*count > most) {
@@ -362,6 +367,7 @@ sx_code sx_ox_known_ints(sx_ox *im, uint32_t k, const char *what, int64_t *eleme
 
 bool sx_ox_wants(const sx_ox *im, uint32_t k)
 {
+    SX_ASSERT(im->node != NULL);
     return k < im->node->output_count && im->node->output[k].len > 0;
 }
 
@@ -376,6 +382,7 @@ static sx_code declare_output(sx_ox *im, uint32_t k, sx_ox_value *value)
 
 sx_code sx_ox_set(sx_ox *im, uint32_t k, sx_node_id node)
 {
+    SX_ASSERT(im->code != SX_OK || node.i < im->graph->node_count);
     if (im->code != SX_OK) {
         return im->code;
     }
@@ -399,6 +406,7 @@ sx_code sx_ox_set_known(sx_ox *im, uint32_t k, const sx_type *type, const sx_dim
 
 sx_code sx_ox_set_value(sx_ox *im, uint32_t k, const sx_ox_value *value)
 {
+    SX_ASSERT(value->has_node || value->has_data || value->known != NULL);
     sx_ox_value copy = *value;
     if (copy.is_weight && !copy.has_node) {
         return sx_ox_set(im, k, sx_ox_node_of(im, sx_ox_lookup(im, value->name)));
@@ -459,6 +467,7 @@ sx_code sx_ox_attr_text(sx_ox *im, const char *name, const char *fallback, sx_sp
 
 sx_code sx_ox_attr_ints(sx_ox *im, const char *name, int64_t *value, uint32_t most, uint32_t *count)
 {
+    SX_ASSERT(most > 0);
     const sx_onnx_attr *attr;
     SX_TRY(find_attr(im, name, SX_ONNX_ATTR_INTS, &attr));
     *count = UINT32_MAX;
@@ -488,6 +497,7 @@ sx_code sx_ox_axis(sx_ox *im, int64_t axis, uint32_t rank, uint32_t *index)
 sx_code sx_ox_attr_axis(sx_ox *im, const char *name, int64_t fallback, uint32_t rank,
                         uint32_t *axis)
 {
+    SX_ASSERT(rank <= SX_RANK_MAX);
     int64_t value;
     SX_TRY(sx_ox_attr_int(im, name, fallback, &value));
     return sx_ox_axis(im, value, rank, axis);

@@ -412,6 +412,7 @@ sx_code sx_onnx_read_tensor(sx_ctx *cx, sx_span file, sx_onnx_tensor *tensor)
 
 sx_code sx_onnx_tensor_elements(sx_ctx *cx, const sx_onnx_tensor *tensor, int64_t *elements)
 {
+    SX_ASSERT(tensor->rank <= SX_RANK_MAX);
     *elements = 1;
     bool empty = false;
     for (uint32_t k = 0; k < tensor->rank; k++) {
@@ -470,6 +471,7 @@ static bool typed_field(int64_t data_type, uint32_t *number, sx_wire_type *type)
 sx_code sx_onnx_tensor_bytes(sx_ctx *cx, const sx_onnx_tensor *tensor, uint32_t size,
                              sx_span *bytes)
 {
+    SX_ASSERT(size > 0 && size <= 8 && tensor->rank <= SX_RANK_MAX);
     int64_t elements;
     SX_TRY(sx_onnx_tensor_elements(cx, tensor, &elements));
     int name_length = (int)tensor->name.len;

@@ -22,11 +22,11 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 # Folder -> percent of its functions. A figure here may only rise; a folder without a line is held to the
 # line of the folder that it lies in, where there is one.
 LEAST = {
-    "cache": 43,
+    "cache": 44,
     "client": 0,
     "client/cli": 0,
-    "client/export": 31,
-    "client/import": 30,
+    "client/export": 74,
+    "client/import": 69,
     "client/runtime": 20,
     "client/verify": 15,
     "client/worker": 0,
@@ -46,7 +46,7 @@ LEAST = {
     "core/plan": 100,
     "core/poly": 0,
     "core/proof": 25,
-    "core/roll": 42,
+    "core/roll": 50,
     "core/rules": 45,
     "core/search": 10,
     "core/shard": 100,
@@ -59,7 +59,7 @@ LEAST = {
     "daemon/net": 50,
     "daemon/service": 35,
     "daemon/work": 50,
-    "protocol": 30,
+    "protocol": 32,
     "trust": 55,
 }
 
