@@ -249,7 +249,7 @@ static uint64_t expected_bits(integer_case c, kind t, const uint64_t in[5])
 static uint64_t expected(integer_case c, kind t, const uint64_t in[5])
 {
     s128 x = value_of(t, in[0]), y = value_of(t, in[1]), z = value_of(t, in[2]);
-    s128 wide = value_of((kind){2 * t.bits, t.is_signed}, in[2]);
+    s128 wide = value_of((kind){t.bits < 64 ? 2 * t.bits : 64, t.is_signed}, in[2]);
     s128 limit = (s128)1 << (t.bits - 1);
     u128 unsigned_product = (u128)x * (u128)y;
     s128 upper = t.bits == 64 && !t.is_signed ? (s128)(unsigned_product >> 64) : (x * y) >> t.bits;
