@@ -100,11 +100,9 @@ typedef enum {
 } sx_x64_variant;
 
 /* What a mnemonic means: a sx_x64_micro, a sx_x64_element and a sx_x64_variant. */
-/* What a mnemonic means: a sx_x64_micro, a sx_x64_element and a sx_x64_variant. */
 typedef struct {
     uint8_t micro, element, variant;
 } sx_x64_meaning;
-/* By mnemonic. */
 /* By mnemonic. */
 extern const sx_x64_meaning sx_x64_meanings[SX_X64_OP_COUNT];
 
