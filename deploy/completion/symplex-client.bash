@@ -9,7 +9,7 @@ _symplex_client() {
     if [ "$COMP_CWORD" -eq 2 ]; then
         case "${COMP_WORDS[1]} " in
             "module "*) words="show dump check" ;;
-            "ptx "*) words="assemble show" ;;
+            "ptx "*) words="assemble show run" ;;
             "cache "*) words="ls show verify evict" ;;
         esac
     fi
@@ -20,6 +20,7 @@ _symplex_client() {
             "module check") words="--help --json --socket --code" ;;
             "ptx assemble") words="--help --json --target --output --with --toolkit --on --shared" ;;
             "ptx show") words="--help --json --on --shared" ;;
+            "ptx run") words="--help --json --output --on --shared --kernel --grid --block --arg --seed --lazy --fuel" ;;
             "cache ls") words="--help --json --socket --limit" ;;
             "cache show") words="--help --json --socket" ;;
             "cache verify") words="--help --json --socket" ;;
