@@ -54,6 +54,7 @@ int sx_bench_encoder(const sx_bench_options *options);
 int sx_bench_extract(const sx_bench_options *options);
 int sx_bench_hit(const sx_bench_options *options);
 int sx_bench_legality(const sx_bench_options *options);
+int sx_bench_ptx(const sx_bench_options *options);
 int sx_bench_search(const sx_bench_options *options);
 /* Cases "transformer" and "snapshot" of sx_bench_egraph. */
 int sx_bench_transformer(const sx_bench_options *options);

@@ -37,6 +37,8 @@ static const bench table[] = {
      sx_bench_extract},
     {"hit", "a cached hit through the daemon against a bare epoll echo of the same sizes",
      sx_bench_hit},
+    {"ptx", "the interpreter of PTX: instructions of threads a second of processor time",
+     sx_bench_ptx},
     {"search", "the lanes of a long search, step by step: objective and bound against fuel",
      sx_bench_search},
 };
