@@ -151,16 +151,22 @@ static sx_span text_of(const char *name, sx_buf *file)
     return (sx_span){file->ptr, file->len - 1};
 }
 
+/* As the compiler writes it: without the comment before it. */
+static sx_span plain(sx_buf *file)
+{
+    sx_span text = text_of("plain", file);
+    const char *head = strstr((const char *)text.ptr, ".version ");
+    ck_assert_ptr_nonnull(head);
+    return (sx_span){(const uint8_t *)head, text.len - (size_t)(head - (const char *)text.ptr)};
+}
+
 START_TEST(test_code)
 {
     sx_buf file;
     void *module = NULL;
     sxg_function function;
-    sx_span text = text_of("plain", &file);
+    sx_span text = plain(&file);
     enter("capability=80");
-    const char *head = strstr((const char *)text.ptr, ".version ");
-    ck_assert_ptr_nonnull(head); /* what the compiler writes has no comment before it */
-    text = (sx_span){(const uint8_t *)head, text.len - (size_t)(head - (const char *)text.ptr)};
     ck_sx_ok(&cx, sxg_load(&cx, gpu, text, &module));
     ck_sx_ok(&cx, sxg_function_find(&cx, gpu, module, "plain", 128, &function));
     ck_assert_uint_eq(function.blocks_max, 4);
@@ -168,6 +174,63 @@ START_TEST(test_code)
                 "absent: CUDA error 500");
     sxg_unload(gpu, module);
     sxg_unload(gpu, NULL);
+    sxg_leave(gpu);
+    sx_buf_fini(&file);
+}
+END_TEST
+
+/* y[i] = s y[i] by the first `n` threads; then where there is no such memory. */
+START_TEST(test_launch)
+{
+    sx_buf file;
+    void *module = NULL;
+    sxg_function function;
+    uint64_t y = 0, nowhere = 16;
+    uint32_t n = 20;
+    float s = 3, bytes[32], back[32];
+    void *parameter[] = {&y, &n, &s};
+    enter("");
+    ck_sx_ok(&cx, sxg_load(&cx, gpu, plain(&file), &module));
+    ck_sx_ok(&cx, sxg_function_find(&cx, gpu, module, "plain", 32, &function));
+    for (uint32_t i = 0; i < 32; i++) {
+        bytes[i] = (float)i;
+    }
+    ck_sx_ok(&cx, sxg_alloc(&cx, gpu, "y", sizeof(bytes), &y));
+    ck_sx_ok(&cx, sxg_upload(&cx, gpu, y, bytes, sizeof(bytes)));
+    ck_sx_ok(&cx, sxg_launch(&cx, gpu, &function, 1, 1, parameter));
+    ck_sx_ok(&cx, sxg_download(&cx, gpu, back, y, sizeof(back)));
+    ck_sx_ok(&cx, sxg_sync(&cx, gpu));
+    for (uint32_t i = 0; i < 32; i++) {
+        ck_assert(back[i] == (i < n ? s * bytes[i] : bytes[i]));
+    }
+    parameter[0] = &nowhere;
+    ck_sx_fails(&cx, sxg_launch(&cx, gpu, &function, 1, 1, parameter), SX_SYSTEM,
+                "is lost: launching a kernel: CUDA error 700, CUDA_ERROR_ILLEGAL_ADDRESS");
+    sxg_unload(gpu, module);
+    sxg_free(gpu, y);
+    sxg_leave(gpu);
+    sx_buf_fini(&file);
+}
+END_TEST
+
+/* A kernel that leaves its memory is a GPU that is lost when somebody waits for it. */
+START_TEST(test_launch_out_of_bounds)
+{
+    sx_buf file;
+    void *module = NULL;
+    sxg_function function;
+    uint64_t y = 0;
+    uint32_t n = 32;
+    float s = 3;
+    void *parameter[] = {&y, &n, &s};
+    enter("");
+    ck_sx_ok(&cx, sxg_load(&cx, gpu, plain(&file), &module));
+    ck_sx_ok(&cx, sxg_function_find(&cx, gpu, module, "plain", 32, &function));
+    ck_sx_ok(&cx, sxg_alloc(&cx, gpu, "y", 31 * sizeof(s), &y));
+    ck_sx_ok(&cx, sxg_launch(&cx, gpu, &function, 1, 1, parameter));
+    ck_sx_fails(&cx, sxg_sync(&cx, gpu), SX_SYSTEM, "is lost: work on the GPU: CUDA error 700");
+    sxg_unload(gpu, module);
+    sxg_free(gpu, y);
     sxg_leave(gpu);
     sx_buf_fini(&file);
 }
@@ -274,6 +337,8 @@ int main(void)
     tcase_add_test(tcase, test_memory);
     tcase_add_test(tcase, test_out_of_memory);
     tcase_add_test(tcase, test_code);
+    tcase_add_test(tcase, test_launch);
+    tcase_add_test(tcase, test_launch_out_of_bounds);
     tcase_add_loop_test(tcase, test_code_that_is_refused, 0, (int)SX_COUNT(refused));
     tcase_add_test(tcase, test_each_call_of_the_start_fails);
     tcase_add_test(tcase, test_a_lost_gpu_stays_lost);

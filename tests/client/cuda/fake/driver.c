@@ -1,4 +1,5 @@
-/* driver.c - a CUDA driver for tests: memory of the host at addresses that only it knows, everything at once.
+/* driver.c - a CUDA driver for tests: memory of the host at addresses that only it knows, kernels by the interpreter
+ * of PTX (core/ptx/run.h), everything at once.
  *
  * $SX_FAKE_CUDA says what it is like, read at each cuInit; words are separated by spaces:
  *   version=12040     what cuDriverGetVersion says (13000)
@@ -15,7 +16,7 @@
 #include <string.h>
 
 #include "core/base/base.h"
-#include "core/ptx/ptx.h"
+#include "core/ptx/run.h"
 
 #define API __attribute__((visibility("default"))) int
 #define ALLOCATIONS_MAX 64
@@ -23,6 +24,7 @@
 #define FUNCTIONS_MAX 2048
 #define FUNCTION_NAMES_MAX 40
 #define DEPTH_MAX 8
+#define PARAMETERS_MAX 70
 
 /* Numbers of cuda.h. */
 enum {
@@ -36,8 +38,7 @@ enum {
     NOT_FOUND = 500,
     ILLEGAL_ADDRESS = 700,
     OUT_OF_RESOURCES = 701,
-    LAUNCH_FAILED = 719,
-    NOT_SUPPORTED = 801
+    LAUNCH_FAILED = 719
 };
 
 typedef struct {
@@ -478,6 +479,37 @@ API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int
 }
 #endif
 
+/* Parameters as the interpreter takes them: where a pointer leads into memory, that; numbers as they are. */
+static int read_parameters(const sx_ptx_kernel *kernel, void **parameter, sx_ptx_argument *argument,
+                           sx_ptx_region *region, uint32_t *region_count)
+{
+    for (uint32_t i = 0; i < kernel->parameter_count; i++) {
+        uint32_t bytes = kernel->parameter[i].type == SX_PTX_TYPE_U64 ? 8 : 4;
+        argument[i] = (sx_ptx_argument){.value = {parameter[i], bytes}};
+        if (bytes != sizeof(uint64_t)) {
+            continue;
+        }
+        uint64_t at;
+        memcpy(&at, parameter[i], sizeof(at));
+        const allocation *a = find(at);
+        if (a == NULL) {
+            return ILLEGAL_ADDRESS;
+        }
+        uint32_t r = 0;
+        while (r < *region_count && region[r].bytes != a->bytes) {
+            r++;
+        }
+        region[r] = (sx_ptx_region){.name = "memory of the GPU",
+                                    .bytes = a->bytes,
+                                    .size = a->size,
+                                    .writable = true,
+                                    .initialised = true};
+        *region_count = r == *region_count ? r + 1 : *region_count;
+        argument[i] = (sx_ptx_argument){.region = r + 1, .offset = at - a->at};
+    }
+    return 0;
+}
+
 API cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                    void *stream, void **parameter, void **extra);
@@ -486,13 +518,36 @@ API cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned gr
                    void *stream, void **parameter, void **extra)
 {
     const kernel_function *f = function;
-    (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z;
-    (void)shared_bytes, (void)stream, (void)parameter, (void)extra;
+    sx_ptx_region region[PARAMETERS_MAX];
+    sx_ptx_argument argument[PARAMETERS_MAX];
+    sx_ptx_outcome outcome;
+    sx_ctx cx;
+    uint32_t region_count = 0;
+    (void)stream, (void)extra;
     ENTER(true);
-    if (f->kernel == NULL) {
-        die("a kernel whose code is unloaded");
+    if (f->kernel == NULL || f->kernel->parameter_count > PARAMETERS_MAX) {
+        die("a kernel whose code is unloaded, or with too many parameters");
     }
-    return NOT_SUPPORTED; /* there is no interpreter in it yet */
+    int status = read_parameters(f->kernel, parameter, argument, region, &region_count);
+    if (status != 0) {
+        return driver.lost = status;
+    }
+    sx_ptx_launch launch = {.module = f->module->ptx,
+                            .kernel = f->kernel->name,
+                            .grid = {grid_x, grid_y, grid_z},
+                            .block = {block_x, block_y, block_z},
+                            .dynamic_shared_bytes = shared_bytes,
+                            .region = region,
+                            .region_count = region_count,
+                            .argument = argument,
+                            .argument_count = f->kernel->parameter_count};
+    sx_ctx_init(&cx, (size_t)4 << 30);
+    if (sx_ptx_run(&cx, &launch, &outcome) != SX_OK) {
+        (void)fprintf(stderr, "fake CUDA driver: %s: %s\n", f->kernel->name, cx.error.text);
+        driver.lost = cx.error.code == SX_MISMATCH ? ILLEGAL_ADDRESS : LAUNCH_FAILED;
+    }
+    sx_ctx_fini(&cx);
+    return 0; /* as on a GPU, who waits for the launch learns of its failure */
 }
 
 /* ---- streams and events ---- */
