@@ -104,10 +104,30 @@ static sx_code put_part(dump *d, uint64_t kernel, uint32_t part)
     return result;
 }
 
+/* A kernel whose code is text, as an assembler reads it. */
+static sx_code put_text(dump *d, uint64_t kernel)
+{
+    const sx_module_kernel *k = &d->module->kernel[kernel];
+    const uint8_t *begin = d->module->code + k->code_offset;
+    const uint8_t *end = begin + k->code_size;
+    while (begin < end && *begin == 0) { /* the text is aligned */
+        begin++;
+    }
+    const uint8_t *nul = memchr(begin, 0, (size_t)(end - begin));
+    char safe[81], name[160];
+    safe_name(sx_module_string(d->module, k->name), safe);
+    (void)snprintf(name, sizeof(name), "kernels/k%03llu_%s.ptx", (unsigned long long)kernel, safe);
+    return put_file(d, name, (sx_span){begin, (size_t)((nul != NULL ? nul : end) - begin)});
+}
+
 static sx_code put_kernels(dump *d)
 {
     SX_TRY(make_subfolder(d, "kernels"));
     for (uint64_t k = 0; k < d->module->kernel_count; k++) {
+        if (d->module->kernel[k].form == SX_FORM_PTX) {
+            SX_TRY(put_text(d, k));
+            continue;
+        }
         for (uint32_t p = 0; p < d->module->kernel[k].part_count; p++) {
             SX_TRY(put_part(d, k, p));
         }

@@ -170,7 +170,7 @@ static sx_code read_launch(view *v)
                    ? SX_FAIL(cx, SX_USAGE, "--shared says nothing without --on DEVICE")
                    : SX_OK;
     }
-    SX_TRY(sx_device_find_any(cx, sx_span_of(name), &v->device));
+    SX_TRY(sx_device_find(cx, sx_span_of(name), &v->device));
     return v->device->block_threads > 0
                ? SX_OK
                : SX_FAIL(cx, SX_USAGE, "--on %s: a device without blocks of threads", name);

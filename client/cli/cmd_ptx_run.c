@@ -255,7 +255,7 @@ static sx_code read_launch(session *s, const sx_ptx_module *module)
     cx->fuel = UINT64_MAX; // the instructions are the limit
     if (on != NULL) {
         const sx_device *device;
-        SX_TRY(sx_device_find_any(cx, sx_span_of(on), &device));
+        SX_TRY(sx_device_find(cx, sx_span_of(on), &device));
         if (device->block_threads == 0) {
             return SX_FAIL(cx, SX_USAGE, "--on %s: a device without blocks of threads", on);
         }

@@ -142,7 +142,7 @@ sx_code sxc_cmd_targets(sxc_cli *cli)
         return SX_FAIL(cli->cx, SX_USAGE, "a name and --device exclude each other");
     }
     if (cli->argument_count > 0) {
-        SX_TRY(sx_device_find_any(cli->cx, sx_span_of(cli->argument[0]), &device));
+        SX_TRY(sx_device_find(cli->cx, sx_span_of(cli->argument[0]), &device));
     }
     sx_buf out;
     sx_buf_init(&out, FILE_BYTES_MAX);

@@ -13,7 +13,7 @@ const char *sx_unit_name(sx_unit unit)
 
 /* ---- the table ---- */
 
-sx_code sx_device_find_any(sx_ctx *cx, sx_span name, const sx_device **device)
+sx_code sx_device_find(sx_ctx *cx, sx_span name, const sx_device **device)
 {
     char known[256];
     size_t used = 0;
@@ -32,17 +32,6 @@ sx_code sx_device_find_any(sx_ctx *cx, sx_span name, const sx_device **device)
     int shown = name.len < SX_NAME_MAX ? (int)name.len : SX_NAME_MAX;
     return SX_FAIL(cx, SX_INPUT, "target '%.*s' is unknown; known are%s", shown,
                    name.ptr != NULL ? (const char *)name.ptr : "", known);
-}
-
-sx_code sx_device_find(sx_ctx *cx, sx_span name, const sx_device **device)
-{
-    SX_ASSERT(device != NULL);
-    SX_TRY(sx_device_find_any(cx, name, device));
-    if ((*device)->target == NULL) {
-        return SX_FAIL(cx, SX_UNIMPLEMENTED, "target %s: no code generator for this device",
-                       (*device)->name);
-    }
-    return SX_OK;
 }
 
 const sx_device *sx_device_class(const sx_device *device)

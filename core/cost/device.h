@@ -41,10 +41,8 @@ typedef struct {
 /* ---- the table ---- */
 uint32_t sx_device_count(void);
 const sx_device *sx_device_at(uint32_t index);
-/* SX_INPUT: unknown name, with the known ones; SX_UNIMPLEMENTED: known, but no code generator. */
+/* SX_INPUT: unknown name, with the known ones. */
 sx_code sx_device_find(sx_ctx *cx, sx_span name, const sx_device **device);
-/* Also those without code generator. */
-sx_code sx_device_find_any(sx_ctx *cx, sx_span name, const sx_device **device);
 
 /* The device by whose prices level 1 chooses programs for all devices of a class: those whose kernels give the same
  * bits for the same program, so that the choice must not depend on which of them it is. It is the first of the class

@@ -31,9 +31,10 @@
     .memory_bytes_per_ns = 41, .launch_ns = 1500, .link_bytes_per_ns = 12.5, .link_ns = 8500, \
     .byte_pj = 160
 
-#define WARPS(each)                                                                              \
-    .lanes = 32, .registers = 255, .fma_per_cycle = (each), .fma_latency = 4, .launch_ns = 4000, \
-    .l2_bytes_per_ns = 64, .register_file = 65536, .register_step = 8, .block_threads = 1024
+#define WARPS(each)                                                                     \
+    .program_class = "nvidia", .lanes = 32, .registers = 255, .fma_per_cycle = (each),  \
+    .fma_latency = 4, .launch_ns = 4000, .l2_bytes_per_ns = 64, .register_file = 65536, \
+    .register_step = 8, .block_threads = 1024
 #define HBM .byte_pj = 31, .link_ns = 1250
 #define SHARED(kib) .shared_bytes = (kib)*1024.0, .shared_block_bytes = ((kib)-1) * 1024.0
 #define HOPPER                                                                               \
@@ -77,6 +78,7 @@ static const sx_device device_table[] = {
               {SX_I64, SX_UNIT_VECTOR, 332.8}},
      .rate_count = 3},
     {.name = "a100",
+     .target = "sm_80",
      .text = "NVIDIA A100 80 GB SXM: 108 SM, 19.5 TFLOPS FP32, 2039 GB/s",
      WARPS(2),
      HBM,
@@ -101,16 +103,19 @@ static const sx_device device_table[] = {
               {SX_I8, SX_UNIT_TENSOR, 624000}},
      .rate_count = 6},
     {.name = "h100",
+     .target = "sm_90",
      .text = "NVIDIA H100 SXM: 132 SM, 67 TFLOPS FP32, 989 TFLOPS BF16, 3352 GB/s",
      HOPPER,
      .memory_bytes = 80e9,
      .memory_bytes_per_ns = 3352},
     {.name = "h200",
+     .target = "sm_90",
      .text = "NVIDIA H200 SXM: 132 SM, 67 TFLOPS FP32, 989 TFLOPS BF16, 4800 GB/s",
      HOPPER,
      .memory_bytes = 141e9,
      .memory_bytes_per_ns = 4800},
     {.name = "b200",
+     .target = "sm_100",
      .text = "NVIDIA B200: 148 SM, 75 TFLOPS FP32, 2250 TFLOPS BF16, 7700 GB/s",
      WARPS(4),
      HBM,
@@ -135,6 +140,7 @@ static const sx_device device_table[] = {
               {SX_I8, SX_UNIT_TENSOR, 4500000}},
      .rate_count = 6},
     {.name = "rtx3090",
+     .target = "sm_86",
      .text = "NVIDIA GeForce RTX 3090: 82 SM, 35.6 TFLOPS FP32, 71 TFLOPS BF16, 936 GB/s",
      WARPS(4),
      SHARED(100),
@@ -159,6 +165,7 @@ static const sx_device device_table[] = {
               {SX_I8, SX_UNIT_TENSOR, 284000}},
      .rate_count = 5},
     {.name = "rtx4090",
+     .target = "sm_89",
      .text = "NVIDIA GeForce RTX 4090: 128 SM, 82.6 TFLOPS FP32, 165 TFLOPS BF16, 1008 GB/s",
      WARPS(4),
      SHARED(100),

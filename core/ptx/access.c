@@ -1,6 +1,8 @@
 /* access.c - addresses become places; may a thread access them? */
 #include "core/ptx/machine.h"
 
+#include <string.h>
+
 static const char *access_name(sx_ptx_access access)
 {
     switch (access) {
@@ -256,6 +258,12 @@ sx_code sx_ptx_touch(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uin
     case SX_PTX_SPACE_GLOBAL:
         s->global_read_bytes += access != SX_PTX_IS_STORE ? size : 0;
         s->global_written_bytes += access != SX_PTX_IS_LOAD ? size : 0;
+        if (access != SX_PTX_IS_LOAD && place->area->of->touched != NULL) {
+            memset(place->area->of->touched + place->offset, 1, size);
+        }
+        if (access != SX_PTX_IS_LOAD && place->area->of->touched != NULL) {
+            memset(place->area->of->touched + place->offset, 1, size);
+        }
         return place->area->mark == NULL
                    ? SX_OK
                    : touch_global(&r, place->area, place->offset, u->strong, u->constant);

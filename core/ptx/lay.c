@@ -69,7 +69,8 @@ static sx_code lay_regions(sx_ptx_machine *m)
         *area = (sx_ptx_area){.address = at, .of = region};
         at =
             (at + region->size + 2 * SX_PTX_GLOBAL_GAP - 1) / SX_PTX_GLOBAL_GAP * SX_PTX_GLOBAL_GAP;
-        if (region->writable || !region->initialised) {
+        SX_ASSERT(!region->unwatched || region->initialised);
+        if ((region->writable && !region->unwatched) || !region->initialised) {
             area->mark = SX_NEW_ARRAY(m->cx, uint8_t, region->size + 1);
             area->writer = SX_NEW_ARRAY(m->cx, uint32_t, region->size + 1);
             area->reader = SX_NEW_ARRAY(m->cx, uint32_t, region->size + 1);

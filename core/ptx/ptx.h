@@ -278,8 +278,8 @@ uint32_t sx_ptx_type_bytes(const sx_ptx_insn *insn, uint32_t nth);
 sx_ptx_register_class sx_ptx_operand_class(const sx_ptx_operand *operand, const sx_ptx_insn *insn);
 uint32_t sx_ptx_class_bytes(sx_ptx_register_class class_of); /* 0 for predicates */
 sx_ptx_register_class sx_ptx_class_of_bytes(uint32_t bytes); /* the smallest that holds them */
-/* Does the row take these modifiers, in their order? Then fills in `slot`. `fixed_implied`: `given` leaves out
- * the modifiers of slots that take only one. */
+/* Does the row take these modifiers, in their order? Then fills in `slot`. `fixed_implied`: `given` may leave
+ * out the modifiers of slots that take only one. */
 bool sx_ptx_row_takes(const sx_ptx_row *row, const uint16_t *given, uint32_t given_count,
                       bool fixed_implied, uint16_t slot[SX_PTX_SLOTS_MAX]);
 /* The same for modifiers as text, dots included and fixed ones among them. */
@@ -348,7 +348,7 @@ sx_ptx_arg sx_ptx_label(sx_ptx_builder *b);                      /* a new one, p
 void sx_ptx_guard(sx_ptx_builder *b, sx_ptx_arg predicate);
 /* The label stands before the next instruction. */
 void sx_ptx_place(sx_ptx_builder *b, sx_ptx_arg label);
-/* Modifiers in the order of PTX, fixed ones left out; zeros among them are skipped. */
+/* Modifiers in the order of PTX; fixed ones may be left out, zeros among them are skipped. */
 typedef struct {
     uint16_t item[SX_PTX_SLOTS_MAX];
 } sx_ptx_modifiers;

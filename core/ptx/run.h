@@ -30,6 +30,10 @@ typedef struct {
     uint64_t size;
     bool writable;
     bool initialised; /* else it holds no values before the kernel stores them */
+    /* No account is kept of which block accesses its bytes: races between blocks are not seen. For those who
+     * know that there are none, and run few blocks on large buffers. Then it must be initialised. */
+    bool unwatched;
+    uint8_t *touched; /* NULL, or `size` bytes that become 1 where the kernel stores */
 } sx_ptx_region;
 
 /* The value of a parameter: the address of a region, or bytes. */

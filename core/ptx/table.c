@@ -213,6 +213,7 @@ bool sx_ptx_row_takes(const sx_ptx_row *row, const uint16_t *given, uint32_t giv
         uint16_t fixed = slot_fixed(&row->slot[s]);
         if (fixed_implied && fixed != 0) {
             slot[s] = fixed;
+            next += next < given_count && given[next] == fixed;
         } else if (next < given_count && slot_allows(&row->slot[s], given[next])) {
             slot[s] = given[next++];
         } else if (row->slot[s].optional == 0) {

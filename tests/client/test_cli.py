@@ -252,7 +252,6 @@ def test_refused_input():
     told("model.pt: neither an ONNX model nor a .sx program, but a zip archive, as PyTorch", "compile", torch)
     told("is a folder", "compile", TMP)
     told("z80", "compile", MLP, "-d", "batch=1", "--target", "z80")
-    told("no code generator", "compile", MLP, "-d", "batch=1", "--target", "h100")
     told("batch", "compile", MLP)
     told("65536", "compile", MLP, "-d", "batch=100000000")
     told("nowhere.sxm", "run", "/nowhere.sxm")
@@ -1094,7 +1093,7 @@ def test_service_commands():
         assert rows["daemon"]["found"] and rows["socket"]["found"] and "mode 0600" in rows["socket"]["detail"], rows
         assert status["directory"] in rows["state-directory"]["detail"]
         for arguments in (["compile", MLP], ["compile", source, "-d", "n=9999"],
-                          ["compile", MLP, "-d", "batch=1", "-t", "h100"]):
+                          ["compile", MLP, "-d", "batch=1", "-t", "z80"]):
             error_of(*arguments, "--daemon-only", "-o", TMP / "t.sxm", status=4, socket=daemon.path)
         assert ask("shutdown", schema="shutdown_result")["state"] == "draining"
         assert daemon.process.wait(20) == 0

@@ -46,7 +46,8 @@ def device(name="mine", **replaced):
 def test_the_list():
     rows = {row["name"]: row for row in js("targets")["devices"]}
     assert len(rows) >= 8 and "x86-64-v4" in rows, rows
-    assert rows["h100"]["target"] == "none" and rows["h100"]["here"] == "none" and rows["h100"]["types"] == []
+    assert rows["h100"]["target"] == "sm_90" and "bf16" in rows["h100"]["types"], rows["h100"]
+    assert rows["h100"]["here"] in ("executed", "emulated"), rows["h100"]
     assert {"type": "bf16", "unit": "tensor", "gflop_per_s": 989400.0} in rows["h100"]["rates"]
     assert "f32" in rows["x86-64-v3"]["types"] and rows["x86-64-v3"]["cores"] == 8
     hidden = {row["name"]: row["here"] for row in js("targets", SYMPLEX_ISA_MAX="none")["devices"]}

@@ -122,7 +122,6 @@ static const refusal refusals[] = {
     /* targets */
     {GOOD, "z80", {"batch"}, {8}, NULL, SX_INPUT, "x86-64-v4"},
     {GOOD, "", {"batch"}, {8}, NULL, SX_INPUT, "x86-64-v3"},
-    {GOOD, "h100", {"batch"}, {8}, NULL, SX_UNIMPLEMENTED, "h100"},
     /* rules */
     {GOOD, "x86-64-v3", {"batch"}, {8}, "no-such-rule", SX_INPUT, "no-such-rule"},
     {GOOD, "x86-64-v3", {"batch"}, {8}, "softmax,,no-such", SX_INPUT, "no-such"},

@@ -12,7 +12,7 @@ static const sx_vector_unit sx_test_warp = {
 SX_UNUSED static sx_device sx_test_warp_device(sx_ctx *cx)
 {
     const sx_device *row;
-    SX_ASSERT(sx_device_find_any(cx, SX_SPAN_LITERAL("h100"), &row) == SX_OK);
+    SX_ASSERT(sx_device_find(cx, SX_SPAN_LITERAL("h100"), &row) == SX_OK);
     sx_device device = *row;
     device.target = "warp";
     device.program_class = NULL;

@@ -25,8 +25,8 @@ START_TEST(test_devices)
     const sx_device *found = NULL;
     ck_sx_ok(&cx, sx_device_find(&cx, SX_SPAN_LITERAL("x86-64-v3"), &found));
     ck_assert_uint_eq(found->lanes, 8);
-    ck_sx_fails(&cx, sx_device_find(&cx, SX_SPAN_LITERAL("h100"), &found), SX_UNIMPLEMENTED,
-                "h100");
+    ck_sx_ok(&cx, sx_device_find(&cx, SX_SPAN_LITERAL("h100"), &found));
+    ck_assert_str_eq(found->target, "sm_90");
     ck_sx_fails(&cx, sx_device_find(&cx, SX_SPAN_LITERAL("z80"), &found), SX_INPUT, "x86-64-v4");
     ck_sx_fails(&cx, sx_device_find(&cx, (sx_span){NULL, 0}, &found), SX_INPUT, "unknown");
     /* vendor peaks, TFLOPS of FP32 outside tensor cores */

@@ -22,7 +22,7 @@ static void teardown(void)
 static const sx_device *row(const char *name)
 {
     const sx_device *device;
-    ck_sx_ok(&cx, sx_device_find_any(&cx, sx_span_of(name), &device));
+    ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of(name), &device));
     return device;
 }
 

@@ -245,7 +245,7 @@ END_TEST
 static const sx_device *device_of(const char *name)
 {
     const sx_device *device;
-    ck_sx_ok(&cx, sx_device_find_any(&cx, sx_span_of(name), &device));
+    ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of(name), &device));
     return device;
 }
 

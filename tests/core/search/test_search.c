@@ -175,19 +175,13 @@ START_TEST(test_no_code_generator)
     sx_ctx cx;
     sx_ctx_init(&cx, SX_ARENA_DEFAULT);
     node n = dot_node(&cx, 4, 4, 4);
-    uint32_t seen = 0;
-    for (uint32_t i = 0; i < sx_device_count(); i++) {
-        const sx_device *device = sx_device_at(i);
-        sx_search_result result;
-        if (device->target == NULL) {
-            seen++;
-            ck_sx_fails(
-                &cx,
-                sx_search_kernel(&cx, analysis_of(&cx, &n), device, true, SX_SEARCH_KEEP, &result),
-                SX_UNIMPLEMENTED, device->name);
-        }
-    }
-    ck_assert_uint_gt(seen, 0);
+    sx_device device = *sx_device_at(0);
+    sx_search_result result;
+    device.name = "abacus";
+    device.target = NULL;
+    ck_sx_fails(&cx,
+                sx_search_kernel(&cx, analysis_of(&cx, &n), &device, true, SX_SEARCH_KEEP, &result),
+                SX_UNIMPLEMENTED, "abacus");
     sx_ctx_fini(&cx);
 }
 END_TEST

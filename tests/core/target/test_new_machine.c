@@ -69,7 +69,7 @@ static const char typed_program[] = "sx 1\n"
 static sx_device warp_device(void)
 {
     const sx_device *row;
-    ck_sx_ok(&cx, sx_device_find_any(&cx, SX_SPAN_LITERAL("h100"), &row));
+    ck_sx_ok(&cx, sx_device_find(&cx, SX_SPAN_LITERAL("h100"), &row));
     sx_device device = *row;
     device.name = "warpbox";
     device.target = toy_warp_machine.name;
@@ -238,14 +238,14 @@ START_TEST(test_devices_that_contradict_their_target)
     const sx_target *target;
     sx_core_request request = request_for(&device, NULL);
     ck_sx_fails(&cx, sx_core_device(&cx, &request, &found, &target), SX_INPUT,
-                "device toybox: target sm_90 is unknown");
+                "device toybox: target sm_75 is unknown");
     request.targets = &toy_targets;
     ck_sx_ok(&cx, sx_core_device(&cx, &request, &found, &target));
     ck_assert_ptr_eq(target, &toy_target);
     device.lanes = 16;
     request = request_for(&device, &toy_targets);
     ck_sx_fails(&cx, sx_core_device(&cx, &request, &found, &target), SX_INPUT,
-                "lanes 16 and registers 16, its target sm_90 has 8 and 16");
+                "lanes 16 and registers 16, its target sm_75 has 8 and 16");
     device.lanes = 8;
     sx_device gpu = warp_device(); /* its lanes are threads, those of the target are not */
     gpu.target = toy_machine.name;
@@ -253,7 +253,7 @@ START_TEST(test_devices_that_contradict_their_target)
     gpu.registers = 16;
     request = request_for(&gpu, &toy_targets);
     ck_sx_fails(&cx, sx_core_device(&cx, &request, &found, &target), SX_INPUT,
-                "8 lanes of 8 bytes, its target sm_90 has 4");
+                "8 lanes of 8 bytes, its target sm_75 has 4");
     device = toy_device();
     device.cores = 70000;
     request = request_for(&device, &toy_targets);

@@ -11,8 +11,8 @@
 
 #define TOY_VECTOR_BYTES 32
 #define TOY_WARP_LANES 32
-#define TOY_LEVEL 90
-#define TOY_WARP_LEVEL 100    /* executes the code of the other too */
+#define TOY_LEVEL 75
+#define TOY_WARP_LEVEL 110    /* executes the code of the other too */
 #define TOY_MAGIC 0x21594f54u /* "TOY!" */
 /* What stands at an entry: this, then the text of the kernel. */
 typedef struct {
@@ -136,12 +136,12 @@ SX_UNUSED static void toy_print(const sx_target *target, sx_span code, const cha
 }
 
 /* Names that module files know and no code generator of the product has. */
-static const sx_machine toy_machine = {.name = "sm_90",
+static const sx_machine toy_machine = {.name = "sm_75",
                                        .text = "the tests",
                                        .family = "nvidia",
                                        .level = TOY_LEVEL,
                                        .check = toy_check};
-static const sx_machine toy_warp_machine = {.name = "sm_100",
+static const sx_machine toy_warp_machine = {.name = "sm_110",
                                             .text = "the tests, with threads",
                                             .family = "nvidia",
                                             .level = TOY_WARP_LEVEL,

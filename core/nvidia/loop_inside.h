@@ -1,0 +1,45 @@
+/* loop_inside.h - what loop.c and loop_ops.c share of a part that becomes PTX. */
+#ifndef SX_CORE_NVIDIA_LOOP_INSIDE_H
+#define SX_CORE_NVIDIA_LOOP_INSIDE_H
+#include "core/loop/loop.h"
+#include "core/ptx/ptx.h"
+
+/* The moving part of some addresses: buffer + sum of coef * variable + lane * step. */
+typedef struct {
+    uint32_t buffer;
+    int64_t step; /* bytes from a lane to the next */
+    int64_t coef[SX_LOOP_VARS_MAX];
+    sx_ptx_arg at; /* its register where the text stands */
+} sx_nvidia_pointer;
+
+/* An open loop. */
+typedef struct {
+    uint32_t item;
+    sx_ptx_arg label;
+    sx_ptx_arg *outer; /* by pointer: its register outside of the loop */
+} sx_nvidia_open;
+
+typedef struct {
+    sx_ctx *cx;
+    const sx_kernel *kernel;
+    const sx_part *part;
+    sx_ptx_builder b;
+    sx_ptx_arg *vector, *mask, *scalar; /* by virtual register */
+    sx_ptx_arg buffer[SX_LOOP_BUFFERS_MAX];
+    bool shared_by_lanes[SX_LOOP_BUFFERS_MAX]; /* written and read in this part */
+    /* Grid variables have 64 bits, loop variables 32. */
+    sx_ptx_arg variable[SX_LOOP_VARS_MAX];
+    sx_ptx_arg lane, lane_wide;            /* the number of the lane, 32 and 64 bits */
+    sx_ptx_arg partial[SX_LOOP_LANES_MAX]; /* by n: lane < n */
+    sx_nvidia_pointer *pointer;
+    uint32_t pointer_count;
+    uint32_t *pointer_of; /* by item */
+    sx_nvidia_open open[SX_LOOP_VARS_MAX];
+    uint32_t open_count;
+} sx_nvidia_lowering;
+
+/* The address of this item's access. */
+sx_ptx_arg sx_nvidia_address(sx_nvidia_lowering *l, uint32_t index);
+/* One instruction. */
+void sx_nvidia_op(sx_nvidia_lowering *l, uint32_t index);
+#endif

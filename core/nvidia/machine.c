@@ -1,0 +1,107 @@
+/* machine.c - NVIDIA GPUs as machines: names, and the check of their code.
+ *
+ * The code of a kernel in a module is the text of one PTX module that ends with a NUL; an entry is the place of
+ * a directive ".visible .entry" in it. */
+#include "core/target/machine.h"
+
+#include <string.h>
+
+#include "core/nvidia/code.h"
+
+#define VERSION ".version "
+#define ENTRY ".visible .entry "
+
+/* Where the text begins that holds this place; false: none does. */
+static bool text_begin(sx_span blob, uint32_t place, uint32_t *begin)
+{
+    size_t n = sizeof(VERSION) - 1;
+    for (uint32_t at = place + 1; at-- > 0;) {
+        bool first = at == 0 || blob.ptr[at - 1] == 0;
+        if (first && blob.len - at >= n && memcmp(blob.ptr + at, VERSION, n) == 0) {
+            *begin = at;
+            return true;
+        }
+        if (at < place && blob.ptr[at] == 0) {
+            return false;
+        }
+    }
+    return false;
+}
+
+static bool is_name(uint8_t c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+sx_code sx_nvidia_code_at(sx_ctx *cx, sx_span blob, uint32_t entry, sx_nvidia_code *code)
+{
+    SX_ASSERT(cx != NULL && code != NULL);
+    size_t n = sizeof(ENTRY) - 1;
+    uint32_t begin;
+    if (blob.len > UINT32_MAX || entry >= blob.len || blob.len - entry <= n ||
+        memcmp(blob.ptr + entry, ENTRY, n) != 0 || !text_begin(blob, entry, &begin)) {
+        return SX_FAIL(cx, SX_INPUT, "PTX code at %u: no entry of a module", entry);
+    }
+    const uint8_t *end = memchr(blob.ptr + entry, 0, blob.len - entry);
+    if (end == NULL) {
+        return SX_FAIL(cx, SX_INPUT, "PTX code at %u: the text does not end", entry);
+    }
+    const uint8_t *name = blob.ptr + entry + n;
+    size_t length = 0;
+    while (name + length < end && is_name(name[length])) {
+        length++;
+    }
+    *code = (sx_nvidia_code){.begin = begin,
+                             .text = {blob.ptr + begin, (size_t)(end - (blob.ptr + begin))},
+                             .name = {name, length}};
+    return SX_OK;
+}
+
+const sx_ptx_kernel *sx_nvidia_find_kernel(const sx_ptx_module *module, sx_span name)
+{
+    for (uint32_t k = 0; k < module->kernel_count; k++) {
+        if (sx_span_is(name, module->kernel[k].name)) {
+            return &module->kernel[k];
+        }
+    }
+    return NULL;
+}
+
+static sx_code check(sx_ctx *cx, const sx_machine *machine, sx_span blob, const uint32_t *entry,
+                     uint32_t entry_count)
+{
+    sx_ptx_module *module = NULL;
+    uint32_t begin = UINT32_MAX;
+    for (uint32_t i = 0; i < entry_count; i++) {
+        sx_nvidia_code code;
+        SX_TRY(sx_nvidia_code_at(cx, blob, entry[i], &code));
+        if (code.begin != begin) {
+            SX_TRY(sx_ptx_parse(cx, code.text, &module));
+            begin = code.begin;
+        }
+        if (module->target > machine->level || module->feature != 0) {
+            return SX_FAIL(cx, SX_INPUT, "PTX code at %u: for sm_%u%c, the machine is %s", entry[i],
+                           module->target, module->feature == 0 ? ' ' : module->feature,
+                           machine->name);
+        }
+        if (sx_nvidia_find_kernel(module, code.name) == NULL) {
+            return SX_FAIL(cx, SX_INPUT, "PTX code at %u: no kernel %.*s", entry[i],
+                           (int)(code.name.len < 80 ? code.name.len : 80),
+                           (const char *)code.name.ptr);
+        }
+    }
+    return SX_OK;
+}
+
+#define MACHINE(number, words)                                        \
+    const sx_machine sx_machine_sm_##number = {.name = "sm_" #number, \
+                                               .text = (words),       \
+                                               .family = "nvidia",    \
+                                               .level = (number),     \
+                                               .check = check}
+MACHINE(80, "compute capability 8.0: A100");
+MACHINE(86, "compute capability 8.6: RTX 30");
+MACHINE(89, "compute capability 8.9: RTX 40, L40");
+MACHINE(90, "compute capability 9.0: H100, H200");
+MACHINE(100, "compute capability 10.0: B200");
+MACHINE(120, "compute capability 12.0: RTX 50");

@@ -1,0 +1,221 @@
+/* target.c - NVIDIA GPUs as rows of core/target. All kernels go the way of the loop IR, with 32 lanes. */
+#include "core/target/target.h"
+
+#include <string.h>
+
+#include "core/nvidia/code.h"
+#include "core/nvidia/loop.h"
+#include "core/ptx/run.h"
+
+#define TEXT_MAX ((size_t)64 << 20)
+#define CODE_ALIGN 64
+#define BLOCKS_MAX 16
+
+static sx_code lower(sx_ctx *cx, const sx_target *target, const sx_lowering *what,
+                     sx_kernel **kernel)
+{
+    return sx_loop_lower(cx, &target->vectors, what, kernel);
+}
+
+/* ---- emission ---- */
+/* Where each entry stands in the text, in the order of the parts. */
+static void find_entries(const sx_buf *text, uint32_t base, uint32_t count, uint32_t *entry)
+{
+    static const char word[] = ".visible .entry ";
+    const char *at = (const char *)text->ptr;
+    for (uint32_t p = 0; p < count; p++) {
+        at = strstr(at, word);
+        SX_ASSERT(at != NULL);
+        entry[p] = base + (uint32_t)(at - (const char *)text->ptr);
+        at += sizeof(word) - 1;
+    }
+}
+
+/* The assembler gives out registers: nothing here can lie on a stack. */
+static sx_code emit(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel, bool spills,
+                    sx_buf *blob, sx_target_code *code)
+{
+    (void)spills;
+    sx_ptx_module *module;
+    SX_TRY(sx_ptx_module_make(cx, target->machine->level, 0, &module));
+    SX_TRY(sx_nvidia_of_loop(cx, kernel, module));
+    sx_buf text;
+    sx_buf_init(&text, TEXT_MAX);
+    sx_ptx_print(module, &text);
+    sx_buf_put_u8(&text, 0);
+    sx_code status = sx_buf_check(cx, &text, "PTX");
+    if (status == SX_OK) {
+        sx_buf_pad(blob, CODE_ALIGN);
+        *code = (sx_target_code){.entry_count = kernel->part_count};
+        find_entries(&text, (uint32_t)blob->len, kernel->part_count, code->entry);
+        sx_buf_put(blob, text.ptr, text.len);
+        status = sx_buf_check(cx, blob, "code");
+    }
+    sx_buf_fini(&text);
+    return status;
+}
+
+/* ---- interpretation ---- */
+typedef struct {
+    uint32_t begin; /* of its text in the blob */
+    sx_ptx_module *module;
+} loaded;
+
+typedef struct {
+    sx_span blob;
+    loaded *module;
+    uint32_t module_count, module_capacity;
+    uint64_t run; /* instructions of warps */
+} interpreter;
+
+static sx_code emulator_make(sx_ctx *cx, const sx_target *target, sx_span blob,
+                             const uint32_t *entry, uint32_t entry_count, sx_emulator **emulator)
+{
+    (void)target, (void)entry, (void)entry_count;
+    interpreter *made = SX_NEW(cx, interpreter);
+    if (made == NULL) {
+        return cx->error.code;
+    }
+    made->blob = blob;
+    *emulator = (sx_emulator *)(void *)made;
+    return SX_OK;
+}
+
+static sx_code load(sx_ctx *cx, interpreter *in, const sx_nvidia_code *code, sx_ptx_module **module)
+{
+    for (uint32_t m = 0; m < in->module_count; m++) {
+        if (in->module[m].begin == code->begin) {
+            *module = in->module[m].module;
+            return SX_OK;
+        }
+    }
+    void *array = in->module;
+    if (in->module_count == in->module_capacity) {
+        SX_TRY(sx_grow(cx, &array, &in->module_capacity, in->module_count + 1, sizeof(loaded)));
+        in->module = array;
+    }
+    SX_TRY(sx_ptx_parse(cx, code->text, module));
+    in->module[in->module_count++] = (loaded){.begin = code->begin, .module = *module};
+    return SX_OK;
+}
+
+/* ---- a launch ---- */
+static sx_ptx_region region_of(const sx_region *region)
+{
+    return (sx_ptx_region){.name = region->name,
+                           .bytes = region->memory,
+                           .size = region->size,
+                           .writable = region->writable,
+                           .initialised = true,
+                           .unwatched = true,
+                           .touched = region->touched};
+}
+
+/* Warps for so many points: one where there is memory for one, else enough to see that points are independent. */
+static sx_ptx_dim blocks_for(const sx_emulation *what, sx_ptx_dim *block)
+{
+    *block = (sx_ptx_dim){SX_NVIDIA_LANES, 1, 1};
+    if (what->workspace != NULL && what->workspace->size > 0) {
+        return (sx_ptx_dim){1, 1, 1};
+    }
+    return (sx_ptx_dim){(uint32_t)sx_min_i64(what->count, BLOCKS_MAX), 1, 1};
+}
+
+/* Runs the launch with memory of its own, which is given back: a module has many points. */
+static sx_code run(sx_ctx *cx, interpreter *in, const sx_ptx_launch *launch)
+{
+    sx_ctx inner = *cx;
+    sx_ptx_outcome outcome = {0};
+    sx_arena_init(&inner.arena, cx->arena.limit_bytes);
+    sx_code status = sx_ptx_run(&inner, launch, &outcome);
+    sx_arena_fini(&inner.arena);
+    in->run += outcome.statistics.warp_insns;
+    cx->fuel = inner.fuel;
+    if (status != SX_OK) {
+        cx->error = inner.error;
+        if (status == SX_MISMATCH) { /* a fault of the code */
+            status = cx->error.code = SX_INPUT;
+        }
+    }
+    return status;
+}
+
+static sx_code emulate(sx_ctx *cx, sx_emulator *emulator, const sx_emulation *what)
+{
+    interpreter *in = (interpreter *)(void *)emulator;
+    sx_ptx_region region[SX_REGIONS_MAX + 1];
+    sx_ptx_argument argument[SX_REGIONS_MAX + 3] = {{{0}, 0, 0}};
+    uint8_t number[2][4];
+    sx_nvidia_code code;
+    sx_ptx_module *module;
+    SX_ASSERT(what->buffer_count <= SX_REGIONS_MAX && what->count >= 1);
+    SX_TRY(sx_nvidia_code_at(cx, in->blob, what->entry, &code));
+    SX_TRY(load(cx, in, &code, &module));
+    const sx_ptx_kernel *kernel = sx_nvidia_find_kernel(module, code.name);
+    SX_ASSERT(kernel != NULL && kernel->parameter_count >= 2);
+    uint32_t pointers = kernel->parameter_count - 2;
+    if (pointers < what->buffer_count || pointers > what->buffer_count + 1) {
+        return SX_FAIL(cx, SX_INPUT, "kernel %s: %u buffers, it is given %u", kernel->name,
+                       pointers, what->buffer_count);
+    }
+    for (uint32_t k = 0; k < pointers; k++) {
+        SX_ASSERT(k < what->buffer_count || what->workspace != NULL);
+        region[k] = region_of(k < what->buffer_count ? &what->buffer[k] : what->workspace);
+        argument[k].region = k + 1;
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t value = (uint32_t)(i == 0 ? what->first : what->count);
+        for (uint32_t b = 0; b < 4; b++) {
+            number[i][b] = (uint8_t)(value >> (8 * b));
+        }
+        argument[pointers + i].value = (sx_span){number[i], 4};
+    }
+    sx_ptx_launch launch = {.module = module,
+                            .kernel = kernel->name,
+                            .region = region,
+                            .region_count = pointers,
+                            .argument = argument,
+                            .argument_count = kernel->parameter_count};
+    launch.grid = blocks_for(what, &launch.block);
+    return run(cx, in, &launch);
+}
+
+static uint64_t emulated(const sx_emulator *emulator)
+{
+    return ((const interpreter *)(const void *)emulator)->run;
+}
+
+static void print(const sx_target *target, sx_span code, const char *symbol, sx_buf *text)
+{
+    const uint8_t *end = memchr(code.ptr, 0, code.len);
+    sx_buf_print(text, "// %s, %s\n", symbol, target->machine->name);
+    sx_buf_put(text, code.ptr, end != NULL ? (size_t)(end - code.ptr) : code.len);
+}
+
+/* ---- the rows ---- */
+/* Every instruction of the loop IR is one IEEE operation here, too, so kernels give the bits of x86-64. */
+#define TARGET(number)                                                                             \
+    const sx_target sx_target_sm_##number = {.machine = &sx_machine_sm_##number,                   \
+                                             .vectors = {.lanes = SX_NVIDIA_LANES,                 \
+                                                         .threads = true,                          \
+                                                         .registers = 255,                         \
+                                                         .mask_registers = true,                   \
+                                                         .numerics = "ieee-fma"},                  \
+                                             .memory_types = (1u << SX_DTYPE_COUNT) - 1,           \
+                                             .lane_types = (1u << SX_DTYPE_COUNT) - 1,             \
+                                             .spaces = 1u << SX_SPACE_MEMORY,                      \
+                                             .bindings = 1u << SX_BIND_GRID | 1u << SX_BIND_LOOP | \
+                                                         1u << SX_BIND_REGISTER |                  \
+                                                         1u << SX_BIND_LANE,                       \
+                                             .lower = lower,                                       \
+                                             .emit = emit,                                         \
+                                             .emulator_make = emulator_make,                       \
+                                             .emulate = emulate,                                   \
+                                             .emulated = emulated,                                 \
+                                             .print = print}
+TARGET(80);
+TARGET(86);
+TARGET(89);
+TARGET(90);
+TARGET(100);
+TARGET(120);

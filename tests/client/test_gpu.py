@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Modules for NVIDIA GPUs on a machine without one: compiled and verified, the same bytes each time and through the
+daemon, taken apart, run as kernels by `ptx run` with the results of the processor's own module, refused by `run`."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "daemon"))
+from wire import *  # noqa: E402
+
+CLIENT = str(BINARY / "symplex-client")
+TMP = pathlib.Path(tempfile.mkdtemp(prefix="sxgpu."))
+# A map, row sums and a contraction of odd extents.
+PROGRAM = TMP / "odd.sx"
+PROGRAM.write_text("""sx 1
+graph "odd" () {
+  %x = parameter {name = "x", weight = 0} : f32[5, 37]
+  %w = parameter {name = "w", weight = 0} : f32[37, 11]
+  %d = dot_general(%x, %w) {lhs_contract = [1], rhs_contract = [0]} : f32[5, 11]
+  %t = tanh(%x) : f32[5, 37]
+  return %d as "d", %t as "t"
+}
+""")
+
+
+def sx(*arguments, status=0, **environment):
+    surroundings = dict(os.environ, SYMPLEX_SOCKET=str(TMP / "nobody.sock"))
+    done = subprocess.run([CLIENT, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False,
+                          env=dict(surroundings, **environment), cwd=TMP)
+    assert done.returncode == status, (arguments, done)
+    return done
+
+
+def compiled(target, name, **environment):
+    module = TMP / (name + ".sxm")
+    sx("compile", PROGRAM, "--target", target, "-o", module, **environment)
+    return module
+
+
+def test_the_same_bytes_here_and_from_the_daemon():
+    first, second = compiled("h100", "first"), compiled("h100", "second")
+    assert first.read_bytes()[:-104] == second.read_bytes()[:-104]
+    with Daemon(program="symplexd") as daemon:
+        third = compiled("h100", "third", SYMPLEX_SOCKET=str(daemon.path))
+    assert first.read_bytes()[:-104] == third.read_bytes()[:-104]
+    checks = json.loads(sx("explain", "--json", first).stdout)["checks"]
+    assert checks and all(c["passed"] for c in checks), checks
+    assert "emulated" in sx("explain", first).stdout
+    assert "verified again just now (emulated)" in sx("module", "check", "--code", first).stdout
+
+
+def test_every_gpu_of_the_table():
+    rows = {r["name"]: r["target"] for r in json.loads(sx("targets", "--json").stdout)["devices"]}
+    gpus = {name: target for name, target in rows.items() if target.startswith("sm_")}
+    assert {"a100", "h100", "h200", "rtx3090", "rtx4090"} <= set(gpus), rows
+    for name, target in gpus.items():
+        shown = sx("module", "show", compiled(name, "of_" + name)).stdout
+        assert "nvidia, from " + target + " on" in shown, shown
+
+
+def kernels(module, folder):
+    sx("module", "dump", module, "-o", folder)
+    return sorted((folder / "kernels").glob("*.ptx"))
+
+
+def test_a_kernel_by_itself():
+    """The map of the dump, launched by hand: what the module of this processor gives, and NumPy nearly."""
+    files = kernels(compiled("a100", "apart"), TMP / "apart")
+    assert files and all(f.read_text().startswith(".version 7.0\n.target sm_80\n") for f in files), files
+    the_map = [f for f in files if "map" in f.name]
+    assert len(the_map) == 1, files
+    name = the_map[0].name.split("_", 1)[1][:-len(".ptx")]
+    x = numpy.random.default_rng(7).standard_normal((5, 37)).astype(numpy.float32)
+    numpy.save(TMP / "x.npy", x)
+    shown = json.loads(sx("module", "show", "--json", TMP / "apart.sxm").stdout)
+    grids = [[part["grid"] for part in k["parts"]] for k in shown["kernels"] if k["name"] == name]
+    assert len(grids) == 1, shown["kernels"]
+    results = []
+    for blocks, warps in ((1, 1), (3, 4)):  # any number of warps takes the points of the grid
+        out, made = TMP / "out", "out:f32:5x37"
+        for part, grid in enumerate(grids[0]):
+            sx("ptx", "run", the_map[0], "--kernel", "%s_p%d" % (name, part), "--grid", f"{blocks},1,1", "--block",
+               f"32,{warps},1", "--arg", "@" + str(TMP / "x.npy"), "--arg", made, "--arg", "i32:0",
+               "--arg", "i32:%d" % (grid[0] * grid[1] * grid[2]), "-o", out)
+            made = "inout:@" + str(out / "arg1.npy")
+        results.append(numpy.load(out / "arg1.npy"))
+        assert numpy.abs(results[-1] - numpy.tanh(x)).max() < 1e-6, results
+    assert numpy.array_equal(*results)
+
+
+def test_what_is_refused():
+    done = sx("run", compiled("h100", "elsewhere"), "--random", "1", status=4)
+    assert "sm_90" in done.stderr, done
+    done = sx("compile", PROGRAM, "--target", "x86-64-v3,h100", "-o", TMP / "both.sxm", status=4)
+    assert "h100" in done.stderr and "one architecture" in done.stderr, done
+    damaged = bytearray((TMP / "elsewhere.sxm").read_bytes())
+    at = damaged.index(b"fma.rn.f32")
+    damaged[at:at + 3] = b"add"
+    (TMP / "damaged.sxm").write_bytes(damaged)
+    assert "checksum" in sx("module", "check", TMP / "damaged.sxm", status=4).stderr
+
+
+run(globals())
