@@ -4,6 +4,7 @@
 set(SX_FUZZ_SEEDS ${CMAKE_CURRENT_LIST_DIR}/seeds)
 set(sx_fuzz_more_fuzz_parse ${CMAKE_CURRENT_LIST_DIR}/../golden/ir ${CMAKE_CURRENT_LIST_DIR}/../golden/egraph)
 set(sx_fuzz_more_fuzz_egraph_json ${CMAKE_CURRENT_LIST_DIR}/../data/extraction-gym/crafted ${CMAKE_CURRENT_LIST_DIR}/../data/extraction-gym/fuzz)
+set(sx_fuzz_more_fuzz_ptx ${CMAKE_CURRENT_LIST_DIR}/../data/ptx)
 file(GLOB sx_fuzz_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/fuzz_*.c)
 foreach(source IN LISTS sx_fuzz_sources)
     get_filename_component(name ${source} NAME_WE)
