@@ -256,6 +256,9 @@ static sx_code report_json(session *s)
     sxc_json_begin(&json, "run");
     json_variant(s, &ran, &json);
     sxc_json_int(&json, "threads", sxr_threads(s->program));
+    if (sxr_gpu(s->program) != NULL) {
+        sxc_json_text(&json, "gpu", sx_span_of(sxr_gpu(s->program)));
+    }
     sxc_json_real(&json, "first_ns", s->first_ns);
     sxc_json_real(&json, "best_ns", s->best_ns);
     sxc_json_real(&json, "median_ns", s->median_ns);
@@ -296,6 +299,13 @@ static sx_code report(session *s)
     sxc_human_ns(s->check_ns, check);
     sx_buf out;
     sx_module_variant ran = variant_of(s);
+    const char *gpu = sxr_gpu(s->program);
+    char by[160];
+    if (gpu != NULL) {
+        (void)snprintf(by, sizeof(by), "%s", gpu);
+    } else {
+        (void)snprintf(by, sizeof(by), "%u threads", sxr_threads(s->program));
+    }
     sx_buf_init(&out, (size_t)64 << 20);
     if (s->module->variant_count > 1) {
         sx_buf_put_text(&out, "variant  ");
@@ -303,9 +313,8 @@ static sx_code report(session *s)
         sx_buf_put_u8(&out, '\n');
     }
     sx_buf_print(&out,
-                 "run      best %s, median %s, first %s (with the prologue), %u threads, %.1f "
-                 "GFLOP/s\n",
-                 best, median, first, sxr_threads(s->program), ran.flops / s->best_ns);
+                 "run      best %s, median %s, first %s (with the prologue), %s, %.1f GFLOP/s\n",
+                 best, median, first, by, ran.flops / s->best_ns);
     sx_buf_put_text(&out, "record   ");
     sxc_record_print(&s->record, &out);
     sx_buf_put_u8(&out, '\n');

@@ -41,11 +41,13 @@ sx_code sxc_read_device(sxc_cli *cli, const sx_device **device, sx_span *canonic
 
 /* ---- one device ---- */
 
-/* "executed" by this processor, "emulated" where it lacks instructions, "none": there is no code to run. */
+/* "executed" by this processor or a GPU, "emulated" where there is none that can, "none": there is no code to run. */
 static const char *here_of(const sx_device *device)
 {
     const sx_target *target = device->target != NULL ? sx_target_find(NULL, device->target) : NULL;
-    return target == NULL ? "none" : sxr_cpu_executes(target->machine) ? "executed" : "emulated";
+    return target == NULL                          ? "none"
+           : sxr_machine_executes(target->machine) ? "executed"
+                                                   : "emulated";
 }
 
 static void put_types(const sx_device *device, sx_buf *text)

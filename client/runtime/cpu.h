@@ -14,6 +14,8 @@
 const sx_machine *sxr_cpu_machine(void);
 /* Does this processor execute code that was made for this machine? */
 bool sxr_cpu_executes(const sx_machine *machine);
+/* The same of this whole machine: code for a GPU is executed where there is one with a driver (device.c). */
+bool sxr_machine_executes(const sx_machine *machine);
 /* Code of a function without arguments that returns 42, to see whether memory can be made executable; empty
  * where no code is known. */
 sx_span sxr_cpu_answer(void);

@@ -110,7 +110,7 @@ static void run_move(sxr_program *program, uint32_t index, void *const *buffer)
 
 void sxr_run_launch(sxr_program *program, uint32_t index, void *const *buffer)
 {
-    SX_ASSERT(index < program->module.launch_count);
+    SX_ASSERT(index < program->module.launch_count && program->device == NULL);
     const sx_module_launch *launch = &program->module.launch[index];
     switch ((sx_module_launch_kind)launch->kind) {
     case SX_LAUNCH_KERNEL: run_kernel(program, launch, buffer); return;

@@ -75,7 +75,10 @@ static sx_code check_bound(sx_ctx *cx, const sxr_program *program)
 {
     const sx_module *module = &program->module;
     for (uint64_t i = 0; i < module->tensor_count; i++) {
-        if (program->tensor[i] == NULL && module->tensor[i].size > 0) {
+        uint32_t place = module->tensor[i].place;
+        bool bound = place == SX_TENSOR_INPUT || place == SX_TENSOR_OUTPUT ||
+                     place == SX_TENSOR_WEIGHT; /* others have memory from the start */
+        if (bound && program->tensor[i] == NULL && module->tensor[i].size > 0) {
             sx_span name = sx_module_string(module, module->tensor[i].name);
             return SX_FAIL(cx, SX_INPUT, "tensor %.*s is not bound", (int)name.len,
                            (const char *)name.ptr);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "client/runtime/cpu.h"
+#include "client/runtime/device.h"
 #include "client/runtime/pages.h"
 #include "client/runtime/program.h"
 #include "core/ir/ir.h"
@@ -161,13 +162,16 @@ static sx_code map_memory(sx_ctx *cx, sxr_program *program)
         program->memory_size = (size_t)total;
         program->workspace = program->memory + areas;
     }
+    return SX_OK;
+}
+
+static void place_all(sxr_program *program)
+{
     for (uint64_t i = 0; i < program->module.tensor_count; i++) {
         const sx_module_tensor *tensor = &program->module.tensor[i];
         uint8_t *base = base_of(program, tensor);
         program->tensor[i] = base == NULL ? NULL : base + tensor->offset;
     }
-    sxr_state_reset(program);
-    return SX_OK;
 }
 
 /* An array of the program with an element for each record of a table; never of 0 bytes. */
@@ -280,6 +284,11 @@ static sx_code check_machine(sx_ctx *cx, sxr_program *program, bool any_level)
         program->machine.level[arch] = program->here.level[arch] = level;
     }
     program->made_for = sx_machine_find(program->machines, sx_level_name(info->arch, info->level));
+    if (!any_level && sxr_device_wanted(module, program->made_for)) {
+        uint32_t *of_gpu = &program->machine.level[info->arch];
+        SX_TRY(sxr_device_find(cx, module, of_gpu));
+        program->here.level[info->arch] = *of_gpu;
+    }
     program->runs_here = program->machine.level[info->arch] >= info->level;
     if (!program->runs_here && (!any_level || program->made_for == NULL)) {
         return sxr_refuse_machine(cx, module);
@@ -315,11 +324,14 @@ static sx_code finish_open(sx_ctx *cx, sxr_program *program, const sxr_options *
     SX_TRY(check_types(cx, &program->module));
     SX_TRY(sxr_check_code(cx, program->machines, &program->module));
     SX_TRY(make_arrays(cx, program));
-    if (program->runs_here) {
+    bool gpu = program->runs_here && program->module.info->arch == SX_ARCH_NVIDIA;
+    if (program->runs_here && !gpu) {
         SX_TRY(map_code(cx, program));
     }
     SX_TRY(sxr_pool_new(cx, usable_threads(options->threads), &program->pool));
-    SX_TRY(map_memory(cx, program));
+    SX_TRY(gpu ? sxr_device_open(cx, program) : map_memory(cx, program));
+    place_all(program);
+    sxr_state_reset(program);
     sxr_extents_init(program);
     return SX_OK;
 }
@@ -390,6 +402,7 @@ void sxr_close(sxr_program *program)
     if (program == NULL) {
         return;
     }
+    sxr_device_close(program);
     sxr_pool_free(program->pool);
     if (program->code != NULL) {
         (void)munmap(program->code, program->code_size);

@@ -16,6 +16,7 @@ typedef struct {
     sx_code (*end)(sx_ctx *cx, sxr_program *program, sx_code code);
 } sxr_way;
 extern const sxr_way sxr_way_cpu; /* launch.c */
+extern const sxr_way sxr_way_gpu; /* device.c */
 
 struct sxr_program {
     sx_module module;
@@ -33,9 +34,11 @@ struct sxr_program {
     uint8_t *workspace;
     uint64_t workspace_stride;
     const sxr_way *way;
+    /* What is on a GPU (device.c); NULL: the processor runs it. */
+    struct sxr_device *device;
     /* The threads that run the points of a grid. */
     sxr_pool *pool;
-    /* [tensor_count] where each tensor lies; NULL while it is not bound. */
+    /* [tensor_count] where each tensor lies; NULL while it is not bound, and where it is on a GPU alone. */
     void **tensor;
     /* [variant_count] the prologue of the variant has run since its weights were bound. */
     bool *prologue_done;
@@ -45,7 +48,7 @@ struct sxr_program {
     const sx_machine *made_for;
     /* The machines that a module may name; NULL: all of core/target. */
     const sx_machines *machines;
-    /* The processor executes code of the module's least machine. */
+    /* The processor, or a GPU, executes code of the module's least machine. */
     bool runs_here;
     /* What the processor executes. */
     sx_arch_set here;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "client/runtime/program.h"
+#include "client/runtime/device.h"
 
 bool sxr_runs_here(const sxr_program *program)
 {
@@ -90,6 +90,9 @@ sx_code sxr_bind(sx_ctx *cx, sxr_program *program, uint32_t index, void *memory,
     for (uint32_t i = 0; tensor->place == SX_TENSOR_INPUT && i < module->tensor_count; i++) {
         program->tensor[i] = module->tensor[i].alias == index ? memory : program->tensor[i];
     }
+    if (tensor->place == SX_TENSOR_WEIGHT && program->device != NULL) {
+        sxr_device_rebound(program, index);
+    }
     if (tensor->place == SX_TENSOR_WEIGHT && module->variant_count > 0) {
         memset(program->prologue_done, 0, (size_t)module->variant_count * sizeof(bool));
         memset(program->made, 0, (size_t)module->tensor_count * sizeof(bool));
@@ -114,6 +117,10 @@ void *sxr_memory(const sxr_program *program, uint32_t tensor)
 void sxr_state_reset(sxr_program *program)
 {
     const sx_module *module = &program->module;
+    if (program->device != NULL) {
+        sxr_device_state_reset(program);
+        return;
+    }
     for (uint64_t i = 0; i < module->tensor_count; i++) {
         const sx_module_tensor *tensor = &module->tensor[i];
         if (tensor->place != SX_TENSOR_STATE) {
@@ -143,7 +150,7 @@ static sx_code check_state(sx_ctx *cx, const sxr_program *program, uint32_t inde
                        (const char *)name.ptr, (unsigned long long)size,
                        (unsigned long long)tensor->size);
     }
-    SX_ASSERT(program->tensor[index] != NULL);
+    SX_ASSERT(program->device != NULL || program->tensor[index] != NULL);
     return SX_OK;
 }
 
@@ -151,6 +158,9 @@ sx_code sxr_state_read(sx_ctx *cx, const sxr_program *program, uint32_t tensor, 
                        uint64_t size)
 {
     SX_TRY(check_state(cx, program, tensor, memory, size));
+    if (program->device != NULL) {
+        return sxr_device_state_read(cx, program, tensor, memory, size);
+    }
     memcpy(memory, program->tensor[tensor], (size_t)size);
     return SX_OK;
 }
@@ -159,6 +169,9 @@ sx_code sxr_state_write(sx_ctx *cx, sxr_program *program, uint32_t tensor, const
                         uint64_t size)
 {
     SX_TRY(check_state(cx, program, tensor, memory, size));
+    if (program->device != NULL) {
+        return sxr_device_state_write(cx, program, tensor, memory, size);
+    }
     memcpy(program->tensor[tensor], memory, (size_t)size);
     return SX_OK;
 }

@@ -2,7 +2,8 @@
  * and by benchmarks.
  *
  * A program owns its mappings, its memory and its threads. Weights that the file carries are used where they
- * lie. Not thread-safe: one run at a time per program.
+ * lie. Not thread-safe: one run at a time per program. A module for GPUs is run by the first one that is enough;
+ * what is bound is memory of the host all the same, which is copied there and back.
  */
 #ifndef SX_CLIENT_RUNTIME_RUNTIME_H
 #define SX_CLIENT_RUNTIME_RUNTIME_H
@@ -15,7 +16,8 @@ typedef struct {
     uint32_t threads;
     /* Checksums of code and weights are not looked at. Those of the tables always are. */
     bool skip_checksums;
-    /* A module for instructions that this processor lacks is opened too. It can be bound, and not run. */
+    /* A module for instructions that this processor lacks is opened too. It can be bound, and not run. No GPU is
+     * looked for: code for one is not run here. */
     bool any_level;
     /* The machines that a module may be for. NULL: those of core/target; tests know others. */
     const sx_machines *machines;
@@ -48,6 +50,8 @@ const sx_module *sxr_module(const sxr_program *program);
 /* The bytes of the module file, as long as the program is open. */
 sx_span sxr_bytes(const sxr_program *program);
 uint32_t sxr_threads(const sxr_program *program);
+/* The name of the GPU that runs the program; NULL: the processor does. */
+const char *sxr_gpu(const sxr_program *program);
 /* The program's threads, for other work between its runs: two pools would wait in each other's way. */
 struct sxr_pool *sxr_pool_of(const sxr_program *program);
 
@@ -79,8 +83,8 @@ sx_code sxr_bind(sx_ctx *cx, sxr_program *program, uint32_t tensor, void *memory
  * input binds such an output; bound by itself it must be the same memory. */
 uint32_t sxr_alias(const sxr_program *program, uint32_t output);
 
-/* Where tensor `index` lies (bound or owned memory); NULL if it is not bound. Contents of temporaries are
- * those of the last launch that wrote there. */
+/* Where tensor `index` lies (bound or owned memory); NULL if it is not bound, or on a GPU alone. Contents of
+ * temporaries are those of the last launch that wrote there. */
 void *sxr_memory(const sxr_program *program, uint32_t tensor);
 
 /* ---- state: tensors that the program keeps from run to run ---- */
@@ -102,6 +106,7 @@ sx_code sxr_state_write(sx_ctx *cx, sxr_program *program, uint32_t tensor, const
  * with the sum of all rounds. */
 sx_code sxr_run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns);
 
-/* One launch alone, but no loop, with memory for each of its arguments given by the caller. */
+/* One launch alone, but no loop, by the processor, with memory for each of its arguments given by the caller. The
+ * program is not one that a GPU runs. */
 void sxr_run_launch(sxr_program *program, uint32_t launch, void *const *buffer);
 #endif

@@ -503,7 +503,8 @@ static int read_parameters(const sx_ptx_kernel *kernel, void **parameter, sx_ptx
                                     .bytes = a->bytes,
                                     .size = a->size,
                                     .writable = true,
-                                    .initialised = true};
+                                    .initialised = true,
+                                    .unwatched = true}; /* verification looks for races */
         *region_count = r == *region_count ? r + 1 : *region_count;
         argument[i] = (sx_ptx_argument){.region = r + 1, .offset = at - a->at};
     }

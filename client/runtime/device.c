@@ -1,0 +1,481 @@
+#include "client/runtime/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cuda/cuda.h"
+#include "client/runtime/cpu.h"
+#include "core/nvidia/code.h"
+
+#define WARPS 4u /* of a block, as many as core/nvidia/loop.h allows */
+#define WARP_LANES 32u
+/* Workspaces of all warps of a launch: they are as many as fit, and run more points each. */
+#define WORKSPACE_BYTES_MAX (UINT64_C(256) << 20)
+#define BLOCKS_MAX 64u /* of workspaces, for each multiprocessor */
+#define ALIGN 256u     /* of each tensor, as the driver aligns memory */
+
+/* A part of a kernel. */
+typedef struct {
+    sxg_function function; /* no handle: its code is not loaded yet */
+    bool workspace;        /* it has one */
+} part_entry;
+
+struct sxr_device {
+    sxg_gpu *gpu;
+    /* Memory: temporaries, persistent tensors, state; constants; weights, inputs, outputs; workspaces. */
+    uint64_t kept, constants, bound, workspace;
+    uint64_t workspace_warps; /* that there are workspaces for */
+    uint64_t *at;             /* [tensor_count] */
+    bool *stale;              /* [tensor_count] the weight, or the state, must be copied */
+    part_entry *part;         /* [part_count] */
+    void **code;              /* [kernel_count] NULL: not loaded yet */
+};
+
+/* ---- which GPU ---- */
+
+static bool is_gpu(const sx_machine *machine)
+{
+    return machine != NULL && strcmp(machine->family, sx_arch_name(SX_ARCH_NVIDIA)) == 0;
+}
+
+bool sxr_device_wanted(const sx_module *module, const sx_machine *machine)
+{
+    bool ptx = module->info->arch == SX_ARCH_NVIDIA && is_gpu(machine);
+    for (uint64_t k = 0; ptx && k < module->kernel_count; k++) {
+        ptx = module->kernel[k].arch != SX_ARCH_NVIDIA || module->kernel[k].form == SX_FORM_PTX;
+    }
+    return ptx;
+}
+
+sx_code sxr_device_find(sx_ctx *cx, const sx_module *module, uint32_t *capability)
+{
+    sxg_info info;
+    SX_ASSERT(module->info->arch == SX_ARCH_NVIDIA && capability != NULL);
+    sx_code code = sxg_find(cx, module->info->level, &info);
+    if (code == SX_OK) {
+        *capability = info.capability;
+        return SX_OK;
+    }
+    if (code == SX_ABSENT) { /* of a GPU, not of what the caller asked for */
+        cx->error.code = SX_UNIMPLEMENTED;
+    }
+    return sx_fail_in(cx, "module is for %s",
+                      sx_level_name(module->info->arch, module->info->level));
+}
+
+bool sxr_machine_executes(const sx_machine *machine)
+{
+    sx_ctx cx;
+    sxg_info info;
+    if (!is_gpu(machine)) {
+        return sxr_cpu_executes(machine);
+    }
+    sx_ctx_init(&cx, 1 << 16);
+    bool there = sxg_find(&cx, machine->level, &info) == SX_OK;
+    sx_ctx_fini(&cx);
+    return there;
+}
+
+const char *sxr_gpu(const sxr_program *program)
+{
+    return program->device != NULL ? sxg_info_of(program->device->gpu)->name : NULL;
+}
+
+/* ---- memory ---- */
+
+static uint64_t aligned(uint64_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Places of tensors within their areas; the bytes of those that a caller binds. */
+static uint64_t place_tensors(sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    uint64_t persistent = aligned(module->info->arena_bytes);
+    uint64_t state = persistent + aligned(module->info->persistent_bytes);
+    uint64_t bound = 0;
+    for (uint64_t i = 0; i < module->tensor_count; i++) {
+        const sx_module_tensor *tensor = &module->tensor[i];
+        uint64_t *at = &program->device->at[i];
+        switch ((sx_module_place)tensor->place) {
+        case SX_TENSOR_TEMPORARY: *at = tensor->offset; break;
+        case SX_TENSOR_PERSISTENT: *at = persistent + tensor->offset; break;
+        case SX_TENSOR_STATE: *at = state + tensor->offset; break;
+        case SX_TENSOR_CONSTANT: *at = tensor->offset; break;
+        case SX_TENSOR_WEIGHT:
+        case SX_TENSOR_INPUT:
+        case SX_TENSOR_OUTPUT:
+            *at = bound;
+            bound += tensor->alias == SX_MODULE_NONE ? aligned(tensor->size) : 0;
+            break;
+        case SX_TENSOR_PLACE_COUNT: SX_UNREACHABLE();
+        }
+    }
+    return bound;
+}
+
+/* Addresses instead of places. */
+static void add_bases(sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    const struct sxr_device *d = program->device;
+    for (uint64_t i = 0; i < module->tensor_count; i++) {
+        sx_module_place place = (sx_module_place)module->tensor[i].place;
+        bool kept = place == SX_TENSOR_TEMPORARY || place == SX_TENSOR_PERSISTENT ||
+                    place == SX_TENSOR_STATE;
+        d->at[i] += kept ? d->kept : place == SX_TENSOR_CONSTANT ? d->constants : d->bound;
+    }
+    for (uint64_t i = 0; i < module->tensor_count; i++) {
+        uint32_t alias = module->tensor[i].alias;
+        d->at[i] = alias != SX_MODULE_NONE ? d->at[alias] : d->at[i];
+    }
+}
+
+static sx_code alloc_some(sx_ctx *cx, struct sxr_device *d, const char *what, uint64_t bytes,
+                          uint64_t *at)
+{
+    return bytes == 0 ? SX_OK : sxg_alloc(cx, d->gpu, what, bytes, at);
+}
+
+static sx_code alloc_memory(sx_ctx *cx, sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    const sx_module_info *info = module->info;
+    struct sxr_device *d = program->device;
+    uint64_t bound = place_tensors(program);
+    uint64_t kept =
+        aligned(info->arena_bytes) + aligned(info->persistent_bytes) + aligned(info->state_bytes);
+    SX_TRY(alloc_some(cx, d, "temporaries and state", kept, &d->kept));
+    SX_TRY(alloc_some(cx, d, "constants", module->constants_count, &d->constants));
+    SX_TRY(alloc_some(cx, d, "weights, inputs and outputs", bound, &d->bound));
+    if (info->workspace_bytes > 0) {
+        uint64_t most = (uint64_t)sxg_info_of(d->gpu)->processors * BLOCKS_MAX * WARPS;
+        uint64_t warps = least(WORKSPACE_BYTES_MAX / info->workspace_bytes, most) / WARPS * WARPS;
+        d->workspace_warps = warps > 0 ? warps : WARPS;
+        SX_TRY(alloc_some(cx, d, "workspaces", d->workspace_warps * info->workspace_bytes,
+                          &d->workspace));
+    }
+    add_bases(program);
+    return sxg_upload(cx, d->gpu, d->constants, module->constants, module->constants_count);
+}
+
+sx_code sxr_device_open(sx_ctx *cx, sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    struct sxr_device *d = calloc(1, sizeof(*d));
+    if (d == NULL) {
+        return SX_FAIL(cx, SX_NOMEM, "no memory for %zu bytes", sizeof(*d));
+    }
+    program->device = d;
+    program->way = &sxr_way_gpu;
+    d->at = calloc((size_t)module->tensor_count + 1, sizeof(*d->at));
+    d->stale = calloc((size_t)module->tensor_count + 1, sizeof(*d->stale));
+    d->part = calloc((size_t)module->part_count + 1, sizeof(*d->part));
+    d->code = calloc((size_t)module->kernel_count + 1, sizeof(*d->code));
+    if (d->at == NULL || d->stale == NULL || d->part == NULL || d->code == NULL) {
+        return SX_FAIL(cx, SX_NOMEM, "no memory for the records of a GPU");
+    }
+    SX_TRY(sxg_open(cx, module->info->level, &d->gpu));
+    SX_TRY(sxg_enter(cx, d->gpu));
+    sx_code code = alloc_memory(cx, program);
+    sxg_leave(d->gpu);
+    for (uint32_t i = 0; i < module->tensor_count; i++) {
+        uint32_t place = module->tensor[i].place;
+        d->stale[i] = place == SX_TENSOR_WEIGHT || place == SX_TENSOR_STATE;
+    }
+    return code;
+}
+
+void sxr_device_close(sxr_program *program)
+{
+    struct sxr_device *d = program->device;
+    if (d == NULL) {
+        return;
+    }
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1 << 12);
+    /* What a lost GPU held is gone; giving it back is asked for all the same. */
+    bool entered = d->gpu != NULL && sxg_enter(&cx, d->gpu) == SX_OK;
+    for (uint64_t k = 0; d->gpu != NULL && d->code != NULL && k < program->module.kernel_count;
+         k++) {
+        sxg_unload(d->gpu, d->code[k]);
+    }
+    const uint64_t area[] = {d->kept, d->constants, d->bound, d->workspace};
+    for (uint32_t i = 0; i < SX_COUNT(area); i++) {
+        sxg_free(d->gpu, area[i]);
+    }
+    if (entered) {
+        sxg_leave(d->gpu);
+    }
+    sx_ctx_fini(&cx);
+    sxg_close(d->gpu);
+    free(d->at);
+    free(d->stale);
+    free(d->part);
+    free(d->code);
+    free(d);
+    program->device = NULL;
+}
+
+/* ---- code ---- */
+
+static sx_code load_part(sx_ctx *cx, sxr_program *program, const sx_module_kernel *kernel,
+                         uint32_t part, const sx_ptx_module *ptx, sx_span blob, void *code)
+{
+    struct sxr_device *d = program->device;
+    sx_nvidia_code at;
+    char name[128];
+    uint64_t entry = program->module.part[part].entry - kernel->code_offset;
+    SX_TRY(sx_nvidia_code_at(cx, blob, (uint32_t)entry, &at));
+    const sx_ptx_kernel *found = sx_nvidia_find_kernel(ptx, at.name);
+    uint32_t without = kernel->arg_count + 2; /* a workspace: buffers, first, count */
+    if (found == NULL || at.name.len >= sizeof(name) || found->parameter_count < without ||
+        found->parameter_count > without + 1) {
+        return SX_FAIL(cx, SX_CORRUPT, "PTX at %llu: not an entry for %u buffers",
+                       (unsigned long long)entry, kernel->arg_count);
+    }
+    memcpy(name, at.name.ptr, at.name.len);
+    name[at.name.len] = '\0';
+    d->part[part].workspace = found->parameter_count > without;
+    return sxg_function_find(cx, d->gpu, code, name, WARPS * WARP_LANES, &d->part[part].function);
+}
+
+static sx_code load_kernel(sx_ctx *cx, sxr_program *program, uint32_t index)
+{
+    const sx_module *module = &program->module;
+    const sx_module_kernel *kernel = &module->kernel[index];
+    struct sxr_device *d = program->device;
+    sx_span blob = {module->code + kernel->code_offset, (size_t)kernel->code_size};
+    sx_nvidia_code first;
+    sx_ptx_module *ptx;
+    uint64_t entry = module->part[kernel->part_first].entry - kernel->code_offset;
+    SX_TRY(sx_nvidia_code_at(cx, blob, (uint32_t)entry, &first));
+    SX_TRY(sx_ptx_parse(cx, first.text, &ptx));
+    SX_TRY(sxg_load(cx, d->gpu, first.text, &d->code[index]));
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        SX_TRY(load_part(cx, program, kernel, kernel->part_first + p, ptx, blob, d->code[index]));
+    }
+    return SX_OK;
+}
+
+/* Of each kernel that the variant launches. */
+static sx_code load_variant(sx_ctx *cx, sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    const sx_module_variant *variant = &module->variant[program->variant];
+    for (uint32_t i = 0; i < variant->launch_count; i++) {
+        const sx_module_launch *launch = &module->launch[variant->launch_first + i];
+        if (launch->kind == SX_LAUNCH_KERNEL && program->device->code[launch->kernel] == NULL) {
+            sx_code code = load_kernel(cx, program, launch->kernel);
+            if (code != SX_OK) {
+                sxg_unload(program->device->gpu, program->device->code[launch->kernel]);
+                program->device->code[launch->kernel] = NULL;
+                return sx_fail_in(cx, "kernel %u", launch->kernel);
+            }
+        }
+    }
+    return SX_OK;
+}
+
+/* ---- a run ---- */
+
+static sx_code upload_state(sx_ctx *cx, sxr_program *program, uint32_t index)
+{
+    const sx_module_tensor *tensor = &program->module.tensor[index];
+    struct sxr_device *d = program->device;
+    if (tensor->initial == UINT64_MAX) {
+        return sxg_fill(cx, d->gpu, d->at[index], tensor->size, 0, 1);
+    }
+    return sxg_upload(cx, d->gpu, d->at[index], program->module.constants + tensor->initial,
+                      tensor->size);
+}
+
+static sx_code upload(sx_ctx *cx, sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    struct sxr_device *d = program->device;
+    for (uint32_t i = 0; i < module->tensor_count; i++) {
+        uint32_t place = module->tensor[i].place;
+        bool own = place == SX_TENSOR_OUTPUT && module->tensor[i].alias == SX_MODULE_NONE;
+        /* Outputs, too: a kernel may add to what is there, or leave some of it as it was. */
+        if (place == SX_TENSOR_INPUT || own || (place == SX_TENSOR_WEIGHT && d->stale[i])) {
+            SX_TRY(sxg_upload(cx, d->gpu, d->at[i], program->tensor[i], program->bytes[i]));
+        } else if (place == SX_TENSOR_STATE && d->stale[i]) {
+            SX_TRY(upload_state(cx, program, i));
+        }
+        d->stale[i] = false;
+    }
+    return SX_OK;
+}
+
+static sx_code download(sx_ctx *cx, sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    struct sxr_device *d = program->device;
+    for (uint32_t i = 0; i < module->tensor_count; i++) {
+        if (module->tensor[i].place == SX_TENSOR_OUTPUT) {
+            SX_TRY(sxg_download(cx, d->gpu, program->tensor[i], d->at[i], program->bytes[i]));
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code begin(sx_ctx *cx, sxr_program *program)
+{
+    SX_TRY(sxg_enter(cx, program->device->gpu));
+    sx_code code = load_variant(cx, program);
+    code = code == SX_OK ? upload(cx, program) : code;
+    if (code != SX_OK) {
+        sxg_leave(program->device->gpu);
+    }
+    return code;
+}
+
+static sx_code end(sx_ctx *cx, sxr_program *program, sx_code code)
+{
+    sxg_gpu *gpu = program->device->gpu;
+    code = code == SX_OK ? download(cx, program) : code;
+    code = code == SX_OK ? sxg_sync(cx, gpu) : code;
+    sxg_leave(gpu);
+    return code;
+}
+
+/* The points of a part, spread over as many blocks as the GPU holds at once. */
+static sx_code run_part(sx_ctx *cx, sxr_program *program, const sx_module_launch *launch,
+                        uint32_t index)
+{
+    const struct sxr_device *d = program->device;
+    const sx_module_part *part = &program->part[index];
+    const part_entry *entry = &d->part[index];
+    uint64_t pointer[SX_MODULE_ARGS_MAX + 1];
+    void *parameter[SX_MODULE_ARGS_MAX + 3];
+    uint64_t points = (uint64_t)(part->grid[0] * part->grid[1] * part->grid[2]);
+    uint32_t n = 0;
+    if (points == 0) {
+        return SX_OK;
+    }
+    if (points > UINT64_C(1) << 31) {
+        return SX_FAIL(cx, SX_LIMIT, "kernel %u: a grid of %llu points, at most 2^31",
+                       launch->kernel, (unsigned long long)points);
+    }
+    uint64_t blocks = least((points + WARPS - 1) / WARPS, entry->function.blocks_max);
+    for (; n < launch->arg_count; n++) {
+        pointer[n] = d->at[program->module.arg[launch->arg_first + n]];
+    }
+    if (entry->workspace) {
+        SX_ASSERT(d->workspace != 0);
+        pointer[n++] = d->workspace;
+        blocks = least(blocks, d->workspace_warps / WARPS);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        parameter[i] = &pointer[i];
+    }
+    uint32_t first = 0, count = (uint32_t)points;
+    parameter[n] = &first;
+    parameter[n + 1] = &count;
+    return sxg_launch(cx, d->gpu, &entry->function, (uint32_t)blocks, WARPS, parameter);
+}
+
+static sx_code run_launch(sx_ctx *cx, sxr_program *program, uint32_t index)
+{
+    const sx_module *module = &program->module;
+    const sx_module_launch *launch = &module->launch[index];
+    const struct sxr_device *d = program->device;
+    const uint32_t *arg = &module->arg[launch->arg_first];
+    switch ((sx_module_launch_kind)launch->kind) {
+    case SX_LAUNCH_KERNEL: {
+        const sx_module_kernel *kernel = &module->kernel[launch->kernel];
+        for (uint32_t p = 0; p < kernel->part_count; p++) {
+            SX_TRY(run_part(cx, program, launch, kernel->part_first + p));
+        }
+        return SX_OK;
+    }
+    case SX_LAUNCH_COPY:
+        return sxg_copy(cx, d->gpu, d->at[arg[1]], d->at[arg[0]], program->bytes[arg[1]]);
+    case SX_LAUNCH_FILL:
+        return sxg_fill(cx, d->gpu, d->at[arg[0]], program->bytes[arg[0]], launch->value,
+                        module->tensor[arg[0]].element_bytes);
+    case SX_LAUNCH_LOOP:
+    case SX_LAUNCH_COLLECTIVE: /* refused when the module was opened */
+    case SX_LAUNCH_HOST:
+    case SX_LAUNCH_KIND_COUNT: break;
+    }
+    SX_UNREACHABLE();
+}
+
+static sx_code launch_timed(sx_ctx *cx, sxr_program *program, uint32_t index, uint64_t *ns)
+{
+    sxg_gpu *gpu = program->device->gpu;
+    uint64_t taken = 0;
+    SX_TRY(ns != NULL ? sxg_time_begin(cx, gpu) : SX_OK);
+    SX_TRY(run_launch(cx, program, index));
+    if (ns != NULL) {
+        SX_TRY(sxg_time_end(cx, gpu, &taken));
+        *ns += taken;
+    }
+    return SX_OK;
+}
+
+static sx_code count_round(sx_ctx *cx, sxr_program *program, uint32_t tensor, uint64_t round)
+{
+    const struct sxr_device *d = program->device;
+    return sxg_upload(cx, d->gpu, d->at[tensor], &round, sizeof(round));
+}
+
+const sxr_way sxr_way_gpu = {
+    .begin = begin, .launch = launch_timed, .count_round = count_round, .end = end};
+
+/* ---- binding and state ---- */
+
+void sxr_device_rebound(sxr_program *program, uint32_t weight)
+{
+    SX_ASSERT(weight < program->module.tensor_count);
+    program->device->stale[weight] = true;
+}
+
+void sxr_device_state_reset(sxr_program *program)
+{
+    for (uint32_t i = 0; i < program->module.tensor_count; i++) {
+        if (program->module.tensor[i].place == SX_TENSOR_STATE) {
+            program->device->stale[i] = true;
+        }
+    }
+}
+
+sx_code sxr_device_state_read(sx_ctx *cx, const sxr_program *program, uint32_t tensor, void *memory,
+                              uint64_t size)
+{
+    const struct sxr_device *d = program->device;
+    uint64_t initial = program->module.tensor[tensor].initial;
+    if (d->stale[tensor] && initial != UINT64_MAX) { /* its first value: no run has seen it yet */
+        memcpy(memory, program->module.constants + initial, (size_t)size);
+        return SX_OK;
+    }
+    if (d->stale[tensor]) {
+        memset(memory, 0, (size_t)size);
+        return SX_OK;
+    }
+    SX_TRY(sxg_enter(cx, d->gpu));
+    sx_code code = sxg_download(cx, d->gpu, memory, d->at[tensor], size);
+    code = code == SX_OK ? sxg_sync(cx, d->gpu) : code;
+    sxg_leave(d->gpu);
+    return code;
+}
+
+sx_code sxr_device_state_write(sx_ctx *cx, sxr_program *program, uint32_t tensor,
+                               const void *memory, uint64_t size)
+{
+    const struct sxr_device *d = program->device;
+    SX_TRY(sxg_enter(cx, d->gpu));
+    sx_code code = sxg_upload(cx, d->gpu, d->at[tensor], memory, size);
+    code = code == SX_OK ? sxg_sync(cx, d->gpu) : code;
+    sxg_leave(d->gpu);
+    d->stale[tensor] = code != SX_OK && d->stale[tensor];
+    return code;
+}

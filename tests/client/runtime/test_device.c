@@ -1,0 +1,391 @@
+/* Modules for GPUs, run on a CUDA driver of the tests (tests/client/cuda/fake) that interprets their PTX: the bits of
+ * the same program on the processor, and errors where something is missing or fails. */
+#include "tests/client/cuda/fake_driver.h"
+
+#include <string.h>
+
+#include "client/runtime/cpu.h"
+#include "client/runtime/runtime.h"
+#include "client/verify/verify.h"
+#include "core/core.h"
+#include "tests/lib/gen_module.h"
+#include "tests/lib/model.h"
+
+static sx_ctx cx;
+static char folder[256];
+
+static void setup(void)
+{
+    sx_ctx_init(&cx, (size_t)2 << 30);
+    sx_test_mkdtemp(folder);
+    fake_driver(folder, "fake", "");
+}
+
+static void teardown(void)
+{
+    sx_test_rmtree(folder);
+    sx_ctx_fini(&cx);
+}
+
+static void compile(sx_span text, const char *target, sx_buf *module)
+{
+    sx_binding binding = {SX_SPAN_LITERAL("batch"), 1};
+    sx_core_request request = {
+        .ir = text, .target = sx_span_of(target), .binding = &binding, .binding_count = 1};
+    sx_image image;
+    sx_image_init(&image);
+    sx_buf_init(module, (size_t)1 << 28);
+    ck_sx_ok(&cx, sx_core_compile(&cx, &request, &image));
+    ck_sx_ok(&cx, sx_image_encode(&cx, &image, module));
+    sx_image_fini(&image);
+}
+
+static sxr_program *open_for(const char *name, const char *target)
+{
+    sx_buf text, module;
+    sxr_program *program = NULL;
+    sx_buf_init(&text, (size_t)1 << 24);
+    ck_sx_ok(&cx, sx_test_model_text(&cx, name, &text));
+    compile(sx_buf_span(&text), target, &module);
+    ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&module), NULL, &program));
+    sx_buf_fini(&module);
+    sx_buf_fini(&text);
+    return program;
+}
+
+/* ---- the same bits ---- */
+
+static void same_outputs(const sxr_program *a, const sxr_program *b)
+{
+    uint32_t compared = 0;
+    for (uint32_t i = 0; i < sxr_module(a)->tensor_count; i++) {
+        const sx_module_tensor *tensor = &sxr_module(a)->tensor[i];
+        if (tensor->place != SX_TENSOR_OUTPUT) {
+            continue;
+        }
+        uint32_t other =
+            sxr_find(b, SX_TENSOR_OUTPUT, sx_module_string(sxr_module(a), tensor->name));
+        ck_assert_uint_ne(other, UINT32_MAX);
+        ck_assert_uint_eq(sxr_size(a, i), sxr_size(b, other));
+        ck_assert_mem_eq(sxr_memory(a, i), sxr_memory(b, other), (size_t)sxr_size(a, i));
+        compared++;
+    }
+    ck_assert_uint_ge(compared, 1);
+}
+
+static const struct {
+    const char *network, *target;
+    /* Sums are in the same order as on the processor. Where they are not, it is compared with the program alone. */
+    bool same_plans;
+} networks[] = {{"mlp", "a100", true},
+                {"mlp", "h100", true},
+                {"cnn", "a100", false},
+                {"encoder", "a100", true}};
+
+START_TEST(test_the_bits_of_the_processor)
+{
+    const char *name = networks[_i].network;
+    const sx_machine *here = sxr_cpu_machine();
+    ck_assert_ptr_nonnull(here);
+    sxr_program *cpu = open_for(name, here->name);
+    sxr_program *gpu = open_for(name, networks[_i].target);
+    ck_assert(sxr_runs_here(gpu));
+    ck_sx_ok(&cx, sx_test_model_bind(&cx, name, cpu, 7));
+    ck_sx_ok(&cx, sx_test_model_bind(&cx, name, gpu, 7));
+    for (uint32_t i = 0; i < sxr_module(gpu)->tensor_count; i++) { /* the same by name */
+        const sx_module_tensor *tensor = &sxr_module(gpu)->tensor[i];
+        if (tensor->place == SX_TENSOR_INPUT || tensor->place == SX_TENSOR_WEIGHT) {
+            uint32_t other = sxr_find(cpu, (sx_module_place)tensor->place,
+                                      sx_module_string(sxr_module(gpu), tensor->name));
+            memcpy(sxr_memory(gpu, i), sxr_memory(cpu, other), (size_t)sxr_size(cpu, other));
+        }
+    }
+    uint64_t *ns = sx_alloc(&cx, sizeof(*ns) * (sxr_module(gpu)->launch_count + 1));
+    ck_sx_ok(&cx, sxr_run(&cx, cpu, NULL));
+    ck_sx_ok(&cx, sxr_run(&cx, gpu, ns));
+    if (networks[_i].same_plans) {
+        same_outputs(cpu, gpu);
+    } else {
+        sx_module_check check;
+        ck_sx_ok(&cx, sxr_check_program(&cx, gpu, 0, &check));
+    }
+    for (uint32_t i = 0; i < sxr_module(gpu)->launch_count; i++) {
+        ck_assert_uint_ge(ns[i], 1999); /* of an event of the fake driver */
+        ck_assert_uint_le(ns[i], 2001);
+    }
+    sxr_close(cpu);
+    sxr_close(gpu);
+}
+END_TEST
+
+/* ---- everything that the format can say, on the rich module of gen_module.h ---- */
+
+/* y[point] += w[0], by the first thread of each warp. */
+static const char add_text[] = ".version 7.0\n"
+                               ".target sm_80\n"
+                               ".address_size 64\n"
+                               "\n"
+                               ".visible .entry add(.param .u64 w, .param .u64 y, "
+                               ".param .u32 first, .param .u32 count)\n"
+                               "{\n"
+                               "    .reg .pred %p<2>;\n"
+                               "    .reg .b32 %r<8>;\n"
+                               "    .reg .b64 %rd<5>;\n"
+                               "    .reg .f32 %f<3>;\n"
+                               "    ld.param.u64 %rd1, [w];\n"
+                               "    ld.param.u64 %rd2, [y];\n"
+                               "    ld.param.u32 %r1, [first];\n"
+                               "    ld.param.u32 %r2, [count];\n"
+                               "    mov.u32 %r3, %tid.x;\n"
+                               "    setp.ne.u32 %p1, %r3, 0;\n"
+                               "    @%p1 bra done;\n"
+                               "    mov.u32 %r4, %ctaid.x;\n"
+                               "    mov.u32 %r5, %ntid.y;\n"
+                               "    mov.u32 %r6, %tid.y;\n"
+                               "    mad.lo.u32 %r4, %r4, %r5, %r6;\n"
+                               "    mov.u32 %r6, %nctaid.x;\n"
+                               "    mul.lo.u32 %r5, %r5, %r6;\n"
+                               "    ld.global.f32 %f2, [%rd1];\n"
+                               "next:\n"
+                               "    setp.ge.u32 %p1, %r4, %r2;\n"
+                               "    @%p1 bra done;\n"
+                               "    add.u32 %r7, %r1, %r4;\n"
+                               "    mul.wide.u32 %rd3, %r7, 4;\n"
+                               "    add.u64 %rd4, %rd2, %rd3;\n"
+                               "    ld.global.f32 %f1, [%rd4];\n"
+                               "    add.rn.f32 %f1, %f1, %f2;\n"
+                               "    st.global.f32 [%rd4], %f1;\n"
+                               "    add.u32 %r4, %r4, %r5;\n"
+                               "    bra next;\n"
+                               "done:\n"
+                               "    ret;\n"
+                               "}\n";
+
+/* The tables with this code in place of that for the processor. */
+static sx_code open_as_gpu(sx_gen_module_tables *t, sxr_program **program)
+{
+    sx_buf bytes;
+    const char *entry = strstr(add_text, ".visible");
+    ck_assert_ptr_nonnull(entry);
+    t->info.arch = SX_ARCH_NVIDIA;
+    t->info.level = 80;
+    for (uint32_t k = 0; k < t->kernels; k++) {
+        t->kernel[k].form = SX_FORM_PTX;
+        t->kernel[k].arch = SX_ARCH_NVIDIA;
+        t->kernel[k].level = 80;
+        t->kernel[k].code_size = sizeof(add_text);
+    }
+    for (uint32_t p = 0; p < t->parts; p++) {
+        t->part[p].entry = (uint64_t)(entry - add_text);
+    }
+    for (uint32_t g = 0; g < t->guards; g++) {
+        if (t->guard[g].kind == SX_GUARD_MACHINE) {
+            t->guard[g] = (sx_module_guard){SX_GUARD_MACHINE, SX_ARCH_NVIDIA, 80, 0};
+        }
+    }
+    sx_module module = sx_gen_module_view(t);
+    module.code = (const uint8_t *)add_text;
+    module.code_count = sizeof(add_text);
+    sx_buf_init(&bytes, 1 << 24);
+    ck_sx_ok(&cx, sx_module_encode(&cx, &module, &bytes));
+    sx_code code = sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, program);
+    sx_buf_fini(&bytes);
+    return code;
+}
+
+typedef struct {
+    sxr_program *program;
+    float x[64], y[64], d[4];
+} rich;
+
+static void open_rich(rich *r, bool gpu)
+{
+    sx_gen_module_tables tables;
+    sx_buf bytes;
+    *r = (rich){.program = NULL};
+    for (uint32_t i = 0; i < 64; i++) {
+        r->x[i] = (float)i;
+        r->y[i] = -1;
+    }
+    sx_gen_module_make_rich(&tables);
+    if (gpu) {
+        ck_sx_ok(&cx, open_as_gpu(&tables, &r->program));
+    } else {
+        sx_buf_init(&bytes, 1 << 24);
+        sx_gen_module_encode(&cx, &tables, &bytes);
+        ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, &r->program));
+        sx_buf_fini(&bytes);
+    }
+    ck_sx_ok(&cx, sxr_bind(&cx, r->program, SX_GEN_D, r->d, sizeof(r->d)));
+}
+
+static sx_code run_rich(rich *r, int64_t n)
+{
+    ck_sx_ok(&cx, sxr_set_extent(&cx, r->program, SX_SPAN_LITERAL("n"), n));
+    ck_sx_ok(&cx, sxr_bind(&cx, r->program, SX_GEN_X, r->x, 4 * (uint64_t)n));
+    ck_sx_ok(&cx, sxr_bind(&cx, r->program, SX_GEN_Y, r->y, 4 * (uint64_t)n));
+    return sxr_run(&cx, r->program, NULL);
+}
+
+static float state_of(rich *r)
+{
+    float value = -1;
+    ck_sx_ok(&cx, sxr_state_read(&cx, r->program, SX_GEN_S, &value, 4));
+    return value;
+}
+
+static void same(rich *cpu, rich *gpu)
+{
+    ck_assert(state_of(cpu) == state_of(gpu));
+    ck_assert_mem_eq(cpu->y, gpu->y, sizeof(cpu->y));
+    ck_assert_mem_eq(cpu->d, gpu->d, sizeof(cpu->d));
+}
+
+/* Fills, copies, loops, prologues, state, outputs in place of inputs, variants: as on the processor. */
+START_TEST(test_all_that_a_module_can_say)
+{
+    static const int64_t extents[] = {16, 48, 3, 7, 64, 8, 5};
+    rich r[2];
+    float weight = 3, value = 100;
+    for (uint32_t i = 0; i < 2; i++) {
+        open_rich(&r[i], i == 1);
+        ck_assert(state_of(&r[i]) == 5.0F); /* before the first run */
+    }
+    for (uint32_t k = 0; k < SX_COUNT(extents); k++) {
+        for (uint32_t i = 0; i < 2; i++) {
+            ck_sx_ok(&cx, run_rich(&r[i], extents[k]));
+        }
+        same(&r[0], &r[1]);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        ck_sx_ok(&cx, sxr_state_write(&cx, r[i].program, SX_GEN_S, &value, 4));
+        ck_sx_ok(&cx, sxr_bind(&cx, r[i].program, SX_GEN_W, &weight, 4));
+        ck_sx_ok(&cx, run_rich(&r[i], 16));
+    }
+    same(&r[0], &r[1]);
+    ck_assert(r[1].y[0] == 1 + 3 * 3.0F && state_of(&r[1]) > 100.0F);
+    for (uint32_t i = 0; i < 2; i++) {
+        sxr_state_reset(r[i].program);
+    }
+    same(&r[0], &r[1]);
+    weight = 4; /* the same memory, bound again: its bytes are copied again */
+    for (uint32_t i = 0; i < 2; i++) {
+        ck_sx_ok(&cx, sxr_bind(&cx, r[i].program, SX_GEN_W, &weight, 4));
+        ck_sx_ok(&cx, run_rich(&r[i], 7));
+        ck_sx_ok(&cx, run_rich(&r[i], 32));
+    }
+    same(&r[0], &r[1]);
+    sxr_close(r[0].program);
+    sxr_close(r[1].program);
+}
+END_TEST
+
+/* ---- what is missing, and what fails ---- */
+
+static const struct {
+    const char *settings;
+    sx_code code;
+    const char *says;
+} refused[] = {
+    {"gpus=0", SX_UNIMPLEMENTED, "module is for sm_80: the CUDA driver finds no GPU"},
+    {"capability=75", SX_UNIMPLEMENTED,
+     "module is for sm_80: compute capability 8.0 is needed, GPU 0 (Fake 0) has 7.5"},
+    {"memory=200", SX_NOMEM, "bytes wanted for temporaries and state"},
+    {"fail=cuMemAlloc_v2:2:2", SX_NOMEM, "bytes wanted for constants"},
+    {"fail=cuMemAlloc_v2:3:2", SX_NOMEM, "bytes wanted for weights, inputs and outputs"},
+    {"fail=cuMemcpyHtoDAsync_v2:1:700", SX_SYSTEM, "GPU 0 (Fake 0) is lost"},
+    {"fail=cuStreamCreate:1:304", SX_SYSTEM, "starting the GPU: CUDA error 304"},
+};
+
+START_TEST(test_modules_that_cannot_be_opened)
+{
+    sx_gen_module_tables tables;
+    sxr_program *program = NULL;
+    fake_driver(folder, "fake", refused[_i].settings);
+    sx_gen_module_make_rich(&tables);
+    ck_sx_fails(&cx, open_as_gpu(&tables, &program), refused[_i].code, refused[_i].says);
+    ck_assert_ptr_null(program);
+}
+END_TEST
+
+START_TEST(test_no_driver)
+{
+    sx_gen_module_tables tables;
+    sxr_program *program = NULL;
+    ck_assert(sxr_machine_executes(&sx_machine_sm_80) && sxr_machine_executes(&sx_machine_sm_90) &&
+              !sxr_machine_executes(&sx_machine_sm_100));
+    ck_assert(setenv("SYMPLEX_CUDA_DRIVER", "/nonexistent/libcuda.so.1", 1) == 0);
+    sx_gen_module_make_rich(&tables);
+    ck_sx_fails(&cx, open_as_gpu(&tables, &program), SX_UNIMPLEMENTED,
+                "module is for sm_80: $SYMPLEX_CUDA_DRIVER: /nonexistent/libcuda.so.1");
+    ck_assert(!sxr_machine_executes(&sx_machine_sm_80));
+}
+END_TEST
+
+START_TEST(test_an_old_driver)
+{
+    rich r;
+    fake_driver(folder, "fake", "version=10020");
+    open_rich(&r, true);
+    ck_sx_fails(&cx, run_rich(&r, 16), SX_UNIMPLEMENTED,
+                "PTX 7.0 needs a driver of CUDA 11.0, this one is of CUDA 10.2");
+    sxr_close(r.program);
+}
+END_TEST
+
+/* Each function that a run calls loses the GPU once: that error, and the same one from then on. */
+START_TEST(test_a_gpu_lost_in_a_run)
+{
+    static const char *const call[] = {"cuModuleLoadDataEx:1:719",   "cuModuleGetFunction:1:719",
+                                       "cuMemcpyHtoDAsync_v2:3:700", "cuLaunchKernel:2:719",
+                                       "cuMemcpyDtoHAsync_v2:1:700", "cuStreamSynchronize:1:719",
+                                       "cuMemcpyDtoDAsync_v2:1:716", "cuMemsetD32Async:1:702"};
+    for (uint32_t i = 0; i < SX_COUNT(call); i++) {
+        char settings[128], first[sizeof(cx.error.text)];
+        rich r;
+        (void)snprintf(settings, sizeof(settings), "fail=%s", call[i]);
+        fake_driver(folder, "fake", settings);
+        open_rich(&r, true);
+        ck_assert_msg(run_rich(&r, 16) == SX_SYSTEM, "%s", call[i]);
+        (void)snprintf(first, sizeof(first), "%s", cx.error.text);
+        ck_assert_msg(strstr(first, "is lost") != NULL, "%s: %s", call[i], first);
+        sx_ctx_reset_error(&cx);
+        const char *kept = strstr(first, "GPU 0"); /* without the kernel that was loaded then */
+        ck_sx_fails(&cx, run_rich(&r, 16), SX_SYSTEM, kept);
+        float value = 0;
+        ck_sx_fails(&cx, sxr_state_write(&cx, r.program, SX_GEN_S, &value, 4), SX_SYSTEM, kept);
+        sxr_close(r.program);
+    }
+}
+END_TEST
+
+/* A launch that the GPU has no resources for leaves it as it was: the next run gives what it should. */
+START_TEST(test_a_launch_that_fails_alone)
+{
+    rich r;
+    fake_driver(folder, "fake", "fail=cuLaunchKernel:1:701");
+    open_rich(&r, true);
+    ck_sx_fails(&cx, run_rich(&r, 48), SX_SYSTEM, "launching a kernel: CUDA error 701");
+    ck_sx_ok(&cx, run_rich(&r, 48));
+    ck_assert(r.y[0] == 4 && r.y[47] == 4 && r.y[48] == -1);
+    sxr_close(r.program);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("device");
+    TCase *tcase = tcase_create("device");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    /* Under sanitizers the last one takes minutes. */
+    tcase_add_loop_test(tcase, test_the_bits_of_the_processor, 0,
+                        (int)SX_COUNT(networks) - (SX_SANITIZED ? 1 : 0));
+    tcase_add_test(tcase, test_all_that_a_module_can_say);
+    tcase_add_loop_test(tcase, test_modules_that_cannot_be_opened, 0, (int)SX_COUNT(refused));
+    tcase_add_test(tcase, test_no_driver);
+    tcase_add_test(tcase, test_an_old_driver);
+    tcase_add_test(tcase, test_a_gpu_lost_in_a_run);
+    tcase_add_test(tcase, test_a_launch_that_fails_alone);
+    suite_add_tcase(suite, tcase);
+    return sx_test_main(suite);
+}
