@@ -10,7 +10,7 @@
 #include "client/cli/table.h"
 #include "client/source.h"
 #include "core/cost/device.h"
-#include "core/ptx/run.h"
+#include "core/simt/run.h"
 
 #define PTX_BYTES_MAX ((size_t)64 << 20)
 #define PATH_BYTES 4096

@@ -5,7 +5,7 @@
 
 #include "core/nvidia/code.h"
 #include "core/nvidia/loop.h"
-#include "core/ptx/run.h"
+#include "core/simt/run.h"
 
 #define TEXT_MAX ((size_t)64 << 20)
 #define CODE_ALIGN 64

@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "client/source.h"
-#include "core/ptx/run.h"
+#include "core/simt/run.h"
 #include "tests/bench/bench.h"
 
 #define KERNELS SX_SOURCE_DIR "/tests/data/ptx/kernels.ptx"

@@ -2,7 +2,7 @@
  * interpreter to an end, a fault or the last of their instructions, without an access outside of their buffers. */
 #include <string.h>
 
-#include "core/ptx/run.h"
+#include "core/simt/run.h"
 
 #define TEXT_BYTES_MAX ((size_t)1 << 16)
 #define ARGUMENTS_MAX 16

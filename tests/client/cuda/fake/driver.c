@@ -1,5 +1,5 @@
 /* driver.c - a CUDA driver for tests: memory of the host at addresses that only it knows, kernels by the interpreter
- * of PTX (core/ptx/run.h), everything at once.
+ * of PTX (core/simt/run.h), everything at once.
  *
  * $SX_FAKE_CUDA says what it is like, read at each cuInit; words are separated by spaces:
  *   version=12040     what cuDriverGetVersion says (13000)
@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "core/base/base.h"
-#include "core/ptx/run.h"
+#include "core/simt/run.h"
 
 #define API __attribute__((visibility("default"))) int
 #define ALLOCATIONS_MAX 64

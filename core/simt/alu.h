@@ -1,0 +1,66 @@
+/* alu.h - what instructions compute from registers alone, for the 32 threads of a warp at once.
+ *
+ * The interpreter prepares an instruction once and then runs it as often as it is met. Memory, control and what
+ * threads tell each other are not here: they need the state of a block.
+ *
+ * Results are those of the PTX ISA, version 9.0. Where it leaves them open, one is chosen for all machines:
+ *     x / 0, x % 0            all ones; the lowest integer / -1 is itself, % -1 is 0; remainders have the sign
+ *                             of the dividend
+ *     NaN                     0x7fffffff, 0x7fff in f16 and bf16, CUDART_NAN (0xfff8000000000000) in f64, also
+ *                             from conversions; abs, neg and copysign change the sign bit of a NaN and no other
+ *     .sat and .relu of -0    +0
+ *     .ftz                    a result counts as subnormal after it is rounded
+ *     .approx, .full          the exact result rounded to nearest even; of a GPU the manual bounds the error only
+ *     tf32 operands           their 13 low bits are ignored
+ *     mma of floats           the products and the accumulator are summed exactly and rounded once, to nearest
+ *                             even. GPUs round differently and do not say how; where all partial sums are
+ *                             exact, as for small integers, every machine gives these bits.
+ */
+#ifndef SX_CORE_SIMT_ALU_H
+#define SX_CORE_SIMT_ALU_H
+#include "core/ptx/ptx.h"
+
+#define SX_PTX_LANES 32
+
+/* One register of the threads of a warp: the bits of its class, those above them zero; a predicate is 0 or 1. */
+typedef struct {
+    uint64_t lane[SX_PTX_LANES];
+} sx_ptx_word;
+
+/* A prepared instruction. */
+typedef struct sx_ptx_alu sx_ptx_alu;
+struct sx_ptx_alu {
+    /* Writes the lanes of `active` in the results, whose other lanes stay as they are. Results and operands
+     * stand in the order of the text, elements of vectors one by one, the predicate of d|p behind its d. They
+     * may be the same words. An operand !p is given as it is and negated here. Operands that are immediates,
+     * special registers or addresses are words with their values. Matrix instructions are executed by all 32
+     * threads. */
+    void (*run)(const sx_ptx_alu *alu, sx_ptx_word *const *result,
+                const sx_ptx_word *const *operand, uint32_t active);
+    sx_ptx_modifier type, type2,
+        type3; /* element types in the order of the text, 0 where there is none */
+    sx_ptx_modifier round, half, compare, join, shape; /* of their classes, 0 where there is none */
+    bool ftz, saturate, nan, relu, negated; /* .ftz .sat .NaN .relu, and !p of the last operand */
+    bool pair;                              /* there is a d|p */
+    uint8_t result_count, operand_count;
+    /* Of the handlers alone. */
+    uint8_t handler;    /* sx_ptx_handler */
+    uint8_t bits;       /* of the first type; a predicate has 1 */
+    uint8_t relation;   /* comparisons: the set of SX_PTX_LESS and its like that are true */
+    bool left, clamp;   /* shf.l, .clamp */
+    bool shift_amount;  /* bfind.shiftamt */
+    bool is_signed;     /* the first type */
+    uint64_t mask;      /* the low `bits` */
+    uint64_t sign;      /* the sign bit of a signed type, else 0 */
+    uint64_t wide_mask; /* the bits of the result register */
+};
+
+/* Prepares an instruction that has passed the check; false: it is none that computes from registers alone. */
+bool sx_ptx_alu_of(const sx_ptx_kernel *kernel, const sx_ptx_insn *insn, sx_ptx_alu *alu);
+
+/* How far a GPU may be from the exact result of .approx and .full in f32: by any one of those that are not 0. */
+typedef struct {
+    double ulp, relative, absolute;
+} sx_ptx_error_bound;
+extern const sx_ptx_error_bound sx_ptx_approx_error[SX_PTX_RUN_COUNT];
+#endif

@@ -1,0 +1,137 @@
+/* barrier.c - the sixteen barriers of a block. Warps arrive as a whole and count as 32 threads. */
+#include <stdio.h>
+
+#include "core/simt/machine.h"
+
+static bool all_arrived(const sx_ptx_machine *m, uint32_t id)
+{
+    const sx_ptx_barrier *b = &m->barrier[id];
+    if (b->expected != 0) {
+        return b->arrived == b->expected;
+    }
+    for (uint32_t i = 0; i < m->warp_count; i++) {
+        const sx_ptx_warp *w = &m->warp[i];
+        bool waits = w->waiting != 0 && w->waits_for == id;
+        if (w->ended != SX_PTX_ALL && !waits) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void open_barrier(sx_ptx_machine *m, uint32_t id)
+{
+    sx_ptx_barrier *b = &m->barrier[id];
+    for (uint32_t i = 0; i < m->warp_count; i++) {
+        sx_ptx_warp *w = &m->warp[i];
+        if (w->waiting == 0 || w->waits_for != id) {
+            continue;
+        }
+        sx_ptx_order_leave(w, b);
+        for (uint32_t lane = 0; lane < SX_PTX_LANES; lane++) {
+            w->pc[lane] += w->waiting >> lane & 1;
+        }
+        w->running = w->waiting;
+        w->waiting = 0;
+    }
+    *b = (sx_ptx_barrier){.expected = 0};
+    m->outcome->statistics.barriers++;
+}
+
+static sx_code uniform(const sx_ptx_step *s, uint32_t index, uint32_t *value)
+{
+    const sx_ptx_word *word = sx_ptx_operand_word(s, index);
+    uint32_t first = (uint32_t)__builtin_ctz(s->active);
+    *value = (uint32_t)word->lane[first];
+    for (uint32_t lane = first; lane < SX_PTX_LANES; lane++) {
+        if ((s->active >> lane & 1) != 0 && (uint32_t)word->lane[lane] != *value) {
+            return sx_ptx_stop(s->m, s->w, lane, s->insn, SX_MISMATCH,
+                               "gives %u where lane %u of its warp gives %u",
+                               (uint32_t)word->lane[lane], first, *value);
+        }
+    }
+    return SX_OK;
+}
+
+sx_code sx_ptx_run_barrier(const sx_ptx_step *s)
+{
+    sx_ptx_machine *m = s->m;
+    uint32_t id, expected = 0, lane = (uint32_t)__builtin_ctz(s->active);
+    bool arrives = sx_ptx_insn_modifier(&m->kernel->insn[s->insn], SX_PTX_CLASS_ARRIVE, 0) != 0;
+    SX_TRY(uniform(s, 0, &id));
+    if (s->u->operand_count > 1) {
+        SX_TRY(uniform(s, 1, &expected));
+    }
+    if (id >= SX_PTX_BARRIERS) {
+        return sx_ptx_stop(m, s->w, lane, s->insn, SX_MISMATCH, "barrier %u, there are %d", id,
+                           SX_PTX_BARRIERS);
+    }
+    if (s->u->operand_count > 1 && (expected == 0 || expected % SX_PTX_LANES != 0)) {
+        return sx_ptx_stop(m, s->w, lane, s->insn, SX_MISMATCH,
+                           "barrier %u is for %u threads, which are not whole warps", id, expected);
+    }
+    sx_ptx_barrier *b = &m->barrier[id];
+    if (b->busy && b->expected != expected) {
+        return sx_ptx_stop(
+            m, s->w, lane, s->insn, SX_MISMATCH,
+            "barrier %u is for %u threads, others arrived for %u (0: all of the block)", id,
+            expected, b->expected);
+    }
+    b->busy = true;
+    b->expected = expected;
+    b->arrived += SX_PTX_LANES;
+    sx_ptx_order_arrive(s->w, b);
+    if (arrives) {
+        for (uint32_t i = 0; i < SX_PTX_LANES; i++) {
+            s->w->pc[i] += s->active >> i & 1;
+        }
+    } else {
+        s->w->running = 0;
+        s->w->waiting = s->active;
+        s->w->waits_for = id;
+    }
+    if (all_arrived(m, id)) {
+        open_barrier(m, id);
+    }
+    return SX_OK;
+}
+
+void sx_ptx_reopen(sx_ptx_machine *m)
+{
+    for (uint32_t id = 0; id < SX_PTX_BARRIERS; id++) {
+        if (m->barrier[id].busy && m->barrier[id].expected == 0 && all_arrived(m, id)) {
+            open_barrier(m, id);
+        }
+    }
+}
+
+sx_code sx_ptx_deadlock(sx_ptx_machine *m)
+{
+    const sx_ptx_warp *first = NULL;
+    char others[512] = "";
+    size_t len = 0;
+    uint32_t told = 0;
+    for (uint32_t i = 0; i < m->warp_count; i++) {
+        const sx_ptx_warp *w = &m->warp[i];
+        const uint32_t told_max = 8;
+        if (w->waiting == 0) {
+            continue;
+        }
+        first = first == NULL ? w : first;
+        if (told++ < told_max) {
+            int n = snprintf(others + len, sizeof others - len, "%s warp %u at barrier %u",
+                             told > 1 ? "," : "", i, w->waits_for);
+            len += n > 0 && (size_t)n < sizeof others - len ? (size_t)n : 0;
+        }
+    }
+    SX_ASSERT(first != NULL);
+    uint32_t lane = (uint32_t)__builtin_ctz(first->waiting);
+    const sx_ptx_barrier *b = &m->barrier[first->waits_for];
+    char count[32] = "all";
+    if (b->expected != 0) {
+        (void)snprintf(count, sizeof count, "%u", b->expected);
+    }
+    return sx_ptx_stop(m, first, lane, first->pc[lane], SX_MISMATCH,
+                       "deadlock: barrier %u waits for %s threads, %u arrived; waiting%s",
+                       first->waits_for, count, b->arrived, others);
+}

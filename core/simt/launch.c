@@ -1,0 +1,176 @@
+/* launch.c - a launch: block after block, the warps of each in an order that the seed chooses. */
+#include <string.h>
+
+#include "core/simt/machine.h"
+
+static void fill(sx_ptx_warp *w, sx_ptx_special special, uint32_t value)
+{
+    for (uint32_t lane = 0; lane < SX_PTX_LANES; lane++) {
+        w->file[special].lane[lane] = value;
+    }
+    w->known[special] = SX_PTX_ALL;
+}
+
+static void fill_threads(const sx_ptx_machine *m, sx_ptx_warp *w)
+{
+    static const sx_ptx_special own[] = {
+        SX_PTX_SPECIAL_TID_X,       SX_PTX_SPECIAL_TID_Y,       SX_PTX_SPECIAL_TID_Z,
+        SX_PTX_SPECIAL_LANEID,      SX_PTX_SPECIAL_LANEMASK_EQ, SX_PTX_SPECIAL_LANEMASK_LT,
+        SX_PTX_SPECIAL_LANEMASK_LE, SX_PTX_SPECIAL_LANEMASK_GT, SX_PTX_SPECIAL_LANEMASK_GE};
+    for (uint32_t i = 0; i < SX_COUNT(own); i++) {
+        fill(w, own[i], 0);
+    }
+    for (uint32_t lane = 0; lane < SX_PTX_LANES; lane++) {
+        sx_ptx_dim t = sx_ptx_thread_of(m, w->index * SX_PTX_LANES + lane);
+        uint32_t bit = 1U << lane, below = bit - 1;
+        w->file[SX_PTX_SPECIAL_TID_X].lane[lane] = t.x;
+        w->file[SX_PTX_SPECIAL_TID_Y].lane[lane] = t.y;
+        w->file[SX_PTX_SPECIAL_TID_Z].lane[lane] = t.z;
+        w->file[SX_PTX_SPECIAL_LANEID].lane[lane] = lane;
+        w->file[SX_PTX_SPECIAL_LANEMASK_EQ].lane[lane] = bit;
+        w->file[SX_PTX_SPECIAL_LANEMASK_LT].lane[lane] = below;
+        w->file[SX_PTX_SPECIAL_LANEMASK_LE].lane[lane] = below | bit;
+        w->file[SX_PTX_SPECIAL_LANEMASK_GT].lane[lane] = (uint32_t) ~(below | bit);
+        w->file[SX_PTX_SPECIAL_LANEMASK_GE].lane[lane] = (uint32_t)~below;
+    }
+}
+
+static void begin_warp(const sx_ptx_machine *m, sx_ptx_warp *w)
+{
+    sx_ptx_word *file = w->file;
+    uint32_t *known = w->known, index = w->index;
+    uint32_t threads = m->thread_count - index * SX_PTX_LANES;
+    const sx_ptx_dim *block = &m->launch->block, *grid = &m->launch->grid;
+    memset(known, 0, m->file_count * sizeof *known);
+    memset(file, 0, m->file_count * sizeof *file);
+    *w = (sx_ptx_warp){.file = file, .known = known, .index = index, .epoch = 1};
+    w->running = threads >= SX_PTX_LANES ? SX_PTX_ALL : (1U << threads) - 1;
+    w->ended = ~w->running;
+    for (uint32_t lane = 0; lane < SX_PTX_LANES; lane++) {
+        w->lane_epoch[lane] = 1;
+        w->group[lane] = 1;
+    }
+    fill_threads(m, w);
+    fill(w, SX_PTX_SPECIAL_NTID_X, block->x);
+    fill(w, SX_PTX_SPECIAL_NTID_Y, block->y);
+    fill(w, SX_PTX_SPECIAL_NTID_Z, block->z);
+    fill(w, SX_PTX_SPECIAL_CTAID_X, m->block.x);
+    fill(w, SX_PTX_SPECIAL_CTAID_Y, m->block.y);
+    fill(w, SX_PTX_SPECIAL_CTAID_Z, m->block.z);
+    fill(w, SX_PTX_SPECIAL_NCTAID_X, grid->x);
+    fill(w, SX_PTX_SPECIAL_NCTAID_Y, grid->y);
+    fill(w, SX_PTX_SPECIAL_NCTAID_Z, grid->z);
+    fill(w, SX_PTX_SPECIAL_WARPID, index);
+    fill(w, SX_PTX_SPECIAL_DYNAMIC_SMEM_SIZE, (uint32_t)m->launch->dynamic_shared_bytes);
+    fill(w, SX_PTX_SPECIAL_TOTAL_SMEM_SIZE, (uint32_t)m->shared_bytes);
+    fill(w, SX_PTX_SPECIAL_CLUSTERID_X, m->block.x);
+    fill(w, SX_PTX_SPECIAL_CLUSTER_CTAID_X, 0);
+    fill(w, SX_PTX_SPECIAL_CLUSTER_CTARANK, 0);
+    fill(w, SX_PTX_SPECIAL_CLUSTER_NCTARANK, 1);
+}
+
+/* The warp that goes on: any that can, from `next` on; NULL: none can. */
+static sx_ptx_warp *choose_warp(sx_ptx_machine *m, uint32_t *next)
+{
+    uint32_t first = m->launch->seed == 0 ? *next : (uint32_t)sx_rng_below(&m->rng, m->warp_count);
+    for (uint32_t i = 0; i < m->warp_count; i++) {
+        uint32_t index = (first + i) % m->warp_count;
+        if ((m->warp[index].running | m->warp[index].meeting) != 0) {
+            *next = index + 1;
+            return &m->warp[index];
+        }
+    }
+    return NULL;
+}
+
+static sx_code run_block(sx_ptx_machine *m)
+{
+    const uint32_t steps_usual = 256, steps_seeded = 24;
+    uint32_t next = 0;
+    memset(m->cell, 0, m->shared_bytes * sizeof *m->cell);
+    memset(m->barrier, 0, sizeof m->barrier);
+    memset(m->local_known, 0, m->local_bytes * m->thread_count);
+    m->copy_count = 0;
+    for (uint32_t i = 0; i < m->warp_count; i++) {
+        begin_warp(m, &m->warp[i]);
+    }
+    for (sx_ptx_warp *w = choose_warp(m, &next); w != NULL; w = choose_warp(m, &next)) {
+        uint32_t steps =
+            m->launch->seed == 0 ? steps_usual : 1 + (uint32_t)sx_rng_below(&m->rng, steps_seeded);
+        SX_TRY(sx_spend(m->cx, steps));
+        SX_TRY(sx_ptx_warp_go(m, w, steps));
+    }
+    for (uint32_t i = 0; i < m->warp_count; i++) {
+        if (m->warp[i].waiting != 0) {
+            return sx_ptx_deadlock(m);
+        }
+    }
+    return SX_OK;
+}
+
+static uint64_t common_divisor(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Blocks in the order first + i * stride modulo their number: every one once. */
+static sx_code run_blocks(sx_ptx_machine *m)
+{
+    const sx_ptx_dim *g = &m->launch->grid;
+    uint64_t blocks = (uint64_t)g->x * g->y, first = 0, stride = 1;
+    if (blocks > UINT32_MAX / g->z) {
+        return SX_FAIL(m->cx, SX_LIMIT, "grid %u,%u,%u: more than %u blocks", g->x, g->y, g->z,
+                       UINT32_MAX);
+    }
+    blocks *= g->z;
+    if (m->launch->seed != 0) {
+        first = sx_rng_below(&m->rng, blocks);
+        stride = 1 + sx_rng_below(&m->rng, blocks);
+        while (common_divisor(stride, blocks) != 1) {
+            stride++;
+        }
+    }
+    for (uint64_t i = 0; i < blocks; i++) {
+        uint64_t n = (first + i * (stride % blocks)) % blocks;
+        m->block_number = (uint32_t)n;
+        m->block = (sx_ptx_dim){(uint32_t)(n % g->x), (uint32_t)(n / g->x % g->y),
+                                (uint32_t)(n / g->x / g->y)};
+        SX_TRY(run_block(m));
+        if (m->cx->progress != NULL) {
+            m->cx->progress(m->cx->progress_self, "interpret", i + 1, blocks);
+        }
+    }
+    return SX_OK;
+}
+
+sx_code sx_ptx_run(sx_ctx *cx, const sx_ptx_launch *launch, sx_ptx_outcome *outcome)
+{
+    SX_ASSERT(launch->module != NULL && launch->kernel != NULL);
+    SX_ASSERT(launch->region != NULL || launch->region_count == 0);
+    sx_ptx_machine *m = SX_NEW(cx, sx_ptx_machine);
+    if (m == NULL) {
+        return cx->error.code;
+    }
+    *outcome = (sx_ptx_outcome){.statistics = {0}};
+    m->cx = cx;
+    m->launch = launch;
+    m->outcome = outcome;
+    m->rng.state = launch->seed;
+    m->instructions_left = launch->instructions_max == 0 ? UINT64_MAX : launch->instructions_max;
+    for (uint32_t i = 0; i < launch->module->kernel_count; i++) {
+        if (strcmp(launch->module->kernel[i].name, launch->kernel) == 0) {
+            m->kernel = &launch->module->kernel[i];
+        }
+    }
+    if (m->kernel == NULL) {
+        return SX_FAIL(cx, SX_ABSENT, "the module has no kernel %s", launch->kernel);
+    }
+    SX_TRY(sx_ptx_prepare(m));
+    SX_TRY(sx_ptx_lay(m));
+    return run_blocks(m);
+}

@@ -1,0 +1,179 @@
+/* lay.c - what a launch gives to a kernel: regions at addresses, parameters, constants, room for a block. */
+#include <string.h>
+
+#include "core/simt/machine.h"
+
+#define SHARED_BYTES_USUAL (UINT64_C(163) << 10)
+#define THREADS_USUAL 1024
+#define GRID_X_MAX INT32_MAX
+#define GRID_YZ_MAX UINT16_MAX
+
+static uint64_t volume(sx_ptx_dim d)
+{
+    return (uint64_t)d.x * d.y * d.z;
+}
+
+static sx_code check_block(sx_ptx_machine *m)
+{
+    const sx_ptx_kernel *k = m->kernel;
+    const sx_ptx_launch *l = m->launch;
+    const sx_ptx_dim *b = &l->block, *g = &l->grid;
+    uint32_t threads_max = l->threads_max == 0 ? THREADS_USUAL : l->threads_max;
+    if (b->x == 0 || b->y == 0 || b->z == 0 || g->x == 0 || g->y == 0 || g->z == 0) {
+        return SX_FAIL(m->cx, SX_INPUT, "grid %u,%u,%u of blocks %u,%u,%u: all must be at least 1",
+                       g->x, g->y, g->z, b->x, b->y, b->z);
+    }
+    if (g->x > GRID_X_MAX || g->y > GRID_YZ_MAX || g->z > GRID_YZ_MAX) {
+        return SX_FAIL(m->cx, SX_LIMIT, "grid %u,%u,%u: at most %d,%d,%d", g->x, g->y, g->z,
+                       GRID_X_MAX, GRID_YZ_MAX, GRID_YZ_MAX);
+    }
+    /* A side is checked by itself, so that the product cannot overflow. */
+    if (b->x > threads_max || b->y > threads_max || b->z > threads_max ||
+        volume(*b) > threads_max || volume(*b) > SX_PTX_WARPS_MAX * SX_PTX_LANES) {
+        return SX_FAIL(m->cx, SX_LIMIT, "block %u,%u,%u: more than %u threads", b->x, b->y, b->z,
+                       threads_max);
+    }
+    const sx_ptx_block *r = &k->required, *most = &k->maximum;
+    if (r->x != 0 && (r->x != b->x || r->y != b->y || r->z != b->z)) {
+        return SX_FAIL(m->cx, SX_INPUT, "block %u,%u,%u: kernel %s requires %u,%u,%u", b->x, b->y,
+                       b->z, k->name, r->x, r->y, r->z);
+    }
+    uint64_t most_threads = (uint64_t)most->x * most->y * most->z;
+    if (most->x != 0 && volume(*b) > most_threads) {
+        return SX_FAIL(m->cx, SX_INPUT, "block %u,%u,%u: kernel %s is for at most %llu threads",
+                       b->x, b->y, b->z, k->name, (unsigned long long)most_threads);
+    }
+    if (k->explicit_cluster || (uint64_t)k->cluster.x * k->cluster.y * k->cluster.z > 1) {
+        return SX_FAIL(m->cx, SX_UNIMPLEMENTED, "kernel %s: clusters are not interpreted", k->name);
+    }
+    return SX_OK;
+}
+
+static sx_code lay_regions(sx_ptx_machine *m)
+{
+    const sx_ptx_launch *l = m->launch;
+    uint64_t at = SX_PTX_GLOBAL_FIRST;
+    m->area_count = l->region_count;
+    m->area = SX_NEW_ARRAY(m->cx, sx_ptx_area, l->region_count + 1U);
+    if (m->area == NULL) {
+        return m->cx->error.code;
+    }
+    for (uint32_t i = 0; i < l->region_count; i++) {
+        const sx_ptx_region *region = &l->region[i];
+        sx_ptx_area *area = &m->area[i];
+        SX_ASSERT(region->bytes != NULL || region->size == 0);
+        if (region->size > (UINT64_C(1) << 40)) {
+            return SX_FAIL(m->cx, SX_LIMIT, "%s: %llu bytes", region->name,
+                           (unsigned long long)region->size);
+        }
+        *area = (sx_ptx_area){.address = at, .of = region};
+        at =
+            (at + region->size + 2 * SX_PTX_GLOBAL_GAP - 1) / SX_PTX_GLOBAL_GAP * SX_PTX_GLOBAL_GAP;
+        SX_ASSERT(!region->unwatched || region->initialised);
+        if ((region->writable && !region->unwatched) || !region->initialised) {
+            area->mark = SX_NEW_ARRAY(m->cx, uint8_t, region->size + 1);
+            area->writer = SX_NEW_ARRAY(m->cx, uint32_t, region->size + 1);
+            area->reader = SX_NEW_ARRAY(m->cx, uint32_t, region->size + 1);
+            area->atomic = SX_NEW_ARRAY(m->cx, uint32_t, region->size + 1);
+            if (area->mark == NULL || area->writer == NULL || area->reader == NULL ||
+                area->atomic == NULL) {
+                return m->cx->error.code;
+            }
+            memset(area->mark, region->initialised ? SX_PTX_KNOWN : 0, region->size);
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code lay_arguments(sx_ptx_machine *m)
+{
+    const sx_ptx_launch *l = m->launch;
+    const sx_ptx_kernel *k = m->kernel;
+    if (l->argument_count != k->parameter_count) {
+        return SX_FAIL(m->cx, SX_INPUT, "kernel %s takes %u arguments, %u are given", k->name,
+                       k->parameter_count, l->argument_count);
+    }
+    m->parameter = SX_NEW_ARRAY(m->cx, uint8_t, m->parameter_bytes + 1);
+    if (m->parameter == NULL) {
+        return m->cx->error.code;
+    }
+    for (uint32_t i = 0; i < k->parameter_count; i++) {
+        const sx_ptx_argument *a = &l->argument[i];
+        const sx_ptx_variable *p = &k->parameter[i];
+        uint64_t bytes = sx_ptx_variable_bytes(p), address = 0;
+        sx_span value = a->value;
+        if (a->region != 0) {
+            SX_ASSERT(a->region <= l->region_count);
+            address = m->area[a->region - 1].address + a->offset;
+            value = (sx_span){(const uint8_t *)&address, sizeof address};
+        }
+        if (value.len != bytes) {
+            return SX_FAIL(m->cx, SX_INPUT,
+                           "kernel %s, parameter %s: %llu bytes, the argument has %zu", k->name,
+                           p->name, (unsigned long long)bytes, value.len);
+        }
+        memcpy(m->parameter + m->parameter_offset[i], value.ptr, value.len);
+    }
+    return SX_OK;
+}
+
+static sx_code lay_constants(sx_ptx_machine *m)
+{
+    const sx_ptx_module *module = m->launch->module;
+    m->constants = SX_NEW_ARRAY(m->cx, uint8_t, m->constants_bytes + 1);
+    if (m->constants == NULL) {
+        return m->cx->error.code;
+    }
+    for (uint32_t i = 0; i < module->variable_count; i++) {
+        const sx_ptx_variable *v = &module->variable[i];
+        if (v->space == SX_PTX_SPACE_CONST && m->module_address[i] != 0 && v->initial.len > 0) {
+            SX_ASSERT(v->initial.len <= sx_ptx_variable_bytes(v));
+            memcpy(m->constants + m->module_address[i] - SX_PTX_CONST_FIRST, v->initial.ptr,
+                   v->initial.len);
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code lay_warps(sx_ptx_machine *m)
+{
+    m->thread_count = (uint32_t)volume(m->launch->block);
+    m->warp_count = (m->thread_count + SX_PTX_LANES - 1) / SX_PTX_LANES;
+    m->warp = SX_NEW_ARRAY(m->cx, sx_ptx_warp, m->warp_count);
+    m->shared = SX_NEW_ARRAY(m->cx, uint8_t, m->shared_bytes + 1);
+    m->cell = SX_NEW_ARRAY(m->cx, sx_ptx_cell, m->shared_bytes + 1);
+    m->local = SX_NEW_ARRAY(m->cx, uint8_t, m->local_bytes * m->thread_count + 1);
+    m->local_known = SX_NEW_ARRAY(m->cx, uint8_t, m->local_bytes * m->thread_count + 1);
+    if (m->warp == NULL || m->shared == NULL || m->cell == NULL || m->local == NULL ||
+        m->local_known == NULL) {
+        return m->cx->error.code;
+    }
+    for (uint32_t i = 0; i < m->warp_count; i++) {
+        m->warp[i].file = SX_NEW_ARRAY(m->cx, sx_ptx_word, m->file_count);
+        m->warp[i].known = SX_NEW_ARRAY(m->cx, uint32_t, m->file_count);
+        if (m->warp[i].file == NULL || m->warp[i].known == NULL) {
+            return m->cx->error.code;
+        }
+        m->warp[i].index = i;
+    }
+    return SX_OK;
+}
+
+sx_code sx_ptx_lay(sx_ptx_machine *m)
+{
+    const sx_ptx_launch *l = m->launch;
+    uint64_t shared_max = l->shared_bytes_max == 0 ? SHARED_BYTES_USUAL : l->shared_bytes_max;
+    SX_ASSERT(m->micro != NULL && m->warp == NULL);
+    SX_TRY(check_block(m));
+    if (l->dynamic_shared_bytes > shared_max || m->shared_bytes > shared_max) {
+        return SX_FAIL(m->cx, SX_LIMIT,
+                       "kernel %s: %llu bytes of shared memory, the device has %llu for a block",
+                       m->kernel->name, (unsigned long long)m->shared_bytes,
+                       (unsigned long long)shared_max);
+    }
+    m->outcome->statistics.shared_bytes = m->shared_bytes;
+    SX_TRY(lay_regions(m));
+    SX_TRY(lay_arguments(m));
+    SX_TRY(lay_constants(m));
+    return lay_warps(m);
+}

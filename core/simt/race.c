@@ -1,0 +1,166 @@
+/* race.c - shared memory: was a byte written, is a copy into it under way, and does a barrier order accesses?
+ *
+ * A warp begins a new epoch at each barrier, a lane at each barrier of its warp. An access is stamped with the
+ * epochs of its thread. It comes before another access if the other thread has seen that epoch: barriers hand
+ * on what their arrivals had seen (a vector clock of warps, and one of lanes within each warp; barriers of
+ * blocks are executed by whole warps, so that the two need not be mixed).
+ */
+#include "core/simt/machine.h"
+
+static bool comes_before(const sx_ptx_stamp *stamp, const sx_ptx_warp *w, uint32_t lane)
+{
+    uint32_t thread = stamp->thread - 1U;
+    uint32_t warp = thread / SX_PTX_LANES, other = thread % SX_PTX_LANES;
+    if (warp != w->index) {
+        return stamp->warp_epoch <= w->seen[warp];
+    }
+    return other == lane || stamp->lane_epoch <= w->lane_seen[lane][other];
+}
+
+static sx_code race(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+                    uint64_t offset, const char *mine, const char *theirs,
+                    const sx_ptx_stamp *stamp)
+{
+    char name[SX_PTX_INSN_TEXT_MAX];
+    sx_ptx_dim t = sx_ptx_thread_of(m, stamp->thread - 1U);
+    return sx_ptx_stop(
+        m, w, lane, insn, SX_MISMATCH,
+        "race: %s byte %llu of shared memory, which thread (%u,%u,%u) %s with %s; no barrier lies "
+        "between",
+        mine, (unsigned long long)offset, t.x, t.y, t.z, theirs,
+        sx_ptx_insn_name(m, stamp->insn, name));
+}
+
+/* A reading that comes before this one need not be kept: who comes behind this one comes behind it too. */
+static void note_read(sx_ptx_cell *cell, const sx_ptx_stamp *stamp, const sx_ptx_warp *w,
+                      uint32_t lane)
+{
+    for (uint32_t i = 0; i < SX_COUNT(cell->read); i++) {
+        if (cell->read[i].thread == 0 || cell->read[i].thread == stamp->thread ||
+            comes_before(&cell->read[i], w, lane)) {
+            cell->read[i] = *stamp;
+            return;
+        }
+    }
+    /* Of more readings without an order those of two warps are kept. */
+    bool first_is_mine = (cell->read[0].thread - 1U) / SX_PTX_LANES == w->index;
+    cell->read[first_is_mine ? 0 : 1] = *stamp;
+}
+
+static sx_code check_write(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+                           uint64_t offset, const sx_ptx_cell *cell, bool strong)
+{
+    for (uint32_t i = 0; i < SX_COUNT(cell->read); i++) {
+        const sx_ptx_stamp *read = &cell->read[i];
+        if (read->thread != 0 && !(strong && read->strong) && !comes_before(read, w, lane)) {
+            return race(m, w, lane, insn, offset, "writes", "read", read);
+        }
+    }
+    const sx_ptx_stamp *write = &cell->write;
+    if (write->thread != 0 && !(strong && write->strong) && !comes_before(write, w, lane)) {
+        return race(m, w, lane, insn, offset, "writes", "wrote", write);
+    }
+    return SX_OK;
+}
+
+static sx_code touch_byte(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+                          uint64_t offset, sx_ptx_access access, const sx_ptx_stamp *stamp)
+{
+    sx_ptx_cell *cell = &m->cell[offset];
+    if (cell->flight != 0) {
+        sx_ptx_dim t = sx_ptx_thread_of(m, cell->flight - 1U);
+        return sx_ptx_stop(
+            m, w, lane, insn, SX_MISMATCH,
+            "%s byte %llu of shared memory, into which a copy of thread (%u,%u,%u) is under way",
+            access == SX_PTX_IS_LOAD ? "reads" : "writes", (unsigned long long)offset, t.x, t.y,
+            t.z);
+    }
+    if (access != SX_PTX_IS_STORE && !cell->known) {
+        return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH,
+                           "reads byte %llu of shared memory, which nobody wrote",
+                           (unsigned long long)offset);
+    }
+    if (access != SX_PTX_IS_LOAD) {
+        SX_TRY(check_write(m, w, lane, insn, offset, cell, stamp->strong));
+        cell->write = *stamp;
+        cell->known = true;
+        return SX_OK;
+    }
+    const sx_ptx_stamp *write = &cell->write;
+    if (write->thread != 0 && !(stamp->strong && write->strong) && !comes_before(write, w, lane)) {
+        return race(m, w, lane, insn, offset, "reads", "wrote", write);
+    }
+    note_read(cell, stamp, w, lane);
+    return SX_OK;
+}
+
+static sx_ptx_stamp stamp_of(const sx_ptx_warp *w, uint32_t lane, uint32_t insn, bool strong)
+{
+    return (sx_ptx_stamp){.warp_epoch = w->epoch,
+                          .lane_epoch = w->lane_epoch[lane],
+                          .insn = insn,
+                          .thread = (uint16_t)(1 + w->index * SX_PTX_LANES + lane),
+                          .strong = strong};
+}
+
+sx_code sx_ptx_touch_shared(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+                            uint64_t offset, uint32_t size, sx_ptx_access access, bool strong)
+{
+    SX_ASSERT(offset + size <= m->shared_bytes);
+    sx_ptx_stamp stamp = stamp_of(w, lane, insn, strong);
+    for (uint64_t i = offset; i < offset + size; i++) {
+        SX_TRY(touch_byte(m, w, lane, insn, i, access, &stamp));
+    }
+    return SX_OK;
+}
+
+void sx_ptx_landed(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+                   uint64_t offset, uint32_t size)
+{
+    SX_ASSERT(offset + size <= m->shared_bytes);
+    sx_ptx_stamp stamp = stamp_of(w, lane, insn, false);
+    for (uint64_t i = offset; i < offset + size; i++) {
+        m->cell[i].flight = 0;
+        m->cell[i].known = true;
+        m->cell[i].write = stamp;
+    }
+}
+
+/* ---- what barriers order ---- */
+void sx_ptx_order_lanes(sx_ptx_warp *w, uint32_t lanes)
+{
+    uint32_t latest[SX_PTX_LANES] = {0};
+    for (uint32_t i = 0; i < SX_PTX_LANES; i++) {
+        for (uint32_t k = 0; (lanes >> i & 1) != 0 && k < SX_PTX_LANES; k++) {
+            latest[k] = w->lane_seen[i][k] > latest[k] ? w->lane_seen[i][k] : latest[k];
+        }
+    }
+    for (uint32_t i = 0; i < SX_PTX_LANES; i++) {
+        if ((lanes >> i & 1) != 0) {
+            latest[i] = w->lane_epoch[i];
+            w->lane_epoch[i]++;
+        }
+    }
+    for (uint32_t i = 0; i < SX_PTX_LANES; i++) {
+        for (uint32_t k = 0; (lanes >> i & 1) != 0 && k < SX_PTX_LANES; k++) {
+            w->lane_seen[i][k] = latest[k];
+        }
+    }
+}
+
+void sx_ptx_order_arrive(sx_ptx_warp *w, sx_ptx_barrier *barrier)
+{
+    sx_ptx_order_lanes(w, SX_PTX_ALL); // who has ended counts as arrived
+    for (uint32_t i = 0; i < SX_PTX_WARPS_MAX; i++) {
+        uint32_t seen = i == w->index ? w->epoch : w->seen[i];
+        barrier->seen[i] = seen > barrier->seen[i] ? seen : barrier->seen[i];
+    }
+    w->epoch++;
+}
+
+void sx_ptx_order_leave(sx_ptx_warp *w, const sx_ptx_barrier *barrier)
+{
+    for (uint32_t i = 0; i < SX_PTX_WARPS_MAX; i++) {
+        w->seen[i] = barrier->seen[i] > w->seen[i] ? barrier->seen[i] : w->seen[i];
+    }
+}

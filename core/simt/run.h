@@ -1,0 +1,99 @@
+/* run.h - executes a kernel of stored PTX without a GPU, and says what is wrong with it.
+ *
+ * Warps of 32 threads are executed one instruction at a time, each thread at its own place in the program.
+ * Blocks are executed one after the other. The seed chooses the order of blocks and warps, and which of the
+ * threads of a warp that stand at different places go on; a right kernel gives the same result for every
+ * seed. What the hardware does by itself (cp.async) ends at once, or as late as the program allows.
+ *
+ * A kernel is stopped at the first of: an address outside of what it was given, or misaligned; a store to
+ * what is read-only; a value that nobody wrote, in a register, shared, local or global memory; two threads of
+ * a block at the same byte of shared memory, one writing, that no barrier orders; the same between blocks and
+ * global memory, unless both are atomic; shared memory used while a copy into it is under way; threads that
+ * must execute an instruction together and cannot; a deadlock. The fault names the instruction, the block and
+ * the thread.
+ *
+ * Not modelled: blocks that wait for other blocks, clusters, and that fences and atomics order the accesses of
+ * different threads (a kernel that relies on it is refused as a race). Of more than two threads
+ * that read a byte at once without an order among them, a race detector of two readings remembers two.
+ *
+ * Source: "PTX ISA", version 9.0, chapters 8 (memory) and 9 (instructions). The races are found by the epochs
+ * of Flanagan, Freund 2009 (FastTrack).
+ */
+#ifndef SX_CORE_SIMT_RUN_H
+#define SX_CORE_SIMT_RUN_H
+#include "core/ptx/ptx.h"
+
+/* Global memory: a buffer of the caller. Kernels see it at an address of its own, far from all others. */
+typedef struct {
+    const char *name; /* for people */
+    uint8_t *bytes;   /* borrowed; stores go here */
+    uint64_t size;
+    bool writable;
+    bool initialised; /* else it holds no values before the kernel stores them */
+    /* No account is kept of which block accesses its bytes: races between blocks are not seen. For those who
+     * know that there are none, and run few blocks on large buffers. Then it must be initialised. */
+    bool unwatched;
+    uint8_t *touched; /* NULL, or `size` bytes that become 1 where the kernel stores */
+} sx_ptx_region;
+
+/* The value of a parameter: the address of a region, or bytes. */
+typedef struct {
+    sx_span value;   /* where `region` is 0 */
+    uint32_t region; /* 1 + its index */
+    uint64_t offset; /* bytes behind its begin */
+} sx_ptx_argument;
+
+typedef struct {
+    uint32_t x, y, z;
+} sx_ptx_dim;
+
+typedef struct {
+    const sx_ptx_module *module;
+    const char *kernel;
+    sx_ptx_dim grid, block;
+    uint64_t dynamic_shared_bytes;
+    sx_ptx_region *region;
+    uint32_t region_count;
+    const sx_ptx_argument *argument;
+    uint32_t argument_count;
+    uint64_t seed; /* 0: in the order of their numbers */
+    bool lazy;     /* asynchronous copies end as late as allowed */
+    /* Limits of the device, 0 for those of compute capability 8.0: 166912 bytes (163 KiB), 1024 threads. */
+    uint64_t shared_bytes_max;
+    uint32_t threads_max;
+    uint64_t instructions_max; /* of all threads; 0: no limit but the fuel of the context */
+} sx_ptx_launch;
+
+/* Where a kernel was stopped. */
+typedef struct {
+    bool found;
+    uint32_t insn; /* of the kernel */
+    uint32_t line; /* of the text, 0: none */
+    sx_ptx_dim block, thread;
+} sx_ptx_fault;
+
+typedef struct {
+    uint64_t thread_insns, warp_insns; /* executed */
+    uint64_t op[SX_PTX_OP_COUNT];      /* warp instructions by row */
+    uint64_t divergent;                /* branches that part the threads of a warp */
+    uint64_t global_read_bytes, global_written_bytes;
+    uint64_t global_sectors; /* of 32 bytes, each counted once in an instruction of a warp */
+    /* Passes through the 32 banks, and what they would be without conflicts. */
+    uint64_t shared_passes, shared_passes_least;
+    uint64_t barriers; /* completed */
+    uint64_t shared_bytes;
+} sx_ptx_statistics;
+
+typedef struct {
+    sx_ptx_fault fault;
+    sx_ptx_statistics statistics;
+} sx_ptx_outcome;
+
+/* Executes the kernel; `module` has passed its check.
+ *   fuel     one for each instruction of a warp
+ *   errors   SX_ABSENT no such kernel; SX_INPUT arguments, grid or block do not fit the kernel;
+ *            SX_LIMIT shared memory or threads of a block exceed the device; SX_UNIMPLEMENTED an
+ *            instruction or space that is not interpreted; SX_MISMATCH the kernel has a fault, which
+ *            `outcome` locates; SX_QUOTA it does not end within its instructions */
+sx_code sx_ptx_run(sx_ctx *cx, const sx_ptx_launch *launch, sx_ptx_outcome *outcome);
+#endif

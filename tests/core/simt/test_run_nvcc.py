@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""The kernels of tests/data/ptx/kernels.cu, compiled by the nvcc at hand for two architectures, pass core.simt.test_run
+as the committed PTX does; and that is what nvcc 13.0 makes of them. Skipped where there is no nvcc."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+TEST = pathlib.Path(os.environ["SX_BINARY_DIR"]) / "bin" / "core.simt.test_run"
+SOURCE = ROOT / "tests" / "data" / "ptx" / "kernels.cu"
+
+
+def without_comments(text):
+    return "".join(line + "\n" for line in text.splitlines() if line.strip() and not line.strip().startswith("//"))
+
+
+def main():
+    nvcc = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
+    if nvcc is None:
+        print("SKIPPED: CUDA toolkit: no nvcc")
+        return 77
+    release = re.search(r"release (\S+),", subprocess.run([nvcc, "--version"], check=True, capture_output=True,
+                                                          text=True).stdout).group(1)
+    with tempfile.TemporaryDirectory(prefix="sxnvcc.") as folder:
+        for target in ("sm_80", "sm_90"):
+            made = pathlib.Path(folder) / (target + ".ptx")
+            subprocess.run([nvcc, "-ptx", "-arch=" + target, "-O3", "-o", made, SOURCE], check=True, timeout=200)
+            if release == "13.0" and target == "sm_80":
+                assert without_comments(made.read_text()) == SOURCE.with_suffix(".ptx").read_text(), \
+                    "kernels.ptx is not what nvcc makes of kernels.cu"
+            environment = dict(os.environ, SX_PTX_KERNELS=str(made))
+            done = subprocess.run([TEST], env=environment, capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert "100%" in done.stdout, done.stdout
+            print(target, "by nvcc", release, done.stdout.splitlines()[-1])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
