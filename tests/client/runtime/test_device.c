@@ -8,6 +8,7 @@
 #include "client/runtime/runtime.h"
 #include "client/verify/verify.h"
 #include "core/core.h"
+#include "core/ir/ir.h"
 #include "tests/lib/gen_module.h"
 #include "tests/lib/model.h"
 
@@ -198,7 +199,21 @@ typedef struct {
     float x[64], y[64], d[4];
 } rich;
 
-static void open_rich(rich *r, bool gpu)
+/* In place of s += w: s, an i64, = the number of the outer loop's round. */
+static void copy_rounds(sx_gen_module_tables *t)
+{
+    sx_module_launch *launch = &t->launch[5];
+    ck_assert(launch->kind == SX_LAUNCH_KERNEL && t->arg[launch->arg_first + 1] == SX_GEN_S);
+    launch->kind = SX_LAUNCH_COPY;
+    launch->kernel = SX_MODULE_NONE;
+    t->arg[launch->arg_first] = SX_GEN_ROUND;
+    t->tensor[SX_GEN_S].dtype = SX_I64;
+    t->tensor[SX_GEN_S].element_bytes = 8;
+    t->tensor[SX_GEN_S].size = 8;
+    t->tensor[SX_GEN_S].initial = UINT64_MAX;
+}
+
+static void open_rich(rich *r, bool gpu, bool rounds)
 {
     sx_gen_module_tables tables;
     sx_buf bytes;
@@ -208,6 +223,9 @@ static void open_rich(rich *r, bool gpu)
         r->y[i] = -1;
     }
     sx_gen_module_make_rich(&tables);
+    if (rounds) {
+        copy_rounds(&tables);
+    }
     if (gpu) {
         ck_sx_ok(&cx, open_as_gpu(&tables, &r->program));
     } else {
@@ -248,7 +266,7 @@ START_TEST(test_all_that_a_module_can_say)
     rich r[2];
     float weight = 3, value = 100;
     for (uint32_t i = 0; i < 2; i++) {
-        open_rich(&r[i], i == 1);
+        open_rich(&r[i], i == 1, false);
         ck_assert(state_of(&r[i]) == 5.0F); /* before the first run */
     }
     for (uint32_t k = 0; k < SX_COUNT(extents); k++) {
@@ -277,6 +295,20 @@ START_TEST(test_all_that_a_module_can_say)
     same(&r[0], &r[1]);
     sxr_close(r[0].program);
     sxr_close(r[1].program);
+}
+END_TEST
+
+START_TEST(test_rounds_of_a_loop)
+{
+    rich r[2];
+    int64_t last = -1;
+    for (uint32_t i = 0; i < 2; i++) {
+        open_rich(&r[i], i == 1, true);
+        ck_sx_ok(&cx, run_rich(&r[i], 16));
+        ck_sx_ok(&cx, sxr_state_read(&cx, r[i].program, SX_GEN_S, &last, 8));
+        ck_assert_int_eq(last, 2); /* of the rounds 0, 1, 2 */
+        sxr_close(r[i].program);
+    }
 }
 END_TEST
 
@@ -326,7 +358,7 @@ START_TEST(test_an_old_driver)
 {
     rich r;
     fake_driver(folder, "fake", "version=10020");
-    open_rich(&r, true);
+    open_rich(&r, true, false);
     ck_sx_fails(&cx, run_rich(&r, 16), SX_UNIMPLEMENTED,
                 "PTX 7.0 needs a driver of CUDA 11.0, this one is of CUDA 10.2");
     sxr_close(r.program);
@@ -345,7 +377,7 @@ START_TEST(test_a_gpu_lost_in_a_run)
         rich r;
         (void)snprintf(settings, sizeof(settings), "fail=%s", call[i]);
         fake_driver(folder, "fake", settings);
-        open_rich(&r, true);
+        open_rich(&r, true, false);
         ck_assert_msg(run_rich(&r, 16) == SX_SYSTEM, "%s", call[i]);
         (void)snprintf(first, sizeof(first), "%s", cx.error.text);
         ck_assert_msg(strstr(first, "is lost") != NULL, "%s: %s", call[i], first);
@@ -364,7 +396,7 @@ START_TEST(test_a_launch_that_fails_alone)
 {
     rich r;
     fake_driver(folder, "fake", "fail=cuLaunchKernel:1:701");
-    open_rich(&r, true);
+    open_rich(&r, true, false);
     ck_sx_fails(&cx, run_rich(&r, 48), SX_SYSTEM, "launching a kernel: CUDA error 701");
     ck_sx_ok(&cx, run_rich(&r, 48));
     ck_assert(r.y[0] == 4 && r.y[47] == 4 && r.y[48] == -1);
@@ -381,6 +413,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_the_bits_of_the_processor, 0,
                         (int)SX_COUNT(networks) - (SX_SANITIZED ? 1 : 0));
     tcase_add_test(tcase, test_all_that_a_module_can_say);
+    tcase_add_test(tcase, test_rounds_of_a_loop);
     tcase_add_loop_test(tcase, test_modules_that_cannot_be_opened, 0, (int)SX_COUNT(refused));
     tcase_add_test(tcase, test_no_driver);
     tcase_add_test(tcase, test_an_old_driver);
