@@ -268,7 +268,7 @@ START_TEST(wrong_programs)
          SYMPLEX_INPUT,
          "/nowhere/model.onnx"},
         {MLP, NULL, "z80", {"batch", 1}, 0, SYMPLEX_INPUT, "z80"},
-        {MLP, NULL, "h100", {"batch", 1}, 0, SYMPLEX_UNIMPLEMENTED, "h100"},
+        {MLP, NULL, "x86-64-v3,h100", {"batch", 1}, 0, SYMPLEX_INPUT, "h100"},
         {MLP, NULL, TARGET, {"batch", 0}, 0, SYMPLEX_USAGE, "batch: 0"},
         {MLP, NULL, TARGET, {"batch", INT64_MAX}, 0, SYMPLEX_USAGE, "batch"},
         {MLP, NULL, TARGET, {"seq", 4}, 0, SYMPLEX_INPUT, "batch"},
