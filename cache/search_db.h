@@ -36,7 +36,7 @@ typedef struct {
 
 typedef struct {
     uint32_t lane;     /* its number within the search */
-    uint32_t state;    /* sxd_lane_fate of the daemon */
+    uint32_t state;    /* sxd_search_lane_fate of the daemon */
     uint32_t step;     /* how many steps were finished since the state was empty */
     uint32_t restarts; /* how often the state was thrown away */
     /* Of the best program so far: the value of the objective, and its estimated time and peak memory. `bound` is what

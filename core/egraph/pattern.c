@@ -8,7 +8,7 @@
 /* Where the lists of a pattern grow while it is read; hundreds of patterns are read for a request, most of
  * them small. */
 typedef struct {
-    sx_part part[SX_PATTERN_NODES_MAX];
+    sx_pattern_part part[SX_PATTERN_NODES_MAX];
     sx_step step[STEPS_MAX];
     uint8_t reg_bind[256];
     uint8_t reg_slot[256];
@@ -72,7 +72,7 @@ static sx_code name_index(reader *r, sx_span *table, uint32_t *count, sx_span wo
 
 static sx_code read_part(reader *r, uint8_t *index);
 
-static sx_code read_node(reader *r, sx_part *part)
+static sx_code read_node(reader *r, sx_pattern_part *part)
 {
     r->at++; /* '(' */
     bool is_set = *r->at == '*';
@@ -107,7 +107,7 @@ static sx_code read_node(reader *r, sx_part *part)
     }
 }
 
-static sx_code read_name(reader *r, sx_part *part)
+static sx_code read_name(reader *r, sx_pattern_part *part)
 {
     r->at++; /* '?' */
     uint8_t name;
@@ -133,7 +133,7 @@ static sx_code read_part(reader *r, uint8_t *index)
     }
     r->depth++;
     *index = (uint8_t)p->part_count++;
-    sx_part part = {.name = SX_PATTERN_NONE};
+    sx_pattern_part part = {.name = SX_PATTERN_NONE};
     if (*r->at == '(') {
         SX_TRY(read_node(r, &part));
     } else if (*r->at == '?') {
@@ -159,7 +159,7 @@ static void emit(reader *r, sx_step step)
 }
 
 /* Names of the part's class: first mention binds the register, later ones compare. */
-static void emit_name(reader *r, const sx_part *part, uint8_t reg)
+static void emit_name(reader *r, const sx_pattern_part *part, uint8_t reg)
 {
     sx_pattern *p = r->pattern;
     if (part->name == SX_PATTERN_NONE) {
@@ -181,7 +181,7 @@ static uint8_t hint_of(uint64_t ops)
 }
 
 /* Names and values among the children are tested before deeper nodes are looked at. */
-static void emit_node(reader *r, const sx_part *part, uint8_t reg, uint32_t depth)
+static void emit_node(reader *r, const sx_pattern_part *part, uint8_t reg, uint32_t depth)
 {
     sx_pattern *p = r->pattern;
     sx_step step = {.kind = SX_STEP_BIND,
@@ -206,7 +206,7 @@ static void emit_node(reader *r, const sx_part *part, uint8_t reg, uint32_t dept
     }
     p->depth = p->depth > depth ? p->depth : depth;
     for (uint32_t k = 0; k < part->arity; k++) {
-        const sx_part *child = &p->part[part->child[k]];
+        const sx_pattern_part *child = &p->part[part->child[k]];
         uint8_t child_reg = (uint8_t)(step.out + k);
         emit_name(r, child, child_reg);
         if (child->kind == SX_PART_VALUE) {
@@ -214,7 +214,7 @@ static void emit_node(reader *r, const sx_part *part, uint8_t reg, uint32_t dept
         }
     }
     for (uint32_t k = 0; k < part->arity; k++) {
-        const sx_part *child = &p->part[part->child[k]];
+        const sx_pattern_part *child = &p->part[part->child[k]];
         if (child->kind == SX_PART_NODE) {
             emit_node(r, child, (uint8_t)(step.out + k), depth + 1);
         }
@@ -391,7 +391,7 @@ static sx_code build_part(sx_ctx *cx, sx_eg *eg, const sx_eg_language *language,
                           const sx_pattern *right, uint32_t index, const uint32_t *match_node,
                           const uint32_t *match_var, uint32_t *node)
 {
-    const sx_part *part = &right->part[index];
+    const sx_pattern_part *part = &right->part[index];
     if (part->kind == SX_PART_NAME) {
         *node = match_var[part->name];
         return SX_OK;
@@ -473,7 +473,7 @@ static void begin_parts(builder *b, const sx_eg *eg, const sx_pattern *right, co
 /* Readies the children and attributes of node `p`; NULL: all attributes are 0. */
 static const uint32_t *ready_node(builder *b, uint32_t p)
 {
-    const sx_part *part = &b->right->part[p];
+    const sx_pattern_part *part = &b->right->part[p];
     for (uint32_t k = 0; k < part->arity; k++) {
         b->child[k] = b->of[part->child[k]];
     }
@@ -489,7 +489,7 @@ static const uint32_t *ready_node(builder *b, uint32_t p)
 
 static void place_part(builder *b, uint32_t p)
 {
-    const sx_part *part = &b->right->part[p];
+    const sx_pattern_part *part = &b->right->part[p];
     b->of[p] = part->kind == SX_PART_NAME
                    ? (sx_eg_operand){b->match + b->bind_count + part->name, b->stride}
                    : (sx_eg_operand){b->made[p], 1};
@@ -512,7 +512,7 @@ sx_code sx_pattern_build_batch(sx_ctx *cx, sx_eg *eg, const sx_eg_language *lang
     builder b;
     begin_parts(&b, eg, right, match, stride, bind_count, count);
     for (uint32_t p = right->part_count; p-- > 0;) {
-        const sx_part *part = &right->part[p];
+        const sx_pattern_part *part = &right->part[p];
         place_part(&b, p);
         for (uint32_t i = 0; part->kind == SX_PART_VALUE && i < count; i++) {
             SX_TRY(language->make_value(cx, language->self, eg, match[(size_t)i * stride],
@@ -534,7 +534,7 @@ void sx_pattern_find_batch(const sx_eg *eg, const sx_pattern *right, const uint3
     builder b;
     begin_parts(&b, eg, right, match, stride, bind_count, count);
     for (uint32_t p = right->part_count; p-- > 0;) {
-        const sx_part *part = &right->part[p];
+        const sx_pattern_part *part = &right->part[p];
         place_part(&b, p);
         SX_ASSERT(part->kind != SX_PART_VALUE);
         if (part->kind == SX_PART_NODE) {

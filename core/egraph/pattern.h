@@ -15,7 +15,7 @@ typedef struct {
     uint64_t ops;
     double value;
     uint8_t child[SX_PATTERN_NAMES_MAX];
-} sx_part;
+} sx_pattern_part;
 
 /* BIND looks at the members of class reg[from]: one that fits puts its children into reg[out..]. */
 typedef enum { SX_STEP_BIND, SX_STEP_SAME, SX_STEP_VALUE } sx_step_kind;
@@ -36,7 +36,7 @@ typedef struct {
 
 typedef struct sx_pattern {
     /* As many as `part_count` says; the arrays below likewise. */
-    const sx_part *part;
+    const sx_pattern_part *part;
     uint32_t part_count;
     uint32_t root;
     /* The names that stand for classes, such as ?x. */

@@ -30,7 +30,7 @@ static uint32_t find(const typing *t, uint32_t v)
 
 static uint32_t variable_of(const typing *t, uint32_t part)
 {
-    const sx_part *p = &t->side->part[part];
+    const sx_pattern_part *p = &t->side->part[part];
     return p->kind == SX_PART_NAME ? p->name : t->first + part;
 }
 
@@ -59,7 +59,7 @@ static sx_code join(typing *t, uint32_t v, uint32_t w, const char *op_name)
 static sx_code type_node(typing *t, uint32_t part, sx_op_class class_, uint32_t fits,
                          const char *name)
 {
-    const sx_part *p = &t->side->part[part];
+    const sx_pattern_part *p = &t->side->part[part];
     uint32_t self = variable_of(t, part);
     bool compares = class_ == SX_OPCLASS_COMPARE;
     bool selects = class_ == SX_OPCLASS_SELECT;
@@ -84,7 +84,7 @@ static sx_code type_node(typing *t, uint32_t part, sx_op_class class_, uint32_t 
 /* Operations of several classes, as in (*any ..), say nothing of types. */
 static sx_code check_types(typing *t, uint32_t part)
 {
-    const sx_part *p = &t->side->part[part];
+    const sx_pattern_part *p = &t->side->part[part];
     sx_op first = (sx_op)__builtin_ctzll(p->ops);
     const sx_op_info *info = sx_op_info_of(first);
     uint32_t fits = 0;
@@ -98,7 +98,7 @@ static sx_code check_types(typing *t, uint32_t part)
     return uniform ? type_node(t, part, info->op_class, fits, info->name) : SX_OK;
 }
 
-static sx_code check_operands(const typing *t, const sx_part *p)
+static sx_code check_operands(const typing *t, const sx_pattern_part *p)
 {
     const sx_op_info *info = sx_op_info_of((sx_op)__builtin_ctzll(p->ops));
     if ((p->ops & (p->ops - 1)) != 0) {
@@ -113,14 +113,14 @@ static sx_code check_operands(const typing *t, const sx_part *p)
 }
 
 /* Of a part of the right side. */
-static sx_code check_attributes(const typing *t, const sx_part *p, const sx_pattern *left)
+static sx_code check_attributes(const typing *t, const sx_pattern_part *p, const sx_pattern *left)
 {
     const sx_op_info *info = sx_op_info_of((sx_op)__builtin_ctzll(p->ops));
     if ((p->attr_name != SX_PATTERN_NONE) != (info->attrs != 0)) {
         return fail(t, info->name, info->attrs != 0 ? "without its attributes" : "has none");
     }
     for (uint32_t k = 0; k < left->part_count && info->attrs != 0; k++) {
-        const sx_part *from = &left->part[k];
+        const sx_pattern_part *from = &left->part[k];
         if (from->kind == SX_PART_NODE && from->attr_name == p->attr_name &&
             sx_op_info_of((sx_op)__builtin_ctzll(from->ops))->attrs != info->attrs) {
             return fail(t, info->name, "attributes of another operation");
@@ -132,7 +132,7 @@ static sx_code check_attributes(const typing *t, const sx_part *p, const sx_patt
 static sx_code check_side(typing *t, const sx_pattern *left, bool is_right)
 {
     for (uint32_t i = 0; i < t->side->part_count; i++) {
-        const sx_part *p = &t->side->part[i];
+        const sx_pattern_part *p = &t->side->part[i];
         if (p->kind == SX_PART_NODE) {
             SX_TRY(check_operands(t, p));
             SX_TRY(is_right ? check_attributes(t, p, left) : SX_OK);

@@ -317,7 +317,7 @@ static sx_code fit_name(checker *c, fit *f, uint8_t name, uint32_t term)
     return SX_OK;
 }
 
-static void fit_node(checker *c, fit *f, const sx_part *part, uint32_t n)
+static void fit_node(checker *c, fit *f, const sx_pattern_part *part, uint32_t n)
 {
     const sx_eg_node *node = &c->t.eg.node[n];
     bool arity = part->any_arity ? node->arity >= part->arity : node->arity == part->arity;
@@ -332,7 +332,7 @@ static void fit_node(checker *c, fit *f, const sx_part *part, uint32_t n)
 
 static sx_code fit_part(checker *c, fit *f, uint32_t index, uint32_t term)
 {
-    const sx_part *part = &f->left->part[index];
+    const sx_pattern_part *part = &f->left->part[index];
     const sx_eg *eg = &c->t.eg;
     if (part->kind == SX_PART_VALUE) {
         if (!c->set.language.is_value(&c->t, eg, sx_eg_find(eg, term), part->value)) {

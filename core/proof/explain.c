@@ -126,7 +126,7 @@ static sx_code want_name(premises *p, uint8_t name, uint32_t term)
 
 static sx_code want_part(premises *p, uint32_t index, uint32_t term)
 {
-    const sx_part *part = &p->left->part[index];
+    const sx_pattern_part *part = &p->left->part[index];
     if (part->kind == SX_PART_VALUE) {
         return want_value(p->x, term);
     }

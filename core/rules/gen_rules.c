@@ -32,7 +32,7 @@ static void print_value(double value)
     }
 }
 
-static void print_part(const sx_part *part)
+static void print_part(const sx_pattern_part *part)
 {
     printf("{.kind = %d, .name = %u, .attr_name = %u, .arity = %u, .any_arity = %d, ",
            (int)part->kind, part->name, part->attr_name, part->arity, part->any_arity ? 1 : 0);
@@ -84,7 +84,7 @@ static void print_names(const char *field, const sx_span *name, uint32_t count)
 
 static void print_pattern(const char *id, const sx_pattern *p)
 {
-    printf("static const sx_part part_%s[] = {\n", id);
+    printf("static const sx_pattern_part part_%s[] = {\n", id);
     for (uint32_t i = 0; i < p->part_count; i++) {
         print_part(&p->part[i]);
     }

@@ -600,7 +600,7 @@ static bool name_fits(matched *m, uint8_t name, uint32_t term)
 
 static bool part_fits(matched *m, uint32_t index, uint32_t term)
 {
-    const sx_part *part = &m->left->part[index];
+    const sx_pattern_part *part = &m->left->part[index];
     if (part->kind == SX_PART_VALUE) {
         return true;
     }

@@ -165,7 +165,7 @@ static uint32_t cache_counters(const sx_cache_stats *stats, sx_pair *out)
     return n;
 }
 
-static void put_lane(const sxd_lane *lane, sx_worker_row *row)
+static void put_lane(const sxd_search_lane *lane, sx_worker_row *row)
 {
     row->search = lane->search->row.id;
     if (lane->guest) {
@@ -195,7 +195,7 @@ static uint32_t worker_rows(const sxd_service *service, sx_worker_row *rows)
         if (task != NULL && task->class == &sxd_job_class) {
             row->job = SXD_OWNER(sxd_job, task, task)->id;
         } else if (task != NULL && task->class == &sxd_step_class) {
-            put_lane(SXD_OWNER(sxd_lane, task, task), row);
+            put_lane(SXD_OWNER(sxd_search_lane, task, task), row);
         }
     }
     return n;

@@ -9,44 +9,44 @@
 
 #define RESTARTS_MAX 4 /* times that one lane begins again */
 
-static const bool allowed[SXD_LANE_PHASE_COUNT][SXD_LANE_PHASE_COUNT] = {
-    [SXD_LANE_READY] = {[SXD_LANE_LOADING] = true, [SXD_LANE_STORING] = true},
-    [SXD_LANE_LOADING] = {[SXD_LANE_LOADED] = true,
-                          [SXD_LANE_AWAY] = true,
-                          [SXD_LANE_READY] = true,
-                          [SXD_LANE_STORING] = true},
-    [SXD_LANE_LOADED] = {[SXD_LANE_ACTIVE] = true, [SXD_LANE_READY] = true},
-    [SXD_LANE_ACTIVE] = {[SXD_LANE_STORING] = true, [SXD_LANE_READY] = true},
-    [SXD_LANE_AWAY] = {[SXD_LANE_STORING] = true, [SXD_LANE_READY] = true},
-    [SXD_LANE_STORING] = {[SXD_LANE_READY] = true, [SXD_LANE_ENDED] = true},
+static const bool allowed[SXD_SEARCH_LANE_PHASE_COUNT][SXD_SEARCH_LANE_PHASE_COUNT] = {
+    [SXD_SEARCH_LANE_READY] = {[SXD_SEARCH_LANE_LOADING] = true, [SXD_SEARCH_LANE_STORING] = true},
+    [SXD_SEARCH_LANE_LOADING] = {[SXD_SEARCH_LANE_LOADED] = true,
+                                 [SXD_SEARCH_LANE_AWAY] = true,
+                                 [SXD_SEARCH_LANE_READY] = true,
+                                 [SXD_SEARCH_LANE_STORING] = true},
+    [SXD_SEARCH_LANE_LOADED] = {[SXD_SEARCH_LANE_ACTIVE] = true, [SXD_SEARCH_LANE_READY] = true},
+    [SXD_SEARCH_LANE_ACTIVE] = {[SXD_SEARCH_LANE_STORING] = true, [SXD_SEARCH_LANE_READY] = true},
+    [SXD_SEARCH_LANE_AWAY] = {[SXD_SEARCH_LANE_STORING] = true, [SXD_SEARCH_LANE_READY] = true},
+    [SXD_SEARCH_LANE_STORING] = {[SXD_SEARCH_LANE_READY] = true, [SXD_SEARCH_LANE_ENDED] = true},
 };
 
-bool sxd_lane_taken(const sxd_lane *lane, sxd_lane_phase phase)
+bool sxd_search_lane_taken(const sxd_search_lane *lane, sxd_search_lane_phase phase)
 {
-    return (phase == SXD_LANE_LOADING && !lane->offering) || phase == SXD_LANE_LOADED ||
-           phase == SXD_LANE_ACTIVE;
+    return (phase == SXD_SEARCH_LANE_LOADING && !lane->offering) ||
+           phase == SXD_SEARCH_LANE_LOADED || phase == SXD_SEARCH_LANE_ACTIVE;
 }
 
-static void check_lane(const sxd_lane *lane)
+static void check_lane(const sxd_search_lane *lane)
 {
-    SX_ASSERT((lane->phase == SXD_LANE_ACTIVE) == (lane->task.state == SXD_TASK_RUNNING));
-    SX_ASSERT((lane->phase == SXD_LANE_LOADED) == (lane->task.state == SXD_TASK_QUEUED));
-    SX_ASSERT((lane->phase == SXD_LANE_STORING) == (lane->storing != NULL));
-    SX_ASSERT((lane->phase == SXD_LANE_ENDED) <= (lane->row.state != SXD_LANE_OPEN));
+    SX_ASSERT((lane->phase == SXD_SEARCH_LANE_ACTIVE) == (lane->task.state == SXD_TASK_RUNNING));
+    SX_ASSERT((lane->phase == SXD_SEARCH_LANE_LOADED) == (lane->task.state == SXD_TASK_QUEUED));
+    SX_ASSERT((lane->phase == SXD_SEARCH_LANE_STORING) == (lane->storing != NULL));
+    SX_ASSERT((lane->phase == SXD_SEARCH_LANE_ENDED) <= (lane->row.state != SXD_SEARCH_LANE_OPEN));
 }
 
-void sxd_lane_move(sxd_lane *lane, sxd_lane_phase to)
+void sxd_search_lane_move(sxd_search_lane *lane, sxd_search_lane_phase to)
 {
     sxd_service *service = lane->search->service;
     SX_ASSERT(allowed[lane->phase][to]);
-    if (sxd_lane_taken(lane, lane->phase) && !sxd_lane_taken(lane, to)) {
+    if (sxd_search_lane_taken(lane, lane->phase) && !sxd_search_lane_taken(lane, to)) {
         SX_ASSERT(service->step_count > 0);
         service->step_count--;
-    } else if (!sxd_lane_taken(lane, lane->phase) && sxd_lane_taken(lane, to)) {
+    } else if (!sxd_search_lane_taken(lane, lane->phase) && sxd_search_lane_taken(lane, to)) {
         service->step_count++;
     }
     lane->phase = to;
-    lane->offering = lane->offering && to == SXD_LANE_LOADING;
+    lane->offering = lane->offering && to == SXD_SEARCH_LANE_LOADING;
     check_lane(lane);
 }
 
@@ -60,11 +60,11 @@ static void count_time(sxd_search *search)
     search->mark_ns = now;
 }
 
-void sxd_lane_lease(sxd_lane *lane, const char *who)
+void sxd_search_lane_lease(sxd_search_lane *lane, const char *who)
 {
     sxd_search *search = lane->search;
     bool was = lane->who[0] != '\0';
-    SX_ASSERT(lane->phase == SXD_LANE_AWAY);
+    SX_ASSERT(lane->phase == SXD_SEARCH_LANE_AWAY);
     count_time(search);
     search->active += !was && who[0] != '\0' ? 1 : 0;
     search->active -= was && who[0] == '\0' ? 1 : 0;
@@ -73,10 +73,10 @@ void sxd_lane_lease(sxd_lane *lane, const char *who)
 }
 
 /* The step of an ACTIVE lane is over. */
-static void end_step(sxd_lane *lane)
+static void end_step(sxd_search_lane *lane)
 {
     sxd_search *search = lane->search;
-    SX_ASSERT(lane->phase == SXD_LANE_ACTIVE && search->active > 0);
+    SX_ASSERT(lane->phase == SXD_SEARCH_LANE_ACTIVE && search->active > 0);
     SX_ASSERT(lane->task.state == SXD_TASK_IDLE);
     count_time(search);
     search->active--;
@@ -118,7 +118,7 @@ static void run_lane_put(sxd_op *op, sx_search_db *db)
 /* The lane is as `op` says from now on. */
 static void on_lane_put(sxd_op *op)
 {
-    sxd_lane *lane = op->lane;
+    sxd_search_lane *lane = op->lane;
     sxd_search *search = op->search;
     sxd_service *service = search->service;
     if (op->code != SX_OK) {
@@ -133,7 +133,7 @@ static void on_lane_put(sxd_op *op)
         if (search->row.state !=
             SXD_SEARCH_RUNNING) { /* it has stopped meanwhile: the step is done again */
             lane->storing = NULL;
-            sxd_lane_move(lane, SXD_LANE_READY);
+            sxd_search_lane_move(lane, SXD_SEARCH_LANE_READY);
             return;
         }
         (void)snprintf(search->row.why, sizeof(search->row.why), "%.200s", op->cx.error.text);
@@ -153,38 +153,39 @@ static void on_lane_put(sxd_op *op)
         service->base->metrics.search_steps++;
         sxd_log(SXD_DEBUG, "step", "search=%lld lane=%u step=%u objective=%g done=%d",
                 (long long)search->row.id, lane->row.lane, lane->row.step, lane->row.objective,
-                lane->row.state == SXD_LANE_DONE);
+                lane->row.state == SXD_SEARCH_LANE_DONE);
     }
-    sxd_lane_move(lane, lane->row.state == SXD_LANE_OPEN ? SXD_LANE_READY : SXD_LANE_ENDED);
+    sxd_search_lane_move(lane, lane->row.state == SXD_SEARCH_LANE_OPEN ? SXD_SEARCH_LANE_READY
+                                                                       : SXD_SEARCH_LANE_ENDED);
     sxd_search_changed(search);
     sxd_search_settle(search);
     sxd_work_run(service->work);
 }
 
-static void store_lane(sxd_lane *lane, SX_TAKE sxd_op *op)
+static void store_lane(sxd_search_lane *lane, SX_TAKE sxd_op *op)
 {
     lane->storing = op;
-    sxd_lane_move(lane, SXD_LANE_STORING);
+    sxd_search_lane_move(lane, SXD_SEARCH_LANE_STORING);
     op->run = run_lane_put;
     op->done = on_lane_put;
     sxd_op_put(lane->search->service, op);
 }
 
-static sxd_op *lane_op(sxd_lane *lane)
+static sxd_op *lane_op(sxd_search_lane *lane)
 {
     sxd_op *op = sxd_op_new(lane->search, lane);
     if (op == NULL) {
         sxd_log(SXD_ERROR, "search", "search=%lld lane=%u error=\"no memory\"",
                 (long long)lane->search->row.id, lane->row.lane);
-        if (lane->phase != SXD_LANE_READY) {
-            sxd_lane_move(lane, SXD_LANE_READY); /* the step is done again */
+        if (lane->phase != SXD_SEARCH_LANE_READY) {
+            sxd_search_lane_move(lane, SXD_SEARCH_LANE_READY); /* the step is done again */
         }
     }
     return op;
 }
 
 /* The lane is given up; what it found stays. */
-static void give_up(sxd_lane *lane, const char *why)
+static void give_up(sxd_search_lane *lane, const char *why)
 {
     sxd_op *op = lane_op(lane);
     if (op == NULL) {
@@ -193,14 +194,14 @@ static void give_up(sxd_lane *lane, const char *why)
     lane->search->service->base->metrics.search_lanes_out++;
     sxd_log(SXD_WARN, "search-lane", "search=%lld lane=%u out=1 why=\"%.200s\"",
             (long long)lane->search->row.id, lane->row.lane, why);
-    op->lane_row.state = SXD_LANE_OUT;
+    op->lane_row.state = SXD_SEARCH_LANE_OUT;
     op->drop_state = true;
     (void)snprintf(op->lane_row.why, sizeof(op->lane_row.why), "%.200s", why);
     store_lane(lane, op);
 }
 
 /* The lane begins again; what it found stays. */
-static void restart(sxd_lane *lane, const char *why)
+static void restart(sxd_search_lane *lane, const char *why)
 {
     if (lane->row.restarts >= RESTARTS_MAX) {
         give_up(lane, why);
@@ -242,7 +243,7 @@ static uint64_t all_bytes(const sxd_service *service)
 }
 
 /* Is there room for what a step leaves? */
-static bool fits(const sxd_lane *lane, const sx_step_result *result, char *why, size_t size)
+static bool fits(const sxd_search_lane *lane, const sx_step_result *result, char *why, size_t size)
 {
     const sxd_service *service = lane->search->service;
     uint64_t limit = (uint64_t)service->base->config.options.search_mb << 20;
@@ -258,7 +259,7 @@ static bool fits(const sxd_lane *lane, const sx_step_result *result, char *why, 
 }
 
 /* What a worker may not say; NULL: nothing wrong. */
-static const char *objection(const sxd_lane *lane, const sx_step_result *result)
+static const char *objection(const sxd_search_lane *lane, const sx_step_result *result)
 {
     if (result->step != (int64_t)lane->row.step + 1) {
         return "answered with another step";
@@ -294,7 +295,7 @@ static void note_result(sxd_op *op, const sx_step_result *result, bool better)
         row->peak_bytes = (uint64_t)result->peak_bytes;
     }
     if (result->done) {
-        row->state = SXD_LANE_DONE;
+        row->state = SXD_SEARCH_LANE_DONE;
     }
 }
 
@@ -315,7 +316,7 @@ static bool take_bytes(sxd_op *op, const sx_step_result *result, bool better)
 
 /* A lane that began again finds once more what it had; the best stays. Lanes of a front make different things
  * small: theirs stays only where it is as good in both. */
-static bool improves(const sxd_lane *lane, const sx_step_result *result)
+static bool improves(const sxd_search_lane *lane, const sx_step_result *result)
 {
     const sx_search_lane_record *row = &lane->row;
     if (row->best_bytes == 0 || row->restarts == 0) {
@@ -326,7 +327,7 @@ static bool improves(const sxd_lane *lane, const sx_step_result *result)
 }
 
 /* A step that was done elsewhere is done again here: only then a failure counts. */
-static void refuse(sxd_lane *lane, bool away, const char *why)
+static void refuse(sxd_search_lane *lane, bool away, const char *why)
 {
     if (!away) {
         give_up(lane, why);
@@ -335,14 +336,14 @@ static void refuse(sxd_lane *lane, bool away, const char *why)
     sxd_log(SXD_WARN, "search-spread", "search=%lld lane=%u refused=\"%.200s\"",
             (long long)lane->search->row.id, lane->row.lane, why);
     lane->home = true;
-    sxd_lane_move(lane, SXD_LANE_READY);
+    sxd_search_lane_move(lane, SXD_SEARCH_LANE_READY);
 }
 
 /* A step of a lane came to its end, here or elsewhere; the lane has no worker any more. */
-static void take_result(sxd_lane *lane, const sx_step_result *result, uint64_t worked_us)
+static void take_result(sxd_search_lane *lane, const sx_step_result *result, uint64_t worked_us)
 {
     char why[SX_SEARCH_TEXT_MAX];
-    bool away = lane->phase == SXD_LANE_AWAY;
+    bool away = lane->phase == SXD_SEARCH_LANE_AWAY;
     const char *wrong = objection(lane, result);
     if (wrong != NULL) {
         refuse(lane, away, wrong);
@@ -368,21 +369,21 @@ static void take_result(sxd_lane *lane, const sx_step_result *result, uint64_t w
     store_lane(lane, op);
 }
 
-void sxd_step_returned(sxd_lane *lane, const sx_step_result *result, uint64_t worked_us)
+void sxd_step_returned(sxd_search_lane *lane, const sx_step_result *result, uint64_t worked_us)
 {
-    SX_ASSERT(lane->phase == SXD_LANE_AWAY && !lane->guest);
+    SX_ASSERT(lane->phase == SXD_SEARCH_LANE_AWAY && !lane->guest);
     sxd_service *service = lane->search->service;
-    sxd_lane_lease(lane, "");
+    sxd_search_lane_lease(lane, "");
     if (result == NULL) {
         refuse(lane, true, "it failed there");
     } else {
         take_result(lane, result, worked_us);
-        service->base->metrics.search_steps_given += lane->phase == SXD_LANE_STORING ? 1 : 0;
+        service->base->metrics.search_steps_given += lane->phase == SXD_SEARCH_LANE_STORING ? 1 : 0;
     }
     sxd_work_run(service->work);
 }
 
-static void fail_step(sxd_lane *lane, const sx_error *error)
+static void fail_step(sxd_search_lane *lane, const sx_error *error)
 {
     lane->search->service->base->metrics.search_steps_failed++;
     bool state = error->code == SX_ABSENT || error->code == SX_CORRUPT;
@@ -394,7 +395,7 @@ static void fail_step(sxd_lane *lane, const sx_error *error)
 }
 
 /* What the strikes of a step are counted under, as those of a compilation are under its key. */
-static sx_key step_key(const sxd_lane *lane)
+static sx_key step_key(const sxd_search_lane *lane)
 {
     const sx_search_record *search = &lane->search->row;
     const uint64_t which[] = {(uint64_t)search->id, lane->row.lane, lane->row.restarts,
@@ -406,7 +407,7 @@ static sx_key step_key(const sxd_lane *lane)
 }
 
 /* A step that is quarantined, because it killed as many workers as a compilation may, is not tried again. */
-static void lose_step(sxd_lane *lane, const sxd_end *end)
+static void lose_step(sxd_search_lane *lane, const sxd_end *end)
 {
     char why[128];
     sxd_service *service = lane->search->service;
@@ -428,7 +429,7 @@ static void lose_step(sxd_lane *lane, const sxd_end *end)
     }
 }
 
-static void expire_step(sxd_lane *lane)
+static void expire_step(sxd_search_lane *lane)
 {
     char why[96];
     lane->search->service->base->metrics.search_steps_failed++;
@@ -438,25 +439,25 @@ static void expire_step(sxd_lane *lane)
 }
 
 /* ---- what the task table tells ---- */
-static sxd_lane *lane_of(sxd_task *task)
+static sxd_search_lane *lane_of(sxd_task *task)
 {
-    return SXD_OWNER(sxd_lane, task, task);
+    return SXD_OWNER(sxd_search_lane, task, task);
 }
 
 static void on_begin(sxd_task *task)
 {
-    sxd_lane *lane = lane_of(task);
+    sxd_search_lane *lane = lane_of(task);
     sxd_search *search = lane->search;
     task->limit_ms = (uint64_t)search->service->base->config.options.compile_ms;
     count_time(search);
     search->active++;
     lane->stage[0] = '\0';
-    sxd_lane_move(lane, SXD_LANE_ACTIVE);
+    sxd_search_lane_move(lane, SXD_SEARCH_LANE_ACTIVE);
 }
 
 static void on_event(sxd_task *task, const sx_event_row *row)
 {
-    sxd_lane *lane = lane_of(task);
+    sxd_search_lane *lane = lane_of(task);
     (void)snprintf(lane->stage, sizeof(lane->stage), "%.*s",
                    (int)sx_min_i64((int64_t)row->stage.len, SXD_STAGE_TEXT_MAX - 1),
                    (const char *)row->stage.ptr);
@@ -464,7 +465,7 @@ static void on_event(sxd_task *task, const sx_event_row *row)
 }
 
 /* A step of another daemon: its owner hears what became of it. */
-static void end_guest(sxd_lane *lane, const sxd_end *end)
+static void end_guest(sxd_search_lane *lane, const sxd_end *end)
 {
     if (end->kind == SXD_END_DONE || end->kind == SXD_END_FAILED) {
         sxd_spread_answer(lane, end->message, end->worked_us);
@@ -476,7 +477,7 @@ static void end_guest(sxd_lane *lane, const sxd_end *end)
 
 static void on_end(sxd_task *task, const sxd_end *end)
 {
-    sxd_lane *lane = lane_of(task);
+    sxd_search_lane *lane = lane_of(task);
     end_step(lane);
     if (lane->guest) {
         end_guest(lane, end);
@@ -518,13 +519,14 @@ void sxd_search_settle(sxd_search *search)
     const char *why = "";
     bool used = search->row.used_us >= search->row.budget_us;
     for (uint32_t i = 0; i < search->lane_count; i++) {
-        sxd_lane *lane = &search->lane[i];
-        if (used && lane->phase == SXD_LANE_AWAY && lane->who[0] == '\0') {
-            sxd_lane_let_go(lane);
+        sxd_search_lane *lane = &search->lane[i];
+        if (used && lane->phase == SXD_SEARCH_LANE_AWAY && lane->who[0] == '\0') {
+            sxd_search_lane_let_go(lane);
         }
-        ended += lane->phase == SXD_LANE_ENDED ? 1 : 0;
-        still += lane->phase == SXD_LANE_READY || lane->phase == SXD_LANE_ENDED ? 1 : 0;
-        if (why[0] == '\0' && lane->row.state == SXD_LANE_OUT) {
+        ended += lane->phase == SXD_SEARCH_LANE_ENDED ? 1 : 0;
+        still +=
+            lane->phase == SXD_SEARCH_LANE_READY || lane->phase == SXD_SEARCH_LANE_ENDED ? 1 : 0;
+        if (why[0] == '\0' && lane->row.state == SXD_SEARCH_LANE_OUT) {
             why = lane->row.why;
         }
     }
@@ -536,23 +538,23 @@ void sxd_search_settle(sxd_search *search)
     }
 }
 
-void sxd_lane_let_go(sxd_lane *lane)
+void sxd_search_lane_let_go(sxd_search_lane *lane)
 {
-    if (lane->phase == SXD_LANE_AWAY) {
-        sxd_lane_lease(lane, "");
+    if (lane->phase == SXD_SEARCH_LANE_AWAY) {
+        sxd_search_lane_lease(lane, "");
         sxd_spread_withdraw(lane);
-        sxd_lane_move(lane, SXD_LANE_READY);
-    } else if (lane->phase == SXD_LANE_LOADED) {
+        sxd_search_lane_move(lane, SXD_SEARCH_LANE_READY);
+    } else if (lane->phase == SXD_SEARCH_LANE_LOADED) {
         sxd_task_drop(&lane->task);
-        sxd_lane_move(lane, SXD_LANE_READY);
-    } else if (lane->phase == SXD_LANE_ACTIVE) {
+        sxd_search_lane_move(lane, SXD_SEARCH_LANE_READY);
+    } else if (lane->phase == SXD_SEARCH_LANE_ACTIVE) {
         sxd_task_drop(&lane->task);
         end_step(lane);
-        sxd_lane_move(lane, SXD_LANE_READY);
-    } else if (lane->phase == SXD_LANE_STORING && sxd_op_waits(lane->storing)) {
+        sxd_search_lane_move(lane, SXD_SEARCH_LANE_READY);
+    } else if (lane->phase == SXD_SEARCH_LANE_STORING && sxd_op_waits(lane->storing)) {
         sxd_op_drop(lane->storing);
         lane->storing = NULL;
-        sxd_lane_move(lane, SXD_LANE_READY);
+        sxd_search_lane_move(lane, SXD_SEARCH_LANE_READY);
     }
 }
 
@@ -560,13 +562,13 @@ void sxd_search_stop(sxd_search *search, sxd_search_state state, const char *why
 {
     SX_ASSERT(state != SXD_SEARCH_RUNNING);
     for (uint32_t i = 0; i < search->lane_count; i++) {
-        sxd_lane_let_go(&search->lane[i]);
+        sxd_search_lane_let_go(&search->lane[i]);
     }
     end_search(search, state, why);
 }
 
 /* Calls `each` for every lane, also those of other daemons. */
-static void for_each_lane(sxd_service *service, void (*each)(sxd_lane *lane))
+static void for_each_lane(sxd_service *service, void (*each)(sxd_search_lane *lane))
 {
     sxd_search *search;
     DL_FOREACH(service->searches, search)
@@ -581,18 +583,18 @@ static void for_each_lane(sxd_service *service, void (*each)(sxd_lane *lane))
 }
 
 /* A guest is given up, and its owner knows. */
-static void leave(sxd_lane *lane)
+static void leave(sxd_search_lane *lane)
 {
-    bool holds = lane->guest && lane->phase != SXD_LANE_READY;
-    sxd_lane_let_go(lane);
+    bool holds = lane->guest && lane->phase != SXD_SEARCH_LANE_READY;
+    sxd_search_lane_let_go(lane);
     if (holds) {
         sxd_spread_drop(lane);
     }
 }
 
-static void drain_lane(sxd_lane *lane)
+static void drain_lane(sxd_search_lane *lane)
 {
-    if (lane->phase == SXD_LANE_LOADED || lane->phase == SXD_LANE_AWAY) {
+    if (lane->phase == SXD_SEARCH_LANE_LOADED || lane->phase == SXD_SEARCH_LANE_AWAY) {
         leave(lane);
     }
 }
@@ -632,9 +634,10 @@ static void on_prepare(sxd_op *op)
     }
     (void)snprintf(search->row.build, sizeof(search->row.build), "%s", service->backend->build());
     for (uint32_t i = 0; i < op->lane_count; i++) {
-        sxd_lane *lane = &search->lane[i];
+        sxd_search_lane *lane = &search->lane[i];
         if (i >= search->lane_count) {
-            *lane = (sxd_lane){.search = search, .row = {.lane = i, .state = SXD_LANE_OPEN}};
+            *lane = (sxd_search_lane){.search = search,
+                                      .row = {.lane = i, .state = SXD_SEARCH_LANE_OPEN}};
             sxd_task_init(&lane->task, service->work, &sxd_step_class);
             search->lane_count = i + 1;
         }
@@ -642,8 +645,8 @@ static void on_prepare(sxd_op *op)
                        (const char *)op->names[i].ptr);
     }
     for (uint32_t i = 0; i < search->lane_count; i++) {
-        sxd_lane *lane = &search->lane[i];
-        if (lane->phase != SXD_LANE_READY) {
+        sxd_search_lane *lane = &search->lane[i];
+        if (lane->phase != SXD_SEARCH_LANE_READY) {
             continue;
         }
         lane->row.restarts = 0;
@@ -701,17 +704,17 @@ static void run_load(sxd_op *op, sx_search_db *db)
 
 static void on_load(sxd_op *op)
 {
-    sxd_lane *lane = op->lane;
+    sxd_search_lane *lane = op->lane;
     sxd_search *search = op->search;
     if (search->row.state != SXD_SEARCH_RUNNING || search->service->base->phase != SXD_UP) {
-        sxd_lane_move(lane, SXD_LANE_READY);
+        sxd_search_lane_move(lane, SXD_SEARCH_LANE_READY);
     } else if (op->code == SX_CORRUPT) {
         restart(lane, op->cx.error.text);
     } else if (op->code == SX_LIMIT) {
         give_up(lane, op->cx.error.text);
     } else if (op->code != SX_OK) { /* memory or disk: another time */
         (void)snprintf(search->row.why, sizeof(search->row.why), "%.200s", op->cx.error.text);
-        sxd_lane_move(lane, SXD_LANE_READY);
+        sxd_search_lane_move(lane, SXD_SEARCH_LANE_READY);
         return; /* the sweep tries again */
     } else {
         sx_buf frame = op->frame;
@@ -721,13 +724,13 @@ static void on_load(sxd_op *op)
         } else {
             lane->task.frame = frame;
             sxd_task_put(&lane->task);
-            sxd_lane_move(lane, SXD_LANE_LOADED);
+            sxd_search_lane_move(lane, SXD_SEARCH_LANE_LOADED);
         }
     }
     sxd_work_run(search->service->work);
 }
 
-static void load(sxd_lane *lane, bool offering)
+static void load(sxd_search_lane *lane, bool offering)
 {
     sxd_service *service = lane->search->service;
     sxd_op *op = sxd_op_new(lane->search, lane);
@@ -739,14 +742,14 @@ static void load(sxd_lane *lane, bool offering)
     op->msgid = lane->task.ticket;
     op->run = run_load;
     op->done = on_load;
-    sxd_lane_move(lane, SXD_LANE_LOADING);
+    sxd_search_lane_move(lane, SXD_SEARCH_LANE_LOADING);
     service->search_turn = lane->search->row.id;
     sxd_op_put(service, op);
 }
 
-void sxd_search_offer(sxd_lane *lane)
+void sxd_search_offer(sxd_search_lane *lane)
 {
-    SX_ASSERT(lane->phase == SXD_LANE_READY && !lane->guest);
+    SX_ASSERT(lane->phase == SXD_SEARCH_LANE_READY && !lane->guest);
     load(lane, true);
 }
 
@@ -757,12 +760,13 @@ static bool has_budget(const sxd_search *search)
 }
 
 /* Of the lanes that wait, the one with the fewest steps. */
-static sxd_lane *next_of(sxd_search *search)
+static sxd_search_lane *next_of(sxd_search *search)
 {
-    sxd_lane *next = NULL;
+    sxd_search_lane *next = NULL;
     for (uint32_t i = 0; has_budget(search) && i < search->lane_count; i++) {
-        sxd_lane *lane = &search->lane[i];
-        if (lane->phase == SXD_LANE_READY && (next == NULL || lane->row.step < next->row.step)) {
+        sxd_search_lane *lane = &search->lane[i];
+        if (lane->phase == SXD_SEARCH_LANE_READY &&
+            (next == NULL || lane->row.step < next->row.step)) {
             next = lane;
         }
     }
@@ -770,13 +774,13 @@ static sxd_lane *next_of(sxd_search *search)
 }
 
 /* The searches take turns. */
-sxd_lane *sxd_search_next(sxd_service *service)
+sxd_search_lane *sxd_search_next(sxd_service *service)
 {
-    sxd_lane *first = NULL;
+    sxd_search_lane *first = NULL;
     sxd_search *search;
     DL_FOREACH(service->searches, search)
     {
-        sxd_lane *lane = next_of(search);
+        sxd_search_lane *lane = next_of(search);
         if (lane != NULL && search->row.id > service->search_turn) {
             return lane;
         }
@@ -810,12 +814,12 @@ void sxd_search_fill(sxd_service *service)
         return;
     }
     while (service->step_count < steps_max(service)) {
-        sxd_lane *lane = sxd_search_next(service);
+        sxd_search_lane *lane = sxd_search_next(service);
         if (lane == NULL) {
             break;
         }
         load(lane, false);
-        if (lane->phase != SXD_LANE_LOADING) {
+        if (lane->phase != SXD_SEARCH_LANE_LOADING) {
             return;
         }
     }

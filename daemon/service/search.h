@@ -38,22 +38,26 @@ typedef enum {
     SXD_SEARCH_CANCELLED = 4, /* by a call */
     SXD_SEARCH_FAILED = 5,    /* nothing can be found, or its row is damaged */
 } sxd_search_state;
-typedef enum { SXD_LANE_OPEN = 1, SXD_LANE_DONE = 2, SXD_LANE_OUT = 3 } sxd_lane_fate;
 typedef enum {
-    SXD_LANE_READY,
-    SXD_LANE_LOADING,
-    SXD_LANE_LOADED, /* waits for a worker */
-    SXD_LANE_ACTIVE,
-    SXD_LANE_AWAY,
-    SXD_LANE_STORING,
-    SXD_LANE_ENDED,
-    SXD_LANE_PHASE_COUNT
-} sxd_lane_phase;
+    SXD_SEARCH_LANE_OPEN = 1,
+    SXD_SEARCH_LANE_DONE = 2,
+    SXD_SEARCH_LANE_OUT = 3
+} sxd_search_lane_fate;
+typedef enum {
+    SXD_SEARCH_LANE_READY,
+    SXD_SEARCH_LANE_LOADING,
+    SXD_SEARCH_LANE_LOADED, /* waits for a worker */
+    SXD_SEARCH_LANE_ACTIVE,
+    SXD_SEARCH_LANE_AWAY,
+    SXD_SEARCH_LANE_STORING,
+    SXD_SEARCH_LANE_ENDED,
+    SXD_SEARCH_LANE_PHASE_COUNT
+} sxd_search_lane_phase;
 
-struct sxd_lane {
+struct sxd_search_lane {
     sxd_search *search;
     sx_search_lane_record row; /* as it is stored */
-    sxd_lane_phase phase;
+    sxd_search_lane_phase phase;
     sxd_task task;                  /* LOADED and ACTIVE: the step */
     char stage[SXD_STAGE_TEXT_MAX]; /* ACTIVE: the stage that its worker told last */
     sxd_op *storing;                /* STORING: the operation that writes the result */
@@ -73,7 +77,7 @@ struct sxd_search {
     sx_compile_args request; /* borrows from row.request */
     char objective[SXD_STAGE_TEXT_MAX];
     char target[SXD_STAGE_TEXT_MAX];
-    sxd_lane *lane; /* [lane_count], at most SX_SEARCH_LANES_MAX */
+    sxd_search_lane *lane; /* [lane_count], at most SX_SEARCH_LANES_MAX */
     uint32_t lane_count;
     uint32_t active;     /* lanes that somebody works on: ACTIVE, or AWAY with a holder */
     uint32_t ops;        /* operations on search.db that point here */
@@ -90,9 +94,9 @@ struct sxd_op {
     sxd_task task;
     sxd_op *prev, *next; /* service->op_retries */
     sxd_service *service;
-    sxd_search *search; /* NULL: it is not made yet */
-    sxd_lane *lane;     /* NULL: it is about the search alone */
-    sxd_call *call;     /* the call that `done` answers, or NULL */
+    sxd_search *search;    /* NULL: it is not made yet */
+    sxd_search_lane *lane; /* NULL: it is about the search alone */
+    sxd_call *call;        /* the call that `done` answers, or NULL */
     void (*run)(sxd_op *op, sx_search_db *db);
     void (*done)(sxd_op *op);
     sx_ctx cx;
@@ -122,7 +126,7 @@ void sxd_search_open(sxd_service *service);
 /* Waits for the operation under way; the rest is dropped. */
 void sxd_search_close(sxd_service *service);
 /* Makes an operation with copies of the rows of `search` and `lane`, which may be NULL. NULL: no memory. */
-sxd_op *sxd_op_new(sxd_search *search, sxd_lane *lane);
+sxd_op *sxd_op_new(sxd_search *search, sxd_search_lane *lane);
 void sxd_op_put(sxd_service *service, SX_TAKE sxd_op *op);
 /* Called by `done`: the operation is kept, and tried again after a pause. */
 void sxd_op_retry(sxd_op *op);
@@ -146,7 +150,7 @@ uint64_t sxd_search_bytes(const sxd_search *search);
 /* How much of its budget is used. */
 uint64_t sxd_search_used_us(const sxd_search *search);
 /* The lane that has found the best program; NULL: none has found any. */
-const sxd_lane *sxd_search_best(const sxd_search *search);
+const sxd_search_lane *sxd_search_best(const sxd_search *search);
 
 /* ---- search.c ---- */
 /* If all its lanes have ended, or its budget is used up, it is stored as done, failed or spent. */
@@ -163,21 +167,21 @@ void sxd_search_stop_steps(sxd_service *service);
 /* The daemon drains: steps that no worker has yet are given up. */
 void sxd_search_drain(sxd_service *service);
 /* The lane whose turn it is; NULL: none waits. */
-sxd_lane *sxd_search_next(sxd_service *service);
+sxd_search_lane *sxd_search_next(sxd_service *service);
 /* How many workers could have a step now. */
 uint32_t sxd_search_room(const sxd_service *service);
 /* Loads the step of a lane and offers it to other daemons (sxd_spread_put). */
-void sxd_search_offer(sxd_lane *lane);
+void sxd_search_offer(sxd_search_lane *lane);
 /* Would the lane have, or be about to have, a worker of this daemon in that phase? */
-bool sxd_lane_taken(const sxd_lane *lane, sxd_lane_phase phase);
+bool sxd_search_lane_taken(const sxd_search_lane *lane, sxd_search_lane_phase phase);
 /* Moves along the table of allowed phases, and asserts what has to hold in the new one. */
-void sxd_lane_move(sxd_lane *lane, sxd_lane_phase to);
+void sxd_search_lane_move(sxd_search_lane *lane, sxd_search_lane_phase to);
 /* The lane gives up its step, wherever that is. */
-void sxd_lane_let_go(sxd_lane *lane);
+void sxd_search_lane_let_go(sxd_search_lane *lane);
 /* AWAY: `who` works on the step now; empty: nobody does. */
-void sxd_lane_lease(sxd_lane *lane, const char *who);
+void sxd_search_lane_lease(sxd_search_lane *lane, const char *who);
 /* AWAY: the step has come back. `result` NULL: it failed there. */
-void sxd_step_returned(sxd_lane *lane, const sx_step_result *result, uint64_t worked_us);
+void sxd_step_returned(sxd_search_lane *lane, const sx_step_result *result, uint64_t worked_us);
 /* How many searches are running. */
 uint32_t sxd_search_running(const sxd_service *service);
 extern const sxd_task_class sxd_step_class;
@@ -188,15 +192,15 @@ void sxd_spread_close(sxd_service *service);
 /* Offers what may go to other daemons, and tells them how much of theirs could come. */
 void sxd_spread_run(sxd_service *service);
 /* Offers the step of a LOADING lane, whose request for a worker is `frame`. */
-void sxd_spread_put(sxd_lane *lane, SX_TAKE sx_buf *frame);
+void sxd_spread_put(sxd_search_lane *lane, SX_TAKE sx_buf *frame);
 /* AWAY: the step is not wanted any more. */
-void sxd_spread_withdraw(sxd_lane *lane);
+void sxd_spread_withdraw(sxd_search_lane *lane);
 /* A step of another daemon is given up. */
-void sxd_spread_drop(sxd_lane *lane);
+void sxd_spread_drop(sxd_search_lane *lane);
 /* A step of another daemon is done: its owner gets the answer of the worker. */
-void sxd_spread_answer(sxd_lane *lane, sx_span response, uint64_t worked_us);
+void sxd_spread_answer(sxd_search_lane *lane, sx_span response, uint64_t worked_us);
 /* A step of another daemon failed. */
-void sxd_spread_fail(sxd_lane *lane, const sx_error *error, uint64_t worked_us);
+void sxd_spread_fail(sxd_search_lane *lane, const sx_error *error, uint64_t worked_us);
 
 /* ---- search_wait.c ---- */
 /* Something changed: everybody who waits for the search is told. */

@@ -84,7 +84,7 @@ static void run_start(sxd_op *op, sx_search_db *db)
         code = op->cx.error.code;
     }
     for (uint32_t i = 0; code == SX_OK && i < op->lane_count; i++) {
-        lane[i] = (sx_search_lane_record){.lane = i, .state = SXD_LANE_OPEN};
+        lane[i] = (sx_search_lane_record){.lane = i, .state = SXD_SEARCH_LANE_OPEN};
         (void)snprintf(lane[i].name, sizeof(lane[i].name), "%.*s",
                        (int)sx_min_i64((int64_t)op->names[i].len, SX_SEARCH_NAME_MAX - 1),
                        (const char *)op->names[i].ptr);

@@ -12,7 +12,7 @@
 #define RETRY_STEPS 7 /* 250 ms to 32 s */
 
 /* ---- operations ---- */
-sxd_op *sxd_op_new(sxd_search *search, sxd_lane *lane)
+sxd_op *sxd_op_new(sxd_search *search, sxd_search_lane *lane)
 {
     SX_ASSERT(lane == NULL || lane->search == search);
     sxd_op *op = calloc(1, sizeof(*op));

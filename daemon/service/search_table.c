@@ -51,7 +51,7 @@ sxd_search *sxd_search_new(sxd_service *service, const sx_search_record *row,
 {
     sxd_search *search = calloc(1, sizeof(*search));
     uint8_t *request = malloc(row->request.len + 1);
-    sxd_lane *lanes = calloc(SX_SEARCH_LANES_MAX, sizeof(*lanes));
+    sxd_search_lane *lanes = calloc(SX_SEARCH_LANES_MAX, sizeof(*lanes));
     if (search == NULL || request == NULL || lanes == NULL) {
         free(search);
         free(request);
@@ -70,8 +70,9 @@ sxd_search *sxd_search_new(sxd_service *service, const sx_search_record *row,
     search->seq = 1;
     sx_ctx_init(&search->cx, (size_t)1 << 26);
     for (uint32_t i = 0; i < lane_count; i++) {
-        lanes[i] = (sxd_lane){.search = search, .row = lane[i]};
-        lanes[i].phase = lane[i].state == SXD_LANE_OPEN ? SXD_LANE_READY : SXD_LANE_ENDED;
+        lanes[i] = (sxd_search_lane){.search = search, .row = lane[i]};
+        lanes[i].phase =
+            lane[i].state == SXD_SEARCH_LANE_OPEN ? SXD_SEARCH_LANE_READY : SXD_SEARCH_LANE_ENDED;
         sxd_task_init(&lanes[i].task, service->work, &sxd_step_class);
     }
     bool readable = read_request(search);
@@ -104,9 +105,9 @@ void sxd_search_free(sxd_search *search)
         }
     }
     for (uint32_t i = 0; i < search->lane_count; i++) {
-        sxd_lane *lane = &search->lane[i];
+        sxd_search_lane *lane = &search->lane[i];
         SX_ASSERT(lane->task.state != SXD_TASK_RUNNING);
-        service->step_count -= sxd_lane_taken(lane, lane->phase) ? 1 : 0;
+        service->step_count -= sxd_search_lane_taken(lane, lane->phase) ? 1 : 0;
         sxd_task_drop(&lane->task);
     }
     DL_DELETE(service->searches, search);
@@ -144,11 +145,11 @@ uint64_t sxd_search_used_us(const sxd_search *search)
     return search->row.used_us + running;
 }
 
-const sxd_lane *sxd_search_best(const sxd_search *search)
+const sxd_search_lane *sxd_search_best(const sxd_search *search)
 {
-    const sxd_lane *best = NULL;
+    const sxd_search_lane *best = NULL;
     for (uint32_t i = 0; i < search->lane_count; i++) {
-        const sxd_lane *lane = &search->lane[i];
+        const sxd_search_lane *lane = &search->lane[i];
         if (lane->row.best_bytes > 0 &&
             (best == NULL || lane->row.objective < best->row.objective)) {
             best = lane;

@@ -14,7 +14,7 @@ static int64_t to_i64(uint64_t value)
 
 static void put_best(const sxd_search *search, sx_search_row *row)
 {
-    const sxd_lane *best = sxd_search_best(search);
+    const sxd_search_lane *best = sxd_search_best(search);
     if (best == NULL) {
         return;
     }
@@ -46,9 +46,9 @@ static sx_search_row row_of(const sxd_search *search)
     };
     uint64_t worked_us = 0;
     for (uint32_t i = 0; i < search->lane_count; i++) {
-        const sxd_lane *lane = &search->lane[i];
+        const sxd_search_lane *lane = &search->lane[i];
         worked_us += lane->row.worked_us;
-        row.lanes_ended += lane->phase == SXD_LANE_ENDED ? 1 : 0;
+        row.lanes_ended += lane->phase == SXD_SEARCH_LANE_ENDED ? 1 : 0;
         row.lanes_active += lane->task.worker != NULL || lane->who[0] != '\0' ? 1 : 0;
         row.steps += lane->row.step;
     }
@@ -60,22 +60,22 @@ static sx_search_row row_of(const sxd_search *search)
     return row;
 }
 
-static const char *lane_state(const sxd_lane *lane)
+static const char *lane_state(const sxd_search_lane *lane)
 {
     switch (lane->phase) {
-    case SXD_LANE_ACTIVE: return "active";
-    case SXD_LANE_AWAY: return lane->who[0] != '\0' ? "active" : "offered";
-    case SXD_LANE_STORING: return "storing";
-    case SXD_LANE_ENDED: return lane->row.state == SXD_LANE_DONE ? "done" : "out";
-    case SXD_LANE_READY:
-    case SXD_LANE_LOADING:
-    case SXD_LANE_LOADED:
-    case SXD_LANE_PHASE_COUNT: break;
+    case SXD_SEARCH_LANE_ACTIVE: return "active";
+    case SXD_SEARCH_LANE_AWAY: return lane->who[0] != '\0' ? "active" : "offered";
+    case SXD_SEARCH_LANE_STORING: return "storing";
+    case SXD_SEARCH_LANE_ENDED: return lane->row.state == SXD_SEARCH_LANE_DONE ? "done" : "out";
+    case SXD_SEARCH_LANE_READY:
+    case SXD_SEARCH_LANE_LOADING:
+    case SXD_SEARCH_LANE_LOADED:
+    case SXD_SEARCH_LANE_PHASE_COUNT: break;
     }
     return "ready";
 }
 
-static sx_lane_row lane_row_of(const sxd_lane *lane)
+static sx_lane_row lane_row_of(const sxd_search_lane *lane)
 {
     const sx_search_lane_record *from = &lane->row;
     sx_lane_row row = {
@@ -98,13 +98,13 @@ static sx_lane_row lane_row_of(const sxd_lane *lane)
     if (from->step > 0 && isfinite(from->bound)) {
         SX_PUT(&row, lane_row, bound, from->bound);
     }
-    if (lane->phase == SXD_LANE_ACTIVE && lane->stage[0] != '\0') {
+    if (lane->phase == SXD_SEARCH_LANE_ACTIVE && lane->stage[0] != '\0') {
         SX_PUT(&row, lane_row, stage, sx_span_of(lane->stage));
     }
     if (lane->who[0] != '\0') {
         SX_PUT(&row, lane_row, where, sx_span_of(lane->who));
     }
-    const char *why = from->state == SXD_LANE_DONE ? from->stop : from->why;
+    const char *why = from->state == SXD_SEARCH_LANE_DONE ? from->stop : from->why;
     if (why[0] != '\0') {
         SX_PUT(&row, lane_row, why, sx_span_of(why));
     }

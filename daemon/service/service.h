@@ -18,7 +18,7 @@ enum { SXD_RANK_COMPILE = 0, SXD_RANK_STEP = 1 };
 typedef struct sxd_service sxd_service;
 typedef struct sxd_job sxd_job;
 typedef struct sxd_search sxd_search; /* search.h */
-typedef struct sxd_lane sxd_lane;
+typedef struct sxd_search_lane sxd_search_lane;
 
 /* What a pool thread made of a request: the key, and the program as it was read, which lies in `cx`. */
 typedef struct {

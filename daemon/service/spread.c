@@ -30,12 +30,12 @@ static void order(sxd_service *service, int kind, const char *task, SX_TAKE sx_b
 }
 
 /* ---- our lanes ---- */
-void sxd_spread_put(sxd_lane *lane, sx_buf *frame)
+void sxd_spread_put(sxd_search_lane *lane, sx_buf *frame)
 {
     sxd_service *service = lane->search->service;
     if (!service->exchange_up || frame->len <= SX_SP_HEAD_BYTES) {
         sx_buf_fini(frame);
-        sxd_lane_move(lane, SXD_LANE_READY);
+        sxd_search_lane_move(lane, SXD_SEARCH_LANE_READY);
         return;
     }
     (void)snprintf(lane->task_name, sizeof(lane->task_name), "%s/%llx/%x/%x",
@@ -45,24 +45,24 @@ void sxd_spread_put(sxd_lane *lane, sx_buf *frame)
     memmove(frame->ptr, frame->ptr + SX_SP_HEAD_BYTES, frame->len);
     lane->who[0] = '\0';
     lane->away_ms = sxd_base_now(service->base);
-    sxd_lane_move(lane, SXD_LANE_AWAY);
+    sxd_search_lane_move(lane, SXD_SEARCH_LANE_AWAY);
     order(service, SXD_ORDER_OFFER, lane->task_name, frame, 0);
 }
 
-void sxd_spread_withdraw(sxd_lane *lane)
+void sxd_spread_withdraw(sxd_search_lane *lane)
 {
     order(lane->search->service, SXD_ORDER_WITHDRAW, lane->task_name, NULL, 0);
 }
 
 /* The lane that is away under this name; NULL: none. */
-static sxd_lane *find_away(sxd_service *service, const char *task)
+static sxd_search_lane *find_away(sxd_service *service, const char *task)
 {
     sxd_search *search;
     DL_FOREACH(service->searches, search)
     {
         for (uint32_t i = 0; i < search->lane_count; i++) {
-            sxd_lane *lane = &search->lane[i];
-            if (lane->phase == SXD_LANE_AWAY && strcmp(lane->task_name, task) == 0) {
+            sxd_search_lane *lane = &search->lane[i];
+            if (lane->phase == SXD_SEARCH_LANE_AWAY && strcmp(lane->task_name, task) == 0) {
                 return lane;
             }
         }
@@ -72,7 +72,7 @@ static sxd_lane *find_away(sxd_service *service, const char *task)
 
 static void take_result(sxd_service *service, const sxd_parcel *event)
 {
-    sxd_lane *lane = find_away(service, event->name);
+    sxd_search_lane *lane = find_away(service, event->name);
     if (lane == NULL) {
         return; /* done elsewhere meanwhile, or withdrawn */
     }
@@ -99,19 +99,20 @@ static uint32_t look_after(sxd_service *service)
     DL_FOREACH(service->searches, search)
     {
         for (uint32_t i = 0; i < search->lane_count; i++) {
-            sxd_lane *lane = &search->lane[i];
-            bool lonely = lane->phase == SXD_LANE_AWAY && lane->who[0] == '\0';
+            sxd_search_lane *lane = &search->lane[i];
+            bool lonely = lane->phase == SXD_SEARCH_LANE_AWAY && lane->who[0] == '\0';
             if (lonely && now - lane->away_ms > patience) {
-                sxd_lane_let_go(lane);
+                sxd_search_lane_let_go(lane);
             } else {
-                waiting += lonely || (lane->phase == SXD_LANE_LOADING && lane->offering) ? 1 : 0;
+                waiting +=
+                    lonely || (lane->phase == SXD_SEARCH_LANE_LOADING && lane->offering) ? 1 : 0;
             }
         }
     }
     for (uint32_t i = 0; i < service->guests->lane_count; i++) {
-        sxd_lane *lane = &service->guests->lane[i];
-        if (lane->phase == SXD_LANE_LOADED && now - lane->away_ms > patience) {
-            sxd_lane_let_go(lane); /* compilations have all workers: others may be faster */
+        sxd_search_lane *lane = &service->guests->lane[i];
+        if (lane->phase == SXD_SEARCH_LANE_LOADED && now - lane->away_ms > patience) {
+            sxd_search_lane_let_go(lane); /* compilations have all workers: others may be faster */
             sxd_spread_drop(lane);
         }
     }
@@ -125,9 +126,9 @@ static bool take_back(sxd_service *service)
     DL_FOREACH(service->searches, search)
     {
         for (uint32_t i = 0; i < search->lane_count; i++) {
-            sxd_lane *lane = &search->lane[i];
-            if (lane->phase == SXD_LANE_AWAY && lane->who[0] == '\0') {
-                sxd_lane_let_go(lane);
+            sxd_search_lane *lane = &search->lane[i];
+            if (lane->phase == SXD_SEARCH_LANE_AWAY && lane->who[0] == '\0') {
+                sxd_search_lane_let_go(lane);
                 return true;
             }
         }
@@ -145,13 +146,13 @@ void sxd_spread_run(sxd_service *service)
         return;
     }
     uint32_t waiting = look_after(service);
-    sxd_lane *lane = sxd_search_next(service);
+    sxd_search_lane *lane = sxd_search_next(service);
     /* its own lanes come first: while one waits nothing is taken */
     sxd_exchange_want(service->exchange, lane == NULL ? sxd_search_room(service) : 0);
     while (service->exchange_up && waiting < service->places_wanted && lane != NULL &&
            !lane->home) {
         sxd_search_offer(lane);
-        if (lane->phase != SXD_LANE_LOADING) {
+        if (lane->phase != SXD_SEARCH_LANE_LOADING) {
             return;
         }
         waiting++;
@@ -160,11 +161,11 @@ void sxd_spread_run(sxd_service *service)
 }
 
 /* ---- steps of others ---- */
-static sxd_lane *find_guest(sxd_service *service, const char *task)
+static sxd_search_lane *find_guest(sxd_service *service, const char *task)
 {
     for (uint32_t i = 0; i < service->guests->lane_count; i++) {
-        sxd_lane *lane = &service->guests->lane[i];
-        if (lane->phase != SXD_LANE_READY && strcmp(lane->task_name, task) == 0) {
+        sxd_search_lane *lane = &service->guests->lane[i];
+        if (lane->phase != SXD_SEARCH_LANE_READY && strcmp(lane->task_name, task) == 0) {
             return lane;
         }
     }
@@ -173,10 +174,10 @@ static sxd_lane *find_guest(sxd_service *service, const char *task)
 
 static void take_guest(sxd_service *service, sxd_parcel *event)
 {
-    sxd_lane *lane = NULL;
+    sxd_search_lane *lane = NULL;
     for (uint32_t i = 0; i < service->guests->lane_count && lane == NULL; i++) {
-        sxd_lane *place = &service->guests->lane[i];
-        lane = place->phase == SXD_LANE_READY ? place : NULL;
+        sxd_search_lane *place = &service->guests->lane[i];
+        lane = place->phase == SXD_SEARCH_LANE_READY ? place : NULL;
     }
     if (lane == NULL || service->base->phase != SXD_UP) {
         order(service, SXD_ORDER_DROP, event->name, NULL, 0);
@@ -185,21 +186,21 @@ static void take_guest(sxd_service *service, sxd_parcel *event)
     (void)snprintf(lane->task_name, sizeof(lane->task_name), "%s", event->name);
     lane->task.ticket = event->ticket;
     lane->away_ms = sxd_base_now(service->base);
-    sxd_lane_move(lane, SXD_LANE_LOADING);
+    sxd_search_lane_move(lane, SXD_SEARCH_LANE_LOADING);
     lane->task.frame = event->body;
     sx_buf_init(&event->body, 0);
     sxd_task_put(&lane->task);
-    sxd_lane_move(lane, SXD_LANE_LOADED);
+    sxd_search_lane_move(lane, SXD_SEARCH_LANE_LOADED);
     sxd_log(SXD_DEBUG, "search-spread", "task=%s taken=1", lane->task_name);
     sxd_work_run(service->work);
 }
 
-void sxd_spread_drop(sxd_lane *lane)
+void sxd_spread_drop(sxd_search_lane *lane)
 {
     order(lane->search->service, SXD_ORDER_DROP, lane->task_name, NULL, 0);
 }
 
-void sxd_spread_answer(sxd_lane *lane, sx_span response, uint64_t worked_us)
+void sxd_spread_answer(sxd_search_lane *lane, sx_span response, uint64_t worked_us)
 {
     sxd_service *service = lane->search->service;
     sx_buf body;
@@ -212,16 +213,16 @@ void sxd_spread_answer(sxd_lane *lane, sx_span response, uint64_t worked_us)
         sx_buf_fini(&body);
         sxd_spread_drop(lane);
     }
-    sxd_lane_move(lane, SXD_LANE_READY);
+    sxd_search_lane_move(lane, SXD_SEARCH_LANE_READY);
 }
 
-void sxd_spread_fail(sxd_lane *lane, const sx_error *error, uint64_t worked_us)
+void sxd_spread_fail(sxd_search_lane *lane, const sx_error *error, uint64_t worked_us)
 {
     sx_buf body;
     sx_buf_init(&body, 1 << 16);
     sx_rpc_encode_error(&body, lane->task.ticket, error, 0);
     order(lane->search->service, SXD_ORDER_ANSWER, lane->task_name, &body, worked_us);
-    sxd_lane_move(lane, SXD_LANE_READY);
+    sxd_search_lane_move(lane, SXD_SEARCH_LANE_READY);
 }
 
 /* ---- events ---- */
@@ -236,19 +237,19 @@ static void go_alone(sxd_service *service, const char *why)
     DL_FOREACH(service->searches, search)
     {
         for (uint32_t i = 0; i < search->lane_count; i++) {
-            if (search->lane[i].phase == SXD_LANE_AWAY) {
-                sxd_lane_let_go(&search->lane[i]);
+            if (search->lane[i].phase == SXD_SEARCH_LANE_AWAY) {
+                sxd_search_lane_let_go(&search->lane[i]);
             }
         }
     }
     for (uint32_t i = 0; i < service->guests->lane_count; i++) {
-        sxd_lane_let_go(&service->guests->lane[i]);
+        sxd_search_lane_let_go(&service->guests->lane[i]);
     }
 }
 
 static void take_event(sxd_service *service, sxd_parcel *event)
 {
-    sxd_lane *lane;
+    sxd_search_lane *lane;
     switch ((sxd_exchange_kind)event->kind) {
     case SXD_EVENT_UP:
         sxd_log(SXD_INFO, "search-redis", "state=up id=%s", service->base->boot_id);
@@ -262,14 +263,14 @@ static void take_event(sxd_service *service, sxd_parcel *event)
         if (lane != NULL) {
             sxd_log(SXD_DEBUG, "search-spread", "task=%s leased=%s", lane->task_name,
                     event->who[0] != '\0' ? event->who : "nobody");
-            sxd_lane_lease(lane, event->who);
+            sxd_search_lane_lease(lane, event->who);
         }
         break;
     case SXD_EVENT_RESULT: take_result(service, event); break;
     case SXD_EVENT_GONE:
         lane = find_guest(service, event->name);
         if (lane != NULL) {
-            sxd_lane_let_go(lane);
+            sxd_search_lane_let_go(lane);
         }
         break;
     }
@@ -297,7 +298,7 @@ static void wake(void *self)
 static bool make_guests(sxd_service *service)
 {
     sxd_search *guests = calloc(1, sizeof(*guests));
-    sxd_lane *lanes = calloc(SXD_EXCHANGE_HELD_MAX, sizeof(*lanes));
+    sxd_search_lane *lanes = calloc(SXD_EXCHANGE_HELD_MAX, sizeof(*lanes));
     if (guests == NULL || lanes == NULL) {
         free(guests);
         free(lanes);
@@ -307,7 +308,8 @@ static bool make_guests(sxd_service *service)
     guests->lane = lanes;
     guests->lane_count = SXD_EXCHANGE_HELD_MAX;
     for (uint32_t i = 0; i < guests->lane_count; i++) {
-        lanes[i] = (sxd_lane){.search = guests, .guest = true, .row = {.state = SXD_LANE_OPEN}};
+        lanes[i] = (sxd_search_lane){
+            .search = guests, .guest = true, .row = {.state = SXD_SEARCH_LANE_OPEN}};
         sxd_task_init(&lanes[i].task, service->work, &sxd_step_class);
     }
     service->guests = guests;
@@ -349,7 +351,7 @@ void sxd_spread_close(sxd_service *service)
     service->guests = NULL;
     if (guests != NULL) {
         for (uint32_t i = 0; i < guests->lane_count; i++) {
-            SX_ASSERT(guests->lane[i].phase == SXD_LANE_READY);
+            SX_ASSERT(guests->lane[i].phase == SXD_SEARCH_LANE_READY);
         }
         free(guests->lane);
         free(guests);

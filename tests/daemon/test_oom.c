@@ -238,7 +238,7 @@ START_TEST(search_of_the_store)
     sx_buf_init(&request, 4096);
     sx_rpc_encode_request(&request, 0, SX_METHOD_COMPILE, &args, NULL);
     sx_search_record row = {.id = 1, .state = SXD_SEARCH_RUNNING, .request = sx_buf_span(&request)};
-    sx_search_lane_record lane = {.state = SXD_LANE_OPEN};
+    sx_search_lane_record lane = {.state = SXD_SEARCH_LANE_OPEN};
     uint32_t there = 0, absent = 0;
     for (uint64_t at = 1; there == 0; at++) {
         char objective[SXD_STAGE_TEXT_MAX] = "";

@@ -266,8 +266,8 @@ static inline sx_code before_transpose(generator *g, const sx_type *type, sx_att
     return SX_OK;
 }
 
-static inline sx_code before_broadcast(generator *g, const sx_part *child, const sx_type *type,
-                                       sx_attr *attr, sx_type *input)
+static inline sx_code before_broadcast(generator *g, const sx_pattern_part *child,
+                                       const sx_type *type, sx_attr *attr, sx_type *input)
 {
     attr->present = SX_A(dims) | SX_A(type);
     attr->type = *type;
@@ -320,7 +320,7 @@ static inline void set_axes(generator *g, const sx_ints *dims)
 }
 
 /* Reduces so that a name that has a type already fits; else puts in a dimension or two. */
-static inline sx_code before_reduce(generator *g, const sx_part *child, const sx_type *type,
+static inline sx_code before_reduce(generator *g, const sx_pattern_part *child, const sx_type *type,
                                     sx_attr *attr, sx_type *input)
 {
     attr->present = SX_A(dims) | SX_A(reducer);
@@ -422,7 +422,7 @@ static inline sx_code before_dot(generator *g, const sx_type *type, sx_attr *att
 
 /* With v: as a contraction, and what follows repeats along the free dimensions of v. Without: a sum of the
  * rows of the x met before, or of a new one whose maximum comes next. */
-static inline sx_code before_online(generator *g, const sx_part *part, const sx_type *type,
+static inline sx_code before_online(generator *g, const sx_pattern_part *part, const sx_type *type,
                                     sx_attr *attr, sx_type input[2])
 {
     if (part->any_arity) { /* v is made by the caller, or there is none */
@@ -451,14 +451,15 @@ static inline sx_code before_online(generator *g, const sx_part *part, const sx_
 }
 
 /* Operands of a concatenation whose pattern leaves their number open: one more than it names, at least two. */
-static inline uint32_t count_parts(const sx_part *part)
+static inline uint32_t count_parts(const sx_pattern_part *part)
 {
     return !part->any_arity ? part->arity : part->arity == 0 ? 2 : part->arity + 1u;
 }
 
 /* Parts of a concatenation: the axis cut at random places. */
-static inline sx_code before_concatenate(generator *g, const sx_part *part, const sx_type *type,
-                                         sx_attr *attr, sx_type input[PARTS_MAX])
+static inline sx_code before_concatenate(generator *g, const sx_pattern_part *part,
+                                         const sx_type *type, sx_attr *attr,
+                                         sx_type input[PARTS_MAX])
 {
     attr->present = SX_A(axis);
     attr->axis = type->rank > 0 ? draw(g, type->rank) : 0;
@@ -514,8 +515,8 @@ static inline sx_code before_norm(generator *g, const sx_type *type, sx_attr *at
 
 #include "tests/core/rules/instances_conv.h"
 
-static inline sx_code draw_attr(generator *g, sx_op op, const sx_part *part, const sx_type *type,
-                                sx_attr *attr, sx_type input[PARTS_MAX])
+static inline sx_code draw_attr(generator *g, sx_op op, const sx_pattern_part *part,
+                                const sx_type *type, sx_attr *attr, sx_type input[PARTS_MAX])
 {
     for (uint32_t k = 0; k < PARTS_MAX; k++) {
         input[k] = *type;
@@ -562,7 +563,7 @@ static inline sx_code draw_attr(generator *g, sx_op op, const sx_part *part, con
     }
 }
 
-static inline sx_code generate_node(generator *g, const sx_part *part, const sx_type *type,
+static inline sx_code generate_node(generator *g, const sx_pattern_part *part, const sx_type *type,
                                     sx_node_id *id)
 {
     uint32_t pick = draw(g, (uint32_t)__builtin_popcountll(part->ops));
@@ -609,7 +610,7 @@ static inline sx_code generate_node(generator *g, const sx_part *part, const sx_
 
 static inline sx_code generate(generator *g, uint32_t index, const sx_type *type, sx_node_id *id)
 {
-    const sx_part *part = &g->pattern->part[index];
+    const sx_pattern_part *part = &g->pattern->part[index];
     if (part->kind == SX_PART_NAME) {
         return generate_name(g, part->name, type, id);
     }

@@ -405,7 +405,7 @@ static bool same_names(const sx_span *a, const sx_span *b, uint32_t count)
     return true;
 }
 
-static bool same_part(const sx_part *a, const sx_part *b)
+static bool same_part(const sx_pattern_part *a, const sx_pattern_part *b)
 {
     return a->kind == b->kind && a->name == b->name && a->attr_name == b->attr_name &&
            a->arity == b->arity && a->any_arity == b->any_arity && a->ops == b->ops &&
