@@ -91,12 +91,27 @@ static sx_code refuse_effects(sx_ctx *cx, const sx_module *module)
     return SX_OK;
 }
 
+/* Of the machine, in bytes. */
+static uint64_t machine_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES);
+    return pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) : UINT64_MAX;
+}
+
+/* A quarter of the memory that the process may have: the reference of a program that cannot be made smaller. */
+static uint64_t memory_of_fixed(void)
+{
+    struct rlimit space;
+    uint64_t memory = machine_memory();
+    bool limited = getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY;
+    return (limited && space.rlim_cur < memory ? space.rlim_cur : memory) / 4;
+}
+
 /* Memory that nobody has would end the process in the middle of a comparison. */
 static sx_code refuse_memory(sx_ctx *cx, uint64_t bytes)
 {
     struct rlimit space;
-    long pages = sysconf(_SC_PHYS_PAGES);
-    uint64_t machine = pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) : UINT64_MAX;
+    uint64_t machine = machine_memory();
     if (bytes > machine) {
         return SX_FAIL(cx, SX_LIMIT,
                        "verification: %llu MiB of memory wanted, the machine has %llu",
@@ -334,7 +349,7 @@ static sx_code verify_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed,
         sxv_whole whole;
         sx_code code = sxv_whole_compare(v->cx, v->program, sent, &reference, false, &whole);
         *amplifies = whole.spread > AMPLIFIED;
-        if (code == SX_LIMIT) {
+        if (code == SX_LIMIT || code == SX_NOMEM) {
             (void)snprintf(why, sizeof(why), "%.250s", v->cx->error.text);
             sx_ctx_reset_error(v->cx);
         } else if (code == SX_OK && sxv_whole_says_nothing(&whole)) {
@@ -345,7 +360,7 @@ static sx_code verify_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed,
             return SX_OK;
         }
         v->with_whole = false;
-        v->large = code == SX_LIMIT && !v->reduced;
+        v->large = (code == SX_LIMIT || code == SX_NOMEM) && !v->reduced;
         v->image->check.len = checks;
         SX_TRY(run_draw(v, sent, seed));
     }
@@ -400,6 +415,12 @@ static sx_code verify_program(sxv_verifier *v, const sxr_verify_options *options
     sxv_places_plan(v);
     v->flops = sxv_reference_flops(sent);
     v->flops_max = options->program_flops;
+    if (module->symbol_count == 0 && v->flops_max >= 0 && options->fixed_flops > v->flops_max) {
+        size_t usual = v->reference_bytes > 0 ? v->reference_bytes : SXR_REFERENCE_BYTES;
+        uint64_t more = memory_of_fixed();
+        v->flops_max = options->fixed_flops;
+        v->reference_bytes = more > usual ? (size_t)more : usual;
+    }
     v->with_whole = v->flops <= v->flops_max;
     if (v->flops <= fmin(WIDE_FLOPS, v->flops_max)) {
         SX_TRY(verify_wide(v, sent, options->seed));

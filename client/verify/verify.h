@@ -22,8 +22,9 @@
 #define SXR_PRECISE 1e-4
 #define SXR_REFERENCE_BYTES ((size_t)2 << 30) /* of the reference's tensors alive at once */
 /* What daemon and client verify with. The reference does about 2e10 to 2e11 operations a second: beyond the
- * limit it would take minutes. */
-#define SXR_VERIFY_DEFAULT ((sxr_verify_options){.seed = 1, .program_flops = 4e12})
+ * limit it takes minutes. A program without symbols has no smaller extents and is compared whole nevertheless. */
+#define SXR_VERIFY_DEFAULT \
+    ((sxr_verify_options){.seed = 1, .program_flops = 4e12, .fixed_flops = 1e30})
 
 typedef struct {
     /* Inputs, weights and the elements that are sampled follow from it. */
@@ -35,6 +36,9 @@ typedef struct {
      * takes more memory, is compared at smaller extents (reduced.h); every element that its kernels compute is seen to
      * be written; and outputs that are copies are compared with what they copy. */
     double program_flops;
+    /* The same for a program without symbols, if it is more, and `program_flops` is not negative. Its reference may
+     * take a quarter of the memory that the process may have, if that is more than `reference_bytes`. */
+    double fixed_flops;
     /* Memory of the reference; 0: SXR_REFERENCE_BYTES. */
     size_t reference_bytes;
     /* A launch with more instructions than this is emulated at some points of its grid alone; 0: 4 million. */

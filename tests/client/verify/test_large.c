@@ -156,6 +156,23 @@ START_TEST(test_fixed_extents)
         row(&f, "optimised program at smaller extents: all its extents are fixed")->passed,
         SX_CHECK_ABSENT);
     fixture_fini(&f);
+    /* Where there is no other way the whole is compared, whatever it takes: a wrong rewrite is found. */
+    const sxr_verify_options whole = {
+        .seed = 1, .program_flops = 5e5, .fixed_flops = 1e30, .reference_bytes = 16 << 10};
+    fixture_make(&f, text, 0);
+    ck_sx_ok(&f.cx, verify(&f, text, &whole));
+    ck_assert_uint_eq(row(&f, "program as sent, all outputs")->passed, SX_CHECK_PASSED);
+    ck_assert_uint_eq(row(&f, "program as sent, all outputs")->points, 2 * BATCH * 64);
+    fixture_fini(&f);
+    fixture_make(&f, text, 0);
+    const char *other = replaced(&cx, text, "add(%y, %c)", "subtract(%y, %c)");
+    ck_assert_int_eq(verify(&f, other, &whole), SX_INTERNAL);
+    fixture_fini(&f);
+    /* With symbols it is compared at smaller extents, as before. */
+    fixture_make(&f, right_text, BATCH);
+    ck_sx_ok(&f.cx, verify(&f, right_text, &whole));
+    ck_assert_uint_eq(row(&f, reduced_row)->passed, SX_CHECK_PASSED);
+    fixture_fini(&f);
     sx_ctx_fini(&cx);
 }
 END_TEST
