@@ -19,7 +19,8 @@ typedef enum {
     SXC_JOB_COMPILE,
     /* Request -> module of level 1 alone. */
     SXC_JOB_OPTIMIZE,
-    /* Module -> sxc_code_check: its code is run on random tensors, confined (client/worker/confine.h). */
+    /* Module -> sxc_verified and its comparisons: the code is run on random tensors, confined
+     * (client/worker/confine.h). */
     SXC_JOB_VERIFY,
     /* Module, and the bytes of each input, weight and output in the order of its table -> sx_module_check: the
      * outputs are compared with the program that the module carries. */
@@ -48,12 +49,16 @@ typedef struct {
     uint64_t target_size, device_size, disabled_size, objective_size;
     /* As in sx_core_request. */
     uint64_t verify_flops, verify_bytes;
+    /* Of VERIFY: what inputs and weights follow from. */
+    uint64_t seed;
 } sxc_job;
 typedef enum {
     SXC_JOB_NO_REASSOCIATE,
     SXC_JOB_APPROXIMATE,
     SXC_JOB_RANGE_ANY,
-    SXC_JOB_UNFUSED
+    SXC_JOB_UNFUSED,
+    /* Of VERIFY: sxc_verifying.all */
+    SXC_JOB_ALL
 } sxc_job_flag;
 typedef struct {
     int64_t value;

@@ -135,6 +135,6 @@ void sxc_record_print(const sxc_record *record, sx_buf *out)
         sx_buf_print(out, " (key %s)", record->key);
     }
     if (record->state != SXC_RECORD_VERIFIED && record->state != SXC_RECORD_NONE) {
-        sx_buf_put_text(out, "; not verified for these bytes: module check --code verifies again");
+        sx_buf_put_text(out, "; not verified for these bytes: symplex-client verify does it again");
     }
 }

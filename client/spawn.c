@@ -267,11 +267,40 @@ static sx_code run_for(sx_ctx *cx, const sxc_worker *worker, const piece *pieces
     return code;
 }
 
-sx_code sxc_verify_here(sx_ctx *cx, sx_span module, const sxc_worker *worker, sxc_code_check *check)
+/* The structure, and behind it the comparisons that it counts. */
+static sx_code read_verified(sx_ctx *cx, sx_span answer, sxc_verified *verified)
+{
+    size_t rest = answer.len - sizeof(*verified);
+    if (answer.len >= sizeof(*verified)) {
+        memcpy(verified, answer.ptr, sizeof(*verified));
+    }
+    if (answer.len < sizeof(*verified) ||
+        rest != verified->comparison_count * sizeof(*verified->comparison)) {
+        return SX_FAIL(cx, SX_WORKER, "the compile process said %zu bytes", answer.len);
+    }
+    sxc_comparison *comparison = SX_NEW_ARRAY(cx, sxc_comparison, verified->comparison_count + 1);
+    if (comparison == NULL) {
+        return cx->error.code;
+    }
+    memcpy(comparison, answer.ptr + sizeof(*verified), rest);
+    verified->comparison = comparison;
+    return SX_OK;
+}
+
+sx_code sxc_verify_here(sx_ctx *cx, sx_span module, const sxc_verifying *how,
+                        const sxc_worker *worker, sxc_verified *verified)
 {
     sxc_job job = job_of(SXC_JOB_VERIFY, module.len);
+    job.flags = (uint32_t)how->all << SXC_JOB_ALL;
+    job.seed = how->seed;
+    job.verify_flops = how->verify_flops;
+    job.verify_bytes = how->verify_bytes;
     piece pieces[] = {{&job, sizeof(job)}, {module.ptr, module.len}};
-    sx_code code = run_for(cx, worker, pieces, SX_COUNT(pieces), check, sizeof(*check));
+    sx_buf answer;
+    sx_buf_init(&answer, SXC_JOB_RESULT_MAX);
+    sx_code code = run(cx, worker, pieces, SX_COUNT(pieces), &answer);
+    code = code == SX_OK ? read_verified(cx, sx_buf_span(&answer), verified) : code;
+    sx_buf_fini(&answer);
     if (code == SX_INTERNAL) {
         code = cx->error.code = SX_MISMATCH; /* the code is somebody's, not our compiler's */
     }

@@ -23,6 +23,20 @@ sx_code sxc_find_program(sx_ctx *cx, char path[SXC_PROGRAM_PATH_MAX]);
 sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request, const sxc_worker *worker,
                          bool optimize, sx_buf *result);
 
+/* How a module is verified again. */
+typedef struct {
+    /* Inputs, weights and the elements that are sampled follow from it. */
+    uint64_t seed;
+    /* As in sx_core_request. */
+    uint64_t verify_flops, verify_bytes;
+    /* The emulator runs every point of every launch, however long that takes. */
+    bool all;
+} sxc_verifying;
+/* One comparison, with a name as in the record of a module. */
+typedef struct {
+    char name[320];
+    sx_module_check check;
+} sxc_comparison;
 typedef struct {
     /* How many comparisons were made, and how many were left out because they are beyond the limits. */
     uint32_t ran, left_out;
@@ -33,12 +47,15 @@ typedef struct {
     bool emulated;
     /* The process could reach nothing; false in builds with sanitizers. */
     bool confined;
-} sxc_code_check;
+    /* In the arena. */
+    const sxc_comparison *comparison;
+    uint32_t comparison_count;
+} sxc_verified;
 /* Verifies the code of a module again, confined (client/worker/confine.h): it is run on random tensors and compared
  * with the programs that the module carries.
  *   errors   SX_MISMATCH it computes something else, with what; SX_CORRUPT; SX_WORKER the process died */
-sx_code sxc_verify_here(sx_ctx *cx, sx_span module, const sxc_worker *worker,
-                        sxc_code_check *check);
+sx_code sxc_verify_here(sx_ctx *cx, sx_span module, const sxc_verifying *how,
+                        const sxc_worker *worker, sxc_verified *verified);
 
 typedef struct {
     sx_span ptx, target;

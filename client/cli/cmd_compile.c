@@ -13,7 +13,7 @@ static void say(void *self, const char *text)
     (void)fprintf(stderr, "symplex: %s\n", text);
 }
 
-static void show_progress(void *self, const char *stage, uint64_t done, uint64_t total)
+void sxc_show_stage(void *self, const char *stage, uint64_t done, uint64_t total)
 {
     if (total > 0) {
         sxc_progress_show(self, "%s %llu of %llu", stage, (unsigned long long)done,
@@ -119,7 +119,7 @@ sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_opt
     *options = (sxc_compile_options){.socket = sxc_value(cli, SXC_SOCKET),
                                      .refresh = sxc_given(cli, SXC_REFRESH),
                                      .message = say,
-                                     .progress = show_progress,
+                                     .progress = sxc_show_stage,
                                      .progress_self = &cli->progress,
                                      .program = sxc_own_worker.program};
     sxc_progress_begin(&cli->progress);

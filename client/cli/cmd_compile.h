@@ -14,6 +14,8 @@ sx_code sxc_read_amount(sxc_cli *cli, sxc_option option, uint64_t kilo, uint64_t
 /* cmd_targets.c: --device as a device and as its text, both in cx's arena; NULL and empty where it is not given. */
 sx_code sxc_read_device(sxc_cli *cli, const sx_device **device, sx_span *canonical);
 sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_options *options);
+/* The progress of a compile process; `self` is an sxc_progress. */
+void sxc_show_stage(void *self, const char *stage, uint64_t done, uint64_t total);
 /* Can --output, --onnx and --proof be written? SX_INPUT names the one that cannot. */
 sx_code sxc_check_outputs(sxc_cli *cli);
 /* What optimize answers, written where --output, --proof and --onnx say, or printed. `weights` NULL: there are none. */

@@ -234,6 +234,20 @@ static const char *code_of(const sx_module_check *check)
     return !check->passed ? "-" : check->emulated ? "emulated" : "executed";
 }
 
+void sxc_put_check(sxc_table *table, sx_span name, const sx_module_check *check, bool verified)
+{
+    sxc_table_put_span(table, name);
+    sxc_table_put(table, "%s",
+                  check->passed == SX_CHECK_ABSENT      ? "did not run"
+                  : !verified                           ? "claimed"
+                  : check->passed == SX_CHECK_IMPRECISE ? "imprecise"
+                                                        : "passed");
+    sxc_table_put(table, "%s", code_of(check));
+    sxc_table_put(table, "%llu", (unsigned long long)check->points);
+    sxc_table_put(table, "%.1e", check->error);
+    sxc_table_put(table, "%.0e", check->tolerance);
+}
+
 sx_code sxc_put_checks(sx_ctx *cx, const sx_module *module, const sxc_record *record, sx_buf *out)
 {
     bool verified = record->state == SXC_RECORD_VERIFIED;
@@ -241,19 +255,10 @@ sx_code sxc_put_checks(sx_ctx *cx, const sx_module *module, const sxc_record *re
     sxc_record_print(record, out);
     sx_buf_put_u8(out, '\n');
     sxc_table table;
-    sxc_table_init(&table, cx, "CHECK|RESULT|CODE|>ELEMENTS|>ERROR|>ALLOWED");
+    sxc_table_init(&table, cx, SXC_CHECK_COLUMNS);
     for (uint64_t i = 0; i < module->check_count; i++) {
         const sx_module_check *check = &module->check[i];
-        sxc_table_put_span(&table, text_of(module, check->name));
-        sxc_table_put(&table, "%s",
-                      check->passed == SX_CHECK_ABSENT      ? "did not run"
-                      : !verified                           ? "claimed"
-                      : check->passed == SX_CHECK_IMPRECISE ? "imprecise"
-                                                            : "passed");
-        sxc_table_put(&table, "%s", code_of(check));
-        sxc_table_put(&table, "%llu", (unsigned long long)check->points);
-        sxc_table_put(&table, "%.1e", check->error);
-        sxc_table_put(&table, "%.0e", check->tolerance);
+        sxc_put_check(&table, text_of(module, check->name), check, verified);
     }
     sx_buf_put_u8(out, '\n');
     return sxc_table_print(&table, out);
@@ -407,6 +412,19 @@ static void json_launch(const sx_module *module, const sx_module_launch *launch,
     sxc_json_close(json, '}');
 }
 
+void sxc_json_check(sx_buf *json, sx_span name, const sx_module_check *check)
+{
+    sxc_json_open(json, NULL, '{');
+    sxc_json_text(json, "name", name);
+    sxc_json_bool(json, "passed", check->passed != SX_CHECK_ABSENT);
+    sxc_json_bool(json, "imprecise", check->passed == SX_CHECK_IMPRECISE);
+    sxc_json_text(json, "code", sx_span_of(code_of(check)));
+    sxc_json_int(json, "elements", (int64_t)check->points);
+    sxc_json_real(json, "error", check->error);
+    sxc_json_real(json, "tolerance", check->tolerance);
+    sxc_json_close(json, '}');
+}
+
 void sxc_json_checks(sx_buf *json, const sx_module *module, const sxc_record *record)
 {
     sxc_json_text(json, "record", sx_span_of(sxc_record_name(record)));
@@ -414,15 +432,7 @@ void sxc_json_checks(sx_buf *json, const sx_module *module, const sxc_record *re
     sxc_json_open(json, "checks", '[');
     for (uint64_t i = 0; i < module->check_count; i++) {
         const sx_module_check *check = &module->check[i];
-        sxc_json_open(json, NULL, '{');
-        sxc_json_text(json, "name", text_of(module, check->name));
-        sxc_json_bool(json, "passed", check->passed != SX_CHECK_ABSENT);
-        sxc_json_bool(json, "imprecise", check->passed == SX_CHECK_IMPRECISE);
-        sxc_json_text(json, "code", sx_span_of(code_of(check)));
-        sxc_json_int(json, "elements", (int64_t)check->points);
-        sxc_json_real(json, "error", check->error);
-        sxc_json_real(json, "tolerance", check->tolerance);
-        sxc_json_close(json, '}');
+        sxc_json_check(json, text_of(module, check->name), check);
     }
     sxc_json_close(json, ']');
 }
@@ -514,15 +524,8 @@ static sx_code check_types(sx_ctx *cx, const sx_module *module)
     return SX_OK;
 }
 
-/* What module check found out. */
-typedef struct {
-    sxc_record record;
-    bool again; /* --code was given, and the code computes what the programs say */
-    sxc_code_check code;
-} findings;
-
-static void print_findings(const sxc_cli *cli, const sxc_module_file *file, const findings *found,
-                           sx_buf *out)
+static void print_findings(const sxc_cli *cli, const sxc_module_file *file,
+                           const sxc_record *record, sx_buf *out)
 {
     const sx_module *module = &file->module;
     if (cli->json) {
@@ -531,48 +534,29 @@ static void print_findings(const sxc_cli *cli, const sxc_module_file *file, cons
         sxc_json_int(out, "bytes", (int64_t)file->size);
         sxc_json_int(out, "code_bytes", (int64_t)module->code_count);
         sxc_json_int(out, "parts", (int64_t)module->part_count);
-        sxc_json_text(out, "record", sx_span_of(sxc_record_name(&found->record)));
-        sxc_json_text(out, "record_key", sx_span_of(found->record.key));
-        sxc_json_bool(out, "verified_again", found->again);
-        sxc_json_bool(out, "emulated", found->code.emulated);
-        sxc_json_bool(out, "confined", found->code.confined);
-        sxc_json_int(out, "comparisons", found->code.ran);
-        sxc_json_int(out, "elements", (int64_t)found->code.elements);
+        sxc_json_text(out, "record", sx_span_of(sxc_record_name(record)));
+        sxc_json_text(out, "record_key", sx_span_of(record->key));
         sxc_json_end(out);
         return;
     }
     sx_buf_print(out, "%s: valid, %zu bytes, %llu of code in %llu parts\nrecord     ",
                  cli->argument[0], file->size, (unsigned long long)module->code_count,
                  (unsigned long long)module->part_count);
-    sxc_record_print(&found->record, out);
-    if (found->again) {
-        sx_buf_print(out,
-                     "\ncode       verified again just now (%s): %u comparisons of %llu elements, "
-                     "largest error %.1e; %u left out",
-                     found->code.emulated ? "emulated" : "executed", found->code.ran,
-                     (unsigned long long)found->code.elements, found->code.error,
-                     found->code.left_out);
-    }
+    sxc_record_print(record, out);
 }
 
-/* Everything that makes the answer no. A record of other bytes does, unless the code itself was verified just now. */
-static sx_code examine(sxc_cli *cli, const sxc_module_file *file, findings *found)
+/* Everything that makes the answer no; a record of other bytes does. */
+static sx_code examine(sxc_cli *cli, const sxc_module_file *file, sxc_record *record)
 {
     const sx_module *module = &file->module;
     SX_TRY(check_types(cli->cx, module));
     SX_TRY(sxr_check_code(cli->cx, NULL, module));
-    SX_TRY(sxc_record_read(cli->cx, module, sxc_value(cli, SXC_SOCKET), &found->record));
-    if (sxc_given(cli, SXC_CODE)) {
-        SX_TRY(sxc_verify_here(cli->cx, (sx_span){file->mapping, file->size}, &sxc_own_worker,
-                               &found->code));
-        found->again = true;
-        return SX_OK;
-    }
-    if (found->record.state == SXC_RECORD_ALTERED) {
-        sx_hint(cli->cx, "Verify what it computes: symplex-client module check --code (runs it)");
+    SX_TRY(sxc_record_read(cli->cx, module, sxc_value(cli, SXC_SOCKET), record));
+    if (record->state == SXC_RECORD_ALTERED) {
+        sx_hint(cli->cx, "What it computes: symplex-client verify (runs it, confined)");
         return SX_FAIL(cli->cx, SX_CORRUPT,
                        "the verification record, signed by %s, does not fit these bytes",
-                       found->record.key);
+                       record->key);
     }
     return SX_OK;
 }
@@ -580,14 +564,14 @@ static sx_code examine(sxc_cli *cli, const sxc_module_file *file, findings *foun
 sx_code sxc_cmd_module_check(sxc_cli *cli)
 {
     sxc_module_file file;
-    findings found = {.again = false};
+    sxc_record record;
     SX_TRY(sxc_module_file_open(cli->cx, cli->argument[0], true, &file));
-    sx_code code = examine(cli, &file, &found);
+    sx_code code = examine(cli, &file, &record);
     code = code == SX_OK ? SX_OK : sx_fail_in(cli->cx, "%s", cli->argument[0]);
     sx_buf out;
     sx_buf_init(&out, 65536);
     if (code == SX_OK) {
-        print_findings(cli, &file, &found, &out);
+        print_findings(cli, &file, &record, &out);
         code = sxc_put(cli, &out);
     }
     sx_buf_fini(&out);

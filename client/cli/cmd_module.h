@@ -2,6 +2,7 @@
 #ifndef SX_CLIENT_CLI_CMD_MODULE_H
 #define SX_CLIENT_CLI_CMD_MODULE_H
 #include "client/cli/cli.h"
+#include "client/cli/table.h"
 #include "client/module_file.h"
 #include "client/record.h"
 #include "core/cost/cost.h"
@@ -17,6 +18,10 @@ sx_code sxc_put_checks(sx_ctx *cx, const sx_module *module, const sxc_record *re
 void sxc_json_module_info(sx_buf *json, const sx_module *module);
 /* Each variant with its guards. */
 void sxc_json_variants(sx_buf *json, const sx_module *module);
+#define SXC_CHECK_COLUMNS "CHECK|RESULT|CODE|>ELEMENTS|>ERROR|>ALLOWED"
+/* A row of a table with these columns; `verified` false: nobody who is believed says so. */
+void sxc_put_check(sxc_table *table, sx_span name, const sx_module_check *check, bool verified);
+void sxc_json_check(sx_buf *json, sx_span name, const sx_module_check *check);
 void sxc_json_checks(sx_buf *json, const sx_module *module, const sxc_record *record);
 /* cmd_front.c: the Pareto front of a module: for people, as fields of a JSON object, as a picture. */
 sx_code sxc_front_text(sx_ctx *cx, const sx_module *module, sx_buf *out);

@@ -553,6 +553,7 @@ static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_option
 sx_code sxr_verify(sx_ctx *cx, sx_span module, const sxr_verify_options *options, sx_image *image)
 {
     SX_ASSERT(options != NULL && image != NULL);
+    SX_TRY(refuse_memory(cx, options->reference_bytes));
     return verify_module(cx, module, options, false, image);
 }
 

@@ -1,6 +1,7 @@
 #include "client/worker/worker.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,6 +151,34 @@ static sx_code compile(work *w)
                : sxr_compile_verified(w->cx, &w->request, &verify, &w->result);
 }
 
+/* The comparisons that the image has collected: their sum, and each. */
+static void put_verified(work *w, const sx_image *image, bool confined)
+{
+    sxc_verified sum = {.confined = confined,
+                        .comparison_count = (uint32_t)(image->check.len / sizeof(sx_module_check))};
+    for (uint32_t pass = 0; pass < 2; pass++) {
+        for (uint32_t i = 0; i < sum.comparison_count; i++) {
+            sxc_comparison row = {.name = ""};
+            memcpy(&row.check, image->check.ptr + i * sizeof(row.check), sizeof(row.check));
+            const sx_module_check *check = &row.check;
+            (void)snprintf(row.name, sizeof(row.name), "%.*s", (int)check->name.size,
+                           (const char *)image->strings.ptr + check->name.offset);
+            if (pass == 1) {
+                sx_buf_put(&w->result, &row, sizeof(row));
+                continue;
+            }
+            sum.ran += check->passed != SX_CHECK_ABSENT ? 1 : 0;
+            sum.left_out += check->passed == SX_CHECK_ABSENT ? 1 : 0;
+            sum.elements += check->points;
+            sum.emulated = sum.emulated || check->emulated != 0;
+            sum.error = fmax(sum.error, check->error);
+        }
+        if (pass == 0) {
+            sx_buf_put(&w->result, &sum, sizeof(sum));
+        }
+    }
+}
+
 static sx_code verify_module(work *w)
 {
     if (!sxc_confine(w->fd)) {
@@ -157,22 +186,21 @@ static sx_code verify_module(work *w)
     }
     sxr_verify_options verify = SXR_VERIFY_DEFAULT;
     verify.threads = 1; /* the confined process may start none */
-    sxc_code_check found = {.confined = access("/", F_OK) != 0 && errno == EPERM};
-    sx_image image; /* collects the comparisons */
+    verify.seed = w->job.seed;
+    verify.program_flops = fmax(verify.program_flops, (double)w->job.verify_flops);
+    if (w->job.verify_bytes > SXR_REFERENCE_BYTES) {
+        verify.reference_bytes = (size_t)w->job.verify_bytes;
+    }
+    if ((w->job.flags >> SXC_JOB_ALL & 1) != 0) {
+        verify.emulated_max = w->cx->fuel = UINT64_MAX;
+    }
+    bool confined = access("/", F_OK) != 0 && errno == EPERM;
+    sx_image image;
     sx_image_init(&image);
     sx_code code = sxr_verify(w->cx, w->program, &verify, &image);
-    for (size_t at = 0; at < image.check.len; at += sizeof(sx_module_check)) {
-        sx_module_check check;
-        memcpy(&check, image.check.ptr + at, sizeof(check));
-        found.ran += check.passed;
-        found.left_out += 1 - check.passed;
-        found.elements += check.points;
-        found.emulated = found.emulated || check.emulated != 0;
-        found.error = check.error > found.error ? check.error : found.error;
-    }
+    put_verified(w, &image, confined);
     sx_image_fini(&image);
-    sx_buf_put(&w->result, &found, sizeof(found));
-    return code;
+    return code == SX_OK ? sx_buf_check(w->cx, &w->result, "comparisons") : code;
 }
 
 /* Memory for the tensors of the interface, with their contents as they are said. */

@@ -2,7 +2,7 @@
 _symplex_client() {
     local current="${COMP_WORDS[COMP_CWORD]}" words=""
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="compile run explain optimize prove egraph extract module ptx cache jobs search status ping shutdown doctor targets ops rules worker version help"
+        words="compile run verify explain optimize prove egraph extract module ptx cache jobs search status ping shutdown doctor targets ops rules worker version help"
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
         return
     fi
@@ -17,7 +17,7 @@ _symplex_client() {
         case "${COMP_WORDS[1]} ${COMP_WORDS[2]}" in
             "module show") words="--help --json --socket" ;;
             "module dump") words="--help --json --output" ;;
-            "module check") words="--help --json --socket --code" ;;
+            "module check") words="--help --json --socket" ;;
             "ptx assemble") words="--help --json --target --output --with --toolkit --on --shared" ;;
             "ptx show") words="--help --json --on --shared" ;;
             "ptx run") words="--help --json --output --on --shared --kernel --grid --block --arg --seed --lazy --fuel" ;;
@@ -33,6 +33,7 @@ _symplex_client() {
             "search remove") words="--help --json --socket" ;;
             "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --output --objective --no-weights --exact --approximate --range --disable-rule --refresh --verify-flops --verify-memory" ;;
             "run "*) words="--help --json --socket --dim --output --random --input --weight --check --verify-memory --repeat --threads --all" ;;
+            "verify "*) words="--help --json --socket --random --verify-flops --verify-memory --all" ;;
             "explain "*) words="--help --json --socket --all" ;;
             "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --output --objective --point --budget --background --onnx --proof --exact --approximate --range --disable-rule" ;;
             "prove "*) words="--help --json --socket --from --to" ;;

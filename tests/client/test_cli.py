@@ -162,7 +162,7 @@ def test_variants():
     assert "variants   batch=1: " in screen, screen
     assert f"{len(used[0])} kernels in this variant ({len(used[0] & used[1])} of them in others too; " \
            f"{len(shown['kernels'])} in the module), launched " in screen, screen
-    assert b"valid" in sx("module", "check", "--code", module).stdout
+    assert b"verified   again just now" in sx("verify", module).stdout
 
 
 def test_usage_errors():
@@ -255,7 +255,7 @@ def test_refused_input():
     told("batch", "compile", MLP)
     told("65536", "compile", MLP, "-d", "batch=100000000")
     told("nowhere.sxm", "run", "/nowhere.sxm")
-    for name in ("run", "explain", "module show", "module dump", "module check"):
+    for name in ("run", "explain", "module show", "module dump", "module check", "verify"):
         told("nowhere.sxm", *name.split(), "/nowhere.sxm")
         told("not a regular file", *name.split(), TMP)
 
@@ -1001,7 +1001,7 @@ def test_who_verified():
     with Daemon(program="symplexd") as daemon:
         module, _ = compile_to("who.sxm", source, "-d", "n=4", "--daemon-only", socket=daemon.path)
         known = js("module", "check", module, socket=daemon.path, schema="module_check")
-        assert known["record"] == "verified" and len(known["record_key"]) == 16 and not known["verified_again"], known
+        assert known["record"] == "verified" and len(known["record_key"]) == 16, known
         assert "verified by the daemon, these bytes" in sx("module", "check", module,
                                                            socket=daemon.path).stdout.decode()
         assert js("run", module, "--random", "1", socket=daemon.path)["record"] == "verified"
@@ -1011,9 +1011,9 @@ def test_who_verified():
         assert js("module", "check", own, socket=daemon.path)["record_key"] != known["record_key"]
     stopped = js("module", "check", module)
     assert stopped["record"] == "unknown-key" and stopped["record_key"] == known["record_key"], stopped
-    again = js("module", "check", module, "--code")
+    again = js("verify", module)
     # four elements of one kernel, of the output, and of the output on four draws of all magnitudes
-    assert again["verified_again"] and again["comparisons"] == 3 and again["elements"] == 24, again
+    assert again["schema"] == "verify/1" and again["comparisons"] == 3 and again["elements"] == 24, again
     assert js("module", "check", own)["record"] == "verified"
     weights, _ = compile_to("weights.sxm", MLP, "-d", "batch=2")  # put into the module after it was signed
     assert js("module", "check", weights)["record"] == "verified"

@@ -52,7 +52,7 @@ def test_the_same_bytes_here_and_from_the_daemon():
     checks = json.loads(sx("explain", "--json", first).stdout)["checks"]
     assert checks and all(c["passed"] for c in checks), checks
     assert "emulated" in sx("explain", first).stdout
-    assert "verified again just now (emulated)" in sx("module", "check", "--code", first).stdout
+    assert "verified   again just now (emulated)" in sx("verify", first).stdout
 
 
 def test_every_gpu_of_the_table():

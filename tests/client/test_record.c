@@ -25,6 +25,7 @@ static const char program_text[] = "sx 1\n"
                                    "}\n";
 
 static const sxc_worker worker = {.program = NULL}; /* it is found beside this test */
+static const sxc_verifying how = {.seed = 1};
 static sx_ctx cx;
 static char top[256], path[300];
 static sx_buf module;
@@ -98,9 +99,9 @@ START_TEST(what_was_compiled_here_is_verified)
     ck_sx_ok(&cx, sxc_write_file(&cx, path, sx_buf_span(&module)));
     ck_assert_int_eq(state_of(&original.module), SXC_RECORD_VERIFIED);
     says(0, "module check", "", "verified here, these bytes (key ");
-    says(0, "module check --code", "", "verified again just now (executed): 3 comparisons");
-    sxc_code_check check;
-    ck_sx_ok(&cx, sxc_verify_here(&cx, sx_buf_span(&module), &worker, &check));
+    says(0, "verify", "", "verified   again just now (executed): 3 comparisons");
+    sxc_verified check;
+    ck_sx_ok(&cx, sxc_verify_here(&cx, sx_buf_span(&module), &how, &worker, &check));
     ck_assert_uint_eq(check.ran, 3);
     ck_assert(check.confined || SX_SANITIZED);
     says(0, "explain", "", "\nverified   ");
@@ -133,11 +134,12 @@ static bool alter_code(sx_module *altered, uint8_t *code)
         }
         code[i] = 0x5c;
         sx_buf bytes;
-        sxc_code_check check;
+        sxc_verified check;
         sx_buf_init(&bytes, (size_t)1 << 28);
-        bool other = sxr_check_code(&cx, NULL, altered) == SX_OK &&
-                     sx_module_encode(&cx, altered, &bytes) == SX_OK &&
-                     sxc_verify_here(&cx, sx_buf_span(&bytes), &worker, &check) == SX_MISMATCH;
+        bool other =
+            sxr_check_code(&cx, NULL, altered) == SX_OK &&
+            sx_module_encode(&cx, altered, &bytes) == SX_OK &&
+            sxc_verify_here(&cx, sx_buf_span(&bytes), &how, &worker, &check) == SX_MISMATCH;
         sx_ctx_reset_error(&cx);
         sx_buf_fini(&bytes);
         if (other) {
@@ -161,12 +163,13 @@ START_TEST(altered_code_with_repaired_checksums)
     ck_sx_ok(&cx, sxc_write_file(&cx, path, sx_buf_span(&bytes)));
     ck_assert_int_eq(state_of(&altered), SXC_RECORD_ALTERED);
     says(4, "module check", "", "does not fit these bytes");
-    says(1, "module check --code", "", "kernel");
+    says(1, "verify", "", "kernel");
+    says(1, "verify --random 7", "", "seed 7");
     says(0, "explain", "", "it does not fit these bytes");
     never_says("explain", "", "passed");
     says(0, "module show", "", "it does not fit these bytes");
     never_says("module show --json", "", "\"record\":\"verified\"");
-    says(0, "run", "--random 1", "not verified for these bytes: module check --code");
+    says(0, "run", "--random 1", "not verified for these bytes: symplex-client verify");
     sx_buf_fini(&bytes);
     free(code);
 }

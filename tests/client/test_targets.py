@@ -74,9 +74,32 @@ def compare(folder, name, dims, target):
 def checked(module, target):
     """The code of any module can be verified on any machine."""
     for how, hidden in (("executed", None), ("emulated", BELOW[target])):
-        said = client("module", "check", "--code", module, hidden=hidden)
-        if f"verified again just now ({how})" not in said:
-            sys.exit(f"module check --code of {target} should be {how}: {said}")
+        said = client("verify", module, hidden=hidden)
+        if f"verified   again just now ({how})" not in said:
+            sys.exit(f"verify of {target} should be {how}: {said}")
+
+
+WIDE = """sx 1
+graph "wide" () {
+%x = parameter {name = "x", weight = 0} : f32[320, 1024]
+%w = parameter {name = "w", weight = 1} : f32[1024, 320]
+%y = dot_general(%x, %w) {lhs_contract = [1], rhs_contract = [0]} : f32[320, 320]
+return %y as "y"
+}
+"""
+
+
+def to_the_end(folder, target):
+    """More instructions than the emulator runs of one launch: a part, and with --all every point of the grid."""
+    source, module = (os.path.join(folder, name) for name in ("wide.sx", "wide.sxm"))
+    with open(source, "w") as file:
+        file.write(WIDE)
+    client("compile", source, "--no-daemon", "--target", target, "-o", module)
+    for options, left_out in (([], 1), (["--all"], 0)):
+        said = json.loads(client("verify", module, "--json", *options, hidden="none"))
+        assert said["emulated"] and said["left_out"] == left_out, said
+        whole = [check for check in said["checks"] if check["elements"] == 320 * 320]
+        assert len(whole) == 1 - left_out and said["seed"] == 1, said
 
 
 def refused(module, target):
@@ -126,7 +149,7 @@ def several(folder, target):
     assert data == outputs(alone, target, os.path.join(folder, "of_one"))[1], "other bits"
     said = client("run", both, "--random", "1", "--dim", "batch=8", hidden="none", expect=None)
     assert "module is for x86-64-v3" in said and "no target" in said, said
-    assert "verified again just now" in client("module", "check", "--code", both, hidden=target)
+    assert "verified   again just now" in client("verify", both, hidden=target)
 
 
 def wrong_lists():
@@ -156,6 +179,7 @@ def main():
             checked(module, target)
             refused(module, target)
             several(folder, target)
+            to_the_end(folder, target)
     wrong_lists()
     print("ok")
     return 0
