@@ -46,7 +46,8 @@ static bool same_kernel(const void *self, uint32_t id, const void *probe)
     const sx_module_part *p = parts_of(pipe, a);
     for (uint32_t k = 0; same && k < b->part_count; k++) {
         same = p[k].entry - p->entry == n->part[k].entry - n->part->entry &&
-               memcmp(p[k].grid, n->part[k].grid, sizeof(p->grid)) == 0;
+               memcmp(p[k].grid, n->part[k].grid, sizeof(p->grid)) == 0 &&
+               p[k].threads == n->part[k].threads && p[k].shared_bytes == n->part[k].shared_bytes;
     }
     return same && sx_span_equal(code_of(pipe, a, p), code_of(pipe, b, n->part));
 }

@@ -26,13 +26,20 @@
 #include "protocol/arch.h"
 
 #define SX_MODULE_MAGIC "SXMODULE"
-#define SX_MODULE_VERSION 4u
+#define SX_MODULE_VERSION 5u
 #define SX_MODULE_BYTES_MAX ((uint64_t)64 << 30)
 /* Version of the numerics contract: kernels of one version and one numerics id give equal bits. */
 #define SX_NUMERICS_VERSION 1u
 #define SX_MODULE_NONE UINT32_MAX /* an index that names nothing */
 #define SX_MODULE_ARGS_MAX 65u    /* of one launch */
 #define SX_MODULE_LOOPS_MAX 8u    /* loops inside each other */
+/* Of a block of threads on a GPU: what the largest that there is may have. A machine may have less. */
+#define SX_MODULE_LANES 32u
+#define SX_MODULE_THREADS_MAX 1024u
+#define SX_MODULE_SHARED_BYTES_MAX (227u << 10)
+/* Blocks of a grid along its last index, and along the two before. */
+#define SX_MODULE_BLOCKS_MAX INT32_MAX
+#define SX_MODULE_BLOCKS_OUTER_MAX 65535
 
 typedef struct {
     uint8_t magic[8];
@@ -237,6 +244,10 @@ typedef struct {
     uint64_t entry; /* byte offset into CODE */
     /* How many points it is run for along each dimension, independent of each other. */
     int64_t grid[3];
+    /* Of a block program, which is code of a GPU: a block of so many threads, a multiple of SX_MODULE_LANES, works at
+     * each point, and its launch asks for so many bytes of shared memory. 0 and 0: a vector program, whose points are
+     * the work of a thread of the processor or of a warp of the GPU. */
+    uint32_t threads, shared_bytes;
 } sx_module_part;
 
 /* SX_LAUNCH(ENUMERATOR, name in listings) */

@@ -409,6 +409,29 @@ static sx_code check_extent(sx_ctx *cx, const sx_module *module, uint64_t index)
 
 /* ---- kernels ---- */
 
+/* A block that some GPU can launch, or none. */
+static sx_code check_block(sx_ctx *cx, const sx_module_part *part, uint64_t index)
+{
+    bool vector = part->threads == 0 && part->shared_bytes == 0;
+    bool block = part->threads > 0 && part->threads <= SX_MODULE_THREADS_MAX &&
+                 part->threads % SX_MODULE_LANES == 0;
+    if (!vector && (!block || part->shared_bytes > SX_MODULE_SHARED_BYTES_MAX)) {
+        return BAD(cx, "part", index,
+                   "a block of %u threads with %u bytes of shared memory: threads are a multiple "
+                   "of %u and at most %u, bytes at most %u",
+                   part->threads, part->shared_bytes, SX_MODULE_LANES, SX_MODULE_THREADS_MAX,
+                   SX_MODULE_SHARED_BYTES_MAX);
+    }
+    if (block &&
+        (part->grid[0] > SX_MODULE_BLOCKS_OUTER_MAX || part->grid[1] > SX_MODULE_BLOCKS_OUTER_MAX ||
+         part->grid[2] > SX_MODULE_BLOCKS_MAX)) {
+        return BAD(cx, "part", index, "%lld x %lld x %lld blocks, at most %d x %d x %d",
+                   I(part->grid[0]), I(part->grid[1]), I(part->grid[2]), SX_MODULE_BLOCKS_OUTER_MAX,
+                   SX_MODULE_BLOCKS_OUTER_MAX, SX_MODULE_BLOCKS_MAX);
+    }
+    return SX_OK;
+}
+
 static sx_code check_part(sx_ctx *cx, const sx_module *module, uint64_t index)
 {
     const sx_module_part *part = &module->part[index];
@@ -423,7 +446,7 @@ static sx_code check_part(sx_ctx *cx, const sx_module *module, uint64_t index)
                    U(part->entry), U(module->code_count), I(part->grid[0]), I(part->grid[1]),
                    I(part->grid[2]));
     }
-    return SX_OK;
+    return check_block(cx, part, index);
 }
 
 static sx_code check_code(sx_ctx *cx, const sx_module *module, uint64_t index)
@@ -440,11 +463,16 @@ static sx_code check_code(sx_ctx *cx, const sx_module *module, uint64_t index)
                    U(kernel->code_size), U(kernel->code_offset), U(module->code_count));
     }
     for (uint32_t p = 0; p < kernel->part_count; p++) {
-        uint64_t entry = module->part[kernel->part_first + p].entry;
+        const sx_module_part *part = &module->part[kernel->part_first + p];
+        uint64_t entry = part->entry;
         if (entry < kernel->code_offset || entry - kernel->code_offset >= kernel->code_size) {
             return BAD(cx, "kernel", index,
                        "part %u begins at %llu, its code is %llu bytes at %llu", p, U(entry),
                        U(kernel->code_size), U(kernel->code_offset));
+        }
+        if (part->threads > 0 && kernel->arch != SX_ARCH_NVIDIA) {
+            return BAD(cx, "kernel", index, "part %u: a block of %u threads, in code for %s", p,
+                       part->threads, sx_arch_name(kernel->arch));
         }
     }
     return SX_OK;

@@ -152,17 +152,38 @@ static sx_code put_tensors(sx_ctx *cx, const sx_module *module, sx_buf *out)
     return sxc_table_print(&table, out);
 }
 
+/* Threads and bytes of shared memory of the largest block among its parts; "-": none is a block program. */
+static void put_block(const sx_module *module, const sx_module_kernel *kernel, sxc_table *table)
+{
+    uint32_t threads = 0, shared_bytes = 0;
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        const sx_module_part *part = &module->part[kernel->part_first + p];
+        threads = part->threads > threads ? part->threads : threads;
+        shared_bytes = part->shared_bytes > shared_bytes ? part->shared_bytes : shared_bytes;
+    }
+    SX_ASSERT(threads > 0 || shared_bytes == 0);
+    if (threads == 0) {
+        sxc_table_put(table, "-");
+        sxc_table_put(table, "-");
+        return;
+    }
+    sxc_table_put(table, "%u", threads);
+    sxc_table_put(table, "%u", shared_bytes);
+}
+
 static sx_code put_kernels(sx_ctx *cx, const sx_module *module, sx_buf *out)
 {
     sxc_table table;
     sxc_table_init(&table, cx,
-                   ">KERNEL|KIND|>PARTS|>RESULTS|>CODE BYTES|MACHINE|CODE|NUMERICS|NAME");
+                   ">KERNEL|KIND|>PARTS|>RESULTS|>THREADS|>SHARED|>CODE BYTES|MACHINE|CODE|"
+                   "NUMERICS|NAME");
     for (uint64_t i = 0; i < module->kernel_count; i++) {
         const sx_module_kernel *kernel = &module->kernel[i];
         sxc_table_put(&table, "%llu", (unsigned long long)i);
         sxc_table_put(&table, "%s", sx_module_kernel_kind_name(kernel->kind));
         sxc_table_put(&table, "%u", kernel->part_count);
         sxc_table_put(&table, "%u", kernel->result_count);
+        put_block(module, kernel, &table);
         sxc_table_put(&table, "%llu", (unsigned long long)kernel->code_size);
         sxc_table_put(&table, "%s", sx_level_name(kernel->arch, kernel->level));
         sxc_table_put(&table, "%s", sx_form_name(kernel->form));
@@ -377,6 +398,8 @@ static void json_kernel(const sx_module *module, const sx_module_kernel *kernel,
             sxc_json_int(json, NULL, part->grid[d]);
         }
         sxc_json_close(json, ']');
+        sxc_json_int(json, "threads", part->threads);
+        sxc_json_int(json, "shared_bytes", part->shared_bytes);
         sxc_json_close(json, '}');
     }
     sxc_json_close(json, ']');

@@ -79,7 +79,8 @@ static sx_code check_kernel_code(sx_ctx *cx, const sx_machines *machines, const 
     SX_TRY(
         sx_machine_of_module(cx, machines, sx_level_name(kernel->arch, kernel->level), &machine));
     uint32_t *entry = SX_NEW_ARRAY(cx, uint32_t, kernel->part_count);
-    if (entry == NULL) {
+    sx_machine_block *block = SX_NEW_ARRAY(cx, sx_machine_block, kernel->part_count);
+    if (entry == NULL || block == NULL) {
         return cx->error.code;
     }
     if (kernel->code_size > UINT32_MAX) {
@@ -88,10 +89,12 @@ static sx_code check_kernel_code(sx_ctx *cx, const sx_machines *machines, const 
                        UINT32_MAX);
     }
     for (uint32_t p = 0; p < kernel->part_count; p++) {
-        entry[p] = (uint32_t)(module->part[kernel->part_first + p].entry - kernel->code_offset);
+        const sx_module_part *part = &module->part[kernel->part_first + p];
+        entry[p] = (uint32_t)(part->entry - kernel->code_offset);
+        block[p] = (sx_machine_block){part->threads, part->shared_bytes};
     }
     sx_span bytes = {module->code + kernel->code_offset, (size_t)kernel->code_size};
-    sx_code code = machine->check(cx, machine, bytes, entry, kernel->part_count);
+    sx_code code = machine->check(cx, machine, bytes, entry, block, kernel->part_count);
     if (code == SX_INPUT) { /* the bytes come from a file or a wire, not from the caller */
         cx->error.code = SX_CORRUPT;
         return sx_fail_in(cx, "module kernel %llu", (unsigned long long)index);

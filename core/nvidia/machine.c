@@ -67,8 +67,52 @@ const sx_ptx_kernel *sx_nvidia_find_kernel(const sx_ptx_module *module, sx_span 
     return NULL;
 }
 
+/* Shared memory that the text itself declares for a kernel; `dynamic`: it also names what a launch asks for. */
+static uint64_t declared_shared(const sx_ptx_variable *variable, uint32_t count, bool *dynamic)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (variable[i].space == SX_PTX_SPACE_SHARED) {
+            bytes += variable[i].external ? 0 : sx_ptx_variable_bytes(&variable[i]);
+            *dynamic = *dynamic || variable[i].external;
+        }
+    }
+    return bytes;
+}
+
+/* A kernel that is launched otherwise than it was written for computes something else, or does not start. */
+static sx_code check_block(sx_ctx *cx, const sx_machine *machine, const sx_ptx_module *module,
+                           const sx_ptx_kernel *kernel, uint32_t entry, sx_machine_block block)
+{
+    const sx_ptx_block *required = &kernel->required;
+    bool dynamic = false;
+    uint64_t shared = declared_shared(module->variable, module->variable_count, &dynamic);
+    shared += declared_shared(kernel->variable, kernel->variable_count, &dynamic);
+    if (block.threads == 0 ? required->x != 0
+                           : required->x != block.threads || required->y != 1 || required->z != 1) {
+        return SX_FAIL(cx, SX_INPUT,
+                       "PTX code at %u: requires blocks of %ux%ux%u threads, launched "
+                       "with %u",
+                       entry, required->x, required->y, required->z, block.threads);
+    }
+    if (block.shared_bytes > 0 && !dynamic) {
+        return SX_FAIL(cx, SX_INPUT,
+                       "PTX code at %u: launched with %u bytes of shared memory, it "
+                       "names none",
+                       entry, block.shared_bytes);
+    }
+    if (shared + block.shared_bytes > machine->block_shared_bytes) {
+        return SX_FAIL(cx, SX_INPUT,
+                       "PTX code at %u: %llu bytes of shared memory and %u at the "
+                       "launch, a block of %s has at most %u",
+                       entry, (unsigned long long)shared, block.shared_bytes, machine->name,
+                       machine->block_shared_bytes);
+    }
+    return SX_OK;
+}
+
 static sx_code check(sx_ctx *cx, const sx_machine *machine, sx_span blob, const uint32_t *entry,
-                     uint32_t entry_count)
+                     const sx_machine_block *block, uint32_t entry_count)
 {
     sx_ptx_module *module = NULL;
     uint32_t begin = UINT32_MAX;
@@ -84,24 +128,29 @@ static sx_code check(sx_ctx *cx, const sx_machine *machine, sx_span blob, const 
                            module->target, module->feature == 0 ? ' ' : module->feature,
                            machine->name);
         }
-        if (sx_nvidia_find_kernel(module, code.name) == NULL) {
+        const sx_ptx_kernel *kernel = sx_nvidia_find_kernel(module, code.name);
+        if (kernel == NULL) {
             return SX_FAIL(cx, SX_INPUT, "PTX code at %u: no kernel %.*s", entry[i],
                            (int)(code.name.len < 80 ? code.name.len : 80),
                            (const char *)code.name.ptr);
         }
+        sx_machine_block how = block != NULL ? block[i] : (sx_machine_block){0, 0};
+        SX_TRY(check_block(cx, machine, module, kernel, entry[i], how));
     }
     return SX_OK;
 }
 
-#define MACHINE(number, words)                                        \
-    const sx_machine sx_machine_sm_##number = {.name = "sm_" #number, \
-                                               .text = (words),       \
-                                               .family = "nvidia",    \
-                                               .level = (number),     \
+/* "CUDA C++ Programming Guide", technical specifications by compute capability: shared memory of a block. */
+#define MACHINE(number, kib, words)                                               \
+    const sx_machine sx_machine_sm_##number = {.name = "sm_" #number,             \
+                                               .text = (words),                   \
+                                               .family = "nvidia",                \
+                                               .level = (number),                 \
+                                               .block_shared_bytes = (kib) << 10, \
                                                .check = check}
-MACHINE(80, "compute capability 8.0: A100");
-MACHINE(86, "compute capability 8.6: RTX 30");
-MACHINE(89, "compute capability 8.9: RTX 40, L40");
-MACHINE(90, "compute capability 9.0: H100, H200");
-MACHINE(100, "compute capability 10.0: B200");
-MACHINE(120, "compute capability 12.0: RTX 50");
+MACHINE(80, 163, "compute capability 8.0: A100");
+MACHINE(86, 99, "compute capability 8.6: RTX 30");
+MACHINE(89, 99, "compute capability 8.9: RTX 40, L40");
+MACHINE(90, 227, "compute capability 9.0: H100, H200");
+MACHINE(100, 227, "compute capability 10.0: B200");
+MACHINE(120, 99, "compute capability 12.0: RTX 50");

@@ -5,6 +5,13 @@
 #include "core/base/base.h"
 
 typedef struct sx_machine sx_machine;
+
+/* How the code at an entry is launched. 0 threads: it is a vector program. Else a block of so many threads works at
+ * each point of its grid, and the launch asks for so many bytes of shared memory. */
+typedef struct {
+    uint32_t threads, shared_bytes;
+} sx_machine_block;
+
 struct sx_machine {
     /* "x86-64-v3", ...: a level of protocol/arch.def, which is how modules name it. */
     const char *name;
@@ -12,10 +19,13 @@ struct sx_machine {
     /* Machines of one family execute the code of the levels below their own. */
     const char *family;
     uint32_t level;
-    /* Are these bytes code of this machine and nothing else, from every entry on?
+    /* Shared memory that a block of threads may have, in bytes; 0: the machine has no blocks. */
+    uint32_t block_shared_bytes;
+    /* Are these bytes code of this machine and nothing else, from every entry on, and is each entry launched as its
+     * code says? `block`: by entry; NULL: all are vector programs.
      *   errors   SX_INPUT what is refused, with the offset; SX_LIMIT the size of the blob */
     sx_code (*check)(sx_ctx *cx, const sx_machine *machine, sx_span blob, const uint32_t *entry,
-                     uint32_t entry_count);
+                     const sx_machine_block *block, uint32_t entry_count);
 };
 
 #define SX_TARGET(row) extern const sx_machine sx_machine_##row;

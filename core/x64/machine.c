@@ -6,8 +6,14 @@
 #define AVX512_LEVEL 4 /* the least level with AVX-512 */
 
 static sx_code check(sx_ctx *cx, const sx_machine *machine, sx_span blob, const uint32_t *entry,
-                     uint32_t entry_count)
+                     const sx_machine_block *block, uint32_t entry_count)
 {
+    for (uint32_t i = 0; block != NULL && i < entry_count; i++) {
+        if (block[i].threads > 0) {
+            return SX_FAIL(cx, SX_INPUT, "code at %u: a block of %u threads, %s has none", entry[i],
+                           block[i].threads, machine->name);
+        }
+    }
     sx_x64_level level = machine->level >= AVX512_LEVEL ? SX_X64_AVX512 : SX_X64_AVX2;
     return sx_x64_check(cx, blob, level, entry, entry_count);
 }

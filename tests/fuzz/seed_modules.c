@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/core.h"
-#include "tests/lib/gen_module.h"
+#include "tests/lib/gen_block.h"
 #include "tests/lib/test.h"
 
 static bool write_file(const char *where, const char *name, const sx_buf *bytes)
@@ -81,6 +81,11 @@ START_TEST(test_write)
     sx_buf_clear(&bytes);
     sx_gen_module_encode(&cx, &rich, &bytes);
     ck_assert(write_file(folder, "fuzz_module/variants.sxm", &bytes));
+    const int64_t grid[3] = {2, 3, 4};
+    sx_gen_block_make(grid, 4096, &rich);
+    sx_buf_clear(&bytes);
+    sx_gen_module_encode(&cx, &rich, &bytes);
+    ck_assert(write_file(folder, "fuzz_module/block.sxm", &bytes));
     sx_buf_fini(&bytes);
     sx_ctx_fini(&cx);
     ck_assert(compile(folder, "ir/mlp", "x86-64-v3"));

@@ -32,6 +32,7 @@ typedef struct {
     uint8_t constants[64];
     uint8_t weights[64];
     uint8_t code[64];
+    sx_span text; /* the code, where it is longer or is text; borrowed */
     char strings[16];
 } sx_gen_module_tables;
 

@@ -108,10 +108,10 @@ static void mend(front *f)
 }
 
 #define LAYOUT_FAULTS(FAULT)                                                                    \
-    FAULT(old_version, f->header.version = 3,                                                   \
-          "module format 3, this program reads 4; compile it again")                            \
-    FAULT(new_version, f->header.version = 5,                                                   \
-          "module format 5, this program reads 4; it was made by a newer program")              \
+    FAULT(old_version, f->header.version = 4,                                                   \
+          "module format 4, this program reads 5; compile it again")                            \
+    FAULT(new_version, f->header.version = 6,                                                   \
+          "module format 6, this program reads 5; it was made by a newer program")              \
     FAULT(magic, f->header.magic[0] = 'X', "not a module")                                      \
     FAULT(header_zero, f->header.zero[23] = 1, "byte 63 of the header is not zero")             \
     FAULT(section_count, f->header.section_count = 3, "3 sections")                             \
@@ -269,6 +269,15 @@ END_TEST
     FAULT(part_entry, t->part[0].entry = 1 << 20, "part 0: entry")                                 \
     FAULT(part_grid, t->part[1].grid[1] = 0, "part 1")                                             \
     FAULT(part_overflow, (t->part[1].grid[0] = INT64_MAX, t->part[1].grid[1] = 2), "part 1")       \
+    FAULT(part_threads, t->part[0].threads = 48, "a block of 48 threads with 0 bytes")             \
+    FAULT(part_many_threads, t->part[0].threads = 1056, "a block of 1056 threads")                 \
+    FAULT(part_shared, (t->part[0].threads = 64, t->part[0].shared_bytes = 232449),                \
+          "a block of 64 threads with 232449 bytes")                                               \
+    FAULT(part_shared_of_none, t->part[0].shared_bytes = 4, "a block of 0 threads with 4 bytes")   \
+    FAULT(part_blocks, (t->part[1].threads = 32, t->part[1].grid[1] = 65536),                      \
+          "part 1: 1 x 65536 x 1 blocks, at most 65535 x 65535 x 2147483647")                      \
+    FAULT(part_of_processor, t->part[1].threads = 32,                                              \
+          "kernel 1: part 0: a block of 32 threads, in code for x86-64")                           \
     FAULT(kernel_kind, t->kernel[0].kind = 99, "kernel 0: kind 99")                                \
     FAULT(kernel_parts, t->kernel[2].part_count = 2, "kernel 2: kind 0, parts 2 and 2 more")       \
     FAULT(kernel_no_parts, t->kernel[0].part_count = 0, "parts 0 and 0 more")                      \

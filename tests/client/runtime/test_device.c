@@ -184,11 +184,9 @@ static sx_code open_as_gpu(sx_gen_module_tables *t, sxr_program **program)
             t->guard[g] = (sx_module_guard){SX_GUARD_MACHINE, SX_ARCH_NVIDIA, 80, 0};
         }
     }
-    sx_module module = sx_gen_module_view(t);
-    module.code = (const uint8_t *)add_text;
-    module.code_count = sizeof(add_text);
+    t->text = (sx_span){(const uint8_t *)add_text, sizeof(add_text)};
     sx_buf_init(&bytes, 1 << 24);
-    ck_sx_ok(&cx, sx_module_encode(&cx, &module, &bytes));
+    sx_gen_module_encode(&cx, t, &bytes);
     sx_code code = sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, program);
     sx_buf_fini(&bytes);
     return code;

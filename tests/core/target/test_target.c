@@ -158,7 +158,7 @@ static const uint8_t *try_kernel(const sx_target *target, const node *n, const s
     sx_buf_init(&text, (size_t)1 << 24);
     ck_sx_ok(&cx, target->emit(&cx, target, kernel, false, &blob, &code));
     ck_assert_uint_eq(code.entry_count, kernel->part_count);
-    ck_sx_ok(&cx, target->machine->check(&cx, target->machine, sx_buf_span(&blob), code.entry,
+    ck_sx_ok(&cx, target->machine->check(&cx, target->machine, sx_buf_span(&blob), code.entry, NULL,
                                          code.entry_count));
     target->print(target, sx_buf_span(&blob), "symbol", &text);
     ck_assert_uint_gt(text.len, 0);
@@ -174,7 +174,7 @@ static const uint8_t *try_kernel(const sx_target *target, const node *n, const s
     ck_assert_mem_eq(ours[n->count].memory, theirs[n->count].memory, bytes_of(&n->result));
     memset(blob.ptr + code.entry[0], 0, 4);
     ck_sx_fails(&cx,
-                target->machine->check(&cx, target->machine, sx_buf_span(&blob), code.entry,
+                target->machine->check(&cx, target->machine, sx_buf_span(&blob), code.entry, NULL,
                                        code.entry_count),
                 SX_INPUT, "");
     sx_ctx_reset_error(&cx);

@@ -67,8 +67,10 @@ SX_UNUSED static sx_code toy_read(sx_ctx *cx, sx_span blob, uint32_t entry, toy_
 }
 
 SX_UNUSED static sx_code toy_check(sx_ctx *cx, const sx_machine *machine, sx_span blob,
-                                   const uint32_t *entry, uint32_t entry_count)
+                                   const uint32_t *entry, const sx_machine_block *block,
+                                   uint32_t entry_count)
 {
+    (void)block;
     for (uint32_t i = 0; i < entry_count; i++) {
         toy_head head;
         sx_kernel *kernel;

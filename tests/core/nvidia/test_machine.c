@@ -1,0 +1,136 @@
+/* The check of code for GPUs: an entry is launched as its text says, on a machine that can give it that. */
+#include "tests/lib/test.h"
+
+#include <string.h>
+
+#include "core/cost/device.h"
+#include "core/nvidia/code.h"
+#include "core/target/machine.h"
+#include "tests/lib/gen_block.h"
+
+static sx_ctx cx;
+
+static void setup(void)
+{
+    sx_ctx_init(&cx, (size_t)64 << 20);
+}
+
+static void teardown(void)
+{
+    sx_ctx_fini(&cx);
+}
+
+/* The text with the first `from` in it replaced by `to`. */
+static sx_span changed(const char *from, const char *to)
+{
+    const char *text = (const char *)sx_gen_block_text().ptr, *at = strstr(text, from);
+    size_t before = (size_t)(at - text), behind = strlen(at + strlen(from)), n = strlen(to);
+    char *made = sx_alloc(&cx, before + n + behind + 1);
+    ck_assert(at != NULL && made != NULL);
+    memcpy(made, text, before);
+    memcpy(made + before, to, n);
+    memcpy(made + before + n, at + strlen(from), behind);
+    return (sx_span){(const uint8_t *)made, before + n + behind + 1};
+}
+
+static sx_code check(const sx_machine *machine, sx_span text, uint32_t threads,
+                     uint32_t shared_bytes)
+{
+    const sx_machine_block block = {threads, shared_bytes};
+    const char *at = strstr((const char *)text.ptr, ".visible");
+    uint32_t entry = (uint32_t)(at - (const char *)text.ptr);
+    return machine->check(&cx, machine, text, &entry, &block, 1);
+}
+
+START_TEST(test_a_block_is_launched_as_its_text_says)
+{
+    sx_span text = sx_gen_block_text();
+    ck_sx_ok(&cx, check(&sx_machine_sm_80, text, 64, 256));
+    ck_sx_fails(&cx, check(&sx_machine_sm_80, text, 32, 256), SX_INPUT,
+                "requires blocks of 64x1x1 threads, launched with 32");
+    ck_sx_fails(&cx, check(&sx_machine_sm_80, text, 0, 0), SX_INPUT, "launched with 0");
+    sx_span two = changed(".reqntid 64, 1, 1", ".reqntid 32, 2, 1");
+    ck_sx_fails(&cx, check(&sx_machine_sm_80, two, 64, 256), SX_INPUT, "blocks of 32x2x1 threads");
+    sx_span any = changed(".reqntid 64, 1, 1\n", "");
+    ck_sx_fails(&cx, check(&sx_machine_sm_80, any, 64, 256), SX_INPUT, "blocks of 0x0x0 threads");
+    ck_sx_ok(&cx, check(&sx_machine_sm_80, any, 0, 0));
+    uint32_t entry = sx_gen_block_entry();
+    ck_sx_fails(&cx, sx_machine_sm_80.check(&cx, &sx_machine_sm_80, text, &entry, NULL, 1),
+                SX_INPUT, "launched with 0"); /* all are said to be vector programs */
+}
+END_TEST
+
+START_TEST(test_shared_memory_of_a_block)
+{
+    sx_span text = sx_gen_block_text();
+    ck_sx_ok(&cx, check(&sx_machine_sm_80, text, 64, 163 << 10));
+    ck_sx_fails(&cx, check(&sx_machine_sm_80, text, 64, (163 << 10) + 1), SX_INPUT,
+                "0 bytes of shared memory and 166913 at the launch, a block of sm_80 has at most "
+                "166912");
+    ck_sx_ok(&cx, check(&sx_machine_sm_90, text, 64, 227 << 10));
+    ck_sx_fails(&cx, check(&sx_machine_sm_120, text, 64, 163 << 10), SX_INPUT,
+                "sm_120 has at most 101376");
+    sx_span fixed =
+        changed(".extern .shared .align 1024 .b8 pool[]", ".shared .align 1024 .b8 pool[4096]");
+    ck_sx_ok(&cx, check(&sx_machine_sm_80, fixed, 64, 0));
+    ck_sx_fails(&cx, check(&sx_machine_sm_80, fixed, 64, 256), SX_INPUT,
+                "launched with 256 bytes of shared memory, it names none");
+    sx_span both = changed(".extern .shared .align 1024 .b8 pool[];",
+                           ".shared .align 16 .b8 own[1024];\n"
+                           ".extern .shared .align 1024 .b8 pool[];");
+    ck_sx_ok(&cx, check(&sx_machine_sm_80, both, 64, 162 << 10));
+    ck_sx_fails(&cx, check(&sx_machine_sm_80, both, 64, 163 << 10), SX_INPUT,
+                "1024 bytes of shared memory and 166912 at the launch");
+}
+END_TEST
+
+START_TEST(test_processors_have_no_blocks)
+{
+    static const uint8_t code[] = {0xc3};
+    const sx_machine_block none = {0, 0}, block = {64, 256};
+    uint32_t entry = 0;
+    const sx_machine *machine = &sx_machine_x86_64_v3;
+    sx_span text = {code, sizeof(code)};
+    ck_sx_ok(&cx, machine->check(&cx, machine, text, &entry, &none, 1));
+    ck_sx_fails(&cx, machine->check(&cx, machine, text, &entry, &block, 1), SX_INPUT,
+                "a block of 64 threads, x86-64-v3 has none");
+}
+END_TEST
+
+/* The loader's figure for a machine is that of the devices whose code it is. */
+START_TEST(test_devices_agree)
+{
+    uint32_t compared = 0;
+    for (uint32_t i = 0; i < sx_device_count(); i++) {
+        const sx_device *device = sx_device_at(i);
+        const sx_machine *machine =
+            device->target != NULL ? sx_machine_find(NULL, device->target) : NULL;
+        if (machine == NULL) {
+            continue;
+        }
+        if (device->block_threads == 0) {
+            ck_assert_uint_eq(machine->block_shared_bytes, 0);
+            continue;
+        }
+        ck_assert_msg((double)machine->block_shared_bytes == device->shared_block_bytes, "%s: %.0f",
+                      device->name, device->shared_block_bytes);
+        ck_assert_uint_eq(device->block_threads, SX_MODULE_THREADS_MAX);
+        ck_assert_uint_le(machine->block_shared_bytes, SX_MODULE_SHARED_BYTES_MAX);
+        compared++;
+    }
+    ck_assert_uint_ge(compared, 6);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("machine");
+    TCase *tcase = tcase_create("machine");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, test_a_block_is_launched_as_its_text_says);
+    tcase_add_test(tcase, test_shared_memory_of_a_block);
+    tcase_add_test(tcase, test_processors_have_no_blocks);
+    tcase_add_test(tcase, test_devices_agree);
+    suite_add_tcase(suite, tcase);
+    return sx_test_main(suite);
+}
