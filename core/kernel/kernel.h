@@ -255,4 +255,37 @@ void sx_schedule_map(uint32_t lanes, int64_t rows, int64_t columns, uint32_t cop
 #define SX_ROW_CHUNK(lane_bytes) (SX_ROW_BYTES / (lane_bytes)*SX_ROW_ACCUMULATORS)
 void sx_schedule_row(uint32_t lanes, uint32_t lane_bytes, bool along, int64_t rows, int64_t columns,
                      sx_schedule *s);
+
+/* An instruction that multiplies small matrices: it adds to [rows, columns] the product of [rows, steps] and [steps,
+ * columns]. */
+typedef struct {
+    const char *name;
+    /* The element types of what is multiplied, and of what the products are added to. */
+    sx_dtype factor, sum;
+    uint32_t rows, columns, steps;
+    /* How it rounds: kernels of different classes never share a numerics plan. */
+    const char *numerics;
+} sx_matrix_instruction;
+/* A contraction by blocks of threads that work together, whose arguments pass through a ring of stages in shared
+ * memory: the schedule of a tile program (core/tile/program.h). */
+typedef struct {
+    /* The shape of the matrix instruction; all 0: each thread multiplies and adds by itself. */
+    uint32_t matrix_rows, matrix_columns, matrix_steps;
+    /* What a block computes, and how many elements of k a stage of the ring holds. */
+    int64_t rows, columns, steps;
+    /* What a warp of the block computes. */
+    int64_t warp_rows, warp_columns;
+    /* Without matrix instructions: what a thread of the warp computes; else 0. */
+    uint32_t thread_rows, thread_columns;
+    /* Stages of the ring, 2 to SX_BLOCK_DEPTH_MAX. */
+    uint32_t depth;
+    /* The arguments that are multiplied: `lhs` and `rhs` of the analysis. They may be the same. */
+    uint32_t left, right;
+} sx_block_tiles;
+#define SX_BLOCK_DEPTH_MAX 8
+/* `grid(b, m/128, n/128) loop(k/32) warp(m/64, n/32) matrix(m/16, n/8, k/16) stage(arg0: shared x3, arg1: shared x3)`;
+ * without matrix instructions `... lane(m/8, n/8) register(m, n, k) ...` in their place. */
+void sx_schedule_block(const sx_block_tiles *tiles, sx_schedule *s);
+/* The numbers that a schedule was made of; false: it is not of this form. */
+bool sx_block_tiles_of(const sx_schedule *s, sx_block_tiles *tiles);
 #endif

@@ -81,7 +81,7 @@ static sx_code check_levels(sx_ctx *cx, const sx_schedule *s)
             return SX_FAIL(cx, SX_INPUT, "schedule: %c/%lld stands inside %c/%lld: steps fall",
                            axis, (long long)level->step, axis, (long long)before);
         }
-        last[level->axis] = level->step;
+        last[level->axis] = level->bind == SX_BIND_MATRIX ? 1 : level->step;
     }
     for (uint32_t r = 0; r < SX_ROLE_COUNT; r++) {
         if (last[r] > 1) {

@@ -180,7 +180,7 @@ static sx_code read_group(reader *r, sx_schedule *s)
     }
     if (bind == SX_BIND_COUNT && !stages) {
         r->at -= word.len;
-        return expected(r, "grid, cluster, warp, loop, register, lane or stage");
+        return expected(r, "grid, cluster, warp, loop, register, lane, matrix or stage");
     }
     SX_TRY(take(r, '('));
     do {

@@ -1,4 +1,4 @@
-/* skeleton.c - schedules of the forms that the lowerings of core/loop follow, from their free numbers. */
+/* skeleton.c - schedules of the forms that the lowerings of core/loop and core/tile follow, from their free numbers. */
 #include "core/kernel/kernel.h"
 
 static void add(sx_schedule *s, sx_bind bind, sx_role axis, int64_t step)
@@ -72,4 +72,69 @@ void sx_schedule_row(uint32_t lanes, uint32_t lane_bytes, bool along, int64_t ro
         add(s, SX_BIND_REGISTER, SX_ROLE_COLUMN, lanes);
         add(s, SX_BIND_LANE, SX_ROLE_COLUMN, 1);
     }
+}
+
+void sx_schedule_block(const sx_block_tiles *t, sx_schedule *s)
+{
+    SX_ASSERT(t->depth >= 1 && (t->matrix_rows == 0) == (t->thread_rows != 0));
+    *s = (sx_schedule){.level_count = 0};
+    add(s, SX_BIND_GRID, SX_ROLE_BATCH, 1);
+    add(s, SX_BIND_GRID, SX_ROLE_ROW, t->rows);
+    add(s, SX_BIND_GRID, SX_ROLE_COLUMN, t->columns);
+    add(s, SX_BIND_LOOP, SX_ROLE_SUM, t->steps);
+    add(s, SX_BIND_WARP, SX_ROLE_ROW, t->warp_rows);
+    add(s, SX_BIND_WARP, SX_ROLE_COLUMN, t->warp_columns);
+    if (t->matrix_rows != 0) {
+        add(s, SX_BIND_MATRIX, SX_ROLE_ROW, t->matrix_rows);
+        add(s, SX_BIND_MATRIX, SX_ROLE_COLUMN, t->matrix_columns);
+        add(s, SX_BIND_MATRIX, SX_ROLE_SUM, t->matrix_steps);
+    } else {
+        add(s, SX_BIND_LANE, SX_ROLE_ROW, t->thread_rows);
+        add(s, SX_BIND_LANE, SX_ROLE_COLUMN, t->thread_columns);
+        add(s, SX_BIND_REGISTER, SX_ROLE_ROW, 1);
+        add(s, SX_BIND_REGISTER, SX_ROLE_COLUMN, 1);
+        add(s, SX_BIND_REGISTER, SX_ROLE_SUM, 1);
+    }
+    s->stage[s->stage_count++] =
+        (sx_stage_place){.argument = t->left, .space = SX_SPACE_SHARED, .depth = t->depth};
+    if (t->right != t->left) {
+        s->stage[s->stage_count++] =
+            (sx_stage_place){.argument = t->right, .space = SX_SPACE_SHARED, .depth = t->depth};
+    }
+}
+
+bool sx_block_tiles_of(const sx_schedule *s, sx_block_tiles *t)
+{
+    uint32_t last = s->stage_count - 1;
+    if (s->stage_count < 1 || s->stage_count > 2) {
+        return false;
+    }
+#define STEP(axis, bind) sx_schedule_step(s, SX_ROLE_##axis, SX_BIND_##bind, 0)
+    *t = (sx_block_tiles){.rows = STEP(ROW, GRID),
+                          .columns = STEP(COLUMN, GRID),
+                          .steps = STEP(SUM, LOOP),
+                          .warp_rows = STEP(ROW, WARP),
+                          .warp_columns = STEP(COLUMN, WARP),
+                          .depth = s->stage[0].depth,
+                          .left = s->stage[0].argument,
+                          .right = s->stage[last].argument};
+    const int64_t rest[] = {STEP(ROW, MATRIX), STEP(COLUMN, MATRIX), STEP(SUM, MATRIX),
+                            STEP(ROW, LANE), STEP(COLUMN, LANE)};
+#undef STEP
+    for (uint32_t i = 0; i < SX_COUNT(rest); i++) {
+        if (rest[i] > UINT16_MAX) {
+            return false;
+        }
+    }
+    t->matrix_rows = (uint32_t)rest[0];
+    t->matrix_columns = (uint32_t)rest[1];
+    t->matrix_steps = (uint32_t)rest[2];
+    t->thread_rows = (uint32_t)rest[3];
+    t->thread_columns = (uint32_t)rest[4];
+    if ((t->matrix_rows == 0) != (t->thread_rows != 0)) {
+        return false;
+    }
+    sx_schedule again;
+    sx_schedule_block(t, &again);
+    return sx_schedule_equal(s, &again);
 }

@@ -90,10 +90,15 @@ typedef struct {
     int64_t trip;
 } sx_item;
 
+/* What a block of threads does at a point of the grid: core/tile/program.h. */
+typedef struct sx_tile sx_tile;
+
 /* A program that is run once for every point of its grid. */
 typedef struct {
     /* How many points each dimension of the grid has, at least 1. */
     int64_t grid[3];
+    /* NULL: the program of one thread's vectors that follows. Else the program of a block, and there are no items. */
+    sx_tile *tile;
     sx_item *item;
     uint32_t item_count, item_capacity;
     sx_addr *addr;

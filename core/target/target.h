@@ -59,21 +59,11 @@ static inline void sx_emulation_index(const sx_emulation *what, int64_t point, i
     index[2] = point % what->grid[2];
 }
 
-/* ---- instructions that multiply small matrices ---- */
-typedef struct {
-    const char *name;
-    /* The element types of what is multiplied, and of what the products are added to. */
-    sx_dtype factor, sum;
-    /* It adds to [rows, columns] the product of [rows, steps] and [steps, columns]. */
-    uint32_t rows, columns, steps;
-    /* How it rounds: kernels of different classes never share a numerics plan. */
-    const char *numerics;
-} sx_matrix_instruction;
-
 struct sx_target {
     const sx_machine *machine; /* its name, its place among others, and the check of its code */
     /* Its vector instructions; their numerics class is in here. */
     sx_vector_unit vectors;
+    /* Its instructions that multiply small matrices. */
     const sx_matrix_instruction *matrix;
     uint32_t matrix_count;
     /* Types of elements that kernels read and write, and that instructions compute with: sets of 1 << sx_dtype. */

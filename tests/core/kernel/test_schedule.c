@@ -63,6 +63,63 @@ START_TEST(test_skeletons)
 }
 END_TEST
 
+static const sx_block_tiles blocks[] = {
+    {.matrix_rows = 16,
+     .matrix_columns = 8,
+     .matrix_steps = 16,
+     .rows = 128,
+     .columns = 128,
+     .steps = 32,
+     .warp_rows = 64,
+     .warp_columns = 32,
+     .depth = 3,
+     .left = 1,
+     .right = 0},
+    {.rows = 128,
+     .columns = 64,
+     .steps = 16,
+     .warp_rows = 32,
+     .warp_columns = 64,
+     .thread_rows = 8,
+     .thread_columns = 8,
+     .depth = 4,
+     .left = 2,
+     .right = 2},
+};
+
+/* Blocks of a GPU: the numbers come back from the schedule, and other schedules have none. */
+START_TEST(test_blocks)
+{
+    static const char *const text[] = {
+        "grid(b, m/128, n/128) loop(k/32) warp(m/64, n/32) matrix(m/16, n/8, k/16) "
+        "stage(arg1: shared x3, arg0: shared x3)",
+        "grid(b, m/128, n/64) loop(k/16) warp(m/32, n/64) lane(m/8, n/8) register(m, n, k) "
+        "stage(arg2: shared x4)"};
+    sx_schedule s;
+    sx_block_tiles back;
+    for (uint32_t i = 0; i < SX_COUNT(blocks); i++) {
+        sx_schedule_block(&blocks[i], &s);
+        check_text(&s, text[i]);
+        ck_assert(sx_block_tiles_of(&s, &back));
+        ck_assert_mem_eq(&back, &blocks[i], sizeof(back));
+        s.level[3].bind = SX_BIND_REGISTER;
+        ck_assert(!sx_block_tiles_of(&s, &back));
+    }
+    static const char *const others[] = {
+        "grid(b, m/112, n/256) loop(n/32, m/14, k/4) register(k, m, n/16) lane(n)",
+        "grid(m/128) matrix(m/16) stage(arg0: shared)",
+        "grid(b, m/128, n/128) loop(k/32) warp(m/64, n/32) matrix(m/16, n/8, k/16) "
+        "stage(arg1: shared x3, arg0: memory x3)",
+        "grid(b, m/128, n/128) loop(k/32) warp(m/64, n/32) matrix(m/16, n/8, k/16) "
+        "stage(arg1: shared x3, arg0: shared x2)",
+        ""};
+    for (uint32_t i = 0; i < SX_COUNT(others); i++) {
+        ck_sx_ok(&cx, sx_schedule_parse(&cx, sx_span_of(others[i]), &s));
+        ck_assert_msg(!sx_block_tiles_of(&s, &back), "%s", others[i]);
+    }
+}
+END_TEST
+
 /* Every schedule that passes the check prints text that reads back to it, and another one has another hash. */
 START_TEST(test_random)
 {
@@ -102,6 +159,7 @@ static const struct {
 } bad[] = {
     {"grid(m/8) loop(m/16, m)", "m/16 stands inside m/8"},
     {"grid(m/8)", "nothing walks the pieces m/8"},
+    {"grid(m/64) matrix(m/16) loop(m/8, m)", "m/8 stands inside m/1"},
     {"grid(m/0)", "a step is 1 to"},
     {"grid(m/99999999999999999999)", "a number beyond"},
     {"grid(q)", "column 6: expected an axis"},
@@ -183,6 +241,7 @@ int main(void)
     TCase *cases = tcase_create("schedule");
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, test_skeletons);
+    tcase_add_test(cases, test_blocks);
     tcase_add_test(cases, test_random);
     tcase_add_loop_test(cases, test_bad_text, 0, (int)SX_COUNT(bad));
     tcase_add_test(cases, test_misfits);

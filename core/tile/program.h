@@ -1,0 +1,112 @@
+/* program.h - one block's program: what the threads of a block do together, in tiles.
+ *
+ * A part of a kernel (core/loop/loop.h) that has a tile runs a block of `threads` threads at each point of its grid,
+ * with `shared_bytes` bytes of shared memory. What it computes is a contraction, for each element of the result
+ *
+ *     x0 = sum over k of left[batch, row, k] * right[batch, k, column]
+ *
+ * and then `map`, a program of the loop IR that makes of x0 an element of the result and stores it. Without a matrix
+ * instruction the sum is one chain of fused multiply-adds in ascending k from +0, the bits of a contraction of
+ * core/loop. With one, k is cut in groups of the instruction's steps, in ascending order from 0, and the last group is
+ * filled up with zeros; each group is one instruction.
+ *
+ * The point (b, i, j) of the grid computes the elements of batch b from row i * block_rows and column j * block_columns
+ * on, as far as the matrices reach: b counts the points of the batch dimensions, the last one fastest. Steps of k come
+ * through the stages of a ring in shared memory, block_steps of them in each.
+ *
+ * Warps have roles. A role is a list of items, executed in their order. Roles meet at the ring alone; where two have
+ * the same warps, as on GPUs without a copy engine, these warps execute both, the loading one depth - 1 stages ahead.
+ * Layouts, places in shared memory and numbers of arrivals are in the program; barriers, waits and the cutting of the
+ * edges follow from it by rule.
+ */
+#ifndef SX_CORE_TILE_PROGRAM_H
+#define SX_CORE_TILE_PROGRAM_H
+#include "core/loop/loop.h"
+#include "core/tile/ring.h"
+
+/* An argument as matrices, of which a block reads tiles. "Side" is the row of a left argument, the column of a right
+ * one. Beyond the extents there are zeros. */
+typedef struct {
+    /* The number of the buffer in the kernel. */
+    uint32_t buffer;
+    sx_dtype element;
+    /* All that follows is in elements: where it begins, and how far it is to the next index along the side, along k and
+     * along each dimension of the batch; 0 along what it does not vary with. */
+    int64_t offset;
+    int64_t side_stride, sum_stride;
+    int64_t batch_stride[SX_RANK_MAX];
+    int64_t side_extent, sum_extent;
+} sx_tile_view;
+
+/* A factor: a tile of its view in each stage of the ring, and how threads read it there. */
+typedef struct {
+    sx_tile_view view;
+    /* The rows of its slot (slot 0 of the ring for the left one, 1 for the right one) are indices of the side, and k
+     * runs along them; otherwise the rows are k. */
+    bool sum_inner;
+    /* How many bytes are copied at once. 16, 8 and 4 do not pass through registers; fewer: one element, which does. */
+    uint32_t copy_bytes;
+    /* How many steps of k a thread holds at once. */
+    uint32_t group;
+    /* Which thread holds which element of a group. The layout is of the slot's rows and columns: [side, k] where k is
+     * inner, else [k, side]. */
+    sx_layout held;
+} sx_tile_operand;
+enum { SX_TILE_LEFT, SX_TILE_RIGHT };
+
+typedef enum {
+    SX_TILE_ACQUIRE,  /* waits until the next stage of the ring is free */
+    SX_TILE_FETCH,    /* copies the tile of `operand` into the stage that was acquired last */
+    SX_TILE_PUBLISH,  /* says that the stage acquired last is full */
+    SX_TILE_FILL,     /* all sums become 0 */
+    SX_TILE_WAIT,     /* waits until the next stage is full */
+    SX_TILE_MULTIPLY, /* adds the products of the stage that was waited for last */
+    SX_TILE_RELEASE, /* frees the stage waited for `back` waits ago; nothing where there was none */
+    SX_TILE_MAP,     /* runs `map` for each element of the block */
+    SX_TILE_LOOP,    /* the items up to END, once for each stage of k */
+    SX_TILE_END
+} sx_tile_op;
+
+typedef struct {
+    sx_tile_op op;
+    uint32_t operand; /* of a FETCH: SX_TILE_LEFT or SX_TILE_RIGHT */
+    uint32_t back;    /* of a RELEASE */
+} sx_tile_item;
+
+#define SX_TILE_ITEMS_MAX 16
+typedef struct {
+    const char *name;
+    uint32_t first_warp, warps;
+    sx_tile_item item[SX_TILE_ITEMS_MAX];
+    uint32_t item_count;
+} sx_tile_role;
+
+/* The variables of `map` beside those of the grid: the row and the column of the element in the whole matrix, and its
+ * index along each dimension of the batch. These are the loops that would stand around it if one thread did all
+ * elements, outermost first. */
+enum { SX_TILE_VAR_ROW = 3, SX_TILE_VAR_COLUMN = 4, SX_TILE_VAR_BATCH = 5 };
+
+struct sx_tile {
+    /* Of a block: whole warps; and its shared memory, from an address on that is a multiple of 1024. */
+    uint32_t threads;
+    uint32_t shared_bytes;
+    /* The matrices: how many rows and columns the result has and how long the sums are; and the batch of them. */
+    int64_t rows, columns, sum;
+    int64_t batch[SX_RANK_MAX];
+    uint32_t batch_count;
+    uint32_t block_rows, block_columns, block_steps;
+    /* SX_TILE_LEFT and SX_TILE_RIGHT. */
+    sx_tile_operand operand[2];
+    sx_ring ring;
+    /* NULL: fused multiply-adds of threads. */
+    const sx_matrix_instruction *matrix;
+    /* Which thread holds the sum of which row and column of the block; each element once. */
+    sx_layout held;
+    /* The element's program: no loops, vector registers hold one element of each thread. Loads are LOADB, stores have
+     * one lane, addresses depend on the variables above alone. Vector register 0 is the sum, which is written before.
+     * The part's grid has no meaning. */
+    sx_part map;
+    sx_tile_role role[SX_ROLES_MAX];
+    uint32_t role_count;
+};
+#endif
