@@ -201,6 +201,14 @@ static sx_code check_blocks(sx_ctx *cx, const sx_device *device)
                        device->name, device->shared_block_bytes, device->shared_bytes,
                        device->l1_bytes);
     }
+    if (device->shared_latency > device->l2_latency ||
+        device->l2_latency > device->memory_latency) {
+        return SX_FAIL(
+            cx, SX_INPUT,
+            "device %s: shared latency %u cycles, l2 latency %u, memory latency %u: each "
+            "at most the next",
+            device->name, device->shared_latency, device->l2_latency, device->memory_latency);
+    }
     if (device->block_threads > device->core_threads ||
         device->block_threads > device->register_file) {
         return SX_FAIL(

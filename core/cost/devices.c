@@ -14,6 +14,14 @@
  * device's second level divided by multiprocessors. Laws of blocks: CUDA C++ programming guide, compute
  * capabilities 8.0, 8.6, 8.9, 9.0, 10.0; a block keeps 1 KiB of its shared memory for the system.
  *
+ * Latencies in cycles: A100, H100 and RTX 4090 Luo et al. 2024 (arXiv 2402.13499), measured by chasing pointers, and
+ * for mma.m16n8k16 also Sun et al. 2023 (arXiv 2206.02874); those of the others are estimates: the RTX 3090 between
+ * its neighbours, the B200 more than the H100 for its second die. The share of their rate that tensor cores reach by
+ * mma.sync: H100 62 % (Luo et al.: the rest takes wgmma), A100 and RTX 95 % (the instruction at its issue rate, less
+ * what feeding it costs: an estimate from Sun et al.), B200 an estimate: the rate of a multiprocessor of the H100.
+ * The bandwidth of the second level, 64 bytes/ns for each multiprocessor: A100 5120 bytes a cycle (white paper: 67);
+ * for the others an estimate from what matrix kernels on the H100 are fed with, about 8.2 TB/s.
+ *
  * Links, one direction: x86-64 a port of 100 Gbit/s Ethernet; GPUs the data sheets' NVLink (half of the figure
  * for both directions: A100 600, H100 and H200 900, B200 1800, RTX 3090 112.5 GB/s; RTX 4090 has none: PCIe
  * 4.0 x16). A step of a collective: the hardware latencies of NCCL's model (src/graph/tuning.cc, tree, LL128):
@@ -34,18 +42,21 @@
 #define WARPS(each)                                                                     \
     .program_class = "nvidia", .lanes = 32, .registers = 255, .fma_per_cycle = (each),  \
     .fma_latency = 4, .launch_ns = 4000, .l2_bytes_per_ns = 64, .register_file = 65536, \
-    .register_step = 8, .block_threads = 1024
+    .register_step = 8, .block_threads = 1024, .matrix_latency = 33
+#define LATENCIES(shared, second, memory) \
+    .shared_latency = (shared), .l2_latency = (second), .memory_latency = (memory)
 #define HBM .byte_pj = 31, .link_ns = 1250
 #define SHARED(kib) .shared_bytes = (kib)*1024.0, .shared_block_bytes = ((kib)-1) * 1024.0
-#define HOPPER                                                                               \
-    WARPS(4), HBM,                                                                           \
-        .cores = 132, .ghz = 1.98, .l1_bytes = 262144, .l1_bytes_per_ns = 253.44,            \
-        .l2_bytes = 397188, SHARED(228), .core_threads = 2048, .core_blocks = 32,            \
-        .cluster_blocks = 8, .link_bytes_per_ns = 450, .flop_pj = 10.4,                      \
-        .rate = {{SX_F64, SX_UNIT_VECTOR, 33500},      {SX_I32, SX_UNIT_VECTOR, 33500},      \
-                 {SX_F64, SX_UNIT_TENSOR, 66900},      {SX_F16, SX_UNIT_TENSOR, 989400},     \
-                 {SX_BF16, SX_UNIT_TENSOR, 989400},    {SX_F8E4M3, SX_UNIT_TENSOR, 1978900}, \
-                 {SX_F8E5M2, SX_UNIT_TENSOR, 1978900}, {SX_I8, SX_UNIT_TENSOR, 1978900}},    \
+#define HOPPER                                                                                   \
+    WARPS(4), HBM,                                                                               \
+        .cores = 132, .ghz = 1.98, .l1_bytes = 262144, .l1_bytes_per_ns = 253.44,                \
+        .l2_bytes = 397188, SHARED(228), .core_threads = 2048, .core_blocks = 32,                \
+        .cluster_blocks = 8, .link_bytes_per_ns = 450, .flop_pj = 10.4, LATENCIES(29, 263, 479), \
+        .matrix_share = 0.62,                                                                    \
+        .rate = {{SX_F64, SX_UNIT_VECTOR, 33500},      {SX_I32, SX_UNIT_VECTOR, 33500},          \
+                 {SX_F64, SX_UNIT_TENSOR, 66900},      {SX_F16, SX_UNIT_TENSOR, 989400},         \
+                 {SX_BF16, SX_UNIT_TENSOR, 989400},    {SX_F8E4M3, SX_UNIT_TENSOR, 1978900},     \
+                 {SX_F8E5M2, SX_UNIT_TENSOR, 1978900}, {SX_I8, SX_UNIT_TENSOR, 1978900}},        \
         .rate_count = 8
 
 static const sx_device device_table[] = {
@@ -83,6 +94,8 @@ static const sx_device device_table[] = {
      WARPS(2),
      HBM,
      SHARED(164),
+     LATENCIES(29, 262, 466),
+     .matrix_share = 0.95,
      .cores = 108,
      .ghz = 1.41,
      .l1_bytes = 196608,
@@ -120,6 +133,8 @@ static const sx_device device_table[] = {
      WARPS(4),
      HBM,
      SHARED(228),
+     LATENCIES(29, 300, 650),
+     .matrix_share = 0.3,
      .cores = 148,
      .ghz = 1.98,
      .l1_bytes = 262144,
@@ -144,6 +159,8 @@ static const sx_device device_table[] = {
      .text = "NVIDIA GeForce RTX 3090: 82 SM, 35.6 TFLOPS FP32, 71 TFLOPS BF16, 936 GB/s",
      WARPS(4),
      SHARED(100),
+     LATENCIES(30, 262, 500),
+     .matrix_share = 0.95,
      .cores = 82,
      .ghz = 1.695,
      .l1_bytes = 131072,
@@ -169,6 +186,8 @@ static const sx_device device_table[] = {
      .text = "NVIDIA GeForce RTX 4090: 128 SM, 82.6 TFLOPS FP32, 165 TFLOPS BF16, 1008 GB/s",
      WARPS(4),
      SHARED(100),
+     LATENCIES(30, 273, 542),
+     .matrix_share = 0.95,
      .cores = 128,
      .ghz = 2.52,
      .l1_bytes = 131072,

@@ -9,11 +9,10 @@
  * high-performance BLIS".
  *
  * Online sum: rows to lanes, two register-blocked contractions for each block of keys. Map and row kernels are
- * bound by memory; where lanes are threads, a grid point is a warp, and all the warps that the cores hold at once
- * are needed to hide the time that memory takes to answer, so each has its share of the bandwidth alone. */
+ * bound by memory. Where lanes are threads a grid point is a warp: warps.c. */
 #include <math.h>
 
-#include "core/cost/cost.h"
+#include "core/cost/model.h"
 
 #define POINT_NS 20.0 /* entering a grid point: call, address set-up */
 #define LOADS_PER_CYCLE 2.0
@@ -30,13 +29,6 @@ double sx_cost_floor(const sx_device *device, const sx_analysis *a)
 }
 
 /* ---- contractions ---- */
-
-/* The next whole number of a positive one below 2^53. */
-static double whole(double x)
-{
-    double down = (double)(int64_t)x;
-    return down < x ? down + 1 : down;
-}
 
 /* Cycles one core needs for a strip of `rows` rows by a panel over all of k. */
 static double strip_cycles(const sx_device *device, const sx_analysis *a,
@@ -60,13 +52,7 @@ static double strip_cycles(const sx_device *device, const sx_analysis *a,
     return fmax(k * cycles, feed) * (packed ? 1.0 : strided) + STRIP_CYCLES + rows * vectors;
 }
 
-static double least(double x, double y)
-{
-    return x < y ? x : y;
-}
-
-/* Bytes of an argument that are read, about: windows of a convolution overlap, rows of a slice lie apart. */
-static double distinct_bytes(const sx_analysis *a, uint32_t argument)
+double sx_model_distinct_bytes(const sx_analysis *a, uint32_t argument)
 {
     double span = 1, product = 1;
     for (uint32_t d = 0; d < a->view.rank; d++) {
@@ -75,7 +61,7 @@ static double distinct_bytes(const sx_analysis *a, uint32_t argument)
         span += stride * (extent - 1);
         product *= stride > 0 ? extent : 1;
     }
-    return (double)sx_dtype_bytes(a->input[argument].dtype) * least(span, product);
+    return (double)sx_dtype_bytes(a->input[argument].dtype) * sx_least(span, product);
 }
 
 /* What one core takes for all strips of a tile of rows by all panels. Operands that do not stay in L2 come from
@@ -86,7 +72,7 @@ static double sweep_ns(const sx_device *device, const sx_analysis *a, const sx_c
 {
     SX_ASSERT(strips >= 1 && panels >= 1);
     double m = (double)a->extent[SX_ROLE_ROW], n = (double)a->extent[SX_ROLE_COLUMN];
-    double row_tiles = whole(m / (double)t->tile_rows);
+    double row_tiles = sx_whole(m / (double)t->tile_rows);
     double strip = strip_cycles(device, a, t, m / row_tiles / strips) / device->ghz;
     double rate = device->l3_bytes_per_ns;
     if (!(rate > 0)) {
@@ -95,17 +81,17 @@ static double sweep_ns(const sx_device *device, const sx_analysis *a, const sx_c
     double room = device->l2_bytes / 2;
     double row_bytes = a->lane_bytes * (double)a->extent[SX_ROLE_SUM];
     double rhs = row_bytes * n; /* of one batch */
-    rhs = t->panels == UINT32_MAX ? least(rhs, distinct_bytes(a, a->rhs)) : rhs;
-    double lhs = distinct_bytes(a, a->lhs);
+    rhs = t->panels == UINT32_MAX ? sx_least(rhs, sx_model_distinct_bytes(a, a->rhs)) : rhs;
+    double lhs = sx_model_distinct_bytes(a, a->lhs);
     double panel_fetch = rhs <= room ? 0 : rhs / panels / rate;
-    double rows_fetch = lhs <= room ? 0 : least(row_bytes * m, lhs) / row_tiles / strips / rate;
+    double rows_fetch = lhs <= room ? 0 : sx_least(row_bytes * m, lhs) / row_tiles / strips / rate;
     double first = fmax(strip, panel_fetch + rows_fetch);
     double first_strip = (panels - 1) * fmax(strip, panel_fetch);
     double first_panel = (strips - 1) * fmax(strip, rows_fetch);
     return first + first_strip + first_panel + (strips - 1) * (panels - 1) * strip;
 }
 
-static double overlapped(const sx_device *device, const sx_analysis *a, double computing)
+double sx_model_overlapped(const sx_device *device, const sx_analysis *a, double computing)
 {
     double moving = sx_device_move_ns(device, a->bytes);
     return fmax(computing, moving) + UNHIDDEN * fmin(computing, moving);
@@ -113,7 +99,7 @@ static double overlapped(const sx_device *device, const sx_analysis *a, double c
 
 static double pack_ns(const sx_device *device, const sx_analysis *a, double width)
 {
-    double panels = whole((double)a->extent[SX_ROLE_COLUMN] / width);
+    double panels = sx_whole((double)a->extent[SX_ROLE_COLUMN] / width);
     double rows = a->lane_bytes * (double)a->rhs_copies * (double)a->extent[SX_ROLE_SUM];
     double packed = rows * panels * width;
     double source = rows * (double)a->extent[SX_ROLE_COLUMN];
@@ -127,19 +113,22 @@ void sx_cost_contractions(const sx_device *device, const sx_analysis *a,
 {
     double m = (double)a->extent[SX_ROLE_ROW], n = (double)a->extent[SX_ROLE_COLUMN];
     double width = (double)t->block_vectors * t->lanes;
-    double panels = whole(n / width);
-    double row_tiles = whole(m / (double)t->tile_rows);
-    double strips = whole(m / row_tiles / t->block_rows);
-    double sweep = sweep_ns(device, a, t, strips, panels);
+    double panels = sx_whole(n / width);
+    double row_tiles = sx_whole(m / (double)t->tile_rows);
+    double strips = sx_whole(m / row_tiles / t->block_rows);
+    bool warps = sx_model_has_warps(device);
+    sx_model_warps points_of_warps = {t, strips, m / row_tiles / strips, panels, row_tiles};
+    double sweep = warps ? 0 : sweep_ns(device, a, t, strips, panels);
     double points = (double)a->extent[SX_ROLE_BATCH] * row_tiles;
     double floor_ns = sx_cost_floor(device, a);
     bool packs = t->panels != UINT32_MAX && !rhs_constant;
     double beside = device->launch_ns + (packs ? pack_ns(device, a, width) : 0);
     for (uint32_t c = 0; c < count; c++) {
-        double column_tiles = whole(n / (double)tile_columns[c]);
-        double rounds = whole(points * column_tiles / device->cores); /* the slowest core */
-        double time = rounds * (sweep / column_tiles + POINT_NS);
-        ns[c] = fmax(overlapped(device, a, time), floor_ns) + beside;
+        double column_tiles = sx_whole(n / (double)tile_columns[c]);
+        double rounds = sx_whole(points * column_tiles / device->cores); /* the slowest core */
+        double time = warps ? sx_model_warps_ns(device, a, &points_of_warps, column_tiles)
+                            : rounds * (sweep / column_tiles + POINT_NS);
+        ns[c] = sx_most(sx_model_overlapped(device, a, time), floor_ns) + beside;
     }
 }
 
@@ -168,12 +157,13 @@ double sx_cost_block_bound(const sx_device *device, const sx_analysis *a,
                            const sx_contraction_tiles *t)
 {
     double width = (double)t->block_vectors * t->lanes;
-    double strips = whole((double)a->extent[SX_ROLE_ROW] / t->block_rows);
-    double panels = whole((double)a->extent[SX_ROLE_COLUMN] / width);
+    double strips = sx_whole((double)a->extent[SX_ROLE_ROW] / t->block_rows);
+    double panels = sx_whole((double)a->extent[SX_ROLE_COLUMN] / width);
     double height = (double)a->extent[SX_ROLE_ROW] / strips;
-    double cycles = strips * panels * strip_cycles(device, a, t, height);
-    double time = (double)a->extent[SX_ROLE_BATCH] * cycles / device->cores / device->ghz;
-    return overlapped(device, a, time) + device->launch_ns;
+    double each = sx_model_has_warps(device) ? sx_model_warps_bound_ns(device, a, t, height)
+                                             : strip_cycles(device, a, t, height) / device->ghz;
+    double time = (double)a->extent[SX_ROLE_BATCH] * strips * panels * each / device->cores;
+    return sx_model_overlapped(device, a, time) + device->launch_ns;
 }
 
 /* ---- the other kinds: what a schedule says ---- */
@@ -216,7 +206,9 @@ static double price_online(const pricing *p)
     double cycles = keys * ((inner + columns) * each + SCORE_CYCLES * vectors) +
                     2 * columns * vectors * ceil(keys / block) + (inner + columns) * width;
     cycles += p->a->scattered * SCATTERED_CYCLES / fmax(points, 1);
-    double time = ceil(points / device->cores) * (cycles / device->ghz + POINT_NS);
+    double busiest = ceil(points / device->cores);
+    busiest = sx_model_has_warps(device) ? sx_most(busiest, SX_SCHEDULERS) : busiest;
+    double time = busiest * (cycles / device->ghz + POINT_NS);
     return fmax(time, sx_device_move_ns(device, p->a->bytes));
 }
 
@@ -235,10 +227,11 @@ static double price_rows(const pricing *p)
     double bytes = fmax(a->effort, points * LINE_BYTES * (a->input_count + 1));
     double work = fmax(sx_device_compute_ns(device, a->arithmetic, false, a->work) * vectors,
                        sx_device_move_ns(device, bytes));
-    double at_once = sx_device_points(device);
-    double rounds = ceil(points / at_once);
-    double imbalance = rounds * at_once / points;
-    return work * imbalance + rounds * POINT_NS;
+    if (sx_model_has_warps(device)) {
+        return sx_model_warp_rows_ns(device, a, p->s, points, work);
+    }
+    double rounds = ceil(points / device->cores);
+    return work * rounds * device->cores / points + rounds * POINT_NS;
 }
 
 double sx_cost_schedule(const sx_device *device, const sx_analysis *a, const sx_schedule *s,

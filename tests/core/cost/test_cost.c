@@ -222,6 +222,67 @@ START_TEST(test_operands_that_come_again)
 }
 END_TEST
 
+static sx_analysis *product(int64_t m, int64_t n, int64_t k)
+{
+    sx_type input[2] = {shape(SX_F32, 2, m, k, 0), shape(SX_F32, 2, k, n, 0)};
+    sx_type result = shape(SX_F32, 2, m, n, 0);
+    sx_attr *fused = SX_NEW(&cx, sx_attr);
+    sx_type *kept = SX_NEW_ARRAY(&cx, sx_type, 2);
+    sx_analysis *a = SX_NEW(&cx, sx_analysis);
+    sx_attr attr = {.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs};
+    attr.lhs_contract = (sx_ints){1, {1}};
+    attr.rhs_contract = (sx_ints){1, {0}};
+    ck_assert(fused != NULL && kept != NULL && a != NULL);
+    kept[0] = input[0];
+    kept[1] = input[1];
+    ck_sx_ok(&cx, sx_fused_lift(&cx, SX_OP_DOT_GENERAL, &attr, kept, 2, &result, fused));
+    ck_sx_ok(&cx, sx_analysis_make(&cx, fused, kept, 2, a));
+    return a;
+}
+
+/* Contractions of which a warp makes each point of the grid: no tiles take less than what their register blocks say,
+ * or than the floor; a second k of the same length never costs less. One point keeps one core busy: by hand, a warp
+ * waits for its loads in each turn. */
+START_TEST(test_warps)
+{
+    sx_rng rng = {sx_test_seed()};
+    const sx_device *gpu;
+    ck_sx_ok(&cx, sx_device_find(&cx, SX_SPAN_LITERAL("a100"), &gpu));
+    for (uint32_t trial = 0; trial < 500; trial++) {
+        int64_t m = (int64_t)(1 + sx_rng_below(&rng, 700)),
+                n = (int64_t)(1 + sx_rng_below(&rng, 700));
+        int64_t k = (int64_t)(1 + sx_rng_below(&rng, 500));
+        sx_contraction_tiles t = {.lanes = gpu->lanes,
+                                  .block_rows = (uint32_t)(1 + sx_rng_below(&rng, 14)),
+                                  .block_vectors = (uint32_t)(1 + sx_rng_below(&rng, 4)),
+                                  .unroll = 4,
+                                  .panels = UINT32_MAX};
+        t.tile_rows = t.block_rows * (int64_t)(1 + sx_rng_below(&rng, 8));
+        int64_t columns = (int64_t)t.block_vectors * t.lanes * (int64_t)(1 + sx_rng_below(&rng, 4));
+        sx_analysis *a = product(m, n, k);
+        double ns, longer;
+        sx_cost_contractions(gpu, a, &t, &columns, 1, true, &ns);
+        sx_cost_contractions(gpu, product(m, n, 2 * k), &t, &columns, 1, true, &longer);
+        ck_assert_double_ge(ns, sx_cost_floor(gpu, a) + gpu->launch_ns);
+        ck_assert_double_ge(ns, sx_cost_block_bound(gpu, a, &t) * (1 - 1e-9));
+        ck_assert_double_ge(longer, ns);
+        sx_ctx_fini(&cx);
+        sx_ctx_init(&cx, (size_t)1 << 24);
+    }
+    sx_contraction_tiles one = {.lanes = 32,
+                                .block_rows = 4,
+                                .block_vectors = 1,
+                                .unroll = 4,
+                                .tile_rows = 4,
+                                .panels = UINT32_MAX};
+    int64_t columns = 32;
+    double ns, wait = 1024 / 4 * (gpu->l2_latency + 4.0 * gpu->fma_latency) / gpu->ghz;
+    sx_cost_contractions(gpu, product(4, 32, 1024), &one, &columns, 1, true, &ns);
+    ck_assert_double_ge(ns - gpu->launch_ns, wait);
+    ck_assert_double_eq_tol(ns - gpu->launch_ns, wait, 0.03 * wait);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("core.cost");
@@ -234,6 +295,7 @@ int main(void)
     tcase_add_test(cases, test_reference_extent);
     tcase_add_test(cases, test_fused_contraction);
     tcase_add_test(cases, test_operands_that_come_again);
+    tcase_add_test(cases, test_warps);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

@@ -215,6 +215,11 @@ START_TEST(test_refused)
         {"threads per block", NULL, "the laws of blocks are given all or not at all"},
         {"register step", NULL, "register step is missing: 1 to 256 wanted"},
         {"shared per block", "shared per block 300 KiB", "each at most the next"},
+        {"l2 latency", "l2 latency 20 cycles", "l2 latency 20, memory latency 479: each at most"},
+        {"memory latency", "memory latency 200 cycles",
+         "memory latency 200: each at most the next"},
+        {"matrix share", "matrix share 1.5", "matrix share 1.5: 0.01"},
+        {"matrix latency", "matrix latency 33", "unit \"\""},
         {"threads per block", "threads per block 4096", "threads per block 4096, of 2048 per core"},
     };
     const char *text = printed(row("h100"), "mine");

@@ -6,12 +6,14 @@
 #include "tests/lib/compiled.h"
 
 static const char *const targets[] = {"x86-64-v3", "x86-64-v4"};
+/* Devices whose points are warps beside them. */
+static const char *const devices[] = {"x86-64-v3", "x86-64-v4", "a100", "h200", "rtx4090"};
 #define SHAPES 200
 
 static const sx_device *device_of(sx_ctx *cx, uint32_t i)
 {
     const sx_device *device;
-    ck_sx_ok(cx, sx_device_find(cx, sx_span_of(targets[i]), &device));
+    ck_sx_ok(cx, sx_device_find(cx, sx_span_of(devices[i]), &device));
     return device;
 }
 
@@ -84,7 +86,7 @@ START_TEST(test_floor)
     for (uint32_t i = 0; i < SHAPES; i++) {
         sx_ctx cx;
         sx_ctx_init(&cx, SX_ARENA_DEFAULT);
-        const sx_device *device = device_of(&cx, i % 2);
+        const sx_device *device = device_of(&cx, i % SX_COUNT(devices));
         node n = random_node(&cx, &rng);
         sx_search_result a = search(&cx, &n, device, i % 3 == 0);
         sx_search_result b = search(&cx, &n, device, i % 3 == 0);
@@ -115,7 +117,7 @@ START_TEST(test_doubling)
     for (uint32_t i = 0; i < SHAPES; i++) {
         sx_ctx cx;
         sx_ctx_init(&cx, SX_ARENA_DEFAULT);
-        const sx_device *device = device_of(&cx, i % 2);
+        const sx_device *device = device_of(&cx, i % SX_COUNT(devices));
         int64_t e[3] = {extent(&rng, 11), extent(&rng, 11), extent(&rng, 11)};
         bool dot = i % 4 != 0, row = i % 8 == 0;
         node before = dot ? dot_node(&cx, e[0], e[1], e[2]) : rows_node(&cx, row, e[0], e[1]);

@@ -3,9 +3,6 @@
 #include "core/fuse/fuse.h"
 #include "tests/lib/test.h"
 
-#include <math.h>
-#include <stdio.h>
-
 #include "core/search/search.h"
 #include "tests/lib/unit.h"
 
@@ -74,12 +71,11 @@ static void check_device(sx_ctx *cx, const sx_device *device)
             last = cost.cost_ns;
             bool summed = c->op == SX_OP_REDUCE || c->op == SX_OP_SOFTMAX; /* a row: one warp */
             if (rows == 1 && !summed) {
-                /* 4096 elements are 32 points of four vectors at least; each has the share of a warp. */
-                double warps = device->cores * floor(device->core_threads / 32.0);
-                double share = bytes / 32 / (device->memory_bytes_per_ns / fmax(warps, 1));
-                ck_assert_msg(cost.cost_ns <= 2 * device->launch_ns + share,
+                /* 4096 elements are 32 points of four vectors at least: each waits for memory once. */
+                double wait = device->memory_latency / device->ghz;
+                ck_assert_msg(cost.cost_ns <= device->launch_ns + 2 * wait + move,
                               "%s, a small %s: %g ns, a launch %g, its bytes %g", device->name,
-                              c->what, cost.cost_ns, device->launch_ns, share);
+                              c->what, cost.cost_ns, device->launch_ns, move);
             }
             if (rows == 1 << 18) { /* gigabytes: their way from memory and back */
                 ck_assert_msg(cost.cost_ns <= c->most * move + device->launch_ns,
@@ -109,8 +105,8 @@ START_TEST(test_prices)
 }
 END_TEST
 
-/* A device whose lanes are threads is full when all its warps run: few of them take as long as many, and a large
- * kernel is cut in about that many points, or more. */
+/* A device whose lanes are threads is full when all its warps run. A warp that is alone waits for memory at each turn
+ * of its loop, and many wait no longer; a large kernel is cut in about as many points as run at once, or more. */
 START_TEST(test_few_warps)
 {
     sx_ctx cx;
@@ -121,10 +117,15 @@ START_TEST(test_few_warps)
     const kernel_case *sums = &cases[5];
     ck_assert_int_eq(sums->op, SX_OP_REDUCE);
     sx_cost one = price(&cx, &warp, sums, 1, 4096);
+    sx_cost ten = price(&cx, &warp, sums, 10, 4096);
     sx_cost full = price(&cx, &warp, sums, 132 * 64, 4096);
-    double share = 4.0 * 4096 / (warp.memory_bytes_per_ns / at_once); /* its bytes, by hand */
-    ck_assert_double_eq_tol(one.cost_ns - warp.launch_ns, share, 0.01 * share);
-    ck_assert_double_eq_tol(one.cost_ns, full.cost_ns, 0.05 * full.cost_ns);
+    double turns = 4096 / 64; /* of 64 elements, the shape of sums on every machine */
+    double waits = turns * warp.memory_latency / warp.ghz;
+    ck_assert_double_eq_tol(one.cost_ns - warp.launch_ns, waits, 0.01 * waits);
+    ck_assert_double_eq_tol(ten.cost_ns, one.cost_ns, 1e-9 * one.cost_ns);
+    double moves = 4.0 * 4096 * at_once / warp.memory_bytes_per_ns;
+    ck_assert_double_ge(full.cost_ns - warp.launch_ns, moves);
+    ck_assert_double_eq_tol(full.cost_ns - warp.launch_ns, moves, 0.05 * moves);
     for (uint32_t k = 0; k < 5; k++) { /* the maps */
         sx_attr none = {.present = 0};
         sx_attr fused;
