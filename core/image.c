@@ -29,7 +29,8 @@
     TABLE(program, char)                \
     TABLE(optimized, char)              \
     TABLE(code, uint8_t)                \
-    TABLE(constants, uint8_t)
+    TABLE(constants, uint8_t)           \
+    TABLE(cubin, sx_module_cubin)
 
 void sx_image_init(sx_image *image)
 {

@@ -468,6 +468,11 @@ static sx_code put_tables(reuser *r)
                                      moved(r, row->after)};
         sx_buf_put(&image->rewrite, &rewrite, sizeof(rewrite));
     }
+    for (uint64_t i = 0; i < module->cubin_count; i++) {
+        sx_module_cubin cubin = module->cubin[i];
+        cubin.toolchain = moved(r, cubin.toolchain);
+        sx_buf_put(&image->cubin, &cubin, sizeof(cubin));
+    }
     sx_buf_put(&image->part, module->part, (size_t)module->part_count * sizeof(*module->part));
     sx_buf_put(&image->launch, module->launch,
                (size_t)module->launch_count * sizeof(*module->launch));

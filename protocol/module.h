@@ -77,7 +77,8 @@ typedef struct {
     SX_SECTION(RANGES, "ranges", sx_module_range, range, 64)           \
     SX_SECTION(VARIANTS, "variants", sx_module_variant, variant, 64)   \
     SX_SECTION(GUARDS, "guards", sx_module_guard, guard, 64)           \
-    SX_SECTION(EXTENTS, "extents", sx_module_extent, extent, 64)
+    SX_SECTION(EXTENTS, "extents", sx_module_extent, extent, 64)       \
+    SX_SECTION(CUBINS, "cubins", sx_module_cubin, cubin, 64)
 
 typedef enum {
 #define SX_SECTION(enumerator, name, type, field, alignment) SX_MODULE_##enumerator,
@@ -258,6 +259,21 @@ typedef struct {
     SX_LAUNCH(COLLECTIVE, "collective")  \
     SX_LAUNCH(LOOP, "loop")              \
     SX_LAUNCH(HOST, "host call")
+/* What the PTX of a part became for GPUs of one compute capability, which alone run it: all others take the PTX. The
+ * figures are those that the cubin itself says of the entry. Rows ascend by (part, level). */
+typedef struct {
+    uint32_t kernel, part;    /* part: of all parts of the module, one of this kernel */
+    uint32_t level;           /* of the GPUs: 90 is compute capability 9.0 */
+    uint32_t registers;       /* of a thread */
+    uint32_t local_bytes;     /* of a thread: the deepest stack with all that is called */
+    uint32_t spills;          /* instructions that move a register to local memory or back */
+    uint32_t barriers;        /* named ones */
+    uint32_t parameter_bytes; /* of all parameters with what lies between them */
+    uint64_t shared_bytes;    /* that the entry itself declares */
+    uint64_t offset, size;    /* of the cubin in CODE; those of several parts may be one */
+    sx_module_text toolchain; /* what made it: "nvJitLink 13.0.88" */
+} sx_module_cubin;
+
 typedef enum {
 #define SX_LAUNCH(enumerator, name) SX_LAUNCH_##enumerator,
     SX_MODULE_LAUNCHES_OF(SX_LAUNCH)
@@ -438,6 +454,8 @@ const sx_module_extent *sx_module_extents_of(const sx_module *module, sx_module_
                                              uint32_t index, uint32_t *count);
 /* The extent that a row gives for this value of its symbol. */
 int64_t sx_module_extent_of(const sx_module_extent *extent, int64_t value);
+/* The machine code of a part for GPUs of this compute capability; NULL: there is none. */
+const sx_module_cubin *sx_module_cubin_of(const sx_module *module, uint32_t part, uint32_t level);
 /* The kernel of a launch; NULL for a launch of another kind. */
 static inline const sx_module_kernel *sx_module_kernel_of(const sx_module *module, uint64_t launch)
 {

@@ -23,6 +23,7 @@
     TEXT(KERNELS, sx_module_kernel, plan)     \
     TEXT(KERNELS, sx_module_kernel, verdict)  \
     TEXT(LAUNCHES, sx_module_launch, name)    \
+    TEXT(CUBINS, sx_module_cubin, toolchain)  \
     TEXT(STAGES, sx_module_stage, name)       \
     TEXT(STAGES, sx_module_stage, stop)       \
     TEXT(REWRITES, sx_module_rewrite, rule)   \
@@ -495,6 +496,30 @@ static sx_code check_kernel(sx_ctx *cx, const sx_module *module, uint64_t index)
     return check_code(cx, module, index);
 }
 
+static sx_code check_cubin(sx_ctx *cx, const sx_module *module, uint64_t index)
+{
+    const sx_module_cubin *row = &module->cubin[index], *before = index > 0 ? row - 1 : NULL;
+    const sx_module_kernel *kernel =
+        row->kernel < module->kernel_count ? &module->kernel[row->kernel] : NULL;
+    if (kernel == NULL || kernel->form != SX_FORM_PTX || row->part < kernel->part_first ||
+        row->part - kernel->part_first >= kernel->part_count ||
+        sx_level_name(kernel->arch, row->level) == NULL || row->level < kernel->level) {
+        return BAD(cx, "cubin", index, "of kernel %u, part %u, for level %u", row->kernel,
+                   row->part, row->level);
+    }
+    if (row->size == 0 || row->offset % 64 != 0 || row->offset > module->code_count ||
+        row->size > module->code_count - row->offset) {
+        return BAD(cx, "cubin", index, "%llu bytes at %llu, code has %llu", U(row->size),
+                   U(row->offset), U(module->code_count));
+    }
+    if (before != NULL &&
+        (before->part != row->part ? before->part > row->part : before->level >= row->level)) {
+        return BAD(cx, "cubin", index, "part %u for level %u, behind part %u for level %u",
+                   row->part, row->level, before->part, before->level);
+    }
+    return SX_OK;
+}
+
 /* ---- all of it ---- */
 
 typedef sx_code (*record_check)(sx_ctx *cx, const sx_module *module, uint64_t index);
@@ -546,6 +571,7 @@ sx_code sx_module_check_records(sx_ctx *cx, const sx_module *module)
     SX_TRY(check_each(cx, module, check_tensor, module->tensor_count));
     SX_TRY(check_each(cx, module, check_part, module->part_count));
     SX_TRY(check_each(cx, module, check_kernel, module->kernel_count));
+    SX_TRY(check_each(cx, module, check_cubin, module->cubin_count));
     SX_TRY(check_each(cx, module, check_extent, module->extent_count));
     SX_TRY(check_each(cx, module, check_alias, module->tensor_count));
     SX_TRY(check_each(cx, module, check_arg, module->arg_count));

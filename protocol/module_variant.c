@@ -58,6 +58,20 @@ void sx_module_symbol_print(const sx_module *module, uint32_t symbol, sx_buf *te
     }
 }
 
+const sx_module_cubin *sx_module_cubin_of(const sx_module *module, uint32_t part, uint32_t level)
+{
+    uint64_t low = 0, high = module->cubin_count;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        const sx_module_cubin *row = &module->cubin[middle];
+        bool before = row->part != part ? row->part < part : row->level < level;
+        low = before ? middle + 1 : low;
+        high = before ? high : middle;
+    }
+    const sx_module_cubin *row = module->cubin + low;
+    return low < module->cubin_count && row->part == part && row->level == level ? row : NULL;
+}
+
 int64_t sx_module_extent_of(const sx_module_extent *extent, int64_t value)
 {
     int64_t product = 0;

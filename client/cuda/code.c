@@ -1,4 +1,4 @@
-/* code.c - PTX text made code of the GPU by its driver, and launched. */
+/* code.c - PTX text made code of the GPU by its driver, or a cubin taken as it is; and launches. */
 #include <string.h>
 
 #include "client/cuda/gpu.h"
@@ -50,16 +50,14 @@ static sx_code check_driver(sx_ctx *cx, const sxg_gpu *gpu, sx_span text)
     return SX_OK;
 }
 
-sx_code sxg_load(sx_ctx *cx, sxg_gpu *gpu, sx_span text, void **module)
+static sx_code load_image(sx_ctx *cx, sxg_gpu *gpu, const void *image, void **module)
 {
     char log[LOG_BYTES] = "";
     int option[] = {OPTION_ERROR_LOG, OPTION_ERROR_LOG_BYTES};
     void *value[2] = {log, NULL};
     unsigned bytes = LOG_BYTES;
-    SX_ASSERT(text.len > 0 && text.ptr[text.len] == 0);
-    SX_TRY(check_driver(cx, gpu, text));
     memcpy(&value[1], &bytes, sizeof(bytes)); /* the number stands in the pointer's place */
-    int status = gpu->driver.module_load(module, text.ptr, 2, option, value);
+    int status = gpu->driver.module_load(module, image, 2, option, value);
     log[LOG_BYTES - 1] = '\0';
     if (status != 0 && log[0] != '\0') {
         *module = NULL;
@@ -67,6 +65,19 @@ sx_code sxg_load(sx_ctx *cx, sxg_gpu *gpu, sx_span text, void **module)
                        status, log);
     }
     return status == 0 ? SX_OK : sxg_fail(cx, gpu, "loading code on the GPU", status);
+}
+
+sx_code sxg_load(sx_ctx *cx, sxg_gpu *gpu, sx_span text, void **module)
+{
+    SX_ASSERT(text.len > 0 && text.ptr[text.len] == 0);
+    SX_TRY(check_driver(cx, gpu, text));
+    return load_image(cx, gpu, text.ptr, module);
+}
+
+sx_code sxg_load_cubin(sx_ctx *cx, sxg_gpu *gpu, sx_span cubin, void **module)
+{
+    SX_ASSERT(cubin.len > 4 && cubin.ptr[0] == 0x7f && (uintptr_t)cubin.ptr % 8 == 0);
+    return load_image(cx, gpu, cubin.ptr, module);
 }
 
 void sxg_unload(sxg_gpu *gpu, void *module)

@@ -56,6 +56,9 @@ typedef struct {
  *   errors   SX_UNIMPLEMENTED the text is for a newer driver, with both versions; SX_COMPILE the driver refuses
  *            it, with what it says */
 sx_code sxg_load(sx_ctx *cx, sxg_gpu *gpu, sx_span text, void **module);
+/* Machine code for exactly this GPU, as an assembler made it; `cubin` is aligned to 64.
+ *   errors   SX_COMPILE the driver refuses it, with what it says */
+sx_code sxg_load_cubin(sx_ctx *cx, sxg_gpu *gpu, sx_span cubin, void **module);
 void sxg_unload(sxg_gpu *gpu, void *module); /* NULL is allowed */
 sx_code sxg_function_find(sx_ctx *cx, sxg_gpu *gpu, void *module, const char *name,
                           uint32_t threads, sxg_function *function);

@@ -5,6 +5,7 @@
 
 #include "client/cuda/cuda.h"
 #include "client/runtime/cpu.h"
+#include "client/runtime/cubin.h"
 #include "core/nvidia/code.h"
 
 #define WARPS 4u /* of a block, as many as core/nvidia/loop.h allows */
@@ -257,7 +258,10 @@ static sx_code load_kernel(sx_ctx *cx, sxr_program *program, uint32_t index)
     uint64_t entry = module->part[kernel->part_first].entry - kernel->code_offset;
     SX_TRY(sx_nvidia_code_at(cx, blob, (uint32_t)entry, &first));
     SX_TRY(sx_ptx_parse(cx, first.text, &ptx));
-    SX_TRY(sxg_load(cx, d->gpu, first.text, &d->code[index]));
+    const sxg_info *gpu = sxg_info_of(d->gpu);
+    sx_span cubin = sxr_cubin_for(module, index, gpu->capability, gpu->driver);
+    SX_TRY(cubin.len > 0 ? sxg_load_cubin(cx, d->gpu, cubin, &d->code[index])
+                         : sxg_load(cx, d->gpu, first.text, &d->code[index]));
     for (uint32_t p = 0; p < kernel->part_count; p++) {
         SX_TRY(load_part(cx, program, kernel, kernel->part_first + p, ptx, blob, d->code[index]));
     }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "client/runtime/cpu.h"
+#include "client/runtime/cubin.h"
 #include "client/runtime/device.h"
 #include "client/runtime/pages.h"
 #include "client/runtime/program.h"
@@ -109,7 +110,7 @@ sx_code sxr_check_code(sx_ctx *cx, const sx_machines *machines, const sx_module 
             SX_TRY(check_kernel_code(cx, machines, module, i));
         }
     }
-    return SX_OK;
+    return sxr_check_cubins(cx, module);
 }
 
 /* ---- memory ---- */

@@ -114,5 +114,7 @@ SEEDS = {
                     version=b"Cuda compilation tools, release 13.0, V13.0.88"),
     "ampere": cubin(7, 80, [{"name": "plain", "code": 384, "registers": 8, "params": [(0, 8), (8, 4)], "barriers": 3,
                              "shared": 4096, "cluster_max": 4}]),
+    "add": cubin(7, 80, [{"name": "add", "code": 256, "registers": 12, "barriers": 1, "shared": 512, "stack": 16,
+                          "spills": 2, "params": [(0, 8), (8, 8), (16, 4), (20, 4)]}]),
     "empty": cubin(8, 120, []),
 }

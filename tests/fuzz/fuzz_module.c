@@ -102,7 +102,8 @@ static void open_module(sx_ctx *cx, const sx_module *module, sx_span bytes)
         MAPPED_BYTES_MAX) {
         return;
     }
-    sxr_options options = {.threads = 1};
+    /* Modules of other machines are opened to be looked at, so that their code is checked here, too. */
+    sxr_options options = {.threads = 1, .any_level = info->arch != SX_ARCH_X86_64};
     sxr_program *program;
     if (sxr_open_bytes(cx, bytes, &options, &program) == SX_OK) {
         SX_ASSERT(sxr_module(program)->tensor_count == module->tensor_count);

@@ -81,6 +81,16 @@ START_TEST(test_write)
     sx_buf_clear(&bytes);
     sx_gen_module_encode(&cx, &rich, &bytes);
     ck_assert(write_file(folder, "fuzz_module/variants.sxm", &bytes));
+    char path[4096];
+    sx_buf cubin;
+    sx_buf_init(&cubin, (size_t)1 << 16);
+    (void)snprintf(path, sizeof(path), "%s/fuzz_cubin/add.cubin", folder);
+    sx_test_read_file(path, &cubin);
+    sx_gen_module_for_gpu(&rich, sx_buf_span(&cubin));
+    sx_buf_clear(&bytes);
+    sx_gen_module_encode(&cx, &rich, &bytes);
+    ck_assert(write_file(folder, "fuzz_module/gpu.sxm", &bytes));
+    sx_buf_fini(&cubin);
     const int64_t grid[3] = {2, 3, 4};
     sx_gen_block_make(grid, 4096, &rich);
     sx_buf_clear(&bytes);

@@ -61,7 +61,7 @@ static void begin(sx_gen_module_tables *t)
                                    0x04, 0x88, 0x48, 0x8b, 0x17, 0xc4, 0xe2, 0x79, 0x18, 0x0a, 0xc5,
                                    0xf8, 0x58, 0xc1, 0xc5, 0xfa, 0x11, 0x04, 0x88, 0xc3};
     memset(t, 0, sizeof(*t));
-    memcpy(t->strings, "xwykzdstpnab", 12);
+    memcpy(t->strings, "xwykzdstpnab13", 14);
     memcpy(t->code, code, sizeof(code));
     float one = 1.0F, five = 5.0F;
     memcpy(t->weights, &one, sizeof(one));
@@ -207,6 +207,99 @@ void sx_gen_module_make_shared(sx_gen_module_tables *t)
     }
 }
 
+/* y[point] += w[0], by the first thread of each warp. */
+const char sx_gen_module_ptx[] = ".version 7.0\n"
+                                 ".target sm_80\n"
+                                 ".address_size 64\n"
+                                 "\n"
+                                 ".visible .entry add(.param .u64 w, .param .u64 y, "
+                                 ".param .u32 first, .param .u32 count)\n"
+                                 "{\n"
+                                 "    .reg .pred %p<2>;\n"
+                                 "    .reg .b32 %r<8>;\n"
+                                 "    .reg .b64 %rd<5>;\n"
+                                 "    .reg .f32 %f<3>;\n"
+                                 "    ld.param.u64 %rd1, [w];\n"
+                                 "    ld.param.u64 %rd2, [y];\n"
+                                 "    ld.param.u32 %r1, [first];\n"
+                                 "    ld.param.u32 %r2, [count];\n"
+                                 "    mov.u32 %r3, %tid.x;\n"
+                                 "    setp.ne.u32 %p1, %r3, 0;\n"
+                                 "    @%p1 bra done;\n"
+                                 "    mov.u32 %r4, %ctaid.x;\n"
+                                 "    mov.u32 %r5, %ntid.y;\n"
+                                 "    mov.u32 %r6, %tid.y;\n"
+                                 "    mad.lo.u32 %r4, %r4, %r5, %r6;\n"
+                                 "    mov.u32 %r6, %nctaid.x;\n"
+                                 "    mul.lo.u32 %r5, %r5, %r6;\n"
+                                 "    ld.global.f32 %f2, [%rd1];\n"
+                                 "next:\n"
+                                 "    setp.ge.u32 %p1, %r4, %r2;\n"
+                                 "    @%p1 bra done;\n"
+                                 "    add.u32 %r7, %r1, %r4;\n"
+                                 "    mul.wide.u32 %rd3, %r7, 4;\n"
+                                 "    add.u64 %rd4, %rd2, %rd3;\n"
+                                 "    ld.global.f32 %f1, [%rd4];\n"
+                                 "    add.rn.f32 %f1, %f1, %f2;\n"
+                                 "    st.global.f32 [%rd4], %f1;\n"
+                                 "    add.u32 %r4, %r4, %r5;\n"
+                                 "    bra next;\n"
+                                 "done:\n"
+                                 "    ret;\n"
+                                 "}\n";
+
+static void put_cubin(sx_gen_module_tables *t, sx_span cubin)
+{
+    size_t at = (t->text.len + 63) / 64 * 64;
+    ck_assert_uint_le(at + cubin.len, sizeof(t->ptx));
+    memcpy(t->ptx + at, cubin.ptr, cubin.len);
+    t->text.len = at + cubin.len;
+    ck_assert_uint_le(t->parts, SX_COUNT(t->cubin));
+    for (uint32_t p = 0; p < t->parts; p++) {
+        t->cubin[t->cubins++] = (sx_module_cubin){.kernel = p, /* each kernel has one part */
+                                                  .part = p,
+                                                  .level = 80,
+                                                  .registers = 12,
+                                                  .barriers = 1,
+                                                  .parameter_bytes = 24,
+                                                  .local_bytes = 16,
+                                                  .spills = 2,
+                                                  .shared_bytes = 512,
+                                                  .offset = at,
+                                                  .size = cubin.len,
+                                                  .toolchain = {12, 2}};
+    }
+}
+
+void sx_gen_module_for_gpu(sx_gen_module_tables *t, sx_span cubin)
+{
+    const char *entry = strstr(sx_gen_module_ptx, ".visible");
+    ck_assert_ptr_nonnull(entry);
+    t->info.arch = SX_ARCH_NVIDIA;
+    t->info.level = 80;
+    t->text = (sx_span){t->ptx, strlen(sx_gen_module_ptx) + 1};
+    ck_assert_uint_le(t->text.len, sizeof(t->ptx));
+    memcpy(t->ptx, sx_gen_module_ptx, t->text.len);
+    for (uint32_t k = 0; k < t->kernels; k++) {
+        ck_assert(t->kernel[k].part_first == k && t->kernel[k].part_count == 1);
+        t->kernel[k].form = SX_FORM_PTX;
+        t->kernel[k].arch = SX_ARCH_NVIDIA;
+        t->kernel[k].level = 80;
+        t->kernel[k].code_size = t->text.len;
+    }
+    for (uint32_t p = 0; p < t->parts; p++) {
+        t->part[p].entry = (uint64_t)(entry - sx_gen_module_ptx);
+    }
+    for (uint32_t g = 0; g < t->guards; g++) {
+        if (t->guard[g].kind == SX_GUARD_MACHINE) {
+            t->guard[g] = (sx_module_guard){SX_GUARD_MACHINE, SX_ARCH_NVIDIA, 80, 0};
+        }
+    }
+    if (cubin.len > 0) {
+        put_cubin(t, cubin);
+    }
+}
+
 sx_module sx_gen_module_view(const sx_gen_module_tables *t)
 {
     uint32_t report = t->with_report ? 1 : 0;
@@ -252,6 +345,8 @@ sx_module sx_gen_module_view(const sx_gen_module_tables *t)
                        .step_count = report,
                        .code = t->text.ptr != NULL ? t->text.ptr : t->code,
                        .code_count = t->text.ptr != NULL ? t->text.len : 31,
+                       .cubin = t->cubin,
+                       .cubin_count = t->cubins,
                        .constants = t->constants,
                        .constants_count = 64,
                        .weights = t->weights,

@@ -17,8 +17,10 @@ typedef struct {
     sx_module_part part[4];
     sx_module_launch launch[16];
     uint32_t arg[40];
+    sx_module_cubin cubin[4];
     /* How many records of each table above there are. */
-    uint32_t symbols, ranges, variants, guards, extents, tensors, kernels, parts, launches, args;
+    uint32_t symbols, ranges, variants, guards, extents, tensors, kernels, parts, launches, args,
+        cubins;
     /* One record of each table of the report, if `with_report`. */
     bool with_report;
     sx_module_stage stage;
@@ -33,6 +35,8 @@ typedef struct {
     uint8_t weights[64];
     uint8_t code[64];
     sx_span text; /* the code, where it is longer or is text; borrowed */
+    /* Of sx_gen_module_for_gpu: the text, and a cubin at a multiple of 64 behind it. */
+    uint8_t ptx[4096];
     char strings[16];
 } sx_gen_module_tables;
 
@@ -60,6 +64,11 @@ enum {
  * outputs y of n; q, persistent: each variant has the launches q += w in its prologue and y += q. */
 void sx_gen_module_make_shared(sx_gen_module_tables *tables);
 enum { SX_GEN_SHARED_X, SX_GEN_SHARED_W, SX_GEN_SHARED_C, SX_GEN_SHARED_Y, SX_GEN_SHARED_Q };
+
+/* Makes the kernels of any of them PTX for sm_80 that does the same. With `cubin`, which is
+ * tests/fuzz/seeds/fuzz_cubin/add.cubin, each part has it for sm_80, too. */
+void sx_gen_module_for_gpu(sx_gen_module_tables *tables, sx_span cubin);
+extern const char sx_gen_module_ptx[];
 
 sx_module sx_gen_module_view(const sx_gen_module_tables *tables); /* points into them */
 void sx_gen_module_encode(sx_ctx *cx, const sx_gen_module_tables *tables, sx_buf *bytes);

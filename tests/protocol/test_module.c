@@ -383,6 +383,93 @@ START_TEST(test_record_faults_are_refused)
 }
 END_TEST
 
+/* ---- machine code beside PTX ---- */
+
+#define C(number) t->cubin[number]
+#define CUBIN_FAULTS(FAULT)                                                                   \
+    FAULT(kernel, C(2).kernel = 3, "cubin 2: of kernel 3, part 2, for level 80")              \
+    FAULT(of_other, C(1).kernel = 0, "cubin 1: of kernel 0, part 1")                          \
+    FAULT(part, C(1).part = 0, "cubin 1: of kernel 1, part 0")                                \
+    FAULT(level, C(0).level = 81, "cubin 0: of kernel 0, part 0, for level 81")               \
+    FAULT(below, C(0).level = 75, "cubin 0: of kernel 0, part 0, for level 75")               \
+    FAULT(empty, C(0).size = 0, "cubin 0: 0 bytes at")                                        \
+    FAULT(ragged, C(0).offset += 8, "cubin 0: 64 bytes at")                                   \
+    FAULT(outside, C(0).size += 64, "cubin 0: 128 bytes at")                                  \
+    FAULT(behind, C(1).offset = 1 << 20, "cubin 1: 64 bytes at 1048576")                      \
+    FAULT(far, C(1).offset = UINT64_MAX - 63, "cubin 1: 64 bytes at")                         \
+    FAULT(order, (C(3) = C(0), t->cubins = 4), "cubin 3: part 0 for level 80, behind part 2") \
+    FAULT(twice, (C(3) = C(2), t->cubins = 4), "cubin 3: part 2 for level 80, behind part 2") \
+    FAULT(levels, (C(3) = C(2), C(2).level = 90, t->cubins = 4),                              \
+          "for level 80, behind part 2 for level 90")                                         \
+    FAULT(toolchain, C(0).toolchain = ((sx_module_text){17, 0}), "cubins 0: toolchain is text of")
+#define FAULT(name, statement, text)                        \
+    static void fault_cubin_##name(sx_gen_module_tables *t) \
+    {                                                       \
+        statement;                                          \
+    }
+CUBIN_FAULTS(FAULT)
+#undef FAULT
+static const record_fault cubin_faults[] = {
+#define FAULT(name, statement, text) {#name, fault_cubin_##name, text},
+    CUBIN_FAULTS(FAULT)
+#undef FAULT
+};
+
+/* 64 bytes that are no cubin: the tables alone are looked at here (tests/client/runtime reads the bytes). */
+static void make_with_cubins(sx_gen_module_tables *tables)
+{
+    static const uint8_t bytes[64] = {1};
+    sx_gen_module_make_rich(tables);
+    sx_gen_module_for_gpu(tables, (sx_span){bytes, sizeof(bytes)});
+}
+
+START_TEST(test_cubin_faults_are_refused)
+{
+    const record_fault *fault = &cubin_faults[_i];
+    sx_gen_module_tables tables;
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1 << 24);
+    make_with_cubins(&tables);
+    ck_sx_ok(&cx, decode_tables(&cx, &tables));
+    fault->make(&tables);
+    sx_code code = decode_tables(&cx, &tables);
+    ck_assert_msg(code == SX_CORRUPT && strstr(cx.error.text, fault->text) != NULL, "%s: %s: %s",
+                  fault->name, sx_code_name(code), cx.error.text);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+START_TEST(test_cubin_of_a_processors_kernel)
+{
+    sx_gen_module_tables tables;
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1 << 24);
+    sx_gen_module_make_rich(&tables);
+    tables.cubin[0] = (sx_module_cubin){.level = 80, .size = 8};
+    tables.cubins = 1;
+    ck_sx_fails(&cx, decode_tables(&cx, &tables), SX_CORRUPT, "cubin 0: of kernel 0, part 0");
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+START_TEST(test_cubin_of_a_part)
+{
+    sx_gen_module_tables tables;
+    make_with_cubins(&tables);
+    tables.cubin[3] = tables.cubin[2];
+    tables.cubin[3].level = 90;
+    tables.cubins = 4;
+    sx_module module = sx_gen_module_view(&tables);
+    for (uint32_t p = 0; p < 4; p++) {
+        const sx_module_cubin *row = sx_module_cubin_of(&module, p, 80);
+        ck_assert_ptr_eq(row, p < 3 ? &tables.cubin[p] : NULL);
+        row = sx_module_cubin_of(&module, p, 90);
+        ck_assert_ptr_eq(row, p == 2 ? &tables.cubin[3] : NULL);
+        ck_assert_ptr_null(sx_module_cubin_of(&module, p, 89));
+    }
+}
+END_TEST
+
 /* Every field that names text, outside STRINGS. */
 START_TEST(test_text_outside_the_strings_is_refused)
 {
@@ -687,6 +774,9 @@ int main(void)
     tcase_add_loop_test(cases, test_layout_faults_are_refused, 0, SX_COUNT(layout_faults));
     tcase_add_test(cases, test_bytes_behind_the_last_section_are_refused);
     tcase_add_loop_test(cases, test_record_faults_are_refused, 0, SX_COUNT(record_faults));
+    tcase_add_loop_test(cases, test_cubin_faults_are_refused, 0, SX_COUNT(cubin_faults));
+    tcase_add_test(cases, test_cubin_of_a_processors_kernel);
+    tcase_add_test(cases, test_cubin_of_a_part);
     tcase_add_loop_test(cases, test_wrong_sharing_is_refused, 0, SX_COUNT(shared_faults));
     tcase_add_test(cases, test_text_outside_the_strings_is_refused);
     tcase_add_test(cases, test_depth_of_loops);

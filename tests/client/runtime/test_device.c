@@ -121,75 +121,21 @@ END_TEST
 
 /* ---- everything that the format can say, on the rich module of gen_module.h ---- */
 
-/* y[point] += w[0], by the first thread of each warp. */
-static const char add_text[] = ".version 7.0\n"
-                               ".target sm_80\n"
-                               ".address_size 64\n"
-                               "\n"
-                               ".visible .entry add(.param .u64 w, .param .u64 y, "
-                               ".param .u32 first, .param .u32 count)\n"
-                               "{\n"
-                               "    .reg .pred %p<2>;\n"
-                               "    .reg .b32 %r<8>;\n"
-                               "    .reg .b64 %rd<5>;\n"
-                               "    .reg .f32 %f<3>;\n"
-                               "    ld.param.u64 %rd1, [w];\n"
-                               "    ld.param.u64 %rd2, [y];\n"
-                               "    ld.param.u32 %r1, [first];\n"
-                               "    ld.param.u32 %r2, [count];\n"
-                               "    mov.u32 %r3, %tid.x;\n"
-                               "    setp.ne.u32 %p1, %r3, 0;\n"
-                               "    @%p1 bra done;\n"
-                               "    mov.u32 %r4, %ctaid.x;\n"
-                               "    mov.u32 %r5, %ntid.y;\n"
-                               "    mov.u32 %r6, %tid.y;\n"
-                               "    mad.lo.u32 %r4, %r4, %r5, %r6;\n"
-                               "    mov.u32 %r6, %nctaid.x;\n"
-                               "    mul.lo.u32 %r5, %r5, %r6;\n"
-                               "    ld.global.f32 %f2, [%rd1];\n"
-                               "next:\n"
-                               "    setp.ge.u32 %p1, %r4, %r2;\n"
-                               "    @%p1 bra done;\n"
-                               "    add.u32 %r7, %r1, %r4;\n"
-                               "    mul.wide.u32 %rd3, %r7, 4;\n"
-                               "    add.u64 %rd4, %rd2, %rd3;\n"
-                               "    ld.global.f32 %f1, [%rd4];\n"
-                               "    add.rn.f32 %f1, %f1, %f2;\n"
-                               "    st.global.f32 [%rd4], %f1;\n"
-                               "    add.u32 %r4, %r4, %r5;\n"
-                               "    bra next;\n"
-                               "done:\n"
-                               "    ret;\n"
-                               "}\n";
-
-/* The tables with this code in place of that for the processor. */
-static sx_code open_as_gpu(sx_gen_module_tables *t, sxr_program **program)
+/* The tables with PTX in place of the code for the processor; with a cubin beside it, too. */
+static sx_code open_with_cubin(sx_gen_module_tables *t, sx_span cubin, sxr_program **program)
 {
     sx_buf bytes;
-    const char *entry = strstr(add_text, ".visible");
-    ck_assert_ptr_nonnull(entry);
-    t->info.arch = SX_ARCH_NVIDIA;
-    t->info.level = 80;
-    for (uint32_t k = 0; k < t->kernels; k++) {
-        t->kernel[k].form = SX_FORM_PTX;
-        t->kernel[k].arch = SX_ARCH_NVIDIA;
-        t->kernel[k].level = 80;
-        t->kernel[k].code_size = sizeof(add_text);
-    }
-    for (uint32_t p = 0; p < t->parts; p++) {
-        t->part[p].entry = (uint64_t)(entry - add_text);
-    }
-    for (uint32_t g = 0; g < t->guards; g++) {
-        if (t->guard[g].kind == SX_GUARD_MACHINE) {
-            t->guard[g] = (sx_module_guard){SX_GUARD_MACHINE, SX_ARCH_NVIDIA, 80, 0};
-        }
-    }
-    t->text = (sx_span){(const uint8_t *)add_text, sizeof(add_text)};
+    sx_gen_module_for_gpu(t, cubin);
     sx_buf_init(&bytes, 1 << 24);
     sx_gen_module_encode(&cx, t, &bytes);
     sx_code code = sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, program);
     sx_buf_fini(&bytes);
     return code;
+}
+
+static sx_code open_as_gpu(sx_gen_module_tables *t, sxr_program **program)
+{
+    return open_with_cubin(t, (sx_span){NULL, 0}, program);
 }
 
 typedef struct {
@@ -310,6 +256,142 @@ START_TEST(test_rounds_of_a_loop)
 }
 END_TEST
 
+/* ---- machine code beside the PTX ---- */
+
+static sx_buf cubin_bytes;
+
+/* A fake GPU that runs, in place of any cubin, the text that adds twice as much: results tell which code was taken. */
+static void fake_for_cubins(const char *settings)
+{
+    char path[300], all[400];
+    sx_buf text;
+    sx_buf_init(&text, 1 << 16);
+    sx_buf_put_text(&text, sx_gen_module_ptx);
+    uint8_t *at = memmem(text.ptr, text.len, "add.rn.f32 %f1, %f1, %f2;", 25);
+    ck_assert_ptr_nonnull(at);
+    (void)snprintf(path, sizeof(path), "%s/twice.ptx", folder);
+    FILE *file = fopen(path, "w");
+    size_t before = (size_t)(at - text.ptr) + 25;
+    ck_assert_ptr_nonnull(file);
+    ck_assert(fwrite(text.ptr, 1, before, file) == before &&
+              fputs("\n    add.rn.f32 %f1, %f1, %f2;", file) >= 0 &&
+              fwrite(text.ptr + before, 1, text.len - before, file) == text.len - before &&
+              fclose(file) == 0);
+    sx_buf_fini(&text);
+    (void)snprintf(all, sizeof(all), "cubin=%s %s", path, settings);
+    fake_driver(folder, "fake", all);
+    sx_buf_init(&cubin_bytes, 1 << 16);
+    sx_test_read_file(SX_SOURCE_DIR "/tests/fuzz/seeds/fuzz_cubin/add.cubin", &cubin_bytes);
+}
+
+static sx_code open_altered(void (*alter)(sx_gen_module_tables *t), sxr_program **program)
+{
+    sx_gen_module_tables tables;
+    sx_buf bytes;
+    sx_gen_module_make(&tables);
+    sx_gen_module_for_gpu(&tables, sx_buf_span(&cubin_bytes));
+    alter(&tables);
+    sx_buf_init(&bytes, 1 << 24);
+    sx_gen_module_encode(&cx, &tables, &bytes);
+    sx_code code = sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, program);
+    sx_buf_fini(&bytes);
+    return code;
+}
+
+static void keep(sx_gen_module_tables *t)
+{
+    ck_assert_uint_eq(t->cubins, 1);
+}
+
+static void no_cubin(sx_gen_module_tables *t)
+{
+    t->cubins = 0;
+}
+
+static const struct {
+    const char *settings;
+    void (*alter)(sx_gen_module_tables *t);
+    float expected;
+} choices[] = {
+    {"capability=80", keep, 2},               /* exactly its GPU */
+    {"capability=86", keep, 1},               /* a newer one: the PTX */
+    {"capability=90", keep, 1},               /* likewise */
+    {"capability=80", no_cubin, 1},           /* there is none */
+    {"capability=80 version=12040", keep, 1}, /* the toolkit, 13, is newer than the driver */
+    {"capability=80 version=13020", keep, 2},
+};
+
+START_TEST(test_which_code_a_gpu_gets)
+{
+    sxr_program *program = NULL;
+    float x[4] = {0}, y[SX_GEN_POINTS] = {0};
+    fake_for_cubins(choices[_i].settings);
+    ck_sx_ok(&cx, open_altered(choices[_i].alter, &program));
+    ck_sx_ok(&cx, sxr_bind(&cx, program, 0, x, sizeof(x)));
+    ck_sx_ok(&cx, sxr_bind(&cx, program, 2, y, sizeof(y)));
+    ck_sx_ok(&cx, sxr_run(&cx, program, NULL));
+    for (uint32_t i = 0; i < SX_GEN_POINTS; i++) {
+        ck_assert(y[i] == choices[_i].expected);
+    }
+    sxr_close(program);
+    sx_buf_fini(&cubin_bytes);
+}
+END_TEST
+
+START_TEST(test_a_driver_that_refuses_a_cubin)
+{
+    sxr_program *program = NULL;
+    float x[4] = {0}, y[SX_GEN_POINTS] = {0};
+    fake_for_cubins("capability=80 fail=cuModuleLoadDataEx:1:209");
+    ck_sx_ok(&cx, open_altered(keep, &program));
+    ck_sx_ok(&cx, sxr_bind(&cx, program, 0, x, sizeof(x)));
+    ck_sx_ok(&cx, sxr_bind(&cx, program, 2, y, sizeof(y)));
+    ck_sx_fails(&cx, sxr_run(&cx, program, NULL), SX_SYSTEM,
+                "loading code on the GPU: CUDA error 209");
+    sxr_close(program);
+    sx_buf_fini(&cubin_bytes);
+}
+END_TEST
+
+/* What a row says must be what is read from its cubin. */
+#define CUBIN_FAULTS(FAULT)                                                                        \
+    FAULT(registers, t->cubin[0].registers = 11, "cubin 0: 11 registers, the cubin itself has 12") \
+    FAULT(local, t->cubin[0].local_bytes = 0, "0 bytes of local memory, the cubin itself has 16")  \
+    FAULT(spills, t->cubin[0].spills = 0, "0 spills, the cubin itself has 2")                      \
+    FAULT(barriers, t->cubin[0].barriers = 2, "2 barriers, the cubin itself has 1")                \
+    FAULT(parameters, t->cubin[0].parameter_bytes = 32, "32 bytes of parameters, the cubin")       \
+    FAULT(shared, t->cubin[0].shared_bytes = 0, "0 bytes of shared memory, the cubin itself")      \
+    FAULT(level, t->cubin[0].level = 90, "cubin 0: for sm_90, its code is for sm_80")              \
+    FAULT(entry, memcpy(strstr((char *)t->ptx, "add("), "sub(", 4), "cubin 0: no entry sub")       \
+    FAULT(magic, t->ptx[t->cubin[0].offset] = 0, "module cubin 0: this is no cubin")               \
+    FAULT(cut, t->cubin[0].size -= 64, "module cubin 0: cubin: 9 section headers")
+#define FAULT(name, statement, text)                  \
+    static void fault_##name(sx_gen_module_tables *t) \
+    {                                                 \
+        statement;                                    \
+    }
+CUBIN_FAULTS(FAULT)
+#undef FAULT
+static const struct {
+    void (*alter)(sx_gen_module_tables *t);
+    const char *says;
+} cubin_faults[] = {
+#define FAULT(name, statement, text) {fault_##name, text},
+    CUBIN_FAULTS(FAULT)
+#undef FAULT
+};
+
+START_TEST(test_cubins_that_are_not_what_is_said)
+{
+    sxr_program *program = NULL;
+    fake_for_cubins("capability=80");
+    ck_sx_fails(&cx, open_altered(cubin_faults[_i].alter, &program), SX_CORRUPT,
+                cubin_faults[_i].says);
+    ck_assert_ptr_null(program);
+    sx_buf_fini(&cubin_bytes);
+}
+END_TEST
+
 /* ---- what is missing, and what fails ---- */
 
 static const struct {
@@ -412,6 +494,10 @@ int main(void)
                         (int)SX_COUNT(networks) - (SX_SANITIZED ? 1 : 0));
     tcase_add_test(tcase, test_all_that_a_module_can_say);
     tcase_add_test(tcase, test_rounds_of_a_loop);
+    tcase_add_loop_test(tcase, test_which_code_a_gpu_gets, 0, (int)SX_COUNT(choices));
+    tcase_add_test(tcase, test_a_driver_that_refuses_a_cubin);
+    tcase_add_loop_test(tcase, test_cubins_that_are_not_what_is_said, 0,
+                        (int)SX_COUNT(cubin_faults));
     tcase_add_loop_test(tcase, test_modules_that_cannot_be_opened, 0, (int)SX_COUNT(refused));
     tcase_add_test(tcase, test_no_driver);
     tcase_add_test(tcase, test_an_old_driver);

@@ -6,6 +6,7 @@
  *   capability=80     of its GPU (90)
  *   gpus=1            how many GPUs, of which all but the first have one more; 0: none
  *   memory=BYTES      of a GPU (1 GiB)
+ *   cubin=FILE        PTX that it runs in place of any cubin, which must be for its capability; else it takes none
  *   fail=NAME:N:CODE  the N-th call of the function NAME answers CODE
  *
  * It is stricter than a driver: it ends the process where memory, code, streams or events are left when the last
@@ -34,6 +35,7 @@ enum {
     NO_DEVICE = 100,
     INVALID_DEVICE = 101,
     INVALID_CONTEXT = 201,
+    NO_BINARY = 209,
     INVALID_PTX = 218,
     NOT_FOUND = 500,
     ILLEGAL_ADDRESS = 700,
@@ -62,7 +64,7 @@ static struct {
     bool started;
     int version, capability, gpus, lost;
     size_t memory, used;
-    char fail_name[64];
+    char fail_name[64], cubin[256];
     uint32_t fail_nth;
     int fail_code;
     const char *name[FUNCTION_NAMES_MAX]; /* of functions that were called, and how often */
@@ -140,6 +142,11 @@ static void read_settings(void)
     if (fail != NULL && sscanf(fail, "fail=%60[A-Za-z0-9_]:%u:%d", driver.fail_name,
                                &driver.fail_nth, &driver.fail_code) != 3) {
         die("fail=NAME:N:CODE");
+    }
+    const char *cubin = text != NULL ? strstr(text, "cubin=") : NULL;
+    driver.cubin[0] = '\0';
+    if (cubin != NULL && sscanf(cubin, "cubin=%250s", driver.cubin) != 1) {
+        die("cubin=FILE");
     }
     memset(driver.calls, 0, sizeof(driver.calls));
     driver.lost = 0;
@@ -397,6 +404,31 @@ API cuMemsetD32Async(uint64_t at, unsigned value, size_t count, void *stream)
 
 /* ---- code ---- */
 
+/* What is run for an image: itself, if it is text; NULL: nothing. `bytes` [1 << 20] */
+static const char *text_of(const void *image, char *bytes)
+{
+    const uint8_t *elf = image;
+    FILE *file;
+    if (memcmp(elf,
+               "\x7f"
+               "ELF",
+               4) != 0) {
+        return image;
+    }
+    /* e_flags: with ELF ABI 7 the architecture in its low byte, with 8 in the next one. */
+    int arch = elf[8] == 7 ? elf[48] : elf[49];
+    if (arch != driver.capability || driver.cubin[0] == '\0') {
+        return NULL;
+    }
+    file = fopen(driver.cubin, "r");
+    size_t n = file != NULL ? fread(bytes, 1, ((size_t)1 << 20) - 1, file) : 0;
+    if (n == 0 || fclose(file) != 0) {
+        die("no text for a cubin");
+    }
+    bytes[n] = '\0';
+    return bytes;
+}
+
 API cuModuleLoadDataEx(void **module, const void *image, unsigned option_count, int *option,
                        void **value);
 API cuModuleLoadDataEx(void **module, const void *image, unsigned option_count, int *option,
@@ -410,9 +442,14 @@ API cuModuleLoadDataEx(void **module, const void *image, unsigned option_count, 
     if (i == MODULES_MAX || option_count != 2 || option[0] != 5 || option[1] != 6) {
         die("too much code, or options that it does not know");
     }
+    static char instead[(size_t)1 << 20];
     code_module *made = &driver.module[i];
+    const char *said = text_of(image, instead);
+    if (said == NULL) {
+        return NO_BINARY;
+    }
     sx_ctx_init(&made->cx, (size_t)1 << 30);
-    sx_span text = {image, strlen(image)};
+    sx_span text = sx_span_of(said);
     sx_code code = sx_ptx_parse(&made->cx, text, &made->ptx);
     code = code == SX_OK ? sx_ptx_check(&made->cx, made->ptx) : code;
     if (code == SX_OK && (int)made->ptx->target > driver.capability) {
