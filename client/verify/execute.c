@@ -84,7 +84,9 @@ static sx_code emulate_points(const emulation *e, int64_t first, int64_t count)
                                    .count = here,
                                    .buffer = e->buffer,
                                    .buffer_count = e->buffer_count,
-                                   .workspace = &e->workspace};
+                                   .workspace = &e->workspace,
+                                   .threads = part->threads,
+                                   .shared_bytes = part->shared_bytes};
         uint32_t mxcsr = sxr_mxcsr_get();
         sxr_mxcsr_set(SXR_MXCSR_DEFAULT);
         sx_code code = x->target->emulate(x->cx, x->emulator, &what);

@@ -62,6 +62,7 @@ typedef struct {
 } loaded;
 
 typedef struct {
+    const sx_machine *machine;
     sx_span blob;
     loaded *module;
     uint32_t module_count, module_capacity;
@@ -71,11 +72,12 @@ typedef struct {
 static sx_code emulator_make(sx_ctx *cx, const sx_target *target, sx_span blob,
                              const uint32_t *entry, uint32_t entry_count, sx_emulator **emulator)
 {
-    (void)target, (void)entry, (void)entry_count;
+    (void)entry, (void)entry_count;
     interpreter *made = SX_NEW(cx, interpreter);
     if (made == NULL) {
         return cx->error.code;
     }
+    made->machine = target->machine;
     made->blob = blob;
     *emulator = (sx_emulator *)(void *)made;
     return SX_OK;
@@ -140,43 +142,76 @@ static sx_code run(sx_ctx *cx, interpreter *in, const sx_ptx_launch *launch)
     return status;
 }
 
-static sx_code emulate(sx_ctx *cx, sx_emulator *emulator, const sx_emulation *what)
-{
-    interpreter *in = (interpreter *)(void *)emulator;
+/* What a launch is given. Its pointers are those of the buffers, and of the workspace where there is one. */
+typedef struct {
     sx_ptx_region region[SX_REGIONS_MAX + 1];
-    sx_ptx_argument argument[SX_REGIONS_MAX + 3] = {{{0}, 0, 0}};
+    sx_ptx_argument argument[SX_REGIONS_MAX + 3];
     uint8_t number[2][4];
-    sx_nvidia_code code;
-    sx_ptx_module *module;
-    SX_ASSERT(what->buffer_count <= SX_REGIONS_MAX && what->count >= 1);
-    SX_TRY(sx_nvidia_code_at(cx, in->blob, what->entry, &code));
-    SX_TRY(load(cx, in, &code, &module));
-    const sx_ptx_kernel *kernel = sx_nvidia_find_kernel(module, code.name);
-    SX_ASSERT(kernel != NULL && kernel->parameter_count >= 2);
-    uint32_t pointers = kernel->parameter_count - 2;
-    if (pointers < what->buffer_count || pointers > what->buffer_count + 1) {
+} given;
+
+static sx_code give(sx_ctx *cx, const sx_emulation *what, const sx_ptx_kernel *kernel, given *g)
+{
+    uint32_t numbers = what->threads > 0 ? 0 : 2, workspaces = what->threads > 0 ? 0 : 1;
+    uint32_t pointers = kernel->parameter_count - numbers;
+    SX_ASSERT(kernel->parameter_count >= numbers && what->buffer_count <= SX_REGIONS_MAX);
+    if (pointers < what->buffer_count || pointers > what->buffer_count + workspaces) {
         return SX_FAIL(cx, SX_INPUT, "kernel %s: %u buffers, it is given %u", kernel->name,
                        pointers, what->buffer_count);
     }
     for (uint32_t k = 0; k < pointers; k++) {
         SX_ASSERT(k < what->buffer_count || what->workspace != NULL);
-        region[k] = region_of(k < what->buffer_count ? &what->buffer[k] : what->workspace);
-        argument[k].region = k + 1;
+        g->region[k] = region_of(k < what->buffer_count ? &what->buffer[k] : what->workspace);
+        g->argument[k] = (sx_ptx_argument){.region = k + 1};
     }
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < numbers; i++) {
         uint32_t value = (uint32_t)(i == 0 ? what->first : what->count);
         for (uint32_t b = 0; b < 4; b++) {
-            number[i][b] = (uint8_t)(value >> (8 * b));
+            g->number[i][b] = (uint8_t)(value >> (8 * b));
         }
-        argument[pointers + i].value = (sx_span){number[i], 4};
+        g->argument[pointers + i] = (sx_ptx_argument){.value = {g->number[i], 4}};
     }
+    return SX_OK;
+}
+
+/* A block for each point. Copies end as late as they may, so that a wait that is missing is seen. */
+static void launch_blocks(const interpreter *in, const sx_emulation *what, sx_ptx_launch *launch)
+{
+    for (uint32_t d = 0; d < 3; d++) {
+        SX_ASSERT(what->grid[d] >= 1 && what->grid[d] <= INT32_MAX);
+    }
+    launch->grid =
+        (sx_ptx_dim){(uint32_t)what->grid[2], (uint32_t)what->grid[1], (uint32_t)what->grid[0]};
+    launch->block = (sx_ptx_dim){what->threads, 1, 1};
+    launch->first_block = (uint64_t)what->first;
+    launch->block_count = (uint64_t)what->count;
+    launch->dynamic_shared_bytes = what->shared_bytes;
+    launch->shared_bytes_max = in->machine->block_shared_bytes;
+    launch->lazy = true;
+}
+
+static sx_code emulate(sx_ctx *cx, sx_emulator *emulator, const sx_emulation *what)
+{
+    interpreter *in = (interpreter *)(void *)emulator;
+    sx_nvidia_code code;
+    sx_ptx_module *module;
+    given g;
+    SX_ASSERT(what->first >= 0 && what->count >= 1);
+    SX_TRY(sx_nvidia_code_at(cx, in->blob, what->entry, &code));
+    SX_TRY(load(cx, in, &code, &module));
+    const sx_ptx_kernel *kernel = sx_nvidia_find_kernel(module, code.name);
+    SX_ASSERT(kernel != NULL);
+    SX_TRY(give(cx, what, kernel, &g));
     sx_ptx_launch launch = {.module = module,
                             .kernel = kernel->name,
-                            .region = region,
-                            .region_count = pointers,
-                            .argument = argument,
+                            .region = g.region,
+                            .region_count = kernel->parameter_count - (what->threads > 0 ? 0 : 2),
+                            .argument = g.argument,
                             .argument_count = kernel->parameter_count};
-    launch.grid = blocks_for(what, &launch.block);
+    if (what->threads > 0) {
+        launch_blocks(in, what, &launch);
+    } else {
+        launch.grid = blocks_for(what, &launch.block);
+    }
     return run(cx, in, &launch);
 }
 

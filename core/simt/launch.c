@@ -118,16 +118,34 @@ static uint64_t common_divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* Blocks in the order first + i * stride modulo their number: every one once. */
-static sx_code run_blocks(sx_ptx_machine *m)
+/* The blocks of the grid that the launch runs. */
+static sx_code choose_blocks(sx_ptx_machine *m, uint64_t *begin, uint64_t *count)
 {
-    const sx_ptx_dim *g = &m->launch->grid;
-    uint64_t blocks = (uint64_t)g->x * g->y, first = 0, stride = 1;
+    const sx_ptx_launch *l = m->launch;
+    const sx_ptx_dim *g = &l->grid;
+    uint64_t blocks = (uint64_t)g->x * g->y;
     if (blocks > UINT32_MAX / g->z) {
         return SX_FAIL(m->cx, SX_LIMIT, "grid %u,%u,%u: more than %u blocks", g->x, g->y, g->z,
                        UINT32_MAX);
     }
     blocks *= g->z;
+    if (l->first_block >= blocks || l->block_count > blocks - l->first_block) {
+        return SX_FAIL(m->cx, SX_INPUT, "blocks %llu and %llu more, the grid has %llu",
+                       (unsigned long long)l->first_block, (unsigned long long)l->block_count,
+                       (unsigned long long)blocks);
+    }
+    *begin = l->first_block;
+    *count = l->block_count > 0 ? l->block_count : blocks - l->first_block;
+    return SX_OK;
+}
+
+/* Blocks in the order first + i * stride modulo their number: every one once. */
+static sx_code run_blocks(sx_ptx_machine *m)
+{
+    const sx_ptx_dim *g = &m->launch->grid;
+    uint64_t begin = 0, blocks = 0, first = 0, stride = 1;
+    SX_TRY(choose_blocks(m, &begin, &blocks));
+    SX_ASSERT(blocks > 0);
     if (m->launch->seed != 0) {
         first = sx_rng_below(&m->rng, blocks);
         stride = 1 + sx_rng_below(&m->rng, blocks);
@@ -136,7 +154,7 @@ static sx_code run_blocks(sx_ptx_machine *m)
         }
     }
     for (uint64_t i = 0; i < blocks; i++) {
-        uint64_t n = (first + i * (stride % blocks)) % blocks;
+        uint64_t n = begin + (first + i * (stride % blocks)) % blocks;
         m->block_number = (uint32_t)n;
         m->block = (sx_ptx_dim){(uint32_t)(n % g->x), (uint32_t)(n / g->x % g->y),
                                 (uint32_t)(n / g->x / g->y)};

@@ -51,6 +51,8 @@ typedef struct {
     const sx_ptx_module *module;
     const char *kernel;
     sx_ptx_dim grid, block;
+    /* Only these blocks of the grid are run, counted with x fastest, then y. A count of 0: all from the first on. */
+    uint64_t first_block, block_count;
     uint64_t dynamic_shared_bytes;
     sx_ptx_region *region;
     uint32_t region_count;

@@ -50,6 +50,8 @@ typedef struct {
     const sx_region *buffer;
     uint32_t buffer_count;
     const sx_region *workspace; /* NULL: none */
+    /* Of a block program: the threads that work at each point, and what its launch asks for. 0 and 0: none. */
+    uint32_t threads, shared_bytes;
 } sx_emulation;
 /* The indices of a point. */
 static inline void sx_emulation_index(const sx_emulation *what, int64_t point, int64_t index[3])

@@ -257,6 +257,37 @@ START_TEST(test_equal_seeds)
 }
 END_TEST
 
+/* Some blocks of a grid, whatever their order: those and no others. */
+START_TEST(test_some_blocks)
+{
+    uint32_t x[640], steps[640];
+    for (uint32_t i = 0; i < 640; i++) {
+        x[i] = 1 + i;
+        steps[i] = 1000;
+    }
+    launch_begin(&l, module, "collatz", (sx_ptx_dim){10, 1, 1}, (sx_ptx_dim){64, 1, 1});
+    launch_in(&l, "x", x, sizeof x);
+    launch_buffer(&l, "steps", steps, sizeof steps, true);
+    launch_number(&l, 640);
+    l.launch.first_block = 3;
+    l.launch.block_count = 4;
+    ck_sx_ok(&cx, launch_run(&cx, &l, (uint64_t)_i, false));
+    for (uint32_t i = 0; i < 640; i++) {
+        ck_assert_msg((steps[i] == 1000) == (i < 3 * 64 || i >= 7 * 64), "element %u", i);
+    }
+    l.launch.first_block = 9;
+    l.launch.block_count = 0; /* all that are left */
+    ck_sx_ok(&cx, launch_run(&cx, &l, (uint64_t)_i, false));
+    ck_assert(steps[9 * 64 - 1] == 1000 && steps[9 * 64] < 1000 && steps[639] < 1000);
+    l.launch.block_count = 2;
+    ck_sx_fails(&cx, launch_run(&cx, &l, 0, false), SX_INPUT,
+                "blocks 9 and 2 more, the grid has 10");
+    l.launch.first_block = 10;
+    l.launch.block_count = 0;
+    ck_sx_fails(&cx, launch_run(&cx, &l, 0, false), SX_INPUT, "blocks 10 and 0 more");
+}
+END_TEST
+
 /* ---- launches that do not fit ---- */
 START_TEST(test_wrong_launches)
 {
@@ -303,6 +334,7 @@ int main(void)
     tcase_add_loop_test(tests, test_matmul_mma, 0, orders);
     tcase_add_loop_test(tests, test_collatz, 0, orders);
     tcase_add_test(tests, test_equal_seeds);
+    tcase_add_loop_test(tests, test_some_blocks, 0, 4);
     tcase_add_test(tests, test_wrong_launches);
     suite_add_tcase(suite, tests);
     return sx_test_main(suite);

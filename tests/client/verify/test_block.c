@@ -1,0 +1,206 @@
+/* Block programs in the interpreter: each point of the grid is a block of threads that share memory. */
+#include "tests/lib/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/verify/execute.h"
+#include "client/verify/verify.h"
+#include "tests/lib/compiled.h"
+#include "tests/lib/gen_block.h"
+
+#define POINTS 30
+#define ELEMENTS (POINTS * SX_GEN_BLOCK_THREADS)
+static const int64_t grid[3] = {2, 3, 5};
+static const float one = 1;
+
+static sx_ctx cx;
+static sx_buf bytes;
+static sxr_program *program;
+static sxr_executor executor;
+static float x[ELEMENTS], y[ELEMENTS];
+
+static void setup(void)
+{
+    sx_ctx_init(&cx, (size_t)256 << 20);
+    sx_buf_init(&bytes, (size_t)1 << 24);
+    for (uint32_t i = 0; i < ELEMENTS; i++) {
+        x[i] = (float)i;
+        y[i] = -1;
+    }
+}
+
+static void teardown(void)
+{
+    sxr_close(program);
+    program = NULL;
+    sx_buf_fini(&bytes);
+    sx_ctx_fini(&cx);
+}
+
+/* The text with the first `from` in it replaced by `to`. */
+static sx_span changed(sx_span text, const char *from, const char *to)
+{
+    const char *begin = (const char *)text.ptr, *at = strstr(begin, from);
+    ck_assert_ptr_nonnull(at);
+    sx_buf made;
+    sx_buf_init(&made, (size_t)1 << 20);
+    sx_buf_put(&made, begin, (size_t)(at - begin));
+    sx_buf_put_text(&made, to);
+    sx_buf_put_text(&made, at + strlen(from));
+    sx_buf_put_u8(&made, 0);
+    uint8_t *kept = sx_alloc(&cx, made.len);
+    memcpy(kept, made.ptr, made.len);
+    sx_span result = {kept, made.len};
+    sx_buf_fini(&made);
+    return result;
+}
+
+static void open_with(sx_span text, uint32_t shared_bytes)
+{
+    sx_gen_module_tables tables;
+    const sxr_options options = {.threads = 1, .any_level = true};
+    sx_gen_block_make(grid, shared_bytes, &tables);
+    tables.text = text;
+    tables.kernel[0].code_size = text.len;
+    sx_buf_clear(&bytes);
+    sx_gen_module_encode(&cx, &tables, &bytes);
+    ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&bytes), &options, &program));
+    ck_sx_ok(&cx, sxr_executor_make(&cx, sx_targets_all(), program, &executor));
+    ck_assert_ptr_nonnull(executor.emulator);
+}
+
+static sx_code execute(uint8_t *touched, uint64_t instructions_max, bool *whole)
+{
+    float w = one;
+    void *buffer[] = {x, &w, y};
+    return touched == NULL
+               ? sxr_execute(&executor, 0, buffer)
+               : sxr_execute_some(&executor, 0, buffer, instructions_max, touched, whole);
+}
+
+START_TEST(test_every_point_is_a_block)
+{
+    static const uint32_t shared[] = {256, 4096, 163 << 10};
+    for (uint32_t s = 0; s < SX_COUNT(shared); s++) {
+        open_with(sx_gen_block_text(), shared[s]);
+        memset(y, 0, sizeof(y));
+        ck_sx_ok(&cx, execute(NULL, 0, NULL));
+        for (uint32_t i = 0; i < ELEMENTS; i++) {
+            ck_assert_msg(y[i] == sx_gen_block_expected(x, one, i), "element %u", i);
+        }
+        sxr_close(program);
+        program = NULL;
+    }
+}
+END_TEST
+
+/* Some blocks of a grid: what they store is what is said to be touched, and it is right. */
+START_TEST(test_some_points)
+{
+    uint8_t touched[sizeof(y)] = {0};
+    bool whole = true;
+    uint32_t stored = 0;
+    open_with(sx_gen_block_text(), 1024);
+    ck_sx_ok(&cx, execute(touched, 300, &whole));
+    ck_assert(!whole);
+    for (uint32_t i = 0; i < ELEMENTS; i++) {
+        bool here = touched[4 * i] != 0;
+        ck_assert_uint_eq(touched[4 * i + 3], here ? 1 : 0);
+        ck_assert(y[i] == (here ? sx_gen_block_expected(x, one, i) : -1));
+        ck_assert(here == (touched[4 * (i - i % SX_GEN_BLOCK_THREADS)] != 0)); /* whole blocks */
+        stored += here ? 1 : 0;
+    }
+    ck_assert_uint_gt(stored, SX_GEN_BLOCK_THREADS);
+    ck_assert_uint_lt(stored, ELEMENTS / 2);
+    ck_assert(touched[0] != 0 && touched[sizeof(y) - 1] != 0); /* the first and the last */
+    memset(touched, 0, sizeof(touched));
+    ck_sx_ok(&cx, execute(touched, UINT64_MAX, &whole));
+    ck_assert(whole && memchr(touched, 0, sizeof(touched)) == NULL);
+}
+END_TEST
+
+/* Faults of a block program end its interpretation, by name. */
+static const struct {
+    const char *from, *to;
+    uint32_t shared_bytes;
+    const char *says;
+} fault[] = {
+    {"    bar.sync 0;\n", "", 1024, "`ld.shared"},
+    {"    cp.async.wait_group 0;\n", "", 1024, "a copy"},
+    {"    sub.u32 %r6, %r6, 256;\n", "", 1024, "4 bytes behind its end"},
+    {"    sub.u32 %r6, %r6, 256;\n", "    sub.u32 %r6, %r6, 254;\n", 1024,
+     "which 4 does not divide"},
+    {"", "", 128, "128 bytes before its begin"},
+};
+
+START_TEST(test_faults)
+{
+    sx_span text = sx_gen_block_text();
+    open_with(fault[_i].from[0] != '\0' ? changed(text, fault[_i].from, fault[_i].to) : text,
+              fault[_i].shared_bytes);
+    ck_sx_fails(&cx, execute(NULL, 0, NULL), SX_INTERNAL, fault[_i].says);
+}
+END_TEST
+
+/* ---- a block program in place of a kernel of the compiler ---- */
+
+static const char sum_text[] = "sx 1\ngraph \"g\" () {\n"
+                               "%x = parameter {name = \"x\", weight = 0} : f32[30, 64]\n"
+                               "%c = parameter {name = \"c\", weight = 0} : f32[30, 64]\n"
+                               "%y = add(%x, %c) : f32[30, 64]\n"
+                               "return %y as \"y\"\n}\n";
+
+/* y = x + c by blocks, in the module that was compiled for that; `load` is how a thread gets its element of c. */
+static sx_code verify_sum(const char *load)
+{
+    const sx_test_request request = {.text = sum_text, .target = "a100"};
+    const sxr_verify_options options = {.seed = 1, .program = sx_span_of(sum_text)};
+    sx_module module;
+    sx_image image;
+    sx_span text = changed(sx_gen_block_text(), "    ld.global.f32 %f2, [%rd2];\n", load);
+    text = changed(text, "[%r9+252]", "[%r8]");
+    sx_buf_clear(&bytes);
+    ck_sx_ok(&cx, sx_test_compile(&cx, &request, &bytes));
+    void *copy = aligned_alloc(64, (bytes.len + 63) & ~(size_t)63);
+    memcpy(copy, bytes.ptr, bytes.len);
+    ck_sx_ok(&cx, sx_module_decode(&cx, (sx_span){copy, bytes.len}, true, &module));
+    ck_assert(module.kernel_count == 1 && module.part_count == 1);
+    sx_module_kernel kernel = *module.kernel;
+    const sx_module_part part = {.entry = sx_gen_block_entry(),
+                                 .grid = {1, 6, 5},
+                                 .threads = SX_GEN_BLOCK_THREADS,
+                                 .shared_bytes = 512};
+    kernel.code_offset = 0;
+    kernel.code_size = module.code_count = text.len;
+    module.kernel = &kernel;
+    module.part = &part;
+    module.code = text.ptr;
+    sx_buf_clear(&bytes);
+    ck_sx_ok(&cx, sx_module_encode(&cx, &module, &bytes));
+    sx_image_init(&image);
+    sx_code code = sxr_verify(&cx, sx_buf_span(&bytes), &options, &image);
+    sx_image_fini(&image);
+    free(copy);
+    return code;
+}
+
+START_TEST(test_verification)
+{
+    ck_sx_ok(&cx, verify_sum("    add.u64 %rd2, %rd2, %rd4;\n    ld.global.f32 %f2, [%rd2];\n"));
+    ck_sx_fails(&cx, verify_sum("    ld.global.f32 %f2, [%rd2];\n"), SX_INTERNAL, "");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("block");
+    TCase *tcase = tcase_create("block");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, test_every_point_is_a_block);
+    tcase_add_test(tcase, test_some_points);
+    tcase_add_loop_test(tcase, test_faults, 0, (int)SX_COUNT(fault));
+    tcase_add_test(tcase, test_verification);
+    suite_add_tcase(suite, tcase);
+    return sx_test_main(suite);
+}
