@@ -5,6 +5,7 @@
 #include "client/cli/cmd_compile.h"
 #include "core/core.h"
 #include "client/cli/cmd_module.h"
+#include "client/cli/program.h"
 #include "client/export/onnx_write.h"
 
 static void say(void *self, const char *text)
@@ -149,7 +150,8 @@ sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_opt
 static sx_code output_path(sxc_cli *cli, const char *suffix, char path[4096])
 {
     const char *given = sxc_value(cli, SXC_OUTPUT);
-    const char *source = cli->argument[0];
+    const char *source;
+    SX_TRY(sxc_program_name(cli, &source));
     const char *slash = strrchr(source, '/');
     const char *base = slash != NULL ? slash + 1 : source;
     const char *dot = strrchr(base, '.');
@@ -227,8 +229,20 @@ static sx_code warn(sxc_cli *cli, sx_span bytes)
     return code;
 }
 
+static sx_code print_program(sxc_cli *cli)
+{
+    sxc_source source;
+    sx_code code = sxc_program_load(cli, &source);
+    code = code == SX_OK ? sxc_program_print(cli, &source) : code;
+    sxc_source_fini(&source);
+    return code;
+}
+
 sx_code sxc_cmd_compile(sxc_cli *cli)
 {
+    if (sxc_given(cli, SXC_PRINT_PROGRAM)) {
+        return print_program(cli);
+    }
     sx_core_request request;
     sxc_compile_options options;
     sxc_source source;
@@ -239,7 +253,7 @@ sx_code sxc_cmd_compile(sxc_cli *cli)
     sx_buf module, with;
     sx_buf_init(&module, (size_t)2 << 30);
     sx_buf_init(&with, (size_t)32 << 30);
-    sx_code code = sxc_source_load(cli->cx, cli->argument[0], &source);
+    sx_code code = sxc_program_load(cli, &source);
     code = code == SX_OK ? sxc_check_output(cli->cx, path) : code;
     code = code == SX_OK ? sxc_compile(cli->cx, &source, &request, &options, &module, &info) : code;
     sxc_progress_end(&cli->progress);
@@ -421,7 +435,7 @@ sx_code sxc_cmd_optimize(sxc_cli *cli)
     request.unfused = sxc_given(cli, SXC_ONNX);
     sx_buf bytes;
     sx_buf_init(&bytes, (size_t)2 << 30);
-    sx_code code = sxc_source_load(cli->cx, cli->argument[0], &source);
+    sx_code code = sxc_program_load(cli, &source);
     code = code == SX_OK ? sxc_check_outputs(cli) : code;
     if (sxc_given(cli, SXC_BUDGET) || sxc_given(cli, SXC_BACKGROUND)) {
         code = code == SX_OK ? sxc_optimize_long(cli, &source, &request, &options) : code;

@@ -4,7 +4,7 @@
 #include "client/cli/cmd_compile.h"
 #include "client/cli/cmd_module.h"
 #include "client/cli/entry.h"
-#include "client/source.h"
+#include "client/cli/program.h"
 #include "core/core.h"
 #include "client/cli/table.h"
 
@@ -56,6 +56,16 @@ static sx_code take_bytes(sxc_cli *cli, sx_span bytes, subject *s)
     }
     sx_buf_put_span(&s->snapshot, bytes);
     return SX_OK;
+}
+
+/* One operation that the options describe. */
+static sx_code take_operation(sxc_cli *cli, subject *s)
+{
+    sxc_source source;
+    sx_code code = sxc_program_load(cli, &source);
+    sx_buf_put_span(&s->program, sx_buf_span(&source.text));
+    sxc_source_fini(&source);
+    return code;
 }
 
 static sx_code read_file(sxc_cli *cli, const char *path, subject *s)
@@ -219,7 +229,9 @@ static sx_code print(sxc_cli *cli, const subject *s, sx_core_form form, sx_buf *
 sx_code sxc_cmd_egraph(sxc_cli *cli)
 {
     sx_core_form form;
+    const char *name;
     SX_TRY(choose_form(cli, &form));
+    SX_TRY(sxc_program_name(cli, &name));
     if (sxc_given(cli, SXC_OUTPUT)) {
         SX_TRY(sxc_check_output(cli->cx, sxc_value(cli, SXC_OUTPUT)));
     }
@@ -229,13 +241,14 @@ sx_code sxc_cmd_egraph(sxc_cli *cli)
     sx_buf_init(&s.program, SX_TEXT_BYTES_MAX);
     sx_buf_init(&s.list, SX_TEXT_BYTES_MAX);
     sx_buf_init(&out, BYTES_MAX);
-    const char *name = cli->argument[0];
-    bool is_file = sxc_entry_is_file(name);
+    bool is_operation = cli->argument_count == 0;
+    bool is_file = is_operation || sxc_entry_is_file(name);
     sx_code code =
         !is_file ? read_entry(cli, name, &s)
         : sxc_given(cli, SXC_PART)
             ? SX_FAIL(cli->cx, SX_USAGE, "--part: of an entry of the daemon, not of a file")
-            : read_file(cli, name, &s);
+        : is_operation ? take_operation(cli, &s)
+                       : read_file(cli, name, &s);
     if (code == SX_OK && s.list.len > 0) {
         sx_buf_put_span(&out, sx_buf_span(&s.list));
     } else {

@@ -5,7 +5,28 @@
 
 #include "client/cli/cli.h"
 
+typedef struct {
+    const char *command, *line, *help;
+} example;
+static const example examples[] = {
+#define SXC_EXAMPLE(command, line, help) {command, line, help},
+#include "client/cli/examples.def"
+#undef SXC_EXAMPLE
+};
+
 /* ---- help ---- */
+
+static void print_examples(const sxc_command *command)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < SX_COUNT(examples); i++) {
+        if (strcmp(examples[i].command, command->name) == 0) {
+            printf("%s  symplex-client %s %s\n      %s\n", any ? "" : "\nexamples:\n",
+                   command->name, examples[i].line, examples[i].help);
+            any = true;
+        }
+    }
+}
 
 void sxc_print_command_help(const sxc_command *command)
 {
@@ -22,6 +43,7 @@ void sxc_print_command_help(const sxc_command *command)
                        row->argument ? " " : "", row->argument ? row->argument : "");
         printf("  %-28s %s%s\n", left, row->help, row->repeated ? " (may be repeated)" : "");
     }
+    print_examples(command);
 }
 
 static void command_json(const sxc_command *command, sx_buf *json)
@@ -33,6 +55,13 @@ static void command_json(const sxc_command *command, sx_buf *json)
     for (uint32_t i = 0; i < SXC_OPTION_COUNT; i++) {
         if ((command->options >> i & 1) != 0) {
             sxc_json_text(json, NULL, sx_span_of(sxc_options[i].name));
+        }
+    }
+    sxc_json_close(json, ']');
+    sxc_json_open(json, "examples", '[');
+    for (uint32_t i = 0; i < SX_COUNT(examples); i++) {
+        if (strcmp(examples[i].command, command->name) == 0) {
+            sxc_json_text(json, NULL, sx_span_of(examples[i].line));
         }
     }
     sxc_json_close(json, ']');
@@ -224,6 +253,20 @@ static void print_man_options(void)
     }
 }
 
+static void print_man_examples(void)
+{
+    printf(".SH EXAMPLES\n");
+    for (uint32_t i = 0; i < SX_COUNT(examples); i++) {
+        printf(".TP\n.B symplex\\-client ");
+        print_roff(examples[i].command);
+        printf(" ");
+        print_roff(examples[i].line);
+        printf("\n");
+        print_roff(examples[i].help);
+        printf("\n");
+    }
+}
+
 static void print_man(void)
 {
     printf(".TH SYMPLEX\\-CLIENT 1 \"\" \"symplexd %s\" \"User Commands\"\n"
@@ -256,11 +299,8 @@ static void print_man(void)
         ".TP\n.B SYMPLEX_CUDA_DRIVER\nThe CUDA driver library, with its whole path, instead of the "
         "libcuda.so.1 that the system's loader\nfinds. Nobody but this user and the superuser may "
         "be able "
-        "to exchange the file.\n"
-        ".SH EXAMPLES\n.nf\n"
-        "symplex\\-client compile model.onnx \\-\\-dim batch=8 \\-o model.sxm\n"
-        "symplex\\-client run model.sxm \\-\\-random 7 \\-\\-check\n"
-        "symplex\\-client explain model.sxm\n.fi\n");
+        "to exchange the file.\n");
+    print_man_examples();
 }
 
 /* ---- command ---- */

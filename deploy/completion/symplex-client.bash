@@ -31,13 +31,13 @@ _symplex_client() {
             "search cancel") words="--help --json --socket" ;;
             "search extend") words="--help --json --socket --budget" ;;
             "search remove") words="--help --json --socket" ;;
-            "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --output --objective --no-weights --exact --approximate --range --disable-rule --refresh --verify-flops --verify-memory" ;;
+            "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --print-program --output --objective --no-weights --exact --approximate --range --disable-rule --refresh --verify-flops --verify-memory" ;;
             "run "*) words="--help --json --socket --dim --output --random --input --weight --check --verify-memory --repeat --threads --all" ;;
             "verify "*) words="--help --json --socket --random --verify-flops --verify-memory --all" ;;
             "explain "*) words="--help --json --socket --all" ;;
-            "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --output --objective --point --budget --background --onnx --proof --exact --approximate --range --disable-rule" ;;
+            "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --print-program --output --objective --point --budget --background --onnx --proof --exact --approximate --range --disable-rule" ;;
             "prove "*) words="--help --json --socket --from --to" ;;
-            "egraph "*) words="--help --json --socket --target --output --exact --approximate --range --part" ;;
+            "egraph "*) words="--help --json --socket --target --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --print-program --output --exact --approximate --range --part" ;;
             "extract "*) words="--help --json --fuel --seconds" ;;
             "jobs "*) words="--help --json --socket" ;;
             "search "*) words="--help --json --socket" ;;

@@ -24,6 +24,8 @@ CIRCLES = {
         "cache.h is what others include; the parts use its types, and cache.c opens and closes them",
     ("client/export/onnx_write", "client/export/onnx_writer"):
         "onnx_write.h is what others include; onnx_writer.h is what the files of the writer share",
+    ("client/operation/build", "client/operation/operation"):
+        "operation.h is what others include; build.h is what the files of the folder share",
     ("client/runtime/device", "client/runtime/program", "client/runtime/runtime"):
         "runtime.h is what others include; program.h is what its files share, device.h what of it is on a GPU",
     ("core/egraph/sharding", "core/egraph/tensor"):

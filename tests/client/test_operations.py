@@ -1,0 +1,319 @@
+#!/usr/bin/env python3
+"""Single operations without a model file: their programs, their results on this processor against numpy in double
+precision, their modules for GPUs by the verification, through the daemon as from a file, and the words that are
+refused."""
+import json
+import math
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import tempfile
+
+import numpy
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "daemon"))
+from wire import *  # noqa: E402
+
+CLIENT = str(BINARY / "symplex-client")
+TMP = pathlib.Path(tempfile.mkdtemp(prefix="sxoperations."))
+NUMPY = {"f64": numpy.float64, "f32": numpy.float32, "f16": numpy.float16, "i8": numpy.int8, "u8": numpy.uint8,
+         "i16": numpy.int16, "i32": numpy.int32, "i64": numpy.int64}
+UNIT = {"f64": 2.0 ** -53, "f32": 2.0 ** -24, "f16": 2.0 ** -11}  # half a unit in the last place, relative
+RANDOM = numpy.random.default_rng(20261123)
+
+
+def sx(*arguments, status=0, **environment):
+    surroundings = dict(os.environ, SYMPLEX_SOCKET=str(TMP / "nobody.sock"))
+    done = subprocess.run([CLIENT, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False,
+                          env=dict(surroundings, **environment), cwd=TMP)
+    assert done.returncode == status, (arguments, done)
+    return done
+
+
+def make(kind, shape):
+    if kind.startswith(("i", "u")):
+        info = numpy.iinfo(NUMPY[kind])
+        return RANDOM.integers(max(info.min, -100), min(info.max, 100), shape).astype(NUMPY[kind])
+    return RANDOM.uniform(-1, 1, shape).astype(NUMPY[kind])
+
+
+def run_module(words, inputs, weights=(), dims=(), run_dims=()):
+    """What the operation gives for these arrays on this processor."""
+    module, out = TMP / "m.sxm", TMP / "out"
+    sx("compile", *words, *dims, "-o", module)
+    arguments = []
+    for name, array in inputs.items():
+        numpy.save(TMP / (name + ".npy"), array)
+        arguments += ["--weight" if name in weights else "--input", "%s=%s" % (name, TMP / (name + ".npy"))]
+    sx("run", module, *arguments, *run_dims, "--repeat", "1", "--output", out)
+    return numpy.load(out / "out.npy")
+
+
+def near(got, want, bound, what):
+    if got.dtype == numpy.float16:
+        bound = bound + 2.0 ** -25  # half the distance of subnormal numbers
+    off = numpy.abs(got.astype(numpy.float64) - want)
+    assert got.shape == want.shape and (off <= bound).all(), (what, got.shape, want.shape, float((off - bound).max()))
+
+
+# ---- products ----
+def wide(array):
+    return array.astype(numpy.int64 if array.dtype.kind in "iu" else numpy.float64)
+
+
+def gelu(x):
+    return 0.5 * x * (1 + numpy.vectorize(math.erf)(x / math.sqrt(2)))
+
+
+STEPS = {"bias": lambda x, i: x + wide(i["bias"]), "relu": lambda x, i: numpy.maximum(x, 0),
+         "gelu": lambda x, i: gelu(x),
+         "gelu-tanh": lambda x, i: 0.5 * x * (1 + numpy.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3))),
+         "silu": lambda x, i: x / (1 + numpy.exp(-x)), "sigmoid": lambda x, i: 1 / (1 + numpy.exp(-x)),
+         "tanh": lambda x, i: numpy.tanh(x), "residual": lambda x, i: x + wide(i["residual"]),
+         "multiply": lambda x, i: x * wide(i["factor"]), "scale": lambda x, i: x * wide(i["scale"]),
+         "scale=0.5": lambda x, i: x * 0.5}
+
+
+def product(kind, m, n, k, layout="nn", batch=(), epilogue=(), result=None, words=(), **more):
+    result = result or kind
+    a = make(kind, (*batch, *((k, m) if layout[0] == "t" else (m, k))))
+    b = make(kind, (*batch, *((n, k) if layout[1] == "t" else (k, n))))
+    inputs = {"a": a, "b": b}
+    for name, shape in (("bias", (n,)), ("residual", (*batch, m, n)), ("factor", (*batch, m, n)), ("scale", ())):
+        if name in epilogue or name == "factor" and "multiply" in epilogue:
+            inputs[name] = make(result, shape)
+    left = wide(a.swapaxes(-1, -2) if layout[0] == "t" else a)
+    right = wide(b.swapaxes(-1, -2) if layout[1] == "t" else b)
+    want = left @ right
+    unit = UNIT.get(result, 0.0)
+    # K roundings of the sum in f32 or f64, then one of the element type; each step adds one and stretches what was
+    # off by at most 1.2, the largest slope of gelu and silu (factors lie in [-1, 1]).
+    bound = (k + 1) * (0 if unit == 0 else UNIT["f64" if result == "f64" else "f32"]) * (abs(left) @ abs(right))
+    bound = bound + unit * abs(want)
+    for step in epilogue:
+        want = STEPS[step](want, inputs)
+        # The functions themselves are exact to 4 units of f32 (core/loop/math.c), f64 to 4 of its own.
+        bound = 1.2 * bound + 4 * unit * (abs(want) + 1)
+    options = ["--gemm", "%sx%dx%d%s" % (more.pop("symbol", m), n, k, more.pop("behind", "")), "--dtype",
+               more.pop("dtype", kind), "--layout", layout]
+    options += ["--batch", "x".join(map(str, batch))] if batch else []
+    options += ["--epilogue", ",".join(epilogue)] if epilogue else []
+    got = run_module([*options, *words], inputs, **more)
+    assert got.dtype == NUMPY[result], got.dtype
+    near(got, want, bound, (kind, layout, batch, epilogue))
+
+
+def test_products_in_every_layout():
+    for layout in ("nn", "nt", "tn", "tt"):
+        for kind in ("f32", "f64", "f16"):
+            product(kind, 19, 23, 31, layout)
+        product("f32", 5, 7, 11, layout, batch=(2, 3))
+    product("f32", 1, 40, 64)
+
+
+def test_every_epilogue():
+    listed = sx("compile", "--gemm", "4x4x4", "--dtype", "f32", "--epilogue", "nothing", "--print-program",
+                status=2).stderr.split("none of")[1].split()
+    assert set(listed) - {"scale=NUMBER"} == set(STEPS) - {"scale=0.5"}, listed
+    help_line = [line for line in sx("help", "compile").stdout.splitlines() if "--epilogue LIST" in line]
+    assert all(" " + name in help_line[0] for name in listed), help_line
+    for step in STEPS:
+        product("f32", 9, 21, 16, epilogue=(step,))
+    product("f32", 33, 24, 40, epilogue=("bias", "gelu", "residual"))
+    product("f64", 6, 10, 20, "nt", epilogue=("scale", "bias", "silu", "multiply"), batch=(2,))
+    product("f16", 17, 24, 40, epilogue=("bias", "relu", "residual"))
+
+
+def test_integers_and_three_types():
+    for kind, result in (("i8", "i32"), ("u8", "i32"), ("i16", "i32"), ("i32", "i32"), ("i64", "i64")):
+        product(kind, 13, 9, 21, epilogue=("bias", "relu"), result=result)
+    product("i8", 13, 9, 21, epilogue=("scale", "bias"), dtype="i8,i32,f32", result="f32")
+    product("f16", 13, 9, 21, epilogue=("bias",), dtype="f16,f32", result="f32")
+    # one rounding: that of the exact sum of elements that are small integers
+    a, b = RANDOM.integers(-8, 8, (12, 300)), RANDOM.integers(-8, 8, (300, 20))
+    bias = RANDOM.integers(-2000, 2000, 20) + 0.5
+    got = run_module(["--gemm", "12x20x300", "--dtype", "f16,f32,f16", "--epilogue", "bias,scale=0.125"],
+                     {"a": a.astype(numpy.float16), "b": b.astype(numpy.float16), "bias": bias.astype(numpy.float16)})
+    assert numpy.array_equal(got, ((a @ b + bias.astype(numpy.float16)) * 0.125).astype(numpy.float16))
+
+
+def test_names_for_extents():
+    product("f32", 5, 24, 40, "nt", epilogue=("bias",), symbol="rows", behind=",weights", weights=("b", "bias"),
+            dims=["--dim", "rows=1,5,64"], run_dims=["--dim", "rows=5"])
+    done = sx("compile", "--gemm", "rowsx4x4", "--dtype", "f32", status=4)
+    assert "rows" in done.stderr, done
+    text = sx("compile", "--attention", "B:64x4xS:4096x32,causal,kv-heads=2", "--dtype", "f32",
+              "--print-program").stdout
+    assert '"attention" (B in [1, 64], S in [1, 4096])' in text, text
+
+
+# ---- rows ----
+def test_softmax_and_norms():
+    for kind in UNIT:
+        unit = UNIT[kind]
+        x = (make(kind, (7, 96)) * 3).astype(NUMPY[kind])
+        scale, bias = make(kind, 96), make(kind, 96)
+        v = wide(x)
+        power = numpy.exp(v - v.max(-1, keepdims=True))
+        soft = power / power.sum(-1, keepdims=True)
+        inner = unit if kind == "f64" else UNIT["f32"]  # what it is computed in
+        near(run_module(["--softmax", "7x96", "--dtype", kind], {"x": x}), soft, soft * (unit + 110 * inner), kind)
+        near(run_module(["--softmax", "7x96,log", "--dtype", kind], {"x": x}), numpy.log(soft),
+             abs(numpy.log(soft)) * unit + 120 * inner * 8, kind)
+        rms = v / numpy.sqrt((v * v).mean(-1, keepdims=True) + 0.25) * wide(scale)
+        near(run_module(["--norm", "rms:7x96,eps=0.25", "--dtype", kind], {"x": x, "scale": scale}), rms,
+             abs(rms) * (unit + 110 * inner), kind)
+        centred = v - v.mean(-1, keepdims=True)
+        layer = centred / numpy.sqrt((centred ** 2).mean(-1, keepdims=True) + 1e-5) * wide(scale)
+        # the mean is off by 96 roundings of the largest element, at 1 / deviation of 1.7
+        bound = abs(layer + wide(bias)) * unit + (abs(layer) + abs(wide(scale)) + 1) * 200 * inner
+        near(run_module(["--norm", "layer:7x96,weights", "--dtype", kind], {"x": x, "scale": scale, "bias": bias},
+                        weights=("scale", "bias")), layer + wide(bias), bound, kind)
+    x = make("f32", (2, 3, 4, 16))
+    power = numpy.exp(wide(x))
+    near(run_module(["--softmax", "2x3x4x16", "--dtype", "f32"], {"x": x}), power / power.sum(-1, keepdims=True), 1e-5,
+         "four dimensions")
+
+
+# ---- attention ----
+def attention(kind, b, h, s, d, behind="", g=None, t=None, e=None, causal=False, mask=False, scale=None):
+    g, t, e = g or h, t or s, e or d
+    inputs = {"q": make(kind, (b, h, s, d)), "k": make(kind, (b, g, t, d)), "v": make(kind, (b, g, t, e))}
+    scores = numpy.zeros((b, h, s, t))
+    if mask:
+        inputs["mask"] = make(kind, (1, 1, s, t))
+        scores = scores + wide(inputs["mask"])
+    want = numpy.zeros((b, h, s, e))
+    for head in range(h):  # one head after the other, so that nothing of the grouping is shared with the program
+        k, v = (wide(inputs[name])[:, head * g // h] for name in "kv")
+        part = scores[:, head] + wide(inputs["q"])[:, head] @ k.swapaxes(-1, -2) * (scale or d ** -0.5)
+        for row in range(s):
+            seen = t if not causal else row + t - s + 1
+            power = numpy.exp(part[:, row, :seen] - part[:, row, :seen].max(-1, keepdims=True))
+            want[:, head, row] = numpy.einsum("bt,bte->be", power / power.sum(-1, keepdims=True), v[:, :seen])
+    got = run_module(["--attention", "%dx%dx%dx%d%s" % (b, h, s, d, behind), "--dtype", kind], inputs)
+    inner = UNIT["f64" if kind == "f64" else "f32"]
+    # elements of v are at most 1; scores are off by d roundings, sums by t
+    near(got, want, UNIT[kind] * abs(want) + (2 * d + 2 * t + 16) * inner, (kind, behind))
+
+
+def test_attention():
+    attention("f32", 2, 4, 20, 32)
+    attention("f32", 2, 4, 20, 32, ",causal", causal=True)
+    for kind in UNIT:
+        attention(kind, 1, 6, 24, 32, ",causal,kv-heads=2", g=2, causal=True)
+    attention("f32", 1, 4, 9, 16, ",kv-heads=1,keys=30,values=24,scale=0.3", g=1, t=30, e=24, scale=0.3)
+    attention("f32", 1, 2, 9, 16, ",causal,keys=30,mask", t=30, causal=True, mask=True)
+
+
+# ---- other types and targets, by what the verification says ----
+def checked(*words):
+    module = TMP / "checked.sxm"
+    sx("compile", *words, "-o", module)
+    checks = json.loads(sx("explain", "--json", module).stdout)["checks"]
+    assert checks and all(check["passed"] for check in checks), (words, checks)
+    whole = [check for check in checks if check["name"].startswith("program as sent, all outputs")]
+    assert len(whole) == 1 and whole[0]["elements"] > 0, (words, checks)
+    # imprecise is said of outputs that are off by more than 1e-4, which a narrow float is in its last place
+    narrow = {"bf16": 2.0 ** -8, "f16": 2.0 ** -10, "f8e4m3": 2.0 ** -3, "f8e5m2": 2.0 ** -2}
+    assert whole[0]["error"] <= narrow.get(words[words.index("--dtype") + 1], 1e-4), (words, whole)
+
+
+def test_narrow_types_here():
+    for kind in ("bf16", "f8e4m3", "f8e5m2"):
+        checked("--gemm", "9x24x40", "--dtype", kind, "--epilogue", "bias,relu")
+        checked("--attention", "1x4x12x32,causal,kv-heads=2", "--dtype", kind)
+        checked("--softmax", "5x40", "--dtype", kind)
+        checked("--norm", "layer:5x40", "--dtype", kind)
+        checked("--norm", "rms:5x40", "--dtype", kind)
+
+
+def test_gpu_targets():
+    for kind in ("f32", "bf16", "f16", "f64", "f8e4m3", "f8e5m2"):
+        checked("--norm", "layer:3x40", "--dtype", kind, "--target", "h100")
+        checked("--norm", "rms:3x40", "--dtype", kind, "--target", "a100")
+        checked("--softmax", "3x40", "--dtype", kind, "--target", "h200")
+        checked("--gemm", "9x16x24", "--dtype", kind, "--epilogue", "bias,gelu,residual", "--target", "h100")
+    for kind in ("f32", "bf16", "f16"):
+        checked("--attention", "1x4x8x32,causal,kv-heads=2", "--dtype", kind, "--target", "h100")
+    checked("--gemm", "9x16x24", "--dtype", "i8", "--epilogue", "bias,relu", "--target", "rtx4090")
+    for layout in ("nt", "tn", "tt"):
+        checked("--gemm", "9x16x24", "--dtype", "bf16", "--layout", layout, "--batch", "2", "--target", "rtx3090")
+
+
+# ---- the way ----
+def test_the_same_as_a_file():
+    """The daemon knows the operation and its text by one key; optimize and egraph take it too."""
+    words = ["--gemm", "8x16x24", "--dtype", "f32", "--epilogue", "bias,relu"]
+    text = sx("compile", *words, "--print-program").stdout
+    (TMP / "same.sx").write_text(text)
+    assert json.loads(sx("compile", *words, "--print-program", "--json").stdout)["program"] == text
+    with Daemon(program="symplexd") as daemon:
+        first = json.loads(sx("compile", *words, "--json", SYMPLEX_SOCKET=str(daemon.path)).stdout)
+        again = json.loads(sx("compile", TMP / "same.sx", "--json", SYMPLEX_SOCKET=str(daemon.path)).stdout)
+    assert first["output"] == "gemm.sxm" and (TMP / "gemm.sxm").exists(), first
+    assert not first["hit"] and again["hit"] and first["key"] == again["key"], (first, again)
+    assert "maximum" in sx("optimize", *words).stdout
+    assert sx("egraph", *words, "-o", "e.dot").stdout == "" and "digraph" in (TMP / "e.dot").read_text()
+
+
+def test_the_examples_of_the_help():
+    lines = json.loads(sx("help", "compile", "--json").stdout)["examples"]
+    lines = [line for line in lines if line.startswith("--")]
+    assert len(lines) >= 6, lines
+    for line in lines:
+        assert line in sx("help", "compile").stdout
+        assert sx("compile", *shlex.split(line), "--print-program").stdout.startswith("sx 1\ngraph "), line
+
+
+REFUSED = [
+    ("--gemm 4x4 --dtype f32", 2, "2 extents; MxNxK wanted"),
+    ("--gemm 4x0x4 --dtype f32", 2, "'0' is no extent"),
+    ("--gemm 4x-1x4 --dtype f32", 2, "'-1' is no extent"),
+    ("--gemm S:8xSx4 --dtype f32 --epilogue relu,S", 2, "'S' is none of"),
+    ("--gemm S:8xS:9x4 --dtype f32", 2, "S is at most 8 in one place, 9 in another"),
+    ("--gemm S:x4x4 --dtype f32", 2, "'S:' is no extent"),
+    ("--attention Bx4xSx32,causal --dtype f32", 4, "NAME:4096 says that it is less"),
+    ("--gemm 4x4x4x --dtype f32", 2, "4 extents"),
+    ("--gemm 99999999999999999999x4x4 --dtype f32", 2, "is no extent: a number from 1 to 1099511627776"),
+    ("--gemm 99999999x99999999x4 --dtype f32", 4, "--gemm 99999999x99999999x4: "),
+    ("--gemm 4x1099511627776x1099511627776 --dtype f32", 4, "b: "),
+    ("--gemm 4x4x4,fast --dtype f32", 2, "'fast' behind the extents; it may be: weights"),
+    ("--gemm 4x4x4", 2, "--gemm needs --dtype"),
+    ("--gemm 4x4x4 --dtype q8", 2, "--gemm takes f64 f32 bf16"),
+    ("--gemm 4x4x4 --dtype bool", 2, "--dtype bool: --gemm takes"),
+    ("--gemm 4x4x4 --dtype f32,f32,f32,f32", 2, "more than INPUT,COMPUTE,RESULT"),
+    ("--gemm 4x4x4 --dtype f32 --epilogue bias,swish", 2, "'swish' is none of bias relu gelu"),
+    ("--gemm 4x4x4 --dtype f32 --epilogue bias,bias", 2, "bias stands twice"),
+    ("--gemm 4x4x4 --dtype f32 --epilogue scale=x", 2, "scale=x is no finite number"),
+    ("--gemm 4x4x4 --dtype i8 --epilogue gelu", 2, "gelu needs floating-point numbers, the sums are i32"),
+    ("--gemm 4x4x4 --dtype i32 --epilogue scale=0.5", 4, "0.5 is no value of i32"),
+    ("--gemm 4x4x4 --dtype f32 --layout nx", 2, "nn, nt, tn or tt wanted"),
+    ("--gemm 4x4x4 --dtype f32 --batch 1x1x1x1x1x1x1", 2, "7 extents"),
+    ("--softmax 4x4 --dtype i32", 2, "--softmax takes f64 f32 bf16 f16 f8e4m3 f8e5m2"),
+    ("--softmax 4x4 --dtype f32 --epilogue relu", 2, "--softmax has no --epilogue"),
+    ("--softmax 4x4 --norm rms:4x4 --dtype f32", 2, "--softmax and --norm exclude each other"),
+    ("--norm batch:4x4 --dtype f32", 2, "layer:RxC or rms:RxC wanted"),
+    ("--norm rms:4x4,eps=-1 --dtype f32", 2, "eps=-1 is no number above 0"),
+    ("--attention 1x2x3 --dtype f32", 2, "3 extents; BxHxSxD wanted"),
+    ("--attention 1x8x4x4,kv-heads=3 --dtype f32", 2, "kv-heads divides the number of heads H"),
+    ("--attention 1x8x4x4,causal,keys=3 --dtype f32", 2, "causal needs as many keys"),
+    ("--attention 1x8x4xD --dtype f32", 2, "scale=NUMBER is needed where D is a name"),
+    ("--dtype f32", 2, "--dtype describes an operation"),
+    ("m.onnx --gemm 4x4x4 --dtype f32", 2, "--gemm and the file m.onnx exclude each other"),
+    ("", 2, "needs FILE"),
+]
+
+
+def test_what_is_refused():
+    for line, status, why in REFUSED:
+        done = sx("compile", *line.split(), "--print-program", status=status)
+        assert why in done.stderr and done.stdout == "", (line, done)
+        done = sx("compile", *line.split(), status=status)
+        assert why in done.stderr, (line, done)
+
+
+run(globals())
