@@ -195,6 +195,13 @@ sx_ptx_arg sx_ptx_vector(sx_ptx_builder *b, const sx_ptx_arg *element, uint32_t 
     return vector;
 }
 
+sx_ptx_arg sx_ptx_coordinates(sx_ptx_builder *b, const sx_ptx_arg *element, uint32_t count)
+{
+    sx_ptx_arg vector = sx_ptx_vector(b, element, count);
+    vector.form = 1;
+    return vector;
+}
+
 sx_ptx_arg sx_ptx_registers(sx_ptx_builder *b, sx_ptx_register_class class_of, uint32_t count)
 {
     SX_ASSERT(count > 0 && count <= 256);

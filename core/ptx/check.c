@@ -77,6 +77,9 @@ static const char *symbol_misfit(const owner *of, const sx_ptx_arg *arg)
 static const char *one_misfit(const owner *of, const sx_ptx_insn *insn, const sx_ptx_arg *arg,
                               sx_ptx_register_class class_of, const sx_ptx_operand *operand)
 {
+    if ((operand->flags & SX_PTX_ONLY_SINK) != 0 && arg->kind != SX_PTX_ARG_SINK) {
+        return "a result where there is none";
+    }
     switch ((sx_ptx_arg_kind)arg->kind) {
     case SX_PTX_ARG_REGISTER: return register_misfit(of->kernel, arg, class_of, operand);
     case SX_PTX_ARG_IMMEDIATE:
@@ -104,6 +107,9 @@ static const char *vector_misfit(const owner *of, const sx_ptx_insn *insn, const
     if (arg->kind != SX_PTX_ARG_VECTOR || arg->count != count || arg->id > of->kernel->arg_count ||
         count > of->kernel->arg_count - arg->id) {
         return "no vector of the right length";
+    }
+    if ((arg->form != 0) != ((operand->flags & SX_PTX_WITHIN) != 0)) {
+        return "a vector on the other side of a bracket";
     }
     for (uint32_t i = 0; i < count; i++) {
         const char *misfit = one_misfit(of, insn, &of->kernel->arg[arg->id + i], class_of, operand);
@@ -150,9 +156,7 @@ static const char *arg_misfit(const owner *of, const sx_ptx_insn *insn,
     case SX_PTX_TAKES_VECTOR:
         return vector_misfit(of, insn, arg, operand->count, class_of, operand);
     case SX_PTX_TAKES_COUNTED:
-        count = sx_ptx_insn_modifier(insn, SX_PTX_CLASS_COUNT, 0);
-        SX_ASSERT(count != SX_PTX_NO_MODIFIER);
-        return vector_misfit(of, insn, arg, sx_ptx_modifier_of(count)->value, class_of, operand);
+        return vector_misfit(of, insn, arg, sx_ptx_counted(insn), class_of, operand);
     case SX_PTX_TAKES_ELEMENTS:
         count = sx_ptx_insn_modifier(insn, SX_PTX_CLASS_VECTOR, 0);
         return count == SX_PTX_NO_MODIFIER
@@ -255,6 +259,11 @@ void sx_ptx_floor(const sx_ptx_insn *insn, const sx_ptx_kernel *kernel, uint16_t
             raise_to(version, m->version);
             raise_to(target, m->target);
         }
+    }
+    bool barrier =
+        row->handler == SX_PTX_RUN_MBARRIER || row->handler == SX_PTX_RUN_CLUSTER_BARRIER;
+    if (barrier && sx_ptx_insn_modifier(insn, SX_PTX_CLASS_ORDER, 0) != SX_PTX_NO_MODIFIER) {
+        raise_to(version, 80);
     }
     for (uint32_t a = 0; a < insn->arg_count; a++) {
         const sx_ptx_arg *arg = &kernel->arg[insn->arg + a];

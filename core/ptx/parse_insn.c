@@ -15,14 +15,13 @@ static sx_code read_offset(sx_ptx_reader *r, int64_t *value)
     return sx_ptx_next_is(r, "-") ? sx_ptx_need_integer(r, value) : SX_OK;
 }
 
-/* [register + offset], [variable + offset] or [number] */
-static sx_code read_memory(sx_ptx_reader *r, sx_ptx_arg *arg)
+/* Behind a bracket: register + offset, variable + offset or a number. */
+static sx_code read_address(sx_ptx_reader *r, sx_ptx_arg *arg)
 {
     *arg = (sx_ptx_arg){.kind = SX_PTX_ARG_MEMORY, .base = SX_PTX_ARG_IMMEDIATE};
     sx_ptx_skip(r);
     if (r->p < r->end && *r->p >= '0' && *r->p <= '9') {
-        SX_TRY(sx_ptx_need_integer(r, &arg->value));
-        return sx_ptx_need(r, "]");
+        return sx_ptx_need_integer(r, &arg->value);
     }
     sx_span name;
     SX_TRY(sx_ptx_need_name(r, &name));
@@ -33,8 +32,7 @@ static sx_code read_memory(sx_ptx_reader *r, sx_ptx_arg *arg)
     arg->base = base.kind;
     arg->form = base.form;
     arg->id = base.id;
-    SX_TRY(read_offset(r, &arg->value));
-    return sx_ptx_need(r, "]");
+    return read_offset(r, &arg->value);
 }
 
 static bool find_special(sx_span name, sx_ptx_arg *arg)
@@ -92,12 +90,9 @@ static sx_code read_named(sx_ptx_reader *r, sx_ptx_arg *arg)
     return sx_ptx_find_label(r, word, arg);
 }
 
-/* Anything but a vector. */
+/* Anything but a vector or an address. */
 static sx_code read_simple(sx_ptx_reader *r, sx_ptx_arg *arg)
 {
-    if (sx_ptx_take(r, "[")) {
-        return read_memory(r, arg);
-    }
     if (sx_ptx_take(r, "!")) {
         SX_TRY(read_named(r, arg));
         arg->negated = 1;
@@ -108,11 +103,9 @@ static sx_code read_simple(sx_ptx_reader *r, sx_ptx_arg *arg)
     return number ? sx_ptx_need_number(r, arg) : read_named(r, arg);
 }
 
-static sx_code read_arg(sx_ptx_reader *r, sx_ptx_arg *arg)
+/* A vector, behind its first brace. */
+static sx_code read_vector(sx_ptx_reader *r, sx_ptx_arg *arg)
 {
-    if (!sx_ptx_take(r, "{")) {
-        return read_simple(r, arg);
-    }
     sx_ptx_arg element[256];
     uint32_t count = 0;
     do {
@@ -124,6 +117,26 @@ static sx_code read_arg(sx_ptx_reader *r, sx_ptx_arg *arg)
     SX_TRY(sx_ptx_need(r, "}"));
     *arg = sx_ptx_vector(&r->b, element, count);
     return r->b.code;
+}
+
+/* An argument; an address and coordinates in the same brackets are two. */
+static sx_code read_arg(sx_ptx_reader *r, sx_ptx_arg arg[2], uint32_t *count)
+{
+    *count = 1;
+    if (sx_ptx_take(r, "{")) {
+        return read_vector(r, arg);
+    }
+    if (!sx_ptx_take(r, "[")) {
+        return read_simple(r, arg);
+    }
+    SX_TRY(read_address(r, arg));
+    if (sx_ptx_take(r, ",")) {
+        SX_TRY(sx_ptx_need(r, "{"));
+        SX_TRY(read_vector(r, &arg[1]));
+        arg[1].form = 1;
+        *count = 2;
+    }
+    return sx_ptx_need(r, "]");
 }
 
 /* ---- the row ---- */
@@ -221,15 +234,20 @@ sx_code sx_ptx_read_insn(sx_ptx_reader *r)
     SX_TRY(read_guard(r));
     opcode op;
     SX_TRY(read_opcode(r, &op));
-    sx_ptx_arg arg[SX_PTX_OPERANDS_MAX];
+    sx_ptx_arg arg[SX_PTX_OPERANDS_MAX + 1];
     uint32_t count = 0;
     if (!sx_ptx_take(r, ";")) {
         do {
+            uint32_t read;
             if (count == SX_PTX_OPERANDS_MAX) {
                 return sx_ptx_outside(r, "the instruction", op.whole);
             }
-            SX_TRY(read_arg(r, &arg[count++]));
+            SX_TRY(read_arg(r, &arg[count], &read));
+            count += read;
         } while (sx_ptx_take(r, ","));
+        if (count > SX_PTX_OPERANDS_MAX) {
+            return sx_ptx_outside(r, "the instruction", op.whole);
+        }
         SX_TRY(sx_ptx_need(r, ";"));
     }
     /* Any row for the moment: the right one is found with its arguments in place. */

@@ -44,9 +44,9 @@ static const char *symbol_name(const printer *p, uint32_t scope, uint32_t id)
     return sx_ptx_symbol(p->module, p->kernel, (sx_ptx_scope)scope, id)->name;
 }
 
-static void print_memory(const printer *p, const sx_ptx_arg *arg)
+/* What stands inside the brackets. */
+static void print_address(const printer *p, const sx_ptx_arg *arg)
 {
-    sx_buf_put_text(p->text, "[");
     if (arg->base == SX_PTX_ARG_REGISTER) {
         print_register(arg->form, arg->id, p->text);
         print_offset(arg->value, p->text);
@@ -56,7 +56,6 @@ static void print_memory(const printer *p, const sx_ptx_arg *arg)
     } else {
         sx_buf_print(p->text, "%" PRId64, arg->value);
     }
-    sx_buf_put_text(p->text, "]");
 }
 
 /* Anything but a vector. */
@@ -79,7 +78,7 @@ static void print_simple(const printer *p, const sx_ptx_arg *arg)
         sx_buf_put_text(p->text, symbol_name(p, arg->form, arg->id));
         print_offset(arg->value, p->text);
         return;
-    case SX_PTX_ARG_MEMORY: print_memory(p, arg); return;
+    case SX_PTX_ARG_MEMORY: print_address(p, arg); return;
     case SX_PTX_ARG_LABEL: sx_buf_print(p->text, "L%" PRIu32, arg->id); return;
     case SX_PTX_ARG_SINK: sx_buf_put_text(p->text, "_"); return;
     default: SX_UNREACHABLE();
@@ -116,9 +115,17 @@ void sx_ptx_print_insn(const sx_ptx_module *module, const sx_ptx_kernel *kernel,
     for (uint32_t s = 0; s < SX_PTX_SLOTS_MAX && row->slot[s].allowed != 0; s++) {
         sx_buf_put_text(text, insn->modifier[s] == 0 ? "" : modifier_text(insn->modifier[s]));
     }
+    const sx_ptx_arg *arg = kernel->arg + insn->arg;
     for (uint32_t a = 0; a < insn->arg_count; a++) {
+        bool last = a + 1 == insn->arg_count;
+        bool memory = arg[a].kind == SX_PTX_ARG_MEMORY;
+        bool within = arg[a].kind == SX_PTX_ARG_VECTOR && arg[a].form != 0;
+        bool holds =
+            memory && !last && arg[a + 1].kind == SX_PTX_ARG_VECTOR && arg[a + 1].form != 0;
         sx_buf_put_text(text, a == 0 ? " " : ", ");
-        print_arg(&p, &kernel->arg[insn->arg + a]);
+        sx_buf_put_text(text, memory ? "[" : "");
+        print_arg(&p, &arg[a]);
+        sx_buf_put_text(text, (memory && !holds) || within ? "]" : "");
     }
     sx_buf_put_text(text, ";");
 }

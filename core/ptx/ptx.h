@@ -134,7 +134,7 @@ typedef enum {
     SX_PTX_TAKES_REGISTER, /* and an immediate, special register or symbol where the flags say so */
     SX_PTX_TAKES_VECTOR,   /* {a, b, ...}, `count` registers of the class */
     SX_PTX_TAKES_ELEMENTS, /* one register without a VECTOR modifier, {a, b, ...} with one */
-    SX_PTX_TAKES_COUNTED,  /* {a, ...}, as many registers as the COUNT modifier says */
+    SX_PTX_TAKES_COUNTED,  /* {a, ...}, as many as sx_ptx_counted says */
     SX_PTX_TAKES_HALVES,   /* {a, b} or {a, b, c, d} that are together as large as the first type */
     SX_PTX_TAKES_MEMORY,   /* [address] */
     SX_PTX_TAKES_LABEL,
@@ -149,13 +149,16 @@ enum {
     SX_PTX_OR_NEGATED = 1 << 5, /* !p */
     SX_PTX_OR_PAIR = 1 << 6,    /* d|p: a predicate beside the result */
     SX_PTX_OR_ABSENT = 1 << 7,  /* it and those behind it may be missing */
+    SX_PTX_ONLY_SINK = 1 << 8,  /* _ and nothing else */
+    SX_PTX_WITHIN =
+        1 << 9, /* a vector inside the brackets of the address before it: [map, {x, y}] */
 };
 
 typedef struct {
     uint8_t takes;    /* sx_ptx_takes */
     uint8_t class_of; /* sx_ptx_register_class, of each register */
     uint8_t count;    /* of a vector */
-    uint8_t flags;
+    uint16_t flags;
     /* sx_ptx_modifier: the operand is there exactly if the instruction has it; 0: always */
     uint16_t when;
 } sx_ptx_operand;
@@ -196,7 +199,7 @@ typedef enum { SX_PTX_PARAMETER, SX_PTX_KERNEL_VARIABLE, SX_PTX_MODULE_VARIABLE 
 typedef struct {
     uint8_t kind; /* sx_ptx_arg_kind */
     /* REGISTER and a base register of MEMORY: sx_ptx_register_class. IMMEDIATE: sx_ptx_notation. SYMBOL and a
-     * base symbol of MEMORY: sx_ptx_scope. */
+     * base symbol of MEMORY: sx_ptx_scope. VECTOR: 1 inside the brackets of the address before it. */
     uint8_t form;
     /* MEMORY: the kind of its base, REGISTER, SYMBOL, or IMMEDIATE for an address alone */
     uint8_t base;
@@ -274,6 +277,9 @@ typedef struct {
 sx_ptx_modifier sx_ptx_insn_modifier(const sx_ptx_insn *insn, sx_ptx_class class_of, uint32_t nth);
 /* Bytes of an element of its first or a later type; 0: a predicate, or there is no such type. */
 uint32_t sx_ptx_type_bytes(const sx_ptx_insn *insn, uint32_t nth);
+/* Registers or coordinates of an operand that is counted by a modifier: .x4 4, .2d 2, .m64n128k16 64 (each thread of
+ * a warpgroup holds n / 2 elements of the result). */
+uint32_t sx_ptx_counted(const sx_ptx_insn *insn);
 /* The class of the registers that this operand of its row takes in this instruction. */
 sx_ptx_register_class sx_ptx_operand_class(const sx_ptx_operand *operand, const sx_ptx_insn *insn);
 uint32_t sx_ptx_class_bytes(sx_ptx_register_class class_of); /* 0 for predicates */
@@ -334,6 +340,8 @@ sx_ptx_arg sx_ptx_register(sx_ptx_builder *b, sx_ptx_register_class class_of); /
 sx_ptx_arg sx_ptx_registers(sx_ptx_builder *b, sx_ptx_register_class class_of, uint32_t count);
 sx_ptx_arg sx_ptx_element(const sx_ptx_builder *b, sx_ptx_arg vector, uint32_t index);
 sx_ptx_arg sx_ptx_vector(sx_ptx_builder *b, const sx_ptx_arg *element, uint32_t count);
+/* Coordinates behind a tensor map: [map, {x, y}] are the arguments sx_ptx_at(map, 0) and this. */
+sx_ptx_arg sx_ptx_coordinates(sx_ptx_builder *b, const sx_ptx_arg *element, uint32_t count);
 sx_ptx_arg sx_ptx_imm(int64_t value);
 sx_ptx_arg sx_ptx_imm_f32(float value);
 sx_ptx_arg sx_ptx_imm_f64(double value);

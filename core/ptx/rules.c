@@ -217,6 +217,18 @@ const char *sx_ptx_modifiers_misfit(const sx_ptx_insn *insn)
     case SX_PTX_OP_SETP:
     case SX_PTX_OP_SETP_JOIN: return compare_misfit(&f);
     case SX_PTX_OP_REDUX: return combine_misfit(&f);
+    case SX_PTX_OP_MBARRIER_ARRIVE:
+    case SX_PTX_OP_MBARRIER_ARRIVE_COUNT:
+    case SX_PTX_OP_MBARRIER_ARRIVE_FAR:
+    case SX_PTX_OP_MBARRIER_ARRIVE_TX:
+    case SX_PTX_OP_MBARRIER_ARRIVE_TX_FAR:
+    case SX_PTX_OP_MBARRIER_EXPECT_TX:
+    case SX_PTX_OP_MBARRIER_TEST:
+    case SX_PTX_OP_MBARRIER_TEST_PARITY:
+    case SX_PTX_OP_MBARRIER_TRY:
+    case SX_PTX_OP_MBARRIER_TRY_PARITY:
+        return (f.order != 0) == (f.scope != 0) ? NULL
+                                                : "an order without a scope, or a scope alone";
     case SX_PTX_OP_CVT: return convert_misfit(&f);
     default: return float_misfit(&f);
     }
@@ -231,6 +243,33 @@ static bool immediate(const sx_ptx_kernel *kernel, const sx_ptx_insn *insn, uint
     bool here = index < insn->arg_count && arg->kind == SX_PTX_ARG_IMMEDIATE;
     *value = here ? arg->value : 0;
     return here;
+}
+
+/* Behind the predicate: factors 1 or -1 of A and B, then who is transposed, 0 or 1. */
+static const char *wgmma_misfit(const sx_ptx_kernel *kernel, const sx_ptx_insn *insn)
+{
+    for (uint32_t i = 4; i < insn->arg_count; i++) {
+        int64_t value;
+        bool factor = i < 6;
+        (void)immediate(kernel, insn, i, &value);
+        if (factor ? value != 1 && value != -1 : value != 0 && value != 1) {
+            return factor ? "a factor that is not 1 or -1" : "a transposition that is not 0 or 1";
+        }
+    }
+    return NULL;
+}
+
+static const char *bulk_misfit(const sx_ptx_kernel *kernel, const sx_ptx_insn *insn)
+{
+    int64_t value;
+    const sx_ptx_arg *arg = kernel->arg + insn->arg;
+    if (get(insn, SX_PTX_CLASS_TENSOR, 0) == SX_PTX_NO_MODIFIER) {
+        return immediate(kernel, insn, 2, &value) && (value <= 0 || value % 16 != 0)
+                   ? "a copy that is no multiple of 16 bytes"
+                   : NULL;
+    }
+    bool load = insn->op == SX_PTX_OP_CP_TENSOR_LOAD;
+    return arg[load ? 1 : 0].value == 0 ? NULL : "a tensor map with an offset";
 }
 
 const char *sx_ptx_values_misfit(const sx_ptx_kernel *kernel, const sx_ptx_insn *insn)
@@ -255,6 +294,30 @@ const char *sx_ptx_values_misfit(const sx_ptx_kernel *kernel, const sx_ptx_insn 
     case SX_PTX_RUN_CP_WAIT:
         return immediate(kernel, insn, 0, &value) && value < 0 ? "a negative number of groups"
                                                                : NULL;
+    case SX_PTX_RUN_MBARRIER:
+        return get(insn, SX_PTX_CLASS_PARITY, 0) != 0 && immediate(kernel, insn, 2, &value) &&
+                       value != 0 && value != 1
+                   ? "a parity that is not 0 or 1"
+                   : NULL;
+    case SX_PTX_RUN_BULK: return bulk_misfit(kernel, insn);
+    case SX_PTX_RUN_ELECT:
+        return kernel->arg[insn->arg].count != 0 ? NULL : "no predicate beside the result";
+    case SX_PTX_RUN_POLICY:
+        return insn->arg_count < 2 || kernel->arg[insn->arg + 1].kind == SX_PTX_ARG_REGISTER ||
+                       kernel->arg[insn->arg + 1].form == SX_PTX_F32_BITS
+                   ? NULL
+                   : "a fraction that is no float";
+    case SX_PTX_RUN_SETMAXNREG:
+        (void)immediate(kernel, insn, 0, &value);
+        return value >= 24 && value <= 256 && value % 8 == 0
+                   ? NULL
+                   : "a number of registers that is no multiple of 8 from 24 to 256";
+    case SX_PTX_RUN_BULK_GROUP:
+    case SX_PTX_RUN_WGMMA_GROUP:
+        return immediate(kernel, insn, 0, &value) && (value < 0 || value > 7)
+                   ? "a number of groups outside of 0 to 7"
+                   : NULL;
+    case SX_PTX_RUN_WGMMA: return wgmma_misfit(kernel, insn);
     case SX_PTX_RUN_LOP3:
         (void)immediate(kernel, insn, 4, &value);
         return value >= 0 && value <= 255 ? NULL : "a table outside of 0 to 255";

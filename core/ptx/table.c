@@ -77,6 +77,15 @@ static const sx_ptx_special_row special_table[SX_PTX_SPECIAL_COUNT] = {
 #define FAR (OF(SPACE, GLOBAL) | OF(SPACE, LOCAL))
 #define NEAR (OF(SPACE, SHARED) | OF(SPACE, SHARED_CTA))
 #define CA_CG (OF(CACHE, CA) | OF(CACHE, CG))
+#define CLUSTER OF(SPACE, SHARED_CLUSTER)
+#define PROXIED (OF(SPACE, GLOBAL) | OF(SPACE, SHARED_CTA) | CLUSTER)
+#define OF_CLUSTER (OF(SCOPE, CTA) | OF(SCOPE, CLUSTER))
+#define RELEASING OF(ORDER, RELEASE)
+#define ACQUIRING OF(ORDER, ACQUIRE)
+#define UNORDERED OF(ORDER, RELAXED)
+#define U32_U64 (OF(TYPE, U32) | OF(TYPE, U64))
+/* Columns of products of integers: 8, 16, 24, 32, then multiples of 16. */
+#define INTEGER_COLUMNS UINT64_C(0xAAAAAAAF)
 #define VOTED (OF(VOTE, ALL) | OF(VOTE, ANY) | OF(VOTE, UNI))
 
 /* ---- rows ---- */
@@ -95,6 +104,12 @@ static const sx_ptx_special_row special_table[SX_PTX_SPECIAL_COUNT] = {
 #define WIDER SX_PTX_OR_WIDER
 #define S32_ REG(B32, IMM)
 #define S64_ REG(B64, 0)
+#define S16_ REG(B16, IMM)
+#define S64 {S64_, 0}
+#define D_ {REG(BY_TYPE1, WROTE | SX_PTX_ONLY_SINK), 0}
+#define R {REG(BY_TYPE1, 0), 0}
+#define SPI {REG(PRED, IMM), 0}
+#define SK {SX_PTX_TAKES_COUNTED, SX_PTX_B32, 1, IMM | SX_PTX_WITHIN, 0}
 #define MAY(operand) {operand##_ | SX_PTX_OR_ABSENT, 0}
 #define WHEN(class, name, operand) {operand##_, SX_PTX_##class##_##name}
 #define D {REG(BY_TYPE1, WROTE), 0}
@@ -266,6 +281,21 @@ uint32_t sx_ptx_type_bytes(const sx_ptx_insn *insn, uint32_t nth)
 {
     sx_ptx_modifier type = sx_ptx_insn_modifier(insn, SX_PTX_CLASS_TYPE, nth);
     return type == SX_PTX_NO_MODIFIER ? 0 : sx_ptx_modifier_of(type)->value;
+}
+
+uint32_t sx_ptx_counted(const sx_ptx_insn *insn)
+{
+    static const sx_ptx_class said_by[] = {SX_PTX_CLASS_COUNT, SX_PTX_CLASS_DIM,
+                                           SX_PTX_CLASS_WARPGROUP_K8, SX_PTX_CLASS_WARPGROUP_K16,
+                                           SX_PTX_CLASS_WARPGROUP_K32};
+    for (uint32_t i = 0; i < SX_COUNT(said_by); i++) {
+        sx_ptx_modifier modifier = sx_ptx_insn_modifier(insn, said_by[i], 0);
+        if (modifier != SX_PTX_NO_MODIFIER) {
+            uint32_t value = sx_ptx_modifier_of(modifier)->value;
+            return said_by[i] >= SX_PTX_CLASS_WARPGROUP_K8 ? value / 2 : value;
+        }
+    }
+    SX_UNREACHABLE();
 }
 
 sx_ptx_register_class sx_ptx_class_of_bytes(uint32_t bytes)

@@ -7,7 +7,7 @@
 
 #define SX_PTX_WARPS_MAX 32
 #define SX_PTX_ALL UINT32_MAX /* all lanes */
-#define SX_PTX_WORDS_MAX 24   /* registers that an instruction names */
+#define SX_PTX_WORDS_MAX 144  /* registers that an instruction names: a wgmma has 128 results */
 
 /* ---- prepared instructions ---- */
 /* A word of registers: an index of the warp's file, or of the constants with this bit. */
@@ -29,8 +29,8 @@ typedef struct {
     uint8_t result_bytes; /* memory: of a register that is loaded into */
     uint32_t guard;       /* SX_PTX_NO_WORD: none */
     uint32_t word;        /* first in sx_ptx_machine.word: results, then operands */
-    uint32_t address[2];  /* memory: words of its bases */
-    int64_t offset[2];
+    uint32_t address[3];  /* memory: words of its bases */
+    int64_t offset[3];
     uint32_t target; /* branches */
     sx_ptx_alu alu;
 } sx_ptx_micro;

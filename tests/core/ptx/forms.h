@@ -31,11 +31,16 @@ static bool forms_has(const sx_ptx_insn *insn, uint16_t modifier)
     return false;
 }
 
-/* Memory operands: shared where the instruction says so, the second of a copy is global. */
-static sx_ptx_arg forms_memory(sx_forms *f, const sx_ptx_insn *insn, bool second)
+/* Memory operands: shared where the instruction says so, the second of a copy is global, the third its barrier. */
+static sx_ptx_arg forms_memory(sx_forms *f, const sx_ptx_insn *insn, uint32_t nth)
 {
-    sx_ptx_modifier space = sx_ptx_insn_modifier(insn, SX_PTX_CLASS_SPACE, second ? 1 : 0);
+    sx_ptx_modifier space = sx_ptx_insn_modifier(insn, SX_PTX_CLASS_SPACE, nth % 2);
     bool matrix = insn->op == SX_PTX_OP_LDMATRIX || insn->op == SX_PTX_OP_STMATRIX;
+    bool map = sx_ptx_insn_modifier(insn, SX_PTX_CLASS_TENSOR, 0) != 0 &&
+               nth == (insn->op == SX_PTX_OP_CP_TENSOR_LOAD);
+    if (map) {
+        return sx_ptx_at(f->pointer, 0);
+    }
     bool shared = matrix || space == SX_PTX_SPACE_SHARED || space == SX_PTX_SPACE_SHARED_CTA ||
                   space == SX_PTX_SPACE_SHARED_CLUSTER;
     if (shared) {
@@ -46,8 +51,30 @@ static sx_ptx_arg forms_memory(sx_forms *f, const sx_ptx_insn *insn, bool second
                      space == SX_PTX_SPACE_PARAM ? 0 : (int64_t)(f->turn % 3) * 16 - 16);
 }
 
+static sx_ptx_arg forms_coordinates(sx_forms *f, uint32_t count)
+{
+    sx_ptx_arg element[5];
+    for (uint32_t i = 0; i < count; i++) {
+        element[i] = i % 2 == 0 ? forms_register(f, SX_PTX_B32) : sx_ptx_imm(64);
+    }
+    return sx_ptx_coordinates(&f->b, element, count);
+}
+
+/* A constant that the instruction takes. */
+static int64_t forms_number(const sx_ptx_insn *insn)
+{
+    switch (sx_ptx_row_of((sx_ptx_op)insn->op)->handler) {
+    case SX_PTX_RUN_MBARRIER:
+    case SX_PTX_RUN_WGMMA: return 1;
+    case SX_PTX_RUN_BULK_GROUP:
+    case SX_PTX_RUN_WGMMA_GROUP: return 2;
+    case SX_PTX_RUN_SETMAXNREG: return 40;
+    default: return 16;
+    }
+}
+
 static sx_ptx_arg forms_arg(sx_forms *f, const sx_ptx_insn *insn, const sx_ptx_operand *operand,
-                            bool second, uint32_t index)
+                            uint32_t nth, uint32_t index)
 {
     sx_ptx_register_class class_of = sx_ptx_operand_class(operand, insn);
     sx_ptx_modifier count = SX_PTX_NO_MODIFIER;
@@ -55,8 +82,9 @@ static sx_ptx_arg forms_arg(sx_forms *f, const sx_ptx_insn *insn, const sx_ptx_o
     switch ((sx_ptx_takes)operand->takes) {
     case SX_PTX_TAKES_VECTOR: return forms_vector(f, class_of, operand->count);
     case SX_PTX_TAKES_COUNTED:
-        count = sx_ptx_insn_modifier(insn, SX_PTX_CLASS_COUNT, 0);
-        return forms_vector(f, class_of, sx_ptx_modifier_of(count)->value);
+        return (operand->flags & SX_PTX_WITHIN) != 0
+                   ? forms_coordinates(f, sx_ptx_counted(insn))
+                   : forms_vector(f, class_of, sx_ptx_counted(insn));
     case SX_PTX_TAKES_ELEMENTS:
         count = sx_ptx_insn_modifier(insn, SX_PTX_CLASS_VECTOR, 0);
         if (count != SX_PTX_NO_MODIFIER) {
@@ -65,23 +93,40 @@ static sx_ptx_arg forms_arg(sx_forms *f, const sx_ptx_insn *insn, const sx_ptx_o
         break;
     case SX_PTX_TAKES_HALVES:
         return forms_vector(f, class_of == SX_PTX_B64 ? SX_PTX_B32 : SX_PTX_B16, 2);
-    case SX_PTX_TAKES_MEMORY: return forms_memory(f, insn, second);
+    case SX_PTX_TAKES_MEMORY: return forms_memory(f, insn, nth);
     case SX_PTX_TAKES_LABEL: return f->label;
-    case SX_PTX_TAKES_IMMEDIATE: return sx_ptx_imm(16);
+    case SX_PTX_TAKES_IMMEDIATE: return sx_ptx_imm(forms_number(insn));
     default: break;
     }
     sx_ptx_modifier type =
         sx_ptx_insn_modifier(insn, SX_PTX_CLASS_TYPE, operand->class_of == SX_PTX_BY_TYPE2 ? 1 : 0);
     int64_t number = index == 0 ? 3 : 64; /* a barrier, and threads */
     bool barrier = sx_ptx_row_of((sx_ptx_op)insn->op)->handler == SX_PTX_RUN_BAR;
+    bool parity = sx_ptx_insn_modifier(insn, SX_PTX_CLASS_PARITY, 0) != 0;
+    bool bulk = sx_ptx_insn_modifier(insn, SX_PTX_CLASS_BULK, 0) != 0 && class_of == SX_PTX_B32;
     bool small = (type >= SX_PTX_TYPE_F16 && type <= SX_PTX_TYPE_BF16X2) ||
                  type == SX_PTX_TYPE_E4M3X2 || type == SX_PTX_TYPE_E5M2X2;
+    if ((operand->flags & SX_PTX_ONLY_SINK) != 0) {
+        return (sx_ptx_arg){.kind = SX_PTX_ARG_SINK};
+    }
+    if (insn->op == SX_PTX_OP_ELECT && index == 0) {
+        return sx_ptx_pair(forms_register(f, SX_PTX_B32), forms_register(f, SX_PTX_PRED));
+    }
+    if (insn->op == SX_PTX_OP_CREATEPOLICY && immediate) {
+        return sx_ptx_imm_f32(0.5F);
+    }
+    if (immediate && class_of == SX_PTX_PRED) {
+        return sx_ptx_imm(1);
+    }
     if (immediate && class_of != SX_PTX_PRED && !small) {
         bool f32 = type == SX_PTX_TYPE_F32 && operand->class_of >= SX_PTX_BY_TYPE1;
         bool f64 = type == SX_PTX_TYPE_F64 && operand->class_of >= SX_PTX_BY_TYPE1;
         return f32   ? sx_ptx_imm_f32(1.5F)
                : f64 ? sx_ptx_imm_f64(-0.1)
-                     : sx_ptx_imm(barrier ? number : 3);
+                     : sx_ptx_imm(barrier  ? number
+                                  : parity ? 1
+                                  : bulk   ? 48
+                                           : 3);
     }
     return forms_register(f, class_of);
 }
@@ -106,7 +151,7 @@ static void forms_put(sx_forms *f, sx_ptx_op op, const uint16_t slot[SX_PTX_SLOT
         const sx_ptx_operand *operand = &row->operand[o];
         bool there = operand->when == 0 || forms_has(&insn, operand->when);
         if (there && !(absent && (operand->flags & SX_PTX_OR_ABSENT) != 0)) {
-            arg[count] = forms_arg(f, &insn, operand, addresses > 0, count);
+            arg[count] = forms_arg(f, &insn, operand, addresses, count);
             count++;
             addresses += operand->takes == SX_PTX_TAKES_MEMORY;
         }

@@ -2,6 +2,8 @@
  * instruction, text of others is read, what does not fit is refused with its line. */
 #include "tests/lib/test.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/rng.h"
@@ -57,6 +59,16 @@ START_TEST(test_every_form_is_printed_and_read)
     sx_ptx_print(read, &again);
     ck_assert_uint_eq(text.len, again.len);
     ck_assert_int_eq(memcmp(text.ptr, again.ptr, text.len), 0);
+    const char *folder = getenv("SX_PTX_FORMS");
+    if (folder != NULL) { /* for assemblers: test_forms.py */
+        char path[512];
+        (void)snprintf(path, sizeof path, "%s/sm_%u%.1s.ptx", folder, row[_i].target,
+                       &row[_i].feature);
+        FILE *file = fopen(path, "wb");
+        ck_assert_ptr_nonnull(file);
+        ck_assert_uint_eq(fwrite(text.ptr, 1, text.len, file), text.len);
+        ck_assert_int_eq(fclose(file), 0);
+    }
     const sx_ptx_kernel *a = &module->kernel[0];
     const sx_ptx_kernel *b = &read->kernel[0];
     ck_assert_uint_eq(a->insn_count, b->insn_count);
@@ -135,6 +147,7 @@ static sx_code parse_body(const char *head, const char *body)
 START_TEST(test_what_does_not_fit_is_refused_with_its_line)
 {
     static const char sm80[] = ".version 7.0 .target sm_80";
+    static const char sm90a[] = ".version 8.0 .target sm_90a";
     static const struct {
         const char *head, *body;
         sx_code code;
@@ -163,6 +176,38 @@ START_TEST(test_what_does_not_fit_is_refused_with_its_line)
          SX_INPUT, "the target of the module lacks it"},
         {sm80, "call foo;", SX_UNIMPLEMENTED, "the instruction 'call' is outside the subset"},
         {sm80, "add.s32 %r1, %r2, 0x1FFFFFFFFFFFFFFFFF;", SX_INPUT, "a number of 64 bits"},
+        {sm80, "mbarrier.arrive.shared.b64 %r1, [%r2];", SX_INPUT, "a register of another size"},
+        {sm90a, "mbarrier.arrive.shared::cluster.b64 %d1, [%r2];", SX_INPUT,
+         "a result where there is none"},
+        {sm90a, "mbarrier.arrive.release.shared.b64 _, [%r2];", SX_INPUT,
+         "an order without a scope"},
+        {sm90a, "mbarrier.try_wait.parity.shared.b64 %p1, [%r2], 2;", SX_INPUT,
+         "a parity that is not 0 or 1"},
+        {sm90a, "cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r1], 40;", SX_INPUT,
+         "no multiple of 16 bytes"},
+        {sm90a, "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%d1, {%r1}], [%r2];",
+         SX_INPUT, "no vector of the right length"},
+        {sm90a, "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%d1+8, {%r1}], [%r2];",
+         SX_INPUT, "a tensor map with an offset"},
+        {sm90a, "st.shared.v2.b32 [%r1, {%r2, %r3}];", SX_INPUT, "the other side of a bracket"},
+        {sm90a, "setmaxnreg.inc.sync.aligned.u32 100;", SX_INPUT, "no multiple of 8"},
+        {sm90a, "elect.sync %r1, -1;", SX_INPUT, "no predicate beside the result"},
+        {sm90a, "createpolicy.fractional.L2::evict_last.b64 %d1, 1;", SX_INPUT,
+         "a fraction that is no float"},
+        {sm90a,
+         "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%r0, %r1, %r2, %r3}, %d1, "
+         "%d2, %p1, 1, 2;",
+         SX_INPUT, "a factor that is not 1 or -1"},
+        {sm90a,
+         "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%r0, %r1, %r2, %r3}, %d1, "
+         "%d2, %p1, 1, 1, 0, 2;",
+         SX_INPUT, "a transposition that is not 0 or 1"},
+        {sm90a, "wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.s8 {%r0}, %d1, %d2, %p1;",
+         SX_UNIMPLEMENTED, "is outside the subset"},
+        {".version 8.0 .target sm_90", "wgmma.fence.sync.aligned;", SX_INPUT,
+         "the target of the module lacks it"},
+        {".version 7.8 .target sm_90", "mbarrier.arrive.release.cta.shared.b64 %d1, [%r2];",
+         SX_INPUT, "it needs a later PTX version"},
         {".version 6.0 .target sm_80", "", SX_INPUT, "PTX version 6.0, known are 7.0 to 9.0"},
         {".version 7.0 .target sm_70", "", SX_INPUT, "sm_70"},
     };
@@ -203,7 +248,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, test_every_form_is_printed_and_read, 0, 3);
     tcase_add_test(tcase, test_text_of_others_is_read);
-    tcase_add_loop_test(tcase, test_what_does_not_fit_is_refused_with_its_line, 0, 22);
+    tcase_add_loop_test(tcase, test_what_does_not_fit_is_refused_with_its_line, 0, 38);
     tcase_add_test(tcase, test_altered_bytes);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
