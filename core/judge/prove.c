@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/tile/unfold.h"
+
 sx_code sx_judge_make(sx_ctx *cx, sx_judge **judge)
 {
     sx_judge *j = SX_NEW(cx, sx_judge);
@@ -414,14 +416,35 @@ static uint32_t body_value(void *self, const sx_final *f)
     return sx_reference_result(r);
 }
 
-sx_code sx_judge_kernel(sx_judge *j, const sx_attr *fused, const sx_type *input,
-                        uint32_t input_count, const sx_judge_facts *facts, const sx_kernel *kernel,
-                        sx_verdict *verdict)
+/* What of the kernel was proven of its blocks, behind what was proven of their elements. */
+static void add_blocks(const sx_kernel *kernel, sx_verdict *verdict)
+{
+    const sx_tile *tile = NULL;
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        tile = tile == NULL ? kernel->part[p].tile : tile;
+    }
+    size_t len = strlen(verdict->text);
+    if (tile == NULL || !verdict->proven) {
+        return;
+    }
+    (void)snprintf(verdict->text + len, sizeof(verdict->text) - len,
+                   "; blocks hold each sum once, every stage of k is multiplied once, in order");
+    len = strlen(verdict->text);
+    if (tile->matrix != NULL) {
+        (void)snprintf(verdict->text + len, sizeof(verdict->text) - len, ", %u steps by one %.20s",
+                       tile->matrix->steps, tile->matrix->name);
+    }
+}
+
+static sx_code judge_elements(sx_judge *j, const sx_attr *fused, const sx_type *input,
+                              uint32_t input_count, const sx_judge_facts *facts,
+                              const sx_kernel *kernel, const sx_kernel *blocks, sx_verdict *verdict)
 {
     sx_algebra *g = &j->algebra;
     sx_reference *r = &j->reference;
     sx_places p = {.count = 0};
     SX_TRY(sx_prove_begin(j, kernel, verdict));
+    SX_TRY(sx_prove_blocks(j, blocks));
     SX_TRY(sx_reference_begin(j->cx, r, g, fused, input, input_count, facts));
     int64_t size[SX_FUSED_ARGS_MAX + 1];
     for (uint32_t a = 0; a < input_count; a++) {
@@ -439,6 +462,26 @@ sx_code sx_judge_kernel(sx_judge *j, const sx_attr *fused, const sx_type *input,
     }
     sx_prove_values(j, body_value, &(asked){r, &p});
     return sx_prove_finish(j, &p, sx_loop_mem(r->result_dtype, kernel->lane_bytes), verdict);
+}
+
+sx_code sx_judge_kernel(sx_judge *j, const sx_attr *fused, const sx_type *input,
+                        uint32_t input_count, const sx_judge_facts *facts, const sx_kernel *kernel,
+                        sx_verdict *verdict)
+{
+    const sx_kernel *elements = kernel;
+    bool blocks = false;
+    *verdict = (sx_verdict){.proven = false};
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        blocks = blocks || kernel->part[p].tile != NULL;
+    }
+    if (blocks) {
+        sx_kernel *unfolded;
+        SX_TRY(sx_tile_unfold(j->cx, kernel, &unfolded));
+        elements = unfolded;
+    }
+    SX_TRY(judge_elements(j, fused, input, input_count, facts, elements, kernel, verdict));
+    add_blocks(kernel, verdict);
+    return SX_OK;
 }
 
 /* ---- panels ---- */

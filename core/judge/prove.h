@@ -5,6 +5,7 @@
 #define SX_CORE_JUDGE_PROVE_H
 #include "core/judge/reference.h"
 #include "core/judge/walk.h"
+#include "core/tile/program.h"
 
 /* Dimensions that the stores of a result must lie along. */
 typedef struct {
@@ -23,6 +24,15 @@ typedef struct {
     sx_lin digit[SX_RANK_MAX + 1];
 } sx_final;
 
+/* Roles on a ring that sx_rings_check has found right. */
+typedef struct {
+    uint32_t depth, full, empty, roles;
+    /* The steps of each role: of a turn of its loop, and then those behind. */
+    uint32_t body[SX_ROLES_MAX], tail[SX_ROLES_MAX];
+    sx_step step[SX_ROLES_MAX][SX_TILE_ITEMS_MAX];
+} sx_proven_ring;
+#define SX_PROVEN_RINGS 16u
+
 struct sx_judge {
     sx_ctx *cx;
     sx_algebra algebra;
@@ -33,6 +43,9 @@ struct sx_judge {
     sx_records live;
     sx_final *made;
     uint32_t made_capacity;
+    /* The last rings of tile programs that were proven; the next one goes to ring_next, modulo their number. */
+    sx_proven_ring ring[SX_PROVEN_RINGS];
+    uint32_t ring_count, ring_next;
     /* For sx_judge_print: the places of the last kernel, and the term that the record which differs had to hold. */
     sx_places places;
     uint32_t expected;
@@ -49,6 +62,9 @@ void sx_prove_ranges(sx_algebra *g, const sx_record *record, uint32_t first);
 /* Each record must hold the term that `expected` gives for it. */
 typedef uint32_t (*sx_prove_value)(void *self, const sx_final *f);
 void sx_prove_values(sx_judge *j, sx_prove_value expected, void *self);
+/* Blocks of threads compute what sx_tile_unfold says of them, or the judge refuses (block.c). The kernel has passed
+ * sx_tile_unfold, and its unfolded form sx_kernel_check. */
+sx_code sx_prove_blocks(sx_judge *j, const sx_kernel *kernel);
 /* The verdict, once the records are known to be a partition of elements of `width` bytes. */
 sx_code sx_prove_finish(sx_judge *j, const sx_places *p, sx_mem mem, sx_verdict *verdict);
 #endif
