@@ -117,6 +117,8 @@ static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
     for (uint32_t p = 0; p < kernel->part_count; p++) {
         part[p].entry = done->code->entries.entry[p];
         memcpy(part[p].grid, kernel->part[p].grid, sizeof(part[p].grid));
+        part[p].threads = done->code->entries.block[p].threads;
+        part[p].shared_bytes = done->code->entries.block[p].shared_bytes;
     }
     for (uint32_t k = 0; k < done->arg_count; k++) {
         SX_ASSERT((uint64_t)kernel->buffer[k].size <= pipe->tensor[done->arg[k]].record.size);

@@ -4,7 +4,14 @@
 #include "client/cuda/gpu.h"
 
 /* Numbers of cuda.h. */
-enum { OPTION_ERROR_LOG = 5, OPTION_ERROR_LOG_BYTES = 6, LOG_BYTES = 4096 };
+enum {
+    OPTION_ERROR_LOG = 5,
+    OPTION_ERROR_LOG_BYTES = 6,
+    LOG_BYTES = 4096,
+    FUNCTION_DYNAMIC_SHARED_BYTES_MAX = 8
+};
+/* What every block may ask for; for more the function must be told. */
+#define SHARED_BYTES_USUAL (48u << 10)
 
 /* Reads "7.0" behind ".version " at the head of the text. */
 static bool read_version(sx_span text, uint32_t *major, uint32_t *minor)
@@ -87,31 +94,54 @@ void sxg_unload(sxg_gpu *gpu, void *module)
     }
 }
 
+/* The function may be launched with so much shared memory. */
+static sx_code allow_shared(sx_ctx *cx, sxg_gpu *gpu, const char *name, uint32_t shared_bytes,
+                            sxg_function *function)
+{
+    if (shared_bytes > gpu->info.block_shared_bytes) {
+        return SX_FAIL(
+            cx, SX_LIMIT, "%.200s: a block asks for %u bytes of shared memory, GPU %d (%s) has %u",
+            name, shared_bytes, gpu->info.ordinal, gpu->info.name, gpu->info.block_shared_bytes);
+    }
+    function->shared_bytes = shared_bytes;
+    if (shared_bytes <= SHARED_BYTES_USUAL) {
+        return SX_OK;
+    }
+    int status = gpu->driver.function_set(function->handle, FUNCTION_DYNAMIC_SHARED_BYTES_MAX,
+                                          (int)shared_bytes);
+    return status == 0 ? SX_OK : sxg_fail(cx, gpu, name, status);
+}
+
 sx_code sxg_function_find(sx_ctx *cx, sxg_gpu *gpu, void *module, const char *name,
-                          uint32_t threads, sxg_function *function)
+                          uint32_t threads, uint32_t shared_bytes, sxg_function *function)
 {
     int blocks = 0;
     SX_ASSERT(module != NULL && threads >= 32 && threads <= 1024);
     int status = gpu->driver.module_function(&function->handle, module, name);
-    if (status == 0) {
-        status = gpu->driver.function_occupancy(&blocks, function->handle, (int)threads, 0);
+    if (status != 0) {
+        return sxg_fail(cx, gpu, name, status);
     }
+    SX_TRY(allow_shared(cx, gpu, name, shared_bytes, function));
+    status = gpu->driver.function_occupancy(&blocks, function->handle, (int)threads, shared_bytes);
     if (status != 0) {
         return sxg_fail(cx, gpu, name, status);
     }
     if (blocks < 1) {
-        return SX_FAIL(cx, SX_LIMIT, "%.200s: no block of %u threads fits on GPU %d (%s)", name,
-                       threads, gpu->info.ordinal, gpu->info.name);
+        return SX_FAIL(cx, SX_LIMIT,
+                       "%.200s: no block of %u threads with %u bytes of shared memory fits on GPU "
+                       "%d (%s)",
+                       name, threads, shared_bytes, gpu->info.ordinal, gpu->info.name);
     }
     function->blocks_max = (uint32_t)blocks * gpu->info.processors;
     return SX_OK;
 }
 
-sx_code sxg_launch(sx_ctx *cx, sxg_gpu *gpu, const sxg_function *function, uint32_t blocks,
-                   uint32_t warps, void **parameter)
+sx_code sxg_launch(sx_ctx *cx, sxg_gpu *gpu, const sxg_function *function, sxg_dim grid,
+                   sxg_dim block, void **parameter)
 {
-    SX_ASSERT(blocks > 0 && warps > 0 && warps <= 32);
-    int status = gpu->driver.launch(function->handle, blocks, 1, 1, 32, warps, 1, 0, gpu->stream,
-                                    parameter, NULL);
+    SX_ASSERT(grid.x > 0 && grid.y > 0 && grid.z > 0);
+    SX_ASSERT(block.x > 0 && block.y > 0 && block.z > 0 && block.x * block.y * block.z <= 1024);
+    int status = gpu->driver.launch(function->handle, grid.x, grid.y, grid.z, block.x, block.y,
+                                    block.z, function->shared_bytes, gpu->stream, parameter, NULL);
     return status == 0 ? SX_OK : sxg_fail(cx, gpu, "launching a kernel", status);
 }

@@ -17,6 +17,8 @@ typedef struct {
     uint32_t capability; /* 80: compute capability 8.0 */
     uint32_t driver;     /* 12040: CUDA 12.4 */
     uint32_t processors; /* streaming multiprocessors */
+    /* Shared memory that a block may ask for at its launch, if the text declares none. */
+    uint32_t block_shared_bytes;
 } sxg_info;
 
 /* The first GPU whose compute capability is enough. Nothing is kept.
@@ -50,8 +52,12 @@ sx_code sxg_sync(sx_ctx *cx, sxg_gpu *gpu);
 
 typedef struct {
     void *handle;
-    uint32_t blocks_max; /* that the GPU holds at once, with the threads of sxg_function */
+    uint32_t shared_bytes; /* that each launch asks for */
+    uint32_t blocks_max;   /* that the GPU holds at once, with the threads of sxg_function_find */
 } sxg_function;
+typedef struct {
+    uint32_t x, y, z;
+} sxg_dim;
 /* The driver compiles PTX text for the GPU. A NUL stands behind `text`.
  *   errors   SX_UNIMPLEMENTED the text is for a newer driver, with both versions; SX_COMPILE the driver refuses
  *            it, with what it says */
@@ -60,11 +66,13 @@ sx_code sxg_load(sx_ctx *cx, sxg_gpu *gpu, sx_span text, void **module);
  *   errors   SX_COMPILE the driver refuses it, with what it says */
 sx_code sxg_load_cubin(sx_ctx *cx, sxg_gpu *gpu, sx_span cubin, void **module);
 void sxg_unload(sxg_gpu *gpu, void *module); /* NULL is allowed */
+/* For blocks of so many threads, 32 to 1024, whose launch asks for so many bytes of shared memory.
+ *   errors   SX_LIMIT a block of this GPU has less, with both numbers, or no such block fits; SX_SYSTEM */
 sx_code sxg_function_find(sx_ctx *cx, sxg_gpu *gpu, void *module, const char *name,
-                          uint32_t threads, sxg_function *function);
-/* Blocks of 32 x warps threads. */
-sx_code sxg_launch(sx_ctx *cx, sxg_gpu *gpu, const sxg_function *function, uint32_t blocks,
-                   uint32_t warps, void **parameter);
+                          uint32_t threads, uint32_t shared_bytes, sxg_function *function);
+/* `parameter`: where the value of each parameter lies; read before the call returns. */
+sx_code sxg_launch(sx_ctx *cx, sxg_gpu *gpu, const sxg_function *function, sxg_dim grid,
+                   sxg_dim block, void **parameter);
 
 /* ---- time ---- */
 

@@ -10,6 +10,7 @@ enum {
     ATTRIBUTE_PROCESSORS = 16,
     ATTRIBUTE_MAJOR = 75,
     ATTRIBUTE_MINOR = 76,
+    ATTRIBUTE_BLOCK_SHARED_BYTES = 97, /* that a function may be allowed */
     STREAM_NON_BLOCKING = 1,
     ERROR_OUT_OF_MEMORY = 2,
     ERROR_UNAVAILABLE = 46,
@@ -50,30 +51,30 @@ sx_code sxg_fail(sx_ctx *cx, sxg_gpu *gpu, const char *what, int status)
 
 static sx_code read_info(sx_ctx *cx, const sxg_driver *driver, int ordinal, sxg_info *info)
 {
-    int device = 0, major = 0, minor = 0, processors = 0;
+    static const int attribute[] = {ATTRIBUTE_PROCESSORS, ATTRIBUTE_MAJOR, ATTRIBUTE_MINOR,
+                                    ATTRIBUTE_BLOCK_SHARED_BYTES};
+    int device = 0, value[SX_COUNT(attribute)] = {0};
     int status = driver->device_get(&device, ordinal);
     *info = (sxg_info){.ordinal = ordinal, .driver = (uint32_t)driver->version};
     if (status == 0) {
         status = driver->device_name(info->name, (int)sizeof(info->name), device);
     }
-    if (status == 0) {
-        status = driver->device_attribute(&major, ATTRIBUTE_MAJOR, device);
-    }
-    if (status == 0) {
-        status = driver->device_attribute(&minor, ATTRIBUTE_MINOR, device);
-    }
-    if (status == 0) {
-        status = driver->device_attribute(&processors, ATTRIBUTE_PROCESSORS, device);
+    for (uint32_t i = 0; status == 0 && i < SX_COUNT(attribute); i++) {
+        status = driver->device_attribute(&value[i], attribute[i], device);
     }
     if (status != 0) {
         return sxg_driver_fail(cx, driver, "asking for a GPU", status);
     }
-    if (major < 1 || major > 99 || minor < 0 || minor > 9 || processors < 1) {
-        return SX_FAIL(cx, SX_SYSTEM, "GPU %d: compute capability %d.%d, %d multiprocessors",
-                       ordinal, major, minor, processors);
+    int processors = value[0], major = value[1], minor = value[2], shared = value[3];
+    if (major < 1 || major > 99 || minor < 0 || minor > 9 || processors < 1 || shared < 0) {
+        return SX_FAIL(cx, SX_SYSTEM,
+                       "GPU %d: compute capability %d.%d, %d multiprocessors, %d bytes of shared "
+                       "memory",
+                       ordinal, major, minor, processors, shared);
     }
     info->capability = (uint32_t)(10 * major + minor);
     info->processors = (uint32_t)processors;
+    info->block_shared_bytes = (uint32_t)shared;
     return SX_OK;
 }
 

@@ -1,36 +1,14 @@
-#include "client/runtime/device.h"
-
+/* device.c - a program on a GPU: which one, the memory there, copies to and from it, a run. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/cuda/cuda.h"
 #include "client/runtime/cpu.h"
-#include "client/runtime/cubin.h"
-#include "core/nvidia/code.h"
+#include "client/runtime/device_inside.h"
 
-#define WARPS 4u /* of a block, as many as core/nvidia/loop.h allows */
-#define WARP_LANES 32u
 /* Workspaces of all warps of a launch: they are as many as fit, and run more points each. */
 #define WORKSPACE_BYTES_MAX (UINT64_C(256) << 20)
 #define BLOCKS_MAX 64u /* of workspaces, for each multiprocessor */
 #define ALIGN 256u     /* of each tensor, as the driver aligns memory */
-
-/* A part of a kernel. */
-typedef struct {
-    sxg_function function; /* no handle: its code is not loaded yet */
-    bool workspace;        /* it has one */
-} part_entry;
-
-struct sxr_device {
-    sxg_gpu *gpu;
-    /* Memory: temporaries, persistent tensors, state; constants; weights, inputs, outputs; workspaces. */
-    uint64_t kept, constants, bound, workspace;
-    uint64_t workspace_warps; /* that there are workspaces for */
-    uint64_t *at;             /* [tensor_count] */
-    bool *stale;              /* [tensor_count] the weight, or the state, must be copied */
-    part_entry *part;         /* [part_count] */
-    void **code;              /* [kernel_count] NULL: not loaded yet */
-};
 
 /* ---- which GPU ---- */
 
@@ -87,11 +65,6 @@ const char *sxr_gpu(const sxr_program *program)
 static uint64_t aligned(uint64_t bytes)
 {
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* Places of tensors within their areas; the bytes of those that a caller binds. */
@@ -156,9 +129,10 @@ static sx_code alloc_memory(sx_ctx *cx, sxr_program *program)
     SX_TRY(alloc_some(cx, d, "constants", module->constants_count, &d->constants));
     SX_TRY(alloc_some(cx, d, "weights, inputs and outputs", bound, &d->bound));
     if (info->workspace_bytes > 0) {
-        uint64_t most = (uint64_t)sxg_info_of(d->gpu)->processors * BLOCKS_MAX * WARPS;
-        uint64_t warps = least(WORKSPACE_BYTES_MAX / info->workspace_bytes, most) / WARPS * WARPS;
-        d->workspace_warps = warps > 0 ? warps : WARPS;
+        uint64_t most = (uint64_t)sxg_info_of(d->gpu)->processors * BLOCKS_MAX * SXR_WARPS;
+        uint64_t warps =
+            sxr_least(WORKSPACE_BYTES_MAX / info->workspace_bytes, most) / SXR_WARPS * SXR_WARPS;
+        d->workspace_warps = warps > 0 ? warps : SXR_WARPS;
         SX_TRY(alloc_some(cx, d, "workspaces", d->workspace_warps * info->workspace_bytes,
                           &d->workspace));
     }
@@ -224,69 +198,6 @@ void sxr_device_close(sxr_program *program)
     program->device = NULL;
 }
 
-/* ---- code ---- */
-
-static sx_code load_part(sx_ctx *cx, sxr_program *program, const sx_module_kernel *kernel,
-                         uint32_t part, const sx_ptx_module *ptx, sx_span blob, void *code)
-{
-    struct sxr_device *d = program->device;
-    sx_nvidia_code at;
-    char name[128];
-    uint64_t entry = program->module.part[part].entry - kernel->code_offset;
-    SX_TRY(sx_nvidia_code_at(cx, blob, (uint32_t)entry, &at));
-    const sx_ptx_kernel *found = sx_nvidia_find_kernel(ptx, at.name);
-    uint32_t without = kernel->arg_count + 2; /* a workspace: buffers, first, count */
-    if (found == NULL || at.name.len >= sizeof(name) || found->parameter_count < without ||
-        found->parameter_count > without + 1) {
-        return SX_FAIL(cx, SX_CORRUPT, "PTX at %llu: not an entry for %u buffers",
-                       (unsigned long long)entry, kernel->arg_count);
-    }
-    memcpy(name, at.name.ptr, at.name.len);
-    name[at.name.len] = '\0';
-    d->part[part].workspace = found->parameter_count > without;
-    return sxg_function_find(cx, d->gpu, code, name, WARPS * WARP_LANES, &d->part[part].function);
-}
-
-static sx_code load_kernel(sx_ctx *cx, sxr_program *program, uint32_t index)
-{
-    const sx_module *module = &program->module;
-    const sx_module_kernel *kernel = &module->kernel[index];
-    struct sxr_device *d = program->device;
-    sx_span blob = {module->code + kernel->code_offset, (size_t)kernel->code_size};
-    sx_nvidia_code first;
-    sx_ptx_module *ptx;
-    uint64_t entry = module->part[kernel->part_first].entry - kernel->code_offset;
-    SX_TRY(sx_nvidia_code_at(cx, blob, (uint32_t)entry, &first));
-    SX_TRY(sx_ptx_parse(cx, first.text, &ptx));
-    const sxg_info *gpu = sxg_info_of(d->gpu);
-    sx_span cubin = sxr_cubin_for(module, index, gpu->capability, gpu->driver);
-    SX_TRY(cubin.len > 0 ? sxg_load_cubin(cx, d->gpu, cubin, &d->code[index])
-                         : sxg_load(cx, d->gpu, first.text, &d->code[index]));
-    for (uint32_t p = 0; p < kernel->part_count; p++) {
-        SX_TRY(load_part(cx, program, kernel, kernel->part_first + p, ptx, blob, d->code[index]));
-    }
-    return SX_OK;
-}
-
-/* Of each kernel that the variant launches. */
-static sx_code load_variant(sx_ctx *cx, sxr_program *program)
-{
-    const sx_module *module = &program->module;
-    const sx_module_variant *variant = &module->variant[program->variant];
-    for (uint32_t i = 0; i < variant->launch_count; i++) {
-        const sx_module_launch *launch = &module->launch[variant->launch_first + i];
-        if (launch->kind == SX_LAUNCH_KERNEL && program->device->code[launch->kernel] == NULL) {
-            sx_code code = load_kernel(cx, program, launch->kernel);
-            if (code != SX_OK) {
-                sxg_unload(program->device->gpu, program->device->code[launch->kernel]);
-                program->device->code[launch->kernel] = NULL;
-                return sx_fail_in(cx, "kernel %u", launch->kernel);
-            }
-        }
-    }
-    return SX_OK;
-}
-
 /* ---- a run ---- */
 
 static sx_code upload_state(sx_ctx *cx, sxr_program *program, uint32_t index)
@@ -333,7 +244,7 @@ static sx_code download(sx_ctx *cx, sxr_program *program)
 static sx_code begin(sx_ctx *cx, sxr_program *program)
 {
     SX_TRY(sxg_enter(cx, program->device->gpu));
-    sx_code code = load_variant(cx, program);
+    sx_code code = sxr_device_load(cx, program);
     code = code == SX_OK ? upload(cx, program) : code;
     if (code != SX_OK) {
         sxg_leave(program->device->gpu);
@@ -350,42 +261,6 @@ static sx_code end(sx_ctx *cx, sxr_program *program, sx_code code)
     return code;
 }
 
-/* The points of a part, spread over as many blocks as the GPU holds at once. */
-static sx_code run_part(sx_ctx *cx, sxr_program *program, const sx_module_launch *launch,
-                        uint32_t index)
-{
-    const struct sxr_device *d = program->device;
-    const sx_module_part *part = &program->part[index];
-    const part_entry *entry = &d->part[index];
-    uint64_t pointer[SX_MODULE_ARGS_MAX + 1];
-    void *parameter[SX_MODULE_ARGS_MAX + 3];
-    uint64_t points = (uint64_t)(part->grid[0] * part->grid[1] * part->grid[2]);
-    uint32_t n = 0;
-    if (points == 0) {
-        return SX_OK;
-    }
-    if (points > UINT64_C(1) << 31) {
-        return SX_FAIL(cx, SX_LIMIT, "kernel %u: a grid of %llu points, at most 2^31",
-                       launch->kernel, (unsigned long long)points);
-    }
-    uint64_t blocks = least((points + WARPS - 1) / WARPS, entry->function.blocks_max);
-    for (; n < launch->arg_count; n++) {
-        pointer[n] = d->at[program->module.arg[launch->arg_first + n]];
-    }
-    if (entry->workspace) {
-        SX_ASSERT(d->workspace != 0);
-        pointer[n++] = d->workspace;
-        blocks = least(blocks, d->workspace_warps / WARPS);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        parameter[i] = &pointer[i];
-    }
-    uint32_t first = 0, count = (uint32_t)points;
-    parameter[n] = &first;
-    parameter[n + 1] = &count;
-    return sxg_launch(cx, d->gpu, &entry->function, (uint32_t)blocks, WARPS, parameter);
-}
-
 static sx_code run_launch(sx_ctx *cx, sxr_program *program, uint32_t index)
 {
     const sx_module *module = &program->module;
@@ -396,7 +271,7 @@ static sx_code run_launch(sx_ctx *cx, sxr_program *program, uint32_t index)
     case SX_LAUNCH_KERNEL: {
         const sx_module_kernel *kernel = &module->kernel[launch->kernel];
         for (uint32_t p = 0; p < kernel->part_count; p++) {
-            SX_TRY(run_part(cx, program, launch, kernel->part_first + p));
+            SX_TRY(sxr_device_run_part(cx, program, launch, kernel->part_first + p));
         }
         return SX_OK;
     }

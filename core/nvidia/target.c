@@ -6,6 +6,7 @@
 #include "core/nvidia/code.h"
 #include "core/nvidia/loop.h"
 #include "core/simt/run.h"
+#include "core/tile/program.h"
 
 #define TEXT_MAX ((size_t)64 << 20)
 #define CODE_ALIGN 64
@@ -48,6 +49,11 @@ static sx_code emit(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel
         sx_buf_pad(blob, CODE_ALIGN);
         *code = (sx_target_code){.entry_count = kernel->part_count};
         find_entries(&text, (uint32_t)blob->len, kernel->part_count, code->entry);
+        for (uint32_t p = 0; p < kernel->part_count; p++) {
+            const sx_tile *tile = kernel->part[p].tile;
+            code->block[p] = tile == NULL ? (sx_machine_block){0, 0}
+                                          : (sx_machine_block){tile->threads, tile->shared_bytes};
+        }
         sx_buf_put(blob, text.ptr, text.len);
         status = sx_buf_check(cx, blob, "code");
     }

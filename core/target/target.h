@@ -22,6 +22,8 @@ typedef struct {
     /* Where the function of each part begins in the blob. */
     uint32_t entry[SX_PARTS_MAX];
     uint32_t entry_count;
+    /* How each entry is launched: as a block program, or not. */
+    sx_machine_block block[SX_PARTS_MAX];
     /* How many vectors and masks live on the stack. */
     uint32_t spill_count;
 } sx_target_code;

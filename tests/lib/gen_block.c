@@ -21,6 +21,7 @@ static const char ptx[] = ".version 7.0\n"
                           "    ld.param.u64 %rd2, [w];\n"
                           "    ld.param.u64 %rd3, [y];\n"
                           "    mov.u32 %r1, %ctaid.z;\n"
+                          "    cvt.rn.f32.u32 %f3, %r1;\n"
                           "    mov.u32 %r2, %nctaid.y;\n"
                           "    mov.u32 %r3, %ctaid.y;\n"
                           "    mad.lo.u32 %r1, %r1, %r2, %r3;\n"
@@ -47,6 +48,7 @@ static const char ptx[] = ".version 7.0\n"
                           "    ld.shared.f32 %f1, [%r9+252];\n"
                           "    ld.global.f32 %f2, [%rd2];\n"
                           "    add.rn.f32 %f1, %f1, %f2;\n"
+                          "    add.rn.f32 %f1, %f1, %f3;\n"
                           "    st.global.f32 [%rd3], %f1;\n"
                           "    ret;\n"
                           "}\n";
@@ -89,8 +91,9 @@ void sx_gen_block_make(const int64_t grid[3], uint32_t shared_bytes, sx_gen_modu
     }
 }
 
-float sx_gen_block_expected(const float *x, float w, uint64_t element)
+float sx_gen_block_expected(const int64_t grid[3], const float *x, float w, uint64_t element)
 {
+    uint64_t first = element / SX_GEN_BLOCK_THREADS / (uint64_t)(grid[1] * grid[2]);
     uint64_t thread = element % SX_GEN_BLOCK_THREADS;
-    return x[element - thread + SX_GEN_BLOCK_THREADS - 1 - thread] + w;
+    return x[element - thread + SX_GEN_BLOCK_THREADS - 1 - thread] + w + (float)first;
 }

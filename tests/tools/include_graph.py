@@ -26,8 +26,9 @@ CIRCLES = {
         "onnx_write.h is what others include; onnx_writer.h is what the files of the writer share",
     ("client/operation/build", "client/operation/operation"):
         "operation.h is what others include; build.h is what the files of the folder share",
-    ("client/runtime/device", "client/runtime/program", "client/runtime/runtime"):
-        "runtime.h is what others include; program.h is what its files share, device.h what of it is on a GPU",
+    ("client/runtime/device", "client/runtime/device_inside", "client/runtime/program", "client/runtime/runtime"):
+        "runtime.h is what others include; program.h is what its files share, device.h what of it is on a GPU, and "
+        "device_inside.h what the files behind that share",
     ("core/egraph/sharding", "core/egraph/tensor"):
         "a node that tensor.c adds gets its placements from sharding.c, which walks the graph of tensor.h",
     ("core/eval/cell", "core/eval/eval"):

@@ -9,6 +9,7 @@
 static sx_ctx cx;
 static char folder[256];
 static sxg_gpu *gpu;
+static const sxg_dim one = {1, 1, 1}, warp = {32, 1, 1};
 
 static void setup(void)
 {
@@ -168,10 +169,14 @@ START_TEST(test_code)
     sx_span text = plain(&file);
     enter("capability=80");
     ck_sx_ok(&cx, sxg_load(&cx, gpu, text, &module));
-    ck_sx_ok(&cx, sxg_function_find(&cx, gpu, module, "plain", 128, &function));
+    ck_sx_ok(&cx, sxg_function_find(&cx, gpu, module, "plain", 128, 0, &function));
     ck_assert_uint_eq(function.blocks_max, 4);
-    ck_sx_fails(&cx, sxg_function_find(&cx, gpu, module, "absent", 128, &function), SX_SYSTEM,
+    ck_sx_fails(&cx, sxg_function_find(&cx, gpu, module, "absent", 128, 0, &function), SX_SYSTEM,
                 "absent: CUDA error 500");
+    ck_sx_fails(&cx, sxg_function_find(&cx, gpu, module, "plain", 128, 232449, &function), SX_LIMIT,
+                "plain: a block asks for 232449 bytes of shared memory, GPU 0 (Fake 0) has 232448");
+    ck_sx_ok(&cx, sxg_function_find(&cx, gpu, module, "plain", 128, 232448, &function));
+    ck_assert_uint_eq(function.shared_bytes, 232448);
     sxg_unload(gpu, module);
     sxg_unload(gpu, NULL);
     sxg_leave(gpu);
@@ -191,20 +196,20 @@ START_TEST(test_launch)
     void *parameter[] = {&y, &n, &s};
     enter("");
     ck_sx_ok(&cx, sxg_load(&cx, gpu, plain(&file), &module));
-    ck_sx_ok(&cx, sxg_function_find(&cx, gpu, module, "plain", 32, &function));
+    ck_sx_ok(&cx, sxg_function_find(&cx, gpu, module, "plain", 32, 0, &function));
     for (uint32_t i = 0; i < 32; i++) {
         bytes[i] = (float)i;
     }
     ck_sx_ok(&cx, sxg_alloc(&cx, gpu, "y", sizeof(bytes), &y));
     ck_sx_ok(&cx, sxg_upload(&cx, gpu, y, bytes, sizeof(bytes)));
-    ck_sx_ok(&cx, sxg_launch(&cx, gpu, &function, 1, 1, parameter));
+    ck_sx_ok(&cx, sxg_launch(&cx, gpu, &function, one, warp, parameter));
     ck_sx_ok(&cx, sxg_download(&cx, gpu, back, y, sizeof(back)));
     ck_sx_ok(&cx, sxg_sync(&cx, gpu));
     for (uint32_t i = 0; i < 32; i++) {
         ck_assert(back[i] == (i < n ? s * bytes[i] : bytes[i]));
     }
     parameter[0] = &nowhere;
-    ck_sx_fails(&cx, sxg_launch(&cx, gpu, &function, 1, 1, parameter), SX_SYSTEM,
+    ck_sx_fails(&cx, sxg_launch(&cx, gpu, &function, one, warp, parameter), SX_SYSTEM,
                 "is lost: launching a kernel: CUDA error 700, CUDA_ERROR_ILLEGAL_ADDRESS");
     sxg_unload(gpu, module);
     sxg_free(gpu, y);
@@ -225,9 +230,9 @@ START_TEST(test_launch_out_of_bounds)
     void *parameter[] = {&y, &n, &s};
     enter("");
     ck_sx_ok(&cx, sxg_load(&cx, gpu, plain(&file), &module));
-    ck_sx_ok(&cx, sxg_function_find(&cx, gpu, module, "plain", 32, &function));
+    ck_sx_ok(&cx, sxg_function_find(&cx, gpu, module, "plain", 32, 0, &function));
     ck_sx_ok(&cx, sxg_alloc(&cx, gpu, "y", 31 * sizeof(s), &y));
-    ck_sx_ok(&cx, sxg_launch(&cx, gpu, &function, 1, 1, parameter));
+    ck_sx_ok(&cx, sxg_launch(&cx, gpu, &function, one, warp, parameter));
     ck_sx_fails(&cx, sxg_sync(&cx, gpu), SX_SYSTEM, "is lost: work on the GPU: CUDA error 700");
     sxg_unload(gpu, module);
     sxg_free(gpu, y);

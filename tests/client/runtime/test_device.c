@@ -9,7 +9,7 @@
 #include "client/verify/verify.h"
 #include "core/core.h"
 #include "core/ir/ir.h"
-#include "tests/lib/gen_module.h"
+#include "tests/lib/gen_block.h"
 #include "tests/lib/model.h"
 
 static sx_ctx cx;
@@ -81,7 +81,7 @@ static const struct {
 } networks[] = {{"mlp", "a100", true},
                 {"mlp", "h100", true},
                 {"cnn", "a100", false},
-                {"encoder", "a100", true}};
+                {"encoder", "a100", false}};
 
 START_TEST(test_the_bits_of_the_processor)
 {
@@ -392,6 +392,75 @@ START_TEST(test_cubins_that_are_not_what_is_said)
 }
 END_TEST
 
+/* ---- block programs ---- */
+
+#define BLOCK_POINTS 24
+static const int64_t block_grid[3] = {2, 3, 4};
+
+static void open_block(uint32_t shared_bytes, sxr_program **program)
+{
+    sx_gen_module_tables tables;
+    sx_buf bytes;
+    sx_gen_block_make(block_grid, shared_bytes, &tables);
+    sx_buf_init(&bytes, 1 << 24);
+    sx_gen_module_encode(&cx, &tables, &bytes);
+    ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, program));
+    sx_buf_fini(&bytes);
+}
+
+/* Each point of the grid is a block, with all the shared memory that it asks for. */
+START_TEST(test_block_programs)
+{
+    static const uint32_t shared[] = {256, 48 << 10, 49156, 163 << 10};
+    float x[BLOCK_POINTS * SX_GEN_BLOCK_THREADS], y[SX_COUNT(x)], w = 3;
+    for (uint32_t s = 0; s < SX_COUNT(shared); s++) {
+        sxr_program *program;
+        uint64_t ns[1] = {0};
+        open_block(shared[s], &program);
+        for (uint32_t i = 0; i < SX_COUNT(x); i++) {
+            x[i] = (float)(i + s);
+            y[i] = -1;
+        }
+        ck_sx_ok(&cx, sxr_bind(&cx, program, SX_GEN_BLOCK_X, x, sizeof(x)));
+        ck_sx_ok(&cx, sxr_bind(&cx, program, SX_GEN_BLOCK_W, &w, sizeof(w)));
+        ck_sx_ok(&cx, sxr_bind(&cx, program, SX_GEN_BLOCK_Y, y, sizeof(y)));
+        ck_sx_ok(&cx, sxr_run(&cx, program, ns));
+        for (uint32_t i = 0; i < SX_COUNT(y); i++) {
+            ck_assert_msg(y[i] == sx_gen_block_expected(block_grid, x, w, i), "element %u", i);
+        }
+        ck_assert_uint_ge(ns[0], 1999);
+        sxr_close(program);
+    }
+}
+END_TEST
+
+static const struct {
+    const char *settings;
+    uint32_t shared_bytes;
+    sx_code code;
+    const char *says;
+} refused_block[] = {
+    {"shared=65535", 65536, SX_LIMIT,
+     "kernel 0: turn: a block asks for 65536 bytes of shared memory, GPU 0 (Fake 0) has 65535"},
+    {"fail=cuFuncSetAttribute:1:304", 65536, SX_SYSTEM, "kernel 0: turn: CUDA error 304"},
+    {"fail=cuLaunchKernel:1:701", 4096, SX_SYSTEM, "launching a kernel: CUDA error 701"},
+    {"", 128, SX_SYSTEM, "GPU 0 (Fake 0) is lost: "},
+};
+
+START_TEST(test_blocks_that_are_refused)
+{
+    float x[BLOCK_POINTS * SX_GEN_BLOCK_THREADS] = {0}, y[SX_COUNT(x)], w = 3;
+    sxr_program *program;
+    fake_driver(folder, "fake", refused_block[_i].settings);
+    open_block(refused_block[_i].shared_bytes, &program);
+    ck_sx_ok(&cx, sxr_bind(&cx, program, SX_GEN_BLOCK_X, x, sizeof(x)));
+    ck_sx_ok(&cx, sxr_bind(&cx, program, SX_GEN_BLOCK_W, &w, sizeof(w)));
+    ck_sx_ok(&cx, sxr_bind(&cx, program, SX_GEN_BLOCK_Y, y, sizeof(y)));
+    ck_sx_fails(&cx, sxr_run(&cx, program, NULL), refused_block[_i].code, refused_block[_i].says);
+    sxr_close(program);
+}
+END_TEST
+
 /* ---- what is missing, and what fails ---- */
 
 static const struct {
@@ -499,6 +568,8 @@ int main(void)
     tcase_add_loop_test(tcase, test_cubins_that_are_not_what_is_said, 0,
                         (int)SX_COUNT(cubin_faults));
     tcase_add_loop_test(tcase, test_modules_that_cannot_be_opened, 0, (int)SX_COUNT(refused));
+    tcase_add_test(tcase, test_block_programs);
+    tcase_add_loop_test(tcase, test_blocks_that_are_refused, 0, (int)SX_COUNT(refused_block));
     tcase_add_test(tcase, test_no_driver);
     tcase_add_test(tcase, test_an_old_driver);
     tcase_add_test(tcase, test_a_gpu_lost_in_a_run);

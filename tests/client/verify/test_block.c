@@ -87,7 +87,7 @@ START_TEST(test_every_point_is_a_block)
         memset(y, 0, sizeof(y));
         ck_sx_ok(&cx, execute(NULL, 0, NULL));
         for (uint32_t i = 0; i < ELEMENTS; i++) {
-            ck_assert_msg(y[i] == sx_gen_block_expected(x, one, i), "element %u", i);
+            ck_assert_msg(y[i] == sx_gen_block_expected(grid, x, one, i), "element %u", i);
         }
         sxr_close(program);
         program = NULL;
@@ -107,7 +107,7 @@ START_TEST(test_some_points)
     for (uint32_t i = 0; i < ELEMENTS; i++) {
         bool here = touched[4 * i] != 0;
         ck_assert_uint_eq(touched[4 * i + 3], here ? 1 : 0);
-        ck_assert(y[i] == (here ? sx_gen_block_expected(x, one, i) : -1));
+        ck_assert(y[i] == (here ? sx_gen_block_expected(grid, x, one, i) : -1));
         ck_assert(here == (touched[4 * (i - i % SX_GEN_BLOCK_THREADS)] != 0)); /* whole blocks */
         stored += here ? 1 : 0;
     }

@@ -7,6 +7,7 @@
  *   gpus=1            how many GPUs, of which all but the first have one more; 0: none
  *   memory=BYTES      of a GPU (1 GiB)
  *   cubin=FILE        PTX that it runs in place of any cubin, which must be for its capability; else it takes none
+ *   shared=BYTES      that a block may have at most (232448)
  *   fail=NAME:N:CODE  the N-th call of the function NAME answers CODE
  *
  * It is stricter than a driver: it ends the process where memory, code, streams or events are left when the last
@@ -58,11 +59,12 @@ typedef struct {
 typedef struct {
     code_module *module;
     const sx_ptx_kernel *kernel;
+    unsigned shared_bytes_max; /* that a launch may ask for */
 } kernel_function;
 
 static struct {
     bool started;
-    int version, capability, gpus, lost;
+    int version, capability, gpus, shared, lost;
     size_t memory, used;
     char fail_name[64], cubin[256];
     uint32_t fail_nth;
@@ -137,6 +139,7 @@ static void read_settings(void)
     driver.version = (int)word_of(text, "version=", 13000);
     driver.capability = (int)word_of(text, "capability=", 90);
     driver.gpus = (int)word_of(text, "gpus=", 1);
+    driver.shared = (int)word_of(text, "shared=", 232448);
     driver.memory = (size_t)word_of(text, "memory=", 1L << 30);
     driver.fail_name[0] = '\0';
     if (fail != NULL && sscanf(fail, "fail=%60[A-Za-z0-9_]:%u:%d", driver.fail_name,
@@ -201,8 +204,13 @@ API cuDeviceGetAttribute(int *value, int attribute, int device)
 {
     int capability = driver.capability + (device > 0 ? 1 : 0);
     ENTER(false);
-    *value = attribute == 16 ? 2 : attribute == 75 ? capability / 10 : capability % 10;
-    return attribute == 16 || attribute == 75 || attribute == 76 ? 0 : INVALID_VALUE;
+    switch (attribute) {
+    case 16: *value = 2; return 0;
+    case 75: *value = capability / 10; return 0;
+    case 76: *value = capability % 10; return 0;
+    case 97: *value = driver.shared; return 0;
+    default: return INVALID_VALUE;
+    }
 }
 
 API cuDevicePrimaryCtxRetain(void **context, int device);
@@ -495,12 +503,25 @@ API cuModuleGetFunction(void **function, void *module, const char *name)
                 die("too many functions");
             }
             kernel_function *f = &driver.function[driver.function_count++];
-            *f = (kernel_function){from, &from->ptx->kernel[k]};
+            *f = (kernel_function){from, &from->ptx->kernel[k], 48U << 10};
             *function = f;
             return 0;
         }
     }
     return NOT_FOUND;
+}
+
+/* Only how much shared memory a launch may ask for. */
+API cuFuncSetAttribute(void *function, int attribute, int value);
+API cuFuncSetAttribute(void *function, int attribute, int value)
+{
+    kernel_function *f = function;
+    ENTER(true);
+    if (attribute != 8 || value < 0 || value > driver.shared) {
+        return INVALID_VALUE;
+    }
+    f->shared_bytes_max = (unsigned)value;
+    return 0;
 }
 
 #ifndef SX_FAKE_OLD
@@ -509,9 +530,9 @@ API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int
 API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int threads,
                                                 size_t shared_bytes)
 {
-    (void)function;
+    const kernel_function *f = function;
     ENTER(true);
-    *blocks = threads <= 1024 && shared_bytes == 0 ? 2 : 0;
+    *blocks = threads <= 1024 && shared_bytes <= f->shared_bytes_max ? 2 : 0;
     return 0;
 }
 #endif
@@ -566,6 +587,9 @@ API cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned gr
     if (f->kernel == NULL || f->kernel->parameter_count > PARAMETERS_MAX) {
         die("a kernel whose code is unloaded, or with too many parameters");
     }
+    if (shared_bytes > f->shared_bytes_max) {
+        return INVALID_VALUE;
+    }
     int status = read_parameters(f->kernel, parameter, argument, region, &region_count);
     if (status != 0) {
         return driver.lost = status;
@@ -575,6 +599,8 @@ API cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned gr
                             .grid = {grid_x, grid_y, grid_z},
                             .block = {block_x, block_y, block_z},
                             .dynamic_shared_bytes = shared_bytes,
+                            .shared_bytes_max = (uint64_t)driver.shared,
+                            .lazy = true,
                             .region = region,
                             .region_count = region_count,
                             .argument = argument,
