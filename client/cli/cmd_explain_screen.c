@@ -95,7 +95,7 @@ void sxc_put_machine(const sx_module *module, bool with_here, sx_buf *out)
     uint32_t here = sxc_cores();
     sx_buf_print(out, "%u cores of %s at %.1f GHz with %.0f GB/s", device->cores, device->name,
                  device->ghz, device->memory_bytes_per_ns);
-    if (with_here && here != device->cores) {
+    if (with_here && device->block_threads == 0 && here != device->cores) {
         sx_buf_print(out, "; this machine has %u", here);
     }
 }

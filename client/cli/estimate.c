@@ -103,7 +103,8 @@ sx_code sxc_estimate_make(sx_ctx *cx, const sx_module *module, const sxc_record 
     }
     cores = cores > 0 ? cores : sxc_cores();
     e->cores = e->device != NULL ? e->device->cores : 0;
-    if (e->device == NULL || cores == 0 || cores == e->cores || count == 0 ||
+    bool gpu = e->device != NULL && e->device->block_threads > 0; /* its cores are its own */
+    if (e->device == NULL || gpu || cores == 0 || cores == e->cores || count == 0 ||
         module->variant_count > 1 || record->state != SXC_RECORD_VERIFIED) {
         return SX_OK;
     }

@@ -2,12 +2,13 @@
 _symplex_client() {
     local current="${COMP_WORDS[COMP_CWORD]}" words=""
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="compile run verify explain optimize prove egraph extract module ptx cache jobs search status ping shutdown doctor targets ops rules worker version help"
+        words="compile run verify explain optimize prove egraph extract plot module ptx cache jobs search status ping shutdown doctor targets ops rules worker version help"
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
         return
     fi
     if [ "$COMP_CWORD" -eq 2 ]; then
         case "${COMP_WORDS[1]} " in
+            "plot "*) words="roofline" ;;
             "module "*) words="show dump check" ;;
             "ptx "*) words="assemble show run" ;;
             "cache "*) words="ls show verify evict" ;;
@@ -15,6 +16,7 @@ _symplex_client() {
     fi
     if [ -z "$words" ]; then
         case "${COMP_WORDS[1]} ${COMP_WORDS[2]}" in
+            "plot roofline") words="--help --json --socket --target --device --dim --output --times" ;;
             "module show") words="--help --json --socket" ;;
             "module dump") words="--help --json --output" ;;
             "module check") words="--help --json --socket" ;;
