@@ -1,0 +1,407 @@
+/* The numerics contract, kernel by kernel: an element has the same bits however many rows and columns are computed
+ * beside it, at every position, under every schedule of one numerics plan and in every order of the grid's points.
+ * Contractions in the three layouts of training, reductions of rows and attention, on machines of each family. */
+#include "client/verify/trial.h"
+#include "core/ir/num.h"
+#include "core/loop/lower.h"
+#include "tests/core/loop/nodes.h"
+
+static sx_ctx cx;
+
+static uint64_t seed;
+
+static void setup(void)
+{
+    sx_ctx_init(&cx, (size_t)1 << 30);
+    cx.fuel = UINT64_MAX;
+}
+
+static void teardown(void)
+{
+    sx_ctx_fini(&cx);
+}
+
+/* ---- nodes ---- */
+
+#define ROWS 83 /* the rows of a base, odd like the other extents */
+
+static node dot(sx_dtype dtype, sx_type lhs, sx_type rhs, int64_t lhs_contract,
+                int64_t rhs_contract)
+{
+    sx_attr attr = {.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs};
+    sx_type x[2] = {lhs, rhs};
+    attr.lhs_contract = (sx_ints){1, {lhs_contract}};
+    attr.rhs_contract = (sx_ints){1, {rhs_contract}};
+    SX_ASSERT(lhs.dtype == dtype && rhs.dtype == dtype);
+    return lift(&cx, SX_OP_DOT_GENERAL, &attr, x, 2);
+}
+
+/* y = relu(x w + b); dw = the transpose of x times dy, summed over the rows; dx = dy times the transpose of w. */
+static node forward(sx_dtype t)
+{
+    node d = dot(t, TYPE(t, ROWS, 37), TYPE(t, 37, 21), 1, 0);
+    d = with_tensor(&cx, SX_OP_ADD, &d, TYPE(t, 21));
+    return unary(&cx, SX_OP_RELU, &d);
+}
+
+static node gradient_of_weight(sx_dtype t)
+{
+    return dot(t, TYPE(t, 65, ROWS), TYPE(t, 65, 19), 0, 0);
+}
+
+static node gradient_of_input(sx_dtype t)
+{
+    return dot(t, TYPE(t, ROWS, 43), TYPE(t, 23, 43), 1, 1);
+}
+
+static node batched(sx_dtype t)
+{
+    sx_attr attr = {.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs};
+    sx_type x[2] = {TYPE(t, 5, ROWS, 17), TYPE(t, 5, 29, 17)};
+    attr.lhs_batch = attr.rhs_batch = (sx_ints){1, {0}};
+    attr.lhs_contract = attr.rhs_contract = (sx_ints){1, {2}};
+    return lift(&cx, SX_OP_DOT_GENERAL, &attr, x, 2);
+}
+
+static node normed(sx_op op, sx_dtype t, int64_t rows, int64_t length, int64_t axis)
+{
+    sx_type x[3] = {TYPE(t, rows, length), TYPE(t, length), TYPE(t, length)};
+    sx_attr attr = {.present = SX_A(axis), .axis = axis, .eps = 1e-5};
+    uint32_t count = op == SX_OP_LAYER_NORM ? 3 : op == SX_OP_RMS_NORM ? 2 : 1;
+    attr.present |= count > 1 ? SX_A(eps) : 0;
+    return lift(&cx, op, &attr, x, count);
+}
+
+static node softmax(sx_dtype t)
+{
+    return normed(SX_OP_SOFTMAX, t, ROWS, 75, 1);
+}
+static node softmax_of_columns(sx_dtype t)
+{
+    return normed(SX_OP_SOFTMAX, t, 21, ROWS, 0);
+}
+static node layer_norm(sx_dtype t)
+{
+    return normed(SX_OP_LAYER_NORM, t, ROWS, 70, 1);
+}
+static node rms_norm(sx_dtype t)
+{
+    return normed(SX_OP_RMS_NORM, t, ROWS, 130, 1);
+}
+
+static node sum_of_rows(sx_dtype t)
+{
+    sx_attr attr = {.present = SX_A(dims) | SX_A(reducer), .dims = {1, {1}}, .reducer = SX_SUM};
+    sx_type x = TYPE(t, ROWS, 141);
+    return lift(&cx, SX_OP_REDUCE, &attr, &x, 1);
+}
+
+static node gelu(sx_dtype t)
+{
+    sx_type x = TYPE(t, ROWS, 45);
+    sx_attr none = {.present = 0};
+    return lift(&cx, SX_OP_GELU, &none, &x, 1);
+}
+
+/* Attention with its scores made inside: 90 keys are more than a block of the plan. */
+static node attention(sx_dtype t)
+{
+    sx_type x[2] = {TYPE(t, 2, ROWS, 90), TYPE(t, 2, 90, 5)};
+    sx_type qk[2] = {TYPE(t, 2, ROWS, 3), TYPE(t, 2, 90, 3)};
+    sx_attr attr = {.present = sx_op_info_of(SX_OP_ONLINE_DOT)->attrs, .form = 1};
+    attr.lhs_batch = attr.rhs_batch = (sx_ints){1, {0}};
+    attr.lhs_contract = (sx_ints){1, {2}};
+    attr.rhs_contract = (sx_ints){1, {1}};
+    node n = lift(&cx, SX_OP_ONLINE_DOT, &attr, x, 2);
+    attr.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs;
+    attr.form = 0;
+    attr.rhs_contract = (sx_ints){1, {2}};
+    node scores = lift(&cx, SX_OP_DOT_GENERAL, &attr, qk, 2);
+    return inlined(&cx, &n, 0, &scores);
+}
+
+static const struct {
+    const char *name;
+    node (*make)(sx_dtype dtype);
+    /* Every extent from 1 to 80 on; f32 alone. */
+    bool dense, f32_alone;
+    /* The largest extent of f32 on x86-64-v4, and elsewhere. */
+    int64_t most, most_elsewhere;
+} cases[] = {
+    {"x w + b", forward, true, false, 4096, 4096},
+    {"gradient of a weight", gradient_of_weight, true, false, 4096, 4096},
+    {"gradient of an input", gradient_of_input, true, false, 4096, 4096},
+    {"batched", batched, false, false, 4096, 4096},
+    {"softmax", softmax, true, false, 4096, 80},
+    {"softmax of columns", softmax_of_columns, false, false, 4096, 80},
+    {"layer_norm", layer_norm, false, false, 4096, 80},
+    {"rms_norm", rms_norm, false, false, 4096, 80},
+    {"sum of rows", sum_of_rows, false, false, 4096, 80},
+    {"gelu", gelu, false, false, 4096, 4096},
+    {"attention", attention, false, true, 257, 65},
+};
+static const sx_dtype types[] = {SX_F32, SX_BF16, SX_F16, SX_F64};
+static const char *const devices[] = {"x86-64-v3", "x86-64-v4", "a100"};
+
+/* Elements in (-1, 1) of every magnitude down to 2^-8, so that another order of a sum shows. */
+static void fill(node *n, sx_rng *rng)
+{
+    for (uint32_t k = 0; k < n->count; k++) {
+        sx_dtype dtype = n->input[k].dtype;
+        n->raw[k] = sx_alloc(&cx, bytes_of(&n->input[k]) + 8);
+        ck_assert_ptr_nonnull(n->raw[k]);
+        for (int64_t i = 0; i < sx_tensor_elements(&n->input[k]); i++) {
+            double value = (double)sx_rng_f32(rng) * ldexp(1, -(int)sx_rng_below(rng, 8));
+            sx_num_store(dtype, n->raw[k], (size_t)i, sx_num_encode(dtype, value));
+        }
+    }
+}
+
+static sxv_subject subject_of(node *n, const char *device_name, const void **argument)
+{
+    sxv_subject s = {.fused = &n->fused, .input = n->input, .input_count = n->count};
+    ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of(device_name), &s.device));
+    s.target = sx_target_find(NULL, s.device->target);
+    ck_assert_ptr_nonnull(s.target);
+    for (uint32_t k = 0; k < n->count; k++) {
+        argument[k] = n->raw[k];
+    }
+    s.argument = argument;
+    return s;
+}
+
+/* 1 to 80, then around the powers of two; or some of them; the last one is `most`. */
+static uint32_t sweep(int64_t extent[100], bool dense, int64_t most)
+{
+    static const int64_t few[] = {1, 2, 3, 17, 33, 64};
+    static const int64_t far[] = {127, 128, 129, 256, 513, 1024, 2049};
+    uint32_t count = 0;
+    for (uint32_t i = 0; dense ? i < 80 : i < SX_COUNT(few); i++) {
+        extent[count++] = dense ? (int64_t)i + 1 : few[i];
+    }
+    for (uint32_t i = 0; dense && i < SX_COUNT(far) && far[i] < most; i++) {
+        extent[count++] = far[i];
+    }
+    extent[count++] = most;
+    return count;
+}
+
+static sxv_trials trials_of(const int64_t *extent, uint32_t count)
+{
+    return (sxv_trials){.extent = extent,
+                        .extent_count = count,
+                        .schedules = 12,
+                        .seed = seed,
+                        .trial_wish = 1000,
+                        .trial_max = 1000000,
+                        .total_max = UINT64_MAX / 4};
+}
+
+/* ---- the contract ---- */
+
+static void hold(uint32_t which, sx_dtype dtype, const char *device, bool dense)
+{
+    bool far = !SX_SANITIZED && dtype == SX_F32 && strcmp(device, "x86-64-v4") == 0;
+    int64_t most = far ? cases[which].most : cases[which].most_elsewhere;
+    int64_t extent[100];
+    const void *argument[SX_FUSED_ARGS_MAX];
+    sx_rng rng = {seed};
+    node n = cases[which].make(dtype);
+    fill(&n, &rng);
+    sxv_subject s = subject_of(&n, device, argument);
+    sxv_base base;
+    sxv_evidence e;
+    sxv_trials trials = trials_of(extent, sweep(extent, dense, most));
+    ck_sx_ok(&cx, sxv_base_make(&cx, &s, &base));
+    ck_sx_ok(&cx, sxv_try(&cx, &s, &base, &trials, &e));
+    ck_assert_msg(!e.differs, "%s of %s for %s: %s", cases[which].name, sx_dtype_name(dtype),
+                  device, e.difference);
+    ck_assert_msg(e.left_out == 0 && e.extents >= trials.extent_count && e.schedules >= 4 &&
+                      e.positions >= 1,
+                  "%s of %s for %s: %u extents, %u schedules, %u positions", cases[which].name,
+                  sx_dtype_name(dtype), device, e.extents, e.schedules, e.positions);
+    if (getenv("SX_SHOW") != NULL) {
+        (void)fprintf(stderr, "%s %s %s: %u %u %u of %u, left %u, %llu instr, %s\n",
+                      cases[which].name, sx_dtype_name(dtype), device, e.extents, e.positions,
+                      e.schedules, e.other_plans, e.left_out, (unsigned long long)e.instructions,
+                      e.tried);
+    }
+}
+
+START_TEST(test_kernels_keep_their_bits)
+{
+    const char *device = devices[(uint32_t)_i % SX_COUNT(devices)];
+    uint32_t which = (uint32_t)_i / SX_COUNT(devices);
+    uint32_t count = SX_SANITIZED ? 2 : SX_COUNT(types); /* ten times slower there */
+    for (uint32_t t = 0; t < count; t++) {
+        if (t == 0 || !cases[which].f32_alone) {
+            bool dense =
+                !SX_SANITIZED && cases[which].dense && t == 0 && strcmp(device, "x86-64-v4") == 0;
+            hold(which, types[t], device, dense);
+        }
+    }
+}
+END_TEST
+
+/* ---- elements narrower than f32: the f32 kernel on what they widen to, rounded once at the end ---- */
+
+static node product(sx_dtype t, int64_t m, int64_t k, int64_t n)
+{
+    return dot(t, TYPE(t, m, k), TYPE(t, k, n), 1, 0);
+}
+
+/* The same values as f32. */
+static void widen(const node *narrow, node *wide)
+{
+    for (uint32_t k = 0; k < narrow->count; k++) {
+        sx_dtype dtype = narrow->input[k].dtype;
+        wide->raw[k] = sx_alloc(&cx, bytes_of(&wide->input[k]) + 8);
+        ck_assert_ptr_nonnull(wide->raw[k]);
+        for (int64_t i = 0; i < sx_tensor_elements(&narrow->input[k]); i++) {
+            float value =
+                (float)sx_num_decode(dtype, sx_num_load(dtype, narrow->raw[k], (size_t)i));
+            memcpy(wide->raw[k] + 4 * i, &value, 4);
+        }
+    }
+}
+
+static void round_once(sx_dtype dtype, const char *device, int64_t m, int64_t k, int64_t n)
+{
+    const void *argument[2][SX_FUSED_ARGS_MAX];
+    sx_rng rng = {seed};
+    node narrow = product(dtype, m, k, n), wide = product(SX_F32, m, k, n);
+    fill(&narrow, &rng);
+    widen(&narrow, &wide);
+    sxv_subject typed = subject_of(&narrow, device, argument[0]);
+    sxv_subject full = subject_of(&wide, device, argument[1]);
+    sxv_base got, want;
+    ck_sx_ok(&cx, sxv_base_make(&cx, &typed, &got));
+    ck_sx_ok(&cx, sxv_base_make(&cx, &full, &want));
+    ck_assert_uint_ne(got.numerics, want.numerics);
+    for (int64_t i = 0; i < m * n; i++) {
+        float sum;
+        memcpy(&sum, want.bits + 4 * i, 4);
+        ck_assert_msg(sx_num_load(dtype, got.bits, (size_t)i) == sx_num_encode(dtype, (double)sum),
+                      "%s for %s, %lldx%lldx%lld: element %lld", sx_dtype_name(dtype), device,
+                      (long long)m, (long long)k, (long long)n, (long long)i);
+    }
+}
+
+START_TEST(test_narrow_types_are_rounded_once)
+{
+    static const int64_t shape[][3] = {{8, 384, 1},  {64, 384, 80}, {65, 8, 127},   {33, 96, 128},
+                                       {7, 100, 33}, {31, 768, 17}, {128, 2560, 1}, {3, 384, 129}};
+    for (uint32_t i = 0; i < SX_COUNT(shape); i++) {
+        const char *device = devices[i % SX_COUNT(devices)];
+        round_once(SX_BF16, device, shape[i][0], shape[i][1], shape[i][2]);
+        round_once(SX_F16, device, shape[i][0], shape[i][1], shape[i][2]);
+    }
+}
+END_TEST
+
+/* ---- planted faults: machines that break the contract ---- */
+
+static bool stores(const sx_item *item)
+{
+    return item->kind == SX_ITEM_OP && sx_lop_info_of(item->op)->result == '-';
+}
+
+/* The loop that begins at `first` goes over its summands from the last to the first. */
+static void turn_loop(sx_part *part, uint32_t first, uint32_t last)
+{
+    uint32_t variable = part->item[first].dst;
+    int64_t trip = part->item[first].trip;
+    for (uint32_t i = first; i < last; i++) {
+        const sx_item *item = &part->item[i];
+        const char *operands = item->kind == SX_ITEM_OP ? sx_lop_info_of(item->op)->operands : "";
+        if (strchr(operands, 'A') != NULL) {
+            sx_addr *addr = &part->addr[item->addr];
+            addr->offset += addr->coef[variable] * (trip - 1);
+            addr->coef[variable] = -addr->coef[variable];
+        }
+    }
+}
+
+/* Turns the loops that add products and store nothing. */
+static void turn_sums(sx_kernel *kernel)
+{
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        sx_part *part = &kernel->part[p];
+        for (uint32_t i = 0; i < part->item_count; i++) {
+            uint32_t depth = 0, end = i;
+            bool adds = false, ends = false;
+            do {
+                depth += part->item[end].kind == SX_ITEM_LOOP ? 1 : 0;
+                depth -= part->item[end].kind == SX_ITEM_END ? 1 : 0;
+                adds = adds ||
+                       (part->item[end].kind == SX_ITEM_OP && part->item[end].op == SX_LOP_FMA);
+                ends = ends || stores(&part->item[end]);
+                end++;
+            } while (depth > 0 && end < part->item_count);
+            if (part->item[i].kind == SX_ITEM_LOOP && adds && !ends) {
+                turn_loop(part, i, end);
+            }
+        }
+    }
+}
+
+typedef enum { ORDER_BY_ROWS, ORDER_BY_TILE, ID_BY_ROWS, FAULT_COUNT } fault;
+static fault planted;
+
+static sx_code lower_wrongly(sx_ctx *inner, const sx_target *target, const sx_lowering *what,
+                             sx_kernel **kernel)
+{
+    SX_TRY(sx_loop_lower(inner, &target->vectors, what, kernel));
+    if (what->kind != SX_LOWER_FUSED) {
+        return SX_OK;
+    }
+    int64_t rows = what->analysis->extent[SX_ROLE_ROW];
+    int64_t block = sx_schedule_step(what->schedule, SX_ROLE_ROW, SX_BIND_LOOP, 0);
+    if ((planted == ORDER_BY_ROWS && rows >= 64) || (planted == ORDER_BY_TILE && block % 2 == 1)) {
+        turn_sums(*kernel);
+    }
+    (*kernel)->numerics += planted == ID_BY_ROWS && rows >= 64 ? 1 : 0;
+    return SX_OK;
+}
+
+START_TEST(test_planted_faults_are_found)
+{
+    static const char *const said[] = {
+        [ORDER_BY_ROWS] = " m = ", [ORDER_BY_TILE] = "under grid", [ID_BY_ROWS] = "is chosen"};
+    int64_t extent[100];
+    const void *argument[SX_FUSED_ARGS_MAX];
+    sx_rng rng = {seed};
+    const char *device = devices[(uint32_t)_i % SX_COUNT(devices)];
+    planted = (fault)((uint32_t)_i / SX_COUNT(devices));
+    node n = forward(SX_F32);
+    fill(&n, &rng);
+    sxv_subject s = subject_of(&n, device, argument);
+    sx_target faulty = *s.target;
+    faulty.lower = lower_wrongly;
+    s.target = &faulty;
+    sxv_base base;
+    sxv_evidence e;
+    sxv_trials trials = trials_of(extent, sweep(extent, false, 128));
+    trials.schedules = planted == ORDER_BY_TILE ? 40 : 0;
+    ck_sx_ok(&cx, sxv_base_make(&cx, &s, &base));
+    ck_sx_ok(&cx, sxv_try(&cx, &s, &base, &trials, &e));
+    ck_assert_msg(e.differs && strstr(e.difference, said[planted]) != NULL, "%s: fault %d: '%s'",
+                  device, (int)planted, e.difference);
+}
+END_TEST
+
+int main(void)
+{
+    seed = sx_test_seed();
+    Suite *suite = suite_create("client.verify.determinism");
+    TCase *tests = tcase_create("determinism");
+    tcase_set_timeout(tests, 120);
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_loop_test(tests, test_kernels_keep_their_bits, 0,
+                        (int)(SX_COUNT(cases) * SX_COUNT(devices)));
+    tcase_add_test(tests, test_narrow_types_are_rounded_once);
+    tcase_add_loop_test(tests, test_planted_faults_are_found, 0,
+                        (int)(FAULT_COUNT * SX_COUNT(devices)));
+    suite_add_tcase(suite, tests);
+    return sx_test_main(suite);
+}
