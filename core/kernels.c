@@ -253,7 +253,20 @@ static sx_code judge(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_sched
     return SX_OK;
 }
 
-/* Tries one candidate; SX_OK with *accepted false where a guard refuses it (the reason is in `verdict`). */
+/* Blocks of threads compute it, through shared memory. */
+static bool is_of_blocks(const sx_schedule *schedule)
+{
+    return schedule->stage_count > 0 && schedule->stage[0].space == SX_SPACE_SHARED;
+}
+
+/* A launch of its own packs an argument. */
+static bool packs(const sx_schedule *schedule)
+{
+    return schedule->stage_count > 0 && schedule->stage[0].space == SX_SPACE_MEMORY;
+}
+
+/* Tries one candidate; SX_OK with *accepted false where a guard refuses it (the reason is in `verdict`). Blocks need
+ * not take every kernel, as there are candidates without them. */
 static sx_code try_schedule(sx_ctx *cx, sx_pipe *pipe, const subject *s,
                             const sx_schedule *schedule, bool spills, sx_verdict *verdict,
                             sx_kernel **kernel, emitted *code, bool *accepted)
@@ -267,7 +280,9 @@ static sx_code try_schedule(sx_ctx *cx, sx_pipe *pipe, const subject *s,
         return SX_OK;
     }
     status = status == SX_OK ? emit(cx, pipe, *kernel, spills, code) : status;
-    if (status == SX_LIMIT) { /* too many registers: the next candidate */
+    bool other = status == SX_UNIMPLEMENTED && is_of_blocks(schedule);
+    if (status == SX_LIMIT ||
+        other) { /* too many registers, or no kernel of blocks: the next candidate */
         (void)snprintf(verdict->text, sizeof(verdict->text), "%.200s", cx->error.text);
         sx_ctx_reset_error(cx);
         return SX_OK;
@@ -283,6 +298,7 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
     sx_search_result search;
     SX_TRY(sx_search_kernel(cx, a, pipe->device, rhs_constant, SX_SEARCH_KEEP, &search));
     sx_verdict verdict = {.text = "no candidate"};
+    char slower[sizeof(verdict.text)] = ""; /* why a cheaper candidate is not taken */
     bool proven = false;
     for (uint32_t c = 0; c < 2 * search.best_count; c++) {
         const sx_search_candidate *candidate = &search.best[c % search.best_count];
@@ -294,10 +310,13 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
                             &accepted));
         proven = proven || verdict.proven;
         if (!accepted) {
+            if (slower[0] == '\0' && is_of_blocks(&candidate->schedule)) {
+                (void)snprintf(slower, sizeof(slower), "%s", verdict.text);
+            }
             continue;
         }
         double packing_ns = 0; /* of its own launch */
-        if (candidate->schedule.stage_count > 0) {
+        if (packs(&candidate->schedule)) {
             uint32_t packed;
             SX_TRY(pack(cx, pipe, s, &candidate->schedule, &packed));
             packing_ns = rhs_constant ? 0 : sx_cost_pack(pipe->device, a, &candidate->schedule);
@@ -307,6 +326,9 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
         sx_schedule_print(&candidate->schedule, &plan);
         if (code.entries.spill_count > 0) {
             sx_buf_print(&plan, ", %u vectors on the stack", code.entries.spill_count);
+        }
+        if (slower[0] != '\0' && !is_of_blocks(&candidate->schedule)) {
+            sx_buf_print(&plan, ", not in blocks: %.120s", slower);
         }
         finished done = {
             .kernel = kernel, .code = &code, .constant = pipe->tensor[result].constant};

@@ -27,6 +27,41 @@ void sx_cost_contractions(const sx_device *device, const sx_analysis *analysis,
 double sx_cost_block_bound(const sx_device *device, const sx_analysis *analysis,
                            const sx_contraction_tiles *tiles);
 
+/* ---- blocks.c: contractions under block schedules (sx_block_tiles), on devices with the laws of blocks ---- */
+/* One of the two arguments that are multiplied. */
+typedef struct {
+    /* Bytes of an element in memory, what is fetched for one, and what is copied at once. */
+    double element, fetched, copied;
+    /* Distinct bytes of the whole argument. */
+    double distinct;
+    /* Cycles of a core's port of shared memory, and of its schedulers, for a byte that is copied there. */
+    double port, issue;
+} sx_block_factor;
+/* What is the same for all tiles of a contraction. */
+typedef struct {
+    const sx_device *device;
+    double batch, rows, columns, sum; /* extents */
+    sx_block_factor factor[2];        /* the left argument and the right one */
+    double bytes, floor_ns;           /* of the whole kernel */
+    double words;                     /* registers of an element */
+    /* Of a core in a cycle, by matrix instructions; cycles of a core for a multiply-add of a warp, and for all that
+     * follows the sum of one element. */
+    double matrix_flops, lane_cycles, result_cycles;
+    double room; /* bytes of the second level that stay until they are read again */
+} sx_block_problem;
+void sx_block_problem_of(const sx_device *device, const sx_analysis *analysis,
+                         sx_block_problem *problem);
+/* Threads of a block; registers that its threads need, by law; its shared memory; how many blocks a core holds at
+ * once, 0 where not one fits. */
+uint32_t sx_block_threads(const sx_device *device, const sx_block_tiles *tiles);
+uint32_t sx_block_registers(const sx_block_problem *problem, const sx_block_tiles *tiles);
+double sx_block_shared_bytes(const sx_block_problem *problem, const sx_block_tiles *tiles);
+uint32_t sx_block_resident(const sx_block_problem *problem, const sx_block_tiles *tiles);
+/* sx_cost_schedule for tiles of which a core holds at least one block. */
+double sx_cost_block(const sx_block_problem *problem, const sx_block_tiles *tiles);
+/* No schedule with blocks of so many rows and columns costs less, whatever else it says. */
+double sx_cost_block_least(const sx_block_problem *problem, const sx_block_tiles *tiles);
+
 typedef struct {
     sx_dtype arithmetic; /* the type that most of it is computed in */
     double flops;        /* weighted: a transcendental counts as the instructions of its sequence */

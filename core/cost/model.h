@@ -34,6 +34,7 @@ static inline bool sx_model_has_warps(const sx_device *device)
 /* Bytes of an argument that are read, about: windows of a convolution overlap, rows of a slice lie apart. */
 double sx_model_distinct_bytes(const sx_analysis *a, uint32_t argument);
 /* A kernel that computes for so long and moves its bytes meanwhile, as far as the two overlap. */
+double sx_model_overlap(double computing, double moving);
 double sx_model_overlapped(const sx_device *device, const sx_analysis *a, double computing);
 
 /* ---- warps.c: kernels of the loop IR where a grid point is a warp ---- */

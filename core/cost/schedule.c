@@ -91,10 +91,14 @@ static double sweep_ns(const sx_device *device, const sx_analysis *a, const sx_c
     return first + first_strip + first_panel + (strips - 1) * (panels - 1) * strip;
 }
 
+double sx_model_overlap(double computing, double moving)
+{
+    return sx_most(computing, moving) + UNHIDDEN * sx_least(computing, moving);
+}
+
 double sx_model_overlapped(const sx_device *device, const sx_analysis *a, double computing)
 {
-    double moving = sx_device_move_ns(device, a->bytes);
-    return fmax(computing, moving) + UNHIDDEN * fmin(computing, moving);
+    return sx_model_overlap(computing, sx_device_move_ns(device, a->bytes));
 }
 
 static double pack_ns(const sx_device *device, const sx_analysis *a, double width)
@@ -237,6 +241,12 @@ static double price_rows(const pricing *p)
 double sx_cost_schedule(const sx_device *device, const sx_analysis *a, const sx_schedule *s,
                         bool rhs_constant)
 {
+    sx_block_tiles block;
+    if (a->kind == SX_KERNEL_DOT && sx_block_tiles_of(s, &block)) {
+        sx_block_problem problem;
+        sx_block_problem_of(device, a, &problem);
+        return sx_cost_block(&problem, &block);
+    }
     if (a->kind == SX_KERNEL_DOT) {
         double ns;
         sx_contraction_tiles tiles = tiles_of(a, s);

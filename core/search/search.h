@@ -11,6 +11,11 @@
 #define SX_CORE_SEARCH_SEARCH_H
 #include "core/cost/cost.h"
 
+/* A contraction on a device whose target runs blocks of threads (bindings of core/target) has block schedules beside
+ * those of the loop IR. Where the target has a matrix instruction for what is multiplied, these come first whatever
+ * the others cost, because they round in another way and a row must have the same bits in every batch: which is taken
+ * follows from types and target alone. Block schedules without matrix instructions give the bits of the loop IR, so
+ * there the cheapest one wins. */
 #define SX_SEARCH_KEEP 8
 typedef struct {
     sx_schedule schedule;
@@ -20,6 +25,9 @@ typedef struct {
     uint32_t keep;                            /* how many candidates are kept */
     sx_search_candidate best[SX_SEARCH_KEEP]; /* the cheapest ones, in ascending order of cost */
     uint32_t best_count;
+    /* So many of them, the first ones, multiply by matrix instructions. They and the others are in ascending order of
+     * cost each for themselves. */
+    uint32_t matrix_count;
     uint32_t considered; /* how many schedules the space has */
     /* Schedules that were not priced, because a part of them alone costs more than those that are kept. */
     uint32_t dropped_bound;
@@ -34,6 +42,16 @@ typedef struct {
  *   errors   SX_UNIMPLEMENTED there is no code generator for the device */
 sx_code sx_search_kernel(sx_ctx *cx, const sx_analysis *analysis, const sx_device *device,
                          bool rhs_constant, uint32_t keep, sx_search_result *result);
+
+/* The block schedules of a contraction alone, on a device with the laws of blocks: those that multiply by a matrix
+ * instruction, or by the lanes of threads (`matrix` NULL). None is kept where `analysis` is no contraction that blocks
+ * compute. */
+sx_code sx_search_block(sx_ctx *cx, const sx_analysis *analysis, const sx_device *device,
+                        const sx_matrix_instruction *matrix, uint32_t keep,
+                        sx_search_result *result);
+/* The instruction by which a contraction is multiplied on a target, one of `matrix`; NULL: none of them. */
+const sx_matrix_instruction *sx_search_matrix(const sx_analysis *analysis,
+                                              const sx_matrix_instruction *matrix, uint32_t count);
 
 /* price.c: what one node costs as a kernel of its own, under the schedule that the search would choose: the
  * one price that level 1 extracts by and level 2 reports. Operations that are one loop nest are lifted; the

@@ -13,8 +13,9 @@ typedef struct {
 
 /* `count` points of the space are dropped in one phase, whose counter is given. */
 sx_code sx_search_drop(sx_search_space *space, uint32_t *phase, uint32_t count);
-/* One schedule is priced and kept if it is among the best. */
+/* One schedule is priced and kept if it is among the best; one that costs so much, is. */
 sx_code sx_search_price(sx_search_space *space, const sx_schedule *schedule);
+sx_code sx_search_keep(sx_search_space *space, const sx_schedule *schedule, double ns);
 /* Would a schedule of this price be among the best? */
 static inline bool sx_search_wants(const sx_search_space *space, double ns)
 {
@@ -25,4 +26,7 @@ static inline bool sx_search_wants(const sx_search_space *space, double ns)
 sx_code sx_search_dot(sx_search_space *space);
 sx_code sx_search_online(sx_search_space *space);
 sx_code sx_search_rows(sx_search_space *space);
+/* Contractions that blocks of threads can compute: of one row, one column and one summed dimension at most. */
+bool sx_search_takes_blocks(const sx_analysis *a);
+sx_code sx_search_blocks(sx_search_space *space, const sx_matrix_instruction *matrix);
 #endif

@@ -1,0 +1,276 @@
+/* blocks.c - what a contraction takes under a block schedule (sx_block_tiles), by an analytical model.
+ *
+ * A core holds some blocks at once, as many as registers, threads and shared memory allow. For a stage of the ring they
+ * need the longest of: the tensor cores (or multiply-adds of lanes), the port of shared memory, the schedulers, the
+ * second level of the cache; one block alone also waits for its instructions in turn, and for memory as long as the
+ * stages that are under way do not cover its latency. Blocks are dealt to cores in whole numbers, so the busiest core
+ * counts:
+ *
+ *     launch + rounds * (first stage + stages * longest + results)
+ *
+ * and all of it is no faster than memory: what blocks that run at once share comes from memory once, the rest again
+ * where the second level does not hold it. Compare tritonBLAS (arXiv 2512.04226) and the heuristics of DeepGEMM.
+ *
+ * The registers follow laws that were found by assembling small kernels for sm_80 to sm_120 with ptxas 13.0. What
+ * is marked as an estimate below was not measured. */
+#include "core/cost/model.h"
+
+/* Estimates, in cycles: the start of a block (its launch, addresses, layouts); the wait of all its warps at a stage. */
+#define START_CYCLES 600.0
+#define BARRIER_CYCLES 30.0
+/* A copy, its address, its bound. */
+#define COPY_INSTRUCTIONS 3.0
+/* What the port of shared memory and of L1 passes in a cycle, and the least that is fetched. */
+#define LINE_BYTES 128.0
+#define SECTOR_BYTES 32.0
+/* Lines that the lanes of a warp touch when each stores an element of its fragment. */
+#define STORE_LINES 8.0
+/* Registers beside sums and fragments: addresses, counters, bounds. */
+#define MATRIX_REGISTERS 28.0
+#define LANE_REGISTERS 40.0
+/* Estimates: times its latency that memory takes to answer while it is busy; the share of the shorter of computing
+ * and waiting that does not overlap, because copies end unevenly; the share of the second level that stays there until
+ * it is read again. */
+#define LOADED 2.0
+#define UNEVEN 0.05
+#define REUSED_SHARE 0.5
+
+/* ---- what does not depend on the tiles ---- */
+
+/* Do elements lie side by side along rows, columns or k, so that several are copied at once? */
+static bool is_run(const sx_analysis *a, uint32_t argument)
+{
+    bool varies = false;
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        int64_t stride = a->view.stride[argument][d];
+        if (stride == 1 && a->role[d] != SX_ROLE_BATCH) {
+            return true;
+        }
+        varies = varies || stride != 0;
+    }
+    return !varies;
+}
+
+/* The largest power of two of elements, in bytes at most 16, by which all other strides of an argument can be divided,
+ * where it has runs; else one element. */
+static double copy_bytes(const sx_analysis *a, uint32_t argument)
+{
+    int64_t bytes = sx_dtype_bytes(a->input[argument].dtype);
+    int64_t most = is_run(a, argument) ? 16 / bytes : 1;
+    int64_t all = a->view.offset[argument];
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        int64_t stride = a->view.stride[argument][d];
+        all |= stride == 1 && a->role[d] != SX_ROLE_BATCH ? 0 : stride;
+    }
+    while (most > 1 && all % most != 0) {
+        most /= 2;
+    }
+    return (double)(most * bytes);
+}
+
+static void describe(const sx_analysis *a, uint32_t argument, sx_block_factor *factor)
+{
+    factor->element = sx_dtype_bytes(a->input[argument].dtype);
+    factor->copied = copy_bytes(a, argument);
+    factor->fetched = is_run(a, argument) ? factor->element : SECTOR_BYTES;
+    factor->distinct = sx_model_distinct_bytes(a, argument);
+    bool direct = factor->copied >= 4; /* cp.async; else through registers, a load and a store */
+    factor->port = direct ? 1 / LINE_BYTES : 2 / (32 * factor->copied);
+    factor->issue = COPY_INSTRUCTIONS / (32 * factor->copied) / SX_SCHEDULERS;
+    SX_ASSERT(factor->copied >= 1 && factor->copied <= 16);
+}
+
+void sx_block_problem_of(const sx_device *device, const sx_analysis *a, sx_block_problem *p)
+{
+    SX_ASSERT(device->block_threads > 0 && a->kind == SX_KERNEL_DOT);
+    *p = (sx_block_problem){.device = device,
+                            .batch = (double)a->extent[SX_ROLE_BATCH],
+                            .rows = (double)a->extent[SX_ROLE_ROW],
+                            .columns = (double)a->extent[SX_ROLE_COLUMN],
+                            .sum = (double)a->extent[SX_ROLE_SUM],
+                            .bytes = a->bytes,
+                            .floor_ns = sx_cost_floor(device, a),
+                            .words = a->lane_bytes / 4};
+    describe(a, a->lhs, &p->factor[0]);
+    describe(a, a->rhs, &p->factor[1]);
+    double cycle = device->cores * device->ghz;
+    p->matrix_flops = sx_device_rate(device, a->arithmetic, true) * device->matrix_share / cycle;
+    p->lane_cycles = sx_device_slower(device, a->arithmetic) / device->fma_per_cycle;
+    double elements = p->batch * p->rows * p->columns;
+    double beside = sx_most(0, a->work - 2 * elements * p->sum) / elements;
+    double others = 1 + (double)(a->input_count - (a->lhs == a->rhs ? 1 : 2));
+    p->result_cycles =
+        beside / (device->lanes * device->fma_per_cycle) + others * STORE_LINES / device->lanes;
+    p->room = device->l2_bytes * device->cores * REUSED_SHARE;
+    SX_ASSERT(p->matrix_flops > 0 && p->floor_ns > 0);
+}
+
+/* ---- laws ---- */
+
+uint32_t sx_block_threads(const sx_device *device, const sx_block_tiles *t)
+{
+    int64_t warps = t->rows / t->warp_rows * (t->columns / t->warp_columns);
+    SX_ASSERT(warps >= 1 && warps <= INT32_MAX / device->lanes);
+    return (uint32_t)warps * device->lanes;
+}
+
+uint32_t sx_block_registers(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    double all;
+    if (t->matrix_rows != 0) {
+        double m = (double)t->warp_rows, n = (double)t->warp_columns;
+        all = m * n / p->device->lanes + (m + n) / 2 + MATRIX_REGISTERS;
+    } else {
+        double m = t->thread_rows, n = t->thread_columns;
+        all = p->words * (m * n + m + n) + LANE_REGISTERS;
+    }
+    return (uint32_t)all;
+}
+
+double sx_block_shared_bytes(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    double stage = (double)t->steps * ((double)t->rows * p->factor[0].element +
+                                       (double)t->columns * p->factor[1].element);
+    return stage * t->depth;
+}
+
+uint32_t sx_block_resident(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    uint32_t threads = sx_block_threads(p->device, t);
+    uint32_t registers = sx_block_registers(p, t);
+    if (threads > p->device->block_threads || registers > p->device->registers) {
+        return 0;
+    }
+    return sx_device_resident_blocks(p->device, threads, registers, sx_block_shared_bytes(p, t));
+}
+
+/* ---- a stage ---- */
+
+/* Cycles of a core for a stage of one block. */
+typedef struct {
+    double warps;
+    double stages;  /* of the whole sum */
+    double compute; /* of all tensor cores, or all lanes */
+    double issue;   /* of all schedulers */
+    double port;    /* of shared memory */
+    double second;  /* the second level */
+    double alone;   /* of a block that has the core for itself: its instructions in turn */
+} stage_cycles;
+
+static void multiply(const sx_block_problem *p, const sx_block_tiles *t, stage_cycles *s)
+{
+    const sx_device *device = p->device;
+    double steps = (double)t->steps, left = p->factor[0].element, right = p->factor[1].element;
+    if (t->matrix_rows != 0) {
+        double groups = steps / t->matrix_steps;
+        double products =
+            (double)t->warp_rows / t->matrix_rows * (double)t->warp_columns / t->matrix_columns;
+        double loads = (double)(t->warp_rows + t->warp_columns) / 16;
+        s->compute = 2 * (double)t->rows * (double)t->columns * steps / p->matrix_flops;
+        s->port += s->warps * steps *
+                   ((double)t->warp_rows * left + (double)t->warp_columns * right) / LINE_BYTES;
+        s->issue += s->warps * groups * (products + loads) / SX_SCHEDULERS;
+        s->alone = device->shared_latency + groups * device->matrix_latency;
+        return;
+    }
+    double m = t->thread_rows, n = t->thread_columns;
+    double bytes = m * left + n * right; /* 16 bytes in a load; four lanes have the same */
+    double converts = (left < 4 ? m : 0) + (right < 4 ? n : 0);
+    s->compute = s->warps * steps * m * n * p->lane_cycles;
+    s->port += s->warps * steps * bytes / 16;
+    s->issue += s->warps * steps * (m * n + bytes / 16 + converts) / SX_SCHEDULERS;
+    s->alone = device->shared_latency +
+               steps * sx_most(device->fma_latency, m * n * p->lane_cycles * SX_SCHEDULERS);
+}
+
+static stage_cycles stage_of(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    const sx_block_factor *left = &p->factor[0], *right = &p->factor[1];
+    double steps = (double)t->steps;
+    double m = (double)t->rows * steps, n = (double)t->columns * steps;
+    stage_cycles s = {.warps = (double)(t->rows / t->warp_rows * (t->columns / t->warp_columns)),
+                      .stages = sx_whole(p->sum / steps),
+                      .port = m * left->element * left->port + n * right->element * right->port,
+                      .issue = m * left->element * left->issue + n * right->element * right->issue,
+                      .second = (m * left->fetched + n * right->fetched) /
+                                p->device->l2_bytes_per_ns * p->device->ghz};
+    multiply(p, t, &s);
+    return s;
+}
+
+/* Cycles from a copy's start to its end, shared by the stages that are under way. The first of them were waited for
+ * before the sum began. */
+static double ring_wait(const sx_block_problem *p, const sx_block_tiles *t, const stage_cycles *s,
+                        double count)
+{
+    double ahead = t->depth - 1;
+    double arrives = LOADED * p->device->memory_latency + count * s->second;
+    double later = sx_most(0, s->stages - ahead) / s->stages;
+    return arrives / ahead * later;
+}
+
+/* Cycles that `count` blocks on a core need for a stage of each. */
+static double stage_together(const sx_block_problem *p, const sx_block_tiles *t,
+                             const stage_cycles *s, double count)
+{
+    double idle = SX_SCHEDULERS / sx_least(SX_SCHEDULERS, count * s->warps); /* a warp has one */
+    double units = sx_most(s->compute, s->issue) * idle;
+    double busy = count * sx_most(units, sx_most(s->port, s->second));
+    double longest = sx_most(busy, s->alone) + BARRIER_CYCLES;
+    double wait = ring_wait(p, t, s, count);
+    return sx_most(longest, wait) + UNEVEN * sx_least(longest, wait);
+}
+
+/* ---- the whole ---- */
+
+/* Bytes to and from memory. Blocks that run at once read what they share once; the right argument comes again for each
+ * row of blocks that they do not reach, the left one for each group of columns, unless the second level holds it. */
+static double moved_bytes(const sx_block_problem *p, const sx_block_tiles *t, double row_blocks,
+                          double column_blocks, double at_once)
+{
+    double left = p->factor[0].distinct, right = p->factor[1].distinct;
+    double panel = (double)t->rows * p->sum * p->factor[0].element;
+    double again_right = row_blocks * column_blocks / sx_most(at_once, column_blocks);
+    double again_left = column_blocks / at_once;
+    again_right = right / p->batch <= p->room ? 1 : sx_most(1, again_right);
+    again_left = panel <= p->room ? 1 : sx_most(1, again_left);
+    return p->bytes + (again_left - 1) * left + (again_right - 1) * right;
+}
+
+double sx_cost_block(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    const sx_device *device = p->device;
+    double row_blocks = sx_whole(p->rows / (double)t->rows);
+    double column_blocks = sx_whole(p->columns / (double)t->columns);
+    double blocks = p->batch * row_blocks * column_blocks;
+    double held = sx_block_resident(p, t);
+    SX_ASSERT(held >= 1 && t->depth >= 2);
+    double each = sx_whole(blocks / device->cores); /* of the busiest core */
+    stage_cycles s = stage_of(p, t);
+    double results = (double)t->rows * (double)t->columns * p->result_cycles;
+    double begin = START_CYCLES + device->memory_latency;
+    double full = (double)(int64_t)(each / held), rest = each - full * held;
+    double cycles = full * (begin + s.stages * stage_together(p, t, &s, held) + held * results);
+    cycles += rest > 0 ? begin + s.stages * stage_together(p, t, &s, rest) + rest * results : 0;
+    double at_once = sx_least(blocks, held * device->cores);
+    double moving =
+        sx_device_move_ns(device, moved_bytes(p, t, row_blocks, column_blocks, at_once));
+    double ns = sx_model_overlap(cycles / device->ghz, moving);
+    return sx_most(ns, p->floor_ns) + device->launch_ns;
+}
+
+double sx_cost_block_least(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    const sx_device *device = p->device;
+    double blocks =
+        p->batch * sx_whole(p->rows / (double)t->rows) * sx_whole(p->columns / (double)t->columns);
+    double each = sx_whole(blocks / device->cores);
+    double m = (double)t->rows, n = (double)t->columns;
+    double second = (m * p->factor[0].fetched + n * p->factor[1].fetched) /
+                    device->l2_bytes_per_ns * device->ghz;
+    double compute =
+        t->matrix_rows != 0 ? 2 * m * n / p->matrix_flops : m * n * p->lane_cycles / device->lanes;
+    double results = m * n * p->result_cycles;
+    double ns = each * (p->sum * sx_most(compute, second) + results) / device->ghz;
+    return sx_most(ns, p->floor_ns) + device->launch_ns;
+}

@@ -1,0 +1,209 @@
+/* block_space.c - the block schedules of a contraction: what a block and its warps compute, how much of k a stage
+ * holds, and how many stages there are. All of them are powers of two, as the layouts of core/tile want it.
+ *
+ * What a phase drops for the tile of a block, or of a warp, is dropped with all that would stand inside. */
+#include "core/search/space.h"
+
+#define WARPS_MAX 8 /* of a block */
+#define LANE_ROWS \
+    4 /* lanes of a warp that stand one above the other, without matrix instructions */
+#define LITTLE_LESS 0.995    /* times the price with a stage less: more stages are of no use */
+#define STAGE_BYTES_LEAST 32 /* of a row of a stage: a sector */
+#define STAGE_BYTES_MOST 128 /* all banks of shared memory */
+
+static const int64_t block_rows[] = {256, 128, 64, 32, 16, 8, 4};
+static const int64_t block_columns[] = {256, 128, 64, 32, 16, 8};
+static const int64_t matrix_warp_rows[] = {64, 32, 16};
+static const int64_t matrix_warp_columns[] = {128, 64, 32, 16, 8};
+static const uint32_t thread_tiles[] = {8, 4, 2, 1};
+static const uint32_t depths[] = {2, 3, 4, 6, 8};
+/* Points of the space for each tile of a block, and of a warp, about. */
+#define INSIDE_WARP (3 * SX_COUNT(depths))
+#define INSIDE_BLOCK (SX_COUNT(matrix_warp_rows) * SX_COUNT(matrix_warp_columns) * INSIDE_WARP)
+
+typedef struct {
+    sx_search_space *space;
+    const sx_block_problem *problem;
+    const sx_matrix_instruction *matrix; /* NULL: each thread multiplies by itself */
+    int64_t element;                     /* bytes of the wider factor */
+    sx_block_tiles t;
+} blocks;
+
+bool sx_search_takes_blocks(const sx_analysis *a)
+{
+    if (a->kind != SX_KERNEL_DOT || a->refusal != NULL || a->lhs_by_lane) {
+        return false;
+    }
+    uint32_t sums = 0;
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        sums += a->role[d] == SX_ROLE_SUM;
+    }
+    return sums <= 1;
+}
+
+static int64_t power_above(int64_t x)
+{
+    int64_t power = 1;
+    while (power < x) {
+        power *= 2;
+    }
+    return power;
+}
+
+/* The stages of the ring: as many as cover the latency of memory, or fewer. */
+static sx_code price_depths(blocks *b)
+{
+    sx_search_result *result = b->space->result;
+    double before = 0;
+    int64_t stages = sx_ceil_div_i64(b->space->a->extent[SX_ROLE_SUM], b->t.steps);
+    for (uint32_t d = 0; d < SX_COUNT(depths); d++) {
+        b->t.depth = depths[d];
+        if (d > 0 && depths[d] > stages + 1) { /* stages that nothing comes for */
+            return sx_search_drop(b->space, &result->dropped_alignment,
+                                  (uint32_t)SX_COUNT(depths) - d);
+        }
+        if (sx_block_resident(b->problem, &b->t) == 0) {
+            return sx_search_drop(b->space, &result->dropped_resources,
+                                  (uint32_t)SX_COUNT(depths) - d);
+        }
+        double ns = sx_cost_block(b->problem, &b->t);
+        if (sx_search_wants(b->space, ns)) {
+            sx_schedule schedule;
+            sx_schedule_block(&b->t, &schedule);
+            SX_TRY(sx_search_keep(b->space, &schedule, ns));
+        } else {
+            result->considered++;
+        }
+        if (d > 0 && ns > LITTLE_LESS * before) { /* memory is waited for no longer */
+            return sx_search_drop(b->space, &result->dropped_bound,
+                                  (uint32_t)SX_COUNT(depths) - d - 1);
+        }
+        before = ns;
+    }
+    return SX_OK;
+}
+
+static sx_code price_steps(blocks *b)
+{
+    int64_t least = sx_max_i64(STAGE_BYTES_LEAST / b->element, b->t.matrix_steps);
+    int64_t sum = power_above(b->space->a->extent[SX_ROLE_SUM]);
+    for (int64_t steps = STAGE_BYTES_MOST / b->element; steps >= least; steps /= 2) {
+        if (steps > sum && steps > least) { /* the rest of every stage would be zeros */
+            SX_TRY(sx_search_drop(b->space, &b->space->result->dropped_alignment,
+                                  (uint32_t)SX_COUNT(depths)));
+            continue;
+        }
+        b->t.steps = steps;
+        SX_TRY(price_depths(b));
+    }
+    return SX_OK;
+}
+
+/* The phase that drops this tile of a warp, or NULL. */
+static uint32_t *warp_phase(const blocks *b)
+{
+    sx_search_result *result = b->space->result;
+    const sx_block_tiles *t = &b->t;
+    if (t->warp_rows > t->rows || t->warp_columns > t->columns) {
+        return &result->dropped_alignment;
+    }
+    int64_t down = t->rows / t->warp_rows, across = t->columns / t->warp_columns;
+    if (down * across > WARPS_MAX) {
+        return &result->dropped_resources;
+    }
+    /* A warp reads rows + columns of a step and does rows * columns of products: where it is small the port of shared
+     * memory keeps the units waiting, and larger warps would not. */
+    int64_t reads = t->warp_rows + t->warp_columns;
+    bool thin = b->matrix != NULL && t->warp_rows * t->warp_columns < 8 * reads;
+    return thin && down > 1 && across > 1 ? &result->dropped_roofline : NULL;
+}
+
+static sx_code price_warp(blocks *b)
+{
+    uint32_t *phase = warp_phase(b);
+    if (phase != NULL) {
+        return sx_search_drop(b->space, phase, (uint32_t)INSIDE_WARP);
+    }
+    return price_steps(b);
+}
+
+static sx_code price_matrix_warps(blocks *b)
+{
+    for (uint32_t r = 0; r < SX_COUNT(matrix_warp_rows); r++) {
+        for (uint32_t c = 0; c < SX_COUNT(matrix_warp_columns); c++) {
+            b->t.warp_rows = matrix_warp_rows[r];
+            b->t.warp_columns = matrix_warp_columns[c];
+            if (b->t.warp_rows >= b->matrix->rows && b->t.warp_columns >= b->matrix->columns) {
+                SX_TRY(price_warp(b));
+            }
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code price_lane_warps(blocks *b)
+{
+    int64_t lanes = b->space->device->lanes;
+    for (uint32_t r = 0; r < SX_COUNT(thread_tiles); r++) {
+        for (uint32_t c = 0; c < SX_COUNT(thread_tiles); c++) {
+            b->t.thread_rows = thread_tiles[r];
+            b->t.thread_columns = thread_tiles[c];
+            b->t.warp_rows = thread_tiles[r] * LANE_ROWS;
+            b->t.warp_columns = thread_tiles[c] * (lanes / LANE_ROWS);
+            SX_TRY(price_warp(b));
+        }
+    }
+    return SX_OK;
+}
+
+/* The phase that drops tiles of this size for a block, or NULL. */
+static uint32_t *block_phase(const blocks *b)
+{
+    sx_search_result *result = b->space->result;
+    const int64_t *extent = b->space->a->extent;
+    int64_t least_rows = b->matrix != NULL ? b->matrix->rows : LANE_ROWS;
+    int64_t least_columns = b->matrix != NULL ? b->matrix->columns : 8;
+    if (b->t.rows < least_rows || b->t.columns < least_columns) {
+        return &result->dropped_alignment;
+    }
+    bool high = b->t.rows > least_rows && b->t.rows >= 2 * extent[SX_ROLE_ROW];
+    bool wide = b->t.columns > least_columns && b->t.columns >= 2 * extent[SX_ROLE_COLUMN];
+    if (high || wide) {
+        return &result->dropped_alignment; /* half of it would be outside of the problem */
+    }
+    bool wanted = sx_search_wants(b->space, sx_cost_block_least(b->problem, &b->t));
+    return wanted ? NULL : &result->dropped_bound;
+}
+
+sx_code sx_search_blocks(sx_search_space *space, const sx_matrix_instruction *matrix)
+{
+    const sx_analysis *a = space->a;
+    sx_block_problem problem;
+    SX_ASSERT(sx_search_takes_blocks(a));
+    sx_block_problem_of(space->device, a, &problem);
+    int64_t left = sx_dtype_bytes(a->input[a->lhs].dtype);
+    int64_t right = sx_dtype_bytes(a->input[a->rhs].dtype);
+    blocks b = {.space = space,
+                .problem = &problem,
+                .matrix = matrix,
+                .element = sx_max_i64(left, right),
+                .t = {.left = a->lhs, .right = a->rhs}};
+    if (matrix != NULL) {
+        b.t.matrix_rows = matrix->rows;
+        b.t.matrix_columns = matrix->columns;
+        b.t.matrix_steps = matrix->steps;
+    }
+    for (uint32_t r = 0; r < SX_COUNT(block_rows); r++) {
+        for (uint32_t c = 0; c < SX_COUNT(block_columns); c++) {
+            b.t.rows = block_rows[r];
+            b.t.columns = block_columns[c];
+            uint32_t *phase = block_phase(&b);
+            if (phase != NULL) {
+                SX_TRY(sx_search_drop(space, phase, (uint32_t)INSIDE_BLOCK));
+                continue;
+            }
+            SX_TRY(matrix != NULL ? price_matrix_warps(&b) : price_lane_warps(&b));
+        }
+    }
+    return SX_OK;
+}
