@@ -34,7 +34,7 @@ static bool has_address(const sx_item *item)
 }
 
 /* Which pointer each item uses; pointers as many as there are different ones. */
-static sx_code find_pointers(sx_nvidia_lowering *l)
+sx_code sx_nvidia_find_pointers(sx_nvidia_lowering *l)
 {
     const sx_part *part = l->part;
     l->pointer = SX_NEW_ARRAY(l->cx, sx_nvidia_pointer, part->addr_count + 1);
@@ -94,18 +94,22 @@ sx_ptx_arg sx_nvidia_address(sx_nvidia_lowering *l, uint32_t index)
     const sx_item *item = &l->part->item[index];
     const sx_addr *addr = &l->part->addr[item->addr];
     sx_ptx_arg at = l->pointer[l->pointer_of[index]].at;
-    bool far = addr->offset > INT32_MAX || addr->offset < INT32_MIN;
+    int64_t offset = addr->offset;
+    for (uint32_t v = 0; v < SX_LOOP_VARS_MAX; v++) {
+        offset += addr->coef[v] * l->shift[v];
+    }
+    bool far = offset > INT32_MAX || offset < INT32_MIN;
     if (addr->index_reg != SX_NO_REG || far) {
         sx_ptx_arg sum = sx_ptx_register(&l->b, SX_PTX_B64);
         sx_ptx_arg more =
-            addr->index_reg != SX_NO_REG ? l->scalar[addr->index_reg] : sx_ptx_imm(addr->offset);
+            addr->index_reg != SX_NO_REG ? l->scalar[addr->index_reg] : sx_ptx_imm(offset);
         SX_PTX_PUT(&l->b, ADD, SX_PTX_M(SX_PTX_TYPE_S64), sum, at, more);
         if (addr->index_reg != SX_NO_REG && far) {
-            advance(l, sum, addr->offset);
+            advance(l, sum, offset);
         }
         at = sum;
     }
-    return sx_ptx_at(at, far ? 0 : addr->offset);
+    return sx_ptx_at(at, far ? 0 : offset);
 }
 
 /* ---- loops ---- */
@@ -170,8 +174,7 @@ static void close_loop(sx_nvidia_lowering *l)
 }
 
 /* ---- entries ---- */
-/* Pointers to global memory from the parameters. */
-static void read_parameters(sx_nvidia_lowering *l, sx_ptx_arg *first, sx_ptx_arg *count)
+void sx_nvidia_read_buffers(sx_nvidia_lowering *l)
 {
     for (uint32_t k = 0; k < l->kernel->buffer_count; k++) {
         char name[32];
@@ -183,6 +186,11 @@ static void read_parameters(sx_nvidia_lowering *l, sx_ptx_arg *first, sx_ptx_arg
         SX_PTX_PUT(&l->b, CVTA, SX_PTX_M(SX_PTX_TO_TO, SX_PTX_SPACE_GLOBAL), l->buffer[k],
                    l->buffer[k]);
     }
+}
+
+/* The points that the launch runs. */
+static void read_points(sx_nvidia_lowering *l, sx_ptx_arg *first, sx_ptx_arg *count)
+{
     sx_ptx_arg *const number[] = {first, count};
     for (uint32_t i = 0; i < 2; i++) {
         sx_ptx_arg parameter = sx_ptx_parameter(&l->b, i == 0 ? "first" : "count", SX_PTX_TYPE_U32);
@@ -192,14 +200,14 @@ static void read_parameters(sx_nvidia_lowering *l, sx_ptx_arg *first, sx_ptx_arg
     }
 }
 
-static sx_ptx_arg special(sx_nvidia_lowering *l, sx_ptx_special which)
+sx_ptx_arg sx_nvidia_special(sx_nvidia_lowering *l, sx_ptx_special which)
 {
     sx_ptx_arg d = sx_ptx_register(&l->b, SX_PTX_B32);
     SX_PTX_PUT(&l->b, MOV, SX_PTX_M(SX_PTX_TYPE_U32), d, sx_ptx_special_register(which));
     return d;
 }
 
-static sx_ptx_arg widened(sx_nvidia_lowering *l, sx_ptx_arg x)
+sx_ptx_arg sx_nvidia_widened(sx_nvidia_lowering *l, sx_ptx_arg x)
 {
     sx_ptx_arg d = sx_ptx_register(&l->b, SX_PTX_B64);
     SX_PTX_PUT(&l->b, CVT, SX_PTX_M(SX_PTX_TYPE_U64, SX_PTX_TYPE_U32), d, x);
@@ -222,7 +230,7 @@ static void split_point(sx_nvidia_lowering *l, sx_ptx_arg point)
             index = sx_ptx_register(&l->b, SX_PTX_B32);
             SX_PTX_PUT(&l->b, MOV, SX_PTX_M(SX_PTX_TYPE_B32), index, sx_ptx_imm(0));
         }
-        l->variable[v] = widened(l, index);
+        l->variable[v] = sx_nvidia_widened(l, index);
     }
 }
 
@@ -245,7 +253,7 @@ static void place_workspace(sx_nvidia_lowering *l, sx_ptx_arg warp)
     uint32_t last = k->buffer_count - 1;
     if (k->buffer_count > 0 && k->buffer[last].role == SX_BUFFER_WORKSPACE) {
         SX_PTX_PUT(&l->b, MAD, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_S64), l->buffer[last],
-                   widened(l, warp), sx_ptx_imm(k->buffer[last].size), l->buffer[last]);
+                   sx_nvidia_widened(l, warp), sx_ptx_imm(k->buffer[last].size), l->buffer[last]);
     }
 }
 
@@ -269,21 +277,23 @@ static sx_code lower_part(sx_nvidia_lowering *l)
 {
     sx_ptx_arg first;
     sx_ptx_arg count;
-    read_parameters(l, &first, &count);
+    sx_nvidia_read_buffers(l);
+    read_points(l, &first, &count);
     SX_TRY(l->b.code);
     sx_ptx_arg warp = sx_ptx_register(&l->b, SX_PTX_B32);
     sx_ptx_arg warps = sx_ptx_register(&l->b, SX_PTX_B32);
-    sx_ptx_arg rows = special(l, SX_PTX_SPECIAL_NTID_Y);
+    sx_ptx_arg rows = sx_nvidia_special(l, SX_PTX_SPECIAL_NTID_Y);
     sx_ptx_arg over = sx_ptx_register(&l->b, SX_PTX_PRED);
     sx_ptx_arg next = sx_ptx_label(&l->b);
     sx_ptx_arg done = sx_ptx_label(&l->b);
     sx_ptx_arg point = sx_ptx_register(&l->b, SX_PTX_B32);
-    l->lane = special(l, SX_PTX_SPECIAL_TID_X);
-    l->lane_wide = widened(l, l->lane);
+    l->lane = sx_nvidia_special(l, SX_PTX_SPECIAL_TID_X);
+    l->lane_wide = sx_nvidia_widened(l, l->lane);
     SX_PTX_PUT(&l->b, MAD, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_U32), warp,
-               special(l, SX_PTX_SPECIAL_CTAID_X), rows, special(l, SX_PTX_SPECIAL_TID_Y));
+               sx_nvidia_special(l, SX_PTX_SPECIAL_CTAID_X), rows,
+               sx_nvidia_special(l, SX_PTX_SPECIAL_TID_Y));
     SX_PTX_PUT(&l->b, MUL, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_U32), warps,
-               special(l, SX_PTX_SPECIAL_NCTAID_X), rows);
+               sx_nvidia_special(l, SX_PTX_SPECIAL_NCTAID_X), rows);
     place_workspace(l, warp);
     make_partial(l);
     sx_ptx_place(&l->b, next);
@@ -302,7 +312,7 @@ static sx_code lower_part(sx_nvidia_lowering *l)
 }
 
 /* Virtual registers of the part, by number. */
-static sx_code make_registers(sx_nvidia_lowering *l)
+sx_code sx_nvidia_make_registers(sx_nvidia_lowering *l)
 {
     const sx_part *part = l->part;
     sx_ptx_register_class lane = l->kernel->lane_bytes == 8 ? SX_PTX_B64 : SX_PTX_B32;
@@ -340,35 +350,34 @@ static bool reads_back(const sx_part *part, uint32_t buffer)
     return loads && stores;
 }
 
-sx_code sx_nvidia_of_loop(sx_ctx *cx, const sx_kernel *kernel, sx_ptx_module *module)
+sx_code sx_nvidia_of_loop(sx_ctx *cx, const sx_kernel *kernel, uint32_t index,
+                          sx_ptx_module *module)
 {
     SX_ASSERT(cx != NULL && module != NULL && kernel->lanes == SX_NVIDIA_LANES);
-    for (uint32_t p = 0; p < kernel->part_count; p++) {
-        const sx_part *part = &kernel->part[p];
-        char name[80];
-        int64_t points;
-        (void)snprintf(name, sizeof(name), "%s_p%u", kernel->name, p);
-        if (!sx_mul_i64(part->grid[0], part->grid[1], &points) ||
-            !sx_mul_i64(points, part->grid[2], &points) || points > SX_NVIDIA_POINTS_MAX) {
-            return SX_FAIL(cx, SX_LIMIT, "kernel %s: a grid of more than %lld points", kernel->name,
-                           (long long)SX_NVIDIA_POINTS_MAX);
-        }
-        sx_nvidia_lowering *l = SX_NEW(cx, sx_nvidia_lowering);
-        if (l == NULL) {
-            return cx->error.code;
-        }
-        l->cx = cx;
-        l->kernel = kernel;
-        l->part = part;
-        for (uint32_t k = 0; k < kernel->buffer_count; k++) {
-            l->shared_by_lanes[k] = reads_back(part, k);
-        }
-        sx_ptx_begin(&l->b, cx, module, name);
-        SX_TRY(l->b.code);
-        l->b.kernel->maximum = (sx_ptx_block){SX_NVIDIA_LANES, SX_NVIDIA_WARPS, 1};
-        SX_TRY(make_registers(l));
-        SX_TRY(find_pointers(l));
-        SX_TRY(lower_part(l));
+    const sx_part *part = &kernel->part[index];
+    char name[80];
+    int64_t points;
+    SX_ASSERT(part->tile == NULL);
+    (void)snprintf(name, sizeof(name), "%s_p%u", kernel->name, index);
+    if (!sx_mul_i64(part->grid[0], part->grid[1], &points) ||
+        !sx_mul_i64(points, part->grid[2], &points) || points > SX_NVIDIA_POINTS_MAX) {
+        return SX_FAIL(cx, SX_LIMIT, "kernel %s: a grid of more than %lld points", kernel->name,
+                       (long long)SX_NVIDIA_POINTS_MAX);
     }
-    return SX_OK;
+    sx_nvidia_lowering *l = SX_NEW(cx, sx_nvidia_lowering);
+    if (l == NULL) {
+        return cx->error.code;
+    }
+    l->cx = cx;
+    l->kernel = kernel;
+    l->part = part;
+    for (uint32_t k = 0; k < kernel->buffer_count; k++) {
+        l->shared_by_lanes[k] = reads_back(part, k);
+    }
+    sx_ptx_begin(&l->b, cx, module, name);
+    SX_TRY(l->b.code);
+    l->b.kernel->maximum = (sx_ptx_block){SX_NVIDIA_LANES, SX_NVIDIA_WARPS, 1};
+    SX_TRY(sx_nvidia_make_registers(l));
+    SX_TRY(sx_nvidia_find_pointers(l));
+    return lower_part(l);
 }

@@ -17,7 +17,8 @@
 #define SX_NVIDIA_WARPS 4  /* of a block, at most */
 #define SX_NVIDIA_POINTS_MAX (INT64_C(1) << 31)
 
-/* Adds the parts of a checked kernel, of 32 lanes, to the module.
+/* Adds a part of a checked kernel, of 32 lanes, to the module.
  *   errors   SX_LIMIT a grid of more than SX_NVIDIA_POINTS_MAX points, too many instructions */
-sx_code sx_nvidia_of_loop(sx_ctx *cx, const sx_kernel *kernel, sx_ptx_module *module);
+sx_code sx_nvidia_of_loop(sx_ctx *cx, const sx_kernel *kernel, uint32_t part,
+                          sx_ptx_module *module);
 #endif

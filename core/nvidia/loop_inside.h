@@ -31,6 +31,10 @@ typedef struct {
     sx_ptx_arg variable[SX_LOOP_VARS_MAX];
     sx_ptx_arg lane, lane_wide;            /* the number of the lane, 32 and 64 bits */
     sx_ptx_arg partial[SX_LOOP_LANES_MAX]; /* by n: lane < n */
+    /* Each thread has an element of its own, for which partial[1] says that it is there, if all do not; every variable
+     * is that of a base element and `shift`. */
+    bool by_element;
+    int64_t shift[SX_LOOP_VARS_MAX];
     sx_nvidia_pointer *pointer;
     uint32_t pointer_count;
     uint32_t *pointer_of; /* by item */
@@ -42,4 +46,13 @@ typedef struct {
 sx_ptx_arg sx_nvidia_address(sx_nvidia_lowering *l, uint32_t index);
 /* One instruction. */
 void sx_nvidia_op(sx_nvidia_lowering *l, uint32_t index);
+/* Pointers as many as there are different ones, and which one each item uses. */
+sx_code sx_nvidia_find_pointers(sx_nvidia_lowering *l);
+/* Virtual registers of the part, by number. */
+sx_code sx_nvidia_make_registers(sx_nvidia_lowering *l);
+/* Pointers to global memory from the parameters, one for each buffer. */
+void sx_nvidia_read_buffers(sx_nvidia_lowering *l);
+sx_ptx_arg sx_nvidia_special(sx_nvidia_lowering *l, sx_ptx_special which);
+/* 32 bits as 64, without sign. */
+sx_ptx_arg sx_nvidia_widened(sx_nvidia_lowering *l, sx_ptx_arg x);
 #endif

@@ -243,7 +243,7 @@ static memory_form form_of(const sx_nvidia_lowering *l, sx_mem mem)
 
 static void guard_partial(sx_nvidia_lowering *l, uint32_t lanes)
 {
-    if (lanes < SX_NVIDIA_LANES) {
+    if (lanes < SX_NVIDIA_LANES && !(l->by_element && l->partial[1].kind == SX_PTX_ARG_NONE)) {
         sx_ptx_guard(&l->b, l->partial[lanes]);
     }
 }
@@ -316,7 +316,9 @@ static void put_scalar(sx_nvidia_lowering *l, uint32_t index)
                    d, sx_nvidia_address(l, index));
         return;
     case SX_LOP_SVAR:
-        if (item->imm < 3) {
+        if (l->by_element) {
+            SX_PTX_PUT(&l->b, ADD, s64, d, l->variable[item->imm], sx_ptx_imm(l->shift[item->imm]));
+        } else if (item->imm < 3) {
             SX_PTX_PUT(&l->b, MOV, SX_PTX_M(SX_PTX_TYPE_B64), d, l->variable[item->imm]);
         } else {
             SX_PTX_PUT(&l->b, CVT, SX_PTX_M(SX_PTX_TYPE_S64, SX_PTX_TYPE_S32), d,
@@ -384,7 +386,7 @@ void sx_nvidia_op(sx_nvidia_lowering *l, uint32_t index)
     case SX_LOP_PREFETCH: return; /* other warps hide the latency */
     case SX_LOP_LOAD:
     case SX_LOP_LOADS: put_load(l, index, item->imm); return;
-    case SX_LOP_LOADB: put_load(l, index, SX_NVIDIA_LANES); return;
+    case SX_LOP_LOADB: put_load(l, index, l->by_element ? 1 : SX_NVIDIA_LANES); return;
     case SX_LOP_STORE: put_store(l, index); return;
     case SX_LOP_SET:
     case SX_LOP_IOTA:

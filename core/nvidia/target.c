@@ -1,10 +1,12 @@
-/* target.c - NVIDIA GPUs as rows of core/target. All kernels go the way of the loop IR, with 32 lanes. */
+/* target.c - NVIDIA GPUs as rows of core/target. Kernels go the way of the loop IR, with 32 lanes, or are programs of
+ * blocks where the schedule says so. */
 #include "core/target/target.h"
 
 #include <string.h>
 
 #include "core/nvidia/code.h"
 #include "core/nvidia/loop.h"
+#include "core/nvidia/tile.h"
 #include "core/simt/run.h"
 #include "core/tile/program.h"
 
@@ -12,10 +14,29 @@
 #define CODE_ALIGN 64
 #define BLOCKS_MAX 16
 
+/* Shared memory that a block can have: NVIDIA, "CUDA C++ Programming Guide", technical specifications by compute
+ * capability. */
+static uint32_t shared_bytes_of(const sx_target *target)
+{
+    uint32_t level = target->machine->level;
+    uint32_t kib = level == 80 ? 163 : level >= 90 && level < 120 ? 227 : 99;
+    return kib << 10;
+}
+
 static sx_code lower(sx_ctx *cx, const sx_target *target, const sx_lowering *what,
                      sx_kernel **kernel)
 {
-    return sx_loop_lower(cx, &target->vectors, what, kernel);
+    sx_block_tiles tiles;
+    if (what->kind != SX_LOWER_FUSED || !sx_block_tiles_of(what->schedule, &tiles)) {
+        return sx_loop_lower(cx, &target->vectors, what, kernel);
+    }
+    sx_tile_unit unit = {.vectors = &target->vectors,
+                         .matrix = target->matrix,
+                         .matrix_count = target->matrix_count,
+                         .shared_bytes = shared_bytes_of(target),
+                         .threads = 1024,
+                         .registers = 65536};
+    return sx_tile_lower_dot(cx, &unit, what->name, what->analysis, what->schedule, kernel);
 }
 
 /* ---- emission ---- */
@@ -39,7 +60,10 @@ static sx_code emit(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel
     (void)spills;
     sx_ptx_module *module;
     SX_TRY(sx_ptx_module_make(cx, target->machine->level, 0, &module));
-    SX_TRY(sx_nvidia_of_loop(cx, kernel, module));
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        bool block = kernel->part[p].tile != NULL;
+        SX_TRY((block ? sx_nvidia_of_tile : sx_nvidia_of_loop)(cx, kernel, p, module));
+    }
     sx_buf text;
     sx_buf_init(&text, TEXT_MAX);
     sx_ptx_print(module, &text);
@@ -235,25 +259,25 @@ static void print(const sx_target *target, sx_span code, const char *symbol, sx_
 
 /* ---- the rows ---- */
 /* Every instruction of the loop IR is one IEEE operation here, too, so kernels give the bits of x86-64. */
-#define TARGET(number)                                                                             \
-    const sx_target sx_target_sm_##number = {.machine = &sx_machine_sm_##number,                   \
-                                             .vectors = {.lanes = SX_NVIDIA_LANES,                 \
-                                                         .threads = true,                          \
-                                                         .registers = 255,                         \
-                                                         .mask_registers = true,                   \
-                                                         .numerics = "ieee-fma"},                  \
-                                             .memory_types = (1u << SX_DTYPE_COUNT) - 1,           \
-                                             .lane_types = (1u << SX_DTYPE_COUNT) - 1,             \
-                                             .spaces = 1u << SX_SPACE_MEMORY,                      \
-                                             .bindings = 1u << SX_BIND_GRID | 1u << SX_BIND_LOOP | \
-                                                         1u << SX_BIND_REGISTER |                  \
-                                                         1u << SX_BIND_LANE,                       \
-                                             .lower = lower,                                       \
-                                             .emit = emit,                                         \
-                                             .emulator_make = emulator_make,                       \
-                                             .emulate = emulate,                                   \
-                                             .emulated = emulated,                                 \
-                                             .print = print}
+#define TARGET(number)                                                                 \
+    const sx_target sx_target_sm_##number = {                                          \
+        .machine = &sx_machine_sm_##number,                                            \
+        .vectors = {.lanes = SX_NVIDIA_LANES,                                          \
+                    .threads = true,                                                   \
+                    .registers = 255,                                                  \
+                    .mask_registers = true,                                            \
+                    .numerics = "ieee-fma"},                                           \
+        .memory_types = (1u << SX_DTYPE_COUNT) - 1,                                    \
+        .lane_types = (1u << SX_DTYPE_COUNT) - 1,                                      \
+        .spaces = 1u << SX_SPACE_MEMORY | 1u << SX_SPACE_SHARED,                       \
+        .bindings = 1u << SX_BIND_GRID | 1u << SX_BIND_LOOP | 1u << SX_BIND_REGISTER | \
+                    1u << SX_BIND_LANE | 1u << SX_BIND_WARP | 1u << SX_BIND_MATRIX,    \
+        .lower = lower,                                                                \
+        .emit = emit,                                                                  \
+        .emulator_make = emulator_make,                                                \
+        .emulate = emulate,                                                            \
+        .emulated = emulated,                                                          \
+        .print = print}
 TARGET(80);
 TARGET(86);
 TARGET(89);

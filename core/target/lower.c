@@ -41,8 +41,9 @@ static sx_code check_schedule(sx_ctx *cx, const sx_target *target, const sx_lowe
                            what->name, target->machine->name, sx_space_name(s->stage[i].space));
         }
     }
+    sx_block_tiles tiles; /* say themselves what a thread computes */
     uint32_t lanes = lanes_of(target, what);
-    if (sx_schedule_lanes(s) != lanes) {
+    if (!sx_block_tiles_of(s, &tiles) && sx_schedule_lanes(s) != lanes) {
         return SX_FAIL(cx, SX_INPUT, "kernel %s: schedule of %u lanes, target %s has %u",
                        what->name, sx_schedule_lanes(s), target->machine->name, lanes);
     }

@@ -46,10 +46,11 @@ typedef struct {
     bool sum_inner;
     /* How many bytes are copied at once. 16, 8 and 4 do not pass through registers; fewer: one element, which does. */
     uint32_t copy_bytes;
-    /* How many steps of k a thread holds at once. */
+    /* Which thread copies which element; where several hold the same one, the first copies it. Both layouts are of the
+     * slot's rows and columns: [side, k] where k is inner, else [k, side]. */
+    sx_layout copied;
+    /* How many steps of k threads hold at once, and which thread holds which element of them. */
     uint32_t group;
-    /* Which thread holds which element of a group. The layout is of the slot's rows and columns: [side, k] where k is
-     * inner, else [k, side]. */
     sx_layout held;
 } sx_tile_operand;
 enum { SX_TILE_LEFT, SX_TILE_RIGHT };
@@ -109,4 +110,35 @@ struct sx_tile {
     sx_tile_role role[SX_ROLES_MAX];
     uint32_t role_count;
 };
+
+/* What blocks are lowered for. */
+typedef struct {
+    const sx_vector_unit *vectors;
+    const sx_matrix_instruction *matrix;
+    uint32_t matrix_count;
+    /* Of a block; and the 32-bit registers of a multiprocessor, all of which one block may take. */
+    uint32_t shared_bytes;
+    uint32_t threads;
+    uint32_t registers;
+} sx_tile_unit;
+
+/* lower_dot.c: a contraction under a schedule of sx_schedule_block, checked. Buffers: arguments in order, result.
+ *   errors   SX_UNIMPLEMENTED the kernel or the numbers of the schedule; SX_LIMIT shared memory, registers, threads,
+ *            extents of the grid */
+sx_code sx_tile_lower_dot(sx_ctx *cx, const sx_tile_unit *unit, const char *name,
+                          const sx_analysis *analysis, const sx_schedule *schedule,
+                          sx_kernel **kernel);
+
+/* check.c: a part with a tile is well formed. Its layouts hold every element of the block once; roles meet at the ring
+ * without a fault in every interleaving; the matrices and all that `map` touches lie in their buffers; copies are
+ * aligned. sx_kernel_check does not look into tiles.
+ *   errors   SX_INPUT says what is wrong */
+sx_code sx_tile_check(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part);
+/* What the part computes, as a program of the loop IR that one thread would run: loops over rows, columns, the
+ * batch and k around fused multiply-adds, then `map`. It is the meaning of the part; with a matrix instruction up to
+ * the rounding of its sums. In cx's arena. */
+sx_code sx_tile_meaning(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part,
+                        sx_kernel **meaning);
+/* print.c: for people. */
+sx_code sx_tile_print(sx_ctx *cx, const sx_part *part, sx_buf *text);
 #endif

@@ -1,0 +1,280 @@
+/* tile.c - programs of blocks as PTX: entry, the loop over stages, and the program of each element. */
+#include "core/nvidia/tile.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/nvidia/tile_inside.h"
+
+/* ---- where the block is ---- */
+static sx_ptx_arg scaled(sx_nvidia_block *k, sx_ptx_arg x, uint32_t factor)
+{
+    sx_ptx_arg d = sx_ptx_register(&k->l.b, SX_PTX_B32);
+    SX_PTX_PUT(&k->l.b, MUL, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_U32), d, x, sx_ptx_imm(factor));
+    return d;
+}
+
+/* The indices along the dimensions of the batch, the last one fastest. */
+static void split_batch(sx_nvidia_block *k)
+{
+    sx_ptx_builder *b = &k->l.b;
+    sx_ptx_arg point = sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_Z);
+    for (uint32_t d = k->tile->batch_count; d-- > 0;) {
+        k->batch[d] = point;
+        if (d > 0) {
+            sx_ptx_arg extent = sx_ptx_imm(k->tile->batch[d]);
+            sx_ptx_arg rest = sx_ptx_register(b, SX_PTX_B32);
+            k->batch[d] = sx_ptx_register(b, SX_PTX_B32);
+            SX_PTX_PUT(b, REM, SX_PTX_M(SX_PTX_TYPE_U32), k->batch[d], point, extent);
+            SX_PTX_PUT(b, DIV, SX_PTX_M(SX_PTX_TYPE_U32), rest, point, extent);
+            point = rest;
+        }
+    }
+}
+
+static void begin_block(sx_nvidia_block *k)
+{
+    sx_ptx_builder *b = &k->l.b;
+    b->kernel->required = (sx_ptx_block){k->tile->threads, 1, 1};
+    sx_nvidia_read_buffers(&k->l);
+    sx_ptx_arg memory = sx_ptx_shared_dynamic(b, "tile_shared", SX_SLOT_UNIT);
+    k->shared = sx_ptx_register(b, SX_PTX_B32);
+    SX_PTX_PUT(b, MOV, SX_PTX_M(SX_PTX_TYPE_U32), k->shared, memory);
+    SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_U32), k->shared, k->shared,
+               sx_ptx_imm(k->tile->ring.offset));
+    k->thread = sx_nvidia_special(&k->l, SX_PTX_SPECIAL_TID_X);
+    k->first[0] = scaled(k, sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_Y), k->tile->block_rows);
+    k->first[1] =
+        scaled(k, sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_X), k->tile->block_columns);
+    split_batch(k);
+}
+
+/* ---- stages ---- */
+/* To the next stage of the ring. */
+static void next_stage(sx_nvidia_block *k, sx_ptx_arg stage)
+{
+    sx_ptx_builder *b = &k->l.b;
+    const sx_ring *ring = &k->tile->ring;
+    sx_ptx_arg over = sx_ptx_register(b, SX_PTX_PRED);
+    uint32_t bytes = sx_ring_stage_bytes(ring);
+    SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_U32), stage, stage, sx_ptx_imm(bytes));
+    SX_PTX_PUT(b, SETP, SX_PTX_M(SX_PTX_COMPARE_GE, SX_PTX_TYPE_U32), over, stage,
+               sx_ptx_imm((int64_t)bytes * ring->depth));
+    SX_PTX_PUT(b, SELP, SX_PTX_M(SX_PTX_TYPE_B32), stage, sx_ptx_imm(0), stage, over);
+}
+
+static void commit(sx_nvidia_block *k)
+{
+    sx_ptx_put(&k->l.b, SX_PTX_OP_CP_COMMIT, SX_PTX_M(0), NULL, 0);
+}
+
+/* Until the copies of this step's stage have arrived, and all threads are done with the step before. */
+static void wait_for_stage(sx_nvidia_block *k)
+{
+    SX_PTX_PUT(&k->l.b, CP_WAIT, SX_PTX_M(0), sx_ptx_imm(k->tile->ring.depth - 2));
+    SX_PTX_PUT(&k->l.b, BAR_SYNC, SX_PTX_M(0), sx_ptx_imm(0));
+}
+
+static sx_ptx_arg zero(sx_nvidia_block *k)
+{
+    sx_ptx_arg d = sx_ptx_register(&k->l.b, SX_PTX_B32);
+    SX_PTX_PUT(&k->l.b, MOV, SX_PTX_M(SX_PTX_TYPE_B32), d, sx_ptx_imm(0));
+    return d;
+}
+
+/* Steps of k in the last stage, which may not be whole. Matrix instructions make whole groups, of zeros at the end. */
+static uint32_t rest_steps(const sx_tile *tile)
+{
+    uint32_t rest = (uint32_t)(tile->sum % tile->block_steps);
+    uint32_t group = tile->matrix != NULL ? tile->matrix->steps : 1;
+    return (rest + group - 1) / group * group;
+}
+
+static void put_stages(sx_nvidia_block *k)
+{
+    sx_ptx_builder *b = &k->l.b;
+    const sx_tile *tile = k->tile;
+    uint32_t ahead = tile->ring.depth - 1;
+    int64_t stages = sx_ceil_div_i64(tile->sum, tile->block_steps);
+    int64_t whole = tile->sum / tile->block_steps;
+    k->written = zero(k);
+    k->reading = zero(k);
+    for (uint32_t s = 0; s < ahead; s++) {
+        if (s < stages) {
+            sx_nvidia_fetch(k);
+            next_stage(k, k->written);
+        }
+        commit(k);
+    }
+    if (whole > 0) {
+        sx_ptx_arg done = zero(k);
+        sx_ptx_arg more = sx_ptx_register(b, SX_PTX_PRED);
+        sx_ptx_arg again = sx_ptx_label(b);
+        sx_ptx_place(b, again);
+        wait_for_stage(k);
+        if (stages > ahead) {
+            sx_ptx_arg filled = sx_ptx_label(b);
+            sx_ptx_arg last = sx_ptx_register(b, SX_PTX_PRED);
+            SX_PTX_PUT(b, SETP, SX_PTX_M(SX_PTX_COMPARE_GE, SX_PTX_TYPE_S32), last, done,
+                       sx_ptx_imm(stages - ahead));
+            sx_ptx_guard(b, last);
+            SX_PTX_PUT(b, BRA, SX_PTX_M(0), filled);
+            sx_nvidia_fetch(k);
+            next_stage(k, k->written);
+            sx_ptx_place(b, filled);
+        }
+        commit(k);
+        sx_nvidia_multiply(k, tile->block_steps);
+        next_stage(k, k->reading);
+        SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_S32), done, done, sx_ptx_imm(1));
+        SX_PTX_PUT(b, SETP, SX_PTX_M(SX_PTX_COMPARE_LT, SX_PTX_TYPE_S32), more, done,
+                   sx_ptx_imm(whole));
+        sx_ptx_guard(b, more);
+        SX_PTX_PUT(b, BRA, SX_PTX_M(0), again);
+    }
+    if (stages > whole) {
+        wait_for_stage(k);
+        sx_nvidia_multiply(k, rest_steps(tile));
+    }
+}
+
+/* ---- the program of each element ---- */
+/* Pointers of the thread's first element. */
+static void start_pointers(sx_nvidia_block *k)
+{
+    sx_nvidia_lowering *l = &k->l;
+    for (uint32_t p = 0; p < l->pointer_count; p++) {
+        sx_nvidia_pointer *pointer = &l->pointer[p];
+        pointer->at = sx_ptx_register(&l->b, SX_PTX_B64);
+        SX_PTX_PUT(&l->b, MOV, SX_PTX_M(SX_PTX_TYPE_B64), pointer->at, l->buffer[pointer->buffer]);
+        for (uint32_t v = SX_TILE_VAR_ROW; v < SX_LOOP_VARS_MAX; v++) {
+            if (pointer->coef[v] != 0) {
+                SX_PTX_PUT(&l->b, MAD, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_S64), pointer->at,
+                           l->variable[v], sx_ptx_imm(pointer->coef[v]), pointer->at);
+            }
+        }
+    }
+}
+
+/* The first row or column of the thread, of 64 bits; and how many there are from it on, where some may lie outside. */
+static sx_ptx_arg start_side(sx_nvidia_block *k, sx_side side, int64_t extent, uint32_t block,
+                             sx_ptx_arg *rest)
+{
+    sx_ptx_builder *b = &k->l.b;
+    sx_ptx_arg own = sx_nvidia_side(k, &k->tile->held, side);
+    SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_U32), own, own, k->first[side]);
+    *rest = (sx_ptx_arg){0};
+    if (extent % block != 0) {
+        *rest = sx_ptx_register(b, SX_PTX_B32);
+        SX_PTX_PUT(b, SUB, SX_PTX_M(SX_PTX_TYPE_S32), *rest, sx_ptx_imm(extent), own);
+    }
+    return sx_nvidia_widened(&k->l, own);
+}
+
+/* Whether the element so many rows or columns from the thread's first lies inside, and `with` is true. */
+static sx_ptx_arg inside(sx_nvidia_block *k, sx_ptx_arg rest, uint32_t at, sx_ptx_arg with)
+{
+    if (rest.kind == SX_PTX_ARG_NONE) {
+        return with;
+    }
+    sx_ptx_builder *b = &k->l.b;
+    sx_ptx_arg d = sx_ptx_register(b, SX_PTX_PRED);
+    if (with.kind == SX_PTX_ARG_NONE) {
+        SX_PTX_PUT(b, SETP, SX_PTX_M(SX_PTX_COMPARE_GT, SX_PTX_TYPE_S32), d, rest, sx_ptx_imm(at));
+    } else {
+        SX_PTX_PUT(b, SETP_JOIN, SX_PTX_M(SX_PTX_COMPARE_GT, SX_PTX_JOIN_AND, SX_PTX_TYPE_S32), d,
+                   rest, sx_ptx_imm(at), with);
+    }
+    return d;
+}
+
+static sx_code put_map(sx_nvidia_block *k)
+{
+    const sx_tile *tile = k->tile;
+    sx_nvidia_lowering *l = &k->l;
+    sx_ptx_arg rest[2];
+    l->variable[SX_TILE_VAR_ROW] =
+        start_side(k, SX_SIDE_ROW, tile->rows, tile->block_rows, &rest[0]);
+    l->variable[SX_TILE_VAR_COLUMN] =
+        start_side(k, SX_SIDE_COLUMN, tile->columns, tile->block_columns, &rest[1]);
+    for (uint32_t d = 0; d < tile->batch_count; d++) {
+        l->variable[SX_TILE_VAR_BATCH + d] = sx_nvidia_widened(l, k->batch[d]);
+    }
+    SX_TRY(sx_nvidia_make_registers(l));
+    SX_TRY(sx_nvidia_find_pointers(l));
+    start_pointers(k);
+    uint32_t count = sx_layout_count(&tile->held, SX_HOME_REGISTER);
+    for (uint32_t r = 0; r < count && l->b.code == SX_OK; r++) {
+        uint32_t at = sx_layout_apply(&tile->held, &(sx_place){{r}});
+        l->shift[SX_TILE_VAR_ROW] = sx_at_row(at);
+        l->shift[SX_TILE_VAR_COLUMN] = sx_at_column(at);
+        l->partial[1] = inside(k, rest[1], sx_at_column(at),
+                               inside(k, rest[0], sx_at_row(at), (sx_ptx_arg){0}));
+        l->vector[0] = k->sum[r];
+        for (uint32_t i = 0; i < tile->map.item_count; i++) {
+            sx_nvidia_op(l, i);
+        }
+    }
+    return l->b.code;
+}
+
+/* ---- entries ---- */
+/* Is this the order of a role's items that one loop of all warps can follow? */
+static bool follows(const sx_tile_role *role, const sx_tile_op *op, uint32_t count)
+{
+    bool same = role->item_count == count;
+    for (uint32_t i = 0; i < count && same; i++) {
+        same = role->item[i].op == op[i];
+    }
+    return same;
+}
+
+static sx_code check_roles(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile)
+{
+    static const sx_tile_op load[] = {SX_TILE_LOOP,  SX_TILE_ACQUIRE, SX_TILE_FETCH,
+                                      SX_TILE_FETCH, SX_TILE_PUBLISH, SX_TILE_END};
+    static const sx_tile_op math[] = {SX_TILE_FILL,    SX_TILE_LOOP,     SX_TILE_WAIT,
+                                      SX_TILE_RELEASE, SX_TILE_MULTIPLY, SX_TILE_END,
+                                      SX_TILE_RELEASE, SX_TILE_MAP};
+    bool all = tile->role_count == 2;
+    for (uint32_t i = 0; i < tile->role_count; i++) {
+        all = all && tile->role[i].first_warp == 0 && tile->role[i].warps * 32 == tile->threads;
+    }
+    if (!all || !follows(&tile->role[0], load, SX_COUNT(load)) ||
+        !follows(&tile->role[1], math, SX_COUNT(math))) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: roles other than one loop of all warps",
+                       kernel->name);
+    }
+    if (tile->matrix != NULL && sx_nvidia_matrix_op(tile->matrix) == SX_PTX_OP_COUNT) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: the instruction %s is not emitted",
+                       kernel->name, tile->matrix->name);
+    }
+    return SX_OK;
+}
+
+sx_code sx_nvidia_of_tile(sx_ctx *cx, const sx_kernel *kernel, uint32_t part, sx_ptx_module *module)
+{
+    const sx_tile *tile = kernel->part[part].tile;
+    char name[80];
+    SX_ASSERT(tile != NULL && tile->threads % SX_NVIDIA_LANES == 0);
+    SX_TRY(check_roles(cx, kernel, tile));
+    sx_nvidia_block *k = SX_NEW(cx, sx_nvidia_block);
+    if (k == NULL) {
+        return cx->error.code;
+    }
+    (void)snprintf(name, sizeof(name), "%s_p%u", kernel->name, part);
+    k->tile = tile;
+    k->l.cx = cx;
+    k->l.kernel = kernel;
+    k->l.part = &tile->map;
+    k->l.by_element = true;
+    sx_ptx_begin(&k->l.b, cx, module, name);
+    SX_TRY(k->l.b.code);
+    begin_block(k);
+    sx_nvidia_begin_copies(k);
+    SX_TRY(sx_nvidia_begin_math(k));
+    put_stages(k);
+    SX_TRY(put_map(k));
+    sx_ptx_put(&k->l.b, SX_PTX_OP_RET, SX_PTX_M(0), NULL, 0);
+    return sx_ptx_end(&k->l.b);
+}

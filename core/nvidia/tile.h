@@ -1,0 +1,21 @@
+/* tile.h - programs of blocks (core/tile/program.h) as PTX.
+ *
+ * A part with a tile becomes an entry NAME_pP whose parameters are a pointer to each buffer, in their order. A block of
+ * the grid is a point of the part's grid: %ctaid.x its last index, %ctaid.y, %ctaid.z its first. Blocks have
+ * tile->threads threads, which the entry requires, and tile->shared_bytes bytes of dynamic shared memory.
+ *
+ * Where the loading and the computing role have the same warps, each step waits for its stage (cp.async.wait_group),
+ * meets at one barrier, which also frees the stage of the step before, fills that one and computes. Bytes of a tile
+ * beyond the edge of its matrix arrive as zeros; where fused multiply-adds sum up, the steps beyond the end are not
+ * made, because a sum of -0 would become +0.
+ */
+#ifndef SX_CORE_NVIDIA_TILE_H
+#define SX_CORE_NVIDIA_TILE_H
+#include "core/ptx/ptx.h"
+#include "core/tile/program.h"
+
+/* Adds a part that has passed sx_tile_check to the module.
+ *   errors   SX_UNIMPLEMENTED roles or instructions that are not emitted */
+sx_code sx_nvidia_of_tile(sx_ctx *cx, const sx_kernel *kernel, uint32_t part,
+                          sx_ptx_module *module);
+#endif

@@ -1,0 +1,74 @@
+/* tile_inside.h - what the files share that make PTX of a block's program. */
+#ifndef SX_CORE_NVIDIA_TILE_INSIDE_H
+#define SX_CORE_NVIDIA_TILE_INSIDE_H
+#include "core/nvidia/loop.h"
+#include "core/nvidia/loop_inside.h"
+#include "core/tile/fragment.h"
+#include "core/tile/program.h"
+
+#define SX_NVIDIA_KEYS_MAX 64
+
+/* Where the threads of a layout find elements of a slot. An address is linear over GF(2) in the bits of thread and
+ * register, apart from padded slots, where it is a sum. The bits that the threads' part leaves alone are an immediate;
+ * for each value of the others there is a pointer. */
+typedef struct {
+    const sx_slot *slot;
+    uint32_t element; /* bytes */
+    uint32_t mask;    /* bits of the address within the slot that threads may set */
+    uint32_t key[SX_NVIDIA_KEYS_MAX];
+    sx_ptx_arg fixed[SX_NVIDIA_KEYS_MAX]; /* in stage 0 */
+    sx_ptx_arg at[SX_NVIDIA_KEYS_MAX];    /* in the stage of this step */
+    uint32_t count;
+} sx_nvidia_places;
+
+/* A factor on its way from its matrix into the ring. */
+typedef struct {
+    sx_nvidia_places places;
+    sx_ptx_arg from; /* what the thread copies first, in the stage to come */
+    sx_ptx_arg side_rest,
+        sum_rest; /* elements from there to the end of the matrix, where tiles may cross it */
+    sx_ptx_arg takes_part; /* not a surplus thread; NONE: there are none */
+} sx_nvidia_copy;
+
+typedef struct {
+    sx_nvidia_lowering l; /* of the element's program; its builder writes all */
+    const sx_tile *tile;
+    sx_ptx_arg thread;   /* its number in the block */
+    sx_ptx_arg shared;   /* the address of stage 0 */
+    sx_ptx_arg first[2]; /* the row and the column with which the block begins */
+    sx_ptx_arg batch[SX_RANK_MAX];
+    sx_nvidia_copy copy[2];
+    sx_nvidia_places read[2];
+    sx_matrix_move move[2];      /* how matrix instructions get their factors */
+    sx_ptx_arg *factor[2];       /* registers of what is held of a group */
+    sx_ptx_arg written, reading; /* bytes from stage 0 to the stages that are filled and read */
+    sx_ptx_arg *sum;             /* by register of tile->held */
+} sx_nvidia_block;
+
+/* ---- tile_place.c ---- */
+/* The sum (or exclusive or) of the columns of the bits that are set in the number of the thread. */
+sx_ptx_arg sx_nvidia_of_thread(sx_nvidia_block *k, const uint32_t *column, uint32_t count,
+                               bool exclusive);
+/* Row or column of a layout that the thread's bits give. */
+sx_ptx_arg sx_nvidia_side(sx_nvidia_block *k, const sx_layout *layout, sx_side side);
+/* Pointers for a layout, whose registers are in rows and columns from each of `steps` on: `along` says which. */
+void sx_nvidia_place(sx_nvidia_block *k, uint32_t slot, const sx_layout *layout,
+                     uint32_t element_bytes, sx_side along, uint32_t step, uint32_t steps,
+                     sx_nvidia_places *places);
+/* Moves the pointers to the stage so many bytes from stage 0. */
+void sx_nvidia_move(sx_nvidia_block *k, sx_nvidia_places *places, sx_ptx_arg stage);
+/* The element at this row and column from the thread's own, in the stage moved to. */
+sx_ptx_arg sx_nvidia_element(const sx_nvidia_places *places, uint32_t row, uint32_t column);
+
+/* ---- tile_copy.c ---- */
+void sx_nvidia_begin_copies(sx_nvidia_block *k);
+/* Copies both tiles of the next stage, and moves on. */
+void sx_nvidia_fetch(sx_nvidia_block *k);
+
+/* ---- tile_math.c ---- */
+sx_code sx_nvidia_begin_math(sx_nvidia_block *k);
+/* Adds the products of the stage that is read, the first `steps` of it. */
+void sx_nvidia_multiply(sx_nvidia_block *k, uint32_t steps);
+/* SX_PTX_OP_COUNT: it is not emitted. */
+sx_ptx_op sx_nvidia_matrix_op(const sx_matrix_instruction *m);
+#endif

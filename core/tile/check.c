@@ -1,0 +1,404 @@
+/* check.c - parts with tiles: what they mean for one thread, and that they are well formed. */
+#include "core/tile/program.h"
+
+#include "core/tile/fragment.h"
+
+static sx_code fail(sx_ctx *cx, const sx_kernel *kernel, const char *what, int64_t value)
+{
+    return SX_FAIL(cx, SX_INPUT, "kernel %s: tile: %s, it is %lld", kernel->name, what,
+                   (long long)value);
+}
+
+/* ---- meaning ---- */
+static uint32_t load_factor(sx_loop_builder *b, const sx_tile *tile, uint32_t which, uint32_t step)
+{
+    const sx_tile_view *v = &tile->operand[which].view;
+    int64_t bytes = sx_dtype_bytes(v->element);
+    sx_addr at = {.buffer = v->buffer, .offset = v->offset * bytes, .index_reg = SX_NO_REG};
+    at.coef[which == SX_TILE_LEFT ? SX_TILE_VAR_ROW : SX_TILE_VAR_COLUMN] = v->side_stride * bytes;
+    at.coef[step] = v->sum_stride * bytes;
+    for (uint32_t d = 0; d < tile->batch_count; d++) {
+        at.coef[SX_TILE_VAR_BATCH + d] = v->batch_stride[d] * bytes;
+    }
+    sx_mem mem = sx_loop_mem(v->element, b->kernel->lane_bytes);
+    return sx_loop_decode(b, v->element,
+                          sx_loop_access(b, SX_LOP_LOADB, mem, &at, SX_NO_REG, 0, 0));
+}
+
+static void put_map(sx_loop_builder *b, const sx_part *map)
+{
+    for (uint32_t i = 0; i < map->item_count && b->code == SX_OK; i++) {
+        const sx_item *item = &map->item[i];
+        bool address = sx_lop_info_of(item->op)->operands[0] == 'A';
+        (void)sx_loop_op(b, item->op, item->dst, address ? &map->addr[item->addr] : NULL,
+                         item->src[0], item->src[1], item->src[2], item->imm, item->imm2);
+        if (b->code == SX_OK) {
+            b->part->item[b->part->item_count - 1].mem = item->mem;
+        }
+    }
+    b->part->vector_count += map->vector_count;
+    b->part->mask_count += map->mask_count;
+    b->part->scalar_count += map->scalar_count;
+}
+
+sx_code sx_tile_meaning(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part,
+                        sx_kernel **meaning)
+{
+    const sx_tile *tile = part->tile;
+    sx_loop_builder b;
+    sx_kernel *made;
+    SX_ASSERT(tile != NULL && tile->batch_count <= SX_RANK_MAX);
+    SX_TRY(sx_kernel_make(cx, kernel->name, kernel->lanes, kernel->lane_bytes, &made));
+    for (uint32_t k = 0; k < kernel->buffer_count; k++) {
+        (void)sx_kernel_add_buffer(made, kernel->buffer[k].role, kernel->buffer[k].size);
+    }
+    made->numerics = kernel->numerics;
+    made->flops = kernel->flops;
+    made->bytes = kernel->bytes;
+    sx_loop_begin_part(&b, cx, made, 1, 1, 1);
+    (void)sx_loop_open(&b, tile->rows);
+    (void)sx_loop_open(&b, tile->columns);
+    for (uint32_t d = 0; d < tile->batch_count; d++) {
+        (void)sx_loop_open(&b, tile->batch[d]);
+    }
+    uint32_t sum = sx_loop_bits(&b, 0);
+    uint32_t step = sx_loop_open(&b, tile->sum);
+    uint32_t left = load_factor(&b, tile, SX_TILE_LEFT, step);
+    uint32_t right = load_factor(&b, tile, SX_TILE_RIGHT, step);
+    (void)sx_loop_op(&b, SX_LOP_FMA, sum, NULL, left, right, sum, 0, 0);
+    sx_loop_close(&b);
+    SX_ASSERT(b.code != SX_OK || sum == 0);
+    put_map(&b, &tile->map);
+    while (b.open_count > 0) {
+        sx_loop_close(&b);
+    }
+    SX_TRY(sx_loop_end_part(&b));
+    *meaning = made;
+    return SX_OK;
+}
+
+/* ---- the element's program ---- */
+/* What has a meaning for each thread's element alone. */
+static sx_code check_map(sx_ctx *cx, const sx_kernel *kernel, const sx_part *map)
+{
+    for (uint32_t i = 0; i < map->item_count; i++) {
+        const sx_item *item = &map->item[i];
+        if (item->kind != SX_ITEM_OP) {
+            return fail(cx, kernel, "a loop in the program of an element, item", i);
+        }
+        switch (item->op) {
+        case SX_LOP_LOAD:
+        case SX_LOP_LOADS:
+        case SX_LOP_SWAP:
+        case SX_LOP_BCAST0:
+        case SX_LOP_IOTA:
+            return fail(cx, kernel, "the program of an element asks for its neighbours, item", i);
+        case SX_LOP_STORE:
+            if (item->imm != 1) {
+                return fail(cx, kernel, "a store of one element", item->imm);
+            }
+            break;
+        default: break;
+        }
+    }
+    return SX_OK;
+}
+
+/* ---- layouts ---- */
+static sx_code check_held(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile)
+{
+    const sx_layout *held = &tile->held;
+    SX_TRY(sx_layout_check(cx, held));
+    bool whole = sx_layout_side(held, SX_SIDE_ROW) == tile->block_rows &&
+                 sx_layout_side(held, SX_SIDE_COLUMN) == tile->block_columns &&
+                 held->mode_count == 0 && sx_layout_count(held, SX_HOME_LANE) == 32 &&
+                 sx_layout_count(held, SX_HOME_WARP) * 32 == tile->threads &&
+                 sx_layout_count(held, SX_HOME_RANK) == 1;
+    if (!whole || !sx_layout_covers(held) || !sx_layout_unique(held)) {
+        return fail(cx, kernel, "the sums of a block are held once each, threads", tile->threads);
+    }
+    return SX_OK;
+}
+
+/* The index along the side that a place of a factor holds. */
+static uint32_t side_of(const sx_tile_operand *o, const sx_place *place)
+{
+    uint32_t at = sx_layout_apply(&o->held, place);
+    return o->sum_inner ? sx_at_row(at) : sx_at_column(at);
+}
+
+/* Whether every thread finds the rows and columns of its sums among what it holds of the factors, all threads in the
+ * same registers: then its first register differs from those of thread 0 by the same amount as its sums do. */
+static bool meets(const sx_tile *tile, uint32_t which)
+{
+    const sx_tile_operand *o = &tile->operand[which];
+    uint32_t first = sx_layout_first(&tile->held, SX_HOME_LANE);
+    uint32_t bits = (uint32_t)tile->held.bits[SX_HOME_LANE] + tile->held.bits[SX_HOME_WARP];
+    if (tile->matrix != NULL) {
+        return true; /* lanes by the fragments, see check_fragments */
+    }
+    for (uint32_t i = 0; i < bits; i++) {
+        sx_place place = {{0}};
+        place.of[i < 5 ? SX_HOME_LANE : SX_HOME_WARP] = 1U << (i < 5 ? i : i - 5);
+        uint32_t at = tile->held.column[first + i];
+        uint32_t own = which == SX_TILE_LEFT ? sx_at_row(at) : sx_at_column(at);
+        if (side_of(o, &place) != own) {
+            return false;
+        }
+    }
+    for (uint32_t r = 0; r < sx_layout_count(&tile->held, SX_HOME_REGISTER); r++) {
+        uint32_t at = sx_layout_apply(&tile->held, &(sx_place){{r}});
+        uint32_t own = which == SX_TILE_LEFT ? sx_at_row(at) : sx_at_column(at);
+        sx_place found = {{0}};
+        uint32_t want = o->sum_inner ? SX_AT(own, 0) : SX_AT(0, own);
+        if (!sx_layout_find(&o->held, want, SX_HOMES_THREAD, &found)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Sums and factors are whole fragments of the instruction, and their warps step over the same rows and columns. */
+static sx_code check_fragments(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile)
+{
+    const sx_matrix_instruction *m = tile->matrix;
+    sx_layout atom;
+    sx_quotient quotient;
+    SX_TRY(sx_fragment_find(cx, SX_MMA_SYNC, SX_OPERAND_C, m->factor, m->columns, m->steps, &atom));
+    bool fits = sx_layout_divide(&tile->held, &atom, &quotient);
+    for (uint32_t i = 0; i < 2 && fits; i++) {
+        const sx_tile_operand *o = &tile->operand[i];
+        bool turned = (i == SX_TILE_LEFT) != o->sum_inner;
+        SX_TRY(sx_fragment_find(cx, SX_MMA_SYNC, i == SX_TILE_LEFT ? SX_OPERAND_A : SX_OPERAND_B,
+                                m->factor, m->columns, m->steps, &atom));
+        atom = turned ? sx_layout_transpose(&atom) : atom;
+        fits = o->group == m->steps && o->view.element == m->factor &&
+               sx_layout_divide(&o->held, &atom, &quotient);
+        for (uint32_t b = 0; b < tile->held.bits[SX_HOME_WARP] && fits; b++) {
+            uint32_t at = tile->held.column[sx_layout_first(&tile->held, SX_HOME_WARP) + b];
+            uint32_t own = i == SX_TILE_LEFT ? sx_at_row(at) : sx_at_column(at);
+            fits = side_of(o, &(sx_place){{0, 0, 1U << b, 0}}) == own;
+        }
+    }
+    return fits ? SX_OK : fail(cx, kernel, "whole fragments of the instruction, steps", m->steps);
+}
+
+static sx_code check_operand(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile,
+                             uint32_t which)
+{
+    const sx_tile_operand *o = &tile->operand[which];
+    const sx_slot *slot = &tile->ring.slot[which];
+    uint32_t element = sx_dtype_bytes(o->view.element);
+    uint32_t side = which == SX_TILE_LEFT ? tile->block_rows : tile->block_columns;
+    uint32_t rows = o->sum_inner ? side : tile->block_steps;
+    uint32_t width = o->sum_inner ? tile->block_steps : side;
+    SX_TRY(sx_layout_check(cx, &o->held));
+    SX_TRY(sx_layout_check(cx, &o->copied));
+    if (slot->rows != rows || sx_slot_row_bytes(slot) != width * element) {
+        return fail(cx, kernel, "a slot as large as the tile, rows", slot->rows);
+    }
+    if (sx_layout_side(&o->copied, SX_SIDE_ROW) != rows ||
+        sx_layout_side(&o->copied, SX_SIDE_COLUMN) != width || !sx_layout_covers(&o->copied) ||
+        o->copied.mode_count != 0 ||
+        sx_layout_count(&o->copied, SX_HOME_WARP) * 32 != tile->threads ||
+        sx_layout_replica_bits(&o->copied, SX_HOME_REGISTER) != 0 ||
+        sx_layout_vector(&o->copied) * element < o->copy_bytes) {
+        return fail(cx, kernel, "copies of the whole tile, bytes of one", o->copy_bytes);
+    }
+    if (o->group == 0 || tile->block_steps % o->group != 0 || o->held.mode_count != 0 ||
+        sx_layout_side(&o->held, o->sum_inner ? SX_SIDE_ROW : SX_SIDE_COLUMN) != side ||
+        sx_layout_side(&o->held, o->sum_inner ? SX_SIDE_COLUMN : SX_SIDE_ROW) != o->group ||
+        !sx_layout_covers(&o->held) || !meets(tile, which)) {
+        return fail(cx, kernel, "factors that threads hold for their sums, group", o->group);
+    }
+    return SX_OK;
+}
+
+/* ---- memory ---- */
+static sx_code check_view(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile, uint32_t which)
+{
+    const sx_tile_operand *o = &tile->operand[which];
+    const sx_tile_view *v = &o->view;
+    int64_t element = sx_dtype_bytes(v->element);
+    int64_t inner = o->sum_inner ? v->sum_stride : v->side_stride;
+    int64_t outer = o->sum_inner ? v->side_stride : v->sum_stride;
+    int64_t unit = sx_max_i64(1, o->copy_bytes / element);
+    bool aligned = unit == 1 || (inner == 1 && outer % unit == 0 && v->offset % unit == 0);
+    for (uint32_t d = 0; d < tile->batch_count; d++) {
+        aligned = aligned && (unit == 1 || v->batch_stride[d] % unit == 0);
+    }
+    bool engine = o->copy_bytes == 16 || o->copy_bytes == 8 || o->copy_bytes == 4;
+    if (!aligned || (!engine && o->copy_bytes != element)) {
+        return fail(cx, kernel, "copies that are aligned wherever they begin, bytes",
+                    o->copy_bytes);
+    }
+    if (v->side_extent != (which == SX_TILE_LEFT ? tile->rows : tile->columns) ||
+        v->sum_extent != tile->sum || v->buffer >= kernel->buffer_count) {
+        return fail(cx, kernel, "a view of the matrix, buffer", v->buffer);
+    }
+    return SX_OK;
+}
+
+static sx_code check_grid(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part)
+{
+    const sx_tile *tile = part->tile;
+    int64_t batch = 1;
+    bool inside = tile->batch_count <= SX_RANK_MAX && tile->rows >= 1 && tile->columns >= 1 &&
+                  tile->sum >= 1 && tile->block_rows >= 1 && tile->block_columns >= 1 &&
+                  tile->block_steps >= 1 && tile->rows <= INT32_MAX && tile->columns <= INT32_MAX &&
+                  tile->sum <= INT32_MAX;
+    for (uint32_t d = 0; inside && d < tile->batch_count; d++) {
+        inside = tile->batch[d] >= 1 && sx_mul_i64(batch, tile->batch[d], &batch);
+    }
+    if (!inside || part->grid[0] != batch ||
+        part->grid[1] != sx_ceil_div_i64(tile->rows, tile->block_rows) ||
+        part->grid[2] != sx_ceil_div_i64(tile->columns, tile->block_columns)) {
+        return fail(cx, kernel, "a grid that covers rows, columns and batch, columns of the grid",
+                    part->grid[2]);
+    }
+    return SX_OK;
+}
+
+/* ---- roles ---- */
+/* An item as a step of its role on the ring; false: it is none. */
+static bool step_of(const sx_tile_item *item, sx_step *step)
+{
+    *step = (sx_step){.back = (uint8_t)item->back};
+    switch (item->op) {
+    case SX_TILE_ACQUIRE: step->op = SX_STEP_ACQUIRE; return true;
+    case SX_TILE_PUBLISH: step->op = SX_STEP_PUBLISH; return true;
+    case SX_TILE_WAIT: step->op = SX_STEP_WAIT; return true;
+    case SX_TILE_RELEASE: step->op = SX_STEP_RELEASE; return true;
+    case SX_TILE_FETCH:
+    case SX_TILE_FILL:
+    case SX_TILE_MULTIPLY:
+    case SX_TILE_MAP:
+    case SX_TILE_LOOP:
+    case SX_TILE_END: break;
+    }
+    return false;
+}
+
+/* Tiles are copied between acquiring and publishing, multiplied between waiting and releasing, and the sums are 0
+ * before and mapped after. */
+static sx_code check_role(sx_ctx *cx, const sx_kernel *kernel, const sx_tile_role *role,
+                          sx_step *step, sx_role_steps *steps)
+{
+    bool inside = false, acquired = false, filled = false, looped = false;
+    uint32_t count = 0, body = 0, fetched = 0, multiplied = 0;
+    int32_t waited = 0;
+    for (uint32_t i = 0; i < role->item_count; i++) {
+        const sx_tile_item *item = &role->item[i];
+        bool right = true;
+        switch (item->op) {
+        case SX_TILE_LOOP:
+            right = !looped && !inside && count == 0;
+            inside = true;
+            break;
+        case SX_TILE_END:
+            right = inside && !acquired;
+            inside = false;
+            looped = true;
+            body = count;
+            break;
+        case SX_TILE_ACQUIRE:
+            right = inside && !acquired;
+            acquired = true;
+            break;
+        case SX_TILE_FETCH:
+            right =
+                acquired && item->operand <= SX_TILE_RIGHT && (fetched >> item->operand & 1) == 0;
+            fetched |= 1U << item->operand;
+            break;
+        case SX_TILE_PUBLISH:
+            right = acquired && fetched == 3;
+            acquired = false;
+            break;
+        case SX_TILE_FILL:
+            right = !inside && !looped;
+            filled = true;
+            break;
+        case SX_TILE_WAIT:
+            right = inside;
+            waited++;
+            break;
+        case SX_TILE_RELEASE: waited -= item->back == 0; break;
+        case SX_TILE_MULTIPLY:
+            right = inside && filled && waited > 0;
+            multiplied++;
+            break;
+        case SX_TILE_MAP: right = looped && multiplied == 1; break;
+        }
+        if (!right) {
+            return SX_FAIL(cx, SX_INPUT, "kernel %s: tile: role %s: item %u is out of place",
+                           kernel->name, role->name, i);
+        }
+        count += step_of(item, &step[count]) ? 1 : 0;
+    }
+    if (inside || !looped || (multiplied != 0) == (fetched != 0)) {
+        return fail(cx, kernel, "a role that loads or multiplies, items", role->item_count);
+    }
+    *steps = (sx_role_steps){role->name, step, body, step + body, count - body};
+    return SX_OK;
+}
+
+static sx_code check_roles(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile)
+{
+    sx_step step[SX_ROLES_MAX][SX_TILE_ITEMS_MAX];
+    sx_role_steps steps[SX_ROLES_MAX];
+    if (tile->role_count != 2) {
+        return fail(cx, kernel, "a role that loads and one that multiplies, roles",
+                    tile->role_count);
+    }
+    for (uint32_t i = 0; i < tile->role_count; i++) {
+        const sx_tile_role *role = &tile->role[i];
+        if (role->item_count > SX_TILE_ITEMS_MAX || role->warps == 0 ||
+            (role->first_warp + role->warps) * 32 > tile->threads) {
+            return fail(cx, kernel, "a role of warps of the block, warps", role->warps);
+        }
+        SX_TRY(check_role(cx, kernel, role, step[i], &steps[i]));
+    }
+    if (tile->role[1].item[tile->role[1].item_count - 1].op != SX_TILE_MAP) {
+        return fail(cx, kernel, "the second role stores, items", tile->role[1].item_count);
+    }
+    return sx_rings_check(cx, &tile->ring, 1, steps, tile->role_count);
+}
+
+static sx_code check_shared(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile)
+{
+    const sx_ring *ring = &tile->ring;
+    if (ring->slot_count != 2 || ring->depth < 2 || ring->depth > SX_RING_DEPTH_MAX) {
+        return fail(cx, kernel, "a ring of two slots and 2 or more stages, stages", ring->depth);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        SX_TRY(sx_slot_check_base(cx, &ring->slot[i], sx_ring_slot_offset(ring, 0, i)));
+    }
+    uint64_t end = ring->offset + (uint64_t)sx_ring_stage_bytes(ring) * ring->depth;
+    return end <= tile->shared_bytes && tile->shared_bytes <= SX_SMEM_BYTES_MAX
+               ? SX_OK
+               : fail(cx, kernel, "shared memory that holds the ring, bytes", tile->shared_bytes);
+}
+
+sx_code sx_tile_check(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part)
+{
+    const sx_tile *tile = part->tile;
+    sx_kernel *meaning;
+    SX_ASSERT(tile != NULL && part->item_count == 0);
+    SX_TRY(check_grid(cx, kernel, part));
+    if (tile->threads == 0 || tile->threads % 32 != 0 || tile->threads > 1024) {
+        return fail(cx, kernel, "a block of 32 to 1024 threads, whole warps", tile->threads);
+    }
+    SX_TRY(check_shared(cx, kernel, tile));
+    SX_TRY(check_held(cx, kernel, tile));
+    if (tile->matrix != NULL) {
+        SX_TRY(check_fragments(cx, kernel, tile));
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        SX_TRY(check_view(cx, kernel, tile, i));
+        SX_TRY(check_operand(cx, kernel, tile, i));
+    }
+    SX_TRY(check_roles(cx, kernel, tile));
+    SX_TRY(check_map(cx, kernel, &tile->map));
+    SX_TRY(sx_tile_meaning(cx, kernel, part, &meaning));
+    return sx_kernel_check(cx, meaning);
+}

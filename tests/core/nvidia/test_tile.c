@@ -1,0 +1,208 @@
+/* Contractions by blocks of threads, executed in the interpreter of PTX: fused multiply-adds give the bits of the loop
+ * IR under every schedule, at every edge, however late copies arrive. */
+#include "tests/core/nvidia/tiles.h"
+
+#include "client/assemble/assemble.h"
+
+static const sx_block_tiles plans[] = {
+    {.rows = 16,
+     .columns = 16,
+     .steps = 8,
+     .warp_rows = 16,
+     .warp_columns = 16,
+     .thread_rows = 2,
+     .thread_columns = 4,
+     .depth = 2},
+    {.rows = 32,
+     .columns = 64,
+     .steps = 8,
+     .warp_rows = 16,
+     .warp_columns = 32,
+     .thread_rows = 4,
+     .thread_columns = 4,
+     .depth = 3},
+    {.rows = 64,
+     .columns = 32,
+     .steps = 16,
+     .warp_rows = 32,
+     .warp_columns = 32,
+     .thread_rows = 8,
+     .thread_columns = 4,
+     .depth = 4},
+    {.rows = 8,
+     .columns = 32,
+     .steps = 4,
+     .warp_rows = 8,
+     .warp_columns = 32,
+     .thread_rows = 8,
+     .thread_columns = 1,
+     .depth = 5},
+};
+
+/* `tiny`: all products are negative and vanish, so that no sum, -0, may meet a zero that fills a tile. */
+static void check_case(sx_ctx *cx, const tiles_case *c, const sx_block_tiles *plan, sx_rng *rng,
+                       bool tiny)
+{
+    static const test_tiles vectors = {
+        .lanes = 16, .block_m = 4, .block_nv = 2, .tile_m = 16, .tile_n = 64, .unroll_k = 2};
+    node n = tiles_node(cx, c);
+    sx_kernel *kernel, *other;
+    tiles_fill(cx, &n, rng, false);
+    for (uint32_t k = 0; k < n.count && tiny; k++) {
+        float *x = (float *)(void *)n.raw[k];
+        for (int64_t i = 0; i < sx_tensor_elements(&n.input[k]); i++) {
+            x[i] = k == 0 ? -1e-30F : 1e-30F;
+        }
+    }
+    uint8_t *want = run_node(cx, &n, &vectors, run_eval, NULL, &other);
+    sx_code code = tiles_lower(cx, &sx_target_sm_80, &n, *plan, &kernel);
+    if (code == SX_UNIMPLEMENTED && (c->m == 1 || c->n == 1)) {
+        ck_assert_ptr_nonnull(strstr(cx->error.text, "batch across the columns"));
+        return;
+    }
+    ck_assert_msg(code == SX_OK, "%s", cx->error.text);
+    ck_assert_uint_eq(kernel->numerics, other->numerics);
+    sx_ptx_module *module = tiles_module(cx, kernel, 80);
+    for (uint32_t lazy = 0; lazy < 2; lazy++) {
+        uint8_t *out = exact_buffer(cx, bytes_of(&n.result));
+        code = tiles_run(cx, kernel, module, &n, sx_rng_next(rng), lazy != 0, out, NULL);
+        if (code != SX_OK) {
+            sx_buf text;
+            sx_buf_init(&text, 1 << 24);
+            (void)sx_tile_print(cx, &kernel->part[0], &text);
+            sx_ptx_print(module, &text);
+            sx_buf_put(&text, "", 1);
+            (void)fprintf(stderr, "%s\n", getenv("SX_SHOW") ? (const char *)text.ptr : "");
+            sx_buf_fini(&text);
+        }
+        ck_assert_msg(code == SX_OK, "%lld x %lld x %lld: %s", (long long)c->m, (long long)c->k,
+                      (long long)c->n, cx->error.text);
+        ck_assert_msg(memcmp(out, want, bytes_of(&n.result)) == 0,
+                      "%lld batches %lld x %lld x %lld turned %d %d after %u: other bits",
+                      (long long)c->b, (long long)c->m, (long long)c->k, (long long)c->n,
+                      c->left_turned, c->right_turned, c->after);
+    }
+}
+
+static int64_t extent(sx_rng *rng, int64_t block)
+{
+    static const int64_t some[] = {1, 3, 4, 8, 12, 16, 20, 29, 32, 48};
+    return sx_rng_below(rng, 3) == 0 ? block * (1 + (int64_t)sx_rng_below(rng, 2))
+                                     : some[sx_rng_below(rng, SX_COUNT(some))];
+}
+
+START_TEST(test_fma)
+{
+    sx_rng rng = {sx_test_seed() + (uint64_t)_i};
+    for (uint32_t round = 0; round < 12; round++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        const sx_block_tiles *plan = &plans[_i % (int)SX_COUNT(plans)];
+        tiles_case c = {.dtype = SX_F32,
+                        .b = 1 + (int64_t)sx_rng_below(&rng, 2),
+                        .m = extent(&rng, plan->rows),
+                        .n = extent(&rng, plan->columns),
+                        .k = extent(&rng, plan->steps),
+                        .left_turned = round & 1,
+                        .right_turned = round >> 1 & 1,
+                        .after = (uint32_t)sx_rng_below(&rng, 4)};
+        bool tiny = round % 4 == 3;
+        c.k = tiny ? plan->steps + 1 : c.k;
+        check_case(&cx, &c, plan, &rng, tiny);
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
+/* Tiles of the size that GPUs want: they fit in the registers of a thread and no assembler spills. */
+static const struct {
+    tiles_case c;
+    sx_block_tiles plan;
+} large[] = {
+    {{.dtype = SX_F32, .b = 2, .m = 500, .k = 300, .n = 260, .after = 1},
+     {.rows = 128,
+      .columns = 128,
+      .steps = 16,
+      .warp_rows = 32,
+      .warp_columns = 64,
+      .thread_rows = 8,
+      .thread_columns = 8,
+      .depth = 3}},
+    {{.dtype = SX_F32, .b = 1, .m = 512, .k = 512, .n = 512, .right_turned = true, .after = 2},
+     {.rows = 128,
+      .columns = 128,
+      .steps = 16,
+      .warp_rows = 64,
+      .warp_columns = 32,
+      .thread_rows = 8,
+      .thread_columns = 8,
+      .depth = 4}},
+    {{.dtype = SX_F64, .b = 1, .m = 130, .k = 70, .n = 65, .left_turned = true},
+     {.rows = 64,
+      .columns = 64,
+      .steps = 8,
+      .warp_rows = 32,
+      .warp_columns = 16,
+      .thread_rows = 4,
+      .thread_columns = 4,
+      .depth = 3}},
+};
+
+static void assemble(sx_ctx *cx, const sx_ptx_module *module, const char *target)
+{
+    sx_buf text;
+    sxa_result result;
+    sxa_options options = {.with = SXA_ANY};
+    sx_buf_init(&text, (size_t)8 << 20);
+    sx_ptx_print(module, &text);
+    sx_code code = sxa_assemble(cx, sx_buf_span(&text), target, &options, &result);
+    ck_assert_msg(code == SX_OK, "%s", cx->error.text);
+    for (uint32_t i = 0; i < result.record->kernel_count; i++) {
+        const sx_cubin_kernel *k = &result.record->kernel[i];
+        if (getenv("SX_SHOW") != NULL) {
+            (void)fprintf(stderr, "%s: %u registers, code %llu\n", target, k->registers,
+                          (unsigned long long)k->code_bytes);
+        }
+        ck_assert_uint_eq(k->spill_count + k->stack_bytes, 0);
+    }
+    sx_buf_fini(&text);
+}
+
+/* Does a plan of another's kernel take them through the table of targets, and an assembler its text? */
+START_TEST(test_large)
+{
+    static const char *const names[] = {"sm_80", "sm_90"};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    node n = tiles_node(&cx, &large[_i].c);
+    const sx_analysis *a = analysis_of(&cx, &n);
+    sx_block_tiles tiles = large[_i].plan;
+    tiles.left = a->lhs;
+    tiles.right = a->rhs;
+    sx_schedule s;
+    sx_schedule_block(&tiles, &s);
+    sx_lowering what = {.kind = SX_LOWER_FUSED, .name = "block", .analysis = a, .schedule = &s};
+    for (uint32_t t = 0; t < SX_COUNT(names); t++) {
+        const sx_target *target = sx_target_find(NULL, names[t]);
+        sx_kernel *kernel;
+        sx_code code = sx_target_lower(&cx, target, &what, &kernel);
+        ck_assert_msg(code == SX_OK, "%s", cx.error.text);
+        ck_sx_ok(&cx, sx_tile_check(&cx, kernel, &kernel->part[0]));
+        assemble(&cx, tiles_module(&cx, kernel, target->machine->level), names[t]);
+    }
+    sx_kernel *none;
+    ck_sx_fails(&cx, sx_target_lower(&cx, sx_target_find(NULL, "x86-64-v3"), &what, &none),
+                SX_UNIMPLEMENTED, "nothing to bind warp to");
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("tile");
+    TCase *tcase = tcase_create("tile");
+    tcase_add_loop_test(tcase, test_fma, 0, 2 * (int)SX_COUNT(plans));
+    tcase_add_loop_test(tcase, test_large, 0, (int)SX_COUNT(large));
+    suite_add_tcase(suite, tcase);
+    return sx_test_main(suite);
+}

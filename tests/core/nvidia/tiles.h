@@ -1,0 +1,116 @@
+/* tiles.h - contractions as programs of blocks: nodes, schedules, and launches in the interpreter of PTX. */
+#ifndef SX_TESTS_CORE_NVIDIA_TILES_H
+#define SX_TESTS_CORE_NVIDIA_TILES_H
+#include "core/ir/num.h"
+#include "core/nvidia/tile.h"
+#include "core/target/target.h"
+#include "core/tile/program.h"
+#include "tests/core/loop/nodes.h"
+#include "tests/core/simt/launches.h"
+
+#define TILES_SHARED_MAX (99u << 10)
+
+/* A contraction [b, m, k] x [b, k, n]; the last two dimensions of each may lie the other way round. */
+typedef struct {
+    sx_dtype dtype;
+    int64_t b, m, k, n;
+    bool left_turned, right_turned;
+    uint32_t after; /* 0: nothing; 1: + column, max 0; 2: gelu, + residual; 3: the result turned */
+} tiles_case;
+
+static inline node tiles_node(sx_ctx *cx, const tiles_case *c)
+{
+    sx_attr attr = {.present = SX_A(lhs_batch) | SX_A(rhs_batch) | SX_A(lhs_contract) |
+                               SX_A(rhs_contract)};
+    attr.lhs_batch = attr.rhs_batch = (sx_ints){1, {0}};
+    attr.lhs_contract = (sx_ints){1, {c->left_turned ? 1 : 2}};
+    attr.rhs_contract = (sx_ints){1, {c->right_turned ? 2 : 1}};
+    const sx_type x[2] = {
+        c->left_turned ? TYPE(c->dtype, c->b, c->k, c->m) : TYPE(c->dtype, c->b, c->m, c->k),
+        c->right_turned ? TYPE(c->dtype, c->b, c->n, c->k) : TYPE(c->dtype, c->b, c->k, c->n)};
+    node d = lift(cx, SX_OP_DOT_GENERAL, &attr, x, 2);
+    if (c->after == 1) {
+        d = with_tensor(cx, SX_OP_ADD, &d, TYPE(c->dtype, c->n));
+        d = with_tensor(cx, SX_OP_MAXIMUM, &d, TYPE(c->dtype, c->n));
+    } else if (c->after == 2) {
+        d = unary(cx, SX_OP_TANH, &d);
+        d = with_tensor(cx, SX_OP_ADD, &d, TYPE(c->dtype, c->b, c->m, c->n));
+    } else if (c->after == 3) {
+        sx_attr perm = {.present = SX_A(perm), .perm = {3, {0, 2, 1}}};
+        node t = lift(cx, SX_OP_TRANSPOSE, &perm, &d.result, 1);
+        d = inlined(cx, &t, 0, &d);
+    }
+    return d;
+}
+
+/* Numbers of the type: integers from -4 to 4 if `exact`, else from [-1, 1). */
+static inline void tiles_fill(sx_ctx *cx, node *n, sx_rng *rng, bool exact)
+{
+    for (uint32_t k = 0; k < n->count; k++) {
+        sx_dtype dtype = n->input[k].dtype;
+        uint32_t bytes = sx_dtype_bytes(dtype);
+        n->raw[k] = sx_alloc(cx, bytes_of(&n->input[k]) + 16);
+        ck_assert_ptr_nonnull(n->raw[k]);
+        for (int64_t i = 0; i < sx_tensor_elements(&n->input[k]); i++) {
+            double value = exact ? (double)sx_rng_below(rng, 9) - 4.0 : (double)sx_rng_f32(rng);
+            uint64_t bits = sx_num_encode(dtype, value);
+            memcpy(n->raw[k] + bytes * i, &bits, bytes);
+        }
+    }
+}
+
+static inline sx_tile_unit tiles_unit(const sx_target *target)
+{
+    return (sx_tile_unit){.vectors = &target->vectors,
+                          .matrix = target->matrix,
+                          .matrix_count = target->matrix_count,
+                          .shared_bytes = TILES_SHARED_MAX,
+                          .threads = 1024,
+                          .registers = 65536};
+}
+
+static inline sx_code tiles_lower(sx_ctx *cx, const sx_target *target, const node *n,
+                                  sx_block_tiles tiles, sx_kernel **kernel)
+{
+    const sx_analysis *a = analysis_of(cx, n);
+    sx_schedule s;
+    sx_tile_unit unit = tiles_unit(target);
+    tiles.left = a->lhs;
+    tiles.right = a->rhs;
+    sx_schedule_block(&tiles, &s);
+    return sx_tile_lower_dot(cx, &unit, "block", a, &s, kernel);
+}
+
+static inline sx_ptx_module *tiles_module(sx_ctx *cx, const sx_kernel *kernel, uint32_t level)
+{
+    sx_ptx_module *module;
+    sx_code code = sx_ptx_module_make(cx, level, 0, &module);
+    code = code == SX_OK ? sx_nvidia_of_tile(cx, kernel, 0, module) : code;
+    ck_assert_msg(code == SX_OK, "%s", cx->error.text);
+    return module;
+}
+
+/* Runs the block's program; the result, with 16 bytes behind it that nobody may touch. */
+static inline sx_code tiles_run(sx_ctx *cx, const sx_kernel *kernel, const sx_ptx_module *module,
+                                const node *n, uint64_t seed, bool lazy, uint8_t *out,
+                                sx_ptx_statistics *statistics)
+{
+    launches l;
+    const sx_part *part = &kernel->part[0];
+    ck_assert(kernel->part_count == 1 && part->tile != NULL);
+    launch_begin(
+        &l, module, module->kernel[0].name,
+        (sx_ptx_dim){(uint32_t)part->grid[2], (uint32_t)part->grid[1], (uint32_t)part->grid[0]},
+        (sx_ptx_dim){part->tile->threads, 1, 1});
+    l.launch.dynamic_shared_bytes = part->tile->shared_bytes;
+    for (uint32_t k = 0; k < n->count; k++) {
+        launch_in(&l, "argument", n->raw[k], bytes_of(&n->input[k]));
+    }
+    launch_out(&l, "result", out, bytes_of(&n->result));
+    sx_code code = launch_run(cx, &l, seed, lazy);
+    if (statistics != NULL) {
+        *statistics = l.outcome.statistics;
+    }
+    return code;
+}
+#endif
