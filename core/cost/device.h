@@ -57,6 +57,17 @@ const sx_device *sx_device_class(const sx_device *device);
 sx_code sx_device_parse(sx_ctx *cx, sx_span text, const sx_device **device);
 /* Text that reads back to the same values. */
 void sx_device_print(const sx_device *device, sx_buf *text);
+/* One value of a device, for people. */
+typedef struct {
+    const char *words, *help; /* as in device_fields.def */
+    /* Where it comes from: of a row of the table as in device_sources.def, of any other its own description. */
+    const char *source;
+    double number;  /* in the base unit */
+    char value[64]; /* with its unit: "4.8 TB/s" */
+    char range[96]; /* what is allowed: "100 MB/s to 100 TB/s" */
+} sx_device_value;
+/* Value `index` of a device, in the order of its text; numbers that it does not have are 0. False: no more. */
+bool sx_device_value_of(const sx_device *device, uint32_t index, sx_device_value *value);
 /* Ranges, and what the values say of each other; of rows of the table too.
  *   errors   SX_INPUT as above */
 sx_code sx_device_check(sx_ctx *cx, const sx_device *device);

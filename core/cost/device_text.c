@@ -70,20 +70,21 @@ static const struct {
 /* ---- fields ---- */
 typedef enum { NEED_REQUIRED, NEED_OPTIONAL, NEED_BLOCK } need;
 typedef struct {
-    const char *words;
+    const char *words, *help;
     size_t offset, size; /* in sx_device */
     kind kind;
     double least, most;
     need need;
 } field;
 static const field fields[] = {
-#define SX_DEVICE_FIELD(member, type, words_, unit, least_, most_, need_, help) \
-    {.words = words_,                                                           \
-     .offset = offsetof(sx_device, member),                                     \
-     .size = sizeof(type),                                                      \
-     .kind = KIND_##unit,                                                       \
-     .least = least_,                                                           \
-     .most = most_,                                                             \
+#define SX_DEVICE_FIELD(member, type, words_, unit, least_, most_, need_, help_) \
+    {.words = words_,                                                            \
+     .help = help_,                                                              \
+     .offset = offsetof(sx_device, member),                                      \
+     .size = sizeof(type),                                                       \
+     .kind = KIND_##unit,                                                        \
+     .least = least_,                                                            \
+     .most = most_,                                                              \
      .need = NEED_##need_},
 #include "core/cost/device_fields.def"
 };
@@ -266,6 +267,62 @@ void sx_device_print(const sx_device *device, sx_buf *text)
                    rate->flops_per_ns);
         sx_buf_put_u8(text, '\n');
     }
+}
+
+/* ---- one value ---- */
+
+static const struct {
+    const char *which;
+    size_t offset;
+    const char *text;
+} sources[] = {
+#define SX_DEVICE_SOURCE(which_, member, text_) \
+    {.which = which_, .offset = offsetof(sx_device, member), .text = text_},
+#include "core/cost/device_sources.def"
+};
+
+static const char *find_source(const char *which, size_t offset)
+{
+    for (uint32_t i = 0; i < SX_COUNT(sources); i++) {
+        if (sources[i].offset == offset && strcmp(sources[i].which, which) == 0) {
+            return sources[i].text;
+        }
+    }
+    return NULL;
+}
+
+static const char *source_of(const sx_device *device, const field *f)
+{
+    for (uint32_t i = 0; i < sx_device_count(); i++) {
+        if (sx_device_at(i) == device) {
+            const char *own = find_source(device->name, f->offset);
+            own = own != NULL ? own : find_source(device->program_class, f->offset);
+            return own != NULL ? own : "not told";
+        }
+    }
+    return "its description";
+}
+
+bool sx_device_value_of(const sx_device *device, uint32_t index, sx_device_value *value)
+{
+    SX_ASSERT(device->name != NULL);
+    if (index >= SX_COUNT(fields)) {
+        return false;
+    }
+    const field *f = &fields[index];
+    sx_buf text;
+    *value = (sx_device_value){.words = f->words,
+                               .help = f->help,
+                               .source = source_of(device, f),
+                               .number = get(device, f)};
+    sx_buf_init(&text, sizeof(value->value));
+    put_number(&text, f->kind, true, value->number);
+    (void)snprintf(value->value, sizeof(value->value), "%.*s", (int)text.len,
+                   (const char *)text.ptr);
+    sx_buf_fini(&text);
+    (void)snprintf(value->range, sizeof(value->range), "%s",
+                   range_of(f->kind, f->least, f->most).text);
+    return true;
 }
 
 /* ---- parse ---- */

@@ -57,6 +57,33 @@ def test_the_list():
     assert "z80" in sx("targets", "z80", status=4).stderr
 
 
+def test_one_in_full():
+    """targets show: the constants of the text with range, meaning and source; limits by the occupancy rules."""
+    for name in ("h200", "x86-64-v4", "a100"):
+        shown, plain = js("targets", "show", name), sx("targets", name).stdout.splitlines()
+        text = sx("targets", "show", name).stdout
+        for constant in shown["constants"]:
+            line = constant["name"] + " " + constant["value"]
+            assert line in plain, (line, plain)
+            assert " to " in constant["allowed"] and constant["meaning"] and constant["source"] != "not told", constant
+            assert all(constant[k] in text for k in ("name", "value", "allowed", "meaning", "source")), constant
+        assert len(shown["constants"]) + len(shown["rates"]) >= len(plain) - 3, (shown, plain)
+        listed, = js("targets", name)["devices"]
+        assert shown["device"] == listed
+        for rate in shown["rates"]:
+            assert abs(rate["gflop_per_s"] / listed["memory_bytes_per_ns"] / rate["flop_per_byte"] - 1) < 1e-12, rate
+    # 65536 registers, handed out by 8 for each thread; 2048 threads of a core
+    assert shown["blocks"] == [{"threads": n, "registers": min(255, 65536 // n),
+                                "resident": 65536 // n // min(256, 65536 // n),
+                                "resident_with_32_registers": min(32, 2048 // n)} for n in (128, 256, 512, 1024)], shown
+    assert js("targets", "show", "x86-64-v3")["blocks"] == []
+    path = device("shown", memory_bandwidth="77 GB/s")
+    own = {c["name"]: c for c in js("targets", "show", "--device", path)["constants"]}
+    assert own["memory bandwidth"]["value"] == "77 GB/s" and own["clock"]["source"] == "its description", own
+    assert "z80" in sx("targets", "show", "z80", status=4).stderr
+    assert "needs NAME" in sx("targets", "show", status=2).stderr
+
+
 def test_a_row_is_where_one_begins():
     path = device()
     again = sx("targets", "--device", path).stdout

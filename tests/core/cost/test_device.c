@@ -63,6 +63,44 @@ START_TEST(test_vendor_rates)
 }
 END_TEST
 
+/* Every value of the table says where it comes from (device_sources.def), and every source is of a value. */
+START_TEST(test_sources)
+{
+    for (uint32_t i = 0; i < sx_device_count(); i++) {
+        sx_device_value value;
+        uint32_t count = 0;
+        for (; sx_device_value_of(sx_device_at(i), count, &value); count++) {
+            ck_assert_msg(value.number <= 0 || strcmp(value.source, "not told") != 0,
+                          "%s: %s has no row in device_sources.def", sx_device_at(i)->name,
+                          value.words);
+        }
+        ck_assert_uint_ge(count, 30);
+    }
+    static const struct {
+        const char *device, *words, *value, *source;
+    } known[] = {{"h200", "memory bandwidth", "4.8 TB/s", "data sheet"},
+                 {"a100", "l2 bandwidth", "64 GB/s", "A100 white paper: 5120 bytes in a cycle"},
+                 {"rtx4090", "link latency", "1.9 us", "NCCL, src/graph/tuning.cc: PCIe"},
+                 {"x86-64-v4", "clock", "2.6 GHz", "chosen: under vector load"}};
+    for (uint32_t k = 0; k < SX_COUNT(known); k++) {
+        bool found = false;
+        sx_device_value value;
+        for (uint32_t v = 0; sx_device_value_of(row(known[k].device), v, &value); v++) {
+            if (strcmp(value.words, known[k].words) == 0) {
+                ck_assert_str_eq(value.value, known[k].value);
+                ck_assert_str_eq(value.source, known[k].source);
+                found = true;
+            }
+        }
+        ck_assert(found);
+    }
+    sx_device own = *row("h200");
+    sx_device_value value;
+    ck_assert(sx_device_value_of(&own, 0, &value));
+    ck_assert_str_eq(value.source, "its description");
+}
+END_TEST
+
 /* Registers of a thread that assemblers grant (-maxrregcount, launch bounds), and blocks that fit a core. */
 START_TEST(test_laws_of_blocks)
 {
@@ -355,6 +393,7 @@ int main(void)
     TCase *cases = tcase_create("device");
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, test_vendor_rates);
+    tcase_add_test(cases, test_sources);
     tcase_add_test(cases, test_laws_of_blocks);
     tcase_add_test(cases, test_rows_read_back);
     tcase_add_test(cases, test_random_values_read_back);
