@@ -528,7 +528,11 @@ void symplex_module_describe(const symplex_module *module, symplex_module_info *
                                   .flops = tables->info->flops,
                                   .estimate_ns = tables->info->cost_ns,
                                   .floor_ns = tables->info->floor_ns,
-                                  .variant_count = (uint32_t)tables->variant_count};
+                                  .variant_count = (uint32_t)tables->variant_count,
+                                  .gpu = sxr_gpu_ordinal(module->program)};
+    if (info->gpu >= 0) {
+        copy_span(info->gpu_name, sizeof(info->gpu_name), sx_span_of(sxr_gpu(module->program)));
+    }
     uint32_t chosen = sxr_variant(module->program);
     if (chosen != SX_MODULE_NONE) {
         const sx_module_variant *variant = &tables->variant[chosen];
@@ -580,7 +584,7 @@ symplex_code symplex_module_tensor(const symplex_module *module, size_t index,
                                .dtype_name = sx_dtype_name((sx_dtype)from->dtype),
                                .rank = from->rank,
                                .size = (size_t)sxr_size(module->program, inside),
-                               .bound = sxr_memory(module->program, inside) != NULL,
+                               .bound = sxr_bound(module->program, inside),
                                .alias = number_of(module, sxr_alias(module->program, inside))};
     for (uint32_t d = 0; d < from->rank; d++) {
         tensor->shape[d] = sxr_shape(module->program, inside)[d];
@@ -675,6 +679,42 @@ symplex_code symplex_module_bind(symplex_module *module, size_t index, void *mem
     return finish(&cx, code, error);
 }
 
+symplex_code symplex_module_bind_device(symplex_module *module, size_t index, uint64_t address,
+                                        size_t size, symplex_error *error)
+{
+    if (module == NULL || index >= module->count) {
+        return misuse(error, "symplex_module_bind_device: no tensor of that number");
+    }
+    if (sxr_module(module->program)->tensor[module->tensor[index]].place == SX_TENSOR_STATE) {
+        return misuse(error, "symplex_module_bind_device: state lies in the module; it is read and "
+                             "written by symplex_module_state_read and _write");
+    }
+    sx_ctx cx;
+    begin(&cx);
+    sx_code code = sxr_bind_device(&cx, module->program, module->tensor[index], address, size);
+    return finish(&cx, code, error);
+}
+
+symplex_code symplex_module_prepare(symplex_module *module, symplex_error *error)
+{
+    if (module == NULL) {
+        return misuse(error, "symplex_module_prepare: no module");
+    }
+    sx_ctx cx;
+    begin(&cx);
+    return finish(&cx, sxr_prepare(&cx, module->program), error);
+}
+
+symplex_code symplex_module_enqueue(symplex_module *module, void *stream, symplex_error *error)
+{
+    if (module == NULL) {
+        return misuse(error, "symplex_module_enqueue: no module");
+    }
+    sx_ctx cx;
+    begin(&cx);
+    return finish(&cx, sxr_enqueue(&cx, module->program, stream), error);
+}
+
 symplex_code symplex_module_run(symplex_module *module, symplex_error *error)
 {
     if (module == NULL) {
@@ -690,7 +730,9 @@ static sx_code check_bound(sx_ctx *cx, const symplex_module *module)
 {
     for (size_t i = 0; i < module->count; i++) {
         if (sxr_memory(module->program, module->tensor[i]) == NULL) {
-            return SX_FAIL(cx, SX_INPUT, "tensor %s is not bound", module->name[i]);
+            return SX_FAIL(cx, SX_INPUT, "tensor %s is not bound%s", module->name[i],
+                           sxr_bound(module->program, module->tensor[i]) ? " to memory of the host"
+                                                                         : "");
         }
     }
     return SX_OK;

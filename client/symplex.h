@@ -227,6 +227,9 @@ typedef struct {
     /* The name of the variant that runs, "batch=4" or "batch=4 x86-64-v4"; empty while none is chosen, and where there
      * is only one. */
     char variant[64];
+    /* The GPU that runs the module: its number, as CUDA counts them here, and its name. -1 and "": the processor. */
+    int gpu;
+    char gpu_name[128];
 } symplex_module_info;
 
 /* NULL is allowed. Memory that was bound stays the caller's. */
@@ -291,6 +294,47 @@ SYMPLEX_API symplex_code symplex_module_bind(symplex_module *module, size_t inde
  *   errors   SYMPLEX_INPUT a tensor has no memory or a symbol no value, named */
 SYMPLEX_API symplex_code symplex_module_run(symplex_module *module, symplex_error *error);
 
+/* ---- module: on a GPU, with memory and streams of the caller ----
+ *
+ * A module for GPUs is opened on the first one that is enough; symplex_module_describe says which. Everything
+ * happens in its primary context, which frameworks use, too. symplex_module_bind and symplex_module_run copy from
+ * and to the host and wait. Without that:
+ *
+ *     symplex_module_bind_device(module, x, address, size, &error);    inputs and outputs where they lie on the GPU
+ *     symplex_module_bind_device(module, y, other, size, &error);
+ *     symplex_module_prepare(module, &error);                          once: code, weights, work on weights alone
+ *     symplex_module_enqueue(module, stream, &error);                  each run: launches on the caller's stream
+ *
+ * The stream may be one that is being captured into a CUDA graph. Such a graph uses the addresses that are bound at
+ * that time, and temporaries and state of the module: it must not be launched after the module is closed, prepared
+ * again with other weights, or given other extents. The runs of a module must not overlap, on whatever streams they
+ * are; each reads and changes its temporaries and state. */
+
+/* Gives a tensor memory of the GPU that runs the module, by its address there (a CUdeviceptr): borrowed until it is
+ * bound again or the module is closed, and used where it lies. Inputs and weights are only read, and outputs
+ * written, by runs; a weight also by symplex_module_prepare, after which its bytes must not change. `size` is that
+ * of the tensor, and all of it lies in one allocation. The address is a multiple of 64: what lies in the middle of
+ * an allocation, such as a slice, may have to be copied first. Binding an input binds the output that lies in it.
+ *   errors   SYMPLEX_USAGE no tensor of that number, or it is state; the processor runs the module;
+ *            SYMPLEX_INPUT another size, with both; an address that is not aligned, not memory of a GPU, or of another
+ *            one, with the name of the tensor; and those of symplex_module_bind */
+SYMPLEX_API symplex_code symplex_module_bind_device(symplex_module *module, size_t index,
+                                                    uint64_t address, size_t size,
+                                                    symplex_error *error);
+/* All that is done once and not in each run: code is loaded, weights are copied from the host, state gets its values,
+ * and the work on weights alone is done. It waits for the GPU. Writes of the caller to weights on the GPU must be
+ * finished. It is needed again after another weight was bound, a symbol got another value, or state was reset.
+ *   errors   SYMPLEX_USAGE the processor runs the module; SYMPLEX_INPUT a weight has no memory or a symbol no value;
+ *            SYMPLEX_NOMEM; SYMPLEX_UNIMPLEMENTED the driver is too old for the code; SYMPLEX_SYSTEM the GPU fails */
+SYMPLEX_API symplex_code symplex_module_prepare(symplex_module *module, symplex_error *error);
+/* Puts a run on `stream`, a CUstream or cudaStream_t of that context (NULL: its default stream), and returns. Nothing
+ * is allocated, nothing is copied from or to the host, and nothing is waited for. The outputs are there when the stream
+ * has come so far; a kernel that fails is told by whatever waits for it.
+ *   errors   SYMPLEX_USAGE the processor runs the module, or it is not prepared, and what is missing; SYMPLEX_INPUT an
+ *            input or output is not in memory of the GPU; SYMPLEX_SYSTEM. What was launched before stays launched. */
+SYMPLEX_API symplex_code symplex_module_enqueue(symplex_module *module, void *stream,
+                                                symplex_error *error);
+
 typedef struct {
     int passed;
     uint64_t elements; /* compared */
@@ -300,11 +344,12 @@ typedef struct {
 /* The outputs as they are now against the reference interpreter on the inputs and weights as they are now:
  * slow, in a process of our own (symplex-client). `check` may be NULL.
  *   errors   SYMPLEX_MISMATCH beyond the tolerance, with output, element and both values; SYMPLEX_INPUT a
- *            tensor has no memory */
+ *            tensor has no memory of the host */
 SYMPLEX_API symplex_code symplex_module_check(symplex_module *module, symplex_check *check,
                                               symplex_error *error);
 
-/* State: tensors that a module keeps from run to run, the same for all variants. They begin with the values that the
+/* State: tensors that a module keeps from run to run, the same for all variants. Runs that were enqueued on a GPU must
+ * have ended before it is read, written or reset. They begin with the values that the
  * module holds for them. `index` is the number of a tensor with the role SYMPLEX_STATE_TENSOR, `size` its bytes; the
  * memory is the caller's and only used during the call.
  *   errors   SYMPLEX_USAGE no tensor of that number, or it is not state; no memory; SYMPLEX_INPUT another size, with

@@ -3,6 +3,9 @@
  * Whatever is called between sxg_enter and sxg_leave is done on one stream, in order; results of launches are
  * there after sxg_sync. The caller's own context is current again after sxg_leave.
  *
+ * While the stream that was entered is being captured into a graph, sxg_copy, sxg_fill and sxg_launch may be called,
+ * and nothing else: they neither allocate nor wait, and what is on the stack of the caller is read before they return.
+ *
  * A GPU that has failed in the middle of its work has lost what was in its memory: the error is kept, and every
  * later call on this sxg_gpu fails with it.
  */
@@ -32,9 +35,16 @@ const sxg_info *sxg_info_of(const sxg_gpu *gpu);
 
 /* Makes the GPU current for the calls below.  errors  SX_SYSTEM, the kept error of a GPU that is lost, too */
 sx_code sxg_enter(sx_ctx *cx, sxg_gpu *gpu);
+/* The same, and what follows is done on a stream of the caller (a CUstream of the GPU's primary context; NULL: its
+ * default stream) instead of the GPU's own. */
+sx_code sxg_enter_stream(sx_ctx *cx, sxg_gpu *gpu, void *stream);
 void sxg_leave(sxg_gpu *gpu);
 
 /* ---- memory ---- */
+
+/* Is this the address of memory of this GPU, whoever allocated it?
+ *   errors   SX_INPUT it is not, or of another one, by number */
+sx_code sxg_check_address(sx_ctx *cx, sxg_gpu *gpu, uint64_t at);
 
 /* `what` is for the error.  errors  SX_NOMEM with the bytes that were wanted and those that are free */
 sx_code sxg_alloc(sx_ctx *cx, sxg_gpu *gpu, const char *what, uint64_t bytes, uint64_t *at);

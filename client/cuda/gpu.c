@@ -12,6 +12,7 @@ enum {
     ATTRIBUTE_MINOR = 76,
     ATTRIBUTE_BLOCK_SHARED_BYTES = 97, /* that a function may be allowed */
     STREAM_NON_BLOCKING = 1,
+    POINTER_DEVICE_ORDINAL = 9,
     ERROR_OUT_OF_MEMORY = 2,
     ERROR_UNAVAILABLE = 46,
     ERROR_ECC = 214,
@@ -125,8 +126,8 @@ void sxg_close(sxg_gpu *gpu)
                 (void)gpu->driver.event_destroy(gpu->event[i]);
             }
         }
-        if (gpu->stream != NULL) {
-            (void)gpu->driver.stream_destroy(gpu->stream);
+        if (gpu->own != NULL) {
+            (void)gpu->driver.stream_destroy(gpu->own);
         }
         if (current) {
             sxg_leave(gpu);
@@ -146,7 +147,7 @@ static sx_code start(sx_ctx *cx, sxg_gpu *gpu)
         return sxg_fail(cx, gpu, "starting the GPU", status);
     }
     SX_TRY(sxg_enter(cx, gpu));
-    status = gpu->driver.stream_create(&gpu->stream, STREAM_NON_BLOCKING);
+    status = gpu->driver.stream_create(&gpu->own, STREAM_NON_BLOCKING);
     for (uint32_t i = 0; status == 0 && i < SX_COUNT(gpu->event); i++) {
         status = gpu->driver.event_create(&gpu->event[i], 0);
     }
@@ -181,13 +182,20 @@ const sxg_info *sxg_info_of(const sxg_gpu *gpu)
     return &gpu->info;
 }
 
-sx_code sxg_enter(sx_ctx *cx, sxg_gpu *gpu)
+sx_code sxg_enter_stream(sx_ctx *cx, sxg_gpu *gpu, void *stream)
 {
+    SX_ASSERT(gpu != NULL);
     if (gpu->lost[0] != '\0') {
         return SX_FAIL(cx, SX_SYSTEM, "%s", gpu->lost);
     }
+    gpu->stream = stream;
     int status = gpu->driver.context_push(gpu->context);
     return status == 0 ? SX_OK : sxg_fail(cx, gpu, "making the GPU current", status);
+}
+
+sx_code sxg_enter(sx_ctx *cx, sxg_gpu *gpu)
+{
+    return sxg_enter_stream(cx, gpu, gpu->own);
 }
 
 void sxg_leave(sxg_gpu *gpu)
@@ -198,6 +206,23 @@ void sxg_leave(sxg_gpu *gpu)
 }
 
 /* ---- memory ---- */
+
+sx_code sxg_check_address(sx_ctx *cx, sxg_gpu *gpu, uint64_t at)
+{
+    int ordinal = -1;
+    if (gpu->lost[0] != '\0') {
+        return SX_FAIL(cx, SX_SYSTEM, "%s", gpu->lost);
+    }
+    if (gpu->driver.pointer_attribute(&ordinal, POINTER_DEVICE_ORDINAL, at) != 0) {
+        return SX_FAIL(cx, SX_INPUT, "0x%llx is no address of memory of a GPU",
+                       (unsigned long long)at);
+    }
+    if (ordinal != gpu->info.ordinal) {
+        return SX_FAIL(cx, SX_INPUT, "0x%llx is memory of GPU %d, the module is on GPU %d (%s)",
+                       (unsigned long long)at, ordinal, gpu->info.ordinal, gpu->info.name);
+    }
+    return SX_OK;
+}
 
 sx_code sxg_alloc(sx_ctx *cx, sxg_gpu *gpu, const char *what, uint64_t bytes, uint64_t *at)
 {
@@ -241,15 +266,18 @@ sx_code sxg_copy(sx_ctx *cx, sxg_gpu *gpu, uint64_t to, uint64_t from, uint64_t 
     return status == 0 ? SX_OK : sxg_fail(cx, gpu, "copying on the GPU", status);
 }
 
-/* What is filled doubles with each copy: the driver has no fill of 8 bytes. */
-static int fill_64(sxg_gpu *gpu, uint64_t to, uint64_t bytes, uint64_t element)
+/* The driver has no fill of 8 bytes: the halves are rows of 4 bytes that lie 8 apart. */
+static int fill_64(const sxg_gpu *gpu, uint64_t to, uint64_t count, uint64_t element)
 {
-    int status = gpu->driver.upload(to, &element, sizeof(element), gpu->stream);
-    for (uint64_t done = sizeof(element); status == 0 && done < bytes; done *= 2) {
-        uint64_t more = done < bytes - done ? done : bytes - done;
-        status = gpu->driver.copy(to + done, to, (size_t)more, gpu->stream);
+    const uint64_t size = sizeof(element);
+    unsigned low = (unsigned)(element & UINT32_MAX), high = (unsigned)(element >> 32);
+    if (low == high) {
+        return gpu->driver.fill_32(to, low, (size_t)(2 * count), gpu->stream);
     }
-    return status;
+    int status = gpu->driver.fill_32_strided(to, size, low, 1, (size_t)count, gpu->stream);
+    return status != 0 ? status
+                       : gpu->driver.fill_32_strided(to + size / 2, size, high, 1, (size_t)count,
+                                                     gpu->stream);
 }
 
 sx_code sxg_fill(sx_ctx *cx, sxg_gpu *gpu, uint64_t to, uint64_t bytes, uint64_t element,
@@ -265,7 +293,7 @@ sx_code sxg_fill(sx_ctx *cx, sxg_gpu *gpu, uint64_t to, uint64_t bytes, uint64_t
     case 1: status = gpu->driver.fill_8(to, (unsigned char)element, count, gpu->stream); break;
     case 2: status = gpu->driver.fill_16(to, (unsigned short)element, count, gpu->stream); break;
     case 4: status = gpu->driver.fill_32(to, (unsigned)element, count, gpu->stream); break;
-    case 8: status = fill_64(gpu, to, bytes, element); break;
+    case 8: status = fill_64(gpu, to, count, element); break;
     default: SX_UNREACHABLE();
     }
     return status == 0 ? SX_OK : sxg_fail(cx, gpu, "filling memory of the GPU", status);

@@ -9,7 +9,8 @@ struct sxg_gpu {
     sxg_info info;
     int device;
     void *context; /* the primary one of the device, which others of this process may use, too */
-    void *stream;
+    void *own;     /* its stream */
+    void *stream;  /* where work goes now: that one, or one of the caller */
     void *event[2];
     char lost[512]; /* the error that ended its use; "" before */
 };

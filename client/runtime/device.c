@@ -60,6 +60,11 @@ const char *sxr_gpu(const sxr_program *program)
     return program->device != NULL ? sxg_info_of(program->device->gpu)->name : NULL;
 }
 
+int sxr_gpu_ordinal(const sxr_program *program)
+{
+    return program->device != NULL ? sxg_info_of(program->device->gpu)->ordinal : -1;
+}
+
 /* ---- memory ---- */
 
 static uint64_t aligned(uint64_t bytes)
@@ -108,6 +113,7 @@ static void add_bases(sxr_program *program)
     for (uint64_t i = 0; i < module->tensor_count; i++) {
         uint32_t alias = module->tensor[i].alias;
         d->at[i] = alias != SX_MODULE_NONE ? d->at[alias] : d->at[i];
+        d->own[i] = d->at[i];
     }
 }
 
@@ -150,10 +156,13 @@ sx_code sxr_device_open(sx_ctx *cx, sxr_program *program)
     program->device = d;
     program->way = &sxr_way_gpu;
     d->at = calloc((size_t)module->tensor_count + 1, sizeof(*d->at));
+    d->own = calloc((size_t)module->tensor_count + 1, sizeof(*d->own));
+    d->lent = calloc((size_t)module->tensor_count + 1, sizeof(*d->lent));
     d->stale = calloc((size_t)module->tensor_count + 1, sizeof(*d->stale));
     d->part = calloc((size_t)module->part_count + 1, sizeof(*d->part));
     d->code = calloc((size_t)module->kernel_count + 1, sizeof(*d->code));
-    if (d->at == NULL || d->stale == NULL || d->part == NULL || d->code == NULL) {
+    if (d->at == NULL || d->own == NULL || d->lent == NULL || d->stale == NULL || d->part == NULL ||
+        d->code == NULL) {
         return SX_FAIL(cx, SX_NOMEM, "no memory for the records of a GPU");
     }
     SX_TRY(sxg_open(cx, module->info->level, &d->gpu));
@@ -191,6 +200,8 @@ void sxr_device_close(sxr_program *program)
     sx_ctx_fini(&cx);
     sxg_close(d->gpu);
     free(d->at);
+    free(d->own);
+    free(d->lent);
     free(d->stale);
     free(d->part);
     free(d->code);
@@ -211,6 +222,27 @@ static sx_code upload_state(sx_ctx *cx, sxr_program *program, uint32_t index)
                       tensor->size);
 }
 
+/* What all runs use: weights and state, where they are not there yet. */
+static sx_code upload_kept(sx_ctx *cx, sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    struct sxr_device *d = program->device;
+    for (uint32_t i = 0; i < module->tensor_count; i++) {
+        if (!d->stale[i]) {
+            continue;
+        }
+        if (module->tensor[i].place == SX_TENSOR_STATE) {
+            SX_TRY(upload_state(cx, program, i));
+        } else {
+            SX_ASSERT(module->tensor[i].place == SX_TENSOR_WEIGHT && !d->lent[i]);
+            SX_TRY(sxg_upload(cx, d->gpu, d->at[i], program->tensor[i], program->bytes[i]));
+        }
+        d->stale[i] = false;
+    }
+    return SX_OK;
+}
+
+/* Inputs of this run, and outputs, too: a kernel may add to what is there, or leave some of it as it was. */
 static sx_code upload(sx_ctx *cx, sxr_program *program)
 {
     const sx_module *module = &program->module;
@@ -218,13 +250,9 @@ static sx_code upload(sx_ctx *cx, sxr_program *program)
     for (uint32_t i = 0; i < module->tensor_count; i++) {
         uint32_t place = module->tensor[i].place;
         bool own = place == SX_TENSOR_OUTPUT && module->tensor[i].alias == SX_MODULE_NONE;
-        /* Outputs, too: a kernel may add to what is there, or leave some of it as it was. */
-        if (place == SX_TENSOR_INPUT || own || (place == SX_TENSOR_WEIGHT && d->stale[i])) {
+        if ((place == SX_TENSOR_INPUT || own) && !d->lent[i]) {
             SX_TRY(sxg_upload(cx, d->gpu, d->at[i], program->tensor[i], program->bytes[i]));
-        } else if (place == SX_TENSOR_STATE && d->stale[i]) {
-            SX_TRY(upload_state(cx, program, i));
         }
-        d->stale[i] = false;
     }
     return SX_OK;
 }
@@ -234,7 +262,7 @@ static sx_code download(sx_ctx *cx, sxr_program *program)
     const sx_module *module = &program->module;
     struct sxr_device *d = program->device;
     for (uint32_t i = 0; i < module->tensor_count; i++) {
-        if (module->tensor[i].place == SX_TENSOR_OUTPUT) {
+        if (module->tensor[i].place == SX_TENSOR_OUTPUT && !d->lent[i]) {
             SX_TRY(sxg_download(cx, d->gpu, program->tensor[i], d->at[i], program->bytes[i]));
         }
     }
@@ -245,6 +273,7 @@ static sx_code begin(sx_ctx *cx, sxr_program *program)
 {
     SX_TRY(sxg_enter(cx, program->device->gpu));
     sx_code code = sxr_device_load(cx, program);
+    code = code == SX_OK ? upload_kept(cx, program) : code;
     code = code == SX_OK ? upload(cx, program) : code;
     if (code != SX_OK) {
         sxg_leave(program->device->gpu);
@@ -304,18 +333,123 @@ static sx_code launch_timed(sx_ctx *cx, sxr_program *program, uint32_t index, ui
 static sx_code count_round(sx_ctx *cx, sxr_program *program, uint32_t tensor, uint64_t round)
 {
     const struct sxr_device *d = program->device;
-    return sxg_upload(cx, d->gpu, d->at[tensor], &round, sizeof(round));
+    return sxg_fill(cx, d->gpu, d->at[tensor], sizeof(round), round, sizeof(round));
 }
 
 const sxr_way sxr_way_gpu = {
     .begin = begin, .launch = launch_timed, .count_round = count_round, .end = end};
 
+/* ---- a run in parts: what comes before, and launches on a stream of the caller ---- */
+
+sx_code sxr_device_prepare_begin(sx_ctx *cx, sxr_program *program)
+{
+    SX_TRY(sxg_enter(cx, program->device->gpu));
+    sx_code code = sxr_device_load(cx, program);
+    code = code == SX_OK ? upload_kept(cx, program) : code;
+    if (code != SX_OK) {
+        sxg_leave(program->device->gpu);
+    }
+    return code;
+}
+
+sx_code sxr_device_prepare_end(sx_ctx *cx, sxr_program *program, sx_code code)
+{
+    sxg_gpu *gpu = program->device->gpu;
+    code = code == SX_OK ? sxg_sync(cx, gpu) : code;
+    sxg_leave(gpu);
+    return code;
+}
+
+sx_code sxr_device_check_enqueue(sx_ctx *cx, const sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    const struct sxr_device *d = program->device;
+    for (uint32_t i = 0; i < module->tensor_count; i++) {
+        uint32_t place = module->tensor[i].place;
+        sx_span name = sx_module_string(module, module->tensor[i].name);
+        int shown = (int)sx_min_i64((int64_t)name.len, 200);
+        bool each_run = place == SX_TENSOR_INPUT || place == SX_TENSOR_OUTPUT;
+        if (each_run && !d->lent[i] && module->tensor[i].size > 0) {
+            return SX_FAIL(cx, SX_INPUT, "tensor %.*s is not bound to memory of the GPU", shown,
+                           (const char *)name.ptr);
+        }
+        if (d->stale[i]) {
+            return SX_FAIL(cx, SX_USAGE,
+                           "the module is not prepared: tensor %.*s is not on the GPU", shown,
+                           (const char *)name.ptr);
+        }
+    }
+    if (!program->prologue_done[program->variant]) {
+        return SX_FAIL(cx, SX_USAGE,
+                       "the module is not prepared: its weights were bound, or its "
+                       "extents chosen, after that");
+    }
+    return SX_OK;
+}
+
+sx_code sxr_device_enter(sx_ctx *cx, sxr_program *program, void *stream)
+{
+    return sxg_enter_stream(cx, program->device->gpu, stream);
+}
+
+void sxr_device_leave(sxr_program *program)
+{
+    sxg_leave(program->device->gpu);
+}
+
 /* ---- binding and state ---- */
 
-void sxr_device_rebound(sxr_program *program, uint32_t weight)
+/* Where a tensor lies from now on, and an output in its place. */
+static void move(sxr_program *program, uint32_t tensor, bool lent, uint64_t address)
 {
-    SX_ASSERT(weight < program->module.tensor_count);
-    program->device->stale[weight] = true;
+    const sx_module *module = &program->module;
+    struct sxr_device *d = program->device;
+    for (uint32_t i = 0; i < module->tensor_count; i++) {
+        if (i == tensor || module->tensor[i].alias == tensor) {
+            d->lent[i] = lent;
+            d->at[i] = lent ? address : d->own[i];
+        }
+    }
+}
+
+void sxr_device_bound(sxr_program *program, uint32_t tensor)
+{
+    SX_ASSERT(tensor < program->module.tensor_count);
+    move(program, tensor, false, 0);
+    program->device->stale[tensor] = program->module.tensor[tensor].place == SX_TENSOR_WEIGHT;
+}
+
+bool sxr_device_has(const sxr_program *program, uint32_t tensor)
+{
+    SX_ASSERT(tensor < program->module.tensor_count);
+    return program->device->lent[tensor];
+}
+
+sx_code sxr_device_bind(sx_ctx *cx, sxr_program *program, uint32_t tensor, uint64_t address)
+{
+    struct sxr_device *d = program->device;
+    uint32_t alias = program->module.tensor[tensor].alias;
+    sx_span name = sx_module_string(&program->module, program->module.tensor[tensor].name);
+    int shown = (int)sx_min_i64((int64_t)name.len, 200);
+    if (address % SXR_DEVICE_ALIGN != 0) {
+        sx_hint(cx,
+                "Memory as the driver gives it is aligned; a piece out of the middle of it need "
+                "not be, and is copied first.");
+        return SX_FAIL(cx, SX_INPUT, "tensor %.*s: 0x%llx is not a multiple of %u", shown,
+                       (const char *)name.ptr, (unsigned long long)address, SXR_DEVICE_ALIGN);
+    }
+    if (alias != SX_MODULE_NONE && (!d->lent[alias] || d->at[alias] != address)) {
+        sx_span input = sx_module_string(&program->module, program->module.tensor[alias].name);
+        return SX_FAIL(cx, SX_INPUT, "output %.*s lies in the memory of input %.*s: bind that",
+                       shown, (const char *)name.ptr, (int)sx_min_i64((int64_t)input.len, 200),
+                       (const char *)input.ptr);
+    }
+    if (sxg_check_address(cx, d->gpu, address) != SX_OK) {
+        return sx_fail_in(cx, "tensor %.*s", shown, (const char *)name.ptr);
+    }
+    move(program, tensor, true, address);
+    d->stale[tensor] = false;
+    return SX_OK;
 }
 
 void sxr_device_state_reset(sxr_program *program)

@@ -1,7 +1,8 @@
 /* device.h - inside client/runtime: what a program has on a GPU.
  *
  * Temporaries, persistent tensors and state lie there alone; constants are copied there once, weights when they were
- * bound, inputs and outputs before, outputs after each run. Memory of the caller is memory of the host.
+ * bound, inputs and outputs before, outputs after each run. A tensor that is bound to memory of the GPU is used where
+ * it lies.
  */
 #ifndef SX_CLIENT_RUNTIME_DEVICE_H
 #define SX_CLIENT_RUNTIME_DEVICE_H
@@ -15,8 +16,23 @@ sx_code sxr_device_find(sx_ctx *cx, const sx_module *module, uint32_t *capabilit
 sx_code sxr_device_open(sx_ctx *cx, sxr_program *program);
 void sxr_device_close(sxr_program *program); /* without one: nothing */
 
-/* The weight has other memory, whose bytes are copied before the next run. */
-void sxr_device_rebound(sxr_program *program, uint32_t weight);
+/* The tensor, and an output in its place, has memory of the host, or none; a weight is copied before the next run. */
+void sxr_device_bound(sxr_program *program, uint32_t tensor);
+/* It has memory of the GPU, which the caller owns.
+ *   errors   SX_INPUT the address is not a multiple of SXR_DEVICE_ALIGN, or not memory of this GPU; an output that lies
+ *            in the memory of an input, elsewhere */
+sx_code sxr_device_bind(sx_ctx *cx, sxr_program *program, uint32_t tensor, uint64_t address);
+bool sxr_device_has(const sxr_program *program, uint32_t tensor);
+
+/* What comes before the launches of a run, and is not done again: code is loaded, weights and state are copied.
+ * Launches of the prologue may follow; sxr_device_prepare_end waits for all of it. */
+sx_code sxr_device_prepare_begin(sx_ctx *cx, sxr_program *program);
+sx_code sxr_device_prepare_end(sx_ctx *cx, sxr_program *program, sx_code code);
+/* May the launches of a run be put on a stream of the caller?
+ *   errors   SX_INPUT an input or output is not in memory of the GPU; SX_USAGE the module is not prepared */
+sx_code sxr_device_check_enqueue(sx_ctx *cx, const sxr_program *program);
+sx_code sxr_device_enter(sx_ctx *cx, sxr_program *program, void *stream);
+void sxr_device_leave(sxr_program *program);
 /* State gets its first values before the next run. */
 void sxr_device_state_reset(sxr_program *program);
 sx_code sxr_device_state_read(sx_ctx *cx, const sxr_program *program, uint32_t tensor, void *memory,

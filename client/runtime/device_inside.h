@@ -18,7 +18,9 @@ struct sxr_device {
     /* Memory: temporaries, persistent tensors, state; constants; weights, inputs, outputs; workspaces. */
     uint64_t kept, constants, bound, workspace;
     uint64_t workspace_warps; /* that there are workspaces for */
-    uint64_t *at;             /* [tensor_count] */
+    uint64_t *at;             /* [tensor_count] where each tensor is now, */
+    uint64_t *own;            /* and where it is in memory of ours */
+    bool *lent;               /* [tensor_count] it is in memory of the GPU that the caller has */
     bool *stale;              /* [tensor_count] the weight, or the state, must be copied */
     sxr_entry *part;          /* [part_count] */
     void **code;              /* [kernel_count] NULL: not loaded yet */

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/runtime/program.h"
+#include "client/runtime/device.h"
 
 /* The extents of the file, which are the largest. */
 static void take_largest(sxr_program *program)
@@ -148,6 +148,9 @@ sx_code sxr_set_extent(sx_ctx *cx, sxr_program *program, sx_span name, int64_t v
         const sx_module_extent *row = &module->extent[i];
         if (row->what == SX_EXTENT_TENSOR && row->symbol == symbol) {
             program->tensor[row->index] = NULL;
+            if (program->device != NULL) {
+                sxr_device_bound(program, row->index);
+            }
         }
     }
     sxr_extents_follow(program);

@@ -1,7 +1,7 @@
 /* lists.c - runs the launches of a variant, loops among them, in the way of the program. */
 #include <string.h>
 
-#include "client/runtime/program.h"
+#include "client/runtime/device.h"
 
 /* A tensor that all variants share is made once. */
 static sx_code run_prologue(sx_ctx *cx, sxr_program *program, uint32_t index, uint64_t *ns)
@@ -71,14 +71,15 @@ static sx_code run_launches(sx_ctx *cx, sxr_program *program, uint32_t prologue,
     return SX_OK;
 }
 
-static sx_code check_bound(sx_ctx *cx, const sxr_program *program)
+/* All weights, and unless `weights_alone` all inputs and outputs; others have memory from the start. */
+static sx_code check_bound(sx_ctx *cx, const sxr_program *program, bool weights_alone)
 {
     const sx_module *module = &program->module;
-    for (uint64_t i = 0; i < module->tensor_count; i++) {
+    for (uint32_t i = 0; i < module->tensor_count; i++) {
         uint32_t place = module->tensor[i].place;
-        bool bound = place == SX_TENSOR_INPUT || place == SX_TENSOR_OUTPUT ||
-                     place == SX_TENSOR_WEIGHT; /* others have memory from the start */
-        if (bound && program->tensor[i] == NULL && module->tensor[i].size > 0) {
+        bool each_run = place == SX_TENSOR_INPUT || place == SX_TENSOR_OUTPUT;
+        bool asked = place == SX_TENSOR_WEIGHT || (each_run && !weights_alone);
+        if (asked && !sxr_bound(program, i) && module->tensor[i].size > 0) {
             sx_span name = sx_module_string(module, module->tensor[i].name);
             return SX_FAIL(cx, SX_INPUT, "tensor %.*s is not bound", (int)name.len,
                            (const char *)name.ptr);
@@ -87,14 +88,20 @@ static sx_code check_bound(sx_ctx *cx, const sxr_program *program)
     return SX_OK;
 }
 
-/* The prologue where it has not run for these weights, then the rest. */
-static sx_code run_variant(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
+static sx_code run_prologue_once(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
 {
     bool *done = &program->prologue_done[program->variant];
     if (!*done) {
         SX_TRY(run_launches(cx, program, 1, launch_ns));
         *done = true;
     }
+    return SX_OK;
+}
+
+/* The prologue where it has not run for these weights, then the rest. */
+static sx_code run_variant(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
+{
+    SX_TRY(run_prologue_once(cx, program, launch_ns));
     return run_launches(cx, program, 0, launch_ns);
 }
 
@@ -108,7 +115,7 @@ sx_code sxr_run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
         return SX_OK;
     }
     SX_TRY(sxr_extents_check(cx, program));
-    SX_TRY(check_bound(cx, program));
+    SX_TRY(check_bound(cx, program, false));
     const sx_module_variant *variant = &module->variant[program->variant];
     bool done = program->prologue_done[program->variant];
     for (uint32_t i = 0; launch_ns != NULL && i < variant->launch_count; i++) {
@@ -119,4 +126,34 @@ sx_code sxr_run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
     SX_TRY(way->begin != NULL ? way->begin(cx, program) : SX_OK);
     sx_code code = run_variant(cx, program, launch_ns);
     return way->end != NULL ? way->end(cx, program, code) : code;
+}
+
+/* ---- on a stream of the caller ---- */
+
+static sx_code check_gpu(sx_ctx *cx, const sxr_program *program)
+{
+    if (program->device == NULL) {
+        return SX_FAIL(cx, SX_USAGE, "the module runs on the processor, which has no streams");
+    }
+    return sxr_extents_check(cx, program);
+}
+
+sx_code sxr_prepare(sx_ctx *cx, sxr_program *program)
+{
+    SX_TRY(check_gpu(cx, program));
+    SX_TRY(check_bound(cx, program, true));
+    SX_ASSERT(program->variant != SX_MODULE_NONE); /* code of a GPU is in a variant */
+    SX_TRY(sxr_device_prepare_begin(cx, program));
+    return sxr_device_prepare_end(cx, program, run_prologue_once(cx, program, NULL));
+}
+
+sx_code sxr_enqueue(sx_ctx *cx, sxr_program *program, void *stream)
+{
+    SX_TRY(check_gpu(cx, program));
+    SX_TRY(check_bound(cx, program, false));
+    SX_TRY(sxr_device_check_enqueue(cx, program));
+    SX_TRY(sxr_device_enter(cx, program, stream));
+    sx_code code = run_launches(cx, program, 0, NULL);
+    sxr_device_leave(program);
+    return code;
 }

@@ -68,17 +68,48 @@ static sx_code check_bound_size(sx_ctx *cx, const sxr_program *program, uint32_t
     return SX_OK;
 }
 
+/* The prologues have run for other weights. */
+static void forget_prologues(sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    if (module->variant_count > 0) {
+        memset(program->prologue_done, 0, (size_t)module->variant_count * sizeof(bool));
+        memset(program->made, 0, (size_t)module->tensor_count * sizeof(bool));
+    }
+}
+
+static sx_code check_place(sx_ctx *cx, const sxr_program *program, uint32_t index)
+{
+    const sx_module_tensor *tensor = &program->module.tensor[index];
+    sx_span name = sx_module_string(&program->module, tensor->name);
+    if (tensor->place != SX_TENSOR_INPUT && tensor->place != SX_TENSOR_OUTPUT &&
+        tensor->place != SX_TENSOR_WEIGHT) {
+        return SX_FAIL(cx, SX_INPUT, "tensor %.*s is internal", (int)name.len,
+                       (const char *)name.ptr);
+    }
+    return SX_OK;
+}
+
+/* The tensor, and an output in its place, has this memory of the host; NULL: none. */
+static void put_memory(sxr_program *program, uint32_t index, void *memory)
+{
+    const sx_module *module = &program->module;
+    program->tensor[index] = memory;
+    for (uint32_t i = 0; i < module->tensor_count; i++) {
+        program->tensor[i] = module->tensor[i].alias == index ? memory : program->tensor[i];
+    }
+    if (module->tensor[index].place == SX_TENSOR_WEIGHT) {
+        forget_prologues(program);
+    }
+}
+
 sx_code sxr_bind(sx_ctx *cx, sxr_program *program, uint32_t index, void *memory, uint64_t size)
 {
     const sx_module *module = &program->module;
     SX_ASSERT(index < module->tensor_count);
     const sx_module_tensor *tensor = &module->tensor[index];
     sx_span name = sx_module_string(module, tensor->name);
-    if (tensor->place != SX_TENSOR_INPUT && tensor->place != SX_TENSOR_OUTPUT &&
-        tensor->place != SX_TENSOR_WEIGHT) {
-        return SX_FAIL(cx, SX_INPUT, "tensor %.*s is internal", (int)name.len,
-                       (const char *)name.ptr);
-    }
+    SX_TRY(check_place(cx, program, index));
     SX_TRY(check_bound_size(cx, program, index, memory, size));
     if (tensor->alias != SX_MODULE_NONE && program->tensor[tensor->alias] != memory) {
         sx_span input = sx_module_string(module, module->tensor[tensor->alias].name);
@@ -86,18 +117,33 @@ sx_code sxr_bind(sx_ctx *cx, sxr_program *program, uint32_t index, void *memory,
                        (int)name.len, (const char *)name.ptr, (int)input.len,
                        (const char *)input.ptr);
     }
-    program->tensor[index] = memory;
-    for (uint32_t i = 0; tensor->place == SX_TENSOR_INPUT && i < module->tensor_count; i++) {
-        program->tensor[i] = module->tensor[i].alias == index ? memory : program->tensor[i];
-    }
-    if (tensor->place == SX_TENSOR_WEIGHT && program->device != NULL) {
-        sxr_device_rebound(program, index);
-    }
-    if (tensor->place == SX_TENSOR_WEIGHT && module->variant_count > 0) {
-        memset(program->prologue_done, 0, (size_t)module->variant_count * sizeof(bool));
-        memset(program->made, 0, (size_t)module->tensor_count * sizeof(bool));
+    put_memory(program, index, memory);
+    if (program->device != NULL) {
+        sxr_device_bound(program, index);
     }
     return SX_OK;
+}
+
+sx_code sxr_bind_device(sx_ctx *cx, sxr_program *program, uint32_t index, uint64_t address,
+                        uint64_t size)
+{
+    SX_ASSERT(index < program->module.tensor_count);
+    if (program->device == NULL) {
+        return SX_FAIL(cx, SX_USAGE,
+                       "the module runs on the processor, which has no memory of a GPU");
+    }
+    SX_TRY(check_place(cx, program, index));
+    SX_TRY(check_bound_size(cx, program, index, program, size)); /* it is not NULL */
+    SX_TRY(sxr_device_bind(cx, program, index, address));
+    put_memory(program, index, NULL);
+    return SX_OK;
+}
+
+bool sxr_bound(const sxr_program *program, uint32_t tensor)
+{
+    SX_ASSERT(tensor < program->module.tensor_count);
+    return program->tensor[tensor] != NULL ||
+           (program->device != NULL && sxr_device_has(program, tensor));
 }
 
 uint32_t sxr_alias(const sxr_program *program, uint32_t output)

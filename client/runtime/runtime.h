@@ -3,7 +3,7 @@
  *
  * A program owns its mappings, its memory and its threads. Weights that the file carries are used where they
  * lie. Not thread-safe: one run at a time per program. A module for GPUs is run by the first one that is enough;
- * what is bound is memory of the host all the same, which is copied there and back.
+ * memory of the host that is bound is copied there and back, memory of the GPU is used where it lies.
  */
 #ifndef SX_CLIENT_RUNTIME_RUNTIME_H
 #define SX_CLIENT_RUNTIME_RUNTIME_H
@@ -50,8 +50,9 @@ const sx_module *sxr_module(const sxr_program *program);
 /* The bytes of the module file, as long as the program is open. */
 sx_span sxr_bytes(const sxr_program *program);
 uint32_t sxr_threads(const sxr_program *program);
-/* The name of the GPU that runs the program; NULL: the processor does. */
+/* The name of the GPU that runs the program, and its number; NULL and -1: the processor does. */
 const char *sxr_gpu(const sxr_program *program);
+int sxr_gpu_ordinal(const sxr_program *program);
 /* The program's threads, for other work between its runs: two pools would wait in each other's way. */
 struct sxr_pool *sxr_pool_of(const sxr_program *program);
 
@@ -79,6 +80,14 @@ uint32_t sxr_find(const sxr_program *program, sx_module_place place, sx_span nam
 /* Binds memory of exactly the tensor's size to an input, output or weight; borrowed until rebound or close.
  * Rebinding a weight makes the prologues run again. SX_INPUT names the tensor and both sizes. */
 sx_code sxr_bind(sx_ctx *cx, sxr_program *program, uint32_t tensor, void *memory, uint64_t size);
+/* The same with memory of the GPU that runs the program, by its address there: it is used where it lies, and is not
+ * copied. What must lie in one allocation is `size` bytes from the address on.
+ *   errors   SX_USAGE the processor runs the program; SX_INPUT another size, an address that is not a multiple of
+ *            SXR_DEVICE_ALIGN, or not memory of this GPU, by the tensor's name */
+#define SXR_DEVICE_ALIGN 64u
+sx_code sxr_bind_device(sx_ctx *cx, sxr_program *program, uint32_t tensor, uint64_t address,
+                        uint64_t size);
+bool sxr_bound(const sxr_program *program, uint32_t tensor);
 /* The input in whose memory an output lies, which a run overwrites; SX_MODULE_NONE: it has its own. Binding the
  * input binds such an output; bound by itself it must be the same memory. */
 uint32_t sxr_alias(const sxr_program *program, uint32_t output);
@@ -105,6 +114,19 @@ sx_code sxr_state_write(sx_ctx *cx, sxr_program *program, uint32_t tensor, const
  * slot for each launch of the module; those of the launches that ran are filled with wall times, inside a loop
  * with the sum of all rounds. */
 sx_code sxr_run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns);
+
+/* On a GPU: all that comes before the launches of a run and lasts: code is loaded, weights and state are copied, the
+ * prologue of the variant has run. Waits for it. Inputs and outputs need no memory yet.
+ *   errors   SX_USAGE the processor runs the program; SX_INPUT a weight is not bound; those of sxr_run */
+sx_code sxr_prepare(sx_ctx *cx, sxr_program *program);
+/* Puts the launches of a run on a stream of the caller, a CUstream of the GPU's primary context (NULL: its default
+ * stream), and returns without waiting for them. All inputs and outputs lie in memory of the GPU. Nothing is allocated,
+ * waited for or copied from the host, so that the stream may be one that is being captured into a graph; the graph then
+ * uses the addresses that are bound now, the program's temporaries and its state, as long as the program is open.
+ * Runs of one program must not overlap.
+ *   errors   SX_USAGE the processor runs the program, or it is not prepared, and why; SX_INPUT as sxr_run, or a tensor
+ *            is not in memory of the GPU; SX_SYSTEM */
+sx_code sxr_enqueue(sx_ctx *cx, sxr_program *program, void *stream);
 
 /* One launch alone, but no loop, by the processor, with memory for each of its arguments given by the caller. The
  * program is not one that a GPU runs. */

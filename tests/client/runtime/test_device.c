@@ -2,6 +2,7 @@
  * the same program on the processor, and errors where something is missing or fails. */
 #include "tests/client/cuda/fake_driver.h"
 
+#include <signal.h>
 #include <string.h>
 
 #include "client/runtime/cpu.h"
@@ -461,6 +462,192 @@ START_TEST(test_blocks_that_are_refused)
 }
 END_TEST
 
+/* ---- memory and streams of the caller ---- */
+
+/* The memory of x, y and d on the GPU, and with `weight` that of w. */
+static void bind_rich_device(rich *r, fake_user *u, int64_t n, const float *weight)
+{
+    uint64_t bytes = 4 * (uint64_t)n;
+    ck_sx_ok(&cx, sxr_set_extent(&cx, r->program, SX_SPAN_LITERAL("n"), n));
+    uint64_t x = fake_user_memory(u, r->x, bytes), y = fake_user_memory(u, r->y, bytes);
+    uint64_t d = fake_user_memory(u, r->d, sizeof(r->d));
+    ck_sx_ok(&cx, sxr_bind_device(&cx, r->program, SX_GEN_X, x, bytes));
+    ck_sx_ok(&cx, sxr_bind_device(&cx, r->program, SX_GEN_Y, y, bytes));
+    ck_sx_ok(&cx, sxr_bind_device(&cx, r->program, SX_GEN_D, d, sizeof(r->d)));
+    ck_assert(sxr_bound(r->program, SX_GEN_Z) && sxr_memory(r->program, SX_GEN_Z) == NULL);
+    if (weight != NULL) {
+        uint64_t w = fake_user_memory(u, weight, 4);
+        ck_sx_ok(&cx, sxr_bind_device(&cx, r->program, SX_GEN_W, w, 4));
+    }
+}
+
+static void read_rich_device(rich *r, const fake_user *u, int64_t n)
+{
+    ck_assert_int_eq(u->download(r->y, u->memory[1], 4 * (size_t)n, u->stream), 0);
+    ck_assert_int_eq(u->download(r->d, u->memory[2], sizeof(r->d), u->stream), 0);
+}
+
+/* Runs on the caller's stream, as they come and from a graph, are those of the processor: loops, fills, copies, state,
+ * an output in place of an input. The driver ends the process at a call that a graph could not repeat. */
+START_TEST(test_streams_and_graphs)
+{
+    static const int64_t extents[] = {16, 7, 64};
+    const float weight = 2;
+    bool on_device = _i == 1;
+    for (uint32_t k = 0; k < SX_COUNT(extents); k++) {
+        int64_t n = extents[k];
+        rich r[2];
+        fake_user u;
+        for (uint32_t i = 0; i < 2; i++) {
+            open_rich(&r[i], i == 1, false);
+        }
+        float w = weight;
+        ck_sx_ok(&cx, sxr_bind(&cx, r[0].program, SX_GEN_W, &w, 4));
+        fake_user_begin(&u);
+        bind_rich_device(&r[1], &u, n, on_device ? &weight : NULL);
+        if (!on_device) {
+            ck_sx_ok(&cx, sxr_bind(&cx, r[1].program, SX_GEN_W, &w, 4));
+        }
+        ck_sx_ok(&cx, sxr_prepare(&cx, r[1].program));
+        ck_sx_ok(&cx, sxr_enqueue(&cx, r[1].program, u.stream));
+        fake_user_capture(&u);
+        ck_sx_ok(&cx, sxr_enqueue(&cx, r[1].program, u.stream));
+        fake_user_captured(&u);
+        ck_assert(u.launch(u.graph, u.stream) == 0 && u.launch(u.graph, u.stream) == 0);
+        for (uint32_t run = 0; run < 3; run++) {
+            ck_sx_ok(&cx, run_rich(&r[0], n));
+        }
+        read_rich_device(&r[1], &u, n);
+        same(&r[0], &r[1]);
+        ck_sx_ok(&cx,
+                 sxr_run(&cx, r[1].program, NULL)); /* on a stream of its own, and waited for */
+        ck_sx_ok(&cx, run_rich(&r[0], n));
+        read_rich_device(&r[1], &u, n);
+        same(&r[0], &r[1]);
+        fake_user_end(&u);
+        sxr_close(r[0].program);
+        sxr_close(r[1].program);
+    }
+}
+END_TEST
+
+/* The rounds of a loop are counted on the GPU. */
+START_TEST(test_rounds_in_a_graph)
+{
+    rich r;
+    fake_user u;
+    int64_t last = -1;
+    open_rich(&r, true, true);
+    fake_user_begin(&u);
+    bind_rich_device(&r, &u, 16, NULL);
+    ck_sx_ok(&cx, sxr_prepare(&cx, r.program));
+    fake_user_capture(&u);
+    ck_sx_ok(&cx, sxr_enqueue(&cx, r.program, u.stream));
+    fake_user_captured(&u);
+    ck_assert_int_eq(u.launch(u.graph, u.stream), 0);
+    ck_sx_ok(&cx, sxr_state_read(&cx, r.program, SX_GEN_S, &last, 8));
+    ck_assert_int_eq(last, 2);
+    fake_user_end(&u);
+    sxr_close(r.program);
+}
+END_TEST
+
+/* The driver of the tests ends the process where a run that copies and waits meets a capture. */
+START_TEST(test_a_run_that_cannot_be_captured)
+{
+    rich r;
+    fake_user u;
+    open_rich(&r, true, false);
+    fake_user_begin(&u);
+    bind_rich_device(&r, &u, 16, NULL);
+    ck_sx_ok(&cx, sxr_prepare(&cx, r.program));
+    fake_user_capture(&u);
+    (void)sxr_run(&cx, r.program, NULL);
+}
+END_TEST
+
+START_TEST(test_runs_that_are_not_enqueued)
+{
+    rich r;
+    fake_user u;
+    float w = 2;
+    open_rich(&r, true, false);
+    fake_user_begin(&u);
+    ck_sx_fails(&cx, sxr_enqueue(&cx, r.program, u.stream), SX_INPUT, "extent n has no value");
+    bind_rich_device(&r, &u, 16, NULL);
+    ck_sx_fails(&cx, sxr_enqueue(&cx, r.program, u.stream), SX_USAGE,
+                "the module is not prepared: tensor w is not on the GPU");
+    ck_sx_ok(&cx, sxr_prepare(&cx, r.program));
+    ck_sx_ok(&cx, sxr_enqueue(&cx, r.program, u.stream));
+    ck_sx_ok(&cx, sxr_bind(&cx, r.program, SX_GEN_W, &w, 4));
+    ck_sx_fails(&cx, sxr_enqueue(&cx, r.program, u.stream), SX_USAGE, "tensor w is not on the GPU");
+    ck_sx_ok(&cx, sxr_prepare(&cx, r.program));
+    sxr_state_reset(r.program);
+    ck_sx_fails(&cx, sxr_enqueue(&cx, r.program, u.stream), SX_USAGE, "tensor s is not on the GPU");
+    ck_sx_ok(&cx, sxr_prepare(&cx, r.program));
+    uint64_t other = fake_user_memory(&u, &w, 4);
+    ck_sx_ok(&cx, sxr_bind_device(&cx, r.program, SX_GEN_W, other, 4));
+    ck_sx_fails(&cx, sxr_enqueue(&cx, r.program, u.stream), SX_USAGE, "its weights were bound");
+    ck_sx_ok(&cx, sxr_prepare(&cx, r.program));
+    ck_sx_ok(&cx, sxr_bind(&cx, r.program, SX_GEN_X, r.x, 64));
+    ck_sx_fails(&cx, sxr_enqueue(&cx, r.program, u.stream), SX_INPUT,
+                "tensor x is not bound to memory of the GPU");
+    ck_sx_ok(&cx, sxr_set_extent(&cx, r.program, SX_SPAN_LITERAL("n"), 7));
+    ck_sx_fails(&cx, sxr_enqueue(&cx, r.program, u.stream), SX_INPUT, "tensor x is not bound");
+    fake_user_end(&u);
+    sxr_close(r.program);
+}
+END_TEST
+
+/* Addresses that are refused, by name, before anything is launched. */
+START_TEST(test_addresses)
+{
+    rich r;
+    fake_user u;
+    open_rich(&r, true, false);
+    fake_user_begin(&u);
+    bind_rich_device(&r, &u, 16, NULL);
+    uint64_t x = u.memory[0], d = u.memory[2];
+    ck_sx_fails(&cx, sxr_bind_device(&cx, r.program, SX_GEN_X, x + 4, 64), SX_INPUT,
+                "tensor x: 0x7f0000");
+    ck_sx_fails(&cx, sxr_bind_device(&cx, r.program, SX_GEN_X, x + 32, 64), SX_INPUT,
+                "is not a multiple of 64");
+    ck_sx_fails(&cx, sxr_bind_device(&cx, r.program, SX_GEN_X, 640, 64), SX_INPUT,
+                "tensor x: 0x280 is no address of memory of a GPU");
+    ck_sx_fails(&cx, sxr_bind_device(&cx, r.program, SX_GEN_X, x, 60), SX_INPUT,
+                "tensor x: 60 bytes given, it has 64");
+    ck_sx_fails(&cx, sxr_bind_device(&cx, r.program, SX_GEN_Z, x, 16), SX_INPUT,
+                "output z lies in the memory of input d: bind that");
+    ck_sx_ok(&cx, sxr_bind_device(&cx, r.program, SX_GEN_Z, d, 16));
+    ck_sx_fails(&cx, sxr_bind_device(&cx, r.program, SX_GEN_S, x, 4), SX_INPUT,
+                "tensor s is internal");
+    fake_user_end(&u);
+    sxr_close(r.program);
+    open_rich(&r, false, false);
+    ck_sx_fails(&cx, sxr_bind_device(&cx, r.program, SX_GEN_X, x, 64), SX_USAGE,
+                "no memory of a GPU");
+    ck_sx_fails(&cx, sxr_prepare(&cx, r.program), SX_USAGE, "runs on the processor");
+    ck_sx_fails(&cx, sxr_enqueue(&cx, r.program, NULL), SX_USAGE, "which has no streams");
+    sxr_close(r.program);
+}
+END_TEST
+
+START_TEST(test_memory_of_another_gpu)
+{
+    rich r;
+    fake_user u;
+    fake_driver(folder, "fake", "gpus=2 other=1");
+    open_rich(&r, true, false);
+    fake_user_begin(&u);
+    ck_sx_ok(&cx, sxr_set_extent(&cx, r.program, SX_SPAN_LITERAL("n"), 16));
+    uint64_t x = fake_user_memory(&u, r.x, 64);
+    ck_sx_fails(&cx, sxr_bind_device(&cx, r.program, SX_GEN_X, x, 64), SX_INPUT,
+                "is memory of GPU 1, the module is on GPU 0 (Fake 0)");
+    fake_user_end(&u);
+    sxr_close(r.program);
+}
+END_TEST
+
 /* ---- what is missing, and what fails ---- */
 
 static const struct {
@@ -570,6 +757,12 @@ int main(void)
     tcase_add_loop_test(tcase, test_modules_that_cannot_be_opened, 0, (int)SX_COUNT(refused));
     tcase_add_test(tcase, test_block_programs);
     tcase_add_loop_test(tcase, test_blocks_that_are_refused, 0, (int)SX_COUNT(refused_block));
+    tcase_add_loop_test(tcase, test_streams_and_graphs, 0, 2);
+    tcase_add_test(tcase, test_rounds_in_a_graph);
+    tcase_add_test_raise_signal(tcase, test_a_run_that_cannot_be_captured, SIGABRT);
+    tcase_add_test(tcase, test_runs_that_are_not_enqueued);
+    tcase_add_test(tcase, test_addresses);
+    tcase_add_test(tcase, test_memory_of_another_gpu);
     tcase_add_test(tcase, test_no_driver);
     tcase_add_test(tcase, test_an_old_driver);
     tcase_add_test(tcase, test_a_gpu_lost_in_a_run);

@@ -4,11 +4,17 @@
  * $SX_FAKE_CUDA says what it is like, read at each cuInit; words are separated by spaces:
  *   version=12040     what cuDriverGetVersion says (13000)
  *   capability=80     of its GPU (90)
+ *   other=1           all memory is said to be of GPU 1
  *   gpus=1            how many GPUs, of which all but the first have one more; 0: none
  *   memory=BYTES      of a GPU (1 GiB)
  *   cubin=FILE        PTX that it runs in place of any cubin, which must be for its capability; else it takes none
  *   shared=BYTES      that a block may have at most (232448)
  *   fail=NAME:N:CODE  the N-th call of the function NAME answers CODE
+ *
+ * A stream can be captured into a graph (cuStreamBeginCapture_v2 and what belongs to it, for tests that call them): its
+ * launches, copies and fills are kept with the values of their parameters, and done by cuGraphLaunch. Until the capture
+ * ends every call that a graph could not repeat ends the process: memory, code, events, waiting, copies from and to the
+ * host, and work on any other stream.
  *
  * It is stricter than a driver: it ends the process where memory, code, streams or events are left when the last
  * user of the context has gone, where a context is popped that was not pushed, and at addresses that it gave to
@@ -27,6 +33,8 @@
 #define FUNCTION_NAMES_MAX 40
 #define DEPTH_MAX 8
 #define PARAMETERS_MAX 70
+#define STREAMS_MAX 8
+#define NODES_MAX 4096
 
 /* Numbers of cuda.h. */
 enum {
@@ -62,8 +70,24 @@ typedef struct {
     unsigned shared_bytes_max; /* that a launch may ask for */
 } kernel_function;
 
+/* What was captured. */
+typedef enum { NODE_LAUNCH, NODE_COPY, NODE_FILL } node_kind;
+typedef struct {
+    node_kind kind;
+    const kernel_function *function;
+    unsigned dim[6], shared_bytes;
+    uint64_t value[PARAMETERS_MAX]; /* of parameters */
+    uint64_t to, from;
+    size_t size, pitch, count; /* of a copy; of elements that are filled */
+    unsigned element;
+} node;
+typedef struct {
+    node *node;
+    uint32_t count;
+} graph;
+
 static struct {
-    bool started;
+    bool started, other_gpu;
     int version, capability, gpus, shared, lost;
     size_t memory, used;
     char fail_name[64], cubin[256];
@@ -73,12 +97,15 @@ static struct {
     uint32_t calls[FUNCTION_NAMES_MAX];
     uint32_t users, depth; /* of the context */
     uint32_t streams, events;
-    uint64_t next; /* address */
+    char stream[STREAMS_MAX]; /* 1: it is there; else only their addresses matter */
+    void *captured;           /* NULL: none is captured now */
+    graph *graph;             /* that it is captured into */
+    uint64_t next;            /* address */
     allocation allocated[ALLOCATIONS_MAX];
     code_module module[MODULES_MAX];
     kernel_function function[FUNCTIONS_MAX];
     uint32_t function_count;
-    char context, stream, event; /* only their addresses matter */
+    char context, event; /* only their addresses matter */
 } driver;
 
 _Noreturn static void die(const char *why)
@@ -118,6 +145,28 @@ static int enter(const char *name, bool needs_context)
     }
     return 0;
 }
+/* Nothing that a graph could not repeat. */
+static void not_captured(const char *name)
+{
+    if (driver.captured != NULL) {
+        (void)fprintf(stderr, "%s: ", name);
+        die("called while a stream is captured");
+    }
+}
+#define NOT_CAPTURED() not_captured(__func__)
+
+/* A new node of the graph, where the stream is captured; NULL: the work is to be done now. */
+static node *captured(void *stream)
+{
+    if (driver.captured == NULL) {
+        return NULL;
+    }
+    if (stream != driver.captured || driver.graph->count == NODES_MAX) {
+        die("work beside the stream that is captured, or too much of it");
+    }
+    return &driver.graph->node[driver.graph->count++];
+}
+
 #define ENTER(needs_context)                           \
     do {                                               \
         int entered_ = enter(__func__, needs_context); \
@@ -139,6 +188,7 @@ static void read_settings(void)
     driver.version = (int)word_of(text, "version=", 13000);
     driver.capability = (int)word_of(text, "capability=", 90);
     driver.gpus = (int)word_of(text, "gpus=", 1);
+    driver.other_gpu = word_of(text, "other=", 0) != 0;
     driver.shared = (int)word_of(text, "shared=", 232448);
     driver.memory = (size_t)word_of(text, "memory=", 1L << 30);
     driver.fail_name[0] = '\0';
@@ -160,6 +210,7 @@ static void read_settings(void)
 API cuInit(unsigned flags);
 API cuInit(unsigned flags)
 {
+    NOT_CAPTURED();
     read_settings();
     driver.started = true;
     driver.next = driver.next == 0 ? UINT64_C(0x7f0000000000) : driver.next;
@@ -297,6 +348,7 @@ static uint8_t *bytes_at(uint64_t at, size_t count)
 API cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes);
 API cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
+    NOT_CAPTURED();
     ENTER(true);
     *total_bytes = driver.memory;
     *free_bytes = driver.memory - driver.used;
@@ -306,6 +358,7 @@ API cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 API cuMemAlloc_v2(uint64_t *at, size_t bytes);
 API cuMemAlloc_v2(uint64_t *at, size_t bytes)
 {
+    NOT_CAPTURED();
     uint32_t i = 0;
     ENTER(true);
     while (i < ALLOCATIONS_MAX && driver.allocated[i].at != 0) {
@@ -332,6 +385,7 @@ API cuMemAlloc_v2(uint64_t *at, size_t bytes)
 API cuMemFree_v2(uint64_t at);
 API cuMemFree_v2(uint64_t at)
 {
+    NOT_CAPTURED();
     allocation *a = find(at);
     if (a == NULL || a->at != at) {
         die("memory is freed that is not there");
@@ -346,6 +400,7 @@ API cuMemFree_v2(uint64_t at)
 API cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream);
 API cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream)
 {
+    NOT_CAPTURED();
     (void)stream;
     ENTER(true);
     memcpy(bytes_at(to, bytes), from, bytes);
@@ -355,58 +410,110 @@ API cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stre
 API cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream);
 API cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream)
 {
+    NOT_CAPTURED();
     (void)stream;
     ENTER(true);
     memcpy(to, bytes_at(from, bytes), bytes);
     return 0;
 }
 
+static void do_copy(const node *n)
+{
+    uint8_t *target = bytes_at(n->to, n->size);
+    const uint8_t *source = bytes_at(n->from, n->size);
+    if (target < source + n->size && source < target + n->size) {
+        die("a copy onto itself");
+    }
+    memcpy(target, source, n->size);
+}
+
+static void do_fill(const node *n)
+{
+    if (n->count == 0) {
+        return;
+    }
+    uint8_t *bytes = bytes_at(n->to, n->pitch * (n->count - 1) + n->size);
+    for (size_t i = 0; i < n->count; i++) {
+        memcpy(bytes + i * n->pitch, &n->element, n->size); /* little endian: its low bytes */
+    }
+}
+
 API cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *stream);
 API cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *stream)
 {
-    (void)stream;
     ENTER(true);
-    uint8_t *target = bytes_at(to, bytes);
-    const uint8_t *source = bytes_at(from, bytes);
-    if (target < source + bytes && source < target + bytes) {
-        die("a copy onto itself");
+    const node n = {.kind = NODE_COPY, .to = to, .from = from, .size = bytes};
+    node *kept = captured(stream);
+    if (kept != NULL) {
+        *kept = n;
+        return 0;
     }
-    memcpy(target, source, bytes);
+    do_copy(&n);
     return 0;
 }
 
-static void fill(uint64_t at, const void *value, size_t size, size_t count)
+/* `count` elements of `size` bytes, `pitch` bytes from one to the next. */
+static int fill(uint64_t at, unsigned element, size_t size, size_t pitch, size_t count,
+                void *stream)
 {
-    uint8_t *bytes = bytes_at(at, size * count);
-    for (size_t i = 0; i < count; i++) {
-        memcpy(bytes + i * size, value, size);
+    const node n = {.kind = NODE_FILL,
+                    .to = at,
+                    .size = size,
+                    .pitch = pitch,
+                    .count = count,
+                    .element = element};
+    node *kept = captured(stream);
+    if (kept != NULL) {
+        *kept = n;
+        return 0;
     }
+    do_fill(&n);
+    return 0;
 }
 
 API cuMemsetD8Async(uint64_t at, unsigned char value, size_t count, void *stream);
 API cuMemsetD8Async(uint64_t at, unsigned char value, size_t count, void *stream)
 {
-    (void)stream;
     ENTER(true);
-    fill(at, &value, sizeof(value), count);
-    return 0;
+    return fill(at, value, sizeof(value), sizeof(value), count, stream);
 }
 
 API cuMemsetD16Async(uint64_t at, unsigned short value, size_t count, void *stream);
 API cuMemsetD16Async(uint64_t at, unsigned short value, size_t count, void *stream)
 {
-    (void)stream;
     ENTER(true);
-    fill(at, &value, sizeof(value), count);
-    return 0;
+    return fill(at, value, sizeof(value), sizeof(value), count, stream);
 }
 
 API cuMemsetD32Async(uint64_t at, unsigned value, size_t count, void *stream);
 API cuMemsetD32Async(uint64_t at, unsigned value, size_t count, void *stream)
 {
-    (void)stream;
     ENTER(true);
-    fill(at, &value, sizeof(value), count);
+    return fill(at, value, sizeof(value), sizeof(value), count, stream);
+}
+
+API cuMemsetD2D32Async(uint64_t at, size_t pitch, unsigned value, size_t width, size_t height,
+                       void *stream);
+API cuMemsetD2D32Async(uint64_t at, size_t pitch, unsigned value, size_t width, size_t height,
+                       void *stream)
+{
+    ENTER(true);
+    if (width != 1 || pitch < sizeof(value) || pitch % sizeof(value) != 0) {
+        return INVALID_VALUE;
+    }
+    return fill(at, value, sizeof(value), pitch, height, stream);
+}
+
+/* Only the number of its GPU. */
+API cuPointerGetAttribute(void *value, int attribute, uint64_t at);
+API cuPointerGetAttribute(void *value, int attribute, uint64_t at)
+{
+    const int ordinal = driver.other_gpu ? 1 : 0;
+    ENTER(true);
+    if (attribute != 9 || find(at) == NULL) {
+        return INVALID_VALUE;
+    }
+    memcpy(value, &ordinal, sizeof(ordinal));
     return 0;
 }
 
@@ -442,6 +549,7 @@ API cuModuleLoadDataEx(void **module, const void *image, unsigned option_count, 
 API cuModuleLoadDataEx(void **module, const void *image, unsigned option_count, int *option,
                        void **value)
 {
+    NOT_CAPTURED();
     uint32_t i = 0;
     ENTER(true);
     while (i < MODULES_MAX && driver.module[i].used) {
@@ -478,6 +586,7 @@ API cuModuleLoadDataEx(void **module, const void *image, unsigned option_count, 
 API cuModuleUnload(void *module);
 API cuModuleUnload(void *module)
 {
+    NOT_CAPTURED();
     code_module *gone = module;
     if (!gone->used) {
         die("code is unloaded that is not there");
@@ -495,6 +604,7 @@ API cuModuleUnload(void *module)
 API cuModuleGetFunction(void **function, void *module, const char *name);
 API cuModuleGetFunction(void **function, void *module, const char *name)
 {
+    NOT_CAPTURED();
     code_module *from = module;
     ENTER(true);
     for (uint32_t k = 0; k < from->ptx->kernel_count; k++) {
@@ -515,6 +625,7 @@ API cuModuleGetFunction(void **function, void *module, const char *name)
 API cuFuncSetAttribute(void *function, int attribute, int value);
 API cuFuncSetAttribute(void *function, int attribute, int value)
 {
+    NOT_CAPTURED();
     kernel_function *f = function;
     ENTER(true);
     if (attribute != 8 || value < 0 || value > driver.shared) {
@@ -530,6 +641,7 @@ API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int
 API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int threads,
                                                 size_t shared_bytes)
 {
+    NOT_CAPTURED();
     const kernel_function *f = function;
     ENTER(true);
     *blocks = threads <= 1024 && shared_bytes <= f->shared_bytes_max ? 2 : 0;
@@ -538,17 +650,16 @@ API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int
 #endif
 
 /* Parameters as the interpreter takes them: where a pointer leads into memory, that; numbers as they are. */
-static int read_parameters(const sx_ptx_kernel *kernel, void **parameter, sx_ptx_argument *argument,
-                           sx_ptx_region *region, uint32_t *region_count)
+static int read_parameters(const sx_ptx_kernel *kernel, const uint64_t *value,
+                           sx_ptx_argument *argument, sx_ptx_region *region, uint32_t *region_count)
 {
     for (uint32_t i = 0; i < kernel->parameter_count; i++) {
         uint32_t bytes = kernel->parameter[i].type == SX_PTX_TYPE_U64 ? 8 : 4;
-        argument[i] = (sx_ptx_argument){.value = {parameter[i], bytes}};
+        argument[i] = (sx_ptx_argument){.value = {(const uint8_t *)&value[i], bytes}};
         if (bytes != sizeof(uint64_t)) {
             continue;
         }
-        uint64_t at;
-        memcpy(&at, parameter[i], sizeof(at));
+        uint64_t at = value[i];
         const allocation *a = find(at);
         if (a == NULL) {
             return ILLEGAL_ADDRESS;
@@ -569,36 +680,26 @@ static int read_parameters(const sx_ptx_kernel *kernel, void **parameter, sx_ptx
     return 0;
 }
 
-API cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                   void *stream, void **parameter, void **extra);
-API cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                   void *stream, void **parameter, void **extra)
+static int do_launch(const node *n)
 {
-    const kernel_function *f = function;
+    const kernel_function *f = n->function;
     sx_ptx_region region[PARAMETERS_MAX];
     sx_ptx_argument argument[PARAMETERS_MAX];
     sx_ptx_outcome outcome;
     sx_ctx cx;
     uint32_t region_count = 0;
-    (void)stream, (void)extra;
-    ENTER(true);
-    if (f->kernel == NULL || f->kernel->parameter_count > PARAMETERS_MAX) {
-        die("a kernel whose code is unloaded, or with too many parameters");
+    if (f->kernel == NULL) {
+        die("a kernel whose code is unloaded");
     }
-    if (shared_bytes > f->shared_bytes_max) {
-        return INVALID_VALUE;
-    }
-    int status = read_parameters(f->kernel, parameter, argument, region, &region_count);
+    int status = read_parameters(f->kernel, n->value, argument, region, &region_count);
     if (status != 0) {
         return driver.lost = status;
     }
     sx_ptx_launch launch = {.module = f->module->ptx,
                             .kernel = f->kernel->name,
-                            .grid = {grid_x, grid_y, grid_z},
-                            .block = {block_x, block_y, block_z},
-                            .dynamic_shared_bytes = shared_bytes,
+                            .grid = {n->dim[0], n->dim[1], n->dim[2]},
+                            .block = {n->dim[3], n->dim[4], n->dim[5]},
+                            .dynamic_shared_bytes = n->shared_bytes,
                             .shared_bytes_max = (uint64_t)driver.shared,
                             .lazy = true,
                             .region = region,
@@ -614,21 +715,135 @@ API cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned gr
     return 0; /* as on a GPU, who waits for the launch learns of its failure */
 }
 
+API cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                   void *stream, void **parameter, void **extra);
+API cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                   void *stream, void **parameter, void **extra)
+{
+    const kernel_function *f = function;
+    node n = {.kind = NODE_LAUNCH,
+              .function = f,
+              .dim = {grid_x, grid_y, grid_z, block_x, block_y, block_z},
+              .shared_bytes = shared_bytes};
+    (void)extra;
+    ENTER(true);
+    if (f->kernel == NULL || f->kernel->parameter_count > PARAMETERS_MAX) {
+        die("a kernel whose code is unloaded, or with too many parameters");
+    }
+    if (shared_bytes > f->shared_bytes_max) {
+        return INVALID_VALUE;
+    }
+    for (uint32_t i = 0; i < f->kernel->parameter_count; i++) {
+        memcpy(&n.value[i], parameter[i], f->kernel->parameter[i].type == SX_PTX_TYPE_U64 ? 8 : 4);
+    }
+    node *kept = captured(stream);
+    if (kept != NULL) {
+        *kept = n;
+        return 0;
+    }
+    return do_launch(&n);
+}
+
+/* ---- graphs ---- */
+
+API cuStreamBeginCapture_v2(void *stream, int mode);
+API cuStreamBeginCapture_v2(void *stream, int mode)
+{
+    (void)mode;
+    ENTER(true);
+    NOT_CAPTURED();
+    driver.captured = stream;
+    driver.graph = calloc(1, sizeof(*driver.graph));
+    if (driver.graph == NULL ||
+        (driver.graph->node = calloc(NODES_MAX, sizeof(*driver.graph->node))) == NULL) {
+        die("no memory");
+    }
+    return 0;
+}
+
+API cuStreamEndCapture(void *stream, void **made);
+API cuStreamEndCapture(void *stream, void **made)
+{
+    ENTER(true);
+    if (driver.captured != stream) {
+        die("a capture ends that was not begun");
+    }
+    driver.captured = NULL;
+    *made = driver.graph;
+    return 0;
+}
+
+/* A graph is launched as it is. */
+API cuGraphInstantiateWithFlags(void **executable, void *from, unsigned long long flags);
+API cuGraphInstantiateWithFlags(void **executable, void *from, unsigned long long flags)
+{
+    ENTER(true);
+    *executable = from;
+    return flags == 0 ? 0 : INVALID_VALUE;
+}
+
+API cuGraphLaunch(void *executable, void *stream);
+API cuGraphLaunch(void *executable, void *stream)
+{
+    const graph *g = executable;
+    int status = 0;
+    (void)stream;
+    ENTER(true);
+    NOT_CAPTURED();
+    for (uint32_t i = 0; status == 0 && i < g->count; i++) {
+        const node *n = &g->node[i];
+        switch (n->kind) {
+        case NODE_LAUNCH: status = do_launch(n); break;
+        case NODE_COPY: do_copy(n); break;
+        case NODE_FILL: do_fill(n); break;
+        }
+    }
+    return status;
+}
+
+API cuGraphExecDestroy(void *executable);
+API cuGraphExecDestroy(void *executable)
+{
+    graph *gone = executable;
+    free(gone->node);
+    free(gone);
+    return 0;
+}
+
+API cuGraphDestroy(void *made);
+API cuGraphDestroy(void *made)
+{
+    (void)made; /* its executable is the same */
+    return 0;
+}
+
 /* ---- streams and events ---- */
 
 API cuStreamCreate(void **stream, unsigned flags);
 API cuStreamCreate(void **stream, unsigned flags)
 {
+    NOT_CAPTURED();
     (void)flags;
     ENTER(true);
+    uint32_t i = 0;
+    while (i < STREAMS_MAX && driver.stream[i] != 0) {
+        i++;
+    }
+    if (i == STREAMS_MAX) {
+        die("too many streams");
+    }
+    driver.stream[i] = 1;
     driver.streams++;
-    *stream = &driver.stream;
+    *stream = &driver.stream[i];
     return 0;
 }
 
 API cuStreamSynchronize(void *stream);
 API cuStreamSynchronize(void *stream)
 {
+    NOT_CAPTURED();
     (void)stream;
     ENTER(true);
     return 0;
@@ -637,7 +852,8 @@ API cuStreamSynchronize(void *stream)
 API cuStreamDestroy_v2(void *stream);
 API cuStreamDestroy_v2(void *stream)
 {
-    (void)stream;
+    NOT_CAPTURED();
+    *(char *)stream = 0;
     driver.streams--;
     return 0;
 }
@@ -645,6 +861,7 @@ API cuStreamDestroy_v2(void *stream)
 API cuEventCreate(void **event, unsigned flags);
 API cuEventCreate(void **event, unsigned flags)
 {
+    NOT_CAPTURED();
     (void)flags;
     ENTER(true);
     driver.events++;
@@ -655,6 +872,7 @@ API cuEventCreate(void **event, unsigned flags)
 API cuEventRecord(void *event, void *stream);
 API cuEventRecord(void *event, void *stream)
 {
+    NOT_CAPTURED();
     (void)event, (void)stream;
     ENTER(true);
     return 0;
@@ -663,6 +881,7 @@ API cuEventRecord(void *event, void *stream)
 API cuEventSynchronize(void *event);
 API cuEventSynchronize(void *event)
 {
+    NOT_CAPTURED();
     (void)event;
     ENTER(true);
     return 0;
@@ -672,6 +891,7 @@ API cuEventSynchronize(void *event)
 API cuEventElapsedTime(float *ms, void *begin, void *end);
 API cuEventElapsedTime(float *ms, void *begin, void *end)
 {
+    NOT_CAPTURED();
     (void)begin, (void)end;
     ENTER(true);
     *ms = 0.002F;
@@ -681,6 +901,7 @@ API cuEventElapsedTime(float *ms, void *begin, void *end)
 API cuEventDestroy_v2(void *event);
 API cuEventDestroy_v2(void *event)
 {
+    NOT_CAPTURED();
     (void)event;
     driver.events--;
     return 0;
