@@ -176,6 +176,29 @@ static bool has_sides(const sx_layout *layout, uint32_t warps, uint64_t rows, ui
            sx_layout_side(layout, SX_SIDE_COLUMN) == columns;
 }
 
+/* Each element of the slot is copied by one thread: bits of a thread that move nothing mark those that copy nothing,
+ * all others lead to elements of their own. A copy's elements lie side by side, and begin where copies may. */
+static sx_code check_copied(const block *b, uint32_t k, uint32_t warps)
+{
+    const sx_tile_operand *o = &b->t->operand[k];
+    const sx_layout *copied = &o->copied;
+    uint32_t side = k == SX_TILE_LEFT ? b->t->block_rows : b->t->block_columns;
+    uint32_t steps = b->t->block_steps, moving = 0;
+    SX_TRY(sx_layout_check(b->j->cx, copied));
+    sx_linear map = sx_layout_linear(copied);
+    for (uint32_t i = 0; i < map.input_bits; i++) {
+        moving += map.column[i] != 0 ? 1U : 0U;
+    }
+    if (!has_sides(copied, warps, o->sum_inner ? side : steps, o->sum_inner ? steps : side) ||
+        copied->mode_count != 0 || !sx_layout_covers(copied) || moving != sx_linear_rank(&map) ||
+        sx_layout_replica_bits(copied, SX_HOME_REGISTER) != 0 ||
+        sx_layout_vector(copied) * sx_dtype_bytes(o->view.element) < o->copy_bytes) {
+        (void)sx_refuse(b->g, "%u warps do not copy each element of the %s argument once", warps,
+                        side_name[k]);
+    }
+    return SX_OK;
+}
+
 /* How many warps stand still while the index of mode `at` moves by one. */
 static uint32_t weight(const sx_layout *layout, uint32_t at)
 {
@@ -191,8 +214,8 @@ static uint32_t step_of(const sx_layout_mode *mode, sx_side side)
     return side == SX_SIDE_ROW ? mode->row : mode->column;
 }
 
-/* The modes of both along the side that they share: the same steps, and where the sums go to other warps the factors
- * go to the same ones, or every thread has them all. Steps of k are modes of registers. */
+/* The modes of both along the side that they share: the same steps, by registers of both or by the same warps. Steps of
+ * k are modes of registers. */
 static bool modes_agree(const sx_layout *sums, const sx_layout *factor, sx_side shared)
 {
     sx_side other = shared == SX_SIDE_ROW ? SX_SIDE_COLUMN : SX_SIDE_ROW;
@@ -215,11 +238,12 @@ static bool modes_agree(const sx_layout *sums, const sx_layout *factor, sx_side 
     return true;
 }
 
-/* Does each thread hold, beside its sums, the factors at their rows (or columns) for all k of a group?
+/* Does each thread hold, beside its sums, the factors at their rows (or columns) for all k of a group, and all threads
+ * in the same registers?
  *
- * Both layouts are linear: a thread's factors are a fixed one, by the bits of its lane and warp, and what the registers
- * span. So it is enough that each bit of a register of the sums, and of k, lies in that span, and that each bit of lane
- * and warp moves sums and factors along the shared side alike but for it. */
+ * Both layouts are linear. So it is enough that each bit of a register of the sums, and of k, leads to what some
+ * register of the factors holds, and that each bit of lane and warp moves sums and factors along the shared side
+ * alike, and no factor along k. */
 static bool holds_factors(const sx_layout *sum_layout, const sx_layout *factor_layout,
                           sx_side shared)
 {
@@ -252,9 +276,10 @@ static bool holds_factors(const sx_layout *sum_layout, const sx_layout *factor_l
         for (uint32_t i = 0; i < bits; i++) {
             uint32_t at = sums.column[own + i];
             uint32_t along = shared == SX_SIDE_ROW ? sx_at_row(at) : sx_at_column(at);
-            uint32_t moved = along << at_row;
-            moved ^= homes[h] == SX_HOME_REGISTER ? 0 : map.column[its + i];
-            if (!sx_linear_solve(&map, registers, moved, &unused)) {
+            bool found = homes[h] == SX_HOME_REGISTER
+                             ? sx_linear_solve(&map, registers, along << at_row, &unused)
+                             : along << at_row == map.column[its + i];
+            if (!found) {
                 return false;
             }
         }
@@ -262,7 +287,8 @@ static bool holds_factors(const sx_layout *sum_layout, const sx_layout *factor_l
     return true;
 }
 
-/* Layouts in units of the fragments of the matrix instruction; false where they are not made of them. */
+/* Layouts in units of the fragments of the matrix instruction; false where they are not made of them. The registers of
+ * a fragment follow each other, as operands of an instruction do. */
 static bool in_fragments(const block *b, sx_operand operand, const sx_layout *layout,
                          sx_layout *repeats)
 {
@@ -276,6 +302,11 @@ static bool in_fragments(const block *b, sx_operand operand, const sx_layout *la
     }
     if (!sx_layout_divide(layout, &fragment, &quotient)) {
         return false;
+    }
+    for (uint32_t i = 0; i < fragment.bits[SX_HOME_REGISTER]; i++) {
+        if (quotient.atom_bit[i] != i) {
+            return false;
+        }
     }
     *repeats = quotient.repeats;
     return true;
@@ -505,8 +536,8 @@ static sx_code check_ring(const block *b, const sx_role_steps *steps)
     return SX_OK;
 }
 
-/* Warps have one role, or several roles have the same warps: these execute the loading one depth - 1 stages ahead. It
- * acquires the stage of the turn before, so that one must be free when a turn ends. */
+/* Warps have one role, or several roles have the same warps: these execute the loading one depth - 1 turns ahead. The
+ * stage that it acquires then is the one of the turn before, which must be free within the turn. */
 static bool share_warps(const block *b, const role_state *state)
 {
     for (uint32_t i = 0; i < b->t->role_count; i++) {
@@ -516,7 +547,7 @@ static bool share_warps(const block *b, const role_state *state)
             bool apart = x->first_warp >= y->first_warp + y->warps ||
                          y->first_warp >= x->first_warp + x->warps;
             bool same = x->first_warp == y->first_warp && x->warps == y->warps;
-            if (!apart && (!same || state[i].back_max + state[k].back_max > 0)) {
+            if (!apart && (!same || state[i].back_max + state[k].back_max > 1)) {
                 (void)sx_refuse(b->g, "roles %.24s and %.24s share warps out of step", x->name,
                                 y->name);
                 return false;
@@ -526,8 +557,12 @@ static bool share_warps(const block *b, const role_state *state)
     return true;
 }
 
-/* `warps`: how many multiply. */
-static sx_code check_roles(const block *b, uint32_t *warps)
+/* How many warps multiply, and load each argument. */
+typedef struct {
+    uint32_t multiply, load[2];
+} crew;
+
+static sx_code check_roles(const block *b, crew *warps)
 {
     role_state state[SX_ROLES_MAX];
     sx_role_steps steps[SX_ROLES_MAX];
@@ -545,7 +580,10 @@ static sx_code check_roles(const block *b, uint32_t *warps)
         fetched[0] += state[i].fetched[0];
         fetched[1] += state[i].fetched[1];
         computing += state[i].multiplied ? 1U : 0U;
-        *warps = state[i].multiplied ? b->t->role[i].warps : *warps;
+        uint32_t own = b->t->role[i].warps;
+        warps->multiply = state[i].multiplied ? own : warps->multiply;
+        warps->load[0] = state[i].fetched[0] > 0 ? own : warps->load[0];
+        warps->load[1] = state[i].fetched[1] > 0 ? own : warps->load[1];
     }
     if (fetched[0] != 1 || fetched[1] != 1 || computing != 1) {
         (void)sx_refuse(b->g,
@@ -621,14 +659,17 @@ static bool check_map(const block *b)
 
 static sx_code prove_part(const block *b)
 {
-    uint32_t warps = 0;
+    crew warps = {0};
     bool ok = check_grid(b) && check_view(b, SX_TILE_LEFT) && check_view(b, SX_TILE_RIGHT) &&
               check_shared(b) && check_copies(b, SX_TILE_LEFT) && check_copies(b, SX_TILE_RIGHT) &&
               check_map(b);
     if (ok) {
         SX_TRY(check_roles(b, &warps));
     }
-    return b->g->refused ? SX_OK : check_held(b, warps);
+    for (uint32_t k = 0; k < 2 && !b->g->refused; k++) {
+        SX_TRY(check_copied(b, k, warps.load[k]));
+    }
+    return b->g->refused ? SX_OK : check_held(b, warps.multiply);
 }
 
 sx_code sx_prove_blocks(sx_judge *j, const sx_kernel *kernel)

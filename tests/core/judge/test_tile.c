@@ -48,6 +48,28 @@ static bool proven(subject *s, sx_verdict *verdict)
     return verdict->proven;
 }
 
+/* A stage is freed a turn later, when all that was read from it has surely been read; and before the products of the
+ * turn, so that warps which load as well can do so in between. */
+START_TEST(test_released_a_turn_later)
+{
+    for (uint32_t k = 0; k < SX_COUNT(cases); k++) {
+        subject s;
+        sx_verdict verdict;
+        setup(&s, &cases[k]);
+        sx_tile_role *role = &s.kernel->part[0].tile->role[1];
+        static const sx_tile_item items[] = {
+            {.op = SX_TILE_FILL},     {.op = SX_TILE_LOOP},
+            {.op = SX_TILE_WAIT},     {.op = SX_TILE_RELEASE, .back = 1},
+            {.op = SX_TILE_MULTIPLY}, {.op = SX_TILE_END},
+            {.op = SX_TILE_RELEASE},  {.op = SX_TILE_MAP}};
+        memcpy(role->item, items, sizeof(items));
+        role->item_count = SX_COUNT(items);
+        ck_assert_msg(proven(&s, &verdict), "%s: %s", cases[k].what, verdict.text);
+        sx_ctx_fini(&s.cx);
+    }
+}
+END_TEST
+
 START_TEST(test_proven)
 {
     subject s;
@@ -166,15 +188,17 @@ FAULT(released_late)
     item_of(t, SX_TILE_RELEASE)->back = 1; // and the last one never
     return true;
 }
-/* Warps that load depth - 1 stages ahead would wait for a stage that they free later themselves. */
+/* Warps that load depth - 1 stages ahead would wait for a stage that they free themselves a turn later. */
 FAULT(released_late_by_who_loads)
 {
     UNUSED_FAULT;
     sx_tile_role *role;
-    find_item(t, SX_TILE_RELEASE, &role)->back = 1;
-    sx_tile_item *map = &role->item[role->item_count++];
-    map[0] = map[-1];
-    map[-1] = (sx_tile_item){.op = SX_TILE_RELEASE};
+    find_item(t, SX_TILE_RELEASE, &role)->back = 2;
+    sx_tile_item *map = &role->item[role->item_count - 1];
+    map[2] = map[0];
+    map[0] = (sx_tile_item){.op = SX_TILE_RELEASE, .back = 1};
+    map[1] = (sx_tile_item){.op = SX_TILE_RELEASE};
+    role->item_count += 2;
     return !c->loader;
 }
 FAULT(right_twice)
@@ -352,6 +376,38 @@ FAULT(right_for_all)
     return true;
 }
 
+FAULT(copied_by_two)
+{
+    UNUSED_FAULT;
+    sx_layout *copied = &t->operand[0].copied;
+    copied->column[sx_layout_input_bits(copied) - 1] = copied->column[copied->bits[0]];
+    return true;
+}
+FAULT(not_copied)
+{
+    UNUSED_FAULT;
+    sx_layout *copied = &t->operand[1].copied;
+    copied->column[copied->bits[0]] = 0;
+    return true;
+}
+FAULT(copied_by_other_warps)
+{
+    UNUSED_FAULT;
+    sx_layout *copied = &t->operand[1].copied;
+    copied->column[sx_layout_input_bits(copied)] = 0;
+    copied->bits[SX_HOME_WARP]++;
+    return true;
+}
+FAULT(copies_not_side_by_side)
+{
+    UNUSED_FAULT;
+    sx_layout *copied = &t->operand[0].copied;
+    uint32_t low = copied->column[0], at = copied->bits[0];
+    copied->column[0] = copied->column[at];
+    copied->column[at] = low;
+    return at > 0 && t->operand[0].copy_bytes > (uint32_t)sx_dtype_bytes(c->dtype);
+}
+
 static sx_addr *result_address(sx_tile *t)
 {
     return &t->map.addr[t->map.addr_count - 1];
@@ -515,6 +571,10 @@ static const fault faults[] = {ROW(no_acquire),
                                ROW(not_held),
                                ROW(left_of_another_lane),
                                ROW(right_for_all),
+                               ROW(copied_by_two),
+                               ROW(not_copied),
+                               ROW(copied_by_other_warps),
+                               ROW(copies_not_side_by_side),
                                ROW(row_off),
                                ROW(rows_and_columns_exchanged),
                                ROW(all_rows_in_one),
@@ -548,42 +608,50 @@ END_TEST
 
 #define SIDE 32U
 
+static uint32_t held_at(const sx_layout *layout, uint32_t reg, uint32_t thread)
+{
+    return sx_layout_apply(layout, &(sx_place){{reg, thread % 32, thread / 32}});
+}
+
+/* Is there a register in which each thread has the factor of its sum in register `sum`, at this step of the group? */
+static bool has_factor(const sx_tile *t, uint32_t k, uint32_t sum, uint32_t step)
+{
+    const sx_tile_operand *o = &t->operand[k];
+    for (uint32_t r = 0; r < sx_layout_count(&o->held, SX_HOME_REGISTER); r++) {
+        bool all = true;
+        for (uint32_t thread = 0; all && thread < 64; thread++) {
+            uint32_t at = held_at(&t->held, sum, thread);
+            uint32_t side = k == SX_TILE_LEFT ? sx_at_row(at) : sx_at_column(at);
+            all = held_at(&o->held, r, thread) ==
+                  (o->sum_inner ? SX_AT(side, step) : SX_AT(step, side));
+        }
+        if (all) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Is each sum held once, and does each thread have all factors of its sums? By looking at every place. */
 static bool counted_right(const sx_tile *t)
 {
     uint32_t sums[SIDE][SIDE] = {{0}};
-    for (uint32_t thread = 0; thread < 64; thread++) {
-        bool has[2][SIDE][SIDE] = {{{false}}};
-        for (uint32_t k = 0; k < 2; k++) {
-            const sx_tile_operand *o = &t->operand[k];
-            for (uint32_t r = 0; r < sx_layout_count(&o->held, SX_HOME_REGISTER); r++) {
-                uint32_t at = sx_layout_apply(&o->held, &(sx_place){{r, thread % 32, thread / 32}});
-                uint32_t side = o->sum_inner ? sx_at_row(at) : sx_at_column(at);
-                uint32_t step = o->sum_inner ? sx_at_column(at) : sx_at_row(at);
-                has[k][side][step] = true;
-            }
+    bool right = true;
+    for (uint32_t r = 0; right && r < sx_layout_count(&t->held, SX_HOME_REGISTER); r++) {
+        for (uint32_t thread = 0; thread < 64; thread++) {
+            uint32_t at = held_at(&t->held, r, thread);
+            right = right && ++sums[sx_at_row(at)][sx_at_column(at)] == 1;
         }
-        for (uint32_t r = 0; r < sx_layout_count(&t->held, SX_HOME_REGISTER); r++) {
-            uint32_t at = sx_layout_apply(&t->held, &(sx_place){{r, thread % 32, thread / 32}});
-            sums[sx_at_row(at)][sx_at_column(at)]++;
-            for (uint32_t step = 0; step < t->operand[0].group; step++) {
-                if (!has[0][sx_at_row(at)][step]) {
-                    return false;
-                }
-            }
-            for (uint32_t step = 0; step < t->operand[1].group; step++) {
-                if (!has[1][sx_at_column(at)][step]) {
-                    return false;
-                }
+        for (uint32_t k = 0; k < 2; k++) {
+            for (uint32_t step = 0; right && step < t->operand[k].group; step++) {
+                right = has_factor(t, k, r, step);
             }
         }
     }
     for (uint32_t i = 0; i < t->block_rows * t->block_columns; i++) {
-        if (sums[i / t->block_columns][i % t->block_columns] != 1) {
-            return false;
-        }
+        right = right && sums[i / t->block_columns][i % t->block_columns] == 1;
     }
-    return true;
+    return right;
 }
 
 /* Two columns exchanged, one set to another, or one moved elsewhere; the same in two layouts now and then, so that
@@ -793,6 +861,7 @@ int main(void)
     Suite *suite = suite_create("judge/tile");
     TCase *tests = tcase_create("tile");
     tcase_add_loop_test(tests, test_proven, 0, (int)SX_COUNT(cases));
+    tcase_add_test(tests, test_released_a_turn_later);
     tcase_add_loop_test(tests, test_faults, 0, (int)SX_COUNT(faults));
     tcase_add_loop_test(tests, test_layouts, 0, 2);
     tcase_add_loop_test(tests, test_roles, 0, 2);

@@ -58,6 +58,34 @@ SX_UNUSED static sx_layout tile_layout(sx_ctx *cx, const char *text)
     return layout;
 }
 
+/* Copies side by side in lanes, then in warps, then one after the other; 0 where there are more threads than copies. */
+SX_UNUSED static sx_layout tile_copied(uint32_t rows, uint32_t columns, uint32_t vector,
+                                       uint32_t warp_bits)
+{
+    sx_layout layout = {
+        .side_bits = {(uint8_t)__builtin_ctz(rows), (uint8_t)__builtin_ctz(columns)}};
+    uint32_t place[SX_LAYOUT_BITS_MAX], places = 0, count = 0, threads = 5 + warp_bits;
+    for (uint32_t c = 1; c < columns; c *= 2) {
+        place[places++] = SX_AT(0, c);
+    }
+    for (uint32_t r = 1; r < rows; r *= 2) {
+        place[places++] = SX_AT(r, 0);
+    }
+    uint32_t own = (uint32_t)__builtin_ctz(vector);
+    memcpy(layout.column, place, own * sizeof(place[0]));
+    count = own;
+    for (uint32_t i = own + threads; i < places; i++) {
+        layout.column[count++] = place[i];
+    }
+    layout.bits[SX_HOME_REGISTER] = (uint8_t)count;
+    for (uint32_t i = 0; i < threads; i++) {
+        layout.column[count++] = own + i < places ? place[own + i] : 0;
+    }
+    layout.bits[SX_HOME_LANE] = 5;
+    layout.bits[SX_HOME_WARP] = (uint8_t)warp_bits;
+    return layout;
+}
+
 SX_UNUSED static void tile_operand(sx_ctx *cx, const tile_case *c, uint32_t k, sx_tile *t)
 {
     bool left = k == SX_TILE_LEFT;
@@ -91,6 +119,7 @@ SX_UNUSED static void tile_operand(sx_ctx *cx, const tile_case *c, uint32_t k, s
     sx_slot slot;
     uint32_t rows = o->sum_inner ? whole : t->block_steps;
     uint32_t row = (o->sum_inner ? t->block_steps : whole) * element;
+    o->copied = tile_copied(rows, row / element, o->copy_bytes / element, c->loader ? 0 : 1);
     ck_sx_ok(cx, sx_slot_make(cx, rows, row, row, row + 16, SX_SWIZZLE_NONE, &slot));
     ck_sx_ok(cx, sx_ring_add(cx, &t->ring, &slot, NULL));
 }
