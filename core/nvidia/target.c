@@ -258,8 +258,25 @@ static void print(const sx_target *target, sx_span code, const char *symbol, sx_
 }
 
 /* ---- the rows ---- */
-/* Every instruction of the loop IR is one IEEE operation here, too, so kernels give the bits of x86-64. */
+/* Every instruction of the loop IR is one IEEE operation here, too, so kernels give the bits of x86-64. How a matrix
+ * instruction adds up its products is not documented and was seen to differ between architectures, so each has a
+ * numerics class of its own. */
 #define TARGET(number)                                                                 \
+    static const sx_matrix_instruction matrix_##number[] = {                           \
+        {.name = "mma.m16n8k16.bf16",                                                  \
+         .factor = SX_BF16,                                                            \
+         .sum = SX_F32,                                                                \
+         .rows = 16,                                                                   \
+         .columns = 8,                                                                 \
+         .steps = 16,                                                                  \
+         .numerics = "mma.m16n8k16.bf16 of sm_" #number},                              \
+        {.name = "mma.m16n8k16.f16",                                                   \
+         .factor = SX_F16,                                                             \
+         .sum = SX_F32,                                                                \
+         .rows = 16,                                                                   \
+         .columns = 8,                                                                 \
+         .steps = 16,                                                                  \
+         .numerics = "mma.m16n8k16.f16 of sm_" #number}};                              \
     const sx_target sx_target_sm_##number = {                                          \
         .machine = &sx_machine_sm_##number,                                            \
         .vectors = {.lanes = SX_NVIDIA_LANES,                                          \
@@ -267,6 +284,8 @@ static void print(const sx_target *target, sx_span code, const char *symbol, sx_
                     .registers = 255,                                                  \
                     .mask_registers = true,                                            \
                     .numerics = "ieee-fma"},                                           \
+        .matrix = matrix_##number,                                                     \
+        .matrix_count = SX_COUNT(matrix_##number),                                     \
         .memory_types = (1u << SX_DTYPE_COUNT) - 1,                                    \
         .lane_types = (1u << SX_DTYPE_COUNT) - 1,                                      \
         .spaces = 1u << SX_SPACE_MEMORY | 1u << SX_SPACE_SHARED,                       \

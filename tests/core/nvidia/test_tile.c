@@ -114,6 +114,155 @@ START_TEST(test_fma)
 }
 END_TEST
 
+/* ---- matrix instructions ---- */
+static const sx_block_tiles matrices[] = {
+    {.matrix_rows = 16,
+     .matrix_columns = 8,
+     .matrix_steps = 16,
+     .rows = 16,
+     .columns = 16,
+     .steps = 16,
+     .warp_rows = 16,
+     .warp_columns = 16,
+     .depth = 2},
+    {.matrix_rows = 16,
+     .matrix_columns = 8,
+     .matrix_steps = 16,
+     .rows = 64,
+     .columns = 32,
+     .steps = 32,
+     .warp_rows = 32,
+     .warp_columns = 16,
+     .depth = 3},
+    {.matrix_rows = 16,
+     .matrix_columns = 8,
+     .matrix_steps = 16,
+     .rows = 32,
+     .columns = 64,
+     .steps = 64,
+     .warp_rows = 16,
+     .warp_columns = 64,
+     .depth = 4},
+    {.matrix_rows = 16,
+     .matrix_columns = 8,
+     .matrix_steps = 16,
+     .rows = 32,
+     .columns = 8,
+     .steps = 16,
+     .warp_rows = 32,
+     .warp_columns = 8,
+     .depth = 3},
+};
+
+static sx_kernel *lower_matrices(sx_ctx *cx, const node *n, const sx_block_tiles *plan)
+{
+    sx_kernel *kernel;
+    sx_code code = tiles_lower(cx, &sx_target_sm_80, n, *plan, &kernel);
+    ck_assert_msg(code == SX_OK, "%s", cx->error.text);
+    return kernel;
+}
+
+/* Small integers, whose sums are exact: the bits of the loop IR whatever is fused behind the sum. */
+START_TEST(test_matrix)
+{
+    static const test_tiles vectors = {
+        .lanes = 16, .block_m = 4, .block_nv = 2, .tile_m = 16, .tile_n = 64, .unroll_k = 2};
+    sx_rng rng = {sx_test_seed() + (uint64_t)_i};
+    for (uint32_t round = 0; round < 12; round++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        const sx_block_tiles *plan = &matrices[_i % (int)SX_COUNT(matrices)];
+        tiles_case c = {.dtype = round % 2 == 0 ? SX_BF16 : SX_F16,
+                        .b = 1 + (int64_t)sx_rng_below(&rng, 2),
+                        .m = 1 + extent(&rng, plan->rows),
+                        .n = 1 + extent(&rng, plan->columns),
+                        .k = extent(&rng, plan->steps),
+                        .left_turned = round >> 1 & 1,
+                        .right_turned = round >> 2 & 1,
+                        .after = (uint32_t)sx_rng_below(&rng, 4)};
+        bool even = sx_rng_below(&rng, 2) != 0;
+        c.m -= even ? 1 : 0;
+        c.n -= even && c.n > 2 ? 1 : 0;
+        node n = tiles_node(&cx, &c);
+        sx_kernel *other;
+        tiles_fill(&cx, &n, &rng, true);
+        uint8_t *want = run_node(&cx, &n, &vectors, run_eval, NULL, &other);
+        if (c.m == 1) {
+            continue;
+        }
+        sx_kernel *kernel = lower_matrices(&cx, &n, plan);
+        ck_assert_uint_ne(kernel->numerics, other->numerics);
+        sx_ptx_module *module = tiles_module(&cx, kernel, 80);
+        for (uint32_t lazy = 0; lazy < 2; lazy++) {
+            uint8_t *out = exact_buffer(&cx, bytes_of(&n.result));
+            sx_code code =
+                tiles_run(&cx, kernel, module, &n, sx_rng_next(&rng), lazy != 0, out, NULL);
+            ck_assert_msg(code == SX_OK, "%lld x %lld x %lld: %s", (long long)c.m, (long long)c.k,
+                          (long long)c.n, cx.error.text);
+            ck_assert_msg(memcmp(out, want, bytes_of(&n.result)) == 0,
+                          "%lld batches %lld x %lld x %lld turned %d %d after %u: other bits",
+                          (long long)c.b, (long long)c.m, (long long)c.k, (long long)c.n,
+                          c.left_turned, c.right_turned, c.after);
+        }
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
+/* The plan of the numerics id: groups of 16 products, in ascending order, each sum rounded once (as the interpreter of
+ * PTX has it; a GPU rounds the sum within a group in its own way). */
+static float folded(const node *n, int64_t k, int64_t row, int64_t column, int64_t columns)
+{
+    float sum = 0;
+    for (int64_t g = 0; g < k; g += 16) {
+        long double exact = (long double)sum;
+        for (int64_t i = g; i < k && i < g + 16; i++) {
+            sx_dtype dtype = n->input[0].dtype;
+            double x = sx_num_decode(dtype, sx_num_load(dtype, n->raw[0], (size_t)(row * k + i)));
+            double y =
+                sx_num_decode(dtype, sx_num_load(dtype, n->raw[1], (size_t)(i * columns + column)));
+            exact += (long double)x * (long double)y;
+        }
+        sum = (float)exact;
+    }
+    return sum;
+}
+
+/* Random numbers: the bits of the fold, the same under every schedule, and near to the exact sum: each group adds an
+ * error of half a unit in the last place of a sum below k, and the result one of its own type. */
+START_TEST(test_fold)
+{
+    static const int64_t rows = 19, columns = 24, sum = 75;
+    sx_rng rng = {sx_test_seed()};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    tiles_case c = {.dtype = _i == 0 ? SX_BF16 : SX_F16, .b = 1, .m = rows, .k = sum, .n = columns};
+    node n = tiles_node(&cx, &c);
+    uint64_t numerics = 0;
+    double unit = _i == 0 ? ldexp(1.0, -8) : ldexp(1.0, -11);
+    tiles_fill(&cx, &n, &rng, false);
+    sx_tensor exact = oracle(&cx, &n);
+    for (uint32_t p = 0; p < SX_COUNT(matrices); p++) {
+        sx_kernel *kernel = lower_matrices(&cx, &n, &matrices[p]);
+        uint8_t *out = exact_buffer(&cx, bytes_of(&n.result));
+        ck_assert(numerics == 0 || numerics == kernel->numerics);
+        numerics = kernel->numerics;
+        ck_sx_ok(&cx,
+                 tiles_run(&cx, kernel, tiles_module(&cx, kernel, 80), &n, 1, true, out, NULL));
+        for (int64_t i = 0; i < rows * columns; i++) {
+            float fold = folded(&n, sum, i / columns, i % columns, columns);
+            uint64_t got = sx_num_load(c.dtype, out, (size_t)i);
+            ck_assert_uint_eq(got, sx_num_encode(c.dtype, (double)fold));
+            double value = sx_num_decode(c.dtype, got), want = ((const double *)exact.data)[i];
+            double sums = ceil((double)sum / 16) * (double)sum * ldexp(1.0, -24);
+            ck_assert_msg(fabs(value - want) <= sums + unit * (fabs(want) + sums),
+                          "element %lld is %g, exact %g", (long long)i, value, want);
+        }
+    }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 /* Tiles of the size that GPUs want: they fit in the registers of a thread and no assembler spills. */
 static const struct {
     tiles_case c;
@@ -146,13 +295,40 @@ static const struct {
       .thread_rows = 4,
       .thread_columns = 4,
       .depth = 3}},
+    {{.dtype = SX_BF16, .b = 1, .m = 500, .k = 300, .n = 264, .after = 1},
+     {.matrix_rows = 16,
+      .matrix_columns = 8,
+      .matrix_steps = 16,
+      .rows = 128,
+      .columns = 128,
+      .steps = 32,
+      .warp_rows = 64,
+      .warp_columns = 32,
+      .depth = 4}},
+    {{.dtype = SX_F16,
+      .b = 1,
+      .m = 512,
+      .k = 512,
+      .n = 512,
+      .left_turned = true,
+      .right_turned = true,
+      .after = 2},
+     {.matrix_rows = 16,
+      .matrix_columns = 8,
+      .matrix_steps = 16,
+      .rows = 128,
+      .columns = 256,
+      .steps = 32,
+      .warp_rows = 64,
+      .warp_columns = 64,
+      .depth = 3}},
 };
 
 static void assemble(sx_ctx *cx, const sx_ptx_module *module, const char *target)
 {
     sx_buf text;
     sxa_result result;
-    sxa_options options = {.with = SXA_ANY};
+    sxa_options options = {.with = SXA_PTXAS}; /* nvJitLink 13.0 takes more registers for sm_80 */
     sx_buf_init(&text, (size_t)8 << 20);
     sx_ptx_print(module, &text);
     sx_code code = sxa_assemble(cx, sx_buf_span(&text), target, &options, &result);
@@ -202,6 +378,8 @@ int main(void)
     Suite *suite = suite_create("tile");
     TCase *tcase = tcase_create("tile");
     tcase_add_loop_test(tcase, test_fma, 0, 2 * (int)SX_COUNT(plans));
+    tcase_add_loop_test(tcase, test_matrix, 0, 2 * (int)SX_COUNT(matrices));
+    tcase_add_loop_test(tcase, test_fold, 0, 2);
     tcase_add_loop_test(tcase, test_large, 0, (int)SX_COUNT(large));
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
