@@ -72,6 +72,7 @@ static sx_code load_tensor(session *s, uint32_t index, const char *path, void *m
     const sx_module_tensor *tensor = &s->module->tensor[index];
     sxc_npy array;
     SX_TRY(sxc_npy_read(s->cli->cx, path, &array));
+    SX_TRY(sxc_npy_as(s->cli->cx, path, (sx_dtype)tensor->dtype, &array));
     bool same = array.type.dtype == tensor->dtype && array.type.rank == tensor->rank;
     for (uint32_t d = 0; same && d < tensor->rank; d++) {
         same = array.type.dim[d].scale == sxr_shape(s->program, index)[d];

@@ -9,11 +9,21 @@
 #define HEADER_MAX 65536u
 #define FILE_BYTES_MAX ((size_t)16 << 30)
 
+/* The first code of a type is the one that is written. bfloat16 and the 8-bit floats are elements without meaning to
+ * NumPy, and so they are in files that it writes of ml_dtypes, but for f8e5m2. */
 static const struct {
     const char *code;
     sx_dtype dtype;
-} kinds[] = {{"<f8", SX_F64}, {"<f4", SX_F32}, {"<f2", SX_F16}, {"<i8", SX_I64}, {"<i4", SX_I32},
-             {"<i2", SX_I16}, {"|i1", SX_I8},  {"|u1", SX_U8},  {"|b1", SX_BOOL}};
+    sxc_npy_open open;
+} kinds[] = {{"<f8", SX_F64, SXC_NPY_CLOSED},    {"<f4", SX_F32, SXC_NPY_CLOSED},
+             {"<f2", SX_F16, SXC_NPY_CLOSED},    {"<i8", SX_I64, SXC_NPY_CLOSED},
+             {"<i4", SX_I32, SXC_NPY_CLOSED},    {"<i2", SX_I16, SXC_NPY_CLOSED},
+             {"|i1", SX_I8, SXC_NPY_CLOSED},     {"|u1", SX_U8, SXC_NPY_CLOSED},
+             {"|b1", SX_BOOL, SXC_NPY_CLOSED},   {"|V2", SX_BF16, SXC_NPY_CLOSED},
+             {"<V2", SX_BF16, SXC_NPY_CLOSED},   {"|V1", SX_F8E4M3, SXC_NPY_FLOAT8},
+             {"<V1", SX_F8E4M3, SXC_NPY_FLOAT8}, {"|V1", SX_F8E5M2, SXC_NPY_FLOAT8},
+             {"<f1", SX_F8E5M2, SXC_NPY_CLOSED}, {"<u8", SX_I64, SXC_NPY_UNSIGNED},
+             {"<u4", SX_I32, SXC_NPY_UNSIGNED},  {"<u2", SX_I16, SXC_NPY_UNSIGNED}};
 
 /* ---- header: a Python dictionary {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } ---- */
 
@@ -40,17 +50,20 @@ static bool begins(sx_span text, const char *prefix)
     return text.len >= length && memcmp(text.ptr, prefix, length) == 0;
 }
 
-static sx_code parse_kind(sx_ctx *cx, const char *name, sx_span text, sx_type *type)
+static sx_code parse_kind(sx_ctx *cx, const char *name, sx_span text, sxc_npy *array)
 {
     for (uint32_t i = 0; i < SX_COUNT(kinds); i++) {
         char quoted[8];
         (void)snprintf(quoted, sizeof(quoted), "'%s'", kinds[i].code);
         if (begins(text, quoted)) {
-            type->dtype = kinds[i].dtype;
+            array->type.dtype = kinds[i].dtype;
+            array->open = kinds[i].open;
             return SX_OK;
         }
     }
-    return SX_FAIL(cx, SX_INPUT, "%s: element type %.*s; read are <f8 <f4 <f2 <i8 <i4 <i2 i1 u1 b1",
+    return SX_FAIL(cx, SX_INPUT,
+                   "%s: element type %.*s; read are <f8 <f4 <f2 <i8 <i4 <i2 i1 <u8 <u4 "
+                   "<u2 u1 b1 V2 V1",
                    name, (int)sx_min_i64((int64_t)text.len, 12), (const char *)text.ptr);
 }
 
@@ -105,7 +118,7 @@ sx_code sxc_npy_parse(sx_ctx *cx, const char *name, sx_span file, sxc_npy *array
     if (!begins(value_of(header, "fortran_order"), "False")) {
         return SX_FAIL(cx, SX_INPUT, "%s: not in C order", name);
     }
-    SX_TRY(parse_kind(cx, name, value_of(header, "descr"), &array->type));
+    SX_TRY(parse_kind(cx, name, value_of(header, "descr"), array));
     SX_TRY(parse_shape(cx, name, value_of(header, "shape"), &array->type));
     sx_dim elements;
     bool fits = sx_type_elements(&array->type, &elements);
@@ -116,6 +129,23 @@ sx_code sxc_npy_parse(sx_ctx *cx, const char *name, sx_span file, sxc_npy *array
                        sx_dtype_bytes(array->type.dtype));
     }
     array->bytes = (sx_span){file.ptr + start + length, left};
+    return SX_OK;
+}
+
+sx_code sxc_npy_as(sx_ctx *cx, const char *name, sx_dtype dtype, sxc_npy *array)
+{
+    uint32_t size = sx_dtype_bytes(array->type.dtype);
+    if (array->open == SXC_NPY_FLOAT8 && dtype == SX_F8E5M2) {
+        array->type.dtype = dtype;
+    }
+    for (size_t at = 0; array->open == SXC_NPY_UNSIGNED && at < array->bytes.len; at += size) {
+        if (array->bytes.ptr[at + size - 1] >= 128) {
+            return SX_FAIL(cx, SX_INPUT,
+                           "%s: element %zu of u%u is larger than any %s; unsigned elements are "
+                           "read where they fit",
+                           name, at / size, size * 8, sx_dtype_name(array->type.dtype));
+        }
+    }
     return SX_OK;
 }
 
@@ -140,13 +170,10 @@ sx_code sxc_npy_read(sx_ctx *cx, const char *path, sxc_npy *array)
 sx_code sxc_npy_print(sx_ctx *cx, const sx_type *type, sx_span bytes, sx_buf *file)
 {
     const char *code = NULL;
-    for (uint32_t i = 0; i < SX_COUNT(kinds); i++) {
-        code = kinds[i].dtype == type->dtype ? kinds[i].code : code;
+    for (uint32_t i = 0; i < SX_COUNT(kinds) && code == NULL; i++) {
+        code = kinds[i].dtype == type->dtype ? kinds[i].code : NULL;
     }
-    if (code == NULL) {
-        return SX_FAIL(cx, SX_UNIMPLEMENTED, "element type %s has no .npy form",
-                       sx_dtype_name(type->dtype));
-    }
+    SX_ASSERT(code != NULL);
     sx_buf header;
     sx_buf_init(&header, 4096);
     sx_buf_print(&header, "{'descr': '%s', 'fortran_order': False, 'shape': (", code);

@@ -140,6 +140,25 @@ def test_integers_and_three_types():
     assert numpy.array_equal(got, ((a @ b + bias.astype(numpy.float16)) * 0.125).astype(numpy.float16))
 
 
+def test_files_of_bfloat16_and_unsigned():
+    """bf16 goes in and out as elements of two bytes without a type; unsigned integers go in where they fit."""
+    a, b = (RANDOM.integers(-8, 8, shape).astype(numpy.float32) for shape in ((12, 40), (40, 20)))
+    bits = {name: (array.view(numpy.uint32) >> 16).astype(numpy.uint16).view("V2")
+            for name, array in (("a", a), ("b", b))}
+    got = run_module(["--gemm", "12x20x40", "--dtype", "bf16"], bits)
+    assert got.dtype == numpy.dtype("V2"), got.dtype
+    exact = (a @ b).view(numpy.uint32)  # sums of small integers; rounded once, nearest even
+    want = ((exact + 0x7FFF + (exact >> 16 & 1)) >> 16).astype(numpy.uint16)
+    assert numpy.array_equal(got.view(numpy.uint16), want)
+    u = {"a": RANDOM.integers(0, 2 ** 31, (3, 4)).astype(numpy.uint32), "b": numpy.eye(4, dtype=numpy.uint32)}
+    words = ["--gemm", "3x4x4", "--dtype", "i32"]
+    assert numpy.array_equal(run_module(words, u), u["a"])
+    u["a"][1, 2] = 2 ** 31
+    numpy.save(TMP / "u.npy", u["a"])
+    done = sx("run", TMP / "m.sxm", "--input", "a=u.npy", "--random", "1", status=4)
+    assert "u.npy: element 6 of u32 is larger than any i32" in done.stderr, done
+
+
 def test_names_for_extents():
     product("f32", 5, 24, 40, "nt", epilogue=("bias",), symbol="rows", behind=",weights", weights=("b", "bias"),
             dims=["--dim", "rows=1,5,64"], run_dims=["--dim", "rows=5"])

@@ -33,8 +33,8 @@ static sx_span file_of(const char *header, size_t payload)
 
 START_TEST(round_trip)
 {
-    static const sx_dtype dtype[] = {SX_F64, SX_F32, SX_F16, SX_I64, SX_I32,
-                                     SX_I16, SX_I8,  SX_U8,  SX_BOOL};
+    static const sx_dtype dtype[] = {SX_F64, SX_F32, SX_F16,  SX_I64,  SX_I32,    SX_I16,
+                                     SX_I8,  SX_U8,  SX_BOOL, SX_BF16, SX_F8E4M3, SX_F8E5M2};
     sx_rng rng = {sx_test_seed()};
     for (int round = 0; round < 500; round++) {
         sx_type type = {.dtype = dtype[sx_rng_below(&rng, SX_COUNT(dtype))],
@@ -55,6 +55,7 @@ START_TEST(round_trip)
         ck_sx_ok(&cx, sxc_npy_print(&cx, &type, (sx_span){bytes, size}, &file));
         ck_assert_uint_eq((file.len - size) % 64, 0); /* NumPy maps the elements aligned */
         ck_sx_ok(&cx, sxc_npy_parse(&cx, "it", sx_buf_span(&file), &array));
+        ck_sx_ok(&cx, sxc_npy_as(&cx, "it", type.dtype, &array));
         ck_assert(sx_type_equal(&array.type, &type));
         ck_assert(sx_span_equal(array.bytes, (sx_span){bytes, size}));
         sx_buf_fini(&file);
@@ -150,15 +151,44 @@ START_TEST(truncated_at_each_byte)
 }
 END_TEST
 
-START_TEST(types_numpy_has_not)
+/* Elements without a type are bf16 or an 8-bit float, unsigned ones the signed numbers of their bits, if they fit. */
+START_TEST(types_that_are_left_open)
 {
-    sx_type type = {.dtype = SX_BF16, .rank = 1, .dim = {sx_dim_of(2)}};
-    sx_buf file;
-    sx_buf_init(&file, 65536);
-    ck_sx_fails(&cx, sxc_npy_print(&cx, &type, (sx_span){(const uint8_t *)"abcd", 4}, &file),
-                SX_UNIMPLEMENTED, "bf16");
-    ck_assert_uint_eq(file.len, 0);
-    sx_buf_fini(&file);
+    static const struct {
+        const char *code;
+        size_t payload;
+        sx_dtype dtype, as;
+        sxc_npy_open open;
+    } row[] = {
+        {"|V2", 4, SX_BF16, SX_BF16, SXC_NPY_CLOSED},
+        {"<V2", 4, SX_BF16, SX_BF16, SXC_NPY_CLOSED},
+        {"|V1", 2, SX_F8E4M3, SX_F8E4M3, SXC_NPY_FLOAT8},
+        {"<V1", 2, SX_F8E4M3, SX_F8E5M2, SXC_NPY_FLOAT8},
+        {"<f1", 2, SX_F8E5M2, SX_F8E5M2, SXC_NPY_CLOSED},
+        {"<u2", 4, SX_I16, SX_I16, SXC_NPY_UNSIGNED},
+        {"<u4", 8, SX_I32, SX_I32, SXC_NPY_UNSIGNED},
+        {"<u8", 16, SX_I64, SX_I64, SXC_NPY_UNSIGNED},
+    };
+    for (uint32_t i = 0; i < SX_COUNT(row); i++) {
+        char header[100];
+        sxc_npy array;
+        (void)snprintf(header, sizeof(header),
+                       "{'descr': '%s', 'fortran_order': False, 'shape': (2,), }\n", row[i].code);
+        sx_span file = file_of(header, row[i].payload);
+        ck_sx_ok(&cx, sxc_npy_parse(&cx, "it", file, &array));
+        ck_assert_int_eq(array.type.dtype, row[i].dtype);
+        ck_assert_int_eq(array.open, row[i].open);
+        ck_sx_ok(&cx, sxc_npy_as(&cx, "it", row[i].as, &array));
+        ck_assert_int_eq(array.type.dtype, row[i].as);
+        if (row[i].open == SXC_NPY_UNSIGNED) {
+            uint8_t *last = (uint8_t *)(uintptr_t)(file.ptr + file.len - 1);
+            *last = 127;
+            ck_sx_ok(&cx, sxc_npy_as(&cx, "it", row[i].as, &array));
+            *last = 128;
+            ck_sx_fails(&cx, sxc_npy_as(&cx, "it", row[i].as, &array), SX_INPUT,
+                        "it: element 1 of u");
+        }
+    }
 }
 END_TEST
 
@@ -190,7 +220,7 @@ int main(void)
     tcase_add_test(all, headers_of_others);
     tcase_add_test(all, refused_headers);
     tcase_add_test(all, truncated_at_each_byte);
-    tcase_add_test(all, types_numpy_has_not);
+    tcase_add_test(all, types_that_are_left_open);
     tcase_add_test(all, files);
     suite_add_tcase(suite, all);
     return sx_test_main(suite);
