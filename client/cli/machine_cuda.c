@@ -5,6 +5,7 @@
 
 #include "client/assemble/toolkit.h"
 #include "client/cli/machine.h"
+#include "client/cuda/cuda.h"
 
 #define NAMES_MAX 4
 
@@ -30,50 +31,25 @@ static void *open_first(const char *const names[NAMES_MAX], const char **name)
 
 /* ---- the driver ---- */
 
-static void put_devices(sxc_findings *findings, void *library)
+/* What `run` would take, and nothing that it would not: a library that others could exchange is not opened. */
+static void put_driver(sx_ctx *cx, sxc_findings *findings)
 {
-    int (*device_get)(int *, int) = NULL, (*device_name)(char *, int, int) = NULL;
-    int (*init)(unsigned) = NULL, (*device_count)(int *) = NULL;
-    FIND(library, "cuInit", init);
-    FIND(library, "cuDeviceGetCount", device_count);
-    FIND(library, "cuDeviceGet", device_get);
-    FIND(library, "cuDeviceGetName", device_name);
-    if (init == NULL || device_count == NULL || device_get == NULL || device_name == NULL) {
-        sxc_finding_put(findings, "gpu", false, false, "the driver library lacks functions");
+    sxg_library library;
+    sxg_info gpu;
+    if (sxg_library_find(cx, &library) != SX_OK) {
+        sxc_finding_put(findings, "cuda-driver", false, false, "%.300s", cx->error.text);
+        sx_ctx_reset_error(cx);
         return;
     }
-    int status = init(0), count = 0, device = 0;
-    char name[128] = "";
-    status = status == 0 ? device_count(&count) : status;
-    if (status == 0 && count > 0 && device_get(&device, 0) == 0) {
-        (void)device_name(name, (int)sizeof(name), device);
-    }
-    if (status != 0) {
-        sxc_finding_put(findings, "gpu", false, false, "the driver answers with error %d", status);
-    } else {
-        sxc_finding_put(findings, "gpu", count > 0, false, "%d devices%s%s", count,
-                        name[0] != '\0' ? ", first " : "", name);
-    }
-}
-
-static void put_driver(sxc_findings *findings)
-{
-    static const char *const names[NAMES_MAX] = {"libcuda.so.1"};
-    const char *name;
-    void *library = open_first(names, &name);
-    if (library == NULL) {
-        sxc_finding_put(findings, "cuda-driver", false, false, "no libcuda.so.1");
+    sxc_finding_put(findings, "cuda-driver", true, false, "%.200s, CUDA %u.%u", library.name,
+                    library.version / 1000, library.version % 1000 / 10);
+    if (sxg_find(cx, 1, &gpu) != SX_OK) {
+        sxc_finding_put(findings, "gpu", false, false, "%.300s", cx->error.text);
+        sx_ctx_reset_error(cx);
         return;
     }
-    int (*get_version)(int *) = NULL, version = 0;
-    FIND(library, "cuDriverGetVersion", get_version);
-    if (get_version != NULL && get_version(&version) == 0) {
-        sxc_finding_put(findings, "cuda-driver", true, false, "%s, CUDA %d.%d", name,
-                        version / 1000, version % 1000 / 10);
-    } else {
-        sxc_finding_put(findings, "cuda-driver", true, false, "%s, version unknown", name);
-    }
-    put_devices(findings, library);
+    sxc_finding_put(findings, "gpu", true, false, "%d devices, first %.120s (sm_%u)", gpu.count,
+                    gpu.name, gpu.capability);
 }
 
 /* ---- the libraries beside it ---- */
@@ -143,7 +119,7 @@ void sxc_find_cuda(sx_ctx *cx, sxc_findings *findings)
 {
     static const char *const compiler[NAMES_MAX] = {"libnvrtc.so.13", "libnvrtc.so.12",
                                                     "libnvrtc.so.11.2", "libnvrtc.so"};
-    put_driver(findings);
+    put_driver(cx, findings);
     put_assembler(cx, findings, SXA_NVJITLINK);
     put_pair(findings, "nvrtc", compiler, "nvrtcVersion");
     put_assembler(cx, findings, SXA_PTXAS);

@@ -17,6 +17,7 @@ typedef struct sxg_gpu sxg_gpu;
 typedef struct {
     char name[128];
     int ordinal;
+    int count;           /* GPUs that the driver sees */
     uint32_t capability; /* 80: compute capability 8.0 */
     uint32_t driver;     /* 12040: CUDA 12.4 */
     uint32_t processors; /* streaming multiprocessors */
@@ -24,6 +25,13 @@ typedef struct {
     uint32_t block_shared_bytes;
 } sxg_info;
 
+/* The library of the driver, which is opened and not started; `name` is a file, or what the system's loader finds.
+ *   errors   SX_ABSENT none; SX_DENIED it is not trusted; SX_UNIMPLEMENTED it lacks a function; SX_SYSTEM */
+typedef struct {
+    char name[256];
+    uint32_t version; /* 12040: CUDA 12.4 */
+} sxg_library;
+sx_code sxg_library_find(sx_ctx *cx, sxg_library *library);
 /* The first GPU whose compute capability is enough. Nothing is kept.
  *   errors   SX_ABSENT no driver, no GPU; SX_UNIMPLEMENTED the GPUs that there are have less, or the driver
  *            lacks a function; SX_DENIED the driver's file is not trusted; SX_SYSTEM */

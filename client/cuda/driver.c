@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,11 +39,13 @@ static sx_code named_library(sx_ctx *cx, char real[PATH_MAX], const char **path)
     return sx_trust_file(cx, "$" SXG_DRIVER_VARIABLE, real, &trust);
 }
 
-static sx_code open_library(sx_ctx *cx, void **library)
+static sx_code open_library(sx_ctx *cx, sxg_driver *driver, void **library)
 {
     char real[PATH_MAX];
     const char *path = NULL;
     SX_TRY(named_library(cx, real, &path));
+    (void)snprintf(driver->library, sizeof(driver->library), "%.255s",
+                   path != NULL ? path : LIBRARY);
     *library = dlopen(path != NULL ? path : LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (*library == NULL) {
         const char *why = dlerror();
@@ -78,19 +81,23 @@ sx_code sxg_driver_fail(sx_ctx *cx, const sxg_driver *driver, const char *what, 
                    known ? name : "unknown", known ? text : "the driver has no name for it");
 }
 
-sx_code sxg_driver_open(sx_ctx *cx, sxg_driver *driver)
+sx_code sxg_driver_find(sx_ctx *cx, sxg_driver *driver)
 {
     void *library = NULL;
     SX_ASSERT(cx != NULL && driver != NULL);
-    SX_TRY(open_library(cx, &library));
+    SX_TRY(open_library(cx, driver, &library));
     SX_TRY(find_functions(cx, library, driver));
+    int status = driver->driver_version(&driver->version);
+    return status == 0 ? SX_OK : sxg_driver_fail(cx, driver, "asking the CUDA driver", status);
+}
+
+sx_code sxg_driver_open(sx_ctx *cx, sxg_driver *driver)
+{
+    SX_TRY(sxg_driver_find(cx, driver));
     int status = driver->init(0);
     if (status == ERROR_NO_DEVICE) {
         sx_hint(cx, "`symplex-client doctor` shows the GPUs. A container sees those it was given.");
         return SX_FAIL(cx, SX_ABSENT, "the CUDA driver finds no GPU");
-    }
-    if (status == 0) {
-        status = driver->driver_version(&driver->version);
     }
     return status == 0 ? SX_OK : sxg_driver_fail(cx, driver, "starting the CUDA driver", status);
 }

@@ -14,11 +14,14 @@ typedef struct {
 #include "client/cuda/functions.def"
 #undef SXG_FUNCTION
     int version; /* 12040: CUDA 12.4 */
+    char library[256];
 } sxg_driver;
 
-/* Opens the library, which stays loaded, finds all functions and initialises it.
- *   errors   SX_ABSENT no library, or no GPU that it could drive; SX_DENIED others can exchange the file;
- *            SX_UNIMPLEMENTED a function is missing, by name; SX_SYSTEM the driver fails */
+/* Opens the library, which stays loaded, and finds all functions and its version.
+ *   errors   SX_ABSENT no library; SX_DENIED others can exchange the file; SX_UNIMPLEMENTED a function is missing, by
+ *            name; SX_SYSTEM the driver fails */
+sx_code sxg_driver_find(sx_ctx *cx, sxg_driver *driver);
+/* The same, and starts it.  errors  the same, and SX_ABSENT no GPU that it could drive */
 sx_code sxg_driver_open(sx_ctx *cx, sxg_driver *driver);
 /* A call of the driver has failed: what was tried, the number of the error, its name and its text. */
 sx_code sxg_driver_fail(sx_ctx *cx, const sxg_driver *driver, const char *what, int status);

@@ -89,6 +89,7 @@ static sx_code pick(sx_ctx *cx, const sxg_driver *driver, uint32_t capability, s
     }
     for (int i = 0; i < count; i++) {
         SX_TRY(read_info(cx, driver, i, info));
+        info->count = count;
         if (info->capability >= capability) {
             return SX_OK;
         }
@@ -102,6 +103,16 @@ static sx_code pick(sx_ctx *cx, const sxg_driver *driver, uint32_t capability, s
                    "compute capability %u.%u is needed, GPU %d (%s) has %u.%u", capability / 10,
                    capability % 10, best.ordinal, best.name, best.capability / 10,
                    best.capability % 10);
+}
+
+sx_code sxg_library_find(sx_ctx *cx, sxg_library *library)
+{
+    sxg_driver driver = {.version = 0};
+    SX_TRY(sxg_driver_find(cx, &driver));
+    SX_ASSERT(driver.library[0] != '\0' && driver.version >= 0);
+    library->version = (uint32_t)driver.version;
+    memcpy(library->name, driver.library, sizeof(library->name));
+    return SX_OK;
 }
 
 sx_code sxg_find(sx_ctx *cx, uint32_t capability, sxg_info *info)

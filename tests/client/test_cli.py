@@ -372,9 +372,7 @@ def test_doctor_asks_the_libraries_it_finds():
     folder = TMP / "fake"
     folder.mkdir()
     sources = {
-        "libcuda.so.1": "int cuInit(unsigned f){return (int)f;} int cuDriverGetVersion(int*v){*v=12040;return 0;}"
-                        "int cuDeviceGetCount(int*n){*n=2;return 0;} int cuDeviceGet(int*d,int i){*d=i;return 0;}"
-                        "int cuDeviceGetName(char*s,int n,int d){(void)n;s[0]='T';s[1]=(char)('0'+d);s[2]=0;return 0;}",
+        "libcuda.so.1": "int cuInit(unsigned f){return (int)f;} int cuDriverGetVersion(int*v){*v=12040;return 0;}",
         "libnvJitLink.so.13": "int nvJitLinkVersion(unsigned*a,unsigned*b){*a=13;*b=7;return 0;}",
         "libnvrtc.so.13": "int nvrtcVersion(int*a,int*b){*a=13;*b=8;return 1;}",
         "libnccl.so.2": "int ncclGetVersion(int*v){*v=22809;return 0;}",
@@ -386,17 +384,34 @@ def test_doctor_asks_the_libraries_it_finds():
     (toolkit / "bin").mkdir(parents=True)
     ptxas, ran = toolkit / "bin" / "ptxas", folder / "ran"
 
-    def rows(version, mode=0o755):
+    driver = folder / "driver.so"
+
+    def rows(version, mode=0o755, which=None, settings=""):
         ptxas.write_text("#!/bin/sh\ntouch '%s'\nexec sleep 600\n# %s\n" % (ran, version))
         ptxas.chmod(mode)
         environment = dict(os.environ, SYMPLEX_SOCKET=NOBODY, LD_LIBRARY_PATH=str(folder),
                            PATH=str(toolkit / "bin") + ":" + os.environ["PATH"], CUDA_HOME=str(toolkit))
+        if which is not None:
+            driver.unlink(missing_ok=True)
+            driver.write_bytes((BINARY.parent / ("cuda-" + which) / "libcuda.so.1").read_bytes())
+            driver.chmod(0o600 if settings != "open" else 0o666)
+            environment.update(SYMPLEX_CUDA_DRIVER=str(driver), SX_FAKE_CUDA=settings)
         done = subprocess.run([CLIENT, "doctor", "--json"], capture_output=True, env=environment, timeout=30)
         assert not ran.exists(), "doctor ran ptxas"
         return {f["name"]: f for f in json.loads(done.stdout)["findings"]}
     found = rows("Cuda compilation tools, release 12.9, V12.9.86")
-    assert found["cuda-driver"]["detail"] == "libcuda.so.1, CUDA 12.4", found
-    assert found["gpu"]["detail"] == "2 devices, first T0", found
+    lacking = found["cuda-driver"]
+    assert not lacking["found"] and "the CUDA driver has no function cu" in lacking["detail"], found
+    assert "gpu" not in found, found
+    right = rows("", which="fake", settings="version=12040 gpus=2 capability=86")
+    assert right["cuda-driver"]["detail"] == "%s, CUDA 12.4" % driver and right["cuda-driver"]["found"], right
+    assert right["gpu"]["detail"] == "2 devices, first Fake 0 (sm_86)" and right["gpu"]["found"], right
+    none = rows("", which="fake", settings="gpus=0")
+    assert none["cuda-driver"]["found"] and not none["gpu"]["found"] and "no GPU" in none["gpu"]["detail"], none
+    old = rows("", which="old")["cuda-driver"]
+    assert not old["found"] and "cuOccupancyMaxActiveBlocksPerMultiprocessor" in old["detail"], old
+    stranger = rows("", which="fake", settings="open")["cuda-driver"]  # others could write to it
+    assert not stranger["found"] and "mode 0666" in stranger["detail"], stranger
     assert found["nvjitlink"]["detail"] == "libnvJitLink.so.13, 13.7"
     assert found["nccl"]["detail"] == "libnccl.so.2, 2.28.9"
     assert found["nvrtc"]["detail"] == "libnvrtc.so.13, version unknown"

@@ -1,7 +1,7 @@
 /* driver.c - a CUDA driver for tests: memory of the host at addresses that only it knows, kernels by the interpreter
  * of PTX (core/simt/run.h), everything at once.
  *
- * $SX_FAKE_CUDA says what it is like, read at each cuInit; words are separated by spaces:
+ * $SX_FAKE_CUDA says what it is like, read at each cuInit and cuDriverGetVersion; words are separated by spaces:
  *   version=12040     what cuDriverGetVersion says (13000)
  *   capability=80     of its GPU (90)
  *   other=1           all memory is said to be of GPU 1
@@ -221,9 +221,13 @@ API cuInit(unsigned flags)
 API cuDriverGetVersion(int *version);
 API cuDriverGetVersion(int *version)
 {
-    ENTER(false);
+    bool started = driver.started; /* this alone may be asked before cuInit */
+    read_settings();
+    driver.started = true;
+    int status = enter(__func__, false);
+    driver.started = started;
     *version = driver.version;
-    return 0;
+    return status;
 }
 
 API cuDeviceGetCount(int *count);
