@@ -92,6 +92,17 @@ sx_code sxg_function_find(sx_ctx *cx, sxg_gpu *gpu, void *module, const char *na
 sx_code sxg_launch(sx_ctx *cx, sxg_gpu *gpu, const sxg_function *function, sxg_dim grid,
                    sxg_dim block, void **parameter);
 
+/* ---- graphs ---- */
+
+/* What is called until sxg_graph_end is not done but kept, on the stream that was entered, which is not the default
+ * stream. Each begin has its end, also after a failure, whose `code` is passed on; then there is no graph.
+ *   errors   SX_UNIMPLEMENTED the driver lacks a function; SX_SYSTEM */
+sx_code sxg_graph_begin(sx_ctx *cx, sxg_gpu *gpu);
+sx_code sxg_graph_end(sx_ctx *cx, sxg_gpu *gpu, sx_code code, void **graph);
+/* Does all that was kept, in its order. */
+sx_code sxg_graph_launch(sx_ctx *cx, sxg_gpu *gpu, void *graph);
+void sxg_graph_free(sxg_gpu *gpu, void *graph); /* NULL is allowed */
+
 /* ---- time ---- */
 
 /* Nanoseconds that the GPU needs for what is called in between; waits for its end. */

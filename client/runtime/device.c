@@ -360,29 +360,37 @@ sx_code sxr_device_prepare_end(sx_ctx *cx, sxr_program *program, sx_code code)
     return code;
 }
 
-sx_code sxr_device_check_enqueue(sx_ctx *cx, const sxr_program *program)
+sx_code sxr_device_check_prepared(sx_ctx *cx, const sxr_program *program)
 {
     const sx_module *module = &program->module;
-    const struct sxr_device *d = program->device;
     for (uint32_t i = 0; i < module->tensor_count; i++) {
-        uint32_t place = module->tensor[i].place;
         sx_span name = sx_module_string(module, module->tensor[i].name);
-        int shown = (int)sx_min_i64((int64_t)name.len, 200);
-        bool each_run = place == SX_TENSOR_INPUT || place == SX_TENSOR_OUTPUT;
-        if (each_run && !d->lent[i] && module->tensor[i].size > 0) {
-            return SX_FAIL(cx, SX_INPUT, "tensor %.*s is not bound to memory of the GPU", shown,
-                           (const char *)name.ptr);
-        }
-        if (d->stale[i]) {
+        if (program->device->stale[i]) {
             return SX_FAIL(cx, SX_USAGE,
-                           "the module is not prepared: tensor %.*s is not on the GPU", shown,
-                           (const char *)name.ptr);
+                           "the module is not prepared: tensor %.*s is not on the GPU",
+                           (int)sx_min_i64((int64_t)name.len, 200), (const char *)name.ptr);
         }
     }
     if (!program->prologue_done[program->variant]) {
         return SX_FAIL(cx, SX_USAGE,
                        "the module is not prepared: its weights were bound, or its "
                        "extents chosen, after that");
+    }
+    return SX_OK;
+}
+
+sx_code sxr_device_check_enqueue(sx_ctx *cx, const sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    SX_TRY(sxr_device_check_prepared(cx, program));
+    for (uint32_t i = 0; i < module->tensor_count; i++) {
+        uint32_t place = module->tensor[i].place;
+        sx_span name = sx_module_string(module, module->tensor[i].name);
+        bool each_run = place == SX_TENSOR_INPUT || place == SX_TENSOR_OUTPUT;
+        if (each_run && !program->device->lent[i] && module->tensor[i].size > 0) {
+            return SX_FAIL(cx, SX_INPUT, "tensor %.*s is not bound to memory of the GPU",
+                           (int)sx_min_i64((int64_t)name.len, 200), (const char *)name.ptr);
+        }
     }
     return SX_OK;
 }
@@ -395,6 +403,44 @@ sx_code sxr_device_enter(sx_ctx *cx, sxr_program *program, void *stream)
 void sxr_device_leave(sxr_program *program)
 {
     sxg_leave(program->device->gpu);
+}
+
+sx_code sxr_device_graph_begin(sx_ctx *cx, sxr_program *program)
+{
+    sxg_gpu *gpu = program->device->gpu;
+    SX_TRY(sxg_enter(cx, gpu));
+    sx_code code = sxg_graph_begin(cx, gpu);
+    if (code != SX_OK) {
+        sxg_leave(gpu);
+    }
+    return code;
+}
+
+sx_code sxr_device_graph_end(sx_ctx *cx, sxr_program *program, sx_code code, void **graph)
+{
+    return sxg_graph_end(cx, program->device->gpu, code, graph);
+}
+
+/* One launch, and the time that the GPU needs for it. */
+static sx_code time_graph(sx_ctx *cx, sxg_gpu *gpu, void *graph, uint64_t *ns)
+{
+    SX_TRY(sxg_time_begin(cx, gpu));
+    SX_TRY(sxg_graph_launch(cx, gpu, graph));
+    return sxg_time_end(cx, gpu, ns);
+}
+
+sx_code sxr_device_graph_time(sx_ctx *cx, sxr_program *program, sx_code code, void *graph,
+                              uint32_t count, uint64_t *ns)
+{
+    sxg_gpu *gpu = program->device->gpu;
+    uint64_t first;
+    code = code == SX_OK ? time_graph(cx, gpu, graph, &first) : code; /* uploads the graph */
+    for (uint32_t i = 0; code == SX_OK && i < count; i++) {
+        code = time_graph(cx, gpu, graph, &ns[i]);
+    }
+    sxg_graph_free(gpu, graph);
+    sxg_leave(gpu);
+    return code;
 }
 
 /* ---- binding and state ---- */

@@ -31,6 +31,13 @@ sx_code sxr_device_prepare_end(sx_ctx *cx, sxr_program *program, sx_code code);
 /* May the launches of a run be put on a stream of the caller?
  *   errors   SX_INPUT an input or output is not in memory of the GPU; SX_USAGE the module is not prepared */
 sx_code sxr_device_check_enqueue(sx_ctx *cx, const sxr_program *program);
+sx_code sxr_device_check_prepared(sx_ctx *cx, const sxr_program *program);
+/* Launches in between are kept as a graph. sxr_device_graph_time launches it `count` times, and frees it; both that and
+ * sxr_device_graph_end pass on the failure of what came before. */
+sx_code sxr_device_graph_begin(sx_ctx *cx, sxr_program *program);
+sx_code sxr_device_graph_end(sx_ctx *cx, sxr_program *program, sx_code code, void **graph);
+sx_code sxr_device_graph_time(sx_ctx *cx, sxr_program *program, sx_code code, void *graph,
+                              uint32_t count, uint64_t *ns);
 sx_code sxr_device_enter(sx_ctx *cx, sxr_program *program, void *stream);
 void sxr_device_leave(sxr_program *program);
 /* State gets its first values before the next run. */

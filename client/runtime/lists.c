@@ -157,3 +157,14 @@ sx_code sxr_enqueue(sx_ctx *cx, sxr_program *program, void *stream)
     sxr_device_leave(program);
     return code;
 }
+
+sx_code sxr_time_graph(sx_ctx *cx, sxr_program *program, uint32_t count, uint64_t *ns)
+{
+    void *graph = NULL;
+    SX_TRY(check_gpu(cx, program));
+    SX_TRY(check_bound(cx, program, false));
+    SX_TRY(sxr_device_check_prepared(cx, program));
+    SX_TRY(sxr_device_graph_begin(cx, program));
+    sx_code code = sxr_device_graph_end(cx, program, run_launches(cx, program, 0, NULL), &graph);
+    return sxr_device_graph_time(cx, program, code, graph, count, ns);
+}

@@ -128,6 +128,13 @@ sx_code sxr_prepare(sx_ctx *cx, sxr_program *program);
  *            is not in memory of the GPU; SX_SYSTEM */
 sx_code sxr_enqueue(sx_ctx *cx, sxr_program *program, void *stream);
 
+/* Times of `count` launches of a graph of a run, each by events of the GPU: without the copies of inputs and
+ * outputs, and without what a launch costs the processor. The program has been run by sxr_run; its outputs in memory
+ * of the host stay as they are, its state goes on.
+ *   errors   SX_USAGE the processor runs the program, or it has not been run with what is bound; SX_UNIMPLEMENTED the
+ *            driver has no graphs; SX_SYSTEM */
+sx_code sxr_time_graph(sx_ctx *cx, sxr_program *program, uint32_t count, uint64_t *ns);
+
 /* One launch alone, but no loop, by the processor, with memory for each of its arguments given by the caller. The
  * program is not one that a GPU runs. */
 void sxr_run_launch(sxr_program *program, uint32_t launch, void *const *buffer);

@@ -94,6 +94,21 @@ def test_a_kernel_by_itself():
     assert numpy.array_equal(*results)
 
 
+def test_times_of_a_graph():
+    """On the CUDA driver of the tests, which says that whatever is timed takes 2 us."""
+    driver = TMP / "driver.so"
+    driver.write_bytes((BINARY.parent / "cuda-fake" / "libcuda.so.1").read_bytes())
+    driver.chmod(0o600)
+    module, fake = compiled("a100", "graph"), {"SYMPLEX_CUDA_DRIVER": str(driver)}
+    said = sx("run", module, "--random", "1", "--graph", "3", "--check", **fake).stdout
+    assert "graph    best 2 us, median 2 us of 3 launches on the GPU" in said and "passed" in said, said
+    graph = json.loads(sx("run", module, "--random", "1", "--graph", "3", "--json", **fake).stdout)["graph"]
+    assert graph["launches"] == 3 and abs(graph["median_ns"] - 2000) <= 1, graph
+    sx("compile", PROGRAM, "-o", TMP / "here.sxm")
+    done = sx("run", TMP / "here.sxm", "--random", "1", "--graph", "3", status=2)
+    assert "the module runs on the processor" in done.stderr, done
+
+
 def test_what_is_refused():
     done = sx("run", compiled("h100", "elsewhere"), "--random", "1", status=4)
     assert "sm_90" in done.stderr, done

@@ -11,19 +11,23 @@ client=$folder/bin/symplex-client
 export LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
+us() { awk -v ns="$1" 'BEGIN {printf "%.1f", ns / 1000}'; }
 number() { grep -o "\"$1\":[0-9]*" "$2" | head -1 | cut -d: -f2; }
 failures=0
 device=
 rows=()
 for module in "$folder"/cases/*.sxm; do
     name=$(basename "$module" .sxm)
-    bits=equal checked=right sanitized=- run=-
-    if ! "$client" run "$module" --random 7 --repeat 20 --output "$out/$name" --json >"$out/report" 2>"$out/error"; then
+    bits=equal checked=right sanitized=- run=- graph=-
+    if ! "$client" run "$module" --random 7 --repeat 20 --graph 50 --output "$out/$name" --json \
+        >"$out/report" 2>"$out/error"; then
         bits=failed checked=- failures=$((failures + 1))
         sed "s/^/$name: /" "$out/error"
     else
         device=${device:-$(grep -o '"gpu":"[^"]*"' "$out/report" | cut -d'"' -f4)}
-        run=$(awk -v ns="$(number median_ns "$out/report")" 'BEGIN {printf "%.1f", ns / 1000}')
+        run=$(us "$(number median_ns "$out/report")")
+        grep -o '"graph":{[^}]*}' "$out/report" >"$out/graph"
+        graph=$(us "$(number median_ns "$out/graph")")
         for file in "$folder/cases/$name.expected"/*.npy; do
             cmp -s "$file" "$out/$name/$(basename "$file")" || bits=differ
         done
@@ -39,12 +43,12 @@ for module in "$folder"/cases/*.sxm; do
         fi
         [ "$bits $checked" = "equal right" ] && [ "$sanitized" != found ] || failures=$((failures + 1))
     fi
-    rows+=("$(printf '| %s | %s | %s | %s | %s |' "$name" "$bits" "$checked" "$sanitized" "$run")")
+    rows+=("$(printf '| %s | %s | %s | %s | %s | %s |' "$name" "$bits" "$checked" "$sanitized" "$run" "$graph")")
 done
 [ ${#rows[@]} -gt 0 ] || { echo "no modules in $folder/cases: run pack.sh first"; exit 2; }
 echo "device: ${device:-none}, $(date -u +%Y-%m-%d)"
 echo
-echo "| case | bits of the interpreter | the program as sent | sanitizer | a run, us |"
-echo "|---|---|---|---|---|"
+echo "| case | bits of the interpreter | the program as sent | sanitizer | a run with its copies, us | as a graph, us |"
+echo "|---|---|---|---|---|---|"
 printf '%s\n' "${rows[@]}"
 [ "$failures" -eq 0 ]

@@ -12,6 +12,7 @@ fail() { echo "$1"; cat "$folder/said"; exit 1; }
 "$folder/packed/run.sh" >"$folder/said" 2>&1 || fail "what was packed does not pass"
 grep -q '^device: Fake' "$folder/said" || fail "the device has no name"
 [ "$(grep -c '| equal | right |' "$folder/said")" -eq 2 ] || fail "two cases were packed"
+[ "$(grep -c '| 2.0 |$' "$folder/said")" -eq 2 ] || fail "a graph takes the 2 us of the fake driver"
 expected=$folder/packed/cases/mlp-h100.expected/y.npy
 size=$(stat -c %s "$expected")
 printf '\377' | dd of="$expected" bs=1 seek=$((size - 2)) conv=notrunc status=none

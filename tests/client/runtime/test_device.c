@@ -552,6 +552,61 @@ START_TEST(test_rounds_in_a_graph)
 }
 END_TEST
 
+/* A graph of a run that has been made: its times, and outputs that stay as they were. */
+START_TEST(test_times_of_a_graph)
+{
+    uint64_t ns[5] = {0};
+    rich r;
+    float before[64];
+    open_rich(&r, true, true);
+    ck_sx_ok(&cx, sxr_set_extent(&cx, r.program, SX_SPAN_LITERAL("n"), 16));
+    ck_sx_ok(&cx, sxr_bind(&cx, r.program, SX_GEN_X, r.x, 64));
+    ck_sx_ok(&cx, sxr_bind(&cx, r.program, SX_GEN_Y, r.y, 64));
+    ck_sx_fails(&cx, sxr_time_graph(&cx, r.program, 5, ns), SX_USAGE, "not prepared");
+    ck_sx_ok(&cx, run_rich(&r, 16));
+    memcpy(before, r.y, sizeof(before));
+    ck_sx_ok(&cx, sxr_time_graph(&cx, r.program, 5, ns));
+    ck_assert_mem_eq(before, r.y, sizeof(before));
+    for (uint32_t i = 0; i < SX_COUNT(ns); i++) {
+        ck_assert(ns[i] >= 1999 && ns[i] <= 2001); /* of an event of the fake driver */
+    }
+    sxr_close(r.program);
+    open_rich(&r, false, false);
+    ck_sx_fails(&cx, sxr_time_graph(&cx, r.program, 5, ns), SX_USAGE, "runs on the processor");
+    sxr_close(r.program);
+}
+END_TEST
+
+/* A graph that cannot be made or launched; what was begun of it is ended. */
+START_TEST(test_graphs_that_fail)
+{
+    static const struct {
+        const char *settings;
+        sx_code code;
+        const char *says;
+    } fault[] = {{"fail=cuStreamBeginCapture_v2:1:304", SX_SYSTEM, "beginning a graph"},
+                 {"fail=cuLaunchKernel:15:304", SX_SYSTEM, "launching a kernel"},
+                 {"fail=cuStreamEndCapture:1:304", SX_SYSTEM, "making a graph"},
+                 {"fail=cuGraphInstantiateWithFlags:1:304", SX_SYSTEM, "making a graph"},
+                 {"fail=cuGraphLaunch:3:719", SX_SYSTEM, "is lost: launching a graph"}};
+    for (uint32_t i = 0; i < SX_COUNT(fault); i++) {
+        uint64_t ns[5];
+        rich r;
+        fake_driver(folder, "fake", fault[i].settings);
+        open_rich(&r, true, false);
+        sx_code code = SX_OK;
+        for (uint32_t run = 0; code == SX_OK && run < 4; run++) {
+            ck_sx_ok(&cx, run_rich(&r, 16));
+            code = sxr_time_graph(&cx, r.program, 5, ns);
+        }
+        ck_assert_msg(code == fault[i].code && strstr(cx.error.text, fault[i].says) != NULL,
+                      "%s: %s", fault[i].settings, cx.error.text);
+        sx_ctx_reset_error(&cx);
+        sxr_close(r.program);
+    }
+}
+END_TEST
+
 /* The driver of the tests ends the process where a run that copies and waits meets a capture. */
 START_TEST(test_a_run_that_cannot_be_captured)
 {
@@ -759,6 +814,8 @@ int main(void)
     tcase_add_loop_test(tcase, test_blocks_that_are_refused, 0, (int)SX_COUNT(refused_block));
     tcase_add_loop_test(tcase, test_streams_and_graphs, 0, 2);
     tcase_add_test(tcase, test_rounds_in_a_graph);
+    tcase_add_test(tcase, test_times_of_a_graph);
+    tcase_add_test(tcase, test_graphs_that_fail);
     tcase_add_test_raise_signal(tcase, test_a_run_that_cannot_be_captured, SIGABRT);
     tcase_add_test(tcase, test_runs_that_are_not_enqueued);
     tcase_add_test(tcase, test_addresses);

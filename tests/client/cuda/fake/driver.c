@@ -84,6 +84,7 @@ typedef struct {
 typedef struct {
     node *node;
     uint32_t count;
+    bool executable;
 } graph;
 
 static struct {
@@ -96,7 +97,7 @@ static struct {
     const char *name[FUNCTION_NAMES_MAX]; /* of functions that were called, and how often */
     uint32_t calls[FUNCTION_NAMES_MAX];
     uint32_t users, depth; /* of the context */
-    uint32_t streams, events;
+    uint32_t streams, events, graphs;
     char stream[STREAMS_MAX]; /* 1: it is there; else only their addresses matter */
     void *captured;           /* NULL: none is captured now */
     graph *graph;             /* that it is captured into */
@@ -297,6 +298,9 @@ API cuDevicePrimaryCtxRelease_v2(int device)
         if (driver.module[i].used) {
             die("code is left");
         }
+    }
+    if (driver.graphs > 0 || driver.captured != NULL) {
+        die("a graph is left, or a stream is being captured");
     }
     if (driver.streams > 0 || driver.events > 0 || driver.depth > 0) {
         die("a stream or an event is left, or the context is current");
@@ -759,6 +763,7 @@ API cuStreamBeginCapture_v2(void *stream, int mode)
     ENTER(true);
     NOT_CAPTURED();
     driver.captured = stream;
+    driver.graphs++;
     driver.graph = calloc(1, sizeof(*driver.graph));
     if (driver.graph == NULL ||
         (driver.graph->node = calloc(NODES_MAX, sizeof(*driver.graph->node))) == NULL) {
@@ -770,22 +775,27 @@ API cuStreamBeginCapture_v2(void *stream, int mode)
 API cuStreamEndCapture(void *stream, void **made);
 API cuStreamEndCapture(void *stream, void **made)
 {
-    ENTER(true);
     if (driver.captured != stream) {
         die("a capture ends that was not begun");
     }
     driver.captured = NULL;
     *made = driver.graph;
+    ENTER(true); /* a capture that failed has ended all the same */
     return 0;
 }
 
-/* A graph is launched as it is. */
+/* A graph is launched as it is: one that was made executable belongs to that. */
 API cuGraphInstantiateWithFlags(void **executable, void *from, unsigned long long flags);
 API cuGraphInstantiateWithFlags(void **executable, void *from, unsigned long long flags)
 {
+    graph *g = from;
     ENTER(true);
-    *executable = from;
-    return flags == 0 ? 0 : INVALID_VALUE;
+    if (flags != 0) {
+        return INVALID_VALUE;
+    }
+    g->executable = true;
+    *executable = g;
+    return 0;
 }
 
 API cuGraphLaunch(void *executable, void *stream);
@@ -811,6 +821,7 @@ API cuGraphExecDestroy(void *executable);
 API cuGraphExecDestroy(void *executable)
 {
     graph *gone = executable;
+    driver.graphs--;
     free(gone->node);
     free(gone);
     return 0;
@@ -819,7 +830,12 @@ API cuGraphExecDestroy(void *executable)
 API cuGraphDestroy(void *made);
 API cuGraphDestroy(void *made)
 {
-    (void)made; /* its executable is the same */
+    graph *g = made;
+    if (!g->executable) {
+        driver.graphs--;
+        free(g->node);
+        free(g);
+    }
     return 0;
 }
 
