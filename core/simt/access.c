@@ -134,14 +134,22 @@ sx_code sx_ptx_locate(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, ui
                       uint16_t space, uint64_t address, uint32_t size, sx_ptx_access access,
                       sx_ptx_spot *place)
 {
-    SX_ASSERT(size > 0 && lane < SX_PTX_LANES);
-    *place = (sx_ptx_spot){.space = space_of(space, &address)};
-    request r = {m, w, lane, insn, address, size, access};
     if ((size & (size - 1)) == 0 && address % size != 0) {
+        (void)space_of(space, &address);
         return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH,
                            "%s %u bytes at address 0x%llx, which %u does not divide",
                            access_name(access), size, (unsigned long long)address, size);
     }
+    return sx_ptx_locate_run(m, w, lane, insn, space, address, size, access, place);
+}
+
+sx_code sx_ptx_locate_run(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+                          uint16_t space, uint64_t address, uint32_t size, sx_ptx_access access,
+                          sx_ptx_spot *place)
+{
+    SX_ASSERT(size > 0 && lane < SX_PTX_LANES);
+    *place = (sx_ptx_spot){.space = space_of(space, &address)};
+    request r = {m, w, lane, insn, address, size, access};
     switch (place->space) {
     case SX_PTX_SPACE_GLOBAL: return locate_global(&r, place);
     case SX_PTX_SPACE_SHARED:

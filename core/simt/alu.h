@@ -58,9 +58,22 @@ struct sx_ptx_alu {
 /* Prepares an instruction that has passed the check; false: it is none that computes from registers alone. */
 bool sx_ptx_alu_of(const sx_ptx_kernel *kernel, const sx_ptx_insn *insn, sx_ptx_alu *alu);
 
-/* How far a GPU may be from the exact result of .approx and .full in f32: by any one of those that are not 0. */
+/* ---- products of matrices by a warpgroup ---- */
+/* Elements of an operand: of A row by row, of B eight columns at a time. */
+#define SX_PTX_LINE_ELEMENTS (256 * 32)
 typedef struct {
-    double ulp, relative, absolute;
-} sx_ptx_error_bound;
-extern const sx_ptx_error_bound sx_ptx_approx_error[SX_PTX_RUN_COUNT];
+    double number[SX_PTX_LINE_ELEMENTS];
+    int32_t integer[SX_PTX_LINE_ELEMENTS];
+} sx_ptx_lines;
+void sx_ptx_line_put(sx_ptx_lines *lines, uint32_t index, sx_ptx_modifier type, uint64_t bits,
+                     bool negated);
+/* Element (row, k) of A has the index 32 row + k, element (k, n) of B 256 (n / 8) + 8 k + n mod 8. Columns `first` to
+ * `first` + 7 of the row. */
+typedef struct {
+    const sx_ptx_lines *a, *b;
+    uint32_t depth;
+    bool integers, saturates;
+} sx_ptx_line_product;
+void sx_ptx_line_multiply(const sx_ptx_line_product *p, uint32_t row, uint32_t first,
+                          const uint64_t c[8], uint64_t d[8]);
 #endif

@@ -8,18 +8,6 @@
 
 #include "core/simt/alu_inside.h"
 
-const sx_ptx_error_bound sx_ptx_approx_error[SX_PTX_RUN_COUNT] = {
-    [SX_PTX_RUN_DIV_F] = {.ulp = 2.0},
-    [SX_PTX_RUN_RCP] = {.ulp = 1.0},
-    [SX_PTX_RUN_SQRT] = {.relative = 0x1p-23},
-    [SX_PTX_RUN_RSQRT] = {.relative = 0x1.2p-23},
-    [SX_PTX_RUN_SIN] = {.absolute = 0x1.7p-21},
-    [SX_PTX_RUN_COS] = {.absolute = 0x1.7p-21},
-    [SX_PTX_RUN_LG2] = {.relative = 0x1p-22, .absolute = 0x1p-22},
-    [SX_PTX_RUN_EX2] = {.ulp = 2.0},
-    [SX_PTX_RUN_TANH] = {.relative = 0x1p-11},
-};
-
 /* ---- numbers as sums of two f64 (Dekker 1971): about 104 digits ---- */
 typedef struct {
     double high, low; /* low is at most half of the last digit of high */

@@ -139,27 +139,27 @@ static uint64_t round_limbs(int64_t limb[LIMBS])
     return sx_ptx_exact_round(x, &sx_ptx_f32_format, SX_PTX_TO_NEAREST, false);
 }
 
-static uint64_t sum_slowly(const numbers *m, uint32_t depth, uint32_t row, uint32_t column,
+static uint64_t sum_slowly(const double *a, const double *b, uint32_t depth, uint32_t column,
                            double c)
 {
     int64_t limb[LIMBS] = {0};
     add_exactly(limb, c);
     for (uint32_t k = 0; k < depth; k++) {
-        add_exactly(limb, m->a[row][k] * m->b[k][column]);
+        add_exactly(limb, a[k] * b[k * COLUMNS + column]);
     }
     return round_limbs(limb);
 }
 
 /* A row of D. The products are exact in f64, of at most 22 digits; sums in f64 are exact where their errors are zero,
  * as they nearly always are. */
-static void sum_numbers(const numbers *m, uint32_t depth, uint32_t row, const double c[COLUMNS],
+static void sum_numbers(const double *a, const double *b, uint32_t depth, const double c[COLUMNS],
                         uint64_t d[COLUMNS])
 {
     double sum[COLUMNS], error[COLUMNS] = {0};
     memcpy(sum, c, sizeof(sum));
     for (uint32_t k = 0; k < depth; k++) {
         for (uint32_t n = 0; n < COLUMNS; n++) {
-            double term = m->a[row][k] * m->b[k][n];
+            double term = a[k] * b[k * COLUMNS + n];
             double next = sum[n] + term;
             double part = next - sum[n];
             error[n] += fabs((sum[n] - (next - part)) + (term - part));
@@ -169,7 +169,7 @@ static void sum_numbers(const numbers *m, uint32_t depth, uint32_t row, const do
     for (uint32_t n = 0; n < COLUMNS; n++) {
         bool finite = sum[n] - sum[n] == 0.0;
         d[n] = sum[n] != sum[n]            ? sx_ptx_f32_format.nan
-               : finite && error[n] != 0.0 ? sum_slowly(m, depth, row, n, c[n])
+               : finite && error[n] != 0.0 ? sum_slowly(a, b, depth, n, c[n])
                                            : sx_ptx_f32_bits((float)sum[n]);
     }
 }
@@ -259,7 +259,7 @@ static void run_numbers(const sx_ptx_alu *alu, sx_ptx_word *const *result,
         }
     }
     for (uint32_t row = 0; row < ROWS; row++) {
-        sum_numbers(&m, s.depth, row, c[row], d[row]);
+        sum_numbers(m.a[row], m.b[0], s.depth, c[row], d[row]);
     }
     for (uint32_t r = 0; r < 4; r++) {
         sx_ptx_word out;
@@ -268,6 +268,44 @@ static void run_numbers(const sx_ptx_alu *alu, sx_ptx_word *const *result,
             out.lane[lane] = d[row_of(lane, r)][column_of(lane, r)];
         }
         sx_ptx_put_lanes(result[r], &out, active);
+    }
+}
+
+/* ---- products of warpgroups ---- */
+void sx_ptx_line_put(sx_ptx_lines *lines, uint32_t index, sx_ptx_modifier type, uint64_t bits,
+                     bool negated)
+{
+    SX_ASSERT(index < SX_PTX_LINE_ELEMENTS);
+    if (type == SX_PTX_TYPE_S8 || type == SX_PTX_TYPE_U8) {
+        lines->integer[index] = byte_of(type, bits);
+    } else {
+        double value = number_of(type, bits);
+        lines->number[index] = negated ? -value : value;
+    }
+}
+
+void sx_ptx_line_multiply(const sx_ptx_line_product *p, uint32_t row, uint32_t first,
+                          const uint64_t c[8], uint64_t d[8])
+{
+    SX_ASSERT(p->depth <= DEPTH_MAX && first % COLUMNS == 0);
+    size_t a = (size_t)row * DEPTH_MAX, b = (size_t)first * DEPTH_MAX;
+    if (!p->integers) {
+        double sum[COLUMNS];
+        for (uint32_t n = 0; n < COLUMNS; n++) {
+            sum[n] = (double)sx_ptx_f32(c[n]);
+        }
+        sum_numbers(p->a->number + a, p->b->number + b, p->depth, sum, d);
+        return;
+    }
+    for (uint32_t n = 0; n < COLUMNS; n++) {
+        int64_t sum = (int32_t)(uint32_t)c[n];
+        for (uint32_t k = 0; k < p->depth; k++) {
+            sum += (int64_t)p->a->integer[a + k] * p->b->integer[b + k * COLUMNS + n];
+        }
+        if (p->saturates) {
+            sum = sum < INT32_MIN ? INT32_MIN : sum > INT32_MAX ? INT32_MAX : sum;
+        }
+        d[n] = (uint32_t)sum;
     }
 }
 

@@ -27,14 +27,17 @@ static void open_barrier(sx_ptx_machine *m, uint32_t id)
         if (w->waiting == 0 || w->waits_for != id) {
             continue;
         }
-        sx_ptx_order_leave(w, b);
+        sx_ptx_order_leave(m, w, b);
         for (uint32_t lane = 0; lane < SX_PTX_LANES; lane++) {
             w->pc[lane] += w->waiting >> lane & 1;
         }
         w->running = w->waiting;
         w->waiting = 0;
     }
-    *b = (sx_ptx_barrier){.expected = 0};
+    *b = (sx_ptx_barrier){.clock = b->clock};
+    if (m->tracks) {
+        sx_ptx_clock_clear(m, &b->clock);
+    }
     m->outcome->statistics.barriers++;
 }
 
@@ -80,7 +83,7 @@ sx_code sx_ptx_run_barrier(const sx_ptx_step *s)
     b->busy = true;
     b->expected = expected;
     b->arrived += SX_PTX_LANES;
-    sx_ptx_order_arrive(s->w, b);
+    sx_ptx_order_arrive(m, s->w, b);
     if (arrives) {
         for (uint32_t i = 0; i < SX_PTX_LANES; i++) {
             s->w->pc[i] += s->active >> i & 1;
@@ -105,8 +108,31 @@ void sx_ptx_reopen(sx_ptx_machine *m)
     }
 }
 
+/* A lane that waits for a phase of an mbarrier that never ends. */
+static sx_code stalled_for_ever(sx_ptx_machine *m, const sx_ptx_warp *w)
+{
+    uint32_t lane = (uint32_t)__builtin_ctz(w->stalled);
+    const sx_ptx_mbarrier *b = &m->mbarrier[w->stalled_on[lane]];
+    bool parity = sx_ptx_insn_modifier(&m->kernel->insn[w->pc[lane]], SX_PTX_CLASS_PARITY, 0) != 0;
+    return sx_ptx_stop(m, w, lane, w->pc[lane], SX_MISMATCH,
+                       "deadlock: waits for %s %u of the mbarrier at byte %u of shared memory, "
+                       "which is in phase %u: %u of %u arrivals and %lld bytes are missing",
+                       parity ? "parity" : "phase", w->stalled_value[lane], b->offset, b->phase,
+                       b->pending, b->count, (long long)b->tx);
+}
+
 sx_code sx_ptx_deadlock(sx_ptx_machine *m)
 {
+    for (uint32_t i = 0; i < m->warp_count; i++) {
+        const sx_ptx_warp *w = &m->warp[i];
+        if (w->stalled != 0) {
+            return stalled_for_ever(m, w);
+        }
+        if (w->parked != 0) {
+            return sx_ptx_stop(m, w, 0, w->pc[0], SX_MISMATCH,
+                               "deadlock: the other warps of the warpgroup never come here");
+        }
+    }
     const sx_ptx_warp *first = NULL;
     char others[512] = "";
     size_t len = 0;

@@ -43,7 +43,20 @@ static void begin_warp(const sx_ptx_machine *m, sx_ptx_warp *w)
     const sx_ptx_dim *block = &m->launch->block, *grid = &m->launch->grid;
     memset(known, 0, m->file_count * sizeof *known);
     memset(file, 0, m->file_count * sizeof *file);
-    *w = (sx_ptx_warp){.file = file, .known = known, .index = index, .epoch = 1};
+    const sx_ptx_warp old = *w;
+    *w = (sx_ptx_warp){.file = file,
+                       .known = known,
+                       .index = index,
+                       .epoch = 1,
+                       .changed = old.changed,
+                       .lock = old.lock,
+                       .lock_insn = old.lock_insn,
+                       .product_group = 1};
+    memcpy(w->clock, old.clock, sizeof w->clock);
+    if (w->changed != NULL) { // a fence must come before the first product
+        memset(w->changed, 1, m->file_count * sizeof *w->changed);
+        memset(w->lock, 0, m->file_count * sizeof *w->lock);
+    }
     w->running = threads >= SX_PTX_LANES ? SX_PTX_ALL : (1U << threads) - 1;
     w->ended = ~w->running;
     for (uint32_t lane = 0; lane < SX_PTX_LANES; lane++) {
@@ -75,7 +88,8 @@ static sx_ptx_warp *choose_warp(sx_ptx_machine *m, uint32_t *next)
     uint32_t first = m->launch->seed == 0 ? *next : (uint32_t)sx_rng_below(&m->rng, m->warp_count);
     for (uint32_t i = 0; i < m->warp_count; i++) {
         uint32_t index = (first + i) % m->warp_count;
-        if ((m->warp[index].running | m->warp[index].meeting) != 0) {
+        const sx_ptx_warp *w = &m->warp[index];
+        if (w->running != 0 || (w->meeting != 0 && w->stalled == 0)) {
             *next = index + 1;
             return &m->warp[index];
         }
@@ -83,29 +97,75 @@ static sx_ptx_warp *choose_warp(sx_ptx_machine *m, uint32_t *next)
     return NULL;
 }
 
-static sx_code run_block(sx_ptx_machine *m)
+static void begin_block(sx_ptx_machine *m)
 {
-    const uint32_t steps_usual = 256, steps_seeded = 24;
-    uint32_t next = 0;
     memset(m->cell, 0, m->shared_bytes * sizeof *m->cell);
-    memset(m->barrier, 0, sizeof m->barrier);
     memset(m->local_known, 0, m->local_bytes * m->thread_count);
-    m->copy_count = 0;
+    for (uint32_t i = 0; i < SX_PTX_BARRIERS; i++) {
+        m->barrier[i] = (sx_ptx_barrier){.clock = m->barrier[i].clock};
+    }
+    if (m->clocks != NULL) {
+        memset(m->clocks, 0, m->clocks_bytes);
+    }
+    for (uint32_t i = 0; i < m->bulk_count; i++) {
+        m->bulk[i].busy = false;
+    }
+    m->copy_count = m->actor_count = m->mbarrier_count = m->bulk_busy = m->product_count = 0;
+    m->fruitless = 0;
     for (uint32_t i = 0; i < m->warp_count; i++) {
         begin_warp(m, &m->warp[i]);
     }
-    for (sx_ptx_warp *w = choose_warp(m, &next); w != NULL; w = choose_warp(m, &next)) {
+}
+
+static bool all_ended(const sx_ptx_machine *m)
+{
+    bool ended = true;
+    for (uint32_t i = 0; i < m->warp_count; i++) {
+        ended = ended && m->warp[i].ended == SX_PTX_ALL;
+    }
+    return ended;
+}
+
+static sx_code end_block(sx_ptx_machine *m)
+{
+    if (!all_ended(m)) {
+        return sx_ptx_deadlock(m);
+    }
+    for (uint32_t i = 0; i < m->bulk_count && m->bulk_busy > 0; i++) {
+        const sx_ptx_bulk *c = &m->bulk[i];
+        if (c->busy) {
+            return sx_ptx_stop(m, &m->warp[c->warp], c->lane, c->insn, SX_MISMATCH,
+                               "the block ends while this copy is under way: nobody waited for it");
+        }
+    }
+    return SX_OK;
+}
+
+/* Copies arrive when nothing else can happen, and with a seed now and then before. */
+static sx_code run_block(sx_ptx_machine *m)
+{
+    const uint32_t steps_usual = 256, steps_seeded = 24, early = 32;
+    uint32_t next = 0;
+    bool going = true;
+    begin_block(m);
+    while (going) {
+        sx_ptx_warp *w = choose_warp(m, &next);
+        bool arrives =
+            m->bulk_busy > 0 && m->launch->seed != 0 && sx_rng_below(&m->rng, early) == 0;
+        if (w == NULL || arrives) {
+            bool landed = false;
+            if (!all_ended(m)) {
+                SX_TRY(sx_ptx_bulk_land_one(m, &landed));
+            }
+            going = w != NULL || landed;
+            continue;
+        }
         uint32_t steps =
             m->launch->seed == 0 ? steps_usual : 1 + (uint32_t)sx_rng_below(&m->rng, steps_seeded);
         SX_TRY(sx_spend(m->cx, steps));
         SX_TRY(sx_ptx_warp_go(m, w, steps));
     }
-    for (uint32_t i = 0; i < m->warp_count; i++) {
-        if (m->warp[i].waiting != 0) {
-            return sx_ptx_deadlock(m);
-        }
-    }
-    return SX_OK;
+    return end_block(m);
 }
 
 static uint64_t common_divisor(uint64_t a, uint64_t b)

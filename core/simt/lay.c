@@ -85,8 +85,31 @@ static sx_code lay_regions(sx_ptx_machine *m)
     return SX_OK;
 }
 
+/* What a driver would refuse to encode. */
+static sx_code check_map(sx_ptx_machine *m, const char *name, const sx_ptx_tensor_map *map)
+{
+    uint32_t bytes = map->element_bytes, inner = map->box[0] * bytes, width = map->swizzle_bytes;
+    bool fits = map->region > 0 && map->region <= m->launch->region_count && map->rank > 0 &&
+                map->rank <= SX_PTX_TENSOR_RANK_MAX && bytes > 0 && bytes <= 8 &&
+                (bytes & (bytes - 1)) == 0 && map->offset % 16 == 0 && inner % 16 == 0 &&
+                (width == 0 || width == 32 || width == 64 || width == 128) &&
+                (width == 0 || inner <= width);
+    uint64_t box = fits ? bytes : 0;
+    for (uint32_t d = 0; fits && d < map->rank; d++) {
+        fits = map->dims[d] > 0 && map->dims[d] <= UINT32_MAX && map->box[d] > 0 &&
+               map->box[d] <= 256 &&
+               (d == 0 || (map->strides[d] % 16 == 0 && map->strides[d] < UINT64_C(1) << 40));
+        box *= map->box[d];
+    }
+    return fits && box <= UINT32_C(1) << 20
+               ? SX_OK
+               : SX_FAIL(m->cx, SX_INPUT, "kernel %s, parameter %s: no such tensor map is possible",
+                         m->kernel->name, name);
+}
+
 static sx_code lay_arguments(sx_ptx_machine *m)
 {
+    static const uint8_t encoded[128] = {0}; // what the driver makes of a map is not known
     const sx_ptx_launch *l = m->launch;
     const sx_ptx_kernel *k = m->kernel;
     if (l->argument_count != k->parameter_count) {
@@ -102,7 +125,10 @@ static sx_code lay_arguments(sx_ptx_machine *m)
         const sx_ptx_variable *p = &k->parameter[i];
         uint64_t bytes = sx_ptx_variable_bytes(p), address = 0;
         sx_span value = a->value;
-        if (a->region != 0) {
+        if (a->map != NULL) {
+            SX_TRY(check_map(m, p->name, a->map));
+            value = (sx_span){encoded, sizeof encoded};
+        } else if (a->region != 0) {
             SX_ASSERT(a->region <= l->region_count);
             address = m->area[a->region - 1].address + a->offset;
             value = (sx_span){(const uint8_t *)&address, sizeof address};
@@ -135,6 +161,31 @@ static sx_code lay_constants(sx_ptx_machine *m)
     return SX_OK;
 }
 
+static sx_ptx_clock clock_at(const sx_ptx_machine *m, size_t index)
+{
+    uint32_t *seen = m->clocks + 2 * index * m->clock_words;
+    return (sx_ptx_clock){seen, seen + m->clock_words};
+}
+
+static sx_code lay_clocks(sx_ptx_machine *m)
+{
+    uint32_t lanes = m->warp_count * SX_PTX_LANES;
+    m->clock_words = m->warp_count + lanes + SX_PTX_ACTORS_MAX;
+    size_t words = (size_t)2 * (lanes + SX_PTX_BARRIERS) * m->clock_words;
+    m->clocks = SX_NEW_ARRAY(m->cx, uint32_t, words);
+    if (m->clocks == NULL) {
+        return m->cx->error.code;
+    }
+    m->clocks_bytes = words * sizeof *m->clocks;
+    for (uint32_t i = 0; i < lanes; i++) {
+        m->warp[i / SX_PTX_LANES].clock[i % SX_PTX_LANES] = clock_at(m, i);
+    }
+    for (uint32_t i = 0; i < SX_PTX_BARRIERS; i++) {
+        m->barrier[i].clock = clock_at(m, lanes + i);
+    }
+    return SX_OK;
+}
+
 static sx_code lay_warps(sx_ptx_machine *m)
 {
     m->thread_count = (uint32_t)volume(m->launch->block);
@@ -155,8 +206,17 @@ static sx_code lay_warps(sx_ptx_machine *m)
             return m->cx->error.code;
         }
         m->warp[i].index = i;
+        if (m->multiplies) {
+            m->warp[i].changed = SX_NEW_ARRAY(m->cx, uint8_t, m->file_count);
+            m->warp[i].lock = SX_NEW_ARRAY(m->cx, uint16_t, m->file_count);
+            m->warp[i].lock_insn = SX_NEW_ARRAY(m->cx, uint32_t, m->file_count);
+            if (m->warp[i].changed == NULL || m->warp[i].lock == NULL ||
+                m->warp[i].lock_insn == NULL) {
+                return m->cx->error.code;
+            }
+        }
     }
-    return SX_OK;
+    return m->tracks ? lay_clocks(m) : SX_OK;
 }
 
 sx_code sx_ptx_lay(sx_ptx_machine *m)

@@ -29,7 +29,8 @@ typedef struct {
     uint8_t result_bytes; /* memory: of a register that is loaded into */
     uint32_t guard;       /* SX_PTX_NO_WORD: none */
     uint32_t word;        /* first in sx_ptx_machine.word: results, then operands */
-    uint32_t address[3];  /* memory: words of its bases */
+    uint8_t address_count;
+    uint32_t address[3]; /* memory: words of its bases */
     int64_t offset[3];
     uint32_t target; /* branches */
     sx_ptx_alu alu;
@@ -47,7 +48,67 @@ typedef struct {
     sx_ptx_stamp write, read[2];
     uint16_t flight; /* 1 + the thread that copies into it */
     bool known;
+    bool barrier; /* of an mbarrier that is valid */
 } sx_ptx_cell;
+
+/* clock.c: epochs by warp, then by thread, then by actor. */
+typedef struct {
+    uint32_t *seen;   /* what comes before now */
+    uint32_t *fenced; /* and before a proxy fence that does */
+} sx_ptx_clock;
+
+/* What accesses memory by itself. The copies that complete on an mbarrier have its phases as epochs, the others the
+ * groups that they are committed in. */
+typedef enum { SX_PTX_ACTOR_COPIES, SX_PTX_ACTOR_STORES, SX_PTX_ACTOR_PRODUCTS } sx_ptx_actor_kind;
+typedef struct {
+    uint8_t kind; /* sx_ptx_actor_kind */
+    uint32_t of;  /* offset of the mbarrier, number of the thread, of the warpgroup */
+} sx_ptx_actor;
+#define SX_PTX_ACTORS_MAX 192
+
+#define SX_PTX_MBARRIERS_MAX 128
+typedef struct {
+    uint32_t offset; /* in shared memory */
+    uint32_t count, pending, phase;
+    /* Bytes that are expected and have not come; below 0: that came before they were expected. */
+    int64_t tx;
+    bool valid;
+    uint32_t actor; /* of the copies that complete on it */
+    sx_ptx_clock next,
+        done;          /* what came before the arrivals of this phase, and of those that are over */
+    sx_ptx_stamp init; /* who initialised it */
+    sx_ptx_stamp fence; /* a fence behind that; thread 0: none */
+} sx_ptx_mbarrier;
+
+/* A copy of the engine that is under way. */
+typedef struct {
+    bool busy, load;
+    uint32_t insn, warp, lane;
+    uint32_t shared, bytes; /* offset in shared memory */
+    uint8_t swizzle;
+    uint32_t barrier; /* loads: the mbarrier */
+    uint32_t group;   /* stores */
+    uint64_t address, tensor;
+    const sx_ptx_tensor_map *map;
+    int32_t at[SX_PTX_TENSOR_RANK_MAX];
+    uint8_t *data; /* the box without its swizzle */
+    uint32_t capacity;
+} sx_ptx_bulk;
+
+/* The bulk stores of a thread. */
+typedef struct {
+    uint32_t actor;
+    uint32_t open;         /* number of the group that is not committed; 0: it has none yet */
+    uint32_t last, waited; /* group of the last store, and the last one it waited for */
+} sx_ptx_bulk_groups;
+
+/* A product of a warpgroup that was begun and is not computed yet. */
+typedef struct {
+    uint32_t insn, group; /* number of the warpgroup */
+    uint32_t number;      /* of the group that it is committed in */
+    uint64_t a, b;        /* descriptors */
+    bool adds;            /* to the accumulators */
+} sx_ptx_product;
 
 /* A byte of global memory that may be written: 1 + the block that did so, SX_PTX_MANY: several. */
 #define SX_PTX_MANY UINT32_MAX
@@ -73,9 +134,23 @@ typedef struct {
     sx_ptx_word *file; /* special registers, registers, one that nobody reads */
     uint32_t *known;   /* by register: lanes that were written */
     uint32_t pc[SX_PTX_LANES];
-    uint32_t running, meeting, waiting, ended; /* sets of lanes, disjoint */
-    uint32_t waits_for;                        /* the barrier of `waiting` */
+    /* Sets of lanes, disjoint. `meeting` wait for lanes of the warp, `waiting` at a barrier of the block, `stalled`
+     * for a phase of an mbarrier, `parked` for the other warps of their warpgroup. */
+    uint32_t running, meeting, waiting, stalled, parked, ended;
+    uint32_t waits_for; /* the barrier of `waiting` */
     uint32_t index;
+    uint32_t woken; /* of `running`: those whose phase is over, and that do not know yet */
+    uint32_t stalled_on[SX_PTX_LANES];    /* the mbarrier */
+    uint32_t stalled_value[SX_PTX_LANES]; /* parity or phase */
+    sx_ptx_clock clock[SX_PTX_LANES];     /* where the machine tracks */
+    sx_ptx_bulk_groups bulk[SX_PTX_LANES];
+    /* Where the kernel has wgmma, by register: was it written since the last fence; the group of the product under way
+     * that has it; 1 + the instruction of that. */
+    uint8_t *changed;
+    uint16_t *lock;
+    uint32_t *lock_insn;
+    uint32_t registers;                    /* what setmaxnreg said last; 0: nothing */
+    uint32_t product_group, product_actor; /* the group that is not committed; 1 + the actor */
     /* Order of accesses: epochs of this warp and its lanes, and the last ones of others that came before. */
     uint32_t epoch, seen[SX_PTX_WARPS_MAX];
     uint32_t lane_epoch[SX_PTX_LANES], lane_seen[SX_PTX_LANES][SX_PTX_LANES];
@@ -89,6 +164,7 @@ typedef struct {
     bool busy;
     uint32_t arrived_warps;
     uint32_t seen[SX_PTX_WARPS_MAX]; /* the latest of those that arrived */
+    sx_ptx_clock clock;              /* likewise, where the machine tracks */
 } sx_ptx_barrier;
 
 typedef struct {
@@ -129,6 +205,23 @@ typedef struct {
     sx_ptx_barrier barrier[SX_PTX_BARRIERS];
     sx_ptx_copy *copy;
     uint32_t copy_count, copy_capacity;
+
+    /* Of kernels with mbarriers, engines or wgmma. */
+    bool tracks;     /* clocks by thread */
+    bool multiplies; /* wgmma */
+    uint32_t clock_words;
+    uint32_t *clocks; /* of all lanes and barriers, for one clearing */
+    size_t clocks_bytes;
+    sx_ptx_actor actor[SX_PTX_ACTORS_MAX];
+    uint32_t actor_count;
+    sx_ptx_mbarrier mbarrier[SX_PTX_MBARRIERS_MAX];
+    uint32_t mbarrier_count;
+    uint32_t fruitless; /* tests of mbarriers that failed since something happened */
+    sx_ptx_bulk *bulk;
+    uint32_t bulk_count, bulk_capacity, bulk_busy;
+    sx_ptx_product *product;
+    uint32_t product_count, product_capacity;
+    sx_ptx_lines *lines;
 } sx_ptx_machine;
 
 /* Where addresses of spaces begin. Those of shared and local memory are seen at a window by generic ones. */
@@ -155,7 +248,7 @@ sx_code sx_ptx_lay(sx_ptx_machine *m);
 sx_code sx_ptx_stop(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
                     sx_code code, const char *format, ...) SX_PRINTF(6, 7);
 /* "instruction 7 (line 20) `add...`" */
-#define SX_PTX_INSN_TEXT_MAX 320
+#define SX_PTX_INSN_TEXT_MAX 200
 const char *sx_ptx_insn_name(const sx_ptx_machine *m, uint32_t insn,
                              char text[SX_PTX_INSN_TEXT_MAX]);
 sx_ptx_dim sx_ptx_thread_of(const sx_ptx_machine *m, uint32_t number);
@@ -176,15 +269,52 @@ sx_code sx_ptx_locate(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, ui
 sx_code sx_ptx_touch(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
                      const sx_ptx_spot *place, uint32_t size, sx_ptx_access access);
 
+/* The same for bytes that need no alignment. */
+sx_code sx_ptx_locate_run(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+                          uint16_t space, uint64_t address, uint32_t size, sx_ptx_access access,
+                          sx_ptx_spot *place);
+
 /* ---- race.c: shared memory ---- */
+/* Has the thread seen the access? */
+bool sx_ptx_comes_before(const sx_ptx_machine *m, const sx_ptx_stamp *stamp, const sx_ptx_warp *w,
+                         uint32_t lane);
+sx_ptx_stamp sx_ptx_stamp_of(const sx_ptx_warp *w, uint32_t lane, uint32_t insn, bool strong);
+/* An engine writes a byte for the lane: all earlier accesses must come before. The caller puts the stamp. */
+sx_code sx_ptx_engine_writes(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+                             uint64_t offset);
+/* An engine reads a byte for the lane, which must have seen what was written; `stamp` notes it, NULL: does not. */
+sx_code sx_ptx_engine_reads(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+                            uint64_t offset, const sx_ptx_stamp *stamp);
+void sx_ptx_note_read(const sx_ptx_machine *m, sx_ptx_cell *cell, const sx_ptx_stamp *stamp,
+                      const sx_ptx_warp *w, uint32_t lane);
 sx_code sx_ptx_touch_shared(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
                             uint64_t offset, uint32_t size, sx_ptx_access access, bool strong);
 /* A copy ended: from now on the thread has written these bytes. */
 void sx_ptx_landed(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
                    uint64_t offset, uint32_t size);
-void sx_ptx_order_lanes(sx_ptx_warp *w, uint32_t lanes);
-void sx_ptx_order_arrive(sx_ptx_warp *w, sx_ptx_barrier *barrier);
-void sx_ptx_order_leave(sx_ptx_warp *w, const sx_ptx_barrier *barrier);
+void sx_ptx_order_lanes(const sx_ptx_machine *m, sx_ptx_warp *w, uint32_t lanes);
+void sx_ptx_order_arrive(const sx_ptx_machine *m, sx_ptx_warp *w, sx_ptx_barrier *barrier);
+void sx_ptx_order_leave(const sx_ptx_machine *m, sx_ptx_warp *w, const sx_ptx_barrier *barrier);
+
+/* ---- clock.c: by thread ---- */
+sx_code sx_ptx_clock_make(sx_ptx_machine *m, sx_ptx_clock *clock);
+void sx_ptx_clock_clear(const sx_ptx_machine *m, sx_ptx_clock *clock);
+void sx_ptx_clock_join(const sx_ptx_machine *m, sx_ptx_clock *to, const sx_ptx_clock *from);
+/* The lane hands on what it has seen, and begins a new epoch; takes what others handed on. */
+void sx_ptx_release(const sx_ptx_machine *m, sx_ptx_warp *w, uint32_t lane, sx_ptx_clock *to);
+void sx_ptx_acquire(const sx_ptx_machine *m, sx_ptx_warp *w, uint32_t lane,
+                    const sx_ptx_clock *from);
+void sx_ptx_fence_proxy(const sx_ptx_machine *m, sx_ptx_warp *w, uint32_t lane);
+void sx_ptx_clock_order_lanes(const sx_ptx_machine *m, sx_ptx_warp *w, uint32_t lanes);
+bool sx_ptx_clock_holds(const sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane,
+                        const sx_ptx_stamp *stamp);
+/* May an engine that the lane starts see this access of a thread? */
+bool sx_ptx_is_fenced(const sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane,
+                      const sx_ptx_stamp *stamp);
+sx_code sx_ptx_actor_make(sx_ptx_machine *m, sx_ptx_actor_kind kind, uint32_t of, uint32_t *actor);
+uint32_t sx_ptx_actor_word(const sx_ptx_machine *m, uint32_t actor);
+sx_ptx_stamp sx_ptx_actor_stamp(const sx_ptx_machine *m, uint32_t actor, uint32_t epoch,
+                                uint32_t insn);
 
 /* ---- memory.c, copy.c, together.c, barrier.c: instructions of the lanes `active` ---- */
 typedef struct {
@@ -200,11 +330,32 @@ uint64_t sx_ptx_address(const sx_ptx_step *s, uint32_t nth, uint32_t lane);
 /* Passes of a warp that accesses these bytes of shared memory by `size` each. */
 void sx_ptx_count_passes(sx_ptx_machine *m, const uint64_t *offset, uint32_t lanes, uint32_t size);
 
-sx_code sx_ptx_run_memory(const sx_ptx_step *s);   /* LD ST PREFETCH CVTA */
-sx_code sx_ptx_run_atomic(const sx_ptx_step *s);   /* ATOM */
-sx_code sx_ptx_run_copy(const sx_ptx_step *s);     /* CP_ASYNC CP_COMMIT CP_WAIT */
-sx_code sx_ptx_run_together(const sx_ptx_step *s); /* SHFL VOTE REDUX ACTIVEMASK BAR_WARP */
-sx_code sx_ptx_run_matrix(const sx_ptx_step *s);   /* LDMATRIX STMATRIX */
+sx_code sx_ptx_run_memory(const sx_ptx_step *s);      /* LD ST PREFETCH CVTA */
+sx_code sx_ptx_run_atomic(const sx_ptx_step *s);      /* ATOM */
+sx_code sx_ptx_run_copy(const sx_ptx_step *s);        /* CP_ASYNC CP_COMMIT CP_WAIT */
+sx_code sx_ptx_run_together(const sx_ptx_step *s);    /* SHFL VOTE REDUX ACTIVEMASK BAR_WARP */
+sx_code sx_ptx_run_matrix(const sx_ptx_step *s);      /* LDMATRIX STMATRIX */
+sx_code sx_ptx_run_mbarrier(const sx_ptx_step *s);    /* MBARRIER FENCE_MBARRIER FENCE_PROXY */
+sx_code sx_ptx_run_bulk(const sx_ptx_step *s);        /* BULK BULK_GROUP PREFETCH_MAP */
+sx_code sx_ptx_run_wgmma_group(const sx_ptx_step *s); /* WGMMA_GROUP */
+/* The warp waits for the others of its warpgroup; the last of them begins the product. */
+sx_code sx_ptx_run_wgmma(const sx_ptx_step *s);
+/* The mbarrier at the nth address of the instruction, whose initialisation the lane has seen. */
+sx_code sx_ptx_mbarrier_find(const sx_ptx_step *s, uint32_t lane, uint32_t nth,
+                             sx_ptx_mbarrier **found);
+/* More bytes are expected, or, below 0, have come. */
+sx_code sx_ptx_mbarrier_bytes(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+                              sx_ptx_mbarrier *b, int64_t bytes);
+/* One of the loads under way arrives; `landed` false: there is none. */
+sx_code sx_ptx_bulk_land_one(sx_ptx_machine *m, bool *landed);
+/* Threads end: is anything of theirs under way? */
+sx_code sx_ptx_bulk_check_end(const sx_ptx_step *s);
+sx_code sx_ptx_wgmma_check_end(const sx_ptx_step *s);
+/* Does the instruction touch registers of a product under way? */
+sx_code sx_ptx_check_unlocked(const sx_ptx_step *s);
+/* The address under a swizzle of `width` bytes; 0: none. */
+uint32_t sx_ptx_swizzled(uint32_t width, uint32_t address);
+
 /* The lanes that must execute it together with this one. */
 sx_code sx_ptx_members(const sx_ptx_step *s, uint32_t lane, uint32_t *members);
 

@@ -12,6 +12,9 @@ sx_ptx_word *sx_ptx_result(const sx_ptx_step *s, uint32_t index)
     SX_ASSERT(index < s->u->result_count);
     uint32_t word = s->m->word[s->u->word + index];
     s->w->known[word] |= s->active;
+    if (s->w->changed != NULL) {
+        s->w->changed[word] = 1;
+    }
     return &s->w->file[word];
 }
 

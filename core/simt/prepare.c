@@ -140,7 +140,7 @@ static void prepare_access(const sx_ptx_machine *m, const sx_ptx_insn *insn, sx_
     sx_ptx_modifier order = sx_ptx_insn_modifier(insn, SX_PTX_CLASS_ORDER, 0);
     sx_ptx_modifier vector = sx_ptx_insn_modifier(insn, SX_PTX_CLASS_VECTOR, 0);
     u->space = (uint16_t)sx_ptx_insn_modifier(insn, SX_PTX_CLASS_SPACE, 0);
-    if (u->space == SX_PTX_SPACE_SHARED_CTA) {
+    if (u->space == SX_PTX_SPACE_SHARED_CTA || u->space == SX_PTX_SPACE_SHARED_CLUSTER) {
         u->space = SX_PTX_SPACE_SHARED;
     }
     u->strong = u->handler == SX_PTX_RUN_ATOM || (order != 0 && order != SX_PTX_ORDER_WEAK);
@@ -163,7 +163,9 @@ static bool is_together(uint8_t handler)
     return handler == SX_PTX_RUN_SHFL || handler == SX_PTX_RUN_VOTE ||
            handler == SX_PTX_RUN_REDUX || handler == SX_PTX_RUN_BAR_WARP ||
            handler == SX_PTX_RUN_LDMATRIX || handler == SX_PTX_RUN_STMATRIX ||
-           handler == SX_PTX_RUN_MMA || handler == SX_PTX_RUN_BAR;
+           handler == SX_PTX_RUN_MMA || handler == SX_PTX_RUN_BAR || handler == SX_PTX_RUN_ELECT ||
+           handler == SX_PTX_RUN_WGMMA || handler == SX_PTX_RUN_WGMMA_GROUP ||
+           handler == SX_PTX_RUN_SETMAXNREG;
 }
 
 static sx_code prepare_insn(sx_ptx_machine *m, uint32_t index)
@@ -188,8 +190,12 @@ static sx_code prepare_insn(sx_ptx_machine *m, uint32_t index)
         SX_TRY(prepare_arg(m, insn, &row->operand[operand[i]], &m->kernel->arg[insn->arg + i], u,
                            &addresses));
     }
+    u->address_count = (uint8_t)addresses;
     SX_ASSERT(u->result_count + u->operand_count <= SX_PTX_WORDS_MAX);
     prepare_access(m, insn, u);
+    m->multiplies = m->multiplies || u->handler == SX_PTX_RUN_WGMMA;
+    m->tracks = m->tracks || m->multiplies || u->handler == SX_PTX_RUN_MBARRIER ||
+                u->handler == SX_PTX_RUN_BULK || u->handler == SX_PTX_RUN_FENCE_PROXY;
     u->computes = sx_ptx_alu_of(m->kernel, insn, &u->alu);
     SX_ASSERT(!u->computes || u->alu.run != NULL);
     return SX_OK;

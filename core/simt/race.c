@@ -5,39 +5,77 @@
  * on what their arrivals had seen (a vector clock of warps, and one of lanes within each warp; barriers of
  * blocks are executed by whole warps, so that the two need not be mixed).
  */
+#include <stdio.h>
+
 #include "core/simt/machine.h"
 
-static bool comes_before(const sx_ptx_stamp *stamp, const sx_ptx_warp *w, uint32_t lane)
+#define ACCESS_TEXT_MAX 512
+
+bool sx_ptx_comes_before(const sx_ptx_machine *m, const sx_ptx_stamp *stamp, const sx_ptx_warp *w,
+                         uint32_t lane)
 {
     uint32_t thread = stamp->thread - 1U;
     uint32_t warp = thread / SX_PTX_LANES, other = thread % SX_PTX_LANES;
-    if (warp != w->index) {
-        return stamp->warp_epoch <= w->seen[warp];
+    if (warp == w->index) {
+        return other == lane || stamp->lane_epoch <= w->lane_seen[lane][other];
     }
-    return other == lane || stamp->lane_epoch <= w->lane_seen[lane][other];
+    return (warp < m->warp_count && stamp->warp_epoch <= w->seen[warp]) ||
+           sx_ptx_clock_holds(m, w, lane, stamp);
+}
+
+/* "which thread (3,0,0) wrote with instruction 7 ...", or what else did. */
+static void name_access(const sx_ptx_machine *m, const sx_ptx_stamp *stamp, const char *theirs,
+                        char text[ACCESS_TEXT_MAX])
+{
+    char name[SX_PTX_INSN_TEXT_MAX];
+    uint32_t id = stamp->thread - 1U, threads = m->warp_count * SX_PTX_LANES;
+    (void)sx_ptx_insn_name(m, stamp->insn, name);
+    if (id < threads) {
+        sx_ptx_dim t = sx_ptx_thread_of(m, id);
+        (void)snprintf(text, ACCESS_TEXT_MAX,
+                       "which thread (%u,%u,%u) %s with %s; no barrier lies between", t.x, t.y, t.z,
+                       theirs, name);
+        return;
+    }
+    const sx_ptx_actor *a = &m->actor[id - threads];
+    switch ((sx_ptx_actor_kind)a->kind) {
+    case SX_PTX_ACTOR_COPIES:
+        (void)snprintf(text, ACCESS_TEXT_MAX,
+                       "which the copy of %s %s; it completes on the mbarrier at byte %u, and this "
+                       "thread did not wait for that phase",
+                       name, theirs, a->of);
+        return;
+    case SX_PTX_ACTOR_STORES:
+        (void)snprintf(text, ACCESS_TEXT_MAX,
+                       "which the copy of %s %s; nobody waited for its group before", name, theirs);
+        return;
+    case SX_PTX_ACTOR_PRODUCTS:
+        (void)snprintf(text, ACCESS_TEXT_MAX,
+                       "which the product of %s of warpgroup %u %s; nobody waited for its group "
+                       "before",
+                       name, a->of, theirs);
+        return;
+    }
+    SX_UNREACHABLE();
 }
 
 static sx_code race(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
                     uint64_t offset, const char *mine, const char *theirs,
                     const sx_ptx_stamp *stamp)
 {
-    char name[SX_PTX_INSN_TEXT_MAX];
-    sx_ptx_dim t = sx_ptx_thread_of(m, stamp->thread - 1U);
-    return sx_ptx_stop(
-        m, w, lane, insn, SX_MISMATCH,
-        "race: %s byte %llu of shared memory, which thread (%u,%u,%u) %s with %s; no barrier lies "
-        "between",
-        mine, (unsigned long long)offset, t.x, t.y, t.z, theirs,
-        sx_ptx_insn_name(m, stamp->insn, name));
+    char text[ACCESS_TEXT_MAX];
+    name_access(m, stamp, theirs, text);
+    return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH, "race: %s byte %llu of shared memory, %s",
+                       mine, (unsigned long long)offset, text);
 }
 
 /* A reading that comes before this one need not be kept: who comes behind this one comes behind it too. */
-static void note_read(sx_ptx_cell *cell, const sx_ptx_stamp *stamp, const sx_ptx_warp *w,
-                      uint32_t lane)
+void sx_ptx_note_read(const sx_ptx_machine *m, sx_ptx_cell *cell, const sx_ptx_stamp *stamp,
+                      const sx_ptx_warp *w, uint32_t lane)
 {
     for (uint32_t i = 0; i < SX_COUNT(cell->read); i++) {
         if (cell->read[i].thread == 0 || cell->read[i].thread == stamp->thread ||
-            comes_before(&cell->read[i], w, lane)) {
+            sx_ptx_comes_before(m, &cell->read[i], w, lane)) {
             cell->read[i] = *stamp;
             return;
         }
@@ -52,12 +90,14 @@ static sx_code check_write(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lan
 {
     for (uint32_t i = 0; i < SX_COUNT(cell->read); i++) {
         const sx_ptx_stamp *read = &cell->read[i];
-        if (read->thread != 0 && !(strong && read->strong) && !comes_before(read, w, lane)) {
+        if (read->thread != 0 && !(strong && read->strong) &&
+            !sx_ptx_comes_before(m, read, w, lane)) {
             return race(m, w, lane, insn, offset, "writes", "read", read);
         }
     }
     const sx_ptx_stamp *write = &cell->write;
-    if (write->thread != 0 && !(strong && write->strong) && !comes_before(write, w, lane)) {
+    if (write->thread != 0 && !(strong && write->strong) &&
+        !sx_ptx_comes_before(m, write, w, lane)) {
         return race(m, w, lane, insn, offset, "writes", "wrote", write);
     }
     return SX_OK;
@@ -75,6 +115,12 @@ static sx_code touch_byte(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane
             access == SX_PTX_IS_LOAD ? "reads" : "writes", (unsigned long long)offset, t.x, t.y,
             t.z);
     }
+    if (cell->barrier) {
+        return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH,
+                           "%s byte %llu of shared memory, which belongs to an mbarrier",
+                           access == SX_PTX_IS_LOAD ? "reads" : "writes",
+                           (unsigned long long)offset);
+    }
     if (access != SX_PTX_IS_STORE && !cell->known) {
         return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH,
                            "reads byte %llu of shared memory, which nobody wrote",
@@ -87,14 +133,15 @@ static sx_code touch_byte(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane
         return SX_OK;
     }
     const sx_ptx_stamp *write = &cell->write;
-    if (write->thread != 0 && !(stamp->strong && write->strong) && !comes_before(write, w, lane)) {
+    if (write->thread != 0 && !(stamp->strong && write->strong) &&
+        !sx_ptx_comes_before(m, write, w, lane)) {
         return race(m, w, lane, insn, offset, "reads", "wrote", write);
     }
-    note_read(cell, stamp, w, lane);
+    sx_ptx_note_read(m, cell, stamp, w, lane);
     return SX_OK;
 }
 
-static sx_ptx_stamp stamp_of(const sx_ptx_warp *w, uint32_t lane, uint32_t insn, bool strong)
+sx_ptx_stamp sx_ptx_stamp_of(const sx_ptx_warp *w, uint32_t lane, uint32_t insn, bool strong)
 {
     return (sx_ptx_stamp){.warp_epoch = w->epoch,
                           .lane_epoch = w->lane_epoch[lane],
@@ -107,7 +154,7 @@ sx_code sx_ptx_touch_shared(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t la
                             uint64_t offset, uint32_t size, sx_ptx_access access, bool strong)
 {
     SX_ASSERT(offset + size <= m->shared_bytes);
-    sx_ptx_stamp stamp = stamp_of(w, lane, insn, strong);
+    sx_ptx_stamp stamp = sx_ptx_stamp_of(w, lane, insn, strong);
     for (uint64_t i = offset; i < offset + size; i++) {
         SX_TRY(touch_byte(m, w, lane, insn, i, access, &stamp));
     }
@@ -118,7 +165,7 @@ void sx_ptx_landed(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint3
                    uint64_t offset, uint32_t size)
 {
     SX_ASSERT(offset + size <= m->shared_bytes);
-    sx_ptx_stamp stamp = stamp_of(w, lane, insn, false);
+    sx_ptx_stamp stamp = sx_ptx_stamp_of(w, lane, insn, false);
     for (uint64_t i = offset; i < offset + size; i++) {
         m->cell[i].flight = 0;
         m->cell[i].known = true;
@@ -126,9 +173,40 @@ void sx_ptx_landed(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint3
     }
 }
 
-/* ---- what barriers order ---- */
-void sx_ptx_order_lanes(sx_ptx_warp *w, uint32_t lanes)
+/* ---- engines ---- */
+sx_code sx_ptx_engine_writes(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+                             uint64_t offset)
 {
+    sx_ptx_stamp stamp = {.thread = 0};
+    return touch_byte(m, w, lane, insn, offset, SX_PTX_IS_STORE, &stamp);
+}
+
+sx_code sx_ptx_engine_reads(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+                            uint64_t offset, const sx_ptx_stamp *stamp)
+{
+    sx_ptx_cell *cell = &m->cell[offset];
+    if (!cell->known || cell->barrier || cell->flight != 0) {
+        return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH, "reads byte %llu of shared memory, %s",
+                           (unsigned long long)offset,
+                           cell->barrier       ? "which belongs to an mbarrier"
+                           : cell->flight != 0 ? "into which a copy is under way"
+                                               : "which nobody wrote");
+    }
+    if (cell->write.thread != 0 && !sx_ptx_comes_before(m, &cell->write, w, lane)) {
+        return race(m, w, lane, insn, offset, "reads", "wrote", &cell->write);
+    }
+    if (stamp != NULL) {
+        sx_ptx_note_read(m, cell, stamp, w, lane);
+    }
+    return SX_OK;
+}
+
+/* ---- what barriers order ---- */
+void sx_ptx_order_lanes(const sx_ptx_machine *m, sx_ptx_warp *w, uint32_t lanes)
+{
+    if (m->tracks) {
+        sx_ptx_clock_order_lanes(m, w, lanes);
+    }
     uint32_t latest[SX_PTX_LANES] = {0};
     for (uint32_t i = 0; i < SX_PTX_LANES; i++) {
         for (uint32_t k = 0; (lanes >> i & 1) != 0 && k < SX_PTX_LANES; k++) {
@@ -148,19 +226,25 @@ void sx_ptx_order_lanes(sx_ptx_warp *w, uint32_t lanes)
     }
 }
 
-void sx_ptx_order_arrive(sx_ptx_warp *w, sx_ptx_barrier *barrier)
+void sx_ptx_order_arrive(const sx_ptx_machine *m, sx_ptx_warp *w, sx_ptx_barrier *barrier)
 {
-    sx_ptx_order_lanes(w, SX_PTX_ALL); // who has ended counts as arrived
-    for (uint32_t i = 0; i < SX_PTX_WARPS_MAX; i++) {
+    sx_ptx_order_lanes(m, w, SX_PTX_ALL); // who has ended counts as arrived
+    if (m->tracks) {
+        sx_ptx_clock_join(m, &barrier->clock, &w->clock[0]);
+    }
+    for (uint32_t i = 0; i < m->warp_count; i++) {
         uint32_t seen = i == w->index ? w->epoch : w->seen[i];
         barrier->seen[i] = seen > barrier->seen[i] ? seen : barrier->seen[i];
     }
     w->epoch++;
 }
 
-void sx_ptx_order_leave(sx_ptx_warp *w, const sx_ptx_barrier *barrier)
+void sx_ptx_order_leave(const sx_ptx_machine *m, sx_ptx_warp *w, const sx_ptx_barrier *barrier)
 {
-    for (uint32_t i = 0; i < SX_PTX_WARPS_MAX; i++) {
+    for (uint32_t lane = 0; m->tracks && lane < SX_PTX_LANES; lane++) {
+        sx_ptx_clock_join(m, &w->clock[lane], &barrier->clock);
+    }
+    for (uint32_t i = 0; i < m->warp_count; i++) {
         w->seen[i] = barrier->seen[i] > w->seen[i] ? barrier->seen[i] : w->seen[i];
     }
 }

@@ -3,17 +3,20 @@
  * Warps of 32 threads are executed one instruction at a time, each thread at its own place in the program.
  * Blocks are executed one after the other. The seed chooses the order of blocks and warps, and which of the
  * threads of a warp that stand at different places go on; a right kernel gives the same result for every
- * seed. What the hardware does by itself (cp.async) ends at once, or as late as the program allows.
+ * seed. What the hardware does by itself (cp.async, bulk and tensor copies, wgmma) ends at once, or as late as
+ * the program allows.
  *
  * A kernel is stopped at the first of: an address outside of what it was given, or misaligned; a store to
  * what is read-only; a value that nobody wrote, in a register, shared, local or global memory; two threads of
  * a block at the same byte of shared memory, one writing, that no barrier orders; the same between blocks and
  * global memory, unless both are atomic; shared memory used while a copy into it is under way; threads that
- * must execute an instruction together and cannot; a deadlock. The fault names the instruction, the block and
- * the thread.
+ * must execute an instruction together and cannot; a deadlock; an mbarrier that is not initialised, has too many
+ * arrivals or passes a phase that somebody waits for; shared memory that an engine (bulk copies, wgmma) reads or
+ * writes with neither proxy fence nor barrier behind the threads; registers of a wgmma under way; threads that end
+ * before their bulk copies. The fault names the instruction, the block and the thread.
  *
- * Not modelled: blocks that wait for other blocks, clusters, and that fences and atomics order the accesses of
- * different threads (a kernel that relies on it is refused as a race). Of more than two threads
+ * Not modelled: blocks that wait for other blocks, clusters of several blocks, and that fences and atomics order the
+ * accesses of different threads (a kernel that relies on it is refused as a race). Of more than two threads
  * that read a byte at once without an order among them, a race detector of two readings remembers two.
  *
  * Source: "PTX ISA", version 9.0, chapters 8 (memory) and 9 (instructions). The races are found by the epochs
@@ -36,11 +39,27 @@ typedef struct {
     uint8_t *touched; /* NULL, or `size` bytes that become 1 where the kernel stores */
 } sx_ptx_region;
 
-/* The value of a parameter: the address of a region, or bytes. */
+/* What the driver encodes in the 128 bytes of a tensor map (CUtensorMap). Dimensions from the innermost outwards. */
+#define SX_PTX_TENSOR_RANK_MAX 5
 typedef struct {
-    sx_span value;   /* where `region` is 0 */
     uint32_t region; /* 1 + its index */
-    uint64_t offset; /* bytes behind its begin */
+    uint64_t offset; /* bytes behind its begin; 16 divides the address */
+    uint8_t rank, element_bytes;
+    uint64_t dims[SX_PTX_TENSOR_RANK_MAX]; /* elements */
+    /* Bytes; the first one is not read: elements lie densely. */
+    uint64_t strides[SX_PTX_TENSOR_RANK_MAX];
+    uint32_t box[SX_PTX_TENSOR_RANK_MAX]; /* elements, 1 to 256 */
+    uint8_t swizzle_bytes;                /* 0, 32, 64 or 128 */
+    bool nan_fill;     /* what lies outside of the tensor arrives as `nan_bits`, else as zero */
+    uint64_t nan_bits; /* of an element */
+} sx_ptx_tensor_map;
+
+/* The value of a parameter: a tensor map, the address of a region, or bytes. */
+typedef struct {
+    const sx_ptx_tensor_map *map; /* of a parameter of 128 bytes; NULL: none */
+    sx_span value;                /* where `region` is 0 */
+    uint32_t region;              /* 1 + its index */
+    uint64_t offset;              /* bytes behind its begin */
 } sx_ptx_argument;
 
 typedef struct {
@@ -82,7 +101,8 @@ typedef struct {
     uint64_t global_sectors; /* of 32 bytes, each counted once in an instruction of a warp */
     /* Passes through the 32 banks, and what they would be without conflicts. */
     uint64_t shared_passes, shared_passes_least;
-    uint64_t barriers; /* completed */
+    uint64_t barriers;         /* completed */
+    uint64_t register_changes; /* setmaxnreg, by warp */
     uint64_t shared_bytes;
 } sx_ptx_statistics;
 

@@ -7,6 +7,7 @@ sx_code sx_ptx_members(const sx_ptx_step *s, uint32_t lane, uint32_t *members)
     case SX_PTX_RUN_SHFL: *members = (uint32_t)sx_ptx_operand_word(s, 3)->lane[lane]; break;
     case SX_PTX_RUN_VOTE:
     case SX_PTX_RUN_REDUX: *members = (uint32_t)sx_ptx_operand_word(s, 1)->lane[lane]; break;
+    case SX_PTX_RUN_ELECT:
     case SX_PTX_RUN_BAR_WARP: *members = (uint32_t)sx_ptx_operand_word(s, 0)->lane[lane]; break;
     case SX_PTX_RUN_BAR: *members = SX_PTX_ALL & ~s->w->ended; return SX_OK;
     default: *members = SX_PTX_ALL; break; // matrices
@@ -153,6 +154,23 @@ static sx_code active_mask(const sx_ptx_step *s)
     return SX_OK;
 }
 
+/* One of the lanes, always the same one of a mask; the seed says which. */
+static void elect(const sx_ptx_step *s)
+{
+    uint32_t left = s->active;
+    uint64_t skipped = s->m->launch->seed % (uint64_t)__builtin_popcount(left);
+    for (; skipped > 0; skipped--) {
+        left &= left - 1;
+    }
+    uint32_t leader = (uint32_t)__builtin_ctz(left);
+    for (uint32_t lane = 0; lane < SX_PTX_LANES; lane++) {
+        if ((s->active >> lane & 1) != 0) {
+            sx_ptx_result(s, 0)->lane[lane] = leader;
+            sx_ptx_result(s, 1)->lane[lane] = lane == leader;
+        }
+    }
+}
+
 sx_code sx_ptx_run_together(const sx_ptx_step *s)
 {
     SX_ASSERT(s->active != 0);
@@ -161,7 +179,8 @@ sx_code sx_ptx_run_together(const sx_ptx_step *s)
     case SX_PTX_RUN_VOTE: return vote(s);
     case SX_PTX_RUN_REDUX: return reduce(s);
     case SX_PTX_RUN_ACTIVEMASK: return active_mask(s);
-    case SX_PTX_RUN_BAR_WARP: sx_ptx_order_lanes(s->w, s->active); return SX_OK;
+    case SX_PTX_RUN_BAR_WARP: sx_ptx_order_lanes(s->m, s->w, s->active); return SX_OK;
+    case SX_PTX_RUN_ELECT: elect(s); return SX_OK;
     default: SX_UNREACHABLE();
     }
 }

@@ -64,10 +64,10 @@ static sx_code check_operands(const sx_ptx_step *s)
     for (uint32_t i = 0; i < u->operand_count; i++) {
         SX_TRY(check_known(s, word[i], s->active));
     }
-    for (uint32_t i = 0; i < SX_COUNT(u->address); i++) {
+    for (uint32_t i = 0; i < u->address_count; i++) {
         SX_TRY(check_known(s, u->address[i], s->active));
     }
-    return SX_OK;
+    return s->w->lock == NULL || u->handler == SX_PTX_RUN_WGMMA ? SX_OK : sx_ptx_check_unlocked(s);
 }
 
 /* ---- execution ---- */
@@ -83,6 +83,33 @@ static sx_code compute(const sx_ptx_step *s)
         result[i] = sx_ptx_result(s, i);
     }
     u->alu.run(&u->alu, result, operand, s->active);
+    return SX_OK;
+}
+
+/* A policy says nothing but how caches are used. */
+static void make_policy(const sx_ptx_step *s)
+{
+    const uint64_t opaque = UINT64_C(0x1000000000000000);
+    for (uint32_t lane = 0; lane < SX_PTX_LANES; lane++) {
+        if ((s->active >> lane & 1) != 0) {
+            sx_ptx_result(s, 0)->lane[lane] = opaque;
+        }
+    }
+}
+
+/* The registers that a thread may use are the assembler's concern; what the warps asked for is noted. */
+static sx_code set_registers(const sx_ptx_step *s)
+{
+    const sx_ptx_insn *insn = &s->m->kernel->insn[s->insn];
+    bool more = sx_ptx_insn_modifier(insn, SX_PTX_CLASS_REGISTERS, 0) == SX_PTX_REGISTERS_INC;
+    uint32_t wanted = (uint32_t)sx_ptx_operand_word(s, 0)->lane[0], had = s->w->registers;
+    if (had != 0 && (more ? wanted < had : wanted > had)) {
+        return sx_ptx_stop(s->m, s->w, 0, s->insn, SX_MISMATCH,
+                           "%s the registers of the warp to %u, it has %u",
+                           more ? "raises" : "lowers", wanted, had);
+    }
+    s->w->registers = wanted;
+    s->m->outcome->statistics.register_changes++;
     return SX_OK;
 }
 
@@ -104,7 +131,18 @@ static sx_code dispatch(const sx_ptx_step *s)
     case SX_PTX_RUN_VOTE:
     case SX_PTX_RUN_REDUX:
     case SX_PTX_RUN_ACTIVEMASK:
+    case SX_PTX_RUN_ELECT:
     case SX_PTX_RUN_BAR_WARP: return sx_ptx_run_together(s);
+    case SX_PTX_RUN_MBARRIER:
+    case SX_PTX_RUN_FENCE_MBARRIER:
+    case SX_PTX_RUN_FENCE_PROXY: return sx_ptx_run_mbarrier(s);
+    case SX_PTX_RUN_BULK:
+    case SX_PTX_RUN_BULK_GROUP:
+    case SX_PTX_RUN_PREFETCH_MAP: return sx_ptx_run_bulk(s);
+    case SX_PTX_RUN_WGMMA_GROUP: return sx_ptx_run_wgmma_group(s);
+    case SX_PTX_RUN_POLICY: make_policy(s); return SX_OK;
+    case SX_PTX_RUN_SETMAXNREG: return set_registers(s);
+    case SX_PTX_RUN_GRID: return SX_OK; // grids are executed one after the other
     case SX_PTX_RUN_LDMATRIX:
     case SX_PTX_RUN_STMATRIX: return sx_ptx_run_matrix(s);
     case SX_PTX_RUN_FENCE: return SX_OK; // accesses are executed in order
@@ -135,6 +173,9 @@ static sx_code execute_together(sx_ptx_step *s)
     SX_TRY(check_operands(s));
     if (s->u->handler == SX_PTX_RUN_BAR) {
         return sx_ptx_run_barrier(s);
+    }
+    if (s->u->handler == SX_PTX_RUN_WGMMA) {
+        return sx_ptx_run_wgmma(s);
     }
     SX_TRY(dispatch(s));
     advance(s->w, s->active);
@@ -208,6 +249,13 @@ static uint32_t passed_guard(const sx_ptx_step *s, uint32_t lanes)
     return lanes & (s->u->guard_negated ? ~set : set);
 }
 
+/* Threads end: nothing of theirs may be under way. */
+static sx_code check_end(const sx_ptx_step *s)
+{
+    SX_TRY(sx_ptx_bulk_check_end(s));
+    return s->w->lock == NULL ? SX_OK : sx_ptx_wgmma_check_end(s);
+}
+
 static sx_code control(const sx_ptx_step *s, uint32_t lanes)
 {
     sx_ptx_warp *w = s->w;
@@ -220,6 +268,9 @@ static sx_code control(const sx_ptx_step *s, uint32_t lanes)
         }
         return SX_OK;
     case SX_PTX_RUN_EXIT:
+        if (s->active != 0 && s->m->tracks) {
+            SX_TRY(check_end(s));
+        }
         advance(w, lanes & ~s->active);
         w->running &= ~s->active;
         w->ended |= s->active;
@@ -276,7 +327,7 @@ static sx_code step(sx_ptx_machine *m, sx_ptx_warp *w)
         SX_TRY(check_operands(&s));
         SX_TRY(dispatch(&s));
     }
-    advance(w, lanes);
+    advance(w, lanes & ~w->stalled);
     return SX_OK;
 }
 
@@ -286,5 +337,5 @@ sx_code sx_ptx_warp_go(sx_ptx_machine *m, sx_ptx_warp *w, uint32_t steps)
     for (uint32_t i = 0; i < steps && w->running != 0; i++) {
         SX_TRY(step(m, w));
     }
-    return w->running == 0 && w->meeting != 0 ? resolve(m, w) : SX_OK;
+    return w->running == 0 && w->meeting != 0 && w->stalled == 0 ? resolve(m, w) : SX_OK;
 }

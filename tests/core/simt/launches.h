@@ -13,6 +13,7 @@ typedef struct {
     sx_ptx_region region[LAUNCH_ARGUMENTS_MAX];
     sx_ptx_argument argument[LAUNCH_ARGUMENTS_MAX];
     uint32_t number[LAUNCH_ARGUMENTS_MAX];
+    sx_ptx_tensor_map map[LAUNCH_ARGUMENTS_MAX];
     sx_ptx_outcome outcome;
 } launches;
 
@@ -60,6 +61,24 @@ static inline void launch_number(launches *l, uint32_t value)
     ck_assert_uint_lt(i, LAUNCH_ARGUMENTS_MAX);
     l->number[i] = value;
     l->argument[i].value = (sx_span){(const uint8_t *)&l->number[i], sizeof l->number[i]};
+}
+
+/* The last buffer becomes a matrix of `rows` rows of `columns` elements, copied in boxes. */
+static inline sx_ptx_tensor_map *launch_map(launches *l, uint32_t element_bytes, uint32_t columns,
+                                            uint32_t rows, uint32_t box_columns, uint32_t box_rows,
+                                            uint8_t swizzle)
+{
+    uint32_t i = l->launch.argument_count - 1;
+    sx_ptx_tensor_map *map = &l->map[i];
+    *map = (sx_ptx_tensor_map){.region = l->launch.region_count,
+                               .rank = 2,
+                               .element_bytes = (uint8_t)element_bytes,
+                               .dims = {columns, rows},
+                               .strides = {element_bytes, (uint64_t)columns * element_bytes},
+                               .box = {box_columns, box_rows},
+                               .swizzle_bytes = swizzle};
+    l->argument[i] = (sx_ptx_argument){.map = map};
+    return map;
 }
 
 /* The memory of a launch lies in a context of its own. `code`, and the text in cx's error. */

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The kernels of tests/data/ptx/kernels.cu, compiled by the nvcc at hand for two architectures, pass core.simt.test_run
-as the committed PTX does; and that is what nvcc 13.0 makes of them. Skipped where there is no nvcc."""
+as the committed PTX does, and those of hopper.cu core.simt.test_run_hopper; and that is what nvcc 13.0 makes of
+them. Skipped where there is no nvcc."""
 import os
 import pathlib
 import re
@@ -12,10 +13,23 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TEST = pathlib.Path(os.environ["SX_BINARY_DIR"]) / "bin" / "core.simt.test_run"
 SOURCE = ROOT / "tests" / "data" / "ptx" / "kernels.cu"
+HOPPER_TEST = TEST.with_name("core.simt.test_run_hopper")
+HOPPER = SOURCE.with_name("hopper.cu")
 
 
 def without_comments(text):
     return "".join(line + "\n" for line in text.splitlines() if line.strip() and not line.strip().startswith("//"))
+
+
+def hopper(nvcc, release, made):
+    subprocess.run([nvcc, "-ptx", "-arch=sm_90a", "-O3", "-o", made, HOPPER], check=True, timeout=200)
+    if release == "13.0":
+        assert without_comments(made.read_text()) == HOPPER.with_suffix(".ptx").read_text(), \
+            "hopper.ptx is not what nvcc makes of hopper.cu"
+    environment = dict(os.environ, SX_PTX_HOPPER=str(made), CK_RUN_CASE="hopper")
+    done = subprocess.run([HOPPER_TEST], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and "100%" in done.stdout, done.stdout + done.stderr
+    print("sm_90a by nvcc", release, done.stdout.splitlines()[-1])
 
 
 def main():
@@ -37,6 +51,7 @@ def main():
             assert done.returncode == 0, done.stdout + done.stderr
             assert "100%" in done.stdout, done.stdout
             print(target, "by nvcc", release, done.stdout.splitlines()[-1])
+        hopper(nvcc, release, pathlib.Path(folder) / "hopper.ptx")
     return 0
 
 
