@@ -121,7 +121,7 @@ sx_code sx_ptx_actor_make(sx_ptx_machine *m, sx_ptx_actor_kind kind, uint32_t of
                        "kernel %s: more than %d mbarriers, warpgroups and threads with bulk copies",
                        m->kernel->name, SX_PTX_ACTORS_MAX);
     }
-    m->actor[m->actor_count] = (sx_ptx_actor){.kind = kind, .of = of};
+    m->actor[m->actor_count] = (sx_ptx_actor){.kind = (uint8_t)kind, .of = of};
     *actor = m->actor_count++;
     return SX_OK;
 }

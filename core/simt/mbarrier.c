@@ -226,7 +226,7 @@ static sx_code wait(const sx_ptx_step *s, uint32_t lane)
         s->w->stalled_value[lane] = (uint32_t)value;
         return SX_OK;
     }
-    if (over && tries && m->launch->seed != 0 && sx_rng_below(&m->rng, 8) == 0) {
+    if (over && tries && m->launch->seed != 0 && sx_rng_below(&m->rng, 4) == 0) {
         over = false;
     } else if (over) {
         sx_ptx_acquire(m, s->w, lane, &b->done);
