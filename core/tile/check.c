@@ -1,80 +1,11 @@
-/* check.c - parts with tiles: what they mean for one thread, and that they are well formed. */
-#include "core/tile/program.h"
-
+/* check.c - parts with tiles are well formed. */
 #include "core/tile/fragment.h"
+#include "core/tile/unfold.h"
 
 static sx_code fail(sx_ctx *cx, const sx_kernel *kernel, const char *what, int64_t value)
 {
     return SX_FAIL(cx, SX_INPUT, "kernel %s: tile: %s, it is %lld", kernel->name, what,
                    (long long)value);
-}
-
-/* ---- meaning ---- */
-static uint32_t load_factor(sx_loop_builder *b, const sx_tile *tile, uint32_t which, uint32_t step)
-{
-    const sx_tile_view *v = &tile->operand[which].view;
-    int64_t bytes = sx_dtype_bytes(v->element);
-    sx_addr at = {.buffer = v->buffer, .offset = v->offset * bytes, .index_reg = SX_NO_REG};
-    at.coef[which == SX_TILE_LEFT ? SX_TILE_VAR_ROW : SX_TILE_VAR_COLUMN] = v->side_stride * bytes;
-    at.coef[step] = v->sum_stride * bytes;
-    for (uint32_t d = 0; d < tile->batch_count; d++) {
-        at.coef[SX_TILE_VAR_BATCH + d] = v->batch_stride[d] * bytes;
-    }
-    sx_mem mem = sx_loop_mem(v->element, b->kernel->lane_bytes);
-    return sx_loop_decode(b, v->element,
-                          sx_loop_access(b, SX_LOP_LOADB, mem, &at, SX_NO_REG, 0, 0));
-}
-
-static void put_map(sx_loop_builder *b, const sx_part *map)
-{
-    for (uint32_t i = 0; i < map->item_count && b->code == SX_OK; i++) {
-        const sx_item *item = &map->item[i];
-        bool address = sx_lop_info_of(item->op)->operands[0] == 'A';
-        (void)sx_loop_op(b, item->op, item->dst, address ? &map->addr[item->addr] : NULL,
-                         item->src[0], item->src[1], item->src[2], item->imm, item->imm2);
-        if (b->code == SX_OK) {
-            b->part->item[b->part->item_count - 1].mem = item->mem;
-        }
-    }
-    b->part->vector_count += map->vector_count;
-    b->part->mask_count += map->mask_count;
-    b->part->scalar_count += map->scalar_count;
-}
-
-sx_code sx_tile_meaning(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part,
-                        sx_kernel **meaning)
-{
-    const sx_tile *tile = part->tile;
-    sx_loop_builder b;
-    sx_kernel *made;
-    SX_ASSERT(tile != NULL && tile->batch_count <= SX_RANK_MAX);
-    SX_TRY(sx_kernel_make(cx, kernel->name, kernel->lanes, kernel->lane_bytes, &made));
-    for (uint32_t k = 0; k < kernel->buffer_count; k++) {
-        (void)sx_kernel_add_buffer(made, kernel->buffer[k].role, kernel->buffer[k].size);
-    }
-    made->numerics = kernel->numerics;
-    made->flops = kernel->flops;
-    made->bytes = kernel->bytes;
-    sx_loop_begin_part(&b, cx, made, 1, 1, 1);
-    (void)sx_loop_open(&b, tile->rows);
-    (void)sx_loop_open(&b, tile->columns);
-    for (uint32_t d = 0; d < tile->batch_count; d++) {
-        (void)sx_loop_open(&b, tile->batch[d]);
-    }
-    uint32_t sum = sx_loop_bits(&b, 0);
-    uint32_t step = sx_loop_open(&b, tile->sum);
-    uint32_t left = load_factor(&b, tile, SX_TILE_LEFT, step);
-    uint32_t right = load_factor(&b, tile, SX_TILE_RIGHT, step);
-    (void)sx_loop_op(&b, SX_LOP_FMA, sum, NULL, left, right, sum, 0, 0);
-    sx_loop_close(&b);
-    SX_ASSERT(b.code != SX_OK || sum == 0);
-    put_map(&b, &tile->map);
-    while (b.open_count > 0) {
-        sx_loop_close(&b);
-    }
-    SX_TRY(sx_loop_end_part(&b));
-    *meaning = made;
-    return SX_OK;
 }
 
 /* ---- the element's program ---- */
@@ -382,7 +313,7 @@ static sx_code check_shared(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *
 sx_code sx_tile_check(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part)
 {
     const sx_tile *tile = part->tile;
-    sx_kernel *meaning;
+    sx_kernel *unfolded;
     SX_ASSERT(tile != NULL && part->item_count == 0);
     SX_TRY(check_grid(cx, kernel, part));
     if (tile->threads == 0 || tile->threads % 32 != 0 || tile->threads > 1024) {
@@ -399,6 +330,6 @@ sx_code sx_tile_check(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part)
     }
     SX_TRY(check_roles(cx, kernel, tile));
     SX_TRY(check_map(cx, kernel, &tile->map));
-    SX_TRY(sx_tile_meaning(cx, kernel, part, &meaning));
-    return sx_kernel_check(cx, meaning);
+    SX_TRY(sx_tile_unfold(cx, kernel, &unfolded));
+    return sx_kernel_check(cx, unfolded);
 }

@@ -8,7 +8,8 @@
  * and then `map`, a program of the loop IR that makes of x0 an element of the result and stores it. Without a matrix
  * instruction the sum is one chain of fused multiply-adds in ascending k from +0, the bits of a contraction of
  * core/loop. With one, k is cut in groups of the instruction's steps, in ascending order from 0, and the last group is
- * filled up with zeros; each group is one instruction.
+ * filled up with zeros; each group is one instruction. Behind it there is none, and without instructions no step behind
+ * the last k: a sum of -0 would not stay what it is.
  *
  * The point (b, i, j) of the grid computes the elements of batch b from row i * block_rows and column j * block_columns
  * on, as far as the matrices reach: b counts the points of the batch dimensions, the last one fastest. Steps of k come
@@ -134,11 +135,6 @@ sx_code sx_tile_lower_dot(sx_ctx *cx, const sx_tile_unit *unit, const char *name
  * aligned. sx_kernel_check does not look into tiles.
  *   errors   SX_INPUT says what is wrong */
 sx_code sx_tile_check(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part);
-/* What the part computes, as a program of the loop IR that one thread would run: loops over rows, columns, the
- * batch and k around fused multiply-adds, then `map`. It is the meaning of the part; with a matrix instruction up to
- * the rounding of its sums. In cx's arena. */
-sx_code sx_tile_meaning(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part,
-                        sx_kernel **meaning);
 /* print.c: for people. */
 sx_code sx_tile_print(sx_ctx *cx, const sx_part *part, sx_buf *text);
 #endif

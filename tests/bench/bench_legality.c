@@ -8,6 +8,7 @@
 #include "core/judge/judge.h"
 #include "core/poly/poly.h"
 #include "core/search/search.h"
+#include "core/target/target.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/networks.h"
 #include "tests/lib/net.h"
@@ -17,6 +18,8 @@
 #define GOAL_MEDIAN_US 300
 #define GOAL_MOST_US 1000
 #define GOAL_ATTENTION_US 3000
+#define GOAL_BLOCKS_MEDIAN_US 1000
+#define GOAL_BLOCKS_MOST_US 3000
 static double now_us(void)
 {
     struct timespec t;
@@ -28,9 +31,11 @@ typedef struct {
     const char *target;
     sx_judge *judge;
     uint32_t rounds;
+    bool blocks; /* the programs of blocks of contractions, and nothing else */
     double us[KERNELS_MAX], isl_us[KERNELS_MAX];
     double plain_us[KERNELS_MAX]; /* of the kernels that are not attention */
     double attention_us;          /* the largest */
+    double first_us; /* of blocks: the largest where the ring may be one not yet known */
     uint32_t count, plain_count, proven;
 } figures;
 
@@ -74,6 +79,55 @@ static sx_code visit(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uin
     return SX_OK;
 }
 
+/* Blocks of threads for a contraction, where the search has some and the lowering follows. Of others nothing is
+ * counted. */
+static sx_code visit_blocks(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
+                            uint32_t input_count, void *self)
+{
+    figures *f = self;
+    double us[64];
+    const sx_device *device;
+    sx_search_result search;
+    sx_kernel *kernel;
+    sx_verdict verdict = {.proven = false};
+    sx_judge_facts facts = {0};
+    sx_analysis *a = SX_NEW(cx, sx_analysis);
+    if (a == NULL || f->count == KERNELS_MAX) {
+        return cx->error.code;
+    }
+    SX_TRY(sx_analysis_make(cx, fused, input, input_count, a));
+    if (a->kind != SX_KERNEL_DOT) {
+        return SX_OK;
+    }
+    SX_TRY(sx_device_find(cx, sx_span_of(f->target), &device));
+    const sx_target *target = sx_target_find(NULL, device->target);
+    SX_TRY(sx_search_block(cx, a, device, sx_search_matrix(a, target->matrix, target->matrix_count),
+                           1, &search));
+    if (search.best_count == 0) {
+        return SX_OK;
+    }
+    const sx_lowering what = {.kind = SX_LOWER_FUSED,
+                              .name = "bench",
+                              .schedule = &search.best[0].schedule,
+                              .analysis = a};
+    sx_code code = sx_target_lower(cx, target, &what, &kernel);
+    if (code == SX_UNIMPLEMENTED || code == SX_LIMIT) {
+        sx_ctx_reset_error(cx);
+        return SX_OK;
+    }
+    SX_TRY(code);
+    uint32_t rounds = f->rounds < 64 ? f->rounds : 64;
+    for (uint32_t r = 0; r < rounds; r++) {
+        double start = now_us();
+        SX_TRY(sx_judge_kernel(f->judge, fused, input, input_count, &facts, kernel, &verdict));
+        us[r] = now_us() - start;
+    }
+    f->first_us = us[0] > f->first_us ? us[0] : f->first_us;
+    f->us[f->count++] = sx_bench_median(us, rounds);
+    f->proven += verdict.proven;
+    return SX_OK;
+}
+
 static void put(const sx_bench_options *options, const char *label, const char *metric, double us,
                 double goal)
 {
@@ -100,6 +154,18 @@ static void put_figures(const sx_bench_options *options, const char *label, figu
                                           sx_bench_median(f->isl_us, f->count), "us", NULL, 0});
 }
 
+static void put_blocks(const sx_bench_options *options, const char *label, figures *f)
+{
+    sx_bench_put(options, &(sx_bench_row){"legality", label, "kernels", f->count, "", NULL, 0});
+    sx_bench_put(options, &(sx_bench_row){"legality", label, "proven", f->proven, "", NULL, 0});
+    if (f->count > 0) { /* sorts */
+        put(options, label, "median", sx_bench_median(f->us, f->count), GOAL_BLOCKS_MEDIAN_US);
+        put(options, label, "99 of 100", f->us[(f->count * 99 + 99) / 100 - 1],
+            GOAL_BLOCKS_MOST_US);
+        put(options, label, "first round, largest", f->first_us, GOAL_BLOCKS_MOST_US);
+    }
+}
+
 /* Each network in a context of its own. */
 static int visit_network(const char *name, figures *f)
 {
@@ -110,7 +176,8 @@ static int visit_network(const char *name, figures *f)
     cx.fuel = UINT64_MAX;
     sx_code code = sx_judge_make(&cx, &f->judge);
     code = code == SX_OK ? sx_bench_network_text(&cx, sx_bench_network_find(name), &text) : code;
-    code = code == SX_OK ? sx_test_each_fused_of(&cx, sx_buf_span(&text), f->target, 8, visit, f)
+    code = code == SX_OK ? sx_test_each_fused_of(&cx, sx_buf_span(&text), f->target, 8,
+                                                 f->blocks ? visit_blocks : visit, f)
                          : code;
     if (code != SX_OK) {
         (void)fprintf(stderr, "symplex-bench: %s: %s\n", name, cx.error.text);
@@ -122,7 +189,7 @@ static int visit_network(const char *name, figures *f)
 
 /* The kernels of the networks, as one set. */
 static int measure(const sx_bench_options *options, const char *name, const char *const *networks,
-                   uint32_t network_count, const char *target)
+                   uint32_t network_count, const char *target, bool blocks)
 {
     char label[64];
     int status = 0;
@@ -130,12 +197,12 @@ static int measure(const sx_bench_options *options, const char *name, const char
     if (!sx_bench_wants(options, label)) {
         return 0;
     }
-    figures f = {.target = target, .rounds = options->rounds};
+    figures f = {.target = target, .rounds = options->rounds, .blocks = blocks};
     for (uint32_t n = 0; n < network_count && status == 0; n++) {
         status = visit_network(networks[n], &f);
     }
     if (status == 0) {
-        put_figures(options, label, &f);
+        (blocks ? put_blocks : put_figures)(options, label, &f);
     }
     return status;
 }
@@ -149,9 +216,10 @@ int sx_bench_legality(const sx_bench_options *options)
     for (uint32_t n = 0; n <= SX_COUNT(networks); n++) {
         bool all = n == SX_COUNT(networks);
         for (uint32_t t = 0; status == 0 && t < SX_COUNT(targets); t++) {
-            status = all ? measure(options, "all", networks, SX_COUNT(networks), targets[t])
-                         : measure(options, networks[n], &networks[n], 1, targets[t]);
+            status = all ? measure(options, "all", networks, SX_COUNT(networks), targets[t], false)
+                         : measure(options, networks[n], &networks[n], 1, targets[t], false);
         }
     }
-    return status;
+    return status == 0 ? measure(options, "blocks", networks, SX_COUNT(networks), "h100", true)
+                       : status;
 }

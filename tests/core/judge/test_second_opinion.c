@@ -6,6 +6,7 @@
 #include "core/judge/prove.h"
 #include "core/poly/poly.h"
 #include "core/search/search.h"
+#include "tests/core/judge/tiles.h"
 #include "tests/lib/unit.h"
 
 /* Records as statements; false: one of more dimensions than a statement has. */
@@ -94,11 +95,41 @@ START_TEST(test_agrees)
 }
 END_TEST
 
+/* The elements of programs of blocks: each point of rows, columns and batches stores a place of its own. */
+START_TEST(test_blocks)
+{
+    static const tile_case c[] = {
+        {"f32", SX_F32, 3, 33, 17, 5, .epilogue = true, .depth = 2},
+        {"bf16", SX_BF16, 2, 40, 9, 16, .matrix = true, .depth = 3},
+    };
+    static sx_poly_program program;
+    sx_ctx cx;
+    sx_judge *judge;
+    sx_verdict verdict;
+    sx_judge_facts facts = {0};
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    ck_sx_ok(&cx, sx_judge_make(&cx, &judge));
+    node n = tile_node(&cx, &c[_i]);
+    sx_kernel *kernel = tile_kernel(&cx, &c[_i], &n);
+    ck_sx_ok(&cx, sx_judge_kernel(judge, &n.fused, n.input, n.count, &facts, kernel, &verdict));
+    ck_assert(verdict.proven && program_of(judge, &program));
+    ck_assert(written_once(&cx, &program));
+    for (uint32_t d = 0; d < program.statement[0].rank;
+         d++) { /* rows or columns an element closer */
+        sx_poly_program planted = program;
+        planted.statement[0].access[0].index.coef[d]--;
+        ck_assert_msg(!written_once(&cx, &planted), "dimension %u", d);
+    }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("judge/second_opinion");
     TCase *cases = tcase_create("second_opinion");
     tcase_add_loop_test(cases, test_agrees, 0, 2);
+    tcase_add_loop_test(cases, test_blocks, 0, 2);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

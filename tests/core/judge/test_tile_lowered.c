@@ -260,7 +260,7 @@ START_TEST(test_faults)
 {
     sx_rng rng = {sx_test_seed() + 50 + (uint64_t)_i};
     uint32_t refused = 0, equal = 0, not_emitted = 0;
-    for (uint32_t round = 0; round < 4; round++) {
+    for (uint32_t round = 0; round < 3; round++) {
         sx_ctx cx;
         sx_judge *judge;
         sx_kernel *kernel = NULL;
@@ -268,8 +268,8 @@ START_TEST(test_faults)
         ck_sx_ok(&cx, sx_judge_make(&cx, &judge));
         tiles_case c = random_case(&rng);
         c.m = sx_min_i64(c.m, 32);
-        c.n = sx_min_i64(c.n, 48);
-        c.k = sx_min_i64(c.k, 65);
+        c.n = sx_min_i64(c.n, 32);
+        c.k = sx_min_i64(c.k, 32);
         c.b = 2;
         node n = tiles_node(&cx, &c);
         tiles_fill(&cx, &n, &rng, false);
@@ -284,7 +284,7 @@ START_TEST(test_faults)
             continue;
         }
         uint8_t *want = result_of(&cx, kernel, &n, &rng);
-        for (uint32_t k = 0; k < 40; k++) {
+        for (uint32_t k = 0; k < 30; k++) {
             sx_kernel *changed = copy_of(&cx, kernel);
             sx_judge_facts facts = {0};
             sx_verdict verdict;
@@ -311,7 +311,7 @@ START_TEST(test_faults)
         }
         sx_ctx_fini(&cx);
     }
-    ck_assert_msg(refused > 60, "%u refused, %u equal, %u not emitted", refused, equal,
+    ck_assert_msg(refused > 25, "%u refused, %u equal, %u not emitted", refused, equal,
                   not_emitted);
 }
 END_TEST
