@@ -28,6 +28,8 @@ typedef enum {
     /* PTX text -> sxa_result as bytes (client/assemble/assemble.h). The target is that of the assembler; in place of
      * the description of a device stands the folder of the toolkit, or nothing. */
     SXC_JOB_ASSEMBLE,
+    /* Module -> an sxr_kernel_evidence for each kernel (client/verify/determinism.h), confined. */
+    SXC_JOB_DETERMINISM,
     SXC_JOB_COUNT
 } sxc_job_kind;
 
@@ -49,8 +51,9 @@ typedef struct {
     uint64_t target_size, device_size, disabled_size, objective_size;
     /* As in sx_core_request. */
     uint64_t verify_flops, verify_bytes;
-    /* Of VERIFY: what inputs and weights follow from. */
-    uint64_t seed;
+    /* Of VERIFY and DETERMINISM: what inputs and weights follow from; of DETERMINISM: instructions that are emulated
+     * for a kernel. */
+    uint64_t seed, fuel;
 } sxc_job;
 typedef enum {
     SXC_JOB_NO_REASSOCIATE,

@@ -307,6 +307,16 @@ sx_code sxc_verify_here(sx_ctx *cx, sx_span module, const sxc_verifying *how,
     return code;
 }
 
+sx_code sxc_determinism_here(sx_ctx *cx, sx_span module, uint64_t seed, uint64_t fuel,
+                             const sxc_worker *worker, sx_buf *rows)
+{
+    sxc_job job = job_of(SXC_JOB_DETERMINISM, module.len);
+    job.seed = seed;
+    job.fuel = fuel;
+    piece pieces[] = {{&job, sizeof(job)}, {module.ptr, module.len}};
+    return run(cx, worker, pieces, SX_COUNT(pieces), rows);
+}
+
 sx_code sxc_assemble_here(sx_ctx *cx, const sxc_assembling *what, const sxc_worker *worker,
                           sx_buf *result)
 {

@@ -57,6 +57,13 @@ typedef struct {
 sx_code sxc_verify_here(sx_ctx *cx, sx_span module, const sxc_verifying *how,
                         const sxc_worker *worker, sxc_verified *verified);
 
+/* Appends an sxr_kernel_evidence (client/verify/determinism.h) for each kernel of the module to `rows`, made by a
+ * confined process.
+ *   fuel     instructions that are emulated for one kernel; 0: as usual
+ *   errors   SX_CORRUPT; SX_WORKER the process died; those of sxr_determinism */
+sx_code sxc_determinism_here(sx_ctx *cx, sx_span module, uint64_t seed, uint64_t fuel,
+                             const sxc_worker *worker, sx_buf *rows);
+
 typedef struct {
     sx_span ptx, target;
     /* Folder of the CUDA toolkit; empty: where client/assemble/toolkit.h looks. */

@@ -7,11 +7,16 @@
 sx_code sxr_executor_make(sx_ctx *cx, const sx_targets *targets, sxr_program *program,
                           sxr_executor *executor)
 {
+    *executor = (sxr_executor){.cx = cx, .program = program};
+    bool here = sxr_runs_here(program) || sxr_module(program)->code_count == 0;
+    return here ? SX_OK : sxr_executor_emulate(cx, targets, program, executor);
+}
+
+sx_code sxr_executor_emulate(sx_ctx *cx, const sx_targets *targets, sxr_program *program,
+                             sxr_executor *executor)
+{
     const sx_module *module = sxr_module(program);
     *executor = (sxr_executor){.cx = cx, .program = program};
-    if (sxr_runs_here(program) || module->code_count == 0) {
-        return SX_OK;
-    }
     uint32_t *entry = SX_NEW_ARRAY(cx, uint32_t, (size_t)module->part_count + 1);
     executor->workspace = SX_NEW_ARRAY(cx, uint8_t, (size_t)module->info->workspace_bytes + 1);
     if (entry == NULL || executor->workspace == NULL) {
@@ -135,6 +140,23 @@ sx_code sxr_execute_some(sxr_executor *executor, uint32_t launch, void *const *b
     int64_t count = sx_max_i64((int64_t)affordable, 1);
     for (int64_t i = 0; i < count; i++) {
         SX_TRY(emulate_points(&e, (int64_t)((double)i / (double)count * (double)rest), 1));
+    }
+    return SX_OK;
+}
+
+sx_code sxr_execute_backwards(sxr_executor *executor, uint32_t launch, void *const *buffer,
+                              uint64_t instructions_max, uint8_t *touched)
+{
+    SX_ASSERT(executor->emulator != NULL && touched != NULL);
+    emulation e;
+    prepare(&e, executor, launch, buffer);
+    e.buffer[e.buffer_count - 1].touched = touched;
+    uint64_t before = executor->target->emulated(executor->emulator), ran = 0;
+    int64_t piece = 1; /* grows as long as pieces are cheap */
+    for (int64_t end = e.points; end > 0 && ran < instructions_max; end -= piece) {
+        piece = sx_min_i64(ran < instructions_max / 16 ? 2 * piece : piece, end);
+        SX_TRY(emulate_points(&e, end - piece, piece));
+        ran = executor->target->emulated(executor->emulator) - before;
     }
     return SX_OK;
 }

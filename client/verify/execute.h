@@ -21,6 +21,10 @@ typedef struct {
 sx_code sxr_executor_make(sx_ctx *cx, const sx_targets *targets, sxr_program *program,
                           sxr_executor *executor);
 
+/* The same, but the code is emulated wherever the module could run. */
+sx_code sxr_executor_emulate(sx_ctx *cx, const sx_targets *targets, sxr_program *program,
+                             sxr_executor *executor);
+
 /* One launch on these buffers, one for each of its arguments. SX_INTERNAL: emulated code does what it may not. */
 sx_code sxr_execute(sxr_executor *executor, uint32_t launch, void *const *buffer);
 
@@ -31,4 +35,9 @@ sx_code sxr_execute(sxr_executor *executor, uint32_t launch, void *const *buffer
  *   whole    all points were emulated */
 sx_code sxr_execute_some(sxr_executor *executor, uint32_t launch, void *const *buffer,
                          uint64_t instructions_max, uint8_t *touched, bool *whole);
+
+/* Emulates points of a launch from the last to the first, in pieces, until all are done or about so many instructions
+ * have run; `touched` as above. */
+sx_code sxr_execute_backwards(sxr_executor *executor, uint32_t launch, void *const *buffer,
+                              uint64_t instructions_max, uint8_t *touched);
 #endif

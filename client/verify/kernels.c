@@ -69,8 +69,7 @@ static double relative(const comparison *c)
 
 /* ---- sampling ---- */
 
-/* The tensor that an argument was packed from, or the argument itself. */
-static uint32_t unpacked(const sx_module *module, uint32_t tensor)
+uint32_t sxv_unpacked(const sx_module *module, uint32_t tensor)
 {
     for (uint64_t i = 0; i < module->launch_count; i++) {
         const sx_module_launch *launch = &module->launch[i];
@@ -117,7 +116,7 @@ static sx_code reference_at(const sxv_verifier *v, sx_ctx *cx, sx_eval_mode mode
     sx_span raw[SX_INPUTS_MAX];
     for (uint32_t k = 0; k < node->input_count; k++) {
         type[k] = sx_graph_node(v->graph, sx_graph_input(v->graph, node, k))->type;
-        uint32_t tensor = unpacked(v->module, v->module->arg[launch->arg_first + k]);
+        uint32_t tensor = sxv_unpacked(v->module, v->module->arg[launch->arg_first + k]);
         size_t size = (size_t)sx_tensor_elements(&type[k]) * sx_dtype_bytes(type[k].dtype);
         SX_ASSERT(size <= v->module->tensor[tensor].size);
         raw[k] = (sx_span){sxv_memory(v, tensor), size};

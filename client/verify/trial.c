@@ -161,7 +161,9 @@ static sx_code run_kernel(sx_ctx *cx, const sx_target *target, const sx_kernel *
                              .grid = {grid[0], grid[1], grid[2]},
                              .buffer = region,
                              .buffer_count = count - (works ? 1 : 0),
-                             .workspace = works ? &region[count - 1] : NULL};
+                             .workspace = works ? &region[count - 1] : NULL,
+                             .threads = code.block[p].threads,
+                             .shared_bytes = code.block[p].shared_bytes};
         status = run_part(cx, target, emulator, &what, order);
     }
     *instructions += status == SX_OK ? target->emulated(emulator) : 0;
@@ -437,13 +439,13 @@ static sx_code try_extents(sx_ctx *cx, state *t, const piece *whole, uint32_t d)
 {
     char letter = letter_of(t->s, whole, d);
     bool first = true;
-    for (uint32_t i = 0; i < t->trials->extent_count && may_go_on(t); i++) {
+    for (uint32_t i = 0; i < t->trials->extent_count; i++) {
         box b = box_of(t->s);
         char what[64];
         uint32_t before = t->evidence->extents;
         b.extent[d] = t->trials->extent[i];
         (void)snprintf(what, sizeof(what), "with %c = %lld", letter, (long long)b.extent[d]);
-        if (!fit(t, d, &b)) {
+        if (!may_go_on(t) || !fit(t, d, &b)) {
             t->evidence->left_out++;
             continue;
         }

@@ -16,6 +16,13 @@ typedef struct {
     uint32_t tensor;
 } sxv_room;
 
+typedef struct sxv_verifier sxv_verifier;
+/* Something else that is done with each launch of each variant, on random inputs. */
+typedef struct {
+    sx_code (*launch)(sxv_verifier *v, uint32_t index);
+    void *self;
+} sxv_visit;
+
 /* places.h */
 typedef struct {
     /* [tensor] memory of a tensor of the interface, or of one that is in a room; NULL: where the program has it, or
@@ -31,10 +38,11 @@ typedef struct {
     uint32_t room_count;
 } sxv_places;
 
-typedef struct {
+struct sxv_verifier {
     sx_ctx *cx;
     sxr_program *program;
     sxr_executor executor;
+    sxv_visit visit; /* launch NULL: the module is verified */
     /* of an emulated launch: what it made, and which bytes of that it stored */
     uint8_t *result, *touched;
     size_t result_bytes; /* room in each */
@@ -60,7 +68,14 @@ typedef struct {
     uint64_t written;
     /* This is the module at smaller extents of another one (reduced.h). */
     bool reduced;
-} sxv_verifier;
+};
+
+struct sxr_verify_options;
+/* Calls `visit` for every launch instead of verifying the module.  errors  as sxr_verify, and those of `visit` */
+sx_code sxv_visit_launches(sx_ctx *cx, sx_span module, const struct sxr_verify_options *options,
+                           sxv_visit visit);
+/* The tensor that an argument was packed from, or the argument itself. */
+uint32_t sxv_unpacked(const sx_module *module, uint32_t tensor);
 
 /* Adds a row to the record; of a module with several variants it says of which. */
 void sxv_add_check(sxv_verifier *v, const char *name, sx_module_verdict verdict, uint64_t points,

@@ -253,7 +253,8 @@ static const sx_module_check *whole_row(const sx_image *image, sx_span *name)
 }
 
 static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_options *options,
-                             bool reduced, sx_image *image);
+                             bool reduced, sxv_visit visit, sx_image *image);
+static const sxv_visit no_visit = {NULL, NULL};
 
 /* The optimised program at smaller extents against the program as sent. */
 static sx_code compare_reduced(sxv_verifier *v, sx_ctx *own, const sxr_verify_options *options,
@@ -270,7 +271,7 @@ static sx_code compare_reduced(sxv_verifier *v, sx_ctx *own, const sxr_verify_op
         code = SX_OK;
     }
     return code == SX_OK && reduced->found
-               ? verify_module(own, sx_buf_span(module), &how, true, image)
+               ? verify_module(own, sx_buf_span(module), &how, true, no_visit, image)
                : code;
 }
 
@@ -413,6 +414,10 @@ static sx_code verify_program(sxv_verifier *v, const sxr_verify_options *options
     SX_TRY(sxv_bound_graph(v->cx, v->program, text, &sent));
     v->graph = graph;
     sxv_places_plan(v);
+    if (v->visit.launch != NULL) {
+        SX_TRY(sxv_bind_random(v, sent, options->seed, false));
+        return sxv_each_launch(v, v->visit.launch);
+    }
     v->flops = sxv_reference_flops(sent);
     v->flops_max = options->program_flops;
     if (module->symbol_count == 0 && v->flops_max >= 0 && options->fixed_flops > v->flops_max) {
@@ -511,7 +516,7 @@ static sx_code verify_variants(sxv_verifier *v, const sxr_verify_options *option
 }
 
 static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_options *options,
-                             bool reduced, sx_image *image)
+                             bool reduced, sxv_visit visit, sx_image *image)
 {
     uint32_t points = options->kernel_points == 0 ? KERNEL_POINTS : options->kernel_points;
     sxv_verifier v = {.cx = cx,
@@ -521,6 +526,7 @@ static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_option
                                                                  : options->emulated_max,
                       .reference_bytes = options->reference_bytes,
                       .image = image,
+                      .visit = visit,
                       .reduced = reduced};
     const sx_targets *targets = options->targets != NULL ? options->targets : sx_targets_all();
     const sx_machine *machine[MACHINES_MAX];
@@ -554,7 +560,18 @@ sx_code sxr_verify(sx_ctx *cx, sx_span module, const sxr_verify_options *options
 {
     SX_ASSERT(options != NULL && image != NULL);
     SX_TRY(refuse_memory(cx, options->reference_bytes));
-    return verify_module(cx, module, options, false, image);
+    return verify_module(cx, module, options, false, no_visit, image);
+}
+
+sx_code sxv_visit_launches(sx_ctx *cx, sx_span module, const sxr_verify_options *options,
+                           sxv_visit visit)
+{
+    sx_image image; /* nothing is compared */
+    SX_ASSERT(options != NULL && visit.launch != NULL);
+    sx_image_init(&image);
+    sx_code code = verify_module(cx, module, options, false, visit, &image);
+    sx_image_fini(&image);
+    return code;
 }
 
 static sx_code compile_once(sx_ctx *cx, const sx_core_request *request,

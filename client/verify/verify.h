@@ -26,7 +26,7 @@
 #define SXR_VERIFY_DEFAULT \
     ((sxr_verify_options){.seed = 1, .program_flops = 4e12, .fixed_flops = 1e30})
 
-typedef struct {
+typedef struct sxr_verify_options {
     /* Inputs, weights and the elements that are sampled follow from it. */
     uint64_t seed;
     /* How many elements of each kernel are compared; 0: 48. Further launches of a kernel get at most 8 where all

@@ -14,6 +14,7 @@
 #include "client/assemble/assemble.h"
 #include "client/job.h"
 #include "client/spawn.h"
+#include "client/verify/determinism.h"
 #include "client/verify/verify.h"
 #include "client/worker/confine.h"
 
@@ -179,11 +180,27 @@ static void put_verified(work *w, const sx_image *image, bool confined)
     }
 }
 
+/* Before code of unknown origin runs. */
+static sx_code confine(const work *w)
+{
+    return sxc_confine(w->fd)
+               ? SX_OK
+               : SX_FAIL(w->cx, SX_SYSTEM, "this system cannot confine a process (seccomp)");
+}
+
+static sx_code look_for_differences(work *w)
+{
+    SX_TRY(confine(w));
+    sxr_verify_options options = SXR_VERIFY_DEFAULT;
+    options.threads = 1;
+    options.seed = w->job.seed;
+    w->cx->fuel = UINT64_MAX;
+    return sxr_determinism(w->cx, w->program, &options, w->job.fuel, &w->result);
+}
+
 static sx_code verify_module(work *w)
 {
-    if (!sxc_confine(w->fd)) {
-        return SX_FAIL(w->cx, SX_SYSTEM, "this system cannot confine a process (seccomp)");
-    }
+    SX_TRY(confine(w));
     sxr_verify_options verify = SXR_VERIFY_DEFAULT;
     verify.threads = 1; /* the confined process may start none */
     verify.seed = w->job.seed;
@@ -282,6 +299,7 @@ static sx_code perform(work *w)
     case SXC_JOB_COMPILE:
     case SXC_JOB_OPTIMIZE: return compile(w);
     case SXC_JOB_VERIFY: return verify_module(w);
+    case SXC_JOB_DETERMINISM: return look_for_differences(w);
     case SXC_JOB_CHECK: return check_outputs(w);
     case SXC_JOB_ASSEMBLE: return assemble(w);
     case SXC_JOB_COUNT: break;

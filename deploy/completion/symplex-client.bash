@@ -2,7 +2,7 @@
 _symplex_client() {
     local current="${COMP_WORDS[COMP_CWORD]}" words=""
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="compile run verify explain optimize prove egraph extract plot module ptx cache jobs search status ping shutdown doctor targets ops rules worker version help"
+        words="compile run verify determinism explain optimize prove egraph extract plot module ptx cache jobs search status ping shutdown doctor targets ops rules worker version help"
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
         return
     fi
@@ -37,6 +37,7 @@ _symplex_client() {
             "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --print-program --output --objective --no-weights --exact --approximate --range --disable-rule --refresh --verify-flops --verify-memory" ;;
             "run "*) words="--help --json --socket --dim --output --random --input --weight --check --verify-memory --repeat --graph --threads --all" ;;
             "verify "*) words="--help --json --socket --random --verify-flops --verify-memory --all" ;;
+            "determinism "*) words="--help --json --random --fuel" ;;
             "explain "*) words="--help --json --socket --all" ;;
             "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --print-program --output --objective --point --budget --background --onnx --proof --exact --approximate --range --disable-rule" ;;
             "prove "*) words="--help --json --socket --from --to" ;;

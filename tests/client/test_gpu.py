@@ -4,6 +4,7 @@ daemon, taken apart, run as kernels by `ptx run` with the results of the process
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -53,6 +54,24 @@ def test_the_same_bytes_here_and_from_the_daemon():
     assert checks and all(c["passed"] for c in checks), checks
     assert "emulated" in sx("explain", first).stdout
     assert "verified   again just now (emulated)" in sx("verify", first).stdout
+
+
+def test_bits_that_depend_on_nothing():
+    """Every kernel by interpretation: other extents, positions and schedules of the same numerics plan."""
+    said = json.loads(sx("determinism", "--json", "--random", "3", compiled("h100", "contract")).stdout)
+    assert said["schema"] == "determinism/1" and said["seed"] == 3, said
+    assert said["runs"] == [] and "no CUDA driver" in said["not_run"], said
+    assert all(k["equal"] and k["emulated"] and k["plan"] for k in said["kernels"]), said
+    tried = {k["name"].split("_")[0]: k for k in said["kernels"]}
+    assert tried["dot"]["tried"] == "m=1,2,3,31,64,65,4096 n=1,2,3,31,64,65,4096", said
+    driver = TMP / "libcuda.so.1"  # of the tests: its device executes PTX in the interpreter
+    shutil.copy(BINARY.parent / "cuda-fake" / "libcuda.so.1", driver)
+    driver.chmod(0o600)
+    device = sx("determinism", "--json", TMP / "contract.sxm", SYMPLEX_CUDA_DRIVER=str(driver),
+                SX_FAKE_CUDA="capability=90").stdout
+    runs = json.loads(device)["runs"]
+    assert len(runs) == 4 and all(r["equal"] and r["gpu"].startswith("Fake") for r in runs), runs
+    assert tried["dot"]["positions"] == 2 and tried["dot"]["schedules"] >= 6 and tried["map"]["schedules"] == 8, said
 
 
 def test_every_gpu_of_the_table():

@@ -137,8 +137,8 @@ def worker(said):
 
 
 def job(build, kind=0, flags=0, extents=0, program=b"", target=b"", behind=b"", program_size=None, tool=0):
-    head = struct.pack("=64sIIIIQQQQQQQQ", build.encode()[:63], kind, flags, extents, tool,
-                       len(program) if program_size is None else program_size, len(target), 0, 0, 0, 0, 0, 0)
+    head = struct.pack("=64sIIIIQQQQQQQQQ", build.encode()[:63], kind, flags, extents, tool,
+                       len(program) if program_size is None else program_size, len(target), 0, 0, 0, 0, 0, 0, 0)
     return head + program + target + behind
 
 
@@ -162,6 +162,7 @@ def test_jobs_that_make_no_sense():
                        ("nonsense", job(build, program=b"nonsense", target=b"x86-64-v3")),
                        ("module", job(build, kind=2, program=b"no module" * 100)),
                        ("module", job(build, kind=3, program=b"no module" * 100)),
+                       ("module", job(build, kind=5, program=b"no module" * 100)),
                        ("no target", job(build, kind=4, program=b".version 8.0", target=b"sm_90a -o x")),
                        ("none of them 0", job(build, kind=4, program=b"a\0b", target=b"sm_90a")),
                        ("assembler 3, known", job(build, kind=4, program=b"x", target=b"sm_90a", tool=3))):

@@ -104,6 +104,8 @@ START_TEST(what_was_compiled_here_is_verified)
     ck_sx_ok(&cx, sxc_verify_here(&cx, sx_buf_span(&module), &how, &worker, &check));
     ck_assert_uint_eq(check.ran, 3);
     ck_assert(check.confined || SX_SANITIZED);
+    says(0, "determinism", "", "kernels    1, of which 0 give other bits");
+    says(0, "determinism --json", "", "\"threads\":7,\"gpu\":\"\",\"equal\":true}");
     says(0, "explain", "", "\nverified   ");
     says(0, "run", "--random 1", "record   verified here");
 }
@@ -165,6 +167,7 @@ START_TEST(altered_code_with_repaired_checksums)
     says(4, "module check", "", "does not fit these bytes");
     says(1, "verify", "", "kernel");
     says(1, "verify --random 7", "", "seed 7");
+    says(1, "determinism", "", "BUT    under");
     says(0, "explain", "", "it does not fit these bytes");
     never_says("explain", "", "passed");
     says(0, "module show", "", "it does not fit these bytes");
@@ -172,6 +175,24 @@ START_TEST(altered_code_with_repaired_checksums)
     says(0, "run", "--random 1", "not verified for these bytes: symplex-client verify");
     sx_buf_fini(&bytes);
     free(code);
+}
+END_TEST
+
+/* The id of a numerics plan that is not that of the kernel. */
+START_TEST(altered_numerics)
+{
+    sx_module altered = original.module;
+    sx_module_kernel kernel = altered.kernel[0];
+    sx_buf bytes;
+    ck_assert_uint_eq(altered.kernel_count, 1);
+    kernel.numerics++;
+    altered.kernel = &kernel;
+    sx_buf_init(&bytes, (size_t)1 << 28);
+    ck_sx_ok(&cx, sx_module_encode(&cx, &altered, &bytes));
+    ck_sx_ok(&cx, sxc_write_file(&cx, path, sx_buf_span(&bytes)));
+    says(0, "verify", "", "verified   again just now");
+    says(1, "determinism", "", "the kernel of its schedule has numerics plan");
+    sx_buf_fini(&bytes);
 }
 END_TEST
 
@@ -198,6 +219,7 @@ int main(void)
     tcase_add_test(cases, no_key_and_another_key);
     tcase_add_test(cases, altered_code_with_repaired_checksums);
     tcase_add_test(cases, altered_record);
+    tcase_add_test(cases, altered_numerics);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

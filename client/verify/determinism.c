@@ -1,0 +1,294 @@
+#include "client/verify/determinism.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/verify/trial.h"
+#include "client/verify/verifier.h"
+#include "core/fuse/fuse.h"
+
+#define INSTRUCTIONS UINT64_C(2000000)
+#define SCHEDULES 8
+
+static const int64_t extents[] = {1, 2, 3, 31, 64, 65, 4096};
+
+typedef struct {
+    sx_buf *rows;
+    uint64_t instructions_max, seed;
+    const sx_targets *targets;
+    /* Emulates the code that the processor runs, too. */
+    sxr_executor emulating;
+    /* Of the launch at hand: what its own code made, which bytes of that are there (NULL: all), and the same once
+     * more. */
+    uint8_t *bits, *touched, *again, *touched_again;
+    size_t bytes;
+    sxr_kernel_evidence *row;
+} visitor;
+
+/* ---- the numerics plan in words ---- */
+
+static void describe(const sx_analysis *a, const sx_schedule *s, const sx_target *target,
+                     char *text, size_t size)
+{
+    sx_block_tiles tiles;
+    sx_role sum = SX_ROLE_SUM;
+    long long k = (long long)a->extent[sum];
+    const char *rounding = target->vectors.numerics;
+    switch (a->kind) {
+    case SX_KERNEL_MAP:
+        (void)snprintf(text, size, "element by element, each operation rounded (%s)", rounding);
+        return;
+    case SX_KERNEL_DOT:
+        if (sx_block_tiles_of(s, &tiles) && tiles.matrix_steps > 0) {
+            (void)snprintf(text, size,
+                           "%lld products in ascending groups of %u by a matrix instruction of "
+                           "%ux%ux%u",
+                           k, tiles.matrix_steps, tiles.matrix_rows, tiles.matrix_columns,
+                           tiles.matrix_steps);
+            return;
+        }
+        (void)snprintf(text, size,
+                       "one chain of %lld fused multiply-adds in ascending order from 0, rounded "
+                       "once to %s (%s)",
+                       k, sx_dtype_name(a->result.dtype), rounding);
+        return;
+    case SX_KERNEL_ROW:
+        (void)snprintf(
+            text, size,
+            a->along ? "rows of %lld: four accumulators of %d virtual lanes in turn, "
+                       "added in pairs, lanes folded by halves (%s)"
+                     : "one chain of %lld in ascending order for each row; %d bytes (%s)",
+            k, a->along ? SX_ROW_BYTES / (int)a->lane_bytes : (int)a->lane_bytes, rounding);
+        return;
+    case SX_KERNEL_ONLINE:
+        (void)snprintf(text, size,
+                       "%lld keys in ascending blocks of %lld, maximum and sum rescaled at the end "
+                       "of each; scores are chains of %lld (%s)",
+                       k, (long long)sx_schedule_step(s, sum, SX_BIND_LOOP, 0),
+                       (long long)a->extent[SX_ROLE_INNER], rounding);
+        return;
+    }
+}
+
+/* ---- the own code of a kernel ---- */
+
+static void differ(sxr_kernel_evidence *row, const char *what, int64_t element)
+{
+    row->differs = true;
+    (void)snprintf(row->difference, sizeof(row->difference), "%s: element %lld has other bits",
+                   what, (long long)element);
+}
+
+static sx_code make_room(sxv_verifier *v, visitor *me, size_t bytes)
+{
+    uint8_t **room[] = {&me->bits, &me->touched, &me->again, &me->touched_again};
+    for (uint32_t i = 0; bytes > me->bytes && i < SX_COUNT(room); i++) {
+        free(*room[i]);
+        *room[i] = malloc(bytes);
+        if (*room[i] == NULL) {
+            me->bytes = 0;
+            return SX_FAIL(v->cx, SX_NOMEM, "no memory for a result of %zu bytes", bytes);
+        }
+    }
+    me->bytes = bytes > me->bytes ? bytes : me->bytes;
+    return SX_OK;
+}
+
+/* Once more in the same way where the processor runs it, and in the other order by the emulator. */
+static sx_code run_again(sxv_verifier *v, visitor *me, uint32_t index, void **buffer,
+                         uint32_t result, const uint8_t *touched)
+{
+    const sx_module_tensor *tensor = &v->module->tensor[result];
+    size_t bytes = (size_t)sxr_size(v->program, result);
+    int64_t elements = (int64_t)(bytes / tensor->element_bytes), other;
+    uint32_t last = v->module->launch[index].arg_count - 1;
+    bool native = v->executor.emulator == NULL;
+    buffer[last] = me->again;
+    if (native) {
+        memset(me->again, 0x5a, bytes);
+        SX_TRY(sxr_execute(&v->executor, index, buffer));
+        other = sxv_first_difference((sx_dtype)tensor->dtype, me->again, me->bits, NULL, elements);
+        if (other >= 0) {
+            differ(me->row, "run again", other);
+            return SX_OK;
+        }
+    }
+    memset(me->touched_again, 0, bytes);
+    sxr_executor *executor = native ? &me->emulating : &v->executor;
+    SX_TRY(sxr_execute_backwards(executor, index, buffer, me->instructions_max / 4,
+                                 me->touched_again));
+    for (size_t i = 0; i < bytes; i++) {
+        me->touched_again[i] &= touched != NULL ? touched[i] : 1;
+        me->row->partly = me->row->partly || me->touched_again[i] == 0;
+    }
+    other = sxv_first_difference((sx_dtype)tensor->dtype, me->again, me->bits, me->touched_again,
+                                 elements);
+    if (other >= 0) {
+        differ(me->row, "from the last point of the grid to the first", other);
+    }
+    return SX_OK;
+}
+
+/* ---- its node ---- */
+
+/* The schedule that the module says: a text that may be followed by ", 3 vectors on the stack". */
+static sx_code schedule_of(sxv_verifier *v, const sx_module_kernel *kernel, sx_schedule *s)
+{
+    sx_span text = sx_module_string(v->module, kernel->plan);
+    while (text.len > 0 && text.ptr[text.len - 1] != ')') {
+        text.len--;
+    }
+    return sx_schedule_parse(v->cx, text, s);
+}
+
+static sx_code try_node(sxv_verifier *v, visitor *me, const sx_module_launch *launch,
+                        const sx_node *node, const uint8_t *touched)
+{
+    sx_attr fused;
+    sx_type type[SX_INPUTS_MAX];
+    const void *argument[SX_INPUTS_MAX];
+    sx_analysis *a = SX_NEW(v->cx, sx_analysis);
+    const sx_module_kernel *kernel = &v->module->kernel[launch->kernel];
+    sx_schedule schedule;
+    sxv_evidence e;
+    uint64_t numerics;
+    sx_span name = sx_module_string(v->module, v->module->info->target);
+    sxv_subject s = {.target = sx_target_of(me->targets, sxr_machine(v->program)),
+                     .fused = &fused,
+                     .input = type,
+                     .input_count = node->input_count,
+                     .argument = argument};
+    if (sx_device_find(v->cx, name, &s.device) != SX_OK) { /* several, or one of the user's */
+        sx_ctx_reset_error(v->cx);
+        SX_TRY(sx_device_find(v->cx, sx_span_of(s.target->machine->name), &s.device));
+    }
+    for (uint32_t k = 0; k < node->input_count; k++) {
+        type[k] = sx_graph_node(v->graph, sx_graph_input(v->graph, node, k))->type;
+        argument[k] = sxv_memory(v, sxv_unpacked(v->module, v->module->arg[launch->arg_first + k]));
+    }
+    SX_TRY(a != NULL ? SX_OK : v->cx->error.code);
+    SX_TRY(sx_fused_lift(v->cx, node->op, sx_graph_attr(v->graph, node), type, node->input_count,
+                         &node->type, &fused));
+    SX_TRY(sx_analysis_make(v->cx, &fused, type, node->input_count, a));
+    SX_TRY(schedule_of(v, kernel, &schedule));
+    describe(a, &schedule, s.target, me->row->plan, sizeof(me->row->plan));
+    if (a->kind == SX_KERNEL_DOT) {
+        uint32_t place =
+            v->module->tensor[sxv_unpacked(v->module, v->module->arg[launch->arg_first + a->rhs])]
+                .place;
+        s.rhs_constant = place == SX_TENSOR_WEIGHT || place == SX_TENSOR_PERSISTENT;
+    }
+    SX_TRY(sxv_numerics_of(v->cx, &s, &schedule, &numerics));
+    if (numerics != kernel->numerics) {
+        me->row->differs = true;
+        (void)snprintf(me->row->difference, sizeof(me->row->difference),
+                       "the kernel of its schedule has numerics plan %016llx",
+                       (unsigned long long)numerics);
+        return SX_OK;
+    }
+    sxv_base base = {.numerics = numerics, .bits = me->bits, .touched = touched};
+    sxv_trials trials = {.extent = extents,
+                         .extent_count = SX_COUNT(extents),
+                         .schedules = SCHEDULES,
+                         .seed = me->seed,
+                         .trial_wish = me->instructions_max / 64 + 1,
+                         .trial_max = me->instructions_max / 4 + 1,
+                         .total_max = me->instructions_max};
+    SX_TRY(sxv_try(v->cx, &s, &base, &trials, &e));
+    me->row->extents = e.extents;
+    me->row->positions = e.positions;
+    me->row->schedules = e.schedules;
+    me->row->other_plans = e.other_plans;
+    me->row->left_out = e.left_out;
+    me->row->elements = e.elements;
+    me->row->differs = e.differs;
+    memcpy(me->row->tried, e.tried, sizeof(me->row->tried));
+    memcpy(me->row->difference, e.difference, sizeof(me->row->difference));
+    return SX_OK;
+}
+
+/* ---- a launch ---- */
+
+/* Runs the launch beside its result's memory, which may be that of an operand, and tries its kernel. */
+static sx_code look_at(sxv_verifier *v, visitor *me, uint32_t index)
+{
+    const sx_module_launch *launch = &v->module->launch[index];
+    const sx_module_kernel *kernel = &v->module->kernel[launch->kernel];
+    uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
+    size_t bytes = (size_t)sxr_size(v->program, result);
+    void *buffer[SX_MODULE_ARGS_MAX];
+    bool whole = true;
+    SX_TRY(make_room(v, me, bytes));
+    for (uint32_t k = 0; k + 1 < launch->arg_count; k++) {
+        buffer[k] = sxv_memory(v, v->module->arg[launch->arg_first + k]);
+    }
+    buffer[launch->arg_count - 1] = me->bits;
+    sxr_fill_random(&v->module->tensor[result], me->bits, me->seed);
+    memset(me->touched, 0, bytes);
+    SX_TRY(v->executor.emulator == NULL
+               ? sxr_execute(&v->executor, index, buffer)
+               : sxr_execute_some(&v->executor, index, buffer, me->instructions_max, me->touched,
+                                  &whole));
+    const uint8_t *touched = whole ? NULL : me->touched;
+    SX_TRY(run_again(v, me, index, buffer, result, touched));
+    const sx_node *node = kernel->node < v->graph->node_count
+                              ? sx_graph_node(v->graph, (sx_node_id){kernel->node})
+                              : NULL;
+    bool moves = kernel->kind == SX_MODULE_PACK || kernel->kind == SX_MODULE_COPY || node == NULL;
+    if (moves) {
+        (void)snprintf(me->row->plan, sizeof(me->row->plan), "moves elements, rounds nothing");
+    } else if (!me->row->differs) {
+        SX_TRY(try_node(v, me, launch, node, touched));
+    }
+    memcpy(sxv_memory(v, result), me->bits, bytes);
+    return SX_OK;
+}
+
+static sx_code visit(sxv_verifier *v, uint32_t index)
+{
+    visitor *me = v->visit.self;
+    const sx_module_kernel *kernel = sx_module_kernel_of(v->module, index);
+    const sx_module_launch *launch = &v->module->launch[index];
+    uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
+    uint32_t number = launch->kernel;
+    if (kernel != NULL && v->seen[number] && v->executor.emulator != NULL) {
+        /* for later kernels any elements are as good as those that are computed in long */
+        sxr_fill_random(&v->module->tensor[result], sxv_memory(v, result), me->seed + index);
+        return SX_OK;
+    }
+    if (kernel == NULL || v->seen[number]) {
+        return sxv_run_launch(v, index);
+    }
+    v->seen[number] = true;
+    if (v->executor.emulator == NULL && me->emulating.program != v->program) {
+        SX_TRY(sxr_executor_emulate(v->cx, me->targets, v->program, &me->emulating));
+    }
+    sx_span name = sx_module_string(v->module, kernel->name);
+    sxr_kernel_evidence row = {
+        .kernel = number, .variant = v->variant, .numerics = kernel->numerics};
+    (void)snprintf(row.name, sizeof(row.name), "%.*s", (int)name.len, (const char *)name.ptr);
+    row.emulated = v->executor.emulator != NULL;
+    me->row = &row;
+    if (v->cx->progress != NULL) {
+        v->cx->progress(v->cx->progress_self, "kernel", number + 1, v->module->kernel_count);
+    }
+    SX_TRY(look_at(v, me, index));
+    sx_buf_put(me->rows, &row, sizeof(row));
+    return sx_buf_check(v->cx, me->rows, "evidence");
+}
+
+sx_code sxr_determinism(sx_ctx *cx, sx_span module, const sxr_verify_options *options,
+                        uint64_t instructions_max, sx_buf *rows)
+{
+    visitor me = {.rows = rows,
+                  .seed = options->seed,
+                  .targets = options->targets != NULL ? options->targets : sx_targets_all(),
+                  .instructions_max = instructions_max > 0 ? instructions_max : INSTRUCTIONS};
+    sx_code code = sxv_visit_launches(cx, module, options, (sxv_visit){visit, &me});
+    free(me.bits);
+    free(me.touched);
+    free(me.again);
+    free(me.touched_again);
+    return code;
+}
