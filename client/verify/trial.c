@@ -10,6 +10,7 @@
 #define BLOB_MAX ((size_t)64 << 20)
 #define CHUNKS 7u    /* in which the points of a grid are run */
 #define POSITION 3   /* elements along the dimension at another position */
+#define OTHERS_MAX 4 /* numerics plans beside that of the base */
 #define TRY_LANES 32 /* an estimate of instructions must not depend on the machine */
 
 /* Part of the iteration space: `extent` elements from `start` on. */
@@ -183,8 +184,10 @@ static sx_code run_piece(sx_ctx *cx, const sxv_subject *s, const piece *p,
     for (uint32_t k = 0; k < s->input_count; k++) {
         buffer[k] = (void *)(uintptr_t)p->argument[k]; /* it is only read */
     }
-    if (p->analysis.kind == SX_KERNEL_DOT && sx_schedule_stage(schedule, p->analysis.rhs) != NULL) {
-        uint32_t rhs = p->analysis.rhs;
+    uint32_t rhs = p->analysis.rhs;
+    const sx_stage_place *stage =
+        p->analysis.kind == SX_KERNEL_DOT ? sx_schedule_stage(schedule, rhs) : NULL;
+    if (stage != NULL && stage->space == SX_SPACE_MEMORY) {
         SX_TRY(lower(cx, s, p, schedule, SX_LOWER_PACK, &pack));
         void *two[2] = {buffer[rhs], sx_alloc(cx, (size_t)pack->buffer[1].size)};
         SX_TRY(two[1] != NULL ? run_kernel(cx, s->target, pack, two, order, instructions)
@@ -201,6 +204,12 @@ static sx_code run_piece(sx_ctx *cx, const sxv_subject *s, const piece *p,
     return run_kernel(cx, s->target, kernel, buffer, order, instructions);
 }
 
+/* Blocks of threads compute it. They need not take every kernel. */
+static bool is_of_blocks(const sx_schedule *schedule)
+{
+    return schedule->stage_count > 0 && schedule->stage[0].space == SX_SPACE_SHARED;
+}
+
 /* As the pipeline does: the cheapest candidate that is usable. */
 static sx_code run_best(sx_ctx *cx, const sxv_subject *s, const piece *p, uint64_t order,
                         uint64_t *numerics, uint8_t **bits, uint64_t *instructions)
@@ -210,7 +219,8 @@ static sx_code run_best(sx_ctx *cx, const sxv_subject *s, const piece *p, uint64
     for (uint32_t c = 0; c < search.best_count; c++) {
         sx_code code =
             run_piece(cx, s, p, &search.best[c].schedule, order, numerics, bits, instructions);
-        if (code != SX_LIMIT) {
+        bool other = code == SX_UNIMPLEMENTED && is_of_blocks(&search.best[c].schedule);
+        if (code != SX_LIMIT && !other) {
             return code;
         }
         sx_ctx_reset_error(cx);
@@ -334,6 +344,12 @@ typedef struct {
     const sxv_trials *trials;
     sxv_evidence *evidence;
     sx_rng rng;
+    /* Plans beside that of the base that schedules have, and what their kernels made of the same box. */
+    struct {
+        uint64_t numerics;
+        uint8_t *bits;
+    } other[OTHERS_MAX];
+    uint32_t other_count;
     /* After so many instructions the present kind of trial ends: each has a share. */
     uint64_t until;
 } state;
@@ -372,6 +388,37 @@ static bool fit(const state *t, uint32_t keep, box *b)
     return estimate(s, b) <= (double)t->trials->trial_max;
 }
 
+/* Schedules of another plan than that of the base have the same bits as each other. Their box is always the same. */
+static sx_code compare_others(sx_ctx *cx, state *t, const piece *p, uint64_t numerics,
+                              const uint8_t *bits, const char *what)
+{
+    sx_dtype dtype = p->analysis.result.dtype;
+    int64_t elements = sx_tensor_elements(&p->analysis.result);
+    size_t bytes = (size_t)elements * sx_dtype_bytes(dtype);
+    for (uint32_t i = 0; i < t->other_count; i++) {
+        if (t->other[i].numerics == numerics) {
+            int64_t at = sxv_first_difference(dtype, bits, t->other[i].bits, NULL, elements);
+            t->evidence->elements += (uint64_t)elements;
+            if (at >= 0) {
+                t->evidence->differs = true;
+                (void)snprintf(t->evidence->difference, sizeof(t->evidence->difference),
+                               "%s: element %lld is not that of another kernel of plan %016llx",
+                               what, (long long)at, (unsigned long long)numerics);
+            }
+            return SX_OK;
+        }
+    }
+    if (t->other_count == OTHERS_MAX) {
+        return SX_OK;
+    }
+    uint8_t *copy = sx_alloc(cx, bytes);
+    SX_TRY(copy != NULL ? SX_OK : cx->error.code);
+    memcpy(copy, bits, bytes);
+    t->other[t->other_count].numerics = numerics;
+    t->other[t->other_count++].bits = copy;
+    return SX_OK;
+}
+
 /* Runs the box and compares it. `schedule` NULL: the one that is chosen for it, whose plan must be that of the base. */
 static sx_code try_box(sx_ctx *outer, state *t, const box *b, const sx_schedule *schedule,
                        const char *what, uint32_t *counter)
@@ -399,6 +446,7 @@ static sx_code try_box(sx_ctx *outer, state *t, const box *b, const sx_schedule 
                        (unsigned long long)numerics, (unsigned long long)t->base->numerics);
     } else if (code == SX_OK) {
         e->other_plans++;
+        code = compare_others(outer, t, p, numerics, bits, what);
     }
     sx_arena_fini(&cx.arena);
     outer->fuel = cx.fuel;
@@ -487,6 +535,39 @@ static sx_code try_position(sx_ctx *cx, state *t, const piece *whole, uint32_t d
     return try_box(cx, t, &b, NULL, what, &t->evidence->positions);
 }
 
+/* 2^first .. 2^last */
+static int64_t draw_power(sx_rng *rng, uint32_t first, uint32_t last)
+{
+    return INT64_C(1) << (first + (uint32_t)sx_rng_below(rng, last - first + 1));
+}
+
+/* Tiles of a block of threads, with the instruction that the type asks for. */
+static void draw_block(state *t, const sx_analysis *a, sx_schedule *s)
+{
+    const sx_target *target = t->s->target;
+    const sx_matrix_instruction *matrix = sx_search_matrix(a, target->matrix, target->matrix_count);
+    sx_block_tiles tiles = {.warp_rows = draw_power(&t->rng, 4, 5),
+                            .warp_columns = draw_power(&t->rng, 3, 5),
+                            .steps = draw_power(&t->rng, 3, 5),
+                            .depth = 2 + (uint32_t)sx_rng_below(&t->rng, 3),
+                            .left = a->lhs,
+                            .right = a->rhs};
+    if (matrix != NULL) {
+        tiles.matrix_rows = matrix->rows;
+        tiles.matrix_columns = matrix->columns;
+        tiles.matrix_steps = matrix->steps;
+        tiles.steps = sx_max_i64(tiles.steps, matrix->steps);
+    } else {
+        tiles.thread_rows = (uint32_t)draw_power(&t->rng, 0, 2);
+        tiles.thread_columns = (uint32_t)draw_power(&t->rng, 0, 2);
+        tiles.warp_rows = 4 * (int64_t)tiles.thread_rows;
+        tiles.warp_columns = 8 * (int64_t)tiles.thread_columns;
+    }
+    tiles.rows = tiles.warp_rows * draw_power(&t->rng, 0, 1);
+    tiles.columns = tiles.warp_columns * draw_power(&t->rng, 0, 1);
+    sx_schedule_block(&tiles, s);
+}
+
 /* A schedule of the forms that are searched, with other numbers; keys per block are those of the plan. */
 static void draw_schedule(state *t, const sx_analysis *a, const sx_schedule *usual, sx_schedule *s)
 {
@@ -508,6 +589,10 @@ static void draw_schedule(state *t, const sx_analysis *a, const sx_schedule *usu
         return;
     case SX_KERNEL_ROW: sx_schedule_row(lanes, a->lane_bytes, a->along, rows, columns, s); return;
     case SX_KERNEL_DOT:
+        if ((t->s->target->spaces >> SX_SPACE_SHARED & 1) != 0 && sx_rng_below(rng, 3) > 0) {
+            draw_block(t, a, s);
+            return;
+        }
         dot.unroll = (uint32_t)sx_min_i64(dot.unroll, a->extent[SX_ROLE_SUM]);
         dot.tile_rows = sx_max_i64(rows, dot.block_rows);
         dot.tile_columns = (1 + (int64_t)sx_rng_below(rng, 3)) * lanes * dot.block_vectors;
@@ -557,7 +642,12 @@ sx_code sxv_try(sx_ctx *cx, const sxv_subject *s, const sxv_base *base, const sx
 {
     box all = box_of(s);
     piece *whole = SX_NEW(cx, piece);
-    state t = {s, base, trials, evidence, {trials->seed}, trials->total_max / 3};
+    state t = {.s = s,
+               .base = base,
+               .trials = trials,
+               .evidence = evidence,
+               .rng = {trials->seed},
+               .until = trials->total_max / 3};
     uint32_t kept = 0, done = 0;
     SX_ASSERT(base->bits != NULL && trials->trial_max >= trials->trial_wish);
     *evidence = (sxv_evidence){.differs = false};
