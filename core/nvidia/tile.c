@@ -229,7 +229,7 @@ static bool follows(const sx_tile_role *role, const sx_tile_op *op, uint32_t cou
     return same;
 }
 
-static sx_code check_roles(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile)
+static sx_code check_form(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile)
 {
     static const sx_tile_op load[] = {SX_TILE_LOOP,  SX_TILE_ACQUIRE, SX_TILE_FETCH,
                                       SX_TILE_FETCH, SX_TILE_PUBLISH, SX_TILE_END};
@@ -245,6 +245,14 @@ static sx_code check_roles(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *t
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: roles other than one loop of all warps",
                        kernel->name);
     }
+    for (uint32_t i = 0; i < tile->ring.slot_count; i++) {
+        sx_linear map;
+        const sx_slot *slot = &tile->ring.slot[i];
+        if (slot->swizzle != SX_SWIZZLE_NONE && !sx_slot_linear(slot, &map)) {
+            return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: a swizzled slot with a pitch of %u",
+                           kernel->name, slot->pitch);
+        }
+    }
     if (tile->matrix != NULL && sx_nvidia_matrix_op(tile->matrix) == SX_PTX_OP_COUNT) {
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: the instruction %s is not emitted",
                        kernel->name, tile->matrix->name);
@@ -257,7 +265,7 @@ sx_code sx_nvidia_of_tile(sx_ctx *cx, const sx_kernel *kernel, uint32_t part, sx
     const sx_tile *tile = kernel->part[part].tile;
     char name[80];
     SX_ASSERT(tile != NULL && tile->threads % SX_NVIDIA_LANES == 0);
-    SX_TRY(check_roles(cx, kernel, tile));
+    SX_TRY(check_form(cx, kernel, tile));
     sx_nvidia_block *k = SX_NEW(cx, sx_nvidia_block);
     if (k == NULL) {
         return cx->error.code;

@@ -15,7 +15,7 @@
 #include "core/tile/program.h"
 
 /* Adds a part that has passed sx_tile_check to the module.
- *   errors   SX_UNIMPLEMENTED roles or instructions that are not emitted */
+ *   errors   SX_UNIMPLEMENTED roles, slots or instructions that are not emitted */
 sx_code sx_nvidia_of_tile(sx_ctx *cx, const sx_kernel *kernel, uint32_t part,
                           sx_ptx_module *module);
 #endif

@@ -298,8 +298,10 @@ START_TEST(test_faults)
                 refused++;
                 continue;
             }
+            sx_ptx_module *module;
             if (sx_tile_check(&cx, changed, &changed->part[0]) != SX_OK ||
-                changed->part[0].tile->shared_bytes > TILES_SHARED_MAX) {
+                changed->part[0].tile->shared_bytes > TILES_SHARED_MAX ||
+                tiles_emit(&cx, changed, 80, &module) == SX_UNIMPLEMENTED) {
                 sx_ctx_reset_error(&cx); // right, but of a form that is not emitted
                 not_emitted++;
                 continue;

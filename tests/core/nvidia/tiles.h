@@ -81,19 +81,26 @@ static inline sx_code tiles_lower(sx_ctx *cx, const sx_target *target, const nod
     return sx_tile_lower_dot(cx, &unit, "block", a, &s, kernel);
 }
 
+static inline sx_code tiles_emit(sx_ctx *cx, const sx_kernel *kernel, uint32_t level,
+                                 sx_ptx_module **module)
+{
+    sx_code code = sx_ptx_module_make(cx, level, 0, module);
+    return code == SX_OK ? sx_nvidia_of_tile(cx, kernel, 0, *module) : code;
+}
+
 static inline sx_ptx_module *tiles_module(sx_ctx *cx, const sx_kernel *kernel, uint32_t level)
 {
     sx_ptx_module *module;
-    sx_code code = sx_ptx_module_make(cx, level, 0, &module);
-    code = code == SX_OK ? sx_nvidia_of_tile(cx, kernel, 0, module) : code;
+    sx_code code = tiles_emit(cx, kernel, level, &module);
     ck_assert_msg(code == SX_OK, "%s", cx->error.text);
     return module;
 }
 
-/* Runs the block's program; the result, with 16 bytes behind it that nobody may touch. */
-static inline sx_code tiles_run(sx_ctx *cx, const sx_kernel *kernel, const sx_ptx_module *module,
-                                const node *n, uint64_t seed, bool lazy, uint8_t *out,
-                                sx_ptx_statistics *statistics)
+/* Runs the block's program, at most so many instructions of all threads if that is not 0. */
+static inline sx_code tiles_run_within(sx_ctx *cx, const sx_kernel *kernel,
+                                       const sx_ptx_module *module, const node *n, uint64_t seed,
+                                       bool lazy, uint8_t *out, uint64_t instructions_max,
+                                       sx_ptx_statistics *statistics)
 {
     launches l;
     const sx_part *part = &kernel->part[0];
@@ -103,6 +110,7 @@ static inline sx_code tiles_run(sx_ctx *cx, const sx_kernel *kernel, const sx_pt
         (sx_ptx_dim){(uint32_t)part->grid[2], (uint32_t)part->grid[1], (uint32_t)part->grid[0]},
         (sx_ptx_dim){part->tile->threads, 1, 1});
     l.launch.dynamic_shared_bytes = part->tile->shared_bytes;
+    l.launch.instructions_max = instructions_max;
     for (uint32_t k = 0; k < n->count; k++) {
         launch_in(&l, "argument", n->raw[k], bytes_of(&n->input[k]));
     }
@@ -112,5 +120,13 @@ static inline sx_code tiles_run(sx_ctx *cx, const sx_kernel *kernel, const sx_pt
         *statistics = l.outcome.statistics;
     }
     return code;
+}
+
+/* The same without a limit. */
+static inline sx_code tiles_run(sx_ctx *cx, const sx_kernel *kernel, const sx_ptx_module *module,
+                                const node *n, uint64_t seed, bool lazy, uint8_t *out,
+                                sx_ptx_statistics *statistics)
+{
+    return tiles_run_within(cx, kernel, module, n, seed, lazy, out, 0, statistics);
 }
 #endif
