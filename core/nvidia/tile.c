@@ -18,6 +18,9 @@ static sx_ptx_arg scaled(sx_nvidia_block *k, sx_ptx_arg x, uint32_t factor)
 static void split_batch(sx_nvidia_block *k)
 {
     sx_ptx_builder *b = &k->l.b;
+    if (k->tile->batch_count == 0) {
+        return;
+    }
     sx_ptx_arg point = sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_Z);
     for (uint32_t d = k->tile->batch_count; d-- > 0;) {
         k->batch[d] = point;
@@ -101,8 +104,9 @@ static void put_stages(sx_nvidia_block *k)
     k->reading = zero(k);
     for (uint32_t s = 0; s < ahead; s++) {
         if (s < stages) {
-            sx_nvidia_fetch(k);
-            next_stage(k, k->written);
+            sx_nvidia_fetch(k, s < whole);
+            SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_U32), k->written, k->written,
+                       sx_ptx_imm(sx_ring_stage_bytes(&tile->ring)));
         }
         commit(k);
     }
@@ -119,7 +123,7 @@ static void put_stages(sx_nvidia_block *k)
                        sx_ptx_imm(stages - ahead));
             sx_ptx_guard(b, last);
             SX_PTX_PUT(b, BRA, SX_PTX_M(0), filled);
-            sx_nvidia_fetch(k);
+            sx_nvidia_fetch(k, stages == whole);
             next_stage(k, k->written);
             sx_ptx_place(b, filled);
         }

@@ -141,7 +141,7 @@ static void copy_by_register(sx_nvidia_block *k, const sx_nvidia_copy *c, uint32
     SX_PTX_PUT(b, ST, SX_PTX_M(SX_PTX_SPACE_SHARED, type), to, held);
 }
 
-static void put_copy(sx_nvidia_block *k, uint32_t which, uint32_t at)
+static void put_copy(sx_nvidia_block *k, uint32_t which, uint32_t at, bool whole)
 {
     sx_ptx_builder *b = &k->l.b;
     const sx_tile_operand *o = &k->tile->operand[which];
@@ -150,8 +150,9 @@ static void put_copy(sx_nvidia_block *k, uint32_t which, uint32_t at)
     uint32_t side = o->sum_inner ? row : column, sum = o->sum_inner ? column : row;
     int64_t offset = ((int64_t)side * o->view.side_stride + (int64_t)sum * o->view.sum_stride) *
                      sx_dtype_bytes(o->view.element);
-    sx_ptx_arg size = bytes_of(k, o, o->sum_inner ? c->side_rest : c->sum_rest,
-                               o->sum_inner ? c->sum_rest : c->side_rest, row, column);
+    sx_ptx_arg sum_rest = whole ? (sx_ptx_arg){0} : c->sum_rest;
+    sx_ptx_arg size = bytes_of(k, o, o->sum_inner ? c->side_rest : sum_rest,
+                               o->sum_inner ? sum_rest : c->side_rest, row, column);
     sx_ptx_arg to = sx_nvidia_element(&c->places, row, column);
     sx_ptx_arg from = c->from;
     if (offset > INT32_MAX) {
@@ -174,7 +175,7 @@ static void put_copy(sx_nvidia_block *k, uint32_t which, uint32_t at)
     }
 }
 
-void sx_nvidia_fetch(sx_nvidia_block *k)
+void sx_nvidia_fetch(sx_nvidia_block *k, bool whole)
 {
     sx_ptx_builder *b = &k->l.b;
     for (uint32_t which = 0; which < 2; which++) {
@@ -183,7 +184,7 @@ void sx_nvidia_fetch(sx_nvidia_block *k)
         sx_nvidia_move(k, &c->places, k->written);
         uint32_t count = sx_layout_count(&o->copied, SX_HOME_REGISTER);
         for (uint32_t r = 0; r < count; r += width_of(o)) {
-            put_copy(k, which, sx_layout_apply(&o->copied, &(sx_place){{r}}));
+            put_copy(k, which, sx_layout_apply(&o->copied, &(sx_place){{r}}), whole);
         }
         int64_t stride = o->view.sum_stride * sx_dtype_bytes(o->view.element);
         SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_S64), c->from, c->from,

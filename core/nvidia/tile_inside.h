@@ -62,8 +62,8 @@ sx_ptx_arg sx_nvidia_element(const sx_nvidia_places *places, uint32_t row, uint3
 
 /* ---- tile_copy.c ---- */
 void sx_nvidia_begin_copies(sx_nvidia_block *k);
-/* Copies both tiles of the next stage, and moves on. */
-void sx_nvidia_fetch(sx_nvidia_block *k);
+/* Copies both tiles of the next stage, and moves on. `whole`: all its steps of k are there. */
+void sx_nvidia_fetch(sx_nvidia_block *k, bool whole);
 
 /* ---- tile_math.c ---- */
 sx_code sx_nvidia_begin_math(sx_nvidia_block *k);

@@ -37,7 +37,9 @@ sx_ptx_arg sx_nvidia_of_thread(sx_nvidia_block *k, const uint32_t *column, uint3
         }
         sx_ptx_arg bits = sx_ptx_register(b, SX_PTX_B32);
         SX_PTX_PUT(b, SHR, SX_PTX_M(SX_PTX_TYPE_U32), bits, k->thread, sx_ptx_imm(i));
-        SX_PTX_PUT(b, AND, SX_PTX_M(SX_PTX_TYPE_B32), bits, bits, sx_ptx_imm((1 << n) - 1));
+        if (1U << (i + n) < k->tile->threads) {
+            SX_PTX_PUT(b, AND, SX_PTX_M(SX_PTX_TYPE_B32), bits, bits, sx_ptx_imm((1 << n) - 1));
+        }
         if (exclusive) {
             SX_PTX_PUT(b, MUL, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_S32), bits, bits,
                        sx_ptx_imm(column[i]));
