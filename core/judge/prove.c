@@ -428,10 +428,10 @@ static void add_blocks(const sx_kernel *kernel, sx_verdict *verdict)
         return;
     }
     (void)snprintf(verdict->text + len, sizeof(verdict->text) - len,
-                   "; blocks hold each sum once, every stage of k is multiplied once, in order");
+                   "; blocks hold each sum once and multiply each stage once, in order");
     len = strlen(verdict->text);
     if (tile->matrix != NULL) {
-        (void)snprintf(verdict->text + len, sizeof(verdict->text) - len, ", %u steps by one %.20s",
+        (void)snprintf(verdict->text + len, sizeof(verdict->text) - len, ", %u steps by a %.32s",
                        tile->matrix->steps, tile->matrix->name);
     }
 }

@@ -21,7 +21,7 @@ typedef struct {
     uint32_t depth;
 } tile_case;
 
-static const sx_matrix_instruction tile_mma = {.name = "mma.m16n8k16",
+static const sx_matrix_instruction tile_mma = {.name = "mma.m16n8k16.bf16",
                                                .factor = SX_BF16,
                                                .sum = SX_F32,
                                                .rows = 16,
