@@ -12,6 +12,7 @@ static const tile_case cases[] = {
     {"f32, both turned", SX_F32, 2, 40, 50, 60, true, true, true, .depth = 8},
     {"f32, a role that loads", SX_F32, 2, 40, 50, 60, .loader = true, .depth = 3},
     {"bf16 by lanes", SX_BF16, 2, 40, 50, 60, .epilogue = true, .depth = 3},
+    {"bf16 by lanes, more threads than copies", SX_BF16, 1, 64, 64, 64, .depth = 2},
     {"f16 by lanes", SX_F16, 1, 33, 31, 7, .right_turned = true, .depth = 3},
     {"bf16 matrices", SX_BF16, 1, 64, 96, 64, .matrix = true, .depth = 3},
     {"bf16 matrices, edges", SX_BF16, 3, 65, 33, 13, false, true, true, true, .depth = 2},
@@ -67,6 +68,40 @@ START_TEST(test_released_a_turn_later)
         ck_assert_msg(proven(&s, &verdict), "%s: %s", cases[k].what, verdict.text);
         sx_ctx_fini(&s.cx);
     }
+}
+END_TEST
+
+/* A ring that was found right says nothing of one with other stages, arrivals or roles. */
+START_TEST(test_known_rings)
+{
+    subject s;
+    sx_verdict verdict;
+    setup(&s, &cases[8]); // a role that loads; three stages
+    sx_tile *t = s.kernel->part[0].tile;
+    static const sx_tile_item late[] = {{.op = SX_TILE_FILL},
+                                        {.op = SX_TILE_LOOP},
+                                        {.op = SX_TILE_WAIT},
+                                        {.op = SX_TILE_RELEASE, .back = 2},
+                                        {.op = SX_TILE_MULTIPLY},
+                                        {.op = SX_TILE_END},
+                                        {.op = SX_TILE_RELEASE, .back = 1},
+                                        {.op = SX_TILE_RELEASE},
+                                        {.op = SX_TILE_MAP}};
+    memcpy(t->role[1].item, late, sizeof(late));
+    t->role[1].item_count = SX_COUNT(late);
+    ck_assert_msg(proven(&s, &verdict), "%s", verdict.text);
+    const sx_tile right = *t;
+    t->ring.depth = 2; // deadlock: two stages are held, and a third is waited for
+    ck_assert_msg(!proven(&s, &verdict), "two stages");
+    *t = right;
+    t->ring.full_arrivals = 2;
+    ck_assert_msg(!proven(&s, &verdict), "two arrivals");
+    *t = right;
+    t->role[1].item[3].back = 1;
+    ck_assert_msg(!proven(&s, &verdict), "another release");
+    *t = right;
+    ck_assert_msg(proven(&s, &verdict), "%s", verdict.text);
+    sx_ctx_fini(&s.cx);
 }
 END_TEST
 
@@ -409,6 +444,60 @@ FAULT(copies_not_side_by_side)
     return at > 0 && t->operand[0].copy_bytes > (uint32_t)sx_dtype_bytes(c->dtype);
 }
 
+/* A thread that has nothing to copy copies what another one does; all elements are copied still. */
+FAULT(copied_again)
+{
+    UNUSED_FAULT;
+    for (uint32_t k = 0; k < 2; k++) {
+        sx_layout *copied = &t->operand[k].copied;
+        uint32_t *last = &copied->column[sx_layout_input_bits(copied) - 1];
+        if (*last == 0) {
+            *last = copied->column[copied->bits[0]];
+            return true;
+        }
+    }
+    return false;
+}
+/* Four warps hold what two do: all sums are there, and stored twice. */
+FAULT(held_by_more_warps)
+{
+    UNUSED_FAULT;
+    sx_layout *const layouts[] = {&t->held, &t->operand[0].held, &t->operand[1].held,
+                                  &t->operand[0].copied, &t->operand[1].copied};
+    for (uint32_t i = 0; i < SX_COUNT(layouts); i++) {
+        layouts[i]->column[sx_layout_input_bits(layouts[i])] = 0;
+        layouts[i]->bits[SX_HOME_WARP]++;
+    }
+    t->threads *= 2;
+    t->role[0].warps = t->role[1].warps = 4;
+    return !c->loader;
+}
+
+/* Where k is not what lies side by side, but is copied as if it were. */
+FAULT(copies_across)
+{
+    UNUSED_FAULT;
+    sx_tile_operand *o = &t->operand[0];
+    sx_slot *slot = &t->ring.slot[0];
+    uint32_t element = (uint32_t)sx_dtype_bytes(c->dtype);
+    uint32_t row = t->block_rows * element;
+    if (!o->sum_inner || o->copy_bytes != 16 || t->block_steps * (row + 16) > slot->bytes) {
+        return false;
+    }
+    o->sum_inner = false;
+    o->held = sx_layout_transpose(&o->held);
+    o->copied = tile_copied(t->block_steps, t->block_rows, 16 / element, c->loader ? 0 : 1);
+    *slot = (sx_slot){t->block_steps, 1, row, row + 16, SX_SWIZZLE_NONE, slot->align, slot->bytes};
+    return true;
+}
+FAULT(ring_not_aligned_though_there_is_room)
+{
+    UNUSED_FAULT;
+    t->ring.offset += 16;
+    t->shared_bytes += 1024;
+    return true;
+}
+
 static sx_addr *result_address(sx_tile *t)
 {
     return &t->map.addr[t->map.addr_count - 1];
@@ -433,6 +522,15 @@ FAULT(all_rows_in_one)
     UNUSED_FAULT;
     result_address(t)->coef[SX_TILE_VAR_ROW] = 0;
     return c->m > 1;
+}
+/* Two blocks compute and store the same elements: nothing of it shows where one thread does all of them in turn. */
+FAULT(computed_twice)
+{
+    UNUSED_FAULT;
+    t->batch[0] = kernel->part[0].grid[0] = 2;
+    t->operand[0].view.batch_stride[0] = t->operand[1].view.batch_stride[0] = 0;
+    result_address(t)->coef[SX_TILE_VAR_BATCH] = 0;
+    return c->batch == 1;
 }
 FAULT(bias_of_another_column)
 {
@@ -573,6 +671,11 @@ static const fault faults[] = {ROW(no_acquire),
                                ROW(left_of_another_lane),
                                ROW(right_for_all),
                                ROW(copied_by_two),
+                               ROW(copies_across),
+                               ROW(ring_not_aligned_though_there_is_room),
+                               ROW(computed_twice),
+                               ROW(copied_again),
+                               ROW(held_by_more_warps),
                                ROW(not_copied),
                                ROW(copied_by_other_warps),
                                ROW(copies_not_side_by_side),
@@ -863,6 +966,7 @@ int main(void)
     TCase *tests = tcase_create("tile");
     tcase_add_loop_test(tests, test_proven, 0, (int)SX_COUNT(cases));
     tcase_add_test(tests, test_released_a_turn_later);
+    tcase_add_test(tests, test_known_rings);
     tcase_add_loop_test(tests, test_faults, 0, (int)SX_COUNT(faults));
     tcase_add_loop_test(tests, test_layouts, 0, 2);
     tcase_add_loop_test(tests, test_roles, 0, 2);
