@@ -115,7 +115,7 @@ void sx_ptx_print_insn(const sx_ptx_module *module, const sx_ptx_kernel *kernel,
     for (uint32_t s = 0; s < SX_PTX_SLOTS_MAX && row->slot[s].allowed != 0; s++) {
         sx_buf_put_text(text, insn->modifier[s] == 0 ? "" : modifier_text(insn->modifier[s]));
     }
-    const sx_ptx_arg *arg = kernel->arg + insn->arg;
+    const sx_ptx_arg *arg = insn->arg_count == 0 ? NULL : kernel->arg + insn->arg;
     for (uint32_t a = 0; a < insn->arg_count; a++) {
         bool last = a + 1 == insn->arg_count;
         bool memory = arg[a].kind == SX_PTX_ARG_MEMORY;

@@ -239,10 +239,12 @@ const char *sx_ptx_modifiers_misfit(const sx_ptx_insn *insn)
 static bool immediate(const sx_ptx_kernel *kernel, const sx_ptx_insn *insn, uint32_t index,
                       int64_t *value)
 {
-    const sx_ptx_arg *arg = &kernel->arg[insn->arg + index];
-    bool here = index < insn->arg_count && arg->kind == SX_PTX_ARG_IMMEDIATE;
-    *value = here ? arg->value : 0;
-    return here;
+    *value = 0;
+    if (index >= insn->arg_count || kernel->arg[insn->arg + index].kind != SX_PTX_ARG_IMMEDIATE) {
+        return false;
+    }
+    *value = kernel->arg[insn->arg + index].value;
+    return true;
 }
 
 /* Behind the predicate: factors 1 or -1 of A and B, then who is transposed, 0 or 1. */

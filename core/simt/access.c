@@ -130,22 +130,9 @@ static uint16_t space_of(uint16_t space, uint64_t *address)
     return space == 0 ? SX_PTX_SPACE_GLOBAL : space;
 }
 
-sx_code sx_ptx_locate(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
-                      uint16_t space, uint64_t address, uint32_t size, sx_ptx_access access,
-                      sx_ptx_spot *place)
-{
-    if ((size & (size - 1)) == 0 && address % size != 0) {
-        (void)space_of(space, &address);
-        return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH,
-                           "%s %u bytes at address 0x%llx, which %u does not divide",
-                           access_name(access), size, (unsigned long long)address, size);
-    }
-    return sx_ptx_locate_run(m, w, lane, insn, space, address, size, access, place);
-}
-
-sx_code sx_ptx_locate_run(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
-                          uint16_t space, uint64_t address, uint32_t size, sx_ptx_access access,
-                          sx_ptx_spot *place)
+__attribute__((always_inline)) static inline sx_code
+locate(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn, uint16_t space,
+       uint64_t address, uint32_t size, sx_ptx_access access, sx_ptx_spot *place)
 {
     SX_ASSERT(size > 0 && lane < SX_PTX_LANES);
     *place = (sx_ptx_spot){.space = space_of(space, &address)};
@@ -172,6 +159,26 @@ sx_code sx_ptx_locate_run(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane
         return sx_ptx_stop(m, w, lane, insn, SX_UNIMPLEMENTED, "memory %s is not interpreted",
                            sx_ptx_modifier_of(place->space)->text);
     }
+}
+
+sx_code sx_ptx_locate(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+                      uint16_t space, uint64_t address, uint32_t size, sx_ptx_access access,
+                      sx_ptx_spot *place)
+{
+    if ((size & (size - 1)) == 0 && address % size != 0) {
+        (void)space_of(space, &address);
+        return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH,
+                           "%s %u bytes at address 0x%llx, which %u does not divide",
+                           access_name(access), size, (unsigned long long)address, size);
+    }
+    return locate(m, w, lane, insn, space, address, size, access, place);
+}
+
+sx_code sx_ptx_locate_run(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+                          uint16_t space, uint64_t address, uint32_t size, sx_ptx_access access,
+                          sx_ptx_spot *place)
+{
+    return locate(m, w, lane, insn, space, address, size, access, place);
 }
 
 /* ---- what is known of the bytes ---- */

@@ -102,7 +102,8 @@ static bool holds(const sx_ptx_machine *m, const uint32_t *clock, const sx_ptx_s
 bool sx_ptx_clock_holds(const sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane,
                         const sx_ptx_stamp *stamp)
 {
-    return m->tracks && holds(m, w->clock[lane].seen, stamp);
+    SX_ASSERT(m->tracks);
+    return holds(m, w->clock[lane].seen, stamp);
 }
 
 bool sx_ptx_is_fenced(const sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane,

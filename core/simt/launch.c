@@ -35,6 +35,26 @@ static void fill_threads(const sx_ptx_machine *m, sx_ptx_warp *w)
     }
 }
 
+/* A cluster is one block. */
+static void fill_cluster(const sx_ptx_machine *m, sx_ptx_warp *w)
+{
+    const sx_ptx_dim *grid = &m->launch->grid;
+    fill(w, SX_PTX_SPECIAL_CLUSTERID_X, m->block.x);
+    fill(w, SX_PTX_SPECIAL_CLUSTERID_Y, m->block.y);
+    fill(w, SX_PTX_SPECIAL_CLUSTERID_Z, m->block.z);
+    fill(w, SX_PTX_SPECIAL_NCLUSTERID_X, grid->x);
+    fill(w, SX_PTX_SPECIAL_NCLUSTERID_Y, grid->y);
+    fill(w, SX_PTX_SPECIAL_NCLUSTERID_Z, grid->z);
+    fill(w, SX_PTX_SPECIAL_CLUSTER_CTAID_X, 0);
+    fill(w, SX_PTX_SPECIAL_CLUSTER_CTAID_Y, 0);
+    fill(w, SX_PTX_SPECIAL_CLUSTER_CTAID_Z, 0);
+    fill(w, SX_PTX_SPECIAL_CLUSTER_NCTAID_X, 1);
+    fill(w, SX_PTX_SPECIAL_CLUSTER_NCTAID_Y, 1);
+    fill(w, SX_PTX_SPECIAL_CLUSTER_NCTAID_Z, 1);
+    fill(w, SX_PTX_SPECIAL_CLUSTER_CTARANK, 0);
+    fill(w, SX_PTX_SPECIAL_CLUSTER_NCTARANK, 1);
+}
+
 static void begin_warp(const sx_ptx_machine *m, sx_ptx_warp *w)
 {
     sx_ptx_word *file = w->file;
@@ -76,10 +96,7 @@ static void begin_warp(const sx_ptx_machine *m, sx_ptx_warp *w)
     fill(w, SX_PTX_SPECIAL_WARPID, index);
     fill(w, SX_PTX_SPECIAL_DYNAMIC_SMEM_SIZE, (uint32_t)m->launch->dynamic_shared_bytes);
     fill(w, SX_PTX_SPECIAL_TOTAL_SMEM_SIZE, (uint32_t)m->shared_bytes);
-    fill(w, SX_PTX_SPECIAL_CLUSTERID_X, m->block.x);
-    fill(w, SX_PTX_SPECIAL_CLUSTER_CTAID_X, 0);
-    fill(w, SX_PTX_SPECIAL_CLUSTER_CTARANK, 0);
-    fill(w, SX_PTX_SPECIAL_CLUSTER_NCTARANK, 1);
+    fill_cluster(m, w);
 }
 
 /* The warp that goes on: any that can, from `next` on; NULL: none can. */

@@ -11,8 +11,8 @@
 
 #define ACCESS_TEXT_MAX 512
 
-bool sx_ptx_comes_before(const sx_ptx_machine *m, const sx_ptx_stamp *stamp, const sx_ptx_warp *w,
-                         uint32_t lane)
+static inline bool comes_before(const sx_ptx_machine *m, const sx_ptx_stamp *stamp,
+                                const sx_ptx_warp *w, uint32_t lane)
 {
     uint32_t thread = stamp->thread - 1U;
     uint32_t warp = thread / SX_PTX_LANES, other = thread % SX_PTX_LANES;
@@ -20,7 +20,13 @@ bool sx_ptx_comes_before(const sx_ptx_machine *m, const sx_ptx_stamp *stamp, con
         return other == lane || stamp->lane_epoch <= w->lane_seen[lane][other];
     }
     return (warp < m->warp_count && stamp->warp_epoch <= w->seen[warp]) ||
-           sx_ptx_clock_holds(m, w, lane, stamp);
+           (m->tracks && sx_ptx_clock_holds(m, w, lane, stamp));
+}
+
+bool sx_ptx_comes_before(const sx_ptx_machine *m, const sx_ptx_stamp *stamp, const sx_ptx_warp *w,
+                         uint32_t lane)
+{
+    return comes_before(m, stamp, w, lane);
 }
 
 /* "which thread (3,0,0) wrote with instruction 7 ...", or what else did. */
@@ -70,12 +76,12 @@ static sx_code race(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint
 }
 
 /* A reading that comes before this one need not be kept: who comes behind this one comes behind it too. */
-void sx_ptx_note_read(const sx_ptx_machine *m, sx_ptx_cell *cell, const sx_ptx_stamp *stamp,
-                      const sx_ptx_warp *w, uint32_t lane)
+static inline void note_read(const sx_ptx_machine *m, sx_ptx_cell *cell, const sx_ptx_stamp *stamp,
+                             const sx_ptx_warp *w, uint32_t lane)
 {
     for (uint32_t i = 0; i < SX_COUNT(cell->read); i++) {
         if (cell->read[i].thread == 0 || cell->read[i].thread == stamp->thread ||
-            sx_ptx_comes_before(m, &cell->read[i], w, lane)) {
+            comes_before(m, &cell->read[i], w, lane)) {
             cell->read[i] = *stamp;
             return;
         }
@@ -90,36 +96,40 @@ static sx_code check_write(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lan
 {
     for (uint32_t i = 0; i < SX_COUNT(cell->read); i++) {
         const sx_ptx_stamp *read = &cell->read[i];
-        if (read->thread != 0 && !(strong && read->strong) &&
-            !sx_ptx_comes_before(m, read, w, lane)) {
+        if (read->thread != 0 && !(strong && read->strong) && !comes_before(m, read, w, lane)) {
             return race(m, w, lane, insn, offset, "writes", "read", read);
         }
     }
     const sx_ptx_stamp *write = &cell->write;
-    if (write->thread != 0 && !(strong && write->strong) &&
-        !sx_ptx_comes_before(m, write, w, lane)) {
+    if (write->thread != 0 && !(strong && write->strong) && !comes_before(m, write, w, lane)) {
         return race(m, w, lane, insn, offset, "writes", "wrote", write);
     }
     return SX_OK;
+}
+
+/* The byte belongs to a copy under way, or to an mbarrier. */
+static sx_code taken(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+                     uint64_t offset, const char *mine)
+{
+    const sx_ptx_cell *cell = &m->cell[offset];
+    if (cell->barrier) {
+        return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH,
+                           "%s byte %llu of shared memory, which belongs to an mbarrier", mine,
+                           (unsigned long long)offset);
+    }
+    sx_ptx_dim t = sx_ptx_thread_of(m, cell->flight - 1U);
+    return sx_ptx_stop(
+        m, w, lane, insn, SX_MISMATCH,
+        "%s byte %llu of shared memory, into which a copy of thread (%u,%u,%u) is under way", mine,
+        (unsigned long long)offset, t.x, t.y, t.z);
 }
 
 static sx_code touch_byte(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
                           uint64_t offset, sx_ptx_access access, const sx_ptx_stamp *stamp)
 {
     sx_ptx_cell *cell = &m->cell[offset];
-    if (cell->flight != 0) {
-        sx_ptx_dim t = sx_ptx_thread_of(m, cell->flight - 1U);
-        return sx_ptx_stop(
-            m, w, lane, insn, SX_MISMATCH,
-            "%s byte %llu of shared memory, into which a copy of thread (%u,%u,%u) is under way",
-            access == SX_PTX_IS_LOAD ? "reads" : "writes", (unsigned long long)offset, t.x, t.y,
-            t.z);
-    }
-    if (cell->barrier) {
-        return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH,
-                           "%s byte %llu of shared memory, which belongs to an mbarrier",
-                           access == SX_PTX_IS_LOAD ? "reads" : "writes",
-                           (unsigned long long)offset);
+    if ((cell->flight | cell->barrier) != 0) {
+        return taken(m, w, lane, insn, offset, access == SX_PTX_IS_LOAD ? "reads" : "writes");
     }
     if (access != SX_PTX_IS_STORE && !cell->known) {
         return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH,
@@ -134,10 +144,10 @@ static sx_code touch_byte(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane
     }
     const sx_ptx_stamp *write = &cell->write;
     if (write->thread != 0 && !(stamp->strong && write->strong) &&
-        !sx_ptx_comes_before(m, write, w, lane)) {
+        !comes_before(m, write, w, lane)) {
         return race(m, w, lane, insn, offset, "reads", "wrote", write);
     }
-    sx_ptx_note_read(m, cell, stamp, w, lane);
+    note_read(m, cell, stamp, w, lane);
     return SX_OK;
 }
 
@@ -174,29 +184,39 @@ void sx_ptx_landed(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint3
 }
 
 /* ---- engines ---- */
+void sx_ptx_note_read(const sx_ptx_machine *m, sx_ptx_cell *cell, const sx_ptx_stamp *stamp,
+                      const sx_ptx_warp *w, uint32_t lane)
+{
+    note_read(m, cell, stamp, w, lane);
+}
+
 sx_code sx_ptx_engine_writes(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
                              uint64_t offset)
 {
-    sx_ptx_stamp stamp = {.thread = 0};
-    return touch_byte(m, w, lane, insn, offset, SX_PTX_IS_STORE, &stamp);
+    sx_ptx_cell *cell = &m->cell[offset];
+    if ((cell->flight | cell->barrier) != 0) {
+        return taken(m, w, lane, insn, offset, "writes");
+    }
+    return check_write(m, w, lane, insn, offset, cell, false);
 }
 
 sx_code sx_ptx_engine_reads(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
                             uint64_t offset, const sx_ptx_stamp *stamp)
 {
     sx_ptx_cell *cell = &m->cell[offset];
-    if (!cell->known || cell->barrier || cell->flight != 0) {
-        return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH, "reads byte %llu of shared memory, %s",
-                           (unsigned long long)offset,
-                           cell->barrier       ? "which belongs to an mbarrier"
-                           : cell->flight != 0 ? "into which a copy is under way"
-                                               : "which nobody wrote");
+    if ((cell->flight | cell->barrier) != 0) {
+        return taken(m, w, lane, insn, offset, "reads");
     }
-    if (cell->write.thread != 0 && !sx_ptx_comes_before(m, &cell->write, w, lane)) {
+    if (!cell->known) {
+        return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH,
+                           "reads byte %llu of shared memory, which nobody wrote",
+                           (unsigned long long)offset);
+    }
+    if (cell->write.thread != 0 && !comes_before(m, &cell->write, w, lane)) {
         return race(m, w, lane, insn, offset, "reads", "wrote", &cell->write);
     }
     if (stamp != NULL) {
-        sx_ptx_note_read(m, cell, stamp, w, lane);
+        note_read(m, cell, stamp, w, lane);
     }
     return SX_OK;
 }
