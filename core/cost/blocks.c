@@ -27,7 +27,9 @@
 #define STORE_LINES 8.0
 /* Registers beside sums and fragments: addresses, counters, bounds. */
 #define MATRIX_REGISTERS 28.0
-#define LANE_REGISTERS 40.0
+#define LANE_REGISTERS 64.0
+/* Of a row or column of a thread: a vector of 16 bytes. */
+#define LANE_FACTOR_REGISTERS 4.0
 /* Estimates: times its latency that memory takes to answer while it is busy; the share of the shorter of computing
  * and waiting that does not overlap, because copies end unevenly; the share of the second level that stays there until
  * it is read again. */
@@ -122,7 +124,7 @@ uint32_t sx_block_registers(const sx_block_problem *p, const sx_block_tiles *t)
         all = m * n / p->device->lanes + (m + n) / 2 + MATRIX_REGISTERS;
     } else {
         double m = t->thread_rows, n = t->thread_columns;
-        all = p->words * (m * n + m + n) + LANE_REGISTERS;
+        all = p->words * m * n + LANE_FACTOR_REGISTERS * (m + n) + LANE_REGISTERS;
     }
     return (uint32_t)all;
 }
@@ -174,10 +176,10 @@ static void multiply(const sx_block_problem *p, const sx_block_tiles *t, stage_c
         return;
     }
     double m = t->thread_rows, n = t->thread_columns;
-    double bytes = m * left + n * right; /* 16 bytes in a load; four lanes have the same */
+    double bytes = m * left + n * right; /* 16 in a load, of which lanes share half */
     double converts = (left < 4 ? m : 0) + (right < 4 ? n : 0);
     s->compute = s->warps * steps * m * n * p->lane_cycles;
-    s->port += s->warps * steps * bytes / 16;
+    s->port += s->warps * steps * bytes / 8;
     s->issue += s->warps * steps * (m * n + bytes / 16 + converts) / SX_SCHEDULERS;
     s->alone = device->shared_latency +
                steps * sx_most(device->fma_latency, m * n * p->lane_cycles * SX_SCHEDULERS);

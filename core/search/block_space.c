@@ -8,6 +8,7 @@
 #define LANE_ROWS \
     4 /* lanes of a warp that stand one above the other, without matrix instructions */
 #define LITTLE_LESS 0.995    /* times the price with a stage less: more stages are of no use */
+#define COPY_BYTES 16        /* the widest copy to shared memory */
 #define STAGE_BYTES_LEAST 32 /* of a row of a stage: a sector */
 #define STAGE_BYTES_MOST 128 /* all banks of shared memory */
 
@@ -31,7 +32,7 @@ typedef struct {
 
 bool sx_search_takes_blocks(const sx_analysis *a)
 {
-    if (a->kind != SX_KERNEL_DOT || a->refusal != NULL || a->lhs_by_lane) {
+    if (a->kind != SX_KERNEL_DOT || a->refusal != NULL || a->lhs_by_lane || a->full) {
         return false;
     }
     uint32_t sums = 0;
@@ -161,8 +162,9 @@ static uint32_t *block_phase(const blocks *b)
 {
     sx_search_result *result = b->space->result;
     const int64_t *extent = b->space->a->extent;
-    int64_t least_rows = b->matrix != NULL ? b->matrix->rows : LANE_ROWS;
-    int64_t least_columns = b->matrix != NULL ? b->matrix->columns : 8;
+    int64_t copy = COPY_BYTES / b->element; /* a row of a stage is no shorter */
+    int64_t least_rows = sx_max_i64(copy, b->matrix != NULL ? b->matrix->rows : LANE_ROWS);
+    int64_t least_columns = sx_max_i64(copy, b->matrix != NULL ? b->matrix->columns : 8);
     if (b->t.rows < least_rows || b->t.columns < least_columns) {
         return &result->dropped_alignment;
     }

@@ -48,8 +48,10 @@ const sx_matrix_instruction *sx_search_matrix(const sx_analysis *a,
     SX_ASSERT(a->kind == SX_KERNEL_DOT);
     sx_dtype left = a->input[a->lhs].dtype, right = a->input[a->rhs].dtype;
     for (uint32_t i = 0; i < count; i++) {
-        /* f32 is multiplied in f32: an instruction for it would round its factors */
-        if (matrix[i].factor == left && left == right && left != SX_F32) {
+        /* f32 is multiplied in f32: an instruction for it would round its factors. What follows a sum is computed
+         * in its type. */
+        bool sums = sx_dtype_bytes(matrix[i].sum) == a->lane_bytes;
+        if (matrix[i].factor == left && left == right && left != SX_F32 && sums) {
             return &matrix[i];
         }
     }
@@ -111,8 +113,8 @@ static sx_code search_blocks(sx_search_space *space)
         return SX_OK;
     }
     const sx_matrix_instruction *matrix = sx_search_matrix(a, target->matrix, target->matrix_count);
-    sx_dtype left = a->input[a->lhs].dtype;
-    bool lanes = left == a->input[a->rhs].dtype && (left == SX_F32 || left == SX_F64);
+    sx_dtype lane = a->lane_bytes == 8 ? SX_F64 : SX_F32;
+    bool lanes = a->input[a->lhs].dtype == lane && a->input[a->rhs].dtype == lane;
     if (matrix == NULL && !lanes) {
         return SX_OK;
     }

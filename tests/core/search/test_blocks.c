@@ -214,9 +214,9 @@ static void try_tiles(sweep *s)
         return;
     }
     int64_t high = s->a->extent[SX_ROLE_ROW], wide = s->a->extent[SX_ROLE_COLUMN];
-    int64_t least_rows = s->t.matrix_rows != 0 ? 16 : 4;
-    if ((s->t.rows > least_rows && s->t.rows >= 2 * high) ||
-        (s->t.columns > 8 && s->t.columns >= 2 * wide)) {
+    int64_t least_rows = s->t.matrix_rows != 0 ? 16 : 4, least_columns = bytes == 1 ? 16 : 8;
+    if ((s->t.rows > least_rows && s->t.rows >= 2 * high) || s->t.columns < least_columns ||
+        (s->t.columns > least_columns && s->t.columns >= 2 * wide)) {
         return;
     }
     for (s->t.steps = 32 / bytes; s->t.steps <= 128 / bytes; s->t.steps *= 2) {
@@ -401,11 +401,11 @@ static const choice choices[] = {
     {"a100", 0, {SX_BF16, 1, 4096, 4096, 4096, true}, "128x64x32 64x64 0x0 3"},
     {"rtx4090", 0, {SX_BF16, 1, 4096, 4096, 4096, true}, "256x128x32 64x64 0x0 4"},
     {"h100", 3, {SX_I8, 1, 4096, 4096, 4096, true}, "256x128x128 64x64 0x0 4"},
-    {"h100", 1, {SX_F32, 1, 4096, 4096, 4096, false}, "128x128x32 32x64 8x8 3"},
+    {"h100", 1, {SX_F32, 1, 4096, 4096, 4096, false}, "128x128x32 32x64 8x8 4"},
     {"h100", 1, {SX_F32, 1, 1024, 256, 1024, false}, "64x32x32 16x32 4x4 8"},
-    {"h100", 1, {SX_F32, 1, 128, 256, 256, false}, "16x16x32 8x8 2x1 8"},
+    {"h100", 1, {SX_F32, 1, 128, 256, 256, false}, "16x16x32 8x16 2x2 8"},
     {"h100", 1, {SX_F32, 1, 4, 4096, 4096, false}, "4x32x32 4x16 1x2 8"},
-    {"a100", 2, {SX_F64, 1, 2048, 2048, 2048, false}, "32x64x4 32x64 8x8 4"},
+    {"a100", 2, {SX_F64, 1, 2048, 2048, 2048, false}, "64x32x16 32x32 8x4 3"},
 };
 
 /* Large products take large tiles, skinny ones small tiles and many blocks, short sums few stages. */
