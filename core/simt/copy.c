@@ -26,14 +26,16 @@ static sx_code land(sx_ptx_machine *m, sx_ptx_warp *w, uint32_t lane, sx_ptx_cop
     return SX_OK;
 }
 
-/* The copies of the lane in groups up to `last` end. */
-static sx_code wait_for(const sx_ptx_step *s, uint32_t lane, uint32_t last)
+/* The copies of each lane in its groups up to `last` end. */
+static sx_code wait_for(const sx_ptx_step *s, const uint32_t last[SX_PTX_LANES])
 {
     sx_ptx_machine *m = s->m;
-    uint32_t thread = s->w->index * SX_PTX_LANES + lane;
+    uint32_t first = s->w->index * SX_PTX_LANES;
     for (uint32_t i = 0; i < m->copy_count; i++) {
         sx_ptx_copy *copy = &m->copy[i];
-        if (!copy->done && copy->thread == thread && copy->group <= last) {
+        uint32_t lane = copy->thread - first; /* of another warp: none */
+        bool mine = copy->thread >= first && lane < SX_PTX_LANES && (s->active >> lane & 1) != 0;
+        if (mine && !copy->done && copy->group <= last[lane]) {
             SX_TRY(land(m, s->w, lane, copy));
         }
     }
@@ -109,6 +111,7 @@ sx_code sx_ptx_run_copy(const sx_ptx_step *s)
     const sx_ptx_insn *insn = &s->m->kernel->insn[s->insn];
     bool all = sx_ptx_insn_modifier(insn, SX_PTX_CLASS_GROUP, 0) == SX_PTX_GROUP_WAIT_ALL;
     uint64_t offset[SX_PTX_LANES] = {0};
+    uint32_t last[SX_PTX_LANES] = {0}; /* groups of each lane that end: none */
     for (uint32_t lane = 0; lane < SX_PTX_LANES; lane++) {
         if ((s->active >> lane & 1) == 0) {
             continue;
@@ -119,15 +122,16 @@ sx_code sx_ptx_run_copy(const sx_ptx_step *s)
         } else if (s->u->handler == SX_PTX_RUN_CP_COMMIT) {
             s->w->group[lane]++;
         } else if (all) {
-            SX_TRY(wait_for(s, lane, open));
+            last[lane] = open;
         } else {
             uint64_t pending = sx_ptx_operand_word(s, 0)->lane[lane];
-            SX_TRY(wait_for(s, lane, pending < open - 1 ? open - 1 - (uint32_t)pending : 0));
+            last[lane] = pending < open - 1 ? open - 1 - (uint32_t)pending : 0;
         }
     }
     if (s->u->handler == SX_PTX_RUN_CP_ASYNC) {
         sx_ptx_count_passes(s->m, offset, s->active, (uint32_t)sx_ptx_operand_word(s, 0)->lane[0]);
-    } else {
+    } else if (s->u->handler != SX_PTX_RUN_CP_COMMIT) {
+        SX_TRY(wait_for(s, last));
         forget_done(s->m);
     }
     return SX_OK;

@@ -6,6 +6,7 @@
  * blocks are executed by whole warps, so that the two need not be mixed).
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "core/simt/machine.h"
 
@@ -165,8 +166,16 @@ sx_code sx_ptx_touch_shared(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t la
 {
     SX_ASSERT(offset + size <= m->shared_bytes);
     sx_ptx_stamp stamp = sx_ptx_stamp_of(w, lane, insn, strong);
+    sx_ptx_cell before = {.known = false}, after = before; /* of the last byte that was looked at */
     for (uint64_t i = offset; i < offset + size; i++) {
+        sx_ptx_cell *cell = &m->cell[i];
+        if (i > offset && memcmp(cell, &before, sizeof before) == 0) {
+            *cell = after; /* bytes of one element mostly have the same past */
+            continue;
+        }
+        before = *cell;
         SX_TRY(touch_byte(m, w, lane, insn, i, access, &stamp));
+        after = *cell;
     }
     return SX_OK;
 }
