@@ -85,7 +85,7 @@ static void put_limit(sx_pair *options, uint32_t *count, const char *name, uint6
 static sx_code fill_args(sx_ctx *cx, const sx_core_request *request, sx_compile_args *args)
 {
     sx_pair *dims = SX_NEW_ARRAY(cx, sx_pair, request->binding_count + 1);
-    sx_pair *options = SX_NEW_ARRAY(cx, sx_pair, 10);
+    sx_pair *options = SX_NEW_ARRAY(cx, sx_pair, 11);
     if (dims == NULL || options == NULL) {
         return cx->error.code;
     }
@@ -117,6 +117,11 @@ static sx_code fill_args(sx_ctx *cx, const sx_core_request *request, sx_compile_
     if (request->device.len > 0) {
         options[option_count++] = (sx_pair){
             .name = SX_SPAN_LITERAL("device"), .kind = SX_VALUE_TEXT, .text = request->device};
+    }
+    if (request->assembler.len > 0) {
+        options[option_count++] = (sx_pair){.name = SX_SPAN_LITERAL("assembler"),
+                                            .kind = SX_VALUE_TEXT,
+                                            .text = request->assembler};
     }
     put_limit(options, &option_count, "verify_flops", request->verify_flops);
     put_limit(options, &option_count, "verify_bytes", request->verify_bytes);
@@ -212,7 +217,9 @@ static sx_code submit(call *c)
 
 static sx_code compile_remote(call *c)
 {
-    sx_code code = c->options->refresh ? SX_ABSENT : probe(c);
+    /* Which assembler the daemon has, and so the key, only the daemon knows. */
+    bool known = !sx_span_is(c->request->assembler, SX_ASSEMBLER_ANY);
+    sx_code code = c->options->refresh || !known ? SX_ABSENT : probe(c);
     if (code != SX_ABSENT) {
         return code;
     }
@@ -237,6 +244,23 @@ static sx_code optimize_remote(call *c)
 
 /* ---- here ---- */
 
+/* The key as whoever compiled knew it: with the name of the assembler. */
+static sx_code read_key(call *c)
+{
+    sx_module_section section;
+    sx_module_info module;
+    size_t at = sizeof(sx_module_header) + SX_MODULE_INFO * sizeof(section);
+    if (c->result->len >= at + sizeof(section)) {
+        memcpy(&section, c->result->ptr + at, sizeof(section));
+        if (section.size == sizeof(module) && section.offset <= c->result->len - sizeof(module)) {
+            memcpy(&module, c->result->ptr + section.offset, sizeof(module));
+            memcpy(c->info->key.byte, module.key, SX_KEY_BYTES);
+            return SX_OK;
+        }
+    }
+    return SX_FAIL(c->cx, SX_WORKER, "the compile process answered no module");
+}
+
 static sx_code compile_local(call *c, bool optimize)
 {
     uint64_t start = now_us();
@@ -249,7 +273,7 @@ static sx_code compile_local(call *c, bool optimize)
         sxc_record_sign(c->cx, c->result);
     }
     c->info->cost_us = now_us() - start;
-    return SX_OK;
+    return read_key(c);
 }
 
 /* Nobody answers, or whoever did went away: is that no failure? */

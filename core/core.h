@@ -93,6 +93,10 @@ struct sx_core_library {
 sx_code sx_core_device(sx_ctx *cx, const sx_core_request *request, const sx_device **device,
                        const sx_target **target);
 
+/* Is the code for the targets of this request text, of which an assembler can make machine code? False, too, for
+ * targets that are refused. */
+bool sx_core_assembles(const sx_core_request *request);
+
 /* The places of a request. Place 0 is that of the program, the others are those of its largest parts; there are
  * at most SX_CORE_PLACES_MAX. `program` is what sx_core_read made of it; NULL: it is read here.
  *   errors   as sx_core_key */

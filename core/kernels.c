@@ -10,6 +10,9 @@
 typedef struct {
     sx_target_code entries;
     uint64_t offset, size; /* in CODE, with its constants */
+    /* What an assembler made of it, and what its entries need; empty: nothing. */
+    sx_span machine_code;
+    sx_target_record record[SX_PARTS_MAX];
 } emitted;
 
 /* What is known of a kernel when its machine code has been made. */
@@ -42,7 +45,27 @@ static void use_tensor(sx_pipe *pipe, uint32_t index)
     tensor->last = pipe->launch_count;
 }
 
-/* Checks a kernel and appends its machine code; nothing is appended on failure. */
+/* Makes machine code of code that is text, where the request names an assembler. */
+static sx_code assemble(sx_ctx *cx, const sx_pipe *pipe, const sx_kernel *kernel, emitted *code)
+{
+    uint32_t entry[SX_PARTS_MAX];
+    code->machine_code = (sx_span){NULL, 0};
+    if (pipe->assembler == NULL || pipe->target->assemble == NULL) {
+        return SX_OK;
+    }
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        entry[p] = code->entries.entry[p] - (uint32_t)code->offset;
+    }
+    const sx_assembling what = {.blob = {pipe->image->code.ptr + code->offset, (size_t)code->size},
+                                .entry = entry,
+                                .block = code->entries.block,
+                                .entry_count = kernel->part_count,
+                                .device = pipe->device,
+                                .assembler = pipe->assembler};
+    return pipe->target->assemble(cx, &what, &code->machine_code, code->record);
+}
+
+/* Checks a kernel and appends its code; nothing is appended on failure. */
 static sx_code emit(sx_ctx *cx, sx_pipe *pipe, const sx_kernel *kernel, bool spills, emitted *code)
 {
     size_t before = pipe->image->code.len;
@@ -52,6 +75,7 @@ static sx_code emit(sx_ctx *cx, sx_pipe *pipe, const sx_kernel *kernel, bool spi
     SX_ASSERT(status != SX_OK || code->entries.entry_count == kernel->part_count);
     code->offset = before;
     code->size = pipe->image->code.len - before;
+    status = status == SX_OK ? assemble(cx, pipe, kernel, code) : status;
     if (status != SX_OK) {
         pipe->image->code.len = before;
     }
@@ -83,6 +107,33 @@ static void launch(sx_pipe *pipe, uint32_t index, const uint32_t *arg, uint32_t 
         pipe->floor_ns += record.floor_ns;
     }
     pipe->launch_count++;
+}
+
+/* Appends the machine code that was made of a kernel's text, with a row for each part. */
+static void put_machine_code(sx_pipe *pipe, const sx_module_kernel *kernel, const emitted *code)
+{
+    sx_image *image = pipe->image;
+    sx_buf_pad(&image->code, 64);
+    sx_module_cubin row = {.kernel = pipe->kernel_count,
+                           .level = kernel->level,
+                           .offset = image->code.len,
+                           .size = code->machine_code.len};
+    sx_buf_put_span(&image->code, code->machine_code);
+    if (pipe->toolchain.size == 0) {
+        pipe->toolchain = sx_module_put_text(&image->strings, pipe->assembler_name);
+    }
+    row.toolchain = pipe->toolchain;
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        const sx_target_record *record = &code->record[p];
+        row.part = kernel->part_first + p;
+        row.registers = record->registers;
+        row.local_bytes = record->local_bytes;
+        row.spills = record->spills;
+        row.barriers = record->barriers;
+        row.parameter_bytes = record->parameter_bytes;
+        row.shared_bytes = record->shared_bytes;
+        sx_buf_put(&image->cubin, &row, sizeof(row));
+    }
 }
 
 /* Appends parts, kernel and launch; the launch alone where an earlier variant has the kernel. */
@@ -129,6 +180,9 @@ static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
     if (index != SX_MODULE_NONE) {
         launch(pipe, index, done->arg, done->arg_count, done->constant);
         return SX_OK;
+    }
+    if (done->code->machine_code.len > 0) {
+        put_machine_code(pipe, &record, done->code);
     }
     record.name = sx_module_put_text(&image->strings, sx_span_of(kernel->name));
     sx_buf_put(&image->part, part, kernel->part_count * sizeof(*part));

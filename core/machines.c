@@ -95,3 +95,17 @@ sx_code sx_core_device(sx_ctx *cx, const sx_core_request *request, const sx_devi
     *target = machine->target;
     return SX_OK;
 }
+
+bool sx_core_assembles(const sx_core_request *request)
+{
+    sx_ctx cx;
+    sx_span *name;
+    uint32_t count = 0;
+    sx_pipe_machine machine;
+    sx_ctx_init(&cx, (size_t)1 << 20);
+    bool text = sx_core_target_names(&cx, request, &name, &count) == SX_OK &&
+                machine_of(&cx, request, name[0], &machine) == SX_OK &&
+                machine.target->assemble != NULL;
+    sx_ctx_fini(&cx);
+    return text;
+}

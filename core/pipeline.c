@@ -539,6 +539,8 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
                     .better = better,
                     .origins = c->origins,
                     .unproven_node = UINT32_MAX,
+                    .assembler = request->assembler.len > 0 ? request->assemble : NULL,
+                    .assembler_name = request->assembler,
                     .image = image};
     SX_TRY(sx_judge_make(cx, &pipe.judge));
     sx_code code = compile_variants(cx, &pipe);
@@ -572,6 +574,11 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
     if (request->unfused) {
         return SX_FAIL(cx, SX_INPUT,
                        "unfused gives operations, not kernels: optimize, not compile");
+    }
+    if (request->assembler.len > 0 && request->assemble == NULL) {
+        return SX_FAIL(cx, SX_ABSENT, "assembler %.*s is not here",
+                       (int)sx_min_i64((int64_t)request->assembler.len, 60),
+                       (const char *)request->assembler.ptr);
     }
     uint32_t stages = cx->stage_count;
     SX_TRY(compile_round(cx, &c, image));

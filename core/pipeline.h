@@ -70,6 +70,10 @@ typedef struct {
     uint32_t tensor_count, tensor_capacity;
     uint32_t launch_count;
     uint32_t kernel_count;
+    /* NULL: code that is text stays text. And its name among the strings of the image, once it has a row. */
+    const sx_assembler *assembler;
+    sx_span assembler_name;
+    sx_module_text toolchain;
     uint32_t kernel_last; /* that of the last launch */
     sx_idmap code_map;    /* kernels by their code */
     /* The nodes that have a kernel. */

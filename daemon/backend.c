@@ -1,8 +1,90 @@
 /* backend.c - the compiler of core/, as the daemon wants it. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "client/assemble/process.h"
 #include "client/runtime/cpu.h"
 #include "client/verify/verify.h"
 #include "core/core.h"
+#include "daemon/base/base.h"
 #include "daemon/daemon.h"
+#include "daemon/work/zygote.h"
+
+/* ---- the assembler ---- */
+
+#define ASSEMBLER_FD (SXD_WORK_FD + 1) /* the worker's end of the socket to it */
+
+/* The assembler of this machine. The daemon, and the parent of the workers, look for it once, so that keys name the
+ * one that is there until the daemon ends; workers have it from their parent, and each the process that it started. */
+static struct {
+    pthread_once_t once;
+    sxa_identity identity;
+    sxa_process process;
+} assembler = {.once = PTHREAD_ONCE_INIT, .process = {.fd = -1}};
+
+static void identify(void)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1 << 20);
+    sxa_identify(&cx, false, &assembler.identity);
+    sx_ctx_fini(&cx);
+}
+
+static const char *assembler_name(void)
+{
+    (void)pthread_once(&assembler.once, identify);
+    return assembler.identity.name;
+}
+
+/* In the parent of the workers, so that each of them knows it. */
+static void core_prepare(void)
+{
+    (void)assembler_name();
+}
+
+/* The assembler's process lives under the limits of its worker. It alone has the library, whose size would count
+ * against the memory of the workers. */
+static void confine(const void *limits, int *fd)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1 << 16);
+    if (sxa_preload(&cx, &assembler.identity) != SX_OK) {
+        char quoted[SXD_QUOTE_MAX];
+        sxd_log(SXD_ERROR, "assembler", "error=%s", sxd_quote(quoted, sx_span_of(cx.error.text)));
+        _exit(EXIT_FAILURE); /* kernels that are to be assembled fail */
+    }
+    sx_ctx_fini(&cx);
+    if (dup2(*fd, SXD_WORK_FD) != SXD_WORK_FD) {
+        _exit(EXIT_FAILURE);
+    }
+    *fd = SXD_WORK_FD;
+    sxd_sandbox_enter(limits, SXD_WORK_FD);
+}
+
+static int core_start(const sxd_zygote_message *limits)
+{
+    sx_ctx cx;
+    int kept = SXD_WORK_FD;
+    sx_ctx_init(&cx, 1 << 16);
+    if (assembler_name()[0] != '\0' &&
+        sxa_process_start(&cx, &assembler.identity, confine, limits, &assembler.process) == SX_OK) {
+        kept = dup2(assembler.process.fd, ASSEMBLER_FD);
+        assembler.process.fd = kept; /* the other one is closed with everything above */
+    }
+    sx_ctx_fini(&cx);
+    return kept < SXD_WORK_FD ? SXD_WORK_FD : kept;
+}
+
+static sx_code assemble(void *self, sx_ctx *cx, sx_span text, const char *target, sx_span *code)
+{
+    sxa_result result;
+    SX_TRY(sxa_process_assemble(cx, self, text, target, &result));
+    *code = result.cubin;
+    return SX_OK;
+}
+
+/* ---- requests ---- */
 
 /* "native" is the best target of this processor; every other name is core's to know. */
 static sx_code read_target(sx_ctx *cx, const sx_compile_args *args, sx_span *target)
@@ -124,6 +206,13 @@ static sx_code read_option(sx_ctx *cx, const sx_pair *pair, sx_core_request *req
         request->device = pair->text;
         return SX_OK;
     }
+    if (sx_span_is(pair->name, "assembler")) {
+        if (pair->kind != SX_VALUE_TEXT) {
+            return SX_FAIL(cx, SX_INPUT, "option 'assembler' is not text");
+        }
+        request->assembler = pair->text;
+        return SX_OK;
+    }
     if (sx_span_is(pair->name, "objective")) {
         if (pair->kind != SX_VALUE_TEXT) {
             return SX_FAIL(cx, SX_INPUT, "option 'objective' is not text");
@@ -134,6 +223,17 @@ static sx_code read_option(sx_ctx *cx, const sx_pair *pair, sx_core_request *req
     return SX_FAIL(cx, SX_INPUT, "option '%.*s' is not known",
                    (int)sx_min_i64((int64_t)pair->name.len, SX_NAME_MAX),
                    (const char *)pair->name.ptr);
+}
+
+/* In place of "any" the assembler that there is. Targets whose code is no text have none, whatever was asked. */
+static void name_assembler(sx_core_request *request)
+{
+    if (request->assembler.len > 0 && !sx_core_assembles(request)) {
+        request->assembler = (sx_span){NULL, 0};
+    }
+    if (sx_span_is(request->assembler, SX_ASSEMBLER_ANY)) {
+        request->assembler = sx_span_of(assembler_name());
+    }
 }
 
 static sx_code read_request(sx_ctx *cx, const sx_compile_args *args, sx_core_request *request)
@@ -157,6 +257,7 @@ static sx_code read_request(sx_ctx *cx, const sx_compile_args *args, sx_core_req
     for (uint32_t i = 0; i < args->options.count; i++) {
         SX_TRY(read_option(cx, &args->options.items[i], request));
     }
+    name_assembler(request);
     return SX_OK;
 }
 
@@ -206,6 +307,10 @@ static sx_code core_compile(sx_ctx *cx, const sx_compile_args *args, sx_core_lib
     sx_core_request request;
     SX_TRY(read_request(cx, args, &request));
     request.library = library;
+    const sx_assembler own = {.self = &assembler.process, .assemble = assemble};
+    if (assembler.process.fd >= 0 && sx_span_is(request.assembler, assembler_name())) {
+        request.assemble = &own;
+    }
     return sxr_compile_verified(cx, &request, &verify, module);
 }
 
@@ -282,6 +387,8 @@ const sxd_backend sxd_backend_core = {
     .lanes = core_lanes,
     .step = core_step,
     .merge = core_merge,
+    .prepare = core_prepare,
+    .start = core_start,
     .check = core_check,
     .seal = sx_trust_seal,
 };

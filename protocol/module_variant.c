@@ -68,8 +68,8 @@ const sx_module_cubin *sx_module_cubin_of(const sx_module *module, uint32_t part
         low = before ? middle + 1 : low;
         high = before ? high : middle;
     }
-    const sx_module_cubin *row = module->cubin + low;
-    return low < module->cubin_count && row->part == part && row->level == level ? row : NULL;
+    const sx_module_cubin *row = low < module->cubin_count ? &module->cubin[low] : NULL;
+    return row != NULL && row->part == part && row->level == level ? row : NULL;
 }
 
 int64_t sx_module_extent_of(const sx_module_extent *extent, int64_t value)

@@ -104,13 +104,15 @@ static bool version_behind(sx_span bytes, const char *mark, char version[32])
     return count > 0;
 }
 
-/* The program has its version in it, as it would print it: "Cuda compilation tools, release 13.0, V13.0.88". */
+/* Programs and libraries have their version in them, as they would print it:
+ * "Cuda compilation tools, release 13.0, V13.0.88". */
 static void read_version(const char *path, char version[32])
 {
     static const char mark[] = "Cuda compilation tools, release ";
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat status;
     void *bytes = MAP_FAILED;
+    version[0] = '\0';
     if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
         bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     }
@@ -148,13 +150,20 @@ static bool open_library(const char *path, char version[32])
     return true;
 }
 
+static const char *const library_places[] = {"lib64", "lib", "targets/x86_64-linux/lib",
+                                             "lib/x86_64-linux-gnu"};
+
+/* One of the places where a folder may have it. */
+static bool try_place(sx_ctx *cx, const char *folder, uint32_t index, sxa_found *found)
+{
+    const char *name = library_names[index / SX_COUNT(library_places)];
+    return try_file(cx, folder, library_places[index % SX_COUNT(library_places)], name, found);
+}
+
 static bool try_library(sx_ctx *cx, const char *folder, sxa_found *found)
 {
-    static const char *const place[] = {"lib64", "lib", "targets/x86_64-linux/lib"};
-    for (uint32_t i = 0; i < SX_COUNT(library_names) * SX_COUNT(place); i++) {
-        const char *name = library_names[i / SX_COUNT(place)];
-        if (try_file(cx, folder, place[i % SX_COUNT(place)], name, found) &&
-            open_library(found->path, found->version)) {
+    for (uint32_t i = 0; i < SX_COUNT(library_names) * SX_COUNT(library_places); i++) {
+        if (try_place(cx, folder, i, found) && open_library(found->path, found->version)) {
             return true;
         }
     }
@@ -202,6 +211,43 @@ void sxa_find(sx_ctx *cx, sxa_tool tool, const char *folder, sxa_found *found)
                    (tool == SXA_NVJITLINK && try_system_library(found)) ||
                    try_folder(cx, tool, STANDARD, found);
     SX_ASSERT(!found->found || found->path[0] != '\0');
+}
+
+/* "nvJitLink 13.0.88", by what is written in the file. */
+static bool name_library(sx_ctx *cx, const char *folder, sxa_found *found, sxa_identity *identity)
+{
+    for (uint32_t i = 0; i < SX_COUNT(library_names) * SX_COUNT(library_places); i++) {
+        read_version(try_place(cx, folder, i, found) ? found->path : "", found->version);
+        if (found->version[0] != '\0') {
+            identity->tool = SXA_NVJITLINK;
+            (void)snprintf(identity->name, sizeof(identity->name), "nvJitLink %s", found->version);
+            (void)snprintf(identity->path, sizeof(identity->path), "%s", found->path);
+            return true;
+        }
+    }
+    return false;
+}
+
+void sxa_identify(sx_ctx *cx, bool programs, sxa_identity *identity)
+{
+    const char *const folder[] = {secure_getenv("CUDA_HOME"), secure_getenv("CUDA_PATH"), "/usr",
+                                  STANDARD};
+    sxa_found found = {.found = false};
+    *identity = (sxa_identity){.tool = SXA_ANY};
+    for (uint32_t i = 0; i < SX_COUNT(folder); i++) {
+        if (folder[i] != NULL && folder[i][0] != '\0' &&
+            name_library(cx, folder[i], &found, identity)) {
+            return;
+        }
+    }
+    if (programs) {
+        sxa_find(cx, SXA_PTXAS, NULL, &found);
+    }
+    if (found.found && found.version[0] != '\0') {
+        identity->tool = SXA_PTXAS;
+        (void)snprintf(identity->name, sizeof(identity->name), "ptxas %s", found.version);
+        (void)snprintf(identity->path, sizeof(identity->path), "%s", found.path);
+    }
 }
 
 sx_code sxa_absent(sx_ctx *cx, const char *folder, const char *what, const char *refused)

@@ -27,6 +27,16 @@ typedef struct {
 
 /* Looks for nvJitLink or ptxas: below `folder` alone where one is named. */
 void sxa_find(sx_ctx *cx, sxa_tool tool, const char *folder, sxa_found *found);
+/* Which assembler is the one of this machine, known without loading or running anything. */
+#define SXA_NAME_MAX 48
+typedef struct {
+    sxa_tool tool;
+    char name[SXA_NAME_MAX]; /* "nvJitLink 13.0.88", "ptxas 13.0.88"; "": there is none */
+    char path[SXA_PATH_MAX];
+} sxa_identity;
+/* nvJitLink as a file: $CUDA_HOME, $CUDA_PATH, /usr, /usr/local/cuda; else, with `programs`, ptxas. */
+void sxa_identify(sx_ctx *cx, bool programs, sxa_identity *identity);
+
 /* SX_ABSENT: `what` ("no ptxas"), where it was looked for, what was refused, and what to install. */
 sx_code sxa_absent(sx_ctx *cx, const char *folder, const char *what, const char *refused);
 #endif

@@ -229,6 +229,22 @@ static sx_code warn(sxc_cli *cli, sx_span bytes)
     return code;
 }
 
+/* Machine code beside code that is text, unless it is not wanted. */
+static sx_code read_assembler(sxc_cli *cli, sx_core_request *request)
+{
+    const char *given = sxc_value(cli, SXC_ASSEMBLER);
+    bool none = given != NULL && strcmp(given, "none") == 0;
+    if (given != NULL && !none && strcmp(given, SX_ASSEMBLER_ANY) != 0) {
+        return SX_FAIL(cli->cx, SX_USAGE, "--assembler %.60s, any or none wanted", given);
+    }
+    sx_core_request asked = *request;
+    asked.target = sxc_target(request->target);
+    if (!none && sx_core_assembles(&asked)) {
+        request->assembler = sx_span_of(SX_ASSEMBLER_ANY);
+    }
+    return SX_OK;
+}
+
 static sx_code print_program(sxc_cli *cli)
 {
     sxc_source source;
@@ -250,6 +266,7 @@ sx_code sxc_cmd_compile(sxc_cli *cli)
     char path[4096];
     SX_TRY(output_path(cli, ".sxm", path));
     SX_TRY(sxc_read_request(cli, &request, &options));
+    SX_TRY(read_assembler(cli, &request));
     sx_buf module, with;
     sx_buf_init(&module, (size_t)2 << 30);
     sx_buf_init(&with, (size_t)32 << 30);

@@ -3,6 +3,10 @@
  *   manifest.txt                  the tables, as module show prints them, and a list of the files
  *   program.sx, optimized.sx      the program as it came and as it was compiled
  *   code.bin                      the whole code section
+ *   kernels/kNNN_NAME.ptx         code that is text, and beside it
+ *   kernels/kNNN_NAME.cubin       its machine code; kNNN_NAME.sm_90.cubin and so on where it is there for several GPUs
+ *   kernels.json                  of each such kernel: its files, launch, what it needs, numerics plan, schedule,
+ *                                 estimate
  *   kernels/kNNN_NAME_pP.bin      code and constants of one part
  *   kernels/kNNN_NAME_pP.s        the same for an assembler: .byte lines with the instruction behind, so that
  *                                 they give equal bytes
@@ -15,6 +19,7 @@
 #include <sys/stat.h>
 
 #include "client/cli/cmd_module.h"
+#include "client/cli/cubins.h"
 #include "client/cli/npy.h"
 #include "client/cli/table.h"
 #include "core/target/target.h"
@@ -105,7 +110,7 @@ static sx_code put_part(dump *d, uint64_t kernel, uint32_t part)
 }
 
 /* A kernel whose code is text, as an assembler reads it. */
-static sx_code put_text(dump *d, uint64_t kernel)
+static sx_code put_text(dump *d, uint64_t kernel, const char *name)
 {
     const sx_module_kernel *k = &d->module->kernel[kernel];
     const uint8_t *begin = d->module->code + k->code_offset;
@@ -114,25 +119,116 @@ static sx_code put_text(dump *d, uint64_t kernel)
         begin++;
     }
     const uint8_t *nul = memchr(begin, 0, (size_t)(end - begin));
-    char safe[81], name[160];
-    safe_name(sx_module_string(d->module, k->name), safe);
-    (void)snprintf(name, sizeof(name), "kernels/k%03llu_%s.ptx", (unsigned long long)kernel, safe);
     return put_file(d, name, (sx_span){begin, (size_t)((nul != NULL ? nul : end) - begin)});
+}
+
+/* The cubins of a kernel, which its parts have in common: one for each kind of GPU. */
+static sx_code put_cubins(dump *d, uint64_t kernel, sx_buf *json)
+{
+    const sx_module *module = d->module;
+    const sx_module_kernel *k = &module->kernel[kernel];
+    uint32_t levels = 0;
+    for (uint64_t i = 0; i < module->cubin_count; i++) {
+        levels += module->cubin[i].part == k->part_first ? 1 : 0;
+    }
+    sxc_json_open(json, "cubin", '[');
+    for (uint64_t i = 0; i < module->cubin_count; i++) {
+        const sx_module_cubin *row = &module->cubin[i];
+        char safe[81], name[160];
+        if (row->part != k->part_first) {
+            continue;
+        }
+        safe_name(sx_module_string(module, k->name), safe);
+        (void)snprintf(name, sizeof(name), "kernels/k%03llu_%s%s%s.cubin",
+                       (unsigned long long)kernel, safe, levels > 1 ? "." : "",
+                       levels > 1 ? sx_level_name(k->arch, row->level) : "");
+        SX_TRY(put_file(d, name, (sx_span){module->code + row->offset, (size_t)row->size}));
+        sxc_json_text(json, NULL, sx_span_of(name));
+    }
+    sxc_json_close(json, ']');
+    return SX_OK;
+}
+
+/* How each part is launched: its grid, and the threads and shared memory of a block of a block program. */
+static void json_launch(const sx_module *module, const sx_module_kernel *k, sx_buf *json)
+{
+    sxc_json_open(json, "launch", '[');
+    for (uint32_t p = 0; p < k->part_count; p++) {
+        const sx_module_part *part = &module->part[k->part_first + p];
+        sxc_json_open(json, NULL, '{');
+        sxc_json_open(json, "grid", '[');
+        for (uint32_t dim = 0; dim < 3; dim++) {
+            sxc_json_int(json, NULL, part->grid[dim]);
+        }
+        sxc_json_close(json, ']');
+        sxc_json_text(json, "program", sx_span_of(part->threads > 0 ? "block" : "vector"));
+        sxc_json_int(json, "threads", part->threads);
+        sxc_json_int(json, "dynamic_shared_bytes", part->shared_bytes);
+        sxc_json_close(json, '}');
+    }
+    sxc_json_close(json, ']');
+}
+
+/* A kernel of text: its files, and all that is known of it. */
+static sx_code put_text_kernel(dump *d, uint64_t kernel, sx_buf *json)
+{
+    const sx_module *module = d->module;
+    const sx_module_kernel *k = &module->kernel[kernel];
+    char safe[81], name[160], numerics[20];
+    safe_name(sx_module_string(module, k->name), safe);
+    (void)snprintf(name, sizeof(name), "kernels/k%03llu_%s.ptx", (unsigned long long)kernel, safe);
+    (void)snprintf(numerics, sizeof(numerics), "%016llx", (unsigned long long)k->numerics);
+    SX_TRY(put_text(d, kernel, name));
+    sxc_json_open(json, NULL, '{');
+    sxc_json_text(json, "name", sx_module_string(module, k->name));
+    sxc_json_text(json, "kind", sx_span_of(sx_module_kernel_kind_name(k->kind)));
+    sxc_json_text(json, "what", sx_module_string(module, k->what));
+    sxc_json_text(json, "target", sx_span_of(sx_level_name(k->arch, k->level)));
+    sxc_json_text(json, "ptx", sx_span_of(name));
+    SX_TRY(put_cubins(d, kernel, json));
+    json_launch(module, k, json);
+    sxc_json_cubins(module, k, json);
+    sxc_json_text(json, "numerics", sx_span_of(numerics));
+    sxc_json_text(json, "schedule", sx_module_string(module, k->plan));
+    sxc_json_real(json, "predicted_ns", k->cost_ns);
+    sxc_json_real(json, "floor_ns", k->floor_ns);
+    sxc_json_close(json, '}');
+    return SX_OK;
+}
+
+/* The kernels of text, and kernels.json, if there is one. */
+static sx_code put_text_kernels(dump *d)
+{
+    sx_buf json;
+    uint32_t count = 0;
+    sx_buf_init(&json, TEXT_BYTES_MAX);
+    sxc_json_begin(&json, "kernels");
+    sxc_json_open(&json, "kernels", '[');
+    sx_code code = SX_OK;
+    for (uint64_t k = 0; code == SX_OK && k < d->module->kernel_count; k++) {
+        if (d->module->kernel[k].form == SX_FORM_PTX) {
+            code = put_text_kernel(d, k, &json);
+            count++;
+        }
+    }
+    sxc_json_close(&json, ']');
+    sxc_json_end(&json);
+    code = code == SX_OK ? sx_buf_check(d->cx, &json, "kernels.json") : code;
+    code = code == SX_OK && count > 0 ? put_file(d, "kernels.json", sx_buf_span(&json)) : code;
+    sx_buf_fini(&json);
+    return code;
 }
 
 static sx_code put_kernels(dump *d)
 {
     SX_TRY(make_subfolder(d, "kernels"));
     for (uint64_t k = 0; k < d->module->kernel_count; k++) {
-        if (d->module->kernel[k].form == SX_FORM_PTX) {
-            SX_TRY(put_text(d, k));
-            continue;
-        }
-        for (uint32_t p = 0; p < d->module->kernel[k].part_count; p++) {
+        bool text = d->module->kernel[k].form == SX_FORM_PTX;
+        for (uint32_t p = 0; !text && p < d->module->kernel[k].part_count; p++) {
             SX_TRY(put_part(d, k, p));
         }
     }
-    return SX_OK;
+    return put_text_kernels(d);
 }
 
 /* ---- elements ---- */

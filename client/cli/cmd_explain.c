@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "client/cli/cmd_module.h"
+#include "client/cli/cubins.h"
 #include "client/cli/estimate.h"
 #include "client/cli/entry.h"
 #include "client/cli/layers.h"
@@ -237,6 +238,7 @@ static void json_kernel(const sx_module *module, uint64_t index, sx_buf *json)
     sxc_json_text(json, "legal", text_of(module, kernel->verdict));
     sxc_json_text(json, "numerics", sx_span_of(numerics));
     sxc_json_int(json, "plans", kernel->candidates);
+    sxc_json_cubins(module, kernel, json);
     sxc_json_real(json, "flops", kernel->flops);
     sxc_json_real(json, "bytes", kernel->bytes);
     sxc_json_real(json, "estimate_ns", kernel->cost_ns);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/cli/cmd_module.h"
+#include "client/cli/cubins.h"
 #include "client/cli/estimate.h"
 #include "client/cli/layers.h"
 #include "client/cli/machine.h"
@@ -123,6 +124,7 @@ static void put_head(screen *s)
     sx_buf_put_u8(s->out, '\n');
     sxc_put_line(s->out, "target", text_of(s, info->target));
     sxc_put_line(s->out, "key", sx_span_of(key));
+    sxc_put_assembled(s->module, s->out);
     sxc_estimate_print(s->module, &s->estimate, s->out);
     sx_buf_print(s->out, ", %.4g MFLOP", info->flops / 1e6);
     if (info->input_cost_ns > 0) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/cli/cmd_module.h"
+#include "client/cli/cubins.h"
 #include "client/cli/table.h"
 #include "client/runtime/runtime.h"
 
@@ -171,12 +172,25 @@ static void put_block(const sx_module *module, const sx_module_kernel *kernel, s
     sxc_table_put(table, "%u", shared_bytes);
 }
 
+/* Registers and spills of the machine code beside a text; "-": there is none. */
+static void put_need(const sx_module *module, const sx_module_kernel *kernel, sxc_table *table)
+{
+    sxc_cubin_need need = sxc_cubin_need_of(module, kernel);
+    if (need.count == 0) {
+        sxc_table_put(table, "-");
+        sxc_table_put(table, "-");
+        return;
+    }
+    sxc_table_put(table, "%u", need.registers);
+    sxc_table_put(table, "%u", need.spills);
+}
+
 static sx_code put_kernels(sx_ctx *cx, const sx_module *module, sx_buf *out)
 {
     sxc_table table;
     sxc_table_init(&table, cx,
-                   ">KERNEL|KIND|>PARTS|>RESULTS|>THREADS|>SHARED|>CODE BYTES|MACHINE|CODE|"
-                   "NUMERICS|NAME");
+                   ">KERNEL|KIND|>PARTS|>RESULTS|>THREADS|>SHARED|>REGISTERS|>SPILLS|>CODE BYTES|"
+                   "MACHINE|CODE|NUMERICS|NAME");
     for (uint64_t i = 0; i < module->kernel_count; i++) {
         const sx_module_kernel *kernel = &module->kernel[i];
         sxc_table_put(&table, "%llu", (unsigned long long)i);
@@ -184,6 +198,7 @@ static sx_code put_kernels(sx_ctx *cx, const sx_module *module, sx_buf *out)
         sxc_table_put(&table, "%u", kernel->part_count);
         sxc_table_put(&table, "%u", kernel->result_count);
         put_block(module, kernel, &table);
+        put_need(module, kernel, &table);
         sxc_table_put(&table, "%llu", (unsigned long long)kernel->code_size);
         sxc_table_put(&table, "%s", sx_level_name(kernel->arch, kernel->level));
         sxc_table_put(&table, "%s", sx_form_name(kernel->form));
@@ -403,6 +418,7 @@ static void json_kernel(const sx_module *module, const sx_module_kernel *kernel,
         sxc_json_close(json, '}');
     }
     sxc_json_close(json, ']');
+    sxc_json_cubins(module, kernel, json);
     sxc_json_close(json, '}');
 }
 

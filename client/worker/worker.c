@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/assemble/assemble.h"
+#include "client/assemble/process.h"
 #include "client/job.h"
 #include "client/spawn.h"
 #include "client/verify/determinism.h"
@@ -32,6 +32,8 @@ typedef struct {
     uint8_t *bytes;
     sx_core_request request;
     sx_buf result;
+    sxa_process assembler;
+    sx_assembler assemble;
 } work;
 
 /* ---- reading ---- */
@@ -73,6 +75,40 @@ static sx_code read_program(work *w)
     return read_bytes(w, bytes, size);
 }
 
+static sx_code assemble_text(void *self, sx_ctx *cx, sx_span text, const char *target,
+                             sx_span *code)
+{
+    sxa_result result;
+    SX_TRY(sxa_process_assemble(cx, self, text, target, &result));
+    *code = result.cubin;
+    return SX_OK;
+}
+
+/* In place of "any" the assembler of this machine, if there is one; it is started. */
+static sx_code start_assembler(work *w)
+{
+    sxa_identity identity;
+    sx_span wanted = w->request.assembler;
+    w->request.assembler = (sx_span){NULL, 0};
+    if (wanted.len == 0 || !sx_core_assembles(&w->request)) {
+        return SX_OK;
+    }
+    sxa_identify(w->cx, true, &identity);
+    if (identity.name[0] == '\0' && sx_span_is(wanted, SX_ASSEMBLER_ANY)) {
+        return SX_OK;
+    }
+    if (!sx_span_is(wanted, SX_ASSEMBLER_ANY) && !sx_span_is(wanted, identity.name)) {
+        return SX_FAIL(w->cx, SX_ABSENT, "no assembler %.*s here, but %s",
+                       (int)sx_min_i64((int64_t)wanted.len, 60), (const char *)wanted.ptr,
+                       identity.name[0] != '\0' ? identity.name : "none");
+    }
+    SX_TRY(sxa_process_start(w->cx, &identity, NULL, NULL, &w->assembler));
+    w->assemble = (sx_assembler){.self = &w->assembler, .assemble = assemble_text};
+    w->request.assembler = sx_span_of(w->assembler.identity.name);
+    w->request.assemble = &w->assemble;
+    return SX_OK;
+}
+
 static sx_code read_request(work *w)
 {
     uint32_t flags = w->job.flags;
@@ -93,6 +129,7 @@ static sx_code read_request(work *w)
     SX_TRY(read_text(w, w->job.device_size, &w->request.device));
     SX_TRY(read_text(w, w->job.disabled_size, &w->request.disabled_rules));
     SX_TRY(read_text(w, w->job.objective_size, &w->request.objective));
+    SX_TRY(read_text(w, w->job.assembler_size, &w->request.assembler));
     sx_binding *binding = SX_NEW_ARRAY(w->cx, sx_binding, (size_t)w->job.extent_count + 1);
     if (binding == NULL) {
         return w->cx->error.code;
@@ -147,6 +184,7 @@ static sx_code compile(work *w)
 {
     sxr_verify_options verify = SXR_VERIFY_DEFAULT;
     SX_TRY(read_request(w));
+    SX_TRY(start_assembler(w));
     return w->job.kind == SXC_JOB_OPTIMIZE
                ? sx_core_optimize_module(w->cx, &w->request, &w->result)
                : sxr_compile_verified(w->cx, &w->request, &verify, &w->result);
@@ -310,7 +348,7 @@ static sx_code perform(work *w)
 int sxc_work(int fd)
 {
     static sx_ctx cx;
-    work w = {.cx = &cx, .fd = fd};
+    work w = {.cx = &cx, .fd = fd, .assembler = {.fd = -1}};
     pid_t parent = getppid();
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
@@ -326,6 +364,7 @@ int sxc_work(int fd)
     sx_code code = perform(&w);
     bool said = code == SX_OK ? say(&w, SXC_WORD_RESULT, w.result.ptr, w.result.len)
                               : say(&w, SXC_WORD_ERROR, &cx.error, sizeof(cx.error));
+    sxa_process_end(&w.assembler);
     sx_buf_fini(&w.result);
     free(w.bytes);
     sx_ctx_fini(&cx);

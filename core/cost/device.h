@@ -24,7 +24,7 @@ typedef struct {
 
 #define SX_DEVICE_NAME_MAX 31
 #define SX_DEVICE_TEXT_MAX 200
-typedef struct {
+typedef struct sx_device {
     const char *name; /* "x86-64-v3", "h100", ... */
     const char *text; /* one line for people */
     /* The target of core/target whose code it runs. NULL: there is no code generator for it, and requests get

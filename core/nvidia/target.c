@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "core/nvidia/assemble.h"
 #include "core/nvidia/code.h"
 #include "core/nvidia/loop.h"
 #include "core/nvidia/tile.h"
@@ -293,6 +294,7 @@ static void print(const sx_target *target, sx_span code, const char *symbol, sx_
                     1u << SX_BIND_LANE | 1u << SX_BIND_WARP | 1u << SX_BIND_MATRIX,    \
         .lower = lower,                                                                \
         .emit = emit,                                                                  \
+        .assemble = sx_nvidia_assemble,                                                \
         .emulator_make = emulator_make,                                                \
         .emulate = emulate,                                                            \
         .emulated = emulated,                                                          \

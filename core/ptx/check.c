@@ -247,6 +247,24 @@ static void raise_to(uint16_t *value, uint16_t least)
     *value = (uint16_t)((number > other ? number : other) | specific);
 }
 
+/* The version of words that are older, each by itself, than their use together: the notes of "PTX ISA". */
+static uint16_t floor_of_words(const sx_ptx_insn *insn)
+{
+    sx_ptx_modifier second = sx_ptx_insn_modifier(insn, SX_PTX_CLASS_TYPE, 1);
+    switch ((sx_ptx_op)insn->op) {
+    case SX_PTX_OP_CVT: return second == SX_PTX_TYPE_BF16 ? 71 : 0;
+    case SX_PTX_OP_BAR_SYNC:
+    case SX_PTX_OP_BAR_ARRIVE:
+    case SX_PTX_OP_BARRIER_SYNC:
+    case SX_PTX_OP_BARRIER_ARRIVE:
+        return sx_ptx_insn_modifier(insn, SX_PTX_CLASS_SCOPE, 0) != SX_PTX_NO_MODIFIER ? 78 : 0;
+    case SX_PTX_OP_WGMMA_INT8:
+    case SX_PTX_OP_WGMMA_INT8_REGISTERS:
+        return second != sx_ptx_insn_modifier(insn, SX_PTX_CLASS_TYPE, 2) ? 84 : 0;
+    default: return 0;
+    }
+}
+
 void sx_ptx_floor(const sx_ptx_insn *insn, const sx_ptx_kernel *kernel, uint16_t *version,
                   uint16_t *target)
 {
@@ -265,6 +283,7 @@ void sx_ptx_floor(const sx_ptx_insn *insn, const sx_ptx_kernel *kernel, uint16_t
     if (barrier && sx_ptx_insn_modifier(insn, SX_PTX_CLASS_ORDER, 0) != SX_PTX_NO_MODIFIER) {
         raise_to(version, 80);
     }
+    raise_to(version, floor_of_words(insn));
     for (uint32_t a = 0; a < insn->arg_count; a++) {
         const sx_ptx_arg *arg = &kernel->arg[insn->arg + a];
         if (arg->kind == SX_PTX_ARG_SPECIAL) {

@@ -75,6 +75,10 @@ void sx_core_key_options(const sx_core_request *request, sx_buf *text)
     if (request->unfused) {
         sx_buf_put_text(text, " unfused=1");
     }
+    if (request->assembler.len > 0) {
+        sx_buf_print(text, " assembler=%.*s", (int)request->assembler.len,
+                     (const char *)request->assembler.ptr);
+    }
     if (request->verify_flops > 0 || request->verify_bytes > 0) {
         sx_buf_print(text, " verify=%llu/%llu", (unsigned long long)request->verify_flops,
                      (unsigned long long)request->verify_bytes);

@@ -12,6 +12,8 @@
 /* What earlier compilations left, and what this one leaves: core/core.h. */
 typedef struct sx_core_library sx_core_library;
 
+#define SX_ASSEMBLER_ANY "any"
+
 /* No limit of the verification is above this. */
 #define SX_VERIFY_LIMIT_MAX (UINT64_C(1) << 60)
 
@@ -37,6 +39,12 @@ typedef struct {
     /* Limits of the comparison of all outputs (client/verify), as far as they are above the usual ones: operations, and
      * bytes of memory. 0: the usual one. They decide what a module's record can say, so they are part of the key. */
     uint64_t verify_flops, verify_bytes;
+    /* The name of the assembler that makes machine code of code that is text ("nvJitLink 13.0.88"): part of the key.
+     * Empty: the module has the text alone. SX_ASSEMBLER_ANY stands for the one that whoever compiles has, and is
+     * replaced by its name, or by nothing, before anything is compiled or looked up. */
+    sx_span assembler;
+    /* The assembler of that name; NULL where only the key is asked for. Not part of the key. */
+    const struct sx_assembler *assemble;
     sx_span disabled_rules; /* names of rules that are not used, separated by commas */
     /* What is minimised: "" or "time", "memory", "energy"; for sx_core_optimize also "pareto". */
     sx_span objective;

@@ -13,6 +13,7 @@
 #ifndef SX_CORE_TARGET_TARGET_H
 #define SX_CORE_TARGET_TARGET_H
 #include "core/loop/loop.h"
+#include "core/target/assembler.h"
 #include "core/target/machine.h"
 
 typedef struct sx_target sx_target;
@@ -27,6 +28,18 @@ typedef struct {
     /* How many vectors and masks live on the stack. */
     uint32_t spill_count;
 } sx_target_code;
+
+/* ---- what is assembled ---- */
+/* The code of a kernel as text, its entries with the blocks that they are launched with, and who assembles it. */
+typedef struct {
+    sx_span blob;
+    const uint32_t *entry;
+    const sx_machine_block *block;
+    uint32_t entry_count;
+    /* The device (core/cost) whose limits count. */
+    const struct sx_device *device;
+    const sx_assembler *assembler;
+} sx_assembling;
 
 /* ---- what is emulated ---- */
 typedef struct sx_emulator sx_emulator; /* of the target that made it */
@@ -88,6 +101,12 @@ struct sx_target {
      *   errors   SX_LIMIT more registers than there are: the search takes the next candidate */
     sx_code (*emit)(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel, bool spills,
                     sx_buf *blob, sx_target_code *code);
+    /* NULL: the code is machine code already. Else makes machine code, in cx's arena, of the text of a kernel that
+     * this target emitted, and the record of each entry.
+     *   errors   SX_LIMIT it spills, uses local memory, or cannot be launched on the device, with the numbers: the
+     *            search takes the next candidate; those of the assembler */
+    sx_code (*assemble)(sx_ctx *cx, const sx_assembling *what, sx_span *code,
+                        sx_target_record *record);
     /* For code that has passed the check with these entries; the emulator lies in cx's arena. */
     sx_code (*emulator_make)(sx_ctx *cx, const sx_target *target, sx_span blob,
                              const uint32_t *entry, uint32_t entry_count, sx_emulator **emulator);

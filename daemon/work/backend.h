@@ -26,6 +26,8 @@ typedef struct {
     sx_span state; /* empty: the first step; aligned to 64 */
 } sxd_step;
 
+struct sxd_zygote_message; /* zygote.h: the limits of a worker */
+
 /* A compiler, as the daemon sees it. The functions are pure: they keep no state of their own and may be called on any
  * thread. Those that "may die" run in a worker process, which the daemon survives.
  *
@@ -41,6 +43,9 @@ typedef struct {
  *             SX_CORRUPT: it is damaged; SX_LIMIT: the new state is too large, but the rest of `result` is valid.
  *   merge     Merges two modules of a search for "pareto" to their common front; on a thread of the pool.
  *             NULL: the better one is the answer.
+ *   prepare   Finds out what all workers have to know; in their parent, before there are any. NULL: nothing.
+ *   start     Starts what a worker needs and cannot start; in the worker, before it is confined. The result is the
+ *             highest descriptor that the worker keeps. NULL: SXD_WORK_FD.
  *   check     Checks that `module`, aligned to 64 bytes, is well formed and may be stored; in the daemon. */
 typedef struct {
     const char *(*build)(void); /* digest or version that changes whenever output may change */
@@ -56,6 +61,8 @@ typedef struct {
     sx_code (*step)(sx_ctx *cx, const sx_compile_args *args, const sxd_step *step,
                     sx_core_step_result *result);
     sx_code (*merge)(sx_ctx *cx, const sx_compile_args *args, sx_span a, sx_span b, sx_buf *out);
+    void (*prepare)(void);
+    int (*start)(const struct sxd_zygote_message *limits);
     sx_code (*check)(sx_ctx *cx, sx_span module);
     /* Signs what a worker verified; NULL: modules are not signed. */
     sx_code (*seal)(sx_ctx *cx, const sx_trust_key *key, sx_span module, sx_module_seal *seal);

@@ -184,11 +184,11 @@ static void read_error(const sx_error_body *body, sx_error *error)
     error->code = error->code == SX_OK ? SX_INTERNAL : error->code;
 }
 
-/* Half of its processor time is used up, or it has done as much as one worker does. */
+/* Half of its processor time is used up, it has done as much as one worker does, or a process that it needs died. */
 static bool retires(const sxd_worker *worker)
 {
     const sxd_options *options = &worker->work->base->config.options;
-    return worker->jobs >= (uint64_t)options->worker_jobs ||
+    return worker->worn || worker->jobs >= (uint64_t)options->worker_jobs ||
            worker->busy_ms >= (uint64_t)options->worker_cpu_s * 500;
 }
 
@@ -225,6 +225,7 @@ static void on_answer(sxd_worker *worker, sx_ctx *cx, sx_span message)
     if (response.failed) {
         end.kind = SXD_END_FAILED;
         read_error(&response.error, &end.error);
+        worker->worn = end.error.code == SX_WORKER || end.error.code == SX_TIMEOUT;
     } else {
         end.result = response.result;
     }
@@ -341,6 +342,7 @@ static void on_spawned(sxd_work *work, sxd_worker *worker, int32_t pid, int fd)
     worker->pid = pid;
     worker->jobs = 0;
     worker->busy_ms = 0;
+    worker->worn = false;
     worker->exited = false;
     worker->status = 0;
     worker->status_known = false;

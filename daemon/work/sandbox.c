@@ -120,23 +120,24 @@ static void limit(__rlimit_resource_t resource, rlim_t soft, rlim_t hard)
     }
 }
 
-static void close_others(void)
+static void close_others(int kept)
 {
-    if (syscall(SYS_close_range, (unsigned)SXD_WORK_FD + 1, ~0u, 0u) == 0) {
+    if (syscall(SYS_close_range, (unsigned)kept + 1, ~0u, 0u) == 0) {
         return;
     }
     struct rlimit files;
     rlim_t last =
         getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < 65536 ? files.rlim_cur : 65536;
-    for (int fd = SXD_WORK_FD + 1; fd < (int)last; fd++) {
+    for (int fd = kept + 1; fd < (int)last; fd++) {
         (void)close(fd);
     }
 }
 
-void sxd_sandbox_enter(const sxd_zygote_message *limits)
+void sxd_sandbox_enter(const sxd_zygote_message *limits, int kept)
 {
     SX_ASSERT(limits->memory_bytes > 0 && limits->cpu_s > 0);
-    close_others();
+    SX_ASSERT(kept >= SXD_WORK_FD);
+    close_others(kept);
     limit(RLIMIT_CORE, 0, 0);
     limit(RLIMIT_CPU, limits->cpu_s, limits->cpu_s + 1);
     limit(RLIMIT_FSIZE, FILE_BYTES_MAX, FILE_BYTES_MAX);

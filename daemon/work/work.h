@@ -39,6 +39,7 @@ struct sxd_worker {
     sx_sp_reader reader;
     sxd_task *task;    /* BUSY; DYING by itself: what it had */
     uint64_t busy_ms;  /* of its life */
+    bool worn;         /* a process that it needs has died: it leaves */
     uint64_t jobs;     /* tasks of its life */
     uint64_t retry_ms; /* NONE: loop time before which no new start is tried */
     uint32_t failures; /* starts in a row that gave no answer to a task */

@@ -305,7 +305,7 @@ void sxd_work_main(const sxd_backend *backend, const sxd_zygote_message *limits)
     (void)mallopt(
         M_ARENA_MAX,
         2); /* one reserve of address space per thread would use up RLIMIT_AS on large hosts */
-    sxd_sandbox_enter(limits);
+    sxd_sandbox_enter(limits, backend->start != NULL ? backend->start(limits) : SXD_WORK_FD);
     sx_ctx cx;
     sx_ctx_init(&cx, 1 << 16);
     sx_sp_reader reader;

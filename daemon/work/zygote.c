@@ -151,6 +151,9 @@ int sxd_zygote_main(const sxd_backend *backend, int64_t parent_pid)
     if (z.signal_fd < 0) {
         return EXIT_FAILURE;
     }
+    if (backend->prepare != NULL) {
+        backend->prepare();
+    }
     for (;;) { /* until the daemon closes its end */
         struct pollfd fds[2] = {{.fd = SXD_WORK_FD, .events = POLLIN},
                                 {.fd = z.signal_fd, .events = POLLIN}};

@@ -10,7 +10,7 @@ typedef enum {
     SXD_ZYGOTE_FAILED,
     SXD_ZYGOTE_EXITED
 } sxd_zygote_op;
-typedef struct {
+typedef struct sxd_zygote_message {
     uint32_t op;
     uint32_t slot;
     int32_t pid;
@@ -23,7 +23,7 @@ typedef struct {
 
 /* The life of a worker. */
 SX_NORETURN void sxd_work_main(const sxd_backend *backend, const sxd_zygote_message *limits);
-/* Closes everything above SXD_WORK_FD, sets limits, filters system calls. What the host does not have is left out, and
+/* Closes everything above `kept`, sets limits, filters system calls. What the host does not have is left out, and
  * the log says so when the daemon starts. */
-void sxd_sandbox_enter(const sxd_zygote_message *limits);
+void sxd_sandbox_enter(const sxd_zygote_message *limits, int kept);
 #endif

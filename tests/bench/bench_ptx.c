@@ -1,11 +1,15 @@
-/* bench_ptx.c - the interpreter of PTX: instructions of threads a second of processor time, by kernel. All that it
- * looks for is looked for. */
+/* bench_ptx.c - the interpreter of PTX: instructions of threads a second of processor time, by kernel; all that it
+ * looks for is looked for. And the assembler of this machine, where there is one: processor time by kernel of a
+ * network. */
 #include <stdio.h>
 #include <time.h>
 
+#include "client/assemble/assemble.h"
 #include "client/source.h"
+#include "core/core.h"
 #include "core/simt/run.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/networks.h"
 
 #define KERNELS SX_SOURCE_DIR "/tests/data/ptx/kernels.ptx"
 #define BUFFER_BYTES ((size_t)256 << 10)
@@ -81,8 +85,100 @@ static sx_code measure(sx_ctx *cx, const sx_bench_options *options, const kernel
     return SX_OK;
 }
 
+/* ---- the assembler ---- */
+
+#define ASSEMBLED_CASE "assemble-encoder-h200"
+#define TEXTS_MAX 4096u
+
+/* Milliseconds of processor time of each text, and whether there are spills. */
+typedef struct {
+    double ms[TEXTS_MAX];
+    uint32_t count, spills;
+} assembled;
+
+static sx_code assemble(void *self, sx_ctx *cx, sx_span text, const char *target, sx_span *code)
+{
+    assembled *a = self;
+    const sxa_options any = {.with = SXA_ANY};
+    sxa_result result;
+    double start = processor_seconds();
+    SX_TRY(sxa_assemble(cx, text, target, &any, &result));
+    if (a->count < TEXTS_MAX) {
+        a->ms[a->count++] = (processor_seconds() - start) * 1e3;
+    }
+    for (uint32_t k = 0; k < result.record->kernel_count; k++) {
+        a->spills += result.record->kernel[k].spill_count;
+    }
+    *code = result.cubin;
+    return SX_OK;
+}
+
+/* Each round compiles the network, without verification. */
+static sx_code assemble_network(sx_ctx *cx, const sx_bench_options *options, assembled *a)
+{
+    sx_buf text;
+    sx_code code = SX_OK;
+    sx_buf_init(&text, SX_TEXT_BYTES_MAX);
+    code = sx_bench_network_text(cx, sx_bench_network_find("encoder"), &text);
+    for (uint32_t r = 0; code == SX_OK && r < options->rounds; r++) {
+        const sx_assembler assembler = {.self = a, .assemble = assemble};
+        sx_binding batch = {SX_SPAN_LITERAL("batch"), 1};
+        sx_core_request request = {.ir = sx_buf_span(&text),
+                                   .target = SX_SPAN_LITERAL("h200"),
+                                   .binding = &batch,
+                                   .binding_count = 1,
+                                   .assembler = SX_SPAN_LITERAL("any"),
+                                   .assemble = &assembler};
+        sx_image image;
+        sx_image_init(&image);
+        cx->stage_count = 0;
+        code = sx_core_compile(cx, &request, &image);
+        sx_image_fini(&image);
+    }
+    sx_buf_fini(&text);
+    return code;
+}
+
+static sx_code measure_assembler(const sx_bench_options *options)
+{
+    static assembled a;
+    sx_ctx cx;
+    double sum = 0, most = 0;
+    sx_ctx_init(&cx, (size_t)8 << 30);
+    cx.fuel = SX_FUEL_DEFAULT;
+    sx_code code = assemble_network(&cx, options, &a);
+    for (uint32_t i = 0; i < a.count; i++) {
+        sum += a.ms[i];
+        most = a.ms[i] > most ? a.ms[i] : most;
+    }
+    if (code == SX_OK && a.count > 0) {
+        uint32_t rounds = options->rounds > 0 ? options->rounds : 1;
+        const sx_bench_row row[] = {
+            {"ptx", ASSEMBLED_CASE, "kernels", a.count / rounds, "", NULL, 0},
+            {"ptx", ASSEMBLED_CASE, "assembling all", sum / rounds, "ms", NULL, 0},
+            {"ptx", ASSEMBLED_CASE, "assembling, slowest kernel", most, "ms", NULL, 0},
+            {"ptx", ASSEMBLED_CASE, "assembling, median kernel", sx_bench_median(a.ms, a.count),
+             "ms", NULL, 0},
+            {"ptx", ASSEMBLED_CASE, "spills", a.spills, "", NULL, 0}};
+        for (uint32_t i = 0; i < SX_COUNT(row); i++) {
+            sx_bench_put(options, &row[i]);
+        }
+    }
+    if (code != SX_OK) {
+        (void)fprintf(stderr, "symplex-bench ptx: %s\n", cx.error.text);
+    }
+    sx_ctx_fini(&cx);
+    return code == SX_ABSENT ? SX_OK : code; /* no toolkit: said, and no failure */
+}
+
 int sx_bench_ptx(const sx_bench_options *options)
 {
+    if (sx_bench_wants(options, ASSEMBLED_CASE)) {
+        sx_code code = measure_assembler(options);
+        if (code != SX_OK) {
+            return sx_code_exit(code);
+        }
+    }
     for (uint32_t i = 0; i < SX_COUNT(cases); i++) {
         if (!sx_bench_wants(options, cases[i].name)) {
             continue;
