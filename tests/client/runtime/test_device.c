@@ -10,6 +10,7 @@
 #include "client/verify/verify.h"
 #include "core/core.h"
 #include "core/ir/ir.h"
+#include "tests/lib/compiled.h"
 #include "tests/lib/gen_block.h"
 #include "tests/lib/model.h"
 
@@ -462,6 +463,52 @@ START_TEST(test_blocks_that_are_refused)
 }
 END_TEST
 
+/* Contractions that the compiler makes for blocks, of odd extents: in f32 with the bits of the processor, in others as
+ * the program as sent. */
+static const struct {
+    const char *dtype;
+    bool same_bits;
+} contraction[] = {{"f32", true}, {"bf16", false}};
+
+START_TEST(test_contractions_by_blocks)
+{
+    char text[1024];
+    const char *t = contraction[_i].dtype;
+    sxr_program *program[2];
+    uint32_t blocks = 0;
+    (void)snprintf(text, sizeof(text),
+                   "sx 1\ngraph \"g\" () {\n"
+                   "%%x = parameter {name = \"x\", weight = 0} : %s[70, 37]\n"
+                   "%%w = parameter {name = \"w\", weight = 0} : %s[37, 51]\n"
+                   "%%d = dot_general(%%x, %%w) {lhs_contract = [1], rhs_contract = [0]} : "
+                   "%s[70, 51]\n"
+                   "%%r = relu(%%d) : %s[70, 51]\n"
+                   "return %%r as \"y\"\n}\n",
+                   t, t, t, t);
+    for (uint32_t i = 0; i < 2; i++) {
+        sx_buf module;
+        const sx_test_request request = {.text = text,
+                                         .target = i == 0 ? sxr_cpu_machine()->name : "a100"};
+        sx_buf_init(&module, (size_t)1 << 26);
+        ck_sx_ok(&cx, sx_test_compile(&cx, &request, &module));
+        program[i] = sx_test_open(&cx, sx_buf_span(&module), 1, SX_FILL_SMOOTH);
+        sx_buf_fini(&module);
+        ck_sx_ok(&cx, sxr_run(&cx, program[i], NULL));
+    }
+    for (uint32_t p = 0; p < sxr_module(program[1])->part_count; p++) {
+        blocks += sxr_module(program[1])->part[p].threads > 0 ? 1 : 0;
+    }
+    ck_assert_uint_ge(blocks, 1);
+    if (contraction[_i].same_bits) {
+        same_outputs(program[0], program[1]);
+    }
+    sx_module_check check;
+    ck_sx_ok(&cx, sxr_check_program(&cx, program[1], 0, &check));
+    sxr_close(program[0]);
+    sxr_close(program[1]);
+}
+END_TEST
+
 /* ---- memory and streams of the caller ---- */
 
 /* The memory of x, y and d on the GPU, and with `weight` that of w. */
@@ -812,6 +859,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_modules_that_cannot_be_opened, 0, (int)SX_COUNT(refused));
     tcase_add_test(tcase, test_block_programs);
     tcase_add_loop_test(tcase, test_blocks_that_are_refused, 0, (int)SX_COUNT(refused_block));
+    tcase_add_loop_test(tcase, test_contractions_by_blocks, 0, (int)SX_COUNT(contraction));
     tcase_add_loop_test(tcase, test_streams_and_graphs, 0, 2);
     tcase_add_test(tcase, test_rounds_in_a_graph);
     tcase_add_test(tcase, test_times_of_a_graph);
