@@ -1,6 +1,6 @@
 /* fuzz_egraph_json.c - any bytes as an e-graph in JSON: an error, or a problem whose answer is a program not
  * below its bound. */
-#include "client/cli/egraph_json.h"
+#include "client/cli/egraph/egraph_json.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * (README.md there). */
 #ifndef SX_TESTS_LIB_GYM_H
 #define SX_TESTS_LIB_GYM_H
-#include "client/cli/egraph_json.h"
+#include "client/cli/egraph/egraph_json.h"
 #include "core/base/buf.h"
 
 #define SX_GYM_FILES 43

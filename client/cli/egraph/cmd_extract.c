@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "client/cli/cli.h"
-#include "client/cli/egraph_json.h"
+#include "client/cli/egraph/egraph_json.h"
 #include "client/source.h"
 #include "client/cli/table.h"
 

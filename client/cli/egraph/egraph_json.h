@@ -6,8 +6,8 @@
  * Classes are numbered as they first occur; nodes by class, then as they occur. Ids are opaque bytes.
  * Format: github.com/egraphs-good/egraph-serialize; JSON: RFC 8259.
  */
-#ifndef SX_CLIENT_CLI_EGRAPH_JSON_H
-#define SX_CLIENT_CLI_EGRAPH_JSON_H
+#ifndef SX_CLIENT_CLI_EGRAPH_EGRAPH_JSON_H
+#define SX_CLIENT_CLI_EGRAPH_EGRAPH_JSON_H
 #include "core/base/base.h"
 #include "core/extract/extract.h"
 

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "client/cli/egraph_json.h"
+#include "client/cli/egraph/egraph_json.h"
 #include "core/base/rng.h"
 #include "tests/lib/test.h"
 

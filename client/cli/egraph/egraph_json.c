@@ -1,4 +1,4 @@
-#include "client/cli/egraph_json.h"
+#include "client/cli/egraph/egraph_json.h"
 
 #include <math.h>
 #include <string.h>
