@@ -68,7 +68,7 @@ def test_bits_that_depend_on_nothing():
     shutil.copy(BINARY.parent / "cuda-fake" / "libcuda.so.1", driver)
     driver.chmod(0o600)
     device = sx("determinism", "--json", TMP / "contract.sxm", SYMPLEX_CUDA_DRIVER=str(driver),
-                SX_FAKE_CUDA="capability=90").stdout
+                SX_FAKE_CUDA="capability=90 version=12090").stdout
     runs = json.loads(device)["runs"]
     assert len(runs) == 4 and all(r["equal"] and r["gpu"].startswith("Fake") for r in runs), runs
     assert tried["dot"]["positions"] == 2 and tried["dot"]["schedules"] >= 6 and tried["map"]["schedules"] == 8, said
