@@ -4,7 +4,8 @@
 # run, and exits 1 if anything differs.
 #
 # usage: run.sh [FOLDER]     where pack.sh put it: the folder of this file. COMPUTE_SANITIZER: a program that each
-#                            module is run under once more, compute-sanitizer for instance
+#                            module is run under once more, compute-sanitizer for instance. RUNS, GRAPH_RUNS: how
+#                            often each module runs by itself (20) and as a graph (50)
 set -uo pipefail
 folder=$(realpath "${1:-$(dirname "$0")}")
 client=$folder/bin/symplex-client
@@ -19,7 +20,7 @@ rows=()
 for module in "$folder"/cases/*.sxm; do
     name=$(basename "$module" .sxm)
     bits=equal checked=right sanitized=- run=- graph=-
-    if ! "$client" run "$module" --random 7 --repeat 20 --graph 50 --output "$out/$name" --json \
+    if ! "$client" run "$module" --random 7 --repeat "${RUNS:-20}" --graph "${GRAPH_RUNS:-50}" --output "$out/$name" --json \
         >"$out/report" 2>"$out/error"; then
         bits=failed checked=- failures=$((failures + 1))
         sed "s/^/$name: /" "$out/error"

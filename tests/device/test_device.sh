@@ -7,6 +7,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 tests/device/pack.sh "$folder/packed" mlp-a100 mlp-h100
 install -m 600 "$SX_BINARY_DIR/cuda-fake/libcuda.so.1" "$folder/libcuda.so.1"
+export RUNS=1 GRAPH_RUNS=1
 export SYMPLEX_CUDA_DRIVER=$folder/libcuda.so.1 SX_FAKE_CUDA="capability=90 version=12090" # a driver that makes code of PTX itself
 fail() { echo "$1"; cat "$folder/said"; exit 1; }
 "$folder/packed/run.sh" >"$folder/said" 2>&1 || fail "what was packed does not pass"
