@@ -20,8 +20,8 @@ rows=()
 for module in "$folder"/cases/*.sxm; do
     name=$(basename "$module" .sxm)
     bits=equal checked=right sanitized=- run=- graph=-
-    if ! "$client" run "$module" --random 7 --repeat "${RUNS:-20}" --graph "${GRAPH_RUNS:-50}" --output "$out/$name" --json \
-        >"$out/report" 2>"$out/error"; then
+    if ! "$client" run "$module" --random 7 --repeat "${RUNS:-20}" --graph "${GRAPH_RUNS:-50}" \
+        --output "$out/$name" --json >"$out/report" 2>"$out/error"; then
         bits=failed checked=- failures=$((failures + 1))
         sed "s/^/$name: /" "$out/error"
     else
