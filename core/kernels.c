@@ -389,15 +389,15 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
         s->tensor[s->count] = result;
         done.arg = s->tensor;
         done.arg_count = s->count + 1;
-        done.record = (sx_module_kernel){
-            .what = describe(pipe, a->body),
-            .plan = sx_module_put_text(&pipe->image->strings, sx_buf_span(&plan)),
-            .verdict = sx_module_put_text(&pipe->image->strings, sx_span_of(verdict.text)),
-            .kind = s->kind,
-            .candidates = search.considered,
-            .node = s->node,
-            .cost_ns = candidate->cost_ns - packing_ns,
-            .floor_ns = search.floor_ns};
+        done.record = (sx_module_kernel){.what = describe(pipe, a->body),
+                                         .kind = s->kind,
+                                         .candidates = search.considered,
+                                         .node = s->node,
+                                         .cost_ns = candidate->cost_ns - packing_ns,
+                                         .floor_ns = search.floor_ns};
+        sx_buf *strings = &pipe->image->strings;
+        done.record.plan = sx_module_put_text(strings, sx_buf_span(&plan));
+        done.record.verdict = sx_module_put_text(strings, sx_span_of(verdict.text));
         sx_buf_fini(&plan);
         SX_ASSERT(done.record.cost_ns >= done.record.floor_ns);
         return append(cx, pipe, &done);
@@ -463,8 +463,9 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
         .candidates = 1,
         .cost_ns = floor_ns + pipe->device->launch_ns,
         .floor_ns = floor_ns,
-        .what = sx_module_put_text(&pipe->image->strings, sx_span_of(what)),
-        .verdict = sx_module_put_text(&pipe->image->strings, sx_span_of(verdict.text))};
+    };
+    done.record.what = sx_module_put_text(&pipe->image->strings, sx_span_of(what));
+    done.record.verdict = sx_module_put_text(&pipe->image->strings, sx_span_of(verdict.text));
     return append(cx, pipe, &done);
 }
 

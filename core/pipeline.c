@@ -338,9 +338,9 @@ static void put_rewrites(sx_image *image, const sx_core_library *library,
         }
         for (uint32_t i = 0; proof != NULL && i < proof->step_count; i++) {
             const sx_proof_step *step = &proof->step[i];
-            sx_module_rewrite record = {.rule = put_rules(image, proof, step),
-                                        .before = sx_module_put_text(&image->strings, step->before),
-                                        .after = sx_module_put_text(&image->strings, step->after)};
+            sx_module_rewrite record = {.rule = put_rules(image, proof, step)};
+            record.before = sx_module_put_text(&image->strings, step->before);
+            record.after = sx_module_put_text(&image->strings, step->after);
             sx_buf_put(&image->rewrite, &record, sizeof(record));
         }
     }
@@ -366,17 +366,18 @@ static sx_module_text put_stop(sx_buf *strings, const sx_optimize_report *report
 
 static void put_search(sx_image *image, const sx_optimize_report *report, uint32_t refused)
 {
-    sx_module_search record = {
-        .stop = put_stop(&image->strings, report, refused),
-        .unproved = sx_module_put_text(&image->strings, sx_span_of(report->unproved)),
-        .rounds = report->rounds,
-        .nodes = report->nodes,
-        .classes = report->classes,
-        .fuel = report->fuel,
-        .proven = report->proven ? 1 : 0,
-        .input_cost_ns = report->cost_before_ns,
-        .cost_ns = report->cost_after_ns,
-        .bound_ns = report->bound_ns};
+    sx_module_text stop = put_stop(&image->strings, report, refused);
+    sx_module_text unproved = sx_module_put_text(&image->strings, sx_span_of(report->unproved));
+    sx_module_search record = {.stop = stop,
+                               .unproved = unproved,
+                               .rounds = report->rounds,
+                               .nodes = report->nodes,
+                               .classes = report->classes,
+                               .fuel = report->fuel,
+                               .proven = report->proven ? 1 : 0,
+                               .input_cost_ns = report->cost_before_ns,
+                               .cost_ns = report->cost_after_ns,
+                               .bound_ns = report->bound_ns};
     for (uint32_t p = 0; p < report->part_count; p++) {
         const sx_optimize_part *part = &report->part[p];
         bool searched = part->roll == NULL && part->use_count > 0; /* the others are put together */
@@ -388,11 +389,9 @@ static void put_search(sx_image *image, const sx_optimize_report *report, uint32
         if (report->match_count[r] == 0) {
             continue;
         }
-        sx_module_rule rule = {
-            .name = sx_module_put_text(&image->strings, sx_span_of(sx_rule_name(r))),
-            .rule_class = sx_module_put_text(&image->strings, sx_span_of(sx_rule_class_text(r))),
-            .matches = report->match_count[r],
-            .unions = report->union_count[r]};
+        sx_module_rule rule = {.matches = report->match_count[r], .unions = report->union_count[r]};
+        rule.name = sx_module_put_text(&image->strings, sx_span_of(sx_rule_name(r)));
+        rule.rule_class = sx_module_put_text(&image->strings, sx_span_of(sx_rule_class_text(r)));
         sx_buf_put(&image->rule, &rule, sizeof(rule));
     }
 }
@@ -401,11 +400,9 @@ static void put_stages(sx_ctx *cx, sx_image *image)
 {
     for (uint32_t i = 0; i < cx->stage_count; i++) {
         const sx_stage *stage = &cx->stage[i];
-        sx_module_stage record = {
-            .name = sx_module_put_text(&image->strings, sx_span_of(stage->name)),
-            .stop = sx_module_put_text(&image->strings, sx_span_of(stage->stop)),
-            .items = stage->items,
-            .fuel = stage->fuel};
+        sx_module_stage record = {.items = stage->items, .fuel = stage->fuel};
+        record.name = sx_module_put_text(&image->strings, sx_span_of(stage->name));
+        record.stop = sx_module_put_text(&image->strings, sx_span_of(stage->stop));
         sx_buf_put(&image->stage, &record, sizeof(record));
     }
 }

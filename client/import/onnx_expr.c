@@ -232,8 +232,10 @@ sx_node_id sx_ox_select(sx_ox *im, sx_node_id p, sx_node_id a, sx_node_id b)
         !sx_ox_common_shape(im, sx_ox_type(im, p), sx_ox_type(im, a), &shape)) {
         return SX_OX_NONE;
     }
-    sx_node_id input[3] = {sx_ox_broadcast(im, p, &shape), sx_ox_broadcast(im, a, &shape),
-                           sx_ox_broadcast(im, b, &shape)};
+    sx_node_id input[3] = {p, a, b};
+    for (uint32_t i = 0; i < 3; i++) {
+        input[i] = sx_ox_broadcast(im, input[i], &shape);
+    }
     return sx_ox_add(im, SX_OP_SELECT, NULL, input, 3);
 }
 

@@ -237,7 +237,9 @@ sx_code sx_ox_pow(sx_ox *im)
     bool widen =
         sx_dtype_class_of(base) == SX_CLASS_INT && sx_dtype_class_of(power) == SX_CLASS_FLOAT;
     sx_dtype dtype = widen ? SX_F64 : base;
-    sx_node_id out = sx_ox_bin(im, SX_OP_POWER, sx_ox_cast(im, x, dtype), sx_ox_cast(im, y, dtype));
+    y = sx_ox_cast(im, y, dtype);
+    x = sx_ox_cast(im, x, dtype);
+    sx_node_id out = sx_ox_bin(im, SX_OP_POWER, x, y);
     return sx_ox_set(im, 0, sx_ox_cast(im, out, base));
 }
 
@@ -258,8 +260,9 @@ sx_code sx_ox_mod(sx_ox *im)
     }
     /* the sign of the divisor */
     b = sx_ox_broadcast(im, b, sx_ox_type(im, rest));
-    sx_node_id unlike = sx_ox_bin(im, SX_OP_XOR, sx_ox_cmp_with(im, SX_LT, rest, 0.0),
-                                  sx_ox_cmp_with(im, SX_LT, b, 0.0));
+    sx_node_id by_negative = sx_ox_cmp_with(im, SX_LT, b, 0.0);
+    sx_node_id rest_negative = sx_ox_cmp_with(im, SX_LT, rest, 0.0);
+    sx_node_id unlike = sx_ox_bin(im, SX_OP_XOR, rest_negative, by_negative);
     sx_node_id wrong = sx_ox_bin(im, SX_OP_AND, sx_ox_cmp_with(im, SX_NE, rest, 0.0), unlike);
     return sx_ox_set(im, 0, sx_ox_select(im, wrong, sx_ox_bin(im, SX_OP_ADD, rest, b), rest));
 }
@@ -335,14 +338,16 @@ sx_code sx_ox_sinh(sx_ox *im)
 {
     /* tanh(x) cosh(x): no cancellation near 0 */
     sx_node_id x = sx_ox_in(im, 0);
-    return sx_ox_set(im, 0, mul(im, sx_ox_un(im, SX_OP_TANH, x), cosh_of(im, x)));
+    sx_node_id cosh_x = cosh_of(im, x);
+    return sx_ox_set(im, 0, mul(im, sx_ox_un(im, SX_OP_TANH, x), cosh_x));
 }
 
 sx_code sx_ox_tan(sx_ox *im)
 {
     sx_node_id x = sx_ox_in(im, 0);
-    return sx_ox_set(
-        im, 0, sx_ox_bin(im, SX_OP_DIVIDE, sx_ox_un(im, SX_OP_SIN, x), sx_ox_un(im, SX_OP_COS, x)));
+    sx_node_id cosine = sx_ox_un(im, SX_OP_COS, x);
+    sx_node_id sine = sx_ox_un(im, SX_OP_SIN, x);
+    return sx_ox_set(im, 0, sx_ox_bin(im, SX_OP_DIVIDE, sine, cosine));
 }
 
 sx_code sx_ox_asinh(sx_ox *im)
@@ -353,7 +358,8 @@ sx_code sx_ox_asinh(sx_ox *im)
     sx_node_id root = sx_ox_un(im, SX_OP_SQRT, sx_ox_with(im, SX_OP_ADD, square, 1.0));
     sx_node_id part = sx_ox_bin(im, SX_OP_DIVIDE, square, sx_ox_with(im, SX_OP_ADD, root, 1.0));
     sx_node_id sum = sx_ox_bin(im, SX_OP_ADD, sx_ox_un(im, SX_OP_ABS, x), part);
-    return sx_ox_set(im, 0, mul(im, sx_ox_un(im, SX_OP_SIGN, x), sx_ox_log1p(im, sum)));
+    sx_node_id size = sx_ox_log1p(im, sum);
+    return sx_ox_set(im, 0, mul(im, sx_ox_un(im, SX_OP_SIGN, x), size));
 }
 
 sx_code sx_ox_acosh(sx_ox *im)
@@ -421,9 +427,9 @@ sx_code sx_ox_elu(sx_ox *im)
     double alpha;
     SX_TRY(sx_ox_attr_float(im, "alpha", 1.0, &alpha));
     sx_node_id x = sx_ox_in(im, 0);
-    return sx_ox_set(
-        im, 0,
-        sx_ox_select(im, sx_ox_cmp_with(im, SX_LT, x, 0.0), negative_branch(im, x, alpha, 1.0), x));
+    sx_node_id below = negative_branch(im, x, alpha, 1.0);
+    sx_node_id negative = sx_ox_cmp_with(im, SX_LT, x, 0.0);
+    return sx_ox_set(im, 0, sx_ox_select(im, negative, below, x));
 }
 
 sx_code sx_ox_celu(sx_ox *im)
@@ -434,9 +440,9 @@ sx_code sx_ox_celu(sx_ox *im)
         return SX_OX_FAIL(im, SX_INPUT, "alpha is 0");
     }
     sx_node_id x = sx_ox_in(im, 0);
-    return sx_ox_set(im, 0,
-                     sx_ox_select(im, sx_ox_cmp_with(im, SX_LT, x, 0.0),
-                                  negative_branch(im, x, alpha, alpha), x));
+    sx_node_id below = negative_branch(im, x, alpha, alpha);
+    sx_node_id negative = sx_ox_cmp_with(im, SX_LT, x, 0.0);
+    return sx_ox_set(im, 0, sx_ox_select(im, negative, below, x));
 }
 
 sx_code sx_ox_selu(sx_ox *im)
@@ -456,8 +462,8 @@ sx_code sx_ox_thresholded_relu(sx_ox *im)
     double alpha;
     SX_TRY(sx_ox_attr_float(im, "alpha", 1.0, &alpha));
     sx_node_id x = sx_ox_in(im, 0);
-    return sx_ox_set(im, 0,
-                     sx_ox_select(im, sx_ox_cmp_with(im, SX_GT, x, alpha), x, zero_like(im, x)));
+    sx_node_id zero = zero_like(im, x);
+    return sx_ox_set(im, 0, sx_ox_select(im, sx_ox_cmp_with(im, SX_GT, x, alpha), x, zero));
 }
 
 sx_code sx_ox_hard_sigmoid(sx_ox *im)
@@ -484,7 +490,8 @@ static sx_node_id softplus(sx_ox *im, sx_node_id x)
 {
     sx_node_id size = sx_ox_un(im, SX_OP_ABS, x);
     sx_node_id tail = sx_ox_un(im, SX_OP_EXP, sx_ox_un(im, SX_OP_NEGATE, size));
-    return sx_ox_bin(im, SX_OP_ADD, sx_ox_un(im, SX_OP_RELU, x), sx_ox_log1p(im, tail));
+    tail = sx_ox_log1p(im, tail);
+    return sx_ox_bin(im, SX_OP_ADD, sx_ox_un(im, SX_OP_RELU, x), tail);
 }
 
 sx_code sx_ox_softplus(sx_ox *im)
@@ -512,8 +519,9 @@ sx_code sx_ox_shrink(sx_ox *im)
     SX_TRY(sx_ox_attr_float(im, "lambd", 0.5, &lambda));
     SX_TRY(sx_ox_attr_float(im, "bias", 0.0, &bias));
     sx_node_id x = sx_ox_in(im, 0);
-    sx_node_id high = sx_ox_select(im, sx_ox_cmp_with(im, SX_GT, x, lambda),
-                                   sx_ox_with(im, SX_OP_SUBTRACT, x, bias), zero_like(im, x));
+    sx_node_id zero = zero_like(im, x);
+    sx_node_id less = sx_ox_with(im, SX_OP_SUBTRACT, x, bias);
+    sx_node_id high = sx_ox_select(im, sx_ox_cmp_with(im, SX_GT, x, lambda), less, zero);
     sx_node_id low = sx_ox_with(im, SX_OP_ADD, x, bias);
     return sx_ox_set(im, 0, sx_ox_select(im, sx_ox_cmp_with(im, SX_LT, x, -lambda), low, high));
 }

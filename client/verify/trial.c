@@ -546,12 +546,11 @@ static void draw_block(state *t, const sx_analysis *a, sx_schedule *s)
 {
     const sx_target *target = t->s->target;
     const sx_matrix_instruction *matrix = sx_search_matrix(a, target->matrix, target->matrix_count);
-    sx_block_tiles tiles = {.warp_rows = draw_power(&t->rng, 4, 5),
-                            .warp_columns = draw_power(&t->rng, 3, 5),
-                            .steps = draw_power(&t->rng, 3, 5),
-                            .depth = 2 + (uint32_t)sx_rng_below(&t->rng, 3),
-                            .left = a->lhs,
-                            .right = a->rhs};
+    sx_block_tiles tiles = {.left = a->lhs, .right = a->rhs};
+    tiles.warp_rows = draw_power(&t->rng, 4, 5);
+    tiles.warp_columns = draw_power(&t->rng, 3, 5);
+    tiles.steps = draw_power(&t->rng, 3, 5);
+    tiles.depth = 2 + (uint32_t)sx_rng_below(&t->rng, 3);
     if (matrix != NULL) {
         tiles.matrix_rows = matrix->rows;
         tiles.matrix_columns = matrix->columns;
@@ -575,14 +574,13 @@ static void draw_schedule(state *t, const sx_analysis *a, const sx_schedule *usu
     uint32_t lanes = sx_vector_unit_lanes(&t->s->target->vectors, a->lane_bytes);
     int64_t rows = 1 + (int64_t)sx_rng_below(rng, 70);
     int64_t columns = (int64_t)lanes * (1 + (int64_t)sx_rng_below(rng, 4));
-    sx_contraction_tiles dot = {.lanes = lanes,
-                                .block_rows = 1 + (uint32_t)sx_rng_below(rng, 14),
-                                .block_vectors = 1 + (uint32_t)sx_rng_below(rng, 4),
-                                .unroll = 1 + (uint32_t)sx_rng_below(rng, 4),
-                                .panels = UINT32_MAX};
-    sx_online_tiles online = {.lanes = lanes,
-                              .strip = 1 + (uint32_t)sx_rng_below(rng, 24),
-                              .vectors = 1 + (uint32_t)sx_rng_below(rng, 4)};
+    sx_contraction_tiles dot = {.lanes = lanes, .panels = UINT32_MAX};
+    dot.block_rows = 1 + (uint32_t)sx_rng_below(rng, 14);
+    dot.block_vectors = 1 + (uint32_t)sx_rng_below(rng, 4);
+    dot.unroll = 1 + (uint32_t)sx_rng_below(rng, 4);
+    sx_online_tiles online = {.lanes = lanes};
+    online.strip = 1 + (uint32_t)sx_rng_below(rng, 24);
+    online.vectors = 1 + (uint32_t)sx_rng_below(rng, 4);
     switch (a->kind) {
     case SX_KERNEL_MAP:
         sx_schedule_map(lanes, rows, columns, 1u << sx_rng_below(rng, 3), s);

@@ -68,8 +68,8 @@ static void add_block(sx_reference *r, sx_online_state *s, uint32_t scores, uint
     uint32_t factor = power(r, two(r, SX_LOP_SUB, s->max, max));
     uint32_t weight = power(r, two(r, SX_LOP_SUB, score, max));
     hole = sx_reference_hole(r);
-    s->sum = sx_term_close(g, two(r, SX_LOP_MUL, s->sum, factor), hole,
-                           two(r, SX_LOP_ADD, hole, weight), var, count);
+    uint32_t sum = two(r, SX_LOP_ADD, hole, weight);
+    s->sum = sx_term_close(g, two(r, SX_LOP_MUL, s->sum, factor), hole, sum, var, count);
     if (value != UINT32_MAX) {
         uint32_t element = sx_reference_value(r, value);
         hole = sx_reference_hole(r);

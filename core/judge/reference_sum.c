@@ -204,7 +204,8 @@ static uint32_t reduce_along(sx_reference *r, const sx_instr *in)
         for (uint32_t c = 0; c < ACCUMULATORS; c++) {
             acc[c] = accumulator(r, in, inner, outer, c, k == 0);
         }
-        both[k] = combine(r, in, combine(r, in, acc[0], acc[1]), combine(r, in, acc[2], acc[3]));
+        uint32_t high = combine(r, in, acc[2], acc[3]);
+        both[k] = combine(r, in, combine(r, in, acc[0], acc[1]), high);
         if (tail == 0) {
             both[1] = both[0];
             break;

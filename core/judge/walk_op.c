@@ -76,9 +76,9 @@ uint32_t sx_walk_elementwise(sx_walk *w, sx_lop op, uint32_t imm, const uint32_t
         }
         if (by_lane && is_pattern(g, x[0]) && is_pattern(g, x[1])) {
             for (uint32_t i = start; i < end; i++) {
-                put_piece(
-                    &out, i + 1,
-                    sx_term_op(g, op, imm, sx_walk_at(w, x[0], i), sx_walk_at(w, x[1], i), 0));
+                uint32_t right = sx_walk_at(w, x[1], i);
+                uint32_t left = sx_walk_at(w, x[0], i);
+                put_piece(&out, i + 1, sx_term_op(g, op, imm, left, right, 0));
             }
         } else {
             put_piece(&out, end, piece(w, op, imm, x, start, end));
@@ -335,25 +335,31 @@ static void store(sx_walk *w, const sx_item *item)
     }
 }
 
+static void put_loaded(sx_walk *w, const sx_item *item, int64_t stride, uint32_t lanes)
+{
+    uint32_t loaded = load(w, &w->part->addr[item->addr], item->mem, stride, lanes);
+    *vector(w, item->dst) = loaded;
+}
+
 void sx_walk_memory(sx_walk *w, const sx_item *item)
 {
-    const sx_addr *a = &w->part->addr[item->addr];
     sx_algebra *g = w->g;
     int64_t size = sx_mem_bytes(item->mem, w->kernel->lane_bytes);
     switch (item->op) {
-    case SX_LOP_LOAD: *vector(w, item->dst) = load(w, a, item->mem, size, item->imm); break;
-    case SX_LOP_LOADB: *vector(w, item->dst) = load(w, a, item->mem, 0, w->lanes); break;
+    case SX_LOP_LOAD: put_loaded(w, item, size, item->imm); break;
+    case SX_LOP_LOADB: put_loaded(w, item, 0, w->lanes); break;
     case SX_LOP_LOADS:
         if (item->imm2 == 0 && item->imm < w->lanes) {
             (void)sx_refuse(g, "item %u: lanes of stride 0", w->at);
             break;
         }
-        *vector(w, item->dst) = load(w, a, item->mem, item->imm2, item->imm);
+        put_loaded(w, item, item->imm2, item->imm);
         break;
     case SX_LOP_STORE: store(w, item); break;
     case SX_LOP_SLOAD32:
     case SX_LOP_SLOAD64: {
         uint32_t index;
+        const sx_addr *a = &w->part->addr[item->addr];
         uint32_t form = address_form(w, a, 0, &index);
         if (w->kernel->buffer[a->buffer].role != SX_BUFFER_IN || index != 0) {
             (void)sx_refuse(g, "item %u: an integer that the part wrote itself", w->at);

@@ -63,7 +63,8 @@ static uint32_t clamp(sx_loop_builder *b, uint32_t x, float low, float high)
 /* 2^i for the int32 lanes of i in [-126, 127]. */
 static uint32_t power_of_two(sx_loop_builder *b, uint32_t i)
 {
-    return bin(b, SX_LOP_IADD, un_imm(b, SX_LOP_SHL, i, 23), bits(b, 0x3f800000u));
+    uint32_t one = bits(b, 0x3f800000u); // 1.0f
+    return bin(b, SX_LOP_IADD, un_imm(b, SX_LOP_SHL, i, 23), one);
 }
 
 /* e^x = 2^n e^r, n = round(x / ln 2), |r| <= ln 2 / 2. The factor 2^n is applied in two halves, so that one
@@ -73,7 +74,8 @@ static uint32_t make_exp(sx_loop_builder *b, uint32_t x)
     static const float q[] = {0.49999994f, 0.1666652f, 0.041668408f, 0.008368899f, 0.0013814219f};
     const uint32_t magic = 0x4b400000u; // 1.5 * 2^23: the sum has n in its low bits
     x = clamp(b, x, -104.0f, 89.0f);
-    uint32_t t = tri(b, SX_LOP_FMA, x, sx_loop_set(b, 0x1.715476p+0f), bits(b, magic));
+    uint32_t shifted = bits(b, magic);
+    uint32_t t = tri(b, SX_LOP_FMA, x, sx_loop_set(b, 0x1.715476p+0f), shifted);
     uint32_t n = bin(b, SX_LOP_SUB, t, bits(b, magic));
     uint32_t r = tri(b, SX_LOP_FNMA, n, sx_loop_set(b, 0x1.62e430p-1f), x);
     r = tri(b, SX_LOP_FNMA, n, sx_loop_set(b, -0x1.05c610p-29f), r);
@@ -96,7 +98,8 @@ static uint32_t make_log(sx_loop_builder *b, uint32_t x)
     uint32_t tiny = compare(b, x, sx_loop_set(b, 0x1p-126f), SX_LT);
     uint32_t scaled = bin(b, SX_LOP_MUL, x, sx_loop_set(b, 0x1p25f));
     uint32_t v = tri(b, SX_LOP_BLEND, tiny, scaled, x);
-    uint32_t shift = tri(b, SX_LOP_BLEND, tiny, sx_loop_set(b, -25.0f), sx_loop_set(b, 0.0f));
+    uint32_t unshifted = sx_loop_set(b, 0.0f);
+    uint32_t shift = tri(b, SX_LOP_BLEND, tiny, sx_loop_set(b, -25.0f), unshifted);
     uint32_t e = bin(b, SX_LOP_ISUB, v, bits(b, 0x3f3504f3u)); // sqrt 1/2
     e = un_imm(b, SX_LOP_SAR, e, 23);
     uint32_t m = bin(b, SX_LOP_ISUB, v, un_imm(b, SX_LOP_SHL, e, 23));
@@ -110,7 +113,8 @@ static uint32_t make_log(sx_loop_builder *b, uint32_t x)
     y = bin(b, SX_LOP_ADD, f, y);
     y = tri(b, SX_LOP_FMA, n, sx_loop_set(b, 0x1.62e430p-1f), y);
     uint32_t zero = compare(b, x, sx_loop_set(b, 0.0f), SX_EQ);
-    uint32_t odd = tri(b, SX_LOP_BLEND, zero, sx_loop_set(b, -INFINITY), bits(b, 0x7fc00000u));
+    uint32_t nan = bits(b, 0x7fc00000u);
+    uint32_t odd = tri(b, SX_LOP_BLEND, zero, sx_loop_set(b, -INFINITY), nan);
     y = tri(b, SX_LOP_BLEND, compare(b, x, sx_loop_set(b, 0.0f), SX_GT), y, odd);
     uint32_t infinite = compare(b, x, sx_loop_set(b, INFINITY), SX_EQ);
     return tri(b, SX_LOP_BLEND, infinite, x, y);
@@ -148,7 +152,8 @@ static uint32_t make_erf(sx_loop_builder *b, uint32_t x)
 static uint32_t make_logistic(sx_loop_builder *b, uint32_t x)
 {
     uint32_t e = make_exp(b, bin(b, SX_LOP_XOR, x, bits(b, 0x80000000u)));
-    return bin(b, SX_LOP_DIV, sx_loop_set(b, 1.0f), bin(b, SX_LOP_ADD, e, sx_loop_set(b, 1.0f)));
+    uint32_t below = bin(b, SX_LOP_ADD, e, sx_loop_set(b, 1.0f));
+    return bin(b, SX_LOP_DIV, sx_loop_set(b, 1.0f), below);
 }
 
 /* sin or cos: x = n pi/2 + r, three-part pi/2; the first step is exact for n < 2^23. */
@@ -159,7 +164,8 @@ static uint32_t make_sine(sx_loop_builder *b, uint32_t x, bool cosine)
     static const float c[] = {0.0416666679084301f, -0.001388888224028051f, 2.479928298271261e-05f,
                               -2.719142173646105e-07f};
     const uint32_t magic = 0x4b400000u;
-    uint32_t t = tri(b, SX_LOP_FMA, x, sx_loop_set(b, 0.6366197466850281f), bits(b, magic));
+    uint32_t shifted = bits(b, magic);
+    uint32_t t = tri(b, SX_LOP_FMA, x, sx_loop_set(b, 0.6366197466850281f), shifted);
     uint32_t n = bin(b, SX_LOP_SUB, t, bits(b, magic));
     uint32_t r = tri(b, SX_LOP_FNMA, n, sx_loop_set(b, 0x1.921fb6p+0f), x);
     r = tri(b, SX_LOP_FNMA, n, sx_loop_set(b, -0x1.777a5cp-25f), r);
@@ -167,7 +173,8 @@ static uint32_t make_sine(sx_loop_builder *b, uint32_t x, bool cosine)
     uint32_t z = bin(b, SX_LOP_MUL, r, r);
     uint32_t sine = bin(b, SX_LOP_MUL, horner(b, z, s, SX_COUNT(s)), z);
     sine = tri(b, SX_LOP_FMA, sine, r, r);
-    uint32_t cosine_r = tri(b, SX_LOP_FNMA, z, sx_loop_set(b, 0.5f), sx_loop_set(b, 1.0f));
+    uint32_t at_zero = sx_loop_set(b, 1.0f);
+    uint32_t cosine_r = tri(b, SX_LOP_FNMA, z, sx_loop_set(b, 0.5f), at_zero);
     uint32_t z2 = bin(b, SX_LOP_MUL, z, z);
     cosine_r = tri(b, SX_LOP_FMA, horner(b, z, c, SX_COUNT(c)), z2, cosine_r);
     uint32_t quadrant = cosine ? bin(b, SX_LOP_IADD, t, bits(b, 1)) : t;
@@ -209,7 +216,8 @@ static pair log2_pair(sx_loop_builder *b, uint32_t a)
     static const float c[] = {0.6666667f, 0.40000126f, 0.28550342f, 0.23343362f};
     uint32_t tiny = compare(b, a, sx_loop_set(b, 0x1p-126f), SX_LT);
     uint32_t v = tri(b, SX_LOP_BLEND, tiny, bin(b, SX_LOP_MUL, a, sx_loop_set(b, 0x1p25f)), a);
-    uint32_t shift = tri(b, SX_LOP_BLEND, tiny, sx_loop_set(b, -25.0f), sx_loop_set(b, 0.0f));
+    uint32_t unshifted = sx_loop_set(b, 0.0f);
+    uint32_t shift = tri(b, SX_LOP_BLEND, tiny, sx_loop_set(b, -25.0f), unshifted);
     uint32_t i = un_imm(b, SX_LOP_SAR, bin(b, SX_LOP_ISUB, v, bits(b, 0x3f3504f3u)), 23);
     uint32_t m = bin(b, SX_LOP_ISUB, v, un_imm(b, SX_LOP_SHL, i, 23));
     uint32_t e = bin(b, SX_LOP_ADD, un(b, SX_LOP_I2F, i), shift);
@@ -256,7 +264,8 @@ static uint32_t exp2_product(sx_loop_builder *b, uint32_t y, pair log)
     uint32_t i = bin(b, SX_LOP_ISUB, t, bits(b, magic));
     uint32_t half = un_imm(b, SX_LOP_SAR, i, 1);
     uint32_t rest = bin(b, SX_LOP_ISUB, i, half);
-    uint32_t p = tri(b, SX_LOP_FMA, horner(b, f, c, SX_COUNT(c)), f, sx_loop_set(b, 1.0f));
+    uint32_t one = sx_loop_set(b, 1.0f);
+    uint32_t p = tri(b, SX_LOP_FMA, horner(b, f, c, SX_COUNT(c)), f, one);
     p = bin(b, SX_LOP_MUL, p, power_of_two(b, half));
     return bin(b, SX_LOP_MUL, p, power_of_two(b, rest));
 }
@@ -289,15 +298,24 @@ static uint32_t make_power(sx_loop_builder *b, uint32_t x, uint32_t y)
     undefined = bin(b, SX_LOP_MOR, undefined, compare(b, x, x, SX_NE));
     undefined = bin(b, SX_LOP_MOR, undefined, compare(b, y, y, SX_NE));
     v = tri(b, SX_LOP_BLEND, undefined, bits(b, 0x7fc00000u), v);
-    uint32_t unit = bin(b, SX_LOP_MOR, compare(b, y, zero, SX_EQ), compare(b, x, one, SX_EQ));
+    uint32_t of_one = compare(b, x, one, SX_EQ);
+    uint32_t unit = bin(b, SX_LOP_MOR, compare(b, y, zero, SX_EQ), of_one);
     return tri(b, SX_LOP_BLEND, unit, one, v);
+}
+
+static uint32_t make_rsqrt(sx_loop_builder *b, uint32_t x)
+{
+    uint32_t root = un(b, SX_LOP_SQRT, x);
+    return bin(b, SX_LOP_DIV, sx_loop_set(b, 1.0f), root);
 }
 
 static uint32_t make_sign(sx_loop_builder *b, uint32_t x)
 {
     uint32_t zero = sx_loop_set(b, 0.0f);
-    uint32_t v = tri(b, SX_LOP_BLEND, compare(b, x, zero, SX_GT), sx_loop_set(b, 1.0f), x);
-    return tri(b, SX_LOP_BLEND, compare(b, x, zero, SX_LT), sx_loop_set(b, -1.0f), v);
+    uint32_t one = sx_loop_set(b, 1.0f);
+    uint32_t v = tri(b, SX_LOP_BLEND, compare(b, x, zero, SX_GT), one, x);
+    uint32_t minus_one = sx_loop_set(b, -1.0f);
+    return tri(b, SX_LOP_BLEND, compare(b, x, zero, SX_LT), minus_one, v);
 }
 
 static uint32_t refuse(sx_loop_builder *b, sx_op op)
@@ -347,7 +365,7 @@ uint32_t sx_loop_apply(sx_loop_builder *b, sx_op op, sx_direction direction, uin
     case SX_OP_EXP: return make_exp(b, x);
     case SX_OP_LOG: return make_log(b, x);
     case SX_OP_SQRT: return un(b, SX_LOP_SQRT, x);
-    case SX_OP_RSQRT: return bin(b, SX_LOP_DIV, sx_loop_set(b, 1.0f), un(b, SX_LOP_SQRT, x));
+    case SX_OP_RSQRT: return make_rsqrt(b, x);
     case SX_OP_TANH: return make_tanh(b, x);
     case SX_OP_ERF: return make_erf(b, x);
     case SX_OP_LOGISTIC: return make_logistic(b, x);

@@ -54,14 +54,16 @@ static uint32_t clamp(sx_loop_builder *b, uint32_t x, double low, double high)
 /* 2^i for integers in [-1022, 1023]. */
 static uint32_t power_of_two(sx_loop_builder *b, uint32_t i)
 {
-    return bin(b, SX_LOP_IADD, un_imm(b, SX_LOP_SHL, i, 52), set(b, 1));
+    uint32_t one = set(b, 1);
+    return bin(b, SX_LOP_IADD, un_imm(b, SX_LOP_SHL, i, 52), one);
 }
 
 /* Halves a small integer, toward minus infinity: there is no arithmetic shift of 8 bytes. */
 static uint32_t half_of(sx_loop_builder *b, uint32_t i)
 {
     uint32_t up = bin(b, SX_LOP_IADD, i, sx_loop_bits(b, 4096));
-    return bin(b, SX_LOP_ISUB, un_imm(b, SX_LOP_SHR, up, 1), sx_loop_bits(b, 2048));
+    uint32_t down = sx_loop_bits(b, 2048);
+    return bin(b, SX_LOP_ISUB, un_imm(b, SX_LOP_SHR, up, 1), down);
 }
 
 /* (e^r - 1) / r of |r| <= ln 2 / 2: 1 + r/2! + r^2/3! + ... */
@@ -83,7 +85,8 @@ static uint32_t series(sx_loop_builder *b, uint32_t r)
  * subnormal results and overflow gives infinity. Without `low` it is SX_NO_REG. */
 static uint32_t exp_of(sx_loop_builder *b, uint32_t x, uint32_t low)
 {
-    uint32_t t = tri(b, SX_LOP_FMA, x, set(b, 0x1.71547652b82fep+0), set(b, MAGIC));
+    uint32_t shifted = set(b, MAGIC);
+    uint32_t t = tri(b, SX_LOP_FMA, x, set(b, 0x1.71547652b82fep+0), shifted);
     uint32_t n = bin(b, SX_LOP_SUB, t, set(b, MAGIC));
     uint32_t r = tri(b, SX_LOP_FNMA, n, set(b, LN2_HIGH), x);
     r = tri(b, SX_LOP_FNMA, n, set(b, LN2_LOW), r);
@@ -91,7 +94,8 @@ static uint32_t exp_of(sx_loop_builder *b, uint32_t x, uint32_t low)
     uint32_t i = bin(b, SX_LOP_ISUB, t, set(b, MAGIC));
     uint32_t half = half_of(b, i);
     uint32_t rest = bin(b, SX_LOP_ISUB, i, half);
-    uint32_t p = tri(b, SX_LOP_FMA, series(b, r), r, set(b, 1));
+    uint32_t one = set(b, 1);
+    uint32_t p = tri(b, SX_LOP_FMA, series(b, r), r, one);
     p = bin(b, SX_LOP_MUL, p, power_of_two(b, half));
     return bin(b, SX_LOP_MUL, p, power_of_two(b, rest));
 }
@@ -111,7 +115,8 @@ static split_number split_of(sx_loop_builder *b, uint32_t x)
     const uint64_t root = UINT64_C(0x3FE6A09E667F3BCD); /* sqrt 1/2 */
     uint32_t tiny = compare(b, x, set(b, 0x1p-1022), SX_LT);
     uint32_t v = tri(b, SX_LOP_BLEND, tiny, bin(b, SX_LOP_MUL, x, set(b, 0x1p54)), x);
-    uint32_t shift = tri(b, SX_LOP_BLEND, tiny, set(b, -54 - 2048), set(b, -2048));
+    uint32_t unshifted = set(b, -2048);
+    uint32_t shift = tri(b, SX_LOP_BLEND, tiny, set(b, -54 - 2048), unshifted);
     /* the exponent, 2048 more so that it is positive under a logical shift */
     uint32_t e = bin(b, SX_LOP_ISUB, v, sx_loop_bits(b, root));
     e = bin(b, SX_LOP_XOR, e, sx_loop_bits(b, UINT64_C(1) << 63));
@@ -135,14 +140,16 @@ static uint32_t make_log(sx_loop_builder *b, uint32_t x)
     for (uint32_t k = 21; k >= 3; k -= 2) {
         p = tri(b, SX_LOP_FMA, p, z, set(b, 2.0 / k));
     }
-    uint32_t half = bin(b, SX_LOP_MUL, bin(b, SX_LOP_MUL, f, f), set(b, 0.5));
+    uint32_t half = set(b, 0.5);
+    half = bin(b, SX_LOP_MUL, bin(b, SX_LOP_MUL, f, f), half);
     uint32_t tail =
         tri(b, SX_LOP_FMA, p, z, half); /* p z is R, log(1 + f) = f - (half - s (half + R)) */
     uint32_t low = tri(b, SX_LOP_FMA, s, tail, bin(b, SX_LOP_MUL, n, set(b, LN2_LOW)));
     uint32_t y = bin(b, SX_LOP_SUB, f, bin(b, SX_LOP_SUB, half, low));
     y = tri(b, SX_LOP_FMA, n, set(b, LN2_HIGH), y);
     uint32_t zero = compare(b, x, set(b, 0), SX_EQ);
-    uint32_t odd = tri(b, SX_LOP_BLEND, zero, set(b, -HUGE_VAL), set(b, (double)NAN));
+    uint32_t nan = set(b, (double)NAN);
+    uint32_t odd = tri(b, SX_LOP_BLEND, zero, set(b, -HUGE_VAL), nan);
     y = tri(b, SX_LOP_BLEND, compare(b, x, set(b, 0), SX_GT), y, odd);
     return tri(b, SX_LOP_BLEND, compare(b, x, set(b, HUGE_VAL), SX_EQ), x, y);
 }
@@ -162,7 +169,8 @@ static uint32_t make_tanh(sx_loop_builder *b, uint32_t x)
 {
     uint32_t a = clamp(b, size_of(b, x), 0, 22);
     a = bin(b, SX_LOP_ADD, a, a);
-    uint32_t t = tri(b, SX_LOP_FMA, a, set(b, 0x1.71547652b82fep+0), set(b, MAGIC));
+    uint32_t shifted = set(b, MAGIC);
+    uint32_t t = tri(b, SX_LOP_FMA, a, set(b, 0x1.71547652b82fep+0), shifted);
     uint32_t n = bin(b, SX_LOP_SUB, t, set(b, MAGIC));
     uint32_t r = tri(b, SX_LOP_FNMA, n, set(b, LN2_HIGH), a);
     r = tri(b, SX_LOP_FNMA, n, set(b, LN2_LOW), r);
@@ -177,7 +185,8 @@ static uint32_t make_tanh(sx_loop_builder *b, uint32_t x)
 static uint32_t make_logistic(sx_loop_builder *b, uint32_t x)
 {
     uint32_t e = make_exp(b, bin(b, SX_LOP_XOR, x, set(b, -0.0)));
-    return bin(b, SX_LOP_DIV, set(b, 1), bin(b, SX_LOP_ADD, e, set(b, 1)));
+    uint32_t below = bin(b, SX_LOP_ADD, e, set(b, 1));
+    return bin(b, SX_LOP_DIV, set(b, 1), below);
 }
 
 /* ---- erf ---- */
@@ -204,7 +213,8 @@ static uint32_t erf_near(sx_loop_builder *b, uint32_t x)
         c[n] = (n % 2 == 0 ? leading : -leading) / (factorial * (2 * n + 1));
     }
     uint32_t rest = horner(b, bin(b, SX_LOP_MUL, x, x), c, SX_COUNT(c));
-    return tri(b, SX_LOP_FMA, x, set(b, leading), bin(b, SX_LOP_MUL, x, rest));
+    rest = bin(b, SX_LOP_MUL, x, rest);
+    return tri(b, SX_LOP_FMA, x, set(b, leading), rest);
 }
 
 /* 1 - erf a of 1 <= a <= 6: e^(-a^2) G, G = e^(a^2) (1 - erf a) as a polynomial in s = A / (a + 2) + B, which is
@@ -218,8 +228,10 @@ static uint32_t erfc_far(sx_loop_builder *b, uint32_t a)
         -0x1.2ce04abf72b0bp-24, -0x1.439a8a043b7c7p-31, 0x1.68a3e08dfcbb3p-29,
         -0x1.2767247ad4a64p-32, -0x1.43b96367207b5p-34, 0x1.851410b153c21p-36,
         -0x1.396f93c3195c6p-43, -0x1.065ff0aa057ecp-40, 0x1.4669b17eea8e2p-43};
-    uint32_t s = bin(b, SX_LOP_DIV, set(b, 1), bin(b, SX_LOP_ADD, a, set(b, 2)));
-    s = tri(b, SX_LOP_FMA, s, set(b, 0x1.3333333333333p+3), set(b, -0x1.199999999999ap+1));
+    uint32_t s = bin(b, SX_LOP_ADD, a, set(b, 2));
+    s = bin(b, SX_LOP_DIV, set(b, 1), s);
+    uint32_t shift = set(b, -0x1.199999999999ap+1);
+    s = tri(b, SX_LOP_FMA, s, set(b, 0x1.3333333333333p+3), shift);
     uint32_t square = bin(b, SX_LOP_MUL, a, a);
     uint32_t e = make_exp(b, bin(b, SX_LOP_XOR, square, set(b, -0.0)));
     return bin(b, SX_LOP_MUL, e, horner(b, s, c, SX_COUNT(c)));
@@ -228,9 +240,11 @@ static uint32_t erfc_far(sx_loop_builder *b, uint32_t a)
 static uint32_t make_erf(sx_loop_builder *b, uint32_t x)
 {
     uint32_t size = size_of(b, x);
-    uint32_t far = bin(b, SX_LOP_SUB, set(b, 1), erfc_far(b, clamp(b, size, 1, 6)));
+    uint32_t far = erfc_far(b, clamp(b, size, 1, 6));
+    far = bin(b, SX_LOP_SUB, set(b, 1), far);
     far = bin(b, SX_LOP_OR, far, sign_bits(b, x));
-    return tri(b, SX_LOP_BLEND, compare(b, size, set(b, 1), SX_LT), erf_near(b, x), far);
+    uint32_t near = erf_near(b, x);
+    return tri(b, SX_LOP_BLEND, compare(b, size, set(b, 1), SX_LT), near, far);
 }
 
 static uint32_t make_gelu(sx_loop_builder *b, uint32_t x, bool by_tanh)
@@ -286,18 +300,21 @@ static uint32_t alternating(sx_loop_builder *b, uint32_t z, uint32_t first, uint
  * the low part of the angle in. */
 static uint32_t make_sine(sx_loop_builder *b, uint32_t x, bool cosine)
 {
-    uint32_t t = tri(b, SX_LOP_FMA, x, set(b, 0x1.45f306dc9c883p-1), set(b, MAGIC));
+    uint32_t shifted = set(b, MAGIC);
+    uint32_t t = tri(b, SX_LOP_FMA, x, set(b, 0x1.45f306dc9c883p-1), shifted);
     pair r = reduce_angle(b, x, bin(b, SX_LOP_SUB, t, set(b, MAGIC)));
     uint32_t z = bin(b, SX_LOP_MUL, r.high, r.high);
     uint32_t half = bin(b, SX_LOP_MUL, z, set(b, 0.5));
     uint32_t less = bin(b, SX_LOP_SUB, set(b, 1), half);
-    uint32_t cube = bin(b, SX_LOP_XOR, bin(b, SX_LOP_MUL, z, r.high), set(b, -0.0));
+    uint32_t minus = set(b, -0.0);
+    uint32_t cube = bin(b, SX_LOP_XOR, bin(b, SX_LOP_MUL, z, r.high), minus);
     uint32_t sine = bin(b, SX_LOP_MUL, r.low, less);
     sine = tri(b, SX_LOP_FMA, cube, alternating(b, z, 3, 8), sine);
     sine = bin(b, SX_LOP_ADD, r.high, sine);
     uint32_t rest = bin(b, SX_LOP_SUB, bin(b, SX_LOP_SUB, set(b, 1), less), half);
     rest = tri(b, SX_LOP_FNMA, r.high, r.low, rest);
-    rest = tri(b, SX_LOP_FMA, bin(b, SX_LOP_MUL, z, z), alternating(b, z, 4, 7), rest);
+    uint32_t terms = alternating(b, z, 4, 7);
+    rest = tri(b, SX_LOP_FMA, bin(b, SX_LOP_MUL, z, z), terms, rest);
     uint32_t other = bin(b, SX_LOP_ADD, less, rest);
     uint32_t one = sx_loop_bits(b, 1);
     uint32_t quadrant = cosine ? bin(b, SX_LOP_IADD, t, one) : t;
@@ -309,7 +326,8 @@ static uint32_t make_sine(sx_loop_builder *b, uint32_t x, bool cosine)
     if (!cosine) { /* the sign of zero */
         v = tri(b, SX_LOP_BLEND, compare(b, x, set(b, 0), SX_EQ), x, v);
     }
-    uint32_t inside = compare(b, size_of(b, x), set(b, 0x1p24), SX_LE);
+    uint32_t limit = set(b, 0x1p24);
+    uint32_t inside = compare(b, size_of(b, x), limit, SX_LE);
     return tri(b, SX_LOP_BLEND, inside, v, set(b, (double)NAN));
 }
 
@@ -407,14 +425,23 @@ static uint32_t make_power(sx_loop_builder *b, uint32_t x, uint32_t y)
     undefined = bin(b, SX_LOP_MOR, undefined, compare(b, x, x, SX_NE));
     undefined = bin(b, SX_LOP_MOR, undefined, compare(b, y, y, SX_NE));
     v = tri(b, SX_LOP_BLEND, undefined, set(b, (double)NAN), v);
-    uint32_t unit = bin(b, SX_LOP_MOR, compare(b, y, zero, SX_EQ), compare(b, x, one, SX_EQ));
+    uint32_t of_one = compare(b, x, one, SX_EQ);
+    uint32_t unit = bin(b, SX_LOP_MOR, compare(b, y, zero, SX_EQ), of_one);
     return tri(b, SX_LOP_BLEND, unit, one, v);
+}
+
+static uint32_t make_rsqrt(sx_loop_builder *b, uint32_t x)
+{
+    uint32_t root = un(b, SX_LOP_SQRT, x);
+    return bin(b, SX_LOP_DIV, set(b, 1), root);
 }
 
 static uint32_t make_sign(sx_loop_builder *b, uint32_t x)
 {
-    uint32_t v = tri(b, SX_LOP_BLEND, compare(b, x, set(b, 0), SX_GT), set(b, 1), x);
-    return tri(b, SX_LOP_BLEND, compare(b, x, set(b, 0), SX_LT), set(b, -1), v);
+    uint32_t one = set(b, 1);
+    uint32_t v = tri(b, SX_LOP_BLEND, compare(b, x, set(b, 0), SX_GT), one, x);
+    uint32_t minus_one = set(b, -1);
+    return tri(b, SX_LOP_BLEND, compare(b, x, set(b, 0), SX_LT), minus_one, v);
 }
 
 uint32_t sx_loop_apply_wide(sx_loop_builder *b, sx_op op, uint32_t x, uint32_t y)
@@ -430,7 +457,7 @@ uint32_t sx_loop_apply_wide(sx_loop_builder *b, sx_op op, uint32_t x, uint32_t y
     case SX_OP_NEGATE: return bin(b, SX_LOP_XOR, x, set(b, -0.0));
     case SX_OP_ABS: return size_of(b, x);
     case SX_OP_SQRT: return un(b, SX_LOP_SQRT, x);
-    case SX_OP_RSQRT: return bin(b, SX_LOP_DIV, set(b, 1), un(b, SX_LOP_SQRT, x));
+    case SX_OP_RSQRT: return make_rsqrt(b, x);
     case SX_OP_EXP: return make_exp(b, x);
     case SX_OP_LOG: return make_log(b, x);
     case SX_OP_TANH: return make_tanh(b, x);

@@ -119,7 +119,8 @@ static uint32_t clamp(sx_loop_builder *b, uint32_t x, double low, double high)
 /* The upper half of an f32, nearest even, by integers: near the largest numbers the sum would overflow. */
 static uint32_t round_bf16(sx_loop_builder *b, uint32_t x)
 {
-    uint32_t odd = bin(b, SX_LOP_AND, un_imm(b, SX_LOP_SHR, x, 16), whole(b, 1));
+    uint32_t one = whole(b, 1);
+    uint32_t odd = bin(b, SX_LOP_AND, un_imm(b, SX_LOP_SHR, x, 16), one);
     uint32_t sum = bin(b, SX_LOP_IADD, x, bin(b, SX_LOP_IADD, odd, whole(b, 0x7FFF)));
     uint32_t high = bin(b, SX_LOP_AND, sum, sx_loop_bits(b, 0xFFFF0000u));
     return blend(b, compare_with(b, SX_LOP_CMP, x, x, SX_EQ), high, x);
@@ -150,7 +151,8 @@ uint32_t sx_loop_round(sx_loop_builder *b, sx_dtype dtype, uint32_t x)
     if (f.saturates) {
         return r;
     }
-    uint32_t large = compare_with(b, SX_LOP_CMP, magnitude(b, r), real(b, beyond), SX_GE);
+    uint32_t largest = real(b, beyond);
+    uint32_t large = compare_with(b, SX_LOP_CMP, magnitude(b, r), largest, SX_GE);
     return blend(b, large, bin(b, SX_LOP_OR, sign, infinity_bits(b)), r);
 }
 
@@ -217,7 +219,8 @@ uint32_t sx_loop_encode(sx_loop_builder *b, sx_dtype dtype, uint32_t value)
 {
     format f;
     if (dtype == SX_BOOL) {
-        return blend(b, value, whole(b, 1), whole(b, 0));
+        uint32_t no = whole(b, 0);
+        return blend(b, value, whole(b, 1), no);
     }
     if (!is_coded(b, dtype, &f)) {
         return value;
@@ -232,8 +235,8 @@ uint32_t sx_loop_encode(sx_loop_builder *b, sx_dtype dtype, uint32_t value)
         moved = un_imm(b, SX_LOP_SHR, value, 16);
     } else {
         uint32_t bias = (1u << (f.exponent_bits - 1)) - 1;
-        moved = bin(b, SX_LOP_MUL, magnitude(b, value),
-                    real(b, ldexp(1, (int)bias - (int)lane_bias(b))));
+        uint32_t factor = real(b, ldexp(1, (int)bias - (int)lane_bias(b)));
+        moved = bin(b, SX_LOP_MUL, magnitude(b, value), factor);
         moved = un_imm(b, SX_LOP_SHR, moved, lane_mantissa(b) - f.mantissa_bits);
     }
     moved = bin(b, SX_LOP_AND, moved, whole(b, mask));
@@ -250,7 +253,8 @@ uint32_t sx_loop_constant(sx_loop_builder *b, sx_dtype dtype, double value)
     case SX_CLASS_INT: return whole(b, (int64_t)value);
     case SX_CLASS_BOOL: break;
     }
-    return compare_with(b, SX_LOP_ICMP, whole(b, value != 0), whole(b, 0), SX_GT);
+    uint32_t zero = whole(b, 0);
+    return compare_with(b, SX_LOP_ICMP, whole(b, value != 0), zero, SX_GT);
 }
 
 /* ---- integers ---- */
@@ -300,8 +304,9 @@ static uint32_t multiply_int(sx_loop_builder *b, sx_dtype dtype, uint32_t x, uin
     if (sx_dtype_bytes(dtype) < 8) {
         return low;
     }
-    uint32_t cross = bin(b, SX_LOP_IADD, bin(b, SX_LOP_IMUL, un_imm(b, SX_LOP_SHR, x, 32), y),
-                         bin(b, SX_LOP_IMUL, x, un_imm(b, SX_LOP_SHR, y, 32)));
+    uint32_t of_y = bin(b, SX_LOP_IMUL, x, un_imm(b, SX_LOP_SHR, y, 32));
+    uint32_t of_x = bin(b, SX_LOP_IMUL, un_imm(b, SX_LOP_SHR, x, 32), y);
+    uint32_t cross = bin(b, SX_LOP_IADD, of_x, of_y);
     return bin(b, SX_LOP_IADD, low, un_imm(b, SX_LOP_SHL, cross, 32));
 }
 
@@ -339,7 +344,8 @@ static uint32_t divide_long(sx_loop_builder *b, uint32_t x, uint32_t y)
     uint32_t divisor = unsigned_to_real(b, by);
     uint32_t q = none;
     for (uint32_t k = 0; k < 2; k++) {
-        uint32_t part = bin(b, SX_LOP_MUL, unsigned_to_real(b, rest), real(b, 1 - 0x1p-50));
+        uint32_t less = real(b, 1 - 0x1p-50);
+        uint32_t part = bin(b, SX_LOP_MUL, unsigned_to_real(b, rest), less);
         part = un_imm(b, SX_LOP_ROUND, bin(b, SX_LOP_DIV, part, divisor), 1);
         part = real_to_long(b, part);
         q = bin(b, SX_LOP_IADD, q, part);
@@ -347,8 +353,10 @@ static uint32_t divide_long(sx_loop_builder *b, uint32_t x, uint32_t y)
     }
     uint32_t enough = un(b, SX_LOP_MNOT, is_negative(b, bin(b, SX_LOP_ISUB, rest, by)));
     q = blend(b, enough, bin(b, SX_LOP_IADD, q, whole(b, 1)), q);
-    q = blend(b, bin(b, SX_LOP_MXOR, x_below, y_below), bin(b, SX_LOP_ISUB, none, q), q);
-    return blend(b, compare_with(b, SX_LOP_ICMP, y, none, SX_EQ), whole(b, -1), q);
+    uint32_t negated = bin(b, SX_LOP_ISUB, none, q);
+    q = blend(b, bin(b, SX_LOP_MXOR, x_below, y_below), negated, q);
+    uint32_t minus = whole(b, -1);
+    return blend(b, compare_with(b, SX_LOP_ICMP, y, none, SX_EQ), minus, q);
 }
 
 /* Toward zero; by 0 it is -1. The float quotient of integers of so few bits is never rounded to a whole number
@@ -359,9 +367,11 @@ static uint32_t divide_int(sx_loop_builder *b, sx_dtype dtype, uint32_t x, uint3
         return divide_long(b, x, y);
     }
     SX_ASSERT(8 * sx_dtype_bytes(dtype) <= (is_wide(b) ? 32 : 16));
-    uint32_t q = bin(b, SX_LOP_DIV, small_to_real(b, x), small_to_real(b, y));
+    uint32_t divisor = small_to_real(b, y);
+    uint32_t q = bin(b, SX_LOP_DIV, small_to_real(b, x), divisor);
     uint32_t zero = compare_with(b, SX_LOP_ICMP, y, whole(b, 0), SX_EQ);
-    q = blend(b, zero, real(b, -1), un_imm(b, SX_LOP_ROUND, q, 3));
+    q = un_imm(b, SX_LOP_ROUND, q, 3);
+    q = blend(b, zero, real(b, -1), q);
     return small_to_int(b, q);
 }
 
@@ -387,7 +397,8 @@ static uint32_t power_int(sx_loop_builder *b, sx_dtype dtype, uint32_t x, uint32
         return result;
     }
     uint32_t minus = whole(b, -1);
-    uint32_t below = blend(b, compare_with(b, SX_LOP_ICMP, x, one, SX_EQ), one, whole(b, 0));
+    uint32_t none = whole(b, 0);
+    uint32_t below = blend(b, compare_with(b, SX_LOP_ICMP, x, one, SX_EQ), one, none);
     uint32_t turns = compare_with(b, SX_LOP_ICMP, x, minus, SX_EQ);
     below = blend(b, turns, blend(b, odd, minus, one), below);
     return blend(b, is_negative(b, y), below, result);
@@ -396,7 +407,10 @@ static uint32_t power_int(sx_loop_builder *b, sx_dtype dtype, uint32_t x, uint32
 static uint32_t sign_int(sx_loop_builder *b, uint32_t x)
 {
     uint32_t above = compare_with(b, SX_LOP_ICMP, x, whole(b, 0), SX_GT);
-    return blend(b, above, whole(b, 1), blend(b, is_negative(b, x), whole(b, -1), whole(b, 0)));
+    uint32_t zero = whole(b, 0);
+    uint32_t minus = whole(b, -1);
+    uint32_t rest = blend(b, is_negative(b, x), minus, zero);
+    return blend(b, above, whole(b, 1), rest);
 }
 
 static uint32_t apply_int(sx_loop_builder *b, sx_op op, sx_dtype dtype, uint32_t x, uint32_t y)
@@ -506,9 +520,9 @@ static uint32_t stick(sx_loop_builder *b, uint32_t x, int64_t limit, uint32_t bi
     uint32_t none = compare_with(b, SX_LOP_ICMP, low, whole(b, 0), SX_EQ);
     uint32_t kept = bin(b, SX_LOP_AND, x, whole(b, ~rest));
     kept = blend(b, none, kept, bin(b, SX_LOP_OR, kept, whole(b, rest + 1)));
-    uint32_t far = bin(b, SX_LOP_MOR, compare_with(b, SX_LOP_ICMP, x, whole(b, limit), SX_GT),
-                       compare_with(b, SX_LOP_ICMP, whole(b, -limit), x, SX_GT));
-    return blend(b, far, kept, x);
+    uint32_t below = compare_with(b, SX_LOP_ICMP, whole(b, -limit), x, SX_GT);
+    uint32_t above = compare_with(b, SX_LOP_ICMP, x, whole(b, limit), SX_GT);
+    return blend(b, bin(b, SX_LOP_MOR, above, below), kept, x);
 }
 
 static uint32_t int_to_float(sx_loop_builder *b, sx_dtype from, sx_dtype to, uint32_t x)
@@ -539,7 +553,8 @@ static uint32_t float_to_int(sx_loop_builder *b, sx_dtype to, uint32_t x)
     } else {
         r = small_to_int(b, un_imm(b, SX_LOP_ROUND, clamp(b, x, low, high), 3));
     }
-    return blend(b, compare_with(b, SX_LOP_CMP, x, x, SX_EQ), r, whole(b, 0));
+    uint32_t zero = whole(b, 0);
+    return blend(b, compare_with(b, SX_LOP_CMP, x, x, SX_EQ), r, zero);
 }
 
 static uint32_t convert(sx_loop_builder *b, sx_dtype from, sx_dtype to, uint32_t x)
@@ -548,7 +563,8 @@ static uint32_t convert(sx_loop_builder *b, sx_dtype from, sx_dtype to, uint32_t
         return x;
     }
     if (from == SX_BOOL) {
-        return blend(b, x, sx_loop_constant(b, to, 1), sx_loop_constant(b, to, 0));
+        uint32_t zero = sx_loop_constant(b, to, 0);
+        return blend(b, x, sx_loop_constant(b, to, 1), zero);
     }
     bool from_float = sx_dtype_class_of(from) == SX_CLASS_FLOAT;
     switch (sx_dtype_class_of(to)) {

@@ -289,9 +289,9 @@ static sx_code lower_part(sx_nvidia_lowering *l)
     sx_ptx_arg point = sx_ptx_register(&l->b, SX_PTX_B32);
     l->lane = sx_nvidia_special(l, SX_PTX_SPECIAL_TID_X);
     l->lane_wide = sx_nvidia_widened(l, l->lane);
-    SX_PTX_PUT(&l->b, MAD, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_U32), warp,
-               sx_nvidia_special(l, SX_PTX_SPECIAL_CTAID_X), rows,
-               sx_nvidia_special(l, SX_PTX_SPECIAL_TID_Y));
+    sx_ptx_arg block = sx_nvidia_special(l, SX_PTX_SPECIAL_CTAID_X);
+    sx_ptx_arg row = sx_nvidia_special(l, SX_PTX_SPECIAL_TID_Y);
+    SX_PTX_PUT(&l->b, MAD, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_U32), warp, block, rows, row);
     SX_PTX_PUT(&l->b, MUL, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_U32), warps,
                sx_nvidia_special(l, SX_PTX_SPECIAL_NCTAID_X), rows);
     place_workspace(l, warp);

@@ -106,7 +106,9 @@ static void put_imul(sx_nvidia_lowering *l, sx_ptx_arg d, sx_ptx_arg a, sx_ptx_a
         SX_PTX_PUT(&l->b, MUL, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_S32), d, a, b);
         return;
     }
-    sx_ptx_arg low[2] = {fresh(l, SX_PTX_B32), fresh(l, SX_PTX_B32)};
+    sx_ptx_arg low[2];
+    low[0] = fresh(l, SX_PTX_B32);
+    low[1] = fresh(l, SX_PTX_B32);
     SX_PTX_PUT(&l->b, CVT, SX_PTX_M(SX_PTX_TYPE_U32, SX_PTX_TYPE_U64), low[0], a);
     SX_PTX_PUT(&l->b, CVT, SX_PTX_M(SX_PTX_TYPE_U32, SX_PTX_TYPE_U64), low[1], b);
     SX_PTX_PUT(&l->b, MUL_WIDE, SX_PTX_M(SX_PTX_TYPE_U32), d, low[0], low[1]);

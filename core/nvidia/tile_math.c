@@ -191,8 +191,9 @@ static void multiply_by_matrices(sx_nvidia_block *k, uint32_t steps)
             uint32_t left = register_of(&o[0], sx_at_row(at), 0) / per_word;
             uint32_t right = register_of(&o[1], sx_at_column(at), 0) / per_word;
             sx_ptx_arg sum = sx_ptx_vector(&k->l.b, &k->sum[r], own);
-            const sx_ptx_arg arg[] = {sum, sx_ptx_vector(&k->l.b, &k->factor[0][left], words[0]),
-                                      sx_ptx_vector(&k->l.b, &k->factor[1][right], words[1]), sum};
+            sx_ptx_arg lhs = sx_ptx_vector(&k->l.b, &k->factor[0][left], words[0]);
+            sx_ptx_arg rhs = sx_ptx_vector(&k->l.b, &k->factor[1][right], words[1]);
+            const sx_ptx_arg arg[] = {sum, lhs, rhs, sum};
             sx_ptx_put(&k->l.b, sx_nvidia_matrix_op(m), SX_PTX_M(0), arg, SX_COUNT(arg));
         }
     }

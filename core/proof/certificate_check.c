@@ -72,8 +72,8 @@ static bool congruent(checker *c, uint32_t a, uint32_t b)
     const sx_eg_node *y = &c->t.eg.node[b];
     bool same = x->op == y->op && x->attr == y->attr && x->arity == y->arity;
     for (uint32_t k = 0; same && k < x->arity; k++) {
-        same = rep_of(c, sx_eg_made_child(&c->t.eg, a, k)) ==
-               rep_of(c, sx_eg_made_child(&c->t.eg, b, k));
+        uint32_t left = rep_of(c, sx_eg_made_child(&c->t.eg, a, k));
+        same = left == rep_of(c, sx_eg_made_child(&c->t.eg, b, k));
     }
     return same;
 }
@@ -201,7 +201,8 @@ static sx_code is_equal(checker *c, uint32_t a, uint32_t b, bool *equal)
     while (c->rep_count < c->t.eg.node_count) {
         SX_TRY(admit_term(c, c->rep_count));
     }
-    *equal = rep_of(c, a) == rep_of(c, b);
+    uint32_t left = rep_of(c, a);
+    *equal = left == rep_of(c, b);
     return SX_OK;
 }
 
@@ -738,8 +739,9 @@ static sx_code check_agreement(checker *c)
     bool known;
     SX_TRY(is_equal(c, 0, 0, &known));
     for (uint32_t n = 0; n < eg->node_count; n++) {
-        bool agree = rep_of(c, sx_eg_find(eg, n)) == rep_of(c, n) &&
-                     sx_eg_find(eg, rep_of(c, n)) == sx_eg_find(eg, n);
+        uint32_t of_class = rep_of(c, sx_eg_find(eg, n));
+        uint32_t rep = rep_of(c, n);
+        bool agree = of_class == rep && sx_eg_find(eg, rep) == sx_eg_find(eg, n);
         if (SX_NEVER(!agree)) {
             return SX_FAIL(c->cx, SX_INTERNAL, "certificate: term %u: closure and e-graph differ",
                            n);

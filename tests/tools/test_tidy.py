@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Holds the house rules that a compiler does not: who may include whom, banned calls, sizes of files and functions,
 words that mark unfinished work or that the glossary replaces, width of lines, declarations broken by a comment,
-formatting, assertions. Prints one line for each finding and exits 1 if there is any."""
+expressions that depend on the order of evaluation, formatting, assertions. Prints one line for each finding and exits
+1 if there is any."""
 import os
 import re
 import subprocess
 import sys
 
 sys.dont_write_bytecode = True
+import argument_order  # noqa: E402
 import assertions  # noqa: E402
 import include_graph  # noqa: E402
 
@@ -113,6 +115,7 @@ def check_declarations(path, text):
 def check_planted():
     """The checks find what they are for, and pass what they should."""
     assertions.planted()
+    argument_order.planted()
     for text, wanted in (("x" * 120 + "\n" + "x" * 121, 1), ("short", 0)):
         check_columns("planted.c", text)
         assert len(findings) == wanted, findings
@@ -133,6 +136,11 @@ def check_planted():
         check_declarations("planted.h", text)
         assert len(findings) == (text in broken), (text, findings)
         findings.clear()
+
+
+def check_order(sources):
+    for path, line, text in argument_order.find(sources):
+        report(path, line, text)
 
 
 def check_format(paths):
@@ -173,6 +181,7 @@ def main():
             code = codes[path] = assertions.without_comments_and_strings(text)
             check_calls(path, code)
             check_functions(path, code)
+    check_order({path: code for path, code in codes.items() if not path.startswith("tests/")})
     check_format(c_files)
     findings.extend(assertions.findings(codes, "\n".join(tables)))
     findings.extend(assertions.marks(codes))
