@@ -25,8 +25,11 @@ typedef struct {
     bool inner; /* egraph: run the case in this process, print nothing (what valgrind runs) */
     /* search: name of a built-in program, or a file; NULL: all built-in ones */
     const char *program;
-    uint32_t steps; /* search: of each lane; 0: 4; ablation: 0: 2 */
-    uint64_t fuel;  /* search: of a step; 0: 400 million; ablation: 0: 50 million */
+    uint32_t steps;     /* search: of each lane; 0: 4; ablation: 0: 2 */
+    uint64_t fuel;      /* search: of a step; 0: 400 million; ablation: 0: 50 million */
+    const char *target; /* ptx: devices of the suite, with commas; NULL: h100 */
+    const char *plant;  /* ptx: "below" or "spill": as if a kernel of the suite were so */
+    const char *shape;  /* ptx: only shapes whose names begin so */
 } sx_bench_options;
 typedef struct {
     const char *bench, *case_name, *metric;
@@ -55,6 +58,7 @@ int sx_bench_extract(const sx_bench_options *options);
 int sx_bench_hit(const sx_bench_options *options);
 int sx_bench_legality(const sx_bench_options *options);
 int sx_bench_ptx(const sx_bench_options *options);
+int sx_bench_suite(const sx_bench_options *options); /* cases "suite-..." of sx_bench_ptx */
 int sx_bench_search(const sx_bench_options *options);
 /* Cases "transformer" and "snapshot" of sx_bench_egraph. */
 int sx_bench_transformer(const sx_bench_options *options);

@@ -194,5 +194,5 @@ int sx_bench_ptx(const sx_bench_options *options)
             return sx_code_exit(code);
         }
     }
-    return 0;
+    return sx_bench_suite(options);
 }

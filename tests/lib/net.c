@@ -3,12 +3,12 @@
 #include "core/core.h"
 #include "tests/lib/model.h"
 
-static sx_code visit_nodes(sx_ctx *cx, sx_span text, const sx_binding *binding,
-                           sx_test_fused_visit visit, void *self)
+sx_code sx_test_visit_fused(sx_ctx *cx, sx_span text, const sx_binding *binding,
+                            uint32_t binding_count, sx_test_fused_visit visit, void *self)
 {
     sx_graph *graph, *bound;
     SX_TRY(sx_graph_parse(cx, text, &graph));
-    SX_TRY(sx_graph_bind(cx, graph, binding, 1, &bound));
+    SX_TRY(sx_graph_bind(cx, graph, binding, binding_count, &bound));
     for (uint32_t i = 0; i < bound->node_count; i++) {
         const sx_node *node = &bound->node[i];
         sx_type input[SX_INPUTS_MAX];
@@ -32,8 +32,9 @@ sx_code sx_test_each_fused_of(sx_ctx *cx, sx_span text, const char *target, int6
     sx_core_request request = {
         .ir = text, .target = sx_span_of(target), .binding = &binding, .binding_count = 1};
     sx_code code = sx_core_compile(cx, &request, &image);
-    code = code == SX_OK ? visit_nodes(cx, sx_buf_span(&image.optimized), &binding, visit, self)
-                         : code;
+    code = code == SX_OK
+               ? sx_test_visit_fused(cx, sx_buf_span(&image.optimized), &binding, 1, visit, self)
+               : code;
     sx_image_fini(&image);
     return code;
 }
