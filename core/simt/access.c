@@ -276,9 +276,6 @@ sx_code sx_ptx_touch(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uin
         if (access != SX_PTX_IS_LOAD && place->area->of->touched != NULL) {
             memset(place->area->of->touched + place->offset, 1, size);
         }
-        if (access != SX_PTX_IS_LOAD && place->area->of->touched != NULL) {
-            memset(place->area->of->touched + place->offset, 1, size);
-        }
         return place->area->mark == NULL
                    ? SX_OK
                    : touch_global(&r, place->area, place->offset, u->strong, u->constant);

@@ -90,9 +90,7 @@ static sx_code begin(const sx_ptx_step *s, uint32_t lane, uint64_t *offset)
         memset(to.bytes + source_size, 0, size - source_size);
     }
     uint32_t thread = s->w->index * SX_PTX_LANES + lane;
-    for (uint64_t i = to.offset; i < to.offset + size; i++) {
-        m->cell[i].flight = (uint16_t)(thread + 1);
-    }
+    sx_ptx_in_flight(m, thread, to.offset, size);
     offset[lane] = to.offset;
     SX_TRY(
         sx_grow(m->cx, (void **)&m->copy, &m->copy_capacity, m->copy_count + 1, sizeof *m->copy));

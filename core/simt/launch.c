@@ -116,7 +116,7 @@ static sx_ptx_warp *choose_warp(sx_ptx_machine *m, uint32_t *next)
 
 static void begin_block(sx_ptx_machine *m)
 {
-    memset(m->cell, 0, m->shared_bytes * sizeof *m->cell);
+    memset(m->cell, 0, ((m->shared_bytes >> m->cell_shift) + 1) * sizeof *m->cell);
     memset(m->local_known, 0, m->local_bytes * m->thread_count);
     for (uint32_t i = 0; i < SX_PTX_BARRIERS; i++) {
         m->barrier[i] = (sx_ptx_barrier){.clock = m->barrier[i].clock};

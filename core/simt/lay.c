@@ -192,7 +192,7 @@ static sx_code lay_warps(sx_ptx_machine *m)
     m->warp_count = (m->thread_count + SX_PTX_LANES - 1) / SX_PTX_LANES;
     m->warp = SX_NEW_ARRAY(m->cx, sx_ptx_warp, m->warp_count);
     m->shared = SX_NEW_ARRAY(m->cx, uint8_t, m->shared_bytes + 1);
-    m->cell = SX_NEW_ARRAY(m->cx, sx_ptx_cell, m->shared_bytes + 1);
+    m->cell = SX_NEW_ARRAY(m->cx, sx_ptx_cell, (m->shared_bytes >> m->cell_shift) + 1);
     m->local = SX_NEW_ARRAY(m->cx, uint8_t, m->local_bytes * m->thread_count + 1);
     m->local_known = SX_NEW_ARRAY(m->cx, uint8_t, m->local_bytes * m->thread_count + 1);
     if (m->warp == NULL || m->shared == NULL || m->cell == NULL || m->local == NULL ||

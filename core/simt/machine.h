@@ -193,7 +193,9 @@ typedef struct {
     uint8_t *constants; /* bytes of .const */
     uint64_t constants_bytes;
     uint8_t *shared;
-    sx_ptx_cell *cell; /* by byte of shared memory */
+    /* Of shared memory, one for 2^cell_shift bytes, which every access of the kernel takes wholly or not at all. */
+    sx_ptx_cell *cell;
+    uint32_t cell_shift;
     uint64_t shared_bytes;
     uint8_t *local, *local_known; /* by thread */
     uint64_t local_bytes;         /* of one */
@@ -223,6 +225,15 @@ typedef struct {
     uint32_t product_count, product_capacity;
     sx_ptx_lines *lines;
 } sx_ptx_machine;
+
+/* An instruction of the lanes `active`. */
+typedef struct {
+    sx_ptx_machine *m;
+    sx_ptx_warp *w;
+    const sx_ptx_micro *u;
+    uint32_t insn;
+    uint32_t active;
+} sx_ptx_step;
 
 /* Where addresses of spaces begin. Those of shared and local memory are seen at a window by generic ones. */
 #define SX_PTX_SHARED_FIRST 1024
@@ -289,6 +300,11 @@ void sx_ptx_note_read(const sx_ptx_machine *m, sx_ptx_cell *cell, const sx_ptx_s
                       const sx_ptx_warp *w, uint32_t lane);
 sx_code sx_ptx_touch_shared(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
                             uint64_t offset, uint32_t size, sx_ptx_access access, bool strong);
+/* The same for all lanes of `lanes`, one by one, where the bytes at offset[lane] lie in shared memory. */
+sx_code sx_ptx_touch_lanes(const sx_ptx_step *s, const uint64_t offset[SX_PTX_LANES], uint32_t size,
+                           sx_ptx_access access);
+/* A copy into these bytes begins. */
+void sx_ptx_in_flight(sx_ptx_machine *m, uint32_t thread, uint64_t offset, uint32_t size);
 /* A copy ended: from now on the thread has written these bytes. */
 void sx_ptx_landed(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
                    uint64_t offset, uint32_t size);
@@ -316,14 +332,7 @@ uint32_t sx_ptx_actor_word(const sx_ptx_machine *m, uint32_t actor);
 sx_ptx_stamp sx_ptx_actor_stamp(const sx_ptx_machine *m, uint32_t actor, uint32_t epoch,
                                 uint32_t insn);
 
-/* ---- memory.c, copy.c, together.c, barrier.c: instructions of the lanes `active` ---- */
-typedef struct {
-    sx_ptx_machine *m;
-    sx_ptx_warp *w;
-    const sx_ptx_micro *u;
-    uint32_t insn;
-    uint32_t active;
-} sx_ptx_step;
+/* ---- memory.c, copy.c, together.c, barrier.c ---- */
 sx_ptx_word *sx_ptx_result(const sx_ptx_step *s, uint32_t index);
 const sx_ptx_word *sx_ptx_operand_word(const sx_ptx_step *s, uint32_t index);
 uint64_t sx_ptx_address(const sx_ptx_step *s, uint32_t nth, uint32_t lane);

@@ -40,19 +40,19 @@ uint64_t sx_ptx_address(const sx_ptx_step *s, uint32_t nth, uint32_t lane)
 static uint32_t passes_of(const uint64_t *offset, uint32_t lanes, uint32_t first, uint32_t count,
                           uint32_t words)
 {
-    uint64_t word[SX_PTX_LANES];
-    uint32_t in_bank[BANKS] = {0}, found = 0, most = 0;
+    uint64_t word[BANKS][SX_PTX_LANES]; /* of each bank, in_bank of them */
+    uint32_t in_bank[BANKS] = {0}, most = 0;
     for (uint32_t lane = first; lane < first + count; lane++) {
         for (uint32_t k = 0; (lanes >> lane & 1) != 0 && k < words; k++) {
             uint64_t at = offset[lane] / BANK_BYTES + k;
-            uint32_t i = 0;
-            while (i < found && word[i] != at) {
+            uint32_t bank = at % BANKS, n = in_bank[bank], i = 0;
+            while (i < n && word[bank][i] != at) {
                 i++;
             }
-            if (i == found) {
-                SX_ASSERT(found < SX_PTX_LANES);
-                word[found++] = at;
-                uint32_t n = ++in_bank[at % BANKS];
+            if (i == n) {
+                SX_ASSERT(n < SX_PTX_LANES);
+                word[bank][n] = at;
+                in_bank[bank] = ++n;
                 most = n > most ? n : most;
             }
         }
@@ -76,7 +76,7 @@ static void count_sectors(sx_ptx_machine *m, const uint64_t *offset, uint32_t la
 {
     uint64_t sector[SX_PTX_LANES];
     uint32_t found = 0;
-    for (uint32_t lane = 0; lane < SX_PTX_LANES; lane++) {
+    for (uint32_t lane = 0; lanes != 0 && lane < SX_PTX_LANES; lane++) {
         uint64_t at = offset[lane] / SECTOR_BYTES;
         uint32_t i = found;
         while (i > 0 && sector[i - 1] != at) {
@@ -97,20 +97,87 @@ static uint64_t extended(uint64_t value, uint32_t bytes, uint32_t result_bytes)
     return result_bytes >= 8 ? wide : wide & ((UINT64_C(1) << 8 * result_bytes) - 1);
 }
 
-static void move_elements(const sx_ptx_step *s, uint32_t lane, uint8_t *bytes)
+/* The registers that an access loads into or stores from. */
+#define ELEMENTS_MAX 16
+typedef struct {
+    sx_ptx_word *to[ELEMENTS_MAX];
+    const sx_ptx_word *from[ELEMENTS_MAX];
+} elements;
+
+static void find_elements(const sx_ptx_step *s, elements *e)
 {
-    const sx_ptx_micro *u = s->u;
-    for (uint32_t i = 0; i < u->elements; i++) {
-        uint64_t value = 0;
-        if (u->handler == SX_PTX_RUN_LD) {
-            memcpy(&value, bytes + i * u->element_bytes, u->element_bytes);
-            value = u->extends ? extended(value, u->element_bytes, u->result_bytes) : value;
-            sx_ptx_result(s, i)->lane[lane] = value;
+    SX_ASSERT(s->u->elements <= ELEMENTS_MAX);
+    for (uint32_t i = 0; i < s->u->elements; i++) {
+        if (s->u->handler == SX_PTX_RUN_LD) {
+            e->to[i] = sx_ptx_result(s, i);
         } else {
-            value = sx_ptx_operand_word(s, i)->lane[lane];
-            memcpy(bytes + i * u->element_bytes, &value, u->element_bytes);
+            e->from[i] = sx_ptx_operand_word(s, i);
         }
     }
+}
+
+static inline uint64_t read_element(const uint8_t *bytes, uint32_t count)
+{
+    uint64_t value = 0;
+    uint32_t word;
+    if (count == sizeof word) { // most are
+        memcpy(&word, bytes, sizeof word);
+        return word;
+    }
+    memcpy(&value, bytes, count);
+    return value;
+}
+
+static inline void write_element(uint8_t *bytes, uint64_t value, uint32_t count)
+{
+    uint32_t word = (uint32_t)value;
+    if (count == sizeof word) {
+        memcpy(bytes, &word, sizeof word);
+    } else {
+        memcpy(bytes, &value, count);
+    }
+}
+
+static void move_elements(const sx_ptx_step *s, const elements *e, uint32_t lane, uint8_t *bytes)
+{
+    const sx_ptx_micro *u = s->u;
+    for (uint32_t i = 0; i < u->elements; i++, bytes += u->element_bytes) {
+        if (u->handler == SX_PTX_RUN_LD) {
+            uint64_t value = read_element(bytes, u->element_bytes);
+            e->to[i]->lane[lane] =
+                u->extends ? extended(value, u->element_bytes, u->result_bytes) : value;
+        } else {
+            write_element(bytes, e->from[i]->lane[lane], u->element_bytes);
+        }
+    }
+}
+
+/* All lanes in shared memory: addresses, then what is known of the bytes, then the bytes. */
+static sx_code access_shared(const sx_ptx_step *s, uint32_t size, sx_ptx_access access)
+{
+    uint64_t offset[SX_PTX_LANES] = {0};
+    elements e;
+    for (uint32_t left = s->active; left != 0; left &= left - 1) {
+        uint32_t lane = (uint32_t)__builtin_ctz(left);
+        uint64_t address = sx_ptx_address(s, 0, lane);
+        bool within = address >= SX_PTX_SHARED_FIRST &&
+                      address - SX_PTX_SHARED_FIRST <= s->m->shared_bytes &&
+                      s->m->shared_bytes - (address - SX_PTX_SHARED_FIRST) >= size;
+        if (!within || (address & (size - 1)) != 0) {
+            sx_ptx_spot place;
+            SX_TRY(sx_ptx_locate(s->m, s->w, lane, s->insn, s->u->space, address, size, access,
+                                 &place));
+        }
+        offset[lane] = address - SX_PTX_SHARED_FIRST;
+    }
+    SX_TRY(sx_ptx_touch_lanes(s, offset, size, access));
+    find_elements(s, &e);
+    for (uint32_t left = s->active; left != 0; left &= left - 1) {
+        uint32_t lane = (uint32_t)__builtin_ctz(left);
+        move_elements(s, &e, lane, s->m->shared + offset[lane]);
+    }
+    sx_ptx_count_passes(s->m, offset, s->active, size);
+    return SX_OK;
 }
 
 static sx_code load_or_store(const sx_ptx_step *s)
@@ -119,6 +186,11 @@ static sx_code load_or_store(const sx_ptx_step *s)
     uint32_t size = (uint32_t)u->element_bytes * u->elements;
     sx_ptx_access access = u->handler == SX_PTX_RUN_LD ? SX_PTX_IS_LOAD : SX_PTX_IS_STORE;
     uint64_t shared[SX_PTX_LANES] = {0}, global[SX_PTX_LANES] = {0};
+    elements e;
+    if (u->space == SX_PTX_SPACE_SHARED) {
+        return access_shared(s, size, access);
+    }
+    find_elements(s, &e);
     uint32_t shared_lanes = 0, global_lanes = 0;
     for (uint32_t lane = 0; lane < SX_PTX_LANES; lane++) {
         sx_ptx_spot place;
@@ -128,7 +200,7 @@ static sx_code load_or_store(const sx_ptx_step *s)
         uint64_t address = sx_ptx_address(s, 0, lane);
         SX_TRY(sx_ptx_locate(s->m, s->w, lane, s->insn, u->space, address, size, access, &place));
         SX_TRY(sx_ptx_touch(s->m, s->w, lane, s->insn, &place, size, access));
-        move_elements(s, lane, place.bytes);
+        move_elements(s, &e, lane, place.bytes);
         if (place.space == SX_PTX_SPACE_SHARED) {
             shared[lane] = place.offset;
             shared_lanes |= 1U << lane;

@@ -201,6 +201,38 @@ static sx_code prepare_insn(sx_ptx_machine *m, uint32_t index)
     return SX_OK;
 }
 
+/* ---- shared memory ---- */
+#define CELL_SHIFT_MAX 4
+
+/* The largest power of two that divides the bytes of each access of the instruction to shared memory. */
+static uint32_t cell_shift_of(const sx_ptx_machine *m, const sx_ptx_micro *u)
+{
+    bool shared = u->space == 0 || u->space == SX_PTX_SPACE_SHARED;
+    uint32_t size = 1U << CELL_SHIFT_MAX;
+    if (u->handler == SX_PTX_RUN_CP_ASYNC) {
+        uint32_t word = m->word[u->word + u->result_count];
+        size = (word & SX_PTX_CONSTANT) != 0
+                   ? (uint32_t)m->constant[word & ~SX_PTX_CONSTANT].lane[0]
+                   : 4;
+    } else if (shared && (u->handler == SX_PTX_RUN_LD || u->handler == SX_PTX_RUN_ST ||
+                          u->handler == SX_PTX_RUN_ATOM)) {
+        size = (uint32_t)u->element_bytes * u->elements;
+    }
+    SX_ASSERT(size > 0);
+    uint32_t shift = (uint32_t)__builtin_ctz(size);
+    return shift < CELL_SHIFT_MAX ? shift : CELL_SHIFT_MAX;
+}
+
+/* Accesses lie at multiples of their size, so that one takes a cell wholly. Engines go byte by byte. */
+static void choose_cells(sx_ptx_machine *m)
+{
+    m->cell_shift = m->tracks ? 0 : CELL_SHIFT_MAX;
+    for (uint32_t i = 0; i < m->kernel->insn_count && m->cell_shift > 0; i++) {
+        uint32_t shift = cell_shift_of(m, &m->micro[i]);
+        m->cell_shift = shift < m->cell_shift ? shift : m->cell_shift;
+    }
+}
+
 /* ---- variables ---- */
 static bool names(const sx_ptx_machine *m, sx_ptx_scope scope, uint32_t id)
 {
@@ -318,6 +350,7 @@ sx_code sx_ptx_prepare(sx_ptx_machine *m)
     for (uint32_t i = 0; i < m->kernel->insn_count; i++) {
         SX_TRY(prepare_insn(m, i));
     }
+    choose_cells(m);
     /* Behind the last instruction a thread ends. */
     m->micro[m->kernel->insn_count] =
         (sx_ptx_micro){.handler = SX_PTX_RUN_EXIT, .guard = SX_PTX_NO_WORD};

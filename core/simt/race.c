@@ -112,7 +112,7 @@ static sx_code check_write(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lan
 static sx_code taken(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
                      uint64_t offset, const char *mine)
 {
-    const sx_ptx_cell *cell = &m->cell[offset];
+    const sx_ptx_cell *cell = &m->cell[offset >> m->cell_shift];
     if (cell->barrier) {
         return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH,
                            "%s byte %llu of shared memory, which belongs to an mbarrier", mine,
@@ -125,10 +125,12 @@ static sx_code taken(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uin
         (unsigned long long)offset, t.x, t.y, t.z);
 }
 
-static sx_code touch_byte(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
-                          uint64_t offset, sx_ptx_access access, const sx_ptx_stamp *stamp)
+/* `offset` of the first byte of a cell. */
+static inline sx_code touch_cell(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane,
+                                 uint32_t insn, uint64_t offset, sx_ptx_access access,
+                                 const sx_ptx_stamp *stamp)
 {
-    sx_ptx_cell *cell = &m->cell[offset];
+    sx_ptx_cell *cell = &m->cell[offset >> m->cell_shift];
     if ((cell->flight | cell->barrier) != 0) {
         return taken(m, w, lane, insn, offset, access == SX_PTX_IS_LOAD ? "reads" : "writes");
     }
@@ -161,38 +163,78 @@ sx_ptx_stamp sx_ptx_stamp_of(const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
                           .strong = strong};
 }
 
-sx_code sx_ptx_touch_shared(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+static inline sx_code touch(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
                             uint64_t offset, uint32_t size, sx_ptx_access access, bool strong)
 {
-    SX_ASSERT(offset + size <= m->shared_bytes);
+    uint64_t each = UINT64_C(1) << m->cell_shift;
+    SX_ASSERT(offset + size <= m->shared_bytes && ((offset | size) & (each - 1)) == 0);
     sx_ptx_stamp stamp = sx_ptx_stamp_of(w, lane, insn, strong);
-    sx_ptx_cell before = {.known = false}, after = before; /* of the last byte that was looked at */
-    for (uint64_t i = offset; i < offset + size; i++) {
-        sx_ptx_cell *cell = &m->cell[i];
+    sx_ptx_cell before = {.known = false}, after = before; /* of the last one that was looked at */
+    for (uint64_t i = offset; i < offset + size; i += each) {
+        sx_ptx_cell *cell = &m->cell[i >> m->cell_shift];
         if (i > offset && memcmp(cell, &before, sizeof before) == 0) {
-            *cell = after; /* bytes of one element mostly have the same past */
+            *cell = after; /* those of one access mostly have the same past */
             continue;
         }
+        if (size == each) {
+            return touch_cell(m, w, lane, insn, i, access, &stamp);
+        }
         before = *cell;
-        SX_TRY(touch_byte(m, w, lane, insn, i, access, &stamp));
+        SX_TRY(touch_cell(m, w, lane, insn, i, access, &stamp));
         after = *cell;
     }
     return SX_OK;
 }
 
-void sx_ptx_landed(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
-                   uint64_t offset, uint32_t size)
+sx_code sx_ptx_touch_shared(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+                            uint64_t offset, uint32_t size, sx_ptx_access access, bool strong)
 {
-    SX_ASSERT(offset + size <= m->shared_bytes);
-    sx_ptx_stamp stamp = sx_ptx_stamp_of(w, lane, insn, false);
-    for (uint64_t i = offset; i < offset + size; i++) {
-        m->cell[i].flight = 0;
-        m->cell[i].known = true;
-        m->cell[i].write = stamp;
+    return touch(m, w, lane, insn, offset, size, access, strong);
+}
+
+sx_code sx_ptx_touch_lanes(const sx_ptx_step *s, const uint64_t offset[SX_PTX_LANES], uint32_t size,
+                           sx_ptx_access access)
+{
+    for (uint32_t left = s->active; left != 0; left &= left - 1) {
+        uint32_t lane = (uint32_t)__builtin_ctz(left);
+        SX_TRY(touch(s->m, s->w, lane, s->insn, offset[lane], size, access, s->u->strong));
+    }
+    return SX_OK;
+}
+
+/* The cells of these bytes. */
+static sx_ptx_cell *cells_at(const sx_ptx_machine *m, uint64_t offset, uint32_t size,
+                             uint32_t *count)
+{
+    uint64_t each = UINT64_C(1) << m->cell_shift;
+    SX_ASSERT(offset + size <= m->shared_bytes && ((offset | size) & (each - 1)) == 0);
+    *count = size >> m->cell_shift;
+    return &m->cell[offset >> m->cell_shift];
+}
+
+void sx_ptx_in_flight(sx_ptx_machine *m, uint32_t thread, uint64_t offset, uint32_t size)
+{
+    uint32_t count;
+    sx_ptx_cell *cell = cells_at(m, offset, size, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        cell[i].flight = (uint16_t)(thread + 1);
     }
 }
 
-/* ---- engines ---- */
+void sx_ptx_landed(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+                   uint64_t offset, uint32_t size)
+{
+    uint32_t count;
+    sx_ptx_cell *cell = cells_at(m, offset, size, &count);
+    sx_ptx_stamp stamp = sx_ptx_stamp_of(w, lane, insn, false);
+    for (uint32_t i = 0; i < count; i++) {
+        cell[i].flight = 0;
+        cell[i].known = true;
+        cell[i].write = stamp;
+    }
+}
+
+/* ---- engines: cells are bytes where there are any ---- */
 void sx_ptx_note_read(const sx_ptx_machine *m, sx_ptx_cell *cell, const sx_ptx_stamp *stamp,
                       const sx_ptx_warp *w, uint32_t lane)
 {
@@ -202,6 +244,7 @@ void sx_ptx_note_read(const sx_ptx_machine *m, sx_ptx_cell *cell, const sx_ptx_s
 sx_code sx_ptx_engine_writes(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
                              uint64_t offset)
 {
+    SX_ASSERT(m->cell_shift == 0);
     sx_ptx_cell *cell = &m->cell[offset];
     if ((cell->flight | cell->barrier) != 0) {
         return taken(m, w, lane, insn, offset, "writes");

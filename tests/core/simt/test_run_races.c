@@ -40,6 +40,12 @@ static const struct {
     {WRITE, "bar.sync 0;\n", READ, OTHER_LANE, NULL},
     {READ, "", WRITE, OTHER_LANE, "race: writes"},
     {READ, "bar.warp.sync 0xffffffff;\n", WRITE, OTHER_LANE, NULL},
+    /* Parts of one word are told apart where some access takes a part alone. */
+    {"st.shared.u8 [%r4+1], %r1;\n", "", "st.shared.u8 [%r6+2], %r1;\n", OTHER_WARP, NULL},
+    {"st.shared.u8 [%r4+3], %r1;\n", "", READ, OTHER_WARP, "race: "},
+    {"st.shared.u8 [%r4+3], %r1;\n", "bar.sync 0;\n", READ, OTHER_WARP, NULL},
+    {"st.shared.u16 [%r4+2], %r1;\n", "", "ld.shared.u16 %r7, [%r6];\n", OTHER_WARP, NULL},
+    {"st.shared.u16 [%r4+2], %r1;\n", "", "ld.shared.u16 %r7, [%r6+2];\n", OTHER_WARP, "race: "},
     /* a shuffle orders no memory */
     {WRITE, "shfl.sync.bfly.b32 %r9, %r1, 1, 31, 0xffffffff;\n", READ, OTHER_LANE, "race: reads"},
     {UPDATE, "", UPDATE, OTHER_WARP, NULL},
