@@ -244,7 +244,9 @@ double sx_cost_schedule(const sx_device *device, const sx_analysis *a, const sx_
     sx_block_tiles block;
     if (a->kind == SX_KERNEL_DOT && sx_block_tiles_of(s, &block)) {
         sx_block_problem problem;
-        sx_block_problem_of(device, a, &problem);
+        sx_analysis blocks;
+        sx_analysis_of_blocks(a, &blocks);
+        sx_block_problem_of(device, &blocks, &problem);
         return sx_cost_block(&problem, &block);
     }
     if (a->kind == SX_KERNEL_DOT) {

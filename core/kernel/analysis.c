@@ -97,6 +97,20 @@ static bool is_packable(const sx_analysis *a)
     return readers == 1 && a->lhs != a->rhs;
 }
 
+/* The roles that follow from rows and columns. */
+static void give_roles(sx_analysis *a)
+{
+    a->rhs_copies = 1;
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        a->role[d] = a->view.reduced[d] ? SX_ROLE_SUM
+                     : d == a->row      ? SX_ROLE_ROW
+                     : d == a->column   ? SX_ROLE_COLUMN
+                                        : SX_ROLE_BATCH;
+        bool again = !a->view.reduced[d] && d != a->column && a->view.stride[a->rhs][d] != 0;
+        a->rhs_copies *= again ? a->view.extent[d] : 1;
+    }
+}
+
 /* The last dimension of the result runs across the lanes; the largest one that only the left argument has
  * gives the rows of blocks. */
 static void analyse_dot(sx_analysis *a)
@@ -116,21 +130,13 @@ static void analyse_dot(sx_analysis *a)
         a->swapped = true;
     }
     a->column = a->lane;
-    a->rhs_copies = 1;
     for (uint32_t d = 0; d < a->view.rank; d++) {
         bool row = d != a->lane && only_left_has(a, d);
         if (row && (a->row == SX_NO_DIM || a->view.extent[d] >= a->view.extent[a->row])) {
             a->row = d;
         }
-        bool again = !a->view.reduced[d] && d != a->column && a->view.stride[a->rhs][d] != 0;
-        a->rhs_copies *= again ? a->view.extent[d] : 1;
     }
-    for (uint32_t d = 0; d < a->view.rank; d++) {
-        a->role[d] = a->view.reduced[d] ? SX_ROLE_SUM
-                     : d == a->row      ? SX_ROLE_ROW
-                     : d == a->column   ? SX_ROLE_COLUMN
-                                        : SX_ROLE_BATCH;
-    }
+    give_roles(a);
     a->lhs_by_lane = a->lane != SX_NO_DIM && a->view.stride[a->lhs][a->lane] != 0;
     a->rhs_packable = is_packable(a);
     a->rhs_direct = a->lane == SX_NO_DIM || a->view.stride[a->rhs][a->lane] == 1;
@@ -280,6 +286,27 @@ void sx_analysis_of_box(const sx_body *body, sx_analysis *a)
     a->dot = a->lhs = a->rhs = a->scores = a->value = SX_NO_INSTR;
     analyse_map(a);
     find_varies(body, &a->view, a->varies);
+}
+
+void sx_analysis_of_blocks(const sx_analysis *a, sx_analysis *blocks)
+{
+    SX_ASSERT(a->kind == SX_KERNEL_DOT);
+    *blocks = *a;
+    if (!a->lhs_by_lane) {
+        return;
+    }
+    blocks->lhs_by_lane = false;
+    blocks->column = SX_NO_DIM;
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        bool right = a->view.stride[a->lhs][d] == 0 && a->view.stride[a->rhs][d] != 0;
+        if (right &&
+            (blocks->column == SX_NO_DIM || a->view.extent[d] >= a->view.extent[blocks->column])) {
+            blocks->column = d;
+        }
+    }
+    give_roles(blocks);
+    collect(blocks);
+    SX_ASSERT(blocks->extent[SX_ROLE_SUM] == a->extent[SX_ROLE_SUM]);
 }
 
 sx_code sx_analysis_of_checked(sx_ctx *cx, const sx_attr *fused, const sx_type *input,

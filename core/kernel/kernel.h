@@ -148,6 +148,10 @@ sx_code sx_analysis_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
 sx_code sx_analysis_of_checked(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
                                uint32_t input_count, const sx_type *result,
                                const int64_t *symbol_value, sx_analysis *analysis);
+/* A contraction as blocks of threads see it: columns are a dimension that only the right argument has, or none, and a
+ * batch that runs across the lanes of the loop IR is a batch. So a block has the same roles whatever the extents are:
+ * that the last dimension of the result is the batch may follow from a matrix of one row or column. */
+void sx_analysis_of_blocks(const sx_analysis *analysis, sx_analysis *blocks);
 /* The elementwise body over a box whose strides are in analysis->view, all else zero: for moves, which are no
  * fused nodes. */
 void sx_analysis_of_box(const sx_body *body, sx_analysis *analysis);

@@ -30,16 +30,46 @@ typedef struct {
     sx_block_tiles t;
 } blocks;
 
+/* The stride of an argument along a dimension of the space; 0: none, or one that is not known. */
+static int64_t stride_of(const sx_analysis *a, uint32_t argument, uint32_t dim)
+{
+    sx_dim stride = a->body->access[argument].stride[dim];
+    return sx_dim_is_constant(stride) ? stride.scale : 0;
+}
+
+/* Two dimensions are summed over as one where an argument has nothing between them. Does a factor have a dimension of
+ * extent 1 there? With a larger extent they would stay two, and the plan of a sum must not follow that extent. */
+static bool parts_sums(const sx_analysis *a, uint32_t argument)
+{
+    const sx_type *space = &a->fused->type;
+    for (uint32_t one = 0; one < space->rank; one++) {
+        int64_t between = stride_of(a, argument, one);
+        bool inside = false, outside = false;
+        for (uint32_t d = 0; d < space->rank; d++) {
+            int64_t stride = stride_of(a, argument, d);
+            bool sum = (a->body->axes >> d & 1) != 0 && space->dim[d].scale > 1 && stride > 0;
+            inside = inside || (sum && stride < between);
+            outside = outside || (sum && stride >= between);
+        }
+        bool kept = (a->body->axes >> one & 1) == 0 && sx_dim_is_constant(space->dim[one]) &&
+                    space->dim[one].scale == 1;
+        if (kept && between > 0 && inside && outside) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool sx_search_takes_blocks(const sx_analysis *a)
 {
-    if (a->kind != SX_KERNEL_DOT || a->refusal != NULL || a->lhs_by_lane || a->full) {
+    if (a->kind != SX_KERNEL_DOT || a->refusal != NULL || a->full) {
         return false;
     }
     uint32_t sums = 0;
     for (uint32_t d = 0; d < a->view.rank; d++) {
         sums += a->role[d] == SX_ROLE_SUM;
     }
-    return sums <= 1;
+    return sums <= 1 && !parts_sums(a, a->lhs) && !parts_sums(a, a->rhs);
 }
 
 static int64_t power_above(int64_t x)

@@ -64,8 +64,10 @@ sx_code sx_search_block(sx_ctx *cx, const sx_analysis *a, const sx_device *devic
 {
     SX_ASSERT(keep_count >= 1 && keep_count <= SX_SEARCH_KEEP && device->block_threads > 0);
     *result = (sx_search_result){.keep = keep_count, .floor_ns = sx_cost_floor(device, a)};
-    sx_search_space space = {cx, device, a, false, result};
     if (sx_search_takes_blocks(a)) {
+        sx_analysis blocks;
+        sx_analysis_of_blocks(a, &blocks);
+        sx_search_space space = {cx, device, &blocks, false, result};
         SX_TRY(sx_search_blocks(&space, matrix));
     }
     return SX_OK;

@@ -13,6 +13,7 @@
 
 typedef struct {
     sx_lower l;
+    sx_analysis analysis; /* as blocks see it */
     const sx_tile_unit *unit;
     sx_block_tiles tiles;
     sx_tile *tile;
@@ -365,9 +366,8 @@ static sx_code check_kernel(lowering *w)
     if (a->kind != SX_KERNEL_DOT || a->refusal != NULL || a->full) {
         return refuse(w, "kernels that are no contraction");
     }
-    if (a->lhs_by_lane || sums > 1) {
-        return refuse(w,
-                      a->lhs_by_lane ? "a batch across the columns" : "sums over two dimensions");
+    if (sums > 1) {
+        return refuse(w, "sums over two dimensions");
     }
     bool known = w->tiles.left == a->lhs && w->tiles.right == a->rhs;
     return known ? SX_OK : refuse(w, "other staged arguments than the factors");
@@ -499,6 +499,8 @@ sx_code sx_tile_lower_dot(sx_ctx *cx, const sx_tile_unit *unit, const char *name
         return cx->error.code;
     }
     SX_TRY(sx_schedule_check(cx, schedule, a));
+    sx_analysis_of_blocks(a, &w->analysis);
+    a = &w->analysis;
     w->unit = unit;
     w->tile = tile;
     w->l = (sx_lower){.cx = cx,

@@ -77,11 +77,9 @@ static sx_search_result search(sx_ctx *cx, const sx_analysis *a, const sx_device
 {
     sx_search_result result;
     ck_sx_ok(cx, sx_search_block(cx, a, device, matrix, SX_SEARCH_KEEP, &result));
-    /* A batch of sums runs across lanes: blocks have nothing to share. */
-    bool sums = a->extent[SX_ROLE_ROW] == 1 && a->lhs_by_lane;
-    ck_assert_msg((result.best_count == 0) == sums, "%u candidates of %lld x %lld x %lld x %lld",
-                  result.best_count, (long long)a->extent[0], (long long)a->extent[1],
-                  (long long)a->extent[2], (long long)a->extent[3]);
+    ck_assert_msg(result.best_count > 0, "no candidates of %lld x %lld x %lld x %lld",
+                  (long long)a->extent[0], (long long)a->extent[1], (long long)a->extent[2],
+                  (long long)a->extent[3]);
     return result;
 }
 
