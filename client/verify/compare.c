@@ -18,7 +18,7 @@ static const rule wrong_rule = {64, 1024, 16};
 static const rule rounded_rule = {0, 48, 3}; /* against the rounded elements */
 
 /* Half a unit in the last place of 1; 0 for integers and bools. */
-static double unit_of(sx_dtype dtype)
+double sxv_unit(sx_dtype dtype)
 {
     switch ((int)dtype) {
     case SX_F64: return 0x1p-53;
@@ -128,7 +128,7 @@ static rounded_group measure_rounded(const sxv_pair *pair, const void *memory, i
 static void compare_rounded(const sxv_pair *pair, const void *memory, bool wide, sxv_comparison *c)
 {
     int64_t elements = sx_tensor_elements(pair->type);
-    double unit = unit_of(pair->type->dtype);
+    double unit = sxv_unit(pair->type->dtype);
     double scale = 0;
     for (int64_t first = 0; first < elements; first += SXV_GROUP) {
         int64_t last = sx_min_i64(first + SXV_GROUP, elements);
@@ -165,7 +165,7 @@ void sxv_compare(const sxv_pair *pair, const void *memory, bool wide, sxv_compar
         compare_rounded(pair, memory, wide, c);
         return;
     }
-    double unit = unit_of(type->dtype);
+    double unit = sxv_unit(type->dtype);
     measure whole = measure_of(pair, 0, elements);
     double scale = whole.magnitude > 0 ? whole.magnitude : 1;
     double ratio_worst = -1;

@@ -45,6 +45,8 @@ typedef struct {
     double error, bound, spread;
 } sxv_comparison;
 
+/* Half a unit in the last place of 1 in a float type; 0 for other types. */
+double sxv_unit(sx_dtype dtype);
 /* `memory` holds stored elements of the type. `wide`: magnitudes differ from group to group, so M plays no part. */
 void sxv_compare(const sxv_pair *reference, const void *memory, bool wide, sxv_comparison *result);
 #endif

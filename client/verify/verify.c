@@ -318,9 +318,8 @@ static sx_code run_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed)
 static void add_whole(sxv_verifier *v, const sxv_whole *whole)
 {
     char text[160];
-    bool coarse = whole->imprecise || whole->error > SXR_PRECISE;
     int used = snprintf(text, sizeof(text), "%s", whole_name);
-    if (coarse) {
+    if (whole->imprecise) {
         used += snprintf(text + used, sizeof(text) - (size_t)used,
                          "; rounding alone is off by %.1e", whole->spread);
     }
@@ -328,7 +327,7 @@ static void add_whole(sxv_verifier *v, const sxv_whole *whole)
         (void)snprintf(text + used, sizeof(text) - (size_t)used, "; %llu are not finite",
                        (unsigned long long)(whole->points - whole->finite));
     }
-    sxv_add_check(v, text, coarse ? SX_CHECK_IMPRECISE : SX_CHECK_PASSED, whole->points,
+    sxv_add_check(v, text, whole->imprecise ? SX_CHECK_IMPRECISE : SX_CHECK_PASSED, whole->points,
                   whole->error, whole->bound);
 }
 

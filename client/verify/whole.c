@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "client/verify/verify.h"
+
 sx_code sxv_bound_graph(sx_ctx *cx, const sxr_program *program, sx_span text, sx_graph **bound)
 {
     const sx_module *module = sxr_module(program);
@@ -20,8 +22,66 @@ sx_code sxv_bound_graph(sx_ctx *cx, const sxr_program *program, sx_span text, sx
     return sx_graph_bind(cx, graph, binding, (uint32_t)module->symbol_count, bound);
 }
 
+/* ---- roundings to types that are narrower than f32 ---- */
+/* The results of narrow types on a way to a node, where they are most, and the largest unit of them. */
+typedef struct {
+    uint32_t count;
+    double unit;
+} roundings;
+
+static uint32_t roundings_of(const sx_node *node)
+{
+    switch (sx_op_info_of(node->op)->op_class) {
+    case SX_OPCLASS_LEAF:
+    case SX_OPCLASS_VIEW:
+    case SX_OPCLASS_CONCAT:
+    case SX_OPCLASS_GATHER:
+    case SX_OPCLASS_MOVE: return 0;
+    case SX_OPCLASS_UNARY:
+    case SX_OPCLASS_BINARY:
+    case SX_OPCLASS_COMPARE:
+    case SX_OPCLASS_SELECT:
+    case SX_OPCLASS_CONVERT:
+    case SX_OPCLASS_REDUCE:
+    case SX_OPCLASS_DOT:
+    case SX_OPCLASS_WINDOW:
+    case SX_OPCLASS_CONV:
+    case SX_OPCLASS_COMPOSITE:
+    case SX_OPCLASS_FUSED: break;
+    }
+    return 1;
+}
+
+sx_code sxv_precise_bounds(sx_ctx *cx, const sx_graph *graph, const double **bound)
+{
+    roundings *way = sx_alloc(cx, graph->node_count * sizeof(*way));
+    double *b = sx_alloc(cx, graph->node_count * sizeof(*b));
+    if (way == NULL || b == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const sx_node *node = &graph->node[n];
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            uint32_t from = graph->input[node->input_first + i].i;
+            SX_ASSERT(from < n);
+            way[n].count = way[from].count > way[n].count ? way[from].count : way[n].count;
+            way[n].unit = fmax(way[n].unit, way[from].unit);
+        }
+        double unit = sxv_unit(node->type.dtype);
+        if (unit > sxv_unit(SX_F32)) {
+            way[n].count += roundings_of(node);
+            way[n].unit = fmax(way[n].unit, unit);
+        }
+        b[n] = SXR_PRECISE + 4 * way[n].unit * sqrt((double)way[n].count);
+    }
+    *bound = b;
+    return SX_OK;
+}
+
+/* ---- the comparison ---- */
 typedef struct {
     const sxr_program *program;
+    const double *precise; /* of each node of the program without composite operations */
     bool wide;
     bool unknown; /* the rounded elements do not tell */
     sxv_whole *whole;
@@ -68,7 +128,8 @@ static sx_code take_output(sx_ctx *cx, void *self, const sx_output *output, cons
     whole->finite += got.finite;
     whole->nan += got.nan;
     whole->wrong += got.wrong;
-    whole->imprecise = whole->imprecise || got.verdict == SXV_IMPRECISE;
+    bool coarse = got.error > c->precise[output->node.i];
+    whole->imprecise = whole->imprecise || got.verdict == SXV_IMPRECISE || coarse;
     whole->spread = fmax(whole->spread, got.spread);
     if (got.error * whole->bound >= whole->error * got.bound) { /* further out, by its own bound */
         whole->error = got.error;
@@ -89,6 +150,10 @@ static sx_code compare(sx_ctx *cx, const sxr_program *program, const sx_graph *g
 {
     *whole = (sxv_whole){0};
     comparing c = {.program = program, .wide = wide, .whole = whole};
+    *unknown = false;
+    const sx_graph *expanded; /* as the reference does, which names outputs by nodes of it */
+    SX_TRY(sx_graph_expand(cx, graph, &expanded));
+    SX_TRY(sxv_precise_bounds(cx, expanded, &c.precise));
     sxv_reader reader = {&c, give_parameter, take_output};
     sx_code code = sxv_reference_run(cx, reference, graph, &reader);
     *unknown = c.unknown;

@@ -11,6 +11,8 @@ typedef struct {
     uint64_t points, finite, nan;
     /* Elements that are beyond their bound. Only with `wide` they are counted and are no error. */
     uint64_t wrong;
+    /* An element is imprecise by its group (compare.h), or further off than an output of its roundings may be without
+     * a warning (SXR_PRECISE). */
     bool imprecise;
     /* The deviation and the bound of the element that is furthest out, relative to the largest magnitude of its
      * output. */
@@ -23,6 +25,9 @@ static inline bool sxv_whole_says_nothing(const sxv_whole *whole)
 {
     return whole->points > 0 && whole->nan == whole->points;
 }
+/* For each node how far a result of it may be off without a warning, relative to its largest magnitude: SXR_PRECISE
+ * and the roundings of narrow types on the way to it. */
+sx_code sxv_precise_bounds(sx_ctx *cx, const sx_graph *graph, const double **bound);
 /* The outputs that are bound now, against the reference of `graph` on the inputs and weights that are bound now.
  *   errors   SX_MISMATCH names output, element, both values and the bound; SX_CORRUPT a parameter or output
  *            has no tensor of its size; those of sxv_reference_run */

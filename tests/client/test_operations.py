@@ -236,7 +236,7 @@ def checked(*words):
     assert checks and all(check["passed"] for check in checks), (words, checks)
     whole = [check for check in checks if check["name"].startswith("program as sent, all outputs")]
     assert len(whole) == 1 and whole[0]["elements"] > 0, (words, checks)
-    # imprecise is said of outputs that are off by more than 1e-4, which a narrow float is in its last place
+    assert not any(check["imprecise"] for check in checks), (words, checks)
     narrow = {"bf16": 2.0 ** -8, "f16": 2.0 ** -10, "f8e4m3": 2.0 ** -3, "f8e5m2": 2.0 ** -2}
     assert whole[0]["error"] <= narrow.get(words[words.index("--dtype") + 1], 1e-4), (words, whole)
 

@@ -2,11 +2,13 @@
  * that says something else than the code does; and it lets right modules pass. */
 #include "tests/lib/test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/verify/verify.h"
+#include "client/verify/whole.h"
 #include "tests/lib/compiled.h"
 
 /* Three kernels: two maps of one size (their grids are equal) and a contraction. */
@@ -374,6 +376,65 @@ START_TEST(test_range)
 }
 END_TEST
 
+/* A narrow type rounds its results: that is no imprecision. By hand: x w rounds once, + b and gelu or
+ * + once more each. Nothing is added for f32, nor for a convert to f32 that comes behind. */
+START_TEST(test_narrow_results_are_precise)
+{
+    static const struct {
+        const char *type, *last;
+        double bound;
+    } rows[] = {
+        {"f32", "%g = gelu(%s) : f32[24, 16]\n", 1e-4},
+        {"bf16", "%g = gelu(%s) : bf16[24, 16]\n", 1e-4 + 4 * 0x1p-8 * 1.7320508075688772},
+        {"f16", "%g = add(%s, %s) : f16[24, 16]\n", 1e-4 + 4 * 0x1p-11 * 1.7320508075688772},
+        {"bf16", "%g = convert(%s) : f32[24, 16]\n", 1e-4 + 4 * 0x1p-8 * 1.4142135623730951},
+    };
+    for (uint32_t r = 0; r < SX_COUNT(rows); r++) {
+        sx_ctx cx;
+        sx_graph *graph;
+        const double *bound;
+        char text[1024];
+        const char *t = rows[r].type;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        (void)snprintf(text, sizeof(text),
+                       "sx 1\ngraph \"g\" () {\n"
+                       "%%x = parameter {name = \"x\", weight = 0} : %s[24, 40]\n"
+                       "%%w = parameter {name = \"w\", weight = 1} : %s[40, 16]\n"
+                       "%%b = parameter {name = \"b\", weight = 1} : %s[24, 16]\n"
+                       "%%d = dot_general(%%x, %%w) {lhs_contract = [1], "
+                       "rhs_contract = [0]} : %s[24, 16]\n"
+                       "%%s = add(%%d, %%b) : %s[24, 16]\n"
+                       "%sreturn %%g as \"g\"\n}\n",
+                       t, t, t, t, t, rows[r].last);
+        ck_sx_ok(&cx, sx_graph_parse(&cx, sx_span_of(text), &graph));
+        ck_sx_ok(&cx, sxv_precise_bounds(&cx, graph, &bound));
+        double got = bound[graph->output[0].node.i];
+        ck_assert_msg(fabs(got - rows[r].bound) < 1e-12, "%s: %g, by hand %g", t, got,
+                      rows[r].bound);
+        sx_buf module;
+        sx_image image;
+        sx_buf_init(&module, (size_t)1 << 26);
+        sx_test_request request = {.text = text, .target = "x86-64-v3"};
+        ck_sx_ok(&cx, sx_test_compile(&cx, &request, &module));
+        sxr_verify_options options = SXR_VERIFY_DEFAULT;
+        options.program = sx_span_of(text);
+        for (options.seed = 1; options.seed <= 8; options.seed++) {
+            sx_image_init(&image);
+            cx.stage_count = 0;
+            ck_sx_ok(&cx, sxr_verify(&cx, sx_buf_span(&module), &options, &image));
+            const sx_module_check *whole =
+                (const void *)(image.check.ptr + image.check.len - sizeof(*whole));
+            ck_assert_msg(whole->passed == SX_CHECK_PASSED && whole->points == 24 * 16,
+                          "%s: seed %llu: %u, error %g", t, (unsigned long long)options.seed,
+                          whole->passed, whole->error);
+            sx_image_fini(&image);
+        }
+        sx_buf_fini(&module);
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("verify.verify");
@@ -386,6 +447,7 @@ int main(void)
     tcase_add_test(cases, test_output_altered);
     tcase_add_test(cases, test_overflow);
     tcase_add_test(cases, test_range);
+    tcase_add_test(cases, test_narrow_results_are_precise);
     tcase_add_loop_test(cases, test_rounding, 0, (int)SX_COUNT(rounded));
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);

@@ -370,6 +370,7 @@ int main(void)
 {
     Suite *suite = suite_create("tile");
     TCase *tcase = tcase_create("tile");
+    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, test_fma, 0, 2 * (int)SX_COUNT(plans));
     tcase_add_loop_test(tcase, test_matrix, 0, 2 * (int)SX_COUNT(matrices));
     tcase_add_loop_test(tcase, test_fold, 0, 2);
