@@ -59,7 +59,9 @@ static double rate_of(const sx_device *device, sx_dtype dtype, bool contraction)
     double best = 0;
     for (uint32_t i = 0; i < device->rate_count; i++) {
         const sx_rate *rate = &device->rate[i];
-        bool fits = rate->dtype == dtype && (contraction || rate->unit == SX_UNIT_VECTOR);
+        bool bytes = rate->dtype == SX_I8 && dtype == SX_U8; /* no unit knows only one of them */
+        bool fits =
+            (rate->dtype == dtype || bytes) && (contraction || rate->unit == SX_UNIT_VECTOR);
         best = fits && rate->flops_per_ns > best ? rate->flops_per_ns : best;
     }
     return best;

@@ -261,7 +261,8 @@ static void print(const sx_target *target, sx_span code, const char *symbol, sx_
 /* ---- the rows ---- */
 /* Every instruction of the loop IR is one IEEE operation here, too, so kernels give the bits of x86-64. How a matrix
  * instruction adds up its products is not documented and was seen to differ between architectures, so each has a
- * numerics class of its own. */
+ * numerics class of its own. Those of integers are exact: their sums have the bits of lanes. */
+#define EXACT "ieee-fma"
 #define TARGET(number)                                                                 \
     static const sx_matrix_instruction matrix_##number[] = {                           \
         {.name = "mma.m16n8k16.bf16",                                                  \
@@ -277,14 +278,28 @@ static void print(const sx_target *target, sx_span code, const char *symbol, sx_
          .rows = 16,                                                                   \
          .columns = 8,                                                                 \
          .steps = 16,                                                                  \
-         .numerics = "mma.m16n8k16.f16 of sm_" #number}};                              \
+         .numerics = "mma.m16n8k16.f16 of sm_" #number},                               \
+        {.name = "mma.m16n8k32.s8",                                                    \
+         .factor = SX_I8,                                                              \
+         .sum = SX_I32,                                                                \
+         .rows = 16,                                                                   \
+         .columns = 8,                                                                 \
+         .steps = 32,                                                                  \
+         .numerics = EXACT},                                                           \
+        {.name = "mma.m16n8k32.u8",                                                    \
+         .factor = SX_U8,                                                              \
+         .sum = SX_I32,                                                                \
+         .rows = 16,                                                                   \
+         .columns = 8,                                                                 \
+         .steps = 32,                                                                  \
+         .numerics = EXACT}};                                                          \
     const sx_target sx_target_sm_##number = {                                          \
         .machine = &sx_machine_sm_##number,                                            \
         .vectors = {.lanes = SX_NVIDIA_LANES,                                          \
                     .threads = true,                                                   \
                     .registers = 255,                                                  \
                     .mask_registers = true,                                            \
-                    .numerics = "ieee-fma"},                                           \
+                    .numerics = EXACT},                                                \
         .matrix = matrix_##number,                                                     \
         .matrix_count = SX_COUNT(matrix_##number),                                     \
         .memory_types = (1u << SX_DTYPE_COUNT) - 1,                                    \

@@ -66,11 +66,12 @@ sx_code sx_nvidia_begin_math(sx_nvidia_block *k)
         const sx_tile_operand *o = &k->tile->operand[which];
         const sx_layout *layout = &o->held;
         if (m != NULL) {
-            if (!sx_matrix_move_find(&o->held, element_bytes(k, which), &k->move[which])) {
+            bool moves = sx_matrix_move_find(&o->held, element_bytes(k, which), &k->move[which]);
+            if (!moves && element_bytes(k, which) != 1) {
                 return SX_FAIL(k->l.cx, SX_UNIMPLEMENTED,
                                "kernel %s: ldmatrix does not load this factor", k->l.kernel->name);
             }
-            layout = &k->move[which].rows;
+            layout = moves ? &k->move[which].rows : &o->held;
         }
         sx_nvidia_place(k, which, layout, element_bytes(k, which), sum_side(o), o->group,
                         k->tile->block_steps / o->group, &k->read[which]);
@@ -143,10 +144,34 @@ static uint32_t register_at(const sx_matrix_move *move, uint32_t per_word, uint3
     return at / per_word;
 }
 
+/* Bytes that lie apart along k, which ldmatrix does not turn: each is loaded, four of them make a register. */
+static void load_bytes(sx_nvidia_block *k, uint32_t which, uint32_t step)
+{
+    sx_ptx_builder *b = &k->l.b;
+    const sx_tile_operand *o = &k->tile->operand[which];
+    uint32_t count = sx_layout_count(&o->held, SX_HOME_REGISTER);
+    SX_ASSERT(!o->sum_inner && count % 4 == 0);
+    for (uint32_t r = 0; r < count; r++) {
+        uint32_t at = sx_layout_apply(&o->held, &(sx_place){{r}});
+        sx_ptx_arg word = k->factor[which][r / 4];
+        sx_ptx_arg byte = r % 4 == 0 ? word : sx_ptx_register(b, SX_PTX_B32);
+        SX_PTX_PUT(b, LD, SX_PTX_M(SX_PTX_SPACE_SHARED, SX_PTX_TYPE_U8), byte,
+                   sx_nvidia_element(&k->read[which], sx_at_row(at) + step, sx_at_column(at)));
+        if (r % 4 != 0) {
+            SX_PTX_PUT(b, SHL, SX_PTX_M(SX_PTX_TYPE_B32), byte, byte, sx_ptx_imm(8 * (r % 4)));
+            SX_PTX_PUT(b, OR, SX_PTX_M(SX_PTX_TYPE_B32), word, word, byte);
+        }
+    }
+}
+
 static void load_matrices(sx_nvidia_block *k, uint32_t which, uint32_t step)
 {
     const sx_tile_operand *o = &k->tile->operand[which];
     const sx_matrix_move *move = &k->move[which];
+    if (move->matrices == 0) {
+        load_bytes(k, which, step);
+        return;
+    }
     static const uint16_t counts[] = {
         [1] = SX_PTX_COUNT_X1, [2] = SX_PTX_COUNT_X2, [4] = SX_PTX_COUNT_X4};
     uint32_t count = sx_layout_count(&move->rows, SX_HOME_REGISTER);
@@ -168,10 +193,21 @@ static void load_matrices(sx_nvidia_block *k, uint32_t which, uint32_t step)
 
 sx_ptx_op sx_nvidia_matrix_op(const sx_matrix_instruction *m)
 {
-    bool shape = m->rows == 16 && m->columns == 8 && m->steps == 16 && m->sum == SX_F32;
+    bool whole = m->rows == 16 && m->columns == 8;
+    bool shape = whole && m->steps == 16 && m->sum == SX_F32;
+    bool bytes =
+        whole && m->steps == 32 && m->sum == SX_I32 && (m->factor == SX_I8 || m->factor == SX_U8);
     return shape && m->factor == SX_BF16  ? SX_PTX_OP_MMA_BF16_K16
            : shape && m->factor == SX_F16 ? SX_PTX_OP_MMA_F16_K16
+           : bytes                        ? SX_PTX_OP_MMA_INT8_K32
                                           : SX_PTX_OP_COUNT;
+}
+
+static sx_ptx_modifiers matrix_modifiers(const sx_matrix_instruction *m)
+{
+    return m->factor == SX_I8   ? SX_PTX_M(SX_PTX_TYPE_S8, SX_PTX_TYPE_S8)
+           : m->factor == SX_U8 ? SX_PTX_M(SX_PTX_TYPE_U8, SX_PTX_TYPE_U8)
+                                : SX_PTX_M(0);
 }
 
 static void multiply_by_matrices(sx_nvidia_block *k, uint32_t steps)
@@ -194,7 +230,7 @@ static void multiply_by_matrices(sx_nvidia_block *k, uint32_t steps)
             sx_ptx_arg lhs = sx_ptx_vector(&k->l.b, &k->factor[0][left], words[0]);
             sx_ptx_arg rhs = sx_ptx_vector(&k->l.b, &k->factor[1][right], words[1]);
             const sx_ptx_arg arg[] = {sum, lhs, rhs, sum};
-            sx_ptx_put(&k->l.b, sx_nvidia_matrix_op(m), SX_PTX_M(0), arg, SX_COUNT(arg));
+            sx_ptx_put(&k->l.b, sx_nvidia_matrix_op(m), matrix_modifiers(m), arg, SX_COUNT(arg));
         }
     }
 }

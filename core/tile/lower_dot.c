@@ -343,7 +343,7 @@ static sx_code choose_matrix(lowering *w)
     }
     for (uint32_t i = 0; i < w->unit->matrix_count; i++) {
         const sx_matrix_instruction *m = &w->unit->matrix[i];
-        if (m->factor == left && m->factor == right && m->sum == lane &&
+        if (m->factor == left && m->factor == right && sx_dtype_bytes(m->sum) == a->lane_bytes &&
             m->rows == t->matrix_rows && m->columns == t->matrix_columns &&
             m->steps == t->matrix_steps) {
             w->tile->matrix = m;

@@ -175,6 +175,49 @@ START_TEST(refuses_programs)
 }
 END_TEST
 
+/* A dot may have narrower operands: those whose elements all are elements of its type. */
+START_TEST(dots_that_widen)
+{
+    static const struct {
+        sx_dtype left, right, sum;
+        bool taken;
+    } row[] = {
+        {SX_BF16, SX_BF16, SX_F32, true},  {SX_F16, SX_F32, SX_F32, true},
+        {SX_I8, SX_I8, SX_I32, true},      {SX_U8, SX_I8, SX_I32, true},
+        {SX_I16, SX_I32, SX_I32, true},    {SX_F32, SX_BF16, SX_BF16, false},
+        {SX_BF16, SX_BF16, SX_F16, false}, {SX_BF16, SX_BF16, SX_F64, false},
+        {SX_I8, SX_I8, SX_F32, false},     {SX_I64, SX_I32, SX_I32, false},
+        {SX_BOOL, SX_BOOL, SX_I32, false}, {SX_F8E4M3, SX_F8E4M3, SX_F32, false},
+    };
+    for (uint32_t i = 0; i < SX_COUNT(row); i++) {
+        sx_ctx own;
+        sx_ctx_init(&own, SX_ARENA_DEFAULT);
+        sx_type x[2] = {{row[i].left, 2, {sx_dim_of(4), sx_dim_of(8)}},
+                        {row[i].right, 2, {sx_dim_of(8), sx_dim_of(6)}}};
+        sx_body dot = {.arg_count = 2, .instr_count = 3, .axes = 4};
+        sx_attr product = {.present = SX_A(type) | SX_A(body), .body = &dot};
+        product.type = (sx_type){row[i].sum, 3, {sx_dim_of(4), sx_dim_of(6), sx_dim_of(8)}};
+        for (uint32_t k = 0; k < 2; k++) {
+            for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
+                int64_t left = d == 0 ? 8 : d == 2 ? 1 : 0, right = d == 1 ? 1 : d == 2 ? 6 : 0;
+                dot.access[k].stride[d] = sx_dim_of(k == 0 ? left : right);
+            }
+            dot.access[k].offset = sx_dim_of(0);
+            dot.instr[k] = (sx_instr){.kind = SX_BODY_ARG, .x = k, .dtype = x[k].dtype};
+        }
+        dot.instr[2] = (sx_instr){.kind = SX_BODY_DOT, .x = 0, .y = 1, .dtype = row[i].sum};
+        sx_type result;
+        if (row[i].taken) {
+            ck_sx_ok(&own, sx_fused_infer(&own, &product, x, 2, &result));
+            ck_assert_int_eq(result.dtype, row[i].sum);
+        } else {
+            ck_sx_fails(&own, sx_fused_infer(&own, &product, x, 2, &result), SX_INPUT, "gives no");
+        }
+        sx_ctx_fini(&own);
+    }
+}
+END_TEST
+
 /* Equality and hash look at what carries meaning: unused operands and symbols of zero do not. */
 START_TEST(hash_and_equality)
 {
@@ -317,6 +360,7 @@ int main(void)
     tcase_add_test(tcase, accepts);
     tcase_add_test(tcase, refuses_spaces_and_accesses);
     tcase_add_test(tcase, refuses_programs);
+    tcase_add_test(tcase, dots_that_widen);
     tcase_add_test(tcase, hash_and_equality);
     tcase_add_test(tcase, single_elements);
     tcase_add_test(tcase, single_elements_refused);

@@ -202,6 +202,112 @@ START_TEST(test_matrix)
 }
 END_TEST
 
+/* ---- elements that widen ---- */
+static const sx_block_tiles *bytes_plan(int which)
+{
+    static const sx_block_tiles plan[] = {{.matrix_rows = 16,
+                                           .matrix_columns = 8,
+                                           .matrix_steps = 32,
+                                           .rows = 32,
+                                           .columns = 32,
+                                           .steps = 32,
+                                           .warp_rows = 16,
+                                           .warp_columns = 16,
+                                           .depth = 3},
+                                          {.matrix_rows = 16,
+                                           .matrix_columns = 8,
+                                           .matrix_steps = 32,
+                                           .rows = 64,
+                                           .columns = 32,
+                                           .steps = 128,
+                                           .warp_rows = 32,
+                                           .warp_columns = 32,
+                                           .depth = 2}};
+    return &plan[which % 2];
+}
+
+/* Any bytes, in every layout: the sums of a loop over k, which shares nothing with the compiler. */
+START_TEST(test_bytes)
+{
+    sx_rng rng = {sx_test_seed() + (uint64_t)_i};
+    for (uint32_t round = 0; round < 8; round++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        const sx_block_tiles *plan = bytes_plan(_i / 2);
+        tiles_case c = {.dtype = _i % 2 == 0 ? SX_I8 : SX_U8,
+                        .b = 1,
+                        .m = 1 + extent(&rng, plan->rows),
+                        .n = 1 + extent(&rng, plan->columns),
+                        .k = round == 7 ? 64 : extent(&rng, plan->steps),
+                        .left_turned = round & 1,
+                        .right_turned = round >> 1 & 1,
+                        .widened = true};
+        c.m = round >= 4 ? sx_ceil_div_i64(c.m, 16) * 16 : c.m;
+        c.n = round >= 4 ? sx_ceil_div_i64(c.n, 16) * 16 : c.n;
+        node n = tiles_node(&cx, &c);
+        tiles_fill(&cx, &n, &rng, false);
+        sx_kernel *kernel = lower_matrices(&cx, &n, plan);
+        ck_assert_ptr_nonnull(kernel->part[0].tile->matrix);
+        uint8_t *out = exact_buffer(&cx, bytes_of(&n.result));
+        ck_sx_ok(&cx, tiles_run(&cx, kernel, tiles_module(&cx, kernel, 80), &n, sx_rng_next(&rng),
+                                true, out, NULL));
+        for (int64_t i = 0; i < c.m * c.n; i++) {
+            int32_t want = 0, got;
+            for (int64_t k = 0; k < c.k; k++) {
+                int64_t row = i / c.n, column = i % c.n;
+                uint8_t x = n.raw[0][c.left_turned ? k * c.m + row : row * c.k + k];
+                uint8_t y = n.raw[1][c.right_turned ? column * c.k + k : k * c.n + column];
+                want += c.dtype == SX_U8 ? x * y : (int8_t)x * (int8_t)y;
+            }
+            memcpy(&got, out + 4 * i, 4);
+            ck_assert_msg(got == want, "element %lld of %lld x %lld x %lld is %d, not %d",
+                          (long long)i, (long long)c.m, (long long)c.k, (long long)c.n, got, want);
+        }
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
+/* Sums of another type than their factors: small numbers, whose sums are exact, and what is fused behind them. Sums of
+ * integers have the numerics of lanes, those of floats one of their own. */
+START_TEST(test_widened)
+{
+    static const sx_dtype dtypes[] = {SX_BF16, SX_F16, SX_I8, SX_U8};
+    static const test_tiles vectors = {
+        .lanes = 16, .block_m = 4, .block_nv = 2, .tile_m = 16, .tile_n = 64, .unroll_k = 2};
+    sx_rng rng = {sx_test_seed() + (uint64_t)_i};
+    for (uint32_t round = 0; round < 10; round++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        bool real = _i % 4 < 2;
+        const sx_block_tiles *plan = real ? &matrices[round % 4] : bytes_plan((int)round);
+        tiles_case c = {.dtype = dtypes[_i % 4],
+                        .b = 1 + (int64_t)sx_rng_below(&rng, 2),
+                        .m = 1 + extent(&rng, plan->rows),
+                        .n = 1 + extent(&rng, plan->columns),
+                        .k = extent(&rng, plan->steps),
+                        .left_turned = round & 1,
+                        .right_turned = round >> 1 & 1,
+                        .after = round % 5,
+                        .widened = true};
+        node n = tiles_node(&cx, &c);
+        sx_kernel *other;
+        tiles_fill(&cx, &n, &rng, true);
+        uint8_t *want = run_node(&cx, &n, &vectors, run_eval, NULL, &other);
+        sx_kernel *kernel = lower_matrices(&cx, &n, plan);
+        ck_assert(real == (kernel->numerics != other->numerics));
+        uint8_t *out = exact_buffer(&cx, bytes_of(&n.result));
+        ck_sx_ok(&cx, tiles_run(&cx, kernel, tiles_module(&cx, kernel, 80), &n, sx_rng_next(&rng),
+                                round % 2 != 0, out, NULL));
+        ck_assert_msg(memcmp(out, want, bytes_of(&n.result)) == 0,
+                      "%s: %lld batches %lld x %lld x %lld turned %d %d after %u: other bits",
+                      sx_dtype_name(c.dtype), (long long)c.b, (long long)c.m, (long long)c.k,
+                      (long long)c.n, c.left_turned, c.right_turned, c.after);
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 /* The plan of the numerics id: groups of 16 products, in ascending order, each sum rounded once (as the interpreter of
  * PTX has it; a GPU rounds the sum within a group in its own way). */
 static float folded(const node *n, int64_t k, int64_t row, int64_t column, int64_t columns)
@@ -315,6 +421,43 @@ static const struct {
       .warp_rows = 64,
       .warp_columns = 64,
       .depth = 3}},
+    {{.dtype = SX_BF16, .b = 1, .m = 512, .k = 512, .n = 512, .left_turned = true, .widened = true},
+     {.matrix_rows = 16,
+      .matrix_columns = 8,
+      .matrix_steps = 16,
+      .rows = 128,
+      .columns = 128,
+      .steps = 32,
+      .warp_rows = 64,
+      .warp_columns = 32,
+      .depth = 4}},
+    {{.dtype = SX_I8,
+      .b = 1,
+      .m = 512,
+      .k = 512,
+      .n = 512,
+      .right_turned = true,
+      .after = 4,
+      .widened = true},
+     {.matrix_rows = 16,
+      .matrix_columns = 8,
+      .matrix_steps = 32,
+      .rows = 128,
+      .columns = 128,
+      .steps = 64,
+      .warp_rows = 64,
+      .warp_columns = 32,
+      .depth = 4}},
+    {{.dtype = SX_U8, .b = 1, .m = 512, .k = 512, .n = 512, .after = 4, .widened = true},
+     {.matrix_rows = 16,
+      .matrix_columns = 8,
+      .matrix_steps = 32,
+      .rows = 128,
+      .columns = 128,
+      .steps = 64,
+      .warp_rows = 64,
+      .warp_columns = 32,
+      .depth = 4}},
 };
 
 static void assemble(sx_ctx *cx, const sx_ptx_module *module, const char *target)
@@ -373,6 +516,8 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, test_fma, 0, 2 * (int)SX_COUNT(plans));
     tcase_add_loop_test(tcase, test_matrix, 0, 2 * (int)SX_COUNT(matrices));
+    tcase_add_loop_test(tcase, test_bytes, 0, 4);
+    tcase_add_loop_test(tcase, test_widened, 0, 4);
     tcase_add_loop_test(tcase, test_fold, 0, 2);
     tcase_add_loop_test(tcase, test_large, 0, (int)SX_COUNT(large));
     suite_add_tcase(suite, tcase);

@@ -15,8 +15,33 @@ typedef struct {
     sx_dtype dtype;
     int64_t b, m, k, n;
     bool left_turned, right_turned;
-    uint32_t after; /* 0: nothing; 1: + column, max 0; 2: gelu, + residual; 3: the result turned */
+    /* 0: nothing; 1: + column, max 0; 2: gelu, + residual; 3: the result turned; 4: as f32, times column */
+    uint32_t after;
+    bool widened; /* products of bf16 and f16 as f32, of bytes as i32 */
 } tiles_case;
+
+static inline node tiles_convert(sx_ctx *cx, const sx_type *from, sx_dtype dtype)
+{
+    sx_attr attr = {.present = SX_A(type), .type = *from};
+    attr.type.dtype = dtype;
+    return lift(cx, SX_OP_CONVERT, &attr, from, 1);
+}
+
+/* The product of both as elements that hold theirs. */
+static inline node tiles_widened(sx_ctx *cx, const sx_attr *attr, const sx_type *x)
+{
+    bool real = sx_dtype_class_of(x[0].dtype) == SX_CLASS_FLOAT;
+    node wide[2];
+    sx_type both[2];
+    for (uint32_t k = 0; k < 2; k++) {
+        wide[k] = tiles_convert(cx, &x[k], real ? SX_F32 : SX_I32);
+        both[k] = wide[k].result;
+    }
+    node d = lift(cx, SX_OP_DOT_GENERAL, attr, both, 2);
+    d = inlined(cx, &d, 0,
+                &wide[0]); /* the arguments are now the right one and then the left one */
+    return inlined(cx, &d, 0, &wide[1]);
+}
 
 static inline node tiles_node(sx_ctx *cx, const tiles_case *c)
 {
@@ -28,13 +53,19 @@ static inline node tiles_node(sx_ctx *cx, const tiles_case *c)
     const sx_type x[2] = {
         c->left_turned ? TYPE(c->dtype, c->b, c->k, c->m) : TYPE(c->dtype, c->b, c->m, c->k),
         c->right_turned ? TYPE(c->dtype, c->b, c->n, c->k) : TYPE(c->dtype, c->b, c->k, c->n)};
-    node d = lift(cx, SX_OP_DOT_GENERAL, &attr, x, 2);
+    node d = c->widened ? tiles_widened(cx, &attr, x) : lift(cx, SX_OP_DOT_GENERAL, &attr, x, 2);
+    sx_dtype dtype = d.result.dtype;
     if (c->after == 1) {
-        d = with_tensor(cx, SX_OP_ADD, &d, TYPE(c->dtype, c->n));
-        d = with_tensor(cx, SX_OP_MAXIMUM, &d, TYPE(c->dtype, c->n));
+        d = with_tensor(cx, SX_OP_ADD, &d, TYPE(dtype, c->n));
+        d = with_tensor(cx, SX_OP_MAXIMUM, &d, TYPE(dtype, c->n));
     } else if (c->after == 2) {
-        d = unary(cx, SX_OP_TANH, &d);
-        d = with_tensor(cx, SX_OP_ADD, &d, TYPE(c->dtype, c->b, c->m, c->n));
+        bool real = sx_dtype_class_of(dtype) == SX_CLASS_FLOAT;
+        d = unary(cx, real ? SX_OP_TANH : SX_OP_NEGATE, &d);
+        d = with_tensor(cx, SX_OP_ADD, &d, TYPE(dtype, c->b, c->m, c->n));
+    } else if (c->after == 4) {
+        node f32 = tiles_convert(cx, &d.result, SX_F32);
+        d = inlined(cx, &f32, 0, &d);
+        d = with_tensor(cx, SX_OP_MULTIPLY, &d, TYPE(SX_F32, c->n));
     } else if (c->after == 3) {
         sx_attr perm = {.present = SX_A(perm), .perm = {3, {0, 2, 1}}};
         node t = lift(cx, SX_OP_TRANSPOSE, &perm, &d.result, 1);
@@ -43,7 +74,7 @@ static inline node tiles_node(sx_ctx *cx, const tiles_case *c)
     return d;
 }
 
-/* Numbers of the type: integers from -4 to 4 if `exact`, else from [-1, 1). */
+/* Numbers of the type: integers from -4 to 4 if `exact`, else from [-1, 1), or any integers. */
 static inline void tiles_fill(sx_ctx *cx, node *n, sx_rng *rng, bool exact)
 {
     for (uint32_t k = 0; k < n->count; k++) {
@@ -53,7 +84,10 @@ static inline void tiles_fill(sx_ctx *cx, node *n, sx_rng *rng, bool exact)
         ck_assert_ptr_nonnull(n->raw[k]);
         for (int64_t i = 0; i < sx_tensor_elements(&n->input[k]); i++) {
             double value = exact ? (double)sx_rng_below(rng, 9) - 4.0 : (double)sx_rng_f32(rng);
-            uint64_t bits = sx_num_encode(dtype, value);
+            bool real = sx_dtype_class_of(dtype) == SX_CLASS_FLOAT;
+            uint64_t bits = real    ? sx_num_encode(dtype, value)
+                            : exact ? sx_num_int_encode(dtype, (int64_t)value)
+                                    : sx_rng_next(rng);
             memcpy(n->raw[k] + bytes * i, &bits, bytes);
         }
     }
