@@ -19,6 +19,16 @@ typedef struct {
     sx_ptx_arg *outer; /* by pointer: its register outside of the loop */
 } sx_nvidia_open;
 
+#define SX_NVIDIA_GROUP_MAX 8
+/* Elements of a thread that lie side by side, in registers that follow each other (tile_group.c). */
+typedef struct {
+    uint32_t width;
+    uint32_t element; /* the one whose program is written now */
+    /* By item: the words that its load has read. */
+    sx_ptx_arg (*word)[SX_NVIDIA_GROUP_MAX];
+    sx_ptx_arg stored[SX_NVIDIA_GROUP_MAX];
+} sx_nvidia_group;
+
 typedef struct {
     sx_ctx *cx;
     const sx_kernel *kernel;
@@ -35,6 +45,7 @@ typedef struct {
      * is that of a base element and `shift`. */
     bool by_element;
     int64_t shift[SX_LOOP_VARS_MAX];
+    sx_nvidia_group *group; /* NULL: elements for themselves */
     sx_nvidia_pointer *pointer;
     uint32_t pointer_count;
     uint32_t *pointer_of; /* by item */
@@ -46,6 +57,9 @@ typedef struct {
 sx_ptx_arg sx_nvidia_address(sx_nvidia_lowering *l, uint32_t index);
 /* One instruction. */
 void sx_nvidia_op(sx_nvidia_lowering *l, uint32_t index);
+/* The load or store of an element of the group, where one access serves all; false: it is an access of its own. */
+bool sx_nvidia_load_group(sx_nvidia_lowering *l, uint32_t index);
+bool sx_nvidia_store_group(sx_nvidia_lowering *l, uint32_t index);
 /* Pointers as many as there are different ones, and which one each item uses. */
 sx_code sx_nvidia_find_pointers(sx_nvidia_lowering *l);
 /* Virtual registers of the part, by number. */

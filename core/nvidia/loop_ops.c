@@ -388,8 +388,16 @@ void sx_nvidia_op(sx_nvidia_lowering *l, uint32_t index)
     case SX_LOP_PREFETCH: return; /* other warps hide the latency */
     case SX_LOP_LOAD:
     case SX_LOP_LOADS: put_load(l, index, item->imm); return;
-    case SX_LOP_LOADB: put_load(l, index, l->by_element ? 1 : SX_NVIDIA_LANES); return;
-    case SX_LOP_STORE: put_store(l, index); return;
+    case SX_LOP_LOADB:
+        if (!sx_nvidia_load_group(l, index)) {
+            put_load(l, index, l->by_element ? 1 : SX_NVIDIA_LANES);
+        }
+        return;
+    case SX_LOP_STORE:
+        if (!sx_nvidia_store_group(l, index)) {
+            put_store(l, index);
+        }
+        return;
     case SX_LOP_SET:
     case SX_LOP_IOTA:
     case SX_LOP_S2V: put_made(l, item, d); return;

@@ -192,6 +192,22 @@ static sx_ptx_arg inside(sx_nvidia_block *k, sx_ptx_arg rest, uint32_t at, sx_pt
     return d;
 }
 
+static sx_code make_group(sx_nvidia_block *k)
+{
+    uint32_t width = sx_nvidia_group_width(&k->l, &k->tile->held, k->tile->columns);
+    if (width == 1) {
+        return SX_OK;
+    }
+    k->l.group = SX_NEW(k->l.cx, sx_nvidia_group);
+    if (k->l.group == NULL) {
+        return k->l.cx->error.code;
+    }
+    k->l.group->width = width;
+    void *words = sx_alloc(k->l.cx, (k->l.part->item_count + 1) * sizeof(*k->l.group->word));
+    k->l.group->word = words;
+    return words == NULL ? k->l.cx->error.code : SX_OK;
+}
+
 static sx_code put_map(sx_nvidia_block *k)
 {
     const sx_tile *tile = k->tile;
@@ -207,13 +223,20 @@ static sx_code put_map(sx_nvidia_block *k)
     SX_TRY(sx_nvidia_make_registers(l));
     SX_TRY(sx_nvidia_find_pointers(l));
     start_pointers(k);
+    SX_TRY(make_group(k));
     uint32_t count = sx_layout_count(&tile->held, SX_HOME_REGISTER);
     for (uint32_t r = 0; r < count && l->b.code == SX_OK; r++) {
         uint32_t at = sx_layout_apply(&tile->held, &(sx_place){{r}});
         l->shift[SX_TILE_VAR_ROW] = sx_at_row(at);
         l->shift[SX_TILE_VAR_COLUMN] = sx_at_column(at);
-        l->partial[1] = inside(k, rest[1], sx_at_column(at),
-                               inside(k, rest[0], sx_at_row(at), (sx_ptx_arg){0}));
+        bool first = l->group == NULL || r % l->group->width == 0;
+        if (first) { /* the others are inside where it is */
+            l->partial[1] = inside(k, rest[1], sx_at_column(at),
+                                   inside(k, rest[0], sx_at_row(at), (sx_ptx_arg){0}));
+        }
+        if (l->group != NULL) {
+            l->group->element = r % l->group->width;
+        }
         l->vector[0] = k->sum[r];
         for (uint32_t i = 0; i < tile->map.item_count; i++) {
             sx_nvidia_op(l, i);

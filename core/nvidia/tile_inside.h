@@ -60,6 +60,11 @@ void sx_nvidia_move(sx_nvidia_block *k, sx_nvidia_places *places, sx_ptx_arg sta
 /* The element at this row and column from the thread's own, in the stage moved to. */
 sx_ptx_arg sx_nvidia_element(const sx_nvidia_places *places, uint32_t row, uint32_t column);
 
+/* ---- tile_group.c ---- */
+/* How many elements of a thread are stored at once: where its store goes along the columns, as many as layout,
+ * alignment and edge allow. */
+uint32_t sx_nvidia_group_width(const sx_nvidia_lowering *l, const sx_layout *held, int64_t columns);
+
 /* ---- tile_copy.c ---- */
 void sx_nvidia_begin_copies(sx_nvidia_block *k);
 /* Copies both tiles of the next stage, and moves on. `whole`: all its steps of k are there. */

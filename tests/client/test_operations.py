@@ -263,6 +263,18 @@ def test_gpu_targets():
         checked("--gemm", "9x16x24", "--dtype", "bf16", "--layout", layout, "--batch", "2", "--target", "rtx3090")
 
 
+def test_matrix_instructions_of_every_layout():
+    rows = [("bf16", "nn"), ("f16", "tt"), ("bf16,f32,f32", "tn"), ("f16,f32,f32", "nt"), ("bf16,f32,bf16", "tt"),
+            ("bf16,f32,f32", "nn"), ("i8", "nt"), ("i8", "tn"), ("u8", "nn"), ("u8", "tt")]
+    for number, (kind, layout) in enumerate(rows):
+        batch = ["--batch", "2"] if number % 2 else []
+        sx("compile", "--gemm", "40x48x72", "--dtype", kind, "--layout", layout, *batch, "--target", "h100",
+           "--assembler", "none", "-o", TMP / "matrix.sxm")
+        kernels = json.loads(sx("explain", "--json", TMP / "matrix.sxm").stdout)["kernels"]
+        # conversions of factors are no kernels of their own
+        assert len(kernels) == 1 and " matrix(" in kernels[0]["plan"], (kind, layout, kernels)
+
+
 # ---- the way ----
 def test_the_same_as_a_file():
     """The daemon knows the operation and its text by one key; optimize and egraph take it too."""

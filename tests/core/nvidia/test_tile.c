@@ -308,6 +308,68 @@ START_TEST(test_widened)
 }
 END_TEST
 
+/* ---- stores ---- */
+/* How many stores of each width to global memory a thread makes: of 1, 2 and 4 registers. */
+static void count_stores(const sx_ptx_module *module, uint32_t count[3])
+{
+    sx_buf text;
+    sx_buf_init(&text, 1 << 24);
+    sx_ptx_print(module, &text);
+    sx_buf_put(&text, "", 1);
+    memset(count, 0, 3 * sizeof(count[0]));
+    for (const char *at = (const char *)text.ptr; (at = strstr(at, "st.global")) != NULL; at++) {
+        bool two = memcmp(at + 9, ".v2", 3) == 0, four = memcmp(at + 9, ".v4", 3) == 0;
+        count[four ? 2 : two ? 1 : 0]++;
+    }
+    sx_buf_fini(&text);
+}
+
+/* Results that lie side by side in a thread are stored together wherever the address of each group is a multiple of its
+ * size and no edge cuts one: what a store writes is seen by the interpreter in the other tests. */
+START_TEST(test_stores)
+{
+    static const struct {
+        tiles_case c;
+        const sx_block_tiles *plan;
+        uint32_t count[3];
+    } row[] = {
+        /* 64 threads of 32 x 16: 16 results each, in pairs of 4 and 8 bytes */
+        {{.dtype = SX_BF16, .b = 1, .m = 33, .k = 16, .n = 34}, &matrices[1], {8, 0, 0}},
+        {{.dtype = SX_BF16, .b = 1, .m = 33, .k = 16, .n = 34, .widened = true},
+         &matrices[1],
+         {0, 8, 0}},
+        {{.dtype = SX_BF16, .b = 2, .m = 33, .k = 16, .n = 34, .after = 2},
+         &matrices[1],
+         {8, 0, 0}},
+        /* rows of 33 elements do not begin at a multiple of two */
+        {{.dtype = SX_BF16, .b = 1, .m = 33, .k = 16, .n = 33}, &matrices[1], {16, 0, 0}},
+        /* a turned result has the arguments exchanged */
+        {{.dtype = SX_BF16, .b = 1, .m = 32, .k = 16, .n = 32, .after = 3},
+         &matrices[1],
+         {8, 0, 0}},
+        /* 2 x 4 results of each thread */
+        {{.dtype = SX_F32, .b = 1, .m = 17, .k = 16, .n = 20}, &plans[0], {0, 0, 2}},
+        {{.dtype = SX_F32, .b = 1, .m = 17, .k = 16, .n = 22, .after = 1}, &plans[0], {0, 4, 0}},
+        {{.dtype = SX_F32, .b = 1, .m = 17, .k = 16, .n = 21}, &plans[0], {8, 0, 0}},
+        {{.dtype = SX_F64, .b = 1, .m = 17, .k = 16, .n = 22}, &plans[0], {0, 4, 0}},
+        /* of one row, which begins where it may, the last group is not whole */
+        {{.dtype = SX_F32, .b = 1, .m = 1, .k = 16, .n = 21}, &plans[0], {8, 0, 0}},
+    };
+    sx_ctx cx;
+    sx_kernel *kernel;
+    uint32_t count[3];
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    node n = tiles_node(&cx, &row[_i].c);
+    ck_sx_ok(&cx, tiles_lower(&cx, &sx_target_sm_80, &n, *row[_i].plan, &kernel));
+    count_stores(tiles_module(&cx, kernel, 80), count);
+    for (uint32_t k = 0; k < 3; k++) {
+        ck_assert_msg(count[k] == row[_i].count[k], "%u stores of %u registers, not %u", count[k],
+                      1U << k, row[_i].count[k]);
+    }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 /* The plan of the numerics id: groups of 16 products, in ascending order, each sum rounded once (as the interpreter of
  * PTX has it; a GPU rounds the sum within a group in its own way). */
 static float folded(const node *n, int64_t k, int64_t row, int64_t column, int64_t columns)
@@ -517,6 +579,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_fma, 0, 2 * (int)SX_COUNT(plans));
     tcase_add_loop_test(tcase, test_matrix, 0, 2 * (int)SX_COUNT(matrices));
     tcase_add_loop_test(tcase, test_bytes, 0, 4);
+    tcase_add_loop_test(tcase, test_stores, 0, 10);
     tcase_add_loop_test(tcase, test_widened, 0, 4);
     tcase_add_loop_test(tcase, test_fold, 0, 2);
     tcase_add_loop_test(tcase, test_large, 0, (int)SX_COUNT(large));

@@ -47,7 +47,7 @@ static const struct {
     {"immediate", "mov.b32", {8, 4}, "sums that begin at 2^-149 round to the same"},
     {"immediate", "bar.sync", {2, 2}, "another barrier with the same threads"},
     {"immediate", "setp.ge.s32", {1, 1}, "a stage beyond the last is filled and not read"},
-    {"immediate", "setp.gt", {10, 2}, "no thread begins so near to the edge"},
+    {"immediate", "setp.gt", {3, 2}, "no thread begins so near to the edge"},
 };
 
 static sx_ctx cx;
