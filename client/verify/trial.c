@@ -583,7 +583,12 @@ static void draw_schedule(state *t, const sx_analysis *a, const sx_schedule *usu
     online.vectors = 1 + (uint32_t)sx_rng_below(rng, 4);
     switch (a->kind) {
     case SX_KERNEL_MAP:
-        sx_schedule_map(lanes, rows, columns, 1u << sx_rng_below(rng, 3), s);
+        if (t->s->target->vectors.threads && sx_rng_below(rng, 2) == 0) {
+            uint32_t width = 2u << sx_rng_below(rng, 3);
+            sx_schedule_map_wide(lanes, width, rows, columns, 1, s);
+        } else {
+            sx_schedule_map(lanes, rows, columns, 1u << sx_rng_below(rng, 3), s);
+        }
         return;
     case SX_KERNEL_ROW: sx_schedule_row(lanes, a->lane_bytes, a->along, rows, columns, s); return;
     case SX_KERNEL_DOT:

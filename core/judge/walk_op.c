@@ -288,13 +288,13 @@ static uint32_t load(sx_walk *w, const sx_addr *a, sx_mem mem, int64_t stride, u
     return g->refused ? 0 : sx_walk_put(w, &out);
 }
 
-static void store(sx_walk *w, const sx_item *item)
+static void store(sx_walk *w, const sx_item *item, int64_t stride)
 {
     sx_algebra *g = w->g;
     uint32_t width = sx_mem_bytes(item->mem, w->kernel->lane_bytes);
     const sx_addr *a = &w->part->addr[item->addr];
     uint32_t index;
-    uint32_t form = address_form(w, a, width, &index);
+    uint32_t form = address_form(w, a, stride, &index);
     uint32_t value = *vector(w, item->src[0]);
     sx_lanes lanes;
     uint32_t count = item->imm;
@@ -355,7 +355,8 @@ void sx_walk_memory(sx_walk *w, const sx_item *item)
         }
         put_loaded(w, item, item->imm2, item->imm);
         break;
-    case SX_LOP_STORE: store(w, item); break;
+    case SX_LOP_STORE: store(w, item, size); break;
+    case SX_LOP_STORES: store(w, item, item->imm2); break;
     case SX_LOP_SLOAD32:
     case SX_LOP_SLOAD64: {
         uint32_t index;

@@ -204,6 +204,10 @@ typedef struct {
 int64_t sx_schedule_step(const sx_schedule *s, sx_role axis, sx_bind bind, uint32_t nth);
 /* Lanes of a vector register: what the level before the lanes leaves of their axis. */
 uint32_t sx_schedule_lanes(const sx_schedule *s);
+/* Elements that lie side by side in one lane, which has a register for each: 4 in `lane(n/4) register(n)`; 1 where no
+ * level follows that of the lanes. */
+#define SX_LANE_WIDTH_MAX 16
+uint32_t sx_schedule_width(const sx_schedule *s);
 /* The stage of an argument, or NULL. */
 const sx_stage_place *sx_schedule_stage(const sx_schedule *s, uint32_t argument);
 /* Is this a schedule at all, and one of this kernel? `a` may be NULL: then only the first.
@@ -252,6 +256,10 @@ void sx_schedule_online(const sx_online_tiles *tiles, sx_schedule *s);
 /* Map kernels and moves: `copies` vectors in straight line. */
 void sx_schedule_map(uint32_t lanes, int64_t rows, int64_t columns, uint32_t copies,
                      sx_schedule *s);
+/* The same where each lane has `width` elements side by side, a power of two from 2 to SX_LANE_WIDTH_MAX: `copies` times
+ * as many vectors in straight line. */
+void sx_schedule_map_wide(uint32_t lanes, uint32_t width, int64_t rows, int64_t columns,
+                          uint32_t copies, sx_schedule *s);
 /* Row kernels. Along the reduced dimensions the walk is that of the fixed virtual shape (SX_ROW_CHUNK elements
  * at a time). */
 #define SX_ROW_BYTES 64       /* bytes of a vector of that shape, on every machine: 16 or 8 lanes */

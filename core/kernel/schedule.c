@@ -29,15 +29,28 @@ int64_t sx_schedule_step(const sx_schedule *s, sx_role axis, sx_bind bind, uint3
 
 uint32_t sx_schedule_lanes(const sx_schedule *s)
 {
-    if (s->level_count == 0 || s->level[s->level_count - 1].bind != SX_BIND_LANE) {
+    int64_t width = sx_schedule_width(s);
+    uint32_t at = s->level_count - (width > 1 ? 2 : 1); /* the level of the lanes */
+    if (s->level_count == 0 || s->level[at].bind != SX_BIND_LANE) {
         return 0;
     }
-    sx_role axis = s->level[s->level_count - 1].axis;
+    sx_role axis = s->level[at].axis;
     int64_t lanes = 0;
-    for (uint32_t i = 0; i + 1 < s->level_count; i++) {
-        lanes = s->level[i].axis == axis ? s->level[i].step : lanes;
+    for (uint32_t i = 0; i < at; i++) {
+        lanes = s->level[i].axis == axis ? s->level[i].step / width : lanes;
     }
     return lanes > 0 && lanes <= UINT32_MAX ? (uint32_t)lanes : 0;
+}
+
+uint32_t sx_schedule_width(const sx_schedule *s)
+{
+    if (s->level_count < 2) {
+        return 1;
+    }
+    const sx_level *lane = &s->level[s->level_count - 2], *own = lane + 1;
+    bool wide = lane->bind == SX_BIND_LANE && own->bind == SX_BIND_REGISTER &&
+                lane->axis == own->axis && lane->step <= SX_LANE_WIDTH_MAX;
+    return wide ? (uint32_t)lane->step : 1;
 }
 
 const sx_stage_place *sx_schedule_stage(const sx_schedule *s, uint32_t argument)

@@ -54,6 +54,21 @@ void sx_schedule_map(uint32_t lanes, int64_t rows, int64_t columns, uint32_t cop
     add(s, SX_BIND_LANE, SX_ROLE_COLUMN, 1);
 }
 
+void sx_schedule_map_wide(uint32_t lanes, uint32_t width, int64_t rows, int64_t columns,
+                          uint32_t copies, sx_schedule *s)
+{
+    int64_t piece = (int64_t)lanes * width;
+    SX_ASSERT(width >= 2 && width <= SX_LANE_WIDTH_MAX && (width & (width - 1)) == 0);
+    *s = (sx_schedule){.level_count = 0};
+    add(s, SX_BIND_GRID, SX_ROLE_ROW, rows);
+    add(s, SX_BIND_GRID, SX_ROLE_COLUMN, sx_max_i64(columns, piece * copies));
+    add(s, SX_BIND_LOOP, SX_ROLE_ROW, 1);
+    add(s, SX_BIND_LOOP, SX_ROLE_COLUMN, piece * copies);
+    add(s, SX_BIND_REGISTER, SX_ROLE_COLUMN, piece);
+    add(s, SX_BIND_LANE, SX_ROLE_COLUMN, width);
+    add(s, SX_BIND_REGISTER, SX_ROLE_COLUMN, 1);
+}
+
 void sx_schedule_row(uint32_t lanes, uint32_t lane_bytes, bool along, int64_t rows, int64_t columns,
                      sx_schedule *s)
 {

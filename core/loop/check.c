@@ -57,9 +57,11 @@ static bool access_extent(const sx_item *item, const sx_kernel *kernel, int64_t 
     case SX_LOP_LOAD:
     case SX_LOP_STORE: *high = size * n; return size > 0 && n >= 1 && n <= lanes;
     case SX_LOP_LOADB: *high = size; return size > 0;
-    case SX_LOP_LOADS: {
+    case SX_LOP_LOADS:
+    case SX_LOP_STORES: {
         int64_t last = 0;
-        if (size == 0 || n < 1 || n > lanes || !sx_mul_i64(n - 1, item->imm2, &last) ||
+        bool apart = item->op == SX_LOP_LOADS || item->imm2 >= size; /* no lane meets another */
+        if (size == 0 || !apart || n < 1 || n > lanes || !sx_mul_i64(n - 1, item->imm2, &last) ||
             last > SX_LOOP_BYTES_MAX || last < -SX_LOOP_BYTES_MAX) {
             return false;
         }

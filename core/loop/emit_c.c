@@ -28,7 +28,9 @@ static const char prologue[] =
     "for (u32 i = 0; i < n; i++) d[i] = get_##name(p + i * stride); return (vf)d; } \\\n"
     "INLINE void store_##name(u8 *p, vf a, u32 n) { for (u32 i = 0; i < n; i++) "
     "{ type u = put_##name(((vu)a)[i]); __builtin_memcpy(p + i * sizeof(type), &u, sizeof(u)); } "
-    "}\n"
+    "} \\\n"
+    "INLINE void stores_##name(u8 *p, vf a, u32 n, i64 stride) { for (u32 i = 0; i < n; i++) "
+    "{ type u = put_##name(((vu)a)[i]); __builtin_memcpy(p + i * stride, &u, sizeof(u)); } }\n"
     "#define put_lane(u) (u)\n"
     "#define put_i32(u) (int)(u)\n"
     "#define put_i16(u) (short)(u)\n"
@@ -83,6 +85,7 @@ static const char *const pattern[SX_LOP_COUNT] = {
     [SX_LOP_LOADB] = "loadb_%m(%p)",
     [SX_LOP_LOADS] = "loads_%m(%p, %n, %N)",
     [SX_LOP_STORE] = "store_%m(%p, %a, %n)",
+    [SX_LOP_STORES] = "stores_%m(%p, %a, %n, %N)",
     [SX_LOP_PREFETCH] = "__builtin_prefetch(%p)",
     [SX_LOP_ADD] = "%a + %b",
     [SX_LOP_SUB] = "%a - %b",

@@ -250,6 +250,12 @@ static void run_memory(machine *m, const step *s)
             memcpy(p + (size_t)i * size, &bits, size);
         }
         break;
+    case SX_LOP_STORES:
+        for (uint32_t i = 0; i < n; i++) {
+            uint64_t bits = narrowed(m, s->mem, m->wide ? s->a->u64[i] : s->a->u[i]);
+            memcpy(p + (int64_t)i * s->imm2, &bits, size);
+        }
+        break;
     case SX_LOP_SLOAD32:
         memcpy(&narrow, p, 4);
         *s->sd = narrow;

@@ -48,6 +48,7 @@ sx_code sx_lower_fused(sx_ctx *cx, const sx_vector_unit *unit, const char *name,
                     .unit = unit,
                     .body = a->fused->body,
                     .view = a->view,
+                    .lane_step = 1,
                     .lanes = sx_schedule_lanes(schedule)};
     SX_TRY(sx_kernel_make(cx, name, l->lanes, a->lane_bytes, &l->kernel));
     SX_TRY(add_buffers(l));

@@ -38,6 +38,8 @@ struct sx_lower {
     sx_affine at[SX_RANK_MAX];
     /* The dimension that runs across the lanes, or SX_NO_DIM. */
     uint32_t vector_dim;
+    /* How many elements of it lie from one lane to the next, at least 1. */
+    int64_t lane_step;
     /* How many lanes, from the first on, are inside the space. */
     uint32_t valid;
     /* For each instruction of the body: the register of its value, and whether it is written at this position. */
@@ -58,11 +60,17 @@ sx_addr sx_lower_arg_address(const sx_lower *l, uint32_t argument);
 sx_addr sx_lower_out_address(const sx_lower *l);
 void sx_lower_move(sx_lower *l); /* the position moved: forgets all values but the pinned ones */
 uint32_t sx_lower_value(sx_lower *l, uint32_t instr);
+/* An argument's elements as they lie in memory, and their values. */
+uint32_t sx_lower_load_raw(sx_lower *l, uint32_t argument);
+uint32_t sx_lower_loaded(sx_lower *l, uint32_t argument, uint32_t raw);
 uint32_t sx_lower_load(sx_lower *l, uint32_t argument);
 /* `count` elements of the argument that lie side by side from the position on. */
 uint32_t sx_lower_load_along(sx_lower *l, uint32_t argument, uint32_t count);
 void sx_lower_store_out(sx_lower *l, uint32_t value,
                         sx_dtype dtype); /* `valid` lanes to the result */
+/* The same in two: as elements of the result lie in memory, and there. */
+uint32_t sx_lower_stored(sx_lower *l, uint32_t value, sx_dtype dtype);
+void sx_lower_store_raw(sx_lower *l, uint32_t raw, sx_dtype dtype);
 uint32_t sx_lower_constant(sx_lower *l, sx_dtype dtype, double value);
 /* The result of a reduction or contraction, of a lane's own float or integer: rounded to the type, or wrapped. */
 uint32_t sx_lower_rounded(sx_lower *l, sx_dtype dtype, uint32_t value);

@@ -13,12 +13,76 @@ sx_code sx_lower_match_map(sx_ctx *cx, const sx_schedule *schedule, const char *
     return sx_schedule_match(cx, schedule, form, SX_COUNT(form), name);
 }
 
+/* That of elementwise kernels alone: lanes with several elements each. */
+static sx_code match_wide(sx_ctx *cx, const sx_schedule *schedule, const char *name)
+{
+    static const sx_level_form form[] = {
+        {SX_ROLE_ROW, SX_BIND_GRID},        {SX_ROLE_COLUMN, SX_BIND_GRID},
+        {SX_ROLE_ROW, SX_BIND_LOOP},        {SX_ROLE_COLUMN, SX_BIND_LOOP},
+        {SX_ROLE_COLUMN, SX_BIND_REGISTER}, {SX_ROLE_COLUMN, SX_BIND_LANE},
+        {SX_ROLE_COLUMN, SX_BIND_REGISTER},
+    };
+    return sx_schedule_match(cx, schedule, form, SX_COUNT(form), name);
+}
+
 static void one_vector(sx_lower *l, uint32_t valid)
 {
     uint32_t result = l->body->instr_count - 1;
     l->valid = valid;
     sx_lower_move(l);
     sx_lower_store_out(l, sx_lower_value(l, result), l->out_dtype);
+}
+
+/* Elements of a line that one lane may hold. */
+#define LINE_MAX 64
+
+/* `count` vectors from the position on in which each lane has `width` elements side by side: all loads, then all
+ * values, then all stores, so that loads are in flight together and neighbours can be one access. */
+static void one_line(sx_lower *l, uint32_t count, uint32_t width)
+{
+    const sx_body *body = l->body;
+    uint32_t result = body->instr_count - 1;
+    uint32_t raw[LINE_MAX][SX_FUSED_ARGS_MAX];
+    uint32_t made[LINE_MAX];
+    uint32_t d = l->vector_dim;
+    int64_t start = l->at[d].constant;
+    bool used[SX_FUSED_ARGS_MAX] = {false};
+    SX_ASSERT(count <= LINE_MAX && count % width == 0);
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        const sx_instr *in = &body->instr[i];
+        bool varies = (l->analysis->varies[i] >> d & 1) != 0;
+        if (in->kind == SX_BODY_ARG) {
+            used[in->x] = used[in->x] || (varies && !l->pinned[i]);
+        }
+    }
+    l->valid = l->lanes;
+    l->lane_step = width;
+#define AT(k) (start + (int64_t)((k) / width * width) * l->lanes + (k) % width)
+    for (uint32_t argument = 0; argument < SX_FUSED_ARGS_MAX; argument++) {
+        for (uint32_t k = 0; used[argument] && k < count; k++) {
+            l->at[d].constant = AT(k);
+            raw[k][argument] = sx_lower_load_raw(l, argument);
+        }
+    }
+    for (uint32_t k = 0; k < count; k++) {
+        l->at[d].constant = AT(k);
+        sx_lower_move(l);
+        for (uint32_t i = 0; i < body->instr_count; i++) {
+            const sx_instr *in = &body->instr[i];
+            if (in->kind == SX_BODY_ARG && used[in->x] && !l->have[i]) {
+                l->reg[i] = sx_lower_loaded(l, in->x, raw[k][in->x]);
+                l->have[i] = true;
+            }
+        }
+        made[k] = sx_lower_stored(l, sx_lower_value(l, result), l->out_dtype);
+    }
+    for (uint32_t k = 0; k < count; k++) {
+        l->at[d].constant = AT(k);
+        sx_lower_store_raw(l, made[k], l->out_dtype);
+    }
+#undef AT
+    l->at[d].constant = start;
+    l->lane_step = 1;
 }
 
 /* Loads and values that do not change along the vector dimension are made once, before the loop, while they are few. */
@@ -53,7 +117,11 @@ static void emit_row(sx_lower *l, int64_t length)
     int64_t start = l->at[d].constant;
     if (trip > 0) {
         bool opened = sx_lower_open(l, d, trip, step);
-        for (int64_t u = 0; u < step; u += lanes) {
+        uint32_t width = sx_schedule_width(l->schedule);
+        if (width > 1) {
+            one_line(l, (uint32_t)(step / lanes), width);
+        }
+        for (int64_t u = 0; width == 1 && u < step; u += lanes) {
             l->at[d].constant = start + u;
             one_vector(l, l->lanes);
         }
@@ -71,7 +139,13 @@ sx_code sx_lower_map(sx_lower *l)
     uint32_t outer[SX_RANK_MAX];
     uint32_t outer_count = 0;
     const sx_schedule *schedule = l->schedule;
-    SX_TRY(sx_lower_match_map(l->cx, schedule, l->kernel->name));
+    uint32_t width = sx_schedule_width(schedule);
+    SX_TRY((width > 1 ? match_wide : sx_lower_match_map)(l->cx, schedule, l->kernel->name));
+    int64_t line = sx_schedule_step(schedule, SX_ROLE_COLUMN, SX_BIND_LOOP, 0) / l->lanes;
+    if (width > 1 && (line > LINE_MAX || line % width != 0)) {
+        return SX_FAIL(l->cx, SX_INPUT, "kernel %s: %lld elements of a lane in line, at most %d",
+                       l->kernel->name, (long long)line, LINE_MAX);
+    }
     l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_MAP, NULL, 0);
     for (uint32_t d = 0; d < l->view.rank; d++) {
         if (d != l->vector_dim) {

@@ -240,6 +240,7 @@ sx_code sx_lower_pack(sx_ctx *cx, const char *name, const sx_analysis *a,
                        a->kind == SX_KERNEL_DOT ? sx_dtype_name(a->input[a->rhs].dtype) : "no dot");
     }
     *l = (sx_lower){.cx = cx,
+                    .lane_step = 1,
                     .analysis = a,
                     .schedule = schedule,
                     .body = a->body,

@@ -27,6 +27,7 @@ static sx_code begin(sx_ctx *cx, const char *name, const sx_type *input, uint32_
     *l = (sx_lower){.cx = cx,
                     .schedule = schedule,
                     .lanes = sx_schedule_lanes(schedule),
+                    .lane_step = 1,
                     .moves = true,
                     .out_dtype = result->dtype};
     SX_TRY(sx_kernel_make(cx, name, l->lanes, sx_move_lane_bytes(result->dtype), &l->kernel));

@@ -73,18 +73,27 @@ static sx_mem mem_of(const sx_lower *l, sx_dtype dtype)
     return bytes == lane_bytes ? SX_MEM_LANE : bytes == 2 ? SX_MEM_U16 : SX_MEM_U8;
 }
 
-uint32_t sx_lower_load(sx_lower *l, uint32_t argument)
+uint32_t sx_lower_load_raw(sx_lower *l, uint32_t argument)
 {
     sx_dtype dtype = l->arg_dtype[argument];
     sx_addr a = sx_lower_arg_address(l, argument);
     sx_mem mem = mem_of(l, dtype);
-    int64_t stride = l->vector_dim == SX_NO_DIM ? 0 : l->view.stride[argument][l->vector_dim];
-    uint32_t raw = stride == 0 ? sx_loop_access(&l->b, SX_LOP_LOADB, mem, &a, SX_NO_REG, 0, 0)
-                   : stride == 1
-                       ? sx_loop_access(&l->b, SX_LOP_LOAD, mem, &a, SX_NO_REG, l->valid, 0)
-                       : sx_loop_access(&l->b, SX_LOP_LOADS, mem, &a, SX_NO_REG, l->valid,
-                                        stride * sx_dtype_bytes(dtype));
-    return l->moves ? raw : sx_loop_decode(&l->b, dtype, raw);
+    int64_t stride =
+        l->vector_dim == SX_NO_DIM ? 0 : l->view.stride[argument][l->vector_dim] * l->lane_step;
+    return stride == 0   ? sx_loop_access(&l->b, SX_LOP_LOADB, mem, &a, SX_NO_REG, 0, 0)
+           : stride == 1 ? sx_loop_access(&l->b, SX_LOP_LOAD, mem, &a, SX_NO_REG, l->valid, 0)
+                         : sx_loop_access(&l->b, SX_LOP_LOADS, mem, &a, SX_NO_REG, l->valid,
+                                          stride * sx_dtype_bytes(dtype));
+}
+
+uint32_t sx_lower_loaded(sx_lower *l, uint32_t argument, uint32_t raw)
+{
+    return l->moves ? raw : sx_loop_decode(&l->b, l->arg_dtype[argument], raw);
+}
+
+uint32_t sx_lower_load(sx_lower *l, uint32_t argument)
+{
+    return sx_lower_loaded(l, argument, sx_lower_load_raw(l, argument));
 }
 
 uint32_t sx_lower_load_along(sx_lower *l, uint32_t argument, uint32_t count)
@@ -126,9 +135,16 @@ static uint32_t index_value(sx_lower *l, uint32_t dim, sx_dtype dtype)
         return refuse(l, "index beyond 32 bits", dtype);
     }
     uint32_t none = SX_NO_REG;
-    uint32_t v = d == l->vector_dim ? sx_loop_op(&l->b, SX_LOP_IOTA, none, NULL, none, none, none,
-                                                 (uint32_t)at->constant, 0)
-                                    : set_bits(l, (uint32_t)at->constant);
+    bool across = d == l->vector_dim;
+    bool wide = across && l->lane_step > 1;
+    uint32_t v = across ? sx_loop_op(&l->b, SX_LOP_IOTA, none, NULL, none, none, none,
+                                     wide ? 0 : (uint32_t)at->constant, 0)
+                        : set_bits(l, (uint32_t)at->constant);
+    if (wide) {
+        uint32_t shift = (uint32_t)__builtin_ctzll((uint64_t)l->lane_step);
+        v = sx_loop_op(&l->b, SX_LOP_SHL, none, NULL, v, none, none, shift, 0);
+        v = op3(l, SX_LOP_IADD, v, sx_loop_bits(&l->b, (uint64_t)at->constant), none);
+    }
     for (uint32_t k = 0; k < SX_LOOP_VARS_MAX; k++) {
         if (at->coef[k] != 0) {
             uint32_t s = sx_loop_op(&l->b, SX_LOP_SVAR, none, NULL, none, none, none, k, 0);
@@ -215,9 +231,20 @@ uint32_t sx_lower_value(sx_lower *l, uint32_t instr)
     return l->reg[instr];
 }
 
-void sx_lower_store_out(sx_lower *l, uint32_t value, sx_dtype dtype)
+uint32_t sx_lower_stored(sx_lower *l, uint32_t value, sx_dtype dtype)
+{
+    return l->moves ? value : sx_loop_encode(&l->b, dtype, value);
+}
+
+void sx_lower_store_raw(sx_lower *l, uint32_t raw, sx_dtype dtype)
 {
     sx_addr a = sx_lower_out_address(l);
-    value = l->moves ? value : sx_loop_encode(&l->b, dtype, value);
-    (void)sx_loop_access(&l->b, SX_LOP_STORE, mem_of(l, dtype), &a, value, l->valid, 0);
+    bool wide = l->lane_step > 1;
+    (void)sx_loop_access(&l->b, wide ? SX_LOP_STORES : SX_LOP_STORE, mem_of(l, dtype), &a, raw,
+                         l->valid, wide ? l->lane_step * sx_dtype_bytes(dtype) : 0);
+}
+
+void sx_lower_store_out(sx_lower *l, uint32_t value, sx_dtype dtype)
+{
+    sx_lower_store_raw(l, sx_lower_stored(l, value, dtype), dtype);
 }

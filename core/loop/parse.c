@@ -209,7 +209,8 @@ static sx_code read_mem(reader *r, sx_item *item)
         return SX_OK;
     }
     bool vectors = item->op == SX_LOP_LOAD || item->op == SX_LOP_LOADB ||
-                   item->op == SX_LOP_LOADS || item->op == SX_LOP_STORE;
+                   item->op == SX_LOP_LOADS || item->op == SX_LOP_STORE ||
+                   item->op == SX_LOP_STORES;
     size_t n = 1;
     while (r->p + n < r->end && is_name(r->p[n])) {
         n++;

@@ -16,7 +16,8 @@ static int64_t lane_step(const sx_nvidia_lowering *l, const sx_item *item)
     switch (item->op) {
     case SX_LOP_LOAD:
     case SX_LOP_STORE: return sx_mem_bytes(item->mem, l->kernel->lane_bytes);
-    case SX_LOP_LOADS: return item->imm2;
+    case SX_LOP_LOADS:
+    case SX_LOP_STORES: return item->imm2;
     default: return 0;
     }
 }
@@ -240,7 +241,15 @@ static sx_code lower_items(sx_nvidia_lowering *l)
         switch (l->part->item[i].kind) {
         case SX_ITEM_LOOP: SX_TRY(open_loop(l, i)); break;
         case SX_ITEM_END: close_loop(l); break;
-        case SX_ITEM_OP: sx_nvidia_op(l, i); break;
+        case SX_ITEM_OP: {
+            uint32_t together = sx_nvidia_wide(l, i);
+            if (together == 0) {
+                sx_nvidia_op(l, i);
+            } else {
+                i += together - 1;
+            }
+            break;
+        }
         }
     }
     return l->b.code;
@@ -263,7 +272,7 @@ static void make_partial(sx_nvidia_lowering *l)
     for (uint32_t i = 0; i < l->part->item_count; i++) {
         const sx_item *item = &l->part->item[i];
         bool access = has_address(item) && (item->op == SX_LOP_LOAD || item->op == SX_LOP_LOADS ||
-                                            item->op == SX_LOP_STORE);
+                                            item->op == SX_LOP_STORE || item->op == SX_LOP_STORES);
         if (access && item->imm < SX_NVIDIA_LANES &&
             l->partial[item->imm].kind == SX_PTX_ARG_NONE) {
             l->partial[item->imm] = sx_ptx_register(&l->b, SX_PTX_PRED);
@@ -342,7 +351,7 @@ static bool reads_back(const sx_part *part, uint32_t buffer)
     bool stores = false;
     for (uint32_t i = 0; i < part->item_count; i++) {
         if (has_address(&part->item[i]) && part->addr[part->item[i].addr].buffer == buffer) {
-            bool store = part->item[i].op == SX_LOP_STORE;
+            bool store = sx_lop_info_of(part->item[i].op)->result == '-';
             stores = stores || store;
             loads = loads || !store;
         }

@@ -60,6 +60,9 @@ void sx_nvidia_op(sx_nvidia_lowering *l, uint32_t index);
 /* The load or store of an element of the group, where one access serves all; false: it is an access of its own. */
 bool sx_nvidia_load_group(sx_nvidia_lowering *l, uint32_t index);
 bool sx_nvidia_store_group(sx_nvidia_lowering *l, uint32_t index);
+/* loop_wide.c: from this item on, neighbouring elements of each lane as one access of up to 16 bytes, where the program
+ * proves that its address is aligned. The items that it takes the place of; 0: none. */
+uint32_t sx_nvidia_wide(sx_nvidia_lowering *l, uint32_t index);
 /* Pointers as many as there are different ones, and which one each item uses. */
 sx_code sx_nvidia_find_pointers(sx_nvidia_lowering *l);
 /* Virtual registers of the part, by number. */

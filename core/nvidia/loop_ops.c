@@ -398,6 +398,7 @@ void sx_nvidia_op(sx_nvidia_lowering *l, uint32_t index)
             put_store(l, index);
         }
         return;
+    case SX_LOP_STORES: put_store(l, index); return;
     case SX_LOP_SET:
     case SX_LOP_IOTA:
     case SX_LOP_S2V: put_made(l, item, d); return;

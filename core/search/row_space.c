@@ -9,11 +9,15 @@
     32768.0 /* of a grid point, about: long enough to hide the call, short enough to balance */
 #define MAP_COLUMNS_MIN 1024 /* of a grid point, where there are as many */
 #define MAP_COLUMNS_MAX 65536
+#define LINE_MAX 16     /* elements of a thread in straight line, where it has several */
+#define ACCESS_BYTES 16 /* that a thread reads or writes at once */
 
-/* Vectors in straight line: more for short programs, whose loop overhead shows. */
-static uint32_t copies(const sx_analysis *a)
+/* Vectors in straight line, or as many times `width` vectors: more for short programs, whose loop overhead shows. */
+static uint32_t copies(const sx_analysis *a, uint32_t width)
 {
-    return a->program_length <= 4 ? 4 : a->program_length <= 12 ? 2 : 1;
+    uint32_t count = a->program_length <= 4 ? 4 : a->program_length <= 12 ? 2 : 1;
+    return width > 1 && count * width > LINE_MAX ? (width < LINE_MAX ? LINE_MAX / width : 1)
+                                                 : count;
 }
 
 static bool calls_points(const sx_device *device)
@@ -21,8 +25,8 @@ static bool calls_points(const sx_device *device)
     return device->block_threads == 0;
 }
 
-/* Grid points of `columns` columns and, from 1 on, powers of two of rows. */
-static sx_code price_rows(sx_search_space *space, int64_t columns)
+/* Grid points of `columns` columns and, from 1 on, powers of two of rows. `width`: elements of a lane side by side. */
+static sx_code price_rows(sx_search_space *space, uint32_t width, int64_t columns)
 {
     const sx_device *device = space->device;
     const sx_analysis *a = space->a;
@@ -41,8 +45,11 @@ static sx_code price_rows(sx_search_space *space, int64_t columns)
             SX_TRY(sx_search_drop(space, &result->dropped_alignment, 1));
         } else {
             sx_schedule schedule;
-            if (a->kind == SX_KERNEL_MAP) {
-                sx_schedule_map(device->lanes, rows, columns, copies(a), &schedule);
+            if (a->kind == SX_KERNEL_MAP && width > 1) {
+                sx_schedule_map_wide(device->lanes, width, rows, columns, copies(a, width),
+                                     &schedule);
+            } else if (a->kind == SX_KERNEL_MAP) {
+                sx_schedule_map(device->lanes, rows, columns, copies(a, width), &schedule);
             } else {
                 sx_schedule_row(device->lanes, a->lane_bytes, a->along, rows, columns, &schedule);
             }
@@ -54,6 +61,36 @@ static sx_code price_rows(sx_search_space *space, int64_t columns)
     }
 }
 
+/* Elements that a thread reads or writes by one access of 16 bytes, of the narrowest tensor; 1 where lanes are no
+ * threads, or where a tensor's rows do not begin at multiples of so many, or where elements side by side in it are not
+ * side by side in the kernel. */
+static uint32_t lane_width(const sx_device *device, const sx_analysis *a)
+{
+    const sx_view *view = &a->view;
+    uint32_t narrowest = sx_dtype_bytes(a->result.dtype);
+    if (calls_points(device) || a->kind != SX_KERNEL_MAP || a->lane == SX_NO_DIM) {
+        return 1;
+    }
+    for (uint32_t k = 0; k < a->input_count; k++) {
+        narrowest = (uint32_t)sx_min_i64(narrowest, sx_dtype_bytes(a->input[k].dtype));
+    }
+    uint32_t width = (uint32_t)sx_min_i64(SX_LANE_WIDTH_MAX, ACCESS_BYTES / narrowest);
+    for (uint32_t k = 0; k <= a->input_count; k++) {
+        bool result = k == a->input_count;
+        const int64_t *stride = result ? view->out_stride : view->stride[k];
+        int64_t along = stride[a->lane];
+        int64_t all = result ? view->out_offset : view->offset[k];
+        for (uint32_t d = 0; d < view->rank; d++) {
+            all |= d == a->lane ? 0 : stride[d];
+        }
+        while (width > 1 && along != 0 && all % width != 0) {
+            width /= 2;
+        }
+        width = along > 1 || along < 0 ? 1 : width;
+    }
+    return width;
+}
+
 sx_code sx_search_rows(sx_search_space *space)
 {
     const sx_analysis *a = space->a;
@@ -61,14 +98,20 @@ sx_code sx_search_rows(sx_search_space *space)
     bool map = a->kind == SX_KERNEL_MAP;
     int64_t most = map ? MAP_COLUMNS_MAX : SX_EXTENT_MAX;
     int64_t lanes = space->device->lanes;
-    int64_t least = !map                          ? lanes
-                    : calls_points(space->device) ? MAP_COLUMNS_MIN
-                                                  : lanes * copies(a);
-    for (int64_t columns = least;; columns *= 4) {
-        bool last = columns >= all || columns >= most;
-        SX_TRY(price_rows(space, sx_min_i64(columns, all)));
-        if (last) {
-            return SX_OK;
+    /* Of equally cheap schedules the first wins: the one with the fewest instructions. */
+    for (uint32_t width = lane_width(space->device, a); width >= 1; width /= 2) {
+        int64_t line = lanes * copies(a, width) * width;
+        int64_t least = !map ? lanes : calls_points(space->device) ? MAP_COLUMNS_MIN : line;
+        if (width > 1 && line > all) {
+            continue;
+        }
+        for (int64_t columns = least;; columns *= 4) {
+            bool last = columns >= all || columns >= most;
+            SX_TRY(price_rows(space, width, sx_min_i64(columns, all)));
+            if (last) {
+                break;
+            }
         }
     }
+    return SX_OK;
 }

@@ -20,6 +20,7 @@ static sx_code check_map(sx_ctx *cx, const sx_kernel *kernel, const sx_part *map
         switch (item->op) {
         case SX_LOP_LOAD:
         case SX_LOP_LOADS:
+        case SX_LOP_STORES:
         case SX_LOP_SWAP:
         case SX_LOP_BCAST0:
         case SX_LOP_IOTA:

@@ -441,6 +441,15 @@ static sx_code emit(sx_ctx *cx, const sx_kernel *kernel, bool spills, sx_buf *bl
                        "kernel %s: no vector register has %u lanes of %u bytes", kernel->name,
                        kernel->lanes, kernel->lane_bytes);
     }
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        for (uint32_t i = 0; i < kernel->part[p].item_count; i++) {
+            const sx_item *item = &kernel->part[p].item[i];
+            if (item->kind == SX_ITEM_OP && item->op == SX_LOP_STORES) {
+                return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: stores of lanes that lie apart",
+                               kernel->name);
+            }
+        }
+    }
     memset(out, 0, sizeof(*out));
     out->level = sx_x64_level_of(bytes);
     out->entry_count = kernel->part_count;

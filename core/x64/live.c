@@ -147,7 +147,7 @@ static bool may_move(const sx_gen *g, uint32_t from, uint32_t to)
     }
     for (uint32_t i = from + 1; i < to; i++) {
         const sx_item *item = &g->part->item[i];
-        if (item->kind != SX_ITEM_OP || item->op == SX_LOP_STORE) {
+        if (item->kind != SX_ITEM_OP || sx_lop_info_of(item->op)->result == '-') {
             return false;
         }
         if (index_reg != SX_NO_REG && sx_lop_info_of(item->op)->result == 's' &&

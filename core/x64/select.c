@@ -823,6 +823,7 @@ static void dispatch(sx_gen *g, const sx_item *item, uint32_t index)
     case SX_LOP_LOADB:
     case SX_LOP_LOADS:
     case SX_LOP_STORE:
+    case SX_LOP_STORES:
     case SX_LOP_PREFETCH: memory_op(g, item, index); break;
     case SX_LOP_ADD:
     case SX_LOP_SUB:

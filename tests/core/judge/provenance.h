@@ -165,6 +165,12 @@ static void tag_memory(provenance *p, const sx_item *item)
                       p->vector[item->src[0]].lane[i]);
         }
         break;
+    case SX_LOP_STORES:
+        for (uint32_t i = 0; i < item->imm; i++) {
+            tag_store(p, a->buffer, at + (int64_t)i * item->imm2, item->mem, width,
+                      p->vector[item->src[0]].lane[i]);
+        }
+        break;
     case SX_LOP_SLOAD32: {
         int32_t narrow;
         p->own_index = p->own_index || p->kernel->buffer[a->buffer].role != SX_BUFFER_IN;

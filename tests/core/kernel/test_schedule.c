@@ -56,6 +56,11 @@ START_TEST(test_skeletons)
     ck_assert_int_eq(sx_schedule_step(&s, SX_ROLE_SUM, SX_BIND_LOOP, 1), 6);
     sx_schedule_map(8, 3, 4096, 2, &s);
     check_text(&s, "grid(m/3, n/4096) loop(m, n/16) register(n/8) lane(n)");
+    ck_assert_uint_eq(sx_schedule_width(&s), 1);
+    sx_schedule_map_wide(32, 4, 3, 4096, 2, &s);
+    check_text(&s, "grid(m/3, n/4096) loop(m, n/256) register(n/128) lane(n/4) register(n)");
+    ck_assert_uint_eq(sx_schedule_lanes(&s), 32);
+    ck_assert_uint_eq(sx_schedule_width(&s), 4);
     sx_schedule_row(16, 4, true, 5, 1, &s);
     check_text(&s, "grid(m/5) loop(m, k/64) register(k/16) lane(k)");
     sx_schedule_row(8, 4, false, 5, 100, &s);

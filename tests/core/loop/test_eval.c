@@ -143,7 +143,8 @@ static void random_vector(maker *g, sx_lop o)
 static void random_op(maker *g)
 {
     sx_lop o = (sx_lop)below(g, SX_LOP_COUNT);
-    if (o == SX_LOP_STORE || o == SX_LOP_PREFETCH || (o >= SX_LOP_SWRAP && o <= SX_LOP_S2V)) {
+    if (o == SX_LOP_STORE || o == SX_LOP_STORES || o == SX_LOP_PREFETCH ||
+        (o >= SX_LOP_SWRAP && o <= SX_LOP_S2V)) {
         return; // made elsewhere
     }
     char result = sx_lop_info_of(o)->result;
@@ -170,8 +171,11 @@ static void store(maker *g, uint32_t reg, uint32_t buffer)
     a.offset = size * g->lanes * g->stored++;
     a.coef[0] = size * g->lanes * 40 * 3;
     a.coef[1] = size * g->lanes * 40;
-    g->used[SX_LOP_STORE] = true;
-    (void)sx_loop_access(&g->b, SX_LOP_STORE, buffer == 5 ? SX_MEM_U8 : SX_MEM_LANE, &a, reg, n, 0);
+    sx_mem mem = buffer == 5 ? SX_MEM_U8 : SX_MEM_LANE;
+    bool apart = n <= g->lanes / 2 && below(g, 2) == 0; /* every other place */
+    g->used[apart ? SX_LOP_STORES : SX_LOP_STORE] = true;
+    (void)sx_loop_access(&g->b, apart ? SX_LOP_STORES : SX_LOP_STORE, mem, &a, reg, n,
+                         apart ? 2 * size : 0);
 }
 
 static sx_kernel *random_kernel(sx_ctx *cx, sx_rng *rng, const char *name, uint32_t lanes,

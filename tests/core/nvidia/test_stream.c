@@ -1,0 +1,216 @@
+/* Elementwise kernels whose lanes hold several elements side by side: the PTX has accesses of 16 bytes where rows are
+ * aligned and narrower ones where they are not, the judge proves the kernels, and every element is what a reference
+ * in the test computes, bit for bit. */
+#include "client/assemble/assemble.h"
+#include "core/ir/num.h"
+#include "core/search/search.h"
+#include "core/target/target.h"
+#include "tests/core/judge/try.h"
+
+#include <stdio.h>
+
+/* a + b + c, where c is one row for all rows: rows and columns cannot become one dimension. */
+typedef struct {
+    sx_dtype dtype;
+    const char *access; /* of an element of whole lines */
+    uint32_t width;     /* elements of 16 bytes */
+} stream_type;
+
+static const stream_type types[] = {
+    {SX_F32, "global.v4.b32", 4}, {SX_I32, "global.v4.b32", 4}, {SX_BF16, "global.v4.b32", 8},
+    {SX_F16, "global.v4.b32", 8}, {SX_F64, "global.v2.b64", 2}, {SX_I64, "global.v2.b64", 2},
+    {SX_I8, "global.v4.b32", 16}, {SX_U8, "global.v4.b32", 16},
+};
+
+static sx_ctx cx;
+static uint64_t seed;
+
+static void setup(void)
+{
+    sx_ctx_init(&cx, (size_t)1 << 28);
+    seed = sx_test_seed();
+}
+
+static void teardown(void)
+{
+    sx_ctx_fini(&cx);
+}
+
+static bool is_float(sx_dtype dtype)
+{
+    return sx_dtype_class_of(dtype) == SX_CLASS_FLOAT;
+}
+
+static node sum_node(const stream_type *t, int64_t rows, int64_t columns)
+{
+    sx_type x[2] = {TYPE(t->dtype, rows, columns), TYPE(t->dtype, rows, columns)};
+    sx_attr none = {.present = 0};
+    node n = lift(&cx, SX_OP_ADD, &none, x, 2);
+    n = with_tensor(&cx, SX_OP_ADD, &n, TYPE(t->dtype, columns));
+    sx_rng rng = {seed};
+    for (uint32_t k = 0; k < n.count; k++) {
+        uint32_t size = sx_dtype_bytes(t->dtype);
+        int64_t elements = sx_tensor_elements(&n.input[k]);
+        n.raw[k] = sx_alloc(&cx, (size_t)elements * size);
+        for (int64_t i = 0; i < elements; i++) {
+            uint64_t bits = is_float(t->dtype)
+                                ? sx_num_encode(t->dtype, (double)sx_rng_f32(&rng) * 3)
+                                : (uint64_t)sx_rng_below(&rng, 60);
+            memcpy(n.raw[k] + (size_t)i * size, &bits, size);
+        }
+    }
+    return n;
+}
+
+static uint64_t bits_at(const uint8_t *raw, sx_dtype dtype, int64_t at)
+{
+    uint64_t bits = 0;
+    uint32_t size = sx_dtype_bytes(dtype);
+    memcpy(&bits, raw + (size_t)at * size, size);
+    return bits;
+}
+
+/* x + y of a type, rounded or wrapped. */
+static uint64_t sum_of(sx_dtype dtype, uint64_t x, uint64_t y)
+{
+    uint64_t mask = UINT64_MAX >> (64 - 8 * sx_dtype_bytes(dtype));
+    return is_float(dtype) ? sx_num_encode(dtype, sx_num_decode(dtype, x) + sx_num_decode(dtype, y))
+                           : (x + y) & mask;
+}
+
+static void expect_sums(const node *n, const uint8_t *got)
+{
+    sx_dtype dtype = n->result.dtype;
+    int64_t columns = n->result.dim[1].scale;
+    for (int64_t i = 0; i < sx_tensor_elements(&n->result); i++) {
+        int64_t at[3] = {i, i, i % columns};
+        uint64_t x[3];
+        for (uint32_t k = 0; k < 3; k++) {
+            bool row = n->input[k].rank == 1;
+            x[k] = bits_at(n->raw[k], dtype, row ? at[2] : at[0]);
+        }
+        /* The operands of the first sum are those of full rank. */
+        uint32_t bias = n->input[0].rank == 1 ? 0 : n->input[1].rank == 1 ? 1 : 2;
+        uint64_t first = sum_of(dtype, x[(bias + 1) % 3], x[(bias + 2) % 3]);
+        uint64_t want = sum_of(dtype, first, x[bias]);
+        ck_assert_msg(bits_at(got, dtype, i) == want, "%s: element %lld of %lld (SX_SEED=%llu)",
+                      sx_dtype_name(dtype), (long long)i, (long long)sx_tensor_elements(&n->result),
+                      (unsigned long long)seed);
+    }
+}
+
+/* Text and result of the kernel on a target. */
+static const uint8_t *run_on(const sx_target *target, const node *n, const sx_schedule *s,
+                             sx_buf *text)
+{
+    sx_lowering what = {
+        .kind = SX_LOWER_FUSED, .name = "k", .schedule = s, .analysis = analysis_of(&cx, n)};
+    sx_kernel *kernel;
+    sx_target_code code;
+    sx_emulator *emulator;
+    sx_region region[SX_LOOP_BUFFERS_MAX];
+    ck_sx_ok(&cx, sx_target_lower(&cx, target, &what, &kernel));
+    ck_sx_ok(&cx, target->emit(&cx, target, kernel, false, text, &code));
+    for (uint32_t k = 0; k < kernel->buffer_count; k++) {
+        size_t size = (size_t)kernel->buffer[k].size;
+        region[k] = (sx_region){.name = "a buffer",
+                                .memory = k < n->count ? n->raw[k] : sx_alloc(&cx, size),
+                                .size = size,
+                                .writable = k == n->count};
+    }
+    ck_sx_ok(&cx, target->emulator_make(&cx, target, sx_buf_span(text), code.entry,
+                                        code.entry_count, &emulator));
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        const int64_t *grid = kernel->part[p].grid;
+        sx_emulation all = {.entry = code.entry[p],
+                            .grid = {grid[0], grid[1], grid[2]},
+                            .count = grid[0] * grid[1] * grid[2],
+                            .buffer = region,
+                            .buffer_count = kernel->buffer_count};
+        sx_code status = target->emulate(&cx, emulator, &all);
+        ck_assert_msg(status == SX_OK, "%s", cx.error.text);
+    }
+    return region[n->count].memory;
+}
+
+static bool has(const sx_buf *text, const char *op, const char *access)
+{
+    char word[64];
+    (void)snprintf(word, sizeof(word), "%s.%s", op, access);
+    return strstr((const char *)text->ptr, word) != NULL;
+}
+
+/* Rows of whole pieces, of pieces and a rest, of an odd length, of an even one that is no multiple of 16 bytes. */
+START_TEST(test_widths)
+{
+    const stream_type *t = &types[_i];
+    const sx_target *target = sx_target_find(NULL, "sm_80");
+    int64_t piece = 32 * (int64_t)t->width;
+    const int64_t columns[] = {2 * piece, 2 * piece + t->width, piece + 1, 2 * piece + 2};
+    sx_judge *judge;
+    ck_sx_ok(&cx, sx_judge_make(&cx, &judge));
+    for (uint32_t c = 0; c < SX_COUNT(columns); c++) {
+        node n = sum_node(t, 4, columns[c]);
+        bool aligned = columns[c] % t->width == 0;
+        for (uint32_t copies = 1; copies <= 2 && copies * t->width <= 16; copies++) {
+            sx_schedule s;
+            sx_buf text;
+            sx_buf_init(&text, (size_t)1 << 22);
+            uint32_t lanes =
+                sx_vector_unit_lanes(&target->vectors, analysis_of(&cx, &n)->lane_bytes);
+            sx_schedule_map_wide(lanes, t->width, 2, piece * copies, copies, &s);
+            expect_proven(&cx, judge, &n, &s, sx_dtype_name(t->dtype));
+            expect_sums(&n, run_on(target, &n, &s, &text));
+            bool whole = columns[c] >= piece * copies;
+            ck_assert(!whole || has(&text, "ld", t->access)); /* c at least, which is one row */
+            ck_assert(has(&text, "st", t->access) == (aligned && whole));
+            sx_buf_fini(&text);
+        }
+    }
+}
+END_TEST
+
+/* The search takes 16 bytes at a time where it may, and the assembler keeps everything in registers. */
+START_TEST(test_search)
+{
+    static const char *const names[] = {"sm_80", "sm_90"};
+    static const char *const devices[] = {"a100", "h100"};
+    const stream_type *t = &types[_i];
+    node n = sum_node(t, 8, 1024);
+    for (uint32_t k = 0; k < 2; k++) {
+        const sx_target *target = sx_target_find(NULL, names[k]);
+        const sx_analysis *a = analysis_of(&cx, &n);
+        const sx_device *device;
+        sx_search_result found;
+        ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of(devices[k]), &device));
+        ck_sx_ok(&cx, sx_search_kernel(&cx, a, device, false, 1, &found));
+        ck_assert_uint_eq(sx_schedule_width(&found.best[0].schedule), t->width);
+        sx_buf text;
+        sx_buf_init(&text, (size_t)1 << 22);
+        expect_sums(&n, run_on(target, &n, &found.best[0].schedule, &text));
+        ck_assert(has(&text, "ld", t->access) && has(&text, "st", t->access));
+        sxa_options options = {.with = SXA_PTXAS};
+        sxa_result result;
+        sx_span source = {text.ptr, strlen((const char *)text.ptr)};
+        sx_code code = sxa_assemble(&cx, source, k == 0 ? "sm_80" : "sm_90a", &options, &result);
+        ck_assert_msg(code == SX_OK, "%s", cx.error.text);
+        for (uint32_t i = 0; i < result.record->kernel_count; i++) {
+            const sx_cubin_kernel *made = &result.record->kernel[i];
+            ck_assert_uint_eq(made->spill_count + made->stack_bytes, 0);
+            ck_assert_uint_le(made->registers, 64); /* 8 blocks of 128 threads on a core */
+        }
+        sx_buf_fini(&text);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("stream");
+    TCase *tcase = tcase_create("stream");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_loop_test(tcase, test_widths, 0, (int)SX_COUNT(types));
+    tcase_add_loop_test(tcase, test_search, 0, (int)SX_COUNT(types));
+    suite_add_tcase(suite, tcase);
+    return sx_test_main(suite);
+}
