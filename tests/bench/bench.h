@@ -28,8 +28,11 @@ typedef struct {
     uint32_t steps;     /* search: of each lane; 0: 4; ablation: 0: 2 */
     uint64_t fuel;      /* search: of a step; 0: 400 million; ablation: 0: 50 million */
     const char *target; /* ptx: devices of the suite, with commas; NULL: h100 */
-    const char *plant;  /* ptx: "below" or "spill": as if a kernel of the suite were so */
-    const char *shape;  /* ptx: only shapes whose names begin so */
+    const char *shapes; /* ptx: the list of the suite; NULL: tests/data/shapes/gpu.txt */
+    /* ptx: a folder that modules for the shapes are written to, and nothing is measured */
+    const char *modules;
+    const char *plant; /* ptx: "below" or "spill": as if a kernel of the suite were so */
+    const char *shape; /* ptx: only shapes whose names begin so */
 } sx_bench_options;
 typedef struct {
     const char *bench, *case_name, *metric;

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "client/assemble/assemble.h"
+#include "client/file.h"
 #include "core/core.h"
 #include "core/search/search.h"
 #include "tests/bench/bench.h"
@@ -27,6 +28,7 @@ typedef struct {
     const sx_device *device;
     const sx_target *target;
     uint32_t rounds;
+    const char *modules; /* NULL, or where the module is written to; then nothing is measured */
     /* Of the shape and of the program made for it. */
     double floor_ns, predicted_ns;
     /* Sums over the kernels; of one of them where there is one. */
@@ -206,19 +208,33 @@ static void read_module(figures *f, const sx_image *image)
     }
 }
 
-static sx_code compile(sx_ctx *cx, figures *f, bool assembles, sx_span text)
+static sx_code write_module(sx_ctx *cx, const figures *f, const sx_image *image)
+{
+    char path[4096];
+    sx_buf bytes;
+    sx_buf_init(&bytes, (size_t)1 << 30);
+    (void)snprintf(path, sizeof(path), "%s/%s.sxm", f->modules, f->shape->name);
+    sx_code code = sx_image_encode(cx, image, &bytes);
+    code = code == SX_OK ? sxc_write_file(cx, path, sx_buf_span(&bytes)) : code;
+    sx_buf_fini(&bytes);
+    return code;
+}
+
+static sx_code compile(sx_ctx *cx, figures *f, const char *assembler_name, sx_span text)
 {
     const sx_assembler assembler = {.self = f, .assemble = assemble};
     const sx_binding none = {SX_SPAN_LITERAL("batch"), 1};
     sx_core_request request = {.ir = text, .target = sx_span_of(f->device->name)};
-    if (assembles) {
-        request.assembler = SX_SPAN_LITERAL("any");
+    if (assembler_name[0] != '\0') {
+        request.assembler = sx_span_of(assembler_name);
         request.assemble = &assembler;
     }
     sx_image image;
     sx_image_init(&image);
     sx_code code = sx_core_compile(cx, &request, &image);
-    if (code == SX_OK) {
+    if (code == SX_OK && f->modules != NULL) {
+        code = write_module(cx, f, &image);
+    } else if (code == SX_OK) {
         read_module(f, &image);
         code = sx_test_visit_fused(cx, sx_buf_span(&image.optimized), &none, 0, visit, f);
     }
@@ -226,7 +242,7 @@ static sx_code compile(sx_ctx *cx, figures *f, bool assembles, sx_span text)
     return code;
 }
 
-static sx_code measure(sx_ctx *cx, figures *f, bool assembles)
+static sx_code measure(sx_ctx *cx, figures *f, const char *assembler_name)
 {
     sx_bench_work work;
     sx_buf text;
@@ -235,7 +251,7 @@ static sx_code measure(sx_ctx *cx, figures *f, bool assembles)
     f->floor_ns = sx_bench_floor_ns(f->device, f->shape, &work);
     sx_buf_init(&text, SX_TEXT_BYTES_MAX);
     sx_code code = sx_bench_shape_text(cx, f->shape, &text);
-    code = code == SX_OK ? compile(cx, f, assembles, sx_buf_span(&text)) : code;
+    code = code == SX_OK ? compile(cx, f, assembler_name, sx_buf_span(&text)) : code;
     sx_buf_fini(&text);
     return code;
 }
@@ -320,26 +336,13 @@ static void add(totals *t, const figures *f)
     t->blocks += f->threads > 0;
 }
 
-/* Is there an assembler, and what is its name for? Asked once, with the smallest text. */
-static bool has_assembler(void)
-{
-    static const char text[] =
-        ".version 7.0\n.target sm_80\n.address_size 64\n.entry k()\n{\nret;\n}\n";
-    const sxa_options any = {.with = SXA_ANY};
-    sxa_result result;
-    sx_ctx cx;
-    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
-    sx_code code = sxa_assemble(&cx, sx_span_of(text), "sm_80", &any, &result);
-    sx_ctx_fini(&cx);
-    return code == SX_OK;
-}
-
 /* One shape in a context of its own; an exit status. */
-static int run_shape(const sx_bench_options *options, figures *f, bool assembles, totals *t)
+static int run_shape(const sx_bench_options *options, figures *f, const char *assembler_name,
+                     totals *t)
 {
     sx_ctx cx;
     sx_ctx_init(&cx, (size_t)4 << 30);
-    sx_code code = measure(&cx, f, assembles);
+    sx_code code = measure(&cx, f, assembler_name);
     if (code != SX_OK) {
         (void)fprintf(stderr, "symplex-bench ptx: %s on %s: %s\n", f->shape->name, f->device->name,
                       cx.error.text);
@@ -347,6 +350,10 @@ static int run_shape(const sx_bench_options *options, figures *f, bool assembles
     sx_ctx_fini(&cx);
     if (code != SX_OK) {
         return sx_code_exit(code);
+    }
+    if (options->modules != NULL) {
+        t->shapes++;
+        return 0;
     }
     if (options->plant != NULL) { /* to see that the program fails */
         bool spills = strcmp(options->plant, "spill") == 0;
@@ -371,16 +378,18 @@ static int run_target(const sx_bench_options *options, const char *label, const 
     static totals t;
     uint32_t count;
     int status = 0;
-    bool assembles = has_assembler();
+    sxa_identity assembler;
     sx_ctx cx;
     sx_ctx_init(&cx, SX_ARENA_DEFAULT);
-    if (sx_bench_shapes_read(&cx, SHAPES, shape, &count) != SX_OK) {
-        (void)fprintf(stderr, "symplex-bench ptx: %s: %s\n", SHAPES, cx.error.text);
+    sxa_identify(&cx, true, &assembler);
+    const char *list = options->shapes != NULL ? options->shapes : SHAPES;
+    if (sx_bench_shapes_read(&cx, list, shape, &count) != SX_OK) {
+        (void)fprintf(stderr, "symplex-bench ptx: %s: %s\n", list, cx.error.text);
         status = 2;
     }
     sx_ctx_fini(&cx);
     t = (totals){0};
-    if (!options->json && status == 0) {
+    if (!options->json && options->modules == NULL && status == 0) {
         printf("%-32s  %12s  %12s  %5s  %9s  %8s  %8s  %4s  %7s  %6s  %6s\n", device->name,
                "PREDICTED US", "FLOOR US", "RATIO", "SELECT US", "EMIT MS", "ASM MS", "REGS",
                "SHARED", "SPILLS", "M/S");
@@ -393,14 +402,15 @@ static int run_target(const sx_bench_options *options, const char *label, const 
         figures f = {.shape = &shape[i],
                      .device = device,
                      .target = sx_target_find(NULL, device->target),
-                     .rounds = options->rounds};
-        status = run_shape(options, &f, assembles, &t);
+                     .rounds = options->rounds,
+                     .modules = options->modules};
+        status = run_shape(options, &f, assembler.name, &t);
     }
     if (status == 0 && t.shapes == 0) {
         (void)fprintf(stderr, "symplex-bench ptx: no shape begins with %s\n", options->shape);
         return 2;
     }
-    if (status == 0) {
+    if (status == 0 && options->modules == NULL) {
         put_totals(options, label, &t);
     }
     if (t.spills > 0) {

@@ -110,14 +110,14 @@ void sx_bench_put(const sx_bench_options *options, const sx_bench_row *row)
 
 static int usage(FILE *to, int status)
 {
-    (void)fprintf(
-        to, "usage: symplex-bench NAME [--case C] [--threads N] [--rounds N] [--json]\n  "
-            "       [--iterations N] [--leaves N] [--layers N] [--instructions] "
-            "[--no-peer] [--no-proofs] [--stamps]    (egraph)\n"
-            "       [--steps N] [--fuel N]    (ablation, search)    "
-            "[--program NAME|FILE]    (search)\n"
-            "       [--target DEVICE,DEVICE] [--shape PREFIX] [--plant below|spill]    (ptx)\n"
-            "       symplex-bench list\n");
+    (void)fprintf(to, "usage: symplex-bench NAME [--case C] [--threads N] [--rounds N] [--json]\n  "
+                      "       [--iterations N] [--leaves N] [--layers N] [--instructions] "
+                      "[--no-peer] [--no-proofs] [--stamps]    (egraph)\n"
+                      "       [--steps N] [--fuel N]    (ablation, search)    "
+                      "[--program NAME|FILE]    (search)\n"
+                      "       [--target DEVICE,DEVICE] [--shape PREFIX] [--plant below|spill] "
+                      "[--shapes FILE] [--modules FOLDER]    (ptx)\n"
+                      "       symplex-bench list\n");
     for (uint32_t i = 0; i < SX_COUNT(table); i++) {
         (void)fprintf(to, "  %-10s %s\n", table[i].name, table[i].help);
     }
@@ -156,16 +156,17 @@ static uint32_t number(const char *text)
 int main(int argc, char **argv)
 {
     static const struct option longs[] = {
-        {"case", required_argument, NULL, 'c'},   {"threads", required_argument, NULL, 't'},
-        {"rounds", required_argument, NULL, 'r'}, {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},         {"iterations", required_argument, NULL, 'i'},
-        {"leaves", required_argument, NULL, 'l'}, {"instructions", no_argument, NULL, 'n'},
-        {"no-proofs", no_argument, NULL, 'p'},    {"no-peer", no_argument, NULL, 'q'},
-        {"stamps", no_argument, NULL, 's'},       {"inner", no_argument, NULL, 'x'},
-        {"layers", required_argument, NULL, 'd'}, {"program", required_argument, NULL, 'g'},
-        {"steps", required_argument, NULL, 'm'},  {"fuel", required_argument, NULL, 'f'},
-        {"target", required_argument, NULL, 'k'}, {"plant", required_argument, NULL, 'o'},
-        {"shape", required_argument, NULL, 'e'},  {NULL, 0, NULL, 0}};
+        {"case", required_argument, NULL, 'c'},    {"threads", required_argument, NULL, 't'},
+        {"rounds", required_argument, NULL, 'r'},  {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},          {"iterations", required_argument, NULL, 'i'},
+        {"leaves", required_argument, NULL, 'l'},  {"instructions", no_argument, NULL, 'n'},
+        {"no-proofs", no_argument, NULL, 'p'},     {"no-peer", no_argument, NULL, 'q'},
+        {"stamps", no_argument, NULL, 's'},        {"inner", no_argument, NULL, 'x'},
+        {"layers", required_argument, NULL, 'd'},  {"program", required_argument, NULL, 'g'},
+        {"steps", required_argument, NULL, 'm'},   {"fuel", required_argument, NULL, 'f'},
+        {"target", required_argument, NULL, 'k'},  {"shapes", required_argument, NULL, 'a'},
+        {"modules", required_argument, NULL, 'b'}, {"plant", required_argument, NULL, 'o'},
+        {"shape", required_argument, NULL, 'e'},   {NULL, 0, NULL, 0}};
     sx_bench_options options = {.rounds = 15};
     int choice;
     while ((choice = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
@@ -185,6 +186,8 @@ int main(int argc, char **argv)
         case 'e': options.shape = optarg; break;
         case 'k': options.target = optarg; break;
         case 'o': options.plant = optarg; break;
+        case 'a': options.shapes = optarg; break;
+        case 'b': options.modules = optarg; break;
         case 'g': options.program = optarg; break;
         case 'm': options.steps = number(optarg); break;
         case 'f': options.fuel = number_to(optarg, UINT64_C(1000000000000)); break;

@@ -3,12 +3,15 @@
 # the interpreter of PTX says of each on seeded inputs. That machine needs no compiler and no package; run.sh is its
 # command.
 #
-# usage: pack.sh FOLDER [CASE...]     SX_BINARY_DIR: the build that is packed (default build/release)
+# usage: pack.sh FOLDER [CASE...]     SX_BINARY_DIR: the build that is packed (default build/release). SX_SUITE and
+#                                    SX_EDGES: lists of shapes (default tests/data/shapes). SX_DEVICE: what they
+#                                    are made for (default h100)
 #
-# Cases are NAME-TARGET: models of tests/models, and small ones of the networks that people export.
+# Cases are NAME-TARGET: models of tests/models, and small ones of the networks that people export. The modules of
+# shapes come from symplex-bench, which does not run them: sx-device does that.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-[ $# -ge 1 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2; }
 build=$(realpath "${SX_BINARY_DIR:-build/release}")
 folder=$1
 shift
@@ -20,10 +23,21 @@ folder=$(realpath "$folder")
 client=$folder/bin/symplex-client
 install -m 755 "$build/bin/symplex-client" "$client"
 install -m 755 tests/device/run.sh "$folder/run.sh"
-# Its libraries but those of the C library, which every machine has.
-ldd "$client" | awk '$3 ~ /^\// && $1 !~ /^(libc|libm|libdl|libpthread|librt)\.so/ {print $3}' |
+install -m 755 "$build/bin/sx-device" "$folder/bin/sx-device"
+install -m 644 tests/device/peer.py tests/device/peer_triton.py "$folder/"
+# Their libraries but those of the C library, which every machine has.
+ldd "$client" "$folder/bin/sx-device" |
+    awk '$3 ~ /^\// && $1 !~ /^(libc|libm|libdl|libpthread|librt)\.so/ {print $3}' | sort -u |
     while read -r library; do install -m 644 "$library" "$folder/lib/"; done
 
+for list in suite edges; do
+    file=tests/data/shapes/edges.txt
+    [ "$list" = edges ] && file=${SX_EDGES:-$file} || file=${SX_SUITE:-tests/data/shapes/gpu.txt}
+    mkdir -p "$folder/$list"
+    install -m 644 "$file" "$folder/$list.txt"
+    "$build/bin/symplex-bench" ptx --case "suite-${SX_DEVICE:-h100}" --shapes "$file" --modules "$folder/$list"
+    echo "packed $(ls "$folder/$list" | wc -l) shapes of $list"
+done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 install -m 600 "$build/cuda-fake/libcuda.so.1" "$work/libcuda.so.1" # only we can exchange it: the client asks for that

@@ -784,6 +784,14 @@ API cuStreamEndCapture(void *stream, void **made)
     return 0;
 }
 
+API cuStreamIsCapturing(void *stream, int *status);
+API cuStreamIsCapturing(void *stream, int *status)
+{
+    ENTER(true);
+    *status = driver.captured == stream ? 1 : 0;
+    return 0;
+}
+
 /* A graph is launched as it is: one that was made executable belongs to that. */
 API cuGraphInstantiateWithFlags(void **executable, void *from, unsigned long long flags);
 API cuGraphInstantiateWithFlags(void **executable, void *from, unsigned long long flags)
