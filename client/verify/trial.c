@@ -556,6 +556,7 @@ static void draw_block(state *t, const sx_analysis *a, sx_schedule *s)
         tiles.matrix_columns = matrix->columns;
         tiles.matrix_steps = matrix->steps;
         tiles.steps = sx_max_i64(tiles.steps, matrix->steps);
+        tiles.slice = sx_matrix_slice(matrix, a->extent[SX_ROLE_SUM]);
     } else {
         tiles.thread_rows = (uint32_t)draw_power(&t->rng, 0, 2);
         tiles.thread_columns = (uint32_t)draw_power(&t->rng, 0, 2);

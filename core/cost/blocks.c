@@ -121,7 +121,8 @@ uint32_t sx_block_registers(const sx_block_problem *p, const sx_block_tiles *t)
     double all;
     if (t->matrix_rows != 0) {
         double m = (double)t->warp_rows, n = (double)t->warp_columns;
-        all = m * n / p->device->lanes + (m + n) / 2 + MATRIX_REGISTERS;
+        double held = t->slice != 0 ? 2 : 1; /* the slice's sum, and the total */
+        all = held * m * n / p->device->lanes + (m + n) / 2 + MATRIX_REGISTERS;
     } else {
         double m = t->thread_rows, n = t->thread_columns;
         all = p->words * m * n + LANE_FACTOR_REGISTERS * (m + n) + LANE_REGISTERS;

@@ -88,6 +88,19 @@ static bool check_view(const block *b, uint32_t k)
     return true;
 }
 
+/* Each slice ends with a stage, so that what is added up are the sums of whole ones. */
+static bool check_slices(const block *b)
+{
+    const sx_tile *t = b->t;
+    bool ok = t->slice == 0 || (t->matrix != NULL && t->slice > 0 && t->slice < t->sum &&
+                                t->slice % t->block_steps == 0 && t->sum % t->slice == 0);
+    if (!ok) {
+        (void)sx_refuse(b->g, "%lld steps are not cut in slices of %lld, whole stages of %u",
+                        (long long)t->sum, (long long)t->slice, t->block_steps);
+    }
+    return ok;
+}
+
 /* ---- shared memory ---- */
 
 /* A slot has a place of its own for each element of the tile. Exchanging bits 4 to 6 moves bytes within 128. */
@@ -660,9 +673,9 @@ static bool check_map(const block *b)
 static sx_code prove_part(const block *b)
 {
     crew warps = {0};
-    bool ok = check_grid(b) && check_view(b, SX_TILE_LEFT) && check_view(b, SX_TILE_RIGHT) &&
-              check_shared(b) && check_copies(b, SX_TILE_LEFT) && check_copies(b, SX_TILE_RIGHT) &&
-              check_map(b);
+    bool ok = check_grid(b) && check_slices(b) && check_view(b, SX_TILE_LEFT) &&
+              check_view(b, SX_TILE_RIGHT) && check_shared(b) && check_copies(b, SX_TILE_LEFT) &&
+              check_copies(b, SX_TILE_RIGHT) && check_map(b);
     if (ok) {
         SX_TRY(check_roles(b, &warps));
     }

@@ -277,7 +277,18 @@ typedef struct {
     uint32_t rows, columns, steps;
     /* How it rounds: kernels of different classes never share a numerics plan. */
     const char *numerics;
+    /* Long sums are made in slices of at least so many steps, see sx_matrix_slice; 0: never. */
+    uint32_t slice_least;
 } sx_matrix_instruction;
+/* How many steps of k are summed in one chain where the whole sum has `sum` of them: equal slices, whose sums are then
+ * added up in ascending order. 0: the sum is one chain. Part of the numerics plan: it follows from the instruction and
+ * the length of the sum, and never from how many rows, columns or batches there are, so that a row has the same bits
+ * whether its slices are made one after another or side by side. Slices are the most that sum / SX_SLICE_UNIT can be
+ * divided into, SX_SLICES_MAX at most; sums shorter than SX_SLICED_FROM of the least slices have none. */
+int64_t sx_matrix_slice(const sx_matrix_instruction *matrix, int64_t sum);
+#define SX_SLICES_MAX 8
+#define SX_SLICE_UNIT 64 /* steps: stages of a ring end where slices do, and copies stay aligned */
+#define SX_SLICED_FROM 4
 /* A contraction by blocks of threads that work together, whose arguments pass through a ring of stages in shared
  * memory: the schedule of a tile program (core/tile/program.h). */
 typedef struct {
@@ -285,6 +296,8 @@ typedef struct {
     uint32_t matrix_rows, matrix_columns, matrix_steps;
     /* What a block computes, and how many elements of k a stage of the ring holds. */
     int64_t rows, columns, steps;
+    /* The sum is made in slices of so many elements of k, whose sums are added up in ascending order; 0: in one. */
+    int64_t slice;
     /* What a warp of the block computes. */
     int64_t warp_rows, warp_columns;
     /* Without matrix instructions: what a thread of the warp computes; else 0. */
@@ -296,7 +309,8 @@ typedef struct {
 } sx_block_tiles;
 #define SX_BLOCK_DEPTH_MAX 8
 /* `grid(b, m/128, n/128) loop(k/32) warp(m/64, n/32) matrix(m/16, n/8, k/16) stage(arg0: shared x3, arg1: shared x3)`;
- * without matrix instructions `... lane(m/8, n/8) register(m, n, k) ...` in their place. */
+ * without matrix instructions `... lane(m/8, n/8) register(m, n, k) ...` in their place. Slices stand before the
+ * stages: `loop(k/2048, k/32)`. */
 void sx_schedule_block(const sx_block_tiles *tiles, sx_schedule *s);
 /* The numbers that a schedule was made of; false: it is not of this form. */
 bool sx_block_tiles_of(const sx_schedule *s, sx_block_tiles *tiles);

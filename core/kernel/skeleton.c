@@ -89,6 +89,21 @@ void sx_schedule_row(uint32_t lanes, uint32_t lane_bytes, bool along, int64_t ro
     }
 }
 
+int64_t sx_matrix_slice(const sx_matrix_instruction *matrix, int64_t sum)
+{
+    SX_ASSERT(sum >= 1);
+    int64_t least = matrix->slice_least;
+    if (least == 0 || sum % SX_SLICE_UNIT != 0 || sum < SX_SLICED_FROM * least) {
+        return 0;
+    }
+    int64_t slices = sx_min_i64(SX_SLICES_MAX, sum / least);
+    while (sum / SX_SLICE_UNIT % slices != 0) {
+        slices--;
+    }
+    SX_ASSERT(slices >= 1 && sum / slices >= least);
+    return slices > 1 ? sum / slices : 0;
+}
+
 void sx_schedule_block(const sx_block_tiles *t, sx_schedule *s)
 {
     SX_ASSERT(t->depth >= 1 && (t->matrix_rows == 0) == (t->thread_rows != 0));
@@ -96,6 +111,9 @@ void sx_schedule_block(const sx_block_tiles *t, sx_schedule *s)
     add(s, SX_BIND_GRID, SX_ROLE_BATCH, 1);
     add(s, SX_BIND_GRID, SX_ROLE_ROW, t->rows);
     add(s, SX_BIND_GRID, SX_ROLE_COLUMN, t->columns);
+    if (t->slice != 0) {
+        add(s, SX_BIND_LOOP, SX_ROLE_SUM, t->slice);
+    }
     add(s, SX_BIND_LOOP, SX_ROLE_SUM, t->steps);
     add(s, SX_BIND_WARP, SX_ROLE_ROW, t->warp_rows);
     add(s, SX_BIND_WARP, SX_ROLE_COLUMN, t->warp_columns);
@@ -136,6 +154,11 @@ bool sx_block_tiles_of(const sx_schedule *s, sx_block_tiles *t)
     const int64_t rest[] = {STEP(ROW, MATRIX), STEP(COLUMN, MATRIX), STEP(SUM, MATRIX),
                             STEP(ROW, LANE), STEP(COLUMN, LANE)};
 #undef STEP
+    int64_t inner = sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 1);
+    if (inner != 0) {
+        t->slice = t->steps;
+        t->steps = inner;
+    }
     for (uint32_t i = 0; i < SX_COUNT(rest); i++) {
         if (rest[i] > UINT16_MAX) {
             return false;

@@ -93,6 +93,22 @@ static uint32_t rest_steps(const sx_tile *tile)
     return (rest + group - 1) / group * group;
 }
 
+/* Behind a stage: where a slice ends with it, its sums go to the totals. `stage` counts those of the slice. */
+static void count_slice(sx_nvidia_block *k, sx_ptx_arg stage)
+{
+    sx_ptx_builder *b = &k->l.b;
+    sx_ptx_arg inside = sx_ptx_register(b, SX_PTX_PRED);
+    sx_ptx_arg same = sx_ptx_label(b);
+    SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_S32), stage, stage, sx_ptx_imm(1));
+    SX_PTX_PUT(b, SETP, SX_PTX_M(SX_PTX_COMPARE_LT, SX_PTX_TYPE_S32), inside, stage,
+               sx_ptx_imm(k->tile->slice / k->tile->block_steps));
+    sx_ptx_guard(b, inside);
+    SX_PTX_PUT(b, BRA, SX_PTX_M(0), same);
+    sx_nvidia_end_slice(k);
+    SX_PTX_PUT(b, MOV, SX_PTX_M(SX_PTX_TYPE_B32), stage, sx_ptx_imm(0));
+    sx_ptx_place(b, same);
+}
+
 static void put_stages(sx_nvidia_block *k)
 {
     sx_ptx_builder *b = &k->l.b;
@@ -112,6 +128,7 @@ static void put_stages(sx_nvidia_block *k)
     }
     if (whole > 0) {
         sx_ptx_arg done = zero(k);
+        sx_ptx_arg of_slice = tile->slice != 0 ? zero(k) : (sx_ptx_arg){0};
         sx_ptx_arg more = sx_ptx_register(b, SX_PTX_PRED);
         sx_ptx_arg again = sx_ptx_label(b);
         sx_ptx_place(b, again);
@@ -129,6 +146,9 @@ static void put_stages(sx_nvidia_block *k)
         }
         commit(k);
         sx_nvidia_multiply(k, tile->block_steps);
+        if (tile->slice != 0) {
+            count_slice(k, of_slice);
+        }
         next_stage(k, k->reading);
         SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_S32), done, done, sx_ptx_imm(1));
         SX_PTX_PUT(b, SETP, SX_PTX_M(SX_PTX_COMPARE_LT, SX_PTX_TYPE_S32), more, done,
@@ -237,7 +257,7 @@ static sx_code put_map(sx_nvidia_block *k)
         if (l->group != NULL) {
             l->group->element = r % l->group->width;
         }
-        l->vector[0] = k->sum[r];
+        l->vector[0] = k->total != NULL ? k->total[r] : k->sum[r];
         for (uint32_t i = 0; i < tile->map.item_count; i++) {
             sx_nvidia_op(l, i);
         }

@@ -43,6 +43,7 @@ typedef struct {
     sx_ptx_arg *factor[2];       /* registers of what is held of a group */
     sx_ptx_arg written, reading; /* bytes from stage 0 to the stages that are filled and read */
     sx_ptx_arg *sum;             /* by register of tile->held */
+    sx_ptx_arg *total;           /* of the slices before; NULL: there is one slice */
 } sx_nvidia_block;
 
 /* ---- tile_place.c ---- */
@@ -74,6 +75,8 @@ void sx_nvidia_fetch(sx_nvidia_block *k, bool whole);
 sx_code sx_nvidia_begin_math(sx_nvidia_block *k);
 /* Adds the products of the stage that is read, the first `steps` of it. */
 void sx_nvidia_multiply(sx_nvidia_block *k, uint32_t steps);
+/* Adds the sums of a slice to the totals, and begins the next one at 0. */
+void sx_nvidia_end_slice(sx_nvidia_block *k);
 /* SX_PTX_OP_COUNT: it is not emitted. */
 sx_ptx_op sx_nvidia_matrix_op(const sx_matrix_instruction *m);
 #endif

@@ -59,6 +59,34 @@ static sx_code make_sums(sx_nvidia_block *k)
     return SX_OK;
 }
 
+/* The totals begin at -0, to which the first slice's sum is added without a change, also if it is -0 itself. */
+static sx_code make_totals(sx_nvidia_block *k)
+{
+    uint32_t count = sx_layout_count(&k->tile->held, SX_HOME_REGISTER);
+    SX_ASSERT(k->tile->matrix != NULL && k->tile->matrix->sum == SX_F32);
+    k->total = SX_NEW_ARRAY(k->l.cx, sx_ptx_arg, count);
+    if (k->total == NULL) {
+        return k->l.cx->error.code;
+    }
+    for (uint32_t r = 0; r < count; r++) {
+        k->total[r] = sx_ptx_register(&k->l.b, SX_PTX_B32);
+        SX_PTX_PUT(&k->l.b, MOV, SX_PTX_M(SX_PTX_TYPE_B32), k->total[r],
+                   sx_ptx_imm(INT64_C(0x80000000)));
+    }
+    return SX_OK;
+}
+
+void sx_nvidia_end_slice(sx_nvidia_block *k)
+{
+    uint32_t count = sx_layout_count(&k->tile->held, SX_HOME_REGISTER);
+    SX_ASSERT(k->total != NULL);
+    for (uint32_t r = 0; r < count; r++) {
+        SX_PTX_PUT(&k->l.b, ADD_F32, SX_PTX_M(SX_PTX_ROUND_RN), k->total[r], k->total[r],
+                   k->sum[r]);
+        SX_PTX_PUT(&k->l.b, MOV, SX_PTX_M(SX_PTX_TYPE_B32), k->sum[r], sx_ptx_imm(0));
+    }
+}
+
 sx_code sx_nvidia_begin_math(sx_nvidia_block *k)
 {
     const sx_matrix_instruction *m = k->tile->matrix;
@@ -77,7 +105,8 @@ sx_code sx_nvidia_begin_math(sx_nvidia_block *k)
                         k->tile->block_steps / o->group, &k->read[which]);
     }
     SX_TRY(make_factors(k));
-    return make_sums(k);
+    SX_TRY(make_sums(k));
+    return k->tile->slice != 0 ? make_totals(k) : SX_OK;
 }
 
 /* ---- fused multiply-adds ---- */

@@ -224,6 +224,7 @@ sx_code sx_search_blocks(sx_search_space *space, const sx_matrix_instruction *ma
         b.t.matrix_rows = matrix->rows;
         b.t.matrix_columns = matrix->columns;
         b.t.matrix_steps = matrix->steps;
+        b.t.slice = sx_matrix_slice(matrix, a->extent[SX_ROLE_SUM]);
     }
     for (uint32_t r = 0; r < SX_COUNT(block_rows); r++) {
         for (uint32_t c = 0; c < SX_COUNT(block_columns); c++) {

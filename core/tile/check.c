@@ -191,6 +191,15 @@ static sx_code check_grid(sx_ctx *cx, const sx_kernel *kernel, const sx_part *pa
     return SX_OK;
 }
 
+/* Slices are whole stages, and all of them equal. */
+static sx_code check_slices(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile)
+{
+    bool fits =
+        tile->slice == 0 || (tile->matrix != NULL && tile->slice > 0 && tile->slice < tile->sum &&
+                             tile->slice % tile->block_steps == 0 && tile->sum % tile->slice == 0);
+    return fits ? SX_OK : fail(cx, kernel, "equal slices of whole stages, steps", tile->slice);
+}
+
 /* ---- roles ---- */
 /* An item as a step of its role on the ring; false: it is none. */
 static bool step_of(const sx_tile_item *item, sx_step *step)
@@ -320,6 +329,7 @@ sx_code sx_tile_check(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part)
     if (tile->threads == 0 || tile->threads % 32 != 0 || tile->threads > 1024) {
         return fail(cx, kernel, "a block of 32 to 1024 threads, whole warps", tile->threads);
     }
+    SX_TRY(check_slices(cx, kernel, tile));
     SX_TRY(check_shared(cx, kernel, tile));
     SX_TRY(check_held(cx, kernel, tile));
     if (tile->matrix != NULL) {

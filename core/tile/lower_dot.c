@@ -347,6 +347,7 @@ static sx_code choose_matrix(lowering *w)
             m->rows == t->matrix_rows && m->columns == t->matrix_columns &&
             m->steps == t->matrix_steps) {
             w->tile->matrix = m;
+            w->tile->slice = sx_matrix_slice(m, a->extent[SX_ROLE_SUM]);
             return SX_OK;
         }
     }
@@ -383,6 +384,9 @@ static sx_code check_tiles(lowering *w)
         }
     }
     const sx_matrix_instruction *m = w->tile->matrix;
+    if (t->slice != w->tile->slice || t->slice % t->steps != 0) { /* the numerics plan decides */
+        return refuse(w, "sums in other slices than those of their plan");
+    }
     int64_t unit_rows = m != NULL ? m->rows : t->thread_rows;
     int64_t unit_columns = m != NULL ? m->columns : t->thread_columns;
     int64_t unit_steps = m != NULL ? m->steps : COPY_BYTES_MAX / w->l.kernel->lane_bytes;
@@ -396,7 +400,7 @@ static sx_code check_tiles(lowering *w)
     }
     int64_t warps = t->rows / t->warp_rows * (t->columns / t->warp_columns);
     int64_t words = w->l.kernel->lane_bytes / 4;
-    int64_t sums = t->warp_rows * t->warp_columns / 32 * words;
+    int64_t sums = t->warp_rows * t->warp_columns / 32 * words * (t->slice != 0 ? 2 : 1);
     int64_t factors =
         m != NULL ? (t->warp_rows + t->warp_columns) / 4 : (t->thread_rows + t->thread_columns) * 4;
     int64_t most = sx_min_i64(255, w->unit->registers / (32 * warps));
@@ -521,7 +525,8 @@ sx_code sx_tile_lower_dot(sx_ctx *cx, const sx_tile_unit *unit, const char *name
     sx_vector_unit rounding = *unit->vectors;
     rounding.numerics = tile->matrix != NULL ? tile->matrix->numerics : rounding.numerics;
     w->l.unit = &rounding;
-    w->l.kernel->numerics = sx_lower_numerics(&w->l, SX_KERNEL_DOT, &a->extent[SX_ROLE_SUM], 1);
+    const int64_t sums[2] = {a->extent[SX_ROLE_SUM], tile->slice};
+    w->l.kernel->numerics = sx_lower_numerics(&w->l, SX_KERNEL_DOT, sums, tile->slice != 0 ? 2 : 1);
     w->l.unit = unit->vectors;
     measure(w);
     make_roles(tile);

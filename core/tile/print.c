@@ -40,6 +40,9 @@ sx_code sx_tile_print(sx_ctx *cx, const sx_part *part, sx_buf *text)
                  (long long)tile->rows, (long long)tile->columns, (long long)tile->sum,
                  tile->block_rows, tile->block_columns, tile->block_steps,
                  tile->matrix != NULL ? tile->matrix->name : "fma");
+    if (tile->slice != 0) {
+        sx_buf_print(text, "  slices of %lld\n", (long long)tile->slice);
+    }
     for (uint32_t i = 0; i < 2; i++) {
         print_operand(tile, i, text);
     }

@@ -11,6 +11,9 @@
  * filled up with zeros; each group is one instruction. Behind it there is none, and without instructions no step behind
  * the last k: a sum of -0 would not stay what it is.
  *
+ * Where the program has slices, the sum is made in parts of `slice` steps of k, each as above, and these are added up
+ * in ascending order, from the first one on. The threads hold the total beside the sum of the slice at work.
+ *
  * The point (b, i, j) of the grid computes the elements of batch b from row i * block_rows and column j * block_columns
  * on, as far as the matrices reach: b counts the points of the batch dimensions, the last one fastest. Steps of k come
  * through the stages of a ring in shared memory, block_steps of them in each.
@@ -94,6 +97,8 @@ struct sx_tile {
     uint32_t shared_bytes;
     /* The matrices: how many rows and columns the result has and how long the sums are; and the batch of them. */
     int64_t rows, columns, sum;
+    /* Of matrix instructions: steps of k in a slice, whole stages; the slices are equal. 0: there is one. */
+    int64_t slice;
     int64_t batch[SX_RANK_MAX];
     uint32_t batch_count;
     uint32_t block_rows, block_columns, block_steps;

@@ -6,7 +6,7 @@
  * matter (core/judge/block.c); that the elements are those of a fused body can be shown of this kernel as of any other.
  *
  * A matrix instruction adds several products at once. Here they are a chain of fused multiply-adds in ascending k, as
- * without one: the same products in the same order, rounded otherwise. */
+ * without one, whether there are slices or not: the same products in the same order, rounded otherwise. */
 #ifndef SX_CORE_TILE_UNFOLD_H
 #define SX_CORE_TILE_UNFOLD_H
 #include "core/tile/program.h"

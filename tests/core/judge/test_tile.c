@@ -351,7 +351,7 @@ FAULT(another_type)
 FAULT(another_matrix)
 {
     static const sx_matrix_instruction other = {
-        "mma.m16n8k16.f16", SX_F16, SX_F32, 16, 8, 16, "test"};
+        "mma.m16n8k16.f16", SX_F16, SX_F32, 16, 8, 16, "test", 0};
     UNUSED_FAULT;
     t->matrix = &other;
     return c->matrix;
@@ -359,14 +359,15 @@ FAULT(another_matrix)
 FAULT(sums_in_narrow_floats)
 {
     static const sx_matrix_instruction other = {
-        "mma.m16n8k16.bf16", SX_BF16, SX_BF16, 16, 8, 16, "test"};
+        "mma.m16n8k16.bf16", SX_BF16, SX_BF16, 16, 8, 16, "test", 0};
     UNUSED_FAULT;
     t->matrix = &other;
     return c->matrix;
 }
 FAULT(more_steps_than_are_held)
 {
-    static const sx_matrix_instruction other = {"mma.m16n8k32", SX_BF16, SX_F32, 16, 8, 32, "test"};
+    static const sx_matrix_instruction other = {"mma.m16n8k32", SX_BF16, SX_F32, 16, 8, 32,
+                                                "test",         0};
     UNUSED_FAULT;
     t->matrix = &other;
     return c->matrix;
@@ -582,6 +583,24 @@ FAULT(not_stored)
     t->map.item_count--;
     return true;
 }
+FAULT(slices_of_half_stages)
+{
+    UNUSED_FAULT;
+    t->slice = t->block_steps + t->block_steps / 2;
+    return true;
+}
+FAULT(a_slice_that_ends_nowhere)
+{
+    UNUSED_FAULT;
+    t->slice = (t->sum / t->block_steps + 1) * t->block_steps;
+    return true;
+}
+FAULT(slices_of_one_chain)
+{
+    UNUSED_FAULT;
+    t->slice = t->block_steps;
+    return t->matrix == NULL;
+}
 FAULT(no_epilogue)
 {
     UNUSED_FAULT;
@@ -688,6 +707,9 @@ static const fault faults[] = {ROW(no_acquire),
                                ROW(lanes_exchanged),
                                ROW(stored_twice),
                                ROW(not_stored),
+                               ROW(slices_of_half_stages),
+                               ROW(a_slice_that_ends_nowhere),
+                               ROW(slices_of_one_chain),
                                ROW(no_epilogue)};
 
 START_TEST(test_faults)

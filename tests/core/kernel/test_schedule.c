@@ -90,6 +90,18 @@ static const sx_block_tiles blocks[] = {
      .depth = 4,
      .left = 2,
      .right = 2},
+    {.matrix_rows = 16,
+     .matrix_columns = 8,
+     .matrix_steps = 16,
+     .rows = 16,
+     .columns = 64,
+     .steps = 64,
+     .slice = 2048,
+     .warp_rows = 16,
+     .warp_columns = 64,
+     .depth = 8,
+     .left = 0,
+     .right = 1},
 };
 
 /* Blocks of a GPU: the numbers come back from the schedule, and other schedules have none. */
@@ -99,7 +111,9 @@ START_TEST(test_blocks)
         "grid(b, m/128, n/128) loop(k/32) warp(m/64, n/32) matrix(m/16, n/8, k/16) "
         "stage(arg1: shared x3, arg0: shared x3)",
         "grid(b, m/128, n/64) loop(k/16) warp(m/32, n/64) lane(m/8, n/8) register(m, n, k) "
-        "stage(arg2: shared x4)"};
+        "stage(arg2: shared x4)",
+        "grid(b, m/16, n/64) loop(k/2048, k/64) warp(m/16, n/64) matrix(m/16, n/8, k/16) "
+        "stage(arg0: shared x8, arg1: shared x8)"};
     sx_schedule s;
     sx_block_tiles back;
     for (uint32_t i = 0; i < SX_COUNT(blocks); i++) {

@@ -424,6 +424,162 @@ START_TEST(test_fold)
 }
 END_TEST
 
+/* ---- slices ---- */
+#define LEAST 64 /* steps of a slice */
+
+static sx_target sliced_target(sx_matrix_instruction matrix[2])
+{
+    sx_target target = sx_target_sm_80;
+    ck_assert_uint_eq(target.matrix_count, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        matrix[i] = target.matrix[i];
+        matrix[i].slice_least = LEAST;
+    }
+    target.matrix = matrix;
+    return target;
+}
+
+/* How many slices a sum has, by the rule of the plan in other words: the first number, from the most on, into which
+ * the units can be dealt. */
+START_TEST(test_slice_rule)
+{
+    static const int64_t want[][3] = {
+        /* least, sum, slice */
+        {0, 1 << 20, 0},     {2048, 4096, 0},      {2048, 8128, 0},     {2048, 8192, 2048},
+        {2048, 14336, 2048}, {2048, 28672, 3584},  {2048, 11008, 2752}, {2048, 16384, 2048},
+        {2048, 8191, 0},     {2048, 8256, 2752},   {2048, 8200, 0},     {64, 256, 64},
+        {64, 320, 64},       {64, 1 << 20, 131072}};
+    for (uint32_t i = 0; i < SX_COUNT(want); i++) {
+        sx_matrix_instruction m = {.slice_least = (uint32_t)want[i][0]};
+        ck_assert_int_eq(sx_matrix_slice(&m, want[i][1]), want[i][2]);
+    }
+    sx_matrix_instruction m = {.slice_least = LEAST};
+    for (int64_t sum = 1; sum < 5000; sum++) {
+        int64_t slice = sx_matrix_slice(&m, sum), slices = slice > 0 ? sum / slice : 1;
+        ck_assert(slice == 0 || (slice * slices == sum && slice >= LEAST && slice % 64 == 0));
+        for (int64_t more = slices + 1; more <= 8 && sum >= 4 * LEAST; more++) {
+            ck_assert(sum % (64 * more) != 0 || sum / more < LEAST);
+        }
+    }
+}
+END_TEST
+
+/* One row of the product by the plan: each slice folded from 0, and the slices added from the first one on. */
+static float added(const node *n, int64_t k, int64_t slice, int64_t row, int64_t column,
+                   int64_t columns)
+{
+    float total = 0;
+    for (int64_t first = 0; first < k; first += slice) {
+        float sum = 0;
+        for (int64_t g = first; g < first + slice; g += 16) {
+            long double exact = (long double)sum;
+            for (int64_t i = g; i < g + 16; i++) {
+                sx_dtype dtype = n->input[0].dtype;
+                double x =
+                    sx_num_decode(dtype, sx_num_load(dtype, n->raw[0], (size_t)(row * k + i)));
+                double y = sx_num_decode(
+                    dtype, sx_num_load(dtype, n->raw[1], (size_t)(i * columns + column)));
+                exact += (long double)x * (long double)y;
+            }
+            sum = (float)exact;
+        }
+        total = first == 0 ? sum : total + sum;
+    }
+    return total;
+}
+
+/* Random numbers, or products that vanish below 0: the bits of the plan, the same under every schedule. */
+START_TEST(test_slices)
+{
+    static const int64_t rows = 19, columns = 24, sums[] = {256, 320, 448, 1024};
+    sx_rng rng = {sx_test_seed() + (uint64_t)_i};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    sx_matrix_instruction matrix[2];
+    const sx_target target = sliced_target(matrix);
+    tiles_case c = {.dtype = _i % 2 == 0 ? SX_BF16 : SX_F16,
+                    .b = 1,
+                    .m = rows,
+                    .k = sums[(uint32_t)_i % SX_COUNT(sums)],
+                    .n = columns};
+    node n = tiles_node(&cx, &c);
+    uint64_t numerics = 0;
+    int64_t slice = sx_matrix_slice(&matrix[0], c.k);
+    ck_assert_int_gt(slice, 0);
+    tiles_fill(&cx, &n, &rng, false);
+    for (uint32_t f = 0; _i == 2 && f < 2; f++) { /* bf16 whose products vanish */
+        const uint16_t tiny = f == 0 ? 0x9000 : 0x1000;
+        for (int64_t i = 0; i < sx_tensor_elements(&n.input[f]); i++) {
+            memcpy(n.raw[f] + 2 * i, &tiny, sizeof(tiny));
+        }
+    }
+    for (uint32_t p = 0; p < SX_COUNT(matrices); p++) {
+        sx_kernel *kernel;
+        sx_block_tiles plan = matrices[p];
+        ck_sx_fails(&cx, tiles_lower(&cx, &target, &n, plan, &kernel), SX_UNIMPLEMENTED,
+                    "other slices");
+        plan.slice = slice;
+        sx_code code = tiles_lower(&cx, &target, &n, plan, &kernel);
+        ck_assert_msg(code == SX_OK, "%s", cx.error.text);
+        ck_assert(numerics == 0 || numerics == kernel->numerics);
+        numerics = kernel->numerics;
+        uint8_t *out = exact_buffer(&cx, bytes_of(&n.result));
+        ck_sx_ok(&cx,
+                 tiles_run(&cx, kernel, tiles_module(&cx, kernel, 80), &n, 1, true, out, NULL));
+        for (int64_t i = 0; i < rows * columns; i++) {
+            float want = added(&n, c.k, slice, i / columns, i % columns, columns);
+            uint64_t got = sx_num_load(c.dtype, out, (size_t)i);
+            ck_assert_msg(got == sx_num_encode(c.dtype, (double)want), "plan %u, element %lld", p,
+                          (long long)i);
+        }
+    }
+    sx_kernel *whole = lower_matrices(&cx, &n, &matrices[0]); /* in one chain: another plan */
+    ck_assert_uint_ne(whole->numerics, numerics);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* A row has the same bits among however many rows it stands, under the tiles that suit each. */
+START_TEST(test_every_height)
+{
+    static const int64_t heights[] = {256, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 128, 255};
+    static const int64_t columns = 16, sum = 256;
+    sx_rng rng = {sx_test_seed()};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    sx_matrix_instruction matrix[2];
+    const sx_target target = sliced_target(matrix);
+    uint8_t *all = NULL, *factor[2];
+    for (uint32_t h = 0; h < SX_COUNT(heights); h++) {
+        tiles_case c = {.dtype = SX_BF16, .b = 1, .m = heights[h], .k = sum, .n = columns};
+        node n = tiles_node(&cx, &c);
+        if (h == 0) {
+            tiles_fill(&cx, &n, &rng, false);
+            memcpy(factor, n.raw, sizeof(factor));
+        }
+        memcpy(n.raw, factor, sizeof(factor)); /* the first rows of the same */
+        for (uint32_t p = h % 2; p < SX_COUNT(matrices); p += 2) {
+            sx_kernel *kernel;
+            sx_block_tiles plan = matrices[p];
+            plan.slice = sx_matrix_slice(&matrix[0], sum);
+            sx_code code = tiles_lower(&cx, &target, &n, plan, &kernel);
+            if (code == SX_UNIMPLEMENTED && c.m == 1) {
+                sx_ctx_reset_error(&cx);
+                continue;
+            }
+            ck_assert_msg(code == SX_OK, "%s", cx.error.text);
+            uint8_t *out = exact_buffer(&cx, bytes_of(&n.result));
+            ck_sx_ok(&cx,
+                     tiles_run(&cx, kernel, tiles_module(&cx, kernel, 80), &n, h, true, out, NULL));
+            all = all == NULL ? out : all;
+            ck_assert_msg(memcmp(out, all, bytes_of(&n.result)) == 0, "%lld rows, plan %u",
+                          (long long)c.m, p);
+        }
+    }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 /* Tiles of the size that GPUs want: they fit in the registers of a thread and no assembler spills. */
 static const struct {
     tiles_case c;
@@ -571,6 +727,37 @@ START_TEST(test_large)
 }
 END_TEST
 
+/* Totals beside the sums: half the tile of a warp, and still no spills. */
+START_TEST(test_sliced_registers)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    sx_matrix_instruction matrix[2];
+    const sx_target target = sliced_target(matrix);
+    tiles_case c = {.dtype = SX_BF16, .b = 1, .m = 500, .k = 448, .n = 264, .after = 1};
+    node n = tiles_node(&cx, &c);
+    sx_block_tiles plan = {.matrix_rows = 16,
+                           .matrix_columns = 8,
+                           .matrix_steps = 16,
+                           .rows = 128,
+                           .columns = 128,
+                           .steps = 32,
+                           .slice = 64,
+                           .warp_rows = 32,
+                           .warp_columns = 64,
+                           .depth = 4};
+    sx_kernel *kernel;
+    sx_code code = tiles_lower(&cx, &target, &n, plan, &kernel);
+    ck_assert_msg(code == SX_OK, "%s", cx.error.text);
+    assemble(&cx, tiles_module(&cx, kernel, 80), _i == 0 ? "sm_80" : "sm_90");
+    plan.warp_rows = plan.warp_columns = 64;
+    plan.columns = 256;
+    plan.warp_columns = 128;
+    ck_sx_fails(&cx, tiles_lower(&cx, &target, &n, plan, &kernel), SX_LIMIT, "registers");
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tile");
@@ -582,6 +769,10 @@ int main(void)
     tcase_add_loop_test(tcase, test_stores, 0, 10);
     tcase_add_loop_test(tcase, test_widened, 0, 4);
     tcase_add_loop_test(tcase, test_fold, 0, 2);
+    tcase_add_test(tcase, test_slice_rule);
+    tcase_add_loop_test(tcase, test_slices, 0, 4);
+    tcase_add_test(tcase, test_every_height);
+    tcase_add_loop_test(tcase, test_sliced_registers, 0, 2);
     tcase_add_loop_test(tcase, test_large, 0, (int)SX_COUNT(large));
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
