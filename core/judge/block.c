@@ -435,6 +435,7 @@ static bool read_item(const sx_tile_item *item, role_state *s)
         s->multiplied = true;
         return ok;
     }
+    case SX_TILE_SETTLE: return false; /* multiplications that end later are not proven */
     case SX_TILE_RELEASE:
         /* before this stage's wait the one of the iteration before is the last */
         s->back_max = s->in_loop && item->back > s->back_max ? item->back : s->back_max;
@@ -470,6 +471,7 @@ static void put_step(const sx_tile_item *item, role_state *s)
     case SX_TILE_FETCH:
     case SX_TILE_FILL:
     case SX_TILE_MULTIPLY:
+    case SX_TILE_SETTLE:
     case SX_TILE_MAP:
     case SX_TILE_LOOP:
     case SX_TILE_END: return;

@@ -275,6 +275,8 @@ typedef struct {
     /* The element types of what is multiplied, and of what the products are added to. */
     sx_dtype factor, sum;
     uint32_t rows, columns, steps;
+    /* How many warps execute it together: 1, or 4 that read both factors from shared memory (wgmma). */
+    uint32_t warps;
     /* How it rounds: kernels of different classes never share a numerics plan. */
     const char *numerics;
     /* Long sums are made in slices of at least so many steps, see sx_matrix_slice; 0: never. */
@@ -298,7 +300,7 @@ typedef struct {
     int64_t rows, columns, steps;
     /* The sum is made in slices of so many elements of k, whose sums are added up in ascending order; 0: in one. */
     int64_t slice;
-    /* What a warp of the block computes. */
+    /* What a warp of the block computes; or all warps together that execute one matrix instruction. */
     int64_t warp_rows, warp_columns;
     /* Without matrix instructions: what a thread of the warp computes; else 0. */
     uint32_t thread_rows, thread_columns;

@@ -60,7 +60,11 @@ static sx_code emit(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel
 {
     (void)spills;
     sx_ptx_module *module;
-    SX_TRY(sx_ptx_module_make(cx, target->machine->level, 0, &module));
+    char feature = 0;
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        feature = sx_nvidia_tile_feature(kernel->part[p].tile, feature);
+    }
+    SX_TRY(sx_ptx_module_make(cx, target->machine->level, feature, &module));
     for (uint32_t p = 0; p < kernel->part_count; p++) {
         bool block = kernel->part[p].tile != NULL;
         SX_TRY((block ? sx_nvidia_of_tile : sx_nvidia_of_loop)(cx, kernel, p, module));
@@ -263,36 +267,30 @@ static void print(const sx_target *target, sx_span code, const char *symbol, sx_
  * instruction adds up its products is not documented and was seen to differ between architectures, so each has a
  * numerics class of its own. Those of integers are exact: their sums have the bits of lanes. */
 #define EXACT "ieee-fma"
-#define TARGET(number)                                                                 \
+#define MMA(element, TYPE, number)                                                     \
+    {                                                                                  \
+        .name = "mma.m16n8k16." #element, .factor = (TYPE), .sum = SX_F32, .rows = 16, \
+        .columns = 8, .steps = 16, .warps = 1,                                         \
+        .numerics = "mma.m16n8k16." #element " of sm_" #number                         \
+    }
+#define MMA_BYTES(element, TYPE)                                                       \
+    {                                                                                  \
+        .name = "mma.m16n8k32." #element, .factor = (TYPE), .sum = SX_I32, .rows = 16, \
+        .columns = 8, .steps = 32, .warps = 1, .numerics = EXACT                       \
+    }
+/* How many columns an instruction has does not change how it adds up along k. */
+#define WGMMA(element, TYPE, n)                                                                \
+    {                                                                                          \
+        .name = "wgmma.m64n" #n "k16." #element, .factor = (TYPE), .sum = SX_F32, .rows = 64,  \
+        .columns = (n), .steps = 16, .warps = 4, .numerics = "wgmma.k16." #element " of sm_90" \
+    }
+#define WGMMAS(element, TYPE)                                                    \
+    WGMMA(element, TYPE, 8), WGMMA(element, TYPE, 16), WGMMA(element, TYPE, 32), \
+        WGMMA(element, TYPE, 64), WGMMA(element, TYPE, 128), WGMMA(element, TYPE, 256)
+#define TARGET(number, ...)                                                            \
     static const sx_matrix_instruction matrix_##number[] = {                           \
-        {.name = "mma.m16n8k16.bf16",                                                  \
-         .factor = SX_BF16,                                                            \
-         .sum = SX_F32,                                                                \
-         .rows = 16,                                                                   \
-         .columns = 8,                                                                 \
-         .steps = 16,                                                                  \
-         .numerics = "mma.m16n8k16.bf16 of sm_" #number},                              \
-        {.name = "mma.m16n8k16.f16",                                                   \
-         .factor = SX_F16,                                                             \
-         .sum = SX_F32,                                                                \
-         .rows = 16,                                                                   \
-         .columns = 8,                                                                 \
-         .steps = 16,                                                                  \
-         .numerics = "mma.m16n8k16.f16 of sm_" #number},                               \
-        {.name = "mma.m16n8k32.s8",                                                    \
-         .factor = SX_I8,                                                              \
-         .sum = SX_I32,                                                                \
-         .rows = 16,                                                                   \
-         .columns = 8,                                                                 \
-         .steps = 32,                                                                  \
-         .numerics = EXACT},                                                           \
-        {.name = "mma.m16n8k32.u8",                                                    \
-         .factor = SX_U8,                                                              \
-         .sum = SX_I32,                                                                \
-         .rows = 16,                                                                   \
-         .columns = 8,                                                                 \
-         .steps = 32,                                                                  \
-         .numerics = EXACT}};                                                          \
+        MMA(bf16, SX_BF16, number), MMA(f16, SX_F16, number), MMA_BYTES(s8, SX_I8),    \
+        MMA_BYTES(u8, SX_U8), __VA_ARGS__};                                            \
     const sx_target sx_target_sm_##number = {                                          \
         .machine = &sx_machine_sm_##number,                                            \
         .vectors = {.lanes = SX_NVIDIA_LANES,                                          \
@@ -314,9 +312,9 @@ static void print(const sx_target *target, sx_span code, const char *symbol, sx_
         .emulate = emulate,                                                            \
         .emulated = emulated,                                                          \
         .print = print}
-TARGET(80);
-TARGET(86);
-TARGET(89);
-TARGET(90);
-TARGET(100);
-TARGET(120);
+TARGET(80, );
+TARGET(86, );
+TARGET(89, );
+TARGET(90, WGMMAS(bf16, SX_BF16), WGMMAS(f16, SX_F16));
+TARGET(100, );
+TARGET(120, );

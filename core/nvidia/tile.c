@@ -6,6 +6,9 @@
 
 #include "core/nvidia/tile_inside.h"
 
+#define TENSOR_MAP_BYTES 128 /* CUtensorMap, a parameter by value */
+#define TENSOR_MAP_ALIGN 64
+
 /* ---- where the block is ---- */
 static sx_ptx_arg scaled(sx_nvidia_block *k, sx_ptx_arg x, uint32_t factor)
 {
@@ -40,10 +43,15 @@ static void begin_block(sx_nvidia_block *k)
     sx_ptx_builder *b = &k->l.b;
     b->kernel->required = (sx_ptx_block){k->tile->threads, 1, 1};
     sx_nvidia_read_buffers(&k->l);
+    for (uint32_t i = 0; i < 2 && k->tile->by_engine; i++) {
+        k->map[i] = sx_ptx_parameter_bytes(b, i == SX_TILE_LEFT ? "left_map" : "right_map",
+                                           TENSOR_MAP_ALIGN, TENSOR_MAP_BYTES);
+    }
     sx_ptx_arg memory = sx_ptx_shared_dynamic(b, "tile_shared", SX_SLOT_UNIT);
+    k->memory = sx_ptx_register(b, SX_PTX_B32);
     k->shared = sx_ptx_register(b, SX_PTX_B32);
-    SX_PTX_PUT(b, MOV, SX_PTX_M(SX_PTX_TYPE_U32), k->shared, memory);
-    SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_U32), k->shared, k->shared,
+    SX_PTX_PUT(b, MOV, SX_PTX_M(SX_PTX_TYPE_U32), k->memory, memory);
+    SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_U32), k->shared, k->memory,
                sx_ptx_imm(k->tile->ring.offset));
     k->thread = sx_nvidia_special(&k->l, SX_PTX_SPECIAL_TID_X);
     k->first[0] = scaled(k, sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_Y), k->tile->block_rows);
@@ -276,6 +284,28 @@ static bool follows(const sx_tile_role *role, const sx_tile_op *op, uint32_t cou
     return same;
 }
 
+/* The loading role is one warp of its own, the other one multiplies while the stage behind is settled. */
+static sx_code check_engine_form(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile)
+{
+    static const sx_tile_op load[] = {SX_TILE_LOOP,  SX_TILE_ACQUIRE, SX_TILE_FETCH,
+                                      SX_TILE_FETCH, SX_TILE_PUBLISH, SX_TILE_END};
+    static const sx_tile_op math[] = {
+        SX_TILE_FILL,    SX_TILE_LOOP, SX_TILE_WAIT,   SX_TILE_MULTIPLY, SX_TILE_SETTLE,
+        SX_TILE_RELEASE, SX_TILE_END,  SX_TILE_SETTLE, SX_TILE_RELEASE,  SX_TILE_MAP};
+    const sx_tile_role *role = tile->role;
+    bool all = tile->role_count == 2 && follows(&role[0], load, SX_COUNT(load)) &&
+               follows(&role[1], math, SX_COUNT(math)) && role[1].first_warp == 0 &&
+               role[0].first_warp == role[1].warps && role[0].warps == 1 &&
+               tile->threads == 32 * (role[1].warps + 1);
+    all = all && role[1].item[4].back == 1 && role[1].item[5].back == 1 &&
+          role[1].item[7].back == 0 && role[1].item[8].back == 0;
+    if (!all) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: roles other than a warp that loads",
+                       kernel->name);
+    }
+    return SX_OK;
+}
+
 static sx_code check_form(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile)
 {
     static const sx_tile_op load[] = {SX_TILE_LOOP,  SX_TILE_ACQUIRE, SX_TILE_FETCH,
@@ -283,6 +313,9 @@ static sx_code check_form(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *ti
     static const sx_tile_op math[] = {SX_TILE_FILL,    SX_TILE_LOOP,     SX_TILE_WAIT,
                                       SX_TILE_RELEASE, SX_TILE_MULTIPLY, SX_TILE_END,
                                       SX_TILE_RELEASE, SX_TILE_MAP};
+    if (tile->by_engine) {
+        return check_engine_form(cx, kernel, tile);
+    }
     bool all = tile->role_count == 2;
     for (uint32_t i = 0; i < tile->role_count; i++) {
         all = all && tile->role[i].first_warp == 0 && tile->role[i].warps * 32 == tile->threads;
@@ -300,7 +333,15 @@ static sx_code check_form(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *ti
                            kernel->name, slot->pitch);
         }
     }
-    if (tile->matrix != NULL && sx_nvidia_matrix_op(tile->matrix) == SX_PTX_OP_COUNT) {
+    return SX_OK;
+}
+
+static sx_code check_instruction(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile)
+{
+    const sx_matrix_instruction *m = tile->matrix;
+    sx_ptx_op op = m == NULL ? SX_PTX_OP_FMA_F32
+                             : (m->warps > 1 ? sx_nvidia_warpgroup_op : sx_nvidia_matrix_op)(m);
+    if (op == SX_PTX_OP_COUNT) {
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: the instruction %s is not emitted",
                        kernel->name, tile->matrix->name);
     }
@@ -313,6 +354,7 @@ sx_code sx_nvidia_of_tile(sx_ctx *cx, const sx_kernel *kernel, uint32_t part, sx
     char name[80];
     SX_ASSERT(tile != NULL && tile->threads % SX_NVIDIA_LANES == 0);
     SX_TRY(check_form(cx, kernel, tile));
+    SX_TRY(check_instruction(cx, kernel, tile));
     sx_nvidia_block *k = SX_NEW(cx, sx_nvidia_block);
     if (k == NULL) {
         return cx->error.code;
@@ -326,10 +368,23 @@ sx_code sx_nvidia_of_tile(sx_ctx *cx, const sx_kernel *kernel, uint32_t part, sx
     sx_ptx_begin(&k->l.b, cx, module, name);
     SX_TRY(k->l.b.code);
     begin_block(k);
-    sx_nvidia_begin_copies(k);
-    SX_TRY(sx_nvidia_begin_math(k));
-    put_stages(k);
+    sx_ptx_arg loading = {0};
+    if (tile->by_engine) {
+        SX_TRY(sx_nvidia_ring(k, &loading));
+    } else {
+        sx_nvidia_begin_copies(k);
+        SX_TRY(sx_nvidia_begin_math(k));
+        put_stages(k);
+    }
     SX_TRY(put_map(k));
     sx_ptx_put(&k->l.b, SX_PTX_OP_RET, SX_PTX_M(0), NULL, 0);
+    if (tile->by_engine) {
+        sx_nvidia_load(k, loading);
+    }
     return sx_ptx_end(&k->l.b);
+}
+
+char sx_nvidia_tile_feature(const sx_tile *tile, char feature)
+{
+    return tile != NULL && tile->by_engine ? 'a' : feature;
 }

@@ -34,7 +34,8 @@ typedef struct {
     sx_nvidia_lowering l; /* of the element's program; its builder writes all */
     const sx_tile *tile;
     sx_ptx_arg thread;   /* its number in the block */
-    sx_ptx_arg shared;   /* the address of stage 0 */
+    sx_ptx_arg memory;   /* the address of the block's shared memory */
+    sx_ptx_arg shared;   /* of stage 0 */
     sx_ptx_arg first[2]; /* the row and the column with which the block begins */
     sx_ptx_arg batch[SX_RANK_MAX];
     sx_nvidia_copy copy[2];
@@ -44,7 +45,21 @@ typedef struct {
     sx_ptx_arg written, reading; /* bytes from stage 0 to the stages that are filled and read */
     sx_ptx_arg *sum;             /* by register of tile->held */
     sx_ptx_arg *total;           /* of the slices before; NULL: there is one slice */
+    /* Where the copy engine copies: the maps of both factors, what matrix instructions read, and the address of what
+     * the thread's warps multiply of each in stage 0. */
+    sx_ptx_arg map[2];
+    sx_wgmma_operand operand[2];
+    sx_ptx_arg own_slot[2];
 } sx_nvidia_block;
+
+/* ---- tile_ring.c ---- */
+/* Barriers, and the role that multiplies up to its sums; then its map may follow. `loading`: where the other role goes
+ * on. */
+sx_code sx_nvidia_ring(sx_nvidia_block *k, sx_ptx_arg *loading);
+/* The other role, to the end of the entry. */
+void sx_nvidia_load(sx_nvidia_block *k, sx_ptx_arg loading);
+/* The instruction of four warps; SX_PTX_OP_COUNT where it is not emitted. */
+sx_ptx_op sx_nvidia_warpgroup_op(const sx_matrix_instruction *m);
 
 /* ---- tile_place.c ---- */
 /* The sum (or exclusive or) of the columns of the bits that are set in the number of the thread. */
@@ -77,6 +92,8 @@ sx_code sx_nvidia_begin_math(sx_nvidia_block *k);
 void sx_nvidia_multiply(sx_nvidia_block *k, uint32_t steps);
 /* Adds the sums of a slice to the totals, and begins the next one at 0. */
 void sx_nvidia_end_slice(sx_nvidia_block *k);
+/* Registers for the sums, which are 0. */
+sx_code sx_nvidia_make_sums(sx_nvidia_block *k);
 /* SX_PTX_OP_COUNT: it is not emitted. */
 sx_ptx_op sx_nvidia_matrix_op(const sx_matrix_instruction *m);
 #endif

@@ -43,7 +43,7 @@ static sx_code make_factors(sx_nvidia_block *k)
     return SX_OK;
 }
 
-static sx_code make_sums(sx_nvidia_block *k)
+sx_code sx_nvidia_make_sums(sx_nvidia_block *k)
 {
     bool wide = k->l.kernel->lane_bytes == 8;
     uint32_t count = sx_layout_count(&k->tile->held, SX_HOME_REGISTER);
@@ -105,7 +105,7 @@ sx_code sx_nvidia_begin_math(sx_nvidia_block *k)
                         k->tile->block_steps / o->group, &k->read[which]);
     }
     SX_TRY(make_factors(k));
-    SX_TRY(make_sums(k));
+    SX_TRY(sx_nvidia_make_sums(k));
     return k->tile->slice != 0 ? make_totals(k) : SX_OK;
 }
 

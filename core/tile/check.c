@@ -1,4 +1,6 @@
 /* check.c - parts with tiles are well formed. */
+#include <string.h>
+
 #include "core/tile/fragment.h"
 #include "core/tile/unfold.h"
 
@@ -44,7 +46,7 @@ static sx_code check_held(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *ti
     bool whole = sx_layout_side(held, SX_SIDE_ROW) == tile->block_rows &&
                  sx_layout_side(held, SX_SIDE_COLUMN) == tile->block_columns &&
                  held->mode_count == 0 && sx_layout_count(held, SX_HOME_LANE) == 32 &&
-                 sx_layout_count(held, SX_HOME_WARP) * 32 == tile->threads &&
+                 sx_layout_count(held, SX_HOME_WARP) == tile->role[1].warps &&
                  sx_layout_count(held, SX_HOME_RANK) == 1;
     if (!whole || !sx_layout_covers(held) || !sx_layout_unique(held)) {
         return fail(cx, kernel, "the sums of a block are held once each, threads", tile->threads);
@@ -115,6 +117,52 @@ static sx_code check_fragments(sx_ctx *cx, const sx_kernel *kernel, const sx_til
     return fits ? SX_OK : fail(cx, kernel, "whole fragments of the instruction, steps", m->steps);
 }
 
+/* Every four warps hold the results of whole instructions, in the order of their registers, and warps follow each
+ * other: so all threads of four warps begin at the same row and column but for what the fragment says. */
+static sx_code check_warpgroups(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile)
+{
+    const sx_matrix_instruction *m = tile->matrix;
+    sx_layout atom;
+    sx_quotient quotient;
+    SX_TRY(sx_fragment_find(cx, SX_WGMMA, SX_OPERAND_C, m->factor, m->columns, m->steps, &atom));
+    atom = sx_layout_normal(&atom);
+    bool fits = m->warps == 4 && tile->role[1].first_warp == 0 && tile->role[1].warps % 4 == 0 &&
+                sx_layout_divide(&tile->held, &atom, &quotient) &&
+                tile->block_steps % m->steps == 0;
+    for (uint32_t i = 0; i < atom.bits[SX_HOME_REGISTER] && fits; i++) {
+        fits = quotient.atom_bit[i] == i;
+    }
+    for (uint32_t i = 0; i < 2 && fits; i++) {
+        fits = tile->operand[i].view.element == m->factor;
+    }
+    return fits ? SX_OK : fail(cx, kernel, "whole products of four warps, warps", m->warps);
+}
+
+/* What the copy engine brings, and where instructions find it, are those of view and slot. */
+static sx_code check_boxes(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile, uint32_t which)
+{
+    sx_tile_boxes boxes;
+    sx_wgmma_operand descriptor;
+    const sx_tile_operand *o = &tile->operand[which];
+    const sx_slot *slot = &tile->ring.slot[which];
+    uint32_t side = which == SX_TILE_LEFT ? tile->block_rows : tile->block_columns;
+    uint32_t width = o->sum_inner ? tile->block_steps : side;
+    if (slot->rows != (o->sum_inner ? side : tile->block_steps) ||
+        sx_slot_row_bytes(slot) != width * sx_dtype_bytes(o->view.element)) {
+        return fail(cx, kernel, "a slot as large as the tile, rows", slot->rows);
+    }
+    SX_TRY(sx_tile_boxes_of(cx, tile, which, &boxes));
+    SX_TRY(sx_tile_descriptor_of(cx, tile, which, &descriptor));
+    const sx_tensor_map *x = &boxes.map, *y = &o->boxes.map;
+    bool same = x->element == y->element && x->rank == y->rank && x->swizzle == y->swizzle &&
+                x->fill == y->fill && memcmp(boxes.batch, o->boxes.batch, sizeof(boxes.batch)) == 0;
+    for (uint32_t d = 0; d < x->rank && same; d++) {
+        same = x->dims[d] == y->dims[d] && x->strides[d] == y->strides[d] &&
+               x->box[d] == y->box[d] && x->element_strides[d] == y->element_strides[d];
+    }
+    return same ? SX_OK : fail(cx, kernel, "boxes of the view, argument", which);
+}
+
 static sx_code check_operand(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile,
                              uint32_t which)
 {
@@ -160,6 +208,7 @@ static sx_code check_view(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *ti
         aligned = aligned && (unit == 1 || v->batch_stride[d] % unit == 0);
     }
     bool engine = o->copy_bytes == 16 || o->copy_bytes == 8 || o->copy_bytes == 4;
+    engine = engine || (tile->by_engine && o->copy_bytes == 0);
     if (!aligned || (!engine && o->copy_bytes != element)) {
         return fail(cx, kernel, "copies that are aligned wherever they begin, bytes",
                     o->copy_bytes);
@@ -201,8 +250,9 @@ static sx_code check_slices(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *
 }
 
 /* ---- roles ---- */
-/* An item as a step of its role on the ring; false: it is none. */
-static bool step_of(const sx_tile_item *item, sx_step *step)
+/* An item as a step of its role on the ring; false: it is none. Multiplications that threads do are done when their
+ * item is; others are under way until they are settled. */
+static bool step_of(const sx_tile_item *item, bool engine, sx_step *step)
 {
     *step = (sx_step){.back = (uint8_t)item->back};
     switch (item->op) {
@@ -210,9 +260,10 @@ static bool step_of(const sx_tile_item *item, sx_step *step)
     case SX_TILE_PUBLISH: step->op = SX_STEP_PUBLISH; return true;
     case SX_TILE_WAIT: step->op = SX_STEP_WAIT; return true;
     case SX_TILE_RELEASE: step->op = SX_STEP_RELEASE; return true;
+    case SX_TILE_MULTIPLY: step->op = SX_STEP_READ; return engine;
+    case SX_TILE_SETTLE: step->op = SX_STEP_SETTLE; return true;
     case SX_TILE_FETCH:
     case SX_TILE_FILL:
-    case SX_TILE_MULTIPLY:
     case SX_TILE_MAP:
     case SX_TILE_LOOP:
     case SX_TILE_END: break;
@@ -221,11 +272,11 @@ static bool step_of(const sx_tile_item *item, sx_step *step)
 }
 
 /* Tiles are copied between acquiring and publishing, multiplied between waiting and releasing, and the sums are 0
- * before and mapped after. */
-static sx_code check_role(sx_ctx *cx, const sx_kernel *kernel, const sx_tile_role *role,
-                          sx_step *step, sx_role_steps *steps)
+ * before and mapped after, when all products have been added. */
+static sx_code check_role(sx_ctx *cx, const sx_kernel *kernel, bool engine,
+                          const sx_tile_role *role, sx_step *step, sx_role_steps *steps)
 {
-    bool inside = false, acquired = false, filled = false, looped = false;
+    bool inside = false, acquired = false, filled = false, looped = false, settled = !engine;
     uint32_t count = 0, body = 0, fetched = 0, multiplied = 0;
     int32_t waited = 0;
     for (uint32_t i = 0; i < role->item_count; i++) {
@@ -264,17 +315,21 @@ static sx_code check_role(sx_ctx *cx, const sx_kernel *kernel, const sx_tile_rol
             waited++;
             break;
         case SX_TILE_RELEASE: waited -= item->back == 0; break;
+        case SX_TILE_SETTLE:
+            right = engine && multiplied == 1;
+            settled = item->back == 0 && !inside;
+            break;
         case SX_TILE_MULTIPLY:
             right = inside && filled && waited > 0;
             multiplied++;
             break;
-        case SX_TILE_MAP: right = looped && multiplied == 1; break;
+        case SX_TILE_MAP: right = looped && multiplied == 1 && settled; break;
         }
         if (!right) {
             return SX_FAIL(cx, SX_INPUT, "kernel %s: tile: role %s: item %u is out of place",
                            kernel->name, role->name, i);
         }
-        count += step_of(item, &step[count]) ? 1 : 0;
+        count += step_of(item, engine, &step[count]) ? 1 : 0;
     }
     if (inside || !looped || (multiplied != 0) == (fetched != 0)) {
         return fail(cx, kernel, "a role that loads or multiplies, items", role->item_count);
@@ -283,26 +338,46 @@ static sx_code check_role(sx_ctx *cx, const sx_kernel *kernel, const sx_tile_rol
     return SX_OK;
 }
 
+/* Warps of their own for each role, or the same for both; several of four warps where these free stages. */
+static sx_code check_crew(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile)
+{
+    const sx_tile_role *load = &tile->role[0], *math = &tile->role[1];
+    bool apart = load->first_warp == math->warps && load->warps == 1 && math->first_warp == 0 &&
+                 (load->warps + math->warps) * 32 == tile->threads;
+    bool same = load->first_warp == 0 && math->first_warp == 0 && load->warps == math->warps &&
+                math->warps * 32 == tile->threads;
+    if (tile->by_engine ? !apart : !same) {
+        return fail(cx, kernel, "roles of all warps, or of all but one that loads, warps",
+                    load->warps);
+    }
+    return SX_OK;
+}
+
 static sx_code check_roles(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile)
 {
-    sx_step step[SX_ROLES_MAX][SX_TILE_ITEMS_MAX];
+    sx_step step[2][SX_TILE_ITEMS_MAX];
     sx_role_steps steps[SX_ROLES_MAX];
-    if (tile->role_count != 2) {
+    uint32_t groups = tile->by_engine ? tile->role[1].warps / 4 : 1;
+    if (tile->role_count != 2 || groups == 0 || groups >= SX_ROLES_MAX) {
         return fail(cx, kernel, "a role that loads and one that multiplies, roles",
                     tile->role_count);
     }
     for (uint32_t i = 0; i < tile->role_count; i++) {
         const sx_tile_role *role = &tile->role[i];
-        if (role->item_count > SX_TILE_ITEMS_MAX || role->warps == 0 ||
+        if (role->item_count > SX_TILE_ITEMS_MAX || role->item_count == 0 || role->warps == 0 ||
             (role->first_warp + role->warps) * 32 > tile->threads) {
             return fail(cx, kernel, "a role of warps of the block, warps", role->warps);
         }
-        SX_TRY(check_role(cx, kernel, role, step[i], &steps[i]));
+        SX_TRY(check_role(cx, kernel, tile->by_engine, role, step[i], &steps[i]));
     }
     if (tile->role[1].item[tile->role[1].item_count - 1].op != SX_TILE_MAP) {
         return fail(cx, kernel, "the second role stores, items", tile->role[1].item_count);
     }
-    return sx_rings_check(cx, &tile->ring, 1, steps, tile->role_count);
+    SX_TRY(check_crew(cx, kernel, tile));
+    for (uint32_t i = 1; i < groups; i++) { /* each four warps free stages by themselves */
+        steps[1 + i] = steps[1];
+    }
+    return sx_rings_check(cx, &tile->ring, 1, steps, 1 + groups);
 }
 
 static sx_code check_shared(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile)
@@ -314,8 +389,17 @@ static sx_code check_shared(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *
     for (uint32_t i = 0; i < 2; i++) {
         SX_TRY(sx_slot_check_base(cx, &ring->slot[i], sx_ring_slot_offset(ring, 0, i)));
     }
+    uint32_t bytes = 0;
+    for (uint32_t i = 0; i < 2 && tile->by_engine; i++) {
+        const sx_slot *slot = &ring->slot[i];
+        bytes += slot->rows * slot->panels * slot->panel_bytes; /* boxes leave no gaps */
+    }
+    if (ring->tx_bytes != bytes) {
+        return fail(cx, kernel, "the bytes of all boxes of a stage", ring->tx_bytes);
+    }
     uint64_t end = ring->offset + (uint64_t)sx_ring_stage_bytes(ring) * ring->depth;
-    return end <= tile->shared_bytes && tile->shared_bytes <= SX_SMEM_BYTES_MAX
+    bool apart = ring->barriers % 8 == 0 && ring->barriers + 16 * ring->depth <= ring->offset;
+    return apart && end <= tile->shared_bytes && tile->shared_bytes <= SX_SMEM_BYTES_MAX
                ? SX_OK
                : fail(cx, kernel, "shared memory that holds the ring, bytes", tile->shared_bytes);
 }
@@ -331,15 +415,19 @@ sx_code sx_tile_check(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part)
     }
     SX_TRY(check_slices(cx, kernel, tile));
     SX_TRY(check_shared(cx, kernel, tile));
+    SX_TRY(check_roles(cx, kernel, tile));
     SX_TRY(check_held(cx, kernel, tile));
+    if (tile->by_engine != (tile->matrix != NULL && tile->matrix->warps > 1)) {
+        return fail(cx, kernel, "a copy engine for instructions of several warps, threads",
+                    tile->threads);
+    }
     if (tile->matrix != NULL) {
-        SX_TRY(check_fragments(cx, kernel, tile));
+        SX_TRY((tile->by_engine ? check_warpgroups : check_fragments)(cx, kernel, tile));
     }
     for (uint32_t i = 0; i < 2; i++) {
         SX_TRY(check_view(cx, kernel, tile, i));
-        SX_TRY(check_operand(cx, kernel, tile, i));
+        SX_TRY((tile->by_engine ? check_boxes : check_operand)(cx, kernel, tile, i));
     }
-    SX_TRY(check_roles(cx, kernel, tile));
     SX_TRY(check_map(cx, kernel, &tile->map));
     SX_TRY(sx_tile_unfold(cx, kernel, &unfolded));
     return sx_kernel_check(cx, unfolded);

@@ -79,7 +79,7 @@ static sx_code layout_of(sx_ctx *cx, const columns *c, int64_t rows, int64_t wid
 static void put_fragment(columns *c, const sx_layout *fragment, bool turned)
 {
     sx_layout from = turned ? sx_layout_transpose(fragment) : *fragment;
-    for (uint32_t h = 0; h <= SX_HOME_LANE; h++) {
+    for (uint32_t h = 0; h <= SX_HOME_WARP; h++) {
         for (uint32_t i = 0; i < from.bits[h]; i++) {
             put(c, (sx_home)h, from.column[sx_layout_first(&from, (sx_home)h) + i]);
         }
@@ -184,6 +184,21 @@ static sx_code hold_by_matrices(lowering *w)
     return SX_OK;
 }
 
+/* Sums as four warps hold them; factors stay in shared memory. */
+static sx_code hold_by_warpgroups(lowering *w)
+{
+    const sx_block_tiles *t = &w->tiles;
+    const sx_matrix_instruction *m = w->tile->matrix;
+    sx_layout fragment;
+    columns sums = {.count = {0}};
+    SX_TRY(sx_fragment_find(w->l.cx, SX_WGMMA, SX_OPERAND_C, m->factor, 8, m->steps, &fragment));
+    put_fragment(&sums, &fragment, false);
+    put_bits(&sums, SX_HOME_REGISTER, SX_SIDE_COLUMN, 8, t->warp_columns);
+    put_bits(&sums, SX_HOME_REGISTER, SX_SIDE_ROW, m->rows, t->warp_rows);
+    put_warps(w, &sums, true, true, SX_SIDE_ROW, SX_SIDE_COLUMN);
+    return layout_of(w->l.cx, &sums, t->rows, t->columns, &w->tile->held);
+}
+
 /* Copies lie side by side in lanes, then warps, then one behind the other; surplus threads repeat the first ones. */
 static sx_code copy_by_threads(lowering *w, sx_tile_operand *o, int64_t rows, int64_t width)
 {
@@ -245,7 +260,7 @@ static void view_of(lowering *w, uint32_t side_dim, uint32_t argument, sx_tile_o
         }
     }
     o->sum_inner = v->sum_stride == 1;
-    o->copy_bytes = copy_bytes_of(w, o);
+    o->copy_bytes = w->tile->by_engine ? 0 : copy_bytes_of(w, o);
 }
 
 /* The slot in which copies and reads meet the fewest banks twice. */
@@ -271,11 +286,78 @@ static sx_code slot_of(lowering *w, sx_tile_operand *o, int64_t side, sx_slot *s
                           slot);
 }
 
+/* Slots that the copy engine fills and matrix instructions read. */
+static sx_code make_engine_ring(lowering *w)
+{
+    sx_tile *tile = w->tile;
+    const int64_t side[2] = {w->tiles.rows, w->tiles.columns};
+    uint32_t groups = tile->role[1].warps / tile->matrix->warps;
+    tile->ring = (sx_ring){.depth = w->tiles.depth, .full_arrivals = 1, .empty_arrivals = groups};
+    for (uint32_t i = 0; i < 2; i++) {
+        const sx_tile_operand *o = &tile->operand[i];
+        sx_slot slot;
+        int64_t rows = o->sum_inner ? side[i] : w->tiles.steps;
+        int64_t width = o->sum_inner ? w->tiles.steps : side[i];
+        SX_TRY(sx_slot_choose(w->l.cx, (uint32_t)rows,
+                              (uint32_t)width * sx_dtype_bytes(o->view.element), NULL, NULL,
+                              &slot));
+        SX_TRY(sx_ring_add(w->l.cx, &tile->ring, &slot, &o->view.element));
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        sx_wgmma_operand descriptor;
+        SX_TRY(sx_tile_boxes_of(w->l.cx, tile, i, &tile->operand[i].boxes));
+        SX_TRY(sx_tile_descriptor_of(w->l.cx, tile, i, &descriptor));
+    }
+    return hold_by_warpgroups(w);
+}
+
+/* Slots that threads fill and read. */
+static sx_code make_thread_ring(lowering *w)
+{
+    sx_tile *tile = w->tile;
+    SX_TRY(tile->matrix != NULL ? hold_by_matrices(w) : hold_by_threads(w));
+    tile->ring = (sx_ring){.depth = w->tiles.depth, .full_arrivals = 1, .empty_arrivals = 1};
+    for (uint32_t i = 0; i < 2; i++) {
+        sx_slot slot;
+        SX_TRY(slot_of(w, &tile->operand[i], i == 0 ? w->tiles.rows : w->tiles.columns, &slot));
+        SX_TRY(sx_ring_add(w->l.cx, &tile->ring, &slot, NULL));
+    }
+    return SX_OK;
+}
+
 /* ---- the program ---- */
 static void put_item(sx_tile_role *role, sx_tile_op op, uint32_t operand, uint32_t back)
 {
     SX_ASSERT(role->item_count < SX_TILE_ITEMS_MAX);
     role->item[role->item_count++] = (sx_tile_item){op, operand, back};
+}
+
+/* One warp loads; a stage is free when the products of the one behind it have begun, which are the only ones under
+ * way then. */
+static void make_engine_roles(sx_tile *tile)
+{
+    sx_tile_role *load = &tile->role[0];
+    sx_tile_role *math = &tile->role[1];
+    uint32_t warps = tile->threads / 32 - 1;
+    tile->role_count = 2;
+    *load = (sx_tile_role){.name = "load", .first_warp = warps, .warps = 1};
+    *math = (sx_tile_role){.name = "math", .warps = warps};
+    put_item(load, SX_TILE_LOOP, 0, 0);
+    put_item(load, SX_TILE_ACQUIRE, 0, 0);
+    put_item(load, SX_TILE_FETCH, SX_TILE_LEFT, 0);
+    put_item(load, SX_TILE_FETCH, SX_TILE_RIGHT, 0);
+    put_item(load, SX_TILE_PUBLISH, 0, 0);
+    put_item(load, SX_TILE_END, 0, 0);
+    put_item(math, SX_TILE_FILL, 0, 0);
+    put_item(math, SX_TILE_LOOP, 0, 0);
+    put_item(math, SX_TILE_WAIT, 0, 0);
+    put_item(math, SX_TILE_MULTIPLY, 0, 0);
+    put_item(math, SX_TILE_SETTLE, 0, 1);
+    put_item(math, SX_TILE_RELEASE, 0, 1);
+    put_item(math, SX_TILE_END, 0, 0);
+    put_item(math, SX_TILE_SETTLE, 0, 0);
+    put_item(math, SX_TILE_RELEASE, 0, 0);
+    put_item(math, SX_TILE_MAP, 0, 0);
 }
 
 /* All warps load and compute: a GPU without a copy engine. */
@@ -374,6 +456,33 @@ static sx_code check_kernel(lowering *w)
     return known ? SX_OK : refuse(w, "other staged arguments than the factors");
 }
 
+/* How many threads there are, and whether their sums fit into registers. */
+static sx_code check_threads(lowering *w)
+{
+    const sx_block_tiles *t = &w->tiles;
+    const sx_matrix_instruction *m = w->tile->matrix;
+    int64_t together = m != NULL && m->warps > 1 ? m->warps : 1, loading = together > 1 ? 1 : 0;
+    int64_t warps = t->rows / t->warp_rows * (t->columns / t->warp_columns) * together + loading;
+    int64_t words = w->l.kernel->lane_bytes / 4;
+    int64_t sums =
+        t->warp_rows * t->warp_columns / (32 * together) * words * (t->slice != 0 ? 2 : 1);
+    int64_t factors = loading != 0 ? 0
+                      : m != NULL  ? (t->warp_rows + t->warp_columns) / 4
+                                   : (t->thread_rows + t->thread_columns) * 4;
+    /* a thread gets a multiple of 8 */
+    int64_t most = sx_min_i64(255, w->unit->registers / (32 * warps) / 8 * 8);
+    if (warps * 32 > w->unit->threads || sums + factors + OTHER_REGISTERS > most) {
+        return SX_FAIL(
+            w->l.cx, SX_LIMIT,
+            "kernel %s: blocks of %lld threads with about %lld registers, at most %u and %lld",
+            w->l.kernel->name, (long long)warps * 32, (long long)(sums + factors + OTHER_REGISTERS),
+            w->unit->threads, (long long)most);
+    }
+    w->tile->threads = (uint32_t)warps * 32;
+    w->tile->by_engine = loading != 0;
+    return SX_OK;
+}
+
 static sx_code check_tiles(lowering *w)
 {
     const sx_block_tiles *t = &w->tiles;
@@ -398,23 +507,15 @@ static sx_code check_tiles(lowering *w)
     if (!fits || (m == NULL && lanes != 32)) {
         return refuse(w, "warps that are no whole number of threads or matrices");
     }
-    int64_t warps = t->rows / t->warp_rows * (t->columns / t->warp_columns);
-    int64_t words = w->l.kernel->lane_bytes / 4;
-    int64_t sums = t->warp_rows * t->warp_columns / 32 * words * (t->slice != 0 ? 2 : 1);
-    int64_t factors =
-        m != NULL ? (t->warp_rows + t->warp_columns) / 4 : (t->thread_rows + t->thread_columns) * 4;
-    int64_t most = sx_min_i64(255, w->unit->registers / (32 * warps));
-    if (warps * 32 > w->unit->threads || sums + factors + OTHER_REGISTERS > most) {
-        return SX_FAIL(
-            w->l.cx, SX_LIMIT,
-            "kernel %s: blocks of %lld threads with about %lld registers, at most %u and %lld",
-            w->l.kernel->name, (long long)warps * 32, (long long)(sums + factors + OTHER_REGISTERS),
-            w->unit->threads, (long long)most);
+    if (m != NULL && m->warps > 1 && t->warp_columns != m->columns) {
+        return refuse(w, "several instructions side by side for the same warps");
+    }
+    if (m != NULL && m->warps > 1 && t->slice != 0) {
+        return refuse(w, "sums in slices by a copy engine");
     }
     w->warp_bits[SX_SIDE_ROW] = log2_of(t->rows / t->warp_rows);
     w->warp_bits[SX_SIDE_COLUMN] = log2_of(t->columns / t->warp_columns);
-    w->tile->threads = (uint32_t)warps * 32;
-    return SX_OK;
+    return check_threads(w);
 }
 
 static void measure(lowering *w)
@@ -458,13 +559,7 @@ static sx_code make_ring(lowering *w)
     const sx_analysis *a = w->l.analysis;
     view_of(w, a->row, a->lhs, &tile->operand[SX_TILE_LEFT]);
     view_of(w, a->column, a->rhs, &tile->operand[SX_TILE_RIGHT]);
-    SX_TRY(tile->matrix != NULL ? hold_by_matrices(w) : hold_by_threads(w));
-    tile->ring = (sx_ring){.depth = w->tiles.depth, .full_arrivals = 1, .empty_arrivals = 1};
-    for (uint32_t i = 0; i < 2; i++) {
-        sx_slot slot;
-        SX_TRY(slot_of(w, &tile->operand[i], i == 0 ? w->tiles.rows : w->tiles.columns, &slot));
-        SX_TRY(sx_ring_add(w->l.cx, &tile->ring, &slot, NULL));
-    }
+    SX_TRY(tile->by_engine ? make_engine_ring(w) : make_thread_ring(w));
     SX_TRY(sx_smem_place(w->l.cx, &tile->ring, 1, NULL, 0, NULL, &tile->shared_bytes));
     if (tile->shared_bytes > w->unit->shared_bytes) {
         return SX_FAIL(w->l.cx, SX_LIMIT, "kernel %s: %u bytes of shared memory, at most %u",
@@ -529,7 +624,7 @@ sx_code sx_tile_lower_dot(sx_ctx *cx, const sx_tile_unit *unit, const char *name
     w->l.kernel->numerics = sx_lower_numerics(&w->l, SX_KERNEL_DOT, sums, tile->slice != 0 ? 2 : 1);
     w->l.unit = unit->vectors;
     measure(w);
-    make_roles(tile);
+    tile->by_engine ? make_engine_roles(tile) : make_roles(tile);
     SX_TRY(make_map(w));
     SX_TRY(make_ring(w));
     SX_TRY(make_part(w));

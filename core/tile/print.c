@@ -1,13 +1,35 @@
 /* print.c - tile programs as text for people. */
 #include "core/tile/program.h"
 
-static const char *const op_names[] = {
-    [SX_TILE_ACQUIRE] = "acquire", [SX_TILE_FETCH] = "fetch",
-    [SX_TILE_PUBLISH] = "publish", [SX_TILE_FILL] = "fill",
-    [SX_TILE_WAIT] = "wait",       [SX_TILE_MULTIPLY] = "multiply",
-    [SX_TILE_RELEASE] = "release", [SX_TILE_MAP] = "map",
-    [SX_TILE_LOOP] = "loop {",     [SX_TILE_END] = "}"};
+static const char *const op_names[] = {[SX_TILE_ACQUIRE] = "acquire",
+                                       [SX_TILE_FETCH] = "fetch",
+                                       [SX_TILE_PUBLISH] = "publish",
+                                       [SX_TILE_FILL] = "fill",
+                                       [SX_TILE_WAIT] = "wait",
+                                       [SX_TILE_MULTIPLY] = "multiply",
+                                       [SX_TILE_SETTLE] = "settle",
+                                       [SX_TILE_RELEASE] = "release",
+                                       [SX_TILE_MAP] = "map",
+                                       [SX_TILE_LOOP] = "loop {",
+                                       [SX_TILE_END] = "}"};
 static const char *const operand_names[] = {"left", "right"};
+
+/* `boxes 64 x 128 of 4096 x 512 strides 2 8192`, innermost first. */
+static void print_boxes(const sx_tensor_map *map, sx_buf *text)
+{
+    sx_buf_put_text(text, "boxes");
+    for (uint32_t d = 0; d < map->rank; d++) {
+        sx_buf_print(text, "%s %u", d > 0 ? " x" : "", map->box[d]);
+    }
+    for (uint32_t d = 0; d < map->rank; d++) {
+        sx_buf_print(text, "%s %llu", d > 0 ? " x" : " of", (unsigned long long)map->dims[d]);
+    }
+    sx_buf_put_text(text, " strides");
+    for (uint32_t d = 0; d < map->rank; d++) {
+        sx_buf_print(text, " %llu", (unsigned long long)map->strides[d]);
+    }
+    sx_buf_put_text(text, ", ");
+}
 
 static void print_operand(const sx_tile *tile, uint32_t which, sx_buf *text)
 {
@@ -19,8 +41,14 @@ static void print_operand(const sx_tile *tile, uint32_t which, sx_buf *text)
     for (uint32_t d = 0; d < tile->batch_count; d++) {
         sx_buf_print(text, " %lld", (long long)v->batch_stride[d]);
     }
-    sx_buf_print(text, "\n    %s inner, copies of %u bytes, ", o->sum_inner ? "sum" : "side",
-                 o->copy_bytes);
+    sx_buf_print(text, "\n    %s inner, ", o->sum_inner ? "sum" : "side");
+    if (tile->by_engine) {
+        print_boxes(&o->boxes.map, text);
+        sx_slot_print(&tile->ring.slot[which], text);
+        sx_buf_put_text(text, "\n");
+        return;
+    }
+    sx_buf_print(text, "copies of %u bytes, ", o->copy_bytes);
     sx_slot_print(&tile->ring.slot[which], text);
     sx_buf_put_text(text, "\n    copied ");
     sx_layout_print(&o->copied, text);
@@ -57,7 +85,7 @@ sx_code sx_tile_print(sx_ctx *cx, const sx_part *part, sx_buf *text)
             sx_buf_print(text, " %s", op_names[item->op]);
             if (item->op == SX_TILE_FETCH) {
                 sx_buf_print(text, " %s", operand_names[item->operand]);
-            } else if (item->op == SX_TILE_RELEASE) {
+            } else if (item->op == SX_TILE_RELEASE || item->op == SX_TILE_SETTLE) {
                 sx_buf_print(text, " %u", item->back);
             }
         }

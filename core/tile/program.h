@@ -20,12 +20,15 @@
  *
  * Warps have roles. A role is a list of items, executed in their order. Roles meet at the ring alone; where two have
  * the same warps, as on GPUs without a copy engine, these warps execute both, the loading one depth - 1 stages ahead.
+ * With a copy engine (TMA) the loading role is one warp, and a thread of it starts the copies of whole boxes; the
+ * other warps multiply by instructions that read the stages themselves (wgmma) and end later, when they are settled.
  * Layouts, places in shared memory and numbers of arrivals are in the program; barriers, waits and the cutting of the
  * edges follow from it by rule.
  */
 #ifndef SX_CORE_TILE_PROGRAM_H
 #define SX_CORE_TILE_PROGRAM_H
 #include "core/loop/loop.h"
+#include "core/tile/descriptor.h"
 #include "core/tile/ring.h"
 
 /* An argument as matrices, of which a block reads tiles. "Side" is the row of a left argument, the column of a right
@@ -42,9 +45,19 @@ typedef struct {
     int64_t side_extent, sum_extent;
 } sx_tile_view;
 
-/* A factor: a tile of its view in each stage of the ring, and how threads read it there. */
+/* A view as the copy engine reads it. Dimension 0 of its map is the one whose elements lie side by side in the slot,
+ * dimension 1 the other one of k and the side; then those of the batch along which the view moves, in the order of
+ * `batch`, which has their numbers. It begins where the view does. */
+typedef struct {
+    sx_tensor_map map;
+    uint8_t batch[SX_TENSOR_RANK_MAX - 2];
+} sx_tile_boxes;
+
+/* A factor: a tile of its view in each stage of the ring, and how threads read it there. Where the copy engine copies
+ * it, `boxes` says how; then no thread holds elements of it, and what follows `sum_inner` is 0. */
 typedef struct {
     sx_tile_view view;
+    sx_tile_boxes boxes;
     /* The rows of its slot (slot 0 of the ring for the left one, 1 for the right one) are indices of the side, and k
      * runs along them; otherwise the rows are k. */
     bool sum_inner;
@@ -65,7 +78,8 @@ typedef enum {
     SX_TILE_PUBLISH,  /* says that the stage acquired last is full */
     SX_TILE_FILL,     /* all sums become 0 */
     SX_TILE_WAIT,     /* waits until the next stage is full */
-    SX_TILE_MULTIPLY, /* adds the products of the stage that was waited for last */
+    SX_TILE_MULTIPLY, /* adds the products of the stage that was waited for last, or begins to */
+    SX_TILE_SETTLE,   /* waits until no more than the last `back` multiplications are under way */
     SX_TILE_RELEASE, /* frees the stage waited for `back` waits ago; nothing where there was none */
     SX_TILE_MAP,     /* runs `map` for each element of the block */
     SX_TILE_LOOP,    /* the items up to END, once for each stage of k */
@@ -75,7 +89,7 @@ typedef enum {
 typedef struct {
     sx_tile_op op;
     uint32_t operand; /* of a FETCH: SX_TILE_LEFT or SX_TILE_RIGHT */
-    uint32_t back;    /* of a RELEASE */
+    uint32_t back;    /* of a RELEASE or SETTLE */
 } sx_tile_item;
 
 #define SX_TILE_ITEMS_MAX 16
@@ -107,7 +121,9 @@ struct sx_tile {
     sx_ring ring;
     /* NULL: fused multiply-adds of threads. */
     const sx_matrix_instruction *matrix;
-    /* Which thread holds the sum of which row and column of the block; each element once. */
+    /* Factors are copied by the copy engine; else by the threads of the loading role. */
+    bool by_engine;
+    /* Which thread of the role that multiplies holds the sum of which row and column of the block; each once. */
     sx_layout held;
     /* The element's program: no loops, vector registers hold one element of each thread. Loads are LOADB, stores have
      * one lane, addresses depend on the variables above alone. Vector register 0 is the sum, which is written before.
@@ -134,6 +150,14 @@ typedef struct {
 sx_code sx_tile_lower_dot(sx_ctx *cx, const sx_tile_unit *unit, const char *name,
                           const sx_analysis *analysis, const sx_schedule *schedule,
                           sx_kernel **kernel);
+
+/* engine.c: how the copy engine reads an operand's view into its slot. The slots of the ring have been made.
+ *   errors   SX_UNIMPLEMENTED no elements side by side, strides that are no multiples of 16 bytes, or more dimensions
+ *            than a map has */
+sx_code sx_tile_boxes_of(sx_ctx *cx, const sx_tile *tile, uint32_t which, sx_tile_boxes *boxes);
+/* A slot as the operand of a matrix instruction that reads shared memory. */
+sx_code sx_tile_descriptor_of(sx_ctx *cx, const sx_tile *tile, uint32_t which,
+                              sx_wgmma_operand *operand);
 
 /* check.c: a part with a tile is well formed. Its layouts hold every element of the block once; roles meet at the ring
  * without a fault in every interleaving; the matrices and all that `map` touches lie in their buffers; copies are

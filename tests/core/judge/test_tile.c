@@ -351,7 +351,7 @@ FAULT(another_type)
 FAULT(another_matrix)
 {
     static const sx_matrix_instruction other = {
-        "mma.m16n8k16.f16", SX_F16, SX_F32, 16, 8, 16, "test", 0};
+        "mma.m16n8k16.f16", SX_F16, SX_F32, 16, 8, 16, 1, "test", 0};
     UNUSED_FAULT;
     t->matrix = &other;
     return c->matrix;
@@ -359,14 +359,14 @@ FAULT(another_matrix)
 FAULT(sums_in_narrow_floats)
 {
     static const sx_matrix_instruction other = {
-        "mma.m16n8k16.bf16", SX_BF16, SX_BF16, 16, 8, 16, "test", 0};
+        "mma.m16n8k16.bf16", SX_BF16, SX_BF16, 16, 8, 16, 1, "test", 0};
     UNUSED_FAULT;
     t->matrix = &other;
     return c->matrix;
 }
 FAULT(more_steps_than_are_held)
 {
-    static const sx_matrix_instruction other = {"mma.m16n8k32", SX_BF16, SX_F32, 16, 8, 32,
+    static const sx_matrix_instruction other = {"mma.m16n8k32", SX_BF16, SX_F32, 16, 8, 32, 1,
                                                 "test",         0};
     UNUSED_FAULT;
     t->matrix = &other;
@@ -888,6 +888,7 @@ static bool execute(machine *m, const sx_tile_role *role, thread *h)
             m->empty[(h->waited - 1 - item->back) % depth]++;
         }
         break;
+    case SX_TILE_SETTLE: break; /* products of threads are done at once */
     case SX_TILE_MAP:
         m->wrong |= m->mapped || m->multiplied != m->turns;
         m->mapped = true;

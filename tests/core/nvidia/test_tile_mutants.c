@@ -36,7 +36,6 @@ static const struct {
     const char *why;
 } same[] = {
     {"without", "cvta.to.global", {3, 3}, "generic addresses of global memory are the same"},
-    {"without", "1024;", {1, 1}, "the ring may begin at any multiple of 1024"},
     {"without", "add.u32", {7, 0}, "pointers to steps of k that the last stage does not have"},
     {"without", "bra", {1, 1}, "a stage beyond the last is filled, with zeros, and not read"},
     {"exchange", "bra", {2, 2}, "a stage is filled, or waited for, once more"},

@@ -98,7 +98,8 @@ static inline sx_tile_unit tiles_unit(const sx_target *target)
     return (sx_tile_unit){.vectors = &target->vectors,
                           .matrix = target->matrix,
                           .matrix_count = target->matrix_count,
-                          .shared_bytes = TILES_SHARED_MAX,
+                          .shared_bytes =
+                              target->machine->level == 90 ? SX_SMEM_BYTES_MAX : TILES_SHARED_MAX,
                           .threads = 1024,
                           .registers = 65536};
 }
@@ -118,7 +119,8 @@ static inline sx_code tiles_lower(sx_ctx *cx, const sx_target *target, const nod
 static inline sx_code tiles_emit(sx_ctx *cx, const sx_kernel *kernel, uint32_t level,
                                  sx_ptx_module **module)
 {
-    sx_code code = sx_ptx_module_make(cx, level, 0, module);
+    char feature = sx_nvidia_tile_feature(kernel->part[0].tile, 0);
+    sx_code code = sx_ptx_module_make(cx, level, feature, module);
     return code == SX_OK ? sx_nvidia_of_tile(cx, kernel, 0, *module) : code;
 }
 
@@ -128,6 +130,26 @@ static inline sx_ptx_module *tiles_module(sx_ctx *cx, const sx_kernel *kernel, u
     sx_code code = tiles_emit(cx, kernel, level, &module);
     ck_assert_msg(code == SX_OK, "%s", cx->error.text);
     return module;
+}
+
+/* The map of an argument, as the driver would encode it. */
+static inline void tiles_give_map(launches *l, const sx_tile *tile, uint32_t which)
+{
+    uint32_t i = l->launch.argument_count++;
+    const sx_tile_operand *o = &tile->operand[which];
+    const sx_tensor_map *map = &o->boxes.map;
+    ck_assert_uint_lt(i, LAUNCH_ARGUMENTS_MAX);
+    l->map[i] = (sx_ptx_tensor_map){
+        .region = 1 + o->view.buffer,
+        .offset = (uint64_t)o->view.offset * sx_dtype_bytes(o->view.element),
+        .rank = map->rank,
+        .element_bytes = (uint8_t)sx_dtype_bytes(map->element),
+        .swizzle_bytes =
+            (uint8_t)(map->swizzle == SX_SWIZZLE_NONE ? 0 : sx_swizzle_bytes(map->swizzle))};
+    memcpy(l->map[i].dims, map->dims, sizeof(map->dims));
+    memcpy(l->map[i].strides, map->strides, sizeof(map->strides));
+    memcpy(l->map[i].box, map->box, sizeof(map->box));
+    l->argument[i] = (sx_ptx_argument){.map = &l->map[i]};
 }
 
 /* Runs the block's program, at most so many instructions of all threads if that is not 0. */
@@ -149,6 +171,10 @@ static inline sx_code tiles_run_within(sx_ctx *cx, const sx_kernel *kernel,
         launch_in(&l, "argument", n->raw[k], bytes_of(&n->input[k]));
     }
     launch_out(&l, "result", out, bytes_of(&n->result));
+    for (uint32_t i = 0; i < 2 && part->tile->by_engine; i++) {
+        tiles_give_map(&l, part->tile, i);
+        l.launch.shared_bytes_max = SX_SMEM_BYTES_MAX;
+    }
     sx_code code = launch_run(cx, &l, seed, lazy);
     if (statistics != NULL) {
         *statistics = l.outcome.statistics;
