@@ -43,7 +43,7 @@ sx_code sx_fused_absorb_view(sx_ctx *cx, const sx_attr *consumer, uint32_t a, sx
  * than once, or where results would have other bits than those of two nodes (fused_bits.c). It is allowed for:
  *
  *   - a producer that is a map, under any affine access. Into an operand of a DOT, or the second operand of an
- *     ONLINE, it goes only if it is a copy.
+ *     ONLINE, it goes only if it is a copy; in a body with an ONLINE of f32 also if it widens bf16 or f16.
  *   - a producer that is a row kernel or a contraction, if the consumer is a map that reads each element once. A
  *     straight read keeps the space of the producer. A permuted read, or one through a reshape that splits
  *     dimensions or merges dimensions that the producer reads contiguously, gives the space [dimensions of the

@@ -93,8 +93,8 @@ static bool put_form(sx_body *to, sx_dtype dtype, const form *f, uint32_t *index
     return true;
 }
 
-/* What a dot of this type reads: a conversion that it makes itself is passed over. */
-static uint32_t dot_operand(const sx_body *to, sx_dtype dtype, uint32_t operand)
+/* What a dot or an online sum of this type reads: a conversion that it makes itself is passed over. */
+static uint32_t widened_operand(const sx_body *to, sx_dtype dtype, uint32_t operand)
 {
     const sx_instr *instr = &to->instr[operand];
     bool converts = instr->kind == SX_BODY_APPLY && instr->op == SX_OP_CONVERT &&
@@ -124,9 +124,10 @@ static bool append(sx_body *to, const part *p, uint32_t *result)
         instr.x = instr.kind == SX_BODY_ARG ? p->arg[instr.x] : count > 0 ? renamed[instr.x] : 0;
         instr.y = count > 1 ? renamed[instr.y] : 0;
         instr.z = count > 2 ? renamed[instr.z] : 0;
-        if (instr.kind == SX_BODY_DOT) {
-            instr.x = dot_operand(to, instr.dtype, instr.x);
-            instr.y = dot_operand(to, instr.dtype, instr.y);
+        if (instr.kind == SX_BODY_DOT || instr.kind == SX_BODY_ONLINE) {
+            bool dot = instr.kind == SX_BODY_DOT;
+            instr.x = dot ? widened_operand(to, instr.dtype, instr.x) : instr.x;
+            instr.y = widened_operand(to, instr.dtype, instr.y);
         }
         bool x_is_arg = count > 1 && to->instr[instr.x].kind == SX_BODY_ARG;
         bool y_is_arg = count > 1 && to->instr[instr.y].kind == SX_BODY_ARG;

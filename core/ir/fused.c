@@ -472,10 +472,11 @@ static sx_code check_combine(sx_ctx *cx, const sx_body *body, uint32_t i)
         bool real = instr->dtype == SX_F32 || instr->dtype == SX_F64;
         if (!real || (y != SX_BODY_ARG && y != SX_BODY_IMM) ||
             body->instr[instr->x].dtype != instr->dtype ||
-            body->instr[instr->y].dtype != instr->dtype) {
+            (y == SX_BODY_IMM ? body->instr[instr->y].dtype != instr->dtype
+                              : !sx_dot_widens(body->instr[instr->y].dtype, instr->dtype))) {
             return SX_FAIL(cx, SX_INPUT,
                            "fused: instruction %u: online takes two of one type, f32 or f64, the "
-                           "second an argument or a number",
+                           "second an argument, of f32 also one of bf16 or f16, or a number",
                            i);
         }
         return SX_OK;

@@ -26,7 +26,8 @@
  *     DOT x y        the sum of x * y over `axes`, as one chain of fused multiply-adds in ascending order. x and y
  *                    may be of narrower types, whose elements become those of `dtype` first (sx_dot_widens)
  *     ONLINE x y     the sum over `axes` of e^(x - m) * y, where m is the maximum of x: softmax and its weighted
- *                    sum in one pass (online softmax, FlashAttention), which may be divided into blocks
+ *                    sum in one pass (online softmax, FlashAttention), which may be divided into blocks. y may be
+ *                    narrower, as for DOT
  *
  *   order      Reductions visit the axes in ascending row-major order. Values narrower than f32 are accumulated in f32
  *              and rounded once.
@@ -91,8 +92,8 @@ typedef enum { SX_KERNEL_MAP, SX_KERNEL_ROW, SX_KERNEL_DOT, SX_KERNEL_ONLINE } s
  * ends in memory behind its last instruction, so copying the whole struct would read too far. */
 void sx_body_copy(sx_body *to, const sx_body *from);
 sx_kernel_kind sx_body_kernel_kind(const sx_body *body);
-/* May a DOT of type `to` have an operand of type `from`? They are equal, or f32 stands for a sum of products of bf16 or
- * f16, i32 for one of narrower integers: then each element of `from` is one of `to`. */
+/* May a DOT or ONLINE of type `to` have an argument of type `from`? They are equal, or f32 stands for a sum of
+ * products of bf16 or f16, i32 for one of narrower integers: then each element of `from` is one of `to`. */
 bool sx_dot_widens(sx_dtype from, sx_dtype to);
 /* Is the instruction a REDUCE, DOT or ONLINE? */
 bool sx_body_combines(const sx_instr *instr);

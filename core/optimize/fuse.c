@@ -296,6 +296,9 @@ static sx_code add_scores(fuser *f, const kernel *k, forms *list)
             if (taken) {
                 SX_TRY(grow(f, &joined, 0));
                 keep(list, joined.node);
+                kernel widened = joined; /* queries, keys and values as they lie in memory */
+                SX_TRY(grow(f, &widened, SX_FUSE_READERS_MAX));
+                keep(list, widened.node);
             }
         }
     }

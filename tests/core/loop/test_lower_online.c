@@ -2,6 +2,7 @@
  * beside them, masks of every kind, and machine code against the loop interpreter. */
 #include <float.h>
 
+#include "core/ir/num.h"
 #include "tests/core/loop/nodes.h"
 #include "tests/core/x64/machine.h"
 
@@ -195,6 +196,52 @@ START_TEST(test_masked_rows)
 }
 END_TEST
 
+/* Queries, keys and values of two bytes are widened where they are read: the bits of the kernel that is given them
+ * widened, and a proof. */
+START_TEST(test_narrow)
+{
+    static const sx_dtype narrow[] = {SX_BF16, SX_F16};
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t k = 0; k < SX_COUNT(narrow) * 3; k++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        shape s = {.batch = 2, .rows = 19, .keys = 61, .inner = 12, .columns = 20, .form = 1};
+        s.scores = true;
+        node wide = online_node(&cx, &s);
+        node n = wide;
+        uint32_t which = k / SX_COUNT(narrow); /* q, k or v; it becomes the last input */
+        sx_type own = wide.input[which];
+        own.dtype = narrow[k % SX_COUNT(narrow)];
+        sx_attr to = {.present = SX_A(type), .type = wide.input[which]};
+        node convert = lift(&cx, SX_OP_CONVERT, &to, &own, 1);
+        n = inlined(&cx, &n, which, &convert);
+        fill_inputs(&cx, &wide, &rng, false);
+        uint32_t last = n.count - 1;
+        ck_assert_int_eq(n.input[last].dtype, own.dtype);
+        n.raw[last] = exact_buffer(&cx, bytes_of(&own));
+        for (int64_t i = 0; i < sx_tensor_elements(&own); i++) {
+            float value;
+            memcpy(&value, wide.raw[which] + 4 * i, 4);
+            uint64_t bits = sx_num_encode(own.dtype, (double)value);
+            value = (float)sx_num_decode(own.dtype, bits);
+            memcpy(wide.raw[which] + 4 * i, &value, 4);
+            memcpy(n.raw[last] + 2 * i, &bits, 2);
+        }
+        for (uint32_t i = 0, to_next = 0; i < wide.count; i++) {
+            if (i != which) {
+                n.raw[to_next++] = wide.raw[i];
+            }
+        }
+        for (uint32_t p = 0; p < SX_COUNT(plans); p++) {
+            void *want = run_node(&cx, &wide, &plans[p], run_eval, NULL, NULL);
+            void *got = run_node(&cx, &n, &plans[p], run_eval, NULL, NULL);
+            ck_assert_int_eq(memcmp(want, got, bytes_of(&n.result)), 0);
+        }
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 /* A row has the same bits alone and among others. */
 START_TEST(test_rows_alone)
 {
@@ -348,6 +395,7 @@ int main(void)
     tcase_add_test(cases, test_against_interpreter);
     tcase_add_test(cases, test_reads_without_common_form);
     tcase_add_test(cases, test_masked_rows);
+    tcase_add_test(cases, test_narrow);
     tcase_add_test(cases, test_rows_alone);
     tcase_add_test(cases, test_machine_code);
     tcase_add_test(cases, test_random_bodies);
