@@ -696,6 +696,10 @@ sx_code sx_prove_blocks(sx_judge *j, const sx_kernel *kernel)
         if (b.t == NULL) {
             continue;
         }
+        if (b.t->online != NULL) {
+            (void)sx_refuse(g, "an online sum by blocks of threads");
+            continue;
+        }
         sx_code code = prove_part(&b);
         if (code == SX_INPUT || code == SX_LIMIT || code == SX_UNIMPLEMENTED) {
             (void)sx_refuse(g, "%.140s", j->cx->error.text);

@@ -9,7 +9,7 @@
 #include "core/nvidia/loop.h"
 #include "core/nvidia/tile.h"
 #include "core/simt/run.h"
-#include "core/tile/program.h"
+#include "core/tile/online.h"
 
 #define TEXT_MAX ((size_t)64 << 20)
 #define CODE_ALIGN 64
@@ -28,7 +28,10 @@ static sx_code lower(sx_ctx *cx, const sx_target *target, const sx_lowering *wha
                      sx_kernel **kernel)
 {
     sx_block_tiles tiles;
-    if (what->kind != SX_LOWER_FUSED || !sx_block_tiles_of(what->schedule, &tiles)) {
+    sx_online_blocks online;
+    bool blocks = sx_block_tiles_of(what->schedule, &tiles);
+    bool sums = !blocks && sx_online_blocks_of(what->schedule, &online);
+    if (what->kind != SX_LOWER_FUSED || (!blocks && !sums)) {
         return sx_loop_lower(cx, &target->vectors, what, kernel);
     }
     sx_tile_unit unit = {.vectors = &target->vectors,
@@ -37,7 +40,8 @@ static sx_code lower(sx_ctx *cx, const sx_target *target, const sx_lowering *wha
                          .shared_bytes = shared_bytes_of(target),
                          .threads = 1024,
                          .registers = 65536};
-    return sx_tile_lower_dot(cx, &unit, what->name, what->analysis, what->schedule, kernel);
+    return (sums ? sx_tile_lower_online : sx_tile_lower_dot)(cx, &unit, what->name, what->analysis,
+                                                             what->schedule, kernel);
 }
 
 /* ---- emission ---- */

@@ -117,7 +117,17 @@ static void count_slice(sx_nvidia_block *k, sx_ptx_arg stage)
     sx_ptx_place(b, same);
 }
 
-static void put_stages(sx_nvidia_block *k)
+/* What is made of the stage that is read. */
+static sx_code compute(sx_nvidia_block *k, bool whole)
+{
+    if (k->online != NULL) {
+        return sx_nvidia_put_online(k, whole);
+    }
+    sx_nvidia_multiply(k, whole ? k->tile->block_steps : rest_steps(k->tile));
+    return SX_OK;
+}
+
+static sx_code put_stages(sx_nvidia_block *k)
 {
     sx_ptx_builder *b = &k->l.b;
     const sx_tile *tile = k->tile;
@@ -133,6 +143,9 @@ static void put_stages(sx_nvidia_block *k)
                        sx_ptx_imm(sx_ring_stage_bytes(&tile->ring)));
         }
         commit(k);
+    }
+    if (k->online != NULL) {
+        sx_nvidia_take_query(k);
     }
     if (whole > 0) {
         sx_ptx_arg done = zero(k);
@@ -153,7 +166,7 @@ static void put_stages(sx_nvidia_block *k)
             sx_ptx_place(b, filled);
         }
         commit(k);
-        sx_nvidia_multiply(k, tile->block_steps);
+        SX_TRY(compute(k, true));
         if (tile->slice != 0) {
             count_slice(k, of_slice);
         }
@@ -166,8 +179,9 @@ static void put_stages(sx_nvidia_block *k)
     }
     if (stages > whole) {
         wait_for_stage(k);
-        sx_nvidia_multiply(k, rest_steps(tile));
+        SX_TRY(compute(k, false));
     }
+    return k->l.b.code;
 }
 
 /* ---- the program of each element ---- */
@@ -371,12 +385,15 @@ sx_code sx_nvidia_of_tile(sx_ctx *cx, const sx_kernel *kernel, uint32_t part, sx
     sx_ptx_arg loading = {0};
     if (tile->by_engine) {
         SX_TRY(sx_nvidia_ring(k, &loading));
+    } else if (tile->online != NULL) {
+        SX_TRY(sx_nvidia_begin_online(k));
+        SX_TRY(put_stages(k));
     } else {
         sx_nvidia_begin_copies(k);
         SX_TRY(sx_nvidia_begin_math(k));
-        put_stages(k);
+        SX_TRY(put_stages(k));
     }
-    SX_TRY(put_map(k));
+    SX_TRY(tile->online != NULL ? sx_nvidia_end_online(k) : put_map(k));
     sx_ptx_put(&k->l.b, SX_PTX_OP_RET, SX_PTX_M(0), NULL, 0);
     if (tile->by_engine) {
         sx_nvidia_load(k, loading);

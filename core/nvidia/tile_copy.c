@@ -35,7 +35,7 @@ static void add_scaled(sx_nvidia_block *k, sx_ptx_arg at, sx_ptx_arg index, int6
     }
 }
 
-static void begin_copy(sx_nvidia_block *k, uint32_t which)
+void sx_nvidia_begin_copy(sx_nvidia_block *k, uint32_t which)
 {
     sx_ptx_builder *b = &k->l.b;
     const sx_tile_operand *o = &k->tile->operand[which];
@@ -76,8 +76,8 @@ static void begin_copy(sx_nvidia_block *k, uint32_t which)
 
 void sx_nvidia_begin_copies(sx_nvidia_block *k)
 {
-    begin_copy(k, SX_TILE_LEFT);
-    begin_copy(k, SX_TILE_RIGHT);
+    sx_nvidia_begin_copy(k, SX_TILE_LEFT);
+    sx_nvidia_begin_copy(k, SX_TILE_RIGHT);
 }
 
 /* ---- one copy ---- */
@@ -175,23 +175,27 @@ static void put_copy(sx_nvidia_block *k, uint32_t which, uint32_t at, bool whole
     }
 }
 
-void sx_nvidia_fetch(sx_nvidia_block *k, bool whole)
+void sx_nvidia_fetch_one(sx_nvidia_block *k, uint32_t which, sx_ptx_arg stage, bool whole)
 {
     sx_ptx_builder *b = &k->l.b;
-    for (uint32_t which = 0; which < 2; which++) {
-        const sx_tile_operand *o = &k->tile->operand[which];
-        sx_nvidia_copy *c = &k->copy[which];
-        sx_nvidia_move(k, &c->places, k->written);
-        uint32_t count = sx_layout_count(&o->copied, SX_HOME_REGISTER);
-        for (uint32_t r = 0; r < count; r += width_of(o)) {
-            put_copy(k, which, sx_layout_apply(&o->copied, &(sx_place){{r}}), whole);
-        }
-        int64_t stride = o->view.sum_stride * sx_dtype_bytes(o->view.element);
-        SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_S64), c->from, c->from,
-                   sx_ptx_imm(stride * k->tile->block_steps));
-        if (c->sum_rest.kind != SX_PTX_ARG_NONE) {
-            SX_PTX_PUT(b, SUB, SX_PTX_M(SX_PTX_TYPE_S32), c->sum_rest, c->sum_rest,
-                       sx_ptx_imm(k->tile->block_steps));
-        }
+    const sx_tile_operand *o = &k->tile->operand[which];
+    sx_nvidia_copy *c = &k->copy[which];
+    sx_nvidia_move(k, &c->places, stage);
+    uint32_t count = sx_layout_count(&o->copied, SX_HOME_REGISTER);
+    for (uint32_t r = 0; r < count; r += width_of(o)) {
+        put_copy(k, which, sx_layout_apply(&o->copied, &(sx_place){{r}}), whole);
     }
+    int64_t stride = o->view.sum_stride * sx_dtype_bytes(o->view.element);
+    SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_S64), c->from, c->from,
+               sx_ptx_imm(stride * k->tile->block_steps));
+    if (c->sum_rest.kind != SX_PTX_ARG_NONE) {
+        SX_PTX_PUT(b, SUB, SX_PTX_M(SX_PTX_TYPE_S32), c->sum_rest, c->sum_rest,
+                   sx_ptx_imm(k->tile->block_steps));
+    }
+}
+
+void sx_nvidia_fetch(sx_nvidia_block *k, bool whole)
+{
+    sx_nvidia_fetch_one(k, SX_TILE_LEFT, k->written, whole);
+    sx_nvidia_fetch_one(k, SX_TILE_RIGHT, k->written, whole);
 }

@@ -50,6 +50,7 @@ typedef struct {
     sx_ptx_arg map[2];
     sx_wgmma_operand operand[2];
     sx_ptx_arg own_slot[2];
+    struct sx_nvidia_online *online; /* NULL: a contraction */
 } sx_nvidia_block;
 
 /* ---- tile_ring.c ---- */
@@ -83,6 +84,9 @@ uint32_t sx_nvidia_group_width(const sx_nvidia_lowering *l, const sx_layout *hel
 
 /* ---- tile_copy.c ---- */
 void sx_nvidia_begin_copies(sx_nvidia_block *k);
+void sx_nvidia_begin_copy(sx_nvidia_block *k, uint32_t which);
+/* One factor into the stage so many bytes from stage 0; `whole` as below. */
+void sx_nvidia_fetch_one(sx_nvidia_block *k, uint32_t which, sx_ptx_arg stage, bool whole);
 /* Copies both tiles of the next stage, and moves on. `whole`: all its steps of k are there. */
 void sx_nvidia_fetch(sx_nvidia_block *k, bool whole);
 
@@ -96,4 +100,23 @@ void sx_nvidia_end_slice(sx_nvidia_block *k);
 sx_code sx_nvidia_make_sums(sx_nvidia_block *k);
 /* SX_PTX_OP_COUNT: it is not emitted. */
 sx_ptx_op sx_nvidia_matrix_op(const sx_matrix_instruction *m);
+/* Words of fragments, in the order of a layout's registers, and how ldmatrix fills them. */
+typedef struct {
+    const sx_nvidia_places *places;
+    const sx_matrix_move *move;
+    const sx_ptx_arg *word;
+} sx_nvidia_load;
+/* One ldmatrix, of the fragments so many rows and columns from the first. Says how many words it filled, and which. */
+uint32_t sx_nvidia_load_matrix(sx_nvidia_block *k, const sx_nvidia_load *load, uint32_t instruction,
+                               uint32_t row, uint32_t column, uint32_t taken[4]);
+
+/* ---- tile_online.c: the part's tile is an online sum ---- */
+/* Copies of the queries, registers, places; the block has begun. */
+sx_code sx_nvidia_begin_online(sx_nvidia_block *k);
+/* Behind the copies of the first stages: fragments of the queries, where they stay in registers. */
+void sx_nvidia_take_query(sx_nvidia_block *k);
+/* A stage of keys and values. `whole`: all of its keys are there. */
+sx_code sx_nvidia_put_online(sx_nvidia_block *k, bool whole);
+/* The results. */
+sx_code sx_nvidia_end_online(sx_nvidia_block *k);
 #endif

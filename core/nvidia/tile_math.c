@@ -193,30 +193,40 @@ static void load_bytes(sx_nvidia_block *k, uint32_t which, uint32_t step)
     }
 }
 
+uint32_t sx_nvidia_load_matrix(sx_nvidia_block *k, const sx_nvidia_load *load, uint32_t instruction,
+                               uint32_t row, uint32_t column, uint32_t taken[4])
+{
+    static const uint16_t counts[] = {
+        [1] = SX_PTX_COUNT_X1, [2] = SX_PTX_COUNT_X2, [4] = SX_PTX_COUNT_X4};
+    const sx_matrix_move *move = load->move;
+    sx_ptx_arg word[4];
+    uint32_t at = sx_layout_apply(&move->rows, &(sx_place){{instruction}});
+    for (uint32_t m = 0; m < move->matrices; m++) {
+        taken[m] = register_at(move, 4 / load->places->element, instruction, m);
+        word[m] = load->word[taken[m]];
+    }
+    sx_ptx_arg from =
+        sx_nvidia_element(load->places, sx_at_row(at) + row, sx_at_column(at) + column);
+    SX_PTX_PUT(&k->l.b, LDMATRIX,
+               SX_PTX_M(counts[move->matrices], move->transposed ? SX_PTX_TRANS_TRANS : 0,
+                        SX_PTX_SPACE_SHARED),
+               sx_ptx_vector(&k->l.b, word, move->matrices), from);
+    return move->matrices;
+}
+
 static void load_matrices(sx_nvidia_block *k, uint32_t which, uint32_t step)
 {
     const sx_tile_operand *o = &k->tile->operand[which];
-    const sx_matrix_move *move = &k->move[which];
-    if (move->matrices == 0) {
+    if (k->move[which].matrices == 0) {
         load_bytes(k, which, step);
         return;
     }
-    static const uint16_t counts[] = {
-        [1] = SX_PTX_COUNT_X1, [2] = SX_PTX_COUNT_X2, [4] = SX_PTX_COUNT_X4};
-    uint32_t count = sx_layout_count(&move->rows, SX_HOME_REGISTER);
+    sx_nvidia_load load = {&k->read[which], &k->move[which], k->factor[which]};
+    uint32_t taken[4];
+    uint32_t count = sx_layout_count(&load.move->rows, SX_HOME_REGISTER);
     for (uint32_t i = 0; i < count; i++) {
-        sx_ptx_arg word[4];
-        uint32_t at = sx_layout_apply(&move->rows, &(sx_place){{i}});
-        for (uint32_t m = 0; m < move->matrices; m++) {
-            word[m] = k->factor[which][register_at(move, 4 / element_bytes(k, which), i, m)];
-        }
-        sx_ptx_arg from =
-            sx_nvidia_element(&k->read[which], sx_at_row(at) + (o->sum_inner ? 0 : step),
-                              sx_at_column(at) + (o->sum_inner ? step : 0));
-        SX_PTX_PUT(&k->l.b, LDMATRIX,
-                   SX_PTX_M(counts[move->matrices], move->transposed ? SX_PTX_TRANS_TRANS : 0,
-                            SX_PTX_SPACE_SHARED),
-                   sx_ptx_vector(&k->l.b, word, move->matrices), from);
+        (void)sx_nvidia_load_matrix(k, &load, i, o->sum_inner ? 0 : step, o->sum_inner ? step : 0,
+                                    taken);
     }
 }
 

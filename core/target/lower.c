@@ -1,5 +1,7 @@
 #include "core/target/target.h"
 
+#include "core/kernel/online_blocks.h"
+
 static sx_code check_types(sx_ctx *cx, const sx_target *target, const sx_lowering *what)
 {
     bool move = what->kind == SX_LOWER_MOVE;
@@ -42,8 +44,10 @@ static sx_code check_schedule(sx_ctx *cx, const sx_target *target, const sx_lowe
         }
     }
     sx_block_tiles tiles; /* say themselves what a thread computes */
+    sx_online_blocks online;
     uint32_t lanes = lanes_of(target, what);
-    if (!sx_block_tiles_of(s, &tiles) && sx_schedule_lanes(s) != lanes) {
+    bool blocks = sx_block_tiles_of(s, &tiles) || sx_online_blocks_of(s, &online);
+    if (!blocks && sx_schedule_lanes(s) != lanes) {
         return SX_FAIL(cx, SX_INPUT, "kernel %s: schedule of %u lanes, target %s has %u",
                        what->name, sx_schedule_lanes(s), target->machine->name, lanes);
     }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core/tile/fragment.h"
+#include "core/tile/online.h"
 #include "core/tile/unfold.h"
 
 static sx_code fail(sx_ctx *cx, const sx_kernel *kernel, const char *what, int64_t value)
@@ -409,13 +410,22 @@ sx_code sx_tile_check(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part)
     const sx_tile *tile = part->tile;
     sx_kernel *unfolded;
     SX_ASSERT(tile != NULL && part->item_count == 0);
-    SX_TRY(check_grid(cx, kernel, part));
+    if (tile->online == NULL) {
+        SX_TRY(check_grid(cx, kernel, part));
+    }
     if (tile->threads == 0 || tile->threads % 32 != 0 || tile->threads > 1024) {
         return fail(cx, kernel, "a block of 32 to 1024 threads, whole warps", tile->threads);
     }
     SX_TRY(check_slices(cx, kernel, tile));
     SX_TRY(check_shared(cx, kernel, tile));
     SX_TRY(check_roles(cx, kernel, tile));
+    if (tile->online != NULL) {
+        SX_TRY(check_map(cx, kernel, &tile->map));
+        SX_TRY(check_map(cx, kernel, &tile->online->scores[0].part));
+        SX_TRY(check_map(cx, kernel, &tile->online->scores[1].part));
+        SX_TRY(check_map(cx, kernel, &tile->online->power.part));
+        return sx_tile_check_online(cx, kernel, part);
+    }
     SX_TRY(check_held(cx, kernel, tile));
     if (tile->by_engine != (tile->matrix != NULL && tile->matrix->warps > 1)) {
         return fail(cx, kernel, "a copy engine for instructions of several warps, threads",

@@ -105,6 +105,9 @@ typedef struct {
  * elements, outermost first. */
 enum { SX_TILE_VAR_ROW = 3, SX_TILE_VAR_COLUMN = 4, SX_TILE_VAR_BATCH = 5 };
 
+/* What makes of a tile an online sum: core/tile/online.h. */
+typedef struct sx_tile_online sx_tile_online;
+
 struct sx_tile {
     /* Of a block: whole warps; and its shared memory, from an address on that is a multiple of 1024. */
     uint32_t threads;
@@ -131,6 +134,8 @@ struct sx_tile {
     sx_part map;
     sx_tile_role role[SX_ROLES_MAX];
     uint32_t role_count;
+    /* NULL: a contraction, as above. */
+    const sx_tile_online *online;
 };
 
 /* What blocks are lowered for. */

@@ -1,5 +1,7 @@
 #include "core/tile/unfold.h"
 
+#include "core/tile/online.h"
+
 #define NONE SX_NO_REG
 
 typedef struct {
@@ -54,6 +56,9 @@ static sx_code check_tile(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *ti
     }
     if (tile->map.vector_count == 0) {
         return SX_FAIL(cx, SX_INPUT, "tile: no register holds the sum");
+    }
+    if (tile->online != NULL) {
+        SX_TRY(check_extent(cx, "queries", tile->online->query->rows));
     }
     return check_elements(cx, kernel, tile);
 }
@@ -165,7 +170,8 @@ sx_code sx_tile_unfold(sx_ctx *cx, const sx_kernel *kernel, sx_kernel **unfolded
             continue;
         }
         SX_TRY(check_tile(cx, kernel, tile));
-        SX_TRY(unfold_part(cx, tile, out));
+        SX_TRY(tile->online != NULL ? sx_tile_unfold_online(cx, tile, out)
+                                    : unfold_part(cx, tile, out));
     }
     SX_ASSERT(out->part_count == kernel->part_count);
     *unfolded = out;

@@ -1,0 +1,27 @@
+/* online_blocks.h - the schedule of an online sum by blocks of threads: attention on matrix instructions.
+ *
+ * `grid(b, m/64) loop(k/64) warp(m/16) matrix(m/16, n/8, k/16, d/16) stage(arg0: shared, arg1: shared x2, arg2: shared
+ * x2)` reads: a block has 64 rows (queries), its warps 16 each, and goes through the keys 64 at a time; scores and
+ * weighted sums are made by an instruction of 16 x 8 x 16; queries lie in shared memory, keys and values pass through a
+ * ring of 2 stages. All columns of the values belong to one block. */
+#ifndef SX_CORE_KERNEL_ONLINE_BLOCKS_H
+#define SX_CORE_KERNEL_ONLINE_BLOCKS_H
+#include "core/kernel/kernel.h"
+
+typedef struct {
+    /* The shape of the matrix instruction. */
+    uint32_t matrix_rows, matrix_columns, matrix_steps;
+    /* The rows of a block and of each of its warps. */
+    int64_t rows, warp_rows;
+    /* Keys of a stage. This belongs to the numerics plan. */
+    int64_t keys;
+    /* Stages of the ring. */
+    uint32_t depth;
+    /* The arguments: `lhs`, `rhs` and `value` of the analysis, all different. */
+    uint32_t query, key, value;
+} sx_online_blocks;
+
+void sx_schedule_online_blocks(const sx_online_blocks *blocks, sx_schedule *s);
+/* The numbers that a schedule was made of; false: it is not of this form. */
+bool sx_online_blocks_of(const sx_schedule *s, sx_online_blocks *blocks);
+#endif

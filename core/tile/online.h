@@ -1,0 +1,72 @@
+/* online.h - one block's program of an online sum: attention by matrix instructions.
+ *
+ * A tile (core/tile/program.h) that has one of these computes, for each query row of each batch,
+ *
+ *     score[key] = scores(sum over d of query[row, d] * key[d, key])
+ *     m = the maximum of score         l = sum over keys of w[key]         w[key] = e^(score[key] - m)
+ *     a[column] = sum over keys of w[key] * value[key, column]
+ *
+ * and then `map` for each column, which makes of a, l and m (registers 0, 1 and 2) an element of the result.
+ *
+ * The tile itself says how keys and values pass through the ring: `sum` counts keys, `rows` the inner dimension and
+ * `columns` those of the values; `left` are the keys with the inner dimension as their side, `right` the values. The
+ * tile of the queries is loaded once, before the first stage. MULTIPLY makes of a stage
+ *
+ *     scores of its keys, by matrix instructions in ascending groups of d; beyond the last key they are minus infinity
+ *     m' = the maximum of m and the scores, f = e^(m - m'); m is the lowest finite number at first
+ *     w = e^(score - m'), rounded to the type of the values
+ *     l = l * f + the sum of w, a = a * f + the sum of w * value, by matrix instructions in ascending groups of keys;
+ *         l is a column of a whose values are 1
+ *
+ * Weights are rounded before both sums, so that what stands above and below a quotient is rounded alike. Sums are in
+ * f32. The order belongs to the instruction, the number of keys of a stage and the extents of d and of the keys: not to
+ * rows, batch or the threads of a block. A warp has whole rows, so that no sum crosses warps, and its scores are
+ * already where the second product wants its left factor: the fragment of C of two instructions is that of A of one.
+ *
+ * Papers: Dao 2022 and 2023 (FlashAttention, FlashAttention-2); Milakov, Gimelshein 2018. */
+#ifndef SX_CORE_TILE_ONLINE_H
+#define SX_CORE_TILE_ONLINE_H
+#include "core/kernel/online_blocks.h"
+#include "core/tile/program.h"
+
+/* A program of one element: register 0 is given, `result` is the register of what comes out. */
+typedef struct {
+    sx_part part;
+    uint32_t result;
+} sx_tile_value;
+
+struct sx_tile_online {
+    /* The queries: rows of the result as its rows, d as its sum, which one stage of its ring holds whole. Slot 0 is
+     * that of its left argument; it has no right one. */
+    const sx_tile *query;
+    /* From the product of query and key to the score; f32. [0] is of whole stages, [1] of the last one if it has fewer
+     * keys. Variables are the row, the batch as in `map`, and behind it in [0] the number of the stage, and the key in
+     * its stage: sx_tile_stage_variable and the next one. */
+    sx_tile_value scores[2];
+    /* e^x */
+    sx_tile_value power;
+    /* Which thread holds which score of the block's rows and a stage's keys. */
+    sx_layout held;
+    /* Query fragments stay in registers. */
+    bool query_stays;
+};
+enum { SX_TILE_VALUE_SUM, SX_TILE_WEIGHT_SUM, SX_TILE_MAXIMUM, SX_TILE_ONLINE_SUMS };
+
+static inline uint32_t sx_tile_stage_variable(const sx_tile *tile)
+{
+    return SX_TILE_VAR_BATCH + tile->batch_count;
+}
+
+/* lower_online.c: an online sum under a schedule of sx_schedule_online_blocks. Buffers as sx_tile_lower_dot.
+ *   errors   those of sx_tile_lower_dot */
+sx_code sx_tile_lower_online(sx_ctx *cx, const sx_tile_unit *unit, const char *name,
+                             const sx_analysis *analysis, const sx_schedule *schedule,
+                             sx_kernel **kernel);
+/* The layouts of scores, sums and fragments, as they follow from the sides of the block. */
+sx_code sx_tile_online_layouts(sx_ctx *cx, const sx_tile *tile, sx_layout *scores, sx_layout *sums,
+                               sx_layout factor[3]);
+/* check_online.c, for sx_tile_check. */
+sx_code sx_tile_check_online(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part);
+/* unfold_online.c: as sx_tile_unfold, one part. */
+sx_code sx_tile_unfold_online(sx_ctx *cx, const sx_tile *tile, sx_kernel *kernel);
+#endif

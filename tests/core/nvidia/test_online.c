@@ -1,0 +1,267 @@
+/* Attention by matrix instructions, executed in the interpreter of PTX: bits where the answer is exact, the error of
+ * rounded weights where it is not, the same bits of a row under every schedule and beside any other rows. */
+#include "tests/core/nvidia/online.h"
+
+#include "client/assemble/assemble.h"
+
+static const struct {
+    int64_t rows, keys;
+    uint32_t depth;
+} plans[] = {{16, 16, 2}, {64, 32, 2}, {32, 64, 3}, {128, 16, 4}};
+
+static void show(const sx_kernel *kernel, const sx_ptx_module *module)
+{
+    sx_buf text;
+    sx_buf_init(&text, 1 << 26);
+    sx_ptx_print(module, &text);
+    sx_buf_put(&text, "", 1);
+    (void)fprintf(stderr, "%s %s\n", kernel->name,
+                  getenv("SX_SHOW") != NULL ? (const char *)text.ptr : "");
+    sx_buf_fini(&text);
+}
+
+static float *run(sx_ctx *cx, const node *n, const sx_kernel *kernel, uint64_t seed, bool lazy)
+{
+    sx_ptx_module *module = tiles_module(cx, kernel, 80);
+    uint8_t *out = exact_buffer(cx, bytes_of(&n->result));
+    sx_code code = tiles_run(cx, kernel, module, n, seed, lazy, out, NULL);
+    if (code != SX_OK) {
+        show(kernel, module);
+    }
+    ck_assert_msg(code == SX_OK, "%s", cx->error.text);
+    return (float *)(void *)out;
+}
+
+/* Queries and keys with one 16 each: a score is 256 or 0, so that weights are 1 or vanish, and a row of the result is
+ * the mean of some values, small integers: exact but for the quotient. Masks hide what they are said to. */
+static void fill_exact(sx_ctx *cx, const online_case *c, online_node *o, sx_rng *rng)
+{
+    static const uint32_t hot[] = {ONLINE_Q, ONLINE_K};
+    for (uint32_t k = 0; k < SX_COUNT(hot); k++) {
+        bool turned = hot[k] == ONLINE_K && c->keys_inner;
+        int64_t elements = sx_tensor_elements(&o->n.input[o->at[hot[k]]]);
+        int64_t lines = elements / c->d, side = turned ? c->keys : 1;
+        for (int64_t i = 0; i < elements; i++) {
+            online_set(cx, o, hot[k], i, 0);
+        }
+        for (int64_t i = 0; i < lines; i++) {
+            int64_t d = (int64_t)sx_rng_below(rng, 4) * (c->d - 1) / 3;
+            online_set(cx, o, hot[k], i / side * side * c->d + d * side + i % side, 16);
+        }
+    }
+    for (int64_t i = 0; i < sx_tensor_elements(&o->n.input[o->at[ONLINE_V]]); i++) {
+        online_set(cx, o, ONLINE_V, i, (double)sx_rng_below(rng, 9) - 4);
+    }
+    for (int64_t i = 0; c->mask && i < c->rows * c->keys; i++) {
+        int64_t row = i / c->keys, key = i % c->keys;
+        bool there = key <= row + c->keys - c->rows && (row % 3 != 1 || key % 2 == 0 || key < 2);
+        online_set(cx, o, ONLINE_MASK, i, there || key == 0 ? 0 : -HUGE_VAL);
+    }
+}
+
+static online_case random_case(sx_rng *rng, uint32_t round)
+{
+    static const int64_t sides[] = {32, 64, 40, 16, 72, 33};
+    online_case c = {.dtype = round % 2 == 0 ? SX_BF16 : SX_F16,
+                     .batch = 1 + round % 2,
+                     .heads = 2,
+                     .grouped = round % 3 == 0,
+                     .rows = 1 + (int64_t)sx_rng_below(rng, 70),
+                     .keys = 2 + (int64_t)sx_rng_below(rng, 90),
+                     .d = sides[sx_rng_below(rng, SX_COUNT(sides))],
+                     .columns = sides[sx_rng_below(rng, SX_COUNT(sides))],
+                     .mask = round % 4 > 1,
+                     .keys_inner = round % 5 == 4};
+    return c;
+}
+
+START_TEST(test_exact)
+{
+    sx_rng rng = {sx_test_seed() + (uint64_t)_i};
+    for (uint32_t round = 0; round < 6; round++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        online_case c = random_case(&rng, round);
+        online_node o = online_make(&cx, &c);
+        sx_kernel *kernel;
+        fill_exact(&cx, &c, &o, &rng);
+        sx_code code = online_lower(&cx, &sx_target_sm_80, &o.n, plans[_i].rows, plans[_i].keys,
+                                    plans[_i].depth, &kernel);
+        ck_assert_msg(code == SX_OK, "%s", cx.error.text);
+        double *weight = online_doubles(&cx, c.keys), *row = online_doubles(&cx, c.columns);
+        float *out = run(&cx, &o.n, kernel, sx_rng_next(&rng), round % 2 != 0);
+        for (int64_t i = 0; i < c.batch * c.heads * c.rows; i++) {
+            online_row(&c, &o, i / c.rows, i % c.rows, weight, row);
+            for (int64_t n = 0; n < c.columns; n++) {
+                float got = out[i * c.columns + n];
+                ck_assert_msg(fabs((double)got - row[n]) <= ldexp(4, -23),
+                              "round %u: %lld heads of %lld rows, %lld keys, %lld x %lld: row %lld "
+                              "column %lld is %g, exact %g",
+                              round, (long long)(c.batch * c.heads), (long long)c.rows,
+                              (long long)c.keys, (long long)c.d, (long long)c.columns, (long long)i,
+                              (long long)n, (double)got, row[n]);
+            }
+        }
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
+static void fill_random(sx_ctx *cx, const online_case *c, online_node *o, sx_rng *rng)
+{
+    for (uint32_t k = ONLINE_Q; k <= ONLINE_V; k++) {
+        for (int64_t i = 0; i < sx_tensor_elements(&o->n.input[o->at[k]]); i++) {
+            online_set(cx, o, k, i, (double)sx_rng_f32(rng));
+        }
+    }
+    for (int64_t i = 0; c->mask && i < c->rows * c->keys; i++) {
+        bool there = i % c->keys <= i / c->keys + c->keys - c->rows;
+        online_set(cx, o, ONLINE_MASK, i, there ? (double)sx_rng_f32(rng) : -HUGE_VAL);
+    }
+}
+
+/* Head sizes of models, with and without a causal mask. Each weight is rounded to a unit u of its type, above and below
+ * the quotient, so the result is off by at most 2 u of the largest value, 1; scores of f32 sums of d products below 1
+ * add d groups of units, and as many again what the sums of the keys lose. */
+START_TEST(test_rounded)
+{
+    static const int64_t sides[] = {64, 128, 64, 128, 256, 32};
+    sx_rng rng = {sx_test_seed() + (uint64_t)_i};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    online_case c = {.dtype = _i % 2 == 0 ? SX_BF16 : SX_F16,
+                     .batch = 1,
+                     .heads = 1,
+                     .rows = _i < 4 ? 37 : 17,
+                     .keys = _i < 4 ? 101 : 49,
+                     .d = sides[_i],
+                     .columns = sides[_i],
+                     .mask = _i / 2 % 2 != 0};
+    online_node o = online_make(&cx, &c);
+    sx_kernel *kernel;
+    fill_random(&cx, &c, &o, &rng);
+    sx_code code = online_lower(&cx, &sx_target_sm_80, &o.n, 32, c.d > 128 ? 32 : 64, 2, &kernel);
+    ck_assert_msg(code == SX_OK, "%s", cx.error.text);
+    float *out = run(&cx, &o.n, kernel, 1, true);
+    double unit = c.dtype == SX_BF16 ? ldexp(1, -8) : ldexp(1, -11);
+    double sums = (double)c.d * (double)(c.d / 16 + 4) * ldexp(1, -24), allowed = 2 * (unit + sums);
+    double *weight = online_doubles(&cx, c.keys), *row = online_doubles(&cx, c.columns);
+    double largest = 0;
+    for (int64_t i = 0; i < c.rows; i++) {
+        online_row(&c, &o, 0, i, weight, row);
+        for (int64_t n = 0; n < c.columns; n++) {
+            largest = fmax(largest, fabs((double)out[i * c.columns + n] - row[n]));
+        }
+    }
+    ck_assert_msg(largest <= allowed && largest > 0, "error %g, allowed %g", largest, allowed);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* A row has the same bits whatever rows stand beside it, whatever the threads of a block and the depth of the ring. */
+START_TEST(test_rows)
+{
+    static const struct {
+        int64_t rows, block;
+        uint32_t depth;
+    } other[] = {{1, 16, 2}, {5, 64, 3}, {16, 16, 2}, {50, 32, 4}, {50, 128, 2}};
+    sx_rng rng = {sx_test_seed()};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    online_case c = {.dtype = SX_BF16,
+                     .batch = 1,
+                     .heads = 2,
+                     .grouped = true,
+                     .rows = 50,
+                     .keys = 70,
+                     .d = 32,
+                     .columns = 24};
+    online_node all = online_make(&cx, &c);
+    sx_kernel *kernel;
+    fill_random(&cx, &c, &all, &rng);
+    ck_sx_ok(&cx, online_lower(&cx, &sx_target_sm_80, &all.n, 64, 32, 2, &kernel));
+    float *want = run(&cx, &all.n, kernel, 1, true);
+    for (uint32_t k = 0; k < SX_COUNT(other); k++) {
+        online_case few = c;
+        few.rows = other[k].rows;
+        online_node o = online_make(&cx, &few);
+        sx_kernel *own;
+        for (int64_t i = 0; i < 2 * few.rows * c.d; i++) {
+            int64_t head = i / (few.rows * c.d), rest = i % (few.rows * c.d);
+            online_set(&cx, &o, ONLINE_Q, i, all.value[ONLINE_Q][head * c.rows * c.d + rest]);
+        }
+        o.n.raw[o.at[ONLINE_K]] = all.n.raw[all.at[ONLINE_K]];
+        o.n.raw[o.at[ONLINE_V]] = all.n.raw[all.at[ONLINE_V]];
+        ck_sx_ok(&cx, online_lower(&cx, &sx_target_sm_80, &o.n, other[k].block, 32, other[k].depth,
+                                   &own));
+        ck_assert_uint_eq(own->numerics, kernel->numerics);
+        float *got = run(&cx, &o.n, own, 2 + k, k % 2 == 0);
+        for (int64_t i = 0; i < 2 * few.rows * c.columns; i++) {
+            int64_t head = i / (few.rows * c.columns), rest = i % (few.rows * c.columns);
+            ck_assert_msg(memcmp(&got[i], &want[head * c.rows * c.columns + rest], 4) == 0,
+                          "%lld rows in blocks of %lld: element %lld has other bits",
+                          (long long)few.rows, (long long)other[k].block, (long long)i);
+        }
+    }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* What GPUs want: no assembler spills. */
+START_TEST(test_assembles)
+{
+    static const struct {
+        int64_t side, rows, keys;
+        uint32_t depth;
+    } large[] = {{64, 128, 64, 2}, {128, 64, 64, 2}, {128, 128, 64, 2}, {256, 64, 32, 2}};
+    static const char *const names[] = {"sm_80", "sm_90"};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    int64_t side = large[_i].side;
+    online_case c = {.dtype = _i % 2 == 0 ? SX_BF16 : SX_F16,
+                     .batch = 1,
+                     .heads = 8,
+                     .grouped = true,
+                     .rows = 500,
+                     .keys = 500,
+                     .d = side,
+                     .columns = side,
+                     .mask = true};
+    online_node o = online_make(&cx, &c);
+    for (uint32_t t = 0; t < SX_COUNT(names); t++) {
+        const sx_target *target = sx_target_find(NULL, names[t]);
+        sx_kernel *kernel;
+        sx_buf text;
+        sxa_result result;
+        sxa_options options = {.with = SXA_PTXAS};
+        sx_code code = online_lower(&cx, target, &o.n, large[_i].rows, large[_i].keys,
+                                    large[_i].depth, &kernel);
+        ck_assert_msg(code == SX_OK, "%s", cx.error.text);
+        sx_buf_init(&text, (size_t)16 << 20);
+        sx_ptx_print(tiles_module(&cx, kernel, target->machine->level), &text);
+        code = sxa_assemble(&cx, sx_buf_span(&text), names[t], &options, &result);
+        ck_assert_msg(code == SX_OK, "%s", cx.error.text);
+        const sx_cubin_kernel *k = &result.record->kernel[0];
+        if (getenv("SX_SHOW") != NULL) {
+            (void)fprintf(stderr, "%s: head %lld, %u registers, %u spills, code %llu\n", names[t],
+                          (long long)side, k->registers, k->spill_count,
+                          (unsigned long long)k->code_bytes);
+        }
+        ck_assert_uint_eq(k->spill_count + k->stack_bytes, 0);
+        sx_buf_fini(&text);
+    }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("online");
+    TCase *tcase = tcase_create("online");
+    tcase_add_loop_test(tcase, test_exact, 0, (int)SX_COUNT(plans));
+    tcase_add_loop_test(tcase, test_rounded, 0, 6);
+    tcase_add_test(tcase, test_rows);
+    tcase_add_loop_test(tcase, test_assembles, 0, 4);
+    suite_add_tcase(suite, tcase);
+    return sx_test_main(suite);
+}
