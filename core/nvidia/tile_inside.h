@@ -105,10 +105,11 @@ typedef struct {
     const sx_nvidia_places *places;
     const sx_matrix_move *move;
     const sx_ptx_arg *word;
-} sx_nvidia_load;
+} sx_nvidia_words;
 /* One ldmatrix, of the fragments so many rows and columns from the first. Says how many words it filled, and which. */
-uint32_t sx_nvidia_load_matrix(sx_nvidia_block *k, const sx_nvidia_load *load, uint32_t instruction,
-                               uint32_t row, uint32_t column, uint32_t taken[4]);
+uint32_t sx_nvidia_load_matrix(sx_nvidia_block *k, const sx_nvidia_words *load,
+                               uint32_t instruction, uint32_t row, uint32_t column,
+                               uint32_t taken[4]);
 
 /* ---- tile_online.c: the part's tile is an online sum ---- */
 /* Copies of the queries, registers, places; the block has begun. */

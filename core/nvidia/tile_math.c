@@ -193,8 +193,9 @@ static void load_bytes(sx_nvidia_block *k, uint32_t which, uint32_t step)
     }
 }
 
-uint32_t sx_nvidia_load_matrix(sx_nvidia_block *k, const sx_nvidia_load *load, uint32_t instruction,
-                               uint32_t row, uint32_t column, uint32_t taken[4])
+uint32_t sx_nvidia_load_matrix(sx_nvidia_block *k, const sx_nvidia_words *load,
+                               uint32_t instruction, uint32_t row, uint32_t column,
+                               uint32_t taken[4])
 {
     static const uint16_t counts[] = {
         [1] = SX_PTX_COUNT_X1, [2] = SX_PTX_COUNT_X2, [4] = SX_PTX_COUNT_X4};
@@ -221,7 +222,7 @@ static void load_matrices(sx_nvidia_block *k, uint32_t which, uint32_t step)
         load_bytes(k, which, step);
         return;
     }
-    sx_nvidia_load load = {&k->read[which], &k->move[which], k->factor[which]};
+    sx_nvidia_words load = {&k->read[which], &k->move[which], k->factor[which]};
     uint32_t taken[4];
     uint32_t count = sx_layout_count(&load.move->rows, SX_HOME_REGISTER);
     for (uint32_t i = 0; i < count; i++) {

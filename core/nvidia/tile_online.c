@@ -211,7 +211,7 @@ static const sx_ptx_arg *load_query(sx_nvidia_block *k, uint32_t step)
     const online *o = k->online;
     const sx_tile_operand *q = &o->of->query->operand[SX_TILE_LEFT];
     const sx_ptx_arg *word = &o->query_word[o->of->query_stays ? step * A_WORDS : 0];
-    sx_nvidia_load load = {&o->query, &o->query_move, word};
+    sx_nvidia_words load = {&o->query, &o->query_move, word};
     uint32_t taken[4], at = step * q->group;
     for (uint32_t i = 0; i < sx_layout_count(&o->query_move.rows, SX_HOME_REGISTER); i++) {
         (void)sx_nvidia_load_matrix(k, &load, i, q->sum_inner ? 0 : at, q->sum_inner ? at : 0,
@@ -256,7 +256,7 @@ static void put_product(sx_nvidia_block *k, const product *p)
 {
     const sx_layout *held = &k->tile->operand[p->which].held;
     const sx_matrix_instruction *m = k->tile->matrix;
-    sx_nvidia_load load = {&k->read[p->which], &k->move[p->which], k->factor[p->which]};
+    sx_nvidia_words load = {&k->read[p->which], &k->move[p->which], k->factor[p->which]};
     uint32_t count = sx_layout_count(&load.move->rows, SX_HOME_REGISTER);
     uint32_t word_of[PRODUCTS_MAX][B_WORDS];
     bool loaded[PRODUCTS_MAX][B_WORDS] = {{false}};
