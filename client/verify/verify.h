@@ -17,11 +17,6 @@
 #include "core/core.h"
 
 #define SXR_KERNEL_TOLERANCE 2e-5
-/* A module whose outputs are further off than this, relative to their largest magnitude, is handed out with a
- * warning. Where results on the way to an output are of narrower types, each rounds by up to u, half a unit in the last
- * place of 1 of the coarsest of them, and the roundings of n results one after the other add up like independent ones:
- * 4 u sqrt(n) is allowed beside, as far as compare.h allows one rounding of its own. */
-#define SXR_PRECISE 1e-4
 #define SXR_REFERENCE_BYTES ((size_t)2 << 30) /* of the reference's tensors alive at once */
 /* What daemon and client verify with. The reference does about 2e10 to 2e11 operations a second: beyond the
  * limit it takes minutes. A program without symbols has no smaller extents and is compared whole nevertheless. */

@@ -2,8 +2,6 @@
 
 #include <math.h>
 
-#include "client/verify/verify.h"
-
 sx_code sxv_bound_graph(sx_ctx *cx, const sxr_program *program, sx_span text, sx_graph **bound)
 {
     const sx_module *module = sxr_module(program);

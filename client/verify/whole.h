@@ -4,6 +4,12 @@
 #include "client/runtime/runtime.h"
 #include "client/verify/compare.h"
 
+/* A module whose outputs are further off than this, relative to their largest magnitude, is handed out with a
+ * warning. Where results on the way to an output are of narrower types, each rounds by up to u, half a unit in the last
+ * place of 1 of the coarsest of them, and the roundings of n results one after the other add up like independent ones:
+ * 4 u sqrt(n) is allowed beside, as far as compare.h allows one rounding of its own. */
+#define SXR_PRECISE 1e-4
+
 /* A text as a graph with the program's extents bound, as one device computes it. */
 sx_code sxv_bound_graph(sx_ctx *cx, const sxr_program *program, sx_span text, sx_graph **bound);
 

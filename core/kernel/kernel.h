@@ -256,8 +256,8 @@ void sx_schedule_online(const sx_online_tiles *tiles, sx_schedule *s);
 /* Map kernels and moves: `copies` vectors in straight line. */
 void sx_schedule_map(uint32_t lanes, int64_t rows, int64_t columns, uint32_t copies,
                      sx_schedule *s);
-/* The same where each lane has `width` elements side by side, a power of two from 2 to SX_LANE_WIDTH_MAX: `copies` times
- * as many vectors in straight line. */
+/* The same where each lane has `width` elements side by side, a power of two from 2 to SX_LANE_WIDTH_MAX: `copies`
+ * times as many vectors in straight line. */
 void sx_schedule_map_wide(uint32_t lanes, uint32_t width, int64_t rows, int64_t columns,
                           uint32_t copies, sx_schedule *s);
 /* Row kernels. Along the reduced dimensions the walk is that of the fixed virtual shape (SX_ROW_CHUNK elements

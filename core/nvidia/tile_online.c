@@ -279,8 +279,9 @@ static void put_product(sx_nvidia_block *k, const product *p)
             const sx_ptx_arg right[B_WORDS] = {load.word[word_of[tile][0]],
                                                load.word[word_of[tile][1]]};
             sx_ptx_arg sum = sx_ptx_vector(&k->l.b, &p->sum[tile * C_WORDS], C_WORDS);
-            const sx_ptx_arg arg[] = {sum, sx_ptx_vector(&k->l.b, p->left, A_WORDS),
-                                      sx_ptx_vector(&k->l.b, right, B_WORDS), sum};
+            sx_ptx_arg a = sx_ptx_vector(&k->l.b, p->left, A_WORDS);
+            sx_ptx_arg b = sx_ptx_vector(&k->l.b, right, B_WORDS);
+            const sx_ptx_arg arg[] = {sum, a, b, sum};
             sx_ptx_put(&k->l.b, sx_nvidia_matrix_op(m), SX_PTX_M(0), arg, SX_COUNT(arg));
         }
     }
@@ -426,8 +427,9 @@ static sx_code add_values(sx_nvidia_block *k, uint32_t keys)
         SX_TRY(take_weights(k, at, weight));
         const sx_ptx_arg ones[B_WORDS] = {o->ones, o->ones};
         sx_ptx_arg sum = sx_ptx_vector(&k->l.b, o->total, C_WORDS);
-        const sx_ptx_arg arg[] = {sum, sx_ptx_vector(&k->l.b, weight, A_WORDS),
-                                  sx_ptx_vector(&k->l.b, ones, B_WORDS), sum};
+        sx_ptx_arg a = sx_ptx_vector(&k->l.b, weight, A_WORDS);
+        sx_ptx_arg b = sx_ptx_vector(&k->l.b, ones, B_WORDS);
+        const sx_ptx_arg arg[] = {sum, a, b, sum};
         sx_ptx_put(&k->l.b, sx_nvidia_matrix_op(m), SX_PTX_M(0), arg, SX_COUNT(arg));
         product p = {.which = SX_TILE_RIGHT,
                      .row = operand->sum_inner ? 0 : at,
