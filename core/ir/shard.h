@@ -33,11 +33,11 @@ typedef enum {
     SX_PLACE_MIN,
     SX_PLACE_COUNT
 } sx_place_kind;
-typedef uint8_t sx_place;
+typedef uint8_t sx_shard_place;
 #define SX_PLACE_BIT(place) (1u << (place))
 
 typedef struct {
-    sx_place at[SX_MESH_AXES_MAX]; /* SX_PLACE_R beyond the axes of the mesh */
+    sx_shard_place at[SX_MESH_AXES_MAX]; /* SX_PLACE_R beyond the axes of the mesh */
 } sx_places;
 typedef struct {
     sx_span name;
@@ -94,8 +94,8 @@ typedef struct {
     const int64_t *multiple; /* sx_sharding_multiples; NULL: types are static */
 } sx_shard_op;
 typedef struct {
-    sx_place operand[SX_INPUTS_MAX];
-    sx_place result;
+    sx_shard_place operand[SX_INPUTS_MAX];
+    sx_shard_place result;
 } sx_shard_row;
 #define SX_SHARD_ROWS_MAX 40u
 typedef struct {
@@ -114,11 +114,11 @@ uint32_t sx_shard_transfer(const sx_shard_op *op, const uint32_t *set);
 /* What each device runs under a row: attribute and types with the pieces' extents. Types must be static.
  * Rows of a broadcast and a convolution in groups need their attributes changed, so does a slice; everything
  * else runs as it is. */
-void sx_shard_local_type(sx_type *type, sx_place place, int64_t size);
+void sx_shard_local_type(sx_type *type, sx_shard_place place, int64_t size);
 void sx_shard_local_attr(const sx_shard_op *op, const sx_shard_row *row, sx_attr *local);
 
 /* ---- shard_text.c: "{dp = S(0), tp = P(sum)}", " mesh (dp = 4, tp = 8)" ---- */
-void sx_place_print(sx_place place, sx_buf *text);
+void sx_place_print(sx_shard_place place, sx_buf *text);
 void sx_places_print(const sx_sharding *sharding, const sx_places *places, sx_buf *text);
 void sx_mesh_print(const sx_sharding *sharding, sx_buf *text);
 #endif

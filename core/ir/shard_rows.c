@@ -49,7 +49,7 @@ uint32_t sx_shard_closure(uint32_t set, uint32_t possible)
 
 /* ---- adding rows ---- */
 
-static bool can_be(const sx_shard_op *op, const sx_type *type, sx_place place)
+static bool can_be(const sx_shard_op *op, const sx_type *type, sx_shard_place place)
 {
     if (place < SX_PLACE_R) {
         return place < type->rank && divides(op, type->dim[place]);
@@ -57,7 +57,7 @@ static bool can_be(const sx_shard_op *op, const sx_type *type, sx_place place)
     return place == SX_PLACE_R || type->dtype != SX_BOOL;
 }
 
-static void put(lister *l, const sx_place *operand, sx_place result)
+static void put(lister *l, const sx_shard_place *operand, sx_shard_place result)
 {
     const sx_shard_op *op = l->op;
     sx_shard_row *row = &l->rows->row[l->rows->count];
@@ -77,9 +77,9 @@ static void put(lister *l, const sx_place *operand, sx_place result)
 }
 
 /* Every operand alike. */
-static void put_uniform(lister *l, sx_place operand, sx_place result)
+static void put_uniform(lister *l, sx_shard_place operand, sx_shard_place result)
 {
-    sx_place all[SX_INPUTS_MAX];
+    sx_shard_place all[SX_INPUTS_MAX];
     for (uint32_t k = 0; k < l->op->operand_count; k++) {
         all[k] = operand;
     }
@@ -87,20 +87,21 @@ static void put_uniform(lister *l, sx_place operand, sx_place result)
 }
 
 /* Operands at the places given, R behind them. */
-static void put_three(lister *l, sx_place a, sx_place b, sx_place c, sx_place result)
+static void put_three(lister *l, sx_shard_place a, sx_shard_place b, sx_shard_place c,
+                      sx_shard_place result)
 {
-    sx_place all[SX_INPUTS_MAX];
+    sx_shard_place all[SX_INPUTS_MAX];
     for (uint32_t k = 0; k < l->op->operand_count; k++) {
         all[k] = SX_PLACE_R;
     }
-    const sx_place first[] = {a, b, c};
+    const sx_shard_place first[] = {a, b, c};
     for (uint32_t k = 0; k < l->op->operand_count && k < SX_COUNT(first); k++) {
         all[k] = first[k];
     }
     put(l, all, result);
 }
 
-static void put_one(lister *l, sx_place a, sx_place result)
+static void put_one(lister *l, sx_shard_place a, sx_shard_place result)
 {
     put_three(l, a, SX_PLACE_R, SX_PLACE_R, result);
 }
@@ -109,11 +110,11 @@ static void put_one(lister *l, sx_place a, sx_place result)
 static void put_moved(lister *l, uint32_t fixed)
 {
     for (uint32_t p = SX_PLACE_SUM; p < SX_PLACE_COUNT; p++) {
-        sx_place all[SX_INPUTS_MAX];
+        sx_shard_place all[SX_INPUTS_MAX];
         for (uint32_t k = 0; k < l->op->operand_count; k++) {
-            all[k] = k == fixed ? SX_PLACE_R : (sx_place)p;
+            all[k] = k == fixed ? SX_PLACE_R : (sx_shard_place)p;
         }
-        put(l, all, (sx_place)p);
+        put(l, all, (sx_shard_place)p);
     }
 }
 
@@ -133,7 +134,7 @@ enum { R = SX_PLACE_R, SUM = SX_PLACE_SUM, MAX = SX_PLACE_MAX, MIN = SX_PLACE_MI
  * outside their domain. */
 static const struct {
     uint8_t op;
-    sx_place operand[3], result;
+    sx_shard_place operand[3], result;
     bool floats;
 } algebra[] = {
     {SX_OP_NEGATE, {SUM}, SUM, false},
@@ -205,10 +206,10 @@ static void list_elementwise(lister *l)
     const sx_shard_op *op = l->op;
     bool floats = sx_dtype_class_of(op->result->dtype) == SX_CLASS_FLOAT;
     for (uint32_t d = 0; d < op->result->rank; d++) {
-        put_uniform(l, (sx_place)d, (sx_place)d);
+        put_uniform(l, (sx_shard_place)d, (sx_shard_place)d);
     }
     for (size_t i = 0; i < SX_COUNT(algebra); i++) {
-        const sx_place *in = algebra[i].operand;
+        const sx_shard_place *in = algebra[i].operand;
         if ((sx_op)algebra[i].op == op->op && (floats || !algebra[i].floats)) {
             put_three(l, in[0], in[1], in[2], algebra[i].result);
         }
@@ -281,8 +282,8 @@ static void list_reshape(lister *l)
     const sx_shard_op *op = l->op;
     group g = {0, 0, 0, 0};
     while (match_group(op, &g)) {
-        put_one(l, (sx_place)leading(&op->operand[0], g.from, g.from_end),
-                (sx_place)leading(op->result, g.to, g.to_end));
+        put_one(l, (sx_shard_place)leading(&op->operand[0], g.from, g.from_end),
+                (sx_shard_place)leading(op->result, g.to, g.to_end));
         g.from = g.from_end;
         g.to = g.to_end;
     }
@@ -292,16 +293,16 @@ static void list_broadcast(lister *l)
 {
     const sx_shard_op *op = l->op;
     const sx_type *from = &op->operand[0];
-    sx_place source[SX_RANK_MAX];
+    sx_shard_place source[SX_RANK_MAX];
     for (uint32_t d = 0; d < op->result->rank; d++) {
         source[d] = SX_PLACE_R;
     }
     for (uint32_t i = 0; i < from->rank; i++) {
         uint32_t d = (uint32_t)op->attr->dims.v[i];
-        source[d] = sx_dim_equal(from->dim[i], op->result->dim[d]) ? (sx_place)i : SX_PLACE_R;
+        source[d] = sx_dim_equal(from->dim[i], op->result->dim[d]) ? (sx_shard_place)i : SX_PLACE_R;
     }
     for (uint32_t d = 0; d < op->result->rank; d++) {
-        put_one(l, source[d], (sx_place)d);
+        put_one(l, source[d], (sx_shard_place)d);
     }
 }
 
@@ -316,7 +317,7 @@ static void list_slice(lister *l)
             sx_dim_multiply(op->result->dim[d], stride, &whole) &&
             sx_dim_equal(whole, op->operand[0].dim[d]) &&
             keeps_within(op, whole, 1, attr->stride.v[d])) {
-            put_one(l, (sx_place)d, (sx_place)d);
+            put_one(l, (sx_shard_place)d, (sx_shard_place)d);
         }
     }
 }
@@ -332,7 +333,7 @@ static void list_view(lister *l)
         list_slice(l);
     } else {
         for (uint32_t d = 0; d < op->result->rank; d++) {
-            put_one(l, (sx_place)op->attr->perm.v[d], (sx_place)d);
+            put_one(l, (sx_shard_place)op->attr->perm.v[d], (sx_shard_place)d);
         }
     }
     put_moved(l, ANY_OPERAND);
@@ -344,7 +345,7 @@ static void list_concatenate(lister *l)
 {
     for (uint32_t d = 0; d < l->op->result->rank; d++) {
         if ((int64_t)d != l->op->attr->axis || l->op->operand_count == 1) {
-            put_uniform(l, (sx_place)d, (sx_place)d);
+            put_uniform(l, (sx_shard_place)d, (sx_shard_place)d);
         }
     }
     put_moved(l, ANY_OPERAND);
@@ -357,11 +358,11 @@ static void list_gather(lister *l)
     uint32_t inner = op->operand[1].rank;
     for (uint32_t d = 0; d < op->operand[0].rank; d++) {
         if (d != axis) {
-            put_one(l, (sx_place)d, (sx_place)(d < axis ? d : d - 1 + inner));
+            put_one(l, (sx_shard_place)d, (sx_shard_place)(d < axis ? d : d - 1 + inner));
         }
     }
     for (uint32_t d = 0; d < inner; d++) {
-        put_three(l, SX_PLACE_R, (sx_place)d, SX_PLACE_R, (sx_place)(axis + d));
+        put_three(l, SX_PLACE_R, (sx_shard_place)d, SX_PLACE_R, (sx_shard_place)(axis + d));
     }
     put_moved(l, 1);
 }
@@ -375,7 +376,7 @@ static void list_move(lister *l)
                          ? !has(&attr->dims, d)
                          : attr->low.v[d] + attr->high.v[d] == attr->interior.v[d];
         if (still) {
-            put_one(l, (sx_place)d, (sx_place)d);
+            put_one(l, (sx_shard_place)d, (sx_shard_place)d);
         }
     }
     put_moved(l, ANY_OPERAND);
@@ -383,7 +384,7 @@ static void list_move(lister *l)
 
 /* ---- reductions ---- */
 
-static sx_place partial_of(sx_reducer reducer)
+static sx_shard_place partial_of(sx_reducer reducer)
 {
     switch (reducer) {
     case SX_SUM: return SX_PLACE_SUM;
@@ -398,13 +399,13 @@ static sx_place partial_of(sx_reducer reducer)
 static void list_reduce(lister *l)
 {
     const sx_shard_op *op = l->op;
-    sx_place partial = partial_of(op->attr->reducer);
+    sx_shard_place partial = partial_of(op->attr->reducer);
     uint32_t to = 0;
     for (uint32_t d = 0; d < op->operand[0].rank; d++) {
         if (!has(&op->attr->dims, d)) {
-            put_one(l, (sx_place)d, (sx_place)to++);
+            put_one(l, (sx_shard_place)d, (sx_shard_place)to++);
         } else if (partial != SX_PLACE_R) {
-            put_one(l, (sx_place)d, partial);
+            put_one(l, (sx_shard_place)d, partial);
         }
     }
     if (partial != SX_PLACE_R) {
@@ -415,14 +416,14 @@ static void list_reduce(lister *l)
 static void list_window(lister *l)
 {
     const sx_attr *attr = l->op->attr;
-    sx_place partial = partial_of(attr->reducer);
+    sx_shard_place partial = partial_of(attr->reducer);
     bool moves = true; /* single elements */
     for (uint32_t d = 0; d < l->op->result->rank; d++) {
         bool bare = attr->low.v[d] == 0 && attr->high.v[d] == 0;
         int64_t span = (attr->window.v[d] - 1) * attr->dilation.v[d] + 1;
         moves = moves && bare && attr->window.v[d] == 1;
         if (bare && keeps_within(l->op, l->op->operand[0].dim[d], span, attr->stride.v[d])) {
-            put_one(l, (sx_place)d, (sx_place)d);
+            put_one(l, (sx_shard_place)d, (sx_shard_place)d);
         }
     }
     if (moves) {
@@ -447,17 +448,17 @@ static void list_free(lister *l)
     const sx_attr *attr = op->attr;
     uint32_t to = attr->lhs_batch.count;
     for (uint32_t i = 0; i < attr->lhs_batch.count; i++) {
-        put_three(l, (sx_place)attr->lhs_batch.v[i], (sx_place)attr->rhs_batch.v[i], SX_PLACE_R,
-                  (sx_place)i);
+        put_three(l, (sx_shard_place)attr->lhs_batch.v[i], (sx_shard_place)attr->rhs_batch.v[i],
+                  SX_PLACE_R, (sx_shard_place)i);
     }
     for (uint32_t d = 0; d < op->operand[0].rank; d++) {
         if (!has(&attr->lhs_batch, d) && !has(&attr->lhs_contract, d)) {
-            put_one(l, (sx_place)d, (sx_place)to++);
+            put_one(l, (sx_shard_place)d, (sx_shard_place)to++);
         }
     }
     for (uint32_t d = 0; op->operand_count > 1 && d < op->operand[1].rank; d++) {
         if (!has(&attr->rhs_batch, d) && !has(&attr->rhs_contract, d)) {
-            put_three(l, SX_PLACE_R, (sx_place)d, SX_PLACE_R, (sx_place)to++);
+            put_three(l, SX_PLACE_R, (sx_shard_place)d, SX_PLACE_R, (sx_shard_place)to++);
         }
     }
 }
@@ -467,8 +468,8 @@ static void list_dot(lister *l)
     const sx_attr *attr = l->op->attr;
     list_free(l);
     for (uint32_t i = 0; i < attr->lhs_contract.count; i++) {
-        put_three(l, (sx_place)attr->lhs_contract.v[i], (sx_place)attr->rhs_contract.v[i],
-                  SX_PLACE_R, SX_PLACE_SUM);
+        put_three(l, (sx_shard_place)attr->lhs_contract.v[i],
+                  (sx_shard_place)attr->rhs_contract.v[i], SX_PLACE_R, SX_PLACE_SUM);
     }
     put_linear(l);
 }
@@ -494,7 +495,7 @@ static void list_convolution(lister *l)
         int64_t span = (window.scale - 1) * attr->dilation.v[d - 2] + 1;
         if (sx_dim_is_constant(window) && attr->low.v[d - 2] == 0 && attr->high.v[d - 2] == 0 &&
             keeps_within(l->op, l->op->operand[0].dim[d], span, attr->stride.v[d - 2])) {
-            put_one(l, (sx_place)d, (sx_place)d);
+            put_one(l, (sx_shard_place)d, (sx_shard_place)d);
         }
     }
     put_linear(l);
@@ -505,13 +506,13 @@ static void list_convolution(lister *l)
 static void list_attention(lister *l)
 {
     uint32_t rank = l->op->result->rank;
-    sx_place all[4] = {SX_PLACE_R, SX_PLACE_R, SX_PLACE_R, (sx_place)(rank - 2)};
+    sx_shard_place all[4] = {SX_PLACE_R, SX_PLACE_R, SX_PLACE_R, (sx_shard_place)(rank - 2)};
     for (uint32_t d = 0; d + 2 < rank; d++) {
-        put_uniform(l, (sx_place)d, (sx_place)d);
+        put_uniform(l, (sx_shard_place)d, (sx_shard_place)d);
     }
-    all[0] = (sx_place)(rank - 2); /* queries; the mask has a row for each */
-    put(l, all, (sx_place)(rank - 2));
-    put_three(l, SX_PLACE_R, SX_PLACE_R, (sx_place)(rank - 1), (sx_place)(rank - 1));
+    all[0] = (sx_shard_place)(rank - 2); /* queries; the mask has a row for each */
+    put(l, all, (sx_shard_place)(rank - 2));
+    put_three(l, SX_PLACE_R, SX_PLACE_R, (sx_shard_place)(rank - 1), (sx_shard_place)(rank - 1));
     put_three(l, SX_PLACE_R, SX_PLACE_R, SX_PLACE_SUM, SX_PLACE_SUM);
 }
 
@@ -533,14 +534,14 @@ static void list_composite(lister *l)
     bool norm = op->op == SX_OP_LAYER_NORM || op->op == SX_OP_RMS_NORM;
     for (uint32_t d = 0; d < op->result->rank; d++) {
         if (d < axis || (d > axis && !norm)) {
-            put_one(l, (sx_place)d, (sx_place)d);
+            put_one(l, (sx_shard_place)d, (sx_shard_place)d);
         }
     }
     if (op->op == SX_OP_BATCH_NORM) {
-        const sx_place channels[5] = {(sx_place)axis, 0, 0, 0, 0};
-        const sx_place centre[5] = {SX_PLACE_SUM, SX_PLACE_R, SX_PLACE_SUM, SX_PLACE_SUM,
-                                    SX_PLACE_R};
-        put(l, channels, (sx_place)axis);
+        const sx_shard_place channels[5] = {(sx_shard_place)axis, 0, 0, 0, 0};
+        const sx_shard_place centre[5] = {SX_PLACE_SUM, SX_PLACE_R, SX_PLACE_SUM, SX_PLACE_SUM,
+                                          SX_PLACE_R};
+        put(l, channels, (sx_shard_place)axis);
         put(l, centre, SX_PLACE_SUM);
     }
     if (norm || op->op == SX_OP_BATCH_NORM) { /* linear in scale and bias */
@@ -594,7 +595,7 @@ uint32_t sx_shard_transfer(const sx_shard_op *op, const uint32_t *set)
 
 /* ---- what a device runs ---- */
 
-void sx_shard_local_type(sx_type *type, sx_place place, int64_t size)
+void sx_shard_local_type(sx_type *type, sx_shard_place place, int64_t size)
 {
     if (place < SX_PLACE_R) {
         SX_ASSERT(place < type->rank && sx_dim_is_constant(type->dim[place]));

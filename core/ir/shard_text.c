@@ -5,7 +5,7 @@
 
 static const char *const partial[] = {"sum", "max", "min"}; /* from SX_PLACE_SUM on */
 
-void sx_place_print(sx_place place, sx_buf *text)
+void sx_place_print(sx_shard_place place, sx_buf *text)
 {
     if (place < SX_PLACE_R) {
         sx_buf_print(text, "S(%u)", place);
@@ -78,7 +78,7 @@ sx_code sx_parse_mesh(sx_lexer *lex, sx_graph *graph)
 }
 
 /* S(0), R, P(sum) */
-static sx_code parse_place(sx_lexer *lex, sx_place *place)
+static sx_code parse_place(sx_lexer *lex, sx_shard_place *place)
 {
     bool sharded = sx_lex_is_word(lex, "S");
     if (sx_lex_is_word(lex, "R")) {
@@ -98,12 +98,12 @@ static sx_code parse_place(sx_lexer *lex, sx_place *place)
             return sx_lex_fail(&at, SX_INPUT, "dimension %lld, 0 to %d", (long long)dim,
                                SX_RANK_MAX - 1);
         }
-        *place = (sx_place)dim;
+        *place = (sx_shard_place)dim;
         return sx_lex_mark(lex, ')');
     }
     for (uint32_t i = 0; i < SX_COUNT(partial); i++) {
         if (sx_lex_is_word(lex, partial[i])) {
-            *place = (sx_place)(SX_PLACE_SUM + i);
+            *place = (sx_shard_place)(SX_PLACE_SUM + i);
             SX_TRY(sx_lex_next(lex));
             return sx_lex_mark(lex, ')');
         }

@@ -26,7 +26,7 @@ typedef struct {
     double cost_ns;       /* COMPUTE: on one device, and by core/cost alone */
     double whole_ns;
     uint32_t axis; /* others */
-    sx_place from, to;
+    sx_shard_place from, to;
     uint32_t child_first, child_count;
     uint32_t origin; /* node of the graph or e-graph */
 } place_node;
@@ -172,7 +172,7 @@ static double transfer_ns(const sx_device *device, sx_plan_kind kind, double byt
 /* ---- from one placement to another ---- */
 
 /* COMPUTE: there is no way but over R. */
-static sx_plan_kind way(sx_place from, sx_place to)
+static sx_plan_kind way(sx_shard_place from, sx_shard_place to)
 {
     if (from == SX_PLACE_R) {
         return SX_PLAN_KEEP;
@@ -212,7 +212,7 @@ static void list_transfer(const place_node *node, uint32_t axis, const sx_type *
                     : p == SX_PLACE_SUM ? !orders
                                         : !orders && !sums;
         if (kept && (possible & SX_PLACE_BIT(p)) != 0) {
-            rows->row[rows->count++] = (sx_shard_row){{(sx_place)p}, (sx_place)p};
+            rows->row[rows->count++] = (sx_shard_row){{(sx_shard_place)p}, (sx_shard_place)p};
         }
     }
 }
@@ -233,7 +233,7 @@ typedef struct {
     uint32_t class_; /* of the problem */
     /* of the program; NONE: a transfer from class `from` of the same value, or an output */
     uint32_t node;
-    sx_place from, to;
+    sx_shard_place from, to;
     uint32_t edge_first, edge_count;
     double ns;
 } option;
@@ -251,7 +251,7 @@ typedef struct {
     uint32_t *image; /* [class_count] values of the next program */
 } planner;
 
-static uint32_t class_of(uint32_t value, sx_place place)
+static uint32_t class_of(uint32_t value, sx_shard_place place)
 {
     return value * SX_PLACE_COUNT + place;
 }
@@ -432,7 +432,7 @@ static sx_code put_planned(planner *q, uint32_t index)
     for (uint32_t i = 0; i < rows.count; i++) {
         sx_type from = p->value[p->child[node->child_first]].type;
         sx_type to = p->value[node->value].type;
-        sx_place place = rows.row[i].result;
+        sx_shard_place place = rows.row[i].result;
         if ((sx_shard_possible(&from, q->size, NULL) & SX_PLACE_BIT(place)) == 0) {
             continue;
         }
@@ -459,24 +459,24 @@ static sx_code put_transfers(planner *q, uint32_t value)
         sx_shard_possible(type, q->size, NULL) & ~cut_within(&q->p->value[value].places, q->axis);
     for (uint32_t from = 0; from < SX_PLACE_COUNT; from++) {
         for (uint32_t to = 0; to < SX_PLACE_COUNT; to++) {
-            sx_plan_kind kind = way((sx_place)from, (sx_place)to);
+            sx_plan_kind kind = way((sx_shard_place)from, (sx_shard_place)to);
             if (from == to || kind == SX_PLAN_COMPUTE || (possible & SX_PLACE_BIT(from)) == 0 ||
                 (possible & SX_PLACE_BIT(to)) == 0) {
                 continue;
             }
             sx_type before = *type;
             sx_type after = *type;
-            sx_shard_local_type(&before, (sx_place)from, q->size);
-            sx_shard_local_type(&after, (sx_place)to, q->size);
+            sx_shard_local_type(&before, (sx_shard_place)from, q->size);
+            sx_shard_local_type(&after, (sx_shard_place)to, q->size);
             double bytes = sent_bytes(kind, &before, &after, q->size);
-            option o = {.class_ = class_of(value, (sx_place)to),
+            option o = {.class_ = class_of(value, (sx_shard_place)to),
                         .node = NONE,
-                        .from = (sx_place)from,
-                        .to = (sx_place)to,
+                        .from = (sx_shard_place)from,
+                        .to = (sx_shard_place)to,
                         .edge_first = q->edge_count,
                         .edge_count = 1,
                         .ns = transfer_ns(q->p->device, kind, bytes, q->size) + TRIFLE_NS};
-            SX_TRY(put_edge(q, class_of(value, (sx_place)from)));
+            SX_TRY(put_edge(q, class_of(value, (sx_shard_place)from)));
             SX_TRY(put_option(q, &o));
         }
     }
@@ -495,11 +495,11 @@ static sx_code put_output(planner *q, uint32_t output)
         if ((set & SX_PLACE_BIT(place)) != 0) {
             option o = {.class_ = p->value_count * SX_PLACE_COUNT + output,
                         .node = NONE,
-                        .from = (sx_place)place,
-                        .to = (sx_place)place,
+                        .from = (sx_shard_place)place,
+                        .to = (sx_shard_place)place,
                         .edge_first = q->edge_count,
                         .edge_count = 1};
-            SX_TRY(put_edge(q, class_of(value, (sx_place)place)));
+            SX_TRY(put_edge(q, class_of(value, (sx_shard_place)place)));
             SX_TRY(put_option(q, &o));
         }
     }
@@ -594,7 +594,7 @@ static sx_code keep_node(planner *q, place_program *to, const option *o, piece *
             sx_shard_op op = shard_op(q, &p->node[o->node], operand);
             sx_shard_row row = {.result = o->to};
             for (uint32_t k = 0; k < node.child_count; k++) {
-                row.operand[k] = (sx_place)(q->edge[o->edge_first + k] % SX_PLACE_COUNT);
+                row.operand[k] = (sx_shard_place)(q->edge[o->edge_first + k] % SX_PLACE_COUNT);
             }
             cut(&op, &row, scratch);
             if (!sx_attr_equal(&scratch->attr, node.attr)) {

@@ -37,7 +37,7 @@ typedef struct {
     sx_plan_kind kind;
     /* The axis of the mesh along which it is moved, and how it lies before and after; not for COMPUTE. */
     uint32_t axis;
-    sx_place from, to;
+    sx_shard_place from, to;
     /* How the value lies after the step. */
     sx_places places;
     /* What one device holds of it. */

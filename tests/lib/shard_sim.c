@@ -89,7 +89,7 @@ static void split_sum(sx_ctx *cx, sx_rng *rng, sx_eval_mode mode, const sx_tenso
 
 /* Every element is on one device as it is, elsewhere something on the right side of it. */
 static void split_order(sx_ctx *cx, sx_rng *rng, sx_eval_mode mode, const sx_tensor *whole,
-                        sx_place place, uint32_t size, sx_sim *sim)
+                        sx_shard_place place, uint32_t size, sx_sim *sim)
 {
     sx_op op = place == SX_PLACE_MAX ? SX_OP_MINIMUM : SX_OP_MAXIMUM;
     int64_t count = sx_tensor_elements(&whole->type);
@@ -104,7 +104,7 @@ static void split_order(sx_ctx *cx, sx_rng *rng, sx_eval_mode mode, const sx_ten
 }
 
 void sx_sim_split(sx_ctx *cx, sx_rng *rng, sx_eval_mode mode, const sx_tensor *whole,
-                  sx_place place, uint32_t size, sx_sim *sim)
+                  sx_shard_place place, uint32_t size, sx_sim *sim)
 {
     ck_assert_uint_le(size, SX_SIM_DEVICES_MAX);
     if (place == SX_PLACE_SUM) {
@@ -123,7 +123,7 @@ void sx_sim_split(sx_ctx *cx, sx_rng *rng, sx_eval_mode mode, const sx_tensor *w
     }
 }
 
-void sx_sim_weaken(sx_ctx *cx, const sx_sim *from, sx_place place, uint32_t size, sx_sim *to)
+void sx_sim_weaken(sx_ctx *cx, const sx_sim *from, sx_shard_place place, uint32_t size, sx_sim *to)
 {
     for (uint32_t k = 0; k < size; k++) {
         const sx_tensor *whole = &from->part[k];
@@ -157,7 +157,7 @@ bool sx_sim_equal(const sx_tensor *a, const sx_tensor *b)
 }
 
 bool sx_sim_join(sx_ctx *cx, sx_eval_mode mode, const sx_sim *sim, const sx_type *type,
-                 sx_place place, uint32_t size, sx_tensor *whole)
+                 sx_shard_place place, uint32_t size, sx_tensor *whole)
 {
     static const sx_op op[] = {SX_OP_ADD, SX_OP_MAXIMUM, SX_OP_MINIMUM};
     *whole = sim->part[0];

@@ -18,11 +18,11 @@ typedef struct {
 sx_tensor sx_sim_random(sx_ctx *cx, sx_rng *rng, sx_eval_mode mode, const sx_type *type, bool wide);
 /* What each of `size` devices holds of `whole` under `place`; partial values are drawn. */
 void sx_sim_split(sx_ctx *cx, sx_rng *rng, sx_eval_mode mode, const sx_tensor *whole,
-                  sx_place place, uint32_t size, sx_sim *sim);
+                  sx_shard_place place, uint32_t size, sx_sim *sim);
 /* From R, without looking at other devices: a slice, itself, or itself and zeros. */
-void sx_sim_weaken(sx_ctx *cx, const sx_sim *from, sx_place place, uint32_t size, sx_sim *to);
+void sx_sim_weaken(sx_ctx *cx, const sx_sim *from, sx_shard_place place, uint32_t size, sx_sim *to);
 /* The whole that the parts are under `place`; false where it is R and they differ. */
 bool sx_sim_join(sx_ctx *cx, sx_eval_mode mode, const sx_sim *sim, const sx_type *type,
-                 sx_place place, uint32_t size, sx_tensor *whole);
+                 sx_shard_place place, uint32_t size, sx_tensor *whole);
 bool sx_sim_equal(const sx_tensor *a, const sx_tensor *b);
 #endif

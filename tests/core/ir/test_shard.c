@@ -93,10 +93,10 @@ static sx_places random_places(sx_rng *rng, const sx_graph *graph, const sx_type
         uint32_t place = (uint32_t)sx_rng_below(rng, may_be_partial ? SX_PLACE_COUNT : SX_PLACE_R);
         if (place < type->rank && sx_dim_is_constant(type->dim[place]) &&
             type->dim[place].scale % (pieces[place] * graph->sharding->axis[a].size) == 0) {
-            places.at[a] = (sx_place)place;
+            places.at[a] = (sx_shard_place)place;
             pieces[place] *= graph->sharding->axis[a].size;
         } else if (place > SX_PLACE_R && type->dtype != SX_BOOL) {
-            places.at[a] = (sx_place)place;
+            places.at[a] = (sx_shard_place)place;
         }
     }
     return places;

@@ -19,7 +19,7 @@ typedef struct {
     sx_shard_op op;
 } trial;
 
-static bool is_order(sx_place place)
+static bool is_order(sx_shard_place place)
 {
     return place == SX_PLACE_MAX || place == SX_PLACE_MIN;
 }
@@ -260,11 +260,11 @@ static bool follows(const trial *t, const sx_shard_rows *rows, const sx_shard_ro
     return any;
 }
 
-static sx_place draw_place(sx_rng *rng, const sx_type *type, int64_t size)
+static sx_shard_place draw_place(sx_rng *rng, const sx_type *type, int64_t size)
 {
     uint32_t possible = sx_shard_possible(type, size, NULL);
     for (;;) {
-        sx_place place = (sx_place)sx_rng_below(rng, SX_PLACE_COUNT);
+        sx_shard_place place = (sx_shard_place)sx_rng_below(rng, SX_PLACE_COUNT);
         if ((possible & SX_PLACE_BIT(place)) != 0) {
             return place;
         }
@@ -336,7 +336,7 @@ END_TEST
 
 static const struct {
     sx_op op;
-    sx_place operand[3], result;
+    sx_shard_place operand[3], result;
 } wrong[] = {
     {SX_OP_EXP, {SX_PLACE_SUM}, SX_PLACE_SUM},
     {SX_OP_RELU, {SX_PLACE_SUM}, SX_PLACE_SUM},
@@ -397,7 +397,7 @@ END_TEST
 typedef struct {
     sx_sim sim;
     sx_tensor whole;
-    sx_place place;
+    sx_shard_place place;
 } value;
 
 /* A row whose operands can be had from what the values are; -1: none but all R. */

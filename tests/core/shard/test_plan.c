@@ -156,12 +156,12 @@ static void execute(machine *m, const sx_tensor *known)
     }
 }
 
-static sx_place draw_cut(sx_rng *rng, const sx_type *type, int64_t *pieces, int64_t size)
+static sx_shard_place draw_cut(sx_rng *rng, const sx_type *type, int64_t *pieces, int64_t size)
 {
     uint32_t d = (uint32_t)sx_rng_below(rng, SX_PLACE_R);
     if (d < type->rank && type->dim[d].scale % (pieces[d] * size) == 0) {
         pieces[d] *= size;
-        return (sx_place)d;
+        return (sx_shard_place)d;
     }
     return SX_PLACE_R;
 }

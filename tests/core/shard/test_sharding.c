@@ -126,7 +126,7 @@ static void decorate(sx_rng *rng, sx_graph *graph)
             uint32_t d = (uint32_t)sx_rng_below(rng, type->rank);
             pieces[d] *= graph->sharding->axis[a].size;
             if (sx_dim_is_constant(type->dim[d]) && type->dim[d].scale % pieces[d] == 0) {
-                places.at[a] = (sx_place)d;
+                places.at[a] = (sx_shard_place)d;
             } else {
                 pieces[d] /= graph->sharding->axis[a].size;
             }
