@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "client/runtime/cpu.h"
+#include "client/verify/cover.h"
 
 sx_code sxr_executor_make(sx_ctx *cx, const sx_targets *targets, sxr_program *program,
                           sxr_executor *executor)
@@ -33,12 +34,18 @@ sx_code sxr_executor_emulate(sx_ctx *cx, const sx_targets *targets, sxr_program 
 }
 
 typedef struct {
+    int64_t grid[3], index[SXV_ENDS_MAX][3];
+    uint32_t count;
+} sxv_ends;
+
+typedef struct {
     sxr_executor *executor;
     const sx_module_kernel *kernel;
     uint32_t launch, buffer_count;
     sx_region buffer[SX_REGIONS_MAX], workspace;
     char name[SX_REGIONS_MAX][32];
-    int64_t points; /* of all parts */
+    int64_t points;         /* of all parts */
+    sx_emulated_path *path; /* NULL: not wanted */
 } emulation;
 
 static void prepare(emulation *e, sxr_executor *executor, uint32_t index, void *const *buffer)
@@ -63,6 +70,7 @@ static void prepare(emulation *e, sxr_executor *executor, uint32_t index, void *
                                .size = module->info->workspace_bytes,
                                .writable = true};
     e->points = 0;
+    e->path = NULL;
     for (uint32_t p = 0; p < e->kernel->part_count; p++) {
         const int64_t *grid = module->part[e->kernel->part_first + p].grid;
         e->points += grid[0] * grid[1] * grid[2];
@@ -91,7 +99,8 @@ static sx_code emulate_points(const emulation *e, int64_t first, int64_t count)
                                    .buffer_count = e->buffer_count,
                                    .workspace = &e->workspace,
                                    .threads = part->threads,
-                                   .shared_bytes = part->shared_bytes};
+                                   .shared_bytes = part->shared_bytes,
+                                   .path = e->path};
         uint32_t mxcsr = sxr_mxcsr_get();
         sxr_mxcsr_set(SXR_MXCSR_DEFAULT);
         sx_code code = x->target->emulate(x->cx, x->emulator, &what);
@@ -120,28 +129,108 @@ sx_code sxr_execute(sxr_executor *executor, uint32_t launch, void *const *buffer
     return emulate_points(&e, 0, e.points);
 }
 
+/* ---- some points ---- */
+/* Runs the blocks at the ends of the grid of a block program. */
+static sx_code emulate_ends(emulation *e, const sxv_ends *ends, sxv_cover *cover, uint8_t *touched)
+{
+    sx_ctx *cx = e->executor->cx;
+    SX_ASSERT(ends->count <= SXV_ENDS_MAX);
+    for (uint32_t i = 0; i < ends->count; i++) {
+        const int64_t *at = ends->index[i];
+        sx_emulated_path took = {.affine = false};
+        e->path = &took;
+        e->buffer[e->buffer_count - 1].touched = sxv_cover_begin(cover);
+        sx_code code =
+            emulate_points(e, (at[0] * ends->grid[1] + at[1]) * ends->grid[2] + at[2], 1);
+        e->path = NULL;
+        e->buffer[e->buffer_count - 1].touched = touched;
+        SX_TRY(code);
+        SX_TRY(sxv_cover_add(cx, cover, at, &took, touched));
+    }
+    return SX_OK;
+}
+
+/* Do the blocks at the ends stand for all? */
+static sx_code cover_by_ends(emulation *e, uint8_t *touched, sxr_emulated *emulated)
+{
+    sx_ctx *cx = e->executor->cx;
+    const sx_module *module = sxr_module(e->executor->program);
+    const int64_t *grid = module->part[e->kernel->part_first].grid;
+    sxv_ends ends = {.grid = {grid[0], grid[1], grid[2]}};
+    sxv_cover *cover = NULL;
+    ends.count = sxv_cover_ends(ends.grid, ends.index);
+    size_t bytes = (size_t)e->buffer[e->buffer_count - 1].size;
+    sx_code code = sxv_cover_make(cx, ends.grid, bytes, &cover);
+    code = code == SX_OK ? emulate_ends(e, &ends, cover, touched) : code;
+    emulated->covers = code == SX_OK && sxv_cover_holds(cover, &emulated->partition);
+    emulated->ran = ends.count;
+    if (cover != NULL) {
+        sxv_cover_fini(cover);
+    }
+    return code;
+}
+
+/* The last point; `affordable`: how many of its price the instructions pay for. */
+static sx_code emulate_last(emulation *e, uint64_t instructions_max, uint8_t *touched,
+                            uint64_t *affordable)
+{
+    sxr_executor *x = e->executor;
+    e->buffer[e->buffer_count - 1].touched = touched;
+    uint64_t before = x->target->emulated(x->emulator);
+    SX_TRY(emulate_points(e, e->points - 1, 1));
+    uint64_t each = x->target->emulated(x->emulator) - before;
+    *affordable = instructions_max / (each > 0 ? each : 1);
+    return SX_OK;
+}
+
+/* Of the points but the last, so many, or all. */
+static sx_code emulate_evenly(const emulation *e, int64_t count)
+{
+    int64_t rest = e->points - 1;
+    if (count >= rest) {
+        return rest > 0 ? emulate_points(e, 0, rest) : SX_OK;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        SX_TRY(emulate_points(e, (int64_t)((double)i / (double)count * (double)rest), 1));
+    }
+    return SX_OK;
+}
+
 sx_code sxr_execute_some(sxr_executor *executor, uint32_t launch, void *const *buffer,
                          uint64_t instructions_max, uint8_t *touched, bool *whole)
 {
     SX_ASSERT(executor->emulator != NULL);
     emulation e;
+    uint64_t affordable;
     prepare(&e, executor, launch, buffer);
-    e.buffer[e.buffer_count - 1].touched = touched;
-    uint64_t before = executor->target->emulated(executor->emulator);
-    SX_TRY(emulate_points(&e, e.points - 1, 1));
-    uint64_t each = executor->target->emulated(executor->emulator) - before;
-    uint64_t affordable = instructions_max / (each > 0 ? each : 1);
-    int64_t rest =
-        e.points - 1; /* points 0 .. rest - 1 are still to be emulated, or some of them */
-    *whole = (uint64_t)rest <= affordable;
-    if (*whole) {
-        return emulate_points(&e, 0, rest);
+    SX_TRY(emulate_last(&e, instructions_max, touched, &affordable));
+    *whole = (uint64_t)(e.points - 1) <= affordable;
+    return emulate_evenly(&e, *whole ? e.points : sx_max_i64((int64_t)affordable, 1));
+}
+
+sx_code sxr_execute_covering(sxr_executor *executor, uint32_t launch, void *const *buffer,
+                             uint64_t instructions_max, uint8_t *touched, sxr_emulated *emulated)
+{
+    SX_ASSERT(executor->emulator != NULL && touched != NULL);
+    emulation e;
+    uint64_t affordable;
+    prepare(&e, executor, launch, buffer);
+    SX_TRY(emulate_last(&e, instructions_max, touched, &affordable));
+    int64_t points = e.points;
+    bool whole = (uint64_t)(points - 1) <= affordable;
+    *emulated = (sxr_emulated){.points = points, .ran = points, .whole = whole};
+    emulated->blocks = e.kernel->part_count == 1 &&
+                       sxr_module(executor->program)->part[e.kernel->part_first].threads > 0;
+    if (!whole && emulated->blocks) {
+        SX_TRY(cover_by_ends(&e, touched, emulated));
+    }
+    if (emulated->covers) {
+        return SX_OK;
     }
     int64_t count = sx_max_i64((int64_t)affordable, 1);
-    for (int64_t i = 0; i < count; i++) {
-        SX_TRY(emulate_points(&e, (int64_t)((double)i / (double)count * (double)rest), 1));
-    }
-    return SX_OK;
+    emulated->ran =
+        whole ? points : sx_min_i64((emulated->blocks ? emulated->ran : 1) + count, points);
+    return emulate_evenly(&e, whole ? points : count);
 }
 
 sx_code sxr_execute_backwards(sxr_executor *executor, uint32_t launch, void *const *buffer,

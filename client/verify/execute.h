@@ -36,6 +36,20 @@ sx_code sxr_execute(sxr_executor *executor, uint32_t launch, void *const *buffer
 sx_code sxr_execute_some(sxr_executor *executor, uint32_t launch, void *const *buffer,
                          uint64_t instructions_max, uint8_t *touched, bool *whole);
 
+/* What was emulated of a launch. */
+typedef struct {
+    int64_t points, ran; /* of all its parts; a block that ran twice counts twice */
+    bool whole;          /* all of them */
+    bool blocks;         /* a block program of one part */
+    /* Those that ran stand for all blocks (cover.h), which store each byte of the result once. */
+    bool covers, partition;
+} sxr_emulated;
+
+/* The same, but of a block program that would take more instructions these points: the first, the last but one and the
+ * last along each dimension, in all combinations. Where they do not cover the others, points evenly as well. */
+sx_code sxr_execute_covering(sxr_executor *executor, uint32_t launch, void *const *buffer,
+                             uint64_t instructions_max, uint8_t *touched, sxr_emulated *emulated);
+
 /* Emulates points of a launch from the last to the first, in pieces, until all are done or about so many instructions
  * have run; `touched` as above. */
 sx_code sxr_execute_backwards(sxr_executor *executor, uint32_t launch, void *const *buffer,

@@ -216,9 +216,9 @@ sx_code sxv_run_launch(sxv_verifier *v, uint32_t index)
 }
 
 /* Emulates a launch beside its result's memory, which may hold what the reference still reads. Large launches
- * are emulated in part: the rest of the result is random. `whole` false: only where v->touched is set may it
+ * are emulated in part: the rest of the result is random. Not `whole`: only where v->touched is set may it
  * be compared. */
-static sx_code emulate_launch(sxv_verifier *v, uint32_t index, bool *whole)
+static sx_code emulate_launch(sxv_verifier *v, uint32_t index, sxr_emulated *emulated)
 {
     const sx_module_launch *launch = &v->module->launch[index];
     void *buffer[65];
@@ -240,7 +240,7 @@ static sx_code emulate_launch(sxv_verifier *v, uint32_t index, bool *whole)
     sxr_fill_random(tensor, v->result, v->rng.state); /* draws nothing: as where code is executed */
     memset(v->touched, 0, (size_t)tensor->size);
     buffer[launch->arg_count - 1] = v->result;
-    return sxr_execute_some(&v->executor, index, buffer, v->emulated_max, v->touched, whole);
+    return sxr_execute_covering(&v->executor, index, buffer, v->emulated_max, v->touched, emulated);
 }
 
 /* Elements of a result that was emulated in part: each drawn one, or the next behind it that was stored. */
@@ -254,6 +254,44 @@ static void sample_touched(sxv_verifier *v, const sx_type *type, int64_t *positi
             position[i] = position[i] + 1 < elements ? position[i] + 1 : 0;
         }
     }
+}
+
+/* A block program that was emulated in part: every element that its blocks stored, or, where that takes too long, every
+ * so many of them. */
+#define STORED_STEPS_MAX 1e7
+#define RUN 8
+static sx_code compare_stored(sxv_verifier *v, const sx_node *node, const sx_module_launch *launch,
+                              comparison *c)
+{
+    const sx_attr *attr = sx_graph_attr(v->graph, node);
+    size_t bytes = sx_dtype_bytes(node->type.dtype);
+    int64_t elements = sx_tensor_elements(&node->type), stored = 0;
+    int64_t position[SXV_KERNEL_POINTS_MAX];
+    double value[SXV_KERNEL_POINTS_MAX], typed[SXV_KERNEL_POINTS_MAX], steps = 1;
+    for (uint32_t d = 0; node->op == SX_OP_FUSED && d < attr->type.rank; d++) {
+        steps *= (attr->body->axes >> d & 1) != 0 ? (double)attr->type.dim[d].scale : 1;
+    }
+    for (int64_t i = 0; i < elements; i++) {
+        stored += v->touched[(size_t)i * bytes] != 0 ? 1 : 0;
+    }
+    /* Runs of neighbours, which share what they read, at an odd distance, so that no column of a tile is left out. */
+    int64_t every = (int64_t)((double)stored * steps / STORED_STEPS_MAX) * RUN | 1, seen = 0;
+    every = every > RUN ? every : 1;
+    for (int64_t i = 0; i < elements;) {
+        uint32_t count = 0;
+        for (; i < elements && count < SXV_KERNEL_POINTS_MAX; i++) {
+            if (v->touched[(size_t)i * bytes] != 0 && (seen++ % every < RUN)) {
+                position[count++] = i;
+            }
+        }
+        SX_TRY(count > 0 ? sample_reference(v, node, launch, position, count, 2, value, typed)
+                         : SX_OK);
+        for (uint32_t k = 0; k < count; k++) {
+            compare(c, (uint64_t)position[k], sxv_element(node->type.dtype, v->result, position[k]),
+                    value[k], typed[k]);
+        }
+    }
+    return SX_OK;
 }
 
 void sxv_write_pattern(void *self, uint32_t thread, int64_t first, int64_t last)
@@ -324,9 +362,16 @@ sx_code sxv_verify_launch(sxv_verifier *v, uint32_t index)
     double value[SXV_KERNEL_POINTS_MAX];
     double typed[SXV_KERNEL_POINTS_MAX]; /* with the range and rounding of the element types */
     bool emulated = v->executor.emulator != NULL;
-    bool whole = true;
+    sxr_emulated ran = {.whole = true};
     if (emulated) {
-        SX_TRY(emulate_launch(v, index, &whole));
+        SX_TRY(emulate_launch(v, index, &ran));
+    }
+    bool whole = ran.whole;
+    uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
+    if (ran.covers && !ran.partition) {
+        return SX_FAIL(v->cx, SX_INTERNAL,
+                       "kernel %.*s: its blocks do not store each byte of the result once",
+                       (int)name.len, (const char *)name.ptr);
     }
     uint32_t points = whole ? points_of(v, launch->kernel) : v->points;
     uint32_t count = elements < points ? (uint32_t)elements : points;
@@ -347,7 +392,6 @@ sx_code sxv_verify_launch(sxv_verifier *v, uint32_t index)
     if (!emulated) {
         SX_TRY(run_watched(v, index));
     }
-    uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
     void *memory = sxv_memory(v, result);
     if (emulated) {
         memcpy(memory, v->result, (size_t)sxr_size(v->program, result));
@@ -358,6 +402,9 @@ sx_code sxv_verify_launch(sxv_verifier *v, uint32_t index)
         double got = sxv_element(node->type.dtype, memory, position[i]);
         compare(&c, (uint64_t)position[i], got, value[i], typed[i]);
     }
+    if (!whole && ran.blocks) {
+        SX_TRY(compare_stored(v, node, launch, &c));
+    }
     if (!(relative(&c) <= SXR_KERNEL_TOLERANCE)) {
         return SX_FAIL(v->cx, SX_INTERNAL,
                        "kernel %.*s: element %llu is %.9g, the interpreter has %.9g (error %.2e, "
@@ -365,9 +412,14 @@ sx_code sxv_verify_launch(sxv_verifier *v, uint32_t index)
                        (int)name.len, (const char *)name.ptr, (unsigned long long)c.worst, c.got,
                        c.want, relative(&c), SXR_KERNEL_TOLERANCE);
     }
-    char text[128];
-    (void)snprintf(text, sizeof(text), "kernel %.*s at sampled elements", (int)name.len,
-                   (const char *)name.ptr);
+    char text[256];
+    int used = snprintf(text, sizeof(text), "kernel %.*s at sampled elements", (int)name.len,
+                        (const char *)name.ptr);
+    if (!whole && used > 0 && (size_t)used < sizeof(text)) {
+        (void)snprintf(text + used, sizeof(text) - (size_t)used, " of %lld of its %lld %s%s",
+                       (long long)ran.ran, (long long)ran.points, ran.blocks ? "blocks" : "points",
+                       ran.covers ? ", which the others are like" : "");
+    }
     sxv_add_check(v, text, SX_CHECK_PASSED, c.points, relative(&c), SXR_KERNEL_TOLERANCE);
     v->seen[launch->kernel] = true;
     return SX_OK;

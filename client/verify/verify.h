@@ -8,8 +8,9 @@
  *
  * Where the processor lacks the instructions of a module, its code is emulated (execute.h), and the record
  * says so for each kernel. The emulator gives the processor's bits, so that nothing else of a module depends
- * on the machine that made it; of a kernel of many instructions it runs only some points of the grid, elements
- * are sampled from those, and the outputs are not compared.
+ * on the machine that made it; of a kernel of many instructions it runs only some points of the grid, those elements
+ * are compared, and the outputs are not. Of a block program it runs the blocks at the ends of the grid, and shows that
+ * the others are like them (cover.h), or says nothing of them.
  */
 #ifndef SX_CLIENT_VERIFY_VERIFY_H
 #define SX_CLIENT_VERIFY_VERIFY_H

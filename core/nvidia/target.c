@@ -163,7 +163,7 @@ static sx_ptx_dim blocks_for(const sx_emulation *what, sx_ptx_dim *block)
 }
 
 /* Runs the launch with memory of its own, which is given back: a module has many points. */
-static sx_code run(sx_ctx *cx, interpreter *in, const sx_ptx_launch *launch)
+static sx_code run(sx_ctx *cx, interpreter *in, const sx_ptx_launch *launch, sx_emulated_path *path)
 {
     sx_ctx inner = *cx;
     sx_ptx_outcome outcome = {0};
@@ -171,6 +171,10 @@ static sx_code run(sx_ctx *cx, interpreter *in, const sx_ptx_launch *launch)
     sx_code status = sx_ptx_run(&inner, launch, &outcome);
     sx_arena_fini(&inner.arena);
     in->run += outcome.statistics.warp_insns;
+    if (path != NULL) {
+        *path =
+            (sx_emulated_path){.path = outcome.path, .affine = status == SX_OK && outcome.affine};
+    }
     cx->fuel = inner.fuel;
     if (status != SX_OK) {
         cx->error = inner.error;
@@ -226,6 +230,7 @@ static void launch_blocks(const interpreter *in, const sx_emulation *what, sx_pt
     launch->dynamic_shared_bytes = what->shared_bytes;
     launch->shared_bytes_max = in->machine->block_shared_bytes;
     launch->lazy = true;
+    launch->follow = what->path != NULL;
 }
 
 static sx_code emulate(sx_ctx *cx, sx_emulator *emulator, const sx_emulation *what)
@@ -251,7 +256,7 @@ static sx_code emulate(sx_ctx *cx, sx_emulator *emulator, const sx_emulation *wh
     } else {
         launch.grid = blocks_for(what, &launch.block);
     }
-    return run(cx, in, &launch);
+    return run(cx, in, &launch, what->path);
 }
 
 static uint64_t emulated(const sx_emulator *emulator)

@@ -27,6 +27,14 @@ typedef struct {
     uint64_t lane[SX_PTX_LANES];
 } sx_ptx_word;
 
+/* How two values compare; sx_ptx_alu.relation is a set of these. */
+enum {
+    SX_PTX_LESS = 1 << 0,
+    SX_PTX_EQUAL = 1 << 1,
+    SX_PTX_GREATER = 1 << 2,
+    SX_PTX_UNORDERED = 1 << 3,
+};
+
 /* A prepared instruction. */
 typedef struct sx_ptx_alu sx_ptx_alu;
 struct sx_ptx_alu {

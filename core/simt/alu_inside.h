@@ -9,14 +9,6 @@
 typedef void (*sx_ptx_run)(const sx_ptx_alu *alu, sx_ptx_word *const *result,
                            const sx_ptx_word *const *operand, uint32_t active);
 
-/* How two values compare; sx_ptx_alu.relation is a set of these. */
-enum {
-    SX_PTX_LESS = 1 << 0,
-    SX_PTX_EQUAL = 1 << 1,
-    SX_PTX_GREATER = 1 << 2,
-    SX_PTX_UNORDERED = 1 << 3,
-};
-
 #define SX_PTX_EACH_LANE(i) for (uint32_t i = 0; i < SX_PTX_LANES; i++)
 
 /* Writes the active lanes. */

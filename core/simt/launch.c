@@ -266,6 +266,9 @@ sx_code sx_ptx_run(sx_ctx *cx, const sx_ptx_launch *launch, sx_ptx_outcome *outc
         return SX_FAIL(cx, SX_ABSENT, "the module has no kernel %s", launch->kernel);
     }
     SX_TRY(sx_ptx_prepare(m));
+    if (launch->follow && launch->seed == 0) {
+        SX_TRY(sx_ptx_follow(m, &outcome->affine));
+    }
     SX_TRY(sx_ptx_lay(m));
     return run_blocks(m);
 }

@@ -18,6 +18,7 @@ typedef struct {
     uint8_t handler; /* sx_ptx_handler */
     bool computes;   /* by `alu` */
     bool together;   /* threads of a warp execute it together */
+    bool decides;    /* its guard or its order of operands belongs to the path of a block */
     bool guard_negated;
     bool strong;   /* memory: atomic, volatile, relaxed or stronger */
     bool constant; /* memory: ld.global.nc */
@@ -208,6 +209,8 @@ typedef struct {
     sx_ptx_copy *copy;
     uint32_t copy_count, copy_capacity;
 
+    bool follows; /* the path of what is executed is wanted */
+
     /* Of kernels with mbarriers, engines or wgmma. */
     bool tracks;     /* clocks by thread */
     bool multiplies; /* wgmma */
@@ -250,6 +253,12 @@ typedef struct {
 /* ---- prepare.c ---- */
 /* Instructions become micro-operations, variables get addresses. */
 sx_code sx_ptx_prepare(sx_ptx_machine *m);
+
+/* ---- affine.c ---- */
+/* May blocks be compared by their paths? Marks the instructions that belong to them. */
+sx_code sx_ptx_follow(sx_ptx_machine *m, bool *affine);
+/* An instruction that decides is about to be executed; `lanes` stand at it, those of `active` execute it. */
+void sx_ptx_note_path(const sx_ptx_step *s, uint32_t lanes);
 
 /* ---- lay.c: what the launch gives ---- */
 sx_code sx_ptx_lay(sx_ptx_machine *m);

@@ -83,6 +83,8 @@ typedef struct {
     uint64_t shared_bytes_max;
     uint32_t threads_max;
     uint64_t instructions_max; /* of all threads; 0: no limit but the fuel of the context */
+    /* `path` and `affine` of the outcome are wanted; without a seed. */
+    bool follow;
 } sx_ptx_launch;
 
 /* Where a kernel was stopped. */
@@ -109,6 +111,12 @@ typedef struct {
 typedef struct {
     sx_ptx_fault fault;
     sx_ptx_statistics statistics;
+    /* What decides which instructions the blocks that were run have executed, hashed: guards, and comparisons with the
+     * index of a block. */
+    uint64_t path;
+    /* The blocks of the kernel differ by addresses, which are affine in the index of the block, and by their paths; no
+     * data decides either. If all corners of a box of blocks have one path, all its blocks have it (affine.c). */
+    bool affine;
 } sx_ptx_outcome;
 
 /* Executes the kernel; `module` has passed its check.

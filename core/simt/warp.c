@@ -310,6 +310,9 @@ static sx_code step(sx_ptx_machine *m, sx_ptx_warp *w)
         SX_TRY(check_known(&s, s.u->guard, lanes));
         s.active = passed_guard(&s, lanes);
     }
+    if (m->follows && s.u->decides) {
+        sx_ptx_note_path(&s, lanes);
+    }
     if (is_control(s.u->handler)) {
         count(m, pc, lanes);
         return control(&s, lanes);

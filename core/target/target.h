@@ -57,6 +57,14 @@ typedef struct {
 } sx_region;
 #define SX_REGIONS_MAX 80
 
+/* How points were run, where the target can say (core/simt/run.h): hashed, what decided which instructions were executed;
+ * and whether all points of a box of the grid have one path if its corners do, and addresses that are the same affine
+ * functions of the indices. */
+typedef struct {
+    uint64_t path;
+    bool affine;
+} sx_emulated_path;
+
 /* What is run: `count` points of the grid of a part, counted with the last index fastest, from `first` on. */
 typedef struct {
     uint32_t entry;
@@ -67,6 +75,7 @@ typedef struct {
     const sx_region *workspace; /* NULL: none */
     /* Of a block program: the threads that work at each point, and what its launch asks for. 0 and 0: none. */
     uint32_t threads, shared_bytes;
+    sx_emulated_path *path; /* NULL: not wanted */
 } sx_emulation;
 /* The indices of a point. */
 static inline void sx_emulation_index(const sx_emulation *what, int64_t point, int64_t index[3])

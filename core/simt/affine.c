@@ -1,0 +1,178 @@
+/* affine.c - do the blocks of a grid differ in nothing but where they read and write?
+ *
+ * Every register is followed from what the instructions say, without their order: does it depend on the index of the
+ * block, on data, or on neither? A kernel is affine where what depends on the index of the block is a sum of
+ * multiples of it, is never mixed with data, and goes nowhere but into addresses, sizes of copies, and comparisons
+ * of order with what all blocks share; and where data decides neither addresses nor which instructions are executed.
+ *
+ * Take blocks whose indices form a box. An inequality of an affine function that has one answer at all corners of the
+ * box has it everywhere in the box, since both sides of a hyperplane are convex. So where the corners have the same
+ * path (run.h) all blocks of the box have it, and all their addresses are the same affine functions of the index,
+ * which their values at the corners determine.
+ */
+#include "core/simt/machine.h"
+
+enum { OF_BLOCK = 1, OF_DATA = 2 };
+
+typedef struct {
+    sx_ptx_machine *m;
+    uint8_t *of; /* by word of a warp's file */
+    bool changed, fails;
+} walk;
+
+static uint8_t class_of(const walk *w, uint32_t word)
+{
+    return word == SX_PTX_NO_WORD || (word & SX_PTX_CONSTANT) != 0 ? 0 : w->of[word];
+}
+
+static uint8_t operand(const walk *w, const sx_ptx_micro *u, uint32_t index)
+{
+    SX_ASSERT(index < u->operand_count);
+    return class_of(w, w->m->word[u->word + u->result_count + index]);
+}
+
+static void put(walk *w, const sx_ptx_micro *u, uint8_t value)
+{
+    for (uint32_t i = 0; i < u->result_count; i++) {
+        uint8_t *of = &w->of[w->m->word[u->word + i]];
+        w->changed = w->changed || (*of | value) != *of;
+        *of |= value;
+    }
+}
+
+static bool is_integer(sx_ptx_modifier type)
+{
+    return type >= SX_PTX_TYPE_B8 && type <= SX_PTX_TYPE_S64;
+}
+
+static bool is_order(const sx_ptx_alu *alu)
+{
+    bool less = (alu->relation & SX_PTX_LESS) != 0;
+    bool greater = (alu->relation & SX_PTX_GREATER) != 0;
+    return is_integer(alu->type) && less != greater;
+}
+
+/* Is the result of these operands, some of which depend on the block, affine in its index? */
+static bool stays_affine(const walk *w, const sx_ptx_micro *u)
+{
+    const sx_ptx_alu *alu = &u->alu;
+    bool low = alu->half != SX_PTX_HALF_HI && !alu->saturate;
+    switch ((int)u->handler) {
+    case SX_PTX_RUN_MOV:
+    case SX_PTX_RUN_CVTA: return true;
+    case SX_PTX_RUN_ADD:
+    case SX_PTX_RUN_SUB: return low;
+    case SX_PTX_RUN_MUL:
+    case SX_PTX_RUN_MUL_WIDE:
+    case SX_PTX_RUN_MAD:
+    case SX_PTX_RUN_MAD_WIDE: return low && (operand(w, u, 0) & operand(w, u, 1)) == 0;
+    case SX_PTX_RUN_SHL: return operand(w, u, 1) == 0;
+    case SX_PTX_RUN_CVT: return low && is_integer(alu->type) && is_integer(alu->type2);
+    case SX_PTX_RUN_MIN:
+    case SX_PTX_RUN_MAX:
+    case SX_PTX_RUN_SELP: return true;
+    case SX_PTX_RUN_SETP: return is_order(alu);
+    default: return false;
+    }
+}
+
+static void look_at(walk *w, sx_ptx_micro *u)
+{
+    uint8_t in = 0, at = 0;
+    uint8_t guard = class_of(w, u->guard);
+    for (uint32_t i = 0; i < u->operand_count; i++) {
+        in |= operand(w, u, i);
+    }
+    for (uint32_t i = 0; i < u->address_count; i++) {
+        at |= class_of(w, u->address[i]);
+    }
+    w->fails = w->fails || ((guard | at) & OF_DATA) != 0;
+    u->decides = u->guard != SX_PTX_NO_WORD;
+    if (u->computes || u->handler == SX_PTX_RUN_CVTA) {
+        bool of_block = (in & OF_BLOCK) != 0;
+        bool compares = u->handler == SX_PTX_RUN_SETP;
+        w->fails = w->fails || (of_block && ((in & OF_DATA) != 0 || !stays_affine(w, u)));
+        u->decides = u->decides || (of_block && (compares || u->handler == SX_PTX_RUN_MIN ||
+                                                 u->handler == SX_PTX_RUN_MAX));
+        put(w, u, compares ? in & OF_DATA : in); // an answer is the same in a box
+        return;
+    }
+    switch ((sx_ptx_handler)u->handler) {
+    case SX_PTX_RUN_LD: put(w, u, u->space == SX_PTX_SPACE_PARAM && at == 0 ? 0 : OF_DATA); return;
+    case SX_PTX_RUN_LDMATRIX: put(w, u, OF_DATA); return;
+    case SX_PTX_RUN_ST:
+    case SX_PTX_RUN_STMATRIX: w->fails = w->fails || (in & OF_BLOCK) != 0; return;
+    case SX_PTX_RUN_CP_ASYNC: w->fails = w->fails || (in & OF_DATA) != 0; return;
+    case SX_PTX_RUN_SHFL:
+        w->fails = w->fails || (in & OF_BLOCK) != 0;
+        put(w, u, in);
+        return;
+    case SX_PTX_RUN_BAR:
+    case SX_PTX_RUN_BAR_WARP:
+    case SX_PTX_RUN_CP_COMMIT:
+    case SX_PTX_RUN_CP_WAIT: w->fails = w->fails || in != 0; return;
+    case SX_PTX_RUN_FENCE:
+    case SX_PTX_RUN_PREFETCH:
+    case SX_PTX_RUN_BRA:
+    case SX_PTX_RUN_EXIT:
+    case SX_PTX_RUN_TRAP: return;
+    default: w->fails = true; return; // others are not followed
+    }
+}
+
+sx_code sx_ptx_follow(sx_ptx_machine *m, bool *affine)
+{
+    static const sx_ptx_special index[] = {SX_PTX_SPECIAL_CTAID_X,     SX_PTX_SPECIAL_CTAID_Y,
+                                           SX_PTX_SPECIAL_CTAID_Z,     SX_PTX_SPECIAL_CLUSTERID_X,
+                                           SX_PTX_SPECIAL_CLUSTERID_Y, SX_PTX_SPECIAL_CLUSTERID_Z};
+    walk w = {.m = m, .of = SX_NEW_ARRAY(m->cx, uint8_t, m->file_count), .changed = true};
+    SX_ASSERT(m->micro != NULL && affine != NULL);
+    if (w.of == NULL) {
+        return m->cx->error.code;
+    }
+    for (uint32_t i = 0; i < SX_COUNT(index); i++) {
+        w.of[index[i]] = OF_BLOCK;
+    }
+    /* A pass that changes something adds a bit to a register. */
+    for (uint32_t pass = 0; w.changed && !w.fails; pass++) {
+        SX_ASSERT(pass <= 2 * m->file_count);
+        w.changed = false;
+        for (uint32_t i = 0; i < m->kernel->insn_count && !w.fails; i++) {
+            look_at(&w, &m->micro[i]);
+        }
+    }
+    m->follows = !w.fails;
+    *affine = !w.fails;
+    return SX_OK;
+}
+
+/* The path goes on: FNV-1a of words. */
+static void mix(sx_ptx_machine *m, uint64_t word)
+{
+    m->outcome->path = (m->outcome->path ^ word) * UINT64_C(1099511628211);
+}
+
+/* Is the first operand less than the second, or, where the instruction asks for that, not greater? */
+static uint32_t order(const sx_ptx_step *s)
+{
+    const sx_ptx_alu *alu = &s->u->alu;
+    const sx_ptx_word *first = sx_ptx_operand_word(s, 0), *second = sx_ptx_operand_word(s, 1);
+    uint32_t answer = 0;
+    bool equal = s->u->handler == SX_PTX_RUN_SETP &&
+                 ((alu->relation & SX_PTX_LESS) != 0) == ((alu->relation & SX_PTX_EQUAL) != 0);
+    for (uint32_t lane = 0; lane < SX_PTX_LANES; lane++) {
+        uint64_t x = first->lane[lane] ^ alu->sign, y = second->lane[lane] ^ alu->sign;
+        answer |= (uint32_t)(x < y || (equal && x == y)) << lane;
+    }
+    return answer & s->active;
+}
+
+void sx_ptx_note_path(const sx_ptx_step *s, uint32_t lanes)
+{
+    SX_ASSERT(s->u->decides && s->m->follows);
+    mix(s->m, (uint64_t)s->insn << 32 | lanes);
+    mix(s->m, (uint64_t)s->w->index << 32 | s->active);
+    if (s->u->computes && s->u->operand_count >= 2) {
+        mix(s->m, order(s));
+    }
+}
