@@ -2,6 +2,7 @@
 #include "core/fuse/fuse.h"
 #include "core/pipeline.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,7 +33,8 @@ struct sx_pipe_made {
     bool constant[SX_INPUTS_MAX];
     uint32_t kernel;
     uint32_t pack;       /* kernel that packs an input, or UINT32_MAX */
-    uint32_t pack_input; /* the input it packs, */
+    uint32_t pack_input; /* the input it packs, in whose place the result is read, */
+    uint32_t pack_other; /* another one that it reads, or UINT32_MAX, */
     uint64_t pack_bytes; /* and the size of the result */
 };
 
@@ -233,13 +235,14 @@ typedef struct {
     sx_pipe_made *made; /* what is learnt here is noted there; NULL: nobody asks */
 } subject;
 
-/* The tensor that a packed argument goes to; it takes the place of the argument. */
+/* The tensor that a packed argument, or sums of slices of two, go to; it takes the place of `input`. */
 static sx_code add_packed(sx_ctx *cx, sx_pipe *pipe, const subject *s, uint32_t input,
-                          uint64_t bytes, uint32_t *packed)
+                          uint32_t other, uint64_t bytes, uint32_t *packed)
 {
     char name[64];
-    (void)snprintf(name, sizeof(name), "pack_%u", s->node);
-    bool constant = pipe->tensor[s->tensor[input]].constant;
+    (void)snprintf(name, sizeof(name), "%s_%u", other == UINT32_MAX ? "pack" : "slices", s->node);
+    bool constant = pipe->tensor[s->tensor[input]].constant &&
+                    (other == UINT32_MAX || pipe->tensor[s->tensor[other]].constant);
     sx_type type = {.dtype = SX_F32, .rank = 1, .dim = {sx_dim_of((int64_t)(bytes / 4))}};
     SX_TRY(sx_pipe_add_tensor(cx, pipe, sx_span_of(name), &type, bytes,
                               constant ? SX_TENSOR_PERSISTENT : SX_TENSOR_TEMPORARY, packed));
@@ -247,40 +250,86 @@ static sx_code add_packed(sx_ctx *cx, sx_pipe *pipe, const subject *s, uint32_t 
     return SX_OK;
 }
 
-/* The launch that packs the right argument of a contraction. */
+/* Slices of k are made by different blocks, in a launch of its own before the one that adds them up. */
+static bool has_slices_apart(const sx_schedule *schedule)
+{
+    sx_block_tiles tiles;
+    return sx_block_tiles_of(schedule, &tiles) && tiles.apart;
+}
+
+/* The launch before that of a contraction: it packs the right argument, or makes sums of slices. */
 static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_schedule *schedule,
                     uint32_t *packed)
 {
+    bool slices = has_slices_apart(schedule);
     uint32_t rhs = s->analysis->rhs;
+    uint32_t input = slices ? s->analysis->lhs : rhs, other = slices ? rhs : UINT32_MAX;
+    uint32_t count = slices ? 2 : 1;
     char name[64];
-    (void)snprintf(name, sizeof(name), "pack_%u", s->node);
+    (void)snprintf(name, sizeof(name), "%s_%u", slices ? "slices" : "pack", s->node);
     const sx_lowering what = {
         .kind = SX_LOWER_PACK, .name = name, .schedule = schedule, .analysis = s->analysis};
     sx_kernel *kernel;
     SX_TRY(sx_target_lower(cx, pipe->target, &what, &kernel));
-    uint64_t bytes = (uint64_t)kernel->buffer[1].size; /* of the panels */
-    SX_ASSERT(kernel->buffer_count == 2 && kernel->buffer[1].role == SX_BUFFER_OUT);
+    uint64_t bytes = (uint64_t)kernel->buffer[count].size;
+    SX_ASSERT(kernel->buffer_count == count + 1 && kernel->buffer[count].role == SX_BUFFER_OUT);
     emitted code;
     SX_TRY(emit(cx, pipe, kernel, false, &code));
-    SX_TRY(add_packed(cx, pipe, s, rhs, bytes, packed));
+    SX_TRY(add_packed(cx, pipe, s, input, other, bytes, packed));
     bool constant = pipe->tensor[*packed].constant;
-    uint32_t arg[2] = {s->tensor[rhs], *packed};
+    uint32_t arg[3] = {s->tensor[input], slices ? s->tensor[other] : *packed, *packed};
     double floor_ns = sx_device_move_ns(pipe->device, kernel->bytes);
     double cost_ns = sx_cost_pack(pipe->device, s->analysis, schedule);
     finished done = {
-        .kernel = kernel, .code = &code, .arg = arg, .arg_count = 2, .constant = constant};
+        .kernel = kernel, .code = &code, .arg = arg, .arg_count = count + 1, .constant = constant};
     done.record = (sx_module_kernel){
         .kind = SX_MODULE_PACK,
         .node = s->node,
         .candidates = 1,
         .cost_ns = cost_ns > floor_ns ? cost_ns : floor_ns,
         .floor_ns = floor_ns,
-        .what = sx_module_put_text(&pipe->image->strings, SX_SPAN_LITERAL("pack panels"))};
+        .what = sx_module_put_text(&pipe->image->strings,
+                                   sx_span_of(slices ? "sum slices" : "pack panels"))};
     SX_TRY(append(cx, pipe, &done));
-    s->tensor[rhs] = *packed;
+    s->tensor[input] = *packed;
     s->made->pack = pipe->kernel_last;
-    s->made->pack_input = rhs;
+    s->made->pack_input = input;
+    s->made->pack_other = other;
     s->made->pack_bytes = bytes;
+    return SX_OK;
+}
+
+/* The same for slices that different blocks make: both kernels are those of the nodes that the contraction is written
+ * as (sx_slices_make). */
+static sx_code judge_slices(sx_ctx *cx, sx_pipe *pipe, const subject *s,
+                            const sx_schedule *schedule, const sx_kernel *kernel,
+                            sx_verdict *verdict)
+{
+    const sx_judge_facts facts = {0};
+    const sx_lowering what = {
+        .kind = SX_LOWER_PACK, .name = "slices", .schedule = schedule, .analysis = s->analysis};
+    sx_block_tiles tiles;
+    sx_kernel *partial;
+    sx_verdict sums;
+    sx_slices *slices = SX_NEW(cx, sx_slices);
+    bool of_blocks = sx_block_tiles_of(schedule, &tiles);
+    SX_ASSERT(of_blocks && tiles.apart);
+    if (slices == NULL) {
+        return cx->error.code;
+    }
+    SX_TRY(sx_slices_make(cx, s->analysis, tiles.slice, slices));
+    SX_TRY(sx_judge_kernel(pipe->judge, &slices->combine, slices->combine_input, s->count, &facts,
+                           kernel, verdict));
+    if (!verdict->proven) {
+        return SX_OK;
+    }
+    SX_TRY(sx_target_lower(cx, pipe->target, &what, &partial));
+    SX_TRY(sx_judge_kernel(pipe->judge, &slices->partial, slices->partial_input, 2, &facts, partial,
+                           &sums));
+    verdict->proven = sums.proven;
+    sx_verdict whole = *verdict;
+    (void)snprintf(verdict->text, sizeof(verdict->text), "slices: %.110s; sum: %.110s", sums.text,
+                   whole.text);
     return SX_OK;
 }
 
@@ -290,6 +339,9 @@ static sx_code judge(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_sched
 {
     const sx_analysis *a = s->analysis;
     sx_judge_facts facts = sx_judge_facts_of(schedule, a->kind);
+    if (has_slices_apart(schedule)) {
+        return judge_slices(cx, pipe, s, schedule, kernel, verdict);
+    }
     SX_TRY(sx_judge_kernel(pipe->judge, a->fused, s->type, s->count, &facts, kernel, verdict));
     if (!verdict->proven || facts.panel == 0) {
         return SX_OK;
@@ -313,10 +365,11 @@ static bool is_of_blocks(const sx_schedule *schedule)
     return schedule->stage_count > 0 && schedule->stage[0].space == SX_SPACE_SHARED;
 }
 
-/* A launch of its own packs an argument. */
+/* A launch of its own packs an argument, or makes sums of slices. */
 static bool packs(const sx_schedule *schedule)
 {
-    return schedule->stage_count > 0 && schedule->stage[0].space == SX_SPACE_MEMORY;
+    return has_slices_apart(schedule) ||
+           (schedule->stage_count > 0 && schedule->stage[0].space == SX_SPACE_MEMORY);
 }
 
 /* Tries one candidate; SX_OK with *accepted false where a guard refuses it (the reason is in `verdict`). Blocks need
@@ -370,10 +423,13 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
             continue;
         }
         double packing_ns = 0; /* of its own launch */
+        bool slices = has_slices_apart(&candidate->schedule);
+        double floor_ns = slices ? sx_device_move_ns(pipe->device, kernel->bytes) : search.floor_ns;
         if (packs(&candidate->schedule)) {
             uint32_t packed;
             SX_TRY(pack(cx, pipe, s, &candidate->schedule, &packed));
-            packing_ns = rhs_constant ? 0 : sx_cost_pack(pipe->device, a, &candidate->schedule);
+            bool once = rhs_constant && !slices;
+            packing_ns = once ? 0 : sx_cost_pack(pipe->device, a, &candidate->schedule);
         }
         sx_buf plan;
         sx_buf_init(&plan, 1024);
@@ -393,8 +449,8 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
                                          .kind = s->kind,
                                          .candidates = search.considered,
                                          .node = s->node,
-                                         .cost_ns = candidate->cost_ns - packing_ns,
-                                         .floor_ns = search.floor_ns};
+                                         .cost_ns = fmax(candidate->cost_ns - packing_ns, floor_ns),
+                                         .floor_ns = floor_ns};
         sx_buf *strings = &pipe->image->strings;
         done.record.plan = sx_module_put_text(strings, sx_buf_span(&plan));
         done.record.verdict = sx_module_put_text(strings, sx_span_of(verdict.text));
@@ -494,9 +550,12 @@ static sx_code launch_again(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_made *made,
 {
     if (made->pack != UINT32_MAX) {
         uint32_t packed;
-        SX_TRY(add_packed(cx, pipe, s, made->pack_input, made->pack_bytes, &packed));
-        uint32_t arg[2] = {s->tensor[made->pack_input], packed};
-        launch(pipe, made->pack, arg, 2, pipe->tensor[packed].constant);
+        SX_TRY(
+            add_packed(cx, pipe, s, made->pack_input, made->pack_other, made->pack_bytes, &packed));
+        bool two = made->pack_other != UINT32_MAX;
+        uint32_t arg[3] = {s->tensor[made->pack_input], two ? s->tensor[made->pack_other] : packed,
+                           packed};
+        launch(pipe, made->pack, arg, two ? 3 : 2, pipe->tensor[packed].constant);
         s->tensor[made->pack_input] = packed;
     }
     s->tensor[s->count] = result;
@@ -555,7 +614,7 @@ sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t result
     const sx_node *node = sx_graph_node(pipe->graph, id);
     sx_type type[SX_INPUTS_MAX];
     uint32_t tensor[SX_INPUTS_MAX + 1];
-    sx_pipe_made made = {.node = id.i, .pack = UINT32_MAX};
+    sx_pipe_made made = {.node = id.i, .pack = UINT32_MAX, .pack_other = UINT32_MAX};
     subject s = {
         .type = type, .tensor = tensor, .count = node->input_count, .node = id.i, .made = &made};
     for (uint32_t k = 0; k < node->input_count; k++) {

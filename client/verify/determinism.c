@@ -241,7 +241,10 @@ static sx_code look_at(sxv_verifier *v, visitor *me, uint32_t index)
                               ? sx_graph_node(v->graph, (sx_node_id){kernel->node})
                               : NULL;
     bool moves = kernel->kind == SX_MODULE_PACK || kernel->kind == SX_MODULE_COPY || node == NULL;
-    if (moves) {
+    if (kernel->kind == SX_MODULE_PACK && launch->arg_count > 2) {
+        (void)snprintf(me->row->plan, sizeof(me->row->plan),
+                       "sums of slices, for the kernel behind, which is tried with them");
+    } else if (moves) {
         (void)snprintf(me->row->plan, sizeof(me->row->plan), "moves elements, rounds nothing");
     } else if (!me->row->differs) {
         SX_TRY(try_node(v, me, launch, node, touched));

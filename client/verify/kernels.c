@@ -75,7 +75,7 @@ uint32_t sxv_unpacked(const sx_module *module, uint32_t tensor)
         const sx_module_launch *launch = &module->launch[i];
         const sx_module_kernel *kernel = sx_module_kernel_of(module, i);
         if (kernel != NULL && kernel->kind == SX_MODULE_PACK &&
-            module->arg[launch->arg_first + 1] == tensor) {
+            module->arg[launch->arg_first + launch->arg_count - 1] == tensor) {
             return module->arg[launch->arg_first];
         }
     }

@@ -184,6 +184,16 @@ static sx_code run_piece(sx_ctx *cx, const sxv_subject *s, const piece *p,
     for (uint32_t k = 0; k < s->input_count; k++) {
         buffer[k] = (void *)(uintptr_t)p->argument[k]; /* it is only read */
     }
+    sx_block_tiles tiles;
+    if (sx_block_tiles_of(schedule, &tiles) && tiles.apart) {
+        uint32_t left = p->analysis.lhs;
+        SX_TRY(lower(cx, s, p, schedule, SX_LOWER_PACK, &pack));
+        void *three[3] = {buffer[left], buffer[p->analysis.rhs],
+                          sx_alloc(cx, (size_t)pack->buffer[2].size)};
+        SX_TRY(three[2] != NULL ? run_kernel(cx, s->target, pack, three, order, instructions)
+                                : cx->error.code);
+        buffer[left] = three[2];
+    }
     uint32_t rhs = p->analysis.rhs;
     const sx_stage_place *stage =
         p->analysis.kind == SX_KERNEL_DOT ? sx_schedule_stage(schedule, rhs) : NULL;
@@ -557,6 +567,7 @@ static void draw_block(state *t, const sx_analysis *a, sx_schedule *s)
         tiles.matrix_steps = matrix->steps;
         tiles.steps = sx_max_i64(tiles.steps, matrix->steps);
         tiles.slice = sx_matrix_slice(matrix, a->extent[SX_ROLE_SUM]);
+        tiles.apart = tiles.slice != 0 && sx_slices_apart(a) && sx_rng_below(&t->rng, 2) != 0;
     } else {
         tiles.thread_rows = (uint32_t)draw_power(&t->rng, 0, 2);
         tiles.thread_columns = (uint32_t)draw_power(&t->rng, 0, 2);

@@ -25,6 +25,8 @@
 #define SECTOR_BYTES 32.0
 /* Lines that the lanes of a warp touch when each stores an element of its fragment. */
 #define STORE_LINES 8.0
+/* Of a slice's sum of an element. */
+#define PARTIAL_BYTES 4.0
 /* Registers beside sums and fragments: addresses, counters, bounds. */
 #define MATRIX_REGISTERS 28.0
 #define LANE_REGISTERS 64.0
@@ -121,7 +123,7 @@ uint32_t sx_block_registers(const sx_block_problem *p, const sx_block_tiles *t)
     double all;
     if (t->matrix_rows != 0) {
         double m = (double)t->warp_rows, n = (double)t->warp_columns;
-        double held = t->slice != 0 ? 2 : 1; /* the slice's sum, and the total */
+        double held = t->slice != 0 && !t->apart ? 2 : 1; /* the slice's sum, and the total */
         all = held * m * n / p->device->lanes + (m + n) / 2 + MATRIX_REGISTERS;
     } else {
         double m = t->thread_rows, n = t->thread_columns;
@@ -240,7 +242,29 @@ static double moved_bytes(const sx_block_problem *p, const sx_block_tiles *t, do
     return p->bytes + (again_left - 1) * left + (again_right - 1) * right;
 }
 
-double sx_cost_block(const sx_block_problem *p, const sx_block_tiles *t)
+/* The launch that makes the sums of slices apart from each other: they are a dimension of its batch. */
+static sx_block_problem of_slices(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    sx_block_problem apart = *p;
+    double slices = p->sum / (double)t->slice;
+    SX_ASSERT(t->apart && slices > 1);
+    apart.sum = (double)t->slice;
+    apart.batch *= slices;
+    apart.bytes += PARTIAL_BYTES * apart.batch * p->rows * p->columns;
+    apart.result_cycles = STORE_LINES / p->device->lanes;
+    return apart;
+}
+
+double sx_cost_combine(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    const sx_device *device = p->device;
+    double elements = p->batch * p->rows * p->columns;
+    double bytes = (p->sum / (double)t->slice + 1) * PARTIAL_BYTES * elements;
+    double begin = (START_CYCLES + 2 * device->memory_latency) / device->ghz;
+    return device->launch_ns + begin + sx_device_move_ns(device, bytes);
+}
+
+static double block_ns(const sx_block_problem *p, const sx_block_tiles *t)
 {
     const sx_device *device = p->device;
     double row_blocks = sx_whole(p->rows / (double)t->rows);
@@ -262,9 +286,25 @@ double sx_cost_block(const sx_block_problem *p, const sx_block_tiles *t)
     return sx_most(ns, p->floor_ns) + device->launch_ns;
 }
 
+double sx_cost_block(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    if (!t->apart) {
+        return block_ns(p, t);
+    }
+    sx_block_problem apart = of_slices(p, t);
+    return block_ns(&apart, t) + sx_cost_combine(p, t);
+}
+
 double sx_cost_block_least(const sx_block_problem *p, const sx_block_tiles *t)
 {
     const sx_device *device = p->device;
+    sx_block_problem apart;
+    double after = device->launch_ns;
+    if (t->apart) {
+        apart = of_slices(p, t);
+        after += sx_cost_combine(p, t);
+        p = &apart;
+    }
     double blocks =
         p->batch * sx_whole(p->rows / (double)t->rows) * sx_whole(p->columns / (double)t->columns);
     double each = sx_whole(blocks / device->cores);
@@ -275,5 +315,5 @@ double sx_cost_block_least(const sx_block_problem *p, const sx_block_tiles *t)
         t->matrix_rows != 0 ? 2 * m * n / p->matrix_flops : m * n * p->lane_cycles / device->lanes;
     double results = m * n * p->result_cycles;
     double ns = each * (p->sum * sx_most(compute, second) + results) / device->ghz;
-    return sx_most(ns, p->floor_ns) + device->launch_ns;
+    return sx_most(ns, p->floor_ns) + after;
 }

@@ -16,7 +16,7 @@ double sx_cost_floor(const sx_device *device, const sx_analysis *analysis);
  * depends on weights alone, so packing it costs nothing at run time. */
 double sx_cost_schedule(const sx_device *device, const sx_analysis *analysis,
                         const sx_schedule *schedule, bool rhs_constant);
-/* What of it is the launch that packs the right argument. */
+/* What of it is the launch that packs the right argument, or makes the sums of slices. */
 double sx_cost_pack(const sx_device *device, const sx_analysis *analysis,
                     const sx_schedule *schedule);
 /* sx_cost_schedule for contractions that differ in the columns of a grid point alone: ns[c] under tile_columns[c]. */
@@ -59,6 +59,8 @@ double sx_block_shared_bytes(const sx_block_problem *problem, const sx_block_til
 uint32_t sx_block_resident(const sx_block_problem *problem, const sx_block_tiles *tiles);
 /* sx_cost_schedule for tiles of which a core holds at least one block. */
 double sx_cost_block(const sx_block_problem *problem, const sx_block_tiles *tiles);
+/* What of it is the launch that adds up slices which different blocks made. */
+double sx_cost_combine(const sx_block_problem *problem, const sx_block_tiles *tiles);
 /* No schedule with blocks of so many rows and columns costs less, whatever else it says. */
 double sx_cost_block_least(const sx_block_problem *problem, const sx_block_tiles *tiles);
 

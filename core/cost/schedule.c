@@ -152,6 +152,12 @@ static sx_contraction_tiles tiles_of(const sx_analysis *a, const sx_schedule *s)
 
 double sx_cost_pack(const sx_device *device, const sx_analysis *a, const sx_schedule *s)
 {
+    sx_block_tiles block;
+    if (sx_block_tiles_of(s, &block) && block.apart) {
+        sx_block_problem problem;
+        sx_block_problem_of(device, a, &problem);
+        return sx_cost_block(&problem, &block) - sx_cost_combine(&problem, &block);
+    }
     return pack_ns(device, a, (double)sx_schedule_step(s, SX_ROLE_COLUMN, SX_BIND_LOOP, 0));
 }
 

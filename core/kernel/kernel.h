@@ -166,6 +166,22 @@ bool sx_analysis_is_turned(const sx_analysis *a, uint32_t argument, uint32_t dim
 /* The innermost reduced dimension, or SX_NO_DIM. */
 uint32_t sx_view_inner_reduced(const sx_view *view);
 
+/* ---- slices (slices.c) ---- */
+/* A contraction whose sum is cut in slices of k as two nodes. `partial` has the slices as a dimension of its batch; its
+ * arguments are the two that are multiplied, its result is f32. `combine` is a row kernel that adds these sums up in
+ * ascending order, from 0, and goes on with them; its arguments are those of the contraction, with the result of
+ * `partial` in place of the left one, and it does not read the right one. The bodies lie inside: do not copy it. */
+typedef struct {
+    sx_attr partial, combine;
+    sx_body partial_body, combine_body;
+    sx_type partial_input[2], combine_input[SX_FUSED_ARGS_MAX];
+    sx_analysis partial_analysis, combine_analysis;
+} sx_slices;
+/* Can it be written so? The sum goes over one dimension, and nothing else reads what is multiplied. */
+bool sx_slices_apart(const sx_analysis *analysis);
+/*   errors   SX_UNIMPLEMENTED it cannot, or the slices are not equal */
+sx_code sx_slices_make(sx_ctx *cx, const sx_analysis *analysis, int64_t slice, sx_slices *slices);
+
 /* ---- schedule (schedule.c, schedule_text.c, skeleton.c) ---- */
 typedef enum {
 #define SX_BIND(name, enumerator, help) SX_BIND_##enumerator,
@@ -300,6 +316,8 @@ typedef struct {
     int64_t rows, columns, steps;
     /* The sum is made in slices of so many elements of k, whose sums are added up in ascending order; 0: in one. */
     int64_t slice;
+    /* Blocks make one slice each, and a launch of its own adds them up; else a block makes one after another. */
+    bool apart;
     /* What a warp of the block computes; or all warps together that execute one matrix instruction. */
     int64_t warp_rows, warp_columns;
     /* Without matrix instructions: what a thread of the warp computes; else 0. */
@@ -312,7 +330,7 @@ typedef struct {
 #define SX_BLOCK_DEPTH_MAX 8
 /* `grid(b, m/128, n/128) loop(k/32) warp(m/64, n/32) matrix(m/16, n/8, k/16) stage(arg0: shared x3, arg1: shared x3)`;
  * without matrix instructions `... lane(m/8, n/8) register(m, n, k) ...` in their place. Slices stand before the
- * stages: `loop(k/2048, k/32)`. */
+ * stages, `loop(k/2048, k/32)`; slices of different blocks in the grid, `grid(b, k/2048, m/128, n/128)`. */
 void sx_schedule_block(const sx_block_tiles *tiles, sx_schedule *s);
 /* The numbers that a schedule was made of; false: it is not of this form. */
 bool sx_block_tiles_of(const sx_schedule *s, sx_block_tiles *tiles);

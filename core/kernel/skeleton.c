@@ -109,9 +109,13 @@ void sx_schedule_block(const sx_block_tiles *t, sx_schedule *s)
     SX_ASSERT(t->depth >= 1 && (t->matrix_rows == 0) == (t->thread_rows != 0));
     *s = (sx_schedule){.level_count = 0};
     add(s, SX_BIND_GRID, SX_ROLE_BATCH, 1);
+    if (t->apart) {
+        SX_ASSERT(t->slice != 0);
+        add(s, SX_BIND_GRID, SX_ROLE_SUM, t->slice);
+    }
     add(s, SX_BIND_GRID, SX_ROLE_ROW, t->rows);
     add(s, SX_BIND_GRID, SX_ROLE_COLUMN, t->columns);
-    if (t->slice != 0) {
+    if (t->slice != 0 && !t->apart) {
         add(s, SX_BIND_LOOP, SX_ROLE_SUM, t->slice);
     }
     add(s, SX_BIND_LOOP, SX_ROLE_SUM, t->steps);
@@ -158,6 +162,11 @@ bool sx_block_tiles_of(const sx_schedule *s, sx_block_tiles *t)
     if (inner != 0) {
         t->slice = t->steps;
         t->steps = inner;
+    }
+    int64_t slice = sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_GRID, 0);
+    if (slice != 0) {
+        t->slice = slice;
+        t->apart = true;
     }
     for (uint32_t i = 0; i < SX_COUNT(rest); i++) {
         if (rest[i] > UINT16_MAX) {

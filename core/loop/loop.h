@@ -308,8 +308,8 @@ sx_code sx_lower_pad(sx_ctx *cx, const char *name, const sx_attr *attr, const sx
 /* One of them, as a value. */
 typedef enum {
     SX_LOWER_FUSED, /* an analysed kernel */
-    SX_LOWER_PACK,  /* the panels of a contraction's right argument */
-    SX_LOWER_MOVE   /* concatenate, gather, pad, reverse */
+    SX_LOWER_PACK, /* what a contraction reads: panels of its right argument, or sums of slices of k */
+    SX_LOWER_MOVE /* concatenate, gather, pad, reverse */
 } sx_lowering_kind;
 typedef struct {
     sx_lowering_kind kind;

@@ -29,9 +29,10 @@ static sx_code lower(sx_ctx *cx, const sx_target *target, const sx_lowering *wha
 {
     sx_block_tiles tiles;
     sx_online_blocks online;
-    bool blocks = sx_block_tiles_of(what->schedule, &tiles);
-    bool sums = !blocks && sx_online_blocks_of(what->schedule, &online);
-    if (what->kind != SX_LOWER_FUSED || (!blocks && !sums)) {
+    bool block = what->kind != SX_LOWER_MOVE && sx_block_tiles_of(what->schedule, &tiles);
+    bool sums =
+        !block && what->kind == SX_LOWER_FUSED && sx_online_blocks_of(what->schedule, &online);
+    if (!sums && (!block || (what->kind == SX_LOWER_PACK && !tiles.apart))) {
         return sx_loop_lower(cx, &target->vectors, what, kernel);
     }
     sx_tile_unit unit = {.vectors = &target->vectors,
@@ -40,8 +41,11 @@ static sx_code lower(sx_ctx *cx, const sx_target *target, const sx_lowering *wha
                          .shared_bytes = shared_bytes_of(target),
                          .threads = 1024,
                          .registers = 65536};
-    return (sums ? sx_tile_lower_online : sx_tile_lower_dot)(cx, &unit, what->name, what->analysis,
-                                                             what->schedule, kernel);
+    return (sums                          ? sx_tile_lower_online
+            : what->kind == SX_LOWER_PACK ? sx_tile_lower_slices
+            : tiles.apart
+                ? sx_tile_lower_combine
+                : sx_tile_lower_dot)(cx, &unit, what->name, what->analysis, what->schedule, kernel);
 }
 
 /* ---- emission ---- */
@@ -276,10 +280,13 @@ static void print(const sx_target *target, sx_span code, const char *symbol, sx_
  * instruction adds up its products is not documented and was seen to differ between architectures, so each has a
  * numerics class of its own. Those of integers are exact: their sums have the bits of lanes. */
 #define EXACT "ieee-fma"
+/* Sums of 8192 products and more are cut: a product of few rows by so long columns has too few blocks otherwise to read
+ * its weights at the speed of memory. In slices this long the launch that adds them up is little beside them. */
+#define SLICE_LEAST 2048
 #define MMA(element, TYPE, number)                                                     \
     {                                                                                  \
         .name = "mma.m16n8k16." #element, .factor = (TYPE), .sum = SX_F32, .rows = 16, \
-        .columns = 8, .steps = 16, .warps = 1,                                         \
+        .columns = 8, .steps = 16, .warps = 1, .slice_least = SLICE_LEAST,             \
         .numerics = "mma.m16n8k16." #element " of sm_" #number                         \
     }
 #define MMA_BYTES(element, TYPE)                                                       \

@@ -59,7 +59,6 @@ sx_code sx_nvidia_make_sums(sx_nvidia_block *k)
     return SX_OK;
 }
 
-/* The totals begin at -0, to which the first slice's sum is added without a change, also if it is -0 itself. */
 static sx_code make_totals(sx_nvidia_block *k)
 {
     uint32_t count = sx_layout_count(&k->tile->held, SX_HOME_REGISTER);
@@ -70,8 +69,7 @@ static sx_code make_totals(sx_nvidia_block *k)
     }
     for (uint32_t r = 0; r < count; r++) {
         k->total[r] = sx_ptx_register(&k->l.b, SX_PTX_B32);
-        SX_PTX_PUT(&k->l.b, MOV, SX_PTX_M(SX_PTX_TYPE_B32), k->total[r],
-                   sx_ptx_imm(INT64_C(0x80000000)));
+        SX_PTX_PUT(&k->l.b, MOV, SX_PTX_M(SX_PTX_TYPE_B32), k->total[r], sx_ptx_imm(0));
     }
     return SX_OK;
 }

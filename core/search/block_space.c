@@ -8,6 +8,7 @@
 #define LANE_ROWS \
     4 /* lanes of a warp that stand one above the other, without matrix instructions */
 #define LITTLE_LESS 0.995    /* times the price with a stage less: more stages are of no use */
+#define GRID_MOST UINT16_MAX /* points of a grid along its first dimension */
 #define COPY_BYTES 16        /* the widest copy to shared memory */
 #define STAGE_BYTES_LEAST 32 /* of a row of a stage: a sector */
 #define STAGE_BYTES_MOST 128 /* all banks of shared memory */
@@ -86,7 +87,8 @@ static sx_code price_depths(blocks *b)
 {
     sx_search_result *result = b->space->result;
     double before = 0;
-    int64_t stages = sx_ceil_div_i64(b->space->a->extent[SX_ROLE_SUM], b->t.steps);
+    int64_t sum = b->t.apart ? b->t.slice : b->space->a->extent[SX_ROLE_SUM];
+    int64_t stages = sx_ceil_div_i64(sum, b->t.steps);
     for (uint32_t d = 0; d < SX_COUNT(depths); d++) {
         b->t.depth = depths[d];
         if (d > 0 && depths[d] > stages + 1) { /* stages that nothing comes for */
@@ -207,6 +209,23 @@ static uint32_t *block_phase(const blocks *b)
     return wanted ? NULL : &result->dropped_bound;
 }
 
+static sx_code price_blocks(blocks *b)
+{
+    for (uint32_t r = 0; r < SX_COUNT(block_rows); r++) {
+        for (uint32_t c = 0; c < SX_COUNT(block_columns); c++) {
+            b->t.rows = block_rows[r];
+            b->t.columns = block_columns[c];
+            uint32_t *phase = block_phase(b);
+            if (phase != NULL) {
+                SX_TRY(sx_search_drop(b->space, phase, (uint32_t)INSIDE_BLOCK));
+                continue;
+            }
+            SX_TRY(b->matrix != NULL ? price_matrix_warps(b) : price_lane_warps(b));
+        }
+    }
+    return SX_OK;
+}
+
 sx_code sx_search_blocks(sx_search_space *space, const sx_matrix_instruction *matrix)
 {
     const sx_analysis *a = space->a;
@@ -226,17 +245,9 @@ sx_code sx_search_blocks(sx_search_space *space, const sx_matrix_instruction *ma
         b.t.matrix_steps = matrix->steps;
         b.t.slice = sx_matrix_slice(matrix, a->extent[SX_ROLE_SUM]);
     }
-    for (uint32_t r = 0; r < SX_COUNT(block_rows); r++) {
-        for (uint32_t c = 0; c < SX_COUNT(block_columns); c++) {
-            b.t.rows = block_rows[r];
-            b.t.columns = block_columns[c];
-            uint32_t *phase = block_phase(&b);
-            if (phase != NULL) {
-                SX_TRY(sx_search_drop(space, phase, (uint32_t)INSIDE_BLOCK));
-                continue;
-            }
-            SX_TRY(matrix != NULL ? price_matrix_warps(&b) : price_lane_warps(&b));
-        }
-    }
-    return SX_OK;
+    SX_TRY(price_blocks(&b));
+    int64_t slices = b.t.slice != 0 ? a->extent[SX_ROLE_SUM] / b.t.slice : 1;
+    bool fits = a->extent[SX_ROLE_BATCH] <= GRID_MOST / slices; /* they are a part of the batch */
+    b.t.apart = b.t.slice != 0 && fits && sx_slices_apart(a);
+    return b.t.apart ? price_blocks(&b) : SX_OK;
 }

@@ -493,7 +493,8 @@ static sx_code check_tiles(lowering *w)
         }
     }
     const sx_matrix_instruction *m = w->tile->matrix;
-    if (t->slice != w->tile->slice || t->slice % t->steps != 0) { /* the numerics plan decides */
+    if (t->apart || t->slice != w->tile->slice ||
+        t->slice % t->steps != 0) { /* the numerics plan decides */
         return refuse(w, "sums in other slices than those of their plan");
     }
     int64_t unit_rows = m != NULL ? m->rows : t->thread_rows;
@@ -617,12 +618,7 @@ sx_code sx_tile_lower_dot(sx_ctx *cx, const sx_tile_unit *unit, const char *name
     SX_TRY(choose_matrix(w));
     SX_TRY(check_tiles(w));
     add_buffers(w);
-    sx_vector_unit rounding = *unit->vectors;
-    rounding.numerics = tile->matrix != NULL ? tile->matrix->numerics : rounding.numerics;
-    w->l.unit = &rounding;
-    const int64_t sums[2] = {a->extent[SX_ROLE_SUM], tile->slice};
-    w->l.kernel->numerics = sx_lower_numerics(&w->l, SX_KERNEL_DOT, sums, tile->slice != 0 ? 2 : 1);
-    w->l.unit = unit->vectors;
+    w->l.kernel->numerics = sx_tile_numerics(unit, a, tile->matrix, tile->slice);
     measure(w);
     tile->by_engine ? make_engine_roles(tile) : make_roles(tile);
     SX_TRY(make_map(w));

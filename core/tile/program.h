@@ -12,7 +12,7 @@
  * the last k: a sum of -0 would not stay what it is.
  *
  * Where the program has slices, the sum is made in parts of `slice` steps of k, each as above, and these are added up
- * in ascending order, from the first one on. The threads hold the total beside the sum of the slice at work.
+ * in ascending order, from +0. The threads hold the total beside the sum of the slice at work.
  *
  * The point (b, i, j) of the grid computes the elements of batch b from row i * block_rows and column j * block_columns
  * on, as far as the matrices reach: b counts the points of the batch dimensions, the last one fastest. Steps of k come
@@ -163,6 +163,22 @@ sx_code sx_tile_boxes_of(sx_ctx *cx, const sx_tile *tile, uint32_t which, sx_til
 /* A slot as the operand of a matrix instruction that reads shared memory. */
 sx_code sx_tile_descriptor_of(sx_ctx *cx, const sx_tile *tile, uint32_t which,
                               sx_wgmma_operand *operand);
+
+/* lower_slices.c: under a schedule whose slices are made by different blocks, the two kernels of sx_slices. First the
+ * sums of the slices; buffers are the left argument, the right one and the sums. Then the launch that adds them up;
+ * buffers are the arguments in order, with the sums in place of the left one, and the result. Its numerics plan is that
+ * of the contraction whose slices one block makes, which has the same bits.
+ *   errors   those of sx_tile_lower_dot and sx_slices_make */
+sx_code sx_tile_lower_slices(sx_ctx *cx, const sx_tile_unit *unit, const char *name,
+                             const sx_analysis *analysis, const sx_schedule *schedule,
+                             sx_kernel **kernel);
+sx_code sx_tile_lower_combine(sx_ctx *cx, const sx_tile_unit *unit, const char *name,
+                              const sx_analysis *analysis, const sx_schedule *schedule,
+                              sx_kernel **kernel);
+
+/* The id of a contraction's plan: by the instruction (NULL: fused multiply-adds), in slices of so many steps, or 0. */
+uint64_t sx_tile_numerics(const sx_tile_unit *unit, const sx_analysis *analysis,
+                          const sx_matrix_instruction *matrix, int64_t slice);
 
 /* check.c: a part with a tile is well formed. Its layouts hold every element of the block once; roles meet at the ring
  * without a fault in every interleaving; the matrices and all that `map` touches lie in their buffers; copies are

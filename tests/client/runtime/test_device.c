@@ -509,6 +509,39 @@ START_TEST(test_contractions_by_blocks)
 }
 END_TEST
 
+/* Long sums of few rows: slices of k by different blocks, and a launch that adds them up; the second product is two
+ * launches of the same kernels. */
+START_TEST(test_slices_by_blocks)
+{
+    static const char text[] =
+        "sx 1\ngraph \"g\" () {\n"
+        "%x = parameter {name = \"x\", weight = 0} : bf16[5, 8192]\n"
+        "%w = parameter {name = \"w\", weight = 0} : bf16[8192, 40]\n"
+        "%y = parameter {name = \"y\", weight = 0} : bf16[5, 8192]\n"
+        "%v = parameter {name = \"v\", weight = 0} : bf16[8192, 40]\n"
+        "%d = dot_general(%x, %w) {lhs_contract = [1], rhs_contract = [0]} : bf16[5, 40]\n"
+        "%e = dot_general(%y, %v) {lhs_contract = [1], rhs_contract = [0]} : bf16[5, 40]\n"
+        "%r = relu(%d) : bf16[5, 40]\n"
+        "%s = relu(%e) : bf16[5, 40]\n"
+        "return %r as \"r\", %s as \"s\"\n}\n";
+    const sx_test_request request = {.text = text, .target = "h100"};
+    sx_buf image;
+    sx_buf_init(&image, (size_t)1 << 26);
+    ck_sx_ok(&cx, sx_test_compile(&cx, &request, &image));
+    sxr_program *program = sx_test_open(&cx, sx_buf_span(&image), 1, SX_FILL_SMOOTH);
+    sx_buf_fini(&image);
+    const sx_module *module = sxr_module(program);
+    ck_assert_uint_eq(module->kernel_count, 2);
+    ck_assert_uint_eq(module->launch_count, 4);
+    ck_assert_uint_eq(sx_test_kernels(module, SX_MODULE_PACK), 1);
+    ck_assert_uint_eq(sx_test_kernels(module, SX_MODULE_CONTRACTION), 1);
+    ck_sx_ok(&cx, sxr_run(&cx, program, NULL));
+    sx_module_check check;
+    ck_sx_ok(&cx, sxr_check_program(&cx, program, 0, &check));
+    sxr_close(program);
+}
+END_TEST
+
 /* ---- memory and streams of the caller ---- */
 
 /* The memory of x, y and d on the GPU, and with `weight` that of w. */
@@ -860,6 +893,7 @@ int main(void)
     tcase_add_test(tcase, test_block_programs);
     tcase_add_loop_test(tcase, test_blocks_that_are_refused, 0, (int)SX_COUNT(refused_block));
     tcase_add_loop_test(tcase, test_contractions_by_blocks, 0, (int)SX_COUNT(contraction));
+    tcase_add_test(tcase, test_slices_by_blocks);
     tcase_add_loop_test(tcase, test_streams_and_graphs, 0, 2);
     tcase_add_test(tcase, test_rounds_in_a_graph);
     tcase_add_test(tcase, test_times_of_a_graph);

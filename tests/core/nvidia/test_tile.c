@@ -465,7 +465,7 @@ START_TEST(test_slice_rule)
 }
 END_TEST
 
-/* One row of the product by the plan: each slice folded from 0, and the slices added from the first one on. */
+/* One row of the product by the plan: each slice folded from 0, and the slices added from 0. */
 static float added(const node *n, int64_t k, int64_t slice, int64_t row, int64_t column,
                    int64_t columns)
 {
@@ -484,7 +484,7 @@ static float added(const node *n, int64_t k, int64_t slice, int64_t row, int64_t
             }
             sum = (float)exact;
         }
-        total = first == 0 ? sum : total + sum;
+        total += sum;
     }
     return total;
 }
