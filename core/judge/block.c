@@ -128,7 +128,12 @@ static bool check_shared(const block *b)
 {
     const sx_tile *t = b->t;
     const sx_ring *r = &t->ring;
-    if (r->slot_count != 2 || r->depth == 0 || r->depth > SX_RING_DEPTH_MAX || r->tx_bytes != 0) {
+    uint64_t boxes = 0; // of the copy engine, which leaves no gaps
+    for (uint32_t k = 0; t->by_engine && k < 2; k++) {
+        boxes += (uint64_t)r->slot[k].rows * r->slot[k].panels * r->slot[k].panel_bytes;
+    }
+    if (r->slot_count != 2 || r->depth == 0 || r->depth > SX_RING_DEPTH_MAX ||
+        r->tx_bytes != boxes) {
         (void)sx_refuse(b->g, "a ring of %u slots, %u stages, %u bytes of the copy engine",
                         r->slot_count, r->depth, r->tx_bytes);
         return false;
@@ -308,11 +313,13 @@ static bool in_fragments(const block *b, sx_operand operand, const sx_layout *la
     const sx_matrix_instruction *m = b->t->matrix;
     sx_layout fragment;
     sx_quotient quotient;
-    if (m->rows != 16 || m->columns != 8 ||
-        sx_fragment_find(b->j->cx, SX_MMA_SYNC, operand, m->factor, m->columns, m->steps,
-                         &fragment) != SX_OK) {
+    bool group = b->t->by_engine; // four warps, each of which has 16 of 64 rows
+    if (m->rows != (group ? 64U : 16U) || (!group && m->columns != 8) ||
+        sx_fragment_find(b->j->cx, group ? SX_WGMMA : SX_MMA_SYNC, operand, m->factor, m->columns,
+                         m->steps, &fragment) != SX_OK) {
         return false;
     }
+    fragment = sx_layout_normal(&fragment);
     if (!sx_layout_divide(layout, &fragment, &quotient)) {
         return false;
     }
@@ -335,7 +342,7 @@ static sx_code valid_layouts(const block *b, uint32_t warps)
                         t->block_rows, t->block_columns, warps);
         return SX_OK;
     }
-    for (uint32_t k = 0; k < 2; k++) {
+    for (uint32_t k = 0; !t->by_engine && k < 2; k++) {
         const sx_tile_operand *o = &t->operand[k];
         uint32_t side = k == SX_TILE_LEFT ? t->block_rows : t->block_columns;
         SX_TRY(sx_layout_check(b->j->cx, &o->held));
@@ -359,11 +366,35 @@ static bool check_matrix(const block *b)
               (m->factor == t->operand[0].view.element && m->factor == t->operand[1].view.element &&
                sx_dtype_bytes(m->sum) == b->kernel->lane_bytes &&
                sx_dtype_class_of(m->sum) == sx_dtype_class_of(m->factor) && m->steps > 0 &&
-               t->operand[0].group == t->operand[1].group && t->operand[0].group % m->steps == 0);
+               (t->by_engine ? t->block_steps % m->steps == 0
+                             : t->operand[0].group == t->operand[1].group &&
+                                   t->operand[0].group % m->steps == 0));
     if (!ok) {
         (void)sx_refuse(b->g, "%s does not multiply these arguments", m->name);
     }
     return ok;
+}
+
+/* Instructions of four warps read factors where the copy engine has put them: the rows and columns of their sums, in
+ * slots that they can read. */
+static sx_code check_groups(const block *b, uint32_t warps)
+{
+    const sx_tile *t = b->t;
+    const sx_matrix_instruction *m = t->matrix;
+    sx_layout repeats;
+    sx_wgmma_operand operand[2];
+    for (uint32_t k = 0; k < 2; k++) {
+        SX_TRY(sx_wgmma_operand_make(b->j->cx, &t->ring.slot[k], m->factor,
+                                     t->operand[k].sum_inner ? SX_MAJOR_K : SX_MAJOR_MN,
+                                     &operand[k]));
+    }
+    bool begins = (m->rows % operand[0].mn_unit == 0 || t->block_rows == m->rows) &&
+                  (m->columns % operand[1].mn_unit == 0 || t->block_columns == m->columns) &&
+                  m->steps % operand[0].k_unit == 0 && m->steps % operand[1].k_unit == 0;
+    if (warps % 4 != 0 || !begins || !in_fragments(b, SX_OPERAND_C, &t->held, &repeats)) {
+        (void)sx_refuse(b->g, "%u warps do not hold the sums of whole instructions", warps);
+    }
+    return SX_OK;
 }
 
 static sx_code check_held(const block *b, uint32_t warps)
@@ -372,6 +403,9 @@ static sx_code check_held(const block *b, uint32_t warps)
     SX_TRY(valid_layouts(b, warps));
     if (b->g->refused || !check_matrix(b)) {
         return SX_OK;
+    }
+    if (t->by_engine) {
+        return check_groups(b, warps);
     }
     static const sx_operand operands[2] = {SX_OPERAND_A, SX_OPERAND_B};
     for (uint32_t k = 0; k < 2; k++) {
@@ -399,6 +433,7 @@ typedef struct {
     uint32_t count;
     bool looped, in_loop;
     bool acquired, published, waited, multiplied, filled, mapped;
+    bool engine, settled; /* products end later than their item, until they are settled */
     uint32_t fetched[2];
     uint32_t back_max; /* of the releases in the loop */
 } role_state;
@@ -435,14 +470,16 @@ static bool read_item(const sx_tile_item *item, role_state *s)
         s->multiplied = true;
         return ok;
     }
-    case SX_TILE_SETTLE: return false; /* multiplications that end later are not proven */
+    case SX_TILE_SETTLE:
+        s->settled = behind && item->back == 0;
+        return s->multiplied && item->back < SX_RING_DEPTH_MAX;
     case SX_TILE_RELEASE:
         /* before this stage's wait the one of the iteration before is the last */
         s->back_max = s->in_loop && item->back > s->back_max ? item->back : s->back_max;
         return s->looped && item->back < SX_RING_DEPTH_MAX &&
                (behind || s->multiplied || !s->waited || item->back > 0);
     case SX_TILE_MAP: {
-        bool ok = behind && !s->mapped;
+        bool ok = behind && !s->mapped && (s->settled || !s->engine);
         s->mapped = true;
         return ok;
     }
@@ -468,10 +505,15 @@ static void put_step(const sx_tile_item *item, role_state *s)
     case SX_TILE_PUBLISH: step.op = SX_STEP_PUBLISH; break;
     case SX_TILE_WAIT: step.op = SX_STEP_WAIT; break;
     case SX_TILE_RELEASE: step.op = SX_STEP_RELEASE; break;
+    case SX_TILE_SETTLE: step.op = SX_STEP_SETTLE; break;
+    case SX_TILE_MULTIPLY:
+        if (!s->engine) {
+            return;
+        }
+        step.op = SX_STEP_READ;
+        break;
     case SX_TILE_FETCH:
     case SX_TILE_FILL:
-    case SX_TILE_MULTIPLY:
-    case SX_TILE_SETTLE:
     case SX_TILE_MAP:
     case SX_TILE_LOOP:
     case SX_TILE_END: return;
@@ -519,10 +561,9 @@ static bool same_steps(const sx_role_steps *x, const sx_role_steps *y)
 }
 
 /* All interleavings; what was found right before is not gone through again. */
-static sx_code check_ring(const block *b, const sx_role_steps *steps)
+static sx_code check_ring(const block *b, const sx_role_steps *steps, uint32_t roles)
 {
     const sx_ring *r = &b->t->ring;
-    uint32_t roles = b->t->role_count;
     sx_proven_ring *known = b->j->ring;
     for (uint32_t i = 0; i < b->j->ring_count; i++) {
         bool same = known[i].depth == r->depth && known[i].full == r->full_arrivals &&
@@ -584,11 +625,13 @@ static sx_code check_roles(const block *b, crew *warps)
     uint32_t fetched[2] = {0, 0}, computing = 0;
     memset(state, 0, sizeof(state));
     memset(steps, 0, sizeof(steps));
+    uint32_t roles = b->t->role_count;
     if (b->t->role_count == 0 || b->t->role_count > SX_ROLES_MAX) {
         (void)sx_refuse(b->g, "%u roles", b->t->role_count);
         return SX_OK;
     }
     for (uint32_t i = 0; i < b->t->role_count; i++) {
+        state[i].engine = b->t->by_engine;
         if (!read_role(b, &b->t->role[i], &state[i], &steps[i])) {
             return SX_OK;
         }
@@ -606,7 +649,24 @@ static sx_code check_roles(const block *b, crew *warps)
                         fetched[0], fetched[1], computing);
         return SX_OK;
     }
-    return share_warps(b, state) ? check_ring(b, steps) : SX_OK;
+    if (!share_warps(b, state)) {
+        return SX_OK;
+    }
+    for (uint32_t i = 0; b->t->by_engine && i < b->t->role_count; i++) {
+        const sx_tile_role *role = &b->t->role[i];
+        bool alone = state[i].multiplied ? role->warps % 4 == 0 && role->first_warp % 4 == 0
+                                         : role->warps == 1;
+        uint32_t more = state[i].multiplied ? role->warps / 4 - 1 : 0; // each four free a stage
+        if (!alone || roles + more > SX_ROLES_MAX) {
+            (void)sx_refuse(b->g, "role %.24s: %u warps from %u on", role->name, role->warps,
+                            role->first_warp);
+            return SX_OK;
+        }
+        for (; more > 0; more--) {
+            steps[roles++] = steps[i];
+        }
+    }
+    return check_ring(b, steps, roles);
 }
 
 /* ---- the program of an element ---- */
@@ -672,16 +732,30 @@ static bool check_map(const block *b)
 
 /* ---- a part ---- */
 
+/* The copy engine fills what instructions of four warps read, and nothing else. */
+static bool check_engine(const block *b)
+{
+    const sx_matrix_instruction *m = b->t->matrix;
+    bool ok = b->t->by_engine == (m != NULL && m->warps == 4);
+    if (!ok) {
+        (void)sx_refuse(b->g, "%s between copy engine and threads", m != NULL ? m->name : "sums");
+    }
+    return ok;
+}
+
 static sx_code prove_part(const block *b)
 {
     crew warps = {0};
+    bool engine = b->t->by_engine;
     bool ok = check_grid(b) && check_slices(b) && check_view(b, SX_TILE_LEFT) &&
-              check_view(b, SX_TILE_RIGHT) && check_shared(b) && check_copies(b, SX_TILE_LEFT) &&
-              check_copies(b, SX_TILE_RIGHT) && check_map(b);
+              check_view(b, SX_TILE_RIGHT) && check_shared(b) && check_engine(b) && check_map(b);
+    for (uint32_t k = 0; k < 2 && ok; k++) {
+        ok = engine ? sx_prove_boxes(b->j, b->t, k) : check_copies(b, k);
+    }
     if (ok) {
         SX_TRY(check_roles(b, &warps));
     }
-    for (uint32_t k = 0; k < 2 && !b->g->refused; k++) {
+    for (uint32_t k = 0; k < 2 && !b->g->refused && !engine; k++) {
         SX_TRY(check_copied(b, k, warps.load[k]));
     }
     return b->g->refused ? SX_OK : check_held(b, warps.multiply);

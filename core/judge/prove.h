@@ -51,6 +51,9 @@ struct sx_judge {
     uint32_t expected;
 };
 
+/* block_engine.c: the boxes of an argument bring the tile of its view into its slot. False: refused. */
+bool sx_prove_boxes(sx_judge *j, const sx_tile *tile, uint32_t which);
+
 /* Checks the kernel and forgets the one before. */
 sx_code sx_prove_begin(sx_judge *j, const sx_kernel *kernel, sx_verdict *verdict);
 /* The buffers must be those of the node: `size` bytes of each input and of the result, and at most a workspace. */

@@ -142,15 +142,16 @@ sx_ptx_op sx_nvidia_warpgroup_op(const sx_matrix_instruction *m)
                                           : SX_PTX_OP_COUNT;
 }
 
-/* Begins the products of one instruction: `slice` times 64 rows from the warps' first on. */
+/* Begins the products of one instruction, for the sums of the thread from number `slice` times as many on. */
 static void multiply_slice(sx_nvidia_block *k, const sx_ptx_arg *slot, uint32_t slice,
                            uint32_t step)
 {
     sx_ptx_builder *b = &k->l.b;
     const sx_matrix_instruction *m = k->tile->matrix;
     uint32_t own = m->rows * m->columns / WARPGROUP;
-    sx_ptx_arg left = descriptor(k, SX_TILE_LEFT, slot[0], slice * m->rows, step);
-    sx_ptx_arg right = descriptor(k, SX_TILE_RIGHT, slot[1], 0, step);
+    uint32_t at = sx_layout_apply(&k->tile->held, &(sx_place){{slice * own}});
+    sx_ptx_arg left = descriptor(k, SX_TILE_LEFT, slot[0], sx_at_row(at), step);
+    sx_ptx_arg right = descriptor(k, SX_TILE_RIGHT, slot[1], sx_at_column(at), step);
     sx_ptx_arg arg[] = {sx_ptx_vector(b, &k->sum[slice * own], own),
                         left,
                         right,
