@@ -99,6 +99,37 @@ START_TEST(test_exact)
 }
 END_TEST
 
+/* Rings that are never full, full once, and in later phases of their barriers; last stages that are not whole. */
+START_TEST(test_phases)
+{
+    static const int64_t sums[] = {8, 16, 40, 48, 64, 80, 128, 136, 264};
+    static const sx_block_tiles plan = WGMMA(128, 16, 16, 64, 16, 4);
+    static const test_tiles vectors = {
+        .lanes = 16, .block_m = 4, .block_nv = 2, .tile_m = 16, .tile_n = 64, .unroll_k = 2};
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t i = 0; i < SX_COUNT(sums); i++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        tiles_case c = {.dtype = SX_BF16, .b = 1, .m = 100, .k = sums[i], .n = 16};
+        node n = tiles_node(&cx, &c);
+        sx_kernel *other;
+        tiles_fill(&cx, &n, &rng, true);
+        uint8_t *want = run_node(&cx, &n, &vectors, run_eval, NULL, &other);
+        uint8_t *out = exact_buffer(&cx, bytes_of(&n.result));
+        sx_kernel *kernel = lower(&cx, &n, &plan);
+        sx_ptx_module *module = tiles_module(&cx, kernel, 90);
+        for (uint32_t lazy = 0; lazy < 2; lazy++) {
+            sx_code code =
+                tiles_run(&cx, kernel, module, &n, sx_rng_next(&rng), lazy != 0, out, NULL);
+            ck_assert_msg(code == SX_OK, "%lld steps: %s", (long long)sums[i], cx.error.text);
+            ck_assert_msg(memcmp(out, want, bytes_of(&n.result)) == 0, "%lld steps: other bits",
+                          (long long)sums[i]);
+        }
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 /* The plan of the numerics id: groups of 16 products in ascending order, each sum rounded once (as the interpreter of
  * PTX has it; a GPU rounds the sum within a group in its own way). */
 static float folded(const node *n, int64_t k, int64_t row, int64_t column, int64_t columns)
@@ -391,6 +422,7 @@ int main(void)
     TCase *tcase = tcase_create("hopper");
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, test_exact, 0, (int)SX_COUNT(plans));
+    tcase_add_test(tcase, test_phases);
     tcase_add_loop_test(tcase, test_fold, 0, 2);
     tcase_add_loop_test(tcase, test_refused, 0, (int)SX_COUNT(refused));
     tcase_add_loop_test(tcase, test_planted, 0, (int)SX_COUNT(faults));
