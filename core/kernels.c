@@ -168,6 +168,9 @@ static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
         return cx->error.code;
     }
     for (uint32_t p = 0; p < kernel->part_count; p++) {
+        if (done->code->entries.maps[p].count > 0) {
+            return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: tensor maps in modules", kernel->name);
+        }
         part[p].entry = done->code->entries.entry[p];
         memcpy(part[p].grid, kernel->part[p].grid, sizeof(part[p].grid));
         part[p].threads = done->code->entries.block[p].threads;

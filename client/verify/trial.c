@@ -164,7 +164,8 @@ static sx_code run_kernel(sx_ctx *cx, const sx_target *target, const sx_kernel *
                              .buffer_count = count - (works ? 1 : 0),
                              .workspace = works ? &region[count - 1] : NULL,
                              .threads = code.block[p].threads,
-                             .shared_bytes = code.block[p].shared_bytes};
+                             .shared_bytes = code.block[p].shared_bytes,
+                             .maps = &code.maps[p]};
         status = run_part(cx, target, emulator, &what, order);
     }
     *instructions += status == SX_OK ? target->emulated(emulator) : 0;

@@ -62,6 +62,29 @@ static void find_entries(const sx_buf *text, uint32_t base, uint32_t count, uint
     }
 }
 
+/* The maps of a tile's arguments, left one first, as the parameters stand. */
+static void find_maps(const sx_tile *tile, sx_machine_maps *maps)
+{
+    _Static_assert(SX_MAP_RANK_MAX == SX_TENSOR_RANK_MAX, "maps of all ranks");
+    *maps = (sx_machine_maps){.count = 0};
+    for (uint32_t i = 0; i < 2 && tile != NULL && tile->by_engine; i++) {
+        const sx_tile_operand *o = &tile->operand[i];
+        const sx_tensor_map *map = &o->boxes.map;
+        sx_machine_map *to = &maps->map[maps->count++];
+        bool swizzles = map->swizzle != SX_SWIZZLE_NONE;
+        SX_ASSERT(map->fill == SX_FILL_ZERO && o->view.offset >= 0);
+        *to = (sx_machine_map){.buffer = o->view.buffer,
+                               .offset = (uint64_t)o->view.offset * sx_dtype_bytes(map->element),
+                               .rank = map->rank,
+                               .element_bytes = (uint8_t)sx_dtype_bytes(map->element),
+                               .swizzle_bytes =
+                                   (uint8_t)(swizzles ? sx_swizzle_bytes(map->swizzle) : 0)};
+        memcpy(to->dims, map->dims, sizeof(to->dims));
+        memcpy(to->strides, map->strides, sizeof(to->strides));
+        memcpy(to->box, map->box, sizeof(to->box));
+    }
+}
+
 /* The assembler gives out registers: nothing here can lie on a stack. */
 static sx_code emit(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel, bool spills,
                     sx_buf *blob, sx_target_code *code)
@@ -90,6 +113,7 @@ static sx_code emit(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel
             const sx_tile *tile = kernel->part[p].tile;
             code->block[p] = tile == NULL ? (sx_machine_block){0, 0}
                                           : (sx_machine_block){tile->threads, tile->shared_bytes};
+            find_maps(tile, &code->maps[p]);
         }
         sx_buf_put(blob, text.ptr, text.len);
         status = sx_buf_check(cx, blob, "code");
@@ -193,14 +217,37 @@ static sx_code run(sx_ctx *cx, interpreter *in, const sx_ptx_launch *launch, sx_
 typedef struct {
     sx_ptx_region region[SX_REGIONS_MAX + 1];
     sx_ptx_argument argument[SX_REGIONS_MAX + 3];
+    sx_ptx_tensor_map map[SX_MAPS_MAX];
     uint8_t number[2][4];
+    uint32_t pointers;
 } given;
+
+/* The map as the driver would encode it. */
+static sx_ptx_tensor_map map_of(const sx_machine_map *from)
+{
+    sx_ptx_tensor_map map = {.region = from->buffer + 1,
+                             .offset = from->offset,
+                             .rank = from->rank,
+                             .element_bytes = from->element_bytes,
+                             .swizzle_bytes = from->swizzle_bytes};
+    _Static_assert(SX_MAP_RANK_MAX == SX_PTX_TENSOR_RANK_MAX, "maps of all ranks");
+    memcpy(map.dims, from->dims, sizeof(map.dims));
+    memcpy(map.strides, from->strides, sizeof(map.strides));
+    memcpy(map.box, from->box, sizeof(map.box));
+    return map;
+}
 
 static sx_code give(sx_ctx *cx, const sx_emulation *what, const sx_ptx_kernel *kernel, given *g)
 {
     uint32_t numbers = what->threads > 0 ? 0 : 2, workspaces = what->threads > 0 ? 0 : 1;
-    uint32_t pointers = kernel->parameter_count - numbers;
+    uint32_t maps = what->maps != NULL ? what->maps->count : 0;
     SX_ASSERT(kernel->parameter_count >= numbers && what->buffer_count <= SX_REGIONS_MAX);
+    SX_ASSERT(maps <= SX_MAPS_MAX && (maps == 0 || what->threads > 0));
+    if (kernel->parameter_count < numbers + maps) {
+        return SX_FAIL(cx, SX_INPUT, "kernel %s: %u parameters, it is given %u maps", kernel->name,
+                       kernel->parameter_count, maps);
+    }
+    uint32_t pointers = kernel->parameter_count - numbers - maps;
     if (pointers < what->buffer_count || pointers > what->buffer_count + workspaces) {
         return SX_FAIL(cx, SX_INPUT, "kernel %s: %u buffers, it is given %u", kernel->name,
                        pointers, what->buffer_count);
@@ -210,6 +257,12 @@ static sx_code give(sx_ctx *cx, const sx_emulation *what, const sx_ptx_kernel *k
         g->region[k] = region_of(k < what->buffer_count ? &what->buffer[k] : what->workspace);
         g->argument[k] = (sx_ptx_argument){.region = k + 1};
     }
+    for (uint32_t i = 0; i < maps; i++) {
+        SX_ASSERT(what->maps->map[i].buffer < what->buffer_count);
+        g->map[i] = map_of(&what->maps->map[i]);
+        g->argument[pointers + i] = (sx_ptx_argument){.map = &g->map[i]};
+    }
+    g->pointers = pointers;
     for (uint32_t i = 0; i < numbers; i++) {
         uint32_t value = (uint32_t)(i == 0 ? what->first : what->count);
         for (uint32_t b = 0; b < 4; b++) {
@@ -252,7 +305,7 @@ static sx_code emulate(sx_ctx *cx, sx_emulator *emulator, const sx_emulation *wh
     sx_ptx_launch launch = {.module = module,
                             .kernel = kernel->name,
                             .region = g.region,
-                            .region_count = kernel->parameter_count - (what->threads > 0 ? 0 : 2),
+                            .region_count = g.pointers,
                             .argument = g.argument,
                             .argument_count = kernel->parameter_count};
     if (what->threads > 0) {

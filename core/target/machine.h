@@ -12,6 +12,24 @@ typedef struct {
     uint32_t threads, shared_bytes;
 } sx_machine_block;
 
+/* An argument of a block program as the copy engine reads it: a parameter of 128 bytes behind the buffers, which is made
+ * at the launch, when it is known where the buffer lies. Dimensions from the innermost outwards. */
+#define SX_MAP_RANK_MAX 5
+#define SX_MAPS_MAX 2
+typedef struct {
+    uint32_t buffer; /* of the kernel */
+    uint64_t offset; /* bytes behind its begin, a multiple of 16 */
+    uint8_t rank, element_bytes;
+    uint8_t swizzle_bytes; /* 32, 64 or 128; 0: none */
+    uint64_t dims[SX_MAP_RANK_MAX];
+    uint64_t strides[SX_MAP_RANK_MAX]; /* bytes; the first one is that of an element */
+    uint32_t box[SX_MAP_RANK_MAX];
+} sx_machine_map;
+typedef struct {
+    sx_machine_map map[SX_MAPS_MAX];
+    uint32_t count;
+} sx_machine_maps;
+
 struct sx_machine {
     /* "x86-64-v3", ...: a level of protocol/arch.def, which is how modules name it. */
     const char *name;

@@ -25,6 +25,8 @@ typedef struct {
     uint32_t entry_count;
     /* How each entry is launched: as a block program, or not. */
     sx_machine_block block[SX_PARTS_MAX];
+    /* What the copy engine reads at each entry. */
+    sx_machine_maps maps[SX_PARTS_MAX];
     /* How many vectors and masks live on the stack. */
     uint32_t spill_count;
 } sx_target_code;
@@ -75,6 +77,7 @@ typedef struct {
     const sx_region *workspace; /* NULL: none */
     /* Of a block program: the threads that work at each point, and what its launch asks for. 0 and 0: none. */
     uint32_t threads, shared_bytes;
+    const sx_machine_maps *maps; /* of a block program; NULL: none */
     sx_emulated_path *path; /* NULL: not wanted */
 } sx_emulation;
 /* The indices of a point. */

@@ -184,6 +184,60 @@ START_TEST(test_fold)
 }
 END_TEST
 
+/* ---- through the table of targets ---- */
+/* The target's own way: lowered, emitted, interpreted from its bytes, where offset and batch are in the maps. */
+START_TEST(test_target)
+{
+    static const test_tiles vectors = {
+        .lanes = 16, .block_m = 4, .block_nv = 2, .tile_m = 16, .tile_n = 64, .unroll_k = 2};
+    const sx_target *target = &sx_target_sm_90;
+    sx_rng rng = {sx_test_seed()};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    tiles_case c = {.dtype = SX_F16, .b = 3, .m = 70, .k = 40, .n = 72, .right_turned = true};
+    node n = tiles_node(&cx, &c);
+    sx_kernel *other, *kernel;
+    tiles_fill(&cx, &n, &rng, true);
+    uint8_t *want = run_node(&cx, &n, &vectors, run_eval, NULL, &other);
+    const sx_analysis *a = analysis_of(&cx, &n);
+    sx_block_tiles tiles = plans[0];
+    tiles.left = a->lhs;
+    tiles.right = a->rhs;
+    sx_schedule s;
+    sx_schedule_block(&tiles, &s);
+    sx_lowering what = {.kind = SX_LOWER_FUSED, .name = "block", .analysis = a, .schedule = &s};
+    ck_sx_ok(&cx, sx_target_lower(&cx, target, &what, &kernel));
+    sx_target_code code;
+    sx_emulator *emulator;
+    sx_buf blob;
+    sx_buf_init(&blob, (size_t)1 << 24);
+    ck_sx_ok(&cx, target->emit(&cx, target, kernel, false, &blob, &code));
+    ck_assert_uint_eq(code.maps[0].count, 2);
+    ck_sx_ok(&cx, target->emulator_make(&cx, target, sx_buf_span(&blob), code.entry,
+                                        code.entry_count, &emulator));
+    uint8_t *out = exact_buffer(&cx, bytes_of(&n.result));
+    sx_region region[3] = {
+        {.name = "left", .memory = n.raw[0], .size = (uint64_t)bytes_of(&n.input[0])},
+        {.name = "right", .memory = n.raw[1], .size = (uint64_t)bytes_of(&n.input[1])},
+        {.name = "out", .memory = out, .size = (uint64_t)bytes_of(&n.result), .writable = true}};
+    const int64_t *grid = kernel->part[0].grid;
+    sx_emulation run = {.entry = code.entry[0],
+                        .grid = {grid[0], grid[1], grid[2]},
+                        .count = grid[0] * grid[1] * grid[2],
+                        .buffer = region,
+                        .buffer_count = 3,
+                        .threads = code.block[0].threads,
+                        .shared_bytes = code.block[0].shared_bytes,
+                        .maps = &code.maps[0]};
+    ck_sx_ok(&cx, target->emulate(&cx, emulator, &run));
+    ck_assert_int_eq(memcmp(out, want, bytes_of(&n.result)), 0);
+    run.maps = NULL; /* planted: a launch that knows nothing of them */
+    ck_sx_fails(&cx, target->emulate(&cx, emulator, &run), SX_INPUT, "5 buffers, it is given 3");
+    sx_buf_fini(&blob);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 /* ---- what does not fit ---- */
 static const struct {
     tiles_case c;
@@ -423,6 +477,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, test_exact, 0, (int)SX_COUNT(plans));
     tcase_add_test(tcase, test_phases);
+    tcase_add_test(tcase, test_target);
     tcase_add_loop_test(tcase, test_fold, 0, 2);
     tcase_add_loop_test(tcase, test_refused, 0, (int)SX_COUNT(refused));
     tcase_add_loop_test(tcase, test_planted, 0, (int)SX_COUNT(faults));
