@@ -12,12 +12,21 @@
 #define LINE_MAX 16     /* elements of a thread in straight line, where it has several */
 #define ACCESS_BYTES 16 /* that a thread reads or writes at once */
 
-/* Vectors in straight line, or as many times `width` vectors: more for short programs, whose loop overhead shows. */
-static uint32_t copies(const sx_analysis *a, uint32_t width)
+/* Vectors in straight line, or as many times `width` vectors: more for short programs, whose loop overhead shows. Wide
+ * ones are as many as leave no rest of the columns, if some do: a rest is a launch of its own. */
+static uint32_t copies(const sx_analysis *a, uint32_t lanes, uint32_t width)
 {
     uint32_t count = a->program_length <= 4 ? 4 : a->program_length <= 12 ? 2 : 1;
-    return width > 1 && count * width > LINE_MAX ? (width < LINE_MAX ? LINE_MAX / width : 1)
-                                                 : count;
+    if (width == 1) {
+        return count;
+    }
+    count = count * width > LINE_MAX ? LINE_MAX / width : count;
+    uint32_t whole = count;
+    while (whole > 1 && a->extent[SX_ROLE_COLUMN] % ((int64_t)lanes * width * whole) != 0) {
+        whole /= 2;
+    }
+    bool none = a->extent[SX_ROLE_COLUMN] % ((int64_t)lanes * width * whole) != 0;
+    return none ? count : whole;
 }
 
 static bool calls_points(const sx_device *device)
@@ -46,10 +55,11 @@ static sx_code price_rows(sx_search_space *space, uint32_t width, int64_t column
         } else {
             sx_schedule schedule;
             if (a->kind == SX_KERNEL_MAP && width > 1) {
-                sx_schedule_map_wide(device->lanes, width, rows, columns, copies(a, width),
-                                     &schedule);
+                sx_schedule_map_wide(device->lanes, width, rows, columns,
+                                     copies(a, device->lanes, width), &schedule);
             } else if (a->kind == SX_KERNEL_MAP) {
-                sx_schedule_map(device->lanes, rows, columns, copies(a, width), &schedule);
+                sx_schedule_map(device->lanes, rows, columns, copies(a, device->lanes, width),
+                                &schedule);
             } else {
                 sx_schedule_row(device->lanes, a->lane_bytes, a->along, rows, columns, &schedule);
             }
@@ -100,7 +110,7 @@ sx_code sx_search_rows(sx_search_space *space)
     int64_t lanes = space->device->lanes;
     /* Of equally cheap schedules the first wins: the one with the fewest instructions. */
     for (uint32_t width = lane_width(space->device, a); width >= 1; width /= 2) {
-        int64_t line = lanes * copies(a, width) * width;
+        int64_t line = lanes * copies(a, space->device->lanes, width) * width;
         int64_t least = !map ? lanes : calls_points(space->device) ? MAP_COLUMNS_MIN : line;
         if (width > 1 && line > all) {
             continue;
