@@ -2,10 +2,10 @@
  *
  * Of a block program the blocks at the ends of the grid are run: along each dimension the first, the last but one and
  * the last, in all combinations. The blocks that are the last along the same dimensions are of one kind, and form a
- * box, all corners of which ran. If the text is affine (core/simt/affine.c), the corners of each box took the same path,
- * and what they stored is the same but for a move that is a multiple of the index, then every block of a box does what
- * its corners do, on other rows and columns. Then it is known what every block stores: together they must store each
- * byte of the result once. */
+ * box, all corners of which ran. If the text is affine (core/simt/affine.c), the corners of each box took the same
+ * path, and what they stored is the same but for a move that is a multiple of the index, then every block of a box
+ * does what its corners do, on other rows and columns. Then it is known what every block stores: together they must
+ * store each byte of the result once. */
 #ifndef SX_CLIENT_VERIFY_COVER_H
 #define SX_CLIENT_VERIFY_COVER_H
 #include "core/target/target.h"

@@ -345,6 +345,22 @@ static sx_code run_watched(sxv_verifier *v, uint32_t index)
     return SX_OK;
 }
 
+/* The row of a kernel that is right, with what was run of it. */
+static void add_passed(sxv_verifier *v, sx_span name, const sxr_emulated *ran, const comparison *c)
+{
+    char text[256];
+    int used = snprintf(text, sizeof(text), "kernel %.*s at sampled elements", (int)name.len,
+                        (const char *)name.ptr);
+    SX_ASSERT(c->points > 0 && (ran->whole || ran->ran > 0));
+    if (!ran->whole && used > 0 && (size_t)used < sizeof(text)) {
+        (void)snprintf(text + used, sizeof(text) - (size_t)used, " of %lld of its %lld %s%s",
+                       (long long)ran->ran, (long long)ran->points,
+                       ran->blocks ? "blocks" : "points",
+                       ran->covers ? ", which the others are like" : "");
+    }
+    sxv_add_check(v, text, SX_CHECK_PASSED, c->points, relative(c), SXR_KERNEL_TOLERANCE);
+}
+
 /* Runs one launch and compares it. The reference comes first: a result may take the place of a tensor that
  * only an earlier pack launch had to read. */
 sx_code sxv_verify_launch(sxv_verifier *v, uint32_t index)
@@ -412,15 +428,7 @@ sx_code sxv_verify_launch(sxv_verifier *v, uint32_t index)
                        (int)name.len, (const char *)name.ptr, (unsigned long long)c.worst, c.got,
                        c.want, relative(&c), SXR_KERNEL_TOLERANCE);
     }
-    char text[256];
-    int used = snprintf(text, sizeof(text), "kernel %.*s at sampled elements", (int)name.len,
-                        (const char *)name.ptr);
-    if (!whole && used > 0 && (size_t)used < sizeof(text)) {
-        (void)snprintf(text + used, sizeof(text) - (size_t)used, " of %lld of its %lld %s%s",
-                       (long long)ran.ran, (long long)ran.points, ran.blocks ? "blocks" : "points",
-                       ran.covers ? ", which the others are like" : "");
-    }
-    sxv_add_check(v, text, SX_CHECK_PASSED, c.points, relative(&c), SXR_KERNEL_TOLERANCE);
+    add_passed(v, name, &ran, &c);
     v->seen[launch->kernel] = true;
     return SX_OK;
 }

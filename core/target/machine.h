@@ -12,7 +12,7 @@ typedef struct {
     uint32_t threads, shared_bytes;
 } sx_machine_block;
 
-/* An argument of a block program as the copy engine reads it: a parameter of 128 bytes behind the buffers, which is made
+/* An argument of a block program as the copy engine reads it: a parameter of 128 bytes behind the buffers. It is made
  * at the launch, when it is known where the buffer lies. Dimensions from the innermost outwards. */
 #define SX_MAP_RANK_MAX 5
 #define SX_MAPS_MAX 2

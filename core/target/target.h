@@ -59,9 +59,9 @@ typedef struct {
 } sx_region;
 #define SX_REGIONS_MAX 80
 
-/* How points were run, where the target can say (core/simt/run.h): hashed, what decided which instructions were executed;
- * and whether all points of a box of the grid have one path if its corners do, and addresses that are the same affine
- * functions of the indices. */
+/* How points were run, where the target can say (core/simt/run.h): hashed, what decided which instructions were
+ * executed; and whether all points of a box of the grid have one path if its corners do, and addresses that are the
+ * same affine functions of the indices. */
 typedef struct {
     uint64_t path;
     bool affine;
@@ -78,7 +78,7 @@ typedef struct {
     /* Of a block program: the threads that work at each point, and what its launch asks for. 0 and 0: none. */
     uint32_t threads, shared_bytes;
     const sx_machine_maps *maps; /* of a block program; NULL: none */
-    sx_emulated_path *path; /* NULL: not wanted */
+    sx_emulated_path *path;      /* NULL: not wanted */
 } sx_emulation;
 /* The indices of a point. */
 static inline void sx_emulation_index(const sx_emulation *what, int64_t point, int64_t index[3])

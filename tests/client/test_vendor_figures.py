@@ -10,7 +10,8 @@ BIN = os.path.join(os.environ.get("SX_BINARY_DIR", "build/dev"), "bin", "symplex
 SOURCE = os.environ.get("SX_SOURCE_DIR", ".")
 SHARE = 0.002
 SCALE = {"": 1.0, "B": 1.0, "kB": 1e3, "KiB": 1024.0, "MB": 1e6, "MiB": 1024.0 ** 2, "GB": 1e9, "GiB": 1024.0 ** 3,
-         "MHz": 1e6, "GHz": 1e9, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "cycles": 1.0, "ns": 1e-9, "us": 1e-6, "pJ": 1e-12}
+         "MHz": 1e6, "GHz": 1e9, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "cycles": 1.0, "ns": 1e-9, "us": 1e-6,
+         "pJ": 1e-12}
 for prefix, factor in (("G", 1e9), ("T", 1e12), ("P", 1e15)):
     SCALE[prefix + "FLOP/s"] = SCALE[prefix + "OP/s"] = factor
 GPUS = ["a100", "h100", "h200", "b200", "rtx3090", "rtx4090"]
