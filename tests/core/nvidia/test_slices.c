@@ -187,6 +187,31 @@ START_TEST(test_every_height)
 }
 END_TEST
 
+/* A batch of single products, which the loop IR has across its lanes, and of single rows and columns. */
+START_TEST(test_single_rows)
+{
+    static const int64_t sides[][2] = {{1, 1}, {1, 20}, {20, 1}};
+    sx_rng rng = {sx_test_seed()};
+    setting s;
+    setup(&s);
+    tiles_case c = {
+        .dtype = SX_BF16, .b = 5, .m = sides[_i][0], .k = 256, .n = sides[_i][1], .after = 2};
+    node n = tiles_node(&s.cx, &c);
+    tiles_fill(&s.cx, &n, &rng, false);
+    const sx_analysis *a = analysis_of(&s.cx, &n);
+    int64_t slice = sx_matrix_slice(&s.matrix[0], c.k);
+    sx_schedule apart = sliced(a, plans[0], slice, true);
+    sx_schedule in_turn = sliced(a, plans[0], slice, false);
+    uint64_t one, two;
+    ck_assert(sx_slices_apart(a));
+    uint8_t *want = run_in_turn(&s, &n, a, &in_turn, 1, &one);
+    uint8_t *got = run_apart(&s, &n, a, &apart, 2, &two);
+    ck_assert_uint_eq(one, two);
+    ck_assert_mem_eq(got, want, bytes_of(&n.result));
+    sx_ctx_fini(&s.cx);
+}
+END_TEST
+
 /* Slices that are not those of the plan are not lowered; the judge refuses sums of slices of another length and a sum
  * that leaves one out. */
 START_TEST(test_refused)
@@ -271,6 +296,7 @@ int main(void)
     TCase *tcase = tcase_create("slices");
     tcase_add_loop_test(tcase, test_same_bits, 0, 4);
     tcase_add_test(tcase, test_every_height);
+    tcase_add_loop_test(tcase, test_single_rows, 0, 3);
     tcase_add_test(tcase, test_refused);
     tcase_add_test(tcase, test_choice);
     suite_add_tcase(suite, tcase);
