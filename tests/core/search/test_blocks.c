@@ -426,6 +426,35 @@ START_TEST(test_choices)
 }
 END_TEST
 
+/* Two dimensions are summed over. Where the rows lie between them they stay two, which blocks do not take, whatever the
+ * number of rows is: with one row alone their strides would let them be one. */
+START_TEST(test_sums_around_rows)
+{
+    for (int64_t rows = 1; rows <= 2; rows++) {
+        for (uint32_t between = 0; between < 2; between++) {
+            sx_ctx cx;
+            sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+            const sx_device *device = device_of(&cx, "a100");
+            sx_type left = between ? TYPE(SX_BF16, 3, rows, 17) : TYPE(SX_BF16, rows, 3, 17);
+            sx_type x[2] = {left, TYPE(SX_BF16, 3, 17, 8)};
+            sx_attr attr = {.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs};
+            attr.lhs_contract = between ? (sx_ints){2, {0, 2}} : (sx_ints){2, {1, 2}};
+            attr.rhs_contract = (sx_ints){2, {0, 1}};
+            node n = lift(&cx, SX_OP_DOT_GENERAL, &attr, x, 2);
+            const sx_target *target = sx_target_find(NULL, device->target);
+            const sx_analysis *a = analysis_of(&cx, &n);
+            sx_search_result result;
+            ck_sx_ok(&cx, sx_search_block(&cx, a, device,
+                                          sx_search_matrix(a, target->matrix, target->matrix_count),
+                                          SX_SEARCH_KEEP, &result));
+            ck_assert_msg((result.best_count == 0) == (between != 0), "%lld rows: %u candidates",
+                          (long long)rows, result.best_count);
+            sx_ctx_fini(&cx);
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("core.search.blocks");
@@ -437,6 +466,7 @@ int main(void)
     tcase_add_test(cases, test_prices);
     tcase_add_test(cases, test_registers);
     tcase_add_loop_test(cases, test_choices, 0, (int)SX_COUNT(choices));
+    tcase_add_test(cases, test_sums_around_rows);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }
