@@ -47,7 +47,10 @@ class Network:
         self.extents = EXTENTS + (LARGE if self.pick.random() < 0.3 else [])
         self.nodes, self.constants, self.tensors, self.inputs = [], [], [], []
         for i in range(self.pick.choice([1, 2])):
-            shape = [self.extent() for _ in range(self.pick.choice([2, 2, 3, 4, 4]))]
+            rank = self.pick.choice([2, 2, 3, 4, 4])
+            shape = [self.extent() for _ in range(rank)]
+            while math.prod(shape) > ELEMENTS:
+                shape = [self.extent() for _ in range(rank)]
             self.inputs.append((f"x{i}", shape))
             self.tensors.append((f"x{i}", shape))
 
