@@ -15,7 +15,8 @@ typedef struct {
     sx_dtype dtype;
     int64_t b, m, k, n;
     bool left_turned, right_turned;
-    /* 0: nothing; 1: + column, max 0; 2: gelu, + residual; 3: the result turned; 4: as f32, times column */
+    /* 0: nothing; 1: + column, max 0; 2: gelu, + residual; 3: the result turned; 4: as f32, times column; 5: + the
+     * last columns of a tensor that has one more */
     uint32_t after;
     bool widened; /* products of bf16 and f16 as f32, of bytes as i32 */
 } tiles_case;
@@ -43,6 +44,23 @@ static inline node tiles_widened(sx_ctx *cx, const sx_attr *attr, const sx_type 
     return inlined(cx, &d, 0, &wide[1]);
 }
 
+/* x + the last columns of a tensor [b, m, n + 1]: no row of it begins where one of the result does. */
+static inline node tiles_with_part(sx_ctx *cx, const node *x)
+{
+    sx_type whole = x->result;
+    whole.dim[2] = sx_dim_of(whole.dim[2].scale + 1);
+    sx_attr last = {.present = sx_op_info_of(SX_OP_SLICE)->attrs};
+    last.start = (sx_ints){3, {0, 0, 1}};
+    last.limit = (sx_ints){3, {whole.dim[0].scale, whole.dim[1].scale, whole.dim[2].scale}};
+    last.stride = (sx_ints){3, {1, 1, 1}};
+    node part = lift(cx, SX_OP_SLICE, &last, &whole, 1);
+    sx_attr none = {.present = 0};
+    sx_type both[2] = {x->result, part.result};
+    node n = lift(cx, SX_OP_ADD, &none, both, 2);
+    n = inlined(cx, &n, 1, &part);
+    return inlined(cx, &n, 0, x);
+}
+
 static inline node tiles_node(sx_ctx *cx, const tiles_case *c)
 {
     sx_attr attr = {.present = SX_A(lhs_batch) | SX_A(rhs_batch) | SX_A(lhs_contract) |
@@ -66,6 +84,8 @@ static inline node tiles_node(sx_ctx *cx, const tiles_case *c)
         node f32 = tiles_convert(cx, &d.result, SX_F32);
         d = inlined(cx, &f32, 0, &d);
         d = with_tensor(cx, SX_OP_MULTIPLY, &d, TYPE(SX_F32, c->n));
+    } else if (c->after == 5) {
+        d = tiles_with_part(cx, &d);
     } else if (c->after == 3) {
         sx_attr perm = {.present = SX_A(perm), .perm = {3, {0, 2, 1}}};
         node t = lift(cx, SX_OP_TRANSPOSE, &perm, &d.result, 1);
