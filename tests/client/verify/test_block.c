@@ -183,7 +183,8 @@ static sx_code verify_text(sx_span text, uint64_t instructions_max, bool *covere
     ck_sx_ok(&cx, sx_module_encode(&cx, &module, &bytes));
     sx_image_init(&image);
     sx_code code = sxr_verify(&cx, sx_buf_span(&bytes), &options, &image);
-    *covered = memmem(image.strings.ptr, image.strings.len, says, sizeof(says) - 1) != NULL;
+    *covered = image.strings.len > 0 &&
+               memmem(image.strings.ptr, image.strings.len, says, sizeof(says) - 1) != NULL;
     sx_image_fini(&image);
     free(copy);
     return code;
