@@ -5,10 +5,9 @@
  * the fewest banks twice. Extents of blocks are powers of two, those of the matrices are any. */
 #include "core/tile/program.h"
 
-#include "core/loop/lower.h"
 #include "core/tile/fragment.h"
+#include "core/tile/lower_inside.h"
 
-#define COPY_BYTES_MAX 16
 #define OTHER_REGISTERS 48 /* of a thread: addresses, counters, what `map` computes with */
 
 typedef struct {
@@ -19,12 +18,6 @@ typedef struct {
     sx_tile *tile;
     uint32_t warp_bits[2]; /* warps along the rows and the columns, log2 */
 } lowering;
-
-static uint32_t log2_of(int64_t x)
-{
-    SX_ASSERT(x > 0);
-    return 63 - (uint32_t)__builtin_clzll((unsigned long long)x);
-}
 
 static bool power_of_two(int64_t x)
 {
@@ -62,7 +55,7 @@ static sx_code layout_of(sx_ctx *cx, const columns *c, int64_t rows, int64_t wid
                          sx_layout *layout)
 {
     uint32_t n = 0;
-    *layout = (sx_layout){.side_bits = {(uint8_t)log2_of(rows), (uint8_t)log2_of(width)}};
+    *layout = (sx_layout){.side_bits = {(uint8_t)sx_tile_log2(rows), (uint8_t)sx_tile_log2(width)}};
     for (uint32_t h = 0; h < SX_HOME_COUNT; h++) {
         layout->bits[h] = (uint8_t)c->count[h];
         for (uint32_t i = 0; i < c->count[h]; i++) {
@@ -104,7 +97,7 @@ static void put_warps(const lowering *w, columns *c, bool rows, bool wide, sx_si
 /* How many elements of an argument's side one thread has side by side. */
 static int64_t vector_of(const sx_tile_operand *o, int64_t thread)
 {
-    int64_t vector = COPY_BYTES_MAX / sx_dtype_bytes(o->view.element);
+    int64_t vector = SX_TILE_COPY_BYTES_MAX / sx_dtype_bytes(o->view.element);
     return o->sum_inner ? 1 : sx_min_i64(vector, thread);
 }
 
@@ -135,7 +128,8 @@ static sx_code hold_by_threads(lowering *w)
         columns c = {.count = {0}};
         int64_t vector = vector_of(&o[i], thread[i]);
         sx_side side = o[i].sum_inner ? SX_SIDE_ROW : SX_SIDE_COLUMN;
-        o[i].group = o[i].sum_inner ? COPY_BYTES_MAX / sx_dtype_bytes(o[i].view.element) : 1;
+        o[i].group =
+            o[i].sum_inner ? SX_TILE_COPY_BYTES_MAX / sx_dtype_bytes(o[i].view.element) : 1;
         put_bits(&c, SX_HOME_REGISTER, o[i].sum_inner ? SX_SIDE_COLUMN : SX_SIDE_ROW, 1,
                  o[i].group);
         put_side(&c, side, vector, thread[i], lanes[i]);
@@ -199,45 +193,7 @@ static sx_code hold_by_warpgroups(lowering *w)
     return layout_of(w->l.cx, &sums, t->rows, t->columns, &w->tile->held);
 }
 
-/* Copies lie side by side in lanes, then warps, then one behind the other; surplus threads repeat the first ones. */
-static sx_code copy_by_threads(lowering *w, sx_tile_operand *o, int64_t rows, int64_t width)
-{
-    uint32_t element = sx_dtype_bytes(o->view.element);
-    int64_t vector = o->copy_bytes / element;
-    columns c = {.count = {0}};
-    columns rest = {.count = {0}};
-    put_bits(&c, SX_HOME_REGISTER, SX_SIDE_COLUMN, 1, vector);
-    put_bits(&rest, SX_HOME_LANE, SX_SIDE_COLUMN, vector, width);
-    put_bits(&rest, SX_HOME_LANE, SX_SIDE_ROW, 1, rows);
-    uint32_t warps = w->warp_bits[0] + w->warp_bits[1];
-    for (uint32_t i = 0; i < sx_max_i64(rest.count[SX_HOME_LANE], 5 + warps); i++) {
-        sx_home home = i < 5 ? SX_HOME_LANE : i < 5 + warps ? SX_HOME_WARP : SX_HOME_REGISTER;
-        put(&c, home, i < rest.count[SX_HOME_LANE] ? rest.column[SX_HOME_LANE][i] : 0);
-    }
-    return layout_of(w->l.cx, &c, rows, width, &o->copied);
-}
-
 /* ---- operands ---- */
-/* The widest copies that all places of the argument allow. */
-static uint32_t copy_bytes_of(const lowering *w, const sx_tile_operand *o)
-{
-    const sx_tile_view *v = &o->view;
-    uint32_t element = sx_dtype_bytes(v->element);
-    for (uint32_t bytes = COPY_BYTES_MAX; bytes >= 4 && bytes > element; bytes /= 2) {
-        int64_t unit = bytes / element;
-        int64_t inner = o->sum_inner ? v->sum_stride : v->side_stride;
-        int64_t outer = o->sum_inner ? v->side_stride : v->sum_stride;
-        bool fits = inner == 1 && outer % unit == 0 && v->offset % unit == 0;
-        for (uint32_t d = 0; d < w->tile->batch_count; d++) {
-            fits = fits && v->batch_stride[d] % unit == 0;
-        }
-        if (fits) {
-            return bytes;
-        }
-    }
-    return element;
-}
-
 static void view_of(lowering *w, uint32_t side_dim, uint32_t argument, sx_tile_operand *o)
 {
     const sx_view *view = &w->l.view;
@@ -260,7 +216,7 @@ static void view_of(lowering *w, uint32_t side_dim, uint32_t argument, sx_tile_o
         }
     }
     o->sum_inner = v->sum_stride == 1;
-    o->copy_bytes = w->tile->by_engine ? 0 : copy_bytes_of(w, o);
+    o->copy_bytes = w->tile->by_engine ? 0 : sx_tile_copy_bytes(w->tile, o);
 }
 
 /* The slot in which copies and reads meet the fewest banks twice. */
@@ -269,10 +225,10 @@ static sx_code slot_of(lowering *w, sx_tile_operand *o, int64_t side, sx_slot *s
     uint32_t element = sx_dtype_bytes(o->view.element);
     int64_t rows = o->sum_inner ? side : w->tiles.steps;
     int64_t width = o->sum_inner ? w->tiles.steps : side;
-    if (width * element < COPY_BYTES_MAX || width % (o->copy_bytes / element) != 0) {
+    if (width * element < SX_TILE_COPY_BYTES_MAX || width % (o->copy_bytes / element) != 0) {
         return refuse(w, "rows of fewer than 16 bytes in shared memory");
     }
-    SX_TRY(copy_by_threads(w, o, rows, width));
+    SX_TRY(sx_tile_copy_by_threads(w->l.cx, w->tile->threads / 32, o, rows, width));
     sx_smem_access writer = {o->copied, element, o->copy_bytes, false};
     sx_smem_access reader = {o->held, element, element, false};
     sx_matrix_move move;
@@ -280,7 +236,7 @@ static sx_code slot_of(lowering *w, sx_tile_operand *o, int64_t side, sx_slot *s
         reader = (sx_smem_access){move.rows, element, 16, true};
     } else {
         uint32_t vector = sx_layout_vector(&o->held) * element;
-        reader.vector_bytes = vector < COPY_BYTES_MAX ? vector : COPY_BYTES_MAX;
+        reader.vector_bytes = vector < SX_TILE_COPY_BYTES_MAX ? vector : SX_TILE_COPY_BYTES_MAX;
     }
     return sx_slot_choose(w->l.cx, (uint32_t)rows, (uint32_t)width * element, &writer, &reader,
                           slot);
@@ -326,62 +282,24 @@ static sx_code make_thread_ring(lowering *w)
 }
 
 /* ---- the program ---- */
-static void put_item(sx_tile_role *role, sx_tile_op op, uint32_t operand, uint32_t back)
-{
-    SX_ASSERT(role->item_count < SX_TILE_ITEMS_MAX);
-    role->item[role->item_count++] = (sx_tile_item){op, operand, back};
-}
-
 /* One warp loads; a stage is free when the products of the one behind it have begun, which are the only ones under
  * way then. */
 static void make_engine_roles(sx_tile *tile)
 {
-    sx_tile_role *load = &tile->role[0];
-    sx_tile_role *math = &tile->role[1];
+    static const sx_tile_item load[] = {{SX_TILE_LOOP, 0, 0},
+                                        {SX_TILE_ACQUIRE, 0, 0},
+                                        {SX_TILE_FETCH, SX_TILE_LEFT, 0},
+                                        {SX_TILE_FETCH, SX_TILE_RIGHT, 0},
+                                        {SX_TILE_PUBLISH, 0, 0},
+                                        {SX_TILE_END, 0, 0}};
+    static const sx_tile_item math[] = {{SX_TILE_FILL, 0, 0},    {SX_TILE_LOOP, 0, 0},
+                                        {SX_TILE_WAIT, 0, 0},    {SX_TILE_MULTIPLY, 0, 0},
+                                        {SX_TILE_SETTLE, 0, 1},  {SX_TILE_RELEASE, 0, 1},
+                                        {SX_TILE_END, 0, 0},     {SX_TILE_SETTLE, 0, 0},
+                                        {SX_TILE_RELEASE, 0, 0}, {SX_TILE_MAP, 0, 0}};
     uint32_t warps = tile->threads / 32 - 1;
-    tile->role_count = 2;
-    *load = (sx_tile_role){.name = "load", .first_warp = warps, .warps = 1};
-    *math = (sx_tile_role){.name = "math", .warps = warps};
-    put_item(load, SX_TILE_LOOP, 0, 0);
-    put_item(load, SX_TILE_ACQUIRE, 0, 0);
-    put_item(load, SX_TILE_FETCH, SX_TILE_LEFT, 0);
-    put_item(load, SX_TILE_FETCH, SX_TILE_RIGHT, 0);
-    put_item(load, SX_TILE_PUBLISH, 0, 0);
-    put_item(load, SX_TILE_END, 0, 0);
-    put_item(math, SX_TILE_FILL, 0, 0);
-    put_item(math, SX_TILE_LOOP, 0, 0);
-    put_item(math, SX_TILE_WAIT, 0, 0);
-    put_item(math, SX_TILE_MULTIPLY, 0, 0);
-    put_item(math, SX_TILE_SETTLE, 0, 1);
-    put_item(math, SX_TILE_RELEASE, 0, 1);
-    put_item(math, SX_TILE_END, 0, 0);
-    put_item(math, SX_TILE_SETTLE, 0, 0);
-    put_item(math, SX_TILE_RELEASE, 0, 0);
-    put_item(math, SX_TILE_MAP, 0, 0);
-}
-
-/* All warps load and compute: a GPU without a copy engine. */
-static void make_roles(sx_tile *tile)
-{
-    sx_tile_role *load = &tile->role[0];
-    sx_tile_role *math = &tile->role[1];
-    tile->role_count = 2;
-    *load = (sx_tile_role){.name = "load", .warps = tile->threads / 32};
-    *math = (sx_tile_role){.name = "math", .warps = tile->threads / 32};
-    put_item(load, SX_TILE_LOOP, 0, 0);
-    put_item(load, SX_TILE_ACQUIRE, 0, 0);
-    put_item(load, SX_TILE_FETCH, SX_TILE_LEFT, 0);
-    put_item(load, SX_TILE_FETCH, SX_TILE_RIGHT, 0);
-    put_item(load, SX_TILE_PUBLISH, 0, 0);
-    put_item(load, SX_TILE_END, 0, 0);
-    put_item(math, SX_TILE_FILL, 0, 0);
-    put_item(math, SX_TILE_LOOP, 0, 0);
-    put_item(math, SX_TILE_WAIT, 0, 0);
-    put_item(math, SX_TILE_RELEASE, 0, 1);
-    put_item(math, SX_TILE_MULTIPLY, 0, 0);
-    put_item(math, SX_TILE_END, 0, 0);
-    put_item(math, SX_TILE_RELEASE, 0, 0);
-    put_item(math, SX_TILE_MAP, 0, 0);
+    sx_tile_put_role(tile, "load", warps, 1, load, SX_COUNT(load));
+    sx_tile_put_role(tile, "math", 0, warps, math, SX_COUNT(math));
 }
 
 /* The program of an element: the fused body behind the contraction. */
@@ -499,7 +417,7 @@ static sx_code check_tiles(lowering *w)
     }
     int64_t unit_rows = m != NULL ? m->rows : t->thread_rows;
     int64_t unit_columns = m != NULL ? m->columns : t->thread_columns;
-    int64_t unit_steps = m != NULL ? m->steps : COPY_BYTES_MAX / w->l.kernel->lane_bytes;
+    int64_t unit_steps = m != NULL ? m->steps : SX_TILE_COPY_BYTES_MAX / w->l.kernel->lane_bytes;
     bool fits = t->warp_rows <= t->rows && t->warp_columns <= t->columns && t->depth >= 2 &&
                 t->depth <= SX_BLOCK_DEPTH_MAX && power_of_two(unit_rows) &&
                 power_of_two(unit_columns) && unit_rows <= t->warp_rows &&
@@ -514,8 +432,8 @@ static sx_code check_tiles(lowering *w)
     if (m != NULL && m->warps > 1 && t->slice != 0) {
         return refuse(w, "sums in slices by a copy engine");
     }
-    w->warp_bits[SX_SIDE_ROW] = log2_of(t->rows / t->warp_rows);
-    w->warp_bits[SX_SIDE_COLUMN] = log2_of(t->columns / t->warp_columns);
+    w->warp_bits[SX_SIDE_ROW] = sx_tile_log2(t->rows / t->warp_rows);
+    w->warp_bits[SX_SIDE_COLUMN] = sx_tile_log2(t->columns / t->warp_columns);
     return check_threads(w);
 }
 
@@ -537,23 +455,6 @@ static void measure(lowering *w)
 }
 
 /* ---- the kernel ---- */
-static void add_buffers(lowering *w)
-{
-    sx_lower *l = &w->l;
-    const sx_analysis *a = l->analysis;
-    for (uint32_t k = 0; k < a->input_count; k++) {
-        const sx_type *type = &a->input[k];
-        l->arg_dtype[k] = type->dtype;
-        l->arg_buffer[k] = sx_kernel_add_buffer(
-            l->kernel, SX_BUFFER_IN, sx_tensor_elements(type) * sx_dtype_bytes(type->dtype));
-    }
-    l->out_dtype = a->result.dtype;
-    l->out_buffer = sx_kernel_add_buffer(
-        l->kernel, SX_BUFFER_OUT, sx_tensor_elements(&a->result) * sx_dtype_bytes(a->result.dtype));
-    l->kernel->flops = a->flops;
-    l->kernel->bytes = a->bytes;
-}
-
 static sx_code make_ring(lowering *w)
 {
     sx_tile *tile = w->tile;
@@ -617,10 +518,10 @@ sx_code sx_tile_lower_dot(sx_ctx *cx, const sx_tile_unit *unit, const char *name
     SX_TRY(check_kernel(w));
     SX_TRY(choose_matrix(w));
     SX_TRY(check_tiles(w));
-    add_buffers(w);
+    sx_tile_add_buffers(&w->l, w->l.analysis);
     w->l.kernel->numerics = sx_tile_numerics(unit, a, tile->matrix, tile->slice);
     measure(w);
-    tile->by_engine ? make_engine_roles(tile) : make_roles(tile);
+    tile->by_engine ? make_engine_roles(tile) : sx_tile_make_roles(tile);
     SX_TRY(make_map(w));
     SX_TRY(make_ring(w));
     SX_TRY(make_part(w));

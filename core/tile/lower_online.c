@@ -5,10 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/loop/lower.h"
 #include "core/tile/fragment.h"
+#include "core/tile/lower_inside.h"
 
-#define COPY_BYTES_MAX 16
 #define OTHER_REGISTERS 64  /* of a thread: addresses, counters, factors under way */
 #define QUERY_STAYS_MAX 128 /* steps of d whose fragments fit beside the sums */
 #define SIDE_MAX 256        /* of head sizes */
@@ -26,12 +25,6 @@ static sx_code refuse(lowering *w, const char *why)
 {
     return SX_FAIL(w->l.cx, SX_UNIMPLEMENTED, "kernel %s: no blocks for %s", w->l.kernel->name,
                    why);
-}
-
-static uint32_t log2_of(int64_t x)
-{
-    SX_ASSERT(x > 0);
-    return 63 - (uint32_t)__builtin_clzll((unsigned long long)x);
 }
 
 /* ---- layouts ---- */
@@ -69,7 +62,8 @@ static sx_code hold(sx_ctx *cx, const sx_tile *tile, const fragments *f, sx_layo
     sx_layout atom;
     SX_TRY(sx_fragment_find(cx, SX_MMA_SYNC, f->operand, m->factor, m->columns, m->steps, &atom));
     atom = f->turned ? sx_layout_transpose(&atom) : atom;
-    *layout = (sx_layout){.side_bits = {(uint8_t)log2_of(f->rows), (uint8_t)log2_of(f->columns)}};
+    *layout = (sx_layout){
+        .side_bits = {(uint8_t)sx_tile_log2(f->rows), (uint8_t)sx_tile_log2(f->columns)}};
     for (uint32_t i = 0; i < atom.bits[SX_HOME_REGISTER]; i++) {
         put(layout, SX_HOME_REGISTER, atom.column[i]);
     }
@@ -113,51 +107,7 @@ sx_code sx_tile_online_layouts(sx_ctx *cx, const sx_tile *tile, sx_layout *score
     return SX_OK;
 }
 
-/* Copies lie side by side in lanes, then warps, then one behind the other; surplus threads repeat the first ones. */
-static sx_code copy_by_threads(lowering *w, sx_tile_operand *o, int64_t rows, int64_t width)
-{
-    int64_t vector = o->copy_bytes / sx_dtype_bytes(o->view.element);
-    uint32_t column[SX_LAYOUT_BITS_MAX];
-    uint32_t count = 0, threads = 5 + log2_of(w->tile->threads / 32);
-    for (int64_t x = vector; x < width; x *= 2) {
-        column[count++] = SX_AT(0, x);
-    }
-    for (int64_t x = 1; x < rows; x *= 2) {
-        column[count++] = SX_AT(x, 0);
-    }
-    sx_layout *c = &o->copied;
-    *c = (sx_layout){.side_bits = {(uint8_t)log2_of(rows), (uint8_t)log2_of(width)}};
-    put_bits(c, SX_HOME_REGISTER, SX_SIDE_COLUMN, 1, vector);
-    for (uint32_t i = threads; i < count; i++) {
-        put(c, SX_HOME_REGISTER, column[i]);
-    }
-    for (uint32_t i = 0; i < threads; i++) {
-        put(c, i < 5 ? SX_HOME_LANE : SX_HOME_WARP, i < count ? column[i] : 0);
-    }
-    return sx_layout_check(w->l.cx, c);
-}
-
 /* ---- operands ---- */
-/* The widest copies that all places of the argument allow. */
-static uint32_t copy_bytes_of(const lowering *w, const sx_tile_operand *o)
-{
-    const sx_tile_view *v = &o->view;
-    uint32_t element = sx_dtype_bytes(v->element);
-    int64_t inner = o->sum_inner ? v->sum_stride : v->side_stride;
-    int64_t outer = o->sum_inner ? v->side_stride : v->sum_stride;
-    for (uint32_t bytes = COPY_BYTES_MAX; bytes >= 4; bytes /= 2) {
-        int64_t unit = bytes / element;
-        bool fits = inner == 1 && outer % unit == 0 && v->offset % unit == 0;
-        for (uint32_t d = 0; d < w->tile->batch_count; d++) {
-            fits = fits && v->batch_stride[d] % unit == 0;
-        }
-        if (fits) {
-            return bytes;
-        }
-    }
-    return element;
-}
-
 static int64_t extent_of(const lowering *w, uint32_t dim)
 {
     return dim == SX_NO_DIM ? 1 : w->l.view.extent[dim];
@@ -185,7 +135,7 @@ static void view_of(lowering *w, uint32_t argument, uint32_t side, uint32_t sum,
         }
     }
     o->sum_inner = v->sum_stride == 1 && v->side_stride != 1;
-    o->copy_bytes = copy_bytes_of(w, o);
+    o->copy_bytes = sx_tile_copy_bytes(w->tile, o);
 }
 
 /* The slot in which copies and reads meet the fewest banks twice. */
@@ -195,7 +145,7 @@ static sx_code slot_of(lowering *w, sx_tile_operand *o, int64_t side, int64_t su
     int64_t rows = o->sum_inner ? side : sum;
     int64_t width = o->sum_inner ? sum : side;
     sx_matrix_move move;
-    SX_TRY(copy_by_threads(w, o, rows, width));
+    SX_TRY(sx_tile_copy_by_threads(w->l.cx, w->tile->threads / 32, o, rows, width));
     if (!sx_matrix_move_find(&o->held, element, &move)) {
         return refuse(w, "factors that ldmatrix does not load");
     }
@@ -351,29 +301,6 @@ static sx_code make_programs(lowering *w)
     return make_map(w);
 }
 
-/* ---- roles ---- */
-static void make_roles(sx_tile *tile)
-{
-    static const sx_tile_item load[] = {{SX_TILE_LOOP, 0, 0},
-                                        {SX_TILE_ACQUIRE, 0, 0},
-                                        {SX_TILE_FETCH, SX_TILE_LEFT, 0},
-                                        {SX_TILE_FETCH, SX_TILE_RIGHT, 0},
-                                        {SX_TILE_PUBLISH, 0, 0},
-                                        {SX_TILE_END, 0, 0}};
-    static const sx_tile_item math[] = {{SX_TILE_FILL, 0, 0},     {SX_TILE_LOOP, 0, 0},
-                                        {SX_TILE_WAIT, 0, 0},     {SX_TILE_RELEASE, 0, 1},
-                                        {SX_TILE_MULTIPLY, 0, 0}, {SX_TILE_END, 0, 0},
-                                        {SX_TILE_RELEASE, 0, 0},  {SX_TILE_MAP, 0, 0}};
-    _Static_assert(sizeof(math) <= sizeof(tile->role[0].item), "items of a role");
-    tile->role_count = 2;
-    tile->role[0] =
-        (sx_tile_role){.name = "load", .warps = tile->threads / 32, .item_count = SX_COUNT(load)};
-    tile->role[1] =
-        (sx_tile_role){.name = "math", .warps = tile->threads / 32, .item_count = SX_COUNT(math)};
-    memcpy(tile->role[0].item, load, sizeof(load));
-    memcpy(tile->role[1].item, math, sizeof(math));
-}
-
 /* ---- what is taken ---- */
 static sx_code choose_matrix(lowering *w)
 {
@@ -469,23 +396,6 @@ static sx_code measure(lowering *w)
 }
 
 /* ---- the kernel ---- */
-static void add_buffers(lowering *w)
-{
-    sx_lower *l = &w->l;
-    const sx_analysis *a = l->analysis;
-    for (uint32_t k = 0; k < a->input_count; k++) {
-        const sx_type *type = &a->input[k];
-        l->arg_dtype[k] = type->dtype;
-        l->arg_buffer[k] = sx_kernel_add_buffer(
-            l->kernel, SX_BUFFER_IN, sx_tensor_elements(type) * sx_dtype_bytes(type->dtype));
-    }
-    l->out_dtype = a->result.dtype;
-    l->out_buffer = sx_kernel_add_buffer(
-        l->kernel, SX_BUFFER_OUT, sx_tensor_elements(&a->result) * sx_dtype_bytes(a->result.dtype));
-    l->kernel->flops = a->flops;
-    l->kernel->bytes = a->bytes;
-}
-
 static void name_numerics(lowering *w)
 {
     const int64_t *of = w->l.analysis->extent;
@@ -528,13 +438,13 @@ static sx_code lower(lowering *w, sx_kernel **kernel)
     while (a->role[inner] != SX_ROLE_INNER) {
         inner++;
     }
-    add_buffers(w);
+    sx_tile_add_buffers(&w->l, w->l.analysis);
     name_numerics(w);
     view_of(w, a->lhs, a->row, inner, &w->query->operand[SX_TILE_LEFT]);
     view_of(w, a->rhs, inner, a->keys, &tile->operand[SX_TILE_LEFT]);
     view_of(w, a->value, a->column, a->keys, &tile->operand[SX_TILE_RIGHT]);
     w->query->matrix = tile->matrix;
-    make_roles(tile);
+    sx_tile_make_roles(tile);
     SX_TRY(make_programs(w));
     SX_TRY(make_rings(w));
     SX_TRY(make_part(w));

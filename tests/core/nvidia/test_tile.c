@@ -373,25 +373,6 @@ START_TEST(test_stores)
 }
 END_TEST
 
-/* The plan of the numerics id: groups of 16 products, in ascending order, each sum rounded once (as the interpreter of
- * PTX has it; a GPU rounds the sum within a group in its own way). */
-static float folded(const node *n, int64_t k, int64_t row, int64_t column, int64_t columns)
-{
-    float sum = 0;
-    for (int64_t g = 0; g < k; g += 16) {
-        long double exact = (long double)sum;
-        for (int64_t i = g; i < k && i < g + 16; i++) {
-            sx_dtype dtype = n->input[0].dtype;
-            double x = sx_num_decode(dtype, sx_num_load(dtype, n->raw[0], (size_t)(row * k + i)));
-            double y =
-                sx_num_decode(dtype, sx_num_load(dtype, n->raw[1], (size_t)(i * columns + column)));
-            exact += (long double)x * (long double)y;
-        }
-        sum = (float)exact;
-    }
-    return sum;
-}
-
 /* Random numbers: the bits of the fold, the same under every schedule, and near to the exact sum: each group adds an
  * error of half a unit in the last place of a sum below k, and the result one of its own type. */
 START_TEST(test_fold)
@@ -414,7 +395,7 @@ START_TEST(test_fold)
         ck_sx_ok(&cx,
                  tiles_run(&cx, kernel, tiles_module(&cx, kernel, 80), &n, 1, true, out, NULL));
         for (int64_t i = 0; i < rows * columns; i++) {
-            float fold = folded(&n, sum, i / columns, i % columns, columns);
+            float fold = tiles_folded(&n, sum, i / columns, i % columns, columns);
             uint64_t got = sx_num_load(c.dtype, out, (size_t)i);
             ck_assert_uint_eq(got, sx_num_encode(c.dtype, (double)fold));
             double value = sx_num_decode(c.dtype, got), want = ((const double *)exact.data)[i];

@@ -113,6 +113,26 @@ static inline void tiles_fill(sx_ctx *cx, node *n, sx_rng *rng, bool exact)
     }
 }
 
+/* The plan of the numerics id: groups of 16 products in ascending order, each sum rounded once (as the interpreter of
+ * PTX has it; a GPU rounds the sum within a group in its own way). */
+static inline float tiles_folded(const node *n, int64_t k, int64_t row, int64_t column,
+                                 int64_t columns)
+{
+    float sum = 0;
+    for (int64_t g = 0; g < k; g += 16) {
+        long double exact = (long double)sum;
+        for (int64_t i = g; i < k && i < g + 16; i++) {
+            sx_dtype dtype = n->input[0].dtype;
+            double x = sx_num_decode(dtype, sx_num_load(dtype, n->raw[0], (size_t)(row * k + i)));
+            double y =
+                sx_num_decode(dtype, sx_num_load(dtype, n->raw[1], (size_t)(i * columns + column)));
+            exact += (long double)x * (long double)y;
+        }
+        sum = (float)exact;
+    }
+    return sum;
+}
+
 static inline sx_tile_unit tiles_unit(const sx_target *target)
 {
     return (sx_tile_unit){.vectors = &target->vectors,
