@@ -66,8 +66,8 @@ struct sxv_verifier {
     /* The program is too large to be compared whole: `written` elements were seen to be stored. */
     bool large;
     uint64_t written;
-    /* This is the module at smaller extents of another one (reduced.h). */
-    bool reduced;
+    /* The module is the proxy of another one (proxy.h). */
+    bool proxy;
 };
 
 struct sxr_verify_options;

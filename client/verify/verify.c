@@ -7,8 +7,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "client/runtime/cpu.h"
 #include "client/verify/places.h"
-#include "client/verify/reduced.h"
+#include "client/verify/proxy.h"
 #include "client/verify/verifier.h"
 #include "client/verify/whole.h"
 #include "core/base/rng.h"
@@ -17,8 +18,9 @@
 
 #define KERNEL_POINTS 48u
 #define EMULATED_INSTRUCTIONS_MAX UINT64_C(4000000)
-#define WIDE_FLOPS 1e7 /* programs up to this size are tried on all magnitudes, too, */
-#define WIDE_DRAWS 4   /* so often */
+#define WIDE_FLOPS 1e7   /* programs up to this size are tried on all magnitudes, too, */
+#define WIDE_DRAWS 4     /* so often */
+#define PROXY_FLOPS 1e11 /* beyond it, some seconds, symbols become small in a proxy */
 #define MACHINES_MAX 16
 #define DRAWS 3        /* of a program that rounding alone may lead elsewhere: */
 #define AMPLIFIED 1e-5 /* it jumps, or rounding makes more than this of the largest magnitude */
@@ -253,58 +255,81 @@ static const sx_module_check *whole_row(const sx_image *image, sx_span *name)
 }
 
 static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_options *options,
-                             bool reduced, sxv_visit visit, sx_image *image);
+                             bool proxy, sxv_visit visit, sx_image *image);
 static const sxv_visit no_visit = {NULL, NULL};
 
-/* The optimised program at smaller extents against the program as sent. */
-static sx_code compare_reduced(sxv_verifier *v, sx_ctx *own, const sxr_verify_options *options,
-                               sx_span text, sxv_reduced *reduced, sx_buf *module, sx_image *image)
+static sx_code compile_proxy(sxv_verifier *v, sx_ctx *own, const sxr_verify_options *options,
+                             const sxv_proxy_wish *wish, sxv_proxy *proxy, sx_buf *module,
+                             sx_image *image)
 {
     sxr_verify_options how = *options;
-    how.program = text;
-    sx_code code = sxv_reduced_compile(own, v->program, text, options->program_flops,
-                                       options->targets, module, reduced);
-    if (code != SX_OK && code != SX_NOMEM) { /* no extents, then: the module is as good as it was */
-        (void)snprintf(reduced->text, sizeof(reduced->text), "%.90s", own->error.text);
+    how.program = wish->sent;
+    how.targets = wish->targets;
+    sx_code code = sxv_proxy_compile(own, v->program, wish, module, proxy);
+    if (code != SX_OK && code != SX_NOMEM) { /* no proxy, then: the module is as good as it was */
+        size_t used = strlen(proxy->text);
+        (void)snprintf(proxy->text + used, sizeof(proxy->text) - used, ": %.80s", own->error.text);
         sx_ctx_reset_error(own);
-        reduced->found = false;
-        code = SX_OK;
+        proxy->found = false;
+        return SX_OK;
     }
-    return code == SX_OK && reduced->found
+    return code == SX_OK && proxy->found
                ? verify_module(own, sx_buf_span(module), &how, true, no_visit, image)
                : code;
 }
 
-static sx_code verify_reduced(sxv_verifier *v, const sxr_verify_options *options, sx_span text)
+/* A proxy against the program as sent; *compared: there is one, and its outputs were. */
+static sx_code verify_proxy(sxv_verifier *v, const sxr_verify_options *options,
+                            const sxv_proxy_wish *wish, bool *compared)
 {
     sx_ctx own;
     sx_buf module;
     sx_image image;
-    sxv_reduced reduced;
+    sxv_proxy proxy = {.found = false};
     sx_span name;
-    char row[300];
+    char row[400];
     sx_ctx_init(&own, v->cx->arena.limit_bytes);
     sx_buf_init(&module, (size_t)1 << 30);
     sx_image_init(&image);
     own.fuel = v->cx->fuel;
-    sx_code code = compare_reduced(v, &own, options, text, &reduced, &module, &image);
+    sx_code code = compile_proxy(v, &own, options, wish, &proxy, &module, &image);
     const sx_module_check *check = code == SX_OK ? whole_row(&image, &name) : NULL;
+    *compared = check != NULL && check->passed != SX_CHECK_ABSENT;
     if (check != NULL) {
-        (void)snprintf(row, sizeof(row), "optimised program at %s against %.*s", reduced.text,
+        (void)snprintf(row, sizeof(row), "optimised program %s against %.*s", proxy.text,
                        (int)name.len, (const char *)name.ptr);
         sxv_add_check(v, row, (sx_module_verdict)check->passed, check->points, check->error,
                       check->tolerance);
     } else if (code == SX_OK) {
-        (void)snprintf(row, sizeof(row), "optimised program at smaller extents: %s", reduced.text);
+        (void)snprintf(row, sizeof(row), "optimised program %s", proxy.text);
         sxv_add_check(v, row, SX_CHECK_ABSENT, 0, 0, 0);
     } else {
         v->cx->error = own.error;
-        code = sx_fail_in(v->cx, "at %s", reduced.text);
+        code = sx_fail_in(v->cx, "optimised program %s", proxy.text);
     }
     sx_image_fini(&image);
     sx_buf_fini(&module);
     sx_ctx_fini(&own);
     return code;
+}
+
+/* The optimised program against the program as sent, where the outputs of the module are not compared. For emulated
+ * code it runs on the processor at hand; in both cases symbols become small where that saves time. */
+static sx_code verify_optimized(sxv_verifier *v, const sxr_verify_options *options, sx_span sent)
+{
+    const sx_machine *here = v->executor.emulator != NULL ? sxr_cpu_machine() : NULL;
+    double flops_max = v->module->symbol_count > 0 ? fmin(PROXY_FLOPS, v->flops_max) : v->flops_max;
+    sxv_proxy_wish wish = {.sent = sent,
+                           .machine = here,
+                           .targets = here != NULL ? NULL : options->targets,
+                           .same_extents = here != NULL && v->flops <= flops_max,
+                           .flops_max = options->program_flops};
+    bool compared = false;
+    if (wish.same_extents) {
+        SX_TRY(verify_proxy(v, options, &wish, &compared));
+        wish.same_extents = false;
+    }
+    return compared ? SX_OK : verify_proxy(v, options, &wish, &compared);
 }
 
 static sx_code run_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed)
@@ -360,7 +385,7 @@ static sx_code verify_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed,
             return SX_OK;
         }
         v->with_whole = false;
-        v->large = (code == SX_LIMIT || code == SX_NOMEM) && !v->reduced;
+        v->large = (code == SX_LIMIT || code == SX_NOMEM) && !v->proxy;
         v->image->check.len = checks;
         SX_TRY(run_draw(v, sent, seed));
     }
@@ -431,16 +456,18 @@ static sx_code verify_program(sxv_verifier *v, const sxr_verify_options *options
     }
     size_t checks = v->image->check.len;
     bool amplifies;
-    v->large = !v->with_whole && options->program_flops >= 0 && !v->reduced;
+    v->large = !v->with_whole && options->program_flops >= 0 && !v->proxy;
     sx_code code = verify_draw(v, sent, options->seed, &amplifies);
     for (uint64_t i = 1; code == SX_MISMATCH && i < DRAWS && (amplifies || jumps(sent)); i++) {
         sx_ctx_reset_error(v->cx); /* a fault stays one on other numbers */
         v->image->check.len = checks;
         code = verify_draw(v, sent, options->seed + i, &amplifies);
     }
-    if (code == SX_OK && v->large && !v->reduced && v->executor.emulator == NULL) {
+    if (code == SX_OK && v->large && v->executor.emulator == NULL) {
         SX_TRY(verify_copies(v));
-        code = verify_reduced(v, options, text);
+    }
+    if (code == SX_OK && !v->proxy && (v->large || (v->with_whole && v->replaced))) {
+        code = verify_optimized(v, options, text);
     }
     if (code == SX_MISMATCH) {
         v->cx->error.code = SX_INTERNAL; /* a wrong module is our fault, not an answer */
@@ -515,7 +542,7 @@ static sx_code verify_variants(sxv_verifier *v, const sxr_verify_options *option
 }
 
 static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_options *options,
-                             bool reduced, sxv_visit visit, sx_image *image)
+                             bool proxy, sxv_visit visit, sx_image *image)
 {
     uint32_t points = options->kernel_points == 0 ? KERNEL_POINTS : options->kernel_points;
     sxv_verifier v = {.cx = cx,
@@ -526,7 +553,7 @@ static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_option
                       .reference_bytes = options->reference_bytes,
                       .image = image,
                       .visit = visit,
-                      .reduced = reduced};
+                      .proxy = proxy};
     const sx_targets *targets = options->targets != NULL ? options->targets : sx_targets_all();
     const sx_machine *machine[MACHINES_MAX];
     const sx_machines machines = {machine, targets->count};

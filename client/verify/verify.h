@@ -8,9 +8,10 @@
  *
  * Where the processor lacks the instructions of a module, its code is emulated (execute.h), and the record
  * says so for each kernel. The emulator gives the processor's bits, so that nothing else of a module depends
- * on the machine that made it; of a kernel of many instructions it runs only some points of the grid, those elements
- * are compared, and the outputs are not. Of a block program it runs the blocks at the ends of the grid, and shows that
- * the others are like them (cover.h), or says nothing of them.
+ * on the machine that made it. Of a kernel of many instructions it runs only some points of the grid, and those
+ * elements are compared; the outputs are then those of the optimised program on the processor at hand (proxy.h). Of a
+ * block program it runs the blocks at the ends of the grid, and shows that the others are like them (cover.h), or says
+ * nothing of them.
  */
 #ifndef SX_CLIENT_VERIFY_VERIFY_H
 #define SX_CLIENT_VERIFY_VERIFY_H
@@ -31,7 +32,7 @@ typedef struct sxr_verify_options {
      * outputs are compared, too. */
     uint32_t kernel_points;
     /* The whole program is compared if it has at most this many operations; negative: never. What is larger, or
-     * takes more memory, is compared at smaller extents (reduced.h); every element that its kernels compute is seen to
+     * takes more memory, is compared at smaller extents (proxy.h); every element that its kernels compute is seen to
      * be written; and outputs that are copies are compared with what they copy. */
     double program_flops;
     /* The same for a program without symbols, if it is more, and `program_flops` is not negative. Its reference may

@@ -49,12 +49,12 @@ static char *replaced(sx_ctx *cx, const char *text, const char *from, const char
     return out;
 }
 
-static void fixture_make(fixture *f, const char *text, int64_t batch)
+static void fixture_make_for(fixture *f, const char *text, const char *target, int64_t batch)
 {
     sx_ctx_init(&f->cx, SX_ARENA_DEFAULT);
     sx_buf_init(&f->bytes, (size_t)1 << 26);
     sx_image_init(&f->image);
-    sx_test_request request = {.text = text, .target = "x86-64-v3", .batch = batch};
+    sx_test_request request = {.text = text, .target = target, .batch = batch};
     ck_sx_ok(&f->cx, sx_test_compile(&f->cx, &request, &f->bytes));
     f->copy = aligned_alloc(64, (f->bytes.len + 63) & ~(size_t)63);
     ck_assert_ptr_nonnull(f->copy);
@@ -70,6 +70,11 @@ static void fixture_make(fixture *f, const char *text, int64_t batch)
     m->part = f->part;
     m->launch = f->launch;
     m->arg = f->arg;
+}
+
+static void fixture_make(fixture *f, const char *text, int64_t batch)
+{
+    fixture_make_for(f, text, "x86-64-v3", batch);
 }
 
 static void fixture_fini(fixture *f)
@@ -191,6 +196,67 @@ START_TEST(test_rewrite)
     fixture_make(&f, replaced(&cx, right_text, rewrites[_i][0], rewrites[_i][1]), BATCH);
     ck_sx_fails(&f.cx, verify(&f, right_text, &by_flops), SX_INTERNAL, "at batch=3: output z");
     fixture_fini(&f);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* ---- code that is emulated in part ---- */
+
+/* Code of another machine: `most` is what the processor may be taken for. */
+static const struct {
+    const char *target, *most;
+    double flops;
+    const char *proxy;
+    uint64_t points;
+} foreign[] = {
+    {"x86-64-v4", "x86-64-v3", 1e12, "on this processor", UINT64_C(2) * BATCH * 64},
+    {"h100", "x86-64-v3", 1e12, "on this processor", UINT64_C(2) * BATCH * 64},
+    {"h100", "x86-64-v3", 5e5, "on this processor at batch=3", UINT64_C(2) * 3 * 64},
+    {"x86-64-v4", "none", 1e12, "at batch=3", UINT64_C(2) * 3 * 64},
+};
+
+static sx_code verify_foreign(fixture *f, int i, const char *text)
+{
+    sxr_verify_options options = {
+        .seed = 1, .program_flops = foreign[i].flops, .emulated_max = 20000};
+    fixture_make_for(f, text, foreign[i].target, BATCH);
+    ck_assert_int_eq(setenv("SYMPLEX_ISA_MAX", foreign[i].most, 1), 0);
+    sx_code code = verify(f, right_text, &options);
+    ck_assert_int_eq(unsetenv("SYMPLEX_ISA_MAX"), 0);
+    return code;
+}
+
+/* The emulator ran a part: what level 1 made of the program is compared all the same. */
+START_TEST(test_foreign)
+{
+    static fixture f;
+    char name[128];
+    ck_sx_ok(&f.cx, verify_foreign(&f, _i, right_text));
+    const char *why = foreign[_i].flops < 1e6 ? "more operations" : "the emulator ran a part only";
+    (void)snprintf(name, sizeof(name), "program as sent, all outputs: %s", why);
+    ck_assert_uint_eq(row(&f, name)->passed, SX_CHECK_ABSENT);
+    (void)snprintf(name, sizeof(name), "optimised program %s against program as sent, all outputs",
+                   foreign[_i].proxy);
+    ck_assert_uint_eq(row(&f, name)->passed, SX_CHECK_PASSED);
+    ck_assert_uint_eq(row(&f, name)->points, foreign[_i].points);
+    fixture_fini(&f);
+}
+END_TEST
+
+START_TEST(test_foreign_rewrite)
+{
+    static fixture f;
+    sx_ctx cx;
+    char message[128];
+    sx_ctx_init(&cx, 1 << 20);
+    for (size_t i = 0; i < SX_COUNT(rewrites); i++) {
+        const char *wrong = replaced(&cx, right_text, rewrites[i][0], rewrites[i][1]);
+        sx_code code = verify_foreign(&f, _i, wrong);
+        (void)snprintf(message, sizeof(message), "optimised program %s: output z",
+                       foreign[_i].proxy);
+        ck_sx_fails(&f.cx, code, SX_INTERNAL, message);
+        fixture_fini(&f);
+    }
     sx_ctx_fini(&cx);
 }
 END_TEST
@@ -413,6 +479,8 @@ int main(void)
     tcase_add_test(cases, test_memory);
     tcase_add_test(cases, test_fixed_extents);
     tcase_add_loop_test(cases, test_rewrite, 0, (int)SX_COUNT(rewrites));
+    tcase_add_loop_test(cases, test_foreign, 0, (int)SX_COUNT(foreign));
+    tcase_add_loop_test(cases, test_foreign_rewrite, 0, (int)SX_COUNT(foreign));
     tcase_add_test(cases, test_epilogue);
     tcase_add_test(cases, test_tile);
     tcase_add_test(cases, test_copy);
