@@ -7,6 +7,7 @@
 #include "client/verify/trial.h"
 #include "client/verify/verifier.h"
 #include "core/fuse/fuse.h"
+#include "core/kernel/online_blocks.h"
 
 #define INSTRUCTIONS UINT64_C(2000000)
 #define SCHEDULES 8
@@ -32,6 +33,7 @@ static void describe(const sx_analysis *a, const sx_schedule *s, const sx_target
                      char *text, size_t size)
 {
     sx_block_tiles tiles;
+    sx_online_blocks online;
     sx_role sum = SX_ROLE_SUM;
     long long k = (long long)a->extent[sum];
     const char *rounding = target->vectors.numerics;
@@ -67,6 +69,15 @@ static void describe(const sx_analysis *a, const sx_schedule *s, const sx_target
             k, a->along ? SX_ROW_BYTES / (int)a->lane_bytes : (int)a->lane_bytes, rounding);
         return;
     case SX_KERNEL_ONLINE:
+        if (sx_online_blocks_of(s, &online)) {
+            (void)snprintf(
+                text, size,
+                "%lld keys in stages of %lld, rescaled at each; scores of %lld, and weights "
+                "rounded to %s, in groups of %u by a matrix instruction",
+                k, (long long)online.keys, (long long)a->extent[SX_ROLE_INNER],
+                sx_dtype_name(a->input[online.value].dtype), online.matrix_steps);
+            return;
+        }
         (void)snprintf(text, size,
                        "%lld keys in ascending blocks of %lld, maximum and sum rescaled at the end "
                        "of each; scores are chains of %lld (%s)",

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/runtime/pages.h"
+#include "client/verify/compare.h"
 #include "client/verify/moved.h"
 #include "client/verify/verify.h"
 #include "core/eval/cell.h"
@@ -345,8 +346,20 @@ static sx_code run_watched(sxv_verifier *v, uint32_t index)
     return SX_OK;
 }
 
+/* Attention by blocks of threads rounds its weights to the type of its values, which is that of its result: it may be
+ * as many units of the type off as an output may. */
+#define WEIGHT_UNITS 4
+static double tolerance_of(const sx_module *module, const sx_module_kernel *kernel, sx_dtype dtype)
+{
+    SX_ASSERT(kernel->part_count > 0);
+    bool blocks = module->part[kernel->part_first].threads > 0;
+    bool rounds = kernel->kind == SX_MODULE_ONLINE && blocks;
+    return SXR_KERNEL_TOLERANCE + (rounds ? WEIGHT_UNITS * sxv_unit(dtype) : 0);
+}
+
 /* The row of a kernel that is right, with what was run of it. */
-static void add_passed(sxv_verifier *v, sx_span name, const sxr_emulated *ran, const comparison *c)
+static void add_passed(sxv_verifier *v, sx_span name, const sxr_emulated *ran, const comparison *c,
+                       double tolerance)
 {
     char text[256];
     int used = snprintf(text, sizeof(text), "kernel %.*s at sampled elements", (int)name.len,
@@ -358,7 +371,7 @@ static void add_passed(sxv_verifier *v, sx_span name, const sxr_emulated *ran, c
                        ran->blocks ? "blocks" : "points",
                        ran->covers ? ", which the others are like" : "");
     }
-    sxv_add_check(v, text, SX_CHECK_PASSED, c->points, relative(c), SXR_KERNEL_TOLERANCE);
+    sxv_add_check(v, text, SX_CHECK_PASSED, c->points, relative(c), tolerance);
 }
 
 /* Runs one launch and compares it. The reference comes first: a result may take the place of a tensor that
@@ -421,14 +434,15 @@ sx_code sxv_verify_launch(sxv_verifier *v, uint32_t index)
     if (!whole && ran.blocks) {
         SX_TRY(compare_stored(v, node, launch, &c));
     }
-    if (!(relative(&c) <= SXR_KERNEL_TOLERANCE)) {
+    double tolerance = tolerance_of(v->module, kernel, node->type.dtype);
+    if (!(relative(&c) <= tolerance)) {
         return SX_FAIL(v->cx, SX_INTERNAL,
                        "kernel %.*s: element %llu is %.9g, the interpreter has %.9g (error %.2e, "
                        "allowed %.0e)",
                        (int)name.len, (const char *)name.ptr, (unsigned long long)c.worst, c.got,
-                       c.want, relative(&c), SXR_KERNEL_TOLERANCE);
+                       c.want, relative(&c), tolerance);
     }
-    add_passed(v, name, &ran, &c);
+    add_passed(v, name, &ran, &c, tolerance);
     v->seen[launch->kernel] = true;
     return SX_OK;
 }

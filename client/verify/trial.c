@@ -6,6 +6,7 @@
 
 #include "client/verify/moved.h"
 #include "core/search/search.h"
+#include "core/kernel/online_blocks.h"
 
 #define BLOB_MAX ((size_t)64 << 20)
 #define CHUNKS 7u    /* in which the points of a grid are run */
@@ -594,6 +595,7 @@ static void draw_schedule(state *t, const sx_analysis *a, const sx_schedule *usu
     sx_online_tiles online = {.lanes = lanes};
     online.strip = 1 + (uint32_t)sx_rng_below(rng, 24);
     online.vectors = 1 + (uint32_t)sx_rng_below(rng, 4);
+    sx_online_blocks blocks;
     switch (a->kind) {
     case SX_KERNEL_MAP:
         if (t->s->target->vectors.threads && sx_rng_below(rng, 2) == 0) {
@@ -616,6 +618,12 @@ static void draw_schedule(state *t, const sx_analysis *a, const sx_schedule *usu
         sx_schedule_contraction(&dot, s);
         return;
     case SX_KERNEL_ONLINE:
+        if (sx_online_blocks_of(usual, &blocks)) {
+            blocks.rows = 16 << sx_rng_below(rng, 3);
+            blocks.depth = 2 + (uint32_t)sx_rng_below(rng, 2);
+            sx_schedule_online_blocks(&blocks, s);
+            return;
+        }
         online.keys = sx_schedule_step(usual, SX_ROLE_SUM, SX_BIND_LOOP, 0);
         while (online.keys % online.strip != 0) {
             online.strip--;

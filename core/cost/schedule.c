@@ -13,6 +13,7 @@
 #include <math.h>
 
 #include "core/cost/model.h"
+#include "core/cost/online_blocks.h"
 
 #define POINT_NS 20.0 /* entering a grid point: call, address set-up */
 #define LOADS_PER_CYCLE 2.0
@@ -260,6 +261,10 @@ double sx_cost_schedule(const sx_device *device, const sx_analysis *a, const sx_
         sx_contraction_tiles tiles = tiles_of(a, s);
         sx_cost_contractions(device, a, &tiles, &tiles.tile_columns, 1, rhs_constant, &ns);
         return ns;
+    }
+    sx_online_blocks online;
+    if (a->kind == SX_KERNEL_ONLINE && sx_online_blocks_of(s, &online)) {
+        return sx_cost_online_blocks(device, a, &online);
     }
     pricing p = {device, a, s, (double)sx_schedule_lanes(s)};
     double time = a->kind == SX_KERNEL_ONLINE ? price_online(&p) : price_rows(&p);

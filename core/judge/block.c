@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/tile/fragment.h"
+#include "core/tile/online.h"
 
 #define WARP 32U
 #define THREADS_MAX 1024U
@@ -761,6 +762,134 @@ static sx_code prove_part(const block *b)
     return b->g->refused ? SX_OK : check_held(b, warps.multiply);
 }
 
+/* ---- online sums ---- */
+
+/* A block has all of d and all columns, and the queries are those of its keys: beyond the last d both are zero. */
+static bool check_heads(const block *b)
+{
+    const sx_tile *t = b->t, *q = t->online->query;
+    const sx_matrix_instruction *m = t->matrix;
+    bool ok = m != NULL && q->matrix == m && q->threads == t->threads && q->sum == t->rows &&
+              q->block_steps == t->block_rows && q->batch_count == t->batch_count &&
+              t->batch_count <= SX_RANK_MAX && t->rows <= t->block_rows &&
+              t->columns <= t->block_columns && b->kernel->lane_bytes == 4 && m->sum == SX_F32 &&
+              q->operand[0].view.element == m->factor && t->block_steps % m->steps == 0;
+    for (uint32_t k = 0; ok && k < 2; k++) {
+        ok = t->operand[k].view.element == m->factor && t->operand[k].group == m->steps;
+    }
+    for (uint32_t d = 0; ok && d < t->batch_count; d++) {
+        ok = q->batch[d] == t->batch[d];
+    }
+    if (!ok || q->operand[0].group != m->steps) {
+        (void)sx_refuse(b->g, "queries, keys and values do not fit to each other in a block");
+        return false;
+    }
+    return true;
+}
+
+/* The queries lie beside the ring and its barriers. */
+static bool check_query_slot(const block *b)
+{
+    const sx_ring *own = &b->t->online->query->ring, *ring = &b->t->ring;
+    uint64_t begin = own->offset, first = ring->offset, barriers = ring->barriers;
+    uint64_t end = begin + own->slot[0].bytes;
+    uint64_t last = first + (uint64_t)sx_ring_stage_bytes(ring) * ring->depth;
+    bool apart = (end <= first || begin >= last) &&
+                 (end <= barriers || begin >= barriers + UINT64_C(16) * ring->depth);
+    if (own->slot_count != 1 || own->depth != 1 || begin % SX_SLOT_UNIT != 0 || !apart ||
+        end > b->t->shared_bytes) {
+        (void)sx_refuse(b->g, "the queries do not lie apart from the ring");
+        return false;
+    }
+    return true;
+}
+
+/* A program of an element that only reads inputs. */
+static bool check_reads(const block *b, const sx_tile_value *value)
+{
+    bool ok = value->part.item_count == 0 || value->result < value->part.vector_count;
+    for (uint32_t i = 0; ok && i < value->part.item_count; i++) {
+        const sx_item *item = &value->part.item[i];
+        bool memory = sx_lop_info_of(item->op)->operands[0] == 'A';
+        ok = item->kind == SX_ITEM_OP && item->op != SX_LOP_SWAP && item->op != SX_LOP_BCAST0 &&
+             item->op != SX_LOP_IOTA &&
+             (!memory ||
+              (item->op == SX_LOP_LOADB &&
+               b->kernel->buffer[value->part.addr[item->addr].buffer].role == SX_BUFFER_IN));
+    }
+    if (!ok) {
+        (void)sx_refuse(b->g, "a program of scores does more than read");
+    }
+    return ok;
+}
+
+/* Both products: threads hold their factors, and the scores of a thread are its left factor of the second one. */
+static sx_code check_products(const block *b, uint32_t warps)
+{
+    const sx_tile *t = b->t, *q = t->online->query;
+    const sx_tile_operand *keys = &t->operand[0], *values = &t->operand[1];
+    const uint32_t rows = q->block_rows, stage = t->block_steps;
+    sx_layout scores = t->online->held, sums = t->held, weights = scores;
+    sx_layout query = q->operand[0].held, key = keys->held, value = values->held;
+    sx_layout *const all[] = {&scores, &sums, &query, &key, &value};
+    for (uint32_t i = 0; i < SX_COUNT(all); i++) {
+        SX_TRY(sx_layout_check(b->j->cx, all[i]));
+    }
+    query = q->operand[0].sum_inner ? query : sx_layout_transpose(&query);
+    key = keys->sum_inner ? key : sx_layout_transpose(&key);
+    value = values->sum_inner ? sx_layout_transpose(&value) : value;
+    uint32_t group = t->matrix->steps;
+    bool ok =
+        has_sides(&scores, warps, rows, stage) && has_sides(&sums, warps, rows, t->block_columns) &&
+        has_sides(&query, warps, rows, group) && has_sides(&key, warps, group, stage) &&
+        has_sides(&value, warps, group, t->block_columns) && sx_layout_covers(&scores) &&
+        sx_layout_unique(&scores) && sx_layout_covers(&sums) && sx_layout_unique(&sums) &&
+        in_fragments(b, SX_OPERAND_A, &weights, &weights) &&
+        in_fragments(b, SX_OPERAND_C, &scores, &scores) &&
+        in_fragments(b, SX_OPERAND_C, &sums, &sums) &&
+        in_fragments(b, SX_OPERAND_A, &query, &query) &&
+        in_fragments(b, SX_OPERAND_B, &key, &key) &&
+        in_fragments(b, SX_OPERAND_B, &value, &value) &&
+        holds_factors(&scores, &query, SX_SIDE_ROW) &&
+        holds_factors(&scores, &key, SX_SIDE_COLUMN) &&
+        holds_factors(&sums, &weights, SX_SIDE_ROW) && holds_factors(&sums, &value, SX_SIDE_COLUMN);
+    if (!ok) {
+        (void)sx_refuse(b->g, "threads do not hold the factors of their scores and sums");
+    }
+    return b->j->cx->error.code;
+}
+
+static sx_code prove_online(const block *b)
+{
+    const sx_tile *t = b->t;
+    sx_tile result = *t; /* what `map` stores: rows are those of the queries */
+    result.rows = t->online->query->rows;
+    const block query = {b->j, b->g, b->kernel, b->part, t->online->query};
+    const block stored = {b->j, b->g, b->kernel, b->part, &result};
+    crew warps = {0};
+    bool ok = check_heads(b) && check_grid(&query) && check_view(&query, SX_TILE_LEFT) &&
+              check_view(b, SX_TILE_LEFT) && check_view(b, SX_TILE_RIGHT) && check_shared(b) &&
+              check_slot(&query, SX_TILE_LEFT) && check_query_slot(b) &&
+              check_copies(&query, SX_TILE_LEFT) && check_copies(b, SX_TILE_LEFT) &&
+              check_copies(b, SX_TILE_RIGHT) && check_map(&stored) &&
+              check_reads(b, &t->online->scores[0]) && check_reads(b, &t->online->scores[1]) &&
+              check_reads(b, &t->online->power);
+    if (ok) {
+        SX_TRY(check_roles(b, &warps));
+    }
+    uint32_t all = t->threads / WARP;
+    if (!b->g->refused && (warps.multiply != all || warps.load[0] != all || warps.load[1] != all)) {
+        (void)sx_refuse(b->g, "not all warps of the block load and multiply");
+    }
+    for (uint32_t k = 0; k < 2 && !b->g->refused; k++) {
+        SX_TRY(check_copied(b, k, all));
+    }
+    if (!b->g->refused) {
+        SX_TRY(check_copied(&query, SX_TILE_LEFT, all));
+    }
+    return b->g->refused ? SX_OK : check_products(b, all);
+}
+
 sx_code sx_prove_blocks(sx_judge *j, const sx_kernel *kernel)
 {
     sx_algebra *g = &j->algebra;
@@ -770,11 +899,7 @@ sx_code sx_prove_blocks(sx_judge *j, const sx_kernel *kernel)
         if (b.t == NULL) {
             continue;
         }
-        if (b.t->online != NULL) {
-            (void)sx_refuse(g, "an online sum by blocks of threads");
-            continue;
-        }
-        sx_code code = prove_part(&b);
+        sx_code code = b.t->online != NULL ? prove_online(&b) : prove_part(&b);
         if (code == SX_INPUT || code == SX_LIMIT || code == SX_UNIMPLEMENTED) {
             (void)sx_refuse(g, "%.140s", j->cx->error.text);
             sx_ctx_reset_error(j->cx);

@@ -23,8 +23,9 @@ typedef struct {
     int64_t panel;
     /* The number of the argument that comes in panels. */
     uint32_t argument;
-    /* Of an online sum: how many keys a block has. */
+    /* Of an online sum: how many keys a block has; and whether weights are rounded to the type of the values. */
     int64_t keys;
+    bool rounds;
 } sx_judge_facts;
 typedef struct {
     bool proven;

@@ -8,6 +8,8 @@
  * written once. */
 #include "core/judge/prove.h"
 
+#include "core/kernel/online_blocks.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -67,12 +69,14 @@ static bool split_dims(sx_algebra *g, sx_record *r, const sx_places *p)
 sx_judge_facts sx_judge_facts_of(const sx_schedule *schedule, sx_kernel_kind kind)
 {
     sx_judge_facts facts = {0};
+    sx_online_blocks blocks;
     if (kind == SX_KERNEL_DOT && schedule->stage_count > 0) {
         facts.panel = sx_schedule_step(schedule, SX_ROLE_COLUMN, SX_BIND_LOOP, 0);
         facts.argument = schedule->stage[0].argument;
     }
     if (kind == SX_KERNEL_ONLINE) {
         facts.keys = sx_schedule_step(schedule, SX_ROLE_SUM, SX_BIND_LOOP, 0);
+        facts.rounds = sx_online_blocks_of(schedule, &blocks);
     }
     return facts;
 }

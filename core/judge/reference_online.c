@@ -6,6 +6,8 @@
  *   l' = l e^(m - m') and its weights, one chain
  *   a' = a e^(m - m') and weight times value, one chain of multiply-adds
  *
+ * (where facts.rounds, with weights that are rounded to the type of the values)
+ *
  * and at the end sums are divided by the way of l / l, which is not a number for rows that are masked whole. */
 #include <float.h>
 #include <math.h>
@@ -48,6 +50,17 @@ static uint32_t keys_of(sx_reference *r)
     return keys;
 }
 
+/* The weight as it is summed: where the plan says so, a number of the type of the values. */
+static uint32_t summed(sx_reference *r, uint32_t weight, uint32_t value)
+{
+    if (!r->facts.rounds || value == UINT32_MAX) {
+        return weight;
+    }
+    const uint32_t operand[3] = {weight, 0, 0};
+    sx_loop_step step = {.op = SX_OP_CONVERT, .from = SX_F32, .to = r->body->instr[value].dtype};
+    return sx_reference_typed(r, &step, operand);
+}
+
 /* One block of `count` keys; the first is number `start` (form). `value`: instruction that is weighted, or
  * UINT32_MAX. */
 static void add_block(sx_reference *r, sx_online_state *s, uint32_t scores, uint32_t value,
@@ -66,7 +79,7 @@ static void add_block(sx_reference *r, sx_online_state *s, uint32_t scores, uint
     uint32_t hole = sx_reference_hole(r);
     uint32_t max = sx_term_close(g, s->max, hole, two(r, SX_LOP_MAX, score, hole), var, count);
     uint32_t factor = power(r, two(r, SX_LOP_SUB, s->max, max));
-    uint32_t weight = power(r, two(r, SX_LOP_SUB, score, max));
+    uint32_t weight = summed(r, power(r, two(r, SX_LOP_SUB, score, max)), value);
     hole = sx_reference_hole(r);
     uint32_t sum = two(r, SX_LOP_ADD, hole, weight);
     s->sum = sx_term_close(g, two(r, SX_LOP_MUL, s->sum, factor), hole, sum, var, count);

@@ -364,6 +364,50 @@ static sx_code add_online(fuser *f, uint32_t n, forms *list)
     return SX_OK;
 }
 
+/* Is the class a tensor of two bytes that was widened, seen through views? */
+#define VIEWS_MAX 8
+static bool is_widened(const fuser *f, uint32_t class_)
+{
+    for (uint32_t i = 0; i < VIEWS_MAX && f->choice[class_] != SX_EG_NONE; i++) {
+        uint32_t n = f->choice[class_];
+        sx_op op = sx_tensors_op(f->t, n);
+        if (op != SX_OP_CONVERT && op != SX_OP_RESHAPE && !is_view(op)) {
+            return false;
+        }
+        class_ = sx_eg_child(&f->t->eg, n, 0);
+        sx_dtype from = sx_tensors_type(f->t, class_)->dtype;
+        if (op == SX_OP_CONVERT) {
+            return from == SX_BF16 || from == SX_F16;
+        }
+    }
+    return false;
+}
+
+/* Attention whose values were widened, where contractions and a softmax were chosen: by itself an online sum reads its
+ * scores from memory and is dear, with its scores and factors of two bytes inside it may be the cheapest. */
+static sx_code add_attention(fuser *f, uint32_t class_, forms *list)
+{
+    const sx_eg *eg = &f->t->eg;
+    uint32_t chosen = f->choice[class_], n = chosen;
+    do {
+        const sx_attr *attr = sx_tensors_attr(f->t, n);
+        bool other = n != chosen && eg->node[n].dead == 0 &&
+                     sx_tensors_op(f->t, n) == SX_OP_ONLINE_DOT && eg->node[n].arity == 2;
+        if (other && attr->form == 1 && is_widened(f, sx_eg_child(eg, n, 1))) {
+            kernel k;
+            bool ok;
+            SX_TRY(lift_node(f, n, &k, &ok));
+            if (ok) {
+                SX_TRY(grow(f, &k, 1));
+                SX_TRY(add_scores(f, &k, list));
+            }
+            return SX_OK;
+        }
+        n = sx_eg_member_next(eg, n);
+    } while (n != chosen);
+    return SX_OK;
+}
+
 static sx_code fuse_class(fuser *f, uint32_t class_)
 {
     kernel base;
@@ -386,6 +430,7 @@ static sx_code fuse_class(fuser *f, uint32_t class_)
         SX_TRY(add_scores(f, &single, list));
     }
     SX_TRY(add_online(f, f->choice[class_], list));
+    SX_TRY(add_attention(f, class_, list));
     SX_TRY(add_epilogues(f, &single, list));
     kernel repeated = single;
     SX_TRY(grow(f, &repeated, SX_FUSE_READERS_MAX));

@@ -126,6 +126,27 @@ static sx_code search_blocks(sx_search_space *space)
     return SX_OK;
 }
 
+/* The same for online sums: matrix instructions come first where they can be taken. */
+static sx_code search_online_blocks(sx_search_space *space)
+{
+    const sx_target *target = sx_target_find(NULL, space->device->target);
+    sx_search_result *result = space->result;
+    sx_search_result found = {.keep = (result->keep + 1) / 2, .floor_ns = result->floor_ns};
+    if (!runs_blocks(target) || space->device->block_threads == 0) {
+        return SX_OK;
+    }
+    const sx_matrix_instruction *matrix =
+        sx_search_online_matrix(space->a, target->matrix, target->matrix_count);
+    if (matrix == NULL) {
+        return SX_OK;
+    }
+    sx_search_space blocks = *space;
+    blocks.result = &found;
+    SX_TRY(sx_search_online_blocks(&blocks, matrix));
+    join(result, &found, true);
+    return SX_OK;
+}
+
 sx_code sx_search_kernel(sx_ctx *cx, const sx_analysis *a, const sx_device *device,
                          bool rhs_constant, uint32_t keep_count, sx_search_result *result)
 {
@@ -143,7 +164,10 @@ sx_code sx_search_kernel(sx_ctx *cx, const sx_analysis *a, const sx_device *devi
         SX_TRY(sx_search_dot(&space));
         SX_TRY(search_blocks(&space));
         break;
-    case SX_KERNEL_ONLINE: SX_TRY(sx_search_online(&space)); break;
+    case SX_KERNEL_ONLINE:
+        SX_TRY(sx_search_online(&space));
+        SX_TRY(search_online_blocks(&space));
+        break;
     case SX_KERNEL_MAP:
     case SX_KERNEL_ROW: SX_TRY(sx_search_rows(&space)); break;
     }

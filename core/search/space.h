@@ -29,4 +29,8 @@ sx_code sx_search_rows(sx_search_space *space);
 /* Contractions that blocks of threads can compute: of one row, one column and one summed dimension at most. */
 bool sx_search_takes_blocks(const sx_analysis *a);
 sx_code sx_search_blocks(sx_search_space *space, const sx_matrix_instruction *matrix);
+/* online_block_space.c: the instruction by which blocks compute attention, one of `matrix`, or NULL. */
+const sx_matrix_instruction *
+sx_search_online_matrix(const sx_analysis *a, const sx_matrix_instruction *matrix, uint32_t count);
+sx_code sx_search_online_blocks(sx_search_space *space, const sx_matrix_instruction *matrix);
 #endif

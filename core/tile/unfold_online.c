@@ -11,8 +11,8 @@ typedef struct {
     sx_ctx *cx;
     const sx_tile *tile;
     sx_loop_builder b;
-    /* The maximum, the sum of the weights and of the weighted values. */
-    uint32_t maximum, total, sum;
+    /* Holds what goes from stage to stage: the maximum, the sum of the weights and of the weighted values. */
+    uint32_t workspace;
 } unfolding;
 
 static uint32_t op(unfolding *u, sx_lop lop, uint32_t dst, uint32_t x, uint32_t y, uint32_t z)
@@ -79,6 +79,23 @@ static uint32_t load(unfolding *u, const sx_tile_view *view, const sx_addr *side
     return sx_loop_decode(&u->b, view->element, raw);
 }
 
+static sx_addr carried(const unfolding *u, uint32_t which)
+{
+    return (sx_addr){.buffer = u->workspace, .offset = 4 * (int64_t)which, .index_reg = NONE};
+}
+
+static uint32_t take(unfolding *u, uint32_t which)
+{
+    sx_addr a = carried(u, which);
+    return sx_loop_op(&u->b, SX_LOP_LOADB, NONE, &a, NONE, NONE, NONE, 0, 0);
+}
+
+static void leave(unfolding *u, uint32_t which, uint32_t value)
+{
+    sx_addr a = carried(u, which);
+    (void)sx_loop_op(&u->b, SX_LOP_STORE, NONE, &a, value, NONE, NONE, 1, 0);
+}
+
 static sx_addr along(uint32_t variable)
 {
     sx_addr a = {.index_reg = NONE};
@@ -112,23 +129,26 @@ static void put_stage(unfolding *u, uint32_t which, const sx_addr *first, int64_
 {
     sx_loop_builder *b = &u->b;
     uint32_t column = SX_TILE_VAR_COLUMN;
-    uint32_t maximum = op(u, SX_LOP_MOV, NONE, u->maximum, NONE, NONE);
+    uint32_t maximum = take(u, SX_TILE_MAXIMUM);
     uint32_t key_at = sx_loop_open(b, count);
     sx_addr key = *first, across = along(column);
     key.coef[key_at] = 1;
     (void)op(u, SX_LOP_MAX, maximum, put_score(u, which, &key), maximum, NONE);
     sx_loop_close(b);
-    uint32_t factor = power(u, u->maximum, maximum);
-    (void)op(u, SX_LOP_MUL, u->total, u->total, factor, NONE);
-    (void)op(u, SX_LOP_MUL, u->sum, u->sum, factor, NONE);
-    (void)op(u, SX_LOP_MOV, u->maximum, maximum, NONE, NONE);
+    uint32_t factor = power(u, take(u, SX_TILE_MAXIMUM), maximum);
+    uint32_t total = op(u, SX_LOP_MUL, NONE, take(u, SX_TILE_WEIGHT_SUM), factor, NONE);
+    uint32_t sum = op(u, SX_LOP_MUL, NONE, take(u, SX_TILE_VALUE_SUM), factor, NONE);
+    leave(u, SX_TILE_MAXIMUM, maximum);
     (void)sx_loop_open(b, count);
+    sx_loop_step round = {.op = SX_OP_CONVERT, .from = SX_F32, .to = u->tile->matrix->factor};
     uint32_t weight = power(u, put_score(u, which, &key), maximum);
-    weight = sx_loop_round(b, u->tile->matrix->factor, weight);
+    weight = sx_loop_typed(b, &round, weight, NONE, NONE);
     uint32_t value = load(u, &u->tile->operand[SX_TILE_RIGHT].view, &across, &key);
-    (void)op(u, SX_LOP_ADD, u->total, u->total, weight, NONE);
-    (void)op(u, SX_LOP_FMA, u->sum, value, weight, u->sum);
+    (void)op(u, SX_LOP_ADD, total, total, weight, NONE);
+    (void)op(u, SX_LOP_FMA, sum, value, weight, sum);
     sx_loop_close(b);
+    leave(u, SX_TILE_WEIGHT_SUM, total);
+    leave(u, SX_TILE_VALUE_SUM, sum);
 }
 
 /* Loops have the variables in the order of their numbers, so a rest of the keys stands in a loop of one turn. */
@@ -156,6 +176,10 @@ sx_code sx_tile_unfold_online(sx_ctx *cx, const sx_tile *tile, sx_kernel *kernel
     unfolding u = {.cx = cx, .tile = tile};
     const sx_tile *query = tile->online->query;
     _Static_assert(SX_TILE_VAR_BATCH + SX_RANK_MAX + 3 <= SX_LOOP_VARS_MAX, "three loops are left");
+    u.workspace = kernel->buffer_count - 1;
+    if (kernel->buffer[u.workspace].role != SX_BUFFER_WORKSPACE) {
+        u.workspace = sx_kernel_add_buffer(kernel, SX_BUFFER_WORKSPACE, 4 * SX_TILE_ONLINE_SUMS);
+    }
     sx_loop_begin_part(&u.b, cx, kernel, 1, 1, 1);
     uint32_t row = sx_loop_open(&u.b, query->rows);
     uint32_t column = sx_loop_open(&u.b, tile->columns);
@@ -163,12 +187,13 @@ sx_code sx_tile_unfold_online(sx_ctx *cx, const sx_tile *tile, sx_kernel *kernel
     for (uint32_t k = 0; k < tile->batch_count; k++) {
         (void)sx_loop_open(&u.b, tile->batch[k]);
     }
-    u.maximum = sx_loop_set(&u.b, -FLT_MAX);
-    u.total = sx_loop_set(&u.b, 0.0f);
-    u.sum = sx_loop_set(&u.b, 0.0f);
+    leave(&u, SX_TILE_MAXIMUM, sx_loop_set(&u.b, -FLT_MAX));
+    leave(&u, SX_TILE_WEIGHT_SUM, sx_loop_set(&u.b, 0.0f));
+    leave(&u, SX_TILE_VALUE_SUM, sx_loop_set(&u.b, 0.0f));
     put_keys(&u);
-    (void)append(&u, &tile->map, 0, (const uint32_t[]){u.sum, u.total, u.maximum},
-                 SX_TILE_ONLINE_SUMS);
+    const uint32_t given[SX_TILE_ONLINE_SUMS] = {
+        take(&u, SX_TILE_VALUE_SUM), take(&u, SX_TILE_WEIGHT_SUM), take(&u, SX_TILE_MAXIMUM)};
+    (void)append(&u, &tile->map, 0, given, SX_TILE_ONLINE_SUMS);
     for (uint32_t k = 0; k < 2 + tile->batch_count; k++) {
         sx_loop_close(&u.b);
     }

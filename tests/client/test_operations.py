@@ -275,6 +275,17 @@ def test_matrix_instructions_of_every_layout():
         assert len(kernels) == 1 and " matrix(" in kernels[0]["plan"], (kind, layout, kernels)
 
 
+def test_attention_in_blocks():
+    """One launch by matrix instructions where all types are narrow, and only there; its bits are those of its plan."""
+    for kind, target, blocks in (("bf16", "h100", True), ("f16", "a100", True), ("f32", "h100", False)):
+        module = TMP / "blocks.sxm"
+        sx("compile", "--attention", "1x2x40x32,kv-heads=1,causal", "--dtype", kind, "--target", target, "-o", module)
+        plans = [kernel["plan"] for kernel in json.loads(sx("explain", "--json", module).stdout)["kernels"]]
+        found = ["d/16" in plan and "shared" in plan for plan in plans]
+        assert any(found) == blocks, (kind, target, plans)
+        sx("verify", module, "--random", "5")
+
+
 # ---- the way ----
 def test_the_same_as_a_file():
     """The daemon knows the operation and its text by one key; optimize and egraph take it too."""

@@ -3,6 +3,7 @@
 #include "tests/core/nvidia/online.h"
 
 #include "client/assemble/assemble.h"
+#include "core/search/search.h"
 
 static const struct {
     int64_t rows, keys;
@@ -30,6 +31,25 @@ static float *run(sx_ctx *cx, const node *n, const sx_kernel *kernel, uint64_t s
     }
     ck_assert_msg(code == SX_OK, "%s", cx->error.text);
     return (float *)(void *)out;
+}
+
+/* The verdict on the kernel; the schedule says no more than how many keys a stage has, and that weights are rounded. */
+static sx_verdict verdict_of(sx_ctx *cx, const node *n, int64_t keys, const sx_kernel *kernel)
+{
+    sx_judge *judge;
+    sx_verdict verdict;
+    sx_judge_facts facts = {.keys = keys, .rounds = true};
+    ck_sx_ok(cx, sx_judge_make(cx, &judge));
+    ck_sx_ok(cx, sx_judge_kernel(judge, &n->fused, n->input, n->count, &facts, kernel, &verdict));
+    if (getenv("SX_SHOW") != NULL) {
+        sx_buf text;
+        sx_buf_init(&text, 1 << 24);
+        sx_judge_print(judge, &text);
+        sx_buf_put(&text, "", 1);
+        (void)fprintf(stderr, "%s\n%.20000s\n", verdict.text, (const char *)text.ptr);
+        sx_buf_fini(&text);
+    }
+    return verdict;
 }
 
 /* Queries and keys with one 16 each: a score is 256 or 0, so that weights are 1 or vanish, and a row of the result is
@@ -88,6 +108,8 @@ START_TEST(test_exact)
         sx_code code = online_lower(&cx, &sx_target_sm_80, &o.n, plans[_i].rows, plans[_i].keys,
                                     plans[_i].depth, &kernel);
         ck_assert_msg(code == SX_OK, "%s", cx.error.text);
+        sx_verdict verdict = verdict_of(&cx, &o.n, plans[_i].keys, kernel);
+        ck_assert_msg(verdict.proven, "%s", verdict.text);
         double *weight = online_doubles(&cx, c.keys), *row = online_doubles(&cx, c.columns);
         float *out = run(&cx, &o.n, kernel, sx_rng_next(&rng), round % 2 != 0);
         for (int64_t i = 0; i < c.batch * c.heads * c.rows; i++) {
@@ -207,6 +229,129 @@ START_TEST(test_rows)
 }
 END_TEST
 
+/* ---- what the judge refuses ---- */
+static void swap_factors(sx_tile *t, sx_tile_online *o)
+{
+    (void)o;
+    sx_tile_view view = t->operand[0].view;
+    t->operand[0].view = t->operand[1].view;
+    t->operand[1].view = view;
+}
+static void hold_other_keys(sx_tile *t, sx_tile_online *o)
+{
+    (void)t;
+    o->held.column[2] = o->held.column[3]; /* two registers have the same keys */
+}
+static void lose_warp(sx_tile *t, sx_tile_online *o)
+{
+    (void)o;
+    t->role[1].warps--;
+}
+static void overlap(sx_tile *t, sx_tile_online *o)
+{
+    static sx_tile query;
+    query = *o->query;
+    query.ring.offset = t->ring.offset;
+    o->query = &query;
+}
+static void early(sx_tile *t, sx_tile_online *o)
+{
+    (void)o;
+    sx_tile_item wait = t->role[1].item[2];
+    t->role[1].item[2] = t->role[1].item[4]; /* multiplied before it is there */
+    t->role[1].item[4] = wait;
+}
+static void other_keys(sx_tile *t, sx_tile_online *o)
+{
+    (void)o;
+    t->operand[0].view.offset += t->operand[0].view.sum_stride; /* of the next key */
+}
+static void no_mask(sx_tile *t, sx_tile_online *o)
+{
+    (void)t;
+    o->scores[0].result = 0; /* the product as it is */
+}
+
+static void (*const faults[])(sx_tile *, sx_tile_online *) = {
+    swap_factors, hold_other_keys, lose_warp, overlap, early, other_keys, no_mask};
+
+/* Each fault alone makes of a proven program one that is not, or that is no program. */
+START_TEST(test_refused)
+{
+    sx_rng rng = {sx_test_seed()};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    online_case c = {.dtype = SX_BF16,
+                     .batch = 1,
+                     .heads = 2,
+                     .rows = 40,
+                     .keys = 64,
+                     .d = 32,
+                     .columns = 48,
+                     .mask = true};
+    online_node o = online_make(&cx, &c);
+    sx_kernel *kernel;
+    sx_judge *judge;
+    sx_verdict verdict;
+    fill_random(&cx, &c, &o, &rng);
+    ck_sx_ok(&cx, online_lower(&cx, &sx_target_sm_80, &o.n, 32, 32, 2, &kernel));
+    verdict = verdict_of(&cx, &o.n, 32, kernel);
+    ck_assert_msg(verdict.proven, "%s", verdict.text);
+    sx_judge_facts facts = {.keys = 32};
+    ck_sx_ok(&cx, sx_judge_make(&cx, &judge));
+    ck_sx_ok(&cx,
+             sx_judge_kernel(judge, &o.n.fused, o.n.input, o.n.count, &facts, kernel, &verdict));
+    ck_assert(!verdict.proven); /* weights that no plan rounds */
+    sx_tile tile = *kernel->part[0].tile, query = *tile.online->query;
+    sx_tile_online online = *tile.online;
+    tile.online = &online;
+    online.query = &query;
+    kernel->part[0].tile = &tile;
+    faults[_i](&tile, &online);
+    facts.rounds = true;
+    sx_code code =
+        sx_judge_kernel(judge, &o.n.fused, o.n.input, o.n.count, &facts, kernel, &verdict);
+    ck_assert_msg(code != SX_OK || !verdict.proven, "fault %d: %s", _i, verdict.text);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* ---- the search ---- */
+/* Where all types are narrow, blocks come first on every GPU, whatever the number of rows: bits must not depend on it.
+ * A result of f32 keeps weights of f32. */
+START_TEST(test_chosen)
+{
+    static const char *const names[] = {"h100", "a100", "rtx4090"};
+    static const int64_t rows[] = {1, 17, 2048};
+    for (uint32_t k = 0; k < SX_COUNT(names) * SX_COUNT(rows); k++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        online_case c = {.dtype = SX_BF16,
+                         .batch = 2,
+                         .heads = 4,
+                         .rows = rows[k % 3],
+                         .keys = 1024,
+                         .d = 128,
+                         .columns = 128};
+        online_node o = online_make(&cx, &c);
+        sx_attr to = {.present = SX_A(type), .type = o.n.result};
+        to.type.dtype = SX_BF16;
+        node convert = lift(&cx, SX_OP_CONVERT, &to, &o.n.result, 1);
+        node narrow = inlined(&cx, &convert, 0, &o.n);
+        const sx_device *device;
+        sx_search_result wide, found;
+        sx_online_blocks blocks;
+        ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of(names[k / 3]), &device));
+        ck_sx_ok(&cx, sx_search_kernel(&cx, analysis_of(&cx, &narrow), device, false, 8, &found));
+        ck_assert(found.matrix_count > 0 && sx_online_blocks_of(&found.best[0].schedule, &blocks));
+        ck_assert_int_eq(blocks.keys, 64);
+        ck_sx_ok(&cx, sx_search_kernel(&cx, analysis_of(&cx, &o.n), device, false, 8, &wide));
+        ck_assert_uint_eq(wide.matrix_count, 0);
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 /* What GPUs want: no assembler spills. */
 START_TEST(test_assembles)
 {
@@ -261,6 +406,8 @@ int main(void)
     tcase_add_loop_test(tcase, test_exact, 0, (int)SX_COUNT(plans));
     tcase_add_loop_test(tcase, test_rounded, 0, 6);
     tcase_add_test(tcase, test_rows);
+    tcase_add_loop_test(tcase, test_refused, 0, (int)SX_COUNT(faults));
+    tcase_add_test(tcase, test_chosen);
     tcase_add_loop_test(tcase, test_assembles, 0, 4);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
