@@ -191,8 +191,10 @@ sx_code sx_tile_unfold_online(sx_ctx *cx, const sx_tile *tile, sx_kernel *kernel
     leave(&u, SX_TILE_WEIGHT_SUM, sx_loop_set(&u.b, 0.0f));
     leave(&u, SX_TILE_VALUE_SUM, sx_loop_set(&u.b, 0.0f));
     put_keys(&u);
-    const uint32_t given[SX_TILE_ONLINE_SUMS] = {
-        take(&u, SX_TILE_VALUE_SUM), take(&u, SX_TILE_WEIGHT_SUM), take(&u, SX_TILE_MAXIMUM)};
+    uint32_t given[SX_TILE_ONLINE_SUMS];
+    for (uint32_t k = 0; k < SX_TILE_ONLINE_SUMS; k++) {
+        given[k] = take(&u, k);
+    }
     (void)append(&u, &tile->map, 0, given, SX_TILE_ONLINE_SUMS);
     for (uint32_t k = 0; k < 2 + tile->batch_count; k++) {
         sx_loop_close(&u.b);

@@ -3,6 +3,7 @@
  * Contractions in the three layouts of training, reductions of rows and attention, on machines of each family. */
 #include "client/verify/trial.h"
 #include "core/ir/num.h"
+#include "core/kernel/online_blocks.h"
 #include "core/loop/lower.h"
 #include "tests/core/loop/nodes.h"
 
@@ -149,28 +150,58 @@ static node attention(sx_dtype t)
     return inlined(&cx, &n, 0, &scores);
 }
 
+/* ... with heads of 40, and of a narrow type whole: on GPUs by matrix instructions. */
+static node attention_of_type(sx_dtype t)
+{
+    sx_type x[2] = {TYPE(SX_F32, 2, ROWS, 90), TYPE(SX_F32, 2, 90, 24)};
+    sx_type qk[2] = {TYPE(SX_F32, 2, ROWS, 40), TYPE(SX_F32, 2, 90, 40)};
+    sx_attr attr = {.present = sx_op_info_of(SX_OP_ONLINE_DOT)->attrs, .form = 1};
+    attr.lhs_batch = attr.rhs_batch = (sx_ints){1, {0}};
+    attr.lhs_contract = (sx_ints){1, {2}};
+    attr.rhs_contract = (sx_ints){1, {1}};
+    node n = lift(&cx, SX_OP_ONLINE_DOT, &attr, x, 2);
+    attr.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs;
+    attr.form = 0;
+    attr.rhs_contract = (sx_ints){1, {2}};
+    node scores = lift(&cx, SX_OP_DOT_GENERAL, &attr, qk, 2);
+    n = inlined(&cx, &n, 0, &scores);
+    for (uint32_t k = 0; k < 3 && t != SX_F32; k++) { /* the first one moves behind the others */
+        sx_attr to = {.present = SX_A(type), .type = n.input[0]};
+        sx_type narrow = n.input[0];
+        narrow.dtype = t;
+        node widen = lift(&cx, SX_OP_CONVERT, &to, &narrow, 1);
+        n = inlined(&cx, &n, 0, &widen);
+    }
+    sx_attr to = {.present = SX_A(type), .type = n.result};
+    to.type.dtype = t;
+    node round = lift(&cx, SX_OP_CONVERT, &to, &n.result, 1);
+    return t == SX_F32 ? n : inlined(&cx, &round, 0, &n);
+}
+
 static const struct {
     const char *name;
     node (*make)(sx_dtype dtype);
-    /* Every extent from 1 to 80 on; f32 alone. */
-    bool dense, f32_alone;
+    /* Every extent from 1 to 80 on. */
+    bool dense;
+    uint32_t types; /* so many of `types` */
     /* The largest extent of f32 on x86-64-v4, and elsewhere. */
     int64_t most, most_elsewhere;
 } cases[] = {
-    {"x w + b", forward, true, false, 4096, 4096},
-    {"gradient of a weight", gradient_of_weight, true, false, 4096, 4096},
-    {"gradient of an input", gradient_of_input, true, false, 4096, 4096},
-    {"batched", batched, false, false, 4096, 4096},
-    {"batched by a column", batched_by_column, false, false, 4096, 129},
-    {"batch innermost", batch_innermost, false, false, 4096, 129},
-    {"sums around a row", sums_around_row, false, false, 4096, 129},
-    {"softmax", softmax, true, false, 4096, 80},
-    {"softmax of columns", softmax_of_columns, false, false, 4096, 80},
-    {"layer_norm", layer_norm, false, false, 4096, 80},
-    {"rms_norm", rms_norm, false, false, 4096, 80},
-    {"sum of rows", sum_of_rows, false, false, 4096, 80},
-    {"gelu", gelu, false, false, 4096, 4096},
-    {"attention", attention, false, true, 257, 65},
+    {"x w + b", forward, true, 4, 4096, 4096},
+    {"gradient of a weight", gradient_of_weight, true, 4, 4096, 4096},
+    {"gradient of an input", gradient_of_input, true, 4, 4096, 4096},
+    {"batched", batched, false, 4, 4096, 4096},
+    {"batched by a column", batched_by_column, false, 4, 4096, 129},
+    {"batch innermost", batch_innermost, false, 4, 4096, 129},
+    {"sums around a row", sums_around_row, false, 4, 4096, 129},
+    {"softmax", softmax, true, 4, 4096, 80},
+    {"softmax of columns", softmax_of_columns, false, 4, 4096, 80},
+    {"layer_norm", layer_norm, false, 4, 4096, 80},
+    {"rms_norm", rms_norm, false, 4, 4096, 80},
+    {"sum of rows", sum_of_rows, false, 4, 4096, 80},
+    {"gelu", gelu, false, 4, 4096, 4096},
+    {"attention", attention, false, 1, 257, 65},
+    {"attention of one type", attention_of_type, false, 3, 128, 128},
 };
 static const sx_dtype types[] = {SX_F32, SX_BF16, SX_F16, SX_F64};
 static const char *const devices[] = {"x86-64-v3", "x86-64-v4", "a100"};
@@ -266,7 +297,7 @@ START_TEST(test_kernels_keep_their_bits)
     uint32_t which = (uint32_t)_i / SX_COUNT(devices);
     uint32_t count = SX_SANITIZED ? 2 : SX_COUNT(types); /* ten times slower there */
     for (uint32_t t = 0; t < count; t++) {
-        if (t == 0 || !cases[which].f32_alone) {
+        if (t < cases[which].types) {
             bool dense =
                 !SX_SANITIZED && cases[which].dense && t == 0 && strcmp(device, "x86-64-v4") == 0;
             hold(which, types[t], device, dense);
@@ -426,6 +457,53 @@ START_TEST(test_planted_faults_are_found)
 }
 END_TEST
 
+/* Attention by blocks of threads whose stages have fewer keys beside many rows, under the id of the other plan. */
+static const sx_target *right_target;
+
+static sx_code lower_fewer_keys(sx_ctx *inner, const sx_target *target, const sx_lowering *what,
+                                sx_kernel **kernel)
+{
+    sx_online_blocks blocks;
+    sx_schedule schedule;
+    sx_lowering other = *what;
+    (void)target;
+    SX_TRY(right_target->lower(inner, right_target, what, kernel));
+    if (what->kind != SX_LOWER_FUSED || !sx_online_blocks_of(what->schedule, &blocks) ||
+        what->analysis->extent[SX_ROLE_ROW] < 64) {
+        return SX_OK;
+    }
+    uint64_t numerics = (*kernel)->numerics;
+    blocks.keys /= 2;
+    sx_schedule_online_blocks(&blocks, &schedule);
+    other.schedule = &schedule;
+    SX_TRY(right_target->lower(inner, right_target, &other, kernel));
+    ck_assert_uint_ne((*kernel)->numerics, numerics);
+    (*kernel)->numerics = numerics;
+    return SX_OK;
+}
+
+START_TEST(test_planted_fault_of_attention_is_found)
+{
+    int64_t extent[100];
+    const void *argument[SX_FUSED_ARGS_MAX];
+    sx_rng rng = {seed};
+    node n = attention_of_type(_i == 0 ? SX_BF16 : SX_F16);
+    fill(&n, &rng);
+    sxv_subject s = subject_of(&n, "h100", argument);
+    sx_target faulty = *s.target;
+    right_target = s.target;
+    faulty.lower = lower_fewer_keys;
+    s.target = &faulty;
+    sxv_base base;
+    sxv_evidence e;
+    sxv_trials trials = trials_of(extent, sweep(extent, false, 128));
+    trials.schedules = 0;
+    ck_sx_ok(&cx, sxv_base_make(&cx, &s, &base));
+    ck_sx_ok(&cx, sxv_try(&cx, &s, &base, &trials, &e));
+    ck_assert_msg(e.differs && strstr(e.difference, " m = ") != NULL, "'%s'", e.difference);
+}
+END_TEST
+
 int main(void)
 {
     seed = sx_test_seed();
@@ -438,6 +516,7 @@ int main(void)
     tcase_add_test(tests, test_narrow_types_are_rounded_once);
     tcase_add_loop_test(tests, test_planted_faults_are_found, 0,
                         (int)(FAULT_COUNT * SX_COUNT(devices)));
+    tcase_add_loop_test(tests, test_planted_fault_of_attention_is_found, 0, 2);
     suite_add_tcase(suite, tests);
     return sx_test_main(suite);
 }

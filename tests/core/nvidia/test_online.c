@@ -230,6 +230,10 @@ START_TEST(test_rows)
 END_TEST
 
 /* ---- what the judge refuses ---- */
+/* Addresses and instructions of a program that is changed. */
+static sx_addr faults_addr[64];
+static sx_item faults_item[256];
+
 static void swap_factors(sx_tile *t, sx_tile_online *o)
 {
     (void)o;
@@ -272,8 +276,78 @@ static void no_mask(sx_tile *t, sx_tile_online *o)
     o->scores[0].result = 0; /* the product as it is */
 }
 
-static void (*const faults[])(sx_tile *, sx_tile_online *) = {
-    swap_factors, hold_other_keys, lose_warp, overlap, early, other_keys, no_mask};
+/* ... of the next row. */
+static void other_mask(sx_tile *t, sx_tile_online *o)
+{
+    sx_part *part = &o->scores[0].part;
+    ck_assert_uint_ge(part->addr_count, 1);
+    sx_addr *copy = faults_addr;
+    memcpy(copy, part->addr, part->addr_count * sizeof(*copy));
+    for (uint32_t i = 0; i < part->addr_count; i++) {
+        copy[i].coef[SX_TILE_VAR_ROW] = copy[i].coef[sx_tile_stage_variable(t) + 1];
+    }
+    part->addr = copy;
+}
+static void fewer_keys(sx_tile *t, sx_tile_online *o)
+{
+    (void)o;
+    t->sum -= t->block_steps; /* the last stage is left out */
+    t->operand[0].view.sum_extent = t->operand[1].view.sum_extent = t->sum;
+}
+static void other_head(sx_tile *t, sx_tile_online *o)
+{
+    (void)o;
+    int64_t *stride = t->operand[0].view.batch_stride;
+    ck_assert(stride[0] != 0 && stride[1] == 0); /* keys are shared by the heads of a batch */
+    stride[1] = stride[0];
+    stride[0] = 0;
+}
+static void other_heads_of_values(sx_tile *t, sx_tile_online *o)
+{
+    (void)o;
+    t->operand[1].view.batch_stride[0] = 0; /* those of the first */
+}
+/* Neither weights nor what sums are scaled by are powers of e. */
+static void no_power(sx_tile *t, sx_tile_online *o)
+{
+    (void)t;
+    o->power.result = 0;
+}
+/* What is divided by is the maximum, not the sum of the weights. */
+static void other_divisor(sx_tile *t, sx_tile_online *o)
+{
+    (void)o;
+    uint32_t changed = 0;
+    memcpy(faults_item, t->map.item, t->map.item_count * sizeof(*faults_item));
+    for (uint32_t i = 0; i < t->map.item_count; i++) {
+        sx_item *item = &faults_item[i];
+        for (uint32_t k = 0; k < 2 && item->op == SX_LOP_DIV; k++) {
+            changed += item->src[k] == SX_TILE_WEIGHT_SUM ? 1 : 0;
+            item->src[k] = item->src[k] == SX_TILE_WEIGHT_SUM ? SX_TILE_MAXIMUM : item->src[k];
+        }
+    }
+    ck_assert_uint_ge(changed, 1);
+    t->map.item = faults_item;
+}
+
+static const struct {
+    void (*make)(sx_tile *, sx_tile_online *);
+    const char *said;
+} faults[] = {
+    {swap_factors, "touches bytes"},
+    {hold_other_keys, "do not hold the factors of their scores"},
+    {lose_warp, "warps out of step"},
+    {overlap, "do not lie apart from the ring"},
+    {early, "not a loop that hands on one stage in each turn"},
+    {other_keys, "touches bytes"},
+    {no_mask, "holds another value"},
+    {other_mask, "holds another value"},
+    {fewer_keys, "holds another value"},
+    {other_head, "holds another value"},
+    {other_heads_of_values, "holds another value"},
+    {no_power, "holds another value"},
+    {other_divisor, "holds another value"},
+};
 
 /* Each fault alone makes of a proven program one that is not, or that is no program. */
 START_TEST(test_refused)
@@ -282,12 +356,13 @@ START_TEST(test_refused)
     sx_ctx cx;
     sx_ctx_init(&cx, SX_ARENA_DEFAULT);
     online_case c = {.dtype = SX_BF16,
-                     .batch = 1,
+                     .batch = 2,
                      .heads = 2,
                      .rows = 40,
                      .keys = 64,
                      .d = 32,
                      .columns = 48,
+                     .grouped = true,
                      .mask = true};
     online_node o = online_make(&cx, &c);
     sx_kernel *kernel;
@@ -307,11 +382,15 @@ START_TEST(test_refused)
     tile.online = &online;
     online.query = &query;
     kernel->part[0].tile = &tile;
-    faults[_i](&tile, &online);
+    verdict = verdict_of(&cx, &o.n, 32, kernel);
+    ck_assert_msg(verdict.proven, "%s", verdict.text); /* a copy is as good */
+    faults[_i].make(&tile, &online);
     facts.rounds = true;
     sx_code code =
         sx_judge_kernel(judge, &o.n.fused, o.n.input, o.n.count, &facts, kernel, &verdict);
-    ck_assert_msg(code != SX_OK || !verdict.proven, "fault %d: %s", _i, verdict.text);
+    const char *why = code == SX_OK ? verdict.text : cx.error.text;
+    ck_assert_msg(code != SX_OK || !verdict.proven, "fault %d: %s", _i, why);
+    ck_assert_msg(strstr(why, faults[_i].said) != NULL, "fault %d: %s", _i, why);
     sx_ctx_fini(&cx);
 }
 END_TEST
@@ -403,6 +482,7 @@ int main(void)
 {
     Suite *suite = suite_create("online");
     TCase *tcase = tcase_create("online");
+    tcase_set_timeout(tcase, 60); /* assembling on a busy machine */
     tcase_add_loop_test(tcase, test_exact, 0, (int)SX_COUNT(plans));
     tcase_add_loop_test(tcase, test_rounded, 0, 6);
     tcase_add_test(tcase, test_rows);
