@@ -78,13 +78,16 @@ double sx_model_warps_bound_ns(const sx_device *device, const sx_analysis *a,
 
 /* ---- map and row kernels ---- */
 
-/* Turns of the loop that loads, in one point: of a contiguous piece as many elements as stand in straight line. */
+/* Times that one point waits for loads: those of a contiguous piece stand together as far as it is in straight line,
+ * where lanes have several elements as many as the lowering loads before it computes. */
 static double turns_of(const sx_analysis *a, const sx_schedule *s)
 {
     double rows = (double)sx_min_i64(sx_schedule_step(s, SX_ROLE_ROW, SX_BIND_GRID, 0),
                                      a->extent[SX_ROLE_ROW]);
     sx_role along = a->along ? SX_ROLE_SUM : SX_ROLE_COLUMN;
     int64_t line = sx_schedule_step(s, along, SX_BIND_LOOP, 0);
+    bool wide_rows = a->along && sx_schedule_width(s) > 1;
+    line = wide_rows ? sx_min_i64(line, SX_ROW_LOADED * (int64_t)sx_schedule_lanes(s)) : line;
     int64_t tile = sx_schedule_step(s, along, SX_BIND_GRID, 0);
     int64_t all = a->extent[along];
     double pieces =
@@ -92,10 +95,22 @@ static double turns_of(const sx_analysis *a, const sx_schedule *s)
     return rows * pieces * (a->along ? 1 : (double)a->extent[SX_ROLE_SUM]);
 }
 
+/* Warps that a core holds at once where each keeps its row in registers; no bound where it does not. */
+static double held_warps(const sx_device *device, const sx_analysis *a, const sx_schedule *s)
+{
+    int64_t line = sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 0);
+    if (!a->along || sx_schedule_width(s) < 2 || line < a->extent[SX_ROLE_SUM]) {
+        return device->core_threads / device->lanes;
+    }
+    uint32_t registers = (uint32_t)(line / device->lanes) + OVERHEAD_REGISTERS;
+    uint32_t blocks = sx_device_resident_blocks(device, BLOCK_WARPS * device->lanes, registers, 0);
+    return sx_most(1, blocks) * BLOCK_WARPS;
+}
+
 double sx_model_warp_rows_ns(const sx_device *device, const sx_analysis *a, const sx_schedule *s,
                              double points, double work_ns)
 {
-    double at_once = sx_device_points(device);
+    double at_once = sx_least(sx_device_points(device), device->cores * held_warps(device, a, s));
     double alone = (turns_of(a, s) * device->memory_latency + POINT_CYCLES) / device->ghz;
     double each = work_ns / points;
     double full = (double)(int64_t)(points / at_once), rest = points - full * at_once;

@@ -59,22 +59,29 @@ static uint32_t reaches_of(sx_algebra *g, const sx_lin *form, reach r[SX_VAR_COU
     return n;
 }
 
-bool sx_lin_avoids(sx_algebra *g, const sx_lin *form, int64_t low, int64_t high)
+/* Reaches of one coefficient are one: their sums are those of the longer reach. */
+static bool merge_equal(reach *r, uint32_t *count)
 {
-    reach r[SX_VAR_COUNT];
-    int64_t base;
-    uint32_t n = reaches_of(g, form, r, &base);
-    int64_t span[SX_VAR_COUNT + 1]; /* of the reaches from k on */
-    span[n] = 0;
-    for (uint32_t k = n; k-- > 0;) {
-        int64_t whole;
-        if (!sx_mul_i64(r[k].coef, r[k].span, &whole) ||
-            !sx_add_i64(span[k + 1], whole, &span[k])) {
-            (void)sx_refuse(g, "the range of a form overflows");
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < *count; k++) {
+        if (n > 0 && r[n - 1].coef == r[k].coef) {
+            if (!sx_add_i64(r[n - 1].span, r[k].span, &r[n - 1].span)) {
+                return false;
+            }
+        } else {
+            r[n++] = r[k];
         }
     }
+    *count = n;
+    return true;
+}
+
+/* Is no sum of the reaches and `base` strictly between low and high? span[k]: the whole reach from k on. */
+static bool window_avoids(const reach *r, const int64_t *span, uint32_t n, int64_t base,
+                          int64_t low, int64_t high)
+{
     int64_t last;
-    if (g->refused || !sx_add_i64(base, span[0], &last)) {
+    if (!sx_add_i64(base, span[0], &last)) {
         return false;
     }
     if (base >= high || last <= low) {
@@ -96,6 +103,58 @@ bool sx_lin_avoids(sx_algebra *g, const sx_lin *form, int64_t low, int64_t high)
         }
     }
     return false;
+}
+
+/* Values of a variable that are looked at one by one, and for how many variables. */
+#define TRIED_MAX 4
+#define TRIED_DEPTH 3
+
+/* The same; where the window does not tell, each value is tried that the variable of the largest coefficient may have,
+ * if they are few: rows of an odd number of elements, every other one of which is stored. */
+static bool tries_avoid(const reach *r, const int64_t *span, uint32_t n, int64_t base, int64_t low,
+                        int64_t high, uint32_t depth)
+{
+    int64_t from, to, moved;
+    if (window_avoids(r, span, n, base, low, high)) {
+        return true;
+    }
+    if (n < 2 || depth == 0 || !sx_sub_i64(low, base + span[1], &from) ||
+        !sx_sub_i64(high, base, &to)) {
+        return false;
+    }
+    int64_t first = sx_max_i64(0, from >= 0 ? from / r[0].coef : -(-from / r[0].coef));
+    int64_t end = sx_min_i64(r[0].span, to >= 0 ? to / r[0].coef : -1);
+    if (end - first >= TRIED_MAX) {
+        return false;
+    }
+    for (int64_t t = first; t <= end; t++) {
+        if (!sx_mul_i64(t, r[0].coef, &moved) || !sx_add_i64(base, moved, &moved) ||
+            !tries_avoid(r + 1, span + 1, n - 1, moved, low, high, depth - 1)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool sx_lin_avoids(sx_algebra *g, const sx_lin *form, int64_t low, int64_t high)
+{
+    reach r[SX_VAR_COUNT];
+    int64_t base;
+    uint32_t n = reaches_of(g, form, r, &base);
+    int64_t span[SX_VAR_COUNT + 1]; /* of the reaches from k on */
+    bool ok = merge_equal(r, &n);
+    span[n] = 0;
+    for (uint32_t k = n; k-- > 0;) {
+        int64_t whole;
+        ok = ok && sx_mul_i64(r[k].coef, r[k].span, &whole) &&
+             sx_add_i64(span[k + 1], whole, &span[k]);
+    }
+    int64_t last;
+    if (!ok) {
+        (void)sx_refuse(g, "the range of a form overflows");
+    }
+    return !g->refused && sx_add_i64(base, span[0], &last) &&
+           tries_avoid(r, span, n, base, low, high, TRIED_DEPTH);
 }
 
 void sx_bytes_reached(const sx_algebra *g, uint32_t address, uint32_t width, uint32_t dims,

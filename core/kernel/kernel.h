@@ -283,6 +283,12 @@ void sx_schedule_map_wide(uint32_t lanes, uint32_t width, int64_t rows, int64_t 
 #define SX_ROW_CHUNK(lane_bytes) (SX_ROW_BYTES / (lane_bytes)*SX_ROW_ACCUMULATORS)
 void sx_schedule_row(uint32_t lanes, uint32_t lane_bytes, bool along, int64_t rows, int64_t columns,
                      sx_schedule *s);
+/* Along the reduced dimensions, where a lane of 4 bytes has two elements side by side: `chunks` steps of the virtual
+ * shape in straight line, up to SX_ROW_LINE_MAX. */
+#define SX_ROW_LINE_MAX 64
+/* Vectors of each argument whose loads stand together, in front of what is made of them. */
+#define SX_ROW_LOADED 16
+void sx_schedule_row_wide(int64_t rows, uint32_t chunks, sx_schedule *s);
 
 /* An instruction that multiplies small matrices: it adds to [rows, columns] the product of [rows, steps] and [steps,
  * columns]. */

@@ -69,6 +69,18 @@ void sx_schedule_map_wide(uint32_t lanes, uint32_t width, int64_t rows, int64_t 
     add(s, SX_BIND_REGISTER, SX_ROLE_COLUMN, 1);
 }
 
+void sx_schedule_row_wide(int64_t rows, uint32_t chunks, sx_schedule *s)
+{
+    SX_ASSERT(chunks >= 1 && chunks <= SX_ROW_LINE_MAX);
+    *s = (sx_schedule){.level_count = 0};
+    add(s, SX_BIND_GRID, SX_ROLE_ROW, rows);
+    add(s, SX_BIND_LOOP, SX_ROLE_ROW, 1);
+    add(s, SX_BIND_LOOP, SX_ROLE_SUM, (int64_t)SX_ROW_CHUNK(4) * chunks);
+    add(s, SX_BIND_REGISTER, SX_ROLE_SUM, SX_ROW_CHUNK(4));
+    add(s, SX_BIND_LANE, SX_ROLE_SUM, 2);
+    add(s, SX_BIND_REGISTER, SX_ROLE_SUM, 1);
+}
+
 void sx_schedule_row(uint32_t lanes, uint32_t lane_bytes, bool along, int64_t rows, int64_t columns,
                      sx_schedule *s)
 {

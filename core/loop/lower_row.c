@@ -12,7 +12,12 @@
  * extents): a row has the same bits in every batch. Every REDUCE is one pass over the row, in the order of the
  * program; a full result is a last pass. Long functions that several passes need are computed once and kept:
  * in the result's own row if the result is full, else in the workspace. They also get a pass of
- * their own where the accumulators take half of the registers. */
+ * their own where the accumulators take half of the registers.
+ *
+ * Along a row, lanes that are threads may have two elements side by side (`lane(k/2) register(k)`): 32 lanes are a step
+ * of the virtual shape then, and its accumulators are folded in the same order. The loads of a line stand in front of
+ * what is computed of them. Where one line is the whole row, its elements and kept values stay in registers: memory is
+ * read once. */
 #include "core/ir/num.h"
 #include "core/loop/lower.h"
 
@@ -21,7 +26,10 @@
 
 #define KEPT_BYTES_MAX (INT64_C(64) << 20)
 
-typedef enum { SLOT_NONE, SLOT_RESULT, SLOT_WORKSPACE } slot_kind;
+typedef enum { SLOT_NONE, SLOT_RESULT, SLOT_WORKSPACE, SLOT_REGISTER } slot_kind;
+typedef enum { PASS_REDUCE, PASS_KEEP, PASS_RESULT } pass_kind;
+/* Vectors of a line of lanes that have several elements. */
+#define LINE_VECTORS_MAX (2 * SX_ROW_LINE_MAX)
 typedef struct {
     uint32_t axis[SX_RANK_MAX]; /* reduced dimensions, outermost first */
     uint32_t axis_count;
@@ -35,11 +43,25 @@ typedef struct {
     int64_t slot_offset[SX_FUSED_INSTRS_MAX]; /* bytes in the workspace */
     bool filled[SX_FUSED_INSTRS_MAX];         /* the slot holds the values of this row */
     uint32_t workspace;                       /* buffer */
-    uint32_t target;                          /* instruction of the running pass */
+    uint32_t target, value;                   /* instructions of the running pass */
+    pass_kind pass;
     uint32_t acc[SX_ROW_ACCUMULATORS][2];
+    /* Elements of a lane side by side; what follows is of several alone. */
+    uint32_t width;
+    int64_t line; /* elements of the row in straight line */
+    bool holds;   /* the line is the row */
+    /* By vector of the line and instruction: the register of what was loaded or kept, or SX_NO_REG; SX_NO_REG itself
+     * for `vector` where none is worked at. */
+    uint32_t (*held)[SX_FUSED_INSTRS_MAX];
+    uint32_t vector;
+    uint32_t made[2]; /* values of vectors side by side */
+    uint32_t reached; /* lanes that the end of the row fills up, by the virtual shape */
 } rows;
 
 typedef void (*chunk_body)(sx_lower *l, rows *r, uint32_t accumulator, uint32_t half);
+static void reduce_chunk(sx_lower *l, rows *r, uint32_t accumulator, uint32_t half);
+static void keep_chunk(sx_lower *l, rows *r, uint32_t accumulator, uint32_t half);
+static void result_chunk(sx_lower *l, rows *r, uint32_t accumulator, uint32_t half);
 
 static bool varies(const sx_lower *l, const rows *r, uint32_t instr)
 {
@@ -98,6 +120,16 @@ static sx_addr slot_address(const sx_lower *l, const rows *r, uint32_t instr)
     return a;
 }
 
+/* A whole or partial vector of kept values, to memory or (`value` SX_NO_REG) from it. */
+static uint32_t access_slot(sx_lower *l, const rows *r, uint32_t instr, uint32_t value)
+{
+    sx_addr a = slot_address(l, r, instr);
+    bool apart = r->width > 1;
+    sx_lop load = apart ? SX_LOP_LOADS : SX_LOP_LOAD, store = apart ? SX_LOP_STORES : SX_LOP_STORE;
+    return sx_loop_op(&l->b, value == SX_NO_REG ? load : store, SX_NO_REG, &a, value, SX_NO_REG,
+                      SX_NO_REG, l->valid, apart ? (int64_t)r->width * l->kernel->lane_bytes : 0);
+}
+
 /* The value of `target` at the position, kept values loaded instead of computed. */
 static uint32_t element(sx_lower *l, const rows *r, uint32_t target)
 {
@@ -106,10 +138,14 @@ static uint32_t element(sx_lower *l, const rows *r, uint32_t target)
     closure(l, r, target, inside, edge);
     sx_lower_move(l);
     for (uint32_t i = 0; i <= target; i++) {
+        const sx_instr *in = &l->body->instr[i];
+        uint32_t held = r->width > 1 ? r->held[r->vector][i] : SX_NO_REG;
         if (inside[i] && r->filled[i]) {
-            sx_addr a = slot_address(l, r, i);
-            l->reg[i] = sx_loop_op(&l->b, SX_LOP_LOAD, SX_NO_REG, &a, SX_NO_REG, SX_NO_REG,
-                                   SX_NO_REG, l->valid, 0);
+            l->reg[i] = held != SX_NO_REG ? held : access_slot(l, r, i, SX_NO_REG);
+            l->have[i] = true;
+        } else if (inside[i] && held != SX_NO_REG) {
+            SX_ASSERT(in->kind == SX_BODY_ARG);
+            l->reg[i] = sx_lower_loaded(l, in->x, held);
             l->have[i] = true;
         }
     }
@@ -154,10 +190,131 @@ static void run_along(sx_lower *l, rows *r, chunk_body body)
     }
 }
 
+/* ---- lanes with several elements ---- */
+/* The position of vector k of a line that begins at `offset`, `length` elements of the line are inside. */
+static void go_to_vector(sx_lower *l, rows *r, int64_t offset, int64_t length, uint32_t k)
+{
+    int64_t chunk = (int64_t)l->lanes * r->width;
+    int64_t first = k / r->width * chunk, own = k % r->width;
+    int64_t left = sx_max_i64(0, sx_min_i64(length - first, chunk));
+    l->at[r->axis[r->axis_count - 1]].constant = offset + first + own;
+    l->valid = (uint32_t)sx_max_i64(0, sx_ceil_div_i64(left - own, r->width));
+    r->reached = (uint32_t)(sx_ceil_div_i64(left, r->lanes) * r->lanes / r->width);
+    r->vector = k;
+}
+
+/* Loads what the pass reads of vectors `first` to `end` - 1 of the line, but what is held. */
+static void load_line(sx_lower *l, rows *r, int64_t offset, int64_t length, uint32_t first,
+                      uint32_t end)
+{
+    bool inside[SX_FUSED_INSTRS_MAX];
+    bool edge[SX_FUSED_INSTRS_MAX];
+    closure(l, r, r->value, inside, edge);
+    for (uint32_t i = 0; i <= r->value; i++) {
+        const sx_instr *in = &l->body->instr[i];
+        bool kept = r->filled[i] && r->slot[i] != SLOT_REGISTER;
+        for (uint32_t k = first; inside[i] && k < end; k++) {
+            go_to_vector(l, r, offset, length, k);
+            if (l->valid == 0 || (r->holds && r->held[k][i] != SX_NO_REG)) {
+                continue;
+            }
+            if (kept) {
+                r->held[k][i] = access_slot(l, r, i, SX_NO_REG);
+            } else if (in->kind == SX_BODY_ARG && !r->filled[i]) {
+                r->held[k][i] = sx_lower_load_raw(l, in->x);
+            }
+        }
+    }
+}
+
+/* What was made of vectors side by side, to memory. */
+static void store_made(sx_lower *l, rows *r, int64_t offset, int64_t length, uint32_t first,
+                       const uint32_t *made)
+{
+    for (uint32_t j = 0; j < r->width; j++) {
+        go_to_vector(l, r, offset, length, first + j);
+        if (l->valid > 0 && r->pass == PASS_RESULT) {
+            sx_lower_store_raw(l, made[j], l->out_dtype);
+        } else if (l->valid > 0) {
+            (void)access_slot(l, r, r->target, made[j]);
+        }
+    }
+}
+
+/* The pass at vector k of a line. */
+static void run_vector(sx_lower *l, rows *r, int64_t offset, int64_t length, uint32_t k,
+                       chunk_body reduce)
+{
+    uint32_t own = k % r->width;
+    go_to_vector(l, r, offset, length, k);
+    if (r->pass == PASS_REDUCE) {
+        reduce(l, r, own, 0);
+        return;
+    }
+    r->made[own] = l->valid > 0 ? element(l, r, r->target) : SX_NO_REG;
+    if (r->pass == PASS_KEEP && r->slot[r->target] == SLOT_REGISTER) {
+        r->held[k][r->target] = r->made[own];
+        return;
+    }
+    if (r->pass == PASS_RESULT && l->valid > 0) {
+        r->made[own] = sx_lower_stored(l, r->made[own], l->out_dtype);
+    }
+    if (own + 1 == r->width) {
+        store_made(l, r, offset, length, k - own, r->made);
+    }
+}
+
+/* `length` elements of the row from `offset` on: whole chunks, or the end of one. */
+static void run_line(sx_lower *l, rows *r, int64_t offset, int64_t length, chunk_body reduce)
+{
+    uint32_t count = (uint32_t)sx_ceil_div_i64(length, (int64_t)l->lanes * r->width) * r->width;
+    SX_ASSERT(count <= LINE_VECTORS_MAX && r->width == 2);
+    l->lane_step = r->width;
+    if (!r->holds) {
+        memset(r->held, 0xFF, count * sizeof(r->held[0]));
+    }
+    for (uint32_t first = 0; first < count; first += SX_ROW_LOADED) {
+        uint32_t end = count - first < SX_ROW_LOADED ? count : first + SX_ROW_LOADED;
+        load_line(l, r, offset, length, first, end);
+        for (uint32_t k = first; k < end; k++) {
+            run_vector(l, r, offset, length, k, reduce);
+        }
+    }
+    l->at[r->axis[r->axis_count - 1]].constant = 0;
+    l->lane_step = 1;
+}
+
+static void run_wide(sx_lower *l, rows *r, chunk_body reduce)
+{
+    uint32_t inner = r->axis[r->axis_count - 1];
+    int64_t length = l->view.extent[inner];
+    int64_t chunk = (int64_t)l->lanes * r->width;
+    int64_t lines = r->holds ? 0 : length / r->line;
+    if (r->holds) {
+        run_line(l, r, 0, length, reduce);
+        return;
+    }
+    if (lines > 0) {
+        bool opened = sx_lower_open(l, inner, lines, r->line);
+        run_line(l, r, 0, r->line, reduce);
+        sx_lower_close(l, inner, opened);
+    }
+    int64_t done = lines * r->line, rest = length - done;
+    if (rest >= chunk) {
+        run_line(l, r, done, rest / chunk * chunk, reduce);
+        done += rest / chunk * chunk;
+    }
+    if (done < length) {
+        run_line(l, r, done, length - done, reduce);
+    }
+}
+
 /* One pass over the row for `target`, evaluating `value` at every element. The constants of the row that it
  * uses are made first, outside its loops. */
-static void run_pass(sx_lower *l, rows *r, uint32_t target, uint32_t value, chunk_body body)
+static void run_pass(sx_lower *l, rows *r, uint32_t target, uint32_t value, pass_kind pass)
 {
+    static const chunk_body bodies[] = {reduce_chunk, keep_chunk, result_chunk};
+    chunk_body body = bodies[pass];
     bool inside[SX_FUSED_INSTRS_MAX];
     bool edge[SX_FUSED_INSTRS_MAX];
     uint32_t valid = l->valid;
@@ -172,12 +329,16 @@ static void run_pass(sx_lower *l, rows *r, uint32_t target, uint32_t value, chun
         }
     }
     r->target = target;
+    r->value = value;
+    r->pass = pass;
     bool opened[SX_RANK_MAX];
     uint32_t loops = r->along ? r->axis_count - 1 : r->axis_count;
     for (uint32_t k = 0; k < loops; k++) {
         opened[k] = sx_lower_open(l, r->axis[k], l->view.extent[r->axis[k]], 1);
     }
-    if (r->along) {
+    if (r->width > 1) {
+        run_wide(l, r, body);
+    } else if (r->along) {
         run_along(l, r, body);
     } else {
         body(l, r, 0, 0);
@@ -194,10 +355,7 @@ static void keep_chunk(sx_lower *l, rows *r, uint32_t accumulator, uint32_t half
     (void)accumulator;
     (void)half;
     if (l->valid > 0) {
-        uint32_t value = element(l, r, r->target);
-        sx_addr a = slot_address(l, r, r->target);
-        (void)sx_loop_op(&l->b, SX_LOP_STORE, SX_NO_REG, &a, value, SX_NO_REG, SX_NO_REG, l->valid,
-                         0);
+        (void)access_slot(l, r, r->target, element(l, r, r->target));
     }
 }
 
@@ -278,7 +436,8 @@ static uint32_t first_lanes(sx_lower *l, uint32_t count)
 static void reduce_tail(sx_lower *l, const rows *r, const sx_instr *in, uint32_t acc)
 {
     uint32_t none = SX_NO_REG;
-    uint32_t reached = (l->valid + r->lanes - 1) / r->lanes * r->lanes; /* lanes */
+    uint32_t reached =
+        r->width > 1 ? r->reached : (l->valid + r->lanes - 1) / r->lanes * r->lanes; /* lanes */
     bool fills = l->valid == 0 || l->valid != reached;
     uint32_t fill = fills ? identity(l, in->reducer, in->dtype) : none;
     uint32_t value = l->valid > 0 ? operand(l, r, in) : fill;
@@ -328,12 +487,36 @@ static uint32_t fold_shared(sx_lower *l, const rows *r, sx_reducer reducer, sx_d
     return sum;
 }
 
+/* The same of lanes with several elements: the bits of an element's place in the virtual shape are, from the lowest on,
+ * those of its number in the lane and of the lane. */
+static uint32_t fold_wide(sx_lower *l, const rows *r, sx_reducer reducer, sx_dtype dtype)
+{
+    uint32_t none = SX_NO_REG;
+    uint32_t half = r->lanes / r->width; /* lanes of a virtual vector */
+    uint32_t v[2];
+    SX_ASSERT(r->width == 2 && half * SX_ROW_ACCUMULATORS == l->lanes);
+    for (uint32_t j = 0; j < r->width; j++) {
+        v[j] = r->acc[j][0];
+        for (uint32_t n = half; n < l->lanes; n *= 2) {
+            v[j] = exchanged(l, reducer, dtype, v[j], n);
+        }
+        for (uint32_t n = half / 2; n > 0; n /= 2) {
+            v[j] = exchanged(l, reducer, dtype, v[j], n);
+        }
+    }
+    uint32_t sum = combine(l, reducer, dtype, none, v[0], v[1]);
+    return sx_loop_op(&l->b, SX_LOP_BCAST0, none, NULL, sum, none, none, 0, 0);
+}
+
 /* The value of the row from its accumulators, in all lanes. */
 static uint32_t fold(sx_lower *l, const rows *r, sx_reducer reducer, sx_dtype dtype)
 {
     uint32_t none = SX_NO_REG;
     if (!r->along) {
         return r->acc[0][0];
+    }
+    if (r->width > 1) {
+        return fold_wide(l, r, reducer, dtype);
     }
     uint32_t half[2] = {none, none};
     for (uint32_t h = 0; r->share == 1 && h < r->halves; h++) {
@@ -356,12 +539,13 @@ static void reduce(sx_lower *l, rows *r, uint32_t instr)
     const sx_instr *in = &l->body->instr[instr];
     uint32_t accumulators = r->along ? SX_ROW_ACCUMULATORS / r->share : 1;
     uint32_t halves = r->along ? r->halves : 1;
+    accumulators = r->width > 1 ? r->width : accumulators;
     for (uint32_t a = 0; a < accumulators; a++) {
         for (uint32_t h = 0; h < halves; h++) {
             r->acc[a][h] = identity(l, in->reducer, in->dtype);
         }
     }
-    run_pass(l, r, instr, in->x, reduce_chunk);
+    run_pass(l, r, instr, in->x, PASS_REDUCE);
     l->reg[instr] = sx_lower_rounded(l, in->dtype, fold(l, r, in->reducer, in->dtype));
     l->have[instr] = true;
     l->pinned[instr] = true;
@@ -375,7 +559,7 @@ static void fill_slots(sx_lower *l, rows *r, uint32_t target)
     closure(l, r, target, inside, edge);
     for (uint32_t i = 0; i <= target; i++) {
         if (inside[i] && r->slot[i] != SLOT_NONE && !r->filled[i]) {
-            run_pass(l, r, i, i, keep_chunk);
+            run_pass(l, r, i, i, PASS_KEEP);
             r->filled[i] = true;
         }
     }
@@ -388,6 +572,9 @@ static void emit_one_row(sx_lower *l)
     memset(l->have, 0, sizeof(l->have));
     memset(l->pinned, 0, sizeof(l->pinned));
     memset(r->filled, 0, sizeof(r->filled));
+    if (r->width > 1) {
+        memset(r->held, 0xFF, LINE_VECTORS_MAX * sizeof(r->held[0]));
+    }
     for (uint32_t i = 0; i <= result; i++) {
         if (l->body->instr[i].kind == SX_BODY_REDUCE) {
             fill_slots(l, r, l->body->instr[i].x);
@@ -396,7 +583,7 @@ static void emit_one_row(sx_lower *l)
     }
     if (r->full) {
         fill_slots(l, r, result);
-        run_pass(l, r, result, result, result_chunk);
+        run_pass(l, r, result, result, PASS_RESULT);
         return;
     }
     uint32_t valid = l->valid;
@@ -440,7 +627,9 @@ static void choose_slots(sx_lower *l, rows *r)
     bool result_free = r->full && sx_lower_is_lane_float(l, l->out_dtype);
     for (uint32_t i = 0; i <= last; i++) {
         bool wanted = uses[i] >= 2 || (uses[i] == 1 && reduced[i] && crowded);
-        if (wanted && result_free) {
+        if (wanted && r->holds) {
+            r->slot[i] = SLOT_REGISTER;
+        } else if (wanted && result_free) {
             r->slot[i] = SLOT_RESULT;
             result_free = false;
         } else if (wanted && elements <= (KEPT_BYTES_MAX - size) / l->kernel->lane_bytes) {
@@ -490,9 +679,39 @@ static const sx_level_form form_across[] = {
     {SX_ROLE_COLUMN, SX_BIND_LANE},
 };
 
-static sx_code check_schedule(sx_lower *l, const rows *r)
+static const sx_level_form form_wide[] = {
+    {SX_ROLE_ROW, SX_BIND_GRID},     {SX_ROLE_ROW, SX_BIND_LOOP}, {SX_ROLE_SUM, SX_BIND_LOOP},
+    {SX_ROLE_SUM, SX_BIND_REGISTER}, {SX_ROLE_SUM, SX_BIND_LANE}, {SX_ROLE_SUM, SX_BIND_REGISTER},
+};
+
+/* Lanes with several elements: a step of the virtual shape is a chunk, a line is some of them. */
+static sx_code check_wide(sx_lower *l, rows *r)
 {
     const char *name = l->kernel->name;
+    SX_TRY(sx_schedule_match(l->cx, l->schedule, form_wide, SX_COUNT(form_wide), name));
+    int64_t chunk = sx_schedule_step(l->schedule, SX_ROLE_SUM, SX_BIND_REGISTER, 0);
+    r->line = sx_schedule_step(l->schedule, SX_ROLE_SUM, SX_BIND_LOOP, 0);
+    bool fits = r->along && r->width == 2 && chunk == SX_ROW_CHUNK(l->kernel->lane_bytes) &&
+                r->line % chunk == 0 && r->line / chunk * r->width <= LINE_VECTORS_MAX;
+    if (!fits) {
+        return SX_FAIL(l->cx, SX_INPUT,
+                       "kernel %s: lanes with %u elements, chunks of %lld and lines of %lld: the "
+                       "numerics plan has 2 of k/%d in lines of at most %d",
+                       name, r->width, (long long)chunk, (long long)r->line,
+                       SX_ROW_CHUNK((int)l->kernel->lane_bytes), LINE_VECTORS_MAX * 32);
+    }
+    r->held = sx_alloc(l->cx, LINE_VECTORS_MAX * sizeof(r->held[0]));
+    r->holds = r->axis_count == 1 && r->line >= l->view.extent[r->axis[0]];
+    return r->held == NULL ? l->cx->error.code : SX_OK;
+}
+
+static sx_code check_schedule(sx_lower *l, rows *r)
+{
+    const char *name = l->kernel->name;
+    r->width = sx_schedule_width(l->schedule);
+    if (r->width > 1) {
+        return check_wide(l, r);
+    }
     if (!r->along) {
         return sx_schedule_match(l->cx, l->schedule, form_across, SX_COUNT(form_across), name);
     }
@@ -518,7 +737,6 @@ sx_code sx_lower_row(sx_lower *l)
     r.along = l->analysis->along;
     r.full = l->analysis->full;
     r.reduced = l->analysis->reduced;
-    SX_TRY(check_schedule(l, &r));
     for (uint32_t d = 0; d < l->view.rank; d++) {
         if (l->view.reduced[d]) {
             extent[r.axis_count] = l->view.extent[d];
@@ -527,6 +745,7 @@ sx_code sx_lower_row(sx_lower *l)
             outer[outer_count++] = d;
         }
     }
+    SX_TRY(check_schedule(l, &r));
     extent[r.axis_count] = r.along;
     l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_ROW, extent, r.axis_count + 1);
     l->self = &r;

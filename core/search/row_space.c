@@ -34,6 +34,80 @@ static bool calls_points(const sx_device *device)
     return device->block_threads == 0;
 }
 
+/* ---- rows whose lanes have two elements side by side ---- */
+#define HELD_MAX 128  /* registers of a thread for elements of its row */
+#define LOOP_CHUNKS 8 /* steps of a row's virtual shape in straight line, where it is not held */
+
+/* Adds the arguments that a value needs at each element of the row. */
+static void add_arguments(const sx_analysis *a, uint32_t instr, uint32_t *set)
+{
+    bool inside[SX_FUSED_INSTRS_MAX] = {false};
+    const sx_body *body = a->fused->body;
+    inside[instr] = true;
+    for (uint32_t i = instr + 1; i-- > 0;) {
+        const sx_instr *in = &body->instr[i];
+        if (!inside[i] || (a->varies[i] & a->reduced) == 0) {
+            continue;
+        }
+        const uint32_t operand[] = {in->x, in->y, in->z};
+        *set |= in->kind == SX_BODY_ARG ? 1u << in->x : 0;
+        for (uint32_t k = 0; in->kind == SX_BODY_APPLY && k < sx_body_operand_count(in); k++) {
+            inside[operand[k]] = true;
+        }
+    }
+}
+
+/* Arguments of which more than one pass over a row reads its elements. */
+static uint32_t read_again(const sx_analysis *a)
+{
+    uint32_t once = 0, again = 0;
+    uint32_t last = a->fused->body->instr_count - 1;
+    for (uint32_t i = 0; i <= last; i++) {
+        const sx_instr *in = &a->fused->body->instr[i];
+        bool reduces = in->kind == SX_BODY_REDUCE;
+        if (reduces || (i == last && a->full)) {
+            uint32_t set = 0;
+            add_arguments(a, reduces ? in->x : i, &set);
+            again |= once & set;
+            once |= set;
+        }
+    }
+    return (uint32_t)__builtin_popcount(again);
+}
+
+/* Steps of the virtual shape in straight line: the whole row where its elements fit into registers; 0: no such form. */
+static uint32_t row_chunks(const sx_device *device, const sx_analysis *a, bool holds)
+{
+    int64_t chunk = SX_ROW_CHUNK(4);
+    uint32_t inner = sx_view_inner_reduced(&a->view);
+    if (calls_points(device) || a->kind != SX_KERNEL_ROW || !a->along || a->lane_bytes != 4 ||
+        2 * device->lanes != chunk || inner == SX_NO_DIM) {
+        return 0;
+    }
+    int64_t length = a->view.extent[inner];
+    int64_t all = sx_ceil_div_i64(length, chunk);
+    bool alone = (a->reduced & (a->reduced - 1)) == 0;
+    if (!holds) {
+        return all > LOOP_CHUNKS ? LOOP_CHUNKS : 0;
+    }
+    bool fits = alone && all <= SX_ROW_LINE_MAX && 2 * all * read_again(a) <= HELD_MAX;
+    return fits ? (uint32_t)all : 0;
+}
+
+static sx_code price_wide_rows(sx_search_space *space, uint32_t chunks)
+{
+    int64_t all = space->a->extent[SX_ROLE_ROW];
+    for (int64_t rows = 1; rows <= 4; rows *= 2) {
+        sx_schedule schedule;
+        sx_schedule_row_wide(rows, chunks, &schedule);
+        SX_TRY(sx_search_price(space, &schedule));
+        if (rows >= all) {
+            break;
+        }
+    }
+    return SX_OK;
+}
+
 /* Grid points of `columns` columns and, from 1 on, powers of two of rows. `width`: elements of a lane side by side. */
 static sx_code price_rows(sx_search_space *space, uint32_t width, int64_t columns)
 {
@@ -108,7 +182,13 @@ sx_code sx_search_rows(sx_search_space *space)
     bool map = a->kind == SX_KERNEL_MAP;
     int64_t most = map ? MAP_COLUMNS_MAX : SX_EXTENT_MAX;
     int64_t lanes = space->device->lanes;
-    /* Of equally cheap schedules the first wins: the one with the fewest instructions. */
+    /* Of equally cheap schedules the first wins: the one with the fewest instructions, or reads. */
+    for (uint32_t k = 0; k < 2; k++) {
+        uint32_t chunks = row_chunks(space->device, a, k == 0);
+        if (chunks > 0) {
+            SX_TRY(price_wide_rows(space, chunks));
+        }
+    }
     for (uint32_t width = lane_width(space->device, a); width >= 1; width /= 2) {
         int64_t line = lanes * copies(a, space->device->lanes, width) * width;
         int64_t least = !map ? lanes : calls_points(space->device) ? MAP_COLUMNS_MIN : line;

@@ -61,6 +61,9 @@ START_TEST(test_skeletons)
     check_text(&s, "grid(m/3, n/4096) loop(m, n/256) register(n/128) lane(n/4) register(n)");
     ck_assert_uint_eq(sx_schedule_lanes(&s), 32);
     ck_assert_uint_eq(sx_schedule_width(&s), 4);
+    sx_schedule_row_wide(5, 8, &s);
+    check_text(&s, "grid(m/5) loop(m, k/512) register(k/64) lane(k/2) register(k)");
+    ck_assert_uint_eq(sx_schedule_lanes(&s), 32);
     sx_schedule_row(16, 4, true, 5, 1, &s);
     check_text(&s, "grid(m/5) loop(m, k/64) register(k/16) lane(k)");
     sx_schedule_row(8, 4, false, 5, 100, &s);

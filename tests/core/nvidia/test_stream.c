@@ -1,13 +1,9 @@
 /* Elementwise kernels whose lanes hold several elements side by side: the PTX has accesses of 16 bytes where rows are
  * aligned and narrower ones where they are not, the judge proves the kernels, and every element is what a reference
  * in the test computes, bit for bit. */
-#include "client/assemble/assemble.h"
 #include "core/ir/num.h"
 #include "core/search/search.h"
-#include "core/target/target.h"
-#include "tests/core/judge/try.h"
-
-#include <stdio.h>
+#include "tests/core/nvidia/lanes.h"
 
 /* a + b + c, where c is one row for all rows: rows and columns cannot become one dimension. */
 typedef struct {
@@ -99,47 +95,6 @@ static void expect_sums(const node *n, const uint8_t *got)
     }
 }
 
-/* Text and result of the kernel on a target. */
-static const uint8_t *run_on(const sx_target *target, const node *n, const sx_schedule *s,
-                             sx_buf *text)
-{
-    sx_lowering what = {
-        .kind = SX_LOWER_FUSED, .name = "k", .schedule = s, .analysis = analysis_of(&cx, n)};
-    sx_kernel *kernel;
-    sx_target_code code;
-    sx_emulator *emulator;
-    sx_region region[SX_LOOP_BUFFERS_MAX];
-    ck_sx_ok(&cx, sx_target_lower(&cx, target, &what, &kernel));
-    ck_sx_ok(&cx, target->emit(&cx, target, kernel, false, text, &code));
-    for (uint32_t k = 0; k < kernel->buffer_count; k++) {
-        size_t size = (size_t)kernel->buffer[k].size;
-        region[k] = (sx_region){.name = "a buffer",
-                                .memory = k < n->count ? n->raw[k] : sx_alloc(&cx, size),
-                                .size = size,
-                                .writable = k == n->count};
-    }
-    ck_sx_ok(&cx, target->emulator_make(&cx, target, sx_buf_span(text), code.entry,
-                                        code.entry_count, &emulator));
-    for (uint32_t p = 0; p < kernel->part_count; p++) {
-        const int64_t *grid = kernel->part[p].grid;
-        sx_emulation all = {.entry = code.entry[p],
-                            .grid = {grid[0], grid[1], grid[2]},
-                            .count = grid[0] * grid[1] * grid[2],
-                            .buffer = region,
-                            .buffer_count = kernel->buffer_count};
-        sx_code status = target->emulate(&cx, emulator, &all);
-        ck_assert_msg(status == SX_OK, "%s", cx.error.text);
-    }
-    return region[n->count].memory;
-}
-
-static bool has(const sx_buf *text, const char *op, const char *access)
-{
-    char word[64];
-    (void)snprintf(word, sizeof(word), "%s.%s", op, access);
-    return strstr((const char *)text->ptr, word) != NULL;
-}
-
 /* Rows of whole pieces, of pieces and a rest, of an odd length, of an even one that is no multiple of 16 bytes. */
 START_TEST(test_widths)
 {
@@ -160,7 +115,7 @@ START_TEST(test_widths)
                 sx_vector_unit_lanes(&target->vectors, analysis_of(&cx, &n)->lane_bytes);
             sx_schedule_map_wide(lanes, t->width, 2, piece * copies, copies, &s);
             expect_proven(&cx, judge, &n, &s, sx_dtype_name(t->dtype));
-            expect_sums(&n, run_on(target, &n, &s, &text));
+            expect_sums(&n, run_on(&cx, target, &n, &s, &text));
             bool whole = columns[c] >= piece * copies;
             ck_assert(!whole || has(&text, "ld", t->access)); /* c at least, which is one row */
             ck_assert(has(&text, "st", t->access) == (aligned && whole));
@@ -187,18 +142,10 @@ START_TEST(test_search)
         ck_assert_uint_eq(sx_schedule_width(&found.best[0].schedule), t->width);
         sx_buf text;
         sx_buf_init(&text, (size_t)1 << 22);
-        expect_sums(&n, run_on(target, &n, &found.best[0].schedule, &text));
+        expect_sums(&n, run_on(&cx, target, &n, &found.best[0].schedule, &text));
         ck_assert(has(&text, "ld", t->access) && has(&text, "st", t->access));
-        sxa_options options = {.with = SXA_PTXAS};
-        sxa_result result;
-        sx_span source = {text.ptr, strlen((const char *)text.ptr)};
-        sx_code code = sxa_assemble(&cx, source, k == 0 ? "sm_80" : "sm_90a", &options, &result);
-        ck_assert_msg(code == SX_OK, "%s", cx.error.text);
-        for (uint32_t i = 0; i < result.record->kernel_count; i++) {
-            const sx_cubin_kernel *made = &result.record->kernel[i];
-            ck_assert_uint_eq(made->spill_count + made->stack_bytes, 0);
-            ck_assert_uint_le(made->registers, 64); /* 8 blocks of 128 threads on a core */
-        }
+        /* 8 blocks of 128 threads on a core */
+        expect_registers(&cx, &text, k == 0 ? "sm_80" : "sm_90a", 64);
         sx_buf_fini(&text);
     }
 }

@@ -1,0 +1,296 @@
+/* Rows whose lanes have two elements side by side: the bits of the numerics plan whatever the form, proven by the
+ * judge; the same for a row in every batch; rows that registers hold are read once. */
+#include "core/ir/num.h"
+#include "core/search/search.h"
+#include "tests/core/nvidia/lanes.h"
+
+#include <math.h>
+
+static sx_ctx cx;
+
+static void setup(void)
+{
+    sx_ctx_init(&cx, (size_t)1 << 29);
+}
+
+static void teardown(void)
+{
+    sx_ctx_fini(&cx);
+}
+
+typedef enum { CASE_SOFTMAX, CASE_NORM, CASE_SUM, CASE_MAX, CASE_COUNT } row_case;
+
+static node case_node(row_case which, sx_dtype dtype, int64_t rows, int64_t length)
+{
+    sx_type x[3] = {TYPE(dtype, rows, length), TYPE(dtype, length), TYPE(dtype, length)};
+    sx_attr attr = {.present = SX_A(axis), .axis = 1, .eps = 1e-5};
+    if (which == CASE_SOFTMAX || which == CASE_NORM) {
+        attr.present |= which == CASE_NORM ? SX_A(eps) : 0;
+        return lift(&cx, which == CASE_NORM ? SX_OP_LAYER_NORM : SX_OP_SOFTMAX, &attr, x,
+                    which == CASE_NORM ? 3 : 1);
+    }
+    attr = (sx_attr){.present = sx_op_info_of(SX_OP_REDUCE)->attrs,
+                     .reducer = which == CASE_SUM ? SX_SUM : SX_MAX};
+    attr.dims = (sx_ints){1, {1}};
+    return lift(&cx, SX_OP_REDUCE, &attr, x, 1);
+}
+
+static void fill(node *n, uint64_t seed)
+{
+    sx_rng rng = {seed};
+    for (uint32_t k = 0; k < n->count; k++) {
+        sx_dtype dtype = n->input[k].dtype;
+        uint32_t size = sx_dtype_bytes(dtype);
+        int64_t elements = sx_tensor_elements(&n->input[k]);
+        n->raw[k] = sx_alloc(&cx, (size_t)elements * size);
+        for (int64_t i = 0; i < elements; i++) {
+            uint64_t bits = sx_num_encode(dtype, (double)sx_rng_f32(&rng) * 4);
+            memcpy(n->raw[k] + (size_t)i * size, &bits, size);
+        }
+    }
+}
+
+static double at(const uint8_t *raw, sx_dtype dtype, int64_t i)
+{
+    uint64_t bits = 0;
+    memcpy(&bits, raw + (size_t)i * sx_dtype_bytes(dtype), sx_dtype_bytes(dtype));
+    return sx_num_decode(dtype, bits);
+}
+
+/* The row in double precision, in one pass after another. `scale`: of the error that a rounding may have made. */
+static double reference(row_case which, const node *n, int64_t length, int64_t i, double *scale)
+{
+    sx_dtype dtype = n->input[0].dtype;
+    bool full = which == CASE_SOFTMAX || which == CASE_NORM;
+    int64_t row = full ? i / length : i;
+    double most = -HUGE_VAL, sum = 0, size = 0, exps = 0, squares = 0;
+    for (int64_t k = 0; k < length; k++) {
+        double x = at(n->raw[0], dtype, row * length + k);
+        most = fmax(most, x);
+        sum += x;
+        size += fabs(x);
+    }
+    double mean = sum / (double)length;
+    for (int64_t k = 0; k < length; k++) {
+        double x = at(n->raw[0], dtype, row * length + k);
+        exps += exp(x - most);
+        squares += (x - mean) * (x - mean);
+    }
+    double x = at(n->raw[0], dtype, i);
+    *scale = size;
+    switch (which) {
+    case CASE_SUM: return sum;
+    case CASE_MAX: return most;
+    case CASE_SOFTMAX: *scale = exp(x - most) / exps; return *scale;
+    default: break;
+    }
+    double one = (x - mean) / sqrt(squares / (double)length + 1e-5);
+    double weight = at(n->raw[1], dtype, i % length), bias = at(n->raw[2], dtype, i % length);
+    *scale = fabs(one * weight) + fabs(bias) + fabs(weight);
+    return one * weight + bias;
+}
+
+/* Sums of n terms by 64 chains: n / 64 + 6 roundings of what is summed, and some of functions and of the result. */
+static void expect_near(row_case which, const node *n, int64_t length, const uint8_t *got)
+{
+    sx_dtype dtype = n->result.dtype;
+    double unit = dtype == SX_F32 ? ldexp(1, -24) : dtype == SX_F16 ? ldexp(1, -11) : ldexp(1, -8);
+    for (int64_t i = 0; i < sx_tensor_elements(&n->result); i++) {
+        double scale;
+        double want = reference(which, n, length, i, &scale);
+        double allowed = scale * (unit * 8 + ldexp((double)length / 64 + 16, -24)) + ldexp(1, -24);
+        double error = fabs(at(got, dtype, i) - want);
+        ck_assert_msg(error <= allowed, "case %d of %s, length %lld, element %lld: %g, not %g",
+                      which, sx_dtype_name(dtype), (long long)length, (long long)i,
+                      at(got, dtype, i), want);
+    }
+}
+
+/* The bits of the plan by another form of it: 16 lanes, in the interpreter of the loop IR. */
+static void expect_plan(const node *n, const uint8_t *got)
+{
+    sx_schedule s;
+    sx_kernel *kernel;
+    void *buffer[SX_LOOP_BUFFERS_MAX];
+    sx_schedule_row(16, 4, true, 1, 1, &s);
+    ck_sx_ok(&cx, sx_lower_fused(&cx, sx_test_unit(&s), "plan", analysis_of(&cx, n), &s, &kernel));
+    for (uint32_t k = 0; k < kernel->buffer_count; k++) {
+        buffer[k] = k < n->count ? n->raw[k] : sx_alloc(&cx, (size_t)kernel->buffer[k].size);
+    }
+    ck_sx_ok(&cx, sx_kernel_eval(&cx, kernel, buffer));
+    ck_assert_mem_eq(got, buffer[n->count], bytes_of(&n->result));
+}
+
+static const int64_t lengths[] = {2, 15, 63, 64, 65, 200, 330};
+
+START_TEST(test_forms)
+{
+    static const sx_dtype dtypes[] = {SX_F32, SX_BF16, SX_F16};
+    const sx_target *target = sx_target_find(NULL, "sm_80");
+    uint64_t seed = sx_test_seed();
+    row_case which = (row_case)((uint32_t)_i / SX_COUNT(dtypes));
+    sx_judge *judge;
+    ck_sx_ok(&cx, sx_judge_make(&cx, &judge));
+    for (uint32_t t = 0; t < SX_COUNT(lengths); t++) {
+        sx_dtype dtype = dtypes[(uint32_t)_i % SX_COUNT(dtypes)];
+        int64_t length = lengths[t];
+        node n = case_node(which, dtype, 3, length);
+        fill(&n, seed + t);
+        uint32_t whole = (uint32_t)sx_ceil_div_i64(length, 64);
+        const uint32_t chunks[] = {whole, 2, 1}; /* held, and in lines of a loop */
+        for (uint32_t k = 0; k < SX_COUNT(chunks); k++) {
+            sx_schedule s;
+            sx_buf text;
+            sx_buf_init(&text, (size_t)1 << 24);
+            sx_schedule_row_wide(2, chunks[k], &s);
+            char form[96];
+            (void)snprintf(form, sizeof(form), "%s, rows of %lld in lines of %u chunks",
+                           sx_dtype_name(dtype), (long long)length, chunks[k]);
+            expect_proven(&cx, judge, &n, &s, form);
+            const uint8_t *got = run_on(&cx, target, &n, &s, &text);
+            expect_plan(&n, got);
+            expect_near(which, &n, length, got);
+            ck_assert(length < 64 ||
+                      has(&text, "ld", dtype == SX_F32 ? "global.v2.b32" : "global.b32") ||
+                      length % 2 != 0);
+            sx_buf_fini(&text);
+        }
+    }
+}
+END_TEST
+
+/* A row's bits in batches of every size, by what the search takes for each. */
+START_TEST(test_batches)
+{
+    static const int64_t batches[] = {1, 2, 5, 64};
+    const sx_device *device;
+    const sx_target *target = sx_target_find(NULL, "sm_90");
+    int64_t length = 200 + _i;
+    uint8_t *first = NULL;
+    ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of("h100"), &device));
+    for (uint32_t k = 0; k < SX_COUNT(batches); k++) {
+        node n = case_node(CASE_SOFTMAX, SX_F32, batches[k], length);
+        fill(&n, 7);
+        sx_search_result found;
+        sx_buf text;
+        sx_buf_init(&text, (size_t)1 << 24);
+        ck_sx_ok(&cx, sx_search_kernel(&cx, analysis_of(&cx, &n), device, false, 1, &found));
+        ck_assert_uint_eq(sx_schedule_width(&found.best[0].schedule), 2);
+        const uint8_t *got = run_on(&cx, target, &n, &found.best[0].schedule, &text);
+        first = k == 0 ? (uint8_t *)(uintptr_t)got : first;
+        ck_assert_mem_eq(got, first, (size_t)length * 4);
+        sx_buf_fini(&text);
+    }
+}
+END_TEST
+
+static uint32_t count_of(const sx_buf *text, const char *word)
+{
+    uint32_t n = 0;
+    for (const char *p = (const char *)text->ptr; (p = strstr(p, word)) != NULL; p++) {
+        n++;
+    }
+    return n;
+}
+
+/* What the search takes for rows of models: held rows are loaded once, and the assembler spills nothing. */
+START_TEST(test_search)
+{
+    static const int64_t widths[] = {768, 2048, 16384};
+    static const char *const devices[] = {"a100", "h100"};
+    int64_t length = widths[_i / 2];
+    const sx_device *device;
+    ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of(devices[_i % 2]), &device));
+    for (row_case c = CASE_SOFTMAX; c < CASE_SUM; c++) {
+        node n = case_node(c, SX_F32, 4096, length);
+        sx_search_result found;
+        sx_lowering what = {.kind = SX_LOWER_FUSED, .name = "k", .analysis = analysis_of(&cx, &n)};
+        const sx_target *target = sx_target_find(NULL, device->target);
+        sx_kernel *kernel;
+        sx_target_code code;
+        sx_buf text;
+        ck_sx_ok(&cx, sx_search_kernel(&cx, what.analysis, device, false, 1, &found));
+        what.schedule = &found.best[0].schedule;
+        ck_assert_uint_eq(sx_schedule_width(what.schedule), 2);
+        ck_sx_ok(&cx, sx_target_lower(&cx, target, &what, &kernel));
+        sx_buf_init(&text, (size_t)1 << 24);
+        ck_sx_ok(&cx, target->emit(&cx, target, kernel, false, &text, &code));
+        bool held = sx_schedule_step(what.schedule, SX_ROLE_SUM, SX_BIND_LOOP, 0) >= length;
+        ck_assert(held == (length <= 2048));
+        uint32_t arguments = c == CASE_NORM ? 3 : 1;
+        ck_assert(!held || count_of(&text, "ld.global") == arguments * (uint32_t)length / 64);
+        expect_registers(&cx, &text, _i % 2 == 0 ? "sm_80" : "sm_90a", 255);
+        sx_buf_fini(&text);
+    }
+}
+END_TEST
+
+/* Is the kernel proven to be the node? One that is not well formed is not. */
+static bool is_proven(sx_judge *judge, const node *n, const sx_kernel *kernel)
+{
+    sx_verdict verdict;
+    sx_judge_facts facts = {0};
+    sx_code code = sx_judge_kernel(judge, &n->fused, n->input, n->count, &facts, kernel, &verdict);
+    ck_assert(code == SX_OK || code == SX_INPUT);
+    memset(&cx.error, 0, sizeof(cx.error));
+    return code == SX_OK && verdict.proven;
+}
+
+/* Changes one item of the program, if there is such a fault of it. */
+static bool plant(uint32_t fault, sx_part *part, sx_item *item)
+{
+    bool access = item->op == SX_LOP_LOADS || item->op == SX_LOP_STORES;
+    switch (fault) {
+    case 0: /* lanes are folded twice over one distance, and never over another */
+        item->imm = item->imm == 1 ? 2 : item->imm / 2;
+        return item->op == SX_LOP_SWAP;
+    case 1: /* an element of its neighbour */
+        part->addr[item->addr].offset += access ? 4 : 0;
+        return access;
+    default: /* a lane more or less */ item->imm += item->imm < 32 ? 1 : UINT32_MAX; return access;
+    }
+}
+
+/* Each instruction in which lanes meet or memory is touched, with a fault: the judge proves none of these programs. */
+START_TEST(test_faults)
+{
+    const sx_target *target = sx_target_find(NULL, "sm_80");
+    uint32_t planted = 0;
+    sx_judge *judge;
+    ck_sx_ok(&cx, sx_judge_make(&cx, &judge));
+    for (uint32_t fault = 0; fault < 3; fault++) {
+        node n = case_node(CASE_SOFTMAX, SX_F32, 3, 200 + _i);
+        sx_schedule s;
+        sx_kernel *kernel;
+        sx_lowering what = {.name = "k", .schedule = &s, .analysis = analysis_of(&cx, &n)};
+        sx_schedule_row_wide(1, _i == 0 ? 4 : 2, &s);
+        ck_sx_ok(&cx, sx_target_lower(&cx, target, &what, &kernel));
+        ck_assert(is_proven(judge, &n, kernel));
+        sx_part *part = &kernel->part[0];
+        for (uint32_t i = 0; i < part->item_count; i++) {
+            sx_item item = part->item[i];
+            sx_addr addr = part->addr[item.addr];
+            if (item.kind == SX_ITEM_OP && plant(fault, part, &part->item[i])) {
+                ck_assert_msg(!is_proven(judge, &n, kernel), "fault %u, item %u", fault, i);
+                planted++;
+            }
+            part->item[i] = item;
+            part->addr[item.addr] = addr;
+        }
+    }
+    ck_assert_uint_ge(planted, 30);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("rows");
+    TCase *tcase = tcase_create("rows");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_loop_test(tcase, test_forms, 0, 3 * CASE_COUNT);
+    tcase_add_loop_test(tcase, test_batches, 0, 2);
+    tcase_add_loop_test(tcase, test_search, 0, 6);
+    tcase_add_loop_test(tcase, test_faults, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return sx_test_main(suite);
+}
