@@ -1,8 +1,8 @@
 # Warnings and code generation flags of every target (STYLE: flags).
 add_library(sx_flags INTERFACE)
 target_compile_options(sx_flags INTERFACE
-    -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef
-    -Wformat=2 -Wdouble-promotion -Wcast-qual -Wcast-align -Wwrite-strings -Wnull-dereference -Wimplicit-fallthrough
+    -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
+    -Wundef -Wformat=2 -Wdouble-promotion -Wcast-qual -Wcast-align -Wwrite-strings -Wnull-dereference -Wimplicit-fallthrough
     -fno-common -fno-strict-aliasing -ffp-contract=off -fstack-protector-strong -fvisibility=hidden)
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     target_compile_options(sx_flags INTERFACE -Wlogical-op -Wduplicated-cond -Wduplicated-branches -Wmismatched-dealloc)
@@ -11,7 +11,8 @@ if(SX_WERROR)
     target_compile_options(sx_flags INTERFACE -Werror)
 endif()
 if(SX_SANITIZE)
-    target_compile_options(sx_flags INTERFACE -fsanitize=${SX_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_compile_options(sx_flags INTERFACE -fsanitize=${SX_SANITIZE} -fno-omit-frame-pointer
+        -fno-sanitize-recover=all)
     target_link_options(sx_flags INTERFACE -fsanitize=${SX_SANITIZE})
 endif()
 if(SX_COVERAGE)

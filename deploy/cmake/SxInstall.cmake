@@ -1,4 +1,5 @@
-# cmake --install build/release --prefix /usr/local: programs, the C library with its header and symplex.pc, man page, completion, units.
+# cmake --install build/release --prefix /usr/local: programs, the C library with its header and symplex.pc, man
+# page, completion, units.
 # The units and symplex.pc name their places under the prefix given to the install.
 include(GNUInstallDirs)
 install(TARGETS symplexd symplex-client RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -18,6 +19,7 @@ install(CODE "
     foreach(unit user/symplexd.service system/symplexd@.service)
         get_filename_component(name \${unit} NAME)
         file(READ ${CMAKE_SOURCE_DIR}/deploy/systemd/\${name} text)
-        string(REPLACE /usr/bin/symplexd \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/symplexd\" text \"\${text}\")
+        string(REPLACE /usr/bin/symplexd \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/symplexd\"
+            text \"\${text}\")
         file(WRITE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/systemd/\${unit}\" \"\${text}\")
     endforeach()")

@@ -1,4 +1,5 @@
-# sx_library(name folder [EXCLUDE patterns] [DEPS ...]): static library sx_<name> of every .c file directly in the folder.
+# sx_library(name folder [EXCLUDE patterns] [DEPS ...]): static library sx_<name> of every .c file directly in the
+# folder.
 # Files are globbed so that a new file needs no edit here.
 function(sx_library name folder)
     cmake_parse_arguments(ARG "" "" "EXCLUDE;DEPS" ${ARGN})

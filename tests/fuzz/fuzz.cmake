@@ -3,7 +3,8 @@
 #   other presets     fuzz.fuzz_NAME: the same code with replay.c; a test (label: fuzz) that replays the committed seeds
 set(SX_FUZZ_SEEDS ${CMAKE_CURRENT_LIST_DIR}/seeds)
 set(sx_fuzz_more_fuzz_parse ${CMAKE_CURRENT_LIST_DIR}/../golden/ir ${CMAKE_CURRENT_LIST_DIR}/../golden/egraph)
-set(sx_fuzz_more_fuzz_egraph_json ${CMAKE_CURRENT_LIST_DIR}/../data/extraction-gym/crafted ${CMAKE_CURRENT_LIST_DIR}/../data/extraction-gym/fuzz)
+set(sx_fuzz_more_fuzz_egraph_json ${CMAKE_CURRENT_LIST_DIR}/../data/extraction-gym/crafted
+    ${CMAKE_CURRENT_LIST_DIR}/../data/extraction-gym/fuzz)
 set(sx_fuzz_more_fuzz_ptx ${CMAKE_CURRENT_LIST_DIR}/../data/ptx)
 file(GLOB sx_fuzz_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/fuzz_*.c)
 foreach(source IN LISTS sx_fuzz_sources)

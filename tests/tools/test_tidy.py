@@ -35,7 +35,7 @@ FILE_LINES_MAX = 1000
 FUNCTION_LINES_MAX = 70
 TEST_LINES_MAX = 150  # a test with its table
 COLUMNS_MAX = 120
-PEOPLE_READ = (".c", ".h", ".def", ".py", ".sh", ".md")
+PEOPLE_READ = (".c", ".h", ".def", ".py", ".sh", ".md", ".cmake", "CMakeLists.txt", ".service")
 GENERATED = {"docs/RULES.md"}
 # clang-format breaks a declaration between type and name, or before the dimensions, when the comment behind it is long
 BROKEN = re.compile(r"^ +(?:const |struct |unsigned )*\w+(?: \w+)?(?: \*+)?\n +(?:\*?\w+)?(?:\[\w+\])*; */\*", re.M)
