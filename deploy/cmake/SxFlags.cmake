@@ -2,7 +2,8 @@
 add_library(sx_flags INTERFACE)
 target_compile_options(sx_flags INTERFACE
     -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
-    -Wundef -Wformat=2 -Wdouble-promotion -Wcast-qual -Wcast-align -Wwrite-strings -Wnull-dereference -Wimplicit-fallthrough
+    -Wundef -Wformat=2 -Wdouble-promotion -Wcast-qual -Wcast-align -Wwrite-strings -Wnull-dereference
+    -Wimplicit-fallthrough
     -fno-common -fno-strict-aliasing -ffp-contract=off -fstack-protector-strong -fvisibility=hidden)
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     target_compile_options(sx_flags INTERFACE -Wlogical-op -Wduplicated-cond -Wduplicated-branches -Wmismatched-dealloc)
