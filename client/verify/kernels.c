@@ -257,31 +257,47 @@ static void sample_touched(sxv_verifier *v, const sx_type *type, int64_t *positi
     }
 }
 
-/* A block program that was emulated in part: every element that its blocks stored, or, where that takes too long, every
- * so many of them. */
+/* What a block program that was emulated in part stored is compared in runs of neighbours, which share what they read,
+ * and not all of them where that takes too long. */
 #define STORED_STEPS_MAX 1e7
 #define RUN 8
-static sx_code compare_stored(sxv_verifier *v, const sx_node *node, const sx_module_launch *launch,
-                              comparison *c)
+typedef struct {
+    int64_t run, every; /* elements: so many of so many that were stored */
+} stored_runs;
+
+static stored_runs runs_of(const sx_node *node, const sx_attr *attr, int64_t row, double stored)
 {
-    const sx_attr *attr = sx_graph_attr(v->graph, node);
-    size_t bytes = sx_dtype_bytes(node->type.dtype);
-    int64_t elements = sx_tensor_elements(&node->type), stored = 0;
-    int64_t position[SXV_KERNEL_POINTS_MAX];
-    double value[SXV_KERNEL_POINTS_MAX], typed[SXV_KERNEL_POINTS_MAX], steps = 1;
+    stored_runs r = {.run = RUN};
+    double steps = 1;
     for (uint32_t d = 0; node->op == SX_OP_FUSED && d < attr->type.rank; d++) {
         steps *= (attr->body->axes >> d & 1) != 0 ? (double)attr->type.dim[d].scale : 1;
     }
+    if (row > 1) { /* scores are made once for a row: whole ones, an odd number apart */
+        r.run = row;
+        r.every = ((int64_t)(stored / (double)row * 2 * steps / STORED_STEPS_MAX) | 1) * row;
+    } else { /* an odd distance, so that no column of a tile is left out */
+        r.every = (int64_t)(stored * steps / STORED_STEPS_MAX) * RUN | 1;
+    }
+    r.every = r.every > r.run ? r.every : 1;
+    return r;
+}
+
+/* `row` above 1: the length of the rows of an online sum. */
+static sx_code compare_stored(sxv_verifier *v, const sx_node *node, const sx_module_launch *launch,
+                              int64_t row, comparison *c)
+{
+    size_t bytes = sx_dtype_bytes(node->type.dtype);
+    int64_t elements = sx_tensor_elements(&node->type), stored = 0, seen = 0;
+    int64_t position[SXV_KERNEL_POINTS_MAX];
+    double value[SXV_KERNEL_POINTS_MAX], typed[SXV_KERNEL_POINTS_MAX];
     for (int64_t i = 0; i < elements; i++) {
         stored += v->touched[(size_t)i * bytes] != 0 ? 1 : 0;
     }
-    /* Runs of neighbours, which share what they read, at an odd distance, so that no column of a tile is left out. */
-    int64_t every = (int64_t)((double)stored * steps / STORED_STEPS_MAX) * RUN | 1, seen = 0;
-    every = every > RUN ? every : 1;
+    stored_runs r = runs_of(node, sx_graph_attr(v->graph, node), row, (double)stored);
     for (int64_t i = 0; i < elements;) {
         uint32_t count = 0;
         for (; i < elements && count < SXV_KERNEL_POINTS_MAX; i++) {
-            if (v->touched[(size_t)i * bytes] != 0 && (seen++ % every < RUN)) {
+            if (v->touched[(size_t)i * bytes] != 0 && (seen++ % r.every < r.run)) {
                 position[count++] = i;
             }
         }
@@ -432,7 +448,7 @@ sx_code sxv_verify_launch(sxv_verifier *v, uint32_t index)
         compare(&c, (uint64_t)position[i], got, value[i], typed[i]);
     }
     if (!whole && ran.blocks) {
-        SX_TRY(compare_stored(v, node, launch, &c));
+        SX_TRY(compare_stored(v, node, launch, kernel->kind == SX_MODULE_ONLINE ? row : 1, &c));
     }
     double tolerance = tolerance_of(v->module, kernel, node->type.dtype);
     if (!(relative(&c) <= tolerance)) {

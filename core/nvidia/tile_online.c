@@ -383,9 +383,10 @@ static void scale_sums(sx_nvidia_block *k)
             SX_PTX_PUT(&k->l.b, MUL_F32, m, k->sum[r], k->sum[r], o->factor[i]);
         }
     }
-    for (uint32_t r = 0; r < C_WORDS; r++) {
-        uint32_t i = row_of(&k->tile->held, r, &column) != 0;
-        SX_PTX_PUT(&k->l.b, MUL_F32, m, o->total[r], o->total[r], o->factor[i]);
+    /* all columns of this product are the same, and the first one of a thread is read */
+    for (uint32_t i = 0; i < ROWS; i++) {
+        sx_ptx_arg total = o->total[i * C_WORDS / ROWS];
+        SX_PTX_PUT(&k->l.b, MUL_F32, m, total, total, o->factor[i]);
     }
 }
 
@@ -588,7 +589,7 @@ sx_code sx_nvidia_end_online(sx_nvidia_block *k)
         l->partial[1] =
             inside(k, columns_left, column, inside(k, o->rows_left, row, (sx_ptx_arg){0}));
         l->vector[SX_TILE_VALUE_SUM] = k->sum[r];
-        l->vector[SX_TILE_WEIGHT_SUM] = o->total[row != 0 ? 2 : 0];
+        l->vector[SX_TILE_WEIGHT_SUM] = o->total[row != 0 ? C_WORDS / ROWS : 0];
         l->vector[SX_TILE_MAXIMUM] = o->maximum[row != 0];
         run(k);
     }

@@ -395,6 +395,104 @@ START_TEST(test_refused)
 }
 END_TEST
 
+/* ---- what the emitter must not forget ---- */
+/* Instructions in which attention differs from other kernels: products, copies, waits, maxima and what is exchanged
+ * between lanes, and the products in place that rescale sums. */
+static bool is_essential(const sx_ptx_kernel *k, const sx_ptx_insn *insn)
+{
+    switch ((int)insn->op) {
+    case SX_PTX_OP_MMA_BF16_K16:
+    case SX_PTX_OP_LDMATRIX:
+    case SX_PTX_OP_CP_ASYNC:
+    case SX_PTX_OP_CP_WAIT:
+    case SX_PTX_OP_BAR_SYNC:
+    case SX_PTX_OP_SHFL:
+    case SX_PTX_OP_MAX_F:
+    case SX_PTX_OP_CVT_PAIR: return true;
+    case SX_PTX_OP_MUL_F32: {
+        const sx_ptx_arg *arg = &k->arg[insn->arg];
+        return arg[1].kind == SX_PTX_ARG_REGISTER && arg[0].form == arg[1].form &&
+               arg[0].id == arg[1].id;
+    }
+    default: return false;
+    }
+}
+
+/* Maxima grow from stage to stage, so that each rescales. */
+static void fill_growing(sx_ctx *cx, const online_case *c, online_node *o, sx_rng *rng)
+{
+    fill_random(cx, c, o, rng);
+    for (int64_t i = 0; i < c->rows * c->keys; i++) {
+        double stage = (double)(i % c->keys / 16);
+        online_set(cx, o, ONLINE_MASK, i, 2 * stage + 4 * (double)sx_rng_f32(rng));
+    }
+}
+
+/* Is the kernel stopped at a fault, or gives another result, in one of three orders? */
+static bool is_killed(const sx_kernel *kernel, const sx_ptx_module *module, const node *n,
+                      const uint8_t *want, uint8_t *got)
+{
+    for (uint64_t order = 0; order < 3; order++) {
+        sx_ctx inner;
+        sx_ctx_init(&inner, (size_t)1 << 28);
+        memset(got, 0xCC, bytes_of(&n->result));
+        sx_code code = tiles_run(&inner, kernel, module, n, order, order != 1, got, NULL);
+        sx_ctx_fini(&inner);
+        if (code != SX_OK || memcmp(got, want, bytes_of(&n->result)) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+START_TEST(test_nothing_is_left_out)
+{
+    sx_rng rng = {8}; /* with it each register of scores has the maximum of some row */
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    online_case c = {.dtype = SX_BF16,
+                     .batch = 1,
+                     .heads = 1,
+                     .rows = 41,
+                     .keys = 47,
+                     .d = 24,
+                     .columns = 12,
+                     .mask = true};
+    online_node o = online_make(&cx, &c);
+    sx_kernel *kernel;
+    uint32_t tried = 0, rescaled = 0;
+    fill_growing(&cx, &c, &o, &rng);
+    ck_sx_ok(&cx, online_lower(&cx, &sx_target_sm_80, &o.n, 32, 16, 2, &kernel));
+    sx_ptx_module *module = tiles_module(&cx, kernel, 80);
+    uint8_t *want = exact_buffer(&cx, bytes_of(&o.n.result));
+    uint8_t *got = exact_buffer(&cx, bytes_of(&o.n.result));
+    ck_sx_ok(&cx, tiles_run(&cx, kernel, module, &o.n, 0, false, want, NULL));
+    ck_assert(!is_killed(kernel, module, &o.n, want, got));
+    sx_ptx_kernel *k = &module->kernel[0];
+    for (uint32_t i = 0; i < k->insn_count; i++) {
+        sx_ptx_insn whole = k->insn[i];
+        sx_buf line;
+        if (!is_essential(k, &whole)) {
+            continue;
+        }
+        k->insn[i] =
+            (sx_ptx_insn){.op = SX_PTX_OP_FENCE, .modifier = {SX_PTX_ORDER_SC, SX_PTX_SCOPE_CTA}};
+        bool killed = is_killed(kernel, module, &o.n, want, got);
+        k->insn[i] = whole;
+        tried++;
+        rescaled += whole.op == SX_PTX_OP_MUL_F32 ? 1 : 0;
+        sx_buf_init(&line, 4096);
+        sx_ptx_print_insn(module, k, &whole, &line);
+        ck_assert_msg(killed, "nobody misses instruction %u, %.*s", i, (int)line.len,
+                      (const char *)line.ptr);
+        sx_buf_fini(&line);
+    }
+    ck_assert_uint_ge(tried, 90);
+    ck_assert_uint_ge(rescaled, 2 * (2 + 8)); /* of whole stages, and of the last one */
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 /* ---- the search ---- */
 /* Where all types are narrow, blocks come first on every GPU, whatever the number of rows: bits must not depend on it.
  * A result of f32 keeps weights of f32. */
@@ -487,6 +585,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_rounded, 0, 6);
     tcase_add_test(tcase, test_rows);
     tcase_add_loop_test(tcase, test_refused, 0, (int)SX_COUNT(faults));
+    tcase_add_test(tcase, test_nothing_is_left_out);
     tcase_add_test(tcase, test_chosen);
     tcase_add_loop_test(tcase, test_assembles, 0, 4);
     suite_add_tcase(suite, tcase);
