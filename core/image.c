@@ -30,7 +30,8 @@
     TABLE(optimized, char)              \
     TABLE(code, uint8_t)                \
     TABLE(constants, uint8_t)           \
-    TABLE(cubin, sx_module_cubin)
+    TABLE(cubin, sx_module_cubin)       \
+    TABLE(map, sx_module_map)
 
 void sx_image_init(sx_image *image)
 {

@@ -138,6 +138,20 @@ static void put_machine_code(sx_pipe *pipe, const sx_module_kernel *kernel, cons
     }
 }
 
+/* Appends what the copy engine reads at the entries of a kernel, whose parts are the next ones. */
+static void put_maps(sx_pipe *pipe, const sx_module_kernel *kernel, const sx_machine_maps *maps)
+{
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        for (uint32_t i = 0; i < maps[p].count; i++) {
+            sx_module_map row = sx_pipe_map(&maps[p].map[i]);
+            row.kernel = pipe->kernel_count;
+            row.part = kernel->part_first + p;
+            SX_ASSERT(row.arg < kernel->arg_count - kernel->result_count);
+            sx_buf_put(&pipe->image->map, &row, sizeof(row));
+        }
+    }
+}
+
 /* Appends parts, kernel and launch; the launch alone where an earlier variant has the kernel. */
 static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
 {
@@ -168,9 +182,6 @@ static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
         return cx->error.code;
     }
     for (uint32_t p = 0; p < kernel->part_count; p++) {
-        if (done->code->entries.maps[p].count > 0) {
-            return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: tensor maps in modules", kernel->name);
-        }
         part[p].entry = done->code->entries.entry[p];
         memcpy(part[p].grid, kernel->part[p].grid, sizeof(part[p].grid));
         part[p].threads = done->code->entries.block[p].threads;
@@ -181,7 +192,7 @@ static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
         SX_ASSERT((kernel->buffer[k].role == SX_BUFFER_OUT) == (k + 1 == done->arg_count));
     }
     uint32_t index;
-    SX_TRY(sx_pipe_share_kernel(cx, pipe, &record, part, &index));
+    SX_TRY(sx_pipe_share_kernel(cx, pipe, &record, part, done->code->entries.maps, &index));
     if (index != SX_MODULE_NONE) {
         launch(pipe, index, done->arg, done->arg_count, done->constant);
         return SX_OK;
@@ -189,6 +200,7 @@ static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
     if (done->code->machine_code.len > 0) {
         put_machine_code(pipe, &record, done->code);
     }
+    put_maps(pipe, &record, done->code->entries.maps);
     record.name = sx_module_put_text(&image->strings, sx_span_of(kernel->name));
     sx_buf_put(&image->part, part, kernel->part_count * sizeof(*part));
     sx_buf_put(&image->kernel, &record, sizeof(record));

@@ -160,9 +160,12 @@ sx_code sx_pipe_place_persistent(sx_ctx *cx, sx_pipe *pipe);
 
 /* share.c. A kernel whose code has been appended: *index is that of an equal one of the module, and the code is
  * taken back; or SX_MODULE_NONE, and the kernel is to be appended as number pipe->kernel_count. `part` are its
- * parts, which need not be in the image. */
+ * parts, which need not be in the image, and `maps` what the copy engine reads at each. */
 sx_code sx_pipe_share_kernel(sx_ctx *cx, sx_pipe *pipe, const sx_module_kernel *record,
-                             const sx_module_part *part, uint32_t *index);
+                             const sx_module_part *part, const sx_machine_maps *maps,
+                             uint32_t *index);
+/* A map as a row of the module, but for the kernel and the part that it is of. */
+sx_module_map sx_pipe_map(const sx_machine_map *map);
 /* When all variants have their launches: tensors that prologues make in the same way become one, of all variants.
  * Tensors have other numbers afterwards. */
 sx_code sx_pipe_share_results(sx_ctx *cx, sx_pipe *pipe);

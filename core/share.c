@@ -10,7 +10,8 @@
 typedef struct {
     const sx_pipe *pipe;
     const sx_module_kernel *record;
-    const sx_module_part *part; /* [record->part_count] */
+    const sx_module_part *part; /* [record->part_count], and what the copy engine reads at each */
+    const sx_machine_maps *maps;
 } newcomer;
 
 static const sx_module_kernel *kernel_at(const sx_pipe *pipe, uint32_t index)
@@ -33,6 +34,47 @@ static sx_span code_of(const sx_pipe *pipe, const sx_module_kernel *kernel,
     return (sx_span){pipe->image->code.ptr + part->entry, (size_t)(end - part->entry)};
 }
 
+sx_module_map sx_pipe_map(const sx_machine_map *map)
+{
+    _Static_assert(SX_MODULE_MAP_RANK_MAX == SX_MAP_RANK_MAX && SX_MODULE_MAPS_MAX == SX_MAPS_MAX,
+                   "modules have room for all maps");
+    sx_module_map row = {.arg = map->buffer,
+                         .dtype = map->dtype,
+                         .element_bytes = map->element_bytes,
+                         .rank = map->rank,
+                         .swizzle_bytes = map->swizzle_bytes,
+                         .promoted_bytes = map->promoted_bytes,
+                         .offset = map->offset};
+    memcpy(row.dim, map->dims, sizeof(row.dim));
+    memcpy(row.stride, map->strides, sizeof(row.stride));
+    memcpy(row.box, map->box, sizeof(row.box));
+    return row;
+}
+
+/* The text does not say what is copied, only by which parameter: maps of other extents make other kernels. */
+static bool same_maps(const sx_pipe *pipe, uint32_t kernel, uint32_t part,
+                      const sx_machine_maps *maps)
+{
+    const sx_module_map *row = (const sx_module_map *)(const void *)pipe->image->map.ptr;
+    uint64_t count = pipe->image->map.len / sizeof(*row);
+    uint32_t found = 0;
+    bool same = true;
+    for (uint64_t i = 0; same && i < count; i++) {
+        if (row[i].part != part) {
+            continue;
+        }
+        sx_module_map wanted = {.kernel = 0};
+        if (found < maps->count) {
+            wanted = sx_pipe_map(&maps->map[found]);
+        }
+        wanted.kernel = kernel;
+        wanted.part = part;
+        same = found < maps->count && memcmp(&row[i], &wanted, sizeof(wanted)) == 0;
+        found++;
+    }
+    return same && found == maps->count;
+}
+
 /* They do the same, and are the same to those who read the report. */
 static bool same_kernel(const void *self, uint32_t id, const void *probe)
 {
@@ -47,16 +89,18 @@ static bool same_kernel(const void *self, uint32_t id, const void *probe)
     for (uint32_t k = 0; same && k < b->part_count; k++) {
         same = p[k].entry - p->entry == n->part[k].entry - n->part->entry &&
                memcmp(p[k].grid, n->part[k].grid, sizeof(p->grid)) == 0 &&
-               p[k].threads == n->part[k].threads && p[k].shared_bytes == n->part[k].shared_bytes;
+               p[k].threads == n->part[k].threads && p[k].shared_bytes == n->part[k].shared_bytes &&
+               same_maps(pipe, id, a->part_first + k, &n->maps[k]);
     }
     return same && sx_span_equal(code_of(pipe, a, p), code_of(pipe, b, n->part));
 }
 
 sx_code sx_pipe_share_kernel(sx_ctx *cx, sx_pipe *pipe, const sx_module_kernel *record,
-                             const sx_module_part *part, uint32_t *index)
+                             const sx_module_part *part, const sx_machine_maps *maps,
+                             uint32_t *index)
 {
     SX_ASSERT(record->part_count > 0);
-    newcomer n = {pipe, record, part};
+    newcomer n = {pipe, record, part, maps};
     uint64_t hash = sx_hash64(code_of(pipe, record, part), record->node);
     *index = sx_idmap_find(&pipe->code_map, hash, same_kernel, pipe, &n);
     if (*index == SX_IDMAP_NONE) {

@@ -26,7 +26,7 @@
 #include "protocol/arch.h"
 
 #define SX_MODULE_MAGIC "SXMODULE"
-#define SX_MODULE_VERSION 5u
+#define SX_MODULE_VERSION 6u
 #define SX_MODULE_BYTES_MAX ((uint64_t)64 << 30)
 /* Version of the numerics contract: kernels of one version and one numerics id give equal bits. */
 #define SX_NUMERICS_VERSION 1u
@@ -78,7 +78,8 @@ typedef struct {
     SX_SECTION(VARIANTS, "variants", sx_module_variant, variant, 64)   \
     SX_SECTION(GUARDS, "guards", sx_module_guard, guard, 64)           \
     SX_SECTION(EXTENTS, "extents", sx_module_extent, extent, 64)       \
-    SX_SECTION(CUBINS, "cubins", sx_module_cubin, cubin, 64)
+    SX_SECTION(CUBINS, "cubins", sx_module_cubin, cubin, 64)           \
+    SX_SECTION(MAPS, "maps", sx_module_map, map, 64)
 
 typedef enum {
 #define SX_SECTION(enumerator, name, type, field, alignment) SX_MODULE_##enumerator,
@@ -251,14 +252,31 @@ typedef struct {
     uint32_t threads, shared_bytes;
 } sx_module_part;
 
-/* SX_LAUNCH(ENUMERATOR, name in listings) */
-#define SX_MODULE_LAUNCHES_OF(SX_LAUNCH) \
-    SX_LAUNCH(KERNEL, "kernel")          \
-    SX_LAUNCH(COPY, "copy")              \
-    SX_LAUNCH(FILL, "fill")              \
-    SX_LAUNCH(COLLECTIVE, "collective")  \
-    SX_LAUNCH(LOOP, "loop")              \
-    SX_LAUNCH(HOST, "host call")
+/* An argument as the copy engine (TMA) reads it at the entry of a block program, which takes it as a parameter of 128
+ * bytes behind the buffers. Whoever launches it has the driver encode it (cuTensorMapEncodeTiled), as only then it is
+ * known where the argument lies. Rows ascend by part; those of a part are its parameters, in their order. Dimensions
+ * from the innermost outwards, and zeros behind the last. Elements are not interleaved, every one of them is taken, and
+ * what lies outside of the tensor arrives as zeros. */
+#define SX_MODULE_MAP_RANK_MAX 5u
+#define SX_MODULE_MAPS_MAX 2u /* of a part */
+#define SX_MODULE_MAP_ALIGN 16u
+typedef struct {
+    uint32_t kernel, part;  /* part: of all parts of the module, one of this kernel */
+    uint32_t arg;           /* of a launch of the kernel, one that it only reads */
+    uint32_t dtype;         /* that of the argument: number in core/ir/dtypes.def */
+    uint32_t element_bytes; /* 1, 2, 4 or 8 */
+    uint32_t rank;          /* 1 to 5 */
+    uint32_t swizzle_bytes; /* 0, 32, 64 or 128: the span in which 16 bytes change places */
+    /* 0, 64, 128 or 256: what the second level of the cache fetches at once. */
+    uint32_t promoted_bytes;
+    uint64_t offset; /* bytes from the begin of the argument, a multiple of 16 */
+    uint64_t dim[SX_MODULE_MAP_RANK_MAX]; /* elements, 1 to 2^32 */
+    /* Bytes: of an element, then multiples of 16 below 2^40. */
+    uint64_t stride[SX_MODULE_MAP_RANK_MAX];
+    uint32_t box[SX_MODULE_MAP_RANK_MAX]; /* elements that are copied at once, 1 to 256 */
+    uint32_t zero;
+} sx_module_map;
+
 /* What the PTX of a part became for GPUs of one compute capability, which alone run it: all others take the PTX. The
  * figures are those that the cubin itself says of the entry. Rows ascend by (part, level). */
 typedef struct {
@@ -274,6 +292,14 @@ typedef struct {
     sx_module_text toolchain; /* what made it: "nvJitLink 13.0.88" */
 } sx_module_cubin;
 
+/* SX_LAUNCH(ENUMERATOR, name in listings) */
+#define SX_MODULE_LAUNCHES_OF(SX_LAUNCH) \
+    SX_LAUNCH(KERNEL, "kernel")          \
+    SX_LAUNCH(COPY, "copy")              \
+    SX_LAUNCH(FILL, "fill")              \
+    SX_LAUNCH(COLLECTIVE, "collective")  \
+    SX_LAUNCH(LOOP, "loop")              \
+    SX_LAUNCH(HOST, "host call")
 typedef enum {
 #define SX_LAUNCH(enumerator, name) SX_LAUNCH_##enumerator,
     SX_MODULE_LAUNCHES_OF(SX_LAUNCH)
@@ -456,6 +482,8 @@ const sx_module_extent *sx_module_extents_of(const sx_module *module, sx_module_
 int64_t sx_module_extent_of(const sx_module_extent *extent, int64_t value);
 /* The machine code of a part for GPUs of this compute capability; NULL: there is none. */
 const sx_module_cubin *sx_module_cubin_of(const sx_module *module, uint32_t part, uint32_t level);
+/* What the copy engine reads at the entry of a part, in the order of the parameters. */
+const sx_module_map *sx_module_maps_of(const sx_module *module, uint32_t part, uint32_t *count);
 /* The kernel of a launch; NULL for a launch of another kind. */
 static inline const sx_module_kernel *sx_module_kernel_of(const sx_module *module, uint64_t launch)
 {

@@ -15,6 +15,9 @@ bool sx_module_same_bytes(const sx_module *module, uint32_t a, uint32_t b);
 bool sx_module_follows_symbol(const sx_module *module, uint32_t tensor);
 /* module_launch.c: the launches of every variant, and which tensors they read and write. */
 sx_code sx_module_check_launches(sx_ctx *cx, const sx_module *module);
+/* module_map.c: a map by itself; and those of a kernel launch, which is in order, against its arguments. */
+sx_code sx_module_check_map(sx_ctx *cx, const sx_module *module, uint64_t index);
+sx_code sx_module_check_mapped(sx_ctx *cx, const sx_module *module, uint64_t launch);
 /* module_variant.c: is there a variant for all values of the symbols? After the checks of the records.
  *   errors   SX_CORRUPT names the first values without one; SX_NOMEM */
 sx_code sx_module_check_cover(sx_ctx *cx, const sx_module *module);

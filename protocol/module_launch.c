@@ -47,7 +47,7 @@ static sx_code check_kernel(const place *p)
                    has != NULL ? has
                                : sx_level_name(p->module->info->arch, p->module->info->level));
     }
-    return SX_OK;
+    return sx_module_check_mapped(p->cx, p->module, p->index);
 }
 
 static sx_code check_copy(const place *p)

@@ -20,6 +20,7 @@
 
 #include "client/cli/cmd_module.h"
 #include "client/cli/cubins.h"
+#include "client/cli/maps.h"
 #include "client/cli/npy.h"
 #include "client/cli/table.h"
 #include "core/target/target.h"
@@ -149,7 +150,8 @@ static sx_code put_cubins(dump *d, uint64_t kernel, sx_buf *json)
     return SX_OK;
 }
 
-/* How each part is launched: its grid, and the threads and shared memory of a block of a block program. */
+/* How each part is launched: its grid, and the threads and shared memory of a block of a block program, and what the
+ * copy engine reads for it. */
 static void json_launch(const sx_module *module, const sx_module_kernel *k, sx_buf *json)
 {
     sxc_json_open(json, "launch", '[');
@@ -164,6 +166,7 @@ static void json_launch(const sx_module *module, const sx_module_kernel *k, sx_b
         sxc_json_text(json, "program", sx_span_of(part->threads > 0 ? "block" : "vector"));
         sxc_json_int(json, "threads", part->threads);
         sxc_json_int(json, "dynamic_shared_bytes", part->shared_bytes);
+        sxc_json_maps(module, k->part_first + p, json);
         sxc_json_close(json, '}');
     }
     sxc_json_close(json, ']');

@@ -8,6 +8,7 @@
 #include "client/cli/entry.h"
 #include "client/cli/layers.h"
 #include "client/cli/machine.h"
+#include "client/cli/maps.h"
 #include "client/cli/table.h"
 #include "core/cost/cost.h"
 
@@ -200,6 +201,7 @@ static sx_code put_kernels(sx_ctx *cx, const sx_module *module, const sxc_estima
         sxc_put_line(out, "  program", text_of(module, kernel->what));
         put_if_any(out, "  plan", text_of(module, kernel->plan));
         put_if_any(out, "  legal", text_of(module, kernel->verdict));
+        sxc_put_maps(module, kernel, out);
     }
     return SX_OK;
 }

@@ -3,8 +3,9 @@
  * Whatever is called between sxg_enter and sxg_leave is done on one stream, in order; results of launches are
  * there after sxg_sync. The caller's own context is current again after sxg_leave.
  *
- * While the stream that was entered is being captured into a graph, sxg_copy, sxg_fill and sxg_launch may be called,
- * and nothing else: they neither allocate nor wait, and what is on the stack of the caller is read before they return.
+ * While the stream that was entered is being captured into a graph, sxg_copy, sxg_fill, sxg_map_encode and sxg_launch
+ * may be called, and nothing else: they neither allocate nor wait, and what is on the stack of the caller is read
+ * before they return.
  *
  * A GPU that has failed in the middle of its work has lost what was in its memory: the error is kept, and every
  * later call on this sxg_gpu fails with it.
@@ -91,6 +92,43 @@ sx_code sxg_function_find(sx_ctx *cx, sxg_gpu *gpu, void *module, const char *na
 /* `parameter`: where the value of each parameter lies; read before the call returns. */
 sx_code sxg_launch(sx_ctx *cx, sxg_gpu *gpu, const sxg_function *function, sxg_dim grid,
                    sxg_dim block, void **parameter);
+
+/* ---- what the copy engine reads ---- */
+
+/* Values of CUtensorMapDataType. */
+typedef enum {
+    SXG_U8 = 0,
+    SXG_U16 = 1,
+    SXG_U32 = 2,
+    SXG_I32 = 3,
+    SXG_U64 = 4,
+    SXG_I64 = 5,
+    SXG_F16 = 6,
+    SXG_F32 = 7,
+    SXG_F64 = 8,
+    SXG_BF16 = 9
+} sxg_element;
+/* A tensor in memory of the GPU, and the boxes in which it is copied to shared memory; dimensions from the innermost
+ * outwards. Elements are not interleaved, each is taken, and what lies outside of the tensor arrives as zeros. */
+#define SXG_MAP_RANK_MAX 5
+typedef struct {
+    uint64_t at; /* a multiple of 16 */
+    sxg_element element;
+    uint32_t rank;
+    uint64_t dim[SXG_MAP_RANK_MAX];    /* elements */
+    uint64_t stride[SXG_MAP_RANK_MAX]; /* bytes; the first one is that of an element */
+    uint32_t box[SXG_MAP_RANK_MAX];    /* elements */
+    uint32_t swizzle_bytes;            /* 0, 32, 64, 128 */
+    uint32_t promoted_bytes;           /* 0, 64, 128, 256 */
+} sxg_map;
+/* The value of a kernel's parameter: 128 bytes (CUtensorMap), for which memory is aligned to 64. It waits for nothing,
+ * and may be called while a stream is captured.
+ *   errors   SX_INPUT the address is not a multiple of 16; SX_UNIMPLEMENTED the driver or the GPU has no such maps;
+ *            SX_SYSTEM the driver refuses it */
+typedef struct {
+    _Alignas(64) uint8_t bytes[128];
+} sxg_encoded_map;
+sx_code sxg_map_encode(sx_ctx *cx, sxg_gpu *gpu, const sxg_map *map, sxg_encoded_map *encoded);
 
 /* ---- graphs ---- */
 

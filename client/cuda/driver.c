@@ -56,12 +56,19 @@ static sx_code open_library(sx_ctx *cx, sxg_driver *driver, void **library)
     return SX_OK;
 }
 
+/* Only graphs and maps of the copy engine need them: graph.c and map.c say so. */
+static bool may_miss(const char *symbol)
+{
+    return strcmp(symbol, "cuGraphInstantiateWithFlags") == 0 ||
+           strcmp(symbol, "cuTensorMapEncodeTiled") == 0;
+}
+
 static sx_code find_functions(sx_ctx *cx, void *library, sxg_driver *driver)
 {
     for (uint32_t i = 0; i < SX_COUNT(function); i++) {
         void *address = dlsym(library, function[i].symbol);
-        if (address == NULL && strcmp(function[i].symbol, "cuGraphInstantiateWithFlags") == 0) {
-            continue; /* only graphs need it: client/cuda/graph.c says so */
+        if (address == NULL && may_miss(function[i].symbol)) {
+            continue;
         }
         if (address == NULL) {
             sx_hint(cx, "Drivers of CUDA 11.0 and later have it.");

@@ -3,12 +3,14 @@
 
 #include "client/runtime/cubin.h"
 #include "client/runtime/device_inside.h"
+#include "client/runtime/maps.h"
 #include "core/nvidia/code.h"
 
-/* Is the kernel of the text one for these buffers? A vector program may have a workspace, and takes the points. */
-static bool fits(const sx_ptx_kernel *found, uint32_t buffers, bool block)
+/* Is the kernel of the text one for these buffers? A vector program may have a workspace, and takes the points; a block
+ * program takes maps. */
+static bool fits(const sx_ptx_kernel *found, uint32_t buffers, uint32_t maps, bool block)
 {
-    uint32_t least = buffers + (block ? 0 : 2), most = buffers + (block ? 0 : 3);
+    uint32_t least = buffers + (block ? maps : 2), most = buffers + (block ? maps : 3);
     return found != NULL && found->parameter_count >= least && found->parameter_count <= most;
 }
 
@@ -23,7 +25,9 @@ static sx_code load_part(sx_ctx *cx, sxr_program *program, const sx_module_kerne
     uint64_t entry = part->entry - kernel->code_offset;
     SX_TRY(sx_nvidia_code_at(cx, blob, (uint32_t)entry, &at));
     const sx_ptx_kernel *found = sx_nvidia_find_kernel(ptx, at.name);
-    if (!fits(found, kernel->arg_count, block) || at.name.len >= sizeof(name)) {
+    uint32_t maps;
+    (void)sx_module_maps_of(&program->module, index, &maps);
+    if (!fits(found, kernel->arg_count, maps, block) || at.name.len >= sizeof(name)) {
         return SX_FAIL(cx, SX_CORRUPT, "PTX at %llu: not an entry for %u buffers",
                        (unsigned long long)entry, kernel->arg_count);
     }
@@ -47,6 +51,14 @@ static sx_code load_kernel(sx_ctx *cx, sxr_program *program, uint32_t index)
     SX_TRY(sx_nvidia_code_at(cx, blob, (uint32_t)entry, &first));
     SX_TRY(sx_ptx_parse(cx, first.text, &ptx));
     const sxg_info *gpu = sxg_info_of(d->gpu);
+    if (ptx->feature != 0 && ptx->target != gpu->capability) {
+        return SX_FAIL(
+            cx, SX_UNIMPLEMENTED,
+            "code for sm_%u%c, which GPUs of capability %u.%u alone execute; GPU %d (%s) has "
+            "%u.%u",
+            ptx->target, ptx->feature, ptx->target / 10, ptx->target % 10, gpu->ordinal, gpu->name,
+            gpu->capability / 10, gpu->capability % 10);
+    }
     sx_span cubin = sxr_cubin_for(module, index, gpu->capability, gpu->driver);
     SX_TRY(cubin.len > 0 ? sxg_load_cubin(cx, d->gpu, cubin, &d->code[index])
                          : sxg_load(cx, d->gpu, first.text, &d->code[index]));
@@ -78,6 +90,7 @@ sx_code sxr_device_load(sx_ctx *cx, sxr_program *program)
 
 /* Where the values of the parameters lie. */
 typedef struct {
+    sxg_encoded_map map[SX_MODULE_MAPS_MAX];
     uint64_t pointer[SX_MODULE_ARGS_MAX + 1];
     uint32_t first, count;
     void *parameter[SX_MODULE_ARGS_MAX + 3];
@@ -99,6 +112,24 @@ static void give_buffers(const sxr_program *program, const sx_module_launch *lau
     }
 }
 
+/* Behind the buffers: what the copy engine reads, where it lies in this launch. */
+static sx_code give_maps(sx_ctx *cx, sxr_program *program, const sx_module_launch *launch,
+                         uint32_t part, parameters *p)
+{
+    uint32_t count;
+    const sx_module_map *map = sx_module_maps_of(&program->module, part, &count);
+    SX_ASSERT(count <= SX_COUNT(p->map) && p->n == launch->arg_count);
+    for (uint32_t i = 0; i < count; i++) {
+        sxg_map at;
+        sxr_map_at(&map[i], p->pointer[map[i].arg], &at);
+        if (sxg_map_encode(cx, program->device->gpu, &at, &p->map[i]) != SX_OK) {
+            return sx_fail_in(cx, "kernel %u, argument %u", launch->kernel, map[i].arg);
+        }
+        give(p, &p->map[i]);
+    }
+    return SX_OK;
+}
+
 /* A block for each point. */
 static sx_code run_blocks(sx_ctx *cx, sxr_program *program, const sx_module_launch *launch,
                           uint32_t index)
@@ -111,6 +142,7 @@ static sx_code run_blocks(sx_ctx *cx, sxr_program *program, const sx_module_laun
                           (uint32_t)part->grid[0]};
     const sxg_dim block = {part->threads, 1, 1};
     give_buffers(program, launch, &p);
+    SX_TRY(give_maps(cx, program, launch, index, &p));
     return sxg_launch(cx, program->device->gpu, &program->device->part[index].function, grid, block,
                       p.parameter);
 }

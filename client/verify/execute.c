@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "client/runtime/cpu.h"
+#include "client/runtime/maps.h"
 #include "client/verify/cover.h"
 
 sx_code sxr_executor_make(sx_ctx *cx, const sx_targets *targets, sxr_program *program,
@@ -91,6 +92,8 @@ static sx_code emulate_points(const emulation *e, int64_t first, int64_t count)
             continue;
         }
         int64_t here = sx_min_i64(count, points - first);
+        sx_machine_maps maps;
+        sxr_maps_of(module, (uint32_t)(part - module->part), &maps);
         const sx_emulation what = {.entry = (uint32_t)part->entry,
                                    .grid = {part->grid[0], part->grid[1], part->grid[2]},
                                    .first = first,
@@ -100,6 +103,7 @@ static sx_code emulate_points(const emulation *e, int64_t first, int64_t count)
                                    .workspace = &e->workspace,
                                    .threads = part->threads,
                                    .shared_bytes = part->shared_bytes,
+                                   .maps = &maps,
                                    .path = e->path};
         uint32_t mxcsr = sxr_mxcsr_get();
         sxr_mxcsr_set(SXR_MXCSR_DEFAULT);

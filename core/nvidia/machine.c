@@ -80,6 +80,30 @@ static uint64_t declared_shared(const sx_ptx_variable *variable, uint32_t count,
     return bytes;
 }
 
+#define MAP_BYTES 128 /* CUtensorMap */
+#define MAP_ALIGN 64
+
+/* Behind the buffers stand as many maps as the launch gives, and nothing else. */
+static sx_code check_maps(sx_ctx *cx, const sx_ptx_kernel *kernel, uint32_t entry, uint32_t maps)
+{
+    uint32_t behind = 0;
+    bool fits = kernel->parameter_count >= maps;
+    for (uint32_t i = 0; fits && i < kernel->parameter_count; i++) {
+        const sx_ptx_variable *p = &kernel->parameter[i];
+        bool map = sx_ptx_variable_bytes(p) > sizeof(uint64_t);
+        fits = map ? sx_ptx_variable_bytes(p) == MAP_BYTES && p->align == MAP_ALIGN : behind == 0;
+        behind += map ? 1 : 0;
+    }
+    if (!fits || behind != maps) {
+        return SX_FAIL(
+            cx, SX_INPUT,
+            "PTX code at %u: %u parameters of %d bytes behind its buffers, launched with "
+            "%u maps",
+            entry, behind, MAP_BYTES, maps);
+    }
+    return SX_OK;
+}
+
 /* A kernel that is launched otherwise than it was written for computes something else, or does not start. */
 static sx_code check_block(sx_ctx *cx, const sx_machine *machine, const sx_ptx_module *module,
                            const sx_ptx_kernel *kernel, uint32_t entry, sx_machine_block block)
@@ -108,7 +132,7 @@ static sx_code check_block(sx_ctx *cx, const sx_machine *machine, const sx_ptx_m
                        entry, (unsigned long long)shared, block.shared_bytes, machine->name,
                        machine->block_shared_bytes);
     }
-    return SX_OK;
+    return check_maps(cx, kernel, entry, block.maps);
 }
 
 static sx_code check(sx_ctx *cx, const sx_machine *machine, sx_span blob, const uint32_t *entry,
@@ -123,7 +147,10 @@ static sx_code check(sx_ctx *cx, const sx_machine *machine, sx_span blob, const 
             SX_TRY(sx_ptx_parse(cx, code.text, &module));
             begin = code.begin;
         }
-        if (module->target > machine->level || module->feature != 0) {
+        bool there = module->feature == 0
+                         ? module->target <= machine->level
+                         : module->feature == 'a' && module->target == machine->level;
+        if (!there) {
             return SX_FAIL(cx, SX_INPUT, "PTX code at %u: for sm_%u%c, the machine is %s", entry[i],
                            module->target, module->feature == 0 ? ' ' : module->feature,
                            machine->name);
@@ -134,7 +161,7 @@ static sx_code check(sx_ctx *cx, const sx_machine *machine, sx_span blob, const 
                            (int)(code.name.len < 80 ? code.name.len : 80),
                            (const char *)code.name.ptr);
         }
-        sx_machine_block how = block != NULL ? block[i] : (sx_machine_block){0, 0};
+        sx_machine_block how = block != NULL ? block[i] : (sx_machine_block){0};
         SX_TRY(check_block(cx, machine, module, kernel, entry[i], how));
     }
     return SX_OK;

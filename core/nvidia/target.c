@@ -62,6 +62,9 @@ static void find_entries(const sx_buf *text, uint32_t base, uint32_t count, uint
     }
 }
 
+/* Rows of a slot are up to 128 bytes, and the next box of k has what lies behind them: two are fetched at once. */
+#define PROMOTED_BYTES 256
+
 /* The maps of a tile's arguments, left one first, as the parameters stand. */
 static void find_maps(const sx_tile *tile, sx_machine_maps *maps)
 {
@@ -75,6 +78,8 @@ static void find_maps(const sx_tile *tile, sx_machine_maps *maps)
         SX_ASSERT(map->fill == SX_FILL_ZERO && o->view.offset >= 0);
         *to = (sx_machine_map){.buffer = o->view.buffer,
                                .offset = (uint64_t)o->view.offset * sx_dtype_bytes(map->element),
+                               .dtype = (uint8_t)map->element,
+                               .promoted_bytes = PROMOTED_BYTES,
                                .rank = map->rank,
                                .element_bytes = (uint8_t)sx_dtype_bytes(map->element),
                                .swizzle_bytes =
@@ -111,9 +116,12 @@ static sx_code emit(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel
         find_entries(&text, (uint32_t)blob->len, kernel->part_count, code->entry);
         for (uint32_t p = 0; p < kernel->part_count; p++) {
             const sx_tile *tile = kernel->part[p].tile;
-            code->block[p] = tile == NULL ? (sx_machine_block){0, 0}
-                                          : (sx_machine_block){tile->threads, tile->shared_bytes};
             find_maps(tile, &code->maps[p]);
+            code->block[p] = (sx_machine_block){0};
+            if (tile != NULL) {
+                code->block[p] =
+                    (sx_machine_block){tile->threads, tile->shared_bytes, code->maps[p].count};
+            }
         }
         sx_buf_put(blob, text.ptr, text.len);
         status = sx_buf_check(cx, blob, "code");

@@ -7,9 +7,9 @@
 typedef struct sx_machine sx_machine;
 
 /* How the code at an entry is launched. 0 threads: it is a vector program. Else a block of so many threads works at
- * each point of its grid, and the launch asks for so many bytes of shared memory. */
+ * each point of its grid, and the launch asks for so many bytes of shared memory and gives so many maps. */
 typedef struct {
-    uint32_t threads, shared_bytes;
+    uint32_t threads, shared_bytes, maps;
 } sx_machine_block;
 
 /* An argument of a block program as the copy engine reads it: a parameter of 128 bytes behind the buffers. It is made
@@ -19,8 +19,11 @@ typedef struct {
 typedef struct {
     uint32_t buffer; /* of the kernel */
     uint64_t offset; /* bytes behind its begin, a multiple of 16 */
+    uint8_t dtype;   /* number in core/ir/dtypes.def */
     uint8_t rank, element_bytes;
     uint8_t swizzle_bytes; /* 32, 64 or 128; 0: none */
+    /* Fetched at once by the second level of the cache; 0: as it likes. */
+    uint16_t promoted_bytes;
     uint64_t dims[SX_MAP_RANK_MAX];
     uint64_t strides[SX_MAP_RANK_MAX]; /* bytes; the first one is that of an element */
     uint32_t box[SX_MAP_RANK_MAX];

@@ -747,6 +747,18 @@ def test_explain_and_dump():
     assert "vfmadd" in parts[1].read_text()
 
 
+def test_what_the_copy_engine_reads():
+    """Of a module by hand (tests/lib/gen_boxes.h)."""
+    module, folder = ROOT / "tests" / "fuzz" / "seeds" / "fuzz_module" / "boxes.sxm", TMP / "boxes"
+    maps = [{"argument": 0, "element": "f32", "offset": 160, "dims": [40, 20], "stride_bytes": [4, 160], "box": [32, 8],
+             "swizzle_bytes": 128, "promoted_bytes": 256}]
+    sx("module", "dump", module, "-o", folder)
+    assert json.loads((folder / "kernels.json").read_text())["kernels"][0]["launch"][0]["maps"] == maps
+    assert js("module", "show", module, schema="module")["kernels"][0]["parts"][0]["maps"] == maps
+    assert "copies     argument 0: f32 20 x 40 in boxes of 8 x 32, swizzled by 128 bytes" in \
+        sx("explain", "--all", module).stdout.decode()
+
+
 def residual_network(blocks):
     """Convolution, normalisation, ReLU, again without ReLU, addition, ReLU: as PyTorch exports a residual
     network, and its nodes' names."""

@@ -9,6 +9,7 @@
 
 #include "core/core.h"
 #include "tests/lib/gen_block.h"
+#include "tests/lib/gen_boxes.h"
 #include "tests/lib/test.h"
 
 static bool write_file(const char *where, const char *name, const sx_buf *bytes)
@@ -96,6 +97,10 @@ START_TEST(test_write)
     sx_buf_clear(&bytes);
     sx_gen_module_encode(&cx, &rich, &bytes);
     ck_assert(write_file(folder, "fuzz_module/block.sxm", &bytes));
+    sx_gen_boxes_make(&rich);
+    sx_buf_clear(&bytes);
+    sx_gen_module_encode(&cx, &rich, &bytes);
+    ck_assert(write_file(folder, "fuzz_module/boxes.sxm", &bytes));
     sx_buf_fini(&bytes);
     sx_ctx_fini(&cx);
     ck_assert(compile(folder, "ir/mlp", "x86-64-v3"));

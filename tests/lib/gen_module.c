@@ -347,6 +347,8 @@ sx_module sx_gen_module_view(const sx_gen_module_tables *t)
                        .code_count = t->text.ptr != NULL ? t->text.len : 31,
                        .cubin = t->cubin,
                        .cubin_count = t->cubins,
+                       .map = t->map,
+                       .map_count = t->maps,
                        .constants = t->constants,
                        .constants_count = 64,
                        .weights = t->weights,

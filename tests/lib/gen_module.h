@@ -18,9 +18,10 @@ typedef struct {
     sx_module_launch launch[16];
     uint32_t arg[40];
     sx_module_cubin cubin[4];
+    sx_module_map map[4];
     /* How many records of each table above there are. */
     uint32_t symbols, ranges, variants, guards, extents, tensors, kernels, parts, launches, args,
-        cubins;
+        cubins, maps;
     /* One record of each table of the report, if `with_report`. */
     bool with_report;
     sx_module_stage stage;

@@ -18,13 +18,16 @@
  *
  * It is stricter than a driver: it ends the process where memory, code, streams or events are left when the last
  * user of the context has gone, where a context is popped that was not pushed, and at addresses that it gave to
- * nobody in copies. Compiled with SX_FAKE_OLD it lacks cuOccupancyMaxActiveBlocksPerMultiprocessor. */
+ * nobody in copies. Compiled with SX_FAKE_OLD it lacks cuOccupancyMaxActiveBlocksPerMultiprocessor, with
+ * SX_FAKE_11 cuTensorMapEncodeTiled. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/base.h"
 #include "core/simt/run.h"
+#include "tests/client/cuda/fake/image.h"
+#include "tests/client/cuda/fake/map.h"
 
 #define API __attribute__((visibility("default"))) int
 #define ALLOCATIONS_MAX 64
@@ -35,6 +38,7 @@
 #define PARAMETERS_MAX 70
 #define STREAMS_MAX 8
 #define NODES_MAX 4096
+#define MAPS_MAX 2 /* of a kernel */
 
 /* Numbers of cuda.h. */
 enum {
@@ -76,7 +80,8 @@ typedef struct {
     node_kind kind;
     const kernel_function *function;
     unsigned dim[6], shared_bytes;
-    uint64_t value[PARAMETERS_MAX]; /* of parameters */
+    uint64_t value[PARAMETERS_MAX]; /* of parameters; of maps which one it is */
+    uint8_t map[MAPS_MAX][FAKE_MAP_BYTES];
     uint64_t to, from;
     size_t size, pitch, count; /* of a copy; of elements that are filled */
     unsigned element;
@@ -527,31 +532,6 @@ API cuPointerGetAttribute(void *value, int attribute, uint64_t at)
 
 /* ---- code ---- */
 
-/* What is run for an image: itself, if it is text; NULL: nothing. `bytes` [1 << 20] */
-static const char *text_of(const void *image, char *bytes)
-{
-    const uint8_t *elf = image;
-    FILE *file;
-    if (memcmp(elf,
-               "\x7f"
-               "ELF",
-               4) != 0) {
-        return image;
-    }
-    /* e_flags: with ELF ABI 7 the architecture in its low byte, with 8 in the next one. */
-    int arch = elf[8] == 7 ? elf[48] : elf[49];
-    if (arch != driver.capability || driver.cubin[0] == '\0') {
-        return NULL;
-    }
-    file = fopen(driver.cubin, "r");
-    size_t n = file != NULL ? fread(bytes, 1, ((size_t)1 << 20) - 1, file) : 0;
-    if (n == 0 || fclose(file) != 0) {
-        die("no text for a cubin");
-    }
-    bytes[n] = '\0';
-    return bytes;
-}
-
 API cuModuleLoadDataEx(void **module, const void *image, unsigned option_count, int *option,
                        void **value);
 API cuModuleLoadDataEx(void **module, const void *image, unsigned option_count, int *option,
@@ -566,9 +546,9 @@ API cuModuleLoadDataEx(void **module, const void *image, unsigned option_count, 
     if (i == MODULES_MAX || option_count != 2 || option[0] != 5 || option[1] != 6) {
         die("too much code, or options that it does not know");
     }
-    static char instead[(size_t)1 << 20];
+    static char instead[FAKE_TEXT_BYTES];
     code_module *made = &driver.module[i];
-    const char *said = text_of(image, instead);
+    const char *said = fake_image_text(image, driver.capability, driver.cubin, instead);
     if (said == NULL) {
         return NO_BINARY;
     }
@@ -576,7 +556,9 @@ API cuModuleLoadDataEx(void **module, const void *image, unsigned option_count, 
     sx_span text = sx_span_of(said);
     sx_code code = sx_ptx_parse(&made->cx, text, &made->ptx);
     code = code == SX_OK ? sx_ptx_check(&made->cx, made->ptx) : code;
-    if (code == SX_OK && (int)made->ptx->target > driver.capability) {
+    bool here = made->ptx == NULL || (int)made->ptx->target == driver.capability ||
+                (made->ptx->feature == 0 && (int)made->ptx->target < driver.capability);
+    if (code == SX_OK && !here) {
         code = SX_FAIL(&made->cx, SX_INPUT, "code for sm_%u", made->ptx->target);
     }
     if (code != SX_OK) {
@@ -657,12 +639,86 @@ API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int
 }
 #endif
 
-/* Parameters as the interpreter takes them: where a pointer leads into memory, that; numbers as they are. */
-static int read_parameters(const sx_ptx_kernel *kernel, const uint64_t *value,
-                           sx_ptx_argument *argument, sx_ptx_region *region, uint32_t *region_count)
+/* ---- maps of the copy engine ---- */
+
+#ifndef SX_FAKE_11
+API cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *at, const uint64_t *dim,
+                           const uint64_t *stride, const unsigned *box, const unsigned *every,
+                           int interleave, int swizzle, int promotion, int fill);
+API cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *at, const uint64_t *dim,
+                           const uint64_t *stride, const unsigned *box, const unsigned *every,
+                           int interleave, int swizzle, int promotion, int fill)
 {
+    const int words[] = {type, interleave, swizzle, promotion, fill};
+    ENTER(true);
+    return fake_map_encode(map, words, rank, at, dim, stride, box, every) ? 0 : INVALID_VALUE;
+}
+#endif
+
+static sx_ptx_region region_of(const allocation *a)
+{
+    return (sx_ptx_region){.name = "memory of the GPU",
+                           .bytes = a->bytes,
+                           .size = a->size,
+                           .writable = true,
+                           .initialised = true,
+                           .unwatched = true}; /* verification looks for races */
+}
+
+/* The number of the region that an allocation is, from 0 on. */
+static uint32_t region_for(const allocation *a, sx_ptx_region *region, uint32_t *region_count)
+{
+    uint32_t r = 0;
+    while (r < *region_count && region[r].bytes != a->bytes) {
+        r++;
+    }
+    region[r] = region_of(a);
+    *region_count = r == *region_count ? r + 1 : *region_count;
+    return r;
+}
+
+static int read_map(const uint8_t *bytes, sx_ptx_tensor_map *map, sx_ptx_region *region,
+                    uint32_t *region_count)
+{
+    fake_map e;
+    const allocation *a = fake_map_read(bytes, &e) ? find(e.at) : NULL;
+    if (a == NULL) {
+        return ILLEGAL_ADDRESS;
+    }
+    *map = (sx_ptx_tensor_map){.region = region_for(a, region, region_count) + 1,
+                               .offset = e.at - a->at,
+                               .rank = e.rank,
+                               .element_bytes = e.bytes,
+                               .strides = {e.bytes},
+                               .swizzle_bytes = e.swizzle};
+    for (uint32_t d = 0; d < e.rank; d++) {
+        map->dims[d] = e.dim[d];
+        map->strides[d] = d == 0 ? e.bytes : e.stride[d - 1];
+        map->box[d] = e.box[d];
+    }
+    return 0;
+}
+
+static uint64_t parameter_bytes(const sx_ptx_kernel *kernel, uint32_t i)
+{
+    return sx_ptx_variable_bytes(&kernel->parameter[i]);
+}
+
+/* Parameters as the interpreter takes them: where a pointer leads into memory, that; numbers as they are. */
+static int read_parameters(const sx_ptx_kernel *kernel, const node *n, sx_ptx_argument *argument,
+                           sx_ptx_tensor_map *map, sx_ptx_region *region, uint32_t *region_count)
+{
+    const uint64_t *value = n->value;
     for (uint32_t i = 0; i < kernel->parameter_count; i++) {
-        uint32_t bytes = kernel->parameter[i].type == SX_PTX_TYPE_U64 ? 8 : 4;
+        uint64_t bytes = parameter_bytes(kernel, i);
+        if (bytes == FAKE_MAP_BYTES) {
+            int status = read_map(n->map[value[i]], &map[value[i]], region, region_count);
+            if (status != 0) {
+                return status;
+            }
+            argument[i] = (sx_ptx_argument){.map = &map[value[i]]};
+            continue;
+        }
         argument[i] = (sx_ptx_argument){.value = {(const uint8_t *)&value[i], bytes}};
         if (bytes != sizeof(uint64_t)) {
             continue;
@@ -672,17 +728,7 @@ static int read_parameters(const sx_ptx_kernel *kernel, const uint64_t *value,
         if (a == NULL) {
             return ILLEGAL_ADDRESS;
         }
-        uint32_t r = 0;
-        while (r < *region_count && region[r].bytes != a->bytes) {
-            r++;
-        }
-        region[r] = (sx_ptx_region){.name = "memory of the GPU",
-                                    .bytes = a->bytes,
-                                    .size = a->size,
-                                    .writable = true,
-                                    .initialised = true,
-                                    .unwatched = true}; /* verification looks for races */
-        *region_count = r == *region_count ? r + 1 : *region_count;
+        uint32_t r = region_for(a, region, region_count);
         argument[i] = (sx_ptx_argument){.region = r + 1, .offset = at - a->at};
     }
     return 0;
@@ -693,13 +739,14 @@ static int do_launch(const node *n)
     const kernel_function *f = n->function;
     sx_ptx_region region[PARAMETERS_MAX];
     sx_ptx_argument argument[PARAMETERS_MAX];
+    sx_ptx_tensor_map map[MAPS_MAX];
     sx_ptx_outcome outcome;
     sx_ctx cx;
     uint32_t region_count = 0;
     if (f->kernel == NULL) {
         die("a kernel whose code is unloaded");
     }
-    int status = read_parameters(f->kernel, n->value, argument, region, &region_count);
+    int status = read_parameters(f->kernel, n, argument, map, region, &region_count);
     if (status != 0) {
         return driver.lost = status;
     }
@@ -743,8 +790,15 @@ API cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned gr
     if (shared_bytes > f->shared_bytes_max) {
         return INVALID_VALUE;
     }
+    uint32_t maps = 0;
     for (uint32_t i = 0; i < f->kernel->parameter_count; i++) {
-        memcpy(&n.value[i], parameter[i], f->kernel->parameter[i].type == SX_PTX_TYPE_U64 ? 8 : 4);
+        uint64_t bytes = parameter_bytes(f->kernel, i);
+        if (bytes == FAKE_MAP_BYTES && maps == MAPS_MAX) {
+            die("too many maps");
+        }
+        void *to = bytes == FAKE_MAP_BYTES ? (void *)n.map[maps] : (void *)&n.value[i];
+        memcpy(to, parameter[i], bytes);
+        n.value[i] = bytes == FAKE_MAP_BYTES ? maps++ : n.value[i];
     }
     node *kept = captured(stream);
     if (kept != NULL) {
@@ -933,22 +987,4 @@ API cuEventDestroy_v2(void *event)
     (void)event;
     driver.events--;
     return 0;
-}
-
-/* ---- errors ---- */
-
-API cuGetErrorName(int code, const char **name);
-API cuGetErrorName(int code, const char **name)
-{
-    *name = code == LAUNCH_FAILED     ? "CUDA_ERROR_LAUNCH_FAILED"
-            : code == ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
-                                      : "CUDA_ERROR_OF_A_TEST";
-    return 0;
-}
-
-API cuGetErrorString(int code, const char **text);
-API cuGetErrorString(int code, const char **text)
-{
-    *text = "said by the fake driver";
-    return code == 999 ? INVALID_VALUE : 0;
 }
