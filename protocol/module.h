@@ -37,9 +37,6 @@
 #define SX_MODULE_LANES 32u
 #define SX_MODULE_THREADS_MAX 1024u
 #define SX_MODULE_SHARED_BYTES_MAX (227u << 10)
-/* Blocks of a grid along its last index, and along the two before. */
-#define SX_MODULE_BLOCKS_MAX INT32_MAX
-#define SX_MODULE_BLOCKS_OUTER_MAX 65535
 
 typedef struct {
     uint8_t magic[8];

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "core/base/grid.h"
+
 /* Fails with SX_CORRUPT: table, number of the record, and what is wrong with it. */
 #define BAD(cx, table, index, format, ...)                                                   \
     SX_FAIL((cx), SX_CORRUPT, "module " table " %llu: " format, (unsigned long long)(index), \
@@ -423,12 +425,11 @@ static sx_code check_block(sx_ctx *cx, const sx_module_part *part, uint64_t inde
                    part->threads, part->shared_bytes, SX_MODULE_LANES, SX_MODULE_THREADS_MAX,
                    SX_MODULE_SHARED_BYTES_MAX);
     }
-    if (block &&
-        (part->grid[0] > SX_MODULE_BLOCKS_OUTER_MAX || part->grid[1] > SX_MODULE_BLOCKS_OUTER_MAX ||
-         part->grid[2] > SX_MODULE_BLOCKS_MAX)) {
-        return BAD(cx, "part", index, "%lld x %lld x %lld blocks, at most %d x %d x %d",
-                   I(part->grid[0]), I(part->grid[1]), I(part->grid[2]), SX_MODULE_BLOCKS_OUTER_MAX,
-                   SX_MODULE_BLOCKS_OUTER_MAX, SX_MODULE_BLOCKS_MAX);
+    if (block && !sx_grid_fits(part->grid)) {
+        return BAD(cx, "part", index,
+                   "%lld x %lld x %lld blocks, a launch has at most %d x %d x %d", I(part->grid[0]),
+                   I(part->grid[1]), I(part->grid[2]), SX_GRID_YZ_MAX, SX_GRID_YZ_MAX,
+                   SX_GRID_X_MAX);
     }
     return SX_OK;
 }

@@ -4,6 +4,7 @@
 #include "client/runtime/cubin.h"
 #include "client/runtime/device_inside.h"
 #include "client/runtime/maps.h"
+#include "core/base/grid.h"
 #include "core/nvidia/code.h"
 
 /* Is the kernel of the text one for these buffers? A vector program may have a workspace, and takes the points; a block
@@ -136,10 +137,9 @@ static sx_code run_blocks(sx_ctx *cx, sxr_program *program, const sx_module_laun
 {
     const sx_module_part *part = &program->part[index];
     parameters p;
-    SX_ASSERT(part->grid[0] <= SX_MODULE_BLOCKS_OUTER_MAX &&
-              part->grid[1] <= SX_MODULE_BLOCKS_OUTER_MAX && part->grid[2] <= SX_MODULE_BLOCKS_MAX);
-    const sxg_dim grid = {(uint32_t)part->grid[2], (uint32_t)part->grid[1],
-                          (uint32_t)part->grid[0]};
+    uint32_t blocks[3];
+    sx_grid_launched(part->grid, blocks);
+    const sxg_dim grid = {blocks[0], blocks[1], blocks[2]};
     const sxg_dim block = {part->threads, 1, 1};
     give_buffers(program, launch, &p);
     SX_TRY(give_maps(cx, program, launch, index, &p));

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "core/base/grid.h"
 #include "core/tile/fragment.h"
 #include "core/tile/online.h"
 
@@ -46,6 +47,11 @@ static bool check_grid(const block *b)
     if (!ok || b->part->grid[0] != batches || b->part->grid[1] != rows ||
         b->part->grid[2] != columns) {
         (void)sx_refuse(b->g, "the grid is not that of %lld matrices in %lld x %lld blocks",
+                        (long long)batches, (long long)rows, (long long)columns);
+        return false;
+    }
+    if (!sx_grid_fits(b->part->grid)) {
+        (void)sx_refuse(b->g, "%lld x %lld x %lld blocks, more than a launch has",
                         (long long)batches, (long long)rows, (long long)columns);
         return false;
     }

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "core/base/grid.h"
 #include "core/nvidia/assemble.h"
 #include "core/nvidia/code.h"
 #include "core/nvidia/loop.h"
@@ -284,11 +285,9 @@ static sx_code give(sx_ctx *cx, const sx_emulation *what, const sx_ptx_kernel *k
 /* A block for each point. Copies end as late as they may, so that a wait that is missing is seen. */
 static void launch_blocks(const interpreter *in, const sx_emulation *what, sx_ptx_launch *launch)
 {
-    for (uint32_t d = 0; d < 3; d++) {
-        SX_ASSERT(what->grid[d] >= 1 && what->grid[d] <= INT32_MAX);
-    }
-    launch->grid =
-        (sx_ptx_dim){(uint32_t)what->grid[2], (uint32_t)what->grid[1], (uint32_t)what->grid[0]};
+    uint32_t blocks[3];
+    sx_grid_launched(what->grid, blocks);
+    launch->grid = (sx_ptx_dim){blocks[0], blocks[1], blocks[2]};
     launch->block = (sx_ptx_dim){what->threads, 1, 1};
     launch->first_block = (uint64_t)what->first;
     launch->block_count = (uint64_t)what->count;

@@ -10,6 +10,13 @@
 #define TENSOR_MAP_ALIGN 64
 
 /* ---- where the block is ---- */
+static sx_ptx_arg zero(sx_nvidia_block *k)
+{
+    sx_ptx_arg d = sx_ptx_register(&k->l.b, SX_PTX_B32);
+    SX_PTX_PUT(&k->l.b, MOV, SX_PTX_M(SX_PTX_TYPE_B32), d, sx_ptx_imm(0));
+    return d;
+}
+
 static sx_ptx_arg scaled(sx_nvidia_block *k, sx_ptx_arg x, uint32_t factor)
 {
     sx_ptx_arg d = sx_ptx_register(&k->l.b, SX_PTX_B32);
@@ -17,25 +24,45 @@ static sx_ptx_arg scaled(sx_nvidia_block *k, sx_ptx_arg x, uint32_t factor)
     return d;
 }
 
-/* The indices along the dimensions of the batch, the last one fastest. */
-static void split_batch(sx_nvidia_block *k)
+/* Cuts a number into the indices that it holds, the last one fastest. */
+static void split(sx_nvidia_block *k, sx_ptx_arg all, const int64_t *extent, uint32_t count,
+                  sx_ptx_arg *index)
 {
     sx_ptx_builder *b = &k->l.b;
-    if (k->tile->batch_count == 0) {
-        return;
+    uint32_t first = 0; /* the first index that there is more than one of */
+    while (first + 1 < count && extent[first] == 1) {
+        first++;
     }
-    sx_ptx_arg point = sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_Z);
-    for (uint32_t d = k->tile->batch_count; d-- > 0;) {
-        k->batch[d] = point;
-        if (d > 0) {
-            sx_ptx_arg extent = sx_ptx_imm(k->tile->batch[d]);
+    for (uint32_t d = count; d-- > 0;) {
+        SX_ASSERT(extent[d] >= 1 && extent[d] <= INT32_MAX);
+        if (d == first) {
+            index[d] = all;
+        } else if (extent[d] == 1) {
+            index[d] = zero(k);
+        } else {
             sx_ptx_arg rest = sx_ptx_register(b, SX_PTX_B32);
-            k->batch[d] = sx_ptx_register(b, SX_PTX_B32);
-            SX_PTX_PUT(b, REM, SX_PTX_M(SX_PTX_TYPE_U32), k->batch[d], point, extent);
-            SX_PTX_PUT(b, DIV, SX_PTX_M(SX_PTX_TYPE_U32), rest, point, extent);
-            point = rest;
+            index[d] = sx_ptx_register(b, SX_PTX_B32);
+            SX_PTX_PUT(b, REM, SX_PTX_M(SX_PTX_TYPE_U32), index[d], all, sx_ptx_imm(extent[d]));
+            SX_PTX_PUT(b, DIV, SX_PTX_M(SX_PTX_TYPE_U32), rest, all, sx_ptx_imm(extent[d]));
+            all = rest;
         }
     }
+}
+
+/* The point of the grid, by the rule of core/base/grid.h, and the indices along the dimensions of the batch. */
+static void find_point(sx_nvidia_block *k)
+{
+    const sx_tile *tile = k->tile;
+    if (sx_grid_is_folded(k->grid)) {
+        split(k, sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_X), k->grid, 3, k->point);
+    } else {
+        k->point[1] = sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_Y);
+        k->point[2] = sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_X);
+    }
+    if (tile->batch_count > 0 && !sx_grid_is_folded(k->grid)) {
+        k->point[0] = sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_Z);
+    }
+    split(k, k->point[0], tile->batch, tile->batch_count, k->batch);
 }
 
 static void begin_block(sx_nvidia_block *k)
@@ -54,10 +81,9 @@ static void begin_block(sx_nvidia_block *k)
     SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_U32), k->shared, k->memory,
                sx_ptx_imm(k->tile->ring.offset));
     k->thread = sx_nvidia_special(&k->l, SX_PTX_SPECIAL_TID_X);
-    k->first[0] = scaled(k, sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_Y), k->tile->block_rows);
-    k->first[1] =
-        scaled(k, sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_X), k->tile->block_columns);
-    split_batch(k);
+    find_point(k);
+    k->first[0] = scaled(k, k->point[1], k->tile->block_rows);
+    k->first[1] = scaled(k, k->point[2], k->tile->block_columns);
 }
 
 /* ---- stages ---- */
@@ -84,13 +110,6 @@ static void wait_for_stage(sx_nvidia_block *k)
 {
     SX_PTX_PUT(&k->l.b, CP_WAIT, SX_PTX_M(0), sx_ptx_imm(k->tile->ring.depth - 2));
     SX_PTX_PUT(&k->l.b, BAR_SYNC, SX_PTX_M(0), sx_ptx_imm(0));
-}
-
-static sx_ptx_arg zero(sx_nvidia_block *k)
-{
-    sx_ptx_arg d = sx_ptx_register(&k->l.b, SX_PTX_B32);
-    SX_PTX_PUT(&k->l.b, MOV, SX_PTX_M(SX_PTX_TYPE_B32), d, sx_ptx_imm(0));
-    return d;
 }
 
 /* Steps of k in the last stage, which may not be whole. Matrix instructions make whole groups, of zeros at the end. */
@@ -375,6 +394,7 @@ sx_code sx_nvidia_of_tile(sx_ctx *cx, const sx_kernel *kernel, uint32_t part, sx
     }
     (void)snprintf(name, sizeof(name), "%s_p%u", kernel->name, part);
     k->tile = tile;
+    memcpy(k->grid, kernel->part[part].grid, sizeof(k->grid));
     k->l.cx = cx;
     k->l.kernel = kernel;
     k->l.part = &tile->map;

@@ -1,8 +1,9 @@
 /* tile.h - programs of blocks (core/tile/program.h) as PTX.
  *
  * A part with a tile becomes an entry NAME_pP whose parameters are a pointer to each buffer, in their order. A block of
- * the grid is a point of the part's grid: %ctaid.x its last index, %ctaid.y, %ctaid.z its first. Blocks have
- * tile->threads threads, which the entry requires, and tile->shared_bytes bytes of dynamic shared memory.
+ * the grid is a point of the part's grid by the rule of core/base/grid.h: %ctaid.x its last index, %ctaid.y, %ctaid.z
+ * its first, or %ctaid.x all of them, which the entry then divides. Blocks have tile->threads threads, which the entry
+ * requires, and tile->shared_bytes bytes of dynamic shared memory.
  *
  * Where the loading and the computing role have the same warps, each step waits for its stage (cp.async.wait_group),
  * meets at one barrier, which also frees the stage of the step before, fills that one and computes. Bytes of a tile

@@ -1,6 +1,7 @@
 /* tile_inside.h - what the files share that make PTX of a block's program. */
 #ifndef SX_CORE_NVIDIA_TILE_INSIDE_H
 #define SX_CORE_NVIDIA_TILE_INSIDE_H
+#include "core/base/grid.h"
 #include "core/nvidia/loop.h"
 #include "core/nvidia/loop_inside.h"
 #include "core/tile/fragment.h"
@@ -36,6 +37,8 @@ typedef struct {
     sx_ptx_arg thread;   /* its number in the block */
     sx_ptx_arg memory;   /* the address of the block's shared memory */
     sx_ptx_arg shared;   /* of stage 0 */
+    int64_t grid[3];     /* of the part */
+    sx_ptx_arg point[3]; /* which point of it the block is */
     sx_ptx_arg first[2]; /* the row and the column with which the block begins */
     sx_ptx_arg batch[SX_RANK_MAX];
     sx_nvidia_copy copy[2];

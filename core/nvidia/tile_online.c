@@ -540,8 +540,8 @@ sx_code sx_nvidia_begin_online(sx_nvidia_block *k)
     }
     o->of = tile->online;
     SX_TRY(find_moves(k));
-    k->first[0] = sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_Y);
-    SX_PTX_PUT(&k->l.b, MUL, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_U32), k->first[0], k->first[0],
+    k->first[0] = sx_ptx_register(&k->l.b, SX_PTX_B32);
+    SX_PTX_PUT(&k->l.b, MUL, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_U32), k->first[0], k->point[1],
                sx_ptx_imm(o->of->query->block_rows));
     make_variables(k);
     with_query(k, fetch_query);

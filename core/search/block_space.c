@@ -2,13 +2,13 @@
  * holds, and how many stages there are. All of them are powers of two, as the layouts of core/tile want it.
  *
  * What a phase drops for the tile of a block, or of a warp, is dropped with all that would stand inside. */
+#include "core/base/grid.h"
 #include "core/search/space.h"
 
 #define WARPS_MAX 8 /* of a block */
 #define LANE_ROWS \
     4 /* lanes of a warp that stand one above the other, without matrix instructions */
 #define LITTLE_LESS 0.995    /* times the price with a stage less: more stages are of no use */
-#define GRID_MOST UINT16_MAX /* points of a grid along its first dimension */
 #define COPY_BYTES 16        /* the widest copy to shared memory */
 #define STAGE_BYTES_LEAST 32 /* of a row of a stage: a sector */
 #define STAGE_BYTES_MOST 128 /* all banks of shared memory */
@@ -28,6 +28,7 @@ typedef struct {
     const sx_block_problem *problem;
     const sx_matrix_instruction *matrix; /* NULL: each thread multiplies by itself */
     int64_t element;                     /* bytes of the wider factor */
+    bool crowded;                        /* small tiles make more blocks than a launch has */
     sx_block_tiles t;
 } blocks;
 
@@ -189,6 +190,16 @@ static sx_code price_lane_warps(blocks *b)
     return SX_OK;
 }
 
+/* Has a launch as many blocks as tiles of this size make? */
+static bool can_launch(const blocks *b, int64_t rows, int64_t columns)
+{
+    const int64_t *extent = b->space->a->extent;
+    int64_t slices = b->t.apart ? extent[SX_ROLE_SUM] / b->t.slice : 1; /* a part of the batch */
+    int64_t grid[3] = {0, sx_ceil_div_i64(extent[SX_ROLE_ROW], rows),
+                       sx_ceil_div_i64(extent[SX_ROLE_COLUMN], columns)};
+    return sx_mul_i64(extent[SX_ROLE_BATCH], slices, &grid[0]) && sx_grid_fits(grid);
+}
+
 /* The phase that drops tiles of this size for a block, or NULL. */
 static uint32_t *block_phase(const blocks *b)
 {
@@ -205,12 +216,17 @@ static uint32_t *block_phase(const blocks *b)
     if (high || wide) {
         return &result->dropped_alignment; /* half of it would be outside of the problem */
     }
+    if (b->crowded && !can_launch(b, b->t.rows, b->t.columns)) {
+        return &result->dropped_resources;
+    }
     bool wanted = sx_search_wants(b->space, sx_cost_block_least(b->problem, &b->t));
     return wanted ? NULL : &result->dropped_bound;
 }
 
 static sx_code price_blocks(blocks *b)
 {
+    b->crowded = !can_launch(b, block_rows[SX_COUNT(block_rows) - 1],
+                             block_columns[SX_COUNT(block_columns) - 1]);
     for (uint32_t r = 0; r < SX_COUNT(block_rows); r++) {
         for (uint32_t c = 0; c < SX_COUNT(block_columns); c++) {
             b->t.rows = block_rows[r];
@@ -245,9 +261,15 @@ sx_code sx_search_blocks(sx_search_space *space, const sx_matrix_instruction *ma
         b.t.matrix_steps = matrix->steps;
         b.t.slice = sx_matrix_slice(matrix, a->extent[SX_ROLE_SUM]);
     }
+    if (matrix != NULL && !can_launch(&b, block_rows[0], block_columns[0])) {
+        /* without blocks it would be computed under another numerics plan */
+        return SX_FAIL(
+            space->cx, SX_LIMIT,
+            "%lld products of %lld x %lld: more blocks of threads than the %d of a launch",
+            (long long)a->extent[SX_ROLE_BATCH], (long long)a->extent[SX_ROLE_ROW],
+            (long long)a->extent[SX_ROLE_COLUMN], SX_GRID_X_MAX);
+    }
     SX_TRY(price_blocks(&b));
-    int64_t slices = b.t.slice != 0 ? a->extent[SX_ROLE_SUM] / b.t.slice : 1;
-    bool fits = a->extent[SX_ROLE_BATCH] <= GRID_MOST / slices; /* they are a part of the batch */
-    b.t.apart = b.t.slice != 0 && fits && sx_slices_apart(a);
+    b.t.apart = b.t.slice != 0 && sx_slices_apart(a);
     return b.t.apart ? price_blocks(&b) : SX_OK;
 }

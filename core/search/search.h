@@ -39,7 +39,8 @@ typedef struct {
 
 /* Ranks the schedules of a kernel and keeps the `keep` (1 .. SX_SEARCH_KEEP) cheapest ones. `rhs_constant` is as for
  * sx_cost_schedule.
- *   errors   SX_UNIMPLEMENTED there is no code generator for the device */
+ *   errors   SX_UNIMPLEMENTED there is no code generator for the device; SX_LIMIT more blocks than a launch has, where
+ *            only blocks have the numerics plan of the types */
 sx_code sx_search_kernel(sx_ctx *cx, const sx_analysis *analysis, const sx_device *device,
                          bool rhs_constant, uint32_t keep, sx_search_result *result);
 

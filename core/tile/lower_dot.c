@@ -482,12 +482,12 @@ static sx_code make_part(lowering *w)
                                sx_ceil_div_i64(tile->columns, tile->block_columns)},
                       .tile = tile,
                       .var_count = 3};
-    if (part->grid[0] > UINT16_MAX || part->grid[1] > UINT16_MAX) {
-        return SX_FAIL(w->l.cx, SX_LIMIT, "kernel %s: a grid of %lld x %lld, at most %d each",
-                       w->l.kernel->name, (long long)part->grid[0], (long long)part->grid[1],
-                       UINT16_MAX);
-    }
-    return sx_tile_check(w->l.cx, w->l.kernel, part);
+    return sx_grid_fits(part->grid)
+               ? sx_tile_check(w->l.cx, w->l.kernel, part)
+               : SX_FAIL(w->l.cx, SX_LIMIT,
+                         "kernel %s: %lld x %lld x %lld blocks, more than a launch has",
+                         w->l.kernel->name, (long long)part->grid[0], (long long)part->grid[1],
+                         (long long)part->grid[2]);
 }
 
 sx_code sx_tile_lower_dot(sx_ctx *cx, const sx_tile_unit *unit, const char *name,

@@ -1,6 +1,7 @@
 /* lower_inside.h - inside core/tile: what lowerings to programs of blocks have in common. */
 #ifndef SX_CORE_TILE_LOWER_INSIDE_H
 #define SX_CORE_TILE_LOWER_INSIDE_H
+#include "core/base/grid.h"
 #include "core/loop/lower.h"
 #include "core/tile/program.h"
 

@@ -419,12 +419,12 @@ static sx_code make_part(lowering *w)
                       .tile = w->tile,
                       .var_count = 3};
     w->l.kernel->part_count = 1;
-    if (part->grid[0] > UINT16_MAX || part->grid[1] > UINT16_MAX) {
-        return SX_FAIL(w->l.cx, SX_LIMIT, "kernel %s: a grid of %lld x %lld, at most %d each",
-                       w->l.kernel->name, (long long)part->grid[0], (long long)part->grid[1],
-                       UINT16_MAX);
-    }
-    return sx_tile_check(w->l.cx, w->l.kernel, part);
+    return sx_grid_fits(part->grid)
+               ? sx_tile_check(w->l.cx, w->l.kernel, part)
+               : SX_FAIL(w->l.cx, SX_LIMIT,
+                         "kernel %s: %lld x %lld x %lld blocks, more than a launch has",
+                         w->l.kernel->name, (long long)part->grid[0], (long long)part->grid[1],
+                         (long long)part->grid[2]);
 }
 
 static sx_code lower(lowering *w, sx_kernel **kernel)

@@ -274,8 +274,8 @@ END_TEST
     FAULT(part_shared, (t->part[0].threads = 64, t->part[0].shared_bytes = 232449),                \
           "a block of 64 threads with 232449 bytes")                                               \
     FAULT(part_shared_of_none, t->part[0].shared_bytes = 4, "a block of 0 threads with 4 bytes")   \
-    FAULT(part_blocks, (t->part[1].threads = 32, t->part[1].grid[1] = 65536),                      \
-          "part 1: 1 x 65536 x 1 blocks, at most 65535 x 65535 x 2147483647")                      \
+    FAULT(part_blocks, (t->part[1].threads = 32, t->part[1].grid[1] = INT64_C(1) << 31),           \
+          "part 1: 1 x 2147483648 x 1 blocks, a launch has at most 65535 x 65535 x 2147483647")    \
     FAULT(part_of_processor, t->part[1].threads = 32,                                              \
           "kernel 1: part 0: a block of 32 threads, in code for x86-64")                           \
     FAULT(kernel_kind, t->kernel[0].kind = 99, "kernel 0: kind 99")                                \

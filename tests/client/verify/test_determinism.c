@@ -5,6 +5,7 @@
 #include "core/ir/num.h"
 #include "core/kernel/online_blocks.h"
 #include "core/loop/lower.h"
+#include "core/search/search.h"
 #include "tests/core/loop/nodes.h"
 
 static sx_ctx cx;
@@ -306,6 +307,74 @@ START_TEST(test_kernels_keep_their_bits)
 }
 END_TEST
 
+/* ---- more points than y and z of a launch have ---- */
+
+static node tiny_products(sx_dtype t, int64_t batch)
+{
+    sx_attr attr = {.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs};
+    sx_type x[2] = {TYPE(t, batch, 2, 8), TYPE(t, batch, 8, 8)};
+    attr.lhs_batch = attr.rhs_batch = (sx_ints){1, {0}};
+    attr.lhs_contract = (sx_ints){1, {2}};
+    attr.rhs_contract = (sx_ints){1, {1}};
+    return lift(&cx, SX_OP_DOT_GENERAL, &attr, x, 2);
+}
+
+/* The plan of every schedule that is kept is that of the first one of a single product. */
+static void hold_plan(sx_dtype t, int64_t batch, const char *device, uint64_t *plan)
+{
+    const void *argument[SX_FUSED_ARGS_MAX];
+    node n = tiny_products(t, batch);
+    n.raw[0] = n.raw[1] = sx_alloc(&cx, 16 * 8 * sizeof(double)); // not read
+    sxv_subject s = subject_of(&n, device, argument);
+    sx_search_result found;
+    uint64_t numerics;
+    ck_sx_ok(&cx,
+             sx_search_kernel(&cx, analysis_of(&cx, &n), s.device, false, SX_SEARCH_KEEP, &found));
+    ck_assert_uint_gt(found.matrix_count, 0);
+    for (uint32_t i = 0; i < found.matrix_count; i++) {
+        ck_sx_ok(&cx, sxv_numerics_of(&cx, &s, &found.best[i].schedule, &numerics));
+        *plan = *plan == 0 ? numerics : *plan;
+        ck_assert_msg(numerics == *plan, "%s: %s in a batch of %lld: another plan", device,
+                      sx_dtype_name(t), (long long)batch);
+    }
+}
+
+START_TEST(test_plans_beyond_a_launch)
+{
+    static const int64_t batch[] = {1, 65535, 65536, 70000, 16777216};
+    static const char *const gpus[] = {"a100", "h100"};
+    for (uint32_t i = 0; i < 4; i++) {
+        uint64_t plan = 0;
+        for (uint32_t k = 0; k < SX_COUNT(batch); k++) {
+            hold_plan(i % 2 == 0 ? SX_BF16 : SX_F16, batch[k], gpus[i / 2], &plan);
+        }
+    }
+}
+END_TEST
+
+/* More products than blocks along z: the bits of each alone, at places on both sides of the last block along z. */
+START_TEST(test_batches_beyond_a_launch)
+{
+    int64_t one = 1;
+    const void *argument[SX_FUSED_ARGS_MAX];
+    sx_rng rng = {seed};
+    node n = tiny_products(SX_BF16, SX_SANITIZED ? 5000 : 65600); /* ten times slower there */
+    fill(&n, &rng);
+    sxv_subject s = subject_of(&n, "a100", argument);
+    sxv_base base;
+    sxv_evidence e;
+    ck_sx_ok(&cx, sxv_base_make(&cx, &s, &base));
+    sxv_trials trials = trials_of(&one, 1);
+    trials.schedules = 0;
+    for (uint32_t i = 0; i < 24; i++) {
+        trials.seed = seed + i; /* other places */
+        ck_sx_ok(&cx, sxv_try(&cx, &s, &base, &trials, &e));
+        ck_assert_msg(!e.differs && e.left_out == 0 && e.extents == 3 && e.positions >= 1, "%s",
+                      e.difference);
+    }
+}
+END_TEST
+
 /* ---- elements narrower than f32: the f32 kernel on what they widen to, rounded once at the end ---- */
 
 static node product(sx_dtype t, int64_t m, int64_t k, int64_t n)
@@ -521,6 +590,12 @@ int main(void)
     tcase_add_loop_test(tests, test_planted_faults_are_found, 0,
                         (int)(FAULT_COUNT * SX_COUNT(devices)));
     tcase_add_loop_test(tests, test_planted_fault_of_attention_is_found, 0, 2);
+    suite_add_tcase(suite, tests);
+    tests = tcase_create("beyond");
+    tcase_set_timeout(tests, 120);
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, test_plans_beyond_a_launch);
+    tcase_add_test(tests, test_batches_beyond_a_launch);
     suite_add_tcase(suite, tests);
     return sx_test_main(suite);
 }

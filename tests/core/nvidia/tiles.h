@@ -192,29 +192,39 @@ static inline void tiles_give_map(launches *l, const sx_tile *tile, uint32_t whi
     l->argument[i] = (sx_ptx_argument){.map = &l->map[i]};
 }
 
-/* Runs the block's program, at most so many instructions of all threads if that is not 0. */
+/* A launch of the block's program. */
+static inline void tiles_begin(launches *l, const sx_kernel *kernel, const sx_ptx_module *module,
+                               const node *n, uint8_t *out)
+{
+    const sx_part *part = &kernel->part[0];
+    ck_assert(kernel->part_count == 1 && part->tile != NULL);
+    bool folded = part->grid[0] > 65535 || part->grid[1] > 65535; /* as docs/MODULE.md has it */
+    uint32_t all = (uint32_t)(part->grid[0] * part->grid[1] * part->grid[2]);
+    launch_begin(l, module, module->kernel[0].name,
+                 folded ? (sx_ptx_dim){all, 1, 1}
+                        : (sx_ptx_dim){(uint32_t)part->grid[2], (uint32_t)part->grid[1],
+                                       (uint32_t)part->grid[0]},
+                 (sx_ptx_dim){part->tile->threads, 1, 1});
+    l->launch.dynamic_shared_bytes = part->tile->shared_bytes;
+    for (uint32_t k = 0; k < n->count; k++) {
+        launch_in(l, "argument", n->raw[k], bytes_of(&n->input[k]));
+    }
+    launch_out(l, "result", out, bytes_of(&n->result));
+    for (uint32_t i = 0; i < 2 && part->tile->by_engine; i++) {
+        tiles_give_map(l, part->tile, i);
+        l->launch.shared_bytes_max = SX_SMEM_BYTES_MAX;
+    }
+}
+
+/* Runs it, at most so many instructions of all threads if that is not 0. */
 static inline sx_code tiles_run_within(sx_ctx *cx, const sx_kernel *kernel,
                                        const sx_ptx_module *module, const node *n, uint64_t seed,
                                        bool lazy, uint8_t *out, uint64_t instructions_max,
                                        sx_ptx_statistics *statistics)
 {
     launches l;
-    const sx_part *part = &kernel->part[0];
-    ck_assert(kernel->part_count == 1 && part->tile != NULL);
-    launch_begin(
-        &l, module, module->kernel[0].name,
-        (sx_ptx_dim){(uint32_t)part->grid[2], (uint32_t)part->grid[1], (uint32_t)part->grid[0]},
-        (sx_ptx_dim){part->tile->threads, 1, 1});
-    l.launch.dynamic_shared_bytes = part->tile->shared_bytes;
+    tiles_begin(&l, kernel, module, n, out);
     l.launch.instructions_max = instructions_max;
-    for (uint32_t k = 0; k < n->count; k++) {
-        launch_in(&l, "argument", n->raw[k], bytes_of(&n->input[k]));
-    }
-    launch_out(&l, "result", out, bytes_of(&n->result));
-    for (uint32_t i = 0; i < 2 && part->tile->by_engine; i++) {
-        tiles_give_map(&l, part->tile, i);
-        l.launch.shared_bytes_max = SX_SMEM_BYTES_MAX;
-    }
     sx_code code = launch_run(cx, &l, seed, lazy);
     if (statistics != NULL) {
         *statistics = l.outcome.statistics;
