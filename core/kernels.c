@@ -418,11 +418,14 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
     const sx_analysis *a = s->analysis;
     bool rhs_constant = a->kind == SX_KERNEL_DOT && pipe->tensor[s->tensor[a->rhs]].constant;
     sx_search_result search;
-    SX_TRY(sx_search_kernel(cx, a, pipe->device, rhs_constant, SX_SEARCH_KEEP, &search));
+    SX_TRY(sx_search_first(cx, a, pipe->device, rhs_constant, SX_SEARCH_KEEP, &search));
     sx_verdict verdict = {.text = "no candidate"};
     char slower[sizeof(verdict.text)] = ""; /* why a cheaper candidate is not taken */
     bool proven = false;
     for (uint32_t c = 0; c < 2 * search.best_count; c++) {
+        if (c == search.best_count && search.more) { /* no block could be emitted */
+            SX_TRY(sx_search_rest(cx, a, pipe->device, rhs_constant, &search));
+        }
         const sx_search_candidate *candidate = &search.best[c % search.best_count];
         bool spills = c >= search.best_count; /* none fits its registers: the last resort */
         sx_kernel *kernel;

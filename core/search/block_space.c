@@ -219,14 +219,19 @@ static uint32_t *block_phase(const blocks *b)
     if (b->crowded && !can_launch(b, b->t.rows, b->t.columns)) {
         return &result->dropped_resources;
     }
-    bool wanted = sx_search_wants(b->space, sx_cost_block_least(b->problem, &b->t));
-    return wanted ? NULL : &result->dropped_bound;
+    return NULL;
 }
 
-static sx_code price_blocks(blocks *b)
+/* A tile of a block that is left, and the least that schedules with it cost. */
+typedef struct {
+    int64_t rows, columns;
+    double least_ns;
+} tile;
+
+/* All of them, the one that may be cheapest first. */
+static sx_code order_blocks(blocks *b, tile *order, uint32_t *count)
 {
-    b->crowded = !can_launch(b, block_rows[SX_COUNT(block_rows) - 1],
-                             block_columns[SX_COUNT(block_columns) - 1]);
+    *count = 0;
     for (uint32_t r = 0; r < SX_COUNT(block_rows); r++) {
         for (uint32_t c = 0; c < SX_COUNT(block_columns); c++) {
             b->t.rows = block_rows[r];
@@ -236,8 +241,32 @@ static sx_code price_blocks(blocks *b)
                 SX_TRY(sx_search_drop(b->space, phase, (uint32_t)INSIDE_BLOCK));
                 continue;
             }
-            SX_TRY(b->matrix != NULL ? price_matrix_warps(b) : price_lane_warps(b));
+            double ns = sx_cost_block_least(b->problem, &b->t);
+            uint32_t at = (*count)++;
+            for (; at > 0 && order[at - 1].least_ns > ns; at--) {
+                order[at] = order[at - 1];
+            }
+            order[at] = (tile){b->t.rows, b->t.columns, ns};
         }
+    }
+    return SX_OK;
+}
+
+static sx_code price_blocks(blocks *b)
+{
+    b->crowded = !can_launch(b, block_rows[SX_COUNT(block_rows) - 1],
+                             block_columns[SX_COUNT(block_columns) - 1]);
+    tile order[SX_COUNT(block_rows) * SX_COUNT(block_columns)];
+    uint32_t count;
+    SX_TRY(order_blocks(b, order, &count));
+    for (uint32_t i = 0; i < count; i++) {
+        b->t.rows = order[i].rows;
+        b->t.columns = order[i].columns;
+        if (!sx_search_wants(b->space, order[i].least_ns)) { /* nor any that follows */
+            return sx_search_drop(b->space, &b->space->result->dropped_bound,
+                                  (count - i) * (uint32_t)INSIDE_BLOCK);
+        }
+        SX_TRY(b->matrix != NULL ? price_matrix_warps(b) : price_lane_warps(b));
     }
     return SX_OK;
 }

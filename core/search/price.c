@@ -19,7 +19,7 @@ static sx_code price_fused(sx_ctx *cx, const sx_device *device, const int64_t *s
     SX_TRY(
         sx_analysis_of_checked(cx, fused, s->input, s->input_count, s->result, symbol_value, &a));
     bool constant = a.kind == SX_KERNEL_DOT && is_constant(s, a.rhs);
-    SX_TRY(sx_search_kernel(cx, &a, device, constant, 1, &found));
+    SX_TRY(sx_search_first(cx, &a, device, constant, 1, &found));
     cost->arithmetic = a.arithmetic;
     cost->flops = a.work;
     cost->bytes = a.bytes;

@@ -1,5 +1,7 @@
 #include "core/search/search.h"
 
+#include <string.h>
+
 #include "core/search/space.h"
 #include "core/target/target.h"
 
@@ -58,43 +60,28 @@ const sx_matrix_instruction *sx_search_matrix(const sx_analysis *a,
     return NULL;
 }
 
-sx_code sx_search_block(sx_ctx *cx, const sx_analysis *a, const sx_device *device,
-                        const sx_matrix_instruction *matrix, uint32_t keep_count,
-                        sx_search_result *result)
+static sx_code search_block(const sx_search_space *of, const sx_matrix_instruction *matrix,
+                            uint32_t keep_count, sx_search_result *result)
 {
-    SX_ASSERT(keep_count >= 1 && keep_count <= SX_SEARCH_KEEP && device->block_threads > 0);
-    *result = (sx_search_result){.keep = keep_count, .floor_ns = sx_cost_floor(device, a)};
-    if (sx_search_takes_blocks(a)) {
+    SX_ASSERT(keep_count >= 1 && keep_count <= SX_SEARCH_KEEP && of->device->block_threads > 0);
+    *result = (sx_search_result){.keep = keep_count, .floor_ns = sx_cost_floor(of->device, of->a)};
+    if (sx_search_takes_blocks(of->a)) {
         sx_analysis blocks;
-        sx_analysis_of_blocks(a, &blocks);
-        sx_search_space space = {cx, device, &blocks, false, result};
+        sx_analysis_of_blocks(of->a, &blocks);
+        sx_search_space space = *of;
+        space.a = &blocks;
+        space.result = result;
         SX_TRY(sx_search_blocks(&space, matrix));
     }
     return SX_OK;
 }
 
-static void add_counts(sx_search_result *to, const sx_search_result *from)
+sx_code sx_search_block(sx_ctx *cx, const sx_analysis *a, const sx_device *device,
+                        const sx_matrix_instruction *matrix, uint32_t keep_count,
+                        sx_search_result *result)
 {
-    to->considered += from->considered;
-    to->dropped_bound += from->dropped_bound;
-    to->dropped_roofline += from->dropped_roofline;
-    to->dropped_alignment += from->dropped_alignment;
-    to->dropped_resources += from->dropped_resources;
-}
-
-/* Those of `blocks` come first, or among those of `result` by their cost. Half of the places are for each. */
-static void join(sx_search_result *result, const sx_search_result *blocks, bool first)
-{
-    sx_search_result others = *result;
-    uint32_t b = 0, o = 0;
-    add_counts(result, blocks);
-    result->best_count = 0;
-    while (result->best_count < result->keep && (b < blocks->best_count || o < others.best_count)) {
-        bool block = b < blocks->best_count && (first || o == others.best_count ||
-                                                blocks->best[b].cost_ns <= others.best[o].cost_ns);
-        result->best[result->best_count++] = block ? blocks->best[b++] : others.best[o++];
-    }
-    result->matrix_count = first ? b : 0;
+    const sx_search_space space = {.cx = cx, .device = device, .a = a};
+    return search_block(&space, matrix, keep_count, result);
 }
 
 static bool runs_blocks(const sx_target *target)
@@ -104,74 +91,135 @@ static bool runs_blocks(const sx_target *target)
            (target->spaces >> SX_SPACE_SHARED & 1) != 0;
 }
 
-/* Adds block schedules to those of the loop IR. */
-static sx_code search_blocks(sx_search_space *space)
+/* Block schedules have half of the places. With a matrix instruction they come first, and those of the loop IR are left
+ * for sx_search_rest; without one, those of the loop IR come in between, as cheap as they are. */
+static sx_code search_contractions(sx_search_space *space)
 {
     const sx_analysis *a = space->a;
     const sx_target *target = sx_target_find(NULL, space->device->target);
     sx_search_result *result = space->result;
-    sx_search_result found;
     if (!runs_blocks(target) || space->device->block_threads == 0 || !sx_search_takes_blocks(a)) {
-        return SX_OK;
+        return sx_search_dot(space);
     }
     const sx_matrix_instruction *matrix = sx_search_matrix(a, target->matrix, target->matrix_count);
     sx_dtype lane = a->lane_bytes == 8 ? SX_F64 : SX_F32;
     bool lanes = a->input[a->lhs].dtype == lane && a->input[a->rhs].dtype == lane;
     if (matrix == NULL && !lanes) {
-        return SX_OK;
+        return sx_search_dot(space);
     }
-    uint32_t half = (result->keep + 1) / 2;
-    SX_TRY(sx_search_block(space->cx, a, space->device, matrix, half, &found));
-    join(result, &found, matrix != NULL);
+    uint32_t places = result->keep;
+    SX_TRY(search_block(space, matrix, (places + 1) / 2, result));
+    result->keep = places;
+    if (matrix == NULL || result->best_count == 0) {
+        return sx_search_dot(space);
+    }
+    result->matrix_count = result->best_count;
+    result->more = result->best_count < places;
     return SX_OK;
 }
 
-/* The same for online sums: matrix instructions come first where they can be taken. */
-static sx_code search_online_blocks(sx_search_space *space)
+/* The same for online sums: blocks only multiply by matrix instructions. */
+static sx_code search_online(sx_search_space *space)
 {
     const sx_target *target = sx_target_find(NULL, space->device->target);
     sx_search_result *result = space->result;
-    sx_search_result found = {.keep = (result->keep + 1) / 2, .floor_ns = result->floor_ns};
     if (!runs_blocks(target) || space->device->block_threads == 0) {
-        return SX_OK;
+        return sx_search_online(space);
     }
     const sx_matrix_instruction *matrix =
         sx_search_online_matrix(space->a, target->matrix, target->matrix_count);
     if (matrix == NULL) {
-        return SX_OK;
+        return sx_search_online(space);
     }
-    sx_search_space blocks = *space;
-    blocks.result = &found;
-    SX_TRY(sx_search_online_blocks(&blocks, matrix));
-    join(result, &found, true);
+    uint32_t places = result->keep;
+    result->keep = (places + 1) / 2;
+    SX_TRY(sx_search_online_blocks(space, matrix));
+    result->keep = places;
+    if (result->best_count == 0) {
+        return sx_search_online(space);
+    }
+    result->matrix_count = result->best_count;
+    result->more = result->best_count < places;
     return SX_OK;
+}
+
+static sx_code search(sx_search_space *space)
+{
+    sx_search_result *result = space->result;
+    switch (space->a->kind) {
+    case SX_KERNEL_DOT: SX_TRY(search_contractions(space)); break;
+    case SX_KERNEL_ONLINE: SX_TRY(search_online(space)); break;
+    case SX_KERNEL_MAP:
+    case SX_KERNEL_ROW: SX_TRY(sx_search_rows(space)); break;
+    }
+    SX_ASSERT(result->best_count > 0);
+    SX_ASSERT(result->best[0].cost_ns >= result->floor_ns);
+    return SX_OK;
+}
+
+/* Schedules of the loop IR, behind those of blocks whatever they cost. */
+static sx_code search_rest(sx_search_space *space)
+{
+    sx_search_result *result = space->result, others = *result;
+    SX_ASSERT(result->more && result->best_count < result->keep);
+    others.best_count = 0;
+    others.keep = result->keep - result->best_count;
+    others.more = false;
+    space->result = &others;
+    bool online = space->a->kind == SX_KERNEL_ONLINE;
+    sx_code code = online ? sx_search_online(space) : sx_search_dot(space);
+    space->result = result;
+    if (code != SX_OK) {
+        return code;
+    }
+    sx_search_result both = others; /* with the counts of all */
+    both.keep = result->keep;
+    both.best_count = result->best_count + others.best_count;
+    memcpy(both.best, result->best, result->best_count * sizeof(both.best[0]));
+    memcpy(both.best + result->best_count, others.best, others.best_count * sizeof(both.best[0]));
+    *result = both;
+    return SX_OK;
+}
+
+static sx_code search_some(sx_ctx *cx, const sx_analysis *a, const sx_device *device,
+                           bool rhs_constant, bool all, uint32_t keep_count,
+                           sx_search_result *result)
+{
+    SX_ASSERT(keep_count >= 1 && keep_count <= SX_SEARCH_KEEP);
+    sx_device of_lanes = *device; /* f64 and i64: half as many in a vector register */
+    of_lanes.lanes = sx_device_lanes(device, a->lane_bytes);
+    *result = (sx_search_result){.keep = keep_count, .floor_ns = sx_cost_floor(&of_lanes, a)};
+    if (device->target == NULL) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "target %s: no code generator", device->name);
+    }
+    sx_search_space space = {cx, &of_lanes, a, rhs_constant, result, all};
+    return search(&space);
+}
+
+sx_code sx_search_first(sx_ctx *cx, const sx_analysis *a, const sx_device *device,
+                        bool rhs_constant, uint32_t keep_count, sx_search_result *result)
+{
+    return search_some(cx, a, device, rhs_constant, false, keep_count, result);
+}
+
+sx_code sx_search_rest(sx_ctx *cx, const sx_analysis *a, const sx_device *device, bool rhs_constant,
+                       sx_search_result *result)
+{
+    sx_device of_lanes = *device;
+    of_lanes.lanes = sx_device_lanes(device, a->lane_bytes);
+    sx_search_space space = {cx, &of_lanes, a, rhs_constant, result, false};
+    return result->more ? search_rest(&space) : SX_OK;
 }
 
 sx_code sx_search_kernel(sx_ctx *cx, const sx_analysis *a, const sx_device *device,
                          bool rhs_constant, uint32_t keep_count, sx_search_result *result)
 {
-    SX_ASSERT(keep_count >= 1 && keep_count <= SX_SEARCH_KEEP);
-    sx_device of_lanes = *device; /* f64 and i64: half as many in a vector register */
-    of_lanes.lanes = sx_device_lanes(device, a->lane_bytes);
-    device = &of_lanes;
-    *result = (sx_search_result){.keep = keep_count, .floor_ns = sx_cost_floor(device, a)};
-    if (device->target == NULL) {
-        return SX_FAIL(cx, SX_UNIMPLEMENTED, "target %s: no code generator", device->name);
-    }
-    sx_search_space space = {cx, device, a, rhs_constant, result};
-    switch (a->kind) {
-    case SX_KERNEL_DOT:
-        SX_TRY(sx_search_dot(&space));
-        SX_TRY(search_blocks(&space));
-        break;
-    case SX_KERNEL_ONLINE:
-        SX_TRY(sx_search_online(&space));
-        SX_TRY(search_online_blocks(&space));
-        break;
-    case SX_KERNEL_MAP:
-    case SX_KERNEL_ROW: SX_TRY(sx_search_rows(&space)); break;
-    }
-    SX_ASSERT(result->best_count > 0);
-    SX_ASSERT(result->best[0].cost_ns >= result->floor_ns);
-    return SX_OK;
+    SX_TRY(sx_search_first(cx, a, device, rhs_constant, keep_count, result));
+    return sx_search_rest(cx, a, device, rhs_constant, result);
+}
+
+sx_code sx_search_exhaustive(sx_ctx *cx, const sx_analysis *a, const sx_device *device,
+                             bool rhs_constant, uint32_t keep_count, sx_search_result *result)
+{
+    return search_some(cx, a, device, rhs_constant, true, keep_count, result);
 }

@@ -28,6 +28,8 @@ typedef struct {
     /* So many of them, the first ones, multiply by matrix instructions. They and the others are in ascending order of
      * cost each for themselves. */
     uint32_t matrix_count;
+    /* Places are left for schedules of the loop IR, which sx_search_rest puts there. */
+    bool more;
     uint32_t considered; /* how many schedules the space has */
     /* Schedules that were not priced, because a part of them alone costs more than those that are kept. */
     uint32_t dropped_bound;
@@ -43,6 +45,17 @@ typedef struct {
  *            only blocks have the numerics plan of the types */
 sx_code sx_search_kernel(sx_ctx *cx, const sx_analysis *analysis, const sx_device *device,
                          bool rhs_constant, uint32_t keep, sx_search_result *result);
+
+/* The same in two steps. Where matrix instructions come first, schedules of the loop IR are taken only if no block
+ * schedule can be emitted, whatever they cost: the first step leaves them out and the second one finds them. */
+sx_code sx_search_first(sx_ctx *cx, const sx_analysis *analysis, const sx_device *device,
+                        bool rhs_constant, uint32_t keep, sx_search_result *result);
+sx_code sx_search_rest(sx_ctx *cx, const sx_analysis *analysis, const sx_device *device,
+                       bool rhs_constant, sx_search_result *result);
+/* The first step, but every schedule that fits is priced: nothing is dropped because a part of it alone costs too much.
+ * It finds the same schedules and takes longer. */
+sx_code sx_search_exhaustive(sx_ctx *cx, const sx_analysis *analysis, const sx_device *device,
+                             bool rhs_constant, uint32_t keep, sx_search_result *result);
 
 /* The block schedules of a contraction alone, on a device with the laws of blocks: those that multiply by a matrix
  * instruction, or by the lanes of threads (`matrix` NULL). None is kept where `analysis` is no contraction that blocks

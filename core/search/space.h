@@ -9,6 +9,7 @@ typedef struct {
     const sx_analysis *a;
     bool rhs_constant;
     sx_search_result *result;
+    bool all; /* nothing is dropped because of a bound */
 } sx_search_space;
 
 /* `count` points of the space are dropped in one phase, whose counter is given. */
@@ -20,7 +21,8 @@ sx_code sx_search_keep(sx_search_space *space, const sx_schedule *schedule, doub
 static inline bool sx_search_wants(const sx_search_space *space, double ns)
 {
     const sx_search_result *result = space->result;
-    return result->best_count < result->keep || ns < result->best[result->keep - 1].cost_ns;
+    return space->all || result->best_count < result->keep ||
+           ns < result->best[result->keep - 1].cost_ns;
 }
 
 sx_code sx_search_dot(sx_search_space *space);
