@@ -76,7 +76,7 @@ static sx_kernel *lowered(sx_ctx *cx, const grid_case *g, const node *n)
     return kernel;
 }
 
-/* Some blocks: those around the ends of what y and z have, and others; each writes its own elements and nothing else. */
+/* Some blocks: those around the ends of what y and z have, and others; each writes its own elements and no other. */
 START_TEST(test_blocks_know_their_place)
 {
     const grid_case *g = &cases[_i];
