@@ -239,6 +239,10 @@ static double price_rows(const pricing *p)
     double work = fmax(sx_device_compute_ns(device, a->arithmetic, false, a->work) * vectors,
                        sx_device_move_ns(device, bytes));
     if (sx_model_has_warps(device)) {
+        bool again = a->passes.makes_again &&
+                     step(p, SX_ROLE_SUM, SX_BIND_WARP) > 0; /* blocks keep no values */
+        work = again ? fmax(work, 2 * sx_device_compute_ns(device, a->arithmetic, false, a->work))
+                     : work;
         return sx_model_warp_rows_ns(device, a, p->s, points, work);
     }
     double rounds = ceil(points / device->cores);

@@ -10,6 +10,9 @@
 #define OVERHEAD_REGISTERS 24u /* addresses, counters, bounds; an estimate */
 #define BLOCK_WARPS 4u         /* how launches cut warps into blocks */
 #define CACHE_LINE 128.0       /* what a warp's load takes in a cycle */
+#define FOLD_CYCLES 250.0      /* 9 exchanges between lanes, each waited for; an estimate */
+#define MEET_CYCLES \
+    8.0 /* a sum of another warp: stored, waited for, loaded and added; an estimate */
 
 /* ---- contractions ---- */
 
@@ -95,24 +98,78 @@ static double turns_of(const sx_analysis *a, const sx_schedule *s)
     return rows * pieces * (a->along ? 1 : (double)a->extent[SX_ROLE_SUM]);
 }
 
-/* Warps that a core holds at once where each keeps its row in registers; no bound where it does not. */
-static double held_warps(const sx_device *device, const sx_analysis *a, const sx_schedule *s)
+/* How the warps of a device share the rows. */
+typedef struct {
+    double team;   /* warps of a block that share a row; 1: a point is the work of one */
+    double passes; /* that read arguments, one after the other */
+    double again;  /* bytes that they read once more, of the whole kernel */
+    double folds;  /* sums that a warp makes of its lanes for a point */
+    double meets;  /* sums that warps of a block exchange for a point */
+    bool holds;    /* a warp keeps its row in registers */
+} row_walk;
+
+static row_walk walk_of(const sx_device *device, const sx_analysis *a, const sx_schedule *s)
 {
-    int64_t line = sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 0);
-    if (!a->along || sx_schedule_width(s) < 2 || line < a->extent[SX_ROLE_SUM]) {
-        return device->core_threads / device->lanes;
+    int64_t length = a->extent[SX_ROLE_SUM];
+    int64_t warp = sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_WARP, 0);
+    row_walk w = {.team = 1, .passes = 1};
+    if (a->kind != SX_KERNEL_ROW) {
+        return w;
     }
+    const sx_row_passes passes = a->passes;
+    sx_row_pieces cut = {.count = 1};
+    if (a->along && (a->reduced & (a->reduced - 1)) == 0) {
+        cut = sx_row_cut(length, a->lane_bytes);
+    }
+    w.holds = a->along && sx_schedule_width(s) > 1 && cut.count == 1 &&
+              sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 0) >= length;
+    w.team = warp > 0 ? (double)(cut.length * cut.count / warp) : 1;
+    w.passes = w.holds ? 1 : sx_most(1, passes.passes);
+    w.again = w.holds ? 0 : passes.bytes_again;
+    w.folds = passes.reductions * (double)(a->along ? cut.count : 0) / w.team;
+    w.meets = w.team > 1 ? passes.reductions * (double)cut.count : 0;
+    SX_ASSERT(device->cores > 0 && w.team >= 1);
+    return w;
+}
+
+/* Points that the device works at together. */
+static double points_at_once(const sx_device *device, const sx_analysis *a, const sx_schedule *s,
+                             const row_walk *w)
+{
+    bool wide_rows = a->along && sx_schedule_width(s) > 1;
+    if (!w->holds && w->team <= 1) {
+        return sx_device_points(device);
+    }
+    int64_t line = wide_rows ? sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 0) : 0;
+    line = w->holds ? line : SX_ROW_LOADED * (int64_t)device->lanes;
     uint32_t registers = (uint32_t)(line / device->lanes) + OVERHEAD_REGISTERS;
-    uint32_t blocks = sx_device_resident_blocks(device, BLOCK_WARPS * device->lanes, registers, 0);
-    return sx_most(1, blocks) * BLOCK_WARPS;
+    uint32_t warps = w->team > 1 ? (uint32_t)w->team : BLOCK_WARPS;
+    uint32_t blocks = sx_device_resident_blocks(device, warps * device->lanes, registers, 0);
+    double points = (double)sx_most(1, blocks) * device->cores;
+    return w->team > 1 ? points : sx_least(sx_device_points(device), points * BLOCK_WARPS);
+}
+
+/* What is read again comes from the second level where it holds the rows that are worked at together, as far as the
+ * cores that have work can take it; else from memory. */
+static double moved_ns(const sx_device *device, const sx_analysis *a, const row_walk *w,
+                       double points, double at_once)
+{
+    double together = a->bytes * sx_least(1, at_once / points);
+    bool stays = together <= device->l2_bytes * device->cores;
+    double feed = (a->bytes + w->again) / device->l2_bytes_per_ns / sx_least(points, device->cores);
+    return sx_most(feed, sx_device_move_ns(device, a->bytes + (stays ? 0 : w->again)));
 }
 
 double sx_model_warp_rows_ns(const sx_device *device, const sx_analysis *a, const sx_schedule *s,
                              double points, double work_ns)
 {
-    double at_once = sx_least(sx_device_points(device), device->cores * held_warps(device, a, s));
-    double alone = (turns_of(a, s) * device->memory_latency + POINT_CYCLES) / device->ghz;
-    double each = work_ns / points;
+    row_walk w = walk_of(device, a, s);
+    double at_once = points_at_once(device, a, s, &w);
+    double waits = w.passes * sx_whole(turns_of(a, s) / w.team) * device->memory_latency;
+    double sums = w.folds * FOLD_CYCLES + w.meets * MEET_CYCLES;
+    double alone = (waits + sums + POINT_CYCLES) / device->ghz;
+    double moved = a->kind == SX_KERNEL_ROW ? moved_ns(device, a, &w, points, at_once) : 0;
+    double each = sx_most(work_ns, moved) / points;
     double full = (double)(int64_t)(points / at_once), rest = points - full * at_once;
     SX_ASSERT(points >= 1 && alone > 0);
     return full * sx_most(at_once * each, alone) + (rest > 0 ? sx_most(rest * each, alone) : 0);

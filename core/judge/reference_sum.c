@@ -4,7 +4,10 @@
  *   row across    one chain from the identity in the same order
  *   row along     the last dimension is reduced: 16 lanes (of 8 bytes: 8) x 4 accumulators, chunk c of as many
  *                 elements of the innermost axis to accumulator c mod 4, the tail filled with the identity;
- *                 (a0 + a1) + (a2 + a3); lanes folded by halves */
+ *                 (a0 + a1) + (a2 + a3); lanes folded by halves. More than 4096 elements along one axis are cut in
+ *                 pieces, at most 32 and the largest power of two of which each has 1024 elements, in whole steps of
+ *                 the 4 accumulators; each piece, and the rest, by itself, then added in ascending order to the
+ *                 identity */
 #include <math.h>
 #include <string.h>
 
@@ -13,6 +16,18 @@
 
 #define LANES_MAX 16u /* of 4 bytes; of 8 bytes half as many */
 #define ACCUMULATORS 4u
+#define CUT_FROM 4097
+#define PIECE_LEAST 1024
+#define PIECES_MAX 32
+#define PIECE_VAR (SX_LOOP_VARS_MAX - 2) /* the number of the piece */
+_Static_assert(3 + SX_RANK_MAX <= PIECE_VAR, "dimensions have variables of their own");
+
+/* What is summed up for itself: `length` elements along the innermost axis from `first` on, or from there `step` times
+ * the number of the piece. */
+typedef struct {
+    uint32_t inner, outer; /* the axis, and the set of the other reduced ones */
+    int64_t first, length, step;
+} section;
 
 uint32_t sx_reference_hole(sx_reference *r)
 {
@@ -153,56 +168,58 @@ static uint32_t lanes_of(const sx_reference *r)
 
 /* The value along a row at chunk `first` + 4 w (w a loop variable, or `whole` chunks behind: one tail), lane
  * by lane. */
-static uint32_t chunk_value(sx_reference *r, const sx_instr *in, uint32_t inner, bool loops,
+static uint32_t chunk_value(sx_reference *r, const sx_instr *in, const section *of, bool loops,
                             int64_t chunk)
 {
     sx_algebra *g = r->g;
     uint32_t lanes = lanes_of(r);
     sx_lin lin;
-    sx_lin_init(&lin, chunk * lanes);
+    sx_lin_init(&lin, of->first + chunk * lanes);
     if (loops) {
-        sx_lin_add(g, &lin, loop_var(inner), (int64_t)lanes * ACCUMULATORS);
+        sx_lin_add(g, &lin, loop_var(of->inner), (int64_t)lanes * ACCUMULATORS);
+    }
+    if (of->step != 0) {
+        sx_lin_add(g, &lin, PIECE_VAR, of->step);
     }
     sx_lin_add(g, &lin, SX_VAR_LANE, 1);
-    r->position[inner] = sx_form_put(g, &lin);
+    r->position[of->inner] = sx_form_put(g, &lin);
     r->step = ++r->epoch;
     return operand_of(r, in);
 }
 
 /* Accumulator `c` of the lanes that have an element in the tail chunk (`in_tail`), or of the others. */
-static uint32_t accumulator(sx_reference *r, const sx_instr *in, uint32_t inner, uint32_t outer,
-                            uint32_t c, bool in_tail)
+static uint32_t accumulator(sx_reference *r, const sx_instr *in, const section *of, uint32_t c,
+                            bool in_tail)
 {
     sx_algebra *g = r->g;
-    int64_t length = r->space.extent[inner];
+    int64_t length = of->length;
     int64_t whole = length / lanes_of(r);
     int64_t count = whole / ACCUMULATORS + (c < whole % ACCUMULATORS);
     uint32_t hole = sx_reference_hole(r);
     uint32_t next = hole;
     if (count > 0) {
-        next = combine(r, in, hole, chunk_value(r, in, inner, true, c));
-        next = sx_term_close(g, hole, hole, next, loop_var(inner), count);
+        next = combine(r, in, hole, chunk_value(r, in, of, true, c));
+        next = sx_term_close(g, hole, hole, next, loop_var(of->inner), count);
     }
     if (length % lanes_of(r) != 0 && whole % ACCUMULATORS == c) {
-        uint32_t value = in_tail ? chunk_value(r, in, inner, false, whole) : identity(r, in);
+        uint32_t value = in_tail ? chunk_value(r, in, of, false, whole) : identity(r, in);
         next = combine(r, in, next, value);
     }
-    return sx_reference_loops(r, identity(r, in), hole, next, outer);
+    return sx_reference_loops(r, identity(r, in), hole, next, of->outer);
 }
 
-static uint32_t reduce_along(sx_reference *r, const sx_instr *in)
+/* All of a section. */
+static uint32_t sum_of(sx_reference *r, const sx_instr *in, const section *of)
 {
     sx_algebra *g = r->g;
-    uint32_t inner = 31u - (uint32_t)__builtin_clz(r->reduced);
-    uint32_t outer = r->reduced & ~(1u << inner);
     uint32_t lanes = lanes_of(r);
-    int64_t tail = r->space.extent[inner] % lanes;
+    int64_t tail = of->length % lanes;
     uint32_t lane[LANES_MAX];
     uint32_t both[2]; /* lanes with an element in the tail, and those without */
     for (uint32_t k = 0; k < 2; k++) {
         uint32_t acc[ACCUMULATORS];
         for (uint32_t c = 0; c < ACCUMULATORS; c++) {
-            acc[c] = accumulator(r, in, inner, outer, c, k == 0);
+            acc[c] = accumulator(r, in, of, c, k == 0);
         }
         uint32_t high = combine(r, in, acc[2], acc[3]);
         both[k] = combine(r, in, combine(r, in, acc[0], acc[1]), high);
@@ -220,6 +237,32 @@ static uint32_t reduce_along(sx_reference *r, const sx_instr *in)
         }
     }
     return lane[0];
+}
+
+static uint32_t reduce_along(sx_reference *r, const sx_instr *in)
+{
+    sx_algebra *g = r->g;
+    uint32_t inner = 31u - (uint32_t)__builtin_clz(r->reduced);
+    int64_t length = r->space.extent[inner], count = PIECES_MAX;
+    section whole = {.inner = inner, .outer = r->reduced & ~(1u << inner), .length = length};
+    if (whole.outer != 0 || length < CUT_FROM) {
+        return sum_of(r, in, &whole);
+    }
+    while (length / count < PIECE_LEAST) {
+        count /= 2;
+    }
+    section piece = whole, rest = whole;
+    int64_t steps = length / count / (lanes_of(r) * ACCUMULATORS);
+    piece.length = piece.step = steps * lanes_of(r) * ACCUMULATORS;
+    rest.first = count * piece.length;
+    rest.length = length - rest.first;
+    uint32_t hole = sx_reference_hole(r);
+    uint32_t next = combine(r, in, hole, sum_of(r, in, &piece));
+    next = sx_term_close(g, hole, hole, next, PIECE_VAR, count);
+    if (rest.length > 0) {
+        next = combine(r, in, next, sum_of(r, in, &rest));
+    }
+    return sx_term_close(g, identity(r, in), hole, next, SX_LOOP_VARS_MAX - 1, 1);
 }
 
 uint32_t sx_reference_reduce(sx_reference *r, const sx_instr *in)

@@ -70,6 +70,18 @@ typedef enum {
 } sx_role;
 char sx_role_letter(sx_role role);
 
+/* How a row kernel walks its rows: once for each reduction, and for the result where it is full. */
+typedef struct {
+    /* Walks that read arguments. */
+    uint32_t passes;
+    uint32_t reductions;
+    /* How many arguments more than one of them reads, and the bytes that all but the first read, of the whole
+     * kernel. */
+    uint32_t arguments_again;
+    double bytes_again;
+    /* A long function of an element is used by more than one. */
+    bool makes_again;
+} sx_row_passes;
 typedef struct {
     /* What was analysed; borrowed. */
     const sx_attr *fused;
@@ -136,6 +148,8 @@ typedef struct {
     uint32_t program_length;
     /* The type that most of it is computed in; of a contraction the type of what it multiplies. */
     sx_dtype arithmetic;
+    /* Of a row kernel; else 0. */
+    sx_row_passes passes;
     /* Why no lowering takes the kernel, for people. NULL: nothing is known against it. */
     const char *refusal;
 } sx_analysis;
@@ -288,6 +302,21 @@ void sx_schedule_row(uint32_t lanes, uint32_t lane_bytes, bool along, int64_t ro
 #define SX_ROW_LINE_MAX 64
 /* Vectors of each argument whose loads stand together, in front of what is made of them. */
 #define SX_ROW_LOADED 16
+
+/* A longer row, whose one reduced dimension lanes run along, is cut in `count` pieces of `length` elements and what is
+ * behind them, `rest`. Each is summed up for itself by the virtual shape; from the identity on their sums are added in
+ * ascending order. The cut belongs to the numerics plan: it follows from the length of the row, never from the number
+ * of rows. */
+#define SX_ROW_CUT 4096
+#define SX_ROW_PIECE_LEAST 1024
+#define SX_ROW_PIECES_MAX 32
+typedef struct {
+    int64_t count, length, rest;
+} sx_row_pieces;
+sx_row_pieces sx_row_cut(int64_t length, uint32_t lane_bytes);
+/* The same schedules where `warps` warps of a block walk the pieces of a row, each as many as the others, side by side:
+ * adds the level to one of sx_schedule_row (along) or sx_schedule_row_wide, with one row in a point. */
+void sx_schedule_row_warps(const sx_row_pieces *pieces, uint32_t warps, sx_schedule *s);
 void sx_schedule_row_wide(int64_t rows, uint32_t chunks, sx_schedule *s);
 
 /* An instruction that multiplies small matrices: it adds to [rows, columns] the product of [rows, steps] and [steps,

@@ -81,6 +81,31 @@ void sx_schedule_row_wide(int64_t rows, uint32_t chunks, sx_schedule *s)
     add(s, SX_BIND_REGISTER, SX_ROLE_SUM, 1);
 }
 
+sx_row_pieces sx_row_cut(int64_t length, uint32_t lane_bytes)
+{
+    int64_t chunk = SX_ROW_CHUNK((int64_t)lane_bytes), count = 1;
+    SX_ASSERT(length >= 0 && (lane_bytes == 4 || lane_bytes == 8));
+    if (length <= SX_ROW_CUT) {
+        return (sx_row_pieces){1, length, 0};
+    }
+    while (count < SX_ROW_PIECES_MAX && length / (2 * count) >= SX_ROW_PIECE_LEAST) {
+        count *= 2;
+    }
+    int64_t piece = length / count / chunk * chunk;
+    SX_ASSERT(count > 1 && piece > 0);
+    return (sx_row_pieces){count, piece, length - count * piece};
+}
+
+void sx_schedule_row_warps(const sx_row_pieces *pieces, uint32_t warps, sx_schedule *s)
+{
+    SX_ASSERT(warps > 0 && pieces->count % warps == 0);
+    SX_ASSERT(s->level_count > 2 && s->level_count < SX_SCHEDULE_LEVELS_MAX);
+    for (uint32_t i = s->level_count++; i > 2; i--) { /* inside of the loop over rows */
+        s->level[i] = s->level[i - 1];
+    }
+    s->level[2] = (sx_level){SX_ROLE_SUM, SX_BIND_WARP, pieces->length * (pieces->count / warps)};
+}
+
 void sx_schedule_row(uint32_t lanes, uint32_t lane_bytes, bool along, int64_t rows, int64_t columns,
                      sx_schedule *s)
 {

@@ -1,6 +1,8 @@
 /* work.c - operations and bytes of a kernel, counted over its program and accesses. */
 #include "core/kernel/work.h"
 
+#include <string.h>
+
 #define SCATTERED_READ 1.5 /* bytes fetched per byte used where rows are not read in order */
 
 double sx_op_weight(sx_op op)
@@ -118,6 +120,63 @@ static double touched(const sx_analysis *a, uint32_t argument)
     return product < last + 1 ? product : last + 1;
 }
 
+/* What a value needs at each element of the row: the set of its arguments, and whether of its instructions. */
+static uint32_t needs(const sx_analysis *a, uint32_t instr, bool inside[SX_FUSED_INSTRS_MAX])
+{
+    const sx_body *body = a->body;
+    uint32_t set = 0;
+    memset(inside, 0, SX_FUSED_INSTRS_MAX * sizeof(bool));
+    inside[instr] = true;
+    for (uint32_t i = instr + 1; i-- > 0;) {
+        const sx_instr *in = &body->instr[i];
+        if (!inside[i] || (a->varies[i] & a->reduced) == 0) {
+            inside[i] = false;
+            continue;
+        }
+        const uint32_t operand[] = {in->x, in->y, in->z};
+        set |= in->kind == SX_BODY_ARG ? 1u << in->x : 0;
+        for (uint32_t k = 0; in->kind == SX_BODY_APPLY && k < sx_body_operand_count(in); k++) {
+            inside[operand[k]] = true;
+        }
+    }
+    return set;
+}
+
+static sx_row_passes passes_of(const sx_analysis *a)
+{
+    const sx_body *body = a->body;
+    sx_row_passes p = {0};
+    uint32_t once = 0, again = 0;
+    bool made[SX_FUSED_INSTRS_MAX] = {false};
+    uint32_t last = body->instr_count - 1;
+    SX_ASSERT(a->kind == SX_KERNEL_ROW && body->arg_count <= 32);
+    for (uint32_t i = 0; i <= last; i++) {
+        const sx_instr *in = &body->instr[i];
+        bool reduces = in->kind == SX_BODY_REDUCE;
+        if (!reduces && !(i == last && a->full)) {
+            continue;
+        }
+        bool inside[SX_FUSED_INSTRS_MAX];
+        uint32_t set = needs(a, reduces ? in->x : i, inside);
+        p.passes += set != 0;
+        p.reductions += reduces;
+        for (uint32_t k = 0; k < body->arg_count; k++) {
+            bool repeats = (once & set) >> k & 1;
+            p.bytes_again += repeats ? touched(a, k) * sx_dtype_bytes(a->input[k].dtype) : 0;
+        }
+        again |= once & set;
+        once |= set;
+        for (uint32_t k = 0; k <= i; k++) {
+            const sx_instr *of = &body->instr[k];
+            bool is_long = inside[k] && of->kind == SX_BODY_APPLY && sx_op_is_long(of->op);
+            p.makes_again = p.makes_again || (is_long && made[k]);
+            made[k] = made[k] || is_long;
+        }
+    }
+    p.arguments_again = (uint32_t)__builtin_popcount(again);
+    return p;
+}
+
 /* Is the argument read along its rows? Else a vector load gathers, and lines are fetched in part. */
 static bool is_contiguous(const sx_analysis *a, uint32_t argument)
 {
@@ -155,6 +214,7 @@ static sx_dtype arithmetic_of(const sx_analysis *a)
 void sx_analysis_count_work(sx_analysis *a)
 {
     const sx_body *body = a->body;
+    a->passes = a->kind == SX_KERNEL_ROW ? passes_of(a) : (sx_row_passes){0};
     a->arithmetic = arithmetic_of(a);
     a->flops = flops_of(a);
     a->work = work_of(a);

@@ -147,6 +147,16 @@ uint32_t sx_loop_open(sx_loop_builder *b, int64_t trip)
     return variable;
 }
 
+uint32_t sx_loop_open_warps(sx_loop_builder *b, int64_t trip)
+{
+    SX_ASSERT(trip >= 1 && trip <= b->part->warps);
+    uint32_t variable = sx_loop_open(b, trip);
+    if (b->code == SX_OK) {
+        b->part->item[b->part->item_count - 1].warps = true;
+    }
+    return variable;
+}
+
 void sx_loop_close(sx_loop_builder *b)
 {
     sx_item *item = append(b);

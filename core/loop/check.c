@@ -4,7 +4,7 @@
  * One walk over the text of each part. Variables have the interval [0, extent - 1]; integer registers carry an
  * interval that their instruction bounds. Before a loop body is walked, the integer registers written anywhere
  * inside it lose their interval (an earlier iteration may have left any value), so a bound never outlives its proof. */
-#include "core/loop/loop.h"
+#include "core/loop/check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -46,8 +46,7 @@ static uint32_t class_index(char kind)
     return kind == 'v' ? 0 : kind == 'm' ? 1 : 2;
 }
 
-/* Bytes that an instruction touches from its address on. */
-static bool access_extent(const sx_item *item, const sx_kernel *kernel, int64_t *low, int64_t *high)
+bool sx_loop_access_bytes(const sx_item *item, const sx_kernel *kernel, int64_t *low, int64_t *high)
 {
     int64_t n = item->imm;
     uint32_t lanes = kernel->lanes;
@@ -115,7 +114,7 @@ static sx_code check_address(walk *w, const sx_item *item, const sx_lop_info *in
              sx_add_i64(bytes.high, s.high, &bytes.high);
     }
     int64_t low, high;
-    if (!access_extent(item, w->kernel, &low, &high)) {
+    if (!sx_loop_access_bytes(item, w->kernel, &low, &high)) {
         return WALK_FAIL(w, "%s: %u lanes or stride %lld out of range, %u lanes in a register",
                          info->name, item->imm, (long long)item->imm2, w->kernel->lanes);
     }
@@ -241,6 +240,27 @@ static void forget_scalars(walk *w, uint32_t first)
     }
 }
 
+/* Registers that are written inside the loop over warps that opens at item `first` belong to an iteration: they hold
+ * nothing when one begins, and nothing behind the loop. */
+static void forget_registers(walk *w, uint32_t first)
+{
+    uint32_t depth = 0;
+    for (uint32_t i = first; i < w->part->item_count; i++) {
+        const sx_item *item = &w->part->item[i];
+        if (item->kind == SX_ITEM_LOOP) {
+            depth++;
+        } else if (item->kind == SX_ITEM_END && --depth == 0) {
+            return;
+        } else if (item->kind == SX_ITEM_OP && item->op < SX_LOP_COUNT &&
+                   sx_lop_info_of(item->op)->result != '-') {
+            uint32_t class_ = class_index(sx_lop_info_of(item->op)->result);
+            if (item->dst < w->count[class_]) {
+                w->written[class_][item->dst] = false;
+            }
+        }
+    }
+}
+
 static sx_code check_loop(walk *w, const sx_item *item)
 {
     uint32_t variable = 3 + w->open;
@@ -260,6 +280,9 @@ static sx_code check_loop(walk *w, const sx_item *item)
     if (w->part->scalar_count > 0) {
         forget_scalars(w, w->at);
     }
+    if (item->warps) {
+        forget_registers(w, w->at);
+    }
     return SX_OK;
 }
 
@@ -272,6 +295,9 @@ static sx_code check_end(walk *w, const sx_item *item)
         return WALK_FAIL(w, "empty loop");
     }
     w->open--;
+    if (w->part->item[w->open_item[w->open]].warps) {
+        forget_registers(w, w->open_item[w->open]);
+    }
     if (item->dst != 3 + w->open) {
         return WALK_FAIL(w, "end of variable %u, expected %u", item->dst, 3 + w->open);
     }
@@ -343,6 +369,7 @@ sx_code sx_kernel_check(sx_ctx *cx, const sx_kernel *kernel)
     for (uint32_t p = 0; p < kernel->part_count; p++) {
         walk w = {.cx = cx, .kernel = kernel, .part = &kernel->part[p], .part_index = p};
         SX_TRY(check_part(&w));
+        SX_TRY(sx_kernel_check_warps(cx, kernel, p));
     }
     return SX_OK;
 }

@@ -88,6 +88,9 @@ typedef struct {
     int64_t imm2;
     /* Of a LOOP: how many iterations it has, at least 1. */
     int64_t trip;
+    /* Of a LOOP: the warps of a block have an iteration each. Iterations take nothing from each other: no registers,
+     * and no bytes that another one stores (check_warps.c). */
+    bool warps;
 } sx_item;
 
 /* What a block of threads does at a point of the grid: core/tile/program.h. */
@@ -109,7 +112,12 @@ typedef struct {
     uint32_t scalar_count;
     /* One more than the highest variable in use, at least 3. */
     uint32_t var_count;
+    /* 0: a point is the work of one thread's vectors, of one warp where lanes are threads. Else a block of so many
+     * warps may work at a point: each runs all of the program but the loops over warps, and waits for the others
+     * before and behind these. Everything is stored in such loops; the workspace belongs to the block. */
+    uint32_t warps;
 } sx_part;
+#define SX_PART_WARPS_MAX 32
 
 typedef enum { SX_BUFFER_IN, SX_BUFFER_OUT, SX_BUFFER_WORKSPACE } sx_buffer_role;
 typedef struct {
@@ -172,6 +180,8 @@ void sx_loop_begin_part(sx_loop_builder *b, sx_ctx *cx, sx_kernel *kernel, int64
                         int64_t g2);
 sx_code sx_loop_end_part(sx_loop_builder *b);
 uint32_t sx_loop_open(sx_loop_builder *b, int64_t trip); /* the variable */
+/* The same over warps of the part, which has at least as many. */
+uint32_t sx_loop_open_warps(sx_loop_builder *b, int64_t trip);
 void sx_loop_close(sx_loop_builder *b);
 uint32_t sx_loop_vector(sx_loop_builder *b); /* a fresh virtual register */
 /* One instruction; dst SX_NO_REG takes a fresh register of the result class. Returns the result register. */
@@ -232,7 +242,7 @@ static inline sx_loop_step sx_loop_close_step(sx_dtype to, uint32_t lane_bytes)
 uint32_t sx_loop_order(sx_loop_builder *b, sx_lop lop, uint32_t dst, uint32_t x, uint32_t y);
 
 /* check.c: registers written before read, addresses inside buffers for all variable values, variables in
- * scope, nesting, limits. */
+ * scope, nesting, limits; iterations over warps apart. */
 sx_code sx_kernel_check(sx_ctx *cx, const sx_kernel *kernel);
 /* print.c, parse.c: text that reads back */
 sx_code sx_kernel_print(sx_ctx *cx, const sx_kernel *kernel, sx_buf *text);

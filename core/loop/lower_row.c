@@ -14,6 +14,10 @@
  * in the result's own row if the result is full, else in the workspace. They also get a pass of
  * their own where the accumulators take half of the registers.
  *
+ * A long row is cut in pieces (sx_row_cut), each summed up in that shape for itself; their sums are added in ascending
+ * order. On a machine whose lanes are threads the warps of a block may walk the pieces of a row side by side: the sums
+ * of pieces meet in the workspace of the block.
+ *
  * Along a row, lanes that are threads may have two elements side by side (`lane(k/2) register(k)`): 32 lanes are a step
  * of the virtual shape then, and its accumulators are folded in the same order. The loads of a line stand in front of
  * what is computed of them. Where one line is the whole row, its elements and kept values stay in registers: memory is
@@ -56,6 +60,14 @@ typedef struct {
     uint32_t vector;
     uint32_t made[2]; /* values of vectors side by side */
     uint32_t reached; /* lanes that the end of the row fills up, by the virtual shape */
+    /* How the plan cuts the row, and how many warps walk its pieces side by side; 0: one walks them in turn. */
+    sx_row_pieces cut;
+    uint32_t warps;
+    /* What of the row is walked now: so many elements from `begin` on, where the position stands. */
+    int64_t begin, length;
+    /* Bytes: where in the workspace the sums of pieces lie, of the reduction to come. */
+    int64_t sums;
+    uint32_t total; /* the register of what the pieces add up to */
 } rows;
 
 typedef void (*chunk_body)(sx_lower *l, rows *r, uint32_t accumulator, uint32_t half);
@@ -161,7 +173,7 @@ static void run_chunk(sx_lower *l, rows *r, int64_t offset, int64_t length, uint
     uint32_t inner = r->axis[r->axis_count - 1];
     for (uint32_t half = 0; half < r->halves; half++) {
         int64_t left = length - (int64_t)half * l->lanes;
-        l->at[inner].constant = offset + (int64_t)half * l->lanes;
+        l->at[inner].constant = r->begin + offset + (int64_t)half * l->lanes;
         l->valid = (uint32_t)sx_max_i64(0, sx_min_i64(left, l->lanes));
         body(l, r, accumulator, half);
     }
@@ -171,7 +183,7 @@ static void run_chunk(sx_lower *l, rows *r, int64_t offset, int64_t length, uint
 static void run_along(sx_lower *l, rows *r, chunk_body body)
 {
     uint32_t inner = r->axis[r->axis_count - 1];
-    int64_t length = l->view.extent[inner];
+    int64_t length = r->length;
     int64_t lanes = r->lanes;
     int64_t whole = length / lanes;
     int64_t groups = whole / SX_ROW_ACCUMULATORS;
@@ -197,7 +209,7 @@ static void go_to_vector(sx_lower *l, rows *r, int64_t offset, int64_t length, u
     int64_t chunk = (int64_t)l->lanes * r->width;
     int64_t first = k / r->width * chunk, own = k % r->width;
     int64_t left = sx_max_i64(0, sx_min_i64(length - first, chunk));
-    l->at[r->axis[r->axis_count - 1]].constant = offset + first + own;
+    l->at[r->axis[r->axis_count - 1]].constant = r->begin + offset + first + own;
     l->valid = (uint32_t)sx_max_i64(0, sx_ceil_div_i64(left - own, r->width));
     r->reached = (uint32_t)(sx_ceil_div_i64(left, r->lanes) * r->lanes / r->width);
     r->vector = k;
@@ -287,7 +299,7 @@ static void run_line(sx_lower *l, rows *r, int64_t offset, int64_t length, chunk
 static void run_wide(sx_lower *l, rows *r, chunk_body reduce)
 {
     uint32_t inner = r->axis[r->axis_count - 1];
-    int64_t length = l->view.extent[inner];
+    int64_t length = r->length;
     int64_t chunk = (int64_t)l->lanes * r->width;
     int64_t lines = r->holds ? 0 : length / r->line;
     if (r->holds) {
@@ -309,12 +321,63 @@ static void run_wide(sx_lower *l, rows *r, chunk_body reduce)
     }
 }
 
-/* One pass over the row for `target`, evaluating `value` at every element. The constants of the row that it
- * uses are made first, outside its loops. */
-static void run_pass(sx_lower *l, rows *r, uint32_t target, uint32_t value, pass_kind pass)
+/* Walks what r->begin and r->length say. */
+static void walk(sx_lower *l, rows *r)
 {
     static const chunk_body bodies[] = {reduce_chunk, keep_chunk, result_chunk};
-    chunk_body body = bodies[pass];
+    chunk_body body = bodies[r->pass];
+    bool opened[SX_RANK_MAX];
+    uint32_t loops = r->along ? r->axis_count - 1 : r->axis_count;
+    for (uint32_t k = 0; k < loops; k++) {
+        opened[k] = sx_lower_open(l, r->axis[k], l->view.extent[r->axis[k]], 1);
+    }
+    if (r->width > 1) {
+        run_wide(l, r, body);
+    } else if (r->along) {
+        run_along(l, r, body);
+    } else {
+        body(l, r, 0, 0);
+    }
+    for (uint32_t k = loops; k-- > 0;) {
+        sx_lower_close(l, r->axis[k], opened[k]);
+    }
+}
+
+/* `body` for each piece of the row and for what is behind the last one. Of a block each warp has as many pieces as the
+ * others, and one of them what is behind. */
+static void for_pieces(sx_lower *l, rows *r, void (*body)(sx_lower *l, rows *r))
+{
+    const sx_row_pieces *cut = &r->cut;
+    uint32_t inner = r->axis[r->axis_count - 1];
+    int64_t each = cut->count / (r->warps > 0 ? r->warps : 1);
+    r->begin = 0;
+    r->length = cut->length;
+    if (r->warps > 0) {
+        uint32_t v = sx_loop_open_warps(&l->b, r->warps);
+        l->at[inner].coef[v] = each * cut->length;
+    }
+    bool opened = sx_lower_open(l, inner, each, cut->length);
+    body(l, r);
+    sx_lower_close(l, inner, opened);
+    sx_lower_close(l, inner, r->warps > 0);
+    if (cut->rest > 0) {
+        r->begin = cut->count * cut->length;
+        r->length = cut->rest;
+        if (r->warps > 0) {
+            (void)sx_loop_open_warps(&l->b, 1);
+        }
+        body(l, r);
+        sx_lower_close(l, inner, r->warps > 0);
+    }
+    r->begin = 0;
+    r->length = l->view.extent[inner];
+}
+
+/* One pass over the row for `target`, evaluating `value` at every element: `body` walks it. The constants of the row
+ * that it uses are made first, outside its loops. */
+static void run_pass_by(sx_lower *l, rows *r, uint32_t target, uint32_t value, pass_kind pass,
+                        void (*body)(sx_lower *l, rows *r))
+{
     bool inside[SX_FUSED_INSTRS_MAX];
     bool edge[SX_FUSED_INSTRS_MAX];
     uint32_t valid = l->valid;
@@ -331,23 +394,18 @@ static void run_pass(sx_lower *l, rows *r, uint32_t target, uint32_t value, pass
     r->target = target;
     r->value = value;
     r->pass = pass;
-    bool opened[SX_RANK_MAX];
-    uint32_t loops = r->along ? r->axis_count - 1 : r->axis_count;
-    for (uint32_t k = 0; k < loops; k++) {
-        opened[k] = sx_lower_open(l, r->axis[k], l->view.extent[r->axis[k]], 1);
-    }
-    if (r->width > 1) {
-        run_wide(l, r, body);
-    } else if (r->along) {
-        run_along(l, r, body);
+    if (r->warps > 0 && body == walk) {
+        for_pieces(l, r, walk);
     } else {
-        body(l, r, 0, 0);
-    }
-    for (uint32_t k = loops; k-- > 0;) {
-        sx_lower_close(l, r->axis[k], opened[k]);
+        body(l, r);
     }
     sx_lower_move(l);
     l->valid = valid;
+}
+
+static void run_pass(sx_lower *l, rows *r, uint32_t target, uint32_t value, pass_kind pass)
+{
+    run_pass_by(l, r, target, value, pass, walk);
 }
 
 static void keep_chunk(sx_lower *l, rows *r, uint32_t accumulator, uint32_t half)
@@ -534,9 +592,8 @@ static uint32_t fold(sx_lower *l, const rows *r, sx_reducer reducer, sx_dtype dt
     return sx_loop_op(&l->b, SX_LOP_BCAST0, none, NULL, v, none, none, 0, 0);
 }
 
-static void reduce(sx_lower *l, rows *r, uint32_t instr)
+static void begin_sums(sx_lower *l, rows *r, const sx_instr *in)
 {
-    const sx_instr *in = &l->body->instr[instr];
     uint32_t accumulators = r->along ? SX_ROW_ACCUMULATORS / r->share : 1;
     uint32_t halves = r->along ? r->halves : 1;
     accumulators = r->width > 1 ? r->width : accumulators;
@@ -545,8 +602,73 @@ static void reduce(sx_lower *l, rows *r, uint32_t instr)
             r->acc[a][h] = identity(l, in->reducer, in->dtype);
         }
     }
-    run_pass(l, r, instr, in->x, PASS_REDUCE);
-    l->reg[instr] = sx_lower_rounded(l, in->dtype, fold(l, r, in->reducer, in->dtype));
+}
+
+/* Where the sum of the piece at the position lies while warps wait for each other. */
+static sx_addr sum_address(const sx_lower *l, const rows *r)
+{
+    const sx_affine *at = &l->at[r->axis[r->axis_count - 1]];
+    int64_t bytes = l->kernel->lane_bytes;
+    sx_addr a = {.buffer = r->workspace, .index_reg = SX_NO_REG};
+    a.offset = r->sums + bytes * (r->begin / r->cut.length);
+    for (uint32_t v = 0; v < SX_LOOP_VARS_MAX; v++) {
+        SX_ASSERT(at->coef[v] % r->cut.length == 0);
+        a.coef[v] = bytes * (at->coef[v] / r->cut.length);
+    }
+    return a;
+}
+
+/* A piece for itself: added to the total, or left where all warps find it. */
+static void sum_piece(sx_lower *l, rows *r)
+{
+    const sx_instr *in = &l->body->instr[r->target];
+    uint32_t none = SX_NO_REG;
+    begin_sums(l, r, in);
+    walk(l, r);
+    uint32_t sum = fold(l, r, in->reducer, in->dtype);
+    if (r->warps > 0) {
+        sx_addr a = sum_address(l, r);
+        (void)sx_loop_op(&l->b, SX_LOP_STORE, none, &a, sum, none, none, 1, 0);
+    } else {
+        (void)combine(l, in->reducer, in->dtype, r->total, r->total, sum);
+    }
+}
+
+static void sum_pieces(sx_lower *l, rows *r)
+{
+    const sx_instr *in = &l->body->instr[r->target];
+    uint32_t none = SX_NO_REG, count = (uint32_t)(r->cut.count + (r->cut.rest > 0));
+    r->total = identity(l, in->reducer, in->dtype);
+    for_pieces(l, r, sum_piece);
+    if (r->warps == 0) {
+        return;
+    }
+    uint32_t sum[SX_ROW_PIECES_MAX + 1];
+    SX_ASSERT(count <= SX_COUNT(sum));
+    for (uint32_t k = 0; k < count; k++) {
+        sx_addr a = {.buffer = r->workspace, .index_reg = none};
+        a.offset = r->sums + (int64_t)l->kernel->lane_bytes * k;
+        sum[k] = sx_loop_op(&l->b, SX_LOP_LOADB, none, &a, none, none, none, 0, 0);
+    }
+    for (uint32_t k = 0; k < count; k++) {
+        (void)combine(l, in->reducer, in->dtype, r->total, r->total, sum[k]);
+    }
+    r->sums += (int64_t)l->kernel->lane_bytes * count;
+}
+
+static void reduce(sx_lower *l, rows *r, uint32_t instr)
+{
+    const sx_instr *in = &l->body->instr[instr];
+    uint32_t sum;
+    if (r->cut.count > 1) {
+        run_pass_by(l, r, instr, in->x, PASS_REDUCE, sum_pieces);
+        sum = r->total;
+    } else {
+        begin_sums(l, r, in);
+        run_pass(l, r, instr, in->x, PASS_REDUCE);
+        sum = fold(l, r, in->reducer, in->dtype);
+    }
+    l->reg[instr] = sx_lower_rounded(l, in->dtype, sum);
     l->have[instr] = true;
     l->pinned[instr] = true;
 }
@@ -575,6 +697,8 @@ static void emit_one_row(sx_lower *l)
     if (r->width > 1) {
         memset(r->held, 0xFF, LINE_VECTORS_MAX * sizeof(r->held[0]));
     }
+    r->sums = 0;
+    l->b.part->warps = r->warps;
     for (uint32_t i = 0; i <= result; i++) {
         if (l->body->instr[i].kind == SX_BODY_REDUCE) {
             fill_slots(l, r, l->body->instr[i].x);
@@ -590,13 +714,36 @@ static void emit_one_row(sx_lower *l)
     l->valid = r->along ? l->lanes : valid;
     uint32_t value = sx_lower_value(l, result);
     l->valid = r->along ? 1 : valid;
+    if (r->warps > 0) { /* one of them stores it */
+        (void)sx_loop_open_warps(&l->b, 1);
+    }
     sx_lower_store_out(l, value, l->out_dtype);
+    if (r->warps > 0) {
+        sx_loop_close(&l->b);
+    }
     l->valid = valid;
 }
 
 /* ---- choice of kept values ---- */
+/* The sums of pieces of all reductions, which a block keeps in its workspace. */
+static void place_sums(sx_lower *l, rows *r)
+{
+    int64_t size = 0;
+    for (uint32_t i = 0; i < l->body->instr_count; i++) {
+        bool reduces = l->body->instr[i].kind == SX_BODY_REDUCE;
+        size += reduces ? l->kernel->lane_bytes * (r->cut.count + (r->cut.rest > 0)) : 0;
+    }
+    r->workspace = sx_kernel_add_buffer(l->kernel, SX_BUFFER_WORKSPACE, size);
+}
+
+/* Warps of a block keep nothing: what one of them has made is in no other one's registers, and to make it again takes
+ * less than to read it from memory once more. */
 static void choose_slots(sx_lower *l, rows *r)
 {
+    if (r->warps > 0) {
+        place_sums(l, r);
+        return;
+    }
     uint32_t uses[SX_FUSED_INSTRS_MAX] = {0};
     bool reduced[SX_FUSED_INSTRS_MAX] = {false};
     uint32_t last = l->body->instr_count - 1;
@@ -668,6 +815,8 @@ static void emit_point(sx_lower *l, int64_t length)
     }
 }
 
+/* The forms of rows along may have a level of warps. */
+#define WARPS_AT 2
 static const sx_level_form form_along[] = {
     {SX_ROLE_ROW, SX_BIND_GRID},     {SX_ROLE_ROW, SX_BIND_LOOP}, {SX_ROLE_SUM, SX_BIND_LOOP},
     {SX_ROLE_SUM, SX_BIND_REGISTER}, {SX_ROLE_SUM, SX_BIND_LANE},
@@ -684,11 +833,38 @@ static const sx_level_form form_wide[] = {
     {SX_ROLE_SUM, SX_BIND_REGISTER}, {SX_ROLE_SUM, SX_BIND_LANE}, {SX_ROLE_SUM, SX_BIND_REGISTER},
 };
 
+/* The form, with or without warps that walk the pieces of the plan. */
+static sx_code match_along(sx_lower *l, rows *r, const sx_level_form *form, uint32_t count)
+{
+    const char *name = l->kernel->name;
+    sx_level_form with[8];
+    int64_t step = sx_schedule_step(l->schedule, SX_ROLE_SUM, SX_BIND_WARP, 0);
+    if (step == 0) {
+        return sx_schedule_match(l->cx, l->schedule, form, count, name);
+    }
+    SX_ASSERT(count < SX_COUNT(with));
+    memcpy(with, form, WARPS_AT * sizeof(with[0]));
+    with[WARPS_AT] = (sx_level_form){SX_ROLE_SUM, SX_BIND_WARP};
+    memcpy(with + WARPS_AT + 1, form + WARPS_AT, (count - WARPS_AT) * sizeof(with[0]));
+    SX_TRY(sx_schedule_match(l->cx, l->schedule, with, count + 1, name));
+    int64_t each = step / r->cut.length;
+    bool fits = r->cut.count > 1 && step % r->cut.length == 0 && r->cut.count % each == 0 &&
+                l->unit->threads;
+    if (!fits) {
+        return SX_FAIL(l->cx, SX_INPUT,
+                       "kernel %s: warps of %lld elements: the numerics plan has %lld pieces of "
+                       "%lld",
+                       name, (long long)step, (long long)r->cut.count, (long long)r->cut.length);
+    }
+    r->warps = (uint32_t)(r->cut.count / each);
+    return SX_OK;
+}
+
 /* Lanes with several elements: a step of the virtual shape is a chunk, a line is some of them. */
 static sx_code check_wide(sx_lower *l, rows *r)
 {
     const char *name = l->kernel->name;
-    SX_TRY(sx_schedule_match(l->cx, l->schedule, form_wide, SX_COUNT(form_wide), name));
+    SX_TRY(match_along(l, r, form_wide, SX_COUNT(form_wide)));
     int64_t chunk = sx_schedule_step(l->schedule, SX_ROLE_SUM, SX_BIND_REGISTER, 0);
     r->line = sx_schedule_step(l->schedule, SX_ROLE_SUM, SX_BIND_LOOP, 0);
     bool fits = r->along && r->width == 2 && chunk == SX_ROW_CHUNK(l->kernel->lane_bytes) &&
@@ -701,7 +877,7 @@ static sx_code check_wide(sx_lower *l, rows *r)
                        SX_ROW_CHUNK((int)l->kernel->lane_bytes), LINE_VECTORS_MAX * 32);
     }
     r->held = sx_alloc(l->cx, LINE_VECTORS_MAX * sizeof(r->held[0]));
-    r->holds = r->axis_count == 1 && r->line >= l->view.extent[r->axis[0]];
+    r->holds = r->axis_count == 1 && r->cut.count == 1 && r->line >= l->view.extent[r->axis[0]];
     return r->held == NULL ? l->cx->error.code : SX_OK;
 }
 
@@ -715,7 +891,7 @@ static sx_code check_schedule(sx_lower *l, rows *r)
     if (!r->along) {
         return sx_schedule_match(l->cx, l->schedule, form_across, SX_COUNT(form_across), name);
     }
-    SX_TRY(sx_schedule_match(l->cx, l->schedule, form_along, SX_COUNT(form_along), name));
+    SX_TRY(match_along(l, r, form_along, SX_COUNT(form_along)));
     int64_t chunk = sx_schedule_step(l->schedule, SX_ROLE_SUM, SX_BIND_LOOP, 0);
     if (chunk != SX_ROW_CHUNK(l->kernel->lane_bytes)) {
         return SX_FAIL(l->cx, SX_INPUT, "kernel %s: loop(k/%lld): the numerics plan has k/%d", name,
@@ -745,8 +921,12 @@ sx_code sx_lower_row(sx_lower *l)
             outer[outer_count++] = d;
         }
     }
+    bool cuts = r.along && r.axis_count == 1;
+    int64_t length = r.axis_count > 0 ? extent[r.axis_count - 1] : 1;
+    r.cut = cuts ? sx_row_cut(length, l->kernel->lane_bytes) : (sx_row_pieces){1, length, 0};
+    r.length = length;
     SX_TRY(check_schedule(l, &r));
-    extent[r.axis_count] = r.along;
+    extent[r.axis_count] = r.along ? r.cut.count : 0;
     l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_ROW, extent, r.axis_count + 1);
     l->self = &r;
     choose_slots(l, &r);

@@ -293,6 +293,7 @@ static sx_code read_items(reader *r, sx_part *part)
             SX_TRY(need_letter(r, 'v', "a variable"));
             SX_TRY(read_u32(r, SX_LOOP_VARS_MAX - 1, &item.dst));
             SX_TRY(read_i64(r, 1, SX_EXTENT_MAX, &item.trip));
+            item.warps = take(r, "warps");
             SX_TRY(need(r, "{"));
             depth++;
             if (item.dst + 1 > part->var_count) {
@@ -326,6 +327,9 @@ static sx_code read_part(reader *r, sx_kernel *kernel)
     part->var_count = 3;
     for (uint32_t g = 0; g < 3; g++) {
         SX_TRY(read_i64(r, 1, SX_EXTENT_MAX, &part->grid[g]));
+    }
+    if (take(r, "warps")) {
+        SX_TRY(read_u32(r, SX_PART_WARPS_MAX, &part->warps));
     }
     SX_TRY(need(r, "registers"));
     SX_TRY(read_u32(r, SX_LOOP_REGS_MAX, &part->vector_count));

@@ -1,5 +1,6 @@
 /* print.c - a kernel as text that reads back (core/loop/parse.c):
  *
+ * A part for a block of warps is "part 4 1 1 warps 8 registers ...", its loops over them are "loop v3 8 warps {".
  * Lanes of 8 bytes are "lanes 8 wide"; loads and stores whose elements are not as wide as lanes name their type.
  *
  *   kernel "dot_17" lanes 16 numerics 0x00000000000000ab flops 1.5 bytes 2.5 {
@@ -67,9 +68,13 @@ static void print_op(sx_buf *text, const sx_part *part, const sx_item *item)
 
 static void print_part(sx_buf *text, const sx_part *part)
 {
-    sx_buf_print(text, "  part %lld %lld %lld registers %u %u %u {\n", (long long)part->grid[0],
-                 (long long)part->grid[1], (long long)part->grid[2], part->vector_count,
-                 part->mask_count, part->scalar_count);
+    sx_buf_print(text, "  part %lld %lld %lld ", (long long)part->grid[0], (long long)part->grid[1],
+                 (long long)part->grid[2]);
+    if (part->warps > 0) {
+        sx_buf_print(text, "warps %u ", part->warps);
+    }
+    sx_buf_print(text, "registers %u %u %u {\n", part->vector_count, part->mask_count,
+                 part->scalar_count);
     uint32_t depth = 0;
     for (uint32_t i = 0; i < part->item_count; i++) {
         const sx_item *item = &part->item[i];
@@ -80,7 +85,8 @@ static void print_part(sx_buf *text, const sx_part *part)
         switch (item->kind) {
         case SX_ITEM_OP: print_op(text, part, item); break;
         case SX_ITEM_LOOP:
-            sx_buf_print(text, "loop v%u %lld {\n", item->dst, (long long)item->trip);
+            sx_buf_print(text, "loop v%u %lld %s{\n", item->dst, (long long)item->trip,
+                         item->warps ? "warps " : "");
             depth++;
             break;
         case SX_ITEM_END: sx_buf_put_text(text, "}\n"); break;

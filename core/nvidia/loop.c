@@ -9,6 +9,9 @@
 
 #include "core/nvidia/loop_inside.h"
 
+#define SHARED_ALIGN 16
+#define BLOCKS_MAX 65535 /* of a grid, along all dimensions but the first */
+
 /* ---- pointers ---- */
 /* Bytes from a lane to the next. */
 static int64_t lane_step(const sx_nvidia_lowering *l, const sx_item *item)
@@ -129,6 +132,47 @@ static bool used_within(const sx_nvidia_lowering *l, uint32_t first, uint32_t po
     return false;
 }
 
+/* All threads of the block are here, and see what the others wrote. */
+static void put_block_barrier(sx_nvidia_lowering *l)
+{
+    SX_PTX_PUT(&l->b, BAR_SYNC, SX_PTX_M(0), sx_ptx_imm(0));
+}
+
+/* Each warp has the iteration of its number, if there is one. */
+static void open_warps(sx_nvidia_lowering *l, uint32_t index, sx_nvidia_open *open)
+{
+    const sx_item *item = &l->part->item[index];
+    sx_ptx_arg wide = sx_nvidia_widened(l, l->warp);
+    SX_ASSERT(item->trip <= l->part->warps);
+    l->variable[item->dst] = l->warp;
+    put_block_barrier(l);
+    for (uint32_t p = 0; p < l->pointer_count; p++) {
+        sx_nvidia_pointer *pointer = &l->pointer[p];
+        open->outer[p] = pointer->at;
+        if (pointer->coef[item->dst] != 0 && used_within(l, index, p)) {
+            pointer->at = sx_ptx_register(&l->b, SX_PTX_B64);
+            SX_PTX_PUT(&l->b, MAD, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_S64), pointer->at, wide,
+                       sx_ptx_imm(pointer->coef[item->dst]), open->outer[p]);
+        }
+    }
+    if (item->trip < l->part->warps) {
+        sx_ptx_arg none = sx_ptx_register(&l->b, SX_PTX_PRED);
+        SX_PTX_PUT(&l->b, SETP, SX_PTX_M(SX_PTX_COMPARE_GE, SX_PTX_TYPE_U32), none, l->warp,
+                   sx_ptx_imm(item->trip));
+        sx_ptx_guard(&l->b, none);
+        SX_PTX_PUT(&l->b, BRA, SX_PTX_M(0), open->label);
+    }
+}
+
+static void close_warps(sx_nvidia_lowering *l, const sx_nvidia_open *open)
+{
+    for (uint32_t p = 0; p < l->pointer_count; p++) {
+        l->pointer[p].at = open->outer[p];
+    }
+    sx_ptx_place(&l->b, open->label);
+    put_block_barrier(l);
+}
+
 static sx_code open_loop(sx_nvidia_lowering *l, uint32_t index)
 {
     const sx_item *item = &l->part->item[index];
@@ -138,6 +182,10 @@ static sx_code open_loop(sx_nvidia_lowering *l, uint32_t index)
     open->outer = SX_NEW_ARRAY(l->cx, sx_ptx_arg, l->pointer_count + 1);
     if (open->outer == NULL) {
         return l->cx->error.code;
+    }
+    if (item->warps) {
+        open_warps(l, index, open);
+        return l->b.code;
     }
     l->variable[item->dst] = sx_ptx_register(&l->b, SX_PTX_B32);
     SX_PTX_PUT(&l->b, MOV, SX_PTX_M(SX_PTX_TYPE_B32), l->variable[item->dst], sx_ptx_imm(0));
@@ -158,6 +206,10 @@ static void close_loop(sx_nvidia_lowering *l)
     SX_ASSERT(l->open_count > 0);
     const sx_nvidia_open *open = &l->open[--l->open_count];
     const sx_item *item = &l->part->item[open->item];
+    if (item->warps) {
+        close_warps(l, open);
+        return;
+    }
     for (uint32_t p = 0; p < l->pointer_count; p++) {
         sx_nvidia_pointer *pointer = &l->pointer[p];
         if (pointer->at.id != open->outer[p].id) {
@@ -178,6 +230,9 @@ static void close_loop(sx_nvidia_lowering *l)
 void sx_nvidia_read_buffers(sx_nvidia_lowering *l)
 {
     for (uint32_t k = 0; k < l->kernel->buffer_count; k++) {
+        if (l->in_shared[k]) {
+            continue;
+        }
         char name[32];
         (void)snprintf(name, sizeof(name), "buffer_%u", k);
         sx_ptx_arg parameter = sx_ptx_parameter(&l->b, name, SX_PTX_TYPE_U64);
@@ -282,6 +337,40 @@ static void make_partial(sx_nvidia_lowering *l)
     }
 }
 
+/* A block works at each point: its place in the grid is the point, and the workspace is its shared memory. */
+static sx_code lower_block(sx_nvidia_lowering *l)
+{
+    static const sx_ptx_special index[] = {SX_PTX_SPECIAL_CTAID_Z, SX_PTX_SPECIAL_CTAID_Y,
+                                           SX_PTX_SPECIAL_CTAID_X};
+    uint32_t last = l->kernel->buffer_count - 1;
+    bool works = l->kernel->buffer[last].role == SX_BUFFER_WORKSPACE;
+    l->b.kernel->required = (sx_ptx_block){l->part->warps * SX_NVIDIA_LANES, 1, 1};
+    l->in_shared[last] = works;
+    sx_nvidia_read_buffers(l);
+    if (works) {
+        sx_ptx_arg memory = sx_ptx_shared_dynamic(&l->b, "block_shared", SHARED_ALIGN);
+        sx_ptx_arg at = sx_ptx_register(&l->b, SX_PTX_B32);
+        SX_PTX_PUT(&l->b, MOV, SX_PTX_M(SX_PTX_TYPE_U32), at, memory);
+        l->buffer[last] = sx_nvidia_widened(l, at);
+    }
+    sx_ptx_arg thread = sx_nvidia_special(l, SX_PTX_SPECIAL_TID_X);
+    l->lane = sx_ptx_register(&l->b, SX_PTX_B32);
+    l->warp = sx_ptx_register(&l->b, SX_PTX_B32);
+    SX_PTX_PUT(&l->b, AND, SX_PTX_M(SX_PTX_TYPE_B32), l->lane, thread,
+               sx_ptx_imm(SX_NVIDIA_LANES - 1));
+    SX_PTX_PUT(&l->b, SHR, SX_PTX_M(SX_PTX_TYPE_U32), l->warp, thread, sx_ptx_imm(5));
+    l->lane_wide = sx_nvidia_widened(l, l->lane);
+    for (uint32_t v = 0; v < 3; v++) {
+        l->variable[v] = sx_nvidia_widened(l, sx_nvidia_special(l, index[v]));
+    }
+    make_partial(l);
+    SX_TRY(l->b.code);
+    start_pointers(l);
+    SX_TRY(lower_items(l));
+    sx_ptx_put(&l->b, SX_PTX_OP_RET, SX_PTX_M(0), NULL, 0);
+    return sx_ptx_end(&l->b);
+}
+
 static sx_code lower_part(sx_nvidia_lowering *l)
 {
     sx_ptx_arg first;
@@ -368,6 +457,11 @@ sx_code sx_nvidia_of_loop(sx_ctx *cx, const sx_kernel *kernel, uint32_t index,
     int64_t points;
     SX_ASSERT(part->tile == NULL);
     (void)snprintf(name, sizeof(name), "%s_p%u", kernel->name, index);
+    if (part->warps > 0 && (part->grid[0] > BLOCKS_MAX || part->grid[1] > BLOCKS_MAX)) {
+        return SX_FAIL(cx, SX_LIMIT, "kernel %s: a grid of %lld x %lld blocks, at most %d each",
+                       kernel->name, (long long)part->grid[0], (long long)part->grid[1],
+                       BLOCKS_MAX);
+    }
     if (!sx_mul_i64(part->grid[0], part->grid[1], &points) ||
         !sx_mul_i64(points, part->grid[2], &points) || points > SX_NVIDIA_POINTS_MAX) {
         return SX_FAIL(cx, SX_LIMIT, "kernel %s: a grid of more than %lld points", kernel->name,
@@ -380,13 +474,16 @@ sx_code sx_nvidia_of_loop(sx_ctx *cx, const sx_kernel *kernel, uint32_t index,
     l->cx = cx;
     l->kernel = kernel;
     l->part = part;
+    bool block = part->warps > 0;
     for (uint32_t k = 0; k < kernel->buffer_count; k++) {
         l->shared_by_lanes[k] = reads_back(part, k);
     }
     sx_ptx_begin(&l->b, cx, module, name);
     SX_TRY(l->b.code);
-    l->b.kernel->maximum = (sx_ptx_block){SX_NVIDIA_LANES, SX_NVIDIA_WARPS, 1};
+    if (!block) {
+        l->b.kernel->maximum = (sx_ptx_block){SX_NVIDIA_LANES, SX_NVIDIA_WARPS, 1};
+    }
     SX_TRY(sx_nvidia_make_registers(l));
     SX_TRY(sx_nvidia_find_pointers(l));
-    return lower_part(l);
+    return block ? lower_block(l) : lower_part(l);
 }

@@ -39,7 +39,9 @@ typedef struct {
     bool shared_by_lanes[SX_LOOP_BUFFERS_MAX]; /* written and read in this part */
     /* Grid variables have 64 bits, loop variables 32. */
     sx_ptx_arg variable[SX_LOOP_VARS_MAX];
-    sx_ptx_arg lane, lane_wide;            /* the number of the lane, 32 and 64 bits */
+    sx_ptx_arg lane, lane_wide; /* the number of the lane, 32 and 64 bits */
+    sx_ptx_arg warp; /* the number of the warp in its block, where a block works at a point */
+    bool in_shared[SX_LOOP_BUFFERS_MAX];   /* the buffer lies in the block's shared memory */
     sx_ptx_arg partial[SX_LOOP_LANES_MAX]; /* by n: lane < n */
     /* Each thread has an element of its own, for which partial[1] says that it is there, if all do not; every variable
      * is that of a base element and `shift`. */
@@ -53,8 +55,13 @@ typedef struct {
     uint32_t open_count;
 } sx_nvidia_lowering;
 
-/* The address of this item's access. */
+/* The address of this item's access, and where it points. */
 sx_ptx_arg sx_nvidia_address(sx_nvidia_lowering *l, uint32_t index);
+static inline uint16_t sx_nvidia_space(const sx_nvidia_lowering *l, const sx_item *item)
+{
+    bool shared = l->in_shared[l->part->addr[item->addr].buffer];
+    return shared ? SX_PTX_SPACE_SHARED : SX_PTX_SPACE_GLOBAL;
+}
 /* One instruction. */
 void sx_nvidia_op(sx_nvidia_lowering *l, uint32_t index);
 /* The load or store of an element of the group, where one access serves all; false: it is an access of its own. */

@@ -266,7 +266,7 @@ static void put_load(sx_nvidia_lowering *l, uint32_t index, uint32_t lanes)
         SX_PTX_PUT(&l->b, MOV, SX_PTX_M(bits), held, sx_ptx_imm(0));
     }
     guard_partial(l, lanes);
-    SX_PTX_PUT(&l->b, LD, SX_PTX_M(SX_PTX_SPACE_GLOBAL, form.access), held, address);
+    SX_PTX_PUT(&l->b, LD, SX_PTX_M(sx_nvidia_space(l, item), form.access), held, address);
     if (form.element != 0) {
         SX_PTX_PUT(&l->b, CVT, SX_PTX_M(lane_type, form.element), d, held);
     }
@@ -295,7 +295,7 @@ static void put_store(sx_nvidia_lowering *l, uint32_t index)
         put_warp_barrier(l);
     }
     guard_partial(l, item->imm);
-    SX_PTX_PUT(&l->b, ST, SX_PTX_M(SX_PTX_SPACE_GLOBAL, form.access), address, value);
+    SX_PTX_PUT(&l->b, ST, SX_PTX_M(sx_nvidia_space(l, item), form.access), address, value);
     if (shared) {
         put_warp_barrier(l);
     }
@@ -313,7 +313,7 @@ static void put_scalar(sx_nvidia_lowering *l, uint32_t index)
     case SX_LOP_SLOAD32:
     case SX_LOP_SLOAD64:
         SX_PTX_PUT(&l->b, LD,
-                   SX_PTX_M(SX_PTX_SPACE_GLOBAL,
+                   SX_PTX_M(sx_nvidia_space(l, item),
                             item->op == SX_LOP_SLOAD32 ? SX_PTX_TYPE_S32 : SX_PTX_TYPE_S64),
                    d, sx_nvidia_address(l, index));
         return;

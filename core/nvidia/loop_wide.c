@@ -84,12 +84,13 @@ static void put_access(sx_nvidia_lowering *l, uint32_t index, const wide_access 
     uint32_t count = w->bytes / piece;
     uint16_t type = piece == 8 ? SX_PTX_TYPE_B64 : SX_PTX_TYPE_B32;
     uint16_t vector = count == 4 ? SX_PTX_VECTOR_V4 : count == 2 ? SX_PTX_VECTOR_V2 : 0;
+    uint16_t space = sx_nvidia_space(l, &l->part->item[index]);
     sx_ptx_arg address = sx_nvidia_address(l, index);
     sx_ptx_arg all = count == 1 ? part[0] : sx_ptx_vector(&l->b, part, count);
     if (w->load) {
-        SX_PTX_PUT(&l->b, LD, SX_PTX_M(SX_PTX_SPACE_GLOBAL, vector, type), all, address);
+        SX_PTX_PUT(&l->b, LD, SX_PTX_M(space, vector, type), all, address);
     } else {
-        SX_PTX_PUT(&l->b, ST, SX_PTX_M(SX_PTX_SPACE_GLOBAL, vector, type), address, all);
+        SX_PTX_PUT(&l->b, ST, SX_PTX_M(space, vector, type), address, all);
     }
 }
 

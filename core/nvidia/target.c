@@ -91,6 +91,20 @@ static void find_maps(const sx_tile *tile, sx_machine_maps *maps)
     }
 }
 
+/* How a part is launched. */
+static sx_machine_block block_of(const sx_kernel *kernel, uint32_t part, uint32_t maps)
+{
+    const sx_tile *tile = kernel->part[part].tile;
+    uint32_t warps = kernel->part[part].warps;
+    if (tile != NULL) {
+        return (sx_machine_block){tile->threads, tile->shared_bytes, maps};
+    }
+    const sx_loop_buffer *last = &kernel->buffer[kernel->buffer_count - 1];
+    bool works = warps > 0 && last->role == SX_BUFFER_WORKSPACE;
+    SX_ASSERT(!works || last->size <= UINT32_MAX);
+    return (sx_machine_block){warps * SX_NVIDIA_LANES, works ? (uint32_t)last->size : 0, 0};
+}
+
 /* The assembler gives out registers: nothing here can lie on a stack. */
 static sx_code emit(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel, bool spills,
                     sx_buf *blob, sx_target_code *code)
@@ -116,13 +130,8 @@ static sx_code emit(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel
         *code = (sx_target_code){.entry_count = kernel->part_count};
         find_entries(&text, (uint32_t)blob->len, kernel->part_count, code->entry);
         for (uint32_t p = 0; p < kernel->part_count; p++) {
-            const sx_tile *tile = kernel->part[p].tile;
-            find_maps(tile, &code->maps[p]);
-            code->block[p] = (sx_machine_block){0};
-            if (tile != NULL) {
-                code->block[p] =
-                    (sx_machine_block){tile->threads, tile->shared_bytes, code->maps[p].count};
-            }
+            find_maps(kernel->part[p].tile, &code->maps[p]);
+            code->block[p] = block_of(kernel, p, code->maps[p].count);
         }
         sx_buf_put(blob, text.ptr, text.len);
         status = sx_buf_check(cx, blob, "code");

@@ -35,45 +35,9 @@ static bool calls_points(const sx_device *device)
 }
 
 /* ---- rows whose lanes have two elements side by side ---- */
-#define HELD_MAX 128  /* registers of a thread for elements of its row */
-#define LOOP_CHUNKS 8 /* steps of a row's virtual shape in straight line, where it is not held */
-
-/* Adds the arguments that a value needs at each element of the row. */
-static void add_arguments(const sx_analysis *a, uint32_t instr, uint32_t *set)
-{
-    bool inside[SX_FUSED_INSTRS_MAX] = {false};
-    const sx_body *body = a->fused->body;
-    inside[instr] = true;
-    for (uint32_t i = instr + 1; i-- > 0;) {
-        const sx_instr *in = &body->instr[i];
-        if (!inside[i] || (a->varies[i] & a->reduced) == 0) {
-            continue;
-        }
-        const uint32_t operand[] = {in->x, in->y, in->z};
-        *set |= in->kind == SX_BODY_ARG ? 1u << in->x : 0;
-        for (uint32_t k = 0; in->kind == SX_BODY_APPLY && k < sx_body_operand_count(in); k++) {
-            inside[operand[k]] = true;
-        }
-    }
-}
-
-/* Arguments of which more than one pass over a row reads its elements. */
-static uint32_t read_again(const sx_analysis *a)
-{
-    uint32_t once = 0, again = 0;
-    uint32_t last = a->fused->body->instr_count - 1;
-    for (uint32_t i = 0; i <= last; i++) {
-        const sx_instr *in = &a->fused->body->instr[i];
-        bool reduces = in->kind == SX_BODY_REDUCE;
-        if (reduces || (i == last && a->full)) {
-            uint32_t set = 0;
-            add_arguments(a, reduces ? in->x : i, &set);
-            again |= once & set;
-            once |= set;
-        }
-    }
-    return (uint32_t)__builtin_popcount(again);
-}
+#define HELD_MAX 128   /* registers of a thread for elements of its row */
+#define GRID_MAX 65535 /* points of a grid of blocks along a dimension, but the last */
+#define LOOP_CHUNKS 8  /* steps of a row's virtual shape in straight line, where it is not held */
 
 /* Steps of the virtual shape in straight line: the whole row where its elements fit into registers; 0: no such form. */
 static uint32_t row_chunks(const sx_device *device, const sx_analysis *a, bool holds)
@@ -90,7 +54,7 @@ static uint32_t row_chunks(const sx_device *device, const sx_analysis *a, bool h
     if (!holds) {
         return all > LOOP_CHUNKS ? LOOP_CHUNKS : 0;
     }
-    bool fits = alone && all <= SX_ROW_LINE_MAX && 2 * all * read_again(a) <= HELD_MAX;
+    bool fits = alone && all <= SX_ROW_LINE_MAX && 2 * all * a->passes.arguments_again <= HELD_MAX;
     return fits ? (uint32_t)all : 0;
 }
 
@@ -104,6 +68,39 @@ static sx_code price_wide_rows(sx_search_space *space, uint32_t chunks)
         if (rows >= all) {
             break;
         }
+    }
+    return SX_OK;
+}
+
+/* Blocks of warps for the pieces of a long row, one row each. */
+static sx_code price_blocks_of_rows(sx_search_space *space)
+{
+    const sx_device *device = space->device;
+    const sx_analysis *a = space->a;
+    uint32_t inner = sx_view_inner_reduced(&a->view);
+    if (calls_points(device) || a->kind != SX_KERNEL_ROW || !a->along || inner == SX_NO_DIM ||
+        (a->reduced & (a->reduced - 1)) != 0) {
+        return SX_OK;
+    }
+    sx_row_pieces cut = sx_row_cut(a->view.extent[inner], a->lane_bytes);
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        if (d != inner && a->view.extent[d] > GRID_MAX) {
+            return SX_OK;
+        }
+    }
+    bool wide = a->lane_bytes == 4 && 2 * device->lanes == SX_ROW_CHUNK(4);
+    for (uint32_t warps = (uint32_t)cut.count; warps > 1; warps /= 2) {
+        sx_schedule schedule;
+        if (warps * device->lanes > device->block_threads) {
+            continue;
+        }
+        if (wide) {
+            sx_schedule_row_wide(1, LOOP_CHUNKS, &schedule);
+        } else {
+            sx_schedule_row(device->lanes, a->lane_bytes, true, 1, 1, &schedule);
+        }
+        sx_schedule_row_warps(&cut, warps, &schedule);
+        SX_TRY(sx_search_price(space, &schedule));
     }
     return SX_OK;
 }
@@ -189,6 +186,7 @@ sx_code sx_search_rows(sx_search_space *space)
             SX_TRY(price_wide_rows(space, chunks));
         }
     }
+    SX_TRY(price_blocks_of_rows(space));
     for (uint32_t width = lane_width(space->device, a); width >= 1; width /= 2) {
         int64_t line = lanes * copies(a, space->device->lanes, width) * width;
         int64_t least = !map ? lanes : calls_points(space->device) ? MAP_COLUMNS_MIN : line;

@@ -7,18 +7,25 @@
 
 #include <stdio.h>
 
-/* Text and result of the kernel on a target. */
-SX_UNUSED static const uint8_t *run_on(sx_ctx *cx, const sx_target *target, const node *n,
-                                       const sx_schedule *s, sx_buf *text)
+/* The kernel on a target, and its text. */
+SX_UNUSED static const sx_kernel *emit_on(sx_ctx *cx, const sx_target *target, const node *n,
+                                          const sx_schedule *s, sx_buf *text, sx_target_code *code)
 {
     sx_lowering what = {
         .kind = SX_LOWER_FUSED, .name = "k", .schedule = s, .analysis = analysis_of(cx, n)};
     sx_kernel *kernel;
-    sx_target_code code;
+    ck_sx_ok(cx, sx_target_lower(cx, target, &what, &kernel));
+    ck_sx_ok(cx, target->emit(cx, target, kernel, false, text, code));
+    return kernel;
+}
+
+/* Runs the text; *result: what it computes, where the interpreter finds no fault. */
+SX_UNUSED static sx_code run_text(sx_ctx *cx, const sx_target *target, const node *n,
+                                  const sx_kernel *kernel, const sx_target_code *code,
+                                  const sx_buf *text, const uint8_t **result)
+{
     sx_emulator *emulator;
     sx_region region[SX_LOOP_BUFFERS_MAX];
-    ck_sx_ok(cx, sx_target_lower(cx, target, &what, &kernel));
-    ck_sx_ok(cx, target->emit(cx, target, kernel, false, text, &code));
     for (uint32_t k = 0; k < kernel->buffer_count; k++) {
         size_t size = (size_t)kernel->buffer[k].size;
         region[k] = (sx_region){.name = "a buffer",
@@ -26,22 +33,36 @@ SX_UNUSED static const uint8_t *run_on(sx_ctx *cx, const sx_target *target, cons
                                 .size = size,
                                 .writable = kernel->buffer[k].role != SX_BUFFER_IN};
     }
-    ck_sx_ok(cx, target->emulator_make(cx, target, sx_buf_span(text), code.entry, code.entry_count,
-                                       &emulator));
+    ck_sx_ok(cx, target->emulator_make(cx, target, sx_buf_span(text), code->entry,
+                                       code->entry_count, &emulator));
     uint32_t count = kernel->buffer_count;
     bool works = kernel->buffer[count - 1].role == SX_BUFFER_WORKSPACE;
+    *result = region[n->count].memory;
     for (uint32_t p = 0; p < kernel->part_count; p++) {
         const int64_t *grid = kernel->part[p].grid;
-        sx_emulation all = {.entry = code.entry[p],
+        sx_emulation all = {.entry = code->entry[p],
                             .grid = {grid[0], grid[1], grid[2]},
                             .count = grid[0] * grid[1] * grid[2],
                             .buffer = region,
                             .buffer_count = count - (works ? 1 : 0),
-                            .workspace = works ? &region[count - 1] : NULL};
-        sx_code status = target->emulate(cx, emulator, &all);
-        ck_assert_msg(status == SX_OK, "%s", cx->error.text);
+                            .workspace = works ? &region[count - 1] : NULL,
+                            .threads = code->block[p].threads,
+                            .shared_bytes = code->block[p].shared_bytes};
+        SX_TRY(target->emulate(cx, emulator, &all));
     }
-    return region[n->count].memory;
+    return SX_OK;
+}
+
+/* Text and result of the kernel on a target. */
+SX_UNUSED static const uint8_t *run_on(sx_ctx *cx, const sx_target *target, const node *n,
+                                       const sx_schedule *s, sx_buf *text)
+{
+    sx_target_code code;
+    const uint8_t *result;
+    const sx_kernel *kernel = emit_on(cx, target, n, s, text, &code);
+    sx_code status = run_text(cx, target, n, kernel, &code, text, &result);
+    ck_assert_msg(status == SX_OK, "%s", cx->error.text);
+    return result;
 }
 
 SX_UNUSED static bool has(const sx_buf *text, const char *op, const char *access)

@@ -122,7 +122,8 @@ START_TEST(test_few_warps)
     /* Lanes have two elements side by side, and 16 loads stand in front of what is made of them. */
     double turns = 4096.0 / (16 * 32);
     double waits = turns * warp.memory_latency / warp.ghz;
-    ck_assert_double_eq_tol(one.cost_ns - warp.launch_ns, waits, 0.02 * waits);
+    ck_assert_double_ge(one.cost_ns - warp.launch_ns, waits); /* and lanes are folded once */
+    ck_assert_double_eq_tol(one.cost_ns - warp.launch_ns, waits, 0.1 * waits);
     ck_assert_double_eq_tol(ten.cost_ns, one.cost_ns, 1e-9 * one.cost_ns);
     double moves = 4.0 * 4096 * at_once / warp.memory_bytes_per_ns;
     ck_assert_double_ge(full.cost_ns - warp.launch_ns, moves);
@@ -148,12 +149,60 @@ START_TEST(test_few_warps)
 }
 END_TEST
 
+/* The analysis of softmax over rows, and what it takes under a schedule. */
+static double price_softmax(sx_ctx *cx, const sx_device *device, int64_t rows, int64_t length,
+                            const sx_schedule *s, sx_search_result *found, double *bytes)
+{
+    sx_attr attr = {.present = SX_A(axis), .axis = 1};
+    sx_attr fused;
+    sx_type x = shape(SX_F32, 2, rows, length);
+    sx_analysis *a = SX_NEW(cx, sx_analysis);
+    ck_sx_ok(cx, sx_fused_lift(cx, SX_OP_SOFTMAX, &attr, &x, 1, &x, &fused));
+    ck_sx_ok(cx, sx_analysis_make(cx, &fused, &x, 1, a));
+    ck_assert_uint_eq(a->passes.passes, 3);
+    ck_assert_uint_eq(a->passes.reductions, 2);
+    ck_assert_double_eq(a->passes.bytes_again, 2.0 * 4 * (double)(rows * length));
+    *bytes = 4.0 * (double)(rows * length);
+    if (found != NULL) {
+        ck_sx_ok(cx, sx_search_kernel(cx, a, device, false, 1, found));
+        return found->best[0].cost_ns;
+    }
+    return sx_cost_schedule(device, a, s, false);
+}
+
+/* Softmax walks its rows three times. Rows that registers hold are read once; others come from memory again where the
+ * second level does not hold those that are worked at, and else from there, as fast as the cores that have rows. */
+START_TEST(test_read_again)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    const sx_device warp = sx_test_warp_device(&cx);
+    sx_search_result found;
+    sx_schedule s;
+    double bytes;
+    double ns = price_softmax(&cx, &warp, 1 << 18, 2048, NULL, &found, &bytes);
+    double moves = 2 * bytes / warp.memory_bytes_per_ns;
+    ck_assert_double_le(ns, 1.05 * moves + warp.launch_ns);
+    sx_schedule_row_wide(1, 8, &s); /* in lines of a loop: nothing is held */
+    ns = price_softmax(&cx, &warp, 1 << 18, 2048, &s, NULL, &bytes);
+    ck_assert_double_ge(ns, 2 * moves); /* three reads and a write, not one of each */
+    /* A block for each of a few rows of a megabyte: all of them stay in the second level. */
+    ns = price_softmax(&cx, &warp, 16, 1 << 18, NULL, &found, &bytes);
+    ck_assert_int_gt(sx_schedule_step(&found.best[0].schedule, SX_ROLE_SUM, SX_BIND_WARP, 0), 0);
+    ck_assert_double_ge(ns, 4 * bytes / (16 * warp.l2_bytes_per_ns));
+    double one = price_softmax(&cx, &warp, 16, 1 << 18, &s, NULL, &bytes);
+    ck_assert_double_ge(one, 5 * ns);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("search/threads");
     TCase *tcase = tcase_create("threads");
     tcase_add_test(tcase, test_prices);
     tcase_add_test(tcase, test_few_warps);
+    tcase_add_test(tcase, test_read_again);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }
