@@ -206,7 +206,7 @@ START_TEST(test_batches)
     static const int64_t batches[] = {1, 2, 5, 64};
     const sx_device *device;
     const sx_target *target = sx_target_find(NULL, "sm_90");
-    int64_t length = 200 + _i;
+    int64_t length = _i == 2 ? 5000 : 200 + _i;
     uint8_t *first = NULL;
     ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of("h100"), &device));
     for (uint32_t k = 0; k < SX_COUNT(batches); k++) {
@@ -234,16 +234,17 @@ static uint32_t count_of(const sx_buf *text, const char *word)
     return n;
 }
 
-/* What the search takes for rows of models: held rows are loaded once, and the assembler spills nothing. */
+/* What the search takes for rows of models: held rows are loaded once, few long ones are the work of blocks, and the
+ * assembler spills nothing. */
 START_TEST(test_search)
 {
-    static const int64_t widths[] = {768, 2048, 16384};
+    static const int64_t widths[] = {768, 2048, 16384, 65536};
     static const char *const devices[] = {"a100", "h100"};
     int64_t length = widths[_i / 2];
     const sx_device *device;
     ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of(devices[_i % 2]), &device));
     for (row_case c = CASE_SOFTMAX; c < CASE_SUM; c++) {
-        node n = case_node(c, SX_F32, 4096, length);
+        node n = case_node(c, SX_F32, length > 16384 ? 16 : 4096, length);
         sx_search_result found;
         sx_lowering what = {.kind = SX_LOWER_FUSED, .name = "k", .analysis = analysis_of(&cx, &n)};
         const sx_target *target = sx_target_find(NULL, device->target);
@@ -256,6 +257,8 @@ START_TEST(test_search)
         ck_sx_ok(&cx, sx_target_lower(&cx, target, &what, &kernel));
         sx_buf_init(&text, (size_t)1 << 24);
         ck_sx_ok(&cx, target->emit(&cx, target, kernel, false, &text, &code));
+        int64_t warp = sx_schedule_step(what.schedule, SX_ROLE_SUM, SX_BIND_WARP, 0);
+        ck_assert(length == 16384 || (warp > 0) == (length > SX_ROW_CUT));
         bool held = sx_schedule_step(what.schedule, SX_ROLE_SUM, SX_BIND_LOOP, 0) >= length;
         ck_assert(held == (length <= 2048));
         uint32_t arguments = c == CASE_NORM ? 3 : 1;
@@ -382,8 +385,8 @@ int main(void)
     TCase *tcase = tcase_create("rows");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, test_forms, 0, 3 * CASE_COUNT);
-    tcase_add_loop_test(tcase, test_batches, 0, 2);
-    tcase_add_loop_test(tcase, test_search, 0, 6);
+    tcase_add_loop_test(tcase, test_batches, 0, 3);
+    tcase_add_loop_test(tcase, test_search, 0, 8);
     tcase_add_loop_test(tcase, test_faults, 0, 3);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("warps");
