@@ -22,6 +22,16 @@ static sx_code machine_of(sx_ctx *cx, const sx_core_request *request, sx_span na
                        d->lanes, d->registers, t->machine->name, t->vectors.lanes,
                        t->vectors.registers);
     }
+    uint32_t shared = t->machine->block_shared_bytes;
+    bool blocks = shared > 0 && d->block_threads > 0;
+    if (blocks && (d->shared_block_bytes > shared || d->block_threads > SX_MODULE_THREADS_MAX)) {
+        return SX_FAIL(
+            cx, SX_INPUT,
+            "device %s: %u threads and %.0f bytes of shared memory per block, its target "
+            "%s has %u and %u",
+            d->name, d->block_threads, d->shared_block_bytes, t->machine->name,
+            SX_MODULE_THREADS_MAX, shared);
+    }
     uint32_t wide = sx_device_lanes(d, 8);
     if (wide != sx_vector_unit_lanes(&t->vectors, 8)) {
         return SX_FAIL(

@@ -99,7 +99,7 @@ sx_code sxc_read_range(sxc_cli *cli, bool *any)
 
 sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_options *options)
 {
-    const char *target = sxc_value(cli, SXC_TARGET);
+    const char *target = sxc_target_name(cli);
     *request = (sx_core_request){.target = sx_span_of(target != NULL ? target : "native"),
                                  .no_reassociate = sxc_given(cli, SXC_EXACT),
                                  .allow_approximate = sxc_given(cli, SXC_APPROXIMATE),
@@ -109,7 +109,7 @@ sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_opt
     SX_TRY(sxc_read_amount(cli, SXC_VERIFY_MEMORY, 1024, &request->verify_bytes));
     const sx_device *device;
     SX_TRY(sxc_read_device(cli, &device, &request->device));
-    if (device != NULL && target != NULL) {
+    if (sxc_value(cli, SXC_DEVICE) != NULL && sxc_value(cli, SXC_TARGET) != NULL) {
         return SX_FAIL(cli->cx, SX_USAGE, "--target and --device exclude each other");
     }
     if (device != NULL) {

@@ -11,7 +11,10 @@ sx_code sxc_read_dims(sxc_cli *cli, const sx_binding **bindings, uint32_t *count
 sx_code sxc_read_range(sxc_cli *cli, bool *any);
 /* A number with K, M, G, T or P behind it, each `kilo` times the one before; 0 where the option is not given. */
 sx_code sxc_read_amount(sxc_cli *cli, sxc_option option, uint64_t kilo, uint64_t *amount);
-/* cmd_targets.c: --device as a device and as its text, both in cx's arena; NULL and empty where it is not given. */
+/* cmd_targets.c: --target, NULL where it is not given or names a file FILE.target. */
+const char *sxc_target_name(const sxc_cli *cli);
+/* --device, or --target with a file, as a device and as its text, both in cx's arena; NULL and empty where neither is
+ * given. */
 sx_code sxc_read_device(sxc_cli *cli, const sx_device **device, sx_span *canonical);
 sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_options *options);
 /* The progress of a compile process; `self` is an sxc_progress. */

@@ -194,7 +194,7 @@ static sx_code read_times(plot *p)
 static sx_code choose_device(plot *p)
 {
     sx_ctx *cx = p->cli->cx;
-    const char *name = sxc_value(p->cli, SXC_TARGET);
+    const char *name = sxc_target_name(p->cli);
     const sx_device *device;
     sx_span canonical, own = sx_module_string(p->module, p->module->info->target);
     const sx_device *of_module = sxc_device_of(own);

@@ -10,9 +10,21 @@
 
 #define FILE_BYTES_MAX ((size_t)1 << 20)
 
+const char *sxc_target_name(const sxc_cli *cli)
+{
+    static const char end[] = ".target";
+    const char *target = sxc_value(cli, SXC_TARGET);
+    size_t length = target != NULL ? strlen(target) : 0;
+    bool file = length >= sizeof(end) && strcmp(target + length - strlen(end), end) == 0;
+    return file ? NULL : target;
+}
+
 sx_code sxc_read_device(sxc_cli *cli, const sx_device **device, sx_span *canonical)
 {
     const char *path = sxc_value(cli, SXC_DEVICE);
+    if (sxc_value(cli, SXC_TARGET) != NULL && path == NULL && sxc_target_name(cli) == NULL) {
+        path = sxc_value(cli, SXC_TARGET);
+    }
     *device = NULL;
     *canonical = (sx_span){NULL, 0};
     if (path == NULL) {

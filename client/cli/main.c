@@ -231,6 +231,15 @@ static sx_code parse(sxc_cli *cli, const sxc_command *command, int argc, char **
 
 /* ---- main ---- */
 
+/* An error in one line. What it quotes of a file may be any bytes, which must not reach a terminal. */
+static void put_plain(const char *text)
+{
+    for (const char *p = text; *p != '\0'; p++) {
+        (void)fputc((unsigned char)*p < ' ' || *p == 0x7f ? '?' : *p, stderr);
+    }
+    (void)fputc('\n', stderr);
+}
+
 static int finish(const sx_ctx *cx, sx_code code, bool json)
 {
     if (code == SX_OK) {
@@ -250,8 +259,8 @@ static int finish(const sx_ctx *cx, sx_code code, bool json)
         printf("%.*s\n", (int)text.len, (const char *)text.ptr);
         sx_buf_fini(&text);
     }
-    (void)fprintf(stderr, "symplex-client: %s\n",
-                  error->text[0] != '\0' ? error->text : sx_code_text(code));
+    (void)fputs("symplex-client: ", stderr);
+    put_plain(error->text[0] != '\0' ? error->text : sx_code_text(code));
     if (error->hint[0] != '\0') {
         (void)fprintf(stderr, "%s\n", error->hint);
     }

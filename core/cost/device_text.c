@@ -194,6 +194,15 @@ static sx_code check_blocks(sx_ctx *cx, const sx_device *device)
         }
         return SX_OK;
     }
+    if (device->block_threads % device->lanes != 0) {
+        return SX_FAIL(cx, SX_INPUT,
+                       "device %s: threads per block %u: a multiple of its %u lanes wanted",
+                       device->name, device->block_threads, device->lanes);
+    }
+    if ((device->register_step & (device->register_step - 1)) != 0) {
+        return SX_FAIL(cx, SX_INPUT, "device %s: register step %u: a power of two wanted",
+                       device->name, device->register_step);
+    }
     if (device->shared_block_bytes > device->shared_bytes ||
         device->shared_bytes > device->l1_bytes) {
         return SX_FAIL(cx, SX_INPUT,

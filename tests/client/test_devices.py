@@ -107,6 +107,34 @@ def test_what_is_refused_before_anything_runs():
     sx("compile", PROGRAM, *DIMS, "--device", device(), "--target", "x86-64-v3", "-o", TMP / "bad.sxm", status=2)
 
 
+def test_a_target_file_of_a_gpu():
+    row = sx("targets", "h100").stdout.replace("device h100", "device own")
+
+    def edited(words, value):
+        path = TMP / "own.target"
+        path.write_text("".join(words + " " + value + "\n" if line.startswith(words + " ") else line
+                                for line in row.splitlines(True)))
+        return path
+
+    gemm = ["compile", "--gemm", "64x64x64", "--dtype", "bf16", "--no-daemon", "--assembler", "none"]
+    out = TMP / "own.sxm"
+    for words, value, why in (("threads per block", "33", "threads per block 33: a multiple of its 32 lanes wanted"),
+                              ("threads per block", "2048", "2048 threads and 232448 bytes of shared memory per block, "
+                               "its target sm_90 has 1024 and 232448"),
+                              ("target", "sm_89", "its target sm_89 has 1024 and 101376"),
+                              ("target", "sm_70", "target sm_70 is unknown"),
+                              ("register step", "7", "register step 7: a power of two wanted"),
+                              ("cores", "\x1b[2J\x07", 'not a decimal number: "?[2J?"')):
+        done = sx(*gemm, "--target", edited(words, value), "-o", out, status=4)
+        assert why in done.stderr and "\x1b" not in done.stderr, (why, done)
+        assert not out.exists() and not list(TMP.glob("own.sxm*"))
+    path = edited("memory bandwidth", "1 TB/s")
+    one = js(*gemm, "--target", path, "-o", out)
+    assert one["key"] == js(*gemm, "--device", path, "-o", out)["key"]
+    assert js("explain", out)["target"] == "own"
+    sx(*gemm, "--target", TMP / "absent.target", "-o", out, status=4)
+
+
 def compiled(path, name, **environment):
     out = TMP / (name + ".sxm")
     device_of = ["--device", path] if path else ["--target", "x86-64-v3"]
