@@ -195,11 +195,12 @@ static sx_code execute_graph(session *s)
     return SX_OK;
 }
 
-/* Makes the folder of the outputs, before anything runs. */
-static sx_code make_folder(sx_ctx *cx, const char *folder)
+/* Makes the folder of the outputs, before anything runs. `made`: it was not there. */
+static sx_code make_folder(sx_ctx *cx, const char *folder, bool *made)
 {
     struct stat status;
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
+    *made = mkdir(folder, 0777) == 0;
+    if (!*made && errno != EEXIST) {
         return SX_FAIL(cx, SX_INPUT, "%s: cannot be made: %s", folder, strerror(errno));
     }
     if (stat(folder, &status) != 0 || !S_ISDIR(status.st_mode)) {
@@ -434,17 +435,19 @@ static sx_code work(session *s, uint32_t repeat)
     for (uint32_t i = 0; i < s->module->tensor_count; i++) {
         SX_TRY(bind_tensor(s, i));
     }
-    if (sxc_given(s->cli, SXC_OUTPUT)) {
-        SX_TRY(make_folder(s->cli->cx, sxc_value(s->cli, SXC_OUTPUT)));
-    }
+    const char *folder = sxc_value(s->cli, SXC_OUTPUT);
+    bool made = false;
+    SX_TRY(folder != NULL ? make_folder(s->cli->cx, folder, &made) : SX_OK);
     double start = now_ns();
     s->load_ns = (double)(sxc_now_us() - s->cli->start_us) * 1e3;
-    SX_TRY(execute(s, repeat));
-    SX_TRY(s->graphs > 0 ? execute_graph(s) : SX_OK);
-    s->runs_ns = now_ns() - start;
-    if (sxc_given(s->cli, SXC_OUTPUT)) {
-        SX_TRY(write_outputs(s, sxc_value(s->cli, SXC_OUTPUT)));
+    sx_code code = execute(s, repeat);
+    code = code == SX_OK && s->graphs > 0 ? execute_graph(s) : code;
+    if (code != SX_OK && made) {
+        (void)rmdir(folder);
     }
+    SX_TRY(code);
+    s->runs_ns = now_ns() - start;
+    SX_TRY(folder != NULL ? write_outputs(s, folder) : SX_OK);
     sx_code compared = SX_OK;
     if (sxc_given(s->cli, SXC_CHECK)) {
         compared = check(s);

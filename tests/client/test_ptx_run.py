@@ -95,7 +95,7 @@ def test_faults():
     line = next(n for n, text in enumerate(KERNELS.read_text().splitlines(), 1) if ".entry no_wait" in text)
     assert b"kernel no_wait, instruction " in done.stderr and b"a copy of thread (" in done.stderr, done.stderr
     assert int(done.stderr.split(b"(line ")[1].split(b")")[0]) > line, done.stderr
-    assert list((TMP / "none").iterdir()) == [], "results of a kernel that was stopped"
+    assert not (TMP / "none").exists(), "results of a kernel that was stopped"
     error = json.loads(run(KERNELS, "--kernel", "one_too_many", "--grid", 3, "--block", 32, "--arg", "@%s" % A_FILE,
                            "--arg", "out:f32:64", "--arg", "i32:64", "--json", status=1).stdout)
     assert error["code"] == "MISMATCH" and "argument 1" in error["message"], error

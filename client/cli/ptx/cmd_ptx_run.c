@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "client/cli/cli.h"
 #include "client/cli/npy.h"
@@ -271,10 +272,12 @@ static void show_progress(void *self, const char *stage, uint64_t done, uint64_t
 }
 
 /* ---- results ---- */
-static sx_code make_folder(sx_ctx *cx, const char *folder)
+/* `made`: it was not there. */
+static sx_code make_folder(sx_ctx *cx, const char *folder, bool *made)
 {
     struct stat status;
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
+    *made = mkdir(folder, 0777) == 0;
+    if (!*made && errno != EEXIST) {
         return SX_FAIL(cx, SX_INPUT, "%s: cannot be made: %s", folder, strerror(errno));
     }
     if (stat(folder, &status) != 0 || !S_ISDIR(status.st_mode)) {
@@ -380,13 +383,17 @@ static sx_code run_kernel(session *s)
     SX_TRY(code);
     SX_TRY(read_launch(s, module));
     SX_TRY(read_arguments(s));
-    SX_TRY(folder == NULL ? SX_OK : make_folder(cx, folder));
+    bool made = false;
+    SX_TRY(folder == NULL ? SX_OK : make_folder(cx, folder, &made));
     uint64_t start = sxc_now_us();
     cx->progress = show_progress;
     cx->progress_self = s;
     sxc_progress_begin(&s->cli->progress);
     code = sx_ptx_run(cx, &s->launch, &s->outcome);
     sxc_progress_end(&s->cli->progress);
+    if (code != SX_OK && made) {
+        (void)rmdir(folder);
+    }
     SX_TRY(code);
     SX_TRY(put(s, (double)(sxc_now_us() - start) / 1e6));
     return folder == NULL ? SX_OK : write_results(s, folder);
