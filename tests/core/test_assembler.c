@@ -16,7 +16,8 @@ typedef struct {
     sx_gen_cubin_record record, refused;
     sx_code code; /* of the refusals: SX_OK, and the compiler has to look at the record */
     uint32_t refusals, texts;
-    char last[16]; /* target */
+    char last[16];    /* target */
+    const char *word; /* texts with it are refused, and no others; NULL: as above */
 } fake;
 
 static sx_code assemble(void *self, sx_ctx *c, sx_span text, const char *target, sx_span *code)
@@ -24,6 +25,9 @@ static sx_code assemble(void *self, sx_ctx *c, sx_span text, const char *target,
     fake *f = self;
     sx_buf bytes;
     bool refuses = f->texts++ < f->refusals;
+    if (f->word != NULL) {
+        refuses = memmem(text.ptr, text.len, f->word, strlen(f->word)) != NULL;
+    }
     (void)snprintf(f->last, sizeof(f->last), "%s", target);
     if (refuses && f->code != SX_OK) {
         return SX_FAIL(c, f->code, "the assembler of the test refuses text %u", f->texts);
@@ -174,6 +178,30 @@ START_TEST(test_the_next_candidate_is_taken)
 }
 END_TEST
 
+/* Schedules of the loop IR behind those of matrix instructions are looked for when none of these can be had. */
+START_TEST(test_what_is_left_when_no_block_is)
+{
+    static const char narrow[] =
+        "sx 1\n"
+        "graph \"g\" {\n"
+        "  %x = parameter {name = \"x\", weight = 0} : bf16[64, 96]\n"
+        "  %w = parameter {name = \"w\", weight = 1} : bf16[96, 128]\n"
+        "  %y = dot_general(%x, %w) {lhs_contract = [1], rhs_contract = [0]} : bf16[64, 128]\n"
+        "  return %y as \"y\"\n"
+        "}\n";
+    static const char said[] = "not in blocks: the assembler of the test refuses text 1";
+    fake f = {.code = SX_LIMIT, .record = {.arch = 80, .registers = 40}, .word = "mma.sync"};
+    sx_assembler assembler = {.self = &f, .assemble = assemble};
+    sx_core_request request = request_for("a100", &assembler);
+    sx_buf bytes;
+    request.ir = sx_span_of(narrow);
+    ck_sx_ok(&cx, compile(&request, &bytes));
+    ck_assert_uint_ge(f.texts, 3);
+    ck_assert_ptr_nonnull(memmem(bytes.ptr, bytes.len, said, strlen(said)));
+    sx_buf_fini(&bytes);
+}
+END_TEST
+
 /* Failures of the assembler itself are no reason to try another schedule. */
 START_TEST(test_failures_of_the_assembler)
 {
@@ -249,6 +277,7 @@ int main(void)
     tcase_add_test(cases, test_each_part_has_its_record);
     tcase_add_test(cases, test_the_text_is_the_same);
     tcase_add_loop_test(cases, test_the_next_candidate_is_taken, 0, (int)SX_COUNT(refusals));
+    tcase_add_test(cases, test_what_is_left_when_no_block_is);
     tcase_add_test(cases, test_failures_of_the_assembler);
     tcase_add_test(cases, test_a_kernel_that_is_left_out);
     tcase_add_test(cases, test_an_assembler_that_is_not_here);
