@@ -29,6 +29,30 @@ typedef struct {
 
 /* ---- the numerics plan in words ---- */
 
+static void describe_row(const sx_analysis *a, const char *rounding, char *text, size_t size)
+{
+    long long length = (long long)a->extent[SX_ROLE_SUM];
+    sx_row_pieces cut = {.count = 1};
+    char pieces[96] = "";
+    if (!a->along) {
+        (void)snprintf(text, size,
+                       "one chain of %lld in ascending order for each row; %u bytes (%s)", length,
+                       a->lane_bytes, rounding);
+        return;
+    }
+    if ((a->reduced & (a->reduced - 1)) == 0) {
+        cut = sx_row_cut(length, a->lane_bytes);
+    }
+    if (cut.count > 1) {
+        (void)snprintf(pieces, sizeof(pieces), " in %lld pieces of %lld, added in ascending order",
+                       (long long)cut.count, (long long)cut.length);
+    }
+    (void)snprintf(text, size,
+                   "rows of %lld%s: four accumulators of %d virtual lanes in turn, added in pairs, "
+                   "lanes folded by halves (%s)",
+                   length, pieces, SX_ROW_BYTES / (int)a->lane_bytes, rounding);
+}
+
 static void describe(const sx_analysis *a, const sx_schedule *s, const sx_target *target,
                      char *text, size_t size)
 {
@@ -60,14 +84,7 @@ static void describe(const sx_analysis *a, const sx_schedule *s, const sx_target
                        "once to %s (%s)",
                        k, sx_dtype_name(a->result.dtype), rounding);
         return;
-    case SX_KERNEL_ROW:
-        (void)snprintf(
-            text, size,
-            a->along ? "rows of %lld: four accumulators of %d virtual lanes in turn, "
-                       "added in pairs, lanes folded by halves (%s)"
-                     : "one chain of %lld in ascending order for each row; %d bytes (%s)",
-            k, a->along ? SX_ROW_BYTES / (int)a->lane_bytes : (int)a->lane_bytes, rounding);
-        return;
+    case SX_KERNEL_ROW: describe_row(a, rounding, text, size); return;
     case SX_KERNEL_ONLINE:
         if (sx_online_blocks_of(s, &online)) {
             (void)snprintf(
