@@ -127,10 +127,29 @@ static bool is_view(sx_op op)
     return sx_op_info_of(op)->op_class == SX_OPCLASS_VIEW;
 }
 
+/* The view that a class is: of one that was not chosen, because attention was not, a reshape of what was. */
+static uint32_t view_form(const fuser *f, uint32_t class_)
+{
+    const sx_eg *eg = &f->t->eg;
+    uint32_t chosen = f->choice[class_];
+    if (chosen != SX_EG_NONE) {
+        return chosen;
+    }
+    uint32_t n = class_; /* a class is named by one of its members */
+    do {
+        if (eg->node[n].dead == 0 && sx_tensors_op(f->t, n) == SX_OP_RESHAPE &&
+            f->choice[sx_eg_child(eg, n, 0)] != SX_EG_NONE) {
+            return n;
+        }
+        n = sx_eg_member_next(eg, n);
+    } while (n != class_);
+    return SX_EG_NONE;
+}
+
 static sx_code try_view(fuser *f, kernel *k, uint32_t a, bool *taken)
 {
     *taken = false;
-    uint32_t producer = f->choice[k->child[a]];
+    uint32_t producer = view_form(f, k->child[a]);
     if (producer == SX_EG_NONE || !is_view(sx_tensors_op(f->t, producer)) ||
         !f->enabled[SX_RULE_FUSE_VIEW]) {
         return SX_OK;
@@ -383,6 +402,22 @@ static bool is_widened(const fuser *f, uint32_t class_)
     return false;
 }
 
+/* Attention in one kernel that reads bf16 or f16 as they lie, found in a pass before. */
+static bool is_narrow_attention(const fuser *f, uint32_t n)
+{
+    const sx_eg_node *node = &f->t->eg.node[n];
+    bool narrow = false;
+    if (node->dead != 0 || sx_tensors_op(f->t, n) != SX_OP_FUSED ||
+        kind_of(f, n) != SX_KERNEL_ONLINE || sx_tensors_attr(f->t, n)->body->inner == 0) {
+        return false;
+    }
+    for (uint32_t k = 0; k < node->arity; k++) {
+        sx_dtype dtype = sx_tensors_type(f->t, sx_eg_child(&f->t->eg, n, k))->dtype;
+        narrow = narrow || dtype == SX_BF16 || dtype == SX_F16;
+    }
+    return narrow;
+}
+
 /* Attention whose values were widened, where contractions and a softmax were chosen: by itself an online sum reads its
  * scores from memory and is dear, with its scores and factors of two bytes inside it may be the cheapest. */
 static sx_code add_attention(fuser *f, uint32_t class_, forms *list)
@@ -390,6 +425,9 @@ static sx_code add_attention(fuser *f, uint32_t class_, forms *list)
     const sx_eg *eg = &f->t->eg;
     uint32_t chosen = f->choice[class_], n = chosen;
     do {
+        if (n != chosen && is_narrow_attention(f, n)) {
+            keep(list, n);
+        }
         const sx_attr *attr = sx_tensors_attr(f->t, n);
         bool other = n != chosen && eg->node[n].dead == 0 &&
                      sx_tensors_op(f->t, n) == SX_OP_ONLINE_DOT && eg->node[n].arity == 2;

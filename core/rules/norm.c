@@ -215,6 +215,24 @@ sx_code sx_rule_gelu(sx_rewrite *rw)
 
 /* ---- rows ---- */
 
+/* A reshape that leaves rows as they are, of a softmax along them: heads that are split into groups. */
+sx_code sx_rule_reshape_softmax(sx_rewrite *rw)
+{
+    const sx_type *x = sx_rewrite_type(rw, rw->var[0]);
+    sx_type to = *sx_rewrite_type(rw, rw->node[0]);
+    sx_attr attr = sx_rewrite_attr(rw, 1);
+    uint32_t node;
+    SX_ASSERT(x->rank >= 1 && attr.axis >= 0 && attr.axis < x->rank);
+    if (attr.axis + 1 != x->rank || to.rank == 0 ||
+        !sx_dim_equal(x->dim[x->rank - 1], to.dim[to.rank - 1])) {
+        return SX_OK;
+    }
+    SX_TRY(sx_rewrite_reshape(rw, rw->var[0], &to, &node));
+    attr.axis = (int64_t)to.rank - 1;
+    SX_TRY(sx_rewrite_add(rw, SX_OP_SOFTMAX, &attr, &node, 1, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
 /* softmax and log_softmax: matched nodes of the maximum's broadcast and reduce, of the sum's broadcast and reduce. */
 static sx_code emit_softmax(sx_rewrite *rw, sx_op op, const uint32_t where[4])
 {

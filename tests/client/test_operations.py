@@ -286,6 +286,18 @@ def test_attention_in_blocks():
         sx("verify", module, "--random", "5")
 
 
+def test_attention_of_shared_heads():
+    """Groups of heads that share keys are one kernel too, however few the queries are, under one numerics plan."""
+    plans = set()
+    for shape in ("1x8x256x64,kv-heads=2", "1x8x1x64,kv-heads=2,keys=256", "1x8x40x64,kv-heads=4,keys=256"):
+        module = TMP / "shared.sxm"
+        sx("compile", "--attention", shape, "--dtype", "bf16", "--target", "h100", "--assembler", "none", "-o", module)
+        kernels = json.loads(sx("explain", "--json", module).stdout)["kernels"]
+        assert len(kernels) == 1 and "d/16" in kernels[0]["plan"], (shape, kernels)
+        plans.add(kernels[0]["numerics"])
+    assert len(plans) == 1, plans
+
+
 # ---- the way ----
 def test_the_same_as_a_file():
     """The daemon knows the operation and its text by one key; optimize and egraph take it too."""
