@@ -528,15 +528,31 @@ static bool has_index(const sxv_subject *s, uint32_t d)
     return found;
 }
 
+/* Positions of a dimension that leave the kernel its layout: where the copy engine reads a factor whose columns lie
+ * side by side, other columns than those at multiples of 16 bytes would be a factor that it cannot read, and another
+ * plan. */
+static int64_t position_unit(const sxv_subject *s, const piece *whole, uint32_t d)
+{
+    const sx_analysis *a = &whole->analysis;
+    const sx_matrix_instruction *matrix =
+        a->kind == SX_KERNEL_DOT ? sx_search_matrix(a, s->target->matrix, s->target->matrix_count)
+                                 : NULL;
+    bool beside = matrix != NULL && matrix->warps > 1 &&
+                  (a->body->access[a->lhs].stride[d].scale == 1 ||
+                   a->body->access[a->rhs].stride[d].scale == 1);
+    return beside ? 16 / sx_dtype_bytes(matrix->factor) : 1;
+}
+
 /* Some elements in the middle of the dimension as if they were the first ones. */
 static sx_code try_position(sx_ctx *cx, state *t, const piece *whole, uint32_t d)
 {
     box b = box_of(t->s);
     char what[64];
-    if (b.extent[d] < 2 || has_index(t->s, d) || !may_go_on(t)) {
+    int64_t unit = position_unit(t->s, whole, d), places = (b.extent[d] - 1) / unit;
+    if (places < 1 || has_index(t->s, d) || !may_go_on(t)) {
         return SX_OK;
     }
-    b.start[d] = 1 + (int64_t)sx_rng_below(&t->rng, (uint64_t)b.extent[d] - 1);
+    b.start[d] = unit * (1 + (int64_t)sx_rng_below(&t->rng, (uint64_t)places));
     b.extent[d] = sx_min_i64(POSITION, b.extent[d] - b.start[d]);
     (void)snprintf(what, sizeof(what), "from %c = %lld on", letter_of(t->s, whole, d),
                    (long long)b.start[d]);
@@ -564,8 +580,13 @@ static void draw_block(state *t, const sx_analysis *a, sx_schedule *s)
     tiles.steps = draw_power(&t->rng, 3, 5);
     tiles.depth = 2 + (uint32_t)sx_rng_below(&t->rng, 3);
     if (matrix != NULL) {
+        matrix += sx_rng_below(&t->rng, matrix->more + 1);
         tiles.matrix_rows = matrix->rows;
         tiles.matrix_columns = matrix->columns;
+        if (matrix->warps > 1) {
+            tiles.warp_rows = matrix->rows;
+            tiles.warp_columns = matrix->columns;
+        }
         tiles.matrix_steps = matrix->steps;
         tiles.steps = sx_max_i64(tiles.steps, matrix->steps);
         tiles.slice = sx_matrix_slice(matrix, a->extent[SX_ROLE_SUM]);

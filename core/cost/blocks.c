@@ -27,8 +27,11 @@
 #define STORE_LINES 8.0
 /* Of a slice's sum of an element. */
 #define PARTIAL_BYTES 4.0
-/* Registers beside sums and fragments: addresses, counters, bounds. */
+/* Registers beside sums and fragments: addresses, counters, bounds; of groups of warps as their lowering counts. */
 #define MATRIX_REGISTERS 28.0
+#define GROUP_REGISTERS 48.0
+/* Slots that the copy engine fills are multiples of this; another one holds barriers. */
+#define SLOT_BYTES 1024.0
 #define LANE_REGISTERS 64.0
 /* Of a row or column of a thread: a vector of 16 bytes. */
 #define LANE_FACTOR_REGISTERS 4.0
@@ -98,7 +101,9 @@ void sx_block_problem_of(const sx_device *device, const sx_analysis *a, sx_block
     describe(a, a->lhs, &p->factor[0]);
     describe(a, a->rhs, &p->factor[1]);
     double cycle = device->cores * device->ghz;
-    p->matrix_flops = sx_device_rate(device, a->arithmetic, true) * device->matrix_share / cycle;
+    double peak = sx_device_rate(device, a->arithmetic, true) / cycle;
+    p->matrix_flops = peak * device->matrix_share;
+    p->group_flops = peak * sx_most(device->group_share, device->matrix_share);
     p->lane_cycles = sx_device_slower(device, a->arithmetic) / device->fma_per_cycle;
     double elements = p->batch * p->rows * p->columns;
     double beside = sx_most(0, a->work - 2 * elements * p->sum) / elements;
@@ -114,6 +119,9 @@ void sx_block_problem_of(const sx_device *device, const sx_analysis *a, sx_block
 uint32_t sx_block_threads(const sx_device *device, const sx_block_tiles *t)
 {
     int64_t warps = t->rows / t->warp_rows * (t->columns / t->warp_columns);
+    if (sx_block_by_engine(t)) {
+        warps = warps * SX_GROUP_WARPS + 1; /* one starts the copies */
+    }
     SX_ASSERT(warps >= 1 && warps <= INT32_MAX / device->lanes);
     return (uint32_t)warps * device->lanes;
 }
@@ -121,7 +129,10 @@ uint32_t sx_block_threads(const sx_device *device, const sx_block_tiles *t)
 uint32_t sx_block_registers(const sx_block_problem *p, const sx_block_tiles *t)
 {
     double all;
-    if (t->matrix_rows != 0) {
+    if (sx_block_by_engine(t)) {
+        double m = (double)t->warp_rows, n = (double)t->warp_columns;
+        all = m * n / (p->device->lanes * SX_GROUP_WARPS) + GROUP_REGISTERS;
+    } else if (t->matrix_rows != 0) {
         double m = (double)t->warp_rows, n = (double)t->warp_columns;
         double held = t->slice != 0 && !t->apart ? 2 : 1; /* the slice's sum, and the total */
         all = held * m * n / p->device->lanes + (m + n) / 2 + MATRIX_REGISTERS;
@@ -134,9 +145,14 @@ uint32_t sx_block_registers(const sx_block_problem *p, const sx_block_tiles *t)
 
 double sx_block_shared_bytes(const sx_block_problem *p, const sx_block_tiles *t)
 {
-    double stage = (double)t->steps * ((double)t->rows * p->factor[0].element +
-                                       (double)t->columns * p->factor[1].element);
-    return stage * t->depth;
+    double left = (double)t->steps * (double)t->rows * p->factor[0].element;
+    double right = (double)t->steps * (double)t->columns * p->factor[1].element;
+    if (sx_block_by_engine(t)) {
+        left = sx_whole(left / SLOT_BYTES) * SLOT_BYTES;
+        right = sx_whole(right / SLOT_BYTES) * SLOT_BYTES;
+        return (left + right) * t->depth + SLOT_BYTES;
+    }
+    return (left + right) * t->depth;
 }
 
 uint32_t sx_block_resident(const sx_block_problem *p, const sx_block_tiles *t)
@@ -161,6 +177,22 @@ typedef struct {
     double second;  /* the second level */
     double alone;   /* of a block that has the core for itself: its instructions in turn */
 } stage_cycles;
+
+/* Groups of warps read both factors from shared memory for each instruction, and begin the next stage before this one
+ * is done. */
+static void multiply_in_groups(const sx_block_problem *p, const sx_block_tiles *t, stage_cycles *s)
+{
+    double groups = (double)t->steps / t->matrix_steps;
+    double products =
+        groups * (double)t->rows / t->matrix_rows * (double)t->columns / t->matrix_columns;
+    double read = t->matrix_steps * (t->matrix_rows * p->factor[0].element +
+                                     t->matrix_columns * p->factor[1].element);
+    s->warps *= SX_GROUP_WARPS;
+    s->compute = 2 * (double)t->rows * (double)t->columns * (double)t->steps / p->group_flops;
+    s->port += products * read / LINE_BYTES;
+    s->issue = products * SX_GROUP_WARPS / SX_SCHEDULERS; /* a thread starts the copies */
+    s->alone = s->compute + p->device->shared_latency;
+}
 
 static void multiply(const sx_block_problem *p, const sx_block_tiles *t, stage_cycles *s)
 {
@@ -188,18 +220,30 @@ static void multiply(const sx_block_problem *p, const sx_block_tiles *t, stage_c
                steps * sx_most(device->fma_latency, m * n * p->lane_cycles * SX_SCHEDULERS);
 }
 
+/* Rows of a stage that are read: what the copy engine finds beyond the matrix is zeros, and comes from nowhere. */
+static double fetched_rows_of(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    return sx_block_by_engine(t) ? sx_least((double)t->rows, p->rows) : (double)t->rows;
+}
+
 static stage_cycles stage_of(const sx_block_problem *p, const sx_block_tiles *t)
 {
     const sx_block_factor *left = &p->factor[0], *right = &p->factor[1];
     double steps = (double)t->steps;
     double m = (double)t->rows * steps, n = (double)t->columns * steps;
+    double fetched_rows = fetched_rows_of(p, t);
     stage_cycles s = {.warps = (double)(t->rows / t->warp_rows * (t->columns / t->warp_columns)),
                       .stages = sx_whole(p->sum / steps),
                       .port = m * left->element * left->port + n * right->element * right->port,
                       .issue = m * left->element * left->issue + n * right->element * right->issue,
-                      .second = (m * left->fetched + n * right->fetched) /
+                      .second = (fetched_rows * steps * left->fetched + n * right->fetched) /
                                 p->device->l2_bytes_per_ns * p->device->ghz};
-    multiply(p, t, &s);
+    if (sx_block_by_engine(t)) {
+        s.port = (m * left->element + n * right->element) / LINE_BYTES;
+        multiply_in_groups(p, t, &s);
+    } else {
+        multiply(p, t, &s);
+    }
     return s;
 }
 
@@ -309,10 +353,11 @@ double sx_cost_block_least(const sx_block_problem *p, const sx_block_tiles *t)
         p->batch * sx_whole(p->rows / (double)t->rows) * sx_whole(p->columns / (double)t->columns);
     double each = sx_whole(blocks / device->cores);
     double m = (double)t->rows, n = (double)t->columns;
-    double second = (m * p->factor[0].fetched + n * p->factor[1].fetched) /
+    double second = (fetched_rows_of(p, t) * p->factor[0].fetched + n * p->factor[1].fetched) /
                     device->l2_bytes_per_ns * device->ghz;
-    double compute =
-        t->matrix_rows != 0 ? 2 * m * n / p->matrix_flops : m * n * p->lane_cycles / device->lanes;
+    double compute = sx_block_by_engine(t) ? 2 * m * n / p->group_flops
+                     : t->matrix_rows != 0 ? 2 * m * n / p->matrix_flops
+                                           : m * n * p->lane_cycles / device->lanes;
     double results = m * n * p->result_cycles;
     double ns = each * (p->sum * sx_most(compute, second) + results) / device->ghz;
     return sx_most(ns, p->floor_ns) + after;

@@ -44,9 +44,9 @@ typedef struct {
     sx_block_factor factor[2];        /* the left argument and the right one */
     double bytes, floor_ns;           /* of the whole kernel */
     double words;                     /* registers of an element */
-    /* Of a core in a cycle, by matrix instructions; cycles of a core for a multiply-add of a warp, and for all that
-     * follows the sum of one element. */
-    double matrix_flops, lane_cycles, result_cycles;
+    /* Of a core in a cycle, by matrix instructions of groups of warps; likewise, by those of a warp; cycles of a core
+     * for a multiply-add of a warp, and for all that follows the sum of one element. */
+    double group_flops, matrix_flops, lane_cycles, result_cycles;
     double room; /* bytes of the second level that stay until they are read again */
 } sx_block_problem;
 void sx_block_problem_of(const sx_device *device, const sx_analysis *analysis,

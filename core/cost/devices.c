@@ -52,7 +52,7 @@
         .cores = 132, .ghz = 1.98, .l1_bytes = 262144, .l1_bytes_per_ns = 253.44,                \
         .l2_bytes = 397188, SHARED(228), .core_threads = 2048, .core_blocks = 32,                \
         .cluster_blocks = 8, .link_bytes_per_ns = 450, .flop_pj = 10.4, LATENCIES(29, 263, 479), \
-        .matrix_share = 0.62,                                                                    \
+        .matrix_share = 0.62, .group_share = 0.88,                                               \
         .rate = {{SX_F64, SX_UNIT_VECTOR, 33500},      {SX_I32, SX_UNIT_VECTOR, 33500},          \
                  {SX_F64, SX_UNIT_TENSOR, 66900},      {SX_F16, SX_UNIT_TENSOR, 989400},         \
                  {SX_BF16, SX_UNIT_TENSOR, 989400},    {SX_F8E4M3, SX_UNIT_TENSOR, 1978900},     \

@@ -77,10 +77,11 @@ bool sx_prove_boxes(sx_judge *j, const sx_tile *t, uint32_t k)
     const sx_tensor_map *map = &o->boxes.map;
     uint32_t bytes = sx_dtype_bytes(v->element);
     bool inner = o->sum_inner;
+    int64_t beside = inner ? v->sum_extent : v->side_extent; /* one has no next */
     bool ok = map->rank >= 2 && map->rank <= SX_TENSOR_RANK_MAX && map->element == v->element &&
               map->fill == SX_FILL_ZERO && v->offset % (16 / bytes) == 0 && v->offset >= 0 &&
-              (inner ? v->sum_stride : v->side_stride) == 1 &&
-              goes_over(o, 0, inner ? v->sum_extent : v->side_extent, 1) &&
+              (beside == 1 || (inner ? v->sum_stride : v->side_stride) == 1) &&
+              goes_over(o, 0, beside, 1) &&
               goes_over(o, 1, inner ? v->side_extent : v->sum_extent,
                         inner ? v->side_stride : v->sum_stride);
     if (!ok || !goes_over_batch(t, o)) {

@@ -332,6 +332,8 @@ typedef struct {
     const char *numerics;
     /* Long sums are made in slices of at least so many steps, see sx_matrix_slice; 0: never. */
     uint32_t slice_least;
+    /* So many instructions behind it in its table differ from it in their columns alone. */
+    uint32_t more;
 } sx_matrix_instruction;
 /* How many steps of k are summed in one chain where the whole sum has `sum` of them: equal slices, whose sums are then
  * added up in ascending order. 0: the sum is one chain. Part of the numerics plan: it follows from the instruction and
@@ -363,6 +365,13 @@ typedef struct {
     uint32_t left, right;
 } sx_block_tiles;
 #define SX_BLOCK_DEPTH_MAX 8
+/* Do four warps together execute the matrix instruction (wgmma)? It reads factors that a copy engine has brought. */
+#define SX_GROUP_ROWS 64
+#define SX_GROUP_WARPS 4
+static inline bool sx_block_by_engine(const sx_block_tiles *tiles)
+{
+    return tiles->matrix_rows >= SX_GROUP_ROWS;
+}
 /* `grid(b, m/128, n/128) loop(k/32) warp(m/64, n/32) matrix(m/16, n/8, k/16) stage(arg0: shared x3, arg1: shared x3)`;
  * without matrix instructions `... lane(m/8, n/8) register(m, n, k) ...` in their place. Slices stand before the
  * stages, `loop(k/2048, k/32)`; slices of different blocks in the grid, `grid(b, k/2048, m/128, n/128)`. */

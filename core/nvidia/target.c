@@ -151,7 +151,8 @@ typedef struct {
     sx_span blob;
     loaded *module;
     uint32_t module_count, module_capacity;
-    uint64_t run; /* instructions of warps */
+    /* Instructions of warps, with as many for one of a group as warps alone would take. */
+    uint64_t run;
 } interpreter;
 
 static sx_code emulator_make(sx_ctx *cx, const sx_target *target, sx_span blob,
@@ -216,7 +217,7 @@ static sx_code run(sx_ctx *cx, interpreter *in, const sx_ptx_launch *launch, sx_
     sx_arena_init(&inner.arena, cx->arena.limit_bytes);
     sx_code status = sx_ptx_run(&inner, launch, &outcome);
     sx_arena_fini(&inner.arena);
-    in->run += outcome.statistics.warp_insns;
+    in->run += outcome.statistics.warp_insns + outcome.statistics.group_products;
     if (path != NULL) {
         *path =
             (sx_emulated_path){.path = outcome.path, .affine = status == SX_OK && outcome.affine};
@@ -364,14 +365,15 @@ static void print(const sx_target *target, sx_span code, const char *symbol, sx_
         .columns = 8, .steps = 32, .warps = 1, .numerics = EXACT                       \
     }
 /* How many columns an instruction has does not change how it adds up along k. */
-#define WGMMA(element, TYPE, n)                                                                \
-    {                                                                                          \
-        .name = "wgmma.m64n" #n "k16." #element, .factor = (TYPE), .sum = SX_F32, .rows = 64,  \
-        .columns = (n), .steps = 16, .warps = 4, .numerics = "wgmma.k16." #element " of sm_90" \
+#define WGMMA(element, TYPE, n, wider)                                               \
+    {                                                                                \
+        .name = "wgmma.m64n" #n "k16." #element, .factor = (TYPE), .sum = SX_F32,    \
+        .rows = SX_GROUP_ROWS, .columns = (n), .steps = 16, .warps = SX_GROUP_WARPS, \
+        .more = (wider), .numerics = "wgmma.k16." #element " of sm_90"               \
     }
-#define WGMMAS(element, TYPE)                                                    \
-    WGMMA(element, TYPE, 8), WGMMA(element, TYPE, 16), WGMMA(element, TYPE, 32), \
-        WGMMA(element, TYPE, 64), WGMMA(element, TYPE, 128), WGMMA(element, TYPE, 256)
+#define WGMMAS(element, TYPE)                                                             \
+    WGMMA(element, TYPE, 8, 5), WGMMA(element, TYPE, 16, 4), WGMMA(element, TYPE, 32, 3), \
+        WGMMA(element, TYPE, 64, 2), WGMMA(element, TYPE, 128, 1), WGMMA(element, TYPE, 256, 0)
 #define TARGET(number, ...)                                                            \
     static const sx_matrix_instruction matrix_##number[] = {                           \
         MMA(bf16, SX_BF16, number), MMA(f16, SX_F16, number), MMA_BYTES(s8, SX_I8),    \

@@ -200,6 +200,65 @@ static bool can_launch(const blocks *b, int64_t rows, int64_t columns)
     return sx_mul_i64(extent[SX_ROLE_BATCH], slices, &grid[0]) && sx_grid_fits(grid);
 }
 
+/* ---- instructions of several warps together, whose factors the copy engine brings ---- */
+
+#define GROUPS_MAX \
+    2 /* of a block: a ring has four roles, the loading one and, by powers of two, these */
+static const int64_t group_rows[] = {128, 256, 64};
+/* Points of the space for the rows of a block, about. */
+#define INSIDE_GROUPS (2 * SX_COUNT(depths))
+
+/* A stage has all that a row of shared memory holds: no less keeps the tensor cores busy. */
+static sx_code price_group_steps(blocks *b)
+{
+    int64_t sum = power_above(b->space->a->extent[SX_ROLE_SUM]);
+    b->t.steps = STAGE_BYTES_MOST / b->element;
+    while (b->t.steps > b->t.matrix_steps && b->t.steps > sum) {
+        b->t.steps /= 2;
+    }
+    return price_depths(b);
+}
+
+static sx_code price_group_rows(blocks *b)
+{
+    sx_search_result *result = b->space->result;
+    const int64_t *extent = b->space->a->extent;
+    for (uint32_t r = 0; r < SX_COUNT(group_rows); r++) {
+        b->t.rows = group_rows[r];
+        bool high = b->t.rows > SX_GROUP_ROWS && b->t.rows >= 2 * extent[SX_ROLE_ROW];
+        bool fits = !high && can_launch(b, b->t.rows, b->t.columns);
+        bool wanted = fits && sx_search_wants(b->space, sx_cost_block_least(b->problem, &b->t));
+        if (!wanted) {
+            uint32_t *phase = !fits ? &result->dropped_alignment : &result->dropped_bound;
+            SX_TRY(sx_search_drop(b->space, phase, (uint32_t)INSIDE_GROUPS));
+            continue;
+        }
+        int64_t least = sx_max_i64(SX_GROUP_ROWS, b->t.rows / GROUPS_MAX);
+        for (int64_t own = least; own <= 2 * SX_GROUP_ROWS && own <= b->t.rows; own *= 2) {
+            b->t.warp_rows = own;
+            SX_TRY(price_group_steps(b));
+        }
+    }
+    return SX_OK;
+}
+
+/* A group has all columns of its block. */
+static sx_code price_groups(blocks *b)
+{
+    const int64_t columns = b->space->a->extent[SX_ROLE_COLUMN];
+    for (uint32_t i = b->matrix->more + 1; i-- > 0;) { /* the good ones first */
+        b->t.matrix_columns = b->matrix[i].columns;
+        b->t.columns = b->t.warp_columns = b->matrix[i].columns;
+        if (i > 0 && b->t.columns >= 2 * columns) { /* half of it would be outside of the problem */
+            SX_TRY(sx_search_drop(b->space, &b->space->result->dropped_alignment,
+                                  (uint32_t)(SX_COUNT(group_rows) * INSIDE_GROUPS)));
+            continue;
+        }
+        SX_TRY(price_group_rows(b));
+    }
+    return SX_OK;
+}
+
 /* The phase that drops tiles of this size for a block, or NULL. */
 static uint32_t *block_phase(const blocks *b)
 {
@@ -290,13 +349,18 @@ sx_code sx_search_blocks(sx_search_space *space, const sx_matrix_instruction *ma
         b.t.matrix_steps = matrix->steps;
         b.t.slice = sx_matrix_slice(matrix, a->extent[SX_ROLE_SUM]);
     }
-    if (matrix != NULL && !can_launch(&b, block_rows[0], block_columns[0])) {
+    bool engine = sx_block_by_engine(&b.t);
+    if (matrix != NULL &&
+        !can_launch(&b, engine ? group_rows[0] : block_rows[0], block_columns[0])) {
         /* without blocks it would be computed under another numerics plan */
         return SX_FAIL(
             space->cx, SX_LIMIT,
             "%lld products of %lld x %lld: more blocks of threads than the %d of a launch",
             (long long)a->extent[SX_ROLE_BATCH], (long long)a->extent[SX_ROLE_ROW],
             (long long)a->extent[SX_ROLE_COLUMN], SX_GRID_X_MAX);
+    }
+    if (engine) {
+        return price_groups(&b);
     }
     SX_TRY(price_blocks(&b));
     b.t.apart = b.t.slice != 0 && sx_slices_apart(a);

@@ -44,20 +44,66 @@ sx_code sx_search_price(sx_search_space *space, const sx_schedule *schedule)
 
 /* ---- blocks of threads ---- */
 
+/* The stride of an argument along a dimension of the space; -1: it is not known. Dimensions of one element have theirs,
+ * too. */
+static int64_t stride_of(const sx_analysis *a, uint32_t argument, uint32_t dim)
+{
+    sx_dim stride = a->body->access[argument].stride[dim];
+    return sx_dim_is_constant(stride) ? stride.scale : -1;
+}
+
+#define ENGINE_ELEMENTS 8 /* of two bytes: what the copy engine reads begins at multiples of 16 */
+#define ENGINE_STEPS_LEAST 16 /* an instruction; a sum of one step has no stride */
+#define ENGINE_KEPT_MAX 3 /* dimensions beside the sum, so that the rank of a map is at most 5 */
+
+/* Can the copy engine read a factor, whatever the extents of rows and batch are? The sum lies side by side, or the last
+ * kept dimension, the columns, which then only this factor has. Rows that lie side by side would put their number into
+ * the stride of the sum. */
+static bool engine_reads(const sx_analysis *a, uint32_t argument, uint32_t other)
+{
+    const sx_dim offset = a->body->access[argument].offset;
+    uint32_t side_by_side = 0, kept = 0, last = SX_NO_DIM;
+    bool reads = sx_dim_is_constant(offset) && offset.scale % ENGINE_ELEMENTS == 0;
+    for (uint32_t d = 0; d < a->fused->type.rank; d++) {
+        last = (a->body->axes >> d & 1) == 0 ? d : last;
+    }
+    for (uint32_t d = 0; reads && d < a->fused->type.rank; d++) {
+        int64_t stride = stride_of(a, argument, d);
+        bool sum = (a->body->axes >> d & 1) != 0;
+        kept += !sum && stride != 0 ? 1 : 0;
+        if (stride == 1) {
+            side_by_side++;
+            reads = sum || (d == last && stride_of(a, other, d) == 0);
+        } else {
+            reads = stride >= 0 && stride % ENGINE_ELEMENTS == 0;
+        }
+    }
+    return reads && side_by_side == 1 && kept <= ENGINE_KEPT_MAX;
+}
+
 const sx_matrix_instruction *sx_search_matrix(const sx_analysis *a,
                                               const sx_matrix_instruction *matrix, uint32_t count)
 {
     SX_ASSERT(a->kind == SX_KERNEL_DOT);
+    const sx_matrix_instruction *found = NULL;
+    bool engine = a->extent[SX_ROLE_SUM] >= ENGINE_STEPS_LEAST && engine_reads(a, a->lhs, a->rhs) &&
+                  engine_reads(a, a->rhs, a->lhs);
     sx_dtype left = a->input[a->lhs].dtype, right = a->input[a->rhs].dtype;
     for (uint32_t i = 0; i < count; i++) {
         /* f32 is multiplied in f32: an instruction for it would round its factors. What follows a sum is computed
          * in its type. */
         bool sums = sx_dtype_bytes(matrix[i].sum) == a->lane_bytes;
-        if (matrix[i].factor == left && left == right && left != SX_F32 && sums) {
-            return &matrix[i];
+        if (matrix[i].factor != left || left != right || left == SX_F32 || !sums) {
+            continue;
+        }
+        /* Whole sums by groups of warps; where they are cut in slices, those of warps alone can be. */
+        bool sliced = found != NULL && sx_matrix_slice(found, a->extent[SX_ROLE_SUM]) != 0;
+        if (found == NULL ? matrix[i].warps == 1
+                          : found->warps == 1 && matrix[i].warps > 1 && engine && !sliced) {
+            found = &matrix[i];
         }
     }
-    return NULL;
+    return found;
 }
 
 static sx_code search_block(const sx_search_space *of, const sx_matrix_instruction *matrix,

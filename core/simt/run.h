@@ -105,6 +105,8 @@ typedef struct {
     uint64_t shared_passes, shared_passes_least;
     uint64_t barriers;         /* completed */
     uint64_t register_changes; /* setmaxnreg, by warp */
+    /* Of wgmma, each counted as the products of a warp (16 rows, 8 columns) that it is. */
+    uint64_t group_products;
     uint64_t shared_bytes;
 } sx_ptx_statistics;
 

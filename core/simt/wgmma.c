@@ -217,6 +217,7 @@ static sx_code compute(sx_ptx_machine *m, const sx_ptx_product *p)
     for (uint32_t row = 0; row < ROWS; row++) {
         product_of_row(&s, &of, row, p->adds);
     }
+    m->outcome->statistics.group_products += ROWS / 16 * (of.columns / 8);
     return SX_OK;
 }
 

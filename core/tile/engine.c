@@ -28,7 +28,8 @@ sx_code sx_tile_boxes_of(sx_ctx *cx, const sx_tile *tile, uint32_t which, sx_til
     uint64_t strides[SX_TENSOR_RANK_MAX] = {(uint64_t)bytes};
     uint32_t rank = 2;
     SX_ASSERT(which <= SX_TILE_RIGHT && tile->ring.slot_count == 2);
-    if ((o->sum_inner ? v->sum_stride : v->side_stride) != 1 || v->offset * bytes % 16 != 0) {
+    bool beside = inner == 1 || (o->sum_inner ? v->sum_stride : v->side_stride) == 1;
+    if (!beside || v->offset * bytes % 16 != 0) {
         return refuse(cx, "elements that do not lie side by side from a multiple of 16 bytes on");
     }
     bool fits = stride_of(outer, o->sum_inner ? v->side_stride : v->sum_stride, bytes,

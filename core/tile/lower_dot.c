@@ -429,6 +429,10 @@ static sx_code check_tiles(lowering *w)
     if (m != NULL && m->warps > 1 && t->warp_columns != m->columns) {
         return refuse(w, "several instructions side by side for the same warps");
     }
+    if (m != NULL && m->warps > 1 &&
+        t->rows / t->warp_rows * (t->columns / t->warp_columns) >= SX_ROLES_MAX) {
+        return refuse(w, "more groups of warps than a ring has roles");
+    }
     if (m != NULL && m->warps > 1 && t->slice != 0) {
         return refuse(w, "sums in slices by a copy engine");
     }

@@ -116,7 +116,8 @@ static sx_code interpret(sx_ctx *cx, figures *f, const sx_kernel *kernel, sx_spa
                          .buffer_count = kernel->buffer_count - (workspace ? 1 : 0),
                          .workspace = workspace ? &region[kernel->buffer_count - 1] : NULL,
                          .threads = code->block[0].threads,
-                         .shared_bytes = code->block[0].shared_bytes};
+                         .shared_bytes = code->block[0].shared_bytes,
+                         .maps = &code->maps[0]};
     memcpy(what.grid, kernel->part[0].grid, sizeof(what.grid));
     sx_emulator *emulator;
     sx_code status =

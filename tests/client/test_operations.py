@@ -299,6 +299,31 @@ def test_attention_of_shared_heads():
 
 
 # ---- the way ----
+def test_products_by_the_copy_engine():
+    """wgmma on the H100, mma on the A100, whatever the rows: verified, and nothing spills where a toolkit is."""
+    def kernels(m, target, *words):
+        folder = TMP / ("engine-%d-%s" % (m, target))
+        sx("compile", "--gemm", "%dx256x128" % m, "--dtype", "bf16", "--epilogue", "bias,relu", "--target", target,
+           *words, "-o", TMP / "engine.sxm")
+        sx("module", "dump", TMP / "engine.sxm", "-o", folder)
+        return json.loads((folder / "kernels.json").read_text())["kernels"], folder
+    plans = set()
+    for m in (1, 200, 256):
+        rows, folder = kernels(m, "h100")
+        (launch,), schedule = rows[0]["launch"], rows[0]["schedule"]
+        assert len(rows) == 1 and "matrix(m/64" in schedule and launch["threads"] % 128 == 32, rows
+        maps = launch["maps"]
+        assert [x["dims"] for x in maps] == [[128, m], [256, 128]] and all(x["element"] == "bf16" for x in maps), maps
+        assert ".target sm_90a" in (folder / rows[0]["ptx"]).read_text()
+        assert all(c["spills"] == 0 and c["local_bytes"] == 0 for c in rows[0]["cubins"]), rows
+        plans.add(rows[0]["numerics"])
+    rows, _ = kernels(200, "a100")
+    assert "matrix(m/16" in rows[0]["schedule"] and rows[0]["launch"][0]["maps"] == [], rows
+    assert len(plans) == 1 and rows[0]["numerics"] not in plans, (plans, rows)
+    checks = json.loads(sx("explain", "--json", TMP / "engine.sxm").stdout)["checks"]
+    assert checks and all(c["passed"] for c in checks), checks
+
+
 def test_the_same_as_a_file():
     """The daemon knows the operation and its text by one key; optimize and egraph take it too."""
     words = ["--gemm", "8x16x24", "--dtype", "f32", "--epilogue", "bias,relu"]

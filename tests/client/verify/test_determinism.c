@@ -2,6 +2,7 @@
  * beside it, at every position, under every schedule of one numerics plan and in every order of the grid's points.
  * Contractions in the three layouts of training, reductions of rows and attention, on machines of each family. */
 #include "client/verify/trial.h"
+#include "core/search/search.h"
 #include "core/ir/num.h"
 #include "core/kernel/online_blocks.h"
 #include "core/loop/lower.h"
@@ -204,6 +205,46 @@ static const struct {
     {"attention", attention, false, 1, 257, 65},
     {"attention of one type", attention_of_type, false, 3, 128, SX_SANITIZED ? 65 : 128},
 };
+/* ---- what the copy engine of an H100 can read, and what it cannot ---- */
+
+static node batched_by_engine(sx_dtype t)
+{
+    sx_attr attr = {.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs};
+    sx_type x[2] = {TYPE(t, 3, ROWS, 24), TYPE(t, 3, 24, 16)};
+    attr.lhs_batch = attr.rhs_batch = (sx_ints){1, {0}};
+    attr.lhs_contract = (sx_ints){1, {2}};
+    attr.rhs_contract = (sx_ints){1, {1}};
+    return lift(&cx, SX_OP_DOT_GENERAL, &attr, x, 2);
+}
+
+static node forward_by_engine(sx_dtype t)
+{
+    node d = dot(t, TYPE(t, ROWS, 88), TYPE(t, 88, 24), 1, 0);
+    d = with_tensor(&cx, SX_OP_ADD, &d, TYPE(t, 24));
+    return unary(&cx, SX_OP_RELU, &d);
+}
+
+static node turned_by_engine(sx_dtype t)
+{
+    return dot(t, TYPE(t, ROWS, 40), TYPE(t, 23, 40), 1, 1);
+}
+
+/* Rows lie side by side: no engine, though here their number would let it read. */
+static node rows_inside(sx_dtype t)
+{
+    return dot(t, TYPE(t, 40, 64), TYPE(t, 40, 24), 0, 0);
+}
+
+static const struct {
+    const char *name;
+    node (*make)(sx_dtype dtype);
+    bool engine;
+} engine_cases[] = {{"x w + b", forward_by_engine, true},
+                    {"x times w turned", turned_by_engine, true},
+                    {"batched", batched_by_engine, true},
+                    {"rows side by side", rows_inside, false},
+                    {"odd extents", forward, false}};
+
 static const sx_dtype types[] = {SX_F32, SX_BF16, SX_F16, SX_F64};
 static const char *const devices[] = {"x86-64-v3", "x86-64-v4", "a100"};
 
@@ -291,6 +332,36 @@ static void hold(uint32_t which, sx_dtype dtype, const char *device, bool dense)
                       e.tried);
     }
 }
+
+/* Products by groups of warps (wgmma) hold the contract as those of warps do, and the same ones are by groups whatever
+ * the rows, the batch and the position are: the plan of every trial is that of the base. */
+START_TEST(test_products_by_the_copy_engine)
+{
+    int64_t extent[100];
+    const void *argument[SX_FUSED_ARGS_MAX];
+    sx_rng rng = {seed};
+    sx_dtype dtype = _i % 2 == 0 ? SX_BF16 : SX_F16;
+    node n = engine_cases[_i / 2].make(dtype);
+    fill(&n, &rng);
+    sxv_subject s = subject_of(&n, "h100", argument);
+    const sx_analysis *a = analysis_of(&cx, &n);
+    const sx_matrix_instruction *matrix =
+        sx_search_matrix(a, s.target->matrix, s.target->matrix_count);
+    sxv_base base;
+    sxv_evidence e;
+    sxv_trials trials = trials_of(extent, sweep(extent, false, SX_SANITIZED ? 129 : 4096));
+    ck_assert_ptr_nonnull(matrix);
+    ck_assert_msg((matrix->warps > 1) == engine_cases[_i / 2].engine, "%s: %s",
+                  engine_cases[_i / 2].name, matrix->name);
+    ck_sx_ok(&cx, sxv_base_make(&cx, &s, &base));
+    ck_sx_ok(&cx, sxv_try(&cx, &s, &base, &trials, &e));
+    ck_assert_msg(!e.differs, "%s: %s", engine_cases[_i / 2].name, e.difference);
+    ck_assert_msg(e.left_out == 0 && e.extents >= trials.extent_count && e.schedules >= 4 &&
+                      e.positions >= 1,
+                  "%s: %u extents, %u schedules, %u positions", engine_cases[_i / 2].name,
+                  e.extents, e.schedules, e.positions);
+}
+END_TEST
 
 START_TEST(test_kernels_keep_their_bits)
 {
@@ -586,6 +657,8 @@ int main(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_loop_test(tests, test_kernels_keep_their_bits, 0,
                         (int)(SX_COUNT(cases) * SX_COUNT(devices)));
+    tcase_add_loop_test(tests, test_products_by_the_copy_engine, 0,
+                        2 * (int)SX_COUNT(engine_cases));
     tcase_add_test(tests, test_narrow_types_are_rounded_once);
     tcase_add_loop_test(tests, test_planted_faults_are_found, 0,
                         (int)(FAULT_COUNT * SX_COUNT(devices)));

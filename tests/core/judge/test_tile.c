@@ -351,7 +351,7 @@ FAULT(another_type)
 FAULT(another_matrix)
 {
     static const sx_matrix_instruction other = {
-        "mma.m16n8k16.f16", SX_F16, SX_F32, 16, 8, 16, 1, "test", 0};
+        "mma.m16n8k16.f16", SX_F16, SX_F32, 16, 8, 16, 1, "test", 0, 0};
     UNUSED_FAULT;
     t->matrix = &other;
     return c->matrix;
@@ -359,7 +359,7 @@ FAULT(another_matrix)
 FAULT(sums_in_narrow_floats)
 {
     static const sx_matrix_instruction other = {
-        "mma.m16n8k16.bf16", SX_BF16, SX_BF16, 16, 8, 16, 1, "test", 0};
+        "mma.m16n8k16.bf16", SX_BF16, SX_BF16, 16, 8, 16, 1, "test", 0, 0};
     UNUSED_FAULT;
     t->matrix = &other;
     return c->matrix;
@@ -367,7 +367,7 @@ FAULT(sums_in_narrow_floats)
 FAULT(more_steps_than_are_held)
 {
     static const sx_matrix_instruction other = {"mma.m16n8k32", SX_BF16, SX_F32, 16, 8, 32, 1,
-                                                "test",         0};
+                                                "test",         0,       0};
     UNUSED_FAULT;
     t->matrix = &other;
     return c->matrix;

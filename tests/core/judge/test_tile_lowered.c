@@ -6,8 +6,8 @@
 #include "tests/lib/unit.h"
 
 static const sx_matrix_instruction matrices[] = {
-    {"mma.m16n8k16.bf16", SX_BF16, SX_F32, 16, 8, 16, 1, "test-bf16", 0},
-    {"mma.m16n8k16.f16", SX_F16, SX_F32, 16, 8, 16, 1, "test-f16", 0},
+    {"mma.m16n8k16.bf16", SX_BF16, SX_F32, 16, 8, 16, 1, "test-bf16", 0, 0},
+    {"mma.m16n8k16.f16", SX_F16, SX_F32, 16, 8, 16, 1, "test-f16", 0, 0},
 };
 
 static int64_t power(sx_rng *rng, uint32_t low, uint32_t high)

@@ -1,0 +1,160 @@
+/* Which contractions the copy engine and groups of warps (wgmma) compute: a choice that no number of rows and no batch
+ * changes; and their schedules, which all lower. */
+#include "core/search/search.h"
+#include "core/target/target.h"
+#include "tests/core/nvidia/tiles.h"
+
+#define ROUNDS 60
+
+static sx_ctx cx;
+
+static void setup(void)
+{
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+}
+
+static void teardown(void)
+{
+    sx_ctx_fini(&cx);
+}
+
+static const sx_matrix_instruction *instruction_of(const sx_analysis *a)
+{
+    return sx_search_matrix(a, sx_target_sm_90.matrix, sx_target_sm_90.matrix_count);
+}
+
+static bool by_engine(const tiles_case *c)
+{
+    node n = tiles_node(&cx, c);
+    const sx_matrix_instruction *matrix = instruction_of(analysis_of(&cx, &n));
+    ck_assert(matrix != NULL && matrix->factor == c->dtype);
+    return matrix->warps > 1;
+}
+
+/* The engine needs rows of 16 bytes: of the sum on the left, of the sum or of the columns on the right. */
+static const struct {
+    int64_t n, k;
+    bool left_turned, right_turned, engine;
+} layouts[] = {
+    {24, 40, false, false, true},  {24, 40, false, true, true},     {23, 40, false, true, true},
+    {23, 40, false, false, false}, {24, 41, false, false, false},   {24, 44, false, true, false},
+    {24, 40, true, false, false},  {24, 41, true, false, false},    {1, 40, false, true, true},
+    {1, 40, false, false, false},  {24, 8192, false, false, false}, {24, 8128, false, false, true}};
+
+START_TEST(test_a_choice_without_rows)
+{
+    static const int64_t rows[] = {1, 2, 8, 16, 63, 64, 65, 200, 4096};
+    for (uint32_t i = 0; i < SX_COUNT(layouts); i++) {
+        for (uint32_t r = 0; r < SX_COUNT(rows); r++) {
+            for (int64_t b = 1; b <= 3; b++) {
+                tiles_case c = {.dtype = r % 2 == 0 ? SX_BF16 : SX_F16,
+                                .b = b,
+                                .m = rows[r],
+                                .n = layouts[i].n,
+                                .k = layouts[i].k,
+                                .left_turned = layouts[i].left_turned,
+                                .right_turned = layouts[i].right_turned,
+                                .after = r % 3};
+                ck_assert_msg(by_engine(&c) == layouts[i].engine,
+                              "layout %u: %lld batches of %lld rows", i, (long long)b,
+                              (long long)rows[r]);
+            }
+        }
+    }
+}
+END_TEST
+
+/* Other GPUs have no such instruction, and f32 is multiplied in f32. */
+START_TEST(test_where_there_is_none)
+{
+    tiles_case c = {.dtype = SX_BF16, .b = 1, .m = 64, .n = 64, .k = 64};
+    node n = tiles_node(&cx, &c);
+    const sx_target *old = &sx_target_sm_80;
+    const sx_matrix_instruction *matrix =
+        sx_search_matrix(analysis_of(&cx, &n), old->matrix, old->matrix_count);
+    ck_assert(matrix != NULL && matrix->warps == 1);
+    c.dtype = SX_F32;
+    node wide = tiles_node(&cx, &c);
+    ck_assert_ptr_null(instruction_of(analysis_of(&cx, &wide)));
+}
+END_TEST
+
+static tiles_case random_case(sx_rng *rng)
+{
+    tiles_case c = {.dtype = sx_rng_below(rng, 2) == 0 ? SX_BF16 : SX_F16,
+                    .b = 1 + (int64_t)sx_rng_below(rng, 3),
+                    .m = 1 + (int64_t)sx_rng_below(rng, UINT64_C(1) << sx_rng_below(rng, 13)),
+                    .n = 1 + (int64_t)sx_rng_below(rng, UINT64_C(1) << sx_rng_below(rng, 13)),
+                    .k = 8 * (2 + (int64_t)sx_rng_below(rng, UINT64_C(1) << sx_rng_below(rng, 9))),
+                    .right_turned = sx_rng_below(rng, 2) != 0,
+                    .after = (uint32_t)sx_rng_below(rng, 4)};
+    c.n = c.right_turned ? c.n : (c.n + 7) / 8 * 8;
+    c.after = c.right_turned ? c.after : c.after % 3; /* the last columns are those of the right */
+    return c;
+}
+
+/* All that are kept are of the instruction and no cheaper than the floor; each is lowered, and has the same plan. */
+START_TEST(test_each_lowers)
+{
+    sx_rng rng = {sx_test_seed()};
+    const sx_device *device;
+    ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of("h100"), &device));
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        sx_ctx own;
+        sx_search_result result;
+        uint64_t numerics = 0;
+        sx_ctx_init(&own, SX_ARENA_DEFAULT);
+        tiles_case c = random_case(&rng);
+        node n = tiles_node(&own, &c);
+        const sx_analysis *a = analysis_of(&own, &n);
+        ck_sx_ok(&own, sx_search_kernel(&own, a, device, false, SX_SEARCH_KEEP, &result));
+        ck_assert_uint_ge(result.matrix_count, 1);
+        for (uint32_t i = 0; i < result.matrix_count; i++) {
+            sx_block_tiles t;
+            sx_kernel *kernel;
+            const sx_schedule *s = &result.best[i].schedule;
+            const sx_lowering what = {
+                .kind = SX_LOWER_FUSED, .name = "k", .schedule = s, .analysis = a};
+            ck_assert(sx_block_tiles_of(s, &t) && sx_block_by_engine(&t));
+            ck_assert(result.best[i].cost_ns >= result.floor_ns);
+            sx_code code = sx_target_lower(&own, &sx_target_sm_90, &what, &kernel);
+            ck_assert_msg(code == SX_OK, "%lld x %lld x %lld turned %d: %s", (long long)c.m,
+                          (long long)c.k, (long long)c.n, c.right_turned, own.error.text);
+            ck_assert(numerics == 0 || numerics == kernel->numerics);
+            numerics = kernel->numerics;
+            ck_assert_double_eq(result.best[i].cost_ns, sx_cost_schedule(device, a, s, false));
+        }
+        sx_ctx_fini(&own);
+    }
+}
+END_TEST
+
+/* Tensor cores set the price of large products: less than warps alone could give, no less than the share says. */
+START_TEST(test_large_products)
+{
+    const sx_device *device;
+    sx_search_result groups, warps;
+    ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of("h100"), &device));
+    tiles_case c = {.dtype = SX_BF16, .b = 1, .m = 8192, .n = 8192, .k = 4096};
+    node n = tiles_node(&cx, &c);
+    const sx_analysis *a = analysis_of(&cx, &n);
+    ck_sx_ok(&cx, sx_search_block(&cx, a, device, instruction_of(a), SX_SEARCH_KEEP, &groups));
+    ck_sx_ok(&cx, sx_search_block(&cx, a, device, sx_target_sm_90.matrix, SX_SEARCH_KEEP, &warps));
+    ck_assert_msg(groups.best[0].cost_ns < 0.9 * warps.best[0].cost_ns, "%.0f ns, %.0f by warps",
+                  groups.best[0].cost_ns, warps.best[0].cost_ns);
+    ck_assert(groups.best[0].cost_ns > groups.floor_ns / device->group_share);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("core.search.engine");
+    TCase *cases = tcase_create("engine");
+    tcase_add_checked_fixture(cases, setup, teardown);
+    tcase_add_test(cases, test_a_choice_without_rows);
+    tcase_add_test(cases, test_where_there_is_none);
+    tcase_add_test(cases, test_each_lowers);
+    tcase_add_test(cases, test_large_products);
+    suite_add_tcase(suite, cases);
+    return sx_test_main(suite);
+}
