@@ -49,8 +49,8 @@ def test_machines_that_cannot_run_it():
     for settings, says, status in (
             ("capability=80", "module is for sm_90: compute capability 9.0 is needed, GPU 0 (Fake 0) has 8.0", 4),
             ("gpus=0", "the CUDA driver finds no GPU", 4),
-            ("version=10020", "PTX 7.8 needs a driver of CUDA 11.8, this one is of CUDA 10.2", 4),
-            ("version=11070", "PTX 7.8 needs a driver of CUDA 11.8, this one is of CUDA 11.7", 4),
+            ("version=10020", "PTX 8.0 needs a driver of CUDA 12.0, this one is of CUDA 10.2", 4),
+            ("version=11080", "PTX 8.0 needs a driver of CUDA 12.0, this one is of CUDA 11.8", 4),
             ("shared=1000", "bytes of shared memory, GPU 0 (Fake 0) has 1000", 4),
             ("memory=20000", "bytes wanted for weights, inputs and outputs, 20000 of 20000 bytes are free", 5)):
         settings += "" if "capability" in settings else " capability=90"
