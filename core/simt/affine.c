@@ -2,13 +2,16 @@
  *
  * Every register is followed from what the instructions say, without their order: does it depend on the index of the
  * block, on data, or on neither? A kernel is affine where what depends on the index of the block is a sum of
- * multiples of it, is never mixed with data, and goes nowhere but into addresses, sizes of copies, and comparisons
- * of order with what all blocks share; and where data decides neither addresses nor which instructions are executed.
+ * multiples of it, is never mixed with data, and goes nowhere but into addresses, sizes of copies, coordinates of the
+ * copy engine, and comparisons of order with what all blocks share; and where data decides neither addresses nor which
+ * instructions are executed.
  *
  * Take blocks whose indices form a box. An inequality of an affine function that has one answer at all corners of the
  * box has it everywhere in the box, since both sides of a hyperplane are convex. So where the corners have the same
  * path (run.h) all blocks of the box have it, and all their addresses are the same affine functions of the index,
- * which their values at the corners determine.
+ * which their values at the corners determine. How far a box of the copy engine lies outside of its tensor along each
+ * dimension is told by such inequalities, and belongs to the path, too. A wait for a phase of an mbarrier has the
+ * answer that copies, arrivals and earlier answers give it, which are the same in all blocks of one path.
  */
 #include "core/simt/machine.h"
 
@@ -76,6 +79,11 @@ static bool stays_affine(const walk *w, const sx_ptx_micro *u)
     }
 }
 
+static bool is_box(const sx_ptx_machine *m, const sx_ptx_micro *u)
+{
+    return m->kernel->insn[u - m->micro].op == SX_PTX_OP_CP_TENSOR_LOAD;
+}
+
 static void look_at(walk *w, sx_ptx_micro *u)
 {
     uint8_t in = 0, at = 0;
@@ -107,12 +115,29 @@ static void look_at(walk *w, sx_ptx_micro *u)
         w->fails = w->fails || (in & OF_BLOCK) != 0;
         put(w, u, in);
         return;
+    case SX_PTX_RUN_MBARRIER:
+    case SX_PTX_RUN_ELECT:
+        w->fails = w->fails || (in | at) != 0;
+        put(w, u, 0);
+        return;
+    case SX_PTX_RUN_BULK: /* loads of boxes: not at places of shared memory that the block decides */
+        w->fails = w->fails || (in & OF_DATA) != 0 || at != 0 || !is_box(w->m, u);
+        return;
+    case SX_PTX_RUN_WGMMA:
+        w->fails = w->fails || in != 0;
+        put(w, u, OF_DATA);
+        return;
+    case SX_PTX_RUN_WGMMA_GROUP:
+    case SX_PTX_RUN_SETMAXNREG:
     case SX_PTX_RUN_BAR:
     case SX_PTX_RUN_BAR_WARP:
     case SX_PTX_RUN_CP_COMMIT:
     case SX_PTX_RUN_CP_WAIT: w->fails = w->fails || in != 0; return;
     case SX_PTX_RUN_FENCE:
+    case SX_PTX_RUN_FENCE_MBARRIER:
+    case SX_PTX_RUN_FENCE_PROXY:
     case SX_PTX_RUN_PREFETCH:
+    case SX_PTX_RUN_PREFETCH_MAP:
     case SX_PTX_RUN_BRA:
     case SX_PTX_RUN_EXIT:
     case SX_PTX_RUN_TRAP: return;
@@ -175,4 +200,10 @@ void sx_ptx_note_path(const sx_ptx_step *s, uint32_t lanes)
     if (s->u->computes && s->u->operand_count >= 2) {
         mix(s->m, order(s));
     }
+}
+
+void sx_ptx_note_outside(sx_ptx_machine *m, uint32_t before, uint32_t behind)
+{
+    SX_ASSERT(m->follows);
+    mix(m, (uint64_t)before << 32 | behind);
 }

@@ -250,6 +250,18 @@ static sx_code write_byte(const sx_ptx_step *s, uint32_t lane, uint64_t at,
     return SX_OK;
 }
 
+/* What of the box is outside of the tensor belongs to the path of the block. */
+static void note_outside(sx_ptx_machine *m, const source *from)
+{
+    const sx_ptx_tensor_map *map = from->map;
+    for (uint32_t d = 0; map != NULL && d < map->rank; d++) {
+        int64_t box = map->box[d];
+        int64_t before = -(int64_t)from->at[d], behind = box - before - (int64_t)map->dims[d];
+        sx_ptx_note_outside(m, (uint32_t)sx_min_i64(sx_max_i64(before, 0), box),
+                            (uint32_t)sx_min_i64(sx_max_i64(behind, 0), box));
+    }
+}
+
 static sx_code begin_load(const sx_ptx_step *s, uint32_t lane)
 {
     sx_ptx_machine *m = s->m;
@@ -263,6 +275,9 @@ static sx_code begin_load(const sx_ptx_step *s, uint32_t lane)
                        m->kernel->name, s->insn);
     }
     SX_TRY(find_source(s, lane, false, &from));
+    if (m->follows) {
+        note_outside(m, &from);
+    }
     SX_TRY(find_shared(s, lane, 0, &from, false, &offset));
     SX_TRY(check_places(s, lane, &from, offset));
     SX_TRY(sx_ptx_mbarrier_find(s, lane, 2, &b));

@@ -259,6 +259,8 @@ sx_code sx_ptx_prepare(sx_ptx_machine *m);
 sx_code sx_ptx_follow(sx_ptx_machine *m, bool *affine);
 /* An instruction that decides is about to be executed; `lanes` stand at it, those of `active` execute it. */
 void sx_ptx_note_path(const sx_ptx_step *s, uint32_t lanes);
+/* Of a box that is copied, so many indices of a dimension lie before the tensor, and so many behind it. */
+void sx_ptx_note_outside(sx_ptx_machine *m, uint32_t before, uint32_t behind);
 
 /* ---- lay.c: what the launch gives ---- */
 sx_code sx_ptx_lay(sx_ptx_machine *m);

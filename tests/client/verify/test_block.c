@@ -298,6 +298,61 @@ START_TEST(test_wrong_blocks)
 }
 END_TEST
 
+/* ---- products by the copy engine ---- */
+
+static const char product_text[] =
+    "sx 1\ngraph \"g\" () {\n"
+    "%x = parameter {name = \"x\", weight = 0} : bf16[900, 64]\n"
+    "%c = parameter {name = \"c\", weight = 0} : bf16[64, 1080]\n"
+    "%y = dot_general(%x, %c) {lhs_contract = [1], rhs_contract = [0]} : bf16[900, 1080]\n"
+    "return %y as \"y\"\n}\n";
+
+/* Verifies the product with the block at every end alone. `moved`: the first index of a block is multiplied by one less
+ * than the rows or columns of its tile. */
+static sx_code verify_product(bool moved, bool *covered)
+{
+    static const char says[] = "which the others are like";
+    const sx_test_request request = {.text = product_text, .target = "h100"};
+    const sxr_verify_options options = {
+        .seed = 1, .program = sx_span_of(product_text), .emulated_max = 1};
+    sx_module module;
+    sx_image image;
+    sx_buf_clear(&bytes);
+    ck_sx_ok(&cx, sx_test_compile(&cx, &request, &bytes));
+    void *copy = aligned_alloc(64, (bytes.len + 63) & ~(size_t)63);
+    memcpy(copy, bytes.ptr, bytes.len);
+    ck_sx_ok(&cx, sx_module_decode(&cx, (sx_span){copy, bytes.len}, true, &module));
+    ck_assert(module.map_count == 2 && module.part_count == 1 && module.part->grid[1] > 3 &&
+              module.part->grid[2] > 3);
+    char *text = sx_alloc(&cx, module.code_count);
+    memcpy(text, module.code, module.code_count);
+    char *product = strstr(text, "mul.lo.u32 ");
+    ck_assert_ptr_nonnull(product);
+    char *digit = strchr(product, ';') - 1;
+    ck_assert(*digit > '0' && *digit <= '9');
+    *digit = (char)(*digit - (moved ? 1 : 0));
+    module.code = (const uint8_t *)text;
+    sx_buf_clear(&bytes);
+    ck_sx_ok(&cx, sx_module_encode(&cx, &module, &bytes));
+    sx_image_init(&image);
+    sx_code code = sxr_verify(&cx, sx_buf_span(&bytes), &options, &image);
+    *covered = image.strings.len > 0 &&
+               memmem(image.strings.ptr, image.strings.len, says, sizeof(says) - 1) != NULL;
+    sx_image_fini(&image);
+    free(copy);
+    return code;
+}
+
+START_TEST(test_boxes_of_products)
+{
+    bool covered;
+    ck_sx_ok(&cx, verify_product(false, &covered));
+    ck_assert(covered);
+    ck_sx_fails(&cx, verify_product(true, &covered), SX_INTERNAL, "");
+    ck_assert(!covered);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("block");
@@ -309,6 +364,7 @@ int main(void)
     tcase_add_test(tcase, test_verification);
     tcase_add_test(tcase, test_ends_stand_for_all);
     tcase_add_loop_test(tcase, test_wrong_blocks, 0, (int)SX_COUNT(wrong));
+    tcase_add_test(tcase, test_boxes_of_products);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }

@@ -126,12 +126,111 @@ START_TEST(test_paths)
 }
 END_TEST
 
+/* ---- boxes of the copy engine ---- */
+
+/* A box of 32 columns and a row, which a phase of an mbarrier waits for. */
+#define BOX_HEAD                                                                        \
+    ".version 8.0\n.target sm_90a\n.address_size 64\n"                                  \
+    ".visible .entry k(.param .align 64 .b8 map[128], .param .u64 y)\n{\n"              \
+    ".reg .pred %p<4>;\n.reg .b32 %r<16>;\n.reg .b64 %d<12>;\n"                         \
+    ".shared .align 1024 .b8 box[1024];\n.shared .align 8 .b8 bar[8];\n"                \
+    "ld.param.u64 %d2, [y];\nmov.b64 %d1, map;\ncvta.param.u64 %d1, %d1;\n"             \
+    "mov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ctaid.y;\nmov.u32 %r3, %tid.x;\n"            \
+    "shl.b32 %r4, %r1, 5;\nmov.b32 %r5, box;\nmov.b32 %r6, bar;\n"                      \
+    "setp.ne.u32 %p1, %r3, 0;\n@%p1 bra L0;\nmbarrier.init.shared::cta.b64 [%r6], 1;\n" \
+    "fence.mbarrier_init.release.cluster;\n"                                            \
+    "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%r6], 128;\n"
+#define BOX_TAIL                                                                           \
+    "L0:\nbar.sync 0;\nL1:\n"                                                              \
+    "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p2, [%r6], 0;\n@!%p2 bra L1;\n" \
+    "mad.lo.u32 %r7, %r3, 4, %r5;\nld.shared.u32 %r8, [%r7];\n"
+#define COPY(at, x_, y_)                                                               \
+    "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [" at \
+    "], [%d1, {" x_ ", " y_ "}], [%r6];\n"
+
+static sx_ptx_outcome run_box(const char *text, uint32_t columns, uint32_t rows, uint64_t block,
+                              bool lazy)
+{
+    sx_buf made;
+    sx_ptx_module *module;
+    launches l;
+    sx_buf_init(&made, 8192);
+    sx_buf_put_text(&made, BOX_HEAD);
+    sx_buf_put_text(&made, text);
+    sx_buf_put_text(&made, BOX_TAIL "ret;\n}\n");
+    ck_sx_ok(&cx, sx_ptx_parse(&cx, sx_buf_span(&made), &module));
+    sx_buf_fini(&made);
+    launch_begin(&l, module, "k", (sx_ptx_dim){COLUMNS, ROWS, 1}, (sx_ptx_dim){THREADS, 1, 1});
+    launch_in(&l, "x", x, sizeof x);
+    (void)launch_map(&l, 4, columns, rows, THREADS, 1, 0);
+    launch_out(&l, "y", y, sizeof y);
+    l.region[1].initialised = true;
+    l.launch.follow = true;
+    l.launch.first_block = block;
+    l.launch.block_count = 1;
+    ck_sx_ok(&cx, launch_run(&cx, &l, 0, lazy));
+    return l.outcome;
+}
+
+static const struct {
+    const char *text;
+    bool affine;
+} box_row[] = {
+    {COPY("%r5", "%r4", "%r2"), true},
+    {"sub.u32 %r4, %r4, 16;\n" COPY("%r5", "%r4", "%r2"), true},
+    /* coordinates that are no sums of multiples, or data; a place in shared memory, bytes and phases of the block */
+    {"shr.u32 %r9, %r1, 1;\n" COPY("%r5", "%r9", "%r2"), false},
+    {"ld.global.u32 %r9, [%d2];\n" COPY("%r5", "%r9", "%r2"), false},
+    {"mad.lo.u32 %r9, %r1, 128, %r5;\n" COPY("%r9", "%r4", "%r2"), false},
+    {COPY("%r5", "%r4", "%r2") "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r6], %r1;\n",
+     false},
+};
+
+START_TEST(test_boxes)
+{
+    sx_ctx_init(&cx, (size_t)1 << 26);
+    ck_assert_msg(run_box(box_row[_i].text, 128, 3, 0, false).affine == box_row[_i].affine,
+                  "row %d", _i);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* Which blocks take the path of the first one, by what of their boxes is outside. */
+static const struct {
+    const char *text;
+    uint32_t columns, rows, same;
+} box_path[] = {
+    {COPY("%r5", "%r4", "%r2"), 128, 3, 0xfff},
+    {COPY("%r5", "%r4", "%r2"), 100, 3, 0x777},
+    {COPY("%r5", "%r4", "%r2"), 96, 3, 0x777},
+    {COPY("%r5", "%r4", "%r2"), 128, 2, 0x0ff},
+    {COPY("%r5", "%r4", "%r2"), 64, 1, 0x003},
+    {"sub.u32 %r4, %r4, 16;\n" COPY("%r5", "%r4", "%r2"), 128, 3, 0x111},
+};
+
+START_TEST(test_paths_of_boxes)
+{
+    sx_ctx_init(&cx, (size_t)1 << 26);
+    uint32_t columns = box_path[_i].columns, rows = box_path[_i].rows;
+    for (uint32_t lazy = 0; lazy < 2; lazy++) {
+        uint64_t first = run_box(box_path[_i].text, columns, rows, 0, lazy != 0).path;
+        for (uint32_t b = 0; b < COLUMNS * ROWS; b++) {
+            bool same = run_box(box_path[_i].text, columns, rows, b, lazy != 0).path == first;
+            ck_assert_msg(same == ((box_path[_i].same >> b & 1) != 0), "row %d, block %u", _i, b);
+        }
+    }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("affine");
     TCase *tests = tcase_create("affine");
     tcase_add_loop_test(tests, test_rows, 0, (int)SX_COUNT(row));
     tcase_add_loop_test(tests, test_paths, 0, (int)SX_COUNT(path));
+    tcase_add_loop_test(tests, test_boxes, 0, (int)SX_COUNT(box_row));
+    tcase_add_loop_test(tests, test_paths_of_boxes, 0, (int)SX_COUNT(box_path));
     suite_add_tcase(suite, tests);
     return sx_test_main(suite);
 }
