@@ -81,13 +81,50 @@ static bool engine_reads(const sx_analysis *a, uint32_t argument, uint32_t other
     return reads && side_by_side == 1 && kept <= ENGINE_KEPT_MAX;
 }
 
+/* Is the code of the operation free of calls? Divisions and roots are calls to the assembler, and beside these it makes
+ * the products of groups of warps wait for each other (its advisory C7509), for a multiple of their time. */
+static bool is_inline(sx_op op)
+{
+    switch ((int)op) {
+    case SX_OP_NEGATE:
+    case SX_OP_ABS:
+    case SX_OP_EXP:
+    case SX_OP_ADD:
+    case SX_OP_SUBTRACT:
+    case SX_OP_MULTIPLY:
+    case SX_OP_MAXIMUM:
+    case SX_OP_MINIMUM:
+    case SX_OP_COMPARE:
+    case SX_OP_SELECT:
+    case SX_OP_CONVERT:
+    case SX_OP_NOT:
+    case SX_OP_AND:
+    case SX_OP_OR:
+    case SX_OP_XOR:
+    case SX_OP_FLOOR:
+    case SX_OP_CEIL:
+    case SX_OP_ROUND:
+    case SX_OP_SIGN: return true;
+    default: return false;
+    }
+}
+
+static bool is_all_inline(const sx_body *body)
+{
+    bool inlined = true;
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        inlined = inlined && (body->instr[i].kind != SX_BODY_APPLY || is_inline(body->instr[i].op));
+    }
+    return inlined;
+}
+
 const sx_matrix_instruction *sx_search_matrix(const sx_analysis *a,
                                               const sx_matrix_instruction *matrix, uint32_t count)
 {
     SX_ASSERT(a->kind == SX_KERNEL_DOT);
     const sx_matrix_instruction *found = NULL;
     bool engine = a->extent[SX_ROLE_SUM] >= ENGINE_STEPS_LEAST && engine_reads(a, a->lhs, a->rhs) &&
-                  engine_reads(a, a->rhs, a->lhs);
+                  engine_reads(a, a->rhs, a->lhs) && is_all_inline(a->body);
     sx_dtype left = a->input[a->lhs].dtype, right = a->input[a->rhs].dtype;
     for (uint32_t i = 0; i < count; i++) {
         /* f32 is multiplied in f32: an instruction for it would round its factors. What follows a sum is computed

@@ -324,6 +324,18 @@ def test_products_by_the_copy_engine():
     assert checks and all(c["passed"] for c in checks), checks
 
 
+def test_matrix_instructions_under_every_epilogue():
+    """Beside a division or a root wgmma is slow, as its assembler says: such products are by mma, and none by lanes."""
+    for epilogue, rows in (("bias,relu", 64), ("residual,scale", 64), ("gelu", 16), ("silu,multiply", 16),
+                           ("tanh", 16)):
+        folder = TMP / ("under-" + epilogue)
+        sx("compile", "--gemm", "64x512x256", "--dtype", "bf16", "--epilogue", epilogue, "--target", "h100",
+           "-o", TMP / "under.sxm")
+        sx("module", "dump", TMP / "under.sxm", "-o", folder)
+        (kernel,) = json.loads((folder / "kernels.json").read_text())["kernels"]
+        assert "matrix(m/%d," % rows in kernel["schedule"], (epilogue, kernel)
+
+
 def test_the_same_as_a_file():
     """The daemon knows the operation and its text by one key; optimize and egraph take it too."""
     words = ["--gemm", "8x16x24", "--dtype", "f32", "--epilogue", "bias,relu"]

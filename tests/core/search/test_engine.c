@@ -55,9 +55,9 @@ START_TEST(test_a_choice_without_rows)
                                 .left_turned = layouts[i].left_turned,
                                 .right_turned = layouts[i].right_turned,
                                 .after = r % 3};
-                ck_assert_msg(by_engine(&c) == layouts[i].engine,
-                              "layout %u: %lld batches of %lld rows", i, (long long)b,
-                              (long long)rows[r]);
+                bool engine = layouts[i].engine && c.after != 2; /* tanh divides */
+                ck_assert_msg(by_engine(&c) == engine, "layout %u: %lld batches of %lld rows", i,
+                              (long long)b, (long long)rows[r]);
             }
         }
     }
@@ -90,6 +90,7 @@ static tiles_case random_case(sx_rng *rng)
                     .after = (uint32_t)sx_rng_below(rng, 4)};
     c.n = c.right_turned ? c.n : (c.n + 7) / 8 * 8;
     c.after = c.right_turned ? c.after : c.after % 3; /* the last columns are those of the right */
+    c.after = c.after == 2 ? 0 : c.after;             /* it divides */
     return c;
 }
 
