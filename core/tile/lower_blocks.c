@@ -84,7 +84,7 @@ void sx_tile_put_role(sx_tile *tile, const char *name, uint32_t first_warp, uint
     memcpy(role->item, item, count * sizeof(*item));
 }
 
-void sx_tile_make_roles(sx_tile *tile)
+void sx_tile_put_load(sx_tile *tile, uint32_t first_warp, uint32_t warps)
 {
     static const sx_tile_item load[] = {{SX_TILE_LOOP, 0, 0},
                                         {SX_TILE_ACQUIRE, 0, 0},
@@ -92,11 +92,16 @@ void sx_tile_make_roles(sx_tile *tile)
                                         {SX_TILE_FETCH, SX_TILE_RIGHT, 0},
                                         {SX_TILE_PUBLISH, 0, 0},
                                         {SX_TILE_END, 0, 0}};
+    sx_tile_put_role(tile, "load", first_warp, warps, load, SX_COUNT(load));
+}
+
+void sx_tile_make_roles(sx_tile *tile)
+{
     static const sx_tile_item math[] = {{SX_TILE_FILL, 0, 0},     {SX_TILE_LOOP, 0, 0},
                                         {SX_TILE_WAIT, 0, 0},     {SX_TILE_RELEASE, 0, 1},
                                         {SX_TILE_MULTIPLY, 0, 0}, {SX_TILE_END, 0, 0},
                                         {SX_TILE_RELEASE, 0, 0},  {SX_TILE_MAP, 0, 0}};
     uint32_t warps = tile->threads / 32;
-    sx_tile_put_role(tile, "load", 0, warps, load, SX_COUNT(load));
+    sx_tile_put_load(tile, 0, warps);
     sx_tile_put_role(tile, "math", 0, warps, math, SX_COUNT(math));
 }

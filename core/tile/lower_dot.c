@@ -286,19 +286,13 @@ static sx_code make_thread_ring(lowering *w)
  * way then. */
 static void make_engine_roles(sx_tile *tile)
 {
-    static const sx_tile_item load[] = {{SX_TILE_LOOP, 0, 0},
-                                        {SX_TILE_ACQUIRE, 0, 0},
-                                        {SX_TILE_FETCH, SX_TILE_LEFT, 0},
-                                        {SX_TILE_FETCH, SX_TILE_RIGHT, 0},
-                                        {SX_TILE_PUBLISH, 0, 0},
-                                        {SX_TILE_END, 0, 0}};
     static const sx_tile_item math[] = {{SX_TILE_FILL, 0, 0},    {SX_TILE_LOOP, 0, 0},
                                         {SX_TILE_WAIT, 0, 0},    {SX_TILE_MULTIPLY, 0, 0},
                                         {SX_TILE_SETTLE, 0, 1},  {SX_TILE_RELEASE, 0, 1},
                                         {SX_TILE_END, 0, 0},     {SX_TILE_SETTLE, 0, 0},
                                         {SX_TILE_RELEASE, 0, 0}, {SX_TILE_MAP, 0, 0}};
     uint32_t warps = tile->threads / 32 - 1;
-    sx_tile_put_role(tile, "load", warps, 1, load, SX_COUNT(load));
+    sx_tile_put_load(tile, warps, 1);
     sx_tile_put_role(tile, "math", 0, warps, math, SX_COUNT(math));
 }
 

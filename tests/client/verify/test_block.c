@@ -151,16 +151,29 @@ static const char sum_text[] = "sx 1\ngraph \"g\" () {\n"
                                "%y = add(%x, %c) : f32[30, 64]\n"
                                "return %y as \"y\"\n}\n";
 
-/* The text as the block program of y = x + c, in the module that was compiled for that. `covered`: the record says that
- * the blocks that were not run are like those that were. */
-static sx_code verify_text(sx_span text, uint64_t instructions_max, bool *covered)
+/* `covered`: the record says that the blocks that were not run are like those that were. */
+static sx_code verify_module(const sx_module *module, const sxr_verify_options *options,
+                             bool *covered)
 {
     static const char says[] = "which the others are like";
+    sx_image image;
+    sx_buf_clear(&bytes);
+    ck_sx_ok(&cx, sx_module_encode(&cx, module, &bytes));
+    sx_image_init(&image);
+    sx_code code = sxr_verify(&cx, sx_buf_span(&bytes), options, &image);
+    *covered = image.strings.len > 0 &&
+               memmem(image.strings.ptr, image.strings.len, says, sizeof(says) - 1) != NULL;
+    sx_image_fini(&image);
+    return code;
+}
+
+/* The text as the block program of y = x + c, in the module that was compiled for that. */
+static sx_code verify_text(sx_span text, uint64_t instructions_max, bool *covered)
+{
     const sx_test_request request = {.text = sum_text, .target = "a100"};
     const sxr_verify_options options = {
         .seed = 1, .program = sx_span_of(sum_text), .emulated_max = instructions_max};
     sx_module module;
-    sx_image image;
     sx_buf_clear(&bytes);
     ck_sx_ok(&cx, sx_test_compile(&cx, &request, &bytes));
     void *copy = aligned_alloc(64, (bytes.len + 63) & ~(size_t)63);
@@ -179,13 +192,7 @@ static sx_code verify_text(sx_span text, uint64_t instructions_max, bool *covere
     module.kernel = &kernel;
     module.part = &part;
     module.code = text.ptr;
-    sx_buf_clear(&bytes);
-    ck_sx_ok(&cx, sx_module_encode(&cx, &module, &bytes));
-    sx_image_init(&image);
-    sx_code code = sxr_verify(&cx, sx_buf_span(&bytes), &options, &image);
-    *covered = image.strings.len > 0 &&
-               memmem(image.strings.ptr, image.strings.len, says, sizeof(says) - 1) != NULL;
-    sx_image_fini(&image);
+    sx_code code = verify_module(&module, &options, covered);
     free(copy);
     return code;
 }
@@ -311,12 +318,10 @@ static const char product_text[] =
  * than the rows or columns of its tile. */
 static sx_code verify_product(bool moved, bool *covered)
 {
-    static const char says[] = "which the others are like";
     const sx_test_request request = {.text = product_text, .target = "h100"};
     const sxr_verify_options options = {
         .seed = 1, .program = sx_span_of(product_text), .emulated_max = 1};
     sx_module module;
-    sx_image image;
     sx_buf_clear(&bytes);
     ck_sx_ok(&cx, sx_test_compile(&cx, &request, &bytes));
     void *copy = aligned_alloc(64, (bytes.len + 63) & ~(size_t)63);
@@ -332,13 +337,7 @@ static sx_code verify_product(bool moved, bool *covered)
     ck_assert(*digit > '0' && *digit <= '9');
     *digit = (char)(*digit - (moved ? 1 : 0));
     module.code = (const uint8_t *)text;
-    sx_buf_clear(&bytes);
-    ck_sx_ok(&cx, sx_module_encode(&cx, &module, &bytes));
-    sx_image_init(&image);
-    sx_code code = sxr_verify(&cx, sx_buf_span(&bytes), &options, &image);
-    *covered = image.strings.len > 0 &&
-               memmem(image.strings.ptr, image.strings.len, says, sizeof(says) - 1) != NULL;
-    sx_image_fini(&image);
+    sx_code code = verify_module(&module, &options, covered);
     free(copy);
     return code;
 }
