@@ -25,9 +25,10 @@
 #ifndef SX_CORE_EGRAPH_EGRAPH_H
 #define SX_CORE_EGRAPH_EGRAPH_H
 #include "core/base/base.h"
+#include "core/base/bits.h"
 
 #define SX_EG_NONE UINT32_MAX
-#define SX_EG_OPS_MAX 64u
+#define SX_EG_OPS_MAX SX_BITS_MAX
 #define SX_EG_ARITY_MAX 64u
 #define SX_EG_NODES_MAX (1u << 29)
 #define SX_EG_RULE_CONGRUENCE UINT32_MAX  /* reason: equal children */
@@ -229,14 +230,27 @@ static inline uint32_t sx_eg_member_next(const sx_eg *eg, uint32_t node)
 {
     return eg->node[node].member;
 }
-/* Operations of the members of a class, one bit each. */
-static inline uint64_t sx_eg_ops(const sx_eg *eg, uint32_t class_)
+/* Is one of the members of a class an `op`? */
+static inline bool sx_eg_has_op(const sx_eg *eg, uint32_t class_, uint32_t op)
 {
     SX_ASSERT(class_ < eg->node_count);
-    uint64_t ops = 0;
     uint32_t n = class_;
     do {
-        ops |= UINT64_C(1) << eg->node[n].op;
+        if (eg->node[n].op == op) {
+            return true;
+        }
+        n = eg->node[n].member;
+    } while (n != class_);
+    return false;
+}
+/* Operations of the members of a class. */
+static inline sx_bits sx_eg_ops(const sx_eg *eg, uint32_t class_)
+{
+    SX_ASSERT(class_ < eg->node_count);
+    sx_bits ops = {0};
+    uint32_t n = class_;
+    do {
+        sx_bits_add(&ops, eg->node[n].op);
         n = eg->node[n].member;
     } while (n != class_);
     return ops;

@@ -89,7 +89,7 @@ typedef struct {
 /* What patterns mean: names of operations, values of classes, and typed insertion. */
 typedef struct {
     void *self;
-    bool (*ops)(void *self, sx_span name, bool is_set, uint64_t *ops);
+    bool (*ops)(void *self, sx_span name, bool is_set, sx_bits *ops);
     /* Of the record of the class, or of nothing but its members without children. */
     bool (*is_value)(void *self, const sx_eg *eg, uint32_t class_, double value);
     /* *node SX_EG_NONE: such a node cannot be (ill-typed); the match is then passed over. */

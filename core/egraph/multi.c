@@ -175,7 +175,7 @@ static const sx_step *step_above(const sx_pattern *left, uint32_t reg)
 
 /* Classes that hold a node of `ops` whose child `slot` is a class of frontier 0, into frontier 1; the two
  * change places. */
-static sx_code climb(const joiner *j, uint64_t ops, uint32_t slot)
+static sx_code climb(const joiner *j, const sx_bits *ops, uint32_t slot)
 {
     sx_multi *m = j->m;
     const sx_eg *eg = j->rw->eg;
@@ -188,7 +188,7 @@ static sx_code climb(const joiner *j, uint64_t ops, uint32_t slot)
             uint32_t n = sx_eg_parent_node(eg, e);
             uint32_t up = sx_eg_find(eg, n);
             (*j->fuel)++;
-            if (eg->node[n].dead != 0 || n >= m->node_limit || (ops >> eg->node[n].op & 1) == 0 ||
+            if (eg->node[n].dead != 0 || n >= m->node_limit || !sx_bits_has(ops, eg->node[n].op) ||
                 slot >= eg->node[n].arity || sx_eg_child(eg, n, slot) != class_ ||
                 m->mark[up] == m->walk) {
                 continue;
@@ -250,7 +250,7 @@ static sx_code climb_to_roots(const joiner *j, uint32_t shared, uint32_t op)
     uint32_t reg = left->name_reg[sx_multi_shared(left)];
     while (reg != 0) {
         const sx_step *above = step_above(left, reg);
-        SX_TRY(climb(j, above->ops, left->reg_slot[reg]));
+        SX_TRY(climb(j, &above->ops, left->reg_slot[reg]));
         reg = above->from;
     }
     return SX_OK;

@@ -173,8 +173,9 @@ static void emit_name(reader *r, const sx_pattern_part *part, uint8_t reg)
 }
 
 /* The operations as the classes hint at theirs: modulo 8. */
-static uint8_t hint_of(uint64_t ops)
+static uint8_t hint_of(const sx_bits *set)
 {
+    uint64_t ops = set->word[0] | set->word[1];
     ops |= ops >> 32;
     ops |= ops >> 16;
     return (uint8_t)(ops | ops >> 8);
@@ -192,7 +193,7 @@ static void emit_node(reader *r, const sx_pattern_part *part, uint8_t reg, uint3
                     .arity = part->arity,
                     .any_arity = part->any_arity,
                     .ops = part->ops,
-                    .hint = hint_of(part->ops)};
+                    .hint = hint_of(&part->ops)};
     if (part->attr_name != SX_PATTERN_NONE) {
         step.other = p->attr_bind[part->attr_name];
         if (step.other == SX_PATTERN_NONE) {
@@ -350,7 +351,7 @@ static sx_code run_steps(machine *m, uint32_t pc)
     do {
         const sx_eg_node *node = &eg->node[n];
         m->work++;
-        if (node->dead == 0 && (step->ops >> node->op & 1) != 0 &&
+        if (node->dead == 0 && sx_bits_has(&step->ops, node->op) &&
             (step->any_arity ? node->arity >= step->arity : node->arity == step->arity) &&
             (step->other == SX_PATTERN_NONE || eg->node[m->bind[step->other]].attr == node->attr)) {
             for (uint32_t k = 0; k < step->arity; k++) {
@@ -412,8 +413,7 @@ static sx_code build_part(sx_ctx *cx, sx_eg *eg, const sx_eg_language *language,
     if (part->attr_name != SX_PATTERN_NONE) {
         attr = eg->node[match_node[right->attr_bind[part->attr_name]]].attr;
     }
-    SX_ASSERT(part->ops != 0);
-    uint16_t op = (uint16_t)__builtin_ctzll(part->ops);
+    uint16_t op = (uint16_t)sx_bits_first(&part->ops);
     if (language->make_node == NULL) {
         return sx_eg_add(cx, eg, op, attr, child, part->arity, node);
     }
@@ -520,7 +520,7 @@ sx_code sx_pattern_build_batch(sx_ctx *cx, sx_eg *eg, const sx_eg_language *lang
         }
         if (part->kind == SX_PART_NODE) {
             const uint32_t *attr = ready_node(&b, p);
-            SX_TRY(sx_eg_add_batch(cx, eg, (uint16_t)__builtin_ctzll(part->ops), attr, b.child,
+            SX_TRY(sx_eg_add_batch(cx, eg, (uint16_t)sx_bits_first(&part->ops), attr, b.child,
                                    part->arity, count, b.made[p]));
         }
     }
@@ -539,7 +539,7 @@ void sx_pattern_find_batch(const sx_eg *eg, const sx_pattern *right, const uint3
         SX_ASSERT(part->kind != SX_PART_VALUE);
         if (part->kind == SX_PART_NODE) {
             const uint32_t *attr = ready_node(&b, p);
-            sx_eg_find_batch(eg, (uint16_t)__builtin_ctzll(part->ops), attr, b.child, part->arity,
+            sx_eg_find_batch(eg, (uint16_t)sx_bits_first(&part->ops), attr, b.child, part->arity,
                              count, b.made[p]);
         }
     }

@@ -12,7 +12,7 @@ typedef struct {
     uint8_t attr_name;
     uint8_t arity;
     bool any_arity;
-    uint64_t ops;
+    sx_bits ops;
     double value;
     uint8_t child[SX_PATTERN_NAMES_MAX];
 } sx_pattern_part;
@@ -28,7 +28,7 @@ typedef struct {
     uint8_t out;
     uint8_t arity;
     bool any_arity;
-    uint64_t ops;
+    sx_bits ops;
     /* The set `ops` as sx_eg_node.ops has it. */
     uint8_t hint;
     double value;

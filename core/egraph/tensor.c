@@ -6,7 +6,7 @@
 
 #include "core/ir/num.h"
 
-_Static_assert(SX_OP_COUNT <= SX_EG_OPS_MAX, "sets of operations are 64 bits");
+_Static_assert(SX_OP_COUNT <= SX_EG_OPS_MAX, "sets of operations are sx_bits");
 
 /* ---- types ---- */
 
@@ -525,24 +525,24 @@ static bool in_set(sx_op_class op_class, sx_span set)
     return sx_span_is(set, "any");
 }
 
-static bool name_ops(void *self, sx_span name, bool is_set, uint64_t *ops)
+static bool name_ops(void *self, sx_span name, bool is_set, sx_bits *ops)
 {
     (void)self;
     sx_op op;
-    *ops = 0;
+    *ops = (sx_bits){0};
     if (!is_set) {
         if (!sx_op_parse(name, &op)) {
             return false;
         }
-        *ops = UINT64_C(1) << op;
+        sx_bits_add(ops, op);
         return true;
     }
     for (uint32_t i = 0; i < SX_OP_COUNT; i++) {
         if (in_set(sx_op_info_of((sx_op)i)->op_class, name)) {
-            *ops |= UINT64_C(1) << i;
+            sx_bits_add(ops, i);
         }
     }
-    return *ops != 0;
+    return sx_bits_count(ops) != 0;
 }
 
 static bool is_value(void *self, const sx_eg *eg, uint32_t class_, double value)

@@ -32,7 +32,7 @@ typedef struct {
     bool old;                /* the node must not have changed */
     uint8_t join, join_slot; /* NONE: no such child */
     uint8_t hint;
-    uint64_t ops;
+    sx_bits ops;
     double value;
 } at_step;
 
@@ -104,7 +104,7 @@ static bool same_step(const at_step *a, const at_step *b)
 {
     return a->kind == b->kind && a->from == b->from && a->other == b->other && a->atom == b->atom &&
            a->out == b->out && a->arity == b->arity && a->slot == b->slot &&
-           a->any_arity == b->any_arity && a->old == b->old && a->ops == b->ops &&
+           a->any_arity == b->any_arity && a->old == b->old && sx_bits_equal(&a->ops, &b->ops) &&
            a->join == b->join && a->join_slot == b->join_slot &&
            memcmp(&a->value, &b->value, sizeof(a->value)) == 0;
 }
@@ -284,14 +284,14 @@ static sx_code sort_anchors(sx_trigger *t)
     for (uint32_t op = 0; op < SX_EG_OPS_MAX; op++) {
         uint32_t count = 0;
         for (uint32_t i = t->first; i != SX_EG_NONE; i = t->node[i].next) {
-            count += (t->node[i].step.ops >> op & 1) != 0 ? 1 : 0;
+            count += sx_bits_has(&t->node[i].step.ops, op) ? 1 : 0;
         }
         t->by_op[op] = SX_NEW_ARRAY(t->cx, uint32_t, count + 1);
         if (t->by_op[op] == NULL) {
             return t->cx->error.code;
         }
         for (uint32_t i = t->first; i != SX_EG_NONE; i = t->node[i].next) {
-            if ((t->node[i].step.ops >> op & 1) != 0) {
+            if (sx_bits_has(&t->node[i].step.ops, op)) {
                 t->by_op[op][t->by_op_count[op]++] = i;
             }
         }
@@ -418,7 +418,7 @@ static inline sx_code go_on(machine *m, uint32_t child)
 
 static inline bool fits(const sx_eg_node *node, const at_step *s)
 {
-    return node->dead == 0 && (s->ops >> node->op & 1) != 0 &&
+    return node->dead == 0 && sx_bits_has(&s->ops, node->op) &&
            (s->any_arity ? node->arity >= s->arity : node->arity == s->arity);
 }
 

@@ -85,23 +85,22 @@ static sx_code type_node(typing *t, uint32_t part, sx_op_class class_, uint32_t 
 static sx_code check_types(typing *t, uint32_t part)
 {
     const sx_pattern_part *p = &t->side->part[part];
-    sx_op first = (sx_op)__builtin_ctzll(p->ops);
+    sx_op first = (sx_op)sx_bits_first(&p->ops);
     const sx_op_info *info = sx_op_info_of(first);
     uint32_t fits = 0;
     bool uniform = true;
-    for (uint64_t ops = p->ops; ops != 0; ops &= ops - 1) {
-        sx_op op = (sx_op)__builtin_ctzll(ops);
-        uint32_t classes = sx_op_classes(op);
+    for (uint32_t op = first; op < SX_BITS_MAX; op = sx_bits_next(&p->ops, op + 1)) {
+        uint32_t classes = sx_op_classes((sx_op)op);
         fits |= classes != 0 ? classes : ANY;
-        uniform = uniform && sx_op_info_of(op)->op_class == info->op_class;
+        uniform = uniform && sx_op_info_of((sx_op)op)->op_class == info->op_class;
     }
     return uniform ? type_node(t, part, info->op_class, fits, info->name) : SX_OK;
 }
 
 static sx_code check_operands(const typing *t, const sx_pattern_part *p)
 {
-    const sx_op_info *info = sx_op_info_of((sx_op)__builtin_ctzll(p->ops));
-    if ((p->ops & (p->ops - 1)) != 0) {
+    const sx_op_info *info = sx_op_info_of((sx_op)sx_bits_first(&p->ops));
+    if (sx_bits_count(&p->ops) > 1) {
         return SX_OK; /* of a set those that fit are met */
     }
     if (p->arity > info->input_max) {
@@ -115,14 +114,14 @@ static sx_code check_operands(const typing *t, const sx_pattern_part *p)
 /* Of a part of the right side. */
 static sx_code check_attributes(const typing *t, const sx_pattern_part *p, const sx_pattern *left)
 {
-    const sx_op_info *info = sx_op_info_of((sx_op)__builtin_ctzll(p->ops));
+    const sx_op_info *info = sx_op_info_of((sx_op)sx_bits_first(&p->ops));
     if ((p->attr_name != SX_PATTERN_NONE) != (info->attrs != 0)) {
         return fail(t, info->name, info->attrs != 0 ? "without its attributes" : "has none");
     }
     for (uint32_t k = 0; k < left->part_count && info->attrs != 0; k++) {
         const sx_pattern_part *from = &left->part[k];
         if (from->kind == SX_PART_NODE && from->attr_name == p->attr_name &&
-            sx_op_info_of((sx_op)__builtin_ctzll(from->ops))->attrs != info->attrs) {
+            sx_op_info_of((sx_op)sx_bits_first(&from->ops))->attrs != info->attrs) {
             return fail(t, info->name, "attributes of another operation");
         }
     }

@@ -96,21 +96,26 @@ static double kept_bytes(const sx_tensors *t, uint32_t n, const sx_cost *estimat
                : sx_cost_bytes(t->symbol, t->symbol_count, sx_tensors_type(t, n));
 }
 
+/* Does each member of the class copy elements? */
+static bool all_copy(const sx_tensors *t, uint32_t class_)
+{
+    sx_bits ops = sx_eg_ops(&t->eg, class_);
+    bool all = true;
+    for (uint32_t op = sx_bits_first(&ops); op < SX_OP_COUNT; op = sx_bits_next(&ops, op + 1)) {
+        sx_op_class c = sx_op_info_of((sx_op)op)->op_class;
+        all = all && (c == SX_OPCLASS_CONCAT || c == SX_OPCLASS_GATHER || c == SX_OPCLASS_MOVE);
+    }
+    return all;
+}
+
 /* Elementwise on what is only ever written by a kernel that copies: no kernel before it can compute it. */
 static bool follows_copies(const sx_tensors *t, uint32_t n)
 {
-    uint64_t copies = 0;
     bool follows = false;
-    for (uint32_t i = 0; i < SX_OP_COUNT; i++) {
-        sx_op_class c = sx_op_info_of((sx_op)i)->op_class;
-        bool copy = c == SX_OPCLASS_CONCAT || c == SX_OPCLASS_GATHER || c == SX_OPCLASS_MOVE;
-        copies |= copy ? UINT64_C(1) << i : 0;
-    }
     for (uint32_t k = 0; k < t->eg.node[n].arity && sx_op_is_elementwise(sx_tensors_op(t, n));
          k++) {
         uint32_t child = sx_eg_child(&t->eg, n, k);
-        follows = follows || (sx_tensors_fact(t, child)->is_weight == 0 &&
-                              (sx_eg_ops(&t->eg, child) & ~copies) == 0);
+        follows = follows || (sx_tensors_fact(t, child)->is_weight == 0 && all_copy(t, child));
     }
     return follows;
 }

@@ -322,7 +322,7 @@ static void fit_node(checker *c, fit *f, const sx_pattern_part *part, uint32_t n
 {
     const sx_eg_node *node = &c->t.eg.node[n];
     bool arity = part->any_arity ? node->arity >= part->arity : node->arity == part->arity;
-    if ((part->ops >> node->op & 1) == 0 || !arity) {
+    if (!sx_bits_has(&part->ops, node->op) || !arity) {
         f->wrong = "a node has another operation than the left side";
     } else if (part->attr_name != SX_PATTERN_NONE) {
         uint32_t *attr = &f->attr[part->attr_name];

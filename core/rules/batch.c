@@ -58,11 +58,11 @@ static bool is_twin(const sx_rewrite *rw)
 static bool is_useless(const sx_rewrite *rw)
 {
     const sx_tensors *t = sx_rewrite_tensors(rw);
-    uint64_t joined = 0;
+    bool joined = false;
     for (uint32_t k = 0; k < 2; k++) {
-        joined |= sx_eg_ops(&t->eg, rw->var[k]) >> SX_OP_CONCATENATE & 1;
+        joined = joined || sx_eg_has_op(&t->eg, rw->var[k], SX_OP_CONCATENATE);
     }
-    return joined != 0 || (is_weight(t, rw->var[0]) && is_weight(t, rw->var[1])) || is_twin(rw);
+    return joined || (is_weight(t, rw->var[0]) && is_weight(t, rw->var[1])) || is_twin(rw);
 }
 
 /* A dimension of one more in front of all. */

@@ -32,11 +32,19 @@ static void print_value(double value)
     }
 }
 
+static void print_bits(const sx_bits *set)
+{
+    printf("{{UINT64_C(%llu), UINT64_C(%llu)}}", (unsigned long long)set->word[0],
+           (unsigned long long)set->word[1]);
+}
+
 static void print_part(const sx_pattern_part *part)
 {
     printf("{.kind = %d, .name = %u, .attr_name = %u, .arity = %u, .any_arity = %d, ",
            (int)part->kind, part->name, part->attr_name, part->arity, part->any_arity ? 1 : 0);
-    printf(".ops = UINT64_C(%llu), .value = ", (unsigned long long)part->ops);
+    printf(".ops = ");
+    print_bits(&part->ops);
+    printf(", .value = ");
     print_value(part->value);
     printf(", .child = {");
     for (uint32_t k = 0; k < SX_PATTERN_NAMES_MAX; k++) {
@@ -49,8 +57,9 @@ static void print_step(const sx_step *step)
 {
     printf("{.kind = %d, .from = %u, .other = %u, .bind = %u, .out = %u, .arity = %u, ",
            (int)step->kind, step->from, step->other, step->bind, step->out, step->arity);
-    printf(".any_arity = %d, .ops = UINT64_C(%llu), .hint = %u, .value = ", step->any_arity ? 1 : 0,
-           (unsigned long long)step->ops, step->hint);
+    printf(".any_arity = %d, .ops = ", step->any_arity ? 1 : 0);
+    print_bits(&step->ops);
+    printf(", .hint = %u, .value = ", step->hint);
     print_value(step->value);
     printf("},\n");
 }

@@ -31,7 +31,7 @@ static bool is_listed(const sx_ints *list, int64_t value)
 
 static bool has_op(const sx_tensors *t, uint32_t class_, sx_op op)
 {
-    return (sx_eg_ops(&t->eg, sx_eg_find(&t->eg, class_)) >> op & 1) != 0;
+    return sx_eg_has_op(&t->eg, sx_eg_find(&t->eg, class_), op);
 }
 
 static bool is_weight(const sx_tensors *t, uint32_t class_)

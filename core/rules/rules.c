@@ -442,7 +442,7 @@ sx_code sx_rule_fold_value(sx_rewrite *rw)
     sx_tensors *t = sx_rewrite_tensors(rw);
     const sx_fact *fact = sx_tensors_fact(t, rw->node[0]);
     uint32_t class_ = sx_eg_find(&t->eg, rw->node[0]);
-    bool there = (sx_eg_ops(&t->eg, class_) >> SX_OP_CONSTANT & 1) != 0;
+    bool there = sx_eg_has_op(&t->eg, class_, SX_OP_CONSTANT);
     if (fact->has_value == 0 || (there && !rw->unguarded)) {
         return SX_OK;
     }

@@ -273,8 +273,9 @@ static bool fit(const sx_type *x, const sx_type *y, int64_t axis)
 static bool joins_free(const sx_rewrite *rw, uint32_t x, uint32_t y)
 {
     const sx_eg *eg = rw->eg;
-    uint64_t ops = sx_eg_ops(eg, sx_eg_find(eg, x)) & sx_eg_ops(eg, sx_eg_find(eg, y));
-    return x != y && ((is_weight(rw, x) && is_weight(rw, y)) || (ops >> SX_OP_SLICE & 1) != 0);
+    bool slices = sx_eg_has_op(eg, sx_eg_find(eg, x), SX_OP_SLICE) &&
+                  sx_eg_has_op(eg, sx_eg_find(eg, y), SX_OP_SLICE);
+    return x != y && ((is_weight(rw, x) && is_weight(rw, y)) || slices);
 }
 
 /* With a shared operand the sum of the others is the better program. */

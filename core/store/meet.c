@@ -75,20 +75,10 @@ static bool outputs_meet(const meeter *m)
     return true;
 }
 
-/* The operations of all nodes from `first` on. */
-static uint64_t ops_since(const sx_eg *eg, uint32_t first)
-{
-    uint64_t ops = 0;
-    for (uint32_t n = first; n < eg->node_count; n++) {
-        ops |= UINT64_C(1) << eg->node[n].op;
-    }
-    return ops;
-}
-
-static bool can_match(const sx_pattern *left, uint64_t ops)
+static bool can_match(const sx_pattern *left, const sx_bits *ops)
 {
     for (uint32_t i = 0; i < left->part_count; i++) {
-        if (left->part[i].kind == SX_PART_NODE && (left->part[i].ops & ops) == 0) {
+        if (left->part[i].kind == SX_PART_NODE && !sx_bits_meet(&left->part[i].ops, ops)) {
             return false;
         }
     }
@@ -98,7 +88,7 @@ static bool can_match(const sx_pattern *left, uint64_t ops)
 typedef struct {
     sx_eg_limits limits;
     const bool *enabled;
-    uint64_t ops;   /* that there are */
+    sx_bits ops;    /* that there are */
     uint32_t nodes; /* so many have been looked at for that */
 } lookout;
 
@@ -109,12 +99,13 @@ static sx_code look_once(meeter *m, lookout *l, bool several, bool *on)
     sx_eg_ruleset *set = &m->graph->set;
     sx_eg *eg = &m->graph->t.eg;
     sx_eg_run run;
-    l->ops |= ops_since(eg, l->nodes);
-    l->nodes = eg->node_count;
+    for (; l->nodes < eg->node_count; l->nodes++) {
+        sx_bits_add(&l->ops, eg->node[l->nodes].op);
+    }
     for (uint32_t r = 0; r < set->rule_count; r++) {
         const sx_pattern *left = set->rule[r].left;
         set->rule[r].enabled =
-            l->enabled[r] && can_match(left, l->ops) && (several || !sx_multi_is(left));
+            l->enabled[r] && can_match(left, &l->ops) && (several || !sx_multi_is(left));
     }
     l->limits.fuel = FUEL_MAX - m->meeting->fuel;
     SX_TRY(sx_eg_saturate(m->cx, eg, set, &l->limits, &run));

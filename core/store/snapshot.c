@@ -615,7 +615,7 @@ static bool part_fits(matched *m, uint32_t index, uint32_t term)
         return false;
     }
     const sx_eg_node *at = &m->eg->node[n];
-    if ((part->ops >> at->op & 1) == 0 || at->arity < part->arity) {
+    if (!sx_bits_has(&part->ops, at->op) || at->arity < part->arity) {
         return false;
     }
     for (uint32_t k = 0; k < part->arity; k++) {

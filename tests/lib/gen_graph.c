@@ -28,13 +28,17 @@ static bool chance(gen *g, uint32_t one_in)
 
 sx_gen_options sx_gen_default(void)
 {
+    sx_bits all = {0};
+    for (uint32_t op = 0; op < SX_OP_COUNT; op++) {
+        sx_bits_add(&all, op);
+    }
     return (sx_gen_options){.node_count = 24,
                             .symbols = 2,
                             .rank_max = 4,
                             .extent_max = 5,
                             .elements_max = 4096,
                             .dtypes = SX_GEN_ALL_DTYPES,
-                            .ops = SX_GEN_ALL_OPS};
+                            .ops = all};
 }
 
 /* ---- types ---- */
@@ -523,7 +527,7 @@ static bool draw_leaf(gen *g, sx_op op)
 static bool draw(gen *g)
 {
     sx_op op = (sx_op)below(g, SX_OP_COUNT);
-    if ((g->options->ops & (UINT64_C(1) << op)) == 0) {
+    if (!sx_bits_has(&g->options->ops, op)) {
         return false;
     }
     if (sx_op_info_of(op)->op_class == SX_OPCLASS_LEAF) {

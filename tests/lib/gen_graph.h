@@ -5,6 +5,7 @@
  */
 #ifndef SX_TESTS_LIB_GEN_GRAPH_H
 #define SX_TESTS_LIB_GEN_GRAPH_H
+#include "core/base/bits.h"
 #include "core/base/rng.h"
 #include "core/ir/ir.h"
 
@@ -15,10 +16,9 @@ typedef struct {
     int64_t extent_max;   /* of fresh dimensions */
     int64_t elements_max; /* of any tensor */
     uint32_t dtypes;      /* set of 1 << SX_F32 etc. that fresh tensors have */
-    uint64_t ops; /* set of 1 << SX_OP_*: which operations are drawn; leaves always may appear */
+    sx_bits ops;          /* which operations are drawn; leaves always may appear */
 } sx_gen_options;
-_Static_assert(SX_OP_COUNT <= 64, "sets of operations are uint64_t");
-#define SX_GEN_ALL_OPS ((UINT64_C(1) << SX_OP_COUNT) - 1)
+_Static_assert(SX_OP_COUNT <= SX_BITS_MAX, "sets of operations are sx_bits");
 #define SX_GEN_ALL_DTYPES ((1u << SX_DTYPE_COUNT) - 1)
 
 /* 24 operations, 2 symbols, rank 4, extents to 5, 4096 elements, every element type, every operation. */

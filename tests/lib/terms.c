@@ -25,14 +25,17 @@ static uint32_t op_of(sx_terms *t, sx_span word)
     return t->op_count++;
 }
 
-static bool language_ops(void *self, sx_span name, bool is_set, uint64_t *ops)
+static bool language_ops(void *self, sx_span name, bool is_set, sx_bits *ops)
 {
     if (is_set) {
-        *ops = UINT64_MAX;
+        memset(ops, 0xFF, sizeof(*ops));
         return sx_span_is(name, "any");
     }
     uint32_t op = op_of(self, name);
-    *ops = op == SX_EG_NONE ? 0 : UINT64_C(1) << op;
+    *ops = (sx_bits){0};
+    if (op != SX_EG_NONE) {
+        sx_bits_add(ops, op);
+    }
     return op != SX_EG_NONE;
 }
 

@@ -48,13 +48,13 @@ const sx_rule sx_terms_micro_rules[24] = {SHARED_RULES};
 static sx_code put(sx_rewrite *rw, const char *op, uint32_t a, uint32_t b, uint32_t *node)
 {
     sx_terms *t = rw->self;
-    uint64_t ops;
+    sx_bits ops;
     uint32_t child[2] = {a, b};
     if (a == SX_EG_NONE || b == SX_EG_NONE || !t->language.ops(t, sx_span_of(op), false, &ops)) {
         *node = SX_EG_NONE;
         return SX_OK;
     }
-    return sx_eg_add(rw->cx, rw->eg, (uint16_t)__builtin_ctzll(ops), 0, child, 2, node);
+    return sx_eg_add(rw->cx, rw->eg, (uint16_t)sx_bits_first(&ops), 0, child, 2, node);
 }
 
 static sx_code to(sx_rewrite *rw, uint32_t node)
@@ -149,7 +149,7 @@ static sx_code d_power(sx_rewrite *rw)
 {
     sx_terms *t = rw->self;
     uint32_t x = rw->var[0], f = rw->var[1], g = rw->var[2], power, df, dg, part, log;
-    uint64_t ops;
+    sx_bits ops;
     if (is_zero(rw, f) || is_zero(rw, g) || !t->language.ops(t, sx_span_of("ln"), false, &ops)) {
         return SX_OK;
     }
@@ -158,7 +158,7 @@ static sx_code d_power(sx_rewrite *rw)
     SX_TRY(put(rw, "div", g, f, &part));
     SX_TRY(put(rw, "mul", df, part, &df));
     SX_TRY(put(rw, "d", x, g, &dg));
-    SX_TRY(sx_eg_add(rw->cx, rw->eg, (uint16_t)__builtin_ctzll(ops), 0, &f, 1, &log));
+    SX_TRY(sx_eg_add(rw->cx, rw->eg, (uint16_t)sx_bits_first(&ops), 0, &f, 1, &log));
     SX_TRY(put(rw, "mul", dg, log, &dg));
     SX_TRY(put(rw, "add", df, dg, &df));
     SX_TRY(put(rw, "mul", power, df, &power));
@@ -218,13 +218,13 @@ sx_code sx_terms_add_micro(sx_terms *t)
 sx_code sx_terms_add_sum(sx_terms *t, uint32_t leaves)
 {
     uint32_t sum, leaf;
-    uint64_t ops;
+    sx_bits ops;
     SX_TRY(sx_terms_add_value(t, leaves, &sum));
     SX_ASSERT(t->language.ops(t, sx_span_of("add"), false, &ops));
     for (uint32_t k = leaves - 1; k >= 1; k--) {
         SX_TRY(sx_terms_add_value(t, k, &leaf));
         uint32_t child[2] = {leaf, sum};
-        SX_TRY(sx_eg_add(t->cx, &t->eg, (uint16_t)__builtin_ctzll(ops), 0, child, 2, &sum));
+        SX_TRY(sx_eg_add(t->cx, &t->eg, (uint16_t)sx_bits_first(&ops), 0, child, 2, &sum));
     }
     return SX_OK;
 }

@@ -2,6 +2,7 @@
  * egglog's benchmark). */
 #include "tests/lib/test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/lib/terms.h"
@@ -87,6 +88,44 @@ START_TEST(test_idle_matches_take_no_room)
 }
 END_TEST
 
+/* Operations whose numbers differ by 64, or by the 8 of the hints, are told apart by patterns, on both sides. */
+START_TEST(test_many_operations)
+{
+    static const sx_rule rules[] = {
+        {"inner", SX_RULE_EXACT, "(f90 (f26 ?x))", "(f91 ?x)", NULL},
+        {"outer", SX_RULE_EXACT, "(f27 ?x)", "(f98 ?x)", NULL},
+    };
+    static char name[100][8];
+    sx_bits ops;
+    ck_sx_ok(&cx, sx_terms_init(&cx, &t, false));
+    for (uint32_t i = 0; i < SX_COUNT(name); i++) {
+        (void)snprintf(name[i], sizeof(name[i]), "f%u", i);
+        ck_assert(t.language.ops(&t, sx_span_of(name[i]), false, &ops));
+        ck_assert(sx_bits_count(&ops) == 1 && sx_bits_first(&ops) == t.op_count - 1);
+    }
+    uint32_t same[4], apart[3];
+    ck_sx_ok(&cx, sx_terms_add(&t, "(f90 (f26 x))", &same[0]));
+    ck_sx_ok(&cx, sx_terms_add(&t, "(f91 x)", &same[1]));
+    ck_sx_ok(&cx, sx_terms_add(&t, "(f27 (f90 x))", &same[2]));
+    ck_sx_ok(&cx, sx_terms_add(&t, "(f98 (f90 x))", &same[3]));
+    ck_sx_ok(&cx, sx_terms_add(&t, "(f26 (f26 x))", &apart[0]));
+    ck_sx_ok(&cx, sx_terms_add(&t, "(f90 (f90 x))", &apart[1]));
+    ck_sx_ok(&cx, sx_terms_add(&t, "(f27 x)", &apart[2]));
+    ck_sx_ok(&cx, sx_eg_ruleset_init(&cx, &set, &t.language, rules, SX_COUNT(rules)));
+    ck_sx_ok(&cx, sx_eg_saturate(&cx, &t.eg, &set, &roomy, &run));
+    ck_assert_int_eq(run.stop, SX_STOP_SATURATED);
+    ck_sx_ok(&cx, sx_eg_check(&cx, &t.eg));
+    ck_assert_uint_eq(set.rule[0].match_count, 1);
+    ck_assert_uint_eq(set.rule[1].match_count, 2);
+    ck_assert_uint_eq(sx_eg_find(&t.eg, same[0]), sx_eg_find(&t.eg, same[1]));
+    ck_assert_uint_eq(sx_eg_find(&t.eg, same[2]), sx_eg_find(&t.eg, same[3]));
+    for (uint32_t i = 0; i < SX_COUNT(apart); i++) {
+        ck_assert_uint_ne(sx_eg_find(&t.eg, apart[i]), sx_eg_find(&t.eg, same[0]));
+        ck_assert_uint_ne(sx_eg_find(&t.eg, apart[i]), sx_eg_find(&t.eg, same[2]));
+    }
+}
+END_TEST
+
 /* Back-off with constant folding: rules wait, the run stops at its node limit, and the graph is valid. */
 START_TEST(test_math_under_back_off)
 {
@@ -136,6 +175,7 @@ int main(void)
     tcase_add_test(cases, test_math_micro_counts);
     tcase_add_test(cases, test_sums);
     tcase_add_test(cases, test_idle_matches_take_no_room);
+    tcase_add_test(cases, test_many_operations);
     tcase_add_test(cases, test_math_under_back_off);
     tcase_add_test(cases, test_terms_that_are_none);
     suite_add_tcase(suite, cases);

@@ -485,7 +485,7 @@ START_TEST(test_programs)
         options.symbols = 0;
         options.extent_max = 6;
         options.elements_max = 512;
-        options.ops &= ~(UINT64_C(1) << SX_OP_FUSED);
+        sx_bits_drop(&options.ops, SX_OP_FUSED);
         sx_graph *graph = sx_gen_graph(&cx, &rng, &options);
         value *held = SX_NEW_ARRAY(&cx, value, graph->node_count);
         uint32_t size = 2 + i % 2;

@@ -566,13 +566,12 @@ static inline sx_code draw_attr(generator *g, sx_op op, const sx_pattern_part *p
 static inline sx_code generate_node(generator *g, const sx_pattern_part *part, const sx_type *type,
                                     sx_node_id *id)
 {
-    uint32_t pick = draw(g, (uint32_t)__builtin_popcountll(part->ops));
-    uint64_t ops = part->ops;
-    while (pick-- > 0) {
-        ops &= ops - 1;
+    uint32_t count = sx_bits_count(&part->ops), number = sx_bits_first(&part->ops);
+    for (uint32_t pick = draw(g, count); pick > 0; pick--) {
+        number = sx_bits_next(&part->ops, number + 1);
     }
-    sx_op op = (sx_op)__builtin_ctzll(ops);
-    if (g->gelu && (part->ops & (part->ops - 1)) != 0) {
+    sx_op op = (sx_op)number;
+    if (g->gelu && count > 1) {
         op = g->bend;
     }
     sx_attr attr = {0};
@@ -590,7 +589,7 @@ static inline sx_code generate_node(generator *g, const sx_pattern_part *part, c
         }
     }
     sx_node_id child[SX_PATTERN_NAMES_MAX];
-    uint32_t count = part->arity;
+    count = part->arity;
     for (uint32_t k = 0; k < part->arity; k++) {
         uint32_t at = k < PARTS_MAX ? k : PARTS_MAX - 1;
         SX_TRY(generate(g, part->child[k], &input[at], &child[k]));

@@ -7,17 +7,19 @@
 
 enum { OP_LEAF, OP_ADD, OP_MUL, OP_NEG, OP_F, OP_G, OP_TEST_COUNT };
 
-static inline bool symbol_ops(void *self, sx_span name, bool is_set, uint64_t *ops)
+static inline bool symbol_ops(void *self, sx_span name, bool is_set, sx_bits *ops)
 {
     static const char *const known[] = {"leaf", "add", "mul", "neg", "f", "g"};
     (void)self;
+    *ops = (sx_bits){0};
     if (is_set) {
-        *ops = UINT64_C(1) << OP_ADD | UINT64_C(1) << OP_MUL;
+        sx_bits_add(ops, OP_ADD);
+        sx_bits_add(ops, OP_MUL);
         return sx_span_is(name, "binary");
     }
     for (uint32_t i = 0; i < OP_TEST_COUNT; i++) {
         if (sx_span_is(name, known[i])) {
-            *ops = UINT64_C(1) << i;
+            sx_bits_add(ops, i);
             return true;
         }
     }

@@ -408,8 +408,8 @@ static bool same_names(const sx_span *a, const sx_span *b, uint32_t count)
 static bool same_part(const sx_pattern_part *a, const sx_pattern_part *b)
 {
     return a->kind == b->kind && a->name == b->name && a->attr_name == b->attr_name &&
-           a->arity == b->arity && a->any_arity == b->any_arity && a->ops == b->ops &&
-           memcmp(&a->value, &b->value, sizeof(a->value)) == 0 &&
+           a->arity == b->arity && a->any_arity == b->any_arity &&
+           sx_bits_equal(&a->ops, &b->ops) && memcmp(&a->value, &b->value, sizeof(a->value)) == 0 &&
            memcmp(a->child, b->child, sizeof(a->child)) == 0;
 }
 
@@ -417,7 +417,7 @@ static bool same_step(const sx_step *a, const sx_step *b)
 {
     return a->kind == b->kind && a->from == b->from && a->other == b->other && a->bind == b->bind &&
            a->out == b->out && a->arity == b->arity && a->any_arity == b->any_arity &&
-           a->ops == b->ops && a->hint == b->hint &&
+           sx_bits_equal(&a->ops, &b->ops) && a->hint == b->hint &&
            memcmp(&a->value, &b->value, sizeof(a->value)) == 0;
 }
 

@@ -268,8 +268,9 @@ START_TEST(test_plans_compute_the_program)
         options.rank_max = 3;
         options.extent_max = 8;
         options.elements_max = 512;
-        options.ops &= ~(UINT64_C(1) << SX_OP_FUSED | UINT64_C(1) << SX_OP_MAXIMUM |
-                         UINT64_C(1) << SX_OP_MINIMUM);
+        sx_bits_drop(&options.ops, SX_OP_FUSED);
+        sx_bits_drop(&options.ops, SX_OP_MAXIMUM);
+        sx_bits_drop(&options.ops, SX_OP_MINIMUM);
         sx_graph *graph = sx_gen_graph(&cx, &rng, &options);
         if (!has_order(graph)) {
             decorate(&cx, &rng, graph);

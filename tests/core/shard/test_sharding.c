@@ -148,7 +148,7 @@ START_TEST(test_analysis_is_the_fixpoint)
         sx_gen_options options = sx_gen_default();
         options.symbols = i % 2;
         options.extent_max = 6;
-        options.ops &= ~(UINT64_C(1) << SX_OP_FUSED);
+        sx_bits_drop(&options.ops, SX_OP_FUSED);
         sx_graph *graph = sx_gen_graph(&cx, &rng, &options);
         decorate(&rng, graph);
         sx_tensors t;

@@ -356,7 +356,7 @@ START_TEST(test_refusals)
         {SX_SNAPSHOT_CHILD, 0, 4000, "no class below it"},
         {SX_SNAPSHOT_CLASS, 5, 6, "e-node 5: class 6"},
         {SX_SNAPSHOT_CLASS, 5, 4, "child 1 is 5"}, /* a child that names no class any more */
-        {SX_SNAPSHOT_NODE, 1, OP_TEST_COUNT << 16 | 90, "operation 90"},
+        {SX_SNAPSHOT_NODE, 1, OP_TEST_COUNT << 16 | 190, "operation 190"},
         {SX_SNAPSHOT_NODE, 2, 0, "equal to e-node 0"}, /* the second leaf like the first */
         {SX_SNAPSHOT_PROOF_UP, 4, 0, "united with 0"},
         {SX_SNAPSHOT_LOG, 0, 1u << 31, "snapshot log"},
