@@ -117,6 +117,24 @@ static uint64_t power_int(int64_t x, int64_t y)
     return result;
 }
 
+/* Philox4x32-10 of Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011), section 4.3: words 0 and 1. */
+static uint64_t random_bits(uint64_t counter, uint64_t key)
+{
+    uint32_t c[4] = {(uint32_t)counter, (uint32_t)(counter >> 32), 0, 0};
+    uint32_t k[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
+    for (uint32_t round = 0; round < 10; round++) {
+        uint64_t even = UINT64_C(0xD2511F53) * c[0];
+        uint64_t odd = UINT64_C(0xCD9E8D57) * c[2];
+        c[0] = (uint32_t)(odd >> 32) ^ c[1] ^ k[0];
+        c[1] = (uint32_t)odd;
+        c[2] = (uint32_t)(even >> 32) ^ c[3] ^ k[1];
+        c[3] = (uint32_t)even;
+        k[0] += 0x9E3779B9u;
+        k[1] += 0xBB67AE85u;
+    }
+    return c[0] | (uint64_t)c[1] << 32;
+}
+
 static uint64_t apply_int(sx_op op, int64_t x, int64_t y)
 {
     uint64_t a = (uint64_t)x;
@@ -140,6 +158,7 @@ static uint64_t apply_int(sx_op op, int64_t x, int64_t y)
     case SX_OP_AND: return a & b;
     case SX_OP_OR: return a | b;
     case SX_OP_XOR: return a ^ b;
+    case SX_OP_RANDOM_BITS: return random_bits(a, b);
     }
     SX_UNREACHABLE();
 }

@@ -216,6 +216,7 @@ static const uint8_t element_classes[SX_OP_COUNT] = {
     [SX_OP_AND] = I | B,
     [SX_OP_OR] = I | B,
     [SX_OP_XOR] = I | B,
+    [SX_OP_RANDOM_BITS] = I,
 };
 
 uint32_t sx_op_classes(sx_op op)
@@ -241,6 +242,10 @@ static sx_code check_class(const sx_infer *in)
 
 static sx_code infer_binary(const sx_infer *in)
 {
+    if (in->op == SX_OP_RANDOM_BITS && in->input[0].dtype != SX_I64) {
+        return SX_FAIL(in->cx, SX_INPUT, "%s: operand 0 is %s, not i64", in->name,
+                       sx_dtype_name(in->input[0].dtype));
+    }
     SX_TRY(sx_check_like_first(in, 1));
     SX_TRY(check_same_shape(in, 0, 1));
     *in->result = in->input[0];

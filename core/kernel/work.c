@@ -17,6 +17,7 @@ double sx_op_weight(sx_op op)
     case SX_OP_COS: return 24;
     case SX_OP_POWER: return 40;
     case SX_OP_REMAINDER: return 12;
+    case SX_OP_RANDOM_BITS: return 100;
     case SX_OP_DIVIDE:
     case SX_OP_SQRT: return 8;
     case SX_OP_RSQRT: return 12;
@@ -43,6 +44,7 @@ bool sx_op_is_long(sx_op op)
     case SX_OP_SIN:
     case SX_OP_COS:
     case SX_OP_POWER:
+    case SX_OP_RANDOM_BITS:
     case SX_OP_GELU:
     case SX_OP_GELU_TANH:
     case SX_OP_SILU: return true;

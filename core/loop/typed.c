@@ -413,6 +413,30 @@ static uint32_t sign_int(sx_loop_builder *b, uint32_t x)
     return blend(b, above, whole(b, 1), rest);
 }
 
+/* Philox4x32-10. A word is the low half of a lane, and the high half is whatever is left there: products read the low
+ * halves alone, and the rest works bit by bit or carries upwards. */
+static uint32_t random_bits(sx_loop_builder *b, uint32_t counter, uint32_t key)
+{
+    SX_ASSERT(is_wide(b));
+    uint32_t none = whole(b, 0);
+    uint32_t c[4] = {counter, un_imm(b, SX_LOP_SHR, counter, 32), none, none};
+    uint32_t k[2] = {key, un_imm(b, SX_LOP_SHR, key, 32)};
+    for (uint32_t round = 0; round < 10; round++) {
+        uint32_t even = bin(b, SX_LOP_IMUL, c[0], whole(b, 0xD2511F53));
+        uint32_t odd = bin(b, SX_LOP_IMUL, c[2], whole(b, 0xCD9E8D57));
+        uint32_t from_odd = bin(b, SX_LOP_XOR, un_imm(b, SX_LOP_SHR, odd, 32), c[1]);
+        uint32_t from_even = bin(b, SX_LOP_XOR, un_imm(b, SX_LOP_SHR, even, 32), c[3]);
+        c[0] = bin(b, SX_LOP_XOR, from_odd, k[0]);
+        c[1] = odd;
+        c[2] = bin(b, SX_LOP_XOR, from_even, k[1]);
+        c[3] = even;
+        k[0] = bin(b, SX_LOP_IADD, k[0], whole(b, 0x9E3779B9));
+        k[1] = bin(b, SX_LOP_IADD, k[1], whole(b, 0xBB67AE85));
+    }
+    uint32_t low = bin(b, SX_LOP_AND, c[0], whole(b, UINT32_MAX));
+    return bin(b, SX_LOP_OR, low, un_imm(b, SX_LOP_SHL, c[1], 32));
+}
+
 static uint32_t apply_int(sx_loop_builder *b, sx_op op, sx_dtype dtype, uint32_t x, uint32_t y)
 {
     uint32_t zero, quotient;
@@ -436,6 +460,7 @@ static uint32_t apply_int(sx_loop_builder *b, sx_op op, sx_dtype dtype, uint32_t
     case SX_OP_MINIMUM: return blend(b, compare_with(b, SX_LOP_ICMP, y, x, SX_GT), x, y);
     case SX_OP_DIVIDE: return wrap(b, dtype, divide_int(b, dtype, x, y));
     case SX_OP_POWER: return power_int(b, dtype, x, y);
+    case SX_OP_RANDOM_BITS: return random_bits(b, x, y);
     case SX_OP_REMAINDER:
         quotient = divide_int(b, dtype, x, y);
         return wrap(b, dtype, bin(b, SX_LOP_ISUB, x, multiply_int(b, dtype, y, quotient)));

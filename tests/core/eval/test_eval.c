@@ -164,6 +164,50 @@ START_TEST(int_table)
 }
 END_TEST
 
+/* Philox4x32-10 as section 4.3 of the paper has it: a network of multiplications; known answers of Random123. */
+static void philox(uint32_t c[4], uint32_t key0, uint32_t key1)
+{
+    for (uint32_t round = 0; round < 10; round++) {
+        uint32_t k0 = key0 + round * 0x9E3779B9u, k1 = key1 + round * 0xBB67AE85u;
+        uint32_t left[2] = {(uint32_t)((uint64_t)c[0] * 0xD2511F53u >> 32), c[0] * 0xD2511F53u};
+        uint32_t right[2] = {(uint32_t)((uint64_t)c[2] * 0xCD9E8D57u >> 32), c[2] * 0xCD9E8D57u};
+        uint32_t next[4] = {right[0] ^ c[1] ^ k0, right[1], left[0] ^ c[3] ^ k1, left[1]};
+        memcpy(c, next, sizeof(next));
+    }
+}
+
+START_TEST(random_bits)
+{
+    static const struct {
+        uint32_t counter[4], key[2], expected[4];
+    } known[] = {
+        {{0}, {0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        {{UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX},
+         {UINT32_MAX, UINT32_MAX},
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         {0xa4093822, 0x299f31d0},
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+    };
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t i = 0; i < SX_COUNT(known); i++) {
+        uint32_t c[4];
+        memcpy(c, known[i].counter, sizeof(c));
+        philox(c, known[i].key[0], known[i].key[1]);
+        ck_assert_mem_eq(c, known[i].expected, sizeof(c));
+    }
+    for (uint32_t i = 0; i < 1000; i++) {
+        uint64_t counter = i < 4 ? i - UINT64_C(2) : sx_rng_next(&rng);
+        uint64_t key = i < 8 ? 0 : sx_rng_next(&rng);
+        uint32_t c[4] = {(uint32_t)counter, (uint32_t)(counter >> 32)};
+        philox(c, (uint32_t)key, (uint32_t)(key >> 32));
+        cell found = scalar(SX_OP_RANDOM_BITS, &(sx_attr){0}, SX_EVAL_TYPED, SX_I64,
+                            (cell){.i = (int64_t)counter}, (cell){.i = (int64_t)key});
+        ck_assert_uint_eq((uint64_t)found.i, c[0] | (uint64_t)c[1] << 32);
+    }
+}
+END_TEST
+
 static cell converted(sx_dtype from, sx_dtype to, cell x)
 {
     sx_attr attr = {.present = SX_A(type), .type = {.dtype = to}};
@@ -531,6 +575,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, float_table);
     tcase_add_test(tcase, int_table);
+    tcase_add_test(tcase, random_bits);
     tcase_add_test(tcase, conversions);
     tcase_add_test(tcase, comparisons);
     tcase_add_test(tcase, field_laws);

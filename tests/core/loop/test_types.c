@@ -237,6 +237,9 @@ END_TEST
 
 static bool takes(sx_op op, sx_dtype dtype)
 {
+    if (op == SX_OP_RANDOM_BITS) {
+        return dtype == SX_I64;
+    }
     if (dtype == SX_BOOL) {
         return op == SX_OP_AND || op == SX_OP_OR || op == SX_OP_XOR || op == SX_OP_NOT;
     }
@@ -262,10 +265,10 @@ static void fill_for_quotients(node *n)
 START_TEST(test_arithmetic)
 {
     static const sx_op ops[] = {
-        SX_OP_ADD,   SX_OP_SUBTRACT, SX_OP_MULTIPLY, SX_OP_DIVIDE,    SX_OP_MAXIMUM, SX_OP_MINIMUM,
-        SX_OP_AND,   SX_OP_OR,       SX_OP_XOR,      SX_OP_REMAINDER, SX_OP_NOT,     SX_OP_NEGATE,
-        SX_OP_ABS,   SX_OP_SIGN,     SX_OP_FLOOR,    SX_OP_CEIL,      SX_OP_ROUND,   SX_OP_SQRT,
-        SX_OP_RSQRT, SX_OP_RELU,     SX_OP_POWER};
+        SX_OP_ADD,   SX_OP_SUBTRACT, SX_OP_MULTIPLY, SX_OP_DIVIDE,     SX_OP_MAXIMUM, SX_OP_MINIMUM,
+        SX_OP_AND,   SX_OP_OR,       SX_OP_XOR,      SX_OP_REMAINDER,  SX_OP_NOT,     SX_OP_NEGATE,
+        SX_OP_ABS,   SX_OP_SIGN,     SX_OP_FLOOR,    SX_OP_CEIL,       SX_OP_ROUND,   SX_OP_SQRT,
+        SX_OP_RSQRT, SX_OP_RELU,     SX_OP_POWER,    SX_OP_RANDOM_BITS};
     sx_dtype dtype = dtypes[_i % (int)TYPES];
     sx_rng rng = {sx_test_seed()};
     for (uint32_t k = 0; k < SX_COUNT(ops); k++) {
