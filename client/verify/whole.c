@@ -45,6 +45,7 @@ static uint32_t roundings_of(const sx_node *node)
     case SX_OPCLASS_WINDOW:
     case SX_OPCLASS_CONV:
     case SX_OPCLASS_COMPOSITE:
+    case SX_OPCLASS_REGION:
     case SX_OPCLASS_FUSED: break;
     }
     return 1;

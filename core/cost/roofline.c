@@ -1,4 +1,5 @@
 #include "core/cost/cost.h"
+#include "core/ir/program.h"
 
 #include <math.h>
 
@@ -178,6 +179,7 @@ static void cost_plain(const scope *s, const sx_device *device, sx_op op, const 
     case SX_OPCLASS_CONCAT:
     case SX_OPCLASS_GATHER:
     case SX_OPCLASS_MOVE:
+    case SX_OPCLASS_REGION:
     case SX_OPCLASS_FUSED: break;
     }
 }
@@ -206,6 +208,56 @@ static sx_dtype arithmetic_of(const sx_type *input, uint32_t input_count, const 
     return found;
 }
 
+/* ---- programs inside ---- */
+
+/* Adds `rounds` times what a program takes. */
+static sx_code add_program(sx_ctx *cx, const sx_device *device, const scope *s,
+                           const sx_program *program, double rounds, sx_cost *sum)
+{
+    const sx_graph *graph = program->graph;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const sx_node *node = &graph->node[n];
+        sx_type input[SX_INPUTS_MAX];
+        sx_cost one;
+        for (uint32_t k = 0; k < node->input_count; k++) {
+            input[k] = sx_graph_node(graph, sx_graph_input(graph, node, k))->type;
+        }
+        SX_TRY(sx_cost_node(cx, device, s->symbol, s->count, node->op, sx_graph_attr(graph, node),
+                            input, node->input_count, &node->type, &one));
+        sum->flops += rounds * one.flops;
+        sum->bytes += rounds * one.bytes;
+        sum->energy_nj += rounds * one.energy_nj;
+        sum->floor_ns += rounds * one.floor_ns;
+        sum->cost_ns += rounds * one.cost_ns;
+    }
+    return SX_OK;
+}
+
+/* A round has the price of its program; of two branches it is the dearer one. A node is one result of several that are
+ * computed at once, so it pays its share of them. */
+static sx_code cost_region(sx_ctx *cx, const sx_device *device, const scope *s, sx_op op,
+                           const sx_attr *attr, const sx_type *input, const sx_type *result,
+                           sx_cost *cost)
+{
+    double share = 1.0 / sx_region_result_count(op, attr);
+    SX_ASSERT(share > 0);
+    cost->arithmetic = result->dtype;
+    if (op == SX_OP_COND) {
+        sx_cost other = *cost;
+        SX_TRY(add_program(cx, device, s, attr->then, share, cost));
+        SX_TRY(add_program(cx, device, s, attr->otherwise, share, &other));
+        *cost = other.cost_ns > cost->cost_ns ? other : *cost;
+        return SX_OK;
+    }
+    double rounds = REFERENCE_EXTENT;
+    if (op == SX_OP_SCAN) {
+        rounds = extent(s, input[attr->carried].dim[0]);
+    } else {
+        SX_TRY(add_program(cx, device, s, attr->condition, rounds * share, cost));
+    }
+    return add_program(cx, device, s, attr->step, rounds * share, cost);
+}
+
 sx_code sx_cost_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symbols,
                      uint32_t symbol_count, sx_op op, const sx_attr *attr, const sx_type *input,
                      uint32_t input_count, const sx_type *result, sx_cost *cost)
@@ -214,6 +266,9 @@ sx_code sx_cost_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symbo
     scope s = {symbols, symbol_count};
     if (op == SX_OP_PARAMETER || op == SX_OP_CONSTANT || op == SX_OP_RESHAPE) {
         return SX_OK;
+    }
+    if (sx_op_info_of(op)->op_class == SX_OPCLASS_REGION) {
+        return cost_region(cx, device, &s, op, attr, input, result, cost);
     }
     double effort;
     double waste = 1; /* operations done for one that is useful */

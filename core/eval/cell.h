@@ -94,6 +94,15 @@ sx_code sx_eval_window(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const
                        sx_tensor *result);
 sx_code sx_eval_convolution(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode,
                             const sx_tensor *input, sx_tensor *result);
+/* eval.c: a program whose arguments are values of the evaluation around it, taken as they are. */
+sx_code sx_eval_inside(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode,
+                       const sx_tensor *argument, uint32_t argument_count, sx_tensor *result,
+                       uint32_t result_count);
+/* region.c: those results of scan, while or cond that are in the set `wanted`; the types of these are known, their
+ * cells are there. Fuel: one for each evaluation of a program, and what it takes. */
+sx_code sx_eval_region(sx_ctx *cx, sx_op op, const sx_attr *attr, sx_eval_mode mode,
+                       const sx_tensor *input, uint32_t input_count, uint64_t wanted,
+                       sx_tensor *result);
 sx_code sx_eval_fused(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_tensor *input,
                       uint32_t input_count, const sx_type *type, sx_tensor *result);
 #endif

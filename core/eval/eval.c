@@ -1,4 +1,5 @@
 #include "core/eval/cell.h"
+#include "core/ir/program.h"
 
 #include <string.h>
 
@@ -224,7 +225,8 @@ static sx_code eval_primitive(const eval *e)
     case SX_OPCLASS_CONV: return sx_eval_convolution(e->cx, e->attr, e->mode, e->input, e->result);
     case SX_OPCLASS_FUSED:
         return sx_eval_fused(e->cx, e->attr, e->mode, e->input, e->input_count, e->type, e->result);
-    case SX_OPCLASS_COMPOSITE: break;
+    case SX_OPCLASS_COMPOSITE:
+    case SX_OPCLASS_REGION: break;
     }
     SX_UNREACHABLE();
 }
@@ -340,10 +342,64 @@ static void give_memory(pool *p, const sx_graph *graph, uint32_t n)
 }
 
 /* ---- graphs ---- */
+
+/* Is node m the same computation as node n, of which it is another result? */
+static bool is_sibling(const sx_graph *graph, uint32_t n, uint32_t m)
+{
+    const sx_node *a = &graph->node[n];
+    const sx_node *b = &graph->node[m];
+    bool same = a->op == b->op && a->input_count == b->input_count &&
+                sx_attr_is_sibling(sx_graph_attr(graph, a), sx_graph_attr(graph, b));
+    for (uint32_t k = 0; k < a->input_count && same; k++) {
+        same = sx_graph_input(graph, a, k).i == sx_graph_input(graph, b, k).i;
+    }
+    return same;
+}
+
+/* All results of the region of node n that nodes of the graph ask for, in one go. */
+static sx_code eval_siblings(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode, pool *p,
+                             uint32_t n)
+{
+    const sx_node *node = &graph->node[n];
+    sx_tensor input[SX_INPUTS_MAX];
+    sx_tensor result[SX_PROGRAM_RESULTS_MAX];
+    uint32_t owner[SX_PROGRAM_RESULTS_MAX];
+    uint64_t wanted = 0;
+    SX_ASSERT(node->input_count <= SX_INPUTS_MAX && p->value[n].data == NULL);
+    for (uint32_t k = 0; k < node->input_count; k++) {
+        input[k] = p->value[sx_graph_input(graph, node, k).i];
+    }
+    for (uint32_t m = n; m < graph->node_count; m++) {
+        if (m > n && !is_sibling(graph, n, m)) {
+            continue;
+        }
+        int64_t which = sx_graph_attr(graph, &graph->node[m])->result;
+        SX_ASSERT(which >= 0 && which < SX_PROGRAM_RESULTS_MAX);
+        if ((wanted >> which & 1) == 0) {
+            SX_TRY(take_memory(cx, p, &graph->node[m].type, &result[which]));
+            p->owned[m] = true;
+            owner[which] = m;
+            wanted |= UINT64_C(1) << which;
+        } else { /* two nodes have it: its memory is not used again */
+            p->owned[owner[which]] = false;
+        }
+        p->value[m] = result[which];
+    }
+    return sx_eval_region(cx, node->op, sx_graph_attr(graph, node), mode, input, node->input_count,
+                          wanted, result);
+}
+
 static sx_code eval_graph_node(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode, pool *p,
                                uint32_t n)
 {
     const sx_node *node = &graph->node[n];
+    if (sx_op_info_of(node->op)->op_class == SX_OPCLASS_REGION) {
+        if (p->value[n].data == NULL) {
+            SX_TRY(eval_siblings(cx, graph, mode, p, n));
+        }
+        give_memory(p, graph, n);
+        return SX_OK;
+    }
     sx_tensor input[SX_INPUTS_MAX];
     SX_ASSERT(node->input_count <= SX_INPUTS_MAX);
     for (uint32_t k = 0; k < node->input_count; k++) {
@@ -424,6 +480,13 @@ sx_code sx_graph_eval(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode,
     return eval_graph(cx, graph, mode, false, argument, argument_count, result, result_count);
 }
 
+sx_code sx_eval_inside(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode,
+                       const sx_tensor *argument, uint32_t argument_count, sx_tensor *result,
+                       uint32_t result_count)
+{
+    return eval_graph(cx, graph, mode, true, argument, argument_count, result, result_count);
+}
+
 /* ---- one node ---- */
 static sx_code eval_composite(sx_ctx *cx, sx_op op, const sx_attr *attr, sx_eval_mode mode,
                               const sx_tensor *input, uint32_t input_count, sx_tensor *result)
@@ -464,6 +527,13 @@ sx_code sx_node_eval(sx_ctx *cx, sx_op op, const sx_attr *attr, sx_eval_mode mod
         return eval_composite(cx, op, attr, mode, input, input_count, result);
     }
     SX_TRY(sx_tensor_make(cx, type, result));
+    if (sx_op_info_of(op)->op_class == SX_OPCLASS_REGION) {
+        sx_tensor all[SX_PROGRAM_RESULTS_MAX];
+        SX_ASSERT(attr->result < SX_PROGRAM_RESULTS_MAX);
+        all[attr->result] = *result;
+        return sx_eval_region(cx, op, attr, mode, input, input_count, UINT64_C(1) << attr->result,
+                              all);
+    }
     eval e = {.cx = cx,
               .op = op,
               .attr = attr,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/ir/fused.h"
+#include "core/ir/program.h"
 
 #define ROWS_MORE 64u /* room in a restored table for what is soon added */
 
@@ -59,6 +60,11 @@ static uint64_t hash_body(const sx_body *const *value, uint64_t seed)
     return hash_int(&(int64_t){(int64_t)sx_body_hash(*value)}, seed);
 }
 
+static uint64_t hash_program(const sx_program *const *value, uint64_t seed)
+{
+    return hash_span(&(*value)->text, seed);
+}
+
 static bool equal_ints(const sx_ints *a, const sx_ints *b)
 {
     return a->count == b->count && memcmp(a->v, b->v, a->count * sizeof(a->v[0])) == 0;
@@ -67,6 +73,11 @@ static bool equal_ints(const sx_ints *a, const sx_ints *b)
 static bool equal_body(const sx_body *const *a, const sx_body *const *b)
 {
     return *a == *b || sx_body_equal(*a, *b);
+}
+
+static bool equal_program(const sx_program *const *a, const sx_program *const *b)
+{
+    return *a == *b || sx_span_equal((*a)->text, (*b)->text);
 }
 
 /* One row per kind of attribute, used by the three walks over attrs.def below. */
@@ -79,6 +90,7 @@ static bool equal_body(const sx_body *const *a, const sx_body *const *b)
 #define HASH_BYTES(field) hash_span(&attr->field, hash)
 #define HASH_NAME(field) hash_span(&attr->field, hash)
 #define HASH_BODY(field) hash_body(&attr->field, hash)
+#define HASH_PROGRAM(field) hash_program(&attr->field, hash)
 #define EQUAL_INT(field) (a->field == b->field)
 #define EQUAL_INTS(field) equal_ints(&a->field, &b->field)
 #define EQUAL_FLOAT(field) (memcmp(&a->field, &b->field, sizeof(a->field)) == 0)
@@ -88,6 +100,7 @@ static bool equal_body(const sx_body *const *a, const sx_body *const *b)
 #define EQUAL_BYTES(field) sx_span_equal(a->field, b->field)
 #define EQUAL_NAME(field) sx_span_equal(a->field, b->field)
 #define EQUAL_BODY(field) equal_body(&a->field, &b->field)
+#define EQUAL_PROGRAM(field) equal_program(&a->field, &b->field)
 
 uint64_t sx_attr_hash(const sx_attr *attr)
 {
@@ -111,6 +124,13 @@ bool sx_attr_equal(const sx_attr *a, const sx_attr *b)
 #include "core/ir/attrs.def"
 #undef SX_ATTR
     return true;
+}
+
+bool sx_attr_is_sibling(const sx_attr *a, const sx_attr *b)
+{
+    sx_attr other = *b;
+    other.result = a->result;
+    return (a->present & SX_A(result)) != 0 && sx_attr_equal(a, &other);
 }
 
 static bool same(const void *self, uint32_t id, const void *probe)
@@ -154,13 +174,18 @@ static sx_code copy_attr(sx_ctx *cx, const sx_attr *attr, sx_attr *copy)
         sx_body_copy(body, copy->body);
         copy->body = body;
     }
+    const sx_program **program[SX_ATTR_PROGRAMS_MAX];
+    uint32_t count = sx_attr_programs(copy, program);
+    for (uint32_t i = 0; i < count; i++) {
+        SX_TRY(sx_program_copy(cx, *program[i], program[i]));
+    }
     return SX_OK;
 }
 
 sx_code sx_attr_intern(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, sx_attr_id *id)
 {
     SX_ASSERT((attr->present & SX_A(body)) == 0 || attr->body != NULL);
-    SX_ASSERT(attr->present < (UINT64_C(1) << SX_ATTR_COUNT));
+    SX_ASSERT(attr->present >> SX_ATTR_COUNT == 0);
     uint64_t hash = sx_attr_hash(attr);
     uint32_t found = sx_idmap_find(&table->map, hash, same, table, attr);
     if (found != SX_IDMAP_NONE) {

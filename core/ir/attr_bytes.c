@@ -4,6 +4,7 @@
 
 #include "core/ir/fused.h"
 #include "core/ir/ir.h"
+#include "core/ir/program.h"
 
 _Static_assert(SX_FUSED_INSTRS_MAX <= UINT8_MAX, "an operand is one byte");
 _Static_assert(offsetof(sx_body, access) == 4 * sizeof(uint32_t) && SX_BODY_ONLINE == 6,
@@ -80,6 +81,11 @@ static void put_body(sx_buf *to, const sx_body *body, uint32_t rank)
     }
 }
 
+static void put_program(sx_buf *to, const sx_program *program)
+{
+    put_span(to, &program->text);
+}
+
 #define PUT_INT(field) put_int(to, &attr->field)
 #define PUT_INTS(field) put_ints(to, &attr->field)
 #define PUT_FLOAT(field) put_float(to, &attr->field)
@@ -89,11 +95,12 @@ static void put_body(sx_buf *to, const sx_body *body, uint32_t rank)
 #define PUT_BYTES(field) put_span(to, &attr->field)
 #define PUT_NAME(field) put_span(to, &attr->field)
 #define PUT_BODY(field) put_body(to, attr->field, attr->type.rank)
+#define PUT_PROGRAM(field) put_program(to, attr->field)
 
 void sx_attr_encode(const sx_attr *attr, sx_buf *to)
 {
-    SX_ASSERT(attr->present < UINT64_C(1) << SX_ATTR_COUNT);
-    sx_buf_put_u32(to, attr->present);
+    SX_ASSERT(attr->present >> SX_ATTR_COUNT == 0);
+    put_u64(to, attr->present);
 #define SX_ATTR(name, kind, help)          \
     if ((attr->present & SX_A(name)) != 0) \
         PUT_##kind(name);
@@ -236,6 +243,27 @@ static void take_body(reader *r, const sx_body **made, uint32_t rank)
     }
 }
 
+/* The canonical text of a program with the symbols of the graph around it, or with none. */
+static void take_program(reader *r, const sx_program **program)
+{
+    sx_span text = {0};
+    sx_graph *graph;
+    take_span(r, &text);
+    if (r->bad) {
+        return;
+    }
+    if (sx_graph_parse(r->cx, text, &graph) != SX_OK ||
+        sx_program_make(r->cx, graph, program) != SX_OK) {
+        r->bad = r->cx->error.code != SX_NOMEM;
+        if (r->bad) {
+            sx_ctx_reset_error(r->cx);
+        }
+        return;
+    }
+    uint32_t symbols = (*program)->graph->symbol_count;
+    r->bad = !sx_span_equal(text, (*program)->text) || (symbols > 0 && symbols != r->symbol_count);
+}
+
 #define TAKE_INT(field) take_int(&r, &attr->field)
 #define TAKE_INTS(field) take_ints(&r, &attr->field)
 #define TAKE_FLOAT(field) take_float(&r, &attr->field)
@@ -245,6 +273,7 @@ static void take_body(reader *r, const sx_body **made, uint32_t rank)
 #define TAKE_BYTES(field) take_span(&r, &attr->field)
 #define TAKE_NAME(field) take_name(&r, &attr->field)
 #define TAKE_BODY(field) take_body(&r, &attr->field, attr->type.rank)
+#define TAKE_PROGRAM(field) take_program(&r, &attr->field)
 
 sx_code sx_attr_decode(sx_ctx *cx, sx_span *bytes, uint32_t symbol_count, sx_attr *attr)
 {
@@ -252,7 +281,7 @@ sx_code sx_attr_decode(sx_ctx *cx, sx_span *bytes, uint32_t symbol_count, sx_att
     reader r = {.cx = cx, .rest = *bytes, .symbol_count = symbol_count};
     *attr = (sx_attr){0};
     take(&r, &attr->present, sizeof(attr->present));
-    r.bad = r.bad || attr->present >= (UINT64_C(1) << SX_ATTR_COUNT) ||
+    r.bad = r.bad || attr->present >> SX_ATTR_COUNT != 0 ||
             ((attr->present & SX_A(body)) != 0 && (attr->present & SX_A(type)) == 0);
 #define SX_ATTR(name, kind, help)                    \
     if (!r.bad && (attr->present & SX_A(name)) != 0) \

@@ -4,6 +4,7 @@
 
 #include "core/ir/check.h"
 #include "core/ir/fused.h"
+#include "core/ir/program.h"
 #include "core/ir/shard.h"
 
 static sx_code replace(sx_ctx *cx, const sx_dim *image, sx_dim *dim)
@@ -20,7 +21,7 @@ static sx_code replace(sx_ctx *cx, const sx_dim *image, sx_dim *dim)
 }
 
 sx_code sx_substitute(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *operand,
-                      const sx_dim *image, sx_attr *result)
+                      const sx_dim *image, const sx_graph *to, sx_attr *result)
 {
     *result = *attr;
     for (uint32_t i = 0; i < result->type.rank; i++) {
@@ -33,6 +34,11 @@ sx_code sx_substitute(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *
                 result->limit.v[i] = operand->dim[i].scale;
             }
         }
+    }
+    const sx_program **program[SX_ATTR_PROGRAMS_MAX];
+    uint32_t count = sx_attr_programs(result, program);
+    for (uint32_t i = 0; i < count; i++) {
+        SX_TRY(sx_program_substitute(cx, *program[i], image, to, program[i]));
     }
     if (attr->body == NULL) {
         return SX_OK;
@@ -104,7 +110,7 @@ sx_code sx_graph_bind(sx_ctx *cx, const sx_graph *graph, const sx_binding *bindi
         const sx_node_id *input = node->input_count > 0 ? &graph->input[node->input_first] : NULL;
         const sx_type *operand = input != NULL ? &out->node[input[0].i].type : NULL;
         sx_attr attr;
-        SX_TRY(sx_substitute(cx, node->op, sx_graph_attr(graph, node), operand, image, &attr));
+        SX_TRY(sx_substitute(cx, node->op, sx_graph_attr(graph, node), operand, image, out, &attr));
         sx_node_id id;
         SX_TRY(sx_graph_add(cx, out, node->op, &attr, input, node->input_count, &id));
         SX_ASSERT(id.i == i);

@@ -1,9 +1,11 @@
 #include "core/ir/substitute.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/ir/check.h"
 #include "core/ir/origin.h"
+#include "core/ir/program.h"
 #include "core/ir/shard.h"
 
 #define UNSEEN UINT32_MAX
@@ -15,6 +17,8 @@ typedef struct {
     uint32_t *image; /* [from->node_count]: node of `to`, or UNSEEN */
     sx_dim symbol[SX_SYMBOLS_MAX];
     sx_idmap map; /* of to->node by content */
+    bool program; /* the interface goes by position, symbols keep their numbers */
+    bool symbols; /* of a program: they stay */
 } canon;
 
 typedef struct {
@@ -65,7 +69,13 @@ static sx_code place(canon *c, uint32_t index)
     }
     const sx_type *operand = node->input_count > 0 ? &c->to->node[input[0].i].type : NULL;
     sx_attr attr;
-    SX_TRY(sx_substitute(c->cx, node->op, sx_graph_attr(c->from, node), operand, c->symbol, &attr));
+    SX_TRY(sx_substitute(c->cx, node->op, sx_graph_attr(c->from, node), operand, c->symbol, c->to,
+                         &attr));
+    char name[16];
+    if (c->program && node->op == SX_OP_PARAMETER) {
+        (void)snprintf(name, sizeof(name), "p%u", c->to->node_count);
+        attr.name = sx_span_of(name);
+    }
     sx_node_id id;
     SX_TRY(sx_graph_add(c->cx, c->to, node->op, &attr, input, node->input_count, &id));
     /* The node is there with its attribute in normal form. If it has a twin it is taken away again. */
@@ -108,6 +118,18 @@ static sx_code walk(canon *c, uint32_t root, visit *stack)
     return SX_OK;
 }
 
+/* Symbols under their numbers, those of a program; where none is used they are left behind. */
+static sx_code keep_symbols(canon *c)
+{
+    for (uint32_t i = 0; i < c->from->symbol_count && c->symbols; i++) {
+        const sx_symbol *s = &c->from->symbol[i];
+        uint32_t symbol;
+        SX_TRY(sx_graph_add_symbol(c->cx, c->to, s->name, s->low, s->high, &symbol));
+        c->symbol[i] = (sx_dim){1, symbol};
+    }
+    return SX_OK;
+}
+
 /* Symbols in the order of their names. */
 static sx_code sort_symbols(canon *c)
 {
@@ -142,7 +164,7 @@ static sx_code make_canonical(canon *c)
         return c->cx->error.code;
     }
     memset(c->image, 0xff, graph->node_count * sizeof(*c->image)); /* all UNSEEN */
-    SX_TRY(sort_symbols(c));
+    SX_TRY(c->program ? keep_symbols(c) : sort_symbols(c));
     for (uint32_t i = 0; i < graph->node_count; i++) {
         if (graph->node[i].op == SX_OP_PARAMETER) {
             SX_TRY(place(c, i));
@@ -151,7 +173,10 @@ static sx_code make_canonical(canon *c)
     for (uint32_t i = 0; i < graph->output_count; i++) {
         SX_TRY(walk(c, graph->output[i].node.i, stack));
         sx_node_id node = {c->image[graph->output[i].node.i]};
-        SX_TRY(sx_graph_add_output(c->cx, c->to, graph->output[i].name, node));
+        char name[16];
+        (void)snprintf(name, sizeof(name), "r%u", i);
+        SX_TRY(sx_graph_add_output(c->cx, c->to,
+                                   c->program ? sx_span_of(name) : graph->output[i].name, node));
     }
     return sx_sharding_copy(c->cx, graph, c->image, c->to);
 }
@@ -163,6 +188,16 @@ sx_code sx_graph_canon(sx_ctx *cx, const sx_graph *graph, sx_graph **canonical)
     *canonical = c.to;
     SX_ASSERT((*canonical)->node_count <= graph->node_count &&
               (*canonical)->output_count == graph->output_count);
+    return SX_OK;
+}
+
+sx_code sx_graph_canon_program(sx_ctx *cx, const sx_graph *graph, bool symbols,
+                               sx_graph **canonical)
+{
+    canon c = {.cx = cx, .from = graph, .program = true, .symbols = symbols};
+    SX_TRY(make_canonical(&c));
+    *canonical = c.to;
+    SX_ASSERT((*canonical)->output_count == graph->output_count);
     return SX_OK;
 }
 

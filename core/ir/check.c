@@ -376,7 +376,7 @@ static sx_code check_signature(const sx_infer *in)
                        in->input_count, info->input_min, info->input_max);
     }
     for (uint32_t i = 0; i < SX_ATTR_COUNT; i++) {
-        uint32_t bit = 1u << i;
+        uint64_t bit = UINT64_C(1) << i;
         if ((in->attr->present & bit) != (info->attrs & bit)) {
             return SX_FAIL(in->cx, SX_INPUT, "%s: attribute %s is %s", in->name,
                            sx_attr_info_of((sx_attr_field)i)->name,
@@ -401,6 +401,9 @@ static sx_code check_signature(const sx_infer *in)
 #define CHECK_BYTES(field)
 #define CHECK_NAME(field)
 #define CHECK_BODY(field)
+#define CHECK_PROGRAM(field)                                        \
+    if ((in->attr->present & SX_A(field)) != 0 && !in->attr->field) \
+        return SX_FAIL(in->cx, SX_INPUT, "%s: no %s", in->name, #field);
 #define SX_ATTR(name, kind, help) CHECK_##kind(name)
 #include "core/ir/attrs.def"
 #undef SX_ATTR
@@ -438,6 +441,7 @@ static sx_code dispatch(const sx_infer *in)
     case SX_OPCLASS_WINDOW: return sx_infer_reduce_window(in);
     case SX_OPCLASS_CONV: return sx_infer_convolution(in);
     case SX_OPCLASS_COMPOSITE: return sx_infer_composite(in);
+    case SX_OPCLASS_REGION: return sx_infer_region(in);
     case SX_OPCLASS_FUSED: return infer_fused(in);
     }
     SX_UNREACHABLE();

@@ -51,4 +51,6 @@ sx_code sx_infer_pad(const sx_infer *in);
 sx_code sx_infer_reduce_window(const sx_infer *in);
 sx_code sx_infer_convolution(const sx_infer *in);
 sx_code sx_infer_composite(const sx_infer *in);
+/* check_region.c */
+sx_code sx_infer_region(const sx_infer *in);
 #endif

@@ -1,5 +1,6 @@
 #include "core/ir/check.h"
 #include "core/ir/num.h"
+#include "core/ir/program.h"
 #include "core/ir/shard.h"
 
 #include <stdio.h>
@@ -74,17 +75,18 @@ sx_attr sx_attr_normal(sx_op op, const sx_attr *attr)
 {
     SX_ASSERT(op < SX_OP_COUNT);
     sx_attr out = *attr;
-    uint32_t carried = sx_op_info_of(op)->attrs;
-    uint32_t lists = 0;
-#define LIST_INT(name) 0u
+    uint64_t carried = sx_op_info_of(op)->attrs;
+    uint64_t lists = 0;
+#define LIST_INT(name) UINT64_C(0)
 #define LIST_INTS(name) SX_A(name)
-#define LIST_FLOAT(name) 0u
-#define LIST_REDUCER(name) 0u
-#define LIST_DIRECTION(name) 0u
-#define LIST_TYPE(name) 0u
-#define LIST_BYTES(name) 0u
-#define LIST_NAME(name) 0u
-#define LIST_BODY(name) 0u
+#define LIST_FLOAT(name) UINT64_C(0)
+#define LIST_REDUCER(name) UINT64_C(0)
+#define LIST_DIRECTION(name) UINT64_C(0)
+#define LIST_TYPE(name) UINT64_C(0)
+#define LIST_BYTES(name) UINT64_C(0)
+#define LIST_NAME(name) UINT64_C(0)
+#define LIST_BODY(name) UINT64_C(0)
+#define LIST_PROGRAM(name) UINT64_C(0)
 #define SX_ATTR(name, kind, help)                                                \
     if ((LIST_##kind(name) & carried) != 0 && (out.present & SX_A(name)) == 0) { \
         lists |= SX_A(name);                                                     \
@@ -312,6 +314,7 @@ sx_code sx_graph_adopt(sx_ctx *cx, const sx_graph *from, const sx_graph *to, sx_
         const sx_node *node = &from->node[i];
         sx_attr attr = *sx_graph_attr(from, node);
         sx_node_id id;
+        SX_TRY(sx_attr_over(cx, *out, &attr));
         const sx_node_id *input = node->input_count > 0 ? from->input + node->input_first : NULL;
         SX_TRY(sx_graph_add(cx, *out, node->op, &attr, input, node->input_count, &id));
         SX_ASSERT(id.i == i);

@@ -90,7 +90,8 @@ typedef enum {
     SX_REDUCER_COUNT
 } sx_reducer; /* text: add multiply maximum minimum */
 typedef enum { SX_EQ, SX_NE, SX_LT, SX_LE, SX_GT, SX_GE, SX_DIRECTION_COUNT } sx_direction;
-typedef struct sx_body sx_body; /* core/ir/fused.h */
+typedef struct sx_body sx_body;       /* core/ir/fused.h */
+typedef struct sx_program sx_program; /* core/ir/program.h */
 
 #define SX_ATTR_FIELD_INT int64_t
 #define SX_ATTR_FIELD_INTS sx_ints
@@ -101,13 +102,14 @@ typedef struct sx_body sx_body; /* core/ir/fused.h */
 #define SX_ATTR_FIELD_BYTES sx_span
 #define SX_ATTR_FIELD_NAME sx_span
 #define SX_ATTR_FIELD_BODY const sx_body *
+#define SX_ATTR_FIELD_PROGRAM const sx_program *
 typedef enum {
 #define SX_ATTR(name, kind, help) SX_ATTR_##name,
 #include "core/ir/attrs.def"
 #undef SX_ATTR
     SX_ATTR_COUNT
 } sx_attr_field;
-#define SX_A(name) (1u << SX_ATTR_##name)
+#define SX_A(name) (UINT64_C(1) << SX_ATTR_##name)
 typedef enum {
     SX_KIND_INT,
     SX_KIND_INTS,
@@ -117,7 +119,8 @@ typedef enum {
     SX_KIND_TYPE,
     SX_KIND_BYTES,
     SX_KIND_NAME,
-    SX_KIND_BODY
+    SX_KIND_BODY,
+    SX_KIND_PROGRAM
 } sx_attr_kind;
 typedef struct {
     const char *name;
@@ -131,7 +134,7 @@ bool sx_reducer_parse(sx_span name, sx_reducer *reducer);
 const char *sx_direction_name(sx_direction direction); /* "eq", ... */
 bool sx_direction_parse(sx_span name, sx_direction *direction);
 typedef struct {
-    uint32_t present; /* set of 1 << SX_ATTR_*; fields not present are zero */
+    uint64_t present; /* set of SX_A(..); fields not present are zero */
 #define SX_ATTR(name, kind, help) SX_ATTR_FIELD_##kind name;
 #include "core/ir/attrs.def"
 #undef SX_ATTR
@@ -147,8 +150,8 @@ typedef struct {
     sx_idmap map;
 } sx_attr_table;
 sx_code sx_attr_table_init(sx_ctx *cx, sx_attr_table *table);
-/* The id of `attr`, equal content giving equal ids; bytes, names and bodies are copied into cx's arena when new.
- * FLOATs are compared by bits. */
+/* The id of `attr`, equal content giving equal ids; bytes, names, bodies and programs are copied into cx's arena when
+ * new. FLOATs are compared by bits. */
 sx_code sx_attr_intern(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, sx_attr_id *id);
 uint64_t sx_attr_hash(const sx_attr *attr);
 /* A table of `count` rows for the caller to fill (those of a stored graph), all empty, and then what finds
@@ -186,6 +189,7 @@ typedef enum {
     SX_OPCLASS_WINDOW,
     SX_OPCLASS_CONV,
     SX_OPCLASS_COMPOSITE,
+    SX_OPCLASS_REGION,
     SX_OPCLASS_FUSED
 } sx_op_class;
 typedef enum {
@@ -201,7 +205,7 @@ typedef struct {
     sx_op_class op_class;
     uint32_t input_min;
     uint32_t input_max;
-    uint32_t attrs; /* set of 1 << SX_ATTR_* it carries */
+    uint64_t attrs; /* set of SX_A(..) it carries */
 } sx_op_info;
 const sx_op_info *sx_op_info_of(sx_op op);
 bool sx_op_parse(sx_span name, sx_op *op);
@@ -213,6 +217,9 @@ static inline bool sx_op_is_elementwise(sx_op op)
     sx_op_class c = sx_op_info_of(op)->op_class;
     return c >= SX_OPCLASS_UNARY && c <= SX_OPCLASS_CONVERT;
 }
+
+/* Two nodes that differ in `result` alone are siblings: results of one computation. */
+bool sx_attr_is_sibling(const sx_attr *a, const sx_attr *b);
 
 /* The one way to write an attribute of `op`: lists that are not there are empty, convert has no shape, a
  * constant of equal elements is its first element. Shares memory with `attr`. */
@@ -238,7 +245,7 @@ typedef struct {
     sx_span name;
     sx_node_id node;
 } sx_output;
-typedef struct {
+typedef struct sx_graph {
     sx_span name;
     sx_node *node;
     uint32_t node_count, node_capacity;

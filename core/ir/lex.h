@@ -28,6 +28,7 @@ typedef struct {
     size_t at; /* behind `token` */
     size_t line_start;
     uint32_t line;
+    uint32_t depth; /* programs around this place */
     sx_token token; /* not yet taken */
 } sx_lexer;
 

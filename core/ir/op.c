@@ -26,7 +26,7 @@ static const sx_attr_info attr_table[SX_ATTR_COUNT] = {
 #include "core/ir/attrs.def"
 #undef SX_ATTR
 };
-_Static_assert(SX_ATTR_COUNT <= 32, "sets of attributes are uint32_t");
+_Static_assert(SX_ATTR_COUNT <= 64, "sets of attributes are uint64_t");
 
 static const char *const reducer_name[SX_REDUCER_COUNT] = {
     [SX_SUM] = "add", [SX_PRODUCT] = "multiply", [SX_MAX] = "maximum", [SX_MIN] = "minimum"};

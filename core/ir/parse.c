@@ -4,6 +4,7 @@
 
 #include "core/ir/check.h"
 #include "core/ir/origin.h"
+#include "core/ir/program.h"
 
 /* Value names seen so far. */
 typedef struct {
@@ -249,15 +250,98 @@ static sx_code name_by_value(parser *p, sx_span name, sx_node_id id)
     return sx_graph_set_origin(p->lex.cx, p->graph, id.i, &origin);
 }
 
+/* The values that a statement defines. */
+typedef struct {
+    sx_span name[SX_PROGRAM_RESULTS_MAX];
+    uint32_t count;
+} names;
+
+/* %a, %b */
+static sx_code parse_names(parser *p, names *n)
+{
+    sx_lexer *lex = &p->lex;
+    bool more = true;
+    n->count = 0;
+    while (more) {
+        sx_span name = lex->token.text;
+        if (lex->token.kind != SX_TOKEN_VALUE) {
+            return sx_lex_unexpected(lex, "a value");
+        }
+        bool twice = find_value(p, name) != SX_IDMAP_NONE;
+        for (uint32_t i = 0; i < n->count; i++) {
+            twice = twice || sx_span_equal(n->name[i], name);
+        }
+        if (twice) {
+            return sx_lex_fail(lex, SX_INPUT, "value %%%s is defined twice",
+                               sx_short_name(name).text);
+        }
+        if (n->count == SX_PROGRAM_RESULTS_MAX) {
+            return sx_lex_fail(lex, SX_LIMIT, "more than %u results", SX_PROGRAM_RESULTS_MAX);
+        }
+        n->name[n->count++] = name;
+        SX_TRY(sx_lex_next(lex));
+        SX_TRY(sx_lex_accept(lex, ',', &more));
+    }
+    return SX_OK;
+}
+
+/* A value alone is result 0 unless another one is written; several are the results from 0 on. */
+static sx_code check_results(parser *p, sx_op op, uint32_t count, const sx_attr *attr)
+{
+    bool carries = (sx_op_info_of(op)->attrs & SX_A(result)) != 0;
+    if (count > 1 && (!carries || (attr->present & SX_A(result)) != 0)) {
+        return sx_lex_fail(&p->lex, SX_INPUT,
+                           carries ? "%s: %u values and the attribute result"
+                                   : "%s has one result, %u values are written",
+                           sx_op_info_of(op)->name, count);
+    }
+    return SX_OK;
+}
+
+/* : type, type {placement} from "name" "operator" opset */
+static sx_code parse_results(parser *p, const names *n, const sx_token *op_token, sx_op op,
+                             sx_attr *attr, const sx_node_id *input, uint32_t input_count,
+                             const sx_lexer *data_at)
+{
+    sx_lexer *lex = &p->lex;
+    sx_node_id id[SX_PROGRAM_RESULTS_MAX];
+    for (uint32_t i = 0; i < n->count; i++) {
+        SX_TRY(sx_lex_mark(lex, i == 0 ? ':' : ','));
+        sx_token type_token = lex->token;
+        sx_type type;
+        SX_TRY(sx_parse_type(lex, p->graph, &type));
+        if (sx_parse_type_is_result(op)) {
+            attr->present |= SX_A(type);
+            attr->type = type;
+        }
+        if ((attr->present & SX_A(data)) != 0) {
+            sx_lexer data = *data_at;
+            SX_TRY(sx_parse_data(&data, &type, &attr->data));
+        }
+        attr->result += i > 0 ? 1 : 0;
+        sx_code code = sx_graph_add(lex->cx, p->graph, op, attr, input, input_count, &id[i]);
+        if (code != SX_OK) {
+            return sx_fail_in(lex->cx, "line %u:%u", op_token->line, op_token->column);
+        }
+        SX_TRY(check_declared(p, &type_token, &type, &p->graph->node[id[i].i].type));
+    }
+    SX_TRY(parse_placement(p, id[0]));
+    sx_lexer origin = *lex;
+    for (uint32_t i = 0; i < n->count; i++) {
+        *lex = origin;
+        SX_TRY(parse_origin(p, id[i]));
+        SX_TRY(name_by_value(p, n->name[i], id[i]));
+        SX_TRY(define_value(p, n->name[i], id[i]));
+    }
+    return SX_OK;
+}
+
 /* %name = op(%a, %b) {attributes} : type {placement} from "name" "operator" opset */
 static sx_code parse_node(parser *p)
 {
     sx_lexer *lex = &p->lex;
-    sx_span name = lex->token.text;
-    if (find_value(p, name) != SX_IDMAP_NONE) {
-        return sx_lex_fail(lex, SX_INPUT, "value %%%s is defined twice", sx_short_name(name).text);
-    }
-    SX_TRY(sx_lex_next(lex));
+    names n;
+    SX_TRY(parse_names(p, &n));
     SX_TRY(sx_lex_mark(lex, '='));
     sx_token op_token = lex->token;
     sx_op op;
@@ -271,27 +355,9 @@ static sx_code parse_node(parser *p)
     sx_attr attr = {0};
     sx_lexer data;
     SX_TRY(sx_parse_attrs(lex, p->graph, op, &attr, &data));
-    SX_TRY(sx_lex_mark(lex, ':'));
-    sx_token type_token = lex->token;
-    sx_type type;
-    SX_TRY(sx_parse_type(lex, p->graph, &type));
-    if (sx_parse_type_is_result(op)) {
-        attr.present |= SX_A(type);
-        attr.type = type;
-    }
-    if ((attr.present & SX_A(data)) != 0) {
-        SX_TRY(sx_parse_data(&data, &type, &attr.data));
-    }
-    sx_node_id id;
-    sx_code code = sx_graph_add(lex->cx, p->graph, op, &attr, input, input_count, &id);
-    if (code != SX_OK) {
-        return sx_fail_in(lex->cx, "line %u:%u", op_token.line, op_token.column);
-    }
-    SX_TRY(check_declared(p, &type_token, &type, &p->graph->node[id.i].type));
-    SX_TRY(parse_placement(p, id));
-    SX_TRY(parse_origin(p, id));
-    SX_TRY(name_by_value(p, name, id));
-    return define_value(p, name, id);
+    SX_TRY(check_results(p, op, n.count, &attr));
+    attr.present |= sx_op_info_of(op)->attrs & SX_A(result);
+    return parse_results(p, &n, &op_token, op, &attr, input, input_count, &data);
 }
 
 /* return %a as "y", %b as "z" */
@@ -365,6 +431,44 @@ static sx_code parse_version(sx_lexer *lex)
     return SX_OK;
 }
 
+/* Nodes and outputs, and the brace behind them. */
+static sx_code parse_inside(parser *p, sx_token *end)
+{
+    while (p->lex.token.kind == SX_TOKEN_VALUE) {
+        SX_TRY(parse_node(p));
+    }
+    SX_TRY(parse_return(p));
+    *end = p->lex.token;
+    return sx_lex_mark(&p->lex, '}');
+}
+
+sx_code sx_parse_program(sx_lexer *lex, const sx_graph *graph, const sx_program **program)
+{
+    parser p = {.lex = *lex};
+    SX_TRY(sx_lex_word(&p.lex, "graph"));
+    if (p.lex.depth == SX_PROGRAM_DEPTH_MAX) {
+        return sx_lex_fail(&p.lex, SX_LIMIT, "more than %u programs inside each other",
+                           SX_PROGRAM_DEPTH_MAX);
+    }
+    p.lex.depth++;
+    SX_TRY(sx_lex_mark(&p.lex, '{'));
+    SX_TRY(sx_graph_make(lex->cx, (sx_span){0}, NULL, &p.graph));
+    for (uint32_t i = 0; i < graph->symbol_count; i++) {
+        const sx_symbol *s = &graph->symbol[i];
+        uint32_t symbol;
+        SX_TRY(sx_graph_add_symbol(lex->cx, p.graph, s->name, s->low, s->high, &symbol));
+    }
+    sx_token end;
+    SX_TRY(parse_inside(&p, &end));
+    if (sx_graph_check(lex->cx, p.graph) != SX_OK ||
+        sx_program_make(lex->cx, p.graph, program) != SX_OK) {
+        return sx_fail_in(lex->cx, "line %u:%u", end.line, end.column);
+    }
+    p.lex.depth--;
+    *lex = p.lex;
+    return SX_OK;
+}
+
 static sx_code parse(sx_ctx *cx, sx_span text, bool named, sx_graph **graph)
 {
     if (text.len > SX_TEXT_BYTES_MAX) {
@@ -382,12 +486,8 @@ static sx_code parse(sx_ctx *cx, sx_span text, bool named, sx_graph **graph)
     SX_TRY(parse_symbols(&p));
     SX_TRY(sx_parse_mesh(lex, p.graph));
     SX_TRY(sx_lex_mark(lex, '{'));
-    while (lex->token.kind == SX_TOKEN_VALUE) {
-        SX_TRY(parse_node(&p));
-    }
-    SX_TRY(parse_return(&p));
-    sx_token end = lex->token;
-    SX_TRY(sx_lex_mark(lex, '}'));
+    sx_token end;
+    SX_TRY(parse_inside(&p, &end));
     if (lex->token.kind != SX_TOKEN_END) {
         return sx_lex_unexpected(lex, "the end");
     }

@@ -18,6 +18,8 @@ sx_code sx_parse_attrs(sx_lexer *lex, const sx_graph *graph, sx_op op, sx_attr *
 sx_code sx_parse_data(sx_lexer *lex, const sx_type *type, sx_span *data);
 /* Is the attribute `type` of the operation its result type, written behind the colon? */
 bool sx_parse_type_is_result(sx_op op);
+/* parse.c: graph { .. }, over the symbols of `graph`, the one around it */
+sx_code sx_parse_program(sx_lexer *lex, const sx_graph *graph, const sx_program **program);
 /* shard_text.c: mesh (dp = 4, tp = 8), or nothing; {dp = S(0), tp = R} */
 sx_code sx_parse_mesh(sx_lexer *lex, sx_graph *graph);
 sx_code sx_parse_places(sx_lexer *lex, const sx_graph *graph, sx_places *places);

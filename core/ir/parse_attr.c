@@ -313,6 +313,7 @@ static sx_code parse_body(sx_lexer *lex, const sx_graph *graph, sx_attr *attr)
 #define PARSE_BYTES(field) (*data = *lex, skip_data(lex))
 #define PARSE_NAME(field) sx_lex_string(lex, &attr->field)
 #define PARSE_BODY(field) parse_body(lex, graph, attr)
+#define PARSE_PROGRAM(field) sx_parse_program(lex, graph, &attr->field)
 
 static sx_code parse_field(sx_lexer *lex, const sx_graph *graph, sx_attr_field field, sx_attr *attr,
                            sx_lexer *data)
@@ -343,7 +344,7 @@ sx_code sx_parse_attrs(sx_lexer *lex, const sx_graph *graph, sx_op op, sx_attr *
         if (lex->token.kind != SX_TOKEN_NAME || !sx_attr_field_parse(lex->token.text, &field)) {
             return sx_lex_unexpected(lex, "an attribute");
         }
-        uint32_t bit = 1u << field;
+        uint64_t bit = UINT64_C(1) << field;
         const char *name = sx_attr_info_of(field)->name;
         if ((info->attrs & bit) == 0) {
             return sx_lex_fail(lex, SX_INPUT, "%s carries no attribute %s", info->name, name);

@@ -2,6 +2,7 @@
 #include "core/ir/fused.h"
 #include "core/ir/num.h"
 #include "core/ir/origin.h"
+#include "core/ir/program.h"
 #include "core/ir/shard.h"
 
 #include <math.h>
@@ -244,6 +245,27 @@ static void print_body(const sx_attr *attr, const sx_symbol *symbols, uint32_t s
     sx_buf_put_text(out, "]}");
 }
 
+/* ---- programs inside ---- */
+
+static void print_inside(const sx_graph *graph, sx_buf *out);
+
+/* Its lines are one step further to the right than those around it. */
+static void print_program(const sx_program *program, sx_buf *out)
+{
+    sx_buf inside;
+    sx_buf_init(&inside, SX_TEXT_BYTES_MAX);
+    print_inside(program->graph, &inside);
+    sx_buf_put_text(out, "graph {\n");
+    for (size_t i = 0; i < inside.len; i++) {
+        if (i == 0 || inside.ptr[i - 1] == '\n') {
+            sx_buf_put_text(out, "    ");
+        }
+        sx_buf_put_u8(out, inside.ptr[i]);
+    }
+    sx_buf_put_text(out, "    }");
+    sx_buf_fini(&inside);
+}
+
 /* ---- the graph ---- */
 
 #define PRINT_INT(field) sx_buf_print(out, "%lld", (long long)attr->field)
@@ -255,6 +277,7 @@ static void print_body(const sx_attr *attr, const sx_symbol *symbols, uint32_t s
 #define PRINT_BYTES(field) print_data(attr->type.dtype, attr->field, out)
 #define PRINT_NAME(field) print_quoted(attr->field, out)
 #define PRINT_BODY(field) print_body(attr, symbols, symbol_count, out)
+#define PRINT_PROGRAM(field) print_program(attr->field, out)
 #define EMPTY_INT(field) false
 #define EMPTY_INTS(field) (attr->field.count == 0)
 #define EMPTY_FLOAT(field) false
@@ -264,6 +287,7 @@ static void print_body(const sx_attr *attr, const sx_symbol *symbols, uint32_t s
 #define EMPTY_BYTES(field) false
 #define EMPTY_NAME(field) false
 #define EMPTY_BODY(field) false
+#define EMPTY_PROGRAM(field) false
 
 void sx_attr_print(const sx_attr *attr, const sx_symbol *symbols, uint32_t symbol_count,
                    sx_buf *out)
@@ -281,17 +305,61 @@ void sx_attr_print(const sx_attr *attr, const sx_symbol *symbols, uint32_t symbo
     sx_buf_put_text(out, first ? "" : "}");
 }
 
-static void print_node(const sx_graph *graph, uint32_t index, sx_buf *out)
+static bool same_origin(const sx_origin *a, const sx_origin *b)
+{
+    return a == b || (a != NULL && b != NULL && sx_span_equal(a->name, b->name) &&
+                      sx_span_equal(a->op, b->op) && a->opset == b->opset);
+}
+
+/* How many nodes from `index` on are results 0, 1, .. of one computation; 1 for all others. */
+static uint32_t run_of(const sx_graph *graph, uint32_t index)
 {
     const sx_node *node = &graph->node[index];
-    sx_buf_print(out, "    %%%u = %s", index, sx_op_info_of(node->op)->name);
+    const sx_attr *attr = sx_graph_attr(graph, node);
+    const sx_places none = sx_places_none();
+    uint32_t count = 1;
+    if ((attr->present & SX_A(result)) == 0 || attr->result != 0) {
+        return 1;
+    }
+    while (index + count < graph->node_count) {
+        const sx_node *next = &graph->node[index + count];
+        const sx_attr *its = sx_graph_attr(graph, next);
+        const sx_places places = sx_graph_places(graph, index + count);
+        bool same = next->op == node->op && next->input_count == node->input_count &&
+                    its->result == count && sx_attr_is_sibling(attr, its) &&
+                    sx_places_equal(&places, &none) &&
+                    same_origin(sx_origin_find(graph->origins, index),
+                                sx_origin_find(graph->origins, index + count));
+        for (uint32_t k = 0; k < node->input_count && same; k++) {
+            same = sx_graph_input(graph, node, k).i == sx_graph_input(graph, next, k).i;
+        }
+        if (!same) {
+            break;
+        }
+        count++;
+    }
+    return count;
+}
+
+/* Nodes index .. index + count - 1 as one statement. */
+static void print_node(const sx_graph *graph, uint32_t index, uint32_t count, sx_buf *out)
+{
+    const sx_node *node = &graph->node[index];
+    for (uint32_t i = 0; i < count; i++) {
+        sx_buf_print(out, "%s%%%u", i == 0 ? "    " : ", ", index + i);
+    }
+    sx_buf_print(out, " = %s", sx_op_info_of(node->op)->name);
     for (uint32_t k = 0; k < node->input_count; k++) {
         sx_buf_print(out, "%s%%%u", k == 0 ? "(" : ", ", sx_graph_input(graph, node, k).i);
     }
     sx_buf_put_text(out, node->input_count > 0 ? ")" : "");
-    sx_attr_print(sx_graph_attr(graph, node), graph->symbol, graph->symbol_count, out);
-    sx_buf_put_text(out, " : ");
-    sx_type_print(&node->type, graph->symbol, graph->symbol_count, out);
+    sx_attr attr = *sx_graph_attr(graph, node);
+    attr.present &= count > 1 ? ~SX_A(result) : UINT64_MAX;
+    sx_attr_print(&attr, graph->symbol, graph->symbol_count, out);
+    for (uint32_t i = 0; i < count; i++) {
+        sx_buf_put_text(out, i == 0 ? " : " : ", ");
+        sx_type_print(&graph->node[index + i].type, graph->symbol, graph->symbol_count, out);
+    }
     const sx_places places = sx_graph_places(graph, index);
     const sx_places none = sx_places_none();
     if (!sx_places_equal(&places, &none)) {
@@ -309,6 +377,26 @@ static void print_node(const sx_graph *graph, uint32_t index, sx_buf *out)
     sx_buf_put_u8(out, '\n');
 }
 
+/* What stands between the braces: nodes and outputs. */
+static void print_inside(const sx_graph *graph, sx_buf *text)
+{
+    uint32_t count;
+    for (uint32_t i = 0; i < graph->node_count; i += count) {
+        count = run_of(graph, i);
+        print_node(graph, i, count, text);
+    }
+    for (uint32_t i = 0; i < graph->output_count; i++) {
+        sx_buf_print(text, "%s%%%u as ", i == 0 ? "    return " : ", ", graph->output[i].node.i);
+        print_quoted(graph->output[i].name, text);
+        const sx_places *wanted = sx_graph_wanted(graph, i);
+        if (wanted != NULL) {
+            sx_buf_put_u8(text, ' ');
+            sx_places_print(graph->sharding, wanted, text);
+        }
+    }
+    sx_buf_put_u8(text, '\n');
+}
+
 sx_code sx_graph_print(sx_ctx *cx, const sx_graph *graph, sx_buf *text)
 {
     sx_buf_print(text, "sx %d\ngraph ", SX_TEXT_VERSION);
@@ -324,18 +412,7 @@ sx_code sx_graph_print(sx_ctx *cx, const sx_graph *graph, sx_buf *text)
         sx_mesh_print(graph->sharding, text);
     }
     sx_buf_put_text(text, " {\n");
-    for (uint32_t i = 0; i < graph->node_count; i++) {
-        print_node(graph, i, text);
-    }
-    for (uint32_t i = 0; i < graph->output_count; i++) {
-        sx_buf_print(text, "%s%%%u as ", i == 0 ? "    return " : ", ", graph->output[i].node.i);
-        print_quoted(graph->output[i].name, text);
-        const sx_places *wanted = sx_graph_wanted(graph, i);
-        if (wanted != NULL) {
-            sx_buf_put_u8(text, ' ');
-            sx_places_print(graph->sharding, wanted, text);
-        }
-    }
-    sx_buf_put_text(text, "\n}\n");
+    print_inside(graph, text);
+    sx_buf_put_text(text, "}\n");
     return sx_buf_check(cx, text, "text of the graph");
 }

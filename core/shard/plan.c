@@ -129,7 +129,7 @@ static sx_code number_attr(place_program *p, sx_op op, const sx_attr *attr, cons
     if (p->program->symbol_count == 0 || (op != SX_OP_SLICE && (attr->present & SX_A(type)) == 0)) {
         return SX_OK;
     }
-    SX_TRY(sx_substitute(p->cx, op, attr, operand, image, &out));
+    SX_TRY(sx_substitute(p->cx, op, attr, operand, image, p->program, &out));
     return copy_attr(p->cx, &out, numbered);
 }
 

@@ -219,8 +219,8 @@ static sx_code load_attrs(sx_ctx *cx, const sx_snapshot *s, sx_library_kernels k
         }
         SX_TRY(sx_attr_decode(cx, &one, interface->symbol_count, attr));
         if (one.len > 0 || (attr->present == 0) != (i == 0)) {
-            return SX_FAIL(cx, SX_CORRUPT, "attribute %u: fields %x, %zu bytes more", i,
-                           attr->present, one.len);
+            return SX_FAIL(cx, SX_CORRUPT, "attribute %u: fields %llx, %zu bytes more", i,
+                           (unsigned long long)attr->present, one.len);
         }
     }
     return sx_attr_table_index(cx, table);

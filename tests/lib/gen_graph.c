@@ -6,6 +6,7 @@
 #include "core/fuse/fuse.h"
 #include "core/ir/fused.h"
 #include "core/ir/num.h"
+#include "tests/lib/region.h"
 #include "tests/lib/test.h"
 
 typedef struct {
@@ -26,19 +27,30 @@ static bool chance(gen *g, uint32_t one_in)
     return below(g, one_in) == 0;
 }
 
-sx_gen_options sx_gen_default(void)
+sx_bits sx_gen_all_ops(void)
 {
     sx_bits all = {0};
     for (uint32_t op = 0; op < SX_OP_COUNT; op++) {
         sx_bits_add(&all, op);
     }
-    return (sx_gen_options){.node_count = 24,
-                            .symbols = 2,
-                            .rank_max = 4,
-                            .extent_max = 5,
-                            .elements_max = 4096,
-                            .dtypes = SX_GEN_ALL_DTYPES,
-                            .ops = all};
+    return all;
+}
+
+sx_gen_options sx_gen_default(void)
+{
+    sx_gen_options options = {.node_count = 24,
+                              .symbols = 2,
+                              .rank_max = 4,
+                              .extent_max = 5,
+                              .elements_max = 4096,
+                              .dtypes = SX_GEN_ALL_DTYPES,
+                              .ops = sx_gen_all_ops()};
+    for (uint32_t op = 0; op < SX_OP_COUNT; op++) {
+        if (sx_op_info_of((sx_op)op)->op_class == SX_OPCLASS_REGION) {
+            sx_bits_drop(&options.ops, op);
+        }
+    }
+    return options;
 }
 
 /* ---- types ---- */
@@ -469,6 +481,17 @@ static bool draft_fused(gen *g, sx_node_id from, draft *d)
     return false;
 }
 
+static bool draft_region(gen *g, sx_op op, const sx_type *x, draft *d)
+{
+    sx_type input[2];
+    if (!sx_test_region(g->cx, g->rng, op, x, &d->attr, input)) {
+        return false;
+    }
+    push(d, d->input[0]);
+    d->input[0] = parameter(g, &input[0]);
+    return true;
+}
+
 static bool fill_draft(gen *g, sx_op op, sx_node_id from, draft *d)
 {
     sx_type x = g->graph->node[from.i].type;
@@ -500,6 +523,7 @@ static bool fill_draft(gen *g, sx_op op, sx_node_id from, draft *d)
     case SX_OPCLASS_WINDOW: draft_window(g, &x, d); return true;
     case SX_OPCLASS_CONV: draft_convolution(g, &x, d); return true;
     case SX_OPCLASS_COMPOSITE: draft_composite(g, op, &x, d); return true;
+    case SX_OPCLASS_REGION: return draft_region(g, op, &x, d);
     case SX_OPCLASS_FUSED: return draft_fused(g, from, d);
     }
     return false;

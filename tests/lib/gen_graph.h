@@ -21,8 +21,10 @@ typedef struct {
 _Static_assert(SX_OP_COUNT <= SX_BITS_MAX, "sets of operations are sx_bits");
 #define SX_GEN_ALL_DTYPES ((1u << SX_DTYPE_COUNT) - 1)
 
-/* 24 operations, 2 symbols, rank 4, extents to 5, 4096 elements, every element type, every operation. */
+/* 24 operations, 2 symbols, rank 4, extents to 5, 4096 elements, every element type, every operation but those with
+ * programs inside (SX_OPCLASS_REGION), of which some passes make nothing. */
 sx_gen_options sx_gen_default(void);
+sx_bits sx_gen_all_ops(void);
 /* Fails the running test if the graph cannot be made. One to three outputs. */
 sx_graph *sx_gen_graph(sx_ctx *cx, sx_rng *rng, const sx_gen_options *options);
 /* A random value inside the interval of each symbol; `binding` has room for graph->symbol_count. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/ir/num.h"
+#include "tests/lib/region.h"
 #include "tests/lib/test.h"
 
 static uint32_t below(sx_rng *rng, uint32_t bound)
@@ -355,8 +356,15 @@ void sx_test_op_make(sx_ctx *cx, sx_rng *rng, sx_op op, sx_test_op *made)
             sx_test_view_make(cx, rng, op, &type, &made->attr, &made->result);
             return;
         }
-        fill_attributes(cx, rng, op, made);
-        keep_attributes(op, &made->attr);
+        if (sx_test_is_region(op)) {
+            made->input_count = 2;
+            if (!sx_test_region(cx, rng, op, &type, &made->attr, made->input)) {
+                continue;
+            }
+        } else {
+            fill_attributes(cx, rng, op, made);
+            keep_attributes(op, &made->attr);
+        }
         if (sx_infer_type(cx, NULL, 0, op, &made->attr, made->input, made->input_count,
                           &made->result) == SX_OK) {
             return;

@@ -12,8 +12,8 @@ static bool is_liftable(sx_op op)
 {
     sx_op_class c = sx_op_info_of(op)->op_class;
     return c != SX_OPCLASS_CONCAT && c != SX_OPCLASS_MOVE && c != SX_OPCLASS_GATHER &&
-           c != SX_OPCLASS_FUSED && op != SX_OP_PARAMETER && op != SX_OP_RESHAPE &&
-           op != SX_OP_ATTENTION;
+           c != SX_OPCLASS_FUSED && c != SX_OPCLASS_REGION && op != SX_OP_PARAMETER &&
+           op != SX_OP_RESHAPE && op != SX_OP_ATTENTION;
 }
 
 static bool is_padded(const sx_attr *attr)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/ir/fused.h"
+#include "core/ir/program.h"
 #include "core/ir/ir.h"
 #include "tests/lib/gen_graph.h"
 
@@ -230,6 +231,21 @@ static void change_data(sx_ctx *cx, sx_rng *rng, sx_span *data)
     data->ptr = copy;
 }
 
+/* The first result becomes another value of the same type, where there is one. */
+static void change_program(sx_ctx *cx, sx_rng *rng, const sx_program **changed)
+{
+    sx_graph graph = *(*changed)->graph;
+    sx_output output[SX_PROGRAM_RESULTS_MAX];
+    memcpy(output, graph.output, graph.output_count * sizeof(*output));
+    graph.output = output;
+    const sx_type *type = sx_program_result(*changed, 0);
+    uint32_t other = (uint32_t)sx_rng_below(rng, graph.node_count);
+    if (sx_type_equal(&graph.node[other].type, type)) {
+        output[0].node.i = other;
+        ck_sx_ok(cx, sx_program_make(cx, &graph, changed));
+    }
+}
+
 #define CHANGE_INT(field) attr->field ^= 1
 #define CHANGE_INTS(field) change_ints(rng, &attr->field)
 #define CHANGE_FLOAT(field) attr->field += 0.125
@@ -239,6 +255,7 @@ static void change_data(sx_ctx *cx, sx_rng *rng, sx_span *data)
 #define CHANGE_BYTES(field) change_data(cx, rng, &attr->field)
 #define CHANGE_NAME(field) change_data(cx, rng, &attr->field)
 #define CHANGE_BODY(field) change_body(cx, rng, &attr->field)
+#define CHANGE_PROGRAM(field) change_program(cx, rng, &attr->field)
 
 static void change_field(sx_ctx *cx, sx_rng *rng, uint32_t field, sx_attr *attr)
 {
@@ -300,6 +317,7 @@ START_TEST(test_random_changes)
         sx_ctx_init(&cx, 512 << 20);
         sx_rng rng = {seed + round};
         sx_gen_options options = sx_gen_default();
+        options.ops = sx_gen_all_ops();
         sx_graph *graph = sx_gen_graph(&cx, &rng, &options);
         sx_key key;
         ck_sx_ok(&cx, sx_graph_key(&cx, graph, &key));
@@ -310,7 +328,7 @@ START_TEST(test_random_changes)
             const sx_attr *old = sx_graph_attr(graph, &graph->node[i]);
             for (uint32_t field = 0; field < SX_ATTR_COUNT; field++) {
                 sx_attr attr = *old;
-                if (!needed[i] || (attr.present & (1u << field)) == 0) {
+                if (!needed[i] || (attr.present >> field & 1) == 0) {
                     continue;
                 }
                 change_field(&cx, &rng, field, &attr);

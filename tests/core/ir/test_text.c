@@ -54,6 +54,7 @@ START_TEST(test_random_round_trip)
         sx_ctx_init(&cx, 256 << 20);
         sx_rng rng = {seed + i};
         sx_gen_options options = sx_gen_default();
+        options.ops = sx_gen_all_ops();
         options.symbols = i % 4;
         sx_graph *graph = sx_gen_graph(&cx, &rng, &options);
         sx_buf text;
@@ -87,6 +88,7 @@ START_TEST(test_canon_of_disguise)
         sx_ctx_init(&cx, 512 << 20);
         sx_rng rng = {seed + i};
         sx_gen_options options = sx_gen_default();
+        options.ops = sx_gen_all_ops();
         options.symbols = i % 4;
         sx_graph *graph = sx_gen_graph(&cx, &rng, &options);
         sx_graph *other = sx_gen_disguise(&cx, &rng, graph);
@@ -125,6 +127,7 @@ START_TEST(test_bind)
         sx_ctx_init(&cx, 256 << 20);
         sx_rng rng = {seed + i};
         sx_gen_options options = sx_gen_default();
+        options.ops = sx_gen_all_ops();
         options.symbols = 1 + i % 3;
         sx_graph *graph = sx_gen_graph(&cx, &rng, &options);
         sx_binding binding[3];
@@ -207,6 +210,7 @@ START_TEST(test_canon_keeps_the_meaning)
         sx_ctx_init(&cx, 512 << 20);
         sx_rng rng = {seed + i};
         sx_gen_options options = sx_gen_default();
+        options.ops = sx_gen_all_ops();
         sx_graph *graph = sx_gen_graph(&cx, &rng, &options);
         sx_graph *canonical;
         ck_sx_ok(&cx, sx_graph_canon(&cx, sx_gen_disguise(&cx, &rng, graph), &canonical));

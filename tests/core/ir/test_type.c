@@ -1,9 +1,11 @@
 #include "tests/lib/test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/ir/fused.h"
 #include "core/ir/ir.h"
+#include "core/ir/program.h"
 
 START_TEST(test_dtypes)
 {
@@ -118,11 +120,25 @@ START_TEST(test_op_table)
 }
 END_TEST
 
+static const sx_program *program_of(sx_ctx *cx, const char *result)
+{
+    char text[256];
+    sx_graph *graph;
+    const sx_program *program;
+    (void)snprintf(text, sizeof(text),
+                   "sx 1 graph \"g\" {%%x = parameter {name = \"x\", weight = 0} : f32[] "
+                   "%%y = negate(%%x) : f32[] return %s as \"y\"}",
+                   result);
+    ck_sx_ok(cx, sx_graph_parse(cx, sx_span_of(text), &graph));
+    ck_sx_ok(cx, sx_program_make(cx, graph, &program));
+    return program;
+}
+
 /* One attribute with every field set. */
-static sx_attr full_attr(const sx_body *body)
+static sx_attr full_attr(const sx_body *body, const sx_program *program)
 {
     sx_ints ints = {3, {1, 2, 3}};
-    sx_attr attr = {.present = (1u << SX_ATTR_COUNT) - 1,
+    sx_attr attr = {.present = (UINT64_C(1) << SX_ATTR_COUNT) - 1,
                     .axis = 1,
                     .dims = ints,
                     .perm = ints,
@@ -147,6 +163,14 @@ static sx_attr full_attr(const sx_body *body)
                     .data = SX_SPAN_LITERAL("abcd"),
                     .name = SX_SPAN_LITERAL("x"),
                     .weight = 1,
+                    .result = 1,
+                    .carried = 2,
+                    .sliced = 3,
+                    .rounds = 4,
+                    .condition = program,
+                    .step = program,
+                    .then = program,
+                    .otherwise = program,
                     .body = body};
     return attr;
 }
@@ -163,10 +187,12 @@ START_TEST(test_intern)
     ck_assert_uint_eq(id.i, 0);
     sx_body body = {.arg_count = 1, .instr_count = 1};
     body.instr[0] = (sx_instr){.kind = SX_BODY_ARG, .dtype = SX_F32};
-    sx_attr attr = full_attr(&body);
+    const sx_program *program = program_of(&cx, "%x");
+    const sx_program *twin = program_of(&cx, "%x");
+    sx_attr attr = full_attr(&body, program);
     ck_sx_ok(&cx, sx_attr_intern(&cx, &table, &attr, &id));
     sx_body copy = body;
-    sx_attr same = full_attr(&copy);
+    sx_attr same = full_attr(&copy, twin);
     char data[] = "abcd";
     same.data = sx_span_of(data);
     ck_sx_ok(&cx, sx_attr_intern(&cx, &table, &same, &again));
@@ -174,6 +200,7 @@ START_TEST(test_intern)
     data[0] = 'z'; /* the table holds copies */
     copy.axes = 1;
     ck_assert(sx_attr_equal(sx_attr_get(&table, id), &attr));
+    ck_assert_ptr_ne(sx_attr_get(&table, id)->step, program);
     /* Fields that are not present do not count. */
     sx_attr partial = {.present = SX_A(axis), .axis = 2, .weight = 77};
     ck_sx_ok(&cx, sx_attr_intern(&cx, &table, &partial, &id));
@@ -190,7 +217,11 @@ START_TEST(test_every_field_matters)
     sx_body body = {.arg_count = 1, .instr_count = 1};
     sx_body other = body;
     other.axes = 1;
-    sx_attr base = full_attr(&body);
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1 << 24);
+    const sx_program *program = program_of(&cx, "%x");
+    const sx_program *another = program_of(&cx, "%y");
+    sx_attr base = full_attr(&body, program);
     sx_attr v[SX_ATTR_COUNT + 3];
     for (uint32_t i = 0; i < SX_COUNT(v); i++) {
         v[i] = base;
@@ -221,6 +252,14 @@ START_TEST(test_every_field_matters)
     v[SX_ATTR_weight].weight = 0;
     v[SX_ATTR_form].form = 1;
     v[SX_ATTR_body].body = &other;
+    v[SX_ATTR_result].result = 0;
+    v[SX_ATTR_carried].carried = 0;
+    v[SX_ATTR_sliced].sliced = 0;
+    v[SX_ATTR_rounds].rounds = 0;
+    v[SX_ATTR_condition].condition = another;
+    v[SX_ATTR_step].step = another;
+    v[SX_ATTR_then].then = another;
+    v[SX_ATTR_otherwise].otherwise = another;
     v[SX_ATTR_COUNT].present &= ~SX_A(axis);
     v[SX_ATTR_COUNT + 1].type.dtype = SX_F64;
     v[SX_ATTR_COUNT + 2].type.rank = 1;
@@ -233,6 +272,7 @@ START_TEST(test_every_field_matters)
     sx_attr negative = base;
     negative.eps = -0.0;
     ck_assert(!sx_attr_equal(&zero, &negative));
+    sx_ctx_fini(&cx);
 }
 END_TEST
 
