@@ -124,6 +124,7 @@ START_TEST(test_elementwise)
         BAD(ADD, "3 operands", "f32[4] f32[4] f32[4]"),
         BAD(SUBTRACT, "operand 0 is bool; takes floats, integers", "bool[4] bool[4]"),
         BAD(SQRT, "operand 0 is i32; takes floats", "i32[4]"),
+        BAD(RANDOM_BITS, "operand 0 is i32, not i64", "i32[4] i32[4]"),
         BAD(AND, "operand 0 is f32; takes integers, bool", "f32[4] f32[4]"),
         BAD(NOT, "operand 0 is f64", "f64[4]"), BAD(SILU, "operand 0 is u8", "u8[4]"),
         BAD(MAXIMUM, "operand 0 is bool", "bool[4] bool[4]"),
