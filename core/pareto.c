@@ -8,6 +8,7 @@
 #include "core/pareto.h"
 
 #include "core/ir/check.h"
+#include "core/ir/effect.h"
 #include "core/pipeline.h"
 #include "core/plan/peak.h"
 #include "core/search/search.h"
@@ -69,8 +70,10 @@ static sx_code search(sx_ctx *cx, const sx_core_request *request, const sx_devic
     if (code == SX_OK) {
         canonical->name = graph->name;
     }
-    code =
-        code == SX_OK ? sx_optimize(&scratch, canonical, device, &options, &better, &report) : code;
+    sx_graph here = code == SX_OK ? *canonical : (sx_graph){.effects = NULL};
+    here.effects = NULL;
+    code = code == SX_OK ? sx_optimize(&scratch, &here, device, &options, &better, &report) : code;
+    code = code == SX_OK ? sx_effects_restore(&scratch, canonical, better) : code;
     code = code == SX_OK ? sx_pareto_measure(&scratch, request, device, better, point) : code;
     code = code == SX_OK ? print_program(&scratch, better, text) : code;
     if (code != SX_OK) {

@@ -11,8 +11,6 @@
 #include "core/pareto.h"
 #include "core/search/search.h"
 
-#define CONSTANT_BYTES_MAX (INT64_C(1) << 30)
-
 /* ---- front: text to an optimised static graph ---- */
 
 /* `origins` NULL: nobody asks where the nodes come from. */
@@ -92,9 +90,9 @@ static sx_code put_constant(sx_ctx *cx, sx_pipe *pipe, const sx_node *node, cons
 {
     int64_t elements = sx_tensor_elements(&node->type);
     uint32_t element = sx_dtype_bytes(node->type.dtype);
-    if (elements > CONSTANT_BYTES_MAX / element) {
+    if (elements > SX_PIPE_CONSTANT_BYTES_MAX / element) {
         return SX_FAIL(cx, SX_LIMIT, "constant %%%u: %lld elements, at most %lld", id.i,
-                       (long long)elements, (long long)(CONSTANT_BYTES_MAX / element));
+                       (long long)elements, (long long)(SX_PIPE_CONSTANT_BYTES_MAX / element));
     }
     sx_buf *data = &pipe->image->constants;
     sx_buf_pad(data, 64);
@@ -123,6 +121,9 @@ static sx_code put_parameter(sx_ctx *cx, sx_pipe *pipe, const sx_node *node, con
                              sx_node_id id)
 {
     const sx_type *symbolic = &sx_graph_node(pipe->better, id)->type;
+    if (sx_graph_role(pipe->graph, id.i) == SX_KEEP_STATE) {
+        return sx_pipe_put_state(cx, pipe, id);
+    }
     SX_TRY(sx_pipe_add_shared(cx, pipe, attr->name, &node->type, symbolic,
                               attr->weight ? SX_TENSOR_WEIGHT : SX_TENSOR_INPUT,
                               &pipe->tensor_of[id.i]));
@@ -136,12 +137,15 @@ static sx_code put_parameter(sx_ctx *cx, sx_pipe *pipe, const sx_node *node, con
 
 /* ---- back: nodes to kernels ---- */
 
-/* The output whose value this tensor becomes directly, or UINT32_MAX. */
+/* The output whose value this tensor becomes directly, or UINT32_MAX; not one that goes into a parameter. */
 static uint32_t output_of_node(const sx_pipe *pipe, sx_node_id id)
 {
     const sx_graph *graph = pipe->graph;
     for (uint32_t k = 0; k < graph->output_count; k++) {
         sx_node_id root = graph->output[k].node;
+        if (sx_graph_into(graph, k) != SX_NOWHERE) {
+            continue;
+        }
         while (sx_graph_node(graph, root)->op == SX_OP_RESHAPE) {
             root = sx_graph_input(graph, sx_graph_node(graph, root), 0);
         }
@@ -152,7 +156,7 @@ static uint32_t output_of_node(const sx_pipe *pipe, sx_node_id id)
     return UINT32_MAX;
 }
 
-static sx_code add_output(sx_ctx *cx, sx_pipe *pipe, uint32_t output, uint32_t *index)
+sx_code sx_pipe_add_output(sx_ctx *cx, sx_pipe *pipe, uint32_t output, uint32_t *index)
 {
     const sx_output *its = &pipe->graph->output[output];
     const sx_type *type = &sx_graph_node(pipe->graph, its->node)->type;
@@ -174,7 +178,7 @@ static sx_code compile_node(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *
     sx_module_place place = constant ? SX_TENSOR_PERSISTENT : SX_TENSOR_TEMPORARY;
     uint32_t result;
     if (output != UINT32_MAX && !constant) {
-        SX_TRY(add_output(cx, pipe, output, &result));
+        SX_TRY(sx_pipe_add_output(cx, pipe, output, &result));
         output_tensor[output] = result;
     } else {
         SX_TRY(
@@ -190,12 +194,12 @@ static sx_code copy_outputs(sx_ctx *cx, sx_pipe *pipe, const uint32_t *output_te
 {
     const sx_graph *graph = pipe->graph;
     for (uint32_t k = 0; k < graph->output_count; k++) {
-        if (output_tensor[k] != UINT32_MAX) {
+        if (output_tensor[k] != UINT32_MAX || sx_graph_into(graph, k) != SX_NOWHERE) {
             continue;
         }
         const sx_type *type = &sx_graph_node(graph, graph->output[k].node)->type;
         uint32_t to;
-        SX_TRY(add_output(cx, pipe, k, &to));
+        SX_TRY(sx_pipe_add_output(cx, pipe, k, &to));
         SX_TRY(sx_pipe_copy(cx, pipe, pipe->tensor_of[graph->output[k].node.i], to, type));
     }
     return SX_OK;
@@ -236,7 +240,8 @@ static sx_code compile_nodes(sx_ctx *cx, sx_pipe *pipe)
         }
     }
     SX_TRY(sx_refusals_end(cx, &pipe->refusals));
-    return copy_outputs(cx, pipe, output_tensor);
+    SX_TRY(copy_outputs(cx, pipe, output_tensor));
+    return sx_pipe_update(cx, pipe); /* behind everything that reads old versions */
 }
 
 /* One variant after the other; what they have in common is kept once. */
@@ -256,6 +261,7 @@ static sx_code compile_variants(sx_ctx *cx, sx_pipe *pipe)
         pipe->target = pipe->machine->target;
         pipe->launch_first = pipe->launch_count;
         pipe->flops = pipe->cost_ns = pipe->floor_ns = 0;
+        pipe->copied_bytes = 0;
         pipe->made_count = 0;
         pipe->made_map = (sx_idmap){0};
         sx_pipe_variant_binding(pipe->variants, v, binding);
@@ -266,9 +272,15 @@ static sx_code compile_variants(sx_ctx *cx, sx_pipe *pipe)
         SX_TRY(sx_pipe_place(cx, pipe));
     }
     sx_stage_end(cx, stage, "done", pipe->kernel_count);
+    if (pipe->better->effects != NULL) { /* bytes that a run copies */
+        stage = sx_stage_begin(cx, "state");
+        sx_stage_end(cx, stage, pipe->copied_bytes > 0 ? "bytes copied" : "in place",
+                     pipe->copied_bytes);
+    }
     stage = sx_stage_begin(cx, "places");
     SX_TRY(sx_pipe_share_results(cx, pipe));
     SX_TRY(sx_pipe_place_persistent(cx, pipe));
+    SX_TRY(sx_pipe_place_state(cx, pipe));
     SX_TRY(sx_pipe_put_tensors(cx, pipe));
     sx_stage_end(cx, stage, "done", pipe->tensor_count);
     return SX_OK;
@@ -513,12 +525,14 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
     sx_meeting meeting;
     sx_graph here = *c->graph;
     here.sharding = NULL; /* one device holds everything */
+    here.effects = NULL;  /* versions of a state are values */
     c->again = false;
     SX_TRY(optimise(cx, request, c->device, &here, false, &c->refused, &better, &report, &meeting));
+    SX_TRY(sx_effects_restore(cx, c->graph, better));
     SX_TRY(sx_pipe_mesh(cx, request, c->device, c->graph, NULL, image));
     bool done = false;
     SX_TRY(put_info(cx, image, request, c->graph));
-    if (c->variants.count == 1) {
+    if (c->variants.count == 1 && c->graph->effects == NULL) { /* stored modules have none */
         SX_TRY(sx_semantic_reuse(cx, request, c->graph, &meeting, image, &done));
     }
     sx_cost as_it_came;
@@ -624,8 +638,11 @@ sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *i
         }
         own.unfused = true;
     }
-    SX_TRY(optimise(cx, &own, device, graph, true, &none, &better, &report, &meeting));
+    sx_graph here = *graph;
+    here.effects = NULL;
+    SX_TRY(optimise(cx, &own, device, &here, true, &none, &better, &report, &meeting));
     SX_TRY(sx_sharding_restore(cx, graph, better));
+    SX_TRY(sx_effects_restore(cx, graph, better));
     SX_TRY(sx_pipe_mesh(cx, request, device, graph, better, image));
     if (wants_front(request)) {
         SX_TRY(sx_core_pareto(cx, request, device, image));
@@ -641,8 +658,11 @@ sx_code sx_pipe_search(sx_ctx *cx, const sx_core_request *request,
     SX_TRY(sx_core_device(cx, request, &found->device, &target));
     SX_TRY(read_program(cx, request->ir, &graph, NULL));
     uint32_t stage = sx_stage_begin(cx, "saturate");
-    SX_TRY(sx_optimize(cx, graph, found->device, options, &better, &found->report));
+    sx_graph here = *graph;
+    here.effects = NULL;
+    SX_TRY(sx_optimize(cx, &here, found->device, options, &better, &found->report));
     SX_TRY(sx_sharding_restore(cx, graph, better));
+    SX_TRY(sx_effects_restore(cx, graph, better));
     SX_TRY(sx_graph_check(cx, better));
     sx_stage_end(cx, stage, sx_eg_stop_name(found->report.stop), found->report.nodes);
     found->better = better;

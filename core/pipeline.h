@@ -5,11 +5,14 @@
 #include "core/cost/cost.h"
 #include "core/store/meet.h"
 #include "core/optimize/optimize.h"
+#include "core/ir/effect.h"
 #include "core/ir/fused.h"
 #include "core/ir/refusals.h"
 #include "core/loop/loop.h"
 #include "core/judge/judge.h"
 #include "core/target/target.h"
+
+#define SX_PIPE_CONSTANT_BYTES_MAX (INT64_C(1) << 30) /* of one constant */
 
 /* One tensor of the module while places are decided. Reshapes share the tensor of their operand. */
 typedef struct {
@@ -64,6 +67,8 @@ typedef struct {
     uint32_t launch_first;
     /* Operations, estimate and floor of one run of this variant. */
     double flops, cost_ns, floor_ns;
+    /* Bytes that a run of it copies because a new version of state or of a donated input is not made in place. */
+    uint64_t copied_bytes;
     /* For each node the number of its tensor. */
     uint32_t *tensor_of;
     sx_pipe_tensor *tensor;
@@ -157,6 +162,16 @@ sx_code sx_pipe_add_tensor(sx_ctx *cx, sx_pipe *pipe, sx_span name, const sx_typ
 sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe);
 /* Decides offsets of the persistent tensors of all variants: first those that they share. */
 sx_code sx_pipe_place_persistent(sx_ctx *cx, sx_pipe *pipe);
+
+/* pipeline.c: the tensor of an output. */
+sx_code sx_pipe_add_output(sx_ctx *cx, sx_pipe *pipe, uint32_t output, uint32_t *index);
+
+/* updates.c. The tensor of a parameter that is state. */
+sx_code sx_pipe_put_state(sx_ctx *cx, sx_pipe *pipe, sx_node_id id);
+/* Brings the new versions of state and donated inputs to their places, behind all other launches of the variant. */
+sx_code sx_pipe_update(sx_ctx *cx, sx_pipe *pipe);
+/* Decides where in the state area each state lies. */
+sx_code sx_pipe_place_state(sx_ctx *cx, sx_pipe *pipe);
 
 /* share.c. A kernel whose code has been appended: *index is that of an equal one of the module, and the code is
  * taken back; or SX_MODULE_NONE, and the kernel is to be appended as number pipe->kernel_count. `part` are its

@@ -116,7 +116,7 @@ static sx_code find_pieces(sx_ctx *cx, const sx_core_request *request,
         SX_TRY(sx_core_read(cx, request, &own));
         program = &own;
     }
-    if (program->canonical->sharding == NULL) {
+    if (program->canonical->sharding == NULL && program->canonical->effects == NULL) {
         SX_TRY(sx_pieces_cut(cx, program->canonical, pieces));
         pieces->piece[0].key = program->digest;
         return SX_OK;
@@ -124,6 +124,7 @@ static sx_code find_pieces(sx_ctx *cx, const sx_core_request *request,
     sx_graph here = *program->canonical;
     sx_graph *canonical;
     here.sharding = NULL; /* no part of what it computes */
+    here.effects = NULL;
     SX_TRY(sx_graph_canon(cx, &here, &canonical));
     return sx_pieces_find(cx, canonical, pieces);
 }
@@ -555,6 +556,7 @@ sx_code sx_core_egraph(sx_ctx *cx, const sx_core_request *request, sx_buf *snaps
     SX_TRY(sx_core_device(cx, request, &device, &machine));
     SX_TRY(sx_graph_parse(cx, request->ir, &graph));
     graph->sharding = NULL; /* kernels are those of one device */
+    graph->effects = NULL;  /* versions of a state are values */
     SX_TRY(sx_graph_canon(cx, graph, &canonical));
     SX_TRY(sx_semantic_options(cx, request, &options));
     options.whole = true;

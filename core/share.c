@@ -174,6 +174,10 @@ static void close_ranks(sharing *s)
         }
     }
     pipe->tensor_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t *alias = &pipe->tensor[i].record.alias;
+        *alias = *alias != SX_MODULE_NONE ? s->stands_for[*alias] : SX_MODULE_NONE;
+    }
     for (size_t i = 0; i < pipe->image->arg.len / sizeof(uint32_t); i++) {
         s->arg[i] = s->stands_for[s->arg[i]];
     }

@@ -200,11 +200,12 @@ static sx_code put_extents(sx_ctx *cx, const sx_pipe *pipe, uint32_t index)
         if (sx_dim_is_constant(dim) || pipe->variants->symbol[symbol].count == 1) {
             continue;
         }
-        if (tensor->record.place == SX_TENSOR_WEIGHT) {
+        bool state = tensor->record.place == SX_TENSOR_STATE;
+        if (tensor->record.place == SX_TENSOR_WEIGHT || state) {
             sx_span name = pipe->variants->symbol[symbol].name;
             return SX_FAIL(cx, SX_UNIMPLEMENTED,
-                           "a weight has an extent that follows \"%s\": give it one value",
-                           sx_short_name(name).text);
+                           "a %s has an extent that follows \"%s\": give it one value",
+                           state ? "state" : "weight", sx_short_name(name).text);
         }
         sx_module_extent row = {.what = SX_EXTENT_TENSOR,
                                 .index = index,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/ir/check.h"
+#include "core/ir/effect.h"
 
 /* ---- operators ---- */
 
@@ -368,6 +369,11 @@ static sx_code put_model(sx_ow *w, sx_buf *file)
 sx_code sx_onnx_write(sx_ctx *cx, const sx_graph *in, const sx_weights *weights, sx_buf *file)
 {
     sx_graph *graph;
+    if (in->effects != NULL) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED,
+                       "ONNX has no parameters that are state or donated, the program has %u",
+                       in->effects->kept_count);
+    }
     SX_TRY(prepare(cx, in, &graph));
     size_t count = (size_t)graph->node_count + 1;
     sx_ow w = {.cx = cx,

@@ -407,6 +407,7 @@ void sxr_close(sxr_program *program)
     if (program == NULL) {
         return;
     }
+    sxr_forget(program);
     sxr_device_close(program);
     sxr_pool_free(program->pool);
     if (program->code != NULL) {

@@ -68,7 +68,12 @@ struct sxr_program {
     sx_module_part *part;
     /* [launch_count] how many rounds a loop has. */
     uint64_t *rounds;
+    /* [tensor_count] copies of sxr_remember; NULL: nothing is remembered. */
+    void **before;
 };
+
+/* remember.c: what sxr_remember copied is given up. */
+void sxr_forget(sxr_program *program);
 
 /* extents.c: what does not follow a symbol, and a value for each symbol that can have but one. */
 void sxr_extents_init(sxr_program *program);

@@ -107,6 +107,12 @@ sx_code sxr_state_read(sx_ctx *cx, const sxr_program *program, uint32_t tensor, 
 sx_code sxr_state_write(sx_ctx *cx, sxr_program *program, uint32_t tensor, const void *memory,
                         uint64_t size);
 
+/* Copies what runs overwrite, state and inputs in whose memory outputs lie, as it is now: for whoever compares the next
+ * run with the program. What was copied before is given up. Inputs that lie on a GPU alone are left out. */
+sx_code sxr_remember(sx_ctx *cx, sxr_program *program);
+/* The copy of a tensor; NULL: there is none. */
+const void *sxr_remembered(const sxr_program *program, uint32_t tensor);
+
 /* ---- running ---- */
 
 /* Runs the prologue of the variant if needed, without what another variant's has made for all, then its launches.

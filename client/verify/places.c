@@ -22,6 +22,12 @@ static bool is_given(const sx_module_tensor *tensor)
     return tensor->place == SX_TENSOR_INPUT || tensor->place == SX_TENSOR_WEIGHT;
 }
 
+/* An output that has memory of its own, or lies in the memory of an input. */
+static bool is_result(const sx_module_tensor *tensor)
+{
+    return tensor->place == SX_TENSOR_OUTPUT;
+}
+
 /* ---- places of their own ---- */
 
 static void *grown_pages(void *memory, size_t *have, size_t bytes)
@@ -152,8 +158,8 @@ static sx_code make_own(sxv_verifier *v, bool wide)
         size_t at = 0;
         for (uint32_t i = 0; i < v->module->tensor_count; i++) {
             const sx_module_tensor *tensor = &v->module->tensor[i];
-            if ((is_given(tensor) && !is_window(tensor, wide)) ||
-                tensor->place == SX_TENSOR_OUTPUT) {
+            bool apart = is_result(tensor) && tensor->alias == SX_MODULE_NONE;
+            if ((is_given(tensor) && !is_window(tensor, wide)) || apart) {
                 p->at[i] = pass == 1 ? p->own + at : NULL;
                 at += aligned(tensor->size + 1);
             }
@@ -162,6 +168,10 @@ static sx_code make_own(sxv_verifier *v, bool wide)
         if (p->own == NULL && at > 0) {
             return SX_FAIL(v->cx, SX_NOMEM, "no memory for tensors of %zu bytes", at);
         }
+    }
+    for (uint32_t i = 0; i < v->module->tensor_count; i++) {
+        uint32_t alias = v->module->tensor[i].alias;
+        p->at[i] = alias != SX_MODULE_NONE ? p->at[alias] : p->at[i];
     }
     return SX_OK;
 }
@@ -180,10 +190,20 @@ static sx_code bind_tensor(sxv_verifier *v, draw *d, uint32_t i)
             sxv_draw(v->pool, &recipe, (sx_dtype)tensor->dtype,
                      (int64_t)(size / tensor->element_bytes), d->seed, p->at[i]);
         }
-    } else {
+    } else if (tensor->alias == SX_MODULE_NONE) {
         sxr_pool_run(v->pool, sxv_write_pattern, p->at[i], (int64_t)size);
     }
     return sxr_bind(v->cx, v->program, i, p->at[i], size);
+}
+
+/* State has memory of the program, and any version of it may come before a run. */
+static void draw_state(sxv_verifier *v, const draw *d, uint32_t i)
+{
+    const sx_module_tensor *tensor = &v->module->tensor[i];
+    sxv_recipe recipe = recipe_of(v, d, i);
+    SX_ASSERT(tensor->place == SX_TENSOR_STATE && sxr_memory(v->program, i) != NULL);
+    sxv_draw(v->pool, &recipe, (sx_dtype)tensor->dtype,
+             (int64_t)(tensor->size / tensor->element_bytes), d->seed, sxr_memory(v->program, i));
 }
 
 /* Of the variant. Temporaries lie over each other, so their memory is written once. */
@@ -220,11 +240,13 @@ sx_code sxv_bind_random(sxv_verifier *v, const sx_graph *sent, uint64_t seed, bo
     hide_own_tensors(v);
     for (uint32_t i = 0; i < v->module->tensor_count; i++) {
         const sx_module_tensor *tensor = &v->module->tensor[i];
-        if (is_given(tensor) || tensor->place == SX_TENSOR_OUTPUT) {
+        if (is_given(tensor) || is_result(tensor)) {
             SX_TRY(bind_tensor(v, &d, i));
+        } else if (tensor->place == SX_TENSOR_STATE) {
+            draw_state(v, &d, i);
         }
     }
-    return SX_OK;
+    return sxr_remember(v->cx, v->program);
 }
 
 /* ---- what the prologue makes ---- */

@@ -13,6 +13,7 @@
 #include "client/verify/verifier.h"
 #include "client/verify/whole.h"
 #include "core/base/rng.h"
+#include "core/ir/effect.h"
 #include "core/ir/fused.h"
 #include "core/ir/num.h"
 
@@ -71,23 +72,30 @@ static sxv_reference reference_of(sxr_pool *pool, size_t bytes_max)
 
 static const char whole_name[] = "program as sent, all outputs";
 
-/* Programs have no state and no loops: what a module does with them has nothing to be compared with. */
-static sx_code refuse_effects(sx_ctx *cx, const sx_module *module)
+/* Programs have no loops: what a module does with them has nothing to be compared with. */
+static sx_code refuse_loops(sx_ctx *cx, const sx_module *module)
 {
-    for (uint64_t i = 0; i < module->tensor_count; i++) {
-        if (module->tensor[i].place == SX_TENSOR_STATE ||
-            module->tensor[i].alias != SX_MODULE_NONE) {
-            return SX_FAIL(cx, SX_UNIMPLEMENTED,
-                           "tensor %llu is state, or lies in place of an input: no comparison with "
-                           "a program is known",
-                           (unsigned long long)i);
-        }
-    }
     for (uint64_t i = 0; i < module->launch_count; i++) {
         if (module->launch[i].kind == SX_LAUNCH_LOOP) {
             return SX_FAIL(cx, SX_UNIMPLEMENTED,
                            "launch %llu is a loop: no comparison with a program is known",
                            (unsigned long long)i);
+        }
+    }
+    return SX_OK;
+}
+
+/* Launches that are run again find what they have overwritten. */
+static sx_code refuse_state(sx_ctx *cx, const sx_module *module)
+{
+    for (uint64_t i = 0; i < module->tensor_count; i++) {
+        if (module->tensor[i].place == SX_TENSOR_STATE ||
+            module->tensor[i].alias != SX_MODULE_NONE) {
+            return SX_FAIL(
+                cx, SX_UNIMPLEMENTED,
+                "tensor %llu is state, or lies in place of an input: its launches cannot "
+                "be run again by themselves",
+                (unsigned long long)i);
         }
     }
     return SX_OK;
@@ -137,7 +145,7 @@ sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, size_t referen
     sx_graph *graph;
     sxv_whole whole;
     *check = (sx_module_check){.passed = 1};
-    SX_TRY(refuse_effects(cx, module));
+    SX_TRY(refuse_loops(cx, module));
     SX_TRY(refuse_memory(cx, reference_bytes));
     SX_TRY(sxv_bound_graph(cx, program, text, &graph));
     sxv_reference reference = reference_of(sxr_pool_of(program), reference_bytes);
@@ -215,6 +223,9 @@ static sx_code verify_copies(sxv_verifier *v)
     uint64_t copied = 0;
     for (uint32_t k = 0; k < v->graph->output_count; k++) {
         sx_span name = v->graph->output[k].name;
+        if (v->graph->effects != NULL) { /* what was copied may have been overwritten since */
+            continue;
+        }
         uint32_t to = sxr_find(v->program, SX_TENSOR_OUTPUT, name);
         uint32_t from = copied_from(v, k);
         if (from == UINT32_MAX) {
@@ -339,11 +350,71 @@ static sx_code run_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed)
     return sxv_each_launch(v, sxv_verify_launch);
 }
 
+/* What a program that keeps state is compared over: each run on what the one before left. */
+#define STEPS 3u
+
+/* The outputs of the run that was made, and of further ones where the program leaves something behind: each against
+ * the program on the versions that were there before it. */
+static sx_code compare_steps(sxv_verifier *v, const sx_graph *sent, sxv_whole *whole)
+{
+    sxv_reference reference = reference_of(v->pool, v->reference_bytes);
+    uint32_t steps = sent->effects != NULL ? STEPS : 1;
+    SX_TRY(sxv_whole_compare(v->cx, v->program, sent, &reference, false, whole));
+    for (uint32_t step = 1; step < steps; step++) {
+        sxv_whole more;
+        SX_TRY(sxr_remember(v->cx, v->program));
+        SX_TRY(sxv_each_launch(v, sxv_run_launch));
+        sx_code code = sxv_whole_compare(v->cx, v->program, sent, &reference, false, &more);
+        sxv_whole_add(whole, &more);
+        if (code == SX_MISMATCH) {
+            return sx_fail_in(v->cx, "run %u", step + 1);
+        }
+        SX_TRY(code);
+    }
+    return SX_OK;
+}
+
+/* What states begin with, to the bit. */
+static sx_code verify_initial(sxv_verifier *v, const sx_graph *sent)
+{
+    const sx_effects *e = sent->effects;
+    uint64_t elements = 0;
+    sxr_state_reset(v->program);
+    for (uint32_t i = 0; e != NULL && i < e->kept_count; i++) {
+        const sx_kept *kept = &e->kept[i];
+        const sx_node *node = sx_graph_node(sent, (sx_node_id){kept->node});
+        sx_span name = sx_graph_attr(sent, node)->name;
+        size_t size = (size_t)sx_tensor_elements(&node->type) * sx_dtype_bytes(node->type.dtype);
+        if (kept->role != SX_KEEP_STATE) {
+            continue;
+        }
+        uint32_t tensor = sxr_find(v->program, SX_TENSOR_STATE, name);
+        bool same = tensor != UINT32_MAX && sxr_size(v->program, tensor) == size;
+        const uint8_t *memory = same ? sxr_memory(v->program, tensor) : NULL;
+        for (size_t at = 0; same && at < size; at += kept->initial.len) {
+            same = memcmp(memory + at, kept->initial.ptr, kept->initial.len) == 0;
+        }
+        if (!same) {
+            return SX_FAIL(v->cx, SX_INTERNAL, "state %.*s does not begin as the program says",
+                           (int)name.len, (const char *)name.ptr);
+        }
+        elements += size / sx_dtype_bytes(node->type.dtype);
+    }
+    if (elements > 0) {
+        sxv_add_check(v, "initial values of state", SX_CHECK_PASSED, elements, 0, 0);
+    }
+    return SX_OK;
+}
+
 /* The row of a comparison that was made. */
-static void add_whole(sxv_verifier *v, const sxv_whole *whole)
+static void add_whole(sxv_verifier *v, const sx_graph *sent, const sxv_whole *whole)
 {
     char text[160];
     int used = snprintf(text, sizeof(text), "%s", whole_name);
+    if (sent->effects != NULL) {
+        used += snprintf(text + used, sizeof(text) - (size_t)used,
+                         " and what they leave, over %u runs", STEPS);
+    }
     if (whole->imprecise) {
         used += snprintf(text + used, sizeof(text) - (size_t)used,
                          "; rounding alone is off by %.1e", whole->spread);
@@ -370,9 +441,8 @@ static sx_code verify_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed,
     if (v->with_whole && v->replaced) {
         (void)snprintf(why, sizeof(why), "the emulator ran a part only");
     } else if (v->with_whole) {
-        sxv_reference reference = reference_of(v->pool, v->reference_bytes);
         sxv_whole whole;
-        sx_code code = sxv_whole_compare(v->cx, v->program, sent, &reference, false, &whole);
+        sx_code code = compare_steps(v, sent, &whole);
         *amplifies = whole.spread > AMPLIFIED;
         if (code == SX_LIMIT || code == SX_NOMEM) {
             (void)snprintf(why, sizeof(why), "%.250s", v->cx->error.text);
@@ -381,7 +451,7 @@ static sx_code verify_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed,
             (void)snprintf(why, sizeof(why), "every element is NaN on random inputs");
         } else {
             SX_TRY(code);
-            add_whole(v, &whole);
+            add_whole(v, sent, &whole);
             return SX_OK;
         }
         v->with_whole = false;
@@ -442,6 +512,7 @@ static sx_code verify_program(sxv_verifier *v, const sxr_verify_options *options
         SX_TRY(sxv_bind_random(v, sent, options->seed, false));
         return sxv_each_launch(v, v->visit.launch);
     }
+    SX_TRY(verify_initial(v, sent));
     v->flops = sxv_reference_flops(sent);
     v->flops_max = options->program_flops;
     if (module->symbol_count == 0 && v->flops_max >= 0 && options->fixed_flops > v->flops_max) {
@@ -526,7 +597,8 @@ static sx_code choose_variant(sxv_verifier *v, const sxr_verify_options *options
 
 static sx_code verify_variants(sxv_verifier *v, const sxr_verify_options *options)
 {
-    SX_TRY(refuse_effects(v->cx, v->module));
+    SX_TRY(refuse_loops(v->cx, v->module));
+    SX_TRY(v->visit.launch != NULL ? refuse_state(v->cx, v->module) : SX_OK);
     for (v->variant = 0; v->variant < v->module->variant_count; v->variant++) {
         bool found;
         v->replaced = false;

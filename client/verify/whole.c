@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "core/ir/effect.h"
+
 sx_code sxv_bound_graph(sx_ctx *cx, const sxr_program *program, sx_span text, sx_graph **bound)
 {
     const sx_module *module = sxr_module(program);
@@ -80,6 +82,7 @@ sx_code sxv_precise_bounds(sx_ctx *cx, const sx_graph *graph, const double **bou
 /* ---- the comparison ---- */
 typedef struct {
     const sxr_program *program;
+    const sx_graph *graph;
     const double *precise; /* of each node of the program without composite operations */
     bool wide;
     bool unknown; /* the rounded elements do not tell */
@@ -102,12 +105,67 @@ static sx_code memory_of(sx_ctx *cx, const sxr_program *program, sx_module_place
     return SX_OK;
 }
 
+/* What the run read of a parameter that a run may overwrite: the version from before it. */
+static sx_code old_version(sx_ctx *cx, const comparing *c, const sx_kept *kept, sx_span name,
+                           const sx_type *type, sx_span *raw)
+{
+    size_t size = (size_t)sx_tensor_elements(type) * sx_dtype_bytes(type->dtype);
+    bool state = kept->role == SX_KEEP_STATE;
+    uint32_t tensor = sxr_find(c->program, state ? SX_TENSOR_STATE : SX_TENSOR_INPUT, name);
+    if (tensor == UINT32_MAX || sxr_size(c->program, tensor) != size) {
+        return SX_FAIL(cx, SX_CORRUPT,
+                       "module: parameter %.*s of the program has no %s of %zu bytes",
+                       (int)name.len, (const char *)name.ptr, state ? "state" : "input", size);
+    }
+    raw->ptr = sxr_remembered(c->program, tensor);
+    raw->len = size;
+    return raw->ptr != NULL ? SX_OK
+                            : SX_FAIL(cx, SX_USAGE,
+                                      "what the run overwrote of %.*s is not remembered: a "
+                                      "comparison needs it",
+                                      (int)name.len, (const char *)name.ptr);
+}
+
 static sx_code give_parameter(sx_ctx *cx, void *self, const sx_attr *attr, const sx_type *type,
                               sx_span *raw)
 {
     const comparing *c = self;
+    const sx_effects *e = c->graph->effects;
+    for (uint32_t i = 0; e != NULL && i < e->kept_count; i++) {
+        const sx_kept *kept = &e->kept[i];
+        const sx_node *node = sx_graph_node(c->graph, (sx_node_id){kept->node});
+        bool written =
+            kept->role == SX_KEEP_STATE || sx_graph_version(c->graph, kept->node) != SX_NOWHERE;
+        if (written && sx_span_equal(sx_graph_attr(c->graph, node)->name, attr->name)) {
+            return old_version(cx, c, kept, attr->name, type, raw);
+        }
+    }
     return memory_of(cx, c->program, attr->weight ? SX_TENSOR_WEIGHT : SX_TENSOR_INPUT, attr->name,
                      type, raw);
+}
+
+/* The elements that the run gave an output: in memory of its own, or as the new version of a state. */
+static sx_code new_version(sx_ctx *cx, const comparing *c, sx_span name, const sx_type *type,
+                           sx_span *memory)
+{
+    uint32_t k = 0;
+    while (k < c->graph->output_count && !sx_span_equal(c->graph->output[k].name, name)) {
+        k++;
+    }
+    uint32_t into = k < c->graph->output_count ? sx_graph_into(c->graph, k) : SX_NOWHERE;
+    if (into == SX_NOWHERE || sx_graph_role(c->graph, into) != SX_KEEP_STATE) {
+        return memory_of(cx, c->program, SX_TENSOR_OUTPUT, name, type, memory);
+    }
+    size_t size = (size_t)sx_tensor_elements(type) * sx_dtype_bytes(type->dtype);
+    const sx_attr *attr = sx_graph_attr(c->graph, &c->graph->node[into]);
+    uint32_t tensor = sxr_find(c->program, SX_TENSOR_STATE, attr->name);
+    uint8_t *now = sx_alloc(cx, size);
+    if (tensor == UINT32_MAX) {
+        return SX_FAIL(cx, SX_CORRUPT, "module: no state %.*s", (int)attr->name.len,
+                       (const char *)attr->name.ptr);
+    }
+    *memory = (sx_span){now, size};
+    return now != NULL ? sxr_state_read(cx, c->program, tensor, now, size) : cx->error.code;
 }
 
 static sx_code take_output(sx_ctx *cx, void *self, const sx_output *output, const sxv_pair *pair)
@@ -116,7 +174,7 @@ static sx_code take_output(sx_ctx *cx, void *self, const sx_output *output, cons
     sxv_whole *whole = c->whole;
     sx_span memory = {0};
     sxv_comparison got;
-    SX_TRY(memory_of(cx, c->program, SX_TENSOR_OUTPUT, output->name, pair->type, &memory));
+    SX_TRY(new_version(cx, c, output->name, pair->type, &memory));
     sxv_compare(pair, memory.ptr, c->wide, &got);
     if (got.verdict == SXV_UNKNOWN) {
         c->unknown = true;
@@ -148,7 +206,7 @@ static sx_code compare(sx_ctx *cx, const sxr_program *program, const sx_graph *g
                        const sxv_reference *reference, bool wide, sxv_whole *whole, bool *unknown)
 {
     *whole = (sxv_whole){0};
-    comparing c = {.program = program, .wide = wide, .whole = whole};
+    comparing c = {.program = program, .graph = graph, .wide = wide, .whole = whole};
     *unknown = false;
     const sx_graph *expanded; /* as the reference does, which names outputs by nodes of it */
     SX_TRY(sx_graph_expand(cx, graph, &expanded));
@@ -157,6 +215,21 @@ static sx_code compare(sx_ctx *cx, const sxr_program *program, const sx_graph *g
     sx_code code = sxv_reference_run(cx, reference, graph, &reader);
     *unknown = c.unknown;
     return code;
+}
+
+void sxv_whole_add(sxv_whole *whole, const sxv_whole *more)
+{
+    SX_ASSERT(more->finite <= more->points && more->nan <= more->points);
+    whole->points += more->points;
+    whole->finite += more->finite;
+    whole->nan += more->nan;
+    whole->wrong += more->wrong;
+    whole->imprecise = whole->imprecise || more->imprecise;
+    whole->spread = fmax(whole->spread, more->spread);
+    if (more->error * whole->bound >= whole->error * more->bound) {
+        whole->error = more->error;
+        whole->bound = more->bound;
+    }
 }
 
 /* Mostly the rounded reference tells that all is right. Where it does not, both are computed. */

@@ -26,6 +26,8 @@ typedef struct {
     /* What rounding alone does to the program: the largest spread of all outputs. */
     double spread;
 } sxv_whole;
+/* Takes the comparison of another run to it. */
+void sxv_whole_add(sxv_whole *whole, const sxv_whole *more);
 /* NaN agrees with NaN whatever the code does: is there nothing else? */
 static inline bool sxv_whole_says_nothing(const sxv_whole *whole)
 {

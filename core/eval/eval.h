@@ -46,6 +46,16 @@ bool sx_pair_equal(uint64_t x, uint64_t y);
 sx_code sx_graph_eval(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode,
                       const sx_tensor *argument, uint32_t argument_count, sx_tensor *result,
                       uint32_t result_count);
+/* steps.c: `steps` runs of a static program that keeps state, each on the state that the one before left. An argument
+ * that is state may have no data: it begins with its initial value. Behind the call arguments that are state are what
+ * the last run left, and `result` are its results; without a step neither is written but for initial values. Other
+ * arguments are the same in each run, donated ones too. */
+sx_code sx_graph_eval_steps(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode, uint32_t steps,
+                            sx_tensor *argument, uint32_t argument_count, sx_tensor *result,
+                            uint32_t result_count);
+/* The first value of a parameter that is state. */
+sx_code sx_state_initial(sx_ctx *cx, const sx_graph *graph, uint32_t node, sx_eval_mode mode,
+                         sx_tensor *tensor);
 /* One node of a static graph, inputs given; the same rules. */
 sx_code sx_node_eval(sx_ctx *cx, sx_op op, const sx_attr *attr, sx_eval_mode mode,
                      const sx_tensor *input, uint32_t input_count, const sx_type *type,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/ir/check.h"
+#include "core/ir/effect.h"
 #include "core/ir/fused.h"
 #include "core/ir/program.h"
 #include "core/ir/shard.h"
@@ -119,5 +120,6 @@ sx_code sx_graph_bind(sx_ctx *cx, const sx_graph *graph, const sx_binding *bindi
         SX_TRY(sx_graph_add_output(cx, out, graph->output[i].name, graph->output[i].node));
     }
     *bound = out;
+    SX_TRY(sx_effects_copy(cx, graph, NULL, out));
     return sx_sharding_copy(cx, graph, NULL, out);
 }

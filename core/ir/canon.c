@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/ir/check.h"
+#include "core/ir/effect.h"
 #include "core/ir/origin.h"
 #include "core/ir/program.h"
 #include "core/ir/shard.h"
@@ -178,6 +179,7 @@ static sx_code make_canonical(canon *c)
         SX_TRY(sx_graph_add_output(c->cx, c->to,
                                    c->program ? sx_span_of(name) : graph->output[i].name, node));
     }
+    SX_TRY(sx_effects_copy(c->cx, graph, c->image, c->to));
     return sx_sharding_copy(c->cx, graph, c->image, c->to);
 }
 

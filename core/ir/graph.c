@@ -1,4 +1,5 @@
 #include "core/ir/check.h"
+#include "core/ir/effect.h"
 #include "core/ir/num.h"
 #include "core/ir/program.h"
 #include "core/ir/shard.h"
@@ -299,6 +300,7 @@ sx_code sx_graph_check(sx_ctx *cx, const sx_graph *graph)
             }
         }
     }
+    SX_TRY(sx_effects_check(cx, graph));
     return sx_sharding_check(cx, graph);
 }
 

@@ -257,6 +257,7 @@ typedef struct sx_graph {
     uint32_t output_count, output_capacity;
     sx_attr_table *attrs;         /* may be shared between graphs of one ctx */
     struct sx_sharding *sharding; /* on a mesh of devices (shard.h); NULL: nothing is said */
+    struct sx_effects *effects;   /* state, donated inputs (effect.h); NULL: there are none */
     struct sx_origins *origins; /* names of the user's for its nodes (origin.h); NULL: not known */
 } sx_graph;
 #define SX_NODES_MAX 1000000u

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/ir/check.h"
+#include "core/ir/effect.h"
 #include "core/ir/origin.h"
 #include "core/ir/program.h"
 
@@ -201,6 +202,49 @@ static sx_code parse_demand(parser *p)
     return SX_OK;
 }
 
+/* state = 0, or donated, behind the type of a parameter; or nothing */
+static sx_code parse_role(parser *p, sx_node_id id)
+{
+    sx_lexer *lex = &p->lex;
+    sx_token at = lex->token;
+    bool state = sx_lex_is_word(lex, "state");
+    sx_span initial = {0};
+    if (!state && !sx_lex_is_word(lex, "donated")) {
+        return SX_OK;
+    }
+    const sx_node *node = &p->graph->node[id.i];
+    if (node->op != SX_OP_PARAMETER) {
+        return sx_lex_fail(lex, SX_INPUT, "what is no parameter cannot be %s",
+                           state ? "state" : "donated");
+    }
+    SX_TRY(sx_lex_next(lex));
+    bool given = false;
+    SX_TRY(state ? sx_lex_accept(lex, '=', &given) : SX_OK);
+    SX_TRY(given ? sx_parse_data(lex, &node->type, &initial) : SX_OK);
+    if (sx_graph_keep(lex->cx, p->graph, id, state ? SX_KEEP_STATE : SX_KEEP_DONATED, initial) !=
+        SX_OK) {
+        return sx_fail_in(lex->cx, "line %u:%u", at.line, at.column);
+    }
+    return SX_OK;
+}
+
+/* into "cache" behind the name of an output, or nothing */
+static sx_code parse_into(parser *p)
+{
+    sx_lexer *lex = &p->lex;
+    sx_token at = lex->token;
+    sx_span parameter;
+    if (!sx_lex_is_word(lex, "into")) {
+        return SX_OK;
+    }
+    SX_TRY(sx_lex_next(lex));
+    SX_TRY(sx_lex_string(lex, &parameter));
+    if (sx_graph_put_into(lex->cx, p->graph, p->graph->output_count - 1, parameter) != SX_OK) {
+        return sx_fail_in(lex->cx, "line %u:%u", at.line, at.column);
+    }
+    return SX_OK;
+}
+
 /* A copy in the arena: the text may not live as long as the graph. */
 static sx_code parse_copy(sx_lexer *lex, sx_span *copy)
 {
@@ -298,7 +342,7 @@ static sx_code check_results(parser *p, sx_op op, uint32_t count, const sx_attr 
     return SX_OK;
 }
 
-/* : type, type {placement} from "name" "operator" opset */
+/* : type, type {placement} state = data from "name" "operator" opset */
 static sx_code parse_results(parser *p, const names *n, const sx_token *op_token, sx_op op,
                              sx_attr *attr, const sx_node_id *input, uint32_t input_count,
                              const sx_lexer *data_at)
@@ -326,6 +370,7 @@ static sx_code parse_results(parser *p, const names *n, const sx_token *op_token
         SX_TRY(check_declared(p, &type_token, &type, &p->graph->node[id[i].i].type));
     }
     SX_TRY(parse_placement(p, id[0]));
+    SX_TRY(parse_role(p, id[0]));
     sx_lexer origin = *lex;
     for (uint32_t i = 0; i < n->count; i++) {
         *lex = origin;
@@ -336,7 +381,7 @@ static sx_code parse_results(parser *p, const names *n, const sx_token *op_token
     return SX_OK;
 }
 
-/* %name = op(%a, %b) {attributes} : type {placement} from "name" "operator" opset */
+/* %name = op(%a, %b) {attributes} : type {placement} state = data from "name" "operator" opset */
 static sx_code parse_node(parser *p)
 {
     sx_lexer *lex = &p->lex;
@@ -360,7 +405,7 @@ static sx_code parse_node(parser *p)
     return parse_results(p, &n, &op_token, op, &attr, input, input_count, &data);
 }
 
-/* return %a as "y", %b as "z" */
+/* return %a as "y", %b as "z" into "cache" */
 static sx_code parse_return(parser *p)
 {
     SX_TRY(sx_lex_word(&p->lex, "return"));
@@ -375,6 +420,7 @@ static sx_code parse_return(parser *p)
         if (sx_graph_add_output(p->lex.cx, p->graph, name, node) != SX_OK) {
             return sx_fail_in(p->lex.cx, "line %u:%u", at.line, at.column);
         }
+        SX_TRY(parse_into(p));
         SX_TRY(parse_demand(p));
         SX_TRY(sx_lex_accept(&p->lex, ',', &more));
     }

@@ -1,4 +1,5 @@
 #include "core/ir/check.h"
+#include "core/ir/effect.h"
 #include "core/ir/fused.h"
 #include "core/ir/num.h"
 #include "core/ir/origin.h"
@@ -305,6 +306,34 @@ void sx_attr_print(const sx_attr *attr, const sx_symbol *symbols, uint32_t symbo
     sx_buf_put_text(out, first ? "" : "}");
 }
 
+/* " state = 0", " donated", or nothing */
+static void print_role(const sx_graph *graph, uint32_t index, sx_buf *out)
+{
+    const sx_kept *kept = sx_graph_kept(graph, index);
+    if (kept != NULL && kept->role == SX_KEEP_STATE) {
+        sx_buf_put_text(out, " state = ");
+        print_data(graph->node[index].type.dtype, kept->initial, out);
+    } else if (kept != NULL) {
+        sx_buf_put_text(out, " donated");
+    }
+}
+
+static void print_output(const sx_graph *graph, uint32_t index, sx_buf *out)
+{
+    sx_buf_print(out, "%%%u as ", graph->output[index].node.i);
+    print_quoted(graph->output[index].name, out);
+    uint32_t into = sx_graph_into(graph, index);
+    if (into != SX_NOWHERE) {
+        sx_buf_put_text(out, " into ");
+        print_quoted(sx_graph_attr(graph, &graph->node[into])->name, out);
+    }
+    const sx_places *wanted = sx_graph_wanted(graph, index);
+    if (wanted != NULL) {
+        sx_buf_put_u8(out, ' ');
+        sx_places_print(graph->sharding, wanted, out);
+    }
+}
+
 static bool same_origin(const sx_origin *a, const sx_origin *b)
 {
     return a == b || (a != NULL && b != NULL && sx_span_equal(a->name, b->name) &&
@@ -366,6 +395,7 @@ static void print_node(const sx_graph *graph, uint32_t index, uint32_t count, sx
         sx_buf_put_u8(out, ' ');
         sx_places_print(graph->sharding, &places, out);
     }
+    print_role(graph, index, out);
     const sx_origin *origin = sx_origin_find(graph->origins, index);
     if (origin != NULL) {
         sx_buf_put_text(out, " from ");
@@ -386,13 +416,8 @@ static void print_inside(const sx_graph *graph, sx_buf *text)
         print_node(graph, i, count, text);
     }
     for (uint32_t i = 0; i < graph->output_count; i++) {
-        sx_buf_print(text, "%s%%%u as ", i == 0 ? "    return " : ", ", graph->output[i].node.i);
-        print_quoted(graph->output[i].name, text);
-        const sx_places *wanted = sx_graph_wanted(graph, i);
-        if (wanted != NULL) {
-            sx_buf_put_u8(text, ' ');
-            sx_places_print(graph->sharding, wanted, text);
-        }
+        sx_buf_put_text(text, i == 0 ? "    return " : ", ");
+        print_output(graph, i, text);
     }
     sx_buf_put_u8(text, '\n');
 }

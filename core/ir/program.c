@@ -78,6 +78,9 @@ static sx_code measure(sx_ctx *cx, const sx_graph *graph, sx_program *program)
     if (graph->sharding != NULL) {
         return SX_FAIL(cx, SX_INPUT, "a program inside has a mesh");
     }
+    if (graph->effects != NULL) {
+        return SX_FAIL(cx, SX_INPUT, "a program inside has a parameter that is state or donated");
+    }
     if (program->depth > SX_PROGRAM_DEPTH_MAX || nodes > SX_PROGRAM_NODES_MAX ||
         program->parameter_count > SX_INPUTS_MAX || graph->output_count > SX_PROGRAM_RESULTS_MAX) {
         return SX_FAIL(cx, SX_LIMIT,

@@ -575,6 +575,7 @@ static sx_code put_program(sx_ctx *cx, const char *name, const sx_graph *graph, 
     sx_buf_init(&program, SX_TEXT_BYTES_MAX);
     sx_graph plain = *graph;
     plain.sharding = NULL; /* no part of what it computes */
+    plain.effects = NULL;
     sx_code code = sx_graph_print(cx, &plain, &program);
     code = code == SX_OK ? sx_buf_check(cx, &program, name) : code;
     sx_buf_print(text, "%s %zu\n", name, program.len);

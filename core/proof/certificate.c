@@ -223,6 +223,7 @@ static sx_code put_program(sx_ctx *cx, const char *name, const sx_graph *graph, 
     sx_buf_init(&program, SX_TEXT_BYTES_MAX);
     sx_graph plain = *graph;
     plain.sharding = NULL; /* no part of what it computes */
+    plain.effects = NULL;
     sx_code code = sx_graph_print(cx, &plain, &program);
     sx_buf_print(text, "%s %zu\n", name, program.len);
     sx_buf_put_span(text, sx_buf_span(&program));

@@ -24,8 +24,9 @@ static sx_code same_program(sxc_cli *cli, sxc_option option, const sx_graph *gra
     sx_graph *canonical;
     code = code == SX_OK ? sx_graph_canon(cli->cx, source.graph, &canonical) : code;
     if (code == SX_OK) {
-        canonical->sharding =
-            NULL; /* certificates leave it out: no part of what a program computes */
+        /* certificates leave both out: no part of what a program computes */
+        canonical->sharding = NULL;
+        canonical->effects = NULL;
     }
     code = code == SX_OK ? sx_graph_key(cli->cx, canonical, &expected) : code;
     code = code == SX_OK ? sx_graph_key(cli->cx, graph, &key) : code;
