@@ -36,6 +36,7 @@ static uint32_t roundings_of(const sx_node *node)
     case SX_OPCLASS_VIEW:
     case SX_OPCLASS_CONCAT:
     case SX_OPCLASS_GATHER:
+    case SX_OPCLASS_DYNAMIC:
     case SX_OPCLASS_MOVE: return 0;
     case SX_OPCLASS_UNARY:
     case SX_OPCLASS_BINARY:
@@ -46,6 +47,7 @@ static uint32_t roundings_of(const sx_node *node)
     case SX_OPCLASS_DOT:
     case SX_OPCLASS_WINDOW:
     case SX_OPCLASS_CONV:
+    case SX_OPCLASS_SCATTER:
     case SX_OPCLASS_COMPOSITE:
     case SX_OPCLASS_REGION:
     case SX_OPCLASS_FUSED: break;

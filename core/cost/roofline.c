@@ -145,7 +145,8 @@ static void cost_plain(const scope *s, const sx_device *device, sx_op op, const 
     cost->bytes = bytes_of(s, result);
     for (uint32_t k = 0; k < input_count; k++) {
         double read = bytes_of(s, &input[k]);
-        bool partial = op == SX_OP_SLICE || (op == SX_OP_GATHER && k == 0);
+        bool partial =
+            op == SX_OP_SLICE || (k == 0 && (op == SX_OP_GATHER || op == SX_OP_DYNAMIC_SLICE));
         cost->bytes += partial ? fmin(read, bytes_of(s, result)) : read;
     }
     switch (info->op_class) {
@@ -174,10 +175,14 @@ static void cost_plain(const scope *s, const sx_device *device, sx_op op, const 
     case SX_OPCLASS_COMPARE:
     case SX_OPCLASS_SELECT:
     case SX_OPCLASS_CONVERT: cost->flops = elements(s, result) * sx_op_weight(op); break;
+    case SX_OPCLASS_SCATTER: /* every row of x meets every index */
+        cost->flops = elements(s, result) * elements(s, &input[1]);
+        break;
     case SX_OPCLASS_LEAF:
     case SX_OPCLASS_VIEW:
     case SX_OPCLASS_CONCAT:
     case SX_OPCLASS_GATHER:
+    case SX_OPCLASS_DYNAMIC:
     case SX_OPCLASS_MOVE:
     case SX_OPCLASS_REGION:
     case SX_OPCLASS_FUSED: break;

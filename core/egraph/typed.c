@@ -72,8 +72,10 @@ static sx_code type_node(typing *t, uint32_t part, sx_op_class class_, uint32_t 
         bool first_of_two = compares && k == 0;
         if (selects && k == 0) {
             SX_TRY(admit(t, child, BOOL, name));
-        } else if (class_ == SX_OPCLASS_GATHER && k == 1) {
+        } else if (k == 1 && (class_ == SX_OPCLASS_GATHER || class_ == SX_OPCLASS_SCATTER)) {
             SX_TRY(admit(t, child, INTEGER, name));
+        } else if (class_ == SX_OPCLASS_DYNAMIC && k > 0) {
+            continue; /* an update or a start: the operation alone says which */
         } else if (class_ != SX_OPCLASS_CONVERT && !first_of_two) {
             SX_TRY(join(t, compares ? variable_of(t, p->child[0]) : self, child, name));
         }

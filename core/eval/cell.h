@@ -103,6 +103,13 @@ sx_code sx_eval_inside(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode,
 sx_code sx_eval_region(sx_ctx *cx, sx_op op, const sx_attr *attr, sx_eval_mode mode,
                        const sx_tensor *input, uint32_t input_count, uint64_t wanted,
                        sx_tensor *result);
+/* index.c; the same. */
+sx_code sx_eval_scatter(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_tensor *input,
+                        sx_tensor *result);
+sx_code sx_eval_dynamic_slice(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode,
+                              const sx_tensor *input, sx_tensor *result);
+sx_code sx_eval_dynamic_update(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode,
+                               const sx_tensor *input, sx_tensor *result);
 sx_code sx_eval_fused(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_tensor *input,
                       uint32_t input_count, const sx_type *type, sx_tensor *result);
 #endif

@@ -218,6 +218,11 @@ static sx_code eval_primitive(const eval *e)
     case SX_OPCLASS_REDUCE: return eval_reduce(e);
     case SX_OPCLASS_DOT: return sx_eval_dot(e->cx, e->attr, e->mode, e->input, e->type, e->result);
     case SX_OPCLASS_GATHER: return eval_gather(e);
+    case SX_OPCLASS_SCATTER: return sx_eval_scatter(e->cx, e->attr, e->mode, e->input, e->result);
+    case SX_OPCLASS_DYNAMIC:
+        return e->op == SX_OP_DYNAMIC_SLICE
+                   ? sx_eval_dynamic_slice(e->cx, e->attr, e->mode, e->input, e->result)
+                   : sx_eval_dynamic_update(e->cx, e->attr, e->mode, e->input, e->result);
     case SX_OPCLASS_MOVE:
         return e->op == SX_OP_REVERSE ? sx_eval_reverse(e->cx, e->attr, e->input, e->result)
                                       : sx_eval_pad(e->cx, e->attr, e->input, e->result);

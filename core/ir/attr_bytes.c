@@ -166,7 +166,7 @@ static void take_float(reader *r, double *value)
 
 static void take_reducer(reader *r, sx_reducer *reducer)
 {
-    *reducer = (sx_reducer)take_below(r, SX_REDUCER_COUNT);
+    *reducer = (sx_reducer)take_below(r, SX_REPLACE + 1);
 }
 
 static void take_direction(reader *r, sx_direction *direction)

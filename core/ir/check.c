@@ -178,6 +178,20 @@ sx_code sx_check_dims(const sx_infer *in, const sx_ints *dims, sx_attr_field fie
     return SX_OK;
 }
 
+sx_code sx_check_reducer(const sx_infer *in, sx_dtype dtype, bool sets)
+{
+    sx_reducer reducer = in->attr->reducer;
+    if (reducer == SX_REPLACE && !sets) {
+        return SX_FAIL(in->cx, SX_INPUT, "%s: reducer set; takes add, multiply, maximum, minimum",
+                       in->name);
+    }
+    if (dtype == SX_BOOL && (reducer == SX_MAX || reducer == SX_MIN)) {
+        return SX_FAIL(in->cx, SX_INPUT, "%s: %s of bool; takes floats, integers", in->name,
+                       sx_reducer_name(reducer));
+    }
+    return SX_OK;
+}
+
 /* ---- element by element ---- */
 
 #define F (1u << SX_CLASS_FLOAT)
@@ -395,7 +409,7 @@ static sx_code check_signature(const sx_infer *in)
     if (in->attr->field >= (count))                                                        \
         return SX_FAIL(in->cx, SX_INPUT, "%s: %s number %u, at most %d", in->name, #field, \
                        (unsigned)in->attr->field, (count)-1);
-#define CHECK_REDUCER(field) CHECK_ENUM(field, SX_REDUCER_COUNT)
+#define CHECK_REDUCER(field) CHECK_ENUM(field, SX_REPLACE + 1)
 #define CHECK_DIRECTION(field) CHECK_ENUM(field, SX_DIRECTION_COUNT)
 #define CHECK_TYPE(field)
 #define CHECK_BYTES(field)
@@ -437,6 +451,10 @@ static sx_code dispatch(const sx_infer *in)
     case SX_OPCLASS_REDUCE: return sx_infer_reduce(in);
     case SX_OPCLASS_DOT: return sx_infer_dot_general(in);
     case SX_OPCLASS_GATHER: return sx_infer_gather(in);
+    case SX_OPCLASS_SCATTER: return sx_infer_scatter(in);
+    case SX_OPCLASS_DYNAMIC:
+        return in->op == SX_OP_DYNAMIC_SLICE ? sx_infer_dynamic_slice(in)
+                                             : sx_infer_dynamic_update_slice(in);
     case SX_OPCLASS_MOVE: return in->op == SX_OP_REVERSE ? sx_infer_reverse(in) : sx_infer_pad(in);
     case SX_OPCLASS_WINDOW: return sx_infer_reduce_window(in);
     case SX_OPCLASS_CONV: return sx_infer_convolution(in);

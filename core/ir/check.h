@@ -33,6 +33,8 @@ sx_code sx_check_type(const sx_infer *in, const sx_type *type, const char *what)
 sx_code sx_check_like_first(const sx_infer *in, uint32_t k);
 /* attr.axis is one of `rank` dimensions. */
 sx_code sx_check_axis(const sx_infer *in, uint32_t rank);
+/* attr.reducer is one that combines elements of type `dtype`; `set` only where `sets`. */
+sx_code sx_check_reducer(const sx_infer *in, sx_dtype dtype, bool sets);
 /* A list of dimension numbers below `rank`, none twice; strictly ascending where asked. */
 sx_code sx_check_dims(const sx_infer *in, const sx_ints *dims, sx_attr_field field, uint32_t rank,
                       bool ascending);
@@ -45,6 +47,10 @@ sx_code sx_infer_concatenate(const sx_infer *in);
 sx_code sx_infer_reduce(const sx_infer *in);
 sx_code sx_infer_dot_general(const sx_infer *in);
 sx_code sx_infer_gather(const sx_infer *in);
+/* check_index.c */
+sx_code sx_infer_scatter(const sx_infer *in);
+sx_code sx_infer_dynamic_slice(const sx_infer *in);
+sx_code sx_infer_dynamic_update_slice(const sx_infer *in);
 /* check_window.c */
 sx_code sx_infer_reverse(const sx_infer *in);
 sx_code sx_infer_pad(const sx_infer *in);

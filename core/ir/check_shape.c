@@ -213,11 +213,7 @@ sx_code sx_infer_reduce(const sx_infer *in)
         return SX_FAIL(in->cx, SX_INPUT, "%s: dims is empty, at least 1 dimension", in->name);
     }
     SX_TRY(sx_check_dims(in, dims, SX_ATTR_dims, from->rank, true));
-    sx_reducer reducer = in->attr->reducer;
-    if (from->dtype == SX_BOOL && reducer != SX_SUM && reducer != SX_PRODUCT) {
-        return SX_FAIL(in->cx, SX_INPUT, "%s: %s of bool; takes floats, integers", in->name,
-                       sx_reducer_name(reducer));
-    }
+    SX_TRY(sx_check_reducer(in, from->dtype, false));
     *in->result = (sx_type){.dtype = from->dtype};
     uint32_t next = 0;
     for (uint32_t i = 0; i < from->rank; i++) {

@@ -120,14 +120,10 @@ static sx_code check_sliding(const sx_infer *in, uint32_t count)
 sx_code sx_infer_reduce_window(const sx_infer *in)
 {
     const sx_type *x = &in->input[0];
-    sx_reducer reducer = in->attr->reducer;
     if (x->rank == 0) {
         return SX_FAIL(in->cx, SX_INPUT, "%s: operand 0 has rank 0, at least 1", in->name);
     }
-    if (x->dtype == SX_BOOL && reducer != SX_SUM && reducer != SX_PRODUCT) {
-        return SX_FAIL(in->cx, SX_INPUT, "%s: %s of bool; takes floats, integers", in->name,
-                       sx_reducer_name(reducer));
-    }
+    SX_TRY(sx_check_reducer(in, x->dtype, false));
     SX_TRY(check_sliding(in, x->rank));
     SX_TRY(check_list(in, &in->attr->window, SX_ATTR_window, x->rank, 1));
     *in->result = *x;

@@ -87,8 +87,11 @@ typedef enum {
     SX_PRODUCT,
     SX_MAX,
     SX_MIN,
-    SX_REDUCER_COUNT
-} sx_reducer; /* text: add multiply maximum minimum */
+    /* How many of them reductions have. */
+    SX_REDUCER_COUNT,
+    /* Of scatter alone: an update takes the place of what was there. */
+    SX_REPLACE = SX_REDUCER_COUNT
+} sx_reducer; /* text: add multiply maximum minimum set */
 typedef enum { SX_EQ, SX_NE, SX_LT, SX_LE, SX_GT, SX_GE, SX_DIRECTION_COUNT } sx_direction;
 typedef struct sx_body sx_body;       /* core/ir/fused.h */
 typedef struct sx_program sx_program; /* core/ir/program.h */
@@ -185,6 +188,8 @@ typedef enum {
     SX_OPCLASS_REDUCE,
     SX_OPCLASS_DOT,
     SX_OPCLASS_GATHER,
+    SX_OPCLASS_SCATTER,
+    SX_OPCLASS_DYNAMIC,
     SX_OPCLASS_MOVE,
     SX_OPCLASS_WINDOW,
     SX_OPCLASS_CONV,

@@ -28,8 +28,11 @@ static const sx_attr_info attr_table[SX_ATTR_COUNT] = {
 };
 _Static_assert(SX_ATTR_COUNT <= 64, "sets of attributes are uint64_t");
 
-static const char *const reducer_name[SX_REDUCER_COUNT] = {
-    [SX_SUM] = "add", [SX_PRODUCT] = "multiply", [SX_MAX] = "maximum", [SX_MIN] = "minimum"};
+static const char *const reducer_name[SX_REPLACE + 1] = {[SX_SUM] = "add",
+                                                         [SX_PRODUCT] = "multiply",
+                                                         [SX_MAX] = "maximum",
+                                                         [SX_MIN] = "minimum",
+                                                         [SX_REPLACE] = "set"};
 
 static const char *const direction_name[SX_DIRECTION_COUNT] = {
     [SX_EQ] = "eq", [SX_NE] = "ne", [SX_LT] = "lt", [SX_LE] = "le", [SX_GT] = "gt", [SX_GE] = "ge"};
@@ -70,13 +73,13 @@ bool sx_attr_field_parse(sx_span name, sx_attr_field *field)
 
 const char *sx_reducer_name(sx_reducer reducer)
 {
-    SX_ASSERT(reducer < SX_REDUCER_COUNT);
+    SX_ASSERT(reducer <= SX_REPLACE);
     return reducer_name[reducer];
 }
 
 bool sx_reducer_parse(sx_span name, sx_reducer *reducer)
 {
-    for (uint32_t i = 0; i < SX_REDUCER_COUNT; i++) {
+    for (uint32_t i = 0; i <= SX_REPLACE; i++) {
         if (sx_span_is(name, reducer_name[i])) {
             *reducer = (sx_reducer)i;
             return true;

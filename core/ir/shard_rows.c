@@ -391,7 +391,7 @@ static sx_shard_place partial_of(sx_reducer reducer)
     case SX_MAX: return SX_PLACE_MAX;
     case SX_MIN: return SX_PLACE_MIN;
     case SX_PRODUCT:
-    case SX_REDUCER_COUNT: break;
+    case SX_REPLACE: break;
     }
     return SX_PLACE_R;
 }
@@ -410,6 +410,47 @@ static void list_reduce(lister *l)
     }
     if (partial != SX_PLACE_R) {
         put_one(l, partial, partial);
+    }
+}
+
+/* A partial value of x and of the updates is one of the result where combining them is: with `set` any, with the
+ * other reducers their own; factors are whole. Updates that are cut leave a partial value of the whole. */
+static void list_scatter(lister *l)
+{
+    const sx_shard_op *op = l->op;
+    uint32_t axis = (uint32_t)op->attr->axis;
+    uint32_t inner = op->operand[1].rank;
+    sx_shard_place partial = partial_of(op->attr->reducer);
+    for (uint32_t d = 0; d < op->operand[0].rank; d++) {
+        if (d != axis) {
+            uint32_t of_update = d < axis ? d : d - 1 + inner;
+            put_three(l, (sx_shard_place)d, SX_PLACE_R, (sx_shard_place)of_update,
+                      (sx_shard_place)d);
+        }
+    }
+    if (op->attr->reducer == SX_REPLACE) {
+        put_moved(l, 1);
+    } else if (partial == SX_PLACE_R) { /* products: linear in x */
+        put_one(l, SX_PLACE_SUM, SX_PLACE_SUM);
+    } else {
+        put_three(l, partial, SX_PLACE_R, partial, partial);
+        for (uint32_t d = 0; d < inner; d++) {
+            put_three(l, partial, (sx_shard_place)d, (sx_shard_place)(axis + d), partial);
+        }
+    }
+}
+
+/* What has a start is whole everywhere, and so are the starts. */
+static void list_dynamic(lister *l)
+{
+    const sx_shard_op *op = l->op;
+    bool updates = op->op == SX_OP_DYNAMIC_UPDATE_SLICE;
+    for (uint32_t p = 0; p < SX_PLACE_COUNT; p++) {
+        bool cuts = p < op->operand[0].rank && !has(&op->attr->dims, p);
+        if (cuts || p >= SX_PLACE_SUM) {
+            sx_shard_place place = (sx_shard_place)p;
+            put_three(l, place, updates ? place : SX_PLACE_R, SX_PLACE_R, place);
+        }
     }
 }
 
@@ -567,6 +608,8 @@ void sx_shard_list(const sx_shard_op *op, sx_shard_rows *rows)
     case SX_OPCLASS_VIEW: list_view(&l); break;
     case SX_OPCLASS_CONCAT: list_concatenate(&l); break;
     case SX_OPCLASS_GATHER: list_gather(&l); break;
+    case SX_OPCLASS_SCATTER: list_scatter(&l); break;
+    case SX_OPCLASS_DYNAMIC: list_dynamic(&l); break;
     case SX_OPCLASS_MOVE: list_move(&l); break;
     case SX_OPCLASS_REDUCE: list_reduce(&l); break;
     case SX_OPCLASS_WINDOW: list_window(&l); break;

@@ -103,7 +103,8 @@ static bool all_copy(const sx_tensors *t, uint32_t class_)
     bool all = true;
     for (uint32_t op = sx_bits_first(&ops); op < SX_OP_COUNT; op = sx_bits_next(&ops, op + 1)) {
         sx_op_class c = sx_op_info_of((sx_op)op)->op_class;
-        all = all && (c == SX_OPCLASS_CONCAT || c == SX_OPCLASS_GATHER || c == SX_OPCLASS_MOVE);
+        all = all && (c == SX_OPCLASS_CONCAT || c == SX_OPCLASS_GATHER || c == SX_OPCLASS_MOVE ||
+                      c == SX_OPCLASS_SCATTER || c == SX_OPCLASS_DYNAMIC);
     }
     return all;
 }

@@ -330,6 +330,53 @@ static void draft_gather(gen *g, const sx_type *x, draft *d)
     push(d, node_of(g, &index));
 }
 
+/* Updates of the type that gather would have. */
+static void draft_scatter(gen *g, const sx_type *x, draft *d)
+{
+    static const sx_reducer any[] = {SX_SUM, SX_PRODUCT, SX_MAX, SX_MIN, SX_REPLACE};
+    sx_type updates = {.dtype = x->dtype};
+    draft_gather(g, x, d);
+    sx_type index = g->graph->node[d->input[1].i].type;
+    d->attr.reducer = any[below(g, SX_COUNT(any))];
+    for (uint32_t i = 0; i < x->rank && x->rank - 1 + index.rank <= SX_RANK_MAX; i++) {
+        if (i != (uint32_t)d->attr.axis) {
+            updates.dim[updates.rank++] = x->dim[i];
+            continue;
+        }
+        for (uint32_t k = 0; k < index.rank; k++) {
+            updates.dim[updates.rank++] = index.dim[k];
+        }
+    }
+    push(d, node_of(g, &updates));
+}
+
+/* A start for some dimensions, and sizes or an update that fit. */
+static void draft_dynamic(gen *g, sx_op op, const sx_type *x, draft *d)
+{
+    sx_attr *a = &d->attr;
+    sx_type box = *x;
+    sx_type start = {.dtype = chance(g, 2) ? SX_I64 : SX_I32};
+    for (uint32_t i = 0; i < x->rank; i++) {
+        if (!chance(g, 2)) {
+            continue;
+        }
+        sx_dim extent = x->dim[i];
+        bool constant = sx_dim_is_constant(extent);
+        int64_t least = extent.scale * (constant ? 1 : g->graph->symbol[extent.symbol].low);
+        box.dim[i] = sx_dim_of(1 + below(g, (uint64_t)least));
+        a->sizes.v[a->sizes.count++] = box.dim[i].scale;
+        a->dims.v[a->dims.count++] = i;
+    }
+    a->sizes.count = op == SX_OP_DYNAMIC_SLICE ? a->sizes.count : 0;
+    if (op == SX_OP_DYNAMIC_UPDATE_SLICE) {
+        a->sizes = (sx_ints){0};
+        push(d, node_of(g, &box));
+    }
+    for (uint32_t k = 0; k < a->dims.count; k++) {
+        push(d, node_of(g, &start));
+    }
+}
+
 /* Paddings, steps and distances of `count` dimensions. */
 static void draft_sliding(gen *g, uint32_t count, draft *d)
 {
@@ -519,6 +566,8 @@ static bool fill_draft(gen *g, sx_op op, sx_node_id from, draft *d)
     case SX_OPCLASS_REDUCE: draft_reduce(g, &x, d); return true;
     case SX_OPCLASS_DOT: draft_dot(g, &x, d); return true;
     case SX_OPCLASS_GATHER: draft_gather(g, &x, d); return true;
+    case SX_OPCLASS_SCATTER: draft_scatter(g, &x, d); return true;
+    case SX_OPCLASS_DYNAMIC: draft_dynamic(g, op, &x, d); return true;
     case SX_OPCLASS_MOVE: draft_move(g, op, &x, d); return true;
     case SX_OPCLASS_WINDOW: draft_window(g, &x, d); return true;
     case SX_OPCLASS_CONV: draft_convolution(g, &x, d); return true;

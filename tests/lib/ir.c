@@ -267,6 +267,44 @@ static void make_pad(sx_rng *rng, sx_test_op *made)
     }
 }
 
+/* Updates are those that gather would give; indices of a byte reach their extremes. */
+static void make_scatter(sx_rng *rng, sx_test_op *made)
+{
+    const sx_type *x = &made->input[0];
+    sx_type *updates = &made->input[2];
+    static const sx_dtype integers[] = {SX_I64, SX_I32, SX_I16, SX_I8, SX_U8};
+    made->input[1] = sx_test_type(rng, integers[sx_rng_below(rng, SX_COUNT(integers))], 2, 5);
+    *updates = (sx_type){.dtype = x->dtype};
+    made->attr.reducer = (sx_reducer)sx_rng_below(rng, SX_REPLACE + 1);
+    for (uint32_t d = 0; d < x->rank; d++) {
+        bool axis = d == (uint32_t)made->attr.axis;
+        for (uint32_t k = 0; k < (axis ? made->input[1].rank : 1); k++) {
+            updates->dim[updates->rank++] = axis ? made->input[1].dim[k] : x->dim[d];
+        }
+    }
+}
+
+static void make_dynamic(sx_rng *rng, sx_op op, sx_test_op *made)
+{
+    const sx_type *x = &made->input[0];
+    sx_attr *attr = &made->attr;
+    uint32_t first = op == SX_OP_DYNAMIC_UPDATE_SLICE ? 2 : 1;
+    sx_type box = *x;
+    for (uint32_t d = 0; d < x->rank && first + attr->dims.count < SX_TEST_INPUTS_MAX; d++) {
+        if (below(rng, 3) > 0) {
+            int64_t size = 1 + below(rng, (uint32_t)x->dim[d].scale);
+            box.dim[d] = sx_dim_of(size);
+            attr->sizes.v[attr->sizes.count++] = size;
+            attr->dims.v[attr->dims.count++] = d;
+        }
+    }
+    made->input_count = first + attr->dims.count;
+    made->input[1] = box;
+    for (uint32_t k = first; k < made->input_count; k++) {
+        made->input[k] = (sx_type){.dtype = below(rng, 2) == 0 ? SX_I32 : SX_I64};
+    }
+}
+
 static void make_constant(sx_ctx *cx, sx_rng *rng, sx_test_op *made)
 {
     sx_type *type = &made->attr.type;
@@ -298,6 +336,10 @@ static void fill_attributes(sx_ctx *cx, sx_rng *rng, sx_op op, sx_test_op *made)
         attr->dims = some_dims(rng, rank);
     } else if (op == SX_OP_GATHER) {
         made->input[1] = sx_test_type(rng, SX_I32, 2, 3);
+    } else if (op == SX_OP_SCATTER) {
+        make_scatter(rng, made);
+    } else if (op == SX_OP_DYNAMIC_SLICE || op == SX_OP_DYNAMIC_UPDATE_SLICE) {
+        make_dynamic(rng, op, made);
     } else if (op == SX_OP_CONCATENATE) {
         made->input_count = 1 + below(rng, 4);
         for (uint32_t k = 1; k < made->input_count; k++) {

@@ -69,7 +69,9 @@ static bool holds_once(const trial *t, const sx_shard_row *row)
         return false;
     }
     for (uint32_t k = 0; k < op->operand_count; k++) {
-        bool index = op->op == SX_OP_GATHER && k == 1;
+        bool dynamic = op->op == SX_OP_DYNAMIC_SLICE || op->op == SX_OP_DYNAMIC_UPDATE_SLICE;
+        bool index = dynamic ? k >= (op->op == SX_OP_DYNAMIC_SLICE ? 1 : 2)
+                             : k == 1 && (op->op == SX_OP_GATHER || op->op == SX_OP_SCATTER);
         whole[k] = sx_sim_random(t->cx, t->rng, mode, &op->operand[k], !index);
         sx_sim_split(t->cx, t->rng, mode, &whole[k], row->operand[k], size, &split[k]);
     }
@@ -282,6 +284,13 @@ static bool is_degenerate(const trial *t)
         padded = padded || attr->low.v[d] + attr->high.v[d] + attr->interior.v[d] > 0;
     }
     poor = poor || !padded;
+    uint32_t box = t->op.op == SX_OP_DYNAMIC_UPDATE_SLICE ? 1 : t->op.operand_count;
+    bool dynamic = sx_op_info_of(t->op.op)->op_class == SX_OPCLASS_DYNAMIC;
+    for (uint32_t k = 0; dynamic && k < attr->dims.count; k++) { /* no start but 0 */
+        int64_t d = attr->dims.v[k];
+        const sx_type *of = box == 1 ? &t->op.operand[1] : t->op.result;
+        poor = poor || of->dim[d].scale == t->op.operand[0].dim[d].scale;
+    }
     for (uint32_t k = 0; k <= t->op.operand_count; k++) {
         const sx_type *type = k == t->op.operand_count ? t->op.result : &t->op.operand[k];
         for (uint32_t d = 0; d < type->rank; d++) {
@@ -357,6 +366,8 @@ static const struct {
     {SX_OP_SOFTMAX, {SX_PLACE_SUM}, SX_PLACE_SUM},
     {SX_OP_TRANSPOSE, {SX_PLACE_SUM}, SX_PLACE_R},
     {SX_OP_CONCATENATE, {SX_PLACE_MAX, SX_PLACE_MAX}, SX_PLACE_MIN},
+    {SX_OP_SCATTER, {SX_PLACE_SUM, SX_PLACE_SUM, SX_PLACE_R}, SX_PLACE_SUM},
+    {SX_OP_DYNAMIC_SLICE, {SX_PLACE_SUM, SX_PLACE_SUM, SX_PLACE_R}, SX_PLACE_SUM},
 };
 
 static void check_wrong(trial *t, void *self)

@@ -148,6 +148,7 @@ static sx_attr full_attr(const sx_body *body, const sx_program *program)
                     .low = ints,
                     .high = ints,
                     .interior = ints,
+                    .sizes = ints,
                     .window = ints,
                     .dilation = ints,
                     .groups = 4,
@@ -235,6 +236,7 @@ START_TEST(test_every_field_matters)
     v[SX_ATTR_low].low.v[1] = 7;
     v[SX_ATTR_high].high.v[2] = 7;
     v[SX_ATTR_interior].interior.v[0] = 7;
+    v[SX_ATTR_sizes].sizes.v[1] = 7;
     v[SX_ATTR_window].window.v[1] = 7;
     v[SX_ATTR_dilation].dilation.v[1] = 7;
     v[SX_ATTR_groups].groups = 5;
