@@ -67,8 +67,18 @@ static sx_code assemble(sx_ctx *cx, const sx_pipe *pipe, const sx_kernel *kernel
     return pipe->target->assemble(cx, &what, &code->machine_code, code->record);
 }
 
+/* How the bits of a node come about: by the numerics plan of its first candidate for which there is code. Whether an
+ * assembler then takes that code depends on the machine that compiles, and no bit may; so what it refuses is made by
+ * another schedule of the same plan, or not at all. */
+typedef struct {
+    bool known;
+    uint64_t numerics;
+    uint32_t refused; /* how many candidates an assembler did not take */
+} plan_of_node;
+
 /* Checks a kernel and appends its code; nothing is appended on failure. */
-static sx_code emit(sx_ctx *cx, sx_pipe *pipe, const sx_kernel *kernel, bool spills, emitted *code)
+static sx_code emit(sx_ctx *cx, sx_pipe *pipe, const sx_kernel *kernel, bool spills,
+                    plan_of_node *plan, emitted *code)
 {
     size_t before = pipe->image->code.len;
     SX_TRY(sx_kernel_check(cx, kernel));
@@ -77,7 +87,12 @@ static sx_code emit(sx_ctx *cx, sx_pipe *pipe, const sx_kernel *kernel, bool spi
     SX_ASSERT(status != SX_OK || code->entries.entry_count == kernel->part_count);
     code->offset = before;
     code->size = pipe->image->code.len - before;
-    status = status == SX_OK ? assemble(cx, pipe, kernel, code) : status;
+    if (status == SX_OK) {
+        status = assemble(cx, pipe, kernel, code);
+        plan->known = true;
+        plan->numerics = kernel->numerics;
+        plan->refused += status == SX_LIMIT ? 1 : 0;
+    }
     if (status != SX_OK) {
         pipe->image->code.len = before;
     }
@@ -289,7 +304,8 @@ static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_schedu
     uint64_t bytes = (uint64_t)kernel->buffer[count].size;
     SX_ASSERT(kernel->buffer_count == count + 1 && kernel->buffer[count].role == SX_BUFFER_OUT);
     emitted code;
-    SX_TRY(emit(cx, pipe, kernel, false, &code));
+    plan_of_node own = {.refused = 0};
+    SX_TRY(emit(cx, pipe, kernel, false, &own, &code));
     SX_TRY(add_packed(cx, pipe, s, input, other, bytes, packed));
     bool constant = pipe->tensor[*packed].constant;
     uint32_t arg[3] = {s->tensor[input], slices ? s->tensor[other] : *packed, *packed};
@@ -387,25 +403,48 @@ static bool packs(const sx_schedule *schedule)
            (schedule->stage_count > 0 && schedule->stage[0].space == SX_SPACE_MEMORY);
 }
 
-/* Tries one candidate; SX_OK with *accepted false where a guard refuses it (the reason is in `verdict`). Blocks need
+/* The candidate that is taken, and what it was chosen from. */
+typedef struct {
+    bool rhs_constant;
+    sx_search_result search;
+    plan_of_node plan;
+    sx_verdict verdict;
+    bool proven;      /* some candidate was */
+    char slower[240]; /* why a cheaper candidate is not taken; empty: there was none */
+    const sx_search_candidate *candidate;
+    sx_kernel *kernel;
+    emitted code;
+} choice;
+
+/* Tries one candidate; SX_OK with *accepted false where a guard refuses it (the reason is in the verdict). Blocks need
  * not take every kernel, as there are candidates without them. */
-static sx_code try_schedule(sx_ctx *cx, sx_pipe *pipe, const subject *s,
-                            const sx_schedule *schedule, bool spills, sx_verdict *verdict,
-                            sx_kernel **kernel, emitted *code, bool *accepted)
+static sx_code try_schedule(sx_ctx *cx, sx_pipe *pipe, const subject *s, bool spills, choice *c,
+                            bool *accepted)
 {
+    const sx_schedule *schedule = &c->candidate->schedule;
     *accepted = false;
     const sx_lowering what = {
         .kind = SX_LOWER_FUSED, .name = s->name, .schedule = schedule, .analysis = s->analysis};
-    sx_code status = sx_target_lower(cx, pipe->target, &what, kernel);
-    status = status == SX_OK ? judge(cx, pipe, s, schedule, *kernel, verdict) : status;
-    if (status == SX_OK && !verdict->proven) {
+    sx_code status = sx_target_lower(cx, pipe->target, &what, &c->kernel);
+    if (status == SX_OK && c->plan.known && c->kernel->numerics != c->plan.numerics) {
+        return SX_OK; /* it would have other bits */
+    }
+    status = status == SX_OK ? judge(cx, pipe, s, schedule, c->kernel, &c->verdict) : status;
+    if (status == SX_OK && !c->verdict.proven) {
         return SX_OK;
     }
-    status = status == SX_OK ? emit(cx, pipe, *kernel, spills, code) : status;
+    c->proven = c->proven || status == SX_OK;
+    status = status == SX_OK ? emit(cx, pipe, c->kernel, spills, &c->plan, &c->code) : status;
+    if (status == SX_OK && packs(schedule)) {
+        uint32_t packed;
+        status = pack(cx, pipe, s, schedule, &packed);
+        pipe->image->code.len = status == SX_OK ? pipe->image->code.len : c->code.offset;
+        c->plan.refused += status == SX_LIMIT ? 1 : 0;
+    }
     bool other = status == SX_UNIMPLEMENTED && is_of_blocks(schedule);
     if (status == SX_LIMIT ||
         other) { /* too many registers, or no kernel of blocks: the next candidate */
-        (void)snprintf(verdict->text, sizeof(verdict->text), "%.200s", cx->error.text);
+        (void)snprintf(c->verdict.text, sizeof(c->verdict.text), "%.200s", cx->error.text);
         sx_ctx_reset_error(cx);
         return SX_OK;
     }
@@ -413,72 +452,96 @@ static sx_code try_schedule(sx_ctx *cx, sx_pipe *pipe, const subject *s,
     return status;
 }
 
+/* The candidates that were found, best first. */
+static sx_code try_all(sx_ctx *cx, sx_pipe *pipe, const subject *s, bool spills, uint32_t first,
+                       choice *c, bool *accepted)
+{
+    *accepted = false;
+    for (uint32_t i = first; i < c->search.best_count && !*accepted; i++) {
+        c->candidate = &c->search.best[i];
+        SX_TRY(try_schedule(cx, pipe, s, spills, c, accepted));
+        if (!*accepted && c->slower[0] == '\0' && is_of_blocks(&c->candidate->schedule)) {
+            (void)snprintf(c->slower, sizeof(c->slower), "%s", c->verdict.text);
+        }
+    }
+    return SX_OK;
+}
+
+/* Looks for a candidate that can be had. Where an assembler has refused some, smaller ones of their plan are left; then
+ * those of the loop IR, if they have that plan or if no block could be emitted at all, which the node alone decides. */
+static sx_code choose(sx_ctx *cx, sx_pipe *pipe, const subject *s, choice *c)
+{
+    const sx_analysis *a = s->analysis;
+    bool found;
+    SX_TRY(sx_search_first(cx, a, pipe->device, c->rhs_constant, SX_SEARCH_KEEP, &c->search));
+    SX_TRY(try_all(cx, pipe, s, false, 0, c, &found));
+    while (!found && c->plan.refused > 0 && c->search.matrix_count > 0) {
+        SX_TRY(sx_search_smaller(cx, a, pipe->device, &c->search));
+        SX_TRY(try_all(cx, pipe, s, false, 0, c, &found));
+    }
+    if (!found && c->search.more) {
+        uint32_t blocks = c->search.best_count;
+        SX_TRY(sx_search_rest(cx, a, pipe->device, c->rhs_constant, &c->search));
+        SX_TRY(try_all(cx, pipe, s, false, blocks, c, &found));
+    }
+    if (!found && c->plan.refused == 0) { /* none fits its registers: the last resort */
+        SX_TRY(try_all(cx, pipe, s, true, 0, c, &found));
+    }
+    if (found) {
+        return SX_OK;
+    }
+    pipe->unproven = !c->proven;
+    return c->plan.refused > 0
+               ? SX_FAIL(cx, SX_COMPILE,
+                         "kernel %s: the assembler takes none of the %u schedules of its numerics "
+                         "plan; last: %s",
+                         s->name, c->plan.refused, c->verdict.text)
+               : SX_FAIL(cx, SX_COMPILE, "kernel %s: none of %u candidates is usable; last: %s",
+                         s->name, c->search.best_count, c->verdict.text);
+}
+
 static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t result)
 {
     const sx_analysis *a = s->analysis;
-    bool rhs_constant = a->kind == SX_KERNEL_DOT && pipe->tensor[s->tensor[a->rhs]].constant;
-    sx_search_result search;
-    SX_TRY(sx_search_first(cx, a, pipe->device, rhs_constant, SX_SEARCH_KEEP, &search));
-    sx_verdict verdict = {.text = "no candidate"};
-    char slower[sizeof(verdict.text)] = ""; /* why a cheaper candidate is not taken */
-    bool proven = false;
-    for (uint32_t c = 0; c < 2 * search.best_count; c++) {
-        if (c == search.best_count && search.more) { /* no block could be emitted */
-            SX_TRY(sx_search_rest(cx, a, pipe->device, rhs_constant, &search));
-        }
-        const sx_search_candidate *candidate = &search.best[c % search.best_count];
-        bool spills = c >= search.best_count; /* none fits its registers: the last resort */
-        sx_kernel *kernel;
-        emitted code;
-        bool accepted;
-        SX_TRY(try_schedule(cx, pipe, s, &candidate->schedule, spills, &verdict, &kernel, &code,
-                            &accepted));
-        proven = proven || verdict.proven;
-        if (!accepted) {
-            if (slower[0] == '\0' && is_of_blocks(&candidate->schedule)) {
-                (void)snprintf(slower, sizeof(slower), "%s", verdict.text);
-            }
-            continue;
-        }
-        double packing_ns = 0; /* of its own launch */
-        bool slices = has_slices_apart(&candidate->schedule);
-        double floor_ns = slices ? sx_device_move_ns(pipe->device, kernel->bytes) : search.floor_ns;
-        if (packs(&candidate->schedule)) {
-            uint32_t packed;
-            SX_TRY(pack(cx, pipe, s, &candidate->schedule, &packed));
-            bool once = rhs_constant && !slices;
-            packing_ns = once ? 0 : sx_cost_pack(pipe->device, a, &candidate->schedule);
-        }
-        sx_buf plan;
-        sx_buf_init(&plan, 1024);
-        sx_schedule_print(&candidate->schedule, &plan);
-        if (code.entries.spill_count > 0) {
-            sx_buf_print(&plan, ", %u vectors on the stack", code.entries.spill_count);
-        }
-        if (slower[0] != '\0' && !is_of_blocks(&candidate->schedule)) {
-            sx_buf_print(&plan, ", not in blocks: %.120s", slower);
-        }
-        finished done = {
-            .kernel = kernel, .code = &code, .constant = pipe->tensor[result].constant};
-        s->tensor[s->count] = result;
-        done.arg = s->tensor;
-        done.arg_count = s->count + 1;
-        done.record = (sx_module_kernel){.what = describe(pipe, a->body),
-                                         .kind = s->kind,
-                                         .candidates = search.considered,
-                                         .node = s->node,
-                                         .cost_ns = fmax(candidate->cost_ns - packing_ns, floor_ns),
-                                         .floor_ns = floor_ns};
-        sx_buf *strings = &pipe->image->strings;
-        done.record.plan = sx_module_put_text(strings, sx_buf_span(&plan));
-        done.record.verdict = sx_module_put_text(strings, sx_span_of(verdict.text));
-        sx_buf_fini(&plan);
-        SX_ASSERT(done.record.cost_ns >= done.record.floor_ns);
-        return append(cx, pipe, &done);
+    choice *c = SX_NEW(cx, choice);
+    if (c == NULL) {
+        return cx->error.code;
     }
-    pipe->unproven = !proven;
-    return SX_FAIL(cx, SX_COMPILE, "kernel %s: none of %u candidates is usable; last: %s", s->name,
-                   search.best_count, verdict.text);
+    c->rhs_constant = a->kind == SX_KERNEL_DOT && pipe->tensor[s->tensor[a->rhs]].constant;
+    c->verdict = (sx_verdict){.text = "no candidate"};
+    SX_TRY(choose(cx, pipe, s, c));
+    const sx_schedule *schedule = &c->candidate->schedule;
+    bool slices = has_slices_apart(schedule), once = c->rhs_constant && !slices;
+    double floor_ns =
+        slices ? sx_device_move_ns(pipe->device, c->kernel->bytes) : c->search.floor_ns;
+    double packing_ns = /* of its own launch */
+        packs(schedule) && !once ? sx_cost_pack(pipe->device, a, schedule) : 0;
+    sx_buf plan;
+    sx_buf_init(&plan, 1024);
+    sx_schedule_print(schedule, &plan);
+    if (c->code.entries.spill_count > 0) {
+        sx_buf_print(&plan, ", %u vectors on the stack", c->code.entries.spill_count);
+    }
+    if (c->slower[0] != '\0' && !is_of_blocks(schedule)) {
+        sx_buf_print(&plan, ", not in blocks: %.120s", c->slower);
+    }
+    finished done = {
+        .kernel = c->kernel, .code = &c->code, .constant = pipe->tensor[result].constant};
+    s->tensor[s->count] = result;
+    done.arg = s->tensor;
+    done.arg_count = s->count + 1;
+    done.record = (sx_module_kernel){.what = describe(pipe, a->body),
+                                     .kind = s->kind,
+                                     .candidates = c->search.considered,
+                                     .node = s->node,
+                                     .cost_ns = fmax(c->candidate->cost_ns - packing_ns, floor_ns),
+                                     .floor_ns = floor_ns};
+    sx_buf *strings = &pipe->image->strings;
+    done.record.plan = sx_module_put_text(strings, sx_buf_span(&plan));
+    done.record.verdict = sx_module_put_text(strings, sx_span_of(c->verdict.text));
+    sx_buf_fini(&plan);
+    SX_ASSERT(done.record.cost_ns >= done.record.floor_ns);
+    return append(cx, pipe, &done);
 }
 
 #define COPY_PIECE_BYTES \
@@ -521,7 +584,8 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
         return SX_FAIL(cx, SX_COMPILE, "kernel %s: %s", s->name, verdict.text);
     }
     emitted code;
-    SX_TRY(emit(cx, pipe, kernel, false, &code));
+    plan_of_node own = {.refused = 0};
+    SX_TRY(emit(cx, pipe, kernel, false, &own, &code));
     s->tensor[s->count] = result;
     double floor_ns = sx_device_move_ns(pipe->device, kernel->bytes);
     finished done = {.kernel = kernel,

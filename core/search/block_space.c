@@ -88,6 +88,9 @@ static sx_code price_depths(blocks *b)
 {
     sx_search_result *result = b->space->result;
     double before = 0;
+    if (b->space->held_max != 0 && b->t.warp_rows * b->t.warp_columns > b->space->held_max) {
+        return sx_search_drop(b->space, &result->dropped_resources, (uint32_t)SX_COUNT(depths));
+    }
     int64_t sum = b->t.apart ? b->t.slice : b->space->a->extent[SX_ROLE_SUM];
     int64_t stages = sx_ceil_div_i64(sum, b->t.steps);
     for (uint32_t d = 0; d < SX_COUNT(depths); d++) {

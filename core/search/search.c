@@ -275,7 +275,7 @@ static sx_code search_some(sx_ctx *cx, const sx_analysis *a, const sx_device *de
     if (device->target == NULL) {
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "target %s: no code generator", device->name);
     }
-    sx_search_space space = {cx, &of_lanes, a, rhs_constant, result, all};
+    sx_search_space space = {cx, &of_lanes, a, rhs_constant, result, all, 0};
     return search(&space);
 }
 
@@ -290,8 +290,35 @@ sx_code sx_search_rest(sx_ctx *cx, const sx_analysis *a, const sx_device *device
 {
     sx_device of_lanes = *device;
     of_lanes.lanes = sx_device_lanes(device, a->lane_bytes);
-    sx_search_space space = {cx, &of_lanes, a, rhs_constant, result, false};
+    sx_search_space space = {cx, &of_lanes, a, rhs_constant, result, false, 0};
     return result->more ? search_rest(&space) : SX_OK;
+}
+
+sx_code sx_search_smaller(sx_ctx *cx, const sx_analysis *a, const sx_device *device,
+                          sx_search_result *result)
+{
+    const sx_target *target = sx_target_find(NULL, device->target);
+    sx_search_space space = {.cx = cx, .device = device, .a = a, .held_max = INT64_MAX};
+    sx_block_tiles t;
+    SX_ASSERT(result->matrix_count > 0 && result->matrix_count == result->best_count);
+    for (uint32_t i = 0; i < result->best_count && a->kind == SX_KERNEL_DOT; i++) {
+        bool blocks = sx_block_tiles_of(&result->best[i].schedule, &t);
+        SX_ASSERT(blocks);
+        space.held_max = sx_min_i64(space.held_max, t.warp_rows * t.warp_columns / 2);
+    }
+    result->best_count = result->matrix_count = 0;
+    result->more = true;
+    if (a->kind == SX_KERNEL_DOT) { /* warps of an online sum hold the same whatever the schedule */
+        const sx_matrix_instruction *matrix =
+            sx_search_matrix(a, target->matrix, target->matrix_count);
+        sx_search_result smaller;
+        SX_TRY(search_block(&space, matrix, result->keep, &smaller));
+        smaller.considered += result->considered;
+        smaller.matrix_count = smaller.best_count;
+        smaller.more = smaller.best_count < smaller.keep;
+        *result = smaller;
+    }
+    return SX_OK;
 }
 
 sx_code sx_search_kernel(sx_ctx *cx, const sx_analysis *a, const sx_device *device,

@@ -52,6 +52,11 @@ sx_code sx_search_first(sx_ctx *cx, const sx_analysis *analysis, const sx_device
                         bool rhs_constant, uint32_t keep, sx_search_result *result);
 sx_code sx_search_rest(sx_ctx *cx, const sx_analysis *analysis, const sx_device *device,
                        bool rhs_constant, sx_search_result *result);
+/* After the first step: those with the same matrix instruction whose threads hold half as many sums at most as any that
+ * is kept; `result` has them alone, `matrix_count` 0 where there is none. For blocks that the assembler of a machine
+ * does not take: their numerics plan stays. */
+sx_code sx_search_smaller(sx_ctx *cx, const sx_analysis *analysis, const sx_device *device,
+                          sx_search_result *result);
 /* The first step, but every schedule that fits is priced: nothing is dropped because a part of it alone costs too much.
  * It finds the same schedules and takes longer. */
 sx_code sx_search_exhaustive(sx_ctx *cx, const sx_analysis *analysis, const sx_device *device,
