@@ -580,7 +580,8 @@ static void draw_block(state *t, const sx_analysis *a, sx_schedule *s)
     tiles.steps = draw_power(&t->rng, 3, 5);
     tiles.depth = 2 + (uint32_t)sx_rng_below(&t->rng, 3);
     if (matrix != NULL) {
-        matrix += sx_rng_below(&t->rng, matrix->more + 1);
+        bool sliced = sx_matrix_slice(matrix, a->extent[SX_ROLE_SUM]) != 0; /* totals take room */
+        matrix += sx_rng_below(&t->rng, sliced ? (matrix->more + 1) / 2 + 1 : matrix->more + 1);
         tiles.matrix_rows = matrix->rows;
         tiles.matrix_columns = matrix->columns;
         if (matrix->warps > 1) {

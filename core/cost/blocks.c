@@ -129,12 +129,12 @@ uint32_t sx_block_threads(const sx_device *device, const sx_block_tiles *t)
 uint32_t sx_block_registers(const sx_block_problem *p, const sx_block_tiles *t)
 {
     double all;
+    double held = t->slice != 0 && !t->apart ? 2 : 1; /* the slice's sum, and the total */
     if (sx_block_by_engine(t)) {
         double m = (double)t->warp_rows, n = (double)t->warp_columns;
-        all = m * n / (p->device->lanes * SX_GROUP_WARPS) + GROUP_REGISTERS;
+        all = held * m * n / (p->device->lanes * SX_GROUP_WARPS) + GROUP_REGISTERS;
     } else if (t->matrix_rows != 0) {
         double m = (double)t->warp_rows, n = (double)t->warp_columns;
-        double held = t->slice != 0 && !t->apart ? 2 : 1; /* the slice's sum, and the total */
         all = held * m * n / p->device->lanes + (m + n) / 2 + MATRIX_REGISTERS;
     } else {
         double m = t->thread_rows, n = t->thread_columns;

@@ -365,11 +365,11 @@ static void print(const sx_target *target, sx_span code, const char *symbol, sx_
         .columns = 8, .steps = 32, .warps = 1, .numerics = EXACT                       \
     }
 /* How many columns an instruction has does not change how it adds up along k. */
-#define WGMMA(element, TYPE, n, wider)                                               \
-    {                                                                                \
-        .name = "wgmma.m64n" #n "k16." #element, .factor = (TYPE), .sum = SX_F32,    \
-        .rows = SX_GROUP_ROWS, .columns = (n), .steps = 16, .warps = SX_GROUP_WARPS, \
-        .more = (wider), .numerics = "wgmma.k16." #element " of sm_90"               \
+#define WGMMA(element, TYPE, n, wider)                                                             \
+    {                                                                                              \
+        .name = "wgmma.m64n" #n "k16." #element, .factor = (TYPE), .sum = SX_F32,                  \
+        .rows = SX_GROUP_ROWS, .columns = (n), .steps = 16, .warps = SX_GROUP_WARPS,               \
+        .slice_least = SLICE_LEAST, .more = (wider), .numerics = "wgmma.k16." #element " of sm_90" \
     }
 #define WGMMAS(element, TYPE)                                                             \
     WGMMA(element, TYPE, 8, 5), WGMMA(element, TYPE, 16, 4), WGMMA(element, TYPE, 32, 3), \

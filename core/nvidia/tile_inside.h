@@ -99,7 +99,7 @@ sx_code sx_nvidia_begin_math(sx_nvidia_block *k);
 void sx_nvidia_multiply(sx_nvidia_block *k, uint32_t steps);
 /* Adds the sums of a slice to the totals, and begins the next one at 0. */
 void sx_nvidia_end_slice(sx_nvidia_block *k);
-/* Registers for the sums, which are 0. */
+/* Registers for the sums, and for the totals of slices, all of which are 0. */
 sx_code sx_nvidia_make_sums(sx_nvidia_block *k);
 /* SX_PTX_OP_COUNT: it is not emitted. */
 sx_ptx_op sx_nvidia_matrix_op(const sx_matrix_instruction *m);

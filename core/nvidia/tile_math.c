@@ -43,22 +43,6 @@ static sx_code make_factors(sx_nvidia_block *k)
     return SX_OK;
 }
 
-sx_code sx_nvidia_make_sums(sx_nvidia_block *k)
-{
-    bool wide = k->l.kernel->lane_bytes == 8;
-    uint32_t count = sx_layout_count(&k->tile->held, SX_HOME_REGISTER);
-    k->sum = SX_NEW_ARRAY(k->l.cx, sx_ptx_arg, count);
-    if (k->sum == NULL) {
-        return k->l.cx->error.code;
-    }
-    for (uint32_t r = 0; r < count; r++) {
-        k->sum[r] = sx_ptx_register(&k->l.b, wide ? SX_PTX_B64 : SX_PTX_B32);
-        SX_PTX_PUT(&k->l.b, MOV, SX_PTX_M(wide ? SX_PTX_TYPE_B64 : SX_PTX_TYPE_B32), k->sum[r],
-                   sx_ptx_imm(0));
-    }
-    return SX_OK;
-}
-
 static sx_code make_totals(sx_nvidia_block *k)
 {
     uint32_t count = sx_layout_count(&k->tile->held, SX_HOME_REGISTER);
@@ -72,6 +56,22 @@ static sx_code make_totals(sx_nvidia_block *k)
         SX_PTX_PUT(&k->l.b, MOV, SX_PTX_M(SX_PTX_TYPE_B32), k->total[r], sx_ptx_imm(0));
     }
     return SX_OK;
+}
+
+sx_code sx_nvidia_make_sums(sx_nvidia_block *k)
+{
+    bool wide = k->l.kernel->lane_bytes == 8;
+    uint32_t count = sx_layout_count(&k->tile->held, SX_HOME_REGISTER);
+    k->sum = SX_NEW_ARRAY(k->l.cx, sx_ptx_arg, count);
+    if (k->sum == NULL) {
+        return k->l.cx->error.code;
+    }
+    for (uint32_t r = 0; r < count; r++) {
+        k->sum[r] = sx_ptx_register(&k->l.b, wide ? SX_PTX_B64 : SX_PTX_B32);
+        SX_PTX_PUT(&k->l.b, MOV, SX_PTX_M(wide ? SX_PTX_TYPE_B64 : SX_PTX_TYPE_B32), k->sum[r],
+                   sx_ptx_imm(0));
+    }
+    return k->tile->slice != 0 ? make_totals(k) : SX_OK;
 }
 
 void sx_nvidia_end_slice(sx_nvidia_block *k)
@@ -103,8 +103,7 @@ sx_code sx_nvidia_begin_math(sx_nvidia_block *k)
                         k->tile->block_steps / o->group, &k->read[which]);
     }
     SX_TRY(make_factors(k));
-    SX_TRY(sx_nvidia_make_sums(k));
-    return k->tile->slice != 0 ? make_totals(k) : SX_OK;
+    return sx_nvidia_make_sums(k);
 }
 
 /* ---- fused multiply-adds ---- */

@@ -240,17 +240,31 @@ static sx_ptx_arg find_speaker(sx_nvidia_block *k)
     return d;
 }
 
-/* The whole stages. Afterwards the products of the last one are under way, and `before` is its barrier. */
+/* A slice is settled, and added to the totals; then `end` stages will be done at the end of the next one. */
+static void put_slice_end(sx_nvidia_block *k, sx_ptx_arg end)
+{
+    settle(k, 0);
+    sx_nvidia_end_slice(k);
+    SX_PTX_PUT(&k->l.b, ADD, SX_PTX_M(SX_PTX_TYPE_S32), end, end,
+               sx_ptx_imm(k->tile->slice / k->tile->block_steps));
+}
+
+/* The whole stages. Afterwards the products of the last one are under way, or in the totals; `before` is its
+ * barrier. */
 static void put_whole_stages(sx_nvidia_block *k, const place *p, sx_ptx_arg before,
                              sx_ptx_arg speaks, int64_t whole)
 {
     sx_ptx_builder *b = &k->l.b;
-    sx_ptx_arg done = number(k, 0);
+    const sx_tile *tile = k->tile;
+    sx_ptx_arg done = number(k, 0), end = sx_ptx_imm(whole);
     sx_ptx_arg more = sx_ptx_register(b, SX_PTX_PRED), frees = sx_ptx_register(b, SX_PTX_PRED);
     sx_ptx_arg again = sx_ptx_label(b);
+    if (tile->slice != 0) {
+        end = number(k, tile->slice / tile->block_steps);
+    }
     sx_ptx_place(b, again);
     wait_for(k, p, 0);
-    multiply_stage(k, p, k->tile->block_steps);
+    multiply_stage(k, p, tile->block_steps);
     settle(k, 1);
     SX_PTX_PUT(b, SETP_JOIN, SX_PTX_M(SX_PTX_COMPARE_NE, SX_PTX_JOIN_AND, SX_PTX_TYPE_S32), frees,
                done, sx_ptx_imm(0), speaks);
@@ -258,10 +272,16 @@ static void put_whole_stages(sx_nvidia_block *k, const place *p, sx_ptx_arg befo
     SX_PTX_PUT(b, MOV, SX_PTX_M(SX_PTX_TYPE_B32), before, p->barrier);
     next_place(k, p);
     SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_S32), done, done, sx_ptx_imm(1));
-    SX_PTX_PUT(b, SETP, SX_PTX_M(SX_PTX_COMPARE_LT, SX_PTX_TYPE_S32), more, done,
-               sx_ptx_imm(whole));
+    SX_PTX_PUT(b, SETP, SX_PTX_M(SX_PTX_COMPARE_LT, SX_PTX_TYPE_S32), more, done, end);
     sx_ptx_guard(b, more);
     SX_PTX_PUT(b, BRA, SX_PTX_M(0), again);
+    if (tile->slice != 0) {
+        put_slice_end(k, end);
+        SX_PTX_PUT(b, SETP, SX_PTX_M(SX_PTX_COMPARE_LT, SX_PTX_TYPE_S32), more, done,
+                   sx_ptx_imm(whole));
+        sx_ptx_guard(b, more);
+        SX_PTX_PUT(b, BRA, SX_PTX_M(0), again);
+    }
 }
 
 static void put_math(sx_nvidia_block *k)
@@ -285,7 +305,9 @@ static void put_math(sx_nvidia_block *k)
         }
         SX_PTX_PUT(b, MOV, SX_PTX_M(SX_PTX_TYPE_B32), before, p.barrier);
     }
-    settle(k, 0);
+    if (tile->slice == 0) { /* the end of a slice has settled it */
+        settle(k, 0);
+    }
     release(k, before, speaks);
 }
 

@@ -208,6 +208,8 @@ static bool can_launch(const blocks *b, int64_t rows, int64_t columns)
 #define GROUPS_MAX \
     2 /* of a block: a ring has four roles, the loading one and, by powers of two, these */
 static const int64_t group_rows[] = {128, 256, 64};
+/* Rows and columns of the largest block whose threads hold totals of slices beside their sums. */
+#define SLICED_SIDE 128
 /* Points of the space for the rows of a block, about. */
 #define INSIDE_GROUPS (2 * SX_COUNT(depths))
 
@@ -243,6 +245,16 @@ static sx_code price_group_rows(blocks *b)
         }
     }
     return SX_OK;
+}
+
+/* Would blocks that make their slices in turn leave half of the cores without work? */
+static bool leaves_cores(const blocks *b)
+{
+    const int64_t *extent = b->space->a->extent;
+    int64_t down = sx_ceil_div_i64(extent[SX_ROLE_ROW], SLICED_SIDE);
+    int64_t across = sx_ceil_div_i64(extent[SX_ROLE_COLUMN], SLICED_SIDE);
+    double blocks_of_all = (double)extent[SX_ROLE_BATCH] * (double)down * (double)across;
+    return 2 * blocks_of_all <= b->space->device->cores;
 }
 
 /* A group has all columns of its block. */
@@ -362,10 +374,10 @@ sx_code sx_search_blocks(sx_search_space *space, const sx_matrix_instruction *ma
             (long long)a->extent[SX_ROLE_BATCH], (long long)a->extent[SX_ROLE_ROW],
             (long long)a->extent[SX_ROLE_COLUMN], SX_GRID_X_MAX);
     }
-    if (engine) {
-        return price_groups(&b);
+    SX_TRY(engine ? price_groups(&b) : price_blocks(&b));
+    b.t.apart = b.t.slice != 0 && sx_slices_apart(a) && (!engine || leaves_cores(&b));
+    if (!b.t.apart) {
+        return SX_OK;
     }
-    SX_TRY(price_blocks(&b));
-    b.t.apart = b.t.slice != 0 && sx_slices_apart(a);
-    return b.t.apart ? price_blocks(&b) : SX_OK;
+    return engine ? price_groups(&b) : price_blocks(&b);
 }

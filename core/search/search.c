@@ -133,10 +133,8 @@ const sx_matrix_instruction *sx_search_matrix(const sx_analysis *a,
         if (matrix[i].factor != left || left != right || left == SX_F32 || !sums) {
             continue;
         }
-        /* Whole sums by groups of warps; where they are cut in slices, those of warps alone can be. */
-        bool sliced = found != NULL && sx_matrix_slice(found, a->extent[SX_ROLE_SUM]) != 0;
         if (found == NULL ? matrix[i].warps == 1
-                          : found->warps == 1 && matrix[i].warps > 1 && engine && !sliced) {
+                          : found->warps == 1 && matrix[i].warps > 1 && engine) {
             found = &matrix[i];
         }
     }

@@ -193,7 +193,8 @@ static sx_code prepare_insn(sx_ptx_machine *m, uint32_t index)
     u->address_count = (uint8_t)addresses;
     SX_ASSERT(u->result_count + u->operand_count <= SX_PTX_WORDS_MAX);
     prepare_access(m, insn, u);
-    m->multiplies = m->multiplies || u->handler == SX_PTX_RUN_WGMMA;
+    m->multiplies =
+        m->multiplies || u->handler == SX_PTX_RUN_WGMMA || u->handler == SX_PTX_RUN_WGMMA_GROUP;
     m->tracks = m->tracks || m->multiplies || u->handler == SX_PTX_RUN_MBARRIER ||
                 u->handler == SX_PTX_RUN_BULK || u->handler == SX_PTX_RUN_FENCE_PROXY;
     u->computes = sx_ptx_alu_of(m->kernel, insn, &u->alu);

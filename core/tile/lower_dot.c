@@ -427,9 +427,6 @@ static sx_code check_tiles(lowering *w)
         t->rows / t->warp_rows * (t->columns / t->warp_columns) >= SX_ROLES_MAX) {
         return refuse(w, "more groups of warps than a ring has roles");
     }
-    if (m != NULL && m->warps > 1 && t->slice != 0) {
-        return refuse(w, "sums in slices by a copy engine");
-    }
     w->warp_bits[SX_SIDE_ROW] = sx_tile_log2(t->rows / t->warp_rows);
     w->warp_bits[SX_SIDE_COLUMN] = sx_tile_log2(t->columns / t->warp_columns);
     return check_threads(w);

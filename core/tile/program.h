@@ -12,7 +12,8 @@
  * the last k: a sum of -0 would not stay what it is.
  *
  * Where the program has slices, the sum is made in parts of `slice` steps of k, each as above, and these are added up
- * in ascending order, from +0. The threads hold the total beside the sum of the slice at work.
+ * in ascending order, from +0. The threads hold the total beside the sum of the slice at work. Products that end later
+ * than they begin are settled at the end of a slice.
  *
  * The point (b, i, j) of the grid computes the elements of batch b from row i * block_rows and column j * block_columns
  * on, as far as the matrices reach: b counts the points of the batch dimensions, the last one fastest. Which block of a

@@ -235,15 +235,24 @@ static node rows_inside(sx_dtype t)
     return dot(t, TYPE(t, 40, 64), TYPE(t, 40, 24), 0, 0);
 }
 
+/* A sum in slices, which one block makes in turn or several side by side. */
+static node sliced_by_engine(sx_dtype t)
+{
+    return dot(t, TYPE(t, ROWS, 8192), TYPE(t, 8192, 8), 1, 0);
+}
+
 static const struct {
     const char *name;
     node (*make)(sx_dtype dtype);
     bool engine;
-} engine_cases[] = {{"x w + b", forward_by_engine, true},
-                    {"x times w turned", turned_by_engine, true},
-                    {"batched", batched_by_engine, true},
-                    {"rows side by side", rows_inside, false},
-                    {"odd extents", forward, false}};
+    int64_t most;      /* rows */
+    uint64_t products; /* of a trial of a schedule */
+} engine_cases[] = {{"x w + b", forward_by_engine, true, 4096, 1000},
+                    {"x times w turned", turned_by_engine, true, 4096, 1000},
+                    {"batched", batched_by_engine, true, 4096, 1000},
+                    {"a long sum", sliced_by_engine, true, 80, 500000},
+                    {"rows side by side", rows_inside, false, 4096, 1000},
+                    {"odd extents", forward, false, 4096, 1000}};
 
 static const sx_dtype types[] = {SX_F32, SX_BF16, SX_F16, SX_F64};
 static const char *const devices[] = {"x86-64-v3", "x86-64-v4", "a100"};
@@ -351,7 +360,9 @@ START_TEST(test_products_by_the_copy_engine)
         sx_search_matrix(a, s.target->matrix, s.target->matrix_count);
     sxv_base base;
     sxv_evidence e;
-    sxv_trials trials = trials_of(extent, sweep(extent, false, SX_SANITIZED ? 129 : 4096));
+    sxv_trials trials =
+        trials_of(extent, sweep(extent, false, SX_SANITIZED ? 129 : engine_cases[_i / 2].most));
+    trials.trial_wish = engine_cases[_i / 2].products;
     ck_assert_ptr_nonnull(matrix);
     ck_assert_msg((matrix->warps > 1) == engine_cases[_i / 2].engine, "%s: %s",
                   engine_cases[_i / 2].name, matrix->name);

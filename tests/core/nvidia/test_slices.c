@@ -27,25 +27,55 @@ static const sx_block_tiles plans[] = {
      .depth = 2},
 };
 
+/* The same by groups of warps and the copy engine. */
+static const sx_block_tiles engine_plans[] = {
+    {.matrix_rows = 64,
+     .matrix_columns = 32,
+     .matrix_steps = 16,
+     .rows = 64,
+     .columns = 32,
+     .steps = 16,
+     .warp_rows = 64,
+     .warp_columns = 32,
+     .depth = 3},
+    {.matrix_rows = 64,
+     .matrix_columns = 64,
+     .matrix_steps = 16,
+     .rows = 128,
+     .columns = 64,
+     .steps = 64,
+     .warp_rows = 64,
+     .warp_columns = 64,
+     .depth = 2},
+};
+
+#define MATRICES 16
 typedef struct {
     sx_ctx cx;
-    sx_matrix_instruction matrix[2];
+    sx_matrix_instruction matrix[MATRICES];
     sx_target target;
     sx_tile_unit unit;
+    bool engine;
 } setting;
 
-static void setup(setting *s)
+static void setup(setting *s, bool engine)
 {
     sx_ctx_init(&s->cx, SX_ARENA_DEFAULT);
-    s->target = sx_target_sm_80;
-    ck_assert_uint_ge(s->target.matrix_count, 2);
-    for (uint32_t i = 0; i < 2; i++) {
+    s->engine = engine;
+    s->target = engine ? sx_target_sm_90 : sx_target_sm_80;
+    ck_assert_uint_le(s->target.matrix_count, MATRICES);
+    for (uint32_t i = 0; i < s->target.matrix_count; i++) {
         s->matrix[i] = s->target.matrix[i];
         s->matrix[i].slice_least = LEAST;
     }
     s->target.matrix = s->matrix;
-    s->target.matrix_count = 2;
     s->unit = tiles_unit(&s->target);
+}
+
+static sx_ptx_module *module_of(setting *s, const sx_kernel *kernel)
+{
+    ck_assert(kernel->part[0].tile->by_engine == s->engine);
+    return tiles_module(&s->cx, kernel, s->target.machine->level);
 }
 
 static sx_schedule sliced(const sx_analysis *a, sx_block_tiles plan, int64_t slice, bool apart)
@@ -94,8 +124,7 @@ static uint8_t *run_apart(setting *s, const node *n, const sx_analysis *a,
     }
     uint8_t *between = exact_buffer(cx, bytes_of(&sums.result));
     ck_assert_int_eq(partial->buffer[2].size, bytes_of(&sums.result));
-    ck_sx_ok(cx, tiles_run(cx, partial, tiles_module(cx, partial, 80), &sums, seed, true, between,
-                           NULL));
+    ck_sx_ok(cx, tiles_run(cx, partial, module_of(s, partial), &sums, seed, true, between, NULL));
     void *buffer[SX_LOOP_BUFFERS_MAX];
     for (uint32_t k = 0; k < n->count; k++) {
         buffer[k] = k == a->lhs ? between : n->raw[k];
@@ -115,8 +144,7 @@ static uint8_t *run_in_turn(setting *s, const node *n, const sx_analysis *a,
     ck_assert_msg(code == SX_OK, "%s", s->cx.error.text);
     prove(&s->cx, &n->fused, n->input, n->count, kernel, true);
     uint8_t *out = exact_buffer(&s->cx, bytes_of(&n->result));
-    ck_sx_ok(&s->cx,
-             tiles_run(&s->cx, kernel, tiles_module(&s->cx, kernel, 80), n, seed, true, out, NULL));
+    ck_sx_ok(&s->cx, tiles_run(&s->cx, kernel, module_of(s, kernel), n, seed, true, out, NULL));
     *numerics = kernel->numerics;
     return out;
 }
@@ -126,9 +154,10 @@ START_TEST(test_same_bits)
 {
     static const int64_t sums[] = {256, 320, 448};
     sx_rng rng = {sx_test_seed() + (uint64_t)_i};
+    bool engine = (_i & 4) != 0;
     for (uint32_t round = 0; round < 4; round++) {
         setting s;
-        setup(&s);
+        setup(&s, engine);
         tiles_case c = {.dtype = round % 2 == 0 ? SX_BF16 : SX_F16,
                         .b = 1 + (int64_t)sx_rng_below(&rng, 2),
                         .m = 2 + (int64_t)sx_rng_below(&rng, 40),
@@ -137,11 +166,13 @@ START_TEST(test_same_bits)
                         .left_turned = (_i & 1) != 0,
                         .right_turned = (_i & 2) != 0,
                         .after = round};
+        c.m = engine && c.left_turned ? (c.m + 7) / 8 * 8 : c.m; /* rows of 16 bytes */
+        c.n = engine && !c.right_turned ? (c.n + 7) / 8 * 8 : c.n;
         node n = tiles_node(&s.cx, &c);
         tiles_fill(&s.cx, &n, &rng, false);
         const sx_analysis *a = analysis_of(&s.cx, &n);
         int64_t slice = sx_matrix_slice(&s.matrix[0], c.k);
-        const sx_block_tiles *plan = &plans[round / 2 % SX_COUNT(plans)];
+        const sx_block_tiles *plan = &(engine ? engine_plans : plans)[round / 2];
         sx_schedule apart = sliced(a, *plan, slice, true);
         sx_schedule in_turn = sliced(a, *plan, slice, false);
         uint64_t one, two;
@@ -161,10 +192,11 @@ END_TEST
 /* A row has the same bits among any number of rows, whoever makes the slices. */
 START_TEST(test_every_height)
 {
+    const sx_block_tiles *some = _i == 0 ? plans : engine_plans;
     static const int64_t heights[] = {256, 2, 3, 5, 8, 13, 16, 17, 32, 40, 64, 65, 128, 200, 255};
     sx_rng rng = {sx_test_seed()};
     setting s;
-    setup(&s);
+    setup(&s, _i != 0);
     uint8_t *all = NULL, *factor[2];
     for (uint32_t h = 0; h < SX_COUNT(heights); h++) {
         tiles_case c = {.dtype = SX_BF16, .b = 1, .m = heights[h], .k = 256, .n = 16};
@@ -177,7 +209,7 @@ START_TEST(test_every_height)
         const sx_analysis *a = analysis_of(&s.cx, &n);
         int64_t slice = sx_matrix_slice(&s.matrix[0], c.k);
         bool apart = h == 0 || c.m <= 64 || h % 2 == 0;
-        sx_schedule schedule = sliced(a, plans[h % SX_COUNT(plans)], slice, apart);
+        sx_schedule schedule = sliced(a, some[h % SX_COUNT(plans)], slice, apart);
         uint64_t numerics;
         uint8_t *out = (apart ? run_apart : run_in_turn)(&s, &n, a, &schedule, h, &numerics);
         all = all == NULL ? out : all;
@@ -193,7 +225,7 @@ START_TEST(test_single_rows)
     static const int64_t sides[][2] = {{1, 1}, {1, 20}, {20, 1}};
     sx_rng rng = {sx_test_seed()};
     setting s;
-    setup(&s);
+    setup(&s, false);
     tiles_case c = {
         .dtype = SX_BF16, .b = 5, .m = sides[_i][0], .k = 256, .n = sides[_i][1], .after = 2};
     node n = tiles_node(&s.cx, &c);
@@ -217,7 +249,7 @@ END_TEST
 START_TEST(test_refused)
 {
     setting s;
-    setup(&s);
+    setup(&s, false);
     tiles_case c = {.dtype = SX_BF16, .b = 1, .m = 20, .k = 512, .n = 24};
     node n = tiles_node(&s.cx, &c);
     const sx_analysis *a = analysis_of(&s.cx, &n);
@@ -249,6 +281,7 @@ END_TEST
  * what is chosen costs no more than without. */
 START_TEST(test_choice)
 {
+    const sx_target *target = &sx_target_sm_90;
     static const struct {
         int64_t m, n, k;
         bool apart;
@@ -266,12 +299,19 @@ START_TEST(test_choice)
             .dtype = SX_BF16, .b = 1, .m = shapes[i].m, .n = shapes[i].n, .k = shapes[i].k};
         node n = tiles_node(&cx, &c);
         const sx_analysis *a = analysis_of(&cx, &n);
-        sx_matrix_instruction m = sx_target_sm_90.matrix[0];
+        sx_matrix_instruction m[MATRICES];
+        uint32_t own = 0; /* those of warps, or of groups of warps */
         sx_search_result sliced, whole;
         sx_block_tiles t;
-        ck_sx_ok(&cx, sx_search_block(&cx, a, device, &m, SX_SEARCH_KEEP, &sliced));
-        m.slice_least = 0;
-        ck_sx_ok(&cx, sx_search_block(&cx, a, device, &m, SX_SEARCH_KEEP, &whole));
+        memcpy(m, target->matrix, target->matrix_count * sizeof(m[0]));
+        while (_i != 0 && m[own].warps == 1) {
+            own++;
+        }
+        ck_sx_ok(&cx, sx_search_block(&cx, a, device, &m[own], SX_SEARCH_KEEP, &sliced));
+        for (uint32_t k = 0; k < target->matrix_count; k++) {
+            m[k].slice_least = 0;
+        }
+        ck_sx_ok(&cx, sx_search_block(&cx, a, device, &m[own], SX_SEARCH_KEEP, &whole));
         ck_assert(sx_block_tiles_of(&sliced.best[0].schedule, &t));
         ck_assert_msg(t.apart == shapes[i].apart, "%lld x %lld x %lld: %.0f ns, one chain %.0f",
                       (long long)c.m, (long long)c.n, (long long)c.k, sliced.best[0].cost_ns,
@@ -294,11 +334,11 @@ int main(void)
 {
     Suite *suite = suite_create("slices");
     TCase *tcase = tcase_create("slices");
-    tcase_add_loop_test(tcase, test_same_bits, 0, 4);
-    tcase_add_test(tcase, test_every_height);
+    tcase_add_loop_test(tcase, test_same_bits, 0, 8);
+    tcase_add_loop_test(tcase, test_every_height, 0, 2);
     tcase_add_loop_test(tcase, test_single_rows, 0, 3);
     tcase_add_test(tcase, test_refused);
-    tcase_add_test(tcase, test_choice);
+    tcase_add_loop_test(tcase, test_choice, 0, 2);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }
