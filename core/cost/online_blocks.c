@@ -40,6 +40,31 @@ uint32_t sx_online_blocks_resident(const sx_device *device, const sx_analysis *a
     return sx_device_resident_blocks(device, threads, (uint32_t)registers, shared);
 }
 
+/* How many blocks of rows are looked at to find what they pass on average. */
+#define SAMPLED_BLOCKS 64
+
+/* Stages of keys that blocks of rows pass: on average, and the last block. */
+static void passed_stages(const sx_analysis *a, const sx_online_blocks *b, double *mean,
+                          double *most)
+{
+    int64_t rows = a->extent[SX_ROLE_ROW],
+            stages = sx_ceil_div_i64(a->extent[SX_ROLE_SUM], b->keys);
+    int64_t ahead, blocks = sx_ceil_div_i64(rows, b->rows), sampled = 0;
+    double sum = 0;
+    *mean = *most = (double)stages;
+    if (!sx_online_horizon(a, &ahead)) {
+        return;
+    }
+    for (int64_t i = 0; i < sx_min_i64(blocks, SAMPLED_BLOCKS); i++, sampled++) {
+        int64_t block = blocks <= SAMPLED_BLOCKS ? i : i * (blocks - 1) / (SAMPLED_BLOCKS - 1);
+        int64_t last = (block + 1) * b->rows - 1 + ahead; /* the last key that is seen */
+        *most = last < 0 ? 1 : (double)sx_min_i64(stages, last / b->keys + 1);
+        sum += *most;
+    }
+    SX_ASSERT(sampled > 0 && *most >= 1);
+    *mean = sum / (double)sampled;
+}
+
 double sx_cost_online_blocks(const sx_device *device, const sx_analysis *a,
                              const sx_online_blocks *b)
 {
@@ -62,7 +87,8 @@ double sx_cost_online_blocks(const sx_device *device, const sx_analysis *a,
     double second =
         (double)b->keys * (d + columns) * element / device->l2_bytes_per_ns * device->ghz;
     double warps = (double)(b->rows / b->warp_rows);
-    double stages = sx_whole(keys / (double)b->keys);
+    double stages, most;
+    passed_stages(a, b, &stages, &most);
     double each = sx_whole(blocks / device->cores);
     double at_once = sx_least(each, held);
     double idle = SX_SCHEDULERS / sx_least(SX_SCHEDULERS, at_once * warps);
@@ -71,7 +97,9 @@ double sx_cost_online_blocks(const sx_device *device, const sx_analysis *a,
                           2 * device->matrix_latency * (d / 16 + (double)b->keys / 16)) +
                   BARRIER_CYCLES;
     double rounds = sx_whole(each / at_once);
-    double cycles = rounds * (START_CYCLES + device->memory_latency + stages * turn);
+    /* the longest blocks begin first */
+    double turns = sx_most(rounds * stages, most);
+    double cycles = rounds * (START_CYCLES + device->memory_latency) + turns * turn;
     double ns = sx_model_overlap(cycles / device->ghz, sx_device_move_ns(device, a->bytes));
     return sx_most(ns, sx_cost_floor(device, a)) + device->launch_ns;
 }

@@ -2,6 +2,7 @@
  *
  * A warp multiplies, computes the scores' program and the power of each score, and multiplies again, one after the
  * other; several warps of a scheduler overlap these. Keys and values come from the second level for each block of rows.
+ * Stages behind the horizon of a block (sx_online_horizon) take nothing, but the floor counts them as work.
  * None of it was measured. */
 #ifndef SX_CORE_COST_ONLINE_BLOCKS_H
 #define SX_CORE_COST_ONLINE_BLOCKS_H

@@ -893,7 +893,10 @@ static sx_code prove_online(const block *b)
     if (!b->g->refused) {
         SX_TRY(check_copied(&query, SX_TILE_LEFT, all));
     }
-    return b->g->refused ? SX_OK : check_products(b, all);
+    if (!b->g->refused) {
+        SX_TRY(check_products(b, all));
+    }
+    return b->g->refused || !t->online->has_horizon ? SX_OK : sx_prove_horizon(b->j, t);
 }
 
 sx_code sx_prove_blocks(sx_judge *j, const sx_kernel *kernel)

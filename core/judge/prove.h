@@ -54,6 +54,10 @@ struct sx_judge {
 /* block_engine.c: the boxes of an argument bring the tile of its view into its slot. False: refused. */
 bool sx_prove_boxes(sx_judge *j, const sx_tile *tile, uint32_t which);
 
+/* block_horizon.c: the scores behind the horizon of an online sum are minus infinity, and the rows of a warp are those
+ * that it leaves stages out for; else the judge refuses. */
+sx_code sx_prove_horizon(sx_judge *j, const sx_tile *tile);
+
 /* Checks the kernel and forgets the one before. */
 sx_code sx_prove_begin(sx_judge *j, const sx_kernel *kernel, sx_verdict *verdict);
 /* The buffers must be those of the node: `size` bytes of each input and of the result, and at most a workspace. */

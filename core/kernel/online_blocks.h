@@ -24,4 +24,9 @@ typedef struct {
 void sx_schedule_online_blocks(const sx_online_blocks *blocks, sx_schedule *s);
 /* The numbers that a schedule was made of; false: it is not of this form. */
 bool sx_online_blocks_of(const sx_schedule *s, sx_online_blocks *blocks);
+
+/* online_horizon.c: does the body make the score of each key behind row + *ahead minus infinity, whatever numbers it is
+ * made of, as a causal mask does that is computed from the positions? A mask in memory says nothing of itself. */
+#define SX_HORIZON_MAX (INT64_C(1) << 29) /* of rows, keys, and the distance between them */
+bool sx_online_horizon(const sx_analysis *analysis, int64_t *ahead);
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/nvidia/tile_inside.h"
+#include "core/tile/online.h"
 
 #define TENSOR_MAP_BYTES 128 /* CUtensorMap, a parameter by value */
 #define TENSOR_MAP_ALIGN 64
@@ -49,7 +50,28 @@ static void split(sx_nvidia_block *k, sx_ptx_arg all, const int64_t *extent, uin
     }
 }
 
-/* The point of the grid, by the rule of core/base/grid.h, and the indices along the dimensions of the batch. */
+/* Blocks of an online sum with a horizon: the last rows of all batches, which see the most keys, come first. So the
+ * blocks that are left when others have ended are the short ones. */
+static void turn_rows(sx_nvidia_block *k)
+{
+    sx_ptx_builder *b = &k->l.b;
+    const int64_t extent[2] = {k->grid[1], k->grid[0]};
+    sx_ptx_arg index[2], all = k->point[1];
+    SX_ASSERT(k->grid[2] == 1 && k->grid[0] * k->grid[1] <= INT32_MAX);
+    if (k->grid[0] > 1) {
+        all = sx_ptx_register(b, SX_PTX_B32);
+        SX_PTX_PUT(b, MAD, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_U32), all, k->point[0],
+                   sx_ptx_imm(k->grid[1]), k->point[1]);
+    }
+    split(k, all, extent, 2, index);
+    k->point[0] = index[1];
+    k->point[1] = sx_ptx_register(b, SX_PTX_B32);
+    SX_PTX_PUT(b, SUB, SX_PTX_M(SX_PTX_TYPE_U32), k->point[1], sx_ptx_imm(k->grid[1] - 1),
+               index[0]);
+}
+
+/* The point of the grid, by the rule of core/base/grid.h or as turn_rows says, and the indices along the dimensions of
+ * the batch. */
 static void find_point(sx_nvidia_block *k)
 {
     const sx_tile *tile = k->tile;
@@ -61,6 +83,10 @@ static void find_point(sx_nvidia_block *k)
     }
     if (tile->batch_count > 0 && !sx_grid_is_folded(k->grid)) {
         k->point[0] = sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_Z);
+    }
+    bool turned = tile->online != NULL && tile->online->has_horizon;
+    if (turned && k->grid[1] > 1 && k->grid[0] * k->grid[1] <= INT32_MAX) {
+        turn_rows(k);
     }
     split(k, k->point[0], tile->batch, tile->batch_count, k->batch);
 }
@@ -137,70 +163,132 @@ static void count_slice(sx_nvidia_block *k, sx_ptx_arg stage)
 }
 
 /* What is made of the stage that is read. */
-static sx_code compute(sx_nvidia_block *k, bool whole)
+static sx_code compute(sx_nvidia_block *k, bool whole, sx_ptx_arg stage)
 {
     if (k->online != NULL) {
-        return sx_nvidia_put_online(k, whole);
+        return sx_nvidia_put_online(k, whole, stage);
     }
     sx_nvidia_multiply(k, whole ? k->tile->block_steps : rest_steps(k->tile));
     return SX_OK;
 }
 
-static sx_code put_stages(sx_nvidia_block *k)
+/* Jumps to `label` where the block does not pass the stage; NONE: it passes all. */
+static void leave_behind(sx_nvidia_block *k, sx_ptx_arg passed, sx_ptx_arg stage, sx_ptx_arg label)
+{
+    sx_ptx_builder *b = &k->l.b;
+    sx_ptx_arg behind = sx_ptx_register(b, SX_PTX_PRED);
+    SX_PTX_PUT(b, SETP, SX_PTX_M(SX_PTX_COMPARE_LE, SX_PTX_TYPE_S32), behind, passed, stage);
+    sx_ptx_guard(b, behind);
+    SX_PTX_PUT(b, BRA, SX_PTX_M(0), label);
+}
+
+/* The stages that are on their way before the first is read. */
+static void put_first_stages(sx_nvidia_block *k, sx_ptx_arg passed)
+{
+    sx_ptx_builder *b = &k->l.b;
+    const sx_tile *tile = k->tile;
+    int64_t stages = sx_ceil_div_i64(tile->sum, tile->block_steps);
+    int64_t whole = tile->sum / tile->block_steps;
+    for (uint32_t s = 0; s + 1 < tile->ring.depth; s++) {
+        bool perhaps = s > 0 && s < stages && passed.kind != SX_PTX_ARG_NONE;
+        sx_ptx_arg none = perhaps ? sx_ptx_label(b) : (sx_ptx_arg){0};
+        if (perhaps) {
+            leave_behind(k, passed, sx_ptx_imm(s), none);
+        }
+        if (s < stages) {
+            sx_nvidia_fetch(k, s < whole);
+            SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_U32), k->written, k->written,
+                       sx_ptx_imm(sx_ring_stage_bytes(&tile->ring)));
+        }
+        if (perhaps) {
+            sx_ptx_place(b, none);
+        }
+        commit(k);
+    }
+}
+
+/* Of the stages that the block passes, so many less. */
+static sx_ptx_arg less_stages(sx_nvidia_block *k, sx_ptx_arg passed, int64_t stages, uint32_t less)
+{
+    if (passed.kind == SX_PTX_ARG_NONE) {
+        return sx_ptx_imm(stages - less);
+    }
+    sx_ptx_arg d = sx_ptx_register(&k->l.b, SX_PTX_B32);
+    SX_PTX_PUT(&k->l.b, SUB, SX_PTX_M(SX_PTX_TYPE_S32), d, passed, sx_ptx_imm(less));
+    return d;
+}
+
+/* The loop over the stages that have all their steps. */
+static sx_code put_whole_stages(sx_nvidia_block *k, sx_ptx_arg passed)
 {
     sx_ptx_builder *b = &k->l.b;
     const sx_tile *tile = k->tile;
     uint32_t ahead = tile->ring.depth - 1;
     int64_t stages = sx_ceil_div_i64(tile->sum, tile->block_steps);
     int64_t whole = tile->sum / tile->block_steps;
+    sx_ptx_arg done = zero(k);
+    sx_ptx_arg of_slice = tile->slice != 0 ? zero(k) : (sx_ptx_arg){0};
+    sx_ptx_arg more = sx_ptx_register(b, SX_PTX_PRED);
+    sx_ptx_arg again = sx_ptx_label(b);
+    sx_ptx_arg fetched = stages > ahead ? less_stages(k, passed, stages, ahead) : (sx_ptx_arg){0};
+    sx_ptx_arg end = sx_ptx_imm(whole);
+    if (passed.kind != SX_PTX_ARG_NONE) {
+        end = sx_ptx_register(b, SX_PTX_B32);
+        SX_PTX_PUT(b, MIN, SX_PTX_M(SX_PTX_TYPE_S32), end, passed, sx_ptx_imm(whole));
+    }
+    sx_ptx_place(b, again);
+    wait_for_stage(k);
+    if (stages > ahead) {
+        sx_ptx_arg filled = sx_ptx_label(b);
+        sx_ptx_arg last = sx_ptx_register(b, SX_PTX_PRED);
+        SX_PTX_PUT(b, SETP, SX_PTX_M(SX_PTX_COMPARE_GE, SX_PTX_TYPE_S32), last, done, fetched);
+        sx_ptx_guard(b, last);
+        SX_PTX_PUT(b, BRA, SX_PTX_M(0), filled);
+        sx_nvidia_fetch(k, stages == whole);
+        next_stage(k, k->written);
+        sx_ptx_place(b, filled);
+    }
+    commit(k);
+    SX_TRY(compute(k, true, done));
+    if (tile->slice != 0) {
+        count_slice(k, of_slice);
+    }
+    next_stage(k, k->reading);
+    SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_S32), done, done, sx_ptx_imm(1));
+    SX_PTX_PUT(b, SETP, SX_PTX_M(SX_PTX_COMPARE_LT, SX_PTX_TYPE_S32), more, done, end);
+    sx_ptx_guard(b, more);
+    SX_PTX_PUT(b, BRA, SX_PTX_M(0), again);
+    return b->code;
+}
+
+static sx_code put_stages(sx_nvidia_block *k)
+{
+    sx_ptx_builder *b = &k->l.b;
+    const sx_tile *tile = k->tile;
+    int64_t whole = tile->sum / tile->block_steps;
+    sx_ptx_arg passed = k->online != NULL ? sx_nvidia_stages_of_block(k) : (sx_ptx_arg){0};
     k->written = zero(k);
     k->reading = zero(k);
-    for (uint32_t s = 0; s < ahead; s++) {
-        if (s < stages) {
-            sx_nvidia_fetch(k, s < whole);
-            SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_U32), k->written, k->written,
-                       sx_ptx_imm(sx_ring_stage_bytes(&tile->ring)));
-        }
-        commit(k);
-    }
+    put_first_stages(k, passed);
     if (k->online != NULL) {
         sx_nvidia_take_query(k);
     }
     if (whole > 0) {
-        sx_ptx_arg done = zero(k);
-        sx_ptx_arg of_slice = tile->slice != 0 ? zero(k) : (sx_ptx_arg){0};
-        sx_ptx_arg more = sx_ptx_register(b, SX_PTX_PRED);
-        sx_ptx_arg again = sx_ptx_label(b);
-        sx_ptx_place(b, again);
-        wait_for_stage(k);
-        if (stages > ahead) {
-            sx_ptx_arg filled = sx_ptx_label(b);
-            sx_ptx_arg last = sx_ptx_register(b, SX_PTX_PRED);
-            SX_PTX_PUT(b, SETP, SX_PTX_M(SX_PTX_COMPARE_GE, SX_PTX_TYPE_S32), last, done,
-                       sx_ptx_imm(stages - ahead));
-            sx_ptx_guard(b, last);
-            SX_PTX_PUT(b, BRA, SX_PTX_M(0), filled);
-            sx_nvidia_fetch(k, stages == whole);
-            next_stage(k, k->written);
-            sx_ptx_place(b, filled);
-        }
-        commit(k);
-        SX_TRY(compute(k, true));
-        if (tile->slice != 0) {
-            count_slice(k, of_slice);
-        }
-        next_stage(k, k->reading);
-        SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_S32), done, done, sx_ptx_imm(1));
-        SX_PTX_PUT(b, SETP, SX_PTX_M(SX_PTX_COMPARE_LT, SX_PTX_TYPE_S32), more, done,
-                   sx_ptx_imm(whole));
-        sx_ptx_guard(b, more);
-        SX_PTX_PUT(b, BRA, SX_PTX_M(0), again);
+        SX_TRY(put_whole_stages(k, passed));
     }
-    if (stages > whole) {
+    if (tile->sum % tile->block_steps != 0) {
+        bool perhaps = passed.kind != SX_PTX_ARG_NONE;
+        sx_ptx_arg end = perhaps ? sx_ptx_label(b) : (sx_ptx_arg){0};
+        if (perhaps) {
+            leave_behind(k, passed, sx_ptx_imm(whole), end);
+        }
         wait_for_stage(k);
-        SX_TRY(compute(k, false));
+        SX_TRY(compute(k, false, sx_ptx_imm(whole)));
+        if (perhaps) {
+            sx_ptx_place(b, end);
+        }
     }
-    return k->l.b.code;
+    return b->code;
 }
 
 /* ---- the program of each element ---- */

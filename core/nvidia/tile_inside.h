@@ -119,8 +119,11 @@ uint32_t sx_nvidia_load_matrix(sx_nvidia_block *k, const sx_nvidia_words *load,
 sx_code sx_nvidia_begin_online(sx_nvidia_block *k);
 /* Behind the copies of the first stages: fragments of the queries, where they stay in registers. */
 void sx_nvidia_take_query(sx_nvidia_block *k);
-/* A stage of keys and values. `whole`: all of its keys are there. */
-sx_code sx_nvidia_put_online(sx_nvidia_block *k, bool whole);
+/* A stage of keys and values. `whole`: all of its keys are there. `stage`: its number; where there is a horizon, warps
+ * that see none of its keys pass it over. */
+sx_code sx_nvidia_put_online(sx_nvidia_block *k, bool whole, sx_ptx_arg stage);
+/* How many stages a warp of the block passes, at least 1; NONE: all. */
+sx_ptx_arg sx_nvidia_stages_of_block(const sx_nvidia_block *k);
 /* The results. */
 sx_code sx_nvidia_end_online(sx_nvidia_block *k);
 #endif

@@ -35,6 +35,8 @@ typedef struct sx_nvidia_online {
     sx_ptx_arg maximum[ROWS], factor[ROWS];
     sx_ptx_arg ones; /* two of the type of the values */
     sx_ptx_arg rows_left, own_key;
+    /* How many stages the block and the thread's warp pass; NONE: all. */
+    sx_ptx_arg block_stages, warp_stages;
 } online;
 
 /* ---- programs of elements ---- */
@@ -460,13 +462,28 @@ static void next_scores(sx_nvidia_block *k)
                sx_ptx_imm(1));
 }
 
-sx_code sx_nvidia_put_online(sx_nvidia_block *k, bool whole)
+/* Jumps to `label` where no row of the warp sees a key of the stage: all threads of a warp, or none. */
+static void pass_over(sx_nvidia_block *k, sx_ptx_arg stage, sx_ptx_arg label)
+{
+    sx_ptx_builder *b = &k->l.b;
+    sx_ptx_arg behind = sx_ptx_register(b, SX_PTX_PRED);
+    SX_PTX_PUT(b, SETP, SX_PTX_M(SX_PTX_COMPARE_LE, SX_PTX_TYPE_S32), behind,
+               k->online->warp_stages, stage);
+    sx_ptx_guard(b, behind);
+    SX_PTX_PUT(b, BRA, SX_PTX_M(0), label);
+}
+
+sx_code sx_nvidia_put_online(sx_nvidia_block *k, bool whole, sx_ptx_arg stage)
 {
     online *o = k->online;
     const sx_tile *tile = k->tile;
     uint32_t rest = whole ? 0 : (uint32_t)(tile->sum % tile->block_steps);
     uint32_t steps = tile->matrix->steps;
     uint32_t keys = whole ? tile->block_steps : (rest + steps - 1) / steps * steps;
+    sx_ptx_arg end = o->of->has_horizon ? sx_ptx_label(&k->l.b) : (sx_ptx_arg){0};
+    if (o->of->has_horizon) {
+        pass_over(k, stage, end);
+    }
     for (uint32_t which = 0; which < 2; which++) {
         sx_nvidia_move(k, &k->read[which], k->reading);
     }
@@ -481,7 +498,15 @@ sx_code sx_nvidia_put_online(sx_nvidia_block *k, bool whole)
     if (whole) {
         next_scores(k);
     }
+    if (o->of->has_horizon) {
+        sx_ptx_place(&k->l.b, end);
+    }
     return k->l.b.code;
+}
+
+sx_ptx_arg sx_nvidia_stages_of_block(const sx_nvidia_block *k)
+{
+    return k->online->block_stages;
 }
 
 /* ---- beginning and end ---- */
@@ -508,6 +533,42 @@ static sx_ptx_arg number(sx_nvidia_block *k, sx_ptx_register_class class_of, int
     SX_PTX_PUT(&k->l.b, MOV, SX_PTX_M(wide ? SX_PTX_TYPE_B64 : SX_PTX_TYPE_B32), d,
                sx_ptx_imm(value));
     return d;
+}
+
+/* How many stages are passed where the last row is `back` behind `row`, if the keys go on for ever; less than 1 where
+ * no key is seen. */
+static sx_ptx_arg stages_seen(sx_nvidia_block *k, sx_ptx_arg row, int64_t back)
+{
+    sx_ptx_builder *b = &k->l.b;
+    sx_ptx_arg d = sx_ptx_register(b, SX_PTX_B32);
+    sx_ptx_modifiers s32 = SX_PTX_M(SX_PTX_TYPE_S32);
+    int64_t last = back + k->online->of->ahead;
+    SX_PTX_PUT(b, ADD, s32, d, row, sx_ptx_imm(last));
+    SX_PTX_PUT(b, SHR, s32, d, d, sx_ptx_imm(__builtin_ctz(k->tile->block_steps)));
+    SX_PTX_PUT(b, ADD, s32, d, d, sx_ptx_imm(1));
+    return d;
+}
+
+/* The first row of the block is known. Its stages are those of its last warp; one is read in any case. */
+static void count_stages(sx_nvidia_block *k)
+{
+    online *o = k->online;
+    const sx_layout *held = &o->of->held;
+    const sx_tile *query = o->of->query;
+    sx_ptx_builder *b = &k->l.b;
+    uint32_t column[SX_LAYOUT_BITS_MAX] = {0};
+    uint32_t warp_bits = held->bits[SX_HOME_WARP], first = sx_layout_first(held, SX_HOME_WARP);
+    for (uint32_t i = 0; i < warp_bits; i++) {
+        column[held->bits[SX_HOME_LANE] + i] = sx_at_row(held->column[first + i]);
+    }
+    sx_ptx_arg row = sx_ptx_register(b, SX_PTX_B32);
+    SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_S32), row, k->first[0],
+               sx_nvidia_of_thread(k, column, held->bits[SX_HOME_LANE] + warp_bits, false));
+    o->warp_stages = stages_seen(k, row, query->matrix->rows - 1);
+    o->block_stages = stages_seen(k, k->first[0], query->block_rows - 1);
+    SX_PTX_PUT(b, MIN, SX_PTX_M(SX_PTX_TYPE_S32), o->block_stages, o->block_stages,
+               sx_ptx_imm(sx_ceil_div_i64(k->tile->sum, k->tile->block_steps)));
+    SX_PTX_PUT(b, MAX, SX_PTX_M(SX_PTX_TYPE_S32), o->block_stages, o->block_stages, sx_ptx_imm(1));
 }
 
 /* Variables of the programs: the thread's first row, the batch, the stage and the thread's first key in it. */
@@ -544,6 +605,9 @@ sx_code sx_nvidia_begin_online(sx_nvidia_block *k)
     SX_PTX_PUT(&k->l.b, MUL, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_U32), k->first[0], k->point[1],
                sx_ptx_imm(o->of->query->block_rows));
     make_variables(k);
+    if (o->of->has_horizon) {
+        count_stages(k);
+    }
     with_query(k, fetch_query);
     k->copy[SX_TILE_LEFT] = (sx_nvidia_copy){.from = {0}}; /* that of the keys */
     k->first[0] = k->first[1] =

@@ -268,6 +268,68 @@ static void keep(forms *list, uint32_t node)
     }
 }
 
+/* Attention in one kernel that reads bf16 or f16 as they lie, found in a pass before. */
+static bool is_narrow_attention(const fuser *f, uint32_t n)
+{
+    const sx_eg_node *node = &f->t->eg.node[n];
+    bool narrow = false;
+    if (node->dead != 0 || sx_tensors_op(f->t, n) != SX_OP_FUSED ||
+        kind_of(f, n) != SX_KERNEL_ONLINE || sx_tensors_attr(f->t, n)->body->inner == 0) {
+        return false;
+    }
+    for (uint32_t k = 0; k < node->arity; k++) {
+        sx_dtype dtype = sx_tensors_type(f->t, sx_eg_child(&f->t->eg, n, k))->dtype;
+        narrow = narrow || dtype == SX_BF16 || dtype == SX_F16;
+    }
+    return narrow;
+}
+
+/* The kernel of a class whose elements are made of their positions alone, as a causal mask is, or of what is: where it
+ * is only read, nothing is known of its elements. Or SX_EG_NONE. */
+#define POSITIONS_DEPTH 4u
+static uint32_t positions_form(const fuser *f, uint32_t class_, uint32_t depth)
+{
+    const forms *list = &f->form[class_];
+    for (uint32_t i = 0; i < list->count && sx_tensors_fact(f->t, class_)->is_weight != 0; i++) {
+        uint32_t node = list->node[i], arity = f->t->eg.node[node].arity;
+        const sx_body *body = sx_tensors_attr(f->t, node)->body;
+        bool made = sx_body_kernel_kind(body) == SX_KERNEL_MAP && arity <= (depth > 0 ? 2 : 0) &&
+                    body->instr_count <= SX_FUSE_REPEATED_MAX;
+        for (uint32_t k = 0; k < arity && made; k++) {
+            uint32_t child = sx_eg_child(&f->t->eg, node, k);
+            made = positions_form(f, child, depth - 1) != SX_EG_NONE;
+        }
+        if (made) {
+            return node;
+        }
+    }
+    return SX_EG_NONE;
+}
+
+/* Attention of narrow floats, which matrix instructions multiply, with all that is made of positions computed in place;
+ * it stands beside the one that reads it. Lanes gain nothing by that. */
+static sx_code add_positions(fuser *f, const kernel *k, forms *list)
+{
+    kernel joined = *k;
+    bool any = false;
+    if (!is_narrow_attention(f, k->node)) {
+        return SX_OK;
+    }
+    for (uint32_t a = 0; a < joined.count;) {
+        uint32_t producer = positions_form(f, joined.child[a], POSITIONS_DEPTH);
+        bool taken = false;
+        if (producer != SX_EG_NONE) {
+            SX_TRY(try_inline(f, &joined, a, producer, &taken));
+        }
+        any = any || taken;
+        a += taken ? 0 : 1;
+    }
+    if (any) {
+        keep(list, joined.node);
+    }
+    return SX_OK;
+}
+
 /* The kernel as an epilogue of each contraction or row kernel that only it reads. */
 static sx_code add_epilogues(fuser *f, const kernel *k, forms *list)
 {
@@ -318,6 +380,7 @@ static sx_code add_scores(fuser *f, const kernel *k, forms *list)
                 kernel widened = joined; /* queries, keys and values as they lie in memory */
                 SX_TRY(grow(f, &widened, SX_FUSE_READERS_MAX));
                 keep(list, widened.node);
+                SX_TRY(add_positions(f, &widened, list));
             }
         }
     }
@@ -400,22 +463,6 @@ static bool is_widened(const fuser *f, uint32_t class_)
         }
     }
     return false;
-}
-
-/* Attention in one kernel that reads bf16 or f16 as they lie, found in a pass before. */
-static bool is_narrow_attention(const fuser *f, uint32_t n)
-{
-    const sx_eg_node *node = &f->t->eg.node[n];
-    bool narrow = false;
-    if (node->dead != 0 || sx_tensors_op(f->t, n) != SX_OP_FUSED ||
-        kind_of(f, n) != SX_KERNEL_ONLINE || sx_tensors_attr(f->t, n)->body->inner == 0) {
-        return false;
-    }
-    for (uint32_t k = 0; k < node->arity; k++) {
-        sx_dtype dtype = sx_tensors_type(f->t, sx_eg_child(&f->t->eg, n, k))->dtype;
-        narrow = narrow || dtype == SX_BF16 || dtype == SX_F16;
-    }
-    return narrow;
 }
 
 /* Attention whose values were widened, where contractions and a softmax were chosen: by itself an online sum reads its

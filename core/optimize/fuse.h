@@ -6,7 +6,8 @@
  * read. Where it depends (a producer with several readers, a row kernel that would recompute, two contractions
  * to choose from for an epilogue) the variants stand side by side in the class and extraction decides by cost.
  * At most SX_FUSE_FORMS variants a class: the pass is linear in the program. Producers that follow from
- * weights are left alone: they run once at load.
+ * weights are left alone: they run once at load. Only a mask of attention that is made of positions (a causal one) is
+ * offered in place, too: its kernel can leave out what is hidden, which a mask in memory does not tell.
  */
 #ifndef SX_CORE_OPTIMIZE_FUSE_H
 #define SX_CORE_OPTIMIZE_FUSE_H

@@ -32,6 +32,13 @@ static sx_code check_grid(sx_ctx *cx, const sx_kernel *kernel, const sx_part *pa
         part->grid[1] != sx_ceil_div_i64(query->rows, query->block_rows) || part->grid[2] != 1) {
         return fail(cx, kernel, "a block that has whole heads, columns", tile->block_columns);
     }
+    const sx_tile_online *online = tile->online;
+    bool near = online->ahead >= -SX_HORIZON_MAX && online->ahead <= SX_HORIZON_MAX &&
+                query->rows <= SX_HORIZON_MAX && tile->sum <= SX_HORIZON_MAX;
+    if (online->has_horizon && (!near || (tile->block_steps & (tile->block_steps - 1)) != 0)) {
+        return fail(cx, kernel, "a horizon of 29 bits over stages of a power of two, ahead",
+                    online->ahead);
+    }
     return SX_OK;
 }
 

@@ -379,6 +379,7 @@ static sx_code measure(lowering *w)
     tile->online = w->online;
     w->online->query = query;
     w->online->query_stays = tile->block_rows <= QUERY_STAYS_MAX;
+    w->online->has_horizon = sx_online_horizon(a, &w->online->ahead);
     for (uint32_t d = 0; d < a->view.rank; d++) {
         if (a->role[d] == SX_ROLE_BATCH) {
             query->batch[query->batch_count++] = a->view.extent[d];

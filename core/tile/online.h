@@ -20,7 +20,11 @@
  *
  * Weights are rounded before both sums, so that what stands above and below a quotient is rounded alike. Sums are in
  * f32. The order belongs to the instruction, the number of keys of a stage and the extents of d and of the keys: not to
- * rows, batch or the threads of a block. A warp has whole rows, so that no sum crosses warps, and its scores are
+ * rows, batch or the threads of a block. With a horizon, a warp leaves out each stage of which none of its rows sees a
+ * key, and a block does not fetch those that all of its warps leave out: m would stay what it is, f be 1 and each w 0.
+ * Which stages a row passes follows from its number in steps of the rows of a warp, those of the instruction, so the
+ * order above stays that of the plan; what a key holds that no row of a warp sees is not looked at, not even where it
+ * is no number (docs/decisions). A warp has whole rows, so that no sum crosses warps, and its scores are
  * already where the second product wants its left factor: the fragment of C of two instructions is that of A of one.
  *
  * Papers: Dao 2022 and 2023 (FlashAttention, FlashAttention-2); Milakov, Gimelshein 2018. */
@@ -49,6 +53,11 @@ struct sx_tile_online {
     sx_layout held;
     /* Query fragments stay in registers. */
     bool query_stays;
+    /* The scores of keys behind row + ahead are minus infinity, whatever numbers they are made of; false: nothing is
+     * known of them. A warp whose last row is r, counted on where the matrix has ended, passes the stages up to that of
+     * key r + ahead; a block those of its last warp, and the first one in any case. */
+    bool has_horizon;
+    int64_t ahead;
 };
 enum { SX_TILE_VALUE_SUM, SX_TILE_WEIGHT_SUM, SX_TILE_MAXIMUM, SX_TILE_ONLINE_SUMS };
 

@@ -17,8 +17,8 @@
  *
  * The point (b, i, j) of the grid computes the elements of batch b from row i * block_rows and column j * block_columns
  * on, as far as the matrices reach: b counts the points of the batch dimensions, the last one fastest. Which block of a
- * launch is which point says core/base/grid.h. Steps of k come through the stages of a ring in shared memory,
- * block_steps of them in each.
+ * launch is which point says core/base/grid.h; with a horizon (core/tile/online.h) those of the last rows come first.
+ * Steps of k come through the stages of a ring in shared memory, block_steps of them in each.
  *
  * Warps have roles. A role is a list of items, executed in their order. Roles meet at the ring alone; where two have
  * the same warps, as on GPUs without a copy engine, these warps execute both, the loading one depth - 1 stages ahead.

@@ -283,6 +283,8 @@ def test_attention_in_blocks():
         plans = [kernel["plan"] for kernel in json.loads(sx("explain", "--json", module).stdout)["kernels"]]
         found = ["d/16" in plan and "shared" in plan for plan in plans]
         assert any(found) == blocks, (kind, target, plans)
+        # the causal mask is no tensor then, so that hidden keys are left out
+        assert not blocks or len(plans) == 1, (kind, target, plans)
         sx("verify", module, "--random", "5")
 
 

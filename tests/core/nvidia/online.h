@@ -11,6 +11,12 @@ typedef struct {
     bool grouped;    /* k and v have no heads */
     bool mask;       /* [rows, keys] of f32 is added to the scores */
     bool keys_inner; /* k lies as [.., d, keys] */
+    /* Keys are hidden by positions and not by a tensor: those of which row + ahead >= key is false, or another
+     * direction if it is not SX_EQ, or with the key in front, or those of which it is true. */
+    bool causal;
+    int64_t ahead;
+    sx_direction direction;
+    bool turned, hidden;
 } online_case;
 enum { ONLINE_Q, ONLINE_K, ONLINE_V, ONLINE_MASK, ONLINE_INPUTS };
 
@@ -74,6 +80,60 @@ static inline sx_attr online_dot(uint32_t lhs, uint32_t rhs)
     return attr;
 }
 
+/* The last input is a number. */
+static inline void online_constant(sx_ctx *cx, node *n, uint32_t input, double number)
+{
+    sx_attr with;
+    ck_assert_uint_eq(input, n->count - 1);
+    ck_sx_ok(cx, sx_fused_inline_splat(cx, &n->fused, input, number, &with));
+    n->fused = with;
+    n->count--;
+}
+
+static inline sx_direction online_direction(const online_case *c)
+{
+    return c->direction == SX_EQ ? SX_GE : c->direction;
+}
+
+/* Is the key hidden by the positions? */
+static inline bool online_hides(const online_case *c, int64_t row, int64_t key)
+{
+    int64_t x = c->turned ? key : row + c->ahead, y = c->turned ? row + c->ahead : key;
+    sx_direction d = online_direction(c);
+    bool is = d == SX_GE   ? x >= y
+              : d == SX_GT ? x > y
+              : d == SX_LE ? x <= y
+              : d == SX_LT ? x < y
+                           : x != y;
+    return is == c->hidden;
+}
+
+/* [rows, keys]: minus infinity where the key is hidden, else 0. */
+static inline node online_positions(sx_ctx *cx, const online_case *c)
+{
+    sx_attr attr = {.present = SX_A(axis) | SX_A(type), .type = TYPE(SX_I32, c->rows, c->keys)};
+    sx_type whole = attr.type;
+    node row = lift(cx, SX_OP_IOTA, &attr, NULL, 0);
+    attr.axis = 1;
+    node key = lift(cx, SX_OP_IOTA, &attr, NULL, 0);
+    sx_attr none = {.present = 0};
+    sx_attr how = {.present = SX_A(direction), .direction = online_direction(c)};
+    sx_type both[2] = {whole, whole};
+    node far = lift(cx, SX_OP_ADD, &none, both, 2);
+    online_constant(cx, &far, 1, (double)c->ahead);
+    far = inlined(cx, &far, 0, &row);
+    node sees = lift(cx, SX_OP_COMPARE, &how, both, 2);
+    sees = inlined(cx, &sees, 1, c->turned ? &far : &key);
+    sees = inlined(cx, &sees, 0, c->turned ? &key : &far);
+    sx_type choice[3] = {whole, whole, whole};
+    choice[0].dtype = SX_BOOL;
+    choice[1].dtype = choice[2].dtype = SX_F32;
+    node mask = lift(cx, SX_OP_SELECT, &none, choice, 3);
+    online_constant(cx, &mask, 2, c->hidden ? 0 : -HUGE_VAL);
+    online_constant(cx, &mask, 1, c->hidden ? -HUGE_VAL : 0);
+    return inlined(cx, &mask, 0, &sees);
+}
+
 /* softmax(q k^T + mask) v */
 static inline online_node online_make(sx_ctx *cx, const online_case *c)
 {
@@ -93,6 +153,11 @@ static inline online_node online_make(sx_ctx *cx, const online_case *c)
     node scores = lift(cx, SX_OP_DOT_GENERAL, &attr, qk, 2);
     o.at[ONLINE_Q] = 0;
     o.at[ONLINE_K] = 1;
+    if (c->causal) {
+        node positions = online_positions(cx, c);
+        scores = with_tensor(cx, SX_OP_ADD, &scores, positions.result);
+        scores = inlined(cx, &scores, 0, &positions);
+    }
     if (c->mask) { /* inputs: what is added, then those of the contraction */
         scores = with_tensor(cx, SX_OP_ADD, &scores, online_type(c, ONLINE_MASK));
         o.at[ONLINE_MASK] = 0;
@@ -145,6 +210,7 @@ static inline double online_score(const online_case *c, const online_node *o, in
             c->keys_inner ? (own * c->d + d) * c->keys + key : (own * c->keys + key) * c->d + d;
         sum += o->value[ONLINE_Q][(head * c->rows + row) * c->d + d] * o->value[ONLINE_K][k];
     }
+    sum = c->causal && online_hides(c, row, key) ? -HUGE_VAL : sum;
     return c->mask ? sum + o->value[ONLINE_MASK][row * c->keys + key] : sum;
 }
 

@@ -129,6 +129,17 @@ START_TEST(test_exact)
 }
 END_TEST
 
+/* The kernel as if nothing were known of the keys that positions hide. */
+static void forget_horizon(sx_kernel *kernel, sx_tile *tile, sx_tile_online *online)
+{
+    *tile = *kernel->part[0].tile;
+    *online = *tile->online;
+    online->has_horizon = false;
+    online->ahead = 0;
+    tile->online = online;
+    kernel->part[0].tile = tile;
+}
+
 static void fill_random(sx_ctx *cx, const online_case *c, online_node *o, sx_rng *rng)
 {
     for (uint32_t k = ONLINE_Q; k <= ONLINE_V; k++) {
@@ -177,6 +188,102 @@ START_TEST(test_rounded)
     }
     ck_assert_msg(largest <= allowed && largest > 0, "error %g, allowed %g", largest, allowed);
     sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* Instructions of warps that the launch takes, and its result. */
+static float *run_counted(sx_ctx *cx, const node *n, const sx_kernel *kernel, uint64_t *insns)
+{
+    sx_ptx_module *module = tiles_module(cx, kernel, 80);
+    uint8_t *out = exact_buffer(cx, bytes_of(&n->result));
+    sx_ptx_statistics statistics = {0};
+    sx_code code = tiles_run(cx, kernel, module, n, 3, true, out, &statistics);
+    ck_assert_msg(code == SX_OK, "%s", cx->error.text);
+    *insns = statistics.warp_insns;
+    return (float *)(void *)out;
+}
+
+/* Stages that a causal mask hides are left out, and every bit of the result is that of the kernel that multiplies them:
+ * their weights are 0 and what is scaled is scaled by 1. */
+START_TEST(test_horizon)
+{
+    static const struct {
+        int64_t rows, keys, ahead;
+    } sides[] = {{50, 50, 0}, {1, 70, 69}, {70, 90, 20}, {33, 64, -1}, {90, 40, 0}, {64, 64, -7}};
+    sx_rng rng = {sx_test_seed() + (uint64_t)_i};
+    for (uint32_t round = 0; round < SX_COUNT(sides); round++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        online_case c = random_case(&rng, round);
+        c.rows = sides[round].rows;
+        c.keys = sides[round].keys;
+        c.ahead = sides[round].ahead;
+        c.causal = true;
+        online_node o = online_make(&cx, &c);
+        sx_kernel *kernel;
+        sx_tile tile;
+        sx_tile_online online;
+        uint64_t fewer, all;
+        fill_random(&cx, &c, &o, &rng);
+        sx_code code = online_lower(&cx, &sx_target_sm_80, &o.n, plans[_i].rows, plans[_i].keys,
+                                    plans[_i].depth, &kernel);
+        ck_assert_msg(code == SX_OK, "%s", cx.error.text);
+        ck_assert(kernel->part[0].tile->online->has_horizon == (c.rows > 1));
+        sx_verdict verdict = verdict_of(&cx, &o.n, plans[_i].keys, kernel);
+        ck_assert_msg(verdict.proven, "%s", verdict.text);
+        float *got = run_counted(&cx, &o.n, kernel, &fewer);
+        forget_horizon(kernel, &tile, &online);
+        float *want = run_counted(&cx, &o.n, kernel, &all);
+        for (int64_t i = 0; i < sx_tensor_elements(&o.n.result); i++) {
+            bool same = memcmp(&got[i], &want[i], sizeof(float)) == 0;
+            ck_assert_msg(same || (isnan(got[i]) && isnan(want[i])),
+                          "%lld rows, %lld keys, %lld ahead: element %lld is %a, not %a",
+                          (long long)c.rows, (long long)c.keys, (long long)c.ahead, (long long)i,
+                          (double)got[i], (double)want[i]);
+        }
+        ck_assert_msg(c.rows == 1 || c.keys <= plans[_i].keys || fewer < all,
+                      "%lld rows, %lld keys: %llu of %llu instructions", (long long)c.rows,
+                      (long long)c.keys, (unsigned long long)fewer, (unsigned long long)all);
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
+/* However a program writes it: what is said of the horizon is so, is as near as may be, and nothing is said where rows
+ * see the last key. */
+START_TEST(test_horizons_of_programs)
+{
+    static const sx_direction directions[] = {SX_GE, SX_GT, SX_LE, SX_LT, SX_NE};
+    for (uint32_t i = 0; i < 4 * SX_COUNT(directions); i++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        online_case c = {.dtype = SX_BF16,
+                         .batch = 1,
+                         .heads = 1,
+                         .rows = 24,
+                         .keys = 40,
+                         .d = 16,
+                         .columns = 16,
+                         .causal = true,
+                         .ahead = 5,
+                         .direction = directions[i / 4],
+                         .turned = i % 2 != 0,
+                         .hidden = i / 2 % 2 != 0};
+        online_node o = online_make(&cx, &c);
+        sx_kernel *kernel;
+        int64_t ahead;
+        bool known = sx_online_horizon(analysis_of(&cx, &o.n), &ahead);
+        ck_assert(known != online_hides(&c, 0, 0) || c.direction == SX_NE);
+        ck_assert(!known || !online_hides(&c, 3, 3 + ahead));
+        for (int64_t k = 0; k < c.rows * c.keys && known; k++) {
+            int64_t row = k / c.keys, key = k % c.keys;
+            ck_assert(key <= row + ahead || online_hides(&c, row, key));
+        }
+        ck_sx_ok(&cx, online_lower(&cx, &sx_target_sm_80, &o.n, 32, 16, 2, &kernel));
+        sx_verdict verdict = verdict_of(&cx, &o.n, 16, kernel);
+        ck_assert_msg(verdict.proven, "case %u: %s", i, verdict.text);
+        sx_ctx_fini(&cx);
+    }
 }
 END_TEST
 
@@ -330,6 +437,13 @@ static void other_divisor(sx_tile *t, sx_tile_online *o)
     t->map.item = faults_item;
 }
 
+/* The last key that a row sees is taken for one that it does not. */
+static void nearer_horizon(sx_tile *t, sx_tile_online *o)
+{
+    (void)t;
+    o->ahead--;
+}
+
 static const struct {
     void (*make)(sx_tile *, sx_tile_online *);
     const char *said;
@@ -347,6 +461,7 @@ static const struct {
     {other_heads_of_values, "holds another value"},
     {no_power, "holds another value"},
     {other_divisor, "holds another value"},
+    {nearer_horizon, "are not all minus infinity"},
 };
 
 /* Each fault alone makes of a proven program one that is not, or that is no program. */
@@ -363,7 +478,9 @@ START_TEST(test_refused)
                      .d = 32,
                      .columns = 48,
                      .grouped = true,
-                     .mask = true};
+                     .mask = true,
+                     .causal = faults[_i].make == nearer_horizon,
+                     .ahead = 24};
     online_node o = online_make(&cx, &c);
     sx_kernel *kernel;
     sx_judge *judge;
@@ -391,6 +508,37 @@ START_TEST(test_refused)
     const char *why = code == SX_OK ? verdict.text : cx.error.text;
     ck_assert_msg(code != SX_OK || !verdict.proven, "fault %d: %s", _i, why);
     ck_assert_msg(strstr(why, faults[_i].said) != NULL, "fault %d: %s", _i, why);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* Of a mask in memory nothing is known, whatever it holds. */
+START_TEST(test_mask_has_no_horizon)
+{
+    sx_rng rng = {sx_test_seed()};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    online_case c = {.dtype = SX_BF16,
+                     .batch = 1,
+                     .heads = 1,
+                     .rows = 40,
+                     .keys = 64,
+                     .d = 32,
+                     .columns = 32,
+                     .mask = true};
+    online_node o = online_make(&cx, &c);
+    sx_kernel *kernel;
+    sx_tile tile;
+    sx_tile_online online;
+    fill_random(&cx, &c, &o, &rng);
+    ck_sx_ok(&cx, online_lower(&cx, &sx_target_sm_80, &o.n, 32, 32, 2, &kernel));
+    ck_assert(!kernel->part[0].tile->online->has_horizon);
+    forget_horizon(kernel, &tile, &online);
+    ck_assert(verdict_of(&cx, &o.n, 32, kernel).proven);
+    online.has_horizon = true;
+    online.ahead = c.keys;
+    sx_verdict verdict = verdict_of(&cx, &o.n, 32, kernel);
+    ck_assert(!verdict.proven && strstr(verdict.text, "are not all minus infinity") != NULL);
     sx_ctx_fini(&cx);
 }
 END_TEST
@@ -428,6 +576,7 @@ static void fill_growing(sx_ctx *cx, const online_case *c, online_node *o, sx_rn
     }
 }
 
+#define KILLED_INSTRUCTIONS_MAX (1 << 22) /* of a loop that does not end */
 /* Is the kernel stopped at a fault, or gives another result, in one of three orders? */
 static bool is_killed(const sx_kernel *kernel, const sx_ptx_module *module, const node *n,
                       const uint8_t *want, uint8_t *got)
@@ -436,7 +585,8 @@ static bool is_killed(const sx_kernel *kernel, const sx_ptx_module *module, cons
         sx_ctx inner;
         sx_ctx_init(&inner, (size_t)1 << 28);
         memset(got, 0xCC, bytes_of(&n->result));
-        sx_code code = tiles_run(&inner, kernel, module, n, order, order != 1, got, NULL);
+        sx_code code = tiles_run_within(&inner, kernel, module, n, order, order != 1, got,
+                                        KILLED_INSTRUCTIONS_MAX, NULL);
         sx_ctx_fini(&inner);
         if (code != SX_OK || memcmp(got, want, bytes_of(&n->result)) != 0) {
             return true;
@@ -489,6 +639,58 @@ START_TEST(test_nothing_is_left_out)
     }
     ck_assert_uint_ge(tried, 90);
     ck_assert_uint_ge(rescaled, 2 * (2 + 8)); /* of whole stages, and of the last one */
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* Is this part of counting the stages that are passed? Without a shift more stages are read than need be, and without
+ * the jumps over hidden stages, or the maximum for a block that sees nothing, no bit changes; nor without the minimum
+ * where the last stage is not whole, since what is copied beyond the keys is 0. */
+static bool counts_stages(const sx_ptx_kernel *k, const sx_ptx_insn *insn, bool whole)
+{
+    const sx_ptx_arg *arg = &k->arg[insn->arg];
+    bool adds_one = insn->op == SX_PTX_OP_ADD && insn->modifier[0] == SX_PTX_TYPE_S32 &&
+                    arg[2].kind == SX_PTX_ARG_IMMEDIATE && arg[2].value == 1;
+    return (insn->op == SX_PTX_OP_MIN && whole) || adds_one;
+}
+
+START_TEST(test_no_stage_is_lost)
+{
+    sx_rng rng = {sx_test_seed()};
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    online_case c = {.dtype = SX_BF16,
+                     .batch = 1,
+                     .heads = 1,
+                     .rows = 70,
+                     .keys = _i == 0 ? 72 : 64,
+                     .d = 16,
+                     .columns = 16,
+                     .causal = true,
+                     .ahead = 15};
+    online_node o = online_make(&cx, &c);
+    sx_kernel *kernel;
+    uint32_t tried = 0;
+    fill_random(&cx, &c, &o, &rng);
+    ck_sx_ok(&cx, online_lower(&cx, &sx_target_sm_80, &o.n, 32, 16, 3, &kernel));
+    sx_ptx_module *module = tiles_module(&cx, kernel, 80);
+    uint8_t *want = exact_buffer(&cx, bytes_of(&o.n.result));
+    uint8_t *got = exact_buffer(&cx, bytes_of(&o.n.result));
+    ck_sx_ok(&cx, tiles_run(&cx, kernel, module, &o.n, 0, false, want, NULL));
+    sx_ptx_kernel *k = &module->kernel[0];
+    for (uint32_t i = 0; i < k->insn_count; i++) {
+        sx_ptx_insn whole = k->insn[i];
+        if (!counts_stages(k, &whole, c.keys % 16 == 0)) {
+            continue;
+        }
+        k->insn[i] =
+            (sx_ptx_insn){.op = SX_PTX_OP_FENCE, .modifier = {SX_PTX_ORDER_SC, SX_PTX_SCOPE_CTA}};
+        bool killed = is_killed(kernel, module, &o.n, want, got);
+        k->insn[i] = whole;
+        tried++;
+        ck_assert_msg(killed, "nobody misses instruction %u", i);
+    }
+    ck_assert_uint_ge(tried, _i == 0 ? 3 : 5); /* of the warp, the block and the loop; minima */
     sx_ctx_fini(&cx);
 }
 END_TEST
@@ -583,9 +785,13 @@ int main(void)
     tcase_set_timeout(tcase, 60); /* assembling on a busy machine */
     tcase_add_loop_test(tcase, test_exact, 0, (int)SX_COUNT(plans));
     tcase_add_loop_test(tcase, test_rounded, 0, 6);
+    tcase_add_loop_test(tcase, test_horizon, 0, (int)SX_COUNT(plans));
+    tcase_add_test(tcase, test_horizons_of_programs);
     tcase_add_test(tcase, test_rows);
     tcase_add_loop_test(tcase, test_refused, 0, (int)SX_COUNT(faults));
+    tcase_add_test(tcase, test_mask_has_no_horizon);
     tcase_add_test(tcase, test_nothing_is_left_out);
+    tcase_add_loop_test(tcase, test_no_stage_is_lost, 0, 2);
     tcase_add_test(tcase, test_chosen);
     tcase_add_loop_test(tcase, test_assembles, 0, 4);
     suite_add_tcase(suite, tcase);
