@@ -71,19 +71,20 @@ static void find_facts(sx_roll_levels *l)
         const sx_node *node = &g->node[n];
         const sx_attr *attr = sx_graph_attr(g, node);
         bool view = sx_op_info_of(node->op)->op_class == SX_OPCLASS_VIEW;
-        bool uniform =
-            node->op == SX_OP_CONSTANT ? one_value(attr) : view || sx_op_is_elementwise(node->op);
+        bool made = node->op == SX_OP_CONSTANT
+                        ? one_value(attr)
+                        : view || sx_op_is_elementwise(node->op) || node->op == SX_OP_IOTA;
         bool weight = node->op != SX_OP_PARAMETER || attr->weight != 0;
         uint32_t depth = 0;
         for (uint32_t k = 0; k < node->input_count; k++) {
             uint32_t below = operand(g, n, k);
-            uniform = uniform && l->uniform[below];
+            made = made && l->made[below];
             weight = weight && l->weight[below];
             depth = l->depth[below] > depth ? l->depth[below] : depth;
         }
-        l->uniform[n] = uniform;
+        l->made[n] = made;
         l->weight[n] = weight && sx_type_is_static(&node->type);
-        l->depth[n] = is_leaf(g, n) || uniform || l->weight[n] ? 0 : depth + 1;
+        l->depth[n] = is_leaf(g, n) || made || l->weight[n] ? 0 : depth + 1;
     }
 }
 
@@ -186,14 +187,13 @@ static void find_labels(finder *f)
                                             type_hash(&node->type)};
         for (uint32_t k = 0; k < node->input_count; k++) {
             uint32_t below = operand(g, n, k);
-            bool inside =
-                l->uniform[below] || (l->level[below] == l->level[n] && !is_leaf(g, below));
+            bool inside = l->made[below] || (l->level[below] == l->level[n] && !is_leaf(g, below));
             word[2 + k] = inside ? f->hash[below]
                                  : type_hash(&g->node[below].type) + (l->weight[below] ? 1 : 0);
         }
         f->hash[n] =
             sx_hash64((sx_span){(const uint8_t *)word, (2 + (size_t)node->input_count) * 8}, 1);
-        bool counts = l->live[n] && !is_leaf(g, n) && !l->uniform[n];
+        bool counts = l->live[n] && !is_leaf(g, n) && !l->made[n];
         if (counts && l->level[n] > 0) {
             f->label[l->level[n]] += f->hash[n];
             f->ops[l->level[n] + 1]++;
@@ -472,11 +472,11 @@ static sx_code levels_init(sx_ctx *cx, const sx_graph *graph, sx_roll_levels *l)
     *l = (sx_roll_levels){.graph = graph,
                           .live = SX_NEW_ARRAY(cx, bool, nodes),
                           .weight = SX_NEW_ARRAY(cx, bool, nodes),
-                          .uniform = SX_NEW_ARRAY(cx, bool, nodes),
+                          .made = SX_NEW_ARRAY(cx, bool, nodes),
                           .depth = SX_NEW_ARRAY(cx, uint32_t, nodes),
                           .after = SX_NEW_ARRAY(cx, uint32_t, nodes),
                           .level = SX_NEW_ARRAY(cx, uint32_t, nodes)};
-    bool made = l->live != NULL && l->weight != NULL && l->uniform != NULL && l->depth != NULL &&
+    bool made = l->live != NULL && l->weight != NULL && l->made != NULL && l->depth != NULL &&
                 l->after != NULL && l->level != NULL;
     return made ? SX_OK : cx->error.code;
 }

@@ -5,9 +5,10 @@
 
 typedef struct {
     const sx_graph *graph;
-    bool *live;      /* per node: an output depends on it */
-    bool *weight;    /* follows from weights and constants, static */
-    bool *uniform;   /* follows from constants of one value */
+    bool *live;   /* per node: an output depends on it */
+    bool *weight; /* follows from weights and constants, static */
+    /* Follows from positions and constants of one value, element by element: a causal mask. */
+    bool *made;
     uint32_t *depth; /* longest path below, weights aside */
     uint32_t *path;  /* [path_count + 1] node of each level, from 1; its depth is its level */
     uint32_t path_count;
@@ -20,8 +21,7 @@ typedef struct {
 /* Nodes that every part reading them has a copy of. */
 static inline bool sx_roll_is_copied(const sx_roll_levels *l, uint32_t n)
 {
-    return l->uniform[n] || l->graph->node[n].op == SX_OP_CONSTANT ||
-           l->graph->node[n].op == SX_OP_IOTA ||
+    return l->made[n] || l->graph->node[n].op == SX_OP_CONSTANT ||
            sx_op_info_of(l->graph->node[n].op)->op_class == SX_OPCLASS_VIEW;
 }
 

@@ -14,7 +14,8 @@
  *     the fewest values are alive and no chain of elementwise operations is split.
  *   - Every cut is correct, however the levels were found, because levels only grow along edges. Whether two parts are
  *     equal is decided by comparing them word for word.
- *   - Constants, what follows from constants of one value, and views are copied into every part that reads them.
+ *   - Constants, what follows element by element from constants of one value and from positions (a causal mask), and
+ *     views are copied into every part that reads them.
  *
  * Papers: Main, Lorentz 1984 (repetitions in strings); Luminal's loop rolling has the same aim.
  */

@@ -288,6 +288,49 @@ def test_attention_in_blocks():
         sx("verify", module, "--random", "5")
 
 
+def layers_text(layers, rows, heads, size):
+    """Layers of attention in bf16 that read one causal mask."""
+    lines, wide, scores = [], heads * size, "f32[1, 1, %d, %d]" % (rows, rows)
+
+    def put(text):
+        lines.append("    %%%d = %s" % (len(lines), text))
+        return "%%%d" % (len(lines) - 1)
+
+    def product(x, name):
+        weight = put('parameter {name = "%s", weight = 1} : bf16[%d, %d]' % (name, wide, wide))
+        return put("dot_general(%s, %s) {lhs_contract = [1], rhs_contract = [0]} : bf16[%d, %d]" %
+                   (x, weight, rows, wide))
+
+    places = [put("iota {axis = %d} : %s" % (axis, scores.replace("f32", "i32"))) for axis in (2, 3)]
+    sees = put("compare(%s, %s) {direction = ge} : %s" % (*places, scores.replace("f32", "bool")))
+    numbers = [put("constant {data = %s} : %s" % (number, scores)) for number in ("0", "-inf")]
+    mask = put("select(%s, %s, %s) : %s" % (sees, *numbers, scores))
+    mask = put("broadcast_in_dim(%s) {dims = [0, 1, 2, 3]} : f32[1, %d, %d, %d]" % (mask, heads, rows, rows))
+    x = put('parameter {name = "x", weight = 0} : bf16[%d, %d]' % (rows, wide))
+    for layer in range(layers):
+        parts = []
+        for part in "qkv":
+            y = put("reshape(%s) : bf16[1, %d, %d, %d]" % (product(x, part + str(layer)), rows, heads, size))
+            y = put("transpose(%s) {perm = [0, 2, 1, 3]} : bf16[1, %d, %d, %d]" % (y, heads, rows, size))
+            parts.append(put("convert(%s) : f32[1, %d, %d, %d]" % (y, heads, rows, size)))
+        y = put("attention(%s, %s, %s, %s) {scale = 0.125} : f32[1, %d, %d, %d]" % (*parts, mask, heads, rows, size))
+        y = put("convert(%s) : bf16[1, %d, %d, %d]" % (y, heads, rows, size))
+        y = put("transpose(%s) {perm = [0, 2, 1, 3]} : bf16[1, %d, %d, %d]" % (y, rows, heads, size))
+        y = put("reshape(%s) : bf16[%d, %d]" % (y, rows, wide))
+        x = put("add(%s, %s) : bf16[%d, %d]" % (x, product(y, "o" + str(layer)), rows, wide))
+    return 'sx 1\ngraph "layers" {\n%s\n    return %s as "out"\n}\n' % ("\n".join(lines), x)
+
+
+def test_mask_of_all_layers():
+    """One causal mask that all layers read is made in place in each of them: none of it lies in memory."""
+    (TMP / "layers.sx").write_text(layers_text(4, 2048, 4, 64))
+    sx("optimize", TMP / "layers.sx", "--target", "h100", "--no-daemon", "-o", TMP / "better.sx")
+    kernels = [line for line in (TMP / "better.sx").read_text().splitlines() if "= fused(" in line]
+    online = [line for line in kernels if "online" in line]
+    assert len(kernels) == 12 and len(online) == 4, kernels
+    assert all("index" in line and "compare" in line and "2048, 2048]" not in line for line in online), online
+
+
 def test_attention_of_shared_heads():
     """Groups of heads that share keys are one kernel too, however few the queries are, under one numerics plan."""
     plans = set()

@@ -115,6 +115,28 @@ START_TEST(test_layers)
 }
 END_TEST
 
+/* A mask that all layers read is made in each of them, where something may be known of it, and not handed to them. */
+START_TEST(test_masks_are_copied)
+{
+    sx_transformer options = sx_transformer_default(4);
+    const sx_roll *roll = roll_transformer(&options);
+    ck_assert_ptr_nonnull(roll);
+    for (uint32_t p = 0; p < roll->part_count; p++) {
+        const sx_graph *program = roll->part[p].program;
+        uint32_t positions = 0;
+        for (uint32_t n = 0; n < program->node_count; n++) {
+            const sx_type *type = &program->node[n].type;
+            bool square = type->rank >= 2 &&
+                          sx_dim_equal(type->dim[type->rank - 1], sx_dim_of(options.seq)) &&
+                          sx_dim_equal(type->dim[type->rank - 2], sx_dim_of(options.seq));
+            positions += program->node[n].op == SX_OP_IOTA ? 1 : 0;
+            ck_assert(program->node[n].op != SX_OP_PARAMETER || !square);
+        }
+        ck_assert(roll->part[p].use_count < options.layers || positions > 0);
+    }
+}
+END_TEST
+
 START_TEST(test_one_layer)
 {
     sx_transformer options = sx_transformer_default(1);
@@ -312,6 +334,7 @@ int main(void)
     TCase *tcase = tcase_create("roll");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, test_layers, 0, 5);
+    tcase_add_test(tcase, test_masks_are_copied);
     tcase_add_test(tcase, test_one_layer);
     tcase_add_test(tcase, test_alternating);
     tcase_add_test(tcase, test_odd_layer);
