@@ -36,6 +36,7 @@ struct sx_pipe_made {
     uint32_t pack_input; /* the input it packs, in whose place the result is read, */
     uint32_t pack_other; /* another one that it reads, or UINT32_MAX, */
     uint64_t pack_bytes; /* and the size of the result */
+    bool once;           /* each element of the result is stored one time in all */
 };
 
 static void use_tensor(sx_pipe *pipe, uint32_t index)
@@ -541,6 +542,7 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
     done.record.verdict = sx_module_put_text(strings, sx_span_of(c->verdict.text));
     sx_buf_fini(&plan);
     SX_ASSERT(done.record.cost_ns >= done.record.floor_ns);
+    s->made->once = c->verdict.once;
     return append(cx, pipe, &done);
 }
 
@@ -709,10 +711,12 @@ sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t result
     uint64_t hash = sx_hash64(bits, (uint64_t)node->op << 32 | node->attr.i);
     uint32_t twin = sx_idmap_find(&pipe->made_map, hash, same_kernel, pipe, &made);
     if (twin != SX_IDMAP_NONE) {
+        pipe->stored_once = pipe->made[twin].once;
         return launch_again(cx, pipe, &pipe->made[twin], &s, result);
     }
     SX_TRY(compile_subject(cx, pipe, &s, node, result));
     made.kernel = pipe->kernel_last;
+    pipe->stored_once = made.once;
     void *array = pipe->made;
     SX_TRY(sx_grow(cx, &array, &pipe->made_capacity, pipe->made_count + 1, sizeof(made)));
     pipe->made = array;

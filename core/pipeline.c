@@ -175,18 +175,23 @@ static sx_code compile_node(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *
             constant && pipe->tensor[pipe->tensor_of[sx_graph_input(graph, node, k).i]].constant;
     }
     uint32_t output = output_of_node(pipe, id);
+    uint32_t version =
+        output == UINT32_MAX && !constant ? sx_pipe_version_of(pipe, id) : SX_NOWHERE;
     sx_module_place place = constant ? SX_TENSOR_PERSISTENT : SX_TENSOR_TEMPORARY;
     uint32_t result;
     if (output != UINT32_MAX && !constant) {
         SX_TRY(sx_pipe_add_output(cx, pipe, output, &result));
         output_tensor[output] = result;
+    } else if (version != SX_NOWHERE) {
+        SX_TRY(sx_pipe_target(cx, pipe, version, &result));
     } else {
         SX_TRY(
             sx_pipe_add_tensor(cx, pipe, SX_SPAN_LITERAL(""), &node->type, size, place, &result));
     }
     pipe->tensor[result].constant = constant;
     pipe->tensor_of[id.i] = result;
-    return sx_pipe_kernel(cx, pipe, id, result);
+    SX_TRY(sx_pipe_kernel(cx, pipe, id, result));
+    return version != SX_NOWHERE ? sx_pipe_settle(cx, pipe, id, version) : SX_OK;
 }
 
 /* Outputs that no kernel wrote in place: parameters, constants, prologue results and repeated outputs are copied. */
@@ -229,9 +234,11 @@ static sx_code compile_nodes(sx_ctx *cx, sx_pipe *pipe)
         return cx->error.code;
     }
     memset(output_tensor, 0xff, (graph->output_count + 1) * sizeof(*output_tensor));
-    for (uint32_t i = 0; i < graph->node_count; i++) {
+    SX_TRY(sx_pipe_plan_updates(cx, pipe));
+    for (uint32_t k = 0; k < graph->node_count; k++) {
+        uint32_t i = pipe->order != NULL ? pipe->order[k] : k;
         if (cx->progress != NULL) {
-            cx->progress(cx->progress_self, "kernels", i, graph->node_count);
+            cx->progress(cx->progress_self, "kernels", k, graph->node_count);
         }
         sx_code code = compile_one(cx, pipe, (sx_node_id){i}, output_tensor);
         if (code != SX_OK) {

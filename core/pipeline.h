@@ -48,6 +48,16 @@ typedef struct {
     uint32_t count;
 } sx_pipe_variants;
 
+/* How the new version of a state or of a donated input comes to where the old one lies; updates.c. */
+typedef struct {
+    /* The node that makes it: that of the output, with reshapes taken off. */
+    uint32_t root;
+    /* The state, or the output in place of the donated input; SX_MODULE_NONE: it has no tensor yet. */
+    uint32_t target;
+    /* The kernel of `root` is to write it in place; and it does. */
+    bool planned, written;
+} sx_pipe_version;
+
 /* A node and the kernel made of it; kernels.c. */
 typedef struct sx_pipe_made sx_pipe_made;
 typedef struct {
@@ -69,6 +79,11 @@ typedef struct {
     double flops, cost_ns, floor_ns;
     /* Bytes that a run of it copies because a new version of state or of a donated input is not made in place. */
     uint64_t copied_bytes;
+    /* [updates of the graph] how each new version comes to its place, and the order in which nodes are compiled. */
+    sx_pipe_version *version;
+    uint32_t *order;
+    /* The last kernel of a node stores each element of its result one time in all. */
+    bool stored_once;
     /* For each node the number of its tensor. */
     uint32_t *tensor_of;
     sx_pipe_tensor *tensor;
@@ -168,7 +183,15 @@ sx_code sx_pipe_add_output(sx_ctx *cx, sx_pipe *pipe, uint32_t output, uint32_t 
 
 /* updates.c. The tensor of a parameter that is state. */
 sx_code sx_pipe_put_state(sx_ctx *cx, sx_pipe *pipe, sx_node_id id);
-/* Brings the new versions of state and donated inputs to their places, behind all other launches of the variant. */
+/* Which new versions are written in place, and an order of the nodes in which all readers of the old one come first. */
+sx_code sx_pipe_plan_updates(sx_ctx *cx, sx_pipe *pipe);
+/* The version that the kernel of the node is to write in place, by number; SX_NOWHERE: none. */
+uint32_t sx_pipe_version_of(const sx_pipe *pipe, sx_node_id id);
+/* The tensor that a version goes to. */
+sx_code sx_pipe_target(sx_ctx *cx, sx_pipe *pipe, uint32_t version, uint32_t *target);
+/* When the kernel of the node was launched with that tensor as its result: it stays, or the launch gets another. */
+sx_code sx_pipe_settle(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t version);
+/* Brings the other new versions to their places, behind all other launches of the variant. */
 sx_code sx_pipe_update(sx_ctx *cx, sx_pipe *pipe);
 /* Decides where in the state area each state lies. */
 sx_code sx_pipe_place_state(sx_ctx *cx, sx_pipe *pipe);

@@ -188,10 +188,14 @@ sx_code sx_graph_put_into(sx_ctx *cx, sx_graph *graph, uint32_t output, sx_span 
 uint32_t sx_graph_into(const sx_graph *graph, uint32_t output)
 {
     const sx_effects *e = graph->effects;
-    for (uint32_t i = 0; e != NULL && i < e->update_count; i++) {
-        if (e->update[i].output == output) {
-            return e->update[i].node;
+    uint32_t low = 0, high = e != NULL ? e->update_count : 0;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (e->update[middle].output == output) {
+            return e->update[middle].node;
         }
+        low = e->update[middle].output < output ? middle + 1 : low;
+        high = e->update[middle].output < output ? high : middle;
     }
     return SX_NOWHERE;
 }

@@ -145,6 +145,9 @@ typedef struct {
     /* The proof has failed, and why, for people. */
     bool refused;
     char why[160];
+    /* Buffers of which some place may be stored more than once: by several iterations, or by a store that a later one
+     * hides. A set of 1 << number. */
+    uint64_t again;
     sx_form *form;
     uint32_t form_count, form_capacity;
     /* The coefficients of all forms, one form after the other. */

@@ -29,6 +29,10 @@ typedef struct {
 } sx_judge_facts;
 typedef struct {
     bool proven;
+    /* Proven, and each element of the result is stored one time in all: there are no earlier stores that later ones
+     * hide. Then the result may lie over an argument of which the value of each element reads that element alone: it
+     * is read before it is stored, because what is stored is made of it, and nobody else stores it. */
+    bool once;
     /* What was proven, or what could not be shown and where; ends with a NUL. */
     char text[240];
 } sx_verdict;

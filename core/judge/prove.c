@@ -126,6 +126,9 @@ static void keep_live(sx_judge *j, const sx_part *part, uint32_t result)
             }
             sx_read seen = hides(g, &stores->record[k], &r);
             hidden = seen == SX_READ_COVERED;
+            if (hidden) {
+                sx_buffer_again(g, result);
+            }
             if (seen == SX_READ_UNKNOWN) {
                 (void)sx_refuse(g, "a store that a later one covers in part");
                 return;
@@ -322,6 +325,7 @@ static sx_code locate_all(sx_judge *j, const sx_places *p)
 sx_code sx_prove_stores(sx_judge *j, const sx_kernel *kernel, uint32_t result, const sx_places *p)
 {
     j->places = *p;
+    j->result = result;
     SX_TRY(walk_parts(j, kernel, result));
     return locate_all(j, p);
 }
@@ -345,6 +349,7 @@ sx_code sx_prove_begin(sx_judge *j, const sx_kernel *kernel, sx_verdict *verdict
     SX_TRY(sx_kernel_check(j->cx, kernel));
     sx_algebra_reset(&j->algebra);
     j->algebra.wide = kernel->lane_bytes == 8;
+    j->algebra.again = 0;
     j->live.count = 0;
     j->expected = 0;
     return SX_OK;
@@ -360,6 +365,7 @@ sx_code sx_prove_finish(sx_judge *j, const sx_places *p, sx_mem mem, sx_verdict 
         return j->cx->error.code;
     }
     verdict->proven = !g->refused;
+    verdict->once = verdict->proven && j->result < 64 && (g->again >> j->result & 1) == 0;
     if (g->refused) {
         (void)snprintf(verdict->text, sizeof(verdict->text), "not proven: %s", g->why);
         return SX_OK;

@@ -49,6 +49,8 @@ struct sx_judge {
     /* For sx_judge_print: the places of the last kernel, and the term that the record which differs had to hold. */
     sx_places places;
     uint32_t expected;
+    /* The buffer of the result. */
+    uint32_t result;
 };
 
 /* block_engine.c: the boxes of an argument bring the tile of its view into its slot. False: refused. */

@@ -456,6 +456,9 @@ bool sx_record_close(sx_algebra *g, sx_record *r, uint32_t var, int64_t trip)
     sx_subst_begin(g, &s);
     bool moves = (g->form[r->address].vars & SX_VAR_BIT(var)) != 0;
     if (!moves) { /* the last iteration stays */
+        if (r->value != 0 && trip > 1) {
+            sx_buffer_again(g, r->buffer);
+        }
         sx_subst_var(&s, var, sx_form_constant(g, trip - 1));
         r->value = swap_value(g, r->value, &s);
         return !g->refused;

@@ -38,6 +38,11 @@ typedef struct {
 void sx_records_put(sx_algebra *g, sx_records *list, uint32_t first, const sx_record *record);
 /* Adds a set of the same kind that is not joined. */
 void sx_records_push(sx_algebra *g, sx_records *list, const sx_record *record);
+/* Notes that places of the buffer are stored more than once. */
+static inline void sx_buffer_again(sx_algebra *g, uint32_t buffer)
+{
+    g->again |= buffer < 64 ? UINT64_C(1) << buffer : UINT64_MAX;
+}
 /* Turns variable `var` into a store variable. False where two points would share a place. */
 bool sx_record_close(sx_algebra *g, sx_record *record, uint32_t var, int64_t trip);
 /* Sorts, drops and merges the store variables. False where two points share a place. */

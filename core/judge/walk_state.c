@@ -175,6 +175,7 @@ void sx_walk_leave_states(sx_walk *w, const sx_walk_loop *loop, uint32_t outer_f
     for (uint32_t k = loop->first_table; k < loop->end_table && !w->g->refused; k++) {
         sx_record r = w->table[k].places;
         r.value = w->table[k].behind;
+        sx_buffer_again(w->g, r.buffer);
         sx_records_put(w->g, &w->stores, outer_first, &r);
     }
     w->table_count = loop->first_table;

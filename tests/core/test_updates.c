@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "client/runtime/program.h"
+#include "client/verify/verify.h"
 #include "core/base/rng.h"
 #include "core/eval/eval.h"
 #include "core/ir/effect.h"
@@ -11,9 +13,7 @@
 
 #define TARGET "x86-64-v3"
 #define STEPS 4u
-#define SIDE 6
-#define ELEMENTS (SIDE * SIDE)
-#define TENSORS_MAX 16u
+#define TENSORS_MAX 64u
 
 static sx_ctx cx;
 static const char *program_text; /* of the program that is compared */
@@ -73,10 +73,13 @@ static void step(oracle *o, sxr_program *program)
 {
     const sx_graph *graph = o->graph;
     const sx_module *module = sxr_module(program);
-    uint8_t saved[TENSORS_MAX][ELEMENTS * 4];
+    uint8_t *saved[TENSORS_MAX] = {NULL};
+    ck_assert_uint_le(module->tensor_count, TENSORS_MAX);
     for (uint32_t i = 0; i < module->tensor_count; i++) {
         if (module->tensor[i].place == SX_TENSOR_INPUT) {
-            memcpy(saved[i % TENSORS_MAX], sxr_memory(program, i), (size_t)sxr_size(program, i));
+            saved[i] = sx_alloc(&cx, (size_t)sxr_size(program, i));
+            ck_assert_ptr_nonnull(saved[i]);
+            memcpy(saved[i], sxr_memory(program, i), (size_t)sxr_size(program, i));
         }
     }
     ck_sx_ok(&cx, sx_graph_eval_steps(&cx, graph, SX_EVAL_TYPED, 1, o->argument, o->argument_count,
@@ -94,13 +97,14 @@ static void step(oracle *o, sxr_program *program)
     }
     for (uint32_t n = 0, a = 0; n < graph->node_count; n++) {
         sx_span name = sx_graph_attr(graph, &graph->node[n])->name;
-        uint8_t got[ELEMENTS * 4];
         if (graph->node[n].op != SX_OP_PARAMETER) {
             continue;
         }
         if (sx_graph_role(graph, n) == SX_KEEP_STATE) {
             uint32_t tensor = sxr_find(program, SX_TENSOR_STATE, name);
             size_t size = (size_t)sxr_size(program, tensor);
+            uint8_t *got = sx_alloc(&cx, size);
+            ck_assert_ptr_nonnull(got);
             ck_sx_ok(&cx, sxr_state_read(&cx, program, tensor, got, size));
             ck_same("state", name, &o->argument[a], got, size);
         }
@@ -108,7 +112,7 @@ static void step(oracle *o, sxr_program *program)
     }
     for (uint32_t i = 0; i < module->tensor_count; i++) {
         if (module->tensor[i].place == SX_TENSOR_INPUT) {
-            memcpy(sxr_memory(program, i), saved[i % TENSORS_MAX], (size_t)sxr_size(program, i));
+            memcpy(sxr_memory(program, i), saved[i], (size_t)sxr_size(program, i));
         }
     }
 }
@@ -169,6 +173,178 @@ static const char *const programs[] = {
 START_TEST(test_programs)
 {
     sxr_close(run_steps(programs[_i]));
+}
+END_TEST
+
+/* ---- in place, or copied ---- */
+
+/* Bytes that a run copies, as the report says. */
+static uint64_t copied(const sx_module *module)
+{
+    for (uint32_t i = 0; i < module->stage_count; i++) {
+        if (sx_span_is(sx_module_string(module, module->stage[i].name), "state")) {
+            return module->stage[i].items;
+        }
+    }
+    ck_abort_msg("nothing is said of state");
+    return 0;
+}
+
+static uint64_t bytes_in(const sx_module *module, sx_module_place place)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < module->tensor_count; i++) {
+        bytes += module->tensor[i].place == (uint32_t)place ? module->tensor[i].size : 0;
+    }
+    return bytes;
+}
+
+#define L " : i32[37, 53] "
+#define LIN(name) "%" name " = parameter {name = \"" name "\", weight = 0}" L
+#define F " : f32[48, 16] "
+#define FIN(name) "%" name " = parameter {name = \"" name "\", weight = 0}" F
+#define FILL(name, value) "%" name " = constant {data = " value "}" F
+
+static const struct {
+    const char *text;
+    uint64_t copied;
+    uint64_t temporaries; /* bytes, at most */
+} memory[] = {
+    /* element by element; the last one in text order reads what the first one makes new */
+    {"sx 1 graph \"g\" { " LIN("a") "state = 2 " LIN("b") "state = 3 " LIN(
+         "x") "%p = multiply(%a, %x)" L "%n = subtract(%p, %b)" L
+              "%s = reduce(%b) {dims = [0], reducer = "
+              "maximum} : i32[53] %w = broadcast_in_dim(%s) {dims = [1]}" L
+              "%y = multiply(%w, %a)" L "%c = add(%b, %x)" L
+              "return %n as \"a\" into \"a\", %c as \"b\" into \"b\", %y as \"y\" }",
+     0, 37 * 53 * 4 + 53 * 4},
+    /* the last reader of the old version needs the new one */
+    {"sx 1 graph \"g\" { " LIN("a") "state = 2 " LIN(
+         "x") "%n = multiply(%a, %x)" L "%s = reduce(%n) {dims = [0], reducer = maximum} : i32[53] "
+              "%w = broadcast_in_dim(%s) {dims = [1]}" L "%y = multiply(%w, %a)" L
+              "return %n as \"a\" into \"a\", %y as \"y\" }",
+     37 * 53 * 4, 37 * 53 * 4 + 53 * 4},
+    /* an epilogue of a product: an element is read once its sum is there */
+    {"sx 1 graph \"g\" { " LIN(
+         "w") "state = 2 %x = parameter {name = \"x\", weight = 0} : "
+              "i32[19, 37] %e = parameter {name = \"e\", weight = 0} : i32[19, 53] "
+              "%g = dot_general(%x, %e) {lhs_contract = [0], rhs_contract = [0]}" L
+              "%n = subtract(%w, %g)" L "return %n as \"w\" into \"w\" }",
+     0, 37 * 53 * 4},
+    /* each needs the old version of the other: one of them is copied */
+    {"sx 1 graph \"g\" { " LIN("a") "state = 2 " LIN(
+         "b") "state = 3 %c = add(%a, %b)" L "%d = multiply(%a, %b)" L
+              "return %c as \"a\" into \"a\", %d as \"b\" into \"b\" }",
+     37 * 53 * 4, 37 * 53 * 4},
+    /* of rows their maxima are made first; other places are read */
+    {"sx 1 graph \"g\" { " LIN("a") "state = 2 " LIN(
+         "x") "%b = add(%a, %x)" L "%s = reduce(%b) {dims = [1], reducer = maximum} : i32[37] "
+              "%w = broadcast_in_dim(%s) {dims = [0]}" L "%n = subtract(%b, %w)" L
+              "return %n as \"a\" into \"a\" }",
+     0, 37 * 4},
+    {"sx 1 graph \"g\" { " IN("a") "state = 2 " IN("x") "%t = transpose(%a) {perm = [1, 0]}" T
+                                                        "%n = add(%t, %x)" T
+                                                        "return %n as \"a\" into \"a\" }",
+     144, 144},
+    {"sx 1 graph \"g\" { " IN("a") "state = 2 " IN("x") "%t = transpose(%a) {perm = [1, 0]}" T
+                                                        "%b = add(%t, %x)" T "%n = add(%b, %a)" T
+                                                        "return %n as \"a\" into \"a\" }",
+     144, 144},
+    {"sx 1 graph \"g\" { " IN("d") "donated " IN("x") "%n = add(%d, %x)" T
+                                                      "return %n as \"y\" into \"d\" }",
+     0, 0},
+};
+
+START_TEST(test_memory)
+{
+    sxr_program *program = run_steps(memory[_i].text);
+    const sx_module *module = sxr_module(program);
+    ck_assert_uint_eq(copied(module), memory[_i].copied);
+    ck_assert_uint_le(bytes_in(module, SX_TENSOR_TEMPORARY), memory[_i].temporaries);
+    sxr_close(program);
+}
+END_TEST
+
+/* Runs a program of floats and compares each run with the reference. */
+static sxr_program *run_checked(const char *text)
+{
+    sx_test_request request = {.text = text, .target = TARGET};
+    sx_module_check check;
+    sx_buf module;
+    sx_buf_init(&module, (size_t)1 << 26);
+    ck_sx_ok(&cx, sx_test_compile(&cx, &request, &module));
+    sxr_program *program = sx_test_open(&cx, sx_buf_span(&module), 2, SX_FILL_SMOOTH);
+    for (uint32_t i = 0; i < STEPS; i++) {
+        ck_sx_ok(&cx, sxr_remember(&cx, program));
+        ck_sx_ok(&cx, sxr_run(&cx, program, NULL));
+        ck_sx_ok(&cx, sxr_check_program(&cx, program, 0, &check));
+    }
+    sxr_forget(program);
+    ck_sx_fails(&cx, sxr_check_program(&cx, program, 0, &check), SX_USAGE, "is not remembered");
+    sx_buf_fini(&module);
+    return program;
+}
+
+/* One kernel reads a whole row for each of its elements: not in place. */
+static const char *const rows[] = {
+    "sx 1 graph \"rows\" { " FIN("a") "state = 0.5 " FIN("x") "%b = add(%a, %x)" F
+                                                              "%n = softmax(%b) {axis = 1}" F
+                                                              "return %n as \"a\" into \"a\" }",
+    "sx 1 graph \"rows\" { " FIN("a") "state = 0.5 " FIN(
+        "x") "%b = add(%a, %x)" F
+             "%w = constant {data = 1} : f32[16] %n = rms_norm(%b, %w) {axis = 1, eps = 0.5}" F
+             "return %n as \"a\" into \"a\" }",
+};
+
+START_TEST(test_rows)
+{
+    sxr_program *program = run_checked(rows[_i]);
+    const sx_module *module = sxr_module(program);
+    ck_assert_uint_eq(sx_test_kernels(module, SX_MODULE_ROW), 1);
+    ck_assert_uint_eq(copied(module), 48 * 16 * 4);
+    sxr_close(program);
+}
+END_TEST
+
+/* A step of AdamW: parameters and both moments in place; nothing besides but the gradient. */
+START_TEST(test_adamw)
+{
+    static const char text[] =
+        "sx 1 graph \"adamw\" { %x = parameter {name = \"x\", weight = 0} : f32[32, 48] "
+        "%y = parameter {name = \"y\", weight = 0} : f32[32, 16] " FIN("w") "state = 0.125 " FIN(
+            "m") "state = 0 " FIN("v") "state = 0 "
+                                       "%p = dot_general(%x, %w) {lhs_contract = [1], rhs_contract "
+                                       "= [0]} : f32[32, 16] "
+                                       "%e = subtract(%p, %y) : f32[32, 16] "
+                                       "%g = dot_general(%x, %e) {lhs_contract = [0], rhs_contract "
+                                       "= [0]}" F FILL("b1", "0.9") FILL("c1", "0.1") FILL("b2",
+                                                                                           "0.999")
+                                           FILL("c2", "0.001") FILL("eps", "1e-8") FILL(
+                                               "rate",
+                                               "0.01") "%m0 = multiply(%b1, %m)" F
+                                                       "%m1 = multiply(%c1, %g)" F
+                                                       "%m2 = add(%m0, %m1)" F
+                                                       "%gg = multiply(%g, %g)" F
+                                                       "%v0 = multiply(%b2, %v)" F
+                                                       "%v1 = multiply(%c2, %gg)" F
+                                                       "%v2 = add(%v0, %v1)" F "%r = sqrt(%v2)" F
+                                                       "%re = add(%r, %eps)" F
+                                                       "%q = divide(%m2, %re)" F
+                                                       "%s = multiply(%rate, %q)" F
+                                                       "%d = multiply(%c2, %w)" F
+                                                       "%w1 = subtract(%w, %d)" F
+                                                       "%w2 = subtract(%w1, %s)" F
+                                                       "return %w2 as \"w\" into \"w\", %m2 as "
+                                                       "\"m\" into \"m\", "
+                                                       "%v2 as \"v\" into \"v\", %e as \"error\" }";
+    sxr_program *program = run_checked(text);
+    const sx_module *made = sxr_module(program);
+    ck_assert_uint_eq(copied(made), 0);
+    ck_assert_uint_eq(bytes_in(made, SX_TENSOR_STATE), 3 * 48 * 16 * 4);
+    ck_assert_uint_eq(made->info->state_bytes, 3 * 48 * 16 * 4);
+    ck_assert_uint_le(bytes_in(made, SX_TENSOR_TEMPORARY), 48 * 16 * 4); /* the gradient */
+    ck_assert_uint_eq(sx_test_kernels(made, SX_MODULE_COPY), 0);
+    sxr_close(program);
 }
 END_TEST
 
@@ -254,6 +430,9 @@ int main(void)
     TCase *cases = tcase_create("updates");
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_loop_test(cases, test_programs, 0, SX_COUNT(programs));
+    tcase_add_loop_test(cases, test_memory, 0, SX_COUNT(memory));
+    tcase_add_loop_test(cases, test_rows, 0, SX_COUNT(rows));
+    tcase_add_test(cases, test_adamw);
     tcase_add_test(cases, test_random);
     tcase_add_test(cases, test_refused);
     suite_add_tcase(suite, cases);
