@@ -1,0 +1,222 @@
+/* rules_shape.c - operations that move elements, or repeat them. */
+#include "core/grad/sweep.h"
+
+void sx_grad_reshape(sx_sweep *s, const sx_site *at)
+{
+    sx_type type = sx_step_type(s, at->x[0]);
+    sx_give(s, at, 0, sx_step_reshape(s, at->g, &type));
+}
+
+void sx_grad_transpose(sx_sweep *s, const sx_site *at)
+{
+    sx_ints back = {.count = at->attr.perm.count};
+    for (uint32_t i = 0; i < back.count; i++) {
+        back.v[at->attr.perm.v[i]] = i;
+    }
+    sx_give(s, at, 0, sx_step_transpose(s, at->g, &back));
+}
+
+void sx_grad_broadcast(sx_sweep *s, const sx_site *at)
+{
+    sx_type from = sx_step_type(s, at->x[0]);
+    sx_ints summed = sx_other_dims(at->type.rank, &at->attr.dims);
+    for (uint32_t i = 0; i < from.rank; i++) {
+        int64_t d = at->attr.dims.v[i];
+        if (sx_dim_equal(from.dim[i], at->type.dim[d])) {
+            continue;
+        }
+        uint32_t k =
+            summed.count++; /* an extent of 1 that is repeated, in its place among the others */
+        for (; k > 0 && summed.v[k - 1] > d; k--) {
+            summed.v[k] = summed.v[k - 1];
+        }
+        summed.v[k] = d;
+    }
+    sx_node_id sum = sx_step_reduce(s, SX_SUM, at->g, &summed);
+    sx_give(s, at, 0, sx_step_reshape(s, sum, &from));
+}
+
+/* ---- slice ---- */
+
+/* g lies along dimension d at every `stride`-th place, from the first to the end of a symbolic extent: zeros follow
+ * each element in a dimension of its own, which is then joined. */
+static sx_node_id spread_symbolic(sx_sweep *s, sx_node_id g, uint32_t d, int64_t stride,
+                                  sx_dim extent)
+{
+    sx_type type = sx_step_type(s, g);
+    if (type.rank >= SX_RANK_MAX) {
+        s->code =
+            SX_FAIL(s->cx, SX_UNIMPLEMENTED,
+                    "gradient of a slice of symbolic dimension %u in steps of %lld at rank %u", d,
+                    (long long)stride, type.rank);
+        return g;
+    }
+    sx_type split = sx_type_with(&type, d + 1, sx_dim_of(1));
+    sx_attr pad = sx_no_padding(split.rank);
+    pad.high.v[d + 1] = stride - 1;
+    sx_node_id spread = sx_step_reshape(s, g, &split);
+    spread = sx_step_pad(s, spread, &pad, 0);
+    type.dim[d] = extent;
+    return sx_step_reshape(s, spread, &type);
+}
+
+/* The positions 0, 1, ... along dimension d of `shape`, in i32 if they fit. */
+static sx_node_id positions(sx_sweep *s, const sx_type *shape, uint32_t d, sx_dim extent)
+{
+    int64_t high = extent.scale;
+    if (!sx_dim_is_constant(extent) &&
+        !sx_mul_i64(high, s->graph->symbol[extent.symbol].high, &high)) {
+        high = INT64_MAX;
+    }
+    sx_attr iota = {.present = SX_A(axis) | SX_A(type), .axis = d, .type = *shape};
+    iota.type.dtype = high <= INT32_MAX ? SX_I32 : SX_I64;
+    return sx_step(s, SX_OP_IOTA, &iota, NULL, 0);
+}
+
+/* The single element of g along dimension d is repeated, and kept at `start` alone. */
+static sx_node_id place_one(sx_sweep *s, sx_node_id g, uint32_t d, int64_t start, sx_dim extent)
+{
+    sx_type type = sx_step_type(s, g);
+    type.dim[d] = extent;
+    sx_ints all = sx_other_dims(type.rank, &(sx_ints){0});
+    sx_node_id repeated = sx_step_repeat(s, g, &all, &type);
+    sx_node_id here = positions(s, &type, d, extent);
+    sx_type index = sx_step_type(s, here);
+    sx_node_id at = sx_step_constant(s, &index, (double)start);
+    return sx_step_keep(s, sx_step_compare(s, SX_EQ, here, at), true, repeated);
+}
+
+/* g has a known number of places in a symbolic dimension d, the k-th at start + k stride: for each position the sum
+ * over k of (position == place of k ? g of k : 0), of which one term at most is not zero. */
+static sx_node_id place_several(sx_sweep *s, sx_node_id g, uint32_t d, const sx_attr *slice,
+                                sx_dim extent)
+{
+    sx_type type = sx_step_type(s, g);
+    int64_t count = type.dim[d].scale;
+    if (type.rank >= SX_RANK_MAX) {
+        s->code = SX_FAIL(s->cx, SX_UNIMPLEMENTED,
+                          "gradient of a slice of %lld places of symbolic dimension %u at rank %u",
+                          (long long)count, d, type.rank);
+        return g;
+    }
+    sx_type whole = type;
+    whole.dim[d] = extent;
+    whole = sx_type_with(&whole, type.rank, sx_dim_of(count));
+    sx_ints last = {.count = type.rank}; /* d behind all others */
+    for (uint32_t i = 0; i + 1 < type.rank; i++) {
+        last.v[i] = i < d ? i : i + 1;
+    }
+    last.v[type.rank - 1] = d;
+    sx_ints other = sx_other_dims(whole.rank, &(sx_ints){1, {d}});
+    sx_node_id repeated = sx_step_transpose(s, g, &last);
+    repeated = sx_step_repeat(s, repeated, &other, &whole);
+    sx_node_id here = positions(s, &whole, d, extent);
+    sx_node_id place = positions(s, &whole, type.rank, extent);
+    sx_type index = sx_step_type(s, here);
+    place = sx_step_times(s, place, (double)slice->stride.v[d]);
+    sx_node_id start = sx_step_constant(s, &index, (double)slice->start.v[d]);
+    place = sx_step_binary(s, SX_OP_ADD, place, start);
+    sx_node_id kept = sx_step_keep(s, sx_step_compare(s, SX_EQ, here, place), true, repeated);
+    return sx_step_reduce(s, SX_SUM, kept, &(sx_ints){1, {type.rank}});
+}
+
+void sx_grad_slice(sx_sweep *s, const sx_site *at)
+{
+    const sx_attr *slice = &at->attr;
+    sx_type from = sx_step_type(s, at->x[0]);
+    sx_attr pad = sx_no_padding(from.rank);
+    sx_node_id part = at->g;
+    for (uint32_t d = 0; d < from.rank; d++) {
+        if (sx_dim_is_constant(from.dim[d])) {
+            int64_t reach = (at->type.dim[d].scale - 1) * slice->stride.v[d] + 1;
+            pad.low.v[d] = slice->start.v[d];
+            pad.high.v[d] = from.dim[d].scale - slice->start.v[d] - reach;
+            pad.interior.v[d] = at->type.dim[d].scale > 1 ? slice->stride.v[d] - 1 : 0;
+        } else if (slice->limit.v[d] < 0) {
+            part = slice->stride.v[d] == 1
+                       ? part
+                       : spread_symbolic(s, part, d, slice->stride.v[d], from.dim[d]);
+        } else {
+            part = at->type.dim[d].scale == 1
+                       ? place_one(s, part, d, slice->start.v[d], from.dim[d])
+                       : place_several(s, part, d, slice, from.dim[d]);
+        }
+    }
+    sx_give(s, at, 0, sx_step_pad(s, part, &pad, 0));
+}
+
+/* ---- concatenate, reverse, pad ---- */
+
+/* `count` multiples of a symbol from the `first` on: the dimension as multiples times symbol, of which rows are cut. */
+static sx_node_id cut_symbolic(sx_sweep *s, const sx_site *at, uint32_t d, int64_t first,
+                               sx_dim part)
+{
+    sx_dim whole = at->type.dim[d];
+    if (at->type.rank >= SX_RANK_MAX) {
+        s->code =
+            SX_FAIL(s->cx, SX_UNIMPLEMENTED,
+                    "gradient of a concatenation of symbolic extents at rank %u", at->type.rank);
+        return at->g;
+    }
+    sx_type rows = at->type;
+    rows.dim[d].scale = 1;
+    rows = sx_type_with(&rows, d, sx_dim_of(whole.scale));
+    sx_attr slice = sx_whole_slice(&rows);
+    slice.start.v[d] = first;
+    slice.limit.v[d] = first + part.scale;
+    sx_node_id cut = sx_step_reshape(s, at->g, &rows);
+    cut = sx_step_slice(s, cut, &slice);
+    rows = at->type;
+    rows.dim[d] = part;
+    return sx_step_reshape(s, cut, &rows);
+}
+
+void sx_grad_concatenate(sx_sweep *s, const sx_site *at)
+{
+    uint32_t d = (uint32_t)at->attr.axis;
+    int64_t first = 0;
+    for (uint32_t k = 0; k < at->count; k++) {
+        sx_dim extent = sx_step_type(s, at->x[k]).dim[d];
+        bool whole = sx_dim_equal(extent, at->type.dim[d]);
+        if (sx_wants(s, at, k) && (whole || sx_dim_is_constant(extent))) {
+            sx_attr slice = sx_whole_slice(&at->type);
+            slice.start.v[d] = first;
+            slice.limit.v[d] = whole ? slice.limit.v[d] : first + extent.scale;
+            sx_give(s, at, k, sx_step_slice(s, at->g, &slice));
+        } else if (sx_wants(s, at, k)) {
+            sx_give(s, at, k, cut_symbolic(s, at, d, first, extent));
+        }
+        first += extent.scale;
+    }
+}
+
+void sx_grad_reverse(sx_sweep *s, const sx_site *at)
+{
+    sx_give(s, at, 0, sx_step(s, SX_OP_REVERSE, &at->attr, &at->g, 1));
+}
+
+void sx_grad_pad(sx_sweep *s, const sx_site *at)
+{
+    sx_type from = sx_step_type(s, at->x[0]);
+    sx_attr slice = sx_whole_slice(&at->type);
+    for (uint32_t d = 0; d < from.rank; d++) {
+        if (!sx_dim_is_constant(from.dim[d])) {
+            continue; /* has no padding */
+        }
+        int64_t step = at->attr.interior.v[d] + 1;
+        slice.start.v[d] = at->attr.low.v[d];
+        slice.limit.v[d] = at->attr.low.v[d] + (from.dim[d].scale - 1) * step + 1;
+        slice.stride.v[d] = from.dim[d].scale > 1 ? step : 1;
+    }
+    if (sx_wants(s, at, 0)) {
+        sx_give(s, at, 0, sx_step_slice(s, at->g, &slice));
+    }
+    if (sx_wants(s, at, 1)) {
+        sx_type known = from;
+        known.dtype = SX_BOOL;
+        sx_node_id inside = sx_step_pad(s, sx_step_constant(s, &known, 1), &at->attr, 0);
+        sx_node_id outside = sx_step_keep(s, inside, false, at->g);
+        sx_ints all = sx_other_dims(at->type.rank, &(sx_ints){0});
+        sx_give(s, at, 1, sx_step_reduce(s, SX_SUM, outside, &all));
+    }
+}

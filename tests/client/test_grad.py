@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""grad as its users meet it: the program with its gradients is compiled, run as native code and compared with central
+differences of numpy in float64; the same program for a GPU is compiled and verified; what is refused is named."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+CLIENT = os.path.join(os.environ["SX_BINARY_DIR"], "bin", "symplex-client")
+# cross-entropy of two layers: labels are i64, the one-hot rows a comparison with their numbers
+MLP = """sx 1
+graph "mlp" (batch in [1, 64]) {
+    %x = parameter {name = "x", weight = 0} : f64[batch, 6]
+    %labels = parameter {name = "labels", weight = 0} : i64[batch]
+    %w1 = parameter {name = "w1", weight = 1} : f64[6, 9]
+    %b1 = parameter {name = "b1", weight = 1} : f64[9]
+    %w2 = parameter {name = "w2", weight = 1} : f64[9, 4]
+    %table = parameter {name = "table", weight = 1} : i64[4]
+    %0 = dot_general(%x, %w1) {lhs_contract = [1], rhs_contract = [0]} : f64[batch, 9]
+    %1 = broadcast_in_dim(%b1) {dims = [1]} : f64[batch, 9]
+    %2 = add(%0, %1) : f64[batch, 9]
+    %3 = relu(%2) : f64[batch, 9]
+    %4 = dot_general(%3, %w2) {lhs_contract = [1], rhs_contract = [0]} : f64[batch, 4]
+    %5 = log_softmax(%4) {axis = 1} : f64[batch, 4]
+    %6 = iota {axis = 1} : i64[batch, 4]
+    %7 = broadcast_in_dim(%labels) {dims = [0]} : i64[batch, 4]
+    %8 = compare(%6, %7) {direction = eq} : bool[batch, 4]
+    %9 = constant {data = 0} : f64[batch, 4]
+    %10 = select(%8, %5, %9) : f64[batch, 4]
+    %11 = reduce(%10) {dims = [0, 1], reducer = add} : f64[]
+    %12 = negate(%11) : f64[]
+    return %12 as "loss", %4 as "logits"
+}
+"""
+
+
+def client(*arguments, expect=0):
+    done = subprocess.run([CLIENT, *arguments], capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode != expect:
+        sys.exit(f"{' '.join(arguments)}: exit {done.returncode}, expected {expect}\n{done.stdout}{done.stderr}")
+    return done
+
+
+def loss(x, labels, weights):
+    hidden = np.maximum(x @ weights["w1"] + weights["b1"], 0)
+    logits = hidden @ weights["w2"]
+    top = logits.max(axis=1, keepdims=True)
+    logs = logits - top - np.log(np.exp(logits - top).sum(axis=1, keepdims=True))
+    return -logs[np.arange(len(labels)), labels].sum()
+
+
+def differences(x, labels, weights, name):
+    """Central differences at h and h / 2, and how far each may be off: a third of the distance of the two, which is the
+    error of the second where the third derivative rules, and rounding of the sum over h."""
+    made = []
+    for h in (2.0**-14, 2.0**-15):
+        slope = np.zeros_like(weights[name])
+        for at in np.ndindex(*slope.shape):
+            moved = {k: v.copy() for k, v in weights.items()}
+            moved[name][at] += h
+            high = loss(x, labels, moved)
+            moved[name][at] -= 2 * h
+            slope[at] = (high - loss(x, labels, moved)) / (2 * h)
+        made.append(slope)
+    rounding = 2.0**-53 * 64 * abs(loss(x, labels, weights)) * 2**15
+    return made[1], np.abs(made[0] - made[1]) + rounding
+
+
+def test_native(folder):
+    source = os.path.join(folder, "mlp.sx")
+    step = os.path.join(folder, "step.sx")
+    module = os.path.join(folder, "step.sxm")
+    with open(source, "w", encoding="ascii") as file:
+        file.write(MLP)
+    told = client("grad", source, "--wrt", "weights", "--of", "loss", "-o", step)
+    assert told.stdout == "" and "left out, as they are no floats: table" in told.stderr, told.stderr
+    client("compile", step, "--no-daemon", "--dim", "batch=5", "-o", module)
+    rng = np.random.default_rng(20)
+    weights = {"w1": rng.standard_normal((6, 9)), "b1": rng.standard_normal(9), "w2": rng.standard_normal((9, 4))}
+    x = rng.standard_normal((5, 6))
+    labels = np.array([3, 0, 1, 1, 2])
+    options = []
+    for name, value in {"x": x, "labels": labels, "table": np.arange(4), **weights}.items():
+        path = os.path.join(folder, name + ".npy")
+        np.save(path, value)
+        options += ["--input" if name in ("x", "labels") else "--weight", f"{name}={path}"]
+    out = os.path.join(folder, "out")
+    client("run", module, *options, "--output", out, "--check")
+    got = np.load(os.path.join(out, "loss.npy"))
+    expected = loss(x, labels, weights)
+    assert abs(got - expected) < 1e-12 * abs(expected), (got, expected)
+    files = sorted(os.listdir(out))
+    for name, value in weights.items():
+        file = [f for f in files if f.startswith("grad") and name in f]
+        assert len(file) == 1, files
+        gradient = np.load(os.path.join(out, file[0]))
+        slope, allowed = differences(x, labels, weights, name)
+        assert gradient.shape == value.shape and np.abs(slope).max() > 0.1
+        assert (np.abs(gradient - slope) <= allowed).all(), (name, np.abs(gradient - slope).max(), allowed.max())
+        # the check sees a gradient with another sign, and one with a row left out
+        assert not (np.abs(-gradient - slope) <= allowed).all()
+        gradient.flat[0] = 0
+        assert not (np.abs(gradient - slope) <= allowed).all() or slope.flat[0] == 0
+    return step
+
+
+def test_gpu(folder, step):
+    module = os.path.join(folder, "gpu.sxm")
+    client("compile", step, "--no-daemon", "--target", "h100", "--dim", "batch=5", "-o", module)
+    client("verify", module)
+
+
+def test_forms(folder):
+    """One operation, a cotangent, JSON, and the same text from a pipe."""
+    made = json.loads(client("grad", "--softmax", "3x5", "--dtype", "f32", "--wrt", "x", "--json").stdout)
+    assert made["schema"] == "grad/1" and made["cotangent"] == "cotangent(out)" and made["zero"] == [], made
+    assert '"grad(x)"' in made["program"] and "softmax" not in made["program"].split("{", 1)[1]
+    path = os.path.join(folder, "softmax.sx")
+    client("grad", "--softmax", "3x5", "--dtype", "f32", "--wrt", "x", "-o", path)
+    with open(path, encoding="ascii") as file:
+        text = file.read()
+    assert text == made["program"]
+    twice = client("grad", path, "--wrt", "x", "--of", "grad(x)").stdout
+    assert '"grad(grad(x), x)"' in twice and '"cotangent(grad(x))"' in twice
+    told = client("grad", path, "--wrt", "cotangent(out)", "--of", "out").stderr
+    assert "zero, as the output does not depend on it: cotangent(out)" in told, told
+
+
+def test_refused(folder):
+    source = os.path.join(folder, "mlp.sx")
+    table = os.path.join(folder, "window.sx")
+    with open(table, "w", encoding="ascii") as file:
+        file.write('sx 1 graph "g" { %x = parameter {name = "x", weight = 0} : f32[4] %y = reduce_window(%x) '
+                   '{stride = [1], low = [0], high = [0], window = [2], dilation = [1], reducer = multiply} : f32[3] '
+                   'from "/pool" "Product" 17 return %y as "y" }')
+    for arguments, status, part in (
+            ([source], 2, "--wrt is missing"),
+            ([source, "--wrt", "weights"], 4, "2 outputs: which one is differentiated?"),
+            ([source, "--wrt", "w9", "--of", "loss"], 4, 'parameter "w9": the program has none of this name'),
+            ([source, "--wrt", "labels", "--of", "loss"], 4, 'parameter "labels" is i64: gradients are of floats'),
+            ([source, "--wrt", "w1", "--of", "lost"], 4, 'output "lost": the program has none of this name'),
+            ([source, "--wrt", "w1", "--wrt", "w1", "--of", "loss"], 4, 'parameter "w1" is named twice'),
+            ([table, "--wrt", "x"], 4, "node '/pool' (Product, opset 17): gradient of reduce_window by multiply"),
+            ([], 2, "")):
+        done = client("grad", *arguments, expect=status)
+        assert part in done.stderr and done.stdout == "", (arguments, done.stderr)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        step = test_native(folder)
+        test_gpu(folder, step)
+        test_forms(folder)
+        test_refused(folder)
+    print("grad: ok")
+
+
+if __name__ == "__main__":
+    main()
