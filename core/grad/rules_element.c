@@ -1,5 +1,6 @@
 /* rules_element.c - operations that work element by element. The formulas are those of rules.def. */
 #include "core/grad/sweep.h"
+#include "core/ir/num.h"
 
 void sx_grad_negate(sx_sweep *s, const sx_site *at)
 {
@@ -110,13 +111,37 @@ void sx_grad_divide(sx_sweep *s, const sx_site *at)
     }
 }
 
+/* Is every element of `a` the same known number? */
+static bool known_number(const sx_sweep *s, sx_node_id a, double *value)
+{
+    const sx_node *node = sx_graph_node(s->graph, a);
+    const sx_attr *attr = sx_graph_attr(s->graph, node);
+    if (node->op != SX_OP_CONSTANT || attr->data.len != sx_dtype_bytes(node->type.dtype)) {
+        return false;
+    }
+    *value = sx_num_decode(node->type.dtype, sx_num_load(node->type.dtype, attr->data.ptr, 0));
+    return true;
+}
+
+/* a^(b - 1) for a known b that is not 0: a itself for a square. */
+static sx_node_id known_power(sx_sweep *s, const sx_site *at, double b)
+{
+    sx_node_id less = sx_step_constant(s, &at->type, b - 1);
+    return b == 2 ? at->x[0] : sx_step_binary(s, SX_OP_POWER, at->x[0], less);
+}
+
 /* Where b is 0 the power is 1 for every a, so the slope is 0 and not 0 times a^-1. Where a is 0 its logarithm is not
  * formed: y is 0 there, or b is not positive and there is no derivative. */
 void sx_grad_power(sx_sweep *s, const sx_site *at)
 {
     sx_node_id zero = sx_step_constant(s, &at->type, 0);
     sx_node_id one = sx_step_constant(s, &at->type, 1);
-    if (sx_wants(s, at, 0)) {
+    double b;
+    if (sx_wants(s, at, 0) && known_number(s, at->x[1], &b) && b != 0) {
+        sx_node_id power = known_power(s, at, b);
+        power = sx_step_binary(s, SX_OP_MULTIPLY, at->x[1], power);
+        sx_give(s, at, 0, sx_step_binary(s, SX_OP_MULTIPLY, at->g, power));
+    } else if (sx_wants(s, at, 0)) {
         sx_node_id less = sx_step_binary(s, SX_OP_SUBTRACT, at->x[1], one);
         sx_node_id flat = sx_step_compare(s, SX_EQ, at->x[1], zero);
         sx_node_id power = sx_step_select(s, flat, one, less);

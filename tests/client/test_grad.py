@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """grad as its users meet it: the program with its gradients is compiled, run as native code and compared with central
-differences of numpy in float64; the same program for a GPU is compiled and verified; what is refused is named."""
+differences of numpy in float64; backward passes of models are compiled for it and for a GPU and verified; what is
+refused is named."""
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import tempfile
 import numpy as np
 
 CLIENT = os.path.join(os.environ["SX_BINARY_DIR"], "bin", "symplex-client")
+GOLDEN = os.path.join(os.environ["SX_SOURCE_DIR"], "tests", "golden", "grad")
 # cross-entropy of two layers: labels are i64, the one-hot rows a comparison with their numbers
 MLP = """sx 1
 graph "mlp" (batch in [1, 64]) {
@@ -104,13 +106,25 @@ def test_native(folder):
         assert not (np.abs(-gradient - slope) <= allowed).all()
         gradient.flat[0] = 0
         assert not (np.abs(gradient - slope) <= allowed).all() or slope.flat[0] == 0
-    return step
 
 
-def test_gpu(folder, step):
-    module = os.path.join(folder, "gpu.sxm")
-    client("compile", step, "--no-daemon", "--target", "h100", "--dim", "batch=5", "-o", module)
-    client("verify", module)
+def test_models(folder):
+    """Backward passes as native code against the interpreter; two of them also as PTX, executed by its interpreter.
+    Both are verified before they are handed out."""
+    for name, words, targets in (
+            ("cross_entropy", "--wrt weights --wrt x", ("native", "h100")),
+            ("causal_attention", "--wrt q --wrt k --wrt v --wrt bias", ("native", "h100")),
+            ("encoder", "--wrt weights --wrt x --of first", ("native",)),
+            ("conv_block", "--wrt weights --wrt x", ("native",))):
+        step = os.path.join(folder, name + ".sx")
+        module = os.path.join(folder, name + ".sxm")
+        client("grad", os.path.join(GOLDEN, name + ".sx"), *words.split(), "-o", step)
+        dims = ["--dim", "batch=2"] + (["--dim", "seq=5"] if name == "encoder" else [])
+        for target in targets:
+            client("compile", step, "--no-daemon", "--target", target, *dims, "-o", module)
+            if target == "native":
+                told = client("run", module, "--random", "3", "--check").stdout
+                assert "check    passed" in told, told
 
 
 def test_forms(folder):
@@ -151,8 +165,8 @@ def test_refused(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        step = test_native(folder)
-        test_gpu(folder, step)
+        test_native(folder)
+        test_models(folder)
         test_forms(folder)
         test_refused(folder)
     print("grad: ok")

@@ -62,8 +62,7 @@ typedef struct {
 static double real_value(const sx_slope_case *at, sx_rng *rng)
 {
     double r = (double)sx_rng_f32(rng);
-    double value = at->positive ? 1.25 + 0.75 * r : 2 * r;
-    return at->tie > 0 ? at->tie * round(value / at->tie) : value;
+    return at->positive ? 1.25 + 0.75 * r : 2 * r;
 }
 
 static void fill(trial *t, sx_rng *rng, const sx_type *type, bool is_direction, sx_tensor *tensor)
@@ -88,6 +87,20 @@ static void fill(trial *t, sx_rng *rng, const sx_type *type, bool is_direction, 
     }
 }
 
+/* The direction is a single element. */
+static void one_element(trial *t)
+{
+    int64_t before = 0;
+    for (uint32_t k = 0; k < t->count; k++) {
+        int64_t count = is_float(&t->v[k].type) ? sx_tensor_elements(&t->v[k].type) : 0;
+        for (int64_t i = 0; i < count; i++) {
+            ((double *)t->v[k].data)[i] = before + i + 1 == t->at->element ? 1 : 0;
+        }
+        before += count;
+    }
+    ck_assert(t->at->element <= before);
+}
+
 static void begin(trial *t, sx_rng *rng, sx_slope_case *at, sx_eval_mode mode)
 {
     *t = (trial){.at = at, .mode = mode};
@@ -104,6 +117,9 @@ static void begin(trial *t, sx_rng *rng, sx_slope_case *at, sx_eval_mode mode)
         fill(t, rng, &node->type, true, &t->v[t->count++]);
     }
     fill(t, rng, &sx_graph_node(program, program->output[at->output].node)->type, true, &t->c);
+    if (at->element > 0) {
+        one_element(t);
+    }
 }
 
 /* L(t), or with `size` the sum of |c y|, as a residue or the bits of a double. */

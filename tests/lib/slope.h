@@ -25,8 +25,9 @@ typedef enum {
 typedef struct {
     const sx_graph *program, *gradient;
     uint32_t output;
+    /* real: the direction is this element of all floats, counted from 1; 0: a random direction */
+    int64_t element;
     bool positive;  /* real: parameters in [0.5, 2) instead of [-2, 2) */
-    double tie;     /* real: parameters are multiples of this, if it is not 0 */
     char text[256]; /* what differs */
 } sx_slope_case;
 
