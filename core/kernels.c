@@ -39,15 +39,6 @@ struct sx_pipe_made {
     bool once;           /* each element of the result is stored one time in all */
 };
 
-static void use_tensor(sx_pipe *pipe, uint32_t index)
-{
-    sx_pipe_tensor *tensor = &pipe->tensor[index];
-    if (tensor->first == UINT32_MAX) {
-        tensor->first = pipe->launch_count;
-    }
-    tensor->last = pipe->launch_count;
-}
-
 /* Makes machine code of code that is text, where the request names an assembler. */
 static sx_code assemble(sx_ctx *cx, const sx_pipe *pipe, const sx_kernel *kernel, emitted *code)
 {
@@ -116,13 +107,19 @@ static void launch(sx_pipe *pipe, uint32_t index, const uint32_t *arg, uint32_t 
     memcpy(&record, image->kernel.ptr + index * sizeof(record), sizeof(record));
     for (uint32_t k = 0; k < arg_count; k++) {
         sx_buf_put(&image->arg, &arg[k], sizeof(uint32_t));
-        use_tensor(pipe, arg[k]);
+        if (!constant) {
+            sx_pipe_use_tensor(pipe, arg[k]);
+        }
+    }
+    if (constant && pipe->loop_depth > 0) { /* it runs before the loop, and stands behind it */
+        sx_buf_put(&pipe->hoisted, &made, sizeof(made));
+        return;
     }
     sx_buf_put(&image->launch, &made, sizeof(made));
     if (!constant) {
-        pipe->flops += record.flops;
-        pipe->cost_ns += record.cost_ns;
-        pipe->floor_ns += record.floor_ns;
+        pipe->flops += pipe->rounds * record.flops;
+        pipe->cost_ns += pipe->rounds * record.cost_ns;
+        pipe->floor_ns += pipe->rounds * record.floor_ns;
     }
     pipe->launch_count++;
 }
@@ -181,6 +178,7 @@ static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
     }
     SX_ASSERT(buffers == done->arg_count);
     sx_module_kernel record = done->record;
+    record.node = pipe->inside ? SX_MODULE_NONE : record.node; /* OPTIMIZED has no such line */
     record.numerics = kernel->numerics;
     record.part_first = (uint32_t)(image->part.len / sizeof(sx_module_part));
     record.part_count = kernel->part_count;

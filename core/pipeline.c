@@ -164,6 +164,21 @@ sx_code sx_pipe_add_output(sx_ctx *cx, sx_pipe *pipe, uint32_t output, uint32_t 
     return sx_pipe_add_shared(cx, pipe, its->name, type, symbolic, SX_TENSOR_OUTPUT, index);
 }
 
+sx_code sx_pipe_result(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor,
+                       uint32_t *result)
+{
+    const sx_type *type = &sx_graph_node(pipe->graph, id)->type;
+    uint64_t size = (uint64_t)sx_tensor_elements(type) * sx_dtype_bytes(type->dtype);
+    uint32_t output = output_tensor != NULL ? output_of_node(pipe, id) : UINT32_MAX;
+    if (output == UINT32_MAX) {
+        return sx_pipe_add_tensor(cx, pipe, SX_SPAN_LITERAL(""), type, size, SX_TENSOR_TEMPORARY,
+                                  result);
+    }
+    SX_TRY(sx_pipe_add_output(cx, pipe, output, result));
+    output_tensor[output] = *result;
+    return SX_OK;
+}
+
 static sx_code compile_node(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor)
 {
     const sx_graph *graph = pipe->graph;
@@ -174,7 +189,7 @@ static sx_code compile_node(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *
         constant =
             constant && pipe->tensor[pipe->tensor_of[sx_graph_input(graph, node, k).i]].constant;
     }
-    uint32_t output = output_of_node(pipe, id);
+    uint32_t output = output_tensor != NULL ? output_of_node(pipe, id) : UINT32_MAX;
     uint32_t version =
         output == UINT32_MAX && !constant ? sx_pipe_version_of(pipe, id) : SX_NOWHERE;
     sx_module_place place = constant ? SX_TENSOR_PERSISTENT : SX_TENSOR_TEMPORARY;
@@ -210,7 +225,7 @@ static sx_code copy_outputs(sx_ctx *cx, sx_pipe *pipe, const uint32_t *output_te
     return SX_OK;
 }
 
-static sx_code compile_one(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor)
+sx_code sx_pipe_node(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor)
 {
     const sx_graph *graph = pipe->graph;
     const sx_node *node = sx_graph_node(graph, id);
@@ -221,6 +236,9 @@ static sx_code compile_one(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *o
     case SX_OP_RESHAPE:
         pipe->tensor_of[id.i] = pipe->tensor_of[sx_graph_input(graph, node, 0).i];
         return SX_OK;
+    case SX_OP_SCAN:
+    case SX_OP_WHILE:
+    case SX_OP_COND: return sx_pipe_region(cx, pipe, id, output_tensor);
     default: return compile_node(cx, pipe, id, output_tensor);
     }
 }
@@ -234,13 +252,14 @@ static sx_code compile_nodes(sx_ctx *cx, sx_pipe *pipe)
         return cx->error.code;
     }
     memset(output_tensor, 0xff, (graph->output_count + 1) * sizeof(*output_tensor));
+    memset(pipe->tensor_of, 0xff, (graph->node_count + 1) * sizeof(*pipe->tensor_of));
     SX_TRY(sx_pipe_plan_updates(cx, pipe));
     for (uint32_t k = 0; k < graph->node_count; k++) {
         uint32_t i = pipe->order != NULL ? pipe->order[k] : k;
         if (cx->progress != NULL) {
             cx->progress(cx->progress_self, "kernels", k, graph->node_count);
         }
-        sx_code code = compile_one(cx, pipe, (sx_node_id){i}, output_tensor);
+        sx_code code = sx_pipe_node(cx, pipe, (sx_node_id){i}, output_tensor);
         if (code != SX_OK) {
             pipe->unproven_node = pipe->unproven ? i : UINT32_MAX;
             SX_TRY(sx_pipe_refuse(cx, pipe, (sx_node_id){i}, code));
@@ -271,6 +290,9 @@ static sx_code compile_variants(sx_ctx *cx, sx_pipe *pipe)
         pipe->copied_bytes = 0;
         pipe->made_count = 0;
         pipe->made_map = (sx_idmap){0};
+        pipe->loop_count = pipe->loop_depth = 0;
+        pipe->rounds = 1;
+        pipe->inside = false;
         sx_pipe_variant_binding(pipe->variants, v, binding);
         SX_TRY(sx_graph_bind(cx, pipe->better, binding, pipe->variants->symbol_count, &bound));
         SX_ASSERT(bound->node_count == pipe->better->node_count);
@@ -504,6 +526,7 @@ typedef struct {
     sx_graph *bound; /* for the extents of the first variant */
     refused_kernels refused;
     bool again; /* one more kernel is refused: the program is to be extracted without it */
+    bool plain; /* bodies stay as they are, because a kernel in one could not be proven */
 } compilation;
 
 /* Where no candidate of a fused kernel was proven, the program is tried without that kernel; not where it was
@@ -512,6 +535,11 @@ static void refuse_kernel(compilation *c, const sx_pipe *pipe)
 {
     const sx_node *node = &pipe->better->node[pipe->unproven_node];
     const sx_attr *attr = sx_graph_attr(pipe->better, node);
+    if (sx_op_info_of(node->op)->op_class == SX_OPCLASS_REGION) {
+        c->again = !c->plain;
+        c->plain = true;
+        return;
+    }
     bool known = node->op != SX_OP_FUSED || c->refused.count == REFUSED_MAX;
     for (uint32_t i = 0; i < c->refused.count && !known; i++) {
         known = sx_type_equal(&attr->type, &c->refused.attr[i]->type) &&
@@ -552,6 +580,7 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
         SX_TRY(print_named(cx, c->graph, c->origins, &image->program));
         return sx_buf_check(cx, &image->strings, "module strings");
     }
+    SX_TRY(c->plain ? SX_OK : sx_pipe_bodies(cx, request, c->device, &better));
     sx_pipe pipe = {.variants = &c->variants,
                     .program = c->graph,
                     .better = better,
@@ -561,7 +590,9 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
                     .assembler_name = request->assembler,
                     .image = image};
     SX_TRY(sx_judge_make(cx, &pipe.judge));
+    sx_buf_init(&pipe.hoisted, image->launch.limit);
     sx_code code = compile_variants(cx, &pipe);
+    sx_buf_fini(&pipe.hoisted);
     if (code == SX_COMPILE && pipe.unproven_node != UINT32_MAX) {
         refuse_kernel(c, &pipe);
     }

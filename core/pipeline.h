@@ -84,16 +84,27 @@ typedef struct {
     uint32_t *order;
     /* The last kernel of a node stores each element of its result one time in all. */
     bool stored_once;
-    /* For each node the number of its tensor. */
+    /* For each node the number of its tensor; UINT32_MAX while it has none. */
     uint32_t *tensor_of;
     sx_pipe_tensor *tensor;
     uint32_t tensor_count, tensor_capacity;
+    /* The loops of this variant, inner ones first. */
+    struct {
+        uint32_t first, last;
+    } * loop;
+    uint32_t loop_count, loop_capacity;
     uint32_t launch_count;
     uint32_t kernel_count;
     /* NULL: code that is text stays text. And its name among the strings of the image, once it has a row. */
     const sx_assembler *assembler;
     sx_span assembler_name;
     sx_module_text toolchain;
+    /* Inside of loops: how many are open, and how often what is in them runs in one run; `graph` is a body. */
+    uint32_t loop_depth;
+    double rounds;
+    bool inside;
+    /* Launches of the prologue that were made while loops were open. */
+    sx_buf hoisted;
     uint32_t kernel_last; /* that of the last launch */
     sx_idmap code_map;    /* kernels by their code */
     /* The nodes that have a kernel. */
@@ -207,6 +218,23 @@ sx_module_map sx_pipe_map(const sx_machine_map *map);
 /* When all variants have their launches: tensors that prologues make in the same way become one, of all variants.
  * Tensors have other numbers afterwards. */
 sx_code sx_pipe_share_results(sx_ctx *cx, sx_pipe *pipe);
+
+/* pipeline.c: one node of pipe->graph, whose operands have tensors. `output_tensor`: for each output of the graph the
+ * tensor that is written in place, noted here; NULL: inside of a loop, where none is. */
+sx_code sx_pipe_node(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor);
+/* A tensor for a result that each run makes. */
+sx_code sx_pipe_result(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor,
+                       uint32_t *result);
+/* regions.c: launches for scan, all results that are asked for in one go.
+ *   errors   SX_UNIMPLEMENTED other operations, and other machines */
+sx_code sx_pipe_region(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor);
+/* regions.c: each distinct body of the program goes through level 1, once. */
+sx_code sx_pipe_bodies(sx_ctx *cx, const sx_core_request *request, const sx_device *device,
+                       sx_graph **graph);
+/* places.c: the launch that comes next reads or writes the tensor. */
+void sx_pipe_use_tensor(sx_pipe *pipe, uint32_t index);
+/* places.c: launches first .. last are a loop: temporaries that are used inside and outside live through all of it. */
+sx_code sx_pipe_across(sx_ctx *cx, sx_pipe *pipe, uint32_t first, uint32_t last);
 
 /* kernels.c: code for one node: search, lowering, proof, machine code, launch. Tensors of the inputs exist. A node that
  * equals an earlier one but for which tensors it reads is another launch of the same kernel. */

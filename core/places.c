@@ -36,6 +36,42 @@ sx_code sx_pipe_add_tensor(sx_ctx *cx, sx_pipe *pipe, sx_span name, const sx_typ
     return SX_OK;
 }
 
+void sx_pipe_use_tensor(sx_pipe *pipe, uint32_t index)
+{
+    SX_ASSERT(index < pipe->tensor_count);
+    sx_pipe_tensor *tensor = &pipe->tensor[index];
+    if (tensor->first == UINT32_MAX) {
+        tensor->first = pipe->launch_count;
+    }
+    tensor->last = pipe->launch_count;
+}
+
+sx_code sx_pipe_across(sx_ctx *cx, sx_pipe *pipe, uint32_t first, uint32_t last)
+{
+    SX_ASSERT(first < last);
+    void *array = pipe->loop;
+    SX_TRY(sx_grow(cx, &array, &pipe->loop_capacity, pipe->loop_count + 1, sizeof(*pipe->loop)));
+    pipe->loop = array;
+    pipe->loop[pipe->loop_count].first = first;
+    pipe->loop[pipe->loop_count++].last = last;
+    return SX_OK;
+}
+
+/* From the first use to the last one, and through the whole of each loop of which only a part lies between them. */
+static sx_lifetime life_of(const sx_pipe *pipe, const sx_pipe_tensor *tensor)
+{
+    sx_lifetime life = {.size = tensor->record.size, .first = tensor->first, .last = tensor->last};
+    for (uint32_t i = 0; i < pipe->loop_count; i++) {
+        uint32_t first = pipe->loop[i].first, last = pipe->loop[i].last;
+        bool meet = life.first <= last && first <= life.last;
+        if (meet && (life.first < first || life.last > last)) {
+            life.first = life.first < first ? life.first : first;
+            life.last = life.last > last ? life.last : last;
+        }
+    }
+    return life;
+}
+
 static uint64_t round_up(uint64_t size)
 {
     return (size + 63) & ~UINT64_C(63);
@@ -58,8 +94,7 @@ sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe)
         if (tensor->record.place == SX_TENSOR_TEMPORARY) {
             SX_ASSERT(tensor->first != UINT32_MAX);
             of[count] = i;
-            life[count++] = (sx_lifetime){
-                .size = tensor->record.size, .first = tensor->first, .last = tensor->last};
+            life[count++] = life_of(pipe, tensor);
         }
     }
     uint64_t arena_bytes, floor_bytes;

@@ -296,7 +296,9 @@ typedef struct {
     SX_LAUNCH(FILL, "fill")              \
     SX_LAUNCH(COLLECTIVE, "collective")  \
     SX_LAUNCH(LOOP, "loop")              \
-    SX_LAUNCH(HOST, "host call")
+    SX_LAUNCH(HOST, "host call")         \
+    SX_LAUNCH(SLICE, "slice")            \
+    SX_LAUNCH(ROW, "row")
 typedef enum {
 #define SX_LAUNCH(enumerator, name) SX_LAUNCH_##enumerator,
     SX_MODULE_LAUNCHES_OF(SX_LAUNCH)
@@ -326,7 +328,10 @@ typedef enum {
  *   collective  from argument 0 to argument 1, with the other devices along the mesh axis `name`
  *   loop        runs the `body` launches behind it `value` times; argument 0, if there is one, is an i64
  *               scalar that counts the rounds from 0
- *   host call   the function `name` of the caller; the last `value` arguments are its results */
+ *   host call   the function `name` of the caller; the last `value` arguments are its results
+ *   slice       from argument 0 to argument 1, all of the latter: piece number r of argument 0, cut into pieces of
+ *               that size, where r is the round of the innermost loop around it
+ *   row         from argument 0, all of it, to piece number r of argument 1, likewise */
 typedef struct {
     uint32_t kind;   /* sx_module_launch_kind */
     uint32_t kernel; /* of a kernel launch; else SX_MODULE_NONE */

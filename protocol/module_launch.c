@@ -114,10 +114,27 @@ static sx_code check_host(const place *p)
     return SX_OK;
 }
 
+/* What is cut into pieces, and a piece; which rounds there are is check_nesting's question. */
+static sx_code check_piece(const place *p)
+{
+    if (p->launch->arg_count != 2) {
+        return BAD(p, "%u arguments, expected 2", p->launch->arg_count);
+    }
+    const sx_module_tensor *from = tensor_of(p, 0), *to = tensor_of(p, 1);
+    bool symbolic = sx_module_follows_symbol(p->module, p->arg[0]) ||
+                    sx_module_follows_symbol(p->module, p->arg[1]);
+    if (p->arg[0] == p->arg[1] || from->dtype != to->dtype || symbolic) {
+        return BAD(p, "from tensor %u to tensor %u, element types %u and %u%s", p->arg[0],
+                   p->arg[1], from->dtype, to->dtype, symbolic ? ", one follows a symbol" : "");
+    }
+    return SX_OK;
+}
+
 static sx_code (*const check_kind[SX_LAUNCH_KIND_COUNT])(const place *p) = {
     [SX_LAUNCH_KERNEL] = check_kernel, [SX_LAUNCH_COPY] = check_copy,
     [SX_LAUNCH_FILL] = check_fill,     [SX_LAUNCH_COLLECTIVE] = check_collective,
-    [SX_LAUNCH_LOOP] = check_loop,     [SX_LAUNCH_HOST] = check_host};
+    [SX_LAUNCH_LOOP] = check_loop,     [SX_LAUNCH_HOST] = check_host,
+    [SX_LAUNCH_SLICE] = check_piece,   [SX_LAUNCH_ROW] = check_piece};
 
 /* ---- what all of them must say ---- */
 
@@ -127,6 +144,8 @@ uint32_t sx_module_results(const sx_module *module, const sx_module_launch *laun
     case SX_LAUNCH_KERNEL: return module->kernel[launch->kernel].result_count;
     case SX_LAUNCH_COPY:
     case SX_LAUNCH_FILL:
+    case SX_LAUNCH_SLICE:
+    case SX_LAUNCH_ROW:
     case SX_LAUNCH_COLLECTIVE: return 1;
     case SX_LAUNCH_LOOP: return launch->arg_count;
     case SX_LAUNCH_HOST: return (uint32_t)launch->value;
@@ -140,7 +159,8 @@ static sx_code check_fields(const place *p)
 {
     const sx_module_launch *launch = p->launch;
     bool named = launch->kind == SX_LAUNCH_COLLECTIVE || launch->kind == SX_LAUNCH_HOST;
-    bool valued = launch->kind != SX_LAUNCH_KERNEL && launch->kind != SX_LAUNCH_COPY;
+    bool valued = launch->kind != SX_LAUNCH_KERNEL && launch->kind != SX_LAUNCH_COPY &&
+                  launch->kind != SX_LAUNCH_SLICE && launch->kind != SX_LAUNCH_ROW;
     bool empty = (launch->kind == SX_LAUNCH_KERNEL || launch->kernel == SX_MODULE_NONE) &&
                  (valued || launch->value == 0) && (named || launch->name.size == 0) &&
                  (launch->kind == SX_LAUNCH_LOOP) == (launch->body > 0);
@@ -203,6 +223,27 @@ static sx_code check_launch(place *p)
 
 /* ---- loops ---- */
 
+/* A slice or row is of a loop that is open, and has a piece for each of its rounds. */
+static sx_code check_pieces(place *p, const uint32_t *open, uint32_t depth)
+{
+    const sx_module_launch *launch = p->launch;
+    if (launch->kind != SX_LAUNCH_SLICE && launch->kind != SX_LAUNCH_ROW) {
+        return SX_OK;
+    }
+    p->arg = p->module->arg + launch->arg_first;
+    if (depth == 0) {
+        return BAD(p, "of %u arguments outside of loops", launch->arg_count);
+    }
+    const sx_module_launch *loop = &p->module->launch[open[depth - 1]];
+    uint32_t cut = launch->kind == SX_LAUNCH_SLICE ? 0 : 1;
+    uint64_t whole = tensor_of(p, cut)->size, piece = tensor_of(p, 1 - cut)->size;
+    if (piece == 0 || loop->value > whole / piece) {
+        return BAD(p, "%llu rounds, tensor %u of %llu bytes has pieces of %llu", U(loop->value),
+                   p->arg[cut], U(whole), U(piece));
+    }
+    return SX_OK;
+}
+
 /* The bodies of loops lie inside each other and inside the variant, and run when their loops do. */
 static sx_code check_nesting(place *p, uint32_t end)
 {
@@ -218,6 +259,7 @@ static sx_code check_nesting(place *p, uint32_t end)
             return BAD(p, "prologue %u inside loop %u, which is not", p->launch->prologue,
                        open[depth - 1]);
         }
+        SX_TRY(check_pieces(p, open, depth));
         if (p->launch->kind != SX_LAUNCH_LOOP) {
             continue;
         }

@@ -197,7 +197,11 @@ static sx_code put_kernels(sx_ctx *cx, const sx_module *module, const sxc_estima
     SX_TRY(sxc_table_print(&table, out));
     for (uint64_t i = 0; i < module->kernel_count; i++) {
         const sx_module_kernel *kernel = &module->kernel[i];
-        sx_buf_print(out, "\nkernel %llu, node %%%u\n", (unsigned long long)i, kernel->node);
+        sx_buf_print(out, "\nkernel %llu", (unsigned long long)i);
+        if (kernel->node != SX_MODULE_NONE) { /* else a copy, or of a body */
+            sx_buf_print(out, ", node %%%u", kernel->node);
+        }
+        sx_buf_put_u8(out, '\n');
         sxc_put_line(out, "  program", text_of(module, kernel->what));
         put_if_any(out, "  plan", text_of(module, kernel->plan));
         put_if_any(out, "  legal", text_of(module, kernel->verdict));

@@ -230,6 +230,8 @@ static void put_work(const sx_module *module, uint64_t index, sx_buf *text)
         sxc_put_plain(text, name);
         return;
     case SX_LAUNCH_HOST: sxc_put_plain(text, name); return;
+    case SX_LAUNCH_SLICE:
+    case SX_LAUNCH_ROW: sx_buf_put_text(text, "of the round"); return;
     case SX_LAUNCH_COPY:
     case SX_LAUNCH_KIND_COUNT: sx_buf_put_text(text, "-"); return;
     }

@@ -312,6 +312,8 @@ static sx_code run_launch(sx_ctx *cx, sxr_program *program, uint32_t index)
     case SX_LAUNCH_LOOP:
     case SX_LAUNCH_COLLECTIVE: /* refused when the module was opened */
     case SX_LAUNCH_HOST:
+    case SX_LAUNCH_SLICE:
+    case SX_LAUNCH_ROW:
     case SX_LAUNCH_KIND_COUNT: break;
     }
     SX_UNREACHABLE();

@@ -97,13 +97,19 @@ static void fill_pieces(void *self, uint32_t thread, int64_t first, int64_t last
 static void run_move(sxr_program *program, uint32_t index, void *const *buffer)
 {
     const sx_module_launch *launch = &program->module.launch[index];
-    bool copy = launch->kind == SX_LAUNCH_COPY;
+    bool copy = launch->kind != SX_LAUNCH_FILL;
     uint32_t to = program->module.arg[launch->arg_first + (copy ? 1 : 0)];
     move_task task = {.from = buffer[0],
                       .to = buffer[copy ? 1 : 0],
                       .bytes = program->bytes[to],
                       .value = launch->value,
                       .element_bytes = program->module.tensor[to].element_bytes};
+    if (launch->kind == SX_LAUNCH_SLICE) {
+        task.from += program->round * task.bytes;
+    } else if (launch->kind == SX_LAUNCH_ROW) {
+        task.bytes = program->bytes[program->module.arg[launch->arg_first]];
+        task.to += program->round * task.bytes;
+    }
     int64_t pieces = (int64_t)((task.bytes + PIECE_BYTES - 1) / PIECE_BYTES);
     sxr_pool_run(program->pool, copy ? copy_pieces : fill_pieces, &task, pieces);
 }
@@ -115,6 +121,8 @@ void sxr_run_launch(sxr_program *program, uint32_t index, void *const *buffer)
     switch ((sx_module_launch_kind)launch->kind) {
     case SX_LAUNCH_KERNEL: run_kernel(program, launch, buffer); return;
     case SX_LAUNCH_COPY:
+    case SX_LAUNCH_SLICE:
+    case SX_LAUNCH_ROW:
     case SX_LAUNCH_FILL: run_move(program, index, buffer); return;
     case SX_LAUNCH_LOOP:
     case SX_LAUNCH_COLLECTIVE: /* refused when the module was opened */

@@ -17,12 +17,7 @@ static sx_code run_prologue(sx_ctx *cx, sxr_program *program, uint32_t index, ui
     return SX_OK;
 }
 
-typedef struct {
-    uint32_t loop;  /* its launch */
-    uint64_t round; /* that its body is in */
-} loop_place;
-
-static sx_code count_round(sx_ctx *cx, sxr_program *program, const loop_place *at)
+static sx_code count_round(sx_ctx *cx, sxr_program *program, const sxr_loop_place *at)
 {
     const sx_module_launch *loop = &program->module.launch[at->loop];
     if (loop->arg_count == 1) {
@@ -32,41 +27,70 @@ static sx_code count_round(sx_ctx *cx, sxr_program *program, const loop_place *a
     return SX_OK;
 }
 
-/* Launches of the variant, of the prologue or of the run. Where a body ends, its loop decides what is next. */
-static sx_code run_launches(sx_ctx *cx, sxr_program *program, uint32_t prologue,
-                            uint64_t *launch_ns)
+/* Where a body ends, its loop decides what is next. */
+sxr_walk_event sxr_walk_next(sxr_program *program, uint32_t prologue, sxr_walk *walk,
+                             uint32_t *index)
 {
     const sx_module *module = &program->module;
     const sx_module_variant *variant = &module->variant[program->variant];
-    uint32_t end = variant->launch_first + variant->launch_count;
-    loop_place open[SX_MODULE_LOOPS_MAX];
-    uint32_t depth = 0;
-    for (uint32_t i = variant->launch_first; i < end || depth > 0;) {
-        loop_place *inner = depth > 0 ? &open[depth - 1] : NULL;
+    while (walk->at < variant->launch_count || walk->depth > 0) {
+        uint32_t i = variant->launch_first + walk->at;
+        sxr_loop_place *inner = walk->depth > 0 ? &walk->open[walk->depth - 1] : NULL;
         if (inner != NULL && i == inner->loop + 1 + module->launch[inner->loop].body) {
             if (++inner->round < program->rounds[inner->loop]) {
-                SX_TRY(count_round(cx, program, inner));
-                i = inner->loop + 1;
-            } else {
-                depth--;
+                walk->at = inner->loop + 1 - variant->launch_first;
+                *index = inner->loop;
+                return SXR_WALK_ROUND;
             }
+            walk->depth--;
             continue;
         }
         const sx_module_launch *launch = &module->launch[i];
+        bool loop = launch->kind == SX_LAUNCH_LOOP;
+        *index = i;
+        walk->at += launch->prologue != prologue && loop ? 1 + launch->body : 1;
         if (launch->prologue != prologue) {
-            i += launch->kind == SX_LAUNCH_LOOP ? 1 + launch->body : 1;
             continue;
         }
-        if (launch->kind == SX_LAUNCH_LOOP) {
-            SX_ASSERT(depth < SX_MODULE_LOOPS_MAX);
-            open[depth] = (loop_place){.loop = i};
-            SX_TRY(count_round(cx, program, &open[depth++]));
-        } else {
-            uint64_t *ns = launch_ns != NULL ? &launch_ns[i] : NULL;
-            SX_TRY(prologue == 1 ? run_prologue(cx, program, i, ns)
-                                 : program->way->launch(cx, program, i, ns));
+        if (loop) {
+            SX_ASSERT(walk->depth < SX_MODULE_LOOPS_MAX);
+            walk->open[walk->depth++] = (sxr_loop_place){.loop = i};
+            return SXR_WALK_ROUND;
         }
-        i++;
+        if (launch->kind == SX_LAUNCH_SLICE || launch->kind == SX_LAUNCH_ROW) {
+            SX_ASSERT(walk->depth > 0);
+            program->round = walk->open[walk->depth - 1].round;
+        }
+        return SXR_WALK_LAUNCH;
+    }
+    return SXR_WALK_END;
+}
+
+bool sxr_walk_is_last(const sxr_program *program, const sxr_walk *walk)
+{
+    bool last = true;
+    SX_ASSERT(walk->depth <= SX_MODULE_LOOPS_MAX);
+    for (uint32_t d = 0; d < walk->depth; d++) {
+        last = last && walk->open[d].round + 1 == program->rounds[walk->open[d].loop];
+    }
+    return last;
+}
+
+/* Launches of the variant, of the prologue or of the run. */
+static sx_code run_launches(sx_ctx *cx, sxr_program *program, uint32_t prologue,
+                            uint64_t *launch_ns)
+{
+    sxr_walk walk = {0};
+    uint32_t i;
+    sxr_walk_event event;
+    while ((event = sxr_walk_next(program, prologue, &walk, &i)) != SXR_WALK_END) {
+        if (event == SXR_WALK_ROUND) {
+            SX_TRY(count_round(cx, program, &walk.open[walk.depth - 1]));
+            continue;
+        }
+        uint64_t *ns = launch_ns != NULL ? &launch_ns[i] : NULL;
+        SX_TRY(prologue == 1 ? run_prologue(cx, program, i, ns)
+                             : program->way->launch(cx, program, i, ns));
     }
     return SX_OK;
 }

@@ -238,8 +238,9 @@ sx_code sxr_refuse_machine(sx_ctx *cx, const sx_module *module)
     return code;
 }
 
-static sx_code check_launch(sx_ctx *cx, const sx_module *module, uint32_t index)
+static sx_code check_launch(sx_ctx *cx, const sxr_program *program, uint32_t index)
 {
+    const sx_module *module = &program->module;
     const sx_module_launch *launch = &module->launch[index];
     sx_span name = sx_module_string(module, launch->name);
     switch ((sx_module_launch_kind)launch->kind) {
@@ -255,6 +256,13 @@ static sx_code check_launch(sx_ctx *cx, const sx_module *module, uint32_t index)
     case SX_LAUNCH_KERNEL:
         /* Kernels of other architectures stand in variants that no machine of ours fits. */
         SX_ASSERT(module->kernel[launch->kernel].arch == module->info->arch);
+        return SX_OK;
+    case SX_LAUNCH_SLICE:
+    case SX_LAUNCH_ROW:
+        if (program->device != NULL || sxr_device_wanted(module, program->made_for)) {
+            return SX_FAIL(cx, SX_UNIMPLEMENTED, "launch %u is a %s: not on a GPU yet", index,
+                           sx_module_launch_name(launch->kind));
+        }
         return SX_OK;
     case SX_LAUNCH_COPY:
     case SX_LAUNCH_FILL:
@@ -272,7 +280,7 @@ static sx_code check_launches(sx_ctx *cx, const sxr_program *program)
         const sx_module_variant *variant = &module->variant[v];
         bool may = sx_module_machine_fits(module, v, &program->machine);
         for (uint32_t i = 0; may && i < variant->launch_count; i++) {
-            SX_TRY(check_launch(cx, module, variant->launch_first + i));
+            SX_TRY(check_launch(cx, program, variant->launch_first + i));
         }
     }
     return SX_OK;

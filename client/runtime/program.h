@@ -70,6 +70,8 @@ struct sxr_program {
     uint64_t *rounds;
     /* [tensor_count] copies of sxr_remember; NULL: nothing is remembered. */
     void **before;
+    /* Of the slice or row that is launched: the number of its piece. */
+    uint64_t round;
 };
 
 /* remember.c: what sxr_remember copied is given up. */

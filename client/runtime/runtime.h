@@ -141,6 +141,28 @@ sx_code sxr_enqueue(sx_ctx *cx, sxr_program *program, void *stream);
  *            driver has no graphs; SX_SYSTEM */
 sx_code sxr_time_graph(sx_ctx *cx, sxr_program *program, uint32_t count, uint64_t *ns);
 
+/* The launches of the variant one after the other, each as often as the loops around it say. A walk begins at zero. */
+typedef struct {
+    uint32_t loop;  /* a launch */
+    uint64_t round; /* that its body is in */
+} sxr_loop_place;
+typedef struct {
+    uint32_t at; /* from the first launch of the variant on */
+    uint32_t depth;
+    sxr_loop_place open[SX_MODULE_LOOPS_MAX];
+} sxr_walk;
+typedef enum {
+    SXR_WALK_END,
+    SXR_WALK_ROUND, /* a round of loop *index begins, that of the innermost open place */
+    SXR_WALK_LAUNCH /* launch *index is to be run */
+} sxr_walk_event;
+/* What is next, in the prologue (1) or in a run (0). A slice or row that is run before the next call takes the piece of
+ * the round that the walk is in. */
+sxr_walk_event sxr_walk_next(sxr_program *program, uint32_t prologue, sxr_walk *walk,
+                             uint32_t *index);
+/* Are all loops around this place in their last rounds? */
+bool sxr_walk_is_last(const sxr_program *program, const sxr_walk *walk);
+
 /* One launch alone, but no loop, by the processor, with memory for each of its arguments given by the caller. The
  * program is not one that a GPU runs. */
 void sxr_run_launch(sxr_program *program, uint32_t launch, void *const *buffer);

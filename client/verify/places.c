@@ -398,8 +398,9 @@ static void give_rooms(sxv_verifier *v)
 
 typedef sx_code (*launch_work)(sxv_verifier *v, uint32_t launch);
 
-/* A launch, and before it those that make what it reads. They stand before it in the module, so this ends. */
-static sx_code run_in_turn(sxv_verifier *v, uint32_t index, launch_work work)
+/* A launch, and before it those that make what it reads. They stand before it in the module, so this ends. Not `last`:
+ * loops run it again. */
+static sx_code run_in_turn(sxv_verifier *v, uint32_t index, bool last, launch_work work)
 {
     const sx_module_launch *launch = &v->module->launch[index];
     sxv_places *p = &v->places;
@@ -408,7 +409,7 @@ static sx_code run_in_turn(sxv_verifier *v, uint32_t index, launch_work work)
         uint32_t maker = p->maker[tensor];
         if (maker != SX_MODULE_NONE && maker != index && p->at[tensor] == NULL) {
             SX_ASSERT(v->module->launch[maker].prologue == 1);
-            SX_TRY(run_in_turn(v, maker, work));
+            SX_TRY(run_in_turn(v, maker, true, work));
         }
     }
     uint32_t result =
@@ -417,8 +418,10 @@ static sx_code run_in_turn(sxv_verifier *v, uint32_t index, launch_work work)
         SX_TRY(take_room(v, result));
     }
     SX_TRY(work(v, index));
-    count_readers(v, index, p->left, -1);
-    give_rooms(v);
+    if (last) {
+        count_readers(v, index, p->left, -1);
+        give_rooms(v);
+    }
     return SX_OK;
 }
 
@@ -432,14 +435,22 @@ sx_code sxv_each_launch(sxv_verifier *v, launch_work work)
         count_readers(v, variant->launch_first + k, p->left, 1);
     }
     for (uint32_t phase = 2; phase-- > 0;) { /* prologue, then run */
-        for (uint32_t k = 0; k < variant->launch_count; k++) {
-            uint32_t index = variant->launch_first + k;
+        sxr_walk walk = {0};
+        uint32_t index;
+        sxr_walk_event event;
+        while ((event = sxr_walk_next(v->program, phase, &walk, &index)) != SXR_WALK_END) {
             const sx_module_launch *launch = &module->launch[index];
-            uint32_t result =
-                launch->arg_count > 0 ? module->arg[launch->arg_first + launch->arg_count - 1] : 0;
-            bool waits = launch->arg_count > 0 && p->maker[result] == index;
-            if (launch->prologue == phase && !waits) {
-                SX_TRY(run_in_turn(v, index, work));
+            const uint32_t *arg = module->arg + launch->arg_first;
+            if (event == SXR_WALK_ROUND) {
+                if (launch->arg_count == 1) {
+                    memcpy(sxv_memory(v, arg[0]), &walk.open[walk.depth - 1].round, 8);
+                }
+                continue;
+            }
+            bool waits = launch->arg_count > 0 && p->maker[arg[launch->arg_count - 1]] == index;
+            if (!waits) {
+                bool last = sxr_walk_is_last(v->program, &walk);
+                SX_TRY(run_in_turn(v, index, last, work));
             }
         }
     }

@@ -4,6 +4,7 @@
 #include "client/verify/fast.h"
 #include "client/verify/step.h"
 #include "core/base/rng.h"
+#include "core/ir/program.h"
 
 typedef enum { EXACT, TYPED, MODES } mode;
 static const sx_eval_mode eval_mode[MODES] = {SX_EVAL_F64, SX_EVAL_TYPED};
@@ -463,8 +464,36 @@ static sx_code put_outputs(walk *w, uint32_t n)
 }
 
 /* Multiplications and additions of one node, about. */
+static double node_flops(const sx_graph *graph, const sx_node *node);
+
+/* The interpreter takes so many times as long for an operation as the reference does. */
+#define INTERPRETED 8
+
+/* What the rounds of a region take; of `while` as many as there are in general. */
+static double region_flops(const sx_graph *graph, const sx_node *node)
+{
+    sx_attr attr = *sx_graph_attr(graph, node);
+    const sx_program **program[SX_ATTR_PROGRAMS_MAX];
+    uint32_t count = sx_attr_programs(&attr, program);
+    double rounds = node->op == SX_OP_WHILE ? 8 : 1, flops = 0;
+    if (node->op == SX_OP_SCAN) {
+        sx_node_id sliced = sx_graph_input(graph, node, (uint32_t)attr.carried);
+        rounds = (double)sx_graph_node(graph, sliced)->type.dim[0].scale;
+    }
+    for (uint32_t k = 0; k < count; k++) {
+        const sx_graph *body = (*program[k])->graph;
+        for (uint32_t n = 0; n < body->node_count; n++) {
+            flops += node_flops(body, &body->node[n]);
+        }
+    }
+    return INTERPRETED * rounds * flops;
+}
+
 static double node_flops(const sx_graph *graph, const sx_node *node)
 {
+    if (sx_op_info_of(node->op)->op_class == SX_OPCLASS_REGION) {
+        return region_flops(graph, node);
+    }
     const sx_attr *attr = sx_graph_attr(graph, node);
     double each = 1;
     if (node->op == SX_OP_DOT_GENERAL) {

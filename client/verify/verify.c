@@ -72,19 +72,6 @@ static sxv_reference reference_of(sxr_pool *pool, size_t bytes_max)
 
 static const char whole_name[] = "program as sent, all outputs";
 
-/* Programs have no loops: what a module does with them has nothing to be compared with. */
-static sx_code refuse_loops(sx_ctx *cx, const sx_module *module)
-{
-    for (uint64_t i = 0; i < module->launch_count; i++) {
-        if (module->launch[i].kind == SX_LAUNCH_LOOP) {
-            return SX_FAIL(cx, SX_UNIMPLEMENTED,
-                           "launch %llu is a loop: no comparison with a program is known",
-                           (unsigned long long)i);
-        }
-    }
-    return SX_OK;
-}
-
 /* Launches that are run again find what they have overwritten. */
 static sx_code refuse_state(sx_ctx *cx, const sx_module *module)
 {
@@ -145,7 +132,6 @@ sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, size_t referen
     sx_graph *graph;
     sxv_whole whole;
     *check = (sx_module_check){.passed = 1};
-    SX_TRY(refuse_loops(cx, module));
     SX_TRY(refuse_memory(cx, reference_bytes));
     SX_TRY(sxv_bound_graph(cx, program, text, &graph));
     sxv_reference reference = reference_of(sxr_pool_of(program), reference_bytes);
@@ -600,7 +586,6 @@ static sx_code choose_variant(sxv_verifier *v, const sxr_verify_options *options
 
 static sx_code verify_variants(sxv_verifier *v, const sxr_verify_options *options)
 {
-    SX_TRY(refuse_loops(v->cx, v->module));
     SX_TRY(v->visit.launch != NULL ? refuse_state(v->cx, v->module) : SX_OK);
     for (v->variant = 0; v->variant < v->module->variant_count; v->variant++) {
         bool found;

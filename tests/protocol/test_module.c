@@ -196,6 +196,8 @@ END_TEST
 /* ---- faults behind correct checksums: one for each check of a record ---- */
 
 #define L(number) t->launch[number]
+/* A launch inside of a loop, from a tensor of one element to one of 64. */
+#define PIECE(which) L(3).kind = (which), L(3).kernel = SX_MODULE_NONE, t->arg[5] = SX_GEN_T
 #define RECORD_FAULTS(FAULT)                                                                       \
     FAULT(arena, t->info.arena_bytes = SX_MODULE_BYTES_MAX + 1, "arena of")                        \
     FAULT(persistent, t->info.persistent_bytes = SX_MODULE_BYTES_MAX + 1, "persistent area of")    \
@@ -293,7 +295,7 @@ END_TEST
     FAULT(kernel_entry, t->kernel[0].code_offset = t->kernel[0].code_size = 1,                     \
           "part 0 begins at 0, its code is 1 bytes at 1")                                          \
     FAULT(arg_tensor, t->arg[0] = 77, "argument 0: tensor 77, module has 9")                       \
-    FAULT(launch_kind, L(0).kind = 6, "launch 0 (unknown): kind 6")                                \
+    FAULT(launch_kind, L(0).kind = SX_LAUNCH_KIND_COUNT, "launch 0 (unknown): kind 8")             \
     FAULT(launch_args, L(10).arg_first = 16, "launch 10 (kernel): arguments 16 and 2 more of 17")  \
     FAULT(launch_prologue, L(1).prologue = 2, "prologue 2")                                        \
     FAULT(launch_kernel_of_copy, L(1).kernel = 0, "launch 1 (copy): kernel 0")                     \
@@ -324,6 +326,23 @@ END_TEST
     FAULT(loop_body, L(4).body = 2, "launch 4 (loop): body of 2 launches, 1 are left")             \
     FAULT(loop_counter, t->arg[3] = SX_GEN_T, "counts in tensor 6")                                \
     FAULT(loop_load, L(5).prologue = 1, "launch 5 (kernel)")                                       \
+    FAULT(slice_outside,                                                                           \
+          (L(1).kind = SX_LAUNCH_SLICE, t->arg[1] = SX_GEN_W, t->arg[2] = SX_GEN_T),               \
+          "launch 1 (slice): of 2 arguments outside of loops")                                     \
+    FAULT(slice_beyond, PIECE(SX_LAUNCH_SLICE),                                                    \
+          "launch 3 (slice): 3 rounds, tensor 1 of 4 bytes has pieces of 256")                     \
+    FAULT(row_beyond, (PIECE(SX_LAUNCH_ROW), L(2).value = 65),                                     \
+          "launch 3 (row): 65 rounds, tensor 6 of 256 bytes has pieces of 4")                      \
+    FAULT(row_follows, (PIECE(SX_LAUNCH_ROW), t->arg[5] = SX_GEN_Y), "one follows a symbol")       \
+    FAULT(row_kernel, L(3).kind = SX_LAUNCH_ROW, "launch 3 (row): kernel 0")                       \
+    FAULT(row_value, (PIECE(SX_LAUNCH_ROW), L(3).value = 1),                                       \
+          "launch 3 (row): kernel 4294967295, body 0, value 1")                                    \
+    FAULT(row_args, (PIECE(SX_LAUNCH_ROW), L(3).arg_count = 1),                                    \
+          "launch 3 (row): 1 arguments, expected 2")                                               \
+    FAULT(row_types, (PIECE(SX_LAUNCH_ROW), t->tensor[SX_GEN_W].dtype = 7),                        \
+          "launch 3 (row): from tensor 1 to tensor 6, element types 7 and 1")                      \
+    FAULT(row_of_input, (PIECE(SX_LAUNCH_ROW), t->arg[5] = SX_GEN_D),                              \
+          "writes tensor 4, a input, in a run")                                                    \
     FAULT(host_name, (L(0).kind = SX_LAUNCH_HOST, L(0).value = 0), "launch 0 (host call)")         \
     FAULT(host_results, (L(0).kind = SX_LAUNCH_HOST, L(0).name.size = 1, L(0).value = 2),          \
           "launch 0 (host call): 2 results of 1")                                                  \
