@@ -299,13 +299,17 @@ sx_slope sx_slope_real(sx_rng *rng, sx_slope_case *at)
     trial t;
     begin(&t, rng, at, SX_EVAL_F64);
     double d[3];
+    double bend[3]; /* how far the slopes on both sides are apart: h L'' where it is smooth */
+    double here = 0;
+    double largest = at->step > 0 ? at->step : 0x1p-12;
     double size = 0;
     double unit = ldexp(1, -53) * at->program->node_count;
     double slope;
     double terms;
     uint64_t unused;
+    value_at(&t, 0, &unused, &here, &size);
     for (uint32_t k = 0; k < 3; k++) {
-        double h = ldexp(1, -12 - (int)k);
+        double h = ldexp(largest, -(int)k);
         double high = 0;
         double low = 0;
         double sum = 0;
@@ -314,19 +318,21 @@ sx_slope sx_slope_real(sx_rng *rng, sx_slope_case *at)
         value_at(&t, -h, &unused, &low, &sum);
         size = fmax(size, sum);
         d[k] = (high - low) / (2 * h);
+        bend[k] = (high - here - (here - low)) / h;
     }
     for (uint32_t k = 0; k < t.count; k++) {
         unit += ldexp(1, -53) * (double)sx_tensor_elements(&t.x[k].type);
     }
     slope_of(&t, &unused, &slope, &terms);
     sx_ctx_fini(&t.cx);
-    double distance = fmax(fabs(d[1] - d[2]), fabs(d[0] - d[1]) / 4);
-    double allowed = 2 * distance + unit * (size * 0x1p14 + terms) + 1e-12;
+    double kink = fmax(fabs(bend[0] - 2 * bend[1]), fabs(bend[1] - 2 * bend[2]));
+    double distance = fmax(fmax(fabs(d[1] - d[2]), fabs(d[0] - d[1]) / 4), kink);
+    double allowed = 2 * distance + unit * (size * 4 / largest + terms) + 1e-12;
     double scale = terms + fabs(d[2]) + 1e-3;
     (void)snprintf(at->text, sizeof(at->text),
                    "the slope is %.12g, the gradients say %.12g, allowed are %.3g", d[2], slope,
                    allowed);
-    if (terms * ldexp(1, -12) > 16 * (size + 1)) {
+    if (terms * largest > 16 * (size + 1)) {
         return SX_SLOPE_UNDECIDED; /* a step is too long for the series: sin(1e9 x) turns many times in it */
     }
     if (!isfinite(d[2]) || !isfinite(slope) || !isfinite(allowed) || allowed > 1e-4 * scale) {

@@ -7,7 +7,9 @@
  *           degrees), so its values at 0 .. degree give the derivative without any error.
  *   real    doubles. Central differences D(h), D(h/2), D(h/4): the error of the last is a third of its distance from
  *           the one before, as D(h) = L' + h^2 L'''/6 + ..., and rounding, which shows in the same distances, is
- *           bounded by the sum of |c y| times the number of nodes and of elements, in units of 2^-53, over h.
+ *           bounded by the sum of |c y| times the number of nodes and of elements, in units of 2^-53, over h. At a kink
+ *           nearer than h / 4 all three are the mean of both sides: there the slopes of the two sides are apart by the
+ *           same amount for every h, where a smooth function has them apart by h L'', and that amount is allowed.
  */
 #ifndef SX_TESTS_LIB_SLOPE_H
 #define SX_TESTS_LIB_SLOPE_H
@@ -27,6 +29,7 @@ typedef struct {
     uint32_t output;
     /* real: the direction is this element of all floats, counted from 1; 0: a random direction */
     int64_t element;
+    double step;    /* real: the largest h; 0: 2^-12 */
     bool positive;  /* real: parameters in [0.5, 2) instead of [-2, 2) */
     char text[256]; /* what differs */
 } sx_slope_case;
