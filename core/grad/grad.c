@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/grad/sweep.h"
+#include "core/ir/effect.h"
 #include "core/ir/origin.h"
 
 typedef enum { RULE_NONE, RULE_ZERO, RULE_GIVES } rule_kind;
@@ -417,11 +418,25 @@ static sx_code keep_origins(task *t)
     return SX_OK;
 }
 
+/* State stays state: the outputs of the program have their old numbers. */
+static sx_code keep_effects(task *t)
+{
+    uint32_t *image = SX_NEW_ARRAY(t->s.cx, uint32_t, t->from->node_count);
+    if (image == NULL) {
+        return t->s.cx->error.code;
+    }
+    for (uint32_t n = 0; n < t->from->node_count; n++) {
+        image[n] = t->image[n].i;
+    }
+    return sx_effects_copy(t->s.cx, t->from, image, t->s.graph);
+}
+
 static sx_code finish(task *t)
 {
     sx_graph *canonical;
     sx_origins *origins;
     SX_TRY(keep_origins(t));
+    SX_TRY(keep_effects(t));
     SX_TRY(sx_graph_canon_origins(t->s.cx, t->s.graph, &canonical, &origins));
     canonical->name = t->from->name;
     canonical->origins = origins;

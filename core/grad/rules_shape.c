@@ -1,6 +1,10 @@
 /* rules_shape.c - operations that move elements, or repeat them. */
 #include "core/grad/sweep.h"
 
+#include <string.h>
+
+#include "core/ir/num.h"
+
 void sx_grad_reshape(sx_sweep *s, const sx_site *at)
 {
     sx_type type = sx_step_type(s, at->x[0]);
@@ -143,6 +147,136 @@ void sx_grad_slice(sx_sweep *s, const sx_site *at)
         }
     }
     sx_give(s, at, 0, sx_step_pad(s, part, &pad, 0));
+}
+
+/* ---- gather ---- */
+
+/* `index` repeated or clamped by `bound`, a scalar that is repeated to its shape. */
+static sx_node_id clamp_by(sx_sweep *s, sx_op op, sx_node_id index, sx_node_id bound)
+{
+    sx_type type = sx_step_type(s, index);
+    sx_node_id whole = sx_step_repeat(s, bound, &(sx_ints){0}, &type);
+    return sx_step_binary(s, op, index, whole);
+}
+
+/* The last index n - 1 of a symbolic extent, as a scalar of i64. */
+static sx_node_id last_of_symbol(sx_sweep *s, sx_dim extent)
+{
+    sx_attr iota = {.present = SX_A(axis) | SX_A(type), .type = {SX_I64, 1, {extent}}};
+    sx_node_id all = sx_step(s, SX_OP_IOTA, &iota, NULL, 0);
+    return sx_step_reduce(s, SX_MAX, all, &(sx_ints){1, {0}});
+}
+
+/* Indices in [-n, n): gather clamps the others, scatter drops their updates. What the type of the indices cannot
+ * express needs no clamping. */
+static sx_node_id clamped(sx_sweep *s, sx_node_id index, sx_dim extent)
+{
+    if (!sx_dim_is_constant(extent)) {
+        sx_node_id last = last_of_symbol(s, extent);
+        sx_type scalar = sx_step_type(s, last);
+        sx_node_id one = sx_step_constant(s, &scalar, 1);
+        sx_node_id first = sx_step_unary(s, SX_OP_NEGATE, last);
+        first = sx_step_binary(s, SX_OP_SUBTRACT, first, one);
+        sx_node_id wide = sx_step_convert(s, index, SX_I64);
+        wide = clamp_by(s, SX_OP_MAXIMUM, wide, first);
+        return clamp_by(s, SX_OP_MINIMUM, wide, last);
+    }
+    sx_type scalar = {.dtype = sx_step_type(s, index).dtype};
+    if (-extent.scale > sx_num_int_min(scalar.dtype)) {
+        sx_node_id first = sx_step_constant(s, &scalar, -(double)extent.scale);
+        index = clamp_by(s, SX_OP_MAXIMUM, index, first);
+    }
+    if (extent.scale - 1 < sx_num_int_max(scalar.dtype)) {
+        sx_node_id last = sx_step_constant(s, &scalar, (double)(extent.scale - 1));
+        index = clamp_by(s, SX_OP_MINIMUM, index, last);
+    }
+    return index;
+}
+
+void sx_grad_gather(sx_sweep *s, const sx_site *at)
+{
+    sx_type from = sx_step_type(s, at->x[0]);
+    sx_attr attr = {
+        .present = sx_op_info_of(SX_OP_SCATTER)->attrs, .axis = at->attr.axis, .reducer = SX_SUM};
+    sx_node_id input[3];
+    input[0] = sx_step_constant(s, &from, 0);
+    input[1] = clamped(s, at->x[1], from.dim[at->attr.axis]);
+    input[2] = at->g;
+    sx_give(s, at, 0, sx_step(s, SX_OP_SCATTER, &attr, input, 3));
+}
+
+/* The updates that are added get the rows of g that their indices name, and nothing where an index is out of range and
+ * the update was dropped. */
+static void give_updates(sx_sweep *s, const sx_site *at)
+{
+    sx_type from = sx_step_type(s, at->x[0]);
+    sx_type given = sx_step_type(s, at->x[2]);
+    sx_attr attr = {.present = SX_A(axis), .axis = at->attr.axis};
+    uint32_t axis = (uint32_t)at->attr.axis;
+    sx_node_id input[2] = {at->g, at->x[1]};
+    sx_node_id rows = sx_step(s, SX_OP_GATHER, &attr, input, 2);
+    sx_node_id wide = sx_step_convert(s, at->x[1], SX_I64);
+    sx_node_id inside = clamped(s, wide, from.dim[axis]);
+    inside = sx_step_compare(s, SX_EQ, wide, inside);
+    sx_ints dims = {.count = sx_step_type(s, inside).rank};
+    for (uint32_t i = 0; i < dims.count; i++) {
+        dims.v[i] = axis + i;
+    }
+    inside = sx_step_repeat(s, inside, &dims, &given);
+    sx_give(s, at, 2, sx_step_keep(s, inside, true, rows));
+}
+
+void sx_grad_scatter(sx_sweep *s, const sx_site *at)
+{
+    if (at->attr.reducer != SX_SUM) {
+        s->code = SX_FAIL(s->cx, SX_UNIMPLEMENTED, "gradient of scatter by %s",
+                          sx_reducer_name(at->attr.reducer));
+        return;
+    }
+    sx_give(s, at, 0, at->g);
+    if (sx_wants(s, at, 2)) {
+        give_updates(s, at);
+    }
+}
+
+/* ---- dynamic slices: both clamp their starts in the same way ---- */
+
+void sx_grad_dynamic_slice(sx_sweep *s, const sx_site *at)
+{
+    sx_type from = sx_step_type(s, at->x[0]);
+    sx_attr attr = {.present = SX_A(dims), .dims = at->attr.dims};
+    sx_node_id input[SX_INPUTS_MAX] = {sx_step_constant(s, &from, 0), at->g};
+    SX_ASSERT(at->count < SX_INPUTS_MAX);
+    memcpy(&input[2], &at->x[1], (at->count - 1) * sizeof(input[0]));
+    sx_give(s, at, 0, sx_step(s, SX_OP_DYNAMIC_UPDATE_SLICE, &attr, input, at->count + 1));
+}
+
+void sx_grad_dynamic_update(sx_sweep *s, const sx_site *at)
+{
+    sx_type box = sx_step_type(s, at->x[1]);
+    sx_node_id input[SX_INPUTS_MAX];
+    memcpy(input, at->x, at->count * sizeof(input[0]));
+    input[0] = at->g;
+    if (sx_wants(s, at, 0)) {
+        input[1] = sx_step_constant(s, &box, 0);
+        sx_give(s, at, 0, sx_step(s, SX_OP_DYNAMIC_UPDATE_SLICE, &at->attr, input, at->count));
+    }
+    if (sx_wants(s, at, 1)) {
+        sx_attr attr = {.present = SX_A(dims) | SX_A(sizes), .dims = at->attr.dims};
+        attr.sizes.count = attr.dims.count;
+        for (uint32_t k = 0; k < attr.dims.count; k++) {
+            sx_dim extent = box.dim[attr.dims.v[k]];
+            attr.sizes.v[k] = extent.scale;
+            if (!sx_dim_is_constant(extent)) {
+                s->code = SX_FAIL(s->cx, SX_UNIMPLEMENTED,
+                                  "gradient of an update along symbolic dimension %lld",
+                                  (long long)attr.dims.v[k]);
+                return;
+            }
+        }
+        memcpy(&input[1], &at->x[2], (at->count - 2) * sizeof(input[0]));
+        sx_give(s, at, 1, sx_step(s, SX_OP_DYNAMIC_SLICE, &attr, input, at->count - 1));
+    }
 }
 
 /* ---- concatenate, reverse, pad ---- */

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/grad/grad.h"
@@ -75,8 +76,10 @@ static void fill(trial *t, sx_rng *rng, const sx_type *type, bool is_direction, 
     for (int64_t k = 0; k < count; k++) {
         if (type->dtype == SX_BOOL) {
             word[k] = sx_rng_below(rng, 2);
-        } else if (!is_float(type)) {
-            word[k] = sx_rng_below(rng, 4);
+        } else if (!is_float(type)) { /* of a place: also from the end, and beyond both ends */
+            int64_t place = (int64_t)sx_rng_below(rng, 15) - 7;
+            place = type->dtype == SX_U8 ? llabs(place) : place;
+            word[k] = t->mode == SX_EVAL_MODP && place < 0 ? P + (uint64_t)place : (uint64_t)place;
         } else if (t->mode == SX_EVAL_MODP) {
             word[k] = sx_rng_below(rng, 6) == 0 ? 0 : sx_rng_below(rng, P);
         } else if (is_direction) {

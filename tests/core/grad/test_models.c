@@ -53,9 +53,10 @@ static const sx_graph *bind(const sx_graph *graph)
 }
 
 static const char *const model[] = {
-    "grad/cross_entropy",    "grad/encoder",        "grad/causal_attention", "grad/conv_block",
-    "egraph/conv_norm_relu", "egraph/fire_module",  "egraph/rep_block",      "egraph/encoder_block",
-    "egraph/softmax",        "egraph/layer_norm_1", "egraph/rms_norm",       "egraph/gelu_tanh",
+    "grad/embedding",       "grad/cross_entropy",    "grad/encoder",        "grad/causal_attention",
+    "grad/conv_block",      "egraph/conv_norm_relu", "egraph/fire_module",  "egraph/rep_block",
+    "egraph/encoder_block", "egraph/softmax",        "egraph/layer_norm_1", "egraph/rms_norm",
+    "egraph/gelu_tanh",
 };
 
 START_TEST(directions)

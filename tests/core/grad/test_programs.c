@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/grad/grad.h"
+#include "core/ir/effect.h"
 #include "core/ir/num.h"
 #include "core/ir/origin.h"
 #include "tests/lib/gen_graph.h"
@@ -46,9 +47,9 @@ static const char *print(const sx_graph *graph)
 /* ---- random programs ---- */
 
 static const sx_op polynomial[] = {
-    SX_OP_NEGATE,    SX_OP_ADD,         SX_OP_SUBTRACT,    SX_OP_RESHAPE, SX_OP_TRANSPOSE,
-    SX_OP_BROADCAST, SX_OP_SLICE,       SX_OP_CONCATENATE, SX_OP_REVERSE, SX_OP_PAD,
-    SX_OP_MULTIPLY,  SX_OP_DOT_GENERAL, SX_OP_CONVOLUTION};
+    SX_OP_NEGATE,    SX_OP_ADD,         SX_OP_SUBTRACT,    SX_OP_RESHAPE,       SX_OP_TRANSPOSE,
+    SX_OP_BROADCAST, SX_OP_SLICE,       SX_OP_CONCATENATE, SX_OP_REVERSE,       SX_OP_PAD,
+    SX_OP_MULTIPLY,  SX_OP_DOT_GENERAL, SX_OP_CONVOLUTION, SX_OP_DYNAMIC_SLICE, SX_OP_GATHER};
 static const sx_op smooth[] = {
     SX_OP_EXP,         SX_OP_TANH,          SX_OP_ERF,       SX_OP_LOGISTIC,   SX_OP_SIN,
     SX_OP_COS,         SX_OP_GELU,          SX_OP_GELU_TANH, SX_OP_SILU,       SX_OP_SOFTMAX,
@@ -246,6 +247,26 @@ START_TEST(second)
 }
 END_TEST
 
+/* State stays state, and its first value and new version stay with it. */
+START_TEST(effects)
+{
+    sx_gradient made;
+    sx_span x = SX_SPAN_LITERAL("x");
+    sx_grad_request request = {.output = SX_SPAN_LITERAL("y"), .wrt = &x, .wrt_count = 1};
+    sx_graph *counter = parse("sx 1 graph \"counter\" {"
+                              " %k = parameter {name = \"k\", weight = 0} : f64[3] state = 2"
+                              " %x = parameter {name = \"x\", weight = 0} : f64[3]"
+                              " %0 = multiply(%k, %x) : f64[3] %1 = add(%k, %x) : f64[3]"
+                              " return %0 as \"y\", %1 as \"k\" into \"k\" }");
+    ck_sx_ok(&cx, sx_grad_make(&cx, counter, &request, &made));
+    const char *text = print(made.graph);
+    ck_assert_msg(strstr(text, "{name = \"k\", weight = 0} : f64[3] state = 2") != NULL, "%s",
+                  text);
+    ck_assert_msg(strstr(text, " as \"k\" into \"k\", ") != NULL, "%s", text);
+    ck_assert(sx_graph_version(made.graph, 0) == 1 && made.graph->output_count == 3);
+}
+END_TEST
+
 /* ---- what is refused ---- */
 
 static void check_refused(const char *text, const char *of, const char *wrt, sx_code code,
@@ -267,18 +288,20 @@ START_TEST(refused)
     check_refused("sx 1 graph \"g\" { %x = parameter {name = \"x\", weight = 0} : f32[4]"
                   " %y = compare(%x, %x) {direction = eq} : bool[4] return %y as \"y\" }",
                   "y", "x", SX_INPUT, "output \"y\" is bool");
-    const char *lookup =
-        "sx 1 graph \"g\" { %t = parameter {name = \"t\", weight = 1} : f32[9, 4]"
-        " %i = parameter {name = \"i\", weight = 0} : i64[3]"
-        " %rows = gather(%t, %i) {axis = 0} : f32[3, 4] %from return %rows as \"y\" }";
+    const char *lookup = "sx 1 graph \"g\" { %t = parameter {name = \"t\", weight = 1} : f32[9, 4]"
+                         " %i = parameter {name = \"i\", weight = 0} : i64[3]"
+                         " %u = parameter {name = \"u\", weight = 0} : f32[3, 4]"
+                         " %rows = scatter(%t, %i, %u) {axis = 0, reducer = maximum} : f32[9, 4] "
+                         "%from return %rows as \"y\" }";
     char text[512];
     const char *from = strstr(lookup, "%from");
     (void)snprintf(text, sizeof(text), "%.*s%s", (int)(from - lookup), lookup, from + 5);
-    check_refused(text, "y", "t", SX_UNIMPLEMENTED, "node '%rows' (gather): gradient of gather");
-    (void)snprintf(text, sizeof(text), "%.*s from \"/emb\" \"Gather\" 17 %s", (int)(from - lookup),
-                   lookup, from + 5);
     check_refused(text, "y", "t", SX_UNIMPLEMENTED,
-                  "node '/emb' (Gather, opset 17): gradient of gather");
+                  "node '%rows' (scatter): gradient of scatter by maximum");
+    (void)snprintf(text, sizeof(text), "%.*s from \"/emb\" \"ScatterElements\" 18 %s",
+                   (int)(from - lookup), lookup, from + 5);
+    check_refused(text, "y", "t", SX_UNIMPLEMENTED,
+                  "node '/emb' (ScatterElements, opset 18): gradient of scatter by maximum");
     check_refused("sx 1 graph \"g\" { %x = parameter {name = \"x\", weight = 0} : f32[4]"
                   " %y = reduce_window(%x) {stride = [1], low = [0], high = [0], window = [2],"
                   " dilation = [1], reducer = multiply} : f32[3] return %y as \"y\" }",
@@ -427,6 +450,7 @@ int main(void)
     tcase_add_test(tests, random_real);
     tcase_add_test(tests, golden);
     tcase_add_test(tests, second);
+    tcase_add_test(tests, effects);
     tcase_add_test(tests, refused);
     tcase_add_test(tests, memory);
     tcase_add_test(tests, planted);

@@ -54,7 +54,7 @@ static bool instance(sx_rng *rng, sx_op op, sx_graph **program, sx_attr *attr)
 
 static bool has_reducer(sx_op op)
 {
-    return op == SX_OP_REDUCE || op == SX_OP_REDUCE_WINDOW;
+    return op == SX_OP_REDUCE || op == SX_OP_REDUCE_WINDOW || op == SX_OP_SCATTER;
 }
 
 static void fail_with(sx_graph *program, const sx_graph *gradient, const char *why)
@@ -70,10 +70,11 @@ static void fail_with(sx_graph *program, const sx_graph *gradient, const char *w
 /* ---- polynomials ---- */
 
 static const sx_op polynomial[] = {
-    SX_OP_NEGATE,      SX_OP_ADD,           SX_OP_SUBTRACT,    SX_OP_MULTIPLY,
-    SX_OP_SELECT,      SX_OP_RESHAPE,       SX_OP_TRANSPOSE,   SX_OP_BROADCAST,
-    SX_OP_SLICE,       SX_OP_CONCATENATE,   SX_OP_REDUCE,      SX_OP_REVERSE,
-    SX_OP_DOT_GENERAL, SX_OP_REDUCE_WINDOW, SX_OP_CONVOLUTION, SX_OP_PAD,
+    SX_OP_NEGATE,      SX_OP_ADD,           SX_OP_SUBTRACT,      SX_OP_MULTIPLY,
+    SX_OP_SELECT,      SX_OP_RESHAPE,       SX_OP_TRANSPOSE,     SX_OP_BROADCAST,
+    SX_OP_SLICE,       SX_OP_CONCATENATE,   SX_OP_REDUCE,        SX_OP_REVERSE,
+    SX_OP_DOT_GENERAL, SX_OP_REDUCE_WINDOW, SX_OP_CONVOLUTION,   SX_OP_PAD,
+    SX_OP_GATHER,      SX_OP_SCATTER,       SX_OP_DYNAMIC_SLICE, SX_OP_DYNAMIC_UPDATE_SLICE,
 };
 
 START_TEST(exact)
@@ -91,7 +92,7 @@ START_TEST(exact)
             continue;
         }
         if (has_reducer(op) &&
-            (attr.reducer > SX_PRODUCT || (op == SX_OP_REDUCE_WINDOW && attr.reducer != SX_SUM))) {
+            (attr.reducer > SX_PRODUCT || (op != SX_OP_REDUCE && attr.reducer != SX_SUM))) {
             continue;
         }
         tried++;
