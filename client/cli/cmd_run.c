@@ -10,6 +10,7 @@
 #include "client/cli/cmd_compile.h"
 #include "client/cli/cmd_module.h"
 #include "client/cli/npy.h"
+#include "client/cli/state_file.h"
 #include "client/cli/table.h"
 #include "client/record.h"
 #include "client/verify/verify.h"
@@ -22,6 +23,9 @@ typedef struct {
     sxr_draws *draws; /* NULL: nothing was drawn */
     double best_ns, median_ns, first_ns;
     uint32_t graphs; /* how often a graph of the run is launched; 0: not at all */
+    uint32_t runs;   /* how often the module runs; the first one with the prologue */
+    bool stepped;    /* so many are wanted, for what they leave */
+    uint8_t **given; /* [tensor] an input that runs overwrite, as it was given; NULL: none */
     double graph_best_ns, graph_median_ns;
     double load_ns, runs_ns, check_ns; /* what the user waited for */
     uint64_t check_fuel;               /* when the check began */
@@ -149,34 +153,63 @@ static int compare_doubles(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static sx_code execute(session *s, uint32_t repeat)
+/* Inputs in whose memory outputs lie are kept, and given again before each run. */
+static sx_code keep_given(session *s)
 {
-    double *sample = SX_NEW_ARRAY(s->cli->cx, double, repeat);
+    s->given = SX_NEW_ARRAY(s->cli->cx, uint8_t *, (size_t)s->module->tensor_count + 1);
+    if (s->given == NULL) {
+        return s->cli->cx->error.code;
+    }
+    for (uint32_t i = 0; i < s->module->tensor_count; i++) {
+        uint32_t input = s->module->tensor[i].alias;
+        if (input != SX_MODULE_NONE) {
+            size_t size = (size_t)sxr_size(s->program, input);
+            s->given[input] = sx_alloc(s->cli->cx, size);
+            if (s->given[input] == NULL) {
+                return s->cli->cx->error.code;
+            }
+            memcpy(s->given[input], sxr_memory(s->program, input), size);
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code prepare_run(session *s, bool last)
+{
+    for (uint32_t i = 0; i < s->module->tensor_count; i++) {
+        if (s->given[i] != NULL) {
+            memcpy(sxr_memory(s->program, i), s->given[i], (size_t)sxr_size(s->program, i));
+        }
+    }
+    bool compared = last && sxc_given(s->cli, SXC_CHECK);
+    return compared ? sxr_remember(s->cli->cx, s->program) : SX_OK;
+}
+
+static sx_code execute(session *s)
+{
+    double *sample = SX_NEW_ARRAY(s->cli->cx, double, (size_t)s->runs + 1);
     uint64_t *launch_ns = SX_NEW_ARRAY(s->cli->cx, uint64_t, (size_t)s->module->launch_count + 1);
     s->launch_ns = SX_NEW_ARRAY(s->cli->cx, uint64_t, (size_t)s->module->launch_count + 1);
     if (sample == NULL || launch_ns == NULL || s->launch_ns == NULL) {
         return s->cli->cx->error.code;
     }
-    double start = now_ns();
-    SX_TRY(sxr_run(s->cli->cx, s->program, s->launch_ns)); /* with the prologue */
-    s->first_ns = now_ns() - start;
-    s->best_ns = s->first_ns;
-    for (uint32_t i = 0; i < repeat; i++) {
-        if (i + 1 == repeat && sxc_given(s->cli, SXC_CHECK)) { /* the run that is compared */
-            SX_TRY(sxr_remember(s->cli->cx, s->program));
-        }
-        start = now_ns();
-        SX_TRY(sxr_run(s->cli->cx, s->program, launch_ns));
+    SX_TRY(keep_given(s));
+    for (uint32_t i = 0; i < s->runs; i++) {
+        SX_TRY(prepare_run(s, i + 1 == s->runs));
+        double start = now_ns();
+        SX_TRY(sxr_run(s->cli->cx, s->program, i == 0 ? s->launch_ns : launch_ns));
         sample[i] = now_ns() - start;
-        if (i == 0 || sample[i] < s->best_ns) {
-            s->best_ns = sample[i];
-            for (uint64_t k = 0; k < s->module->launch_count; k++) {
-                s->launch_ns[k] = s->module->launch[k].prologue ? s->launch_ns[k] : launch_ns[k];
-            }
+        bool better = i <= 1 || sample[i] < s->best_ns; /* the first one has the prologue */
+        s->best_ns = better ? sample[i] : s->best_ns;
+        for (uint64_t k = 0; i > 0 && better && k < s->module->launch_count; k++) {
+            s->launch_ns[k] = s->module->launch[k].prologue ? s->launch_ns[k] : launch_ns[k];
         }
     }
-    qsort(sample, repeat, sizeof(*sample), compare_doubles);
-    s->median_ns = sample[repeat / 2];
+    s->first_ns = s->runs > 0 ? sample[0] : 0;
+    if (s->runs > 1) { /* the first one, with the prologue, is told by itself */
+        qsort(sample + 1, s->runs - 1, sizeof(*sample), compare_doubles);
+    }
+    s->median_ns = s->runs > 1 ? sample[1 + (s->runs - 1) / 2] : s->first_ns;
     return SX_OK;
 }
 
@@ -284,10 +317,13 @@ static sx_code report_json(session *s)
     if (sxr_gpu(s->program) != NULL) {
         sxc_json_text(&json, "gpu", sx_span_of(sxr_gpu(s->program)));
     }
-    sxc_json_real(&json, "first_ns", s->first_ns);
-    sxc_json_real(&json, "best_ns", s->best_ns);
-    sxc_json_real(&json, "median_ns", s->median_ns);
-    sxc_json_real(&json, "gflops", ran.flops / s->best_ns);
+    sxc_json_int(&json, "runs", s->runs);
+    if (s->runs > 0) {
+        sxc_json_real(&json, "first_ns", s->first_ns);
+        sxc_json_real(&json, "best_ns", s->best_ns);
+        sxc_json_real(&json, "median_ns", s->median_ns);
+        sxc_json_real(&json, "gflops", ran.flops / s->best_ns);
+    }
     if (s->graphs > 0) {
         sxc_json_open(&json, "graph", '{');
         sxc_json_int(&json, "launches", s->graphs);
@@ -298,7 +334,8 @@ static sx_code report_json(session *s)
     sxc_json_real(&json, "load_ns", s->load_ns);
     sxc_json_real(&json, "runs_ns", s->runs_ns);
     sxc_json_real(&json, "waited_ns", (double)(sxc_now_us() - s->cli->start_us) * 1e3);
-    sx_code code = sxc_json_times(s->cli->cx, s->module, &ran, s->launch_ns, &json);
+    sx_code code =
+        s->runs > 0 ? sxc_json_times(s->cli->cx, s->module, &ran, s->launch_ns, &json) : SX_OK;
     sxc_json_text(&json, "record", sx_span_of(sxc_record_name(&s->record)));
     sxc_json_text(&json, "record_key", sx_span_of(s->record.key));
     if (s->checked) {
@@ -316,10 +353,39 @@ static sx_code report_json(session *s)
     return code;
 }
 
+/* "steps    64 runs, each on the state that the one before left: 3 tensors, 9 KiB" */
+static void put_steps(const session *s, sx_buf *out)
+{
+    char bytes[32];
+    uint64_t size = 0;
+    for (uint32_t i = 0; i < s->module->tensor_count; i++) {
+        bool state = s->module->tensor[i].place == SX_TENSOR_STATE;
+        size += state ? sxr_size(s->program, i) : 0;
+    }
+    sxc_human_bytes((double)size, bytes);
+    sx_buf_print(out,
+                 "steps    %u runs, each on the state that the one before left: %u tensors, %s\n",
+                 s->runs, sxc_state_count(s->module), bytes);
+}
+
+/* Nothing ran, so that there are no times. */
+static sx_code report_nothing(session *s)
+{
+    sx_buf out;
+    sx_buf_init(&out, (size_t)1 << 20);
+    put_steps(s, &out);
+    sx_code code = sxc_put(s->cli, &out);
+    sx_buf_fini(&out);
+    return code;
+}
+
 static sx_code report(session *s)
 {
     if (s->cli->json) {
         return report_json(s);
+    }
+    if (s->runs == 0) {
+        return report_nothing(s);
     }
     char best[32], median[32], first[32], waited[32], load[32], runs[32], check[32];
     sxc_human_ns(s->best_ns, best);
@@ -352,6 +418,9 @@ static sx_code report(session *s)
         sxc_human_ns(s->graph_median_ns, median);
         sx_buf_print(&out, "graph    best %s, median %s of %u launches on the GPU, %.1f GFLOP/s\n",
                      best, median, s->graphs, ran.flops / s->graph_median_ns);
+    }
+    if (s->stepped) {
+        put_steps(s, &out);
     }
     sx_buf_put_text(&out, "record   ");
     sxc_record_print(&s->record, &out);
@@ -430,20 +499,43 @@ static sx_code set_extents(session *s)
     return SX_OK;
 }
 
-static sx_code work(session *s, uint32_t repeat)
+/* State that is asked for is that of a number of runs; and what nobody runs cannot be compared. */
+static sx_code check_steps(session *s)
 {
+    const sxc_cli *cli = s->cli;
+    if (sxc_given(cli, SXC_STATE_OUT) && !s->stepped) {
+        return SX_FAIL(cli->cx, SX_USAGE, "--state-out: the state behind how many runs? --steps N");
+    }
+    if (s->stepped && (sxc_given(cli, SXC_REPEAT) || s->graphs > 0)) {
+        return SX_FAIL(cli->cx, SX_USAGE, "--steps and --%s: both say how often it runs",
+                       s->graphs > 0 ? "graph" : "repeat");
+    }
+    if (s->runs == 0 && sxc_given(cli, SXC_CHECK)) {
+        return SX_FAIL(cli->cx, SX_USAGE,
+                       "--steps 0 and --check: nothing runs that can be compared");
+    }
+    const char *path = sxc_value(cli, SXC_STATE_OUT);
+    return path != NULL ? sxc_check_output(cli->cx, path) : SX_OK;
+}
+
+static sx_code work(session *s)
+{
+    SX_TRY(check_steps(s));
     SX_TRY(set_extents(s));
     SX_TRY(check_names(s, SXC_INPUT, SX_TENSOR_INPUT));
     SX_TRY(check_names(s, SXC_WEIGHT, SX_TENSOR_WEIGHT));
     for (uint32_t i = 0; i < s->module->tensor_count; i++) {
         SX_TRY(bind_tensor(s, i));
     }
-    const char *folder = sxc_value(s->cli, SXC_OUTPUT);
+    const char *before = sxc_value(s->cli, SXC_STATE_IN),
+               *behind = sxc_value(s->cli, SXC_STATE_OUT);
+    SX_TRY(before != NULL ? sxc_state_load(s->cli->cx, s->program, before) : SX_OK);
+    const char *folder = s->runs > 0 ? sxc_value(s->cli, SXC_OUTPUT) : NULL;
     bool made = false;
     SX_TRY(folder != NULL ? make_folder(s->cli->cx, folder, &made) : SX_OK);
     double start = now_ns();
     s->load_ns = (double)(sxc_now_us() - s->cli->start_us) * 1e3;
-    sx_code code = execute(s, repeat);
+    sx_code code = execute(s);
     code = code == SX_OK && s->graphs > 0 ? execute_graph(s) : code;
     if (code != SX_OK && made) {
         (void)rmdir(folder);
@@ -451,6 +543,7 @@ static sx_code work(session *s, uint32_t repeat)
     SX_TRY(code);
     s->runs_ns = now_ns() - start;
     SX_TRY(folder != NULL ? write_outputs(s, folder) : SX_OK);
+    SX_TRY(behind != NULL ? sxc_state_save(s->cli->cx, s->program, behind) : SX_OK);
     sx_code compared = SX_OK;
     if (sxc_given(s->cli, SXC_CHECK)) {
         compared = check(s);
@@ -461,8 +554,9 @@ static sx_code work(session *s, uint32_t repeat)
 
 sx_code sxc_cmd_run(sxc_cli *cli)
 {
-    int64_t repeat, threads, seed, graphs;
+    int64_t repeat, steps, threads, seed, graphs;
     SX_TRY(sxc_number(cli, SXC_REPEAT, 1, 1000000, 5, &repeat));
+    SX_TRY(sxc_number(cli, SXC_STEPS, 0, 100000000, 0, &steps));
     SX_TRY(sxc_number(cli, SXC_GRAPH, 1, 1000000, 0, &graphs));
     SX_TRY(sxc_number(cli, SXC_THREADS, 1, 256, 0, &threads));
     SX_TRY(sxc_number(cli, SXC_RANDOM, 0, INT64_MAX, 0, &seed));
@@ -471,12 +565,14 @@ sx_code sxc_cmd_run(sxc_cli *cli)
     session s = {.cli = cli,
                  .seed = (uint64_t)seed,
                  .check_bytes = (size_t)check_bytes,
-                 .graphs = (uint32_t)graphs};
+                 .graphs = (uint32_t)graphs,
+                 .stepped = sxc_given(cli, SXC_STEPS)};
+    s.runs = s.stepped ? (uint32_t)steps : (uint32_t)repeat + 1;
     sxr_options options = {.threads = (uint32_t)threads};
     SX_TRY(sxr_open_file(cli->cx, cli->argument[0], &options, &s.program));
     s.module = sxr_module(s.program);
     sx_code code = sxc_record_read(cli->cx, s.module, sxc_value(cli, SXC_SOCKET), &s.record);
-    code = code == SX_OK ? work(&s, (uint32_t)repeat) : code;
+    code = code == SX_OK ? work(&s) : code;
     sxr_close(s.program);
     return code;
 }
