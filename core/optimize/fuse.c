@@ -127,7 +127,7 @@ static bool is_view(sx_op op)
     return sx_op_info_of(op)->op_class == SX_OPCLASS_VIEW;
 }
 
-/* The view that a class is: of one that was not chosen, because attention was not, a reshape of what was. */
+/* The view that a class is: of one that was not chosen, because attention was not, a view of what was. */
 static uint32_t view_form(const fuser *f, uint32_t class_)
 {
     const sx_eg *eg = &f->t->eg;
@@ -137,7 +137,7 @@ static uint32_t view_form(const fuser *f, uint32_t class_)
     }
     uint32_t n = class_; /* a class is named by one of its members */
     do {
-        if (eg->node[n].dead == 0 && sx_tensors_op(f->t, n) == SX_OP_RESHAPE &&
+        if (eg->node[n].dead == 0 && is_view(sx_tensors_op(f->t, n)) &&
             f->choice[sx_eg_child(eg, n, 0)] != SX_EG_NONE) {
             return n;
         }
@@ -450,8 +450,8 @@ static sx_code add_online(fuser *f, uint32_t n, forms *list)
 #define VIEWS_MAX 8
 static bool is_widened(const fuser *f, uint32_t class_)
 {
-    for (uint32_t i = 0; i < VIEWS_MAX && f->choice[class_] != SX_EG_NONE; i++) {
-        uint32_t n = f->choice[class_];
+    for (uint32_t i = 0; i < VIEWS_MAX && view_form(f, class_) != SX_EG_NONE; i++) {
+        uint32_t n = view_form(f, class_);
         sx_op op = sx_tensors_op(f->t, n);
         if (op != SX_OP_CONVERT && op != SX_OP_RESHAPE && !is_view(op)) {
             return false;
@@ -470,7 +470,8 @@ static bool is_widened(const fuser *f, uint32_t class_)
 static sx_code add_attention(fuser *f, uint32_t class_, forms *list)
 {
     const sx_eg *eg = &f->t->eg;
-    uint32_t chosen = f->choice[class_], n = chosen;
+    uint32_t chosen = f->choice[class_];
+    uint32_t first = chosen != SX_EG_NONE ? chosen : class_, n = first;
     do {
         if (n != chosen && is_narrow_attention(f, n)) {
             keep(list, n);
@@ -489,7 +490,23 @@ static sx_code add_attention(fuser *f, uint32_t class_, forms *list)
             return SX_OK;
         }
         n = sx_eg_member_next(eg, n);
-    } while (n != chosen);
+    } while (n != first);
+    return SX_OK;
+}
+
+/* The same where a contraction was chosen that attention is a view of: its result is turned, that of an online sum is
+ * not. */
+static sx_code add_turned_attention(fuser *f, uint32_t class_)
+{
+    const sx_eg *eg = &f->t->eg;
+    uint32_t chosen = f->choice[class_];
+    for (uint32_t n = sx_eg_member_next(eg, chosen); n != chosen; n = sx_eg_member_next(eg, n)) {
+        bool view = eg->node[n].dead == 0 && is_view(sx_tensors_op(f->t, n));
+        uint32_t behind = view ? sx_eg_child(eg, n, 0) : class_;
+        if (view && f->choice[behind] == SX_EG_NONE) {
+            SX_TRY(add_attention(f, behind, &f->form[behind]));
+        }
+    }
     return SX_OK;
 }
 
@@ -516,6 +533,9 @@ static sx_code fuse_class(fuser *f, uint32_t class_)
     }
     SX_TRY(add_online(f, f->choice[class_], list));
     SX_TRY(add_attention(f, class_, list));
+    if (sx_body_kernel_kind(base.attr.body) == SX_KERNEL_DOT) {
+        SX_TRY(add_turned_attention(f, class_));
+    }
     SX_TRY(add_epilogues(f, &single, list));
     kernel repeated = single;
     SX_TRY(grow(f, &repeated, SX_FUSE_READERS_MAX));
