@@ -1,4 +1,4 @@
-/* onnx_kinds.h - kinds of reduction, as arguments of entries in onnx_ops.def. */
+/* onnx_kinds.h - kinds of reductions and of recurrent networks, as arguments of entries in onnx_ops.def. */
 #ifndef SX_CLIENT_IMPORT_ONNX_KINDS_H
 #define SX_CLIENT_IMPORT_ONNX_KINDS_H
 
@@ -14,4 +14,5 @@ typedef enum {
     SX_OX_LOG_SUM,
     SX_OX_LOG_SUM_EXP
 } sx_ox_kind;
+typedef enum { SX_OX_LSTM, SX_OX_GRU, SX_OX_RNN } sx_ox_recurrent;
 #endif
