@@ -27,8 +27,8 @@ static void make_f64(sx_type *type)
     type->dtype = sx_dtype_class_of(type->dtype) == SX_CLASS_FLOAT ? SX_F64 : type->dtype;
 }
 
-/* A random instance of `op` on parameters of f64; false: it is not one of floats. */
-static bool instance(sx_rng *rng, sx_op op, sx_graph **program, sx_attr *attr)
+/* A random instance of `op` on parameters, of f64 or else as it came; false: it is not one of floats. */
+static bool instance_of(sx_rng *rng, sx_op op, bool narrow, sx_graph **program, sx_attr *attr)
 {
     sx_test_op t;
     sx_node_id input[SX_TEST_INPUTS_MAX];
@@ -39,17 +39,26 @@ static bool instance(sx_rng *rng, sx_op op, sx_graph **program, sx_attr *attr)
         (op == SX_OP_CONVERT && sx_dtype_class_of(t.input[0].dtype) != SX_CLASS_FLOAT)) {
         return false;
     }
-    make_f64(&t.attr.type);
+    if (!narrow) {
+        make_f64(&t.attr.type);
+    }
     ck_sx_ok(&cx, sx_graph_make(&cx, SX_SPAN_LITERAL("one"), NULL, program));
     for (uint32_t k = 0; k < t.input_count; k++) {
         (void)snprintf(name, sizeof(name), "x%u", k);
-        make_f64(&t.input[k]);
+        if (!narrow) {
+            make_f64(&t.input[k]);
+        }
         ck_sx_ok(&cx, sx_build_parameter(&cx, *program, name, false, &t.input[k], &input[k]));
     }
     ck_sx_ok(&cx, sx_graph_add(&cx, *program, op, &t.attr, input, t.input_count, &y));
     ck_sx_ok(&cx, sx_graph_add_output(&cx, *program, SX_SPAN_LITERAL("y"), y));
     *attr = t.attr;
     return true;
+}
+
+static bool instance(sx_rng *rng, sx_op op, sx_graph **program, sx_attr *attr)
+{
+    return instance_of(rng, op, false, program, attr);
 }
 
 static bool has_reducer(sx_op op)
@@ -158,6 +167,57 @@ START_TEST(real)
 }
 END_TEST
 
+/* ---- narrow types ---- */
+
+/* Every gradient has the type of its parameter, whatever was converted in between, and is evaluated in it. */
+static void check_types(sx_rng *rng, sx_op op)
+{
+    for (uint32_t tried = 0; tried < sx_test_trials(24);) {
+        sx_graph *program;
+        sx_attr attr;
+        sx_tensor argument[SX_TEST_INPUTS_MAX + 1];
+        sx_tensor result[SX_TEST_INPUTS_MAX + 1];
+        uint32_t count = 0;
+        sx_ctx_fini(&cx);
+        setup();
+        if (!instance_of(rng, op, true, &program, &attr) ||
+            (has_reducer(op) && op != SX_OP_REDUCE && attr.reducer != SX_SUM)) {
+            continue;
+        }
+        tried++;
+        const sx_graph *gradient = sx_slope_gradient(&cx, program, 0);
+        for (uint32_t n = 0; n < gradient->node_count; n++) {
+            const sx_node *node = &gradient->node[n];
+            if (node->op == SX_OP_PARAMETER) {
+                sx_test_tensor(&cx, rng, SX_EVAL_TYPED, &node->type, &argument[count++]);
+            }
+        }
+        ck_sx_ok(&cx, sx_graph_eval(&cx, gradient, SX_EVAL_TYPED, argument, count, result,
+                                    gradient->output_count));
+        uint32_t next = 1;
+        for (uint32_t n = 0; n < program->node_count; n++) {
+            const sx_node *node = &program->node[n];
+            bool is_float = sx_dtype_class_of(node->type.dtype) == SX_CLASS_FLOAT;
+            if (node->op == SX_OP_PARAMETER && is_float) {
+                ck_assert(sx_type_equal(&result[next++].type, &node->type));
+            }
+        }
+        ck_assert_uint_eq(next, gradient->output_count);
+    }
+}
+
+START_TEST(types)
+{
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t k = 0; k < SX_COUNT(polynomial); k++) {
+        check_types(&rng, polynomial[k]);
+    }
+    for (uint32_t k = 0; k < SX_COUNT(functions); k++) {
+        check_types(&rng, functions[k].op);
+    }
+}
+END_TEST
+
 /* ---- where there is no derivative ---- */
 
 /* `text` has the parameter x and the output y of f64. The gradient of the sum of `cotangent` times y at `x`. */
@@ -243,6 +303,7 @@ int main(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_loop_test(tests, exact, 0, (int)SX_COUNT(polynomial));
     tcase_add_loop_test(tests, real, 0, (int)SX_COUNT(functions));
+    tcase_add_test(tests, types);
     tcase_add_test(tests, kinks);
     suite_add_tcase(suite, tests);
     return sx_test_main(suite);
