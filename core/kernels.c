@@ -549,12 +549,17 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
 
 #define COPY_VECTORS 4 /* in straight line */
 
+/* A place of a scatter and an index: a load, a comparison, an operation, a choice. */
+#define SCATTER_STEP_FLOPS 4
+
 static bool is_move(sx_op op)
 {
-    return op == SX_OP_CONCATENATE || op == SX_OP_GATHER || op == SX_OP_PAD || op == SX_OP_REVERSE;
+    sx_op_class of = sx_op_info_of(op)->op_class;
+    return of == SX_OPCLASS_CONCAT || of == SX_OPCLASS_GATHER || of == SX_OPCLASS_MOVE ||
+           of == SX_OPCLASS_SCATTER || of == SX_OPCLASS_DYNAMIC;
 }
 
-/* Concatenate, gather, pad, reverse and plain copies: there is nothing to choose. */
+/* Operations of is_move and plain copies: there is nothing to choose. */
 static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, const sx_attr *attr,
                             const sx_type *type, uint32_t result)
 {
@@ -563,11 +568,19 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
         row *= s->type[0].dim[d].scale;
     }
     sx_schedule schedule;
-    bool elements = op == SX_OP_PAD || op == SX_OP_REVERSE;
+    if (op == SX_OP_SCATTER) { /* a row meets every index */
+        row *= sx_tensor_elements(&s->type[1]) + 1;
+    }
+    bool elements = op == SX_OP_PAD || op == SX_OP_REVERSE || op == SX_OP_SCATTER;
     uint32_t lane_bytes = elements ? sx_move_lane_bytes(type->dtype) : 4;
     uint32_t lanes = sx_vector_unit_lanes(&pipe->target->vectors, lane_bytes);
-    sx_schedule_map(lanes, sx_max_i64(1, COPY_PIECE_BYTES / row), COPY_PIECE_BYTES / 4,
-                    COPY_VECTORS, &schedule);
+    int64_t columns = COPY_PIECE_BYTES / 4;
+    if (op == SX_OP_SCATTER) {
+        int64_t step = (int64_t)lanes * COPY_VECTORS;
+        columns = columns / (sx_tensor_elements(&s->type[1]) + 1) / step * step;
+        columns = sx_max_i64(columns, step);
+    }
+    sx_schedule_map(lanes, sx_max_i64(1, COPY_PIECE_BYTES / row), columns, COPY_VECTORS, &schedule);
     sx_kernel *kernel;
     const sx_lowering move = {.kind = SX_LOWER_MOVE,
                               .name = s->name,
@@ -588,6 +601,11 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
     SX_TRY(emit(cx, pipe, kernel, false, &own, &code));
     s->tensor[s->count] = result;
     double floor_ns = sx_device_move_ns(pipe->device, kernel->bytes);
+    double busy_ns = 0;
+    if (op == SX_OP_SCATTER) {
+        double steps = (double)sx_tensor_elements(type) * (double)sx_tensor_elements(&s->type[1]);
+        busy_ns = sx_device_compute_ns(pipe->device, SX_F32, false, SCATTER_STEP_FLOPS * steps);
+    }
     finished done = {.kernel = kernel,
                      .code = &code,
                      .arg = s->tensor,
@@ -599,7 +617,7 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
         .kind = SX_MODULE_COPY,
         .node = s->node,
         .candidates = 1,
-        .cost_ns = floor_ns + pipe->device->launch_ns,
+        .cost_ns = fmax(floor_ns, busy_ns) + pipe->device->launch_ns,
         .floor_ns = floor_ns,
     };
     done.record.what = sx_module_put_text(&pipe->image->strings, sx_span_of(what));

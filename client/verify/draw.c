@@ -96,6 +96,23 @@ static void scale_terms(survey *s, const sx_node *node, double terms)
     }
 }
 
+/* Starts reach one place behind the last one where the box fits. */
+static void note_starts(survey *s, const sx_node *node, const sx_attr *attr)
+{
+    bool updates = node->op == SX_OP_DYNAMIC_UPDATE_SLICE;
+    uint32_t first = updates ? 2 : 1;
+    const sx_type *x = &s->graph->node[sx_graph_input(s->graph, node, 0).i].type;
+    const sx_type *box =
+        updates ? &s->graph->node[sx_graph_input(s->graph, node, 1).i].type : &node->type;
+    for (uint32_t k = first; k < node->input_count; k++) {
+        uint32_t start = s->viewed[sx_graph_input(s->graph, node, k).i];
+        int64_t d = attr->dims.v[k - first];
+        if (start != NONE) {
+            s->recipe[start].integers = (uint64_t)(x->dim[d].scale - box->dim[d].scale + 2);
+        }
+    }
+}
+
 static void note_use(survey *s, const sx_node *node)
 {
     const sx_attr *attr = sx_graph_attr(s->graph, node);
@@ -123,11 +140,16 @@ static void note_use(survey *s, const sx_node *node)
         scale_terms(s, node, (double)sx_tensor_elements(weight) / (double)weight->dim[0].scale);
         break;
     }
+    case SX_OP_DYNAMIC_SLICE:
+    case SX_OP_DYNAMIC_UPDATE_SLICE: note_starts(s, node, attr); break;
+    case SX_OP_SCATTER:
     case SX_OP_GATHER: {
         uint32_t index = s->viewed[sx_graph_input(s->graph, node, 1).i];
         const sx_type *from = &s->graph->node[sx_graph_input(s->graph, node, 0).i].type;
         if (index != NONE) {
-            s->recipe[index].integers = (uint64_t)from->dim[attr->axis].scale;
+            uint64_t extent = (uint64_t)from->dim[attr->axis].scale;
+            bool drops = node->op == SX_OP_SCATTER; /* some updates name no row */
+            s->recipe[index].integers = extent + (drops ? extent / 8 + 1 : 0);
         }
         break;
     }

@@ -3,7 +3,8 @@
  * What a parameter is used for decides what is drawn: weights of a sum of n terms are scaled by sqrt(3 / n),
  * so that results keep their order of magnitude through any depth; what comes under a root or a logarithm is
  * in [0.5, 1.5), what comes under a fraction is that with either sign; indices of a gather lie
- * below its extent; everything else is in [-1, 1), integers in [0, 16), bools 0 or 1. Without this the
+ * below its extent, those of a scatter and the starts of dynamic slices mostly so; everything else
+ * is in [-1, 1), integers in [0, 16), bools 0 or 1. Without this the
  * variances of a batch normalisation are negative half of the time, and every result behind them is NaN,
  * whatever the code does.
  */

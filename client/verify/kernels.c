@@ -429,6 +429,7 @@ sx_code sxv_verify_launch(sxv_verifier *v, uint32_t index)
     }
     sx_op_class op_class = sx_op_info_of(node->op)->op_class;
     bool moves = op_class == SX_OPCLASS_GATHER || op_class == SX_OPCLASS_CONCAT ||
+                 op_class == SX_OPCLASS_DYNAMIC ||
                  op_class == SX_OPCLASS_MOVE; /* and none is rounded */
     SX_TRY(sample_reference(v, node, launch, position, count, moves ? 1 : 2, value, typed));
     if (moves) {

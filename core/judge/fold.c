@@ -191,6 +191,24 @@ static uint32_t fold_compare(sx_algebra *g, uint32_t imm, uint32_t x, uint32_t y
     return sx_term_op(g, SX_LOP_MNOT, 0, zero, 0, 0);
 }
 
+/* Integer registers whose values are forms: their sum is a form again, and so is what lanes get of them. */
+static uint32_t fold_integer(sx_algebra *g, sx_lop op, uint32_t x, uint32_t y)
+{
+    if (g->term[x].kind != SX_TERM_INT) {
+        return 0;
+    }
+    if (op == SX_LOP_S2V) {
+        return sx_term_int(g, g->term[x].form);
+    }
+    if (g->term[y].kind != SX_TERM_INT) {
+        return 0;
+    }
+    sx_lin sum;
+    sx_lin_get(g, g->term[x].form, &sum);
+    sx_lin_add_form(g, &sum, g->term[y].form, 1);
+    return sx_term_scalar(g, sx_form_put(g, &sum));
+}
+
 static uint32_t fold(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t y, uint32_t z)
 {
     uint64_t a = 0;
@@ -201,6 +219,9 @@ static uint32_t fold(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_
     }
     if (op == SX_LOP_MOV) {
         return x;
+    }
+    if (op == SX_LOP_SADD || op == SX_LOP_S2V) {
+        return fold_integer(g, op, x, y);
     }
     if (z == 0 && is_constant(g, x, &a) && (y == 0 || is_constant(g, y, &b)) &&
         fold_bits(g, op, imm, a, b, &bits)) {
@@ -297,12 +318,11 @@ uint32_t sx_term_op_imm2(sx_algebra *g, sx_lop op, int64_t imm2, uint32_t x)
         return 0;
     }
     sx_term key = {.kind = SX_TERM_OP, .op = (uint8_t)op, .child = {x, 0, 0}};
-    if (op == SX_LOP_SMUL && g->term[x].kind == SX_TERM_INT) {
-        sx_lin lin, product;
-        sx_lin_init(&product, 0);
-        sx_lin_get(g, g->term[x].form, &lin);
-        sx_lin_add_lin(g, &product, &lin, imm2);
-        return sx_term_scalar(g, sx_form_put(g, &product));
+    if ((op == SX_LOP_SMUL || op == SX_LOP_SOFF) && g->term[x].kind == SX_TERM_INT) {
+        sx_lin made;
+        sx_lin_init(&made, op == SX_LOP_SMUL ? 0 : imm2);
+        sx_lin_add_form(g, &made, g->term[x].form, op == SX_LOP_SMUL ? imm2 : 1);
+        return sx_term_scalar(g, sx_form_put(g, &made));
     }
     key.form = sx_form_constant(g, imm2);
     /* a zero immediate has the form of none: the operation tells them apart, and no other uses it */

@@ -282,6 +282,10 @@ sx_code sx_judge_move(sx_judge *j, sx_op op, const sx_attr *attr, const sx_type 
                       uint32_t input_count, const sx_type *result, const sx_kernel *kernel,
                       sx_verdict *verdict)
 {
+    sx_op_class of = sx_op_info_of(op)->op_class;
+    if (of == SX_OPCLASS_SCATTER || of == SX_OPCLASS_DYNAMIC) {
+        return sx_judge_indexed(j, op, attr, input, input_count, result, kernel, verdict);
+    }
     move m = {.j = j, .op = op, .attr = attr, .input = input, .input_count = input_count};
     sx_algebra *g = &j->algebra;
     int64_t size[SX_LOOP_BUFFERS_MAX];

@@ -60,6 +60,11 @@ bool sx_prove_boxes(sx_judge *j, const sx_tile *tile, uint32_t which);
  * that it leaves stages out for; else the judge refuses. */
 sx_code sx_prove_horizon(sx_judge *j, const sx_tile *tile);
 
+/* index.c: sx_judge_move of scatter, dynamic_slice and dynamic_update_slice. */
+sx_code sx_judge_indexed(sx_judge *j, sx_op op, const sx_attr *attr, const sx_type *input,
+                         uint32_t input_count, const sx_type *result, const sx_kernel *kernel,
+                         sx_verdict *verdict);
+
 /* Checks the kernel and forgets the one before. */
 sx_code sx_prove_begin(sx_judge *j, const sx_kernel *kernel, sx_verdict *verdict);
 /* The buffers must be those of the node: `size` bytes of each input and of the result, and at most a workspace. */

@@ -109,6 +109,11 @@ uint32_t sx_reference_decode(sx_reference *r, sx_dtype dtype, uint32_t raw);
 uint32_t sx_reference_encode(sx_reference *r, sx_dtype dtype, uint32_t value);
 uint32_t sx_reference_constant(sx_reference *r, sx_dtype dtype, double value);
 uint32_t sx_reference_reduce(sx_reference *r, const sx_instr *in);
+/* An accumulator x with y; and what was accumulated, in a lane's own type, as a value of another: rounded, wrapped, or
+ * another number than 0. */
+uint32_t sx_reference_combine(sx_reference *r, sx_reducer reducer, sx_dtype dtype, uint32_t x,
+                              uint32_t y);
+uint32_t sx_reference_closed(sx_reference *r, sx_dtype dtype, uint32_t sum);
 uint32_t sx_reference_online(sx_reference *r, const sx_instr *in); /* REDUCE beside it, too */
 uint32_t sx_reference_dot(sx_reference *r, const sx_instr *in);
 /* Byte of the element of argument `a` at the position. */

@@ -76,8 +76,7 @@ static uint32_t product_of(sx_reference *r, sx_dtype dtype, uint32_t x, uint32_t
                            : sx_term_op(r->g, SX_LOP_IMUL, 0, x, y, 0);
 }
 
-/* A sum in a lane's own type as an element of another: rounded, wrapped, or another number than 0. */
-static uint32_t closed(sx_reference *r, sx_dtype dtype, uint32_t sum)
+uint32_t sx_reference_closed(sx_reference *r, sx_dtype dtype, uint32_t sum)
 {
     if (dtype == SX_BOOL) {
         return sx_reference_decode(r, dtype, sum);
@@ -108,15 +107,16 @@ uint32_t sx_reference_dot(sx_reference *r, const sx_instr *in)
     }
     uint32_t sum = sx_reference_loops(r, sx_term_constant(g, 0), hole, next, dims);
     leave(r, saved, step);
-    return closed(r, in->dtype, sum);
+    return sx_reference_closed(r, in->dtype, sum);
 }
 
-static uint32_t combine(sx_reference *r, const sx_instr *in, uint32_t x, uint32_t y)
+uint32_t sx_reference_combine(sx_reference *r, sx_reducer reducer, sx_dtype dtype, uint32_t x,
+                              uint32_t y)
 {
     sx_algebra *g = r->g;
-    bool real = sx_dtype_class_of(in->dtype) == SX_CLASS_FLOAT;
-    bool truth = in->dtype == SX_BOOL; /* 0 and 1: the greater is or, the lesser and */
-    switch (in->reducer) {
+    bool real = sx_dtype_class_of(dtype) == SX_CLASS_FLOAT;
+    bool truth = dtype == SX_BOOL; /* 0 and 1: the greater is or, the lesser and */
+    switch (reducer) {
     case SX_SUM:
         return sx_term_op(g,
                           real    ? SX_LOP_ADD
@@ -125,7 +125,7 @@ static uint32_t combine(sx_reference *r, const sx_instr *in, uint32_t x, uint32_
                           0, x, y, 0);
     case SX_PRODUCT:
         return real || truth ? sx_term_op(g, real ? SX_LOP_MUL : (sx_lop)SX_LOP_IMIN, 0, x, y, 0)
-                             : product_of(r, in->dtype, x, y);
+                             : product_of(r, dtype, x, y);
     case SX_MAX: /* the accumulator where equal */
         return real ? sx_term_op(g, (sx_lop)SX_LOP_NMAX, 0, y, x, 0)
                     : sx_term_op(g, (sx_lop)SX_LOP_IMAX, 0, x, y, 0);
@@ -135,6 +135,11 @@ static uint32_t combine(sx_reference *r, const sx_instr *in, uint32_t x, uint32_
     case SX_REDUCER_COUNT:
     default: return sx_refuse(g, "a reducer without a meaning");
     }
+}
+
+static uint32_t combine(sx_reference *r, const sx_instr *in, uint32_t x, uint32_t y)
+{
+    return sx_reference_combine(r, in->reducer, in->dtype, x, y);
 }
 
 static uint32_t identity(sx_reference *r, const sx_instr *in)
@@ -279,5 +284,5 @@ uint32_t sx_reference_reduce(sx_reference *r, const sx_instr *in)
         value = sx_reference_loops(r, identity(r, in), hole, next, r->reduced);
     }
     leave(r, saved, step);
-    return closed(r, in->dtype, value);
+    return sx_reference_closed(r, in->dtype, value);
 }

@@ -434,12 +434,17 @@ static void walk_integer(sx_walk *w, const sx_item *item)
         (void)sx_refuse(g, "item %u: an integer register of a closed loop", w->at);
         return;
     }
-    if (item->op != SX_LOP_S2V) {
-        w->integer[item->dst] = sx_term_op_imm2(g, item->op, item->imm2, x);
-    } else if (g->term[x].kind != SX_TERM_INT) {
-        (void)sx_refuse(g, "item %u: an integer of the inputs as a value", w->at);
+    uint32_t y = item->op == SX_LOP_SADD ? w->integer[item->src[1]] : x;
+    if (y == 0) {
+        (void)sx_refuse(g, "item %u: an integer register of a closed loop", w->at);
+        return;
+    }
+    if (item->op == SX_LOP_S2V) {
+        w->reg[0][item->dst] = sx_term_op(g, SX_LOP_S2V, 0, x, 0, 0);
+    } else if (item->op == SX_LOP_SADD) {
+        w->integer[item->dst] = sx_term_op(g, SX_LOP_SADD, 0, x, y, 0);
     } else {
-        w->reg[0][item->dst] = sx_term_int(g, g->term[x].form);
+        w->integer[item->dst] = sx_term_op_imm2(g, item->op, item->imm2, x);
     }
 }
 

@@ -149,6 +149,7 @@ static bool immediate_ok(const walk *w, const sx_item *item)
     case SX_LOP_SVAR: return item->imm < 3 + w->open;
     case SX_LOP_SWRAP: return item->imm2 >= 0 && item->imm2 <= SX_EXTENT_MAX;
     case SX_LOP_SCLAMP: return item->imm2 >= 1 && item->imm2 <= SX_EXTENT_MAX;
+    case SX_LOP_SOFF:
     case SX_LOP_SMUL: return item->imm2 >= -SX_LOOP_BYTES_MAX && item->imm2 <= SX_LOOP_BYTES_MAX;
     default: return true;
     }
@@ -157,9 +158,8 @@ static bool immediate_ok(const walk *w, const sx_item *item)
 /* The interval of the integer register that `item` writes. */
 static interval scalar_interval(const walk *w, const sx_item *item)
 {
-    interval x = item->op == SX_LOP_SWRAP || item->op == SX_LOP_SCLAMP || item->op == SX_LOP_SMUL
-                     ? w->scalar[item->src[0]]
-                     : everything;
+    bool reads = sx_lop_info_of(item->op)->operands[0] == 's';
+    interval x = reads ? w->scalar[item->src[0]] : everything;
     interval out = everything;
     switch (item->op) {
     case SX_LOP_SLOAD32: return (interval){INT32_MIN, INT32_MAX};
@@ -174,6 +174,13 @@ static interval scalar_interval(const walk *w, const sx_item *item)
                               top};
         }
         return x;
+    case SX_LOP_SADD:
+    case SX_LOP_SOFF: {
+        interval y =
+            item->op == SX_LOP_SADD ? w->scalar[item->src[1]] : (interval){item->imm2, item->imm2};
+        bool fits = sx_add_i64(x.low, y.low, &out.low) && sx_add_i64(x.high, y.high, &out.high);
+        return fits ? out : everything;
+    }
     case SX_LOP_SMUL: {
         int64_t a, b;
         if (sx_mul_i64(x.low, item->imm2, &a) && sx_mul_i64(x.high, item->imm2, &b)) {

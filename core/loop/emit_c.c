@@ -124,6 +124,8 @@ static const char *const pattern[SX_LOP_COUNT] = {
     [SX_LOP_SVAR] = "v%n",
     [SX_LOP_SWRAP] = "%a < 0 ? %a + %N : %a",
     [SX_LOP_SCLAMP] = "sclamp(%a, %N)",
+    [SX_LOP_SADD] = "(i64)((unsigned long long)%a + (unsigned long long)%b)",
+    [SX_LOP_SOFF] = "(i64)((unsigned long long)%a + (unsigned long long)%N)",
     [SX_LOP_SMUL] = "(i64)((unsigned long long)%a * (unsigned long long)%N)",
     [SX_LOP_S2V] = "splat((UINT)%a)",
 };

@@ -33,7 +33,7 @@ typedef struct {
     int64_t imm2;
     vector *d, *a, *b, *c;  /* vector operands */
     uint32_t *md, *ma, *mb; /* masks: one bit per lane */
-    int64_t *sd, *sa;       /* integers */
+    int64_t *sd, *sa, *sb;  /* integers */
     uintptr_t base;         /* buffer + offset */
     const int64_t *index;   /* index register, or NULL */
     uint32_t term_first, term_count;
@@ -64,12 +64,14 @@ static void decode_operands(machine *m, const sx_item *item, step *s)
     uint32_t **k[] = {&s->ma, &s->mb};
     uint32_t vectors = 0;
     uint32_t masks = 0;
+    uint32_t integers = 0;
+    int64_t **i[] = {&s->sa, &s->sb};
     const sx_lop_info *info = sx_lop_info_of(item->op);
     for (const char *p = info->operands; *p != '\0'; p++) {
         switch (*p) {
         case 'v': *v[vectors++] = &m->vector[item->src[operand++]]; break;
         case 'm': *k[masks++] = &m->mask[item->src[operand++]]; break;
-        case 's': s->sa = &m->scalar[item->src[operand++]]; break;
+        case 's': *i[integers++] = &m->scalar[item->src[operand++]]; break;
         default: break;
         }
     }
@@ -320,6 +322,8 @@ static void run_scalar(machine *m, const step *s)
         *s->sd = *s->sa < 0 ? 0 : *s->sa > high ? high : *s->sa;
         break;
     }
+    case SX_LOP_SADD: *s->sd = (int64_t)((uint64_t)*s->sa + (uint64_t)*s->sb); break;
+    case SX_LOP_SOFF: *s->sd = (int64_t)((uint64_t)*s->sa + (uint64_t)s->imm2); break;
     default: *s->sd = (int64_t)((uint64_t)*s->sa * (uint64_t)s->imm2); break;
     }
 }

@@ -241,6 +241,11 @@ static inline sx_loop_step sx_loop_close_step(sx_dtype to, uint32_t lane_bytes)
  * `dst`, or a new one. */
 uint32_t sx_loop_order(sx_loop_builder *b, sx_lop lop, uint32_t dst, uint32_t x, uint32_t y);
 
+/* The accumulator x combined with y, in register `dst` or a new one: a NaN in y replaces it and stays, the first of
+ * equals stays too. Floats are those of lanes, integers wrap in the end; bools are 0 and 1. */
+uint32_t sx_loop_combine(sx_loop_builder *b, sx_reducer reducer, sx_dtype dtype, uint32_t dst,
+                         uint32_t x, uint32_t y);
+
 /* check.c: registers written before read, addresses inside buffers for all variable values, variables in
  * scope, nesting, limits; iterations over warps apart. */
 sx_code sx_kernel_check(sx_ctx *cx, const sx_kernel *kernel);
@@ -319,7 +324,7 @@ sx_code sx_lower_pad(sx_ctx *cx, const char *name, const sx_attr *attr, const sx
 typedef enum {
     SX_LOWER_FUSED, /* an analysed kernel */
     SX_LOWER_PACK, /* what a contraction reads: panels of its right argument, or sums of slices of k */
-    SX_LOWER_MOVE /* concatenate, gather, pad, reverse */
+    SX_LOWER_MOVE /* concatenate, gather, pad, reverse, scatter, dynamic slices and updates */
 } sx_lowering_kind;
 typedef struct {
     sx_lowering_kind kind;
@@ -335,6 +340,11 @@ typedef struct {
     uint32_t input_count;
     const sx_type *result;
 } sx_lowering;
+/* lower_index.c: moves whose places are operands (indices and starts of i32 or i64). dynamic_slice and
+ * dynamic_update_slice have lanes of 4 bytes, scatter those of sx_move_lane_bytes. */
+sx_code sx_lower_dynamic_slice(sx_ctx *cx, const sx_lowering *w, sx_kernel **kernel);
+sx_code sx_lower_dynamic_update(sx_ctx *cx, const sx_lowering *w, sx_kernel **kernel);
+sx_code sx_lower_scatter(sx_ctx *cx, const sx_lowering *w, sx_kernel **kernel);
 sx_code sx_loop_lower(sx_ctx *cx, const sx_vector_unit *unit, const sx_lowering *what,
                       sx_kernel **kernel);
 #endif

@@ -69,6 +69,9 @@ sx_code sx_lower_fused(sx_ctx *cx, const sx_vector_unit *unit, const char *name,
 static sx_code lower_move(sx_ctx *cx, const sx_lowering *w, sx_kernel **kernel)
 {
     switch ((int)w->op) {
+    case SX_OP_SCATTER: return sx_lower_scatter(cx, w, kernel);
+    case SX_OP_DYNAMIC_SLICE: return sx_lower_dynamic_slice(cx, w, kernel);
+    case SX_OP_DYNAMIC_UPDATE_SLICE: return sx_lower_dynamic_update(cx, w, kernel);
     case SX_OP_GATHER:
         return sx_lower_gather(cx, w->name, w->attr, w->input, w->input_count, w->result,
                                w->schedule, kernel);

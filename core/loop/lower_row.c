@@ -427,35 +427,6 @@ static void result_chunk(sx_lower *l, rows *r, uint32_t accumulator, uint32_t ha
 }
 
 /* ---- reductions ---- */
-/* The accumulator x and y. A NaN in y replaces it and stays, the first of equals stays too. Floats are summed up as
- * those of lanes; integers wrap in the end. */
-static uint32_t combine(sx_lower *l, sx_reducer reducer, sx_dtype dtype, uint32_t dst, uint32_t x,
-                        uint32_t y)
-{
-    static const sx_lop floats[SX_REDUCER_COUNT] = {[SX_SUM] = SX_LOP_ADD,
-                                                    [SX_PRODUCT] = SX_LOP_MUL,
-                                                    [SX_MAX] = SX_LOP_MAX,
-                                                    [SX_MIN] = SX_LOP_MIN};
-    uint32_t none = SX_NO_REG;
-    bool order = reducer == SX_MAX || reducer == SX_MIN;
-    if (sx_dtype_class_of(dtype) == SX_CLASS_FLOAT) {
-        return order ? sx_loop_order(&l->b, floats[reducer], dst, y, x)
-                     : sx_loop_op(&l->b, floats[reducer], dst, NULL, x, y, none, 0, 0);
-    }
-    if (reducer == SX_PRODUCT && dtype == SX_I64) {
-        sx_loop_step step = {.op = SX_OP_MULTIPLY, .from = dtype, .to = dtype};
-        uint32_t product = sx_loop_typed(&l->b, &step, x, y, none);
-        return sx_loop_op(&l->b, SX_LOP_MOV, dst, NULL, product, none, none, 0, 0);
-    }
-    if (!order && dtype != SX_BOOL) {
-        sx_lop op = reducer == SX_SUM ? SX_LOP_IADD : SX_LOP_IMUL;
-        return sx_loop_op(&l->b, op, dst, NULL, x, y, none, 0, 0);
-    }
-    uint32_t greater = sx_loop_op(&l->b, SX_LOP_ICMP, none, NULL, x, y, none, SX_GT, 0);
-    bool max = reducer == SX_MAX || reducer == SX_SUM; /* of 0 and 1: or */
-    return sx_loop_op(&l->b, SX_LOP_BLEND, dst, NULL, greater, max ? x : y, max ? y : x, 0, 0);
-}
-
 /* What a reduction starts from, as the bits of a lane. */
 static uint32_t identity(sx_lower *l, sx_reducer reducer, sx_dtype dtype)
 {
@@ -504,7 +475,7 @@ static void reduce_tail(sx_lower *l, const rows *r, const sx_instr *in, uint32_t
         value = sx_loop_op(&l->b, SX_LOP_BLEND, none, NULL, in_row, value, fill, 0, 0);
     }
     bool all = r->share == 1 || reached == l->lanes;
-    uint32_t sum = combine(l, in->reducer, in->dtype, all ? acc : none, acc, value);
+    uint32_t sum = sx_loop_combine(&l->b, in->reducer, in->dtype, all ? acc : none, acc, value);
     if (!all) {
         (void)sx_loop_op(&l->b, SX_LOP_BLEND, acc, NULL, first_lanes(l, reached), sum, acc, 0, 0);
     }
@@ -517,7 +488,7 @@ static void reduce_chunk(sx_lower *l, rows *r, uint32_t accumulator, uint32_t ha
     if (r->along && l->valid < l->lanes) {
         reduce_tail(l, r, in, acc);
     } else {
-        (void)combine(l, in->reducer, in->dtype, acc, acc, operand(l, r, in));
+        (void)sx_loop_combine(&l->b, in->reducer, in->dtype, acc, acc, operand(l, r, in));
     }
 }
 
@@ -527,7 +498,7 @@ static uint32_t exchanged(sx_lower *l, sx_reducer reducer, sx_dtype dtype, uint3
 {
     uint32_t none = SX_NO_REG;
     uint32_t other = sx_loop_op(&l->b, SX_LOP_SWAP, none, NULL, v, none, none, distance, 0);
-    return combine(l, reducer, dtype, none, v, other);
+    return sx_loop_combine(&l->b, reducer, dtype, none, v, other);
 }
 
 /* The virtual accumulators as one, in the first lanes of a register that holds several. */
@@ -540,7 +511,7 @@ static uint32_t fold_shared(sx_lower *l, const rows *r, sx_reducer reducer, sx_d
         for (uint32_t n = r->lanes; n < l->lanes; n *= 2) {
             v = exchanged(l, reducer, dtype, v, n);
         }
-        sum = a == 0 ? v : combine(l, reducer, dtype, SX_NO_REG, sum, v);
+        sum = a == 0 ? v : sx_loop_combine(&l->b, reducer, dtype, SX_NO_REG, sum, v);
     }
     return sum;
 }
@@ -562,7 +533,7 @@ static uint32_t fold_wide(sx_lower *l, const rows *r, sx_reducer reducer, sx_dty
             v[j] = exchanged(l, reducer, dtype, v[j], n);
         }
     }
-    uint32_t sum = combine(l, reducer, dtype, none, v[0], v[1]);
+    uint32_t sum = sx_loop_combine(&l->b, reducer, dtype, none, v[0], v[1]);
     return sx_loop_op(&l->b, SX_LOP_BCAST0, none, NULL, sum, none, none, 0, 0);
 }
 
@@ -578,13 +549,13 @@ static uint32_t fold(sx_lower *l, const rows *r, sx_reducer reducer, sx_dtype dt
     }
     uint32_t half[2] = {none, none};
     for (uint32_t h = 0; r->share == 1 && h < r->halves; h++) {
-        uint32_t low = combine(l, reducer, dtype, none, r->acc[0][h], r->acc[1][h]);
-        uint32_t high = combine(l, reducer, dtype, none, r->acc[2][h], r->acc[3][h]);
-        half[h] = combine(l, reducer, dtype, none, low, high);
+        uint32_t low = sx_loop_combine(&l->b, reducer, dtype, none, r->acc[0][h], r->acc[1][h]);
+        uint32_t high = sx_loop_combine(&l->b, reducer, dtype, none, r->acc[2][h], r->acc[3][h]);
+        half[h] = sx_loop_combine(&l->b, reducer, dtype, none, low, high);
     }
     uint32_t v = r->share == 1 ? half[0] : fold_shared(l, r, reducer, dtype);
     if (r->halves == 2) {
-        v = combine(l, reducer, dtype, none, v, half[1]);
+        v = sx_loop_combine(&l->b, reducer, dtype, none, v, half[1]);
     }
     for (uint32_t n = (l->lanes < r->lanes ? l->lanes : r->lanes) / 2; n > 0; n /= 2) {
         v = exchanged(l, reducer, dtype, v, n);
@@ -630,7 +601,7 @@ static void sum_piece(sx_lower *l, rows *r)
         sx_addr a = sum_address(l, r);
         (void)sx_loop_op(&l->b, SX_LOP_STORE, none, &a, sum, none, none, 1, 0);
     } else {
-        (void)combine(l, in->reducer, in->dtype, r->total, r->total, sum);
+        (void)sx_loop_combine(&l->b, in->reducer, in->dtype, r->total, r->total, sum);
     }
 }
 
@@ -651,7 +622,7 @@ static void sum_pieces(sx_lower *l, rows *r)
         sum[k] = sx_loop_op(&l->b, SX_LOP_LOADB, none, &a, none, none, none, 0, 0);
     }
     for (uint32_t k = 0; k < count; k++) {
-        (void)combine(l, in->reducer, in->dtype, r->total, r->total, sum[k]);
+        (void)sx_loop_combine(&l->b, in->reducer, in->dtype, r->total, r->total, sum[k]);
     }
     r->sums += (int64_t)l->kernel->lane_bytes * count;
 }

@@ -229,7 +229,7 @@ static sx_code read_operands(reader *r, sx_part *part, sx_item *item)
 {
     uint32_t operand = 0;
     uint32_t immediate = 0;
-    bool wide = item->op == SX_LOP_SWRAP || item->op == SX_LOP_SCLAMP || item->op == SX_LOP_SMUL;
+    bool wide = item->op >= SX_LOP_SWRAP && item->op <= SX_LOP_SMUL; /* of integers */
     const char *operands = sx_lop_info_of(item->op)->operands;
     for (const char *p = operands; *p != '\0'; p++) {
         if (p != operands) {

@@ -31,7 +31,7 @@ static void print_address(sx_buf *text, const sx_addr *addr)
 
 static bool imm_is_wide(sx_lop op)
 {
-    return op == SX_LOP_SWRAP || op == SX_LOP_SCLAMP || op == SX_LOP_SMUL;
+    return op >= SX_LOP_SWRAP && op <= SX_LOP_SMUL; /* of integers */
 }
 
 static void print_op(sx_buf *text, const sx_part *part, const sx_item *item)

@@ -696,3 +696,31 @@ uint32_t sx_loop_typed(sx_loop_builder *b, const sx_loop_step *step, uint32_t x,
     }
     return apply_bool(b, step->op, x, y);
 }
+
+uint32_t sx_loop_combine(sx_loop_builder *b, sx_reducer reducer, sx_dtype dtype, uint32_t dst,
+                         uint32_t x, uint32_t y)
+{
+    static const sx_lop floats[SX_REDUCER_COUNT] = {[SX_SUM] = SX_LOP_ADD,
+                                                    [SX_PRODUCT] = SX_LOP_MUL,
+                                                    [SX_MAX] = SX_LOP_MAX,
+                                                    [SX_MIN] = SX_LOP_MIN};
+    uint32_t none = SX_NO_REG;
+    SX_ASSERT(reducer < SX_REDUCER_COUNT);
+    bool order = reducer == SX_MAX || reducer == SX_MIN;
+    if (sx_dtype_class_of(dtype) == SX_CLASS_FLOAT) {
+        return order ? sx_loop_order(b, floats[reducer], dst, y, x)
+                     : sx_loop_op(b, floats[reducer], dst, NULL, x, y, none, 0, 0);
+    }
+    if (reducer == SX_PRODUCT && dtype == SX_I64) {
+        sx_loop_step step = {.op = SX_OP_MULTIPLY, .from = dtype, .to = dtype};
+        uint32_t product = sx_loop_typed(b, &step, x, y, none);
+        return sx_loop_op(b, SX_LOP_MOV, dst, NULL, product, none, none, 0, 0);
+    }
+    if (!order && dtype != SX_BOOL) {
+        sx_lop op = reducer == SX_SUM ? SX_LOP_IADD : SX_LOP_IMUL;
+        return sx_loop_op(b, op, dst, NULL, x, y, none, 0, 0);
+    }
+    uint32_t greater = sx_loop_op(b, SX_LOP_ICMP, none, NULL, x, y, none, SX_GT, 0);
+    bool max = reducer == SX_MAX || reducer == SX_SUM; /* of 0 and 1: or */
+    return sx_loop_op(b, SX_LOP_BLEND, dst, NULL, greater, max ? x : y, max ? y : x, 0, 0);
+}

@@ -339,6 +339,8 @@ static void put_scalar(sx_nvidia_lowering *l, uint32_t index)
         SX_PTX_PUT(&l->b, MIN, s64, d, a, sx_ptx_imm(item->imm2 - 1));
         SX_PTX_PUT(&l->b, MAX, s64, d, d, sx_ptx_imm(0));
         return;
+    case SX_LOP_SADD: SX_PTX_PUT(&l->b, ADD, s64, d, a, l->scalar[item->src[1]]); return;
+    case SX_LOP_SOFF: SX_PTX_PUT(&l->b, ADD, s64, d, a, sx_ptx_imm(item->imm2)); return;
     default:
         SX_PTX_PUT(&l->b, MUL, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_S64), d, a,
                    sx_ptx_imm(item->imm2));
@@ -416,6 +418,8 @@ void sx_nvidia_op(sx_nvidia_lowering *l, uint32_t index)
     case SX_LOP_SVAR:
     case SX_LOP_SWRAP:
     case SX_LOP_SCLAMP:
+    case SX_LOP_SADD:
+    case SX_LOP_SOFF:
     case SX_LOP_SMUL: put_scalar(l, index); return;
     default: break;
     }

@@ -21,7 +21,7 @@ static sx_code check_types(sx_ctx *cx, const sx_target *target, const sx_lowerin
 /* Lanes of this kernel, by the size of an element. */
 static uint32_t lanes_of(const sx_target *target, const sx_lowering *what)
 {
-    bool elements = what->op == SX_OP_PAD || what->op == SX_OP_REVERSE;
+    bool elements = what->op == SX_OP_PAD || what->op == SX_OP_REVERSE || what->op == SX_OP_SCATTER;
     uint32_t bytes = what->kind != SX_LOWER_MOVE ? what->analysis->lane_bytes
                      : elements                  ? sx_move_lane_bytes(what->result->dtype)
                                                  : 4;

@@ -237,8 +237,15 @@ static void scalar_op(sx_gen *g, const sx_item *item)
     if (from != SX_RAX_SCRATCH) {
         SX_X64_PUT(g->as, MOV, rax, sx_x64_r64(from));
     }
+    if (item->op == SX_LOP_SADD) {
+        uint32_t other = fetch(g, scalar_live(g, item->src[1]), SX_RCX_SCRATCH);
+        SX_X64_PUT(g->as, ADD, rax, sx_x64_r64(other));
+        keep(g, scalar_live(g, item->dst), SX_RAX_SCRATCH);
+        return;
+    }
     move_imm(g, SX_RCX_SCRATCH, item->op == SX_LOP_SCLAMP ? item->imm2 - 1 : item->imm2);
     switch (item->op) {
+    case SX_LOP_SOFF: SX_X64_PUT(g->as, ADD, rax, rcx); break;
     case SX_LOP_SMUL: SX_X64_PUT(g->as, IMUL, rax, rcx); break;
     case SX_LOP_SWRAP:
         SX_X64_PUT(g->as, ADD, rcx, rax);
@@ -272,6 +279,8 @@ static void put_op(sx_gen *g, const sx_item *item, uint32_t index)
     }
     case SX_LOP_SWRAP:
     case SX_LOP_SCLAMP:
+    case SX_LOP_SADD:
+    case SX_LOP_SOFF:
     case SX_LOP_SMUL: scalar_op(g, item); break;
     default: sx_gen_vector_op(g, item, index); break;
     }

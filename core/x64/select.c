@@ -863,6 +863,8 @@ static void dispatch(sx_gen *g, const sx_item *item, uint32_t index)
     case SX_LOP_SVAR:
     case SX_LOP_SWRAP:
     case SX_LOP_SCLAMP:
+    case SX_LOP_SADD:
+    case SX_LOP_SOFF:
     case SX_LOP_SMUL:
     case SX_LOP_COUNT: SX_UNREACHABLE();
     }

@@ -195,6 +195,8 @@ static bool tag_integer(provenance *p, const sx_item *item)
     case SX_LOP_SCLAMP:
         p->integer[item->dst] = s < 0 ? 0 : s >= item->imm2 ? item->imm2 - 1 : s;
         return true;
+    case SX_LOP_SADD: p->integer[item->dst] = s + p->integer[item->src[1]]; return true;
+    case SX_LOP_SOFF: p->integer[item->dst] = s + item->imm2; return true;
     case SX_LOP_SMUL: p->integer[item->dst] = s * item->imm2; return true;
     case SX_LOP_S2V:
     case SX_LOP_SET:

@@ -88,6 +88,10 @@ static void random_scalar(maker *g, sx_lop o)
         r = op(g, o, &a, SX_NO_REG, SX_NO_REG, SX_NO_REG, 0, 0);
     }
     r = op(g, SX_LOP_SWRAP, NULL, r, SX_NO_REG, SX_NO_REG, 0, 1 + below(g, 50));
+    r = op(g, SX_LOP_SOFF, NULL, r, SX_NO_REG, SX_NO_REG, 0, (int64_t)below(g, 40) - 20);
+    if (g->sn > 0) {
+        r = op(g, SX_LOP_SADD, NULL, r, g->s[below(g, g->sn)], SX_NO_REG, 0, 0);
+    }
     r = op(g, SX_LOP_SCLAMP, NULL, r, SX_NO_REG, SX_NO_REG, 0, 1 + below(g, 20));
     r = op(g, SX_LOP_SMUL, NULL, r, SX_NO_REG, SX_NO_REG, 0, 4 * (int64_t)below(g, 5));
     push(g->s, &g->sn, 16, g, r);

@@ -224,7 +224,7 @@ static void fill_typed(node *n, sx_rng *rng)
 static sx_kernel *lowered_move(const sx_target *target, const node *n, sx_op op,
                                const sx_attr *attr)
 {
-    bool elements = op == SX_OP_PAD || op == SX_OP_REVERSE;
+    bool elements = op == SX_OP_PAD || op == SX_OP_REVERSE || op == SX_OP_SCATTER;
     uint32_t bytes = elements ? sx_move_lane_bytes(n->result.dtype) : 4;
     test_tiles tiles = {.tile_m = 2, .tile_n = 64};
     tiles.lanes = sx_vector_unit_lanes(&target->vectors, bytes);
@@ -302,6 +302,45 @@ static void compare_moves(sx_dtype dtype, sx_rng *rng)
     }
 }
 
+/* Rows of 37 elements and single ones, combined in every way that the type has. */
+static void compare_scatters(sx_dtype dtype, sx_rng *rng)
+{
+    for (uint32_t k = 0; k <= SX_REPLACE; k++) {
+        sx_attr attr = {.present = SX_A(axis) | SX_A(reducer), .axis = k % 2};
+        attr.reducer = (sx_reducer)k;
+        bool order = k == SX_MAX || k == SX_MIN;
+        if (dtype == SX_BOOL && order) {
+            continue;
+        }
+        node n = {.count = 3, .input = {TYPE(dtype, 4, 37), TYPE(k < 2 ? SX_I32 : SX_I64, 7)}};
+        n.input[2] = attr.axis == 0 ? TYPE(dtype, 7, 37) : TYPE(dtype, 4, 7);
+        ck_sx_ok(&cx,
+                 sx_infer_type(&cx, NULL, 0, SX_OP_SCATTER, &attr, n.input, n.count, &n.result));
+        compare_rows(&n, SX_OP_SCATTER, &attr, rng, "scatter");
+    }
+}
+
+static void compare_dynamic(sx_dtype dtype, sx_rng *rng)
+{
+    for (uint32_t k = 0; k < 4; k++) {
+        sx_op op = k < 2 ? SX_OP_DYNAMIC_SLICE : SX_OP_DYNAMIC_UPDATE_SLICE;
+        uint32_t first = k < 2 ? 1 : 2;
+        bool both = k % 2 == 1;
+        sx_attr attr = {.present = sx_op_info_of(op)->attrs, .dims = {1, {1}}};
+        attr.sizes = (sx_ints){k < 2, {5}};
+        node n = {.count = first + 1, .input = {TYPE(dtype, 3, 9, 13)}};
+        n.input[1] = TYPE(dtype, 3, 5, both ? 11 : 13);
+        n.input[first] = (sx_type){.dtype = SX_I64};
+        if (both) { /* the last dimension has a start, too */
+            attr.dims = (sx_ints){2, {1, 2}};
+            attr.sizes = (sx_ints){k < 2 ? 2 : 0, {5, 11}};
+            n.input[n.count++] = (sx_type){.dtype = SX_I32};
+        }
+        ck_sx_ok(&cx, sx_infer_type(&cx, NULL, 0, op, &attr, n.input, n.count, &n.result));
+        compare_rows(&n, op, &attr, rng, sx_op_info_of(op)->name);
+    }
+}
+
 START_TEST(test_every_type_on_every_row)
 {
     sx_rng rng = {sx_test_seed()};
@@ -309,6 +348,14 @@ START_TEST(test_every_type_on_every_row)
         compare_fused((sx_dtype)t, &rng);
         compare_moves((sx_dtype)t, &rng);
     }
+}
+END_TEST
+
+START_TEST(test_places_of_every_type)
+{
+    sx_rng rng = {sx_test_seed()};
+    compare_scatters((sx_dtype)_i, &rng);
+    compare_dynamic((sx_dtype)_i, &rng);
 }
 END_TEST
 
@@ -404,6 +451,7 @@ int main(void)
     tcase_add_test(cases, test_table);
     tcase_add_test(cases, test_code_of_every_row);
     tcase_add_test(cases, test_every_type_on_every_row);
+    tcase_add_loop_test(cases, test_places_of_every_type, 0, SX_DTYPE_COUNT);
     tcase_add_test(cases, test_refusals);
     tcase_add_test(cases, test_numerics_class);
     tcase_add_test(cases, test_lane_types);

@@ -258,6 +258,10 @@ static void make_scalar(maker *g)
         break;
     }
     s = op(g, SX_LOP_SWRAP, SX_NO_REG, NULL, s, 0, 0, 0, (int64_t)below(g, 2000));
+    s = op(g, SX_LOP_SOFF, SX_NO_REG, NULL, s, 0, 0, 0, (int64_t)below(g, 40) - 20);
+    if (g->sn > 0) {
+        s = op(g, SX_LOP_SADD, SX_NO_REG, NULL, s, g->s[below(g, g->sn)], 0, 0, 0);
+    }
     s = op(g, SX_LOP_SCLAMP, SX_NO_REG, NULL, s, 0, 0, 0, 1 + (int64_t)below(g, 32));
     s = op(g, SX_LOP_SMUL, SX_NO_REG, NULL, s, 0, 0, 0, 4);
     g->s[g->sn < SX_COUNT(g->s) ? g->sn++ : below(g, SX_COUNT(g->s))] = s;
