@@ -208,6 +208,32 @@ def gather_elements(net, x, shape):
     net.add("GatherElements", [x, net.constant(index)], to, axis=axis)
 
 
+def tuples(net, shape):
+    """Indices of rows, one or two numbers each, some from the end."""
+    depth, count = net.pick.choice([1, min(2, len(shape))]), net.pick.randint(1, 6)
+    index = [net.draw.randint(-extent, extent, size=count) for extent in shape[:depth]]
+    return depth, count, net.constant(numpy.stack(index, 1).astype(numpy.int64))
+
+
+def gather_nd(net, x, shape):
+    depth, count, index = tuples(net, shape)
+    net.add("GatherND", [x, index], [count] + shape[depth:])
+
+
+def scatter(net, x, shape):
+    depth, count, index = tuples(net, shape)
+    how = net.pick.choice(["add", "mul", "max", "min"] + ["none"] * (count == 1))  # of equal ones either may stay
+    net.add("ScatterND", [x, index, net.weight(count, *shape[depth:])], shape, reduction=how)
+
+
+def scatter_elements(net, x, shape):
+    axis, how = net.pick.randrange(len(shape)), net.pick.choice(["add", "max", "none"])
+    to = with_extent(shape, axis, 1 if how == "none" else net.pick.choice([1, 2, 3]))
+    if math.prod(shape) <= 4000:  # each element meets every index
+        index = net.draw.randint(-shape[axis], shape[axis], size=to).astype(numpy.int64)
+        net.add("ScatterElements", [x, net.constant(index), net.weight(*to)], shape, axis=axis, reduction=how)
+
+
 def repeat(net, x, shape):
     if net.pick.random() < 0.5:
         net.add("Tile", [x, net.whole(2, *[1] * (len(shape) - 1))], [2 * shape[0]] + shape[1:])
@@ -310,7 +336,8 @@ def slope(net, x, shape):
 
 
 OPERATIONS = [unary, unary, unary, positive, binary, binary, several, matmul, gemm, einsum, transpose, reshape, concat,
-              split, cut, pad, gather, gather_elements, repeat, triangle, running_sum, reduce, reduce, softmax,
+              split, cut, pad, gather, gather_elements, gather_nd, scatter, scatter_elements, repeat, triangle,
+              running_sum, reduce, reduce, softmax,
               normalize, normalize, convolution, convolution, turned_convolution, pool, blocks, choose, clip, index_of,
               integers, slope]
 
