@@ -567,7 +567,7 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
     SX_TRY(sx_pipe_mesh(cx, request, c->device, c->graph, NULL, image));
     bool done = false;
     SX_TRY(put_info(cx, image, request, c->graph));
-    if (c->variants.count == 1 && c->graph->effects == NULL) { /* stored modules have none */
+    if (c->variants.count == 1) {
         SX_TRY(sx_semantic_reuse(cx, request, c->graph, &meeting, image, &done));
     }
     sx_cost as_it_came;

@@ -512,19 +512,31 @@ static sx_code reuse(reuser *r, bool *done)
     return put_tables(r);
 }
 
+/* Runs of the module leave nothing behind: neither state nor what they write over inputs. */
+static bool is_pure(const sx_module *module)
+{
+    bool pure = module->info->state_bytes == 0;
+    for (uint64_t t = 0; t < module->tensor_count; t++) {
+        pure = pure && module->tensor[t].alias == SX_MODULE_NONE;
+    }
+    return pure;
+}
+
 sx_code sx_semantic_reuse(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph,
                           const sx_meeting *meeting, sx_image *image, bool *done)
 {
     sx_core_library *library = request->library;
     sx_module module = {0};
     *done = false;
-    if (!meeting->met || library->candidate[library->which].module.len == 0) {
+    if (!meeting->met || graph->effects != NULL ||
+        library->candidate[library->which].module.len == 0) {
         return SX_OK;
     }
     uint32_t stage = sx_stage_begin(cx, "reuse");
     sx_span bytes = library->candidate[library->which].module;
     sx_code code = sx_module_decode(cx, bytes, true, &module);
-    if (code == SX_OK && module.weights_count == 0 && module.variant_count == 1) {
+    if (code == SX_OK && module.weights_count == 0 && module.variant_count == 1 &&
+        is_pure(&module)) {
         reuser r = {
             .cx = cx, .module = &module, .graph = graph, .meeting = meeting, .image = image};
         library->reused = true;

@@ -36,9 +36,9 @@ graph "plain" {
 """
 
 
-def sx(*arguments, status=0):
+def sx(*arguments, status=0, **environment):
     done = subprocess.run([CLIENT, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False,
-                          cwd=TMP)
+                          env=dict(os.environ, **environment), cwd=TMP)
     assert done.returncode == status, (arguments, done)
     return done
 
@@ -136,6 +136,23 @@ def test_verified():
     assert "state" in sx("explain", "step.sxm", "--all").stdout
 
 
+def test_gpu():
+    """PTX, executed by the driver of the tests: state stays on the GPU from run to run, and has the processor's bits."""
+    driver = TMP / "libcuda.so.1"
+    shutil.copy(BINARY.parent / "cuda-fake" / "libcuda.so.1", driver)
+    driver.chmod(0o600)
+    gpu = {"SYMPLEX_CUDA_DRIVER": str(driver), "SX_FAKE_CUDA": "capability=90"}
+    sx("compile", "step.sx", "--no-daemon", "--assembler", "none", "--target", "h100", "-o", "gpu.sxm")
+    on_gpu = ["run", "gpu.sxm", *RUN[2:]]
+    done = sx(*on_gpu, "--steps", 3, "--state-out", "gpu3.npz", "--check", **gpu)
+    assert "check    passed" in done.stdout and "threads" not in done.stdout, done
+    sx(*RUN, "--steps", 3, "--state-out", "cpu3.npz")
+    assert (TMP / "gpu3.npz").read_bytes() == (TMP / "cpu3.npz").read_bytes()
+    sx(*on_gpu, "--steps", 2, "--state-in", "cpu3.npz", "--state-out", "gpu5.npz", **gpu)
+    sx(*RUN, "--steps", 5, "--state-out", "cpu5.npz")
+    assert (TMP / "gpu5.npz").read_bytes() == (TMP / "cpu5.npz").read_bytes()
+
+
 def test_programs():
     """What a user may get wrong in the text."""
     for change, says in ((("state = 0.5", "state"), "state \"layer/w\" has no initial value: state = 0 fills it"),
@@ -164,6 +181,7 @@ if __name__ == "__main__":
         test_wrong_state()
         test_misuse()
         test_verified()
+        test_gpu()
         test_programs()
     finally:
         shutil.rmtree(TMP)

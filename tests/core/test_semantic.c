@@ -265,6 +265,41 @@ START_TEST(test_module_reused)
 }
 END_TEST
 
+/* A program that keeps state meets the stored e-graph of one that does not, as its values are the same; no module is
+ * taken over, neither way. */
+START_TEST(test_state)
+{
+#define STATE(role, into)                                                    \
+    HEAD X "%u = parameter {name = \"u\", weight = 0} : f32[batch, 8] " role \
+           "\n" ADD("0", "x", "u",                                           \
+                    "[batch, 8]") "%1 = tanh(%0) : f32[batch, 8]\nreturn %1 as \"y\"" into "\n}\n"
+    static const char *const text[] = {STATE("", ""), STATE("state = 1", " into \"u\""),
+                                       STATE("donated", " into \"u\"")};
+    for (uint32_t i = 0; i < SX_COUNT(text); i++) {
+        sx_buf egraph;
+        sx_buf_init(&egraph, (size_t)64 << 20);
+        sx_core_library first = {.egraph = &egraph};
+        sx_span stored = module_of(text[i], &first);
+        uint8_t *copy = sx_alloc(&cx, egraph.len + 64);
+        copy += 64 - (uintptr_t)copy % 64;
+        memcpy(copy, egraph.ptr, egraph.len);
+        sx_core_candidate candidate = {.egraph = {copy, egraph.len}, .module = stored};
+        for (uint32_t k = 0; k < SX_COUNT(text); k++) {
+            sx_core_library library = {.candidate = &candidate, .candidate_count = 1};
+            sx_span module = module_of(text[k], &library);
+            ck_assert_msg(library.met && library.reused == (i == 0 && k == 0), "%u %u", i, k);
+            sxr_program *program = sx_test_open(&cx, module, 1, SX_FILL_SMOOTH);
+            uint32_t state = sxr_find(program, SX_TENSOR_STATE, sx_span_of("u"));
+            uint32_t y = sxr_find(program, SX_TENSOR_OUTPUT, sx_span_of("y"));
+            ck_assert((state != UINT32_MAX) == (k == 1) && (y == UINT32_MAX) == (k == 1));
+            ck_assert(y == UINT32_MAX || (sxr_alias(program, y) != SX_MODULE_NONE) == (k == 2));
+            sxr_close(program);
+        }
+        sx_buf_fini(&egraph);
+    }
+}
+END_TEST
+
 START_TEST(test_twin)
 {
     sx_span stored = stored_graph(layer);
@@ -346,6 +381,7 @@ int main(void)
     tcase_add_loop_test(tc, test_meetings, 0, SX_COUNT(meetings));
     tcase_add_test(tc, test_family);
     tcase_add_test(tc, test_module_reused);
+    tcase_add_test(tc, test_state);
     tcase_add_test(tc, test_twin);
     tcase_add_test(tc, test_forged);
     tcase_add_test(tc, test_altered);
