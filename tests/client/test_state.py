@@ -137,7 +137,7 @@ def test_verified():
 
 
 def test_gpu():
-    """PTX, executed by the driver of the tests: state stays on the GPU from run to run, and has the processor's bits."""
+    """PTX, executed by the driver of the tests: state stays on the GPU from run to run, with the processor's bits."""
     driver = TMP / "libcuda.so.1"
     shutil.copy(BINARY.parent / "cuda-fake" / "libcuda.so.1", driver)
     driver.chmod(0o600)
