@@ -253,6 +253,20 @@ static const struct {
     {"sx 1 graph \"g\" { " IN("d") "donated " IN("x") "%n = add(%d, %x)" T
                                                       "return %n as \"y\" into \"d\" }",
      0, 0},
+    /* a cache of keys: one row is new in each run, and where it goes is a state, which steps on behind its readers */
+    {"sx 1 graph \"g\" { %q = parameter {name = \"q\", weight = 0} : i32[4, 8] "
+     "%k = parameter {name = \"k\", weight = 0} : i32[4, 8] "
+     "%p = parameter {name = \"p\", weight = 0} : i32[] state = 0 "
+     "%c = parameter {name = \"c\", weight = 0} : i32[4, 16, 8] state = 0 "
+     "%one = constant {data = 1} : i32[] %i = iota {axis = 1} : i32[4, 16, 8] "
+     "%b = broadcast_in_dim(%p) {dims = []} : i32[4, 16, 8] "
+     "%at = compare(%i, %b) {direction = eq} : bool[4, 16, 8] "
+     "%w = broadcast_in_dim(%k) {dims = [0, 2]} : i32[4, 16, 8] "
+     "%n = select(%at, %w, %c) : i32[4, 16, 8] %s = dot_general(%q, %n) {lhs_batch = [0], "
+     "rhs_batch = [0], lhs_contract = [1], rhs_contract = [2]} : i32[4, 16] "
+     "%m = add(%p, %one) : i32[] "
+     "return %m as \"p\" into \"p\", %n as \"c\" into \"c\", %s as \"scores\" }",
+     0, 3 * 4 * 16 * 8 * 4},
 };
 
 START_TEST(test_memory)
