@@ -37,6 +37,10 @@ struct sx_pipe_made {
     uint32_t pack_other; /* another one that it reads, or UINT32_MAX, */
     uint64_t pack_bytes; /* and the size of the result */
     bool once;           /* each element of the result is stored one time in all */
+    uint32_t rows;       /* kernel before both that copies an input's rows apart, or UINT32_MAX, */
+    uint32_t rows_input; /* the input, which it reads */
+    uint32_t rows_count; /* so many times, */
+    sx_type rows_result; /* and what it gives */
 };
 
 /* Makes machine code of code that is text, where the request names an assembler. */
@@ -264,19 +268,28 @@ typedef struct {
     sx_pipe_made *made; /* what is learnt here is noted there; NULL: nobody asks */
 } subject;
 
+/* A tensor of the subject's own, made of one input or two (`other` UINT32_MAX: one). */
+static sx_code add_tensor(sx_ctx *cx, sx_pipe *pipe, const subject *s, const char *word,
+                          const sx_type *type, uint32_t input, uint32_t other, uint32_t *made)
+{
+    char name[64];
+    uint64_t bytes = (uint64_t)sx_tensor_elements(type) * sx_dtype_bytes(type->dtype);
+    (void)snprintf(name, sizeof(name), "%s_%u", word, s->node);
+    bool constant = pipe->tensor[s->tensor[input]].constant &&
+                    (other == UINT32_MAX || pipe->tensor[s->tensor[other]].constant);
+    SX_TRY(sx_pipe_add_tensor(cx, pipe, sx_span_of(name), type, bytes,
+                              constant ? SX_TENSOR_PERSISTENT : SX_TENSOR_TEMPORARY, made));
+    pipe->tensor[*made].constant = constant;
+    return SX_OK;
+}
+
 /* The tensor that a packed argument, or sums of slices of two, go to; it takes the place of `input`. */
 static sx_code add_packed(sx_ctx *cx, sx_pipe *pipe, const subject *s, uint32_t input,
                           uint32_t other, uint64_t bytes, uint32_t *packed)
 {
-    char name[64];
-    (void)snprintf(name, sizeof(name), "%s_%u", other == UINT32_MAX ? "pack" : "slices", s->node);
-    bool constant = pipe->tensor[s->tensor[input]].constant &&
-                    (other == UINT32_MAX || pipe->tensor[s->tensor[other]].constant);
     sx_type type = {.dtype = SX_F32, .rank = 1, .dim = {sx_dim_of((int64_t)(bytes / 4))}};
-    SX_TRY(sx_pipe_add_tensor(cx, pipe, sx_span_of(name), &type, bytes,
-                              constant ? SX_TENSOR_PERSISTENT : SX_TENSOR_TEMPORARY, packed));
-    pipe->tensor[*packed].constant = constant;
-    return SX_OK;
+    return add_tensor(cx, pipe, s, other == UINT32_MAX ? "pack" : "slices", &type, input, other,
+                      packed);
 }
 
 /* Slices of k are made by different blocks, in a launch of its own before the one that adds them up. */
@@ -614,7 +627,7 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
     bool plain = op == SX_OP_CONCATENATE && s->count == 1;
     const char *what = plain ? "copy" : sx_op_info_of(op)->name;
     done.record = (sx_module_kernel){
-        .kind = SX_MODULE_COPY,
+        .kind = s->kind,
         .node = s->node,
         .candidates = 1,
         .cost_ns = fmax(floor_ns, busy_ns) + pipe->device->launch_ns,
@@ -623,6 +636,59 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
     done.record.what = sx_module_put_text(&pipe->image->strings, sx_span_of(what));
     done.record.verdict = sx_module_put_text(&pipe->image->strings, sx_span_of(verdict.text));
     return append(cx, pipe, &done);
+}
+
+/* ---- rows apart ---- */
+/* A copy of an argument whose rows the copy engine can read, where it cannot read those of the argument; then the
+ * subject is the contraction of the copy. */
+static sx_code copy_rows(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_type *type, sx_analysis *a)
+{
+    int64_t unit = sx_search_copies_rows(a, pipe->target->matrix, pipe->target->matrix_count);
+    sx_rows_copy *copy = unit == 0 ? NULL : SX_NEW(cx, sx_rows_copy);
+    uint32_t tensor[SX_ROWS_UNIT_MAX + 1];
+    if (unit == 0 || copy == NULL) {
+        return cx->error.code;
+    }
+    SX_TRY(sx_rows_apart(cx, a, unit, copy));
+    uint32_t input = copy->argument, packed;
+    for (uint32_t i = 0; i < copy->count; i++) {
+        tensor[i] = s->tensor[input];
+    }
+    const sx_attr attr = {.axis = 1};
+    subject moved = {.type = copy->input,
+                     .tensor = tensor,
+                     .count = copy->count,
+                     .node = s->node,
+                     .kind = SX_MODULE_PACK};
+    (void)snprintf(moved.name, sizeof(moved.name), "rows_%u", s->node);
+    SX_TRY(add_tensor(cx, pipe, s, "rows", &copy->result, input, UINT32_MAX, &packed));
+    SX_TRY(compile_copy(cx, pipe, &moved, SX_OP_CONCATENATE, &attr, &copy->result, packed));
+    s->made->rows = pipe->kernel_last;
+    s->made->rows_input = input;
+    s->made->rows_count = copy->count;
+    s->made->rows_result = copy->result;
+    s->tensor[input] = packed;
+    type[input] = copy->result;
+    return sx_analysis_make(cx, &copy->fused, type, s->count, a);
+}
+
+/* Its launch for another node. */
+static sx_code copy_rows_again(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_made *made,
+                               const subject *s)
+{
+    uint32_t arg[SX_ROWS_UNIT_MAX + 1], packed;
+    if (made->rows == UINT32_MAX) {
+        return SX_OK;
+    }
+    SX_TRY(
+        add_tensor(cx, pipe, s, "rows", &made->rows_result, made->rows_input, UINT32_MAX, &packed));
+    for (uint32_t i = 0; i < made->rows_count; i++) {
+        arg[i] = s->tensor[made->rows_input];
+    }
+    arg[made->rows_count] = packed;
+    launch(pipe, made->rows, arg, made->rows_count + 1, pipe->tensor[packed].constant);
+    s->tensor[made->rows_input] = packed;
+    return SX_OK;
 }
 
 /* ---- equal nodes: one kernel, a launch for each ---- */
@@ -648,6 +714,7 @@ static bool same_kernel(const void *self, uint32_t id, const void *probe)
 static sx_code launch_again(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_made *made, const subject *s,
                             uint32_t result)
 {
+    SX_TRY(copy_rows_again(cx, pipe, made, s));
     if (made->pack != UINT32_MAX) {
         uint32_t packed;
         SX_TRY(
@@ -679,8 +746,8 @@ static sx_code lift(sx_ctx *cx, const sx_pipe *pipe, const subject *s, const sx_
     return code;
 }
 
-static sx_code compile_subject(sx_ctx *cx, sx_pipe *pipe, subject *s, const sx_node *node,
-                               uint32_t result)
+static sx_code compile_subject(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_type *type,
+                               const sx_node *node, uint32_t result)
 {
     static const char *const prefix[] = {[SX_KERNEL_MAP] = "map",
                                          [SX_KERNEL_ROW] = "row",
@@ -692,6 +759,7 @@ static sx_code compile_subject(sx_ctx *cx, sx_pipe *pipe, subject *s, const sx_n
                                                  [SX_KERNEL_ONLINE] = SX_MODULE_ONLINE};
     if (is_move(node->op)) {
         (void)snprintf(s->name, sizeof(s->name), "%s_%u", sx_op_info_of(node->op)->name, s->node);
+        s->kind = SX_MODULE_COPY;
         return compile_copy(cx, pipe, s, node->op, sx_graph_attr(pipe->graph, node), &node->type,
                             result);
     }
@@ -702,6 +770,7 @@ static sx_code compile_subject(sx_ctx *cx, sx_pipe *pipe, subject *s, const sx_n
     }
     SX_TRY(lift(cx, pipe, s, node, fused));
     SX_TRY(sx_analysis_make(cx, fused, s->type, s->count, a));
+    SX_TRY(copy_rows(cx, pipe, s, type, a));
     s->analysis = a;
     sx_kernel_kind kernel_kind = a->kind;
     s->kind = kind[kernel_kind];
@@ -714,7 +783,8 @@ sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t result
     const sx_node *node = sx_graph_node(pipe->graph, id);
     sx_type type[SX_INPUTS_MAX];
     uint32_t tensor[SX_INPUTS_MAX + 1];
-    sx_pipe_made made = {.node = id.i, .pack = UINT32_MAX, .pack_other = UINT32_MAX};
+    sx_pipe_made made = {
+        .node = id.i, .pack = UINT32_MAX, .pack_other = UINT32_MAX, .rows = UINT32_MAX};
     subject s = {
         .type = type, .tensor = tensor, .count = node->input_count, .node = id.i, .made = &made};
     for (uint32_t k = 0; k < node->input_count; k++) {
@@ -730,7 +800,7 @@ sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t result
         pipe->stored_once = pipe->made[twin].once;
         return launch_again(cx, pipe, &pipe->made[twin], &s, result);
     }
-    SX_TRY(compile_subject(cx, pipe, &s, node, result));
+    SX_TRY(compile_subject(cx, pipe, &s, type, node, result));
     made.kernel = pipe->kernel_last;
     pipe->stored_once = made.once;
     void *array = pipe->made;
@@ -750,7 +820,8 @@ sx_code sx_pipe_copy(sx_ctx *cx, sx_pipe *pipe, uint32_t from, uint32_t to, cons
     sx_type flat = {.dtype = type->dtype, .rank = 1, .dim = {elements}};
     sx_attr attr = {.axis = 0};
     uint32_t tensor[2] = {from, to};
-    subject s = {.type = &flat, .tensor = tensor, .count = 1, .node = UINT32_MAX};
+    subject s = {
+        .type = &flat, .tensor = tensor, .count = 1, .node = UINT32_MAX, .kind = SX_MODULE_COPY};
     (void)snprintf(s.name, sizeof(s.name), "copy_%u", to);
     return compile_copy(cx, pipe, &s, SX_OP_CONCATENATE, &attr, &flat, to);
 }

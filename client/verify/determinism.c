@@ -269,7 +269,9 @@ static sx_code look_at(sxv_verifier *v, visitor *me, uint32_t index)
                               ? sx_graph_node(v->graph, (sx_node_id){kernel->node})
                               : NULL;
     bool moves = kernel->kind == SX_MODULE_PACK || kernel->kind == SX_MODULE_COPY || node == NULL;
-    if (kernel->kind == SX_MODULE_PACK && launch->arg_count > 2) {
+    const uint32_t *arg = v->module->arg + launch->arg_first;
+    bool sums = kernel->kind == SX_MODULE_PACK && launch->arg_count == 3 && arg[0] != arg[1];
+    if (sums) {
         (void)snprintf(me->row->plan, sizeof(me->row->plan),
                        "sums of slices, for the kernel behind, which is tried with them");
     } else if (moves) {

@@ -70,15 +70,28 @@ static double relative(const comparison *c)
 
 /* ---- sampling ---- */
 
-uint32_t sxv_unpacked(const sx_module *module, uint32_t tensor)
+/* The launch that packs into a tensor, or NULL. */
+static const sx_module_launch *packing_of(const sx_module *module, uint32_t tensor)
 {
     for (uint64_t i = 0; i < module->launch_count; i++) {
         const sx_module_launch *launch = &module->launch[i];
         const sx_module_kernel *kernel = sx_module_kernel_of(module, i);
         if (kernel != NULL && kernel->kind == SX_MODULE_PACK &&
             module->arg[launch->arg_first + launch->arg_count - 1] == tensor) {
-            return module->arg[launch->arg_first];
+            return launch;
         }
+    }
+    return NULL;
+}
+
+uint32_t sxv_unpacked(const sx_module *module, uint32_t tensor)
+{
+    for (uint64_t i = 0; i < module->launch_count; i++) { /* rows apart, then sums of slices */
+        const sx_module_launch *packing = packing_of(module, tensor);
+        if (packing == NULL) {
+            break;
+        }
+        tensor = module->arg[packing->arg_first];
     }
     return tensor;
 }

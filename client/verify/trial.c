@@ -79,6 +79,59 @@ static sx_code make_argument(sx_ctx *cx, const sxv_subject *s, uint32_t k, piece
     return SX_OK;
 }
 
+/* The element of a copied factor at these indices, along the dimensions that it varies with. */
+static int64_t element_at(const sx_access *access, const int64_t *index, uint32_t rank)
+{
+    int64_t at = access->offset.scale;
+    for (uint32_t d = 0; d < rank; d++) {
+        at += index[d] * access->stride[d].scale;
+    }
+    return at;
+}
+
+/* As the pipeline does: rows that lie side by side where the copy engine cannot read them are copied. Here every step
+ * of the sum gets a place of its own for all rows, so that a box may have more of them than the argument. */
+static sx_code copy_rows(sx_ctx *cx, const sxv_subject *s, piece *p)
+{
+    uint32_t argument, rank = rank_of(s), row = 0;
+    int64_t unit = sx_search_copies_rows(&p->analysis, s->target->matrix, s->target->matrix_count);
+    int64_t index[SX_RANK_MAX] = {0};
+    if (unit == 0) {
+        return SX_OK;
+    }
+    (void)sx_rows_beside(&p->analysis, &argument);
+    sx_access *access = &p->body.access[argument], old = *access;
+    size_t bytes = sx_dtype_bytes(p->input[argument].dtype);
+    for (uint32_t d = 0; d < rank; d++) {
+        row = !is_reduced(s, d) && old.stride[d].scale == 1 ? d : row;
+    }
+    int64_t all = sx_ceil_div_i64(p->where.extent[row], unit) * unit;
+    for (uint32_t d = 0; d < rank; d++) {
+        if (d != row && old.stride[d].scale != 0) {
+            access->stride[d].scale = all;
+            all *= p->where.extent[d];
+        }
+    }
+    access->offset.scale = 0;
+    uint8_t *copy = sx_alloc(cx, (size_t)all * bytes);
+    if (copy == NULL) {
+        return cx->error.code;
+    }
+    for (bool more = true; more;) {
+        const uint8_t *from = p->argument[argument];
+        memcpy(copy + (size_t)element_at(access, index, rank) * bytes,
+               from + (size_t)element_at(&old, index, rank) * bytes, bytes);
+        more = false;
+        for (uint32_t d = 0; d < rank && !more; d++) {
+            more = old.stride[d].scale != 0 && index[d] + 1 < p->where.extent[d];
+            index[d] = more ? index[d] + 1 : 0;
+        }
+    }
+    p->argument[argument] = copy;
+    p->input[argument].dim[0] = sx_dim_of(all);
+    return sx_analysis_make(cx, &p->fused, p->input, s->input_count, &p->analysis);
+}
+
 static sx_code make_piece(sx_ctx *cx, const sxv_subject *s, const box *where, piece *p)
 {
     p->fused = *s->fused;
@@ -92,7 +145,8 @@ static sx_code make_piece(sx_ctx *cx, const sxv_subject *s, const box *where, pi
     for (uint32_t k = 0; k < s->input_count; k++) {
         SX_TRY(make_argument(cx, s, k, p));
     }
-    return sx_analysis_make(cx, &p->fused, p->input, s->input_count, &p->analysis);
+    SX_TRY(sx_analysis_make(cx, &p->fused, p->input, s->input_count, &p->analysis));
+    return copy_rows(cx, s, p);
 }
 
 /* ---- its kernel ---- */

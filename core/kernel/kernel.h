@@ -196,6 +196,26 @@ bool sx_slices_apart(const sx_analysis *analysis);
 /*   errors   SX_UNIMPLEMENTED it cannot, or the slices are not equal */
 sx_code sx_slices_make(sx_ctx *cx, const sx_analysis *analysis, int64_t slice, sx_slices *slices);
 
+/* ---- rows side by side (rows.c) ---- */
+/* A contraction of a factor whose rows lie side by side, so that its steps are apart by as many elements as there are
+ * rows: x in x^T dy. What reads it may need multiples of some number; then the contraction is one of a copy, which is a
+ * concatenation of the argument, seen as `count` matrices of `input`. Nobody reads the rows behind the last one. */
+#define SX_ROWS_UNIT_MAX 8
+typedef struct {
+    uint32_t argument;
+    sx_type input[SX_ROWS_UNIT_MAX], result;
+    uint32_t count;
+    /* The contraction with `result` in place of that argument; the body lies inside: do not copy it. */
+    sx_attr fused;
+    sx_body body;
+} sx_rows_copy;
+/* How far the steps lie apart, and of which argument; 0: rows do not lie side by side, or other dimensions not at
+ * multiples of that. How many rows there are does not change whether it is 0: a single one lies side by side, too. */
+int64_t sx_rows_beside(const sx_analysis *analysis, uint32_t *argument);
+/* The same where they lie apart by a multiple of `unit`.
+ *   errors   SX_UNIMPLEMENTED the argument is no matrix of such rows */
+sx_code sx_rows_apart(sx_ctx *cx, const sx_analysis *analysis, int64_t unit, sx_rows_copy *copy);
+
 /* ---- schedule (schedule.c, schedule_text.c, skeleton.c) ---- */
 typedef enum {
 #define SX_BIND(name, enumerator, help) SX_BIND_##enumerator,

@@ -1,6 +1,7 @@
 /* price.c - one node as a kernel of its own, priced under the schedule that the search would choose. */
 #include "core/fuse/fuse.h"
 #include "core/search/search.h"
+#include "core/target/target.h"
 
 #define SCRATCH_BYTES ((size_t)1 << 20) /* one lifted body */
 #define NO_LOWERING_NS 1e15             /* a kernel that no lowering takes */
@@ -26,6 +27,14 @@ static sx_code price_fused(sx_ctx *cx, const sx_device *device, const int64_t *s
     cost->energy_nj = (a.work * device->flop_pj + a.bytes * device->byte_pj) / 1000;
     cost->floor_ns = found.floor_ns;
     cost->cost_ns = a.refusal == NULL ? found.best[0].cost_ns : NO_LOWERING_NS;
+    const sx_target *target = sx_target_find(NULL, device->target);
+    if (target != NULL && sx_search_copies_rows(&a, target->matrix, target->matrix_count) != 0) {
+        uint32_t argument; /* a launch of its own copies it */
+        (void)sx_rows_beside(&a, &argument);
+        const sx_type *type = &a.input[argument];
+        double bytes = 2 * (double)sx_tensor_elements(type) * sx_dtype_bytes(type->dtype);
+        cost->cost_ns += sx_device_move_ns(device, bytes) + device->launch_ns;
+    }
     return SX_OK;
 }
 

@@ -81,6 +81,20 @@ static bool engine_reads(const sx_analysis *a, uint32_t argument, uint32_t other
     return reads && side_by_side == 1 && kept <= ENGINE_KEPT_MAX;
 }
 
+/* A factor whose rows lie side by side is read so, too, or from a copy whose steps are multiples of 16 bytes apart
+ * (sx_search_copies_rows): how many rows there are does not matter. */
+static bool engine_reads_rows(const sx_analysis *a, uint32_t argument)
+{
+    const sx_dim offset = a->body->access[argument].offset;
+    uint32_t kept = 0, of;
+    int64_t apart = sx_rows_beside(a, &of);
+    for (uint32_t d = 0; d < a->fused->type.rank; d++) {
+        kept += (a->body->axes >> d & 1) == 0 && stride_of(a, argument, d) != 0 ? 1 : 0;
+    }
+    return apart > 0 && of == argument && sx_dim_is_constant(offset) &&
+           offset.scale % apart % ENGINE_ELEMENTS == 0 && kept <= ENGINE_KEPT_MAX;
+}
+
 /* Is the code of the operation free of calls? Divisions and roots are calls to the assembler, and beside these it makes
  * the products of groups of warps wait for each other (its advisory C7509), for a multiple of their time. */
 static bool is_inline(sx_op op)
@@ -123,8 +137,10 @@ const sx_matrix_instruction *sx_search_matrix(const sx_analysis *a,
 {
     SX_ASSERT(a->kind == SX_KERNEL_DOT);
     const sx_matrix_instruction *found = NULL;
-    bool engine = a->extent[SX_ROLE_SUM] >= ENGINE_STEPS_LEAST && engine_reads(a, a->lhs, a->rhs) &&
-                  engine_reads(a, a->rhs, a->lhs) && is_all_inline(a->body);
+    bool engine = a->extent[SX_ROLE_SUM] >= ENGINE_STEPS_LEAST &&
+                  (engine_reads(a, a->lhs, a->rhs) || engine_reads_rows(a, a->lhs)) &&
+                  (engine_reads(a, a->rhs, a->lhs) || engine_reads_rows(a, a->rhs)) &&
+                  is_all_inline(a->body);
     sx_dtype left = a->input[a->lhs].dtype, right = a->input[a->rhs].dtype;
     for (uint32_t i = 0; i < count; i++) {
         /* f32 is multiplied in f32: an instruction for it would round its factors. What follows a sum is computed
@@ -139,6 +155,16 @@ const sx_matrix_instruction *sx_search_matrix(const sx_analysis *a,
         }
     }
     return found;
+}
+
+int64_t sx_search_copies_rows(const sx_analysis *a, const sx_matrix_instruction *matrix,
+                              uint32_t count)
+{
+    uint32_t argument;
+    int64_t apart = sx_rows_beside(a, &argument);
+    const sx_matrix_instruction *found = apart == 0 ? NULL : sx_search_matrix(a, matrix, count);
+    bool by_engine = found != NULL && found->warps > 1;
+    return by_engine && apart % ENGINE_ELEMENTS != 0 ? ENGINE_ELEMENTS : 0;
 }
 
 static sx_code search_block(const sx_search_space *of, const sx_matrix_instruction *matrix,

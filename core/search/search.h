@@ -71,6 +71,9 @@ sx_code sx_search_block(sx_ctx *cx, const sx_analysis *analysis, const sx_device
 /* The instruction by which a contraction is multiplied on a target, one of `matrix`; NULL: none of them. */
 const sx_matrix_instruction *sx_search_matrix(const sx_analysis *analysis,
                                               const sx_matrix_instruction *matrix, uint32_t count);
+/* The unit for sx_rows_apart where a copy of an argument comes before its product; 0: all are read where they lie. */
+int64_t sx_search_copies_rows(const sx_analysis *analysis, const sx_matrix_instruction *matrix,
+                              uint32_t count);
 
 /* price.c: what one node costs as a kernel of its own, under the schedule that the search would choose: the
  * one price that level 1 extracts by and level 2 reports. Operations that are one loop nest are lifted; the

@@ -1,6 +1,7 @@
 /* Block programs in the interpreter: each point of the grid is a block of threads that share memory. */
 #include "tests/lib/test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -352,6 +353,79 @@ START_TEST(test_boxes_of_products)
 }
 END_TEST
 
+/* ---- rows side by side ---- */
+
+/* Two gradients x^T dy of `rows` rows each. */
+static char *gradients(int64_t rows)
+{
+    char *text = sx_alloc(&cx, 2048);
+    ck_assert_ptr_nonnull(text);
+    (void)snprintf(text, 2048,
+                   "sx 1\ngraph \"g\" () {\n"
+                   "%%x = parameter {name = \"x\", weight = 0} : bf16[40, %lld]\n"
+                   "%%u = parameter {name = \"u\", weight = 0} : bf16[40, %lld]\n"
+                   "%%d = parameter {name = \"d\", weight = 0} : bf16[40, 24]\n"
+                   "%%e = parameter {name = \"e\", weight = 0} : bf16[40, 24]\n"
+                   "%%y = dot_general(%%x, %%d) {lhs_contract = [0], rhs_contract = [0]} : "
+                   "bf16[%lld, 24]\n"
+                   "%%z = dot_general(%%u, %%e) {lhs_contract = [0], rhs_contract = [0]} : "
+                   "bf16[%lld, 24]\n"
+                   "return %%y as \"y\", %%z as \"z\"\n}\n",
+                   (long long)rows, (long long)rows, (long long)rows, (long long)rows);
+    return text;
+}
+
+/* Verifies them; `planted`: the second product reads a copy of the rows of the first one. Both are launches of one
+ * kernel by wgmma, whose plan is given. */
+static sx_code verify_gradients(int64_t rows, bool planted, uint64_t *numerics)
+{
+    const char *text = gradients(rows);
+    const sx_test_request request = {.text = text, .target = "h100"};
+    const sxr_verify_options options = {
+        .seed = 1, .program = sx_span_of(text), .program_flops = 1e9};
+    sx_module module;
+    bool covered;
+    sx_buf_clear(&bytes);
+    ck_sx_ok(&cx, sx_test_compile(&cx, &request, &bytes));
+    void *copy = aligned_alloc(64, (bytes.len + 63) & ~(size_t)63);
+    memcpy(copy, bytes.ptr, bytes.len);
+    ck_sx_ok(&cx, sx_module_decode(&cx, (sx_span){copy, bytes.len}, true, &module));
+    bool copies = rows % 8 != 0;
+    ck_assert_uint_eq(sx_test_kernels(&module, SX_MODULE_PACK), copies ? 1 : 0);
+    ck_assert_uint_eq(sx_test_kernels(&module, SX_MODULE_CONTRACTION), 1);
+    ck_assert_uint_eq(module.launch_count, copies ? 4 : 2);
+    const sx_module_kernel *product = &module.kernel[copies ? 1 : 0];
+    ck_assert_ptr_nonnull(strstr((const char *)module.code + module.part[product->part_first].entry,
+                                 "wgmma.mma_async"));
+    *numerics = product->numerics;
+    uint32_t *arg = sx_alloc(&cx, module.arg_count * sizeof(*arg));
+    memcpy(arg, module.arg, module.arg_count * sizeof(*arg));
+    const sx_module_launch *first = &module.launch[0], *third = &module.launch[2 * copies];
+    for (uint32_t i = 0; planted && i + 1 < first->arg_count; i++) {
+        arg[third->arg_first + i] = arg[first->arg_first + i];
+    }
+    module.arg = arg;
+    sx_code code = verify_module(&module, &options, &covered);
+    free(copy);
+    return code;
+}
+
+/* The same plan for any number of rows; a copy for every launch where the copy engine cannot read them. */
+START_TEST(test_rows_side_by_side)
+{
+    static const int64_t rows[] = {64, 1, 2, 3, 5, 8, 83};
+    uint64_t plan, numerics;
+    for (uint32_t i = 0; i < SX_COUNT(rows); i++) {
+        ck_sx_ok(&cx, verify_gradients(rows[i], false, &numerics));
+        plan = i == 0 ? numerics : plan;
+        ck_assert_msg(numerics == plan, "%lld rows: another plan", (long long)rows[i]);
+        teardown(); /* each compile has a context of its own */
+        setup();
+    }
+    ck_sx_fails(&cx, verify_gradients(83, true, &numerics), SX_INTERNAL, "");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("block");
@@ -364,6 +438,7 @@ int main(void)
     tcase_add_test(tcase, test_ends_stand_for_all);
     tcase_add_loop_test(tcase, test_wrong_blocks, 0, (int)SX_COUNT(wrong));
     tcase_add_test(tcase, test_boxes_of_products);
+    tcase_add_test(tcase, test_rows_side_by_side);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }

@@ -229,10 +229,21 @@ static node turned_by_engine(sx_dtype t)
     return dot(t, TYPE(t, ROWS, 40), TYPE(t, 23, 40), 1, 1);
 }
 
-/* Rows lie side by side: no engine, though here their number would let it read. */
+/* x^T dy, where rows lie side by side: the engine reads them, or a copy where their number is odd. */
 static node rows_inside(sx_dtype t)
 {
     return dot(t, TYPE(t, 40, 64), TYPE(t, 40, 24), 0, 0);
+}
+
+static node odd_rows_inside(sx_dtype t)
+{
+    return dot(t, TYPE(t, 41, ROWS), TYPE(t, 41, 24), 0, 0);
+}
+
+/* The gradient of the other factor, dy w^T. */
+static node backward_by_engine(sx_dtype t)
+{
+    return dot(t, TYPE(t, ROWS, 24), TYPE(t, 40, 24), 1, 1);
 }
 
 /* A sum in slices, which one block makes in turn or several side by side. */
@@ -251,7 +262,9 @@ static const struct {
                     {"x times w turned", turned_by_engine, true, 4096, 1000},
                     {"batched", batched_by_engine, true, 4096, 1000},
                     {"a long sum", sliced_by_engine, true, 80, 500000},
-                    {"rows side by side", rows_inside, false, 4096, 1000},
+                    {"rows side by side", rows_inside, true, 4096, 1000},
+                    {"odd rows side by side", odd_rows_inside, true, 4096, 1000},
+                    {"dy times w turned", backward_by_engine, true, 4096, 1000},
                     {"odd extents", forward, false, 4096, 1000}};
 
 static const sx_dtype types[] = {SX_F32, SX_BF16, SX_F16, SX_F64};

@@ -38,7 +38,7 @@ static const struct {
 } layouts[] = {
     {24, 40, false, false, true},  {24, 40, false, true, true},    {23, 40, false, true, true},
     {23, 40, false, false, false}, {24, 41, false, false, false},  {24, 44, false, true, false},
-    {24, 40, true, false, false},  {24, 41, true, false, false},   {1, 40, false, true, true},
+    {24, 40, true, false, true},   {24, 41, true, false, true},    {1, 40, false, true, true},
     {1, 40, false, false, false},  {24, 8192, false, false, true}, {24, 8128, false, false, true}};
 
 START_TEST(test_a_choice_without_rows)
