@@ -27,6 +27,49 @@ static const sx_module_tensor *tensor_of(const place *p, uint32_t arg)
     return &p->module->tensor[p->arg[arg]];
 }
 
+/* The least or the largest value that the guards of the variant leave a symbol. */
+static int64_t value_of(const place *p, uint32_t symbol, bool most)
+{
+    const sx_module_symbol *s = &p->module->symbol[symbol];
+    int64_t low = p->module->range[s->range_first].low;
+    int64_t high = p->module->range[s->range_first + s->range_count - 1].high;
+    for (uint32_t i = 0; i < p->variant->guard_count; i++) {
+        const sx_module_guard *guard = &p->module->guard[p->variant->guard_first + i];
+        bool equal = guard->kind == SX_GUARD_EQUAL;
+        if (guard->subject == symbol && (equal || guard->kind == SX_GUARD_RANGE)) {
+            int64_t last = equal ? guard->low : guard->high;
+            low = guard->low > low && guard->low <= high ? guard->low : low;
+            high = last < high && last >= low ? last : high;
+        }
+    }
+    return most ? high : low;
+}
+
+/* How many bytes a tensor has in this variant at least, or at most. */
+static uint64_t bytes_of(const place *p, uint32_t tensor, bool most)
+{
+    const sx_module_tensor *t = &p->module->tensor[tensor];
+    uint32_t rows;
+    const sx_module_extent *row = sx_module_extents_of(p->module, SX_EXTENT_TENSOR, tensor, &rows);
+    if (rows == 0) {
+        return t->size;
+    }
+    int64_t bytes = t->element_bytes;
+    for (uint32_t d = 0; d < t->rank; d++) {
+        int64_t extent = t->dim[d];
+        for (uint32_t i = 0; i < rows; i++) {
+            if (row[i].dimension == d &&
+                !sx_mul_i64(row[i].scale, value_of(p, row[i].symbol, most), &extent)) {
+                return most ? UINT64_MAX : 0;
+            }
+        }
+        if (extent < 0 || !sx_mul_i64(bytes, extent, &bytes)) {
+            return most ? UINT64_MAX : 0;
+        }
+    }
+    return (uint64_t)bytes;
+}
+
 /* ---- one function for each kind ---- */
 
 static sx_code check_kernel(const place *p)
@@ -56,9 +99,8 @@ static sx_code check_copy(const place *p)
         return BAD(p, "%u arguments, expected 2", p->launch->arg_count);
     }
     const sx_module_tensor *from = tensor_of(p, 0), *to = tensor_of(p, 1);
-    bool enough = sx_module_follows_symbol(p->module, p->arg[0])
-                      ? sx_module_same_bytes(p->module, p->arg[0], p->arg[1])
-                      : from->size >= to->size;
+    bool enough = sx_module_same_bytes(p->module, p->arg[0], p->arg[1]) ||
+                  bytes_of(p, p->arg[0], false) >= bytes_of(p, p->arg[1], true);
     if (!enough || p->arg[0] == p->arg[1] || from->dtype != to->dtype) {
         return BAD(p, "tensor %u of %llu bytes to tensor %u of %llu, element types %u and %u",
                    p->arg[0], U(from->size), p->arg[1], U(to->size), from->dtype, to->dtype);
@@ -121,11 +163,9 @@ static sx_code check_piece(const place *p)
         return BAD(p, "%u arguments, expected 2", p->launch->arg_count);
     }
     const sx_module_tensor *from = tensor_of(p, 0), *to = tensor_of(p, 1);
-    bool symbolic = sx_module_follows_symbol(p->module, p->arg[0]) ||
-                    sx_module_follows_symbol(p->module, p->arg[1]);
-    if (p->arg[0] == p->arg[1] || from->dtype != to->dtype || symbolic) {
-        return BAD(p, "from tensor %u to tensor %u, element types %u and %u%s", p->arg[0],
-                   p->arg[1], from->dtype, to->dtype, symbolic ? ", one follows a symbol" : "");
+    if (p->arg[0] == p->arg[1] || from->dtype != to->dtype) {
+        return BAD(p, "from tensor %u to tensor %u, element types %u and %u", p->arg[0], p->arg[1],
+                   from->dtype, to->dtype);
     }
     return SX_OK;
 }
@@ -236,7 +276,7 @@ static sx_code check_pieces(place *p, const uint32_t *open, uint32_t depth)
     }
     const sx_module_launch *loop = &p->module->launch[open[depth - 1]];
     uint32_t cut = launch->kind == SX_LAUNCH_SLICE ? 0 : 1;
-    uint64_t whole = tensor_of(p, cut)->size, piece = tensor_of(p, 1 - cut)->size;
+    uint64_t whole = bytes_of(p, p->arg[cut], false), piece = bytes_of(p, p->arg[1 - cut], true);
     if (piece == 0 || loop->value > whole / piece) {
         return BAD(p, "%llu rounds, tensor %u of %llu bytes has pieces of %llu", U(loop->value),
                    p->arg[cut], U(whole), U(piece));

@@ -268,14 +268,21 @@ static sx_code look_at(sxv_verifier *v, visitor *me, uint32_t index)
     const sx_node *node = kernel->node < v->graph->node_count
                               ? sx_graph_node(v->graph, (sx_node_id){kernel->node})
                               : NULL;
-    bool moves = kernel->kind == SX_MODULE_PACK || kernel->kind == SX_MODULE_COPY || node == NULL;
+    bool moves = kernel->kind == SX_MODULE_PACK || kernel->kind == SX_MODULE_COPY;
     const uint32_t *arg = v->module->arg + launch->arg_first;
     bool sums = kernel->kind == SX_MODULE_PACK && launch->arg_count == 3 && arg[0] != arg[1];
     if (sums) {
         (void)snprintf(me->row->plan, sizeof(me->row->plan),
                        "sums of slices, for the kernel behind, which is tried with them");
     } else if (moves) {
-        (void)snprintf(me->row->plan, sizeof(me->row->plan), "moves elements, rounds nothing");
+        bool scatters = node != NULL && node->op == SX_OP_SCATTER;
+        (void)snprintf(me->row->plan, sizeof(me->row->plan), "%s",
+                       scatters ? "updates of a place one after the other, in the order of indices"
+                                : "moves elements, rounds nothing");
+    } else if (node == NULL) {
+        (void)snprintf(
+            me->row->plan, sizeof(me->row->plan),
+            "of a body inside the program: neither other rows nor other plans are tried");
     } else if (!me->row->differs) {
         SX_TRY(try_node(v, me, launch, node, touched));
     }

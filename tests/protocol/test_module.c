@@ -333,7 +333,8 @@ END_TEST
           "launch 3 (slice): 3 rounds, tensor 1 of 4 bytes has pieces of 256")                     \
     FAULT(row_beyond, (PIECE(SX_LAUNCH_ROW), L(2).value = 65),                                     \
           "launch 3 (row): 65 rounds, tensor 6 of 256 bytes has pieces of 4")                      \
-    FAULT(row_follows, (PIECE(SX_LAUNCH_ROW), t->arg[5] = SX_GEN_Y), "one follows a symbol")       \
+    FAULT(row_follows, (PIECE(SX_LAUNCH_ROW), t->arg[5] = SX_GEN_Y, L(2).value = 65),              \
+          "65 rounds, tensor 2 of")                                                                \
     FAULT(row_kernel, L(3).kind = SX_LAUNCH_ROW, "launch 3 (row): kernel 0")                       \
     FAULT(row_value, (PIECE(SX_LAUNCH_ROW), L(3).value = 1),                                       \
           "launch 3 (row): kernel 4294967295, body 0, value 1")                                    \
