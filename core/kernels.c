@@ -612,6 +612,9 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
     emitted code;
     plan_of_node own = {.refused = 0};
     SX_TRY(emit(cx, pipe, kernel, false, &own, &code));
+    if (s->made != NULL) { /* NULL: no node, but an output that is copied */
+        s->made->once = verdict.once;
+    }
     s->tensor[s->count] = result;
     double floor_ns = sx_device_move_ns(pipe->device, kernel->bytes);
     double busy_ns = 0;

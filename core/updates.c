@@ -108,6 +108,12 @@ static bool reads_own(const sx_attr *fused, uint32_t argument)
     return own;
 }
 
+/* The same of moves: what is updated is read where it is stored, and the rest has another shape or other places. */
+static bool updates_own(sx_op op, uint32_t argument)
+{
+    return argument == 0 && (op == SX_OP_DYNAMIC_UPDATE_SLICE || op == SX_OP_SCATTER);
+}
+
 /* How the node reads the tensor of a parameter. */
 typedef enum { READS_NOTHING, READS_OWN, READS_OTHERS } reading;
 
@@ -118,7 +124,8 @@ static reading reading_of(const sx_graph *graph, uint32_t node, uint32_t paramet
     reading how = READS_NOTHING;
     for (uint32_t k = 0; k < n->input_count; k++) {
         if (root_of(graph, sx_graph_input(graph, n, k).i) == parameter) {
-            bool own = n->op == SX_OP_FUSED && reads_own(attr, k) && how != READS_OTHERS;
+            bool own = n->op == SX_OP_FUSED ? reads_own(attr, k) : updates_own(n->op, k);
+            own = own && how != READS_OTHERS;
             how = own ? READS_OWN : READS_OTHERS;
         }
     }
@@ -278,7 +285,8 @@ sx_code sx_pipe_plan_updates(sx_ctx *cx, sx_pipe *pipe)
         uint32_t root = root_of(graph, graph->output[e->update[v].output].node.i);
         pipe->version[v] = (sx_pipe_version){.root = root, .target = SX_MODULE_NONE};
         SX_TRY(sx_spend(cx, graph->node_count));
-        if (graph->node[root].op == SX_OP_FUSED && p.root_of[root] == SX_NOWHERE &&
+        sx_op op = graph->node[root].op;
+        if ((op == SX_OP_FUSED || updates_own(op, 0)) && p.root_of[root] == SX_NOWHERE &&
             !is_kept(pipe, old) && reading_of(graph, root, old) != READS_OTHERS &&
             move_behind_readers(&p, root, v)) {
             pipe->version[v].planned = true;

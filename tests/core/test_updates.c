@@ -250,6 +250,22 @@ static const struct {
                                                         "%b = add(%t, %x)" T "%n = add(%b, %a)" T
                                                         "return %n as \"a\" into \"a\" }",
      144, 144},
+    /* a cache, and a table: what is updated is read where it is stored, by the point that stores it */
+    {"sx 1 graph \"g\" { " IN("a") "state = 2 %p = parameter {name = \"p\", weight = 0} : i64[] "
+                                   "%u = parameter {name = \"u\", weight = 0} : i32[6, 1] "
+                                   "%n = dynamic_update_slice(%a, %u, %p) {dims = [1]}" T
+                                   "return %n as \"a\" into \"a\" }",
+     0, 0},
+    {"sx 1 graph \"g\" { " IN("a") "state = 2 %i = parameter {name = \"i\", weight = 0} : i32[3] "
+                                   "%u = parameter {name = \"u\", weight = 0} : i32[3, 6] "
+                                   "%n = scatter(%a, %i, %u) {axis = 0, reducer = add}" T
+                                   "return %n as \"a\" into \"a\" }",
+     0, 0},
+    /* the updates are the old version: other rows are read */
+    {"sx 1 graph \"g\" { " IN("a") "state = 2 %i = parameter {name = \"i\", weight = 0} : i32[6] "
+                                   "%n = scatter(%a, %i, %a) {axis = 0, reducer = add}" T
+                                   "return %n as \"a\" into \"a\" }",
+     144, 144},
     {"sx 1 graph \"g\" { " IN("d") "donated " IN("x") "%n = add(%d, %x)" T
                                                       "return %n as \"y\" into \"d\" }",
      0, 0},
