@@ -413,9 +413,10 @@ static sx_code verify_gradients(int64_t rows, bool planted, uint64_t *numerics)
 /* The same plan for any number of rows; a copy for every launch where the copy engine cannot read them. */
 START_TEST(test_rows_side_by_side)
 {
-    static const int64_t rows[] = {64, 1, 2, 3, 5, 8, 83};
+    static const int64_t rows[] = {64, 1, 83, 2, 3, 5, 8};
+    uint32_t count = SX_SANITIZED ? 3 : SX_COUNT(rows); /* ten times slower there */
     uint64_t plan, numerics;
-    for (uint32_t i = 0; i < SX_COUNT(rows); i++) {
+    for (uint32_t i = 0; i < count; i++) {
         ck_sx_ok(&cx, verify_gradients(rows[i], false, &numerics));
         plan = i == 0 ? numerics : plan;
         ck_assert_msg(numerics == plan, "%lld rows: another plan", (long long)rows[i]);
@@ -430,6 +431,7 @@ int main(void)
 {
     Suite *suite = suite_create("block");
     TCase *tcase = tcase_create("block");
+    tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, test_every_point_is_a_block);
     tcase_add_test(tcase, test_some_points);
