@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""A decoder whose keys and values are state: each of its steps gives the bits of the same row of the whole sequence,
+on the processor and on the GPU of the tests' driver."""
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+import numpy as np
+
+BINARY = pathlib.Path(os.environ["SX_BINARY_DIR"]) / "bin"
+TMP = pathlib.Path(tempfile.mkdtemp(prefix="sxdecoder."))
+WIDTH, TOKENS = 32, 64
+WEIGHTS = ("wq", "wk", "wv")
+
+
+def dot(left, right, side, rows, columns):
+    return f"dot_general(%{left}, %{right}) {{lhs_contract = [1], rhs_contract = [{side}]}} : f32[{rows}, {columns}]"
+
+
+def program(rows):
+    """Attention of `rows` queries over all places of which they may see theirs and those before. Of a single row, at
+    the place `pos`, keys and values of the others are state."""
+    lines = [f'%x = parameter {{name = "x", weight = 0}} : f32[{rows}, {WIDTH}]']
+    lines += [f'%{w} = parameter {{name = "{w}", weight = 1}} : f32[{WIDTH}, {WIDTH}]' for w in WEIGHTS]
+    lines += [f"%{value} = " + dot("x", f"w{value}", 0, rows, WIDTH) for value in "qkv"]
+    keys, values, more = "k", "v", ""
+    if rows == 1:
+        lines += ['%pos = parameter {name = "pos", weight = 0} : i32[] state = 0']
+        for value in "kv":
+            kept = f"f32[{TOKENS}, {WIDTH}]"
+            lines += [f'%old_{value} = parameter {{name = "{value}", weight = 0}} : {kept} state = 0',
+                      f"%new_{value} = dynamic_update_slice(%old_{value}, %{value}, %pos) {{dims = [0]}} : {kept}"]
+        lines += ["%one = constant {data = 1} : i32[]", "%next = add(%pos, %one) : i32[]",
+                  f"%row = broadcast_in_dim(%pos) : i32[1, {TOKENS}]"]
+        keys, values = "new_k", "new_v"
+        more = ', %new_k as "k" into "k", %new_v as "v" into "v", %next as "pos" into "pos"'
+    else:
+        lines += [f"%row = iota {{axis = 0}} : i32[{rows}, {TOKENS}]"]
+    scores = f"f32[{rows}, {TOKENS}]"
+    lines += [f"%column = iota {{axis = 1}} : i32[{rows}, {TOKENS}]",
+              f"%seen = compare(%column, %row) {{direction = le}} : bool[{rows}, {TOKENS}]",
+              "%raw = " + dot("q", keys, 1, rows, TOKENS), f"%factor = constant {{data = {WIDTH**-0.5}}} : {scores}",
+              f"%scaled = multiply(%raw, %factor) : {scores}", f"%hidden = constant {{data = -inf}} : {scores}",
+              f"%scores = select(%seen, %scaled, %hidden) : {scores}",
+              f"%weights = softmax(%scores) {{axis = 1}} : {scores}",
+              "%y = " + dot("weights", values, 0, rows, WIDTH)]
+    return "sx 1\ngraph \"decoder\" {\n    " + "\n    ".join(lines) + f'\n    return %y as "y"{more}\n}}\n'
+
+
+def sx(*arguments, **environment):
+    done = subprocess.run([str(BINARY / "symplex-client"), *map(str, arguments)], capture_output=True, text=True,
+                          timeout=120, check=False, env=dict(os.environ, **environment), cwd=TMP)
+    assert done.returncode == 0, (arguments, done)
+    return done.stdout
+
+
+def compiled(target):
+    for name, rows in (("whole", TOKENS), ("step", 1)):
+        (TMP / f"{name}.sx").write_text(program(rows), encoding="utf-8")
+        sx("compile", f"{name}.sx", "--no-daemon", "--assembler", "none", "--target", target, "-o", f"{name}.sxm")
+
+
+def run(module, x, *more, **environment):
+    np.save(TMP / "x.npy", x)
+    weights = [word for name in WEIGHTS for word in ("--weight", f"{name}={name}.npy")]
+    sx("run", f"{module}.sxm", "-i", "x=x.npy", *weights, *more, "-o", "out", **environment)
+    return np.load(TMP / "out" / "y.npy")
+
+
+def test_rows(steps, **environment):
+    """Row by row, the state going through files."""
+    x = RNG.standard_normal((TOKENS, WIDTH)).astype(np.float32)
+    whole = run("whole", x, **environment)
+    assert np.isfinite(whole).all() and len(np.unique(whole)) > TOKENS
+    before = []
+    for t in range(steps):
+        row = run("step", x[t:t + 1], "--steps", 1, *before, "--state-out", "state.npz", **environment)
+        before = ["--state-in", "state.npz"]
+        assert row.tobytes() == whole[t:t + 1].tobytes(), (t, row, whole[t])
+    with np.load(TMP / "state.npz") as state:
+        assert state["pos"] == steps and not state["k"][steps:].any() and state["v"][:steps].any(axis=1).all()
+
+
+def test_far_position():
+    """A place beyond the last is the last, as dynamic_update_slice says: nothing behind the cache is written."""
+    np.savez(TMP / "far.npz", pos=np.int32(1000), k=np.zeros((TOKENS, WIDTH), np.float32),
+             v=np.zeros((TOKENS, WIDTH), np.float32))
+    run("step", np.ones((1, WIDTH), np.float32), "--steps", 1, "--state-in", "far.npz", "--state-out", "far.npz")
+    with np.load(TMP / "far.npz") as state:
+        assert state["k"][-1].any() and not state["k"][:-1].any() and state["pos"] == 1001
+
+
+if __name__ == "__main__":
+    try:
+        RNG = np.random.default_rng(3)
+        for w in WEIGHTS:
+            np.save(TMP / f"{w}.npy", (RNG.standard_normal((WIDTH, WIDTH)) / 6).astype(np.float32))
+        compiled("native")
+        test_rows(TOKENS)
+        test_far_position()
+        assert "in place" in sx("explain", "step.sxm", "--all")
+        driver = TMP / "libcuda.so.1"
+        shutil.copy(BINARY.parent / "cuda-fake" / "libcuda.so.1", driver)
+        driver.chmod(0o600)
+        compiled("h100")
+        test_rows(5, SYMPLEX_CUDA_DRIVER=str(driver), SX_FAKE_CUDA="capability=90")
+    finally:
+        shutil.rmtree(TMP)
+    print("ok")
