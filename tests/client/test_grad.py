@@ -115,6 +115,7 @@ def test_models(folder):
             ("cross_entropy", "--wrt weights --wrt x", ("native", "h100")),
             ("causal_attention", "--wrt q --wrt k --wrt v --wrt bias", ("native", "h100")),
             ("encoder", "--wrt weights --wrt x --of first", ("native",)),
+            ("embedding", "--wrt weights", ("native", "h100")),
             ("conv_block", "--wrt weights --wrt x", ("native",))):
         step = os.path.join(folder, name + ".sx")
         module = os.path.join(folder, name + ".sxm")
