@@ -6,12 +6,10 @@
 
 #include "client/runtime/cpu.h"
 #include "tests/bench/bench.h"
-#include "tests/bench/peer.h"
+#include "tests/bench/run.h"
 #include "tests/lib/attention_text.h"
 #include "tests/lib/compiled.h"
 
-#define WARM_RUNS 3u
-#define RUNS_PER_ROUND 5u
 #define HEADS 2 /* of the text; its batch makes the others */
 
 typedef struct {
@@ -20,45 +18,6 @@ typedef struct {
     int64_t batch, sequence, width;
     const char *target;
 } problem;
-
-static double run_ns(sx_ctx *cx, sxr_program *program)
-{
-    double best = 1e18;
-    for (uint32_t i = 0; i < RUNS_PER_ROUND; i++) {
-        uint64_t start = sx_bench_now_ns();
-        if (sxr_run(cx, program, NULL) != SX_OK) {
-            return -1;
-        }
-        double elapsed = (double)(sx_bench_now_ns() - start);
-        best = elapsed < best ? elapsed : best;
-    }
-    return best;
-}
-
-/* Opens the module with memory of the arena behind every tensor of its interface. */
-static sx_code open_module(sx_ctx *cx, sx_span bytes, uint32_t threads, sxr_program **program)
-{
-    sxr_options open = {.threads = threads};
-    SX_TRY(sxr_open_bytes(cx, bytes, &open, program));
-    const sx_module *module = sxr_module(*program);
-    for (uint32_t t = 0; t < module->tensor_count; t++) {
-        uint32_t place = module->tensor[t].place;
-        if (place != SX_TENSOR_INPUT && place != SX_TENSOR_OUTPUT && place != SX_TENSOR_WEIGHT) {
-            continue;
-        }
-        uint64_t size = module->tensor[t].size;
-        void *memory = sx_alloc(cx, (size_t)size);
-        if (memory == NULL) {
-            return cx->error.code;
-        }
-        sx_test_fill(module, t, SX_FILL_SMOOTH, memory);
-        SX_TRY(sxr_bind(cx, *program, t, memory, size));
-    }
-    for (uint32_t i = 0; i < WARM_RUNS; i++) {
-        SX_TRY(sxr_run(cx, *program, NULL));
-    }
-    return SX_OK;
-}
 
 static sxr_program *open_program(sx_ctx *cx, const problem *p, const char *disabled,
                                  uint32_t threads)
@@ -73,7 +32,7 @@ static sxr_program *open_program(sx_ctx *cx, const problem *p, const char *disab
                                .disabled = disabled};
     sxr_program *program = NULL;
     sx_code code = sx_test_compile(cx, &request, &module);
-    code = code == SX_OK ? open_module(cx, sx_buf_span(&module), threads, &program) : code;
+    code = code == SX_OK ? sx_bench_open(cx, sx_buf_span(&module), threads, &program) : code;
     if (code != SX_OK) {
         sxr_close(program);
         program = NULL;
@@ -130,13 +89,9 @@ static int measure(const sx_bench_options *options, const problem *p)
         SX_ASSERT(sample[k] != NULL);
     }
     for (uint32_t round = 0; round < options->rounds; round++) {
-        sample[0][round] = run_ns(&cx, one);
-        sample[1][round] = run_ns(&cx, steps);
-        sample[2][round] = 1e18;
-        for (uint32_t i = 0; has_peer && i < RUNS_PER_ROUND; i++) {
-            double ns = sx_bench_peer_run_ns(&other);
-            sample[2][round] = ns < sample[2][round] ? ns : sample[2][round];
-        }
+        sample[0][round] = sx_bench_least_ns(&cx, one);
+        sample[1][round] = sx_bench_least_ns(&cx, steps);
+        sample[2][round] = has_peer ? sx_bench_peer_least_ns(&other) : 0;
     }
     put_rows(options, p, sample, has_peer ? other.name : NULL);
     for (uint32_t k = 0; k < SX_COUNT(sample); k++) {

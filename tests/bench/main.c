@@ -19,6 +19,8 @@ static const bench table[] = {
     {"attention",
      "attention in steps as one kernel, against the same program without the rule, and onnxruntime",
      sx_bench_attention},
+    {"backward", "a block with its gradients for all weights, against JAX with the same threads",
+     sx_bench_backward},
     {"compile",
      "cold latency by stage, verified and not; vit_b_16 without slices (head on the mean of "
      "tokens)",
