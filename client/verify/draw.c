@@ -278,7 +278,7 @@ static void fill_part(const filling *f, double scale, int64_t first, int64_t las
         double value = (double)element(f, i) * scale;
         uint64_t bits = 0;
         if (sx_dtype_class_of(f->dtype) == SX_CLASS_FLOAT) {
-            bits = sx_num_encode(f->dtype, sx_num_round(f->dtype, value));
+            bits = sx_num_encode(f->dtype, value);
         } else {
             uint64_t bound = f->recipe->integers;
             bits = (uint64_t)((double)fraction(f->seed, i) * (double)bound);

@@ -30,12 +30,20 @@ static format format_of(sx_dtype dtype)
     SX_UNREACHABLE();
 }
 
+#define F64_MANTISSA_BITS 52
+#define F64_BIAS 1023
+
+static double double_of(uint64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
 double sx_num_decode(sx_dtype dtype, uint64_t bits)
 {
     if (dtype == SX_F64) {
-        double value;
-        memcpy(&value, &bits, sizeof(value));
-        return value;
+        return double_of(bits);
     }
     if (dtype == SX_F32 &&
         (bits & 0x7fffffff) <= 0x7f800000) { /* a number: as the machine has it */
@@ -48,6 +56,12 @@ double sx_num_decode(sx_dtype dtype, uint64_t bits)
     uint64_t mantissa = bits & ((UINT64_C(1) << f.mantissa_bits) - 1);
     uint64_t exponent_max = (UINT64_C(1) << f.exponent_bits) - 1;
     uint64_t exponent = (bits >> f.mantissa_bits) & exponent_max;
+    if (exponent != 0 && exponent != exponent_max) { /* a normal number: the fields of a double */
+        uint64_t negative = bits >> (f.mantissa_bits + f.exponent_bits) & 1;
+        return double_of(negative << 63 |
+                         (exponent + F64_BIAS - (exponent_max >> 1)) << F64_MANTISSA_BITS |
+                         mantissa << (F64_MANTISSA_BITS - f.mantissa_bits));
+    }
     double sign = ((bits >> (f.mantissa_bits + f.exponent_bits)) & 1) != 0 ? -1.0 : 1.0;
     int bias = (int)(exponent_max >> 1);
     if (exponent == exponent_max && f.has_infinity) {
@@ -64,8 +78,30 @@ double sx_num_decode(sx_dtype dtype, uint64_t bits)
     return sign * ldexp((double)mantissa, (int)exponent - bias - f.mantissa_bits);
 }
 
+/* The nearest number of the format, ties to even, where `value` and that are both normal numbers of it; false: it has
+ * to be looked at otherwise. A carry of the mantissa goes into the exponent. */
+static bool encode_normal(format f, double value, uint64_t *bits)
+{
+    uint64_t exponent_max = (UINT64_C(1) << f.exponent_bits) - 1;
+    int less = F64_MANTISSA_BITS - f.mantissa_bits;
+    uint64_t wide, sign;
+    memcpy(&wide, &value, sizeof(wide));
+    sign = wide >> 63;
+    wide &= UINT64_MAX >> 1;
+    uint64_t least = (F64_BIAS - (exponent_max >> 1) + 1) << f.mantissa_bits; /* 2^(1 - bias) */
+    if (less == 0 || wide >> less < least) {
+        return false;
+    }
+    uint64_t half = (UINT64_C(1) << (less - 1)) - 1 + (wide >> less & 1);
+    uint64_t narrow =
+        ((wide + half) >> less) - ((F64_BIAS - (exponent_max >> 1)) << f.mantissa_bits);
+    *bits = sign << (f.exponent_bits + f.mantissa_bits) | narrow;
+    return narrow >> f.mantissa_bits < exponent_max;
+}
+
 uint64_t sx_num_encode(sx_dtype dtype, double value)
 {
+    uint64_t normal;
     if (dtype == SX_F64 && !isnan(value)) {
         uint64_t bits;
         memcpy(&bits, &value, sizeof(bits));
@@ -78,6 +114,9 @@ uint64_t sx_num_encode(sx_dtype dtype, double value)
         return bits;
     }
     format f = format_of(dtype);
+    if (encode_normal(f, value, &normal)) {
+        return normal;
+    }
     uint64_t exponent_max = (UINT64_C(1) << f.exponent_bits) - 1;
     uint64_t sign = (signbit(value) != 0 ? UINT64_C(1) : 0) << (f.exponent_bits + f.mantissa_bits);
     uint64_t infinity = exponent_max << f.mantissa_bits;

@@ -92,6 +92,54 @@ START_TEST(test_f32_is_the_nearest)
 }
 END_TEST
 
+/* The nearest of two neighbours, found by halving among all positive numbers of the type, which ascend with their bits;
+ * a tie goes to even bits, and behind the last number stands a step as long as the one before it. */
+static uint64_t nearest_of_all(sx_dtype dtype, double value)
+{
+    uint64_t low = 0, high = UINT64_C(1) << (8 * sx_dtype_bytes(dtype) - 1), sign = high;
+    while (high > 0 && !isfinite(sx_num_decode(dtype, high - 1))) {
+        high--;
+    }
+    uint64_t largest = high - 1;
+    double last = sx_num_decode(dtype, largest);
+    double behind = last + (last - sx_num_decode(dtype, largest - 1));
+    while (high - low > 1) {
+        uint64_t middle = (low + high) / 2;
+        *(sx_num_decode(dtype, middle) <= fabs(value) ? &low : &high) = middle;
+    }
+    double below = sx_num_decode(dtype, low);
+    double above = low == largest ? behind : sx_num_decode(dtype, low + 1);
+    double down = fabs(value) - below, up = above - fabs(value);
+    low += up < down || (up == down && low % 2 == 1) ? 1 : 0;
+    return low | (signbit(value) != 0 ? sign : 0);
+}
+
+START_TEST(test_narrow_is_the_nearest)
+{
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t i = 0; i < 200000; i++) {
+        sx_dtype dtype = small[i % SX_COUNT(small)];
+        uint64_t some = sx_rng_next(&rng);
+        uint64_t bits = some % (UINT64_C(1) << (8 * sx_dtype_bytes(dtype)));
+        double value = sx_num_decode(dtype, bits);
+        if (!isfinite(value)) {
+            continue;
+        }
+        double next = sx_num_decode(dtype, bits ^ 1);
+        if (i % 3 == 0 && isfinite(next)) { /* half the way, and a last place beside it */
+            value = value / 2 + next / 2;
+            value = i % 2 == 0 ? value : nextafter(value, i % 4 == 1 ? HUGE_VAL : -HUGE_VAL);
+        } else {
+            value *= 1 + ldexp((double)(some >> 40), -30);
+        }
+        uint64_t expected = nearest_of_all(dtype, value);
+        ck_assert_msg(sx_num_encode(dtype, value) == expected, "%s: %a is %llx, nearest is %llx",
+                      sx_dtype_name(dtype), value, (unsigned long long)sx_num_encode(dtype, value),
+                      (unsigned long long)expected);
+    }
+}
+END_TEST
+
 START_TEST(test_integers)
 {
     ck_assert_int_eq(sx_num_int_decode(SX_I8, 0x80), -128);
@@ -119,6 +167,7 @@ int main(void)
     tcase_add_test(tcase, test_every_small_value);
     tcase_add_test(tcase, test_known_values);
     tcase_add_test(tcase, test_f32_is_the_nearest);
+    tcase_add_test(tcase, test_narrow_is_the_nearest);
     tcase_add_test(tcase, test_integers);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
