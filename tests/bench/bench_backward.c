@@ -123,8 +123,6 @@ static int measure(const sx_bench_options *options, const block *b)
     double theirs = sx_bench_median(sample[1], options->rounds) / 1e6;
     sx_bench_put(options, &(sx_bench_row){"backward", b->name, "run", ours, "ms",
                                           has_peer ? other.name : NULL, theirs});
-    sx_bench_put(options, &(sx_bench_row){"backward", b->name, "run", ours, "ms", "roofline floor",
-                                          sxr_module(program)->info->floor_ns / 1e6});
     sx_bench_peer_stop(&other);
     free(sample[0]);
     free(sample[1]);

@@ -55,6 +55,7 @@ def jax_engine():
     generator = numpy.random.default_rng(7)
     given, weights = ({name: jnp.asarray(uniform(generator, shape)) for name, shape in shapes.items()}
                       for shapes in SHAPES[block])
+    weights = {name: value / 16 for name, value in weights.items()}
     cotangent = jnp.asarray(uniform(generator, SHAPES[block][0]["x"]))
     return f"JAX {jax.__version__}", lambda: jax.block_until_ready(both(weights, given, cotangent))
 

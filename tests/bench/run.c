@@ -21,6 +21,10 @@ sx_code sx_bench_open(sx_ctx *cx, sx_span bytes, uint32_t threads, sxr_program *
             return cx->error.code;
         }
         sx_test_fill(module, t, SX_FILL_SMOOTH, memory);
+        float *element = memory;
+        for (uint64_t i = 0; place == SX_TENSOR_WEIGHT && i < size / sizeof(float); i++) {
+            element[i] /= 16;
+        }
         SX_TRY(sxr_bind(cx, *program, t, memory, size));
     }
     for (uint32_t i = 0; i < WARM_RUNS; i++) {
