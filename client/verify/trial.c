@@ -13,6 +13,7 @@
 #define POSITION 3   /* elements along the dimension at another position */
 #define OTHERS_MAX 4 /* numerics plans beside that of the base */
 #define TRY_LANES 32 /* an estimate of instructions must not depend on the machine */
+#define BOX_BYTES_MAX (INT64_C(1) << 30) /* what the longer arguments of a box may take */
 
 /* Part of the iteration space: `extent` elements from `start` on. */
 typedef struct {
@@ -50,18 +51,27 @@ static box box_of(const sxv_subject *s)
     return b;
 }
 
+/* Elements of argument k from its first to the last that the box reads. */
+static int64_t argument_need(const sxv_subject *s, uint32_t k, const box *b)
+{
+    const sx_access *access = &s->fused->body->access[k];
+    int64_t need = access->offset.scale + 1;
+    for (uint32_t d = 0; d < rank_of(s); d++) {
+        SX_ASSERT(sx_dim_is_constant(access->stride[d]));
+        need += access->stride[d].scale * (b->start[d] + b->extent[d] - 1);
+    }
+    return need;
+}
+
 /* As many elements as the box reads of an argument; where it has fewer, it goes on with its own from the first. */
 static sx_code make_argument(sx_ctx *cx, const sxv_subject *s, uint32_t k, piece *p)
 {
     sx_access *access = &p->body.access[k];
     size_t bytes = sx_dtype_bytes(s->input[k].dtype);
-    int64_t have = sx_tensor_elements(&s->input[k]), need = 1;
+    int64_t have = sx_tensor_elements(&s->input[k]), need = argument_need(s, k, &p->where);
     for (uint32_t d = 0; d < rank_of(s); d++) {
-        SX_ASSERT(sx_dim_is_constant(access->stride[d]));
         access->offset.scale += access->stride[d].scale * p->where.start[d];
-        need += access->stride[d].scale * (p->where.extent[d] - 1);
     }
-    need += access->offset.scale;
     p->input[k] = (sx_type){.dtype = s->input[k].dtype, .rank = 1, .dim = {sx_dim_of(need)}};
     p->argument[k] = s->argument[k];
     if (need <= have) {
@@ -435,7 +445,19 @@ static double estimate(const sxv_subject *s, const box *b)
     return (dot ? kept * (2 * summed + weight) : kept * summed * weight) / TRY_LANES;
 }
 
-/* Makes the other dimensions smaller, the longest first; false: the box still takes too many instructions. */
+/* Bytes of what arguments are made longer by. */
+static int64_t longer_bytes(const sxv_subject *s, const box *b)
+{
+    int64_t bytes = 0;
+    for (uint32_t k = 0; k < s->input_count; k++) {
+        int64_t need = argument_need(s, k, b);
+        bool longer = need > sx_tensor_elements(&s->input[k]);
+        bytes += longer ? need * (int64_t)sx_dtype_bytes(s->input[k].dtype) : 0;
+    }
+    return bytes;
+}
+
+/* Makes the other dimensions smaller, the longest first; false: the box still takes too many instructions or bytes. */
 static bool fit(const state *t, uint32_t keep, box *b)
 {
     const sxv_subject *s = t->s;
@@ -451,7 +473,7 @@ static bool fit(const state *t, uint32_t keep, box *b)
             b->extent[longest] = (b->extent[longest] + 1) / 2;
         }
     }
-    return estimate(s, b) <= (double)t->trials->trial_max;
+    return estimate(s, b) <= (double)t->trials->trial_max && longer_bytes(s, b) <= BOX_BYTES_MAX;
 }
 
 /* Schedules of another plan than that of the base have the same bits as each other. Their box is always the same. */
@@ -549,10 +571,33 @@ static void note(sxv_evidence *e, char letter, int64_t extent, bool first)
     }
 }
 
+static bool has_index(const sxv_subject *s, uint32_t d)
+{
+    const sx_body *body = s->fused->body;
+    bool found = false;
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        found = found || (body->instr[i].kind == SX_BODY_INDEX && body->instr[i].x == d);
+    }
+    return found;
+}
+
+/* Along a dimension that no argument varies with, a kernel would write the same element again. */
+static bool varies(const sxv_subject *s, uint32_t d)
+{
+    bool found = has_index(s, d);
+    for (uint32_t k = 0; k < s->input_count; k++) {
+        found = found || s->fused->body->access[k].stride[d].scale != 0;
+    }
+    return found;
+}
+
 static sx_code try_extents(sx_ctx *cx, state *t, const piece *whole, uint32_t d)
 {
     char letter = letter_of(t->s, whole, d);
     bool first = true;
+    if (!varies(t->s, d)) {
+        return SX_OK;
+    }
     for (uint32_t i = 0; i < t->trials->extent_count; i++) {
         box b = box_of(t->s);
         char what[64];
@@ -570,16 +615,6 @@ static sx_code try_extents(sx_ctx *cx, state *t, const piece *whole, uint32_t d)
         }
     }
     return SX_OK;
-}
-
-static bool has_index(const sxv_subject *s, uint32_t d)
-{
-    const sx_body *body = s->fused->body;
-    bool found = false;
-    for (uint32_t i = 0; i < body->instr_count; i++) {
-        found = found || (body->instr[i].kind == SX_BODY_INDEX && body->instr[i].x == d);
-    }
-    return found;
 }
 
 /* Positions of a dimension that leave the kernel its layout: where the copy engine reads a factor whose columns lie

@@ -54,7 +54,7 @@ typedef struct {
     uint32_t extents, positions, schedules;
     /* Schedules of which the kernel has another numerics id: it need not have the same bits. */
     uint32_t other_plans;
-    /* Trials left out because of their instructions. */
+    /* Trials left out because of their instructions or memory. */
     uint32_t left_out;
     /* Elements that were compared. */
     uint64_t elements, instructions;

@@ -252,6 +252,20 @@ static node sliced_by_engine(sx_dtype t)
     return dot(t, TYPE(t, ROWS, 8192), TYPE(t, 8192, 8), 1, 0);
 }
 
+/* The product of one row and one column, by heads, in a dimension of one element that no argument varies with. */
+static node within_one(sx_dtype t)
+{
+    sx_attr attr = {.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs};
+    sx_type x[2] = {TYPE(t, 3, 4, 24), TYPE(t, 3, 16, 24)};
+    attr.lhs_batch = attr.rhs_batch = (sx_ints){1, {0}};
+    attr.lhs_contract = attr.rhs_contract = (sx_ints){1, {2}};
+    node product = lift(&cx, SX_OP_DOT_GENERAL, &attr, x, 2);
+    sx_attr to = {.present = SX_A(type) | SX_A(dims), .dims = {3, {1, 2, 3}}};
+    to.type = TYPE(t, 1, 3, 4, 16);
+    node within = lift(&cx, SX_OP_BROADCAST, &to, &product.result, 1);
+    return inlined(&cx, &within, 0, &product);
+}
+
 static const struct {
     const char *name;
     node (*make)(sx_dtype dtype);
@@ -265,6 +279,7 @@ static const struct {
                     {"rows side by side", rows_inside, true, 4096, 1000},
                     {"odd rows side by side", odd_rows_inside, true, 4096, 1000},
                     {"dy times w turned", backward_by_engine, true, 4096, 1000},
+                    {"within one", within_one, true, 4096, 1000},
                     {"odd extents", forward, false, 4096, 1000}};
 
 static const sx_dtype types[] = {SX_F32, SX_BF16, SX_F16, SX_F64};
