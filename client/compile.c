@@ -12,6 +12,7 @@
 #define WAIT_MS 2000  /* one long poll */
 #define CALL_MS 30000 /* calls that the daemon answers at once */
 #define OPTIMIZE_MS 600000
+#define LEAVE_MS 1000
 #define ONLY_MS 2000 /* to a daemon without which there is no answer */
 
 const char *sxc_native_target(void)
@@ -188,18 +189,23 @@ static void report_events(const call *c, const sx_wait_result *wait, int64_t *se
     *seq = wait->seq;
 }
 
-static sx_code submit(call *c)
+/* Nobody here waits any longer: without others who do, the daemon stops the job. It need not answer. */
+static void leave(call *c, int64_t job)
+{
+    sx_cancel_args args = {.job = job};
+    const void *reply;
+    sx_ctx cx;
+    SX_PUT(&args, cancel_args, leave, true);
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    (void)sxc_call(&cx, c->connection, SX_METHOD_CANCEL, &args, LEAVE_MS, &reply);
+    sx_ctx_fini(&cx);
+}
+
+/* Until the job ends; the daemon kills it at its deadline. */
+static sx_code follow(call *c, int64_t job)
 {
     const void *reply;
-    SX_PUT(&c->args, compile_args, mode, SX_SPAN_LITERAL("async"));
-    SX_TRY(sxc_call(c->cx, c->connection, SX_METHOD_COMPILE, &c->args, CALL_MS, &reply));
-    const sx_compile_result *accepted = reply;
-    c->info->key = accepted->key; /* a daemon of another build has other keys than we */
-    if (SX_HAS(accepted, compile_result, module)) {
-        return take(c, accepted->module, accepted->tier, accepted->cost_us);
-    }
-    int64_t job = accepted->job, seq = 0;
-    for (;;) { /* ends with the job: the daemon kills it at its deadline */
+    for (int64_t seq = 0;;) {
         sx_wait_args args = {.job = job};
         SX_PUT(&args, wait_args, seq, seq);
         SX_PUT(&args, wait_args, wait_ms, WAIT_MS);
@@ -213,6 +219,28 @@ static sx_code submit(call *c)
             return take(c, wait->module, SX_SPAN_LITERAL("none"), wait->cost_us);
         }
     }
+}
+
+static sx_code submit(call *c)
+{
+    const void *reply;
+    bool (*cancelled)(void *) = c->cx->cancelled;
+    SX_PUT(&c->args, compile_args, mode, SX_SPAN_LITERAL("async"));
+    c->cx->cancelled = NULL; /* without the number of the job it could not be left */
+    sx_code code = sxc_call(c->cx, c->connection, SX_METHOD_COMPILE, &c->args, CALL_MS, &reply);
+    c->cx->cancelled = cancelled;
+    SX_TRY(code);
+    const sx_compile_result *accepted = reply;
+    c->info->key = accepted->key; /* a daemon of another build has other keys than we */
+    if (SX_HAS(accepted, compile_result, module)) {
+        return take(c, accepted->module, accepted->tier, accepted->cost_us);
+    }
+    int64_t job = accepted->job;
+    code = follow(c, job);
+    if (code == SX_CANCELLED && c->cx->cancelled != NULL) {
+        leave(c, job);
+    }
+    return code;
 }
 
 static sx_code compile_remote(call *c)

@@ -49,7 +49,8 @@ const char *sxc_native_target(void);
 sx_span sxc_target(sx_span name);
 
 /* `request->ir` and the target "native" are filled in from `source` and the processor. The module carries no
- * weights. */
+ * weights. cx->cancelled is asked every SXC_ASK_MS while something is waited for: SX_CANCELLED, and what was begun for
+ * this call alone is stopped. */
 sx_code sxc_compile(sx_ctx *cx, const sxc_source *source, const sx_core_request *request,
                     const sxc_compile_options *options, sx_buf *module, sxc_compile_info *info);
 /* Level 1 only: a module without kernels, which carries the extracted program, the report and the certificate. */

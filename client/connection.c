@@ -63,6 +63,9 @@ static sx_code wait_for(sx_ctx *cx, sxc_connection *c, short events, int64_t dea
 {
     for (bool last = false;;) {
         int64_t left = deadline == INT64_MAX ? -1 : deadline - now_ms();
+        if (cx->cancelled != NULL && cx->cancelled(cx->cancelled_self)) {
+            return SX_FAIL(cx, SX_CANCELLED, "%s: given up by the caller", c->path);
+        }
         if (last) {
             return SX_FAIL(cx, SX_TIMEOUT, "%s: no answer within the deadline", c->path);
         }
@@ -71,7 +74,8 @@ static sx_code wait_for(sx_ctx *cx, sxc_connection *c, short events, int64_t dea
             left = 0;
         }
         struct pollfd wait = {.fd = c->fd, .events = events};
-        int ready = poll(&wait, 1, (int)sx_min_i64(left, 1 << 30));
+        bool asks = cx->cancelled != NULL && (left < 0 || left > SXC_ASK_MS);
+        int ready = poll(&wait, 1, asks ? SXC_ASK_MS : (int)sx_min_i64(left, 1 << 30));
         if (ready > 0) {
             return SX_OK; /* an error or hang-up shows itself in the next read or write */
         }

@@ -10,6 +10,8 @@
 #include "trust/trust.h"
 
 #define SXC_DECIDE_MS 50 /* longest time to find out that no daemon answers */
+#define SXC_ASK_MS \
+    20 /* between two questions whether the caller gives up, while something is waited for */
 #define SXC_PATH_MAX 104 /* a socket path that fits sun_path */
 
 typedef struct sxc_connection sxc_connection;
@@ -28,7 +30,8 @@ sx_code sxc_connect_as(sx_ctx *cx, const char *path, int timeout_ms, const sx_tr
 
 /* One call. *result is the struct of the method's result, in cx's arena; its spans are valid until the next
  * call on the connection. Errors of the server come back as themselves; SX_TIMEOUT after `timeout_ms` (-1:
- * never); SX_NODAEMON when the peer goes away; SX_INPUT when it does not speak the protocol. */
+ * never); SX_NODAEMON when the peer goes away; SX_INPUT when it does not speak the protocol; SX_CANCELLED when
+ * cx->cancelled says so, after which other calls may be made. */
 sx_code sxc_call(sx_ctx *cx, sxc_connection *connection, sx_method method, const void *args,
                  int timeout_ms, const void **result);
 #endif

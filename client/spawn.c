@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <link.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "client/connection.h"
 #include "client/job.h"
 
 #define PROGRAM "symplex-client"
@@ -138,11 +140,31 @@ static bool read_error(sx_ctx *cx, int fd, uint64_t size)
     return true;
 }
 
+/* Waits for the next word; asks meanwhile whether the caller gives up. */
+static sx_code await_word(sx_ctx *cx, int fd)
+{
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    while (cx->cancelled != NULL) {
+        if (cx->cancelled(cx->cancelled_self)) {
+            return SX_FAIL(cx, SX_CANCELLED, "the compile process was given up by the caller");
+        }
+        int ready = poll(&wait, 1, SXC_ASK_MS);
+        if (ready > 0 || (ready < 0 && errno != EINTR)) {
+            break; /* whatever is the matter shows itself in the read */
+        }
+    }
+    return SX_OK;
+}
+
 /* What the process answers; SX_WORKER if it died before it had said all. */
 static sx_code collect(sx_ctx *cx, int fd, const sxc_worker *worker, sx_buf *result)
 {
     sxc_word word;
-    while (sxc_job_receive(fd, &word, sizeof(word))) {
+    for (;;) {
+        SX_TRY(await_word(cx, fd));
+        if (!sxc_job_receive(fd, &word, sizeof(word))) {
+            break;
+        }
         if (word.kind == SXC_WORD_PROGRESS && read_progress(fd, &word, worker)) {
             continue;
         }
@@ -194,6 +216,9 @@ static sx_code run(sx_ctx *cx, const sxc_worker *worker, const piece *pieces, si
     (void)close(fd[1]);
     code = code == SX_OK ? converse(cx, fd[0], pieces, count, worker, result) : code;
     (void)close(fd[0]);
+    if (code == SX_CANCELLED) {
+        (void)kill(child, SIGKILL);
+    }
     int status = 0;
     bool ended = false;
     while (child > 0 && !ended) {

@@ -1,5 +1,5 @@
 /* spawn.h - work in a compile process of our own: `symplex-client worker` is started, asked one thing, and ends.
- * Its death is SX_WORKER. */
+ * Its death is SX_WORKER. Where cx->cancelled says that the caller gives up, it is killed, and that is SX_CANCELLED. */
 #ifndef SX_CLIENT_SPAWN_H
 #define SX_CLIENT_SPAWN_H
 #include "client/runtime/runtime.h"

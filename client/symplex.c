@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "client/compile.h"
 #include "client/connection.h"
@@ -20,6 +21,7 @@
 #define FILE_BYTES_MAX ((size_t)32 << 30)
 #define PING_MS 1000
 #define DIMS_MAX 4096
+#define STOP_MS 10 /* at least between two questions whether to stop */
 
 /* The public numbers are those of the wire, the public element types those of the IR. */
 #define SX_CODE(name, wire, exit_status, retry, text) \
@@ -71,12 +73,44 @@ static void copy_text(char *to, size_t size, const char *text)
     memcpy(to + (cut ? size - 4 : length), cut ? "..." : "", cut ? 4 : 1);
 }
 
+/* Asks the caller whether to stop, but not more often than clocks are worth. */
+typedef struct {
+    const symplex_options *options;
+    uint64_t asked_ms;
+    bool stopped;
+} stopper;
+
+static bool asks_to_stop(void *self)
+{
+    stopper *s = self;
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    if (!s->stopped && now_ms >= s->asked_ms + STOP_MS) {
+        s->asked_ms = now_ms;
+        s->stopped = s->options->stop(s->options->self) != 0;
+    }
+    return s->stopped;
+}
+
+/* The same for a call with a client that may be stopped. `s` lives as long as the call. */
+static void begin_for(const symplex_client *client, sx_ctx *cx, stopper *s)
+{
+    begin(cx);
+    *s = (stopper){.options = &client->options};
+    if (client->options.stop != NULL) {
+        cx->cancelled = asks_to_stop;
+        cx->cancelled_self = s;
+    }
+}
+
 /* Releases the context and tells the caller how the call ended. */
 static symplex_code finish(sx_ctx *cx, sx_code code, symplex_error *error)
 {
     if (error != NULL) {
-        *error =
-            (symplex_error){.code = (symplex_code)sx_code_wire(code), .name = sx_code_name(code)};
+        error->code = (symplex_code)sx_code_wire(code);
+        error->name = sx_code_name(code);
+        error->text[0] = error->hint[0] = '\0';
         if (code != SX_OK) {
             const char *text = cx->error.text[0] != '\0' ? cx->error.text : sx_code_text(code);
             copy_text(error->text, sizeof(error->text), text);
@@ -187,7 +221,8 @@ symplex_code symplex_ping(symplex_client *client, symplex_server *server, symple
         return misuse(error, "symplex_ping: no client");
     }
     sx_ctx cx;
-    begin(&cx);
+    stopper stop;
+    begin_for(client, &cx, &stop);
     sxc_connection *connection = NULL;
     sx_hello_args args = {0};
     const void *reply = NULL;
@@ -319,8 +354,9 @@ symplex_code symplex_compile(symplex_client *client, const symplex_program *prog
         return misuse(error, "symplex_compile: client, program, bytes and size are needed");
     }
     sx_ctx cx;
+    stopper stop;
     sx_buf out;
-    begin(&cx);
+    begin_for(client, &cx, &stop);
     sx_buf_init(&out, FILE_BYTES_MAX);
     *bytes = NULL;
     *size = 0;
@@ -341,8 +377,9 @@ symplex_code symplex_compile_file(symplex_client *client, const symplex_program 
         return misuse(error, "symplex_compile_file: client, program and path are needed");
     }
     sx_ctx cx;
+    stopper stop;
     sx_buf out;
-    begin(&cx);
+    begin_for(client, &cx, &stop);
     sx_buf_init(&out, FILE_BYTES_MAX);
     sx_code code = compile(&cx, client, program, &out, info);
     code = code == SX_OK ? sxc_write_file(&cx, path, sx_buf_span(&out)) : code;
@@ -378,12 +415,13 @@ symplex_code symplex_optimize(symplex_client *client, const symplex_program *pro
         return misuse(error, "symplex_optimize: client, program, text and size are needed");
     }
     sx_ctx cx;
+    stopper stop;
     sx_core_request request;
     sxc_source source;
     sxc_compile_info made;
     sxc_compile_options options = options_of(client, program);
     sx_buf module;
-    begin(&cx);
+    begin_for(client, &cx, &stop);
     sx_buf_init(&module, FILE_BYTES_MAX);
     *text = NULL;
     *size = 0;
@@ -646,6 +684,16 @@ static sx_code check_choice(sx_ctx *cx, const symplex_module *module, const symp
     return SX_OK;
 }
 
+static sx_code choose(sx_ctx *cx, const symplex_module *module, const symplex_dim *dims,
+                      size_t dim_count)
+{
+    SX_TRY(check_choice(cx, module, dims, dim_count));
+    for (size_t i = 0; i < dim_count; i++) {
+        SX_TRY(sxr_set_extent(cx, module->program, sx_span_of(dims[i].name), dims[i].value));
+    }
+    return SX_OK;
+}
+
 symplex_code symplex_module_choose(symplex_module *module, const symplex_dim *dims,
                                    size_t dim_count, symplex_error *error)
 {
@@ -654,44 +702,52 @@ symplex_code symplex_module_choose(symplex_module *module, const symplex_dim *di
     }
     sx_ctx cx;
     begin(&cx);
-    sx_code code = check_choice(&cx, module, dims, dim_count);
-    for (size_t i = 0; code == SX_OK && i < dim_count; i++) {
-        code = sxr_set_extent(&cx, module->program, sx_span_of(dims[i].name), dims[i].value);
-    }
-    return finish(&cx, code, error);
+    return finish(&cx, choose(&cx, module, dims, dim_count), error);
 }
 
 /* ---- memory ---- */
 
+static sx_code check_bindable(sx_ctx *cx, const symplex_module *module, const char *call,
+                              size_t index)
+{
+    if (index >= module->count) {
+        return SX_FAIL(cx, SX_USAGE, "%s: no tensor of that number", call);
+    }
+    if (sxr_module(module->program)->tensor[module->tensor[index]].place == SX_TENSOR_STATE) {
+        return SX_FAIL(cx, SX_USAGE,
+                       "%s: state lies in the module; it is read and written by "
+                       "symplex_module_state_read and _write",
+                       call);
+    }
+    return SX_OK;
+}
+
 symplex_code symplex_module_bind(symplex_module *module, size_t index, void *memory, size_t size,
                                  symplex_error *error)
 {
-    if (module == NULL || index >= module->count) {
+    if (module == NULL) {
         return misuse(error, "symplex_module_bind: no tensor of that number");
-    }
-    if (sxr_module(module->program)->tensor[module->tensor[index]].place == SX_TENSOR_STATE) {
-        return misuse(error, "symplex_module_bind: state lies in the module; it is read and "
-                             "written by symplex_module_state_read and _write");
     }
     sx_ctx cx;
     begin(&cx);
-    sx_code code = sxr_bind(&cx, module->program, module->tensor[index], memory, size);
+    sx_code code = check_bindable(&cx, module, "symplex_module_bind", index);
+    code =
+        code == SX_OK ? sxr_bind(&cx, module->program, module->tensor[index], memory, size) : code;
     return finish(&cx, code, error);
 }
 
 symplex_code symplex_module_bind_device(symplex_module *module, size_t index, uint64_t address,
                                         size_t size, symplex_error *error)
 {
-    if (module == NULL || index >= module->count) {
+    if (module == NULL) {
         return misuse(error, "symplex_module_bind_device: no tensor of that number");
-    }
-    if (sxr_module(module->program)->tensor[module->tensor[index]].place == SX_TENSOR_STATE) {
-        return misuse(error, "symplex_module_bind_device: state lies in the module; it is read and "
-                             "written by symplex_module_state_read and _write");
     }
     sx_ctx cx;
     begin(&cx);
-    sx_code code = sxr_bind_device(&cx, module->program, module->tensor[index], address, size);
+    sx_code code = check_bindable(&cx, module, "symplex_module_bind_device", index);
+    code = code == SX_OK
+               ? sxr_bind_device(&cx, module->program, module->tensor[index], address, size)
+               : code;
     return finish(&cx, code, error);
 }
 
@@ -723,6 +779,30 @@ symplex_code symplex_module_run(symplex_module *module, symplex_error *error)
     sx_ctx cx;
     begin(&cx);
     return finish(&cx, sxr_run(&cx, module->program, NULL), error);
+}
+
+static sx_code call(sx_ctx *cx, symplex_module *module, const symplex_dim *dims, size_t dim_count,
+                    const symplex_memory *memory, size_t memory_count)
+{
+    SX_TRY(dim_count > 0 ? choose(cx, module, dims, dim_count) : SX_OK);
+    for (size_t i = 0; i < memory_count; i++) {
+        const symplex_memory *m = &memory[i];
+        SX_TRY(check_bindable(cx, module, "symplex_module_call", m->index));
+        SX_TRY(sxr_bind(cx, module->program, module->tensor[m->index], m->memory, m->size));
+    }
+    return sxr_run(cx, module->program, NULL);
+}
+
+symplex_code symplex_module_call(symplex_module *module, const symplex_dim *dims, size_t dim_count,
+                                 const symplex_memory *memory, size_t memory_count,
+                                 symplex_error *error)
+{
+    if (module == NULL || (dims == NULL && dim_count > 0) || (memory == NULL && memory_count > 0)) {
+        return misuse(error, "symplex_module_call: module, dimensions and memory are needed");
+    }
+    sx_ctx cx;
+    begin(&cx);
+    return finish(&cx, call(&cx, module, dims, dim_count, memory, memory_count), error);
 }
 
 /* Every tensor of the interface has memory. */

@@ -91,6 +91,10 @@ typedef struct {
      * compilation, such as "no daemon at ...; compiling in process". `total` is 0 where it is not known. */
     void (*message)(void *self, const char *text);
     void (*progress)(void *self, const char *stage, uint64_t done, uint64_t total);
+    /* Called while a call with this client works or waits, on the calling thread, about every 20 ms; may be NULL. Other
+     * than 0: the call ends with SYMPLEX_CANCELLED; the daemon stops what nobody else waits for, a process of our own
+     * is killed. */
+    int (*stop)(void *self);
     void *self;
 } symplex_options;
 
@@ -293,6 +297,21 @@ SYMPLEX_API symplex_code symplex_module_bind(symplex_module *module, size_t inde
 /* Runs once; returns when the outputs are written. Work on weights alone is done by the first run.
  *   errors   SYMPLEX_INPUT a tensor has no memory or a symbol no value, named */
 SYMPLEX_API symplex_code symplex_module_run(symplex_module *module, symplex_error *error);
+
+/* Memory of a tensor, as symplex_module_bind takes it. */
+typedef struct {
+    size_t index;
+    void *memory;
+    size_t size; /* bytes */
+} symplex_memory;
+/* A run in one call: symplex_module_choose where there are `dims`, symplex_module_bind for each of `memory`, and
+ * symplex_module_run. For one run after the other with other memory this is the way: calls of their own for each
+ * tensor can take longer than a small module runs. Everything stays as those calls leave it: what was bound by a call
+ * stays bound, also where a later part of it is refused.
+ *   errors   those of the three; SYMPLEX_USAGE `dims` or `memory` is NULL though their number is not 0 */
+SYMPLEX_API symplex_code symplex_module_call(symplex_module *module, const symplex_dim *dims,
+                                             size_t dim_count, const symplex_memory *memory,
+                                             size_t memory_count, symplex_error *error);
 
 /* ---- module: on a GPU, with memory and streams of the caller ----
  *

@@ -357,6 +357,7 @@ int sxc_work(int fd)
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_CPU, CPU_SECONDS);
     sx_ctx_init(&cx, SXC_JOB_MODULE_MAX);
+    cx.error = (sx_error){.code = SX_OK}; /* it travels whole */
     cx.now_ns = now_ns;
     cx.progress = on_progress;
     cx.progress_self = &w;

@@ -94,8 +94,7 @@ typedef struct {
 typedef struct sx_ctx sx_ctx;
 struct sx_ctx {
     sx_arena arena;
-    sx_error error; /* first failure wins */
-    uint64_t fuel;  /* operations left; SX_QUOTA at zero */
+    uint64_t fuel; /* operations left; SX_QUOTA at zero */
     uint64_t seed;
     uint64_t (*now_ns)(void *self); /* NULL in pure runs: times in stages are then 0 */
     void *now_self;
@@ -104,8 +103,9 @@ struct sx_ctx {
     void (*progress)(void *self, const char *stage, uint64_t done,
                      uint64_t total); /* NULL: nobody listens */
     void *progress_self;
-    sx_stage stage[SX_STAGE_MAX];
+    sx_error error; /* first failure wins */
     uint32_t stage_count;
+    sx_stage stage[SX_STAGE_MAX];
 };
 
 #define SX_FUEL_DEFAULT UINT64_C(2000000000)

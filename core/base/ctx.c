@@ -69,7 +69,11 @@ void sx_panic(const char *file, int line, const char *what)
 
 void sx_ctx_init(sx_ctx *cx, size_t limit_bytes)
 {
-    memset(cx, 0, sizeof(*cx));
+    memset(
+        cx, 0,
+        offsetof(sx_ctx, error)); /* what follows has rooms of kilobytes, and ends where it says */
+    cx->stage_count = 0;
+    sx_ctx_reset_error(cx);
     sx_arena_init(&cx->arena, limit_bytes);
     cx->fuel = SX_FUEL_DEFAULT;
 }
@@ -81,7 +85,10 @@ void sx_ctx_fini(sx_ctx *cx)
 
 void sx_ctx_reset_error(sx_ctx *cx)
 {
-    memset(&cx->error, 0, sizeof(cx->error));
+    cx->error.code = SX_OK;
+    cx->error.file = NULL;
+    cx->error.line = 0;
+    cx->error.text[0] = cx->error.hint[0] = '\0';
 }
 
 sx_code sx_fail(sx_ctx *cx, sx_code code, const char *file, int line, const char *format, ...)

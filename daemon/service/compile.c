@@ -160,7 +160,7 @@ void sxd_get(sxd_call *call)
 /* ---- misses ---- */
 static void accept_async(sxd_job *job, sxd_call *call, bool coalesced)
 {
-    job->detached = true;
+    sxd_job_keep(job);
     sx_compile_result result = {
         .key = job->key,
         .state = sx_span_of(sxd_job_state_name(job->state)),

@@ -325,6 +325,13 @@ const sxd_task_class sxd_job_class = {.name = "compile",
                                       .end = on_end};
 
 /* ---- waiting ---- */
+void sxd_job_keep(sxd_job *job)
+{
+    SX_ASSERT(active(job));
+    job->detached = true;
+    job->askers++;
+}
+
 static void on_late(sxd_waiter *waiter)
 {
     sxd_call *call = sxd_call_of(waiter);
@@ -335,7 +342,11 @@ static void on_late(sxd_waiter *waiter)
         cancel_orphan(job); /* may free it */
         sxd_call_refuse(call, SX_TIMEOUT, 0, "job %lld: the deadline of the call passed", id);
     } else {
-        job->detached = true; /* the caller knows the number now and comes back */
+        if (call->request.method == SX_METHOD_WAIT) {
+            job->detached = true; /* who polls comes back */
+        } else {
+            sxd_job_keep(job);
+        }
         answer(job, call);
     }
 }
@@ -401,7 +412,11 @@ void sxd_cancel(sxd_call *call)
         .job = job->id,
         .state = sx_span_of(sxd_job_state_name(job->state)),
     };
-    if (active(job)) {
+    if (active(job) && SX_HAS(args, cancel_args, leave) && args->leave) {
+        job->askers -= job->askers > 0 ? 1 : 0;
+        job->detached = job->askers > 0;
+        cancel_orphan(job); /* may free the job */
+    } else if (active(job)) {
         cancel_job(job, SX_CANCELLED, "cancelled by a call"); /* may free the job */
     }
     sxd_call_result(call, &result, NULL);

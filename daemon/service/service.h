@@ -110,6 +110,7 @@ struct sxd_job {
     sxd_key made_of;    /* the parts of the key, stored beside the entry */
     uint32_t coalesced; /* calls that found it under way */
     bool detached;      /* somebody knows its number and may come back: it lives without waiters */
+    uint32_t askers;    /* that were told its number instead of a result, and have not left since */
     uint64_t born_ms;   /* loop time */
     uint64_t end_ms;    /* loop time at which its state became final */
     int64_t cost_us;    /* DONE: how long the worker took */
@@ -249,6 +250,8 @@ void sxd_cancel(SX_TAKE sxd_call *call);
 void sxd_jobs(SX_TAKE sxd_call *call);
 /* Holds the call until the job ends, or hold_ms of the ask or the deadline of the call is reached. */
 void sxd_queue_hold(sxd_job *job, SX_TAKE sxd_call *call);
+/* Somebody is told the number of the job in place of its result: it lives until it ends or all of them left. */
+void sxd_job_keep(sxd_job *job);
 /* Forgets jobs that ended long ago. */
 void sxd_queue_sweep(sxd_service *service);
 /* Cancels all jobs under way. */

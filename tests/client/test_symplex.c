@@ -2,11 +2,13 @@
  * wrong is told. */
 #include "client/symplex.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 #include "client/cli/npy.h"
 #include "core/base/rng.h"
@@ -63,6 +65,49 @@ static void bind_floats(symplex_module *module, symplex_role role, const char *n
     ck_assert_uint_ne(index, SYMPLEX_NO_TENSOR);
     ck_ok(symplex_module_bind(module, index, memory, count * sizeof(float), &error));
 }
+
+/* ---- giving up ---- */
+
+typedef struct {
+    int stages, asked;
+} patience;
+
+static void see_stage(void *self, const char *stage, uint64_t done, uint64_t total)
+{
+    patience *p = self;
+    (void)stage, (void)done, (void)total;
+    p->stages++;
+}
+
+static int is_enough(void *self)
+{
+    patience *p = self;
+    p->asked++;
+    return p->stages > 0;
+}
+
+/* The compile process is killed in the midst of its work, and nothing of it is left. */
+START_TEST(a_compile_is_stopped)
+{
+    patience p = {0};
+    symplex_options options = {
+        .daemon = SYMPLEX_DAEMON_NEVER, .progress = see_stage, .stop = is_enough, .self = &p};
+    symplex_client *impatient;
+    symplex_dim dim = {"batch", 64};
+    symplex_program program = {.path = SX_SOURCE_DIR "/tests/models/encoder.onnx",
+                               .target = "h100", /* emulated: seconds */
+                               .dims = &dim,
+                               .dim_count = 1};
+    void *bytes;
+    size_t size;
+    ck_ok(symplex_open(&options, &impatient, &error));
+    ck_fails(symplex_compile(impatient, &program, &bytes, &size, NULL, &error), SYMPLEX_CANCELLED,
+             "given up by the caller");
+    ck_assert(bytes == NULL && p.stages > 0 && p.asked > 0);
+    ck_assert(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+    symplex_close(impatient);
+}
+END_TEST
 
 /* ---- what works ---- */
 
@@ -465,6 +510,44 @@ START_TEST(extents_are_chosen)
 }
 END_TEST
 
+START_TEST(a_run_in_one_call)
+{
+    symplex_module *module = open_rich();
+    symplex_symbol n;
+    float x[64] = {0}, y[64], other[64], d[4] = {0};
+    size_t in = symplex_module_find(module, SYMPLEX_INPUT_TENSOR, "x");
+    size_t out = symplex_module_find(module, SYMPLEX_OUTPUT_TENSOR, "y");
+    size_t state = symplex_module_find(module, SYMPLEX_STATE_TENSOR, "s");
+    symplex_dim dim = {"n", 48};
+    symplex_memory memory[] = {{in, x, 48 * sizeof(float)},
+                               {out, y, 48 * sizeof(float)},
+                               {symplex_module_find(module, SYMPLEX_INPUT_TENSOR, "d"), d, 16}};
+    ck_assert_uint_ne(state, SYMPLEX_NO_TENSOR);
+    ck_ok(symplex_module_call(module, &dim, 1, memory, 3, &error));
+    ck_assert(y[47] == 4.0F);
+    memory[1].memory = other; /* the others stay as they are */
+    ck_ok(symplex_module_call(module, NULL, 0, &memory[1], 1, &error));
+    ck_assert(other[47] == 4.0F);
+    dim.value = 7;
+    ck_fails(symplex_module_call(module, &dim, 1, memory, 2, &error), SYMPLEX_INPUT, "192 bytes");
+    ck_ok(symplex_module_symbol(module, 0, &n, &error));
+    ck_assert_int_eq(n.value, 7); /* what came before the refusal was done */
+    memory[0].size = memory[1].size = 7 * sizeof(float);
+    ck_ok(symplex_module_call(module, NULL, 0, memory, 2, &error));
+    ck_assert(other[6] == 0.0F);
+    dim.value = 9;
+    ck_fails(symplex_module_call(module, &dim, 1, memory, 2, &error), SYMPLEX_INPUT, "extent n");
+    memory[0].index = state;
+    ck_fails(symplex_module_call(module, NULL, 0, memory, 2, &error), SYMPLEX_USAGE,
+             "symplex_module_call: state");
+    memory[0].index = SYMPLEX_NO_TENSOR;
+    ck_fails(symplex_module_call(module, NULL, 0, memory, 2, &error), SYMPLEX_USAGE, "no tensor");
+    ck_fails(symplex_module_call(module, NULL, 0, NULL, 2, &error), SYMPLEX_USAGE, "memory");
+    ck_fails(symplex_module_call(NULL, NULL, 0, NULL, 0, &error), SYMPLEX_USAGE, "module");
+    symplex_module_close(module);
+}
+END_TEST
+
 /* A choice that is refused changes nothing: neither values nor memory. */
 START_TEST(wrong_choices)
 {
@@ -585,6 +668,7 @@ int main(void)
     Suite *suite = suite_create("symplex");
     TCase *all = tcase_create("all");
     tcase_add_checked_fixture(all, setup, teardown);
+    tcase_add_test(all, a_compile_is_stopped);
     tcase_add_test(all, a_model_runs_and_agrees_with_numpy);
     tcase_add_test(all, tensors_are_listed);
     tcase_add_test(all, weights_may_stay_away);
@@ -595,6 +679,7 @@ int main(void)
     tcase_add_test(all, wrong_modules);
     tcase_add_test(all, unknown_element_types);
     tcase_add_test(all, extents_are_chosen);
+    tcase_add_test(all, a_run_in_one_call);
     tcase_add_test(all, wrong_choices);
     tcase_add_test(all, an_output_in_place_of_an_input);
     tcase_add_test(all, state_is_read_set_and_reset);

@@ -140,6 +140,32 @@ def test_async_wait_events_cancel():
         assert client.call("cancel", {"job": second["job"]})["state"] == "cancelled"
 
 
+def test_leaving_a_job():
+    with Daemon() as daemon, daemon.client() as client, daemon.client() as other:
+        leave = lambda who, job: who.call("cancel", {"job": job["job"], "leave": True})["state"]
+        first = client.compile("hold a", mode="async")
+        second = other.compile("hold a", mode="async")
+        until(daemon.running, "runs")
+        assert first["job"] == second["job"]
+        assert leave(client, first) == "running"
+        release(daemon)  # it goes on for the other one
+        waiting = {"job": second["job"], "seq": 99, "wait_ms": 1000}
+        done = until(lambda: [a for a in [other.call("wait", waiting)] if a["state"] == "done"], "done")[0]
+        assert done["module"] == b"compiled:hold a|"
+        third = client.compile("hold b", mode="async")
+        other.send("compile", {"ir": "hold b"})  # waits for the result
+        until(lambda: any(row["waiters"] == 1 for row in daemon.jobs()), "waits")
+        assert leave(client, third) == "running" and daemon.running()
+        release(daemon)
+        assert other.receive()[2]["module"] == b"compiled:hold b|"
+        fourth = client.compile("hold c", mode="async")
+        until(daemon.running, "the last one runs")
+        assert leave(client, fourth) == "running"
+        until(lambda: not daemon.running(), "nobody asked for it any more")
+        assert daemon.counter("cancelled") == 1
+        refused(lambda: client.call("wait", {"job": fourth["job"]}), "ABSENT", "job")
+
+
 def test_wait_ms_answers_running():
     with Daemon() as daemon, daemon.client() as client:
         answer = client.compile("hold", wait_ms=20)
