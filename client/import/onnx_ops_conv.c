@@ -353,15 +353,8 @@ sx_code sx_ox_conv_transpose(sx_ox *im)
     for (uint32_t d = 0; d < w.rank; d++) {
         int64_t reach;
         SX_TRY(covered(im, &w, d, &reach));
-        int64_t low = reach - 1 - w.low.v[d];
-        int64_t high = reach - 1 - w.high.v[d] + added.v[d];
-        if (low < 0 || high < 0) {
-            return SX_OX_FAIL(im, SX_UNIMPLEMENTED,
-                              "spatial dimension %u: pads %lld and %lld cut more than the kernel",
-                              d, (long long)w.low.v[d], (long long)w.high.v[d]);
-        }
-        pad.low.v[2 + d] = low;
-        pad.high.v[2 + d] = high;
+        pad.low.v[2 + d] = reach - 1 - w.low.v[d]; /* negative: it cuts more than the kernel */
+        pad.high.v[2 + d] = reach - 1 - w.high.v[d] + added.v[d];
         pad.interior.v[2 + d] = w.stride.v[d] - 1;
         w.stride.v[d] = 1;
         w.low.v[d] = w.high.v[d] = 0;

@@ -696,7 +696,10 @@ static sx_code pad_all(sx_ox *im, const int64_t *pad, uint32_t count, const int6
             return SX_OX_FAIL(im, SX_LIMIT, "axis %u: padding of %lld and %lld", at,
                               (long long)before, (long long)after);
         }
-        x = crop_axis(im, x, at, &before, &after);
+        if (mode !=
+            PAD_CONSTANT) { /* the borders that the other modes repeat are those of what is left */
+            x = crop_axis(im, x, at, &before, &after);
+        }
         x = pad_axis(im, x, at, before, after, (pad_mode)mode, fill);
     }
     return sx_ox_set(im, 0, x);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/ir/num.h"
+#include "core/ir/plain.h"
 
 _Static_assert(SX_OP_COUNT <= SX_EG_OPS_MAX, "sets of operations are sx_bits");
 
@@ -321,6 +322,10 @@ static sx_code find_type(sx_ctx *cx, sx_tensors *t, const sx_eg *eg, uint32_t n,
     sx_type result;
     for (uint32_t k = 0; k < node->arity; k++) {
         input[k] = t->type[asked[TYPING_HEAD + k]];
+    }
+    if (!sx_node_is_plain((sx_op)node->op, sx_tensors_attr(t, n))) { /* no rule knows of it */
+        return SX_FAIL(cx, SX_INPUT, "%s: negative padding behind the canonical form",
+                       sx_op_info_of((sx_op)node->op)->name);
     }
     SX_TRY(sx_infer_type(cx, t->symbol, t->symbol_count, (sx_op)node->op, sx_tensors_attr(t, n),
                          input, node->arity, &result));

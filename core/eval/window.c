@@ -68,7 +68,7 @@ sx_code sx_eval_pad(sx_ctx *cx, const sx_attr *attr, const sx_tensor *input, sx_
     int64_t index[SX_RANK_MAX] = {0};
     int64_t count = sx_tensor_elements(source);
     int64_t padded = sx_tensor_elements(&result->type);
-    SX_TRY(sx_spend(cx, (uint64_t)padded));
+    SX_TRY(sx_spend(cx, (uint64_t)sx_max_i64(padded, count)));
     strides_of(&result->type, stride);
     extents_of(source, extent);
     for (int64_t k = 0; k < padded; k++) {
@@ -76,10 +76,15 @@ sx_code sx_eval_pad(sx_ctx *cx, const sx_attr *attr, const sx_tensor *input, sx_
     }
     for (int64_t k = 0; k < count; k++) {
         int64_t at = 0;
+        bool inside = true; /* negative padding takes elements away */
         for (uint32_t d = 0; d < source->rank; d++) {
-            at += stride[d] * (attr->low.v[d] + index[d] * (attr->interior.v[d] + 1));
+            int64_t i = attr->low.v[d] + index[d] * (attr->interior.v[d] + 1);
+            inside = inside && i >= 0 && i < result->type.dim[d].scale;
+            at += stride[d] * i;
         }
-        to[at] = from[k];
+        if (inside) {
+            to[at] = from[k];
+        }
         advance(source->rank, extent, index);
     }
     return SX_OK;

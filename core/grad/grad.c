@@ -5,6 +5,7 @@
 #include "core/grad/sweep.h"
 #include "core/ir/effect.h"
 #include "core/ir/origin.h"
+#include "core/ir/plain.h"
 
 typedef enum { RULE_NONE, RULE_ZERO, RULE_GIVES } rule_kind;
 typedef struct {
@@ -450,10 +451,11 @@ sx_code sx_grad_make(sx_ctx *cx, const sx_graph *graph, const sx_grad_request *r
 {
     SX_ASSERT(request->wrt_count == 0 || request->wrt != NULL);
     *gradient = (sx_gradient){.graph = NULL};
-    task t = {.s = {.cx = cx}, .from = graph, .request = request, .made = gradient};
     if (graph->sharding != NULL) {
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "gradient of a program on a mesh");
     }
+    SX_TRY(sx_graph_plain(cx, graph, &graph));
+    task t = {.s = {.cx = cx}, .from = graph, .request = request, .made = gradient};
     SX_TRY(find_output(&t));
     SX_TRY(find_parameters(&t));
     SX_TRY(mark_reached(&t));

@@ -6,6 +6,7 @@
 #include "core/ir/check.h"
 #include "core/ir/effect.h"
 #include "core/ir/origin.h"
+#include "core/ir/plain.h"
 #include "core/ir/program.h"
 #include "core/ir/shard.h"
 
@@ -154,9 +155,11 @@ static sx_code sort_symbols(canon *c)
     return SX_OK;
 }
 
-/* The canonical form in c->to; c->image says which node of it each node became, or UNSEEN. */
+/* The canonical form in c->to; c->from is made plain, and c->image says which node of c->to each of its nodes
+ * became, or UNSEEN. */
 static sx_code make_canonical(canon *c)
 {
+    SX_TRY(sx_graph_plain(c->cx, c->from, &c->from));
     const sx_graph *graph = c->from;
     SX_TRY(sx_graph_make(c->cx, (sx_span){0}, NULL, &c->to));
     c->image = SX_NEW_ARRAY(c->cx, uint32_t, graph->node_count);
@@ -188,7 +191,7 @@ sx_code sx_graph_canon(sx_ctx *cx, const sx_graph *graph, sx_graph **canonical)
     canon c = {.cx = cx, .from = graph};
     SX_TRY(make_canonical(&c));
     *canonical = c.to;
-    SX_ASSERT((*canonical)->node_count <= graph->node_count &&
+    SX_ASSERT((*canonical)->node_count <= c.from->node_count &&
               (*canonical)->output_count == graph->output_count);
     return SX_OK;
 }
@@ -210,9 +213,9 @@ sx_code sx_graph_canon_origins(sx_ctx *cx, const sx_graph *graph, sx_graph **can
     SX_TRY(make_canonical(&c));
     *canonical = c.to;
     SX_ASSERT((*canonical)->output_count == graph->output_count);
-    sx_graph names = {0};                            /* takes the origins alone */
-    for (uint32_t i = graph->node_count; i-- > 0;) { /* of merged nodes the first is the last */
-        const sx_origin *origin = sx_origin_find(graph->origins, i);
+    sx_graph names = {0};                             /* takes the origins alone */
+    for (uint32_t i = c.from->node_count; i-- > 0;) { /* of merged nodes the first is the last */
+        const sx_origin *origin = sx_origin_find(c.from->origins, i);
         if (origin != NULL && c.image[i] != UNSEEN) {
             SX_TRY(sx_graph_set_origin(cx, &names, c.image[i], origin));
         }

@@ -48,6 +48,12 @@ static sx_code padded_extent(const sx_infer *in, uint32_t axis, sx_dim *extent)
         return SX_FAIL(in->cx, SX_LIMIT, "%s: axis %u: extent beyond %lld", in->name, axis,
                        (long long)SX_EXTENT_MAX);
     }
+    if (padded < 1) {
+        return SX_FAIL(in->cx, SX_INPUT,
+                       "%s: axis %u: padding %lld and %lld leaves %lld of extent %lld, at least 1",
+                       in->name, axis, (long long)low, (long long)high, (long long)padded,
+                       (long long)(padded - low - high));
+    }
     *extent = sx_dim_of(padded);
     return SX_OK;
 }
@@ -61,8 +67,8 @@ sx_code sx_infer_pad(const sx_infer *in)
                        in->name, sx_dtype_name(in->input[1].dtype), in->input[1].rank,
                        sx_dtype_name(x->dtype));
     }
-    SX_TRY(check_list(in, &attr->low, SX_ATTR_low, x->rank, 0));
-    SX_TRY(check_list(in, &attr->high, SX_ATTR_high, x->rank, 0));
+    SX_TRY(check_list(in, &attr->low, SX_ATTR_low, x->rank, -SX_EXTENT_MAX));
+    SX_TRY(check_list(in, &attr->high, SX_ATTR_high, x->rank, -SX_EXTENT_MAX));
     SX_TRY(check_list(in, &attr->interior, SX_ATTR_interior, x->rank, 0));
     *in->result = *x;
     for (uint32_t i = 0; i < x->rank; i++) {
@@ -87,7 +93,8 @@ static sx_code places(const sx_infer *in, uint32_t axis, uint32_t k, int64_t win
                        in->name, axis, (long long)window);
     }
     if (!sx_dim_is_constant(extent)) {
-        if (room != 0 || reach >= stride || extent.scale % stride != 0) {
+        bool padded = attr->low.v[k] != 0 || attr->high.v[k] != 0;
+        if (padded || reach >= stride || extent.scale % stride != 0) {
             return SX_FAIL(in->cx, SX_UNIMPLEMENTED,
                            "%s: axis %u: windows of %lld by %lld on extent %s with padding %lld "
                            "are no multiple of a symbol",
@@ -112,8 +119,8 @@ static sx_code places(const sx_infer *in, uint32_t axis, uint32_t k, int64_t win
 static sx_code check_sliding(const sx_infer *in, uint32_t count)
 {
     SX_TRY(check_list(in, &in->attr->stride, SX_ATTR_stride, count, 1));
-    SX_TRY(check_list(in, &in->attr->low, SX_ATTR_low, count, 0));
-    SX_TRY(check_list(in, &in->attr->high, SX_ATTR_high, count, 0));
+    SX_TRY(check_list(in, &in->attr->low, SX_ATTR_low, count, -SX_EXTENT_MAX));
+    SX_TRY(check_list(in, &in->attr->high, SX_ATTR_high, count, -SX_EXTENT_MAX));
     return check_list(in, &in->attr->dilation, SX_ATTR_dilation, count, 1);
 }
 

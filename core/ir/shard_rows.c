@@ -9,6 +9,8 @@
  * partial sums are taken only where they are exact. */
 #include "core/ir/shard.h"
 
+#include "core/ir/plain.h"
+
 #define ANY_OPERAND UINT32_MAX
 
 typedef struct {
@@ -374,7 +376,8 @@ static void list_move(lister *l)
     for (uint32_t d = 0; d < op->result->rank; d++) {
         bool still = op->op == SX_OP_REVERSE
                          ? !has(&attr->dims, d)
-                         : attr->low.v[d] + attr->high.v[d] == attr->interior.v[d];
+                         : sx_node_is_plain(op->op, attr) &&
+                               attr->low.v[d] + attr->high.v[d] == attr->interior.v[d];
         if (still) {
             put_one(l, (sx_shard_place)d, (sx_shard_place)d);
         }

@@ -189,7 +189,9 @@ def cut(net, x, shape):
 
 
 def pad(net, x, shape):
-    axis, sides = net.pick.randrange(len(shape)), [net.pick.randint(0, 2), net.pick.randint(0, 2)]
+    axis, sides = net.pick.randrange(len(shape)), [net.pick.randint(-1, 2), net.pick.randint(-1, 2)]
+    if shape[axis] + min(sides) < 1 or shape[axis] + sum(sides) < 1:  # the peer takes no more away than there is
+        return
     widths = [0] * (2 * len(shape))
     widths[axis], widths[axis + len(shape)] = sides
     net.add("Pad", [x, net.whole(*widths), net.scalar(0.5)], with_extent(shape, axis, shape[axis] + sum(sides)))
@@ -288,9 +290,11 @@ def convolution(net, x, shape):
 def turned_convolution(net, x, shape):
     if len(shape) == 4 and shape[1] < 40 and net.dtype == numpy.float32:
         out, side, stride = net.pick.choice([1, 2, 5]), net.pick.choice([2, 3]), net.pick.choice([1, 2])
-        net.add("ConvTranspose", [x, net.weight(shape[1], out, side, side)],
-                [shape[0], out] + [(d - 1) * stride + side for d in shape[2:]], kernel_shape=[side] * 2,
-                strides=[stride] * 2)
+        border = net.pick.choice([0, 1, side])  # as wide as the kernel: elements of x have no part in the result
+        places = [(d - 1) * stride + side - 2 * border for d in shape[2:]]
+        if min(places) > 0:
+            net.add("ConvTranspose", [x, net.weight(shape[1], out, side, side)], [shape[0], out] + places,
+                    kernel_shape=[side] * 2, strides=[stride] * 2, pads=[border] * 4)
 
 
 def pool(net, x, shape):

@@ -86,6 +86,7 @@ static sx_graph *generate(sx_ctx *cx, uint64_t seed, bool whole)
     sx_rng rng = {seed};
     sx_gen_options options = sx_gen_default();
     options.symbols = 0;
+    options.crops = true;
     options.rank_max = 3;
     options.extent_max = seed % 3 == 0 ? 40 : 9;
     options.elements_max = 3000;

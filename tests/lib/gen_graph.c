@@ -377,6 +377,15 @@ static void draft_dynamic(gen *g, sx_op op, const sx_type *x, draft *d)
     }
 }
 
+/* Fewer elements of padding; more may go than there are. */
+static void draft_crop(gen *g, int64_t *low, int64_t *high)
+{
+    if (g->options->crops && chance(g, 3)) {
+        *low -= below(g, 4);
+        *high -= below(g, 4);
+    }
+}
+
 /* Paddings, steps and distances of `count` dimensions. */
 static void draft_sliding(gen *g, uint32_t count, draft *d)
 {
@@ -387,6 +396,7 @@ static void draft_sliding(gen *g, uint32_t count, draft *d)
         a->stride.v[i] = 1 + (chance(g, 2) ? below(g, 3) : 0);
         a->low.v[i] = padded ? below(g, 3) : 0;
         a->high.v[i] = padded ? below(g, 3) : 0;
+        draft_crop(g, &a->low.v[i], &a->high.v[i]);
         a->dilation.v[i] = chance(g, 3) ? 2 : 1;
     }
 }
@@ -437,6 +447,9 @@ static void draft_move(gen *g, sx_op op, const sx_type *x, draft *d)
         a->low.v[i] = padded ? below(g, 3) : 0;
         a->high.v[i] = padded ? below(g, 3) : 0;
         a->interior.v[i] = padded && chance(g, 3) ? 1 + below(g, 2) : 0;
+        if (sx_dim_is_constant(x->dim[i])) {
+            draft_crop(g, &a->low.v[i], &a->high.v[i]);
+        }
         if (chance(g, 2)) {
             a->dims.v[a->dims.count++] = i;
         }

@@ -219,10 +219,13 @@ static void make_sliding(sx_rng *rng, uint32_t count, sx_attr *attr)
 {
     attr->stride.count = attr->low.count = attr->high.count = attr->dilation.count = count;
     bool padded = below(rng, 2) == 0;
+    bool cropped = below(rng, 3) == 0;
     for (uint32_t d = 0; d < count; d++) {
         attr->stride.v[d] = 1 + below(rng, 3);
         attr->low.v[d] = padded ? below(rng, 4) : 0;
         attr->high.v[d] = padded ? below(rng, 4) : 0;
+        attr->low.v[d] -= cropped ? below(rng, 4) : 0;
+        attr->high.v[d] -= cropped ? below(rng, 4) : 0;
         attr->dilation.v[d] = 1 + below(rng, 2);
     }
 }

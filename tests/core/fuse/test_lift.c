@@ -19,11 +19,11 @@ static bool is_liftable(sx_op op)
 
 static bool is_padded(const sx_attr *attr)
 {
-    int64_t sum = 0;
+    bool any = false;
     for (uint32_t d = 0; d < attr->low.count; d++) {
-        sum += attr->low.v[d] + attr->high.v[d];
+        any = any || attr->low.v[d] != 0 || attr->high.v[d] != 0;
     }
-    return sum > 0;
+    return any;
 }
 
 /* Dimensions of the window that are walked. */
