@@ -94,32 +94,41 @@ static sx_code divide_after(sx_rewrite *rw, bool left, uint32_t a, uint32_t x, u
     return sx_rewrite_emit(rw, node[0]);
 }
 
-/* Is the dividend the exponential of what is at most 0, the difference from its maximum (matched nodes 4 and
- * 5), and the divisor the sum of one row of it (6 and 7)? Then the weights are at most 1, and the sum of a row
- * is at least 1. */
-static bool is_softmax(const sx_rewrite *rw)
+/* Weights of a softmax in steps: matched nodes of the exponential and of the broadcast and reduce of its maximum
+ * and of its sum. */
+typedef struct {
+    uint32_t exponential, max_repeat, max, sum_repeat, sum;
+} weights;
+
+/* Is the dividend the exponential of what is at most 0, the difference from its maximum, and the divisor the sum
+ * of one row of it? Then the weights are at most 1, and the sum of a row is at least 1. */
+static bool is_softmax(const sx_rewrite *rw, const weights *w)
 {
-    uint32_t rank = sx_rewrite_type(rw, rw->node[2])->rank;
-    sx_attr max_repeat = sx_rewrite_attr(rw, 4);
-    sx_attr max = sx_rewrite_attr(rw, 5);
-    sx_attr sum_repeat = sx_rewrite_attr(rw, 6);
-    sx_attr sum = sx_rewrite_attr(rw, 7);
+    uint32_t rank = sx_rewrite_type(rw, rw->node[w->exponential])->rank;
+    sx_attr max_repeat = sx_rewrite_attr(rw, w->max_repeat);
+    sx_attr max = sx_rewrite_attr(rw, w->max);
+    sx_attr sum_repeat = sx_rewrite_attr(rw, w->sum_repeat);
+    sx_attr sum = sx_rewrite_attr(rw, w->sum);
+    SX_ASSERT(max.dims.count <= rank && sum.dims.count <= rank);
     return max.reducer == SX_MAX && sum.reducer == SX_SUM &&
            share_dims(&max.dims, &max_repeat.dims, rank) &&
            share_dims(&sum.dims, &sum_repeat.dims, rank) && sum.dims.count == max.dims.count &&
            memcmp(sum.dims.v, max.dims.v, sum.dims.count * sizeof(sum.dims.v[0])) == 0;
 }
 
+static const weights divided = {
+    .exponential = 2, .max_repeat = 4, .max = 5, .sum_repeat = 6, .sum = 7};
+
 /* names: e x v */
 sx_code sx_rule_dot_divide_left(sx_rewrite *rw)
 {
-    return is_softmax(rw) ? divide_after(rw, true, rw->var[0], rw->var[2], 6) : SX_OK;
+    return is_softmax(rw, &divided) ? divide_after(rw, true, rw->var[0], rw->var[2], 6) : SX_OK;
 }
 
 /* names: v e x */
 sx_code sx_rule_dot_divide_right(sx_rewrite *rw)
 {
-    return is_softmax(rw) ? divide_after(rw, false, rw->var[1], rw->var[0], 6) : SX_OK;
+    return is_softmax(rw, &divided) ? divide_after(rw, false, rw->var[1], rw->var[0], 6) : SX_OK;
 }
 
 sx_code sx_rule_dot_divide_far_left(sx_rewrite *rw)
@@ -130,6 +139,46 @@ sx_code sx_rule_dot_divide_far_left(sx_rewrite *rw)
 sx_code sx_rule_dot_divide_far_right(sx_rewrite *rw)
 {
     return divide_after(rw, false, rw->var[1], rw->var[0], 2);
+}
+
+/* ---- the gradient of a softmax: (g / s - sum(g / s y)) e = (g - sum(g y)) y, where y = e / s ---- */
+
+/* sum(g / s y) = sum(g y) / s: what is summed is at most as large as g, and s at most as large as there are terms.
+ * names: g b e x; matched: reduce, multiply, divide, broadcast, reduce, exponential, subtract, broadcast, reduce,
+ * divide, broadcast */
+sx_code sx_rule_softmax_sum_divide(sx_rewrite *rw)
+{
+    static const weights w = {
+        .exponential = 5, .max_repeat = 7, .max = 8, .sum_repeat = 3, .sum = 4};
+    sx_attr outer = sx_rewrite_attr(rw, 0);
+    sx_attr sum = sx_rewrite_attr(rw, w.sum);
+    if (!sx_type_is_real(sx_rewrite_type(rw, rw->node[0])) || !is_softmax(rw, &w) ||
+        outer.reducer != SX_SUM || outer.dims.count != sum.dims.count ||
+        memcmp(sum.dims.v, outer.dims.v, sum.dims.count * sizeof(sum.dims.v[0])) != 0) {
+        return SX_OK;
+    }
+    uint32_t child[2] = {rw->var[0], rw->node[9]};
+    SX_TRY(sx_rewrite_add(rw, SX_OP_MULTIPLY, NULL, child, 2, &child[0]));
+    SX_TRY(sx_rewrite_add(rw, SX_OP_REDUCE, &outer, child, 1, &child[0]));
+    return child[0] == SX_EG_NONE
+               ? SX_OK
+               : sx_rewrite_emit_binary(rw, SX_OP_DIVIDE, child[0], rw->node[w.sum]);
+}
+
+/* (a / s) e = a (e / s): at most as many times smaller as there are terms.
+ * names: a e x; matched: multiply, divide, broadcast, reduce, exponential, subtract, broadcast, reduce */
+sx_code sx_rule_softmax_product_divide(sx_rewrite *rw)
+{
+    static const weights w = {
+        .exponential = 4, .max_repeat = 6, .max = 7, .sum_repeat = 2, .sum = 3};
+    uint32_t child[2] = {rw->node[w.exponential], rw->node[w.sum_repeat]};
+    if (!sx_type_is_real(sx_rewrite_type(rw, rw->node[0])) || !is_softmax(rw, &w)) {
+        return SX_OK;
+    }
+    SX_TRY(sx_rewrite_add(rw, SX_OP_DIVIDE, NULL, child, 2, &child[0]));
+    return child[0] == SX_EG_NONE
+               ? SX_OK
+               : sx_rewrite_emit_binary(rw, SX_OP_MULTIPLY, rw->var[0], child[0]);
 }
 
 /* ---- one pass ---- */

@@ -211,6 +211,21 @@ sx_code sx_rule_factor_divide(sx_rewrite *rw)
     return sx_rewrite_emit_binary(rw, SX_OP_DIVIDE, node, rw->var[1]);
 }
 
+/* a / d + b / d = (a + b) / d where b and d have one number for each row; names: a d b */
+sx_code sx_rule_factor_divide_row(sx_rewrite *rw)
+{
+    sx_op op = sx_tensors_op(sx_rewrite_tensors(rw), rw->node[0]);
+    sx_attr repeat = sx_rewrite_attr(rw, 2);
+    uint32_t child[2] = {rw->var[0], SX_EG_NONE};
+    uint32_t node;
+    if (!is_float(rw) || (op != SX_OP_ADD && op != SX_OP_SUBTRACT)) {
+        return SX_OK;
+    }
+    SX_TRY(sx_rewrite_add(rw, SX_OP_BROADCAST, &repeat, &rw->var[2], 1, &child[1]));
+    SX_TRY(sx_rewrite_add(rw, op, NULL, child, 2, &node));
+    return node == SX_EG_NONE ? SX_OK : sx_rewrite_emit_binary(rw, SX_OP_DIVIDE, node, rw->node[2]);
+}
+
 /* a^-1 = 1 / a */
 sx_code sx_rule_power_minus_one(sx_rewrite *rw)
 {

@@ -159,6 +159,58 @@ static inline sx_code make_quotients(generator *g, sx_node_id *id)
     return make_three(g, SX_OP_DIVIDE, true, id);
 }
 
+/* The dividends and divisors of a softmax along `axis`, in steps. */
+static inline sx_code make_weights(generator *g, const sx_type *type, int64_t axis, sx_node_id *e,
+                                   sx_node_id *sum)
+{
+    sx_ints along = {1, {axis}};
+    sx_ints rest = {0};
+    for (uint32_t d = 0; d < type->rank; d++) {
+        if (d != axis) {
+            rest.v[rest.count++] = d;
+        }
+    }
+    SX_TRY(fresh_parameter(g, type, e));
+    SX_TRY(sx_build_reduce(g->cx, g->graph, SX_MAX, *e, &along, sum));
+    SX_TRY(sx_build_broadcast(g->cx, g->graph, *sum, &rest, type, sum));
+    SX_TRY(sx_build_binary(g->cx, g->graph, SX_OP_SUBTRACT, *e, *sum, e));
+    SX_TRY(sx_build_unary(g->cx, g->graph, SX_OP_EXP, *e, e));
+    SX_TRY(sx_build_reduce(g->cx, g->graph, SX_SUM, *e, &along, sum));
+    return sx_build_broadcast(g->cx, g->graph, *sum, &rest, type, sum);
+}
+
+/* What the gradient of a softmax has of g / s, with the sum s of its dividends e: sum(g / s e / s) along the axis of
+ * the softmax, or along another one; g / s e */
+static inline sx_code make_softmax_gradient(generator *g, bool sum, sx_node_id *id)
+{
+    sx_type type = draw_type(g, 3);
+    while (type.rank == 0) {
+        type = draw_type(g, 3);
+    }
+    sx_node_id e, s, y;
+    int64_t axis = draw(g, type.rank);
+    SX_TRY(make_weights(g, &type, axis, &e, &s));
+    SX_TRY(fresh_parameter(g, &type, id));
+    SX_TRY(sx_build_binary(g->cx, g->graph, SX_OP_DIVIDE, *id, s, id));
+    if (!sum) {
+        return sx_build_binary(g->cx, g->graph, SX_OP_MULTIPLY, *id, e, id);
+    }
+    SX_TRY(sx_build_binary(g->cx, g->graph, SX_OP_DIVIDE, e, s, &y));
+    SX_TRY(sx_build_binary(g->cx, g->graph, SX_OP_MULTIPLY, *id, y, id));
+    sx_ints along = {1, {draw(g, 4) == 0 ? draw(g, type.rank) : axis}};
+    return sx_build_reduce(g->cx, g->graph, SX_SUM, *id, &along, id);
+}
+
+static inline sx_code make_softmax_sum(generator *g, sx_node_id *id)
+{
+    return make_softmax_gradient(g, true, id);
+}
+
+static inline sx_code make_softmax_product(generator *g, sx_node_id *id)
+{
+    return make_softmax_gradient(g, false, id);
+}
+
 /* The rows of a softmax, in steps, contracted with a value. `left`: they are the first operand */
 static inline sx_code make_softmax_dot(generator *g, bool left, sx_node_id *id)
 {
@@ -174,15 +226,8 @@ static inline sx_code make_softmax_dot(generator *g, bool left, sx_node_id *id)
     type[1].dim[0] = batch > 0 ? type[0].dim[0] : type[1].dim[0];
     type[1].dim[batch + 1] = type[0].dim[batch + 1]; /* both contract their last */
     sx_ints last = {1, {batch + 1}};
-    sx_ints rest = {batch + 1, {0, 1}};
     sx_node_id x, row, weight, value;
-    SX_TRY(fresh_parameter(g, &type[0], &x));
-    SX_TRY(sx_build_reduce(g->cx, g->graph, SX_MAX, x, &last, &row));
-    SX_TRY(sx_build_broadcast(g->cx, g->graph, row, &rest, &type[0], &row));
-    SX_TRY(sx_build_binary(g->cx, g->graph, SX_OP_SUBTRACT, x, row, &x));
-    SX_TRY(sx_build_unary(g->cx, g->graph, SX_OP_EXP, x, &x));
-    SX_TRY(sx_build_reduce(g->cx, g->graph, SX_SUM, x, &last, &row));
-    SX_TRY(sx_build_broadcast(g->cx, g->graph, row, &rest, &type[0], &row));
+    SX_TRY(make_weights(g, &type[0], last.v[0], &x, &row));
     SX_TRY(sx_build_binary(g->cx, g->graph, SX_OP_DIVIDE, x, row, &weight));
     SX_TRY(fresh_parameter(g, &type[1], &value));
     sx_attr dot = {.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs};
