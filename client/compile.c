@@ -73,6 +73,23 @@ static sx_code fill_dims(sx_ctx *cx, const sx_core_request *request, sx_pair *di
     return copy != NULL ? SX_OK : cx->error.code;
 }
 
+/* A line NAME=LOW..HIGH for each interval. */
+static sx_code fill_intervals(sx_ctx *cx, const sx_core_request *request, sx_span *text)
+{
+    sx_buf lines;
+    sx_buf_init(&lines, (size_t)1 << 20);
+    for (uint32_t i = 0; i < request->interval_count; i++) {
+        const sx_interval *interval = &request->interval[i];
+        sx_buf_put_span(&lines, interval->name);
+        sx_buf_print(&lines, "=%lld..%lld\n", (long long)interval->low, (long long)interval->high);
+    }
+    sx_code code = sx_buf_check(cx, &lines, "intervals of dimensions");
+    const char *copy = code == SX_OK ? sx_alloc_text(cx, sx_buf_span(&lines)) : NULL;
+    *text = (sx_span){(const uint8_t *)copy, lines.len};
+    sx_buf_fini(&lines);
+    return copy != NULL ? SX_OK : cx->error.code;
+}
+
 /* A limit that is not the usual one. */
 static void put_limit(sx_pair *options, uint32_t *count, const char *name, uint64_t limit)
 {
@@ -86,13 +103,14 @@ static void put_limit(sx_pair *options, uint32_t *count, const char *name, uint6
 static sx_code fill_args(sx_ctx *cx, const sx_core_request *request, sx_compile_args *args)
 {
     sx_pair *dims = SX_NEW_ARRAY(cx, sx_pair, request->binding_count + 1);
-    sx_pair *options = SX_NEW_ARRAY(cx, sx_pair, 11);
+    sx_pair *options = SX_NEW_ARRAY(cx, sx_pair, 12);
     if (dims == NULL || options == NULL) {
         return cx->error.code;
     }
     uint32_t dim_count = 0, option_count = 5;
-    sx_span more;
+    sx_span more, intervals;
     SX_TRY(fill_dims(cx, request, dims, &dim_count, &more));
+    SX_TRY(fill_intervals(cx, request, &intervals));
     options[0] = (sx_pair){.name = SX_SPAN_LITERAL("no_reassociate"),
                            .kind = SX_VALUE_BOOL,
                            .flag = request->no_reassociate};
@@ -114,6 +132,10 @@ static sx_code fill_args(sx_ctx *cx, const sx_core_request *request, sx_compile_
     if (more.len > 0) {
         options[option_count++] =
             (sx_pair){.name = SX_SPAN_LITERAL("more_dims"), .kind = SX_VALUE_TEXT, .text = more};
+    }
+    if (intervals.len > 0) {
+        options[option_count++] = (sx_pair){
+            .name = SX_SPAN_LITERAL("intervals"), .kind = SX_VALUE_TEXT, .text = intervals};
     }
     if (request->device.len > 0) {
         options[option_count++] = (sx_pair){

@@ -64,7 +64,8 @@ typedef enum {
     SXC_JOB_ALL
 } sxc_job_flag;
 typedef struct {
-    int64_t value;
+    /* A value; or, where `high` is not 0, the interval from it to `high`. */
+    int64_t value, high;
     uint64_t name_size;
 } sxc_job_extent;
 

@@ -243,7 +243,7 @@ sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request, const sxc_w
                          bool optimize, sx_buf *result)
 {
     sxc_job job = job_of(optimize ? SXC_JOB_OPTIMIZE : SXC_JOB_COMPILE, request->ir.len);
-    size_t extents = request->binding_count, count = 0;
+    size_t extents = (size_t)request->binding_count + request->interval_count, count = 0;
     sxc_job_extent *extent = SX_NEW_ARRAY(cx, sxc_job_extent, extents + 1);
     piece *pieces = SX_NEW_ARRAY(cx, piece, 7 + 2 * extents);
     if (extent == NULL || pieces == NULL) {
@@ -255,7 +255,7 @@ sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request, const sxc_w
                 (uint32_t)request->unfused << SXC_JOB_UNFUSED;
     job.verify_flops = request->verify_flops;
     job.verify_bytes = request->verify_bytes;
-    job.extent_count = request->binding_count;
+    job.extent_count = (uint32_t)extents;
     job.target_size = request->target.len;
     job.device_size = request->device.len;
     job.disabled_size = request->disabled_rules.len;
@@ -268,11 +268,18 @@ sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request, const sxc_w
     pieces[count++] = (piece){request->disabled_rules.ptr, request->disabled_rules.len};
     pieces[count++] = (piece){request->objective.ptr, request->objective.len};
     pieces[count++] = (piece){request->assembler.ptr, request->assembler.len};
-    for (size_t i = 0; i < extents; i++) {
-        const sx_binding *binding = &request->binding[i];
-        extent[i] = (sxc_job_extent){.value = binding->value, .name_size = binding->name.len};
+    for (size_t i = 0; i < extents; i++) { /* values, then intervals */
+        bool value = i < request->binding_count;
+        sx_interval its = {.high = 0};
+        if (value) {
+            its.name = request->binding[i].name;
+            its.low = request->binding[i].value;
+        } else {
+            its = request->interval[i - request->binding_count];
+        }
+        extent[i] = (sxc_job_extent){.value = its.low, .high = its.high, .name_size = its.name.len};
         pieces[count++] = (piece){&extent[i], sizeof(extent[i])};
-        pieces[count++] = (piece){binding->name.ptr, binding->name.len};
+        pieces[count++] = (piece){its.name.ptr, its.name.len};
     }
     return run(cx, worker, pieces, count, result);
 }

@@ -267,6 +267,34 @@ static sx_code read_dims(sx_ctx *cx, const symplex_program *program, sx_core_req
     return SX_OK;
 }
 
+static sx_code read_intervals(sx_ctx *cx, const symplex_program *program, sx_core_request *request)
+{
+    if (program->interval_count > SX_SYMBOLS_MAX ||
+        (program->interval_count > 0 && program->intervals == NULL)) {
+        return SX_FAIL(cx, SX_USAGE, "%zu intervals given, at most %u", program->interval_count,
+                       program->intervals == NULL ? 0 : SX_SYMBOLS_MAX);
+    }
+    sx_interval *interval = SX_NEW_ARRAY(cx, sx_interval, program->interval_count + 1);
+    if (interval == NULL) {
+        return cx->error.code;
+    }
+    for (size_t i = 0; i < program->interval_count; i++) {
+        const symplex_interval *its = &program->intervals[i];
+        if (its->name == NULL || its->low < 1 || its->high < its->low ||
+            its->high > SX_EXTENT_MAX) {
+            return SX_FAIL(
+                cx, SX_USAGE,
+                "dimension %s: the interval %lld..%lld, allowed are 1 to %lld, ascending",
+                its->name != NULL ? its->name : "without a name", (long long)its->low,
+                (long long)its->high, (long long)SX_EXTENT_MAX);
+        }
+        interval[i] = (sx_interval){sx_span_of(its->name), its->low, its->high};
+    }
+    request->interval = interval;
+    request->interval_count = (uint32_t)program->interval_count;
+    return SX_OK;
+}
+
 static sx_code read_program(sx_ctx *cx, const symplex_program *program, sx_core_request *request)
 {
     const uint32_t known = SYMPLEX_EXACT | SYMPLEX_APPROXIMATE | SYMPLEX_REFRESH |
@@ -283,7 +311,8 @@ static sx_code read_program(sx_ctx *cx, const symplex_program *program, sx_core_
         .allow_approximate = (program->flags & SYMPLEX_APPROXIMATE) != 0,
         .range_any = (program->flags & SYMPLEX_RANGE_ANY) != 0,
         .disabled_rules = sx_span_of(program->disabled_rules)};
-    return read_dims(cx, program, request);
+    SX_TRY(read_dims(cx, program, request));
+    return read_intervals(cx, program, request);
 }
 
 static sxc_compile_options options_of(const symplex_client *client, const symplex_program *program)

@@ -132,6 +132,13 @@ typedef struct {
     int64_t value;
 } symplex_dim;
 
+/* In place of values all from `low` to `high`, inside of what the program declares: one module serves each of them, and
+ * symplex_module_choose says which one it is. */
+typedef struct {
+    const char *name;
+    int64_t low, high;
+} symplex_interval;
+
 #define SYMPLEX_EXACT 1u       /* only rewrites that keep every bit */
 #define SYMPLEX_APPROXIMATE 2u /* also rewrites with an error bound */
 #define SYMPLEX_REFRESH 4u     /* compile again and replace what is stored */
@@ -149,8 +156,10 @@ typedef struct {
     const char *target;
     const symplex_dim *dims;
     size_t dim_count;
-    uint32_t flags;             /* SYMPLEX_EXACT | ... */
-    const char *disabled_rules; /* names of rewrite rules separated by commas; NULL: none */
+    uint32_t flags;                    /* SYMPLEX_EXACT | ... */
+    const char *disabled_rules;        /* names of rewrite rules separated by commas; NULL: none */
+    const symplex_interval *intervals; /* of dimensions that have no value in `dims` */
+    size_t interval_count;
 } symplex_program;
 
 typedef struct {

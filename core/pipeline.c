@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/proof/certificate.h"
+#include "core/ir/check.h"
 #include "core/ir/shard.h"
 #include "core/pareto.h"
 #include "core/search/search.h"
@@ -34,6 +35,19 @@ static sx_code read_program(sx_ctx *cx, sx_span text, sx_graph **canonical, sx_o
 static bool wants_front(const sx_core_request *request)
 {
     return sx_span_is(request->objective, "pareto");
+}
+
+/* Only code serves intervals. */
+static sx_code refuse_intervals(sx_ctx *cx, const sx_core_request *request)
+{
+    if (request->interval_count == 0) {
+        return SX_OK;
+    }
+    const sx_interval *first = &request->interval[0];
+    return SX_FAIL(cx, SX_INPUT,
+                   "symbol \"%s\" has the interval %lld..%lld: compile makes code for it, optimize "
+                   "takes values",
+                   sx_short_name(first->name).text, (long long)first->low, (long long)first->high);
 }
 
 /* The cheapest equal program; *meeting says whether a stored one answered. */
@@ -613,6 +627,7 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
     c.device = c.variants.machine[0].device;
     SX_TRY(read_program(cx, request->ir, &graph, &c.origins));
     c.graph = graph;
+    SX_TRY(sx_pipe_check_intervals(cx, request, graph));
     sx_graph here = *graph;
     here.sharding = NULL;
     SX_TRY(bind_each(cx, &here, &c.variants, &c.bound)); /* refuse early */
@@ -667,6 +682,7 @@ sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *i
     sx_optimize_report report;
     const refused_kernels none = {.count = 0};
     sx_meeting meeting;
+    SX_TRY(refuse_intervals(cx, request));
     SX_TRY(sx_core_device(cx, request, &device, &target));
     SX_TRY(read_program(cx, request->ir, &graph, NULL));
     sx_core_request own = *request;
@@ -693,6 +709,7 @@ sx_code sx_pipe_search(sx_ctx *cx, const sx_core_request *request,
 {
     sx_graph *graph, *better;
     const sx_target *target;
+    SX_TRY(refuse_intervals(cx, request));
     SX_TRY(sx_core_device(cx, request, &found->device, &target));
     SX_TRY(read_program(cx, request->ir, &graph, NULL));
     uint32_t stage = sx_stage_begin(cx, "saturate");

@@ -25,11 +25,16 @@ typedef struct {
     const sx_type *symbolic;
 } sx_pipe_tensor;
 
-/* The values that a request gives a symbol, ascending. */
+/* Values that one variant serves. */
+typedef struct {
+    int64_t low, high;
+} sx_pipe_piece;
+/* The values that a request gives a symbol, ascending: those of a list, or all of an interval. */
 typedef struct {
     sx_span name;
-    int64_t *value;
+    sx_pipe_piece *piece;
     uint32_t count;
+    bool interval;
 } sx_pipe_values;
 /* A machine that code is made for, as protocol/arch.def numbers it. */
 typedef struct {
@@ -164,10 +169,15 @@ sx_code sx_pipe_machines(sx_ctx *cx, const sx_core_request *request, sx_pipe_mac
                          uint32_t *count);
 
 /* variants.c. The machines and the values of each symbol, and how many variants they make.
- *   errors   SX_INPUT one value twice; SX_LIMIT too many; those of sx_pipe_machines */
+ *   errors   SX_INPUT one value twice; SX_LIMIT too many; those of sx_pipe_machines, sx_core_check_extents */
 sx_code sx_pipe_variants_make(sx_ctx *cx, const sx_core_request *request,
                               sx_pipe_variants *variants);
 /* The machine of a variant. */
+/* Are the intervals of the request inside of those that the program declares?
+ *   errors   SX_INPUT with both */
+sx_code sx_pipe_check_intervals(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph);
+/* Has the symbol one value alone? */
+bool sx_pipe_is_fixed(const sx_pipe_values *symbol);
 const sx_pipe_machine *sx_pipe_variant_machine(const sx_pipe_variants *variants, uint32_t variant);
 /* The extents of a variant, one for each symbol. */
 void sx_pipe_variant_binding(const sx_pipe_variants *variants, uint32_t variant,

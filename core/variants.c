@@ -10,18 +10,62 @@
 static sx_code put_value(sx_ctx *cx, sx_pipe_values *symbol, int64_t value)
 {
     uint32_t at = symbol->count;
-    while (at > 0 && symbol->value[at - 1] >= value) {
+    while (at > 0 && symbol->piece[at - 1].low >= value) {
         at--;
     }
-    if (at < symbol->count && symbol->value[at] == value) {
+    if (at < symbol->count && symbol->piece[at].low == value) {
         return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" has the value %lld twice",
                        sx_short_name(symbol->name).text, (long long)value);
     }
     for (uint32_t i = symbol->count; i > at; i--) {
-        symbol->value[i] = symbol->value[i - 1];
+        symbol->piece[i] = symbol->piece[i - 1];
     }
-    symbol->value[at] = value;
+    symbol->piece[at] = (sx_pipe_piece){value, value};
     symbol->count++;
+    return SX_OK;
+}
+
+static sx_pipe_values *find_values(sx_pipe_variants *variants, sx_span name)
+{
+    uint32_t s = 0;
+    while (s < variants->symbol_count && !sx_span_equal(variants->symbol[s].name, name)) {
+        s++;
+    }
+    return &variants->symbol[s]; /* behind the last one: none yet */
+}
+
+static sx_code put_binding(sx_ctx *cx, sx_pipe_variants *variants, const sx_binding *binding,
+                           uint32_t most)
+{
+    sx_pipe_values *symbol = find_values(variants, binding->name);
+    if (symbol->count == 0) {
+        variants->symbol_count++;
+        symbol->name = binding->name;
+        symbol->piece = SX_NEW_ARRAY(cx, sx_pipe_piece, most);
+    }
+    return symbol->piece != NULL ? put_value(cx, symbol, binding->value) : cx->error.code;
+}
+
+/* A piece for each value of the interval. */
+static sx_code put_interval(sx_ctx *cx, sx_pipe_variants *variants, const sx_interval *interval)
+{
+    sx_pipe_values *symbol = find_values(variants, interval->name);
+    SX_ASSERT(symbol->count == 0); /* sx_core_check_extents */
+    if (interval->high - interval->low >= VARIANTS_MAX) {
+        return SX_FAIL(cx, SX_LIMIT,
+                       "symbol \"%s\": the interval %lld..%lld makes more than %u variants",
+                       sx_short_name(interval->name).text, (long long)interval->low,
+                       (long long)interval->high, VARIANTS_MAX);
+    }
+    *symbol = (sx_pipe_values){.name = interval->name, .interval = true};
+    variants->symbol_count++;
+    symbol->piece = SX_NEW_ARRAY(cx, sx_pipe_piece, (size_t)(interval->high - interval->low + 1));
+    if (symbol->piece == NULL) {
+        return cx->error.code;
+    }
+    for (int64_t value = interval->low; value <= interval->high; value++) {
+        symbol->piece[symbol->count++] = (sx_pipe_piece){value, value};
+    }
     return SX_OK;
 }
 
@@ -29,39 +73,55 @@ sx_code sx_pipe_variants_make(sx_ctx *cx, const sx_core_request *request,
                               sx_pipe_variants *variants)
 {
     uint32_t most = request->binding_count;
-    *variants = (sx_pipe_variants){.symbol = SX_NEW_ARRAY(cx, sx_pipe_values, most + 1)};
+    *variants = (sx_pipe_variants){
+        .symbol = SX_NEW_ARRAY(cx, sx_pipe_values, most + request->interval_count + 1)};
     if (variants->symbol == NULL) {
         return cx->error.code;
     }
+    SX_TRY(sx_core_check_extents(cx, request));
     SX_TRY(sx_pipe_machines(cx, request, &variants->machine, &variants->machine_count));
     variants->count = variants->machine_count;
     for (uint32_t i = 0; i < most; i++) {
-        const sx_binding *binding = &request->binding[i];
-        uint32_t s = 0;
-        while (s < variants->symbol_count &&
-               !sx_span_equal(variants->symbol[s].name, binding->name)) {
-            s++;
-        }
-        sx_pipe_values *symbol = &variants->symbol[s];
-        if (s == variants->symbol_count) {
-            variants->symbol_count++;
-            symbol->name = binding->name;
-            symbol->value = SX_NEW_ARRAY(cx, int64_t, most);
-        }
-        if (symbol->value == NULL) {
-            return cx->error.code;
-        }
-        SX_TRY(put_value(cx, symbol, binding->value));
+        SX_TRY(put_binding(cx, variants, &request->binding[i], most));
+    }
+    for (uint32_t i = 0; i < request->interval_count; i++) {
+        SX_TRY(put_interval(cx, variants, &request->interval[i]));
     }
     for (uint32_t s = 0; s < variants->symbol_count; s++) {
-        if (variants->symbol[s].count > VARIANTS_MAX / variants->count) {
+        const sx_pipe_values *symbol = &variants->symbol[s];
+        if (symbol->count > VARIANTS_MAX / variants->count) {
             return SX_FAIL(cx, SX_LIMIT, "symbol \"%s\" with %u values makes more than %u variants",
-                           sx_short_name(variants->symbol[s].name).text, variants->symbol[s].count,
-                           VARIANTS_MAX);
+                           sx_short_name(symbol->name).text, symbol->count, VARIANTS_MAX);
         }
-        variants->count *= variants->symbol[s].count;
+        variants->count *= symbol->count;
     }
     return SX_OK;
+}
+
+sx_code sx_pipe_check_intervals(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph)
+{
+    for (uint32_t i = 0; i < request->interval_count; i++) {
+        const sx_interval *interval = &request->interval[i];
+        for (uint32_t s = 0; s < graph->symbol_count; s++) {
+            const sx_symbol *symbol = &graph->symbol[s];
+            if (sx_span_equal(symbol->name, interval->name) &&
+                (interval->low < symbol->low || interval->high > symbol->high)) {
+                return SX_FAIL(
+                    cx, SX_INPUT,
+                    "symbol \"%s\": the interval %lld..%lld is not inside of [%lld, %lld], which "
+                    "the program declares",
+                    sx_short_name(symbol->name).text, (long long)interval->low,
+                    (long long)interval->high, (long long)symbol->low, (long long)symbol->high);
+            }
+        }
+    }
+    return SX_OK;
+}
+
+bool sx_pipe_is_fixed(const sx_pipe_values *symbol)
+{
+    SX_ASSERT(symbol->count > 0);
+    return symbol->piece[0].low == symbol->piece[symbol->count - 1].high;
 }
 
 const sx_pipe_machine *sx_pipe_variant_machine(const sx_pipe_variants *variants, uint32_t variant)
@@ -76,7 +136,7 @@ void sx_pipe_variant_binding(const sx_pipe_variants *variants, uint32_t variant,
     SX_ASSERT(variant < variants->count);
     for (uint32_t s = variants->symbol_count; s-- > 0;) { /* the last symbol counts fastest */
         const sx_pipe_values *symbol = &variants->symbol[s];
-        binding[s] = (sx_binding){symbol->name, symbol->value[variant % symbol->count]};
+        binding[s] = (sx_binding){symbol->name, symbol->piece[variant % symbol->count].high};
         variant /= symbol->count;
     }
 }
@@ -85,13 +145,16 @@ void sx_pipe_put_symbols(const sx_pipe_variants *variants, sx_image *image)
 {
     for (uint32_t s = 0; s < variants->symbol_count; s++) {
         const sx_pipe_values *symbol = &variants->symbol[s];
+        uint32_t count = symbol->interval ? 1 : symbol->count;
         sx_module_symbol record = {.name = sx_module_put_text(&image->strings, symbol->name),
                                    .range_first =
                                        (uint32_t)(image->range.len / sizeof(sx_module_range)),
-                                   .range_count = symbol->count};
+                                   .range_count = count};
         sx_buf_put(&image->symbol, &record, sizeof(record));
-        for (uint32_t i = 0; i < symbol->count; i++) {
-            sx_module_range range = {symbol->value[i], symbol->value[i], 1};
+        for (uint32_t i = 0; i < count; i++) {
+            int64_t high =
+                symbol->interval ? symbol->piece[symbol->count - 1].high : symbol->piece[i].high;
+            sx_module_range range = {symbol->piece[i].low, high, 1};
             sx_buf_put(&image->range, &range, sizeof(range));
         }
     }
@@ -197,7 +260,7 @@ static sx_code put_extents(sx_ctx *cx, const sx_pipe *pipe, uint32_t index)
     for (uint32_t d = 0; tensor->symbolic != NULL && d < tensor->record.rank; d++) {
         sx_dim dim = tensor->symbolic->dim[d];
         uint32_t symbol = sx_dim_is_constant(dim) ? 0 : symbol_of(pipe, dim.symbol);
-        if (sx_dim_is_constant(dim) || pipe->variants->symbol[symbol].count == 1) {
+        if (sx_dim_is_constant(dim) || sx_pipe_is_fixed(&pipe->variants->symbol[symbol])) {
             continue;
         }
         bool state = tensor->record.place == SX_TENSOR_STATE;

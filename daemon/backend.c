@@ -132,14 +132,20 @@ static sx_code read_limit(sx_ctx *cx, const sx_pair *pair, uint64_t *limit)
     return SX_OK;
 }
 
+static uint32_t count_lines(sx_span text)
+{
+    uint32_t lines = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        lines += text.ptr[i] == '\n' ? 1 : 0;
+    }
+    return lines;
+}
+
 /* Lines NAME=N: further values of symbols, for modules with several variants. */
 static sx_code read_more_dims(sx_ctx *cx, const sx_pair *pair, sx_core_request *request)
 {
     sx_span rest = pair->kind == SX_VALUE_TEXT ? pair->text : (sx_span){NULL, 0};
-    uint32_t lines = 0;
-    for (size_t i = 0; i < rest.len; i++) {
-        lines += rest.ptr[i] == '\n' ? 1 : 0;
-    }
+    uint32_t lines = count_lines(rest);
     sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, request->binding_count + lines + 1);
     if (binding == NULL) {
         return cx->error.code;
@@ -169,6 +175,50 @@ static sx_code read_more_dims(sx_ctx *cx, const sx_pair *pair, sx_core_request *
     return SX_OK;
 }
 
+/* The digits that a text begins with, at most 14; *rest is what follows them. */
+static bool read_digits(sx_span text, int64_t *value, sx_span *rest)
+{
+    size_t i = 0;
+    *value = 0;
+    while (i < text.len && i < 14 && text.ptr[i] >= '0' && text.ptr[i] <= '9') {
+        *value = *value * 10 + (text.ptr[i++] - '0');
+    }
+    *rest = (sx_span){text.ptr + i, text.len - i};
+    return i > 0;
+}
+
+/* Lines NAME=LOW..HIGH. A name may hold an equals sign, numbers do not. */
+static sx_code read_intervals(sx_ctx *cx, const sx_pair *pair, sx_core_request *request)
+{
+    sx_span rest = pair->kind == SX_VALUE_TEXT ? pair->text : (sx_span){NULL, 0};
+    sx_interval *interval = SX_NEW_ARRAY(cx, sx_interval, count_lines(rest) + 1);
+    if (interval == NULL) {
+        return cx->error.code;
+    }
+    while (rest.len > 0) {
+        size_t end = 0, equals = 0;
+        for (; end < rest.len && rest.ptr[end] != '\n'; end++) {
+            equals = rest.ptr[end] == '=' ? end : equals;
+        }
+        sx_interval *next = &interval[request->interval_count];
+        sx_span line = {rest.ptr, end};
+        next->name = (sx_span){rest.ptr, equals};
+        bool fits = end < rest.len && equals > 0;
+        line = fits ? (sx_span){line.ptr + equals + 1, line.len - equals - 1} : line;
+        fits = fits && read_digits(line, &next->low, &line) && line.len > 2 && line.ptr[0] == '.' &&
+               line.ptr[1] == '.';
+        line = fits ? (sx_span){line.ptr + 2, line.len - 2} : line;
+        if (!fits || !read_digits(line, &next->high, &line) || line.len > 0) {
+            return SX_FAIL(cx, SX_INPUT,
+                           "option 'intervals' has a line that is not NAME=LOW..HIGH");
+        }
+        request->interval_count++;
+        rest = (sx_span){rest.ptr + end + 1, rest.len - end - 1};
+    }
+    request->interval = interval;
+    return SX_OK;
+}
+
 static sx_code read_option(sx_ctx *cx, const sx_pair *pair, sx_core_request *request)
 {
     if (sx_span_is(pair->name, "no_reassociate")) {
@@ -188,6 +238,9 @@ static sx_code read_option(sx_ctx *cx, const sx_pair *pair, sx_core_request *req
     }
     if (sx_span_is(pair->name, "more_dims")) {
         return read_more_dims(cx, pair, request);
+    }
+    if (sx_span_is(pair->name, "intervals")) {
+        return read_intervals(cx, pair, request);
     }
     if (sx_span_is(pair->name, "unfused")) {
         return read_flag(cx, pair, &request->unfused);

@@ -36,32 +36,76 @@ static uint32_t count_values(const sxc_values *given)
     return count;
 }
 
-sx_code sxc_read_dims(sxc_cli *cli, const sx_binding **bindings, uint32_t *count)
+/* "1..64": the low end, two points, the high end. */
+static sx_code read_interval(sx_ctx *cx, const char *given, const char *text, const char *points,
+                             sx_interval *interval)
+{
+    sx_span low = {(const uint8_t *)text, (size_t)(points - text)};
+    SX_TRY(sxc_parse_i64(cx, given, low, 1, SX_EXTENT_MAX, &interval->low));
+    SX_TRY(sxc_parse_i64(cx, given, sx_span_of(points + 2), 1, SX_EXTENT_MAX, &interval->high));
+    if (interval->high < interval->low) {
+        return SX_FAIL(cx, SX_USAGE, "--dim %.60s: the interval from %lld to %lld holds no value",
+                       given, (long long)interval->low, (long long)interval->high);
+    }
+    return SX_OK;
+}
+
+static sx_code read_values(sx_ctx *cx, const char *given, const char *text, sx_span name,
+                           sx_binding *binding, uint32_t *count)
+{
+    for (const char *value = text; value != NULL;) {
+        const char *comma = strchr(value, ',');
+        size_t size = comma != NULL ? (size_t)(comma - value) : strlen(value);
+        sx_binding *next = &binding[(*count)++];
+        next->name = name;
+        SX_TRY(sxc_parse_i64(cx, given, (sx_span){(const uint8_t *)value, size}, 1, SX_EXTENT_MAX,
+                             &next->value));
+        value = comma != NULL ? comma + 1 : NULL;
+    }
+    return SX_OK;
+}
+
+static sx_code read_extents(sxc_cli *cli, sx_core_request *request)
 {
     const sxc_values *given = &cli->option[SXC_DIM];
     sx_binding *binding = SX_NEW_ARRAY(cli->cx, sx_binding, count_values(given) + 1);
-    if (binding == NULL) {
+    sx_interval *interval = SX_NEW_ARRAY(cli->cx, sx_interval, (size_t)given->count + 1);
+    if (binding == NULL || interval == NULL) {
         return cli->cx->error.code;
     }
-    *count = 0;
+    request->binding = binding;
+    request->interval = interval;
     for (uint32_t i = 0; i < given->count; i++) {
-        const char *equals = strchr(given->value[i], '=');
-        if (equals == NULL || equals == given->value[i]) {
-            return SX_FAIL(cli->cx, SX_USAGE, "--dim %.60s is not of the form NAME=N",
-                           given->value[i]);
+        const char *text = given->value[i], *equals = strchr(text, '=');
+        if (equals == NULL || equals == text) {
+            return SX_FAIL(cli->cx, SX_USAGE,
+                           "--dim %.60s is not of the form NAME=N or NAME=LOW..HIGH", text);
         }
-        sx_span name = {(const uint8_t *)given->value[i], (size_t)(equals - given->value[i])};
-        for (const char *value = equals + 1; value != NULL;) {
-            const char *comma = strchr(value, ',');
-            size_t size = comma != NULL ? (size_t)(comma - value) : strlen(value);
-            sx_binding *next = &binding[(*count)++];
+        sx_span name = {(const uint8_t *)text, (size_t)(equals - text)};
+        const char *points = strstr(equals, "..");
+        if (points != NULL) {
+            sx_interval *next = &interval[request->interval_count++];
             next->name = name;
-            SX_TRY(sxc_parse_i64(cli->cx, given->value[i], (sx_span){(const uint8_t *)value, size},
-                                 1, SX_EXTENT_MAX, &next->value));
-            value = comma != NULL ? comma + 1 : NULL;
+            SX_TRY(read_interval(cli->cx, text, equals + 1, points, next));
+        } else {
+            SX_TRY(read_values(cli->cx, text, equals + 1, name, binding, &request->binding_count));
         }
     }
-    *bindings = binding;
+    return SX_OK;
+}
+
+sx_code sxc_read_dims(sxc_cli *cli, const sx_binding **bindings, uint32_t *count)
+{
+    sx_core_request request = {.binding_count = 0};
+    SX_TRY(read_extents(cli, &request));
+    if (request.interval_count > 0) {
+        const sx_interval *first = &request.interval[0];
+        return SX_FAIL(cli->cx, SX_USAGE, "--dim %.*s=%lld..%lld: only compile takes an interval",
+                       (int)first->name.len, (const char *)first->name.ptr, (long long)first->low,
+                       (long long)first->high);
+    }
+    *bindings = request.binding;
+    *count = request.binding_count;
     return SX_OK;
 }
 
@@ -143,7 +187,7 @@ sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_opt
         code = copy == NULL ? cli->cx->error.code : SX_OK;
     }
     sx_buf_fini(&rules);
-    return code == SX_OK ? sxc_read_dims(cli, &request->binding, &request->binding_count) : code;
+    return code == SX_OK ? read_extents(cli, request) : code;
 }
 
 /* FILE.sxm beside the program if no output is named. */

@@ -5,7 +5,7 @@
 #include "core/cost/device.h"
 
 /* The request and the way to the daemon, from --target, --dim, --objective, ... */
-/* --dim NAME=N and NAME=N,N,...: every value, in the order given. */
+/* --dim NAME=N and NAME=N,N,...: every value, in the order given. An interval, NAME=LOW..HIGH, is refused. */
 sx_code sxc_read_dims(sxc_cli *cli, const sx_binding **bindings, uint32_t *count);
 /* --range: keep or any */
 sx_code sxc_read_range(sxc_cli *cli, bool *any);

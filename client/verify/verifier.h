@@ -80,6 +80,11 @@ uint32_t sxv_unpacked(const sx_module *module, uint32_t tensor);
 /* Adds a row to the record; of a module with several variants it says of which. */
 void sxv_add_check(sxv_verifier *v, const char *name, sx_module_verdict verdict, uint64_t points,
                    double error, double tolerance);
+/* extents.c: gives the symbols values for which the variant runs; *found is false where there are none. Calls that
+ * begin with *n = 0 and go on with what the one before left there give other values each, at the ends and in the middle
+ * of what the variant serves, until there are no more. */
+#define SXV_EXTENTS 3u
+sx_code sxv_next_extents(sxv_verifier *v, uint64_t *n, bool *found);
 sx_code sxv_run_launch(sxv_verifier *v, uint32_t index);
 /* Runs a launch and compares its kernel at v->points elements.
  *   errors   SX_INTERNAL the kernel gives something else than the interpreter, or leaves elements unwritten */

@@ -536,35 +536,10 @@ static sx_code verify_program(sxv_verifier *v, const sxr_verify_options *options
     return code;
 }
 
-#define TRIES_MAX 4096u /* values that are tried to find some for which a variant runs */
-
-/* Gives the symbols values for which the variant runs, out of the ends of their ranges. */
-static sx_code choose_extents(sxv_verifier *v, bool *found)
-{
-    const sx_module *module = v->module;
-    uint64_t tries = 1;
-    for (uint32_t s = 0; s < module->symbol_count; s++) {
-        tries = tries > TRIES_MAX ? tries : tries * 2 * module->symbol[s].range_count;
-    }
-    *found = false;
-    for (uint64_t n = 0; n < tries && n < TRIES_MAX && !*found; n++) {
-        uint64_t digits = n;
-        for (uint32_t s = 0; s < module->symbol_count; s++) {
-            const sx_module_symbol *symbol = &module->symbol[s];
-            const sx_module_range *range =
-                &module->range[symbol->range_first + digits / 2 % symbol->range_count];
-            SX_TRY(sxr_set_extent(v->cx, v->program, sx_module_string(module, symbol->name),
-                                  digits % 2 == 0 ? range->low : range->high));
-            digits /= 2 * (uint64_t)symbol->range_count;
-        }
-        *found = sxr_variant(v->program) == v->variant;
-    }
-    return SX_OK;
-}
-
 /* The variant runs as on the least machine that has what it needs: another may take a variant before it. Where the
  * processor is less than that, the variant is emulated. */
-static sx_code choose_variant(sxv_verifier *v, const sxr_verify_options *options, bool *found)
+static sx_code choose_variant(sxv_verifier *v, const sxr_verify_options *options, uint64_t *next,
+                              bool *found)
 {
     const sx_module *module = v->module;
     const sx_module_variant *variant = &module->variant[v->variant];
@@ -575,7 +550,7 @@ static sx_code choose_variant(sxv_verifier *v, const sxr_verify_options *options
         level = machine && guard->low > level ? (uint32_t)guard->low : level;
     }
     SX_TRY(sxr_choose_machine(v->cx, v->program, level));
-    SX_TRY(choose_extents(v, found));
+    SX_TRY(sxv_next_extents(v, next, found));
     if (v->executor.program == NULL || v->level != level) {
         SX_TRY(sxr_executor_make(v->cx, options->targets, v->program, &v->executor));
         v->level = level;
@@ -584,19 +559,31 @@ static sx_code choose_variant(sxv_verifier *v, const sxr_verify_options *options
     return SX_OK;
 }
 
+/* At several extents where it serves an interval. */
+static sx_code verify_variant(sxv_verifier *v, const sxr_verify_options *options)
+{
+    uint64_t next = 0;
+    bool found;
+    v->replaced = false;
+    SX_TRY(choose_variant(v, options, &next, &found));
+    if (!found) {
+        sxv_add_check(v, "no extents were found for which it runs here", SX_CHECK_ABSENT, 0, 0, 0);
+    }
+    while (found) {
+        SX_TRY(verify_program(v, options));
+        if (v->visit.launch != NULL) {
+            return SX_OK;
+        }
+        SX_TRY(sxv_next_extents(v, &next, &found));
+    }
+    return SX_OK;
+}
+
 static sx_code verify_variants(sxv_verifier *v, const sxr_verify_options *options)
 {
     SX_TRY(v->visit.launch != NULL ? refuse_state(v->cx, v->module) : SX_OK);
     for (v->variant = 0; v->variant < v->module->variant_count; v->variant++) {
-        bool found;
-        v->replaced = false;
-        SX_TRY(choose_variant(v, options, &found));
-        if (found) {
-            SX_TRY(verify_program(v, options));
-        } else {
-            sxv_add_check(v, "no extents were found for which it runs here", SX_CHECK_ABSENT, 0, 0,
-                          0);
-        }
+        SX_TRY(verify_variant(v, options));
     }
     return SX_OK;
 }

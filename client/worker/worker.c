@@ -131,17 +131,23 @@ static sx_code read_request(work *w)
     SX_TRY(read_text(w, w->job.objective_size, &w->request.objective));
     SX_TRY(read_text(w, w->job.assembler_size, &w->request.assembler));
     sx_binding *binding = SX_NEW_ARRAY(w->cx, sx_binding, (size_t)w->job.extent_count + 1);
-    if (binding == NULL) {
+    sx_interval *interval = SX_NEW_ARRAY(w->cx, sx_interval, (size_t)w->job.extent_count + 1);
+    if (binding == NULL || interval == NULL) {
         return w->cx->error.code;
     }
     for (uint32_t i = 0; i < w->job.extent_count; i++) {
         sxc_job_extent extent;
+        sx_span name;
         SX_TRY(read_bytes(w, &extent, sizeof(extent)));
-        binding[i].value = extent.value;
-        SX_TRY(read_text(w, extent.name_size, &binding[i].name));
+        SX_TRY(read_text(w, extent.name_size, &name));
+        if (extent.high == 0) {
+            binding[w->request.binding_count++] = (sx_binding){name, extent.value};
+        } else {
+            interval[w->request.interval_count++] = (sx_interval){name, extent.value, extent.high};
+        }
     }
     w->request.binding = binding;
-    w->request.binding_count = w->job.extent_count;
+    w->request.interval = interval;
     return SX_OK;
 }
 

@@ -20,31 +20,72 @@ const char *sx_core_part_name(sx_core_part part)
     return name[part];
 }
 
-static int compare_bindings(const sx_binding *a, const sx_binding *b)
+/* The values of one symbol: a single one where `low` is `high`. */
+static sx_interval given(const sx_core_request *request, uint32_t index)
 {
-    int names = sx_span_compare(a->name, b->name);
-    return names != 0 ? names : (a->value > b->value) - (a->value < b->value);
+    SX_ASSERT(index < request->binding_count + request->interval_count);
+    if (index >= request->binding_count) {
+        return request->interval[index - request->binding_count];
+    }
+    const sx_binding *binding = &request->binding[index];
+    return (sx_interval){binding->name, binding->value, binding->value};
 }
 
-/* "batch=8 heads=4": in order of name and value, so that the order of the request does not matter. */
-static sx_code print_extents(sx_ctx *cx, const sx_core_request *request, sx_buf *text)
+static int compare_given(const sx_interval *a, const sx_interval *b)
 {
-    const sx_binding *last = NULL;
-    for (uint32_t n = 0; n < request->binding_count; n++) {
-        const sx_binding *next = NULL;
-        for (uint32_t i = 0; i < request->binding_count; i++) {
-            const sx_binding *binding = &request->binding[i];
-            bool later = last == NULL || compare_bindings(binding, last) > 0;
-            if (later && (next == NULL || compare_bindings(binding, next) < 0)) {
-                next = binding;
+    int names = sx_span_compare(a->name, b->name);
+    return names != 0 ? names : (a->low > b->low) - (a->low < b->low);
+}
+
+sx_code sx_core_check_extents(sx_ctx *cx, const sx_core_request *request)
+{
+    for (uint32_t i = 0; i < request->interval_count; i++) {
+        const sx_interval *interval = &request->interval[i];
+        sx_short name = sx_short_name(interval->name);
+        if (interval->low < 1 || interval->high < interval->low || interval->high > SX_EXTENT_MAX) {
+            return SX_FAIL(
+                cx, SX_INPUT,
+                "symbol \"%s\" has the interval %lld..%lld, allowed are 1 to %lld, ascending",
+                name.text, (long long)interval->low, (long long)interval->high,
+                (long long)SX_EXTENT_MAX);
+        }
+        for (uint32_t k = 0; k < request->binding_count + i; k++) {
+            if (sx_span_equal(given(request, k).name, interval->name)) {
+                return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" has the interval %lld..%lld and %s",
+                               name.text, (long long)interval->low, (long long)interval->high,
+                               k < request->binding_count ? "a value" : "another one");
             }
         }
-        if (next == NULL) {
-            return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" is bound twice",
-                           sx_short_name(last->name).text);
+    }
+    return SX_OK;
+}
+
+/* "batch=8 seq=1..512": in order of name and value, so that the order of the request does not matter. */
+static sx_code print_extents(sx_ctx *cx, const sx_core_request *request, sx_buf *text)
+{
+    SX_TRY(sx_core_check_extents(cx, request));
+    uint32_t count = request->binding_count + request->interval_count;
+    sx_interval last = {.low = 0};
+    for (uint32_t n = 0; n < count; n++) {
+        sx_interval next = {.low = 0};
+        bool found = false;
+        for (uint32_t i = 0; i < count; i++) {
+            sx_interval one = given(request, i);
+            bool later = n == 0 || compare_given(&one, &last) > 0;
+            if (later && (!found || compare_given(&one, &next) < 0)) {
+                next = one;
+                found = true;
+            }
         }
-        sx_buf_print(text, "%s%.*s=%lld", n > 0 ? " " : "", (int)next->name.len,
-                     (const char *)next->name.ptr, (long long)next->value);
+        if (!found) {
+            return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" is bound twice",
+                           sx_short_name(last.name).text);
+        }
+        sx_buf_print(text, "%s%.*s=%lld", n > 0 ? " " : "", (int)next.name.len,
+                     (const char *)next.name.ptr, (long long)next.low);
+        if (next.high > next.low) {
+            sx_buf_print(text, "..%lld", (long long)next.high);
+        }
         last = next;
     }
     return SX_OK;

@@ -1,9 +1,9 @@
 /* request.h - what the compiler is asked, and the key under which the answer is stored.
  *
- * A request is a program as text, a target, a number for each symbolic extent, and options. Its key is a digest
- * of all that decides the answer: of the canonical program, the target, the extents, the options, the sources of
- * the compiler and the table of rules. Who only wants to know whether there is an answer needs this folder and
- * no compiler.
+ * A request is a program as text, a target, a number or an interval for each symbolic extent, and options. Its key
+ * is a digest of all that decides the answer: of the canonical program, the target, the extents, the options, the
+ * sources of the compiler and the table of rules. Who only wants to know whether there is an answer needs this folder
+ * and no compiler.
  */
 #ifndef SX_CORE_REQUEST_REQUEST_H
 #define SX_CORE_REQUEST_REQUEST_H
@@ -16,6 +16,12 @@ typedef struct sx_core_library sx_core_library;
 
 /* No limit of the verification is above this. */
 #define SX_VERIFY_LIMIT_MAX (UINT64_C(1) << 60)
+
+/* All values of a symbol from `low` to `high` that one module is to serve. */
+typedef struct {
+    sx_span name;
+    int64_t low, high;
+} sx_interval;
 
 typedef struct {
     sx_span ir; /* the program in the text form of docs/IR.md */
@@ -31,6 +37,10 @@ typedef struct {
      * each combination of values. */
     const sx_binding *binding;
     uint32_t binding_count;
+    /* For code, in place of values: the module serves each value of the interval, which lies inside of the one that the
+     * program declares. Its variants cover it. The optimised program and the bits are those of single values. */
+    const sx_interval *interval;
+    uint32_t interval_count;
     bool no_reassociate;    /* use only rules that keep every bit */
     bool allow_approximate; /* use also rules with an error bound */
     bool range_any; /* use also rules under which intermediate values may overflow or underflow */
@@ -57,7 +67,7 @@ typedef struct {
 typedef enum {
     SX_PART_PROGRAM, /* the digest of the canonical program */
     SX_PART_TARGET,
-    SX_PART_EXTENTS, /* "batch=8", sorted by name and value */
+    SX_PART_EXTENTS, /* "batch=8 seq=1..512", sorted by name and value */
     SX_PART_OPTIONS,
     SX_PART_TOOLCHAIN, /* the version of the compiler and the digest of its sources */
     SX_PART_RULES,     /* the digest of the table of rules */
@@ -79,6 +89,10 @@ sx_code sx_core_key(sx_ctx *cx, const sx_core_request *request, sx_key *key,
 /* The same for a program that is parsed already. */
 sx_code sx_core_key_of_graph(sx_ctx *cx, const sx_graph *graph, const sx_core_request *request,
                              sx_key *key, sx_span part[SX_PART_COUNT]);
+
+/* Intervals ascend, and a symbol has one interval or values.
+ *   errors   SX_INPUT with the symbol and the interval */
+sx_code sx_core_check_extents(sx_ctx *cx, const sx_core_request *request);
 
 /* The names in `target`, in order of their text, in cx's arena; one where there is a description.
  *   errors   SX_INPUT an empty name, or one name twice */

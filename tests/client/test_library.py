@@ -185,7 +185,7 @@ def test_jobs_that_make_no_sense():
                                       check=True).stdout)["toolchain"]
     program = b'sx 1\ngraph "g" (n in [1, 64]) {\n    %0 = parameter {name = "x", weight = 0} : f32[n]\n' \
               b'    %1 = add(%0, %0) : f32[n]\n    return %1 as "y"\n}\n'
-    extent = struct.pack("=qQ", 8, 1) + b"n"
+    extent = struct.pack("=qqQ", 8, 0, 1) + b"n"
     kind, module = worker(job(build, program=program, target=b"x86-64-v3", extents=1, behind=extent))
     assert kind == RESULT and module[:4] != b"\0" * 4 and len(module) > 1000
     for part, said in (("of another", job("another build", program=program)),
@@ -195,7 +195,7 @@ def test_jobs_that_make_no_sense():
                        ("ends before all of it was said", b""),
                        ("extents, at most", job(build, program=program, target=b"x", extents=1 << 30)),
                        ("bytes in a job, at most", job(build, program=program, extents=1, behind=struct.pack(
-                           "=qQ", 1, 1 << 40))),
+                           "=qqQ", 1, 0, 1 << 40))),
                        ("bytes in a job", job(build, program_size=1 << 60)),
                        ("nonsense", job(build, program=b"nonsense", target=b"x86-64-v3")),
                        ("module", job(build, kind=2, program=b"no module" * 100)),

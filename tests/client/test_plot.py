@@ -208,6 +208,7 @@ def test_variants_devices_and_what_is_refused():
     assert one["kernels"][0]["flops"] < many["kernels"][0]["flops"] and "batch=64" in many["title"], (one, many)
     told("dimension batch has no value", path)
     told("dimension batch has another value", path, "--dim", "batch=2")
+    told("--dim batch=1..3: only compile takes an interval", path, "--dim", "batch=1..3")
     told("the estimates of the module are for x86-64-v3, not for h100", processor(), "--target", "h100")
     told("exclude each other", processor(), "--target", "h100", "--device", mine())
     told("unknown", processor(), "--target", "z80", status=4)

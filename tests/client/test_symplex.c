@@ -341,6 +341,53 @@ START_TEST(wrong_programs)
 }
 END_TEST
 
+static symplex_code compile_interval(const symplex_interval *interval, size_t count, void **bytes,
+                                     size_t *size)
+{
+    symplex_program program = {.bytes = twice,
+                               .size = sizeof(twice) - 1,
+                               .target = TARGET,
+                               .intervals = interval,
+                               .interval_count = count};
+    return symplex_compile(client, &program, bytes, size, NULL, &error);
+}
+
+START_TEST(one_module_for_an_interval)
+{
+    const symplex_interval n = {"n", 3, 6}, wrong[] = {{"n", 6, 3}, {"n", 0, 3}, {NULL, 1, 2}};
+    symplex_symbol symbol;
+    symplex_module *module;
+    void *bytes;
+    size_t size;
+    ck_ok(compile_interval(&n, 1, &bytes, &size));
+    ck_ok(symplex_module_open(bytes, size, 1, &module, &error));
+    symplex_free(bytes);
+    ck_ok(symplex_module_symbol(module, 0, &symbol, &error));
+    ck_assert(symbol.range_count == 1 && symbol.range[0].low == 3 && symbol.range[0].high == 6);
+    for (int64_t value = 3; value <= 6; value++) {
+        float x[6] = {1, -2, 3.5F, 0, 1e30F, 7}, y[7] = {[6] = -1};
+        const symplex_dim dim = {"n", value};
+        ck_ok(symplex_module_choose(module, &dim, 1, &error));
+        bind_floats(module, SYMPLEX_INPUT_TENSOR, "x", x, (size_t)value);
+        bind_floats(module, SYMPLEX_OUTPUT_TENSOR, "y", y, (size_t)value);
+        ck_ok(symplex_module_run(module, &error));
+        for (int64_t i = 0; i < 7; i++) {
+            double want = i < value ? (double)(x[i] + x[i]) : i == 6 ? -1 : 0;
+            ck_assert_double_eq((double)y[i], want);
+        }
+    }
+    const symplex_dim outside = {"n", 7};
+    ck_fails(symplex_module_choose(module, &outside, 1, &error), SYMPLEX_INPUT,
+             "extent n has 7; the module serves 3 to 6");
+    symplex_module_close(module);
+    for (size_t i = 0; i < SX_COUNT(wrong); i++) {
+        ck_fails(compile_interval(&wrong[i], 1, &bytes, &size), SYMPLEX_USAGE, "the interval");
+    }
+    ck_fails(compile_interval(NULL, 1, &bytes, &size), SYMPLEX_USAGE, "1 intervals given");
+    ck_fails(compile_interval(&n, 65, &bytes, &size), SYMPLEX_USAGE, "at most 64");
+}
+END_TEST
+
 /* A refusal that names what does not fit into symplex_error. */
 START_TEST(long_refusals_are_there_as_a_whole)
 {
@@ -674,6 +721,7 @@ int main(void)
     tcase_add_test(all, weights_may_stay_away);
     tcase_add_test(all, callers_may_be_large);
     tcase_add_test(all, text_from_memory_and_nobody_answers);
+    tcase_add_test(all, one_module_for_an_interval);
     tcase_add_test(all, wrong_programs);
     tcase_add_test(all, long_refusals_are_there_as_a_whole);
     tcase_add_test(all, wrong_modules);

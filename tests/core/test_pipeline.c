@@ -261,7 +261,7 @@ START_TEST(test_key_parts)
     struct {
         sx_core_request request;
         sx_core_part part; /* that differs; SX_PART_COUNT: none */
-    } list[13];
+    } list[14];
     for (uint32_t i = 0; i < SX_COUNT(list); i++) {
         list[i].request = base;
         list[i].part = SX_PART_OPTIONS;
@@ -284,6 +284,10 @@ START_TEST(test_key_parts)
     list[10].request.range_any = true;
     list[11].request.verify_flops = 5000000000000;
     list[12].request.verify_bytes = 5000000000;
+    const sx_interval wide = {SX_SPAN_LITERAL("b"), 4, 9};
+    list[13].request.binding_count = list[13].request.interval_count = 1;
+    list[13].request.interval = &wide;
+    list[13].part = SX_PART_EXTENTS;
     sx_key key[SX_COUNT(list) + 1];
     sx_span part[SX_COUNT(list) + 1][SX_PART_COUNT];
     ck_sx_ok(&cx, sx_core_key(&cx, &base, &key[SX_COUNT(list)], part[SX_COUNT(list)]));

@@ -90,6 +90,29 @@ def test_several_values_of_a_dimension():
         refused(lambda: client.compile(LAYER, dims={"batch": 8}, options={"more_dims": "batch=8\n"}), "INPUT", "twice")
 
 
+def test_an_interval_of_a_dimension():
+    """One module for all values, under a key of its own; an interval of one value is that value."""
+    with real() as daemon, daemon.client() as client:
+        first = client.compile(LAYER, dims={}, options={"intervals": "batch=2..5\n"})
+        assert first["tier"] == "none"
+        assert client.compile(LAYER, dims={}, options={"intervals": "batch=2..5\n"})["module"] == first["module"]
+        parts = {p["name"]: p["value"] for p in client.call("cache.show", {"key": first["key"]})["parts"]}
+        assert parts["extents"] == b"batch=2..5", parts
+        assert client.compile(LAYER, dims={}, options={"intervals": "batch=2..6\n"})["key"] != first["key"]
+        one = client.compile(LAYER, dims={"batch": 3})
+        again = client.compile(LAYER, dims={}, options={"intervals": "batch=3..3\n"})
+        assert again["key"] == one["key"] and again["module"] == one["module"]
+        for wrong in ("batch", "batch=", "batch=2..5", "batch=2\n", "batch=..5\n", "batch=2..\n", "batch=2...5\n",
+                      "=2..5\n", "batch=2..x\n", "batch=2..5 \n", "batch=2..999999999999999\n"):
+            refused(lambda: client.compile(LAYER, dims={}, options={"intervals": wrong}), "INPUT", "NAME=LOW..HIGH")
+        for wrong in ("batch=0..4\n", "batch=5..2\n", "batch=2..3\nbatch=4..5\n"):
+            refused(lambda: client.compile(LAYER, dims={}, options={"intervals": wrong}), "INPUT", "interval")
+        refused(lambda: client.compile(LAYER, dims={"batch": 1}, options={"intervals": "batch=2..5\n"}), "INPUT",
+                "and a value")
+        refused(lambda: client.call("optimize", {"ir": LAYER, "options": {"intervals": "batch=2..5\n"}}), "INPUT",
+                "optimize takes values")
+
+
 def test_modules_of_another_format_are_removed():
     """Entries of an older module format are gone when the daemon is ready; others stay."""
     with real() as daemon, daemon.client() as client:

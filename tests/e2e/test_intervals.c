@@ -1,0 +1,262 @@
+/* A request that gives a symbol an interval makes one module for all values in it: each gives, bit for bit, what the
+ * module for this value alone gives. */
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "client/verify/verify.h"
+#include "core/base/rng.h"
+#include "tests/lib/compiled.h"
+
+/* A weight that is packed, a row kernel, an output that is an input, and one that another symbol shapes. */
+static const char text[] =
+    "sx 1\ngraph \"layer\" (batch in [1, 64], n in [1, 100]) {\n"
+    "%x = parameter {name = \"x\", weight = 0} : f32[batch, 12, 48]\n"
+    "%s = parameter {name = \"s\", weight = 0} : f32[n]\n"
+    "%w = parameter {name = \"w\", weight = 1} : f32[48, 32]\n"
+    "%0 = dot_general(%x, %w) {lhs_contract = [2], rhs_contract = [0]} : f32[batch, 12, 32]\n"
+    "%1 = tanh(%0) : f32[batch, 12, 32]\n"
+    "%2 = softmax(%1) {axis = 2} : f32[batch, 12, 32]\n"
+    "%3 = exponential(%s) : f32[n]\n"
+    "return %2 as \"y\", %3 as \"e\", %x as \"same\"\n}\n";
+
+#define NAME(name_) .name = SX_SPAN_LITERAL(name_)
+
+static sx_ctx cx;
+static void setup(void)
+{
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    cx.fuel = SX_FUEL_DEFAULT;
+}
+static void teardown(void)
+{
+    sx_ctx_fini(&cx);
+}
+
+static sx_core_request request_of(const sx_binding *binding, uint32_t bindings,
+                                  const sx_interval *interval, uint32_t intervals)
+{
+    return (sx_core_request){.ir = sx_span_of(text),
+                             .target = SX_SPAN_LITERAL("x86-64-v3"),
+                             .binding = binding,
+                             .binding_count = bindings,
+                             .interval = interval,
+                             .interval_count = intervals};
+}
+
+static sx_code compile(const sx_core_request *request, sx_buf *module)
+{
+    sx_image image;
+    cx.stage_count = 0; /* several requests, one context */
+    sx_image_init(&image);
+    sx_code code = sx_core_compile(&cx, request, &image);
+    code = code == SX_OK ? sx_image_encode(&cx, &image, module) : code;
+    sx_image_fini(&image);
+    return code;
+}
+
+/* Runs a program for these extents on the values that sx_test_fill draws; all outputs into one buffer. */
+static void run(sxr_program *program, int64_t batch, int64_t n, sx_buf *out)
+{
+    ck_sx_ok(&cx, sxr_set_extent(&cx, program, SX_SPAN_LITERAL("batch"), batch));
+    ck_sx_ok(&cx, sxr_set_extent(&cx, program, SX_SPAN_LITERAL("n"), n));
+    const sx_module *module = sxr_module(program);
+    for (uint32_t i = 0; i < module->tensor_count; i++) {
+        sx_module_tensor tensor = module->tensor[i];
+        if (tensor.place > SX_TENSOR_OUTPUT) {
+            continue;
+        }
+        memcpy(tensor.dim, sxr_shape(program, i), sizeof(tensor.dim));
+        tensor.size = sxr_size(program, i);
+        void *memory = sx_alloc(&cx, (size_t)tensor.size);
+        ck_assert_ptr_nonnull(memory);
+        sx_module one = *module;
+        one.tensor = &tensor;
+        if (tensor.place != SX_TENSOR_OUTPUT) {
+            sx_test_fill(&one, 0, SX_FILL_SMOOTH, memory);
+        } else {
+            memset(memory, 0x5a, (size_t)tensor.size);
+        }
+        ck_sx_ok(&cx, sxr_bind(&cx, program, i, memory, tensor.size));
+    }
+    ck_sx_ok(&cx, sxr_run(&cx, program, NULL));
+    static const char *const names[] = {"y", "e", "same"};
+    for (uint32_t k = 0; k < SX_COUNT(names); k++) {
+        uint32_t index = sxr_find(program, SX_TENSOR_OUTPUT, sx_span_of(names[k]));
+        sx_buf_put(out, sxr_memory(program, index), (size_t)sxr_size(program, index));
+    }
+}
+
+static void run_alone(int64_t batch, int64_t n, sx_buf *out)
+{
+    const sx_binding alone[] = {{NAME("batch"), .value = batch}, {NAME("n"), .value = n}};
+    const sx_core_request request = request_of(alone, 2, NULL, 0);
+    sxr_program *program;
+    sx_buf bytes;
+    sx_buf_init(&bytes, (size_t)1 << 26);
+    ck_sx_ok(&cx, compile(&request, &bytes));
+    ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, &program));
+    run(program, batch, n, out);
+    sxr_close(program);
+    sx_buf_fini(&bytes);
+}
+
+/* Every value of both intervals; where the values before were others, too. */
+START_TEST(test_bits_are_those_of_single_values)
+{
+    sx_rng rng = {sx_test_seed()};
+    const sx_interval both[] = {{NAME("n"), 6, 8}, {NAME("batch"), 2, 9}};
+    const sx_core_request request = request_of(NULL, 0, both, 2);
+    sx_buf bytes, got, want;
+    sx_buf_init(&bytes, (size_t)1 << 26);
+    sx_buf_init(&got, (size_t)1 << 26);
+    sx_buf_init(&want, (size_t)1 << 26);
+    ck_sx_ok(&cx, compile(&request, &bytes));
+    sxr_program *program;
+    ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, &program));
+    for (uint32_t i = 0; i < 24; i++) {
+        int64_t batch = 2 + (int64_t)sx_rng_below(&rng, 8), n = 6 + (int64_t)sx_rng_below(&rng, 3);
+        sx_buf_clear(&got);
+        sx_buf_clear(&want);
+        run(program, batch, n, &got);
+        run_alone(batch, n, &want);
+        ck_assert_msg(sx_span_equal(sx_buf_span(&got), sx_buf_span(&want)), "batch %d, n %d",
+                      (int)batch, (int)n);
+    }
+    sxr_close(program);
+    sx_buf_fini(&bytes);
+    sx_buf_fini(&got);
+    sx_buf_fini(&want);
+}
+END_TEST
+
+/* The module says what it serves; anything else is refused when it is chosen, and changes nothing. */
+START_TEST(test_values_outside_are_refused)
+{
+    const sx_interval batch = {NAME("batch"), 3, 5};
+    const sx_binding n = {NAME("n"), .value = 7};
+    const sx_core_request request = request_of(&n, 1, &batch, 1);
+    static const int64_t outside[] = {2, 6, 64, 0, -1};
+    sx_buf bytes;
+    sx_buf_init(&bytes, (size_t)1 << 26);
+    ck_sx_ok(&cx, compile(&request, &bytes));
+    sxr_program *program;
+    ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, &program));
+    const sx_module *module = sxr_module(program);
+    ck_assert_uint_eq(module->symbol_count, 2);
+    ck_sx_ok(&cx, sxr_set_extent(&cx, program, SX_SPAN_LITERAL("batch"), 4));
+    uint32_t symbol = sx_span_is(sx_module_string(module, module->symbol[0].name), "batch") ? 0 : 1;
+    for (uint32_t i = 0; i < SX_COUNT(outside); i++) {
+        char what[80];
+        (void)snprintf(what, sizeof(what), "extent batch has %d; the module serves 3 to 5",
+                       (int)outside[i]);
+        ck_sx_fails(&cx, sxr_set_extent(&cx, program, SX_SPAN_LITERAL("batch"), outside[i]),
+                    SX_INPUT, what);
+        ck_assert_int_eq(sxr_extent(program, symbol), 4);
+    }
+    sxr_close(program);
+    sx_buf_fini(&bytes);
+}
+END_TEST
+
+/* An interval of one value gives the bytes of that value. */
+START_TEST(test_interval_of_one_value)
+{
+    const sx_interval one = {NAME("batch"), 5, 5};
+    const sx_binding values[] = {{NAME("n"), .value = 7}, {NAME("batch"), .value = 5}};
+    const sx_core_request interval = request_of(values, 1, &one, 1),
+                          value = request_of(values, 2, NULL, 0);
+    sx_buf got, want;
+    sx_buf_init(&got, (size_t)1 << 26);
+    sx_buf_init(&want, (size_t)1 << 26);
+    ck_sx_ok(&cx, compile(&interval, &got));
+    ck_sx_ok(&cx, compile(&value, &want));
+    ck_assert(sx_span_equal(sx_buf_span(&got), sx_buf_span(&want)));
+    sx_buf_fini(&got);
+    sx_buf_fini(&want);
+}
+END_TEST
+
+/* Both ends of what a module serves are among what was compared with the program as sent. */
+START_TEST(test_ends_are_verified)
+{
+    const sx_interval batch = {NAME("batch"), 3, 6};
+    const sx_binding n = {NAME("n"), .value = 7};
+    const sx_core_request request = request_of(&n, 1, &batch, 1);
+    sxr_verify_options options = SXR_VERIFY_DEFAULT;
+    sx_buf bytes;
+    sx_buf_init(&bytes, (size_t)1 << 26);
+    ck_sx_ok(&cx, sxr_compile_verified(&cx, &request, &options, &bytes));
+    sxr_program *program;
+    ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, &program));
+    const sx_module *module = sxr_module(program);
+    uint32_t low = 0, high = 0;
+    for (uint32_t i = 0; i < module->check_count; i++) {
+        const sx_module_check *check = &module->check[i];
+        sx_span name = sx_module_string(module, check->name);
+        bool whole = memmem(name.ptr, name.len, "program as sent", 15) != NULL;
+        low += whole && check->points == 3 * 12 * (32 + 48) + 7 ? 1 : 0;
+        high += whole && check->points == 6 * 12 * (32 + 48) + 7 ? 1 : 0;
+    }
+    ck_assert_uint_ge(low, 1);
+    ck_assert_uint_ge(high, 1);
+    sxr_close(program);
+    sx_buf_fini(&bytes);
+}
+END_TEST
+
+START_TEST(test_requests_that_are_refused)
+{
+    const sx_binding values[] = {{NAME("n"), .value = 7}, {NAME("batch"), .value = 5}};
+    const struct {
+        sx_interval interval[2];
+        uint32_t bindings, intervals;
+        sx_code code;
+        const char *part;
+    } row[] = {
+        {{{NAME("batch"), 1, 65}}, 1, 1, SX_LIMIT, "interval 1..65 makes more than 64 variants"},
+        {{{NAME("batch"), 60, 65}},
+         1,
+         1,
+         SX_INPUT,
+         "symbol \"batch\": the interval 60..65 is not inside of [1, 64], which the program "
+         "declares"},
+        {{{NAME("batch"), 4, 3}}, 1, 1, SX_INPUT, "the interval 4..3"},
+        {{{NAME("batch"), 0, 3}}, 1, 1, SX_INPUT, "the interval 0..3"},
+        {{{NAME("batch"), 4, 5}}, 2, 1, SX_INPUT, "the interval 4..5 and a value"},
+        {{{NAME("batch"), 4, 5}, {NAME("batch"), 7, 9}}, 1, 2, SX_INPUT, "7..9 and another one"},
+        {{{NAME("heads"), 4, 5}}, 2, 1, SX_INPUT, "symbol \"heads\" is unknown"},
+        {{{NAME("batch"), 4, 5}}, 0, 1, SX_INPUT, "symbol \"n\" has no value"},
+        {{{NAME("batch"), 1, 32}, {NAME("n"), 1, 3}}, 0, 2, SX_LIMIT, "more than 64 variants"},
+    };
+    sx_buf bytes;
+    sx_buf_init(&bytes, (size_t)1 << 26);
+    for (uint32_t i = 0; i < SX_COUNT(row); i++) {
+        const sx_core_request request =
+            request_of(values, row[i].bindings, row[i].interval, row[i].intervals);
+        ck_sx_fails(&cx, compile(&request, &bytes), row[i].code, row[i].part);
+    }
+    const sx_core_request request = request_of(values, 1, row[6].interval, 1);
+    sx_image image;
+    sx_image_init(&image);
+    ck_sx_fails(&cx, sx_core_optimize(&cx, &request, &image), SX_INPUT, "optimize takes values");
+    sx_image_fini(&image);
+    sx_buf_fini(&bytes);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("e2e.intervals");
+    TCase *cases = tcase_create("intervals");
+    tcase_set_timeout(cases, 400);
+    tcase_add_checked_fixture(cases, setup, teardown);
+    tcase_add_test(cases, test_bits_are_those_of_single_values);
+    tcase_add_test(cases, test_values_outside_are_refused);
+    tcase_add_test(cases, test_interval_of_one_value);
+    tcase_add_test(cases, test_ends_are_verified);
+    tcase_add_test(cases, test_requests_that_are_refused);
+    suite_add_tcase(suite, cases);
+    return sx_test_main(suite);
+}
