@@ -154,8 +154,29 @@ static sx_code copy_span(sx_ctx *cx, sx_span *span)
     return SX_OK;
 }
 
+/* How many rows are looked through for an equal program: results of one computation come one after the other. */
+#define PROGRAM_ROWS 64
+
+/* The program in cx's arena: that of a row not long before where it is equal, so that all results of a computation
+ * share one, or a copy. */
+static sx_code keep_program(sx_ctx *cx, sx_attr_table *table, const sx_program **program)
+{
+    uint32_t low = table->count > PROGRAM_ROWS ? table->count - PROGRAM_ROWS : 0;
+    for (uint32_t i = table->count; i-- > low;) {
+        const sx_program **own[SX_ATTR_PROGRAMS_MAX];
+        uint32_t count = sx_attr_programs(&table->attr[i], own);
+        for (uint32_t k = 0; k < count; k++) {
+            if (equal_program(own[k], program)) {
+                *program = *own[k];
+                return SX_OK;
+            }
+        }
+    }
+    return sx_program_copy(cx, *program, program);
+}
+
 /* The fields that are present, owned by cx's arena; all others zero, and zero beyond the counts of lists. */
-static sx_code copy_attr(sx_ctx *cx, const sx_attr *attr, sx_attr *copy)
+static sx_code copy_attr(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, sx_attr *copy)
 {
     *copy = (sx_attr){.present = attr->present};
 #define SX_ATTR(name, kind, help)          \
@@ -177,7 +198,7 @@ static sx_code copy_attr(sx_ctx *cx, const sx_attr *attr, sx_attr *copy)
     const sx_program **program[SX_ATTR_PROGRAMS_MAX];
     uint32_t count = sx_attr_programs(copy, program);
     for (uint32_t i = 0; i < count; i++) {
-        SX_TRY(sx_program_copy(cx, *program[i], program[i]));
+        SX_TRY(keep_program(cx, table, program[i]));
     }
     return SX_OK;
 }
@@ -195,7 +216,7 @@ sx_code sx_attr_intern(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, sx
     void *rows = table->attr;
     SX_TRY(sx_grow(cx, &rows, &table->capacity, table->count + 1, sizeof(sx_attr)));
     table->attr = rows;
-    SX_TRY(copy_attr(cx, attr, &table->attr[table->count]));
+    SX_TRY(copy_attr(cx, table, attr, &table->attr[table->count]));
     SX_TRY(sx_idmap_put(cx, &table->map, hash, table->count));
     id->i = table->count++;
     return SX_OK;

@@ -167,19 +167,6 @@ sx_code sx_program_copy(sx_ctx *cx, const sx_program *program, const sx_program 
     return SX_OK;
 }
 
-sx_code sx_program_substitute(sx_ctx *cx, const sx_program *program, const sx_dim *image,
-                              const sx_graph *to, const sx_program **result)
-{
-    SX_ASSERT(program != NULL && to != NULL);
-    sx_graph *graph;
-    if (program->graph->symbol_count == 0) {
-        *result = program;
-        return SX_OK;
-    }
-    SX_TRY(rebuild(cx, program->graph, image, to, &graph));
-    return sx_program_make(cx, graph, result);
-}
-
 static bool same_symbols(const sx_graph *a, const sx_graph *b)
 {
     bool same = a->symbol_count == b->symbol_count;
@@ -188,6 +175,23 @@ static bool same_symbols(const sx_graph *a, const sx_graph *b)
                a->symbol[s].low == b->symbol[s].low && a->symbol[s].high == b->symbol[s].high;
     }
     return same;
+}
+
+sx_code sx_program_substitute(sx_ctx *cx, const sx_program *program, const sx_dim *image,
+                              const sx_graph *to, const sx_program **result)
+{
+    SX_ASSERT(program != NULL && to != NULL);
+    sx_graph *graph;
+    bool as_it_is = program->graph->symbol_count == 0 || same_symbols(program->graph, to);
+    for (uint32_t s = 0; s < program->graph->symbol_count && as_it_is; s++) {
+        as_it_is = image[s].scale == 1 && image[s].symbol == s;
+    }
+    if (as_it_is) {
+        *result = program;
+        return SX_OK;
+    }
+    SX_TRY(rebuild(cx, program->graph, image, to, &graph));
+    return sx_program_make(cx, graph, result);
 }
 
 sx_code sx_attr_over(sx_ctx *cx, const sx_graph *graph, sx_attr *attr)
